@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestACubinIsLoadedInPlaceOfItsPTX: that of the device, or of a lower minor number, and the PTX where the driver
@@ -46,10 +48,7 @@ func TestACubinIsLoadedInPlaceOfItsPTX(t *testing.T) {
 		if cubins = files; c.without {
 			cubins = nil
 		}
-		d, err := Open(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := expect.Must(Open(0))(t)
 		f.fail = c.fail
 		m, err := d.Load([]byte(c.image))
 		if !errors.Is(err, c.want) || !slices.Equal(f.loaded, c.loads) {

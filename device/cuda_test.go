@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestReasonSaysWhyThereIsNoDevice(t *testing.T) {
@@ -60,14 +62,8 @@ func TestOpenRefusesWhatIsNotThere(t *testing.T) {
 
 func TestContextIsRetainedOnceAndReleasedWithTheLastClose(t *testing.T) {
 	f := newFake(t)
-	first, err := Open(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := Open(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := expect.Must(Open(1))(t)
+	second := expect.Must(Open(1))(t)
 	if f.retained != 1 || first.Ordinal() != 1 || first.Name() != "Fake 1" || first.SMs() != 132 {
 		t.Errorf("retained %d times; cuda:%d %s with %d SMs", f.retained, first.Ordinal(), first.Name(), first.SMs())
 	}
@@ -89,18 +85,9 @@ func TestContextIsRetainedOnceAndReleasedWithTheLastClose(t *testing.T) {
 
 func TestDeviceIsLostFromTheFirstFaultOn(t *testing.T) {
 	f := newFake(t)
-	d, err := Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := d.NewStream(PriorityLow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held, err := d.Alloc(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(Open(0))(t)
+	s := expect.Must(d.NewStream(PriorityLow))(t)
+	held := expect.Must(d.Alloc(1))(t)
 	if err := d.Lost(); err != nil {
 		t.Fatalf("lost before anything happened: %v", err)
 	}
@@ -109,7 +96,7 @@ func TestDeviceIsLostFromTheFirstFaultOn(t *testing.T) {
 		t.Fatalf("an illegal address is %v", err)
 	}
 	before := f.calls["alloc"]
-	_, err = d.Alloc(64)
+	_, err := d.Alloc(64)
 	if !errors.Is(err, ErrDeviceLost) || !strings.Contains(err.Error(), "CUDA_ERROR_700") ||
 		f.calls["alloc"] != before {
 		t.Errorf("later: %v; the driver was asked %d times", err, f.calls["alloc"]-before)
@@ -138,10 +125,7 @@ func TestEveryFaultLosesTheDevice(t *testing.T) {
 	// failed, tensor memory leak, six of MPS, unknown.
 	for _, code := range []result{214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721,
 		805, 806, 807, 808, 809, 810, 999} {
-		d, err := Open(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := expect.Must(Open(0))(t)
 		f.fail = map[string]result{"synchronize": code, "queryStream": code}
 		if err := d.Synchronize(); !errors.Is(err, ErrDeviceLost) || !errors.Is(d.Lost(), ErrDeviceLost) {
 			t.Errorf("code %d: %v", code, err)
@@ -153,13 +137,10 @@ func TestEveryFaultLosesTheDevice(t *testing.T) {
 
 func TestOrdinaryErrorsAreNotFinal(t *testing.T) {
 	f := newFake(t)
-	d, err := Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(Open(0))(t)
 	defer d.Close()
 	f.fail = map[string]result{"alloc": 2}
-	_, err = d.Alloc(1 << 40)
+	_, err := d.Alloc(1 << 40)
 	if !errors.Is(err, ErrOutOfMemory) || errors.Is(err, ErrDeviceLost) {
 		t.Errorf("%v", err)
 	}
@@ -185,10 +166,7 @@ func TestOrdinaryErrorsAreNotFinal(t *testing.T) {
 
 func TestThreadKeepsItsCurrentContext(t *testing.T) {
 	f := newFake(t)
-	d, err := Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(Open(0))(t)
 	defer d.Close()
 	const own, others = 100, 999
 	for _, test := range []struct {
@@ -241,9 +219,7 @@ func TestRegisteringIsCountedByRange(t *testing.T) {
 	first, _ := Open(0)
 	second, _ := Open(1)
 	memory := make([]byte, 1<<16)
-	if err := errors.Join(first.Register(memory, 0), second.Register(memory, 0)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(first.Register(memory, 0), second.Register(memory, 0)))
 	if f.calls["register"] != 1 {
 		t.Errorf("the driver was asked %d times", f.calls["register"])
 	}
@@ -317,14 +293,8 @@ func TestManyGoroutinesOpenAndClose(t *testing.T) {
 func TestMemoryIsTracedWithoutOpeningOtherDevices(t *testing.T) {
 	f := newFake(t)
 	f.home = 1
-	user, err := Open(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := OpenAt(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
+	user := expect.Must(Open(1))(t)
+	d := expect.Must(OpenAt(4096))(t)
 	if d.Ordinal() != 1 || f.calls["retain"] != 1 {
 		t.Errorf("found cuda:%d, with %d contexts", d.Ordinal(), f.calls["retain"])
 	}
@@ -343,10 +313,7 @@ func TestADeviceIsNamedByItsUUID(t *testing.T) {
 	f := newFake(t)
 	for ordinal, want := range []string{"GPU-1a000000-2b00-3c00-4d00-5e0000000000",
 		"MIG-1a000000-2b00-3c00-4d00-5e0000000001"} {
-		d, err := Open(ordinal)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := expect.Must(Open(ordinal))(t)
 		if d.UUID() != want || Named(want) != ordinal {
 			t.Errorf("cuda:%d is %s, and %s is cuda:%d", ordinal, d.UUID(), want, Named(want))
 		}
@@ -365,10 +332,7 @@ func TestADeviceIsNamedByItsUUID(t *testing.T) {
 
 func TestMPSIsSeen(t *testing.T) {
 	f := newFake(t)
-	d, err := Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(Open(0))(t)
 	defer d.Close()
 	folder := t.TempDir()
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", folder)
@@ -380,9 +344,7 @@ func TestMPSIsSeen(t *testing.T) {
 		t.Error("not seen, though the driver tells")
 	}
 	f.mps, f.fail = 0, map[string]result{"mps": codeInvalidValue} // an older driver
-	if err := os.WriteFile(filepath.Join(folder, "control"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(folder, "control"), nil, 0o600))
 	if !d.MPS() {
 		t.Error("not seen, though its control socket is there")
 	}

@@ -7,16 +7,14 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"gorgonia.org/cu"
 )
 
 // TestProgramsOwnContextStaysCurrent: calls work beside a context of the program's, and leave it the thread's current
 // one.
 func TestProgramsOwnContextStaysCurrent(t *testing.T) {
-	d, err := Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(Open(0))(t)
 	defer d.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -41,21 +39,14 @@ func TestProgramsOwnContextStaysCurrent(t *testing.T) {
 		}
 	}
 	use("no context", cu.CUContext{})
-	device, err := cu.GetDevice(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	device := expect.Must(cu.GetDevice(0))(t)
 	own, err := device.MakeContext(0) // current from now on
 	if err != nil {
 		t.Fatal(err)
 	}
 	use("a context of the program's", own)
-	if err := own.Destroy(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cu.PushCurrentCtx(in[cu.CUContext](d.context)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, own.Destroy())
+	expect.OK(t, cu.PushCurrentCtx(in[cu.CUContext](d.context)))
 	use("the device's context", in[cu.CUContext](d.context))
 	if _, err := cu.PopCurrentCtx(); err != nil {
 		t.Error(err)

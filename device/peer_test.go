@@ -4,16 +4,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestADeviceReachesAnotherOnlyWhereTheDriverLetsIt(t *testing.T) {
 	f := newFake(t)
 	var both [2]*Device
 	for i := range both {
-		d, err := Open(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := expect.Must(Open(i))(t)
 		defer d.Close()
 		both[i] = d
 	}

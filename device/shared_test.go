@@ -3,6 +3,8 @@ package device
 import (
 	"errors"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 type closer struct{ closed int }
@@ -13,10 +15,7 @@ func TestWhatIsSharedIsMadeOncePerOrdinalAndClosedByTheLast(t *testing.T) {
 	newFake(t)
 	var devices [3]*Device
 	for i, ordinal := range []int{0, 0, 1} {
-		d, err := Open(ordinal)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := expect.Must(Open(ordinal))(t)
 		defer d.Close()
 		devices[i] = d
 	}
@@ -25,10 +24,7 @@ func TestWhatIsSharedIsMadeOncePerOrdinalAndClosedByTheLast(t *testing.T) {
 	load := func(*Device) (*closer, error) { loads++; return &closer{}, nil }
 	var held [3]*closer
 	for i, d := range devices {
-		var err error
-		if held[i], err = s.Hold(d, load); err != nil {
-			t.Fatal(err)
-		}
+		held[i] = expect.Must(s.Hold(d, load))(t)
 	}
 	if loads != 2 || held[0] != held[1] || held[1] == held[2] {
 		t.Errorf("%d loads, %p %p %p", loads, held[0], held[1], held[2])
@@ -48,10 +44,7 @@ func TestWhatIsSharedIsMadeOncePerOrdinalAndClosedByTheLast(t *testing.T) {
 
 func TestWhatCannotBeSharedIsTriedAgain(t *testing.T) {
 	newFake(t)
-	d, err := Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(Open(0))(t)
 	defer d.Close()
 	var s Shared[*closer]
 	refused := errors.New("refused")

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // What the table leads to is settled when a process starts, so each test here runs this binary again with another
@@ -61,7 +63,7 @@ func compile(t *testing.T, source string) string {
 	return path
 }
 
-func expect(t *testing.T, got string, want ...string) {
+func reports(t *testing.T, got string, want ...string) {
 	t.Helper()
 	for _, w := range want {
 		if !strings.Contains(got, w) {
@@ -72,7 +74,7 @@ func expect(t *testing.T, got string, want ...string) {
 
 func TestProgramStartsWithoutADriver(t *testing.T) {
 	got := report(t, "/nonexistent/libcuda.so")
-	expect(t, got, "count 0", "version 0 true", "reason no CUDA driver: /nonexistent/libcuda.so: cannot open",
+	reports(t, got, "count 0", "version 0 true", "reason no CUDA driver: /nonexistent/libcuda.so: cannot open",
 		"open true no CUDA device",
 		"alloc cuda: allocate 1 bytes on cuda:0: CUDA_ERROR (100)",
 		"hostalloc cuda: allocate 1 bytes of page-locked host memory: CUDA_ERROR (100)")
@@ -80,7 +82,7 @@ func TestProgramStartsWithoutADriver(t *testing.T) {
 
 func TestLibraryThatIsNoDriverIsRefused(t *testing.T) {
 	path := compile(t, "int something_else;")
-	expect(t, report(t, path), "count 0", "open true", path+": no CUDA driver: it has no function cuInit")
+	reports(t, report(t, path), "count 0", "open true", path+": no CUDA driver: it has no function cuInit")
 }
 
 const driverNames = `
@@ -98,14 +100,14 @@ int cuDeviceGetCount(int *n) { *n = 1; return 0; }
 func TestDriverThatDoesNotStartIsNoDevice(t *testing.T) {
 	path := compile(t, `int cuInit(unsigned f) { return 803; }
 int cuDriverGetVersion(int *v) { *v = 12040; return 0; }`+driverNames)
-	expect(t, report(t, path), "count 0",
+	reports(t, report(t, path), "count 0",
 		"reason the CUDA driver does not start: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "open true")
 }
 
 func TestDriverTooOldIsNamedWithWhatIsNeeded(t *testing.T) {
 	path := compile(t, `int cuInit(unsigned f) { return 0; }
 int cuDriverGetVersion(int *v) { *v = 11040; return 0; }`+driverNames)
-	expect(t, report(t, path), "count 0", "version 11040 false",
+	reports(t, report(t, path), "count 0", "version 11040 false",
 		"it supports CUDA 11.4, 11.8 is needed (driver 520 or later)", "open true")
 }
 
@@ -114,19 +116,13 @@ func TestFunctionThatTheDriverLacksIsNotSupported(t *testing.T) {
 int cuCtxGetCurrent(void **c) { *c = 0; return 0; }
 int cuCtxPushCurrent_v2(void *c) { return 0; }
 int cuCtxPopCurrent_v2(void **c) { return 0; }`+driverNames)
-	expect(t, report(t, path), "count 1", "alloc cuda: allocate 1 bytes on cuda:0: CUDA_ERROR_OTHER (801)",
+	reports(t, report(t, path), "count 1", "alloc cuda: allocate 1 bytes on cuda:0: CUDA_ERROR_OTHER (801)",
 		"hostalloc cuda: allocate 1 bytes of page-locked host memory: CUDA_ERROR_OTHER (801)")
 }
 
 func TestBinaryNeedsNoCUDALibrary(t *testing.T) {
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := expect.Must(os.Executable())(t)
+	file := expect.Must(elf.Open(path))(t)
 	defer file.Close()
 	libraries, err := file.ImportedLibraries()
 	if err != nil || len(libraries) == 0 {
@@ -137,10 +133,7 @@ func TestBinaryNeedsNoCUDALibrary(t *testing.T) {
 			t.Errorf("the binary is linked to %s", l)
 		}
 	}
-	symbols, err := file.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	symbols := expect.Must(file.DynamicSymbols())(t)
 	for _, s := range symbols {
 		if strings.HasPrefix(s.Name, "cu") && len(s.Name) > 3 && s.Name[2] >= 'A' && s.Name[2] <= 'Z' {
 			t.Errorf("%s is visible to, or asked of, shared libraries", s.Name)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -75,10 +76,7 @@ func TestPageRankIsTheChanceToBeVisited(t *testing.T) {
 	indptr, indices := []int64{0, 3, 3, 4, 6, 6}, []int64{1, 2, 2, 2, 0, 1}
 	p := PageRank{Indptr: indptr, Indices: unified.FromSlice(indices), Seeds: []int64{3, 0, 3}, Damping: 0.7,
 		Iterations: 3}
-	scores, err := p.Scores(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	scores := expect.Must(p.Scores(context.Background()))(t)
 	// The score of a node is the chance that a walk stands there after the third step, where a walk that has come to a
 	// node without in-edges is lost.
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -146,11 +144,7 @@ func TestPageRankReportsWhatIsWrong(t *testing.T) {
 
 func TestCacheRowsFitTheBudget(t *testing.T) {
 	column := func(n, width int64) unified.Tensor {
-		c, err := unified.New(unified.Float32, make([]byte, 4*n*width), n, width)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+		return expect.Must(unified.New(unified.Float32, make([]byte, 4*n*width), n, width))(t)
 	}
 	for _, c := range []struct{ n, width, budget, want int64 }{
 		{100, 25, 0, 0}, {100, 25, 2448, 0}, {100, 25, 2547, 0}, {100, 25, 2548, 1}, {100, 25, 11_947, 94},

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,16 +22,11 @@ const (
 // mapped returns n bytes that are touched, on huge pages or on 4 KiB ones.
 func mapped(b *testing.B, n, advice int) []byte {
 	const huge = 2 << 20
-	m, err := unix.Mmap(-1, 0, n+huge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := expect.Must(unix.Mmap(-1, 0, n+huge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))(b)
 	b.Cleanup(func() { _ = unix.Munmap(m) })
 	at := int(-uintptr(pointer(m)) % huge)
 	t := m[at : at+n]
-	if err := unix.Madvise(t, advice); err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, unix.Madvise(t, advice))
 	for i := 0; i < n; i += 4096 {
 		t[i] = byte(i >> 12)
 	}

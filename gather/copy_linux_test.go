@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,17 +16,10 @@ import (
 func fenced(t testing.TB, n int, atEnd bool) []byte {
 	page := unix.Getpagesize()
 	inner := (n + page - 1) / page * page
-	m, err := unix.Mmap(-1, 0, inner+2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := expect.Must(unix.Mmap(-1, 0, inner+2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))(t)
 	t.Cleanup(func() { _ = unix.Munmap(m) })
-	if err := unix.Mprotect(m[:page], unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mprotect(m[page+inner:], unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, unix.Mprotect(m[:page], unix.PROT_NONE))
+	expect.OK(t, unix.Mprotect(m[page+inner:], unix.PROT_NONE))
 	if atEnd {
 		return m[page+inner-n : page+inner : page+inner]
 	}
@@ -79,18 +73,10 @@ func TestFileCutShortIsAPanicThatIsRecovered(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/bytes=%d", way.name, w), func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "table")
 				size := 16 * page
-				if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				f, err := os.OpenFile(path, os.O_RDWR, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, os.WriteFile(path, make([]byte, size), 0o600))
+				f := expect.Must(os.OpenFile(path, os.O_RDWR, 0))(t)
 				defer f.Close()
-				src, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
-				if err != nil {
-					t.Fatal(err)
-				}
+				src := expect.Must(unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED))(t)
 				defer unix.Munmap(src)
 				ids64 := make([]int64, 100)
 				for i := range ids64 {
@@ -98,15 +84,11 @@ func TestFileCutShortIsAPanicThatIsRecovered(t *testing.T) {
 				}
 				ids32, dst := narrowed(ids64), make([]byte, 100*w)
 				for round := range 3 {
-					if err := f.Truncate(int64(size)); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, f.Truncate(int64(size)))
 					if fault := recovered(func() { way.rows(dst, src, ids32, ids64, w) }); fault != nil {
 						t.Fatalf("round %d: the file is whole, but: %v", round, fault)
 					}
-					if err := f.Truncate(int64(size / 2)); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, f.Truncate(int64(size/2)))
 					if fault := recovered(func() { way.rows(dst, src, ids32, ids64, w) }); fault == nil {
 						t.Fatalf("round %d: half the file is gone, and nobody noticed", round)
 					} else if a, ok := fault.(interface{ Addr() uintptr }); ok &&

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -17,14 +18,8 @@ func TestGatherParallelEqualsGather(t *testing.T) {
 	for i := range column {
 		column[i] = float32(i)
 	}
-	x, err := unified.New(unified.Float32, unified.FromSlice(column).Bytes(), rows, width)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := NewStore(x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(unified.New(unified.Float32, unified.FromSlice(column).Bytes(), rows, width))(t)
+	s := expect.Must(NewStore(x))(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 500, 3001} {
 		ids := make([]int32, n)
@@ -32,10 +27,7 @@ func TestGatherParallelEqualsGather(t *testing.T) {
 			ids[i] = int32(r.IntN(rows))
 		}
 		var one, several unified.Buffer
-		want, err := s.Gather(&one, unified.FromSlice(ids))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := expect.Must(s.Gather(&one, unified.FromSlice(ids)))(t)
 		for _, goroutines := range []int{1, 2, 7} {
 			got, err := s.GatherParallel(&several, unified.FromSlice(ids), goroutines)
 			if err != nil || got.Len() != int64(n) || !bytes.Equal(got.Bytes(), want.Bytes()) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -14,10 +15,7 @@ import (
 // TestRowsAreAppendedInTheirOrder of both widths of ids, and what is no row is named.
 func TestRowsAreAppendedInTheirOrder(t *testing.T) {
 	c := unified.FromSlice([]float32{1, 2, 3, 4})
-	s, err := gather.NewStore(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(gather.NewStore(c))(t)
 	if got := s.Column(); &got.Bytes()[0] != &c.Bytes()[0] || got.Len() != 4 {
 		t.Errorf("the column is %v, not %v", got, c)
 	}
@@ -40,10 +38,7 @@ func TestRowsAreAppendedInTheirOrder(t *testing.T) {
 		}
 	}
 	ids := unified.FromSlice([]int32{0, 1})
-	far, err := unified.NewPlaced(unified.Device, ids.DType(), ids.Bytes(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	far := expect.Must(unified.NewPlaced(unified.Device, ids.DType(), ids.Bytes(), 2))(t)
 	if list, err := s.Rows([]uint32{7}, far); err == nil || len(list) != 1 {
 		t.Errorf("ids on a device: %v, %v", list, err)
 	}
@@ -51,10 +46,7 @@ func TestRowsAreAppendedInTheirOrder(t *testing.T) {
 
 // A result for which there is no memory is an error, by one goroutine and by several, and takes none.
 func TestAResultThatIsRefusedMemoryIsAnError(t *testing.T) {
-	s, err := gather.NewStore(unified.FromSlice(make([]float64, 100)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(gather.NewStore(unified.FromSlice(make([]float64, 100))))(t)
 	var ledger pinned.Ledger
 	ledger.SetLimit(1000)
 	var dst unified.Buffer

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -67,9 +68,7 @@ func shareOne(t *testing.T, devices []*rig, rnd *rand.Rand, dtype unified.DType,
 		tensor := r.tensor(unified.Pinned, dtype, column, int64(n), int64(width))
 		stores[i] = must(NewDeviceStore(r.dev, tensor, addressOf(column)))(t)
 	}
-	if err := ShareCaches(t.Context(), stores, own, shared, memory); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, ShareCaches(t.Context(), stores, own, shared, memory))
 	for i := range column { // so that what comes out of a cache is seen to
 		column[i] ^= 0xff
 	}

@@ -35,11 +35,7 @@ func column(t *testing.T, r *rand.Rand, dtype unified.DType, shape ...int64) uni
 	for at := period; at < len(data); at *= 2 {
 		copy(data[at:], data[:at])
 	}
-	c, err := unified.New(dtype, data, shape...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return expect.Must(unified.New(dtype, data, shape...))(t)
 }
 
 func TestGatherCopiesTheRowsOfEveryDType(t *testing.T) {
@@ -48,10 +44,7 @@ func TestGatherCopiesTheRowsOfEveryDType(t *testing.T) {
 	for dtype := unified.Int8; dtype.Size() > 0; dtype++ {
 		for _, shape := range [][]int64{{100}, {100, 1}, {77, 3}, {50, 100}, {9, 2, 5}, {6, 3, 1, 7}, {1, 129}} {
 			c := column(t, r, dtype, shape...)
-			s, err := gather.NewStore(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := expect.Must(gather.NewStore(c))(t)
 			var dst unified.Buffer
 			for _, m := range []int{0, 1, 2, 31, 500} {
 				ids32, ids64 := make([]int32, m), make([]int64, m)
@@ -60,10 +53,7 @@ func TestGatherCopiesTheRowsOfEveryDType(t *testing.T) {
 					ids64[i] = int64(ids32[i])
 				}
 				for _, ids := range []unified.Tensor{unified.FromSlice(ids32), unified.FromSlice(ids64)} {
-					got, err := s.Gather(&dst, ids)
-					if err != nil {
-						t.Fatal(err)
-					}
+					got := expect.Must(s.Gather(&dst, ids))(t)
 					var want []byte
 					for _, id := range ids64 {
 						want = append(want, c.Bytes()[id*c.RowBytes():(id+1)*c.RowBytes()]...)
@@ -83,10 +73,7 @@ func TestGatherCopiesTheRowsOfEveryDType(t *testing.T) {
 
 func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
 	c := unified.FromSlice([]int64{1, 2, 3})
-	s, err := gather.NewStore(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(gather.NewStore(c))(t)
 	var dst unified.Buffer
 	defer dst.Close()
 	for text, ids := range map[string]unified.Tensor{
@@ -100,10 +87,7 @@ func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	empty, err := gather.NewStore(unified.FromSlice([]int64{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	empty := expect.Must(gather.NewStore(unified.FromSlice([]int64{})))(t)
 	if _, err := empty.Gather(&dst, unified.FromSlice([]int32{0})); !errors.Is(err, gather.ErrRange) {
 		t.Errorf("a row of an empty column: %v", err)
 	}
@@ -134,10 +118,7 @@ func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
 // Kernels count the bytes of a row in int32. A column without rows has any width without memory.
 func TestARowOfAGibibyteIsTooWide(t *testing.T) {
 	for width, good := range map[int64]bool{1<<30 - 1: true, 1 << 30: false, 0: false} {
-		c, err := unified.New(unified.Uint8, nil, 0, width)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := expect.Must(unified.New(unified.Uint8, nil, 0, width))(t)
 		if s, err := gather.NewStore(c); good && (err != nil || s.RowBytes() != width) ||
 			!good && !errors.Is(err, unified.ErrShape) {
 			t.Errorf("rows of %d bytes: %v", width, err)
@@ -146,10 +127,7 @@ func TestARowOfAGibibyteIsTooWide(t *testing.T) {
 }
 
 func TestGatherAllocatesNothingOnceItsBufferIsLargeEnough(t *testing.T) {
-	s, err := gather.NewStore(unified.FromSlice(make([]float32, 1000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(gather.NewStore(unified.FromSlice(make([]float32, 1000))))(t)
 	var dst unified.Buffer
 	defer dst.Close()
 	ids := unified.FromSlice(make([]int32, 500))
@@ -165,15 +143,12 @@ func TestResidentIsAnEqualCopyThatIsCounted(t *testing.T) {
 		var ledger pinned.Ledger
 		last := int64(0)
 		memory := pinned.Options{Ledger: &ledger, Purpose: pinned.Columns}
-		got, region, err := gather.Resident(context.Background(), c, memory, func(done int64) {
+		got, region := expect.Must2(gather.Resident(context.Background(), c, memory, func(done int64) {
 			if done <= last || done > rows*16 {
 				t.Errorf("progress %d of %d after %d", done, rows*16, last)
 			}
 			last = done
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		if got.String() != c.String() || !bytes.Equal(got.Bytes(), c.Bytes()) || last != rows*16 {
 			t.Errorf("a copy of %v is %v, or of other contents; progress to %d", c, got, last)
 		}
@@ -210,13 +185,8 @@ func TestResidentLeavesNothingWhenItFails(t *testing.T) {
 		return // Windows refuses to cut a mapped file
 	}
 	path := filepath.Join(t.TempDir(), "column")
-	mapped, err := unified.New(unified.Uint8, pinnedtest.Map(t, path, 0, big.Bytes()), big.Len())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, 20<<20); err != nil {
-		t.Fatal(err)
-	}
+	mapped := expect.Must(unified.New(unified.Uint8, pinnedtest.Map(t, path, 0, big.Bytes()), big.Len()))(t)
+	expect.OK(t, os.Truncate(path, 20<<20))
 	if _, _, err := gather.Resident(context.Background(), mapped, memory, nil); !errors.Is(err, pinned.ErrFault) ||
 		ledger.Total() != 0 {
 		t.Errorf("a file cut short: %v, %d bytes held", err, ledger.Total())

@@ -10,15 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // threadTime returns the processor time of this thread.
 func threadTime(b *testing.B) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t))
 	return time.Duration(t.Nano())
 }
 
@@ -40,14 +39,8 @@ func benchmarkWiden(b *testing.B, width int) {
 	names := []string{"GB/cpu-s"}
 	for _, dtype := range []unified.DType{unified.Float32, unified.Float16, unified.BFloat16, unified.Int8} {
 		data := mapped(b, rows*width*int(dtype.Size()), unix.MADV_HUGEPAGE)
-		column, err := unified.New(dtype, data, int64(rows), int64(width))
-		if err != nil {
-			b.Fatal(err)
-		}
-		s, err := NewStore(column)
-		if err != nil {
-			b.Fatal(err)
-		}
+		column := expect.Must(unified.New(dtype, data, int64(rows), int64(width)))(b)
+		s := expect.Must(NewStore(column))(b)
 		if stores = append(stores, s); dtype == unified.Float32 {
 			continue
 		}
@@ -55,9 +48,7 @@ func benchmarkWiden(b *testing.B, width int) {
 		if dtype == unified.Int8 {
 			scales = unified.FromSlice(make([]float32, rows))
 		}
-		if s, err = s.Widened(scales); err != nil {
-			b.Fatal(err)
-		}
+		s = expect.Must(s.Widened(scales))(b)
 		stores, names = append(stores, s), append(names, "x-"+dtype.String(), "x-"+dtype.String()+"-widened")
 	}
 	ids, took := make([]int32, batch), make([][]float64, len(stores))
@@ -69,9 +60,7 @@ func benchmarkWiden(b *testing.B, width int) {
 				ids[k] = r.Int32N(int32(rows))
 			}
 			before := threadTime(b)
-			if _, err := s.Gather(&dst, unified.FromSlice(ids)); err != nil {
-				b.Fatal(err)
-			}
+			expect.Must(s.Gather(&dst, unified.FromSlice(ids)))(b)
 			t := (threadTime(b) - before).Seconds()
 			if i == 0 {
 				base = t

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -17,10 +18,7 @@ func narrowColumn(t testing.TB, r *rand.Rand, dtype unified.DType, rows, width i
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
-	column, err := unified.New(dtype, b, int64(rows), int64(width))
-	if err != nil {
-		t.Fatal(err)
-	}
+	column = expect.Must(unified.New(dtype, b, int64(rows), int64(width)))(t)
 	if dtype == unified.Int8 {
 		v := make([]float32, rows)
 		for i := range v {
@@ -49,10 +47,7 @@ func TestRowsAreWidenedAsTheSpecificationSays(t *testing.T) {
 				ids[i] = r.Int32N(200)
 			}
 			var dst unified.Buffer
-			got, err := s.Gather(&dst, unified.FromSlice(ids))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := expect.Must(s.Gather(&dst, unified.FromSlice(ids)))(t)
 			v, err := unified.View[float32](got)
 			if err != nil || got.Dim(0) != 77 || got.Dim(1) != int64(width) {
 				t.Fatalf("%v, %v", got, err)
@@ -85,10 +80,7 @@ func TestWhatCannotBeWidenedIsRefused(t *testing.T) {
 		{unified.FromSlice(make([]int8, 4)), scales},
 		{unified.FromSlice(make([]unified.Half, 3)), scales},
 	} {
-		s, err := NewStore(c.column)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := expect.Must(NewStore(c.column))(t)
 		if w, err := s.Widened(c.scales); !errors.Is(err, unified.ErrShape) {
 			t.Errorf("%v: %v, %v", c.column, w, err)
 		}

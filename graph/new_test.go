@@ -11,25 +11,18 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
 func tensor[T unified.Element](t *testing.T, v []T, shape ...int64) unified.Tensor {
 	t.Helper()
-	r, err := unified.FromSlice(v).Reshape(shape...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return expect.Must(unified.FromSlice(v).Reshape(shape...))(t)
 }
 
 func view[T unified.Element](t *testing.T, x unified.Tensor) []T {
 	t.Helper()
-	v, err := unified.View[T](x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return expect.Must(unified.View[T](x))(t)
 }
 
 func ids(t *testing.T, x unified.Tensor) []int64 {
@@ -174,15 +167,12 @@ func TestNewEqualsANaiveBuilder(t *testing.T) {
 
 func TestNewDefaultsToOneType(t *testing.T) {
 	feature := tensor(t, []float32{1, 2, 3, 4, 5, 6}, 3, 2)
-	g, err := graph.New(graph.Data{
+	g := expect.Must(graph.New(graph.Data{
 		Nodes: []graph.NodeData{{Columns: map[string]unified.Tensor{"feature": feature}}},
 		// a self-loop, parallel edges; node 2 is isolated but for its out-edge
 		Edges:  []graph.EdgeData{{Src: []int64{2, 0, 1, 0, 1}, Dst: []int64{1, 1, 1, 1, 0}}},
 		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int64{2, 0})}, {Name: "test"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if got := g.Schema().Edges[0].String(); got != "node:edge:node" || g.NumNodes() != 3 || g.NumEdges() != 5 {
 		t.Errorf("got %s with %d nodes, %d edges", got, g.NumNodes(), g.NumEdges())
 	}
@@ -220,10 +210,7 @@ func TestNewTakesTheSmallestGraphs(t *testing.T) {
 			}}, 2, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := graph.New(c.data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := expect.Must(graph.New(c.data))(t)
 			if g.NumNodes() != c.nodes || g.NumEdges() != c.edges || len(g.Indptr()) != int(c.nodes)+1 {
 				t.Errorf("%d nodes, %d edges, %d indptr entries", g.NumNodes(), g.NumEdges(), len(g.Indptr()))
 			}
@@ -309,10 +296,7 @@ func TestIDChangesWithEverythingInTheGraph(t *testing.T) {
 	} {
 		d := fresh()
 		c.change(&d)
-		g, err := graph.New(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must(graph.New(d))(t)
 		if other, twice := seen[g.ID()]; twice {
 			t.Errorf("%q and %q have the same id", c.name, other)
 		}
@@ -323,10 +307,7 @@ func TestIDChangesWithEverythingInTheGraph(t *testing.T) {
 	slices.Reverse(d.Edges[0].Dst)
 	slices.Reverse(d.Edges[0].IDs)
 	d.Edges[0].Columns["weight"] = unified.FromSlice([]float32{3, 2, 1})
-	g, err := graph.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.New(d))(t)
 	if seen[g.ID()] != "nothing" {
 		t.Errorf("the order of the input changed the id of an equal graph")
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -53,9 +54,7 @@ func TestSchemaThatContradictsItselfIsRefused(t *testing.T) {
 func TestTypeKeysFollowNamesAndOneTypeHasNone(t *testing.T) {
 	a, b := twoTypes(), twoTypes()
 	b.Edges[0], b.Edges[1] = b.Edges[1], b.Edges[0]
-	if err := errors.Join(a.Init(), b.Init()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(a.Init(), b.Init()))
 	if a.Edges[0].Key == 0 || a.Edges[0].Key != b.Edges[1].Key || a.Edges[1].Key != b.Edges[0].Key {
 		t.Error("keys depend on the order of the types")
 	}
@@ -68,9 +67,7 @@ func TestTypeKeysFollowNamesAndOneTypeHasNone(t *testing.T) {
 func TestEdgeTypesAreFoundByRelationOrInFull(t *testing.T) {
 	s := twoTypes()
 	s.Edges = append(s.Edges, EdgeType{Source: "author", Relation: "cites", Target: "author"})
-	if err := s.Init(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Init())
 	for name, want := range map[string]int{"writes": 1, "paper:cites:paper": 0, "author:cites:author": 2} {
 		if e, err := s.EdgeType(name); e != want || err != nil {
 			t.Errorf("%q: %d, %v", name, e, err)
@@ -89,9 +86,7 @@ func TestArraysThatDoNotFitAreRefused(t *testing.T) {
 		return Arrays{Schema: twoTypes(), Indptr: unified.FromSlice([]int64{0, 2, 3, 3}),
 			Indices: unified.FromSlice([]int32{1, 2, 2}), Types: unified.FromSlice([]uint8{0, 1, 1})}
 	}
-	if _, err := FromArrays(sound()); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(FromArrays(sound()))(t)
 	for name, spoil := range map[string]func(*Arrays){
 		"indptr short":   func(a *Arrays) { a.Indptr = unified.FromSlice([]int64{0, 2, 3}) },
 		"indptr type":    func(a *Arrays) { a.Indptr = unified.FromSlice([]int32{0, 2, 3, 3}) },
@@ -132,9 +127,7 @@ func TestSeedsAreNumberedThroughTheirSets(t *testing.T) {
 
 func TestSeedsOutOfRangeAreFound(t *testing.T) {
 	s := twoTypes()
-	if err := s.Init(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Init())
 	for name, seeds := range map[string]Seeds{
 		"too great":  NodeIDs([]int64{0, 2}),
 		"negative":   NodeIDs([]int32{-1}),

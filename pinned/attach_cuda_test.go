@@ -14,14 +14,12 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func newStream(t *testing.T, dev *device.Device) *device.Stream {
 	t.Helper()
-	s, err := dev.NewStream(device.PriorityLow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(dev.NewStream(device.PriorityLow))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -30,21 +28,12 @@ func newStream(t *testing.T, dev *device.Device) *device.Stream {
 // to the host.
 func readBack(t *testing.T, dev *device.Device, a *Attachment) []byte {
 	t.Helper()
-	s, err := dev.NewStream(device.PriorityLow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(dev.NewStream(device.PriorityLow))(t)
 	defer s.Close()
 	n := int64(len(a.Bytes()))
-	there, err := Allocate(n, Options{Device: dev})
-	if err != nil {
-		t.Fatal(err)
-	}
+	there := expect.Must(Allocate(n, Options{Device: dev}))(t)
 	defer there.Close()
-	back, err := Allocate(n, Options{Device: dev, Place: Pinned})
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := expect.Must(Allocate(n, Options{Device: dev, Place: Pinned}))(t)
 	defer back.Close()
 	for at := int64(0); at < n; {
 		step := a.Contiguous(at)
@@ -59,9 +48,7 @@ func readBack(t *testing.T, dev *device.Device, a *Attachment) []byte {
 		}
 		at += step
 	}
-	if err := errors.Join(s.CopyToHost(back.Bytes(), there.Address()), s.Synchronize()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(s.CopyToHost(back.Bytes(), there.Address()), s.Synchronize()))
 	return bytes.Clone(back.Bytes())
 }
 
@@ -94,10 +81,7 @@ func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
 	dev := cudatest.Open(t)
 	disk, _ := mapped(t, t.TempDir(), 300_001)
 	shm, shmPath := mapped(t, onTmpfs(t), 300_001)
-	anonymous, err := Allocate(300_001, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	anonymous := expect.Must(Allocate(300_001, Options{}))(t)
 	defer anonymous.Close()
 	copy(anonymous.Bytes(), disk.Bytes())
 	heap := bytes.Clone(disk.Bytes())
@@ -142,10 +126,7 @@ func deviceFindsTheBytes(t *testing.T, dev *device.Device, data []byte, from Run
 			}
 			told = append(told, done)
 		}}
-	a, err := Attach(context.Background(), dev, data, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(Attach(context.Background(), dev, data, opt))(t)
 	if a.Rung() != want || a.Address() == 0 || a.Address() != addressOf(a.Bytes()) {
 		t.Errorf("%v at %#x; want %v; refused: %v", a.Rung(), a.Address(), want,
 			a.Reasons())
@@ -179,10 +160,7 @@ func deviceFindsTheBytes(t *testing.T, dev *device.Device, data []byte, from Run
 // mappings counts the mappings of files in a folder.
 func mappings(t *testing.T, dir string) int {
 	t.Helper()
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := expect.Must(os.ReadFile("/proc/self/maps"))(t)
 	return strings.Count(string(maps), " "+dir+"/")
 }
 
@@ -217,10 +195,7 @@ func TestAttachingAgainSharesWhatIsThere(t *testing.T) {
 	for _, from := range []Rung{0, RungCopy, RungHostAlloc} {
 		var ledger Ledger
 		opt := AttachOptions{Ledger: &ledger, From: from, chunk: testChunk}
-		first, err := Attach(context.Background(), dev, file.Bytes(), opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := expect.Must(Attach(context.Background(), dev, file.Bytes(), opt))(t)
 		taken := ledger.Total()
 		again, err := Attach(context.Background(), dev, file.Bytes(), opt)
 		if err != nil || again.Address() != first.Address() || ledger.Total() != taken {
@@ -246,16 +221,10 @@ func TestAttachingAgainSharesWhatIsThere(t *testing.T) {
 func TestWritableMemoryIsCopiedForEachAttachment(t *testing.T) {
 	dev := cudatest.Open(t)
 	b := []byte("before")
-	first, err := Attach(context.Background(), dev, b, AttachOptions{From: RungCopy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := expect.Must(Attach(context.Background(), dev, b, AttachOptions{From: RungCopy}))(t)
 	defer first.Close()
 	copy(b, "after ")
-	second, err := Attach(context.Background(), dev, b, AttachOptions{From: RungCopy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := expect.Must(Attach(context.Background(), dev, b, AttachOptions{From: RungCopy}))(t)
 	defer second.Close()
 	if string(first.Bytes()) != "before" || string(second.Bytes()) != "after " {
 		t.Errorf("%q and %q", first.Bytes(), second.Bytes())
@@ -271,10 +240,7 @@ func TestRungsAreTriedFromOneToAnother(t *testing.T) {
 	if Attached(file.Bytes()) {
 		t.Error("it is attached already")
 	}
-	a, err := Attach(context.Background(), dev, file.Bytes(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(Attach(context.Background(), dev, file.Bytes(), opt))(t)
 	for _, s := range a.Reasons() {
 		if slow := s.Refused == opt.Why; slow != (s.Rung == RungReadOnly) {
 			t.Errorf("%v: %s", s.Rung, s.Refused)
@@ -299,14 +265,8 @@ func TestOverlappingRangesAreCopied(t *testing.T) {
 	file, _ := mapped(t, onTmpfs(t), 300_000)
 	var ledger Ledger
 	opt := AttachOptions{Ledger: &ledger, From: RungInPlace, chunk: testChunk}
-	low, err := Attach(context.Background(), dev, file.Bytes()[:200_000], opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	high, err := Attach(context.Background(), dev, file.Bytes()[100_000:], opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	low := expect.Must(Attach(context.Background(), dev, file.Bytes()[:200_000], opt))(t)
+	high := expect.Must(Attach(context.Background(), dev, file.Bytes()[100_000:], opt))(t)
 	if low.Rung() != RungInPlace || high.Rung() != RungCopy || !strings.Contains(high.Reasons()[2].Refused,
 		"overlaps") {
 		t.Errorf("%v and %v: %v", low.Rung(), high.Rung(), high.Reasons())
@@ -319,13 +279,9 @@ func TestOverlappingRangesAreCopied(t *testing.T) {
 	}
 
 	opt.From = RungCopy
-	if high, err = Attach(context.Background(), dev, file.Bytes()[100_000:], opt); err != nil {
-		t.Fatal(err)
-	}
+	high = expect.Must(Attach(context.Background(), dev, file.Bytes()[100_000:], opt))(t)
 	opt.From = RungInPlace
-	if low, err = Attach(context.Background(), dev, file.Bytes()[:200_000], opt); err != nil {
-		t.Fatal(err)
-	}
+	low = expect.Must(Attach(context.Background(), dev, file.Bytes()[:200_000], opt))(t)
 	if high.Rung() != RungCopy || low.Rung() != RungInPlace {
 		t.Errorf("a copy is in the way: %v", low.Reasons())
 	}
@@ -339,10 +295,7 @@ func TestCancellingHalfWayLeavesNothing(t *testing.T) {
 	dev := cudatest.Open(t)
 	disk, _ := mapped(t, t.TempDir(), 300_000)
 	shm, _ := mapped(t, onTmpfs(t), 300_000)
-	anonymous, err := Allocate(300_000, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	anonymous := expect.Must(Allocate(300_000, Options{}))(t)
 	defer anonymous.Close()
 	cause := errors.New("enough")
 	for _, c := range []struct {
@@ -408,9 +361,7 @@ func TestAFileCutShortIsNotAttached(t *testing.T) {
 	for _, from := range []Rung{0, RungCopy, RungHostAlloc} {
 		dir := t.TempDir()
 		file, path := mapped(t, dir, 300_000)
-		if err := os.Truncate(path, 100_000); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.Truncate(path, 100_000))
 		var ledger Ledger
 		if _, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{Ledger: &ledger, From: from,
 			chunk: testChunk}); !errors.Is(err, ErrFault) || !strings.Contains(err.Error(), filepath.Base(path)) {
@@ -455,16 +406,13 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 	for _, n := range []int{1, 1000, testChunk, len(file.Bytes())} {
 		var ledger Ledger
 		last := int64(0)
-		a, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes()[:n],
+		a := expect.Must(Upload(context.Background(), dev, newStream(t, dev), file.Bytes()[:n],
 			AttachOptions{Ledger: &ledger, Purpose: Columns, chunk: testChunk, Progress: func(done, total int64) {
 				if done <= last || total != int64(n) {
 					t.Errorf("%d of %d after %d", done, total, last)
 				}
 				last = done
-			}})
-		if err != nil {
-			t.Fatal(err)
-		}
+			}}))(t)
 		if a.Rung() != RungDevice || last != int64(n) || len(a.Bytes()) != n {
 			t.Errorf("%v, %d of %d told", a.Rung(), last, n)
 		}
@@ -499,9 +447,7 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 	if !errors.Is(err, cause) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if err := os.Truncate(path, testChunk); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Truncate(path, testChunk))
 	if _, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes(),
 		AttachOptions{Ledger: &ledger}); !errors.Is(err, ErrFault) {
 		t.Errorf("a file cut short: %v", err)
@@ -512,22 +458,11 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 func TestMemoryOutlivesTheDeviceThatItWasAttachedWith(t *testing.T) {
 	file, _ := mapped(t, t.TempDir(), 100_000)
 	for _, from := range []Rung{RungHostAlloc, RungCopy, RungReadOnly} {
-		dev, err := device.Open(0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := dev.Close(); err != nil {
-			t.Fatal(err)
-		}
+		dev := expect.Must(device.Open(0))(t)
+		first := expect.Must(Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from}))(t)
+		expect.OK(t, dev.Close())
 		dev = cudatest.Open(t)
-		second, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from})
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := expect.Must(Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from}))(t)
 		if err := first.Close(); err != nil {
 			t.Error(err)
 		}

@@ -1,15 +1,17 @@
 package pinned
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+)
 
 func TestBufferGrowsAndKeeps(t *testing.T) {
 	var ledger Ledger
 	b := Buffer{Options: Options{Ledger: &ledger, Purpose: Scratch}}
 	kept := int64(0)
 	for _, n := range []int64{10, 5000, 5001, 100_000, 3 << 20} {
-		if err := b.Grow(n, kept); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, b.Grow(n, kept))
 		if b.Cap() < n {
 			t.Fatalf("%d bytes asked, %d given", n, b.Cap())
 		}
@@ -40,9 +42,7 @@ func TestReserveTakesNoMoreThanAsked(t *testing.T) {
 	var ledger Ledger
 	b := Buffer{Options: Options{Ledger: &ledger, Pages: PagesSmall}}
 	defer b.Close()
-	if err := b.Reserve(1 << 20); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, b.Reserve(1<<20))
 	if ledger.Total() != 1<<20 {
 		t.Errorf("%d bytes taken for %d", ledger.Total(), 1<<20)
 	}

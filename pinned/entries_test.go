@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // testBytes stay where they are, other than those of a test's own stack.
@@ -23,10 +25,7 @@ func TestEntriesShareRangesWithinOneAnother(t *testing.T) {
 	var table entries
 	var undone atomic.Int32
 	ctx := context.Background()
-	r, err := Allocate(16*4096, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(Allocate(16*4096, Options{}))(t)
 	defer r.Close()
 	b := r.Bytes()
 	page := os.Getpagesize()
@@ -34,9 +33,7 @@ func TestEntriesShareRangesWithinOneAnother(t *testing.T) {
 	if err != nil || !fresh {
 		t.Fatal(fresh, err)
 	}
-	if err := table.settle(e, fill(e, &undone)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, table.settle(e, fill(e, &undone)))
 	inner, fresh, err := table.get(ctx, b[page+100:page+200])
 	if err != nil || fresh || inner != e {
 		t.Fatalf("a part of an entry is another entry: %v", err)
@@ -68,9 +65,7 @@ func TestEntriesThatFailOrStandAloneServeNobodyElse(t *testing.T) {
 		}
 		if alone {
 			e.alone = true
-			if err := table.settle(e, fill(e, &undone)); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, table.settle(e, fill(e, &undone)))
 			other, fresh, _ := table.get(context.Background(), b)
 			if !fresh {
 				t.Error("an entry that stands alone was shared")
@@ -125,10 +120,7 @@ func TestGoroutinesWaitForWhoMakesTheEntry(t *testing.T) {
 func TestWaitingForAnEntryEndsWithTheContext(t *testing.T) {
 	var table entries
 	b := testBytes[:100]
-	e, _, err := table.get(context.Background(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, _ := expect.Must2(table.get(context.Background(), b))(t)
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // allowed returns the rungs that a ladder does not refuse.
@@ -113,13 +114,8 @@ func mapped(t *testing.T, dir string, n int) (*Region, string) {
 	for i := range data {
 		data[i] = byte(i*7 + i>>8)
 	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err := MapFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, data, 0o600))
+	r := expect.Must(MapFile(path))(t)
 	t.Cleanup(func() { r.Close() })
 	return r, path
 }
@@ -128,10 +124,7 @@ func TestDescribeTellsKindsOfMemoryApart(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells")
 	}
-	anonymous, err := Allocate(100_000, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	anonymous := expect.Must(Allocate(100_000, Options{}))(t)
 	if m := describe(anonymous.Bytes()[5000:6000]); m.kind != memoryOwn {
 		t.Errorf("memory of Allocate: %+v", m)
 	}
@@ -147,9 +140,7 @@ func TestDescribeTellsKindsOfMemoryApart(t *testing.T) {
 	if m := describe(beyond); m.kind != memoryUnknown || m.why == "" {
 		t.Errorf("a range beyond the mapping: %+v", m)
 	}
-	if err := anonymous.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, anonymous.Close())
 	if len(own.at) != 0 {
 		t.Errorf("%d closed regions are remembered", len(own.at))
 	}
@@ -171,10 +162,7 @@ func TestMappingsOnTmpfsAreFoundAndMappedForWriting(t *testing.T) {
 	if m.kind != memoryFile || m.fs != "tmpfs" {
 		t.Fatalf("%+v", m)
 	}
-	again, err := mapWritable(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := expect.Must(mapWritable(m))(t)
 	again[os.Getpagesize()+10] ^= 0xff
 	if part[10] != again[os.Getpagesize()+10] {
 		t.Error("the second mapping is not of the same pages")
@@ -183,12 +171,8 @@ func TestMappingsOnTmpfsAreFoundAndMappedForWriting(t *testing.T) {
 		t.Error(err)
 	}
 
-	if err := os.Rename(path, path+" gone"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, make([]byte, len(r.Bytes())), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Rename(path, path+" gone"))
+	expect.OK(t, os.WriteFile(path, make([]byte, len(r.Bytes())), 0o600))
 	if b, err := mapWritable(m); err == nil || !strings.Contains(err.Error(), "another file") {
 		t.Errorf("another file of that name: %d bytes, %v", len(b), err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // onePiece gives out pieces of one allocation on a device, and remembers which.
@@ -37,17 +38,12 @@ func (p *onePiece) Give(b []byte) error {
 func TestAProviderGivesDeviceMemory(t *testing.T) {
 	d := cudatest.Open(t)
 	before := cudatest.NowLive(t)
-	whole, err := Allocate(1<<20, Options{Device: d})
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := expect.Must(Allocate(1<<20, Options{Device: d}))(t)
 	var l Ledger
 	p := &onePiece{memory: whole.Bytes(), out: map[*byte]int{}}
 	b := Buffer{Options: Options{Device: d, From: p, Ledger: &l, Purpose: Batches}}
 	for _, n := range []int64{1000, 700_000} { // a quarter more would not fit the second time
-		if err := b.Grow(n, 0); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, b.Grow(n, 0))
 		end := whole.Address() + device.Address(whole.Len())
 		if a := b.Address(); a < whole.Address() || a+device.Address(n) > end || len(p.out) != 1 {
 			t.Errorf("%d bytes at %#x, %d pieces are out", n, a, len(p.out))

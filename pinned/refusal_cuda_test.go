@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // The driver's codes that these tests let it answer.
@@ -54,9 +55,7 @@ func TestAttributesDecideTheRung(t *testing.T) {
 			check := nothingLeft(t, &ledger)
 			for want, b := range map[*Rung][]byte{&c.disk: disk.Bytes(), &c.shm: shm.Bytes()} {
 				a, err := Attach(context.Background(), dev, b, AttachOptions{Ledger: &ledger, chunk: testChunk})
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				if a.Rung() != *want {
 					t.Errorf("%v, want %v; refused: %v", a.Rung(), *want, a.Reasons())
 				}
@@ -164,18 +163,12 @@ func TestClosingOnALostDeviceSucceeds(t *testing.T) {
 	var all []*Attachment
 	check := nothingLeft(t, &ledger)
 	for i, from := range []Rung{RungReadOnly, RungCopy, RungHostAlloc} {
-		a, err := Attach(context.Background(), dev, disk.Bytes()[i*8192:][:8192],
-			AttachOptions{Ledger: &ledger, From: from})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := expect.Must(Attach(context.Background(), dev, disk.Bytes()[i*8192:][:8192],
+			AttachOptions{Ledger: &ledger, From: from}))(t)
 		all = append(all, a)
 	}
 	s := newStream(t, dev)
-	a, err := Upload(context.Background(), dev, s, disk.Bytes(), AttachOptions{Ledger: &ledger})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(Upload(context.Background(), dev, s, disk.Bytes(), AttachOptions{Ledger: &ledger}))(t)
 	all = append(all, a)
 	cudatest.Fail(t, "cuStreamSynchronize", 1, launchFailure)
 	if err := s.Synchronize(); !errors.Is(err, device.ErrDeviceLost) {
@@ -219,9 +212,7 @@ func TestUploadsAreWholeInEveryOrder(t *testing.T) {
 	cudatest.EachOrder(t, func(t *testing.T) {
 		dev := cudatest.Open(t)
 		a, err := Upload(context.Background(), dev, newStream(t, dev), disk.Bytes(), AttachOptions{chunk: 8192})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer a.Close()
 		if !bytes.Equal(readBack(t, dev, a), disk.Bytes()) {
 			t.Error("the device finds other bytes")

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
@@ -15,10 +17,7 @@ func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
 	for _, n := range []int64{1, 4095, 4096, 4097, HugePage - 1, HugePage, 3*HugePage + 5} {
 		for _, pages := range []PageSize{PagesAuto, PagesSmall, PagesHuge} {
 			before := ledger.Total()
-			r, err := Allocate(n, Options{Ledger: &ledger, Purpose: Batches, Pages: pages})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := expect.Must(Allocate(n, Options{Ledger: &ledger, Purpose: Batches, Pages: pages}))(t)
 			b := r.Bytes()
 			if int64(len(b)) != n || r.Len() != n || r.Placement() != Host {
 				t.Errorf("%d bytes asked, %d given, %v", n, len(b), r.Placement())
@@ -39,9 +38,7 @@ func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
 			for i := range b { // every byte can be written
 				b[i] = 1
 			}
-			if err := r.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, r.Close())
 			if err := r.Close(); err != nil || ledger.Total() != before {
 				t.Errorf("closed twice: %v, and %d bytes are still counted", err, ledger.Total()-before)
 			}
@@ -65,10 +62,7 @@ func TestAllocateRefusesImpossibleSizes(t *testing.T) {
 }
 
 func TestTouchKeepsContents(t *testing.T) {
-	r, err := Allocate(100_000, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(Allocate(100_000, Options{}))(t)
 	defer r.Close()
 	for i := range r.Bytes() {
 		r.Bytes()[i] = byte(i * 7)
@@ -84,13 +78,8 @@ func TestTouchKeepsContents(t *testing.T) {
 func TestMappedFileIsTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	want := bytes.Repeat([]byte("khop"), 5000)
-	if err := os.WriteFile(path, want, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err := MapFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, want, 0o600))
+	r := expect.Must(MapFile(path))(t)
 	defer r.Close()
 	if !bytes.Equal(r.Bytes(), want) || r.Placement() != Host {
 		t.Error("the mapping differs from the file")
@@ -100,9 +89,7 @@ func TestMappedFileIsTheFile(t *testing.T) {
 func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(empty, nil, 0o600))
 	for _, path := range []string{empty, dir, filepath.Join(dir, "missing")} {
 		if r, err := MapFile(path); err == nil {
 			r.Close()
@@ -116,17 +103,10 @@ func TestGuardTurnsATruncatedFileIntoAnError(t *testing.T) {
 		t.Skip("a mapped file cannot be cut short on Windows")
 	}
 	path := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(path, make([]byte, 1<<16), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err := MapFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, make([]byte, 1<<16), 0o600))
+	r := expect.Must(MapFile(path))(t)
 	defer r.Close()
-	if err := os.Truncate(path, 4096); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Truncate(path, 4096))
 	sum := 0
 	read := func() error {
 		for _, b := range r.Bytes() {
@@ -153,15 +133,11 @@ func TestLedgerRefusesMoreThanItsLimit(t *testing.T) {
 	ledger.SetLimit(1 << 20)
 	opt := Options{Ledger: &ledger, Pages: PagesSmall}
 	r, err := Allocate(1<<19, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if _, err := Allocate(1<<20, opt); !errors.Is(err, ErrLimit) {
 		t.Errorf("%v, want ErrLimit", err)
 	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.Close())
 	r, err = Allocate(1<<20, opt)
 	if err != nil {
 		t.Fatalf("memory that was given back is not to be had: %v", err)
@@ -176,12 +152,8 @@ func TestLedgerCountsDeviceMemoryApart(t *testing.T) {
 	var l Ledger
 	l.SetLimit(100)
 	l.SetDeviceLimit(1000)
-	if err := l.take(Device, Columns, 900); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.take(Pinned, Columns, 100); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.take(Device, Columns, 900))
+	expect.OK(t, l.take(Pinned, Columns, 100))
 	for _, place := range []Placement{Host, Pinned, Device} {
 		if err := l.take(place, Columns, 101); !errors.Is(err, ErrLimit) {
 			t.Errorf("%v memory beyond the limit: %v", place, err)
@@ -223,13 +195,8 @@ func TestNilLedgerCountsNothing(t *testing.T) {
 
 func TestPopulateReadsWhatIsThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(path, bytes.Repeat([]byte{7}, 1<<16), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err := MapFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, bytes.Repeat([]byte{7}, 1<<16), 0o600))
+	r := expect.Must(MapFile(path))(t)
 	defer r.Close()
 	for _, part := range [][]byte{r.Bytes(), r.Bytes()[5000:5001], r.Bytes()[4095:9000], nil} {
 		if err := Populate(part); err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -239,9 +206,7 @@ func TestPopulateReadsWhatIsThere(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return
 	}
-	if err := os.Truncate(path, 4096); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Truncate(path, 4096))
 	if err := Populate(r.Bytes()); !errors.Is(err, ErrFault) && !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a file that was cut short: %v, want ErrFault", err)
 	}

@@ -6,14 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
 )
 
 func TestMemoryPrefersANode(t *testing.T) {
-	r, err := Allocate(1<<20, Options{Pages: PagesSmall})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(Allocate(1<<20, Options{Pages: PagesSmall}))(t)
 	defer r.Close()
 	if err := preferNode(r.Bytes(), 0); err != nil {
 		t.Skipf("a kernel without NUMA: %v", err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -62,7 +63,7 @@ func TestOptionalInterfacesAreAskedForByAs(t *testing.T) {
 		t.Fatalf("found only %v", names)
 	}
 	asked := regexp.MustCompile(`\.\((?:sampling\.)?(?:` + strings.Join(names, "|") + `)\)`)
-	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, d fs.DirEntry, err error) error {
+	expect.OK(t, fs.WalkDir(os.DirFS(".."), ".", func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "dist") {
 			return fs.SkipDir
 		}
@@ -74,23 +75,14 @@ func TestOptionalInterfacesAreAskedForByAs(t *testing.T) {
 			t.Errorf("%s: %s: call sampling.As", path, at)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // optional returns the interfaces of this package that say what a Sampler is or reads.
 func optional(t *testing.T) (names []string) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Must(filepath.Glob("*.go"))(t)
 	for _, file := range files {
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := expect.Must(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
 		ast.Inspect(f, func(n ast.Node) bool {
 			if s, ok := n.(*ast.TypeSpec); ok && embedsSampler(s.Type) && !slices.Contains(opening, s.Name.Name) {
 				names = append(names, s.Name.Name)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
@@ -35,9 +36,7 @@ func TestListsThatFillTheirMemoryHaveRoom(t *testing.T) {
 			want := oracle(c.g, newEdgeRuns(c.g), n, req)
 			for name, w := range openVariants(t, c.g, n) {
 				compare(t, fmt.Sprintf("%d nodes, %s, %s", nodes, what, name), c.g, tight{w, int64(nodes)}, req, want)
-				if err := w.Close(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, w.Close())
 			}
 		}
 	}
@@ -77,9 +76,7 @@ func TestBatchesAreTheSameAfterTablesStartOver(t *testing.T) {
 				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, name), g, w, req,
 					oracle(g, runs, n, req))
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Close())
 		}
 	}
 }

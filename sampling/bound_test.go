@@ -45,9 +45,7 @@ func TestBoundIsTheProductOfFanoutsOrTheGraph(t *testing.T) {
 			Bound{Layers: 2, Nodes: 120, Edges: 110, Blocks: [][]int64{{80}, {30}}, Lists: []int64{120},
 				Arrays: treeArrays(one(50, 60), []int64{120}), Scratch: 2*table + 8*120 + 16*120}},
 	} {
-		if err := c.s.Init(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.s.Init())
 		if d := expect.Diff(c.want, c.n.Bound(c.s, c.batch)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
@@ -58,9 +56,7 @@ func TestBoundIsTheProductOfFanoutsOrTheGraph(t *testing.T) {
 func TestBoundsDoNotRunOver(t *testing.T) {
 	s := &graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 1 << 40}},
 		Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: 1 << 46}}}
-	if err := s.Init(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Init())
 	for _, disjoint := range []bool{false, true} {
 		n := Neighbor{Replace: true, Disjoint: disjoint}
 		for range 4 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -226,11 +227,7 @@ func withColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 	}
 	a.EdgeColumns["mask32"], a.EdgeColumns["mask64"] = unified.FromSlice(wide), unified.FromSlice(wider)
 	giveTimes(r, &a)
-	with, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return with
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 // randomChoice adds options to a sampler that make the edges of a destination differ.
@@ -283,11 +280,7 @@ func starGraph(t testing.TB, weights []float64, mask []uint8) *graph.Graph {
 		a.Schema.EdgeColumns = append(a.Schema.EdgeColumns, graph.Column{Name: "mask", DType: unified.Uint8})
 		a.EdgeColumns["mask"] = unified.FromSlice(mask)
 	}
-	g, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 func TestAWeightThatIsNoneFailsTheBatchAndNamesTheEdge(t *testing.T) {
@@ -299,14 +292,11 @@ func TestAWeightThatIsNoneFailsTheBatchAndNamesTheEdge(t *testing.T) {
 			for _, n := range []Neighbor{{Fanouts: []int{2}}, {Fanouts: []int{All}},
 				{Fanouts: []int{2}, Replace: true}} {
 				n.Weight = "w"
-				w, err := n.Open(Env{Graph: g, BatchSize: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				w := expect.Must(n.Open(Env{Graph: g, BatchSize: 1}))(t)
 				out := new(graph.Sample)
 				b := n.Bound(g.Schema(), 1)
 				b.Init(out, g.Schema(), pinned.Options{})
-				err = w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, out)
+				err := w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, out)
 				want := fmt.Sprintf("edge %d: its weight in column \"w\" is %v", at, bad)
 				if !errors.Is(err, ErrGraph) || !strings.Contains(err.Error(), want) {
 					t.Errorf("weight %v at %d: %v", bad, at, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/growth"
 )
 
@@ -18,12 +19,8 @@ func TestFanoutsOfManyEdgeTypesCostNoMoreThanTheirNumber(t *testing.T) {
 			s.Edges = append(s.Edges, graph.EdgeType{Source: "a", Relation: fmt.Sprint("r", i), Target: "a"})
 			sampler.PerType[s.Edges[i].String()] = []int{1}
 		}
-		if err := s.Init(); err != nil {
-			t.Fatal(err)
-		}
-		if err := sampler.Validate(&s); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Init())
+		expect.OK(t, sampler.Validate(&s))
 	})
 }
 
@@ -34,9 +31,7 @@ func TestPicksByWeightOfAHubCostNoMoreThanItsEdges(t *testing.T) {
 			weights[i] = 1
 		}
 		var r racer
-		if err := r.best.begin(n/2, int64(n)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, r.best.begin(n/2, int64(n)))
 		for from := 0; from < n; from += chunkEdges {
 			r.run(weights[from:min(from+chunkEdges, n)], int64(from), 1, uint64(from), chunkEdges)
 		}
@@ -44,9 +39,7 @@ func TestPicksByWeightOfAHubCostNoMoreThanItsEdges(t *testing.T) {
 			t.Fatalf("%d edges, want %d", kept, n/2)
 		}
 		for _, b := range r.best.buffers() {
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, b.Close())
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -213,20 +214,13 @@ func (d *deviceUnderTest) farGraph(r *rand.Rand, edgeTypes int) (*graph.Graph, T
 	}
 	s.Edges[0].Count = far
 	sparse := func(n int) []byte {
-		m, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE,
-			unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		m := expect.Must(unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE))(d.t)
 		d.t.Cleanup(func() { unix.Munmap(m) })
 		return m
 	}
 	tensor := func(of unified.DType, b []byte) unified.Tensor {
-		x, err := unified.New(of, b, far+tail)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		return x
+		return expect.Must(unified.New(of, b, far+tail))(d.t)
 	}
 	a := graph.Arrays{Indices: tensor(unified.Int32, sparse(4*(far+tail)))}
 	indices, _ := unified.View[int32](a.Indices)
@@ -258,10 +252,7 @@ func (d *deviceUnderTest) farGraph(r *rand.Rand, edgeTypes int) (*graph.Graph, T
 		indices[i] = int32(1 + r.IntN(nodes-1))
 	}
 	a.Schema, a.Indptr = s, unified.FromSlice(indptr)
-	g, err := graph.FromArrays(a)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	g := expect.Must(graph.FromArrays(a))(d.t)
 	return g, d.farTopology(g, far)
 }
 
@@ -273,10 +264,7 @@ func (d *deviceUnderTest) farTopology(g *graph.Graph, far int64) Topology {
 		if len(all) == 0 {
 			return 0
 		}
-		memory, err := d.device.Alloc(int64(len(all)))
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		memory := expect.Must(d.device.Alloc(int64(len(all))))(d.t)
 		d.t.Cleanup(func() { memory.Close() })
 		for _, part := range [][2]int64{{0, 1 << 20}, {tail, int64(len(all))}} {
 			err := d.stream.CopyToDevice(memory.Address()+device.Address(part[0]), all[part[0]:part[1]])

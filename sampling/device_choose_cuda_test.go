@@ -14,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -115,19 +116,16 @@ func TestDeviceChoosesManyOfHubs(t *testing.T) {
 
 // A sampler that looks at the times of nodes names the edge whose source is none.
 func TestDeviceNamesASourceThatHasNoTime(t *testing.T) {
-	g, err := graph.FromArrays(graph.Arrays{
+	g := expect.Must(graph.FromArrays(graph.Arrays{
 		Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: 3,
 			Columns: []graph.Column{{Name: "born", DType: unified.Int64}}}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: 4}}},
 		Indptr: unified.FromSlice([]int64{0, 4, 4, 4}), Indices: unified.FromSlice([]int32{1, 2, 7, 1}),
 		NodeColumns: []map[string]unified.Tensor{{"born": unified.FromSlice([]int64{1, 2, 3})}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	n := Neighbor{Fanouts: []int{2}, Time: Temporal{Node: "born"}}
 	o := openDevice(t).openSome(n, g, 2, []string{"as opened"})["as opened"]
-	err = o.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}, Times: [][]int64{{9}}}, new(graph.Sample))
+	err := o.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}, Times: [][]int64{{9}}}, new(graph.Sample))
 	want := `edge 2: source 7 is none of the 3 nodes of type "node"`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, not %s", err, want)

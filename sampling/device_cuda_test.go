@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -29,10 +30,7 @@ type deviceUnderTest struct {
 func openDevice(t testing.TB) *deviceUnderTest {
 	t.Helper()
 	gpu := cudatest.Open(t)
-	stream, err := gpu.NewStream(device.PriorityLow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := expect.Must(gpu.NewStream(device.PriorityLow))(t)
 	t.Cleanup(func() {
 		if err := stream.Close(); err != nil {
 			t.Error(err)
@@ -45,9 +43,7 @@ func openDevice(t testing.TB) *deviceUnderTest {
 func (d *deviceUnderTest) upload(data []byte) device.Address {
 	d.t.Helper()
 	memory, err := d.device.Alloc(int64(len(data)))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	expect.OK(d.t, err)
 	addr := memory.Address()
 	if err = d.stream.CopyToDevice(addr, data); err == nil {
 		err = d.stream.Synchronize()
@@ -78,10 +74,7 @@ func (d *deviceUnderTest) topology(g *graph.Graph, ids unified.DType) Topology {
 // uploadColumns puts the columns that a sampler reads on the device.
 func (d *deviceUnderTest) uploadColumns(n Sampler, g *graph.Graph, to *Topology) {
 	d.t.Helper()
-	columns, err := EdgeColumns(n, g)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	columns := expect.Must(EdgeColumns(n, g))(d.t)
 	for _, c := range columns {
 		to.Columns = append(to.Columns, d.upload(c.Bytes()))
 	}
@@ -124,10 +117,7 @@ type onDevice struct {
 func (d *deviceUnderTest) open(n DeviceSampler, env DeviceEnv) *onDevice {
 	d.t.Helper()
 	env.Device, env.Stream = d.device, d.stream
-	w, err := n.OpenDevice(env)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	w := expect.Must(n.OpenDevice(env))(d.t)
 	o := &onDevice{deviceUnderTest: d, worker: w}
 	s := env.Graph.Schema()
 	bound := n.Bound(s, env.BatchSize)
@@ -352,11 +342,7 @@ func skewedGraph(t testing.TB, r *rand.Rand, nodes int64, edgeTypes int) *graph.
 	if edgeTypes > 1 {
 		a.Types = unified.FromSlice(types)
 	}
-	g, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 func TestDeviceSharesManyDestinationsAmongFewWarps(t *testing.T) {
@@ -371,10 +357,7 @@ func TestDeviceSharesManyDestinationsAmongFewWarps(t *testing.T) {
 			{Fanouts: []int{40, 7}, Replace: true},
 			{Fanouts: []int{100, 3}},
 		} {
-			host, err := n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			host := expect.Must(n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true}))(t)
 			env := d.env(g, 40)
 			env.MaxBlocks = 1
 			device := d.open(n, env)
@@ -384,9 +367,7 @@ func TestDeviceSharesManyDestinationsAmongFewWarps(t *testing.T) {
 			}
 			want := new(graph.Sample)
 			want.Init(g.Schema(), len(n.Fanouts), pinned.Options{})
-			if err := host.Sample(context.Background(), req, want); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, host.Sample(context.Background(), req, want))
 			compare(t, fmt.Sprintf("seed %d: %d types: %s", seed, types, n.Fingerprint()), g, device, req,
 				asOracle(t, want))
 			want.Close()

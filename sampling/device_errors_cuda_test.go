@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -57,16 +58,13 @@ func TestDeviceReportsASourceOfAnotherType(t *testing.T) {
 		Indices: unified.FromSlice([]int32{2, 0, 3, 3}), // the last is a "b"
 		Types:   unified.FromSlice([]uint8{0, 1, 0, 1}),
 	}
-	g, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.FromArrays(a))(t)
 	d := openDevice(t)
 	w := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
 	if err := sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0}, nil}}); err != nil {
 		t.Errorf("sound edges: %v", err)
 	}
-	err = sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0, 1}, nil}})
+	err := sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0, 1}, nil}})
 	want := `hop 0, edge type a:two:a: invalid graph: edge 3: source 3 is none of the 2 nodes of type "a"`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
@@ -106,16 +104,12 @@ func TestDeviceWorkerHasOneBatchInHand(t *testing.T) {
 	var givenUp graph.Sample
 	givenUp.Init(g.Schema(), 1, o.sample.NodeBuffer(0).Options)
 	defer givenUp.Close()
-	if err := o.worker.Enqueue(ctx, &Request{Seeds: [][]int64{{1}}}, &givenUp); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, o.worker.Enqueue(ctx, &Request{Seeds: [][]int64{{1}}}, &givenUp))
 	compare(t, "after a batch that was given up", g, o, req, oracle(g, newEdgeRuns(g), n, req))
 	if _, err := o.worker.Finish(&givenUp); !errors.Is(err, ErrOptions) {
 		t.Errorf("finished what was given up: %v", err)
 	}
-	if err := o.worker.Enqueue(ctx, req, &o.sample); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, o.worker.Enqueue(ctx, req, &o.sample))
 	if err := o.worker.Close(); err != nil { // waits
 		t.Error(err)
 	}
@@ -184,8 +178,6 @@ func TestDeviceWorkerStartsSmallerWhereMemoryIsShort(t *testing.T) {
 		} else if err := sampleOn(t, o, g, 3, req); !errors.Is(err, pinned.ErrLimit) {
 			t.Errorf("%d bytes: %v, want ErrLimit", limit, err)
 		}
-		if err := o.worker.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, o.worker.Close())
 	}
 }

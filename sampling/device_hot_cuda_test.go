@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -25,9 +26,7 @@ func everyNode(r *rand.Rand, g *graph.Graph) (order []int64) {
 func (d *deviceUnderTest) keepHot(g *graph.Graph, order []int64, bytes int64) *HotAdjacency {
 	d.t.Helper()
 	h, err := NewHotAdjacency(context.Background(), d.stream, g, order, bytes, pinned.Options{Device: d.device})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	expect.OK(d.t, err)
 	d.t.Cleanup(func() {
 		if err := h.Close(); err != nil {
 			d.t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -21,9 +22,7 @@ func TestDeviceRunsEveryKernel(t *testing.T) {
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 2, 4)
 	o := d.open(Neighbor{Fanouts: []int{3, All, 2}}, d.env(g, 2))
 	cudatest.ResetStats(t)
-	if err := sampleOn(t, o, g, 3, &Request{Seeds: [][]int64{{0}, {0}}}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, sampleOn(t, o, g, 3, &Request{Seeds: [][]int64{{0}, {0}}}))
 	for kernel, want := range map[string]int64{
 		"assembly_seed": 1, "assembly_flag": 4, "assembly_lists": 4, "assembly_append": 4, "assembly_relabel": 4,
 		"neighbor_count": 3, "assembly_admit": 3, "neighbor_pick": 3, "neighbor_expand": 3,
@@ -37,22 +36,15 @@ func TestDeviceRunsEveryKernel(t *testing.T) {
 func TestDeviceWorkerLeavesNothingBehind(t *testing.T) {
 	gpu := cudatest.Open(t)
 	before := cudatest.NowLive(t)
-	stream, err := gpu.NewStream(device.PriorityLow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := expect.Must(gpu.NewStream(device.PriorityLow))(t)
 	t.Run("sample", func(t *testing.T) {
 		d := &deviceUnderTest{t, gpu, stream}
 		g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 2, 4)
 		for _, o := range d.openVariants(Neighbor{Fanouts: []int{3, 40}}, g, 1) {
-			if err := sampleOn(t, o, g, 2, &Request{Seeds: [][]int64{{0}, {0}}}); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, sampleOn(t, o, g, 2, &Request{Seeds: [][]int64{{0}, {0}}}))
 		}
 	})
-	if err := stream.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, stream.Close())
 	if after := cudatest.NowLive(t); after != before {
 		t.Errorf("alive afterwards: %+v, before: %+v", after, before)
 	}
@@ -105,9 +97,7 @@ func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot 
 	d.t.Helper()
 	onHost := func(data []byte) device.Address {
 		region, err := pinned.Allocate(int64(len(data)), pinned.Options{Device: d.device, Place: pinned.Pinned})
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		expect.OK(d.t, err)
 		d.t.Cleanup(func() { region.Close() })
 		copy(region.Bytes(), data)
 		return region.Address()
@@ -124,9 +114,7 @@ func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot 
 		req.Seeds[0][i] = int64(i) * 31 % g.NumNodes()
 	}
 	cudatest.ResetStats(d.t)
-	if err := o.enqueue(context.Background(), req); err != nil {
-		d.t.Fatal(err)
-	}
+	expect.OK(d.t, o.enqueue(context.Background(), req))
 	sectors = make(map[string]uint64)
 	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
 		"assembly_relabel",

@@ -24,14 +24,8 @@ func (d *deviceUnderTest) openDrawer(n Negatives, g *graph.Graph, ids unified.DT
 	for e := range types {
 		types[e] = !noEnds(g.Schema(), e)
 	}
-	host, err := n.Open(d.t.Context(), env.Env, types)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	on, err := host.OpenDevice(d.t.Context(), env)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	host := expect.Must(n.Open(d.t.Context(), env.Env, types))(d.t)
+	on := expect.Must(host.OpenDevice(d.t.Context(), env))(d.t)
 	on.ids = ids
 	d.t.Cleanup(func() {
 		if err := errors.Join(on.Close(), on.Close(), host.Close()); err != nil {
@@ -65,15 +59,11 @@ func TestDeviceDrawsTheNegativesThatTheHostDraws(t *testing.T) {
 				for e := range g.Schema().Edges {
 					l := randomLinks(r, g.Schema(), e)
 					got = append(got, *l.clone())
-					if err := host.Draw(rand, e, l); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, host.Draw(rand, e, l))
 					negatives, missed = negatives+len(l.Sources)-len(l.Items), missed+l.Missed
 					want = append(want, *l)
 				}
-				if err := on.Draw(rand, got); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, on.Draw(rand, got))
 				if diff := expect.Diff(want, got); diff != "" {
 					t.Fatalf("seed %d, round %d: %s: %s", seed, round, n.Fingerprint(), diff)
 				}

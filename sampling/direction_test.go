@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -78,11 +79,7 @@ func turnedGraph(t *testing.T, g *graph.Graph, s graph.Schema, indptr []int64, i
 			a.NodeColumns[i][c.Name], _ = g.NodeColumn(i, c.Name)
 		}
 	}
-	turned, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return turned
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 func bitOf(x bool) int64 { return int64(bit(x)) }
@@ -140,10 +137,7 @@ func TestDirectionsEqualTheOracle(t *testing.T) {
 		in := n
 		in.Direction = In
 		runs := newEdgeRuns(turned)
-		w, err := n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true}))(t)
 		for batch := range uint64(2) {
 			req := randomRequest(r, g.Schema(), batch)
 			if n.Time.on() {
@@ -155,9 +149,7 @@ func TestDirectionsEqualTheOracle(t *testing.T) {
 			inner := w.(*closing).Worker.(*turnedWorker)
 			compare(t, what, g, &renamed{inner, inner.Worker}, req, want)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 }
 
@@ -173,9 +165,7 @@ func (w *renamed) timed() bool    { return w.as.(*worker[int32]).timed() }
 func TestDirectionsThatBlocksCannotHaveAreRefused(t *testing.T) {
 	s := graph.Schema{Nodes: []graph.NodeType{{Name: "a", Count: 2}, {Name: "b", Count: 2}}, Edges: []graph.EdgeType{
 		{Source: "a", Relation: "to", Target: "b"}, {Source: "a", Relation: "knows", Target: "a"}}}
-	if err := s.Init(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Init())
 	n := Neighbor{Fanouts: []int{2}, Direction: Both}
 	if err := n.Validate(&s); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "a:to:b") ||
 		!strings.Contains(err.Error(), "--symmetrise") {
@@ -201,10 +191,7 @@ func TestTheIndexOfOutEdgesIsCounted(t *testing.T) {
 		{Fanouts: []int{3}, Direction: Both, Weight: "w64"}} {
 		var ledger pinned.Ledger
 		env := Env{Graph: g, BatchSize: 4, Scratch: pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch}}
-		p, err := Prepare(context.Background(), n, env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := expect.Must(Prepare(context.Background(), n, env))(t)
 		used, bound := ledger.Used(pinned.Scratch), n.Bound(g.Schema(), 4).Shared
 		if used == 0 || used > bound+8*pinned.HugePage && used > bound*5/4 {
 			t.Errorf("%s: the index takes %d bytes, and %d were announced", n.Fingerprint(), used, bound)

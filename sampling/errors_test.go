@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -72,10 +73,7 @@ func trySample(t *testing.T, indptr []int64, indices []int32, seeds []int64) err
 // openTwoHops opens a sampler, and a sample of two layers, until the test ends.
 func openTwoHops(t *testing.T, n Sampler, env Env) (Worker, *graph.Sample) {
 	t.Helper()
-	w, err := n.Open(env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(n.Open(env))(t)
 	out := &graph.Sample{}
 	out.Init(env.Graph.Schema(), 2, pinned.Options{})
 	t.Cleanup(func() {
@@ -147,10 +145,7 @@ func TestSamplingAllocatesNothingOnceWarm(t *testing.T) {
 		g := randomGraph(t, rand.New(rand.NewPCG(9, 9)), types[0], types[1])
 		for _, n := range []Neighbor{{Fanouts: []int{5, 3}}, {Fanouts: []int{5, -1}, Frontier: NewNodes},
 			{Fanouts: []int{5, 3}, Replace: true}, {Fanouts: []int{5, 3}, Disjoint: true}} {
-			w, err := n.Open(Env{Graph: g, BatchSize: 4, EdgePos: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := expect.Must(n.Open(Env{Graph: g, BatchSize: 4, EdgePos: true}))(t)
 			var out graph.Sample
 			bound := n.Bound(g.Schema(), 4)
 			bound.Init(&out, g.Schema(), pinned.Options{})
@@ -162,9 +157,7 @@ func TestSamplingAllocatesNothingOnceWarm(t *testing.T) {
 			run := func() {
 				batch = (batch + 1) % 50
 				req.Rand = NewRand(1, 0, 0, batch)
-				if err := w.Sample(context.Background(), req, &out); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, w.Sample(context.Background(), req, &out))
 			}
 			if allocs := testing.AllocsPerRun(200, run); allocs != 0 {
 				t.Errorf("%v on %d types: %v allocations a batch", n.Fingerprint(), types[1], allocs)
@@ -177,10 +170,7 @@ func TestSamplingAllocatesNothingOnceWarm(t *testing.T) {
 
 func TestRequestsThatContradictThemselvesAreRefused(t *testing.T) {
 	g := citesGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
-	w, err := Neighbor{Fanouts: []int{1}}.Open(Env{Graph: g, BatchSize: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(Neighbor{Fanouts: []int{1}}.Open(Env{Graph: g, BatchSize: 4}))(t)
 	defer w.Close()
 	var out graph.Sample
 	out.Init(g.Schema(), 1, pinned.Options{})
@@ -223,9 +213,7 @@ func TestAssemblerMakesWhatNeighborMakes(t *testing.T) {
 		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
 		n := Neighbor{Fanouts: []int{All, All}, Frontier: Frontier(r.IntN(2))}
 		a, err := NewAssembler(Env{Graph: g, BatchSize: 4, EdgePos: true}, n.Frontier, n.Bound(g.Schema(), 4))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		req := &Request{Seeds: make([][]int64, len(g.Schema().Nodes)), Rand: NewRand(seed, 0, 0, uint64(round))}
 		req.Seeds[0] = []int64{0}
 		compare(t, "all edges by hand", g, everything{a}, req, oracle(g, newEdgeRuns(g), n, req))
@@ -246,10 +234,7 @@ func (w everything) Sample(ctx context.Context, req *Request, out *graph.Sample)
 
 func TestAssemblerRefusesPicksOutsideTheColumn(t *testing.T) {
 	g := plainGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
-	a, err := NewAssembler(Env{Graph: g, BatchSize: 1}, AllNodes, Bound{Layers: 1, Nodes: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(NewAssembler(Env{Graph: g, BatchSize: 1}, AllNodes, Bound{Layers: 1, Nodes: 2}))(t)
 	defer a.Close()
 	var out graph.Sample
 	out.Init(g.Schema(), 1, pinned.Options{})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // randomExclusion excludes some edges of the graph and some pairs that are none.
@@ -79,10 +80,7 @@ func TestExcludedEdgesAreAsIfTheGraphDidNotHaveThem(t *testing.T) {
 			asOf := r.Int64N(20)
 			n.Time.AsOf = &asOf // of seeds that are added
 		}
-		w, err := n.Open(Env{Graph: g, BatchSize: 100, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(n.Open(Env{Graph: g, BatchSize: 100, EdgePos: true}))(t)
 		runs := newEdgeRuns(g)
 		for batch := range 3 {
 			req := randomRequest(r, g.Schema(), uint64(batch))
@@ -100,9 +98,7 @@ func TestExcludedEdgesAreAsIfTheGraphDidNotHaveThem(t *testing.T) {
 			compare(t, fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, n.Fingerprint()), g, w, req,
 				oracle(g, left, n, req))
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 	if gone < 300 {
 		t.Errorf("%d edges were left out: the test says little", gone)
@@ -118,10 +114,7 @@ func TestLaborIsAsIfTheGraphDidNotHaveExcludedEdges(t *testing.T) {
 		degree := func() int { return []int{0, r.IntN(4), r.IntN(40), r.IntN(400)}[r.IntN(4)] }
 		g := sizedGraph(t, r, types[0], types[1], 20, degree)
 		l := randomLabor(r, g.Schema())
-		w, err := l.Open(Env{Graph: g, BatchSize: 100, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(l.Open(Env{Graph: g, BatchSize: 100, EdgePos: true}))(t)
 		keys, batch := keyOf{r.Uint64(), r.Uint32(), r.Uint32N(3)}, r.Uint64N(200)
 		req := randomRequest(r, g.Schema(), 0)
 		randomExclusion(r, g, req)
@@ -130,9 +123,7 @@ func TestLaborIsAsIfTheGraphDidNotHaveExcludedEdges(t *testing.T) {
 		gone += n
 		compare(t, fmt.Sprintf("seed %d round %d: %s", seed, round, l.Fingerprint()), g, w, req,
 			laborOracle(g, left, l, keys, batch, req))
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 	if gone < 300 {
 		t.Errorf("%d edges were left out: the test says little", gone)
@@ -153,19 +144,14 @@ func TestExclusionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"target negative":  {one(0, -1), graph.ErrSeed},
 	} {
 		req := &Request{Seeds: [][]int64{{0}}, Exclude: c.exclude}
-		w, err := Neighbor{Fanouts: []int{2}}.Open(Env{Graph: g, BatchSize: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(Neighbor{Fanouts: []int{2}}.Open(Env{Graph: g, BatchSize: 1}))(t)
 		out := new(graph.Sample)
 		bound := Neighbor{Fanouts: []int{2}}.Bound(g.Schema(), 1)
 		bound.Init(out, g.Schema(), w.(*worker[int32]).starts.Options)
 		if err := w.Sample(t.Context(), req, out); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
-		if err := errors.Join(w.Close(), out.Close()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	}
 }
 
@@ -178,10 +164,7 @@ func TestASamplerThatCannotLeaveEdgesOutSaysSo(t *testing.T) {
 		}
 	}
 	env := Env{Graph: g, BatchSize: 1}
-	a, err := NewAssembler(env, AllNodes, BoundFanout(g.Schema(), 1, 1, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(NewAssembler(env, AllNodes, BoundFanout(g.Schema(), 1, 1, 1)))(t)
 	defer a.Close()
 	out := new(graph.Sample)
 	defer out.Close()

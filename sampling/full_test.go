@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -25,14 +26,9 @@ func TestFullHasEveryEdgeOnce(t *testing.T) {
 		if s.NumEdges() > 500 {
 			k.Work = max(k.Work, 10)
 		}
-		w, err := k.Open(Env{Graph: g, BatchSize: 1, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1, EdgePos: true}))(t)
 		checkFull(t, fmt.Sprintf("seed %d round %d: %s", seed, round, k.Fingerprint()), g, k, w)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 }
 
@@ -97,15 +93,9 @@ func TestBatchesOfPartsEqualTheOracle(t *testing.T) {
 		for v := range of {
 			of[v] = int32(r.IntN(parts))
 		}
-		p, err := NewPartition(of, parts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := expect.Must(NewPartition(of, parts))(t)
 		k := Cluster{Partition: p, PerBatch: 2}
-		w, err := k.Open(Env{Graph: g, BatchSize: 1, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1, EdgePos: true}))(t)
 		items := []int64{r.Int64N(int64(parts)), r.Int64N(int64(parts))}
 		if items[0] == items[1] {
 			items = items[:1]
@@ -127,9 +117,7 @@ func TestBatchesOfPartsEqualTheOracle(t *testing.T) {
 			}
 		}
 		checkBlocks(t, what, out, oracleInduced(g, o.nodes, zeros(o.nodes)))
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 		if n := k.Bound(g.Schema(), 1).Nodes; int64(len(ids)) > n {
 			t.Fatalf("%s: %d nodes, bound %d", what, len(ids), n)
 		}

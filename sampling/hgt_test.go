@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
@@ -93,10 +94,7 @@ func TestHGTEqualsTheOracle(t *testing.T) {
 		if r.IntN(2) == 0 {
 			k.PerType = map[string][]int{"n0": some()}
 		}
-		w, err := k.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(k.Open(Env{Graph: g, BatchSize: 40, EdgePos: true}))(t)
 		for batch := range uint64(2) {
 			what := fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, k.Fingerprint())
 			req := randomRequest(r, g.Schema(), batch)
@@ -108,9 +106,7 @@ func TestHGTEqualsTheOracle(t *testing.T) {
 			}
 			checkBlocks(t, what, got, oracleInduced(g, nodes, zeros(nodes)))
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 }
 

@@ -168,11 +168,7 @@ func typedGraph(t *testing.T) *graph.Graph {
 		e.Source, e.Target, e.Relation = source.Name, target.Name, fmt.Sprint("r", i)
 		data.Edges = append(data.Edges, e)
 	}
-	g, err := graph.New(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.New(data))(t)
 }
 
 // damaged returns a graph of the same arrays, but for sources, weights or times that are none.
@@ -188,11 +184,7 @@ func damaged(t *testing.T, g *graph.Graph, sources, weights bool) *graph.Graph {
 	if weights {
 		a.EdgeColumns["w"] = unified.FromSlice(slices.Repeat([]float32{-1}, int(g.Indices().Len())))
 	}
-	bad, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bad
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 // knownNegatives says what is drawn for edges of every type of a graph, under every law, for each end.
@@ -217,9 +209,7 @@ func knownNegatives(t *testing.T, g *graph.Graph) string {
 					l.Targets = append(l.Targets, i*3%schema.Nodes[schema.Edges[e].Dst].Count)
 					l.Labels, l.Group, l.Items = append(l.Labels, 1), append(l.Group, int32(i)), append(l.Items, i+10)
 				}
-				if err := d.Draw(NewRand(20261123, 2, 0, 5), e, &l); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, d.Draw(NewRand(20261123, 2, 0, 5), e, &l))
 				missed += l.Missed
 				fmt.Fprintln(hash, l.Sources, l.Targets, l.Labels, l.Group)
 			}
@@ -257,18 +247,13 @@ func TestSamplersDrawWhatTheyDrewAndTakeWhatTheyTook(t *testing.T) {
 	fmt.Fprintf(&got, "negatives: %snegatives, typed: %s", knownNegatives(t, plain), knownNegatives(t, typed))
 	const file = "testdata/known.txt"
 	if *writeStated {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, got.Bytes(), 0o644))
 	}
 	if os.Getpagesize() != 4096 {
 		t.Log("not compared: memory is taken in other pages here")
 		return
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile(file))(t)
 	if d := expect.Diff(string(want), got.String()); d != "" {
 		t.Errorf("%s", d)
 	}

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestVectorsOfLaborEqualPlainGo looks at the same columns with vectors and without.
@@ -35,9 +37,7 @@ func TestVectorsOfLaborEqualPlainGo(t *testing.T) {
 			haveLook8 = i == 1
 			p := &pickers[i]
 			p.variates = newVariates(NewRand(seed, 0, 0, uint64(round)), 5, 1, 7, uint64(round%3))
-			if err := p.makeRoom(int64(len(column))); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, p.makeRoom(int64(len(column))))
 			seen := p.scan(column, 100, limit, p.u, p.at)
 			did[i] = fmt.Sprint(p.u[:seen], p.at[:seen])
 			if k < len(column) {
@@ -46,9 +46,7 @@ func TestVectorsOfLaborEqualPlainGo(t *testing.T) {
 				p.least(k)
 				did[i] += fmt.Sprint(p.at[:k])
 			}
-			if err := p.close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, p.close())
 		}
 		if did[0] != did[1] {
 			t.Fatalf("seed %d round %d: %d of %d: plain Go has\n%s, vectors\n%s", seed, round, k, len(column), did[0],

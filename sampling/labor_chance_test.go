@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -153,19 +154,14 @@ func (g gadget) draw(t *testing.T, l Sampler, hops, trials int, see func(batch i
 	for i := range req.Seeds[0] {
 		req.Seeds[0][i] = int64(i)
 	}
-	w, err := l.Open(Env{Graph: graph, BatchSize: len(req.Seeds[0]), EdgePos: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(l.Open(Env{Graph: graph, BatchSize: len(req.Seeds[0]), EdgePos: true}))(t)
 	defer w.Close()
 	out := sampleOf(graph, l, len(req.Seeds[0]))
 	defer out.Close()
 	sets := make([]int, hops)
 	for batch := range (trials + copies - 1) / copies {
 		req.Rand = NewRand(20261124, 1, 0, uint64(batch))
-		if err := w.Sample(context.Background(), req, out); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Sample(context.Background(), req, out))
 		for i := range copies {
 			for h := range sets {
 				b := &out.Blocks[hops-1-h][0]
@@ -242,16 +238,11 @@ func TestLaborPicksEveryPartOfAHubAsOftenAsItMust(t *testing.T) {
 	g := plainGraph(t, indptr, indices)
 	for _, l := range []Labor{{Fanouts: []int{k}}, {Fanouts: []int{k}, Poisson: true}} {
 		var counts [parts]float64
-		w, err := l.Open(Env{Graph: g, BatchSize: 1, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(l.Open(Env{Graph: g, BatchSize: 1, EdgePos: true}))(t)
 		out := sampleOf(g, l, 1)
 		for batch := range trialsOf(20*batches) / 20 {
 			req := &Request{Seeds: [][]int64{{0}}, Rand: NewRand(9, 0, 0, uint64(batch))}
-			if err := w.Sample(context.Background(), req, out); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Sample(context.Background(), req, out))
 			for _, pos := range mustView(t, out.Blocks[0][0].EdgePos) {
 				counts[pos/(n/parts)]++
 			}

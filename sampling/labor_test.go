@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -121,9 +122,7 @@ func TestLaborEqualsTheOracle(t *testing.T) {
 		for name, w := range workers {
 			compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, l.Fingerprint(), name), g,
 				w, req, want)
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Close())
 		}
 	}
 }
@@ -149,9 +148,7 @@ func TestLaborOfHubsEqualsTheOracle(t *testing.T) {
 			for range 2 {
 				compare(t, fmt.Sprintf("%s: %s", l.Fingerprint(), name), g, w, req, want)
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Close())
 		}
 	}
 }
@@ -198,16 +195,11 @@ func TestLaborKeepsItsBoundAndAllocatesNothingOnceWarm(t *testing.T) {
 			size += int(req.NumSeeds(g.Schema(), t))
 		}
 		ledger := &pinned.Ledger{}
-		w, err := l.Open(Env{Graph: g, BatchSize: size,
-			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(l.Open(Env{Graph: g, BatchSize: size,
+			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}))(t)
 		out, bound := sampleOf(g, l, size), l.Bound(g.Schema(), size)
 		run := func() {
-			if err := w.Sample(context.Background(), req, out); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Sample(context.Background(), req, out))
 		}
 		run()
 		nodes, edges := int64(0), out.NumEdges()

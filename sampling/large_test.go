@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // Batches of thousands of nodes, whose tables grow, and nodes with more picks than go through the steps together.
@@ -39,9 +40,7 @@ func TestLargeBatchesEqualTheOracle(t *testing.T) {
 		want := oracle(g, newEdgeRuns(g), n, req)
 		for name, w := range openVariants(t, g, n) {
 			compare(t, fmt.Sprintf("seed %d round %d: %s: %s", seed, round, n.Fingerprint(), name), g, w, req, want)
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Close())
 		}
 	}
 }
@@ -61,9 +60,7 @@ func TestNodesFarApartAreFoundAgain(t *testing.T) {
 		want := oracle(g, newEdgeRuns(g), n, req)
 		for name, w := range openVariants(t, g, n) {
 			compare(t, fmt.Sprintf("seed %d: %s: %s", seed, n.Fingerprint(), name), g, w, req, want)
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Close())
 		}
 	}
 }
@@ -76,9 +73,7 @@ func TestASamplerOfOnesOwnDrawsAsNeighborDoes(t *testing.T) {
 		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
 		n := Neighbor{Fanouts: []int{k, k}, Replace: true, Frontier: Frontier(r.IntN(2))}
 		a, err := NewAssembler(Env{Graph: g, BatchSize: 40, EdgePos: true}, n.Frontier, n.Bound(g.Schema(), 40))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		req := randomRequest(r, g.Schema(), uint64(round))
 		want := oracle(g, newEdgeRuns(g), n, req)
 		compare(t, fmt.Sprintf("seed %d round %d", seed, round), g, drawing{a, k}, req, want)

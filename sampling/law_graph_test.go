@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -15,9 +16,7 @@ import (
 func TestSubgraphsHaveTheNodesThatTheirLawsSay(t *testing.T) {
 	src, dst := []int64{1, 2, 0, 2, 3, 0, 1, 3, 2, 4}, []int64{0, 0, 1, 1, 1, 2, 2, 2, 3, 3}
 	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 5}}, Edges: []graph.EdgeData{{Src: src, Dst: dst}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, k := range []Saint{{Kind: SaintNodes, Budget: 9}, {Kind: SaintEdges, Budget: 6},
 		{Kind: SaintWalks, Budget: 3}} {
 		one := map[uint32]float64{}
@@ -50,14 +49,11 @@ func setOf(t *testing.T, nodes unified.Tensor, first int32) (set int) {
 // edges.
 func TestLayersHaveTheSetsOfNodesThatTheirLawSays(t *testing.T) {
 	const k = 4
-	g, err := graph.FromArrays(graph.Arrays{Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 5}},
+	g := expect.Must(graph.FromArrays(graph.Arrays{Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 5}},
 		Edges:       []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: 4}},
 		EdgeColumns: []graph.Column{{Name: "w", DType: unified.Float64}}},
 		Indptr: unified.FromSlice([]int64{0, 2, 4, 4, 4, 4}), Indices: unified.FromSlice([]int32{2, 3, 3, 4}),
-		EdgeColumns: map[string]unified.Tensor{"w": unified.FromSlice([]float64{2, 1, 1.5, 1.75})}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		EdgeColumns: map[string]unified.Tensor{"w": unified.FromSlice([]float64{2, 1, 1.5, 1.75})}}))(t)
 	one := successive([]float64{2 * 2, 1*1 + 1.5*1.5, 1.75 * 1.75}, 1)
 	for _, near := range []bool{false, true} {
 		_, s := layeredOf(near, []int{k}, "w")
@@ -81,10 +77,7 @@ func TestNodesByBudgetAreDrawnAsTheirLawSays(t *testing.T) {
 		d.Edges = append(d.Edges, graph.EdgeData{Source: name, Relation: "to", Target: "seed",
 			Src: []int64{0, 1, 0, 2, 1, 2, 2}, Dst: []int64{0, 0, 1, 1, 2, 2, 2}})
 	}
-	g, err := graph.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.New(d))(t)
 	var squares []float64
 	for _, budget := range []float64{1./2 + 1./2, 1./2 + 1./3, 1./2 + 2./3} {
 		squares = append(squares, budget*budget)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -152,10 +153,7 @@ func TestStepsFromAHubAreAsTheirLawsSay(t *testing.T) {
 		trials := finding(c.law)
 		drawBatches(t, g, of, &Request{Seeds: [][]int64{{root}}}, false, func(out *graph.Sample) bool {
 			nodes := slices.Clone(mustView(t, out.Nodes[0]))
-			walks, err := unified.View[int32](mustFlat(t, out.Arrays[0].Rows))
-			if err != nil {
-				t.Fatal(err)
-			}
+			walks := expect.Must(unified.View[int32](mustFlat(t, out.Arrays[0].Rows)))(t)
 			for i := range walks {
 				if walks[i] >= 0 {
 					walks[i] = nodes[walks[i]]
@@ -218,10 +216,7 @@ func TestNodesAroundAHubAreDrawnAsTheirLawsSay(t *testing.T) {
 		c := newChances([]float64{1. / 3, 2. / 3}) // an edge counts 1/n^2, and a source of two edges twice
 		c.trials = draws
 		drawBatches(t, g, s, req, true, func(out *graph.Sample) bool {
-			scaled, err := unified.View[float32](out.Arrays[0].Rows)
-			if err != nil {
-				t.Fatal(err)
-			}
+			scaled := expect.Must(unified.View[float32](out.Arrays[0].Rows))(t)
 			last := int32(-1)
 			for i, pos := range mustView(t, out.Blocks[0][0].EdgePos) {
 				if u := indices[pos]; u != last {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -54,11 +55,7 @@ func (s star) copies(t *testing.T, n int) *graph.Graph {
 	column("w", s.weights != nil, unified.FromSlice(slices.Repeat(s.weights, n)))
 	column("time", s.times != nil, unified.FromSlice(slices.Repeat(s.times, n)))
 	column("mask", s.mask != nil, unified.FromSlice(slices.Repeat(s.mask, n)))
-	g, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 // bytesOf is the sum of bytes.

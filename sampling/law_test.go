@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // Laws are the exact probability of each set of things, by enumeration: docs/sampling.md, "Laws that are tested", says
@@ -99,23 +100,15 @@ func drawBatches(t *testing.T, g *graph.Graph, of Sampler, req *Request, edgePos
 		n = max(n, len(seeds))
 	}
 	env := Env{Graph: g, BatchSize: n, EdgePos: edgePos}
-	k, err := Prepare(t.Context(), of, env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := k.Open(env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := expect.Must(Prepare(t.Context(), of, env))(t)
+	w := expect.Must(k.Open(env))(t)
 	out := sampleOf(g, k, n)
 	for batch, more := uint64(0), true; more; batch++ {
 		req.Rand = NewRand(20261122, 0, 0, batch)
-		if err := w.Sample(context.Background(), req, out); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Sample(context.Background(), req, out))
 		more = look(out)
 	}
-	err = errors.Join(w.Close(), out.Close())
+	err := errors.Join(w.Close(), out.Close())
 	if c, ok := k.(io.Closer); ok {
 		err = errors.Join(err, c.Close())
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -43,11 +44,7 @@ func (l littleGraph) copies(t *testing.T, n int) *graph.Graph {
 		}
 		d.Edges = append(d.Edges, of)
 	}
-	g, err := graph.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.New(d))(t)
 }
 
 // eachWalk calls f for every walk of a plan from node 0, with its nodes (the root first), whether each step was one to
@@ -167,10 +164,7 @@ func countWalks(t *testing.T, g *graph.Graph, of Sampler, p walkPlan, together i
 	}
 	drawBatches(t, g, of, req, false, func(out *graph.Sample) bool {
 		nodes := mustView(t, out.Nodes[0])
-		walks, err := unified.View[int32](mustFlat(t, out.Arrays[0].Rows))
-		if err != nil {
-			t.Fatal(err)
-		}
+		walks := expect.Must(unified.View[int32](mustFlat(t, out.Arrays[0].Rows)))(t)
 		set, n := 0, 0
 		for ; len(walks) > 0; walks = walks[p.length+1:] {
 			for i, at := range walks[1 : p.length+1] {
@@ -196,10 +190,7 @@ func TestVisitsChooseAsTheirLawsSay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := littleBack[:1].copies(t, roots)
-			p, err := k.plan(g.Schema())
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := expect.Must(k.plan(g.Schema()))(t)
 			c := newChances(littleBack[:1].visitsLaw(p))
 			req := &Request{Seeds: [][]int64{nil}}
 			for i := range int64(roots) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -171,10 +172,7 @@ func TestLayersEqualTheOracle(t *testing.T) {
 			nodes = append(nodes, []int{All, 0, 1, 2, 5, 20, 700}[r.IntN(7)])
 		}
 		k, sampler := layeredOf(r.IntN(2) == 0, nodes, []string{"", "", "w32", "w64", "none"}[r.IntN(5)])
-		w, err := sampler.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(sampler.Open(Env{Graph: g, BatchSize: 40, EdgePos: true}))(t)
 		b, runs := sampler.Bound(g.Schema(), 40), newEdgeRuns(g)
 		for batch := range uint64(2) {
 			what := fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, sampler.Fingerprint())
@@ -189,9 +187,7 @@ func TestLayersEqualTheOracle(t *testing.T) {
 				}
 			}
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 }
 
@@ -204,11 +200,7 @@ func layerGraph(t *testing.T) *graph.Graph {
 		EdgeColumns: []graph.Column{{Name: "w", DType: unified.Float64}}},
 		Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices),
 		EdgeColumns: map[string]unified.Tensor{"w": unified.FromSlice(weights)}}
-	g, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 // A hop of very many draws shows how often each node is drawn: the weights of its edges tell, if they are as the law
@@ -224,17 +216,12 @@ func TestNodesOfALayerAreDrawnByTheirImportance(t *testing.T) {
 		_, s := layeredOf(&law[0] == &near[0], []int{perBatch}, "w")
 		draws := float64(trialsOf(40 * perBatch))
 		counts := make([]float64, 8)
-		w, err := s.Open(Env{Graph: g, BatchSize: 2, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(s.Open(Env{Graph: g, BatchSize: 2, EdgePos: true}))(t)
 		out := sampleOf(g, s, 2)
 		weights := floats(g, "w")
 		for batch := range int(draws) / perBatch {
 			req := &Request{Seeds: [][]int64{{0, 1}}, Rand: NewRand(5, 0, 0, uint64(batch))}
-			if err := w.Sample(context.Background(), req, out); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Sample(context.Background(), req, out))
 			scaled, _ := unified.View[float32](out.Arrays[0].Rows)
 			for i, pos := range mustView(t, out.Blocks[0][0].EdgePos) {
 				if u := indexAt(g, int64(pos)); pos == [8]int32{2: 0, 3: 3, 4: 5, 5: 6}[u] { // one edge of each source
@@ -259,9 +246,7 @@ func TestNodesOfALayerAreDrawnByTheirImportance(t *testing.T) {
 				t.Errorf("%s: node %d: a bias of 1 %% is not found", s.Fingerprint(), u)
 			}
 		}
-		if err := errors.Join(w.Close(), out.Close()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	}
 }
 

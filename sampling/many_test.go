@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -41,9 +42,7 @@ func TestFanoutsBeyondAChunkEqualTheOracle(t *testing.T) {
 			for range 2 {
 				compare(t, fmt.Sprintf("%s: %s", n.Fingerprint(), name), g, w, req, want)
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Close())
 		}
 	}
 }
@@ -54,11 +53,8 @@ func TestScratchDoesNotGrowWithTheFanout(t *testing.T) {
 	peak := func(fanout int) int64 {
 		ledger := &pinned.Ledger{}
 		n := Neighbor{Fanouts: []int{fanout, fanout}}
-		w, err := n.Open(Env{Graph: g, BatchSize: 2, EdgePos: true,
-			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(n.Open(Env{Graph: g, BatchSize: 2, EdgePos: true,
+			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}))(t)
 		req := &Request{Seeds: [][]int64{{0, 1}}, Rand: NewRand(7, 0, 0, 0)}
 		compare(t, n.Fingerprint(), g, w, req, oracle(g, newEdgeRuns(g), n, req))
 		if bound := n.Bound(g.Schema(), 2).Scratch; ledger.Peak() > 2*bound {

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -58,14 +59,11 @@ func TestARefusalOfAnyMemoryIsReported(t *testing.T) {
 			for more := true; more; refused++ {
 				s := &scarce{refuse: refused + 1, given: map[*byte]*pinned.Region{}}
 				memory := pinned.Options{From: s}
-				w, err := n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true, Scratch: memory})
-				if err != nil {
-					t.Fatal(err)
-				}
+				w := expect.Must(n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true, Scratch: memory}))(t)
 				var out graph.Sample
 				bound := n.Bound(g.Schema(), 40)
 				bound.Init(&out, g.Schema(), memory)
-				err = w.Sample(context.Background(), req, &out)
+				err := w.Sample(context.Background(), req, &out)
 				if more = s.asked >= s.refuse; more != errors.Is(err, errScarce) {
 					t.Fatalf("%s, %d edge types: piece %d of memory was refused, but Sample says %v", what, types[1],
 						s.refuse, err)
@@ -99,15 +97,11 @@ func tableTakes[V nodeID](t *testing.T, nodes, batch int64) {
 	t.Helper()
 	var ledger pinned.Ledger
 	table := newRelabeler[V](nodes, batch, pinned.Options{Ledger: &ledger})
-	if err := table.begin(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, table.begin())
 	lists := []list[V]{{ids: make([]V, batch+1), count: V(nodes)}}
 	out := make([]int32, 1)
 	for lists[0].n < int(batch) {
-		if err := table.grow(1, lists); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, table.grow(1, lists))
 		table.relabel([]V{V(lists[0].n)}, out, &lists[0])
 	}
 	said := relabelerBytes[V](nodes, batch)
@@ -122,10 +116,7 @@ func tableTakes[V nodeID](t *testing.T, nodes, batch int64) {
 func TestASampleOfAnotherShapeIsRefused(t *testing.T) {
 	g := plainGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
 	n := Neighbor{Fanouts: []int{1}, Disjoint: true}
-	w, err := n.Open(Env{Graph: g, BatchSize: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 4}))(t)
 	defer w.Close()
 	for _, c := range []struct {
 		layers, arrays int

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -16,13 +17,9 @@ func chanceGraph(t *testing.T) *graph.Graph {
 	for i, source := range []int64{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3} {
 		d.Src, d.Dst = append(d.Src, source), append(d.Dst, []int64{0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3}[i])
 	}
-	g, err := graph.New(graph.Data{Edges: []graph.EdgeData{d}, Nodes: []graph.NodeData{{Count: 4,
+	return expect.Must(graph.New(graph.Data{Edges: []graph.EdgeData{d}, Nodes: []graph.NodeData{{Count: 4,
 		Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float32{0, 1, 0.5, 0.5}),
-			"time": unified.FromSlice([]int64{7, 5, 9, 6})}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+			"time": unified.FromSlice([]int64{7, 5, 9, 6})}}}}))(t)
 }
 
 // Each law gives every node, and every pair of ends, its probability. Of an end's nodes things 0 to 3 are sources, and
@@ -89,10 +86,7 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, togethe
 	t.Helper()
 	const most = 1 << 14
 	n.Ratio = most
-	d, err := n.Open(t.Context(), Env{Graph: g}, []bool{true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(n.Open(t.Context(), Env{Graph: g}, []bool{true}))(t)
 	defer d.Close()
 	c, trials := newChances(law), finding(law)
 	edges := [][2]int64{{1, 2}}
@@ -107,9 +101,7 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, togethe
 			l.Labels, l.Times, l.Group = append(l.Labels, 1), append(l.Times, 7), append(l.Group, int32(i))
 			l.Items = append(l.Items, int64(i))
 		}
-		if err := d.Draw(NewRand(20261126, 0, 0, batch), 0, l); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, d.Draw(NewRand(20261126, 0, 0, batch), 0, l))
 		drawn := 0
 		for i := len(edges); i < len(l.Sources) && l.Group[i] == 0; i += together {
 			if drawn += together; together == 2 {

@@ -41,11 +41,7 @@ func withNodeColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 		a.NodeColumns = append(a.NodeColumns, map[string]unified.Tensor{"weight": unified.FromSlice(weights),
 			"time": unified.FromSlice(times)})
 	}
-	out, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 // edgesByEnds counts the edges of a graph by type and own ids of both ends.
@@ -251,17 +247,12 @@ func TestNegativesEqualTheOracle(t *testing.T) {
 			all[e] = !noEnds(g.Schema(), e)
 		}
 		var ledger pinned.Ledger
-		d, err := n.Open(t.Context(), Env{Graph: g, Scratch: pinned.Options{Ledger: &ledger}}, all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := expect.Must(n.Open(t.Context(), Env{Graph: g, Scratch: pinned.Options{Ledger: &ledger}}, all))(t)
 		o := oracleNegatives{g, n, edgesByEnds(g)}
 		for e := range all {
 			got := randomLinks(r, g.Schema(), e)
 			given, want, rand := len(got.Items), got.clone(), NewRand(r.Uint64(), 1, 2, 3)
-			if err := d.Draw(rand, e, got); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, d.Draw(rand, e, got))
 			o.draw(rand, e, want)
 			if diff := expect.Diff(want, got); diff != "" {
 				t.Fatalf("seed %d, round %d, edge type %d: %s: %s", seed, round, e, n.Fingerprint(), diff)
@@ -315,21 +306,13 @@ func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
 			d.Src, d.Dst = append(d.Src, u), append(d.Dst, v)
 		}
 	}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n}}, Edges: []graph.EdgeData{d}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n}}, Edges: []graph.EdgeData{d}}))(t)
 	for _, triplets := range []bool{false, true} {
 		n := Negatives{Ratio: 2, Strict: true, Triplets: triplets}
-		draw, err := n.Open(t.Context(), Env{Graph: g}, []bool{true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		draw := expect.Must(n.Open(t.Context(), Env{Graph: g}, []bool{true}))(t)
 		l := &LinkSeeds{SeedEdges: SeedEdges{Sources: []int64{1, 2}, Targets: []int64{3, 3}, Labels: []int64{1, 1}},
 			Items: []int64{0, 1}, Group: []int32{0, 1}}
-		if err := errors.Join(draw.Draw(NewRand(1, 0, 0, 0), 0, l), draw.Close()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(draw.Draw(NewRand(1, 0, 0, 0), 0, l), draw.Close()))
 		want := []int64{1, 2}
 		if triplets { // the edge itself stands for what was not found
 			want = []int64{1, 2, 1, 1, 2, 2}
@@ -392,10 +375,7 @@ func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
 	if copy(weights, was); !errors.Is(err, ErrOptions) {
 		t.Errorf("weights of 0: %v", err)
 	}
-	d, err := Negatives{Ratio: 1, Time: "time"}.Open(t.Context(), Env{Graph: g}, []bool{true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(Negatives{Ratio: 1, Time: "time"}.Open(t.Context(), Env{Graph: g}, []bool{true}))(t)
 	defer d.Close()
 	l := &LinkSeeds{SeedEdges: SeedEdges{Sources: []int64{0}, Targets: []int64{0}, Labels: []int64{1}},
 		Items: []int64{0}, Group: []int32{0}}

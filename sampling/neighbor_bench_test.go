@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -19,17 +20,11 @@ func powerLaw(b *testing.B, n, m int) *graph.Graph {
 	b.Helper()
 	perm := rng.NewPermutation(1, uint64(n))
 	alloc := func(bytes int) []byte {
-		r, err := pinned.Allocate(int64(bytes), pinned.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		r := expect.Must(pinned.Allocate(int64(bytes), pinned.Options{}))(b)
 		b.Cleanup(func() { r.Close() })
 		return r.Bytes()
 	}
-	ptr, err := unified.New(unified.Int64, alloc(8*(n+1)), int64(n+1))
-	if err != nil {
-		b.Fatal(err)
-	}
+	ptr := expect.Must(unified.New(unified.Int64, alloc(8*(n+1)), int64(n+1)))(b)
 	indptr, _ := unified.View[int64](ptr)
 	cumulative := func(rank uint64) int64 {
 		const c = 5.0
@@ -41,10 +36,7 @@ func powerLaw(b *testing.B, n, m int) *graph.Graph {
 		indptr[v+1] = indptr[v] + cumulative(r+1) - cumulative(r)
 	}
 	m = int(indptr[n])
-	idx, err := unified.New(unified.Int32, alloc(4*m), int64(m))
-	if err != nil {
-		b.Fatal(err)
-	}
+	idx := expect.Must(unified.New(unified.Int32, alloc(4*m), int64(m)))(b)
 	indices, _ := unified.View[int32](idx)
 	byRank := make([]int32, n)
 	for v := range n {
@@ -59,17 +51,13 @@ func powerLaw(b *testing.B, n, m int) *graph.Graph {
 		}
 		slices.Sort(col)
 	}
-	g, err := graph.FromArrays(graph.Arrays{
+	return expect.Must(graph.FromArrays(graph.Arrays{
 		Schema: graph.Schema{
 			Nodes: []graph.NodeType{{Name: "node", Count: int64(n)}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: int64(m)}},
 		},
 		Indptr: ptr, Indices: idx,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return g
+	}))(b)
 }
 
 func BenchmarkNeighbor(b *testing.B) {
@@ -82,10 +70,7 @@ func BenchmarkNeighbor(b *testing.B) {
 }
 
 func benchNeighbor(b *testing.B, g *graph.Graph, s Neighbor) {
-	w, err := s.Open(Env{Graph: g, BatchSize: 1024})
-	if err != nil {
-		b.Fatal(err)
-	}
+	w := expect.Must(s.Open(Env{Graph: g, BatchSize: 1024}))(b)
 	defer w.Close()
 	out := new(graph.Sample)
 	out.Init(g.Schema(), len(s.Fanouts), pinned.Options{})
@@ -98,9 +83,7 @@ func benchNeighbor(b *testing.B, g *graph.Graph, s Neighbor) {
 			seeds[i] = int64(perm.At((uint64(batch)*1024 + uint64(i)) % uint64(g.NumNodes())))
 		}
 		req := Request{Seeds: [][]int64{seeds}, Rand: NewRand(1, 0, 0, uint64(batch))}
-		if err := w.Sample(context.Background(), &req, out); err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, w.Sample(context.Background(), &req, out))
 		edges += out.NumEdges()
 		nodes += out.NumNodes[len(s.Fanouts)][0]
 	}
@@ -121,14 +104,9 @@ func benchNeighbor(b *testing.B, g *graph.Graph, s Neighbor) {
 func withWeights(b *testing.B, g *graph.Graph) *graph.Graph {
 	b.Helper()
 	region, err := pinned.Allocate(4*g.NumEdges(), pinned.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	b.Cleanup(func() { region.Close() })
-	w, err := unified.New(unified.Float32, region.Bytes(), g.NumEdges())
-	if err != nil {
-		b.Fatal(err)
-	}
+	w := expect.Must(unified.New(unified.Float32, region.Bytes(), g.NumEdges()))(b)
 	to, _ := unified.View[float32](w)
 	for i := range to {
 		to[i] = rng.Float32(rng.Draw(9, uint64(i)))
@@ -137,9 +115,7 @@ func withWeights(b *testing.B, g *graph.Graph) *graph.Graph {
 	s.EdgeColumns = []graph.Column{{Name: "weight", DType: unified.Float32}}
 	g, err = graph.FromArrays(graph.Arrays{Schema: s, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
 		EdgeColumns: map[string]unified.Tensor{"weight": w}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	return g
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -16,23 +17,19 @@ import (
 // plainGraph makes a graph of one type from arrays.
 func plainGraph(t testing.TB, indptr []int64, indices []int32) *graph.Graph {
 	t.Helper()
-	g, err := graph.FromArrays(graph.Arrays{
+	return expect.Must(graph.FromArrays(graph.Arrays{
 		Schema: graph.Schema{
 			Nodes: []graph.NodeType{{Name: "node", Count: int64(len(indptr) - 1)}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: int64(len(indices))}},
 		},
 		Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	}))(t)
 }
 
 // citesGraph is plainGraph with a second edge type that has no edges, so that the first one's key counts.
 func citesGraph(t testing.TB, indptr []int64, indices []int32) *graph.Graph {
 	t.Helper()
-	g, err := graph.FromArrays(graph.Arrays{
+	return expect.Must(graph.FromArrays(graph.Arrays{
 		Schema: graph.Schema{
 			Nodes: []graph.NodeType{{Name: "paper", Count: int64(len(indptr) - 1)}},
 			Edges: []graph.EdgeType{
@@ -42,11 +39,7 @@ func citesGraph(t testing.TB, indptr []int64, indices []int32) *graph.Graph {
 		},
 		Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices),
 		Types: unified.FromSlice(make([]uint8, len(indices))),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	}))(t)
 }
 
 // sampleOnce opens a worker, samples, and leaves the sample to the test.
@@ -57,17 +50,12 @@ func sampleOnce(t testing.TB, g *graph.Graph, n Neighbor, req *Request, edgePos 
 	for t := range req.Seeds {
 		batch += int(req.NumSeeds(g.Schema(), t))
 	}
-	w, err := n.Open(Env{Graph: g, BatchSize: batch, EdgePos: edgePos})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(n.Open(Env{Graph: g, BatchSize: batch, EdgePos: edgePos}))(t)
 	defer w.Close()
 	bound := n.Bound(g.Schema(), batch)
 	bound.Init(out, g.Schema(), pinned.Options{})
 	t.Cleanup(func() { out.Close() })
-	if err := w.Sample(context.Background(), req, out); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Sample(context.Background(), req, out))
 	return out
 }
 
@@ -84,10 +72,7 @@ func (h *hex64) UnmarshalJSON(b []byte) error {
 }
 
 func TestNeighborMakesTheKnownBatches(t *testing.T) {
-	raw, err := os.ReadFile("../internal/rng/testdata/vectors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := expect.Must(os.ReadFile("../internal/rng/testdata/vectors.json"))(t)
 	var known struct {
 		Graph struct {
 			Indptr  []int64
@@ -110,9 +95,7 @@ func TestNeighborMakesTheKnownBatches(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(raw, &known); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal(raw, &known))
 	if len(known.Batches) == 0 {
 		t.Fatal("no known batches")
 	}

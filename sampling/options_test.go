@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -44,11 +45,7 @@ func TestOptionsOfSamplersHaveBorders(t *testing.T) {
 // borders are options at their borders, by what errors say.
 func borders(t *testing.T) map[string]border {
 	parts := func(nodes int) *Partition {
-		p, err := NewPartition(make([]int32, nodes), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
+		return expect.Must(NewPartition(make([]int32, nodes), 1))(t)
 	}
 	return map[string]border{
 		"steps a seed": {[]Sampler{Walk{Length: 1}, Walk{Length: 1<<16 - 1}, Walk{Length: 1, PerSeed: 256},
@@ -179,10 +176,7 @@ func TestEverySamplerSaysWhereAGraphIsDamaged(t *testing.T) {
 			}
 		},
 	} {
-		ids, err := unified.View[int32](sound.Indices())
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := expect.Must(unified.View[int32](sound.Indices()))(t)
 		indptr, indices := slices.Clone(sound.Indptr()), slices.Clone(ids)
 		damage(indptr, indices)
 		a := graph.Arrays{Schema: *sound.Schema(), Indptr: unified.FromSlice(indptr),
@@ -191,10 +185,7 @@ func TestEverySamplerSaysWhereAGraphIsDamaged(t *testing.T) {
 		for _, c := range sound.Schema().EdgeColumns {
 			a.EdgeColumns[c.Name], _ = sound.EdgeColumn(c.Name)
 		}
-		g, err := graph.FromArrays(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must(graph.FromArrays(a))(t)
 		everySampler(t, t.Context(), g, func(name string, err error) {
 			if !errors.Is(err, ErrGraph) || !strings.Contains(err.Error(), what) {
 				t.Errorf("%s: %v, want %q", name, err, what)
@@ -214,23 +205,17 @@ func TestNegativesTakeTheMemoryThatIsSaid(t *testing.T) {
 	for i := range items {
 		items[i] = 1
 	}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{
+	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{
 		{Name: "user", Count: 20_000, Columns: map[string]unified.Tensor{"w": unified.FromSlice(users),
 			"t": unified.FromSlice(when)}},
 		{Name: "item", Count: 30_000, Columns: map[string]unified.Tensor{"w": unified.FromSlice(items)}}},
 		Edges: []graph.EdgeData{{Source: "user", Relation: "rates", Target: "item", Src: []int64{0, 1}, Dst: []int64{1,
 			2}},
-			{Source: "user", Relation: "knows", Target: "user", Src: []int64{0, 1}, Dst: []int64{1, 2}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+			{Source: "user", Relation: "knows", Target: "user", Src: []int64{0, 1}, Dst: []int64{1, 2}}}}))(t)
 	env := Env{Graph: g, BatchSize: 4, Scratch: pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch}}
 	for _, n := range []Negatives{{Ratio: 1}, {Ratio: 1, Law: ByDegree}, {Ratio: 1, Law: ByWeight, Weight: "w"}} {
 		for _, types := range [][]bool{{true, false}, {false, true}, {true, true}, {false, false}} {
-			d, err := n.Open(t.Context(), env, types)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := expect.Must(n.Open(t.Context(), env, types))(t)
 			said, took := n.Bytes(g.Schema(), types), ledger.Total()
 			if took > said+4*4096 || said > 0 && took == 0 || said == 0 && took > 0 {
 				t.Errorf("%s of %v: %d bytes are taken, %d were said", n.Fingerprint(), types, took, said)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -254,9 +255,7 @@ func sizedGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int, most int64
 			Source: s.Nodes[r.IntN(nodeTypes)].Name, Relation: fmt.Sprintf("r%d", e),
 			Target: s.Nodes[r.IntN(nodeTypes)].Name})
 	}
-	if err := s.Init(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Init())
 	indptr := []int64{0}
 	var indices []int32
 	var types []uint16
@@ -289,11 +288,7 @@ func sizedGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int, most int64
 		}
 		a.Types = unified.FromSlice(t8)
 	}
-	g, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 func randomOptions(r *rand.Rand, s *graph.Schema) Neighbor {
@@ -332,9 +327,7 @@ func equalsOracle(t *testing.T, what string, g *graph.Graph, n Neighbor, batches
 		}
 	}
 	for _, w := range workers {
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 }
 
@@ -398,9 +391,7 @@ func TestTreesThatAreKeptApartEqualTheOracle(t *testing.T) {
 				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name),
 					g, w, req, oracle(g, runs, n, req))
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Close())
 		}
 	}
 }
@@ -421,11 +412,7 @@ func TestATreeOfItsOwnIsWhatItsSeedMakesAlone(t *testing.T) {
 }
 
 func mustView(t *testing.T, x unified.Tensor) []int32 {
-	v, err := unified.View[int32](x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return expect.Must(unified.View[int32](x))(t)
 }
 
 func TestEndsOfSeedEdgesAreFoundByEdgeType(t *testing.T) {
@@ -554,10 +541,7 @@ func widen(t testing.TB, x unified.Tensor) []int64 {
 		}
 		return w
 	}
-	v, err := unified.View[int64](x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := expect.Must(unified.View[int64](x))(t)
 	return slices.Clone(v)
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -32,24 +33,15 @@ func (p *hiddenPages) hide(x unified.Tensor) unified.Tensor {
 		return x
 	}
 	n := (len(x.Bytes()) + testPage - 1) / testPage * testPage
-	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	b := expect.Must(unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(p.t)
 	p.t.Cleanup(func() { _ = unix.Munmap(b) })
 	copy(b, x.Bytes())
 	p.arrays, p.sizes = append(p.arrays, b), append(p.sizes, int64(len(x.Bytes()))/x.Len())
-	y, err := unified.New(x.DType(), b[:len(x.Bytes())], x.Shape()...)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return y
+	return expect.Must(unified.New(x.DType(), b[:len(x.Bytes())], x.Shape()...))(p.t)
 }
 
 func (p *hiddenPages) protect(b []byte, how int) {
-	if err := unix.Mprotect(b, how); err != nil {
-		p.t.Fatal(err)
-	}
+	expect.OK(p.t, unix.Mprotect(b, how))
 }
 
 func (p *hiddenPages) conceal() {
@@ -107,10 +99,7 @@ func hiddenGraph(t *testing.T, types int) (*graph.Graph, *hiddenPages) {
 			"t": unified.FromSlice(s)}
 		d.Edges = append(d.Edges, e)
 	}
-	g, err := graph.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.New(d))(t)
 	p := &hiddenPages{t: t}
 	a := graph.Arrays{Schema: *g.Schema(), ID: g.ID(), Indptr: p.hide(unified.FromSlice(g.Indptr())),
 		Indices: p.hide(g.Indices()), EdgeColumns: map[string]unified.Tensor{}}
@@ -121,10 +110,7 @@ func hiddenGraph(t *testing.T, types int) (*graph.Graph, *hiddenPages) {
 		x, _ := g.EdgeColumn(c.Name)
 		a.EdgeColumns[c.Name] = p.hide(x)
 	}
-	hidden, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hidden := expect.Must(graph.FromArrays(a))(t)
 	return hidden, p
 }
 
@@ -199,36 +185,28 @@ func TestSamplersBringWhatTheyReadFromDisk(t *testing.T) {
 func sameFromDisk(t *testing.T, g *graph.Graph, pages *hiddenPages, k Sampler, number uint64) (different string) {
 	pages.reveal()
 	env := Env{Graph: g, BatchSize: 4}
-	prepared, err := Prepare(context.Background(), k, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	prepared := expect.Must(Prepare(context.Background(), k, env))(t)
 	req := requestFromDisk(k, number)
 	var made [2]string
 	for i := range made {
 		if i == 1 {
 			env.Pages = pages
 		}
-		w, err := prepared.Open(env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(prepared.Open(env))(t)
 		var out graph.Sample
 		b := k.Bound(g.Schema(), 4)
 		b.Init(&out, g.Schema(), pinned.Options{})
 		if i == 1 {
 			pages.conceal()
 		}
-		err = pinned.Guard(func() error { return w.Sample(context.Background(), req, &out) })
+		err := pinned.Guard(func() error { return w.Sample(context.Background(), req, &out) })
 		pages.reveal()
 		if err != nil {
 			different = err.Error()
 		} else {
 			made[i] = arraysOf(&out)
 		}
-		if err := errors.Join(w.Close(), out.Close()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	}
 	if different == "" && made[0] != made[1] {
 		different = "another batch"
@@ -270,14 +248,8 @@ func TestADiskThatFailsEndsTheBatch(t *testing.T) {
 	for name, k := range samplersFromDisk {
 		pages.reveal()
 		env := Env{Graph: g, BatchSize: 4, Pages: pages}
-		prepared, err := Prepare(context.Background(), k, env)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := prepared.Open(env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		prepared := expect.Must(Prepare(context.Background(), k, env))(t)
+		w := expect.Must(prepared.Open(env))(t)
 		var out graph.Sample
 		b := k.Bound(g.Schema(), 4)
 		b.Init(&out, g.Schema(), pinned.Options{})
@@ -289,8 +261,6 @@ func TestADiskThatFailsEndsTheBatch(t *testing.T) {
 				t.Fatalf("%s: %v where the disk fails after %d calls, %d left", name, err, calls, pages.left)
 			}
 		}
-		if err := errors.Join(w.Close(), out.Close()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // communities is a graph of groups, whose nodes are mixed; most edges stay within a group.
@@ -32,20 +33,14 @@ func communities(t *testing.T, groups, size int) (*graph.Graph, []int) {
 		}
 		src, dst = append(src, u, v), append(dst, v, u)
 	}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: int64(n)}},
-		Edges: []graph.EdgeData{{Src: src, Dst: dst}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: int64(n)}},
+		Edges: []graph.EdgeData{{Src: src, Dst: dst}}}))(t)
 	return g, group
 }
 
 func TestStreamPartitionFindsCommunities(t *testing.T) {
 	g, _ := communities(t, 8, 250)
-	p, q, err := StreamPartition(context.Background(), g, PartitionOptions{Parts: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, q := expect.Must2(StreamPartition(context.Background(), g, PartitionOptions{Parts: 8}))(t)
 	of := make([]int, g.NumNodes())
 	largest, nodes := 0, 0
 	for i := range p.Parts() {
@@ -80,10 +75,7 @@ func TestStreamPartitionFindsCommunities(t *testing.T) {
 
 func TestPartitionsAreReadAsTheyAreWritten(t *testing.T) {
 	text := "2\n0\n0\n1\n2\n"
-	p, err := ReadPartition(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(ReadPartition(strings.NewReader(text)))(t)
 	var b strings.Builder
 	if err := p.Write(&b); err != nil || b.String() != text {
 		t.Errorf("%q, %v", b.String(), err)
@@ -118,10 +110,7 @@ func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 // A partition is written as a line for each node, in decimal digits, and read again.
 func TestAPartitionIsWrittenAsItIsRead(t *testing.T) {
 	of := []int32{11, 0, 9, 10, 8, 11, 1, 2, 3, 4, 5, 6, 7}
-	p, err := NewPartition(of, 12)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(NewPartition(of, 12))(t)
 	var text bytes.Buffer
 	if err := p.Write(&text); err != nil || text.String() != "11\n0\n9\n10\n8\n11\n1\n2\n3\n4\n5\n6\n7\n" {
 		t.Errorf("%q, %v", text.String(), err)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestKernelsEqualPlainGo looks up the same ids with relabel32 and without, in batches of which later ones find the
@@ -18,9 +20,7 @@ func TestKernelsEqualPlainGo(t *testing.T) {
 	for batch := range 50 {
 		var lists [2]list[int32]
 		for i := range lists {
-			if err := tables[i].begin(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, tables[i].begin())
 			lists[i] = list[int32]{ids: make([]int32, 2000), offset: offset, count: nodes - offset}
 		}
 		for range 5 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/invariants"
 )
 
@@ -45,9 +46,7 @@ func TestSaintCountsAreThoseOfItsProbabilities(t *testing.T) {
 	src := []int64{1, 2, 3, 0, 2, 2, 0, 1, 3, 0, 2, 4, 5}
 	dst := []int64{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 5, 4}
 	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 7}}, Edges: []graph.EdgeData{{Src: src, Dst: dst}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	const limit, power = 4.5, 3.09 // a fair sampler fails once in 147,000 counts
 	coverage := 60_000
 	if invariants.Enabled { // as slow as under -race no bias of 1 % is looked for
@@ -66,10 +65,7 @@ func TestSaintCountsAreThoseOfItsProbabilities(t *testing.T) {
 			}
 			return math.Pow(p, float64(k.Budget))
 		}
-		p, err := k.Prepare(context.Background(), Env{Graph: g, BatchSize: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := expect.Must(k.Prepare(context.Background(), Env{Graph: g, BatchSize: 1}))(t)
 		c, found, likely := &p.(*preparedSaint).counts, 0, 0
 		check := func(count uint32, chance float64) {
 			n := float64(c.graphs)
@@ -95,8 +91,6 @@ func TestSaintCountsAreThoseOfItsProbabilities(t *testing.T) {
 		if found < likely || likely == 0 && !invariants.Enabled {
 			t.Errorf("%s: a bias of 1 %% was found in %d of %d", k.Fingerprint(), found, likely)
 		}
-		if err := p.(*preparedSaint).Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.(*preparedSaint).Close())
 	}
 }

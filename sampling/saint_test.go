@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -63,10 +64,7 @@ func TestSaintEqualsTheOracle(t *testing.T) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := sizedGraph(t, r, types[0], types[1], 30, func() int { return []int{0, 1, r.IntN(9)}[r.IntN(3)] })
 		k := Saint{Kind: SaintKind(r.IntN(3)), Budget: 1 + r.IntN(30), Length: r.IntN(4), Coverage: r.IntN(2) * 4}
-		w, err := k.Open(Env{Graph: g, BatchSize: 1, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1, EdgePos: true}))(t)
 		for batch := range uint64(2) {
 			what := fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, k.Fingerprint())
 			req := &Request{Items: []int64{int64(batch)}, Rand: NewRand(r.Uint64(), 0, 0, batch)}
@@ -82,9 +80,7 @@ func TestSaintEqualsTheOracle(t *testing.T) {
 				checkNorms(t, what, g, k, got)
 			}
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -158,10 +159,7 @@ func TestEverySamplerStandsRefusedAndDirtyMemory(t *testing.T) {
 
 func standsScarceMemory(t *testing.T, g *graph.Graph, s Sampler) {
 	t.Helper()
-	want, err := samplesIn(t, g, s, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(samplesIn(t, g, s, nil, nil))(t)
 	used := newGiver(0)
 	used.used = true
 	got, err := samplesIn(t, g, s, nil, used)

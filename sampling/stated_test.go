@@ -54,9 +54,7 @@ func TestStatedMemoryOfSamplers(t *testing.T) {
 		Edges: []graph.EdgeType{{Source: "item", Relation: "rated", Target: "user", Count: 9_000},
 			{Source: "user", Relation: "rates", Target: "item", Count: 40_000}}}
 	for _, s := range []*graph.Schema{large, small, two} {
-		if err := s.Init(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Init())
 	}
 	var got bytes.Buffer
 	for _, c := range statedSamplers {
@@ -68,14 +66,9 @@ func TestStatedMemoryOfSamplers(t *testing.T) {
 	}
 	const file = "testdata/stated.txt"
 	if *writeStated {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, got.Bytes(), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile(file))(t)
 	if d := expect.Diff(string(want), got.String()); d != "" {
 		t.Errorf("%s", d)
 	}

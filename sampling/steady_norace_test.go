@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -18,11 +19,7 @@ import (
 func steadyGraph(t *testing.T) *graph.Graph {
 	r := rand.New(rand.NewPCG(20261130, 0))
 	e := steadyEdges(r, 300, 300, 12)
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: []graph.EdgeData{e}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: []graph.EdgeData{e}}))(t)
 }
 
 // steadyEdges are edges of each of so many targets, fewer than most, with columns.
@@ -58,10 +55,7 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 	for _, c := range statedSamplers {
 		t.Run(c.name, func(t *testing.T) {
 			env := Env{Graph: g, BatchSize: 10, EdgePos: true}
-			s, err := Prepare(t.Context(), c.sampler, env)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := expect.Must(Prepare(t.Context(), c.sampler, env))(t)
 			w, err := s.Open(env)
 			if errors.Is(err, ErrOptions) { // its edges are none of the graph's
 				env.EdgePos = false
@@ -84,9 +78,7 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 			run := func() {
 				steadyRequest(req, items, n%batches)
 				n++
-				if err := w.Sample(context.Background(), req, &out); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, w.Sample(context.Background(), req, &out))
 			}
 			for range 2 * batches {
 				run()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -88,10 +89,7 @@ func TestInducedSubgraphsEqualTheOracle(t *testing.T) {
 		around.Together = around.PerType == nil && r.IntN(3) == 0
 		for _, k := range []Sampler{Induced{}, around, Shadow{Fanouts: near.Fanouts, PerType: near.PerType,
 			Replace: near.Replace}} {
-			w, err := k.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := expect.Must(k.Open(Env{Graph: g, BatchSize: 40, EdgePos: true}))(t)
 			for batch := range 2 {
 				what := fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, k.Fingerprint())
 				req := randomRequest(r, s, uint64(batch))
@@ -113,9 +111,7 @@ func TestInducedSubgraphsEqualTheOracle(t *testing.T) {
 				}
 				checkBlocks(t, what, got, oracleInduced(g, nodes, trees))
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Close())
 		}
 	}
 }
@@ -139,13 +135,8 @@ func TestAHubsColumnIsSearched(t *testing.T) {
 		src, dst = append(src, v, v), append(dst, 0, 0)
 	}
 	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n}}, Edges: []graph.EdgeData{{Src: src, Dst: dst}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := Induced{}.Open(Env{Graph: g, BatchSize: 3, EdgePos: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	w := expect.Must(Induced{}.Open(Env{Graph: g, BatchSize: 3, EdgePos: true}))(t)
 	out := sampleFor(t, "hub", g, Induced{}, w, &Request{Seeds: [][]int64{{n - 1, 0, 7}}})
 	checkBlocks(t, "hub", out, oracleInduced(g, [][]int64{{n - 1, 0, 7}}, [][]int64{{0, 0, 0}}))
 	x := w.(*subgraphWorker[int32])
@@ -153,14 +144,9 @@ func TestAHubsColumnIsSearched(t *testing.T) {
 		t.Errorf("the column of %d edges was read from end to end", x.degree[1])
 	}
 	k := Shadow{Fanouts: []int{3}}
-	trees, err := k.Open(Env{Graph: g, BatchSize: 3, EdgePos: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	trees := expect.Must(k.Open(Env{Graph: g, BatchSize: 3, EdgePos: true}))(t)
 	req := &Request{Seeds: [][]int64{{0, n - 1, 0}}, Rand: NewRand(1, 0, 0, 0)}
 	o := oracle(g, newEdgeRuns(g), k.neighbor(), req)
 	checkBlocks(t, "hub", sampleFor(t, "hub", g, k, trees, req), oracleInduced(g, o.nodes, o.trees))
-	if err := errors.Join(w.Close(), trees.Close()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(w.Close(), trees.Close()))
 }

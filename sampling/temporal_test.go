@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -250,10 +251,7 @@ func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
 		}
 	}
 	n := Neighbor{Fanouts: []int{2}, Time: Temporal{Edge: "time"}}
-	w, err := n.Open(Env{Graph: g, BatchSize: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 2}))(t)
 	defer w.Close()
 	for what, req := range map[string]*Request{"nodes": {Seeds: [][]int64{{0}}},
 		"edges": {Seeds: [][]int64{{}}, Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{0}}}}} {
@@ -274,15 +272,10 @@ func collegeMessages(t *testing.T) (from, to, time []int64, nodes int64) {
 	if root == "" {
 		t.Skip("KHOP_TESTDATA is not set")
 	}
-	text, err := os.ReadFile(filepath.Join(root, "CollegeMsg-temporal", "CollegeMsg.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile(filepath.Join(root, "CollegeMsg-temporal", "CollegeMsg.txt")))(t)
 	for line := range strings.Lines(string(text)) {
 		var a, b, when int64
-		if _, err := fmt.Sscan(line, &a, &b, &when); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(fmt.Sscan(line, &a, &b, &when))(t)
 		from, to, time = append(from, a), append(to, b), append(time, when)
 		nodes = max(nodes, a+1, b+1)
 	}
@@ -294,9 +287,7 @@ func TestMessagesSeeWhatWasSaidBeforeThem(t *testing.T) {
 	from, to, time, nodes := collegeMessages(t)
 	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: nodes}}, Edges: []graph.EdgeData{{Src: from, Dst: to,
 		Columns: map[string]unified.Tensor{"time": unified.FromSlice(time)}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	runs := newEdgeRuns(g)
 	times, _ := g.EdgeColumn("time")
 	for _, n := range []Neighbor{{}, {Time: Temporal{Recent: true}}, {Time: Temporal{HalfLife: 86400, Chain: true}},
@@ -308,10 +299,7 @@ func TestMessagesSeeWhatWasSaidBeforeThem(t *testing.T) {
 			e.Sources, e.Targets = append(e.Sources, from[i]), append(e.Targets, to[i])
 			e.Times = append(e.Times, time[i])
 		}
-		w, err := n.Open(Env{Graph: g, BatchSize: 2 * len(e.Sources), EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(n.Open(Env{Graph: g, BatchSize: 2 * len(e.Sources), EdgePos: true}))(t)
 		want := oracle(g, runs, n, req)
 		compare(t, n.Fingerprint(), g, w, req, want)
 		past := 0
@@ -330,8 +318,6 @@ func TestMessagesSeeWhatWasSaidBeforeThem(t *testing.T) {
 		if past < 1000 {
 			t.Errorf("%s: %d edges only", n.Fingerprint(), past)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -33,9 +34,7 @@ func TestTheBytesOfATurnedIndexAreThoseOfItsArrays(t *testing.T) {
 			et := graph.EdgeType{Source: "v", Relation: fmt.Sprint("r", e), Target: "v", Count: c.count}
 			s.Edges = append(s.Edges, et)
 		}
-		if err := s.Init(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Init())
 		n := Neighbor{Fanouts: []int{3}, Direction: c.direction, Weight: c.weight}
 		if got := n.Bound(s, 4).Shared; got != c.want {
 			t.Errorf("%v, weight %q, %d types of %d edges: %d bytes, want %d", c.direction, c.weight, c.types,
@@ -52,10 +51,7 @@ func TestTypesAndDrawsStandRefusedMemory(t *testing.T) {
 		edges = append(edges, steadyEdges(r, 300, 300, 12))
 		edges[e].Relation = fmt.Sprint("r", e)
 	}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: edges})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: edges}))(t)
 	for name, s := range map[string]Sampler{
 		"out, of two types": Neighbor{Fanouts: []int{3, 2}, Direction: Out, Weight: "w"},
 		"masked, replaced":  Neighbor{Fanouts: []int{5, 3}, Mask: "m", Replace: true},

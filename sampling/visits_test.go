@@ -75,10 +75,7 @@ func oracleScores(t *testing.T, g *graph.Graph, k Sampler, r Rand, v int64, own 
 		score, _ := oraclePush(g, k, v)
 		return score
 	}
-	p, err := k.(PinSage).plan(g.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(k.(PinSage).plan(g.Schema()))(t)
 	score := map[int64]uint64{}
 	for w := range p.walks.perSeed {
 		nodes, edges := oracleWalk(g, p.walks, r, v, own, hop*p.walks.perSeed+w)
@@ -117,10 +114,7 @@ func TestNeighboursByVisitsAndScoreEqualTheOracle(t *testing.T) {
 			k = PinSage{Neighbors: 1 + r.IntN(5), Walks: r.IntN(9), Length: 1 + r.IntN(5), Hops: r.IntN(4),
 				Restart: []float64{0, 0.3}[r.IntN(2)], Stop: []float64{0, 0.3}[r.IntN(2)], As: as}
 		}
-		w, err := k.Open(Env{Graph: g, BatchSize: 40})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(k.Open(Env{Graph: g, BatchSize: 40}))(t)
 		for batch := range 2 {
 			req := randomRequest(r, s, uint64(batch))
 			e := w.(interface{ into() int }).into()
@@ -133,9 +127,7 @@ func TestNeighboursByVisitsAndScoreEqualTheOracle(t *testing.T) {
 			what := fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, k.Fingerprint())
 			compareVisits(t, what, g, k, w, req, e)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 	}
 }
 
@@ -181,17 +173,14 @@ func compareVisits(t *testing.T, what string, g *graph.Graph, k Sampler, w Worke
 func TestScoresOfOneSeedEndWithTheContext(t *testing.T) {
 	g := sizedGraph(t, rand.New(rand.NewPCG(1, 2)), 1, 1, 200, func() int { return 8 })
 	k := PPR{Neighbors: 4, Alpha: 0.01, Epsilon: 1e-9}
-	w, err := k.Open(Env{Graph: g, BatchSize: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1}))(t)
 	defer w.Close()
 	var out graph.Sample
 	b := k.Bound(g.Schema(), 1)
 	b.Init(&out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	ctx := expect.EndsAfter(context.Background(), 1) // once before the seed
-	err = w.Sample(ctx, &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, &out)
+	err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, &out)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v; want %v", err, context.Canceled)
 	}

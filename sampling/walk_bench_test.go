@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -20,10 +21,7 @@ func BenchmarkWalk(b *testing.B) {
 
 // benchmarkSampler samples batches of random seeds, and says what one piece of work takes.
 func benchmarkSampler(b *testing.B, g *graph.Graph, k Sampler, seeds int, work func(*graph.Sample) int64) {
-	w, err := k.Open(Env{Graph: g, BatchSize: seeds})
-	if err != nil {
-		b.Fatal(err)
-	}
+	w := expect.Must(k.Open(Env{Graph: g, BatchSize: seeds}))(b)
 	defer w.Close()
 	out, bound := new(graph.Sample), k.Bound(g.Schema(), seeds)
 	bound.Init(out, g.Schema(), pinned.Options{})
@@ -36,9 +34,7 @@ func benchmarkSampler(b *testing.B, g *graph.Graph, k Sampler, seeds int, work f
 			ids[i] = int64(draws.IntN(uint64(i), n))
 		}
 		req := &Request{Seeds: [][]int64{ids}, Rand: NewRand(2, 0, 0, uint64(batch))}
-		if err := w.Sample(context.Background(), req, out); err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, w.Sample(context.Background(), req, out))
 	}
 	for i := range 5 {
 		sample(i)

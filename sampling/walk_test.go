@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -239,9 +240,7 @@ func TestWalksEqualTheOracle(t *testing.T) {
 				what := fmt.Sprintf("seed %d round %d batch %d %s: %s", seed, round, batch, variant, k.Fingerprint())
 				compareWalks(t, what, g, k, p, w, req)
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Close())
 		}
 	}
 }
@@ -255,14 +254,8 @@ func openWide(t *testing.T, g *graph.Graph, k Sampler) map[string]Worker {
 	for i, v := range ids {
 		wide[i] = int64(v)
 	}
-	w, err := k.Open(env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := newWalker(planOf(t, k, g.Schema()), env, wide)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(k.Open(env))(t)
+	x := expect.Must(newWalker(planOf(t, k, g.Schema()), env, wide))(t)
 	x.(*walkWorker[int64]).local = &hashMap[int64]{}
 	return map[string]Worker{"int32": w, "int64": x}
 }
@@ -329,10 +322,7 @@ func checkArrays(t *testing.T, what string, got *graph.Sample, want map[string][
 		t.Fatalf("%s: %d arrays, want %d", what, len(got.Arrays), len(want))
 	}
 	for _, a := range got.Arrays {
-		flat, err := a.Rows.Reshape(a.Rows.Len() * a.Width())
-		if err != nil {
-			t.Fatal(err)
-		}
+		flat := expect.Must(a.Rows.Reshape(a.Rows.Len() * a.Width()))(t)
 		if v := widen(t, flat); !slices.Equal(v, want[a.Name]) {
 			t.Fatalf("%s: %s is %v, want %v", what, a.Name, v, want[a.Name])
 		}
@@ -345,11 +335,7 @@ func mustFlat(t *testing.T, x unified.Tensor) unified.Tensor {
 	for i := range x.Rank() {
 		n *= x.Dim(i)
 	}
-	flat, err := x.Reshape(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return flat
+	return expect.Must(x.Reshape(n))(t)
 }
 
 // What walkers and drawers of subgraphs keep for as long as they live is in their Bound: long walks take much.
@@ -369,10 +355,7 @@ func TestBoundsHaveWhatWalksTake(t *testing.T) {
 	for _, k := range []Sampler{Walk{Length: 1000, PerSeed: 250, Edges: true}, Walk{Length: 5}, Walk{Length: 3000},
 		Node2Vec{Length: 200, Edges: true}, PinSage{Neighbors: 3, Walks: 200, Length: 900},
 		Saint{Budget: 50_000}, Saint{Kind: SaintWalks, Budget: 9000, Length: 7}} {
-		w, err := k.Open(Env{Graph: g, BatchSize: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1}))(t)
 		if taken, bound := size(w), k.Bound(g.Schema(), 1).Scratch; taken == 0 || taken > bound {
 			t.Errorf("%+v takes %d bytes; the bound has %d of scratch", k, taken, bound)
 		}

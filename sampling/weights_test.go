@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestWeightsAreLoadedSummedAndLookedAt at every place of lists of every length, for several are done at a time.
@@ -47,9 +48,7 @@ func TestClustersHaveAThousandNodes(t *testing.T) {
 	for nodes, want := range map[int64]int{0: 1, 1: 1, 1024: 1, 1025: 2, 2048: 2, 2049: 3} {
 		s := &graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: nodes}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node"}}}
-		if err := s.Init(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Init())
 		if got := (Cluster{}).parts(s); got != want {
 			t.Errorf("%d nodes make %d parts, want %d", nodes, got, want)
 		}

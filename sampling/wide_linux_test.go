@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -17,22 +18,14 @@ import (
 func TestEdgesBeyondTheRangeOfInt32AreDelivered(t *testing.T) {
 	const first, edges = 1<<31 - 10, 1<<31 + 1000
 	zeros, err := unix.Mmap(-1, 0, 4*edges, unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer unix.Munmap(zeros)
-	indices, err := unified.New(unified.Int32, zeros, edges)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := graph.FromArrays(graph.Arrays{
+	indices := expect.Must(unified.New(unified.Int32, zeros, edges))(t)
+	g := expect.Must(graph.FromArrays(graph.Arrays{
 		Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: 2}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: edges}}},
 		Indptr: unified.FromSlice([]int64{0, first, edges}), Indices: indices,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	runs := edgeRuns{}
 	for pos := int64(first); pos < edges; pos++ {
 		runs[[2]int64{1, 0}] = append(runs[[2]int64{1, 0}], pos)
@@ -40,10 +33,7 @@ func TestEdgesBeyondTheRangeOfInt32AreDelivered(t *testing.T) {
 	walksOverWideEdges(t, g)
 	for _, n := range []Neighbor{{Fanouts: []int{All}}, {Fanouts: []int{600}}, {Fanouts: []int{7}, Replace: true},
 		{Fanouts: []int{5, 0}, Frontier: NewNodes}, {Fanouts: []int{5}, Disjoint: true}} {
-		w, err := n.Open(Env{Graph: g, BatchSize: 2, EdgePos: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(n.Open(Env{Graph: g, BatchSize: 2, EdgePos: true}))(t)
 		req := &Request{Seeds: [][]int64{{1, 1}}, Rand: NewRand(3, 0, 0, 0)}
 		compare(t, n.Fingerprint(), g, w, req, oracle(g, runs, n, req))
 		if err := w.Close(); err != nil {
@@ -56,18 +46,13 @@ func TestEdgesBeyondTheRangeOfInt32AreDelivered(t *testing.T) {
 func walksOverWideEdges(t *testing.T, g *graph.Graph) {
 	t.Helper()
 	k := Walk{Length: 3, Edges: true}
-	w, err := k.Open(Env{Graph: g, BatchSize: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(k.Open(Env{Graph: g, BatchSize: 2}))(t)
 	defer w.Close()
 	b, out := k.Bound(g.Schema(), 2), new(graph.Sample)
 	b.Init(out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	req := &Request{Seeds: [][]int64{{1}}, Rand: NewRand(3, 0, 0, 0)}
-	if err := w.Sample(context.Background(), req, out); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Sample(context.Background(), req, out))
 	var want []int64
 	draws := rng.Stream(rng.StageKey(req.Rand.key, 0, rng.Walk, 0), 1)
 	for i := range uint64(3) { // from node 1 to node 0, and around there

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -20,11 +21,7 @@ func BenchmarkBackward(b *testing.B) {
 		indices[e] = r.Int32N(rows)
 	}
 	matrix := func() *Matrix {
-		a, err := New(rows, unified.FromSlice(indptr), unified.FromSlice(indices))
-		if err != nil {
-			b.Fatal(err)
-		}
-		return a
+		return expect.Must(New(rows, unified.FromSlice(indptr), unified.FromSlice(indices)))(b)
 	}
 	dy, dx := matrixOf(b, numbers(r, rows*width), rows, width), matrixOf(b, make([]float32, rows*width), rows, width)
 	pool := open(b, 1)
@@ -37,9 +34,7 @@ func BenchmarkBackward(b *testing.B) {
 				if !kept {
 					a = matrix()
 				}
-				if err := pool.SpMMBackward(dx, Mean, a, unified.Tensor{}, dy, unified.Tensor{}); err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, pool.SpMMBackward(dx, Mean, a, unified.Tensor{}, dy, unified.Tensor{}))
 			}
 		})
 	}

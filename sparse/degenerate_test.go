@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -68,11 +69,7 @@ func TestEveryOperationHasAnAnswerForDegenerateOperands(t *testing.T) {
 
 func matrixOf32(t *testing.T, s []int32, rows, width int) unified.Tensor {
 	t.Helper()
-	m, err := unified.FromSlice(s).Reshape(int64(rows), int64(width))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return expect.Must(unified.FromSlice(s).Reshape(int64(rows), int64(width)))(t)
 }
 
 // TestOperationsRefuseShapesThatDoNotFit, and change nothing.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -24,13 +25,8 @@ type bench struct {
 
 func onBench(t *testing.T) *bench {
 	b := &bench{T: t, dev: cudatest.Open(t)}
-	var err error
-	if b.stream, err = b.dev.NewStream(device.PriorityLow); err != nil {
-		t.Fatal(err)
-	}
-	if b.kernels, err = OpenDevice(b.dev); err != nil {
-		t.Fatal(err)
-	}
+	b.stream = expect.Must(b.dev.NewStream(device.PriorityLow))(t)
+	b.kernels = expect.Must(OpenDevice(b.dev))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(b.stream.Close(), b.kernels.Close(), b.kernels.Close()); err != nil {
 			t.Error(err)
@@ -45,10 +41,7 @@ func (b *bench) put(from unified.Tensor) unified.Tensor {
 	if !from.Valid() {
 		return from
 	}
-	region, err := pinned.Allocate(int64(max(len(from.Bytes()), 1)), pinned.Options{Device: b.dev})
-	if err != nil {
-		b.Fatal(err)
-	}
+	region := expect.Must(pinned.Allocate(int64(max(len(from.Bytes()), 1)), pinned.Options{Device: b.dev}))(b)
 	b.Cleanup(func() { _ = region.Close() })
 	t, err := unified.NewPlaced(unified.Device, from.DType(), region.Bytes()[:len(from.Bytes())], from.Shape()...)
 	if err == nil && t.Address() != 0 {
@@ -67,9 +60,7 @@ func (b *bench) same(what string, have, want unified.Tensor) {
 	if len(got) == 0 {
 		return
 	}
-	if err := errors.Join(b.stream.CopyToHost(got, have.Address()), b.stream.Synchronize()); err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, errors.Join(b.stream.CopyToHost(got, have.Address()), b.stream.Synchronize()))
 	t, _ := unified.New(unified.Float32, got, want.Shape()...)
 	for i, w := range floats(want) {
 		if h := floats(t)[i]; math.Float32bits(h) != math.Float32bits(w) && (h == h || w == w) {
@@ -108,21 +99,14 @@ func TestDeviceComputesWhatTheCPUDoes(t *testing.T) {
 			for _, reduce := range []Reduce{Sum, Mean} {
 				y := matrixOf(t, make([]float32, 30*width), 30, width)
 				have := b.put(y)
-				if err := pool.SpMM(y, reduce, a, v, x); err != nil {
-					t.Fatal(err)
-				}
-				if err := b.kernels.SpMM(b.stream, have, reduce, on, b.put(v), b.put(x)); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, pool.SpMM(y, reduce, a, v, x))
+				expect.OK(t, b.kernels.SpMM(b.stream, have, reduce, on, b.put(v), b.put(x)))
 				b.same("SpMM "+reduce.String(), have, y)
 			}
 		}
 		u, out := matrixOf(t, numbers(r, 30*width), 30, width), matrixOf(t, make([]float32, heads*n), heads, n)
 		have := b.put(out)
-		err := errors.Join(pool.SDDMM(out, a, u, x), b.kernels.SDDMM(b.stream, have, on, b.put(u), b.put(x)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(pool.SDDMM(out, a, u, x), b.kernels.SDDMM(b.stream, have, on, b.put(u), b.put(x))))
 		b.same("SDDMM", have, out)
 		b.softmax(pool, r, a, on, heads)
 	}
@@ -140,10 +124,7 @@ func (b *bench) softmax(pool *Pool, r *rand.Rand, a *Matrix, on DeviceMatrix, he
 	}
 	from, out := matrixOf(b.T, scores, heads, n), matrixOf(b.T, make([]float32, heads*n), heads, n)
 	there := b.put(from)
-	err := errors.Join(pool.Softmax(out, a, from), b.kernels.Softmax(b.stream, there, on, there))
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, errors.Join(pool.Softmax(out, a, from), b.kernels.Softmax(b.stream, there, on, there)))
 	b.same("Softmax", there, out)
 }
 
@@ -153,10 +134,7 @@ func TestDeviceLeavesOutEdgesOutOfRange(t *testing.T) {
 	a := DeviceMatrix{Cols: 2, Indptr: indptr, Indices: b.put(unified.FromSlice([]int32{1, 2, -1}))}
 	y, out := b.put(matrixOf(t, []float32{0}, 1, 1)), b.put(unified.FromSlice([]float32{9, 9, 9}))
 	k := b.kernels
-	err := errors.Join(k.SpMM(b.stream, y, Sum, a, unified.Tensor{}, x), k.SDDMM(b.stream, out, a, y, x))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(k.SpMM(b.stream, y, Sum, a, unified.Tensor{}, x), k.SDDMM(b.stream, out, a, y, x)))
 	b.same("SpMM", y, unified.FromSlice([]float32{7}))
 	b.same("SDDMM", out, unified.FromSlice([]float32{49, 0, 0}))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -20,10 +21,7 @@ func TestEdgesInAnyOrderMakeAMatrix(t *testing.T) {
 			if sorted {
 				slices.Sort(targets)
 			}
-			a, order, err := FromEdges(20, 30, unified.FromSlice(targets), unified.FromSlice(sources))
-			if err != nil {
-				t.Fatal(err)
-			}
+			a, order := expect.Must2(FromEdges(20, 30, unified.FromSlice(targets), unified.FromSlice(sources)))(t)
 			if sorted && order != nil {
 				t.Fatalf("%d edges that are in order have been moved", edges)
 			}
@@ -79,12 +77,8 @@ func TestValuesAreArrangedAndBack(t *testing.T) {
 		want  []float32
 	}{{order, []float32{3, 1, 2, 30, 10, 20}}, {nil, []float32{1, 2, 3, 10, 20, 30}}} {
 		out, back := make([]float32, 6), make([]float32, 6)
-		if err := pool.Arrange(matrixOf(t, out, 2, 3), matrixOf(t, values, 3, 2), c.order); err != nil {
-			t.Fatal(err)
-		}
-		if err := pool.ArrangeBack(matrixOf(t, back, 3, 2), matrixOf(t, out, 2, 3), c.order); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, pool.Arrange(matrixOf(t, out, 2, 3), matrixOf(t, values, 3, 2), c.order))
+		expect.OK(t, pool.ArrangeBack(matrixOf(t, back, 3, 2), matrixOf(t, out, 2, 3), c.order))
 		if !slices.Equal(out, c.want) || !slices.Equal(back, values) {
 			t.Errorf("order %v: %v, and back %v", c.order, out, back)
 		}

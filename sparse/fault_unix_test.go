@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/pinned/pinnedtest"
 	"github.com/khop-gnn/khop/unified"
@@ -18,17 +19,10 @@ func TestAFileThatIsCutShortEndsAnOperation(t *testing.T) {
 	p := drawn(rand.New(rand.NewPCG(5, 5)), 300, 4000, 16)
 	path := filepath.Join(t.TempDir(), "x")
 	mapped := pinnedtest.Map(t, path, 0, matrixOf(t, p.x, p.cols, p.width).Bytes())
-	x, err := unified.New(unified.Float32, mapped, int64(p.cols), int64(p.width))
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(unified.New(unified.Float32, mapped, int64(p.cols), int64(p.width)))(t)
 	a, pool, y := p.matrix(t, false, false), open(t, 3), matrixOf(t, make([]float32, 300*16), 300, 16)
-	if err := pool.SpMM(y, Sum, a, unified.Tensor{}, x); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, pool.SpMM(y, Sum, a, unified.Tensor{}, x))
+	expect.OK(t, os.Truncate(path, 0))
 	for range 2 { // a pool outlives the fault
 		if err := pool.SpMM(y, Sum, a, unified.Tensor{}, x); !errors.Is(err, pinned.ErrFault) {
 			t.Fatalf("%v, want ErrFault", err)

@@ -48,11 +48,7 @@ func (p *problem) halved(t *testing.T, brain bool) unified.Tensor {
 	if brain {
 		flat = unified.FromSlice(brains)
 	}
-	x, err := flat.Reshape(int64(p.cols), int64(p.width))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
+	return expect.Must(flat.Reshape(int64(p.cols), int64(p.width)))(t)
 }
 
 // TestRowsOfSixteenBitsGiveTheSumsOfTheirFloat32, to the bit, however they are computed.
@@ -81,10 +77,7 @@ func TestOperationsOnSixteenBitsSayWhatTheyTake(t *testing.T) {
 	p := drawn(r, 20, 30, 24)
 	x := p.halved(t, true)
 	a, pool, y := p.matrix(t, false, false), open(t, 2), matrixOf(t, make([]float32, 20*24), 20, 24)
-	heads, err := unified.FromSlice(append(p.values, p.values...)).Reshape(2, a.Edges())
-	if err != nil {
-		t.Fatal(err)
-	}
+	heads := expect.Must(unified.FromSlice(append(p.values, p.values...)).Reshape(2, a.Edges()))(t)
 	if err := pool.SpMM(y, Sum, a, heads, x); err != nil {
 		t.Error(err)
 	} else if err := sameBits(floats(y), p.want(Sum, true)); err != nil {

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -60,9 +61,7 @@ func TestMatricesAreViews(t *testing.T) {
 	}
 	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 3}}, Edges: []graph.EdgeData{{Src: []int64{0, 1, 2},
 		Dst: []int64{2, 2, 0}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if a, err = Whole(g); err != nil || a.Rows() != 3 || a.start(3) != 3 || a.column(0) != 2 || a.column(2) != 1 {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -79,10 +78,7 @@ func TestThinTransposesGiveTheSumsOfScaledRows(t *testing.T) {
 	for _, wide := range []bool{false, true} {
 		a := p.matrix(t, wide, wide)
 		for _, values := range []unified.Tensor{unified.FromSlice(p.values), {}} {
-			thin, left, err := a.ThinTranspose(scale, values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			thin, left := expect.Must2(a.ThinTranspose(scale, values))(t)
 			got, want, scaled, edges := make([]float32, 30*5), make([]float32, 30*5), slices.Clone(x), int64(0)
 			for i, v := range scale {
 				for k := range 5 {
@@ -93,7 +89,7 @@ func TestThinTransposesGiveTheSumsOfScaledRows(t *testing.T) {
 				}
 			}
 			dx, dy := matrixOf(t, want, 30, 5), matrixOf(t, scaled, 40, 5)
-			err = errors.Join(pool.SpMM(matrixOf(t, got, 30, 5), Sum, thin, left, matrixOf(t, x, 40, 5)),
+			err := errors.Join(pool.SpMM(matrixOf(t, got, 30, 5), Sum, thin, left, matrixOf(t, x, 40, 5)),
 				pool.SpMMBackward(dx, Sum, a, values, dy, unified.Tensor{}))
 			if err := errors.Join(err, sameBits(got, want)); err != nil || thin.Edges() != edges {
 				t.Errorf("wide %v: %d edges of %d, %v", wide, thin.Edges(), edges, err)
@@ -109,10 +105,7 @@ func TestNormsOfRowsAreEuclidean(t *testing.T) {
 	p := drawn(rand.New(rand.NewPCG(7, 2)), 40, 30, 5)
 	a := p.matrix(t, false, false)
 	for _, values := range []unified.Tensor{unified.FromSlice(p.values), {}} {
-		n, err := a.RowNorms(values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := expect.Must(a.RowNorms(values))(t)
 		for i, have := range n {
 			want := 0.0
 			for e := a.start(int64(i)); e < a.start(int64(i)+1); e++ {

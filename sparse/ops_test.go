@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -68,20 +69,14 @@ func TestGradientsOfSpMM(t *testing.T) {
 			}
 			x := matrixOf(t, p.x, 6, 6)
 			loss := func() float64 {
-				if err := pool.SpMM(matrixOf(t, y, 5, 6), reduce, a, values, x); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, pool.SpMM(matrixOf(t, y, 5, 6), reduce, a, values, x))
 				return inner(y, dy)
 			}
 			err := pool.SpMMBackward(matrixOf(t, dx, 6, 6), reduce, a, values, matrixOf(t, dy, 5, 6), unified.Tensor{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			checkGradient(t, reduce.String()+" x", p.x, dx, loss)
 			if heads > 0 && reduce == Sum {
-				if err := pool.SDDMM(dvalues, a, matrixOf(t, dy, 5, 6), x); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, pool.SDDMM(dvalues, a, matrixOf(t, dy, 5, 6), x))
 				checkGradient(t, "values", p.values, floats(dvalues), loss)
 			}
 		}
@@ -94,15 +89,11 @@ func TestGradientsOfSoftmaxAndExtremes(t *testing.T) {
 	a, scores, dout := p.matrix(t, true, true), numbers(r, 24), numbers(r, 24)
 	out, d := matrixOf(t, make([]float32, 24), 2, 12), matrixOf(t, make([]float32, 24), 2, 12)
 	loss := func() float64 {
-		if err := pool.Softmax(out, a, matrixOf(t, scores, 2, 12)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, pool.Softmax(out, a, matrixOf(t, scores, 2, 12)))
 		return inner(floats(out), dout)
 	}
 	loss()
-	if err := pool.SoftmaxBackward(d, a, out, matrixOf(t, dout, 2, 12)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, pool.SoftmaxBackward(d, a, out, matrixOf(t, dout, 2, 12)))
 	checkGradient(t, "softmax", scores, floats(d), loss)
 	for _, which := range []Extreme{Max, Min} {
 		for _, values := range []unified.Tensor{{}, unified.FromSlice(p.values)} {
@@ -110,15 +101,11 @@ func TestGradientsOfSoftmaxAndExtremes(t *testing.T) {
 			arg, _ := unified.FromSlice(make([]int32, 30)).Reshape(5, 6)
 			loss := func() float64 {
 				x := matrixOf(t, p.x, 6, 6)
-				if err := pool.SpMMExtreme(matrixOf(t, y, 5, 6), arg, which, a, values, x); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, pool.SpMMExtreme(matrixOf(t, y, 5, 6), arg, which, a, values, x))
 				return inner(y, dy)
 			}
 			loss()
-			if err := pool.SpMMExtremeBackward(dx, a, arg, values, matrixOf(t, dy, 5, 6)); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, pool.SpMMExtremeBackward(dx, a, arg, values, matrixOf(t, dy, 5, 6)))
 			checkGradient(t, "extreme", p.x, floats(dx), loss)
 		}
 	}
@@ -144,9 +131,7 @@ func TestDotProductsAreTheSameInEveryVariant(t *testing.T) {
 			for _, variant := range variants() {
 				a := p.matrix(t, r.IntN(2) == 0, r.IntN(2) == 0)
 				got := matrixOf(t, slices.Repeat([]float32{-5}, heads*len(p.indices)), heads, len(p.indices))
-				if err := pool.sddmm(variant, got, a, u, v); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, pool.sddmm(variant, got, a, u, v))
 				if err := sameBits(floats(got), want); err != nil {
 					t.Errorf("%v, width %d, %d heads: %v", variant, width, heads, err)
 				}
@@ -163,9 +148,7 @@ func TestEdgeSoftmaxSumsToOneAndPassesOnNaN(t *testing.T) {
 	p := &problem{rows: 6, cols: 1, indptr: []int64{0, 3, 3, 4, 6, 8, 10}, indices: make([]int64, 10)}
 	scores := []float32{1, 2, 3, -1e30, nan, 1, inf, 1, -inf, -inf}
 	s := unified.FromSlice(scores)
-	if err := open(t, 1).Softmax(s, p.matrix(t, false, false), s); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, open(t, 1).Softmax(s, p.matrix(t, false, false), s))
 	e1, e2 := math.Exp(-1), math.Exp(-2)
 	for i, want := range []float64{e2 / (1 + e1 + e2), e1 / (1 + e1 + e2), 1 / (1 + e1 + e2), 1} {
 		if math.Abs(float64(scores[i])-want) > 1e-7 {
@@ -194,14 +177,8 @@ func TestExtremesKnowTheirEdge(t *testing.T) {
 
 func TestSegmentsAndScatterReduceRows(t *testing.T) {
 	x, pool := unified.FromSlice([]float32{1, 2, 4, 8, 16}), open(t, 1)
-	segments, err := Segments(unified.FromSlice([]int32{0, 2, 2, 5}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	scatter, err := Scatter(3, unified.FromSlice([]int64{2, 0, 2, 2, 0}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	segments := expect.Must(Segments(unified.FromSlice([]int32{0, 2, 2, 5})))(t)
+	scatter := expect.Must(Scatter(3, unified.FromSlice([]int64{2, 0, 2, 2, 0})))(t)
 	for _, c := range []struct {
 		a    *Matrix
 		r    Reduce
@@ -253,10 +230,7 @@ func TestTransposesAreKeptAndTurnBack(t *testing.T) {
 
 func TestGCNNormOfAMatrixWithLoops(t *testing.T) {
 	p := &problem{rows: 3, cols: 3, indptr: []int64{0, 1, 3, 4}, indices: []int64{1, 0, 2, 1}}
-	a, err := p.matrix(t, false, false).WithLoops()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(p.matrix(t, false, false).WithLoops())(t)
 	s := float32(1 / math.Sqrt(6))
 	if got := floats(a.GCNNorm()); !slices.Equal(got, []float32{s, .5, s, s, float32(1. / 3), s, .5}) {
 		t.Error(got)
@@ -274,10 +248,8 @@ func TestDenseProducts(t *testing.T) {
 		{40, 50, 300}} {
 		x, w, d := numbers(r, c.n*c.k), numbers(r, c.k*c.m), numbers(r, c.n*c.m)
 		y, dw := matrixOf(t, numbers(r, c.n*c.m), c.n, c.m), matrixOf(t, numbers(r, c.k*c.m), c.k, c.m)
-		if err := errors.Join(pool.MatMul(y, matrixOf(t, x, c.n, c.k), matrixOf(t, w, c.k, c.m)),
-			pool.MatMulTurned(dw, matrixOf(t, x, c.n, c.k), matrixOf(t, d, c.n, c.m))); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(pool.MatMul(y, matrixOf(t, x, c.n, c.k), matrixOf(t, w, c.k, c.m)),
+			pool.MatMulTurned(dw, matrixOf(t, x, c.n, c.k), matrixOf(t, d, c.n, c.m))))
 		for i := range c.n * c.m {
 			sum := 0.0
 			for k := range c.k {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -51,19 +52,14 @@ func prepareAll(t *testing.T, b *graph.Block, looped bool) map[string]unified.Te
 	arrays, block := map[string]unified.Tensor{}, *b
 	if looped {
 		indptr, indices := make([]int32, b.NumDst+1), make([]int32, b.NumEdges()+b.NumDst)
-		n, err := LoopBlock(indptr, indices, b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := expect.Must(LoopBlock(indptr, indices, b))(t)
 		block.Indptr, block.Indices = unified.FromSlice(indptr), unified.FromSlice(indices[:n])
 		arrays["loops/indptr"], arrays["loops/indices"] = block.Indptr, block.Indices
 	}
 	n := block.NumEdges()
 	indptr, norm, rows, edges := make([]int32, b.NumSrc+1), make([]float32, n), make([]int32, n), make([]int32, n)
-	if err := errors.Join(TransposeBlock(indptr, rows, edges, &block),
-		NormBlock(norm, make([]int32, b.NumSrc), &block)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(TransposeBlock(indptr, rows, edges, &block),
+		NormBlock(norm, make([]int32, b.NumSrc), &block)))
 	arrays["transpose/indptr"] = unified.FromSlice(indptr)
 	if n > 0 {
 		arrays["transpose/indices"], arrays["transpose/edges"] = unified.FromSlice(rows), unified.FromSlice(edges)
@@ -86,10 +82,7 @@ func TestPreparedMatricesAreThoseOfTheirBlocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			arrays := prepareAll(t, b, looped)
-			a, err := Prepared(b, func(name string) unified.Tensor { return arrays[name] })
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := expect.Must(Prepared(b, func(name string) unified.Tensor { return arrays[name] }))(t)
 			same := map[string]bool{"columns": slices.Equal(columns(a), columns(want)),
 				"order":        slices.Equal(a.TransposeOrder(), want.TransposeOrder()),
 				"back":         slices.Equal(a.order(), want.order()),

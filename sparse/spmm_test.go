@@ -69,11 +69,7 @@ func (p *problem) matrix(t testing.TB, widePtr, wide bool) *Matrix {
 	if wide {
 		indices = unified.FromSlice(p.indices)
 	}
-	a, err := New(int64(p.cols), indptr, indices)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return expect.Must(New(int64(p.cols), indptr, indices))(t)
 }
 
 // want computes y entry by entry, as the doc comment of SpMM says.
@@ -100,11 +96,7 @@ func (p *problem) want(reduce Reduce, weighted bool) []float32 {
 
 func matrixOf(t testing.TB, s []float32, rows, width int) unified.Tensor {
 	t.Helper()
-	m, err := unified.FromSlice(s).Reshape(int64(rows), int64(width))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return expect.Must(unified.FromSlice(s).Reshape(int64(rows), int64(width)))(t)
 }
 
 // open returns a pool that the test closes.
@@ -147,9 +139,7 @@ func (p *problem) computeOf(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, 
 	if len(y) > 0 {
 		task.set(matrixOf(t, y, p.rows, p.width), reduce, a, values, x)
 		task.plan = pl
-		if err := pool.run(task, task.prepare(pool.workers)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, pool.run(task, task.prepare(pool.workers)))
 	}
 	for i, v := range room {
 		if (i < at || i >= at+len(y)) && v != rubbish {
@@ -253,9 +243,7 @@ func TestSpMMAllocatesNothing(t *testing.T) {
 	a, pool, y := p.matrix(t, false, false), open(t, 2), matrixOf(t, make([]float32, 3000*40), 3000, 40)
 	x, values := matrixOf(t, p.x, 500, 40), unified.FromSlice(p.values)
 	if n := testing.AllocsPerRun(10, func() {
-		if err := pool.SpMM(y, Mean, a, values, x); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, pool.SpMM(y, Mean, a, values, x))
 	}); n > 0 {
 		t.Errorf("%g allocations a call", n)
 	}

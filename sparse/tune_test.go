@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -26,9 +27,7 @@ func TestATunedPoolFindsItsChoiceAndGivesTheSameBits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "tune.json")
 	key := keyOf(2, a, values, x)
 	tuning.choices[key] = odd
-	if err := tuning.Save(path); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, tuning.Save(path))
 	again, err := LoadTuning(path)
 	if err != nil || again.choices[key] != odd {
 		t.Fatalf("%+v, %v", again.choices, err)
@@ -50,13 +49,8 @@ func TestChoicesOfOthersAreIgnoredWithANote(t *testing.T) {
 	}
 	tuning := NewTuning()
 	tuning.choices[tuneKey{Workers: 1, Width: 3}] = choice{Kernel: "plain", Part: 1, Group: 1}
-	if err := tuning.Save(path); err != nil {
-		t.Fatal(err)
-	}
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, tuning.Save(path))
+	good := expect.Must(os.ReadFile(path))(t)
 	for what, text := range map[string]string{
 		"cut":       string(good[:len(good)-3]),
 		"empty":     "",
@@ -66,9 +60,7 @@ func TestChoicesOfOthersAreIgnoredWithANote(t *testing.T) {
 		"kernel":    strings.Replace(string(good), `"kernel": "plain"`, `"kernel": "sse9"`, 1),
 		"range":     strings.Replace(string(good), `"part": 1`, `"part": 0`, 1),
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		tuning, err := LoadTuning(path)
 		if !errors.Is(err, ErrTuning) || !strings.Contains(err.Error(), path) || len(tuning.choices) != 0 {
 			t.Errorf("%s: %d choices, %v", what, len(tuning.choices), err)
@@ -92,9 +84,7 @@ func TestTwoProcessesKeepTheirChoicesInOneFile(t *testing.T) {
 	mine.choices[tuneKey{Workers: 1, Width: 3}] = won
 	theirs.KeepWay("a layer", "(A (X W))")
 	mine.KeepWay("another", "((A X) W)")
-	if err := errors.Join(theirs.Save(path), mine.Save(path)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(theirs.Save(path), mine.Save(path)))
 	both, err := LoadTuning(path)
 	if err != nil || both.Way("a layer") != "(A (X W))" || both.Way("another") != "((A X) W)" ||
 		both.Way("none") != "" {

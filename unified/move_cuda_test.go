@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/pinned/pinnedtest"
 )
@@ -18,10 +19,7 @@ import (
 func openProcessor(t *testing.T) *Processor {
 	t.Helper()
 	cudatest.Open(t) // for what it finds
-	p, err := OpenDevice("cuda:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(OpenDevice("cuda:0"))(t)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil || p.Close() != nil {
 			t.Error(err)
@@ -47,10 +45,7 @@ func move(t *testing.T, x Tensor, to Target) *Moved {
 // elements returns a tensor's elements, wherever they are.
 func elements(t *testing.T, x Tensor) []float32 {
 	t.Helper()
-	v, err := View[float32](move(t, x, Target{}).Tensor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := expect.Must(View[float32](move(t, x, Target{}).Tensor))(t)
 	return slices.Clone(v)
 }
 
@@ -63,10 +58,7 @@ func TestTensorsMoveBetweenAllPlaces(t *testing.T) {
 	for i := range s {
 		s[i] = float32(i)
 	}
-	x, err := FromSlice(s).Reshape(1000, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(FromSlice(s).Reshape(1000, 3))(t)
 	targets := []Target{{}, p.Unified(), p.Memory()}
 	for _, first := range targets {
 		at := move(t, x, first)
@@ -81,10 +73,7 @@ func TestTensorsMoveBetweenAllPlaces(t *testing.T) {
 			if first == second && y.Address() != at.Address() {
 				t.Errorf("%v was copied to where it is", at)
 			}
-			rows, err := y.Rows(100, 200)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := expect.Must(y.Rows(100, 200))(t)
 			if rows.Address() != 0 && rows.Address() != y.Address()+100*12 {
 				t.Errorf("rows of %v at %#x are at %#x", y, y.Address(), rows.Address())
 			}
@@ -102,14 +91,8 @@ func TestAMappedFileBecomesUnifiedWithoutACopy(t *testing.T) {
 	p := openProcessor(t)
 	path := filepath.Join(t.TempDir(), "f")
 	mapped := pinnedtest.Map(t, path, 0, make([]byte, 100_000))
-	x, err := New(Float32, mapped, 25_000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := x.To(context.Background(), p.Unified())
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(New(Float32, mapped, 25_000))(t)
+	m := expect.Must(x.To(context.Background(), p.Unified()))(t)
 	inPlace := &m.Bytes()[0] == &x.Bytes()[0]
 	for _, s := range pinned.Ladder(p.CUDA(), mapped) {
 		if s.Refused == "" {
@@ -153,10 +136,7 @@ func TestAdviceThatMeansNothingIsNoError(t *testing.T) {
 
 func TestEmptyTensorsMove(t *testing.T) {
 	p := openProcessor(t)
-	x, err := New(Float32, nil, 0, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(New(Float32, nil, 0, 7))(t)
 	targets := []Target{{}, p.Unified(), p.Memory()}
 	for _, first := range targets {
 		for _, second := range targets {
@@ -173,25 +153,17 @@ func TestEmptyTensorsMove(t *testing.T) {
 
 func TestBuffersHoldDeviceMemory(t *testing.T) {
 	p := openProcessor(t)
-	s, err := p.CUDA().NewStream(device.PriorityLow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(p.CUDA().NewStream(device.PriorityLow))(t)
 	defer s.Close()
 	var ledger pinned.Ledger
 	there := Buffer{pinned.Buffer{Options: pinned.Options{Ledger: &ledger, Device: p.CUDA()}}}
 	stage := Buffer{pinned.Buffer{Options: pinned.Options{Ledger: &ledger, Device: p.CUDA(), Place: Pinned}}}
 	for _, n := range []int64{10, 5000, 100} {
-		in, err := Grow[float32](&stage, n, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := expect.Must(Grow[float32](&stage, n, 0))(t)
 		for i := range n {
 			in[i] = float32(i + n)
 		}
-		if err := there.Claim(n * 4); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, there.Claim(n*4))
 		x, err := there.Tensor(Float32, n)
 		if err != nil || x.Placement() != Device || x.Address() != there.Address() || x.Address() == 0 {
 			t.Fatalf("%v at %#x, %v", x, x.Address(), err)
@@ -200,9 +172,7 @@ func TestBuffersHoldDeviceMemory(t *testing.T) {
 		if err != nil || staged.Placement() != Pinned || staged.Address() != stage.Address() || staged.Address() == 0 {
 			t.Fatalf("%v at %#x, %v", staged, staged.Address(), err)
 		}
-		if err := errors.Join(s.CopyToDevice(x.Address(), staged.Bytes()), s.Synchronize()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(s.CopyToDevice(x.Address(), staged.Bytes()), s.Synchronize()))
 		if !slices.Equal(elements(t, x), in[:n]) {
 			t.Errorf("%d elements went to the device and others came back", n)
 		}

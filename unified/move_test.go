@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -42,10 +43,7 @@ func TestOnTheCPUMovingIsAView(t *testing.T) {
 	defer p.Close()
 	s := []int64{1, 2, 3, 4}
 	for _, target := range []Target{p.Unified(), p.Memory(), {}} {
-		m, err := FromSlice(s).To(context.Background(), target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := expect.Must(FromSlice(s).To(context.Background(), target))(t)
 		if &m.Bytes()[0] != &FromSlice(s).Bytes()[0] || m.Placement() != Host || m.Address() != 0 {
 			t.Errorf("%v is not the view that it was", m)
 		}
@@ -63,10 +61,7 @@ func TestOnTheCPUMovingIsAView(t *testing.T) {
 
 func TestUnifiedMemoryMovesToTheHostAsACopy(t *testing.T) {
 	data := []byte{1, 2, 3, 4}
-	x, err := NewPlaced(Pinned, Uint8, data, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(NewPlaced(Pinned, Uint8, data, 4))(t)
 	m, err := x.To(context.Background(), Target{})
 	if err != nil || m.Placement() != Host || !slices.Equal(m.Bytes(), data) || &m.Bytes()[0] == &data[0] {
 		t.Fatal(m, err)
@@ -77,10 +72,7 @@ func TestUnifiedMemoryMovesToTheHostAsACopy(t *testing.T) {
 }
 
 func TestTensorsOnADeviceAreNotViewed(t *testing.T) {
-	x, err := NewPlaced(Device, Int32, make([]byte, 64), 4, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(NewPlaced(Device, Int32, make([]byte, 64), 4, 4))(t)
 	rows, err := x.Rows(1, 3)
 	if err != nil || rows.Placement() != Device || rows.Address() != x.Address()+16 {
 		t.Errorf("%v at %#x of %#x, %v", rows, rows.Address(), x.Address(), err)

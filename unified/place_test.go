@@ -1,14 +1,14 @@
 package unified
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+)
 
 func TestPlacementRule(t *testing.T) {
 	at := func(place Placement, n int64) Tensor {
-		x, err := NewPlaced(place, Float32, make([]byte, 64), n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x
+		return expect.Must(NewPlaced(place, Float32, make([]byte, 64), n))(t)
 	}
 	unified, onDevice, array, scalar, empty := at(Pinned, 4), at(Device, 4), at(Host, 4), at(Host, 1), at(Host, 0)
 	for name, c := range map[string]struct {

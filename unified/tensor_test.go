@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -62,17 +63,11 @@ func TestAViewOfAnotherTypeCostsNoText(t *testing.T) {
 
 func TestTensorsAreViews(t *testing.T) {
 	s := []float32{0, 1, 2, 3, 4, 5}
-	x, err := FromSlice(s).Reshape(3, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(FromSlice(s).Reshape(3, 2))(t)
 	if x.Len() != 3 || x.Width() != 2 || x.RowBytes() != 8 || x.Rank() != 2 || !slices.Equal(x.Shape(), []int64{3, 2}) {
 		t.Errorf("%v: %d rows of %d", x, x.Len(), x.Width())
 	}
-	rows, err := x.Rows(1, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := expect.Must(x.Rows(1, 3))(t)
 	v, err := View[float32](rows)
 	if err != nil || !slices.Equal(v, []float32{2, 3, 4, 5}) {
 		t.Errorf("rows 1 and 2 are %v, %v", v, err)

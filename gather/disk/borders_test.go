@@ -78,9 +78,7 @@ func TestPagesAreReadAsAPlainCountHasIt(t *testing.T) {
 			a.Want(i, from, to)
 			plain.want(i, from, to)
 		}
-		if err := a.Bring(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, a.Bring())
 		plain.bring()
 		got := p.Count()
 		plain.count.Requests = got.Requests
@@ -95,10 +93,7 @@ func TestArraysOfFilesCanBePaged(t *testing.T) {
 	arrays, p, _ := plainlyCounted(t)
 	a := askerOf(t, p)
 	for i, m := range arrays {
-		x, err := unified.New(unified.Uint8, m.Bytes, int64(len(m.Bytes))/m.RowBytes, m.RowBytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := expect.Must(unified.New(unified.Uint8, m.Bytes, int64(len(m.Bytes))/m.RowBytes, m.RowBytes))(t)
 		again := Mapping(x)
 		if &again.Bytes[0] != &m.Bytes[0] || len(again.Bytes) != len(m.Bytes) || again.RowBytes != m.RowBytes {
 			t.Errorf("array %d has rows of %d bytes, not %d", i, again.RowBytes, m.RowBytes)
@@ -119,10 +114,7 @@ func TestArraysOfFilesCanBePaged(t *testing.T) {
 // Without a file a pack plans as if it wrote: full chunks take no memory any more, and are counted.
 func TestAPackWithoutAFileCountsWhatItWouldWrite(t *testing.T) {
 	layout := Layout{RowBytes: 512, Rows: 1 << 20, Shape: Shape{Page: 4096, Most: 4096, Sector: 512}}
-	p, err := newPack(layout, 10, PackOptions{Bytes: 100 * 4096, Memory: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(newPack(layout, 10, PackOptions{Bytes: 100 * 4096, Memory: 1 << 20}))(t)
 	buffers, rows := len(p.spare), int64(0)
 	for want := uint32(0); ; want++ {
 		place, ok := p.take(1)
@@ -204,9 +196,7 @@ func TestFetchedRowsAreThoseOfTheFile(t *testing.T) {
 	mustOpen(t, err)
 	for _, rows := range [][]int64{{0}, {2999}, {0, 1, 2, 40, 41, 2000, 2999}, {}} {
 		to := make([]byte, len(rows)*100)
-		if err := r.Fetch(background, 0, layouts[0], rows, to); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, r.Fetch(background, 0, layouts[0], rows, to))
 		for i, row := range rows {
 			if !bytes.Equal(to[100*i:100*i+100], m.Bytes[100*row:100*row+100]) {
 				t.Errorf("row %d of %v is another", row, rows)

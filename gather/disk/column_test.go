@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/pinned/pinnedtest"
 )
@@ -48,10 +49,7 @@ func openColumn(t testing.TB, m Mapped, read ReaderOptions, plan ColumnOptions) 
 	t.Helper()
 	r, layouts, err := Open(background, []Mapped{m}, read)
 	mustOpen(t, err)
-	c, err := NewColumn(r, 0, layouts[0], plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Must(NewColumn(r, 0, layouts[0], plan))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(c.Stop(), r.Close(), c.Close()); err != nil {
 			t.Error(err)
@@ -243,9 +241,7 @@ func TestClosingTheReaderEndsItsBatches(t *testing.T) {
 		}}, ColumnOptions{PlannerOptions: PlannerOptions{Lookahead: 4}})
 	var batches []*Batch
 	for i := range uint32(3) {
-		if err := c.planner.Ask([]uint32{1000*i + 1}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.planner.Ask([]uint32{1000*i + 1}))
 		b, err := c.Next()
 		if err == nil {
 			err = b.Start([]Part{{1, make([]byte, 512)}})
@@ -271,9 +267,7 @@ func TestClosingTheReaderEndsItsBatches(t *testing.T) {
 	if err := c.Stop(); err != nil {
 		t.Error(err)
 	}
-	if err := c.planner.Ask([]uint32{5}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.planner.Ask([]uint32{5}))
 	c.planner.Forget()
 	if err := fetch(background, c, m, [][]uint32{{7}}, 1); !errors.Is(err, ErrClosed) {
 		t.Errorf("after it is closed: %v", err)
@@ -286,9 +280,7 @@ func TestAFileCutShortIsAnError(t *testing.T) {
 			m, path := columnFile(t, t.TempDir(), 4000, 512)
 			c := openColumn(t, m, ReaderOptions{Engine: engine, Depth: 4},
 				ColumnOptions{PlannerOptions: PlannerOptions{Lookahead: 1}})
-			if err := os.Truncate(path, 512*1000+100); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.Truncate(path, 512*1000+100))
 			err := fetch(background, c, m, [][]uint32{{5, 3999}}, 1)
 			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "cut short") {
 				t.Errorf("got %v", err)
@@ -336,26 +328,17 @@ func TestBatchesThatWereGivenUpLeaveNothingWrong(t *testing.T) {
 	for range 30 {
 		asks := asksOf(r, 8, 500, 100)
 		for _, a := range asks[:4] {
-			if err := c.planner.Ask(a); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, c.planner.Ask(a))
 		}
 		var open []*Batch
 		for range 1 + r.IntN(3) {
-			b, err := c.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := expect.Must(c.Next())(t)
 			open = append(open, b)
 		}
 		if r.IntN(2) == 0 {
-			if err := carryOut(background, open[0], m, asks[0]); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, carryOut(background, open[0], m, asks[0]))
 		}
-		if err := c.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Stop())
 		if r.IntN(2) == 0 {
 			c.planner.Forget()
 		} else {
@@ -369,9 +352,7 @@ func TestBatchesThatWereGivenUpLeaveNothingWrong(t *testing.T) {
 				}
 			}
 		}
-		if err := fetch(background, c, m, asks[4:], 2); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, fetch(background, c, m, asks[4:], 2))
 	}
 }
 
@@ -388,17 +369,12 @@ func TestBatchesAreReadBeforeTheyHaveMemory(t *testing.T) {
 	var asks [][]uint32
 	var begun []*Batch
 	plan := func() {
-		b, err := c.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := expect.Must(c.Next())(t)
 		begun = append(begun, b)
 	}
 	for i := range uint32(10) {
 		asks = append(asks, []uint32{400*i + 9, 400*i + 200, 400*i + 30, 400*i + 300})
-		if err := c.Planner().Ask(asks[i]); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Planner().Ask(asks[i]))
 	}
 	for c.Ready() {
 		plan()
@@ -434,10 +410,7 @@ func TestAnArenaGivesEachByteOnce(t *testing.T) {
 	r := newRandom(t)
 	for range 100 {
 		size := int64(r.IntN(200))
-		memory, err := pinned.Allocate(size, pinned.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		memory := expect.Must(pinned.Allocate(size, pinned.Options{}))(t)
 		a := arena{memory: memory}
 		var taken [][]byte
 		var ends []int64
@@ -460,8 +433,6 @@ func TestAnArenaGivesEachByteOnce(t *testing.T) {
 				taken, ends = taken[1:], ends[1:]
 			}
 		}
-		if err := memory.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, memory.Close())
 	}
 }

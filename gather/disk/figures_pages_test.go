@@ -23,9 +23,7 @@ func TestElementsWantThePagesThatTheyTouchAlone(t *testing.T) {
 		{end, end + PageBytes/4, 1}, {end - 1, end + PageBytes/4 + 1, 3}, {0, 0, 0}} {
 		before := p.Count()
 		a.Want(0, c.from, c.to)
-		if err := a.Bring(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, a.Bring())
 		if got := p.Count(); got.Wanted-before.Wanted != c.pages {
 			t.Errorf("elements %d to %d are on %d pages, not %d", c.from, c.to, got.Wanted-before.Wanted, c.pages)
 		}
@@ -41,9 +39,7 @@ func TestBytesWantThePagesThatTheyTouchAlone(t *testing.T) {
 	for _, c := range [][3]int64{{0, end, 1}, {end - 1, end + 1, 2}, {end, end + 1, 1}} {
 		before := p.Count()
 		a.Want(0, c[0], c[1])
-		if err := a.Bring(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, a.Bring())
 		if got := p.Count(); got.Wanted-before.Wanted != c[2] {
 			t.Errorf("bytes %d to %d are on %d pages, not %d", c[0], c[1], got.Wanted-before.Wanted, c[2])
 		}
@@ -62,9 +58,7 @@ func TestPagesOfArraysFarIntoTheirFilesAreToldApart(t *testing.T) {
 	for i, m := range arrays {
 		for range 3 {
 			a.Want(i, 0, int64(len(m.Bytes)))
-			if err := a.Bring(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, a.Bring())
 		}
 	}
 	// 5 or 6 pages of each, twice: the second time the system learns that they are in use
@@ -90,10 +84,7 @@ func TestMemoryOfPagesAndOfWhoAsksForThem(t *testing.T) {
 	if got := p.Probe(); got.Engine == "" || got != p.reader.describe() {
 		t.Errorf("%+v", got)
 	}
-	a, err := p.Ask()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(p.Ask())(t)
 	if grown := l.Total() - PagesBytes(int64(len(m.Bytes))); grown > AskerBytes || grown < AskerBytes-16 {
 		t.Errorf("who asks takes %d bytes, not %d", grown, AskerBytes)
 	}
@@ -111,25 +102,16 @@ func TestEachPartHasTheRowsThatWereAskedFor(t *testing.T) {
 	m, _ := columnFile(t, t.TempDir(), 500, 64)
 	c := openColumn(t, m, small, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 10, Lookahead: 2}})
 	asked := []uint32{9, 400, 9, 3, 77, 12}
-	if err := c.planner.Ask(asked); err != nil {
-		t.Fatal(err)
-	}
-	b, err := c.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.planner.Ask(asked))
+	b := expect.Must(c.Next())(t)
 	parts := []Part{{2, make([]byte, 2*64)}, {0, nil}, {3, make([]byte, 3*64)}, {1, make([]byte, 64)}}
-	if err := b.Start(parts); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, b.Start(parts))
 	for i, want := range [][]uint32{{9, 400}, {}, {9, 3, 77}, {12}} {
 		if got := b.Asked(i); !slices.Equal(got, want) {
 			t.Errorf("part %d is of rows %v, not %v", i, got, want)
 		}
 	}
-	if _, err := b.Finish(background); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(b.Finish(background))(t)
 	at := 0
 	for _, p := range parts {
 		for i := range p.Rows {
@@ -152,18 +134,11 @@ func TestACancelledBatchIsAnError(t *testing.T) {
 		return n, err
 	}
 	c := openColumn(t, m, read, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 10, Lookahead: 2}})
-	if err := c.planner.Ask([]uint32{1, 2}); err != nil {
-		t.Fatal(err)
-	}
-	b, err := c.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Start([]Part{{2, make([]byte, 128)}}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.planner.Ask([]uint32{1, 2}))
+	b := expect.Must(c.Next())(t)
+	expect.OK(t, b.Start([]Part{{2, make([]byte, 128)}}))
 	b.Cancel()
-	_, err = b.Finish(background)
+	_, err := b.Finish(background)
 	close(hold)
 	if err == nil || !strings.Contains(err.Error(), "canceled") {
 		t.Errorf("%v", err)
@@ -176,10 +151,7 @@ func TestACancelledBatchIsAnError(t *testing.T) {
 // A chunk that was given back is given out again, to the last one, and what is read of it is counted.
 func TestChunksAreGivenOutAgain(t *testing.T) {
 	layout := Layout{RowBytes: 512, Rows: 1 << 20, Shape: Shape{Page: 4096, Most: 4096, Sector: 512}}
-	p, err := newPack(layout, 10, PackOptions{Bytes: 3 * 4096, Memory: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(newPack(layout, 10, PackOptions{Bytes: 3 * 4096, Memory: 1 << 20}))(t)
 	for round := range uint32(5) {
 		seen := map[uint32]bool{}
 		for range 3 * 8 {
@@ -204,10 +176,7 @@ func TestChunksAreGivenOutAgain(t *testing.T) {
 // A simulation of one of so many rows has chunks of so many fewer, and counts as if it had all.
 func TestASimulationOfAShareCountsShares(t *testing.T) {
 	layout := Layout{RowBytes: 512, Rows: 1 << 20, Shape: Shape{Page: 4096, Most: 4096, Sector: 512}}
-	p, err := newPack(layout, 10, PackOptions{Bytes: 100 * 4096, Memory: 1 << 20}.OfShare(4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(newPack(layout, 10, PackOptions{Bytes: 100 * 4096, Memory: 1 << 20}.OfShare(4)))(t)
 	for range 6 {
 		p.take(1)
 	}
@@ -287,22 +256,14 @@ func TestSimulationsOfPlansCountWhatPlansDo(t *testing.T) {
 		for _, from := range []int{0, 17} {
 			own := opt
 			if policy == Packed {
-				var err error
-				if own.pack, err = newPack(layout, own.Lookahead, own.Pack); err != nil {
-					t.Fatal(err)
-				}
+				own.pack = expect.Must(newPack(layout, own.Lookahead, own.Pack))(t)
 			}
-			p, err := NewPlanner(layout, own)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := expect.Must(NewPlanner(layout, own))(t)
 			var plan Plan
 			var before Counts
 			for i, known := 0, 0; i < len(asks); i++ {
 				for ; known < len(asks) && !p.Full(); known++ {
-					if err := p.Ask(asks[known]); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, p.Ask(asks[known]))
 				}
 				if i == from {
 					before = p.Count()
@@ -336,10 +297,7 @@ func TestClosingAColumnThatPacksLeavesNothing(t *testing.T) {
 	before := expect.OpenFiles(t)
 	r, layouts, err := Open(background, []Mapped{m}, small)
 	mustOpen(t, err)
-	c, err := NewColumn(r, 0, layouts[0], opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Must(NewColumn(r, 0, layouts[0], opt))(t)
 	if s := c.Pack(); s.Refused != "" {
 		t.Log("not packed here: ", s.Refused)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -66,11 +67,8 @@ func TestMemoryOfPlansAndWindows(t *testing.T) {
 		t.Errorf("an ask takes %d bytes", size)
 	}
 	var l pinned.Ledger
-	p, err := NewPlanner(Layout{RowBytes: 8, Rows: 1 << 20, Shape: Shape{4096, 0, 1 << 16, 512}},
-		PlannerOptions{Slots: 1 << 18, Lookahead: 1, Memory: pinned.Options{Ledger: &l}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(NewPlanner(Layout{RowBytes: 8, Rows: 1 << 20, Shape: Shape{4096, 0, 1 << 16, 512}},
+		PlannerOptions{Slots: 1 << 18, Lookahead: 1, Memory: pinned.Options{Ledger: &l}}))(t)
 	if said, held := PlanBytes(1<<20, 1<<18), l.Used(0); held < said || held > said+said/8 {
 		t.Errorf("a planner takes %d bytes, not %d", held, said)
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -15,10 +16,7 @@ func TestAHiddenFileHasNoName(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		page, err := pinned.Allocate(1<<16, pinned.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := expect.Must(pinned.Allocate(1<<16, pinned.Options{}))(t)
 		page.Bytes()[77] = 5
 		if n, err := f.WriteAt(page.Bytes(), 1<<16); err != nil || n != 1<<16 {
 			t.Errorf("%s: %d bytes written: %v", name, n, err)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // packing are options under which about half of the rows are packed, in chunks of 8.
@@ -38,9 +40,7 @@ func fetchUntil(t *testing.T, c *Column, m Mapped, r *rand.Rand, is func() bool)
 		if rounds == 100 {
 			t.Fatalf("it is not so after %d rounds: %+v, %+v", rounds, c.Pack(), c.Planner().Count())
 		}
-		if err := fetch(background, c, m, asksOf(r, 80, 4000, 400), 3); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, fetch(background, c, m, asksOf(r, 80, 4000, 400), 3))
 	}
 }
 
@@ -65,30 +65,21 @@ func TestPackedRowsOfBatchesThatWereGivenUpAreReadAgain(t *testing.T) {
 	for range 8 {
 		asks := asksOf(r, 20, 4000, 400)
 		for _, a := range asks {
-			if err := c.planner.Ask(a); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, c.planner.Ask(a))
 		}
 		next := 0
 		for next < 12 {
 			var planned []*Batch
 			for range 1 + r.IntN(4) {
-				b, err := c.Next()
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := expect.Must(c.Next())(t)
 				planned = append(planned, b)
 			}
 			for i, b := range planned[:r.IntN(len(planned)+1)] {
-				if err := carryOut(background, b, m, asks[next+i]); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, carryOut(background, b, m, asks[next+i]))
 			}
 			next += len(planned)
 			if r.IntN(2) == 0 || c.Begun() > 0 {
-				if err := c.Stop(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, c.Stop())
 			}
 		}
 		c.planner.Forget()

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -54,17 +55,12 @@ func (w *pageWays) willNeed() {
 }
 
 func (w *pageWays) byPages() {
-	a, err := w.paged.Ask()
-	if err != nil {
-		w.b.Fatal(err)
-	}
+	a := expect.Must(w.paged.Ask())(w.b)
 	defer a.Close()
 	for _, p := range w.pages {
 		a.Want(0, p*PageBytes, p*PageBytes+1)
 	}
-	if err := a.Bring(); err != nil {
-		w.b.Fatal(err)
-	}
+	expect.OK(w.b, a.Bring())
 	w.touch(0, 1)
 }
 
@@ -77,9 +73,7 @@ func (w *pageWays) pastCache() {
 	t := &transfer{file: w.direct.files[0], layout: &w.layouts[0], plan: plan, done: make(chan struct{}),
 		rowAt: func(uint32) []byte { return nil }}
 	w.direct.start(t)
-	if err := t.wait(w.b.Context()); err != nil {
-		w.b.Fatal(err)
-	}
+	expect.OK(w.b, t.wait(w.b.Context()))
 }
 
 // forget makes the system forget the file.
@@ -102,23 +96,17 @@ func BenchmarkPagesOfAFile(b *testing.B) {
 		b.Skip("KHOP_PAGES_FILE names no file")
 	}
 	region, err := pinned.MapFile(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	defer region.Close()
 	w := &pageWays{mapped: region.Bytes()}
 	for _, at := range rand.New(rand.NewPCG(1, 1)).Perm(len(w.mapped) / PageBytes)[:1<<15] {
 		w.pages = append(w.pages, int64(at))
 	}
-	if w.paged, err = OpenPages([]Mapped{{w.mapped, 1}}, PagesOptions{Bytes: 1 << 40}); err != nil {
-		b.Fatal(err)
-	}
+	w.paged = expect.Must(OpenPages([]Mapped{{w.mapped, 1}}, PagesOptions{Bytes: 1 << 40}))(b)
 	defer w.paged.Close()
 	rows := w.mapped[:len(w.mapped)/PageBytes*PageBytes]
 	w.direct, w.layouts, err = Open(b.Context(), []Mapped{{rows, PageBytes}}, ReaderOptions{Depth: mostDepth})
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	defer w.direct.Close()
 	for _, way := range []struct {
 		name string

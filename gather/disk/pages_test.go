@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -35,19 +36,13 @@ func openPagesOf(t testing.TB, elements int, opt PagesOptions) (*Pages, unified.
 	t.Helper()
 	m, path := columnFile(t, t.TempDir(), elements, 4)
 	p := openPages(t, []Mapped{m}, opt)
-	array, err := unified.New(unified.Int32, m.Bytes, int64(elements))
-	if err != nil {
-		t.Fatal(err)
-	}
+	array := expect.Must(unified.New(unified.Int32, m.Bytes, int64(elements)))(t)
 	return p, array, path
 }
 
 func askerOf(t testing.TB, p *Pages) *Asker {
 	t.Helper()
-	a, err := p.Ask()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(p.Ask())(t)
 	t.Cleanup(a.Close)
 	return a
 }
@@ -64,9 +59,7 @@ func TestPagesThatAreAskedForAgainAreNotReadAgain(t *testing.T) {
 		for _, page := range pages {
 			a.Want(0, page*perPage, page*perPage+1)
 		}
-		if err := a.Bring(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, a.Bring())
 		c := p.Count().Less(&before)
 		if c.Wanted != int64(len(pages)) || c.Bytes > c.Read*PageBytes || (c.Requests > 0) != (c.Read > 0) {
 			t.Errorf("%d pages wanted: %+v", len(pages), c)
@@ -99,9 +92,7 @@ func TestPagesThatFollowOneAnotherAreReadTogether(t *testing.T) {
 	a := askerOf(t, p)
 	a.Want(0, 0, array.Len())
 	a.Want(0, 7, 7) // nothing
-	if err := a.Bring(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, a.Bring())
 	if c := p.Count(); c.Requests != 4 || c.Bytes != 72+4*50_001 || c.Read != 49 {
 		t.Errorf("got %+v", c)
 	}
@@ -134,9 +125,7 @@ func TestAPageThatCannotBeReadIsAnErrorWithItsPlace(t *testing.T) {
 	if err := bring(3000, 9000); err != nil || p.Count().Read != before.Read+2 {
 		t.Errorf("after the failure: %v, %+v", err, p.Count())
 	}
-	if err := os.Truncate(path, 20_000); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Truncate(path, 20_000))
 	if err := bring(20_000); !errors.As(err, &at) || !errors.Is(err, io.ErrUnexpectedEOF) || at.Offset < 20_000 ||
 		!strings.Contains(err.Error(), "cut short") {
 		t.Errorf("of a file that was cut short: %v", err)
@@ -196,9 +185,7 @@ func TestPagesAreReadSideBySide(t *testing.T) {
 	for i := range int64(pages) {
 		a.Want(0, 4*i*PageBytes/4, 4*i*PageBytes/4+1)
 	}
-	if err := a.Bring(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, a.Bring())
 	if most != pages {
 		t.Errorf("%d of %d requests were under way at a time", most, pages)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -250,10 +251,7 @@ func drawnPlanner(t *testing.T, r *rand.Rand) *Planner {
 	page := int64(64)
 	l := Layout{Offset: int64(r.IntN(3)) * 40, RowBytes: []int64{24, 64, 100, 200}[r.IntN(4)], Rows: 1 + r.Int64N(50),
 		Shape: Shape{page, r.Int64N(5) * page / 2, page * (1 + r.Int64N(6)), []int64{16, 32, 64}[r.IntN(3)]}}
-	p, err := NewPlanner(l, PlannerOptions{Slots: r.IntN(30), Lookahead: 1 + r.IntN(9), Along: r.IntN(12)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(NewPlanner(l, PlannerOptions{Slots: r.IntN(30), Lookahead: 1 + r.IntN(9), Along: r.IntN(12)}))(t)
 	p.begin = numbered - r.Uint32N(2000)
 	p.end, p.batches[0] = p.begin, p.begin
 	return p
@@ -280,9 +278,7 @@ func TestPlansAreThoseOfAPlainPlanner(t *testing.T) {
 				last = nil
 			case what < 22 && !p.Full():
 				rows := asksOf(r, 1, int(p.layout.Rows), most)[0]
-				if err := p.Ask(rows); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, p.Ask(rows))
 				q.ask(rows)
 			case p.Known() > 0:
 				plan, want := &Plan{}, q.next()
@@ -302,9 +298,7 @@ func TestPlansAreThoseOfAPlainPlanner(t *testing.T) {
 					p.Count(), len(q.window), asks, q.spare(), q.count)
 			}
 		}
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.Close())
 	}
 }
 
@@ -314,10 +308,7 @@ func TestAPlannerTakesTheMemoryThatIsSaid(t *testing.T) {
 	const rows, slots = 100_000, 20_000
 	opt := PlannerOptions{Slots: slots, Lookahead: 10, Asks: 1000, Memory: pinned.Options{Ledger: &ledger,
 		Purpose: pinned.Scratch}}
-	p, err := NewPlanner(Layout{RowBytes: 8, Rows: rows, Shape: Shape{4096, 0, 4096, 512}}, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(NewPlanner(Layout{RowBytes: 8, Rows: rows, Shape: Shape{4096, 0, 4096, 512}}, opt))(t)
 	bare := ledger.Used(pinned.Scratch)
 	if said := PlanBytes(rows, slots); bare < said || bare > said+5*4096+4*2*(levels+10) {
 		t.Errorf("a planner takes %d bytes, it is said to take %d", bare, said)
@@ -327,9 +318,7 @@ func TestAPlannerTakesTheMemoryThatIsSaid(t *testing.T) {
 		for range step.planned { // what is planned takes no room any more
 			p.Next(&Plan{})
 		}
-		if err := p.Ask(make([]uint32, step.asks)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.Ask(make([]uint32, step.asks)))
 		if got := ledger.Used(pinned.Scratch) - bare; got < WindowBytes(step.room) ||
 			got > WindowBytes(step.room)+4096 {
 			t.Errorf("step %d: the window takes %d bytes, not %d", i, got, WindowBytes(step.room))
@@ -360,9 +349,7 @@ func TestAPlannerTakesNoMoreThanItCanUse(t *testing.T) {
 		MaxLookahead + 1: MaxLookahead} {
 		p, n := newTestPlanner(t, 3, 2, lookahead, 0), 0
 		for ; !p.Full(); n++ {
-			if err := p.Ask([]uint32{1}); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, p.Ask([]uint32{1}))
 		}
 		if n != want {
 			t.Errorf("a window of %d takes %d batches", lookahead, n)
@@ -379,9 +366,7 @@ func TestABatchOfAClosedReaderIsAnError(t *testing.T) {
 		m, _ := columnFile(t, t.TempDir(), 100, 512)
 		c := openColumn(t, m, ReaderOptions{Engine: engine, Depth: 2}, ColumnOptions{PlannerOptions: PlannerOptions{
 			Lookahead: 2}})
-		if err := errors.Join(c.reader.Close(), c.planner.Ask([]uint32{1})); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(c.reader.Close(), c.planner.Ask([]uint32{1})))
 		b, err := c.Next()
 		if err == nil {
 			err = carryOut(background, b, m, []uint32{1})
@@ -407,9 +392,7 @@ func TestAColumnCountsItsPlans(t *testing.T) {
 	asks, bare := asksOf(newRandom(t), 30, 500, 120), int64(0)
 	asks[0] = []uint32{3, 1, 4} // so that the window takes its room
 	for i, rows := range asks {
-		if err := c.planner.Ask(rows); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.planner.Ask(rows))
 		if i == 0 {
 			bare = ledger.Used(pinned.Batches)
 		}
@@ -426,11 +409,7 @@ func TestAColumnCountsItsPlans(t *testing.T) {
 		}
 	}
 	for _, rows := range asks[:3] { // one that ends, and two that are given up
-		if err := c.planner.Ask(rows); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Next(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.planner.Ask(rows))
+		expect.Must(c.Next())(t)
 	}
 }

@@ -101,11 +101,8 @@ func optimum(asks [][]uint32, slots int) (misses int) {
 
 func newTestPlanner(t *testing.T, rows, slots, lookahead, along int) *Planner {
 	t.Helper()
-	p, err := NewPlanner(Layout{Offset: 40, RowBytes: 24, Rows: int64(rows), Shape: Shape{64, 32, 256, 16}},
-		PlannerOptions{Slots: slots, Lookahead: lookahead, Along: along})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(NewPlanner(Layout{Offset: 40, RowBytes: 24, Rows: int64(rows), Shape: Shape{64, 32, 256, 16}},
+		PlannerOptions{Slots: slots, Lookahead: lookahead, Along: along}))(t)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -121,9 +118,7 @@ func plans(t *testing.T, p *Planner, asks [][]uint32) {
 	known := 0
 	for i, rows := range asks {
 		for ; known < len(asks) && !p.Full(); known++ {
-			if err := p.Ask(asks[known]); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, p.Ask(asks[known]))
 		}
 		p.Next(&plan)
 		for k, got := range c.run(&plan) {
@@ -171,11 +166,7 @@ func TestPlansDeliverTheRowsThatWereAskedFor(t *testing.T) {
 // newTestPack returns a pack of so many bytes, with memory for chunks of some rows.
 func newTestPack(t *testing.T, p *Planner, bytes int64) *pack {
 	t.Helper()
-	pack, err := newPack(p.layout, p.opt.Lookahead, PackOptions{Bytes: bytes, Memory: 1 << 14})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pack
+	return expect.Must(newPack(p.layout, p.opt.Lookahead, PackOptions{Bytes: bytes, Memory: 1 << 14}))(t)
 }
 
 // Rows that the cache has no room for are read together, where they are packed: the disk has fewer requests, those that
@@ -185,9 +176,7 @@ func TestPackedRowsAreReadTogether(t *testing.T) {
 	counts := func(bytes int64) Counts {
 		p, err := NewPlanner(Layout{RowBytes: 64, Rows: 20000, Shape: Shape{4096, 0, 1 << 16, 512}},
 			PlannerOptions{Slots: 500, Lookahead: 30, Along: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if bytes > 0 {
 			p.opt.pack, err = newPack(p.layout, 30, PackOptions{Bytes: bytes, Memory: 1 << 18})
 		}
@@ -221,9 +210,7 @@ func TestRequestsEndWhereRowsEnd(t *testing.T) {
 	counts := func(sector int64) Counts {
 		p, err := NewPlanner(Layout{Offset: 3 * 512, RowBytes: 512, Rows: 5000, Shape: Shape{4096, 0, 1 << 16, sector}},
 			PlannerOptions{Slots: 300, Lookahead: 10, Along: 40})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		plans(t, p, asks)
 		return p.Count()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -17,10 +18,7 @@ type held struct{ at, n, left, end int64 }
 func TestAnArenaHasRoomWhereNoPieceLies(t *testing.T) {
 	const seed, size = 20261123, 1000
 	r := rand.New(rand.NewPCG(seed, 0))
-	memory, err := pinned.Allocate(size, pinned.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := expect.Must(pinned.Allocate(size, pinned.Options{}))(t)
 	defer memory.Close()
 	a := &arena{memory: memory}
 	base := uintptr(unsafe.Pointer(&memory.Bytes()[0]))
@@ -68,9 +66,7 @@ func TestAnArenaHasRoomWhereNoPieceLies(t *testing.T) {
 func TestAWindowHasRoomForItsAsks(t *testing.T) {
 	for asks, want := range map[int]int{0: 256, 256: 256, 257: 512, 512: 512, 513: 1024} {
 		p, err := NewPlanner(Layout{RowBytes: 4, Rows: 100}, PlannerOptions{Slots: 10, Lookahead: 4, Asks: asks})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if err := p.makeRoom(1); err != nil || len(p.asks) != want {
 			t.Errorf("room for %d asks of %d, want %d: %v", len(p.asks), asks, want, err)
 		}
@@ -92,10 +88,7 @@ func TestADiskIsNotProbedWhereRequestsAreGiven(t *testing.T) {
 		"depth": {Depth: 2, Shape: Shape{Most: 4096}}, "gap": {Shape: Shape{Gap: 4096, Most: 4096}},
 		"both": {Depth: 2, Shape: Shape{Gap: 4096, Most: 4096}},
 	} {
-		r, layouts, err := Open(background, []Mapped{m}, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, layouts := expect.Must2(Open(background, []Mapped{m}, opt))(t)
 		if p := r.Probe(); p.Small != 0 || p.Large != 0 || layouts[0].Shape != p.Shape || p.Most != 4096 ||
 			opt.Depth > 0 && p.Depth != opt.Depth {
 			t.Errorf("%s: %+v", name, p)

@@ -3,6 +3,8 @@ package disk
 import (
 	"slices"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // slowly counts misses of LRU, SIEVE or the static policy as plainly as can be: a list, the newest row first.
@@ -78,19 +80,13 @@ func TestPoliciesMissWhatTheirListsMiss(t *testing.T) {
 		from := r.IntN(len(asks))
 		layout := Layout{RowBytes: 64, Rows: int64(rows), Shape: Shape{64, 0, 256, 64}}
 		for _, p := range []Policy{Static, LRU, Sieve} {
-			got, err := Simulate(p, layout, PlannerOptions{Slots: slots}, asks, from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := expect.Must(Simulate(p, layout, PlannerOptions{Slots: slots}, asks, from))(t)
 			if want := slowly(p, asks, min(slots, rows), from); got.Misses != want {
 				t.Fatalf("%v: %d misses, want %d: %d rows, %d slots, from %d\n%v", p, got.Misses, want, rows, slots,
 					from, asks)
 			}
 		}
-		best, err := Simulate(Optimum, layout, PlannerOptions{Slots: slots}, asks, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		best := expect.Must(Simulate(Optimum, layout, PlannerOptions{Slots: slots}, asks, 0))(t)
 		if want := int64(optimum(asks, min(slots, rows))); best.Misses != want {
 			t.Fatalf("the optimum has %d misses, want %d", best.Misses, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,16 +21,9 @@ func TestABrokenRingFailsItsBatches(t *testing.T) {
 	if !ok {
 		t.Skip("the system refuses io_uring")
 	}
-	if err := fetch(background, c, m, [][]uint32{{1, 2, 3}}, 1); err != nil {
-		t.Fatal(err)
-	}
-	null, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(unix.Dup2(null, e.fd), unix.Close(null)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, fetch(background, c, m, [][]uint32{{1, 2, 3}}, 1))
+	null := expect.Must(unix.Open("/dev/null", unix.O_RDONLY, 0))(t)
+	expect.OK(t, errors.Join(unix.Dup2(null, e.fd), unix.Close(null)))
 	for range 2 {
 		if err := fetch(background, c, m, [][]uint32{{50}}, 1); !errors.Is(err, unix.EOPNOTSUPP) {
 			t.Errorf("got %v", err)
@@ -43,10 +37,7 @@ func TestABrokenRingFailsItsBatches(t *testing.T) {
 // fakeRing is a ring of four entries whose memory no kernel reads. Its requests are of 4 KiB each, from a file that is
 // read past the page cache by sectors of 512 bytes.
 func fakeRing(t *testing.T, fixed bool) (*ring, *Reader) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := expect.Must(os.Create(filepath.Join(t.TempDir(), "file")))(t)
 	t.Cleanup(func() { _ = file.Close() })
 	word := func() *uint32 { return new(uint32) }
 	e := &ring{entries: make([]byte, 4*unsafe.Sizeof(ringEntry{})), cq: make([]byte, 8+4*unsafe.Sizeof(ringResult{})),
@@ -157,14 +148,8 @@ func TestAReaderThatIsClosedLeavesNothing(t *testing.T) {
 func TestAFileIsReadPastThePageCacheWhereThatIsSaid(t *testing.T) {
 	for _, folder := range folders(t) {
 		m, _ := columnFile(t, folder, 100, 512)
-		f, offset, err := openFile(m.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		flags, err := unix.FcntlInt(f.file.Fd(), unix.F_GETFL, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f, offset := expect.Must2(openFile(m.Bytes))(t)
+		flags := expect.Must(unix.FcntlInt(f.file.Fd(), unix.F_GETFL, 0))(t)
 		direct, why := f.Direct()
 		if direct != (flags&unix.O_DIRECT != 0) || direct != (why == "") || offset != 72 || f.size != 72+100*512 {
 			t.Errorf("%s: %v, %q, the flags are %#x; begins at %d of %d", folder, direct, why, flags, offset, f.size)

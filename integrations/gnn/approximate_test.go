@@ -12,6 +12,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -21,12 +22,8 @@ func TestSampledGradientsTrainAsWell(t *testing.T) {
 	g := communities(t, 300, true)
 	for _, model := range []string{"gcn", "sage", "gin"} {
 		train := func(budget float64) *Result {
-			r, err := Train(t.Context(), g, Options{Model: model, Layers: 3, Epochs: 40, Rate: 0.02, Seed: 3,
-				BackwardBudget: budget, RowNormalise: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
+			return expect.Must(Train(t.Context(), g, Options{Model: model, Layers: 3, Epochs: 40, Rate: 0.02, Seed: 3,
+				BackwardBudget: budget, RowNormalise: true}))(t)
 		}
 		exact, all, some, few := train(0), train(1), train(0.5), train(0.1)
 		if !slices.Equal(exact.Curve, all.Curve) {
@@ -51,21 +48,15 @@ func TestSampledGradientsTrainAsWell(t *testing.T) {
 func TestSampledGradientsReachTheLossOfExactOnes(t *testing.T) {
 	g := crowded(t, 300, 200, false)
 	column, _ := g.NodeColumn(0, "label")
-	labels, err := unified.View[int64](column)
-	if err != nil {
-		t.Fatal(err)
-	}
+	labels := expect.Must(unified.View[int64](column))(t)
 	for i := 0; i < len(labels); i += 10 {
 		labels[i] = (labels[i] + 1) % 4
 	}
 	losses := map[float64]float64{}
 	for _, budget := range []float64{0, 0.1} {
 		for seed := range uint64(3) {
-			r, err := Train(t.Context(), g, Options{Model: "gcn", Layers: 3, Epochs: 50, Rate: 0.02, Seed: seed,
-				Dropout: 0.2, Hidden: 16, BackwardBudget: budget})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := expect.Must(Train(t.Context(), g, Options{Model: "gcn", Layers: 3, Epochs: 50, Rate: 0.02, Seed: seed,
+				Dropout: 0.2, Hidden: 16, BackwardBudget: budget}))(t)
 			losses[budget] += r.Curve[39].Loss // before gradients are exact again
 		}
 	}
@@ -87,10 +78,7 @@ func TestDrawnRowsGiveTheGradientInTheMean(t *testing.T) {
 		s.weights[i] = r.ExpFloat64() + 0.1
 	}
 	s.weights[3], s.weights[7] = 0, 100
-	var err error
-	if s.matrix, err = sparse.New(rows, unified.FromSlice(indptr), unified.FromSlice(indices)); err != nil {
-		t.Fatal(err)
-	}
+	s.matrix = expect.Must(sparse.New(rows, unified.FromSlice(indptr), unified.FromSlice(indices)))(t)
 	budget, sums, squares := int64(len(indices)/3), [rows]float64{}, [rows]float64{}
 	for d := range draws {
 		choose(rng.Mix64(uint64(d)), float64(2*budget), s)
@@ -119,9 +107,7 @@ func TestSampledGradientsGoOnAfterAStop(t *testing.T) {
 	g := communities(t, 120, true)
 	opt := Options{Model: "gcn", Epochs: 30, Seed: 9, Hidden: 3, BackwardBudget: 0.3,
 		Checkpoint: filepath.Join(t.TempDir(), "whole")}
-	if _, err := Train(t.Context(), g, opt); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(Train(t.Context(), g, opt))(t)
 	text := contents(t, opt.Checkpoint)
 	opt.Checkpoint = filepath.Join(t.TempDir(), "stopped")
 	lost := errors.New("stopped")
@@ -157,10 +143,7 @@ func TestSampledGradientsOfBatchesTrainAsWell(t *testing.T) {
 	opt := Options{Model: "sage", Epochs: 12, Rate: 0.02, Seed: 3, Fanouts: []int{6, 6}, BatchSize: 20}
 	train := func(budget float64) (*Result, []byte) {
 		opt.BackwardBudget, opt.Checkpoint = budget, filepath.Join(t.TempDir(), "checkpoint")
-		r, err := Train(t.Context(), g, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := expect.Must(Train(t.Context(), g, opt))(t)
 		return r, contents(t, opt.Checkpoint)
 	}
 	exact, _ := train(0)

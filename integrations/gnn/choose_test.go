@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/sparse"
 )
 
@@ -18,9 +19,7 @@ func TestTheWayOfALayerIsChosenOnceForItsSizes(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	path := filepath.Join(t.TempDir(), "tune.json")
-	if err := tuning.Save(path); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, tuning.Save(path))
 	opt.Tuning, _ = sparse.LoadTuning(path)
 	tr, err := prepare(g, opt.withDefaults())
 	if err == nil {
@@ -84,9 +83,7 @@ func TestTheContestLeavesTheModelAsItWas(t *testing.T) {
 			before[i] = slices.Clone(before[i])
 		}
 		for i := range tr.model.layers {
-			if _, err := tr.race(t.Context(), i, tr.ways(i), choosing); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(tr.race(t.Context(), i, tr.ways(i), choosing))(t)
 		}
 		for i, b := range tr.arrays() {
 			if !slices.Equal(b, before[i]) {

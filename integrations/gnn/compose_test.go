@@ -57,10 +57,7 @@ func TestPrunedWaysAreNeverFastest(t *testing.T) {
 func TestAllWaysToComputeALayerGiveTheSame(t *testing.T) {
 	g := communities(t, 60, true)
 	for _, model := range Models {
-		tr, err := prepare(g, Options{Model: model, Hidden: 7, Layers: 3, Heads: 2, Seed: 1}.withDefaults())
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := expect.Must(prepare(g, Options{Model: model, Hidden: 7, Layers: 3, Heads: 2, Seed: 1}.withDefaults()))(t)
 		defer tr.tape.pool.Close()
 		var want []float32
 		for i := range tr.model.layers {
@@ -70,9 +67,7 @@ func TestAllWaysToComputeALayerGiveTheSame(t *testing.T) {
 				tr.tape.Reset()
 				scores := tr.model.Forward(tr.tape, tr.blocks, tr.data.input())
 				tr.tape.CrossEntropy(scores, tr.data.splits[0].rows, tr.data.splits[0].labels)
-				if err := tr.tape.Backward(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, tr.tape.Backward())
 				got := slices.Clone(scores.Data)
 				for _, p := range tr.model.params {
 					got = append(got, p.Grad...)
@@ -148,16 +143,11 @@ func TestACheckpointKeepsTheWaysOfTheFastest(t *testing.T) {
 	}
 	opt.Progress = nil
 	text := contents(t, path)
-	tr, err := prepare(g, opt.withDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := expect.Must(prepare(g, opt.withDefaults()))(t)
 	defer tr.tape.pool.Close()
 	all := tr.ways(0)
 	tr.model.ways = []*product{all[0], all[1]} // what this process would take
-	if err := tr.restore(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, tr.restore())
 	if err := tr.save(); err != nil || !bytes.Equal(text, contents(t, path)) {
 		t.Errorf("the ways are %s and %s, and were others (%v)", tr.model.ways[0].name, tr.model.ways[1].name, err)
 	}

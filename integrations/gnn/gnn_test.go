@@ -55,20 +55,13 @@ func crowded(t testing.TB, nodes, degree int, mostlyZero bool) *graph.Graph {
 			}
 		}
 	}
-	feature, err := unified.FromSlice(x).Reshape(int64(nodes), width)
-	if err != nil {
-		t.Fatal(err)
-	}
+	feature := expect.Must(unified.FromSlice(x).Reshape(int64(nodes), width))(t)
 	data := graph.Data{Nodes: []graph.NodeData{{Columns: map[string]unified.Tensor{"feature": feature,
 		"label": unified.FromSlice(labels)}}}, Edges: []graph.EdgeData{{Src: src, Dst: dst}}}
 	for i, name := range []string{"train", "val", "test"} {
 		data.Splits = append(data.Splits, graph.Split{Name: name, Seeds: graph.NodeIDs(splits[i])})
 	}
-	g, err := graph.New(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.New(data))(t)
 }
 
 func TestEveryModelLearns(t *testing.T) {
@@ -79,11 +72,8 @@ func TestEveryModelLearns(t *testing.T) {
 				if fanouts != nil && (mostlyZero || model == "gin" || model == "gcn") {
 					continue
 				}
-				r, err := Train(context.Background(), g, Options{Model: model, Epochs: 20, Fanouts: fanouts,
-					BatchSize: 50, Rate: 0.02, Dropout: 0.2, Seed: 3, RowNormalise: mostlyZero})
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := expect.Must(Train(context.Background(), g, Options{Model: model, Epochs: 20, Fanouts: fanouts,
+					BatchSize: 50, Rate: 0.02, Dropout: 0.2, Seed: 3, RowNormalise: mostlyZero}))(t)
 				if r.Test < 0.7 || r.Epochs != 20 || (r.Features == "sparse") != mostlyZero {
 					t.Errorf("%s, mostly zero %v, fan-outs %v: %+v", model, mostlyZero, fanouts, r)
 				}
@@ -94,29 +84,20 @@ func TestEveryModelLearns(t *testing.T) {
 
 // TestGradientsOfEveryModel compares the gradients of all parameters with differences of the loss.
 func TestGradientsOfEveryModel(t *testing.T) {
-	d, err := read(communities(t, 24, true), Options{}, &budget{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(read(communities(t, 24, true), Options{}, &budget{}))(t)
 	pool := sparse.Open(sparse.Options{Workers: 1})
 	defer pool.Close()
 	for _, model := range Models {
 		for _, in := range []Input{{Dense: d.input().Dense}, d.input()} {
 			opt := Options{Model: model, Hidden: 5, Heads: 2, Seed: 1}.withDefaults()
-			m, err := NewModel(d.features, d.classes, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := expect.Must(NewModel(d.features, d.classes, opt))(t)
 			for _, p := range m.params { // away from 0, where ReLU has no gradient
 				for i := range p.Data {
 					p.Data[i] += 0.1 * float32(1+i%3)
 				}
 			}
 			tape, tr := NewTape(pool), trainer{model: m}
-			a, err := tr.prepared(d.whole)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := expect.Must(tr.prepared(d.whole))(t)
 			loss := func() float64 {
 				tape.Reset()
 				scores := m.Forward(tape, []*sparse.Matrix{a, a}, in)
@@ -124,9 +105,7 @@ func TestGradientsOfEveryModel(t *testing.T) {
 				return loss
 			}
 			loss()
-			if err := tape.Backward(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, tape.Backward())
 			for _, p := range m.params {
 				for i := 0; i < len(p.Data); i += 1 + len(p.Data)/7 {
 					const step = 5e-4
@@ -155,15 +134,9 @@ func TestTrainingIsTheSameWithAnyWorkersAndAfterAStop(t *testing.T) {
 			for _, n := range epochs {
 				opt := Options{Model: "gat", Epochs: n, Dropout: 0.4, Seed: 9, Hidden: 3, Heads: 2, Workers: workers,
 					Fanouts: fanouts, BatchSize: 16, Checkpoint: path}
-				if _, err := Train(context.Background(), g, opt); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(Train(context.Background(), g, opt))(t)
 			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return text
+			return expect.Must(os.ReadFile(path))(t)
 		}
 		whole := train("whole", 1, 6)
 		if !bytes.Equal(whole, train("stopped", 1, 2, 6)) {
@@ -179,25 +152,18 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	g, path := communities(t, 30, false), filepath.Join(t.TempDir(), "checkpoint")
 	opt := Options{Model: "sage", Epochs: 1, Checkpoint: path}
 	train := func(o Options) error { _, err := Train(context.Background(), g, o); return err }
-	if err := train(opt); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, train(opt))
 	other := opt
 	other.Seed = 1
 	if err := train(other); !errors.Is(err, ErrCheckpoint) {
 		t.Errorf("another seed: %v", err)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile(path))(t)
 	changed := bytes.Clone(text)
 	changed[len(text)/2] ^= 1
 	for what, damaged := range map[string][]byte{"empty": {}, "cut": text[:len(text)-1], "changed": changed,
 		"foreign": []byte("{}\nabcdefghijklmnopq")} {
-		if err := os.WriteFile(path, damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, damaged, 0o600))
 		if err := train(opt); !errors.Is(err, ErrCheckpoint) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -210,9 +176,7 @@ func TestTrainRefusesWhatItCannotTrain(t *testing.T) {
 	columns := map[string]unified.Tensor{"feature": feature, "label": unified.FromSlice([]int64{0, 1, 0})}
 	bare, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 3}}})
 	unsplit, err2 := graph.New(graph.Data{Nodes: []graph.NodeData{{Columns: columns}}, Edges: []graph.EdgeData{{}}})
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(err, err2))
 	for what, c := range map[string]struct {
 		g   *graph.Graph
 		opt Options
@@ -242,10 +206,7 @@ func TestTrainingThatDivergesSaysSo(t *testing.T) {
 	}
 	g := communities(t, 30, false)
 	column, _ := g.NodeColumn(0, "feature")
-	x, err := unified.View[float32](column)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(unified.View[float32](column))(t)
 	x[3] = float32(math.NaN())
 	for _, fanouts := range [][]int{nil, {2, 2}} {
 		for _, model := range Models {
@@ -259,17 +220,12 @@ func TestTrainingThatDivergesSaysSo(t *testing.T) {
 
 // TestNodesWithoutEdgesAreTrained, with more workers than rows and classes of one node.
 func TestNodesWithoutEdgesAreTrained(t *testing.T) {
-	feature, err := unified.FromSlice([]float32{1, 0, 0, 1, 1, 1, 0, 0}).Reshape(4, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	feature := expect.Must(unified.FromSlice([]float32{1, 0, 0, 1, 1, 1, 0, 0}).Reshape(4, 2))(t)
 	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Columns: map[string]unified.Tensor{"feature": feature,
 		"label": unified.FromSlice([]int64{0, 1, 0, 2})}}}, Edges: []graph.EdgeData{{Src: []int64{0}, Dst: []int64{1}}},
 		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int64{3, 0, 3, 1})},
 			{Name: "val", Seeds: graph.NodeIDs([]int64{2})}, {Name: "test", Seeds: graph.NodeIDs([]int64{})}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, model := range Models {
 		for _, fanouts := range [][]int{nil, {2, 2}} {
 			r, err := Train(t.Context(), g, Options{Model: model, Epochs: 3, Workers: 16, Fanouts: fanouts, Hidden: 1,

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -22,24 +23,16 @@ func TestScaledFeaturesTrainTheModelOfTheirValues(t *testing.T) {
 	}
 	train := func(columns map[string]unified.Tensor) (*Result, error) {
 		columns["label"] = unified.FromSlice(labels)
-		x, err := columns["feature"].Reshape(n, width)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := expect.Must(columns["feature"].Reshape(n, width))(t)
 		columns["feature"] = x
 		all := graph.NodeIDs(ids)
 		g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Columns: columns}},
 			Edges:  []graph.EdgeData{{Src: ids[1:], Dst: ids[:n-1]}},
 			Splits: []graph.Split{{Name: "train", Seeds: all}, {Name: "val", Seeds: all}, {Name: "test", Seeds: all}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return Train(context.Background(), g, Options{Model: "gcn", Epochs: 5})
 	}
-	want, err := train(map[string]unified.Tensor{"feature": unified.FromSlice(wide)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(train(map[string]unified.Tensor{"feature": unified.FromSlice(wide)}))(t)
 	got, err := train(map[string]unified.Tensor{"feature": unified.FromSlice(narrow),
 		"feature_scale": unified.FromSlice(scales)})
 	if err != nil || got.Loss != want.Loss {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -24,9 +25,7 @@ func TestTrainingGoesOnFromAnyBatch(t *testing.T) {
 		opt := Options{Model: "gcn", Epochs: 3, Dropout: 0.4, Seed: 9, Hidden: 3, Workers: 2, Fanouts: fanouts,
 			BatchSize: 16, Checkpoint: filepath.Join(t.TempDir(), "whole")}
 		whole, err := Train(t.Context(), g, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		text := contents(t, opt.Checkpoint)
 		opt.Checkpoint = filepath.Join(t.TempDir(), "stopped")
 		lost, stops := errors.New("stopped"), -1
@@ -59,9 +58,7 @@ func TestACheckpointIsWrittenWhileTrainingGoesOn(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Train(t.Context(), g, opt); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(Train(t.Context(), g, opt))(t)
 	whole, all := contents(t, opt.Checkpoint), steps
 	opt.Checkpoint, opt.CheckpointEvery, steps = filepath.Join(dir, "killed"), 0, 100
 	if _, err := Train(t.Context(), g, opt); err != nil || !bytes.Equal(whole, contents(t, opt.Checkpoint)) {
@@ -74,11 +71,7 @@ func TestACheckpointIsWrittenWhileTrainingGoesOn(t *testing.T) {
 
 func contents(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return expect.Must(os.ReadFile(path))(t)
 }
 
 // TestCheckpointsCarryWhatWasTuned: another process computes as this one did; another machine in its own way.
@@ -87,28 +80,16 @@ func TestCheckpointsCarryWhatWasTuned(t *testing.T) {
 	tuned := sparse.NewTuning()
 	pool := sparse.Open(sparse.Options{Workers: 1})
 	defer pool.Close()
-	a, err := sparse.Whole(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(sparse.Whole(g))(t)
 	x := make([]float32, 60*4)
-	if _, err := pool.Tune(tuned, tensor(x, 60, 4), a, unified.Tensor{}, tensor(make([]float32, 60*4), 60, 4),
-		1); err != nil {
-		t.Fatal(err)
-	}
-	want, err := tuned.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(pool.Tune(tuned, tensor(x, 60, 4), a, unified.Tensor{}, tensor(make([]float32, 60*4), 60, 4),
+		1))(t)
+	want := expect.Must(tuned.MarshalJSON())(t)
 	path := filepath.Join(t.TempDir(), "checkpoint")
 	opt := Options{Model: "gcn", Epochs: 1, Tuning: tuned, Checkpoint: path}
-	if _, err := Train(t.Context(), g, opt); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(Train(t.Context(), g, opt))(t)
 	opt.Tuning, opt.Epochs = sparse.NewTuning(), 2
-	if _, err := Train(t.Context(), g, opt); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(Train(t.Context(), g, opt))(t)
 	if got, _ := opt.Tuning.MarshalJSON(); !bytes.Equal(got, want) {
 		t.Errorf("choices are %s, and were %s", got, want)
 	}
@@ -170,10 +151,7 @@ func TestFeaturesOfSixteenBitsTrainAsTheirFloat32Do(t *testing.T) {
 	narrow := withFeatures(t, wide, unified.FromSlice(halves), int64(column.Width()))
 	for _, fanouts := range [][]int{nil, {4, 4}} {
 		opt := Options{Model: "sage", Epochs: 3, Seed: 2, Fanouts: fanouts, BatchSize: 9}
-		want, err := Train(t.Context(), wide, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := expect.Must(Train(t.Context(), wide, opt))(t)
 		got, err := Train(t.Context(), narrow, opt)
 		if err != nil || got.Loss != want.Loss {
 			t.Errorf("fan-outs %v: a loss of %v, and %v of float32 (%v)", fanouts, got, want, err)
@@ -189,15 +167,9 @@ func floatOf(b uint32) float32 { return math.Float32frombits(b) }
 func withFeatures(t *testing.T, g *graph.Graph, features unified.Tensor, width int64) *graph.Graph {
 	t.Helper()
 	nodes := g.NumNodes()
-	x, err := features.Reshape(nodes, width)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(features.Reshape(nodes, width))(t)
 	labels, _ := g.NodeColumn(0, "label")
-	a, err := sparse.Whole(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(sparse.Whole(g))(t)
 	var src, dst []int64
 	indices, _ := unified.View[int32](g.Indices())
 	for v := range nodes {
@@ -211,15 +183,8 @@ func withFeatures(t *testing.T, g *graph.Graph, features unified.Tensor, width i
 	data := graph.Data{Nodes: []graph.NodeData{{Columns: map[string]unified.Tensor{"feature": x, "label": labels}}},
 		Edges: []graph.EdgeData{{Src: src, Dst: dst}}}
 	for _, name := range []string{"train", "val", "test"} {
-		s, err := g.Split(name, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := expect.Must(g.Split(name, 0))(t)
 		data.Splits = append(data.Splits, graph.Split{Name: name, Seeds: s})
 	}
-	other, err := graph.New(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return other
+	return expect.Must(graph.New(data))(t)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // BenchmarkBuild builds a graph of KHOP_BENCH_NODES nodes (default 100,000) and 50 times as many edges, whose
@@ -34,10 +36,7 @@ func BenchmarkBuild(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, free, err := Build(context.Background(), Slices(src, dst), c.opt)
-				if err != nil {
-					b.Fatal(err)
-				}
+				_, free := expect.Must2(Build(context.Background(), Slices(src, dst), c.opt))(b)
 				free()
 			}
 			b.ReportMetric(float64(m)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Medges/s")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/invariants"
 )
 
@@ -74,10 +75,7 @@ func (s *Structure) at(i int, opt Options) edge {
 // checkBuild compares what Build makes of the edges with the oracle.
 func checkBuild(t *testing.T, edges []edge, chunk int, opt Options) {
 	t.Helper()
-	got, free, err := Build(context.Background(), source(edges, chunk, opt.Types > 1), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got, free := expect.Must2(Build(context.Background(), source(edges, chunk, opt.Types > 1), opt))(t)
 	defer free()
 	want := oracle(edges)
 	if got.Edges != int64(len(want)) {

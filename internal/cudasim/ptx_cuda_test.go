@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 const changed = "internal/drivertest/drivertest.ptx"
@@ -19,12 +21,8 @@ func libraryOf(t *testing.T, ptx string) (string, error) {
 	t.Helper()
 	root := t.TempDir()
 	path := filepath.Join(root, changed)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(ptx), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	expect.OK(t, os.WriteFile(path, []byte(ptx), 0o644))
 	library := filepath.Join(root, "changed.so")
 	out, err := exec.Command("make", "--no-print-directory", "-s", "ptx", "PTX="+changed, "PTX_ROOT="+root,
 		"PTX_OUT="+filepath.Join(root, "out"), "PTX_LIBRARY="+library).CombinedOutput()
@@ -37,10 +35,7 @@ func libraryOf(t *testing.T, ptx string) (string, error) {
 // TestChangedInstructionIsCaught: what the tests run is the PTX, instruction by instruction, and findings name its
 // lines.
 func TestChangedInstructionIsCaught(t *testing.T) {
-	text, err := os.ReadFile("../../" + changed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile("../../" + changed))(t)
 	tests := filepath.Join(t.TempDir(), "drivertest")
 	build := exec.Command("go", "test", "-c", "-tags", "cuda", "-o", tests, "../drivertest")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -59,10 +54,7 @@ func TestChangedInstructionIsCaught(t *testing.T) {
 			} else if ptx == string(text) {
 				t.Fatalf("the PTX has no %q: change another instruction", test.old)
 			}
-			library, err := libraryOf(t, ptx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			library := expect.Must(libraryOf(t, ptx))(t)
 			run := exec.Command(tests, "-test.run", "^TestKernelsComputeWhatTheyAreGiven$")
 			run.Dir, run.Env = "../drivertest", append(os.Environ(), "KHOP_CUDA_DRIVER="+library)
 			out, _ := run.CombinedOutput()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // increment is a module with one kernel of the simulator's own tests: a real driver would run what is written here.
@@ -73,9 +74,7 @@ func (f *fixture) run(n uint64) error {
 func TestFindingsNameTheLine(t *testing.T) {
 	NeedSimulator(t)
 	f := newFixture(t)
-	if err := f.run(1000); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, f.run(1000))
 	if found := Findings(); found != nil {
 		t.Fatal(found)
 	}
@@ -94,9 +93,7 @@ func TestCountsAreOfOneKernel(t *testing.T) {
 	f := newFixture(t)
 	ResetStats(t)
 	for range 3 {
-		if err := f.run(1000); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, f.run(1000))
 	}
 	if n := Launches("sim_increase"); n != 3 {
 		t.Errorf("%d launches", n)
@@ -118,9 +115,7 @@ func TestSettingsEndWithTheTest(t *testing.T) {
 	before := allSettings()
 	EachOrder(t, func(t *testing.T) {
 		f := newFixture(t)
-		if err := f.run(1000); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, f.run(1000))
 		first := Schedule(t)
 		SetMemory(t, 1<<20)
 		SetAttribute(t, device.Attr(113), 0)
@@ -131,9 +126,7 @@ func TestSettingsEndWithTheTest(t *testing.T) {
 		if _, err := f.Alloc(1 << 20); !errors.Is(err, device.ErrOutOfMemory) {
 			t.Errorf("got %v, want out of memory", err)
 		}
-		if err := f.run(1000); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, f.run(1000))
 		if again := Schedule(t); again != first {
 			t.Errorf("the same launch ran in another order: %x, %x", first, again)
 		}

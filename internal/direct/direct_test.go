@@ -15,10 +15,7 @@ import (
 // TestFilesAreReadAndWrittenPastTheCache writes a file, reads random ranges of it, and compares them. Where the file
 // system refuses, it must do so by the errors that callers look at.
 func TestFilesAreReadAndWrittenPastTheCache(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.Create(filepath.Join(t.TempDir(), "x")))(t)
 	defer f.Close()
 	const n = 3*bounceBytes + 5*Align
 	b := Buffer(n)
@@ -34,13 +31,8 @@ func TestFilesAreReadAndWrittenPastTheCache(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(Set(f, false), f.Truncate(n-100)); err != nil {
-		t.Fatal(err)
-	}
-	d, err := Open(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(Set(f, false), f.Truncate(n-100)))
+	d := expect.Must(Open(f))(t)
 	defer d.Close()
 	for range 200 {
 		lo := r.IntN(n - 100)
@@ -56,19 +48,14 @@ func TestFilesAreReadAndWrittenPastTheCache(t *testing.T) {
 
 // TestAFileIsReadAheadFromAnyPlace reads ranges of a file by blocks, some of which the reader leaves out.
 func TestAFileIsReadAheadFromAnyPlace(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.Create(filepath.Join(t.TempDir(), "x")))(t)
 	defer f.Close()
 	b := make([]byte, 100_000)
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
-	if _, err := f.Write(b); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(f.Write(b))(t)
 	for range 50 {
 		first := r.Int64N(int64(len(b)))
 		end := first + r.Int64N(int64(len(b))-first) + 1
@@ -90,10 +77,7 @@ func TestAFileIsReadAheadFromAnyPlace(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	a, err := NewAhead(f, 0, int64(len(b))+1, Align)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(NewAhead(f, 0, int64(len(b))+1, Align))(t)
 	defer a.Close()
 	if _, err := a.From(int64(len(b)) - 1); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a file that is cut short: %v", err)
@@ -106,10 +90,7 @@ func TestAFileIsWrittenBehindItsOwner(t *testing.T) {
 	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100 {
-		f, err := os.Create(filepath.Join(t.TempDir(), "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := expect.Must(os.Create(filepath.Join(t.TempDir(), "x")))(t)
 		defer f.Close()
 		b, err := NewBehind(f, Align*(1+r.IntN(3)))
 		if err != nil {
@@ -145,17 +126,12 @@ func TestAFileIsWrittenBehindItsOwner(t *testing.T) {
 // TestAnErrorOfWritingBehindIsNotLost closes the file under blocks that are full, and under one that is not.
 func TestAnErrorOfWritingBehindIsNotLost(t *testing.T) {
 	for _, n := range []int{1, Align, 2*Align - 1, 5 * Align} {
-		f, err := os.Create(filepath.Join(t.TempDir(), "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := expect.Must(os.Create(filepath.Join(t.TempDir(), "x")))(t)
 		b, err := NewBehind(f, Align)
 		if err != nil {
 			t.Skip(err)
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, f.Close())
 		_, _ = b.Write(make([]byte, n))
 		if err := b.Close(); err == nil || n >= Align && !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%d bytes to a closed file: %v", n, err)

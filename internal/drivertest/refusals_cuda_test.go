@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing lets each driver function answer CUDA_ERROR_UNKNOWN once.
@@ -37,10 +38,7 @@ func TestDeviceWithoutRoomDoesNotOpen(t *testing.T) {
 	if !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("%v, %v", d, err)
 	}
-	d, err = device.Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d = expect.Must(device.Open(0))(t)
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}

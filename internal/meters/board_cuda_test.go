@@ -9,6 +9,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 const address = "0000:19:00.0"
@@ -47,10 +48,7 @@ func TestBoardIsReadThroughNVML(t *testing.T) {
 		GetPcieReplayCounterFunc: func() (int, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED },
 	}
 	lib := library(device)
-	b, err := openNVML(lib, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Must(openNVML(lib, address))(t)
 	if rx, tx, err := b.pcie(); rx != 1_024_000_000 || tx != 2_048_000 || err != nil {
 		t.Errorf("PCIe: %v, %v, %v", rx, tx, err)
 	}

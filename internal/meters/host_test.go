@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // counters is a system with these zones: name and value in microjoules; all begin anew after 1,000,000.
@@ -25,17 +27,11 @@ func TestHostEnergyIsThatOfPackagesAndMemory(t *testing.T) {
 		"intel-rapl:0": {"package-0", 100}, "intel-rapl:0:0": {"core", 70}, "intel-rapl:0:1": {"dram", 30},
 		"intel-rapl:1": {"package-1", 900_000}, "intel-rapl:2": {"psys", 5}, "intel-rapl-mmio:0": {"package-0", 100},
 	})
-	h, err := findHost(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := expect.Must(findHost(root))(t)
 	if got := strings.Join(h.names(), " "); got != "package-0 dram package-1" {
 		t.Errorf("domains are %s", got)
 	}
-	since, err := h.read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	since := expect.Must(h.read())(t)
 	for zone, now := range map[string]string{"0": "500100", "0:1": "30", "1": "100000"} { // the last has begun anew
 		root["sys/class/powercap/intel-rapl:"+zone+"/energy_uj"].Data = []byte(now)
 	}

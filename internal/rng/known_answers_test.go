@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // hex is an unsigned number that the known answers write as a string, "0x...".
@@ -80,14 +82,9 @@ type knownAnswers struct {
 
 func readKnownAnswers(t *testing.T) knownAnswers {
 	t.Helper()
-	b, err := os.ReadFile("testdata/vectors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Must(os.ReadFile("testdata/vectors.json"))(t)
 	var k knownAnswers
-	if err := json.Unmarshal(b, &k); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal(b, &k))
 	return k
 }
 

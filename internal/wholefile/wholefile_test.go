@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestTheOldFileStaysWhereTheNewOneFails writes a file, then fails to replace it.
@@ -28,18 +30,14 @@ func TestTheOldFileStaysWhereTheNewOneFails(t *testing.T) {
 			t.Errorf("the folder holds %v, %v; want one file", files, err)
 		}
 	}
-	if err := Replace(name, 0o600, text("old", nil)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, Replace(name, 0o600, text("old", nil)))
 	holds("old")
 	broken := errors.New("broken")
 	if err := Replace(name, 0o600, text("half of the n", broken)); !errors.Is(err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
 	}
 	holds("old")
-	if err := Replace(name, 0o600, text("new", nil)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, Replace(name, 0o600, text("new", nil)))
 	holds("new")
 	if err := Replace(filepath.Join(folder, "none", "state"), 0o600, text("x", nil)); err == nil {
 		t.Error("a file in a folder that is not there was written")

@@ -28,15 +28,10 @@ const patience = 2 * time.Minute
 // sockets returns two ends of a connection.
 func sockets(t testing.TB) (ours, theirs *wire.Socket) {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := expect.Must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	var ends [2]*wire.Socket
 	for i, fd := range pair {
-		if ends[i], err = wire.OwnSocket(fd); err != nil {
-			t.Fatal(err)
-		}
+		ends[i] = expect.Must(wire.OwnSocket(fd))(t)
 		t.Cleanup(func() { _ = ends[i].Close() })
 	}
 	return ends[0], ends[1]
@@ -62,17 +57,10 @@ func TestSlotsForWhichThereWasNoRoomGoBackLater(t *testing.T) {
 	}
 	room := make([]byte, 64)
 	for range n {
-		if _, _, err := b.Receive(t.Context(), time.Now().Add(patience), room); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must2(b.Receive(t.Context(), time.Now().Add(patience), room))(t)
 	}
-	if err := c.acknowledge(); err != nil {
-		t.Fatal(err)
-	}
-	k, _, err := b.Receive(t.Context(), time.Now().Add(patience), room)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.acknowledge())
+	k, _ := expect.Must2(b.Receive(t.Context(), time.Now().Add(patience), room))(t)
 	if m, back, err := wire.Parse[wire.Next](room[:k]); err != nil ||
 		!slices.Equal(wire.AppendSlots(nil, back), []uint32{3, 5}) {
 		t.Errorf("%+v, %v", m, err)
@@ -85,10 +73,7 @@ func script(t *testing.T) *Consumer {
 	ours, theirs := sockets(t)
 	c := newConsumer(ours, Options{Timeout: patience})
 	t.Cleanup(func() { c.Close() })
-	memory, err := wire.NewMemory(2<<20, wire.ReadWrite, pinned.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := expect.Must(wire.NewMemory(2<<20, wire.ReadWrite, pinned.Options{}))(t)
 	t.Cleanup(func() { memory.Close() })
 	d := wire.NewDescriptor([]wire.Form{{Name: "array", DType: unified.Int64, Rank: 1}})
 	wire.PutArray(d, 0, 0, 1024, []int64{4})
@@ -103,9 +88,7 @@ func script(t *testing.T) *Consumer {
 		tell(t, theirs, wire.Append(nil, wire.KindBatch, wire.Batch{Run: 1, Slot: uint32(n), Sequence: n, Number: n,
 			Size: uint32(len(d)), Offset: 512 * n, Next: n + 1}, nil), -1)
 	}
-	if err := c.greet(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.greet(t.Context()))
 	go answer(t, theirs)
 	return c
 }
@@ -198,10 +181,7 @@ func FuzzConsumer(f *testing.F) {
 	f.Add(wire.AppendText(nil, wire.KindError, 0, 3, []byte("no")), w, w, w)
 	f.Fuzz(func(t *testing.T, a, b, c, d []byte) {
 		ours, theirs := sockets(t)
-		seg, err := wire.NewMemory(2<<20, wire.ReadWrite, pinned.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		seg := expect.Must(wire.NewMemory(2<<20, wire.ReadWrite, pinned.Options{}))(t)
 		defer seg.Close()
 		for _, m := range [][]byte{a, b, c, d} {
 			if len(m) == 0 || len(m) > wire.MaxMessage {
@@ -211,9 +191,7 @@ func FuzzConsumer(f *testing.F) {
 			if k, _ := wire.KindOf(m); k == wire.KindSegment {
 				fd = seg.FD
 			}
-			if err := theirs.Send(m, fd, time.Second); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, theirs.Send(m, fd, time.Second))
 		}
 		if err := theirs.Close(); err != nil { // what it has sent still comes
 			t.Fatal(err)
@@ -233,8 +211,6 @@ func FuzzConsumer(f *testing.F) {
 		if reader.total > 4<<20 {
 			t.Fatalf("%d bytes were mapped", reader.total)
 		}
-		if err := reader.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, reader.Close())
 	})
 }

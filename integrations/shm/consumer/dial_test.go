@@ -28,10 +28,7 @@ func listening(t *testing.T, messages ...[]byte) (path string, first <-chan []by
 	}
 	t.Cleanup(func() { os.RemoveAll(top) })
 	path = filepath.Join(top, "feed", "socket")
-	l, _, err := wire.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, _ := expect.Must2(wire.Listen(path))(t)
 	heard, over := make(chan []byte, 1), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -158,17 +155,11 @@ func waitFor(t *testing.T, is func() bool) {
 // A ring is mapped up to MaxRing, to the byte; segments of other consumers take a number and no memory.
 func TestSegmentsAreMappedUpToTheLimitAndInOrder(t *testing.T) {
 	const size = pinned.HugePage
-	memory, err := wire.NewMemory(size, wire.ReadWrite, pinned.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := expect.Must(wire.NewMemory(size, wire.ReadWrite, pinned.Options{}))(t)
 	t.Cleanup(func() { memory.Close() })
 	hand := func(c *Consumer, theirs *wire.Socket, number int) error {
 		tell(t, theirs, wire.Append(nil, wire.KindSegment, memory.Note(number), nil), memory.FD)
-		n, fd, err := c.socket.Receive(t.Context(), time.Now().Add(patience), c.packet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n, fd := expect.Must2(c.socket.Receive(t.Context(), time.Now().Add(patience), c.packet))(t)
 		return c.addSegment(c.packet[:n], fd)
 	}
 	for limit, want := range map[int64]int{0: 2, size - 1: 0, size: 1, 2*size - 1: 1, 2 * size: 2} {
@@ -223,9 +214,7 @@ func TestQuestionsThatGetNoAnswerSayWhy(t *testing.T) {
 		t.Errorf("an answer that is cut: %v", err)
 	}
 	c, _ = greeted(t)
-	if err := c.enter(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.enter())
 	if _, err := c.Statistics(t.Context()); !errors.Is(err, shm.ErrBusy) {
 		t.Errorf("in a loop: %v", err)
 	}
@@ -235,16 +224,12 @@ func TestQuestionsThatGetNoAnswerSayWhy(t *testing.T) {
 		t.Errorf("of a fork: %v", err)
 	}
 	c.process--
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.Close())
 	if _, err := c.Statistics(t.Context()); !errors.Is(err, shm.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	c, theirs := greeted(t)
-	if err := theirs.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, theirs.Close())
 	if _, err := c.Statistics(t.Context()); !errors.Is(err, shm.ErrGone) {
 		t.Errorf("of a server that is gone: %v", err)
 	}

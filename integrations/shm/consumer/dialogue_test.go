@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -25,9 +26,7 @@ func greeted(t *testing.T, messages ...[]byte) (c *Consumer, theirs *wire.Socket
 	for _, m := range messages {
 		tell(t, theirs, m, -1)
 	}
-	if err := c.greet(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.greet(t.Context()))
 	return c, theirs
 }
 
@@ -83,9 +82,7 @@ func TestSlotsGoBackInAsManyMessagesAsTheyNeed(t *testing.T) {
 		all = append(all, 3*i)
 	}
 	c.run, c.done, c.back = 7, 5, slices.Clone(all)
-	if err := c.acknowledge(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.acknowledge())
 	list := said(t, c, theirs)
 	if len(list) != 3 {
 		t.Fatalf("%d messages", len(list))
@@ -204,17 +201,13 @@ func TestTheEndOfTheServerIsSaid(t *testing.T) {
 	hurry(t)
 	for reason, want := range map[uint32]string{0: "is done", 1: "interrupted", 2: "all epochs", 9: "all epochs"} {
 		c, theirs := greeted(t, pair(wire.KindBye, reason, 0))
-		if err := theirs.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, theirs.Close())
 		if err := first(t, c); !errors.Is(err, shm.ErrEnded) || !strings.Contains(err.Error(), want) {
 			t.Errorf("BYE %d: %v", reason, err)
 		}
 	}
 	c, theirs := greeted(t)
-	if err := theirs.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, theirs.Close())
 	if err := first(t, c); !errors.Is(err, shm.ErrGone) {
 		t.Errorf("without a word: %v, want ErrGone", err)
 	}
@@ -237,9 +230,7 @@ func TestInfoSaysWhatTheServerIs(t *testing.T) {
 	m := wire.Welcome{Version: 1, Rank: 2, WorldSize: 3, Hold: 4, Slots: 5, Index: uint32(unified.Int32), Batches: 6}
 	for is := range uint32(8) {
 		m.Is = is
-		if err := c.meet(h, m, []byte(`{"state":{"epoch":7,"next":8}}`)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.meet(h, m, []byte(`{"state":{"epoch":7,"next":8}}`)))
 		i := c.Info()
 		if i.Broadcast != (is&1 != 0) || i.Durable != (is&2 != 0) || i.OnDevice != (is&4 != 0) {
 			t.Errorf("WELCOME is %d: %+v", is, i)
@@ -286,10 +277,7 @@ func TestEachLieIsRefused(t *testing.T) {
 	hurry(t)
 	batch := func(change func(m *wire.Batch)) func(l *liar) {
 		return func(l *liar) {
-			m, _, err := wire.Parse[wire.Batch](l.packets[3].text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m, _ := expect.Must2(wire.Parse[wire.Batch](l.packets[3].text))(t)
 			change(&m)
 			l.packets[3].text = wire.Append(nil, wire.KindBatch, m, nil)
 		}
@@ -325,10 +313,7 @@ func TestEachLieIsRefused(t *testing.T) {
 
 // A digest of what cannot be read is 0, not that of something else.
 func TestADigestOfWhatCannotBeReadIsZero(t *testing.T) {
-	x, err := unified.NewPlaced(unified.Device, unified.Int64, make([]byte, 8), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(unified.NewPlaced(unified.Device, unified.Int64, make([]byte, 8), 1))(t)
 	b := Batch{arrays: []shm.Array{{Name: "nodes/node", Tensor: x, Flags: shm.InTopology | shm.InFull}}}
 	if topology, full := b.Digest(); topology != 0 || full != 0 {
 		t.Errorf("%x, %x", topology, full)
@@ -337,9 +322,7 @@ func TestADigestOfWhatCannotBeReadIsZero(t *testing.T) {
 
 func TestAnEpochWithinAnEpochIsRefused(t *testing.T) {
 	c, _ := greeted(t)
-	if err := c.enter(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.enter())
 	if err := first(t, c); !errors.Is(err, shm.ErrBusy) {
 		t.Errorf("%v, want ErrBusy", err)
 	}
@@ -357,9 +340,7 @@ func TestARunBeginsWithItsOwnBEGUN(t *testing.T) {
 	for _, m := range []wire.Begun{{Run: 4, Epoch: 9, Batches: 1}, {Run: 5, Epoch: 3, Batches: 7}} {
 		tell(t, theirs, wire.Append(nil, wire.KindBegun, m, nil), -1)
 	}
-	if err := c.start(t.Context(), wire.Begin{Mode: wire.BeginAt, Epoch: 3}, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.start(t.Context(), wire.Begin{Mode: wire.BeginAt, Epoch: 3}, nil))
 	if c.run != 5 || c.epoch != 3 || c.count != 7 {
 		t.Errorf("run %d, epoch %d, %d batches", c.run, c.epoch, c.count)
 	}

@@ -35,10 +35,7 @@ const slotSize = 64 << 10
 
 func newLiar(t *testing.T) *liar {
 	t.Helper()
-	ring, err := wire.NewMemory(2<<20, wire.ReadWrite, pinned.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := expect.Must(wire.NewMemory(2<<20, wire.ReadWrite, pinned.Options{}))(t)
 	t.Cleanup(func() { ring.Close() })
 	l := &liar{ring: ring}
 	l.say(welcome(4))
@@ -67,26 +64,18 @@ func (l *liar) say(text []byte, fds ...int) { l.packets = append(l.packets, pack
 func (l *liar) consume(t *testing.T) (batches int, err error) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer unix.Close(pair[1])
 	for _, p := range l.packets {
 		var rights []byte
 		if len(p.fds) > 0 {
 			rights = unix.UnixRights(p.fds...)
 		}
-		if err := unix.Sendmsg(pair[1], p.text, rights, nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, unix.Sendmsg(pair[1], p.text, rights, nil, 0))
 	}
-	if err := unix.Shutdown(pair[1], unix.SHUT_WR); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, unix.Shutdown(pair[1], unix.SHUT_WR))
 	ours, err := wire.OwnSocket(pair[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	c := newConsumer(ours, Options{Timeout: patience, MaxRing: 4 << 20})
 	defer func() { err = errors.Join(err, c.Close()) }()
 	if err := c.greet(t.Context()); err != nil {
@@ -182,9 +171,7 @@ func TestALyingServerIsAnError(t *testing.T) {
 				default:
 					t.Fatalf("seed %d, change %d: %d batches, %v", seed, i, n, err)
 				}
-				if err := l.ring.Close(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, l.ring.Close())
 			}
 			if refused < 30 {
 				t.Errorf("seed %d: %d were refused", seed, refused)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -18,10 +19,7 @@ import (
 // A run is asked for at an epoch, where the rank stands, or at a state, and the server gets just that.
 func TestARunIsAskedForWhereItIsToBegin(t *testing.T) {
 	state := loader.State{Epoch: 5, Next: 77}
-	text, err := json.Marshal(state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(json.Marshal(state))(t)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for name, c := range map[string]struct {
@@ -114,9 +112,7 @@ func TestAHeldBatchOutlivesItsConsumer(t *testing.T) {
 	for _, a := range held.Arrays() {
 		want = append(want, bytes.Clone(a.Tensor.Bytes()))
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.Close())
 	for i := range l.ring.Data {
 		l.ring.Data[i] ^= 0xff
 	}

@@ -33,21 +33,14 @@ func TestWhatIsSaidOfLiesIsKnown(t *testing.T) {
 			n, err := l.consume(t)
 			text, _, _ := strings.Cut(fmt.Sprint(err), "\n")
 			fmt.Fprintf(&got, "%s %d: %d batches, %s\n", name, i, n, ofOthers.ReplaceAllString(text, "#"))
-			if err := l.ring.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, l.ring.Close())
 		}
 	}
 	const file = "testdata/said.txt"
 	if *writeSaid {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, got.Bytes(), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile(file))(t)
 	if d := expect.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); d != "" {
 		t.Errorf("%s", d)
 	}

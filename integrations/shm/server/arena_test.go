@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -26,10 +27,7 @@ func takePiece(t *testing.T, a *arena, r *rand.Rand, mark byte) piece {
 	if r.IntN(10) == 0 {
 		n, align = pinned.HugePage*(1+r.Int64N(2)), pinned.HugePage
 	}
-	b, err := a.Take(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Must(a.Take(n))(t)
 	if int64(len(b)) < n || uintptr(unsafe.Pointer(&b[0]))%align != 0 {
 		t.Fatalf("%d bytes for %d, at %p", len(b), n, &b[0])
 	}
@@ -45,9 +43,7 @@ func (p piece) give(t *testing.T, a *arena) {
 			t.Fatal("a piece was overwritten")
 		}
 	}
-	if err := a.Give(p.b); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, a.Give(p.b))
 }
 
 func TestPiecesOfAnArenaDoNotOverlapAndComeBack(t *testing.T) {
@@ -106,9 +102,7 @@ func TestSegmentsGrowWithAnArenaUpToAGiBMoreThanNeeded(t *testing.T) {
 		a := newArena(wire.ReadWrite, nil)
 		a.least, a.room = 4096, func() int64 { return 0 }
 		for _, n := range []int64{c.first, 4096} {
-			if _, err := a.Take(n); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(a.Take(n))(t)
 		}
 		if got := int64(len(a.all()[1].Data)); len(a.all()) != 2 || got != c.want {
 			t.Errorf("after a segment of %d bytes one of %d, not %d", c.first, got, c.want)

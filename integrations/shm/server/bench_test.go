@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -58,13 +59,10 @@ func playTaker(socket, count string) {
 func BenchmarkDescribe(b *testing.B) {
 	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
 		b.Run(index.String(), func(b *testing.B) {
-			s, err := New(b.Context(), wideGraph(b), Options{Path: socketPath(b),
+			s := expect.Must(New(b.Context(), wideGraph(b), Options{Path: socketPath(b),
 				IndexDType: index, Loader: loader.Options{
 					Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 1024,
-					Workers: 1}})
-			if err != nil {
-				b.Fatal(err)
-			}
+					Workers: 1}}))(b)
 			defer s.Close()
 			r := s.ranks[0]
 			for batch, err := range r.loader.Epoch(b.Context(), 0) {
@@ -73,9 +71,7 @@ func BenchmarkDescribe(b *testing.B) {
 				}
 				b.ReportMetric(float64(len(batch.X().Bytes()))/1e6, "MB")
 				for b.Loop() {
-					if err := r.made(batch); err != nil {
-						b.Fatal(err)
-					}
+					expect.OK(b, r.made(batch))
 				}
 				break
 			}
@@ -93,13 +89,9 @@ func wideGraph(b *testing.B) *graph.Graph {
 			e.Src, e.Dst = append(e.Src, int64(r.IntN(n))), append(e.Dst, int64(v))
 		}
 	}
-	g, err := graph.New(graph.Data{
+	return expect.Must(graph.New(graph.Data{
 		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(make([]float32,
 			n*width), width)}}},
 		Edges: []graph.EdgeData{e},
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return g
+	}))(b)
 }

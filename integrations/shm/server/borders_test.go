@@ -52,10 +52,7 @@ func TestAFormHasRoomForWhatIsCopied(t *testing.T) {
 	endless := rows
 	endless.Most = math.MaxInt64
 	of := func(index unified.DType, down bool, arrays ...loader.Array) int64 {
-		f, err := newForm(arrays, way{index, unified.Host}, down)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := expect.Must(newForm(arrays, way{index, unified.Host}, down))(t)
 		return f.most()
 	}
 	for _, c := range []struct {
@@ -117,10 +114,7 @@ func TestIdsThatDoNotFitAreRefused(t *testing.T) {
 func TestABatchThatDoesNotLieInTheRingIsRefused(t *testing.T) {
 	g := plainGraph(t, 100)
 	r := serve(t, g, Options{}).ranks[0]
-	ld, err := loader.New(g, usual())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ld := expect.Must(loader.New(g, usual()))(t)
 	defer ld.Close()
 	for b, err := range ld.Epoch(t.Context(), 0) {
 		if err != nil {
@@ -178,11 +172,7 @@ func TestIdsOfAnyNumberChangeTheirWidth(t *testing.T) {
 
 func tensorOf(t *testing.T, d unified.DType, b []byte) unified.Tensor {
 	t.Helper()
-	x, err := unified.New(d, b, int64(len(b))/d.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
+	return expect.Must(unified.New(d, b, int64(len(b))/d.Size()))(t)
 }
 
 // A ring has so many segments, and says how much was wanted where there is no room.
@@ -430,13 +420,9 @@ func TestTheLogHearsOfLessAndOfNoConnections(t *testing.T) {
 	}
 	log := &logged{}
 	s := serve(t, plainGraph(t, 100), Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err := s.listener.SetDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.listener.SetDeadline(time.Unix(1, 0)))
 	until(t, func() bool { return strings.Contains(log.String(), `msg="a consumer could not connect" error=`) })
-	if err := s.listener.SetDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.listener.SetDeadline(time.Time{}))
 	if n := len(lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0))); n != 4 {
 		t.Errorf("afterwards there are %d batches", n)
 	}
@@ -479,9 +465,7 @@ func TestAProcessThatIsNotThereIsNotWatched(t *testing.T) {
 func TestAStateThatCannotBeReplacedIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	taken := filepath.Join(dir, "taken")
-	if err := os.MkdirAll(filepath.Join(taken, "inside"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.MkdirAll(filepath.Join(taken, "inside"), 0o700))
 	before := expect.OpenFiles(t)
 	for name, path := range map[string]string{"a folder": taken, "nowhere": filepath.Join(dir, "no", "file")} {
 		if err := (&stateFile{path: path}).replace([]byte("{}")); err == nil {

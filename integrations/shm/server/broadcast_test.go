@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // together runs f for n consumers at a time.
@@ -175,9 +176,7 @@ func TestAReaderThatLeavesIsToldAtOnce(t *testing.T) {
 	s := serve(t, g, Options{Readers: 2, Hold: 2})
 	a, b := connect(t, s, consumer.Options{}), raw(t, s)
 	for _, m := range [][]byte{hello(good), start(wire.Begin{Run: 1})} {
-		if err := b.Send(m, -1, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, b.Send(m, -1, time.Second))
 	}
 	together(2, func(i int) {
 		if i == 0 {

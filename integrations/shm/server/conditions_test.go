@@ -19,6 +19,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -35,10 +36,7 @@ func code(err error) shm.Code {
 // raw is a connection whose messages a test makes by hand.
 func raw(t *testing.T, s *serving) *wire.Socket {
 	t.Helper()
-	k, err := wire.Dial(t.Context(), s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := expect.Must(wire.Dial(t.Context(), s.path))(t)
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -61,9 +59,7 @@ func answer(t *testing.T, k *wire.Socket) ([]byte, error) {
 // refused sends a message and wants the connection to end with an ERROR of the code.
 func refused(t *testing.T, k *wire.Socket, message []byte, want shm.Code) {
 	t.Helper()
-	if err := k.Send(message, -1, time.Second); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, k.Send(message, -1, time.Second))
 	for {
 		b, err := answer(t, k)
 		if err != nil {
@@ -121,16 +117,13 @@ func TestAnotherVersionIsRefused(t *testing.T) {
 }
 
 func TestAnotherUserIsRefused(t *testing.T) {
-	s, err := New(t.Context(), plainGraph(t, 100), Options{Path: socketPath(t),
-		Loader: usual()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(New(t.Context(), plainGraph(t, 100), Options{Path: socketPath(t),
+		Loader: usual()}))(t)
 	s.uid++
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Serve(ctx) }()
-	_, err = consumer.Dial(t.Context(), s.Path(), consumer.Options{})
+	_, err := consumer.Dial(t.Context(), s.Path(), consumer.Options{})
 	if code(err) != shm.CodeUser || !strings.Contains(err.Error(), "same user") {
 		t.Errorf("%v, want a refusal of the user", err)
 	}
@@ -168,12 +161,8 @@ func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := raw(t, s)
-			if err := k.Send(hello(good), -1, time.Second); err != nil {
-				t.Fatal(err)
-			}
-			if err := k.Send(start(wire.Begin{Run: 1}), -1, time.Second); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, k.Send(hello(good), -1, time.Second))
+			expect.OK(t, k.Send(start(wire.Begin{Run: 1}), -1, time.Second))
 			for range 5 { // WELCOME, BEGUN, SEGMENT, and as many batches as may be held
 				if b, err := answer(t, k); err != nil {
 					t.Fatal(b, err)
@@ -240,17 +229,12 @@ func TestAConsumerWhoseConnectionHasEndedHoldsNoRank(t *testing.T) {
 func TestServersAndWhatIsLeftOfThem(t *testing.T) {
 	g := plainGraph(t, 100)
 	dir := filepath.Join(filepath.Dir(filepath.Dir(socketPath(t))), "mine")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, "socket")
 	if _, err := consumer.Dial(t.Context(), path, consumer.Options{}); !errors.Is(err, shm.ErrNoServer) {
 		t.Errorf("nothing there: %v", err)
 	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 	l.SetUnlinkOnClose(false) // as if it was killed
 	l.Close()
 	if _, err := consumer.Dial(t.Context(), path, consumer.Options{}); !errors.Is(err, shm.ErrNoServer) ||
@@ -277,15 +261,11 @@ func TestServersAndWhatIsLeftOfThem(t *testing.T) {
 	if _, err := os.Lstat(dir); err != nil {
 		t.Error("the server removed a directory that it had not made")
 	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, nil, 0o600))
 	if _, err := New(t.Context(), g, opt); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("over a file: %v", err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Chmod(dir, 0o755))
 	opt.Path = filepath.Join(dir, "other")
 	if _, err := New(t.Context(), g, opt); err == nil || !strings.Contains(err.Error(), "0700") {
 		t.Errorf("in a directory for all: %v", err)
@@ -304,13 +284,10 @@ func growing(t *testing.T) (*graph.Graph, loader.Options) {
 	for i := range feature {
 		feature[i] = float32(i)
 	}
-	g, err := graph.New(graph.Data{
+	g := expect.Must(graph.New(graph.Data{
 		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(feature, width)}}},
 		Edges: []graph.EdgeData{{Src: []int64{1, 2}, Dst: []int64{0, 0}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ids := make([]int64, 8*n)
 	for i := range n {
 		ids[7*n+i] = int64(i)

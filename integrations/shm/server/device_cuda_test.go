@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -124,10 +125,7 @@ func TestConsumersOutliveTheServerOfADevice(t *testing.T) {
 	path := socketPath(t)
 	p := play(t, "serve", path, "")
 	p.wait(t, "ready", nil)
-	c, err := consumer.Dial(t.Context(), path, consumer.Options{Device: "cuda:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Must(consumer.Dial(t.Context(), path, consumer.Options{Device: "cuda:0"}))(t)
 	list := want(t, plainGraph(t, 500), usualOn(""), 0)
 	var kept []*consumer.Batch
 	for b, err := range c.Epoch(t.Context(), 0) {
@@ -138,9 +136,7 @@ func TestConsumersOutliveTheServerOfADevice(t *testing.T) {
 			break
 		}
 		if kept = append(kept, b.Keep()); len(kept) == 2 {
-			if err := p.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, p.Process.Kill())
 			_ = p.Wait()
 		}
 	}
@@ -169,9 +165,7 @@ func TestABatchOnADeviceGoesToTheNextConsumerWhenOneDies(t *testing.T) {
 	j.want = map[uint64][]string{0: want(t, g, usualOn(""), 0)}
 	p := play(t, "consume", s.path, "")
 	j.see(p.wait(t, "got ", nil))
-	if err := p.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, p.Process.Kill())
 	for _, l := range p.rest() {
 		j.see(l)
 	}
@@ -194,9 +188,7 @@ func TestKernelsOfAConsumerMayEndBeforeItsSlotsGoOn(t *testing.T) {
 	m.Takes = wire.TakesDevice
 	enter := func() *wire.Socket {
 		k := raw(t, s)
-		if err := k.Send(hello(m), -1, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, k.Send(hello(m), -1, time.Second))
 		b, err := answer(t, k)
 		if err != nil || kindOf(b) != wire.KindWelcome {
 			t.Fatalf("%v, %v instead of WELCOME", kindOf(b), err)
@@ -220,17 +212,17 @@ func TestADeviceKeepsTheDatasetsIDs(t *testing.T) {
 	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
 		f := s.ranks[0].forms[way{index, unified.Device}]
 		for i, a := range f.arrays {
-			expect := unified.Int32
+			dtype := unified.Int32
 			switch {
 			case a.IsColumn():
-				expect = a.DType
+				dtype = a.DType
 			case a.Kind == loader.ArrayNumNodes || a.Kind == loader.ArrayItems:
-				expect = unified.Int64
+				dtype = unified.Int64
 			case a.Kind == loader.ArrayInputs:
-				expect = index
+				dtype = index
 			}
-			if f.dtypes[i] != expect {
-				t.Errorf("index dtype %v: array %s is %v, want %v", index, a.Name, f.dtypes[i], expect)
+			if f.dtypes[i] != dtype {
+				t.Errorf("index dtype %v: array %s is %v, want %v", index, a.Name, f.dtypes[i], dtype)
 			}
 		}
 	}
@@ -281,9 +273,7 @@ func TestRanksOfADeviceShareOneUploadWithinTheLimit(t *testing.T) {
 	}
 	for rank := range 4 {
 		c, err := consumer.Dial(t.Context(), socket, consumer.Options{Rank: consumer.RankOf(rank), Timeout: patience})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		opt := usualOn("cpu")
 		opt.Rank, opt.WorldSize = rank, 4
 		for epoch := range uint64(2) {
@@ -296,9 +286,7 @@ func TestRanksOfADeviceShareOneUploadWithinTheLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, p.Process.Signal(syscall.SIGTERM))
 	var uploaded, once, peak, live, counted int64
 	for range 2 {
 		l := p.wait(t, "device", nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -96,11 +97,8 @@ type isProbe struct{}
 func TestABatchThatDoesNotComeIsAnErrorThatSaysWhy(t *testing.T) {
 	opt := usual()
 	opt.Sampler = slow{usual().Sampler.(sampling.Neighbor)}
-	s, err := New(context.WithValue(t.Context(), isProbe{}, 1), plainGraph(t, 100),
-		Options{Path: socketPath(t), Loader: opt})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(New(context.WithValue(t.Context(), isProbe{}, 1), plainGraph(t, 100),
+		Options{Path: socketPath(t), Loader: opt}))(t)
 	defer s.Close()
 	done := make(chan error)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -103,11 +104,7 @@ func TestABatchTellsItsSeeds(t *testing.T) {
 
 func view(t testing.TB, x unified.Tensor) []int64 {
 	t.Helper()
-	v, err := unified.View[int64](x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return expect.Must(unified.View[int64](x))(t)
 }
 
 // knowledge is a graph of 300 relations.
@@ -122,11 +119,7 @@ func knowledge(t testing.TB) *graph.Graph {
 		}
 		d.Edges = append(d.Edges, e)
 	}
-	g, err := graph.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.New(d))(t)
 }
 
 func TestReleasingFromAnotherGoroutineLetsTheRunGoOn(t *testing.T) {
@@ -187,9 +180,7 @@ func TestBatchesOfAClosedConsumerStayAsTheyWere(t *testing.T) {
 		for _, b := range kept {
 			were = append(were, lineOf(b))
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Close())
 		next := connect(t, s, consumer.Options{})
 		for epoch := range uint64(3) {
 			lines(t, next.Epoch(t.Context(), epoch))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // FuzzServer: no messages of a consumer make the server fail, or keep it from serving the next one.
@@ -25,10 +26,7 @@ func FuzzServer(f *testing.F) {
 		Mode: wire.BeginGoOn}))
 	s := serve(f, plainGraph(f, 100), Options{Hold: 2})
 	f.Fuzz(func(t *testing.T, a, b, c []byte) {
-		k, err := wire.Dial(t.Context(), s.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := expect.Must(wire.Dial(t.Context(), s.path))(t)
 		defer k.Close()
 		for _, m := range [][]byte{hello(good), a, b, c, pair(wire.KindBye, 0, 0)} {
 			if len(m) > 0 && len(m) <= 2*wire.MaxMessage {

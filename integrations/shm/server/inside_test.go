@@ -35,20 +35,14 @@ func visit(t *testing.T, src loader.Source, opt Options) *guest {
 	if opt.Loader.Sampler == nil {
 		opt.Loader = usual()
 	}
-	hear, ring, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	hear, ring := expect.Must2(os.Pipe())(t)
 	g.ring = ring
-	in, err := NewInside(t.Context(), src, opt, Within{g.mail, func() {
+	in := expect.Must(NewInside(t.Context(), src, opt, Within{g.mail, func() {
 		select {
 		case g.bell <- struct{}{}:
 		default:
 		}
-	}, hear})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, hear}))(t)
 	g.Inside = in
 	t.Cleanup(func() {
 		if err := errors.Join(in.Close(), ring.Close()); err != nil {
@@ -99,10 +93,7 @@ func (g *guest) hear(k wire.Kind) []byte {
 	g.t.Helper()
 	for {
 		m := g.take()
-		got, err := wire.KindOf(m)
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		got := expect.Must(wire.KindOf(m))(g.t)
 		if got == k {
 			return m
 		}
@@ -122,14 +113,8 @@ func (g *guest) hello() {
 // batch waits for a batch, and returns it with the bytes of its descriptor's segment.
 func (g *guest) batch() (wire.Batch, *Segment) {
 	g.t.Helper()
-	b, _, err := wire.Parse[wire.Batch](g.hear(wire.KindBatch))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	s, err := g.Segment(b.Segment)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	b, _ := expect.Must2(wire.Parse[wire.Batch](g.hear(wire.KindBatch)))(g.t)
+	s := expect.Must(g.Segment(b.Segment))(g.t)
 	return b, s
 }
 
@@ -154,9 +139,7 @@ func TestWithinAProcessBatchesStayWhereTheyAreAfterTheEnd(t *testing.T) {
 		}
 		arrays = append(arrays, more...)
 	}
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, g.Close())
 	for i, a := range arrays {
 		if !bytes.Equal(a.Tensor.Bytes(), before[i]) {
 			t.Errorf("%s of a batch that was held changed when its loader was closed", a.Name)

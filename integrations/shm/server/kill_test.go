@@ -141,9 +141,7 @@ type player struct {
 // kill kills the process, and returns when it did.
 func (p *player) kill(t testing.TB) time.Time {
 	t.Helper()
-	if err := p.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, p.Process.Kill())
 	return time.Now()
 }
 
@@ -153,13 +151,8 @@ func play(t testing.TB, role, socket, state string) *player {
 	cmd.Env = append(os.Environ(), "KHOP_TEST_ROLE="+role, "KHOP_TEST_SOCKET="+socket, "KHOP_TEST_STATE="+state,
 		"GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := expect.Must(cmd.StdoutPipe())(t)
+	expect.OK(t, cmd.Start())
 	p := &player{cmd, make(chan string, 1<<16)}
 	go p.read(out)
 	t.Cleanup(func() {
@@ -269,10 +262,7 @@ func letRun(t *testing.T, r *rand.Rand, c *player, j *journal) {
 func left(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	for _, d := range []string{"/dev/shm", dir} {
-		list, err := os.ReadDir(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := expect.Must(os.ReadDir(d))(t)
 		for _, e := range list {
 			if d == "/dev/shm" && !strings.Contains(e.Name(), "khop-feed") { // somebody else's
 				continue
@@ -319,9 +309,7 @@ func TestKilledConsumersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 		}
 	}
 	noticedSoon(t, noticed)
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, server.Process.Signal(syscall.SIGTERM))
 	if rest := server.rest(); len(rest) > 0 {
 		t.Errorf("the server said %q", rest)
 	}
@@ -384,10 +372,7 @@ func TestAConsumerThatDiesIsNoticedThoughItsChildHasTheSocket(t *testing.T) {
 	var noticed []time.Duration
 	for range 3 {
 		c := play(t, "fork", socket, "")
-		child, err := strconv.Atoi(strings.TrimPrefix(c.wait(t, "child", nil), "child "))
-		if err != nil {
-			t.Fatal(err)
-		}
+		child := expect.Must(strconv.Atoi(strings.TrimPrefix(c.wait(t, "child", nil), "child ")))(t)
 		defer func() { _ = syscall.Kill(child, syscall.SIGKILL) }()
 		killed := c.kill(t)
 		server.wait(t, "gone", nil)

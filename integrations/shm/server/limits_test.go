@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -66,9 +67,7 @@ func TestARingDoubles(t *testing.T) {
 		}
 	}()
 	for n := range 16 {
-		if _, err := a.Take(pinned.HugePage); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(a.Take(pinned.HugePage))(t)
 		want := int64(pinned.HugePage) // 1, 2, 4, 8, 16 pages for 1, 2, 3 to 4, 5 to 8, 9 to 16
 		for ; want < int64(n+1)*pinned.HugePage; want *= 2 {
 		}
@@ -87,9 +86,7 @@ func TestWELCOMESaysWhatIsServed(t *testing.T) {
 	s := serve(t, g, Options{Loader: opt, WorldSize: 2, Epochs: 3, Version: "1.2"})
 	c := connect(t, s, consumer.Options{})
 	var d describe
-	if err := json.Unmarshal(c.Info().Server, &d); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal(c.Info().Server, &d))
 	id := g.ID()
 	want := describe{Version: "1.2", PID: d.PID, Dataset: fmt.Sprintf("%x", id), DatasetID: fmt.Sprintf("%x", id),
 		Sampler: opt.Sampler.Fingerprint(), Layers: 2, Frontier: "all", Seeds: opt.Seeds.String(), NumSeeds: 500,
@@ -142,9 +139,7 @@ func TestConnectionsThatHaveEndedAreForgotten(t *testing.T) {
 	for range mostStrangers + 1 {
 		other := raw(t, s)
 		until(t, meets(2))
-		if err := other.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, other.Close())
 		until(t, meets(1))
 	}
 	send(t, k, hello(good))
@@ -217,13 +212,8 @@ func TestWarningsThatWereNotLoggedAreCounted(t *testing.T) {
 // Who stops watching a process waits for what its end had begun.
 func TestWhoStopsWatchingWaits(t *testing.T) {
 	cmd := exec.Command("cat")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := expect.Must(cmd.StdinPipe())(t)
+	expect.OK(t, cmd.Start())
 	began, release := make(chan struct{}), make(chan struct{})
 	var over atomic.Bool
 	stop := WatchProcess(cmd.Process.Pid, func() {

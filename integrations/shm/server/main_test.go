@@ -47,15 +47,11 @@ func plainGraph(t testing.TB, n int) *graph.Graph {
 		label = append(label, int64(v)*10)
 	}
 	e.Columns = map[string]unified.Tensor{"weight": unified.FromSlice(weight)}
-	g, err := graph.New(graph.Data{
+	return expect.Must(graph.New(graph.Data{
 		Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": matrix(feature, 3),
 			"label": unified.FromSlice(label)}}},
 		Edges: []graph.EdgeData{e},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	}))(t)
 }
 
 // typedGraph has users with float64 features, items with float16 ones, tags with none, and four edge types.
@@ -81,7 +77,7 @@ func typedGraph(t testing.TB) *graph.Graph {
 	for i := range label {
 		label[i] = int32(i)
 	}
-	g, err := graph.New(graph.Data{
+	return expect.Must(graph.New(graph.Data{
 		Nodes: []graph.NodeData{
 			{Name: "user", Count: users, Columns: map[string]unified.Tensor{"feature": matrix(uf, 2),
 				"label": unified.FromSlice(label)}},
@@ -92,11 +88,7 @@ func typedGraph(t testing.TB) *graph.Graph {
 			edges("user", "rates", "item", users, items), edges("item", "rated_by", "user", items, users),
 			edges("user", "friend", "user", users, users), edges("tag", "on", "item", tags, items),
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	}))(t)
 }
 
 // matrix has v in rows of width elements. Where they do not divide it is not a tensor, which graph.New refuses.
@@ -171,10 +163,7 @@ func serve(t testing.TB, src loader.Source, opt Options) *serving {
 	if opt.Loader.Sampler == nil {
 		opt.Loader = usual()
 	}
-	s, err := New(t.Context(), src, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(New(t.Context(), src, opt))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	v := &serving{s, opt.Path, cancel, make(chan error, 1)}
 	go func() { v.err <- s.Serve(ctx) }()
@@ -196,10 +185,7 @@ func connect(t testing.TB, s *serving, opt consumer.Options) *consumer.Consumer 
 	if opt.Timeout == 0 {
 		opt.Timeout = patience
 	}
-	c, err := consumer.Dial(t.Context(), s.path, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Must(consumer.Dial(t.Context(), s.path, opt))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -233,10 +219,7 @@ func lines(t testing.TB, seq func(func(*consumer.Batch, error) bool)) (list []st
 // want is what a loader without a feed yields.
 func want(t testing.TB, src loader.Source, opt loader.Options, epoch uint64) (list []string) {
 	t.Helper()
-	ld, err := loader.New(src, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ld := expect.Must(loader.New(src, opt))(t)
 	defer ld.Close()
 	for b, err := range ld.Epoch(t.Context(), epoch) {
 		if err != nil {

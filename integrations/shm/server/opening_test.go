@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -71,13 +72,8 @@ func TestWhoSpeaksAnotherVersionIsToldBoth(t *testing.T) {
 	k := raw(t, serve(t, plainGraph(t, 50), Options{}))
 	h := good
 	h.Oldest, h.Newest = 2, 3
-	if err := k.Send(hello(h), -1, time.Second); err != nil {
-		t.Fatal(err)
-	}
-	b, err := answer(t, k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, k.Send(hello(h), -1, time.Second))
+	b := expect.Must(answer(t, k))(t)
 	_, text, err := wire.Parse[wire.Text](b)
 	if want := "you speak versions 2 to 3 of the feed, the server 1: "; err != nil ||
 		!strings.HasPrefix(string(text), want) {

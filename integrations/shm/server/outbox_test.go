@@ -18,6 +18,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // scripted is a link that answers as a test says.
@@ -85,9 +86,7 @@ func TestMessagesForWhichThereIsNoRoomGoLaterInOrder(t *testing.T) {
 	b := make([]byte, 1)
 	for i := range 5 {
 		b[0] = byte('a' + i)
-		if err := o.post(b, i-1); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, o.post(b, i-1))
 	}
 	o.wait(time.Nanosecond) // ends
 	if sent, _ := link.state(); sent != "" {
@@ -214,18 +213,13 @@ func TestAMailboxHasRoomToTheByte(t *testing.T) {
 }
 
 func TestAMailboxThatIsFullSaysSo(t *testing.T) {
-	hear, ring, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	hear, ring := expect.Must2(os.Pipe())(t)
 	defer ring.Close()
 	rung := 0
 	b := &mailbox{Within: Within{new(Mail), func() { rung++ }, hear}}
 	m := make([]byte, wire.MaxMessage-frame)
 	for range PostBytes / wire.MaxMessage {
-		if err := b.Send(m, -1, 0); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, b.Send(m, -1, 0))
 	}
 	if rung != 0 {
 		t.Error("who is awake is woken")
@@ -263,10 +257,7 @@ func TestAMailboxHearsUntilItsEnd(t *testing.T) {
 		"the context ends":  {func(_ *mailbox, cancel func()) { cancel() }, io.EOF},
 		"no bell":           {func(b *mailbox, _ func()) { _ = b.Bell.Close() }, os.ErrClosed},
 	} {
-		hear, ring, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		hear, ring := expect.Must2(os.Pipe())(t)
 		b := &mailbox{Within: Within{new(Mail), func() {}, hear}}
 		ctx, cancel := context.WithCancel(t.Context())
 		b.Mail.Up.put([]byte("first"))

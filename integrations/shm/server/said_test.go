@@ -30,18 +30,14 @@ func reproach(t *testing.T, s *serving, message []byte) string {
 	k := raw(t, s)
 	defer k.Close()
 	for _, m := range [][]byte{hello(good), start(wire.Begin{Run: 1})} {
-		if err := k.Send(m, -1, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, k.Send(m, -1, time.Second))
 	}
 	for range 5 { // WELCOME, BEGUN, SEGMENT, and as many batches as may be held
 		if b, err := answer(t, k); err != nil {
 			t.Fatal(b, err)
 		}
 	}
-	if err := k.Send(message, -1, time.Second); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, k.Send(message, -1, time.Second))
 	_ = k.Send(pair(wire.KindBye, 0, 0), -1, time.Second) // it may have ended the connection
 	ended := ""
 	for {
@@ -50,19 +46,13 @@ func reproach(t *testing.T, s *serving, message []byte) string {
 			return "it goes on" + ended
 		}
 		if kindOf(b) == wire.KindEnd {
-			m, _, err := wire.Parse[wire.End](b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m, _ := expect.Must2(wire.Parse[wire.End](b))(t)
 			ended += fmt.Sprintf(", run %d ended for reason %d", m.Run, m.Reason)
 		}
 		if kindOf(b) != wire.KindError {
 			continue
 		}
-		m, text, err := wire.Parse[wire.Text](b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, text := expect.Must2(wire.Parse[wire.Text](b))(t)
 		return fmt.Sprintf("run %d, code %d, %s", m.First, m.Second, ofOthers.ReplaceAll(text, nil))
 	}
 }
@@ -96,14 +86,9 @@ func TestWhatIsSaidOfMessagesIsKnown(t *testing.T) {
 	}
 	const file = "testdata/said.txt"
 	if *writeSaid {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, got.Bytes(), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile(file))(t)
 	if d := expect.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); d != "" {
 		t.Errorf("%s", d)
 	}

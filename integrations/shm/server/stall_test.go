@@ -11,15 +11,14 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // send sends messages as a consumer.
 func send(t *testing.T, k *wire.Socket, messages ...[]byte) {
 	t.Helper()
 	for _, m := range messages {
-		if err := k.Send(m, -1, patience); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, k.Send(m, -1, patience))
 	}
 }
 
@@ -159,10 +158,7 @@ func TestAReadersTimeRunsWhileOthersWaitForIt(t *testing.T) {
 	slots := map[*wire.Socket][]uint32{}
 	take := func(k *wire.Socket, n int) {
 		for range n {
-			m, _, err := wire.Parse[wire.Batch](next(t, k, wire.KindBatch))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m, _ := expect.Must2(wire.Parse[wire.Batch](next(t, k, wire.KindBatch)))(t)
 			slots[k] = append(slots[k], m.Slot)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -80,17 +81,13 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 		}
 		return err
 	}
-	if err := try(1); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, try(1))
 	text, err := os.ReadFile(file)
 	if err := try(3); err != nil { // all ranks at the same place: any number goes on from there
 		t.Errorf("with another number of ranks: %v", err)
 	}
 	var saved savedStates
-	if err := errors.Join(err, json.Unmarshal(text, &saved)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(err, json.Unmarshal(text, &saved)))
 	of := func(ranks int, change func(last *loader.State)) string {
 		list := slices.Repeat(saved.Ranks[:1], ranks)
 		change(&list[ranks-1])
@@ -113,9 +110,7 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 		"zeros":                     {1, "\x00\x00", "remove it to begin anew"},
 		"more after it":             {1, string(text) + "{}", "remove it to begin anew"},
 	} {
-		if err := os.WriteFile(file, []byte(c.contents), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, []byte(c.contents), 0o600))
 		if err := try(c.world); err == nil || !strings.Contains(err.Error(), file) ||
 			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "nil") {
 			t.Errorf("%s: %v", name, err)
@@ -163,9 +158,7 @@ func TestTheStateFileOutlivesTheMachine(t *testing.T) {
 	})
 	s := serve(t, g, Options{StateFile: file})
 	before, steps = read(), nil
-	if err := s.states.save(0, stateAt(s, 0, 1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.states.save(0, stateAt(s, 0, 1)))
 	if want := []string{".state.json.new true", "its folder false"}; !slices.Equal(steps, want) {
 		t.Errorf("synced, and whether the file was the old one then: %q, want %q", steps, want)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // sendWith sends a message with descriptors, as no consumer does.
@@ -37,10 +38,7 @@ func sendWith(t *testing.T, s *serving, message []byte, fds ...int) *wire.Socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := wire.OwnSocket(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := expect.Must(wire.OwnSocket(fd))(t)
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -82,15 +80,9 @@ func TestAConnectionThatSaysNothingIsToldSo(t *testing.T) {
 func TestADescriptorInAnyMessageIsABadMessage(t *testing.T) {
 	s := serve(t, plainGraph(t, 100), Options{})
 	k := raw(t, s)
-	if err := k.Send(hello(good), -1, time.Second); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := answer(t, k); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Send(start(wire.Begin{Run: 1}), 1, time.Second); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, k.Send(hello(good), -1, time.Second))
+	expect.Must(answer(t, k))(t)
+	expect.OK(t, k.Send(start(wire.Begin{Run: 1}), 1, time.Second))
 	b, err := answer(t, k)
 	if m, text, _ := wire.Parse[wire.Text](b); err != nil || shm.Code(m.Second) != shm.CodeMessage ||
 		!strings.Contains(string(text), "descriptor") {
@@ -126,9 +118,7 @@ func TestStrangersTakeNoPlaceAndFillNoLog(t *testing.T) {
 	for range n {
 		silent = append(silent, raw(t, s))
 		k := raw(t, s)
-		if err := k.Send(cut(99, 8, 0), -1, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, k.Send(cut(99, 8, 0), -1, time.Second))
 	}
 	for range 2 {
 		lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0))
@@ -172,13 +162,9 @@ func TestARunBeginsNoFurtherThanAnEpochGoes(t *testing.T) {
 	for next, batches := range map[uint64]uint64{0: 6, 3: 5, 15: 1, 16: 0, 18: 0} {
 		k := raw(t, s)
 		for _, m := range [][]byte{hello(good), start(wire.Begin{Run: 1, Next: next})} {
-			if err := k.Send(m, -1, time.Second); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, k.Send(m, -1, time.Second))
 		}
-		if _, err := answer(t, k); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(answer(t, k))(t)
 		b, err := answer(t, k)
 		if m, _, parsing := wire.Parse[wire.Begun](b); err != nil || parsing != nil || m.Batches != batches {
 			t.Errorf("from batch %d: %v, %+v, want %d batches", next, err, m, batches)
@@ -188,9 +174,7 @@ func TestARunBeginsNoFurtherThanAnEpochGoes(t *testing.T) {
 	for _, next := range []uint64{19, 1 << 40, 1<<64 - 1} {
 		t.Run(fmt.Sprint(next), func(t *testing.T) {
 			k := raw(t, s)
-			if err := k.Send(hello(good), -1, time.Second); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, k.Send(hello(good), -1, time.Second))
 			refused(t, k, start(wire.Begin{Run: 1, Next: next}), shm.CodeMessage)
 			k.Close()
 		})
@@ -202,9 +186,7 @@ func TestAConnectionThatEndsAtOnceIsNoError(t *testing.T) {
 	log := &logged{}
 	s := serve(t, plainGraph(t, 100), Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	for range 10 {
-		if err := raw(t, s).Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, raw(t, s).Close())
 	}
 	k := raw(t, s)
 	k.CloseRead()

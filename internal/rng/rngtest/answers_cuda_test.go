@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
@@ -27,14 +28,8 @@ func open(t *testing.T) *bench {
 	if err != nil {
 		t.Fatalf("%v; for the simulated one run make cudasim and set KHOP_CUDA_DRIVER=dist/libcudasim.so", err)
 	}
-	stream, err := gpu.NewStream(device.PriorityLow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kernels, err := loadAnswersKernels(gpu)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := expect.Must(gpu.NewStream(device.PriorityLow))(t)
+	kernels := expect.Must(loadAnswersKernels(gpu))(t)
 	t.Cleanup(func() {
 		for _, err := range []error{kernels.Close(), stream.Close(), gpu.Close()} {
 			if err != nil {

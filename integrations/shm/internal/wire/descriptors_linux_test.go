@@ -21,15 +21,9 @@ import (
 
 // A message brings one descriptor or none; whatever else comes is a bad message, of which nothing is left open.
 func TestAMessageBringsOneDescriptorOrNone(t *testing.T) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := expect.Must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(pair[1])
-	a, err := OwnSocket(pair[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(OwnSocket(pair[0]))(t)
 	defer a.Close()
 	before := expect.OpenFiles(t)
 	for _, c := range []struct {
@@ -44,9 +38,7 @@ func TestAMessageBringsOneDescriptorOrNone(t *testing.T) {
 		if c.count > 0 {
 			rights = unix.UnixRights(make([]int, c.count)...)
 		}
-		if err := unix.Sendmsg(pair[1], make([]byte, c.text), rights, nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, unix.Sendmsg(pair[1], make([]byte, c.text), rights, nil, 0))
 		n, fd, err := a.Receive(t.Context(), inTime(), make([]byte, 64))
 		switch {
 		case c.taken && (err != nil || n != c.text || (fd >= 0) != (c.count == 1)):
@@ -73,9 +65,7 @@ func TestAnErrorBringsNoDescriptor(t *testing.T) {
 		"no reads": {func(a, _ *Socket) error { a.CloseRead(); return nil }, io.EOF},
 	} {
 		a, b := socketPair(t)
-		if err := c.prepare(a, b); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.prepare(a, b))
 		n, fd, err := a.Receive(t.Context(), time.Now().Add(time.Millisecond), make([]byte, 64))
 		if n != 0 || fd != -1 || !errors.Is(err, c.want) {
 			t.Errorf("%s: %d bytes, descriptor %d, %v", name, n, fd, err)
@@ -85,9 +75,7 @@ func TestAnErrorBringsNoDescriptor(t *testing.T) {
 	if uid, pid, err := a.Peer(); err != nil || uid != uint32(os.Geteuid()) || pid != os.Getpid() || a.Ended() {
 		t.Errorf("user %d, process %d, %v", uid, pid, err)
 	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, a.Close())
 	if _, _, err := a.Peer(); !errors.Is(err, net.ErrClosed) || !a.Ended() {
 		t.Errorf("after Close: %v", err)
 	}
@@ -97,9 +85,7 @@ func TestAnErrorBringsNoDescriptor(t *testing.T) {
 func TestTheLastWordComesToWhoWaits(t *testing.T) {
 	for range 30 {
 		a, b := socketPair(t)
-		if err := a.Send([]byte("unread"), -1, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, a.Send([]byte("unread"), -1, time.Second))
 		got := make(chan string)
 		go func() {
 			room := make([]byte, 64)
@@ -119,26 +105,16 @@ func TestTheLastWordComesToWhoWaits(t *testing.T) {
 // What a server writes its consumers read; what they write it reads, unless they may only read.
 func TestMemoryIsShared(t *testing.T) {
 	for access, is := range map[Access]uint32{ReadWrite: 0, ReadOnly: SegmentReadOnly} {
-		m, err := NewMemory(pinned.HugePage, access, pinned.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := expect.Must(NewMemory(pinned.HugePage, access, pinned.Options{}))(t)
 		note := m.Note(3)
 		if note.Index != 3 || note.Size != pinned.HugePage || note.Is != is || note.Memory != OnHost {
 			t.Errorf("%+v", note)
 		}
 		copied := func() int {
-			fd, err := unix.FcntlInt(uintptr(m.FD), unix.F_DUPFD_CLOEXEC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return fd
+			return expect.Must(unix.FcntlInt(uintptr(m.FD), unix.F_DUPFD_CLOEXEC, 0))(t)
 		}
 		copy(m.Data[pinned.HugePage-4:], "last")
-		theirs, err := OpenMemory(note, copied(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		theirs := expect.Must(OpenMemory(note, copied(), nil))(t)
 		if !bytes.Equal(m.Data, theirs.Data) {
 			t.Error("the consumer reads something else")
 		}
@@ -188,11 +164,7 @@ func TestMemoryThatThereIsNotIsRefused(t *testing.T) {
 
 func openFile(t *testing.T) int {
 	t.Helper()
-	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fd
+	return expect.Must(unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
 }
 
 // socketIn returns where a socket may be made, in a folder that does not exist yet.
@@ -217,10 +189,7 @@ func TestWhoListensCanBeDialled(t *testing.T) {
 		}
 	}
 	nobody("before", fs.ErrNotExist, "")
-	l, _, err := Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, _ := expect.Must2(Listen(path))(t)
 	st, err := os.Stat(dir)
 	socket, e := os.Stat(path)
 	if err := errors.Join(err, e); err != nil || st.Mode().Perm() != 0o700 || socket.Mode().Perm() != 0o600 {
@@ -229,10 +198,7 @@ func TestWhoListensCanBeDialled(t *testing.T) {
 	if _, _, err := Listen(path); !errors.Is(err, shm.ErrRunning) || !strings.Contains(err.Error(), path) {
 		t.Errorf("beside a server: %v", err)
 	}
-	a, err := Dial(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(Dial(t.Context(), path))(t)
 	_ = a.Close()
 	l.SetUnlinkOnClose(false) // as if it was killed
 	_ = l.Close()
@@ -247,10 +213,7 @@ func TestWhoListensCanBeDialled(t *testing.T) {
 // Listening where it may not, or where somebody listens, leaves no descriptor behind, and no lock on the directory.
 func TestListeningInVainLeavesNothingOpen(t *testing.T) {
 	dir, path := socketIn(t)
-	l, _, err := Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, _ := expect.Must2(Listen(path))(t)
 	defer l.Close()
 	before := expect.OpenFiles(t)
 	if _, _, err := Listen(path); !errors.Is(err, shm.ErrRunning) {
@@ -259,10 +222,7 @@ func TestListeningInVainLeavesNothingOpen(t *testing.T) {
 	if _, _, err := Listen(filepath.Join(dir, strings.Repeat("x", 100))); err == nil {
 		t.Error("the path is too long")
 	}
-	other, _, err := Listen(filepath.Join(dir, "other"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other, _ := expect.Must2(Listen(filepath.Join(dir, "other")))(t)
 	_ = other.Close()
 	if after := expect.OpenFiles(t); after != before {
 		t.Errorf("%d descriptors are open, there were %d", after, before)
@@ -271,15 +231,9 @@ func TestListeningInVainLeavesNothingOpen(t *testing.T) {
 
 func TestWhoListensLeavesWhatWasThere(t *testing.T) {
 	dir, path := socketIn(t)
-	l, remove, err := Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, remove := expect.Must2(Listen(path))(t)
 	_ = l.Close()
-	again, keep, err := Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again, keep := expect.Must2(Listen(path))(t)
 	_ = again.Close()
 	if err := keep(); err != nil {
 		t.Error(err)
@@ -293,9 +247,7 @@ func TestWhoListensLeavesWhatWasThere(t *testing.T) {
 	if _, _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("over a file: %v", err)
 	}
-	if err := errors.Join(os.Remove(path), os.Chmod(dir, 0o750)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(os.Remove(path), os.Chmod(dir, 0o750)))
 	if _, _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "0700") {
 		t.Errorf("in a directory for a group: %v", err)
 	}

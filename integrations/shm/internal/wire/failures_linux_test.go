@@ -22,22 +22,12 @@ import (
 // Each step that fails says which, and gives back what the steps before it took.
 func TestMemoryThatCannotBeMadeSaysWhyAndLeavesNothing(t *testing.T) {
 	memfd := func(flags int) int {
-		fd, err := unix.MemfdCreate("khop-test", unix.MFD_CLOEXEC|flags)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fd
+		return expect.Must(unix.MemfdCreate("khop-test", unix.MFD_CLOEXEC|flags))(t)
 	}
 	reading := func() int {
 		path := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fd
+		expect.OK(t, os.WriteFile(path, make([]byte, 4096), 0o600))
+		return expect.Must(unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
 	}
 	for name, c := range map[string]struct {
 		fd   int
@@ -215,9 +205,7 @@ func TestWhatCannotBeSentIsSaid(t *testing.T) {
 			t.Errorf("64 MiB: %v", err)
 		}
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, b.Close())
 	if err := a.Send([]byte("late"), -1, time.Second); !IsBroken(err) || !errors.Is(err, unix.EPIPE) {
 		t.Errorf("to nobody: %v", err)
 	}
@@ -234,9 +222,7 @@ func TestWhereNobodyCanListenTheErrorSaysWhy(t *testing.T) {
 		!strings.HasPrefix(err.Error(), "directory of the socket: ") {
 		t.Errorf("in a folder of a folder that is not there: %v", err)
 	}
-	if err := os.WriteFile(dir, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(dir, nil, 0o600))
 	want := dir + ": others may enter it: the socket's directory must be yours alone (mode 0700); name one that " +
 		"does not exist yet, such as " + filepath.Join(dir, "khop", "socket")
 	if _, _, err := Listen(path); err == nil || err.Error() != want {
@@ -261,13 +247,8 @@ func TestWhereNobodyCanListenTheErrorSaysWhy(t *testing.T) {
 // The directory goes with who made it, unless somebody else has put something there or has removed it.
 func TestWhoHasMadeTheDirectoryRemovesIt(t *testing.T) {
 	dir, path := socketIn(t)
-	l, remove, err := Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(l.Close(), os.Remove(dir)); err != nil {
-		t.Fatal(err)
-	}
+	l, remove := expect.Must2(Listen(path))(t)
+	expect.OK(t, errors.Join(l.Close(), os.Remove(dir)))
 	if err := remove(); err != nil {
 		t.Errorf("the directory is gone already: %v", err)
 	}

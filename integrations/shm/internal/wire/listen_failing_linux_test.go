@@ -50,13 +50,8 @@ func TestListeningThatFailsAnywhereLeavesNothing(t *testing.T) {
 // A socket of another kind is nobody's leftover: it is named, and stays.
 func TestASocketOfAnotherKindIsLeftAlone(t *testing.T) {
 	dir, path := socketIn(t)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	other, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Mkdir(dir, 0o700))
+	other := expect.Must(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	defer other.Close()
 	if _, _, err := Listen(path); err == nil ||
 		!strings.HasPrefix(err.Error(), path+": cannot tell whether a server listens: ") {

@@ -3,28 +3,20 @@ package wire
 import (
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
 )
 
 func TestOnlySealedMemoryOfTheRightSizeIsMapped(t *testing.T) {
 	file := func(size int64, seals int) int {
-		fd, err := unix.MemfdCreate("khop-test", unix.MFD_ALLOW_SEALING)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Ftruncate(fd, size); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-			t.Fatal(err)
-		}
+		fd := expect.Must(unix.MemfdCreate("khop-test", unix.MFD_ALLOW_SEALING))(t)
+		expect.OK(t, unix.Ftruncate(fd, size))
+		expect.Must(unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals))(t)
 		return fd
 	}
 	note := Segment{Size: 8192}
 	pipe := make([]int, 2)
-	if err := unix.Pipe(pipe); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, unix.Pipe(pipe))
 	defer unix.Close(pipe[1])
 	for name, fd := range map[string]int{
 		"no seals":     file(8192, 0),

@@ -19,16 +19,9 @@ import (
 // socketPair returns two ends of a connection.
 func socketPair(t testing.TB) (a, b *Socket) {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, err = OwnSocket(pair[0]); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = OwnSocket(pair[1]); err != nil {
-		t.Fatal(err)
-	}
+	pair := expect.Must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
+	a = expect.Must(OwnSocket(pair[0]))(t)
+	b = expect.Must(OwnSocket(pair[1]))(t)
 	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
 	return a, b
 }
@@ -147,9 +140,7 @@ func TestTheOtherEndsDeathEndsAllWaits(t *testing.T) {
 func TestWhatADeadEndHasSentStillComes(t *testing.T) {
 	a, b := socketPair(t)
 	for _, s := range []*Socket{a, b} {
-		if err := s.Send([]byte("last"), -1, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Send([]byte("last"), -1, time.Second))
 	}
 	if err := b.Close(); err != nil { // and leaves a message unread
 		t.Fatal(err)
@@ -197,9 +188,7 @@ func TestASenderWaitsForRoom(t *testing.T) {
 func TestASenderWaitsNoLongerThanThisEndReads(t *testing.T) {
 	a, b := socketPair(t)
 	n := fill(t, a)
-	if err := b.Send([]byte("before"), -1, time.Second); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, b.Send([]byte("before"), -1, time.Second))
 	soon(t, 10*time.Millisecond, a.CloseRead)
 	begin := time.Now()
 	if err := a.Send([]byte("more"), -1, patience); !IsBroken(err) {
@@ -216,9 +205,7 @@ func TestASenderWaitsNoLongerThanThisEndReads(t *testing.T) {
 		t.Errorf("after that: %v, want io.EOF", err)
 	}
 	for range n {
-		if _, _, err := b.Receive(t.Context(), inTime(), room); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must2(b.Receive(t.Context(), inTime(), room))(t)
 	}
 }
 
@@ -287,9 +274,7 @@ func TestNoMessageIsMissedAtAnyPace(t *testing.T) {
 			for end := time.Now().Add(time.Duration(r.IntN(200)) * time.Microsecond); time.Now().Before(end); {
 			}
 		}
-		if err := a.Send([]byte{byte(i)}, -1, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, a.Send([]byte{byte(i)}, -1, time.Second))
 		if n, _, err := a.Receive(t.Context(), inTime(), room); err != nil || n != 1 || room[0] != byte(i) {
 			t.Fatalf("seed %d, message %d: %d, %v", seed, i, room[:n], err)
 		}

@@ -10,16 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // Memory within a process is handed over by its address, and given back by the last who keeps it.
 func TestMemoryWithinAProcessIsSharedUntilTheLastLetsGo(t *testing.T) {
-	m, err := NewMemory(pinned.HugePage, Within, pinned.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := expect.Must(NewMemory(pinned.HugePage, Within, pinned.Options{}))(t)
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(m.Data)))
 	note := m.Note(2)
 	if note.Is != SegmentWithin || note.Memory != OnHost || note.Size != pinned.HugePage || note.Index != 2 ||
@@ -51,27 +49,16 @@ func TestMemoryWithinAProcessIsSharedUntilTheLastLetsGo(t *testing.T) {
 // Owned bytes are as they were; what their pages share with others is cut off, and nothing else.
 func TestOwnedBytesAreCutOffFromTheOthers(t *testing.T) {
 	page := unix.Getpagesize()
-	m, err := NewMemory(pinned.HugePage, ReadWrite, pinned.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := expect.Must(NewMemory(pinned.HugePage, ReadWrite, pinned.Options{}))(t)
 	defer m.Close()
 	for i := range m.Data {
 		m.Data[i] = byte(i / 100)
 	}
 	for _, c := range [][2]int{{10, 20}, {page - 1, page + 1}, {2 * page, 3 * page}, {pinned.HugePage - 5,
 		pinned.HugePage}} {
-		fd, err := unix.FcntlInt(uintptr(m.FD), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		theirs, err := OpenMemory(m.Note(0), fd, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := theirs.Own(c[0], c[1]); err != nil {
-			t.Fatal(err)
-		}
+		fd := expect.Must(unix.FcntlInt(uintptr(m.FD), unix.F_DUPFD_CLOEXEC, 0))(t)
+		theirs := expect.Must(OpenMemory(m.Note(0), fd, nil))(t)
+		expect.OK(t, theirs.Own(c[0], c[1]))
 		if !bytes.Equal(m.Data, theirs.Data) {
 			t.Errorf("bytes %v: what is owned is another", c)
 		}

@@ -72,8 +72,9 @@ bench-disk: ## features larger than memory: khop, mapped files and numpy.memmap 
 	$(or $(PYTHON),python3) bench/disk/run.py --record $(ARGS)
 
 .PHONY: bench-convert
-bench-convert: ## conversion of a billion int64 pairs beside what the disk does, in DIR= (26 GB of disk); ARGS: go run ./bench/convert -h
-	go run ./bench/convert -dir $(DIR) $(or $(ARGS),-edges 1000000000 -memory 2GiB)
+bench-convert: ## conversion of a billion int64 pairs beside what the disk does, in DIR= (26 GB of disk); ARGS: .bench/bin/convert -h
+	go build -C bench -o ../.bench/bin/ ./convert
+	.bench/bin/convert -dir $(DIR) $(or $(ARGS),-edges 1000000000 -memory 2GiB)
 
 .PHONY: bench-features
 bench-features: ## memory of converting GB= (100) gigabytes of features, in DIR= (4 GB of disk); needs root, btrfs-progs, strace
@@ -81,7 +82,8 @@ bench-features: ## memory of converting GB= (100) gigabytes of features, in DIR=
 
 .PHONY: bench-feed
 bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy and with torch
-	go run ./bench/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))
+	go build -C bench -o ../.bench/bin/ ./feed
+	.bench/bin/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))
 
 .PHONY: docs-site
 docs-site: ## build the pages as a site into dist/site, and fail where a link leads nowhere
@@ -127,7 +129,8 @@ kill-test: ## kill servers and consumers of the feed a thousand times
 
 .PHONY: mutate
 mutate: ## plant N bugs in PKG, by SEED, and list those that its own tests miss (ARGS: more options of tools/mutate)
-	go run ./tools/mutate -n $(N) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(ARGS) $(PKG)
+	go build -C tools/mutate -o ../../dist/mutate .
+	dist/mutate -n $(N) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(ARGS) $(PKG)
 
 .PHONY: device-test
 device-test: cudasim-ptx ## compare 2,000 drawn ways to load on the simulated device with the CPU, from .cu files and from PTX

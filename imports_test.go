@@ -21,7 +21,7 @@ const module = "github.com/khop-gnn/khop"
 var layers = map[string]int{
 	"device": 0, "internal": 1, "pinned": 2, "unified": 3, "graph": 4, "formats": 5, "sampling": 5, "gather": 5,
 	"sparse": 5,
-	"loader": 6, "integrations": 7, "bench": 8, "cmd": 8, "tools": 8, "tests": 8,
+	"loader": 6, "integrations": 7, "cmd": 8, "tools": 8, "tests": 8,
 }
 
 // source is a parsed file that is not a test.

@@ -75,13 +75,22 @@ skips=(-any-skip)
 
 # The tests that need a device are those of the files named *_cuda_test.go.
 [ -n "${REPORT:-}" ] || { REPORT=$scratch/testreport; go build -o "$REPORT" ./tools/testreport; }
+module_of() { # FOLDER
+    local folder=$1
+    until [ -f "$folder/go.mod" ]; do folder=$(dirname "$folder"); done
+    echo "$folder"
+}
+touch "$scratch/tests" "$scratch/nested-tests"
 find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while read -r folder; do
     names=$(grep -h -o '^func \(Test\|Fuzz\|Example\)[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
-    [ -z "$names" ] || [ -f "$folder/go.mod" ] || printf '%s ^(%s)$\n' "$folder" "$names" # modules of their own come below
-done >"$scratch/tests"
+    [ "$(module_of "$folder")" = . ] && list=tests || list=nested-tests
+    [ -z "$names" ] || printf '%s ^(%s)$\n' "$folder" "$names" >>"$scratch/$list"
+done
 test_devices() { # FLAGS...: not from the cache, which does not see that the simulator has changed
     while read -r folder names; do
-        go test -tags cuda -count 1 -timeout 25m -json "$@" -run "$names" "$folder" </dev/null || :
+        module=$(module_of "$folder")
+        go test -C "$module" -tags cuda -count 1 -timeout 25m -json "$@" -run "$names" "./$(realpath --relative-to "$module" "$folder")" \
+            </dev/null || :
     done
 }
 
@@ -90,9 +99,9 @@ test_devices() { # FLAGS...: not from the cache, which does not see that the sim
 # of the loader, and without the race detector, for the Go code is the same. Nothing can ask for counts of lines there, which take
 # two fifths of the time. Tests that need counts or settings run there without the pose.
 needs_simulator() { sed -n "s|^${1#./} \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-device.txt; }
-sed 's/ .*//' "$scratch/tests" | while read -r folder; do
+cat "$scratch/tests" "$scratch/nested-tests" | while read -r folder all; do
     if compgen -G "$folder/*.ptx" >/dev/null || [[ $folder =~ ^./(loader|pinned|unified|internal/cudatest)$ ]]; then
-        names=$(sed -n "s|^$folder ^(\(.*\))\$$|\1|p" "$scratch/tests" | tr '|' '\n')
+        names=$(sed 's/^^(\(.*\))$$/\1/' <<<"$all" | tr '|' '\n')
         printf '%s ^(%s)$\n' "$folder" "$(grep -vxFf <(needs_simulator "$folder") <<<"$names" | paste -sd '|')"
         counted=$(grep -xFf <(needs_simulator "$folder") <<<"$names" | paste -sd '|') || :
         [ -z "$counted" ] || printf '%s ^(%s)$\n' "$folder" "$counted" >>"$scratch/ptx-counts"
@@ -111,9 +120,10 @@ wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-pt
 "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"} <"$scratch/on-ptx"
 
 step "modules of their own, on the device"
-while read -r mod; do
-    (cd "$mod" && go vet -tags cuda ./... && go test -tags cuda -count 1 -json ./... | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"})
-done < <(find . -mindepth 2 -name '*.cu' -not -path './.*' -printf '%h\n' | sort -u | while read -r dir; do [ ! -f "$dir/go.mod" ] || echo "$dir"; done)
+cut -d ' ' -f 1 "$scratch/nested-tests" | while read -r folder; do module_of "$folder"; done | sort -u | while read -r module; do
+    go vet -C "$module" -tags cuda ./...
+done
+test_devices <"$scratch/nested-tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
 
 step "bundle" # of programs that measure a GPU: all phases run, in tiny sizes, on the committed PTX and as on a real driver
 bench/gpu/bundle.sh "$scratch/gpu" internal/drivertest

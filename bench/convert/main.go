@@ -3,7 +3,7 @@
 // Command convert measures how fast khop converts edges on a disk, and what share that is of what the disk and the
 // processors could do.
 //
-//	go run ./bench/convert -dir /somewhere -edges 1000000000 -memory 2GiB
+//	go run ./convert -dir /somewhere -edges 1000000000 -memory 2GiB
 //
 // It writes -edges pairs of an R-MAT graph to DIR/pairs.npy, whose ids are scrambled, converts them by `khop convert`,
 // and removes everything but the pairs with -keep. -parts converts in so many shares, merges them, and compares ids.

@@ -14,6 +14,7 @@ packages=("${@:2}")
 tests=$out.tests
 rm -rf "$out" "$tests"
 mkdir -p "$out/python" "$out/peers" "$tests"
+out=$(realpath "$out") tests=$(realpath "$tests")
 touch "$out/tests.txt"
 
 # Tests that a real device cannot pass, which would skip there.
@@ -22,14 +23,16 @@ simulated() { sed -n "s|^$1 \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-dev
 build=(-tags cuda -trimpath "-ldflags=-s -w")
 make --no-print-directory -s cubins >/dev/null
 go build -tags cuda,cubins "${build[@]:2}" -o "$out/khop" ./cmd/khop
-go build "${build[@]}" -o "$out/gpubench" ./bench/gpu/gpubench
+go build -C bench "${build[@]}" -o "$out/gpubench" ./gpu/gpubench
 
 # The tests that need a device, a program a package: they share most of their code, so that together they pack well.
 for folder in "${packages[@]}"; do
     names=$(grep -h -o '^func Test[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | { grep -vxFf <(simulated "$folder") || :; } | paste -sd '|')
     [ -n "$names" ] || continue
     mkdir -p "$tests/$folder"
-    go test -c "${build[@]}" -o "$tests/$folder/test" "./$folder"
+    module=$folder
+    until [ -f "$module/go.mod" ]; do module=$(dirname "$module"); done
+    go test -C "$module" -c "${build[@]}" -o "$tests/$folder/test" "./$(realpath --relative-to "$module" "$folder")"
     [ ! -d "$folder/testdata" ] || cp -r "$folder/testdata" "$tests/$folder/"
     printf '%s ^(%s)$\n' "$folder" "$names" >>"$out/tests.txt"
 done

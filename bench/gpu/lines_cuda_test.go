@@ -154,7 +154,8 @@ Made by
 
 ` + "```sh" + `
 make cudasim && eval "$(tools/cuda-env.sh)"
-KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so go test -tags cuda -run TestLinesOfEveryMethod ./bench/gpu -args -write-lines
+export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so
+go test -C bench -tags cuda -run TestLinesOfEveryMethod ./gpu -args -write-lines
 ` + "```" + `
 
 Every test run with -tags cuda compares with this table. Rows that begin and end anywhere, of elements of 1, 2, 4 and 8

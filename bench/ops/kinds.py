@@ -112,7 +112,7 @@ class Khop:
     def __init__(self, threads):
         self.folder = tempfile.TemporaryDirectory()
         library = pathlib.Path(self.folder.name) / "libkhop.so"
-        subprocess.run(["go", "build", "-buildmode=c-shared", "-o", library, "./bench/ops/lib"], cwd=HERE.parents[1], check=True)
+        subprocess.run(["go", "build", "-buildmode=c-shared", "-o", library, "./ops/lib"], cwd=HERE.parent, check=True)
         self.lib = ctypes.CDLL(str(library))
         self.lib.khop_open(threads)
         self.kept = {}  # what matrices view

@@ -58,11 +58,11 @@ def prepare(args):
     work = args.dir / "ops"
     work.mkdir(parents=True, exist_ok=True)
     call(["gcc", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC", HERE / "plain.c", "-o", work / "libplain.so"])
-    call(["go", "build", "-buildmode=c-shared", "-o", work / "libkhop.so", "./bench/ops/lib"])
+    call(["go", "build", "-C", "bench", "-buildmode=c-shared", "-o", work / "libkhop.so", "./ops/lib"])
     dataset = args.dataset or args.dir / "topology.khop"
     if not dataset.exists():
         call(["go", "run", "./cmd/khop", "generate", "products", dataset, "--features", "-1"])
-    lines = call(["go", "run", "./bench/ops/blocks", dataset, work], stdout=subprocess.PIPE).stdout.splitlines()
+    lines = call(["go", "run", "-C", "bench", "./ops/blocks", dataset, work], stdout=subprocess.PIPE).stdout.splitlines()
     cols = int(lines[0].split()[2])
     return work, [{"name": "cnr-2000", "path": str(given.cnr_2000())}, {"name": "block", "path": str(work / "0"), "cols": cols}]
 

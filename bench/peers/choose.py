@@ -59,7 +59,7 @@ def peer(folder, sampler, batches):
 def contest(args):
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "choose")
-        subprocess.run(["go", "build", "-o", program, "./bench/choose"], check=True, cwd=REPO)
+        subprocess.run(["go", "build", "-o", program, "./choose"], check=True, cwd=REPO / "bench")
         subprocess.run([program, "-dir", folder, "-nodes", str(args.nodes), "-edges", str(args.edges), "make"], check=True)
         python = args.dir / "dgl" / "bin" / "python"
         sides = {"khop": lambda s: [program, "-dir", folder, "-batches", str(args.batches), "run", s],

@@ -121,7 +121,7 @@ def compare(args):
     worst = 0
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "choose")
-        subprocess.run(["go", "build", "-o", program, "./bench/choose"], check=True, cwd=REPO)
+        subprocess.run(["go", "build", "-o", program, "./choose"], check=True, cwd=REPO / "bench")
         subprocess.run([program, "-dir", folder, "-nodes", str(args.nodes), "-edges", str(args.edges), "make"], check=True)
         ways, indices = dict(tenths(folder)), np.fromfile(os.path.join(folder, "indices"), np.int32)
         print("| sampler | peer | edges, khop and peer | nodes | measures | farthest, in standard errors | finds |\n|---|---|---|---|---|---|---|")

@@ -1,7 +1,7 @@
 // Command lib is a shared library of package sparse for the benchmark of operations, which calls it beside its peers in
 // one process, on the same arrays:
 //
-//	go build -buildmode=c-shared -o libkhop.so ./bench/ops/lib
+//	go build -buildmode=c-shared -o libkhop.so ./ops/lib
 package main
 
 // #include <stdint.h>

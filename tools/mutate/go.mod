@@ -1,0 +1,3 @@
+module github.com/khop-gnn/khop/tools/mutate
+
+go 1.25.0

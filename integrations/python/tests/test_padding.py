@@ -7,7 +7,7 @@ import pytest
 import khop
 from khop.arrays import OwnArrays
 from khop.frameworks import framework
-from khop.padding import Sizes, most, pad
+from khop.padding import Sizes, most
 from khop.schema import Schema
 
 NEW = Schema(("paper", "author"), (500, 300), (("paper", "cites", "paper"), ("author", "writes", "paper")), (4000, 900), 2, new_nodes=False)
@@ -98,7 +98,7 @@ def test_the_most_that_a_sampler_reaches_is_one_shape_for_all_batches():
     sizes = most(NEW, about)
     assert sizes.nodes[0] == (33, 33) and sizes.edges[1] == (32 * 4, 32 * 3)
     assert sizes.nodes[1] == (32 + 128 + 1, 32 + 96 + 1)
-    assert len({tuple(shapes(pad(random_batch(s), sizes)).items()) for s in range(5)}) == 1
+    assert len({tuple(shapes(random_batch(s).pad(sizes)).items()) for s in range(5)}) == 1
     unbounded = most(NEW, {**about, "sampler": "neighbor fanouts=-1,-1 replace=false frontier=all"})
     assert unbounded.nodes[2] == (501, 301) and unbounded.edges[0] == (4000, 900)
     with pytest.raises(ValueError, match="no bounds that are known"):

@@ -14,15 +14,15 @@ import sys
 if sys.platform != "linux":
     raise ImportError("khop's feed is for Linux: it hands over memory in ways that other systems do not have")
 
-from .batch import Batch, Info
+from .batch import Batch, Padded
+from .contents import Info
 from .device import DeviceArray
 from .errors import (
-    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, LibraryNotFound, OptionError, ProtocolError, ServerError, SlotsHeldError,
-    StateError, WriteError,
+    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, LibraryNotFound, OptionError, ProtocolError,
+    ServerError, SlotsHeldError, StateError, WriteError,
 )
 from .info import info
 from .loader import Connection, Epoch, Loader, connect
-from .padding import Padded
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
 from .write import write
@@ -31,6 +31,6 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView",
-    "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "OptionError", "Padded", "ProtocolError",
-    "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "info", "write",
+    "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "OptionError", "Padded",
+    "ProtocolError", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "info", "write",
 ]

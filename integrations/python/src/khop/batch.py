@@ -2,161 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple, Type, Union, overload
+from typing import Any, Callable, Mapping, Optional, Tuple, Type, Union
 
 import numpy as np
 
+from . import convert, drawing, padding
 from . import digest as _digest
-from . import drawing
 from .arrays import Arrays, Converted, OwnArrays
-from .device import DeviceArrays, array_of
-from .errors import ProtocolError
-from .frameworks import Array, Framework, NumpyArray, framework
-from .protocol import BatchReady
-from .ring import Told
-from .schema import EdgeType, Schema
-from .views import Block, EdgeView, NodeView
+from .contents import Info
+from .device import DeviceArrays
+from .frameworks import Array, NumpyArray, framework
+from .schema import EdgeType, Schema, text
+from .views import Block, EdgeView, NodeView, Typed
 
 
-class Info(NamedTuple):
-    """Which batch it is, and the place after it."""
-
-    epoch: int
-    number: int
-    padded: bool
-    next: int
-
-
-class Batch:
+class Batch(Typed):
     """One mini-batch. Arrays are over the feed's memory, without a copy, unless their comment says otherwise.
 
-    They are yours to write. As long as any of them is alive, nothing changes under it: the memory goes back to the server when
-    the last one is gone, or at release(). Arrays are made when they are first asked for.
+    They are yours to write. As long as any of them is alive, nothing changes under it: the memory goes back to the
+    server when the last one is gone, or at release(). Arrays are made when they are first asked for.
 
-    A batch of a graph with one node type and one edge type has the fields of both: ``batch.x``, ``batch.edge_index``. On typed
-    graphs they are those of ``batch["paper"]`` and ``batch["paper", "cites", "paper"]``.
+    A batch of a graph with one node type and one edge type has the fields of both: ``batch.x``, ``batch.edge_index``.
+    On typed graphs they are those of ``batch["paper"]`` and ``batch["paper", "cites", "paper"]``.
     """
 
-    __slots__ = ("schema", "_info", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
-
-    def __init__(self, schema: Schema, info: Union[Info, BatchReady], source: Arrays, framework: Framework, index_dtype: Union[str, np.dtype[Any]]) -> None:
-        self.schema = schema
-        self._info: Union[Info, Told] = info
-        self._source: Optional[Arrays] = source
-        self._framework = framework
-        self._index: np.dtype[Any] = np.dtype(index_dtype) if isinstance(index_dtype, str) else index_dtype
-        self._values: dict[str, Array] = {}
-        self._table: Optional[list[list[int]]] = None
-
-    # --- which batch it is ---
-
-    @property
-    def info(self) -> Info:
-        info = self._info
-        if type(info) is not Info:
-            ready = BatchReady(*info)
-            info = self._info = Info(ready.epoch, ready.number, ready.padded, ready.next)
-        return info
-
-    @property
-    def epoch(self) -> int:
-        return self.info.epoch
-
-    @property
-    def number(self) -> int:
-        """The batch's number in the epoch, over all ranks."""
-        return self.info.number
-
-    @property
-    def padded(self) -> bool:
-        """Whether this rank repeats a batch of another, so that all have the same number."""
-        return self.info.padded
-
-    @property
-    def _counts(self) -> list[list[int]]:
-        """Nodes [after hop][node type]."""
-        if self._table is None:
-            table = self._arrays().numpy("num_nodes")[0]
-            if table.shape != (self.schema.layers + 1, len(self.schema.node_types)):
-                raise ProtocolError(f"num_nodes has shape {table.shape}, where the batches before had {self.schema.layers} layers")
-            self._table = table.tolist()
-        return self._table
-
-    # --- arrays by name ---
-
-    def names(self) -> tuple[str, ...]:
-        """The names of all arrays (docs/digest.md)."""
-        return self._arrays().names()
-
-    def array(self, name: str) -> Array:
-        """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is another."""
-        value = self._values.get(name)
-        if value is None:
-            source = self._source or self._arrays()
-            if isinstance(source, DeviceArrays):
-                value = array_of(self._framework, source, name, self._index if _is_index(name) else None)
-            else:
-                a, dtype = source.numpy(name)
-                if a.dtype != self._index and _is_index(name):
-                    a = a.astype(self._index)
-                value = self._framework.wrap(a, dtype)
-            self._values[name] = value
-        return value
-
-    def _find(self, name: str) -> Optional[Array]:
-        """The array of a name, None if there is none."""
-        return self.array(name) if self._arrays().has(name) else None
-
-    def _attribute(self, node_type: str, column: str) -> Array:
-        """A column of all nodes of a type, or where it was asked for seeds only, of the seeds."""
-        has = self._arrays().has
-        name = f"node/{node_type}/{column}"
-        if not has(name):
-            name = f"seed/{node_type}/{column}"
-            if not has(name):
-                there_are = ", ".join(self[node_type].columns()) or "none"
-                raise AttributeError(f"node type {node_type!r} has no column {column!r} in this batch; it has: {there_are}")
-        return self.array(name)
-
-    def __contains__(self, name: str) -> bool:
-        return self._arrays().has(name)
-
-    def _arrays(self) -> Arrays:
-        if self._source is None:
-            raise ValueError(f"batch {self.number} of epoch {self.epoch} was released")
-        return self._source
-
-    def _dtypes(self) -> dict[str, str]:
-        source = self._arrays()
-        if isinstance(source, DeviceArrays):
-            return {n: source.dtype(n) for n in source.names()}
-        return {n: source.numpy(n)[1] for n in source.names()}
-
-    def _cached(self, name: str, make: Callable[[], Array]) -> Array:
-        if name not in self._values:
-            self._values[name] = make()
-        return self._values[name]
+    __slots__ = ()
 
     # --- types ---
-
-    @overload
-    def __getitem__(self, key: str) -> NodeView: ...
-
-    @overload
-    def __getitem__(self, key: EdgeType) -> EdgeView: ...
-
-    def __getitem__(self, key: Union[str, EdgeType]) -> Union[NodeView, EdgeView]:
-        if isinstance(key, str):
-            return NodeView(self, self.schema.node(key))
-        return EdgeView(self, self.schema.edge(key))
-
-    @property
-    def node_types(self) -> tuple[str, ...]:
-        return self.schema.node_types
-
-    @property
-    def edge_types(self) -> tuple[EdgeType, ...]:
-        return self.schema.edge_types
 
     @property
     def _node_type(self) -> str:
@@ -175,13 +47,15 @@ class Batch:
 
     def _linked(self) -> Optional[EdgeView]:
         """The edge type that has seeds; None where seeds are nodes, or edges of several types."""
-        views = [EdgeView(self, e) for e, t in enumerate(self.schema.edge_types) if self._arrays().has(f"link/{':'.join(t)}/counts")]
+        has = self._arrays().has
+        views = [EdgeView(self, e) for e, t in enumerate(self.schema.edge_types) if has(f"link/{text(t)}/counts")]
         return views[0] if len(views) == 1 else None
 
     def _links(self) -> EdgeView:
         view = self._linked()
         if view is None:
-            raise AttributeError(f"seeds are nodes, or edges of several types: then say which, as in batch[{self.schema.edge_types[0]!r}]")
+            first = self.schema.edge_types[0]
+            raise AttributeError(f"seeds are nodes, or edges of several types: then say which, as in batch[{first!r}]")
         return view
 
     # --- seeds that are edges, of one type ---
@@ -258,11 +132,6 @@ class Batch:
         return seeded[0] if seeded else 0
 
     @property
-    def num_nodes(self) -> int:
-        """Nodes, of all types."""
-        return sum(self._counts[-1])
-
-    @property
     def num_sampled_nodes(self) -> list[int]:
         """Nodes that each hop added; first the seeds."""
         return self._node().num_sampled_nodes
@@ -301,8 +170,8 @@ class Batch:
     # --- devices ---
 
     def to(self, device: Any, non_blocking: bool = False) -> Batch:
-        """The batch with all arrays on a device. With non_blocking from pinned memory this batch's memory stays untouched until
-        the copies are done."""
+        """The batch with all arrays on a device. With non_blocking from pinned memory this batch's memory stays
+        untouched until the copies are done."""
         f = self._framework
         values = {name: f.to(self.array(name), device, non_blocking) for name in self.names()}
         if all(values[name] is self._values[name] for name in values):
@@ -324,8 +193,8 @@ class Batch:
         return self._with({name: self.array(name).pin_memory() for name in self.names()})
 
     def record_stream(self, stream: Any) -> None:
-        """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone. The memory of a batch that
-        came on a device is kept until that stream has done what is on it when the last array goes."""
+        """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone. The memory of a
+        batch that came on a device is kept until that stream has done what is on it when the last array goes."""
         if isinstance(self._source, DeviceArrays):
             self._source.record_stream(stream)
         for value in self._values.values():
@@ -335,8 +204,8 @@ class Batch:
     def _with(self, values: Mapping[str, Array]) -> Batch:
         """A batch of the same content with other arrays for all names."""
         out = type(self).__new__(type(self))
-        out.schema, out._info, out._framework, out._index, out._table = self.schema, self._info, self._framework, self._index, self._counts
-        out._values = dict(values)
+        out.schema, out._info, out._framework, out._index = self.schema, self._info, self._framework, self._index
+        out._table, out._values = self._counts, dict(values)
         out._source = Converted(self._dtypes(), out._values, self._framework)
         return out
 
@@ -358,7 +227,8 @@ class Batch:
     def __reduce__(self) -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
         source = self._arrays()
         arrays = {n: np.array(source.numpy(n)[0], copy=True) for n in source.names()}
-        return _rebuild, (type(self), self.schema, self.info, arrays, self._dtypes(), self._framework.name, str(self._index))
+        return _rebuild, (
+            type(self), self.schema, self.info, arrays, self._dtypes(), self._framework.name, str(self._index))
 
     # --- other forms ---
 
@@ -373,23 +243,22 @@ class Batch:
 
     def to_pyg(self) -> Any:
         """A torch_geometric Data, or HeteroData of a typed graph. edge_index is a copy, all else the same memory."""
-        from .convert import to_pyg
-
-        return to_pyg(self)
+        return convert.to_pyg(self)
 
     def to_dgl(self) -> Any:
         """DGL's triple: input nodes, output nodes, and a list of blocks with columns in srcdata, dstdata and edata.
 
         Without DGL blocks are khop.blocks.Block, which has the same names."""
-        from .convert import to_dgl
+        return convert.to_dgl(self)
 
-        return to_dgl(self)
-
-    def pad(self, sizes: Any = "pow2") -> Any:
+    def pad(self, sizes: Any = "pow2") -> Padded:
         """The batch in shapes that repeat, with masks (khop.padding): a copy."""
-        from .padding import pad
+        return self._padded(sizes)
 
-        return pad(self, sizes)
+    def _padded(self, sizes: Any, about: Optional[Mapping[str, Any]] = None) -> Padded:
+        """As pad; about is what the server tells, for sizes="max"."""
+        arrays = padding.pad(self, sizes, about)
+        return Padded(self.schema, self.info, arrays, self._framework, str(self._index))
 
     def _repr_html_(self) -> str:
         return drawing.batch_html(self)
@@ -398,15 +267,64 @@ class Batch:
         if self._source is None:
             return f"<khop.Batch {self.number} of epoch {self.epoch}, released>"
         edges = sum(sum(EdgeView(self, e).num_sampled_edges) for e in range(len(self.edge_types)))
-        return f"<khop.Batch {self.number} of epoch {self.epoch}: {sum(self._counts[0])} seeds, {self.num_nodes} nodes, {edges} edges>"
+        seeds = sum(self._counts[0])
+        return (f"<khop.Batch {self.number} of epoch {self.epoch}: {seeds} seeds, {self.num_nodes} nodes, "
+                f"{edges} edges>")
 
 
-def _is_index(name: str) -> bool:
-    return name.startswith(("nodes/", "seeds/", "input/", "item/", "block/")) or name.startswith("link/") and name.endswith("/group")
+class Padded(Batch):
+    """A batch in padded shapes, in memory of its own. x, y, n_id, edge_index, blocks and columns are as long as the
+    padding makes them.
+
+    num_nodes and batch_size count padding; ``real`` has the true counts.
+    """
+
+    __slots__ = ()
+
+    @property
+    def real(self) -> list[list[int]]:
+        """True counts of nodes [hop][node type]."""
+        counts: list[list[int]] = self._arrays().numpy("real")[0].tolist()
+        return counts
+
+    @property
+    def node_mask(self) -> Array:
+        """Which nodes are real [nodes]."""
+        return self.array(f"mask/node/{self._node_type}")
+
+    @property
+    def seed_mask(self) -> Array:
+        """Which of the distinct seeds are real [batch_size]."""
+        return self.array(f"mask/seed/{self._node_type}")
+
+    @property
+    def edge_mask(self) -> Array:
+        """Which edges are real, in the order of edge_index."""
+        return self.edge_mask_of(self._edge().type)
+
+    def node_mask_of(self, node_type: str) -> Array:
+        """As node_mask, of a type."""
+        return self.array(f"mask/node/{node_type}")
+
+    def seed_mask_of(self, node_type: str) -> Array:
+        """As seed_mask, of a type."""
+        return self.array(f"mask/seed/{node_type}")
+
+    def edge_mask_of(self, edge_type: EdgeType) -> Array:
+        """As edge_mask, of a type."""
+        return self[edge_type]._joined("mask", lambda b: b._batch.array(f"mask/edge/{b.layer}/{text(b.type)}"))
+
+    def block_mask(self, layer: int, edge_type: Optional[EdgeType] = None) -> Array:
+        """Which edges of a block are real."""
+        return self.array(f"mask/edge/{layer}/{text(edge_type or self._edge().type)}")
+
+    def digests(self) -> tuple[str, str]:
+        raise TypeError("a padded batch has no digest: take that of the batch that it was made of")
 
 
 def _rebuild(
-    kind: Type[Batch], schema: Schema, info: Info, arrays: Mapping[str, NumpyArray], dtypes: Mapping[str, str], frame: str, index: str,
+    kind: Type[Batch], schema: Schema, info: Info, arrays: Mapping[str, NumpyArray], dtypes: Mapping[str, str],
+    frame: str, index: str,
 ) -> Batch:
     return kind(schema, info, OwnArrays(arrays, dtypes), framework(frame), index)
 

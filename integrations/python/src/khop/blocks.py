@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, Mapping, Optional, Tuple, Union
 
-from .batch import Batch
+from .views import Typed
 from .schema import EdgeType
 
 NID, EID = "_ID", "_ID"
@@ -218,7 +218,7 @@ class Block:
                 f"num_edges={text(edges)})")
 
 
-def blocks_of(batch: Batch) -> list[Any]:
+def blocks_of(batch: Typed) -> list[Any]:
     """The layers of a batch, the furthest from the seeds first, with ids of nodes and edges and columns of edges."""
     try:
         import dgl
@@ -227,7 +227,7 @@ def blocks_of(batch: Batch) -> list[Any]:
     return [_block(dgl, batch, layer) for layer in range(batch.schema.layers)]
 
 
-def _block(dgl: Any, batch: Batch, layer: int) -> Any:
+def _block(dgl: Any, batch: Typed, layer: int) -> Any:
     hop = batch.schema.layers - layer
     sources = dict(zip(batch.node_types, batch._counts[hop]))
     targets = dict(zip(batch.node_types, batch._counts[hop - 1]))

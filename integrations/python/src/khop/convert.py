@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .batch import Batch
+from .views import Typed
 from .blocks import blocks_of
 from .frameworks import Array, Torch
 
 
-def to_pyg(batch: Batch) -> Any:
+def to_pyg(batch: Typed) -> Any:
     """See Batch.to_pyg."""
     from torch_geometric.data import Data, HeteroData
 
@@ -27,7 +27,7 @@ def to_pyg(batch: Batch) -> Any:
     return data
 
 
-def _fill_nodes(batch: Batch, node_type: str, data: Any) -> None:
+def _fill_nodes(batch: Typed, node_type: str, data: Any) -> None:
     view = batch[node_type]
     for column in view.columns():
         of_seeds = f"node/{node_type}/{column}" not in batch
@@ -53,7 +53,7 @@ def _for_all(rows: Any, nodes: int) -> Any:
     return out
 
 
-def _fill_edges(batch: Batch, edge_type: Any, data: Any) -> None:
+def _fill_edges(batch: Typed, edge_type: Any, data: Any) -> None:
     view = batch[edge_type]
     data.edge_index = view.edge_index
     data.num_sampled_edges = view.num_sampled_edges
@@ -68,7 +68,7 @@ def _fill_edges(batch: Batch, edge_type: Any, data: Any) -> None:
             data.edge_label_time = view.edge_label_time
 
 
-def to_dgl(batch: Batch) -> Any:
+def to_dgl(batch: Typed) -> Any:
     """See Batch.to_dgl."""
     _need_torch(batch, "to_dgl")
     blocks = blocks_of(batch)
@@ -89,6 +89,6 @@ def to_dgl(batch: Batch) -> Any:
     return inputs, outputs, blocks
 
 
-def _need_torch(batch: Batch, method: str) -> None:
+def _need_torch(batch: Typed, method: str) -> None:
     if not isinstance(batch._framework, Torch):
         raise TypeError(f'{method}() needs torch tensors: make the loader with framework="torch"')

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from html import escape
-from typing import TYPE_CHECKING, Any, Iterable, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
-if TYPE_CHECKING:
-    from .batch import Batch
-    from .loader import Connection
+from .views import Typed
 
 _STEP, _HIGH, _LEAST, _MOST = 130, 110, 8, 34  # between hops, of the drawing, radii
 
 
-def batch_html(batch: Batch) -> str:
+def batch_html(batch: Typed) -> str:
     """What a batch has: a drawing of its hops, and its arrays."""
     head = f"khop.Batch {batch.number} of epoch {batch.epoch}"
     if batch._source is None:
@@ -22,17 +20,15 @@ def batch_html(batch: Batch) -> str:
     return f"<div><b>{escape(head)}</b>{_hops(batch)}{_table(rows)}</div>"
 
 
-def loader_html(loader: Connection) -> str:
+def loader_html(kind: str, state: str, about: Mapping[str, Any], rank: str) -> str:
     """What a loader loads, and how far it is."""
-    a = loader.about
-    said = {k: a[k] for k in ("dataset", "sampler", "fanouts", "seeds", "batch_size", "shuffle", "seed") if k in a}
-    batches = "closed" if loader.closed else f"{len(loader):,} batches an epoch; the next is epoch {loader.epoch}"
-    rows = [(k.replace("_", " "), str(v)) for k, v in said.items()]
-    rows.append(("rank", f"{loader.rank} of {loader.world_size}"))
-    return f"<div><b>khop.{escape(type(loader).__name__)}</b>: {escape(batches)}{_table(rows)}</div>"
+    shown = ("dataset", "sampler", "fanouts", "seeds", "batch_size", "shuffle", "seed")
+    rows = [(k.replace("_", " "), str(about[k])) for k in shown if k in about]
+    rows.append(("rank", rank))
+    return f"<div><b>khop.{escape(kind)}</b>: {escape(state)}{_table(rows)}</div>"
 
 
-def _hops(batch: Batch) -> str:
+def _hops(batch: Typed) -> str:
     """Seeds on the left, then a circle for the nodes that each hop added, with the edges that led to them."""
     nodes = [sum(hop) for hop in zip(*(batch[t].num_sampled_nodes for t in batch.node_types))]
     edges = [sum(hop) for hop in zip(*(batch[e].num_sampled_edges for e in batch.edge_types))] or []
@@ -55,7 +51,7 @@ def _label(x: int, y: int, said: str) -> str:
     return f'<text x="{x}" y="{y}" text-anchor="middle" font-size="11" fill="currentColor">{escape(said)}</text>'
 
 
-def _arrays(batch: Batch) -> Iterable[tuple[str, Any]]:
+def _arrays(batch: Typed) -> Iterable[tuple[str, Any]]:
     """What users call most, as they call it; edge_index without making it."""
     plain = batch.schema.plain
     for t in batch.node_types:

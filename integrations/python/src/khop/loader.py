@@ -26,7 +26,6 @@ from .info import info
 from .inside import Inside, choose
 from .meeting import Meeting
 from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, seed_list
-from .padding import pad as _pad_batch
 from .protocol import End
 from .quick import quick
 from .ring import SlotArrays
@@ -162,7 +161,7 @@ class Connection:
         return batch if self._pad is None else self._padded(batch)
 
     def _padded(self, batch: Optional[Batch]) -> Any:
-        return None if batch is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
+        return None if batch is None else batch._padded(self._pad, self._feed.welcome.about)
 
     def _quick(self) -> Optional[Callable[[], Any]]:
         """Takes a batch of this run if it is ready and in this process."""
@@ -220,7 +219,8 @@ class Connection:
         self.close()
 
     def _repr_html_(self) -> str:
-        return drawing.loader_html(self)
+        left = "closed" if self.closed else f"{len(self):,} batches an epoch; the next is epoch {self.epoch}"
+        return drawing.loader_html(type(self).__name__, left, self.about, f"{self.rank} of {self.world_size}")
 
     def __repr__(self) -> str:
         a = self.about

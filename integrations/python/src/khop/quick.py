@@ -7,22 +7,34 @@ is ready is left to Feed.next, and read again there.
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol
+
+import numpy as np
 
 from .batch import Batch, copying
+from .feed import Feed
+from .frameworks import Framework
 from .inside import BATCH_BYTES, BATCH_FRAME, POST, Inside
 from .protocol import BATCH_FORM
 from .ring import SlotArrays
-
-if TYPE_CHECKING:
-    from .loader import Connection
+from .schema import Schema
 
 _IN_ORDER = platform.machine() == "x86_64"  # one processor's stores are seen by others in order
 _new: Callable[[Any], Any] = object.__new__
 _read = BATCH_FORM.unpack_from
 
 
-def quick(loader: Connection) -> Optional[Callable[[], Optional[Batch]]]:
+class Taker(Protocol):
+    """What a loader has of a run."""
+
+    _feed: Feed
+    _framework: Framework
+    _index_dtype: np.dtype[Any]
+    _schema: Optional[Schema]
+    _place: tuple[int, int]
+
+
+def quick(loader: Taker) -> Optional[Callable[[], Optional[Batch]]]:
     """A function that takes the next batch of the loader's run, or returns None where it is not that simple. None where
     batches are not made in this process."""
     feed, ring = loader._feed, loader._feed.ring

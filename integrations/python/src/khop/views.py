@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import Callable, Optional, Union, overload
 
+from .contents import Contents
 from .frameworks import Array
 from .schema import EdgeType, columns_of, text
-
-if TYPE_CHECKING:
-    from .batch import Batch
 
 
 class NodeView:
@@ -16,7 +14,7 @@ class NodeView:
 
     __slots__ = ("_batch", "_t", "type")
 
-    def __init__(self, batch: Batch, t: int) -> None:
+    def __init__(self, batch: Contents, t: int) -> None:
         self._batch, self._t, self.type = batch, t, batch.schema.node_types[t]
 
     @property
@@ -66,8 +64,7 @@ class NodeView:
 
     def columns(self) -> tuple[str, ...]:
         """The columns that are here, of all nodes or of the seeds."""
-        columns = columns_of(self._batch.names())
-        return tuple(dict.fromkeys(c for kind in ("node", "seed") for c in columns.get(f"{kind}/{self.type}/", ())))
+        return self._batch._columns(self.type)
 
     def __getitem__(self, column: str) -> Array:
         """A row for each node, or where the column was asked for seeds only, a row for each distinct seed."""
@@ -87,7 +84,7 @@ class EdgeView:
 
     __slots__ = ("_batch", "_e", "type")
 
-    def __init__(self, batch: Batch, e: int) -> None:
+    def __init__(self, batch: Contents, e: int) -> None:
         self._batch, self._e, self.type = batch, e, batch.schema.edge_types[e]
 
     @property
@@ -260,7 +257,7 @@ class Block:
 
     __slots__ = ("_batch", "_name", "layer", "type")
 
-    def __init__(self, batch: Batch, layer: int, type: EdgeType, name: str) -> None:
+    def __init__(self, batch: Contents, layer: int, type: EdgeType, name: str) -> None:
         self._batch, self.layer, self.type, self._name = batch, layer, type, name
 
     @property
@@ -309,3 +306,33 @@ class Block:
 
     def __repr__(self) -> str:
         return f"<khop.Block layer {self.layer} {text(self.type)}: {self.num_src} -> {self.num_dst}, {self.num_edges} edges>"
+
+
+class Typed(Contents):
+    """A batch by its types of nodes and edges."""
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, key: str) -> NodeView: ...
+
+    @overload
+    def __getitem__(self, key: EdgeType) -> EdgeView: ...
+
+    def __getitem__(self, key: Union[str, EdgeType]) -> Union[NodeView, EdgeView]:
+        if isinstance(key, str):
+            return NodeView(self, self.schema.node(key))
+        return EdgeView(self, self.schema.edge(key))
+
+    @property
+    def node_types(self) -> tuple[str, ...]:
+        return self.schema.node_types
+
+    @property
+    def edge_types(self) -> tuple[EdgeType, ...]:
+        return self.schema.edge_types
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, of all types."""
+        return sum(self._counts[-1])

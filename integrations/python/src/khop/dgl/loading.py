@@ -14,8 +14,8 @@ from ..blocks import EID, blocks_of
 from ..schema import EdgeType
 from ..sources import OverSource, Source
 from ..torch import random_seed
+from .described import SECTION, Drawn, EdgeSampler, Sampler
 from .graphs import graph_of
-from .samplers import SECTION, Drawn, EdgeSampler, Sampler
 
 _OF_WORKERS = frozenset({
     "num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "timeout",

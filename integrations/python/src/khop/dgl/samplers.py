@@ -1,4 +1,4 @@
-"""The samplers of dgl.dataloading that khop has: descriptions of batches, which DataLoader loads."""
+"""The samplers of dgl.dataloading that khop has."""
 
 from __future__ import annotations
 
@@ -7,31 +7,14 @@ import inspect
 import os
 import pickle
 import tempfile
-from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Sequence
 
 import numpy as np
 
 from .. import names
 from ..sources import Source, partition
-
-SECTION = "From DGL"
-"""Of docs/migrating.md."""
-
-
-class Sampler:
-    """What samplers share: how khop.Loader makes their batches, and which columns come along."""
-
-    fanouts: Sequence[Any] = ()
-    prob: Optional[str] = None
-    mask: Optional[str] = None
-    blocks = True
-    """Whether a batch is made of blocks, or else one graph of all its nodes."""
-
-    def __init__(self, how: Mapping[str, Any], nodes: Any, labels: Any, edges: Any, output_device: Any) -> None:
-        self.how: dict[str, Any] = dict(how)
-        self.prefetch_node_feats, self.prefetch_labels, self.prefetch_edge_feats = nodes, labels, edges
-        self.output_device = output_device
+from .described import SECTION, Drawn, EdgeSampler, Negatives, Sampler
+from .loading import DataLoader
 
 
 class NeighborSampler(Sampler):
@@ -107,21 +90,6 @@ class ShaDowKHopSampler(NeighborSampler):
             fanouts, prob=prob, replace=replace, prefetch_node_feats=prefetch_node_feats,
             prefetch_edge_feats=prefetch_edge_feats, output_device=output_device)
         self.how["induced"] = True
-
-
-class Drawn(Sampler):
-    """A sampler whose batches are one graph each, of a graph with one type of nodes and edges. What DataLoader calls
-    indices are no seeds."""
-
-    blocks = False
-    in_order = False
-    """Whether nodes are listed by id, as DGL has them here."""
-    backward = False
-    """Whether khop follows edges the other way."""
-
-    def items(self, indices: Any, batch_size: int, drop_last: bool, folder: str) -> dict[str, Any]:
-        """Options of khop.Loader for these indices. What they name as a file goes into the folder."""
-        raise NotImplementedError
 
 
 class ClusterGCNSampler(Drawn):
@@ -227,8 +195,6 @@ class _Induced(Drawn):
 
 def _one(g: Any, indices: Any, sampler: Any, batch_size: int) -> Any:
     """The first batch of a loader."""
-    from .loading import DataLoader
-
     with contextlib.closing(DataLoader(g, indices, sampler, batch_size=batch_size)) as loader:
         return next(iter(loader))
 
@@ -241,14 +207,6 @@ def _divided(g: Any, parts: int) -> Any:
         file = os.path.join(folder, "parts")
         partition(source.path, parts, file)
         return np.loadtxt(file, dtype=np.int64, ndmin=1)
-
-
-@dataclass
-class Negatives:
-    """What a sampler of negatives says."""
-
-    k: int
-    how: Mapping[str, Any]
 
 
 class negative_sampler:
@@ -265,24 +223,6 @@ class negative_sampler:
     def GlobalUniform(k: int, exclude_self_loops: bool = True, replace: bool = False) -> Negatives:
         """k pairs for each edge that are none of the graph, uniformly."""
         return Negatives(k, {"corrupt": "both", "strict": True})
-
-
-class EdgeSampler:
-    """What as_edge_prediction_sampler makes: a sampler for seeds that are edges."""
-
-    def __init__(self, sampler: NeighborSampler, exclude: Any, negatives: Optional[Negatives]) -> None:
-        self.sampler, self.how, self.negatives = sampler, dict(sampler.how), negatives
-        kinds = {None: None, "self": "seeds", "reverse_id": "reverse", "reverse_types": "reverse"}
-        if callable(exclude) or exclude not in kinds:
-            raise TypeError(f"exclude={exclude!r}: must be 'self', 'reverse_id', 'reverse_types' or None "
-                            f'(docs/migrating.md, "{SECTION}")')
-        if exclude is not None:
-            if not sampler.blocks:
-                raise TypeError(f"exclude={exclude!r}: {type(sampler).__name__} takes all edges between the nodes: leave "
-                                f'exclude out (docs/migrating.md, "{SECTION}")')
-            self.how["exclude_seeds"] = kinds[exclude]
-        if negatives is not None:
-            self.how.update(negatives="uniform", negative_ratio=float(negatives.k), **negatives.how)
 
 
 def as_edge_prediction_sampler(

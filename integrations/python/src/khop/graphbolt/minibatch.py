@@ -12,8 +12,8 @@ from ..batch import Batch
 from ..blocks import blocks_of
 from ..sources import OverSource
 from .data import DatasetFeatures
+from .described import Described
 from .items import SECTION, HeteroItemSet, ItemSet, Split
-from .pipes import Datapipe
 
 
 class SampledSubgraph:
@@ -147,7 +147,7 @@ class MiniBatch:
         return f"MiniBatch({said}, layers={self.num_layers()})"
 
 
-def of_items(pipe: Datapipe) -> Iterator[Any]:
+def of_items(pipe: Described) -> Iterator[Any]:
     """Minibatches of items alone, of a pipeline that does not sample."""
     number, size = len(pipe.items), int(pipe.how["batch_size"])
     order = torch.arange(number)
@@ -173,7 +173,7 @@ class DataLoader(OverSource):
     """
 
     def __init__(
-        self, datapipe: Datapipe, num_workers: int = 0, *, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+        self, datapipe: Described, num_workers: int = 0, *, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
     ) -> None:
         ignored = (
             "persistent_workers", "max_uva_threads", "overlap_feature_fetch", "overlap_graph_fetch", "asynchronous")

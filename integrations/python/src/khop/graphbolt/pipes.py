@@ -12,20 +12,13 @@ from .. import names
 from ..sources import Source
 from ..torch import random_seed
 from .data import SamplingGraph
+from .described import Described
 from .items import SECTION, HeteroItemSet, ItemSet
+from .minibatch import DataLoader, of_items
 
 
-class Datapipe:
+class Datapipe(Described):
     """A pipeline: where items come from, options of khop.Loader, and what is done with each minibatch."""
-
-    def __init__(self, before: Optional[Datapipe] = None, **how: Any) -> None:
-        self.items: Any = before.items if before else None
-        self.graph: Optional[SamplingGraph] = before.graph if before else None
-        self.how: dict[str, Any] = {**(before.how if before else {}), **how}
-        self.features: Any = before.features if before else None
-        self.node_keys: Any = before.node_keys if before else None
-        self.edge_keys: Any = before.edge_keys if before else None
-        self.after: list[Callable[[Any], Any]] = list(before.after) if before else []
 
     def _in(self, graph: Any) -> None:
         self.graph = graph if isinstance(graph, SamplingGraph) else SamplingGraph(graph)
@@ -70,8 +63,6 @@ class Datapipe:
     map = transform
 
     def __iter__(self) -> Iterator[Any]:
-        from .minibatch import DataLoader, of_items
-
         return iter(DataLoader(self)) if self.graph is not None else of_items(self)
 
     def __getattr__(self, name: str) -> Any:

@@ -1,0 +1,31 @@
+"""Modules of the package import one another one way, as Go's packages do (imports_test.go)."""
+
+import ast
+import graphlib
+import pathlib
+
+import khop
+
+ROOT = pathlib.Path(khop.__file__).parent
+
+
+def imports():
+    """Which files each file imports, within functions and for type checkers too."""
+    files = {path.relative_to(ROOT).with_suffix("").parts: path for path in ROOT.rglob("*.py")}
+    found = {}
+    for module, path in files.items():
+        found[module] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            origin = module[:-node.level] + tuple((node.module or "").split(".") if node.module else ())
+            for name in node.names:  # "from . import a" names a file, "from .a import b" one that has b
+                of = [m for m in (origin + (name.name,), origin, origin + ("__init__",)) if m in files]
+                found[module].update(of[:1])
+    return found
+
+
+def test_modules_import_one_way():
+    found = imports()
+    assert sum(map(len, found.values())) > 100
+    graphlib.TopologicalSorter(found).prepare()  # CycleError names the circle

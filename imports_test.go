@@ -96,7 +96,8 @@ func TestImportsGoOneWay(t *testing.T) {
 
 // hiddenModules are those whose types no exported signature may hold: what is internal, and what has versions of its
 // own.
-var hiddenModules = []string{module + "/internal", "github.com/apache/arrow/go", "gorgonia.org/cu"}
+var hiddenModules = []string{module + "/internal", module + "/formats/internal", "github.com/apache/arrow/go",
+	"gorgonia.org/cu"}
 
 func TestNoExportedSignatureHoldsAForeignType(t *testing.T) {
 	for _, s := range sources(t, parser.SkipObjectResolution) {

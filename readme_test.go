@@ -162,7 +162,8 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 		declared := regexp.MustCompile(`(?m)^(type |func |func \(.*\) |\t)` + last + `\b`)
 		files, _ := filepath.Glob(filepath.Join(name[1], "*.go"))
 		below, _ := filepath.Glob(filepath.Join("*", name[1], "*.go"))
-		files = append(files, below...)
+		internal, _ := filepath.Glob(filepath.Join("*", "internal", name[1], "*.go"))
+		files = slices.Concat(files, below, internal)
 		if !slices.ContainsFunc(files, func(f string) bool { return declared.MatchString(read(t, f)) }) {
 			t.Errorf("docs/architecture.md names %s, which is not in package %s", m[1], name[1])
 		}

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/export"
-	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
 )
@@ -67,7 +68,7 @@ func (c *exportCmd) Run(env *environment) (err error) {
 		return env.printJSON(r)
 	}
 	_, err = fmt.Fprintf(env.stdout, "%s: %s, %s, in %s\n", r.Target,
-		source.Counted(int64(r.Files), "file", "files"), machine.Bytes(r.Bytes),
+		english.Plural(r.Files, "file", ""), machine.Bytes(r.Bytes),
 		durationText(time.Since(start)))
 	return err
 }

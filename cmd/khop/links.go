@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -76,7 +76,7 @@ func edgeSeeds(name string, s *graph.Schema) (seeds loader.SeedSource, ok bool, 
 }
 
 func readEdgeFile(path string, s *graph.Schema) (graph.Seeds, error) {
-	f, err := source.OpenText(path)
+	f, err := convert.OpenText(path)
 	if err != nil {
 		return graph.Seeds{}, fmt.Errorf("--seeds edges@%s: %w", path, err)
 	}

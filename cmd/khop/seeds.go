@@ -12,7 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -73,7 +73,7 @@ func noNodeType(name string, s *graph.Schema) error {
 }
 
 func readSeedFile(path string, schema *graph.Schema, timed bool) (graph.Seeds, error) {
-	f, err := source.OpenText(path)
+	f, err := convert.OpenText(path)
 	if err != nil {
 		return graph.Seeds{}, fmt.Errorf("--seeds @%s: %w", path, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )

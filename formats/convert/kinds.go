@@ -2,26 +2,27 @@ package convert
 
 import (
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/khop-gnn/khop/formats/arrays"
-	"github.com/khop-gnn/khop/formats/bvgraph"
-	"github.com/khop-gnn/khop/formats/dgl"
-	"github.com/khop-gnn/khop/formats/edgelist"
-	"github.com/khop-gnn/khop/formats/graphbolt"
-	"github.com/khop-gnn/khop/formats/lsc"
-	"github.com/khop-gnn/khop/formats/metis"
-	"github.com/khop-gnn/khop/formats/mtx"
-	"github.com/khop-gnn/khop/formats/musae"
-	"github.com/khop-gnn/khop/formats/npz"
-	"github.com/khop-gnn/khop/formats/ogb"
-	"github.com/khop-gnn/khop/formats/planetoid"
-	"github.com/khop-gnn/khop/formats/source"
-	"github.com/khop-gnn/khop/formats/tables"
-	"github.com/khop-gnn/khop/formats/torch"
-	"github.com/khop-gnn/khop/formats/triples"
+	"github.com/khop-gnn/khop/formats/internal/arrays"
+	"github.com/khop-gnn/khop/formats/internal/bvgraph"
+	"github.com/khop-gnn/khop/formats/internal/dgl"
+	"github.com/khop-gnn/khop/formats/internal/edgelist"
+	"github.com/khop-gnn/khop/formats/internal/graphbolt"
+	"github.com/khop-gnn/khop/formats/internal/lsc"
+	"github.com/khop-gnn/khop/formats/internal/metis"
+	"github.com/khop-gnn/khop/formats/internal/mtx"
+	"github.com/khop-gnn/khop/formats/internal/musae"
+	"github.com/khop-gnn/khop/formats/internal/npz"
+	"github.com/khop-gnn/khop/formats/internal/ogb"
+	"github.com/khop-gnn/khop/formats/internal/planetoid"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/tables"
+	"github.com/khop-gnn/khop/formats/internal/torch"
+	"github.com/khop-gnn/khop/formats/internal/triples"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
@@ -52,6 +53,16 @@ func Kinds() [][2]string {
 		list = append(list, [2]string{r.Info().Name, r.Info().Title})
 	}
 	return list
+}
+
+// OpenText opens a text as readers of edge lists do: it may be compressed, a line ends in LF, and a byte order mark is
+// left out. The caller closes it. Errors, those of reading too, are *formats.Error.
+func OpenText(file string) (io.ReadCloser, error) {
+	f, err := source.OpenText(file)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // recognise finds the reader of a source and the place where to begin, or checks the one that is given.

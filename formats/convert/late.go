@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/edgesort"
-	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/internal/edgesort"
+	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
 // lateEdges is the least number of edges that are not read only to count the nodes. Tests change it.

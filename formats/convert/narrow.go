@@ -7,7 +7,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/khop-gnn/khop/formats/edgesort"
-	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/internal/edgesort"
+	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
 // Share is one of several shares of a conversion, so that several machines can convert one source. A share is a dataset

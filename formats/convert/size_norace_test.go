@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/khop-gnn/khop/formats/npy"
-	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/npy"
+	"github.com/khop-gnn/khop/formats/internal/npy"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )

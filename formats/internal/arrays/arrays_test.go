@@ -1,0 +1,273 @@
+package arrays
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
+)
+
+// folder writes arrays and returns their place.
+func folder(t testing.TB, arrays map[string][]byte) source.Place {
+	t.Helper()
+	files := map[string][]byte{}
+	for name, b := range arrays {
+		files[name+".npy"] = b
+	}
+	return sourcetest.Folder(t, "", files)
+}
+
+// spell writes a graph in one line.
+func spell(t testing.TB, g *source.Graph) string {
+	t.Helper()
+	s := fmt.Sprintf("%d:", g.Node().Count)
+	if err := g.Edges.Each(func(b source.Batch) error {
+		for i := range b.Src {
+			s += fmt.Sprintf(" %d>%d", b.Src[i], b.Dst[i])
+			for k, c := range g.Edges.Columns {
+				w := c.RowBytes()
+				s += fmt.Sprintf(":%x", b.Columns[k][int64(i)*w:int64(i+1)*w])
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range g.Edges.Columns {
+		s += fmt.Sprintf("; edge %s %v%v", c.Name, c.DType, c.Shape)
+	}
+	for _, c := range g.Node().Columns {
+		var b bytes.Buffer
+		if err := c.Write(context.Background(), &b); err != nil {
+			t.Fatal(err)
+		}
+		s += fmt.Sprintf("; %s %v%v %x", c.Name, c.DType, c.Shape, b.Bytes())
+	}
+	for _, split := range g.Splits {
+		s += fmt.Sprintf("; %s %d", split.Name, split.IDs)
+	}
+	return s
+}
+
+func TestArraysAreKnownByNameAndShape(t *testing.T) {
+	index := expect.NPY([]int64{0, 1, 2, 1, 2, 0}, 2, 3)
+	for _, c := range []struct {
+		name   string
+		arrays map[string][]byte
+		want   string
+		note   string
+	}{
+		{"one array", map[string][]byte{"edge_index": index}, "3: 0>1 1>2 2>0", ""},
+		{"rows", map[string][]byte{"edges": expect.NPY([]int32{0, 1, 2, 0}, 2, 2)}, "3: 0>1 2>0", ""},
+		{"two arrays", map[string][]byte{"src": expect.NPY([]int16{4, 1}), "dst": expect.NPY([]uint8{0, 2})},
+			"5: 4>0 1>2", ""},
+		{"nodes", map[string][]byte{"edge_index": index, "num_nodes": expect.NPY([]int64{4}),
+			"node_feat": expect.NPY([]uint8{1, 2, 3, 4, 5, 6, 7, 8}, 4, 2), "y": expect.NPY([]float32{1, 0, 2, 1},
+				4, 1),
+			"train_idx": expect.NPY([]int32{3, 0}), "valid_mask": expect.NPY([]uint8{0, 1, 0, 0}),
+			"node_rank": expect.NPY([]int8{9, 8, 7, 6}), "what": expect.NPY([]int8{9})},
+			"4: 0>1 1>2 2>0; feature uint8[2] 0102030405060708; rank int8[] 09080706; label int64[] " +
+				"0100000000000000000000000000000002000000000000000100000000000000; train [3 0]; val [1]",
+			"what (<i1 (1))"},
+		{"edges", map[string][]byte{"edge_index": index, "num_nodes": expect.NPY([]int64{9}),
+			"edge_attr": expect.NPY([]uint8{1, 2, 3, 4, 5, 6}, 3, 2), "time": expect.NPY([]uint8{7, 8, 9}),
+			"edge_weight": expect.NPY([]int8{1, -1, 1}), "odd": expect.NPY([]int8{3, 2, 1})},
+			"9: 0>1:0102:01:03:07 1>2:0304:ff:02:08 2>0:0506:01:01:09; edge feature uint8[2]; edge value int8[]; " +
+				"edge odd int8[]; edge time uint8[]", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at := folder(t, c.arrays)
+			if found := (Reader{}).Find(at.Tree); len(found) == 0 || found[0] != "." {
+				t.Fatalf("found %v", found)
+			}
+			g, err := (Reader{}).Read(context.Background(), at, &source.Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			if got := spell(t, g); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if notes := strings.Join(g.Notes, "\n"); !strings.Contains(notes, c.note) || c.note == "" && notes != "" {
+				t.Errorf("notes %q, want %q", notes, c.note)
+			}
+		})
+	}
+}
+
+func TestArraysThatDoNotFitAreNamed(t *testing.T) {
+	index := expect.NPY([]int64{0, 1, 2, 1, 2, 0}, 2, 3)
+	for says, arrays := range map[string]map[string][]byte{
+		"edge_index.npy: has the shape [6]":        {"edge_index": expect.NPY([]int64{0, 1, 2, 1, 2, 0})},
+		"dst.npy: has the shape [1]":               {"src": expect.NPY([]int64{0, 1}), "dst": expect.NPY([]int64{0})},
+		"it is cut short":                          {"edge_index": index[:len(index)-1]},
+		"labels.npy: row 1: 0.5 is not a class":    {"edge_index": index, "labels": expect.NPY([]float32{1, .5, 2})},
+		"train_idx.npy: row 0: 7 is not a node":    {"edge_index": index, "train_idx": expect.NPY([]int64{7})},
+		"edge_weight.npy: is <f4 (2), but there":   {"edge_index": index, "edge_weight": expect.NPY([]float32{1, 2})},
+		"ids reach 4294967296, but there are only": {"edge_index": expect.NPY([]int64{0, 1 << 32}, 1, 2)},
+		"num_nodes.npy: is [1 2], not one number":  {"edge_index": index, "num_nodes": expect.NPY([]int64{1, 2})},
+		"name a folder with edge_index.npy, or":    {"x": index},
+		"integers are wanted":                      {"edge_index": expect.NPY([]float32{0, .5}, 1, 2)},
+	} {
+		g, err := (Reader{}).Read(context.Background(), folder(t, arrays), &source.Request{})
+		if err == nil || !strings.Contains(err.Error(), says) && !(says == "integers are wanted" &&
+			strings.Contains(err.Error(), "not an integer")) {
+			t.Errorf("%v, %v; want %q", g, err, says)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	index := expect.NPY([]int64{0, 1, 2, 1, 2, 0}, 2, 3)
+	f.Add(index, expect.NPY([]uint8{1, 2, 3}), expect.NPY([]float32{1, 2, 3}), expect.NPY([]int64{2}))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, index, x, weight, train []byte) {
+		for name, b := range map[string][]byte{"edge_index": index, "x": x, "weight": weight, "train": train} {
+			if err := os.WriteFile(filepath.Join(dir, name+".npy"), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tree, err := source.OpenTree(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := (Reader{}).Read(context.Background(), tree.At("."), &source.Request{})
+		if err != nil {
+			return
+		}
+		defer g.Close()
+		n := int64(0)
+		if err := g.Edges.Each(func(b source.Batch) error {
+			n += int64(len(b.Src))
+			for i, c := range g.Edges.Columns {
+				if int64(len(b.Columns[i])) != int64(len(b.Src))*c.RowBytes() {
+					t.Fatalf("column %s: %d bytes for %d edges", c.Name, len(b.Columns[i]), len(b.Src))
+				}
+			}
+			return nil
+		}); err == nil && n != g.Edges.Count {
+			t.Fatalf("%d edges, not %d", n, g.Edges.Count)
+		}
+	})
+}
+
+func TestFoldersOfTypesAreATypedGraph(t *testing.T) {
+	files := map[string][]byte{
+		"g/nodes/paper/x.npy":                            expect.NPY([]uint8{1, 2, 3}, 3, 1),
+		"g/nodes/paper/train_mask.npy":                   expect.NPY([]uint8{0, 1, 1}),
+		"g/nodes/author/num_nodes.npy":                   expect.NPY([]int64{5}),
+		"g/edges/author__writes__paper/edge_index.npy":   expect.NPY([]int64{4, 0, 1, 2}, 2, 2),
+		"g/edges/paper__of__venue/src.npy":               expect.NPY([]int64{2, 0}),
+		"g/edges/paper__of__venue/dst.npy":               expect.NPY([]int64{0, 6}),
+		"g/edges/paper__of__venue/edge_weight.npy":       expect.NPY([]float32{1, 2}),
+		"g/edges/author__writes__paper/edge_weight.npy":  expect.NPY([]float32{3, 4}),
+		"g/edges/author__writes__paper/deep/ignored.npy": expect.NPY([]float32{3, 4}),
+	}
+	at := sourcetest.Folder(t, "", files)
+	if found := (Reader{}).Find(at.Tree); !slices.Equal(found, []string{"g"}) {
+		t.Fatalf("found %v", found)
+	}
+	g, err := (Reader{}).Read(context.Background(), at.Tree.At("g"), &source.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var got []string
+	for _, n := range g.Nodes {
+		got = append(got, fmt.Sprintf("%s %d", n.Name, n.Count))
+	}
+	for _, e := range g.Types {
+		got = append(got, fmt.Sprintf("%s-%s-%s", g.Nodes[e.Source].Name, e.Relation, g.Nodes[e.Target].Name))
+	}
+	if s := strings.Join(got, ", "); s != "author 5, paper 3, venue 7, author-writes-paper, paper-of-venue" {
+		t.Error(s)
+	}
+	if g.Edges.Count != 4 || len(g.Edges.Columns) != 1 || len(g.Splits) != 1 {
+		t.Errorf("%d edges with %v, splits %v", g.Edges.Count, g.Edges.Columns, g.Splits)
+	}
+	files["g/nodes/author/num_nodes.npy"] = expect.NPY([]int64{-5})
+	sourcetest.Refuses(t, Reader{}, sourcetest.Folder(t, "", files).Tree.At("g"), "count", "is [-5], not one number")
+}
+
+// TestLinksAreReadAsExportWritesThem, of one type and of several, and refused where a node is not there.
+func TestLinksAreReadAsExportWritesThem(t *testing.T) {
+	plain := map[string][]byte{"edge_index.npy": expect.NPY([]int64{0, 1, 2, 1, 2, 0}, 2, 3),
+		"link_train_source.npy": expect.NPY([]int32{0, 1}), "link_train_target.npy": expect.NPY([]int32{2, 2}),
+		"link_val_1_source.npy": expect.NPY([]int64{2}), "link_val_1_target.npy": expect.NPY([]int64{0}),
+		"link_val_1_label.npy": expect.NPY([]int64{5})}
+	typed := map[string][]byte{}
+	for _, e := range []string{"edges/a__q__b/", "edges/a__r__a/", "edges/a__s__b/"} {
+		typed[e+"edge_index.npy"] = expect.NPY([]int64{0, 1, 1, 1}, 2, 2)
+		typed[e+"link_test_source.npy"] = expect.NPY([]int64{1})
+		typed[e+"link_test_target.npy"] = expect.NPY([]int64{0})
+	}
+	typed["edges/a__r__a/link_test_label.npy"] = expect.NPY([]int64{0})
+	for _, c := range []struct {
+		files map[string][]byte
+		want  string
+	}{
+		{plain, "train 0 links: [0 1] > [2 2], types [], labels []\nval 1 links: [2] > [0], types [], labels [5]\n"},
+		{typed, "test 0 links: [1 1 1] > [0 0 0], types [0 1 2], labels [1 0 1]\n"},
+	} {
+		read := func() (*source.Graph, error) {
+			return Reader{}.Read(context.Background(), sourcetest.Folder(t, "", c.files), &source.Request{})
+		}
+		g, err := read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sourcetest.Spell(t, g); !strings.HasSuffix(got, c.want) || len(g.Notes) > 0 {
+			t.Errorf("%s\nwant %s; notes %q", got, c.want, g.Notes)
+		}
+		for name := range c.files {
+			if strings.HasSuffix(name, "_source.npy") {
+				c.files[name] = expect.NPY([]int64{3})
+				c.files[strings.Replace(name, "source", "target", 1)] = expect.NPY([]int64{0})
+			}
+		}
+		if _, err := read(); err == nil || !strings.Contains(err.Error(), "is not between") {
+			t.Errorf("a node that is not there: %v", err)
+		}
+	}
+}
+
+// TestNodesMayBeCountedLater: of many edges a sample is looked at, unless arrays must fit the number of nodes.
+func TestNodesMayBeCountedLater(t *testing.T) {
+	ids := make([]int64, 200_000)
+	for i := range ids {
+		ids[i] = int64(i) % 1000
+	}
+	ids[0], ids[len(ids)-1] = 5000, 6000 // the sample has the first and the last
+	ids[3*len(ids)/8] = 9000             // between two places that it has
+	for _, c := range []struct {
+		more        string
+		late, first int64
+	}{{"", 100_000, 6001}, {"edge_weight", 100_000, 6001}, {"", 100_001, 9001}, {"", 0, 9001},
+		{"node_rank", 1, 9001}, {"other", 1, 9001}} {
+		arrays := map[string][]byte{"edge_index": expect.NPY(ids, 2, 100_000)}
+		if c.more != "" {
+			arrays[c.more] = expect.NPY(make([]int8, 100_000))
+		}
+		g, err := Reader{}.Read(context.Background(), folder(t, arrays), &source.Request{LateCount: c.late})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Node().Count; got != c.first || (g.CountNodes != nil) != (c.first == 6001) {
+			t.Errorf("%+v: %d nodes at first", c, got)
+		}
+		if g.CountNodes == nil {
+			continue
+		}
+		if err := g.CountNodes(context.Background()); err != nil || g.Node().Count != 9001 {
+			t.Errorf("%+v: %d nodes at last, %v", c, g.Node().Count, err)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package arrays
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Others adds what the set holds beside what is used: columns of nodes and edges, labels, splits, links. It names the
+// rest in a note.
+func (d *Describer) Others(ctx context.Context) error {
+	if err := d.links(); err != nil {
+		return err
+	}
+	var left []string
+	for _, name := range d.Set.Names() {
+		if d.Used[name] {
+			continue
+		}
+		h, err := d.header(name)
+		if err != nil {
+			left = append(left, fmt.Sprintf("%s (%v)", name, short(err)))
+			continue
+		}
+		taken, err := d.other(ctx, name, &h)
+		if err != nil {
+			return err
+		}
+		if !taken {
+			left = append(left, fmt.Sprintf("%s (%v)", name, &h))
+		}
+	}
+	if len(left) > 12 {
+		left = append(left[:12], "..")
+	}
+	if len(left) > 0 {
+		d.Graph.Note("not stored, since neither names nor shapes say what they are: %s", strings.Join(left, ", "))
+	}
+	return nil
+}
+
+// short is the innermost of an error.
+func short(err error) string {
+	s := err.Error()
+	if i := strings.LastIndex(s, ": "); i >= 0 {
+		s = s[i+2:]
+	}
+	return s[:min(len(s), 80)]
+}
+
+// maxWidth is the greatest width of rows that is taken.
+const maxWidth = 1 << 24
+
+// rows says how many rows an array may have.
+func (d *Describer) rows() string {
+	nodes := source.Counted(d.Graph.Node().Count, "node", "nodes")
+	edges := source.Counted(d.Graph.Edges.Count, "edge", "edges")
+	switch d.of {
+	case ofNode:
+		return nodes
+	case ofEdge:
+		return edges
+	}
+	return nodes + " and " + edges
+}
+
+// other takes an array, if it knows what it is.
+func (d *Describer) other(ctx context.Context, name string, h *npy.Header) (bool, error) {
+	low, nodes, edges := strings.ToLower(name), d.Graph.Node().Count, d.Graph.Edges.Count
+	if split, index, ok := splitName(low); ok && d.of != ofEdge {
+		return d.split(name, split, index, h)
+	}
+	if len(h.Shape) == 0 || len(h.Shape) > 3 || h.DType == unified.Invalid {
+		return false, nil
+	}
+	rows := h.Shape[0]
+	if w := width(h); w == 0 || w > maxWidth {
+		return false, nil
+	}
+	node, edge := ofNodes[low], ofEdges[low]
+	if d.of != ofBoth && node == "" && edge == "" && rows != max(nodes, edges) {
+		return false, nil
+	}
+	switch d.of {
+	case ofNode:
+		node, edge = cmp.Or(node, low), ""
+	case ofEdge:
+		node, edge = "", cmp.Or(edge, node, low)
+	}
+	switch {
+	case node != "" && rows == nodes:
+	case edge != "" && rows == edges:
+		node = ""
+	case node != "" || edge != "":
+		return false, d.fail(name, -1, "is %v, but there are %s", h, d.rows())
+	case rows == nodes && (rows != edges || strings.HasPrefix(low, "node")):
+		node = strings.TrimPrefix(low, "node_")
+	case rows == edges && (rows != nodes || strings.HasPrefix(low, "edge")):
+		edge = strings.TrimPrefix(low, "edge_")
+	default:
+		return false, nil
+	}
+	if node != "" {
+		return d.nodeColumn(node, name, h)
+	}
+	return d.edgeColumn(edge, name, h)
+}
+
+func (d *Describer) nodeColumn(column, name string, h *npy.Header) (bool, error) {
+	node := d.Graph.Node()
+	for _, c := range node.Columns {
+		if c.Name == column {
+			return false, nil
+		}
+	}
+	c := graph.Column{Name: column, DType: h.DType, Shape: shape(h)}
+	if column == "label" && len(c.Shape) == 0 {
+		labels, err := d.labels(name, h)
+		if err != nil {
+			return false, err
+		}
+		c.DType, node.Classes = unified.Int64, source.Classes(labels)
+		node.Columns = append(node.Columns, source.Bytes(c, unified.FromSlice(labels).Bytes()))
+		return true, nil
+	}
+	node.Columns = append(node.Columns, source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
+		return d.stream(ctx, w, name)
+	}})
+	return true, nil
+}
+
+// shape returns the shape of a row: a list of one number is a number.
+func shape(h *npy.Header) []int64 {
+	if width(h) == 1 {
+		return nil
+	}
+	return h.Shape[1:]
+}
+
+func (d *Describer) edgeColumn(column, name string, h *npy.Header) (bool, error) {
+	if h.Fortran && len(h.Shape) > 1 {
+		return false, nil // its rows do not lie together
+	}
+	if column == "weight" {
+		good, err := d.weights(name)
+		if err != nil {
+			return false, err
+		}
+		if !good {
+			column = "value" // a weight is finite and not negative
+		}
+	}
+	for _, c := range d.Graph.Edges.Columns {
+		if c.Name == column {
+			return false, nil
+		}
+	}
+	d.Graph.Edges.Columns = append(d.Graph.Edges.Columns, graph.Column{Name: column, DType: h.DType, Shape: shape(h)})
+	d.columns = append(d.columns, name)
+	return true, nil
+}
+
+// stream writes all elements of an array, row by row.
+func (d *Describer) stream(ctx context.Context, w io.Writer, name string) error {
+	r, c, err := d.Set.Open(name)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if r.Fortran && len(r.Shape) > 1 {
+		return d.fail(name, -1, "its columns lie together, not its rows: write it by numpy.ascontiguousarray")
+	}
+	for r.Left() > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		b, err := r.Next(1 << 18)
+		if err != nil {
+			return d.fail(name, -1, "%w", err)
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// splitNames are what names of arrays of splits are made of: "train_idx", "val_mask", "test", "train_3_idx".
+var splitNames = regexp.MustCompile(`^(train|test|val|valid|dev)(?:_(\d{1,4}))?(?:_masks|_mask|_idx|_index|_ids)?$`)
+
+// splitName returns the split that an array's name names, and which of several of that name it is.
+func splitName(name string) (split string, index int, ok bool) {
+	m := splitNames.FindStringSubmatch(name)
+	if m == nil {
+		return "", 0, false
+	}
+	if split = m[1]; split == "valid" || split == "dev" {
+		split = "val"
+	}
+	index, _ = strconv.Atoi(m[2]) // 0 where there is none
+	return split, index, true
+}
+
+// maxSplits is the most splits that one array of masks holds.
+const maxSplits = 1 << 10
+
+// masks takes the masks of many splits over all nodes: one a column.
+func (d *Describer) masks(name, split string, h *npy.Header) error {
+	r, c, err := d.Set.Open(name)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	first := len(d.Graph.Splits)
+	for k := range h.Shape[1] {
+		d.Graph.Splits = append(d.Graph.Splits, source.Split{Name: split, Index: int(k), IDs: []int64{}})
+	}
+	splits := d.Graph.Splits[first:]
+	for row := int64(0); r.Left() > 0; {
+		part, err := r.Ints(max(1, chunkEdges/max(h.Shape[1], 1)) * h.Shape[1])
+		if err != nil {
+			return d.fail(name, -1, "%w", err)
+		}
+		for ; len(part) > 0; part, row = part[h.Shape[1]:], row+1 {
+			for k, x := range part[:h.Shape[1]] {
+				if x == 0 {
+					continue
+				}
+				if splits[k].IDs, err = source.Grow(d.R.Budget.Ledger(), splits[k].IDs, 1); err != nil {
+					return d.fail(name, -1, "%w", err)
+				}
+				splits[k].IDs = append(splits[k].IDs, row)
+			}
+		}
+	}
+	return nil
+}
+
+// split takes a mask over all nodes, or a list of nodes.
+func (d *Describer) split(name, split string, index int, h *npy.Header) (bool, error) {
+	nodes := d.Graph.Node().Count
+	if index == 0 && len(h.Shape) == 2 && h.Kind == npy.Bool && h.Shape[0] == nodes && h.Shape[1] <= maxSplits &&
+		!h.Fortran {
+		return true, d.masks(name, split, h)
+	}
+	if len(h.Shape) != 1 || h.DType == unified.Invalid {
+		return false, nil
+	}
+	r, c, err := d.Set.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	s := source.Split{Name: split, Index: index, IDs: []int64{}}
+	mask := h.Kind == npy.Bool || h.Shape[0] == nodes && h.DType == unified.Uint8
+	if mask && h.Shape[0] != nodes {
+		return false, d.fail(name, -1, "is %v, but there are %d nodes", h, nodes)
+	}
+	for at := int64(0); r.Left() > 0; {
+		part, err := r.Ints(1 << 18)
+		if err != nil {
+			return false, d.fail(name, -1, "%w", err)
+		}
+		if s.IDs, err = source.Grow(d.R.Budget.Ledger(), s.IDs, len(part)); err != nil {
+			return false, d.fail(name, -1, "%w", err)
+		}
+		for i, x := range part {
+			v := x
+			if mask {
+				if v = at + int64(i); x == 0 {
+					continue
+				}
+			}
+			if v < 0 || v >= nodes || mask && x != 1 {
+				return false, d.fail(name, at+int64(i), "%d is not a node: there are %d nodes", x, nodes)
+			}
+			s.IDs = append(s.IDs, v)
+		}
+		at += int64(len(part))
+	}
+	d.Graph.Splits = append(d.Graph.Splits, s)
+	return true, nil
+}

@@ -1,0 +1,206 @@
+package arrays
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/source"
+)
+
+// Reader reads folders of .npy files, and single files of edges.
+type Reader struct{}
+
+// Info implements source.Reader.
+func (Reader) Info() source.Info {
+	return source.Info{Name: "npy", Title: "NumPy arrays: edge_index.npy and others beside it",
+		Options: []string{"tables"}}
+}
+
+func isArray(at source.Place) bool {
+	head, err := at.Head()
+	return err == nil && bytes.HasPrefix(head, []byte("\x93NUMPY"))
+}
+
+// Find implements source.Reader.
+func (Reader) Find(t *source.Tree) (found []string) {
+	for _, name := range t.Files() {
+		switch stem, ok := strings.CutSuffix(path.Base(name), ".npy"); {
+		case t.Single() && isArray(t.At(name)):
+			found = append(found, name)
+		case ok && (slices.Contains(edgeNames, stem) || slices.Contains(srcNames, stem)) && isArray(t.At(name)):
+			dir := path.Dir(name)
+			if _, typed := edgeType(dir); typed {
+				dir = path.Dir(path.Dir(dir))
+			}
+			if !slices.Contains(found, dir) {
+				found = append(found, dir)
+			}
+		}
+	}
+	return found
+}
+
+// edgeType reads the name of a folder of edges, such as "edges/author__writes__paper".
+func edgeType(dir string) ([3]string, bool) {
+	f := strings.Split(path.Base(dir), "__")
+	if path.Base(path.Dir(dir)) != "edges" || len(f) != 3 {
+		return [3]string{}, false
+	}
+	return [3]string(f), true
+}
+
+// Read implements source.Reader.
+func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+	folders := map[string]*files{}
+	if !at.Exists() {
+		folders = foldersOf(at.Tree)
+	}
+	for dir := range folders {
+		if _, ok := edgeType(dir); ok && path.Dir(path.Dir(dir)) == at.Name {
+			return readTyped(ctx, at, folders, r)
+		}
+	}
+	set := folders[at.Name]
+	if set == nil {
+		set = &files{at: map[string]source.Place{"edge_index": at}}
+	}
+	g, ok, err := Describe(ctx, set, r)
+	if err == nil && !ok {
+		err = source.Error(at.Path(), "", -1, "name a folder with edge_index.npy, or with src.npy and dst.npy",
+			fmt.Errorf("%w: it has %s", source.ErrUnknown, strings.Join(set.Names(), ", ")))
+	}
+	return g, err
+}
+
+// foldersOf returns the .npy files of each folder.
+func foldersOf(t *source.Tree) map[string]*files {
+	folders := map[string]*files{}
+	for _, name := range t.Files() {
+		stem, ok := strings.CutSuffix(path.Base(name), ".npy")
+		if !ok {
+			continue
+		}
+		dir := path.Dir(name)
+		if folders[dir] == nil {
+			folders[dir] = &files{at: map[string]source.Place{}}
+		}
+		folders[dir].at[stem] = t.At(name)
+	}
+	return folders
+}
+
+// readTyped describes a graph of several types: edges/SOURCE__RELATION__TARGET has the edges of a type, nodes/TYPE its
+// nodes.
+func readTyped(ctx context.Context, at source.Place, folders map[string]*files,
+	r *source.Request) (*source.Graph, error) {
+	var nodes []Nodes
+	var edges []Edges
+	for _, dir := range slices.Sorted(maps.Keys(folders)) {
+		set := folders[dir]
+		if t, ok := edgeType(dir); ok && path.Dir(path.Dir(dir)) == at.Name {
+			edges = append(edges, Edges{Source: t[0], Relation: t[1], Target: t[2], Set: set})
+		}
+		if path.Dir(path.Dir(dir)) == at.Name && path.Base(path.Dir(dir)) == "nodes" {
+			n := Nodes{Name: path.Base(dir), Count: -1, Set: set}
+			if _, ok := set.at["num_nodes"]; ok {
+				count, err := (&Describer{Set: set, R: r}).ints("num_nodes")
+				if err != nil {
+					return nil, err
+				}
+				if len(count) != 1 || count[0] < 0 {
+					err := fmt.Errorf("is %v, not one number", count)
+					return nil, source.Error(set.Path("num_nodes"), "", -1, "", err)
+				}
+				n.Count = count[0]
+			}
+			nodes = append(nodes, n)
+		}
+	}
+	g, err := Typed(ctx, WithEnds(nodes, edges), edges, r)
+	if err != nil {
+		return nil, source.Error(at.Path(), "", -1, "", err)
+	}
+	return g, nil
+}
+
+// Files returns .npy files as a set, by the names that they are to have.
+func Files(at map[string]source.Place) Set { return &files{at} }
+
+// files are .npy files by their names.
+type files struct{ at map[string]source.Place }
+
+// Names implements Set.
+func (f *files) Names() (names []string) {
+	for n := range f.at {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Path implements Set.
+func (f *files) Path(name string) string { return f.at[name].Path() }
+
+// Open implements Set.
+func (f *files) Open(name string) (*npy.Reader, io.Closer, error) {
+	return f.open(name, (*source.Raw).Ahead)
+}
+
+// OpenPlaces implements placeSet.
+func (f *files) OpenPlaces(name string) (*npy.Reader, io.Closer, error) {
+	r, c, err := f.open(name, func(*source.Raw, int64, int64) npy.Blocks { return nil })
+	if err == nil {
+		r.Few()
+	}
+	return r, c, err
+}
+
+func (f *files) open(name string, ahead aheadOf) (*npy.Reader, io.Closer, error) {
+	raw, err := f.at[name].Raw()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := open(raw, ahead)
+	if err != nil {
+		_ = raw.Close()
+		return nil, nil, source.Error(raw.Path, "", -1, "write it by numpy.save", err)
+	}
+	return r, raw, nil
+}
+
+// aheadOf returns a part of a file in order, or nil where it is to be mapped.
+type aheadOf func(raw *source.Raw, at, end int64) npy.Blocks
+
+// open reads the header and returns a reader of the elements: read ahead where the file is large, else mapped, where
+// the file can be mapped.
+func open(raw *source.Raw, ahead aheadOf) (*npy.Reader, error) {
+	s := io.NewSectionReader(raw, 0, raw.Size)
+	h, err := npy.ReadHeader(s)
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, err
+	}
+	if h.Kind != npy.Object && h.Bytes() > raw.Size-at {
+		return nil, fmt.Errorf("%v: elements take %d bytes, but %d are there: it is cut short", &h, h.Bytes(),
+			raw.Size-at)
+	}
+	if end := at + h.Bytes(); h.Kind != npy.Object && h.Bytes() > 0 {
+		if a := ahead(raw, at, end); a != nil {
+			return npy.NewBlocks(a, at, h)
+		}
+	}
+	if mem, err := raw.Map(); err == nil && mem != nil {
+		return npy.NewMapped(mem[at:], h)
+	}
+	return npy.NewReader(s, h)
+}

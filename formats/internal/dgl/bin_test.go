@@ -1,0 +1,103 @@
+package dgl
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// TestSavedGraphsAreWhatDGLReads: testdata/make_bin.py wrote the graphs and what DGL reads of them.
+func TestSavedGraphsAreWhatDGLReads(t *testing.T) {
+	for _, name := range []string{"coo", "csr", "csc", "typed"} {
+		tree, err := source.OpenTree(filepath.Join("testdata", name+".bin"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := (BinReader{}).Find(tree)
+		if len(found) != 1 {
+			t.Fatalf("%s: found %v", name, found)
+		}
+		ledger := &pinned.Ledger{}
+		ledger.SetLimit(1 << 20)
+		g, err := BinReader{}.Read(context.Background(), tree.At(found[0]), &source.Request{
+			Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		want, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sourcetest.Spell(t, g); got != string(want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+		if !strings.Contains(strings.Join(g.Notes, "\n"), "of the whole graph: of_all") {
+			t.Errorf("%s: notes %q", name, g.Notes)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func readFixture(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestSavedGraphsOfOtherKindsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		at   int
+		v    uint64
+		says string
+	}{
+		{8, 1, "version 1 of the format is not supported"},
+		{24, 3, "it holds 3 graphs: one is wanted"},
+		{4096, 5, "the graph is said to begin at 5"},
+		{4104, 1 << 60, "things are said to follow"},
+	} {
+		b := readFixture(t, "coo.bin")
+		binary.LittleEndian.PutUint64(b[c.at:], c.v)
+		sourcetest.Refuses(t, BinReader{}, sourcetest.File(t, "x.bin", string(b)), c.says, c.says)
+	}
+	b := readFixture(t, "csr.bin")
+	sourcetest.Refuses(t, BinReader{}, sourcetest.File(t, "x.bin", string(b[:len(b)-200])), "half", "it is cut short")
+}
+
+func TestDamagedSavedGraphsAreErrors(t *testing.T) {
+	dir, rnd := t.TempDir(), rand.New(rand.NewPCG(5, 1))
+	for _, name := range []string{"csr.bin", "typed.bin"} {
+		whole := readFixture(t, name)
+		for range 100 {
+			b := bytes.Clone(whole)
+			for range 1 + rnd.IntN(3) {
+				b[headBytes+rnd.IntN(len(b)-headBytes)] = byte(rnd.Uint32())
+			}
+			sourcetest.Survives(t, BinReader{}, dir, "x.bin", b)
+		}
+	}
+}
+
+func FuzzSavedGraphs(f *testing.F) {
+	for _, name := range []string{"coo.bin", "csr.bin", "csc.bin", "typed.bin"} {
+		f.Add(readFixture(f, name)[headBytes:])
+	}
+	head := readFixture(f, "coo.bin")[:headBytes]
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, b []byte) {
+		sourcetest.Survives(t, BinReader{}, dir, "x.bin", append(bytes.Clone(head), b...))
+	})
+}

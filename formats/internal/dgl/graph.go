@@ -1,0 +1,281 @@
+package dgl
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/arrays"
+	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/source"
+)
+
+// BinReader reads what dgl.save_graphs writes.
+type BinReader struct{}
+
+// Info implements source.Reader.
+func (BinReader) Info() source.Info {
+	return source.Info{Name: "dgl", Title: "a graph of dgl.save_graphs (.bin)"}
+}
+
+// Find implements source.Reader.
+func (BinReader) Find(t *source.Tree) (found []string) {
+	for _, name := range t.Files() {
+		head, err := t.At(name).Head()
+		if err == nil && len(head) >= 8 && binary.LittleEndian.Uint64(head) == magicFile {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// Read implements source.Reader.
+func (BinReader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+	raw, err := at.Raw()
+	if err != nil {
+		return nil, err
+	}
+	o := &opened{raw: raw}
+	defer func() {
+		if err != nil {
+			err = errors.Join(source.Error(raw.Path, "", -1, "write it by dgl.save_graphs", err), o.Close())
+		}
+	}()
+	mem, err := raw.Map()
+	if err != nil || mem == nil && raw.Size > 0 {
+		o.spool = &source.Spool{Budget: r.Budget}
+		if _, err := io.Copy(o.spool, io.NewSectionReader(raw, 0, raw.Size)); err != nil {
+			return nil, err
+		}
+		if mem, err = o.spool.Bytes(); err != nil {
+			return nil, err
+		}
+	}
+	f, err := parse(mem)
+	if err != nil {
+		return nil, err
+	}
+	g, err := f.graph(ctx, raw.Path, r)
+	if err != nil {
+		return nil, err
+	}
+	g.Own(o)
+	return g, nil
+}
+
+// opened is the file, and the copy of it where it cannot be mapped.
+type opened struct {
+	raw   *source.Raw
+	spool *source.Spool
+}
+
+func (o *opened) Close() error {
+	err := o.raw.Close()
+	if o.spool != nil {
+		err = errors.Join(err, o.spool.Close())
+	}
+	return err
+}
+
+// takeLabels gives the labels of a file to the nodes, where there are as many: to those of the type that they are named
+// by, or of the only one, as OGB saves them. It returns the names of the others.
+func (f *file) takeLabels() (left []string) {
+	for _, t := range f.labels {
+		i, name := slices.Index(f.nodeNames, t.name), "label"
+		if i < 0 && len(f.counts) == 1 {
+			i, name = 0, t.name
+		}
+		if i < 0 || len(t.shape) == 0 || t.shape[0] != f.counts[i] ||
+			slices.ContainsFunc(f.nodes[i], func(a named) bool { return a.name == name }) {
+			left = append(left, t.name)
+			continue
+		}
+		f.nodes[i] = append(f.nodes[i], named{name, t.array})
+	}
+	return left
+}
+
+// graph describes the graph.
+func (f *file) graph(ctx context.Context, path string, r *source.Request) (*source.Graph, error) {
+	left := f.takeLabels()
+	var nodes []arrays.Nodes
+	for i, n := range f.counts {
+		nodes = append(nodes, arrays.Nodes{Name: typeName(f.nodeNames[i]), Count: n,
+			Set: newSet(path, "nodes", f.nodeNames[i], f.nodes[i], nil)})
+	}
+	var edges []arrays.Edges
+	for i := range f.relations {
+		s, ends := &f.relations[i], f.ends[i]
+		from, to := s.rows, s.cols
+		if s.format == storedCSC {
+			from, to = to, from
+		}
+		if n, m := f.counts[ends[0]], f.counts[ends[1]]; from != n || to != m {
+			return nil, fmt.Errorf("%w: relation %q is of %d by %d nodes, and its types have %d and %d", ErrFormat,
+				f.edgeNames[i], from, to, n, m)
+		}
+		relation := f.edgeNames[i]
+		if relation == "_E" {
+			relation = "edge"
+		}
+		edges = append(edges, arrays.Edges{Source: nodes[ends[0]].Name, Relation: relation, Target: nodes[ends[1]].Name,
+			Set: newSet(path, "edges", f.edgeNames[i], f.edges[i], s.ids),
+			Listed: &source.Edges{Count: s.col.len(), Each: func(yield func(source.Batch) error) error {
+				return s.batches(ctx, path, yield)
+			}}})
+	}
+	g, err := arrays.Typed(ctx, nodes, edges, r)
+	if err == nil && len(left) > 0 {
+		g.Note("not stored, since they are of the whole graph: %s", strings.Join(left, ", "))
+	}
+	return g, err
+}
+
+// typeName returns the name of a node type; DGL calls that of a plain graph _N.
+func typeName(name string) string {
+	if name == "_N" {
+		return "node"
+	}
+	return node(name)
+}
+
+// each calls f with the number, row and column of each entry.
+func (s *sparse) each(f func(at, row, col int64) error) error {
+	if s.format == storedCOO {
+		for i := range s.row.len() {
+			if err := f(i, s.row.id(i), s.col.id(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	m := s.col.len()
+	if s.ptr.id(0) != 0 || s.ptr.id(s.rows) != m {
+		return fmt.Errorf("rows begin at %d and end at %d of %d edges", s.ptr.id(0), s.ptr.id(s.rows), m)
+	}
+	lo := int64(0)
+	for row := range s.rows {
+		hi := s.ptr.id(row + 1)
+		if hi < lo || hi > m {
+			return fmt.Errorf("row %d ends at %d, and begins at %d of %d edges", row, hi, lo, m)
+		}
+		for ; lo < hi; lo++ {
+			if err := f(lo, row, s.col.id(lo)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// chunk is how many edges are handed on at a time.
+const chunk = 1 << 16
+
+// batches yields the edges of the file at path.
+func (s *sparse) batches(ctx context.Context, path string, yield func(source.Batch) error) error {
+	var failed error
+	b := source.Batch{Src: make([]int64, 0, chunk), Dst: make([]int64, 0, chunk)}
+	flush := func() error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		failed = yield(b)
+		b.Src, b.Dst = b.Src[:0], b.Dst[:0]
+		return failed
+	}
+	err := s.each(func(_, row, col int64) error {
+		if s.format == storedCSC {
+			row, col = col, row
+		}
+		if b.Src, b.Dst = append(b.Src, row), append(b.Dst, col); len(b.Src) < chunk {
+			return nil
+		}
+		return flush()
+	})
+	switch {
+	case err == nil && len(b.Src) > 0:
+		return flush()
+	case err == nil || err == failed || ctx.Err() != nil:
+		return err
+	}
+	return source.Error(path, "", -1, "write it by dgl.save_graphs", fmt.Errorf("%w: %w", ErrFormat, err))
+}
+
+// set is the arrays of a type, by their names.
+type set struct {
+	path   string
+	arrays map[string]*array
+	ids    *array // the rows that are wanted, in order; nil: all as they are
+}
+
+func newSet(path, what, typ string, list []named, ids *array) *set {
+	s := &set{path: fmt.Sprintf("%s: %s %q ", path, what, typ), arrays: map[string]*array{}, ids: ids}
+	for i := range list {
+		s.arrays[list[i].name] = &list[i].array
+	}
+	return s
+}
+
+// Names implements arrays.Set.
+func (s *set) Names() (names []string) {
+	for n := range s.arrays {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Path implements arrays.Set.
+func (s *set) Path(name string) string { return s.path + name }
+
+// Open implements arrays.Set.
+func (s *set) Open(name string) (*npy.Reader, io.Closer, error) {
+	a := s.arrays[name]
+	h, err := npy.NewHeader(a.dtype, a.shape, false, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.ids == nil || len(a.shape) == 0 || a.shape[0] != s.ids.len() {
+		r, err := npy.NewMapped(a.data, h)
+		return r, io.NopCloser(nil), err
+	}
+	r, err := npy.NewReader(&gathered{rows: a.data, width: int64(len(a.data)) / a.shape[0], ids: s.ids}, h)
+	return r, io.NopCloser(nil), err
+}
+
+// gathered yields rows in the order of ids.
+type gathered struct {
+	rows  []byte
+	width int64
+	ids   *array
+	at    int64 // the next id
+	left  []byte
+}
+
+// Read implements io.Reader.
+func (g *gathered) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if len(g.left) == 0 {
+			if g.at == g.ids.len() {
+				break
+			}
+			id := g.ids.id(g.at)
+			if id < 0 || id >= g.ids.len() {
+				return n, fmt.Errorf("%w: edge %d of %d has the id %d", ErrFormat, g.at, g.ids.len(), id)
+			}
+			g.left = g.rows[id*g.width : (id+1)*g.width]
+			g.at++
+		}
+		k := copy(p[n:], g.left)
+		g.left = g.left[k:]
+		n += k
+	}
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}

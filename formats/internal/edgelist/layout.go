@@ -1,0 +1,367 @@
+package edgelist
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// layout is what the first lines say about a file.
+type layout struct {
+	delim    byte      // ' ' is any white space
+	fields   int       // in every line
+	src, dst int       // which of them are the ids
+	names    bool      // ids are names
+	types    [2]string // of the nodes at both ends, where the user names them
+	columns  []columnSpec
+	skip     int // bytes of the first piece up to the first edge
+	notes    []string
+}
+
+// columnSpec is a column to be stored.
+type columnSpec struct {
+	name     string
+	field    int
+	dtype    unified.DType // Invalid: found out
+	explicit bool          // asked for: not to be dropped
+}
+
+// maxColumns is the greatest number of columns that are stored: each has a temporary file of its own.
+const maxColumns = 256
+
+// sampleLines is how many lines of edges decide on the layout.
+const sampleLines = 1000
+
+// ends are pairs of names that headers give source and target.
+var ends = [][2]string{
+	{"src", "dst"}, {"source", "target"}, {"from", "to"}, {"source_id", "target_id"}, {"src_id", "dst_id"},
+	{"fromnodeid", "tonodeid"},
+	{"from_id", "to_id"}, {"id_1", "id_2"}, {"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"head", "tail"},
+	{"u", "v"},
+	{"u", "i"}, {"source", "destination"}, {"src", "dest"}, {"start", "end"}, {"row", "col"}, {"subject", "object"},
+}
+
+// sampled is a line that is not a comment, with where it stands.
+type sampled struct {
+	at     int // offset in the piece
+	fields [][]byte
+}
+
+// detect decides on the layout by the first lines of a piece; nil if there is no edge in it.
+func (r *reader) detect(p *piece) (*layout, error) {
+	lay, b := &layout{src: 0, dst: 1}, p.text()
+	if p.lines == 0 {
+		if err := r.checkText(b); err != nil {
+			return nil, err
+		}
+	}
+	var lines []sampled
+	var cut cutFields
+	for offset := 0; offset < len(b) && len(lines) <= sampleLines; {
+		line, next := cutLine(b, offset)
+		if !skippable(line) {
+			if lay.delim == 0 {
+				lay.delim = delimiter(line)
+			}
+			f, err := cut.split(line, lay.delim)
+			if err != nil && !r.opt.Skips.Any() {
+				return nil, r.lineError(p, offset, err)
+			}
+			s := sampled{at: offset}
+			for _, x := range f {
+				s.fields = append(s.fields, bytes.Clone(x))
+			}
+			lines = append(lines, s)
+		}
+		offset = next
+	}
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	lay.fields, lay.skip = len(lines[0].fields), lines[0].at
+	if lay.fields < 2 {
+		return nil, r.lineError(p, lines[0].at, badf("an edge list has two ids a line", "there is one field only"))
+	}
+	if err := r.nameFields(lay, p, &lines); err != nil {
+		return nil, err
+	}
+	if err := r.decideIDs(lay, p, lines); err != nil {
+		return nil, err
+	}
+	return lay, nil
+}
+
+func (r *reader) checkText(b []byte) error {
+	head := b[:min(len(b), 4096)]
+	what := ""
+	switch {
+	case bytes.HasPrefix(head, []byte("%%MatrixMarket")):
+		return source.Error(r.path, "", 1,
+			"leave out --from, or say --from mtx: its first line holds sizes, its ids count from 1",
+			errors.New("is a Matrix Market file"))
+	case len(head) > 262 && string(head[257:262]) == "ustar":
+		what = "is a tar archive: unpack it first"
+	case head[0] == 0x80 && len(head) > 1 && head[1] <= 5:
+		what = "is a Python pickle, which is never executed"
+	case bytes.IndexByte(head, 0) >= 0:
+		what = "holds zero bytes: it is not text"
+	default:
+		return nil
+	}
+	return source.Error(r.path, "", -1, "an edge list is text with two ids a line", errors.New(what))
+}
+
+// cutLine returns the line at an offset, without its end, and the offset of the next one.
+func cutLine(b []byte, at int) (line []byte, next int) {
+	end := bytes.IndexByte(b[at:], '\n')
+	if end < 0 {
+		return b[at:], len(b)
+	}
+	return b[at : at+end], at + end + 1
+}
+
+// skippable tells empty lines and comments.
+func skippable(line []byte) bool {
+	line = bytes.TrimLeft(line, " \t\r")
+	return len(line) == 0 || line[0] == '#' || line[0] == '%' || len(line) > 1 && line[0] == '/' && line[1] == '/'
+}
+
+func delimiter(line []byte) byte {
+	for _, d := range []byte("\t,;") {
+		if bytes.IndexByte(line, d) >= 0 {
+			return d
+		}
+	}
+	return ' '
+}
+
+// nameFields finds header, ids and columns. It removes the header from lines.
+func (r *reader) nameFields(lay *layout, p *piece, lines *[]sampled) error {
+	first := (*lines)[0]
+	var header []string
+	for _, f := range first.fields {
+		header = append(header, strings.ToLower(string(f)))
+	}
+	isHeader := findEnds(header, lay) || looksLikeHeader(*lines)
+	if isHeader {
+		_, next := cutLine(p.text(), first.at)
+		lay.skip = next
+		*lines = (*lines)[1:]
+	}
+	switch {
+	case r.opt.Columns != nil:
+		return r.explicitColumns(lay)
+	case isHeader && lay.fields > maxColumns+2:
+		return r.lineError(p, first.at, badf("name those that are wanted, as in --columns src,dst,weight,-,time",
+			"the header names %d fields: at most %d can be stored", lay.fields, maxColumns))
+	case isHeader:
+		for i, f := range first.fields {
+			if name := columnName(string(f)); i != lay.src && i != lay.dst && name != "" {
+				lay.columns = append(lay.columns, columnSpec{name: uniqueName(lay.columns, name), field: i})
+			}
+		}
+	case lay.fields > 2:
+		lay.notes = append(lay.notes,
+			unnamed(lay.fields)+" stored; name them by --columns src,dst,weight,..")
+	}
+	return nil
+}
+
+// unnamed begins a note on fields without names.
+func unnamed(fields int) string {
+	if fields == 3 {
+		return "field 3 has no name and is not"
+	}
+	return fmt.Sprintf("fields 3 to %d have no names and are not", fields)
+}
+
+// findEnds looks for a pair of names of source and target.
+func findEnds(header []string, lay *layout) bool {
+	for _, pair := range ends {
+		src, dst := -1, -1
+		for i, h := range header {
+			if h == pair[0] && src < 0 {
+				src = i
+			}
+			if h == pair[1] && dst < 0 {
+				dst = i
+			}
+		}
+		if src >= 0 && dst >= 0 {
+			lay.src, lay.dst = src, dst
+			return true
+		}
+	}
+	return false
+}
+
+// looksLikeHeader reports whether the first line has words where all others have numbers.
+func looksLikeHeader(lines []sampled) bool {
+	if len(lines) < 2 {
+		return false
+	}
+	for i, l := range lines {
+		for k := range 2 {
+			if k >= len(l.fields) || isNumber(l.fields[k]) == (i == 0) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func isNumber(f []byte) bool {
+	_, err := strconv.ParseInt(string(f), 10, 64)
+	return err == nil
+}
+
+// columnName makes a header's word a name that a schema takes; "" for none.
+func columnName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if strings.ContainsRune(":;=,\n\x00", r) {
+			return '_'
+		}
+		return r
+	}, strings.TrimSpace(s))
+	if len(s) > 200 {
+		return ""
+	}
+	return s
+}
+
+func uniqueName(columns []columnSpec, name string) string {
+	for {
+		twice := false
+		for _, c := range columns {
+			twice = twice || c.name == name
+		}
+		if !twice {
+			return name
+		}
+		name += "_"
+	}
+}
+
+// explicitColumns takes Options.Columns.
+func (r *reader) explicitColumns(lay *layout) error {
+	lower := make([]string, len(r.opt.Columns))
+	for i, c := range r.opt.Columns {
+		lower[i], _, _ = strings.Cut(strings.ToLower(c), ":")
+	}
+	bad := func(format string, args ...any) error {
+		return source.Error(r.path, "", -1, "name the fields in order, as in --columns src,dst,weight,-,time:int64",
+			fmt.Errorf(format, args...))
+	}
+	if len(lower) > lay.fields || len(lower) < 2 {
+		return bad("--columns names %d fields, the first line has %d", len(lower), lay.fields)
+	}
+	lay.src, lay.dst = 0, 1
+	findEnds(lower, lay)
+	named := map[string]bool{}
+	for i, c := range r.opt.Columns {
+		name, typ, typed := strings.Cut(c, ":")
+		if name == "-" && i != lay.src && i != lay.dst {
+			continue
+		}
+		if named[lower[i]] || named[name] {
+			return bad("--columns names %q twice", name)
+		}
+		named[name] = true
+		if i == lay.src || i == lay.dst {
+			named[lower[i]] = true // src and SRC would mean the same
+			if i == lay.src {
+				lay.types[0] = columnName(typ)
+			} else {
+				lay.types[1] = columnName(typ)
+			}
+			continue
+		}
+		spec := columnSpec{name: columnName(name), field: i, explicit: true}
+		if typed {
+			var err error
+			if spec.dtype, err = unified.ParseDType(typ); err != nil || !storable(spec.dtype) {
+				return bad("--columns: %q: type %q is none of int8, int16, int32, int64, float32, float64", c, typ)
+			}
+		}
+		if spec.name == "" || uniqueName(lay.columns, spec.name) != spec.name || len(lay.columns) == maxColumns {
+			return bad("--columns: name %q is empty, or that of another, or one of more than %d", name, maxColumns)
+		}
+		lay.columns = append(lay.columns, spec)
+	}
+	if (lay.types[0] == "") != (lay.types[1] == "") {
+		return bad("--columns names the type of nodes at one end only: src:user,dst:item names both")
+	}
+	if lay.twoTypes() && r.opt.Nodes > 0 {
+		return bad("--columns names two types of nodes, and a table has rows for one")
+	}
+	return nil
+}
+
+// twoTypes reports whether both ends have nodes of their own type.
+func (l *layout) twoTypes() bool { return l.types[0] != l.types[1] }
+
+// decideIDs decides between numbers and names.
+func (r *reader) decideIDs(lay *layout, p *piece, lines []sampled) error {
+	lay.names = r.opt.IDs == Names
+	if r.opt.IDs != Auto {
+		return nil
+	}
+	for _, field := range []int{lay.src, lay.dst} {
+		numbers, zeros, odd := 0, 0, -1
+		for i, l := range lines {
+			if len(l.fields) <= field {
+				break // an error when its turn comes
+			}
+			switch f := l.fields[field]; {
+			case !isNumber(f) && !isDigits(f):
+				if odd < 0 {
+					odd = i
+				}
+			case len(f) > 1 && f[0] == '0':
+				zeros++
+			default:
+				numbers++
+			}
+		}
+		if odd >= 0 && numbers > 9*len(lines)/10 && r.opt.Skips.Any() {
+			continue
+		}
+		if odd >= 0 {
+			f := string(lines[odd].fields[field])
+			if _, err := strconv.ParseFloat(f, 64); err == nil && (strings.ContainsAny(f, ".eE") ||
+				strings.EqualFold(f, "nan")) {
+				return r.lineError(p, lines[odd].at, badf(
+					"write ids as whole numbers, or take them as names by --ids names",
+					"id %q is not a whole number", f))
+			}
+			if numbers > 9*len(lines)/10 {
+				return r.lineError(p, lines[odd].at, badf(
+					"correct the line, or take all ids as names by --ids names",
+					"id %q is not a number, but most are", f))
+			}
+		}
+		lay.names = lay.names || odd >= 0 || zeros > 0
+	}
+	return nil
+}
+
+func isDigits(f []byte) bool {
+	for _, c := range f {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(f) > 0
+}
+
+// Looks reports whether the first bytes of a file can be those of an edge list: text, and nothing that is known to be
+// else.
+func Looks(head []byte) bool {
+	r := &reader{}
+	return len(head) > 0 && (source.Wide(head) || r.checkText(head) == nil) // Read says what to do about wide text
+}

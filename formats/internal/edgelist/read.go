@@ -1,0 +1,231 @@
+package edgelist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// IDs says what the ids in the text are.
+type IDs uint8
+
+// What ids can be.
+const (
+	Auto    IDs = iota // numbers or names, as the first lines say
+	Numbers            // node numbers from 0, however far they reach
+	Names              // any words; numbered as they first appear
+)
+
+// MaxLine is the greatest length of a line, in bytes.
+const MaxLine = 1 << 20
+
+// Options say how to read. The zero value finds everything out.
+type Options struct {
+	IDs IDs
+	// Columns name the fields in order, instead of a header (a header line that there is, is skipped): src and dst, or
+	// the first two, are the ids; "-" is not stored; "name:float32" sets the type (int8 .. int64, float32, float64).
+	Columns []string
+	// Nodes is the number of nodes if it is known from elsewhere, such as a feature table; 0: one more than the
+	// greatest id.
+	Nodes int64
+	// Skips says how many bad lines may be left out; nil: none.
+	Skips *source.Skips
+	// Workers is how many goroutines parse; 0: one a core. Their number changes nothing that is read.
+	Workers int
+	// Budget is for names, edges and columns; nil: no limit.
+	Budget   *source.Budget
+	Progress formats.Progress
+}
+
+// Read reads an edge list. The caller closes the graph. Memory: about 8 MB, and 4 MB for each further worker; if ids
+// are names, 24 to 32 bytes a name and the last megabytes of their text (see source.Texts); and what of edges and of
+// each column has not moved to a temporary file (see source.Spool).
+func Read(ctx context.Context, at source.Place, opt Options) (_ *source.Graph, err error) {
+	f, err := at.OpenText()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := f.Count(opt.Budget.Ledger()); err != nil {
+		return nil, err
+	}
+	g := source.Plain()
+	r := &reader{path: f.Path, size: f.Size, opt: opt,
+		store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}
+	g.Own(r.store)
+	defer func() {
+		if err != nil {
+			for _, c := range r.columns {
+				err = errors.Join(err, c.spool.Close())
+			}
+			if r.names != nil {
+				err = errors.Join(err, r.names.Close())
+			}
+			if r.targets != r.names {
+				err = errors.Join(err, r.targets.Close())
+			}
+			err = errors.Join(err, g.Close())
+		}
+	}()
+	if err := r.readAll(ctx, f); err != nil {
+		return nil, err
+	}
+	if err := r.finish(g); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// reader reads one file.
+type reader struct {
+	path    string
+	size    int64 // of the text, or of what it is compressed to
+	opt     Options
+	lay     *layout // nil until the first lines have been seen
+	store   *source.EdgeStore
+	names   *source.Names // of nodes, if ids are names
+	targets *source.Names // of nodes at the other end: the same, unless they are of another type
+	most    [2]int64      // the greatest ids of sources and of targets, if these are of two types
+	columns []*column
+}
+
+// begin finds out the layout from a piece; there is none yet where it has no edge.
+func (r *reader) begin(p *piece) error {
+	lay, err := r.detect(p)
+	if err != nil || lay == nil {
+		return err
+	}
+	r.lay, p.start = lay, lay.skip
+	for i := range lay.columns {
+		c := &column{columnSpec: lay.columns[i]}
+		c.spool.Budget = r.opt.Budget
+		r.columns = append(r.columns, c)
+	}
+	if lay.names {
+		r.names = source.NewNames(r.opt.Budget)
+		r.targets = r.names
+		if lay.twoTypes() {
+			r.targets = source.NewNames(r.opt.Budget)
+		}
+	}
+	return nil
+}
+
+func (r *reader) finish(g *source.Graph) error {
+	if r.lay == nil && r.opt.Nodes == 0 {
+		return source.Error(r.path, "", -1, "an edge list has two ids a line", errors.New("there is no edge in it"))
+	}
+	least, greatest := r.store.Range()
+	node := g.Node()
+	node.Count = greatest + 1
+	switch {
+	case r.lay != nil && r.lay.twoTypes():
+		if err := r.finishTypes(g); err != nil {
+			return err
+		}
+	case r.names != nil:
+		node.Count = r.names.Len()
+		if r.opt.Nodes > 0 && node.Count != r.opt.Nodes {
+			return source.Error(r.path, "", -1,
+				"give tables with a row for each name, in the order of first appearance",
+				fmt.Errorf("it names %d nodes, but the tables have %d rows", node.Count, r.opt.Nodes))
+		}
+		g.Own(r.names)
+		node.Strings = append(node.Strings, r.names.Strings("id"))
+		g.Note("ids are names: nodes are numbered as they first appear, their names are kept as \"id\"")
+	case r.opt.Nodes > 0:
+		node.Count = r.opt.Nodes
+	case r.opt.IDs == Auto && source.TooSparse(greatest, r.store.Len()):
+		return source.Error(r.path, "", -1,
+			"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
+			fmt.Errorf("ids reach %d, but there are only %s", greatest,
+				source.Counted(r.store.Len(), "edge", "edges")))
+	default:
+		if err := r.noteGaps(g, least, greatest); err != nil {
+			return err
+		}
+	}
+	if r.lay != nil && r.lay.types[0] != "" && !r.lay.twoTypes() {
+		node.Name = r.lay.types[0]
+	}
+	g.Edges.Count = r.store.Len()
+	var data [][]byte
+	var widths []int64
+	for _, c := range r.columns {
+		g.Own(&c.spool)
+		if c.dropped != "" {
+			g.Note("%s", c.dropped)
+			continue
+		}
+		col, bytes, err := c.finish(g)
+		if err != nil {
+			return err
+		}
+		g.Edges.Columns = append(g.Edges.Columns, col)
+		data, widths = append(data, bytes), append(widths, col.RowBytes())
+	}
+	g.Edges.Each = source.Pairs(r.store.Each, data, widths)
+	if r.lay != nil {
+		g.Notes = append(g.Notes, r.lay.notes...)
+	}
+	return nil
+}
+
+// finishTypes makes the graph one of two node types.
+func (r *reader) finishTypes(g *source.Graph) error {
+	g.Nodes = []source.NodeType{{Name: r.lay.types[0], Count: r.most[0] + 1}, {Name: r.lay.types[1],
+		Count: r.most[1] + 1}}
+	g.Types = []source.EdgeType{{Source: 0, Relation: "edge", Target: 1}}
+	for i, list := range []*source.Names{r.names, r.targets} {
+		node := &g.Nodes[i]
+		switch {
+		case list != nil:
+			g.Own(list)
+			node.Count = list.Len()
+			node.Strings = append(node.Strings, list.Strings("id"))
+		case r.opt.IDs == Auto && source.TooSparse(r.most[i], r.store.Len()):
+			return source.Error(r.path, "", -1,
+				"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
+				fmt.Errorf("ids of %ss reach %d, but there are only %s", node.Name, r.most[i],
+					source.Counted(r.store.Len(), "edge", "edges")))
+		}
+	}
+	return nil
+}
+
+// noteGaps counts the ids that no edge has.
+func (r *reader) noteGaps(g *source.Graph, least, greatest int64) error {
+	words := greatest/64 + 1
+	if greatest < 0 || source.TooSparse(greatest, r.store.Len()) || r.opt.Budget.Ledger().Take(pinned.Sources,
+		8*words) != nil {
+		return nil // that is not worth more memory
+	}
+	defer r.opt.Budget.Ledger().Give(pinned.Sources, 8*words)
+	seen := make([]uint64, words)
+	if err := r.store.Each(func(src, dst []int64) error {
+		for i, v := range src {
+			seen[v>>6] |= 1 << (v & 63)
+			seen[dst[i]>>6] |= 1 << (dst[i] & 63)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	missing := greatest + 1
+	for _, w := range seen {
+		missing -= int64(bits.OnesCount64(w))
+	}
+	switch {
+	case missing == 1 && least == 1:
+		g.Note("the smallest id is 1: node 0 exists and has no edges")
+	case missing > 0:
+		g.Note("%d of %d ids have no edge, and are nodes without edges; --ids names numbers those that have, and "+
+			"keeps the ids", missing, greatest+1)
+	}
+	return nil
+}

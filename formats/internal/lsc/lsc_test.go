@@ -1,0 +1,87 @@
+package lsc
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
+)
+
+// TestLargeDatasetsAreWhatTheirReadersRead: testdata/make.py wrote them, and what ogb.lsc and numpy.memmap read.
+func TestLargeDatasetsAreWhatTheirReadersRead(t *testing.T) {
+	for _, name := range []string{"mag", "igb"} {
+		tree, err := source.OpenTree(filepath.Join("testdata", name), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := (Reader{}).Find(tree)
+		if len(found) != 1 {
+			t.Fatalf("%s: found %v", name, found)
+		}
+		g, err := Reader{}.Read(context.Background(), tree.At(found[0]), &source.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sourcetest.Spell(t, g); got != string(want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWhatIsWrongWithALargeDatasetIsNamed(t *testing.T) {
+	edges := string(expect.NPY([]int64{0, 1, 1, 0}, 2, 2))
+	for _, c := range []struct{ name, text, says string }{
+		{"paper/node_feat.npy", strings.Repeat("x", 5000), "5000 bytes are no rows of 1024 float32"},
+		{"paper/node_label_19.npy", strings.Repeat("x", 6), "6 bytes are no rows of 1 float32"},
+		{"a__b__a/edge_index.npy", "none", "write it by numpy.save"},
+	} {
+		at := sourcetest.Folder(t, "x", map[string]string{"paper__cites__paper/edge_index.npy": edges, c.name: c.text})
+		sourcetest.Refuses(t, Reader{}, at, c.name, c.says)
+	}
+}
+
+// FuzzRead damages each file of a folder: a fuzzed one takes its place.
+func FuzzRead(f *testing.F) {
+	files := []string{"meta.pt", "split_dict.pt", "processed/paper___cites___paper/edge_index.npy",
+		"processed/paper/node_feat.npy", "processed/paper/node_label.npy"}
+	from, dir := filepath.Join("testdata", "mag", "mag240m_kddcup2021"), f.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		f.Fatal(err)
+	}
+	var whole [][]byte
+	for i, name := range files {
+		b, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(byte(i), b)
+		whole = append(whole, b)
+	}
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		i := int(which) % len(files)
+		path := filepath.Join(dir, files[i])
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := source.OpenTree(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sourcetest.SurvivesAt(t, Reader{}, t.TempDir(), files[i], tree.At("processed"))
+		if err := os.WriteFile(path, whole[i], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package musae
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/unified"
+)
+
+const (
+	edges    = "id_1,id_2\n0,1\n2,2\n"
+	features = `{"1": [3, 0], "0": [], "2": [1]}`
+	targets  = "id,facebook_id,page_name,page_type\n2,9,\"Comma, Inc. " +
+		"\"\"q\"\"\",tvshow\n0,7,中国,company\n1,8,b,tvshow\n"
+)
+
+// folder is the place of a folder.
+func folder(dir string) source.Place {
+	t, err := source.OpenTree(dir, nil)
+	if err != nil {
+		panic(err)
+	}
+	return t.At(".")
+}
+
+func collected(t testing.TB, edges, features, targets string) source.Place {
+	return folder(collection(t, edges, features, targets))
+}
+
+func collection(t testing.TB, edges, features, targets string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features,
+		"x_target.csv": targets} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func column(t testing.TB, g *source.Graph, name string) string {
+	t.Helper()
+	for _, c := range g.Node().Columns {
+		if c.Name != name {
+			continue
+		}
+		var b bytes.Buffer
+		if err := c.Write(context.Background(), &b); err != nil {
+			t.Fatal(err)
+		}
+		x, err := unified.New(c.DType, bytes.Clone(b.Bytes()), int64(b.Len())/c.DType.Size())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := unified.View[float32](x); err == nil {
+			return fmt.Sprint(c.Shape, v)
+		}
+		v, _ := unified.View[int64](x)
+		return fmt.Sprint(v)
+	}
+	return "none"
+}
+
+func list(g *source.Graph, name string) []string {
+	var got []string
+	for _, s := range g.Node().Strings {
+		if s.Name == name {
+			_ = s.Each(func(v string) error { got = append(got, v); return nil })
+		}
+	}
+	return got
+}
+
+func TestReadMakesRaggedFeaturesDenseAndNumbersClasses(t *testing.T) {
+	g, err := Read(context.Background(), collected(t, edges, features, targets), "x", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if g.Node().Count != 3 || g.Edges.Count != 2 || !g.Edges.Undirected || g.Node().Classes != 2 {
+		t.Errorf("%d nodes, %d edges, undirected %t, %d classes", g.Node().Count, g.Edges.Count, g.Edges.Undirected,
+			g.Node().Classes)
+	}
+	if got, want := column(t, g, "feature"), "[4] [0 0 0 0 1 0 0 1 0 1 0 0]"; got != want {
+		t.Errorf("features %s, want %s", got, want)
+	}
+	if got := column(t, g, "label"); got != "[0 1 1]" {
+		t.Errorf("labels %s", got)
+	}
+	if got := list(g, "class"); !slices.Equal(got, []string{"company", "tvshow"}) {
+		t.Errorf("classes %q", got)
+	}
+	if got := list(g, "name"); !slices.Equal(got, []string{"中国", "b", `Comma, Inc. "q"`}) {
+		t.Errorf("names %q", got)
+	}
+}
+
+func TestClassesThatAreNumbersKeepTheirOrder(t *testing.T) {
+	g, err := Read(context.Background(), collected(t, edges, features, "id,name,ml_target\n0,a,10\n1,b,9\n2,c,9\n"),
+		"x", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if got := list(g, "class"); !slices.Equal(got, []string{"9", "10"}) || column(t, g, "label") != "[1 0 0]" {
+		t.Errorf("classes %q, labels %s", got, column(t, g, "label"))
+	}
+}
+
+func TestMissingNodesGetZerosAndANote(t *testing.T) {
+	g, err := Read(context.Background(), collected(t, edges, `{"1": [0]}`, targets), "x", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if got := column(t, g, "feature"); got != "[1] [0 1 0]" || !strings.Contains(strings.Join(g.Notes, ""),
+		"2 nodes are missing") {
+		t.Errorf("features %s, notes %q", got, g.Notes)
+	}
+}
+
+func TestWhatDenseRowsTakeIsNoted(t *testing.T) {
+	nodes := "id,name,ml_target\n"
+	for i := range 20 {
+		nodes += fmt.Sprintf("%d,x,1\n", i)
+	}
+	g, err := Read(context.Background(), collected(t, edges, `{"0": [1], "1": [999999]}`, nodes), "x", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	notes := strings.Join(g.Notes, "")
+	for _, want := range []string{"2 entries, about 24 B, are stored as dense rows: 80.0 MB", "--feature-dtype"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q is not in %q", want, notes)
+		}
+	}
+}
+
+func TestBadFilesAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		name                     string
+		edges, features, targets string
+		file, says               string
+		row                      int64
+	}{
+		{"edge beyond the table", "id_1,id_2\n0,3\n", features, targets, "x_edges.csv", "id 3 is not below the 3 nodes",
+			2},
+		{"ragged edge", "id_1,id_2\n0,1\n0,1,2\n", features, targets, "x_edges.csv", "3 fields", 3},
+		{"no object", edges, "[1]", targets, "x_features.json", "begin with {", -1},
+		{"cut short", edges, `{"0": [1`, targets, "x_features.json", "", -1},
+		{"ends in the middle", edges, `{"0": [1]`, targets, "x_features.json", "", -1},
+		{"node beyond the table", edges, `{"3": [1]}`, targets, "x_features.json", "3 nodes", -1},
+		{"node that is none", edges, `{"a": [1]}`, targets, "x_features.json", "not a node number", -1},
+		{"node twice", edges, `{"0": [1], "0": [2]}`, targets, "x_features.json", "already", -1},
+		{"feature negative", edges, `{"0": [1, -1]}`, targets, "x_features.json", "entry 1: feature -1", -1},
+		{"feature beyond reason", edges, `{"0": [99999999]}`, targets, "x_features.json", "feature 99999999", -1},
+		{"feature that is none", edges, `{"0": ["x"]}`, targets, "x_features.json", "string", -1},
+		{"text after the object", edges, features + "{}", targets, "x_features.json", "follows", -1},
+		{"a byte order mark within", edges, "{\"0\": [1],\n\xef\xbb\xbf\"1\": [2]}", targets, "x_features.json",
+			"U+FEFF", 2},
+		{"a byte order mark within the table", edges, features, targets + "\xef\xbb\xbf", "x_target.csv", "U+FEFF", 5},
+		{"header", edges, features, "a,b\n1,2\n", "x_target.csv", "columns are", 1},
+		{"ragged row", edges, features, targets + "3,4\n", "x_target.csv", "fields", 5},
+		{"bad quotes", edges, features, targets + "3,4,a\"b,c\n", "x_target.csv", "quote", 5},
+		{"quotes that do not end", edges, features, targets + "\"", "x_target.csv", "quote", 5},
+		{"hole among the nodes", edges, features, targets + "4,4,a,b\n", "x_target.csv", "node 4, but there are 4 rows",
+			5},
+		{"node twice in the table", edges, features, targets + "1,4,a,b\n", "x_target.csv", "a row already, at 4", 5},
+		{"negative node in the table", edges, features, targets + "-1,4,a,b\n", "x_target.csv", "-1", 5},
+		{"empty table", edges, features, "", "x_target.csv", "", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, err := Read(context.Background(), collected(t, c.edges, c.features, c.targets), "x", Options{})
+			if err == nil {
+				g.Close()
+			}
+			var e *formats.Error
+			if !errors.As(err, &e) || !strings.HasSuffix(e.Path, c.file) || e.Row != c.row ||
+				!strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v; want %s, row %d, saying %q", err, c.file, c.row, c.says)
+			}
+		})
+	}
+}
+
+// FuzzRead: no collection panics, and what is taken is consistent.
+func FuzzRead(f *testing.F) {
+	f.Add(edges, features, targets)
+	f.Add("id_1,id_2\n", "{}", "id,name,ml_target\n0,a,1\n")
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, edges, features, targets string) {
+		for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features,
+			"x_target.csv": targets} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g, err := Read(context.Background(), folder(dir), "x", Options{})
+		if err != nil {
+			return
+		}
+		defer g.Close()
+		for _, c := range g.Node().Columns {
+			if g.Node().Count*c.RowBytes() > 1<<24 {
+				continue
+			}
+			var b bytes.Buffer
+			if err := c.Write(context.Background(), &b); err != nil || int64(b.Len()) != g.Node().Count*c.RowBytes() {
+				t.Fatalf("%s: %d bytes, %v", c.Name, b.Len(), err)
+			}
+		}
+	})
+}
+
+// TestTwitchNamesItsNodesByAnotherColumn: the archives of Twitch have the site's ids in "id", the nodes' in "new_id".
+func TestTwitchNamesItsNodesByAnotherColumn(t *testing.T) {
+	g, err := Read(context.Background(), collected(t, "from,to\n0,1\n1,2\n", `{"0": [1], "1": [0], "2": []}`,
+		"id,days,mature,views,partner,new_id\n73045350,1459,False,9528,False,2\n61573865,1629,True,3615,False,0\n"+
+			"9,1,False,1,True,1\n"), "x", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var b bytes.Buffer
+	if err := g.Node().Columns[len(g.Node().Columns)-1].Write(context.Background(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%d %d %x", g.Node().Count, g.Edges.Count, b.Bytes()); got !=
+		"3 2 010000000000000000000000000000000000000000000000" {
+		t.Errorf("nodes, edges, labels: %s", got)
+	}
+}
+
+func TestReadingACollectionStops(t *testing.T) {
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(stop)
+	_, err := readTarget(ctx, collected(t, edges, features, targets).In("x_target.csv"), nil)
+	if !errors.Is(err, stop) {
+		t.Errorf("reading classes after the context ended: %v", err)
+	}
+	at := collected(t, edges, features, targets).In("x_features.json")
+	if err := addFeatures(ctx, source.Plain(), at, nil); !errors.Is(err, stop) {
+		t.Errorf("reading features after the context ended: %v", err)
+	}
+}

@@ -1,0 +1,48 @@
+package musae
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+)
+
+// Reader reads MUSAE collections.
+type Reader struct{}
+
+// Info implements source.Reader.
+func (Reader) Info() source.Info {
+	return source.Info{Name: "musae", Title: "a MUSAE collection: edges, ragged features and a target table",
+		Options: []string{"tables"}}
+}
+
+// Find implements source.Reader.
+func (Reader) Find(t *source.Tree) (found []string) {
+	for _, name := range t.Files() {
+		if dir := path.Dir(name); !t.Single() && prefix(t.At(dir), name) != "" {
+			found = append(found, dir)
+		}
+	}
+	return found
+}
+
+// prefix returns what the names of a collection's files begin with, such as "facebook", if a file is one of its edges.
+func prefix(dir source.Place, edges string) string {
+	p, ok := strings.CutSuffix(path.Base(edges), "_edges.csv")
+	if ok && path.Dir(edges) == dir.Name && dir.In(p+"_target.csv").Exists() && dir.In(p+"_features.json").Exists() {
+		return p
+	}
+	return ""
+}
+
+// Read implements source.Reader.
+func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+	for _, name := range at.Tree.Files() {
+		if p := prefix(at, name); p != "" {
+			return Read(ctx, at, p, Options{Budget: r.Budget, Progress: r.Progress})
+		}
+	}
+	return nil, source.Error(at.Path(), "", -1, "name a directory with X_edges.csv, X_features.json and X_target.csv",
+		source.ErrUnknown)
+}

@@ -1,0 +1,487 @@
+package npz
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// member is an array in an archive.
+type member struct {
+	name, descr, shape string
+	data               []byte
+}
+
+func array[T unified.Element](name, shape string, v ...T) member {
+	descr := map[unified.DType]string{
+		unified.Uint8: "|b1", unified.Int8: "|i1", unified.Int32: "<i4", unified.Int64: "<i8", unified.Float32: "<f4",
+		unified.Float64: "<f8",
+	}[unified.Of[T]()]
+	if shape == "" {
+		shape = fmt.Sprintf("(%d,)", len(v))
+	}
+	return member{name, descr, shape, unified.FromSlice(v).Bytes()}
+}
+
+func text(name string, width int, v ...string) member {
+	var b []byte
+	for _, s := range v {
+		cells := make([]byte, 4*width)
+		for i, r := range []rune(s) {
+			cells[4*i] = byte(r)
+		}
+		b = append(b, cells...)
+	}
+	return member{name, fmt.Sprintf("<U%d", width), fmt.Sprintf("(%d,)", len(v)), b}
+}
+
+func pack(t testing.TB, members ...member) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for _, m := range members {
+		w, err := z.Create(m.name + ".npy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", m.descr, m.shape)
+		_, _ = w.Write(append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8)))
+		_, _ = w.Write(append([]byte(header), m.data...))
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func save(t testing.TB, b []byte) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), "g.npz")
+	if err := os.WriteFile(p, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// edgeColumn returns all elements of a column of edges.
+func edgeColumn(t testing.TB, g *source.Graph, i int) (all []byte) {
+	t.Helper()
+	if err := g.Edges.Each(func(b source.Batch) error { all = append(all, b.Columns[i]...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// spell writes all that a graph has in one line.
+func spell(t testing.TB, g *source.Graph) string {
+	t.Helper()
+	s := fmt.Sprintf("%d nodes:", g.Node().Count)
+	if err := g.Edges.Each(func(batch source.Batch) error {
+		src, dst := batch.Src, batch.Dst
+		for i := range src {
+			s += fmt.Sprintf(" %d>%d", src[i], dst[i])
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if g.Edges.Undirected {
+		s += " undirected"
+	}
+	elements := func(d unified.DType, b []byte) string {
+		x, err := unified.New(d, bytes.Clone(b), int64(len(b))/d.Size())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch d {
+		case unified.Float32:
+			v, _ := unified.View[float32](x)
+			return fmt.Sprint(v)
+		case unified.Float64:
+			v, _ := unified.View[float64](x)
+			return fmt.Sprint(v)
+		}
+		v, _ := unified.View[int64](x)
+		return fmt.Sprint(v)
+	}
+	for i, c := range g.Edges.Columns {
+		s += fmt.Sprintf("; %s %v %s", c.Name, c.DType, elements(c.DType, edgeColumn(t, g, i)))
+	}
+	for _, c := range g.Node().Columns {
+		var b bytes.Buffer
+		if err := c.Write(context.Background(), &b); err != nil {
+			t.Fatal(err)
+		}
+		s += fmt.Sprintf("; %s %v%v %s", c.Name, c.DType, c.Shape, elements(c.DType, b.Bytes()))
+	}
+	for _, sp := range g.Splits {
+		s += fmt.Sprintf("; %s%d %v", sp.Name, sp.Index, sp.IDs)
+	}
+	for _, n := range g.Node().Strings {
+		s += "; " + n.Name
+		_ = n.Each(func(v string) error { s += " " + v; return nil })
+	}
+	return s
+}
+
+// sparse is the sparse layout of 0>1, 0>2, 2>0 with features, as parts that tests replace.
+func sparse() []member {
+	return []member{
+		array("adj_matrix.data", "", float32(1), 1, 1),
+		array("adj_matrix.indices", "", int32(1), 2, 0),
+		array("adj_matrix.indptr", "", int32(0), 2, 2, 3),
+		array("adj_matrix.shape", "", int64(3), 3),
+		array("attr_matrix.data", "", float32(5), 6, 7),
+		array("attr_matrix.indices", "", int32(0), 1, 1),
+		array("attr_matrix.indptr", "", int32(0), 1, 1, 3),
+		array("attr_matrix.shape", "", int64(3), 2),
+		array("labels", "", int8(1), 0, 4),
+		text("node_names", 2, "ab", "c", "d"),
+		text("class_names", 1, "x", "y"),
+		{"metadata", "|O", "()", []byte("\x80\x03X")},
+	}
+}
+
+func dense() []member {
+	return []member{
+		array("edges", "(2, 2)", int64(0), 1, 2, 2),
+		array("node_features", "(3, 2)", float32(1), 2, 3, 4, 5, 6),
+		array("node_labels", "", int64(0), 1, 1),
+		array("train_masks", "(2, 3)", uint8(1), 0, 0, 0, 1, 1),
+		array("val_masks", "(2, 3)", uint8(0), 1, 0, 0, 0, 0),
+	}
+}
+
+func with(members []member, changed ...member) []member {
+next:
+	for _, c := range changed {
+		for i := range members {
+			if members[i].name == c.name {
+				members[i] = c
+				continue next
+			}
+		}
+		members = append(members, c)
+	}
+	return members
+}
+
+func without(members []member, name string) []member {
+	var kept []member
+	for _, m := range members {
+		if m.name != name {
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+func TestLayouts(t *testing.T) {
+	const sparseWant = "3 nodes: 0>1 0>2 2>0; feature float32[2] [5 0 0 0 0 13]; label int64[] [1 0 4]; id ab c d"
+	renamed := sparse()
+	for i := range renamed {
+		renamed[i].name = strings.NewReplacer("adj_matrix.", "adj_", "attr_matrix.", "attr_").Replace(renamed[i].name)
+	}
+	for _, c := range []struct {
+		name    string
+		members []member
+		want    string
+		note    string
+	}{
+		{"sparse", sparse(), sparseWant, "metadata"},
+		{"sparse, other names", renamed, sparseWant, "class_names"},
+		{"sparse, a name too few", with(sparse(), text("node_names", 2, "ab", "c")),
+			strings.Replace(sparseWant, "; id ab c d", "", 1), "node_names is not stored: it has 2 names for 3"},
+		{"sparse with weights", with(sparse(), array("adj_matrix.data", "", float32(1), .5, 2)),
+			strings.Replace(sparseWant, "2>0;", "2>0; weight float32 [1 0.5 2];", 1), "weight"},
+		{"sparse with signs", with(sparse(), array("adj_matrix.data", "", float64(1), -.5, 2)),
+			strings.Replace(sparseWant, "2>0;", "2>0; value float64 [1 -0.5 2];", 1), "value"},
+		{"dense", dense(), "3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; " +
+			"train0 [0]; train1 [1 2]; val0 [1]; val1 []", ""},
+		{"dense, edges alone", dense()[:1], "3 nodes: 0>1 2>2 undirected", ""},
+		{"dense, one mask", with(dense()[:3], array("test_mask", "", uint8(0), 1, 1)),
+			"3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; test0 [1 2]", ""},
+		{"dense, splits behind", with(dense()[:3], array("test_mask", "(3, 2)", uint8(0), 1, 1, 1, 0, 0)),
+			"3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; test0 [1]; test1 " +
+				"[0 1]", ""},
+		{"csr", []member{array("indptr", "", int64(0), 1, 2), array("indices", "", int32(1), 0)}, "2 nodes: 0>1 1>0",
+			""},
+		{"dense, with more", with(dense(), array("edge_attr", "(2, 2)", float32(1), 2, 3, 4), array("odd", "",
+			int64(5))),
+			"3 nodes: 0>1 2>2 undirected; feature float32 [1 2 3 4]; feature float32[2] [1 2 3 4 5 6]; label int64[] " +
+				"[0 1 1]; train0 [0]; train1 [1 2]; val0 [1]; val1 []", "odd (<i8 (1))"},
+		{"csr, with more", []member{array("indptr", "", int64(0), 1, 2), array("indices", "", int32(1), 0),
+			array("time", "", int64(9), 8), array("node_features", "(2, 1)", float32(3), 4)},
+			"2 nodes: 0>1 1>0; time int64 [9 8]; feature float32[] [3 4]", ""},
+		{"by name", []member{array("edge_index", "(2, 3)", int64(0), 1, 2, 1, 2, 0), array("y", "", int8(1), 0, 2)},
+			"3 nodes: 0>1 1>2 2>0; label int64[] [1 0 2]", ""},
+		{"no edges", with(dense(), array[int64]("edges", "(0, 2)")),
+			"3 nodes: undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; train0 [0]; train1 [1 2]; " +
+				"val0 [1]; val1 []", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), &source.Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			if got := spell(t, g); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if !strings.Contains(strings.Join(g.Notes, "\n"), c.note) {
+				t.Errorf("notes %q do not speak of %q", g.Notes, c.note)
+			}
+		})
+	}
+}
+
+// damagedArrays are archives with one array that is wrong, and how the error names it.
+var damagedArrays = []struct {
+	name    string
+	members []member
+	member  string
+	row     int64
+	says    string
+}{
+	{"indptr falls", with(sparse(), array("adj_matrix.indptr", "", int32(0), 3, 2, 3)), "adj_matrix.indptr", 2,
+		"falls from 3 to 2"},
+	{"indptr falls at once", with(sparse(), array("adj_matrix.indptr", "", int32(0), -1, 2, 3)), "adj_matrix.indptr", 1,
+		"falls from 0 to -1"},
+	{"indptr falls at the end", with(sparse(), array("adj_matrix.indptr", "", int32(0), 2, 4, 3)),
+		"adj_matrix.indptr", 3, "falls from 4 to 3"},
+	{"indptr does not begin", with(sparse(), array("adj_matrix.indptr", "", int32(1), 2, 2, 3)),
+		"adj_matrix.indptr", -1, "from 0"},
+	{"indptr does not end", with(sparse(), array("adj_matrix.indptr", "", int32(0), 2, 2, 9)), "adj_matrix.indptr",
+		-1, "3 indices"},
+	{"indptr is empty", with(sparse(), array[int32]("adj_matrix.indptr", "")), "adj_matrix.indptr", -1, "is empty"},
+	{"column too large", with(sparse(), array("adj_matrix.indices", "", int32(1), 3, 0)), "adj_matrix.indices", 1,
+		"column 3 is not in 0 .. 2"},
+	{"column negative", with(sparse(), array("adj_matrix.indices", "", int32(1), 2, -1)), "adj_matrix.indices", 2,
+		"column -1"},
+	{"NaN weight", with(sparse(), member{"adj_matrix.data", "<f4", "(3,)",
+		[]byte("\x00\x00\x80\x3f\x00\x00\xc0\x7f\x00\x00\x80\x3f")}), "adj_matrix.data", 1, "NaN"},
+	{"too few values", with(sparse(), array("adj_matrix.data", "", float32(1))), "adj_matrix.data", -1,
+		"3 indices"},
+	{"not square", with(sparse(), array("adj_matrix.shape", "", int64(3), 4)), "adj_matrix.shape", -1, "square"},
+	{"shape of another", with(sparse(), array("adj_matrix.shape", "", int64(4), 4)), "adj_matrix.shape", -1,
+		"4 entries"},
+	{"features of another", with(sparse(), array("attr_matrix.indptr", "", int32(0), 3),
+		array("attr_matrix.shape", "", int64(1), 2)), "attr_matrix.shape", -1, "1 rows"},
+	{"features too wide", with(sparse(), array("attr_matrix.shape", "", int64(3), 1<<40)), "attr_matrix.shape", -1,
+		"too many"},
+	{"too few labels", with(sparse(), array("labels", "", int8(1))), "labels", -1, "1 labels"},
+	{"labels that are not integers", with(sparse(), array("labels", "", float32(1), 2, .5)), "labels", -1, "row 2"},
+	{"indptr missing a part", without(sparse(), "adj_matrix.indices"), "adj_matrix.indices", -1, "missing"},
+	{"edge too large", with(dense(), array("edges", "(2, 2)", int64(0), 1, 3, 2)), "edges", 1, "node 3"},
+	{"edge negative", with(dense(), array("edges", "(2, 2)", int64(-4), 1, 2, 2)), "edges", 0, "node -4"},
+	{"edges of three", with(dense(), array("edges", "(1, 3)", int64(0), 1, 2)), "edges", -1, "[1 3]"},
+	{"edges in one dimension", with(dense(), array("edges", "", int64(0), 1)), "edges", -1, "dimension"},
+	{"features cut short", with(dense(), member{"node_features", "<f4", "(3, 2)", make([]byte, 23)}),
+		"node_features", -1, "23 of 24 bytes"},
+	{"features in three dimensions", with(dense(), array("node_features", "(3, 1, 1)", float32(1), 2, 3)),
+		"node_features", -1, "width"},
+	{"a mask of 2", with(dense(), member{"train_masks", "|u1", "(1, 3)", []byte{0, 2, 0}}), "train_masks", 1,
+		"not 2"},
+	{"a mask of another", with(dense(), array("train_masks", "(2, 4)", uint8(1), 0, 0, 0, 1, 1, 0, 0)),
+		"train_masks", -1, "(splits, 3)"},
+	{"something follows", with(dense(), member{"edges", "<i8", "(1, 2)", make([]byte, 17)}), "edges", -1,
+		"follows"},
+	{"objects for edges", with(dense(), member{"edges", "|O", "(2, 2)", nil}), "edges", -1, "never executed"},
+}
+
+func TestDamagedArraysAreNamed(t *testing.T) {
+	for _, c := range damagedArrays {
+		t.Run(c.name, func(t *testing.T) {
+			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), &source.Request{})
+			if err == nil { // what is streamed is checked when it is written
+				defer g.Close()
+				for _, col := range g.Node().Columns {
+					err = errors.Join(err, col.Write(context.Background(), &bytes.Buffer{}))
+				}
+			}
+			var e *formats.Error
+			if !errors.As(err, &e) || e.Column != c.member || e.Row != c.row || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v; want %s, row %d, saying %q", err, c.member, c.row, c.says)
+			}
+		})
+	}
+}
+
+// TestAnyFlippedByteIsHarmless flips each byte of an archive: the checksum, or a check, finds it, or it does not
+// matter.
+func TestAnyFlippedByteIsHarmless(t *testing.T) {
+	good := pack(t, dense()...)
+	g, err := Read(context.Background(), source.Local(save(t, good)), &source.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := spell(t, g)
+	g.Close()
+	path := save(t, good)
+	refused := 0
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 0x20
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g, err := Read(context.Background(), source.Local(path), &source.Request{})
+		if err != nil {
+			refused++
+			continue
+		}
+		writes := error(nil)
+		for _, c := range g.Node().Columns {
+			writes = errors.Join(writes, c.Write(context.Background(), &bytes.Buffer{}))
+		}
+		if writes != nil {
+			refused++
+		} else if got := spell(t, g); got != want && !strings.HasPrefix(want, got[:20]) {
+			t.Errorf("byte %d: got %s", i, got)
+		}
+		g.Close()
+	}
+	if refused < len(good)/2 {
+		t.Errorf("only %d of %d flips were refused", refused, len(good))
+	}
+}
+
+// FuzzRead packs an array of any bytes, with a right checksum, among good ones.
+func FuzzRead(f *testing.F) {
+	for _, m := range append(sparse(), dense()...) {
+		f.Add(m.name, m.descr, m.shape, m.data)
+	}
+	f.Add("adj_matrix.indptr", "<i8", "(4,)",
+		[]byte("\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\x7f"))
+	f.Add("node_names", "<U0", "(99999999999,)", []byte{})
+	f.Add("train_masks", "|b1", "(99999999, 3)", []byte{})
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, name, descr, shape string, data []byte) {
+		if len(name) > 50 || len(descr)+len(shape) > 200 || len(data) > 1<<12 {
+			return
+		}
+		for i, base := range [][]member{sparse(), dense()} {
+			b := pack(t, with(base, member{name, descr, shape, data})...)
+			path := filepath.Join(dir, fmt.Sprintf("%d-%08x", i, crc32.ChecksumIEEE(b)))
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			readAll(t, path, len(b))
+			_ = os.Remove(path)
+		}
+	})
+}
+
+// FuzzArchive reads any bytes.
+func FuzzArchive(f *testing.F) {
+	f.Add(pack(f, sparse()...))
+	f.Add(pack(f, dense()...))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, b []byte) {
+		path := filepath.Join(dir, fmt.Sprintf("%08x", crc32.ChecksumIEEE(b)))
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		readAll(t, path, len(b))
+		_ = os.Remove(path)
+	})
+}
+
+// readAll reads an archive and all that it yields, and bounds the memory that this makes.
+func readAll(t *testing.T, path string, size int) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	g, err := Read(context.Background(), source.Local(path), &source.Request{})
+	if err == nil {
+		n := int64(0)
+		if err := g.Edges.Each(func(batch source.Batch) error {
+			src, dst := batch.Src, batch.Dst
+			for i := range src {
+				if uint64(src[i]) >= uint64(g.Node().Count) || uint64(dst[i]) >= uint64(g.Node().Count) {
+					t.Fatalf("edge %d>%d of %d nodes", src[i], dst[i], g.Node().Count)
+				}
+			}
+			n += int64(len(src))
+			return nil
+		}); err != nil || n != g.Edges.Count {
+			t.Fatalf("%d edges of %d: %v", n, g.Edges.Count, err)
+		}
+		for _, c := range g.Node().Columns {
+			if w := c.RowBytes(); w > 0 && g.Node().Count < 1000 && w < 1<<20 {
+				var b bytes.Buffer
+				if err := c.Write(context.Background(), &b); err == nil && int64(b.Len()) != w*g.Node().Count {
+					t.Fatalf("column %s wrote %d bytes, not %d", c.Name, b.Len(), w*g.Node().Count)
+				}
+			}
+		}
+		g.Close()
+	}
+	runtime.ReadMemStats(&after)
+	if made := after.TotalAlloc - before.TotalAlloc; made > 64<<20+2000*uint64(size) {
+		t.Fatalf("%d bytes of input made %d bytes of memory", size, made)
+	}
+}
+
+// zeros is an array of so many zero bytes, which take next to nothing in an archive.
+func zeros(name, descr, shape string, bytes int) member {
+	return member{name, descr, shape, make([]byte, bytes)}
+}
+
+// TestMasksTakeTheMemoryOfTheirNodes reads masks of both orders, of which the arrays alone exceed the limit.
+func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
+	const n = 1 << 20
+	mask := zeros("train_masks", "|b1", fmt.Sprintf("(3, %d)", n), 3*n)
+	for _, v := range []int{5, n + 7, 3*n - 1} {
+		mask.data[v] = 1
+	}
+	across := zeros("val_mask", "|b1", fmt.Sprintf("(%d, 2)", n), 2*n)
+	for _, v := range []int{2 * 4, 2*9 + 1} {
+		across.data[v] = 1
+	}
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(10 << 20)
+	g, err := Read(context.Background(), source.Local(save(t, pack(t, array("edges", "(1, 2)", int8(0), 0),
+		zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n), n), mask, across))), &source.Request{
+		Budget: &source.Budget{Memory: ledger}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	got := ""
+	for _, s := range g.Splits {
+		got += fmt.Sprintf("%s%d%d", s.Name, s.Index, s.IDs)
+	}
+	if want := fmt.Sprint("train0[5]train1[7]train2[", n-1, "]val0[4]val1[9]"); got != want {
+		t.Errorf("splits %s, want %s", got, want)
+	}
+	if peak := ledger.Peak(); peak > 8*n+1<<16 {
+		t.Errorf("%d bytes were counted at a time, the labels take %d", peak, 8*n)
+	}
+}
+
+// TestAnArchiveTakesTheNumberOfNodesFromElsewhere: a table of features beside it has a row for each.
+func TestAnArchiveTakesTheNumberOfNodesFromElsewhere(t *testing.T) {
+	path := save(t, pack(t, array("edge_index", "(2, 1)", int64(0), int64(3))))
+	g, err := Read(context.Background(), source.Local(path), &source.Request{Nodes: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if n := g.Node().Count; n != 9 {
+		t.Errorf("%d nodes, not 9", n)
+	}
+}

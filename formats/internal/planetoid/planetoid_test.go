@@ -1,0 +1,110 @@
+package planetoid
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats/internal/pickle"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// files returns the files of testdata, which scipy and pickle wrote.
+func files(t testing.TB) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, part := range append([]string{"graph"}, parts...) {
+		b, err := os.ReadFile(filepath.Join("testdata", "ind.tiny."+part))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all["ind.tiny."+part] = string(b)
+	}
+	return all
+}
+
+func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
+	at := sourcetest.Folder(t, "x", files(t))
+	if found := (Reader{}).Find(at.Tree); len(found) != 1 || found[0] != "ind.tiny.graph" {
+		t.Fatalf("found %v", found)
+	}
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(1 << 20)
+	g, err := Reader{}.Read(context.Background(), at.In("ind.tiny.graph"), &source.Request{
+		Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "7 node, 2 classes\n" +
+		"  feature float32[3]: [0,1,0,2,0,0,0,0,0,1,1,1,6,0,0,0,0,0,0,0,5]\n" +
+		"  label int64[]: [0,1,1,0,0,-1,1]\n" +
+		"node:edge:node 0>1 0>3 1>0 3>0 3>6 4>6 6>3 6>4\n" +
+		"train 0 of node: [0 1]\nval 0 of node: [2 3]\ntest 0 of node: [4 6]\n"
+	if got := sourcetest.Spell(t, g); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if notes := strings.Join(g.Notes, "\n"); !strings.Contains(notes, "1 node has no features") ||
+		!strings.Contains(notes, "2 are there twice and 1 are the node itself") {
+		t.Errorf("notes: %s", notes)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := ledger.Used(pinned.Sources); n > 100 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}
+
+func TestWhatIsWrongIsNamed(t *testing.T) {
+	for _, c := range []struct{ part, from, to, says string }{
+		{"test.index", "4", "3", "line 2: node 3 is there twice"}, {"test.index", "4", "-4", `row 2: "-4" is not`},
+		{"test.index", "4", "99999999999", "it names node 99999999999"},
+		{"test.index", "4\n", "", ".tx: it is 2 x 3: there are 1"},
+		{"graph", "ccollections\ndefaultdict\n", "cos\nsystem\n", "ind.tiny.graph: "},
+		{"allx", "cscipy.sparse", "cscipy.spares", "ind.tiny.allx: "},
+	} {
+		all := files(t)
+		name := "ind.tiny." + c.part
+		if !strings.Contains(all[name], c.from) {
+			t.Fatalf("%s has no %q", name, c.from)
+		}
+		all[name] = strings.Replace(all[name], c.from, c.to, 1)
+		_, err := Reader{}.Read(context.Background(), sourcetest.Folder(t, "x", all).In("ind.tiny.graph"),
+			&source.Request{})
+		if err == nil || !strings.Contains(err.Error(), strings.Replace(c.says, "line 2", "row 2", 1)) {
+			t.Errorf("%s: %v; want %q", c.part, err, c.says)
+		}
+		if strings.HasPrefix(c.from, "c") && !errors.Is(err, pickle.ErrForbidden) {
+			t.Errorf("%s: %v", c.part, err)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	all := files(f)
+	for part, text := range all {
+		f.Add(part, []byte(text))
+	}
+	f.Fuzz(func(t *testing.T, part string, b []byte) {
+		all := files(t)
+		if _, ok := all[part]; !ok {
+			return
+		}
+		all[part] = string(b)
+		ledger := &pinned.Ledger{}
+		ledger.SetLimit(16 << 20)
+		g, err := Reader{}.Read(context.Background(), sourcetest.Folder(t, "x", all).In("ind.tiny.graph"),
+			&source.Request{Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}})
+		if err != nil {
+			return
+		}
+		defer g.Close()
+		_ = g.Node().Columns[0].Write(context.Background(), io.Discard)
+	})
+}

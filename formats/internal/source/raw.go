@@ -1,0 +1,78 @@
+package source
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/internal/direct"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Raw is an open file, as it lies on the disk or in an archive.
+type Raw struct {
+	io.ReaderAt
+	io.Closer
+	Size int64
+	Path string // what messages call it
+
+	mem    []byte
+	file   *os.File
+	budget *Budget
+}
+
+// Map returns the bytes of the file, valid until Close, or nil where the system does not map it.
+func (r *Raw) Map() ([]byte, error) {
+	if r.mem != nil || r.file == nil {
+		return r.mem, nil
+	}
+	region, err := pinned.Map(r.file)
+	if err != nil {
+		return nil, err
+	}
+	r.mem, r.Closer = region.Bytes(), closers{region, r.Closer}
+	return r.mem, nil
+}
+
+// The least file that Ahead reads, and how many bytes at a time. Tests change them.
+var (
+	aheadFile  int64 = 256 << 20
+	aheadBlock       = 4 << 20
+)
+
+// Ahead returns the bytes from a place to another, in order, which are read ahead and past the page cache. Its memory
+// is counted until Close of the file. It returns nil where mapping the file is better: a small file, one of which half
+// is in the page cache, one of a file system without this; or where the memory is little.
+func (r *Raw) Ahead(at, end int64) npy.Blocks {
+	if r.file == nil || end-at < aheadFile || direct.Cached(r.file, r.Size) > 0.5 {
+		return nil
+	}
+	l, n := r.budget.Ledger(), direct.AheadMemory(aheadBlock)
+	if l.Left()/16 < n || l.Take(pinned.Sources, n) != nil {
+		return nil
+	}
+	a, err := direct.NewAhead(r.file, at, end, aheadBlock)
+	if err != nil {
+		l.Give(pinned.Sources, n)
+		return nil
+	}
+	r.Closer = closers{a, closing(func() error { l.Give(pinned.Sources, n); return nil }), r.Closer}
+	return a
+}
+
+// closing is a function that closes something.
+type closing func() error
+
+// Close implements io.Closer.
+func (c closing) Close() error { return c() }
+
+// closers are closed one after the other.
+type closers []io.Closer
+
+func (c closers) Close() (err error) {
+	for _, x := range c {
+		err = errors.Join(err, x.Close())
+	}
+	return err
+}

@@ -1,0 +1,484 @@
+package sourcetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+var (
+	update = flag.Bool("update-outcomes", false, "write testdata/outcomes.txt again")
+	whole  = flag.String("outcomes", "", "`file` to append the outcome of every reading to")
+)
+
+// Case is a source, what is asked of its reader, and where it may be damaged.
+type Case struct {
+	Name     string
+	Reader   source.Reader
+	Files    map[string]string // by their paths in a folder
+	At       string            // the place within the folder; "": the folder
+	Requests []source.Request  // but for Budget and Progress; none: the zero value
+	// Pack makes what lies on the disk of the files, such as archives. Damage is done before. nil: nothing is made.
+	Pack func(files map[string]string) map[string]string
+	// Keep names files that are not damaged.
+	Keep []string
+	// Lines: the files are texts, and their lines are left out and doubled too.
+	Lines bool
+}
+
+// Whole returns the case, of which no file is damaged.
+func (c Case) Whole() Case {
+	c.Keep = slices.Collect(maps.Keys(c.Files))
+	return c
+}
+
+// Outcomes compares what comes of reading the cases with testdata/outcomes.txt: the graph, notes, memory and temporary
+// room for each request; then, for each file, what becomes of it cut short, with other bytes, and without it. The same
+// reading must be possible twice, end with its context wherever that is looked at, hand on errors of whoever it yields
+// to, and give back what it took. An error must name its file.
+func Outcomes(t *testing.T, cases ...Case) {
+	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // each file that is opened takes a large buffer
+	var b strings.Builder
+	for i := range cases {
+		c := &cases[i]
+		if len(c.Requests) == 0 {
+			c.Requests = make([]source.Request, 1)
+		}
+		fmt.Fprintf(&b, "# %s\n", c.Name)
+		d := &disk{t: t, c: c, dir: filepath.Join(t.TempDir(), "in"), temp: t.TempDir()}
+		before := held(d.dir)
+		for _, r := range c.Requests {
+			b.WriteString(d.good(r))
+		}
+		d.closed("as it is", before)
+		for _, name := range slices.Sorted(maps.Keys(c.Files)) {
+			if !slices.Contains(c.Keep, name) {
+				b.WriteString(d.damaged(name))
+				d.closed(name, before)
+			}
+		}
+	}
+	compare(t, b.String())
+}
+
+func compare(t *testing.T, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "outcomes.txt")
+	if *update {
+		err := os.MkdirAll("testdata", 0o755)
+		if err = errors.Join(err, os.WriteFile(path, []byte(got), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b) == got {
+		return
+	}
+	have, want := strings.Split(got, "\n"), strings.Split(string(b), "\n")
+	for i, n := 0, 0; i < max(len(have), len(want)) && n < 12; i++ {
+		var h, w string
+		if i < len(have) {
+			h = have[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if h != w {
+			n++
+			t.Errorf("%s:%d:\ngot  %.600s\nwant %.600s", path, i+1, h, w)
+		}
+	}
+	t.Errorf("if that is meant: go test -run %s -update-outcomes; -outcomes=FILE has every reading", t.Name())
+}
+
+// disk is where a case lies.
+type disk struct {
+	t         *testing.T
+	c         *Case
+	dir, temp string
+	laid      map[string]string
+	same      string // what the first request reads, if nothing is damaged
+}
+
+// lay writes what is not there yet and removes what is not to be there any more.
+func (d *disk) lay(files map[string]string) {
+	if d.c.Pack != nil {
+		files = d.c.Pack(maps.Clone(files))
+	}
+	for name := range d.laid {
+		if _, ok := files[name]; !ok {
+			if err := os.Remove(filepath.Join(d.dir, name)); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+	}
+	for name, text := range files {
+		if was, ok := d.laid[name]; ok && was == text {
+			continue
+		}
+		path := filepath.Join(d.dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), rewrite(path, text)); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	d.laid = maps.Clone(files)
+}
+
+// rewrite writes a file. It cuts a longer one afterwards: ext4 waits for the disk where a file that was cut is written.
+func rewrite(path, text string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Truncate(int64(len(text))), f.Close())
+}
+
+// held counts the files in a folder that are open, and the mappings of them; 0 where the system does not list them.
+func held(dir string) (n int) {
+	list, _ := os.ReadDir("/proc/self/fd")
+	for _, fd := range list {
+		if name, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(name, dir) {
+			n++
+		}
+	}
+	maps, _ := os.ReadFile("/proc/self/maps")
+	return n + strings.Count(string(maps), dir)
+}
+
+// closed fails the test where more files are held than before.
+func (d *disk) closed(what string, before int) {
+	d.t.Helper()
+	if n := held(d.dir) - before; n > 0 {
+		d.t.Errorf("%s, %s: %d files are still open or mapped", d.c.Name, what, n)
+	}
+}
+
+// seen is what a reading comes to.
+type seen struct {
+	found     []string
+	text      string // the graph, its notes and what else is said of it
+	err       error
+	peak      int64
+	disk      int64
+	stages    []string
+	leftovers string
+}
+
+// read reads what lies there.
+func (d *disk) read(ctx context.Context, r source.Request, limit int64, use func(*source.Graph)) (s seen) {
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(limit)
+	r.Budget = &source.Budget{Memory: ledger, Dir: d.temp, Disk: 64 << 20}
+	if r.Skips != nil {
+		skips := *r.Skips
+		r.Skips = &skips
+		defer func() { s.text += strings.ReplaceAll("\n"+strings.Join(skips.Notes(), "\n"), d.dir, "in") }()
+	}
+	r.Progress = func(stage string, done, total int64) {
+		if at := fmt.Sprint(stage, " of ", total); !slices.Contains(s.stages, at) {
+			s.stages = append(s.stages, at)
+		}
+	}
+	defer func() {
+		s.peak, s.disk = ledger.Peak(), r.Budget.DiskPeak()
+		if left, _ := os.ReadDir(d.temp); len(left) > 0 || s.err == nil && ledger.Total() != 0 {
+			s.leftovers = fmt.Sprintf("; left behind: %d bytes, %d files", ledger.Total(), len(left))
+		}
+		if s.err != nil {
+			s.text = s.err.Error()
+			within, of := (*formats.Error)(nil), (*fs.PathError)(nil)
+			if !errors.As(s.err, &within) && !errors.As(s.err, &of) && ctx.Err() == nil &&
+				!errors.Is(s.err, source.ErrOptions) {
+				s.text = "AN ERROR WITHOUT A FILE: " + s.text
+			}
+		}
+		s.text = strings.ReplaceAll(s.text, d.dir, "in")
+	}()
+	tree, err := source.OpenTree(d.dir, r.Budget)
+	if err != nil {
+		s.err = err
+		return s
+	}
+	defer func() { s.err = errors.Join(s.err, tree.Close()) }()
+	s.found = d.c.Reader.Find(tree)
+	at := "."
+	if d.c.At != "" {
+		at = d.c.At
+	}
+	g, err := d.c.Reader.Read(ctx, tree.At(at), &r)
+	if err != nil {
+		s.err = err
+		return s
+	}
+	defer func() { s.err = errors.Join(s.err, g.Close()) }()
+	if s.text, s.err = describe(ctx, g); use != nil && s.err == nil {
+		use(g)
+	}
+	return s
+}
+
+// describe spells a graph and what is said of it.
+func describe(ctx context.Context, g *source.Graph) (string, error) {
+	if g.CountNodes != nil {
+		if err := g.CountNodes(ctx); err != nil {
+			return "", err
+		}
+	}
+	text, err := spell(g)
+	if err != nil {
+		return "", err
+	}
+	if g.Edges.Undirected {
+		text += "undirected\n"
+	}
+	if g.Edges.Where != nil {
+		for _, i := range []int64{0, g.Edges.Count / 2, g.Edges.Count - 1} {
+			text += g.Edges.Where(i) + "\n"
+		}
+	}
+	for _, note := range g.Notes {
+		text += "note: " + note + "\n"
+	}
+	return text, nil
+}
+
+// good reads what is not damaged.
+func (d *disk) good(r source.Request) string {
+	d.lay(d.c.Files)
+	ctx := context.Background()
+	s := d.read(ctx, r, 0, func(g *source.Graph) { d.promises(g) })
+	text := fmt.Sprintf("found %q\n%s%s\n", s.found, short(s.text), s.leftovers)
+	if d.same == "" {
+		d.same = s.text
+	}
+	if s.err != nil {
+		return text
+	}
+	least, most := int64(1), 16*max(s.peak, 1)
+	var x seen
+	for least < most {
+		at := (least + most) / 2
+		if x = d.read(ctx, r, at, nil); x.err == nil && graphOf(x.text) == graphOf(s.text) {
+			most = at
+			continue
+		}
+		if x.err == nil {
+			d.t.Errorf("%s: in %d bytes it is another graph: %s", d.c.Name, at, x.text)
+		} else if !errors.Is(x.err, pinned.ErrLimit) {
+			d.t.Errorf("%s: in %d bytes: %v", d.c.Name, at, x.err)
+		}
+		least = at + 1
+	}
+	x = d.read(ctx, r, least, nil)
+	looks := int64(1 << 40)
+	counting := expect.EndsAfter(ctx, looks)
+	d.read(counting, r, 0, nil)
+	looks -= counting.Left()
+	for i := range min(looks, 12) {
+		n := i * looks / min(looks, 12)
+		if s := d.read(expect.EndsAfter(ctx, n), r, 0, nil); s.err == nil || !errors.Is(s.err, context.Canceled) {
+			d.t.Errorf("%s: the context ends at look %d of %d: %v", d.c.Name, n, looks, s.err)
+		}
+	}
+	return text + fmt.Sprintf("memory %d, at least %d and then disk %d; looks at its context %d times; %s\n", s.peak,
+		least, x.disk, looks, strings.Join(s.stages, ", "))
+}
+
+// graphOf leaves out notes: some take memory to find out, and are left out where there is none.
+func graphOf(text string) string {
+	graph, _, _ := strings.Cut(text, "note: ")
+	return graph
+}
+
+// short cuts a long text, and adds its digest.
+func short(s string) string {
+	if len(s) < 4000 {
+		return s
+	}
+	digest := sha256.Sum256([]byte(s))
+	tail := s[len(s)-1000:]
+	return fmt.Sprintf("%s ... %d bytes: %x ... %s", s[:200], len(s), digest[:8], tail[strings.IndexByte(tail, ' ')+1:])
+}
+
+// promises checks what each graph promises who uses it.
+func (d *disk) promises(g *source.Graph) {
+	stop := errors.New("stop")
+	once, _ := spell(g)
+	if twice, err := spell(g); err != nil || once != twice {
+		d.t.Errorf("%s: read once\n%sread again\n%s%v", d.c.Name, once, twice, err)
+	}
+	for batches := range 3 {
+		n := 0
+		if err := g.Edges.Each(func(source.Batch) error {
+			if n++; n > batches {
+				return stop
+			}
+			return nil
+		}); n > batches && (n > batches+1 || !errors.Is(err, stop)) {
+			d.t.Errorf("%s: an error in batch %d of edges becomes %v in batch %d", d.c.Name, batches, err, n)
+		}
+	}
+	for _, n := range g.Nodes {
+		for _, c := range n.Columns {
+			if size := n.Count * c.RowBytes(); size > 0 && size <= spellable {
+				for _, room := range []int64{0, size - 1} {
+					if err := c.Write(context.Background(), &full{room, stop}); !errors.Is(err, stop) {
+						d.t.Errorf("%s: column %s into a writer with room for %d of %d bytes: %v", d.c.Name, c.Name,
+							room, size, err)
+					}
+				}
+			}
+		}
+		for _, list := range n.Strings {
+			if err := list.Each(func(string) error { return stop }); list.Rows > 0 && !errors.Is(err, stop) {
+				d.t.Errorf("%s: an error beside strings %s becomes %v", d.c.Name, list.Name, err)
+			}
+		}
+	}
+}
+
+// full is a writer with so much room.
+type full struct {
+	room int64
+	err  error
+}
+
+func (f *full) Write(p []byte) (int, error) {
+	if int64(len(p)) > f.room {
+		return 0, f.err
+	}
+	f.room -= int64(len(p))
+	return len(p), nil
+}
+
+// readings is about how many times a file is damaged.
+const readings = 300
+
+// damaged reads a case with one file damaged.
+func (d *disk) damaged(name string) string {
+	b, all := d.c.Files[name], sha256.New()
+	count := map[string]int{}
+	try := func(what, text string, there bool) {
+		files := maps.Clone(d.c.Files)
+		if files[name] = text; !there {
+			delete(files, name)
+		}
+		d.lay(files)
+		s := d.read(context.Background(), d.c.Requests[0], 64<<20, nil)
+		fmt.Fprintf(all, "%v %s %s\n", s.found, s.text, s.leftovers)
+		if *whole != "" {
+			d.log(fmt.Sprintf("%s %s %s: %q %s%s\n", d.c.Name, name, what, s.found, s.text, s.leftovers))
+		}
+		switch {
+		case s.err == nil && s.text == d.same:
+			s.text = "the same graph"
+		case s.err == nil:
+			s.text = "another graph"
+		}
+		count[fmt.Sprintf("%d found: %s%s", len(s.found), general(s.text), s.leftovers)]++
+	}
+	try("missing", "", false)
+	damage(b, d.c.Lines, func(what, text string) { try(what, text, true) })
+	var s strings.Builder
+	fmt.Fprintf(&s, "## %s: %x\n", name, all.Sum(nil)[:6])
+	for _, text := range slices.Sorted(maps.Keys(count)) {
+		fmt.Fprintf(&s, "%d x %s\n", count[text], text)
+	}
+	return s.String()
+}
+
+// damage tries a text twice over, cut short, with other bytes, and, if it has lines, without each and with each twice.
+func damage(b string, byLine bool, try func(what, text string)) {
+	try("twice", b+b)
+	step := 1 + 2*len(b)/readings
+	for at := 0; at < len(b); at += step {
+		try(fmt.Sprint("cut at ", at), b[:at])
+	}
+	others := []func(c byte) byte{func(c byte) byte { return c ^ 1 }, func(byte) byte { return '-' },
+		func(byte) byte { return 0xff }, func(byte) byte { return '\n' }, func(c byte) byte { return c ^ 0x80 },
+		func(byte) byte { return '0' }, func(byte) byte { return 0 }}
+	for i, at := 0, 0; at < len(b); at += step {
+		for range max(1, min(readings/2/len(b), len(others))) {
+			if c := others[i%len(others)](b[at]); c != b[at] {
+				try(fmt.Sprint("byte ", at, " is ", c), b[:at]+string([]byte{c})+b[at+1:])
+			}
+			i++
+		}
+	}
+	if lines := strings.SplitAfter(b, "\n"); byLine && len(lines) < 100 {
+		for i, line := range lines {
+			try(fmt.Sprint("without line ", i), strings.Join(lines[:i], "")+strings.Join(lines[i+1:], ""))
+			try(fmt.Sprint("twice line ", i), strings.Join(lines[:i], "")+line+strings.Join(lines[i:], ""))
+		}
+	}
+}
+
+// Texts is Outcomes for what reads bytes: look says what it sees in some. of has texts by name.
+func Texts(t *testing.T, of map[string]string, look func(text string) string) {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		good, digest, count := look(of[name]), sha256.New(), map[string]int{}
+		fmt.Fprintf(&all, "# %s\n%s\n", name, short(good))
+		damage(of[name], false, func(what, text string) {
+			got := look(text)
+			fmt.Fprintf(digest, "%s\n", got)
+			if got == good {
+				got = "the same"
+			}
+			count[general(got)]++
+		})
+		fmt.Fprintf(&all, "## %x\n", digest.Sum(nil)[:6])
+		for _, text := range slices.Sorted(maps.Keys(count)) {
+			fmt.Fprintf(&all, "%d x %s\n", count[text], text)
+		}
+	}
+	compare(t, all.String())
+}
+
+var (
+	quoted = regexp.MustCompile(`"([^"\\]|\\.)*"|'([^'\\]|\\.)*'`)
+	number = regexp.MustCompile(`[0-9][0-9,.]*`)
+	others = regexp.MustCompile(`[^ -~]+`)
+)
+
+// general leaves numbers and what is quoted out of a text.
+func general(s string) string {
+	s = number.ReplaceAllString(quoted.ReplaceAllString(s, `".."`), "N")
+	s = others.ReplaceAllString(strings.ReplaceAll(s, "\n", " | "), "?")
+	return s[:min(len(s), 300)]
+}
+
+func (d *disk) log(text string) {
+	f, err := os.OpenFile(*whole, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = io.WriteString(f, text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}

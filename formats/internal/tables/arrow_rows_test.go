@@ -1,0 +1,168 @@
+package tables
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/ipc"
+	"github.com/apache/arrow/go/v15/arrow/memory"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// kinds is a schema of the types that are read by rows, and of some that are not stored.
+var kinds = arrow.NewSchema([]arrow.Field{
+	{Name: "i", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+	{Name: "decimal", Type: &arrow.Decimal128Type{Precision: 9}, Nullable: true},
+	{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true},
+	{Name: "b", Type: arrow.FixedWidthTypes.Boolean, Nullable: true},
+	{Name: "fixed", Type: arrow.FixedSizeListOf(3, arrow.PrimitiveTypes.Float32)},
+	{Name: "list", Type: arrow.ListOf(arrow.PrimitiveTypes.Int16)},
+	{Name: "large", Type: arrow.LargeListOf(arrow.PrimitiveTypes.Uint8)},
+	{Name: "t", Type: arrow.BinaryTypes.LargeString},
+	{Name: "x", Type: arrow.PrimitiveTypes.Float64},
+}, nil)
+
+// drawnRecord returns n rows of kinds.
+func drawnRecord(r *rand.Rand, n int) arrow.Record {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, kinds)
+	defer b.Release()
+	for range n {
+		null := r.IntN(9) == 0
+		if null {
+			for _, i := range []int{0, 1, 2, 3} {
+				b.Field(i).AppendNull()
+			}
+		} else {
+			b.Field(0).(*array.Int64Builder).Append(r.Int64())
+			b.Field(1).AppendEmptyValue()
+			b.Field(2).(*array.StringBuilder).Append(fmt.Sprint(r.IntN(1000)))
+			b.Field(3).(*array.BooleanBuilder).Append(r.IntN(2) == 0)
+		}
+		for i, width := range []int{3, 5, 2} {
+			l := b.Field(4 + i).(array.ListLikeBuilder)
+			l.Append(true)
+			for range width {
+				switch v := l.ValueBuilder().(type) {
+				case *array.Float32Builder:
+					v.Append(r.Float32())
+				case *array.Int16Builder:
+					v.Append(int16(r.Uint32()))
+				case *array.Uint8Builder:
+					v.Append(uint8(r.Uint32()))
+				}
+			}
+		}
+		b.Field(7).(*array.LargeStringBuilder).Append(fmt.Sprint("text ", r.IntN(100)))
+		b.Field(8).(*array.Float64Builder).Append(r.Float64())
+	}
+	return b.NewRecord()
+}
+
+// writeArrow writes batches to a file or a stream.
+func writeArrow(t *testing.T, path string, list []arrow.Record, opt ...ipc.Option) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w interface {
+		Write(arrow.Record) error
+		Close() error
+	} = ipc.NewWriter(f, append(opt, ipc.WithSchema(kinds))...)
+	if filepath.Ext(path) == ".arrow" {
+		if w, err = ipc.NewFileWriter(f, append(opt, ipc.WithSchema(kinds))...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range list {
+		if err := w.Write(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spellColumns returns all that a scan of some columns yields.
+func spellColumns(t *testing.T, f *arrowFile, want []int) string {
+	t.Helper()
+	all := make([]bytes.Buffer, len(want))
+	row := int64(0)
+	if err := f.scan(context.Background(), want, func(b *batch) error {
+		if b.row != row {
+			t.Fatalf("a batch begins at row %d, not %d", b.row, row)
+		}
+		row += int64(b.rows)
+		for i := range want {
+			v := &b.columns[i]
+			all[i].Write(v.data)
+			for k := range b.rows {
+				fmt.Fprint(&all[i], v.null(k))
+				if v.texts != nil {
+					fmt.Fprintf(&all[i], "%q", v.texts[k])
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if row != f.rows() {
+		t.Fatalf("%d rows, not %d", row, f.rows())
+	}
+	return fmt.Sprintf("%q", all)
+}
+
+// TestBatchesOfAnySizeAreReadByRows reads a batch of 3 MB within 1 MB, and compares with what the library reads whole.
+func TestBatchesOfAnySizeAreReadByRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 2))
+	records := []arrow.Record{drawnRecord(r, 5), drawnRecord(r, 0), drawnRecord(r, 40_001), drawnRecord(r, 1)}
+	want := []int{0, 2, 3, 4, 5, 6, 7, 8}
+	for _, name := range []string{"e.arrow", "e.arrows"} {
+		path := filepath.Join(t.TempDir(), name)
+		writeArrow(t, path, records)
+		ledger := &pinned.Ledger{}
+		ledger.SetLimit(1 << 20)
+		p, err := openPart(context.Background(), source.Local(path), Format{},
+			&source.Request{Budget: &source.Budget{Memory: ledger}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := p.(*arrowFile)
+		got := spellColumns(t, f, want)
+		if used := ledger.Used(pinned.Sources); used != 0 {
+			t.Errorf("%s: %d bytes are still counted", name, used)
+		}
+		f.lie, f.budget = nil, nil
+		if spellColumns(t, f, want) != got {
+			t.Errorf("%s: columns differ from what the library reads", name)
+		}
+	}
+}
+
+// TestACompressedBatchThatIsTooLargeIsRefusedWithWhatItNeeds reads one within little memory.
+func TestACompressedBatchThatIsTooLargeIsRefusedWithWhatItNeeds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "e.arrow")
+	writeArrow(t, path, []arrow.Record{drawnRecord(rand.New(rand.NewPCG(13, 3)), 40_000)}, ipc.WithZstd())
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(1 << 20)
+	_, err := openPart(context.Background(), source.Local(path), Format{},
+		&source.Request{Budget: &source.Budget{Memory: ledger}})
+	var said *formats.Error
+	if !errors.Is(err, pinned.ErrLimit) || !errors.As(err, &said) || said.Path != path || said.Remedy == "" {
+		t.Errorf("%v", err)
+	}
+	t.Log(err)
+}

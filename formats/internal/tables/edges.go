@@ -1,0 +1,364 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// edgeType is an edge type being read.
+type edgeType struct {
+	spec     *EdgeTable
+	table    *table
+	src, dst end
+	types    []int // its number, and that of its reverse
+	count    int64
+	columns  []edgeColumn
+}
+
+// end is where an edge begins or ends.
+type end struct {
+	node   *nodeType
+	column int // -1: the number of the row
+}
+
+// edgeColumn is a column of edges in a table.
+type edgeColumn struct {
+	name  string
+	parts []int
+	dtype unified.DType
+	width int64
+	list  bool
+}
+
+// openEdges opens the tables of edges, and finds the columns of their ends.
+func (x *graphOf) openEdges(ctx context.Context) (err error) {
+	for i := range x.m.Edges {
+		e := &edgeType{spec: &x.m.Edges[i]}
+		x.edges = append(x.edges, e)
+		if e.table, err = x.table(ctx, e.spec.Files, e.spec.Format); err != nil {
+			return err
+		}
+		from, to := x.m.node(e.spec.Source), x.m.node(e.spec.Target)
+		e.src, e.dst = end{x.nodes[from], -1}, end{x.nodes[to], -1}
+		if e.spec.nodes == "" {
+			e.src.column, err = e.table.endColumn(e.spec.Src, "src", "source", "from", "head", "row", e.spec.Source,
+				e.spec.Source+"_id")
+			if err != nil {
+				return err
+			}
+		}
+		if e.dst.column, err = e.table.endColumn(e.spec.Dst, "dst", "target", "to", "tail", "col", "destination",
+			e.spec.Target, e.spec.Target+"_id"); err != nil {
+			return err
+		}
+		x.addType(e, from, to, e.spec.Relation)
+		if e.spec.Reverse != "" {
+			x.addType(e, to, from, e.spec.Reverse)
+		}
+	}
+	if len(x.g.Types) > math.MaxUint16 {
+		return fmt.Errorf("%w: %d edge types", source.ErrOptions, len(x.g.Types))
+	}
+	return nil
+}
+
+func (x *graphOf) addType(e *edgeType, from, to int, relation string) {
+	e.types = append(e.types, len(x.g.Types))
+	x.g.Types = append(x.g.Types, source.EdgeType{Source: from, Relation: relation, Target: to})
+}
+
+// endColumn returns the column of ids.
+func (t *table) endColumn(name string, usual ...string) (int, error) {
+	if name == "" {
+		if i := t.has(usual...); i >= 0 && !t.list[i].list {
+			return i, nil
+		}
+		return 0, t.fail("", fmt.Errorf("say by %q which column has the ids; there are: %s", usual[0], t.names()))
+	}
+	i, err := t.column(name)
+	if err == nil && t.list[i].list {
+		err = t.fail(name, errors.New("is a list, not an id"))
+	}
+	return i, err
+}
+
+// countEdges numbers the nodes that edges alone name, and counts the edges of foreign keys.
+func (x *graphOf) countEdges(ctx context.Context) error {
+	for _, e := range x.edges {
+		for _, end := range []end{e.src, e.dst} {
+			n := end.node
+			if n.table != nil || end.column < 0 || n.fixed || n.keys != nil {
+				continue
+			}
+			if n.text = e.table.list[end.column].text; n.text || x.r.IDs == "names" {
+				n.keys = source.NewNames(x.r.Budget)
+				x.g.Own(n.keys)
+				n.text = true
+			}
+		}
+	}
+	for _, e := range x.edges {
+		e.count = e.table.count
+		if e.src.node.fixed && e.dst.node.fixed && e.spec.nodes == "" {
+			continue
+		}
+		e.count = 0
+		if err := e.scan(ctx, nil, func(src, dst []int64, _ *batch) error {
+			e.count += int64(len(src))
+			for i := range src {
+				e.src.node.see(src[i])
+				e.dst.node.see(dst[i])
+			}
+			x.r.Report("read ids", e.count, e.table.count)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return x.closeNodes()
+}
+
+// see counts a node of a type that has no table.
+func (n *nodeType) see(id int64) {
+	if !n.fixed && n.keys == nil {
+		n.count = max(n.count, id+1)
+	}
+}
+
+// closeNodes fixes the counts.
+func (x *graphOf) closeNodes() error {
+	edges := int64(0)
+	for _, e := range x.edges {
+		edges += e.count
+	}
+	for _, n := range x.nodes {
+		switch {
+		case n.fixed:
+		case n.keys != nil:
+			n.count = n.keys.Len()
+		case source.TooSparse(n.count, edges):
+			return source.Error(x.at.Path(), "", -1,
+				"say by \"count\" how many nodes there are, or take ids as names by --ids names",
+				fmt.Errorf("ids of %q reach %d, but there are only %s", n.spec.Type, n.count-1,
+					source.Counted(edges, "edge", "edges")))
+		}
+		n.fixed = true
+	}
+	return nil
+}
+
+// scan yields the ends of the edges of a table that are there, with a batch of other columns.
+func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst []int64, b *batch) error) error {
+	want := others
+	if e.src.column >= 0 {
+		want = append(slices.Clip(want), e.src.column)
+	}
+	want = append(slices.Clip(want), e.dst.column)
+	var src, dst []int64
+	var from, to ids
+	row := int64(0)
+	return e.table.scan(ctx, want, func(b *batch) error {
+		if err := e.set(e.dst, b, len(want)-1, &to); err != nil {
+			return err
+		}
+		if e.src.column >= 0 {
+			if err := e.set(e.src, b, len(want)-2, &from); err != nil {
+				return err
+			}
+		}
+		src, dst = src[:0], dst[:0]
+		for i := range b.rows {
+			s, d := row+int64(i), int64(0)
+			var err error
+			if e.src.column >= 0 {
+				if s, err = from.at(i); err == nil && s == missing {
+					err = errMissing
+				}
+				if err != nil {
+					return b.fail(e.table.list[e.src.column].name, &rowError{i, err})
+				}
+			}
+			if d, err = to.at(i); err == nil && d == missing {
+				if e.spec.nodes != "" {
+					continue
+				}
+				err = errMissing
+			}
+			if err != nil {
+				return b.fail(e.table.list[e.dst.column].name, &rowError{i, err})
+			}
+			src, dst = append(src, s), append(dst, d)
+		}
+		row += int64(b.rows)
+		if len(src) == 0 {
+			return nil
+		}
+		return yield(src, dst, b)
+	})
+}
+
+var errMissing = errors.New("the id is missing")
+
+// set takes the ids of an end out of column k of a batch.
+func (e *edgeType) set(at end, b *batch, k int, to *ids) error {
+	f := &e.table.list[at.column]
+	if err := to.set(at.node, f, &b.columns[k]); err != nil {
+		return b.fail(f.name, err)
+	}
+	return nil
+}
+
+// describeEdges finds the columns of all edge types, and joins their edges.
+func (x *graphOf) describeEdges(ctx context.Context) error {
+	var parts []source.Part
+	for _, e := range x.edges {
+		if err := x.columns(e); err != nil {
+			return err
+		}
+		p := source.Part{Type: e.types[0], Reverse: -1}
+		if len(e.types) > 1 {
+			p.Reverse = e.types[1]
+		}
+		p.Count, p.Each = e.count, func(yield func(source.Batch) error) error { return e.each(ctx, yield) }
+		for _, c := range e.columns {
+			col := graph.Column{Name: c.name, DType: c.dtype}
+			if c.list {
+				col.Shape = []int64{c.width}
+			}
+			p.Columns = append(p.Columns, col)
+		}
+		parts = append(parts, p)
+	}
+	if err := x.g.Join(parts); err != nil {
+		return source.Error(x.at.Path(), "", -1, "", err)
+	}
+	return nil
+}
+
+// add adds columns of the table, side by side, as a column of the edges.
+func (e *edgeType) add(name string, parts []int, used map[int]bool) error {
+	for _, p := range parts {
+		used[p] = true
+	}
+	dtype, width, err := e.table.pack(parts)
+	if err != nil {
+		return err
+	}
+	if dtype == unified.Uint64 || name == "time" && dtype != unified.Int32 {
+		dtype = unified.Int64
+	}
+	e.columns = append(e.columns, edgeColumn{name, parts, dtype, width, e.table.list[parts[0]].list || len(parts) > 1})
+	return nil
+}
+
+// columns finds the columns of an edge type.
+func (x *graphOf) columns(e *edgeType) error {
+	t, s := e.table, e.spec
+	used := map[int]bool{e.dst.column: true, e.src.column: true}
+	t.leave(s.Without, used)
+	for _, c := range []struct {
+		name  string
+		from  Words
+		usual []string
+	}{
+		{"weight", one(s.Weight), []string{"weight", "edge_weight"}},
+		{"time", one(s.Time), []string{"time", "timestamp", "edge_time"}}, {"label", one(s.Label), nil},
+		{"feature", s.Features, nil},
+	} {
+		var parts []int
+		for _, name := range c.from {
+			i, err := t.column(name)
+			if err != nil {
+				return err
+			}
+			parts = append(parts, i)
+		}
+		i := t.has(c.usual...)
+		if parts == nil && s.Columns == nil && i >= 0 && !used[i] && !t.list[i].text && !t.list[i].list {
+			parts = []int{i}
+		}
+		if parts != nil {
+			if err := e.add(c.name, parts, used); err != nil {
+				return err
+			}
+		}
+	}
+	if s.Columns != nil {
+		for _, name := range *s.Columns {
+			i, err := t.column(name)
+			if err == nil {
+				err = e.add(name, []int{i}, used)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, i := range x.rest(t, used) {
+		if !e.has(t.list[i].name) {
+			if err := e.add(t.list[i].name, []int{i}, used); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func one(name string) Words {
+	if name == "" {
+		return nil
+	}
+	return Words{name}
+}
+
+// has reports whether there is a column of a name.
+func (e *edgeType) has(name string) bool {
+	return slices.ContainsFunc(e.columns, func(c edgeColumn) bool { return c.name == name })
+}
+
+// each yields the edges with their columns.
+func (e *edgeType) each(ctx context.Context, yield func(source.Batch) error) error {
+	var want []int
+	for _, c := range e.columns {
+		want = append(want, c.parts...)
+	}
+	out := source.Batch{Columns: make([][]byte, len(e.columns))}
+	return e.scan(ctx, want, func(src, dst []int64, b *batch) (err error) {
+		at := 0
+		for i, c := range e.columns {
+			part := *b
+			part.columns = b.columns[at : at+len(c.parts)]
+			at += len(c.parts)
+			if out.Columns[i], err = e.table.rows(&part, c.parts, c.dtype, out.Columns[i][:0]); err != nil {
+				return err
+			}
+			if c.name == "weight" {
+				if err := checkWeights(e.table.list[c.parts[0]].name, c.dtype, &part, out.Columns[i]); err != nil {
+					return err
+				}
+			}
+		}
+		out.Src, out.Dst = src, dst
+		return yield(out)
+	})
+}
+
+// checkWeights refuses weights that samplers would.
+func checkWeights(name string, d unified.DType, b *batch, data []byte) error {
+	size := d.Size()
+	for i := 0; int64(len(data)) >= size && d != unified.Float16; i, data = i+1, data[size:] {
+		if v := source.Float(d, data); !(v >= 0) || math.IsInf(v, 1) {
+			return b.fail(name, &rowError{i, fmt.Errorf("%v is not a weight, which is finite and not negative: give "+
+				"the column another name", v)})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// nodeType is a node type being read.
+type nodeType struct {
+	spec  *NodeTable
+	table *table // nil: the nodes are those that edges name
+	id    int    // its column in table; -1: ids are numbers of rows
+	count int64
+	fixed bool          // count is known
+	keys  *source.Names // of ids that are not the numbers of the rows; nil: they are
+	text  bool          // of keys: they are names, not numbers
+
+	packed   []packed // its columns
+	together *source.Together
+
+	scratch []byte
+	numbers []int64
+}
+
+// missing is the number of an id that is not there.
+const missing = -1
+
+// ids are the ids in a column of a batch.
+type ids struct {
+	n       *nodeType
+	v       *vector
+	text    bool
+	gaps    bool // of floats: -1 stands for one that is missing
+	numbers []int64
+}
+
+// set makes them those of a batch.
+func (d *ids) set(n *nodeType, f *field, v *vector) (err error) {
+	d.n, d.v, d.text, d.gaps = n, v, f.text, f.dtype == unified.Float32 || f.dtype == unified.Float64
+	if !f.text {
+		d.numbers, err = ints(f, v.data, d.numbers[:0])
+	}
+	return err
+}
+
+// at returns the number of the node that row i names; missing where it has none.
+func (d *ids) at(i int) (int64, error) {
+	n := d.n
+	switch {
+	case d.v.null(i) || !d.text && d.gaps && d.numbers[i] == missing:
+		return missing, nil
+	case n.keys != nil && d.text:
+		return n.lookup(d.v.texts[i])
+	case n.keys != nil:
+		n.scratch = strconv.AppendInt(n.scratch[:0], d.numbers[i], 10)
+		return n.lookup(n.scratch)
+	case d.text:
+		return 0, fmt.Errorf("%.60q is text, and the ids of %q are numbers", d.v.texts[i], n.spec.Type)
+	}
+	id := d.numbers[i]
+	if id < 0 || n.fixed && id >= n.count {
+		return 0, n.outside(id)
+	}
+	return id, nil
+}
+
+func (n *nodeType) outside(id int64) error {
+	if n.fixed {
+		return fmt.Errorf("%d is not a node of %q, of which there are %d", id, n.spec.Type, n.count)
+	}
+	return fmt.Errorf("%d is negative: say where the nodes of %q are, or take ids as names", id, n.spec.Type)
+}
+
+// lookup returns the number of a key, a new one where keys may still come.
+func (n *nodeType) lookup(key []byte) (int64, error) {
+	had := n.keys.Len()
+	id, err := n.keys.Number(key)
+	if err != nil {
+		return 0, err
+	}
+	if id < had || !n.fixed {
+		return id, nil
+	}
+	return 0, fmt.Errorf("%.60q is not the id of a node of %q", key, n.spec.Type)
+}
+
+// readKeys numbers the ids of a table, unless they are the numbers of its rows.
+func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Graph) error {
+	n.count, n.fixed = n.table.count, true
+	if n.id < 0 {
+		return nil
+	}
+	f := &n.table.list[n.id]
+	if f.list {
+		return n.table.fail(f.name, errors.New("is a list, not an id"))
+	}
+	if n.text = f.text; !n.text {
+		same, err := n.rowNumbers(ctx, f)
+		if same || err != nil {
+			return err
+		}
+	}
+	n.keys = source.NewNames(r.Budget)
+	g.Own(n.keys)
+	n.fixed = false
+	defer func() { n.fixed = true }()
+	var got ids
+	return n.table.scan(ctx, []int{n.id}, func(b *batch) error {
+		if err := got.set(n, f, &b.columns[0]); err != nil {
+			return b.fail(f.name, err)
+		}
+		had := n.keys.Len()
+		for i := range b.rows {
+			switch id, err := got.at(i); {
+			case err != nil:
+				return b.fail(f.name, &rowError{i, err})
+			case id == missing:
+				return b.fail(f.name, &rowError{i, errors.New("the id is missing")})
+			case id != had+int64(i):
+				return b.fail(f.name, &rowError{i, fmt.Errorf("the id %.60q is there twice", n.keys.At(id))})
+			}
+		}
+		r.Report("read ids", n.keys.Len(), n.count)
+		return nil
+	})
+}
+
+// fail says of an error which row of the batch it is about.
+func (b *batch) fail(column string, err error) error {
+	row := b.at(0)
+	var within *rowError
+	if errors.As(err, &within) {
+		row, err = b.at(within.row), within.err
+	}
+	return source.Error(b.path, column, row, "", err)
+}
+
+var errStop = errors.New("stop")
+
+// rowNumbers reports whether the ids are 0, 1, 2, ..
+func (n *nodeType) rowNumbers(ctx context.Context, f *field) (bool, error) {
+	row := int64(0)
+	same := true
+	err := n.table.scan(ctx, []int{n.id}, func(b *batch) (err error) {
+		v := &b.columns[0]
+		if n.numbers, err = ints(f, v.data, n.numbers[:0]); err != nil {
+			return b.fail(f.name, err)
+		}
+		for i, id := range n.numbers {
+			if v.null(i) || id != row {
+				same = false
+				return source.Error(b.path, "", -1, "", errStop)
+			}
+			row++
+		}
+		return nil
+	})
+	if errors.Is(err, errStop) {
+		err = nil
+	}
+	return same, err
+}

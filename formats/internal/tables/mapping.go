@@ -1,0 +1,327 @@
+package tables
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+)
+
+// Mapping says what of tables is nodes and what is edges.
+type Mapping struct {
+	Nodes Nodes `yaml:"nodes"`
+	Edges Edges `yaml:"edges"`
+}
+
+// Nodes are the node types by their order.
+type Nodes []NodeTable
+
+// Edges are the edge types by their order.
+type Edges []EdgeTable
+
+// NodeTable is a node type. A row of the table is a node.
+type NodeTable struct {
+	Type string `yaml:"-"`
+	// Files are paths beside the mapping, which may have * and ? in them; none for a type without a table.
+	Files Words `yaml:"file"`
+	// Count is the number of nodes of a type without a table; 0: those that edges name.
+	Count int64 `yaml:"count"`
+	// ID is the column of the ids; "": one called id, node_id or TYPE_id, else the number of the row.
+	ID string `yaml:"id"`
+	// Features are columns that are laid side by side as "feature".
+	Features Words  `yaml:"features"`
+	Label    string `yaml:"label"`
+	// Split is a column of train, val and test.
+	Split string `yaml:"split"`
+	Time  string `yaml:"time"`
+	// Columns are stored under their own names; nil: all numbers that have no other part.
+	Columns *Words `yaml:"columns"`
+	// Without are columns that are left out.
+	Without Words `yaml:"without"`
+	// Keys are columns with ids of nodes, each of which makes an edge type, from this type to the other.
+	Keys Keys `yaml:"keys"`
+
+	Format `yaml:",inline"`
+}
+
+// EdgeTable is an edge type. A row of the table is an edge.
+type EdgeTable struct {
+	// Relation is the name of the edge type, or source:relation:target.
+	Relation string `yaml:"-"`
+	Files    Words  `yaml:"file"`
+	// Source and Target are node types; "": the only one.
+	Source string `yaml:"source"`
+	Target string `yaml:"target"`
+	// Src and Dst are the columns of the ids.
+	Src    string `yaml:"src"`
+	Dst    string `yaml:"dst"`
+	Time   string `yaml:"time"`
+	Weight string `yaml:"weight"`
+	Label  string `yaml:"label"`
+	// Features are columns that are laid side by side as "feature".
+	Features Words `yaml:"features"`
+	// Columns are stored under their own names; nil: all numbers that have no other part.
+	Columns *Words `yaml:"columns"`
+	// Without are columns that are left out.
+	Without Words `yaml:"without"`
+	// Reverse is the name of an edge type with the same edges the other way round; "": none.
+	Reverse string `yaml:"reverse"`
+
+	Format `yaml:",inline"`
+
+	nodes string // of foreign keys: the node type whose column Dst is the key
+}
+
+// Format says how texts are written.
+type Format struct {
+	Delimiter string `yaml:"delimiter"` // of CSV; "": as its first line tells
+	// Header names the columns of a CSV whose first line does not.
+	Header Words `yaml:"header"`
+}
+
+// Key is a foreign key: a column with the ids of nodes of another type.
+type Key struct {
+	Column   string `yaml:"-"`
+	To       string `yaml:"to"`
+	Relation string `yaml:"relation"` // "": the column's name
+	Reverse  string `yaml:"reverse"`
+}
+
+// Keys are foreign keys by their order.
+type Keys []Key
+
+// Words is one word or a list of them.
+type Words []string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (w *Words) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		var s string
+		err := n.Decode(&s)
+		*w = Words{s}
+		if n.Tag == "!!null" || s == "" {
+			*w = nil
+		}
+		return err
+	}
+	var list []string
+	err := n.Decode(&list)
+	*w = append(Words{}, list...)
+	return err
+}
+
+// eachKey calls take for the keys of a mapping in their order.
+func eachKey(n *yaml.Node, what string, take func(key string, value *yaml.Node) error) error {
+	if n.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: %s are wanted by name", n.Line, what)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		value := n.Content[i+1]
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		if err := take(n.Content[i].Value, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fields decodes a mapping of known keys; the word of a scalar goes to short.
+func fields(n *yaml.Node, to any, short func(string)) error {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		known := keysOf(reflect.TypeOf(to).Elem())
+		if err := eachKey(n, "", func(key string, v *yaml.Node) error {
+			if !slices.Contains(known, key) {
+				return fmt.Errorf("line %d: %.40q is not known here; there are: %s", v.Line, key,
+					strings.Join(known, ", "))
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		return n.Decode(to)
+	case n.Kind == yaml.ScalarNode:
+		if n.Tag != "!!null" {
+			short(n.Value)
+		}
+		return nil
+	case n.Kind == yaml.SequenceNode:
+		return fmt.Errorf("line %d: a list, where a file or named fields are wanted", n.Line)
+	}
+	return fmt.Errorf("line %d: a file or named fields are wanted", n.Line)
+}
+
+// keysOf returns the names of the fields of a struct.
+func keysOf(t reflect.Type) (list []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch name := strings.Split(f.Tag.Get("yaml"), ",")[0]; {
+		case f.Anonymous:
+			list = append(list, keysOf(f.Type)...)
+		case name != "" && name != "-":
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (l *Nodes) UnmarshalYAML(n *yaml.Node) error {
+	return eachKey(n, "node types", func(name string, v *yaml.Node) error {
+		var f NodeTable
+		err := fields(v, &f, func(file string) { f.Files = Words{file} })
+		f.Type = name
+		*l = append(*l, f)
+		return err
+	})
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (l *Edges) UnmarshalYAML(n *yaml.Node) error {
+	return eachKey(n, "edge types", func(name string, v *yaml.Node) error {
+		var f EdgeTable
+		err := fields(v, &f, func(file string) { f.Files = Words{file} })
+		f.Relation = name
+		*l = append(*l, f)
+		return err
+	})
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (l *Keys) UnmarshalYAML(n *yaml.Node) error {
+	return eachKey(n, "foreign keys", func(name string, v *yaml.Node) error {
+		var f Key
+		err := fields(v, &f, func(to string) { f.To = to })
+		f.Column = name
+		*l = append(*l, f)
+		return err
+	})
+}
+
+// maxMapping is the most bytes of a mapping.
+const maxMapping = 1 << 20
+
+// Parse reads a mapping, in YAML or JSON.
+func Parse(text []byte) (*Mapping, error) {
+	if len(text) > maxMapping {
+		return nil, fmt.Errorf("a mapping is longer than %d bytes", maxMapping)
+	}
+	var m Mapping
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&m); err != nil {
+		return nil, fmt.Errorf("the mapping: %w", plain(err))
+	}
+	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the mapping goes on after its end")
+	}
+	return &m, nil
+}
+
+// plain takes the name of the library out of an error.
+func plain(err error) error {
+	return errors.New(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", ""))
+}
+
+// settle checks a mapping, and fills in what follows from the rest. It is called once.
+func (m *Mapping) settle() error {
+	if err := m.addKeys(); err != nil {
+		return err
+	}
+	for i := range m.Edges {
+		e := &m.Edges[i]
+		if part := strings.Split(e.Relation, ":"); len(part) == 3 && e.Source == "" && e.Target == "" {
+			e.Source, e.Relation, e.Target = part[0], part[1], part[2]
+		}
+		if len(e.Files) == 0 && e.nodes == "" {
+			return fmt.Errorf("edges %q have no file", e.Relation)
+		}
+		for _, end := range []*string{&e.Source, &e.Target} {
+			switch {
+			case *end == "" && len(m.Nodes) > 1:
+				return fmt.Errorf("edges %q: say which of the %d node types are their source and target", e.Relation,
+					len(m.Nodes))
+			case *end == "" && len(m.Nodes) == 1:
+				*end = m.Nodes[0].Type
+			}
+			if *end = cmp.Or(*end, "node"); m.node(*end) < 0 {
+				m.Nodes = append(m.Nodes, NodeTable{Type: *end})
+			}
+		}
+	}
+	if len(m.Edges) == 0 {
+		return errors.New("the mapping has no edges, and no keys that make some")
+	}
+	return m.checkNames()
+}
+
+// addKeys makes edge types of the foreign keys.
+func (m *Mapping) addKeys() error {
+	for _, n := range m.Nodes {
+		if len(n.Keys) > 0 && len(n.Files) == 0 {
+			return fmt.Errorf("nodes %q have keys, but no file", n.Type)
+		}
+		for _, k := range n.Keys {
+			m.Edges = append(m.Edges, EdgeTable{Relation: cmp.Or(k.Relation, k.Column), Files: n.Files,
+				Source: n.Type, Target: cmp.Or(k.To, n.Type), Dst: k.Column, Columns: &Words{}, Reverse: k.Reverse,
+				Format: n.Format, nodes: n.Type})
+		}
+	}
+	return nil
+}
+
+// node returns the index of a node type; -1 for none.
+func (m *Mapping) node(name string) int {
+	return slices.IndexFunc(m.Nodes, func(n NodeTable) bool { return n.Type == name })
+}
+
+// checkNames refuses types that are there twice.
+func (m *Mapping) checkNames() error {
+	seen := map[string]bool{}
+	for _, n := range m.Nodes {
+		if seen[n.Type] {
+			return fmt.Errorf("the node type %q is there twice", n.Type)
+		}
+		seen[n.Type] = true
+	}
+	for _, e := range m.Edges {
+		names := []string{e.Source + ":" + e.Relation + ":" + e.Target}
+		if e.Reverse != "" {
+			names = append(names, e.Target+":"+e.Reverse+":"+e.Source)
+		}
+		for _, name := range names {
+			if seen["edge "+name] {
+				return fmt.Errorf("the edge type %s is there twice: name one of them otherwise", name)
+			}
+			seen["edge "+name] = true
+		}
+	}
+	return nil
+}
+
+// readMapping reads the mapping in a file.
+func readMapping(at source.Place) (*Mapping, error) {
+	f, err := at.OpenText()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxMapping+1))
+	if err == nil {
+		var m *Mapping
+		if m, err = Parse(text); err == nil {
+			return m, nil
+		}
+	}
+	return nil, source.Error(f.Path, "", -1, `a mapping has "nodes" and "edges" (docs/cli.md, "Tables")`, err)
+}

@@ -1,0 +1,497 @@
+package tables
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/apache/arrow/go/v15/parquet"
+	"github.com/apache/arrow/go/v15/parquet/file"
+	"github.com/apache/arrow/go/v15/parquet/schema"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/unified"
+)
+
+const parquetMagic = "PAR1"
+
+// parquetFile is a Parquet file.
+type parquetFile struct {
+	at     source.Place
+	budget *source.Budget
+	list   []field
+	leaves []leaf
+	count  int64
+}
+
+// leaf is a column of the file. The schema of one that can be stored is a number or text, or a list of numbers.
+type leaf struct {
+	column int
+	def    int16 // definition level of a value that is there
+	inList int16 // that of an element of a list
+}
+
+// open opens the file. Every call into the library is within guard.
+func (p *parquetFile) open() (*openParquet, *allocator, io.Closer, error) {
+	raw, err := p.at.Raw()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	a := newAllocator(p.budget, raw.Size)
+	props := parquet.NewReaderProperties(a)
+	props.BufferedStreamEnabled, props.BufferSize = true, 1<<16
+	r, err := file.NewParquetReader(io.NewSectionReader(raw, 0, raw.Size), file.WithReadProps(props))
+	if err != nil {
+		return nil, nil, nil, errors.Join(fmt.Errorf("%w: %w", ErrFormat, err), raw.Close())
+	}
+	return &openParquet{r, raw}, a, raw, nil
+}
+
+// openParquet is an open file.
+type openParquet struct {
+	*file.Reader
+	raw *source.Raw
+}
+
+// describe reads the schema.
+func (p *parquetFile) describe() error {
+	return guard(func() error {
+		r, a, closer, err := p.open()
+		if err != nil {
+			return err
+		}
+		defer closer.Close()
+		defer a.close()
+		p.count = r.NumRows()
+		total := int64(0)
+		for i := range r.NumRowGroups() {
+			n := r.RowGroup(i).NumRows()
+			if n < 0 || total > math.MaxInt64-n {
+				return fmt.Errorf("%w: a group of %d rows", ErrFormat, n)
+			}
+			total += n
+		}
+		if total != p.count {
+			return fmt.Errorf("%w: %d rows in all, and %d in its groups", ErrFormat, p.count, total)
+		}
+		s := r.MetaData().Schema
+		if s.NumColumns() > maxFields {
+			return fmt.Errorf("%w: %d columns", ErrFormat, s.NumColumns())
+		}
+		for i := range s.NumColumns() {
+			f, l := describeLeaf(s.Column(i))
+			l.column = i
+			if f.list && f.bad == "" && p.count > 0 {
+				if f.width, err = p.firstWidth(r, &l); err != nil {
+					f.bad = err.Error()
+				}
+			}
+			p.list, p.leaves = append(p.list, f), append(p.leaves, l)
+		}
+		return nil
+	})
+}
+
+// describeLeaf says what a column is.
+func describeLeaf(c *schema.Column) (field, leaf) {
+	l := leaf{def: c.MaxDefinitionLevel()}
+	f := field{name: c.ColumnPath()[0], width: 1}
+	var chain []schema.Node
+	for n := c.SchemaNode(); n != nil && n.Parent() != nil; n = n.Parent() {
+		chain = append([]schema.Node{n}, chain...)
+	}
+	lists := 0
+	for _, n := range chain {
+		switch n.RepetitionType() {
+		case parquet.Repetitions.Repeated:
+			l.inList++
+			lists++
+		case parquet.Repetitions.Optional:
+			if lists == 0 {
+				l.inList++
+			}
+		}
+	}
+	switch {
+	case lists > 1:
+		f.bad = "lists of lists"
+	case lists == 1 && len(chain) > 3, lists == 0 && len(chain) > 1:
+		f.bad = "records"
+	}
+	f.list = lists > 0
+	if f.bad == "" {
+		f.bad = f.physical(c)
+	}
+	if f.text && f.list {
+		f.bad = "lists of text"
+	}
+	return f, l
+}
+
+// physical sets the type of the values, and returns what is wrong with it.
+func (f *field) physical(c *schema.Column) string {
+	logical := c.LogicalType()
+	switch logical.(type) {
+	case schema.DecimalLogicalType, *schema.DecimalLogicalType:
+		return "decimals"
+	case schema.IntervalLogicalType:
+		return "intervals"
+	}
+	switch c.PhysicalType() {
+	case parquet.Types.Boolean:
+		f.dtype = unified.Uint8
+	case parquet.Types.Int32, parquet.Types.Int64:
+		f.dtype = integerType(c.PhysicalType() == parquet.Types.Int32, logical)
+	case parquet.Types.Int96:
+		f.dtype = unified.Int64 // nanoseconds
+	case parquet.Types.Float:
+		f.dtype = unified.Float32
+	case parquet.Types.Double:
+		f.dtype = unified.Float64
+	case parquet.Types.ByteArray:
+		f.text = true
+	case parquet.Types.FixedLenByteArray:
+		if _, half := logical.(schema.Float16LogicalType); !half || c.TypeLength() != 2 {
+			return "bytes of fixed length"
+		}
+		f.dtype = unified.Float16
+	default:
+		return "an unknown type"
+	}
+	return ""
+}
+
+// integerType returns the type of integers.
+func integerType(narrow bool, logical schema.LogicalType) unified.DType {
+	bits, signed := int8(64), true
+	if narrow {
+		bits = 32
+	}
+	if t, ok := logical.(schema.IntLogicalType); ok {
+		bits, signed = t.BitWidth(), t.IsSigned()
+	} else if t, ok := logical.(*schema.IntLogicalType); ok {
+		bits, signed = t.BitWidth(), t.IsSigned()
+	}
+	types := map[int8][2]unified.DType{8: {unified.Uint8, unified.Int8}, 16: {unified.Uint16, unified.Int16},
+		32: {unified.Uint32, unified.Int32}, 64: {unified.Uint64, unified.Int64}}
+	if signed {
+		return types[bits][1]
+	}
+	return types[bits][0]
+}
+
+// firstWidth returns how many elements the list of the first row has.
+func (p *parquetFile) firstWidth(r *openParquet, l *leaf) (int64, error) {
+	for g := range r.NumRowGroups() {
+		if r.RowGroup(g).NumRows() == 0 {
+			continue
+		}
+		c, err := p.column(r, r.RowGroup(g), l.column)
+		if err != nil {
+			return 0, err
+		}
+		d := &decoder{chunk: c, leaf: *l}
+		for n := int64(0); ; n++ {
+			if n > maxWidth {
+				return 0, fmt.Errorf("lists of more than %d numbers", maxWidth)
+			}
+			levels, _, err := d.read(1)
+			if err != nil {
+				return 0, err
+			}
+			if levels == 0 || n > 0 && d.rep[0] == 0 {
+				return n, nil
+			}
+			if n == 0 && d.def[0] < l.inList {
+				return 0, nil // an empty list
+			}
+		}
+	}
+	return 0, nil
+}
+
+func (p *parquetFile) fields() []field { return p.list }
+func (p *parquetFile) rows() int64     { return p.count }
+
+// scan implements table.
+func (p *parquetFile) scan(ctx context.Context, want []int, yield func(*batch) error) error {
+	return guard(func() error {
+		r, a, closer, err := p.open()
+		if err != nil {
+			return err
+		}
+		defer closer.Close()
+		defer a.close()
+		width := int64(0)
+		for _, w := range want {
+			width += p.list[w].rowBytes() + 8
+			if p.list[w].text {
+				width += 64
+			}
+		}
+		row := int64(0)
+		for g := range r.NumRowGroups() {
+			if err := p.group(ctx, r, g, want, rowsOf(width), &row, yield); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// column opens a column of a group of rows, whose pages it has looked at.
+func (p *parquetFile) column(r *openParquet, g *file.RowGroupReader, column int) (file.ColumnChunkReader, error) {
+	if err := checkPages(r.raw, r.raw.Size, g, column); err != nil {
+		return nil, err
+	}
+	return g.Column(column)
+}
+
+// group yields the rows of a group of rows.
+func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []int, step int64, row *int64,
+	yield func(*batch) error) error {
+	rg := r.RowGroup(g)
+	var columns []*decoder
+	for _, w := range want {
+		c, err := p.column(r, rg, p.leaves[w].column)
+		if err != nil {
+			return fmt.Errorf("%w: column %q: %w", ErrFormat, p.list[w].name, err)
+		}
+		columns = append(columns, &decoder{chunk: c, leaf: p.leaves[w], field: &p.list[w]})
+	}
+	b := &batch{path: p.at.Path(), columns: make([]vector, len(want))}
+	for left := rg.NumRows(); left > 0; left -= step {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n := min(step, left)
+		b.rows, b.row = int(n), *row
+		for i, c := range columns {
+			if err := c.next(n, &b.columns[i]); err != nil {
+				return &columnError{c.field.name, *row, err}
+			}
+		}
+		if err := yield(b); err != nil {
+			return err
+		}
+		*row += n
+	}
+	return nil
+}
+
+// decoder reads a column of a group of rows.
+type decoder struct {
+	leaf
+	field *field
+	chunk file.ColumnChunkReader
+
+	def, rep []int16
+	bools    []bool
+	i32      []int32
+	i64      []int64
+	i96      []parquet.Int96
+	f32      []float32
+	f64      []float64
+	bytes    []parquet.ByteArray
+	fixed    []parquet.FixedLenByteArray
+	data     []byte
+	texts    [][]byte
+	valid    []bool
+}
+
+// room returns a slice of n elements.
+func room[E any](s *[]E, n int64) []E {
+	if int64(cap(*s)) < n {
+		*s = make([]E, n)
+	}
+	*s = (*s)[:n]
+	return *s
+}
+
+// read reads levels, and the values of those that have one, which lie in the slice of their type.
+func (d *decoder) read(n int64) (levels int64, values int, err error) {
+	def, rep := room(&d.def, n), room(&d.rep, n)
+	switch c := d.chunk.(type) {
+	case *file.BooleanColumnChunkReader:
+		return c.ReadBatch(n, room(&d.bools, n), def, rep)
+	case *file.Int32ColumnChunkReader:
+		return c.ReadBatch(n, room(&d.i32, n), def, rep)
+	case *file.Int64ColumnChunkReader:
+		return c.ReadBatch(n, room(&d.i64, n), def, rep)
+	case *file.Int96ColumnChunkReader:
+		return c.ReadBatch(n, room(&d.i96, n), def, rep)
+	case *file.Float32ColumnChunkReader:
+		return c.ReadBatch(n, room(&d.f32, n), def, rep)
+	case *file.Float64ColumnChunkReader:
+		return c.ReadBatch(n, room(&d.f64, n), def, rep)
+	case *file.ByteArrayColumnChunkReader:
+		return c.ReadBatch(n, room(&d.bytes, n), def, rep)
+	case *file.FixedLenByteArrayColumnChunkReader:
+		return c.ReadBatch(n, room(&d.fixed, n), def, rep)
+	}
+	return 0, 0, fmt.Errorf("%w: a column of an unknown type", ErrFormat)
+}
+
+// next reads n rows.
+func (d *decoder) next(n int64, v *vector) error {
+	want := n * d.field.width
+	if d.field.list && d.field.width == 0 {
+		want = n // each is one level, without a value
+	}
+	levels, values, err := d.read(want)
+	if err != nil {
+		return err
+	}
+	if levels < want || int64(values) > levels {
+		return &rowError{int(levels / max(d.field.width, 1)), errors.New("the rows end here: it is cut short")}
+	}
+	v.valid = nil
+	if d.leaf.def > 0 {
+		if err := d.levels(v, values); err != nil {
+			return err
+		}
+	} else if values != int(want) {
+		return fmt.Errorf("%w: %d values in %d rows", ErrFormat, values, n)
+	}
+	return d.fill(v, values)
+}
+
+// levels looks at which rows have values, and that lists have as many as they should.
+func (d *decoder) levels(v *vector, values int) error {
+	width, present := int64(1), 0
+	if d.field.list {
+		width = max(d.field.width, 1)
+		for i, rep := range d.rep {
+			if first := int64(i)%width == 0; first != (rep == 0) || d.def[i] < d.leaf.inList && d.field.width > 0 {
+				return &rowError{i / int(width), fmt.Errorf("its list is shorter or longer than the %d numbers of the "+
+					"first row's", d.field.width)}
+			}
+		}
+	}
+	all := true
+	for _, def := range d.def {
+		if def == d.leaf.def {
+			present++
+		} else {
+			all = false
+		}
+	}
+	if present != values {
+		return fmt.Errorf("%w: %d values, %d levels that say so", ErrFormat, values, present)
+	}
+	if !all && !d.field.list {
+		v.valid = room(&d.valid, int64(len(d.def)))
+		for i, def := range d.def {
+			v.valid[i] = def == d.leaf.def
+		}
+	} else if !all && d.field.width > 0 && d.field.dtype != unified.Float32 && d.field.dtype != unified.Float64 {
+		return errors.New("a number within a list is missing")
+	}
+	return nil
+}
+
+// fill puts the values of a read into a vector, with room for those that are not there.
+func (d *decoder) fill(v *vector, values int) error {
+	at := func(yield func(i int, there bool)) {
+		for i := range d.def {
+			yield(i, d.leaf.def == 0 || d.def[i] == d.leaf.def)
+		}
+	}
+	if d.field.text {
+		v.texts, d.data = room(&d.texts, int64(len(d.def))), d.data[:0]
+		k, total := 0, 0
+		for _, b := range d.bytes[:values] {
+			total += len(b)
+		}
+		room(&d.data, int64(total)) // so that it stays where it is
+		d.data = d.data[:0]
+		at(func(i int, there bool) {
+			if v.texts[i] = nil; there {
+				from := len(d.data)
+				d.data = append(d.data, d.bytes[k]...)
+				v.texts[i] = d.data[from:len(d.data):len(d.data)]
+				k++
+			}
+		})
+		return nil
+	}
+	d.data = d.data[:0]
+	if d.field.width == 0 {
+		v.data = nil
+		return nil
+	}
+	if values == len(d.def) {
+		if v.data = d.view(values); v.data != nil {
+			return nil
+		}
+	}
+	k, put := 0, d.put()
+	at(func(_ int, there bool) {
+		if there {
+			put(k)
+			k++
+			return
+		}
+		switch d.field.dtype {
+		case unified.Float32:
+			d.data = binary.LittleEndian.AppendUint32(d.data, math.Float32bits(float32(math.NaN())))
+		case unified.Float64:
+			d.data = binary.LittleEndian.AppendUint64(d.data, math.Float64bits(math.NaN()))
+		default:
+			d.data = append(d.data, make([]byte, d.field.dtype.Size())...)
+		}
+	})
+	v.data = d.data
+	return nil
+}
+
+// view returns the values where they lie already as the field's type; nil where they do not.
+func (d *decoder) view(n int) []byte {
+	switch d.chunk.(type) {
+	case *file.Int32ColumnChunkReader:
+		if d.field.dtype.Size() == 4 {
+			return unified.FromSlice(d.i32[:n]).Bytes()
+		}
+	case *file.Int64ColumnChunkReader:
+		return unified.FromSlice(d.i64[:n]).Bytes()
+	case *file.Float32ColumnChunkReader:
+		return unified.FromSlice(d.f32[:n]).Bytes()
+	case *file.Float64ColumnChunkReader:
+		return unified.FromSlice(d.f64[:n]).Bytes()
+	}
+	return nil
+}
+
+// put returns what appends a value as the field's type.
+func (d *decoder) put() func(k int) {
+	size := d.field.dtype.Size()
+	integer := func(v int64) {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], uint64(v))
+		d.data = append(d.data, b[:size]...)
+	}
+	switch d.chunk.(type) {
+	case *file.BooleanColumnChunkReader:
+		return func(k int) {
+			if d.bools[k] {
+				d.data = append(d.data, 1)
+			} else {
+				d.data = append(d.data, 0)
+			}
+		}
+	case *file.Int32ColumnChunkReader:
+		return func(k int) { integer(int64(d.i32[k])) }
+	case *file.Int64ColumnChunkReader:
+		return func(k int) { integer(d.i64[k]) }
+	case *file.Int96ColumnChunkReader:
+		return func(k int) { integer(d.i96[k].ToTime().UnixNano()) }
+	case *file.Float32ColumnChunkReader:
+		return func(k int) { d.data = binary.LittleEndian.AppendUint32(d.data, math.Float32bits(d.f32[k])) }
+	case *file.Float64ColumnChunkReader:
+		return func(k int) { d.data = binary.LittleEndian.AppendUint64(d.data, math.Float64bits(d.f64[k])) }
+	}
+	return func(k int) { d.data = append(d.data, d.fixed[k]...) }
+}

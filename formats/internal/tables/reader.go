@@ -1,0 +1,121 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+)
+
+// Reader reads tables by a mapping, or a single table of edges.
+type Reader struct{}
+
+// Info implements source.Reader.
+func (Reader) Info() source.Info {
+	return source.Info{Name: "tables", Title: "tables (Parquet, Arrow, CSV) by a mapping, or a table of edges",
+		Options: []string{"ids"}}
+}
+
+// Find implements source.Reader.
+func (Reader) Find(t *source.Tree) (found []string) {
+	for _, name := range t.Files() {
+		head, err := t.At(name).Head()
+		if err != nil {
+			continue
+		}
+		switch ext := strings.ToLower(path.Ext(name)); {
+		case slices.Contains([]string{".yaml", ".yml", ".json"}, ext):
+			if !strings.Contains(string(head), "edges") && !strings.Contains(string(head), "keys") {
+				continue
+			}
+			if m, err := readMapping(t.At(name)); err == nil && hasFiles(m) {
+				found = append(found, name)
+			}
+		case t.Single() && isTable(head):
+			found = append(found, name)
+		}
+	}
+	if found == nil && !t.Single() {
+		found = plainFolders(t)
+	}
+	return found
+}
+
+// isTable reports whether a file's first bytes are those of Parquet or Arrow.
+func isTable(head []byte) bool {
+	s := string(head)
+	return strings.HasPrefix(s, parquetMagic) || strings.HasPrefix(s, arrowMagic) || strings.HasPrefix(s, streamMagic)
+}
+
+func hasFiles(m *Mapping) bool {
+	return slices.ContainsFunc(m.Edges, func(e EdgeTable) bool { return len(e.Files) > 0 }) ||
+		slices.ContainsFunc(m.Nodes, func(n NodeTable) bool { return len(n.Files) > 0 && len(n.Keys) > 0 })
+}
+
+// plainFolders returns the tables of edges that lie in a folder with perhaps one of nodes: edges.parquet,
+// nodes.parquet.
+func plainFolders(t *source.Tree) (found []string) {
+	for _, name := range t.Files() {
+		if stem, _, _ := strings.Cut(path.Base(name), "."); stem != "edges" {
+			continue
+		}
+		if head, err := t.At(name).Head(); err == nil && isTable(head) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// Read implements source.Reader.
+func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+	head, err := at.Head()
+	if err != nil {
+		return nil, err
+	}
+	m := &Mapping{}
+	ext := strings.ToLower(path.Ext(at.Name))
+	if isTable(head) || ext == ".csv" || ext == ".tsv" {
+		m = plainMapping(at)
+	} else if m, err = readMapping(at); err != nil {
+		return nil, err
+	}
+	return Read(ctx, at, m, r)
+}
+
+// plainMapping is that of a table of edges, with that of nodes beside it, if there is one.
+func plainMapping(at source.Place) *Mapping {
+	base := path.Base(at.Name)
+	m := &Mapping{Edges: Edges{{Relation: "edge", Files: Words{base}}}}
+	if stem, ext, _ := strings.Cut(base, "."); stem == "edges" && at.Beside("nodes."+ext).Exists() {
+		m.Nodes = Nodes{{Type: "node", Files: Words{"nodes." + ext}}}
+	}
+	return m
+}
+
+// Read makes a graph of tables by a mapping, whose files are beside a place. The caller closes the graph. Errors are
+// those of source.Reader.Read. The mapping is the callee's from then on.
+func Read(ctx context.Context, at source.Place, m *Mapping, r *source.Request) (_ *source.Graph, err error) {
+	if err := m.settle(); err != nil {
+		return nil, source.Error(at.Path(), "", -1, `a mapping has "nodes" and "edges" (docs/cli.md, "Tables")`, err)
+	}
+	x := &graphOf{m: m, at: at, r: r, g: &source.Graph{}, opened: map[string]*table{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, x.g.Close())
+		}
+	}()
+	for _, step := range []func(context.Context) error{x.readNodes, x.openEdges, x.countEdges, x.describeEdges} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for i := range x.nodes {
+		if err := x.describeNodes(ctx, i); err != nil {
+			return nil, err
+		}
+	}
+	return x.g, nil
+}

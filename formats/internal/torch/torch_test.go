@@ -1,0 +1,106 @@
+package torch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats/internal/pickle"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// TestGraphsAreWhatPyTorchGeometricReads: testdata/make.py wrote the graphs and what the library reads of them.
+func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
+	list, err := filepath.Glob("testdata/*.pt")
+	if err != nil || len(list) == 0 {
+		t.Fatal(list, err)
+	}
+	for _, name := range list {
+		tree, err := source.OpenTree(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := (Reader{}).Find(tree); len(found) != 1 {
+			t.Errorf("%s: found %v", name, found)
+		}
+		want, err := os.ReadFile(strings.TrimSuffix(name, ".pt") + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ledger := &pinned.Ledger{}
+		ledger.SetLimit(1 << 20)
+		g, err := Reader{}.Read(context.Background(), tree.At(filepath.Base(name)), &source.Request{
+			Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if got := sourcetest.Spell(t, g); got != string(want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+		if strings.Contains(name, "data.pt") && !strings.Contains(strings.Join(g.Notes, "\n"), "num_things") {
+			t.Errorf("%s: notes %q", name, g.Notes)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAFileThatWouldRunCodeIsRefused: Python would run it.
+func TestAFileThatWouldRunCodeIsRefused(t *testing.T) {
+	for _, name := range []string{"data.pt", "old.pt", "hetero.pt"} {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := []byte("ctorch._utils\n_rebuild_tensor_v2\n"), []byte("cposix\nsystem")
+		if !bytes.Contains(b, from) {
+			t.Fatal(name, "has no tensor")
+		}
+		to = append(to, bytes.Repeat([]byte{'x'}, len(from)-len(to)-1)...)
+		at := sourcetest.File(t, name, string(bytes.Replace(b, from, append(to, '\n'), 1)))
+		g, err := Reader{}.Read(context.Background(), at, &source.Request{})
+		if !errors.Is(err, pickle.ErrForbidden) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, %v", name, g, err)
+		}
+	}
+}
+
+func TestDamagedFilesAreErrors(t *testing.T) {
+	dir, rnd := t.TempDir(), rand.New(rand.NewPCG(3, 1))
+	for _, name := range []string{"data.pt", "old.pt", "hetero.pt", "processed.pt"} {
+		whole, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			b := bytes.Clone(whole)
+			if rnd.IntN(4) == 0 {
+				b = b[:rnd.IntN(len(b))]
+			}
+			for range rnd.IntN(4) {
+				b[rnd.IntN(max(len(b), 1))] = byte(rnd.Uint32())
+			}
+			sourcetest.Survives(t, Reader{}, dir, name, b)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, name := range []string{"data.pt", "old.pt", "hetero.pt"} {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, b []byte) { sourcetest.Survives(t, Reader{}, dir, "x.pt", b) })
+}

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -36,7 +36,7 @@ type ahead struct {
 
 // aheadColumn is a column on disk.
 type aheadColumn struct {
-	*disk.Column
+	*diskio.Column
 	hot      *gather.HotRows // that the device keeps, and nobody asks for here; nil for none
 	arrays   []int           // of a batch
 	rowBytes int64
@@ -53,7 +53,7 @@ type askedBatch struct {
 type plannedBatch struct {
 	askedBatch
 	at    course
-	reads []*disk.Batch
+	reads []*diskio.Batch
 }
 
 // course is the sequence of batches that a rank is expected to make: to the end of a part, then what follows it.
@@ -150,8 +150,8 @@ func (a *ahead) openColumn(d columnOnDisk) error {
 		return nil
 	}
 	var err error
-	c.Column, err = disk.NewColumn(l.split.reader, d.index, d.layout, disk.ColumnOptions{
-		PlannerOptions: disk.PlannerOptions{Slots: d.slots, Lookahead: l.opt.Lookahead, Along: d.along,
+	c.Column, err = diskio.NewColumn(l.split.reader, d.index, d.layout, diskio.ColumnOptions{
+		PlannerOptions: diskio.PlannerOptions{Slots: d.slots, Lookahead: l.opt.Lookahead, Along: d.along,
 			Asks: int(d.mostAsks), Pack: d.pack, Memory: pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}},
 		Early: d.early, Cache: pinned.Options{Ledger: l.ledger, Purpose: pinned.Columns}})
 	if err == nil {
@@ -456,14 +456,14 @@ func (a *ahead) finished() {
 
 // start begins to read what batch b needs of a column to where m lands it.
 func (c *aheadColumn) start(m lander, s *slot, b plannedBatch, k int) error {
-	parts := make([]disk.Part, len(c.arrays))
+	parts := make([]diskio.Part, len(c.arrays))
 	for p, i := range c.arrays {
 		n := int64(b.rows[k][p]) * c.rowBytes
 		room, err := unified.Grow[uint8](m.landing(s, i), n, 0)
 		if err != nil {
 			return err
 		}
-		parts[p] = disk.Part{Rows: b.rows[k][p], Bytes: room[:n]}
+		parts[p] = diskio.Part{Rows: b.rows[k][p], Bytes: room[:n]}
 	}
 	return b.reads[k].Start(parts)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -153,7 +154,7 @@ func TestADiskThatFailsUnderADeviceIsSaid(t *testing.T) {
 	opt.Device, opt.DeviceCache = "cuda:0", 20_000
 	want := digests(t, open(t, g, opt).Epoch(background, 0))
 	t.Run("failing", func(t *testing.T) {
-		loader.ReadWith(t, disk.ReaderOptions{Intercept: func(string, int64, []byte, int, error) (int, error) {
+		loader.ReadWith(t, diskio.ReaderOptions{Intercept: func(string, int64, []byte, int, error) (int, error) {
 			return 0, syscall.EIO
 		}})
 		var failed *disk.ReadError

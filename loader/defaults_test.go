@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -65,7 +65,7 @@ func TestChoicesEndWithTheirNames(t *testing.T) {
 			}
 		}
 	}
-	for v, fits := range map[int]bool{0: false, 1: true, disk.MaxLookahead: true, disk.MaxLookahead + 1: false} {
+	for v, fits := range map[int]bool{0: false, 1: true, diskio.MaxLookahead: true, diskio.MaxLookahead + 1: false} {
 		o := loader.Options{Sampler: neighbor}
 		o.EnsureDefaults().Lookahead = v
 		if err := o.Validate(); (err == nil) != fits {
@@ -103,19 +103,20 @@ func TestBytesOfFilesAreThoseOfTheArraysThatAreRead(t *testing.T) {
 // What reading from a disk takes is counted, once for all loaders: as many bytes as who reads says.
 func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 	needDisk(t)
-	fixed := disk.ReaderOptions{Depth: 4}
+	fixed := diskio.ReaderOptions{Depth: 4}
 	loader.ReadWith(t, fixed)
 	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
 	column, _ := g.NodeColumn(0, "feature")
 	var rows, pages pinned.Ledger
 	fixed.Memory = pinned.Options{Ledger: &rows, Purpose: pinned.Scratch}
-	reader, _, err := disk.Open(background, []disk.Mapped{{Bytes: column.Bytes(), RowBytes: 12}}, fixed)
+	reader, _, err := diskio.Open(background, []diskio.Mapped{{Bytes: column.Bytes(), RowBytes: 12}}, fixed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fixed.Memory.Ledger = &pages
-	of, err := disk.OpenPages([]disk.Mapped{disk.Mapping(unified.FromSlice(g.Indptr())), disk.Mapping(g.Indices())},
-		disk.PagesOptions{Bytes: 900, Reader: fixed})
+	of, err := diskio.OpenPages([]diskio.Mapped{diskio.Mapping(unified.FromSlice(g.Indptr())),
+		diskio.Mapping(g.Indices())},
+		diskio.PagesOptions{Bytes: 900, Reader: fixed})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,12 @@ package loader
 import (
 	"testing"
 
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // ReadWith lets loaders read columns on disk with other options until the test ends.
-func ReadWith(t testing.TB, opt disk.ReaderOptions) {
+func ReadWith(t testing.TB, opt diskio.ReaderOptions) {
 	had := readerOptions
 	readerOptions = opt
 	t.Cleanup(func() { readerOptions = had })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -199,7 +200,7 @@ func TestAFailingDiskIsTheErrorOfItsBatch(t *testing.T) {
 	g := wideRows(t)
 	var mu sync.Mutex
 	left := 8
-	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
+	loader.ReadWith(t, diskio.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
 		error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -252,7 +253,7 @@ func leaveAStalledDisk(t *testing.T, l *loader.Loader, stalled <-chan struct{}, 
 func TestWaitingForADiskIsSaidSo(t *testing.T) {
 	g := wideRows(t)
 	release, stalled := make(chan struct{}), make(chan struct{}, 1)
-	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
+	loader.ReadWith(t, diskio.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
 		error) {
 		select {
 		case stalled <- struct{}{}:

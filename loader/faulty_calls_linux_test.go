@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -16,7 +16,7 @@ import (
 // stays open, and batches are the same.
 func TestACallThatFailsIsToldOrDoneWithout(t *testing.T) {
 	needDisk(t)
-	loader.ReadWith(t, disk.ReaderOptions{Depth: 4})
+	loader.ReadWith(t, diskio.ReaderOptions{Depth: 4})
 	g, folder := inFiles(t, plainGraph(t, 600, 6), true)
 	opt := pagedOptions
 	opt.CacheBytes, opt.NodeColumns, opt.BatchSize, opt.Workers = 900, []string{"feature"}, 100, 1

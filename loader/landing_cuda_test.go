@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -29,7 +30,7 @@ func TestRowsOnTheirWayToAConsumersStreamAreNotReadOver(t *testing.T) {
 	requests, awaited := 0, 0
 	var on atomic.Bool
 	// one request at a time, of a page: when the third comes, two have been written where they belong
-	loader.ReadWith(t, disk.ReaderOptions{Depth: 1, Engine: "threads", Shape: disk.Shape{Page: 4096, Most: 4096},
+	loader.ReadWith(t, diskio.ReaderOptions{Depth: 1, Engine: "threads", Shape: disk.Shape{Page: 4096, Most: 4096},
 		Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int, error) {
 			mu.Lock()
 			defer mu.Unlock()

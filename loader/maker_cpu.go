@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -20,7 +20,7 @@ type cpuMaker struct {
 	drawer  *sampling.Drawer // of negatives; nil without
 	columns []*column        // [array]
 	stats   *counters
-	asker   *disk.Asker // of the topology's pages; nil where it is not on disk
+	asker   *diskio.Asker // of the topology's pages; nil where it is not on disk
 }
 
 func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (_ maker, err error) {

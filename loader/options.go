@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
@@ -297,7 +297,7 @@ func (o *Options) Validate() error {
 		{"Remainder", int64(o.Remainder), int64(Short), 0},
 		{"Residence", int64(o.Residence), int64(Auto), 0},
 		{"CacheBytes", o.CacheBytes, 1<<63 - 1, 0},
-		{"Lookahead", int64(o.Lookahead), disk.MaxLookahead, 1},
+		{"Lookahead", int64(o.Lookahead), diskio.MaxLookahead, 1},
 		{"PackBytes", o.PackBytes, 1<<63 - 1, 0},
 		{"Prepare", int64(o.Prepare), int64(sparse.Transpose | sparse.GCNNorm | sparse.Loops), 0},
 		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -96,7 +97,7 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 	if len(mapped) == 0 {
 		return o, nil
 	}
-	var layouts map[*column]disk.Layout
+	var layouts map[*column]diskio.Layout
 	if o.Probe, layouts, err = probeColumns(ctx, mapped); err != nil {
 		return nil, err
 	}
@@ -113,16 +114,16 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 }
 
 // probeColumns opens the files of columns for a probe.
-func probeColumns(ctx context.Context, columns []*column) (disk.Probe, map[*column]disk.Layout, error) {
-	var list []disk.Mapped
+func probeColumns(ctx context.Context, columns []*column) (disk.Probe, map[*column]diskio.Layout, error) {
+	var list []diskio.Mapped
 	for _, c := range columns {
 		list = append(list, c.mapped())
 	}
-	reader, layouts, err := disk.Open(ctx, list, readerOptions)
+	reader, layouts, err := diskio.Open(ctx, list, readerOptions)
 	if err != nil {
 		return disk.Probe{}, nil, err
 	}
-	at := map[*column]disk.Layout{}
+	at := map[*column]diskio.Layout{}
 	for i, c := range columns {
 		at[c] = layouts[i]
 	}
@@ -270,7 +271,7 @@ func (t *rowTrace) pack(c *column) (rows int64) {
 }
 
 // simulate fills in what each policy reads, with caches of some sizes.
-func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column]disk.Layout, caches []int64) error {
+func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column]diskio.Layout, caches []int64) error {
 	if t.one > 1 {
 		for _, c := range t.columns {
 			l := layouts[c]
@@ -320,7 +321,7 @@ func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column
 }
 
 // simulateOne fills in what a policy reads with a cache of some bytes.
-func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]disk.Layout, cache int64, to *OutlookPolicy) error {
+func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]diskio.Layout, cache int64, to *OutlookPolicy) error {
 	columns := slices.Clone(t.columns)
 	opt := t.opt
 	opt.CacheBytes = cache
@@ -331,7 +332,7 @@ func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]disk.Layout, cach
 			perBatch += int64(len(a))
 		}
 		perBatch = perBatch * int64(t.one) / int64(len(asks))
-		c, err := disk.Simulate(to.Policy, layouts[d.column], disk.PlannerOptions{Slots: d.slots / int(t.one),
+		c, err := diskio.Simulate(to.Policy, layouts[d.column], diskio.PlannerOptions{Slots: d.slots / int(t.one),
 			Lookahead: int(min(int64(t.opt.Lookahead), d.mostAsks/max(perBatch, 1)+1)), Along: d.along / int(t.one),
 			Pack: d.pack.OfShare(int64(t.one))},
 			asks, int(t.batches))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
@@ -92,11 +93,11 @@ func (x *traced) share(one uint32, place uint32, rows int64) (asks [][]uint32, o
 }
 
 // layoutOf returns how features are read, and where they lie.
-func layoutOf(t *testing.T, g *graph.Graph, opt disk.ReaderOptions) (disk.Probe, disk.Layout) {
+func layoutOf(t *testing.T, g *graph.Graph, opt diskio.ReaderOptions) (disk.Probe, diskio.Layout) {
 	t.Helper()
 	column, _ := g.NodeColumn(0, "feature")
-	reader, layouts, err := disk.Open(background, []disk.Mapped{{Bytes: column.Bytes(), RowBytes: column.RowBytes()}},
-		opt)
+	reader, layouts, err := diskio.Open(background,
+		[]diskio.Mapped{{Bytes: column.Bytes(), RowBytes: column.RowBytes()}}, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func layoutOf(t *testing.T, g *graph.Graph, opt disk.ReaderOptions) (disk.Probe,
 func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 	const n, row, place = 800, 4096, 16
 	g := broadRows(t, n)
-	fixed := disk.ReaderOptions{Depth: 4}
+	fixed := diskio.ReaderOptions{Depth: 4}
 	loader.ReadWith(t, fixed)
 	probe, layout := layoutOf(t, g, fixed)
 	for _, c := range []struct {
@@ -169,7 +170,7 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 }
 
 // policies simulates what an outlook says of a cache.
-func (x *traced) policies(t *testing.T, asks [][]uint32, layout disk.Layout, opt loader.Options, cache int64, one int,
+func (x *traced) policies(t *testing.T, asks [][]uint32, layout diskio.Layout, opt loader.Options, cache int64, one int,
 	probe disk.Probe) (list []loader.OutlookPolicy) {
 	t.Helper()
 	policies, window := disk.Policies(), max(16<<20, cache/4)/20
@@ -185,15 +186,15 @@ func (x *traced) policies(t *testing.T, asks [][]uint32, layout disk.Layout, opt
 		sum += int64(len(a))
 	}
 	perBatch := max(sum*int64(one)/int64(len(asks)), 1)
-	pack := disk.PackOptions{}
+	pack := diskio.PackOptions{}
 	if opt.PackBytes > 0 {
-		pack = disk.PackOptions{Bytes: opt.PackBytes, Memory: disk.PackMemory}
+		pack = diskio.PackOptions{Bytes: opt.PackBytes, Memory: diskio.PackMemory}
 	}
 	for _, p := range policies {
-		of := disk.PlannerOptions{Slots: int(cache/layout.RowBytes) / one,
+		of := diskio.PlannerOptions{Slots: int(cache/layout.RowBytes) / one,
 			Lookahead: int(min(int64(opt.Lookahead), most/perBatch+1)), Along: int(4<<20/layout.RowBytes) / one,
 			Pack: pack.OfShare(int64(one))}
-		counts, err := disk.Simulate(p, layout, of, asks, len(asks)/2)
+		counts, err := diskio.Simulate(p, layout, of, asks, len(asks)/2)
 		if err != nil {
 			t.Fatal(err)
 		}

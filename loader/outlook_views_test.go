@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -13,7 +13,7 @@ import (
 // Rows of layers that are views of one another are asked for once, in outlooks as in batches.
 func TestAnOutlookCountsRowsOfViewsOnce(t *testing.T) {
 	g := wideRows(t)
-	loader.ReadWith(t, disk.ReaderOptions{Depth: 4})
+	loader.ReadWith(t, diskio.ReaderOptions{Depth: 4})
 	for _, f := range []sampling.Frontier{sampling.AllNodes, sampling.NewNodes} {
 		opt := onDiskOptions
 		opt.Sampler = sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: f}
@@ -41,7 +41,7 @@ func TestAnOutlookCountsRowsOfViewsOnce(t *testing.T) {
 // none.
 func TestAnOutlookNeedsABatch(t *testing.T) {
 	g := wideRows(t)
-	loader.ReadWith(t, disk.ReaderOptions{Depth: 4})
+	loader.ReadWith(t, diskio.ReaderOptions{Depth: 4})
 	opt := onDiskOptions
 	opt.Seeds, opt.BatchSize = loader.NodeIDs([]int64{5, 6}), 2
 	loader.SimulateAbout(t, 1)

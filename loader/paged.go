@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
@@ -24,11 +25,11 @@ type TopologyStats struct {
 // pagedTopology is a topology that is larger than memory. Its files stay mapped: samplers have the pages that they are
 // about to read brought first, all of a hop at once.
 type pagedTopology struct {
-	arrays  []disk.Mapped
+	arrays  []diskio.Mapped
 	bytes   int64
 	cache   int64 // bytes of pages that are taken to be in memory at most
 	loaders int
-	pages   *disk.Pages // once they are placed
+	pages   *diskio.Pages // once they are placed
 }
 
 // pageTopology returns what stays on disk of the arrays that the sampler reads: nothing where a cache has room for all,
@@ -42,12 +43,12 @@ func (r *recipe) pageTopology(cache int64, loaders int) *pagedTopology {
 		if len(array.Bytes()) == 0 {
 			continue
 		}
-		if err := disk.CanPage(array); err != nil {
+		if err := diskio.CanPage(array); err != nil {
 			r.opt.log().Info("an array of the topology is read where it lies, and not from disk", "bytes",
 				len(array.Bytes()), "reason", err)
 			continue
 		}
-		t.arrays = append(t.arrays, disk.Mapping(array))
+		t.arrays = append(t.arrays, diskio.Mapping(array))
 		t.bytes += int64(len(array.Bytes()))
 	}
 	if t.bytes <= t.cache {
@@ -96,7 +97,7 @@ func (r *recipe) openPages(ledger *pinned.Ledger, owned *[]io.Closer) (err error
 	}
 	reader := readerOptions
 	reader.Memory = pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}
-	if t.pages, err = disk.OpenPages(t.arrays, disk.PagesOptions{Bytes: t.cache, Reader: reader}); err != nil {
+	if t.pages, err = diskio.OpenPages(t.arrays, diskio.PagesOptions{Bytes: t.cache, Reader: reader}); err != nil {
 		return err
 	}
 	*owned = append(*owned, t.pages)
@@ -114,7 +115,7 @@ func (t *pagedTopology) begin() {
 }
 
 // ask returns who asks for pages for one sampler; nil where the topology is not on disk.
-func (t *pagedTopology) ask() (*disk.Asker, error) {
+func (t *pagedTopology) ask() (*diskio.Asker, error) {
 	if t == nil || t.pages == nil {
 		return nil, nil
 	}
@@ -130,7 +131,7 @@ func (r *recipe) pagedMemory() int64 {
 	if r.split != nil && len(r.split.onDisk) > 0 {
 		askers += scouts(r.opt.Workers)
 	}
-	return sat.Add(disk.PagesBytes(r.paged.bytes)/int64(r.paged.loaders), int64(askers)*disk.AskerBytes)
+	return sat.Add(diskio.PagesBytes(r.paged.bytes)/int64(r.paged.loaders), int64(askers)*diskio.AskerBytes)
 }
 
 func (t *pagedTopology) stats() *TopologyStats {
@@ -141,7 +142,7 @@ func (t *pagedTopology) stats() *TopologyStats {
 }
 
 // sampleFrom samples, and notes how long that waited for the disk.
-func (s *slot) sampleFrom(ctx context.Context, sampler sampling.Worker, asker *disk.Asker) error {
+func (s *slot) sampleFrom(ctx context.Context, sampler sampling.Worker, asker *diskio.Asker) error {
 	if asker == nil {
 		return sampler.Sample(ctx, &s.request, &s.sample)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
@@ -163,7 +164,7 @@ func TestWorkersThatNobodyAskedForGoBeforeBatchesAhead(t *testing.T) {
 func TestAFailingDiskUnderTheTopologyIsTheErrorOfItsBatch(t *testing.T) {
 	g, folder := wideTopology(t)
 	var requests, fail atomic.Int64
-	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
+	loader.ReadWith(t, diskio.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
 		error) {
 		if requests.Add(1) == fail.Load() {
 			return 0, syscall.EIO
@@ -220,7 +221,7 @@ func TestWaitingForATopologyIsSaidSo(t *testing.T) {
 	release, stalled := make(chan struct{}), make(chan struct{})
 	var stall atomic.Bool
 	var once sync.Once
-	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
+	loader.ReadWith(t, diskio.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
 		error) {
 		if stall.Load() {
 			once.Do(func() { close(stalled) })
@@ -258,7 +259,7 @@ func TestPlanCountsWhatATopologyOnDiskTakes(t *testing.T) {
 func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 	needDisk(t)
 	g, _ := inFiles(t, plainGraph(t, 4000, 6), true)
-	loader.ReadWith(t, disk.ReaderOptions{Depth: 8}) // without a probe, which takes its time
+	loader.ReadWith(t, diskio.ReaderOptions{Depth: 8}) // without a probe, which takes its time
 	opt := pagedOptions
 	for _, columns := range [][]string{{}, {"feature"}} {
 		opt.NodeColumns, opt.CacheBytes = columns, 40_000

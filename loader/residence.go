@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -18,7 +18,7 @@ type diskSplit struct {
 	whole   []*column // copied to memory as a whole
 	onDisk  []columnOnDisk
 	loaders int
-	reader  *disk.Reader // once they are placed
+	reader  *diskio.Reader // once they are placed
 
 	wholeBytes int64 // of copies, once for all loaders
 	cacheBytes int64 // of caches, for each loader
@@ -33,12 +33,12 @@ func (s *diskSplit) has(c *column) bool {
 type columnOnDisk struct {
 	column   *column
 	index    int // among the reader's
-	layout   disk.Layout
+	layout   diskio.Layout
 	slots    int   // rows of the cache, for each loader
 	mostAsks int64 // rows that a window asks for
 	along    int   // rows that are read along with those of a batch
 	early    int64 // bytes of rows that are read before their batch has a slot
-	pack     disk.PackOptions
+	pack     diskio.PackOptions
 }
 
 const (
@@ -91,7 +91,7 @@ func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64) {
 		case err != nil:
 			o.log().Info("a column is read where it lies, and not from disk", "column", c.name, "reason", err)
 			continue
-		case t.Len() >= disk.MaxRows:
+		case t.Len() >= diskio.MaxRows:
 			o.log().Warn("a column has too many rows to be read from disk", "column", c.name, "rows", t.Len())
 		default:
 			mapped = append(mapped, c)
@@ -121,14 +121,14 @@ func splitColumns(columns []*column, total int64, o *Options, loaders int) *disk
 		if o.PackBytes > 0 { // the longer the window, the more of it is packed: that is worth more than what ids take
 			window = share
 		}
-		window = max(leastWindow, window) / disk.AskBytes
+		window = max(leastWindow, window) / diskio.AskBytes
 		d := columnOnDisk{column: c, index: i, slots: int(share / row), along: int(alongBytes / row), mostAsks: 1,
 			early: min(mostEarly, share/4)}
 		for d.mostAsks <= window/2 {
 			d.mostAsks *= 2
 		}
 		if o.PackBytes > 0 {
-			d.pack = disk.PackOptions{Bytes: int64(float64(o.PackBytes) * part), Memory: disk.PackMemory}
+			d.pack = diskio.PackOptions{Bytes: int64(float64(o.PackBytes) * part), Memory: diskio.PackMemory}
 		}
 		s.onDisk = append(s.onDisk, d)
 		s.cacheBytes += pinned.Options{}.Size(int64(d.slots) * row)
@@ -137,8 +137,8 @@ func splitColumns(columns []*column, total int64, o *Options, loaders int) *disk
 }
 
 // mapped returns where a column's rows lie.
-func (c *column) mapped() disk.Mapped {
-	return disk.Mapped{Bytes: c.store.Column().Bytes(), RowBytes: c.store.RowBytes()}
+func (c *column) mapped() diskio.Mapped {
+	return diskio.Mapped{Bytes: c.store.Column().Bytes(), RowBytes: c.store.RowBytes()}
 }
 
 // arraysOf returns the arrays of a batch that are rows of a column.
@@ -177,13 +177,13 @@ func (s *diskSplit) open(ctx context.Context, p *Placed, owned *[]io.Closer) err
 	if len(s.onDisk) == 0 {
 		return nil
 	}
-	var list []disk.Mapped
+	var list []diskio.Mapped
 	for _, d := range s.onDisk {
 		list = append(list, d.column.mapped())
 	}
 	opt := readerOptions
 	opt.Memory = pinned.Options{Ledger: &p.ledger, Purpose: pinned.Scratch}
-	reader, layouts, err := disk.Open(ctx, list, opt)
+	reader, layouts, err := diskio.Open(ctx, list, opt)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (s *diskSplit) open(ctx context.Context, p *Placed, owned *[]io.Closer) err
 }
 
 // readerOptions is a variable for tests only.
-var readerOptions disk.ReaderOptions
+var readerOptions diskio.ReaderOptions
 
 // diskMemory returns what topology and columns on disk take beside caches of rows in a loader. slotBytes and scratch
 // are what a slot and a sampler take: for the most that batches can need, or for what is expected of them.
@@ -214,11 +214,11 @@ func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
 			rows = sat.Add(rows, a.Most)
 		}
 		batches := int64(o.Workers + o.Prefetch)
-		n = sat.Add(n, disk.PlanBytes(d.column.store.Column().Len(), int64(d.slots)))
-		n = sat.Add(n, max(d.mostAsks*disk.AskBytes, disk.WindowBytes(min(rows, 1<<40))))
+		n = sat.Add(n, diskio.PlanBytes(d.column.store.Column().Len(), int64(d.slots)))
+		n = sat.Add(n, max(d.mostAsks*diskio.AskBytes, diskio.WindowBytes(min(rows, 1<<40))))
 		n = sat.Add(n, sat.Add(d.early+d.pack.Memory, sat.Mul(batches, alongBytes)))
 	}
-	return sat.Add(n, disk.StagingBytes/int64(r.split.loaders))
+	return sat.Add(n, diskio.StagingBytes/int64(r.split.loaders))
 }
 
 // withoutColumns returns the bytes of a slot that is only sampled into, at most.

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
@@ -29,7 +30,7 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 		{Kind: ArraySeedColumn, Column: "x", Most: 212}, {Kind: ArrayNodeColumn, Type: 1, Column: "x", Most: 1 << 20},
 		{Kind: ArrayEdgeColumn, Column: "y", Most: 1<<20 - 5}, {Kind: ArrayEdgeColumn, Type: 1, Column: "y", Most: 5}}
 	onDisk := []columnOnDisk{{column: wide, slots: 40, mostAsks: 1 << 12, early: 777},
-		{column: narrow, slots: 9, mostAsks: 1 << 9, early: 10, pack: disk.PackOptions{Memory: 3 * mib}}}
+		{column: narrow, slots: 9, mostAsks: 1 << 9, early: 10, pack: diskio.PackOptions{Memory: 3 * mib}}}
 	ofWide := int64(1000*5 + 40*12 + 1<<12*20 + 777 + 8*4*mib) // 512 rows are asked for
 	ofNarrow := int64(70_000*5 + 9*12 + 1<<20*20 + 10 + 3*mib + 8*4*mib)
 	endless := []columnOnDisk{{column: wide, mostAsks: 1}}
@@ -95,7 +96,7 @@ func TestTheBordersOfWhatIsKeptWhole(t *testing.T) {
 func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 	const one, width = 20_000, 64
 	c := unread(t, 1<<24, width)
-	layout := disk.Layout{RowBytes: width, Rows: 4000, Shape: disk.Shape{Page: 4096, Most: 1 << 16, Sector: 4096}}
+	layout := diskio.Layout{RowBytes: width, Rows: 4000, Shape: disk.Shape{Page: 4096, Most: 1 << 16, Sector: 4096}}
 	r := rand.New(rand.NewPCG(1, 2))
 	var asks [][]uint32
 	for i := range 40 {
@@ -112,10 +113,10 @@ func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 		one: one, asks: map[*column][][]uint32{c: asks}}
 	o := &Outlook{ColumnBytes: 1 << 30, Batches: 20}
 	to := &OutlookPolicy{Policy: disk.Ahead}
-	if err := tr.simulateOne(o, map[*column]disk.Layout{c: layout}, one*width*50, to); err != nil {
+	if err := tr.simulateOne(o, map[*column]diskio.Layout{c: layout}, one*width*50, to); err != nil {
 		t.Fatal(err)
 	}
-	want, err := disk.Simulate(disk.Ahead, layout, disk.PlannerOptions{Slots: 50, Lookahead: ahead,
+	want, err := diskio.Simulate(disk.Ahead, layout, diskio.PlannerOptions{Slots: 50, Lookahead: ahead,
 		Along: 4 << 20 / width / one}, asks, 20)
 	if want = want.Times(one); err != nil || to.Misses != want.Misses || to.Requests != want.Requests ||
 		to.Batches != 20 {
@@ -243,11 +244,11 @@ func sparseColumn(t *testing.T, rows int64) *column {
 
 // A column that has more rows than can be numbered is read as a mapped one.
 func TestAColumnOfTooManyRowsIsNotReadFromDisk(t *testing.T) {
-	few, many := sparseColumn(t, disk.MaxRows-1), sparseColumn(t, disk.MaxRows)
+	few, many := sparseColumn(t, diskio.MaxRows-1), sparseColumn(t, diskio.MaxRows)
 	log := &bytes.Buffer{}
 	r := &recipe{opt: Options{Logger: slog.New(slog.NewTextHandler(log, nil))}}
 	mapped, total := r.inFiles([]*column{many, few})
-	if len(mapped) != 1 || mapped[0] != few || total != disk.MaxRows-1 {
+	if len(mapped) != 1 || mapped[0] != few || total != diskio.MaxRows-1 {
 		t.Errorf("%d columns of %d bytes", len(mapped), total)
 	}
 	want := "level=WARN msg=\"a column has too many rows to be read from disk\" column=many rows=2147483647\n"

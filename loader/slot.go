@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -34,8 +34,8 @@ type slot struct {
 
 	awaited time.Duration // what sampling waited for the disk
 
-	turn  uint64        // of the run's batches, from 1 on; 0 on trial
-	reads []*disk.Batch // under way, by column on disk
+	turn  uint64          // of the run's batches, from 1 on; 0 on trial
+	reads []*diskio.Batch // under way, by column on disk
 
 	err     error     // in place of a batch
 	readyAt time.Time // when the worker was done

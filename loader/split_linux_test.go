@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -63,8 +63,8 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 				int64(d.slots) > share/row || int64(d.slots) < share/row-1 || d.early < early-1 || d.early > early+1 {
 				t.Errorf("%+v: column %d has %+v, of a share of %d", c, i, d, share)
 			}
-			if window := d.mostAsks * disk.AskBytes; window > max(16<<20, share) || c.pack == 0 && window > max(16<<20,
-				share/4) {
+			if window := d.mostAsks * diskio.AskBytes; window > max(16<<20, share) ||
+				c.pack == 0 && window > max(16<<20, share/4) {
 				t.Errorf("%+v: column %d has a window of %d bytes", c, i, window)
 			}
 			if packed := d.pack.Bytes; packed != c.pack*part/3 || (d.pack.Memory > 0) != (c.pack > 0) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -85,7 +85,7 @@ func TestTheLogSaysWhatWasDecided(t *testing.T) {
 
 // What is read from a disk, and how, stands in the log, as does what is not, and why.
 func TestTheLogSaysWhatIsReadFromADisk(t *testing.T) {
-	loader.ReadWith(t, disk.ReaderOptions{Depth: 6})
+	loader.ReadWith(t, diskio.ReaderOptions{Depth: 6})
 	log := &lines{}
 	opt := onDiskOptions
 	opt.Logger, opt.SeedColumns = log.logger(), []string{}

@@ -7,6 +7,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -21,7 +22,7 @@ type diskReport struct {
 
 // probeDisk finds out how columns of a dataset, which may be nil, would be read from disk.
 func probeDisk(ctx context.Context, ds *formats.Dataset) (d diskReport) {
-	d.Engine, d.Refused = disk.Engine()
+	d.Engine, d.Refused = diskio.Engine()
 	if ds == nil {
 		return d
 	}
@@ -29,7 +30,7 @@ func probeDisk(ctx context.Context, ds *formats.Dataset) (d diskReport) {
 	if !c.Valid() || c.RowBytes() == 0 {
 		return d
 	}
-	r, _, err := disk.Open(ctx, []disk.Mapped{{Bytes: c.Bytes(), RowBytes: c.RowBytes()}}, disk.ReaderOptions{})
+	r, _, err := diskio.Open(ctx, []diskio.Mapped{{Bytes: c.Bytes(), RowBytes: c.RowBytes()}}, diskio.ReaderOptions{})
 	if err != nil {
 		d.Refused = err.Error()
 		return d

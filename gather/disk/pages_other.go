@@ -1,7 +1,0 @@
-//go:build !linux
-
-package disk
-
-import "os"
-
-func readAtRandom(*os.File) {}

@@ -1,0 +1,346 @@
+package diskio
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/pinned/pinnedtest"
+)
+
+// Elements that end where a page does want no more of the next one, and those that begin there none before.
+func TestElementsWantThePagesThatTheyTouchAlone(t *testing.T) {
+	p, _, _ := openPagesOf(t, 50_000, PagesOptions{Bytes: 1 << 30})
+	a := askerOf(t, p)
+	const end = (PageBytes - 72) / 4 // elements of the first page
+	for _, c := range []struct{ from, to, pages int64 }{{0, end, 1}, {end, end + 1, 1}, {end - 1, end + 1, 2},
+		{end, end + PageBytes/4, 1}, {end - 1, end + PageBytes/4 + 1, 3}, {0, 0, 0}} {
+		before := p.Count()
+		a.Want(0, c.from, c.to)
+		expect.OK(t, a.Bring())
+		if got := p.Count(); got.Wanted-before.Wanted != c.pages {
+			t.Errorf("elements %d to %d are on %d pages, not %d", c.from, c.to, got.Wanted-before.Wanted, c.pages)
+		}
+	}
+}
+
+// TestBytesWantThePagesThatTheyTouchAlone: the last byte of one, and the first of the next.
+func TestBytesWantThePagesThatTheyTouchAlone(t *testing.T) {
+	m, _ := columnFile(t, t.TempDir(), 3*PageBytes, 1)
+	p := openPages(t, []Mapped{m}, PagesOptions{Bytes: 1 << 30})
+	a := askerOf(t, p)
+	const end = PageBytes - 72
+	for _, c := range [][3]int64{{0, end, 1}, {end - 1, end + 1, 2}, {end, end + 1, 1}} {
+		before := p.Count()
+		a.Want(0, c[0], c[1])
+		expect.OK(t, a.Bring())
+		if got := p.Count(); got.Wanted-before.Wanted != c[2] {
+			t.Errorf("bytes %d to %d are on %d pages, not %d", c[0], c[1], got.Wanted-before.Wanted, c[2])
+		}
+	}
+}
+
+// Arrays begin wherever they lie in their files, and have bits of their own.
+func TestPagesOfArraysFarIntoTheirFilesAreToldApart(t *testing.T) {
+	var arrays []Mapped
+	for i, at := range []int{PageBytes * 1000, 16, PageBytes*70 + 8} {
+		path := t.TempDir() + "/far"
+		arrays = append(arrays, Mapped{pinnedtest.Map(t, path, at, make([]byte, 5*PageBytes+i)), 1})
+	}
+	p := openPages(t, arrays, PagesOptions{Bytes: 1 << 30})
+	a := askerOf(t, p)
+	for i, m := range arrays {
+		for range 3 {
+			a.Want(i, 0, int64(len(m.Bytes)))
+			expect.OK(t, a.Bring())
+		}
+	}
+	// 5 or 6 pages of each, twice: the second time the system learns that they are in use
+	if got := p.Count().Read; got != 2*(5+6+6) && got != 2*(6+6+6) {
+		t.Errorf("%d pages were read", got)
+	}
+	if words := len(p.listed); words > 1 {
+		t.Errorf("%d words for 18 pages", words)
+	}
+}
+
+func TestMemoryOfPagesAndOfWhoAsksForThem(t *testing.T) {
+	if each := AskerBytes / mostAsked; each != 4+int(unsafe.Sizeof(Read{})+unsafe.Sizeof(extent{}))+8 {
+		t.Errorf("%d bytes for a page that is asked for, its request and its position", each)
+	}
+	var l pinned.Ledger
+	m, _ := columnFile(t, t.TempDir(), 300_000, 4)
+	p, err := OpenPages([]Mapped{m}, PagesOptions{Reader: ReaderOptions{Memory: pinned.Options{Ledger: &l}}})
+	mustOpen(t, err)
+	if is, said := l.Total(), PagesBytes(int64(len(m.Bytes))); is > said || is < said-16 {
+		t.Errorf("pages take %d bytes, not %d", is, said)
+	}
+	if got := p.Probe(); got.Engine == "" || got != p.reader.describe() {
+		t.Errorf("%+v", got)
+	}
+	a := expect.Must(p.Ask())(t)
+	if grown := l.Total() - PagesBytes(int64(len(m.Bytes))); grown > AskerBytes || grown < AskerBytes-16 {
+		t.Errorf("who asks takes %d bytes, not %d", grown, AskerBytes)
+	}
+	a.Close()
+	if err := p.Close(); err != nil || l.Total() != 0 {
+		t.Errorf("%v, %d bytes are left", err, l.Total())
+	}
+	if got := (disk.PageCounts{Wanted: 8, Read: 6, Requests: 4, Bytes: 2}).Half(); got !=
+		(disk.PageCounts{Wanted: 4, Read: 3, Requests: 2, Bytes: 1}) {
+		t.Errorf("half is %+v", got)
+	}
+}
+
+// Every row of a batch is asked of the part that has its memory.
+func TestEachPartHasTheRowsThatWereAskedFor(t *testing.T) {
+	m, _ := columnFile(t, t.TempDir(), 500, 64)
+	c := openColumn(t, m, small, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 10, Lookahead: 2}})
+	asked := []uint32{9, 400, 9, 3, 77, 12}
+	expect.OK(t, c.planner.Ask(asked))
+	b := expect.Must(c.Next())(t)
+	parts := []Part{{2, make([]byte, 2*64)}, {0, nil}, {3, make([]byte, 3*64)}, {1, make([]byte, 64)}}
+	expect.OK(t, b.Start(parts))
+	for i, want := range [][]uint32{{9, 400}, {}, {9, 3, 77}, {12}} {
+		if got := b.Asked(i); !slices.Equal(got, want) {
+			t.Errorf("part %d is of rows %v, not %v", i, got, want)
+		}
+	}
+	expect.Must(b.Finish(background))(t)
+	at := 0
+	for _, p := range parts {
+		for i := range p.Rows {
+			row := int64(asked[at])
+			if got := p.Bytes[i*64 : (i+1)*64]; !slices.Equal(got, m.Bytes[row*64:(row+1)*64]) {
+				t.Errorf("row %d of the batch is not row %d of the column", at, row)
+			}
+			at++
+		}
+	}
+}
+
+// A batch that was cancelled ends with an error, and writes to no part.
+func TestACancelledBatchIsAnError(t *testing.T) {
+	m, _ := columnFile(t, t.TempDir(), 500, 64)
+	hold := make(chan struct{})
+	read := small
+	read.Intercept = func(_ string, _ int64, _ []byte, n int, err error) (int, error) {
+		<-hold
+		return n, err
+	}
+	c := openColumn(t, m, read, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 10, Lookahead: 2}})
+	expect.OK(t, c.planner.Ask([]uint32{1, 2}))
+	b := expect.Must(c.Next())(t)
+	expect.OK(t, b.Start([]Part{{2, make([]byte, 128)}}))
+	b.Cancel()
+	_, err := b.Finish(background)
+	close(hold)
+	if err == nil || !strings.Contains(err.Error(), "canceled") {
+		t.Errorf("%v", err)
+	}
+	if err := c.Stop(); err != nil || c.Begun() != 0 {
+		t.Errorf("%v, %d batches", err, c.Begun())
+	}
+}
+
+// A chunk that was given back is given out again, to the last one, and what is read of it is counted.
+func TestChunksAreGivenOutAgain(t *testing.T) {
+	layout := Layout{RowBytes: 512, Rows: 1 << 20, Shape: disk.Shape{Page: 4096, Most: 4096, Sector: 512}}
+	p := expect.Must(newPack(layout, 10, PackOptions{Bytes: 3 * 4096, Memory: 1 << 20}))(t)
+	for round := range uint32(5) {
+		seen := map[uint32]bool{}
+		for range 3 * 8 {
+			place, ok := p.take(round)
+			if !ok || seen[place] || place >= 3*8 {
+				t.Fatalf("round %d: place %d, %v", round, place, ok)
+			}
+			seen[place] = true
+		}
+		if place, ok := p.take(round); ok {
+			t.Fatalf("round %d: place %d of a file that is full", round, place)
+		}
+		if chunks := p.claim(round, nil); len(chunks) != 3 {
+			t.Errorf("round %d: %d chunks", round, len(chunks))
+		}
+		if n := p.Count(); n.Requests != 3*int64(round+1) || n.Useful != 24*512*int64(round+1) {
+			t.Errorf("round %d: %+v", round, n)
+		}
+	}
+}
+
+// A simulation of one of so many rows has chunks of so many fewer, and counts as if it had all.
+func TestASimulationOfAShareCountsShares(t *testing.T) {
+	layout := Layout{RowBytes: 512, Rows: 1 << 20, Shape: disk.Shape{Page: 4096, Most: 4096, Sector: 512}}
+	p := expect.Must(newPack(layout, 10, PackOptions{Bytes: 100 * 4096, Memory: 1 << 20}.OfShare(4)))(t)
+	for range 6 {
+		p.take(1)
+	}
+	p.claim(1, nil)
+	// Three chunks of 2 rows in place of 8 are written and read: three quarters of one.
+	if n := p.Count(); n.Writes != 0 || n.Written != 3*4096/4 || n.Bytes != 3*4096/4 || n.Useful != 6*512 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// What a disk takes to write a chunk counts against packing: the median, which most writes are at.
+func TestADiskThatWritesSlowlyPacksNoRows(t *testing.T) {
+	m, _ := columnFile(t, t.TempDir(), 4000, 512)
+	r, layouts, err := Open(background, []Mapped{m}, small)
+	mustOpen(t, err)
+	defer r.Close()
+	for _, c := range []struct {
+		small   float64 // requests a second
+		stalls  int     // of the writes
+		refused bool
+	}{{1, 0, false}, {1e4, packTries - 3, true}} {
+		probe := disk.Probe{Shape: disk.Shape{Page: 4096, Most: 1 << 16}, Small: c.small, Large: 1e9}
+		opt := packing(1 << 20).Pack
+		tries := 0
+		opt.Intercept = func(_ int64, n int, err error) (int, error) {
+			if tries++; tries <= c.stalls {
+				time.Sleep(20 * time.Millisecond)
+			}
+			return n, err
+		}
+		p, err := openPack(r.files[0], layouts[0], 20, &probe, opt, pinned.Options{})
+		if tries == 0 {
+			t.Skip(err) // as in openPacking
+		}
+		if c.refused != errors.Is(err, ErrPack) ||
+			c.refused && !strings.Contains(err.Error(), "us, another one takes 100 us") {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if tries != packTries {
+			t.Errorf("%d chunks were tried", tries)
+		}
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Names of policies are those of reports, and what is refused is said where packing is asked for at all.
+func TestPoliciesHaveTheirNames(t *testing.T) {
+	var names []string
+	for _, p := range append(disk.Policies(), disk.Packed) {
+		text, err := p.MarshalText()
+		if err != nil || string(text) != p.String() {
+			t.Errorf("%s, %v", text, err)
+		}
+		names = append(names, p.String())
+	}
+	if got := strings.Join(names, " "); got != "static lru sieve look-ahead optimum packed" {
+		t.Error(got)
+	}
+	m, _ := columnFile(t, t.TempDir(), 400, 512)
+	for bytes, asked := range map[int64]bool{-1: false, 0: false, 1: true} {
+		c := openColumn(t, m, small, packing(bytes))
+		if s := c.Pack(); (s != nil) != asked || asked && s.Refused == "" {
+			t.Errorf("%d bytes: %+v", bytes, s)
+		}
+	}
+}
+
+// A simulation of plans counts what a planner does, batch by batch, with rows packed and without.
+func TestSimulationsOfPlansCountWhatPlansDo(t *testing.T) {
+	r := newRandom(t)
+	layout := Layout{RowBytes: 512, Rows: 3000, Shape: disk.Shape{Page: 4096, Gap: 4096, Most: 1 << 14, Sector: 512}}
+	asks := asksOf(r, 40, 3000, 300)
+	opt := PlannerOptions{Slots: 150, Lookahead: 6, Along: 20, Pack: PackOptions{Bytes: 1 << 20, Memory: 1 << 20}}
+	for _, policy := range []disk.Policy{disk.Ahead, disk.Packed} {
+		for _, from := range []int{0, 17} {
+			own := opt
+			if policy == disk.Packed {
+				own.pack = expect.Must(newPack(layout, own.Lookahead, own.Pack))(t)
+			}
+			p := expect.Must(NewPlanner(layout, own))(t)
+			var plan Plan
+			var before disk.Counts
+			for i, known := 0, 0; i < len(asks); i++ {
+				for ; known < len(asks) && !p.Full(); known++ {
+					expect.OK(t, p.Ask(asks[known]))
+				}
+				if i == from {
+					before = p.Count()
+				}
+				p.Next(&plan)
+			}
+			want := p.Count()
+			want = want.Less(&before)
+			got, err := Simulate(policy, layout, opt, asks, from)
+			if err != nil || got != want || (got.Packed > 0) != (policy == disk.Packed) {
+				t.Errorf("%v from %d on: %+v, %v, want %+v", policy, from, got, err, want)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	opt.Memory = pinned.Options{Ledger: &pinned.Ledger{}}
+	opt.Memory.Ledger.SetLimit(10)
+	if _, err := Simulate(disk.Ahead, layout, opt, asks, 0); !errors.Is(err, pinned.ErrLimit) {
+		t.Errorf("without memory: %v", err)
+	}
+}
+
+// Closing a column that packs rows gives its file and its memory back.
+func TestClosingAColumnThatPacksLeavesNothing(t *testing.T) {
+	m, _ := columnFile(t, t.TempDir(), 4000, 512)
+	var l pinned.Ledger
+	opt := packing(1 << 20)
+	opt.Memory.Ledger, opt.Cache.Ledger = &l, &l
+	before := expect.OpenFiles(t)
+	r, layouts, err := Open(background, []Mapped{m}, small)
+	mustOpen(t, err)
+	c := expect.Must(NewColumn(r, 0, layouts[0], opt))(t)
+	if s := c.Pack(); s.Refused != "" {
+		t.Log("not packed here: ", s.Refused)
+	}
+	if err := errors.Join(c.Stop(), r.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := expect.OpenFiles(t) - before; n != 0 || l.Total() != 0 {
+		t.Errorf("%d files are open, %d bytes are taken", n, l.Total())
+	}
+}
+
+// Each chunk that is read from the temporary file is a request, and is counted as one.
+func TestRequestsForPackedRowsAreCounted(t *testing.T) {
+	var requests, bytes atomic.Int64
+	read := small
+	read.Intercept = func(path string, _ int64, b []byte, n int, err error) (int, error) {
+		if strings.HasSuffix(path, "(packed rows)") {
+			requests.Add(1)
+			bytes.Add(int64(n))
+		}
+		return n, err
+	}
+	c, m, _ := openPacking(t, read, packing(1<<20))
+	fetchUntil(t, c, m, newRandom(t), func() bool { return requests.Load() > 20 })
+	if n := c.pack.Count(); n.Requests != requests.Load() || n.Bytes != bytes.Load() {
+		t.Errorf("%d requests of %d bytes: %+v", requests.Load(), bytes.Load(), n)
+	}
+	if n := c.pack.Count(); n.Useful > n.Bytes || n.Useful < n.Bytes*7/8 { // 8 rows of a page
+		t.Errorf("%+v", n)
+	}
+}
+
+// One request at a time is under way where that is asked for, and the others wait for it.
+func TestARingOfOneRequestReadsAll(t *testing.T) {
+	if name, why := Engine(); name != "io_uring" {
+		t.Skip(why)
+	}
+	m, _ := columnFile(t, t.TempDir(), 4000, 512)
+	read := ReaderOptions{Depth: 1, Engine: "io_uring", Shape: disk.Shape{Gap: 1, Most: 4096}}
+	c := openColumn(t, m, read, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 20, Lookahead: 4}})
+	if err := fetch(background, c, m, asksOf(newRandom(t), 10, 4000, 100), 2); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,69 @@
+package diskio
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Rows that lie at most a gap apart are read by one request.
+func TestAGapCostsAsMuchAsARequest(t *testing.T) {
+	p := disk.Probe{Shape: disk.Shape{Page: 4096, Most: 65536}, Small: 1e5, Large: 65536 * 2e4}
+	if got := gap(&p); got != 8192 { // (1e-5 - 4096 b) / b for b = 4e-5/61440 is 11264
+		t.Errorf("a request takes as long as %d bytes", got)
+	}
+	if p.Large = 1e12; gap(&p) != 16384 {
+		t.Errorf("bytes that cost nothing: a gap of %d", gap(&p))
+	}
+}
+
+func TestMemoryOfPlansAndWindows(t *testing.T) {
+	for asks, want := range map[int64]int64{0: 1, 1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 1000: 1024} {
+		if got := WindowBytes(asks); got != want*AskBytes {
+			t.Errorf("a window of %d asks takes %d bytes, want %d", asks, got, want*AskBytes)
+		}
+	}
+	if size := unsafe.Sizeof(ask{}); size != AskBytes {
+		t.Errorf("an ask takes %d bytes", size)
+	}
+	var l pinned.Ledger
+	p := expect.Must(NewPlanner(Layout{RowBytes: 8, Rows: 1 << 20,
+		Shape: disk.Shape{Page: 4096, Most: 1 << 16, Sector: 512}},
+		PlannerOptions{Slots: 1 << 18, Lookahead: 1, Memory: pinned.Options{Ledger: &l}}))(t)
+	if said, held := PlanBytes(1<<20, 1<<18), l.Used(0); held < said || held > said+said/8 {
+		t.Errorf("a planner takes %d bytes, not %d", held, said)
+	}
+	if err := p.Close(); err != nil || l.Used(0) != 0 {
+		t.Errorf("%v; %d bytes are left", err, l.Used(0))
+	}
+}
+
+// A pack needs two rows in a chunk, and chunks for all batches of the window.
+func TestWhatAPackHasRoomFor(t *testing.T) {
+	layout := Layout{RowBytes: 2048, Rows: 1000, Shape: disk.Shape{Page: 4096, Most: 1 << 16, Sector: 512}}
+	for _, c := range []struct {
+		memory, rowBytes, chunk int64
+		most                    int
+	}{
+		{(10 + packAside) * 4096, 2048, 4096, 256},
+		{(10+packAside)*4096 - 1, 2048, 0, 0},
+		{(10 + packAside) * 4096, 2049, 0, 0},
+		{(10 + packAside) * 12 << 10, 2048, 12 << 10, 85},
+		{1 << 30, 2048, 1 << 16, 16},
+	} {
+		layout.RowBytes = c.rowBytes
+		p, err := newPack(layout, 10, PackOptions{Bytes: 1 << 20, Memory: c.memory})
+		switch {
+		case (err == nil) != (c.chunk > 0):
+			t.Errorf("%+v: %v", c, err)
+		case err != nil:
+		case p.layout.groupBytes != c.chunk || p.most != c.most || int64(len(p.spare)) != c.memory/c.chunk ||
+			int64(p.per) != c.chunk/c.rowBytes:
+			t.Errorf("%+v: chunks of %d bytes and %d rows, %d of them, %d in memory", c, p.layout.groupBytes, p.per,
+				p.most, len(p.spare))
+		}
+	}
+}

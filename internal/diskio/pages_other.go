@@ -1,0 +1,7 @@
+//go:build !linux
+
+package diskio
+
+import "os"
+
+func readAtRandom(*os.File) {}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -54,7 +55,7 @@ func Check(ctx context.Context, dir string, opt CheckOptions) (*Report, error) {
 	dir = filepath.Clean(dir)
 	c := &checker{}
 	defer func() { c.close() }()
-	err := settled(dir, func(root *os.Root) error {
+	err := directories.Read(dir, func(root *os.Root) error {
 		c.close()
 		c = &checker{}
 		m, err := readManifest(dir, root)
@@ -114,12 +115,12 @@ type checkedFile struct {
 	index  int
 	path   string
 	part   *Part
-	typ    arrayType
+	typ    arrayfile.Type
 	owner  string // "" for seeds
 	set    *SetInfo
 	region *pinned.Region
 	info   os.FileInfo
-	l      layout
+	l      arrayfile.Layout
 	body   []byte
 }
 
@@ -143,7 +144,7 @@ func (c *checker) add(file int, at int64, err error) {
 	var e *Error
 	if errors.As(err, &e) && e.Row >= 0 {
 		if f := c.byPath[e.Path]; f != nil {
-			file, at = f.index, f.l.bodyOffset+e.Row*f.l.rowBytes()
+			file, at = f.index, f.l.BodyOffset+e.Row*f.l.RowBytes()
 		}
 	}
 	c.mu.Lock()
@@ -192,8 +193,8 @@ func (c *checker) openAll(root *os.Root) error {
 	for i := range c.m.Splits {
 		for j := range c.m.Splits[i].Sets {
 			set := &c.m.Splits[i].Sets[j]
-			c.openFile(root, &checkedFile{part: &set.Parts[0], typ: arrayType{name: c.m.Splits[i].Name,
-				dtype: parseDType(set.DType)}, set: set})
+			c.openFile(root, &checkedFile{part: &set.Parts[0], typ: arrayfile.Type{Name: c.m.Splits[i].Name,
+				DType: parseDType(set.DType)}, set: set})
 		}
 	}
 	if len(c.found) > 0 {
@@ -212,7 +213,7 @@ func (c *checker) openFile(root *os.Root, f *checkedFile) {
 		return
 	}
 	c.bytes += f.region.Len()
-	f.body = f.region.Bytes()[f.l.bodyOffset : f.l.bodyOffset+f.l.bytes]
+	f.body = f.region.Bytes()[f.l.BodyOffset : f.l.BodyOffset+f.l.Bytes]
 }
 
 // addChecksums adds a task for each chunk of each file.
@@ -228,8 +229,8 @@ func (c *checker) addChecksums() {
 		}
 		for i, want := range sums {
 			lo := int64(i) * c.m.ChunkBytes
-			hi := min(lo+c.m.ChunkBytes, f.l.bytes)
-			c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + lo, bytes: hi - lo, run: func(*scratch) error {
+			hi := min(lo+c.m.ChunkBytes, f.l.Bytes)
+			c.tasks = append(c.tasks, task{file: f, at: f.l.BodyOffset + lo, bytes: hi - lo, run: func(*scratch) error {
 				if xxh3.Hash(f.body[lo:hi]) == want {
 					return nil
 				}

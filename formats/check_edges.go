@@ -56,11 +56,11 @@ func addTypedEdges[T int32 | int64, U uint8 | uint16](c *checker, indptr *checke
 	n := c.schema.NumNodes()
 	for lo := int64(0); lo < n || lo == 0; lo += checkRows {
 		hi := min(lo+checkRows, n)
-		c.tasks = append(c.tasks, task{file: indptr, at: indptr.l.bodyOffset + 8*lo, bytes: 8 * (hi - lo),
+		c.tasks = append(c.tasks, task{file: indptr, at: indptr.l.BodyOffset + 8*lo, bytes: 8 * (hi - lo),
 			run: func(*scratch) error { return e.checkIndptr(lo, hi) }})
 		if complete {
-			share := float64(e.indicesFile.l.bytes) * float64(hi-lo) / float64(max(n, 1)) // about what a task looks at
-			c.tasks = append(c.tasks, task{file: e.indicesFile, at: e.indicesFile.l.bodyOffset, bytes: int64(share),
+			share := float64(e.indicesFile.l.Bytes) * float64(hi-lo) / float64(max(n, 1)) // about what a task looks at
+			c.tasks = append(c.tasks, task{file: e.indicesFile, at: e.indicesFile.l.BodyOffset, bytes: int64(share),
 				run: func(s *scratch) error {
 					err := e.checkDestinations(lo, hi, s.counts)
 					if err != nil {
@@ -96,7 +96,7 @@ func (e *edgeChecker[T, U]) openEdges(c *checker) bool {
 		}
 	}
 	for _, f := range c.files {
-		if f.owner == OwnerEdges && f.typ.name == nameTime && f.region != nil {
+		if f.owner == OwnerEdges && f.typ.Name == nameTime && f.region != nil {
 			e.timeFile, e.time = f, newTimeColumn(f.tensor())
 		}
 	}

@@ -58,11 +58,11 @@ func (c *checker) addRules() {
 		case f.region == nil:
 		case f.set != nil:
 			c.addSeeds(f)
-		case f.typ.strings:
+		case f.typ.Strings:
 			c.addStrings(f)
-		case f.owner == OwnerEdges && f.typ.name == nameWeight:
+		case f.owner == OwnerEdges && f.typ.Name == nameWeight:
 			c.addWeights(f)
-		case f.owner == OwnerGraph && f.typ.name == nameEdgeID:
+		case f.owner == OwnerGraph && f.typ.Name == nameEdgeID:
 			c.addRows(f, func(lo, hi int64) error { return f.checkRange("edge id", "edge", lo, hi, math.MaxInt64) })
 		}
 	}
@@ -71,10 +71,10 @@ func (c *checker) addRules() {
 
 // addRows adds tasks over stretches of a file's rows.
 func (c *checker) addRows(f *checkedFile, check func(lo, hi int64) error) {
-	width := f.l.rowBytes()
-	for lo := int64(0); lo < f.l.rows; lo += checkRows {
-		hi := min(lo+checkRows, f.l.rows)
-		c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + lo*width, bytes: (hi - lo) * width,
+	width := f.l.RowBytes()
+	for lo := int64(0); lo < f.l.Rows; lo += checkRows {
+		hi := min(lo+checkRows, f.l.Rows)
+		c.tasks = append(c.tasks, task{file: f, at: f.l.BodyOffset + lo*width, bytes: (hi - lo) * width,
 			run: func(*scratch) error { return check(lo, hi) }})
 	}
 }
@@ -85,7 +85,7 @@ func (f *checkedFile) rowError(unit string, row int64, remedy, format string, ar
 }
 
 func (f *checkedFile) tensor() unified.Tensor {
-	t, err := f.l.tensor(f.body)
+	t, err := f.l.Tensor(f.body)
 	if err != nil {
 		return unified.Tensor{}
 	}
@@ -161,19 +161,19 @@ func floatAt(t unified.Tensor) (at func(i int64) float64, ok bool) {
 }
 
 func (c *checker) addStrings(f *checkedFile) {
-	s := &Strings{path: f.path, name: f.typ.name, body: f.body, l: f.l}
-	chars := f.l.bytes - f.l.data
-	for lo := int64(0); lo <= f.l.rows; lo += checkRows {
-		hi := min(lo+checkRows, f.l.rows)
-		c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + 8*lo, bytes: 8 * (hi - lo),
+	s := &Strings{path: f.path, name: f.typ.Name, body: f.body, l: f.l}
+	chars := f.l.Bytes - f.l.Data
+	for lo := int64(0); lo <= f.l.Rows; lo += checkRows {
+		hi := min(lo+checkRows, f.l.Rows)
+		c.tasks = append(c.tasks, task{file: f, at: f.l.BodyOffset + 8*lo, bytes: 8 * (hi - lo),
 			run: func(*scratch) error {
-				if first, last := s.offset(0), s.offset(f.l.rows); lo == 0 && (first != 0 || last != chars) {
+				if first, last := s.offset(0), s.offset(f.l.Rows); lo == 0 && (first != 0 || last != chars) {
 					return f.rowError("string", 0, remedyConvert, "strings run from %d to %d of %d bytes", first, last,
 						chars)
 				}
 				for i := lo; i < hi; i++ {
 					from, to := s.offset(i), s.offset(i+1)
-					if from < 0 || to < from || to > chars || !utf8.Valid(f.body[f.l.data+from:f.l.data+to]) {
+					if from < 0 || to < from || to > chars || !utf8.Valid(f.body[f.l.Data+from:f.l.Data+to]) {
 						return f.rowError("string", i, remedyConvert, "it runs from %d to %d of %d bytes, or is not "+
 							"UTF-8", from, to, chars)
 					}
@@ -204,7 +204,7 @@ func (c *checker) checkEdgeCounts() {
 // topology returns an array of the graph's structure; nil if it is not there or could not be opened.
 func (c *checker) topology(name string) *checkedFile {
 	for _, f := range c.files {
-		if f.owner == OwnerGraph && f.typ.name == name && f.region != nil {
+		if f.owner == OwnerGraph && f.typ.Name == name && f.region != nil {
 			return f
 		}
 	}

@@ -2,9 +2,7 @@ package formats
 
 import (
 	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -79,20 +77,4 @@ func TestWhatDoesNotFitTheSchemaIsNamed(t *testing.T) {
 		must(t, w.Abort())
 	}
 	said(t, "commit", lines)
-}
-
-// A full disk is named with what is needed and what is free, in bytes and as people read them.
-func TestAFullDiskIsToldInBytes(t *testing.T) {
-	path := filepath.Join(scratchDir(t), "x.arrow")
-	of := `[0-9,]+ bytes \([0-9.]+ [KMGT]?i?B\)`
-	for need, want := range map[int64]string{
-		0: `: not enough disk space: ` + of + ` are free: no space left on device; make room, or choose another disk$`,
-		2048: `: not enough disk space: 2,048 bytes \(2.0 KiB\) more are needed for this file alone, ` + of +
-			` are free: no space left on device; make room, or choose another disk$`,
-	} {
-		err := writeError(path, syscall.ENOSPC, need)
-		if !regexp.MustCompile(want).MatchString(err.Error()) {
-			t.Errorf("%v, not %s", err, want)
-		}
-	}
 }

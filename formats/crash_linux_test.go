@@ -19,6 +19,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 
 func writeUntilKilled(dir string) {
 	if os.Getpid()%2 == 0 {
-		directDataset, directArray, directBlock = 0, 0, 1<<16 // past the page cache
+		passCache = arrayfile.Direct{Block: 1 << 16} // past the page cache
 	}
 	err := error(nil)
 	for i := uint64(os.Getpid()); err == nil; i++ {

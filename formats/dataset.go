@@ -12,6 +12,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -46,7 +48,7 @@ type Dataset struct {
 func Open(dir string) (*Dataset, error) {
 	dir = filepath.Clean(dir)
 	var d *Dataset
-	err := settled(dir, func(root *os.Root) error {
+	err := directories.Read(dir, func(root *os.Root) error {
 		m, err := readManifest(dir, root)
 		if err != nil {
 			return err
@@ -64,22 +66,6 @@ func Open(dir string) (*Dataset, error) {
 		return nil, withRemedy(dir, err)
 	}
 	return d, nil
-}
-
-func openDirectory(dir string) (*os.Root, error) {
-	st, err := os.Stat(dir)
-	if err != nil {
-		return nil, fileError(dir, "name the directory of a dataset", err)
-	}
-	if !st.IsDir() {
-		return nil, fileError(dir, "name the directory of a dataset, or convert this file first",
-			fmt.Errorf("%w: it is not a directory", ErrIncomplete))
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fileError(dir, "", err)
-	}
-	return root, nil
 }
 
 // open maps all files and builds the graph over them.
@@ -105,12 +91,12 @@ func (d *Dataset) open(root *os.Root) error {
 		if err != nil {
 			return err
 		}
-		if l.strings {
+		if l.Strings {
 			d.strings[[2]string{info.Owner, info.Name}] = &Strings{path: d.filePath(&info.Parts[0]), name: info.Name,
 				body: body, l: l}
 			continue
 		}
-		t, err := l.tensor(body)
+		t, err := l.Tensor(body)
 		if err != nil {
 			return corrupt(d.filePath(&info.Parts[0]), "%v", err)
 		}
@@ -157,11 +143,11 @@ func (d *Dataset) openSplits(root *os.Root, a *graph.Arrays) error {
 		for j := range info.Sets {
 			set := &info.Sets[j]
 			dtype, _ := unified.ParseDType(set.DType)
-			body, l, err := d.mapPart(root, arrayType{name: info.Name, dtype: dtype}, &set.Parts[0])
+			body, l, err := d.mapPart(root, arrayfile.Type{Name: info.Name, DType: dtype}, &set.Parts[0])
 			if err != nil {
 				return err
 			}
-			t, err := l.tensor(body)
+			t, err := l.Tensor(body)
 			if err != nil {
 				return corrupt(d.filePath(&set.Parts[0]), "%v", err)
 			}
@@ -183,15 +169,15 @@ func (d *Dataset) openSplits(root *os.Root, a *graph.Arrays) error {
 func (d *Dataset) filePath(p *Part) string { return filepath.Join(d.dir, filepath.FromSlash(p.Path)) }
 
 // mapPart maps a file, checks its head and footer, and returns its body, without the padding.
-func (d *Dataset) mapPart(root *os.Root, a arrayType, p *Part) ([]byte, layout, error) {
+func (d *Dataset) mapPart(root *os.Root, a arrayfile.Type, p *Part) ([]byte, arrayfile.Layout, error) {
 	r, l, st, err := mapFile(root, d.dir, a, p, func([]byte) {})
 	if err != nil {
-		return nil, layout{}, err
+		return nil, arrayfile.Layout{}, err
 	}
 	d.regions = append(d.regions, r)
 	d.bytes += r.Len()
-	end := l.bodyOffset + l.bytes
-	body := r.Bytes()[l.bodyOffset:end:end]
+	end := l.BodyOffset + l.Bytes
+	body := r.Bytes()[l.BodyOffset:end:end]
 	d.files = append(d.files, openedFile{d.filePath(p), st})
 	d.verifiable(d.filePath(p), p, body)
 	return body, l, nil
@@ -199,8 +185,8 @@ func (d *Dataset) mapPart(root *os.Root, a arrayType, p *Part) ([]byte, layout, 
 
 // mapFile maps a file and checks that head and footer are what the manifest says. It also returns the file as it was
 // just before. advise sees the mapping before anything of it is read.
-func mapFile(root *os.Root, dir string, a arrayType, p *Part, advise func([]byte)) (_ *pinned.Region, l layout,
-	st fs.FileInfo, err error) {
+func mapFile(root *os.Root, dir string, a arrayfile.Type, p *Part, advise func([]byte)) (_ *pinned.Region,
+	l arrayfile.Layout, st fs.FileInfo, err error) {
 	path := filepath.Join(dir, filepath.FromSlash(p.Path))
 	f, err := openRegular(root, p.Path)
 	if err != nil {
@@ -237,31 +223,26 @@ func mapFile(root *os.Root, dir string, a arrayType, p *Part, advise func([]byte
 
 // checkFile checks the checksum of head and footer, and what they say. The manifest has been checked: its numbers fit
 // p.
-func checkFile(file []byte, a arrayType, p *Part) (layout, error) {
+func checkFile(file []byte, a arrayfile.Type, p *Part) (l arrayfile.Layout, err error) {
 	if int64(len(file)) != p.FileBytes {
-		return layout{}, corruptf("the file has %d bytes, it must have %d", len(file), p.FileBytes)
+		return l, corruptf("the file has %d bytes, it must have %d", len(file), p.FileBytes)
 	}
 	h := xxh3.New()
 	_, _ = h.Write(file[:p.BodyOffset])
 	_, _ = h.Write(file[p.BodyOffset+p.Bytes:])
 	if formatHash(h.Sum64()) != p.HeadXXH3 {
-		return layout{}, corruptf("bytes 0 to %d or %d to %d (head and footer) do not fit their checksum", p.BodyOffset,
+		return l, corruptf("bytes 0 to %d or %d to %d (head and footer) do not fit their checksum", p.BodyOffset,
 			p.BodyOffset+p.Bytes, p.FileBytes)
 	}
-	l, err := walk(file)
-	if err != nil {
-		return layout{}, err
+	if l, err = arrayfile.Walk(file); err != nil {
+		return l, err
 	}
-	if !l.arrayType.equal(a) || l.rows != p.Rows || l.bodyOffset != p.BodyOffset || l.bytes != p.Bytes {
-		return layout{}, corruptf("it holds %d rows of %q, %v%v, %d bytes at %d; the manifest says %d rows of %q, "+
-			"%v%v, %d bytes at %d", l.rows, l.name, l.dtype, l.shape, l.bytes, l.bodyOffset, p.Rows, a.name, a.dtype,
-			a.shape, p.Bytes, p.BodyOffset)
+	if !l.Type.Equal(a) || l.Rows != p.Rows || l.BodyOffset != p.BodyOffset || l.Bytes != p.Bytes {
+		return l, corruptf("it holds %d rows of %q, %v%v, %d bytes at %d; the manifest says %d rows of %q, %v%v, "+
+			"%d bytes at %d", l.Rows, l.Name, l.DType, l.Shape, l.Bytes, l.BodyOffset, p.Rows, a.Name, a.DType,
+			a.Shape, p.Bytes, p.BodyOffset)
 	}
 	return l, nil
-}
-
-func (l layout) tensor(body []byte) (unified.Tensor, error) {
-	return unified.New(l.dtype, body, append([]int64{l.rows}, l.shape...)...)
 }
 
 // openRegular opens a file of the dataset for reading. It must be a regular file: no link, pipe or device.
@@ -277,7 +258,7 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 	if st, err := root.Lstat(name); err != nil || !st.Mode().IsRegular() {
 		return nil, cannotOpen(err)
 	}
-	return root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
+	return root.OpenFile(name, os.O_RDONLY|transaction.OpenNonblock, 0)
 }
 
 func cannotOpen(err error) error {

@@ -256,8 +256,9 @@ func TestOpenCostsTheSameWhateverTheSize(t *testing.T) {
 		column := func(cw *ColumnWriter, err error) {
 			t.Helper()
 			zeros := make([]byte, 1<<20)
-			for n := int64(0); err == nil && n < cw.l.bytes; n += int64(len(zeros)) {
-				_, err = cw.Write(zeros[:min(int64(len(zeros)), cw.l.bytes-n)])
+			size := cw.a.typ.RowBytes() * map[string]int64{"indptr": rows + 1, "feature": rows}[cw.a.typ.Name]
+			for n := int64(0); err == nil && n < size; n += int64(len(zeros)) {
+				_, err = cw.Write(zeros[:min(int64(len(zeros)), size-n)])
 			}
 			if err := errors.Join(err, cw.Close()); err != nil {
 				t.Fatal(err)

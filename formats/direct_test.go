@@ -1,21 +1,19 @@
 package formats
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // past has arrays of any size pass the page cache by, in blocks of one page, until the test ends.
 func past(t *testing.T) {
-	dataset, array, block := directDataset, directArray, directBlock
-	directDataset, directArray, directBlock = 0, 0, 4096
-	t.Cleanup(func() { directDataset, directArray, directBlock = dataset, array, block })
+	was := passCache
+	passCache = arrayfile.Direct{Block: 4096}
+	t.Cleanup(func() { passCache = was })
 }
 
 func TestADatasetWrittenPastThePageCacheHasTheSameBytes(t *testing.T) {
@@ -60,46 +58,5 @@ func TestAnArrayPastThePageCacheMayBeShorterThanAnnounced(t *testing.T) {
 				requireEqualFiles(t, want, got)
 			}
 		}
-	}
-}
-
-func TestAnErrorOfWritingPastThePageCacheNamesTheFile(t *testing.T) {
-	past(t)
-	w, err := Create(filepath.Join(t.TempDir(), "x.khop"), WriterOptions{})
-	must(t, err)
-	defer func() { must(t, w.Abort()) }()
-	c, err := w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 1<<20)
-	must(t, err)
-	if c.a.file.behind == nil {
-		t.Skip("the file system refuses")
-	}
-	path := c.a.file.path
-	must(t, c.a.file.File.Close())
-	_, err = c.Write(make([]byte, 4<<20))
-	if err = errors.Join(err, c.Close()); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), path) {
-		t.Errorf("%v", err)
-	}
-}
-
-// Each such array takes memory: of many that are open at a time, the most go through the cache.
-func TestFewArraysAtATimePassThePageCache(t *testing.T) {
-	past(t)
-	w, err := Create(filepath.Join(t.TempDir(), "x.khop"), WriterOptions{})
-	must(t, err)
-	defer func() { must(t, w.Abort()) }()
-	var direct int
-	for i := range 2 * mostDirect {
-		c, err := w.NodeColumn(0, graph.Column{Name: string(rune('a' + i)), DType: unified.Int32}, 1)
-		must(t, err)
-		if c.a.file.behind != nil {
-			direct++
-		}
-		if i == 0 { // its place is free again
-			feed(t, c, 4)
-			must(t, c.Close())
-		}
-	}
-	if direct != 0 && direct != mostDirect+1 {
-		t.Errorf("%d", direct)
 	}
 }

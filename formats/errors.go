@@ -7,21 +7,23 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
 // What went wrong, for errors.Is. Details are in an *Error.
 var (
 	// ErrCorrupt is damage: a checksum, an offset or an element that cannot be right.
-	ErrCorrupt = errors.New("corrupt dataset")
+	ErrCorrupt = arrayfile.ErrCorrupt
 	// ErrVersion is a dataset that a newer khop has written.
 	ErrVersion = errors.New("unsupported format version")
 	// ErrIncomplete is a directory without a manifest: it is being written, or its writer died.
-	ErrIncomplete = errors.New("incomplete dataset")
+	ErrIncomplete = transaction.ErrIncomplete
 	// ErrExist is a target that is there already and that Create must not replace.
-	ErrExist = errors.New("target exists")
+	ErrExist = transaction.ErrExist
 	// ErrSpace is a file system without room for the dataset.
-	ErrSpace = errors.New("not enough disk space")
+	ErrSpace = transaction.ErrSpace
 	// ErrNoStrings is a list of strings that the dataset does not have.
 	ErrNoStrings = errors.New("no such list of strings")
 )

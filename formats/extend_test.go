@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -14,8 +15,8 @@ import (
 func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 	for _, links := range []bool{true, false} {
 		if !links {
-			link = func(string, string) error { return errors.ErrUnsupported }
-			defer func() { link = os.Link }()
+			directories.Link = func(string, string) error { return errors.ErrUnsupported }
+			defer func() { directories.Link = os.Link }()
 		}
 		dir := filepath.Join(t.TempDir(), "x.khop")
 		if err := copyTree(filepath.Join("testdata", "golden-v1-typed"), dir); err != nil {
@@ -63,7 +64,7 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		requireMode(t, dir, links, mode)
-		if exists(dir + workSuffix) {
+		if there(dir + transaction.WorkSuffix) {
 			t.Error("the workspace is still there")
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -113,13 +114,13 @@ func attempts(t *testing.T) map[string]expect.Attempt {
 		}, State: stateOf, Do: func(dir string) error { return writeShort(dir, WriterOptions{}) }},
 		"add": {Before: there, State: stateOf, Do: addNames},
 		"replace in steps": {Before: there, State: stateOf, Only: "renameat fsync", Do: func(dir string) error {
-			defer func() { inOneStep = Exchange }()
-			inOneStep = func(string, string) error { return errors.ErrUnsupported }
+			defer func() { directories.Exchange = transaction.Exchange }()
+			directories.Exchange = func(string, string) error { return errors.ErrUnsupported }
 			return writeShort(dir, WriterOptions{Force: true})
 		}},
 		"add without links": {Before: there, State: stateOf, Only: "openat fsync", Do: func(dir string) error {
-			defer func() { link = os.Link }()
-			link = func(string, string) error { return errors.ErrUnsupported }
+			defer func() { directories.Link = os.Link }()
+			directories.Link = func(string, string) error { return errors.ErrUnsupported }
 			return addNames(dir)
 		}},
 		"write columns": {State: stateOf, Only: "write pwrite64", Do: writeColumns},
@@ -162,7 +163,7 @@ func TestWhatIsForeignIsSeenBeforeAnythingIsMade(t *testing.T) {
 	put(t, dir, "notes.txt", nil)
 	var err error
 	for _, c := range expect.FailingCall(t, dir, -1, nil, func() { _, err = Create(dir, WriterOptions{}) }) {
-		if c.Path == filepath.Join(dir, markerName) {
+		if c.Path == filepath.Join(dir, transaction.Marker) {
 			t.Errorf("%s %s", c.Name, c.Path)
 		}
 	}

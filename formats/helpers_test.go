@@ -240,3 +240,11 @@ func must(t testing.TB, errs ...error) {
 		}
 	}
 }
+
+// markerHead is how a marker begins; markerFile is before the name of each file in it.
+const (
+	markerHead = "khop is writing a dataset here, or was stopped while it did. It made:\n"
+	markerFile = "file "
+)
+
+func there(path string) bool { _, err := os.Lstat(path); return err == nil }

@@ -15,6 +15,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -73,7 +75,7 @@ func readManifest(dir string, root *os.Root) (*Manifest, error) {
 }
 
 func incomplete(dir string, root *os.Root) error {
-	if _, err := root.Lstat(markerName); err == nil {
+	if _, err := root.Lstat(transaction.Marker); err == nil {
 		return fileError(dir, "wait for its writer, or write it again",
 			fmt.Errorf("%w: it is being written, or was left unfinished", ErrIncomplete))
 	}
@@ -242,7 +244,7 @@ func (c *Content) checkArrays(s *graph.Schema) error {
 		if err != nil {
 			return err
 		}
-		if t.strings {
+		if t.Strings {
 			n = -1
 		}
 		if err := p.check(t, a.Parts, n); err != nil {
@@ -313,7 +315,7 @@ func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {
 			if err != nil || dtype != unified.Int32 && dtype != unified.Int64 {
 				return corruptf("split %.100q %d has seeds of type %.20q", sp.Name, sp.Index, set.DType)
 			}
-			if err := p.check(arrayType{name: sp.Name, dtype: dtype}, set.Parts, -1); err != nil {
+			if err := p.check(arrayfile.Type{Name: sp.Name, DType: dtype}, set.Parts, -1); err != nil {
 				return err
 			}
 		}
@@ -354,24 +356,24 @@ func (sp *SplitInfo) checkLinks(s *graph.Schema) error {
 	return nil
 }
 
-func (a *ArrayInfo) arrayType() (arrayType, error) {
-	t := arrayType{name: a.Name, shape: a.Shape, strings: a.DType == stringsDType}
-	if t.strings && len(a.Shape) == 0 && strings.HasPrefix(a.Owner, ownerNodes) {
+func (a *ArrayInfo) arrayType() (arrayfile.Type, error) {
+	t := arrayfile.Type{Name: a.Name, Shape: a.Shape, Strings: a.DType == stringsDType}
+	if t.Strings && len(a.Shape) == 0 && strings.HasPrefix(a.Owner, ownerNodes) {
 		return t, nil
 	}
 	d, err := unified.ParseDType(a.DType)
-	if err != nil || len(a.Shape) > maxNestedLists {
+	if err != nil || len(a.Shape) > arrayfile.MaxDims {
 		return t, corruptf("column %.100q has dtype %.20q and a row shape of %d dimensions", a.Name, a.DType,
 			len(a.Shape))
 	}
 	width := int64(1)
 	for _, n := range a.Shape {
-		if n <= 0 || n > maxListSize || width > maxCount/n {
+		if n <= 0 || n > arrayfile.MaxListSize || width > maxCount/n {
 			return t, corruptf("column %.100q has a dimension of %d", a.Name, n)
 		}
 		width *= n
 	}
-	t.dtype = d
+	t.DType = d
 	return t, nil
 }
 
@@ -393,9 +395,9 @@ type partChecker struct {
 }
 
 // check checks the parts of an array that must have rows rows, or any number if that is negative.
-func (c *partChecker) check(a arrayType, parts []Part, rows int64) error {
+func (c *partChecker) check(a arrayfile.Type, parts []Part, rows int64) error {
 	if len(parts) != 1 {
-		return fmt.Errorf("%w: column %.100q has %d parts", ErrVersion, a.name, len(parts))
+		return fmt.Errorf("%w: column %.100q has %d parts", ErrVersion, a.Name, len(parts))
 	}
 	p := &parts[0]
 	if err := checkPath(p.Path); err != nil {
@@ -405,19 +407,17 @@ func (c *partChecker) check(a arrayType, parts []Part, rows int64) error {
 		return corruptf("file %q is named twice", p.Path)
 	}
 	c.paths[p.Path] = true
-	tail := p.FileBytes - p.BodyOffset - p.Bytes
-	if p.BodyOffset < alignSmall || p.BodyOffset%alignSmall != 0 || p.BodyOffset > maxMetadata ||
-		p.Bytes < 0 || p.FileBytes < 0 || p.Bytes > p.FileBytes || tail < int64(footerSuffix) || tail > maxMetadata {
+	l := arrayfile.Layout{Type: a, Rows: p.Rows, BodyOffset: p.BodyOffset, Bytes: p.Bytes}
+	if !l.Lies(p.FileBytes) {
 		return corruptf("file %q: %d bytes at %d of %d", p.Path, p.Bytes, p.BodyOffset, p.FileBytes)
 	}
 	if rows >= 0 && p.Rows != rows {
 		return corruptf("file %q has %d rows, there must be %d", p.Path, p.Rows, rows)
 	}
-	l := layout{arrayType: a, rows: p.Rows}
-	if err := l.fit(p.Bytes); err != nil {
+	if err := l.Fit(p.Bytes); err != nil {
 		return err
 	}
-	if !a.strings && p.Rows*a.rowBytes() != p.Bytes {
+	if !a.Strings && p.Rows*a.RowBytes() != p.Bytes {
 		return corruptf("file %q: %d rows in %d bytes", p.Path, p.Rows, p.Bytes)
 	}
 	_, err := parseHash(p.HeadXXH3)

@@ -10,12 +10,11 @@ import (
 // Names within a dataset's directory.
 const (
 	manifestName = "dataset.json"
-	manifestTemp = "dataset.json.tmp"
-	markerName   = ".khop-incomplete"
 	ownerNodes   = "nodes/"
 	taskNode     = "node"
 	taskLink     = "link"
 	extension    = ".arrow"
+	stringsDType = "utf8" // of lists of strings
 
 	nameIndptr  = "indptr"
 	nameIndices = "indices"
@@ -24,9 +23,6 @@ const (
 	nameWeight  = "weight" // edge columns with a meaning
 	nameTime    = "time"
 )
-
-// notArrays are the files that may be in a dataset's directory beside those of arrays.
-var notArrays = []string{manifestName, manifestTemp, markerName}
 
 // taken are names that an edge column's file cannot have, because the structure's files have them or may one day.
 var taken = map[string]bool{nameIndptr: true, nameIndices: true, nameType: true, nameEdgeID: true, "by_source": true}

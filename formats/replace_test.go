@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -20,8 +21,8 @@ import (
 func bothWays(t *testing.T, test func(t *testing.T)) {
 	t.Run("as this system does", test)
 	t.Run("by renaming", func(t *testing.T) {
-		inOneStep = func(string, string) error { return errors.ErrUnsupported }
-		defer func() { inOneStep = Exchange }()
+		directories.Exchange = func(string, string) error { return errors.ErrUnsupported }
+		defer func() { directories.Exchange = transaction.Exchange }()
 		test(t)
 	})
 }
@@ -156,7 +157,7 @@ func TestOneWriterAtATimeReplacesADataset(t *testing.T) {
 // plainArrays. They return what is then there.
 var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 	"before it wrote anything": func(t *testing.T, dir string) graph.Arrays {
-		must(t, os.Mkdir(dir+workSuffix, 0o777))
+		must(t, os.Mkdir(dir+transaction.WorkSuffix, 0o777))
 		return typedArrays(t)
 	},
 	"while it wrote a column": func(t *testing.T, dir string) graph.Arrays {
@@ -165,13 +166,18 @@ var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 		c, err := w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 10)
 		must(t, err)
 		feed(t, c, 12)
-		must(t, w.mark.release())
+		must(t, w.tx.Leave())
 		return typedArrays(t)
 	},
 	"when the new one was complete": func(t *testing.T, dir string) graph.Arrays {
 		w, err := Create(dir, WriterOptions{Force: true})
-		must(t, err, w.writeArrays(context.Background(), newGraph(t, plainArrays(t))), w.publish([]byte("{}")))
-		must(t, w.mark.release())
+		must(t, err, w.writeArrays(context.Background(), newGraph(t, plainArrays(t))))
+		defer func() { directories.Inspect = inspect }()
+		directories.Inspect = func(string, *os.Root) (int64, []string, error) { return 0, nil, errors.New("killed") }
+		if err := w.Commit(*newGraph(t, plainArrays(t)).Schema()); err == nil {
+			t.Fatal("the writer went on")
+		}
+		must(t, w.tx.Leave())
 		return typedArrays(t)
 	},
 	"before the exchange": func(t *testing.T, dir string) graph.Arrays {
@@ -187,14 +193,14 @@ var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 	},
 	"when the old one was set aside": func(t *testing.T, dir string) graph.Arrays {
 		dieAt(t, dir, func(a, b string) error {
-			must(t, os.Rename(a, filepath.Join(a+workSuffix, workOld)))
+			must(t, os.Rename(a, filepath.Join(a+transaction.WorkSuffix, "old")))
 			return errors.New("killed")
 		})
 		return typedArrays(t)
 	},
 	"when the new one has the name": func(t *testing.T, dir string) graph.Arrays {
 		dieAt(t, dir, func(a, b string) error {
-			must(t, os.Rename(a, filepath.Join(a+workSuffix, workOld)), os.Rename(b, a))
+			must(t, os.Rename(a, filepath.Join(a+transaction.WorkSuffix, "old")), os.Rename(b, a))
 			return errors.New("killed")
 		})
 		return plainArrays(t)
@@ -203,15 +209,15 @@ var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 
 // dieAt replaces a dataset up to the exchange of names.
 func dieAt(t *testing.T, dir string, exchanging func(a, b string) error) {
-	inOneStep = exchanging
-	defer func() { inOneStep = Exchange }()
+	directories.Exchange = exchanging
+	defer func() { directories.Exchange = transaction.Exchange }()
 	g := newGraph(t, plainArrays(t))
 	w, err := Create(dir, WriterOptions{Force: true})
 	must(t, err, w.writeArrays(context.Background(), g))
 	if err := w.Commit(*g.Schema()); err == nil {
 		t.Fatal("the writer went on")
 	}
-	must(t, w.mark.release())
+	must(t, w.tx.Leave())
 }
 
 func TestAWriterThatDiedWhileItReplacedADatasetHarmsNobody(t *testing.T) {
@@ -262,7 +268,7 @@ func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
 			put(t, work, "notes.txt", []byte("mine"))
 		},
 		"a file of the user in what a writer left": func(t *testing.T, work string) {
-			killed["while it wrote a column"](t, strings.TrimSuffix(work, workSuffix))
+			killed["while it wrote a column"](t, strings.TrimSuffix(work, transaction.WorkSuffix))
 			put(t, work, "new/notes.txt", []byte("mine"))
 		},
 		"a dataset of that name": func(t *testing.T, work string) {
@@ -270,15 +276,15 @@ func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
 		},
 		"a dataset of that name whose marker was left": func(t *testing.T, work string) {
 			must(t, WriteGraph(context.Background(), work, g, WriterOptions{}))
-			put(t, work, markerName, []byte(markerHead+"dir .\nfile graph/indptr.arrow\n"))
+			put(t, work, transaction.Marker, []byte(markerHead+"dir .\nfile graph/indptr.arrow\n"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, typedArrays(t), WriterOptions{})
-			prepare(t, dir+workSuffix)
+			prepare(t, dir+transaction.WorkSuffix)
 			before := files(t, filepath.Dir(dir))
 			err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true})
-			if !errors.Is(err, ErrExist) || !strings.HasPrefix(err.Error(), dir+workSuffix+": ") ||
+			if !errors.Is(err, ErrExist) || !strings.HasPrefix(err.Error(), dir+transaction.WorkSuffix+": ") ||
 				!strings.Contains(err.Error(), said[name]) {
 				t.Errorf("%v", err)
 			}
@@ -291,8 +297,8 @@ func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
 func TestADatasetThatCannotTakeItsPlaceIsNamed(t *testing.T) {
 	dir := write(t, typedArrays(t), WriterOptions{})
 	before := files(t, filepath.Dir(dir))
-	defer func() { inOneStep = Exchange }()
-	inOneStep = func(string, string) error { return errors.New("the disk is tired") }
+	defer func() { directories.Exchange = transaction.Exchange }()
+	directories.Exchange = func(string, string) error { return errors.New("the disk is tired") }
 	err := WriteGraph(context.Background(), dir, newGraph(t, plainArrays(t)), WriterOptions{Force: true})
 	if want := dir + ": the disk is tired; the old dataset is as it was: choose another target"; err == nil ||
 		err.Error() != want {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -66,26 +67,30 @@ func textOf(err error) string {
 	return err.Error()
 }
 
+func spell(l arrayfile.Layout) string {
+	return fmt.Sprintf("%s: %d x %v%v, strings %t", l.Name, l.Rows, l.DType, l.Shape, l.Strings)
+}
+
 // TestADamagedArrowFileIsNamedAsItWas sets each byte around the elements to other values: all that is said of that has
 // one digest, and each kind of it is listed.
 func TestADamagedArrowFileIsNamedAsItWas(t *testing.T) {
 	digits := regexp.MustCompile(`[-\d]+|"[^"]*"|int\w+|float\w+`)
-	for name, l := range map[string]layout{
-		"numbers": newLayout(arrayType{name: "x", dtype: unified.BFloat16, shape: []int64{2, 3}}, 5, 0),
-		"floats":  newLayout(arrayType{name: "x", dtype: unified.Float64}, 5, 0),
-		"strings": newLayout(arrayType{name: "s", strings: true}, 3, 11),
+	for name, l := range map[string]arrayfile.Layout{
+		"numbers": arrayfile.NewLayout(arrayfile.Type{Name: "x", DType: unified.BFloat16, Shape: []int64{2, 3}}, 5, 0),
+		"floats":  arrayfile.NewLayout(arrayfile.Type{Name: "x", DType: unified.Float64}, 5, 0),
+		"strings": arrayfile.NewLayout(arrayfile.Type{Name: "s", Strings: true}, 3, 11),
 	} {
-		head, tail := l.head(), l.tail()
-		file := slices.Concat(head, make([]byte, l.bytes), tail)
+		head, tail := l.Head(), l.Tail()
+		file := slices.Concat(head, make([]byte, l.Bytes), tail)
 		counts, digest := map[string]int{}, xxh3.New()
 		try := func(i int) {
-			l, err := walk(file)
-			text := fmt.Sprintf("%v %d %d %d ", l, l.bodyOffset, l.data, l.bytes) + textOf(err)
+			l, err := arrayfile.Walk(file)
+			text := fmt.Sprintf("%s %d %d %d ", spell(l), l.BodyOffset, l.Data, l.Bytes) + textOf(err)
 			_, _ = fmt.Fprintf(digest, "%d %s\n", i, text)
 			counts[digits.ReplaceAllString(textOf(err), "#")]++
 		}
 		for i := range file {
-			if i >= len(head) && i < len(head)+int(l.bytes) {
+			if i >= len(head) && i < len(head)+int(l.Bytes) {
 				continue
 			}
 			was := file[i]
@@ -95,7 +100,7 @@ func TestADamagedArrowFileIsNamedAsItWas(t *testing.T) {
 			}
 			file[i] = was
 			for _, wide := range []uint64{math.MaxInt64, 1 << 63, uint64(len(file)), 1 << 20, 1<<20 + 8} {
-				if i%4 == 0 && i+8 <= len(file) && (i+8 <= len(head) || i >= len(head)+int(l.bytes)) {
+				if i%4 == 0 && i+8 <= len(file) && (i+8 <= len(head) || i >= len(head)+int(l.Bytes)) {
 					keep := slices.Clone(file[i : i+8])
 					binary.LittleEndian.PutUint64(file[i:], wide)
 					try(i)
@@ -122,12 +127,13 @@ func borders(m *Content) map[string]func() {
 	p, long := &m.Columns[0].Parts[0], func(n int) string { return strings.Repeat("x", n) }
 	tail := func(n int) { p.FileBytes = p.BodyOffset + p.Bytes + int64(n) }
 	return map[string]func(){
-		"tail, least": func() { tail(footerSuffix) }, "tail, less": func() { tail(footerSuffix - 1) },
-		"tail, most": func() { tail(maxMetadata) }, "tail, more": func() { tail(maxMetadata + 1) },
-		"body, first":   func() { p.BodyOffset = alignSmall; tail(100) },
+		"tail, least": func() { tail(arrayfile.FooterSuffix) },
+		"tail, less":  func() { tail(arrayfile.FooterSuffix - 1) },
+		"tail, most":  func() { tail(arrayfile.MaxMetadata) }, "tail, more": func() { tail(arrayfile.MaxMetadata + 1) },
+		"body, first":   func() { p.BodyOffset = arrayfile.AlignSmall; tail(100) },
 		"body, before":  func() { p.BodyOffset = 0; tail(100) },
-		"body, last":    func() { p.BodyOffset = maxMetadata; tail(100) },
-		"body, behind":  func() { p.BodyOffset = maxMetadata + alignSmall; tail(100) },
+		"body, last":    func() { p.BodyOffset = arrayfile.MaxMetadata; tail(100) },
+		"body, behind":  func() { p.BodyOffset = arrayfile.MaxMetadata + arrayfile.AlignSmall; tail(100) },
 		"body, between": func() { p.BodyOffset += 64; tail(100) },
 		"bytes, all":    func() { p.FileBytes = p.Bytes }, "bytes, one more": func() { p.Bytes++; tail(100) },
 		"bytes, negative": func() { p.Bytes = -8; tail(200) }, "file bytes, negative": func() { p.FileBytes = -1 },
@@ -175,8 +181,8 @@ func otherBorders(m *Content) map[string]func() {
 		return strings.Join(parts, "/") + extension
 	}
 	return map[string]func(){
-		"dimension, most":    func() { m.Columns[5].Shape = []int64{maxListSize} },
-		"dimension, more":    func() { m.Columns[5].Shape = []int64{maxListSize + 1} },
+		"dimension, most":    func() { m.Columns[5].Shape = []int64{arrayfile.MaxListSize} },
+		"dimension, more":    func() { m.Columns[5].Shape = []int64{arrayfile.MaxListSize + 1} },
 		"dimensions, three":  func() { m.Columns[5].Shape = []int64{1, 1, 1} },
 		"dimensions, four":   func() { m.Columns[5].Shape = []int64{1, 1, 1, 1} },
 		"dimensions, large":  func() { m.Columns[5].Shape = []int64{1 << 28, 1 << 28} },
@@ -340,16 +346,4 @@ func TestFilesAreNamedByOneRule(t *testing.T) {
 				"label"), topologyPath(name)}, " ")
 	}
 	said(t, "names", lines)
-	for name, want := range map[string][2]bool{"graph/x.arrow": {true, true}, "graph": {false, true}, ".": {false,
-		true},
-		"dataset.json": {false, true}, "dataset.json.tmp": {true, true}, "new": {false, true}, "old": {false, true},
-		"new/dataset.json": {true, true}, "old/.khop-incomplete": {true, false}, "next/dataset.json": {false, true},
-		"new/graph": {false, true}, "new/new/x.arrow": {true, true}, "new/..": {false, false}, "..": {false, false},
-		"new/dataset.json.tmp": {true, true}, "Graph": {false, false}, "a/b/c": {false, true}, "a/b/c/d": {false,
-			false},
-		"new/a/b/c": {false, true}, "new/a/b/c/d": {false, false}} {
-		if file, dir := mayNameFile(name), mayNameDir(name); file != want[0] || dir != want[1] {
-			t.Errorf("a writer makes a file %q: %t; a directory: %t", name, file, dir)
-		}
-	}
 }

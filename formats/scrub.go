@@ -11,6 +11,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 )
 
 // DefaultScrubRate is how many bytes a second Check reads at most with CheckOptions.Scrub.
@@ -28,7 +30,7 @@ func (c *checker) scrub(ctx context.Context, opt CheckOptions) error {
 	}
 	s.meter = progressMeter{f: opt.Progress, stage: "scrub"}
 	for _, f := range c.files {
-		s.meter.total += f.l.bytes
+		s.meter.total += f.l.Bytes
 	}
 	done := make(chan error)
 	go func() {
@@ -70,7 +72,7 @@ func (s *scrubber) file(f *checkedFile) error {
 		s.c.add(f.index, 0, fileError(f.path, remedyConvert, err))
 		return nil
 	}
-	in, err := os.OpenFile(f.path, os.O_RDONLY|openNonblock, 0)
+	in, err := os.OpenFile(f.path, os.O_RDONLY|transaction.OpenNonblock, 0)
 	if err == nil {
 		defer in.Close()
 		var st os.FileInfo
@@ -84,7 +86,7 @@ func (s *scrubber) file(f *checkedFile) error {
 	adviseRandom(in)
 	for i, want := range sums {
 		lo := int64(i) * s.c.m.ChunkBytes
-		hi := min(lo+s.c.m.ChunkBytes, f.l.bytes)
+		hi := min(lo+s.c.m.ChunkBytes, f.l.Bytes)
 		h := xxh3.New()
 		for at := lo; at < hi && err == nil; at += scrubBlock {
 			err = s.block(in, f, at, min(at+scrubBlock, hi), h)
@@ -93,10 +95,10 @@ func (s *scrubber) file(f *checkedFile) error {
 		case s.ctx.Err() != nil:
 			return context.Cause(s.ctx)
 		case err != nil:
-			s.c.add(f.index, f.l.bodyOffset+lo, corrupt(f.path, "bytes %s to %s cannot be read: %v",
-				humanize.Comma(f.l.bodyOffset+lo), humanize.Comma(f.l.bodyOffset+hi), err))
+			s.c.add(f.index, f.l.BodyOffset+lo, corrupt(f.path, "bytes %s to %s cannot be read: %v",
+				humanize.Comma(f.l.BodyOffset+lo), humanize.Comma(f.l.BodyOffset+hi), err))
 		case h.Sum64() != want:
-			s.c.add(f.index, f.l.bodyOffset+lo, chunkError(f.path, f.part, lo, hi))
+			s.c.add(f.index, f.l.BodyOffset+lo, chunkError(f.path, f.part, lo, hi))
 		}
 		err = nil
 		s.meter.add(hi - lo)
@@ -117,7 +119,7 @@ func (s *scrubber) block(in *os.File, f *checkedFile, lo, hi int64, h *xxh3.Hash
 		return context.Cause(s.ctx)
 	}
 	s.read += hi - lo
-	at := f.l.bodyOffset + lo
+	at := f.l.BodyOffset + lo
 	restore := keepCache(in, f.region.Bytes(), at, at+hi-lo)
 	defer restore()
 	n, err := in.ReadAt(s.buf[:hi-lo], at)

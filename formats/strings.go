@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -15,24 +16,24 @@ type Strings struct {
 	path string
 	name string
 	body []byte
-	l    layout
+	l    arrayfile.Layout
 }
 
 // Len returns the number of strings.
-func (s *Strings) Len() int64 { return s.l.rows }
+func (s *Strings) Len() int64 { return s.l.Rows }
 
 // At returns a copy of string i, 0 <= i < Len. ErrCorrupt if the file is damaged there.
 func (s *Strings) At(i int64) (v string, err error) {
-	if i < 0 || i >= s.l.rows {
+	if i < 0 || i >= s.l.Rows {
 		return "", &Error{Path: s.path, Column: s.name, Row: i, Err: fmt.Errorf("there are %s strings",
-			humanize.Comma(s.l.rows))}
+			humanize.Comma(s.l.Rows))}
 	}
 	err = pinned.Guard(func() error {
 		lo, hi := s.offset(i), s.offset(i+1)
-		if lo < 0 || hi < lo || hi > s.l.bytes-s.l.data {
-			return corruptf("it runs from %d to %d of %d bytes", lo, hi, s.l.bytes-s.l.data)
+		if lo < 0 || hi < lo || hi > s.l.Bytes-s.l.Data {
+			return corruptf("it runs from %d to %d of %d bytes", lo, hi, s.l.Bytes-s.l.Data)
 		}
-		b := s.body[s.l.data+lo : s.l.data+hi]
+		b := s.body[s.l.Data+lo : s.l.Data+hi]
 		if !utf8.Valid(b) {
 			return corruptf("it is not UTF-8")
 		}

@@ -95,7 +95,7 @@ func TestAColumnOfFewerRowsIsAsIfTheyHadBeenAnnounced(t *testing.T) {
 			must(t, err)
 			left = left[k:]
 		}
-		path := c.a.file.path
+		path := c.a.path
 		must(t, c.Close())
 		file, err := os.ReadFile(path)
 		must(t, err)

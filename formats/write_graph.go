@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -157,10 +158,7 @@ func graphBytes(g *graph.Graph) int64 {
 	n := int64(1 << 16)
 	add := func(t unified.Tensor) {
 		if t.Valid() {
-			n += int64(len(t.Bytes())) + 2*alignSmall
-			if len(t.Bytes()) >= largeArray {
-				n += alignLarge
-			}
+			n += arrayfile.FileBytes(int64(len(t.Bytes())))
 		}
 	}
 	for _, t := range []unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types(), g.EdgeIDs()} {

@@ -3,15 +3,14 @@ package formats
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -53,17 +52,17 @@ var foreignDirectories = map[string]func(t *testing.T, dir string){
 	},
 	"a marker that is not ours": func(t *testing.T, dir string) {
 		leave(t, dir)
-		put(t, dir, markerName, []byte("todo\nfile graph/indptr.arrow\n"))
+		put(t, dir, transaction.Marker, []byte("todo\nfile graph/indptr.arrow\n"))
 	},
 	"a marker that names files outside": func(t *testing.T, dir string) {
 		leave(t, dir)
-		put(t, dir, markerName, append(files(t, dir)[markerName], "file ../precious.arrow\n"...))
+		put(t, dir, transaction.Marker, append(files(t, dir)[transaction.Marker], "file ../precious.arrow\n"...))
 		put(t, filepath.Dir(dir), "precious.arrow", []byte("mine"))
 	},
 	"a marker that names directories beyond": func(t *testing.T, dir string) {
 		leave(t, dir)
 		put(t, dir,
-			markerName, []byte(markerHead+"dir ..\n"))
+			transaction.Marker, []byte(markerHead+"dir ..\n"))
 	},
 }
 
@@ -112,7 +111,7 @@ func leave(t *testing.T, dir string) {
 			text += markerFile + name + "\n"
 		}
 	}
-	put(t, dir, markerName, []byte(text))
+	put(t, dir, transaction.Marker, []byte(text))
 	if err := os.Remove(filepath.Join(dir, manifestName)); err != nil {
 		t.Fatal(err)
 	}
@@ -170,8 +169,9 @@ func TestAnUnfinishedDatasetIsRefusedAndThenReplaced(t *testing.T) {
 	if err := openError(dir); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("open: %v", err)
 	}
-	torn := append(files(t, dir)[markerName], "file nodes/n0/torn.ar"...) // the writer died in the middle of a line
-	put(t, dir, markerName, torn)
+	// the writer died in the middle of a line
+	torn := append(files(t, dir)[transaction.Marker], "file nodes/n0/torn.ar"...)
+	put(t, dir, transaction.Marker, torn)
 	g := newGraph(t, plainArrays(t))
 	if err := WriteGraph(context.Background(), dir, g, WriterOptions{}); err != nil {
 		t.Fatal(err)
@@ -433,14 +433,6 @@ func TestCreateChecksTheSpaceBeforeItTouchesAnything(t *testing.T) {
 	requireEqualFiles(t, before, files(t, dir))
 }
 
-func TestAFullDiskIsNamedWithTheSpaceNeeded(t *testing.T) {
-	err := writeError("/tmp/x.khop/graph/indices.arrow", fmt.Errorf("write: %w", syscall.ENOSPC), 123_456_789)
-	if !errors.Is(err, ErrSpace) || !errors.Is(err, syscall.ENOSPC) ||
-		!strings.Contains(err.Error(), "123,456,789 bytes") || !strings.Contains(err.Error(), "free") {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestWriteGraphStopsWhenCancelledAndLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cause := errors.New("enough")
@@ -530,18 +522,6 @@ func TestAGraphWithOneTypeHasNoArrayOfTypes(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	if _, err := os.Stat(filepath.Join(dir, "graph/type.arrow")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestAFileThatCannotBeWrittenIsNamed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.arrow")
-	must(t, os.WriteFile(path, nil, 0o600))
-	f, err := os.Open(path) // for reading
-	must(t, err)
-	defer f.Close()
-	file := columnFile{File: f, path: path}
-	if err := file.writeAll([]byte("abc")); err == nil || !strings.Contains(err.Error(), path) || file.have != 0 {
-		t.Errorf("%v, %d bytes are there", err, file.have)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -74,31 +75,7 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	if err := pinned.Guard(func() error { return write(j) }); err != nil {
 		return nil, err
 	}
-	return j.res, put(j.root, target)
-}
-
-// put moves what was written to its place. What is there exchanges names with it in one step. Where the system cannot
-// do that it stays beside it until then, so that it is never lost.
-func put(root, target string) error {
-	before := target + ".khop-before"
-	switch err := formats.Exchange(root, target); {
-	case err == nil:
-		return errors.Join(os.RemoveAll(root), os.RemoveAll(before))
-	case !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	if _, err := os.Lstat(target); err == nil { // else what a run has left that was killed in between is all there is
-		if err := errors.Join(os.RemoveAll(before), os.Rename(target, before)); err != nil {
-			return err
-		}
-	}
-	if err := os.Rename(root, target); err != nil {
-		if e := os.Rename(before, target); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-		return err
-	}
-	return os.RemoveAll(before)
+	return j.res, transaction.Put(j.root, target)
 }
 
 // madeBy is a file that says that a folder was exported.

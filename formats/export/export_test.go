@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 )
 
 // TestReplacingAnExportNeverLosesIt stops a replacement at each step.
@@ -31,7 +31,7 @@ func TestReplacingAnExportNeverLosesIt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := put(filepath.Join(dir, "root"), filepath.Join(dir, "target"))
+			err := transaction.Put(filepath.Join(dir, "root"), filepath.Join(dir, "target"))
 			if (err == nil) != strings.Contains(c.there, "root") {
 				t.Error(err)
 			}
@@ -59,7 +59,7 @@ func TestAnExportIsThereAtAnyMoment(t *testing.T) {
 		return path
 	}
 	target := folder("target")
-	if err := formats.Exchange(target, folder("other")); errors.Is(err, errors.ErrUnsupported) {
+	if err := transaction.Exchange(target, folder("other")); errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("the system cannot exchange names in one step")
 	}
 	stop, missing := make(chan bool), make(chan int)
@@ -78,7 +78,7 @@ func TestAnExportIsThereAtAnyMoment(t *testing.T) {
 		}
 	}()
 	for range 1000 {
-		if err := put(folder("root"), target); err != nil {
+		if err := transaction.Put(folder("root"), target); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package formats
+package arrayfile
 
 import "encoding/binary"
 

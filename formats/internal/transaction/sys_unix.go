@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package formats
+package transaction
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNonblock keeps an open from waiting for the other end of a pipe that someone has put in a file's place.
-const openNonblock = unix.O_NONBLOCK
+// OpenNonblock keeps an open from waiting for the other end of a pipe that someone has put in a file's place.
+const OpenNonblock = unix.O_NONBLOCK
 
 // closeBeforeRemove says that open files cannot be removed.
 const closeBeforeRemove = false
@@ -19,8 +19,8 @@ const closeBeforeRemove = false
 // lockFile takes the file's exclusive lock, or fails at once. The system gives it back when the process ends.
 func lockFile(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 
-// freeSpace returns the bytes that this user can still write to the file system of a directory.
-func freeSpace(dir string) (int64, error) {
+// FreeSpace returns the bytes that this user can still write to the file system of a directory.
+func FreeSpace(dir string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, err

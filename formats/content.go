@@ -17,7 +17,7 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 	if err := s.Init(); err != nil {
 		return nil, fileError(w.dir, "", err)
 	}
-	c := &Content{ChunkBytes: w.opt.chunkBytes, NodeTypes: []NodeInfo{}, EdgeTypes: []EdgeInfo{},
+	c := &Content{ChunkBytes: w.shared.ChunkBytes, NodeTypes: []NodeInfo{}, EdgeTypes: []EdgeInfo{},
 		Columns: []ArrayInfo{}, Splits: []SplitInfo{}}
 	for _, n := range s.Nodes {
 		c.NodeTypes = append(c.NodeTypes, NodeInfo{Name: n.Name, Count: n.Count})
@@ -29,7 +29,7 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 	byKey := make(map[[2]string]*written, len(w.arrays))
 	for _, a := range w.arrays {
 		if !a.closed {
-			return nil, &Error{Path: a.file.path, Column: a.typ.name, Row: -1,
+			return nil, &Error{Path: a.path, Column: a.typ.Name, Row: -1,
 				Err: fmt.Errorf("not written whole: its writer was not closed, or failed")}
 		}
 		if a.info.Owner != "" {
@@ -46,13 +46,13 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 			return nil, w.schemaError(want.name, "%v was not written", want)
 		}
 		delete(byKey, key)
-		if a.typ.strings {
+		if a.typ.Strings {
 			return nil, w.schemaError(want.name, "%s strings were written; expected %v", humanize.Comma(a.part.Rows),
 				want)
 		}
-		if a.part.Rows != want.rows || a.typ.dtype != want.dtype || !slices.Equal(a.typ.shape, want.shape) {
+		if a.part.Rows != want.rows || a.typ.DType != want.dtype || !slices.Equal(a.typ.Shape, want.shape) {
 			return nil, w.schemaError(want.name, "%s rows of %v%v were written; expected %v",
-				humanize.Comma(a.part.Rows), a.typ.dtype, a.typ.shape, want)
+				humanize.Comma(a.part.Rows), a.typ.DType, a.typ.Shape, want)
 		}
 		a.info.Parts = []Part{a.part}
 		c.Columns = append(c.Columns, a.info)
@@ -124,7 +124,7 @@ func (w *Writer) addStrings(c *Content, left map[[2]string]*written, nodeTypes i
 	}
 	var list []*written
 	for _, a := range left {
-		if _, ok := owners[a.info.Owner]; !ok || !a.typ.strings {
+		if _, ok := owners[a.info.Owner]; !ok || !a.typ.Strings {
 			return w.schemaError(a.info.Name, "%s of %s was written, but the schema does not have it", a.info.Name,
 				a.info.Owner)
 		}

@@ -1,6 +1,6 @@
 //go:build !race
 
-package formats
+package arrayfile
 
 import (
 	"testing"
@@ -11,13 +11,13 @@ import (
 // TestWalkSurvivesEveryChangedByte gives the walker heads and footers without a checksum to protect it: each byte takes
 // the values near its own and near the ends, and some others. What it accepts must lie within the file.
 func TestWalkSurvivesEveryChangedByte(t *testing.T) {
-	cases := []layout{
-		newLayout(arrayType{name: "x", dtype: unified.BFloat16, shape: []int64{2, 3}}, 4, 0),
-		newLayout(arrayType{name: "indptr", dtype: unified.Int64}, 6, 0),
-		newLayout(arrayType{name: "s", strings: true}, 3, 11),
+	cases := []Layout{
+		NewLayout(Type{Name: "x", DType: unified.BFloat16, Shape: []int64{2, 3}}, 4, 0),
+		NewLayout(Type{Name: "indptr", DType: unified.Int64}, 6, 0),
+		NewLayout(Type{Name: "s", Strings: true}, 3, 11),
 	}
 	for _, l := range cases {
-		file := fileOf(l, make([]byte, l.bytes))
+		file := fileOf(l, make([]byte, l.Bytes))
 		refused := 0
 		for i := range file {
 			old := file[i]
@@ -33,7 +33,7 @@ func TestWalkSurvivesEveryChangedByte(t *testing.T) {
 			}
 			file[i] = old
 		}
-		if refused < 10*len(l.tail()) {
+		if refused < 10*len(l.Tail()) {
 			t.Errorf("%v: only %d changes were refused", l, refused)
 		}
 		for n := range file {

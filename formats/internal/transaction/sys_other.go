@@ -1,6 +1,6 @@
 //go:build !linux && !darwin && !windows
 
-package formats
+package transaction
 
 import (
 	"errors"
@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	openNonblock      = 0
+	OpenNonblock      = 0
 	closeBeforeRemove = false
 )
 
 func lockFile(*os.File) error { return nil }
 
-func freeSpace(string) (int64, error) { return 0, errors.ErrUnsupported }
+// FreeSpace returns the bytes that this user can still write to the file system of a directory.
+func FreeSpace(string) (int64, error) { return 0, errors.ErrUnsupported }
 
 func isNoSpace(error) bool { return false }
 

@@ -1,4 +1,4 @@
-package formats
+package transaction
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	openNonblock      = 0
+	OpenNonblock      = 0
 	closeBeforeRemove = true
 )
 
@@ -19,7 +19,8 @@ func lockFile(f *os.File) error {
 		0, 1, 0, &o)
 }
 
-func freeSpace(dir string) (int64, error) {
+// FreeSpace returns the bytes that this user can still write to the file system of a directory.
+func FreeSpace(dir string) (int64, error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
 		return 0, err

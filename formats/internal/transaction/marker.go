@@ -1,4 +1,4 @@
-package formats
+package transaction
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 // marker is the file that says "a writer is at work here". Its writer holds a lock on it, and notes in it every file
 // and directory before making it, so that the next writer clears away exactly what a dead one has left.
 type marker struct {
+	kind  *Kind
 	dir   string
 	root  *os.Root
 	f     *os.File
@@ -23,6 +24,9 @@ type marker struct {
 	dirs  []string
 	fresh bool // it was not there, or empty
 }
+
+// Marker is the marker's name in a directory that is not complete.
+const Marker = ".khop-incomplete"
 
 const (
 	markerHead  = "khop is writing a dataset here, or was stopped while it did. It made:\n"
@@ -35,14 +39,14 @@ const (
 // claim makes the directory if need be and takes its marker's lock. ErrExist if another process has it. A directory
 // that was not there at the beginning counts as made, whoever of several writers did it: the one with the lock removes
 // it again.
-func claim(dir string) (*marker, error) {
+func (k *Kind) claim(dir string) (*marker, error) {
 	absent := !exists(dir)
 	for range claimTrials {
 		made := os.Mkdir(dir, 0o777)
 		if made != nil && !errors.Is(made, fs.ErrExist) {
-			return nil, writeError(dir, made, 0)
+			return nil, k.WriteError(dir, made, 0)
 		}
-		m, err := lockMarker(dir)
+		m, err := k.lockMarker(dir)
 		if err != nil {
 			if made == nil {
 				_ = os.Remove(dir) // where it fails another writer has come
@@ -63,38 +67,38 @@ func claim(dir string) (*marker, error) {
 		}
 		return m, nil
 	}
-	return nil, busyError(dir)
+	return nil, k.busyError(dir)
 }
 
-func busyError(dir string) error {
-	return fileError(dir, "try again", fmt.Errorf("%w: other processes write here", ErrExist))
+func (k *Kind) busyError(dir string) error {
+	return k.Error(dir, "try again", fmt.Errorf("%w: other processes write here", ErrExist))
 }
 
 // lockMarker opens and locks the marker, and makes it if it is not there. It returns nil if the marker that it locked
 // is no longer the directory's.
-func lockMarker(dir string) (*marker, error) {
+func (k *Kind) lockMarker(dir string) (*marker, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fileError(dir, "", err)
+		return nil, k.Error(dir, "", err)
 	}
-	m := &marker{dir: dir, root: root}
-	m.f, err = root.OpenFile(markerName, os.O_RDWR|os.O_CREATE|openNonblock, 0o666)
+	m := &marker{kind: k, dir: dir, root: root}
+	m.f, err = root.OpenFile(Marker, os.O_RDWR|os.O_CREATE|OpenNonblock, 0o666)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, root.Close()
 	}
 	if err != nil {
-		return nil, errors.Join(fileError(filepath.Join(dir, markerName), "", err), root.Close())
+		return nil, errors.Join(k.Error(filepath.Join(dir, Marker), "", err), root.Close())
 	}
 	if err := lockFile(m.f); err != nil {
-		err = fileError(dir, "wait for it, or choose another target",
+		err = k.Error(dir, "wait for it, or choose another target",
 			fmt.Errorf("%w: another process is writing it (%v)", ErrExist, err))
 		return nil, errors.Join(err, m.release())
 	}
 	mine, err1 := m.f.Stat()
-	there, err2 := root.Lstat(markerName)
+	there, err2 := root.Lstat(Marker)
 	if err1 != nil || err2 != nil || !os.SameFile(mine, there) {
 		return nil, m.release()
 	}
@@ -120,9 +124,9 @@ func (m *marker) read() error {
 	}
 	for line := range strings.Lines(list) {
 		line = strings.TrimSuffix(line, "\n")
-		if name, ok := strings.CutPrefix(line, markerFile); ok && mayNameFile(name) {
+		if name, ok := strings.CutPrefix(line, markerFile); ok && m.kind.mayNameFile(name) {
 			m.files = append(m.files, name)
-		} else if name, ok := strings.CutPrefix(line, markerDir); ok && mayNameDir(name) {
+		} else if name, ok := strings.CutPrefix(line, markerDir); ok && m.kind.mayNameDir(name) {
 			m.dirs = append(m.dirs, name)
 		} else {
 			return m.fail(fmt.Errorf("%w: this marker names %.100q", ErrExist, line))
@@ -144,15 +148,21 @@ func (m *marker) begin() error {
 	return m.fail(err)
 }
 
-// mayNameFile reports whether khop makes a file of this name, in a dataset's directory or in a workspace.
-func mayNameFile(name string) bool {
+// temporary is the manifest's name until all else is on the disk.
+func (k *Kind) temporary() string { return k.Manifest + ".tmp" }
+
+// others are the files that may be in a directory beside those that its manifest names.
+func (k *Kind) others() []string { return []string{k.Manifest, k.temporary(), Marker} }
+
+// mayNameFile reports whether a writer makes a file of this name, in a directory or in a workspace.
+func (k *Kind) mayNameFile(name string) bool {
 	in, work := inWork(name)
-	return name == manifestTemp || checkPath(in) == nil || work && slices.Contains(notArrays, in)
+	return name == k.temporary() || k.Makes(in) || work && slices.Contains(k.others(), in)
 }
 
-func mayNameDir(name string) bool {
-	in, _ := inWork(name + "/x" + extension)
-	return name == "." || checkPath(in) == nil
+func (k *Kind) mayNameDir(name string) bool {
+	in, _ := inWork(name + "/x.arrow")
+	return name == "." || k.Makes(in)
 }
 
 // inWork returns a name within one of a workspace's two datasets, and whether it is in one.
@@ -185,7 +195,7 @@ func (m *marker) fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	return errors.Join(fileError(filepath.Join(m.dir, markerName), "remove the directory yourself", err), m.release())
+	return errors.Join(m.kind.Error(filepath.Join(m.dir, Marker), "remove the directory yourself", err), m.release())
 }
 
 // note writes that name is about to be made, and waits until that is on the disk.
@@ -207,16 +217,20 @@ func (m *marker) note(kind string, names ...string) error {
 		err = m.f.Sync()
 	}
 	if err != nil {
-		return writeError(filepath.Join(m.dir, markerName), err, 0)
+		return m.kind.WriteError(filepath.Join(m.dir, Marker), err, 0)
 	}
 	return nil
 }
 
-// foreign returns the first file or directory of root, which is the directory dir, that is not among those listed; ""
-// if there is none.
-func foreign(root *os.Root, dir string, files, dirs []string) (string, error) {
+// refuseForeign refuses a directory that holds anything that the marker does not name.
+func (m *marker) refuseForeign() error {
+	return m.kind.refuseForeign(m.root, m.dir, m.files, m.dirs)
+}
+
+// refuseForeign refuses a directory, which root has open, that holds anything but the files and directories listed.
+func (k *Kind) refuseForeign(root *os.Root, dir string, files, dirs []string) error {
 	ours := map[string]bool{".": true}
-	for _, list := range [][]string{notArrays, files, dirsOf(files), dirs} {
+	for _, list := range [][]string{k.others(), files, dirsOf(files), dirs} {
 		for _, name := range list {
 			ours[name] = true
 		}
@@ -233,16 +247,19 @@ func foreign(root *os.Root, dir string, files, dirs []string) (string, error) {
 		return nil
 	})
 	if err != nil {
-		err = fileError(dir, "", err)
+		return k.Error(dir, "", err)
 	}
-	return stranger, err
+	if stranger != "" {
+		return k.foreignError(dir, stranger)
+	}
+	return nil
 }
 
 // clear removes all files and directories that are noted, but not the marker and the dataset's own directory.
 func (m *marker) clear() error {
 	for _, name := range m.files {
 		if err := m.root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fileError(filepath.Join(m.dir, name), "", err)
+			return m.kind.Error(filepath.Join(m.dir, name), "", err)
 		}
 	}
 	dirs := map[string]bool{}
@@ -255,7 +272,7 @@ func (m *marker) clear() error {
 		}
 		err := m.root.Remove(filepath.FromSlash(d))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) { // that one is not empty
-			return fileError(filepath.Join(m.dir, d), "", err)
+			return m.kind.Error(filepath.Join(m.dir, d), "", err)
 		}
 	}
 	return nil
@@ -266,8 +283,8 @@ func (m *marker) remove() error {
 	if closeBeforeRemove {
 		_ = m.f.Close()
 	}
-	if err := m.root.Remove(markerName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fileError(filepath.Join(m.dir, markerName), "", err)
+	if err := m.root.Remove(Marker); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return m.kind.Error(filepath.Join(m.dir, Marker), "", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package formats
+package arrayfile
 
 import (
 	"os"
@@ -9,7 +9,8 @@ import (
 // reserveSpace asks the file system for n bytes ahead of writing them, so that a disk that is too small is found at the
 // start. The file's size stays as it is. Only a lack of space is an error: not every file system can do this.
 func reserveSpace(f *os.File, n int64) error {
-	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, n); isNoSpace(err) {
+	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, n)
+	if err == unix.ENOSPC || err == unix.EDQUOT {
 		return err
 	}
 	return nil

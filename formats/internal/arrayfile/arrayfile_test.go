@@ -1,4 +1,4 @@
-package formats
+package arrayfile
 
 import (
 	"bytes"
@@ -19,59 +19,92 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func counting(n int64) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + 1)
+	}
+	return b
+}
+
+// newFile makes an empty file.
+func newFile(t *testing.T) (f *os.File, path string) {
+	path = filepath.Join(t.TempDir(), "x.arrow")
+	f, err := os.Create(path)
+	must(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return f, path
+}
+
+// shared has errors that name the file.
+func shared(d Direct) *Shared {
+	return &Shared{ChunkBytes: 4096, Direct: d, Wrote: func(int64) {},
+		WriteError: func(path string, err error, _ int64) error { return fmt.Errorf("%s: %w", path, err) },
+		Misuse:     func(path, _ string, _ int64, err error) error { return fmt.Errorf("%s: %w", path, err) }}
+}
+
 // fileOf builds a whole file of an array.
-func fileOf(l layout, body []byte) []byte {
-	return append(append(l.head(), body...), l.tail()...)
+func fileOf(l Layout, body []byte) []byte {
+	return append(append(l.Head(), body...), l.Tail()...)
 }
 
 // arrayCases are arrays of every dtype, every rank, and lengths on both sides of each border.
-func arrayCases() []layout {
-	var list []layout
-	for _, d := range append([]unified.DType{unified.Uint32}, allDTypes...) {
+func arrayCases() []Layout {
+	var list []Layout
+	for _, d := range []unified.DType{unified.Uint32, unified.Int8, unified.Uint8, unified.Int16,
+		unified.Uint16, unified.Int32, unified.Int64, unified.Uint64, unified.Float16, unified.BFloat16,
+		unified.Float32, unified.Float64} {
 		for _, shape := range [][]int64{nil, {1}, {3}, {2, 5}, {2, 1, 3}} {
 			for _, rows := range []int64{0, 1, 9} {
-				list = append(list, newLayout(arrayType{name: "x", dtype: d, shape: shape}, rows, 0))
+				list = append(list, NewLayout(Type{Name: "x", DType: d, Shape: shape}, rows, 0))
 			}
 		}
 	}
 	for _, rows := range []int64{largeArray/4 - 1, largeArray / 4, largeArray/4 + 1} {
-		list = append(list, newLayout(arrayType{name: "long", dtype: unified.Float32}, rows, 0))
+		list = append(list, NewLayout(Type{Name: "long", DType: unified.Float32}, rows, 0))
 	}
 	for rows := range int64(20) { // lengths that end at each place before the next border
-		list = append(list, newLayout(arrayType{name: "a rather long name with ünïcode 名", dtype: unified.Uint8},
+		list = append(list, NewLayout(Type{Name: "a rather long name with ünïcode 名", DType: unified.Uint8},
 			57+rows, 0))
 	}
 	return list
 }
 
-func (l layout) String() string {
-	return fmt.Sprintf("%s: %d x %v%v, strings %t", l.name, l.rows, l.dtype, l.shape, l.strings)
+func (l Layout) String() string {
+	return fmt.Sprintf("%s: %d x %v%v, strings %t", l.Name, l.Rows, l.DType, l.Shape, l.Strings)
 }
 
 func TestWalkFindsWhatWasWritten(t *testing.T) {
 	for _, l := range arrayCases() {
-		file := fileOf(l, counting(l.bytes))
-		got, err := walk(file)
+		file := fileOf(l, counting(l.Bytes))
+		got, err := Walk(file)
 		if err != nil {
 			t.Fatalf("%v: %v", l, err)
 		}
-		if !got.equal(l.arrayType) || got.rows != l.rows || got.bodyOffset != l.bodyOffset || got.bytes != l.bytes {
-			t.Fatalf("%v: found %v at %d, %d bytes; written at %d, %d bytes", l, got, got.bodyOffset, got.bytes,
-				l.bodyOffset, l.bytes)
+		if !got.Equal(l.Type) || got.Rows != l.Rows || got.BodyOffset != l.BodyOffset || got.Bytes != l.Bytes {
+			t.Fatalf("%v: found %v at %d, %d bytes; written at %d, %d bytes", l, got, got.BodyOffset, got.Bytes,
+				l.BodyOffset, l.Bytes)
 		}
 		align := int64(128)
-		if l.bytes >= 1<<20 {
+		if l.Bytes >= 1<<20 {
 			align = 65536
 		}
-		if l.bodyOffset%align != 0 || l.bodyOffset >= 1024+align {
-			t.Fatalf("%v: the body of %d bytes begins at %d", l, l.bytes, l.bodyOffset)
+		if l.BodyOffset%align != 0 || l.BodyOffset >= 1024+align {
+			t.Fatalf("%v: the body of %d bytes begins at %d", l, l.Bytes, l.BodyOffset)
 		}
 	}
 }
 
 func TestArrowReadsWhatWasWritten(t *testing.T) {
 	for _, l := range arrayCases() {
-		body := counting(l.bytes)
+		body := counting(l.Bytes)
 		r, err := ipc.NewFileReader(bytes.NewReader(fileOf(l, body)))
 		if err != nil {
 			t.Fatalf("%v: %v", l, err)
@@ -80,10 +113,10 @@ func TestArrowReadsWhatWasWritten(t *testing.T) {
 			t.Fatalf("%v: %d records, %v", l, r.NumRecords(), r.Schema())
 		}
 		field := r.Schema().Field(0)
-		if field.Name != l.name || field.Nullable || field.Type.String() != arrowType(l.arrayType) {
+		if field.Name != l.Name || field.Nullable || field.Type.String() != arrowType(l.Type) {
 			t.Fatalf("%v: Arrow sees %v", l, field)
 		}
-		if bf, _ := field.Metadata.GetValue(dtypeKey); (bf == "bfloat16") != (l.dtype == unified.BFloat16) {
+		if bf, _ := field.Metadata.GetValue(dtypeKey); (bf == "bfloat16") != (l.DType == unified.BFloat16) {
 			t.Fatalf("%v: metadata %v", l, field.Metadata)
 		}
 		rec, err := r.Record(0)
@@ -91,14 +124,14 @@ func TestArrowReadsWhatWasWritten(t *testing.T) {
 			t.Fatalf("%v: %v", l, err)
 		}
 		data := rec.Column(0).Data()
-		for range l.shape {
+		for range l.Shape {
 			data = data.Children()[0]
 		}
 		var got []byte
 		if b := data.Buffers()[1]; b != nil {
 			got = b.Bytes()
 		}
-		if rec.NumRows() != l.rows || rec.Column(0).NullN() != 0 || !bytes.Equal(got, body) {
+		if rec.NumRows() != l.Rows || rec.Column(0).NullN() != 0 || !bytes.Equal(got, body) {
 			t.Fatalf("%v: Arrow reads %d rows, %d bytes", l, rec.NumRows(), len(got))
 		}
 		r.Close()
@@ -106,8 +139,8 @@ func TestArrowReadsWhatWasWritten(t *testing.T) {
 }
 
 // arrowType is how Arrow prints the type that an array should have.
-func arrowType(a arrayType) string {
-	d := a.dtype
+func arrowType(a Type) string {
+	d := a.DType
 	if d == unified.BFloat16 {
 		d = unified.Uint16
 	}
@@ -120,43 +153,28 @@ func arrowType(a arrayType) string {
 		unified.Uint64: arrow.PrimitiveTypes.Uint64, unified.Float16: arrow.FixedWidthTypes.Float16,
 		unified.Float32: arrow.PrimitiveTypes.Float32, unified.Float64: arrow.PrimitiveTypes.Float64,
 	}[d].String()
-	for i := len(a.shape) - 1; i >= 0; i-- {
-		s = fmt.Sprintf("fixed_size_list<item: %s>[%d]", s, a.shape[i])
+	for i := len(a.Shape) - 1; i >= 0; i-- {
+		s = fmt.Sprintf("fixed_size_list<item: %s>[%d]", s, a.Shape[i])
 	}
 	return s
 }
 
 func TestArrowReadsStrings(t *testing.T) {
 	for _, want := range [][]string{{}, {""}, {"a", "", "héllo", "名"}, {"", "", ""}} {
-		dir := filepath.Join(scratchDir(t), "x.khop")
-		w, err := Create(dir, WriterOptions{chunkBytes: 4096})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := w.NodeStrings(0, "name", int64(len(want)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f, path := newFile(t)
+		s, err := shared(Direct{Dataset: 1 << 60}).Strings(f, path, "name", int64(len(want)))
+		must(t, err)
 		for _, v := range want {
-			if err := s.Write(v); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Write(v))
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		file, err := os.ReadFile(filepath.Join(dir, "nodes/n0/name.arrow"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, err = s.Close()
+		must(t, err)
+		file, err := os.ReadFile(path)
+		must(t, err)
 		r, err := ipc.NewFileReader(bytes.NewReader(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rec, err := r.Record(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		col := rec.Column(0).(*array.LargeString)
 		for i, v := range want {
 			if col.Value(i) != v {
@@ -166,18 +184,15 @@ func TestArrowReadsStrings(t *testing.T) {
 		if col.Len() != len(want) {
 			t.Fatalf("%q: %d strings", want, col.Len())
 		}
-		if err := w.Abort(); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
 // Head and footer of an Arrow file say some numbers twice: they must agree, whichever is larger.
 func TestWalkRefusesNumbersThatDisagree(t *testing.T) {
-	for _, l := range []layout{newLayout(arrayType{name: "x", dtype: unified.Int16, shape: []int64{3}}, 1001, 0),
-		newLayout(arrayType{name: "s", strings: true}, 1001, 54321)} {
-		head, tail := l.head(), l.tail()
-		for _, n := range []int64{l.rows, l.bodyLength()} {
+	for _, l := range []Layout{NewLayout(Type{Name: "x", DType: unified.Int16, Shape: []int64{3}}, 1001, 0),
+		NewLayout(Type{Name: "s", Strings: true}, 1001, 54321)} {
+		head, tail := l.Head(), l.Tail()
+		for _, n := range []int64{l.Rows, l.bodyLength()} {
 			found := 0
 			for _, part := range [][]byte{head, tail} {
 				for i := 0; i+8 <= len(part); i++ {
@@ -187,8 +202,8 @@ func TestWalkRefusesNumbersThatDisagree(t *testing.T) {
 					found++
 					for _, d := range []int64{-8, -1, 1, 8} {
 						binary.LittleEndian.PutUint64(part[i:], uint64(n+d))
-						file := slices.Concat(head, make([]byte, l.bytes), tail)
-						if _, err := walk(file); !errors.Is(err, ErrCorrupt) {
+						file := slices.Concat(head, make([]byte, l.Bytes), tail)
+						if _, err := Walk(file); !errors.Is(err, ErrCorrupt) {
 							t.Errorf("%v: %d at %d of %d is %d: %v", l, n, i, len(part), n+d, err)
 						}
 					}
@@ -204,17 +219,17 @@ func TestWalkRefusesNumbersThatDisagree(t *testing.T) {
 
 // A record batch that is said to be longer than the file is refused, and the error says how long it can be at most.
 func TestWalkSaysWhatIsThere(t *testing.T) {
-	l := newLayout(arrayType{name: "x", dtype: unified.Int8}, 1008, 0)
-	tail := l.tail()
+	l := NewLayout(Type{Name: "x", DType: unified.Int8}, 1008, 0)
+	tail := l.Tail()
 	at := bytes.LastIndex(tail, binary.LittleEndian.AppendUint64(nil, uint64(l.bodyLength())))
 	if at < 0 {
 		t.Fatal("the footer does not say how long the body is")
 	}
 	binary.LittleEndian.PutUint64(tail[at:], 1<<40)
-	file := slices.Concat(l.head(), make([]byte, l.bodyLength()), tail)
-	foot := int64(binary.LittleEndian.Uint32(file[len(file)-footerSuffix:]))
-	_, err := walk(file)
-	want := fmt.Sprint(" + ", int64(len(file)-footerSuffix)-foot-l.bodyOffset)
+	file := slices.Concat(l.Head(), make([]byte, l.bodyLength()), tail)
+	foot := int64(binary.LittleEndian.Uint32(file[len(file)-FooterSuffix:]))
+	_, err := Walk(file)
+	want := fmt.Sprint(" + ", int64(len(file)-FooterSuffix)-foot-l.BodyOffset)
 	if !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want an end of%s", err, want)
 	}
@@ -223,25 +238,25 @@ func TestWalkSaysWhatIsThere(t *testing.T) {
 // checkWalk walks and checks that what is accepted lies within the file.
 func checkWalk(t testing.TB, file []byte) error {
 	t.Helper()
-	l, err := walk(file)
+	l, err := Walk(file)
 	if err != nil {
 		if !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("not ErrCorrupt: %v", err)
 		}
 		return err
 	}
-	if l.rows < 0 || l.bytes < 0 || l.bodyOffset < 0 || l.bodyOffset+l.bytes > int64(len(file)) || !l.strings &&
-		l.rows*l.rowBytes() != l.bytes {
-		t.Fatalf("accepted %v: %d bytes at %d of %d", l, l.bytes, l.bodyOffset, len(file))
+	if l.Rows < 0 || l.Bytes < 0 || l.BodyOffset < 0 || l.BodyOffset+l.Bytes > int64(len(file)) || !l.Strings &&
+		l.Rows*l.RowBytes() != l.Bytes {
+		t.Fatalf("accepted %v: %d bytes at %d of %d", l, l.Bytes, l.BodyOffset, len(file))
 	}
 	return nil
 }
 
 func FuzzWalk(f *testing.F) {
-	f.Add(fileOf(newLayout(arrayType{name: "x", dtype: unified.BFloat16, shape: []int64{2, 3}}, 4, 0),
+	f.Add(fileOf(NewLayout(Type{Name: "x", DType: unified.BFloat16, Shape: []int64{2, 3}}, 4, 0),
 		make([]byte, 48)))
-	f.Add(fileOf(newLayout(arrayType{name: "s", strings: true}, 3, 11), make([]byte, 75)))
-	f.Add(fileOf(newLayout(arrayType{name: "y", dtype: unified.Int8}, 0, 0), nil))
+	f.Add(fileOf(NewLayout(Type{Name: "s", Strings: true}, 3, 11), make([]byte, 75)))
+	f.Add(fileOf(NewLayout(Type{Name: "y", DType: unified.Int8}, 0, 0), nil))
 	f.Fuzz(func(t *testing.T, file []byte) { _ = checkWalk(t, file) })
 }
 
@@ -260,7 +275,7 @@ func TestCompressedBatchesAreNamed(t *testing.T) {
 	values := array.NewInt32Builder(memory.DefaultAllocator)
 	values.AppendValues(make([]int32, 1000), nil)
 	column := values.NewArray()
-	path := filepath.Join(scratchDir(t), "x.arrow")
+	path := filepath.Join(t.TempDir(), "x.arrow")
 	f, err := os.Create(path)
 	must(t, err)
 	w, err := ipc.NewFileWriter(f, ipc.WithSchema(fields), ipc.WithZstd())
@@ -276,10 +291,58 @@ func TestCompressedBatchesAreNamed(t *testing.T) {
 // TestColumnsHaveAsManyDimensionsAsTensors, and no more.
 func TestColumnsHaveAsManyDimensionsAsTensors(t *testing.T) {
 	for dims := range unified.MaxRank + 1 {
-		l := newLayout(arrayType{name: "x", dtype: unified.Int8, shape: slices.Repeat([]int64{1}, dims)}, 3, 0)
-		err := checkWalk(t, fileOf(l, counting(l.bytes)))
+		l := NewLayout(Type{Name: "x", DType: unified.Int8, Shape: slices.Repeat([]int64{1}, dims)}, 3, 0)
+		err := checkWalk(t, fileOf(l, counting(l.Bytes)))
 		if good := dims < unified.MaxRank; good != (err == nil) {
 			t.Errorf("rows of %d dimensions: %v", dims, err)
 		}
+	}
+}
+
+func TestAFileThatCannotBeWrittenIsNamed(t *testing.T) {
+	_, path := newFile(t)
+	f, err := os.Open(path) // for reading
+	must(t, err)
+	defer f.Close()
+	_, err = shared(Direct{Dataset: 1 << 60}).Writer(f, path, Type{Name: "x", DType: unified.Int8}, 3)
+	if err == nil || !strings.HasPrefix(err.Error(), path+": ") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAnErrorOfWritingPastThePageCacheNamesTheFile(t *testing.T) {
+	f, path := newFile(t)
+	w, err := shared(Direct{Block: 4096}).Writer(f, path, Type{Name: "a", DType: unified.Int32}, 1<<20)
+	must(t, err)
+	if w.f.behind == nil {
+		t.Skip("the file system refuses")
+	}
+	must(t, f.Close())
+	_, err = w.Write(make([]byte, 4<<20))
+	_, closed := w.Close()
+	if err = errors.Join(err, closed); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Each such array takes memory: of many that are open at a time, the most go through the cache.
+func TestFewArraysAtATimePassThePageCache(t *testing.T) {
+	s, direct := shared(Direct{Block: 4096}), 0
+	for i := range 2 * mostDirect {
+		f, path := newFile(t)
+		w, err := s.Writer(f, path, Type{Name: "a", DType: unified.Int32}, 1)
+		must(t, err)
+		if w.f.behind != nil {
+			direct++
+		}
+		if i == 0 { // its place is free again
+			_, err = w.Write(make([]byte, 4))
+			must(t, err)
+			_, err = w.Close()
+			must(t, err)
+		}
+	}
+	if direct != 0 && direct != mostDirect+1 {
+		t.Errorf("%d", direct)
 	}
 }

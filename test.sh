@@ -107,9 +107,8 @@ fi
 
 # --- tests ----------------------------------------------------------------------------------------------------------
 
-report=$(mktemp -d)/testreport
-trap 'kill $(jobs -p) 2>/dev/null || :; rm -rf "$totals" "$totals.times" "$(dirname "$report")"' EXIT
-go build -o "$report" ./tools/testreport
+work=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null || :; rm -rf "$totals" "$totals.times" "$work"' EXIT
 
 # The program as it is released: one for all tests that run it.
 mkdir -p dist
@@ -117,13 +116,14 @@ CGO_ENABLED=0 go build -buildvcs=false -o dist/khop ./cmd/khop
 export KHOP=$PWD/dist/khop
 
 # Every skip must be on the list where the real graphs are there. Without them, any test may skip.
-skips=(-any-skip)
-[ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed tests/allowed-skips.txt)
+report=("$PWD/tools/report.py" --totals "$totals")
+strict=("${report[@]}")
+[ -z "${KHOP_TESTDATA:-}" ] || strict+=(--allowed "$PWD/tests/allowed-skips.txt")
 
 # Three packages at a time on two processors: some tests wait most of the time.
 export GORACE=atexit_sleep_ms=0 # each program with the race detector sleeps for a second before it ends otherwise
 step "tests with the race detector"
-go test -race -p 3 -timeout 30m -json ./... | "$report" "${skips[@]}" -totals "$totals"
+go test -race -p 3 -timeout 30m -json ./... | "${strict[@]}"
 
 # What these find beyond the first run is in files for !race or that ask for it, and in packages that compute: the compiler's
 # other code may round in another way, for it fuses multiplications and additions, and assembly takes other ways.
@@ -131,25 +131,26 @@ level=v1
 [ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
 computing=(./gather ./integrations/gnn ./internal/prefetch ./internal/rng/... ./loader ./sampling ./sparse/... ./formats/synthetic)
 step "tests of computing without race detector and cgo, at GOAMD64=$level, short"
-GOAMD64=$level CGO_ENABLED=0 go test -short -p 3 -timeout 30m -json "${computing[@]}" | "$report" "${skips[@]}" -totals "$totals"
+GOAMD64=$level CGO_ENABLED=0 go test -short -p 3 -timeout 30m -json "${computing[@]}" | "${strict[@]}"
 
 step "tests that the race detector leaves out or shortens"
 files=$(grep -rlE --include='*_test.go' --exclude-dir='.?*' '^//go:build .*!race|invariants\.Enabled' . | grep -v _cuda_test)
 names=$(xargs grep -hoE '^func (Test|Fuzz|Example)[A-Za-z0-9_]*' <<<"$files" | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
-xargs -n 1 dirname <<<"$files" | sort -u | comm -23 - <(go list -f '{{.Dir}}' "${computing[@]}" | sed "s|^$PWD|.|" | sort) |
-    CGO_ENABLED=0 xargs go test -short -run "^($names)$" -p 3 -timeout 30m -json | "$report" "${skips[@]}" -totals "$totals"
+folders() { go list -f '{{.Dir}}' "$@" | sed "s|^$PWD|.|" | sort; }
+xargs -n 1 dirname <<<"$files" | sort -u | comm -12 - <(folders ./...) | comm -23 - <(folders "${computing[@]}") |
+    CGO_ENABLED=0 xargs go test -short -run "^($names)$" -p 3 -timeout 30m -json | "${strict[@]}"
 
 step "modules of their own"
 while IFS= read -r mod; do
     echo "$mod"
-    (cd "$mod" && go vet ./... && go test -count 1 -json ./... | "$report" -any-skip -totals "$totals")
+    (cd "$mod" && go vet ./... && go test -count 1 -json ./... | "${report[@]}")
 done < <(find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*' -exec dirname {} \; | sort)
 
 step "CUDA build"
-REPORT="$report" TOTALS="$totals" tools/test-cuda.sh
+TOTALS="$totals" tools/test-cuda.sh
 
 # The package's tests wait for a third of their time, so they run beside the others.
-package_log=$(dirname "$report")/package.log
+package_log=$work/package.log
 on_package=
 if [ "$(go env GOOS)" = linux ]; then
     tools/test-python.sh "$KHOP" >"$package_log" 2>&1 &
@@ -159,7 +160,7 @@ fi
 step "Python tests"
 python_passed=0
 if compgen -G 'tests/test_*.py' >/dev/null; then
-    log=$(dirname "$report")/pytest.log
+    log=$work/pytest.log
     PYTHONPATH=tests .venv/bin/python -m pytest -p skips --note-skips="$PWD/dist/skips-tests.txt" -q -rs tests 2>&1 | tee "$log"
     if [ "$(go env GOOS)" = linux ]; then # here are SciPy and pyarrow
         KHOP_BIN=$KHOP PYTHONPATH=integrations/python/src .venv/bin/python -m pytest integrations/python/tests/test_write.py 2>&1 |

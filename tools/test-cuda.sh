@@ -5,7 +5,7 @@
 #
 # Environment: KHOP_TESTDATA      folder of real graphs; tests that need one skip without it
 #              KHOP_TEST_FAST=1   leaves out static analysis and the headers of CUDA 12 and 13
-#              REPORT, TOTALS     what test.sh counts with
+#              TOTALS             file to which the numbers of tests are added
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -70,11 +70,10 @@ export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so
 dist/khop-cuda sample "$scratch/sbm.khop" --digest --device cuda | cmp - "$scratch/digests" || fail "a device's batches differ from the CPU's"
 
 # Without the real graphs any test may skip; with them only those on the list.
-skips=(-any-skip)
-[ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed "$PWD/tests/allowed-skips.txt")
+report=("$PWD/tools/report.py" ${TOTALS:+--totals "$TOTALS"})
+[ -z "${KHOP_TESTDATA:-}" ] || report+=(--allowed "$PWD/tests/allowed-skips.txt")
 
 # The tests that need a device are those of the files named *_cuda_test.go.
-[ -n "${REPORT:-}" ] || { REPORT=$scratch/testreport; go build -o "$REPORT" ./tools/testreport; }
 module_of() { # FOLDER
     local folder=$1
     until [ -f "$folder/go.mod" ]; do folder=$(dirname "$folder"); done
@@ -113,17 +112,17 @@ done >"$scratch/ptx-tests"
     KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so test_devices -short <"$scratch/ptx-counts"
 } >"$scratch/on-ptx" 2>"$scratch/on-ptx.errors" &
 on_ptx=$!
-test_devices -race <"$scratch/tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
+test_devices -race <"$scratch/tests" | "${report[@]}"
 
 step "simulated device that poses as a real one, from PTX"
 wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-ptx.errors")"
-"$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"} <"$scratch/on-ptx"
+"${report[@]}" <"$scratch/on-ptx"
 
 step "modules of their own, on the device"
 cut -d ' ' -f 1 "$scratch/nested-tests" | while read -r folder; do module_of "$folder"; done | sort -u | while read -r module; do
     go vet -C "$module" -tags cuda ./...
 done
-test_devices <"$scratch/nested-tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
+test_devices <"$scratch/nested-tests" | "${report[@]}"
 
 step "bundle" # of programs that measure a GPU: all phases run, in tiny sizes, on the committed PTX and as on a real driver
 bench/gpu/bundle.sh "$scratch/gpu" internal/drivertest

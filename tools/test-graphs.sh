@@ -16,7 +16,6 @@ done
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-go build -o "$work/testreport" ./tools/testreport
 root=$PWD
 
 printf '\n== Go tests of real graphs\n' # those of the files that ask for the folder
@@ -25,7 +24,7 @@ while IFS= read -r folder; do
     names=$(xargs grep -hoE '^func (Test|Fuzz|Example)[A-Za-z0-9_]*' <<<"$files" | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
     echo "$folder $names"
     (cd "$folder" && go test -count 1 -timeout 20m -run "^($names)\$" -json .) |
-        "$work/testreport" -allowed tests/allowed-skips.txt -totals "$work/totals"
+        tools/report.py --allowed tests/allowed-skips.txt --totals "$work/totals"
 done < <(grep -rl --include='*_test.go' KHOP_TESTDATA . | grep -v '^\./\.' | xargs -n 1 dirname | sort -u)
 
 printf '\n== Python tests of real graphs (after %d s)\n' $((SECONDS - started))

@@ -29,7 +29,7 @@ func readmeExample(ctx context.Context, train func(blocks [][]graph.Block, x []f
 	defer ds.Close()
 	ld, err := loader.New(ds, loader.Options{
 		Sampler: sampling.Neighbor{Fanouts: []int{15, 10, 5}},
-		Shuffle: true, Seed: 42, Device: "cpu",
+		Shuffle: true, Seed: 42, Device: loader.DeviceOptions{Name: "cpu"},
 	})
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func TestReadmeExampleLoadsAnEpoch(t *testing.T) {
 func listing(t *testing.T, ds *formats.Dataset) string {
 	ld, err := loader.New(ds, loader.Options{
 		Sampler:   sampling.Neighbor{Fanouts: []int{3, 2}},
-		BatchSize: 4, Shuffle: true, Seed: 42, Device: "cpu",
+		BatchSize: 4, Shuffle: true, Seed: 42, Device: loader.DeviceOptions{Name: "cpu"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -151,7 +151,7 @@ func (a *ahead) openColumn(d columnOnDisk) error {
 	}
 	var err error
 	c.Column, err = diskio.NewColumn(l.split.reader, d.index, d.layout, diskio.ColumnOptions{
-		PlannerOptions: diskio.PlannerOptions{Slots: d.slots, Lookahead: l.opt.Lookahead, Along: d.along,
+		PlannerOptions: diskio.PlannerOptions{Slots: d.slots, Lookahead: l.opt.Disk.Lookahead, Along: d.along,
 			Asks: int(d.mostAsks), Pack: d.pack, Memory: pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}},
 		Early: d.early, Cache: pinned.Options{Ledger: l.ledger, Purpose: pinned.Columns}})
 	if err == nil {

@@ -214,7 +214,7 @@ func (a *arrayLister) columns(prefix string, names []string, there []graph.Colum
 	for _, name := range names {
 		if c := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name }); c >= 0 {
 			array.Column, array.DType, array.Row = name, there[c].DType, there[c].Shape
-			if a.r.opt.Widen && widens(there, name) {
+			if a.r.opt.Columns.Widen && widens(there, name) {
 				array.DType = unified.Float32
 			}
 			a.add(prefix+"/"+name, array)
@@ -251,13 +251,13 @@ func (a *arrayLister) block(s *graph.Schema, layer, e int) {
 	if r.edgePos() {
 		a.add("block/"+name+"/edge_pos", part(ArrayEdgePos, s.PosType(), edges))
 	}
-	a.columns("edge/"+name, r.opt.EdgeColumns, s.EdgeColumns, part(ArrayEdgeColumn, unified.Invalid, edges))
+	a.columns("edge/"+name, r.opt.Columns.Edges, s.EdgeColumns, part(ArrayEdgeColumn, unified.Invalid, edges))
 }
 
 // nodeColumns and seedColumns return the names of the options, or the default ones. This is where those stand.
-func (r *recipe) nodeColumns() []string { return orDefault(r.opt.NodeColumns, defaultNodeColumn) }
+func (r *recipe) nodeColumns() []string { return orDefault(r.opt.Columns.Nodes, defaultNodeColumn) }
 
-func (r *recipe) seedColumns() []string { return orDefault(r.opt.SeedColumns, defaultSeedColumn) }
+func (r *recipe) seedColumns() []string { return orDefault(r.opt.Columns.Seeds, defaultSeedColumn) }
 
 // The columns of a batch where the options name none. X and Y are of these.
 const defaultNodeColumn, defaultSeedColumn = "feature", "label"
@@ -270,7 +270,7 @@ func orDefault(names []string, byDefault string) []string {
 }
 
 // edgePos reports whether batches have edge positions.
-func (r *recipe) edgePos() bool { return r.opt.EdgePos || len(r.opt.EdgeColumns) > 0 }
+func (r *recipe) edgePos() bool { return r.opt.Columns.EdgePos || len(r.opt.Columns.Edges) > 0 }
 
 // checkColumns returns ErrOptions for a column that is asked for and not there, or asked for twice.
 func (r *recipe) checkColumns(s *graph.Schema) error {
@@ -283,9 +283,9 @@ func (r *recipe) checkColumns(s *graph.Schema) error {
 		names             []string
 		there             []graph.Column
 	}{
-		{"NodeColumns", defaultNodeColumn, r.opt.NodeColumns, ofNodes},
-		{"SeedColumns", defaultSeedColumn, r.opt.SeedColumns, ofNodes},
-		{"EdgeColumns", "", r.opt.EdgeColumns, s.EdgeColumns},
+		{"NodeColumns", defaultNodeColumn, r.opt.Columns.Nodes, ofNodes},
+		{"SeedColumns", defaultSeedColumn, r.opt.Columns.Seeds, ofNodes},
+		{"EdgeColumns", "", r.opt.Columns.Edges, s.EdgeColumns},
 	} {
 		there := map[string]bool{}
 		for _, c := range o.there {

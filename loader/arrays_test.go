@@ -17,11 +17,13 @@ import (
 // The list says of every array of every batch what it is: name, dtype, shape, and of which it may be a view.
 func TestTheListOfArraysIsWhatBatchesHave(t *testing.T) {
 	for name, opt := range map[string]loader.Options{
-		"default":      {Sampler: neighbor},
-		"edge columns": {Sampler: neighbor, EdgeColumns: []string{"stars"}, NodeColumns: []string{"label", "feature"}},
+		"default": {Sampler: neighbor},
+		"edge columns": {Sampler: neighbor, Columns: loader.ColumnOptions{Edges: []string{"stars"},
+			Nodes: []string{"label", "feature"}}},
 		"views": {Sampler: sampling.Neighbor{Fanouts: []int{3, 2, 2}, Frontier: sampling.NewNodes},
-			EdgeColumns: []string{"stars"}},
-		"no columns": {Sampler: neighbor, NodeColumns: []string{}, SeedColumns: []string{}, EdgePos: true},
+			Columns: loader.ColumnOptions{Edges: []string{"stars"}}},
+		"no columns": {Sampler: neighbor, Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{},
+			EdgePos: true}},
 	} {
 		opt.BatchSize, opt.Seeds = 20, loader.AllNodes()
 		g := typedGraph(t, 60, 40)
@@ -100,8 +102,8 @@ func TestAColumnThatBatchesDoNotHaveIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	open(t, bare, loader.Options{Sampler: neighbor, SeedColumns: []string{},
-		Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	open(t, bare, loader.Options{Sampler: neighbor, Columns: loader.ColumnOptions{Seeds: []string{}},
+		Hooks: loader.Hooks{Logger: slog.New(slog.NewTextHandler(&said, nil))}})
 	if text := said.String(); !strings.Contains(text, "batches have no feature") ||
 		strings.Contains(text, "batches have no label") {
 		t.Errorf("a loader of a graph without columns says %s", text)

@@ -21,7 +21,8 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 	g := plainGraph(t, int(nodes), 6)
 	stored := onDisk(t, g)
 	border := need() / 9 * 10
-	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Residence: loader.Auto, CacheBytes: 8000}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Residence: loader.Auto,
+		Disk: loader.DiskOptions{CacheBytes: 8000}}
 	for name, c := range map[string]struct {
 		src   loader.Source
 		room  int64
@@ -36,15 +37,15 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 		"with limit": {stored, 1, 1 << 40, false, loader.Mapped},
 	} {
 		loader.AvailableMemory(t, c.room)
-		opt.MaxMemory, opt.Widen = c.limit, c.widen
+		opt.MaxMemory, opt.Columns.Widen = c.limit, c.widen
 		l := open(t, c.src, opt)
-		if o := l.Options(); o.Residence != c.want || o.CacheBytes != 8000 || (l.Stats().OnDisk != nil) !=
+		if o := l.Options(); o.Residence != c.want || o.Disk.CacheBytes != 8000 || (l.Stats().OnDisk != nil) !=
 			(c.want == loader.Disk) {
-			t.Errorf("%s: %v, a cache of %d", name, o.Residence, o.CacheBytes)
+			t.Errorf("%s: %v, a cache of %d", name, o.Residence, o.Disk.CacheBytes)
 		}
 	}
 	opt.Residence = loader.Disk
-	opt.Widen = true
+	opt.Columns.Widen = true
 	if _, err := loader.New(stored, opt); !errors.Is(err, loader.ErrOptions) || !strings.HasSuffix(err.Error(),
 		": Widen: rows that are read from disk are delivered as they are stored") {
 		t.Error(err)

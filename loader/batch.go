@@ -128,7 +128,7 @@ func (b *Batch) Release() {
 }
 
 // Device returns where the batch's tensors lie: "cpu", or "cuda:0" and so on.
-func (b *Batch) Device() string { return b.loader.opt.Device }
+func (b *Batch) Device() string { return b.loader.opt.Device.Name }
 
 // Wait lets what is enqueued on a CUDA stream from now on wait for the batch, and the host for nothing: stream is a
 // CUstream (cudaStream_t) of the batch's device, 0 the default stream. It does nothing for a batch in host memory.

@@ -74,7 +74,7 @@ func TestVerifyStopsABatchOfARottenChunk(t *testing.T) {
 		t.Skip("Windows refuses to write to a mapped file")
 	}
 	g := plainGraph(t, 500, 4)
-	opt := loader.Options{Sampler: neighbor, EdgeColumns: []string{"weight"}, Verify: true}
+	opt := loader.Options{Sampler: neighbor, Columns: loader.ColumnOptions{Edges: []string{"weight"}}, Verify: true}
 	for _, c := range []struct {
 		file      string
 		residence loader.Residence
@@ -113,7 +113,7 @@ func TestVerifyChangesNoBatch(t *testing.T) {
 	d := storedGraph(t, typedGraph(t, 300, 200))
 	var want []string
 	for _, opt := range []loader.Options{{}, {Verify: true}, {Verify: true, Residence: loader.Resident}} {
-		opt.Sampler, opt.Shuffle, opt.BatchSize, opt.EdgeColumns = neighbor, true, 30, []string{"stars"}
+		opt.Sampler, opt.Shuffle, opt.BatchSize, opt.Columns.Edges = neighbor, true, 30, []string{"stars"}
 		got := digests(t, open(t, d, opt).Epoch(background, 2))
 		if want == nil {
 			want = got
@@ -140,7 +140,7 @@ func TestDamageThatABatchMeetsSaysWhatToDo(t *testing.T) {
 	} {
 		d := storedGraph(t, plainGraph(t, 5000, 4))
 		l := open(t, d, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{-1, -1}}, BatchSize: 25, Workers: 1,
-			Prefetch: 1})
+			Tuning: loader.TuningOptions{Prefetch: 1}})
 		path := filepath.Join(d.Path(), file)
 		var err error
 		for b, e := range l.Epoch(background, 0) {

@@ -26,10 +26,11 @@ import (
 func TestCopiesBringRowsToADevice(t *testing.T) {
 	cudatest.Open(t)
 	g := wideGraph(t, 500, 6)
-	cpu := loader.Options{Sampler: neighbor, Device: "cpu", BatchSize: 100, EdgeColumns: []string{"time"}}
+	cpu := loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cpu"}, BatchSize: 100,
+		Columns: loader.ColumnOptions{Edges: []string{"time"}}}
 	want := digests(t, open(t, g, cpu).Epoch(context.Background(), 0))
 	opt := cpu
-	opt.Device, opt.Carry, opt.DeviceCache = "cuda:0", loader.CarryCopies, 10_000
+	opt.Device.Name, opt.Tuning.Carry, opt.Device.Cache = "cuda:0", loader.CarryCopies, 10_000
 	l := open(t, g, opt)
 	held := l.Stats().Memory.Batches
 	for _, err := range l.Epoch(context.Background(), 0) {
@@ -60,8 +61,8 @@ func TestCopiesBringRowsToADevice(t *testing.T) {
 func TestTheFasterWayToBringRowsIsTaken(t *testing.T) {
 	cudatest.Open(t)
 	g := wideGraph(t, 500, 6)
-	opt := loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 100, Carry: loader.CarryMeasured,
-		DeviceCache: 10_000}
+	opt := loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0", Cache: 10_000},
+		BatchSize: 100, Tuning: loader.TuningOptions{Carry: loader.CarryMeasured}}
 	l := open(t, g, opt)
 	carried := 0
 	for _, p := range l.Placed() {
@@ -72,7 +73,7 @@ func TestTheFasterWayToBringRowsIsTaken(t *testing.T) {
 	if carried != 1 {
 		t.Errorf("%+v: want the features brought by copies", l.Placed())
 	}
-	opt.DeviceCache = 0 // all fits
+	opt.Device.Cache = 0 // all fits
 	for _, p := range open(t, g, opt).Placed() {
 		if p.Rung != pinned.RungDevice || p.Carry != "" {
 			t.Errorf("%+v: want it on the device", p)
@@ -84,8 +85,9 @@ func TestTheFasterWayToBringRowsIsTaken(t *testing.T) {
 func TestAFileCutShortUnderCopiesIsAFault(t *testing.T) {
 	cudatest.Open(t)
 	ds := storedGraph(t, wideGraph(t, 500, 6))
-	l := open(t, ds, loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 100, Carry: loader.CarryCopies,
-		DeviceCache: loader.NoDeviceCache, NodeColumns: []string{"feature"}, SeedColumns: []string{}})
+	l := open(t, ds, loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0",
+		Cache: loader.NoDeviceCache}, BatchSize: 100, Tuning: loader.TuningOptions{Carry: loader.CarryCopies},
+		Columns: loader.ColumnOptions{Nodes: []string{"feature"}, Seeds: []string{}}})
 	cut := 0
 	for _, err := range l.Epoch(context.Background(), 0) {
 		if err != nil {
@@ -112,13 +114,13 @@ func TestColumnsOnDiskComeToADevice(t *testing.T) {
 		"typed": onDisk(t, typedGraph(t, 150, 120))} {
 		for _, cache := range []int64{1, 3000, 1 << 30} {
 			opt := onDiskOptions
-			opt.CacheBytes, opt.DeviceCache = cache, 2_000
+			opt.Disk.CacheBytes, opt.Device.Cache = cache, 2_000
 			if name == "typed" {
-				opt.EdgeColumns, opt.Seeds = []string{"stars"}, loader.AllNodes("user")
+				opt.Columns.Edges, opt.Seeds = []string{"stars"}, loader.AllNodes("user")
 			}
 			mapped := opt
 			mapped.Residence = loader.Mapped
-			opt.Device = "cuda:0"
+			opt.Device.Name = "cuda:0"
 			a, b := open(t, g, mapped), open(t, g, opt)
 			for epoch := range uint64(2) {
 				for _, err := range b.Epoch(context.Background(), epoch) {
@@ -151,7 +153,7 @@ func TestADiskThatFailsUnderADeviceIsSaid(t *testing.T) {
 	cudatest.Open(t)
 	g := onDisk(t, plainGraph(t, 500, 6))
 	opt := onDiskOptions
-	opt.Device, opt.DeviceCache = "cuda:0", 20_000
+	opt.Device.Name, opt.Device.Cache = "cuda:0", 20_000
 	want := digests(t, open(t, g, opt).Epoch(background, 0))
 	t.Run("failing", func(t *testing.T) {
 		loader.ReadWith(t, diskio.ReaderOptions{Intercept: func(string, int64, []byte, int, error) (int, error) {
@@ -179,14 +181,14 @@ func TestHotRowsOfColumnsOnDiskStayOnADevice(t *testing.T) {
 	for name, g := range map[string]*graph.Graph{"plain": onDisk(t, plainGraph(t, 500, 6)),
 		"odd rows": onDisk(t, hubGraph(t, 1000)), "typed": onDisk(t, typedGraph(t, 150, 120))} {
 		opt := onDiskOptions
-		opt.CacheBytes, opt.DeviceCache, opt.Device, opt.BatchSize = 3000, 16_000, "cuda:0", 200
+		opt.Disk.CacheBytes, opt.Device.Cache, opt.Device.Name, opt.BatchSize = 3000, 16_000, "cuda:0", 200
 		if name == "typed" {
 			opt.Seeds = loader.AllNodes("user")
 		}
 		hot, cold := opt, opt
-		hot.HotRows, cold.HotRows = loader.RankPresample, loader.RankNone
+		hot.Device.HotRows, cold.Device.HotRows = loader.RankPresample, loader.RankNone
 		mapped := opt
-		mapped.Residence, mapped.Device = loader.Mapped, "cpu"
+		mapped.Residence, mapped.Device.Name = loader.Mapped, "cpu"
 		want := digests(t, open(t, g, mapped).Epoch(background, 0))
 		rows, _ := g.NodeColumn(0, "feature")
 		if n := planned(t, g, hot).Expected.Columns - planned(t, g, cold).Expected.Columns; name != "typed" &&
@@ -203,7 +205,7 @@ func TestHotRowsOfColumnsOnDiskStayOnADevice(t *testing.T) {
 				break
 			}
 			if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
-				t.Fatalf("%s, %v: %s", name, opt.HotRows, d)
+				t.Fatalf("%s, %v: %s", name, opt.Device.HotRows, d)
 			}
 			s, kept := l.Stats(), int64(0)
 			for _, p := range l.Placed() {
@@ -211,12 +213,12 @@ func TestHotRowsOfColumnsOnDiskStayOnADevice(t *testing.T) {
 					kept += p.CachedRows
 				}
 			}
-			if keeps := opt.HotRows != loader.RankNone; keeps != (kept > 0) || keeps && s.DeviceHits == 0 {
-				t.Errorf("%s, %v: %d rows are kept, %d were asked for", name, opt.HotRows, kept, s.DeviceHits)
+			if keeps := opt.Device.HotRows != loader.RankNone; keeps != (kept > 0) || keeps && s.DeviceHits == 0 {
+				t.Errorf("%s, %v: %d rows are kept, %d were asked for", name, opt.Device.HotRows, kept, s.DeviceHits)
 			}
-			asked[opt.HotRows] = s.OnDisk.Rows / s.OnDisk.Batches
+			asked[opt.Device.HotRows] = s.OnDisk.Rows / s.OnDisk.Batches
 		}
-		if asked[hot.HotRows] >= asked[cold.HotRows] {
+		if asked[hot.Device.HotRows] >= asked[cold.Device.HotRows] {
 			t.Errorf("%s: a batch asks the disk's cache for %d rows", name, asked)
 		}
 	}

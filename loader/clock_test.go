@@ -27,11 +27,12 @@ func TestStatisticsOfTimeAreThoseOfAClock(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			return nil
 		}}
-		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: 1, Prefetch: 1, Logger: log.logger(),
-			Made: func(*loader.Batch) error {
-				time.Sleep(2 * time.Second)
-				return nil
-			}})
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: 1,
+			Tuning: loader.TuningOptions{Prefetch: 1}, Hooks: loader.Hooks{Logger: log.logger(),
+				Made: func(*loader.Batch) error {
+					time.Sleep(2 * time.Second)
+					return nil
+				}}})
 		for _, err := range l.Epoch(background, 0) {
 			if err != nil {
 				t.Fatal(err)
@@ -61,8 +62,8 @@ func TestAHeldLoopWaitsForAsLongAsItIsTold(t *testing.T) {
 	g := plainGraph(t, 60, 4)
 	for _, held := range []time.Duration{6 * time.Second, 8 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Prefetch: 1,
-				SlotTimeout: 7 * time.Second})
+			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
+				Tuning: loader.TuningOptions{Prefetch: 1, SlotTimeout: 7 * time.Second}})
 			var kept []*loader.Batch
 			var begin time.Time
 			var last error

@@ -22,7 +22,7 @@ func TestStatsAreTheSumsOfWhatTheLoopReceived(t *testing.T) {
 	for i, f := range []sampling.Frontier{sampling.AllNodes, sampling.NewNodes, sampling.NewNodes} {
 		s := sampling.Neighbor{Fanouts: [][]int{{3, 2, 2}, {3, 2, 2}, {1, 1, 1}}[i], Frontier: f}
 		l := open(t, g, loader.Options{Sampler: s, BatchSize: []int{7, 7, 1}[i], Seeds: loader.AllNodes(),
-			EdgeColumns: []string{"stars"}})
+			Columns: loader.ColumnOptions{Edges: []string{"stars"}}})
 		var want loader.Stats
 		add := func(x unified.Tensor) {
 			want.Rows, want.Bytes = want.Rows+uint64(x.Len()), want.Bytes+uint64(len(x.Bytes()))
@@ -64,7 +64,7 @@ func TestStatsAreTheSumsOfWhatTheLoopReceived(t *testing.T) {
 func TestMostRowsAreWhatOptionsAllow(t *testing.T) {
 	const e = "node:edge:node"
 	l := open(t, plainGraph(t, 1000, 5), loader.Options{Sampler: neighbor, BatchSize: 5,
-		EdgeColumns: []string{"weight"}})
+		Columns: loader.ColumnOptions{Edges: []string{"weight"}}})
 	want := map[string]int64{"num_nodes": 3, "nodes/node": 100, "seeds/node": 5, "input/node": 5, "item/node": 5,
 		"node/node/feature": 100, "seed/node/label": 5}
 	for layer, edges := range []int64{75, 20} {
@@ -211,18 +211,18 @@ func TestOptionsHaveLimits(t *testing.T) {
 		"WorldSize":    {1, 1 << 30, func(o *loader.Options, v int) { o.WorldSize = v }},
 		"Rank":         {0, 4, func(o *loader.Options, v int) { o.Rank, o.WorldSize = v, 5 }},
 		"Workers":      {1, 4096, func(o *loader.Options, v int) { o.Workers = v }},
-		"Prefetch":     {1, 4096, func(o *loader.Options, v int) { o.Prefetch = v }},
-		"DeviceBlocks": {0, 1 << 20, func(o *loader.Options, v int) { o.DeviceBlocks = v }},
+		"Prefetch":     {1, 4096, func(o *loader.Options, v int) { o.Tuning.Prefetch = v }},
+		"DeviceBlocks": {0, 1 << 20, func(o *loader.Options, v int) { o.Tuning.DeviceBlocks = v }},
 		"MaxMemory":    {0, 1<<63 - 1, func(o *loader.Options, v int) { o.MaxMemory = int64(v) }},
-		"PerSlot":      {0, 1<<63 - 1, func(o *loader.Options, v int) { o.PerSlot = int64(v) }},
-		"DeviceMemory": {0, 1<<63 - 1, func(o *loader.Options, v int) { o.DeviceMemory = int64(v) }},
-		"DeviceCache":  {-1, 1<<63 - 1, func(o *loader.Options, v int) { o.DeviceCache = int64(v) }},
-		"SlotTimeout":  {1, 1<<63 - 1, func(o *loader.Options, v int) { o.SlotTimeout = time.Duration(v) }},
+		"PerSlot":      {0, 1<<63 - 1, func(o *loader.Options, v int) { o.Hooks.PerSlot = int64(v) }},
+		"DeviceMemory": {0, 1<<63 - 1, func(o *loader.Options, v int) { o.Device.Memory = int64(v) }},
+		"DeviceCache":  {-1, 1<<63 - 1, func(o *loader.Options, v int) { o.Device.Cache = int64(v) }},
+		"SlotTimeout":  {1, 1<<63 - 1, func(o *loader.Options, v int) { o.Tuning.SlotTimeout = time.Duration(v) }},
 		"Remainder":    {0, 2, func(o *loader.Options, v int) { o.Remainder = loader.Remainder(v) }},
-		"CacheBytes":   {0, 1<<63 - 1, func(o *loader.Options, v int) { o.CacheBytes = int64(v) }},
-		"Lookahead":    {1, 1 << 14, func(o *loader.Options, v int) { o.Lookahead = v }},
+		"CacheBytes":   {0, 1<<63 - 1, func(o *loader.Options, v int) { o.Disk.CacheBytes = int64(v) }},
+		"Lookahead":    {1, 1 << 14, func(o *loader.Options, v int) { o.Disk.Lookahead = v }},
 		"Residence":    {0, 3, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
-		"HotRows":      {0, 4, func(o *loader.Options, v int) { o.HotRows = loader.Ranking(v) }},
+		"HotRows":      {0, 4, func(o *loader.Options, v int) { o.Device.HotRows = loader.Ranking(v) }},
 	} {
 		for _, v := range []int{c.least - 1, c.least, c.most, c.most + 1} {
 			o := loader.Options{Sampler: neighbor}

@@ -21,21 +21,24 @@ func TestDefaultsAreThoseOfTheComments(t *testing.T) {
 	if back := got.EnsureDefaults(); back != &got {
 		t.Error("other options are returned")
 	}
-	want := loader.Options{Sampler: neighbor, BatchSize: 1024, WorldSize: 1, Workers: machine.Workers(), Prefetch: 2,
-		Lookahead: 64, Device: "auto", SlotTimeout: time.Minute}
+	want := loader.Options{Sampler: neighbor, BatchSize: 1024, WorldSize: 1, Workers: machine.Workers(),
+		Tuning: loader.TuningOptions{Prefetch: 2, SlotTimeout: time.Minute},
+		Disk:   loader.DiskOptions{Lookahead: 64}, Device: loader.DeviceOptions{Name: "auto"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	set := loader.Options{Sampler: neighbor, BatchSize: 1, WorldSize: 2, Workers: 3, Prefetch: 4, Lookahead: 5,
-		Device: "cpu", SlotTimeout: 6, Rank: 1}
-	if got := *(&set).EnsureDefaults(); !reflect.DeepEqual(got, set) || got.BatchSize != 1 || got.SlotTimeout != 6 {
+	set := loader.Options{Sampler: neighbor, BatchSize: 1, WorldSize: 2, Workers: 3,
+		Tuning: loader.TuningOptions{Prefetch: 4, SlotTimeout: 6}, Disk: loader.DiskOptions{Lookahead: 5},
+		Device: loader.DeviceOptions{Name: "cpu"}, Rank: 1}
+	if got := *(&set).EnsureDefaults(); !reflect.DeepEqual(got, set) || got.BatchSize != 1 ||
+		got.Tuning.SlotTimeout != 6 {
 		t.Errorf("%+v, want %+v", got, set)
 	}
 	if err := got.Validate(); err != nil {
 		t.Error(err)
 	}
 	if l := open(t, plainGraph(t, 60, 4), loader.Options{Sampler: neighbor}); l.Options().BatchSize != 1024 ||
-		l.Options().Prefetch != 2 || l.Options().SlotTimeout != time.Minute {
+		l.Options().Tuning.Prefetch != 2 || l.Options().Tuning.SlotTimeout != time.Minute {
 		t.Errorf("%+v", l.Options())
 	}
 }
@@ -46,13 +49,16 @@ func TestChoicesEndWithTheirNames(t *testing.T) {
 		last int
 		set  func(o *loader.Options, v int)
 	}{
-		"ExcludeSeeds": {2, func(o *loader.Options, v int) { o.ExcludeSeeds = loader.Exclusion(v) }},
-		"HostPages":    {1, func(o *loader.Options, v int) { o.HostPages = loader.HostPages(v) }},
-		"Carry":        {2, func(o *loader.Options, v int) { o.Carry = loader.Carry(v) }},
-		"HotRows":      {4, func(o *loader.Options, v int) { o.HotRows = loader.Ranking(v) }},
-		"HotShare":     {int(loader.ShareAll), func(o *loader.Options, v int) { o.HotShare = loader.Sharing(v) }},
-		"Residence":    {3, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
-		"Remainder":    {2, func(o *loader.Options, v int) { o.Remainder = loader.Remainder(v) }},
+		"ExcludeSeeds": {2, func(o *loader.Options, v int) { o.Links.ExcludeSeeds = loader.Exclusion(v) }},
+		"HostPages":    {1, func(o *loader.Options, v int) { o.Tuning.HostPages = loader.HostPages(v) }},
+		"Carry":        {2, func(o *loader.Options, v int) { o.Tuning.Carry = loader.Carry(v) }},
+		"HotRows":      {4, func(o *loader.Options, v int) { o.Device.HotRows = loader.Ranking(v) }},
+		"HotShare": {int(loader.ShareAll), func(o *loader.Options,
+			v int) {
+			o.Tuning.HotShare = loader.Sharing(v)
+		}},
+		"Residence": {3, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
+		"Remainder": {2, func(o *loader.Options, v int) { o.Remainder = loader.Remainder(v) }},
 	} {
 		for v := range c.last + 2 {
 			o := loader.Options{Sampler: neighbor}
@@ -67,7 +73,7 @@ func TestChoicesEndWithTheirNames(t *testing.T) {
 	}
 	for v, fits := range map[int]bool{0: false, 1: true, diskio.MaxLookahead: true, diskio.MaxLookahead + 1: false} {
 		o := loader.Options{Sampler: neighbor}
-		o.EnsureDefaults().Lookahead = v
+		o.EnsureDefaults().Disk.Lookahead = v
 		if err := o.Validate(); (err == nil) != fits {
 			t.Errorf("Lookahead of %d: %v", v, err)
 		}
@@ -86,11 +92,13 @@ func TestBytesOfFilesAreThoseOfTheArraysThatAreRead(t *testing.T) {
 		opt  loader.Options
 		want int64
 	}{
-		"topology": {g, loader.Options{NodeColumns: []string{}}, topology},
-		"features": {g, loader.Options{SeedColumns: []string{"feature"}}, topology + 2*page(700*20)},
-		"edges": {g, loader.Options{NodeColumns: []string{"born"}, EdgeColumns: []string{"weight", "mask"}},
+		"topology": {g, loader.Options{Columns: loader.ColumnOptions{Nodes: []string{}}}, topology},
+		"features": {g, loader.Options{Columns: loader.ColumnOptions{Seeds: []string{"feature"}}},
+			topology + 2*page(700*20)},
+		"edges": {g, loader.Options{Columns: loader.ColumnOptions{Nodes: []string{"born"}, Edges: []string{"weight",
+			"mask"}}},
 			topology + 2*page(700*8) + page(4*edges) + page(edges)},
-		"scales": {narrowGraph(t), loader.Options{Widen: true}, narrow},
+		"scales": {narrowGraph(t), loader.Options{Columns: loader.ColumnOptions{Widen: true}}, narrow},
 		"narrow": {narrowGraph(t), loader.Options{}, narrow - page(50*4)},
 	} {
 		c.opt.Sampler, c.opt.Seeds, c.opt.BatchSize = neighbor, loader.AllNodes(), 500
@@ -126,9 +134,9 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 	}
 	for what, n := range want {
 		opt := pagedOptions
-		opt.CacheBytes = 900
+		opt.Disk.CacheBytes = 900
 		if what != "topology" {
-			opt.NodeColumns = []string{"feature"}
+			opt.Columns.Nodes = []string{"feature"}
 		}
 		src := g
 		if what == "rows" {
@@ -144,7 +152,7 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 // A state of links names the columns of their labels and times, each as what it is.
 func TestAStateNamesLabelsAndTimes(t *testing.T) {
 	l := open(t, columnsGraph(t, 1, 30, 150), loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(),
-		LinkLabel: "mask", LinkTime: "time", BatchSize: 50})
+		Links: loader.LinkOptions{Label: "mask", Time: "time"}, BatchSize: 50})
 	if got := l.State(0, 0).Sampler; !strings.Contains(got, ` links label="mask" time="time" exclude=none `) {
 		t.Errorf("%s", got)
 	}

@@ -94,13 +94,13 @@ func deviceFactors(t testing.TB) []factor {
 			[2]int{1, 3}),
 		oneOf("remainder", func(c *deviceCase, r loader.Remainder) { c.opt.Remainder = r }, loader.Pad, loader.Drop,
 			loader.Short),
-		oneOf("columns", func(c *deviceCase, names []string) { c.opt.NodeColumns = names }, nil, []string{}),
-		oneOf("seed columns", func(c *deviceCase, names []string) { c.opt.SeedColumns = names }, nil, []string{},
+		oneOf("columns", func(c *deviceCase, names []string) { c.opt.Columns.Nodes = names }, nil, []string{}),
+		oneOf("seed columns", func(c *deviceCase, names []string) { c.opt.Columns.Seeds = names }, nil, []string{},
 			[]string{"feature"}),
-		oneOf("edge positions", func(c *deviceCase, b bool) { c.opt.EdgePos = b }, false, true),
+		oneOf("edge positions", func(c *deviceCase, b bool) { c.opt.Columns.EdgePos = b }, false, true),
 		oneOf("edge columns", func(c *deviceCase, b bool) {
 			if columns := c.graph.Schema().EdgeColumns; b && len(columns) > 0 {
-				c.opt.EdgeColumns = []string{columns[0].Name}
+				c.opt.Columns.Edges = []string{columns[0].Name}
 			}
 		}, false, true),
 		oneOf("sampler", func(c *deviceCase, as func(sampling.Neighbor) sampling.Sampler) {
@@ -116,17 +116,18 @@ func deviceFactors(t testing.TB) []factor {
 func machineFactors() []factor {
 	return []factor{
 		oneOf("workers", func(c *deviceCase, n int) { c.device.Workers = n }, 1, 2, 3),
-		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Prefetch = n }, 1, 3),
+		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Tuning.Prefetch = n }, 1, 3),
 		oneOf("residence", func(c *deviceCase, r loader.Residence) { c.device.Residence = r }, loader.Mapped,
 			loader.Resident),
-		oneOf("device memory", func(c *deviceCase, n int64) { c.device.DeviceMemory = n }, 0, 64<<20),
-		oneOf("device cache", func(c *deviceCase, n int64) { c.device.DeviceCache = n }, 0, loader.NoDeviceCache, 1_000,
+		oneOf("device memory", func(c *deviceCase, n int64) { c.device.Device.Memory = n }, 0, 64<<20),
+		oneOf("device cache", func(c *deviceCase, n int64) { c.device.Device.Cache = n }, 0, loader.NoDeviceCache,
+			1_000,
 			2_500, 10_000),
-		oneOf("carry", func(c *deviceCase, w loader.Carry) { c.device.Carry = w }, loader.CarryKernels,
+		oneOf("carry", func(c *deviceCase, w loader.Carry) { c.device.Tuning.Carry = w }, loader.CarryKernels,
 			loader.CarryCopies, loader.CarryMeasured),
-		oneOf("hot rows", func(c *deviceCase, r loader.Ranking) { c.device.HotRows = r },
+		oneOf("hot rows", func(c *deviceCase, r loader.Ranking) { c.device.Device.HotRows = r },
 			loader.RankInDegree, loader.RankPageRank, loader.RankPresample, loader.RankUses, loader.RankNone),
-		oneOf("blocks", func(c *deviceCase, n int) { c.device.DeviceBlocks = n }, 1, 3, 16),
+		oneOf("blocks", func(c *deviceCase, n int) { c.device.Tuning.DeviceBlocks = n }, 1, 3, 16),
 		oneOf("lanes", func(c *deviceCase, o string) { c.order = o }, "forward", "reverse", "random"),
 	}
 }
@@ -207,7 +208,7 @@ func seedFactor() factor {
 func negativeFactor() factor {
 	return oneOf("negatives", func(c *deviceCase, n sampling.Negatives) {
 		if strings.HasSuffix(c.opt.Seeds.String(), "edges") {
-			c.opt.Negatives = n
+			c.opt.Links.Negatives = n
 		}
 	}, sampling.Negatives{}, sampling.Negatives{Ratio: 1.5, Strict: true, Replace: sampling.EitherEnd},
 		sampling.Negatives{Ratio: 2, Law: sampling.ByDegree, Replace: sampling.BothEnds},
@@ -287,15 +288,16 @@ func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) (b
 	}
 	x, ok := sampling.As[sampling.Excluder](c.opt.Sampler)
 	if ok && x.CanExclude() && strings.HasSuffix(c.opt.Seeds.String(), "edges") {
-		c.opt.ExcludeSeeds = c.exclude
+		c.opt.Links.ExcludeSeeds = c.exclude
 	}
 	want := c.opt
-	want.Device, want.Workers = "cpu", 1
+	want.Device.Name, want.Workers = "cpu", 1
 	got := c.opt
-	got.Device, got.Workers, got.Prefetch = "cuda:0", c.device.Workers, c.device.Prefetch
-	got.Residence, got.DeviceMemory, got.HotRows, got.DeviceBlocks = c.device.Residence, c.device.DeviceMemory,
-		c.device.HotRows, c.device.DeviceBlocks
-	got.DeviceCache = c.device.DeviceCache
+	got.Device.Name, got.Workers, got.Tuning.Prefetch = "cuda:0", c.device.Workers, c.device.Tuning.Prefetch
+	got.Residence, got.Device.Memory, got.Device.HotRows, got.Tuning.DeviceBlocks = c.device.Residence,
+		c.device.Device.Memory,
+		c.device.Device.HotRows, c.device.Tuning.DeviceBlocks
+	got.Device.Cache = c.device.Device.Cache
 	cudatest.Configure(t, fmt.Sprintf("order=%s,seed=%d", c.order, number))
 	a, errA := firstDigests(c.graph, want, c.epoch)
 	b, errB := firstDigests(c.graph, got, c.epoch)
@@ -410,12 +412,12 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 		anyCache bool
 	}{
 		{"all that is free", loader.Options{}, true, false},
-		{"half of the features", loader.Options{DeviceCache: 1 << 20}, false, true},
-		{"most of the graph", loader.Options{DeviceCache: 120_000}, false, true},
-		{"none", loader.Options{DeviceCache: loader.NoDeviceCache}, false, false},
+		{"half of the features", loader.Options{Device: loader.DeviceOptions{Cache: 1 << 20}}, false, true},
+		{"most of the graph", loader.Options{Device: loader.DeviceOptions{Cache: 120_000}}, false, true},
+		{"none", loader.Options{Device: loader.DeviceOptions{Cache: loader.NoDeviceCache}}, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.opt.Sampler, c.opt.Device = neighbor, "cuda"
+			c.opt.Sampler, c.opt.Device.Name = neighbor, "cuda"
 			l := open(t, g, c.opt)
 			for b, err := range l.Range(context.Background(), 0, 0, 20) {
 				if err != nil {
@@ -429,11 +431,11 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 				}
 			}
 			s := l.Stats()
-			if s.Device != "cuda:0" || s.DeviceMemory.Total() == 0 || s.DeviceMemoryPeak > l.Options().DeviceMemory {
+			if s.Device != "cuda:0" || s.DeviceMemory.Total() == 0 || s.DeviceMemoryPeak > l.Options().Device.Memory {
 				t.Errorf("statistics: %+v", s)
 			}
 			for _, p := range l.Placed() {
-				if partly := c.opt.DeviceCache == 120_000; p.Array == "indices" && (p.CachedRows > 0) != partly {
+				if partly := c.opt.Device.Cache == 120_000; p.Array == "indices" && (p.CachedRows > 0) != partly {
 					t.Errorf("%+v", p)
 				}
 				if p.Array == "column feature" && ((p.Rung == pinned.RungDevice) != c.whole ||

@@ -25,13 +25,14 @@ const (
 )
 
 // onDevice has as many batches under way on any machine.
-var onDevice = loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 16, DeviceCache: loader.NoDeviceCache,
-	Workers: 2, Prefetch: 2}
+var onDevice = loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0",
+	Cache: loader.NoDeviceCache}, BatchSize: 16,
+	Workers: 2, Tuning: loader.TuningOptions{Prefetch: 2}}
 
 func TestRefusedRegistrationsFallBackToCopies(t *testing.T) {
 	cudatest.Open(t)
 	g := wideGraph(t, 300, 6)
-	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: "cpu",
+	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cpu"},
 		BatchSize: 16}).Epoch(context.Background(), 0))
 	cudatest.Fail(t, "cuMemHostRegister_v2", 1, notSupported)
 	l := open(t, g, onDevice)
@@ -48,13 +49,13 @@ func TestTooLittleDeviceMemoryIsSaid(t *testing.T) {
 	cudatest.Open(t)
 	g := wideGraph(t, 3000, 6)
 	opt := onDevice
-	opt.BatchSize, opt.DeviceMemory = 1024, 300_000
+	opt.BatchSize, opt.Device.Memory = 1024, 300_000
 	_, err := loader.New(g, opt)
 	if !errors.Is(err, loader.ErrMemory) || !strings.Contains(err.Error(), "DeviceMemory is 300000") {
 		t.Errorf("DeviceMemory below one batch: %v", err)
 	}
 	cudatest.SetMemory(t, 2<<20)
-	opt.DeviceMemory = 1 << 30
+	opt.Device.Memory = 1 << 30
 	_, err = loader.New(g, opt)
 	if !errors.Is(err, loader.ErrMemory) || !errors.Is(err, device.ErrOutOfMemory) ||
 		!strings.Contains(err.Error(), "smaller batches") {
@@ -65,7 +66,7 @@ func TestTooLittleDeviceMemoryIsSaid(t *testing.T) {
 func TestLoadersShareADevice(t *testing.T) {
 	cudatest.Open(t)
 	g := wideGraph(t, 300, 6)
-	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: "cpu",
+	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cpu"},
 		BatchSize: 16}).Epoch(context.Background(), 0))
 	var wg sync.WaitGroup
 	for range 2 {
@@ -196,7 +197,7 @@ func TestCloseWaitsForKernels(t *testing.T) {
 func TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled(t *testing.T) {
 	cudatest.Open(t)
 	opt := onDevice
-	opt.Prefetch, opt.BatchSize = 1, 8
+	opt.Tuning.Prefetch, opt.BatchSize = 1, 8
 	l := open(t, wideGraph(t, 300, 6), opt)
 	if err := lastError(l.Range(context.Background(), 0, 0, 12)); err != nil {
 		t.Fatal(err)
@@ -205,11 +206,12 @@ func TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled(t *testing.T) {
 
 func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
 	g := wideGraph(t, 300, 6)
-	for name, opt := range map[string]loader.Options{"kernels": {}, "copies": {Carry: loader.CarryCopies},
-		"disk": {Residence: loader.Disk, CacheBytes: 1}} {
+	for name, opt := range map[string]loader.Options{"kernels": {},
+		"copies": {Tuning: loader.TuningOptions{Carry: loader.CarryCopies}},
+		"disk":   {Residence: loader.Disk, Disk: loader.DiskOptions{CacheBytes: 1}}} {
 		t.Run(name, func(t *testing.T) {
-			opt.Sampler, opt.Device, opt.BatchSize, opt.DeviceCache = neighbor, "cuda:0", 16, loader.NoDeviceCache
-			opt.Workers, opt.Prefetch, opt.NodeColumns = 1, 1, []string{"feature"}
+			opt.Sampler, opt.Device.Name, opt.BatchSize, opt.Device.Cache = neighbor, "cuda:0", 16, loader.NoDeviceCache
+			opt.Workers, opt.Tuning.Prefetch, opt.Columns.Nodes = 1, 1, []string{"feature"}
 			if opt.Residence == loader.Disk {
 				needDisk(t)
 				holdSlot(t, onDisk(t, g), opt)
@@ -265,7 +267,8 @@ func copyLater(t *testing.T, d *device.Device, consumer *device.Stream, b *loade
 func rowsOf(t *testing.T, l *loader.Loader, b *loader.Batch) []byte {
 	t.Helper()
 	opt := l.Options()
-	opt.Device, opt.DeviceMemory, opt.DeviceCache, opt.Carry, opt.Residence = "cpu", 0, 0, 0, loader.Mapped
+	opt.Device.Name, opt.Device.Memory, opt.Device.Cache, opt.Tuning.Carry, opt.Residence = "cpu", 0, 0, 0,
+		loader.Mapped
 	c := open(t, wideGraph(t, 300, 6), opt)
 	for same, err := range c.Range(context.Background(), b.Epoch, b.Number, 1) {
 		if err != nil {

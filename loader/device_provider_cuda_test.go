@@ -111,9 +111,9 @@ func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 		idle(readers[s], "a batch is made in memory that is still read")
 	}
 	memory := &providedMemory{dev: dev, all: map[*byte]*pinned.Region{}}
-	l := open(t, plainGraph(t, 60, 5), loader.Options{Device: "cuda:0", RowMemory: memory, BatchSize: 5, Workers: 1,
-		Prefetch: 1,
-		Sampler:  watchedSampler{sampling.Neighbor{Fanouts: []int{3}}, begins}})
+	l := open(t, plainGraph(t, 60, 5), loader.Options{Device: loader.DeviceOptions{Name: "cuda:0"},
+		Hooks: loader.Hooks{RowMemory: memory}, BatchSize: 5, Workers: 1, Tuning: loader.TuningOptions{Prefetch: 1},
+		Sampler: watchedSampler{sampling.Neighbor{Fanouts: []int{3}}, begins}})
 	memory.giving = func(at *byte) {
 		if users[at] == nil {
 			return

@@ -11,7 +11,8 @@ import (
 
 func TestAnyByteOfABatchChangesItsDigest(t *testing.T) {
 	g := typedGraph(t, 60, 40)
-	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 20, EdgeColumns: []string{"stars"}})
+	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 20,
+		Columns: loader.ColumnOptions{Edges: []string{"stars"}}})
 	for b, err := range l.Epoch(background, 0) {
 		if err != nil {
 			t.Fatal(err)

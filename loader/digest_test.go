@@ -111,13 +111,13 @@ func TestDigestIsTheHashOfTheArraysByName(t *testing.T) {
 		opt loader.Options
 	}{
 		{plainGraph(t, 900, 5), loader.Options{BatchSize: 300}},
-		{plainGraph(t, 200, 5), loader.Options{EdgePos: true,
+		{plainGraph(t, 200, 5), loader.Options{Columns: loader.ColumnOptions{EdgePos: true},
 			Sampler: sampling.Neighbor{Fanouts: slices.Repeat([]int{1}, 12)}}},
-		{typedGraph(t, 60, 40), loader.Options{EdgeColumns: []string{"stars"},
-			NodeColumns: []string{"label", "feature"}}},
+		{typedGraph(t, 60, 40), loader.Options{Columns: loader.ColumnOptions{Edges: []string{"stars"},
+			Nodes: []string{"label", "feature"}}}},
 		{typedGraph(t, 60, 40), loader.Options{Seeds: loader.AllNodes("item")}},
-		{typedGraph(t, 60, 40), loader.Options{Seeds: loader.AllEdges("rates"), LinkTime: "stars",
-			Negatives: sampling.Negatives{Ratio: 0.5}}},
+		{typedGraph(t, 60, 40), loader.Options{Seeds: loader.AllEdges("rates"),
+			Links: loader.LinkOptions{Time: "stars", Negatives: sampling.Negatives{Ratio: 0.5}}}},
 	} {
 		if c.opt.Sampler == nil {
 			c.opt.Sampler = neighbor
@@ -204,7 +204,7 @@ func suit(t *testing.T, o *loader.Options, g *graph.Graph) sampling.Sampler {
 		o.Seeds = loader.SeedSource{}
 		o.Shuffle = o.Shuffle && !s.Items(g.Schema()).InOrder
 	case sampling.PinSage, sampling.PPR:
-		o.EdgePos, o.EdgeColumns, o.Seeds = false, nil, loader.AllNodes(g.Schema().Nodes[0].Name)
+		o.Columns.EdgePos, o.Columns.Edges, o.Seeds = false, nil, loader.AllNodes(g.Schema().Nodes[0].Name)
 	}
 	return o.Sampler
 }

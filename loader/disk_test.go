@@ -90,15 +90,15 @@ func wideRows(t testing.TB) *graph.Graph {
 }
 
 var onDiskOptions = loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: true, Residence: loader.Disk, Workers: 2,
-	CacheBytes: 8000, Lookahead: 5, Device: "cpu"}
+	Disk: loader.DiskOptions{CacheBytes: 8000, Lookahead: 5}, Device: loader.DeviceOptions{Name: "cpu"}}
 
 func TestColumnsOnDiskMakeTheSameBatches(t *testing.T) {
 	for name, g := range map[string]*graph.Graph{"plain": wideRows(t), "typed": onDisk(t, typedGraph(t, 700, 900))} {
 		for _, cache := range []int64{1, 4096, 20_000, 1 << 30} {
 			opt := onDiskOptions
-			opt.CacheBytes = cache
+			opt.Disk.CacheBytes = cache
 			if name == "typed" {
-				opt.EdgeColumns, opt.Seeds = []string{"stars"}, loader.AllNodes("user")
+				opt.Columns.Edges, opt.Seeds = []string{"stars"}, loader.AllNodes("user")
 			}
 			mapped := opt
 			mapped.Residence = loader.Mapped
@@ -121,7 +121,7 @@ func TestColumnsOnDiskMakeTheSameBatches(t *testing.T) {
 func TestPackedRowsMakeTheSameBatches(t *testing.T) {
 	g := wideRows(t)
 	opt := onDiskOptions
-	opt.CacheBytes, opt.Lookahead, opt.PackBytes = 20_000, 30, 1<<20
+	opt.Disk.CacheBytes, opt.Disk.Lookahead, opt.Disk.PackBytes = 20_000, 30, 1<<20
 	mapped := opt
 	mapped.Residence = loader.Mapped
 	a, b := open(t, g, mapped), open(t, g, opt)
@@ -144,7 +144,7 @@ func TestPackedRowsMakeTheSameBatches(t *testing.T) {
 	if why := s.Pack[0].Refused; strings.Contains(why, "in memory") || strings.Contains(why, "O_DIRECT") {
 		t.Skip(why)
 	}
-	if s.Packed == 0 || s.Packed > s.Misses || s.Pack[0].Bytes > opt.PackBytes {
+	if s.Packed == 0 || s.Packed > s.Misses || s.Pack[0].Bytes > opt.Disk.PackBytes {
 		t.Errorf("%+v", s)
 	}
 	if peak, planned := b.Stats().MemoryPeak, b.Estimate().Bound.Total(); peak > planned {
@@ -156,7 +156,7 @@ func TestPackedRowsMakeTheSameBatches(t *testing.T) {
 func TestTheNextEpochIsKnownAhead(t *testing.T) {
 	g := wideRows(t)
 	opt := onDiskOptions
-	opt.CacheBytes, opt.Lookahead = 40_000, 1000
+	opt.Disk.CacheBytes, opt.Disk.Lookahead = 40_000, 1000
 	l := open(t, g, opt)
 	misses := func() int64 { return l.Stats().OnDisk.Misses }
 	digests(t, l.Epoch(background, 0))
@@ -273,7 +273,7 @@ func TestWaitingForADiskIsSaidSo(t *testing.T) {
 func TestTheDiskReadsAheadOfTheSlots(t *testing.T) {
 	g := wideRows(t)
 	opt := onDiskOptions
-	opt.Workers, opt.Prefetch, opt.CacheBytes, opt.Lookahead = 1, 1, 70_000, 3
+	opt.Workers, opt.Tuning.Prefetch, opt.Disk.CacheBytes, opt.Disk.Lookahead = 1, 1, 70_000, 3
 	mapped := opt
 	mapped.Residence = loader.Mapped
 	l := open(t, g, opt)
@@ -374,12 +374,12 @@ func TestLoadersOfAPlacedSourceReadColumnsFromDisk(t *testing.T) {
 func TestAutoReadsFromDiskWhereMemoryIsTooSmall(t *testing.T) {
 	g := wideRows(t)
 	opt := onDiskOptions
-	opt.Residence, opt.CacheBytes = loader.Auto, 0
+	opt.Residence, opt.Disk.CacheBytes = loader.Auto, 0
 	for available, want := range map[int64]loader.Residence{1 << 30: loader.Mapped, 60_000: loader.Disk} {
 		loader.AvailableMemory(t, available)
 		l := open(t, g, opt)
-		if got := l.Options(); got.Residence != want || got.CacheBytes != (available/2*int64(want/loader.Disk)) {
-			t.Errorf("%d bytes available: %v with a cache of %d", available, got.Residence, got.CacheBytes)
+		if got := l.Options(); got.Residence != want || got.Disk.CacheBytes != (available/2*int64(want/loader.Disk)) {
+			t.Errorf("%d bytes available: %v with a cache of %d", available, got.Residence, got.Disk.CacheBytes)
 		}
 		if (l.Stats().OnDisk != nil) != (want == loader.Disk) {
 			t.Errorf("%d bytes available: statistics %+v", available, l.Stats().OnDisk)

@@ -15,10 +15,10 @@ func ways(t *testing.T) map[string]func(ctx context.Context, told func(stage str
 	needDisk(t)
 	stored, wide := storedGraph(t, plainGraph(t, 90, 4)), onDisk(t, plainGraph(t, 240, 4))
 	deep, _ := inFiles(t, plainGraph(t, 2000, 6), true)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: "cpu"}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: loader.DeviceOptions{Name: "cpu"}}
 	load := func(src loader.Source, opt loader.Options) func(context.Context, func(string, int64, int64)) error {
 		return func(ctx context.Context, told func(string, int64, int64)) error {
-			opt.Progress = told
+			opt.Hooks.Progress = told
 			l, err := loader.NewContext(ctx, src, opt)
 			if err != nil {
 				if l != nil {
@@ -30,13 +30,13 @@ func ways(t *testing.T) map[string]func(ctx context.Context, told func(stage str
 		}
 	}
 	verified, resident, cached, paged, ofType, whole := opt, opt, opt, opt, opt, opt
-	whole.Residence, whole.CacheBytes = loader.Disk, 1<<30
+	whole.Residence, whole.Disk.CacheBytes = loader.Disk, 1<<30
 	ofType.Seeds = loader.AllEdges("rates")
 	verified.Verify, verified.Seeds = true, loader.AllEdges()
-	verified.Negatives = sampling.Negatives{Ratio: 1, Law: sampling.ByDegree}
+	verified.Links.Negatives = sampling.Negatives{Ratio: 1, Law: sampling.ByDegree}
 	resident.Residence = loader.Resident
-	cached.Residence, cached.CacheBytes, cached.Lookahead = loader.Disk, 900, 2
-	paged.Residence, paged.CacheBytes, paged.BatchSize = loader.Disk, 1, 200
+	cached.Residence, cached.Disk.CacheBytes, cached.Disk.Lookahead = loader.Disk, 900, 2
+	paged.Residence, paged.Disk.CacheBytes, paged.BatchSize = loader.Disk, 1, 200
 	return map[string]func(context.Context, func(string, int64, int64)) error{
 		"verified": load(stored, verified), "mapped": load(stored, opt), "resident": load(stored, resident),
 		"edges": load(typedGraph(t, 20, 10), ofType), "rows on disk": load(wide, cached),
@@ -44,13 +44,13 @@ func ways(t *testing.T) map[string]func(ctx context.Context, told func(stage str
 		"topology on disk": load(deep, paged),
 		"plan": func(ctx context.Context, told func(string, int64, int64)) error {
 			opt := paged
-			opt.Progress = told
+			opt.Hooks.Progress = told
 			_, err := loader.Plan(ctx, deep, opt)
 			return err
 		},
 		"outlook": func(ctx context.Context, told func(string, int64, int64)) error {
 			opt := cached
-			opt.Progress = told
+			opt.Hooks.Progress = told
 			o, err := loader.LookOut(ctx, wide, opt)
 			if err != nil && o != nil {
 				return errors.New("an outlook and an error")

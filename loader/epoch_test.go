@@ -90,7 +90,8 @@ func TestTheOrderOfAnEpochIsKeyedByTheTypeOfItsSeeds(t *testing.T) {
 
 func TestColumnsComeWithTheirNodes(t *testing.T) {
 	g := plainGraph(t, 200, 6)
-	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, EdgeColumns: []string{"weight"}})
+	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true,
+		Columns: loader.ColumnOptions{Edges: []string{"weight"}}})
 	weights, _ := g.EdgeColumn("weight")
 	all := view[float32](t, weights)
 	for b, err := range l.Epoch(background, 0) {
@@ -137,8 +138,8 @@ func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
 		{"named", []string{"label"}, []string{"feature"}, []string{"stars"}, [4]bool{false, false, false, true}},
 		{"feature alone", []string{"feature"}, none, nil, [4]bool{true, true, false, false}},
 	} {
-		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 64, NodeColumns: c.node, SeedColumns: c.seed,
-			EdgeColumns: c.edge})
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 64, Columns: loader.ColumnOptions{Nodes: c.node,
+			Seeds: c.seed, Edges: c.edge}})
 		for b, err := range l.Epoch(background, 0) {
 			if err != nil {
 				t.Fatal(err)
@@ -151,12 +152,13 @@ func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
 		}
 	}
 	for _, opt := range []loader.Options{
-		{NodeColumns: []string{"faeture"}}, {SeedColumns: []string{"label", "label"}},
-		{EdgeColumns: []string{"weight"}},
+		{Columns: loader.ColumnOptions{Nodes: []string{"faeture"}}},
+		{Columns: loader.ColumnOptions{Seeds: []string{"label", "label"}}},
+		{Columns: loader.ColumnOptions{Edges: []string{"weight"}}},
 	} {
 		opt.Sampler = neighbor
 		if l, err := loader.New(g, opt); !errors.Is(err, loader.ErrOptions) {
-			t.Errorf("columns %v %v %v: %v, %v", opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns, l, err)
+			t.Errorf("columns %v %v %v: %v, %v", opt.Columns.Nodes, opt.Columns.Seeds, opt.Columns.Edges, l, err)
 		}
 	}
 }
@@ -302,13 +304,13 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"negative batch":     {Sampler: neighbor, BatchSize: -1},
 		"rank beyond":        {Sampler: neighbor, Rank: 2, WorldSize: 2},
 		"negative workers":   {Sampler: neighbor, Workers: -1},
-		"negative prefetch":  {Sampler: neighbor, Prefetch: -1},
+		"negative prefetch":  {Sampler: neighbor, Tuning: loader.TuningOptions{Prefetch: -1}},
 		"unknown remainder":  {Sampler: neighbor, Remainder: 9},
 		"unknown residence":  {Sampler: neighbor, Residence: 9},
-		"unknown pages":      {Sampler: neighbor, HostPages: 9},
+		"unknown pages":      {Sampler: neighbor, Tuning: loader.TuningOptions{HostPages: 9}},
 		"negative memory":    {Sampler: neighbor, MaxMemory: -1},
-		"unknown device":     {Sampler: neighbor, Device: "tpu"},
-		"negative timeout":   {Sampler: neighbor, SlotTimeout: -1},
+		"unknown device":     {Sampler: neighbor, Device: loader.DeviceOptions{Name: "tpu"}},
+		"negative timeout":   {Sampler: neighbor, Tuning: loader.TuningOptions{SlotTimeout: -1}},
 		"sampler's own veto": {Sampler: sampling.Neighbor{}},
 	} {
 		_, err := loader.New(g, opt)
@@ -316,7 +318,8 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := loader.New(g, loader.Options{Sampler: neighbor, Device: "cuda:65535"}); !errors.Is(err,
+	if _, err := loader.New(g, loader.Options{Sampler: neighbor,
+		Device: loader.DeviceOptions{Name: "cuda:65535"}}); !errors.Is(err,
 		loader.ErrDevice) {
 		t.Errorf("a device that is not there: %v", err)
 	}

@@ -15,7 +15,7 @@ func TestTheFirstBatchesFindTheirMemoryThere(t *testing.T) {
 	g := plainGraph(t, 50000, 8)
 	l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{8, 8, 8}}, BatchSize: 500, Shuffle: true,
 		Workers:   2,
-		Residence: loader.Resident, NodeColumns: []string{"feature", "label"}})
+		Residence: loader.Resident, Columns: loader.ColumnOptions{Nodes: []string{"feature", "label"}}})
 	faults := func() int64 {
 		var u syscall.Rusage
 		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -19,7 +19,7 @@ func TestACallThatFailsIsToldOrDoneWithout(t *testing.T) {
 	loader.ReadWith(t, diskio.ReaderOptions{Depth: 4})
 	g, folder := inFiles(t, plainGraph(t, 600, 6), true)
 	opt := pagedOptions
-	opt.CacheBytes, opt.NodeColumns, opt.BatchSize, opt.Workers = 900, []string{"feature"}, 100, 1
+	opt.Disk.CacheBytes, opt.Columns.Nodes, opt.BatchSize, opt.Workers = 900, []string{"feature"}, 100, 1
 	var want []string
 	load := func() error {
 		l, err := loader.New(g, opt)

@@ -114,9 +114,9 @@ func loadOnce(src loader.Source, opt loader.Options) error {
 func faultyWays(t *testing.T) map[string]func(s sampling.Sampler) error {
 	needDisk(t)
 	small, wide := plainGraph(t, 60, 4), onDisk(t, plainGraph(t, 240, 4))
-	opt := loader.Options{BatchSize: 10, Workers: 2, Device: "cpu"}
+	opt := loader.Options{BatchSize: 10, Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}}
 	cached := opt
-	cached.Residence, cached.CacheBytes, cached.Lookahead = loader.Disk, 900, 2
+	cached.Residence, cached.Disk.CacheBytes, cached.Disk.Lookahead = loader.Disk, 900, 2
 	return map[string]func(s sampling.Sampler) error{
 		"New": func(s sampling.Sampler) error {
 			opt.Sampler = s
@@ -132,7 +132,7 @@ func faultyWays(t *testing.T) map[string]func(s sampling.Sampler) error {
 		},
 		"Prepare": func(s sampling.Sampler) error {
 			opt := opt
-			opt.Sampler, opt.Prepare = s, sparse.Transpose|sparse.GCNNorm|sparse.Loops
+			opt.Sampler, opt.Columns.Prepare = s, sparse.Transpose|sparse.GCNNorm|sparse.Loops
 			return loadOnce(small, opt)
 		},
 		"a disk": func(s sampling.Sampler) error {
@@ -241,7 +241,8 @@ func (f full) Give(b []byte) error { return errors.Join(f.shelf.Give(b), errFaul
 // Memory that is not taken back is an error of who closes last: the loader, or the batch that was kept.
 func TestMemoryThatIsNotTakenBackIsAnError(t *testing.T) {
 	s := &shelf{given: map[*byte]int{}}
-	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: "cpu", RowMemory: full{s}}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: loader.DeviceOptions{Name: "cpu"},
+		Hooks: loader.Hooks{RowMemory: full{s}}}
 	l, err := loader.New(plainGraph(t, 60, 4), opt)
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +257,7 @@ func TestMemoryThatIsNotTakenBackIsAnError(t *testing.T) {
 		t.Errorf("%d bytes are held", n)
 	}
 	none := &shelf{given: map[*byte]int{}}
-	opt.Prefetch, opt.RowMemory = 1, none
+	opt.Tuning.Prefetch, opt.Hooks.RowMemory = 1, none
 	if l, err = loader.New(plainGraph(t, 60, 4), opt); err != nil {
 		t.Fatal(err)
 	}

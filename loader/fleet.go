@@ -20,9 +20,10 @@ import (
 // Hot rows of a column that fits on no device are kept once among devices that reach each other's memory, or on each of
 // them, as HotShare says. Devices that share rows free them when all of their placed sources are closed.
 func PlaceAll(ctx context.Context, src Source, opt Options, loaders int) (all []*Placed, err error) {
-	devices := strings.Split(opt.Device, ",")
+	devices := strings.Split(opt.Device.Name, ",")
 	if len(devices) > loaders {
-		return nil, fmt.Errorf("%w: Device is %s: more devices than the %d loaders", ErrOptions, opt.Device, loaders)
+		return nil, fmt.Errorf("%w: Device is %s: more devices than the %d loaders", ErrOptions, opt.Device.Name,
+			loaders)
 	}
 	defer func() {
 		if err != nil {
@@ -34,7 +35,7 @@ func PlaceAll(ctx context.Context, src Source, opt Options, loaders int) (all []
 	}()
 	for i, name := range devices {
 		own, n := opt, (loaders-i+len(devices)-1)/len(devices)
-		own.Device = name
+		own.Device.Name = name
 		if opt.MaxMemory > 0 {
 			own.MaxMemory = max(1, opt.MaxMemory/int64(loaders)*int64(n))
 		}
@@ -120,7 +121,7 @@ func shareHotRows(all []*Placed) error {
 // the others.
 func reachGroup(all []*placer) (group, rest []*placer, err error) {
 	group = all[:1:1]
-	if all[0].opt.HotShare == ShareNone {
+	if all[0].opt.Tuning.HotShare == ShareNone {
 		return group, all[1:], nil
 	}
 	var refused error
@@ -141,7 +142,7 @@ func reachGroup(all []*placer) (group, rest []*placer, err error) {
 	first := all[0]
 	switch {
 	case len(group) > 1 || refused == nil:
-	case first.opt.HotShare == ShareAll:
+	case first.opt.Tuning.HotShare == ShareAll:
 		err = fmt.Errorf("%w: %s shares hot rows with no other device: %w; take HotShare auto or none", ErrDevice,
 			first.d, refused)
 	default:
@@ -171,12 +172,12 @@ func shareGroup(group []*placer) error {
 			return err
 		}
 		cost := fixedCost
-		if first.opt.HotShare == ShareAuto {
+		if first.opt.Tuning.HotShare == ShareAuto {
 			if cost, err = measureCost(group); err != nil {
 				return err
 			}
 		}
-		plan = planSharing(first.opt.HotShare, scores, room, int64(len(group)), cost)
+		plan = planSharing(first.opt.Tuning.HotShare, scores, room, int64(len(group)), cost)
 	}
 	if plan.dealt == 0 { // each for itself
 		for _, p := range group {

@@ -20,8 +20,9 @@ const nodes = 1500
 func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.Placed {
 	t.Helper()
 	g := plainGraph(t, nodes, 6)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, WorldSize: 2 * k, HotShare: share,
-		SeedColumns: []string{}, NodeColumns: []string{"feature"}}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, WorldSize: 2 * k,
+		Tuning:  loader.TuningOptions{HotShare: share},
+		Columns: loader.ColumnOptions{Seeds: []string{}, Nodes: []string{"feature"}}}
 	var want, got []string
 	for opt.Rank = range opt.WorldSize {
 		l := open(t, g, opt)
@@ -31,14 +32,14 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 	for i := range k {
 		names = append(names, fmt.Sprintf("cuda:%d", i))
 	}
-	opt.Device, opt.DeviceCache = strings.Join(names, ","), 12*nodes+room*12+2560 // indptr, table, rows
+	opt.Device.Name, opt.Device.Cache = strings.Join(names, ","), 12*nodes+room*12+2560 // indptr, table, rows
 	all, err := loader.PlaceAll(background, g, opt, opt.WorldSize)
 	if err != nil {
 		t.Fatal(err)
 	}
 	loaders := make([]*loader.Loader, opt.WorldSize)
 	for opt.Rank = range opt.WorldSize {
-		opt.Device = names[opt.Rank%k]
+		opt.Device.Name = names[opt.Rank%k]
 		loaders[opt.Rank] = open(t, all[opt.Rank%k], opt)
 		got = append(got, digests(t, loaders[opt.Rank].Range(background, 0, 0, 3))...)
 	}
@@ -46,7 +47,7 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 		t.Errorf("%d devices make\n%q\nthe CPU\n%q", k, got, want)
 	}
 	for i, p := range all {
-		if d := loaders[i].Options().Device; p.Device() != names[i] || d != names[i] {
+		if d := loaders[i].Options().Device.Name; p.Device() != names[i] || d != names[i] {
 			t.Errorf("number %d is on %s, its loader on %s", i, p.Device(), d)
 		}
 	}
@@ -143,14 +144,15 @@ func TestDevicesThatReachNoOtherKeepRowsEach(t *testing.T) {
 	if shares := peerShares(sharedOn(t, 2, loader.ShareAuto, 200)); !slices.Equal(shares, []int64{0, 0}) {
 		t.Errorf("%v times the rows at peers that nobody reaches", shares)
 	}
-	opt := loader.Options{Sampler: neighbor, Device: "cuda:0,cuda:1", HotShare: loader.ShareAll}
+	opt := loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0,cuda:1"},
+		Tuning: loader.TuningOptions{HotShare: loader.ShareAll}}
 	_, err := loader.PlaceAll(background, plainGraph(t, 60, 5), opt, 2)
 	if !errors.Is(err, loader.ErrDevice) || !strings.Contains(err.Error(), "cuda:1") ||
 		!strings.Contains(err.Error(), "auto or none") {
 		t.Errorf("sharing was asked for: %v", err)
 	}
 	for _, devices := range []string{"cuda:0,cuda:0", "cuda:0,cpu", "cuda:0,cuda:1,cuda:1"} {
-		opt.Device, opt.HotShare = devices, loader.ShareAuto
+		opt.Device.Name, opt.Tuning.HotShare = devices, loader.ShareAuto
 		if _, err := loader.PlaceAll(background, plainGraph(t, 60, 5), opt, 2); !errors.Is(err, loader.ErrOptions) {
 			t.Errorf("%s: %v", devices, err)
 		}

@@ -21,7 +21,8 @@ func Example_fullGraphInference() {
 	if err != nil {
 		panic(err)
 	}
-	ld, err := loader.New(g, loader.Options{Sampler: sampling.Full{Work: 3}, Device: "cpu"}) // so few for show
+	ld, err := loader.New(g, loader.Options{Sampler: sampling.Full{Work: 3}, // so few for show
+		Device: loader.DeviceOptions{Name: "cpu"}})
 	if err != nil {
 		panic(err)
 	}

@@ -18,7 +18,8 @@ func (empty) Give([]byte) error          { return nil }
 
 // Slots are given memory side by side. Where there is none for several of them, that is said once.
 func TestMemoryThatNoSlotHasIsMissedOnce(t *testing.T) {
-	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 4, Prefetch: 4, Device: "cpu", RowMemory: empty{}}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 4, Tuning: loader.TuningOptions{Prefetch: 4},
+		Device: loader.DeviceOptions{Name: "cpu"}, Hooks: loader.Hooks{RowMemory: empty{}}}
 	for range 20 {
 		_, err := loader.New(plainGraph(t, 300, 5), opt)
 		if !errors.Is(err, errEmpty) || strings.Count(err.Error(), errEmpty.Error()) != 1 {

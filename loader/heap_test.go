@@ -12,7 +12,7 @@ import (
 // held opens a loader and returns what it holds.
 func held(t *testing.T, g *graph.Graph, opt loader.Options) loader.Memory {
 	t.Helper()
-	opt.Workers, opt.Prefetch = 1, 1
+	opt.Workers, opt.Tuning.Prefetch = 1, 1
 	return open(t, g, opt).Stats().Memory
 }
 
@@ -23,9 +23,9 @@ func TestGoHeapOfALoaderIsInItsMemory(t *testing.T) {
 	edges, nothing := g.NumEdges(), sampling.Neighbor{Fanouts: []int{0}}
 	links := loader.Options{Sampler: nothing, BatchSize: 1000, Seeds: loader.AllEdges("rates")}
 	negatives := links
-	negatives.Negatives = sampling.Negatives{Ratio: 100, Law: sampling.InBatch}
+	negatives.Links.Negatives = sampling.Negatives{Ratio: 100, Law: sampling.InBatch}
 	excluded := negatives
-	excluded.ExcludeSeeds = loader.ExcludeSeeds
+	excluded.Links.ExcludeSeeds = loader.ExcludeSeeds
 	every := links
 	every.Seeds = loader.AllEdges()
 	clusters := loader.Options{Sampler: sampling.Cluster{}}
@@ -34,9 +34,10 @@ func TestGoHeapOfALoaderIsInItsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := loader.Options{Sampler: sampling.Cluster{Partition: given}}
-	plain := loader.Options{Sampler: neighbor, BatchSize: 1000, Seeds: loader.AllNodes(), Prepare: sparse.Transpose}
+	plain := loader.Options{Sampler: neighbor, BatchSize: 1000, Seeds: loader.AllNodes(),
+		Columns: loader.ColumnOptions{Prepare: sparse.Transpose}}
 	norm := plain
-	norm.Prepare |= sparse.GCNNorm
+	norm.Columns.Prepare |= sparse.GCNNorm
 	for name, c := range map[string]struct {
 		less, more       loader.Options
 		batches, scratch int64 // what the second holds beyond the first at least
@@ -54,7 +55,7 @@ func TestGoHeapOfALoaderIsInItsMemory(t *testing.T) {
 		if d := more.Scratch - less.Scratch; c.scratch > 0 && d < c.scratch {
 			t.Errorf("%s: %d bytes more of scratch, want %d", name, d, c.scratch)
 		}
-		c.more.Workers, c.more.Prefetch, c.more.Device = 1, 1, "cpu"
+		c.more.Workers, c.more.Tuning.Prefetch, c.more.Device.Name = 1, 1, "cpu"
 		e, err := loader.Plan(t.Context(), g, c.more)
 		if err != nil {
 			t.Fatal(err)

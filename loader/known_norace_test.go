@@ -23,7 +23,7 @@ var writeKnown = flag.Bool("write-known", false, "write testdata/known.txt in pl
 func known(t *testing.T, c *loadCase) string {
 	t.Helper()
 	s := c.settle(t)
-	name := fmt.Sprintf("%s, seeds %v, %+v\n  ", s.Fingerprint(), c.opt.Seeds, c.opt.Negatives)
+	name := fmt.Sprintf("%s, seeds %v, %+v\n  ", s.Fingerprint(), c.opt.Seeds, c.opt.Links.Negatives)
 	c.load(&c.opt)
 	if c.opt.Residence == loader.Disk {
 		c.opt.Residence = loader.Mapped // what a disk is given depends on what it is found to be

@@ -46,8 +46,10 @@ func TestRowsOnTheirWayToAConsumersStreamAreNotReadOver(t *testing.T) {
 			for on.Load() && requests < awaited {
 				came.Wait()
 			}
-		}}, Residence: loader.Disk, CacheBytes: 1, Device: "cuda:0", DeviceCache: loader.NoDeviceCache, BatchSize: 64,
-		Workers: 1, Prefetch: 1, NodeColumns: []string{"feature"}, SeedColumns: []string{}})
+		}}, Residence: loader.Disk, Disk: loader.DiskOptions{CacheBytes: 1},
+		Device: loader.DeviceOptions{Name: "cuda:0", Cache: loader.NoDeviceCache}, BatchSize: 64,
+		Workers: 1, Tuning: loader.TuningOptions{Prefetch: 1},
+		Columns: loader.ColumnOptions{Nodes: []string{"feature"}, Seeds: []string{}}})
 	var got, want [][]byte
 	var kept *loader.Batch
 	for b, err := range l.Epoch(background, 0) {

@@ -98,7 +98,7 @@ func TestEachPartOfASampleIsLookedAt(t *testing.T) {
 // looked loads one batch of 7 seeds, whose last error must say so.
 func looked(t *testing.T, name string, opt loader.Options, want string) {
 	t.Helper()
-	opt.BatchSize, opt.Workers, opt.EdgePos, opt.Device = 7, 1, true, "cpu"
+	opt.BatchSize, opt.Workers, opt.Columns.EdgePos, opt.Device.Name = 7, 1, true, "cpu"
 	opt.Seeds = loader.NodeIDs([]int64{3, 4, 5, 6, 7, 8, 9})
 	l, err := loader.New(plainGraph(t, 100, 3), opt)
 	if err == nil {
@@ -129,19 +129,28 @@ func TestASamplersBoundHoldsToTheLastNode(t *testing.T) {
 // Every number of the options is taken from its least to its greatest value, and beyond that refused by its name.
 func TestNumbersOfOptionsAreTakenUpToTheirLimits(t *testing.T) {
 	const endless = 1<<63 - 1
-	for name, c := range map[string][2]int64{
+	for path, c := range map[string][2]int64{
 		"BatchSize": {1, 1 << 30}, "WorldSize": {1, 1 << 30}, "Rank": {0, 2}, "Workers": {1, 4096},
-		"Prefetch": {1, 4096}, "Remainder": {0, 2}, "CacheBytes": {0, endless}, "PackBytes": {0, endless},
-		"Prepare": {0, 7}, "MaxMemory": {0, endless}, "PerSlot": {0, endless}, "DeviceMemory": {0, endless},
-		"DeviceCache": {-1, endless}, "DeviceBlocks": {0, 1 << 20}, "SlotTimeout": {1, endless},
+		"Tuning.Prefetch": {1, 4096}, "Remainder": {0, 2}, "Disk.CacheBytes": {0, endless},
+		"Disk.PackBytes":  {0, endless},
+		"Columns.Prepare": {0, 7}, "MaxMemory": {0, endless}, "Hooks.PerSlot": {0, endless},
+		"Device.Memory": {0, endless},
+		"Device.Cache":  {-1, endless}, "Tuning.DeviceBlocks": {0, 1 << 20}, "Tuning.SlotTimeout": {1, endless},
 	} {
+		name := path[strings.LastIndex(path, ".")+1:]
+		if name == "Memory" || name == "Cache" {
+			name = "Device" + name
+		}
 		for v, taken := range map[int64]bool{c[0] - 1: false, c[0]: true, c[1]: true, c[1] + 1: false} {
 			if c[1] == endless && v == -1<<63 {
 				continue // there is no greater number
 			}
 			opt := loader.Options{Sampler: neighbor, WorldSize: 3}
 			opt.EnsureDefaults()
-			field := reflect.ValueOf(&opt).Elem().FieldByName(name)
+			field := reflect.ValueOf(&opt).Elem()
+			for _, part := range strings.Split(path, ".") {
+				field = field.FieldByName(part)
+			}
 			if field.CanUint() {
 				if v < 0 {
 					continue
@@ -167,8 +176,9 @@ func TestVerifyingSaysHowFarItIs(t *testing.T) {
 	for residence, want := range map[loader.Residence]int64{loader.Mapped: topology,
 		loader.Resident: topology + columns} {
 		last, calls := int64(0), 0
-		opt := loader.Options{Sampler: neighbor, EdgeColumns: []string{"weight"}, Verify: true, Residence: residence,
-			Progress: func(stage string, done, total int64) {
+		opt := loader.Options{Sampler: neighbor, Columns: loader.ColumnOptions{Edges: []string{"weight"}},
+			Verify: true, Residence: residence,
+			Hooks: loader.Hooks{Progress: func(stage string, done, total int64) {
 				if stage != "verify" {
 					return
 				}
@@ -176,7 +186,7 @@ func TestVerifyingSaysHowFarItIs(t *testing.T) {
 					t.Errorf("%v: %d of %d after %d, want %d", residence, done, total, last, want)
 				}
 				last = done
-			}}
+			}}}
 		open(t, storedGraph(t, g), opt)
 		if last != want || calls < 2 {
 			t.Errorf("%v: %d bytes of %d in %d steps", residence, last, want, calls)
@@ -191,7 +201,7 @@ func TestAnEstimateSaysWhatIsReadFromFiles(t *testing.T) {
 	onDisk := open(t, g, opt).Estimate()
 	opt.Residence = loader.Mapped
 	mapped := open(t, g, opt).Estimate()
-	copied := onDisk.Bound.Columns - opt.CacheBytes
+	copied := onDisk.Bound.Columns - opt.Disk.CacheBytes
 	if mapped.FileBytes == 0 || onDisk.FileBytes > mapped.FileBytes || onDisk.FileBytes < mapped.FileBytes-
 		onDisk.Bound.Columns || onDisk.FileBytes == 0 {
 		t.Errorf("%d bytes are read from files of %d, %d are copied", onDisk.FileBytes, mapped.FileBytes, copied)
@@ -202,11 +212,11 @@ func TestAnEstimateSaysWhatIsReadFromFiles(t *testing.T) {
 func TestALoaderOfLinksSaysWhatItLoads(t *testing.T) {
 	log := &bytes.Buffer{}
 	opt := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(), BatchSize: 50, Workers: 2,
-		ExcludeSeeds: loader.ExcludeReverse, Negatives: sampling.Negatives{Ratio: 2},
-		Logger: slog.New(slog.NewTextHandler(log, nil))}
+		Links: loader.LinkOptions{ExcludeSeeds: loader.ExcludeReverse, Negatives: sampling.Negatives{Ratio: 2}},
+		Hooks: loader.Hooks{Logger: slog.New(slog.NewTextHandler(log, nil))}}
 	l := open(t, typedGraph(t, 60, 40), opt)
 	want := fmt.Sprintf("%s links label=\"\" time=\"\" exclude=%v %s", neighbor.Fingerprint(), loader.ExcludeReverse,
-		opt.Negatives.Fingerprint())
+		opt.Links.Negatives.Fingerprint())
 	if got := l.State(0, 0).Sampler; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

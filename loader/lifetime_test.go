@@ -15,7 +15,8 @@ import (
 )
 
 func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 2, Prefetch: 3})
+	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 2,
+		Tuning: loader.TuningOptions{Prefetch: 3}})
 	want := digests(t, l.Epoch(background, 0))
 	var kept []*loader.Batch
 	for b, err := range l.Epoch(background, 0) {
@@ -63,7 +64,8 @@ func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
 }
 
 func TestReleaseInTheBodyUndoesKeep(t *testing.T) {
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Prefetch: 1})
+	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
+		Tuning: loader.TuningOptions{Prefetch: 1}})
 	want := digests(t, l.Epoch(background, 0))
 	var got []string
 	for b, err := range l.Epoch(background, 0) {
@@ -83,8 +85,8 @@ func TestReleaseInTheBodyUndoesKeep(t *testing.T) {
 var heldByThree = regexp.MustCompile(`: batches [012] of epoch 2, [012] of epoch 2, [012] of epoch 2 were kept`)
 
 func TestHoldingEverySlotIsAnErrorThatSaysWhoHoldsThem(t *testing.T) {
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Prefetch: 2,
-		SlotTimeout: time.Millisecond})
+	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
+		Tuning: loader.TuningOptions{Prefetch: 2, SlotTimeout: time.Millisecond}})
 	var kept []*loader.Batch
 	var last error
 	for b, err := range l.Epoch(background, 2) {
@@ -107,7 +109,8 @@ func TestHoldingEverySlotIsAnErrorThatSaysWhoHoldsThem(t *testing.T) {
 }
 
 func TestAReleaseElsewhereLetsTheLoopGoOn(t *testing.T) {
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Prefetch: 1})
+	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
+		Tuning: loader.TuningOptions{Prefetch: 1}})
 	kept := make(chan *loader.Batch, 100)
 	done := make(chan struct{})
 	go func() {
@@ -239,7 +242,7 @@ func TestClosingAtAnyMomentLeavesNothing(t *testing.T) {
 	g := plainGraph(t, 300, 5)
 	for i := range 60 {
 		l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3}}, BatchSize: 10, Workers: 1 + i%3,
-			Prefetch: 1 + i%2})
+			Tuning: loader.TuningOptions{Prefetch: 1 + i%2}})
 		start := make(chan struct{})
 		var wg sync.WaitGroup
 		for range 2 {

@@ -40,7 +40,7 @@ func (r *recipe) linkInts() int64 {
 
 // exclusions returns how many edges are left out at most because of one that was asked for.
 func (r *recipe) exclusions() int64 {
-	if r.opt.ExcludeSeeds == ExcludeNone {
+	if r.opt.Links.ExcludeSeeds == ExcludeNone {
 		return 0
 	}
 	most := 0
@@ -81,7 +81,7 @@ func (m *linkMemory) carve(r *recipe, links []sampling.LinkSeeds, count [][3]int
 	}
 	for e := range links {
 		asked := count[e][0]
-		all, l := asked+r.opt.Negatives.Of(asked), &links[e]
+		all, l := asked+r.opt.Links.Negatives.Of(asked), &links[e]
 		l.Reset()
 		l.Sources, l.Targets, l.Labels, l.Items = next(all), next(all), next(all), next(asked)
 		if l.Times = nil; r.seeds.timed {

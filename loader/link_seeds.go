@@ -221,7 +221,7 @@ func (r *linkRun) ofGraph(g *graph.Graph, set *graph.EdgeSet, opt *Options) (err
 	for _, c := range []struct {
 		option, name string
 		to           *linkValues
-	}{{"LinkLabel", opt.LinkLabel, &r.labels}, {"LinkTime", opt.LinkTime, &r.times}} {
+	}{{"LinkLabel", opt.Links.Label, &r.labels}, {"LinkTime", opt.Links.Time, &r.times}} {
 		if c.name == "" || c.to.some() {
 			continue
 		}
@@ -332,31 +332,33 @@ func reverses(s *graph.Schema) [][]int {
 // checkLinks refuses options that make no sense for these seeds.
 func (r *recipe) checkLinks() error {
 	o, l := &r.opt, &r.seeds
-	if err := o.Negatives.Validate(r.graph.Schema()); err != nil {
+	if err := o.Links.Negatives.Validate(r.graph.Schema()); err != nil {
 		return err
 	}
-	ofLinks := o.Negatives.Any() || o.ExcludeSeeds != ExcludeNone || o.LinkLabel != "" || o.LinkTime != ""
+	ofLinks := o.Links.Negatives.Any() || o.Links.ExcludeSeeds != ExcludeNone || o.Links.Label != "" ||
+		o.Links.Time != ""
 	if ofLinks && l.byEdge == nil {
 		return fmt.Errorf("%w: Negatives, ExcludeSeeds, LinkLabel and LinkTime are for seeds that are edges: %v are "+
 			"not", ErrOptions, o.Seeds)
 	}
-	if o.LinkLabel+o.LinkTime != "" && len(l.links) > 0 &&
+	if o.Links.Label+o.Links.Time != "" && len(l.links) > 0 &&
 		!slices.ContainsFunc(l.links, func(x linkRun) bool { return x.where != nil }) {
 		return fmt.Errorf("%w: LinkLabel and LinkTime are columns of the graph's edges, for AllEdges: %v have labels "+
 			"and times of their own, or none", ErrOptions, o.Seeds)
 	}
-	if o.Negatives.Time != "" && !l.timed {
-		return fmt.Errorf("%w: Negatives.Time is %q, but %v have no times", ErrOptions, o.Negatives.Time, o.Seeds)
+	if o.Links.Negatives.Time != "" && !l.timed {
+		return fmt.Errorf("%w: Negatives.Time is %q, but %v have no times", ErrOptions, o.Links.Negatives.Time, o.Seeds)
 	}
 	if r.mostLinks() > 1<<29 {
 		return fmt.Errorf("%w: BatchSize %d with %v negatives an edge: a batch has more than 2^29 edges", ErrOptions,
-			o.BatchSize, o.Negatives.Ratio)
+			o.BatchSize, o.Links.Negatives.Ratio)
 	}
-	if x, ok := sampling.As[sampling.Excluder](o.Sampler); o.ExcludeSeeds != ExcludeNone && (!ok || !x.CanExclude()) {
+	if x, ok := sampling.As[sampling.Excluder](o.Sampler); o.Links.ExcludeSeeds != ExcludeNone && (!ok ||
+		!x.CanExclude()) {
 		return fmt.Errorf("%w: ExcludeSeeds is %v, but the sampler cannot leave edges out: %s", ErrOptions,
-			o.ExcludeSeeds, o.Sampler.Fingerprint())
+			o.Links.ExcludeSeeds, o.Sampler.Fingerprint())
 	}
-	if o.ExcludeSeeds == ExcludeReverse {
+	if o.Links.ExcludeSeeds == ExcludeReverse {
 		r.reverses = reverses(r.graph.Schema())
 	}
 	return nil
@@ -367,7 +369,7 @@ func (r *recipe) mostLinks() int64 {
 	if r.seeds.byEdge == nil {
 		return 0
 	}
-	return sat.Add(r.askedLinks(), r.opt.Negatives.Of(r.askedLinks()))
+	return sat.Add(r.askedLinks(), r.opt.Links.Negatives.Of(r.askedLinks()))
 }
 
 // seededTypes marks the edge types that have seeds.
@@ -420,7 +422,7 @@ func (s *slot) takeLinks(m maker, j job, lo, hi int64) error {
 // exclude notes which edges the batch leaves out.
 func (s *slot) exclude() {
 	r := s.recipe
-	if r.opt.ExcludeSeeds == ExcludeNone {
+	if r.opt.Links.ExcludeSeeds == ExcludeNone {
 		return
 	}
 	for e := range s.request.Exclude {

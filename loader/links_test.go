@@ -36,8 +36,8 @@ func TestAnEpochGoesOverAllEdges(t *testing.T) {
 	g := typedGraph(t, 60, 40)
 	s := g.Schema()
 	for _, types := range [][]string{nil, {"rates"}, {"friend", "rates"}} {
-		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Shuffle: true, LinkLabel: "stars",
-			LinkTime: "stars", Seeds: loader.AllEdges(types...)})
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Shuffle: true,
+			Links: loader.LinkOptions{Label: "stars", Time: "stars"}, Seeds: loader.AllEdges(types...)})
 		want, got := map[[4]int64]int{}, map[[4]int64]int{}
 		column, _ := g.EdgeColumn("stars")
 		stars := view[int8](t, column)
@@ -82,8 +82,9 @@ func TestSeedsThatAreEdgesAreLeftOutOfTheirBatch(t *testing.T) {
 	s := g.Schema()
 	all := sampling.Neighbor{Fanouts: []int{-1, -1}}
 	for _, how := range []loader.Exclusion{loader.ExcludeNone, loader.ExcludeSeeds, loader.ExcludeReverse} {
-		l := open(t, g, loader.Options{Sampler: all, BatchSize: 4, ExcludeSeeds: how, Seeds: loader.AllEdges("likes",
-			"friend"), EdgePos: true})
+		l := open(t, g, loader.Options{Sampler: all, BatchSize: 4, Links: loader.LinkOptions{ExcludeSeeds: how},
+			Seeds: loader.AllEdges("likes",
+				"friend"), Columns: loader.ColumnOptions{EdgePos: true}})
 		var seen, backs int
 		for b, err := range l.Epoch(t.Context(), 0) {
 			if err != nil {
@@ -160,7 +161,7 @@ func blockEdges(t *testing.T, b *loader.Batch, s *graph.Schema, e int) map[[2]in
 func TestStatisticsCountNegatives(t *testing.T) {
 	g := plainGraph(t, 200, 6)
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 100, Seeds: loader.AllEdges(),
-		Negatives: sampling.Negatives{Ratio: 2, Strict: true, Tries: 1}})
+		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2, Strict: true, Tries: 1}}})
 	var links, negatives, missed uint64
 	for b, err := range l.Epoch(t.Context(), 0) {
 		if err != nil {
@@ -183,7 +184,7 @@ func TestEveryTypeOfSeedsHasItsNegatives(t *testing.T) {
 	s := g.Schema()
 	of := sampling.Negatives{Ratio: 1.5, Strict: true}
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 90, Shuffle: true, Seeds: loader.AllEdges(),
-		Negatives: of})
+		Links: loader.LinkOptions{Negatives: of}})
 	seen := make([]int, len(s.Edges))
 	for b, err := range l.Epoch(t.Context(), 0) {
 		if err != nil {
@@ -227,26 +228,32 @@ func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 		opt  loader.Options
 		want error
 	}{
-		"source out of range":  {loader.Options{Seeds: loader.EdgePairs([]int32{50}, []int32{1})}, graph.ErrSeed},
-		"negative target":      {loader.Options{Seeds: loader.EdgePairs([]int64{1}, []int64{-1})}, graph.ErrSeed},
-		"lengths":              {pairs(graph.EdgeSet{Sources: one, Targets: two}), graph.ErrSeed},
-		"no targets":           {pairs(graph.EdgeSet{Sources: one}), graph.ErrSeed},
-		"labels missing":       {pairs(graph.EdgeSet{Sources: two, Targets: two, Labels: few}), graph.ErrSeed},
-		"times missing":        {pairs(graph.EdgeSet{Sources: two, Targets: two, Times: few}), graph.ErrSeed},
-		"no such type":         {loader.Options{Seeds: loader.AllEdges("likes")}, loader.ErrOptions},
-		"no such label column": {loader.Options{Seeds: loader.AllEdges(), LinkLabel: "lable"}, loader.ErrOptions},
-		"times that are not integers": {loader.Options{Seeds: loader.AllEdges(), LinkTime: "weight"},
+		"source out of range": {loader.Options{Seeds: loader.EdgePairs([]int32{50}, []int32{1})}, graph.ErrSeed},
+		"negative target":     {loader.Options{Seeds: loader.EdgePairs([]int64{1}, []int64{-1})}, graph.ErrSeed},
+		"lengths":             {pairs(graph.EdgeSet{Sources: one, Targets: two}), graph.ErrSeed},
+		"no targets":          {pairs(graph.EdgeSet{Sources: one}), graph.ErrSeed},
+		"labels missing":      {pairs(graph.EdgeSet{Sources: two, Targets: two, Labels: few}), graph.ErrSeed},
+		"times missing":       {pairs(graph.EdgeSet{Sources: two, Targets: two, Times: few}), graph.ErrSeed},
+		"no such type":        {loader.Options{Seeds: loader.AllEdges("likes")}, loader.ErrOptions},
+		"no such label column": {loader.Options{Seeds: loader.AllEdges(), Links: loader.LinkOptions{Label: "lable"}},
 			loader.ErrOptions},
-		"negatives of nodes": {loader.Options{Negatives: sampling.Negatives{Ratio: 1}}, loader.ErrOptions},
-		"exclusion of nodes": {loader.Options{ExcludeSeeds: loader.ExcludeSeeds}, loader.ErrOptions},
-		"a sampler that cannot exclude": {loader.Options{Seeds: loader.AllEdges(), ExcludeSeeds: loader.ExcludeSeeds,
+		"times that are not integers": {loader.Options{Seeds: loader.AllEdges(),
+			Links: loader.LinkOptions{Time: "weight"}},
+			loader.ErrOptions},
+		"negatives of nodes": {loader.Options{Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 1}}},
+			loader.ErrOptions},
+		"exclusion of nodes": {loader.Options{Links: loader.LinkOptions{ExcludeSeeds: loader.ExcludeSeeds}},
+			loader.ErrOptions},
+		"a sampler that cannot exclude": {loader.Options{Seeds: loader.AllEdges(),
+			Links:   loader.LinkOptions{ExcludeSeeds: loader.ExcludeSeeds},
 			Sampler: sampling.Induced{}}, loader.ErrOptions},
-		"negative ratio": {loader.Options{Seeds: loader.AllEdges(), Negatives: sampling.Negatives{Ratio: -1}},
+		"negative ratio": {loader.Options{Seeds: loader.AllEdges(),
+			Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: -1}}},
 			sampling.ErrOptions},
 		"negatives by time without times": {loader.Options{Seeds: loader.AllEdges(),
-			Negatives: sampling.Negatives{Ratio: 1, Time: "label"}}, loader.ErrOptions},
+			Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 1, Time: "label"}}}, loader.ErrOptions},
 	} {
-		if c.opt.Device = "cpu"; c.opt.Sampler == nil {
+		if c.opt.Device.Name = "cpu"; c.opt.Sampler == nil {
 			c.opt.Sampler = neighbor
 		}
 		if l, err := loader.New(g, c.opt); !errors.Is(err, c.want) {
@@ -258,12 +265,13 @@ func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 // A state is refused where anything about the links differs that decides what is in a batch.
 func TestAStateNamesItsLinks(t *testing.T) {
 	g := plainGraph(t, 50, 3)
-	base := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(), Negatives: sampling.Negatives{Ratio: 1}}
+	base := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(),
+		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 1}}}
 	state := open(t, g, base).State(0, 0)
 	for name, change := range map[string]func(*loader.Options){
 		"seeds":     func(o *loader.Options) { o.Seeds = loader.EdgePairs([]int32{1}, []int32{2}) },
-		"negatives": func(o *loader.Options) { o.Negatives.Law = sampling.ByDegree },
-		"exclusion": func(o *loader.Options) { o.ExcludeSeeds = loader.ExcludeReverse },
+		"negatives": func(o *loader.Options) { o.Links.Negatives.Law = sampling.ByDegree },
+		"exclusion": func(o *loader.Options) { o.Links.ExcludeSeeds = loader.ExcludeReverse },
 	} {
 		opt := base
 		change(&opt)
@@ -320,13 +328,15 @@ func TestOptionsOfLinksThatDoNothingAreRefused(t *testing.T) {
 		opt  loader.Options
 		want error
 	}{
-		"labels of pairs from a column":       {loader.Options{LinkLabel: "stars"}, loader.ErrOptions},
-		"times of pairs from a column":        {loader.Options{LinkTime: "stars"}, loader.ErrOptions},
+		"labels of pairs from a column": {loader.Options{Links: loader.LinkOptions{Label: "stars"}},
+			loader.ErrOptions},
+		"times of pairs from a column": {loader.Options{Links: loader.LinkOptions{Time: "stars"}},
+			loader.ErrOptions},
 		"every edge, and a list":              {loader.Options{Seeds: loader.GivenSeeds(mixed)}, graph.ErrSeed},
 		"types of edges that are the graph's": {loader.Options{Seeds: loader.GivenSeeds(every)}, graph.ErrSeed},
 	} {
 		c.opt.Sampler = neighbor
-		if c.opt.LinkLabel+c.opt.LinkTime != "" {
+		if c.opt.Links.Label+c.opt.Links.Time != "" {
 			c.opt.Seeds = loader.GivenSeeds(pairs)
 		}
 		l, err := loader.New(g, c.opt)
@@ -347,7 +357,8 @@ func TestDamagedEdgesAsSeedsAreNamed(t *testing.T) {
 	} {
 		g := typedGraph(t, 60, 40)
 		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 1 << 20, Workers: 1, Seeds: loader.AllEdges(),
-			Negatives: sampling.Negatives{Ratio: 1, Strict: true, Replace: sampling.TargetEnd}})
+			Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 1, Strict: true,
+				Replace: sampling.TargetEnd}}})
 		damage(g)
 		for _, err := range l.Epoch(t.Context(), 0) {
 			if !errors.Is(err, sampling.ErrGraph) || !strings.Contains(err.Error(), "edge 77") {

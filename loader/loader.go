@@ -99,7 +99,7 @@ func (l *Loader) prepare(ctx context.Context) error {
 	}
 	l.estimate.Expected, l.estimate.Device = l.memory(), l.deviceMemory()
 	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches, "device",
-		l.opt.Device, "workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(),
+		l.opt.Device.Name, "workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(),
 		"memory_bound", l.estimate.Bound.Total(), "device_memory", l.estimate.Device.Total())
 	return nil
 }
@@ -163,7 +163,7 @@ func (l *Loader) heldError() error {
 		}
 	}
 	return fmt.Errorf("%w: batches %s were kept and not released for %v: release some, or raise Prefetch",
-		ErrSlotsHeld, text[min(2, len(text)):], l.opt.SlotTimeout)
+		ErrSlotsHeld, text[min(2, len(text)):], l.opt.Tuning.SlotTimeout)
 }
 
 // Close ends an epoch under way (its loop gets ErrClosed), waits for the workers, and frees all memory; that of batches

@@ -65,10 +65,11 @@ func (s *shelf) has(t unified.Tensor) bool {
 
 func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
 	g := plainGraph(t, 300, 5)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 2, EdgeColumns: []string{"weight"}, Device: "cpu"}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 2,
+		Columns: loader.ColumnOptions{Edges: []string{"weight"}}, Device: loader.DeviceOptions{Name: "cpu"}}
 	want := digests(t, open(t, g, opt).Epoch(t.Context(), 0))
 	s := &shelf{given: map[*byte]int{}}
-	opt.RowMemory = s
+	opt.Hooks.RowMemory = s
 	l, err := loader.New(g, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +113,7 @@ func TestMadeSeesEveryBatchBeforeTheLoop(t *testing.T) {
 	var mu sync.Mutex
 	made := map[string]int{} // digest to slot
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 3, Seed: 3}
-	opt.Made = func(b *loader.Batch) error {
+	opt.Hooks.Made = func(b *loader.Batch) error {
 		mu.Lock()
 		defer mu.Unlock()
 		made[digestOf(b)] = b.Slot()
@@ -134,7 +135,7 @@ func TestMadeSeesEveryBatchBeforeTheLoop(t *testing.T) {
 		t.Errorf("%d batches were made of %d", len(made), l.NumBatches())
 	}
 	wrong := errors.New("not this one")
-	opt.Made = func(b *loader.Batch) error {
+	opt.Hooks.Made = func(b *loader.Batch) error {
 		if b.Number == 3 {
 			return wrong
 		}

@@ -104,8 +104,8 @@ func matrix[T unified.Element](t testing.TB, v []T, width int64) unified.Tensor 
 // open makes a loader on the CPU, unless opt names a device, whatever devices there are.
 func open(t testing.TB, src loader.Source, opt loader.Options) *loader.Loader {
 	t.Helper()
-	if opt.Device == "" {
-		opt.Device = "cpu"
+	if opt.Device.Name == "" {
+		opt.Device.Name = "cpu"
 	}
 	l, err := loader.New(src, opt)
 	if err != nil {

@@ -77,12 +77,12 @@ func (w *worker) make(ctx context.Context, s *slot, j job) error {
 	})
 	region.End()
 	s.readyAt = time.Now()
-	if err == nil && l.opt.Made != nil {
+	if err == nil && l.opt.Hooks.Made != nil {
 		err = w.checked(s, j, func() error {
 			if err := s.fence.sync(); err != nil {
 				return err
 			}
-			return l.opt.Made(s.batch)
+			return l.opt.Hooks.Made(s.batch)
 		})
 	}
 	return err

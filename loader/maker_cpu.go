@@ -108,7 +108,7 @@ func (m *cpuMaker) close() (err error) {
 func (*onCPU) openFence(r *recipe, ledger *pinned.Ledger, _ *counters) (fence, pinned.Options, pinned.Options, error) {
 	ids := pinned.Options{Ledger: ledger, Purpose: pinned.Batches}
 	rows := ids
-	rows.From = r.opt.RowMemory
+	rows.From = r.opt.Hooks.RowMemory
 	return noFence{}, ids, rows, nil
 }
 

@@ -62,7 +62,7 @@ func (d *onCUDA) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, 
 		return nil, err
 	}
 	at := sampling.DeviceEnv{Env: env, Device: d.Device, Stream: m.picks, Topology: d.topology,
-		MaxBlocks: r.opt.DeviceBlocks}
+		MaxBlocks: r.opt.Tuning.DeviceBlocks}
 	if m.sampler, err = sampler.OpenDevice(at); err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (m *cudaMaker) finish(_ context.Context, s *slot) error {
 type cudaFence struct {
 	*device.Device
 	stats            *counters
-	provided         bool          // memory is of Options.RowMemory, which may give it out again at once
+	provided         bool          // memory is of Options.Hooks.RowMemory, which may give it out again at once
 	gathering, ready *device.Event // around the last gather
 	filled, counted  bool          // they were recorded; the time between them was counted
 	read             *device.Event // what the last consumer's stream had to do by then
@@ -201,8 +201,8 @@ func (d *onCUDA) openFence(r *recipe, ledger *pinned.Ledger, stats *counters) (f
 	if err != nil {
 		return nil, pinned.Options{}, pinned.Options{}, err
 	}
-	memory := pinned.Options{Ledger: ledger, Purpose: pinned.Batches, Device: own, From: r.opt.RowMemory}
-	f := &cudaFence{Device: own, stats: stats, provided: r.opt.RowMemory != nil}
+	memory := pinned.Options{Ledger: ledger, Purpose: pinned.Batches, Device: own, From: r.opt.Hooks.RowMemory}
+	f := &cudaFence{Device: own, stats: stats, provided: r.opt.Hooks.RowMemory != nil}
 	f.staging.Options = pinned.Options{Ledger: ledger, Purpose: pinned.Batches, Device: own, Place: pinned.Pinned}
 	for i := range r.arrays {
 		f.carried.add(d.carried(&r.arrays[i]), f.staging.Options)

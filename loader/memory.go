@@ -225,7 +225,7 @@ func (r *recipe) slotBound() (total, largest int64) {
 			largest = max(largest, most)
 		}
 	}
-	return sat.Add(total, sat.Add(r.linkBytes(), r.opt.PerSlot)), largest
+	return sat.Add(total, sat.Add(r.linkBytes(), r.opt.Hooks.PerSlot)), largest
 }
 
 // fit makes slots and workers fewer until the bound of all loaders is within MaxMemory.
@@ -243,10 +243,10 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 	}
 	o := &r.opt
 	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
-	tables := sat.Add(o.Negatives.Bytes(r.graph.Schema(), r.seededTypes()), r.seeds.indexBytes())
+	tables := sat.Add(o.Links.Negatives.Bytes(r.graph.Schema(), r.seededTypes()), r.seeds.indexBytes())
 	wanted, limit := *o, (o.MaxMemory-e.Bound.Total())/int64(loaders)
 	for {
-		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
+		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Tuning.Prefetch, o.Workers+o.Tuning.Prefetch
 		e.Bound.Batches, e.Bound.Scratch = sat.Mul(int64(e.Slots), e.SlotBound),
 			sat.Add(sat.Mul(int64(e.Workers), r.mostScratch()), sat.Add(tables, max(0, r.bound.Shared)))
 		e.Bound.Scratch = sat.Add(e.Bound.Scratch, r.diskMemory(r.withoutColumns(), r.mostScratch()))
@@ -258,9 +258,9 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 		}
 		switch {
 		case sat.Add(e.Bound.Batches, e.Bound.Scratch) <= limit:
-			if wanted.Workers != e.Workers || wanted.Prefetch != e.Prefetch {
+			if wanted.Workers != e.Workers || wanted.Tuning.Prefetch != e.Prefetch {
 				level := slog.LevelWarn
-				if wanted.Prefetch == e.Prefetch && r.anyWorkers && e.Workers >= machine.Workers() {
+				if wanted.Tuning.Prefetch == e.Prefetch && r.anyWorkers && e.Workers >= machine.Workers() {
 					level = slog.LevelInfo // nobody asked for so many
 				}
 				o.log().Log(context.Background(), level, "fewer workers or slots, to keep within MaxMemory",
@@ -269,12 +269,12 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 			return e, nil
 		case r.spareWorkers():
 			o.Workers--
-		case o.Prefetch > 1:
-			o.Prefetch--
+		case o.Tuning.Prefetch > 1:
+			o.Tuning.Prefetch--
 		case o.Workers > 1:
 			o.Workers--
-		case o.Prefetch > 0: // one slot: the worker rests while the loop body runs
-			o.Prefetch = 0
+		case o.Tuning.Prefetch > 0: // one slot: the worker rests while the loop body runs
+			o.Tuning.Prefetch = 0
 		default:
 			return e, fmt.Errorf("%w: %d bytes are needed (%d for copies of the source, %d for one batch, %d for "+
 				"scratch, times %d loaders), MaxMemory is %d; take smaller batches, smaller fan-outs or fewer columns",
@@ -291,7 +291,7 @@ func (*onCUDA) fit(r *recipe, loaders int, source Memory) (e Estimate, err error
 	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
 	e.SlotBound, _ = r.slotBound()
 	e.FileBytes = source.Total()
-	e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
+	e.Workers, e.Prefetch, e.Slots = o.Workers, o.Tuning.Prefetch, o.Workers+o.Tuning.Prefetch
 	if r.split != nil {
 		e.Bound.Columns = sat.Add(sat.Mul(r.split.cacheBytes, int64(loaders)), r.hotIndexBytes())
 		e.Bound.Scratch = r.diskMemory(r.withoutColumns(), r.mostScratch())
@@ -299,7 +299,7 @@ func (*onCUDA) fit(r *recipe, loaders int, source Memory) (e Estimate, err error
 	// The largest that docs/sampling.md names: four slots of 16 bytes a node, 24 bytes a destination, a bit a pick.
 	scratch := sat.Add(sat.Mul(max(0, r.bound.Nodes), 4*16+24), max(0, r.bound.Edges)/8+1<<20)
 	e.DeviceBound = Memory{Batches: sat.Mul(int64(e.Slots), e.SlotBound), Scratch: sat.Mul(int64(e.Workers), scratch)}
-	if o.Carry != CarryKernels || r.split != nil {
+	if o.Tuning.Carry != CarryKernels || r.split != nil {
 		e.Bound.Batches = e.DeviceBound.Batches
 	}
 	return e, nil

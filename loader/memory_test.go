@@ -36,7 +36,8 @@ func TestAnEpochTakesNoMoreMemoryThanNewDid(t *testing.T) {
 
 func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
 	for _, g := range []*graph.Graph{plainGraph(t, 6000, 8), typedGraph(t, 3000, 2000)} {
-		for _, opt := range []loader.Options{{}, {Residence: loader.Resident, Prefetch: 5}, {MaxMemory: 100 << 20},
+		for _, opt := range []loader.Options{{}, {Residence: loader.Resident,
+			Tuning: loader.TuningOptions{Prefetch: 5}}, {MaxMemory: 100 << 20},
 			{MaxMemory: 1 << 20}} {
 			opt.Sampler, opt.BatchSize, opt.Workers, opt.Seeds = sampling.Neighbor{Fanouts: []int{5, 3}}, 200, 3,
 				loader.AllNodes()
@@ -64,7 +65,7 @@ func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
 func TestMaxMemoryIsKept(t *testing.T) {
 	g := plainGraph(t, 6000, 8)
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{-1, 5}}, BatchSize: 100, Shuffle: true, Workers: 4,
-		Prefetch:  4,
+		Tuning:    loader.TuningOptions{Prefetch: 4},
 		Residence: loader.Resident}
 	free := open(t, g, opt)
 	want := digests(t, free.Epoch(background, 0))
@@ -154,12 +155,12 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 	g := plainGraph(t, 5000, 8)
 	stages := map[string][2]int64{}
 	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Residence: loader.Resident, Workers: 2,
-		Progress: func(stage string, done, total int64) {
+		Hooks: loader.Hooks{Progress: func(stage string, done, total int64) {
 			if last := stages[stage]; done < last[0] || done > total || last[1] != 0 && last[1] != total {
 				t.Errorf("%s: %d of %d after %d of %d", stage, done, total, last[0], last[1])
 			}
 			stages[stage] = [2]int64{done, total}
-		}}
+		}}}
 	l := open(t, g, opt)
 	m := l.Stats().Memory
 	if topology := int64(5001*8 + 40000*4); m.Topology < topology || m.Topology > topology+3*65536 ||
@@ -175,7 +176,7 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 	if s := stages["slots"]; s[0] == 0 || s[0] != s[1] {
 		t.Errorf("slots: %v", s)
 	}
-	opt.Residence, opt.Progress = loader.Mapped, nil
+	opt.Residence, opt.Hooks.Progress = loader.Mapped, nil
 	mapped := open(t, g, opt)
 	if d := expect.Diff(digests(t, mapped.Epoch(background, 0)), digests(t, l.Epoch(background, 0))); d != "" {
 		t.Error(d)
@@ -195,11 +196,11 @@ func TestNewStopsWhenItsContextEnds(t *testing.T) {
 		defer cancel(nil)
 		l, err := loader.NewContext(ctx, g, loader.Options{Sampler: neighbor, BatchSize: 100,
 			Residence: loader.Resident,
-			Progress: func(s string, _, _ int64) {
+			Hooks: loader.Hooks{Progress: func(s string, _, _ int64) {
 				if s == stage {
 					cancel(why)
 				}
-			}})
+			}}})
 		if l != nil || !errors.Is(err, why) {
 			t.Errorf("cancelled at %s: %v, %v", stage, l, err)
 		}
@@ -249,7 +250,7 @@ func TestAFileCutShortMeanwhileEndsTheEpochWithAnError(t *testing.T) {
 	for _, name := range []string{"indptr", "indices", "feature", "label", "weight", "train"} {
 		src := mappedGraph(t, 12000)
 		l := open(t, src, loader.Options{Sampler: neighbor, BatchSize: 50, Shuffle: true, Workers: 3,
-			EdgeColumns: []string{"weight"}})
+			Columns: loader.ColumnOptions{Edges: []string{"weight"}}})
 		n := 0
 		var last error
 		for _, err := range l.Epoch(background, 0) {

@@ -232,26 +232,27 @@ func waysToLoad() []option {
 			loader.AllEdges("r0")),
 		choice("negatives", func(c *loadCase, n sampling.Negatives) {
 			if strings.Contains(c.opt.Seeds.String(), "edges") {
-				c.opt.Negatives = n
+				c.opt.Links.Negatives = n
 			}
 		}, sampling.Negatives{}, sampling.Negatives{Ratio: 1.5, Strict: true, Replace: sampling.EitherEnd},
 			sampling.Negatives{Ratio: 2, Law: sampling.ByDegree, Replace: sampling.BothEnds},
 			sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true}),
-		choice("exclude", func(c *loadCase, x loader.Exclusion) { c.opt.ExcludeSeeds = x }, 0, 1, 2),
+		choice("exclude", func(c *loadCase, x loader.Exclusion) { c.opt.Links.ExcludeSeeds = x }, 0, 1, 2),
 		choice("batch size", func(c *loadCase, n int) { c.opt.BatchSize = n }, 1, 7, 60),
 		choice("shuffle", func(c *loadCase, b bool) { c.opt.Shuffle = b }, false, true),
 		choice("drop last", func(c *loadCase, b bool) { c.opt.DropLast = b }, false, true),
 		choice("seed", func(c *loadCase, s uint64) { c.opt.Seed = s }, 0, 1<<63|12345),
 		choice("epoch", func(c *loadCase, e uint64) { c.epoch = e }, 0, 1<<31),
-		choice("edge positions", func(c *loadCase, b bool) { c.opt.EdgePos = b }, false, true),
-		choice("edge columns", func(c *loadCase, names []string) { c.opt.EdgeColumns = names }, nil, []string{"mask"}),
+		choice("edge positions", func(c *loadCase, b bool) { c.opt.Columns.EdgePos = b }, false, true),
+		choice("edge columns", func(c *loadCase, names []string) { c.opt.Columns.Edges = names }, nil,
+			[]string{"mask"}),
 		choice("world", func(c *loadCase, n int) { c.how.WorldSize = n }, 1, 2, 3),
 		choice("workers", func(c *loadCase, n int) { c.how.Workers = n }, 1, 2, 5),
-		choice("prefetch", func(c *loadCase, n int) { c.how.Prefetch = n }, 1, 4),
+		choice("prefetch", func(c *loadCase, n int) { c.how.Tuning.Prefetch = n }, 1, 4),
 		choice("residence", func(c *loadCase, r loader.Residence) { c.how.Residence = r }, loader.Mapped,
 			loader.Resident, loader.Disk, loader.Disk),
-		choice("cache", func(c *loadCase, n int64) { c.how.CacheBytes = n }, 1, 4096, 1<<30),
-		choice("look-ahead", func(c *loadCase, n int) { c.how.Lookahead = n }, 1, 3, 64),
+		choice("cache", func(c *loadCase, n int64) { c.how.Disk.CacheBytes = n }, 1, 4096, 1<<30),
+		choice("look-ahead", func(c *loadCase, n int) { c.how.Disk.Lookahead = n }, 1, 3, 64),
 		choice("memory", func(c *loadCase, n int64) { c.how.MaxMemory = n }, 0, 256<<20),
 	}
 }
@@ -298,21 +299,21 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 
 // load sets how the second way loads.
 func (c *loadCase) load(o *loader.Options) {
-	o.Workers, o.Prefetch, o.WorldSize = c.how.Workers, c.how.Prefetch, c.how.WorldSize
+	o.Workers, o.Tuning.Prefetch, o.WorldSize = c.how.Workers, c.how.Tuning.Prefetch, c.how.WorldSize
 	o.Residence, o.MaxMemory, o.Remainder = c.how.Residence, c.how.MaxMemory, loader.Short
-	o.CacheBytes, o.Lookahead = c.how.CacheBytes, c.how.Lookahead
+	o.Disk.CacheBytes, o.Disk.Lookahead = c.how.Disk.CacheBytes, c.how.Disk.Lookahead
 }
 
 // settle makes the sampler, and takes back what does not go with it or with the seeds.
 func (c *loadCase) settle(t *testing.T) sampling.Sampler {
 	t.Helper()
-	c.opt.Device, c.opt.Sampler = "cpu", c.make(c)
+	c.opt.Device.Name, c.opt.Sampler = "cpu", c.make(c)
 	s, edges := suit(t, &c.opt, c.graph), strings.Contains(c.opt.Seeds.String(), "edges")
 	if x, ok := s.(sampling.Excluder); !ok || !x.CanExclude() || !edges {
-		c.opt.ExcludeSeeds = 0
+		c.opt.Links.ExcludeSeeds = 0
 	}
 	if !edges {
-		c.opt.Negatives = sampling.Negatives{}
+		c.opt.Links.Negatives = sampling.Negatives{}
 	}
 	return s
 }
@@ -327,7 +328,7 @@ func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (
 	}
 	s := c.settle(t)
 	one, other := c.opt, c.opt
-	one.Workers, one.Prefetch = 1, 1
+	one.Workers, one.Tuning.Prefetch = 1, 1
 	c.load(&other)
 	l, err := loader.New(c.graph, one)
 	if err != nil {
@@ -376,5 +377,5 @@ func mostSeedsOf(o *loader.Options) int {
 	if !strings.Contains(o.Seeds.String(), "edges") {
 		return o.BatchSize
 	}
-	return 2 * (o.BatchSize + int(o.Negatives.Of(int64(o.BatchSize))))
+	return 2 * (o.BatchSize + int(o.Links.Negatives.Of(int64(o.BatchSize))))
 }

@@ -36,7 +36,7 @@ func TestBoardsEnergyIsInTheStatistics(t *testing.T) {
 	}
 	loader.MeterWith(t, func(address string) *meters.Meters { return meters.OpenOn(library, address) })
 	opt := meteredOptions()
-	opt.Device = "cuda:0"
+	opt.Device.Name = "cuda:0"
 	l := open(t, plainGraph(t, 200, 5), opt)
 	digests(t, l.Epoch(background, 0))
 	if s := l.Stats(); s.Meters != nil || len(library.InitCalls()) != 0 {

@@ -11,7 +11,7 @@ import (
 
 func meteredOptions() loader.Options {
 	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3, 2}}, BatchSize: 20, Seeds: loader.AllNodes(),
-		Device: "cpu"}
+		Device: loader.DeviceOptions{Name: "cpu"}}
 }
 
 func TestLoaderIsMeasuredOnlyWhenAsked(t *testing.T) {

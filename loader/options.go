@@ -139,122 +139,161 @@ func (c *Carry) UnmarshalText(text []byte) error {
 
 // Options say what to load and how. The zero value of every field but Sampler is its default.
 //
-// Only Sampler, Seeds, BatchSize, Shuffle, DropLast, Seed, Instance and what belongs to links decide what is in a
-// batch. Rank, WorldSize and Remainder decide which batches this loader yields; the rest decides how fast, and what
-// comes along.
+// Only Sampler, Seeds, BatchSize, Shuffle, DropLast, Seed, Instance and Links decide what is in a batch. Rank,
+// WorldSize and Remainder decide which batches this loader yields; the rest decides how fast, and what comes along.
+//
+// The tags say the rest of what the command line, Python and the documents know of an option: its name there, its
+// default, its range and a sentence of help. Package config reads them; nobody repeats them.
 type Options struct {
 	// Sampler makes the batches; required.
 	Sampler sampling.Sampler
 	// Seeds are what an epoch goes over. A sampling.ItemSampler has items of its own: Seeds must be the zero value
 	// then, and BatchSize is not looked at. Default: the split "train" of index 0, and where there is none all nodes.
 	Seeds SeedSource
-	// BatchSize is the seeds of a batch; the last may have fewer. Default 1024.
-	BatchSize int
-	// Shuffle takes the seeds in another random order each epoch instead of the order given.
-	Shuffle bool
+	// BatchSize is the seeds of a batch; the last may have fewer.
+	BatchSize int `default:"1024" range:"1,1073741824" help:"Seeds a batch."`
 	// DropLast leaves out the last batch if it has fewer seeds than the others.
-	DropLast bool
+	DropLast bool `help:"Leave out the last batch of an epoch where it has fewer seeds."`
+	// Shuffle takes the seeds in another random order each epoch instead of the order given.
+	Shuffle bool `help:"Take the seeds in another order each epoch."`
 	// Seed keys every random choice.
-	Seed uint64
+	Seed uint64 `default:"0" help:"Keys every random choice."`
 	// Instance tells apart loaders that share a seed and must not repeat each other: training 0, validation 1.
-	Instance uint32
-
-	// Of seeds that are edges: LinkLabel and LinkTime name columns of the edges, integers, with the labels and times of
-	// seeds that are edges of the graph (AllEdges); for others they are an error. Labels are 1 without.
-	LinkLabel, LinkTime string
-	// Negatives are added to the batch's edges, with label 0. Default: none.
-	Negatives sampling.Negatives
-	// ExcludeSeeds says which edges batches leave out because they are seeds. Default: none.
-	ExcludeSeeds Exclusion
+	Instance uint32 `default:"0" help:"Tells apart loaders that share a seed."`
 
 	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch
 	// does not depend on them. Default 0 of 1.
 	Rank, WorldSize int
 	// Remainder says what happens where the batches do not divide by WorldSize. Default Pad.
-	Remainder Remainder
+	Remainder Remainder `of:"serve" default:"pad" help:"${remainder_help}"`
+
+	// Columns say what comes with a batch beside its topology.
+	Columns ColumnOptions
+	// Links belong to seeds that are edges.
+	Links LinkOptions
 
 	// Workers are the goroutines that sample and gather. Default: all cores; on a device, where they mostly wait, 2;
 	// for a topology on disk, which some wait for, twice the cores and two more, as far as memory has room for them.
-	Workers int
-	// Prefetch is how many finished batches may wait for the loop. Default 2.
-	Prefetch int
-
-	// NodeColumns are gathered for all nodes of a batch, SeedColumns for its distinct seeds, EdgeColumns for its edges.
-	// nil means "feature" and "label" where the graph has them, and no edge column; an empty slice means none.
-	NodeColumns, SeedColumns, EdgeColumns []string
-	// Widen delivers rows of float16, of bfloat16, and of int8 with the column NAME_scale beside, which a conversion
-	// makes, as float32. Only the CPU does so. Default: rows are delivered as they are stored.
-	Widen bool
-	// EdgePos delivers the edges' positions in the dataset with each block; EdgeColumns imply it.
-	EdgePos bool
-
-	// Prepare makes transposes and norms of the blocks in the pipeline, which batches then have as arrays, whose names
-	// docs/loader.md has. Only the CPU makes them. Default: none.
-	Prepare sparse.Preparation
+	Workers int `default:"0" range:"0,4096" help:"Goroutines that make batches; 0: one a core."`
 	// Residence says where the dataset lies while it is read. Default Mapped.
-	Residence Residence
-	// CacheBytes is how many bytes of rows Disk keeps in memory: columns as a whole where they are small, and of others
-	// the rows that are needed soonest. What planning takes comes on top. As many bytes of a topology on disk are taken
-	// to be in the page cache. Default: half of MaxMemory, or of what is available.
-	CacheBytes int64
-	// Lookahead is the most batches that Disk samples ahead; fewer where their ids would take more than a quarter of
-	// CacheBytes, and 16 MiB. Default 64.
-	Lookahead int
-	// PackBytes lets Disk write rows that batches known ahead need, and the cache has no room for, to temporary files
-	// of so many bytes beside the columns, where they lie one after another for each batch. It does so where the disk
-	// reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes.
-	// Default: it does not.
-	PackBytes int64
+	Residence Residence `default:"mapped" help:"${residence_help}"`
 	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
 	// are copied or read by a device, in New; other columns as a batch first reads a row of a chunk. A chunk that does
 	// not fit is an error, in the place of the batch that would have read it. ErrOptions for a source that is no
 	// Verifier. Default: checksums are not looked at.
-	Verify bool
+	Verify bool `help:"Compare the dataset with its checksums as it is first read."`
 	// MaxMemory is the most anonymous memory that the loader takes, in bytes: copies of the dataset, slots and scratch,
 	// not mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that
 	// does not suffice. Default: no limit.
-	MaxMemory int64
-	// PerSlot is how many bytes the caller keeps for each slot beside it, as the feed keeps copies of ids: MaxMemory
-	// leaves room for them.
-	PerSlot int64
-	// RowMemory gives the memory that columns are gathered into, which the loader only ever writes; nil takes it from
-	// the system. On a device it gives all device memory of the slots, ids among it, which the loader reads as well.
-	RowMemory pinned.Provider
-	// Made is called by the worker that has made a batch, before the loop gets it, for several batches at a time; nil
-	// for none. It may read the batch until it returns. An error takes the batch's place.
-	Made func(*Batch) error
-	// Device is where batches are made and lie: "cpu", "cuda" (the first device), "cuda:1", or "auto" (the default):
-	// the first device where there is one and Sampler runs on it, else the CPU. Batches are the same, byte for byte.
-	Device string
-	// DeviceMemory is the most device memory that the loader takes, in bytes. Default: half of what is free on the
-	// device when New is called.
-	DeviceMemory int64
-	// DeviceCache is how much of it is for the source, in bytes: first the graph, then whole columns, the smallest
-	// first, then the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what
-	// slots and scratch leave, and at least half; NoDeviceCache for none.
-	DeviceCache int64
-	// HostPages says on which pages of host memory a device reads columns that do not fit in DeviceCache as a whole.
+	MaxMemory int64 `kind:"size" help:"The most memory to take, such as 4GB; mapped files do not count."`
+
+	// Disk belongs to Residence Disk and Auto.
+	Disk DiskOptions
+	// Device says where batches are made and lie.
+	Device DeviceOptions
+	// Tuning is what few people need.
+	Tuning TuningOptions
+	// Hooks are what the caller gives, and is told.
+	Hooks Hooks
+}
+
+// ColumnOptions say what comes with a batch beside its topology.
+type ColumnOptions struct {
+	// Nodes are gathered for all nodes of a batch, Seeds for its distinct seeds, Edges for its edges. nil means
+	// "feature" and "label" where the graph has them, and no edge column; an empty slice means none.
+	Nodes []string `name:"node-columns" of:"serve" empty:"none" help:"${node_columns_help}"`
+	Seeds []string `name:"seed-columns" of:"serve" empty:"none" help:"${seed_columns_help}"`
+	Edges []string `name:"edge-columns" of:"serve" empty:"none" help:"${edge_columns_help}"`
+	// EdgePos delivers the edges' positions in the dataset with each block; Edges imply it.
+	EdgePos bool `of:"serve" help:"Deliver the edges' positions in the dataset."`
+	// Widen delivers rows of float16, of bfloat16, and of int8 with the column NAME_scale beside, which a conversion
+	// makes, as float32. Only the CPU does so. Default: rows are delivered as they are stored.
+	Widen bool `help:"Deliver rows of float16, bfloat16 and scaled int8 as float32."`
+	// Prepare makes transposes and norms of the blocks in the pipeline, which batches then have as arrays, whose names
+	// docs/loader.md has. Only the CPU makes them. Default: none.
+	Prepare sparse.Preparation `value:"WHAT" help:"Make of each block, with commas: transpose, gcn-norm, loops."`
+}
+
+// LinkOptions belong to seeds that are edges.
+type LinkOptions struct {
+	// Label and Time name columns of the edges, integers, with the labels and times of seeds that are edges of the
+	// graph (AllEdges); for others they are an error. Labels are 1 without.
+	Label string `name:"link-label" value:"COLUMN" help:"Column with labels of seeds that are edges of the graph."`
+	Time  string `name:"link-time" value:"COLUMN" help:"Column with times of seeds that are edges of the graph."`
+	// Negatives are added to the batch's edges, with label 0. Default: none.
+	Negatives sampling.Negatives
+	// ExcludeSeeds says which edges batches leave out because they are seeds. Default: none.
+	ExcludeSeeds Exclusion `default:"none" help:"${exclude_help}"`
+}
+
+// DiskOptions belong to Residence Disk and Auto.
+type DiskOptions struct {
+	// CacheBytes is how many bytes of rows are kept in memory: columns as a whole where they are small, and of others
+	// the rows that are needed soonest. What planning takes comes on top. Of a topology on disk the loader assumes that
+	// as many bytes are in the page cache. Default: half of MaxMemory, or of what is available.
+	CacheBytes int64 `kind:"size" help:"Rows that --residence disk keeps; default: half of memory."`
+	// Lookahead is the most batches that are sampled ahead; fewer where their ids would take more than a quarter of
+	// CacheBytes, and 16 MiB.
+	Lookahead int `default:"64" range:"1,4096" help:"Batches that --residence disk samples ahead, at most."`
+	// PackBytes lets the loader write rows that batches known ahead need, and the cache has no room for, to temporary
+	// files of so many bytes beside the columns, where they lie one after another for each batch. It does so where the
+	// disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes.
+	// Default: it does not.
+	PackBytes int64 `name:"pack" kind:"size" help:"${pack_help}"`
+}
+
+// DeviceOptions say where batches are made and lie.
+type DeviceOptions struct {
+	// Name is "cpu", "cuda" (the first device), "cuda:1", or "auto": the first device where there is one and Sampler
+	// runs on it, else the CPU. Batches are the same, byte for byte.
+	Name string `name:"device" default:"auto" value:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
+	// Memory is the most device memory that the loader takes, in bytes. Default: half of what is free on the device
+	// when New is called.
+	Memory int64 `name:"device-memory" kind:"size" help:"The most device memory; default: half of what is free."`
+	// Cache is how much of it is for the source, in bytes: first the graph, then whole columns, the smallest first,
+	// then the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what slots
+	// and scratch leave, and at least half; NoDeviceCache for none.
+	Cache int64 `name:"device-cache" kind:"size" zero:"-1" range:"-1," help:"${device_cache_help}"`
+	// HotRows ranks the rows of columns that do not fit in Memory as a whole. Default RankInDegree.
+	HotRows Ranking `default:"in-degree" help:"${hot_rows_help}"`
+}
+
+// TuningOptions are what few people need: nobody's hardware has asked for other values yet.
+type TuningOptions struct {
+	// Prefetch is how many finished batches may wait for the loop.
+	Prefetch int `default:"2" range:"1,4096" help:"Finished batches that may wait."`
+	// SlotTimeout is how long to wait for a release when all slots hold kept batches. Default 60 s.
+	SlotTimeout time.Duration `default:"60s" range:"1,"`
+	// HostPages says on which pages of host memory a device reads columns that do not fit in Device.Cache as a whole.
 	// Default PagesByLadder.
-	HostPages HostPages
-	// Carry says who brings the device the rows of columns that do not fit in DeviceCache as a whole. Default
+	HostPages HostPages `default:"ladder" help:"${host_pages_help}"`
+	// Carry says who brings the device the rows of columns that do not fit in Device.Cache as a whole. Default
 	// CarryKernels.
-	Carry Carry
-	// HotRows ranks the rows of columns that do not fit in DeviceMemory as a whole. Default RankInDegree.
-	HotRows Ranking
+	Carry Carry `default:"kernels" help:"${carry_help}"`
 	// HotShare says how the devices of PlaceAll keep hot rows, where they reach each other's memory. Default ShareAuto.
-	HotShare Sharing
+	HotShare Sharing `of:"serve" default:"auto" help:"${hot_share_help}"`
 	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other
 	// multiprocessors to training. Default: 40 for rows that are gathered over the bus, else 8 a multiprocessor.
-	DeviceBlocks int
+	DeviceBlocks int `default:"0" range:"0,1048576" help:"The most blocks of a kernel; 0: as many as suit it."`
+}
 
+// Hooks are what the caller gives, and is told. No door but Go has them.
+type Hooks struct {
 	// Logger hears of decisions and of the end of each epoch; nil is silent.
 	Logger *slog.Logger
 	// Progress is told how far a stage of New is, in bytes: "topology" and "columns" (Resident) or "read ahead"
 	// (Mapped), then "slots"; and "prepare", in units of its own, where the sampler or negatives look at the whole
 	// graph first. One goroutine at a time calls it; nil for none.
 	Progress func(stage string, done, total int64)
-	// SlotTimeout is how long to wait for a release when all slots hold kept batches. Default 60 s.
-	SlotTimeout time.Duration
+	// Made is called by the worker that has made a batch, before the loop gets it, for several batches at a time; nil
+	// for none. It may read the batch until it returns. An error takes the batch's place.
+	Made func(*Batch) error
+	// RowMemory gives the memory that columns are gathered into, which the loader only ever writes; nil takes it from
+	// the system. On a device it gives all device memory of the slots, ids among it, which the loader reads as well.
+	RowMemory pinned.Provider
+	// PerSlot is how many bytes the caller keeps for each slot beside it, as the feed keeps copies of ids: MaxMemory
+	// leaves room for them.
+	PerSlot int64
 }
 
 // EnsureDefaults replaces zero values by their defaults and returns o. What depends on the source (Seeds, columns)
@@ -263,10 +302,10 @@ func (o *Options) EnsureDefaults() *Options {
 	setDefault(&o.BatchSize, 1024)
 	setDefault(&o.WorldSize, 1)
 	setDefault(&o.Workers, machine.Workers())
-	setDefault(&o.Prefetch, 2)
-	setDefault(&o.Lookahead, 64)
-	setDefault(&o.Device, "auto")
-	setDefault(&o.SlotTimeout, 60*time.Second)
+	setDefault(&o.Tuning.Prefetch, 2)
+	setDefault(&o.Disk.Lookahead, 64)
+	setDefault(&o.Device.Name, "auto")
+	setDefault(&o.Tuning.SlotTimeout, 60*time.Second)
 	o.prepare()
 	return o
 }
@@ -293,42 +332,42 @@ func (o *Options) Validate() error {
 		{"WorldSize", int64(o.WorldSize), 1 << 30, 1},
 		{"Rank", int64(o.Rank), int64(o.WorldSize) - 1, 0},
 		{"Workers", int64(o.Workers), 1 << 12, 1},
-		{"Prefetch", int64(o.Prefetch), 1 << 12, 1},
+		{"Prefetch", int64(o.Tuning.Prefetch), 1 << 12, 1},
 		{"Remainder", int64(o.Remainder), int64(Short), 0},
 		{"Residence", int64(o.Residence), int64(Auto), 0},
-		{"CacheBytes", o.CacheBytes, 1<<63 - 1, 0},
-		{"Lookahead", int64(o.Lookahead), diskio.MaxLookahead, 1},
-		{"PackBytes", o.PackBytes, 1<<63 - 1, 0},
-		{"Prepare", int64(o.Prepare), int64(sparse.Transpose | sparse.GCNNorm | sparse.Loops), 0},
+		{"CacheBytes", o.Disk.CacheBytes, 1<<63 - 1, 0},
+		{"Lookahead", int64(o.Disk.Lookahead), diskio.MaxLookahead, 1},
+		{"PackBytes", o.Disk.PackBytes, 1<<63 - 1, 0},
+		{"Prepare", int64(o.Columns.Prepare), int64(sparse.Transpose | sparse.GCNNorm | sparse.Loops), 0},
 		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
-		{"PerSlot", o.PerSlot, 1<<63 - 1, 0},
-		{"DeviceMemory", o.DeviceMemory, 1<<63 - 1, 0},
-		{"DeviceCache", o.DeviceCache, 1<<63 - 1, NoDeviceCache},
-		{"ExcludeSeeds", int64(o.ExcludeSeeds), int64(ExcludeReverse), 0},
-		{"HostPages", int64(o.HostPages), int64(PagesMeasured), 0},
-		{"Carry", int64(o.Carry), int64(CarryMeasured), 0},
-		{"HotRows", int64(o.HotRows), int64(RankNone), 0},
-		{"HotShare", int64(o.HotShare), int64(ShareAll), 0},
-		{"DeviceBlocks", int64(o.DeviceBlocks), 1 << 20, 0},
-		{"SlotTimeout", int64(o.SlotTimeout), 1<<63 - 1, 1},
+		{"PerSlot", o.Hooks.PerSlot, 1<<63 - 1, 0},
+		{"DeviceMemory", o.Device.Memory, 1<<63 - 1, 0},
+		{"DeviceCache", o.Device.Cache, 1<<63 - 1, NoDeviceCache},
+		{"ExcludeSeeds", int64(o.Links.ExcludeSeeds), int64(ExcludeReverse), 0},
+		{"HostPages", int64(o.Tuning.HostPages), int64(PagesMeasured), 0},
+		{"Carry", int64(o.Tuning.Carry), int64(CarryMeasured), 0},
+		{"HotRows", int64(o.Device.HotRows), int64(RankNone), 0},
+		{"HotShare", int64(o.Tuning.HotShare), int64(ShareAll), 0},
+		{"DeviceBlocks", int64(o.Tuning.DeviceBlocks), 1 << 20, 0},
+		{"SlotTimeout", int64(o.Tuning.SlotTimeout), 1<<63 - 1, 1},
 	} {
 		if f.v < f.least || f.v > f.most {
 			return fmt.Errorf("%w: %s is %d: must be %d to %d", ErrOptions, f.name, f.v, f.least, f.most)
 		}
 	}
-	_, err := ParseDevice(o.Device)
+	_, err := ParseDevice(o.Device.Name)
 	return err
 }
 
 func (o *Options) progress(stage string, done, total int64) {
-	if o.Progress != nil {
-		o.Progress(stage, done, total)
+	if o.Hooks.Progress != nil {
+		o.Hooks.Progress(stage, done, total)
 	}
 }
 
 func (o *Options) log() *slog.Logger {
-	if o.Logger == nil {
+	if o.Hooks.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return o.Logger
+	return o.Hooks.Logger
 }

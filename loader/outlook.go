@@ -25,14 +25,14 @@ type Outlook struct {
 	Probe       disk.Probe     `json:"probe"`
 	Caches      []OutlookCache `json:"caches"` // ascending
 	// TopologyBytes is of the arrays that the sampler reads. Topology is what an epoch reads of those that stay on
-	// disk, with Options.CacheBytes, as the sampling of two has shown; nil where they do not stay there.
+	// disk, with Options.Disk.CacheBytes, as the sampling of two has shown; nil where they do not stay there.
 	TopologyBytes int64          `json:"topology_bytes"`
 	Topology      *TopologyStats `json:"topology_on_disk,omitempty"`
 }
 
 // OutlookCache is an Outlook for a cache of a size.
 type OutlookCache struct {
-	CacheBytes int64           `json:"cache_bytes"` // Options.CacheBytes
+	CacheBytes int64           `json:"cache_bytes"` // Options.Disk.CacheBytes
 	Policies   []OutlookPolicy `json:"policies"`    // in the order of disk.Policies; Packed last, with PackBytes
 }
 
@@ -50,10 +50,10 @@ func (c *OutlookCache) Seconds() float64 { return c.Policies[disk.Ahead].Seconds
 var mostSimulated int64 = 4 << 20 // tests try less
 
 // LookOut samples two epochs and simulates what the second reads of columns on disk, with caches from 1 % to 40 % of
-// their size, and one of Options.CacheBytes. Columns are not read, but for the probe of the disk. The errors are those
+// their size, and one of Options.Disk.CacheBytes. Columns are not read, but for the probe of the disk. Errors are those
 // of New, and ErrOptions where no column lies in a file.
 func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
-	opt.Residence, opt.Device = Disk, "cpu"
+	opt.Residence, opt.Device.Name = Disk, "cpu"
 	r, on, err := settle(src, opt)
 	if err != nil {
 		return nil, err
@@ -71,8 +71,9 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 		return nil, err
 	}
 	mapped, total := r.inFiles(columns)
-	if r.paged = r.pageTopology(cmp.Or(r.opt.CacheBytes, r.defaultCache()), 1); r.batches == 0 || len(mapped) == 0 &&
-		r.paged == nil {
+	if r.paged = r.pageTopology(cmp.Or(r.opt.Disk.CacheBytes, r.defaultCache()), 1); r.batches == 0 ||
+		len(mapped) == 0 &&
+			r.paged == nil {
 		return nil, fmt.Errorf("%w: %s: batches have no rows of columns that lie in files, and the topology fits in "+
 			"memory", ErrOptions, r.name)
 	}
@@ -105,7 +106,7 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 	for _, percent := range []int64{1, 2, 5, 10, 20, 40} {
 		caches = append(caches, total/100*percent)
 	}
-	if own := r.opt.CacheBytes; own > 0 && !slices.Contains(caches, own) {
+	if own := r.opt.Disk.CacheBytes; own > 0 && !slices.Contains(caches, own) {
 		caches = append(caches, own)
 		slices.Sort(caches)
 	}
@@ -296,7 +297,7 @@ func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column
 	for i, bytes := range caches {
 		o.Caches[i].CacheBytes = bytes
 		policies := disk.Policies()
-		if t.opt.PackBytes > 0 {
+		if t.opt.Disk.PackBytes > 0 {
 			policies = append(policies, disk.Packed)
 		}
 		for _, p := range policies {
@@ -324,7 +325,7 @@ func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column
 func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]diskio.Layout, cache int64, to *OutlookPolicy) error {
 	columns := slices.Clone(t.columns)
 	opt := t.opt
-	opt.CacheBytes = cache
+	opt.Disk.CacheBytes = cache
 	for _, d := range splitColumns(columns, o.ColumnBytes, &opt, 1).onDisk {
 		asks := t.asks[d.column]
 		perBatch := int64(0)
@@ -333,8 +334,9 @@ func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]diskio.Layout, ca
 		}
 		perBatch = perBatch * int64(t.one) / int64(len(asks))
 		c, err := diskio.Simulate(to.Policy, layouts[d.column], diskio.PlannerOptions{Slots: d.slots / int(t.one),
-			Lookahead: int(min(int64(t.opt.Lookahead), d.mostAsks/max(perBatch, 1)+1)), Along: d.along / int(t.one),
-			Pack: d.pack.OfShare(int64(t.one))},
+			Lookahead: int(min(int64(t.opt.Disk.Lookahead), d.mostAsks/max(perBatch, 1)+1)),
+			Along:     d.along / int(t.one),
+			Pack:      d.pack.OfShare(int64(t.one))},
 			asks, int(t.batches))
 		if err != nil {
 			return err

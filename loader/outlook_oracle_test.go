@@ -123,17 +123,18 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 		{100, 3, 0, 0, 1}, {90, 64, 1 << 20, 1 << 20, 1}, {70, 5, 1, 0, 3}, {60, 9, 0, 2 << 20, 2},
 		{170, 2, 1 << 20, 3 << 20, 5},
 	} {
-		opt := loader.Options{Sampler: neighbor, BatchSize: c.batch, Shuffle: true, Device: "cpu", Workers: 3,
-			NodeColumns: []string{"feature"}, SeedColumns: []string{"feature"}, CacheBytes: c.cache,
-			Lookahead: c.lookahead, PackBytes: c.pack}
+		opt := loader.Options{Sampler: neighbor, BatchSize: c.batch, Shuffle: true, Workers: 3,
+			Disk: loader.DiskOptions{CacheBytes: c.cache, Lookahead: c.lookahead, PackBytes: c.pack}}
+		opt.Device.Name, opt.Columns.Nodes, opt.Columns.Seeds = "cpu", []string{"feature"}, []string{"feature"}
 		x := trace(t, g, opt)
 		batches := int64(len(x.asks)) / 2
-		all := x.trial / min(batches, 4) * batches * 2
 		what := fmt.Sprintf("%+v, %d rows", c, x.rows)
-		loader.SimulateAbout(t, all/int64(c.one)+1)
+		loader.SimulateAbout(t, x.trial/min(batches, 4)*batches*2/int64(c.one)+1)
 		last := map[string][3]int64{}
-		opt.Progress = func(stage string, done, total int64) { last[stage] = [3]int64{last[stage][0] + 1, done, total} }
-		opt.Device, opt.Residence = "cuda:9", loader.Residence(9) // which an outlook does not look at
+		opt.Hooks.Progress = func(stage string, done, total int64) {
+			last[stage] = [3]int64{last[stage][0] + 1, done, total}
+		}
+		opt.Device.Name, opt.Residence = "cuda:9", loader.Residence(9) // which an outlook does not look at
 		o, err := loader.LookOut(background, g, opt)
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +175,7 @@ func (x *traced) policies(t *testing.T, asks [][]uint32, layout diskio.Layout, o
 	probe disk.Probe) (list []loader.OutlookPolicy) {
 	t.Helper()
 	policies, window := disk.Policies(), max(16<<20, cache/4)/20
-	if opt.PackBytes > 0 {
+	if opt.Disk.PackBytes > 0 {
 		policies, window = append(policies, disk.Packed), max(16<<20, cache)/20
 	}
 	most := int64(1)
@@ -187,12 +188,12 @@ func (x *traced) policies(t *testing.T, asks [][]uint32, layout diskio.Layout, o
 	}
 	perBatch := max(sum*int64(one)/int64(len(asks)), 1)
 	pack := diskio.PackOptions{}
-	if opt.PackBytes > 0 {
-		pack = diskio.PackOptions{Bytes: opt.PackBytes, Memory: diskio.PackMemory}
+	if opt.Disk.PackBytes > 0 {
+		pack = diskio.PackOptions{Bytes: opt.Disk.PackBytes, Memory: diskio.PackMemory}
 	}
 	for _, p := range policies {
 		of := diskio.PlannerOptions{Slots: int(cache/layout.RowBytes) / one,
-			Lookahead: int(min(int64(opt.Lookahead), most/perBatch+1)), Along: int(4<<20/layout.RowBytes) / one,
+			Lookahead: int(min(int64(opt.Disk.Lookahead), most/perBatch+1)), Along: int(4<<20/layout.RowBytes) / one,
 			Pack: pack.OfShare(int64(one))}
 		counts, err := diskio.Simulate(p, layout, of, asks, len(asks)/2)
 		if err != nil {

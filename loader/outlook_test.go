@@ -13,7 +13,7 @@ import (
 func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 	g := wideRows(t)
 	opt := onDiskOptions
-	opt.NodeColumns, opt.SeedColumns, opt.CacheBytes = []string{"feature"}, []string{}, 9001
+	opt.Columns.Nodes, opt.Columns.Seeds, opt.Disk.CacheBytes = []string{"feature"}, []string{}, 9001
 	o, err := loader.LookOut(background, g, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 		t.Errorf("%d batches of %d, %d rows of %d, a share of %v, %d bytes of %d", o.Batches, l.NumBatches(), o.Rows,
 			asked/2, o.Share, o.ColumnBytes, total)
 	}
-	want := []int64{opt.CacheBytes}
+	want := []int64{opt.Disk.CacheBytes}
 	for _, percent := range []int64{1, 2, 5, 10, 20, 40} {
 		want = append(want, total/100*percent)
 	}

@@ -17,7 +17,7 @@ func TestAnOutlookCountsRowsOfViewsOnce(t *testing.T) {
 	for _, f := range []sampling.Frontier{sampling.AllNodes, sampling.NewNodes} {
 		opt := onDiskOptions
 		opt.Sampler = sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: f}
-		opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns = []string{}, []string{}, []string{"weight"}
+		opt.Columns.Nodes, opt.Columns.Seeds, opt.Columns.Edges = []string{}, []string{}, []string{"weight"}
 		o, err := loader.LookOut(background, g, opt)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAnEighthIsLeftFreeForBatchesThatDiffer(t *testing.T) {
 	needDisk(t)
 	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
 	opt := pagedOptions
-	opt.CacheBytes, opt.BatchSize = 1, 5
+	opt.Disk.CacheBytes, opt.BatchSize = 1, 5
 	loader.GroupRoom(t, 1<<40)
 	most := planned(t, g, opt)
 	all := most.Expected.Total()

@@ -39,7 +39,7 @@ func TestDeviceHasTheColumnsThatASamplerReads(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	l := open(t, g, loader.Options{Sampler: s, BatchSize: 8, Device: "cuda"})
+	l := open(t, g, loader.Options{Sampler: s, BatchSize: 8, Device: loader.DeviceOptions{Name: "cuda"}})
 	if !bytes.Equal(have, source.Bytes()) {
 		t.Error("the column on the device is not the source's")
 	}

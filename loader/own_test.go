@@ -136,11 +136,12 @@ func TestColumnsThatASamplerReadsAreKeptWithTheTopology(t *testing.T) {
 	if held[loader.Mapped] != 0 || held[loader.Resident] < plain+int64(len(source.Bytes())) {
 		t.Errorf("topology holds %v bytes, %d without the column", held, plain)
 	}
-	_, err := loader.New(g, loader.Options{Sampler: weighing{column: "price"}, Device: "cpu"})
+	_, err := loader.New(g, loader.Options{Sampler: weighing{column: "price"},
+		Device: loader.DeviceOptions{Name: "cpu"}})
 	if !errors.Is(err, sampling.ErrOptions) {
 		t.Errorf("%v, want ErrOptions", err)
 	}
-	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu"}
+	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: loader.DeviceOptions{Name: "cpu"}}
 	placed, err := loader.Place(background, g, opt, 1)
 	if err != nil {
 		t.Fatal(err)

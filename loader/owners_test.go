@@ -62,7 +62,7 @@ func TestALoaderIsAloneWithItsSource(t *testing.T) {
 		loaders, taken int
 		alone          bool
 	}{{1, 0, false}, {1, 1, true}, {1, 2, false}, {2, 1, false}, {2, 2, false}} {
-		opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu"}
+		opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: DeviceOptions{Name: "cpu"}}
 		p, err := Place(t.Context(), ring(t, 30), opt, c.loaders)
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +85,8 @@ func TestALoaderIsAloneWithItsSource(t *testing.T) {
 // small is a loader of a ring of 30 nodes in batches of 10.
 func small(t *testing.T) *Loader {
 	t.Helper()
-	l, err := New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu", BatchSize: 10,
+	l, err := New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+		Device: DeviceOptions{Name: "cpu"}, BatchSize: 10,
 		Workers: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func (c counting) traffic(*counters) error { return c.err }
 // What a device fails with before an epoch is the epoch's error, and after it stands in the log.
 func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	l, mine, log := small(t), errors.New("mine"), &bytes.Buffer{}
-	l.opt.Logger = slog.New(slog.NewTextHandler(log, nil))
+	l.opt.Hooks.Logger = slog.New(slog.NewTextHandler(log, nil))
 	on := l.placed.on
 	l.placed.on = failing{processor: on, err: mine}
 	for b, err := range l.Epoch(t.Context(), 0) {
@@ -164,7 +165,8 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	if _, err := newSlot(l.recipe, l.placed.on, l.ledger, &l.stats); err != mine {
 		t.Errorf("a slot: %v", err)
 	}
-	r, err := l.placed.recipeFor(Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu"})
+	r, err := l.placed.recipeFor(Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+		Device: DeviceOptions{Name: "cpu"}})
 	if err != nil || r.opt.Workers != 77 {
 		t.Errorf("%d workers: %v", r.opt.Workers, err)
 	}
@@ -232,7 +234,7 @@ func TestARunTakesEachPositionOnce(t *testing.T) {
 func TestASlotGoesThroughItsStates(t *testing.T) {
 	l := small(t)
 	var seen []slotState
-	l.opt.Made = func(b *Batch) error {
+	l.opt.Hooks.Made = func(b *Batch) error {
 		seen = append(seen, b.slot.state) // one worker
 		return nil
 	}
@@ -293,12 +295,13 @@ func TestNothingIsReadAheadWhereTheSystemDoesNot(t *testing.T) {
 	for fails, want := range map[error]error{errors.ErrUnsupported: nil, mine: mine,
 		fmt.Errorf("old: %w", errors.ErrUnsupported): nil} {
 		populate = func([]byte) error { return fails }
-		l, err := New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu",
-			Progress: func(stage string, _, _ int64) {
+		l, err := New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+			Device: DeviceOptions{Name: "cpu"},
+			Hooks: Hooks{Progress: func(stage string, _, _ int64) {
 				if stage == "read ahead" {
 					t.Error("progress")
 				}
-			}})
+			}}})
 		if !errors.Is(err, want) {
 			t.Errorf("%v: %v", fails, err)
 		}
@@ -327,7 +330,7 @@ func (f fenced) close() error {
 
 // A slot that there is no memory for is an error, and leaves nothing.
 func TestASlotWithoutMemoryForItsEdgesIsAnError(t *testing.T) {
-	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu", Seeds: AllEdges()}
+	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: DeviceOptions{Name: "cpu"}, Seeds: AllEdges()}
 	r, err := newRecipe(ring(t, 30), *opt.EnsureDefaults())
 	if err != nil {
 		t.Fatal(err)

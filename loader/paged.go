@@ -17,7 +17,7 @@ import (
 type TopologyStats struct {
 	disk.PageCounts
 	Bytes int64 `json:"topology_bytes"` // of the arrays on disk
-	// CacheBytes of pages are taken to be in memory at most: Options.CacheBytes.
+	// CacheBytes of pages are taken to be in memory at most: Options.Disk.CacheBytes.
 	CacheBytes int64      `json:"cache_bytes"`
 	Probe      disk.Probe `json:"probe"`
 }
@@ -36,7 +36,7 @@ type pagedTopology struct {
 // and on a device, which reads them itself.
 func (r *recipe) pageTopology(cache int64, loaders int) *pagedTopology {
 	t := &pagedTopology{cache: cache, loaders: loaders}
-	if r.opt.Device != "cpu" {
+	if r.opt.Device.Name != "cpu" {
 		return nil
 	}
 	for _, array := range r.topology() {

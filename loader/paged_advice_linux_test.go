@@ -30,7 +30,7 @@ func TestATopologyOnDiskIsReadAtRandom(t *testing.T) {
 	needDisk(t)
 	g, folder := inFiles(t, plainGraph(t, 2000, 6), true)
 	opt := pagedOptions
-	opt.CacheBytes, opt.BatchSize = 1, 100
+	opt.Disk.CacheBytes, opt.BatchSize = 1, 100
 	opt.Sampler = weighing{neighbor, "weight", func(*graph.Graph) {}}
 	for range 2 {
 		l, err := loader.New(g, opt)

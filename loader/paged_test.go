@@ -31,7 +31,8 @@ func wideTopology(t testing.TB) (g *graph.Graph, folder string) {
 }
 
 var pagedOptions = loader.Options{Sampler: neighbor, BatchSize: 500, Shuffle: true, Residence: loader.Disk,
-	CacheBytes: 40_000, Lookahead: 5, Device: "cpu", NodeColumns: []string{}, SeedColumns: []string{}}
+	Disk: loader.DiskOptions{CacheBytes: 40_000, Lookahead: 5}, Device: loader.DeviceOptions{Name: "cpu"},
+	Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}}}
 
 // A topology on disk makes the batches that a mapped one makes, with rows on disk or without, wherever it resumes, and
 // the statistics say what was read.
@@ -40,7 +41,7 @@ func TestATopologyOnDiskMakesTheSameBatches(t *testing.T) {
 	for _, cache := range []int64{1, 40_000, 1 << 30} {
 		for _, columns := range [][]string{{}, {"feature"}} {
 			opt := pagedOptions
-			opt.CacheBytes, opt.NodeColumns = cache, columns
+			opt.Disk.CacheBytes, opt.Columns.Nodes = cache, columns
 			mapped := opt
 			mapped.Residence = loader.Mapped
 			a, b := open(t, g, mapped), open(t, g, opt)
@@ -87,7 +88,7 @@ func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
 	cores := machine.Workers()
 	for _, columns := range [][]string{{}, {"feature"}} {
 		opt := pagedOptions
-		opt.NodeColumns, opt.BatchSize = columns, 100
+		opt.Columns.Nodes, opt.BatchSize = columns, 100
 		few := opt
 		few.Workers = cores
 		loader.GroupRoom(t, 1<<40)
@@ -141,8 +142,8 @@ func TestWorkersThatNobodyAskedForGoBeforeBatchesAhead(t *testing.T) {
 	most := open(t, g, opt)
 	opt.MaxMemory = most.Estimate().Bound.Total() - 1
 	l := open(t, g, opt)
-	if o := l.Options(); o.Workers != most.Options().Workers-1 || o.Prefetch != most.Options().Prefetch {
-		t.Errorf("%d workers, %d batches ahead", o.Workers, o.Prefetch)
+	if o := l.Options(); o.Workers != most.Options().Workers-1 || o.Tuning.Prefetch != most.Options().Tuning.Prefetch {
+		t.Errorf("%d workers, %d batches ahead", o.Workers, o.Tuning.Prefetch)
 	}
 	p := place(t, g, opt, 2)
 	a, b := open(t, p, opt), open(t, p, opt)
@@ -172,7 +173,7 @@ func TestAFailingDiskUnderTheTopologyIsTheErrorOfItsBatch(t *testing.T) {
 		return n, err
 	}})
 	opt := pagedOptions
-	opt.CacheBytes, opt.Workers = 1, 2
+	opt.Disk.CacheBytes, opt.Workers = 1, 2
 	l := open(t, g, opt)
 	want := digests(t, l.Epoch(background, 0))
 	fail.Store(requests.Load() + 200)
@@ -199,7 +200,7 @@ func TestAFailingDiskUnderTheTopologyIsTheErrorOfItsBatch(t *testing.T) {
 func TestATopologyThatIsCutShortIsAnErrorWithItsPlace(t *testing.T) {
 	g, folder := wideTopology(t)
 	opt := pagedOptions
-	opt.CacheBytes = 1
+	opt.Disk.CacheBytes = 1
 	l := open(t, g, opt)
 	path := filepath.Join(folder, "indices")
 	if err := os.Truncate(path, 8192); err != nil {
@@ -230,7 +231,7 @@ func TestWaitingForATopologyIsSaidSo(t *testing.T) {
 		return n, err
 	}})
 	opt := pagedOptions
-	opt.CacheBytes = 1
+	opt.Disk.CacheBytes = 1
 	l := open(t, g, opt)
 	stall.Store(true)
 	leaveAStalledDisk(t, l, stalled, release)
@@ -262,7 +263,7 @@ func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 	loader.ReadWith(t, diskio.ReaderOptions{Depth: 8}) // without a probe, which takes its time
 	opt := pagedOptions
 	for _, columns := range [][]string{{}, {"feature"}} {
-		opt.NodeColumns, opt.CacheBytes = columns, 40_000
+		opt.Columns.Nodes, opt.Disk.CacheBytes = columns, 40_000
 		o, err := loader.LookOut(background, g, opt)
 		if err != nil {
 			t.Fatal(err)
@@ -280,7 +281,7 @@ func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 			len(o.Caches) > 0 == (len(columns) == 0) || len(columns) == 0 && o.Probe.Depth != 8 {
 			t.Errorf("columns %v: %+v", columns, o)
 		}
-		opt.CacheBytes = 1 << 30
+		opt.Disk.CacheBytes = 1 << 30
 		o, err = loader.LookOut(background, g, opt)
 		if len(columns) == 0 && !errors.Is(err, loader.ErrOptions) ||
 			len(columns) > 0 && (err != nil || o.Topology != nil) {
@@ -292,7 +293,7 @@ func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 func TestAutoLeavesATopologyOnDiskThatIsLargerThanMemory(t *testing.T) {
 	g, _ := wideTopology(t)
 	opt := pagedOptions
-	opt.Residence, opt.CacheBytes = loader.Auto, 0
+	opt.Residence, opt.Disk.CacheBytes = loader.Auto, 0
 	opt.Sampler = sampling.Neighbor{Fanouts: []int{2}}
 	for available, want := range map[int64]loader.Residence{1 << 30: loader.Mapped, 300_000: loader.Disk} {
 		loader.AvailableMemory(t, available)

@@ -106,7 +106,7 @@ func settle(src Source, opt Options) (*recipe, processor, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if opt.Device = on.String(); chosen == 0 {
+	if opt.Device.Name = on.String(); chosen == 0 {
 		opt.Workers = on.workers()
 	}
 	room, err := groupRoom(&opt)
@@ -171,7 +171,7 @@ func findColumns(r *recipe) (list []*column, err error) {
 		}
 		c := &column{name: key.name, nodeType: key.nodeType}
 		found[key] = c
-		if err := c.find(r.graph, r.opt.Widen); err != nil {
+		if err := c.find(r.graph, r.opt.Columns.Widen); err != nil {
 			return nil, fmt.Errorf("column of %s: %w", a.Name, err)
 		}
 		list = append(list, c)
@@ -248,12 +248,12 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
 	}
-	if n, _ := ParseDevice(opt.Device); n >= 0 {
-		opt.Device = fmt.Sprintf("cuda:%d", n)
+	if n, _ := ParseDevice(opt.Device.Name); n >= 0 {
+		opt.Device.Name = fmt.Sprintf("cuda:%d", n)
 	}
-	if opt.Device != "auto" && opt.Device != own.Device {
-		return nil, fmt.Errorf("%w: Device is %s, but %s was placed for %s", ErrOptions, opt.Device, p.recipe.name,
-			own.Device)
+	if opt.Device.Name != "auto" && opt.Device.Name != own.Device.Name {
+		return nil, fmt.Errorf("%w: Device is %s, but %s was placed for %s", ErrOptions, opt.Device.Name, p.recipe.name,
+			own.Device.Name)
 	}
 	if reads, placed := readColumns(opt.Sampler), readColumns(own.Sampler); reads != nil && !slices.Equal(reads,
 		placed) {
@@ -266,10 +266,12 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 			opt.Workers = pagedWorkers()
 		}
 	}
-	opt.Device, opt.Residence, opt.HotRows = own.Device, own.Residence, own.HotRows
-	opt.Verify, opt.Widen, opt.Carry, opt.HostPages = own.Verify, own.Widen, own.Carry, own.HostPages
-	opt.CacheBytes, opt.Lookahead, opt.PackBytes = own.CacheBytes, own.Lookahead, own.PackBytes
-	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
+	opt.Device.Name, opt.Residence, opt.Device.HotRows = own.Device.Name, own.Residence, own.Device.HotRows
+	opt.Verify, opt.Columns.Widen, opt.Tuning.Carry, opt.Tuning.HostPages = own.Verify, own.Columns.Widen,
+		own.Tuning.Carry, own.Tuning.HostPages
+	opt.Disk.CacheBytes, opt.Disk.Lookahead, opt.Disk.PackBytes = own.Disk.CacheBytes, own.Disk.Lookahead,
+		own.Disk.PackBytes
+	opt.MaxMemory, opt.Device.Memory, opt.Device.Cache = own.MaxMemory, own.Device.Memory, own.Device.Cache
 	r, err := newRecipe(p, opt)
 	if err == nil {
 		r.split, r.paged, r.room, r.anyWorkers = p.recipe.split, p.recipe.paged, p.recipe.room, workers == 0
@@ -376,8 +378,8 @@ func (p *Placed) Arrays() []PlacedArray { return p.on.arrays() }
 func (p *Placed) BatchArrays() []Array { return p.recipe.arrays }
 
 // Device returns where loaders of the placed source make batches: "cpu", "cuda:0" and so on.
-func (p *Placed) Device() string { return p.recipe.opt.Device }
+func (p *Placed) Device() string { return p.recipe.opt.Device.Name }
 
 // Ledger returns what counts the memory of the placed source and of all its loaders, and keeps their limits. Whoever
-// takes memory on behalf of the loaders counts it there too, and says so in Options.PerSlot.
+// takes memory on behalf of the loaders counts it there too, and says so in Options.Hooks.PerSlot.
 func (p *Placed) Ledger() *pinned.Ledger { return &p.ledger }

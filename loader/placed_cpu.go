@@ -131,7 +131,7 @@ func (c *onCPU) copySource(ctx context.Context, p *Placed) error {
 	copied, err := graph.FromArrays(a)
 	p.recipe.graph = copied
 	for i := 0; i < len(p.columns) && err == nil; i++ {
-		err = p.columns[i].find(copied, p.recipe.opt.Widen)
+		err = p.columns[i].find(copied, p.recipe.opt.Columns.Widen)
 	}
 	return err
 }

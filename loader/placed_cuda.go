@@ -144,20 +144,20 @@ func (d *onCUDA) budget(p *Placed) (int64, error) {
 	o := &p.recipe.opt
 	free, _, err := d.Memory()
 	if err != nil {
-		return 0, fmt.Errorf("%w: %s: %w", ErrDevice, o.Device, err)
+		return 0, fmt.Errorf("%w: %s: %w", ErrDevice, o.Device.Name, err)
 	}
-	if o.DeviceMemory == 0 {
-		o.DeviceMemory = free / 2
+	if o.Device.Memory == 0 {
+		o.Device.Memory = free / 2
 	}
-	p.ledger.SetDeviceLimit(o.DeviceMemory)
-	if o.DeviceCache == NoDeviceCache {
+	p.ledger.SetDeviceLimit(o.Device.Memory)
+	if o.Device.Cache == NoDeviceCache {
 		return 0, nil
 	}
-	if o.DeviceCache > 0 {
-		return min(o.DeviceCache, o.DeviceMemory), nil
+	if o.Device.Cache > 0 {
+		return min(o.Device.Cache, o.Device.Memory), nil
 	}
 	b := sat.Mul(p.estimate.DeviceBound.Total(), int64(p.loaders))
-	return o.DeviceMemory - min(b, o.DeviceMemory/2), nil
+	return o.Device.Memory - min(b, o.Device.Memory/2), nil
 }
 
 // placer brings the arrays of a source to where kernels read them.
@@ -255,7 +255,7 @@ func (p *placer) columns() error {
 		p.d.waiting = p
 		return nil
 	}
-	if err := p.keepHotRows(); err != nil || p.opt.Carry != CarryMeasured {
+	if err := p.keepHotRows(); err != nil || p.opt.Tuning.Carry != CarryMeasured {
 		return err
 	}
 	return p.measureCarry()
@@ -264,7 +264,7 @@ func (p *placer) columns() error {
 // column places a column and makes the store that gathers from it.
 func (p *placer) column(c *deviceColumn) (err error) {
 	b, onDisk := c.store.Column().Bytes(), p.source.recipe.split.has(c.column)
-	if onDisk || p.opt.Carry == CarryCopies && p.held(b) > p.rest {
+	if onDisk || p.opt.Tuning.Carry == CarryCopies && p.held(b) > p.rest {
 		c.placed = len(p.d.placed)
 		p.d.placed = append(p.d.placed, p.carriedArray(c))
 		p.done += int64(len(b))
@@ -277,7 +277,7 @@ func (p *placer) column(c *deviceColumn) (err error) {
 	if c.device, err = gather.NewDeviceStore(p.d.Device, c.store.Column(), c.attached.Address()); err != nil {
 		return err
 	}
-	c.device.MaxBlocks = p.opt.DeviceBlocks
+	c.device.MaxBlocks = p.opt.Tuning.DeviceBlocks
 	p.d.owned = append(p.d.owned, c.device)
 	return nil
 }

@@ -14,12 +14,13 @@ import (
 func TestDeviceLoadersShareOneUpload(t *testing.T) {
 	cudatest.Open(t)
 	g := plainGraph(t, 3000, 6)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: true, WorldSize: 2, DeviceMemory: 64 << 20}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: true, WorldSize: 2,
+		Device: loader.DeviceOptions{Memory: 64 << 20}}
 	var want, got []string
 	for opt.Rank = range 2 {
 		want = append(want, digests(t, open(t, g, opt).Range(background, 0, 0, 6))...)
 	}
-	opt.Device = "cuda:0"
+	opt.Device.Name = "cuda:0"
 	p := place(t, g, opt, 2)
 	uploaded := p.Ledger().DeviceTotal()
 	for opt.Rank = range 2 {
@@ -32,8 +33,8 @@ func TestDeviceLoadersShareOneUpload(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if uploaded == 0 || p.Ledger().DevicePeak() > opt.DeviceMemory {
+	if uploaded == 0 || p.Ledger().DevicePeak() > opt.Device.Memory {
 		t.Errorf("%d bytes were uploaded, at most %d were held of %d", uploaded, p.Ledger().DevicePeak(),
-			opt.DeviceMemory)
+			opt.Device.Memory)
 	}
 }

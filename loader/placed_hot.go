@@ -25,7 +25,7 @@ func (p *placer) scores() ([]float64, error) {
 	}
 	r := p.source.recipe
 	var err error
-	switch p.opt.HotRows {
+	switch p.opt.Device.HotRows {
 	case RankPageRank:
 		rank := gather.PageRank{Indptr: r.graph.Indptr(), Indices: r.graph.Indices(), Seeds: r.fusedSeeds()}
 		p.ranked, err = rank.Scores(p.ctx)
@@ -38,7 +38,7 @@ func (p *placer) scores() ([]float64, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("rank nodes by %v: %w", p.opt.HotRows, err)
+		return nil, fmt.Errorf("rank nodes by %v: %w", p.opt.Device.HotRows, err)
 	}
 	return p.ranked, nil
 }
@@ -50,7 +50,7 @@ func (p *placer) keepHotAdjacency() error {
 	bytes := p.rest / 4
 	room := (bytes - 4*g.NumNodes()) / g.Schema().IDType().Size()
 	edges := slices.IndexFunc(p.d.placed, func(a PlacedArray) bool { return a.Array == "indices" })
-	if p.opt.HotRows == RankNone || room <= 0 || edges < 0 || p.d.placed[edges].Rung == pinned.RungDevice {
+	if p.opt.Device.HotRows == RankNone || room <= 0 || edges < 0 || p.d.placed[edges].Rung == pinned.RungDevice {
 		return nil
 	}
 	scores, err := p.scores()
@@ -70,14 +70,14 @@ func (p *placer) keepHotAdjacency() error {
 	p.rest -= hot.Bytes()
 	p.d.placed[edges].CachedRows = hot.Edges
 	p.opt.log().Info("in-edges kept in device memory", "nodes", hot.Nodes, "edges", hot.Edges, "of", g.NumEdges(),
-		"ranked_by", p.opt.HotRows.String())
+		"ranked_by", p.opt.Device.HotRows.String())
 	return nil
 }
 
 // hotColumn returns the largest column that does not fit, and how many of its rows the budget has room for; nil for
 // none.
 func (p *placer) hotColumn() (*deviceColumn, int64) {
-	if p.opt.HotRows == RankNone {
+	if p.opt.Device.HotRows == RankNone {
 		return nil, 0
 	}
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
@@ -116,14 +116,14 @@ func (p *placer) keepHotRows() error {
 	}
 	c.device.CacheShare = shareOfHottest(scores)(k)
 	p.d.placed[c.placed].CachedRows = c.device.Cached()
-	if p.opt.HotRows == RankUses && p.source.loaders == 1 {
+	if p.opt.Device.HotRows == RankUses && p.source.loaders == 1 {
 		if err := c.device.CountUses(pinned.Options{Ledger: &p.source.ledger, Purpose: pinned.Columns}); err != nil {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
 		c.counted = true
 	}
 	p.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.store.Column().Len(),
-		"ranked_by", p.opt.HotRows.String())
+		"ranked_by", p.opt.Device.HotRows.String())
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (p *placer) keepHotRows() error {
 // ranked once.
 func (p *placer) keepHotOnDisk() error {
 	r := p.source.recipe
-	if p.opt.HotRows == RankNone || r.split == nil || r.split.reader == nil {
+	if p.opt.Device.HotRows == RankNone || r.split == nil || r.split.reader == nil {
 		return nil
 	}
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
@@ -155,7 +155,7 @@ func (p *placer) keepHotOnDisk() error {
 
 // hotIndexBytes returns what finding the hot rows of a column on disk takes, at most.
 func (r *recipe) hotIndexBytes() (n int64) {
-	if r.opt.HotRows == RankNone || r.split == nil {
+	if r.opt.Device.HotRows == RankNone || r.split == nil {
 		return 0
 	}
 	for _, d := range r.split.onDisk {
@@ -185,7 +185,7 @@ func (p *placer) keepOnDisk(c *deviceColumn, d *columnOnDisk, most, k int64) err
 	p.d.owned = append(p.d.owned, c.column.hot)
 	p.d.placed[c.placed].CachedRows = k
 	p.opt.log().Info("rows of a column on disk kept in device memory", "column", c.name, "rows", k, "of",
-		c.store.Column().Len(), "ranked_by", p.opt.HotRows.String())
+		c.store.Column().Len(), "ranked_by", p.opt.Device.HotRows.String())
 	return nil
 }
 

@@ -69,7 +69,7 @@ func (p *placer) attachColumn(c *deviceColumn) (err error) {
 
 // choosesPages reports whether b is a mapped file whose pages the driver registers as they are, and more may be asked.
 func (p *placer) choosesPages(b []byte) bool {
-	if p.opt.HostPages != PagesMeasured || p.opt.Residence == Resident || p.held(b) <= p.rest || len(b) == 0 {
+	if p.opt.Tuning.HostPages != PagesMeasured || p.opt.Residence == Resident || p.held(b) <= p.rest || len(b) == 0 {
 		return false
 	}
 	for _, s := range pinned.Ladder(p.d.Device, b) {
@@ -200,7 +200,7 @@ func (t *pageTrial) gather(sample unified.Tensor, b []byte, from, last pinned.Ru
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stream.Synchronize(), store.Close()) }()
-	store.MaxBlocks = t.opt.DeviceBlocks
+	store.MaxBlocks = t.opt.Tuning.DeviceBlocks
 	*took, err = timePages(t.d.Device, t.stream, func() error {
 		if t.ctx.Err() != nil {
 			return context.Cause(t.ctx)

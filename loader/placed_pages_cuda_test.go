@@ -22,7 +22,7 @@ const outOfMemory = 2
 // pagesMeasured reads all columns over the bus.
 func pagesMeasured() loader.Options {
 	opt := onDevice
-	opt.HostPages, opt.NodeColumns, opt.SeedColumns = loader.PagesMeasured, []string{"feature"}, []string{}
+	opt.Tuning.HostPages, opt.Columns.Nodes, opt.Columns.Seeds = loader.PagesMeasured, []string{"feature"}, []string{}
 	return opt
 }
 
@@ -39,7 +39,7 @@ func pagesOf(t *testing.T, placed []loader.PlacedArray) loader.PlacedArray {
 func ofCPU(t *testing.T, g *graph.Graph) []string {
 	t.Helper()
 	opt := pagesMeasured()
-	opt.Device = "cpu"
+	opt.Device.Name = "cpu"
 	return digests(t, open(t, g, opt).Epoch(background, 0))
 }
 
@@ -104,11 +104,11 @@ func TestPagesAreNotTimedInVain(t *testing.T) {
 		graph *graph.Graph
 		set   func(*loader.Options)
 	}{
-		"ladder":   {onDisk(t, g), func(o *loader.Options) { o.HostPages = loader.PagesByLadder }},
+		"ladder":   {onDisk(t, g), func(o *loader.Options) { o.Tuning.HostPages = loader.PagesByLadder }},
 		"memory":   {g, func(*loader.Options) {}},
 		"resident": {onDisk(t, g), func(o *loader.Options) { o.Residence = loader.Resident }},
-		"copies":   {onDisk(t, g), func(o *loader.Options) { o.Carry = loader.CarryCopies }},
-		"device":   {onDisk(t, g), func(o *loader.Options) { o.DeviceCache = 0 }},
+		"copies":   {onDisk(t, g), func(o *loader.Options) { o.Tuning.Carry = loader.CarryCopies }},
+		"device":   {onDisk(t, g), func(o *loader.Options) { o.Device.Cache = 0 }},
 	} {
 		opt := pagesMeasured()
 		c.set(&opt)
@@ -214,7 +214,7 @@ func TestPlacedSourcesShareTheirPages(t *testing.T) {
 		t.Run(first.String(), func(t *testing.T) {
 			loader.TimePages(t, 20_000, nil, 10, 1)
 			opt := pagesMeasured()
-			opt.HostPages = first
+			opt.Tuning.HostPages = first
 			p := place(t, g, opt, 1)
 			if n := p.Ledger().Used(pinned.Scratch) + p.Ledger().DeviceTotal(); n != 0 {
 				t.Errorf("trying the pages left %d bytes", n)

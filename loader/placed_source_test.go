@@ -81,28 +81,34 @@ func TestAPlacedSourceSaysWhatItsSourceSays(t *testing.T) {
 // options is its own.
 func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 	g := plainGraph(t, 60, 4)
-	own := loader.Options{Sampler: neighbor, BatchSize: 9, Residence: loader.Mapped, Device: "cpu", Workers: 2,
-		Verify: false, Widen: true, Carry: loader.CarryCopies, HostPages: loader.PagesMeasured, CacheBytes: 5000,
-		Lookahead: 7, PackBytes: 11, MaxMemory: 1 << 40, DeviceMemory: 12, DeviceCache: 13, HotRows: loader.RankUses}
+	own := loader.Options{Sampler: neighbor, BatchSize: 9, Residence: loader.Mapped,
+		Device: loader.DeviceOptions{Name: "cpu", Memory: 12, Cache: 13, HotRows: loader.RankUses}, Workers: 2,
+		Verify: false, Columns: loader.ColumnOptions{Widen: true},
+		Tuning: loader.TuningOptions{Carry: loader.CarryCopies, HostPages: loader.PagesMeasured},
+		Disk:   loader.DiskOptions{CacheBytes: 5000, Lookahead: 7, PackBytes: 11}, MaxMemory: 1 << 40}
 	p := place(t, &telling{Source: g}, own, 3)
-	asked := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 5, Prefetch: 3, Workers: 3,
-		Residence: loader.Resident, Verify: true, Carry: loader.CarryMeasured, CacheBytes: 1, Lookahead: 2,
-		PackBytes: 3, MaxMemory: 4, DeviceMemory: 5, DeviceCache: 6, HotRows: loader.RankNone, Seed: 5, Instance: 2}
+	asked := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 5,
+		Tuning: loader.TuningOptions{Prefetch: 3, Carry: loader.CarryMeasured}, Workers: 3,
+		Residence: loader.Resident, Verify: true, Disk: loader.DiskOptions{CacheBytes: 1, Lookahead: 2, PackBytes: 3},
+		MaxMemory: 4, Device: loader.DeviceOptions{Memory: 5, Cache: 6, HotRows: loader.RankNone}, Seed: 5,
+		Instance: 2}
 	want := own
-	want.Sampler, want.BatchSize, want.Prefetch, want.Workers = asked.Sampler, 5, 3, 3
+	want.Sampler, want.BatchSize, want.Tuning.Prefetch, want.Workers = asked.Sampler, 5, 3, 3
 	want.Seed, want.Instance = 5, 2
 	got := open(t, p, asked).Options()
-	want.Seeds, want.WorldSize, want.SlotTimeout = got.Seeds, 1, got.SlotTimeout
+	want.Seeds, want.WorldSize, want.Tuning.SlotTimeout = got.Seeds, 1, got.Tuning.SlotTimeout
 	if !reflect.DeepEqual(want, got) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	for says, change := range map[string]func(o *loader.Options){
-		"BatchSize is -1: must be 1 to 1073741824":      func(o *loader.Options) { o.BatchSize = -1 },
-		"Device is cuda:0, but /data/told.khop was":     func(o *loader.Options) { o.Device = "cuda" },
-		"Device is cuda:3, but /data/told.khop was":     func(o *loader.Options) { o.Device = "cuda:3" },
-		" was placed for cpu":                           func(o *loader.Options) { o.Device = "cuda:1" },
-		"no column \"none\"":                            func(o *loader.Options) { o.NodeColumns = []string{"none"} },
-		"the column was not placed: name it in the opt": func(o *loader.Options) { o.EdgeColumns = []string{"weight"} },
+		"BatchSize is -1: must be 1 to 1073741824":  func(o *loader.Options) { o.BatchSize = -1 },
+		"Device is cuda:0, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda" },
+		"Device is cuda:3, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda:3" },
+		" was placed for cpu":                       func(o *loader.Options) { o.Device.Name = "cuda:1" },
+		"no column \"none\"":                        func(o *loader.Options) { o.Columns.Nodes = []string{"none"} },
+		"the column was not placed: name it in the opt": func(o *loader.Options) {
+			o.Columns.Edges = []string{"weight"}
+		},
 		`reads columns ["weight"] of the edges, but /data/told.khop was placed for one that reads []`: func(
 			o *loader.Options) {
 			o.Sampler = weighing{neighbor, "weight", func(*graph.Graph) {}}
@@ -115,7 +121,7 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}
-	asked.Sampler, asked.PerSlot = neighbor, 1<<40
+	asked.Sampler, asked.Hooks.PerSlot = neighbor, 1<<40
 	if l, err := loader.New(p, asked); l != nil || !errors.Is(err, loader.ErrMemory) {
 		t.Errorf("no room for a slot: %v", err)
 	}
@@ -145,7 +151,8 @@ func TestASamplerReadsColumnsThatWerePlaced(t *testing.T) {
 
 // A placed source that is closed takes no further loader, and is freed with the last that it has.
 func TestAPlacedSourceEndsWithItsLastLoader(t *testing.T) {
-	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Residence: loader.Resident, Device: "cpu", Workers: 1}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Residence: loader.Resident,
+		Device: loader.DeviceOptions{Name: "cpu"}, Workers: 1}
 	p, err := loader.Place(background, plainGraph(t, 60, 4), opt, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +182,8 @@ func TestAResidentGraphHasCopiesOfWhatIsRead(t *testing.T) {
 	g := columnsGraph(t, 2, 30, 150)
 	s := weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", func(*graph.Graph) {}}
 	opt := loader.Options{Sampler: s, BatchSize: 10, Residence: loader.Resident, Seeds: loader.AllNodes("n1"),
-		NodeColumns: []string{"feature"}, SeedColumns: []string{"feature"}, EdgeColumns: []string{"weight", "mask"}}
+		Columns: loader.ColumnOptions{Nodes: []string{"feature"}, Seeds: []string{"feature"},
+			Edges: []string{"weight", "mask"}}}
 	l := open(t, g, opt)
 	got, want := l.Graph(), digests(t, l.Epoch(background, 0))
 	same := func(name string, copied bool, a, b unified.Tensor) {

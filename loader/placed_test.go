@@ -14,8 +14,8 @@ import (
 // place is loader.Place on the CPU; what it took must be back at the end.
 func place(t *testing.T, src loader.Source, opt loader.Options, loaders int) *loader.Placed {
 	t.Helper()
-	if opt.Device == "" {
-		opt.Device = "cpu"
+	if opt.Device.Name == "" {
+		opt.Device.Name = "cpu"
 	}
 	p, err := loader.Place(background, src, opt, loaders)
 	if err != nil {
@@ -67,7 +67,8 @@ func TestLoadersShareOneCopyOfAPlacedSource(t *testing.T) {
 
 func TestMaxMemoryBoundsAllLoadersOfAPlacedSource(t *testing.T) {
 	g := plainGraph(t, 3000, 6)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Workers: 4, Prefetch: 4, MaxMemory: 1_200_000}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Workers: 4, Tuning: loader.TuningOptions{Prefetch: 4},
+		MaxMemory: 1_200_000}
 	one := open(t, g, opt).Estimate()
 	p := place(t, g, opt, 2)
 	a, b := open(t, p, opt), open(t, p, opt)
@@ -82,7 +83,7 @@ func TestMaxMemoryBoundsAllLoadersOfAPlacedSource(t *testing.T) {
 		t.Errorf("the placed source counts %d bytes, its loaders %d", p.Ledger().Total(), sum)
 	}
 	more := opt
-	more.PerSlot = 50 << 10
+	more.Hooks.PerSlot = 50 << 10
 	if c := open(t, p, more); c.Estimate().Slots >= a.Estimate().Slots {
 		t.Errorf("50 KiB beside each slot leave %d slots, where there were %d", c.Estimate().Slots,
 			a.Estimate().Slots)
@@ -115,18 +116,18 @@ func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16}
 	p := place(t, g, opt, 1)
 	for text, change := range map[string]func(*loader.Options){
-		"edge/0/node:edge:node/weight": func(o *loader.Options) { o.EdgeColumns = []string{"weight"} },
-		"Device is cuda:3":             func(o *loader.Options) { o.Device = "cuda:3" },
+		"edge/0/node:edge:node/weight": func(o *loader.Options) { o.Columns.Edges = []string{"weight"} },
+		"Device is cuda:3":             func(o *loader.Options) { o.Device.Name = "cuda:3" },
 	} {
 		o := opt
-		o.Device = "cpu"
+		o.Device.Name = "cpu"
 		change(&o)
 		if _, err := loader.New(p, o); !errors.Is(err, loader.ErrOptions) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	other := opt
-	other.Sampler, other.NodeColumns = sampling.Neighbor{Fanouts: []int{2}}, []string{"label"}
+	other.Sampler, other.Columns.Nodes = sampling.Neighbor{Fanouts: []int{2}}, []string{"label"}
 	if n := len(digests(t, open(t, place(t, g, other, 1), other).Epoch(background, 0))); n == 0 {
 		t.Error("no batches")
 	}
@@ -140,11 +141,13 @@ func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
 
 // What was said when the source was placed holds for its loaders, whatever their own options are.
 func TestLoadersOfAPlacedSourceHaveItsOptions(t *testing.T) {
-	own := loader.Options{Sampler: neighbor, BatchSize: 16, Residence: loader.Resident, Device: "cpu", Widen: true,
-		MaxMemory: 1 << 30, CacheBytes: 5000, Lookahead: 7}
+	own := loader.Options{Sampler: neighbor, BatchSize: 16, Residence: loader.Resident,
+		Device: loader.DeviceOptions{Name: "cpu"}, Columns: loader.ColumnOptions{Widen: true},
+		MaxMemory: 1 << 30, Disk: loader.DiskOptions{CacheBytes: 5000, Lookahead: 7}}
 	got := open(t, place(t, plainGraph(t, 300, 5), own, 1), loader.Options{Sampler: neighbor}).Options()
-	if got.Device != own.Device || got.Residence != own.Residence || got.Widen != own.Widen ||
-		got.MaxMemory != own.MaxMemory || got.CacheBytes != own.CacheBytes || got.Lookahead != own.Lookahead {
+	if got.Device.Name != own.Device.Name || got.Residence != own.Residence || got.Columns.Widen != own.Columns.Widen ||
+		got.MaxMemory != own.MaxMemory || got.Disk.CacheBytes != own.Disk.CacheBytes ||
+		got.Disk.Lookahead != own.Disk.Lookahead {
 		t.Errorf("%+v, placed with %+v", got, own)
 	}
 }

@@ -41,9 +41,9 @@ func TestPreparationReportsItsProgress(t *testing.T) {
 	for _, opt := range []loader.Options{{Sampler: sampling.FastGCN{Nodes: []int{5}}}, {Sampler: sampling.Cluster{}},
 		{Sampler: sampling.Saint{Kind: sampling.SaintWalks, Budget: 9, Coverage: 3}},
 		{Sampler: sampling.Neighbor{Fanouts: []int{2}, Direction: sampling.Both}},
-		{Sampler: neighbor, Seeds: loader.AllEdges(), Negatives: negatives}} {
+		{Sampler: neighbor, Seeds: loader.AllEdges(), Links: loader.LinkOptions{Negatives: negatives}}} {
 		calls := 0
-		opt.Progress = func(stage string, done, total int64) {
+		opt.Hooks.Progress = func(stage string, done, total int64) {
 			if stage != "prepare" {
 				return
 			}
@@ -53,7 +53,7 @@ func TestPreparationReportsItsProgress(t *testing.T) {
 		}
 		open(t, g, opt)
 		if calls == 0 {
-			t.Errorf("%s with %v reports nothing", opt.Sampler.Fingerprint(), opt.Negatives)
+			t.Errorf("%s with %v reports nothing", opt.Sampler.Fingerprint(), opt.Links.Negatives)
 		}
 	}
 }

@@ -32,11 +32,11 @@ func (p preparing) Unwrap() sampling.Sampler { return p.Sampler }
 
 // prepare adds what the options ask for to their sampler.
 func (o *Options) prepare() {
-	if o.Sampler == nil || o.Prepare == 0 || !o.Prepare.Valid() {
+	if o.Sampler == nil || o.Columns.Prepare == 0 || !o.Columns.Prepare.Valid() {
 		return
 	}
 	if _, is := o.Sampler.(preparing); !is {
-		o.Sampler = preparing{o.Sampler, o.Prepare}
+		o.Sampler = preparing{o.Sampler, o.Columns.Prepare}
 	}
 }
 

@@ -24,7 +24,8 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 		"turned":     sampling.Neighbor{Fanouts: []int{2}, Direction: sampling.Out},
 		"items":      sampling.Saint{Kind: sampling.SaintNodes, Budget: 30},
 	} {
-		opt := loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes(), Seed: 4, Workers: 2, Device: "cpu"}
+		opt := loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes(), Seed: 4, Workers: 2,
+			Device: loader.DeviceOptions{Name: "cpu"}}
 		if _, items := s.(sampling.ItemSampler); items {
 			opt.Seeds = loader.SeedSource{}
 		}
@@ -36,7 +37,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 			}
 			bare = append(bare, blocksOf(b))
 		}
-		opt.Prepare = sparse.Transpose | sparse.GCNNorm
+		opt.Columns.Prepare = sparse.Transpose | sparse.GCNNorm
 		p := open(t, g, opt)
 		if p.CheckState(l.State(0, 0)) == nil {
 			t.Errorf("%s: the states are equal", what)
@@ -55,7 +56,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 				checkPrepared(t, what, p, b, layer)
 			}
 		}
-		opt.Prepare |= sparse.Loops
+		opt.Columns.Prepare |= sparse.Loops
 		loops := open(t, g, opt)
 		checkMost(t, what, loops)
 		checkLoops(t, what, loops)
@@ -63,12 +64,14 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 			t.Errorf("%s: %d batches, not %d", what, n, len(bare))
 		}
 	}
-	if _, err := loader.New(g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Prepare: 8}); !errors.Is(
+	if _, err := loader.New(g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+		Columns: loader.ColumnOptions{Prepare: 8}}); !errors.Is(
 		err, loader.ErrOptions) {
 		t.Errorf("an unknown preparation: %v", err)
 	}
 	_, err := loader.New(typedGraph(t, 9, 9), loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
-		Prepare: sparse.Loops, Seeds: loader.AllNodes(), Device: "cpu"})
+		Columns: loader.ColumnOptions{Prepare: sparse.Loops}, Seeds: loader.AllNodes(),
+		Device: loader.DeviceOptions{Name: "cpu"}})
 	if !errors.Is(err, loader.ErrOptions) || !strings.Contains(err.Error(), "nodes of one type") {
 		t.Errorf("loops from users to items: %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 // processor is where batches are made. There is one for a placed source, and its loaders share it: the CPU (onCPU) or a
 // CUDA device (onCUDA). All that differs between them is behind this interface, maker and fence.
 type processor interface {
-	// String returns the name, as Options.Device has it.
+	// String returns the name, as Options.Device.Name has it.
 	String() string
 	// workers returns the default of Options.Workers.
 	workers() int
@@ -81,13 +81,13 @@ type fence interface {
 	close() error
 }
 
-// chooseProcessor settles on where batches are made, by Options.Device.
+// chooseProcessor settles on where batches are made, by Options.Device.Name.
 func chooseProcessor(opt *Options) (processor, error) {
-	ordinal, err := ParseDevice(opt.Device)
+	ordinal, err := ParseDevice(opt.Device.Name)
 	if err != nil {
 		return nil, err
 	}
-	name := opt.Device
+	name := opt.Device.Name
 	_, noSampler := deviceSampler(opt)
 	if name == "auto" && noSampler == nil && device.Count() > 0 {
 		ordinal = 0
@@ -114,23 +114,23 @@ func chooseProcessor(opt *Options) (processor, error) {
 
 // deviceSampler returns the sampler as one that runs on a device.
 func deviceSampler(opt *Options) (sampling.DeviceSampler, error) {
-	if opt.Widen {
-		return nil, fmt.Errorf("%w: %s: a device widens no rows (Widen); take \"cpu\"", ErrDevice, opt.Device)
+	if opt.Columns.Widen {
+		return nil, fmt.Errorf("%w: %s: a device widens no rows (Widen); take \"cpu\"", ErrDevice, opt.Device.Name)
 	}
 	if s, ok := opt.Sampler.(sampling.DeviceSampler); ok {
 		if partly, ok := s.(sampling.PartlyOnDevice); ok {
 			if err := partly.OnDevice(); err != nil {
-				return nil, fmt.Errorf("%w: %s: %w; take \"cpu\"", ErrDevice, opt.Device, err)
+				return nil, fmt.Errorf("%w: %s: %w; take \"cpu\"", ErrDevice, opt.Device.Name, err)
 			}
 		}
 		return s, nil
 	}
-	return nil, fmt.Errorf("%w: %s: samplers of %T do not run on a device; take \"cpu\"", ErrDevice, opt.Device,
+	return nil, fmt.Errorf("%w: %s: samplers of %T do not run on a device; take \"cpu\"", ErrDevice, opt.Device.Name,
 		opt.Sampler)
 }
 
-// ParseDevice reads Options.Device: the number of the CUDA device that it names, or -1 for "cpu" and "auto"; ErrOptions
-// for a name of another form.
+// ParseDevice reads Options.Device.Name: the number of the CUDA device that it names, or -1 for "cpu" and "auto";
+// ErrOptions for a name of another form.
 func ParseDevice(name string) (ordinal int, err error) {
 	if name == "auto" {
 		return -1, nil
@@ -156,9 +156,9 @@ func (*onCPU) explain(err error, o *Options) error {
 }
 
 func (*onCUDA) explain(err error, o *Options) error {
-	limits := fmt.Sprintf("DeviceMemory is %d", o.DeviceMemory)
+	limits := fmt.Sprintf("DeviceMemory is %d", o.Device.Memory)
 	if o.MaxMemory > 0 {
-		limits = fmt.Sprintf("MaxMemory is %d, DeviceMemory %d", o.MaxMemory, o.DeviceMemory)
+		limits = fmt.Sprintf("MaxMemory is %d, DeviceMemory %d", o.MaxMemory, o.Device.Memory)
 	}
 	switch {
 	case errors.Is(err, pinned.ErrLimit):
@@ -167,7 +167,7 @@ func (*onCUDA) explain(err error, o *Options) error {
 		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", ErrMemory,
 			limits, err)
 	case errors.Is(err, device.ErrDeviceLost):
-		return fmt.Errorf("%s: %w; start the process again, or take \"cpu\"", o.Device, err)
+		return fmt.Errorf("%s: %w; start the process again, or take \"cpu\"", o.Device.Name, err)
 	}
 	return err
 }

@@ -168,8 +168,8 @@ func (r *recipe) askSampler(schema *graph.Schema) (err error) {
 	}
 	r.fingerprint = r.opt.Sampler.Fingerprint()
 	if r.seeds.byEdge != nil { // what else decides what is in a batch
-		r.fingerprint += fmt.Sprintf(" links label=%q time=%q exclude=%v %s", r.opt.LinkLabel, r.opt.LinkTime,
-			r.opt.ExcludeSeeds, r.opt.Negatives.Fingerprint())
+		r.fingerprint += fmt.Sprintf(" links label=%q time=%q exclude=%v %s", r.opt.Links.Label, r.opt.Links.Time,
+			r.opt.Links.ExcludeSeeds, r.opt.Links.Negatives.Fingerprint())
 	}
 	r.bound = r.opt.Sampler.Bound(schema, int(r.batchSize()))
 	if r.bound.Layers < 0 || r.bound.Layers > 256 {
@@ -191,8 +191,8 @@ func (r *recipe) openShared(ctx context.Context, ledger *pinned.Ledger) error {
 		if err := r.seeds.countLinks(ctx, env.Progress); err != nil {
 			return err
 		}
-		if r.opt.Negatives.Any() {
-			d, err := r.opt.Negatives.Open(ctx, env, r.seededTypes())
+		if r.opt.Links.Negatives.Any() {
+			d, err := r.opt.Links.Negatives.Open(ctx, env, r.seededTypes())
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ func (naming) EdgeColumns() []string { return []string{"price"} }
 // refusing makes a loader, a plan, a placed source and an outlook, each of which must be refused alike.
 func refusing(t *testing.T, what string, src loader.Source, opt loader.Options, is error, says string) {
 	t.Helper()
-	opt.Device = "cpu"
+	opt.Device.Name = "cpu"
 	opened := 0
 	if runtime.GOOS == "linux" {
 		opened = expect.OpenFiles(t)
@@ -60,12 +60,12 @@ func TestWhatCannotBeLoadedIsRefusedByAll(t *testing.T) {
 	refusing(t, "no graph of a path", pathless{g}, opt, loader.ErrOptions, ": /data/none.khop has no graph")
 	opt.Sampler = naming{}
 	refusing(t, "no column", g, opt, sampling.ErrOptions, `reads column "price"`)
-	opt.Sampler, opt.Prefetch = neighbor, -1
+	opt.Sampler, opt.Tuning.Prefetch = neighbor, -1
 	refusing(t, "an option", g, opt, loader.ErrOptions, "Prefetch is -1")
-	opt.Prefetch = 0
+	opt.Tuning.Prefetch = 0
 	refusing(t, "rows of gigabytes", giantRows(t, unified.Float32, 1<<40), opt, unified.ErrShape,
 		"column of node/b/feature: ")
-	opt.Widen = true
+	opt.Columns.Widen = true
 	refusing(t, "rows too wide to widen", giantRows(t, unified.Float16, 1<<28), opt, unified.ErrShape,
 		"column of node/b/feature: ")
 }
@@ -92,7 +92,7 @@ func giantRows(t *testing.T, of unified.DType, width int64) *graph.Graph {
 func TestTooLittleMemoryForCopiesIsSaid(t *testing.T) {
 	wide := wideRows(t)
 	opt := onDiskOptions
-	opt.CacheBytes = 1 << 30 // all columns are copied
+	opt.Disk.CacheBytes = 1 << 30 // all columns are copied
 	for _, residence := range []loader.Residence{loader.Disk, loader.Resident} {
 		opt.Residence = residence
 		for _, room := range []int64{1, 20_000, 60_000} {
@@ -122,7 +122,8 @@ func TestAFileCutShortIsToldAsItIsReadAhead(t *testing.T) {
 		if err := os.Truncate(filepath.Join(src.dir, name), 4096); err != nil {
 			t.Fatal(err)
 		}
-		if l, err := loader.New(src, loader.Options{Sampler: neighbor, BatchSize: 50, Device: "cpu"}); l != nil ||
+		if l, err := loader.New(src, loader.Options{Sampler: neighbor, BatchSize: 50,
+			Device: loader.DeviceOptions{Name: "cpu"}}); l != nil ||
 			!errors.Is(err, pinned.ErrFault) || !strings.HasPrefix(err.Error(), src.dir+": ") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -167,7 +168,7 @@ func TestWorkersAreFittedOnlyWhereTheyMayBeFewer(t *testing.T) {
 			loader.GroupRoom(t, c.room)
 		}
 		opt := pagedOptions
-		opt.CacheBytes, opt.BatchSize, opt.Workers, opt.MaxMemory, opt.Seeds = 1, 5, c.workers, c.most, c.seeds
+		opt.Disk.CacheBytes, opt.BatchSize, opt.Workers, opt.MaxMemory, opt.Seeds = 1, 5, c.workers, c.most, c.seeds
 		f := &faults{point: "open"}
 		opt.Sampler = faulty{neighbor, f}
 		l := open(t, g, opt)
@@ -184,7 +185,7 @@ func TestAFaultWhileWorkersAreFittedIsTold(t *testing.T) {
 	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
 	loader.GroupRoom(t, 1<<40)
 	opt := pagedOptions
-	opt.CacheBytes, opt.BatchSize = 1, 100
+	opt.Disk.CacheBytes, opt.BatchSize = 1, 100
 	for _, point := range []string{"open", "close", "prepare"} {
 		f := &faults{point: point, left: 1}
 		opt.Sampler = faulty{neighbor, f}

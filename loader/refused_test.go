@@ -22,20 +22,21 @@ func TestALoaderThatIsRefusedMemorySaysSoAndLeavesNothing(t *testing.T) {
 		src loader.Source
 		opt loader.Options
 	}{
-		"plain": {plain, loader.Options{Sampler: neighbor, EdgeColumns: []string{"weight"}}},
+		"plain": {plain, loader.Options{Sampler: neighbor, Columns: loader.ColumnOptions{Edges: []string{"weight"}}}},
 		"trees": {typed, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3, 2}, Disjoint: true},
 			Seeds: loader.AllNodes()}},
 		"prepared": {plain, loader.Options{Sampler: neighbor,
-			Prepare: sparse.Transpose | sparse.GCNNorm | sparse.Loops}},
+			Columns: loader.ColumnOptions{Prepare: sparse.Transpose | sparse.GCNNorm | sparse.Loops}}},
 		"links": {typed, loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(),
-			Negatives: sampling.Negatives{Ratio: 2, Law: sampling.ByDegree}, ExcludeSeeds: loader.ExcludeReverse}},
+			Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2, Law: sampling.ByDegree},
+				ExcludeSeeds: loader.ExcludeReverse}}},
 		"items": {plain, loader.Options{Sampler: sampling.Saint{Kind: sampling.SaintNodes, Budget: 30,
 			Coverage: 2}}},
 		"both ways": {plain, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}, Direction: sampling.Both}}},
 		"from a disk": {mappedGraph(t, 600), loader.Options{Sampler: neighbor, Residence: loader.Disk,
-			CacheBytes: 4000}},
+			Disk: loader.DiskOptions{CacheBytes: 4000}}},
 	} {
-		c.opt.BatchSize, c.opt.Shuffle, c.opt.Workers, c.opt.Device = 24, true, 2, "cpu"
+		c.opt.BatchSize, c.opt.Shuffle, c.opt.Workers, c.opt.Device.Name = 24, true, 2, "cpu"
 		var want []string
 		all := int64(0)
 		for try := range 24 {

@@ -50,24 +50,24 @@ const (
 // settleResidence decides which columns stay on disk, for as many loaders that share them.
 func (r *recipe) settleResidence(columns []*column, loaders int) error {
 	o := &r.opt
-	if o.Residence == Disk && o.Widen {
+	if o.Residence == Disk && o.Columns.Widen {
 		return fmt.Errorf("%w: Widen: rows that are read from disk are delivered as they are stored", ErrOptions)
 	}
 	if o.Residence != Disk && o.Residence != Auto {
 		return nil
 	}
 	mapped, total := r.inFiles(columns)
-	cache := cmp.Or(o.CacheBytes, r.defaultCache())
+	cache := cmp.Or(o.Disk.CacheBytes, r.defaultCache())
 	paged := r.pageTopology(cache, loaders)
 	if o.Residence == Auto {
 		o.Residence = Mapped
 		need := (&Placed{recipe: r, columns: columns}).sourceBytes().Total()
-		if o.Widen || need < r.memoryRoom()/10*9 || len(mapped) == 0 && paged == nil {
+		if o.Columns.Widen || need < r.memoryRoom()/10*9 || len(mapped) == 0 && paged == nil {
 			return nil
 		}
 		o.Residence = Disk
 	}
-	o.CacheBytes, r.paged = cache, paged
+	o.Disk.CacheBytes, r.paged = cache, paged
 	r.split = splitColumns(mapped, total, o, loaders)
 	if r.paged != nil && r.anyWorkers {
 		o.Workers = pagedWorkers()
@@ -78,7 +78,7 @@ func (r *recipe) settleResidence(columns []*column, loaders int) error {
 // memoryRoom returns the memory that there is for the loaders.
 func (r *recipe) memoryRoom() int64 { return cmp.Or(r.limit(), probeMachine().Room()) }
 
-// defaultCache returns the default of Options.CacheBytes.
+// defaultCache returns the default of Options.Disk.CacheBytes.
 func (r *recipe) defaultCache() int64 { return max(r.memoryRoom()/2, 1) }
 
 // inFiles returns the columns that lie in files and can be read from there, and their bytes.
@@ -104,7 +104,7 @@ func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64) {
 
 // splitColumns shares the cache among columns: small ones are copied as a whole, the others get room by their size.
 func splitColumns(columns []*column, total int64, o *Options, loaders int) *diskSplit {
-	cache := o.CacheBytes
+	cache := o.Disk.CacheBytes
 	s := &diskSplit{loaders: loaders}
 	bytes := func(c *column) int64 { return int64(len(c.mapped().Bytes)) }
 	slices.SortStableFunc(columns, func(a, b *column) int { return cmp.Compare(bytes(a), bytes(b)) })
@@ -118,7 +118,7 @@ func splitColumns(columns []*column, total int64, o *Options, loaders int) *disk
 		part, row := float64(bytes(c))/float64(total)/float64(loaders), c.store.RowBytes()
 		share := int64(float64(cache) * part)
 		window := share / 4
-		if o.PackBytes > 0 { // the longer the window, the more of it is packed: that is worth more than what ids take
+		if o.Disk.PackBytes > 0 { // the longer the window, the more of it is packed: worth more than what ids take
 			window = share
 		}
 		window = max(leastWindow, window) / diskio.AskBytes
@@ -127,8 +127,8 @@ func splitColumns(columns []*column, total int64, o *Options, loaders int) *disk
 		for d.mostAsks <= window/2 {
 			d.mostAsks *= 2
 		}
-		if o.PackBytes > 0 {
-			d.pack = diskio.PackOptions{Bytes: int64(float64(o.PackBytes) * part), Memory: diskio.PackMemory}
+		if o.Disk.PackBytes > 0 {
+			d.pack = diskio.PackOptions{Bytes: int64(float64(o.Disk.PackBytes) * part), Memory: diskio.PackMemory}
 		}
 		s.onDisk = append(s.onDisk, d)
 		s.cacheBytes += pinned.Options{}.Size(int64(d.slots) * row)
@@ -213,7 +213,7 @@ func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
 		for _, a := range r.arraysOf(d.column) {
 			rows = sat.Add(rows, a.Most)
 		}
-		batches := int64(o.Workers + o.Prefetch)
+		batches := int64(o.Workers + o.Tuning.Prefetch)
 		n = sat.Add(n, diskio.PlanBytes(d.column.store.Column().Len(), int64(d.slots)))
 		n = sat.Add(n, max(d.mostAsks*diskio.AskBytes, diskio.WindowBytes(min(rows, 1<<40))))
 		n = sat.Add(n, sat.Add(d.early+d.pack.Memory, sat.Mul(batches, alongBytes)))

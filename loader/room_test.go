@@ -31,8 +31,9 @@ func ring(t *testing.T, n int) *graph.Graph {
 // anything is taken, and MaxMemory is lowered to it.
 func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 	g := ring(t, 20_000)
-	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{8, 8}}, BatchSize: 5000, Workers: 4, Prefetch: 4,
-		Device: "cpu"}
+	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{8, 8}}, BatchSize: 5000, Workers: 4,
+		Tuning: TuningOptions{Prefetch: 4},
+		Device: DeviceOptions{Name: "cpu"}}
 	free, err := New(g, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,8 @@ func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	many, rare := unified.FromSlice(make([]int32, 1<<20)), unified.FromSlice(make([]int32, 3<<10))
-	l, err := New(g, Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 4 << 10, Device: "cpu",
+	l, err := New(g, Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 4 << 10,
+		Device:  DeviceOptions{Name: "cpu"},
 		Workers: 1, Seeds: GivenSeeds(graph.Seeds{Sets: []graph.SeedSet{{Type: 0, IDs: many}, {Type: 1, IDs: rare},
 			{Type: 0, IDs: many}}})})
 	if err != nil {
@@ -117,7 +119,7 @@ func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
 // What a sampler learns of the whole graph is there once for all workers, and to learn it ends with the context.
 func TestAPlanPreparesTheSamplerOnce(t *testing.T) {
 	g := ring(t, 20_000)
-	opt := Options{Sampler: sampling.Saint{Budget: 2000, Coverage: 1}, Workers: 4, Device: "cpu"}
+	opt := Options{Sampler: sampling.Saint{Budget: 2000, Coverage: 1}, Workers: 4, Device: DeviceOptions{Name: "cpu"}}
 	planned, err := Plan(t.Context(), g, opt)
 	if err != nil {
 		t.Fatal(err)

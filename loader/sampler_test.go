@@ -136,7 +136,7 @@ func TestASamplerOfOnesOwnLoadsAsTheOthersDo(t *testing.T) {
 func TestASamplersLayersAreBounded(t *testing.T) {
 	g := plainGraph(t, 100, 3)
 	for layers, fits := range map[int]bool{-1: false, 0: true, 256: true, 257: false} {
-		l, err := loader.New(g, loader.Options{Device: "cpu", BatchSize: 7, Sampler: cycle{
+		l, err := loader.New(g, loader.Options{Device: loader.DeviceOptions{Name: "cpu"}, BatchSize: 7, Sampler: cycle{
 			bound: func(b *sampling.Bound) { b.Layers = layers }}})
 		says := fmt.Sprintf(": %d layers", layers)
 		refused := errors.Is(err, loader.ErrSampler) && strings.HasSuffix(err.Error(), says)
@@ -166,7 +166,8 @@ func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
 		"node out of range": func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = 100 },
 		"negative node":     func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = -1 },
 	} {
-		l := open(t, g, loader.Options{Sampler: cycle{spoil: spoil}, BatchSize: 7, Workers: 1, EdgePos: true})
+		l := open(t, g, loader.Options{Sampler: cycle{spoil: spoil}, BatchSize: 7, Workers: 1,
+			Columns: loader.ColumnOptions{EdgePos: true}})
 		for range 5 { // over all slots, and again
 			_ = lastError(l.Epoch(background, 0))
 		}
@@ -200,7 +201,8 @@ func TestAnErrorComesInItsBatchsPlaceAndTheNextEpochIsWhole(t *testing.T) {
 			}
 			return nil
 		}}
-		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: 3, Prefetch: 4})
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: 3,
+			Tuning: loader.TuningOptions{Prefetch: 4}})
 		want := digests(t, l.Epoch(background, 5))
 		broken.Store(true)
 		var got []string
@@ -241,7 +243,8 @@ func TestWorkersGoOnWhileTheBodyRuns(t *testing.T) {
 			ahead <- struct{}{}
 			return nil
 		}}
-		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: c.workers, Prefetch: c.prefetch})
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: c.workers,
+			Tuning: loader.TuningOptions{Prefetch: c.prefetch}})
 		for len(ahead) > 0 { // batches on trial
 			<-ahead
 		}
@@ -271,7 +274,8 @@ func TestGraphsThatContradictThemselvesAreErrors(t *testing.T) {
 		g := plainGraph(t, 100, 3)
 		spoil(g.Indptr(), view[int32](t, g.Indices()))
 		for _, s := range []sampling.Neighbor{neighbor, {Fanouts: []int{-1, 2}}, {Fanouts: []int{3}, Replace: true}} {
-			l := open(t, g, loader.Options{Sampler: s, BatchSize: 50, EdgeColumns: []string{"weight"}})
+			l := open(t, g, loader.Options{Sampler: s, BatchSize: 50,
+				Columns: loader.ColumnOptions{Edges: []string{"weight"}}})
 			if err := lastError(l.Epoch(background, 0)); !errors.Is(err, sampling.ErrGraph) {
 				t.Errorf("%s, %s: %v", name, s.Fingerprint(), err)
 			}
@@ -324,7 +328,8 @@ func TestTheSlowerOfBodyAndLoadingDecides(t *testing.T) {
 				time.Sleep(c.load) // stands for work, on any number of cores
 				return nil
 			}}
-			l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: c.workers, Prefetch: c.prefetch})
+			l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: c.workers,
+				Tuning: loader.TuningOptions{Prefetch: c.prefetch}})
 			begin, n := time.Now(), time.Duration(0)
 			for _, err := range l.Epoch(background, 0) {
 				if err != nil {

@@ -42,7 +42,8 @@ func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
 		`1 given edges: seed out of range: edge 0 `:  {loader.EdgePairs([]int64{1}, []int64{99}), graph.ErrSeed},
 		`no such split: "train" (split 7)`:           {loader.SplitIndex("train", 7), graph.ErrNoSplit},
 	} {
-		l, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds, Device: "cpu"})
+		l, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds,
+			Device: loader.DeviceOptions{Name: "cpu"}})
 		if l != nil || !errors.Is(err, c.is) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v, want %q", c.seeds, err, says)
 		}
@@ -93,7 +94,7 @@ func (splitless) Split(string, int) (graph.Seeds, error) { return graph.Seeds{},
 func TestASplitThatCannotBeReadIsAnError(t *testing.T) {
 	for _, seeds := range []loader.SeedSource{{}, loader.Split("train"), loader.SplitIndex("test", 1)} {
 		l, err := loader.New(splitless{plainGraph(t, 60, 4)}, loader.Options{Sampler: neighbor, Seeds: seeds,
-			Device: "cpu"})
+			Device: loader.DeviceOptions{Name: "cpu"}})
 		if l != nil || !errors.Is(err, errFault) {
 			t.Errorf("%v: %v", seeds, err)
 		}
@@ -200,9 +201,9 @@ func TestItemsOfASamplerStandInForSeeds(t *testing.T) {
 			loader.ErrSampler},
 		": 4 items, 0 a batch": {ofItems{items: sampling.Items{Count: 4}}, loader.Options{}, loader.ErrSampler},
 		": items of the sampler are not": {ofItems{items: sampling.Items{Count: 4, PerBatch: 1}},
-			loader.Options{LinkLabel: "weight"}, loader.ErrOptions},
+			loader.Options{Links: loader.LinkOptions{Label: "weight"}}, loader.ErrOptions},
 	} {
-		c.opt.Sampler, c.opt.Device = c.s, "cpu"
+		c.opt.Sampler, c.opt.Device.Name = c.s, "cpu"
 		if l, err := loader.New(g, c.opt); l != nil || !errors.Is(err, c.is) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}

@@ -49,12 +49,14 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 		"whole":    {&diskSplit{loaders: 2}, paged, ofPages + 5*asker},
 		"all":      {&diskSplit{loaders: 1, onDisk: onDisk[:1]}, paged, ofPages + 8*asker + 3*130 + ofWide + staging},
 	} {
-		r := &recipe{opt: Options{Workers: 5, Prefetch: 3}, arrays: arrays, split: c.split, paged: c.paged}
+		r := &recipe{opt: Options{Workers: 5, Tuning: TuningOptions{Prefetch: 3}}, arrays: arrays, split: c.split,
+			paged: c.paged}
 		if n := r.diskMemory(100, 30); n != c.want {
 			t.Errorf("%s: %d bytes, want %d", name, n, c.want)
 		}
 	}
-	r := &recipe{opt: Options{Workers: 1, Prefetch: 1}, split: &diskSplit{loaders: 1, onDisk: endless}, arrays: []Array{
+	r := &recipe{opt: Options{Workers: 1, Tuning: TuningOptions{Prefetch: 1}}, split: &diskSplit{loaders: 1,
+		onDisk: endless}, arrays: []Array{
 		{Kind: ArrayNodeColumn, Column: "x", Most: 1 << 60}}}
 	if n, want := r.diskMemory(1, 2), int64(3+1000*5+1<<40*20+2*4*mib+staging); n != want {
 		t.Errorf("batches without end: %d bytes, want %d", n, want)
@@ -72,16 +74,17 @@ func TestTheBordersOfWhatIsKeptWhole(t *testing.T) {
 	fits, large, rest := unread(t, cache/8, 1), unread(t, cache/8+1, 1), unread(t, 1<<22, 512)
 	for c, whole := range map[*column]int{fits: 1, large: 0} {
 		total := c.store.Column().Len() + 1<<31
-		if s := splitColumns([]*column{rest, c}, total, &Options{CacheBytes: cache}, 1); len(s.whole) != whole ||
+		if s := splitColumns([]*column{rest, c}, total, &Options{Disk: DiskOptions{CacheBytes: cache}},
+			1); len(s.whole) != whole ||
 			len(s.onDisk) != 2-whole {
 			t.Errorf("a column of %d bytes in a cache of %d: %+v", total-1<<31, cache, s)
 		}
 	}
-	s := splitColumns([]*column{rest}, 1<<31, &Options{CacheBytes: cache}, 1)
+	s := splitColumns([]*column{rest}, 1<<31, &Options{Disk: DiskOptions{CacheBytes: cache}}, 1)
 	if d := s.onDisk[0]; d.mostAsks != 1<<21 || d.slots != cache/512 {
 		t.Errorf("%+v", d)
 	}
-	s = splitColumns([]*column{rest}, 1<<31, &Options{CacheBytes: cache - 200}, 1)
+	s = splitColumns([]*column{rest}, 1<<31, &Options{Disk: DiskOptions{CacheBytes: cache - 200}}, 1)
 	if d := s.onDisk[0]; d.mostAsks != 1<<20 {
 		t.Errorf("%+v", d)
 	}
@@ -109,8 +112,9 @@ func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 		asks = append(asks, rows)
 	}
 	const ahead = 1<<19/(524*one/40) + 1 // one more row, and it would be less
-	tr := &rowTrace{recipe: &recipe{opt: Options{Lookahead: 64, CacheBytes: 5}, batches: 20}, columns: []*column{c},
-		one: one, asks: map[*column][][]uint32{c: asks}}
+	tr := &rowTrace{recipe: &recipe{opt: Options{Disk: DiskOptions{Lookahead: 64, CacheBytes: 5}}, batches: 20},
+		columns: []*column{c},
+		one:     one, asks: map[*column][][]uint32{c: asks}}
 	o := &Outlook{ColumnBytes: 1 << 30, Batches: 20}
 	to := &OutlookPolicy{Policy: disk.Ahead}
 	if err := tr.simulateOne(o, map[*column]diskio.Layout{c: layout}, one*width*50, to); err != nil {
@@ -144,7 +148,7 @@ func TestTheLastPieceOfALargeColumnIsVerified(t *testing.T) {
 
 // A trace has the rows of two epochs, batch by batch; packing it keeps neighbours, and makes no others.
 func TestATraceIsPackedWithoutNewNeighbours(t *testing.T) {
-	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu", BatchSize: 10}
+	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: DeviceOptions{Name: "cpu"}, BatchSize: 10}
 	r, on, err := settle(ring(t, 35), opt)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +188,8 @@ func TestScratchHasRoomForBuffersThatMove(t *testing.T) {
 
 // A slot that is only sampled into has no rows of columns.
 func TestASlotWithoutColumnsIsCountedByPages(t *testing.T) {
-	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 600, EdgePos: true, Device: "cpu"}
+	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 600,
+		Columns: ColumnOptions{EdgePos: true}, Device: DeviceOptions{Name: "cpu"}}
 	r, err := newRecipe(ring(t, 5000), *opt.EnsureDefaults())
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +251,7 @@ func sparseColumn(t *testing.T, rows int64) *column {
 func TestAColumnOfTooManyRowsIsNotReadFromDisk(t *testing.T) {
 	few, many := sparseColumn(t, diskio.MaxRows-1), sparseColumn(t, diskio.MaxRows)
 	log := &bytes.Buffer{}
-	r := &recipe{opt: Options{Logger: slog.New(slog.NewTextHandler(log, nil))}}
+	r := &recipe{opt: Options{Hooks: Hooks{Logger: slog.New(slog.NewTextHandler(log, nil))}}}
 	mapped, total := r.inFiles([]*column{many, few})
 	if len(mapped) != 1 || mapped[0] != few || total != diskio.MaxRows-1 {
 		t.Errorf("%d columns of %d bytes", len(mapped), total)
@@ -277,7 +282,7 @@ func TestATopologyIsPagedWhereTheCacheHasNoRoom(t *testing.T) {
 		cache  int64
 		paged  bool
 	}{{"cpu", size - 1, true}, {"cpu", size, false}, {"cuda:0", 1, false}} {
-		r.opt.Device = c.device
+		r.opt.Device.Name = c.device
 		p := r.pageTopology(c.cache, 3)
 		if (p != nil) != c.paged || p != nil && (p.bytes != size || p.cache != c.cache || p.loaders != 3 ||
 			len(p.arrays) != 1 || p.stats() != nil) {

@@ -94,7 +94,7 @@ func newSlot(r *recipe, on processor, ledger *pinned.Ledger, stats *counters) (*
 		n := len(schema.Edges)
 		s.links, s.linkCounts = make([]sampling.LinkSeeds, n), make([][3]int64, n)
 		s.request.Edges = make([]sampling.SeedEdges, n)
-		if r.opt.ExcludeSeeds != ExcludeNone {
+		if r.opt.Links.ExcludeSeeds != ExcludeNone {
 			s.request.Exclude = make([]sampling.EdgePairs, n)
 		}
 		if err := s.linkMemory.claim(r, ledger); err != nil {

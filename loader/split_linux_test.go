@@ -44,7 +44,8 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 		{6 << 30, 0, 1, [2]int64{1 << 24, 1 << 25}, 32 << 20}, {6 << 30, 0, 2, [2]int64{1 << 23, 1 << 24}, 32 << 20},
 		{96 << 20, 0, 1, [2]int64{1 << 19, 1 << 19}, 0}, {96 << 20, 1, 1, [2]int64{1 << 20, 1 << 21}, 0},
 	} {
-		s := splitColumns([]*column{wide, label, narrow}, total, &Options{CacheBytes: c.cache, PackBytes: c.pack},
+		s := splitColumns([]*column{wide, label, narrow}, total, &Options{Disk: DiskOptions{CacheBytes: c.cache,
+			PackBytes: c.pack}},
 			c.loaders)
 		if len(s.whole) != 1 || s.whole[0] != label || s.wholeBytes != 8<<20 || len(s.onDisk) != 2 ||
 			s.loaders != c.loaders {
@@ -76,11 +77,11 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 			t.Errorf("%+v: caches of %d bytes, %d are said", c, sum, s.cacheBytes)
 		}
 	}
-	small := splitColumns([]*column{wide, label, narrow}, total, &Options{CacheBytes: total}, 1)
+	small := splitColumns([]*column{wide, label, narrow}, total, &Options{Disk: DiskOptions{CacheBytes: total}}, 1)
 	if len(small.whole) != 3 || len(small.onDisk) != 0 || small.cacheBytes != 0 || small.wholeBytes != total {
 		t.Errorf("what fits is not kept whole: %+v", small)
 	}
-	none := splitColumns([]*column{label}, 8<<20, &Options{CacheBytes: 1 << 20}, 1)
+	none := splitColumns([]*column{label}, 8<<20, &Options{Disk: DiskOptions{CacheBytes: 1 << 20}}, 1)
 	if len(none.whole) != 0 || len(none.onDisk) != 1 || none.onDisk[0].slots != 1<<17 {
 		t.Errorf("%+v", none)
 	}

@@ -23,7 +23,8 @@ func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 	for _, what := range []sparse.Preparation{sparse.Transpose, sparse.GCNNorm, sparse.Loops,
 		sparse.Loops | sparse.Transpose} {
 		for _, fails := range []int{1, 0} {
-			opt := loader.Options{Sampler: cycle{}, BatchSize: 7, Workers: 1, Device: "cpu", Prepare: what}
+			opt := loader.Options{Sampler: cycle{}, BatchSize: 7, Workers: 1,
+				Device: loader.DeviceOptions{Name: "cpu"}, Columns: loader.ColumnOptions{Prepare: what}}
 			if fails > 0 {
 				opt.Sampler = cycle{spoil: beyond}
 			}
@@ -35,7 +36,8 @@ func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 		}
 	}
 	f := &faults{point: "sample", left: 9}
-	l := open(t, g, loader.Options{Sampler: faulty{neighbor, f}, BatchSize: 7, Workers: 1, Prepare: sparse.Transpose})
+	l := open(t, g, loader.Options{Sampler: faulty{neighbor, f}, BatchSize: 7, Workers: 1,
+		Columns: loader.ColumnOptions{Prepare: sparse.Transpose}})
 	if err := lastError(l.Epoch(background, 0)); !errors.Is(err, errFault) || strings.Contains(err.Error(), "layer") {
 		t.Errorf("%v", err)
 	}
@@ -43,20 +45,21 @@ func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 		t.Errorf("%d batches", n)
 	}
 	typed, s := typedGraph(t, 9, 9), sampling.Neighbor{Fanouts: []int{2}}
-	_, err := loader.New(typed, loader.Options{Sampler: s, Prepare: sparse.Loops, Seeds: loader.AllNodes(),
-		Device: "cpu"})
+	_, err := loader.New(typed, loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: sparse.Loops},
+		Seeds:  loader.AllNodes(),
+		Device: loader.DeviceOptions{Name: "cpu"}})
 	want := fmt.Sprintf(": Prepare: loops are for edges between nodes of one type, and %s leads elsewhere",
 		typed.Schema().Edges[0])
 	if !errors.Is(err, loader.ErrOptions) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	for _, what := range []sparse.Preparation{8, 255} {
-		o := loader.Options{Sampler: s, Prepare: what}
+		o := loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: what}}
 		if o.EnsureDefaults(); o.Validate() == nil || o.Sampler.Fingerprint() != s.Fingerprint() {
 			t.Errorf("%d: %v", what, o.Sampler.Fingerprint())
 		}
 	}
-	o := loader.Options{Sampler: s, Prepare: sparse.Transpose}
+	o := loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: sparse.Transpose}}
 	o.EnsureDefaults().EnsureDefaults()
 	if want := s.Fingerprint() + " prepare=1"; o.Sampler.Fingerprint() != want {
 		t.Errorf("%s, want %s", o.Sampler.Fingerprint(), want)

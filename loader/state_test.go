@@ -27,7 +27,7 @@ func TestResumeGoesOnAfterAnyBatch(t *testing.T) {
 		}
 		states = append(states, string(text))
 	}
-	opt.Workers, opt.Prefetch, opt.Residence, opt.SeedColumns = 3, 1, loader.Resident, nil
+	opt.Workers, opt.Tuning.Prefetch, opt.Residence, opt.Columns.Seeds = 3, 1, loader.Resident, nil
 	other := open(t, g, opt)
 	for i, text := range states {
 		var s loader.State

@@ -101,7 +101,7 @@ func (l *Loader) Stats() Stats {
 		Wait: c.wait.durations(), Body: c.body.durations(), Disk: c.disk.durations(), OnDisk: l.ahead.stats(),
 		TopologyOnDisk: l.paged.stats(),
 		Links:          c.links[0].Load(), Negatives: c.links[1].Load(), NegativesMissed: c.links[2].Load(),
-		Device: l.opt.Device, Replays: c.replays.Load(),
+		Device: l.opt.Device.Name, Replays: c.replays.Load(),
 		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),
 		DeviceMemory: l.deviceMemory(), DeviceMemoryPeak: l.ledger.DevicePeak(),
 		Meters: l.metering.report(),

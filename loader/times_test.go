@@ -57,7 +57,8 @@ func TestTimesOfSomeSeedsAreRefused(t *testing.T) {
 	short := graph.NodeIDs([]int64{1, 2})
 	short.Sets[0].Times = []int64{1}
 	for says, seeds := range map[string]graph.Seeds{"1 of 2 sets have times": some, "1 times of 2 nodes": short} {
-		_, err := loader.New(g, loader.Options{Device: "cpu", Sampler: neighbor, Seeds: loader.GivenSeeds(seeds)})
+		_, err := loader.New(g, loader.Options{Device: loader.DeviceOptions{Name: "cpu"}, Sampler: neighbor,
+			Seeds: loader.GivenSeeds(seeds)})
 		if !errors.Is(err, graph.ErrSeed) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %s", err, says)
 		}
@@ -68,7 +69,8 @@ func TestTimesOfSomeSeedsAreRefused(t *testing.T) {
 func TestEachEpochHasItsOwnSeeds(t *testing.T) {
 	g := columnsGraph(t, 1, 30, 150)
 	lists := [][]int64{{1, 2, 3, 4, 5}, {9, 9, 8, 7, 6}, {1, 2}}
-	opt := loader.Options{Device: "cpu", Sampler: neighbor, BatchSize: 2, Shuffle: true, Seed: 5}
+	opt := loader.Options{Device: loader.DeviceOptions{Name: "cpu"}, Sampler: neighbor, BatchSize: 2, Shuffle: true,
+		Seed: 5}
 	each := opt
 	each.Seeds = loader.EachEpoch(graph.NodeIDs(lists[0]), func(epoch uint32) (graph.Seeds, error) {
 		if epoch == 3 {

@@ -53,7 +53,7 @@ func why(x unified.Tensor) string {
 // What a loader decides for its user stands in the log, as does the end of an epoch.
 func TestTheLogSaysWhatWasDecided(t *testing.T) {
 	log := &lines{}
-	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Logger: log.logger()}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Hooks: loader.Hooks{Logger: log.logger()}}
 	l := open(t, typedGraph(t, 20, 10), opt)
 	if d := expect.Diff([]string{`level=INFO msg="no train split: all nodes are seeds"`},
 		log.all("loader ready")); d != "" {
@@ -88,7 +88,7 @@ func TestTheLogSaysWhatIsReadFromADisk(t *testing.T) {
 	loader.ReadWith(t, diskio.ReaderOptions{Depth: 6})
 	log := &lines{}
 	opt := onDiskOptions
-	opt.Logger, opt.SeedColumns = log.logger(), []string{}
+	opt.Hooks.Logger, opt.Columns.Seeds = log.logger(), []string{}
 	needDisk(t)
 	g := plainGraph(t, 800, 4)
 	x, _ := g.NodeColumn(0, "feature")
@@ -134,12 +134,13 @@ func TestWhatIsReadAheadFitsHalfOfMemory(t *testing.T) {
 		t.Skip("this system reads nothing ahead")
 	}
 	total := int64(0)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Widen: true, EdgeColumns: []string{},
-		Progress: func(stage string, done, of int64) {
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Columns: loader.ColumnOptions{Widen: true,
+		Edges: []string{}},
+		Hooks: loader.Hooks{Progress: func(stage string, done, of int64) {
 			if stage == "read ahead" {
 				total = of
 			}
-		}}
+		}}}
 	need := open(t, g, opt).Estimate().FileBytes
 	for room, want := range map[int64]int64{2 * need: 51*8 + 3*4 + 50*(9+4+8), 2*need - 1: 0} {
 		total = 0

@@ -64,18 +64,20 @@ func TestNewVerifiesWhatBatchesReadAnywhere(t *testing.T) {
 		"nodes": {loader.Options{}, []unified.Tensor{train.Sets[0].IDs}},
 		"links": {loader.Options{Seeds: loader.Split("links")}, []unified.Tensor{links.Edges[0].Sources,
 			links.Edges[0].Targets}},
-		"given":   {loader.Options{Seeds: loader.AllNodes()}, nil},
-		"widened": {loader.Options{Seeds: loader.AllNodes(), Widen: true}, []unified.Tensor{scales}},
+		"given": {loader.Options{Seeds: loader.AllNodes()}, nil},
+		"widened": {loader.Options{Seeds: loader.AllNodes(), Columns: loader.ColumnOptions{Widen: true}},
+			[]unified.Tensor{scales}},
 		"resident": {loader.Options{Seeds: loader.AllNodes(), Residence: loader.Resident},
 			[]unified.Tensor{feature, label}},
-		"both": {loader.Options{Seeds: loader.AllNodes(), Residence: loader.Resident, Widen: true},
+		"both": {loader.Options{Seeds: loader.AllNodes(), Residence: loader.Resident,
+			Columns: loader.ColumnOptions{Widen: true}},
 			[]unified.Tensor{feature, label, scales}},
 	} {
 		src, want := &checksums{Source: g, seen: map[*byte]int{}}, map[*byte]int{}
 		for _, x := range append(c.more, always...) {
 			want[&x.Bytes()[0]] = len(x.Bytes())
 		}
-		c.opt.Sampler, c.opt.Verify, c.opt.Device = neighbor, true, "cpu"
+		c.opt.Sampler, c.opt.Verify, c.opt.Device.Name = neighbor, true, "cpu"
 		l := open(t, src, c.opt)
 		if !maps.Equal(src.seen, want) {
 			t.Errorf("%s: %d arrays of %d were verified: %v, want %v", name, len(src.seen), len(want), src.seen, want)
@@ -96,7 +98,7 @@ func TestNewVerifiesWhatBatchesReadAnywhere(t *testing.T) {
 			t.Errorf("%s: verified without being asked for: %v", name, src.seen)
 		}
 	}
-	_, err := loader.New(g, loader.Options{Sampler: neighbor, Verify: true, Device: "cpu"})
+	_, err := loader.New(g, loader.Options{Sampler: neighbor, Verify: true, Device: loader.DeviceOptions{Name: "cpu"}})
 	id := g.ID()
 	if want := fmt.Sprintf(": Verify: dataset %x has no checksums", id); !errors.Is(err, loader.ErrOptions) ||
 		!strings.HasSuffix(err.Error(), want) {

@@ -45,7 +45,8 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 		verify    bool
 	}{{loader.Mapped, false}, {loader.Mapped, true}, {loader.Resident, true}} {
 		l, err := loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 7,
-			NodeColumns: []string{"feature", "half", "brain", "bare"}, Widen: true, Device: "cpu",
+			Columns:   loader.ColumnOptions{Nodes: []string{"feature", "half", "brain", "bare"}, Widen: true},
+			Device:    loader.DeviceOptions{Name: "cpu"},
 			Residence: c.residence, Verify: c.verify})
 		if err != nil {
 			t.Fatal(err)
@@ -82,12 +83,13 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 }
 
 func TestWhatDoesNotWidenIsRefused(t *testing.T) {
-	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Widen: true, Device: "cpu",
+	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Columns: loader.ColumnOptions{Widen: true},
+		Device:    loader.DeviceOptions{Name: "cpu"},
 		Residence: loader.Disk}
 	if _, err := loader.New(storedGraph(t, narrowGraph(t)), opt); !errors.Is(err, loader.ErrOptions) {
 		t.Errorf("from disk: %v", err)
 	}
-	opt.Device, opt.Residence = "cuda", loader.Mapped
+	opt.Device.Name, opt.Residence = "cuda", loader.Mapped
 	if _, err := loader.New(narrowGraph(t), opt); !errors.Is(err, loader.ErrDevice) {
 		t.Errorf("%v", err)
 	}

@@ -206,7 +206,7 @@ func (r *run) receive(position uint64) (*slot, error) {
 	begin := time.Now()
 	var timeout <-chan time.Time
 	if r.l.allHeld() { // nothing can come before a release
-		t := time.NewTimer(r.l.opt.SlotTimeout)
+		t := time.NewTimer(r.l.opt.Tuning.SlotTimeout)
 		defer t.Stop()
 		timeout = t.C
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Preparation says what a loader makes of each block in its pipeline (loader.Options.Prepare).
+// Preparation says what a loader makes of each block in its pipeline (loader.Options.Columns.Prepare).
 type Preparation uint8
 
 const (

@@ -94,7 +94,7 @@ func (c *batchCounts) count(t *testing.T, ds *formats.Dataset, cache int64) map[
 		seeds[i] = int64(i) * 7
 	}
 	l, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: c.Fanouts}, BatchSize: c.BatchSize,
-		Seeds: loader.NodeIDs(seeds), Device: "cuda:0", DeviceCache: cache})
+		Seeds: loader.NodeIDs(seeds), Device: loader.DeviceOptions{Name: "cuda:0", Cache: cache}})
 	if err != nil {
 		t.Fatal(err)
 	}

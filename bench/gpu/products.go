@@ -97,7 +97,8 @@ func (r *rig) block(ds *formats.Dataset, o productsOptions, f func(sparse.Device
 		return err
 	}
 	ld, err := loader.NewContext(r.ctx, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: fanouts},
-		BatchSize: o.batchSize, Shuffle: true, Device: "cpu", NodeColumns: []string{}, SeedColumns: []string{}})
+		BatchSize: o.batchSize, Shuffle: true, Device: loader.DeviceOptions{Name: "cpu"},
+		Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}}})
 	if err != nil {
 		return err
 	}

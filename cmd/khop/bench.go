@@ -88,7 +88,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	var memory loader.Estimate
 	ld, err := c.open(env, func(o *loader.Options) {
 		if c.NoFeatures {
-			o.NodeColumns, o.SeedColumns = []string{}, []string{}
+			o.Columns.Nodes, o.Columns.Seeds = []string{}, []string{}
 		}
 	}, func(e loader.Estimate) {
 		memory = e
@@ -114,8 +114,8 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		Dataset: paths.Text(c.Dataset), Sampler: ld.Options().Sampler.Fingerprint(),
 		Residence: opt.Residence.String(),
 		Features:  !c.NoFeatures,
-		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Prefetch, Warmup: c.Warmup,
-		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), Device: opt.Device, Placed: ld.Placed(),
+		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Tuning.Prefetch, Warmup: c.Warmup,
+		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), Device: opt.Device.Name, Placed: ld.Placed(),
 		Versions: currentVersions(),
 	}
 	if err := c.measure(env, ld, &r); err != nil {

@@ -57,7 +57,7 @@ func lookDeep(env *environment, ds *formats.Dataset) (*deepInfo, error) {
 	}
 	for _, device := range []string{"cpu", "cuda:0"} {
 		e, err := loader.Plan(env.ctx, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: room.Fanouts},
-			Device: device})
+			Device: loader.DeviceOptions{Name: device}})
 		if device != "cpu" && err != nil {
 			continue // there is none
 		}

@@ -32,7 +32,7 @@ type linkFlags struct {
 
 // set sets the options of links.
 func (f *linkFlags) set(o *loader.Options) error {
-	o.LinkLabel, o.LinkTime, o.ExcludeSeeds = f.LinkLabel, f.LinkTime, f.ExcludeSeeds
+	o.Links.Label, o.Links.Time, o.Links.ExcludeSeeds = f.LinkLabel, f.LinkTime, f.ExcludeSeeds
 	n := sampling.Negatives{Replace: f.Corrupt, Weight: f.NegativeWeight, Time: f.NegativeTime, Strict: f.Strict,
 		Triplets: f.Triplets}
 	if f.Negatives == "none" {
@@ -48,7 +48,7 @@ func (f *linkFlags) set(o *loader.Options) error {
 	if n.Ratio, n.Tries = f.NegativeRatio, f.NegativeTries; n.Ratio == 0 || n.Tries < 1 {
 		return usageError("--negative-ratio %v, --negative-tries %d: must be above 0", n.Ratio, n.Tries)
 	}
-	o.Negatives = n
+	o.Links.Negatives = n
 	return nil
 }
 

@@ -33,8 +33,8 @@ func TestLinksOfRealGraphs(t *testing.T) {
 			must(t, "sample", data, "--seeds", "val", "--fanouts", "2", "--batches", "1", "--device", "cpu")
 			checkLinks(t, data, c.links, c.given, loader.Options{
 				Sampler: sampling.Neighbor{Fanouts: []int{3, 2}}, Seeds: loader.Split("val"), BatchSize: 8192,
-				Device: "cpu", ExcludeSeeds: c.exclude,
-				Negatives: sampling.Negatives{Ratio: float64(c.toDraw), Strict: c.toDraw > 0},
+				Device: loader.DeviceOptions{Name: "cpu"}, Links: loader.LinkOptions{ExcludeSeeds: c.exclude,
+					Negatives: sampling.Negatives{Ratio: float64(c.toDraw), Strict: c.toDraw > 0}},
 			})
 		})
 	}
@@ -50,7 +50,7 @@ func checkLinks(t *testing.T, data string, links, given int, opt loader.Options)
 	defer ds.Close()
 	edges := map[[2]int64]bool{}
 	all, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{0}}, Seeds: loader.AllEdges(),
-		BatchSize: 1 << 16, Device: "cpu"})
+		BatchSize: 1 << 16, Device: loader.DeviceOptions{Name: "cpu"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,8 @@ func checkLinks(t *testing.T, data string, links, given int, opt loader.Options)
 			}
 		}
 	}
-	if want := int(opt.Negatives.Of(int64(links))) - int(ld.Stats().NegativesMissed); seen != links || drawn != want {
+	if want := int(opt.Links.Negatives.Of(int64(links))) - int(ld.Stats().NegativesMissed); seen != links ||
+		drawn != want {
 		t.Errorf("%d links and %d negatives; want %d and %d", seen, drawn, links, want)
 	}
 	if given > 0 && false0 != given {

@@ -135,20 +135,22 @@ func (f *loadFlags) options(env *environment, src loader.Source) (loader.Options
 	limitHeap(limit, true)
 	o := loader.Options{
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
-		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
-		MaxMemory: limit, DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows, Carry: f.Carry,
-		DeviceBlocks: f.DeviceBlocks, HostPages: f.HostPages, Verify: f.Verify, Prepare: f.Prepare, Widen: f.Widen,
+		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers,
+		Tuning: loader.TuningOptions{Prefetch: int(f.Prefetch), Carry: f.Carry, DeviceBlocks: f.DeviceBlocks,
+			HostPages: f.HostPages}, Device: loader.DeviceOptions{Name: string(f.Device),
+			Memory: int64(f.DeviceMemory), HotRows: f.HotRows},
+		MaxMemory: limit, Verify: f.Verify, Columns: loader.ColumnOptions{Prepare: f.Prepare, Widen: f.Widen},
 	}
 	if err := f.linkFlags.set(&o); err != nil {
 		return loader.Options{}, err
 	}
 	if f.DeviceCache != nil {
-		if o.DeviceCache = int64(*f.DeviceCache); o.DeviceCache == 0 {
-			o.DeviceCache = loader.NoDeviceCache
+		if o.Device.Cache = int64(*f.DeviceCache); o.Device.Cache == 0 {
+			o.Device.Cache = loader.NoDeviceCache
 		}
 	}
-	o.Residence, o.Lookahead, o.CacheBytes = f.Residence, int(f.Lookahead), int64(f.CacheBytes)
-	o.PackBytes = int64(f.Pack)
+	o.Residence, o.Disk.Lookahead, o.Disk.CacheBytes = f.Residence, int(f.Lookahead), int64(f.CacheBytes)
+	o.Disk.PackBytes = int64(f.Pack)
 	if f.Resident {
 		if f.Residence != loader.Mapped {
 			return loader.Options{}, usageError("--resident and --residence %v contradict each other", f.Residence)
@@ -185,7 +187,7 @@ func (f *loadFlags) open(env *environment, change func(*loader.Options), planned
 		planned(memory)
 	}
 	bar := env.newProgress()
-	opt.Progress = bar.report()
+	opt.Hooks.Progress = bar.report()
 	ld, err := loader.NewContext(env.ctx, ds, opt)
 	bar.finish()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -197,7 +198,15 @@ func inFlags(err error) string {
 	text := strings.TrimPrefix(err.Error(), loader.ErrOptions.Error()+": ")
 	return optionName.ReplaceAllStringFunc(text, func(s string) string {
 		m := optionName.FindStringSubmatch(s)
-		if _, ok := reflect.TypeFor[loader.Options]().FieldByName(m[1]); !ok {
+		of := func(f reflect.StructField) bool { return f.Name == m[1] }
+		known := slices.ContainsFunc(reflect.VisibleFields(reflect.TypeFor[struct {
+			loader.Options
+			loader.ColumnOptions
+			loader.DiskOptions
+			loader.TuningOptions
+		}]()), of) || slices.Contains([]string{"NodeColumns", "SeedColumns", "EdgeColumns", "LinkLabel", "LinkTime",
+			"ExcludeSeeds", "DeviceMemory", "DeviceCache", "HotRows"}, m[1])
+		if !known {
 			return s
 		}
 		flag := regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(m[1], func(c string) string {

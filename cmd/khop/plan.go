@@ -46,7 +46,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 		return err
 	}
 	bar := env.newProgress()
-	opt.Progress = bar.report()
+	opt.Hooks.Progress = bar.report()
 	o, err := loader.LookOut(env.ctx, ds, opt)
 	bar.finish()
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 	}
 	r := planResult{Outlook: o}
 	if o.Topology != nil {
-		opt.Residence, opt.Progress = loader.Disk, nil
+		opt.Residence, opt.Hooks.Progress = loader.Disk, nil
 		e, err := loader.Plan(env.ctx, ds, opt)
 		if r.tooMuch = err; err != nil && !errors.Is(err, loader.ErrMemory) {
 			return err

@@ -50,7 +50,7 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	ld, err := c.open(env, func(o *loader.Options) {
 		o.Rank, o.WorldSize, o.Remainder = c.Rank, int(c.WorldSize), c.Remainder
 		if !c.Digest { // nothing looks at columns
-			o.NodeColumns, o.SeedColumns = []string{}, []string{}
+			o.Columns.Nodes, o.Columns.Seeds = []string{}, []string{}
 		}
 	}, nil)
 	if err != nil {

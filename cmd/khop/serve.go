@@ -105,7 +105,7 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 	}
 	bar := env.newProgress()
 	defer bar.finish()
-	opt.Loader.Progress = bar.report()
+	opt.Loader.Hooks.Progress = bar.report()
 	return server.New(ctx, ds, opt)
 }
 
@@ -116,11 +116,11 @@ func (c *serveCmd) serverOptions(env *environment, ds *formats.Dataset) (none se
 		return none, err
 	}
 	opt.EnsureDefaults()
-	opt.Remainder, opt.EdgePos, opt.HotShare = c.Remainder, c.EdgePos, c.HotShare
-	opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns = columnNames(c.NodeColumns), columnNames(c.SeedColumns),
+	opt.Remainder, opt.Columns.EdgePos, opt.Tuning.HotShare = c.Remainder, c.EdgePos, c.HotShare
+	opt.Columns.Nodes, opt.Columns.Seeds, opt.Columns.Edges = columnNames(c.NodeColumns), columnNames(c.SeedColumns),
 		columnNames(c.EdgeColumns)
 	log := slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: withoutTime}))
-	opt.Logger = log
+	opt.Hooks.Logger = log
 	patience := c.ReaderTimeout
 	if patience == 0 {
 		patience = -1

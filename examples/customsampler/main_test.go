@@ -22,7 +22,8 @@ func TestWindowPicksConsecutiveEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ld, err := loader.New(g, loader.Options{Sampler: Window{K: 4, Hops: 2}, BatchSize: 8, EdgePos: true})
+	ld, err := loader.New(g, loader.Options{Sampler: Window{K: 4, Hops: 2}, BatchSize: 8,
+		Columns: loader.ColumnOptions{EdgePos: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func example(t *testing.T) (*graph.Graph, *Store) {
 func load(t *testing.T, g *graph.Graph, on string) *loader.Loader {
 	t.Helper()
 	ld, err := loader.New(g, loader.Options{Sampler: First{K: 4}, BatchSize: 32, Shuffle: true, Seed: seed,
-		EdgePos: true, Device: on})
+		Columns: loader.ColumnOptions{EdgePos: true}, Device: loader.DeviceOptions{Name: on}})
 	if err != nil {
 		t.Fatal(err)
 	}

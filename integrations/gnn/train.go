@@ -101,7 +101,8 @@ func open(ctx context.Context, source loader.Source, opt Options, memory *budget
 			opt.Layers)
 	}
 	o := loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts}, BatchSize: opt.BatchSize, Shuffle: true,
-		Seed: opt.Seed, Device: "cpu", Workers: opt.Workers, Prepare: preparation(opt.Model)}
+		Seed: opt.Seed, Device: loader.DeviceOptions{Name: "cpu"}, Workers: opt.Workers,
+		Columns: loader.ColumnOptions{Prepare: preparation(opt.Model)}}
 	if memory.limit > 0 {
 		o.MaxMemory = max((memory.limit-memory.held)/2, 1)
 		memory.held += o.MaxMemory

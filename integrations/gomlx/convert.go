@@ -154,7 +154,7 @@ func (w *writer) rows(dtype dtypes.DType, n int, row []int64, t unified.Tensor) 
 	}
 	w.add(dtype, dims, func(out *tensors.Tensor) error {
 		if t.Placement() == unified.Device {
-			return fmt.Errorf("%w: it lies in device memory: set the loader's Options.Device to \"cpu\"", ErrBatch)
+			return fmt.Errorf("%w: it lies in device memory: set the loader's Options.Device.Name to \"cpu\"", ErrBatch)
 		}
 		if t.Valid() && (dtypeOf(t.DType()) != dtype || uintptr(len(t.Bytes())) > out.Memory()) {
 			return fmt.Errorf("%w: a column is %v, but %s was expected", ErrBatch, t, out.Shape())

@@ -17,8 +17,8 @@ func weightedBatch(t *testing.T, check func(b *loader.Batch, y yielded)) {
 	t.Helper()
 	g := smallGraph(t, 100)
 	opt := loader.Options{
-		Sampler: neighbor, BatchSize: 16, EdgeColumns: []string{"weight"},
-		NodeColumns: []string{"feature", "label"}, SeedColumns: []string{"label", "feature"},
+		Sampler: neighbor, BatchSize: 16, Columns: loader.ColumnOptions{Edges: []string{"weight"},
+			Nodes: []string{"feature", "label"}, Seeds: []string{"label", "feature"}},
 	}
 	y := epochOf(t, openDataset(t, openLoader(t, g, opt), gomlx.Options{}))[0]
 	for b, err := range openLoader(t, g, opt).Epoch(background, 0) {
@@ -167,7 +167,7 @@ func TestDatasetsOfEqualColumnsShareACompiledModel(t *testing.T) {
 	g := smallGraph(t, 100)
 	var specs []any
 	for _, columns := range [][]string{nil, {"feature"}, {"label", "feature"}} {
-		ld := openLoader(t, g, loader.Options{Sampler: neighbor, NodeColumns: columns})
+		ld := openLoader(t, g, loader.Options{Sampler: neighbor, Columns: loader.ColumnOptions{Nodes: columns}})
 		specs = append(specs, epochOf(t, openDataset(t, ld, gomlx.Options{}))[0].spec)
 	}
 	if specs[0] != specs[1] || specs[0] == specs[2] {

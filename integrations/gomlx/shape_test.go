@@ -54,7 +54,7 @@ func TestTensorsHoldTheBatchAndPadding(t *testing.T) {
 			t.Run(fmt.Sprintf("frontier=%v/%v", frontier, pad), func(t *testing.T) {
 				opt := loader.Options{
 					Sampler:   sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: frontier},
-					BatchSize: 16, Shuffle: true, EdgeColumns: []string{"weight"},
+					BatchSize: 16, Shuffle: true, Columns: loader.ColumnOptions{Edges: []string{"weight"}},
 				}
 				batches := epochOf(t, openDataset(t, openLoader(t, g, opt), gomlx.Options{Pad: pad}))
 				i := 0

@@ -39,7 +39,7 @@ func write(dataset, folder, fanouts string, size int) error {
 		return err
 	}
 	ld, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: all}, BatchSize: size, Shuffle: true,
-		Device: "cpu"})
+		Device: loader.DeviceOptions{Name: "cpu"}})
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 func BenchmarkHandOver(b *testing.B) {
 	opt := usual() // batches that take next to no time to make
 	opt.Sampler, opt.BatchSize = sampling.Neighbor{Fanouts: []int{1}}, 1
-	opt.NodeColumns, opt.SeedColumns = []string{}, []string{}
+	opt.Columns.Nodes, opt.Columns.Seeds = []string{}, []string{}
 	s := serve(b, plainGraph(b, 100_000), Options{Loader: opt})
 	c := play(b, "take", s.path, strconv.Itoa(b.N))
 	c.wait(b, "begun", nil)

@@ -22,7 +22,7 @@ func (r *rank) openDevice(src *loader.Placed, opt *loader.Options) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", loader.ErrDevice, src.Device(), err)
 	}
-	opt.RowMemory, r.down = nil, true
+	opt.Hooks.RowMemory, r.down = nil, true
 	memory := deviceArena{r.arena, d}
 	first, err := memory.Take(1)
 	if err != nil {
@@ -32,7 +32,7 @@ func (r *rank) openDevice(src *loader.Placed, opt *loader.Options) error {
 	if !d.MPS() {
 		r.server.opt.Logger.Warn(device.WithoutMPS, "device", src.Device())
 	}
-	r.device, opt.RowMemory = d, memory
+	r.device, opt.Hooks.RowMemory = d, memory
 	return memory.Give(first)
 }
 

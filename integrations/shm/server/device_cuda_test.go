@@ -49,11 +49,11 @@ func TestAnotherProcessGetsTheBatchesOfADevice(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var list []string
-			c.opt.Device = "cpu"
+			c.opt.Device.Name = "cpu"
 			for epoch := range uint64(2) {
 				list = append(list, want(t, c.src, c.opt, epoch)...)
 			}
-			c.opt.Device = "cuda"
+			c.opt.Device.Name = "cuda"
 			s := serve(t, c.src, Options{Loader: c.opt})
 			p := play(t, "consume", s.path, "")
 			p.wait(t, "connected", nil)
@@ -207,7 +207,7 @@ func TestKernelsOfAConsumerMayEndBeforeItsSlotsGoOn(t *testing.T) {
 func TestADeviceKeepsTheDatasetsIDs(t *testing.T) {
 	cudatest.Open(t)
 	opt := usualOn("cuda:0")
-	opt.EdgePos = true
+	opt.Columns.EdgePos = true
 	s := serve(t, plainGraph(t, 500), Options{Loader: opt})
 	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
 		f := s.ranks[0].forms[way{index, unified.Device}]
@@ -235,7 +235,7 @@ func init() {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		opt := usualOn("cuda:0,cuda:1")
-		opt.DeviceMemory = limitOfDevices
+		opt.Device.Memory = limitOfDevices
 		s, err := New(ctx, plainGraph(program{}, 500), Options{Path: socket, Loader: opt, WorldSize: 4})
 		if err != nil {
 			program{}.Fatal(err)

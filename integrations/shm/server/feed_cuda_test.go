@@ -17,7 +17,7 @@ func TestBatchesOfADeviceReachConsumers(t *testing.T) {
 	for name, src := range map[string]loader.Source{"plain": plainGraph(t, 300), "typed": typedGraph(t)} {
 		opt := usual()
 		want := want(t, src, opt, 1)
-		opt.Device = "cuda:0"
+		opt.Device.Name = "cuda:0"
 		s := serve(t, src, Options{Loader: opt})
 		for _, index := range []unified.DType{unified.Int32, unified.Int64} {
 			c := connect(t, s, consumer.Options{IndexDType: index})
@@ -36,14 +36,14 @@ func TestConsumersGetTheBatchesOfDevicesThatShareRows(t *testing.T) {
 	}
 	const nodes = 600
 	src, opt := plainGraph(t, nodes), usual()
-	opt.NodeColumns, opt.SeedColumns = []string{"feature"}, []string{}
+	opt.Columns.Nodes, opt.Columns.Seeds = []string{"feature"}, []string{}
 	var ranks [4][]string
 	for opt.Rank = range ranks {
 		opt.WorldSize = len(ranks)
 		ranks[opt.Rank] = want(t, src, opt, 0)
 	}
-	opt.Rank, opt.Device, opt.HotShare = 0, "cuda:0,cuda:1", loader.ShareAll
-	opt.DeviceCache = 12*nodes + 2560 + nodes/4*12 // indptr, a table, a quarter of the rows
+	opt.Rank, opt.Device.Name, opt.Tuning.HotShare = 0, "cuda:0,cuda:1", loader.ShareAll
+	opt.Device.Cache = 12*nodes + 2560 + nodes/4*12 // indptr, a table, a quarter of the rows
 	s := serve(t, src, Options{Loader: opt, WorldSize: len(ranks)})
 	for rank := range ranks {
 		c := connect(t, s, consumer.Options{Rank: consumer.RankOf(rank)})
@@ -67,7 +67,7 @@ func TestConsumersGetRowsThatCopiesBring(t *testing.T) {
 	opt := usual()
 	src := plainGraph(t, 300)
 	all := want(t, src, opt, 1)
-	opt.Device, opt.Carry, opt.DeviceCache = "cuda:0", loader.CarryCopies, loader.NoDeviceCache
+	opt.Device.Name, opt.Tuning.Carry, opt.Device.Cache = "cuda:0", loader.CarryCopies, loader.NoDeviceCache
 	c := connect(t, serve(t, src, Options{Loader: opt}), consumer.Options{})
 	if got := lines(t, c.Epoch(t.Context(), 1)); !slices.Equal(got, all) {
 		t.Errorf("got\n%q\nwant\n%q", got, all)

@@ -100,29 +100,29 @@ func matrix[T unified.Element](v []T, width int64) unified.Tensor {
 // usual are loader options for small graphs: 500 nodes make 16 batches.
 func usual() loader.Options {
 	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 32,
-		Shuffle: true, Seed: 7, Workers: 2, Device: "cpu"}
+		Shuffle: true, Seed: 7, Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}}
 }
 
 // layerViews are loader options with which a layer is the beginning of another.
 func layerViews() loader.Options {
 	o := usual()
 	o.Sampler = sampling.Neighbor{Fanouts: []int{4, 3, 2}, Frontier: sampling.NewNodes}
-	o.EdgeColumns = []string{"weight"}
+	o.Columns.Edges = []string{"weight"}
 	return o
 }
 
 // positionsOnly are loader options without columns, but with the edges' positions.
 func positionsOnly() loader.Options {
 	o := usual()
-	o.NodeColumns, o.SeedColumns, o.EdgePos = []string{}, []string{}, true
+	o.Columns.Nodes, o.Columns.Seeds, o.Columns.EdgePos = []string{}, []string{}, true
 	return o
 }
 
 // usualOn is usual with a device; "" is the CPU.
 func usualOn(device string) loader.Options {
 	o := usual()
-	if o.Device = device; device == "" {
-		o.Device = "cpu"
+	if o.Device.Name = device; device == "" {
+		o.Device.Name = "cpu"
 	}
 	return o
 }

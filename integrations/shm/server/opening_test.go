@@ -22,7 +22,7 @@ func TestAServerWithoutALoaderSaysWhy(t *testing.T) {
 	g := plainGraph(t, 50)
 	for name, change := range map[string]func(o *loader.Options){
 		"options":  func(o *loader.Options) { o.BatchSize = -1 },
-		"a column": func(o *loader.Options) { o.EdgeColumns = []string{"none"} },
+		"a column": func(o *loader.Options) { o.Columns.Edges = []string{"none"} },
 		"fan-outs": func(o *loader.Options) { o.Sampler = sampling.Neighbor{Fanouts: []int{-7}} },
 	} {
 		opt := usual()
@@ -59,7 +59,7 @@ func (p pathed) Path() string { return p.path }
 // A server names its dataset by its path, where it has one, and a device that nobody named is the CPU.
 func TestAServerNamesItsDataset(t *testing.T) {
 	opt := usual()
-	opt.Device = ""
+	opt.Device.Name = ""
 	s := serve(t, pathed{plainGraph(t, 50), "/data/some\n.khop"}, Options{Loader: opt})
 	info := string(connect(t, s, consumer.Options{}).Info().Server)
 	if !strings.Contains(info, `/data/some\\n.khop`) || !strings.Contains(info, `"device":"cpu"`) {

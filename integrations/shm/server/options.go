@@ -54,8 +54,8 @@ type Options struct {
 
 // EnsureDefaults replaces zero values by their defaults, but that of Hold, and returns o.
 func (o *Options) EnsureDefaults() *Options {
-	if o.Loader.Device == "" {
-		o.Loader.Device = "cpu"
+	if o.Loader.Device.Name == "" {
+		o.Loader.Device.Name = "cpu"
 	}
 	o.Loader.EnsureDefaults()
 	o.WorldSize = max(o.WorldSize, 1)
@@ -79,8 +79,9 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: no path for the socket", shm.ErrOptions)
 	case o.WorldSize > wire.MaxSlots:
 		return fmt.Errorf("%w: WorldSize is %d: must be at most %d", shm.ErrOptions, o.WorldSize, wire.MaxSlots)
-	case strings.Count(o.Loader.Device, ",") >= o.WorldSize:
-		return fmt.Errorf("%w: Loader.Device is %s: more devices than the %d ranks", shm.ErrOptions, o.Loader.Device,
+	case strings.Count(o.Loader.Device.Name, ",") >= o.WorldSize:
+		return fmt.Errorf("%w: Loader.Device is %s: more devices than the %d ranks", shm.ErrOptions,
+			o.Loader.Device.Name,
 			o.WorldSize)
 	case o.Hold < 0 || o.Hold > 1<<12:
 		return fmt.Errorf("%w: Hold is %d: must be 1 to 4096, or 0 for the default", shm.ErrOptions, o.Hold)

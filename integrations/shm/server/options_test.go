@@ -27,7 +27,7 @@ func TestSmallBatchesMayBeHeldInGreaterNumber(t *testing.T) {
 				Edges: []graph.EdgeData{{Src: []int64{1}, Dst: []int64{0}}},
 			}))(t)
 			opt := usual()
-			opt.BatchSize, opt.Workers, opt.Prefetch = n, 1, 1
+			opt.BatchSize, opt.Workers, opt.Tuning.Prefetch = n, 1, 1
 			s := serve(t, g, Options{Loader: opt})
 			if c := connect(t, s, consumer.Options{}); s.Options().Hold != want || c.Info().Hold != want {
 				t.Errorf("%d batches, the consumer is told %d, want %d", s.Options().Hold, c.Info().Hold, want)

@@ -193,7 +193,7 @@ func (p *peer) welcome() error {
 		Sampler: opt.Sampler.Fingerprint(), Layers: r.loader.NumLayers(), Seeds: opt.Seeds.String(),
 		NumSeeds:  r.loader.NumSeeds(),
 		BatchSize: opt.BatchSize, Shuffle: opt.Shuffle, DropLast: opt.DropLast, Remainder: opt.Remainder.String(),
-		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device,
+		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device.Name,
 		State: r.state(),
 	}
 	if r.device != nil {

@@ -90,7 +90,7 @@ func newRank(ctx context.Context, s *Server, src *loader.Placed, opt loader.Opti
 // open makes the loader, and the ring's part of its slots.
 func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options) (err error) {
 	s := r.server
-	opt.RowMemory, opt.Made = r.arena, r.made
+	opt.Hooks.RowMemory, opt.Hooks.Made = r.arena, r.made
 	if err := r.openDevice(src, &opt); err != nil {
 		return err
 	}
@@ -99,10 +99,10 @@ func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options)
 	}
 	if opt.MaxMemory > 0 {
 		for _, f := range r.forms {
-			opt.PerSlot = max(opt.PerSlot, f.most())
+			opt.Hooks.PerSlot = max(opt.Hooks.PerSlot, f.most())
 		}
 	}
-	opt.SlotTimeout = math.MaxInt64 // how long a batch is held is the consumer's affair, and statistics tell it
+	opt.Tuning.SlotTimeout = math.MaxInt64 // how long a batch is held is the consumer's affair, and statistics tell it
 	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options)
 	for i := range r.records {
 		m := &r.records[i].memory
 		m.Options = pinned.Options{From: r.arena, Ledger: src.Ledger(), Purpose: pinned.Batches}
-		if err := m.Claim(opt.PerSlot); err != nil { // with a limit no batch needs more
+		if err := m.Claim(opt.Hooks.PerSlot); err != nil { // with a limit no batch needs more
 			return err
 		}
 	}

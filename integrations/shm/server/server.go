@@ -77,24 +77,24 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 		}
 	}
 	opt := s.opt.Loader
-	devices := strings.Split(opt.Device, ",")
-	opt.WorldSize, opt.Device = s.opt.WorldSize, devices[0]
+	devices := strings.Split(opt.Device.Name, ",")
+	opt.WorldSize, opt.Device.Name = s.opt.WorldSize, devices[0]
 	if s.opt.Hold == 0 {
 		if s.opt.Hold, err = defaultHold(ctx, src, opt); err != nil {
 			return err
 		}
 	}
-	opt.Prefetch += s.opt.Hold
+	opt.Tuning.Prefetch += s.opt.Hold
 	if s.within {
 		return s.openRank(ctx, src, opt)
 	}
 	opt.Workers = max(1, opt.Workers/s.opt.WorldSize)
-	opt.Device = s.opt.Loader.Device
+	opt.Device.Name = s.opt.Loader.Device.Name
 	if s.placed, err = loader.PlaceAll(ctx, src, opt, s.opt.WorldSize); err != nil {
 		return err
 	}
 	for n := range s.opt.WorldSize {
-		opt.Rank, opt.Device = n, devices[n%len(devices)]
+		opt.Rank, opt.Device.Name = n, devices[n%len(devices)]
 		r, err := newRank(ctx, s, s.placed[n%len(devices)], opt)
 		if err != nil {
 			return err

@@ -14,9 +14,10 @@ require (
 	github.com/willabides/kongplete v0.4.0
 	github.com/zeebo/xxh3 v1.0.2
 	go.yaml.in/yaml/v3 v3.0.4
+	golang.org/x/net v0.43.0
 	golang.org/x/sync v0.16.0
 	golang.org/x/sys v0.35.0
-	golang.org/x/term v0.28.0
+	golang.org/x/term v0.34.0
 	gorgonia.org/cu v0.9.6
 )
 

@@ -9,8 +9,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
@@ -50,11 +51,10 @@ func (limits scraping) serve(l net.Listener, stats func() []shm.RankStats) (stop
 	h := &http.Server{Handler: mux, MaxHeaderBytes: limits.header, ReadHeaderTimeout: limits.read,
 		ReadTimeout: limits.read, WriteTimeout: limits.write, IdleTimeout: limits.idle,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
-	few := &limited{l, make(chan struct{}, limits.connections), make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = h.Serve(few) // this closes the listener
+		_ = h.Serve(netutil.LimitListener(l, limits.connections)) // this closes the listener
 	}()
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -64,48 +64,6 @@ func (limits scraping) serve(l net.Listener, stats func() []shm.RankStats) (stop
 		}
 		<-done
 	}
-}
-
-// limited is a listener that has some connections open at a time; the next one waits until one of them is closed.
-type limited struct {
-	net.Listener
-	open  chan struct{} // one for each
-	ended chan struct{}
-}
-
-// Accept implements net.Listener.
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.open <- struct{}{}:
-	case <-l.ended:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.open
-		return nil, err
-	}
-	return &counted{Conn: c, closed: func() { <-l.open }}, nil
-}
-
-// Close implements net.Listener. It is called once.
-func (l *limited) Close() error {
-	close(l.ended)
-	return l.Listener.Close()
-}
-
-// counted is a connection of a limited listener.
-type counted struct {
-	net.Conn
-	once   sync.Once
-	closed func()
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(c.closed)
-	return err
 }
 
 // value is one value of a metric: suffix is appended to the metric's name, labels to the rank's.
@@ -193,7 +151,8 @@ func stages(r *rankStats) (list []value) {
 	return list
 }
 
-// writeMetrics writes Prometheus's text format. Its own library would make the program two fifths larger.
+// writeMetrics writes Prometheus's text format. Its own library would make the program two fifths larger, and
+// VictoriaMetrics's has no help texts, writes the type anew for each rank, and no summary of quantiles that are known.
 func writeMetrics(w io.Writer, ranks []shm.RankStats) {
 	for _, m := range metrics {
 		kind := cmp.Or(m.kind, "gauge")

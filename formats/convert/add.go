@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
@@ -58,7 +58,7 @@ type AddOptions struct {
 // addition is an Addition on its way.
 type addition struct {
 	Addition
-	header npy.Header
+	header array.Header
 	typ    int
 	col    graph.Column
 	ids    []int64 // of a split
@@ -138,15 +138,15 @@ func (x *addition) open(s *graph.Schema, l *pinned.Ledger, force bool) error {
 		return err
 	}
 	defer f.Close()
-	if x.header, err = npy.ReadHeader(f); err == nil && x.header.DType == unified.Invalid {
-		err = fmt.Errorf("%w %q: numbers are wanted", npy.ErrType, x.header.Descr)
+	if x.header, err = array.ReadHeader(f); err == nil && x.header.DType == unified.Invalid {
+		err = fmt.Errorf("%w %q: numbers are wanted", array.ErrType, x.header.Descr)
 	}
 	h := &x.header
 	switch {
 	case err != nil:
 	case f.Compression == "" && h.Bytes() > f.Size:
 		err = fmt.Errorf("%v: elements take %d bytes, but the file has %d: it is cut short", h, h.Bytes(), f.Size)
-	case x.Kind == Split && h.Kind == npy.Bool && (len(h.Shape) != 1 || h.Shape[0] != rows):
+	case x.Kind == Split && h.Kind == array.Bool && (len(h.Shape) != 1 || h.Shape[0] != rows):
 		err = fmt.Errorf("a mask has a boolean a node, not %v for %d nodes", h, rows)
 	case x.Kind == Split && len(h.Shape) != 1:
 		err = fmt.Errorf("a split is a list of ids, or a boolean a node, not %v", h)
@@ -172,7 +172,7 @@ func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, 
 	}
 	if x.Kind == NodeColumn && x.Name == "label" && len(x.col.Shape) == 0 {
 		x.col.DType = unified.Int64
-		if x.labels, err = npy.ReadInts(f, *h, l); err != nil {
+		if x.labels, err = array.ReadInts(f, *h, l); err != nil {
 			return err
 		}
 	}
@@ -196,12 +196,12 @@ func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, 
 
 // readIDs reads the nodes of a split.
 func (x *addition) readIDs(f *source.File, nodes int64, l *pinned.Ledger) error {
-	list, err := npy.ReadInts(f, x.header, l)
+	list, err := array.ReadInts(f, x.header, l)
 	if err != nil {
 		return err
 	}
 	x.ids = list
-	if x.header.Kind == npy.Bool {
+	if x.header.Kind == array.Bool {
 		x.ids = nil
 		for v, in := range list {
 			if in != 0 {
@@ -245,12 +245,12 @@ func (x *addition) stream(ctx context.Context, w io.Writer, l *pinned.Ledger) er
 		return err
 	}
 	defer f.Close()
-	h, err := npy.ReadHeader(f)
+	h, err := array.ReadHeader(f)
 	if err == nil && h.String() != x.header.String() {
 		err = errors.New("the file has changed")
 	}
 	if err == nil {
-		err = npy.Stream(ctx, w, f, h, l)
+		err = array.Stream(ctx, w, f, h, l)
 	}
 	if err != nil {
 		return source.Error(x.Path, "", -1, "", err)

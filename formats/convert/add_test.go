@@ -26,7 +26,7 @@ func adding(t *testing.T) string {
 	return dst
 }
 
-func array(t *testing.T, data []byte) string { t.Helper(); return write(t, "x.npy", string(data)) }
+func numpy(t *testing.T, data []byte) string { t.Helper(); return write(t, "x.npy", string(data)) }
 
 func counted8(n int, first uint8) []uint8 {
 	v := make([]uint8, n)
@@ -41,12 +41,12 @@ func TestArraysAreAddedAsTheyAre(t *testing.T) {
 	mask := make([]bool, 80)
 	mask[0], mask[7], mask[79] = true, true, true
 	list := []Addition{
-		{NodeColumn, "wide", "paper", array(t, expect.NPY(counted8(240, 1), 80, 3))},
-		{NodeColumn, "thin", "author", array(t, expect.NPY(counted8(30, 2), 30, 1))},
-		{NodeColumn, "label", "author", array(t, expect.NPY(counted8(30, 3)))},
-		{EdgeColumn, "weight", "", array(t, expect.NPY(counted8(140, 4)))},
-		{Split, "masked", "paper", array(t, expect.NPY(mask))},
-		{Split, "listed", "author", array(t, expect.NPY([]int64{29, 0, 29}))},
+		{NodeColumn, "wide", "paper", numpy(t, expect.NPY(counted8(240, 1), 80, 3))},
+		{NodeColumn, "thin", "author", numpy(t, expect.NPY(counted8(30, 2), 30, 1))},
+		{NodeColumn, "label", "author", numpy(t, expect.NPY(counted8(30, 3)))},
+		{EdgeColumn, "weight", "", numpy(t, expect.NPY(counted8(140, 4)))},
+		{Split, "masked", "paper", numpy(t, expect.NPY(mask))},
+		{Split, "listed", "author", numpy(t, expect.NPY([]int64{29, 0, 29}))},
 	}
 	progress := 0
 	s, err := Add(context.Background(), data, list, AddOptions{Progress: func(string, int64, int64) { progress++ }})
@@ -96,10 +96,10 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 		_, err := Add(context.Background(), data, list, AddOptions{Force: force})
 		return err
 	}
-	both := []Addition{{NodeColumn, "x", "paper", array(t, expect.NPY(counted8(80, 1)))},
-		{NodeColumn, "x", "author", array(t, expect.NPY(counted8(30, 2)))},
-		{EdgeColumn, "x", "", array(t, expect.NPY(counted8(140, 3)))},
-		{Split, "x", "paper", array(t, expect.NPY([]int64{1, 2}))}}
+	both := []Addition{{NodeColumn, "x", "paper", numpy(t, expect.NPY(counted8(80, 1)))},
+		{NodeColumn, "x", "author", numpy(t, expect.NPY(counted8(30, 2)))},
+		{EdgeColumn, "x", "", numpy(t, expect.NPY(counted8(140, 3)))},
+		{Split, "x", "paper", numpy(t, expect.NPY([]int64{1, 2}))}}
 	if err := add(false, both...); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 		{"author", expect.NPY(counted8(30, 9)), string(counted8(30, 9))},
 		{"edges", expect.NPY(counted8(140, 9)), string(counted8(140, 9))},
 		{"split", expect.NPY([]int64{5}), "\x05\x00\x00\x00"}} {
-		both[i].Path = array(t, x.data)
+		both[i].Path = numpy(t, x.data)
 		if err := add(true, both[i]); err != nil {
 			t.Errorf("%s: %v", x.what, err)
 		}
@@ -187,7 +187,7 @@ func TestAdditionsThatDoNotFitChangeNothing(t *testing.T) {
 		{Split, "x", "paper", expect.NPY([]int64{-1}), nil, "row 0: node -1 is not below 80"},
 		{Split, "train", "paper", expect.NPY([]int64{1}), formats.ErrExist, ""},
 	} {
-		a := Addition{c.kind, c.name, c.typ, array(t, c.data)}
+		a := Addition{c.kind, c.name, c.typ, numpy(t, c.data)}
 		_, err := Add(context.Background(), data, []Addition{a}, AddOptions{})
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) ||
 			c.want == nil && !strings.Contains(err.Error(), a.Path) {
@@ -219,7 +219,7 @@ func TestAdditionsThatFailHalfwayChangeNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := Addition{NodeColumn, "y", "paper", array(t, expect.NPY(make([]int64, 80)))}
+	good := Addition{NodeColumn, "y", "paper", numpy(t, expect.NPY(make([]int64, 80)))}
 	if _, err := Add(context.Background(), data, []Addition{good, {NodeColumn, "x", "paper", "none.npy"}},
 		AddOptions{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)

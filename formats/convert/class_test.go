@@ -72,8 +72,8 @@ func works(t *testing.T) map[string]func(ctx context.Context, dst string, memory
 			if err := os.CopyFS(dst, os.DirFS(parts[0])); err != nil {
 				return err
 			}
-			_, err := Add(ctx, dst, []Addition{{NodeColumn, "x", "paper", array(t, expect.NPY(make([]int64, 80)))},
-				{NodeColumn, "label", "author", array(t, expect.NPY(make([]int64, 30)))}}, AddOptions{Memory: memory})
+			_, err := Add(ctx, dst, []Addition{{NodeColumn, "x", "paper", numpy(t, expect.NPY(make([]int64, 80)))},
+				{NodeColumn, "label", "author", numpy(t, expect.NPY(make([]int64, 30)))}}, AddOptions{Memory: memory})
 			if err != nil {
 				return errors.Join(err, os.RemoveAll(dst))
 			}

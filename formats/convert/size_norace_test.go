@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -29,7 +29,7 @@ func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.npy")
 	f, err := os.Create(path)
 	if err == nil {
-		err = npy.WriteHeader(f, npy.Descr(unified.Float32), []int64{rows, width})
+		err = array.WriteHeader(f, array.Descr(unified.Float32), []int64{rows, width})
 	}
 	if at, e := f.Seek(0, io.SeekCurrent); err == nil && e == nil {
 		err = f.Truncate(at + 4*width*rows)

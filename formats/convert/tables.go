@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
@@ -22,7 +22,7 @@ import (
 type table struct {
 	path, column string
 	info         fs.FileInfo
-	header       npy.Header
+	header       array.Header
 }
 
 // openTables reads the headers of the tables that the options name and returns how many rows they have; 0 without any.
@@ -43,7 +43,7 @@ func (c *conversion) openTables() (nodes int64, err error) {
 		if t.info, err = os.Stat(t.path); err != nil {
 			return 0, errors.Join(err, f.Close())
 		}
-		t.header, err = npy.ReadHeader(f)
+		t.header, err = array.ReadHeader(f)
 		if err = errors.Join(err, f.Close()); err != nil {
 			return 0, source.Error(t.path, "", -1, "write it by numpy.save", err)
 		}
@@ -52,7 +52,7 @@ func (c *conversion) openTables() (nodes int64, err error) {
 		case h.Bytes() > f.Size && f.Compression == "":
 			err = fmt.Errorf("%v: elements take %d bytes, but the file has %d: it is cut short", h, h.Bytes(), f.Size)
 		case h.DType == unified.Invalid:
-			err = fmt.Errorf("%w %q: numbers are wanted", npy.ErrType, h.Descr)
+			err = fmt.Errorf("%w %q: numbers are wanted", array.ErrType, h.Descr)
 		case t.column == "feature" && len(h.Shape) != 2 || h.Elements() == 0 && len(h.Shape) == 2 && h.Shape[1] == 0:
 			err = fmt.Errorf("features have the shape (nodes, width), not %v", h.Shape)
 		case t.column == "label" && len(h.Shape) != 1 && (len(h.Shape) != 2 || h.Shape[1] != 1):
@@ -118,11 +118,11 @@ func (t *table) labels(l *pinned.Ledger) ([]int64, error) {
 	if err := f.Count(l); err != nil {
 		return nil, err
 	}
-	h, err := npy.ReadHeader(f)
+	h, err := array.ReadHeader(f)
 	if err != nil {
 		return nil, source.Error(t.path, "", -1, "", err)
 	}
-	labels, err := npy.ReadInts(f, h, l)
+	labels, err := array.ReadInts(f, h, l)
 	if err != nil {
 		return nil, source.Error(t.path, "", -1, "labels are whole numbers", err)
 	}
@@ -140,12 +140,12 @@ func (c *conversion) writer(t *table) func(context.Context, io.Writer) error {
 		if err := f.Count(&c.ledger); err != nil {
 			return err
 		}
-		h, err := npy.ReadHeader(f)
+		h, err := array.ReadHeader(f)
 		if err == nil && h.String() != t.header.String() {
 			err = errors.New("the file has changed")
 		}
 		if err == nil {
-			err = npy.Stream(ctx, w, f, h, &c.ledger)
+			err = array.Stream(ctx, w, f, h, &c.ledger)
 		}
 		if err != nil {
 			return source.Error(t.path, "", -1, "", err)

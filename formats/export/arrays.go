@@ -9,21 +9,21 @@ import (
 	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// array is an array to be written.
-type array struct {
+// output is an array to be written.
+type output struct {
 	descr string
 	shape []int64 // nil for a scalar
 	write func(w io.Writer) error
 }
 
 // writeTo writes the array as a .npy file.
-func (a *array) writeTo(w io.Writer) error {
-	if err := npy.WriteHeader(w, a.descr, a.shape); err != nil {
+func (a *output) writeTo(w io.Writer) error {
+	if err := array.WriteHeader(w, a.descr, a.shape); err != nil {
 		return err
 	}
 	return a.write(w)
@@ -113,8 +113,8 @@ func (x *source) ends(t, end int, w io.Writer) error {
 }
 
 // edgeIndex is both ends of the edges of a type.
-func (x *source) edgeIndex(t int) *array {
-	return &array{"<i8", []int64{2, x.s.Edges[t].Count}, func(w io.Writer) error {
+func (x *source) edgeIndex(t int) *output {
+	return &output{"<i8", []int64{2, x.s.Edges[t].Count}, func(w io.Writer) error {
 		if err := x.ends(t, 0, w); err != nil {
 			return err
 		}
@@ -123,8 +123,8 @@ func (x *source) edgeIndex(t int) *array {
 }
 
 // column is a column of nodes.
-func (x *source) column(c graph.Column, t unified.Tensor) *array {
-	a := &array{npy.Descr(c.DType), append([]int64{t.Len()}, c.Shape...), func(w io.Writer) error {
+func (x *source) column(c graph.Column, t unified.Tensor) *output {
+	a := &output{array.Descr(c.DType), append([]int64{t.Len()}, c.Shape...), func(w io.Writer) error {
 		return x.elements(w, t.Bytes(), c.DType)
 	}}
 	if a.descr == "" {
@@ -134,7 +134,7 @@ func (x *source) column(c graph.Column, t unified.Tensor) *array {
 }
 
 // edgeColumn is a column of the edges of a type.
-func (x *source) edgeColumn(c graph.Column, edges unified.Tensor, t int) *array {
+func (x *source) edgeColumn(c graph.Column, edges unified.Tensor, t int) *output {
 	a := x.column(c, edges)
 	if len(x.s.Edges) == 1 {
 		return a
@@ -186,8 +186,8 @@ func (x *source) elements(w io.Writer, data []byte, t unified.DType) error {
 }
 
 // list is ids, or labels.
-func (x *source) list(t unified.Tensor) *array {
-	return &array{"<i8", []int64{t.Len()}, func(w io.Writer) error {
+func (x *source) list(t unified.Tensor) *output {
+	return &output{"<i8", []int64{t.Len()}, func(w io.Writer) error {
 		at, err := unified.Integers(t)
 		if err != nil {
 			return err
@@ -203,11 +203,11 @@ func (x *source) list(t unified.Tensor) *array {
 }
 
 // seeds are the nodes of a split.
-func (x *source) seeds(s graph.SeedSet) *array {
+func (x *source) seeds(s graph.SeedSet) *output {
 	if s.IDs.Valid() {
 		return x.list(s.IDs)
 	}
-	return &array{"<i8", []int64{s.Count}, func(w io.Writer) error {
+	return &output{"<i8", []int64{s.Count}, func(w io.Writer) error {
 		out := &words{w: w}
 		for v := range s.Count {
 			if err := out.put(v); err != nil {
@@ -222,7 +222,7 @@ func (x *source) seeds(s graph.SeedSet) *array {
 const maxText = 1 << 30
 
 // names is a list of strings; an error where the longest makes them take too much.
-func (x *source) names(list *formats.Strings) (*array, error) {
+func (x *source) names(list *formats.Strings) (*output, error) {
 	longest := int64(1)
 	for i := range list.Len() {
 		name, err := list.At(i)
@@ -234,7 +234,7 @@ func (x *source) names(list *formats.Strings) (*array, error) {
 	if 4*longest*list.Len() > maxText {
 		return nil, fmt.Errorf("%d names of up to %d characters", list.Len(), longest)
 	}
-	return &array{fmt.Sprintf("<U%d", longest), []int64{list.Len()}, func(w io.Writer) error {
+	return &output{fmt.Sprintf("<U%d", longest), []int64{list.Len()}, func(w io.Writer) error {
 		var buf []byte
 		for i := range list.Len() {
 			from := len(buf)

@@ -58,8 +58,8 @@ func (j *job) boltArrays() (list []named, err error) {
 }
 
 // labelsOf are the labels of seeds.
-func (j *job) labelsOf(set graph.SeedSet, labels unified.Tensor) *array {
-	return &array{"<i8", []int64{set.Len()}, func(w io.Writer) error {
+func (j *job) labelsOf(set graph.SeedSet, labels unified.Tensor) *output {
+	return &output{"<i8", []int64{set.Len()}, func(w io.Writer) error {
 		at, err := unified.Integers(labels)
 		if err != nil {
 			return err

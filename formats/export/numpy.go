@@ -14,7 +14,7 @@ import (
 // named is an array with its name, which may have folders.
 type named struct {
 	name string
-	*array
+	*output
 }
 
 // naming is how arrays are called.
@@ -70,7 +70,7 @@ func npz(j *job) error {
 // arrays lists all arrays of the dataset. Those of several types are in folders: node type, or
 // source__relation__target.
 func (j *job) arrays(by *naming) (list []named, err error) {
-	add := func(folder, name string, a *array) { list = append(list, named{folder + name, a}) }
+	add := func(folder, name string, a *output) { list = append(list, named{folder + name, a}) }
 	typed := len(j.s.Nodes) > 1 || len(j.s.Edges) > 1
 	folder := func(in, name string) string {
 		if !typed {
@@ -93,7 +93,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 	for t, n := range j.s.Nodes {
 		in := folder(by.nodes, n.Name)
 		count := n.Count
-		add(in, "num_nodes", &array{"<i8", nil, func(w io.Writer) error {
+		add(in, "num_nodes", &output{"<i8", nil, func(w io.Writer) error {
 			out := &words{w: w}
 			_ = out.put(count)
 			return out.flush()
@@ -111,9 +111,9 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 			add(folder(by.nodes, j.s.Nodes[set.Type].Name), splitName(s.Name, s.Index, ""), nil)
 			last := &list[len(list)-1]
 			if mask := j.mask(set); by.masks && mask != nil {
-				last.name, last.array = last.name+"_mask", mask
+				last.name, last.output = last.name+"_mask", mask
 			} else {
-				last.name, last.array = last.name+"_idx", j.seeds(set)
+				last.name, last.output = last.name+"_idx", j.seeds(set)
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func safe(name string) string {
 }
 
 // mask returns seeds as a boolean a node; nil where that would lose their order, or repeats.
-func (j *job) mask(s graph.SeedSet) *array {
+func (j *job) mask(s graph.SeedSet) *output {
 	if !s.IDs.Valid() {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (j *job) mask(s graph.SeedSet) *array {
 			return nil
 		}
 	}
-	return &array{"|b1", []int64{count}, func(w io.Writer) error {
+	return &output{"|b1", []int64{count}, func(w io.Writer) error {
 		const step = 1 << 18
 		next := int64(0)
 		for lo := int64(0); lo < count; lo += step {

@@ -8,22 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/unified"
 )
-
-// Set is named arrays: the files of a folder, the members of an archive.
-type Set interface {
-	// Names returns the names of all arrays, sorted.
-	Names() []string
-	// Open opens an array at its first element. The caller closes what comes with it.
-	Open(name string) (*npy.Reader, io.Closer, error)
-	// Path is what messages call an array.
-	Path(name string) string
-}
 
 // The names of arrays, and what they become.
 var (
@@ -43,20 +33,20 @@ var (
 
 // Describer describes the arrays of a set, one after the other.
 type Describer struct {
-	Set   Set
+	Set   array.Set
 	Graph *source.Graph
 	R     *source.Request
 	// Used are the arrays that are a part of the graph already, or are left out for a reason that a note gives.
 	Used map[string]bool
 
 	of      int // what the set holds: of both, of nodes alone, of edges alone
-	headers map[string]npy.Header
+	headers map[string]array.Header
 	columns []string // of edges, by their order
 	ends    ends
 }
 
 // Describe describes a set that has edges under one of the names; ok is false where it has none.
-func Describe(ctx context.Context, set Set, r *source.Request) (g *source.Graph, ok bool, err error) {
+func Describe(ctx context.Context, set array.Set, r *source.Request) (g *source.Graph, ok bool, err error) {
 	d := &Describer{Set: set, Graph: source.Plain(), R: r, Used: map[string]bool{}}
 	if ok, err := d.Edges(ctx); !ok || err != nil {
 		return nil, ok, err
@@ -65,16 +55,16 @@ func Describe(ctx context.Context, set Set, r *source.Request) (g *source.Graph,
 }
 
 // header returns the header of an array, with Elements known.
-func (d *Describer) header(name string) (npy.Header, error) {
+func (d *Describer) header(name string) (array.Header, error) {
 	if h, ok := d.headers[name]; ok {
 		return h, nil
 	}
-	r, c, err := d.Set.Open(name)
+	r, c, err := d.Set[name].Open()
 	if err != nil {
-		return npy.Header{}, err
+		return array.Header{}, err
 	}
 	if d.headers == nil {
-		d.headers = map[string]npy.Header{}
+		d.headers = map[string]array.Header{}
 	}
 	d.headers[name] = r.Header
 	if err := c.Close(); err != nil {
@@ -84,7 +74,7 @@ func (d *Describer) header(name string) (npy.Header, error) {
 }
 
 func (d *Describer) fail(name string, row int64, format string, args ...any) error {
-	return source.Error(d.Set.Path(name), "", row, "", fmt.Errorf(format, args...))
+	return source.Error(d.Set[name].Path, "", row, "", fmt.Errorf(format, args...))
 }
 
 // find returns the first of the names that the set has; "" for none.
@@ -165,7 +155,7 @@ func (d *Describer) set(e ends) {
 	d.ends = e
 	d.Used[e.src], d.Used[e.dst] = true, true
 	d.Graph.Edges.Count = e.m
-	d.Graph.Edges.Where = func(edge int64) string { return fmt.Sprintf("%s: edge %d", d.Set.Path(e.src), edge) }
+	d.Graph.Edges.Where = func(edge int64) string { return fmt.Sprintf("%s: edge %d", d.Set[e.src].Path, edge) }
 	d.Graph.Edges.Each = func(yield func(source.Batch) error) error { return d.each(d.columns, yield) }
 }
 
@@ -178,7 +168,7 @@ func (d *Describer) each(columns []string, yield func(source.Batch) error) error
 	if e.src != e.dst || !e.byEdge {
 		dst = open.array(e.dst)
 	}
-	var others []*npy.Reader
+	var others []*array.Reader
 	for _, name := range columns {
 		others = append(others, open.array(name))
 	}
@@ -212,7 +202,7 @@ func (d *Describer) each(columns []string, yield func(source.Batch) error) error
 }
 
 // next reads the ends of n edges.
-func (e *ends) next(b *source.Batch, src, dst *npy.Reader, n int64) (err error) {
+func (e *ends) next(b *source.Batch, src, dst *array.Reader, n int64) (err error) {
 	if e.src != e.dst || !e.byEdge {
 		if b.Src, err = src.Ints(n); err == nil {
 			b.Dst, err = dst.Ints(n)
@@ -242,7 +232,7 @@ func inParts(n int, do func(worker, lo, hi int)) error {
 }
 
 // width is the elements of a row.
-func width(h *npy.Header) int64 {
+func width(h *array.Header) int64 {
 	w := int64(1)
 	for _, d := range h.Shape[min(1, len(h.Shape)):] {
 		w *= d
@@ -252,16 +242,16 @@ func width(h *npy.Header) int64 {
 
 // opened is arrays that are open together. The first error stays.
 type opened struct {
-	set   Set
+	set   array.Set
 	files []io.Closer
 	err   error
 }
 
-func (o *opened) array(name string) *npy.Reader {
+func (o *opened) array(name string) *array.Reader {
 	if o.err != nil {
 		return nil
 	}
-	r, c, err := o.set.Open(name)
+	r, c, err := o.set[name].Open()
 	if err != nil {
 		o.err = err
 		return nil
@@ -309,12 +299,11 @@ func (d *Describer) countNodes(ctx context.Context) error {
 		}
 	}
 	count := func(ctx context.Context) error { return d.countEnds(ctx, d.greatestOf) }
-	set, places := d.Set.(placeSet)
-	if d.R.LateCount == 0 || d.ends.m < d.R.LateCount || !places || !d.edgesAlone() {
+	if d.R.LateCount == 0 || d.ends.m < d.R.LateCount || d.Set[d.ends.src].OpenPlaces == nil || !d.edgesAlone() {
 		return count(ctx)
 	}
 	d.Graph.CountNodes = count
-	return d.countEnds(ctx, func(_ context.Context, name string) (int64, error) { return d.sampleOf(set, name) })
+	return d.countEnds(ctx, d.sampleOf)
 }
 
 // countEnds counts the nodes by the greatest ids of the edges' ends.
@@ -338,7 +327,7 @@ func (d *Describer) countEnds(ctx context.Context,
 
 // greatestOf returns the greatest number of an array, and at least -1.
 func (d *Describer) greatestOf(ctx context.Context, name string) (int64, error) {
-	r, c, err := d.Set.Open(name)
+	r, c, err := d.Set[name].Open()
 	if err != nil {
 		return -1, err
 	}
@@ -368,31 +357,24 @@ func (d *Describer) greatestOf(ctx context.Context, name string) (int64, error) 
 
 // ints reads a whole array of integers. 8 bytes each stay counted.
 func (d *Describer) ints(name string) ([]int64, error) {
-	r, c, err := d.Set.Open(name)
+	r, c, err := d.Set[name].Open()
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	v := []int64{}
-	for r.Left() > 0 {
-		part, err := r.Ints(chunkEdges)
-		if err != nil {
-			return nil, d.fail(name, -1, "%w", err)
-		}
-		if v, err = source.Grow(d.R.Budget.Ledger(), v, len(part)); err != nil {
-			return nil, d.fail(name, -1, "%w", err)
-		}
-		v = append(v, part...)
+	v, err := r.AllInts(d.R.Budget.Ledger())
+	if err != nil {
+		err = d.fail(name, -1, "%w", err)
 	}
-	return v, nil
+	return v, err
 }
 
 // labels reads labels, of which NaN is -1.
-func (d *Describer) labels(name string, h *npy.Header) ([]int64, error) {
+func (d *Describer) labels(name string, h *array.Header) ([]int64, error) {
 	if h.DType != unified.Float32 && h.DType != unified.Float64 {
 		return d.ints(name)
 	}
-	r, c, err := d.Set.Open(name)
+	r, c, err := d.Set[name].Open()
 	if err != nil {
 		return nil, err
 	}
@@ -423,7 +405,7 @@ func (d *Describer) labels(name string, h *npy.Header) ([]int64, error) {
 
 // weights reports whether all numbers of an array are finite and none is negative.
 func (d *Describer) weights(name string) (bool, error) {
-	r, c, err := d.Set.Open(name)
+	r, c, err := d.Set[name].Open()
 	if err != nil {
 		return false, err
 	}

@@ -1,18 +1,10 @@
 package arrays
 
 import (
-	"io"
+	"context"
 	"slices"
 	"strings"
-
-	"github.com/khop-gnn/khop/formats/internal/npy"
 )
-
-// placeSet is a Set whose arrays can be read at any place.
-type placeSet interface {
-	// OpenPlaces is Open for an array of which little is read.
-	OpenPlaces(name string) (*npy.Reader, io.Closer, error)
-}
 
 // edgesAlone reports whether the set holds edges and columns of them, so that no array has to fit the number of nodes.
 func (d *Describer) edgesAlone() bool {
@@ -30,8 +22,8 @@ const (
 )
 
 // sampleOf returns the greatest of some numbers of an array, the first and the last among them, and at least -1.
-func (d *Describer) sampleOf(set placeSet, name string) (most int64, err error) {
-	r, c, err := set.OpenPlaces(name)
+func (d *Describer) sampleOf(_ context.Context, name string) (most int64, err error) {
+	r, c, err := d.Set[name].OpenPlaces()
 	if err != nil {
 		return -1, err
 	}

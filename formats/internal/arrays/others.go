@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -74,7 +74,7 @@ func (d *Describer) rows() string {
 }
 
 // other takes an array, if it knows what it is.
-func (d *Describer) other(ctx context.Context, name string, h *npy.Header) (bool, error) {
+func (d *Describer) other(ctx context.Context, name string, h *array.Header) (bool, error) {
 	low, nodes, edges := strings.ToLower(name), d.Graph.Node().Count, d.Graph.Edges.Count
 	if split, index, ok := splitName(low); ok && d.of != ofEdge {
 		return d.split(name, split, index, h)
@@ -115,7 +115,7 @@ func (d *Describer) other(ctx context.Context, name string, h *npy.Header) (bool
 	return d.edgeColumn(edge, name, h)
 }
 
-func (d *Describer) nodeColumn(column, name string, h *npy.Header) (bool, error) {
+func (d *Describer) nodeColumn(column, name string, h *array.Header) (bool, error) {
 	node := d.Graph.Node()
 	for _, c := range node.Columns {
 		if c.Name == column {
@@ -139,14 +139,14 @@ func (d *Describer) nodeColumn(column, name string, h *npy.Header) (bool, error)
 }
 
 // shape returns the shape of a row: a list of one number is a number.
-func shape(h *npy.Header) []int64 {
+func shape(h *array.Header) []int64 {
 	if width(h) == 1 {
 		return nil
 	}
 	return h.Shape[1:]
 }
 
-func (d *Describer) edgeColumn(column, name string, h *npy.Header) (bool, error) {
+func (d *Describer) edgeColumn(column, name string, h *array.Header) (bool, error) {
 	if h.Fortran && len(h.Shape) > 1 {
 		return false, nil // its rows do not lie together
 	}
@@ -171,7 +171,7 @@ func (d *Describer) edgeColumn(column, name string, h *npy.Header) (bool, error)
 
 // stream writes all elements of an array, row by row.
 func (d *Describer) stream(ctx context.Context, w io.Writer, name string) error {
-	r, c, err := d.Set.Open(name)
+	r, c, err := d.Set[name].Open()
 	if err != nil {
 		return err
 	}
@@ -214,8 +214,8 @@ func splitName(name string) (split string, index int, ok bool) {
 const maxSplits = 1 << 10
 
 // masks takes the masks of many splits over all nodes: one a column.
-func (d *Describer) masks(name, split string, h *npy.Header) error {
-	r, c, err := d.Set.Open(name)
+func (d *Describer) masks(name, split string, h *array.Header) error {
+	r, c, err := d.Set[name].Open()
 	if err != nil {
 		return err
 	}
@@ -246,22 +246,22 @@ func (d *Describer) masks(name, split string, h *npy.Header) error {
 }
 
 // split takes a mask over all nodes, or a list of nodes.
-func (d *Describer) split(name, split string, index int, h *npy.Header) (bool, error) {
+func (d *Describer) split(name, split string, index int, h *array.Header) (bool, error) {
 	nodes := d.Graph.Node().Count
-	if index == 0 && len(h.Shape) == 2 && h.Kind == npy.Bool && h.Shape[0] == nodes && h.Shape[1] <= maxSplits &&
+	if index == 0 && len(h.Shape) == 2 && h.Kind == array.Bool && h.Shape[0] == nodes && h.Shape[1] <= maxSplits &&
 		!h.Fortran {
 		return true, d.masks(name, split, h)
 	}
 	if len(h.Shape) != 1 || h.DType == unified.Invalid {
 		return false, nil
 	}
-	r, c, err := d.Set.Open(name)
+	r, c, err := d.Set[name].Open()
 	if err != nil {
 		return false, err
 	}
 	defer c.Close()
 	s := source.Split{Name: split, Index: index, IDs: []int64{}}
-	mask := h.Kind == npy.Bool || h.Shape[0] == nodes && h.DType == unified.Uint8
+	mask := h.Kind == array.Bool || h.Shape[0] == nodes && h.DType == unified.Uint8
 	if mask && h.Shape[0] != nodes {
 		return false, d.fail(name, -1, "is %v, but there are %d nodes", h, nodes)
 	}

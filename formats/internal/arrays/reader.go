@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -58,7 +58,7 @@ func edgeType(dir string) ([3]string, bool) {
 
 // Read implements source.Reader.
 func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
-	folders := map[string]*files{}
+	folders := map[string]array.Set{}
 	if !at.Exists() {
 		folders = foldersOf(at.Tree)
 	}
@@ -69,7 +69,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*so
 	}
 	set := folders[at.Name]
 	if set == nil {
-		set = &files{at: map[string]source.Place{"edge_index": at}}
+		set = Files(map[string]source.Place{"edge_index": at})
 	}
 	g, ok, err := Describe(ctx, set, r)
 	if err == nil && !ok {
@@ -80,8 +80,8 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*so
 }
 
 // foldersOf returns the .npy files of each folder.
-func foldersOf(t *source.Tree) map[string]*files {
-	folders := map[string]*files{}
+func foldersOf(t *source.Tree) map[string]array.Set {
+	folders := map[string]array.Set{}
 	for _, name := range t.Files() {
 		stem, ok := strings.CutSuffix(path.Base(name), ".npy")
 		if !ok {
@@ -89,16 +89,16 @@ func foldersOf(t *source.Tree) map[string]*files {
 		}
 		dir := path.Dir(name)
 		if folders[dir] == nil {
-			folders[dir] = &files{at: map[string]source.Place{}}
+			folders[dir] = array.Set{}
 		}
-		folders[dir].at[stem] = t.At(name)
+		folders[dir][stem] = file(t.At(name))
 	}
 	return folders
 }
 
 // readTyped describes a graph of several types: edges/SOURCE__RELATION__TARGET has the edges of a type, nodes/TYPE its
 // nodes.
-func readTyped(ctx context.Context, at source.Place, folders map[string]*files,
+func readTyped(ctx context.Context, at source.Place, folders map[string]array.Set,
 	r *source.Request) (*source.Graph, error) {
 	var nodes []Nodes
 	var edges []Edges
@@ -109,14 +109,14 @@ func readTyped(ctx context.Context, at source.Place, folders map[string]*files,
 		}
 		if path.Dir(path.Dir(dir)) == at.Name && path.Base(path.Dir(dir)) == "nodes" {
 			n := Nodes{Name: path.Base(dir), Count: -1, Set: set}
-			if _, ok := set.at["num_nodes"]; ok {
+			if _, ok := set["num_nodes"]; ok {
 				count, err := (&Describer{Set: set, R: r}).ints("num_nodes")
 				if err != nil {
 					return nil, err
 				}
 				if len(count) != 1 || count[0] < 0 {
 					err := fmt.Errorf("is %v, not one number", count)
-					return nil, source.Error(set.Path("num_nodes"), "", -1, "", err)
+					return nil, source.Error(set["num_nodes"].Path, "", -1, "", err)
 				}
 				n.Count = count[0]
 			}
@@ -131,39 +131,34 @@ func readTyped(ctx context.Context, at source.Place, folders map[string]*files,
 }
 
 // Files returns .npy files as a set, by the names that they are to have.
-func Files(at map[string]source.Place) Set { return &files{at} }
-
-// files are .npy files by their names.
-type files struct{ at map[string]source.Place }
-
-// Names implements Set.
-func (f *files) Names() (names []string) {
-	for n := range f.at {
-		names = append(names, n)
+func Files(at map[string]source.Place) array.Set {
+	set := array.Set{}
+	for name, p := range at {
+		set[name] = file(p)
 	}
-	slices.Sort(names)
-	return names
+	return set
 }
 
-// Path implements Set.
-func (f *files) Path(name string) string { return f.at[name].Path() }
-
-// Open implements Set.
-func (f *files) Open(name string) (*npy.Reader, io.Closer, error) {
-	return f.open(name, (*source.Raw).Ahead)
-}
-
-// OpenPlaces implements placeSet.
-func (f *files) OpenPlaces(name string) (*npy.Reader, io.Closer, error) {
-	r, c, err := f.open(name, func(*source.Raw, int64, int64) npy.Blocks { return nil })
-	if err == nil {
-		r.Few()
+// file is a .npy file.
+func file(at source.Place) array.Member {
+	places := func() (*array.Reader, io.Closer, error) {
+		r, c, err := openFile(at, func(*source.Raw, int64, int64) source.Blocks { return nil })
+		if err == nil {
+			r.Few()
+		}
+		return r, c, err
 	}
-	return r, c, err
+	return array.Member{Path: at.Path(), Open: func() (*array.Reader, io.Closer, error) { return OpenFile(at) },
+		OpenPlaces: places}
 }
 
-func (f *files) open(name string, ahead aheadOf) (*npy.Reader, io.Closer, error) {
-	raw, err := f.at[name].Raw()
+// OpenFile opens a .npy file at its first element. The caller closes what comes with it.
+func OpenFile(at source.Place) (*array.Reader, io.Closer, error) {
+	return openFile(at, (*source.Raw).Ahead)
+}
+
+func openFile(at source.Place, ahead aheadOf) (*array.Reader, io.Closer, error) {
+	raw, err := at.Raw()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -176,13 +171,13 @@ func (f *files) open(name string, ahead aheadOf) (*npy.Reader, io.Closer, error)
 }
 
 // aheadOf returns a part of a file in order, or nil where it is to be mapped.
-type aheadOf func(raw *source.Raw, at, end int64) npy.Blocks
+type aheadOf func(raw *source.Raw, at, end int64) source.Blocks
 
 // open reads the header and returns a reader of the elements: read ahead where the file is large, else mapped, where
 // the file can be mapped.
-func open(raw *source.Raw, ahead aheadOf) (*npy.Reader, error) {
+func open(raw *source.Raw, ahead aheadOf) (*array.Reader, error) {
 	s := io.NewSectionReader(raw, 0, raw.Size)
-	h, err := npy.ReadHeader(s)
+	h, err := array.ReadHeader(s)
 	if err != nil {
 		return nil, err
 	}
@@ -190,17 +185,17 @@ func open(raw *source.Raw, ahead aheadOf) (*npy.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.Kind != npy.Object && h.Bytes() > raw.Size-at {
+	if h.Kind != array.Object && h.Bytes() > raw.Size-at {
 		return nil, fmt.Errorf("%v: elements take %d bytes, but %d are there: it is cut short", &h, h.Bytes(),
 			raw.Size-at)
 	}
-	if end := at + h.Bytes(); h.Kind != npy.Object && h.Bytes() > 0 {
+	if end := at + h.Bytes(); h.Kind != array.Object && h.Bytes() > 0 {
 		if a := ahead(raw, at, end); a != nil {
-			return npy.NewBlocks(a, at, h)
+			return array.NewBlocks(a, at, h)
 		}
 	}
 	if mem, err := raw.Map(); err == nil && mem != nil {
-		return npy.NewMapped(mem[at:], h)
+		return array.NewMapped(mem[at:], h)
 	}
-	return npy.NewReader(s, h)
+	return array.NewReader(s, h)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -21,14 +21,14 @@ const (
 // Nodes is a node type: arrays with a row a node.
 type Nodes struct {
 	Name  string
-	Count int64 // -1: as many as the arrays have rows, or edges name
-	Set   Set   // nil: none
+	Count int64     // -1: as many as the arrays have rows, or edges name
+	Set   array.Set // nil: none
 }
 
 // Edges is an edge type: its ends under the names that Describe knows, and arrays with a row an edge.
 type Edges struct {
 	Source, Relation, Target string
-	Set                      Set // nil: none, if Listed has the ends
+	Set                      array.Set // nil: none, if Listed has the ends
 	// Listed are the ends, where they do not lie in arrays, with columns perhaps; nil: they do.
 	Listed *source.Edges
 }
@@ -167,7 +167,7 @@ func (d *Describer) listed(e *source.Edges) {
 	d.Graph.Edges.Each = func(yield func(source.Batch) error) error {
 		open := &opened{set: d.Set}
 		defer open.close()
-		var readers []*npy.Reader
+		var readers []*array.Reader
 		for _, name := range d.columns {
 			readers = append(readers, open.array(name))
 		}

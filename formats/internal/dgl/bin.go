@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -33,17 +34,10 @@ const (
 	storedCSC
 )
 
-// array is an array in the file.
-type array struct {
-	dtype unified.DType
-	shape []int64
-	data  []byte
-}
-
 // named is an array with its name.
 type named struct {
 	name string
-	array
+	*array.Array
 }
 
 // sparse is the edges of a relation. Of an edge list and a CSR, rows are sources and columns targets; of a CSC, rows
@@ -51,10 +45,10 @@ type named struct {
 type sparse struct {
 	format     int
 	rows, cols int64
-	ptr        *array // of a CSR or CSC
-	row        *array // of an edge list
-	col        *array
-	ids        *array // of the edges, by which their columns are ordered; nil: as they are listed
+	ptr        *array.Array // of a CSR or CSC
+	row        *array.Array // of an edge list
+	col        *array.Array
+	ids        *array.Array // of the edges, by which their columns are ordered; nil: as they are listed
 }
 
 // file is a file of one graph.
@@ -145,7 +139,7 @@ func (c *cursor) texts() (list []string) {
 }
 
 // array reads an array, whose elements stay where they are.
-func (c *cursor) array() *array {
+func (c *cursor) array() *array.Array {
 	c.magic(magicArray, "an array")
 	c.take(8 + 8) // reserved, the device
 	dims := c.u32()
@@ -153,28 +147,28 @@ func (c *cursor) array() *array {
 	if dims > 16 {
 		c.fail("an array of %d dimensions", dims)
 	}
-	a, elements := &array{}, int64(1)
+	a, elements := &array.Array{}, int64(1)
 	for range dims {
 		n := c.size()
 		if n > 0 && elements > math.MaxInt64/8/n {
-			c.fail("an array of the shape %d", append(a.shape, n))
+			c.fail("an array of the shape %d", append(a.Shape, n))
 		}
 		if c.err != nil {
 			return a
 		}
 		elements *= n
-		a.shape = append(a.shape, n)
+		a.Shape = append(a.Shape, n)
 	}
 	bytes := c.u64()
-	if a.data = c.take(bytes); c.err != nil {
+	if a.Data = c.take(bytes); c.err != nil {
 		return a
 	}
-	a.dtype = dtypes[[2]byte{kind[0], kind[1]}]
+	a.DType = dtypes[[2]byte{kind[0], kind[1]}]
 	lanes := binary.LittleEndian.Uint16(kind[2:])
-	if a.dtype == unified.Invalid || lanes != 1 {
+	if a.DType == unified.Invalid || lanes != 1 {
 		c.fail("an array of the type %d with %d bits, %d times", kind[0], kind[1], lanes)
-	} else if uint64(elements*a.dtype.Size()) != bytes {
-		c.fail("an array %v of %v in %d bytes", a.shape, a.dtype, bytes)
+	} else if uint64(elements*a.DType.Size()) != bytes {
+		c.fail("an array %v of %v in %d bytes", a.Shape, a.DType, bytes)
 	}
 	return a
 }
@@ -188,31 +182,31 @@ var dtypes = map[[2]byte]unified.DType{
 }
 
 // ids reads a list of ids; nil for an empty one.
-func (c *cursor) ids() *array {
+func (c *cursor) ids() *array.Array {
 	a := c.array()
-	if c.err == nil && (len(a.shape) != 1 || a.dtype != unified.Int32 && a.dtype != unified.Int64) {
-		c.fail("ids are an array %v of %v", a.shape, a.dtype)
+	if c.err == nil && (len(a.Shape) != 1 || a.DType != unified.Int32 && a.DType != unified.Int64) {
+		c.fail("ids are an array %v of %v", a.Shape, a.DType)
 	}
-	if c.err != nil || a.shape[0] == 0 {
+	if c.err != nil || a.Shape[0] == 0 {
 		return nil
 	}
 	return a
 }
 
-// len returns the number of ids; of none 0.
-func (a *array) len() int64 {
-	if a == nil {
+// length returns how many ids there are.
+func length(ids *array.Array) int64 {
+	if ids == nil {
 		return 0
 	}
-	return a.shape[0]
+	return ids.Shape[0]
 }
 
-// id returns an id.
-func (a *array) id(i int64) int64 {
-	if a.dtype == unified.Int32 {
-		return int64(int32(binary.LittleEndian.Uint32(a.data[4*i:])))
+// id returns one of them.
+func id(ids *array.Array, i int64) int64 {
+	if ids.DType == unified.Int32 {
+		return int64(int32(binary.LittleEndian.Uint32(ids.Data[4*i:])))
 	}
-	return int64(binary.LittleEndian.Uint64(a.data[8*i:]))
+	return int64(binary.LittleEndian.Uint64(ids.Data[8*i:]))
 }
 
 // csr reads a sparse matrix by rows.
@@ -221,8 +215,8 @@ func (c *cursor) csr(format int) sparse {
 	s := sparse{format: format, cols: c.size(), rows: c.size()}
 	s.ptr, s.col, s.ids = c.ids(), c.ids(), c.ids()
 	c.take(1) // whether it is sorted
-	if c.err == nil && (s.rows == math.MaxInt64 || s.ptr.len() != s.rows+1) {
-		c.fail("a matrix of %d rows has %d pointers to them", s.rows, s.ptr.len())
+	if c.err == nil && (s.rows == math.MaxInt64 || length(s.ptr) != s.rows+1) {
+		c.fail("a matrix of %d rows has %d pointers to them", s.rows, length(s.ptr))
 	}
 	s.check(c)
 	return s
@@ -234,16 +228,16 @@ func (c *cursor) coo() sparse {
 	s := sparse{format: storedCOO, cols: c.size(), rows: c.size()}
 	s.row, s.col, s.ids = c.ids(), c.ids(), c.ids()
 	c.take(2) // whether it is sorted by rows, by columns
-	if c.err == nil && s.row.len() != s.col.len() {
-		c.fail("%d edges have sources, %d targets", s.row.len(), s.col.len())
+	if c.err == nil && length(s.row) != length(s.col) {
+		c.fail("%d edges have sources, %d targets", length(s.row), length(s.col))
 	}
 	s.check(c)
 	return s
 }
 
 func (s *sparse) check(c *cursor) {
-	if c.err == nil && s.ids != nil && s.ids.len() != s.col.len() {
-		c.fail("%d edges have %d ids", s.col.len(), s.ids.len())
+	if c.err == nil && s.ids != nil && length(s.ids) != length(s.col) {
+		c.fail("%d edges have %d ids", length(s.col), length(s.ids))
 	}
 }
 
@@ -293,7 +287,7 @@ func (c *cursor) tensors() (all [][]named) {
 func (c *cursor) dict() (list []named) {
 	for n := c.count(8); len(list) < n && c.err == nil; {
 		name := c.text()
-		list = append(list, named{name, *c.array()})
+		list = append(list, named{name, c.array()})
 	}
 	return list
 }
@@ -342,22 +336,22 @@ func (f *file) match(c *cursor, types *sparse) {
 		c.fail("%d types of nodes have %d names and %d lists of arrays", n, len(f.nodeNames), len(f.nodes))
 		return
 	}
-	if len(f.edgeNames) != len(f.relations) || len(f.edges) != len(f.relations) || types.col.len() != m {
+	if len(f.edgeNames) != len(f.relations) || len(f.edges) != len(f.relations) || length(types.col) != m {
 		c.fail("%d relations have %d names, %d lists of arrays and %d pairs of types", m, len(f.edgeNames),
-			len(f.edges), types.col.len())
+			len(f.edges), length(types.col))
 		return
 	}
 	f.ends = make([][2]int64, m)
 	seen := make([]bool, m)
 	err := types.each(func(at, row, col int64) error {
-		id := at
+		edge := at
 		if types.ids != nil {
-			id = types.ids.id(at)
+			edge = id(types.ids, at)
 		}
-		if id < 0 || id >= m || seen[id] || col < 0 || col >= n {
-			return fmt.Errorf("relation %d is between the types %d and %d", id, row, col)
+		if edge < 0 || edge >= m || seen[edge] || col < 0 || col >= n {
+			return fmt.Errorf("relation %d is between the types %d and %d", edge, row, col)
 		}
-		f.ends[id], seen[id] = [2]int64{row, col}, true
+		f.ends[edge], seen[edge] = [2]int64{row, col}, true
 		return nil
 	})
 	if err != nil {

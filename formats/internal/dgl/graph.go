@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
-	"github.com/khop-gnn/khop/formats/internal/npy"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -89,12 +89,12 @@ func (f *file) takeLabels() (left []string) {
 		if i < 0 && len(f.counts) == 1 {
 			i, name = 0, t.name
 		}
-		if i < 0 || len(t.shape) == 0 || t.shape[0] != f.counts[i] ||
+		if i < 0 || len(t.Shape) == 0 || t.Shape[0] != f.counts[i] ||
 			slices.ContainsFunc(f.nodes[i], func(a named) bool { return a.name == name }) {
 			left = append(left, t.name)
 			continue
 		}
-		f.nodes[i] = append(f.nodes[i], named{name, t.array})
+		f.nodes[i] = append(f.nodes[i], named{name, t.Array})
 	}
 	return left
 }
@@ -124,7 +124,7 @@ func (f *file) graph(ctx context.Context, path string, r *source.Request) (*sour
 		}
 		edges = append(edges, arrays.Edges{Source: nodes[ends[0]].Name, Relation: relation, Target: nodes[ends[1]].Name,
 			Set: newSet(path, "edges", f.edgeNames[i], f.edges[i], s.ids),
-			Listed: &source.Edges{Count: s.col.len(), Each: func(yield func(source.Batch) error) error {
+			Listed: &source.Edges{Count: length(s.col), Each: func(yield func(source.Batch) error) error {
 				return s.batches(ctx, path, yield)
 			}}})
 	}
@@ -146,25 +146,25 @@ func typeName(name string) string {
 // each calls f with the number, row and column of each entry.
 func (s *sparse) each(f func(at, row, col int64) error) error {
 	if s.format == storedCOO {
-		for i := range s.row.len() {
-			if err := f(i, s.row.id(i), s.col.id(i)); err != nil {
+		for i := range length(s.row) {
+			if err := f(i, id(s.row, i), id(s.col, i)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	m := s.col.len()
-	if s.ptr.id(0) != 0 || s.ptr.id(s.rows) != m {
-		return fmt.Errorf("rows begin at %d and end at %d of %d edges", s.ptr.id(0), s.ptr.id(s.rows), m)
+	m := length(s.col)
+	if id(s.ptr, 0) != 0 || id(s.ptr, s.rows) != m {
+		return fmt.Errorf("rows begin at %d and end at %d of %d edges", id(s.ptr, 0), id(s.ptr, s.rows), m)
 	}
 	lo := int64(0)
 	for row := range s.rows {
-		hi := s.ptr.id(row + 1)
+		hi := id(s.ptr, row+1)
 		if hi < lo || hi > m {
 			return fmt.Errorf("row %d ends at %d, and begins at %d of %d edges", row, hi, lo, m)
 		}
 		for ; lo < hi; lo++ {
-			if err := f(lo, row, s.col.id(lo)); err != nil {
+			if err := f(lo, row, id(s.col, lo)); err != nil {
 				return err
 			}
 		}
@@ -205,53 +205,31 @@ func (s *sparse) batches(ctx context.Context, path string, yield func(source.Bat
 	return source.Error(path, "", -1, "write it by dgl.save_graphs", fmt.Errorf("%w: %w", ErrFormat, err))
 }
 
-// set is the arrays of a type, by their names.
-type set struct {
-	path   string
-	arrays map[string]*array
-	ids    *array // the rows that are wanted, in order; nil: all as they are
-}
-
-func newSet(path, what, typ string, list []named, ids *array) *set {
-	s := &set{path: fmt.Sprintf("%s: %s %q ", path, what, typ), arrays: map[string]*array{}, ids: ids}
-	for i := range list {
-		s.arrays[list[i].name] = &list[i].array
+// newSet returns the arrays of a type; of those with a row an edge the rows that ids name, in order.
+func newSet(path, what, typ string, list []named, ids *array.Array) array.Set {
+	set, prefix := array.Set{}, fmt.Sprintf("%s: %s %q ", path, what, typ)
+	for _, a := range list {
+		set.Add(a.name, prefix+a.name, a.Array, false)
+		if ids == nil || len(a.Shape) == 0 || a.Shape[0] != length(ids) {
+			continue
+		}
+		set[a.name] = array.Member{Path: prefix + a.name, Open: func() (*array.Reader, io.Closer, error) {
+			h, err := array.New(a.DType, a.Shape, false, false)
+			if err != nil {
+				return nil, nil, err
+			}
+			r, err := array.NewReader(&gathered{rows: a.Data, width: int64(len(a.Data)) / a.Shape[0], ids: ids}, h)
+			return r, io.NopCloser(nil), err
+		}}
 	}
-	return s
-}
-
-// Names implements arrays.Set.
-func (s *set) Names() (names []string) {
-	for n := range s.arrays {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Path implements arrays.Set.
-func (s *set) Path(name string) string { return s.path + name }
-
-// Open implements arrays.Set.
-func (s *set) Open(name string) (*npy.Reader, io.Closer, error) {
-	a := s.arrays[name]
-	h, err := npy.NewHeader(a.dtype, a.shape, false, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	if s.ids == nil || len(a.shape) == 0 || a.shape[0] != s.ids.len() {
-		r, err := npy.NewMapped(a.data, h)
-		return r, io.NopCloser(nil), err
-	}
-	r, err := npy.NewReader(&gathered{rows: a.data, width: int64(len(a.data)) / a.shape[0], ids: s.ids}, h)
-	return r, io.NopCloser(nil), err
+	return set
 }
 
 // gathered yields rows in the order of ids.
 type gathered struct {
 	rows  []byte
 	width int64
-	ids   *array
+	ids   *array.Array
 	at    int64 // the next id
 	left  []byte
 }
@@ -260,14 +238,14 @@ type gathered struct {
 func (g *gathered) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		if len(g.left) == 0 {
-			if g.at == g.ids.len() {
+			if g.at == length(g.ids) {
 				break
 			}
-			id := g.ids.id(g.at)
-			if id < 0 || id >= g.ids.len() {
-				return n, fmt.Errorf("%w: edge %d of %d has the id %d", ErrFormat, g.at, g.ids.len(), id)
+			edge := id(g.ids, g.at)
+			if edge < 0 || edge >= length(g.ids) {
+				return n, fmt.Errorf("%w: edge %d of %d has the id %d", ErrFormat, g.at, length(g.ids), edge)
 			}
-			g.left = g.rows[id*g.width : (id+1)*g.width]
+			g.left = g.rows[edge*g.width : (edge+1)*g.width]
 			g.at++
 		}
 		k := copy(p[n:], g.left)

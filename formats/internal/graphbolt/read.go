@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
 	"github.com/khop-gnn/khop/formats/internal/edgelist"
-	"github.com/khop-gnn/khop/formats/internal/npy"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/torch"
 )
@@ -54,7 +54,7 @@ type dataset struct {
 	m     *metadata
 	nodes []arrays.Nodes
 	edges []arrays.Edges
-	sets  map[string]*files // by domain and type
+	sets  map[string]array.Set // by domain and type
 	owned []io.Closer
 	notes []string
 }
@@ -64,7 +64,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 	if path.Base(at.Name) == "metadata.yaml" {
 		at = at.Beside(".")
 	}
-	d := &dataset{at: at, r: r, sets: map[string]*files{}}
+	d := &dataset{at: at, r: r, sets: map[string]array.Set{}}
 	defer func() {
 		if err != nil {
 			err = source.Error(at.Path(), "", -1, "", err)
@@ -141,10 +141,10 @@ func (d *dataset) missing() (missing, err error) {
 }
 
 // files returns the arrays of a domain and type, a new set for a new one.
-func (d *dataset) files(domain, typ string) *files {
+func (d *dataset) files(domain, typ string) array.Set {
 	key := domain + " " + typ
 	if d.sets[key] == nil {
-		d.sets[key] = &files{d: d, at: map[string]file{}}
+		d.sets[key] = array.Set{}
 	}
 	return d.sets[key]
 }
@@ -169,7 +169,7 @@ func (d *dataset) graph(ctx context.Context) error {
 		edges := arrays.Edges{Source: src, Relation: relation, Target: dst, Set: set}
 		switch e.Format {
 		case "numpy":
-			set.at["edge_index"] = e.file
+			set["edge_index"] = d.member(e.file)
 		case "csv":
 			at, err := within(d.at, e.Path)
 			if err != nil {
@@ -208,44 +208,28 @@ func (d *dataset) features(context.Context) error {
 			return fmt.Errorf("the feature %q is of the type %q, which is not there", f.Name, f.Type)
 		}
 		name := f.Name
-		if _, ok := set.at[name]; ok {
+		if _, ok := set[name]; ok {
 			return fmt.Errorf("the feature %q of %q is there twice", f.Name, f.Type)
 		}
-		set.at[name] = f.file
+		set[name] = d.member(f.file)
 	}
 	return nil
 }
 
-// files are arrays by name.
-type files struct {
-	d  *dataset
-	at map[string]file
+func (d *dataset) member(f file) array.Member {
+	return array.Member{Path: d.at.In(f.Path).Path(),
+		Open: func() (*array.Reader, io.Closer, error) { return d.open(f) }}
 }
-
-// Names implements arrays.Set.
-func (f *files) Names() (names []string) {
-	for n := range f.at {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Path implements arrays.Set.
-func (f *files) Path(name string) string { return f.d.at.In(f.at[name].Path).Path() }
-
-// Open implements arrays.Set.
-func (f *files) Open(name string) (*npy.Reader, io.Closer, error) { return f.d.open(f.at[name]) }
 
 // open opens an array.
-func (d *dataset) open(f file) (*npy.Reader, io.Closer, error) {
+func (d *dataset) open(f file) (*array.Reader, io.Closer, error) {
 	at, err := within(d.at, f.Path)
 	if err != nil {
 		return nil, nil, err
 	}
 	switch f.Format {
 	case "numpy", "":
-		return arrays.Files(map[string]source.Place{"": at}).Open("")
+		return arrays.OpenFile(at)
 	case "torch":
 		x, err := torch.Open(at, d.r.Budget)
 		if err != nil {
@@ -256,7 +240,7 @@ func (d *dataset) open(f file) (*npy.Reader, io.Closer, error) {
 			err = errors.New("is not a tensor")
 		}
 		if err == nil {
-			var r *npy.Reader
+			var r *array.Reader
 			if r, err = t.Reader(false); err == nil {
 				return r, x, nil
 			}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
-	"github.com/khop-gnn/khop/formats/internal/npy"
 	"github.com/khop-gnn/khop/formats/internal/pickle"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/torch"
@@ -137,7 +137,7 @@ func (x *fused) byNumber(d *pickle.Dict) ([]string, error) {
 	list := make([]string, len(d.Keys))
 	for i, k := range d.Keys {
 		t, ok, err := x.f.Tensor(d.Values[i])
-		if err != nil || !ok || t.Elements() != 1 {
+		if err != nil || !ok || t.Len() != 1 {
 			return nil, errors.Join(errors.New("the number of a type is not one"), err)
 		}
 		r, err := t.Reader(false)
@@ -155,7 +155,7 @@ func (x *fused) byNumber(d *pickle.Dict) ([]string, error) {
 }
 
 // reader returns a reader of a tensor.
-func (x *fused) reader(name string) (*npy.Reader, error) {
+func (x *fused) reader(name string) (*array.Reader, error) {
 	v, ok := x.tensors.Get(name)
 	if !ok {
 		return nil, fmt.Errorf("it has no %s", name)
@@ -173,17 +173,10 @@ func (x *fused) ints(name string, l *pinned.Ledger) (all []int64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for r.Left() > 0 {
-		v, err := r.Ints(1 << 16)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if all, err = source.Grow(l, all, len(v)); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		all = append(all, v...)
+	if all, err = r.AllInts(l); err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	return all, nil
+	return all, err
 }
 
 // chunk is how many edges are looked at at a time.
@@ -199,7 +192,7 @@ func (x *fused) each(ctx context.Context, yield func(src, dst, types []int64) er
 	if indices.Left() != m {
 		return x.fail("there are %d indices, and indptr says %d", indices.Left(), m)
 	}
-	var kinds *npy.Reader
+	var kinds *array.Reader
 	if x.edges[0] != "" {
 		if kinds, err = x.reader("type_per_edge"); err != nil {
 			return err

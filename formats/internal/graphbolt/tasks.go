@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -120,7 +120,7 @@ func (d *dataset) items(g *source.Graph, s set, labels [][]int64, link *source.L
 }
 
 // numbers reads an array of integers; nil where it is not one.
-func (d *dataset) numbers(f file) ([]int64, *npy.Header, error) {
+func (d *dataset) numbers(f file) ([]int64, *array.Header, error) {
 	r, c, err := d.open(f)
 	if err != nil {
 		return nil, nil, err

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
-	"github.com/khop-gnn/khop/formats/internal/npy"
 	"github.com/khop-gnn/khop/formats/internal/pickle"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/torch"
@@ -161,46 +161,41 @@ func readSplits(g *source.Graph, at source.Place, r *source.Request) error {
 		if err != nil {
 			return err
 		}
-		s := source.Split{Name: name, NodeType: labelled, IDs: []int64{}}
-		for ids.Left() > 0 {
-			part, err := ids.Ints(1 << 16)
-			if err == nil {
-				s.IDs, err = source.Grow(r.Budget.Ledger(), s.IDs, len(part))
-			}
-			if err != nil {
-				return err
-			}
-			for _, id := range part {
-				if id < 0 || id >= nodes {
-					return fmt.Errorf("%d is not a node: there are %d", id, nodes)
-				}
-			}
-			s.IDs = append(s.IDs, part...)
+		s := source.Split{Name: name, NodeType: labelled}
+		if s.IDs, err = ids.AllInts(r.Budget.Ledger()); err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(s.IDs, func(id int64) bool { return id < 0 || id >= nodes }); i >= 0 {
+			return fmt.Errorf("%d is not a node: there are %d", s.IDs[i], nodes)
 		}
 		g.Splits = append(g.Splits, s)
 		return nil
 	})
 }
 
-// set is the arrays of a folder.
-type set struct {
-	at    map[string]source.Place
-	files arrays.Set
-}
-
-func newSet(at map[string]source.Place) *set {
+// newSet returns the arrays of a folder. Those of nodes may have no header.
+func newSet(at map[string]source.Place) array.Set {
 	if p, ok := at["node_label_19"]; ok && at["node_label"].Tree == nil {
 		at["node_label"] = p
 		delete(at, "node_label_19")
 	}
-	return &set{at, arrays.Files(at)}
+	set := arrays.Files(at)
+	for name, m := range set {
+		if strings.HasPrefix(name, "node_") {
+			set[name] = array.Member{Path: m.Path, Open: func() (*array.Reader, io.Closer, error) {
+				head, err := at[name].Head()
+				if err != nil {
+					return nil, nil, err
+				}
+				if bytes.HasPrefix(head, []byte("\x93NUMPY")) {
+					return m.Open()
+				}
+				return openRaw(name, at[name])
+			}}
+		}
+	}
+	return set
 }
-
-// Names implements arrays.Set.
-func (s *set) Names() []string { return slices.Sorted(maps.Keys(s.at)) }
-
-// Path implements arrays.Set.
-func (s *set) Path(name string) string { return s.files.Path(name) }
 
 // rawWidth is how many numbers a row has that lies in a file without a header.
 func rawWidth(name string) int64 {
@@ -210,16 +205,8 @@ func rawWidth(name string) int64 {
 	return 1
 }
 
-// Open implements arrays.Set.
-func (s *set) Open(name string) (*npy.Reader, io.Closer, error) {
-	at := s.at[name]
-	head, err := at.Head()
-	if err != nil {
-		return nil, nil, err
-	}
-	if bytes.HasPrefix(head, []byte("\x93NUMPY")) || !strings.HasPrefix(name, "node_") {
-		return s.files.Open(name)
-	}
+// openRaw opens a file of float32 without a header.
+func openRaw(name string, at source.Place) (*array.Reader, io.Closer, error) {
 	raw, err := at.Raw()
 	if err != nil {
 		return nil, nil, err
@@ -227,16 +214,16 @@ func (s *set) Open(name string) (*npy.Reader, io.Closer, error) {
 	width := rawWidth(name)
 	rows := raw.Size / (4 * width)
 	shape := []int64{rows, width}[:1+min(width-1, 1)]
-	h, err := npy.NewHeader(unified.Float32, shape, false, false)
+	h, err := array.New(unified.Float32, shape, false, false)
 	if err == nil && rows*4*width != raw.Size {
 		err = fmt.Errorf("it has no header, and its %d bytes are no rows of %d float32", raw.Size, width)
 	}
-	var r *npy.Reader
+	var r *array.Reader
 	if err == nil {
 		if mem, failed := raw.Map(); failed == nil && mem != nil {
-			r, err = npy.NewMapped(mem, h)
+			r, err = array.NewMapped(mem, h)
 		} else {
-			r, err = npy.NewReader(io.NewSectionReader(raw, 0, raw.Size), h)
+			r, err = array.NewReader(io.NewSectionReader(raw, 0, raw.Size), h)
 		}
 	}
 	if err != nil {

@@ -8,11 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -30,7 +29,7 @@ func Looks(head []byte) bool {
 
 // Archive is an open .npz file.
 type Archive struct {
-	path    string
+	Path    string // what messages call it
 	file    io.Closer
 	zip     *zip.Reader
 	members map[string]*zip.File // by name without ".npy"
@@ -40,29 +39,23 @@ type Archive struct {
 	edgeColumns []string // members that are columns of edges
 }
 
-// Names implements arrays.Set.
-func (a *Archive) Names() (names []string) {
+// Set returns the arrays of the archive.
+func (a *Archive) Set() array.Set {
+	set := array.Set{}
 	for name := range a.members {
-		names = append(names, name)
+		set[name] = array.Member{Path: a.Path + ": " + name, Open: func() (*array.Reader, io.Closer, error) {
+			r, h, err := a.open(name)
+			if err != nil {
+				return nil, nil, err
+			}
+			v, err := array.NewReader(&toEnd{r, h.Bytes()}, h)
+			if err != nil {
+				return nil, nil, errors.Join(a.fail(name, -1, "%w", err), r.Close())
+			}
+			return v, r, nil
+		}}
 	}
-	slices.Sort(names)
-	return names
-}
-
-// Path implements arrays.Set.
-func (a *Archive) Path(name string) string { return a.path + ": " + name }
-
-// Open implements arrays.Set.
-func (a *Archive) Open(name string) (*npy.Reader, io.Closer, error) {
-	r, h, err := a.open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	v, err := npy.NewReader(&toEnd{r, h.Bytes()}, h)
-	if err != nil {
-		return nil, nil, errors.Join(a.fail(name, -1, "%w", err), r.Close())
-	}
-	return v, r, nil
+	return set
 }
 
 // toEnd reads the elements of a member. With the last ones it compares the archive's checksum.
@@ -82,7 +75,7 @@ func (t *toEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Open opens an archive, whose arrays are an arrays.Set. What is expanded is counted in b. Its owner calls Close.
+// Open opens an archive. What is expanded is counted in b. Its owner calls Close.
 func Open(at source.Place, b *pinned.Ledger) (*Archive, error) {
 	f, err := at.Raw()
 	if err != nil {
@@ -93,7 +86,7 @@ func Open(at source.Place, b *pinned.Ledger) (*Archive, error) {
 	if err != nil {
 		return nil, errors.Join(source.Error(path, "", -1, "", err), f.Close())
 	}
-	a := &Archive{path: path, file: f, zip: z, members: make(map[string]*zip.File), ledger: b,
+	a := &Archive{Path: path, file: f, zip: z, members: make(map[string]*zip.File), ledger: b,
 		read: make(map[string]bool)}
 	for _, f := range z.File {
 		if name, ok := strings.CutSuffix(f.Name, ".npy"); ok && a.members[name] == nil {
@@ -113,11 +106,11 @@ func (a *Archive) has(name string) bool {
 
 // fail is an error about a member and, unless negative, its row.
 func (a *Archive) fail(member string, row int64, format string, args ...any) error {
-	return source.Error(a.path, member, row, "", fmt.Errorf(format, args...))
+	return source.Error(a.Path, member, row, "", fmt.Errorf(format, args...))
 }
 
 // header reads the header of a member.
-func (a *Archive) header(name string) (npy.Header, error) {
+func (a *Archive) header(name string) (array.Header, error) {
 	r, h, err := a.open(name)
 	if err != nil {
 		return h, err
@@ -126,19 +119,19 @@ func (a *Archive) header(name string) (npy.Header, error) {
 }
 
 // open opens a member behind its header.
-func (a *Archive) open(name string) (io.ReadCloser, npy.Header, error) {
+func (a *Archive) open(name string) (io.ReadCloser, array.Header, error) {
 	a.read[name] = true
 	f := a.members[name]
 	if f == nil {
-		return nil, npy.Header{}, a.fail(name, -1, "is missing from the archive")
+		return nil, array.Header{}, a.fail(name, -1, "is missing from the archive")
 	}
 	r, err := f.Open()
 	if err != nil {
-		return nil, npy.Header{}, a.fail(name, -1, "%w", err)
+		return nil, array.Header{}, a.fail(name, -1, "%w", err)
 	}
 	c := &counted{r: r}
-	h, err := npy.ReadHeader(c)
-	if err == nil && h.Kind != npy.Object && h.Kind != npy.Foreign {
+	h, err := array.ReadHeader(c)
+	if err == nil && h.Kind != array.Object && h.Kind != array.Foreign {
 		err = compareSize(&h, f.UncompressedSize64, c.n)
 	}
 	if err != nil {
@@ -160,7 +153,7 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // compareSize compares what the archive says that a member takes, of which the header is a part, with its shape.
-func compareSize(h *npy.Header, size, header uint64) error {
+func compareSize(h *array.Header, size, header uint64) error {
 	switch have := size - min(header, size); {
 	case have < uint64(h.Bytes()):
 		return fmt.Errorf("%v: %d of %d bytes are there", h, have, h.Bytes())
@@ -171,7 +164,7 @@ func compareSize(h *npy.Header, size, header uint64) error {
 }
 
 // elements has a function read all elements of a member.
-func (a *Archive) elements(name string, read func(r io.Reader, h npy.Header) error) error {
+func (a *Archive) elements(name string, read func(r io.Reader, h array.Header) error) error {
 	r, h, err := a.open(name)
 	if err != nil {
 		return err
@@ -213,8 +206,8 @@ func (a *Archive) vector(name string) (int64, error) {
 
 // ints reads a whole member of integers. 8 bytes each stay counted.
 func (a *Archive) ints(name string) (v []int64, err error) {
-	err = a.elements(name, func(r io.Reader, h npy.Header) error {
-		v, err = npy.ReadInts(r, h, a.ledger)
+	err = a.elements(name, func(r io.Reader, h array.Header) error {
+		v, err = array.ReadInts(r, h, a.ledger)
 		return err
 	})
 	return v, err
@@ -222,7 +215,7 @@ func (a *Archive) ints(name string) (v []int64, err error) {
 
 // stream copies the elements of a member to w.
 func (a *Archive) stream(ctx context.Context, w io.Writer, name string) error {
-	return a.elements(name, func(r io.Reader, h npy.Header) error { return npy.Stream(ctx, w, r, h, a.ledger) })
+	return a.elements(name, func(r io.Reader, h array.Header) error { return array.Stream(ctx, w, r, h, a.ledger) })
 }
 
 // stringBytes is what a string takes besides its characters, about.
@@ -234,23 +227,18 @@ func (a *Archive) strings(g *source.Graph, name string, rows int64) (list []stri
 		return nil, false, nil
 	}
 	h, err := a.header(name)
-	if err != nil || h.Kind != npy.Text && h.Kind != npy.Bytes || len(h.Shape) != 1 {
+	if err != nil || h.Kind != array.Text && h.Kind != array.Bytes || len(h.Shape) != 1 {
 		return nil, false, err
 	}
 	if h.Elements() != rows {
 		g.Note("%s is not stored: it has %d names for %d", name, h.Elements(), rows)
 		return nil, false, nil
 	}
-	err = a.elements(name, func(r io.Reader, h npy.Header) error {
+	err = a.elements(name, func(r io.Reader, h array.Header) error {
 		if err := a.ledger.Take(pinned.Sources, h.Bytes()+stringBytes*h.Elements()); err != nil {
 			return err
 		}
-		arr, err := npy.ReadElements(r, h, a.ledger)
-		if err != nil {
-			return err
-		}
-		defer a.ledger.Give(pinned.Sources, h.Bytes())
-		list, err = arr.Strings()
+		list, err = array.ReadStrings(r, h, a.ledger)
 		return err
 	})
 	return list, err == nil, err
@@ -264,7 +252,7 @@ func (a *Archive) noteObjects(g *source.Graph, used map[string]bool) {
 		if a.members[name] != f {
 			continue
 		}
-		if h, err := a.header(name); err == nil && h.Kind == npy.Object {
+		if h, err := a.header(name); err == nil && h.Kind == array.Object {
 			names, used[name] = append(names, name), true
 		}
 	}

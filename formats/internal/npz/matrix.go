@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -89,7 +89,7 @@ func (a *Archive) matrix(prefix string) (*matrix, error) {
 
 // scanInts hands the numbers of a member on, a block at a time, and compares its checksum.
 func (a *Archive) scanInts(name string, take func(block []int64, at int64) error) error {
-	return a.elements(name, func(r io.Reader, h npy.Header) error { return npy.EachInts(r, h, take) })
+	return a.elements(name, func(r io.Reader, h array.Header) error { return array.EachInts(r, h, take) })
 }
 
 func (m *matrix) checkRows() error {
@@ -131,12 +131,12 @@ func (m *matrix) checkValues() error {
 	if !m.a.has(name) {
 		return nil
 	}
-	return m.a.elements(name, func(r io.Reader, h npy.Header) error {
+	return m.a.elements(name, func(r io.Reader, h array.Header) error {
 		if h.Elements() != m.entries {
 			return fmt.Errorf("is %v, but there are %d indices", &h, m.entries)
 		}
 		m.dtype = h.DType
-		v, err := npy.NewReader(r, h)
+		v, err := array.NewReader(r, h)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (m *matrix) checkValues() error {
 const chunkEdges = 1 << 18
 
 // reader opens a member for reading some elements at a time; nil if there is an error already, which stays.
-func (a *Archive) reader(name string, open *[]io.Closer, err *error) *npy.Reader {
+func (a *Archive) reader(name string, open *[]io.Closer, err *error) *array.Reader {
 	if *err != nil {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (a *Archive) reader(name string, open *[]io.Closer, err *error) *npy.Reader
 		return nil
 	}
 	*open = append(*open, r)
-	v, e := npy.NewReader(r, h)
+	v, e := array.NewReader(r, h)
 	if e != nil {
 		*err = a.fail(name, -1, "%w", e)
 	}
@@ -188,11 +188,11 @@ func (m *matrix) walk(values bool, others []string, yield func(rows, cols []int6
 		}
 	}()
 	indptr, indices := m.a.reader(m.prefix+"indptr", &open, &err), m.a.reader(m.prefix+"indices", &open, &err)
-	var data *npy.Reader
+	var data *array.Reader
 	if values {
 		data = m.a.reader(m.prefix+"data", &open, &err)
 	}
-	var columns []*npy.Reader
+	var columns []*array.Reader
 	for _, name := range others {
 		columns = append(columns, m.a.reader(name, &open, &err))
 	}
@@ -231,7 +231,7 @@ func (m *matrix) walk(values bool, others []string, yield func(rows, cols []int6
 
 // rowEnds reads indptr as entries come to need it.
 type rowEnds struct {
-	r     *npy.Reader
+	r     *array.Reader
 	block []int64
 	row   int64 // of the next entry
 	end   int64 // of the row: the number of its last entry, plus one
@@ -262,7 +262,7 @@ func (e *rowEnds) rows(to []int64, at int64, n int) ([]int64, error) {
 func (a *Archive) setEdges(g *source.Graph, m *matrix) {
 	g.Edges = source.Edges{
 		Count: m.entries,
-		Where: func(edge int64) string { return fmt.Sprintf("%s: %sindices: entry %d", a.path, m.prefix, edge) },
+		Where: func(edge int64) string { return fmt.Sprintf("%s: %sindices: entry %d", a.Path, m.prefix, edge) },
 	}
 	c := graph.Column{Name: "weight", DType: unified.Float32}
 	if m.dtype == unified.Float64 {

@@ -25,11 +25,11 @@ func TestNothingIsExpandedThatCannotFit(t *testing.T) {
 		is      error
 		says    string
 	}{
-		{"edges", []member{zeros("edges", "|i1", fmt.Sprintf("(%d, 2)", n), 2*n), array("node_labels", "", int8(1))},
+		{"edges", []member{zeros("edges", "|i1", fmt.Sprintf("(%d, 2)", n), 2*n), numpy("node_labels", "", int8(1))},
 			limit, nil, ""},
 		{"edges in columns", []member{zeros("edges", "|i1", fmt.Sprintf("(2, %d)", n), 2*n),
-			array("node_labels", "", int8(1))}, limit, nil, ""},
-		{"labels", []member{array("edges", "(1, 2)", int8(0), 0), zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n),
+			numpy("node_labels", "", int8(1))}, limit, nil, ""},
+		{"labels", []member{numpy("edges", "(1, 2)", int8(0), 0), zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n),
 			n)}, limit, pinned.ErrLimit, "16.8 MB"},
 		{"a matrix", []member{zeros("indptr", "|i1", fmt.Sprintf("(%d,)", n), n), zeros("indices", "|i1", "(0,)", 0)},
 			limit, nil, ""},

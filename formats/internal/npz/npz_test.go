@@ -25,7 +25,7 @@ type member struct {
 	data               []byte
 }
 
-func array[T unified.Element](name, shape string, v ...T) member {
+func numpy[T unified.Element](name, shape string, v ...T) member {
 	descr := map[unified.DType]string{
 		unified.Uint8: "|b1", unified.Int8: "|i1", unified.Int32: "<i4", unified.Int64: "<i8", unified.Float32: "<f4",
 		unified.Float64: "<f8",
@@ -140,15 +140,15 @@ func spell(t testing.TB, g *source.Graph) string {
 // sparse is the sparse layout of 0>1, 0>2, 2>0 with features, as parts that tests replace.
 func sparse() []member {
 	return []member{
-		array("adj_matrix.data", "", float32(1), 1, 1),
-		array("adj_matrix.indices", "", int32(1), 2, 0),
-		array("adj_matrix.indptr", "", int32(0), 2, 2, 3),
-		array("adj_matrix.shape", "", int64(3), 3),
-		array("attr_matrix.data", "", float32(5), 6, 7),
-		array("attr_matrix.indices", "", int32(0), 1, 1),
-		array("attr_matrix.indptr", "", int32(0), 1, 1, 3),
-		array("attr_matrix.shape", "", int64(3), 2),
-		array("labels", "", int8(1), 0, 4),
+		numpy("adj_matrix.data", "", float32(1), 1, 1),
+		numpy("adj_matrix.indices", "", int32(1), 2, 0),
+		numpy("adj_matrix.indptr", "", int32(0), 2, 2, 3),
+		numpy("adj_matrix.shape", "", int64(3), 3),
+		numpy("attr_matrix.data", "", float32(5), 6, 7),
+		numpy("attr_matrix.indices", "", int32(0), 1, 1),
+		numpy("attr_matrix.indptr", "", int32(0), 1, 1, 3),
+		numpy("attr_matrix.shape", "", int64(3), 2),
+		numpy("labels", "", int8(1), 0, 4),
 		text("node_names", 2, "ab", "c", "d"),
 		text("class_names", 1, "x", "y"),
 		{"metadata", "|O", "()", []byte("\x80\x03X")},
@@ -157,11 +157,11 @@ func sparse() []member {
 
 func dense() []member {
 	return []member{
-		array("edges", "(2, 2)", int64(0), 1, 2, 2),
-		array("node_features", "(3, 2)", float32(1), 2, 3, 4, 5, 6),
-		array("node_labels", "", int64(0), 1, 1),
-		array("train_masks", "(2, 3)", uint8(1), 0, 0, 0, 1, 1),
-		array("val_masks", "(2, 3)", uint8(0), 1, 0, 0, 0, 0),
+		numpy("edges", "(2, 2)", int64(0), 1, 2, 2),
+		numpy("node_features", "(3, 2)", float32(1), 2, 3, 4, 5, 6),
+		numpy("node_labels", "", int64(0), 1, 1),
+		numpy("train_masks", "(2, 3)", uint8(1), 0, 0, 0, 1, 1),
+		numpy("val_masks", "(2, 3)", uint8(0), 1, 0, 0, 0, 0),
 	}
 }
 
@@ -205,30 +205,30 @@ func TestLayouts(t *testing.T) {
 		{"sparse, other names", renamed, sparseWant, "class_names"},
 		{"sparse, a name too few", with(sparse(), text("node_names", 2, "ab", "c")),
 			strings.Replace(sparseWant, "; id ab c d", "", 1), "node_names is not stored: it has 2 names for 3"},
-		{"sparse with weights", with(sparse(), array("adj_matrix.data", "", float32(1), .5, 2)),
+		{"sparse with weights", with(sparse(), numpy("adj_matrix.data", "", float32(1), .5, 2)),
 			strings.Replace(sparseWant, "2>0;", "2>0; weight float32 [1 0.5 2];", 1), "weight"},
-		{"sparse with signs", with(sparse(), array("adj_matrix.data", "", float64(1), -.5, 2)),
+		{"sparse with signs", with(sparse(), numpy("adj_matrix.data", "", float64(1), -.5, 2)),
 			strings.Replace(sparseWant, "2>0;", "2>0; value float64 [1 -0.5 2];", 1), "value"},
 		{"dense", dense(), "3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; " +
 			"train0 [0]; train1 [1 2]; val0 [1]; val1 []", ""},
 		{"dense, edges alone", dense()[:1], "3 nodes: 0>1 2>2 undirected", ""},
-		{"dense, one mask", with(dense()[:3], array("test_mask", "", uint8(0), 1, 1)),
+		{"dense, one mask", with(dense()[:3], numpy("test_mask", "", uint8(0), 1, 1)),
 			"3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; test0 [1 2]", ""},
-		{"dense, splits behind", with(dense()[:3], array("test_mask", "(3, 2)", uint8(0), 1, 1, 1, 0, 0)),
+		{"dense, splits behind", with(dense()[:3], numpy("test_mask", "(3, 2)", uint8(0), 1, 1, 1, 0, 0)),
 			"3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; test0 [1]; test1 " +
 				"[0 1]", ""},
-		{"csr", []member{array("indptr", "", int64(0), 1, 2), array("indices", "", int32(1), 0)}, "2 nodes: 0>1 1>0",
+		{"csr", []member{numpy("indptr", "", int64(0), 1, 2), numpy("indices", "", int32(1), 0)}, "2 nodes: 0>1 1>0",
 			""},
-		{"dense, with more", with(dense(), array("edge_attr", "(2, 2)", float32(1), 2, 3, 4), array("odd", "",
+		{"dense, with more", with(dense(), numpy("edge_attr", "(2, 2)", float32(1), 2, 3, 4), numpy("odd", "",
 			int64(5))),
 			"3 nodes: 0>1 2>2 undirected; feature float32 [1 2 3 4]; feature float32[2] [1 2 3 4 5 6]; label int64[] " +
 				"[0 1 1]; train0 [0]; train1 [1 2]; val0 [1]; val1 []", "odd (<i8 (1))"},
-		{"csr, with more", []member{array("indptr", "", int64(0), 1, 2), array("indices", "", int32(1), 0),
-			array("time", "", int64(9), 8), array("node_features", "(2, 1)", float32(3), 4)},
+		{"csr, with more", []member{numpy("indptr", "", int64(0), 1, 2), numpy("indices", "", int32(1), 0),
+			numpy("time", "", int64(9), 8), numpy("node_features", "(2, 1)", float32(3), 4)},
 			"2 nodes: 0>1 1>0; time int64 [9 8]; feature float32[] [3 4]", ""},
-		{"by name", []member{array("edge_index", "(2, 3)", int64(0), 1, 2, 1, 2, 0), array("y", "", int8(1), 0, 2)},
+		{"by name", []member{numpy("edge_index", "(2, 3)", int64(0), 1, 2, 1, 2, 0), numpy("y", "", int8(1), 0, 2)},
 			"3 nodes: 0>1 1>2 2>0; label int64[] [1 0 2]", ""},
-		{"no edges", with(dense(), array[int64]("edges", "(0, 2)")),
+		{"no edges", with(dense(), numpy[int64]("edges", "(0, 2)")),
 			"3 nodes: undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; train0 [0]; train1 [1 2]; " +
 				"val0 [1]; val1 []", ""},
 	} {
@@ -256,46 +256,46 @@ var damagedArrays = []struct {
 	row     int64
 	says    string
 }{
-	{"indptr falls", with(sparse(), array("adj_matrix.indptr", "", int32(0), 3, 2, 3)), "adj_matrix.indptr", 2,
+	{"indptr falls", with(sparse(), numpy("adj_matrix.indptr", "", int32(0), 3, 2, 3)), "adj_matrix.indptr", 2,
 		"falls from 3 to 2"},
-	{"indptr falls at once", with(sparse(), array("adj_matrix.indptr", "", int32(0), -1, 2, 3)), "adj_matrix.indptr", 1,
+	{"indptr falls at once", with(sparse(), numpy("adj_matrix.indptr", "", int32(0), -1, 2, 3)), "adj_matrix.indptr", 1,
 		"falls from 0 to -1"},
-	{"indptr falls at the end", with(sparse(), array("adj_matrix.indptr", "", int32(0), 2, 4, 3)),
+	{"indptr falls at the end", with(sparse(), numpy("adj_matrix.indptr", "", int32(0), 2, 4, 3)),
 		"adj_matrix.indptr", 3, "falls from 4 to 3"},
-	{"indptr does not begin", with(sparse(), array("adj_matrix.indptr", "", int32(1), 2, 2, 3)),
+	{"indptr does not begin", with(sparse(), numpy("adj_matrix.indptr", "", int32(1), 2, 2, 3)),
 		"adj_matrix.indptr", -1, "from 0"},
-	{"indptr does not end", with(sparse(), array("adj_matrix.indptr", "", int32(0), 2, 2, 9)), "adj_matrix.indptr",
+	{"indptr does not end", with(sparse(), numpy("adj_matrix.indptr", "", int32(0), 2, 2, 9)), "adj_matrix.indptr",
 		-1, "3 indices"},
-	{"indptr is empty", with(sparse(), array[int32]("adj_matrix.indptr", "")), "adj_matrix.indptr", -1, "is empty"},
-	{"column too large", with(sparse(), array("adj_matrix.indices", "", int32(1), 3, 0)), "adj_matrix.indices", 1,
+	{"indptr is empty", with(sparse(), numpy[int32]("adj_matrix.indptr", "")), "adj_matrix.indptr", -1, "is empty"},
+	{"column too large", with(sparse(), numpy("adj_matrix.indices", "", int32(1), 3, 0)), "adj_matrix.indices", 1,
 		"column 3 is not in 0 .. 2"},
-	{"column negative", with(sparse(), array("adj_matrix.indices", "", int32(1), 2, -1)), "adj_matrix.indices", 2,
+	{"column negative", with(sparse(), numpy("adj_matrix.indices", "", int32(1), 2, -1)), "adj_matrix.indices", 2,
 		"column -1"},
 	{"NaN weight", with(sparse(), member{"adj_matrix.data", "<f4", "(3,)",
 		[]byte("\x00\x00\x80\x3f\x00\x00\xc0\x7f\x00\x00\x80\x3f")}), "adj_matrix.data", 1, "NaN"},
-	{"too few values", with(sparse(), array("adj_matrix.data", "", float32(1))), "adj_matrix.data", -1,
+	{"too few values", with(sparse(), numpy("adj_matrix.data", "", float32(1))), "adj_matrix.data", -1,
 		"3 indices"},
-	{"not square", with(sparse(), array("adj_matrix.shape", "", int64(3), 4)), "adj_matrix.shape", -1, "square"},
-	{"shape of another", with(sparse(), array("adj_matrix.shape", "", int64(4), 4)), "adj_matrix.shape", -1,
+	{"not square", with(sparse(), numpy("adj_matrix.shape", "", int64(3), 4)), "adj_matrix.shape", -1, "square"},
+	{"shape of another", with(sparse(), numpy("adj_matrix.shape", "", int64(4), 4)), "adj_matrix.shape", -1,
 		"4 entries"},
-	{"features of another", with(sparse(), array("attr_matrix.indptr", "", int32(0), 3),
-		array("attr_matrix.shape", "", int64(1), 2)), "attr_matrix.shape", -1, "1 rows"},
-	{"features too wide", with(sparse(), array("attr_matrix.shape", "", int64(3), 1<<40)), "attr_matrix.shape", -1,
+	{"features of another", with(sparse(), numpy("attr_matrix.indptr", "", int32(0), 3),
+		numpy("attr_matrix.shape", "", int64(1), 2)), "attr_matrix.shape", -1, "1 rows"},
+	{"features too wide", with(sparse(), numpy("attr_matrix.shape", "", int64(3), 1<<40)), "attr_matrix.shape", -1,
 		"too many"},
-	{"too few labels", with(sparse(), array("labels", "", int8(1))), "labels", -1, "1 labels"},
-	{"labels that are not integers", with(sparse(), array("labels", "", float32(1), 2, .5)), "labels", -1, "row 2"},
+	{"too few labels", with(sparse(), numpy("labels", "", int8(1))), "labels", -1, "1 labels"},
+	{"labels that are not integers", with(sparse(), numpy("labels", "", float32(1), 2, .5)), "labels", -1, "row 2"},
 	{"indptr missing a part", without(sparse(), "adj_matrix.indices"), "adj_matrix.indices", -1, "missing"},
-	{"edge too large", with(dense(), array("edges", "(2, 2)", int64(0), 1, 3, 2)), "edges", 1, "node 3"},
-	{"edge negative", with(dense(), array("edges", "(2, 2)", int64(-4), 1, 2, 2)), "edges", 0, "node -4"},
-	{"edges of three", with(dense(), array("edges", "(1, 3)", int64(0), 1, 2)), "edges", -1, "[1 3]"},
-	{"edges in one dimension", with(dense(), array("edges", "", int64(0), 1)), "edges", -1, "dimension"},
+	{"edge too large", with(dense(), numpy("edges", "(2, 2)", int64(0), 1, 3, 2)), "edges", 1, "node 3"},
+	{"edge negative", with(dense(), numpy("edges", "(2, 2)", int64(-4), 1, 2, 2)), "edges", 0, "node -4"},
+	{"edges of three", with(dense(), numpy("edges", "(1, 3)", int64(0), 1, 2)), "edges", -1, "[1 3]"},
+	{"edges in one dimension", with(dense(), numpy("edges", "", int64(0), 1)), "edges", -1, "dimension"},
 	{"features cut short", with(dense(), member{"node_features", "<f4", "(3, 2)", make([]byte, 23)}),
 		"node_features", -1, "23 of 24 bytes"},
-	{"features in three dimensions", with(dense(), array("node_features", "(3, 1, 1)", float32(1), 2, 3)),
+	{"features in three dimensions", with(dense(), numpy("node_features", "(3, 1, 1)", float32(1), 2, 3)),
 		"node_features", -1, "width"},
 	{"a mask of 2", with(dense(), member{"train_masks", "|u1", "(1, 3)", []byte{0, 2, 0}}), "train_masks", 1,
 		"not 2"},
-	{"a mask of another", with(dense(), array("train_masks", "(2, 4)", uint8(1), 0, 0, 0, 1, 1, 0, 0)),
+	{"a mask of another", with(dense(), numpy("train_masks", "(2, 4)", uint8(1), 0, 0, 0, 1, 1, 0, 0)),
 		"train_masks", -1, "(splits, 3)"},
 	{"something follows", with(dense(), member{"edges", "<i8", "(1, 2)", make([]byte, 17)}), "edges", -1,
 		"follows"},
@@ -454,7 +454,7 @@ func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
 	}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(10 << 20)
-	g, err := Read(context.Background(), source.Local(save(t, pack(t, array("edges", "(1, 2)", int8(0), 0),
+	g, err := Read(context.Background(), source.Local(save(t, pack(t, numpy("edges", "(1, 2)", int8(0), 0),
 		zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n), n), mask, across))), &source.Request{
 		Budget: &source.Budget{Memory: ledger}})
 	if err != nil {
@@ -475,7 +475,7 @@ func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
 
 // TestAnArchiveTakesTheNumberOfNodesFromElsewhere: a table of features beside it has a row for each.
 func TestAnArchiveTakesTheNumberOfNodesFromElsewhere(t *testing.T) {
-	path := save(t, pack(t, array("edge_index", "(2, 1)", int64(0), int64(3))))
+	path := save(t, pack(t, numpy("edge_index", "(2, 1)", int64(0), int64(3))))
 	g, err := Read(context.Background(), source.Local(path), &source.Request{Nodes: 9})
 	if err != nil {
 		t.Fatal(err)

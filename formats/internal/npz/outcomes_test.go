@@ -25,12 +25,12 @@ func TestWhatComesOfAnyNumPyArchive(t *testing.T) {
 	small := packed("an archive", dense())
 	small.Files, small.Pack = small.Pack(small.Files), nil
 	sourcetest.Outcomes(t, packed("sparse", sparse()), packed("dense", dense()), small,
-		packed("weighted", with(sparse(), array("adj_matrix.data", "", float64(1), 2.5, -3))).Whole(),
-		packed("large and dense", with(dense(), array("edges", "(12000, 2)", long...),
-			array("node_features", "(991, 1)", make([]float32, 991)...),
-			array("node_labels", "", make([]int64, 991)...), array("train_masks", "(991,)", make([]uint8, 991)...),
-			array("val_masks", "(991,)", make([]uint8, 991)...))).Whole(),
-		packed("large and sparse", []member{array("data", "", make([]float32, 2973)...),
-			array("indices", "", at[:991]...), array("indptr", "", at...), array("shape", "", int64(991), 991)},
+		packed("weighted", with(sparse(), numpy("adj_matrix.data", "", float64(1), 2.5, -3))).Whole(),
+		packed("large and dense", with(dense(), numpy("edges", "(12000, 2)", long...),
+			numpy("node_features", "(991, 1)", make([]float32, 991)...),
+			numpy("node_labels", "", make([]int64, 991)...), numpy("train_masks", "(991,)", make([]uint8, 991)...),
+			numpy("val_masks", "(991,)", make([]uint8, 991)...))).Whole(),
+		packed("large and sparse", []member{numpy("data", "", make([]float32, 2973)...),
+			numpy("indices", "", at[:991]...), numpy("indptr", "", at...), numpy("shape", "", int64(991), 991)},
 		).Whole())
 }

@@ -9,8 +9,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
-	"github.com/khop-gnn/khop/formats/internal/npy"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -35,7 +35,7 @@ func Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Gr
 			err = errors.Join(err, g.Close())
 		}
 	}()
-	d := &arrays.Describer{Set: a, Graph: g, R: r,
+	d := &arrays.Describer{Set: a.Set(), Graph: g, R: r,
 		Used: map[string]bool{}}
 	known := true
 	switch sep := a.separator(); {
@@ -50,7 +50,7 @@ func Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Gr
 		var ok bool
 		if ok, err = d.Edges(ctx); !ok && err == nil {
 			err = fmt.Errorf("the layout of the archive is not known: it holds %s", a.list())
-			err = source.Error(a.path, "", -1, "", err)
+			err = source.Error(a.Path, "", -1, "", err)
 		}
 	}
 	if err != nil {
@@ -240,8 +240,8 @@ func (a *Archive) countNodes(g *source.Graph, m int64) error {
 		}
 		return nil
 	}
-	return a.elements("edges", func(r io.Reader, h npy.Header) error {
-		return npy.EachInts(r, h, func(block []int64, _ int64) error {
+	return a.elements("edges", func(r io.Reader, h array.Header) error {
+		return array.EachInts(r, h, func(block []int64, _ int64) error {
 			g.Node().Count = max(g.Node().Count, slices.Max(block)+1)
 			return nil
 		})
@@ -255,7 +255,7 @@ func (a *Archive) checkTables(g *source.Graph, labels string) error {
 		switch {
 		case err != nil:
 			return err
-		case h.Kind == npy.Object: // noted with the others
+		case h.Kind == array.Object: // noted with the others
 		case len(h.Shape) != 1:
 			return a.fail(labels, -1, "is %v, an array of 1 dimension is wanted", &h)
 		case h.Elements() != g.Node().Count:
@@ -286,7 +286,7 @@ func (a *Archive) addDenseFeatures(g *source.Graph, name string) error {
 	if err != nil {
 		return err
 	}
-	if h.Kind == npy.Object {
+	if h.Kind == array.Object {
 		return nil // noted with the others
 	}
 	if h.DType == unified.Invalid || len(h.Shape) != 2 || h.Shape[0] != g.Node().Count || h.Shape[1] > maxWidth {
@@ -308,7 +308,7 @@ func (a *Archive) addLabels(g *source.Graph, name string) error {
 	if !a.has(name) {
 		return nil
 	}
-	if h, err := a.header(name); err != nil || h.Kind == npy.Object {
+	if h, err := a.header(name); err != nil || h.Kind == array.Object {
 		return err // objects are noted with the others
 	}
 	labels, err := a.ints(name)
@@ -343,7 +343,7 @@ type maskShape struct {
 }
 
 // maskShape compares the shape of a mask, [n], [splits, n] or [n, splits], with the number of nodes.
-func (a *Archive) maskShape(name string, h *npy.Header, nodes int64) (m maskShape, err error) {
+func (a *Archive) maskShape(name string, h *array.Header, nodes int64) (m maskShape, err error) {
 	s := h.Shape
 	switch {
 	case len(s) == 1 && s[0] == nodes:
@@ -369,7 +369,7 @@ func (a *Archive) addMasks(g *source.Graph) error {
 			continue
 		}
 		var splits []source.Split
-		err := a.elements(name, func(r io.Reader, h npy.Header) error {
+		err := a.elements(name, func(r io.Reader, h array.Header) error {
 			m, err := a.maskShape(name, &h, g.Node().Count)
 			if err != nil {
 				return err
@@ -377,7 +377,7 @@ func (a *Archive) addMasks(g *source.Graph) error {
 			for k := range m.splits {
 				splits = append(splits, source.Split{Name: split, Index: int(k), IDs: []int64{}})
 			}
-			return npy.EachInts(r, h, func(block []int64, at int64) error {
+			return array.EachInts(r, h, func(block []int64, at int64) error {
 				return a.readMask(name, splits, m, block, at)
 			})
 		})

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
+	"maps"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
-	"github.com/khop-gnn/khop/formats/internal/npy"
 	"github.com/khop-gnn/khop/formats/internal/npz"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
@@ -18,7 +17,7 @@ const binaryGraph = "data.npz"
 
 // readBinary reads a dataset of one graph in archives: raw/data.npz and raw/node-label.npz.
 func readBinary(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
-	set := &archives{of: map[string]*npz.Archive{}}
+	set := &archives{Set: array.Set{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, set.Close())
@@ -34,17 +33,18 @@ func readBinary(ctx context.Context, at source.Place, r *source.Request) (_ *sou
 			return nil, err
 		}
 		set.all = append(set.all, a)
-		for _, n := range a.Names() {
-			set.of[n] = a
-		}
+		maps.Copy(set.Set, a.Set())
 	}
 	nodes, err := set.one("num_nodes_list")
 	if err != nil {
 		return nil, err
 	}
+	for _, counts := range []string{"num_nodes_list", "num_edges_list"} { // of each graph
+		delete(set.Set, counts)
+	}
 	request := *r
 	request.Nodes = nodes
-	g, ok, err := arrays.Describe(ctx, set, &request)
+	g, ok, err := arrays.Describe(ctx, set.Set, &request)
 	if err == nil && !ok {
 		err = source.Error(at.In("raw/"+binaryGraph).Path(), "", -1, "", fmt.Errorf("there is no edge_index: it has %v",
 			set.Names()))
@@ -66,29 +66,9 @@ func readBinary(ctx context.Context, at source.Place, r *source.Request) (_ *sou
 
 // archives are the arrays of several archives.
 type archives struct {
+	array.Set
 	all []*npz.Archive
-	of  map[string]*npz.Archive
 }
-
-// lists are the arrays that say how many nodes and edges each graph has.
-var lists = []string{"num_nodes_list", "num_edges_list"}
-
-// Names implements arrays.Set.
-func (s *archives) Names() (names []string) {
-	for n := range s.of {
-		if !slices.Contains(lists, n) {
-			names = append(names, n)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Path implements arrays.Set.
-func (s *archives) Path(name string) string { return s.of[name].Path(name) }
-
-// Open implements arrays.Set.
-func (s *archives) Open(name string) (*npy.Reader, io.Closer, error) { return s.of[name].Open(name) }
 
 // Close closes the archives.
 func (s *archives) Close() error {
@@ -102,10 +82,11 @@ func (s *archives) Close() error {
 
 // one reads the only number of an array.
 func (s *archives) one(name string) (int64, error) {
-	if s.of[name] == nil {
-		return 0, source.Error(s.all[0].Path(name), "", -1, "", errors.New("is not there"))
+	member, ok := s.Set[name]
+	if !ok {
+		return 0, source.Error(s.all[0].Path+": "+name, "", -1, "", errors.New("is not there"))
 	}
-	r, c, err := s.Open(name)
+	r, c, err := member.Open()
 	if err != nil {
 		return 0, err
 	}
@@ -114,7 +95,7 @@ func (s *archives) one(name string) (int64, error) {
 		err = errors.New("there are several graphs in it: one is wanted")
 	}
 	if err != nil {
-		return 0, source.Error(s.Path(name), "", -1, "convert datasets of one graph", err)
+		return 0, source.Error(member.Path, "", -1, "convert datasets of one graph", err)
 	}
 	return v[0], nil
 }

@@ -125,7 +125,7 @@ func (d *dataset) ends(link *source.Link, table *pickle.Dict, key string, label 
 	if len(a.Shape) != 2 || a.Shape[1] != 2 {
 		return fmt.Errorf("the shape is %v, not (edges, 2)", a.Shape)
 	}
-	ids, err := a.Ints(d.r.Budget.Ledger())
+	ids, err := pickle.Ints(a, d.r.Budget.Ledger())
 	if err != nil {
 		return err
 	}

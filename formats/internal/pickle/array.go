@@ -2,9 +2,11 @@ package pickle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -59,16 +61,8 @@ func latin1(s string) ([]byte, bool) {
 	return b, true
 }
 
-// Array is an array of NumPy: little-endian, row-major unless Fortran.
-type Array struct {
-	DType   unified.DType
-	Shape   []int64
-	Fortran bool
-	Data    []byte
-}
-
 // AsArray returns a value as an array of numbers; ErrFormat where it is none.
-func AsArray(v any) (*Array, error) {
+func AsArray(v any) (*array.Array, error) {
 	o, ok := v.(*Object)
 	if !ok {
 		return nil, fmt.Errorf("%w: it is %T, not an array", ErrFormat, v)
@@ -77,7 +71,7 @@ func AsArray(v any) (*Array, error) {
 	if !strings.HasSuffix(string(o.Class), "multiarray._reconstruct") || !ok || len(t) != 5 {
 		return nil, fmt.Errorf("%w: it is %.80q, not an array", ErrFormat, string(o.Class))
 	}
-	a := &Array{}
+	a := &array.Array{}
 	shape, ok := t[1].(Tuple)
 	if !ok || len(shape) > 8 {
 		return nil, fmt.Errorf("%w: an array without a shape", ErrFormat)
@@ -143,8 +137,8 @@ func Text(v any) string {
 
 // Ints returns the elements of an array of integers, in row-major order. It counts 8 bytes an element in l, and as many
 // again while it works; what it returns stays counted.
-func (a *Array) Ints(l *pinned.Ledger) (_ []int64, err error) {
-	keep := 8 * (int64(len(a.Data)) / a.DType.Size())
+func Ints(a *array.Array, l *pinned.Ledger) (_ []int64, err error) {
+	keep := 8 * a.Len()
 	if err := l.Take(pinned.Sources, 2*keep); err != nil {
 		return nil, err
 	}
@@ -153,56 +147,16 @@ func (a *Array) Ints(l *pinned.Ledger) (_ []int64, err error) {
 			l.Give(pinned.Sources, keep)
 		}
 	}()
-	t, err := unified.New(a.DType, aligned(a.Data), int64(len(a.Data))/a.DType.Size())
+	switch a.DType {
+	case unified.Float16, unified.Float32, unified.Float64, unified.Uint64:
+		return nil, fmt.Errorf("%w: an array of %v, integers are wanted", ErrFormat, a.DType)
+	}
+	r, err := a.Reader(false)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]int64, 0, t.Len())
-	switch a.DType {
-	case unified.Int64:
-		v, _ := unified.View[int64](t)
-		out = append(out, v...)
-	case unified.Int32:
-		out = widen[int32](out, t)
-	case unified.Int16:
-		out = widen[int16](out, t)
-	case unified.Int8:
-		out = widen[int8](out, t)
-	case unified.Uint8:
-		out = widen[uint8](out, t)
-	case unified.Uint16:
-		out = widen[uint16](out, t)
-	case unified.Uint32:
-		out = widen[uint32](out, t)
-	default:
-		return nil, fmt.Errorf("%w: an array of %v, integers are wanted", ErrFormat, a.DType)
-	}
-	if a.Fortran && len(a.Shape) == 2 {
-		rows, cols := a.Shape[0], a.Shape[1]
-		turned := make([]int64, len(out))
-		for i := range rows {
-			for j := range cols {
-				turned[i*cols+j] = out[j*rows+i]
-			}
-		}
-		return turned, nil
-	}
-	return out, nil
-}
-
-func widen[T int32 | int16 | int8 | uint8 | uint16 | uint32](to []int64, t unified.Tensor) []int64 {
-	v, _ := unified.View[T](t)
-	for _, x := range v {
-		to = append(to, int64(x))
-	}
-	return to
-}
-
-// aligned returns bytes at a multiple of 8.
-func aligned(b []byte) []byte {
-	w := unified.FromSlice(make([]uint64, (len(b)+7)/8)).Bytes()[:len(b)]
-	copy(w, b)
-	return w
+	v, err := r.Ints(r.Elements())
+	return slices.Clone(v), err
 }
 
 // Describe says what a value is, in a few words.

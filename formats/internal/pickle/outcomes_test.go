@@ -33,7 +33,7 @@ func arraysIn(v any, level int) string {
 			return fmt.Sprintf(" %v%s", err, arraysIn(x.State, level))
 		}
 		l := &pinned.Ledger{}
-		ints, err := a.Ints(l)
+		ints, err := Ints(a, l)
 		return fmt.Sprintf(" %v %v %t %x: %v, %v, %d of %d bytes", a.DType, a.Shape, a.Fortran, a.Data, ints, err,
 			l.Total(), l.Peak())
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -136,21 +137,21 @@ func FuzzRead(f *testing.F) {
 		}
 		_ = Describe(v)
 		if a, err := AsArray(v); err == nil {
-			_, _ = a.Ints(nil)
+			_, _ = Ints(a, nil)
 		}
 	})
 }
 
 // TestIntegersOfAnArrayAreCounted: 8 bytes each, for those of one byte too.
 func TestIntegersOfAnArrayAreCounted(t *testing.T) {
-	a := &Array{DType: unified.Int8, Shape: []int64{100}, Data: make([]byte, 100)}
+	a := &array.Array{DType: unified.Int8, Shape: []int64{100}, Data: make([]byte, 100)}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1000)
-	if _, err := a.Ints(ledger); !errors.Is(err, pinned.ErrLimit) || ledger.Total() != 0 {
+	if _, err := Ints(a, ledger); !errors.Is(err, pinned.ErrLimit) || ledger.Total() != 0 {
 		t.Errorf("%v, %d bytes are counted", err, ledger.Total())
 	}
 	ledger.SetLimit(2000)
-	if _, err := a.Ints(ledger); err != nil || ledger.Total() != 800 {
+	if _, err := Ints(a, ledger); err != nil || ledger.Total() != 800 {
 		t.Errorf("%v, %d bytes are counted", err, ledger.Total())
 	}
 }

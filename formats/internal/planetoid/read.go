@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/pickle"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
@@ -222,13 +223,13 @@ func (d *dataset) take(n int64) error {
 	return err
 }
 
-func (d *dataset) ints(a *pickle.Array) ([]int64, error) {
-	v, err := a.Ints(d.r.Budget.Ledger())
+func (d *dataset) ints(a *array.Array) ([]int64, error) {
+	v, err := pickle.Ints(a, d.r.Budget.Ledger())
 	d.kept += 8 * int64(len(v))
 	return v, err
 }
 
-func (d *dataset) floats(a *pickle.Array) ([]float64, error) {
+func (d *dataset) floats(a *array.Array) ([]float64, error) {
 	size := a.DType.Size()
 	if err := d.take(8 * int64(len(a.Data)) / size); err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
 	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -35,6 +34,13 @@ func (r *Raw) Map() ([]byte, error) {
 	return r.mem, nil
 }
 
+// Blocks hands on the bytes of a file in order.
+type Blocks interface {
+	// From returns bytes from a place of the file on, at least one, which is not before that of the last call. They are
+	// valid until the next call.
+	From(at int64) ([]byte, error)
+}
+
 // The least file that Ahead reads, and how many bytes at a time. Tests change them.
 var (
 	aheadFile  int64 = 256 << 20
@@ -44,7 +50,7 @@ var (
 // Ahead returns the bytes from a place to another, in order, which are read ahead and past the page cache. Its memory
 // is counted until Close of the file. It returns nil where mapping the file is better: a small file, one of which half
 // is in the page cache, one of a file system without this; or where the memory is little.
-func (r *Raw) Ahead(at, end int64) npy.Blocks {
+func (r *Raw) Ahead(at, end int64) Blocks {
 	if r.file == nil || end-at < aheadFile || direct.Cached(r.file, r.Size) > 0.5 {
 		return nil
 	}

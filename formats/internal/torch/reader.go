@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
-	"github.com/khop-gnn/khop/formats/internal/npy"
 	"github.com/khop-gnn/khop/formats/internal/pickle"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
@@ -78,7 +76,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 func (f *File) graph(ctx context.Context, stores []store, r *source.Request) (*source.Graph, error) {
 	if stores[0].key == nil {
 		set := f.set(stores[0])
-		g, ok, err := arrays.Describe(ctx, set, r)
+		g, ok, err := arrays.Describe(ctx, set.Set, r)
 		if err == nil && !ok {
 			err = fmt.Errorf("%w: there is no edge_index: it has %s", source.ErrUnknown,
 				strings.Join(append(set.Names(), set.others...), ", "))
@@ -95,11 +93,11 @@ func (f *File) graph(ctx context.Context, stores []store, r *source.Request) (*s
 		x := f.set(s)
 		sets = append(sets, x)
 		if name, ok := s.key.(string); ok {
-			nodes = append(nodes, arrays.Nodes{Name: name, Count: x.nodes, Set: x})
+			nodes = append(nodes, arrays.Nodes{Name: name, Count: x.nodes, Set: x.Set})
 			continue
 		}
 		t := s.key.(pickle.Tuple)
-		e := arrays.Edges{Source: pickle.Text(t[0]), Relation: pickle.Text(t[1]), Target: pickle.Text(t[2]), Set: x}
+		e := arrays.Edges{Source: pickle.Text(t[0]), Relation: pickle.Text(t[1]), Target: pickle.Text(t[2]), Set: x.Set}
 		edges = append(edges, e)
 	}
 	g, err := arrays.Typed(ctx, arrays.WithEnds(nodes, edges), edges, r)
@@ -166,7 +164,7 @@ func (f *File) oneGraph(slices any) bool {
 			}
 			continue
 		}
-		if t, ok, err := f.Tensor(v); err == nil && ok && t.Elements() > 2 {
+		if t, ok, err := f.Tensor(v); err == nil && ok && t.Len() > 2 {
 			return false
 		}
 	}
@@ -231,17 +229,15 @@ func mapping(v any) (*pickle.Dict, bool) {
 
 // set is the tensors of a store, by their names.
 type set struct {
-	f       *File
-	prefix  string
-	tensors map[string]*Tensor
-	nodes   int64    // num_nodes; -1: it is not there
-	others  []string // attributes that are not tensors
+	array.Set
+	nodes  int64    // num_nodes; -1: it is not there
+	others []string // attributes that are not tensors
 }
 
 func (f *File) set(s store) *set {
-	x := &set{f: f, tensors: map[string]*Tensor{}, nodes: -1}
+	x, prefix := &set{Set: array.Set{}, nodes: -1}, f.Path+": "
 	if s.key != nil {
-		x.prefix = strings.Trim(fmt.Sprint(s.key), "[]") + " "
+		prefix += strings.Trim(fmt.Sprint(s.key), "[]") + " "
 	}
 	for i, k := range s.values.Keys {
 		name, ok := k.(string)
@@ -258,10 +254,13 @@ func (f *File) set(s store) *set {
 		case err != nil:
 			x.others = append(x.others, fmt.Sprintf("%s (%v)", name, err))
 		case ok && len(t.Shape) > 0:
-			x.tensors[name] = t
+			x.Add(name, prefix+name, t, t.Shape[0] == 2)
 		case v != nil && !strings.HasPrefix(name, "_"):
 			x.others = append(x.others, fmt.Sprintf("%s (%s)", name, pickle.Describe(v)))
 		}
+	}
+	if _, ok := x.Set["num_nodes"]; !ok && x.nodes >= 0 && s.key == nil {
+		x.Add("num_nodes", prefix+"num_nodes", array.One(x.nodes), false)
 	}
 	return x
 }
@@ -275,30 +274,4 @@ func (x *set) note(g *source.Graph, prefix string) {
 		g.Note("%snot stored, since they are not tensors with a row a node or an edge: %s", prefix,
 			strings.Join(x.others, ", "))
 	}
-}
-
-// Names implements arrays.Set.
-func (x *set) Names() []string {
-	var names []string
-	for n := range x.tensors {
-		names = append(names, n)
-	}
-	if x.nodes >= 0 && x.prefix == "" {
-		names = append(names, "num_nodes")
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Path implements arrays.Set.
-func (x *set) Path(name string) string { return x.f.Path + ": " + x.prefix + name }
-
-// Open implements arrays.Set.
-func (x *set) Open(name string) (*npy.Reader, io.Closer, error) {
-	t := x.tensors[name]
-	if t == nil && name == "num_nodes" {
-		t = number(x.nodes)
-	}
-	r, err := t.Reader(len(t.Shape) == 2 && t.Shape[0] == 2)
-	return r, io.NopCloser(nil), err
 }

@@ -1,4 +1,4 @@
-package npy
+package array
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -14,12 +15,12 @@ import (
 type Reader struct {
 	Header
 	r     io.Reader
-	mem   []byte // of all elements, if they are mapped
-	at    int64  // elements that were handed on
-	asked int64  // bytes of mem that the system was asked for
-	few   bool   // it is not asked
-	from  Blocks // of the elements, if it has them
-	first int64  // the place of the first element in it
+	mem   []byte        // of all elements, if they are mapped
+	at    int64         // elements that were handed on
+	asked int64         // bytes of mem that the system was asked for
+	few   bool          // it is not asked
+	from  source.Blocks // of the elements, if it has them
+	first int64         // the place of the first element in it
 	buf   []byte
 	ints  []int64
 	reals []float64
@@ -42,15 +43,8 @@ func NewMapped(elements []byte, h Header) (*Reader, error) {
 	return &Reader{Header: h, mem: elements[:h.Bytes()]}, nil
 }
 
-// Blocks hands on the bytes of a file in order.
-type Blocks interface {
-	// From returns bytes from a place of the file on, at least one, which is not before that of the last call. They are
-	// valid until the next call.
-	From(at int64) ([]byte, error)
-}
-
 // NewBlocks returns a reader of elements that begin at a place of a file. It is read from the first call on.
-func NewBlocks(b Blocks, at int64, h Header) (*Reader, error) {
+func NewBlocks(b source.Blocks, at int64, h Header) (*Reader, error) {
 	return &Reader{Header: h, from: b, first: at}, h.numbers()
 }
 

@@ -1,4 +1,4 @@
-package npy
+package array
 
 import (
 	"bytes"
@@ -28,13 +28,28 @@ func header(descr, fortran, shape string) string {
 	return fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': %s, }   \n", descr, fortran, shape)
 }
 
-// read reads a whole array without a limit.
-func read(r io.Reader) (*Array, error) {
+// read reads a whole array without a limit: its elements as bytes, or strings.
+func read(r io.Reader) (h Header, elements []byte, texts []string, err error) {
+	if h, err = ReadHeader(r); err != nil {
+		return h, nil, nil, err
+	}
+	if h.Kind == Text || h.Kind == Bytes {
+		texts, err = ReadStrings(r, h, nil)
+		return h, nil, texts, err
+	}
+	var b bytes.Buffer
+	err = Stream(context.Background(), &b, r, h, nil)
+	return h, b.Bytes(), nil, err
+}
+
+// ints reads a whole array of integers.
+func ints(file []byte) ([]int64, error) {
+	r := bytes.NewReader(file)
 	h, err := ReadHeader(r)
 	if err != nil {
 		return nil, err
 	}
-	return ReadElements(r, h, nil)
+	return ReadInts(r, h, nil)
 }
 
 func TestReadGivesEveryTypeOfNumber(t *testing.T) {
@@ -43,19 +58,15 @@ func TestReadGivesEveryTypeOfNumber(t *testing.T) {
 		[]uint32{math.MaxUint32},
 		[]int64{math.MinInt64, 7}, []uint64{1, 2}, []float32{1.5, -2}, []float64{math.Pi},
 	} {
-		a, err := read(bytes.NewReader(expect.NPY(v)))
+		h, elements, _, err := read(bytes.NewReader(expect.NPY(v)))
 		if err != nil {
 			t.Fatalf("%T: %v", v, err)
 		}
-		x, err := a.Tensor()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var want bytes.Buffer
 		_ = binary.Write(&want, binary.LittleEndian, v)
-		if got := strings.TrimPrefix(fmt.Sprintf("%T", v), "[]"); x.DType().String() != got ||
-			!bytes.Equal(x.Bytes(), want.Bytes()) {
-			t.Errorf("%T: got %v % x, want % x", v, x, x.Bytes(), want.Bytes())
+		if got := strings.TrimPrefix(fmt.Sprintf("%T", v), "[]"); h.DType.String() != got ||
+			!bytes.Equal(elements, want.Bytes()) {
+			t.Errorf("%T: got %v % x, want % x", v, h.DType, elements, want.Bytes())
 		}
 	}
 }
@@ -76,21 +87,12 @@ func TestOrderAndByteOrderDoNotMatter(t *testing.T) {
 			var elements bytes.Buffer
 			_ = binary.Write(&elements, c.order, c.values)
 			f := file(header(c.descr, c.fortran, "(2, 3)"), elements.Bytes())
-			a, err := read(bytes.NewReader(f))
-			if err != nil {
-				t.Fatal(err)
+			if v, err := ints(f); err != nil || !slices.Equal(v, []int64{1, 2, 3, 4, 5, 6}) {
+				t.Errorf("ReadInts: %v, %v", v, err)
 			}
-			if v, err := a.Ints(); err != nil || !slices.Equal(v, []int64{1, 2, 3, 4, 5, 6}) {
-				t.Errorf("Ints: %v, %v", v, err)
-			}
-			r := bytes.NewReader(f)
-			h, err := ReadHeader(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var out bytes.Buffer
-			if err := Stream(context.Background(), &out, r, h, nil); err != nil || !bytes.Equal(out.Bytes(), a.data) {
-				t.Errorf("Stream: % x, %v; want % x", out.Bytes(), err, a.data)
+			_, b, _, err := read(bytes.NewReader(f))
+			if want := []byte{1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0}; err != nil || !bytes.Equal(b, want) {
+				t.Errorf("Stream: % x, %v; want % x", b, err, want)
 			}
 		})
 	}
@@ -106,11 +108,11 @@ func TestTransposeInThreeDimensions(t *testing.T) {
 			}
 		}
 	}
-	a, err := read(bytes.NewReader(file(header("|u1", "True", "(2, 3, 4)"), cols)))
+	_, rows, _, err := read(bytes.NewReader(file(header("|u1", "True", "(2, 3, 4)"), cols)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, b := range a.data {
+	for i, b := range rows {
 		if int(b) != i {
 			t.Fatalf("element %d is %d", i, b)
 		}
@@ -125,20 +127,14 @@ func TestStrings(t *testing.T) {
 		}
 		return b
 	}
-	a, err := read(bytes.NewReader(file(header("<U3", "False", "(3,)"),
+	_, _, got, err := read(bytes.NewReader(file(header("<U3", "False", "(3,)"),
 		slices.Concat(text("中a", 3), text("", 3), text("xyz", 3)))))
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || !slices.Equal(got, []string{"中a", "", "xyz"}) {
+		t.Errorf("%q, %v", got, err)
 	}
-	if s, err := a.Strings(); err != nil || !slices.Equal(s, []string{"中a", "", "xyz"}) {
-		t.Errorf("%q, %v", s, err)
-	}
-	a, err = read(bytes.NewReader(file(header("|S2", "False", "(2,)"), []byte("ab\xff\x00"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, err := a.Strings(); err != nil || !slices.Equal(s, []string{"ab", "\uFFFD"}) {
-		t.Errorf("%q, %v", s, err)
+	_, _, got, err = read(bytes.NewReader(file(header("|S2", "False", "(2,)"), []byte("ab\xff\x00"))))
+	if err != nil || !slices.Equal(got, []string{"ab", "\uFFFD"}) {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
@@ -150,7 +146,7 @@ func TestHeadersAreReadStrictly(t *testing.T) {
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (), }",
 	}
 	for _, h := range good {
-		if _, err := read(bytes.NewReader(file(h, make([]byte, 4)))); err != nil {
+		if _, _, _, err := read(bytes.NewReader(file(h, make([]byte, 4)))); err != nil {
 			t.Errorf("%s: %v", h, err)
 		}
 	}
@@ -176,7 +172,7 @@ func TestHeadersAreReadStrictly(t *testing.T) {
 		{"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", io.ErrUnexpectedEOF},
 		{"{'descr': '|b1', 'fortran_order': False, 'shape': (2,)}", ErrFormat}, // the bytes are 7
 	} {
-		if _, err := read(bytes.NewReader(file(c.header, []byte{7, 7, 7, 7}))); !errors.Is(err, c.is) {
+		if _, _, _, err := read(bytes.NewReader(file(c.header, []byte{7, 7, 7, 7}))); !errors.Is(err, c.is) {
 			t.Errorf("%s: got %v, want %v", c.header, err, c.is)
 		}
 	}
@@ -188,7 +184,7 @@ func TestHeadersAreReadUpToTheirLimit(t *testing.T) {
 		text := header("<f4", "False", "(1,)")
 		b := binary.LittleEndian.AppendUint32(append([]byte(magic), 2, 0), uint32(size))
 		b = append(append(b, text...), strings.Repeat(" ", size-len(text))...)
-		if _, err := read(bytes.NewReader(append(b, 0, 0, 0, 0))); (err == nil) != good ||
+		if _, _, _, err := read(bytes.NewReader(append(b, 0, 0, 0, 0))); (err == nil) != good ||
 			!good && !errors.Is(err, ErrFormat) {
 			t.Errorf("a header of %d bytes: %v", size, err)
 		}
@@ -198,24 +194,19 @@ func TestHeadersAreReadUpToTheirLimit(t *testing.T) {
 func TestIntsRefuseWhatIsNoInteger(t *testing.T) {
 	for _, v := range []any{[]float64{1, 1.5}, []float64{math.NaN()}, []float64{1e300}, []float32{float32(math.Inf(1))},
 		[]uint64{1, 1 << 63}} {
-		a, err := read(bytes.NewReader(expect.NPY(v)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := a.Ints(); err == nil || !strings.Contains(err.Error(), "row ") {
+		if got, err := ints(expect.NPY(v)); err == nil || !strings.Contains(err.Error(), "row ") {
 			t.Errorf("%v became %v, %v", v, got, err)
 		}
 	}
 }
 
-// FuzzRead: no input panics, or makes more memory than a multiple of what there is of it.
 // pieces hands on a file in pieces of odd lengths.
 type pieces struct {
 	file []byte
 	at   int64
 }
 
-// From implements Blocks.
+// From implements source.Blocks.
 func (p *pieces) From(at int64) ([]byte, error) {
 	if at < p.at || at >= int64(len(p.file)) {
 		return nil, io.ErrUnexpectedEOF
@@ -266,6 +257,7 @@ func TestElementsMayComeInPieces(t *testing.T) {
 	}
 }
 
+// FuzzRead: no input panics, or makes more memory than a multiple of what there is of it.
 func FuzzRead(f *testing.F) {
 	f.Add(file(header("<f4", "False", "(2, 2)"), make([]byte, 16)))
 	f.Add(file(header(">i8", "True", "(2, 2)"), make([]byte, 32)))
@@ -276,21 +268,10 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		a, err := read(bytes.NewReader(b))
-		if err == nil {
-			_, _ = a.Tensor()
-			_, _ = a.Ints()
-			_, _ = a.Strings()
-			r := bytes.NewReader(b)
-			h, err := ReadHeader(r)
-			if err == nil && h.DType != unified.Invalid {
-				err = Stream(context.Background(), io.Discard, r, h, nil)
-			}
-			if err != nil {
-				t.Fatalf("Read takes it, Stream says %v", err)
-			}
-			if a.DType != unified.Invalid && int64(len(a.data)) != a.Elements()*a.DType.Size() {
-				t.Fatalf("%v has %d bytes", &a.Header, len(a.data))
+		if h, elements, _, err := read(bytes.NewReader(b)); err == nil {
+			_, _ = ints(b)
+			if h.DType != unified.Invalid && int64(len(elements)) != h.Elements()*h.DType.Size() {
+				t.Fatalf("%v has %d bytes", &h, len(elements))
 			}
 		}
 		runtime.ReadMemStats(&after)

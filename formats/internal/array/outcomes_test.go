@@ -1,4 +1,4 @@
-package npy_test
+package array_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/formats/internal/npy"
+	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -17,7 +17,7 @@ import (
 // blocks hands on a file in pieces of 5 bytes.
 type blocks []byte
 
-// From implements npy.Blocks.
+// From implements array.Blocks.
 func (b blocks) From(at int64) ([]byte, error) {
 	if at >= int64(len(b)) {
 		return nil, io.ErrUnexpectedEOF
@@ -30,9 +30,9 @@ func look(text string) string {
 	var s strings.Builder
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 20)
-	each := func(what string, read func(r io.Reader, h npy.Header) (any, error)) {
+	each := func(what string, read func(r io.Reader, h array.Header) (any, error)) {
 		r := strings.NewReader(text)
-		h, err := npy.ReadHeader(r)
+		h, err := array.ReadHeader(r)
 		if err != nil {
 			s.Reset()
 			fmt.Fprint(&s, err)
@@ -46,52 +46,42 @@ func look(text string) string {
 		fmt.Fprintf(&s, "\n%s: %v, %v, %d left, %d bytes", what, v, err, r.Len(), ledger.Total())
 		ledger.Give(pinned.Sources, ledger.Total())
 	}
-	each("header", func(io.Reader, npy.Header) (any, error) { return nil, nil })
-	each("array", func(r io.Reader, h npy.Header) (any, error) {
-		a, err := npy.ReadElements(r, h, ledger)
-		if err != nil {
-			return nil, err
-		}
-		ints, ierr := a.Ints()
-		texts, serr := a.Strings()
-		x, err := a.Tensor()
-		if err != nil {
-			return fmt.Sprint(ints, ierr, texts, serr), err
-		}
-		return fmt.Sprintf("%v %v %q %v %v %x", ints, ierr, texts, serr, x, x.Bytes()), nil
+	each("header", func(io.Reader, array.Header) (any, error) { return nil, nil })
+	each("strings", func(r io.Reader, h array.Header) (any, error) {
+		v, err := array.ReadStrings(r, h, ledger)
+		return fmt.Sprintf("%q", v), err
 	})
-	each("ints", func(r io.Reader, h npy.Header) (any, error) { return npy.ReadInts(r, h, ledger) })
-	each("floats", func(r io.Reader, h npy.Header) (any, error) { return npy.ReadFloats(r, h, ledger) })
-	each("stream", func(r io.Reader, h npy.Header) (any, error) {
+	each("ints", func(r io.Reader, h array.Header) (any, error) { return array.ReadInts(r, h, ledger) })
+	each("stream", func(r io.Reader, h array.Header) (any, error) {
 		var b bytes.Buffer
-		err := npy.Stream(context.Background(), &b, r, h, ledger)
+		err := array.Stream(context.Background(), &b, r, h, ledger)
 		return fmt.Sprintf("%x", b.Bytes()), err
 	})
-	each("each", func(r io.Reader, h npy.Header) (any, error) {
+	each("each", func(r io.Reader, h array.Header) (any, error) {
 		v := ""
-		err := npy.EachInts(r, h, func(block []int64, at int64) error { v += fmt.Sprint(at, block); return nil })
+		err := array.EachInts(r, h, func(block []int64, at int64) error { v += fmt.Sprint(at, block); return nil })
 		return v, err
 	})
 	for _, how := range []string{"reader", "mapped", "blocks"} {
-		each(how, func(r io.Reader, h npy.Header) (any, error) { return some(text, how, r, h) })
+		each(how, func(r io.Reader, h array.Header) (any, error) { return some(text, how, r, h) })
 	}
 	return s.String()
 }
 
 // some reads the elements of a text some at a time.
-func some(text, how string, r io.Reader, h npy.Header) (any, error) {
+func some(text, how string, r io.Reader, h array.Header) (any, error) {
 	b, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
-	var x *npy.Reader
+	var x *array.Reader
 	switch how {
 	case "reader":
-		x, err = npy.NewReader(bytes.NewReader(b), h)
+		x, err = array.NewReader(bytes.NewReader(b), h)
 	case "mapped":
-		x, err = npy.NewMapped(b, h)
+		x, err = array.NewMapped(b, h)
 	default:
-		x, err = npy.NewBlocks(blocks(text), int64(len(text)-len(b)), h)
+		x, err = array.NewBlocks(blocks(text), int64(len(text)-len(b)), h)
 	}
 	if err != nil {
 		return nil, err
@@ -100,7 +90,7 @@ func some(text, how string, r io.Reader, h npy.Header) (any, error) {
 }
 
 // inTurn reads an element as each kind of number in turn, and leaves one out.
-func inTurn(x *npy.Reader) (string, error) {
+func inTurn(x *array.Reader) (string, error) {
 	v := ""
 	for i := 0; x.Left() > 0; i++ {
 		left := x.Left()

@@ -1,8 +1,7 @@
-package npy
+package array
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math/bits"
@@ -11,68 +10,6 @@ import (
 
 	"github.com/khop-gnn/khop/unified"
 )
-
-// ErrFormat is returned for bytes that are no .npy array.
-var ErrFormat = errors.New("not a .npy array")
-
-// ErrObject is returned for the elements of an array of Python objects.
-var ErrObject = errors.New("an array of Python objects, which is never executed")
-
-// ErrType is returned for elements of a type that khop has no use for, or that the caller cannot take.
-var ErrType = errors.New("unsupported element type")
-
-// Kind says what an array's elements are.
-type Kind uint8
-
-// The kinds of elements. Numbers have a dtype, which for Bool is uint8.
-const (
-	Number  Kind = iota
-	Bool         // a byte that is 0 or 1
-	Text         // Unicode strings of fixed width, padded by zeros
-	Bytes        // byte strings of fixed width, padded by zeros
-	Object       // pickled
-	Foreign      // complex numbers, dates, records
-)
-
-// Header describes an array.
-type Header struct {
-	Descr   string // NumPy's name of the element type, such as "<f4"
-	Kind    Kind
-	DType   unified.DType // Invalid unless Number or Bool
-	Width   int64         // bytes of an element; 0 for Object
-	Shape   []int64       // nil for a scalar
-	Fortran bool          // column-major
-
-	bigEndian bool
-	elements  int64
-}
-
-// Elements returns the number of elements.
-func (h *Header) Elements() int64 { return h.elements }
-
-// Bytes returns what the elements take in the file.
-func (h *Header) Bytes() int64 { return h.elements * h.Width }
-
-// String describes the array: "<f4 (3, 4)".
-func (h *Header) String() string {
-	return h.Descr + " (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(h.Shape), " ", ", "), "[]") + ")"
-}
-
-// NewHeader describes an array of numbers, row-major unless fortran; bools are of type unified.Uint8. ErrFormat where
-// the shape holds more than can be counted.
-func NewHeader(d unified.DType, shape []int64, bools, fortran bool) (Header, error) {
-	h := Header{Descr: d.String(), DType: d, Width: d.Size(), Shape: shape, Fortran: fortran, elements: 1}
-	if bools {
-		h.Descr, h.Kind = "bool", Bool
-	}
-	for _, n := range shape {
-		if n < 0 || n > 0 && h.elements > (1<<60)/n/max(h.Width, 1) {
-			return h, fmt.Errorf("%w: the shape %v", ErrFormat, shape)
-		}
-		h.elements *= n
-	}
-	return h, nil
-}
 
 const (
 	magic     = "\x93NUMPY"
@@ -291,4 +228,34 @@ func (p *parser) tuple() []int64 {
 		}
 	}
 	return shape
+}
+
+// Descr returns NumPy's name of an element type; "" for bfloat16, for which it has none.
+func Descr(t unified.DType) string {
+	kind := map[unified.DType]string{unified.Int8: "|i1", unified.Uint8: "|u1", unified.Int16: "<i2",
+		unified.Uint16: "<u2", unified.Int32: "<i4", unified.Uint32: "<u4", unified.Int64: "<i8", unified.Uint64: "<u8",
+		unified.Float16: "<f2", unified.Float32: "<f4", unified.Float64: "<f8"}
+	return kind[t]
+}
+
+// WriteHeader writes what stands before the elements of an array in row-major order, in version 1 of the format, or 2
+// where it is long. The shape of a scalar is nil.
+func WriteHeader(w io.Writer, descr string, shape []int64) error {
+	var dims strings.Builder
+	for _, d := range shape {
+		fmt.Fprintf(&dims, "%d, ", d)
+	}
+	tuple := strings.TrimSuffix(dims.String(), " ")
+	if len(shape) > 1 {
+		tuple = strings.TrimSuffix(tuple, ",")
+	}
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, tuple)
+	head := []byte(magic + "\x01\x00")
+	if len(text) > 1<<15 {
+		return fmt.Errorf("an array of %d dimensions", len(shape))
+	}
+	text += strings.Repeat(" ", 63-(len(head)+2+len(text))%64) + "\n"
+	head = binary.LittleEndian.AppendUint16(head, uint16(len(text)))
+	_, err := w.Write(append(head, text...))
+	return err
 }

@@ -49,20 +49,40 @@ func (s *Store) RowBytes() int64 { return s.rowBytes }
 //
 // Cost: a pass over ids to check them, then one copy a row. It allocates nothing once dst is large enough.
 func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
-	m, row := ids.Len(), s.outBytes()
-	if m > 0 && ids.Rank() != 1 || m > (1<<62)/row {
+	return s.GatherParallel(dst, ids, 1)
+}
+
+// GatherParallel is Gather by up to so many goroutines: see GatherInto.
+func (s *Store) GatherParallel(dst *unified.Buffer, ids unified.Tensor, goroutines int) (unified.Tensor, error) {
+	m, row := ids.Len(), s.OutBytes()
+	if m > (1<<62)/row {
 		return unified.Tensor{}, fmt.Errorf("%w: ids are %v", unified.ErrShape, ids)
 	}
 	room, err := unified.Grow[uint8](dst, m*row, 0)
 	if err != nil {
 		return unified.Tensor{}, err
 	}
-	if m > 0 {
-		if err := s.copyRows(room[:m*row], ids); err != nil {
-			return unified.Tensor{}, err
-		}
+	if err := s.GatherInto(room[:m*row], ids, goroutines); err != nil {
+		return unified.Tensor{}, err
 	}
 	return s.Over(dst, m)
+}
+
+// GatherInto is Gather for memory that is there already, OutBytes for each id, and by up to so many goroutines, each of
+// which copies rows that lie side by side. More than one is for a reader that one core cannot keep busy, such as a copy
+// engine; a fault in a mapped column is pinned.ErrFault then.
+func (s *Store) GatherInto(dst []byte, ids unified.Tensor, goroutines int) error {
+	m := ids.Len()
+	if m > 0 && (ids.Rank() != 1 || int64(len(dst)) != m*s.OutBytes()) {
+		return fmt.Errorf("%w: ids are %v, for %d bytes", unified.ErrShape, ids, len(dst))
+	}
+	if m == 0 {
+		return nil
+	}
+	if parts := min(int64(goroutines), int64(len(dst))/leastShare); parts > 1 {
+		return s.copyParts(dst, ids, parts)
+	}
+	return s.copyRows(dst, ids)
 }
 
 // Over returns the first m rows of dst as rows of the column: what Gather returns, where another has copied them.

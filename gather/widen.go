@@ -39,8 +39,8 @@ func (s *Store) DType() unified.DType {
 	return s.column.DType()
 }
 
-// outBytes returns the bytes of a row that Gather delivers.
-func (s *Store) outBytes() int64 {
+// OutBytes returns the bytes of a row that Gather delivers.
+func (s *Store) OutBytes() int64 {
 	if s.wide {
 		return 4 * s.column.Width()
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // ahead samples batches before they are due, to learn which rows they need, and has their reads planned. It keeps the
@@ -21,7 +21,7 @@ type ahead struct {
 	l       *Loader
 	columns []*aheadColumn
 	arrays  [][2]int // [array] column, or -1, and which of its arrays
-	scouts  []*scout
+	scouts  []*aheadScout
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -92,11 +92,10 @@ func (c *course) same(d *course, world int) bool {
 		c.first+c.position*uint64(world) == d.first+d.position*uint64(world)
 }
 
-// scout samples for ahead.
-type scout struct {
-	maker maker
-	slot  *slot
-	rows  [][]uint32 // by column
+// aheadScout samples for ahead.
+type aheadScout struct {
+	*scout
+	rows [][]uint32 // by column
 }
 
 // openAhead makes what looks ahead, where columns are on disk.
@@ -106,6 +105,7 @@ func (l *Loader) openAhead() error {
 	}
 	a := &ahead{l: l, due: map[uint64]plannedBatch{}}
 	l.ahead = a
+	l.split.join(l.recipe, a)
 	a.changed.L = &a.mu
 	for range l.arrays {
 		a.arrays = append(a.arrays, [2]int{-1, 0})
@@ -115,17 +115,12 @@ func (l *Loader) openAhead() error {
 			return err
 		}
 	}
-	on, stats := &onCPU{}, &counters{}
 	for range scouts(l.opt.Workers) {
-		m, err := on.openMaker(l.recipe, nil, l.ledger, stats)
+		s, err := newScout(l.recipe, l.ledger)
 		if err != nil {
 			return err
 		}
-		s, err := newSlot(l.recipe, on, l.ledger, stats)
-		if err != nil {
-			return errors.Join(err, m.close())
-		}
-		a.scouts = append(a.scouts, &scout{maker: m, slot: s, rows: make([][]uint32, len(a.columns))})
+		a.scouts = append(a.scouts, &aheadScout{scout: s, rows: make([][]uint32, len(a.columns))})
 	}
 	return nil
 }
@@ -167,9 +162,10 @@ func (a *ahead) close() error {
 	if a == nil {
 		return nil
 	}
+	a.l.split.join(a.l.recipe, nil)
 	errs := []error{a.stop()}
 	for _, s := range a.scouts {
-		errs = append(errs, s.maker.close(), s.slot.close())
+		errs = append(errs, s.close())
 	}
 	for _, c := range a.columns {
 		errs = append(errs, c.Close())
@@ -247,7 +243,7 @@ func (a *ahead) stop() error {
 }
 
 // look samples batches until the run ends.
-func (s *scout) look(ctx context.Context, a *ahead) {
+func (s *aheadScout) look(ctx context.Context, a *ahead) {
 	for {
 		a.mu.Lock()
 		at := a.taken
@@ -259,18 +255,17 @@ func (s *scout) look(ctx context.Context, a *ahead) {
 		if !ok {
 			return
 		}
-		b := s.sample(ctx, a, &at)
+		b := s.ask(ctx, a, &at)
 		if !a.tell(ctx, s, &at, b) {
 			return
 		}
 	}
 }
 
-// sample samples a batch and notes which rows it asks for.
-func (s *scout) sample(ctx context.Context, a *ahead, at *course) (b askedBatch) {
+// ask samples a batch and notes which rows it asks for.
+func (s *aheadScout) ask(ctx context.Context, a *ahead, at *course) (b askedBatch) {
 	r := a.l.recipe
-	j := job{epoch: uint32(at.epoch), number: at.at(r), order: r.order(uint32(at.epoch))}
-	b.err = guarded(func() error { return s.slot.fill(ctx, s.maker, j) })
+	b.err = s.sample(ctx, uint32(at.epoch), at.at(r))
 	for k, c := range a.columns {
 		s.rows[k] = s.rows[k][:0]
 		counts := make([]int, len(c.arrays))
@@ -291,9 +286,6 @@ func (s *scout) sample(ctx context.Context, a *ahead, at *course) (b askedBatch)
 		}
 		b.rows = append(b.rows, counts)
 	}
-	if errors.Is(b.err, ErrSampler) || errors.Is(b.err, pinned.ErrFault) {
-		s.renew(r, a.l.ledger)
-	}
 	if b.err != nil {
 		for k := range s.rows {
 			s.rows[k] = s.rows[k][:0]
@@ -302,28 +294,9 @@ func (s *scout) sample(ctx context.Context, a *ahead, at *course) (b askedBatch)
 	return b
 }
 
-// renew gives the scout a new sampler, and a sample that nothing has broken. Where that fails, so does the next batch.
-func (s *scout) renew(r *recipe, ledger *pinned.Ledger) {
-	_, _ = s.maker.close(), s.slot.repair()
-	m, err := (&onCPU{}).openMaker(r, nil, ledger, &counters{})
-	if err != nil {
-		m = &failedMaker{err: err}
-	}
-	s.maker = m
-}
-
-// failedMaker is a maker that could not be opened again.
-type failedMaker struct {
-	cpuMaker
-	err error
-}
-
-func (m *failedMaker) sample(context.Context, *slot) error { return m.err }
-func (m *failedMaker) close() error                        { return nil }
-
 // tell hands what a batch asks for to the planners, in the order of batches, when there is room; false where the run
 // ends before.
-func (a *ahead) tell(ctx context.Context, s *scout, at *course, b askedBatch) bool {
+func (a *ahead) tell(ctx context.Context, s *aheadScout, at *course, b askedBatch) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for ctx.Err() == nil && (a.asked.number != at.number || !a.fits(s.rows)) {
@@ -454,16 +427,15 @@ func (a *ahead) finished() {
 	a.advance()
 }
 
-// start begins to read what batch b needs of a column to where m lands it.
-func (c *aheadColumn) start(m lander, s *slot, b plannedBatch, k int) error {
+// start begins to read what batch b needs of a column to the slot.
+func (c *aheadColumn) start(s tier.Slot, b plannedBatch, k int) error {
 	parts := make([]diskio.Part, len(c.arrays))
 	for p, i := range c.arrays {
-		n := int64(b.rows[k][p]) * c.rowBytes
-		room, err := unified.Grow[uint8](m.landing(s, i), n, 0)
+		room, err := s.Room(i, int64(b.rows[k][p])*c.rowBytes)
 		if err != nil {
 			return err
 		}
-		parts[p] = diskio.Part{Rows: b.rows[k][p], Bytes: room[:n]}
+		parts[p] = diskio.Part{Rows: b.rows[k][p], Bytes: room}
 	}
 	return b.reads[k].Start(parts)
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -48,90 +50,158 @@ func (c *carried) close() error {
 	return errors.Join(errs...)
 }
 
-// carry copies the rows of a column to page-locked memory and lets the stream move them to the device. The host waits
-// for the ids, which are there since the batch was sampled.
-func (m *cudaMaker) carry(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
-	f, store := m.into, m.columnOf[i].store
-	out, err := m.room(i, to, ids.Len())
-	if err != nil || ids.Len() == 0 {
-		return out, err
-	}
-	host, err := f.hostIDs(ids)
-	if err != nil {
-		return unified.Tensor{}, err
-	}
-	rows, err := store.GatherParallel(&f.carried.rows[i], host, m.goroutines)
-	if err != nil {
-		return unified.Tensor{}, err
-	}
-	return out, m.columns.CopyToDevice(out.Address(), rows.Bytes())
+// copies is the tier of columns that a tier of the host has and a device needs: rows come to page-locked memory of the
+// slot, from where a copy engine moves them.
+type copies struct {
+	tier.Tier // of the host
+	columns   []*column
+	keeps     bool // the device keeps rows of a column on disk
 }
 
-// Rows that are read from disk land where those do that copies bring: cudaMaker is a lander.
-func (m *cudaMaker) landing(s *slot, array int) *unified.Buffer {
-	return &s.fence.(*cudaFence).carried.rows[array]
-}
-
-// clearLanding waits until nothing of the batch before is moved out of the memory any more. Without reads ahead,
-// sampling has waited for that.
-func (m *cudaMaker) clearLanding(s *slot) error { return s.fence.sync() }
-
-func (m *cudaMaker) room(i int, to *unified.Buffer, rows int64) (unified.Tensor, error) {
-	store := m.columnOf[i].store
-	if err := to.Grow(rows*store.RowBytes(), 0); err != nil {
-		return unified.Tensor{}, err
+func (t *copies) Cost(b tier.Bound) tier.Memory {
+	m, index := t.Tier.Cost(b), int64(0)
+	m.Batches = sat.Add(m.Batches, sat.Mul(int64(b.Slots), b.Batch)) // rows are there twice
+	for i := range b.Columns {
+		if t.keeps && b.Columns[i].NodeType >= 0 {
+			index = max(index, gather.HotIndexBytes(b.Columns[i].Data.Len()))
+		}
 	}
-	return store.Over(to, rows)
+	m.Columns = sat.Add(m.Columns, index)
+	return m
 }
 
-func (m *cudaMaker) toHost(s *slot, ids unified.Tensor) (unified.Tensor, error) {
-	return s.fence.(*cudaFence).hostIDs(ids)
+func (t *copies) Reader(w tier.Worker) (tier.Reader, error) {
+	stream := w.Stream
+	w.Stream = nil
+	r, err := t.Tier.Reader(w)
+	return &copiesReader{Reader: r, stream: stream}, err
 }
 
-func (m *cudaMaker) place(s *slot, array int, hot *gather.HotRows, rows []uint32) ([]uint32, error) {
-	n := int64(len(rows))
-	places, err := unified.Grow[int32](&s.fence.(*cudaFence).carried.places[array], n, 0)
-	if err != nil {
-		return nil, err
+func (t *copies) Stats() (s tier.Stats, err error) {
+	if s, err = t.Tier.Stats(); err != nil {
+		return s, err
 	}
-	return hot.Places(rows, places[:n]), nil
-}
-
-func (m *cudaMaker) landed(s *slot, arrays []int, hot *gather.HotRows) error {
-	f := s.fence.(*cudaFence)
-	if err := m.columns.Record(f.gathering); err != nil { // the time before was the disk's
-		return err
-	}
-	for _, i := range arrays {
-		_, view := s.rowIDs(&s.recipe.arrays[i])
-		to := s.rows[i].tensor
-		if hot != nil && !view {
-			if err := m.joinHot(f, i, hot, to); err != nil {
-				return err
-			}
+	for _, c := range t.columns {
+		if c.hot == nil {
 			continue
 		}
-		if n := len(to.Bytes()); n > 0 && !view {
-			if err := m.columns.CopyToDevice(to.Address(), f.carried.rows[i].Bytes()[:n]); err != nil {
-				return err
-			}
+		of, err := c.hot.Traffic()
+		if err != nil {
+			return s, err
 		}
+		s.Add(traffic(of, gather.Traffic{}))
 	}
-	return nil
+	return s, nil
 }
 
-// joinHot lets a kernel put together the rows of an array that landed, and those that the device keeps.
-func (m *cudaMaker) joinHot(f *cudaFence, array int, hot *gather.HotRows, to unified.Tensor) error {
-	places, err := f.carried.places[array].Tensor(unified.Int32, to.Len())
+// copiesReader lets a reader of the host bring rows to page-locked memory, and the stream move them on.
+type copiesReader struct {
+	tier.Reader
+	stream *device.Stream
+	late   []lateArray // that are on their way to page-locked memory
+}
+
+// lateArray is an array whose rows the device gets when others have brought them.
+type lateArray struct {
+	array int
+	to    unified.Tensor
+	hot   *gather.HotRows // that has the other rows; nil for none
+}
+
+// Expect is of tier.Early.
+func (r *copiesReader) Expect(ctx context.Context, s tier.Slot) error {
+	early, ok := r.Reader.(tier.Early)
+	if !ok {
+		return nil
+	}
+	// Nothing of the batch before may be moved out of the memory any more. Else sampling waits for that.
+	if err := s.(*slot).fence.sync(); err != nil {
+		return err
+	}
+	return early.Expect(ctx, s)
+}
+
+// Begin waits for the ids, which are there since the batch was sampled.
+func (r *copiesReader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (done bool, err error) {
+	late := lateArray{array: w.Array}
+	if w.IDs, err = s.(*slot).fence.hostIDs(w.IDs); err != nil {
+		return false, err
+	}
+	if d, ok := r.Reader.(*diskReader); ok && d.hot(w.Array) != nil {
+		late.hot = d.hot(w.Array)
+		err = r.beginHot(s.(*slot).fence, d, late.hot, w)
+	} else {
+		done, err = r.Reader.Begin(ctx, s, w)
+	}
+	if err != nil {
+		return false, err
+	}
+	if late.to, err = s.Rows(w.Array, w.IDs.Len()); err != nil || w.IDs.Len() == 0 {
+		return done, err
+	}
+	if done {
+		return true, r.send(s, late)
+	}
+	r.late = append(r.late, late)
+	return false, nil
+}
+
+// beginHot notes where the rows of an array come from. The disk reads those that the device does not keep.
+func (r *copiesReader) beginHot(f *fence, d *diskReader, hot *gather.HotRows, w tier.Want) (err error) {
+	if d.rows, err = d.list(d.rows[:0], w.Array, w.IDs); err != nil {
+		return err
+	}
+	n := int64(len(d.rows))
+	places, err := unified.Grow[int32](&f.carried.places[w.Array], n, 0)
 	if err != nil {
 		return err
 	}
-	landed := &f.carried.rows[array]
-	return hot.Enqueue(m.columns, to, places, landed.Address(), min(landed.Cap()/to.RowBytes(), hot.Most()))
+	return d.check(w.Array, hot.Places(d.rows, places[:n]))
+}
+
+// send puts on the stream that the rows go to the device.
+func (r *copiesReader) send(s tier.Slot, a lateArray) error {
+	f := s.(*slot).fence
+	if a.hot != nil {
+		return r.joinHot(f, a)
+	}
+	return r.stream.CopyToDevice(a.to.Address(), f.carried.rows[a.array].Bytes()[:len(a.to.Bytes())])
+}
+
+// joinHot lets a kernel put together the rows of an array that were read, and those that the device keeps.
+func (r *copiesReader) joinHot(f *fence, a lateArray) error {
+	places, err := f.carried.places[a.array].Tensor(unified.Int32, a.to.Len())
+	if err != nil {
+		return err
+	}
+	landed := &f.carried.rows[a.array]
+	return a.hot.Enqueue(r.stream, a.to, places, landed.Address(), min(landed.Cap()/a.to.RowBytes(), a.hot.Most()))
+}
+
+func (r *copiesReader) Finish(ctx context.Context, s tier.Slot) (time.Duration, error) {
+	waited, err := r.Reader.Finish(ctx, s)
+	if err != nil || len(r.late) == 0 {
+		return waited, err
+	}
+	if err := r.stream.Record(s.(*slot).fence.gathering); err != nil { // the time before was the other tier's
+		return waited, err
+	}
+	for _, a := range r.late {
+		if err := r.send(s, a); err != nil {
+			return waited, err
+		}
+	}
+	r.late = r.late[:0]
+	return waited, nil
+}
+
+func (r *copiesReader) Cancel() {
+	r.Reader.Cancel()
+	r.late = r.late[:0]
 }
 
 // hostIDs copies ids to the host. Columns of one node type have the same list, or the seeds at its beginning.
-func (f *cudaFence) hostIDs(ids unified.Tensor) (host unified.Tensor, err error) {
+func (f *fence) hostIDs(ids unified.Tensor) (host unified.Tensor, err error) {
 	c := &f.carried
 	if c.of == 0 || c.of != ids.Address() || c.ids.Len() < ids.Len() {
 		c.of = 0
@@ -339,7 +409,10 @@ func (p *placer) leaveToCopies(c *deviceColumn) error {
 // carriedArray says where a column is whose rows copies bring.
 func (p *placer) carriedArray(c *deviceColumn) PlacedArray {
 	by := CarryCopies.String()
-	if p.source.recipe.split.has(c.column) {
+	switch {
+	case c.given:
+		by = "tier"
+	case p.source.recipe.split.has(c.column):
 		by = Disk.String()
 	}
 	return PlacedArray{Array: "column " + c.name, Bytes: int64(len(c.store.Column().Bytes())), Rung: pinned.RungHost,

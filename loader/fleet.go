@@ -82,7 +82,7 @@ func (f *fleet) leave() error {
 	}
 	var errs []error
 	for _, p := range f.members {
-		errs = append(errs, p.on.close())
+		errs = append(errs, p.free())
 	}
 	return errors.Join(errs...)
 }
@@ -206,6 +206,7 @@ func keepShared(group []*placer, columns []*deviceColumn, plan sharing, scores [
 	for i, p := range group {
 		p.source.fleet = f
 		f.members = append(f.members, p.source)
+		p.source.shareColumn(columns[i])
 		a := &p.d.placed[columns[i].placed]
 		a.CachedRows, a.PeerRows = stores[i].Cached(), int64(len(own)+len(dealt))-stores[i].Cached()
 		stores[i].CacheShare = plan.hits
@@ -214,6 +215,18 @@ func keepShared(group []*placer, columns []*deviceColumn, plan sharing, scores [
 			plan.why)
 	}
 	return nil
+}
+
+// peers is the tier of a column of which each device keeps some rows, for all of them.
+type peers struct{ deviceCache }
+
+// shareColumn makes peers the tier of a column, in place of the device's own cache.
+func (p *Placed) shareColumn(c *deviceColumn) {
+	cache := c.tier.Tier.(*deviceCache)
+	at := slices.Index(cache.columns, c)
+	cache.columns = slices.Delete(cache.columns, at, at+1)
+	c.tier.take(slices.Delete(c.tier.columns, at, at+1))
+	p.addTier(&peers{deviceCache{cache.d, p, []*deviceColumn{c}}}, false, []*column{c.column})
 }
 
 // without returns the rows of all that are not in some; both ascend.

@@ -382,7 +382,7 @@ func (r *recipe) seededTypes() []bool {
 }
 
 // takeLinks looks up the batch's seeds that are edges, and draws their negatives.
-func (s *slot) takeLinks(m maker, j job, lo, hi int64) error {
+func (s *slot) takeLinks(m sampler, j job, lo, hi int64) error {
 	r := s.recipe
 	clear(s.linkCounts)
 	found, items := s.linkMemory.found[:hi-lo], s.linkMemory.items[:hi-lo]

@@ -32,9 +32,6 @@ func (w *worker) open() (err error) {
 	l := w.loader
 	w.broken = false
 	w.maker, err = l.placed.on.openMaker(l.recipe, l.columns, l.ledger, &l.stats)
-	if err == nil && l.ahead != nil {
-		w.maker = &diskMaker{lander: w.maker.(lander), columns: l.columns, ahead: l.ahead, stats: &l.stats}
-	}
 	return err
 }
 
@@ -65,12 +62,9 @@ func (w *worker) make(ctx context.Context, s *slot, j job) error {
 		return err
 	}
 	l.stats.sample.add(time.Since(begin) - s.awaited)
-	if s.awaited > 0 && l.ahead == nil { // else it is counted with waiting for columns
-		l.stats.disk.add(s.awaited)
-	}
 	region = trace.StartRegion(ctx, "khop.gather")
 	err = w.checked(s, j, func() error {
-		if err := s.to(fetching, w.maker.fetch(s)); err != nil {
+		if err := s.to(fetching, w.maker.fetch(ctx, s)); err != nil {
 			return err
 		}
 		return s.to(ready, w.maker.finish(ctx, s))
@@ -99,10 +93,10 @@ func (w *worker) checked(s *slot, j job, f func() error) error {
 	if err == nil {
 		return nil
 	}
-	s.cancelReads()
+	w.maker.cancel()
 	if errors.Is(err, ErrSampler) {
 		w.broken = true
-		err = errors.Join(err, w.maker.drain(), s.repair())
+		err = errors.Join(err, drain(w.maker), s.repair())
 	}
 	w.broken = w.broken || errors.Is(err, pinned.ErrFault)
 	return w.loader.explain(w.loader.placed.on.explain(err, &w.loader.opt), j)
@@ -127,7 +121,7 @@ func (r *recipe) explain(err error, j job) error {
 }
 
 // fill samples a batch in the slot.
-func (s *slot) fill(ctx context.Context, m maker, j job) error {
+func (s *slot) fill(ctx context.Context, m sampler, j job) error {
 	opt := &s.recipe.opt
 	s.request.Rand = sampling.NewRand(opt.Seed, j.epoch, opt.Instance, j.number)
 	if err := s.takeSeeds(m, j); err != nil {
@@ -140,7 +134,7 @@ func (s *slot) fill(ctx context.Context, m maker, j job) error {
 }
 
 // takeSeeds looks up the batch's seeds, by type.
-func (s *slot) takeSeeds(m maker, j job) error {
+func (s *slot) takeSeeds(m sampler, j job) error {
 	r := s.recipe
 	lo := int64(j.number) * int64(r.opt.BatchSize)
 	hi := min(lo+int64(r.opt.BatchSize), r.seeds.n)
@@ -175,31 +169,6 @@ func (s *slot) takeSeeds(m maker, j job) error {
 		s.items[t] = append(s.items[t], item)
 		if s.request.Times != nil {
 			s.request.Times[t] = append(s.request.Times[t], r.seeds.timeAt(item))
-		}
-	}
-	return nil
-}
-
-// rowCopier is what a maker copies the rows of a column with, for array i: those of ids, to the memory of to.
-type rowCopier interface {
-	copyRows(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error)
-}
-
-// fetchRows copies the rows of all columns, in the order of the list.
-func (s *slot) fetchRows(from rowCopier) (err error) {
-	for i := range s.recipe.arrays {
-		a, g := &s.recipe.arrays[i], &s.rows[i]
-		if !a.IsColumn() {
-			continue
-		}
-		ids, view := s.rowIDs(a)
-		if view {
-			g.tensor, err = s.rows[a.Base].tensor.Rows(0, ids.Len())
-		} else {
-			g.tensor, err = from.copyRows(i, &g.buf, ids)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", a.Name, err)
 		}
 	}
 	return nil

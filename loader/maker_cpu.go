@@ -2,28 +2,26 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"time"
 
-	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/unified"
 )
 
 func (*onCPU) workers() int { return machine.Workers() }
 
-// cpuMaker makes batches in host memory. All is done when fetch returns.
-type cpuMaker struct {
+// cpuSampler samples in host memory.
+type cpuSampler struct {
 	sampler sampling.Worker
 	drawer  *sampling.Drawer // of negatives; nil without
-	columns []*column        // [array]
-	stats   *counters
-	asker   *diskio.Asker // of the topology's pages; nil where it is not on disk
+	asker   *diskio.Asker    // of the topology's pages; nil where it is not on disk
 }
 
-func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (_ maker, err error) {
+func openSampler(r *recipe, ledger *pinned.Ledger) (_ *cpuSampler, err error) {
 	defer recovered(&err)
 	opener := r.opt.Sampler
 	if r.prepared != nil {
@@ -37,7 +35,7 @@ func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, sta
 	if asker != nil {
 		env.Pages = asker
 	}
-	m := &cpuMaker{drawer: r.drawer, columns: columns, stats: stats, asker: asker}
+	m := &cpuSampler{drawer: r.drawer, asker: asker}
 	if m.sampler, err = opener.Open(env); err != nil {
 		asker.Close()
 		return nil, err
@@ -51,7 +49,7 @@ func (r *recipe) env(ledger *pinned.Ledger) sampling.Env {
 		Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}
 }
 
-func (m *cpuMaker) negatives(r sampling.Rand, links []sampling.LinkSeeds) error {
+func (m *cpuSampler) negatives(r sampling.Rand, links []sampling.LinkSeeds) error {
 	for e := range links {
 		if len(links[e].Items) == 0 || m.drawer == nil {
 			continue
@@ -63,62 +61,65 @@ func (m *cpuMaker) negatives(r sampling.Rand, links []sampling.LinkSeeds) error 
 	return nil
 }
 
-func (m *cpuMaker) sample(ctx context.Context, s *slot) error {
+func (m *cpuSampler) sample(ctx context.Context, s *slot) error {
 	return s.sampleFrom(ctx, m.sampler, m.asker)
 }
 
-func (m *cpuMaker) fetch(s *slot) error {
-	begin := time.Now()
-	defer func() { m.stats.gather.add(time.Since(begin)) }()
-	return s.fetchRows(m)
-}
-
-// The CPU's slots are where rows that are read from disk land: it is a lander.
-func (m *cpuMaker) fetchBy(s *slot, from rowCopier) error                      { return s.fetchRows(from) }
-func (m *cpuMaker) landing(s *slot, array int) *unified.Buffer                 { return &s.rows[array].buf }
-func (m *cpuMaker) clearLanding(*slot) error                                   { return nil }
-func (m *cpuMaker) toHost(_ *slot, ids unified.Tensor) (unified.Tensor, error) { return ids, nil }
-func (m *cpuMaker) landed(*slot, []int, *gather.HotRows) error                 { return nil }
-
-func (m *cpuMaker) place(_ *slot, _ int, _ *gather.HotRows, rows []uint32) ([]uint32, error) {
-	return rows, nil
-}
-
-func (m *cpuMaker) room(i int, to *unified.Buffer, rows int64) (unified.Tensor, error) {
-	return m.columns[i].store.Over(to, rows)
-}
-
-// copyRows implements rowCopier.
-func (m *cpuMaker) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
-	if err := m.columns[i].verified.check(ids); err != nil {
-		return unified.Tensor{}, err
-	}
-	return m.columns[i].store.Gather(to, ids)
-}
-
-func (m *cpuMaker) finish(context.Context, *slot) error { return nil }
-func (m *cpuMaker) drain() error                        { return nil }
-
-func (m *cpuMaker) close() (err error) {
+func (m *cpuSampler) close() (err error) {
 	defer recovered(&err)
 	defer m.asker.Close()
 	return m.sampler.Close()
 }
 
-func (*onCPU) openFence(r *recipe, ledger *pinned.Ledger, _ *counters) (fence, pinned.Options, pinned.Options, error) {
-	ids := pinned.Options{Ledger: ledger, Purpose: pinned.Batches}
-	rows := ids
-	rows.From = r.opt.Hooks.RowMemory
-	return noFence{}, ids, rows, nil
+// cpuMaker makes batches in host memory.
+type cpuMaker struct {
+	*cpuSampler
+	readers
+	stats *counters
+	spent time.Duration // to fetch
 }
 
-// noFence is the fence of a batch in host memory, which is complete when it is delivered.
-type noFence struct{}
+func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (maker, error) {
+	s, err := openSampler(r, ledger)
+	if err != nil {
+		return nil, err
+	}
+	m := &cpuMaker{cpuSampler: s, stats: stats}
+	if m.readers, err = openReaders(columns, tier.Worker{Loader: r, Ledger: ledger, Goroutines: 1}); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return m, nil
+}
 
-func (noFence) wait(uintptr) error                            { return nil }
-func (noFence) record(uintptr) error                          { return nil }
-func (noFence) reserve(int, int64) error                      { return nil }
-func (noFence) sync() error                                   { return nil }
-func (noFence) host(t unified.Tensor) (unified.Tensor, error) { return t, nil }
-func (noFence) free() error                                   { return nil }
-func (noFence) close() error                                  { return nil }
+func (m *cpuMaker) sample(ctx context.Context, s *slot) error {
+	if err := m.expect(ctx, s); err != nil {
+		return err
+	}
+	return m.cpuSampler.sample(ctx, s)
+}
+
+func (m *cpuMaker) fetch(ctx context.Context, s *slot) error {
+	begin := time.Now()
+	err := m.begin(ctx, s)
+	m.spent = time.Since(begin)
+	return err
+}
+
+func (m *cpuMaker) finish(ctx context.Context, s *slot) error {
+	begin := time.Now()
+	waited, err := m.readers.finish(ctx, s, m.stats)
+	if err == nil {
+		m.stats.gather.add(m.spent + time.Since(begin) - waited)
+	}
+	return err
+}
+
+func (m *cpuMaker) close() error { return errors.Join(m.readers.close(), m.cpuSampler.close()) }
+
+func (*onCPU) slotMemory(r *recipe, ledger *pinned.Ledger, _ *counters) (f *fence, ids, rows pinned.Options,
+	err error) {
+	ids = pinned.Options{Ledger: ledger, Purpose: pinned.Batches}
+	rows = ids
+	rows.From = r.opt.Hooks.RowMemory
+	return nil, ids, rows, nil
+}

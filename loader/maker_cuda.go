@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -20,11 +20,8 @@ func (*onCUDA) workers() int { return deviceWorkers }
 // cudaMaker makes batches on a device: it samples on one stream and gathers on another, so that the rows of one batch
 // are on their way while the next is sampled. The host waits once a batch, for the sizes of what was sampled.
 type cudaMaker struct {
+	readers
 	on             *onCUDA
-	columnOf       []*column             // [array]
-	stores         []*gather.DeviceStore // [array]; nil where copies bring the rows
-	goroutines     int                   // that copy them
-	into           *cudaFence            // of the slot that gets rows
 	stats          *counters
 	sampler        sampling.DeviceWorker
 	drawer         *sampling.DeviceDrawer // of negatives; nil without
@@ -33,13 +30,7 @@ type cudaMaker struct {
 }
 
 func (d *onCUDA) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (_ maker, err error) {
-	m := &cudaMaker{on: d, stats: stats, columnOf: columns, stores: make([]*gather.DeviceStore, len(columns)),
-		goroutines: carryGoroutines(r.opt.Workers)}
-	for i, c := range columns {
-		if c != nil {
-			m.stores[i] = d.storeOf(c)
-		}
-	}
+	m := &cudaMaker{on: d, stats: stats}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -52,6 +43,10 @@ func (d *onCUDA) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, 
 		return nil, err
 	}
 	if m.sampled, err = d.NewEvent(device.Untimed); err != nil {
+		return nil, err
+	}
+	if m.readers, err = openReaders(columns, tier.Worker{Loader: r, Ledger: ledger, Stream: m.columns,
+		Goroutines: carryGoroutines(r.opt.Workers)}); err != nil {
 		return nil, err
 	}
 	env := r.env(ledger)
@@ -95,7 +90,7 @@ func (m *cudaMaker) drain() error {
 // close waits for what is under way and frees the maker.
 func (m *cudaMaker) close() (err error) {
 	defer recovered(&err)
-	errs := []error{m.drain()}
+	errs := []error{m.drain(), m.readers.close()}
 	if m.sampler != nil {
 		errs = append(errs, m.sampler.Close())
 	}
@@ -108,6 +103,9 @@ func (m *cudaMaker) close() (err error) {
 // sample samples the slot's request and waits for the sizes. A buffer that was too small has grown then, and the batch
 // is sampled again: the draws are the same.
 func (m *cudaMaker) sample(ctx context.Context, s *slot) error {
+	if err := m.expect(ctx, s); err != nil {
+		return err
+	}
 	for _, c := range m.on.columns {
 		if c.device == nil {
 			continue
@@ -116,7 +114,7 @@ func (m *cudaMaker) sample(ctx context.Context, s *slot) error {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
 	}
-	f := s.fence.(*cudaFence)
+	f := s.fence
 	f.countGather()
 	if err := f.makeFree(m.picks); err != nil {
 		return err
@@ -142,12 +140,9 @@ func (m *cudaMaker) sample(ctx context.Context, s *slot) error {
 	}
 }
 
-// fetch starts to copy the columns' rows.
-func (m *cudaMaker) fetch(s *slot) error { return m.fetchBy(s, m) }
-
-func (m *cudaMaker) fetchBy(s *slot, from rowCopier) error {
-	f := s.fence.(*cudaFence)
-	m.into = f
+// fetch starts to bring the columns' rows.
+func (m *cudaMaker) fetch(ctx context.Context, s *slot) error {
+	f := s.fence
 	if err := f.awaitReaders(m.columns); err != nil {
 		return err
 	}
@@ -155,23 +150,18 @@ func (m *cudaMaker) fetchBy(s *slot, from rowCopier) error {
 	if err := m.columns.Record(f.gathering); err != nil {
 		return err
 	}
-	if err := s.fetchRows(from); err != nil {
+	if err := m.begin(ctx, s); err != nil {
 		return errors.Join(err, m.columns.Synchronize()) // nobody could wait for what was enqueued
 	}
 	return nil
 }
 
-// copyRows implements rowCopier, in the order of the stream.
-func (m *cudaMaker) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
-	if m.stores[i] == nil {
-		return m.carry(i, to, ids)
-	}
-	return m.stores[i].Enqueue(m.columns, to, ids)
-}
-
 // finish lets the slot's fence say when the rows are there.
-func (m *cudaMaker) finish(_ context.Context, s *slot) error {
-	f := s.fence.(*cudaFence)
+func (m *cudaMaker) finish(ctx context.Context, s *slot) error {
+	if _, err := m.readers.finish(ctx, s, m.stats); err != nil {
+		return errors.Join(err, m.drain()) // nobody could wait for rows of other columns
+	}
+	f := s.fence
 	if err := m.columns.Record(f.ready); err != nil {
 		return err
 	}
@@ -179,8 +169,9 @@ func (m *cudaMaker) finish(_ context.Context, s *slot) error {
 	return nil
 }
 
-// cudaFence is the fence of a batch on a device.
-type cudaFence struct {
+// fence says when the memory of a slot on a device may be read, and when it may be written again. A nil one is that of
+// a slot in host memory, whose batch is complete when it is delivered.
+type fence struct {
 	*device.Device
 	stats            *counters
 	provided         bool          // memory is of Options.Hooks.RowMemory, which may give it out again at once
@@ -195,14 +186,14 @@ type cudaFence struct {
 	staging pinned.Buffer
 }
 
-func (d *onCUDA) openFence(r *recipe, ledger *pinned.Ledger, stats *counters) (fence, pinned.Options, pinned.Options,
+func (d *onCUDA) slotMemory(r *recipe, ledger *pinned.Ledger, stats *counters) (*fence, pinned.Options, pinned.Options,
 	error) {
 	own, err := device.Open(d.Ordinal()) // a kept batch outlives the loader
 	if err != nil {
 		return nil, pinned.Options{}, pinned.Options{}, err
 	}
 	memory := pinned.Options{Ledger: ledger, Purpose: pinned.Batches, Device: own, From: r.opt.Hooks.RowMemory}
-	f := &cudaFence{Device: own, stats: stats, provided: r.opt.Hooks.RowMemory != nil}
+	f := &fence{Device: own, stats: stats, provided: r.opt.Hooks.RowMemory != nil}
 	f.staging.Options = pinned.Options{Ledger: ledger, Purpose: pinned.Batches, Device: own, Place: pinned.Pinned}
 	for i := range r.arrays {
 		f.carried.add(d.carried(&r.arrays[i]), f.staging.Options)
@@ -221,7 +212,7 @@ func (d *onCUDA) openFence(r *recipe, ledger *pinned.Ledger, stats *counters) (f
 
 // awaitReaders lets what follows on the stream wait until nobody uses the slot's memory: neither who filled it before,
 // nor the consumer whose stream Batch.RecordStream named.
-func (f *cudaFence) awaitReaders(stream *device.Stream) error {
+func (f *fence) awaitReaders(stream *device.Stream) error {
 	if f.filled {
 		if err := stream.Wait(f.ready); err != nil {
 			return err
@@ -234,7 +225,7 @@ func (f *cudaFence) awaitReaders(stream *device.Stream) error {
 }
 
 // makeFree lets what follows on the stream have the slot's memory, part of which it may give back.
-func (f *cudaFence) makeFree(stream *device.Stream) error {
+func (f *fence) makeFree(stream *device.Stream) error {
 	if f.provided {
 		return f.free()
 	}
@@ -243,8 +234,8 @@ func (f *cudaFence) makeFree(stream *device.Stream) error {
 
 // free is awaitReaders for the host, before memory of a Provider is given back, which may give it out again at once;
 // the driver waits by itself.
-func (f *cudaFence) free() error {
-	if !f.provided {
+func (f *fence) free() error {
+	if f == nil || !f.provided {
 		return nil
 	}
 	if f.filled {
@@ -259,7 +250,7 @@ func (f *cudaFence) free() error {
 }
 
 // countGather adds the time that the slot's last gather took, if it is done by now, once.
-func (f *cudaFence) countGather() {
+func (f *fence) countGather() {
 	if !f.filled || f.counted {
 		return
 	}
@@ -272,32 +263,41 @@ func (f *cudaFence) countGather() {
 	}
 }
 
-func (f *cudaFence) wait(stream uintptr) error {
-	if !f.filled {
+// wait lets a CUDA stream wait until the batch is complete.
+func (f *fence) wait(stream uintptr) error {
+	if f == nil || !f.filled {
 		return nil
 	}
 	return f.BorrowStream(stream).Wait(f.ready)
 }
 
-func (f *cudaFence) record(stream uintptr) error {
-	if !f.filled {
+// record keeps the batch until the stream has done what is on it by now.
+func (f *fence) record(stream uintptr) error {
+	if f == nil || !f.filled {
 		return nil
 	}
 	f.wasRead = true
 	return f.BorrowStream(stream).Record(f.read)
 }
 
-func (f *cudaFence) reserve(array int, n int64) error { return f.carried.reserve(array, n) }
+// reserve takes what an array of the slot needs besides its own memory, of so many bytes.
+func (f *fence) reserve(array int, n int64) error {
+	if f == nil {
+		return nil
+	}
+	return f.carried.reserve(array, n)
+}
 
-func (f *cudaFence) sync() error {
-	if !f.filled {
+// sync waits on the host until the batch is complete.
+func (f *fence) sync() error {
+	if f == nil || !f.filled {
 		return nil
 	}
 	return f.ready.Synchronize()
 }
 
-// host copies what lies on the device.
-func (f *cudaFence) host(t unified.Tensor) (host unified.Tensor, err error) {
+// host returns the elements of a tensor of the batch in host memory, valid until the next call.
+func (f *fence) host(t unified.Tensor) (host unified.Tensor, err error) {
 	if t.Placement() != unified.Device || len(t.Bytes()) == 0 {
 		return t, nil
 	}
@@ -320,7 +320,11 @@ func (f *cudaFence) host(t unified.Tensor) (host unified.Tensor, err error) {
 	return unified.NewPlaced(unified.Pinned, t.DType(), mem, t.Shape()...)
 }
 
-func (f *cudaFence) close() error {
+// close frees the fence, after the slot's memory.
+func (f *fence) close() error {
+	if f == nil {
+		return nil
+	}
 	return errors.Join(f.down.Close(), f.staging.Close(), f.carried.close(), f.gathering.Close(), f.ready.Close(),
 		f.read.Close(), f.Device.Close())
 }

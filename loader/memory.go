@@ -60,11 +60,11 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 	if err != nil {
 		return Estimate{}, err
 	}
-	p := &Placed{recipe: r, columns: columns}
-	if err := r.settleResidence(columns, 1); err != nil {
+	p := &Placed{recipe: r, on: on, columns: columns, loaders: 1}
+	if err := p.settleTiers(); err != nil {
 		return Estimate{}, err
 	}
-	if e, err = on.fit(r, 1, p.sourceBytes()); err != nil {
+	if e, err = on.fit(p, r); err != nil {
 		return e, err
 	}
 	var ledger pinned.Ledger
@@ -83,7 +83,7 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 		return e, err
 	}
 	needs.tables = ledger.Used(pinned.Scratch)
-	if err := r.expect(&e, on, needs, 1, p.sourceBytes()); err != nil {
+	if err := p.expect(r, &e, needs); err != nil {
 		return e, err
 	}
 	if limit := r.limit(); limit > 0 && e.Expected.Total() > limit {
@@ -120,18 +120,19 @@ func (r *recipe) tryBatches(ctx context.Context, on processor, within *pinned.Le
 
 // expect sets what is expected of each of some loaders. Workers that a topology on disk has by default beyond the cores
 // become fewer until that is within the room.
-func (r *recipe) expect(e *Estimate, on processor, n needs, loaders int, source Memory) (err error) {
+func (p *Placed) expect(r *recipe, e *Estimate, n needs) (err error) {
 	had := r.opt.Workers
 	for {
-		on.expect(e, sat.Mul(int64(e.Slots), n.slot), n.scratch)
-		e.Expected.Scratch = sat.Add(e.Expected.Scratch, sat.Add(n.tables, r.diskMemory(n.slot, n.scratch)))
+		p.on.expect(e, sat.Mul(int64(e.Slots), n.slot), n.scratch)
+		e.Expected.Scratch = sat.Add(e.Expected.Scratch, sat.Add(n.tables,
+			sat.Add(r.pagedMemory(), p.cost(r, n.slot, n.scratch).Scratch)))
 		m := &e.Expected
-		all := sat.Add(m.Topology+m.Columns, sat.Mul(int64(loaders), sat.Add(m.Batches, m.Scratch)))
+		all := sat.Add(m.Topology+m.Columns, sat.Mul(int64(p.loaders), sat.Add(m.Batches, m.Scratch)))
 		if limit := r.limit(); !r.spareWorkers() || limit == 0 || sat.Add(all, all/spareRoom) <= limit {
 			break
 		}
 		r.opt.Workers--
-		if *e, err = on.fit(r, loaders, source); err != nil {
+		if *e, err = p.on.fit(p, r); err != nil {
 			return err
 		}
 	}
@@ -183,39 +184,6 @@ func (e failedBatch) Unwrap() error { return e.error }
 // leastTried is how many batches are sampled to learn how large they are.
 const leastTried = 4
 
-// trial samples n batches of epoch 0 on the CPU, spread over it, without columns, and shows see each.
-func (r *recipe) trial(ctx context.Context, n uint64, ledger *pinned.Ledger, see func(*slot)) (err error) {
-	if !r.shared {
-		defer func() { err = errors.Join(err, r.closeShared()) }()
-		if err := r.openShared(ctx, ledger); err != nil {
-			return err
-		}
-	}
-	on, stats := &onCPU{}, &counters{}
-	m, err := on.openMaker(r, nil, ledger, stats)
-	if err != nil {
-		return err
-	}
-	s, err := newSlot(r, on, ledger, stats)
-	if err != nil {
-		return errors.Join(err, m.close())
-	}
-	defer func() { err = errors.Join(err, m.close(), s.close()) }()
-	order := r.order(0)
-	for i := range n {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		number := uint64(float64(r.batches) * float64(i) / float64(n))
-		j := job{number: number, order: order}
-		if err := guarded(func() error { return s.fill(ctx, m, j) }); err != nil {
-			return failedBatch{r.explain(err, j)}
-		}
-		see(s)
-	}
-	return nil
-}
-
 // slotBound returns the most that the memory of one slot takes, and the most that one array of it does.
 func (r *recipe) slotBound() (total, largest int64) {
 	for i := range r.arrays {
@@ -229,27 +197,28 @@ func (r *recipe) slotBound() (total, largest int64) {
 }
 
 // fit makes slots and workers fewer until the bound of all loaders is within MaxMemory.
-func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error) {
+func (*onCPU) fit(p *Placed, r *recipe) (e Estimate, err error) {
 	var largest int64
 	e.SlotBound, largest = r.slotBound()
-	switch {
-	case r.opt.Residence == Resident:
-		e.Bound = source
-	case r.split != nil:
-		e.Bound.Columns = sat.Add(r.split.wholeBytes, sat.Mul(r.split.cacheBytes, int64(loaders)))
-		e.FileBytes = max(0, source.Total()-r.split.wholeBytes)
-	default:
-		e.FileBytes = source.Total()
+	if e.FileBytes = p.sourceBytes().Topology; r.opt.Residence == Resident {
+		e.Bound.Topology, e.FileBytes = e.FileBytes, 0
 	}
+	for _, t := range p.tiers {
+		for i := 0; i < len(t.columns) && t.inPlace; i++ {
+			e.FileBytes += t.columns[i].copyBytes()
+		}
+	}
+	e.Bound.Columns = p.cost(r, 0, 0).Columns
 	o := &r.opt
 	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
 	tables := sat.Add(o.Links.Negatives.Bytes(r.graph.Schema(), r.seededTypes()), r.seeds.indexBytes())
-	wanted, limit := *o, (o.MaxMemory-e.Bound.Total())/int64(loaders)
+	wanted, limit := *o, (o.MaxMemory-e.Bound.Total())/int64(p.loaders)
 	for {
 		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Tuning.Prefetch, o.Workers+o.Tuning.Prefetch
 		e.Bound.Batches, e.Bound.Scratch = sat.Mul(int64(e.Slots), e.SlotBound),
 			sat.Add(sat.Mul(int64(e.Workers), r.mostScratch()), sat.Add(tables, max(0, r.bound.Shared)))
-		e.Bound.Scratch = sat.Add(e.Bound.Scratch, r.diskMemory(r.withoutColumns(), r.mostScratch()))
+		e.Bound.Scratch = sat.Add(e.Bound.Scratch, sat.Add(r.pagedMemory(),
+			p.cost(r, r.withoutColumns(), r.mostScratch()).Scratch))
 		if o.MaxMemory == 0 {
 			// Without a limit buffers grow as needed: by a quarter more than needed, and are there twice while they
 			// move.
@@ -279,29 +248,25 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 			return e, fmt.Errorf("%w: %d bytes are needed (%d for copies of the source, %d for one batch, %d for "+
 				"scratch, times %d loaders), MaxMemory is %d; take smaller batches, smaller fan-outs or fewer columns",
 				ErrMemory, sat.Add(e.Bound.Topology+e.Bound.Columns, sat.Mul(sat.Add(e.SlotBound, e.Bound.Scratch),
-					int64(loaders))), e.Bound.Topology+e.Bound.Columns, e.SlotBound, e.Bound.Scratch, loaders,
+					int64(p.loaders))), e.Bound.Topology+e.Bound.Columns, e.SlotBound, e.Bound.Scratch, p.loaders,
 				o.MaxMemory)
 		}
 	}
 }
 
 // fit leaves the numbers: slots take what batches turn out to need, within DeviceMemory.
-func (*onCUDA) fit(r *recipe, loaders int, source Memory) (e Estimate, err error) {
+func (*onCUDA) fit(p *Placed, r *recipe) (e Estimate, err error) {
 	o := &r.opt
 	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
 	e.SlotBound, _ = r.slotBound()
-	e.FileBytes = source.Total()
+	e.FileBytes = p.sourceBytes().Total()
 	e.Workers, e.Prefetch, e.Slots = o.Workers, o.Tuning.Prefetch, o.Workers+o.Tuning.Prefetch
-	if r.split != nil {
-		e.Bound.Columns = sat.Add(sat.Mul(r.split.cacheBytes, int64(loaders)), r.hotIndexBytes())
-		e.Bound.Scratch = r.diskMemory(r.withoutColumns(), r.mostScratch())
-	}
+	tiers := p.cost(r, r.withoutColumns(), r.mostScratch())
+	e.Bound.Columns, e.Bound.Scratch = tiers.Columns, tiers.Scratch
 	// The largest that docs/sampling.md names: four slots of 16 bytes a node, 24 bytes a destination, a bit a pick.
 	scratch := sat.Add(sat.Mul(max(0, r.bound.Nodes), 4*16+24), max(0, r.bound.Edges)/8+1<<20)
 	e.DeviceBound = Memory{Batches: sat.Mul(int64(e.Slots), e.SlotBound), Scratch: sat.Mul(int64(e.Workers), scratch)}
-	if o.Tuning.Carry != CarryKernels || r.split != nil {
-		e.Bound.Batches = e.DeviceBound.Batches
-	}
+	e.Bound.Batches = min(tiers.Batches, e.DeviceBound.Batches) // several tiers may ask for the same
 	return e, nil
 }
 

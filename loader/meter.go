@@ -29,7 +29,13 @@ type Meters struct {
 
 // Meter begins to measure what loading costs, or begins anew: Stats().Meters then tells it, up to Close. It takes five
 // samples a second, which costs next to nothing; without it nothing is opened. On a closed loader it does nothing.
-func (l *Loader) Meter() { l.metering.begin(l.placed.on.busAddress()) }
+func (l *Loader) Meter() {
+	address := ""
+	if d, ok := l.placed.on.(*onCUDA); ok {
+		address = d.busAddress()
+	}
+	l.metering.begin(address)
+}
 
 // openMeters finds the meters; tests bring their own.
 var openMeters = meters.Open

@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -291,6 +292,9 @@ type Hooks struct {
 	// RowMemory gives the memory that columns are gathered into, which the loader only ever writes; nil takes it from
 	// the system. On a device it gives all device memory of the slots, ids among it, which the loader reads as well.
 	RowMemory pinned.Provider
+	// Tier brings the rows of columns, of all or of those that it chooses (tier.Chooser), in place of Residence and of
+	// the options of devices. It is for one placed source; nil for none.
+	Tier tier.Tier
 	// PerSlot is how many bytes the caller keeps for each slot beside it, as the feed keeps copies of ids: MaxMemory
 	// leaves room for them.
 	PerSlot int64

@@ -195,27 +195,22 @@ func (t *rowTrace) sample(ctx context.Context) error {
 
 // sampleSome samples every so manieth batch, from one on.
 func (t *rowTrace) sampleSome(ctx context.Context, from uint64, ledger *pinned.Ledger) (err error) {
-	on, stats := &onCPU{}, &counters{}
-	m, err := on.openMaker(t.recipe, nil, ledger, stats)
+	s, err := newScout(t.recipe, ledger)
 	if err != nil {
 		return err
 	}
-	s, err := newSlot(t.recipe, on, ledger, stats)
-	if err != nil {
-		return errors.Join(err, m.close())
-	}
-	defer func() { err = errors.Join(err, m.close(), s.close()) }()
+	defer func() { err = errors.Join(err, s.close()) }()
 	var rows []uint32
 	for i := from; i < 2*t.batches; i += uint64(t.opt.Workers) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		j := job{epoch: uint32(i / t.batches), number: i % t.batches, order: t.order(uint32(i / t.batches))}
-		if err := guarded(func() error { return s.fill(ctx, m, j) }); err != nil {
+		j := job{epoch: uint32(i / t.batches), number: i % t.batches}
+		if err := s.sample(ctx, j.epoch, j.number); err != nil {
 			return t.explain(err, j)
 		}
 		for _, c := range t.columns {
-			if rows, err = t.rowsOf(s, c, rows[:0]); err != nil {
+			if rows, err = t.rowsOf(s.slot, c, rows[:0]); err != nil {
 				return t.explain(err, j)
 			}
 			t.note(c, i, rows)

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -136,20 +136,20 @@ type failing struct {
 func (failing) workers() int                          { return 77 }
 func (f failing) String() string                      { return "failing" }
 func (f failing) close() error                        { return f.maker.close() }
-func (f failing) begin(context.Context, bool) error   { return f.err }
 func (f failing) drain() error                        { return f.err }
 func (f failing) explain(err error, _ *Options) error { return err }
-func (f failing) openFence(*recipe, *pinned.Ledger, *counters) (fence, pinned.Options, pinned.Options, error) {
+func (f failing) slotMemory(*recipe, *pinned.Ledger, *counters) (*fence, pinned.Options, pinned.Options, error) {
 	return nil, pinned.Options{}, pinned.Options{}, f.err
 }
 
-// counting is a processor that cannot say what was gathered.
-type counting struct {
-	processor
-	err error
+// failingTier is a tier that cannot choose anew what it keeps, or not say what it has brought.
+type failingTier struct {
+	tier.Tier
+	renewing, counting error
 }
 
-func (c counting) traffic(*counters) error { return c.err }
+func (f failingTier) renew(context.Context) error { return f.renewing }
+func (f failingTier) Stats() (tier.Stats, error)  { return tier.Stats{}, f.counting }
 
 // What a device fails with before an epoch is the epoch's error, and after it stands in the log.
 func TestWhatADeviceFailsWithIsTold(t *testing.T) {
@@ -157,6 +157,7 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	l.opt.Hooks.Logger = slog.New(slog.NewTextHandler(log, nil))
 	on := l.placed.on
 	l.placed.on = failing{processor: on, err: mine}
+	l.placed.tiers = []*placedTier{{Tier: failingTier{&mapped{}, mine, nil}}}
 	for b, err := range l.Epoch(t.Context(), 0) {
 		if b != nil || err != mine {
 			t.Errorf("%v, %v", b, err)
@@ -173,13 +174,14 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("the log says %s", log)
 	}
-	l.placed.on = counting{on, mine}
+	l.placed.on = on
+	l.placed.tiers[0].Tier = failingTier{&mapped{}, nil, mine}
 	for _, err := range l.Epoch(t.Context(), 0) {
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	l.placed.on = on
+	l.placed.tiers = nil
 	if text := log.String(); !strings.HasSuffix(text, "level=ERROR msg=\"the device failed\" error=mine\n") {
 		t.Errorf("the log says %s", text)
 	}
@@ -311,23 +313,6 @@ func TestNothingIsReadAheadWhereTheSystemDoesNot(t *testing.T) {
 	}
 }
 
-// fenced is a processor that knows whether its fences are closed.
-type fenced struct {
-	processor
-	fence
-	open *int
-}
-
-func (f fenced) openFence(*recipe, *pinned.Ledger, *counters) (fence, pinned.Options, pinned.Options, error) {
-	*f.open++
-	return f, pinned.Options{}, pinned.Options{}, nil
-}
-
-func (f fenced) close() error {
-	*f.open--
-	return nil
-}
-
 // A slot that there is no memory for is an error, and leaves nothing.
 func TestASlotWithoutMemoryForItsEdgesIsAnError(t *testing.T) {
 	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: DeviceOptions{Name: "cpu"}, Seeds: AllEdges()}
@@ -337,10 +322,9 @@ func TestASlotWithoutMemoryForItsEdgesIsAnError(t *testing.T) {
 	}
 	var ledger pinned.Ledger
 	ledger.SetLimit(1)
-	open := 0
-	s, err := newSlot(r, fenced{open: &open}, &ledger, nil)
-	if s != nil || !errors.Is(err, pinned.ErrLimit) || open != 0 || ledger.Total() != 0 {
-		t.Errorf("%v, %d fences are open, %d bytes are held", err, open, ledger.Total())
+	s, err := newSlot(r, &onCPU{}, &ledger, nil)
+	if s != nil || !errors.Is(err, pinned.ErrLimit) || ledger.Total() != 0 {
+		t.Errorf("%v, %d bytes are held", err, ledger.Total())
 	}
 }
 
@@ -397,7 +381,7 @@ func TestBatchesBeyondAPartAreOnesOfTheEpoch(t *testing.T) {
 // Statistics say what the ledger and the slots have, and what a device has counted.
 func TestStatisticsAreThoseOfTheLoader(t *testing.T) {
 	l := small(t)
-	l.stats.onDevice.Store(&gather.Traffic{Rows: 7, Hits: 5, Peers: 3, Saved: 2})
+	l.stats.tiers.Store(&tier.Stats{Rows: 7, Hits: 5, Peers: 3, Saved: 2})
 	l.stats.replays.Add(4)
 	if err := l.ledger.Take(pinned.Columns, 1000); err != nil {
 		t.Fatal(err)
@@ -415,7 +399,7 @@ func TestStatisticsAreThoseOfTheLoader(t *testing.T) {
 		t.Errorf("%+v, want %+v; at most %d", s.Memory, want, s.MemoryPeak)
 	}
 	l.ledger.Give(pinned.Columns, 100)
-	if m := (Memory{1, 20, 300, 4000}); m.Total() != 4321 {
+	if m := (Memory{Topology: 1, Columns: 20, Batches: 300, Scratch: 4000}); m.Total() != 4321 {
 		t.Errorf("%d in all", m.Total())
 	}
 }

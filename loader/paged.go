@@ -80,9 +80,9 @@ func (l *Loader) fitWorkers(ctx context.Context, tables int64) error {
 		return err
 	}
 	n.tables = tables
-	e, source := l.estimate, p.sourceBytes()
-	if e, err = p.on.fit(l.recipe, p.loaders, source); err == nil {
-		err = l.expect(&e, p.on, n, p.loaders, source)
+	e, err := p.on.fit(p, l.recipe)
+	if err == nil {
+		err = p.expect(l.recipe, &e, n)
 	}
 	l.estimate.Workers, l.estimate.Slots = e.Workers, e.Slots
 	l.estimate.Bound.Batches, l.estimate.Bound.Scratch = e.Bound.Batches, e.Bound.Scratch

@@ -23,7 +23,9 @@ type Placed struct {
 	recipe  *recipe // of the loaders that it was made for
 	on      processor
 	columns []*column
-	loaders int // how many share the limits
+	tiers   []*placedTier
+	copies  *copier // of what is copied to memory
+	loaders int     // how many share the limits
 	ledger  pinned.Ledger
 	// estimate is of a loader of recipe.
 	estimate Estimate
@@ -41,6 +43,9 @@ type column struct {
 	name     string
 	nodeType int // -1 for a column of the edges
 	store    *gather.Store
+	given    bool            // Options.Tier has it
+	tier     *placedTier     // that brings its rows, once that is chosen
+	number   int             // among the tier's
 	scales   unified.Tensor  // of a column that is widened with them
 	verified *verifiedRows   // nil: no row has to be verified before it is read
 	hot      *gather.HotRows // of a column on disk: rows that a device keeps; nil for none
@@ -59,7 +64,8 @@ type PlacedArray struct {
 	PeerRows int64 `json:"peer_rows,omitempty"`
 	// Pages is what measuring its pages found, with PagesMeasured; nil where nothing was to be chosen.
 	Pages *PageTrial `json:"pages,omitempty"`
-	// Carry is who brings the device the rows of a column, where kernels do not read them: "copies" or "disk".
+	// Carry is who brings the device the rows of a column, where kernels do not read them: "copies", "disk" or
+	// "tier".
 	Carry string `json:"carry,omitempty"`
 }
 
@@ -147,10 +153,10 @@ func (p *Placed) bring(ctx context.Context) (err error) {
 		return err
 	}
 	r := p.recipe
-	if err := r.settleResidence(p.columns, p.loaders); err != nil {
+	if err := p.settleTiers(); err != nil {
 		return err
 	}
-	if p.estimate, err = p.on.fit(r, p.loaders, p.sourceBytes()); err != nil {
+	if p.estimate, err = p.on.fit(p, r); err != nil {
 		return err
 	}
 	p.ledger.SetLimit(r.limit())
@@ -230,13 +236,12 @@ func columnsByKey(list []*column) map[columnKey]*column {
 
 // sourceBytes returns how much memory copies of topology and columns take.
 func (p *Placed) sourceBytes() (m Memory) {
-	mem := pinned.Options{}
 	for _, t := range p.recipe.topology() {
-		m.Topology += mem.Size(int64(len(t.Bytes())))
+		m.Topology += pinned.Options{}.Size(int64(len(t.Bytes())))
 	}
 	for _, c := range p.columns {
-		for _, t := range c.tensors() {
-			m.Columns += mem.Size(int64(len(t.Bytes())))
+		if !c.given {
+			m.Columns += c.copyBytes()
 		}
 	}
 	return m
@@ -292,7 +297,7 @@ func (p *Placed) join(l *Loader) (err error) {
 			return fmt.Errorf("%w: %s: the column was not placed: name it in the options of Place", ErrOptions, a.Name)
 		}
 	}
-	if l.estimate, err = p.on.fit(l.recipe, p.loaders, p.sourceBytes()); err != nil {
+	if l.estimate, err = p.on.fit(p, l.recipe); err != nil {
 		return err
 	}
 	return p.retain()
@@ -322,7 +327,7 @@ func (p *Placed) release() error {
 	if p.fleet != nil {
 		return p.fleet.leave()
 	}
-	return p.on.close()
+	return p.free()
 }
 
 // alone reports whether one loader has the placed source to itself for good.
@@ -372,7 +377,12 @@ func (p *Placed) unchanged() error {
 }
 
 // Arrays returns where each array of the source is that a device reads; nil on the CPU.
-func (p *Placed) Arrays() []PlacedArray { return p.on.arrays() }
+func (p *Placed) Arrays() []PlacedArray {
+	if d, ok := p.on.(*onCUDA); ok {
+		return slices.Clone(d.placed)
+	}
+	return nil
+}
 
 // BatchArrays is Loader.Arrays of the loaders that the source was placed for.
 func (p *Placed) BatchArrays() []Array { return p.recipe.arrays }

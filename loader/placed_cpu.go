@@ -1,30 +1,25 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"slices"
 
-	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// onCPU reads the source where it lies, or copies of it in memory (Resident).
+// onCPU makes batches in host memory.
 type onCPU struct {
-	owned []io.Closer // copies, and the reader of columns on disk, to close in reverse order
+	owned []io.Closer // what reads a topology on disk, to close in reverse order
 }
 
-func (*onCPU) String() string                    { return "cpu" }
-func (*onCPU) arrays() []PlacedArray             { return nil }
-func (*onCPU) readsInPlace(o *Options) bool      { return o.Residence != Resident }
-func (*onCPU) begin(context.Context, bool) error { return nil }
-func (*onCPU) traffic(*counters) error           { return nil }
-func (*onCPU) busAddress() string                { return "" }
-func (*onCPU) bounded(o *Options) bool           { return o.MaxMemory > 0 }
+func (*onCPU) String() string          { return "cpu" }
+func (*onCPU) bounded(o *Options) bool { return o.MaxMemory > 0 }
 
 func (c *onCPU) close() error {
 	err := closeAll(c.owned)
@@ -42,19 +37,26 @@ func closeAll(owned []io.Closer) error {
 }
 
 func (c *onCPU) place(ctx context.Context, p *Placed) error {
-	if p.recipe.opt.Residence == Resident {
-		return c.copySource(ctx, p)
-	}
-	if s := p.recipe.split; s != nil {
-		if err := s.copyWhole(ctx, p, &c.owned); err != nil {
+	r := p.recipe
+	if r.opt.Residence != Resident {
+		if r.split == nil {
+			if err := readAhead(ctx, p); err != nil {
+				return err
+			}
+		}
+		if err := p.openTiers(ctx); err != nil {
 			return err
 		}
-		if err := s.open(ctx, p, &c.owned); err != nil {
-			return err
-		}
-		return p.recipe.openPages(&p.ledger, &c.owned)
+		return r.openPages(&p.ledger, &c.owned)
 	}
-	return readAhead(ctx, p)
+	err := p.copies.stage(ctx, pinned.Topology, r.topology(), func(done, total int64) {
+		r.opt.progress("topology", done, total)
+	})
+	if err = cmp.Or(err, p.openTiers(ctx)); err != nil {
+		return err
+	}
+	r.graph, err = p.copies.graph(r.graph)
+	return err
 }
 
 // readColumns names the columns of the edges that a sampler reads.
@@ -93,20 +95,8 @@ func readAhead(ctx context.Context, p *Placed) error {
 // populate is a variable for tests only.
 var populate = pinned.Populate
 
-// copySource replaces the graph by one whose topology and columns in use are in memory.
-func (c *onCPU) copySource(ctx context.Context, p *Placed) error {
-	g := p.recipe.graph
-	in := copier{c: c, p: p, ctx: ctx, copies: map[*byte]unified.Tensor{}}
-	var columns []unified.Tensor
-	for _, col := range p.columns {
-		columns = append(columns, col.tensors()...)
-	}
-	if err := in.stage("topology", pinned.Topology, p.recipe.topology()); err != nil {
-		return err
-	}
-	if err := in.stage("columns", pinned.Columns, columns); err != nil {
-		return err
-	}
+// graph returns a graph whose arrays are the copies of g's, as far as there are some.
+func (in *copier) graph(g *graph.Graph) (*graph.Graph, error) {
 	schema := *g.Schema() // its own slices, since FromArrays sets what follows from names
 	schema.Nodes, schema.Edges = slices.Clone(schema.Nodes), slices.Clone(schema.Edges)
 	a := graph.Arrays{
@@ -128,54 +118,5 @@ func (c *onCPU) copySource(ctx context.Context, p *Placed) error {
 		col, _ := g.EdgeColumn(c.Name)
 		a.EdgeColumns[c.Name] = in.of(col)
 	}
-	copied, err := graph.FromArrays(a)
-	p.recipe.graph = copied
-	for i := 0; i < len(p.columns) && err == nil; i++ {
-		err = p.columns[i].find(copied, p.recipe.opt.Columns.Widen)
-	}
-	return err
-}
-
-// copier copies tensors into memory.
-type copier struct {
-	c      *onCPU
-	p      *Placed
-	ctx    context.Context
-	copies map[*byte]unified.Tensor // by where the original lies
-}
-
-func (in *copier) stage(name string, purpose pinned.Purpose, tensors []unified.Tensor) error {
-	done, total := int64(0), int64(0)
-	for _, t := range tensors {
-		total += int64(len(t.Bytes()))
-	}
-	for _, t := range tensors {
-		if _, ok := in.copies[firstByte(t)]; ok || len(t.Bytes()) == 0 {
-			continue
-		}
-		to, r, err := gather.Resident(in.ctx, t, pinned.Options{Ledger: &in.p.ledger, Purpose: purpose},
-			func(n int64) { in.p.recipe.opt.progress(name, done+n, total) })
-		if err != nil {
-			return err
-		}
-		in.c.owned = append(in.c.owned, r)
-		in.copies[firstByte(t)] = to
-		done += int64(len(t.Bytes()))
-	}
-	return nil
-}
-
-// of returns the copy of a tensor, or the tensor itself if it was not copied.
-func (in *copier) of(t unified.Tensor) unified.Tensor {
-	if to, ok := in.copies[firstByte(t)]; ok {
-		return to
-	}
-	return t
-}
-
-func firstByte(t unified.Tensor) *byte {
-	if len(t.Bytes()) == 0 {
-		return nil
-	}
-	return &t.Bytes()[0]
+	return graph.FromArrays(a)
 }

@@ -28,6 +28,7 @@ type onCUDA struct {
 	columns  []*deviceColumn
 	log      *slog.Logger
 	hotRows  hotRows
+	placer   *placer // while arrays are placed
 	waiting  *placer // what is to fill the cache of hot rows (shareLater)
 }
 
@@ -43,7 +44,6 @@ type deviceColumn struct {
 }
 
 func (d *onCUDA) String() string        { return fmt.Sprintf("cuda:%d", d.Ordinal()) }
-func (d *onCUDA) arrays() []PlacedArray { return slices.Clone(d.placed) }
 func (d *onCUDA) bounded(*Options) bool { return false }
 
 func (d *onCUDA) busAddress() string {
@@ -51,9 +51,9 @@ func (d *onCUDA) busAddress() string {
 	return machine.FindPCI(at(device.AttrPCIDomain), at(device.AttrPCIBus), at(device.AttrPCIDevice)).Address
 }
 
-func (d *onCUDA) storeOf(c *column) *gather.DeviceStore {
-	i := slices.IndexFunc(d.columns, func(x *deviceColumn) bool { return x.column == c })
-	return d.columns[i].device
+// find returns a column as the device has it.
+func (d *onCUDA) find(c *column) *deviceColumn {
+	return d.columns[slices.IndexFunc(d.columns, func(x *deviceColumn) bool { return x.column == c })]
 }
 
 // carried returns whether copies bring the rows of an array.
@@ -62,46 +62,6 @@ func (d *onCUDA) carried(a *Array) bool {
 		return c.device == nil && keyOfColumn(a) == columnKey{c.name, c.nodeType}
 	})
 }
-
-// traffic counts what was gathered, by all loaders that share the columns.
-func (d *onCUDA) traffic(stats *counters) error {
-	var sum gather.Traffic
-	for _, c := range d.columns {
-		of := c.traffic()
-		if of == nil {
-			continue
-		}
-		t, err := of()
-		if err != nil {
-			return err
-		}
-		addTraffic(&sum, t, c.before)
-	}
-	stats.onDevice.Store(&sum)
-	return nil
-}
-
-// traffic returns what says what was gathered; nil where no kernel gathers.
-func (c *deviceColumn) traffic() func() (gather.Traffic, error) {
-	switch {
-	case c.device != nil:
-		return c.device.Traffic
-	case c.hot != nil:
-		return c.hot.Traffic
-	}
-	return nil
-}
-
-// addTraffic adds what was gathered after what had been before.
-func addTraffic(sum *gather.Traffic, t, before gather.Traffic) {
-	sum.Rows += t.Rows - before.Rows
-	sum.Hits += t.Hits - before.Hits
-	sum.Peers += t.Peers - before.Peers
-	sum.Bytes += t.Bytes - before.Bytes
-	sum.Saved += t.Saved - before.Saved
-}
-
-func (*onCUDA) readsInPlace(*Options) bool { return false } // kernels read rows, and cannot wait for a check
 
 // close frees what the source's arrays took. No kernel that reads them may be under way.
 func (d *onCUDA) close() error {
@@ -119,7 +79,7 @@ func (d *onCUDA) place(ctx context.Context, source *Placed) error {
 	if err != nil {
 		return err
 	}
-	p := placer{d: d, source: source, opt: &source.recipe.opt, ctx: ctx, rest: rest,
+	p := &placer{d: d, source: source, opt: &source.recipe.opt, ctx: ctx, rest: rest,
 		total: source.sourceBytes().Total()}
 	if p.stream, err = d.NewStream(device.PriorityLow); err != nil {
 		return err
@@ -128,12 +88,8 @@ func (d *onCUDA) place(ctx context.Context, source *Placed) error {
 	if err := p.topology(); err != nil {
 		return err
 	}
-	if s := source.recipe.split; s != nil {
-		if err := s.open(ctx, source, &d.owned); err != nil {
-			return err
-		}
-	}
-	if err := p.columns(); err != nil {
+	d.placer = p
+	if err := source.openTiers(ctx); err != nil {
 		return err
 	}
 	return p.stream.Synchronize()
@@ -263,8 +219,8 @@ func (p *placer) columns() error {
 
 // column places a column and makes the store that gathers from it.
 func (p *placer) column(c *deviceColumn) (err error) {
-	b, onDisk := c.store.Column().Bytes(), p.source.recipe.split.has(c.column)
-	if onDisk || p.opt.Tuning.Carry == CarryCopies && p.held(b) > p.rest {
+	b, elsewhere := c.store.Column().Bytes(), c.given || p.source.recipe.split.has(c.column)
+	if elsewhere || p.opt.Tuning.Carry == CarryCopies && p.held(b) > p.rest {
 		c.placed = len(p.d.placed)
 		p.d.placed = append(p.d.placed, p.carriedArray(c))
 		p.done += int64(len(b))

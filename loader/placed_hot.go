@@ -3,11 +3,9 @@ package loader
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -153,19 +151,6 @@ func (p *placer) keepHotOnDisk() error {
 	return nil
 }
 
-// hotIndexBytes returns what finding the hot rows of a column on disk takes, at most.
-func (r *recipe) hotIndexBytes() (n int64) {
-	if r.opt.Device.HotRows == RankNone || r.split == nil {
-		return 0
-	}
-	for _, d := range r.split.onDisk {
-		if d.column.nodeType >= 0 {
-			n = max(n, gather.HotIndexBytes(d.column.store.Column().Len()))
-		}
-	}
-	return n
-}
-
 // keepOnDisk reads the k hottest rows of a column on disk to the device.
 func (p *placer) keepOnDisk(c *deviceColumn, d *columnOnDisk, most, k int64) error {
 	scores, err := p.scoresOf(c)
@@ -241,40 +226,4 @@ func count(ids unified.Tensor, counts []float64) {
 			counts[id]++
 		}
 	}
-}
-
-// begin keeps from now on the rows that were gathered most since the last time (RankUses). No batch may be under
-// way.
-func (d *onCUDA) begin(ctx context.Context, alone bool) error {
-	for _, c := range d.columns {
-		if !c.counted || !alone {
-			continue
-		}
-		uses, err := c.device.Uses()
-		if err != nil {
-			return err
-		}
-		k := c.device.Cached()
-		if k == 0 || k == c.store.Column().Len() || !anyUse(uses) {
-			continue
-		}
-		err = c.keep(ctx, gather.Hottest(uses, k))
-		if errors.Is(err, device.ErrOutOfMemory) { // somebody else has taken it meanwhile: all rows go over the bus
-			d.log.Warn("no rows are kept in device memory any more", "column", c.name, "error", err)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("column %s: %w", c.name, err)
-		}
-	}
-	return nil
-}
-
-func anyUse(uses []uint32) bool {
-	for _, n := range uses {
-		if n > 0 {
-			return true
-		}
-	}
-	return false
 }

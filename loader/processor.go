@@ -12,73 +12,61 @@ import (
 )
 
 // processor is where batches are made. There is one for a placed source, and its loaders share it: the CPU (onCPU) or a
-// CUDA device (onCUDA). All that differs between them is behind this interface, maker and fence.
+// CUDA device (onCUDA). All that differs between them is behind this interface, sampler and maker.
 type processor interface {
 	// String returns the name, as Options.Device.Name has it.
 	String() string
 	// workers returns the default of Options.Workers.
 	workers() int
-	// fit settles on numbers of workers and slots, for as many loaders that share limits, and estimates.
-	fit(r *recipe, loaders int, source Memory) (Estimate, error)
+	// chooseTiers finds a tier for each column of p.
+	chooseTiers(p *Placed)
+	// fit settles on numbers of workers and slots, for a recipe of p's loaders, which share limits, and estimates.
+	fit(p *Placed, r *recipe) (Estimate, error)
 	// expect adds to an estimate of fit what is held once New has returned: bytes of all slots, and of one worker's
 	// scratch on the CPU.
 	expect(e *Estimate, batches, scratch int64)
 	// place brings p's arrays to where the processor reads them.
 	place(ctx context.Context, p *Placed) error
-	// readsInPlace reports whether rows of columns are read where the source has them, and not from copies.
-	readsInPlace(o *Options) bool
-	// arrays says where they came to lie, where that is not obvious.
-	arrays() []PlacedArray
 	// openMaker makes a maker of a recipe's batches, which have rows of columns: by array.
 	openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (maker, error)
-	// openFence makes the fence of a slot, and says how the slot's ids and rows take memory.
-	openFence(r *recipe, ledger *pinned.Ledger, stats *counters) (f fence, ids, rows pinned.Options, err error)
+	// slotMemory says how a slot's ids and rows take memory, and makes its fence, which is nil on the CPU.
+	slotMemory(r *recipe, ledger *pinned.Ledger, stats *counters) (f *fence, ids, rows pinned.Options, err error)
 	// bounded reports whether each slot is given the memory of the largest batch in advance.
 	bounded(o *Options) bool
-	// begin is called before an epoch, of which no batch is under way; alone says that no other loader shares p.
-	begin(ctx context.Context, alone bool) error
-	// traffic counts what was gathered up to now.
-	traffic(stats *counters) error
 	// explain adds to an error what can be done about it.
 	explain(err error, o *Options) error
-	// busAddress returns where on the bus a GPU is that batches are made on; empty for none.
-	busAddress() string
 	// close frees what place took. Nobody may read it any more.
 	close() error
 }
 
-// maker makes batches on one processor, for one goroutine at a time: sample, fetch and finish, in this order. What
-// fetch begins may go on until finish, and after it as far as the slot's fence says so.
-type maker interface {
+// sampler samples batches on one processor, for one goroutine at a time.
+type sampler interface {
 	// negatives appends to the edges of each type, which were asked for, those that are not true.
 	negatives(r sampling.Rand, links []sampling.LinkSeeds) error
 	// sample fills the slot's sample with what its request asks for. The host then knows all shapes.
 	sample(ctx context.Context, s *slot) error
-	// fetch begins to bring the rows of the columns.
-	fetch(s *slot) error
-	// finish completes what fetch began, or leaves it to the fence.
-	finish(ctx context.Context, s *slot) error
-	// drain waits until nothing that the maker began writes to any slot.
-	drain() error
-	// close frees the maker's memory.
+	// close frees the sampler's memory.
 	close() error
 }
 
-// fence says when a slot's memory may be read, and when it may be written again.
-type fence interface {
-	// wait lets a CUDA stream wait until the batch is complete, record keeps the batch until the stream has done what
-	// is on it by now, and sync waits on the host.
-	wait(stream uintptr) error
-	record(stream uintptr) error
-	sync() error
-	// reserve takes what an array of the slot needs besides its own memory, of so many bytes.
-	reserve(array int, n int64) error
-	// host returns the elements of a tensor of the batch in host memory, valid until the next call.
-	host(t unified.Tensor) (unified.Tensor, error)
-	// free waits until the slot's memory can be given back.
-	free() error
-	// close frees the fence, after the slot's memory.
-	close() error
+// maker makes batches: sample, fetch and finish, in this order. What fetch begins may go on until finish, and after it
+// as far as the slot's fence says so.
+type maker interface {
+	sampler
+	// fetch begins to bring the rows of the columns.
+	fetch(ctx context.Context, s *slot) error
+	// finish completes what fetch began, or leaves it to the fence.
+	finish(ctx context.Context, s *slot) error
+	// cancel gives up a batch that failed.
+	cancel()
+}
+
+// drain waits until nothing that a maker began writes to any slot, on a device.
+func drain(m maker) error {
+	if d, ok := m.(interface{ drain() error }); ok {
+		return d.drain()
+	}
+	return nil
 }
 
 // chooseProcessor settles on where batches are made, by Options.Device.Name.

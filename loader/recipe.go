@@ -33,7 +33,7 @@ type recipe struct {
 	room        int64            // what the control group leaves; 0 where none limits memory
 	reverses    [][]int          // edge types with the reverses of each, where batches leave those out
 	drawer      *sampling.Drawer // of negatives, once there is memory for it; nil for none
-	split       *diskSplit       // of the columns, with Disk
+	split       *diskTier        // of the columns, with Disk
 	paged       *pagedTopology   // where the topology stays on disk
 	anyWorkers  bool             // Options.Workers was left open
 	indexed     *pinned.Ledger   // counts the index of seeds that are edges of some types; nil before it is there

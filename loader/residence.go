@@ -2,31 +2,41 @@ package loader
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"io"
+	"log/slog"
 	"slices"
+	"sync"
 
-	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// diskSplit says which columns of a source stay on disk, and what memory that takes.
-type diskSplit struct {
+// diskTier is the tier of columns that stay on disk. Each loader has a cache of their rows, and samples ahead for it.
+type diskTier struct {
 	whole   []*column // copied to memory as a whole
 	onDisk  []columnOnDisk
 	loaders int
 	reader  *diskio.Reader // once they are placed
+	log     *slog.Logger
 
-	wholeBytes int64 // of copies, once for all loaders
+	mu    sync.Mutex
+	ahead map[any]*ahead // by loader
+
 	cacheBytes int64 // of caches, for each loader
 }
 
 // has reports whether a column stays on disk.
-func (s *diskSplit) has(c *column) bool {
+func (s *diskTier) has(c *column) bool {
 	return s != nil && slices.ContainsFunc(s.onDisk, func(d columnOnDisk) bool { return d.column == c })
+}
+
+// columns returns what stays on disk.
+func (s *diskTier) columns() (list []*column) {
+	for i := 0; s != nil && i < len(s.onDisk); i++ {
+		list = append(list, s.onDisk[i].column)
+	}
+	return list
 }
 
 // columnOnDisk is a column that is read through a cache.
@@ -85,6 +95,9 @@ func (r *recipe) defaultCache() int64 { return max(r.memoryRoom()/2, 1) }
 func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64) {
 	o := &r.opt
 	for _, c := range columns {
+		if c.given {
+			continue
+		}
 		t := c.store.Column()
 		f, _, err := pinned.OpenMapped(t.Bytes())
 		switch {
@@ -103,15 +116,14 @@ func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64) {
 }
 
 // splitColumns shares the cache among columns: small ones are copied as a whole, the others get room by their size.
-func splitColumns(columns []*column, total int64, o *Options, loaders int) *diskSplit {
+func splitColumns(columns []*column, total int64, o *Options, loaders int) *diskTier {
 	cache := o.Disk.CacheBytes
-	s := &diskSplit{loaders: loaders}
+	s := &diskTier{loaders: loaders, log: o.log(), ahead: map[any]*ahead{}}
 	bytes := func(c *column) int64 { return int64(len(c.mapped().Bytes)) }
 	slices.SortStableFunc(columns, func(a, b *column) int { return cmp.Compare(bytes(a), bytes(b)) })
 	for len(columns) > 0 && (total <= cache || bytes(columns[0]) <= cache/8) {
 		n := bytes(columns[0])
 		s.whole, columns = append(s.whole, columns[0]), columns[1:]
-		s.wholeBytes += pinned.Options{}.Size(n)
 		total, cache = total-n, cache-n
 	}
 	for i, c := range columns {
@@ -151,75 +163,8 @@ func (r *recipe) arraysOf(c *column) (list []*Array) {
 	return list
 }
 
-// copyWhole copies what is small.
-func (s *diskSplit) copyWhole(ctx context.Context, p *Placed, owned *[]io.Closer) error {
-	done, total := int64(0), int64(0)
-	for _, col := range s.whole {
-		total += int64(len(col.store.Column().Bytes()))
-	}
-	for _, col := range s.whole {
-		to, region, err := gather.Resident(ctx, col.store.Column(), pinned.Options{Ledger: &p.ledger,
-			Purpose: pinned.Columns}, func(n int64) { p.recipe.opt.progress("columns", done+n, total) })
-		if err == nil {
-			*owned = append(*owned, region)
-			col.store, err = gather.NewStore(to)
-		}
-		if err != nil {
-			return err
-		}
-		done += int64(len(to.Bytes()))
-	}
-	return nil
-}
-
-// open opens the files of what stays on disk.
-func (s *diskSplit) open(ctx context.Context, p *Placed, owned *[]io.Closer) error {
-	if len(s.onDisk) == 0 {
-		return nil
-	}
-	var list []diskio.Mapped
-	for _, d := range s.onDisk {
-		list = append(list, d.column.mapped())
-	}
-	opt := readerOptions
-	opt.Memory = pinned.Options{Ledger: &p.ledger, Purpose: pinned.Scratch}
-	reader, layouts, err := diskio.Open(ctx, list, opt)
-	if err != nil {
-		return err
-	}
-	*owned, s.reader = append(*owned, reader), reader
-	for i := range s.onDisk {
-		s.onDisk[i].layout = layouts[i]
-	}
-	probe := reader.Probe()
-	p.recipe.opt.log().Info("columns are read from disk", "columns", len(s.onDisk), "engine", probe.Engine, "refused",
-		probe.Refused, "buffered", probe.Buffered, "depth", probe.Depth, "cache", s.cacheBytes)
-	return nil
-}
-
 // readerOptions is a variable for tests only.
 var readerOptions diskio.ReaderOptions
-
-// diskMemory returns what topology and columns on disk take beside caches of rows in a loader. slotBytes and scratch
-// are what a slot and a sampler take: for the most that batches can need, or for what is expected of them.
-func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
-	if n = r.pagedMemory(); r.split == nil || len(r.split.onDisk) == 0 {
-		return n
-	}
-	o := &r.opt
-	n += int64(scouts(o.Workers)) * sat.Add(slotBytes, scratch)
-	for _, d := range r.split.onDisk {
-		rows := int64(0)
-		for _, a := range r.arraysOf(d.column) {
-			rows = sat.Add(rows, a.Most)
-		}
-		batches := int64(o.Workers + o.Tuning.Prefetch)
-		n = sat.Add(n, diskio.PlanBytes(d.column.store.Column().Len(), int64(d.slots)))
-		n = sat.Add(n, max(d.mostAsks*diskio.AskBytes, diskio.WindowBytes(min(rows, 1<<40))))
-		n = sat.Add(n, sat.Add(d.early+d.pack.Memory, sat.Mul(batches, alongBytes)))
-	}
-	return sat.Add(n, diskio.StagingBytes/int64(r.split.loaders))
-}
 
 // withoutColumns returns the bytes of a slot that is only sampled into, at most.
 func (r *recipe) withoutColumns() (n int64) {

@@ -16,10 +16,22 @@ import (
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
+
+// diskMemory is what a loader takes for columns and a topology on disk, of a slot and a sampler of so many bytes.
+func diskMemory(r *recipe, slot, scratch int64) int64 {
+	if len(r.split.columns()) == 0 {
+		return r.pagedMemory()
+	}
+	return sat.Add(r.pagedMemory(), r.split.Cost(tier.Bound{Columns: r.describe(r.split.columns()),
+		Loaders: r.split.loaders, Workers: r.opt.Workers, Slots: r.opt.Workers + r.opt.Tuning.Prefetch, Sampled: slot,
+		Worker: scratch}).Scratch)
+}
 
 // What columns and a topology on disk take is counted to the byte.
 func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
@@ -37,32 +49,30 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	paged := &pagedTopology{bytes: 4096 * 126, loaders: 2}
 	ofPages := int64(2*8*3+staging) / 2 // 128 pages, in words of 64
 	for name, c := range map[string]struct {
-		split *diskSplit
+		split *diskTier
 		paged *pagedTopology
 		want  int64
 	}{
 		"nothing":  {nil, nil, 0},
-		"no rows":  {&diskSplit{loaders: 2}, nil, 0},
-		"rows":     {&diskSplit{loaders: 4, onDisk: onDisk[:1]}, nil, 3*(100+30) + ofWide + staging/4},
-		"both":     {&diskSplit{loaders: 1, onDisk: onDisk}, nil, 3*(100+30) + ofWide + ofNarrow + staging},
+		"no rows":  {&diskTier{loaders: 2}, nil, 0},
+		"rows":     {&diskTier{loaders: 4, onDisk: onDisk[:1]}, nil, 3*(100+30) + ofWide + staging/4},
+		"both":     {&diskTier{loaders: 1, onDisk: onDisk}, nil, 3*(100+30) + ofWide + ofNarrow + staging},
 		"topology": {nil, paged, ofPages + 5*asker},
-		"whole":    {&diskSplit{loaders: 2}, paged, ofPages + 5*asker},
-		"all":      {&diskSplit{loaders: 1, onDisk: onDisk[:1]}, paged, ofPages + 8*asker + 3*130 + ofWide + staging},
+		"whole":    {&diskTier{loaders: 2}, paged, ofPages + 5*asker},
+		"all":      {&diskTier{loaders: 1, onDisk: onDisk[:1]}, paged, ofPages + 8*asker + 3*130 + ofWide + staging},
 	} {
-		r := &recipe{opt: Options{Workers: 5, Tuning: TuningOptions{Prefetch: 3}}, arrays: arrays, split: c.split,
-			paged: c.paged}
-		if n := r.diskMemory(100, 30); n != c.want {
+		r := &recipe{opt: Options{Workers: 5, Tuning: TuningOptions{Prefetch: 3}}, arrays: arrays, split: c.split, paged: c.paged}
+		if n := diskMemory(r, 100, 30); n != c.want {
 			t.Errorf("%s: %d bytes, want %d", name, n, c.want)
 		}
 	}
-	r := &recipe{opt: Options{Workers: 1, Tuning: TuningOptions{Prefetch: 1}}, split: &diskSplit{loaders: 1,
-		onDisk: endless}, arrays: []Array{
+	r := &recipe{opt: Options{Workers: 1, Tuning: TuningOptions{Prefetch: 1}}, split: &diskTier{loaders: 1, onDisk: endless}, arrays: []Array{
 		{Kind: ArrayNodeColumn, Column: "x", Most: 1 << 60}}}
-	if n, want := r.diskMemory(1, 2), int64(3+1000*5+1<<40*20+2*4*mib+staging); n != want {
+	if n, want := diskMemory(r, 1, 2), int64(3+1000*5+1<<40*20+2*4*mib+staging); n != want {
 		t.Errorf("batches without end: %d bytes, want %d", n, want)
 	}
-	s := &diskSplit{onDisk: onDisk[:1]}
-	if !s.has(wide) || s.has(narrow) || (*diskSplit)(nil).has(wide) {
+	s := &diskTier{onDisk: onDisk[:1]}
+	if !s.has(wide) || s.has(narrow) || (*diskTier)(nil).has(wide) {
 		t.Error("which columns are on disk")
 	}
 }

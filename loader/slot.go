@@ -2,10 +2,10 @@ package loader
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -20,7 +20,7 @@ type slot struct {
 	batch      *Batch    // nil on trial
 	state      slotState // the owner's
 	ids        pinned.Options
-	fence      fence
+	fence      *fence               // nil on the CPU, where a batch is complete when it is delivered
 	seedIDs    []unified.Buffer     // [node type]
 	items      [][]int64            // [node type] the seeds' numbers in the list of seeds
 	request    sampling.Request     // Seeds are views of seedIDs
@@ -34,8 +34,8 @@ type slot struct {
 
 	awaited time.Duration // what sampling waited for the disk
 
-	turn  uint64          // of the run's batches, from 1 on; 0 on trial
-	reads []*diskio.Batch // under way, by column on disk
+	turn       uint64 // of the run's batches, from 1 on; 0 on trial
+	incomplete bool   // not all rows were there when fetching had begun
 
 	err     error     // in place of a batch
 	readyAt time.Time // when the worker was done
@@ -80,7 +80,7 @@ func newSlot(r *recipe, on processor, ledger *pinned.Ledger, stats *counters) (*
 		seedIDs: make([]unified.Buffer, types)}
 	var rows pinned.Options
 	var err error
-	if s.fence, s.ids, rows, err = on.openFence(r, ledger, stats); err != nil {
+	if s.fence, s.ids, rows, err = on.slotMemory(r, ledger, stats); err != nil {
 		return nil, err
 	}
 	for t := range s.seedIDs { // the host looks them up
@@ -116,12 +116,34 @@ func (s *slot) repair() error {
 	return err
 }
 
-// cancelReads ends what was begun for the slot's columns on disk.
-func (s *slot) cancelReads() {
-	for _, b := range s.reads {
-		b.Cancel()
+// Turn is of tier.Slot.
+func (s *slot) Turn() uint64 { return s.turn }
+
+// Room is of tier.Slot.
+func (s *slot) Room(array int, bytes int64) ([]byte, error) {
+	b := &s.rows[array].buf
+	if s.fence != nil {
+		b = &s.fence.carried.rows[array]
 	}
-	s.reads = nil
+	room, err := unified.Grow[uint8](b, bytes, 0)
+	if err != nil {
+		return nil, err
+	}
+	return room[:bytes], nil
+}
+
+// Rows is of tier.Slot.
+func (s *slot) Rows(array int, n int64) (unified.Tensor, error) {
+	a, b := &s.recipe.arrays[array], &s.rows[array].buf
+	if n > (1<<61)/a.rowBytes() {
+		return unified.Tensor{}, fmt.Errorf("%w: %d rows of %v", unified.ErrShape, n, a.Row)
+	}
+	if err := b.Grow(n*a.rowBytes(), 0); err != nil {
+		return unified.Tensor{}, err
+	}
+	shape := [unified.MaxRank]int64{n}
+	copy(shape[1:], a.Row)
+	return b.Tensor(a.DType, shape[:1+len(a.Row)]...)
 }
 
 // each calls f for the memory of every array, in order, with the most bytes that the sampler's bound lets it need.

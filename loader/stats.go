@@ -5,24 +5,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/disk"
-	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 )
 
 // Memory is bytes of anonymous memory by purpose. Mapped files are not in it.
-type Memory struct {
-	Topology int64 `json:"topology"` // copies of the graph (Resident)
-	Columns  int64 `json:"columns"`  // copies of columns (Resident)
-	Batches  int64 `json:"batches"`  // slots
-	Scratch  int64 `json:"scratch"`  // what samplers need besides
-}
-
-// Total returns the sum over all purposes.
-func (m Memory) Total() int64 {
-	return sat.Add(sat.Add(m.Topology, m.Columns), sat.Add(m.Batches, m.Scratch))
-}
+type Memory = tier.Memory
 
 // Durations describes how long a stage took, batch by batch. Quantiles are exact to 6 %.
 type Durations struct {
@@ -106,7 +95,7 @@ func (l *Loader) Stats() Stats {
 		DeviceMemory: l.deviceMemory(), DeviceMemoryPeak: l.ledger.DevicePeak(),
 		Meters: l.metering.report(),
 	}
-	if t := c.onDevice.Load(); t != nil {
+	if t := c.tiers.Load(); t != nil {
 		s.DeviceRows, s.DeviceHits, s.DevicePeers, s.DeviceSaved = t.Rows, t.Hits, t.Peers, t.Saved
 	}
 	l.mu.Lock()
@@ -132,7 +121,7 @@ func (l *Loader) deviceMemory() Memory {
 // counters is what Stats reads.
 type counters struct {
 	replays                            atomic.Uint64
-	onDevice                           atomic.Pointer[gather.Traffic]
+	tiers                              atomic.Pointer[tier.Stats]
 	batches, nodes, edges, rows, bytes atomic.Uint64
 	links                              [3]atomic.Uint64 // as ArrayLinkCounts
 	sample, gather, disk               histogram

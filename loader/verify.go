@@ -39,10 +39,12 @@ func (p *Placed) verify(ctx context.Context) error {
 	}
 	list := p.recipe.topology()
 	for _, c := range p.columns {
-		if p.on.readsInPlace(&p.recipe.opt) {
+		switch {
+		case c.given:
+		case c.tier.inPlace:
 			c.verified = newVerifiedRows(v, c.store.Column())
 			list = append(list, c.tensors()[1:]...)
-		} else {
+		default:
 			list = append(list, c.tensors()...)
 		}
 	}

@@ -101,7 +101,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 			return nil, l.explainDamage(err)
 		}
 	}
-	if err := l.placed.on.begin(ctx, l.placed.alone()); err != nil {
+	if err := l.placed.renew(ctx); err != nil {
 		return nil, err
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
@@ -247,11 +247,15 @@ func (l *Loader) settle() error {
 		if w.maker == nil { // it could not be opened again
 			continue
 		}
-		if err := w.maker.drain(); err != nil {
+		if err := drain(w.maker); err != nil {
 			return err
 		}
 	}
-	return l.placed.on.traffic(&l.stats)
+	sum, err := l.placed.gathered()
+	if err == nil {
+		l.stats.tiers.Store(&sum)
+	}
+	return err
 }
 
 // end stops the workers, waits for them, and frees the slots that were made and not delivered.

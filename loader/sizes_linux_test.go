@@ -61,13 +61,15 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 		"whole":    {&diskTier{loaders: 2}, paged, ofPages + 5*asker},
 		"all":      {&diskTier{loaders: 1, onDisk: onDisk[:1]}, paged, ofPages + 8*asker + 3*130 + ofWide + staging},
 	} {
-		r := &recipe{opt: Options{Workers: 5, Tuning: TuningOptions{Prefetch: 3}}, arrays: arrays, split: c.split, paged: c.paged}
+		r := &recipe{opt: Options{Workers: 5, Tuning: TuningOptions{Prefetch: 3}},
+			arrays: arrays, split: c.split, paged: c.paged}
 		if n := diskMemory(r, 100, 30); n != c.want {
 			t.Errorf("%s: %d bytes, want %d", name, n, c.want)
 		}
 	}
-	r := &recipe{opt: Options{Workers: 1, Tuning: TuningOptions{Prefetch: 1}}, split: &diskTier{loaders: 1, onDisk: endless}, arrays: []Array{
-		{Kind: ArrayNodeColumn, Column: "x", Most: 1 << 60}}}
+	r := &recipe{opt: Options{Workers: 1, Tuning: TuningOptions{Prefetch: 1}},
+		split: &diskTier{loaders: 1, onDisk: endless}, arrays: []Array{
+			{Kind: ArrayNodeColumn, Column: "x", Most: 1 << 60}}}
 	if n, want := diskMemory(r, 1, 2), int64(3+1000*5+1<<40*20+2*4*mib+staging); n != want {
 		t.Errorf("batches without end: %d bytes, want %d", n, want)
 	}

@@ -1,7 +1,7 @@
 // Package tier says what a tier of memory is: what brings the rows of columns to batches. Package loader has six of its
 // own, which Residence and the options of devices choose: the source's memory (mapped), copies of it (resident), files
 // (disk), copies through page-locked memory to a device, the cache of a device, and the caches of its peers.
-// loader.Options.Tier takes another one, from any module; examples/tier has one whose rows come over a pipe.
+// loader.Hooks takes another one, from any module; examples/tier has one whose rows come over a pipe.
 //
 // A placed source opens a Tier once. Each worker of its loaders has a Reader, and makes one batch at a time: it begins
 // to fetch the rows of all arrays, then finishes. Between both it does what else there is to do.

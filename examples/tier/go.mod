@@ -1,0 +1,19 @@
+module example.com/tier
+
+go 1.25.0
+
+require github.com/khop-gnn/khop v0.0.0
+
+require (
+	github.com/NVIDIA/go-nvml v0.12.4-1 // indirect
+	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/klauspost/cpuid/v2 v2.2.5 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/zeebo/xxh3 v1.0.2 // indirect
+	golang.org/x/sync v0.16.0 // indirect
+	golang.org/x/sys v0.35.0 // indirect
+	gorgonia.org/cu v0.9.6 // indirect
+)
+
+replace github.com/khop-gnn/khop => ../..

@@ -261,29 +261,11 @@ func newTimeColumn(t unified.Tensor) timeColumn {
 			isNaN:   func(i int64) bool { return math.IsNaN(at(i)) },
 		}
 	}
-	switch t.DType() {
-	case unified.Int8:
-		return compareAs[int8](t)
-	case unified.Uint8:
-		return compareAs[uint8](t)
-	case unified.Int16:
-		return compareAs[int16](t)
-	case unified.Uint16:
-		return compareAs[uint16](t)
-	case unified.Int32:
-		return compareAs[int32](t)
-	case unified.Int64:
-		return compareAs[int64](t)
-	case unified.Uint64:
-		return compareAs[uint64](t)
+	if v, err := unified.View[uint64](t); err == nil {
+		return timeColumn{compare: func(i, j int64) int { return cmp.Compare(v[i], v[j]) }}
+	}
+	if at, err := unified.Integers(t); err == nil {
+		return timeColumn{compare: func(i, j int64) int { return cmp.Compare(at(i), at(j)) }}
 	}
 	return timeColumn{}
-}
-
-func compareAs[E int8 | uint8 | int16 | uint16 | int32 | int64 | uint64](t unified.Tensor) timeColumn {
-	v, err := unified.View[E](t)
-	if err != nil {
-		return timeColumn{}
-	}
-	return timeColumn{compare: func(i, j int64) int { return cmp.Compare(v[i], v[j]) }}
 }

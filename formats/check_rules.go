@@ -143,21 +143,8 @@ func (c *checker) addWeights(f *checkedFile) {
 
 // floatAt returns a reader of a floating-point tensor's elements; ok is false for other dtypes.
 func floatAt(t unified.Tensor) (at func(i int64) float64, ok bool) {
-	switch t.DType() {
-	case unified.Float32:
-		v, _ := unified.View[float32](t)
-		return func(i int64) float64 { return float64(v[i]) }, true
-	case unified.Float64:
-		v, _ := unified.View[float64](t)
-		return func(i int64) float64 { return v[i] }, true
-	case unified.BFloat16:
-		v, _ := unified.View[unified.BHalf](t)
-		return func(i int64) float64 { return float64(v[i].Float32()) }, true
-	case unified.Float16:
-		v, _ := unified.View[unified.Half](t)
-		return func(i int64) float64 { return float64(v[i].Float32()) }, true
-	}
-	return nil, false
+	b, d, size := t.Bytes(), t.DType(), t.DType().Size()
+	return func(i int64) float64 { return d.Float(b[i*size:]) }, d.IsFloat()
 }
 
 func (c *checker) addStrings(f *checkedFile) {

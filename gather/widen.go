@@ -7,23 +7,18 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Widened returns a store that delivers the rows of s, which are float16, bfloat16 or int8, as float32. The numbers of
+// Widened returns a store that delivers the rows of s, which are floats of 16 bits or int8, as float32. The numbers of
 // row i of an int8 column are multiplied by scales[i]: float32 [n]; other columns have no scales. The result shares the
 // column with s. unified.ErrShape for other types and scales.
 //
 // The column takes a half or a quarter of the memory; a gather takes about as long as one of float32 (BenchmarkWiden).
 func (s *Store) Widened(scales unified.Tensor) (*Store, error) {
 	w := *s
-	switch w.column.DType() {
-	case unified.Float16, unified.BFloat16:
-		if !scales.Valid() {
-			w.wide = true
-		}
-	case unified.Int8:
+	if d := w.column.DType(); d.IsHalf() {
+		w.wide = !scales.Valid()
+	} else if d == unified.Int8 {
 		v, err := unified.View[float32](scales)
-		if w.scales = v; err == nil && scales.Rank() == 1 && scales.Len() == w.column.Len() {
-			w.wide = true
-		}
+		w.scales, w.wide = v, err == nil && scales.Rank() == 1 && scales.Len() == w.column.Len()
 	}
 	if !w.wide || w.column.Width() >= maxRow/4 {
 		return nil, fmt.Errorf("%w: %v with scales %v cannot be widened to float32", unified.ErrShape, w.column, scales)
@@ -93,14 +88,10 @@ func widenRow(t unified.DType, to []float32, row []byte, scale float32) {
 
 // widenPlain is the specification, and what remains where there is no assembly.
 func widenPlain(t unified.DType, to []float32, row []byte, scale float32) {
-	for i := range to {
-		switch t {
-		case unified.Float16:
-			to[i] = unified.Half(uint16(row[2*i]) | uint16(row[2*i+1])<<8).Float32()
-		case unified.BFloat16:
-			to[i] = unified.BHalf(uint16(row[2*i]) | uint16(row[2*i+1])<<8).Float32()
-		default:
-			to[i] = scale * float32(int8(row[i]))
+	t.Floats(to, row)
+	if t == unified.Int8 {
+		for i := range to {
+			to[i] *= scale
 		}
 	}
 }

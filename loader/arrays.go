@@ -199,14 +199,11 @@ func widens(there []graph.Column, name string) bool {
 		return there[i], true
 	}
 	c, _ := of(name)
-	switch c.DType {
-	case unified.Float16, unified.BFloat16:
-		return true
-	case unified.Int8:
+	if c.DType == unified.Int8 {
 		scale, ok := of(name + scaleSuffix)
 		return ok && scale.DType == unified.Float32 && len(scale.Shape) == 0
 	}
-	return false
+	return c.DType.IsHalf()
 }
 
 // columns adds those of the columns that are there.

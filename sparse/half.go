@@ -13,26 +13,22 @@ func Floats(t unified.Tensor) ([]float32, error) {
 	if dense(t) {
 		return floats(t), nil
 	}
-	if halves, err := unified.View[unified.Half](t); err == nil {
-		return widened(halves, fromHalf), nil
+	if !half(t) {
+		return nil, fmt.Errorf("%w: %v is not float32, float16 or bfloat16 on the host", ErrShape, t)
 	}
-	if halves, err := unified.View[unified.BHalf](t); err == nil {
-		return widened(halves, unified.BHalf.Float32), nil
+	to := make([]float32, t.Len()*t.Width())
+	if t.DType().Floats(to, t.Bytes()); t.DType() == unified.Float16 {
+		for i := range to {
+			to[i] = quiet(to[i])
+		}
 	}
-	return nil, fmt.Errorf("%w: %v is not float32, float16 or bfloat16 on the host", ErrShape, t)
-}
-
-func widened[H unified.Half | unified.BHalf](from []H, f func(H) float32) []float32 {
-	to := make([]float32, len(from))
-	for i, h := range from {
-		to[i] = f(h)
-	}
-	return to
+	return to, nil
 }
 
 // fromHalf widens a float16. As processors do, it makes a signalling NaN a quiet one.
-func fromHalf(h unified.Half) float32 {
-	x := h.Float32()
+func fromHalf(h unified.Half) float32 { return quiet(h.Float32()) }
+
+func quiet(x float32) float32 {
 	if x != x {
 		return math.Float32frombits(math.Float32bits(x) | 1<<22)
 	}

@@ -97,7 +97,7 @@ func dense(t unified.Tensor) bool {
 
 // half reports whether a tensor has elements of 16 bits that the CPU can widen.
 func half(t unified.Tensor) bool {
-	return (t.DType() == unified.Float16 || t.DType() == unified.BFloat16) && t.Placement() != unified.Device
+	return t.DType().IsHalf() && t.Placement() != unified.Device
 }
 
 func overlap(a, b unified.Tensor) bool {

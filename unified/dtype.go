@@ -1,11 +1,15 @@
 package unified
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
 
 // DType is the type of a tensor's elements.
 type DType uint8
 
-// The element types. Booleans are Uint8.
+// The element types. Booleans are Uint8. The values are the codes of docs/feed.md.
 const (
 	Invalid DType = iota
 	Int8
@@ -23,21 +27,54 @@ const (
 	numDTypes
 )
 
-var dtypes = [numDTypes]struct {
-	name string
-	size int64
-}{
-	{"invalid", 0}, {"int8", 1}, {"uint8", 1}, {"int16", 2}, {"uint16", 2}, {"int32", 4}, {"uint32", 4}, {"int64", 8},
-	{"uint64", 8}, {"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8},
+// Kind is what the bits of an element mean. The values are DLPack's.
+type Kind uint8
+
+// The kinds of elements.
+const (
+	Signed   Kind = 0
+	Unsigned Kind = 1
+	IEEE     Kind = 2 // floating point
+	Brain    Kind = 4 // floating point: the upper bits of a float32
+)
+
+// traits are what there is to know of a dtype.
+type traits struct {
+	name   string
+	size   int64
+	kind   Kind
+	numpy  string // its type string there, without the order of bytes
+	torch  string // its storages in files of PyTorch
+	stored DType  // as what it is written where nobody else knows it
+}
+
+// dtypes is all that is said of a dtype anywhere: beside a line here, a new one needs a case in each conversion below,
+// and a line in docs/format.md, docs/feed.md and the package in Python (protocol.py).
+var dtypes = [numDTypes]traits{
+	{"invalid", 0, Unsigned, "", "", Invalid},
+	{"int8", 1, Signed, "i1", "CharStorage", Int8},
+	{"uint8", 1, Unsigned, "u1", "ByteStorage", Uint8},
+	{"int16", 2, Signed, "i2", "ShortStorage", Int16},
+	{"uint16", 2, Unsigned, "u2", "", Uint16},
+	{"int32", 4, Signed, "i4", "IntStorage", Int32},
+	{"uint32", 4, Unsigned, "u4", "", Uint32},
+	{"int64", 8, Signed, "i8", "LongStorage", Int64},
+	{"uint64", 8, Unsigned, "u8", "", Uint64},
+	{"float16", 2, IEEE, "f2", "HalfStorage", Float16},
+	{"bfloat16", 2, Brain, "", "BFloat16Storage", Uint16},
+	{"float32", 4, IEEE, "f4", "FloatStorage", Float32},
+	{"float64", 8, IEEE, "f8", "DoubleStorage", Float64},
+}
+
+func (d DType) traits() *traits {
+	if d >= numDTypes {
+		d = Invalid
+	}
+	return &dtypes[d]
 }
 
 // Size returns the bytes of one element.
-func (d DType) Size() int64 {
-	if d < numDTypes {
-		return dtypes[d].size
-	}
-	return 0
-}
+func (d DType) Size() int64 { return d.traits().size }
 
 // String returns the type's name as NumPy spells it; bfloat16, which NumPy lacks, as ml_dtypes does.
 func (d DType) String() string {
@@ -47,14 +84,61 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// ParseDType is the inverse of String.
-func ParseDType(name string) (DType, error) {
+// Kind returns what the bits of an element mean.
+func (d DType) Kind() Kind { return d.traits().kind }
+
+// IsFloat reports whether elements are floating-point numbers.
+func (d DType) IsFloat() bool { return d.Kind() >= IEEE }
+
+// IsHalf reports whether elements are floating-point numbers of 16 bits.
+func (d DType) IsHalf() bool { return d.IsFloat() && d.Size() == 2 }
+
+// NumPy returns the type string of little-endian elements in NumPy, as "<f4"; "" where NumPy has no such type.
+func (d DType) NumPy() string {
+	code := d.traits().numpy
+	switch {
+	case code == "":
+		return ""
+	case d.Size() == 1:
+		return "|" + code
+	}
+	return "<" + code
+}
+
+// ParseNumPy returns the dtype of a type string of NumPy without the order of bytes: "f4". Booleans, "b1", are Uint8.
+// Invalid for others.
+func ParseNumPy(code string) DType {
+	if code == "b1" {
+		return Uint8
+	}
+	return FindDType(func(d DType) bool { return code != "" && d.traits().numpy == code })
+}
+
+// Torch returns the name of the class of storages of such elements, by which files of PyTorch name them:
+// "HalfStorage"; "" where it has none.
+func (d DType) Torch() string { return d.traits().torch }
+
+// Stored returns the type that elements have in Arrow files and for NumPy: their own, or where that is known to khop
+// alone, one of integers of that size.
+func (d DType) Stored() DType { return d.traits().stored }
+
+// FindDType returns the dtype that fits; Invalid if none does.
+func FindDType(fits func(DType) bool) DType {
 	for d := Invalid + 1; d < numDTypes; d++ {
-		if dtypes[d].name == name {
-			return d, nil
+		if fits(d) {
+			return d
 		}
 	}
-	return Invalid, fmt.Errorf("unknown element type %q", name)
+	return Invalid
+}
+
+// ParseDType is the inverse of String.
+func ParseDType(name string) (DType, error) {
+	d := FindDType(func(d DType) bool { return d.String() == name })
+	if d == Invalid {
+		return d, fmt.Errorf("unknown element type %q", name)
+	}
+	return d, nil
 }
 
 // Half and BHalf are the storage of Float16 and BFloat16 elements.
@@ -98,4 +182,115 @@ func Of[T Element]() DType {
 		return Float64
 	}
 	return Invalid
+}
+
+// Integer returns the first of little-endian elements; those of Uint64 modulo 2^64, the bits of floating-point ones.
+func (d DType) Integer(b []byte) int64 {
+	switch d {
+	case Int8:
+		return int64(int8(b[0]))
+	case Uint8:
+		return int64(b[0])
+	case Int16:
+		return int64(int16(binary.LittleEndian.Uint16(b)))
+	case Int32:
+		return int64(int32(binary.LittleEndian.Uint32(b)))
+	}
+	switch d.Size() {
+	case 2:
+		return int64(binary.LittleEndian.Uint16(b))
+	case 4:
+		return int64(binary.LittleEndian.Uint32(b))
+	}
+	return int64(binary.LittleEndian.Uint64(b))
+}
+
+// Float returns the first of little-endian elements, rounded where it has more than 53 bits.
+func (d DType) Float(b []byte) float64 {
+	switch d {
+	case Float16:
+		return float64(Half(binary.LittleEndian.Uint16(b)).Float32())
+	case BFloat16:
+		return float64(BHalf(binary.LittleEndian.Uint16(b)).Float32())
+	case Float32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	case Float64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	case Uint64:
+		return float64(binary.LittleEndian.Uint64(b))
+	}
+	return float64(d.Integer(b))
+}
+
+// Put writes x, rounded to the nearest float32 if need be, as the first of little-endian elements. Integers take whole
+// numbers in their range, and 0 for NaN.
+func (d DType) Put(b []byte, x float64) {
+	switch {
+	case d == Float64:
+		binary.LittleEndian.PutUint64(b, math.Float64bits(x))
+	case d.IsFloat():
+		d.PutFloats(b[:d.Size()], []float32{float32(x)})
+	default:
+		if x != x {
+			x = 0
+		}
+		for i, v := int64(0), int64(x); i < d.Size(); i, v = i+1, v>>8 {
+			b[i] = byte(v)
+		}
+	}
+}
+
+// Floats writes as many little-endian elements as to has numbers to it, rounded to float32.
+func (d DType) Floats(to []float32, from []byte) {
+	switch d {
+	case Float16:
+		for i := range to {
+			to[i] = Half(binary.LittleEndian.Uint16(from[2*i:])).Float32()
+		}
+	case BFloat16:
+		for i := range to {
+			to[i] = BHalf(binary.LittleEndian.Uint16(from[2*i:])).Float32()
+		}
+	case Float32:
+		for i := range to {
+			to[i] = math.Float32frombits(binary.LittleEndian.Uint32(from[4*i:]))
+		}
+	case Int8:
+		for i := range to {
+			to[i] = float32(int8(from[i]))
+		}
+	default:
+		size := d.Size()
+		for i := range to {
+			to[i] = float32(d.Float(from[size*int64(i):]))
+		}
+	}
+}
+
+// PutFloats writes numbers as little-endian elements of a floating-point type, each rounded to the nearest. It returns
+// the index of the first finite one that is beyond the range, which becomes an infinity; -1 where all fit.
+func (d DType) PutFloats(to []byte, from []float32) (beyond int) {
+	beyond = -1
+	size := int(d.Size())
+	for i, x := range from {
+		var infinite bool
+		switch b := to[size*i:]; d {
+		case Float16:
+			h := HalfOf(x)
+			infinite = h&0x7FFF == 0x7C00
+			binary.LittleEndian.PutUint16(b, uint16(h))
+		case BFloat16:
+			h := BHalfOf(x)
+			infinite = h&0x7FFF == 0x7F80
+			binary.LittleEndian.PutUint16(b, uint16(h))
+		case Float32:
+			binary.LittleEndian.PutUint32(b, math.Float32bits(x))
+		default:
+			binary.LittleEndian.PutUint64(b, math.Float64bits(float64(x)))
+		}
+		if infinite && beyond < 0 && !math.IsInf(float64(x), 0) {
+			beyond = i
+		}
+	}
+	return beyond
 }

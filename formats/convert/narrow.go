@@ -2,7 +2,6 @@ package convert
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -24,14 +23,14 @@ func (c *conversion) narrow() error {
 	if to == unified.Invalid {
 		return nil
 	}
-	if to != unified.Float16 && to != unified.BFloat16 && to != unified.Int8 {
+	if !to.IsHalf() && to != unified.Int8 {
 		return fmt.Errorf("%w: features are stored as float16, bfloat16 or int8, not as %v", ErrOptions, to)
 	}
 	narrowed := 0
 	for t := range c.graph.Nodes {
 		n := &c.graph.Nodes[t]
 		for i, col := range n.Columns {
-			if len(col.Shape) == 0 || !floating(col.DType) || col.DType.Size() <= to.Size() {
+			if len(col.Shape) == 0 || !col.DType.IsFloat() || col.DType.Size() <= to.Size() {
 				continue
 			}
 			narrowed++
@@ -46,10 +45,6 @@ func (c *conversion) narrow() error {
 		c.graph.Note("no column has rows of floating-point numbers that %v makes smaller: all stay as they are", to)
 	}
 	return nil
-}
-
-func floating(t unified.DType) bool {
-	return t == unified.Float16 || t == unified.BFloat16 || t == unified.Float32 || t == unified.Float64
 }
 
 // narrowed returns a column with other elements.
@@ -124,7 +119,7 @@ func (n *narrower) put(p []byte) error {
 		lo, hi := rows*int64(w)/workers, rows*int64(w+1)/workers
 		values := make([]float32, n.col.Width())
 		for r := lo; r < hi; r++ {
-			widenRow(values, p[r*from:(r+1)*from], n.col.DType)
+			n.col.DType.Floats(values, p[r*from:])
 			if err := narrowRow(out[r*width:(r+1)*width], values, n.to); err != nil {
 				return source.Error(n.path, n.col.Name, n.row+r, "choose another --feature-dtype", err)
 			}
@@ -138,61 +133,26 @@ func (n *narrower) put(p []byte) error {
 	return err
 }
 
-// widenRow makes elements float32.
-func widenRow(to []float32, from []byte, t unified.DType) {
-	switch t {
-	case unified.Float32:
-		for i := range to {
-			to[i] = math.Float32frombits(binary.LittleEndian.Uint32(from[4*i:]))
-		}
-	case unified.Float64:
-		for i := range to {
-			to[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(from[8*i:])))
-		}
-	case unified.Float16:
-		for i := range to {
-			to[i] = unified.Half(binary.LittleEndian.Uint16(from[2*i:])).Float32()
-		}
-	default:
-		for i := range to {
-			to[i] = unified.BHalf(binary.LittleEndian.Uint16(from[2*i:])).Float32()
-		}
-	}
-}
-
 // narrowRow stores a row; to is Float32 for the scale alone.
 func narrowRow(out []byte, row []float32, to unified.DType) error {
-	switch to {
-	case unified.Float16:
-		for i, x := range row {
-			h := unified.HalfOf(x)
-			if h&0x7FFF == 0x7C00 && !math.IsInf(float64(x), 0) {
-				return fmt.Errorf("%g does not fit float16", x)
-			}
-			binary.LittleEndian.PutUint16(out[2*i:], uint16(h))
+	if to.IsHalf() {
+		if i := to.PutFloats(out, row); i >= 0 {
+			return fmt.Errorf("%g does not fit %v", row[i], to)
 		}
-	case unified.BFloat16:
-		for i, x := range row {
-			h := unified.BHalfOf(x)
-			if h&0x7FFF == 0x7F80 && !math.IsInf(float64(x), 0) {
-				return fmt.Errorf("%g does not fit bfloat16", x)
-			}
-			binary.LittleEndian.PutUint16(out[2*i:], uint16(h))
-		}
-	default:
-		scale, err := scaleOf(row)
-		if err != nil {
-			return err
-		}
-		if to == unified.Float32 {
-			binary.LittleEndian.PutUint32(out, math.Float32bits(scale))
-			return nil
-		}
-		for i, x := range row {
-			out[i] = 0
-			if scale > 0 {
-				out[i] = byte(int8(max(-127, min(127, math.RoundToEven(float64(x)/float64(scale))))))
-			}
+		return nil
+	}
+	scale, err := scaleOf(row)
+	if err != nil {
+		return err
+	}
+	if to == unified.Float32 {
+		to.Put(out, float64(scale))
+		return nil
+	}
+	for i, x := range row {
+		out[i] = 0
+		if scale > 0 {
+			out[i] = byte(int8(max(-127, min(127, math.RoundToEven(float64(x)/float64(scale))))))
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.npy")
 	f, err := os.Create(path)
 	if err == nil {
-		err = array.WriteHeader(f, array.Descr(unified.Float32), []int64{rows, width})
+		err = array.WriteHeader(f, unified.Float32.NumPy(), []int64{rows, width})
 	}
 	if at, e := f.Seek(0, io.SeekCurrent); err == nil && e == nil {
 		err = f.Truncate(at + 4*width*rows)

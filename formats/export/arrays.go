@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats"
@@ -124,7 +124,7 @@ func (x *source) edgeIndex(t int) *output {
 
 // column is a column of nodes.
 func (x *source) column(c graph.Column, t unified.Tensor) *output {
-	a := &output{array.Descr(c.DType), append([]int64{t.Len()}, c.Shape...), func(w io.Writer) error {
+	a := &output{c.DType.NumPy(), append([]int64{t.Len()}, c.Shape...), func(w io.Writer) error {
 		return x.elements(w, t.Bytes(), c.DType)
 	}}
 	if a.descr == "" {
@@ -161,22 +161,19 @@ func (x *source) edgeColumn(c graph.Column, edges unified.Tensor, t int) *output
 	return a
 }
 
-// elements writes elements as they are, but bfloat16 as float32.
+// elements writes elements as they are, but those that NumPy does not know as float32.
 func (x *source) elements(w io.Writer, data []byte, t unified.DType) error {
 	const step = 1 << 20
-	var wide []byte
+	var wide []float32
 	for ; len(data) > 0; data = data[min(step, len(data)):] {
 		if x.ctx.Err() != nil {
 			return context.Cause(x.ctx)
 		}
 		part := data[:min(step, len(data))]
-		if t == unified.BFloat16 {
-			wide = wide[:0]
-			for i := 0; i < len(part); i += 2 {
-				v := unified.BHalf(binary.LittleEndian.Uint16(part[i:])).Float32()
-				wide = binary.LittleEndian.AppendUint32(wide, math.Float32bits(v))
-			}
-			part = wide
+		if t.NumPy() == "" {
+			wide = slices.Grow(wide[:0], len(part)/int(t.Size()))[:len(part)/int(t.Size())]
+			t.Floats(wide, part)
+			part = unified.FromSlice(wide).Bytes()
 		}
 		if _, err := w.Write(part); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"github.com/apache/arrow/go/v15/parquet"
@@ -101,7 +100,7 @@ func newTable(w io.Writer, fields []field) (*table, error) {
 		rows: max(1<<10, min(1<<18, batchBytes/max(rowBytes, 1)))}, nil
 }
 
-// node describes a column: float16 and bfloat16 are float32; a row of several numbers is a list.
+// node describes a column: floating-point numbers of 16 bits are float32; a row of several numbers is a list.
 func (f *field) node() (schema.Node, error) {
 	physical, logical := f.types()
 	n, err := schema.NewPrimitiveNodeLogical(f.Name, parquet.Repetitions.Required, logical, physical, -1, -1)
@@ -112,28 +111,15 @@ func (f *field) node() (schema.Node, error) {
 }
 
 func (f *field) types() (parquet.Type, schema.LogicalType) {
-	whole := func(bits int8, signed bool) schema.LogicalType { return schema.NewIntLogicalType(bits, signed) }
-	switch f.DType {
-	case unified.Int8:
-		return parquet.Types.Int32, whole(8, true)
-	case unified.Int16:
-		return parquet.Types.Int32, whole(16, true)
-	case unified.Int32:
-		return parquet.Types.Int32, whole(32, true)
-	case unified.Uint8:
-		if f.mask {
-			return parquet.Types.Boolean, schema.NoLogicalType{}
-		}
-		return parquet.Types.Int32, whole(8, false)
-	case unified.Uint16:
-		return parquet.Types.Int32, whole(16, false)
-	case unified.Uint32:
-		return parquet.Types.Int32, whole(32, false)
-	case unified.Int64:
-		return parquet.Types.Int64, whole(64, true)
-	case unified.Uint64:
-		return parquet.Types.Int64, whole(64, false)
-	case unified.Float64:
+	whole := schema.NewIntLogicalType(int8(8*f.DType.Size()), f.DType.Kind() == unified.Signed)
+	switch {
+	case f.mask:
+		return parquet.Types.Boolean, schema.NoLogicalType{}
+	case !f.DType.IsFloat() && f.DType.Size() < 8:
+		return parquet.Types.Int32, whole
+	case !f.DType.IsFloat():
+		return parquet.Types.Int64, whole
+	case f.DType == unified.Float64:
 		return parquet.Types.Double, schema.NoLogicalType{}
 	}
 	return parquet.Types.Float, schema.NoLogicalType{}
@@ -174,15 +160,16 @@ func (f *field) write(cw file.ColumnChunkWriter, data []byte) error {
 	case *file.BooleanColumnChunkWriter:
 		_, err = w.WriteBatch(each(n, func(i int64) bool { return data[i] != 0 }), def, rep)
 	case *file.Int32ColumnChunkWriter:
-		_, err = w.WriteBatch(each(n, func(i int64) int32 { return int32(word(data, i, f.DType)) }), def, rep)
+		size := f.DType.Size()
+		_, err = w.WriteBatch(each(n, func(i int64) int32 { return int32(f.DType.Integer(data[i*size:])) }), def, rep)
 	case *file.Int64ColumnChunkWriter:
-		_, err = w.WriteBatch(each(n, func(i int64) int64 { return word(data, i, f.DType) }), def, rep)
+		_, err = w.WriteBatch(each(n, func(i int64) int64 { return f.DType.Integer(data[8*i:]) }), def, rep)
 	case *file.Float64ColumnChunkWriter:
-		_, err = w.WriteBatch(each(n, func(i int64) float64 {
-			return math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
-		}), def, rep)
+		_, err = w.WriteBatch(each(n, func(i int64) float64 { return f.DType.Float(data[8*i:]) }), def, rep)
 	case *file.Float32ColumnChunkWriter:
-		_, err = w.WriteBatch(each(n, func(i int64) float32 { return single(data, i, f.DType) }), def, rep)
+		values := make([]float32, n)
+		f.DType.Floats(values, data)
+		_, err = w.WriteBatch(values, def, rep)
 	default:
 		err = fmt.Errorf("column %q: no writer of %v", f.Name, f.DType)
 	}
@@ -195,34 +182,6 @@ func each[T any](n int64, at func(i int64) T) []T {
 		v[i] = at(int64(i))
 	}
 	return v
-}
-
-// word returns a whole number.
-func word(data []byte, i int64, t unified.DType) int64 {
-	switch t {
-	case unified.Int8:
-		return int64(int8(data[i]))
-	case unified.Uint8:
-		return int64(data[i])
-	case unified.Int16:
-		return int64(int16(binary.LittleEndian.Uint16(data[2*i:])))
-	case unified.Uint16:
-		return int64(binary.LittleEndian.Uint16(data[2*i:]))
-	case unified.Int32, unified.Uint32:
-		return int64(int32(binary.LittleEndian.Uint32(data[4*i:])))
-	}
-	return int64(binary.LittleEndian.Uint64(data[8*i:]))
-}
-
-// single returns a number of at most 32 bits.
-func single(data []byte, i int64, t unified.DType) float32 {
-	switch t {
-	case unified.Float16:
-		return unified.Half(binary.LittleEndian.Uint16(data[2*i:])).Float32()
-	case unified.BFloat16:
-		return unified.BHalf(binary.LittleEndian.Uint16(data[2*i:])).Float32()
-	}
-	return math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
 }
 
 // number is a column of whole numbers.

@@ -103,14 +103,9 @@ func (h *Header) resolve() error {
 		}
 	}
 	h.Width = n
-	names := map[string]unified.DType{
-		"b1": unified.Uint8, "i1": unified.Int8, "u1": unified.Uint8, "i2": unified.Int16, "u2": unified.Uint16,
-		"i4": unified.Int32, "u4": unified.Uint32,
-		"i8": unified.Int64, "u8": unified.Uint64, "f2": unified.Float16, "f4": unified.Float32, "f8": unified.Float64,
-	}
-	switch {
-	case names[code] != unified.Invalid:
-		h.DType = names[code]
+	switch d := unified.ParseNumPy(code); {
+	case d != unified.Invalid:
+		h.DType = d
 		if code == "b1" {
 			h.Kind = Bool
 		}
@@ -228,14 +223,6 @@ func (p *parser) tuple() []int64 {
 		}
 	}
 	return shape
-}
-
-// Descr returns NumPy's name of an element type; "" for bfloat16, for which it has none.
-func Descr(t unified.DType) string {
-	kind := map[unified.DType]string{unified.Int8: "|i1", unified.Uint8: "|u1", unified.Int16: "<i2",
-		unified.Uint16: "<u2", unified.Int32: "<i4", unified.Uint32: "<u4", unified.Int64: "<i8", unified.Uint64: "<u8",
-		unified.Float16: "<f2", unified.Float32: "<f4", unified.Float64: "<f8"}
-	return kind[t]
 }
 
 // WriteHeader writes what stands before the elements of an array in row-major order, in version 1 of the format, or 2

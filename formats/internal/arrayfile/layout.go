@@ -3,7 +3,6 @@ package arrayfile
 import (
 	"encoding/binary"
 	"slices"
-	"strings"
 
 	flatbuffers "github.com/google/flatbuffers/go"
 
@@ -203,19 +202,17 @@ func elementType(b *flatbuffers.Builder, a Type) (byte, flatbuffers.UOffsetT) {
 		b.StartObject(0)
 		return typeLargeUtf8, b.EndObject()
 	}
-	if p := slices.Index(floatTypes, a.DType); p >= 0 {
+	d := a.DType.Stored()
+	if d.IsFloat() { // its precision in Arrow: 0, 1 or 2 for 16, 32 and 64 bits
 		b.StartObject(1)
-		b.PrependInt16Slot(0, int16(p), 0)
+		b.PrependInt16Slot(0, int16(d.Size()/4), 0)
 		return typeFloat, b.EndObject()
 	}
 	b.StartObject(2)
-	b.PrependInt32Slot(0, int32(8*a.DType.Size()), 0)
-	b.PrependBoolSlot(1, strings.HasPrefix(a.DType.String(), "int"), false)
+	b.PrependInt32Slot(0, int32(8*d.Size()), 0)
+	b.PrependBoolSlot(1, d.Kind() == unified.Signed, false)
 	return typeInt, b.EndObject()
 }
-
-// floatTypes are the floating-point types by their precision in Arrow.
-var floatTypes = []unified.DType{unified.Float16, unified.Float32, unified.Float64}
 
 func finishField(b *flatbuffers.Builder, a Type, name string, kind byte, typ, children flatbuffers.UOffsetT,
 	outer bool) flatbuffers.UOffsetT {
@@ -224,7 +221,7 @@ func finishField(b *flatbuffers.Builder, a Type, name string, kind byte, typ, ch
 		children = b.EndVector(0)
 	}
 	var meta flatbuffers.UOffsetT
-	if outer && a.DType == unified.BFloat16 {
+	if outer && a.DType.Stored() != a.DType {
 		meta = keyValue(b, dtypeKey, a.DType.String())
 	}
 	nm := b.CreateString(name)

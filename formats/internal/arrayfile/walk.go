@@ -135,7 +135,7 @@ func readSchema(f *flatbuf, schema fbTable) (Type, error) {
 	}
 	field := f.element(fields, 0)
 	a := Type{Name: string(f.fieldBytes(field, 0))}
-	bf16 := hasKey(f, f.fieldVector(field, 6, 4), dtypeKey, unified.BFloat16.String())
+	special := specialType(f, f.fieldVector(field, 6, 4))
 	for depth := 0; f.err == nil; depth++ {
 		kind := f.fieldU8(field, 2)
 		typ, _ := f.fieldTable(field, 3)
@@ -144,7 +144,7 @@ func readSchema(f *flatbuf, schema fbTable) (Type, error) {
 		}
 		children := f.fieldVector(field, 5, 4)
 		if kind != typeFixedList {
-			return a, readElement(f, &a, kind, typ, children, bf16)
+			return a, readElement(f, &a, kind, typ, children, special)
 		}
 		n := f.fieldI32(typ, 0)
 		if f.err == nil && (n <= 0 || children.n != 1 || depth >= MaxDims) {
@@ -157,16 +157,21 @@ func readSchema(f *flatbuf, schema fbTable) (Type, error) {
 	return Type{}, f.err
 }
 
-func readElement(f *flatbuf, a *Type, kind uint8, typ fbTable, children fbVector, bf16 bool) error {
+func readElement(f *flatbuf, a *Type, kind uint8, typ fbTable, children fbVector,
+	special unified.DType) error {
 	switch kind {
 	case typeInt:
-		a.DType = intType(f.fieldI32(typ, 0), f.fieldU8(typ, 1) != 0)
-		if bf16 && a.DType == unified.Uint16 {
-			a.DType = unified.BFloat16
+		kind := unified.Unsigned
+		if f.fieldU8(typ, 1) != 0 {
+			kind = unified.Signed
+		}
+		a.DType = dtypeOf(kind, int64(f.fieldI32(typ, 0)))
+		if special != unified.Invalid && special.Stored() == a.DType {
+			a.DType = special
 		}
 	case typeFloat:
-		if p := f.fieldI16(typ, 0); p >= 0 && int(p) < len(floatTypes) {
-			a.DType = floatTypes[p]
+		if p := f.fieldI16(typ, 0); p >= 0 && p < 3 {
+			a.DType = dtypeOf(unified.IEEE, 16<<p)
 		}
 	case typeLargeUtf8:
 		a.Strings = len(a.Shape) == 0
@@ -177,25 +182,24 @@ func readElement(f *flatbuf, a *Type, kind uint8, typ fbTable, children fbVector
 	return f.err
 }
 
-// intType returns the dtype of an Arrow integer; Invalid where there is none.
-func intType(bits int32, signed bool) unified.DType {
-	name := fmt.Sprintf("int%d", bits)
-	if !signed {
-		name = "u" + name
-	}
-	d, _ := unified.ParseDType(name)
-	return d
+// dtypeOf returns the dtype of a kind with so many bits; Invalid where there is none.
+func dtypeOf(kind unified.Kind, bits int64) unified.DType {
+	return unified.FindDType(func(d unified.DType) bool { return d.Kind() == kind && 8*d.Size() == bits })
 }
 
-// hasKey looks among a field's first metadata entries.
-func hasKey(f *flatbuf, v fbVector, key, value string) bool {
+// specialType looks among a field's first metadata entries for a dtype that Arrow does not know; Invalid if none is
+// there.
+func specialType(f *flatbuf, v fbVector) unified.DType {
 	for i := 0; i < min(v.n, 64) && f.err == nil; i++ {
 		kv := f.element(v, i)
-		if string(f.fieldBytes(kv, 0)) == key && string(f.fieldBytes(kv, 1)) == value {
-			return f.err == nil
+		if string(f.fieldBytes(kv, 0)) != dtypeKey {
+			continue
+		}
+		if d, _ := unified.ParseDType(string(f.fieldBytes(kv, 1))); d.Stored() != d && f.err == nil {
+			return d
 		}
 	}
-	return false
+	return unified.Invalid
 }
 
 // readBatch reads the record batch's message and checks it against the type and the length of the body.

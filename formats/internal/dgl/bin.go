@@ -163,7 +163,7 @@ func (c *cursor) array() *array.Array {
 	if a.Data = c.take(bytes); c.err != nil {
 		return a
 	}
-	a.DType = dtypes[[2]byte{kind[0], kind[1]}]
+	a.DType = dtypeOf(kind[0], kind[1])
 	lanes := binary.LittleEndian.Uint16(kind[2:])
 	if a.DType == unified.Invalid || lanes != 1 {
 		c.fail("an array of the type %d with %d bits, %d times", kind[0], kind[1], lanes)
@@ -173,12 +173,12 @@ func (c *cursor) array() *array.Array {
 	return a
 }
 
-// dtypes are the types of elements by DLPack's numbers: kind and bits.
-var dtypes = map[[2]byte]unified.DType{
-	{0, 8}: unified.Int8, {0, 16}: unified.Int16, {0, 32}: unified.Int32, {0, 64}: unified.Int64,
-	{1, 1}: unified.Uint8, {1, 8}: unified.Uint8, {1, 16}: unified.Uint16, {1, 32}: unified.Uint32,
-	{1, 64}: unified.Uint64,
-	{2, 16}: unified.Float16, {2, 32}: unified.Float32, {2, 64}: unified.Float64, {4, 16}: unified.BFloat16,
+// dtypeOf returns the type of elements by DLPack's numbers: kind and bits.
+func dtypeOf(kind, bits byte) unified.DType {
+	if kind == byte(unified.Unsigned) && bits == 1 {
+		return unified.Uint8
+	}
+	return unified.FindDType(func(d unified.DType) bool { return byte(d.Kind()) == kind && 8*d.Size() == int64(bits) })
 }
 
 // ids reads a list of ids; nil for an empty one.

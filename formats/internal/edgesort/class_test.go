@@ -122,7 +122,7 @@ func TestElementsAreComparedAndCombinedAsNumbers(t *testing.T) {
 				}
 			}
 			sum, one1 := slices.Clone(x), make([]byte, len(x))
-			one(one1, dtype)
+			dtype.Put(one1, 1)
 			combine(sum, one1, dtype, true)
 			if want := plusOne(t, list, i); !bytes.Equal(sum, want) {
 				t.Errorf("%s: of %v, number %d and 1 make %v, not %v", name, list, i, sum, want)

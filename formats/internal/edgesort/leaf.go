@@ -2,7 +2,6 @@ package edgesort
 
 import (
 	"context"
-	"encoding/binary"
 	"math"
 	"sync"
 
@@ -250,28 +249,13 @@ func (f *leaf) byTime(tmp []uint64, tmpNumbers []uint32, t timed) {
 
 // ordered returns a number whose order among others is that of an element.
 func ordered(b []byte, t unified.DType) uint64 {
-	const top = 1 << 63
-	switch t {
-	case unified.Float64:
-		return orderedFloat(math.Float64frombits(binary.LittleEndian.Uint64(b)))
-	case unified.Float32:
-		return orderedFloat(float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
-	case unified.Int64:
-		return binary.LittleEndian.Uint64(b) ^ top
-	case unified.Uint64:
-		return binary.LittleEndian.Uint64(b)
-	case unified.Int32:
-		return uint64(int64(int32(binary.LittleEndian.Uint32(b)))) ^ top
-	case unified.Uint32:
-		return uint64(binary.LittleEndian.Uint32(b))
-	case unified.Int16:
-		return uint64(int64(int16(binary.LittleEndian.Uint16(b)))) ^ top
-	case unified.Uint16:
-		return uint64(binary.LittleEndian.Uint16(b))
-	case unified.Int8:
-		return uint64(int64(int8(b[0]))) ^ top
+	switch t.Kind() {
+	case unified.Signed:
+		return uint64(t.Integer(b)) ^ 1<<63
+	case unified.Unsigned:
+		return uint64(t.Integer(b))
 	}
-	return uint64(b[0])
+	return orderedFloat(t.Float(b))
 }
 
 func orderedFloat(x float64) uint64 {

@@ -1,9 +1,6 @@
 package edgesort
 
 import (
-	"encoding/binary"
-	"math"
-
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -106,30 +103,13 @@ func combine(a, b []byte, t unified.DType, sum bool) {
 		}
 		return
 	}
-	switch t {
-	case unified.Float64:
-		x := math.Float64frombits(binary.LittleEndian.Uint64(a)) + math.Float64frombits(binary.LittleEndian.Uint64(b))
-		binary.LittleEndian.PutUint64(a, math.Float64bits(x))
-	case unified.Float32:
-		x := math.Float32frombits(binary.LittleEndian.Uint32(a)) + math.Float32frombits(binary.LittleEndian.Uint32(b))
-		binary.LittleEndian.PutUint32(a, math.Float32bits(x))
-	default: // integers, modulo their range
-		carry := uint(0)
-		for i := range a {
-			x := uint(a[i]) + uint(b[i]) + carry
-			a[i], carry = byte(x), x>>8
-		}
+	if t.IsFloat() {
+		t.Put(a, t.Float(a)+t.Float(b))
+		return
 	}
-}
-
-// one sets an element to 1.
-func one(b []byte, t unified.DType) {
-	switch t {
-	case unified.Float64:
-		binary.LittleEndian.PutUint64(b, math.Float64bits(1))
-	case unified.Float32:
-		binary.LittleEndian.PutUint32(b, math.Float32bits(1))
-	default:
-		b[0] = 1
+	carry := uint(0)
+	for i := range a { // integers, modulo their range
+		x := uint(a[i]) + uint(b[i]) + carry
+		a[i], carry = byte(x), x>>8
 	}
 }

@@ -399,7 +399,7 @@ func (s *Sorter) addLoops(ctx context.Context) error {
 	zero := make([]byte, s.record)
 	for i, c := range s.opt.Columns {
 		if c.Name == "weight" {
-			one(zero[s.places[i]:][:s.widths[i]], c.DType)
+			c.DType.Put(zero[s.places[i]:][:s.widths[i]], 1)
 		}
 	}
 	for n := range s.opt.Nodes {

@@ -115,10 +115,8 @@ func dtype(v any) (unified.DType, error) {
 	if state, ok := o.State.(Tuple); ok && len(state) > 1 && Text(state[1]) == ">" {
 		return 0, fmt.Errorf("%w: an array of big-endian numbers, which is not supported", ErrFormat)
 	}
-	d, ok := map[string]unified.DType{"b1": unified.Uint8, "i1": unified.Int8, "u1": unified.Uint8, "i2": unified.Int16,
-		"u2": unified.Uint16, "i4": unified.Int32, "u4": unified.Uint32, "i8": unified.Int64, "u8": unified.Uint64,
-		"f2": unified.Float16, "f4": unified.Float32, "f8": unified.Float64}[name]
-	if !ok {
+	d := unified.ParseNumPy(name)
+	if d == unified.Invalid {
 		return 0, fmt.Errorf("%w: an array of the type %.20q", ErrFormat, name)
 	}
 	return d, nil

@@ -239,7 +239,7 @@ func (d *dataset) floats(a *array.Array) ([]float64, error) {
 	}
 	v := make([]float64, 0, int64(len(a.Data))/size)
 	for b := a.Data; int64(len(b)) >= size; b = b[size:] {
-		v = append(v, source.Float(a.DType, b))
+		v = append(v, a.DType.Float(b))
 	}
 	return v, nil
 }

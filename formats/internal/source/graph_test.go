@@ -154,7 +154,7 @@ func TestNumbersKeepTheirValueInTheCommonType(t *testing.T) {
 				t.Fatalf("%v as %v: %d bytes", a, c, len(got))
 			}
 			for i := range 2 {
-				x, y := Float(a, data[int64(i)*a.Size():]), Float(c, got[1+int64(i)*c.Size():])
+				x, y := a.Float(data[int64(i)*a.Size():]), c.Float(got[1+int64(i)*c.Size():])
 				if x != y {
 					t.Errorf("%v as %v, for %v: %v becomes %v", a, c, b, x, y)
 				}

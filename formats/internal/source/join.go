@@ -111,7 +111,7 @@ func absent(c *graph.Column) string {
 	switch {
 	case c.Name == "weight":
 		return "1"
-	case c.DType >= unified.Float16:
+	case c.DType.IsFloat():
 		return "NaN"
 	}
 	return "0"
@@ -122,18 +122,9 @@ func fill(to []byte, c *graph.Column, rows int) []byte {
 	b := make([]byte, c.DType.Size())
 	switch absent(c) {
 	case "NaN":
-		SetMissing(b, c.DType)
+		c.DType.Put(b, math.NaN())
 	case "1":
-		switch c.DType {
-		case unified.Float16:
-			binary.LittleEndian.PutUint16(b, 0x3c00)
-		case unified.BFloat16:
-			binary.LittleEndian.PutUint16(b, 0x3f80)
-		case unified.Float32, unified.Float64:
-			b = Convert(b[:0], unified.Int8, c.DType, []byte{1})
-		default:
-			b[0] = 1
-		}
+		c.DType.Put(b, 1)
 	}
 	for range int64(rows) * c.RowBytes() / c.DType.Size() {
 		to = append(to, b...)
@@ -141,35 +132,18 @@ func fill(to []byte, c *graph.Column, rows int) []byte {
 	return to
 }
 
-// SetMissing makes a number that is not there NaN; of integers 0.
-func SetMissing(b []byte, d unified.DType) {
-	clear(b)
-	switch d {
-	case unified.Float16:
-		binary.LittleEndian.PutUint16(b, 0x7e00)
-	case unified.BFloat16:
-		binary.LittleEndian.PutUint16(b, 0x7fc0)
-	case unified.Float32:
-		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(math.NaN())))
-	case unified.Float64:
-		binary.LittleEndian.PutUint64(b, math.Float64bits(math.NaN()))
-	}
-}
-
 // Common returns a type that holds the numbers of both; Invalid for floats of 16 bits beside another type.
 func Common(a, b unified.DType) unified.DType {
-	half := func(d unified.DType) bool { return d == unified.Float16 || d == unified.BFloat16 }
-	floats := func(d unified.DType) bool { return d == unified.Float32 || d == unified.Float64 }
 	switch {
 	case a == b:
 		return a
-	case half(a) || half(b):
+	case a.IsHalf() || b.IsHalf():
 		return unified.Invalid
-	case floats(a) && floats(b):
+	case a.IsFloat() && b.IsFloat():
 		return unified.Float64
-	case floats(a) && b.Size() <= 2, floats(b) && a.Size() <= 2:
+	case a.IsFloat() && b.Size() <= 2, b.IsFloat() && a.Size() <= 2:
 		return max(a, b)
-	case floats(a) || floats(b):
+	case a.IsFloat() || b.IsFloat():
 		return unified.Float64
 	}
 	return unified.Int64
@@ -183,44 +157,12 @@ func Convert(to []byte, from, into unified.DType, data []byte) []byte {
 	for size := from.Size(); int64(len(data)) >= size; data = data[size:] {
 		switch into {
 		case unified.Int64:
-			to = binary.LittleEndian.AppendUint64(to, uint64(Integer(from, data)))
+			to = binary.LittleEndian.AppendUint64(to, uint64(from.Integer(data)))
 		case unified.Float32:
-			to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(Float(from, data))))
+			to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(from.Float(data))))
 		default:
-			to = binary.LittleEndian.AppendUint64(to, math.Float64bits(Float(from, data)))
+			to = binary.LittleEndian.AppendUint64(to, math.Float64bits(from.Float(data)))
 		}
 	}
 	return to
-}
-
-// Integer reads the first of little-endian integers.
-func Integer(d unified.DType, b []byte) int64 {
-	switch d {
-	case unified.Int8:
-		return int64(int8(b[0]))
-	case unified.Uint8:
-		return int64(b[0])
-	case unified.Int16:
-		return int64(int16(binary.LittleEndian.Uint16(b)))
-	case unified.Uint16:
-		return int64(binary.LittleEndian.Uint16(b))
-	case unified.Int32:
-		return int64(int32(binary.LittleEndian.Uint32(b)))
-	case unified.Uint32:
-		return int64(binary.LittleEndian.Uint32(b))
-	}
-	return int64(binary.LittleEndian.Uint64(b))
-}
-
-// Float reads the first of little-endian numbers, but not of those of 16 bits.
-func Float(d unified.DType, b []byte) float64 {
-	switch d {
-	case unified.Float32:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
-	case unified.Float64:
-		return math.Float64frombits(binary.LittleEndian.Uint64(b))
-	case unified.Uint64:
-		return float64(binary.LittleEndian.Uint64(b))
-	}
-	return float64(Integer(d, b))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
@@ -194,30 +195,15 @@ func isText(t arrow.DataType) bool {
 // numberOf returns the type that numbers of a type are stored as: dates and times as the integers that they are.
 func numberOf(t arrow.DataType) unified.DType {
 	switch t.ID() {
-	case arrow.BOOL, arrow.UINT8:
+	case arrow.BOOL:
 		return unified.Uint8
-	case arrow.INT8:
-		return unified.Int8
-	case arrow.INT16:
-		return unified.Int16
-	case arrow.UINT16:
-		return unified.Uint16
-	case arrow.INT32, arrow.DATE32, arrow.TIME32:
+	case arrow.DATE32, arrow.TIME32:
 		return unified.Int32
-	case arrow.UINT32:
-		return unified.Uint32
-	case arrow.INT64, arrow.DATE64, arrow.TIME64, arrow.TIMESTAMP, arrow.DURATION:
+	case arrow.DATE64, arrow.TIME64, arrow.TIMESTAMP, arrow.DURATION:
 		return unified.Int64
-	case arrow.UINT64:
-		return unified.Uint64
-	case arrow.FLOAT16:
-		return unified.Float16
-	case arrow.FLOAT32:
-		return unified.Float32
-	case arrow.FLOAT64:
-		return unified.Float64
 	}
-	return unified.Invalid
+	d, _ := unified.ParseDType(t.Name())
+	return d
 }
 
 func (f *arrowFile) fields() []field { return f.list }
@@ -351,7 +337,7 @@ func numbers(a arrow.Array, d unified.DType, lo, hi int64) ([]byte, error) {
 	if a.NullN() > 0 {
 		for i := lo; i < hi; i++ {
 			if a.IsNull(int(i)) {
-				source.SetMissing(out[(i-lo)*size:(i-lo+1)*size], d)
+				d.Put(out[(i-lo)*size:(i-lo+1)*size], math.NaN())
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func ints(f *field, data []byte, to []int64) ([]int64, error) {
 	}
 	if f.dtype == unified.Float32 || f.dtype == unified.Float64 {
 		for i := 0; int64(len(data)) >= size; i, data = i+1, data[size:] {
-			y := source.Float(f.dtype, data)
+			y := f.dtype.Float(data)
 			switch {
 			case math.IsNaN(y):
 				to = append(to, -1)
@@ -104,7 +104,7 @@ func ints(f *field, data []byte, to []int64) ([]int64, error) {
 		return nil, errors.New("float16, where whole numbers are wanted")
 	}
 	for ; int64(len(data)) >= size; data = data[size:] {
-		to = append(to, max(-1, source.Integer(f.dtype, data)))
+		to = append(to, max(-1, f.dtype.Integer(data)))
 	}
 	return to, nil
 }

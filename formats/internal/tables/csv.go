@@ -272,7 +272,7 @@ func (v *vector) addCell(f *field, cell string, row int) error {
 	case trimmed == "":
 		for range f.width {
 			v.data = append(v.data, make([]byte, f.dtype.Size())...)
-			source.SetMissing(v.data[int64(len(v.data))-f.dtype.Size():], f.dtype)
+			f.dtype.Put(v.data[int64(len(v.data))-f.dtype.Size():], math.NaN())
 		}
 	case f.list:
 		n, err := eachNumber(cell, func(x float64) {

@@ -355,7 +355,7 @@ func (e *edgeType) each(ctx context.Context, yield func(source.Batch) error) err
 func checkWeights(name string, d unified.DType, b *batch, data []byte) error {
 	size := d.Size()
 	for i := 0; int64(len(data)) >= size && d != unified.Float16; i, data = i+1, data[size:] {
-		if v := source.Float(d, data); !(v >= 0) || math.IsInf(v, 1) {
+		if v := d.Float(data); !(v >= 0) || math.IsInf(v, 1) {
 			return b.fail(name, &rowError{i, fmt.Errorf("%v is not a weight, which is finite and not negative: give "+
 				"the column another name", v)})
 		}

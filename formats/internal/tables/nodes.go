@@ -392,7 +392,7 @@ func (t *table) eachOfMask(ctx context.Context, mask int, used map[int]bool, add
 	return t.scan(ctx, []int{mask}, func(b *batch) error {
 		for i := range b.rows {
 			at := int64(i) * f.dtype.Size()
-			if source.Integer(f.dtype, b.columns[0].data[at:]) != 0 && !b.columns[0].null(i) {
+			if f.dtype.Integer(b.columns[0].data[at:]) != 0 && !b.columns[0].null(i) {
 				if err := add(row + int64(i)); err != nil {
 					return err
 				}

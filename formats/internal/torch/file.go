@@ -48,8 +48,8 @@ func names(n pickle.Name) bool {
 		"torch.Tensor", "torch._tensor._rebuild_from_type_v2", "weakref.ref":
 		return true
 	}
-	_, dtype := dtypes[strings.TrimPrefix(s, "torch.")]
-	return dtype
+	d, _ := dtypeOf(strings.TrimPrefix(s, "torch."))
+	return d != unified.Invalid
 }
 
 // Looks reports whether a file's first bytes may be those of torch.save, of either layout.
@@ -242,7 +242,8 @@ func elements(v any, sizes map[string]int64) {
 		switch x := v.(type) {
 		case *pickle.Persistent:
 			if key, d, _, ok := storage(x); ok {
-				sizes[key] = dtypes[d].d.Size()
+				dtype, _ := dtypeOf(d)
+				sizes[key] = dtype.Size()
 			}
 		case *pickle.Dict:
 			each(x.Keys)
@@ -263,22 +264,17 @@ func elements(v any, sizes map[string]int64) {
 	walk(v)
 }
 
-// kind is a type of torch.
-type kind struct {
-	d     unified.DType
-	bools bool
-}
-
-// dtypes are the types of torch, by their names and those of their storages.
-var dtypes = map[string]kind{
-	"FloatStorage": {d: unified.Float32}, "DoubleStorage": {d: unified.Float64}, "HalfStorage": {d: unified.Float16},
-	"BFloat16Storage": {d: unified.BFloat16}, "LongStorage": {d: unified.Int64}, "IntStorage": {d: unified.Int32},
-	"ShortStorage": {d: unified.Int16}, "CharStorage": {d: unified.Int8}, "ByteStorage": {d: unified.Uint8},
-	"BoolStorage": {unified.Uint8, true}, "float32": {d: unified.Float32}, "float64": {d: unified.Float64},
-	"float16": {d: unified.Float16}, "bfloat16": {d: unified.BFloat16}, "int64": {d: unified.Int64},
-	"int32": {d: unified.Int32}, "int16": {d: unified.Int16}, "int8": {d: unified.Int8}, "uint8": {d: unified.Uint8},
-	"bool": {unified.Uint8, true}, "uint16": {d: unified.Uint16}, "uint32": {d: unified.Uint32},
-	"uint64": {d: unified.Uint64}, "UntypedStorage": {d: unified.Uint8},
+// dtypeOf returns a type of torch by its name or that of its storages; bools says that its elements are booleans.
+func dtypeOf(name string) (d unified.DType, bools bool) {
+	switch name {
+	case "":
+		return unified.Invalid, false
+	case "bool", "BoolStorage":
+		return unified.Uint8, true
+	case "UntypedStorage":
+		return unified.Uint8, false
+	}
+	return unified.FindDType(func(d unified.DType) bool { return d.String() == name || d.Torch() == name }), false
 }
 
 // storage returns the key of a storage, the name of its type, and how many elements in a view of it begins.
@@ -289,7 +285,7 @@ func storage(p *pickle.Persistent) (key, dtype string, first int64, ok bool) {
 	}
 	name, _ := t[1].(pickle.Name)
 	dtype = string(name)[strings.LastIndexByte(string(name), '.')+1:]
-	if _, known := dtypes[dtype]; !known {
+	if d, _ := dtypeOf(dtype); d == unified.Invalid {
 		return "", "", 0, false
 	}
 	if len(t) > 5 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/pickle"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // maxSpread is how many times larger a tensor may be than the bytes that it is a view of, beyond the first freeSpread:
@@ -59,20 +60,20 @@ func (f *File) view(o *pickle.Object) (*array.Array, error) {
 		name, _ := o.Args[6].(pickle.Name)
 		dtype = strings.TrimPrefix(string(name), "torch.")
 	}
-	d, ok := dtypes[dtype]
+	d, bools := dtypeOf(dtype)
 	data, there := f.storages[key]
-	if !ok || !there {
+	if d == unified.Invalid || !there {
 		return bad("whose storage is not there")
 	}
 	first, _ := o.Args[1].(int64)
-	t := &array.Array{DType: d.d, Bool: d.bools}
+	t := &array.Array{DType: d, Bool: bools}
 	if t.Shape, ok = integers(o.Args[2]); !ok {
 		return bad("without a shape")
 	}
 	if t.Strides, ok = integers(o.Args[3]); !ok || len(t.Strides) != len(t.Shape) {
 		return bad("without strides")
 	}
-	size := d.d.Size()
+	size := d.Size()
 	have := int64(len(data)) / size
 	last, elements := int64(0), int64(1)
 	for i, n := range t.Shape {

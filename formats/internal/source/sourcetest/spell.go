@@ -134,12 +134,11 @@ func values(c *graph.Column, b []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch c.DType {
-	case unified.Float16, unified.BFloat16:
+	if c.DType.IsHalf() {
 		v, _ := unified.View[unified.Half](x)
 		return fmt.Sprintf("%x", v), nil
-	case unified.Uint64:
-		v, _ := unified.View[uint64](x)
+	}
+	if v, err := unified.View[uint64](x); err == nil {
 		return fmt.Sprint(v), nil
 	}
 	at, err := unified.Numbers(x)

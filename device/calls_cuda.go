@@ -159,17 +159,6 @@ func (native) importMemory(h IPCHandle) (Address, result) {
 
 func (native) closeMemory(a Address) result { return result(C.cuIpcCloseMemHandle(C.CUdeviceptr(a))) }
 
-func (native) exportEvent(event handle) (h IPCHandle, code result) {
-	code = result(C.cuIpcGetEventHandle((*C.CUipcEventHandle)(unsafe.Pointer(&h)), cEvent(event)))
-	return h, code
-}
-
-func (native) importEvent(h IPCHandle) (handle, result) {
-	var e C.CUevent
-	code := C.cuIpcOpenEventHandle(&e, *(*C.CUipcEventHandle)(unsafe.Pointer(&h)))
-	return handle(unsafe.Pointer(e)), result(code)
-}
-
 func cEvent(h handle) C.CUevent   { return *(*C.CUevent)(unsafe.Pointer(&h)) }
 func cStream(h handle) C.CUstream { return *(*C.CUstream)(unsafe.Pointer(&h)) }
 func cGraph(h handle) C.CUgraph   { return *(*C.CUgraph)(unsafe.Pointer(&h)) }

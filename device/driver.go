@@ -33,13 +33,10 @@ type driver interface {
 	unregister(p uintptr) result
 	hostAddress(p uintptr) (Address, result)
 	pointer(a Address) (PointerInfo, result)
-	advise(a Address, n int64, advice Advice, at Location) result
 
 	exportMemory(a Address) (IPCHandle, result)
 	importMemory(h IPCHandle) (Address, result)
 	closeMemory(a Address) result
-	exportEvent(event handle) (IPCHandle, result)
-	importEvent(h IPCHandle) (handle, result)
 
 	load(image []byte) (module handle, log string, code result) // log: what the assembler says of an error
 	unload(module handle) result

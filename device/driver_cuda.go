@@ -123,10 +123,6 @@ func (native) free(a Address) result { return answer(cu.MemFree(cu.DevicePtr(a))
 
 func (native) hostFree(p uintptr) result { return answer(cu.MemFreeHost(pointer(p))) }
 
-func (native) advise(a Address, n int64, advice Advice, at Location) result {
-	return answer(cu.DevicePtr(a).MemAdvise(n, cu.MemAdvice(advice), cu.Device(at)))
-}
-
 func (native) unload(module handle) result { return answer(in[cu.Module](module).Unload()) }
 
 func (native) function(module handle, name string) (handle, result) {
@@ -179,11 +175,8 @@ func (native) fill32(stream handle, dst Address, v uint32, n int64) result {
 
 func (native) newEvent(t Timing) (handle, result) {
 	flags := cu.BlockingSyncEvent
-	switch t {
-	case Untimed:
+	if t == Untimed {
 		flags |= cu.DisableTiming
-	case Interprocess:
-		flags |= cu.DisableTiming | cu.InterprocessEvent
 	}
 	return out(cu.MakeEvent(flags))
 }

@@ -11,9 +11,8 @@ type Timing int
 
 // Kinds of events.
 const (
-	Untimed      Timing = iota // orders streams, and lets the host wait without spinning
-	Timed                      // also remembers when, for Elapsed; recording costs a little more
-	Interprocess               // untimed; another process may wait for it
+	Untimed Timing = iota // orders streams, and lets the host wait without spinning
+	Timed                 // also remembers when, for Elapsed; recording costs a little more
 )
 
 // Event marks a place in a stream. The zero value is not usable.
@@ -26,21 +25,6 @@ type Event struct {
 func (d *Device) NewEvent(t Timing) (*Event, error) {
 	e := &Event{device: d.primary}
 	return made(d, e, &e.h, "make an event", func() (handle, result) { return drv.newEvent(t) })
-}
-
-// ImportEvent opens an event that another process exported. Close it.
-func (d *Device) ImportEvent(h IPCHandle) (*Event, error) {
-	e := &Event{device: d.primary}
-	return made(d, e, &e.h, "import an event", func() (handle, result) { return drv.importEvent(h) })
-}
-
-// Export returns a handle with which another process on the same machine opens an Interprocess event.
-func (e *Event) Export() (h IPCHandle, err error) {
-	err = e.do("export an event", func(event handle) (code result) {
-		h, code = drv.exportEvent(event)
-		return code
-	})
-	return h, err
 }
 
 func (e *Event) use(f func(event handle) error) error {

@@ -133,29 +133,7 @@ func (d *Device) Pointer(a Address) (info PointerInfo, err error) {
 	return info, err
 }
 
-// Advice tells the driver how memory is used. The values are those of CUmem_advise.
-type Advice int
-
-// Kinds of advice.
-const (
-	AdviseReadMostly        Advice = 1 // copies may be kept on each processor
-	AdvisePreferredLocation Advice = 3
-	AdviseAccessedBy        Advice = 5 // keep it mapped for that processor
-)
-
-// Location is a processor whose memory is meant: the ordinal of a device, or the host.
-type Location int
-
-// Host is the location of the host's memory.
-const Host Location = -1
-
-// Advise tells the driver how the n bytes at a are used. It has an effect on managed memory, and on pageable host
-// memory where the device has AttrPageableAccess; elsewhere the driver answers ErrInvalidValue or ErrNotSupported.
-func (d *Device) Advise(a Address, n int64, advice Advice, at Location) error {
-	return d.do("advise on memory", func() result { return drv.advise(a, n, advice, at) })
-}
-
-// IPCHandle names device memory or an event of another process.
+// IPCHandle names device memory of another process.
 type IPCHandle [64]byte
 
 // ExportMemory returns a handle with which another process on the same machine opens memory of Alloc. The memory must

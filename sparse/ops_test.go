@@ -83,7 +83,7 @@ func TestGradientsOfSpMM(t *testing.T) {
 	}
 }
 
-func TestGradientsOfSoftmaxAndExtremes(t *testing.T) {
+func TestGradientOfSoftmax(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	pool, p := open(t, 2), small(r)
 	a, scores, dout := p.matrix(t, true, true), numbers(r, 24), numbers(r, 24)
@@ -95,20 +95,6 @@ func TestGradientsOfSoftmaxAndExtremes(t *testing.T) {
 	loss()
 	expect.OK(t, pool.SoftmaxBackward(d, a, out, matrixOf(t, dout, 2, 12)))
 	checkGradient(t, "softmax", scores, floats(d), loss)
-	for _, which := range []Extreme{Max, Min} {
-		for _, values := range []unified.Tensor{{}, unified.FromSlice(p.values)} {
-			y, dy, dx := make([]float32, 30), numbers(r, 30), matrixOf(t, make([]float32, 36), 6, 6)
-			arg, _ := unified.FromSlice(make([]int32, 30)).Reshape(5, 6)
-			loss := func() float64 {
-				x := matrixOf(t, p.x, 6, 6)
-				expect.OK(t, pool.SpMMExtreme(matrixOf(t, y, 5, 6), arg, which, a, values, x))
-				return inner(y, dy)
-			}
-			loss()
-			expect.OK(t, pool.SpMMExtremeBackward(dx, a, arg, values, matrixOf(t, dy, 5, 6)))
-			checkGradient(t, "extreme", p.x, floats(dx), loss)
-		}
-	}
 }
 
 func TestDotProductsAreTheSameInEveryVariant(t *testing.T) {
@@ -175,27 +161,21 @@ func TestExtremesKnowTheirEdge(t *testing.T) {
 	}
 }
 
-func TestSegmentsAndScatterReduceRows(t *testing.T) {
+func TestScatterReducesRows(t *testing.T) {
 	x, pool := unified.FromSlice([]float32{1, 2, 4, 8, 16}), open(t, 1)
-	segments := expect.Must(Segments(unified.FromSlice([]int32{0, 2, 2, 5})))(t)
 	scatter := expect.Must(Scatter(3, unified.FromSlice([]int64{2, 0, 2, 2, 0})))(t)
 	for _, c := range []struct {
-		a    *Matrix
 		r    Reduce
 		want []float32
-	}{{segments, Sum, []float32{3, 0, 28}}, {scatter, Sum, []float32{18, 0, 13}},
-		{scatter, Mean, []float32{9, 0, 13 * (1 / float32(3))}}} {
+	}{{Sum, []float32{18, 0, 13}}, {Mean, []float32{9, 0, 13 * (1 / float32(3))}}} {
 		y := make([]float32, 3)
-		err := pool.SpMM(unified.FromSlice(y), c.r, c.a, unified.Tensor{}, x)
+		err := pool.SpMM(unified.FromSlice(y), c.r, scatter, unified.Tensor{}, x)
 		if err != nil || !slices.Equal(y, c.want) {
 			t.Errorf("%v: %v, not %v, %v", c.r, y, c.want, err)
 		}
 	}
 	if _, err := Scatter(2, unified.FromSlice([]int64{0, 2})); !errors.Is(err, ErrMatrix) {
 		t.Errorf("a target out of range: %v", err)
-	}
-	if _, err := Segments(unified.FromSlice([]int32{0, 3, 2})); !errors.Is(err, ErrMatrix) {
-		t.Errorf("segments that descend: %v", err)
 	}
 }
 

@@ -4,16 +4,16 @@
 // # Basics
 //
 // A Tensor is a view: dtype, shape, bytes, placement. It owns nothing. View gives its elements as a Go slice over the
-// same memory; kernels use Address. A Buffer is growable memory under tensors. OpenDevice opens a processor. Tensor.To
-// moves a tensor to memory that the processor shares with the host (Unified) or to its own (Memory). Place tells where
-// an operation on some operands runs.
+// same memory; kernels use Address. A Buffer is growable memory under tensors. Package pinned brings bytes to where a
+// device addresses them; NewPlaced makes a tensor of these.
 //
 // The tensor that the host holds and every processor addresses is an idea of PyTorch-Direct (Min et al., "Large Graph
 // Convolutional Network Training with GPU-Oriented Data Communication Architecture", PVLDB 14(11), 2021).
 //
 // # Caveats
 //
-// A tensor is valid as long as what it views: a mapped dataset until its Close, a moved one until Moved.Close, a batch
-// until the loop body ends (see package loader). Bytes are in the machine's order, which is little-endian on every
-// system that khop supports. The host must not read the bytes of a tensor with placement Device; View refuses them.
+// A tensor is valid as long as what it views: a mapped dataset until its Close, a copy of OnHost until it is released, a
+// batch until the loop body ends (see package loader). Bytes are in the machine's order, which is little-endian on
+// every system that khop supports. The host must not read the bytes of a tensor with placement Device; View refuses
+// them.
 package unified

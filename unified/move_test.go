@@ -1,12 +1,9 @@
 package unified
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"testing"
 
-	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -21,53 +18,22 @@ func TestDeviceNames(t *testing.T) {
 		if _, err := ParseDevice(name); err == nil {
 			t.Errorf("%q is a device", name)
 		}
-		if p, err := OpenDevice(name); err == nil {
-			p.Close()
-			t.Errorf("%q was opened", name)
-		}
 	}
 }
 
-func TestADeviceThatIsNotThereSaysWhy(t *testing.T) {
-	_, err := OpenDevice("cuda:99")
-	if !errors.Is(err, device.ErrNoDevice) || len(err.Error()) <= len(device.ErrNoDevice.Error()) {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestOnTheCPUMovingIsAView(t *testing.T) {
-	p, err := OpenDevice("cpu")
-	if err != nil || p.CUDA() != nil || p.String() != "cpu" {
-		t.Fatal(p, err)
-	}
-	defer p.Close()
-	s := []int64{1, 2, 3, 4}
-	for _, target := range []Target{p.Unified(), p.Memory(), {}} {
-		m := expect.Must(FromSlice(s).To(context.Background(), target))(t)
-		if &m.Bytes()[0] != &FromSlice(s).Bytes()[0] || m.Placement() != Host || m.Address() != 0 {
-			t.Errorf("%v is not the view that it was", m)
-		}
-		if err := m.Advise(p, ReadMostly); err != nil {
-			t.Error(err)
-		}
-		if err := m.Close(); err != nil || m.Valid() || m.Close() != nil {
-			t.Errorf("closed: %v, %v", m, err)
-		}
-	}
-	if !slices.Equal(s, []int64{1, 2, 3, 4}) {
-		t.Error(s)
-	}
-}
-
-func TestUnifiedMemoryMovesToTheHostAsACopy(t *testing.T) {
+func TestATensorOfTheHostIsReadWhereItLies(t *testing.T) {
 	data := []byte{1, 2, 3, 4}
-	x := expect.Must(NewPlaced(Pinned, Uint8, data, 4))(t)
-	m, err := x.To(context.Background(), Target{})
-	if err != nil || m.Placement() != Host || !slices.Equal(m.Bytes(), data) || &m.Bytes()[0] == &data[0] {
-		t.Fatal(m, err)
+	for _, place := range []Placement{Host, Pinned} {
+		x := expect.Must(NewPlaced(place, Uint8, data, 4))(t)
+		host, release, err := x.OnHost()
+		expect.OK(t, err)
+		if &host.Bytes()[0] != &data[0] || host.Placement() != place || release() != nil {
+			t.Errorf("%v is not the view that it was", host)
+		}
 	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
+	empty, _, err := expect.Must(NewPlaced(Device, Uint8, nil, 0))(t).OnHost()
+	if err != nil || empty.Placement() != Host {
+		t.Errorf("%v, %v", empty, err)
 	}
 }
 

@@ -138,7 +138,7 @@ static void count(int function, const long *x) {
         case I_cuMemFreeHost: case I_cuMemHostUnregister: live[HOST_RANGES]--; break;
         case I_cuStreamCreate: case I_cuStreamCreateWithPriority: live[STREAMS]++; break;
         case I_cuStreamDestroy_v2: live[STREAMS]--; break;
-        case I_cuEventCreate: case I_cuIpcOpenEventHandle: live[EVENTS]++; break;
+        case I_cuEventCreate: live[EVENTS]++; break;
         case I_cuEventDestroy_v2: live[EVENTS]--; break;
         case I_cuModuleLoadData: case I_cuModuleLoadDataEx: live[MODULES]++; break;
         case I_cuModuleUnload: live[MODULES]--; break;

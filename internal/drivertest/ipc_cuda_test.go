@@ -24,12 +24,6 @@ func TestMemoryIsSharedBetweenProcesses(t *testing.T) {
 		memory, err := r.device.ImportMemory(handle)
 		r.must(err)
 		a := memory.Address()
-		_, err = hex.Decode(handle[:], []byte(os.Getenv("KHOP_TEST_IPC_EVENT")))
-		r.must(err)
-		written, err := r.device.ImportEvent(handle)
-		r.must(err)
-		r.closing(written)
-		r.must(r.stream.Wait(written))
 		out := r.alloc(8 * n)
 		r.must(r.stream.Fill32(out, 0, 2*n))
 		r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(1), device.Dim(64), 0, deviceScale{out, a, 2, n}))
@@ -43,15 +37,11 @@ func TestMemoryIsSharedBetweenProcesses(t *testing.T) {
 	}
 	a := r.alloc(8 * n)
 	r.must(r.stream.CopyToDevice(a, b))
-	written := r.newEvent(device.Interprocess)
-	r.must(r.stream.Record(written)) // the other process waits for it, nobody does here
-	event, err := written.Export()
-	r.must(err)
+	r.must(r.stream.Synchronize())
 	handle, err := r.device.ExportMemory(a)
 	r.must(err)
 	command := exec.Command(os.Args[0], "-test.run=^TestMemoryIsSharedBetweenProcesses$")
-	command.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "KHOP_TEST_IPC="+hex.EncodeToString(handle[:]),
-		"KHOP_TEST_IPC_EVENT="+hex.EncodeToString(event[:]))
+	command.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "KHOP_TEST_IPC="+hex.EncodeToString(handle[:]))
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -61,18 +51,5 @@ func TestMemoryIsSharedBetweenProcesses(t *testing.T) {
 		if got, want := binary.LittleEndian.Uint64(b[8*i:]), uint64(i)<<21+uint64(i); got != want {
 			t.Fatalf("word %d is %d, not %d", i, got, want)
 		}
-	}
-}
-
-func TestInterprocessEventIsExported(t *testing.T) {
-	r := open(t)
-	e := r.newEvent(device.Interprocess)
-	h, err := e.Export()
-	r.must(err)
-	if h == (device.IPCHandle{}) {
-		t.Error("the handle is empty")
-	}
-	if _, err := r.newEvent(device.Untimed).Export(); err == nil {
-		t.Error("an event of this process alone is exported")
 	}
 }

@@ -48,7 +48,7 @@ func TestDeviceWithoutRoomDoesNotOpen(t *testing.T) {
 func callsOf(r *rig) map[string]func() error {
 	a := r.alloc(4096)
 	_, host := r.host(512)
-	timed, later, shared := r.newEvent(device.Timed), r.newEvent(device.Timed), r.newEvent(device.Interprocess)
+	timed, later := r.newEvent(device.Timed), r.newEvent(device.Timed)
 	r.must(errors.Join(r.stream.Record(timed), r.stream.Record(later), r.stream.Synchronize()))
 	memory := anonymous(r, 4096)
 	return map[string]func() error{
@@ -61,17 +61,11 @@ func callsOf(r *rig) map[string]func() error {
 		"cuMemHostRegister_v2":         func() error { return r.device.Register(memory, 0) },
 		"cuMemHostGetDevicePointer_v2": func() error { _, err := r.device.HostAddress(host); return err },
 		"cuPointerGetAttribute":        func() error { _, err := r.device.Pointer(a); return err },
-		"cuMemAdvise": func() error {
-			return r.device.Advise(a, 8, device.AdviseReadMostly,
-				device.Host)
-		},
-		"cuIpcGetMemHandle": func() error { _, err := r.device.ExportMemory(a); return err },
+		"cuIpcGetMemHandle":            func() error { _, err := r.device.ExportMemory(a); return err },
 		"cuIpcOpenMemHandle_v2": func() error {
 			_, err := r.device.ImportMemory(device.IPCHandle{})
 			return err
 		},
-		"cuIpcGetEventHandle":         func() error { _, err := shared.Export(); return err },
-		"cuIpcOpenEventHandle":        func() error { _, err := r.device.ImportEvent(device.IPCHandle{}); return err },
 		"cuModuleLoadDataEx":          func() error { _, err := r.device.Load(drivertestPTX); return err },
 		"cuModuleGetFunction":         func() error { _, err := loadDrivertestKernels(r.device); return err },
 		"cuFuncGetAttribute":          func() error { _, err := loadDrivertestKernels(r.device); return err },

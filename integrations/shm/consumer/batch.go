@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -160,17 +159,16 @@ func (b *Batch) Digest() (topology, full uint64) {
 		list[i] = loader.Array{Name: a.Name, Kind: kindOf(a), DType: a.Tensor.DType()}
 	}
 	var failed error
-	host := &unified.Moved{}
+	release := func() error { return nil }
 	topology, full = loader.Digests(list, func(i int) unified.Tensor {
-		failed = errors.Join(failed, host.Close()) // the array before is hashed
-		moved, err := b.arrays[i].Tensor.To(context.Background(), unified.Target{})
-		if err != nil {
-			failed, moved = err, &unified.Moved{}
+		failed = errors.Join(failed, release()) // the array before is hashed
+		host, free, err := b.arrays[i].Tensor.OnHost()
+		if release = free; err != nil {
+			failed, release = errors.Join(failed, err), func() error { return nil }
 		}
-		host = moved
-		return host.Tensor
+		return host
 	})
-	if errors.Join(failed, host.Close()) != nil {
+	if errors.Join(failed, release()) != nil {
 		return 0, 0
 	}
 	return topology, full

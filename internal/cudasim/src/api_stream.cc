@@ -87,11 +87,11 @@ API cuStreamWaitEvent(void* stream, void* event, unsigned) {
 
 // --- Events ------------------------------------------------------------------------------------------------------------
 
-enum { EVENT_NO_TIMING = 2, EVENT_INTERPROCESS = 4 };
+enum { EVENT_NO_TIMING = 2 };
 
 API cuEventCreate(void** event, unsigned flags) {
   ENTER(CONTEXT);
-  if (flags & ~7u || (flags & EVENT_INTERPROCESS && !(flags & EVENT_NO_TIMING))) return kInvalidValue;
+  if (flags & ~3u) return kInvalidValue;
   Event* e = new Event;
   e->flags = flags;
   e->device = G.device;
@@ -116,7 +116,6 @@ API cuEventRecord(void* event, void* stream) {
   if (s->capture) return kSuccess;
   e->last = std::make_shared<Mark>();
   enqueue(s, Operation{Operation::RECORD, nullptr, e->last, nullptr});
-  if (e->flags & EVENT_INTERPROCESS) runUpTo(e->last);
   return kSuccess;
 }
 API cuEventQuery(void* event) {
@@ -141,39 +140,6 @@ API cuEventElapsedTime(float* milliseconds, void* start, void* end) {
   if (!a || !b || !a->last || !b->last || (a->flags | b->flags) & EVENT_NO_TIMING) return kInvalidHandle;
   if (!a->last->ran || !b->last->ran) return kNotReady;
   *milliseconds = (b->last->nanoseconds - a->last->nanoseconds) * 1e-6f;
-  return kSuccess;
-}
-
-// --- Events of several processes ---------------------------------------------------------------------------------------
-
-// Whoever records such an event runs its stream up to it at once. It has then always happened where another process looks, so
-// an opened event is one that nobody here has recorded, and nothing is shared.
-struct EventHandle {                                  // CUipcEventHandle
-  char magic[8];
-  int pid;
-  char reserved[52];
-};
-static const char kEventMagic[8] = "khopevt";
-
-API cuIpcGetEventHandle(EventHandle* h, void* event) {
-  ENTER(CONTEXT);
-  Event* e = findEvent(event);
-  if (!e) return kInvalidHandle;
-  if (!h || !(e->flags & EVENT_INTERPROCESS)) return kInvalidValue;
-  memset(h, 0, sizeof *h);
-  memcpy(h->magic, kEventMagic, sizeof kEventMagic);
-  h->pid = getpid();
-  return kSuccess;
-}
-API cuIpcOpenEventHandle(void** event, EventHandle h) {
-  ENTER(CONTEXT);
-  if (!event || memcmp(h.magic, kEventMagic, sizeof kEventMagic)) return kInvalidValue;
-  if (h.pid == getpid()) return kInvalidContext;      // the real one refuses its own, too
-  Event* e = new Event;
-  e->flags = EVENT_INTERPROCESS | EVENT_NO_TIMING;
-  e->device = G.device;
-  events.insert(e);
-  *event = e;
   return kSuccess;
 }
 

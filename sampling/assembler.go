@@ -33,9 +33,7 @@ type assembler interface {
 
 // NewAssembler returns an assembler for samples of b.Layers hops. b is what the sampler's Bound returned.
 func NewAssembler(env Env, frontier Frontier, b Bound) (*Assembler, error) {
-	impl, err := openByWidth(env,
-		func(ids []int32) (assembler, error) { return newCustom(env, ids, frontier, b) },
-		func(ids []int64) (assembler, error) { return newCustom(env, ids, frontier, b) })
+	impl, err := openByWidth(customOptions{frontier, b}, env, newCustom, newCustom)
 	return &Assembler{impl}, err
 }
 
@@ -57,8 +55,13 @@ type custom[V nodeID] struct {
 	rest  []int64 // of these, the ones that were not delivered yet
 }
 
-func newCustom[V nodeID](env Env, indices []V, frontier Frontier, b Bound) (*custom[V], error) {
-	a, err := newAssembly(env, indices, frontier, false, b)
+type customOptions struct {
+	frontier Frontier
+	bound    Bound
+}
+
+func newCustom[V nodeID](opt customOptions, env Env, indices []V) (assembler, error) {
+	a, err := newAssembly(env, indices, opt.frontier, false, opt.bound)
 	return &custom[V]{assembly: a}, err
 }
 

@@ -148,12 +148,10 @@ type worker[V nodeID] struct {
 	picker picker[V]
 }
 
-// Sample implements Worker.
 func (w *worker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	return w.sample(ctx, req, out, w.picker)
 }
 
-// Close implements Worker.
 func (w *worker[V]) Close() error { return errors.Join(w.close(), w.picker.close()) }
 
 // sample fills out with what p picks.

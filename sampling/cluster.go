@@ -139,7 +139,6 @@ func (p *Partition) String() string {
 	return fmt.Sprintf("%d-%016x", p.Parts(), p.id)
 }
 
-// Validate implements Sampler.
 func (k Cluster) Validate(s *graph.Schema) error {
 	n := s.NumNodes()
 	if k.Partition != nil {
@@ -152,7 +151,6 @@ func (k Cluster) Validate(s *graph.Schema) error {
 	return nil
 }
 
-// Fingerprint implements Sampler.
 func (k Cluster) Fingerprint() string {
 	name := k.Partition.String()
 	if k.Partition == nil {
@@ -166,7 +164,6 @@ func (k Cluster) Items(s *graph.Schema) Items {
 	return Items{Count: int64(k.parts(s)), PerBatch: max(k.PerBatch, 1)}
 }
 
-// Bound implements Sampler.
 func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
 	n, shared := int64(0), int64(0)
 	if k.Partition == nil {
@@ -184,15 +181,12 @@ func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
 	return b
 }
 
-// Open implements Sampler.
 func (k Cluster) Open(env Env) (Worker, error) {
 	own, err := k.prepare(context.Background(), env)
 	if err != nil {
 		return nil, err
 	}
-	w, err := openByWidth(env,
-		func(ids []int32) (Worker, error) { return openCluster(own, env, ids) },
-		func(ids []int64) (Worker, error) { return openCluster(own, env, ids) })
+	w, err := openByWidth(own, env, openCluster, openCluster)
 	if err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
@@ -214,7 +208,6 @@ func openCluster[V nodeID](k *preparedCluster, env Env, indices []V) (Worker, er
 	return &clusterWorker[V]{inducer: newInducer(a, env), of: k}, nil
 }
 
-// Sample implements Worker.
 func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -238,5 +231,4 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 	return w.induce(w.ids, w.local, empty, out)
 }
 
-// Close implements Worker.
 func (w *clusterWorker[V]) Close() error { return errors.Join(w.inducer.close(), w.of.Close()) }

@@ -154,7 +154,6 @@ func (w *deviceAssembly) scratch() []*unified.Buffer {
 	return []*unified.Buffer{&w.device, &w.values, &w.keys, &w.numbers, &w.dsts, &w.fresh, &w.cells, &w.partials}
 }
 
-// Close implements DeviceWorker.
 func (w *deviceAssembly) Close() error {
 	if w.kernels == nil {
 		return nil
@@ -172,7 +171,6 @@ func (w *deviceAssembly) Close() error {
 	return errors.Join(errs...)
 }
 
-// Enqueue implements DeviceWorker.
 func (w *deviceAssembly) Enqueue(ctx context.Context, req *Request, out *graph.Sample) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -145,7 +145,6 @@ func (d *deviceChoose) badEdge(pos int64) error {
 	return errWeight(d.values.weightName, pos, w)
 }
 
-// NodeColumns implements NodeColumnSampler.
 func (n Neighbor) NodeColumns() []string {
 	if n.Time.Node == "" {
 		return nil

@@ -7,7 +7,6 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Finish implements DeviceWorker.
 func (w *deviceAssembly) Finish(out *graph.Sample) (replay bool, err error) {
 	if w.out == nil || w.out != out {
 		return false, fmt.Errorf("%w: no such batch is in hand", ErrOptions)

@@ -21,7 +21,6 @@ type deviceLabor struct {
 
 var sharedLaborKernels device.Shared[*laborKernels]
 
-// OpenDevice implements DeviceSampler.
 func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()
 	if err := l.Validate(s); err != nil {

@@ -21,7 +21,6 @@ type deviceNeighbor struct {
 
 var sharedNeighborKernels device.Shared[*neighborKernels]
 
-// OnDevice implements PartlyOnDevice.
 func (n Neighbor) OnDevice() error {
 	if n.Direction != In || n.Induced {
 		return fmt.Errorf("%w: edges that lead out of nodes, and all edges between nodes, are for the CPU", ErrOptions)
@@ -32,7 +31,6 @@ func (n Neighbor) OnDevice() error {
 	return nil
 }
 
-// OpenDevice implements DeviceSampler.
 func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()
 	if err := errors.Join(n.Validate(s), n.OnDevice()); err != nil {

@@ -103,10 +103,10 @@ func (n Neighbor) turn(ctx context.Context, env Env) (*turned, error) {
 		return nil, err
 	}
 	t := &turned{Neighbor: n}
-	make32 := func(ids []int32) (*graph.Graph, error) { return turn(ctx, t, env, ids) }
-	make64 := func(ids []int64) (*graph.Graph, error) { return turn(ctx, t, env, ids) }
 	var err error
-	if t.graph, err = openByWidth(env, make32, make64); err != nil {
+	if t.graph, err = openByWidth(t, env,
+		func(t *turned, env Env, ids []int32) (*graph.Graph, error) { return turn(ctx, t, env, ids) },
+		func(t *turned, env Env, ids []int64) (*graph.Graph, error) { return turn(ctx, t, env, ids) }); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
@@ -143,7 +143,6 @@ func (t *turned) Close() error {
 	return errors.Join(errs...)
 }
 
-// Open implements Sampler.
 func (t *turned) Open(env Env) (Worker, error) {
 	if env.EdgePos && t.graph.Schema().PosType() != env.Graph.Schema().PosType() {
 		return nil, fmt.Errorf("%w: positions of %d edges, counted in both directions, need another width: follow one "+
@@ -165,7 +164,6 @@ type turnedWorker struct {
 	of *turned
 }
 
-// Sample implements Worker.
 func (w *turnedWorker) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if err := w.Worker.Sample(ctx, req, out); err != nil {
 		return err

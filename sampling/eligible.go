@@ -28,7 +28,6 @@ func (n Neighbor) chooses() bool {
 	return n.Weight != "" || n.Mask != "" || n.Share != 0 || n.Time.on()
 }
 
-// EdgeColumns implements ColumnSampler.
 func (n Neighbor) EdgeColumns() (names []string) {
 	for _, name := range []string{n.Weight, n.Mask, n.Time.Edge} {
 		if name != "" {

@@ -33,7 +33,6 @@ func (k Full) work() int64 {
 	return int64(k.Work)
 }
 
-// Validate implements Sampler.
 func (k Full) Validate(*graph.Schema) error {
 	if k.Work < 0 || k.Work == 1 || k.Work > maxBlockEdges/2 {
 		return fmt.Errorf("%w: full: %d nodes and edges a batch: must be 2 to %d", ErrOptions, k.Work, maxBlockEdges/2)
@@ -41,7 +40,6 @@ func (k Full) Validate(*graph.Schema) error {
 	return nil
 }
 
-// Fingerprint implements Sampler.
 func (k Full) Fingerprint() string { return fmt.Sprintf("full work=%d", k.work()) }
 
 // Items implements ItemSampler: an item is a range.
@@ -50,7 +48,6 @@ func (k Full) Items(s *graph.Schema) Items {
 	return Items{Count: (all + k.work() - 1) / k.work(), PerBatch: 1, InOrder: true}
 }
 
-// Bound implements Sampler.
 func (k Full) Bound(s *graph.Schema, _ int) Bound {
 	most := sat.Mul(2, k.work())
 	b := boundNodes(s, sat.Mul(2, most))
@@ -64,14 +61,11 @@ func (k Full) Bound(s *graph.Schema, _ int) Bound {
 	return b
 }
 
-// Open implements Sampler.
 func (k Full) Open(env Env) (Worker, error) {
 	if err := k.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openFull(k, env, ids) },
-		func(ids []int64) (Worker, error) { return openFull(k, env, ids) })
+	return openByWidth(k, env, openFull, openFull)
 }
 
 // fullWorker is Full's picker and its assembly.
@@ -98,7 +92,6 @@ func openFull[V nodeID](k Full, env Env, indices []V) (Worker, error) {
 	return w, nil
 }
 
-// Sample implements Worker.
 func (w *fullWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if len(req.Items) != 1 || req.Items[0] < 0 {
 		return fmt.Errorf("%w: full: items %v: a batch has one", ErrOptions, req.Items)
@@ -205,5 +198,4 @@ func (p fullPicker[V]) fill(c *chunk[V]) {
 	}
 }
 
-// Close implements Worker.
 func (w *fullWorker[V]) Close() error { return w.close() }

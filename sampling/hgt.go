@@ -41,13 +41,9 @@ func (k HGT) plan(s *graph.Schema) (plan, error) {
 	})
 }
 
-// Validate implements Sampler.
 func (k HGT) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
+func (k HGT) Fingerprint() string            { return "hgt nodes=" + formatFanouts(k.Nodes, k.PerType) }
 
-// Fingerprint implements Sampler.
-func (k HGT) Fingerprint() string { return "hgt nodes=" + formatFanouts(k.Nodes, k.PerType) }
-
-// Bound implements Sampler.
 func (k HGT) Bound(s *graph.Schema, batchSize int) Bound {
 	p, err := k.plan(s)
 	if err != nil {
@@ -72,11 +68,8 @@ func (k HGT) Bound(s *graph.Schema, batchSize int) Bound {
 	return b
 }
 
-// Open implements Sampler.
 func (k HGT) Open(env Env) (Worker, error) {
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openHGT(k, env, ids) },
-		func(ids []int64) (Worker, error) { return openHGT(k, env, ids) })
+	return openByWidth(k, env, openHGT, openHGT)
 }
 
 // budget is what the nodes of one type have that may be drawn.
@@ -118,7 +111,6 @@ func openHGT[V nodeID](k HGT, env Env, indices []V) (Worker, error) {
 	return w, nil
 }
 
-// Close implements Worker.
 func (w *hgtWorker[V]) Close() error {
 	errs := []error{w.inducer.close()}
 	for t := range w.budgets {
@@ -130,7 +122,6 @@ func (w *hgtWorker[V]) Close() error {
 	return errors.Join(errs...)
 }
 
-// Sample implements Worker.
 func (w *hgtWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if err := w.beginBare(req, out, 0); err != nil {
 		return err

@@ -58,7 +58,6 @@ func (l Labor) neighbor() Neighbor {
 	return n
 }
 
-// Validate implements Sampler.
 func (l Labor) Validate(s *graph.Schema) error {
 	if l.BatchDependency < 0 {
 		return fmt.Errorf("%w: batch dependency %d: must be 1 batch or more, or 0 for 1", ErrOptions, l.BatchDependency)
@@ -66,19 +65,14 @@ func (l Labor) Validate(s *graph.Schema) error {
 	return Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}.Validate(s)
 }
 
-// CanExclude implements Excluder.
-func (l Labor) CanExclude() bool { return true }
-
-// Expands implements FrontierSampler.
+func (l Labor) CanExclude() bool  { return true }
 func (l Labor) Expands() Frontier { return l.Frontier }
 
-// Fingerprint implements Sampler.
 func (l Labor) Fingerprint() string {
 	return fmt.Sprintf("labor fanouts=%s frontier=%v poisson=%t layer-dependent=%t batch-dependency=%d",
 		formatFanouts(l.Fanouts, l.PerType), l.Frontier, l.Poisson, l.LayerDependent, max(l.BatchDependency, 1))
 }
 
-// Bound implements Sampler.
 func (l Labor) Bound(s *graph.Schema, batchSize int) Bound {
 	b := l.neighbor().Bound(s, batchSize)
 	if p, err := newPlan(s, l.Fanouts, l.PerType); err == nil {
@@ -102,14 +96,11 @@ func (p plan) laborRoom(s *graph.Schema) int64 {
 // laborSlack is the room beyond, of which vectors write the last laborBehind without use.
 const laborSlack, laborBehind = 256, 8
 
-// Open implements Sampler.
 func (l Labor) Open(env Env) (Worker, error) {
 	if err := l.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openLabor(l, env, ids) },
-		func(ids []int64) (Worker, error) { return openLabor(l, env, ids) })
+	return openByWidth(l, env, openLabor, openLabor)
 }
 
 func openLabor[V nodeID](opt Labor, env Env, indices []V) (Worker, error) {

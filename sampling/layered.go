@@ -47,41 +47,25 @@ type layered struct {
 	nodes  []int
 	values Neighbor // which names the column of the weights
 	near   bool     // draw from the in-neighbours of the destinations
+	sums   []uint64 // FastGCN: as in preparedFastGCN
 }
 
 func (k FastGCN) layered() layered {
-	return layered{"fastgcn", k.Nodes, Neighbor{Weight: k.Weight}, false}
+	return layered{name: "fastgcn", nodes: k.Nodes, values: Neighbor{Weight: k.Weight}}
 }
 func (k Ladies) layered() layered {
-	return layered{"ladies", k.Nodes, Neighbor{Weight: k.Weight}, true}
+	return layered{name: "ladies", nodes: k.Nodes, values: Neighbor{Weight: k.Weight}, near: true}
 }
 
-// Validate implements Sampler.
-func (k FastGCN) Validate(s *graph.Schema) error { return k.layered().validate(s) }
-
-// Validate implements Sampler.
-func (k Ladies) Validate(s *graph.Schema) error { return k.layered().validate(s) }
-
-// Fingerprint implements Sampler.
-func (k FastGCN) Fingerprint() string { return k.layered().fingerprint() }
-
-// Fingerprint implements Sampler.
-func (k Ladies) Fingerprint() string { return k.layered().fingerprint() }
-
-// EdgeColumns implements ColumnSampler.
-func (k FastGCN) EdgeColumns() []string { return k.layered().values.EdgeColumns() }
-
-// EdgeColumns implements ColumnSampler.
-func (k Ladies) EdgeColumns() []string { return k.layered().values.EdgeColumns() }
-
-// Bound implements Sampler.
+func (k FastGCN) Validate(s *graph.Schema) error             { return k.layered().validate(s) }
+func (k Ladies) Validate(s *graph.Schema) error              { return k.layered().validate(s) }
+func (k FastGCN) Fingerprint() string                        { return k.layered().fingerprint() }
+func (k Ladies) Fingerprint() string                         { return k.layered().fingerprint() }
+func (k FastGCN) EdgeColumns() []string                      { return k.layered().values.EdgeColumns() }
+func (k Ladies) EdgeColumns() []string                       { return k.layered().values.EdgeColumns() }
 func (k FastGCN) Bound(s *graph.Schema, batchSize int) Bound { return k.layered().bound(s, batchSize) }
-
-// Bound implements Sampler.
-func (k Ladies) Bound(s *graph.Schema, batchSize int) Bound { return k.layered().bound(s, batchSize) }
-
-// Open implements Sampler.
-func (k Ladies) Open(env Env) (Worker, error) { return k.layered().open(env, nil) }
+func (k Ladies) Bound(s *graph.Schema, batchSize int) Bound  { return k.layered().bound(s, batchSize) }
+func (k Ladies) Open(env Env) (Worker, error)                { return k.layered().open(env, nil) }
 
 // Open implements Sampler. Without Prepare the worker goes over the graph for itself.
 func (k FastGCN) Open(env Env) (Worker, error) {
@@ -113,9 +97,13 @@ func (k FastGCN) Prepare(ctx context.Context, env Env) (Sampler, error) {
 	p.behind.Options = env.Scratch
 	err := p.behind.Claim(8 * env.Graph.NumNodes())
 	if err == nil {
-		p.sums, err = openByWidth(env,
-			func(ids []int32) ([]uint64, error) { return importances(ctx, k.layered(), env, ids, &p.behind) },
-			func(ids []int64) ([]uint64, error) { return importances(ctx, k.layered(), env, ids, &p.behind) })
+		p.sums, err = openByWidth(k.layered(), env,
+			func(k layered, env Env, ids []int32) ([]uint64, error) {
+				return importances(ctx, k, env, ids, &p.behind)
+			},
+			func(k layered, env Env, ids []int64) ([]uint64, error) {
+				return importances(ctx, k, env, ids, &p.behind)
+			})
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -123,7 +111,6 @@ func (k FastGCN) Prepare(ctx context.Context, env Env) (Sampler, error) {
 	return p, nil
 }
 
-// Open implements Sampler.
 func (p *preparedFastGCN) Open(env Env) (Worker, error) { return p.layered().open(env, p.sums) }
 
 // Close frees the sums. No worker may be open.
@@ -200,9 +187,8 @@ func (k layered) open(env Env, sums []uint64) (Worker, error) {
 	if err := k.validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openLayered(k, env, ids, sums) },
-		func(ids []int64) (Worker, error) { return openLayered(k, env, ids, sums) })
+	k.sums = sums
+	return openByWidth(k, env, openLayered, openLayered)
 }
 
 // layerWorker is an assembly and what draws the nodes of its hops.
@@ -211,7 +197,7 @@ type layerWorker[V nodeID] struct {
 	pick layerPicker[V]
 }
 
-func openLayered[V nodeID](k layered, env Env, indices []V, sums []uint64) (Worker, error) {
+func openLayered[V nodeID](k layered, env Env, indices []V) (Worker, error) {
 	values, err := k.values.values(env.Graph)
 	if err != nil {
 		return nil, err
@@ -228,7 +214,7 @@ func openLayered[V nodeID](k layered, env Env, indices []V, sums []uint64) (Work
 	}
 	a.pages.looksAt(append(columns, env.Graph.Indices())...)
 	w := &layerWorker[V]{assembly: a}
-	w.pick = layerPicker[V]{a: a, opt: k, values: values, sums: sums}
+	w.pick = layerPicker[V]{a: a, opt: k, values: values, sums: k.sums}
 	w.pick.pool.init(k.candidates(s), env.Scratch)
 	for _, buf := range w.pick.buffers() {
 		buf.Options = env.Scratch
@@ -236,7 +222,6 @@ func openLayered[V nodeID](k layered, env Env, indices []V, sums []uint64) (Work
 	return w, nil
 }
 
-// Sample implements Worker.
 func (w *layerWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if n := w.layers * len(w.edges); len(out.Arrays) != n {
 		return errArrays(len(out.Arrays), n)
@@ -255,5 +240,4 @@ func (w *layerWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sa
 	return nil
 }
 
-// Close implements Worker.
 func (w *layerWorker[V]) Close() error { return errors.Join(w.close(), w.pick.close()) }

@@ -91,7 +91,6 @@ type Neighbor struct {
 	Disjoint bool
 }
 
-// Validate implements Sampler.
 func (n Neighbor) Validate(s *graph.Schema) error {
 	if n.Frontier > NewNodes {
 		return fmt.Errorf("%w: frontier %d", ErrOptions, n.Frontier)
@@ -112,7 +111,6 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 // CanExclude implements Excluder: without Together and Induced, along in-edges.
 func (n Neighbor) CanExclude() bool { return !n.Together && !n.Induced && n.Direction == In }
 
-// Expands implements FrontierSampler.
 func (n Neighbor) Expands() Frontier {
 	if n.Induced {
 		return AllNodes
@@ -120,7 +118,6 @@ func (n Neighbor) Expands() Frontier {
 	return n.Frontier
 }
 
-// Fingerprint implements Sampler.
 func (n Neighbor) Fingerprint() string {
 	text := fmt.Sprintf("neighbor fanouts=%s replace=%t frontier=%v", formatFanouts(n.Fanouts, n.PerType), n.Replace,
 		n.Frontier)
@@ -148,7 +145,6 @@ func (n Neighbor) Fingerprint() string {
 	return text + n.Time.fingerprint()
 }
 
-// Bound implements Sampler.
 func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	if n.Induced {
 		return n.boundInduced(s, batchSize)
@@ -197,7 +193,6 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	return b
 }
 
-// Open implements Sampler.
 func (n Neighbor) Open(env Env) (Worker, error) {
 	if n.Direction != In {
 		return n.openTurned(env)
@@ -206,13 +201,9 @@ func (n Neighbor) Open(env Env) (Worker, error) {
 		return nil, err
 	}
 	if n.Induced {
-		return openByWidth(env,
-			func(ids []int32) (Worker, error) { return openInducing(n, env, ids) },
-			func(ids []int64) (Worker, error) { return openInducing(n, env, ids) })
+		return openByWidth(n, env, openInducing, openInducing)
 	}
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openNeighbor(n, env, ids) },
-		func(ids []int64) (Worker, error) { return openNeighbor(n, env, ids) })
+	return openByWidth(n, env, openNeighbor, openNeighbor)
 }
 
 func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) {

@@ -71,7 +71,6 @@ func (k Saint) steps() int {
 	return k.Length
 }
 
-// Validate implements Sampler.
 func (k Saint) Validate(s *graph.Schema) error {
 	if k.Kind > SaintWalks || k.Budget < 1 || k.Budget > math.MaxInt32 || k.Length < 0 || k.Length > mostSteps ||
 		k.Steps < 0 || k.Coverage < 0 {
@@ -82,7 +81,6 @@ func (k Saint) Validate(s *graph.Schema) error {
 	return nil
 }
 
-// Fingerprint implements Sampler.
 func (k Saint) Fingerprint() string {
 	return fmt.Sprintf("saint-%v budget=%d length=%d steps=%d coverage=%d", k.Kind, k.Budget, k.steps(), k.Steps,
 		k.Coverage)
@@ -98,7 +96,6 @@ func (k Saint) Items(s *graph.Schema) Items {
 	return Items{Count: steps, PerBatch: 1}
 }
 
-// Bound implements Sampler.
 func (k Saint) Bound(s *graph.Schema, _ int) Bound {
 	most := sat.Mul(int64(k.Budget), int64(k.steps()+1))
 	b := boundNodes(s, most)
@@ -139,16 +136,13 @@ type closing struct {
 	of io.Closer
 }
 
-// Close implements Worker.
 func (c *closing) Close() error { return errors.Join(c.Worker.Close(), c.of.Close()) }
 
 func (k Saint) open(env Env, counts *saintCounts) (Worker, error) {
 	if err := k.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openSaint(k, env, ids, counts) },
-		func(ids []int64) (Worker, error) { return openSaint(k, env, ids, counts) })
+	return openByWidth(countedSaint{k, counts}, env, openSaint, openSaint)
 }
 
 // preparedSaint is Saint with the counts that norms come from.
@@ -176,7 +170,6 @@ func (k Saint) Prepare(ctx context.Context, env Env) (Sampler, error) {
 	return p, nil
 }
 
-// Open implements Sampler.
 func (p *preparedSaint) Open(env Env) (Worker, error) { return p.open(env, &p.counts) }
 
 // Close frees the counts. No worker may be open.
@@ -249,21 +242,26 @@ type saintWorker[V nodeID] struct {
 	draws  []uint64
 }
 
-func openSaint[V nodeID](k Saint, env Env, indices []V, counts *saintCounts) (Worker, error) {
+// countedSaint is Saint with the counts that norms come from, or none.
+type countedSaint struct {
+	Saint
+	counts *saintCounts
+}
+
+func openSaint[V nodeID](k countedSaint, env Env, indices []V) (Worker, error) {
 	b := k.Bound(env.Graph.Schema(), 1)
 	a, err := newAssembly(env, indices, AllNodes, false, b)
 	if err != nil {
 		return nil, err
 	}
-	w := &saintWorker[V]{inducer: newInducer(a, env), Saint: k, arrays: len(b.Arrays)}
-	w.counts = counts
+	w := &saintWorker[V]{inducer: newInducer(a, env), Saint: k.Saint, arrays: len(b.Arrays)}
+	w.counts = k.counts
 	n := k.Budget * (k.steps() + 1)
 	w.at, w.local = make([]V, n), make([]int32, n)
 	w.pos, w.draws = make([]int64, k.Budget), make([]uint64, k.Budget)
 	return w, nil
 }
 
-// Sample implements Worker.
 func (w *saintWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	empty := emptyRequest(w.schema, req)
 	if err := w.beginBare(empty, out, w.arrays); err != nil {
@@ -360,5 +358,4 @@ func (w *saintWorker[V]) follow(s, stride int) error {
 	return nil
 }
 
-// Close implements Worker.
 func (w *saintWorker[V]) Close() error { return w.inducer.close() }

@@ -29,6 +29,9 @@ type Sampler interface {
 	Fingerprint() string
 }
 
+var _ = []Sampler{Cluster{}, FastGCN{}, Full{}, HGT{}, Induced{}, Labor{}, Ladies{}, Neighbor{}, Node2Vec{}, PinSage{},
+	PPR{}, Saint{}, Shadow{}, Walk{}}
+
 // Wrapper is a Sampler that adds something to another one, and else is what that is.
 type Wrapper interface {
 	Sampler
@@ -208,15 +211,41 @@ func exactly[T unified.Element](b *unified.Buffer, n int64) ([]T, error) {
 	return some[:n], nil
 }
 
-// openByWidth opens a worker, or what stands for one, for the width of the graph's ids.
-func openByWidth[W any](env Env, narrow func([]int32) (W, error), wide func([]int64) (W, error)) (W, error) {
+// openByWidth opens what k describes, a worker most often, for the width of the graph's ids. Both functions are the
+// same one, of that width.
+func openByWidth[K, W any](k K, env Env, narrow func(K, Env, []int32) (W, error),
+	wide func(K, Env, []int64) (W, error)) (W, error) {
 	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
-		return narrow(ids)
+		return narrow(k, env, ids)
 	}
 	ids, err := unified.View[int64](env.Graph.Indices())
 	if err != nil {
 		var none W
 		return none, err
 	}
-	return wide(ids)
+	return wide(k, env, ids)
+}
+
+// described is what the options of a sampler come to with a schema.
+type described interface {
+	bound(s *graph.Schema, batchSize int) Bound
+	open(env Env) (Worker, error)
+}
+
+// boundOf is Sampler.Bound of a sampler that describe checks.
+func boundOf[D described](describe func(*graph.Schema) (D, error), s *graph.Schema, batchSize int) Bound {
+	d, err := describe(s)
+	if err != nil {
+		return Bound{}
+	}
+	return d.bound(s, batchSize)
+}
+
+// openOf is Sampler.Open of a sampler that describe checks.
+func openOf[D described](describe func(*graph.Schema) (D, error), env Env) (Worker, error) {
+	d, err := describe(env.Graph.Schema())
+	if err != nil {
+		return nil, err
+	}
+	return d.open(env)
 }

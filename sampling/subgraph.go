@@ -30,24 +30,17 @@ type Shadow struct {
 	Replace bool             // as in Neighbor
 }
 
-// Validate implements Sampler.
 func (Induced) Validate(*graph.Schema) error { return nil }
+func (Induced) Fingerprint() string          { return "induced" }
 
-// Fingerprint implements Sampler.
-func (Induced) Fingerprint() string { return "induced" }
-
-// Bound implements Sampler.
 func (Induced) Bound(s *graph.Schema, batchSize int) Bound {
 	b := boundNodes(s, int64(batchSize))
 	inducedBound(s, &b, 1)
 	return b
 }
 
-// Open implements Sampler.
 func (k Induced) Open(env Env) (Worker, error) {
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openInduced(k, env, ids) },
-		func(ids []int64) (Worker, error) { return openInduced(k, env, ids) })
+	return openByWidth(k, env, openInduced, openInduced)
 }
 
 // subgraphWorker is a worker of samplers that induce a subgraph of the nodes that they choose.
@@ -56,7 +49,7 @@ type subgraphWorker[V nodeID] struct {
 	arrays int
 }
 
-func openInduced[V nodeID](k Sampler, env Env, indices []V) (Worker, error) {
+func openInduced[V nodeID](k Induced, env Env, indices []V) (Worker, error) {
 	b := k.Bound(env.Graph.Schema(), env.BatchSize)
 	a, err := newAssembly(env, indices, AllNodes, false, b)
 	if err != nil {
@@ -65,7 +58,6 @@ func openInduced[V nodeID](k Sampler, env Env, indices []V) (Worker, error) {
 	return &subgraphWorker[V]{newInducer(a, env), len(b.Arrays)}, nil
 }
 
-// Sample implements Worker.
 func (w *subgraphWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -79,7 +71,6 @@ func (w *subgraphWorker[V]) Sample(ctx context.Context, req *Request, out *graph
 	return w.finish(req, out)
 }
 
-// Close implements Worker.
 func (w *subgraphWorker[V]) Close() error { return w.inducer.close() }
 
 // neighbor is the sampler of the nodes.
@@ -88,19 +79,14 @@ func (k Shadow) neighbor() Neighbor {
 		Induced: true}
 }
 
-// Validate implements Sampler.
 func (k Shadow) Validate(s *graph.Schema) error { return k.neighbor().Validate(s) }
 
-// Fingerprint implements Sampler.
 func (k Shadow) Fingerprint() string {
 	return fmt.Sprintf("shadow fanouts=%s replace=%t", formatFanouts(k.Fanouts, k.PerType), k.Replace)
 }
 
-// Bound implements Sampler.
 func (k Shadow) Bound(s *graph.Schema, batchSize int) Bound { return k.neighbor().Bound(s, batchSize) }
-
-// Open implements Sampler.
-func (k Shadow) Open(env Env) (Worker, error) { return k.neighbor().Open(env) }
+func (k Shadow) Open(env Env) (Worker, error)               { return k.neighbor().Open(env) }
 
 // checkInduced refuses what does not say which edges there are between the nodes.
 func (n Neighbor) checkInduced() error {
@@ -153,7 +139,6 @@ func openInducing[V nodeID](k Neighbor, env Env, indices []V) (Worker, error) {
 	return w, nil
 }
 
-// Sample implements Worker.
 func (w *shadowWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if err := req.check(w.schema, 1, out); err != nil {
 		return err
@@ -214,7 +199,6 @@ func (w *shadowWorker[V]) copyNodes(out *graph.Sample) error {
 	return nil
 }
 
-// Close implements Worker.
 func (w *shadowWorker[V]) Close() error {
 	return errors.Join(w.nodes.picker.close(), w.inducer.close(), w.reach.Close())
 }

@@ -116,44 +116,24 @@ func joining(s *graph.Schema, name string, nodes int) (int, error) {
 	return found[0], nil
 }
 
-// Validate implements Sampler.
 func (k PinSage) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
+func (k PPR) Validate(s *graph.Schema) error     { _, err := k.plan(s); return err }
 
-// Validate implements Sampler.
-func (k PPR) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
-
-// Fingerprint implements Sampler.
 func (k PinSage) Fingerprint() string {
 	return fmt.Sprintf("pinsage neighbors=%d hops=%d walks=%d length=%d restart=%v stop=%v metapath=%s as=%s",
 		k.Neighbors, max(k.Hops, 1), max(k.Walks, 10*int(bit(k.Walks == 0))), k.Length, k.Restart, k.Stop,
 		strings.Join(k.Metapath, ","), k.As)
 }
 
-// Fingerprint implements Sampler.
 func (k PPR) Fingerprint() string {
 	return fmt.Sprintf("ppr neighbors=%d alpha=%v epsilon=%v as=%s", k.Neighbors, cmp.Or(k.Alpha, 0.15),
 		cmp.Or(k.Epsilon, 1e-4), k.As)
 }
 
-// Bound implements Sampler.
-func (k PinSage) Bound(s *graph.Schema, batchSize int) Bound {
-	p, err := k.plan(s)
-	if err != nil {
-		return Bound{}
-	}
-	return p.bound(s, batchSize)
-}
+func (k PinSage) Bound(s *graph.Schema, batchSize int) Bound { return boundOf(k.plan, s, batchSize) }
+func (k PPR) Bound(s *graph.Schema, batchSize int) Bound     { return boundOf(k.plan, s, batchSize) }
 
-// Bound implements Sampler.
-func (k PPR) Bound(s *graph.Schema, batchSize int) Bound {
-	p, err := k.plan(s)
-	if err != nil {
-		return Bound{}
-	}
-	return p.bound(s, batchSize)
-}
-
-func (p *visitPlan) bound(s *graph.Schema, batchSize int) Bound {
+func (p visitPlan) bound(s *graph.Schema, batchSize int) Bound {
 	of := s.Nodes[s.Edges[p.as].Dst].Count
 	most := int64(p.most)
 	if !p.push {
@@ -188,32 +168,15 @@ func (p *visitPlan) bound(s *graph.Schema, batchSize int) Bound {
 	return b
 }
 
-// Open implements Sampler.
-func (k PinSage) Open(env Env) (Worker, error) {
-	p, err := k.plan(env.Graph.Schema())
-	if err != nil {
-		return nil, err
-	}
-	return p.open(env)
-}
-
-// Open implements Sampler.
-func (k PPR) Open(env Env) (Worker, error) {
-	p, err := k.plan(env.Graph.Schema())
-	if err != nil {
-		return nil, err
-	}
-	return p.open(env)
-}
+func (k PinSage) Open(env Env) (Worker, error) { return openOf(k.plan, env) }
+func (k PPR) Open(env Env) (Worker, error)     { return openOf(k.plan, env) }
 
 func (p visitPlan) open(env Env) (Worker, error) {
 	if env.EdgePos {
 		return nil, fmt.Errorf("%w: edges to neighbours that walks or scores choose are none of the graph's, so they "+
 			"have no positions and no columns", ErrOptions)
 	}
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openVisits(p, env, ids) },
-		func(ids []int64) (Worker, error) { return openVisits(p, env, ids) })
+	return openByWidth(p, env, openVisits, openVisits)
 }
 
 // scored is a node and what speaks for it.
@@ -247,7 +210,6 @@ func openVisits[V nodeID](p visitPlan, env Env, indices []V) (Worker, error) {
 	return w, nil
 }
 
-// Sample implements Worker.
 func (w *visitWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if err := w.beginBare(req, out, w.hops); err != nil {
 		return err
@@ -379,7 +341,6 @@ func (w *visitWorker[V]) closeHop(h, edges int, out *graph.Sample) (err error) {
 	return err
 }
 
-// Close implements Worker.
 func (w *visitWorker[V]) Close() error {
 	err := w.close()
 	if w.push != nil {

@@ -131,43 +131,23 @@ func (k Node2Vec) plan(s *graph.Schema) (walkPlan, error) {
 	return w, w.check(k.PerSeed)
 }
 
-// Validate implements Sampler.
-func (k Walk) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
-
-// Validate implements Sampler.
+func (k Walk) Validate(s *graph.Schema) error     { _, err := k.plan(s); return err }
 func (k Node2Vec) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
 
-// Fingerprint implements Sampler.
 func (k Walk) Fingerprint() string {
 	return fmt.Sprintf("walk length=%d per-seed=%d restart=%v stop=%v metapath=%s edges=%t", k.Length,
 		max(k.PerSeed, 1), k.Restart, k.Stop, strings.Join(k.Metapath, ","), k.Edges)
 }
 
-// Fingerprint implements Sampler.
 func (k Node2Vec) Fingerprint() string {
 	w, _ := k.plan(&graph.Schema{})
 	return fmt.Sprintf("node2vec length=%d per-seed=%d p=%v q=%v edges=%t", w.length, w.perSeed, w.p, w.q, w.withEdges)
 }
 
-// Bound implements Sampler.
-func (k Walk) Bound(s *graph.Schema, batchSize int) Bound {
-	w, err := k.plan(s)
-	if err != nil {
-		return Bound{}
-	}
-	return w.bound(s, batchSize)
-}
+func (k Walk) Bound(s *graph.Schema, batchSize int) Bound     { return boundOf(k.plan, s, batchSize) }
+func (k Node2Vec) Bound(s *graph.Schema, batchSize int) Bound { return boundOf(k.plan, s, batchSize) }
 
-// Bound implements Sampler.
-func (k Node2Vec) Bound(s *graph.Schema, batchSize int) Bound {
-	w, err := k.plan(s)
-	if err != nil {
-		return Bound{}
-	}
-	return w.bound(s, batchSize)
-}
-
-func (w *walkPlan) bound(s *graph.Schema, batchSize int) Bound {
+func (w walkPlan) bound(s *graph.Schema, batchSize int) Bound {
 	rows := sat.Mul(int64(batchSize), int64(w.perSeed))
 	steps, entry := int64(w.length), graph.Column{DType: unified.Int32, Shape: []int64{int64(w.length) + 1}}
 	b := boundNodes(s, sat.Add(int64(batchSize), sat.Mul(rows, steps)))
@@ -202,26 +182,9 @@ func (w *walkPlan) scratch(s *graph.Schema) int64 {
 	return sat.Add(sat.Mul(int64(w.group()), each), 8*keys)
 }
 
-// Open implements Sampler.
-func (k Walk) Open(env Env) (Worker, error) {
-	p, err := k.plan(env.Graph.Schema())
-	if err != nil {
-		return nil, err
-	}
-	return p.open(env)
-}
-
-// Open implements Sampler.
-func (k Node2Vec) Open(env Env) (Worker, error) {
-	p, err := k.plan(env.Graph.Schema())
-	if err != nil {
-		return nil, err
-	}
-	return p.open(env)
-}
+func (k Walk) Open(env Env) (Worker, error)     { return openOf(k.plan, env) }
+func (k Node2Vec) Open(env Env) (Worker, error) { return openOf(k.plan, env) }
 
 func (w walkPlan) open(env Env) (Worker, error) {
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return newWalker(w, env, ids) },
-		func(ids []int64) (Worker, error) { return newWalker(w, env, ids) })
+	return openByWidth(w, env, newWalker, newWalker)
 }

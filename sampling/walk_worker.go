@@ -93,7 +93,6 @@ func walkerOver[V nodeID](p walkPlan, a *assembly[V]) *walkWorker[V] {
 	return w
 }
 
-// Close implements Worker.
 func (w *walkWorker[V]) Close() error { return w.close() }
 
 // key keys the draws of a batch for walks first, first+1, .. of each root.
@@ -110,7 +109,6 @@ func (w *walkWorker[V]) key(r Rand, first int) {
 	}
 }
 
-// Sample implements Worker.
 func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if err := w.beginBare(req, out, w.arrays); err != nil {
 		return err

@@ -12,7 +12,7 @@
 //
 // # Caveats
 //
-// A tensor is valid as long as what it views: a mapped dataset until its Close, a copy of OnHost until it is released, a
+// A tensor is valid as long as what it views: a mapped dataset until its Close, a copy of OnHost until its release, a
 // batch until the loop body ends (see package loader). Bytes are in the machine's order, which is little-endian on
 // every system that khop supports. The host must not read the bytes of a tensor with placement Device; View refuses
 // them.

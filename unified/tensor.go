@@ -173,7 +173,6 @@ type viewError struct {
 	as     DType
 }
 
-// Error implements error.
 func (e *viewError) Error() string {
 	return fmt.Sprintf("%v: %v viewed as %v on the host", ErrShape, e.tensor, e.as)
 }

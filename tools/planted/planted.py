@@ -107,7 +107,6 @@ def page(rows, missed, commit):
 
 `make planted` plants {len(rows)} faults of {len({r[0] for r in rows})} classes, one at a time, and runs the test that is to catch it on the
 simulated device. `tools/planted/faults.py` has each fault, word for word. {len(rows) - missed} of {len(rows)} were caught at {commit}.
-[mutations.md](mutations.md) has those that were planted by hand before.
 
 | class | file | test | caught as |
 |---|---|---|---|

@@ -1,7 +1,6 @@
 package bvgraph
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/lines"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -46,24 +46,19 @@ type properties struct {
 	codes                    map[string]string // OUTDEGREES -> GAMMA
 }
 
-func readProperties(at source.Place) (p properties, err error) {
-	f, err := at.OpenText()
+func readProperties(ctx context.Context, at source.Place, r *source.Request) (p properties, err error) {
+	values := map[string]string{}
+	err = lines.Each(ctx, at, r, "", func(_ int64, line []byte) error {
+		text := strings.TrimSpace(string(line))
+		if k, v, ok := strings.Cut(text, "="); ok && text[0] != '#' {
+			values[strings.TrimSpace(k)] = strings.TrimSpace(v)
+		}
+		return nil
+	})
 	if err != nil {
 		return p, err
 	}
-	defer f.Close()
-	values := map[string]string{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
-		if k, v, ok := strings.Cut(line, "="); ok && line[0] != '#' {
-			values[strings.TrimSpace(k)] = strings.TrimSpace(v)
-		}
-	}
-	fail := func(key string, err error) error { return source.Error(f.Path, key, -1, "", err) }
-	if err := lines.Err(); err != nil {
-		return p, fail("", err)
-	}
+	fail := func(key string, err error) error { return source.Error(at.Path(), key, -1, "", err) }
 	if v := values["version"]; v != "" && v != "0" {
 		return p, fail("version", fmt.Errorf("version %.40q is not known", v))
 	}
@@ -109,7 +104,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*so
 		return nil, source.Error(at.Path(), "", -1, "name the file name.graph, beside name.properties",
 			source.ErrUnknown)
 	}
-	p, err := readProperties(source.Place{Tree: at.Tree, Name: stem + ".properties"})
+	p, err := readProperties(ctx, source.Place{Tree: at.Tree, Name: stem + ".properties"}, r)
 	if err != nil {
 		return nil, err
 	}

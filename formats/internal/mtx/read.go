@@ -1,7 +1,6 @@
 package mtx
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/lines"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -38,50 +38,22 @@ func (Reader) Find(t *source.Tree) (found []string) {
 
 // matrix is a file being read.
 type matrix struct {
-	f           *source.File
-	s           *bufio.Scanner
 	line        int64
 	field, kind string // of the banner: real, integer, pattern; general, symmetric, ..
+	sized       bool   // the sizes have been read
 	rows, cols  int64
 	entries     int64
 
 	listed *source.Listing // with values
+	seen   int64           // entries
 	least  float64
 }
 
-func (m *matrix) fail(err error) error {
-	return source.Error(m.f.Path, "", m.line,
-		"a Matrix Market file has a banner, comments, sizes, and an entry a line", err)
-}
-
-// next returns the fields of the next line that is not a comment; nil at the end.
-func (m *matrix) next() ([][]byte, error) {
-	for m.s.Scan() {
-		m.line++
-		if text := m.s.Bytes(); len(text) > 0 && text[0] != '%' {
-			if f := bytes.Fields(text); len(f) > 0 {
-				return f, nil
-			}
-		}
-	}
-	if err := m.s.Err(); err != nil {
-		return nil, m.fail(err)
-	}
-	return nil, nil
-}
+const remedy = "a Matrix Market file has a banner, comments, sizes, and an entry a line"
 
 // Read implements source.Reader.
 func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
-	f, err := at.OpenText()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err := f.Count(r.Budget.Ledger()); err != nil {
-		return nil, err
-	}
-	m := &matrix{f: f, s: bufio.NewScanner(f), listed: source.NewListing(r.Budget, 8)}
-	m.s.Buffer(nil, source.MaxRecord)
+	m := &matrix{listed: source.NewListing(r.Budget, 8)}
 	g := source.Plain()
 	g.Own(m.listed)
 	defer func() {
@@ -89,89 +61,93 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 			err = errors.Join(err, g.Close())
 		}
 	}()
-	if err := m.readHead(); err != nil {
+	if err := lines.Each(ctx, at, r, remedy, m.take); err != nil {
 		return nil, err
 	}
-	if err := m.readEntries(ctx, r); err != nil {
+	switch {
+	case m.line == 0:
+		err = errors.New("it has no banner")
+	case !m.sized:
+		err = m.sizes(nil)
+	case m.seen != m.entries:
+		err = fmt.Errorf("there are %d entries, not %d: it is cut short", m.seen, m.entries)
+	}
+	if err != nil {
+		return nil, source.Error(at.Path(), "", m.line, remedy, err)
+	}
+	if err := m.listed.Flush(); err != nil {
 		return nil, err
 	}
 	return g, m.describe(g)
 }
 
-// readHead reads the banner and the sizes.
-func (m *matrix) readHead() error {
-	if !m.s.Scan() {
-		return m.fail(errors.New("it has no banner"))
+// take takes a line.
+func (m *matrix) take(line int64, text []byte) error {
+	if m.line = line; line == 1 {
+		return m.banner(string(text))
 	}
-	m.line = 1
-	words := strings.Fields(strings.ToLower(m.s.Text()))
+	if len(text) == 0 || text[0] == '%' {
+		return nil
+	}
+	f := bytes.Fields(text)
+	if len(f) == 0 {
+		return nil
+	}
+	if !m.sized {
+		m.sized = true
+		return m.sizes(f)
+	}
+	want := 3
+	if m.field == "pattern" {
+		want = 2
+	}
+	if m.seen++; m.seen > m.entries {
+		return fmt.Errorf("there are more than the %d entries that the sizes say", m.entries)
+	}
+	if len(f) != want {
+		return fmt.Errorf("entry %d of %d has %d numbers, not %d", m.seen, m.entries, len(f), want)
+	}
+	if err := m.entry(f); err != nil || !m.listed.Full() {
+		return err
+	}
+	return m.listed.Flush()
+}
+
+// banner reads the first line.
+func (m *matrix) banner(text string) error {
+	words := strings.Fields(strings.ToLower(text))
 	if len(words) != 5 || words[0] != strings.ToLower(banner) || words[1] != "matrix" {
-		return m.fail(fmt.Errorf("the banner is %.80q", m.s.Text()))
+		return fmt.Errorf("the banner is %.80q", text)
 	}
 	m.field, m.kind = words[3], words[4]
 	switch {
 	case words[2] != "coordinate":
-		return m.fail(fmt.Errorf("a matrix of the format %.20q, which holds no edges: coordinate is wanted", words[2]))
+		return fmt.Errorf("a matrix of the format %.20q, which holds no edges: coordinate is wanted", words[2])
 	case !slices.Contains([]string{"real", "double", "integer", "pattern"}, m.field):
-		return m.fail(fmt.Errorf("values of the type %.20q are not supported", m.field))
+		return fmt.Errorf("values of the type %.20q are not supported", m.field)
 	case !slices.Contains([]string{"general", "symmetric", "skew-symmetric"}, m.kind):
-		return m.fail(fmt.Errorf("a matrix of the kind %.20q is not supported", m.kind))
+		return fmt.Errorf("a matrix of the kind %.20q is not supported", m.kind)
 	}
-	f, err := m.next()
-	if err != nil {
-		return err
-	}
-	if len(f) != 3 {
-		return m.fail(fmt.Errorf("there are %d sizes, not rows, columns and entries", len(f)))
-	}
-	for i, to := range []*int64{&m.rows, &m.cols, &m.entries} {
-		if *to, err = strconv.ParseInt(string(f[i]), 10, 64); err != nil || *to < 0 || *to > 1<<48 {
-			return m.fail(fmt.Errorf("the size %.40q", f[i]))
-		}
-	}
-	if source.TooSparse(max(m.rows, m.cols), m.entries) || m.kind != "general" && m.rows != m.cols {
-		return m.fail(fmt.Errorf("%d rows, %d columns and %d entries of a %s matrix", m.rows, m.cols, m.entries,
-			m.kind))
+	if m.field == "pattern" {
+		m.listed.Width = 0
 	}
 	return nil
 }
 
-func (m *matrix) readEntries(ctx context.Context, r *source.Request) error {
-	want, seen := 3, int64(0)
-	if m.field == "pattern" {
-		want, m.listed.Width = 2, 0
+// sizes reads the first line behind the comments.
+func (m *matrix) sizes(f [][]byte) (err error) {
+	if len(f) != 3 {
+		return fmt.Errorf("there are %d sizes, not rows, columns and entries", len(f))
 	}
-	for {
-		f, err := m.next()
-		if err != nil {
-			return err
-		}
-		if f == nil {
-			break
-		}
-		if seen++; seen > m.entries {
-			return m.fail(fmt.Errorf("there are more than the %d entries that the sizes say", m.entries))
-		}
-		if len(f) != want {
-			return m.fail(fmt.Errorf("entry %d of %d has %d numbers, not %d", seen, m.entries, len(f), want))
-		}
-		if err := m.entry(f); err != nil {
-			return m.fail(err)
-		}
-		if m.listed.Full() {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err := m.listed.Flush(); err != nil {
-				return err
-			}
-			r.Report("read", m.f.Done(), m.f.Size)
+	for i, to := range []*int64{&m.rows, &m.cols, &m.entries} {
+		if *to, err = strconv.ParseInt(string(f[i]), 10, 64); err != nil || *to < 0 || *to > 1<<48 {
+			return fmt.Errorf("the size %.40q", f[i])
 		}
 	}
-	if seen != m.entries {
-		return m.fail(fmt.Errorf("there are %d entries, not %d: it is cut short", seen, m.entries))
+	if source.TooSparse(max(m.rows, m.cols), m.entries) || m.kind != "general" && m.rows != m.cols {
+		return fmt.Errorf("%d rows, %d columns and %d entries of a %s matrix", m.rows, m.cols, m.entries, m.kind)
 	}
-	return m.listed.Flush()
+	return nil
 }
 
 func (m *matrix) entry(f [][]byte) error {

@@ -73,7 +73,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 	case !table(at, "raw/num-node-list.csv").Exists():
 		return readProcessed(ctx, at, r)
 	}
-	nodes, err := single(ctx, table(at, "raw/num-node-list.csv"))
+	nodes, err := single(ctx, table(at, "raw/num-node-list.csv"), r)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 		}
 	}()
 	if p := table(at, "raw/num-edge-list.csv"); p.Exists() {
-		n, err := single(ctx, p)
+		n, err := single(ctx, p, r)
 		if err != nil {
 			return nil, err
 		}
@@ -135,9 +135,9 @@ func (d *dataset) direction() {
 }
 
 // single reads the one number of a table.
-func single(ctx context.Context, at source.Place) (int64, error) {
+func single(ctx context.Context, at source.Place, r *source.Request) (int64, error) {
 	var v []int64
-	err := rows(ctx, at, func(_ int64, f [][]byte) error {
+	err := rows(ctx, at, r, func(_ int64, f [][]byte) error {
 		n, err := integer(f[0])
 		v = append(v, n)
 		return err
@@ -160,7 +160,7 @@ func (d *dataset) features(ctx context.Context) error {
 	}
 	spool := &source.Spool{Budget: d.r.Budget}
 	d.g.Own(spool)
-	width, n, err := floats(ctx, p, spool)
+	width, n, err := floats(ctx, p, d.r, spool)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (d *dataset) labels(ctx context.Context) error {
 	}
 	var labels []int64
 	width := 0
-	err := rows(ctx, p, func(_ int64, f [][]byte) (err error) {
+	err := rows(ctx, p, d.r, func(_ int64, f [][]byte) (err error) {
 		if width == 0 {
 			width = len(f)
 		}
@@ -232,7 +232,7 @@ func (d *dataset) names(ctx context.Context) error {
 		texts := &source.Texts{Budget: d.r.Budget}
 		d.g.Own(texts)
 		header := true
-		err := rows(ctx, d.at.Tree.At(name), func(line int64, f [][]byte) error {
+		err := rows(ctx, d.at.Tree.At(name), d.r, func(line int64, f [][]byte) error {
 			if header {
 				header = false
 				return nil

@@ -51,7 +51,7 @@ func (d *dataset) splits(ctx context.Context) error {
 
 func (d *dataset) nodeSplit(ctx context.Context, at source.Place, name string) error {
 	s := source.Split{Name: name, NodeType: d.node, IDs: []int64{}}
-	err := rows(ctx, at, func(_ int64, f [][]byte) error {
+	err := rows(ctx, at, d.r, func(_ int64, f [][]byte) error {
 		v, err := integer(f[0])
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
 package ogb
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -10,25 +9,16 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/khop-gnn/khop/formats/internal/lines"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
 // rows calls take for each line that is not empty, with its number, cut at commas. It stops when ctx is done.
-func rows(ctx context.Context, at source.Place, take func(line int64, f [][]byte) error) error {
-	f, err := at.OpenText()
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, source.MaxRecord)
-	line := int64(0)
+func rows(ctx context.Context, at source.Place, r *source.Request, take func(line int64, f [][]byte) error) error {
 	var fields [][]byte
-	for s.Scan() {
-		line++
-		text := bytes.TrimSpace(s.Bytes())
-		if len(text) == 0 {
-			continue
+	return lines.Each(ctx, at, r, "", func(line int64, text []byte) error {
+		if text = bytes.TrimSpace(text); len(text) == 0 {
+			return nil
 		}
 		fields = fields[:0]
 		for {
@@ -38,17 +28,8 @@ func rows(ctx context.Context, at source.Place, take func(line int64, f [][]byte
 				break
 			}
 		}
-		if line%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := take(line, fields); err != nil {
-			return source.Error(f.Path, "", line, "", err)
-		}
-	}
-	if err := s.Err(); err != nil {
-		return source.Error(f.Path, "", line+1, "the file is cut short or damaged", err)
-	}
-	return nil
+		return take(line, fields)
+	})
 }
 
 // integer reads a whole number, which may be written as 3.0; nan is -1, as "no label".
@@ -69,9 +50,9 @@ func integer(f []byte) (int64, error) {
 }
 
 // floats writes a table of numbers as float32 to a spool, and returns its width and rows.
-func floats(ctx context.Context, at source.Place, to *source.Spool) (width, n int64, err error) {
+func floats(ctx context.Context, at source.Place, r *source.Request, to *source.Spool) (width, n int64, err error) {
 	var buf []byte
-	err = rows(ctx, at, func(_ int64, f [][]byte) error {
+	err = rows(ctx, at, r, func(_ int64, f [][]byte) error {
 		if n++; n == 1 {
 			width = int64(len(f))
 		}

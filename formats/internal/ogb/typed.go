@@ -15,7 +15,7 @@ const triplets = "raw/triplet-type-list.csv"
 
 // readTyped reads a dataset of several types: num-node-dict, triplet-type-list, and a folder for each edge type.
 func readTyped(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
-	nodes, err := counts(ctx, table(at, "raw/num-node-dict.csv"))
+	nodes, err := counts(ctx, table(at, "raw/num-node-dict.csv"), r)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func readTyped(ctx context.Context, at source.Place, r *source.Request) (_ *sour
 			}
 		}
 	}()
-	if err := rows(ctx, table(at, triplets), func(_ int64, f [][]byte) error {
+	if err := rows(ctx, table(at, triplets), r, func(_ int64, f [][]byte) error {
 		if len(f) != 3 {
 			return fmt.Errorf("there are %d names, not source, relation and target", len(f))
 		}
@@ -65,9 +65,9 @@ func readTyped(ctx context.Context, at source.Place, r *source.Request) (_ *sour
 }
 
 // counts reads the numbers of nodes: a line of names, a line of numbers.
-func counts(ctx context.Context, at source.Place) (list []arrays.Nodes, err error) {
+func counts(ctx context.Context, at source.Place, r *source.Request) (list []arrays.Nodes, err error) {
 	var names []string
-	err = rows(ctx, at, func(_ int64, f [][]byte) error {
+	err = rows(ctx, at, r, func(_ int64, f [][]byte) error {
 		if names == nil {
 			for _, name := range f {
 				names = append(names, string(name))

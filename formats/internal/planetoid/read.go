@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats/internal/array"
+	"github.com/khop-gnn/khop/formats/internal/lines"
 	"github.com/khop-gnn/khop/formats/internal/pickle"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
@@ -114,31 +115,22 @@ func (d *dataset) read(part string) (any, error) {
 }
 
 // readTest reads the test nodes.
-func (d *dataset) readTest(context.Context) error {
-	f, err := d.part("test.index").OpenText()
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	for line := int64(1); s.Scan(); line++ {
-		text := strings.TrimSpace(s.Text())
+func (d *dataset) readTest(ctx context.Context) error {
+	return lines.Each(ctx, d.part("test.index"), d.r, "", func(_ int64, line []byte) error {
+		text := strings.TrimSpace(string(line))
 		if text == "" {
-			continue
+			return nil
 		}
 		v, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || v < 0 || v > 1<<40 {
-			return d.fail("test.index", line, fmt.Errorf("%.40q is not the number of a node", text))
+			return fmt.Errorf("%.40q is not the number of a node", text)
 		}
 		if d.test, err = source.Grow(d.r.Budget.Ledger(), d.test, 1); err != nil {
-			return d.fail("test.index", line, err)
+			return err
 		}
 		d.test = append(d.test, v)
-	}
-	if err := s.Err(); err != nil {
-		return d.fail("test.index", -1, err)
-	}
-	return nil
+		return nil
+	})
 }
 
 // sparse is a matrix in rows.

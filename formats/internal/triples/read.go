@@ -1,7 +1,6 @@
 package triples
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -10,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/lines"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -120,34 +120,16 @@ type reader struct {
 }
 
 func (d *reader) read(ctx context.Context, at source.Place, split string) error {
-	f, err := at.OpenText()
+	link := source.Link{Name: split}
+	err := lines.Each(ctx, at, d.r, "a line is a head, a relation and a tail, separated by tabs",
+		func(_ int64, text []byte) error {
+			if len(text) == 0 {
+				return nil
+			}
+			return d.triple(text, split == "train", &link)
+		})
 	if err != nil {
 		return err
-	}
-	defer f.Close()
-	if err := f.Count(d.r.Budget.Ledger()); err != nil {
-		return err
-	}
-	link := source.Link{Name: split}
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, source.MaxRecord)
-	for line := int64(1); s.Scan(); line++ {
-		text := bytes.TrimRight(s.Bytes(), "\r")
-		if len(text) == 0 {
-			continue
-		}
-		if line%4096 == 0 {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			d.r.Report("read", f.Done(), f.Size)
-		}
-		if err := d.triple(text, split == "train", &link); err != nil {
-			return source.Error(f.Path, "", line, "a line is a head, a relation and a tail, separated by tabs", err)
-		}
-	}
-	if err := s.Err(); err != nil {
-		return source.Error(f.Path, "", -1, "the file is cut short or damaged", err)
 	}
 	if split != "train" {
 		d.g.Links = append(d.g.Links, link)

@@ -1,13 +1,13 @@
 package loader
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -136,7 +136,7 @@ func (r *recipe) listArrays() error {
 	for t := range s.Nodes {
 		n, nodes, seeds := &s.Nodes[t], r.mostNodes(t), r.mostSeeds(t)
 		inputs := seeds
-		if r.seeds.byEdge != nil {
+		if r.seeds.ByEdge != nil {
 			inputs = 0
 		}
 		a.add("nodes/"+n.Name, Array{Kind: ArrayNodes, Type: t, DType: s.IDType(), Most: nodes})
@@ -222,7 +222,7 @@ func (a *arrayLister) columns(prefix string, names []string, there []graph.Colum
 // links adds the arrays of seeds that are edges, for the edge types that have some.
 func (a *arrayLister) links(s *graph.Schema) {
 	most := a.r.mostLinks()
-	for e, n := range a.r.seeds.byEdge {
+	for e, n := range a.r.seeds.ByEdge {
 		if n == 0 {
 			continue
 		}
@@ -230,7 +230,7 @@ func (a *arrayLister) links(s *graph.Schema) {
 		a.add(name+"/counts", Array{Kind: ArrayLinkCounts, Type: e, DType: unified.Int64, Most: 3})
 		a.add(name+"/label", Array{Kind: ArrayLinkLabels, Type: e, DType: unified.Int64, Most: most})
 		a.add(name+"/group", Array{Kind: ArrayLinkGroup, Type: e, DType: unified.Int32, Most: most})
-		if a.r.seeds.timed {
+		if a.r.seeds.Timed {
 			a.add(name+"/time", Array{Kind: ArrayLinkTimes, Type: e, DType: unified.Int64, Most: most})
 		}
 		a.add(name+"/item", Array{Kind: ArrayLinkItems, Type: e, DType: unified.Int64,
@@ -298,26 +298,12 @@ func (r *recipe) checkColumns(s *graph.Schema) error {
 				return fmt.Errorf("%w: %s names column %q twice", ErrOptions, o.option, name)
 			}
 			if named[name] = true; !there[name] {
-				return fmt.Errorf("%w: %s: no column %q; there are: %s", ErrOptions, o.option, name, listOf(o.there))
+				return fmt.Errorf("%w: %s: no column %q; there are: %s", ErrOptions, o.option, name,
+					seedlist.ColumnNames(o.there))
 			}
 		}
 	}
 	return nil
-}
-
-// listOf lists the names of columns, as far as a person reads them.
-func listOf(columns []graph.Column) string {
-	var names []string
-	for _, c := range columns {
-		if len(names) == 20 {
-			names = append(names, "...")
-			break
-		}
-		if !slices.Contains(names, c.Name) {
-			names = append(names, c.Name)
-		}
-	}
-	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 // tensor returns an array of the batch in the slot.

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/khop-gnn/khop/loader/internal/wide"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -44,7 +44,7 @@ func hashOrder(arrays []Array) []hashed {
 type digester struct {
 	arrays         []hashed
 	topology, full xxh3.Hasher
-	wide           [1024]int64 // ids on their way from 32 to 64 bits
+	wide           wide.Hash
 }
 
 // Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. One
@@ -87,80 +87,16 @@ func Digests(arrays []Array, of func(i int) unified.Tensor) (topology, full uint
 func (d *digester) sum(of func(i int) unified.Tensor) (topology, full uint64) {
 	d.topology.Reset()
 	d.full.Reset()
+	both := []*xxh3.Hasher{&d.full, &d.topology}
 	for i := range d.arrays {
-		a := &d.arrays[i]
-		d.write(a.Array, a.header)
-		d.array(a.Array, of(a.number))
+		a, to := &d.arrays[i], both
+		if !a.InTopology() {
+			to = both[:1]
+		}
+		for _, h := range to {
+			_, _ = h.Write(a.header) // a hash takes everything
+		}
+		d.wide.Tensor(of(a.number), a.IsIDs(), to...)
 	}
 	return d.topology.Sum64(), d.full.Sum64()
-}
-
-func (d *digester) write(a *Array, p []byte) {
-	_, _ = d.full.Write(p) // a hash takes everything
-	if a.InTopology() {
-		_, _ = d.topology.Write(p)
-	}
-}
-
-// int64s hashes the first n numbers of d.wide.
-func (d *digester) int64s(a *Array, n int) {
-	d.write(a, unsafe.Slice((*byte)(unsafe.Pointer(&d.wide)), 8*n))
-}
-
-// array hashes dimensions and elements, ids as int64; no tensor is an empty list.
-func (d *digester) array(a *Array, t unified.Tensor) {
-	rank := max(t.Rank(), 1)
-	d.wide[0], d.wide[1] = int64(rank), t.Len()
-	for i := 1; i < rank; i++ {
-		d.wide[1+i] = t.Dim(i)
-	}
-	d.int64s(a, 1+rank)
-	v, err := unified.View[int32](t)
-	if !a.IsIDs() || err != nil {
-		d.write(a, t.Bytes())
-		return
-	}
-	for len(v) > 0 {
-		n := min(len(v), len(d.wide))
-		for i, x := range v[:n] {
-			d.wide[i] = int64(x)
-		}
-		d.int64s(a, n)
-		v = v[n:]
-	}
-}
-
-// hash stands for the list of seeds in states.
-func (l *seedList) hash() uint64 {
-	d := new(digester)
-	e := &Array{Kind: ArrayItems} // one hash is enough
-	d.full.Reset()
-	run := func(r *seedRun, nodeType int, lo, hi int64) { // of one type
-		d.wide[0], d.wide[1] = int64(nodeType), hi-lo
-		d.int64s(e, 2)
-		switch {
-		case r.ids32 != nil:
-			d.array(e, unified.FromSlice(r.ids32[lo:hi]))
-		case r.ids64 != nil:
-			d.array(e, unified.FromSlice(r.ids64[lo:hi]))
-		}
-		if r.times != nil {
-			d.array(e, unified.FromSlice(r.times[lo:hi]))
-		}
-	}
-	for i := range l.sets {
-		r := &l.sets[i]
-		n, lo := r.end-r.begin, int64(0)
-		for k := range r.types {
-			if next := int64(k) + 1; next == n || r.types[next] != r.types[k] {
-				run(r, int(r.types[k]), lo, next)
-				lo = next
-			}
-		}
-		if r.types == nil {
-			run(r, r.nodeType, 0, n)
-		}
-	}
-	l.hashLinks(d, e)
-	return d.full.Sum64()
 }

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -11,7 +12,7 @@ import (
 // counts it.
 type linkMemory struct {
 	ledger *pinned.Ledger
-	found  []link // the edges that were asked for, in the order of the epoch
+	found  []seedlist.Link // the edges that were asked for, in the order of the epoch
 	items  []int64
 	ints   []int64 // ends, labels, times, items, and the edges to leave out
 	groups []int32
@@ -26,10 +27,10 @@ func (r *recipe) linkBytes() int64 {
 
 // askedLinks returns the most edges that a batch is asked for.
 func (r *recipe) askedLinks() int64 {
-	if r.seeds.byEdge == nil {
+	if r.seeds.ByEdge == nil {
 		return 0
 	}
-	return min(int64(r.opt.BatchSize), r.seeds.n)
+	return min(int64(r.opt.BatchSize), r.seeds.Count)
 }
 
 // linkInts returns how many numbers of 64 bits the lists have together.
@@ -59,7 +60,7 @@ func (m *linkMemory) claim(r *recipe, ledger *pinned.Ledger) error {
 	if err := ledger.Take(pinned.Batches, r.linkBytes()); err != nil {
 		return err
 	}
-	*m = linkMemory{ledger: ledger, found: make([]link, asked), items: make([]int64, asked),
+	*m = linkMemory{ledger: ledger, found: make([]seedlist.Link, asked), items: make([]int64, asked),
 		ints: make([]int64, r.linkInts()), groups: make([]int32, r.mostLinks())}
 	return nil
 }
@@ -84,7 +85,7 @@ func (m *linkMemory) carve(r *recipe, links []sampling.LinkSeeds, count [][3]int
 		all, l := asked+r.opt.Links.Negatives.Of(asked), &links[e]
 		l.Reset()
 		l.Sources, l.Targets, l.Labels, l.Items = next(all), next(all), next(all), next(asked)
-		if l.Times = nil; r.seeds.timed {
+		if l.Times = nil; r.seeds.Timed {
 			l.Times = next(all)
 		}
 		l.Group, groups = groups[:0:all], groups[all:]

@@ -143,7 +143,7 @@ func (l *Loader) NumBatchesFrom(next uint64) uint64 {
 func (l *Loader) NumBatches() uint64 { return l.rounds(l.batches) }
 
 // NumSeeds returns the seeds that an epoch goes over, over all ranks.
-func (l *Loader) NumSeeds() int64 { return l.seeds.n }
+func (l *Loader) NumSeeds() int64 { return l.seeds.Count }
 
 // allHeld reports whether every slot holds a kept batch.
 func (l *Loader) allHeld() bool {

@@ -137,7 +137,7 @@ func (s *slot) fill(ctx context.Context, m sampler, j job) error {
 func (s *slot) takeSeeds(m sampler, j job) error {
 	r := s.recipe
 	lo := int64(j.number) * int64(r.opt.BatchSize)
-	hi := min(lo+int64(r.opt.BatchSize), r.seeds.n)
+	hi := min(lo+int64(r.opt.BatchSize), r.seeds.Count)
 	if s.links != nil {
 		return s.takeLinks(m, j, lo, hi)
 	}
@@ -160,15 +160,15 @@ func (s *slot) takeSeeds(m sampler, j job) error {
 		if j.order != nil {
 			item = int64(j.order.At(uint64(i)))
 		}
-		if r.seeds.numbers {
+		if r.seeds.Numbers {
 			s.request.Items = append(s.request.Items, item)
 			continue
 		}
-		t, id := r.seeds.at(item)
+		t, id := r.seeds.At(item)
 		s.request.Seeds[t] = append(s.request.Seeds[t], id)
 		s.items[t] = append(s.items[t], item)
 		if s.request.Times != nil {
-			s.request.Times[t] = append(s.request.Times[t], r.seeds.timeAt(item))
+			s.request.Times[t] = append(s.request.Times[t], r.seeds.TimeAt(item))
 		}
 	}
 	return nil

@@ -211,7 +211,7 @@ func (*onCPU) fit(p *Placed, r *recipe) (e Estimate, err error) {
 	e.Bound.Columns = p.cost(r, 0, 0).Columns
 	o := &r.opt
 	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
-	tables := sat.Add(o.Links.Negatives.Bytes(r.graph.Schema(), r.seededTypes()), r.seeds.indexBytes())
+	tables := sat.Add(o.Links.Negatives.Bytes(r.graph.Schema(), r.seededTypes()), r.seeds.IndexBytes())
 	wanted, limit := *o, (o.MaxMemory-e.Bound.Total())/int64(p.loaders)
 	for {
 		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Tuning.Prefetch, o.Workers+o.Tuning.Prefetch

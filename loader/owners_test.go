@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -282,7 +283,7 @@ func TestTheMostOfABatchIsWithinWhatIsSaid(t *testing.T) {
 		{sampling.Bound{}, []int64{0}, 10, 0, 1, 0, 0, 0}, {sampling.Bound{}, []int64{1}, 10, 1, 2, 0, 0, 2},
 	} {
 		r := &recipe{graph: g, bound: c.bound, opt: Options{BatchSize: int(c.size)},
-			seeds: seedList{n: c.seeds, byType: []int64{c.seeds}, byEdge: c.byEdge}}
+			seeds: seedlist.List{Count: c.seeds, ByType: []int64{c.seeds}, ByEdge: c.byEdge}}
 		if b, n, e, s := r.batchSize(), r.mostNodes(0), r.mostEdges(0, 0), r.mostSeeds(0); b != c.batch ||
 			n != c.nodes || e != c.edges || s != c.ofSeeds {
 			t.Errorf("%+v: %d, %d nodes, %d edges, %d seeds", c, b, n, e, s)

@@ -25,7 +25,7 @@ func (p *placer) scores() ([]float64, error) {
 	var err error
 	switch p.opt.Device.HotRows {
 	case RankPageRank:
-		rank := gather.PageRank{Indptr: r.graph.Indptr(), Indices: r.graph.Indices(), Seeds: r.fusedSeeds()}
+		rank := gather.PageRank{Indptr: r.graph.Indptr(), Indices: r.graph.Indices(), Seeds: r.seeds.Fused(r.graph)}
 		p.ranked, err = rank.Scores(p.ctx)
 	case RankPresample, RankUses:
 		p.ranked, err = r.presample(p.ctx)
@@ -176,32 +176,6 @@ func (p *placer) keepOnDisk(c *deviceColumn, d *columnOnDisk, most, k int64) err
 
 func (c *deviceColumn) keep(ctx context.Context, hot []int64) error {
 	return c.device.Cache(ctx, hot, pinned.Options{Ledger: c.ledger, Purpose: pinned.Columns})
-}
-
-// fusedSeeds returns the seeds of an epoch as ids of all types together.
-func (r *recipe) fusedSeeds() []int64 {
-	if r.seeds.byEdge != nil {
-		return r.fusedEnds()
-	}
-	ids := make([]int64, r.seeds.n)
-	for i := range ids {
-		t, id := r.seeds.at(int64(i))
-		ids[i] = r.graph.Offset(t) + id
-	}
-	return ids
-}
-
-// fusedEnds is fusedSeeds for both ends of seeds that are edges.
-func (r *recipe) fusedEnds() (ids []int64) {
-	for i := range r.seeds.n {
-		x, err := r.seeds.linkAt(i)
-		if err != nil {
-			continue // its batch reports it
-		}
-		et := &r.graph.Schema().Edges[x.edgeType]
-		ids = append(ids, r.graph.Offset(et.Src)+x.source, r.graph.Offset(et.Dst)+x.target)
-	}
-	return ids
 }
 
 // presample counts how often each node, by fused id, is in batches of epoch 0, which the CPU samples.

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -22,7 +23,7 @@ type recipe struct {
 	name        string  // of the source, in errors
 	remedy      string  // where it is damaged; "" where it does not say
 	graph       *graph.Graph
-	seeds       seedList
+	seeds       seedlist.List
 	bound       sampling.Bound
 	fingerprint string           // of the sampler
 	prepared    sampling.Sampler // opens workers in place of opt.Sampler; nil where that needs no preparation
@@ -113,7 +114,7 @@ func (r *recipe) findSeeds(src Source, schema *graph.Schema) error {
 		}
 		return err
 	}
-	if r.seeds, err = newSeedList(seeds, r.graph, &r.opt); err != nil {
+	if r.seeds, err = seedlist.New(seeds, r.graph, r.opt.Links.Label, r.opt.Links.Time); err != nil {
 		return err
 	}
 	if r.opt.Seeds.kind == trainOrAll && what.kind == allNodes {
@@ -143,7 +144,7 @@ func (r *recipe) findItems(of sampling.ItemSampler, schema *graph.Schema) (err e
 		return fmt.Errorf("%w: %d items, %d a batch", ErrSampler, items.Count, items.PerBatch)
 	}
 	r.opt.Seeds, r.opt.BatchSize = SeedSource{kind: ownItems}, items.PerBatch
-	r.seeds = seedList{n: items.Count, byType: make([]int64, len(schema.Nodes)), numbers: true}
+	r.seeds = seedlist.List{Count: items.Count, ByType: make([]int64, len(schema.Nodes)), Numbers: true}
 	r.countBatches()
 	return r.checkLinks()
 }
@@ -151,8 +152,8 @@ func (r *recipe) findItems(of sampling.ItemSampler, schema *graph.Schema) (err e
 // countBatches sets how many batches an epoch has.
 func (r *recipe) countBatches() {
 	size := int64(r.opt.BatchSize)
-	r.batches = uint64(r.seeds.n / size)
-	if r.seeds.n%size != 0 && !r.opt.DropLast {
+	r.batches = uint64(r.seeds.Count / size)
+	if r.seeds.Count%size != 0 && !r.opt.DropLast {
 		r.batches++
 	}
 }
@@ -167,7 +168,7 @@ func (r *recipe) askSampler(schema *graph.Schema) (err error) {
 		return err
 	}
 	r.fingerprint = r.opt.Sampler.Fingerprint()
-	if r.seeds.byEdge != nil { // what else decides what is in a batch
+	if r.seeds.ByEdge != nil { // what else decides what is in a batch
 		r.fingerprint += fmt.Sprintf(" links label=%q time=%q exclude=%v %s", r.opt.Links.Label, r.opt.Links.Time,
 			r.opt.Links.ExcludeSeeds, r.opt.Links.Negatives.Fingerprint())
 	}
@@ -183,12 +184,12 @@ func (r *recipe) openShared(ctx context.Context, ledger *pinned.Ledger) error {
 	r.shared = true
 	env := r.env(ledger)
 	env.Progress = func(done, total int64) { r.opt.progress("prepare", done, total) }
-	if err := ledger.Take(pinned.Scratch, r.seeds.indexBytes()); err != nil {
+	if err := ledger.Take(pinned.Scratch, r.seeds.IndexBytes()); err != nil {
 		return err
 	}
 	r.indexed = ledger
 	return guarded(func() error {
-		if err := r.seeds.countLinks(ctx, env.Progress); err != nil {
+		if err := r.seeds.CountLinks(ctx, env.Progress); err != nil {
 			return err
 		}
 		if r.opt.Links.Negatives.Any() {
@@ -215,7 +216,7 @@ func (r *recipe) closeShared() (err error) {
 		err = errors.Join(err, r.drawer.Close())
 	}
 	if r.indexed != nil {
-		r.indexed.Give(pinned.Scratch, r.seeds.indexBytes())
+		r.indexed.Give(pinned.Scratch, r.seeds.IndexBytes())
 	}
 	r.prepared, r.drawer, r.indexed, r.shared = nil, nil, nil, false
 	return err
@@ -243,7 +244,7 @@ const (
 
 // batchSize returns the most seeds that a batch has; each end of an edge counts.
 func (r *recipe) batchSize() int64 {
-	return max(1, 2*r.mostLinks(), min(int64(r.opt.BatchSize), r.seeds.n))
+	return max(1, 2*r.mostLinks(), min(int64(r.opt.BatchSize), r.seeds.Count))
 }
 
 // mostNodes returns the most nodes of type t in a batch.
@@ -257,11 +258,11 @@ func (r *recipe) mostNodes(t int) int64 {
 
 // mostSeeds returns the most seeds of type t in a batch.
 func (r *recipe) mostSeeds(t int) int64 {
-	if r.seeds.byEdge == nil {
-		return min(r.seeds.byType[t], r.batchSize())
+	if r.seeds.ByEdge == nil {
+		return min(r.seeds.ByType[t], r.batchSize())
 	}
 	most := int64(0)
-	for e, n := range r.seeds.byEdge {
+	for e, n := range r.seeds.ByEdge {
 		et, ends := &r.graph.Schema().Edges[e], int64(0)
 		if et.Src == t {
 			ends++

@@ -3,12 +3,10 @@ package loader
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sort"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
-	"github.com/khop-gnn/khop/unified"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
 )
 
 // SeedSource says which seeds an epoch goes over. The zero value is the split "train", and all nodes where there is
@@ -153,68 +151,6 @@ func (s SeedSource) ofEdgeTypes(schema *graph.Schema) (seeds graph.Seeds, err er
 	return seeds, nil
 }
 
-// seedList is the seeds of a loader, laid out for looking up item after item.
-type seedList struct {
-	sets    []seedRun
-	n       int64
-	byType  []int64 // items of each node type
-	numbers bool    // the items are not nodes: sampling.ItemSampler
-	key     uint64  // type key of the shuffle
-
-	// of seeds that are edges, in place of sets; byType then counts their ends
-	links           []linkRun
-	byEdge          []int64 // edges of each type; nil where seeds are nodes
-	timed, labelled bool    // all have times (nodes too), some have labels
-}
-
-// seedRun is the items begin .. end-1: nodes of one type, or of types.
-type seedRun struct {
-	nodeType   int
-	types      []int32 // nil: all are of nodeType
-	begin, end int64
-	ids32      []int32
-	ids64      []int64 // neither: the id is the item's number within the run
-	times      []int64 // nil: none
-}
-
-func newSeedList(s graph.Seeds, g *graph.Graph, opt *Options) (seedList, error) {
-	schema := g.Schema()
-	l := seedList{byType: make([]int64, len(schema.Nodes)), timed: len(s.Edges) > 0}
-	if len(s.Edges) > 0 {
-		return l, l.addLinks(s.Edges, g, opt)
-	}
-	for _, set := range s.Sets {
-		n := set.Len()
-		if n == 0 {
-			continue
-		}
-		r := seedRun{nodeType: set.Type, types: set.Types, begin: l.n, end: l.n + n, times: set.Times}
-		l.timed = set.Times != nil
-		var err error
-		switch set.IDs.DType() {
-		case unified.Invalid:
-		case unified.Int32:
-			r.ids32, err = unified.View[int32](set.IDs)
-		default:
-			r.ids64, err = unified.View[int64](set.IDs)
-		}
-		if err != nil {
-			return l, err
-		}
-		for _, t := range r.types {
-			l.byType[t]++
-		}
-		if r.types == nil {
-			l.byType[set.Type] += n
-		}
-		l.sets, l.n = append(l.sets, r), r.end
-	}
-	if t := slices.Index(l.byType, l.n); t >= 0 && l.n > 0 { // all are of one type
-		l.key = schema.Nodes[t].Key
-	}
-	return l, nil
-}
-
 // takeEpoch takes the seeds of an epoch, where each has its own.
 func (r *recipe) takeEpoch(epoch uint32) error {
 	of := r.opt.Seeds.each
@@ -228,40 +164,15 @@ func (r *recipe) takeEpoch(epoch uint32) error {
 	if err != nil {
 		return fmt.Errorf("seeds of epoch %d: %w", epoch, err)
 	}
-	l, err := newSeedList(seeds, r.graph, &r.opt)
+	l, err := seedlist.New(seeds, r.graph, r.opt.Links.Label, r.opt.Links.Time)
 	if err != nil {
 		return err
 	}
-	if len(seeds.Edges) > 0 || l.timed != r.seeds.timed || !slices.Equal(l.byType, r.seeds.byType) {
+	if !r.seeds.TakeNodes(&l) {
 		return fmt.Errorf("%w: seeds of epoch %d: %d of each node type, with times: %t; the loader was made for %d, %t",
-			ErrOptions, epoch, l.byType, l.timed, r.seeds.byType, r.seeds.timed)
+			ErrOptions, epoch, l.ByType, l.Timed, r.seeds.ByType, r.seeds.Timed)
 	}
-	r.seeds.sets = l.sets // all else is as it was, and may be read meanwhile
 	return nil
-}
-
-// at returns item i, 0 <= i < n.
-func (l *seedList) at(i int64) (nodeType int, id int64) {
-	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
-	i -= r.begin
-	if nodeType = r.nodeType; r.types != nil {
-		nodeType = int(r.types[i])
-	}
-	switch {
-	case r.ids32 != nil:
-		id = int64(r.ids32[i])
-	case r.ids64 != nil:
-		id = r.ids64[i]
-	default:
-		id = i
-	}
-	return nodeType, id
-}
-
-// timeAt returns the time of item i, of nodes that have times.
-func (l *seedList) timeAt(i int64) int64 {
-	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
-	return r.times[i-r.begin]
 }
 
 // order returns the order of an epoch's items, nil for the order given.
@@ -269,6 +180,5 @@ func (r *recipe) order(epoch uint32) *rng.Permutation {
 	if !r.opt.Shuffle {
 		return nil
 	}
-	stage := rng.StageKey(rng.BatchKey(r.opt.Seed, epoch, r.opt.Instance, 0), r.seeds.key, rng.Shuffle, 0)
-	return rng.NewPermutation(rng.Stream(stage, 0), uint64(r.seeds.n))
+	return r.seeds.Order(r.opt.Seed, epoch, r.opt.Instance)
 }

@@ -87,10 +87,10 @@ func newSlot(r *recipe, on processor, ledger *pinned.Ledger, stats *counters) (*
 		s.seedIDs[t].Options = pinned.Options{Ledger: ledger, Purpose: pinned.Batches}
 	}
 	s.request.Seeds = make([][]int64, types)
-	if r.seeds.timed && r.seeds.byEdge == nil {
+	if r.seeds.Timed && r.seeds.ByEdge == nil {
 		s.request.Times = make([][]int64, types)
 	}
-	if r.seeds.byEdge != nil {
+	if r.seeds.ByEdge != nil {
 		n := len(schema.Edges)
 		s.links, s.linkCounts = make([]sampling.LinkSeeds, n), make([][3]int64, n)
 		s.request.Edges = make([]sampling.SeedEdges, n)

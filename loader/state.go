@@ -34,7 +34,7 @@ func (r *recipe) newState(id [16]byte) State {
 		Semantics: Semantics,
 		Dataset:   hex.EncodeToString(id[:]),
 		Sampler:   r.fingerprint,
-		Seeds:     fmt.Sprintf("%016x", r.seeds.hash()),
+		Seeds:     fmt.Sprintf("%016x", r.seeds.Hash()),
 		BatchSize: r.opt.BatchSize,
 		Shuffle:   r.opt.Shuffle,
 		DropLast:  r.opt.DropLast,

@@ -1,0 +1,189 @@
+// Package seedlist lays out the seeds of an epoch, nodes or edges, for looking up item after item, shuffling and
+// hashing.
+package seedlist
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/loader/internal/wide"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// List is the seeds of a loader, laid out for looking up item after item.
+type List struct {
+	sets    []seedRun
+	Count   int64
+	ByType  []int64 // items of each node type
+	Numbers bool    // the items are not nodes: sampling.ItemSampler
+	key     uint64  // type key of the shuffle
+
+	// of seeds that are edges, in place of sets; byType then counts their ends
+	links           []linkRun
+	ByEdge          []int64 // edges of each type; nil where seeds are nodes
+	Timed, labelled bool    // all have times (nodes too), some have labels
+}
+
+// seedRun is the items begin .. end-1: nodes of one type, or of types.
+type seedRun struct {
+	nodeType   int
+	types      []int32 // nil: all are of nodeType
+	begin, end int64
+	ids32      []int32
+	ids64      []int64 // neither: the id is the item's number within the run
+	times      []int64 // nil: none
+}
+
+// New lays out seeds of a graph. label and time name the columns of edges that are seeds.
+func New(s graph.Seeds, g *graph.Graph, label, time string) (List, error) {
+	schema := g.Schema()
+	l := List{ByType: make([]int64, len(schema.Nodes)), Timed: len(s.Edges) > 0}
+	if len(s.Edges) > 0 {
+		return l, l.addLinks(s.Edges, g, label, time)
+	}
+	for _, set := range s.Sets {
+		n := set.Len()
+		if n == 0 {
+			continue
+		}
+		r := seedRun{nodeType: set.Type, types: set.Types, begin: l.Count, end: l.Count + n, times: set.Times}
+		l.Timed = set.Times != nil
+		var err error
+		switch set.IDs.DType() {
+		case unified.Invalid:
+		case unified.Int32:
+			r.ids32, err = unified.View[int32](set.IDs)
+		default:
+			r.ids64, err = unified.View[int64](set.IDs)
+		}
+		if err != nil {
+			return l, err
+		}
+		for _, t := range r.types {
+			l.ByType[t]++
+		}
+		if r.types == nil {
+			l.ByType[set.Type] += n
+		}
+		l.sets, l.Count = append(l.sets, r), r.end
+	}
+	if t := slices.Index(l.ByType, l.Count); t >= 0 && l.Count > 0 { // all are of one type
+		l.key = schema.Nodes[t].Key
+	}
+	return l, nil
+}
+
+// At returns item i, 0 <= i < n.
+func (l *List) At(i int64) (nodeType int, id int64) {
+	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
+	i -= r.begin
+	if nodeType = r.nodeType; r.types != nil {
+		nodeType = int(r.types[i])
+	}
+	switch {
+	case r.ids32 != nil:
+		id = int64(r.ids32[i])
+	case r.ids64 != nil:
+		id = r.ids64[i]
+	default:
+		id = i
+	}
+	return nodeType, id
+}
+
+// TimeAt returns the time of item i, of nodes that have times.
+func (l *List) TimeAt(i int64) int64 {
+	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
+	return r.times[i-r.begin]
+}
+
+// Hash stands for the list of seeds in states.
+func (l *List) Hash() uint64 {
+	var h wide.Hash
+	var to xxh3.Hasher
+	to.Reset()
+	run := func(r *seedRun, nodeType int, lo, hi int64) { // of one type
+		h.N[0], h.N[1] = int64(nodeType), hi-lo
+		h.Numbers(2, &to)
+		switch {
+		case r.ids32 != nil:
+			h.Tensor(unified.FromSlice(r.ids32[lo:hi]), true, &to)
+		case r.ids64 != nil:
+			h.Tensor(unified.FromSlice(r.ids64[lo:hi]), true, &to)
+		}
+		if r.times != nil {
+			h.Tensor(unified.FromSlice(r.times[lo:hi]), true, &to)
+		}
+	}
+	for i := range l.sets {
+		r := &l.sets[i]
+		n, lo := r.end-r.begin, int64(0)
+		for k := range r.types {
+			if next := int64(k) + 1; next == n || r.types[next] != r.types[k] {
+				run(r, int(r.types[k]), lo, next)
+				lo = next
+			}
+		}
+		if r.types == nil {
+			run(r, r.nodeType, 0, n)
+		}
+	}
+	l.hashLinks(&h, &to)
+	return to.Sum64()
+}
+
+// Fused returns the seeds of an epoch as ids of all types together, of edges both ends.
+func (l *List) Fused(g *graph.Graph) []int64 {
+	ids := make([]int64, 0, l.Count)
+	for i := range l.Count {
+		if l.ByEdge == nil {
+			t, id := l.At(i)
+			ids = append(ids, g.Offset(t)+id)
+			continue
+		}
+		x, err := l.LinkAt(i)
+		if err != nil {
+			continue // its batch reports it
+		}
+		et := &g.Schema().Edges[x.EdgeType]
+		ids = append(ids, g.Offset(et.Src)+x.Source, g.Offset(et.Dst)+x.Target)
+	}
+	return ids
+}
+
+// Order returns the order of an epoch's items in which they are shuffled.
+func (l *List) Order(seed uint64, epoch, instance uint32) *rng.Permutation {
+	stage := rng.StageKey(rng.BatchKey(seed, epoch, instance, 0), l.key, rng.Shuffle, 0)
+	return rng.NewPermutation(rng.Stream(stage, 0), uint64(l.Count))
+}
+
+// TakeNodes takes the nodes of m in place of l's; false, and nothing is taken, unless they are as many of each type and
+// have times where l's have.
+func (l *List) TakeNodes(m *List) bool {
+	if m.ByEdge != nil || m.Timed != l.Timed || !slices.Equal(m.ByType, l.ByType) {
+		return false
+	}
+	l.sets = m.sets // all else is as it was, and may be read meanwhile
+	return true
+}
+
+// ColumnNames lists the names of columns, as far as a person reads them.
+func ColumnNames(columns []graph.Column) string {
+	var names []string
+	for _, c := range columns {
+		if len(names) == 20 {
+			names = append(names, "...")
+			break
+		}
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return cmp.Or(strings.Join(names, ", "), "none")
+}

@@ -96,7 +96,7 @@ func (e *edgeChecker[T, U]) openEdges(c *checker) bool {
 		}
 	}
 	for _, f := range c.files {
-		if f.owner == OwnerEdges && f.typ.Name == nameTime && f.region != nil {
+		if f.owner == OwnerEdges && graph.RoleOf(f.typ.Name) == graph.Time && f.region != nil {
 			e.timeFile, e.time = f, newTimeColumn(f.tensor())
 		}
 	}

@@ -60,7 +60,7 @@ func (c *checker) addRules() {
 			c.addSeeds(f)
 		case f.typ.Strings:
 			c.addStrings(f)
-		case f.owner == OwnerEdges && f.typ.Name == nameWeight:
+		case f.owner == OwnerEdges && graph.RoleOf(f.typ.Name) == graph.Weight:
 			c.addWeights(f)
 		case f.owner == OwnerGraph && f.typ.Name == nameEdgeID:
 			c.addRows(f, func(lo, hi int64) error { return f.checkRange("edge id", "edge", lo, hi, math.MaxInt64) })

@@ -214,7 +214,7 @@ func (x *inspector) finite(owner string, c graph.Column, t unified.Tensor) error
 func (x *inspector) times() error {
 	for t, n := range x.s.Nodes {
 		for _, c := range n.Columns {
-			if c.Name != "time" && c.Name != "year" || len(c.Shape) > 0 {
+			if c.Role() != graph.Time && c.Name != "year" || len(c.Shape) > 0 {
 				continue
 			}
 			col, _ := x.g.NodeColumn(t, c.Name)

@@ -283,10 +283,9 @@ func (c *Content) checkDTypes(s *graph.Schema, seen map[[2]string]bool) error {
 	}
 	byTime := slices.ContainsFunc(s.Edges, func(e graph.EdgeType) bool { return e.Order == graph.ByTime })
 	if byTime && !slices.ContainsFunc(s.EdgeColumns, func(col graph.Column) bool {
-		return col.Name == nameTime &&
-			len(col.Shape) == 0
+		return col.Role() == graph.Time && len(col.Shape) == 0
 	}) {
-		return corruptf("edges are ordered by time, but there is no edge column %q of one number an edge", nameTime)
+		return corruptf("edges are ordered by time, but there is no edge column %q of one number an edge", graph.Time)
 	}
 	return nil
 }

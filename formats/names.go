@@ -20,8 +20,6 @@ const (
 	nameIndices = "indices"
 	nameType    = "type"
 	nameEdgeID  = "edge_id"
-	nameWeight  = "weight" // edge columns with a meaning
-	nameTime    = "time"
 )
 
 // taken are names that an edge column's file cannot have, because the structure's files have them or may one day.

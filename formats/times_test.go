@@ -65,9 +65,9 @@ func checkTimes(t *testing.T, dtype unified.DType, times []byte, sources []int32
 	t.Helper()
 	a := graph.Arrays{Schema: plainSchema(3, 3), Indptr: unified.FromSlice([]int64{0, 3, 3, 3}),
 		Indices:     unified.FromSlice(sources),
-		EdgeColumns: map[string]unified.Tensor{nameTime: tensor(t, dtype, times, 3)}}
+		EdgeColumns: map[string]unified.Tensor{"time": tensor(t, dtype, times, 3)}}
 	a.Schema.Edges[0].Order = graph.ByTime
-	a.Schema.EdgeColumns = []graph.Column{{Name: nameTime, DType: dtype}}
+	a.Schema.EdgeColumns = []graph.Column{{Name: "time", DType: dtype}}
 	report, err := Check(context.Background(), write(t, a, WriterOptions{}), CheckOptions{})
 	must(t, err)
 	return report

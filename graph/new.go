@@ -191,7 +191,7 @@ func checkEnds(ids []int64, what string, et *EdgeType, nt *NodeType) error {
 
 // badWeight returns the first row of a weight column that is not finite or is negative, or -1.
 func badWeight(name string, t unified.Tensor) int64 {
-	if name != "weight" {
+	if RoleOf(name) != Weight {
 		return -1
 	}
 	bad := func(x float64) bool { return !(x >= 0) || math.IsInf(x, 0) }

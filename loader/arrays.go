@@ -186,9 +186,6 @@ func (a *arrayLister) add(name string, array Array) {
 	a.list = append(a.list, array)
 }
 
-// scaleSuffix ends the name of the column that has a number for each row of an int8 column.
-const scaleSuffix = "_scale"
-
 // widens reports whether a column of those is delivered as float32 where the options say Widen.
 func widens(there []graph.Column, name string) bool {
 	of := func(name string) (graph.Column, bool) {
@@ -200,7 +197,7 @@ func widens(there []graph.Column, name string) bool {
 	}
 	c, _ := of(name)
 	if c.DType == unified.Int8 {
-		scale, ok := of(name + scaleSuffix)
+		scale, ok := of(graph.ScaleOf(name))
 		return ok && scale.DType == unified.Float32 && len(scale.Shape) == 0
 	}
 	return c.DType.IsHalf()
@@ -257,7 +254,7 @@ func (r *recipe) nodeColumns() []string { return orDefault(r.opt.Columns.Nodes, 
 func (r *recipe) seedColumns() []string { return orDefault(r.opt.Columns.Seeds, defaultSeedColumn) }
 
 // The columns of a batch where the options name none. X and Y are of these.
-const defaultNodeColumn, defaultSeedColumn = "feature", "label"
+var defaultNodeColumn, defaultSeedColumn = graph.Feature.String(), graph.Label.String()
 
 func orDefault(names []string, byDefault string) []string {
 	if names == nil {

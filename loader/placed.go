@@ -198,7 +198,7 @@ func (c *column) find(g *graph.Graph, widen bool) (err error) {
 		return err
 	}
 	if tensor.DType() == unified.Int8 {
-		c.scales, _ = look(c.name + scaleSuffix)
+		c.scales, _ = look(graph.ScaleOf(c.name))
 	}
 	c.store, err = c.store.Widened(c.scales)
 	return err

@@ -78,11 +78,8 @@ func (t *Temporal) rule(hop int) TimeRule {
 
 // ordered says that edges of a type lie in order of the times that the sampler looks at.
 func (t *Temporal) ordered(et *graph.EdgeType) bool {
-	return t.Edge == columnOfOrder && et.Order == graph.ByTime
+	return graph.RoleOf(t.Edge) == graph.Time && et.Order == graph.ByTime
 }
-
-// columnOfOrder is the column by which edges are ordered where their type says graph.ByTime.
-const columnOfOrder = "time"
 
 // between returns the least and the greatest time that may be followed as of t; none where the first is the greater.
 func (t *Temporal) between(hop int, asOf int64) (lo, hi int64) {

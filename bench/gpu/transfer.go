@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -61,7 +62,7 @@ func (r *rig) transfer(o transferOptions) (result *transferResult, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, ds.Close()) }()
-	column, ok := ds.Graph().NodeColumn(0, "feature")
+	column, ok := ds.Graph().NodeRole(0, graph.Feature)
 	if !ok {
 		return nil, fmt.Errorf("%s: no column feature of the first node type", o.dataset)
 	}

@@ -204,8 +204,8 @@ func (d *diagnosis) print(env *environment) error {
 func sizes(g *graph.Graph) (topology, columns int64) {
 	topology = int64(len(g.Indptr()))*8 + int64(len(g.Indices().Bytes())) + int64(len(g.Types().Bytes()))
 	for t := range g.Schema().Nodes {
-		for _, name := range []string{"feature", "label"} {
-			if c, ok := g.NodeColumn(t, name); ok {
+		for _, role := range []graph.Role{graph.Feature, graph.Label} {
+			if c, ok := g.NodeRole(t, role); ok {
 				columns += int64(len(c.Bytes()))
 			}
 		}

@@ -125,7 +125,7 @@ func describe(path string, ds *formats.Dataset) infoResult {
 		cols = append(columnInfos(n.Columns), cols...)
 		r.NodeTypes = append(r.NodeTypes, nodeTypeInfo{n.Name, n.Count, cols})
 		for _, c := range n.Columns {
-			if c.Name == "feature" && r.FeatureDType == "" {
+			if c.Role() == graph.Feature && r.FeatureDType == "" {
 				r.FeatureDim, r.FeatureDType = c.Width(), c.DType.String()
 			}
 		}

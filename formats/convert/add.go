@@ -170,7 +170,7 @@ func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, 
 	if x.col.Width() == 1 {
 		x.col.Shape = nil
 	}
-	if x.Kind == NodeColumn && x.Name == "label" && len(x.col.Shape) == 0 {
+	if x.Kind == NodeColumn && graph.RoleOf(x.Name) == graph.Label && len(x.col.Shape) == 0 {
 		x.col.DType = unified.Int64
 		if x.labels, err = array.ReadInts(f, *h, l); err != nil {
 			return err

@@ -450,7 +450,7 @@ func (c *conversion) result(s *graph.Schema, o *order) *Result {
 	for _, n := range g.Nodes {
 		r.Classes = max(r.Classes, n.Classes)
 		for _, col := range n.Columns {
-			if col.Name == "feature" {
+			if col.Role() == graph.Feature {
 				r.FeatureDim = col.Width()
 			}
 		}

@@ -13,10 +13,6 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// scaleSuffix is what the column of the scales of an int8 column is named by: a value is its number times the scale of
-// its row.
-const scaleSuffix = "_scale"
-
 // narrow stores the rows of floating-point numbers as FeatureDType.
 func (c *conversion) narrow() error {
 	to := c.opt.FeatureDType
@@ -36,7 +32,7 @@ func (c *conversion) narrow() error {
 			narrowed++
 			n.Columns[i] = c.narrowed(col, to, n.Count)
 			if to == unified.Int8 {
-				scale := graph.Column{Name: col.Name + scaleSuffix, DType: unified.Float32}
+				scale := graph.Column{Name: graph.ScaleOf(col.Name), DType: unified.Float32}
 				n.Columns = append(n.Columns, source.Column{Column: scale, Write: c.narrowWriter(col, unified.Float32)})
 			}
 		}

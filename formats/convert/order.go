@@ -77,7 +77,7 @@ func (c *conversion) plan() (*order, error) {
 
 func timeColumn(columns []graph.Column) int {
 	for i, c := range columns {
-		if c.Name == "time" && len(c.Shape) == 0 && !c.DType.IsHalf() {
+		if c.Role() == graph.Time && len(c.Shape) == 0 && !c.DType.IsHalf() {
 			return i
 		}
 	}

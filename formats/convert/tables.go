@@ -20,21 +20,23 @@ import (
 
 // table is a .npy file with a row a node.
 type table struct {
-	path, column string
-	info         fs.FileInfo
-	header       array.Header
+	path   string
+	role   graph.Role // of the column that it becomes
+	info   fs.FileInfo
+	header array.Header
 }
 
 // openTables reads the headers of the tables that the options name and returns how many rows they have; 0 without any.
 func (c *conversion) openTables() (nodes int64, err error) {
-	for _, t := range []table{{path: c.opt.Features, column: "feature"}, {path: c.opt.Labels, column: "label"}} {
+	for _, t := range []table{{path: c.opt.Features, role: graph.Feature},
+		{path: c.opt.Labels, role: graph.Label}} {
 		if t.path == "" {
 			continue
 		}
 		f, err := source.Open(t.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			there, _ := filepath.Glob(filepath.Join(filepath.Dir(t.path), "*.npy"))
-			return 0, fmt.Errorf("the table of %ss: %w; .npy files there: %s", t.column, err,
+			return 0, fmt.Errorf("the table of %vs: %w; .npy files there: %s", t.role, err,
 				cmp.Or(strings.Join(there, ", "), "none"))
 		}
 		if err != nil {
@@ -53,9 +55,10 @@ func (c *conversion) openTables() (nodes int64, err error) {
 			err = fmt.Errorf("%v: elements take %d bytes, but the file has %d: it is cut short", h, h.Bytes(), f.Size)
 		case h.DType == unified.Invalid:
 			err = fmt.Errorf("%w %q: numbers are wanted", array.ErrType, h.Descr)
-		case t.column == "feature" && len(h.Shape) != 2 || h.Elements() == 0 && len(h.Shape) == 2 && h.Shape[1] == 0:
+		case t.role == graph.Feature && len(h.Shape) != 2,
+			h.Elements() == 0 && len(h.Shape) == 2 && h.Shape[1] == 0:
 			err = fmt.Errorf("features have the shape (nodes, width), not %v", h.Shape)
-		case t.column == "label" && len(h.Shape) != 1 && (len(h.Shape) != 2 || h.Shape[1] != 1):
+		case t.role == graph.Label && len(h.Shape) != 1 && (len(h.Shape) != 2 || h.Shape[1] != 1):
 			err = fmt.Errorf("labels have the shape (nodes,), not %v", h.Shape)
 		case len(c.tables) > 0 && h.Shape[0] != nodes:
 			err = fmt.Errorf("there are %d rows, but %s has %d", h.Shape[0], c.tables[0].path, nodes)
@@ -80,8 +83,8 @@ func (c *conversion) addTables(ctx context.Context) error {
 			return source.Error(t.path, "", -1, "a table has a row for each node",
 				fmt.Errorf("there are %d rows, but %d nodes", t.header.Shape[0], node.Count))
 		}
-		col := source.Column{Column: graph.Column{Name: t.column, DType: t.header.DType}, Write: c.writer(t)}
-		if t.column == "feature" {
+		col := source.Column{Column: graph.Column{Name: t.role.String(), DType: t.header.DType}, Write: c.writer(t)}
+		if t.role == graph.Feature {
 			col.Shape = []int64{t.header.Shape[1]}
 		} else {
 			col.DType = unified.Int64
@@ -94,9 +97,9 @@ func (c *conversion) addTables(ctx context.Context) error {
 		}
 		replaced := false
 		for i := range node.Columns {
-			if node.Columns[i].Name == t.column {
+			if node.Columns[i].Role() == t.role {
 				node.Columns[i], replaced = col, true
-				g.Note("%s replaces the %ss of %s", t.path, t.column, c.src)
+				g.Note("%s replaces the %vs of %s", t.path, t.role, c.src)
 			}
 		}
 		if !replaced {

@@ -97,7 +97,7 @@ func boltSet(s graph.Split, nodeType string) string {
 
 // classes returns the labels of a node type, if they are whole numbers.
 func (j *job) classes(t int) (unified.Tensor, bool) {
-	labels, ok := j.g.NodeColumn(t, "label")
+	labels, ok := j.g.NodeRole(t, graph.Label)
 	if !ok {
 		return labels, false
 	}

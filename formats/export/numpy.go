@@ -87,7 +87,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		add(in, "edge_index", j.edgeIndex(t))
 		for _, c := range j.s.EdgeColumns {
 			col, _ := j.g.EdgeColumn(c.Name)
-			add(in, by.ofEdges(c.Name), j.edgeColumn(c, col, t))
+			add(in, by.ofEdges(c), j.edgeColumn(c, col, t))
 		}
 	}
 	for t, n := range j.s.Nodes {
@@ -100,7 +100,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		}})
 		for _, c := range n.Columns {
 			col, _ := j.g.NodeColumn(t, c.Name)
-			add(in, by.ofNodes(c.Name), j.column(c, col))
+			add(in, by.ofNodes(c), j.column(c, col))
 		}
 		if list, err = j.addNames(list, in, t); err != nil {
 			return nil, err
@@ -158,21 +158,21 @@ func splitName(name string, index int, end string) string {
 	return safe(name) + end
 }
 
-func (n *naming) ofNodes(column string) string {
-	switch column {
-	case "feature":
+func (n *naming) ofNodes(c graph.Column) string {
+	switch c.Role() {
+	case graph.Feature:
 		return n.feature
-	case "label":
+	case graph.Label:
 		return n.label
 	}
-	return n.node + safe(column)
+	return n.node + safe(c.Name)
 }
 
-func (n *naming) ofEdges(column string) string {
-	if column == "feature" {
+func (n *naming) ofEdges(c graph.Column) string {
+	if c.Role() == graph.Feature {
 		return "edge_attr"
 	}
-	return n.edge + safe(column)
+	return n.edge + safe(c.Name)
 }
 
 // safe makes a name one that is a file's everywhere.

@@ -51,13 +51,13 @@ func parts(columns []graph.Column) string {
 	var others []string
 	text := ""
 	for _, c := range columns {
-		switch c.Name {
-		case "feature":
-			text += ", features: [feature]"
-		case "label", "time", "weight":
-			text += fmt.Sprintf(", %s: %s", c.Name, c.Name)
-		default:
+		switch c.Role() {
+		case graph.NoRole:
 			others = append(others, fmt.Sprintf("%q", c.Name))
+		case graph.Feature:
+			text += ", features: [" + c.Name + "]"
+		default:
+			text += fmt.Sprintf(", %v: %s", c.Role(), c.Name)
 		}
 	}
 	return text + ", columns: [" + strings.Join(others, ", ") + "]"

@@ -154,7 +154,7 @@ func (g *generator) columns(ctx context.Context, t int) (err error) {
 	defer func() { err = out.close(err) }()
 	var feature, label *formats.ColumnWriter
 	for _, c := range nt.Columns {
-		if c.Name == "feature" {
+		if c.Role() == graph.Feature {
 			feature = out.add(g.w.NodeColumn(t, c, nt.Count))
 		} else {
 			label = out.add(g.w.NodeColumn(t, c, nt.Count))

@@ -83,10 +83,11 @@ func thirds(n int64) []split {
 func (a *attributes) columns() []graph.Column {
 	var cols []graph.Column
 	if a.width > 0 {
-		cols = append(cols, graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{int64(a.width)}})
+		cols = append(cols, graph.Column{Name: graph.Feature.String(), DType: unified.Float32,
+			Shape: []int64{int64(a.width)}})
 	}
 	if a.labels {
-		cols = append(cols, graph.Column{Name: "label", DType: unified.Int64})
+		cols = append(cols, graph.Column{Name: graph.Label.String(), DType: unified.Int64})
 	}
 	return cols
 }

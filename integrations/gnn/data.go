@@ -25,10 +25,10 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 		return nil, fmt.Errorf("%w: the graph has %d types of nodes and %d of edges; a model here takes one each",
 			ErrOptions, len(s.Nodes), len(s.Edges))
 	}
-	column, ok := g.NodeColumn(0, "feature")
+	column, ok := g.NodeRole(0, graph.Feature)
 	if !ok {
-		return nil, fmt.Errorf(`%w: nodes have no column "feature", which a model reads; "khop add" gives them one`,
-			ErrOptions)
+		return nil, fmt.Errorf(`%w: nodes have no column %q, which a model reads; "khop add" gives them one`,
+			ErrOptions, graph.Feature)
 	}
 	if err := memory.take(needs(g, column, opt), "graph and features"); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 		return nil, fmt.Errorf("%w: features must be float32, float16, bfloat16 or int8 with a scale a row, and are %v",
 			ErrOptions, column)
 	}
-	column2, _ := g.NodeColumn(0, "label")
+	column2, _ := g.NodeRole(0, graph.Label)
 	labels, err := unified.View[int64](column2)
 	if err != nil || column2.Width() != 1 {
 		return nil, fmt.Errorf("%w: labels must be int64, one a node, and are %v", ErrOptions, column2)
@@ -59,13 +59,13 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 	return d, nil
 }
 
-// floats returns the features as float32: those of int8 times the column "feature_scale".
+// floats returns the features as float32: those of int8 times their scales.
 func floats(g *graph.Graph, column unified.Tensor) ([]float32, error) {
 	narrow, err := unified.View[int8](column)
 	if err != nil {
 		return sparse.Floats(column)
 	}
-	tensor, _ := g.NodeColumn(0, "feature_scale")
+	tensor, _ := g.NodeColumn(0, graph.ScaleOf(graph.Feature.String()))
 	scales, err := unified.View[float32](tensor)
 	if err != nil || tensor.Len() != column.Len() || tensor.Width() != 1 {
 		return nil, fmt.Errorf("%w: scales are %v", ErrOptions, tensor)

@@ -1,6 +1,7 @@
 package edgesort
 
 import (
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -87,7 +88,7 @@ func (f *leaf) fold(lo, hi int) {
 		for c := range s.opt.Columns {
 			col := &s.opt.Columns[c]
 			size := col.DType.Size()
-			sum := s.opt.Merge == Sum && col.Name != "time"
+			sum := s.opt.Merge == Sum && col.Role() != graph.Time
 			for at := s.places[c]; at < s.places[c]+s.widths[c]; at += size {
 				combine(first[at:at+size], row[at:at+size], col.DType, sum)
 			}

@@ -398,7 +398,7 @@ func (s *Sorter) addLoops(ctx context.Context) error {
 	}
 	zero := make([]byte, s.record)
 	for i, c := range s.opt.Columns {
-		if c.Name == "weight" {
+		if c.Role() == graph.Weight {
 			c.DType.Put(zero[s.places[i]:][:s.widths[i]], 1)
 		}
 	}

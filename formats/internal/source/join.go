@@ -109,7 +109,7 @@ func (b *Batch) setType(t int) {
 // absent says what a column holds where edges have none.
 func absent(c *graph.Column) string {
 	switch {
-	case c.Name == "weight":
+	case c.Role() == graph.Weight:
 		return "1"
 	case c.DType.IsFloat():
 		return "NaN"

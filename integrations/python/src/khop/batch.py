@@ -12,7 +12,7 @@ from .arrays import Arrays, Converted, OwnArrays
 from .contents import Info
 from .device import DeviceArrays
 from .frameworks import Array, NumpyArray, framework
-from .schema import EdgeType, Schema, text
+from .schema import FEATURE, LABEL, EdgeType, Schema, text
 from .views import Block, EdgeView, NodeView, Typed
 
 
@@ -104,12 +104,12 @@ class Batch(Typed):
     @property
     def x(self) -> Array:
         """Features [nodes, width]."""
-        return self._attribute(self._node_type, "feature")
+        return self._attribute(self._node_type, FEATURE)
 
     @property
     def y(self) -> Array:
         """Labels of the distinct seeds [batch_size, ..]."""
-        return self._attribute(self._node_type, "label")
+        return self._attribute(self._node_type, LABEL)
 
     @property
     def n_id(self) -> Array:

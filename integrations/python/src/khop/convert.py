@@ -7,6 +7,7 @@ from typing import Any
 from .views import Typed
 from .blocks import blocks_of
 from .frameworks import Array, Torch
+from .schema import EDGE_NAMES, NODE_NAMES
 
 
 def to_pyg(batch: Typed) -> Any:
@@ -31,7 +32,7 @@ def _fill_nodes(batch: Typed, node_type: str, data: Any) -> None:
     view = batch[node_type]
     for column in view.columns():
         of_seeds = f"node/{node_type}/{column}" not in batch
-        data[{"feature": "x", "label": "y"}.get(column, column)] = _for_all(view[column], view.num_nodes) if of_seeds else view[column]
+        data[NODE_NAMES.get(column, column)] = _for_all(view[column], view.num_nodes) if of_seeds else view[column]
     data.num_nodes = view.num_nodes
     data.n_id = view.n_id
     data.num_sampled_nodes = view.num_sampled_nodes
@@ -58,7 +59,7 @@ def _fill_edges(batch: Typed, edge_type: Any, data: Any) -> None:
     data.edge_index = view.edge_index
     data.num_sampled_edges = view.num_sampled_edges
     for column in view.columns():
-        data[{"feature": "edge_attr", "weight": "edge_weight", "edge_id": "e_id"}.get(column, column)] = view[column]
+        data[EDGE_NAMES.get(column, column)] = view[column]
     if f"block/0/{':'.join(edge_type)}/edge_pos" in batch and "edge_id" not in view.columns():
         data.e_id = view.edge_pos
     link = f"link/{':'.join(edge_type)}/"

@@ -6,6 +6,7 @@ import math
 from html import escape
 from typing import Any, Iterable, Mapping, Sequence
 
+from .schema import NODE_NAMES
 from .views import Typed
 
 _STEP, _HIGH, _LEAST, _MOST = 130, 110, 8, 34  # between hops, of the drawing, radii
@@ -58,7 +59,7 @@ def _arrays(batch: Typed) -> Iterable[tuple[str, Any]]:
         view, of = batch[t], "batch" if plain else f'batch["{t}"]'
         yield f"{of}.n_id", view.n_id
         for column in view.columns():
-            name = {"feature": "x", "label": "y"}.get(column)
+            name = NODE_NAMES.get(column)
             yield f"{of}.{name}" if name else f'batch["{t}"]["{column}"]', view[column]
     for e in batch.edge_types:
         key = "batch" if plain else f"batch[{', '.join(map(repr, e))}]"

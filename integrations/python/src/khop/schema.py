@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 if TYPE_CHECKING:
     from .ring import SlotArrays
 
+# The columns that mean something to khop have these names: the roles of graph/role.go.
+FEATURE, LABEL, TIME, WEIGHT = "feature", "label", "time", "weight"
+NODE_NAMES = {FEATURE: "x", LABEL: "y"}
+"""PyG's names for columns of nodes."""
+EDGE_NAMES = {FEATURE: "edge_attr", WEIGHT: "edge_weight", "edge_id": "e_id"}
+"""PyG's names for columns of edges."""
+
 EdgeType = Tuple[str, str, str]
 """Source node type, relation, target node type."""
 

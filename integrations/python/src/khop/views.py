@@ -6,7 +6,7 @@ from typing import Callable, Optional, Union, overload
 
 from .contents import Contents
 from .frameworks import Array
-from .schema import EdgeType, columns_of, text
+from .schema import FEATURE, LABEL, TIME, WEIGHT, EdgeType, columns_of, text
 
 
 class NodeView:
@@ -20,12 +20,12 @@ class NodeView:
     @property
     def x(self) -> Array:
         """Features [num_nodes, width]."""
-        return self._batch._attribute(self.type, "feature")
+        return self._batch._attribute(self.type, FEATURE)
 
     @property
     def y(self) -> Array:
         """Labels of the distinct seeds [batch_size, ..]."""
-        return self._batch._attribute(self.type, "label")
+        return self._batch._attribute(self.type, LABEL)
 
     @property
     def n_id(self) -> Array:
@@ -118,17 +118,17 @@ class EdgeView:
     @property
     def edge_attr(self) -> Array:
         """Edge features, column feature."""
-        return self._attribute("feature")
+        return self._attribute(FEATURE)
 
     @property
     def edge_weight(self) -> Array:
         """Column weight."""
-        return self._attribute("weight")
+        return self._attribute(WEIGHT)
 
     @property
     def edge_time(self) -> Array:
         """Column time."""
-        return self._attribute("time")
+        return self._attribute(TIME)
 
     @property
     def num_edges(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Iterator, Mapping
 import torch
 
 from ..loader import Loader
+from ..schema import LABEL
 from ..sources import Source
 
 SECTION = "From GraphBolt"
@@ -98,7 +99,7 @@ class Split(ItemSet):
     @property
     def _items(self) -> Any:
         if self._read is None:
-            labels = [c for c in ("label",) if c in self.source.columns]
+            labels = [c for c in (LABEL,) if c in self.source.columns]
             with Loader(self.source.path, [0], seeds=self.split, batch_size=1 << 16, framework="torch", node_columns=[],
                         rank=0, world_size=1, seed_columns=labels) as loader:
                 parts = [(b[t].input_node.clone(), *(b[t].y[b[t].seeds].clone() for _ in labels))

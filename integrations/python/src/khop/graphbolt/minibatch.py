@@ -10,6 +10,7 @@ import torch
 from .. import names
 from ..batch import Batch
 from ..blocks import blocks_of
+from ..schema import LABEL
 from ..sources import OverSource
 from .data import DatasetFeatures
 from .described import Described
@@ -196,8 +197,8 @@ class DataLoader(OverSource):
         if self._served:
             how["node_columns"] = list(dict.fromkeys(source.column(name) for _, name in self._node_keys))
             edges = [source.column(name, of_edges=True) for _, name in self._edge_keys]
-        if isinstance(self._pipe.items, Split) and "label" in source.columns:
-            how["seed_columns"] = ["label"]
+        if isinstance(self._pipe.items, Split) and LABEL in source.columns:
+            how["seed_columns"] = [LABEL]
         if "edge_id" in source.edge_columns:
             edges.append("edge_id")
         else:

@@ -17,12 +17,9 @@ from ..batch import Batch
 from ..errors import ServerError, WriteError
 from ..info import info
 from ..loader import Loader
+from ..schema import EDGE_NAMES, NODE_NAMES
 from ..write import adjacency, write
 from .repeats import Repeats
-
-NAMES = {"feature": "x", "label": "y"}
-"""PyG's names for columns of nodes."""
-EDGE_NAMES = {"feature": "edge_attr", "weight": "edge_weight", "edge_id": "e_id"}
 
 
 class Structure:
@@ -231,7 +228,7 @@ class Structure:
             view, store = batch[self.node_type(of)], out if of is None else out[of]
             for column in view.columns():
                 rows = view[column]
-                store[NAMES.get(column, column)] = rows if repeats is None or repeats.of != of else rows[repeats.nodes]
+                store[NODE_NAMES.get(column, column)] = rows if repeats is None or repeats.of != of else rows[repeats.nodes]
         for of in self.edge_types:
             edges, store = batch[self.edge_type(of)], out if of is None else out[of]
             for column in edges.columns():

@@ -10,9 +10,10 @@ from torch_geometric.data import Data
 
 from ..batch import Batch
 from ..loader import Loader
+from ..schema import EDGE_NAMES, NODE_NAMES
 from ..torch import random_seed
 from .served import Served, without_workers
-from .structure import EDGE_NAMES, NAMES, Structure
+from .structure import Structure
 
 
 def _places(number: int) -> Any:
@@ -57,7 +58,7 @@ class _Subgraphs(Served, torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if structure.dataset:
             nodes, edges = batch[structure.node_type(None)], batch[structure.edge_type(None)]
             for column in nodes.columns():
-                name, rows = NAMES.get(column, column), nodes[column][part.nodes]
+                name, rows = NODE_NAMES.get(column, column), nodes[column][part.nodes]
                 out[name] = rows if roots is None or name != "y" else rows[roots]
             for column in edges.columns():
                 out[EDGE_NAMES.get(column, column)] = edges[column][part.edges]

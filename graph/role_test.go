@@ -1,0 +1,17 @@
+package graph
+
+import "testing"
+
+// Roles are those of names: a dataset on disk says nothing else of them.
+func TestColumnsHaveTheRoleOfTheirName(t *testing.T) {
+	for name, want := range map[string]Role{"feature": Feature, "label": Label, "time": Time, "weight": Weight,
+		"": NoRole, "Feature": NoRole, "features": NoRole, "feature_scale": NoRole} {
+		c := Column{Name: name}
+		if c.Role() != want || want != NoRole && want.String() != name {
+			t.Errorf("column %q has the role %q", name, c.Role())
+		}
+	}
+	if ScaleOf("feature") != "feature_scale" {
+		t.Error(ScaleOf("feature"))
+	}
+}

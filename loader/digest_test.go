@@ -194,7 +194,7 @@ func suit(t *testing.T, o *loader.Options, g *graph.Graph) sampling.Sampler {
 			of[v] = int32(v * 7 % 11)
 		}
 		var err error
-		if c.Partition, err = sampling.NewPartition(of, 11); err != nil {
+		if c.Partition, err = graph.NewPartition(of, 11); err != nil {
 			t.Fatal(err)
 		}
 		o.Sampler = c

@@ -29,7 +29,7 @@ func TestGoHeapOfALoaderIsInItsMemory(t *testing.T) {
 	every := links
 	every.Seeds = loader.AllEdges()
 	clusters := loader.Options{Sampler: sampling.Cluster{}}
-	given, _, err := sampling.StreamPartition(t.Context(), g, sampling.PartitionOptions{Parts: 200})
+	given, _, err := graph.StreamPartition(t.Context(), g, graph.PartitionOptions{Parts: 200})
 	if err != nil {
 		t.Fatal(err)
 	}

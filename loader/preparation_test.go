@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -12,7 +13,7 @@ import (
 // Without a partition the batches are those of the one that StreamPartition makes.
 func TestClustersHaveAPartitionByDefault(t *testing.T) {
 	g := plainGraph(t, 3000, 4)
-	of, _, err := sampling.StreamPartition(context.Background(), g, sampling.PartitionOptions{Parts: 3})
+	of, _, err := graph.StreamPartition(context.Background(), g, graph.PartitionOptions{Parts: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

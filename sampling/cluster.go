@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
@@ -21,8 +19,8 @@ import (
 // nodes. It runs on the CPU. Source: Chiang et al., "Cluster-GCN: an efficient algorithm for training deep and large
 // graph convolutional networks", KDD 2019.
 type Cluster struct {
-	Partition *Partition // of the graph's nodes; nil makes one before the first batch: see StreamPartition
-	PerBatch  int        // parts of a batch; 0 is 1
+	Partition *graph.Partition // of the graph's nodes; nil makes one before the first batch: see graph.StreamPartition
+	PerBatch  int              // parts of a batch; 0 is 1
 }
 
 // partNodes is how many nodes a part has, on average at most, where Cluster makes the partition.
@@ -74,75 +72,26 @@ func (k Cluster) prepare(ctx context.Context, env Env) (*preparedCluster, error)
 	defer own.ledger.Give(pinned.Scratch, while)
 	own.bytes = kept
 	var err error
-	own.Partition, _, err = StreamPartition(ctx, env.Graph, PartitionOptions{Parts: k.parts(s), Progress: env.Progress})
+	own.Partition, _, err = graph.StreamPartition(ctx, env.Graph,
+		graph.PartitionOptions{Parts: k.parts(s), Progress: env.Progress})
+	if errors.Is(err, graph.ErrEdge) {
+		err = fmt.Errorf("%w: %w", ErrGraph, err)
+	}
 	if err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
 	return own, nil
 }
 
-// partitionBytes returns what a partition takes, and what StreamPartition takes beyond that.
+// partitionBytes returns what a partition takes, and what graph.StreamPartition takes beyond that.
 func partitionBytes(nodes int64, parts int) (kept, while int64) {
 	return sat.Mul(8, nodes) + 16*int64(parts), sat.Mul(2*4, nodes) + 28*int64(parts)
-}
-
-// Partition divides the nodes of a graph, by fused id, into parts. It is read-only.
-type Partition struct {
-	first []int64 // [parts+1]
-	nodes []int64 // by part, ascending; 32 bits would do for most graphs
-	id    uint64
-	most  []int64 // sizes of the parts, falling
-}
-
-// NewPartition divides nodes 0 .. len(of)-1 into parts: of[v] is that of node v, below parts. It keeps 8 bytes a node.
-// ErrOptions for a part that is out of range.
-func NewPartition(of []int32, parts int) (*Partition, error) {
-	if parts < 1 {
-		return nil, fmt.Errorf("%w: a partition into %d parts", ErrOptions, parts)
-	}
-	p := &Partition{first: make([]int64, parts+1), nodes: make([]int64, len(of))}
-	h := xxh3.New()
-	for v, part := range of {
-		if part < 0 || int(part) >= parts {
-			return nil, fmt.Errorf("%w: node %d is in part %d of %d", ErrOptions, v, part, parts)
-		}
-		p.first[part+1]++
-		if _, err := h.Write([]byte{byte(part), byte(part >> 8), byte(part >> 16), byte(part >> 24)}); err != nil {
-			return nil, err
-		}
-	}
-	p.id = h.Sum64()
-	p.most = slices.Clone(p.first[1:])
-	slices.SortFunc(p.most, func(a, b int64) int { return int(b - a) })
-	for i := range parts {
-		p.first[i+1] += p.first[i]
-	}
-	next := slices.Clone(p.first)
-	for v, part := range of {
-		p.nodes[next[part]] = int64(v)
-		next[part]++
-	}
-	return p, nil
-}
-
-// Parts returns the number of parts.
-func (p *Partition) Parts() int { return len(p.first) - 1 }
-
-// Part returns the nodes of a part, fused ids in ascending order.
-func (p *Partition) Part(i int) []int64 { return p.nodes[p.first[i]:p.first[i+1]] }
-
-// String names the partition: equal names mean equal partitions.
-func (p *Partition) String() string {
-	if p == nil {
-		return "none"
-	}
-	return fmt.Sprintf("%d-%016x", p.Parts(), p.id)
 }
 
 func (k Cluster) Validate(s *graph.Schema) error {
 	n := s.NumNodes()
 	if k.Partition != nil {
-		n = int64(len(k.Partition.nodes))
+		n = k.Partition.Nodes()
 	}
 	if n != s.NumNodes() || k.PerBatch < 0 {
 		return fmt.Errorf("%w: cluster: a partition of %d nodes, the graph has %d; %d parts a batch", ErrOptions, n,
@@ -167,13 +116,11 @@ func (k Cluster) Items(s *graph.Schema) Items {
 func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
 	n, shared := int64(0), int64(0)
 	if k.Partition == nil {
-		n = sat.Mul(int64(max(k.PerBatch, 1)), mostOfPart(s.NumNodes(), k.parts(s), defaultSlack))
+		n = sat.Mul(int64(max(k.PerBatch, 1)), graph.PartitionOptions{Parts: k.parts(s)}.Most(s.NumNodes()))
 		kept, while := partitionBytes(s.NumNodes(), k.parts(s))
 		n, shared = min(n, s.NumNodes()), sat.Add(kept, while)
 	} else {
-		for _, size := range k.Partition.most[:min(len(k.Partition.most), max(k.PerBatch, 1))] {
-			n += size
-		}
+		n = k.Partition.Largest(max(k.PerBatch, 1))
 	}
 	b := boundNodes(s, n)
 	inducedBound(s, &b, 1)

@@ -93,7 +93,7 @@ func TestBatchesOfPartsEqualTheOracle(t *testing.T) {
 		for v := range of {
 			of[v] = int32(r.IntN(parts))
 		}
-		p := expect.Must(NewPartition(of, parts))(t)
+		p := expect.Must(graph.NewPartition(of, parts))(t)
 		k := Cluster{Partition: p, PerBatch: 2}
 		w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1, EdgePos: true}))(t)
 		items := []int64{r.Int64N(int64(parts)), r.Int64N(int64(parts))}
@@ -123,7 +123,7 @@ func TestBatchesOfPartsEqualTheOracle(t *testing.T) {
 		}
 	}
 	for _, of := range [][]int32{{0, 3}, {-1}} {
-		if _, err := NewPartition(of, 3); !errors.Is(err, ErrOptions) {
+		if _, err := graph.NewPartition(of, 3); !errors.Is(err, graph.ErrPartition) {
 			t.Errorf("parts %v of 3: %v", of, err)
 		}
 	}

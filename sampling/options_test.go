@@ -44,8 +44,8 @@ func TestOptionsOfSamplersHaveBorders(t *testing.T) {
 
 // borders are options at their borders, by what errors say.
 func borders(t *testing.T) map[string]border {
-	parts := func(nodes int) *Partition {
-		return expect.Must(NewPartition(make([]int32, nodes), 1))(t)
+	parts := func(nodes int) *graph.Partition {
+		return expect.Must(graph.NewPartition(make([]int32, nodes), 1))(t)
 	}
 	return map[string]border{
 		"steps a seed": {[]Sampler{Walk{Length: 1}, Walk{Length: 1<<16 - 1}, Walk{Length: 1, PerSeed: 256},
@@ -91,11 +91,11 @@ func borders(t *testing.T) map[string]border {
 
 func TestPartitionsHaveBorders(t *testing.T) {
 	for _, of := range [][]int32{{-1}, {0, 2}} {
-		if _, err := NewPartition(of, 2); !errors.Is(err, ErrOptions) {
+		if _, err := graph.NewPartition(of, 2); !errors.Is(err, graph.ErrPartition) {
 			t.Errorf("parts %v of 2: %v", of, err)
 		}
 	}
-	if _, err := NewPartition(nil, 0); !errors.Is(err, ErrOptions) {
+	if _, err := graph.NewPartition(nil, 0); !errors.Is(err, graph.ErrPartition) {
 		t.Errorf("no part: %v", err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
@@ -181,8 +182,8 @@ func (u *usage) Unwrap() error        { return u.error }
 
 // isUsage tells errors that another command line would not have.
 func isUsage(err error) bool {
-	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, synthetic.ErrOptions,
-		convert.ErrOptions, shm.ErrOptions} {
+	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, graph.ErrPartition,
+		synthetic.ErrOptions, convert.ErrOptions, shm.ErrOptions} {
 		if errors.Is(err, target) {
 			return true
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 type partitionCmd struct {
@@ -32,7 +32,7 @@ type partitionResult struct {
 	Dataset string `json:"dataset"`
 	File    string `json:"file"`
 	Parts   int    `json:"parts"`
-	sampling.PartitionQuality
+	graph.PartitionQuality
 	Seconds float64 `json:"seconds"`
 }
 
@@ -52,11 +52,11 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 	}
 	defer closing(&err, ds.Close)
 	r := partitionResult{Dataset: paths.Text(c.Dataset), File: paths.Text(out), Parts: int(c.Parts)}
-	var p *sampling.Partition
+	var p *graph.Partition
 	bar := env.newProgress()
 	defer bar.finish()
 	err = pinned.Guard(func() (err error) {
-		p, r.PartitionQuality, err = sampling.StreamPartition(env.ctx, ds.Graph(), sampling.PartitionOptions{
+		p, r.PartitionQuality, err = graph.StreamPartition(env.ctx, ds.Graph(), graph.PartitionOptions{
 			Parts: int(c.Parts), Passes: int(c.Passes), Slack: c.Slack,
 			Progress: bar.of("partition")})
 		return err

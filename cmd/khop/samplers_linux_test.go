@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -157,7 +158,7 @@ func servedHere(t *testing.T, args ...string) *consumer.Consumer {
 }
 
 // someParts returns a partition of 600 nodes, and a file that has it.
-func someParts(t *testing.T, dir string) (*sampling.Partition, string) {
+func someParts(t *testing.T, dir string) (*graph.Partition, string) {
 	t.Helper()
 	var text strings.Builder
 	of := make([]int32, 600)
@@ -165,7 +166,7 @@ func someParts(t *testing.T, dir string) (*sampling.Partition, string) {
 		of[v] = int32(v * 5 % 13)
 		fmt.Fprintln(&text, of[v])
 	}
-	p, err := sampling.NewPartition(of, 13)
+	p, err := graph.NewPartition(of, 13)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -24,7 +25,7 @@ type subgraphFlags struct {
 }
 
 // partitionFile is the value of --partition.
-type partitionFile struct{ *sampling.Partition }
+type partitionFile struct{ *graph.Partition }
 
 // UnmarshalText reads the file of that name.
 func (p *partitionFile) UnmarshalText(text []byte) error {
@@ -33,7 +34,7 @@ func (p *partitionFile) UnmarshalText(text []byte) error {
 		return err
 	}
 	defer f.Close()
-	if p.Partition, err = sampling.ReadPartition(f); err != nil {
+	if p.Partition, err = graph.ReadPartition(f); err != nil {
 		return fmt.Errorf("%s: %w", paths.Text(string(text)), err)
 	}
 	return nil

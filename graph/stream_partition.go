@@ -1,10 +1,10 @@
-package sampling
+package graph
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -13,17 +13,14 @@ type PartitionOptions struct {
 	Parts  int     // 1 or more, and no more than there are nodes
 	Passes int     // how often it goes over the graph at most; 0 is 10
 	Slack  float64 // how much larger than the mean a part may be, as a share of it; 0 is 0.03
-	// Progress is told how many nodes passes have gone over, of so many at most; nil for none.
+	// Progress, if set, is told how many nodes the passes have gone over, and how many that can be.
 	Progress func(done, total int64)
 }
 
-// defaultSlack is the default of Slack.
-const defaultSlack = 0.03
-
-// mostOfPart returns the most nodes of one of some parts.
-func mostOfPart(nodes int64, parts int, slack float64) int64 {
-	mean := float64(nodes) / float64(parts)
-	return max(int64(mean*(1+slack)), (nodes+int64(parts)-1)/int64(parts))
+// Most returns the most nodes that a part has of a graph with so many.
+func (o PartitionOptions) Most(nodes int64) int64 {
+	mean := float64(nodes) / float64(o.Parts)
+	return max(int64(mean*(1+cmp.Or(o.Slack, 0.03))), (nodes+int64(o.Parts)-1)/int64(o.Parts))
 }
 
 // PartitionQuality says how good a partition is.
@@ -44,17 +41,12 @@ type PartitionQuality struct {
 // both for a better cut. Cost: a pass reads all edges. Sources: Stanton and Kliot, "Streaming graph partitioning for
 // large distributed graphs", KDD 2012 (linear deterministic greedy); Nishimura and Ugander, "Restreaming graph
 // partitioning", KDD 2013.
-func StreamPartition(ctx context.Context, g *graph.Graph, o PartitionOptions) (*Partition, PartitionQuality, error) {
+func StreamPartition(ctx context.Context, g *Graph, o PartitionOptions) (*Partition, PartitionQuality, error) {
 	n := g.NumNodes()
-	if o.Passes == 0 {
-		o.Passes = 10
-	}
-	if o.Slack == 0 {
-		o.Slack = defaultSlack
-	}
+	o.Passes, o.Slack = cmp.Or(o.Passes, 10), cmp.Or(o.Slack, 0.03)
 	if o.Parts < 1 || int64(o.Parts) > n || o.Passes < 1 || !(o.Slack > 0 && o.Slack <= 10) {
 		return nil, PartitionQuality{}, fmt.Errorf("%w: %d nodes into %d parts in %d passes with a slack of %v: there "+
-			"must be 1 to %d parts, a pass or more, and a slack of at most 10", ErrOptions, n, o.Parts, o.Passes,
+			"must be 1 to %d parts, a pass or more, and a slack of at most 10", ErrPartition, n, o.Parts, o.Passes,
 			o.Slack, n)
 	}
 	if ids, err := unified.View[int32](g.Indices()); err == nil {
@@ -68,7 +60,7 @@ func StreamPartition(ctx context.Context, g *graph.Graph, o PartitionOptions) (*
 }
 
 // streamer is a pass over a graph.
-type streamer[V nodeID] struct {
+type streamer[V int32 | int64] struct {
 	indptr  []int64
 	indices []V
 	of      []int32 // part of each node: of this pass up to the node at hand, of the one before behind it; -1 for none
@@ -80,18 +72,24 @@ type streamer[V nodeID] struct {
 	cursor  int     // no part before it is of this size
 }
 
-func streamPartition[V nodeID](ctx context.Context, g *graph.Graph, ids []V, o PartitionOptions) (*Partition,
+func streamPartition[V int32 | int64](ctx context.Context, g *Graph, ids []V, o PartitionOptions) (*Partition,
 	PartitionQuality, error) {
 	n := g.NumNodes()
 	mean := float64(n) / float64(o.Parts)
 	s := streamer[V]{indptr: g.Indptr(), indices: ids, of: make([]int32, n), sizes: make([]int64, o.Parts),
 		shares: make([]int64, o.Parts)}
-	s.most = mostOfPart(n, o.Parts, o.Slack)
-	fillWith(s.of, -1)
+	s.most = o.Most(n)
+	for v := range s.of {
+		s.of[v] = -1
+	}
 	best := make([]int32, n)
 	q := PartitionQuality{Edges: g.NumEdges()}
 	for pass := range o.Passes {
-		progress := func(v int64) { report(o.Progress, int64(pass)*n+v, int64(o.Passes)*n) }
+		progress := func(v int64) {
+			if o.Progress != nil {
+				o.Progress(int64(pass)*n+v, int64(o.Passes)*n)
+			}
+		}
 		if err := s.pass(ctx, progress); err != nil {
 			return nil, q, err
 		}
@@ -110,7 +108,7 @@ func streamPartition[V nodeID](ctx context.Context, g *graph.Graph, ids []V, o P
 	if err != nil {
 		return nil, q, err
 	}
-	q.Largest = p.most[0]
+	q.Largest = p.Largest(1)
 	q.Balance = float64(q.Largest) / mean
 	return p, q, nil
 }
@@ -127,11 +125,11 @@ func (s *streamer[V]) pass(ctx context.Context, progress func(v int64)) error {
 		}
 		from, to := s.indptr[v], s.indptr[v+1]
 		if uint64(from) > uint64(to) || uint64(to) > uint64(len(s.indices)) {
-			return errColumn(int64(v), from, to, len(s.indices))
+			return fmt.Errorf("%w: node %d: its edges are %d to %d of %d", ErrEdge, v, from, to, len(s.indices))
 		}
 		for pos, u := range s.indices[from:to] {
 			if uint64(u) >= uint64(len(s.of)) {
-				return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes", ErrGraph, from+int64(pos), u,
+				return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes", ErrEdge, from+int64(pos), u,
 					len(s.of))
 			}
 			if part := s.of[u]; part >= 0 && int(u) != v {

@@ -1,4 +1,4 @@
-package sampling
+package graph
 
 import (
 	"bytes"
@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // communities is a graph of groups, whose nodes are mixed; most edges stay within a group.
-func communities(t *testing.T, groups, size int) (*graph.Graph, []int) {
+func communities(t *testing.T, groups, size int) (*Graph, []int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(5, 6))
 	n := groups * size
@@ -33,8 +33,8 @@ func communities(t *testing.T, groups, size int) (*graph.Graph, []int) {
 		}
 		src, dst = append(src, u, v), append(dst, v, u)
 	}
-	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: int64(n)}},
-		Edges: []graph.EdgeData{{Src: src, Dst: dst}}}))(t)
+	g := expect.Must(New(Data{Nodes: []NodeData{{Count: int64(n)}},
+		Edges: []EdgeData{{Src: src, Dst: dst}}}))(t)
 	return g, group
 }
 
@@ -53,9 +53,10 @@ func TestStreamPartitionFindsCommunities(t *testing.T) {
 		}
 	}
 	cut := int64(0)
+	indices := expect.Must(unified.View[int32](g.Indices()))(t)
 	for v := range g.NumNodes() {
 		for pos := g.Indptr()[v]; pos < g.Indptr()[v+1]; pos++ {
-			if of[indexAt(g, pos)] != of[v] {
+			if of[indices[pos]] != of[v] {
 				cut++
 			}
 		}
@@ -82,7 +83,7 @@ func TestPartitionsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 	for text, says := range map[string]string{"0\nx\n": "line 2", "-1\n": "line 1", "0\n99999999999\n": "line 2",
 		"0\n7\n": "more parts than nodes", "0\n\n": "line 2", strings.Repeat("1", 1<<17): "line 1"} {
-		if _, err := ReadPartition(strings.NewReader(text)); !errors.Is(err, ErrOptions) ||
+		if _, err := ReadPartition(strings.NewReader(text)); !errors.Is(err, ErrPartition) ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%.20q: %v", text, err)
 		}
@@ -92,7 +93,7 @@ func TestPartitionsAreReadAsTheyAreWritten(t *testing.T) {
 func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 	g, _ := communities(t, 2, 5)
 	for _, o := range []PartitionOptions{{}, {Parts: 11}, {Parts: -1}, {Parts: 2, Passes: -1}, {Parts: 2, Slack: -1}} {
-		if _, _, err := StreamPartition(context.Background(), g, o); !errors.Is(err, ErrOptions) {
+		if _, _, err := StreamPartition(context.Background(), g, o); !errors.Is(err, ErrPartition) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
@@ -102,7 +103,7 @@ func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 		t.Errorf("stopped: %v", err)
 	}
 	g.Indptr()[3] = 1 << 40
-	if _, _, err := StreamPartition(context.Background(), g, PartitionOptions{Parts: 2}); !errors.Is(err, ErrGraph) {
+	if _, _, err := StreamPartition(context.Background(), g, PartitionOptions{Parts: 2}); !errors.Is(err, ErrEdge) {
 		t.Errorf("damaged: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -186,29 +187,12 @@ func (a *arrayLister) add(name string, array Array) {
 	a.list = append(a.list, array)
 }
 
-// widens reports whether a column of those is delivered as float32 where the options say Widen.
-func widens(there []graph.Column, name string) bool {
-	of := func(name string) (graph.Column, bool) {
-		i := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name })
-		if i < 0 {
-			return graph.Column{}, false
-		}
-		return there[i], true
-	}
-	c, _ := of(name)
-	if c.DType == unified.Int8 {
-		scale, ok := of(graph.ScaleOf(name))
-		return ok && scale.DType == unified.Float32 && len(scale.Shape) == 0
-	}
-	return c.DType.IsHalf()
-}
-
 // columns adds those of the columns that are there.
 func (a *arrayLister) columns(prefix string, names []string, there []graph.Column, array Array) {
 	for _, name := range names {
 		if c := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name }); c >= 0 {
 			array.Column, array.DType, array.Row = name, there[c].DType, there[c].Shape
-			if a.r.opt.Columns.Widen && widens(there, name) {
+			if a.r.opt.Columns.Widen && tiers.Widens(there, name) {
 				array.DType = unified.Float32
 			}
 			a.add(prefix+"/"+name, array)

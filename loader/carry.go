@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -54,7 +55,7 @@ func (c *carried) close() error {
 // slot, from where a copy engine moves them.
 type copies struct {
 	tier.Tier // of the host
-	columns   []*column
+	columns   []*tiers.Column
 	keeps     bool // the device keeps rows of a column on disk
 }
 
@@ -82,10 +83,10 @@ func (t *copies) Stats() (s tier.Stats, err error) {
 		return s, err
 	}
 	for _, c := range t.columns {
-		if c.hot == nil {
+		if c.Hot == nil {
 			continue
 		}
-		of, err := c.hot.Traffic()
+		of, err := c.Hot.Traffic()
 		if err != nil {
 			return s, err
 		}
@@ -127,8 +128,8 @@ func (r *copiesReader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (don
 	if w.IDs, err = s.(*slot).fence.hostIDs(w.IDs); err != nil {
 		return false, err
 	}
-	if d, ok := r.Reader.(*diskReader); ok && d.hot(w.Array) != nil {
-		late.hot = d.hot(w.Array)
+	if d, ok := r.Reader.(*tiers.DiskReader); ok && d.Hot(w.Array) != nil {
+		late.hot = d.Hot(w.Array)
 		err = r.beginHot(s.(*slot).fence, d, late.hot, w)
 	} else {
 		done, err = r.Reader.Begin(ctx, s, w)
@@ -147,16 +148,16 @@ func (r *copiesReader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (don
 }
 
 // beginHot notes where the rows of an array come from. The disk reads those that the device does not keep.
-func (r *copiesReader) beginHot(f *fence, d *diskReader, hot *gather.HotRows, w tier.Want) (err error) {
-	if d.rows, err = d.list(d.rows[:0], w.Array, w.IDs); err != nil {
+func (r *copiesReader) beginHot(f *fence, d *tiers.DiskReader, hot *gather.HotRows, w tier.Want) (err error) {
+	if d.Rows, err = d.List(d.Rows[:0], w.Array, w.IDs); err != nil {
 		return err
 	}
-	n := int64(len(d.rows))
+	n := int64(len(d.Rows))
 	places, err := unified.Grow[int32](&f.carried.places[w.Array], n, 0)
 	if err != nil {
 		return err
 	}
-	return d.check(w.Array, hot.Places(d.rows, places[:n]))
+	return d.Check(w.Array, hot.Places(d.Rows, places[:n]))
 }
 
 // send puts on the stream that the rows go to the device.
@@ -227,7 +228,7 @@ func (p *placer) measureCarry() error {
 			continue
 		}
 		if err := p.measureColumn(c); err != nil {
-			return fmt.Errorf("column %s: time how its rows come: %w", c.name, err)
+			return fmt.Errorf("column %s: time how its rows come: %w", c.Name, err)
 		}
 	}
 	return nil
@@ -245,7 +246,7 @@ func (p *placer) measureColumn(c *deviceColumn) (err error) {
 	if err = errors.Join(err, t.close()); err != nil {
 		return err
 	}
-	p.opt.log().Info("timed how rows come to the device", "column", c.name, "kernels", t.kernels, "copies", t.copies,
+	p.opt.log().Info("timed how rows come to the device", "column", c.Name, "kernels", t.kernels, "copies", t.copies,
 		"batches", len(batches))
 	if t.copies < t.kernels {
 		return p.leaveToCopies(c)
@@ -261,7 +262,7 @@ func (p *placer) idsOf(c *deviceColumn) (batches [][]int64, err error) {
 		var ids []int64
 		for i := range r.arrays {
 			a := &r.arrays[i]
-			if !a.IsColumn() || keyOfColumn(a) != (columnKey{c.name, c.nodeType}) {
+			if !a.IsColumn() || keyOfColumn(a) != (columnKey{c.Name, c.NodeType}) {
 				continue
 			}
 			if rows, view := s.rowIDs(a); !view {
@@ -364,7 +365,7 @@ func (t *carryTrial) byKernels() error {
 
 // byCopies copies the rows of a batch while those of the one before are moved.
 func (t *carryTrial) byCopies() error {
-	store := t.column.store
+	store := t.column.Store
 	for i, ids := range t.batches {
 		half := i % 2
 		if err := t.sent[half].Synchronize(); err != nil {
@@ -410,11 +411,11 @@ func (p *placer) leaveToCopies(c *deviceColumn) error {
 func (p *placer) carriedArray(c *deviceColumn) PlacedArray {
 	by := CarryCopies.String()
 	switch {
-	case c.given:
+	case c.Given:
 		by = "tier"
-	case p.source.recipe.split.has(c.column):
+	case p.source.recipe.split.Has(c.Column):
 		by = Disk.String()
 	}
-	return PlacedArray{Array: "column " + c.name, Bytes: int64(len(c.store.Column().Bytes())), Rung: pinned.RungHost,
+	return PlacedArray{Array: "column " + c.Name, Bytes: int64(len(c.Store.Column().Bytes())), Rung: pinned.RungHost,
 		Carry: by}
 }

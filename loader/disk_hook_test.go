@@ -5,13 +5,14 @@ import (
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 )
 
 // ReadWith lets loaders read columns on disk with other options until the test ends.
 func ReadWith(t testing.TB, opt diskio.ReaderOptions) {
-	had := readerOptions
-	readerOptions = opt
-	t.Cleanup(func() { readerOptions = had })
+	had := tiers.ReaderOptions
+	tiers.ReaderOptions = opt
+	t.Cleanup(func() { tiers.ReaderOptions = had })
 }
 
 // AvailableMemory makes loaders find so many bytes of memory until the test ends.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -157,8 +158,8 @@ func shareGroup(group []*placer) error {
 	columns, room, same := make([]*deviceColumn, len(group)), int64(gather.MaxSharedRows), true
 	for i, p := range group {
 		c, k := p.hotColumn()
-		if columns[i] = c; c == nil || columns[0] == nil || c.column.name != columns[0].column.name ||
-			c.nodeType != columns[0].nodeType {
+		if columns[i] = c; c == nil || columns[0] == nil || c.Column.Name != columns[0].Column.Name ||
+			c.NodeType != columns[0].NodeType {
 			same = false
 			continue
 		}
@@ -166,7 +167,7 @@ func shareGroup(group []*placer) error {
 	}
 	var plan sharing
 	var scores []float64
-	if same && room < columns[0].store.Column().Len() {
+	if same && room < columns[0].Store.Column().Len() {
 		var err error
 		if scores, err = first.scoresOf(columns[0]); err != nil {
 			return err
@@ -200,7 +201,7 @@ func keepShared(group []*placer, columns []*deviceColumn, plan sharing, scores [
 		stores[i], memory[i] = c.device, pinned.Options{Ledger: c.ledger, Purpose: pinned.Columns}
 	}
 	if err := gather.ShareCaches(group[0].ctx, stores, own, dealt, memory); err != nil {
-		return fmt.Errorf("column %s: %w", columns[0].name, err)
+		return fmt.Errorf("column %s: %w", columns[0].Name, err)
 	}
 	f := &fleet{}
 	for i, p := range group {
@@ -210,8 +211,8 @@ func keepShared(group []*placer, columns []*deviceColumn, plan sharing, scores [
 		a := &p.d.placed[columns[i].placed]
 		a.CachedRows, a.PeerRows = stores[i].Cached(), int64(len(own)+len(dealt))-stores[i].Cached()
 		stores[i].CacheShare = plan.hits
-		p.opt.log().Info("hot rows shared among devices", "device", p.d.String(), "column", columns[i].name,
-			"rows_here", a.CachedRows, "rows_at_peers", a.PeerRows, "of", columns[i].store.Column().Len(), "plan",
+		p.opt.log().Info("hot rows shared among devices", "device", p.d.String(), "column", columns[i].Name,
+			"rows_here", a.CachedRows, "rows_at_peers", a.PeerRows, "of", columns[i].Store.Column().Len(), "plan",
 			plan.why)
 	}
 	return nil
@@ -222,11 +223,11 @@ type peers struct{ deviceCache }
 
 // shareColumn makes peers the tier of a column, in place of the device's own cache.
 func (p *Placed) shareColumn(c *deviceColumn) {
-	cache := c.tier.Tier.(*deviceCache)
+	cache := c.Tier.Tier.(*deviceCache)
 	at := slices.Index(cache.columns, c)
 	cache.columns = slices.Delete(cache.columns, at, at+1)
-	c.tier.take(slices.Delete(c.tier.columns, at, at+1))
-	p.addTier(&peers{deviceCache{cache.d, p, []*deviceColumn{c}}}, false, []*column{c.column})
+	c.Tier.Take(slices.Delete(c.Tier.Columns, at, at+1))
+	p.addTier(&peers{deviceCache{cache.d, p, []*deviceColumn{c}}}, false, []*tiers.Column{c.Column})
 }
 
 // without returns the rows of all that are not in some; both ascend.

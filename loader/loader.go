@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -17,12 +18,12 @@ import (
 type Loader struct {
 	*recipe
 	placed   *Placed
-	columns  []*column // [array]; nil for what is not a column
+	columns  []*tiers.Column // [array]; nil for what is not a column
 	estimate Estimate
 	ledger   *pinned.Ledger
 
 	workers []*worker
-	ahead   *ahead // nil but with columns on disk
+	ahead   *tiers.Ahead // nil but with columns on disk
 	slots   []*slot
 	free    *freeList
 	stats   counters
@@ -198,6 +199,6 @@ func (l *Loader) freeAll(err error) {
 			errs = append(errs, s.close())
 		}
 	}
-	errs = append(errs, l.ahead.close(), l.closeShared(), l.placed.release())
+	errs = append(errs, l.ahead.Close(), l.closeShared(), l.placed.release())
 	l.closeErr = errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -79,7 +80,7 @@ type cpuMaker struct {
 	spent time.Duration // to fetch
 }
 
-func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (maker, error) {
+func (*onCPU) openMaker(r *recipe, columns []*tiers.Column, ledger *pinned.Ledger, stats *counters) (maker, error) {
 	s, err := openSampler(r, ledger)
 	if err != nil {
 		return nil, err

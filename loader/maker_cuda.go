@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -29,7 +30,8 @@ type cudaMaker struct {
 	sampled        *device.Event
 }
 
-func (d *onCUDA) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (_ maker, err error) {
+func (d *onCUDA) openMaker(r *recipe, columns []*tiers.Column, ledger *pinned.Ledger, stats *counters) (_ maker,
+	err error) {
 	m := &cudaMaker{on: d, stats: stats}
 	defer func() {
 		if err != nil {
@@ -111,7 +113,7 @@ func (m *cudaMaker) sample(ctx context.Context, s *slot) error {
 			continue
 		}
 		if err := c.device.Err(); err != nil { // of an earlier batch: only a sampler of yours can cause it
-			return fmt.Errorf("column %s: %w", c.name, err)
+			return fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
 	f := s.fence

@@ -13,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -70,7 +71,7 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 	var ledger pinned.Ledger
 	ledger.SetLimit(r.limit())
 	var owned []io.Closer
-	defer func() { err = errors.Join(err, r.closeShared(), closeAll(owned)) }()
+	defer func() { err = errors.Join(err, r.closeShared(), tiers.CloseAll(owned)) }()
 	if err := r.openPages(&pinned.Ledger{}, &owned); err != nil { // counted by diskMemory
 		return e, on.explain(err, &r.opt)
 	}
@@ -204,8 +205,8 @@ func (*onCPU) fit(p *Placed, r *recipe) (e Estimate, err error) {
 		e.Bound.Topology, e.FileBytes = e.FileBytes, 0
 	}
 	for _, t := range p.tiers {
-		for i := 0; i < len(t.columns) && t.inPlace; i++ {
-			e.FileBytes += t.columns[i].copyBytes()
+		for i := 0; i < len(t.Columns) && t.InPlace; i++ {
+			e.FileBytes += t.Columns[i].CopyBytes()
 		}
 	}
 	e.Bound.Columns = p.cost(r, 0, 0).Columns

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -79,7 +80,7 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 	}
 	t := &rowTrace{recipe: r, columns: mapped}
 	var owned []io.Closer
-	defer func() { err = errors.Join(err, r.closeShared(), closeAll(owned)) }()
+	defer func() { err = errors.Join(err, r.closeShared(), tiers.CloseAll(owned)) }()
 	if err := r.openPages(&pinned.Ledger{}, &owned); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 	if len(mapped) == 0 {
 		return o, nil
 	}
-	var layouts map[*column]diskio.Layout
+	var layouts map[*tiers.Column]diskio.Layout
 	if o.Probe, layouts, err = probeColumns(ctx, mapped); err != nil {
 		return nil, err
 	}
@@ -115,16 +116,16 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 }
 
 // probeColumns opens the files of columns for a probe.
-func probeColumns(ctx context.Context, columns []*column) (disk.Probe, map[*column]diskio.Layout, error) {
+func probeColumns(ctx context.Context, columns []*tiers.Column) (disk.Probe, map[*tiers.Column]diskio.Layout, error) {
 	var list []diskio.Mapped
 	for _, c := range columns {
-		list = append(list, c.mapped())
+		list = append(list, c.Mapped())
 	}
-	reader, layouts, err := diskio.Open(ctx, list, readerOptions)
+	reader, layouts, err := diskio.Open(ctx, list, tiers.ReaderOptions)
 	if err != nil {
 		return disk.Probe{}, nil, err
 	}
-	at := map[*column]diskio.Layout{}
+	at := map[*tiers.Column]diskio.Layout{}
 	for i, c := range columns {
 		at[c] = layouts[i]
 	}
@@ -134,20 +135,14 @@ func probeColumns(ctx context.Context, columns []*column) (disk.Probe, map[*colu
 // rowTrace is which rows two epochs ask for, of some places of the columns.
 type rowTrace struct {
 	*recipe
-	columns []*column
+	columns []*tiers.Column
 	one     uint32 // of so many places is in the trace
 	asked   int64
-	before  disk.PageCounts        // of batches on trial
-	sampled int64                  // batches
-	asks    map[*column][][]uint32 // by batch
+	before  disk.PageCounts              // of batches on trial
+	sampled int64                        // batches
+	asks    map[*tiers.Column][][]uint32 // by batch
 	mu      sync.Mutex
 }
-
-// placeBytes is the bytes of a column that are in a trace or not as a whole, so that neighbours stay neighbours.
-const placeBytes = 64 << 10
-
-// place returns how many rows are next to one another in a trace.
-func (c *column) place() uint32 { return uint32(max(placeBytes/c.store.RowBytes(), 1)) }
 
 // keeps reports whether the place numbered n is in the trace.
 func (t *rowTrace) keeps(n uint32) bool { return (n*2654435761>>4)%t.one == 0 }
@@ -176,7 +171,7 @@ func (t *rowTrace) sample(ctx context.Context) error {
 		t.before = on.PageCounts
 	}
 	all := mean / int64(min(t.batches, leastTried)) * int64(t.batches) * 2
-	t.one, t.asks = uint32(all/mostSimulated+1), map[*column][][]uint32{}
+	t.one, t.asks = uint32(all/mostSimulated+1), map[*tiers.Column][][]uint32{}
 	for _, c := range t.columns {
 		t.asks[c] = make([][]uint32, 2*t.batches)
 	}
@@ -199,14 +194,14 @@ func (t *rowTrace) sampleSome(ctx context.Context, from uint64, ledger *pinned.L
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.Close()) }()
 	var rows []uint32
 	for i := from; i < 2*t.batches; i += uint64(t.opt.Workers) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		j := job{epoch: uint32(i / t.batches), number: i % t.batches}
-		if err := s.sample(ctx, j.epoch, j.number); err != nil {
+		if err := s.Sample(ctx, j.epoch, j.number); err != nil {
 			return t.explain(err, j)
 		}
 		for _, c := range t.columns {
@@ -220,19 +215,19 @@ func (t *rowTrace) sampleSome(ctx context.Context, from uint64, ledger *pinned.L
 }
 
 // rowsOf appends the rows that a sampled batch asks for of a column.
-func (r *recipe) rowsOf(s *slot, c *column, rows []uint32) (_ []uint32, err error) {
+func (r *recipe) rowsOf(s *slot, c *tiers.Column, rows []uint32) (_ []uint32, err error) {
 	for _, a := range r.arraysOf(c) {
 		if ids, view := s.rowIDs(a); !view && err == nil {
-			rows, err = c.store.Rows(rows, ids)
+			rows, err = c.Store.Rows(rows, ids)
 		}
 	}
 	return rows, err
 }
 
 // note keeps those rows of a batch that are in the trace.
-func (t *rowTrace) note(c *column, batch uint64, rows []uint32) {
+func (t *rowTrace) note(c *tiers.Column, batch uint64, rows []uint32) {
 	var kept []uint32
-	place := c.place()
+	place := c.Together()
 	for _, row := range rows {
 		if t.keeps(row / place) {
 			kept = append(kept, row)
@@ -250,8 +245,8 @@ func (t *rowTrace) note(c *column, batch uint64, rows []uint32) {
 
 // pack numbers the rows of the trace anew, so that a simulation takes no more memory than they need, and returns how
 // many there are. Places that were no neighbours are none afterwards.
-func (t *rowTrace) pack(c *column) (rows int64) {
-	place := c.place()
+func (t *rowTrace) pack(c *tiers.Column) (rows int64) {
+	place := c.Together()
 	numbers := map[uint32]uint32{}
 	for _, asks := range t.asks[c] {
 		for i, row := range asks {
@@ -267,7 +262,8 @@ func (t *rowTrace) pack(c *column) (rows int64) {
 }
 
 // simulate fills in what each policy reads, with caches of some sizes.
-func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column]diskio.Layout, caches []int64) error {
+func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*tiers.Column]diskio.Layout,
+	caches []int64) error {
 	if t.one > 1 {
 		for _, c := range t.columns {
 			l := layouts[c]
@@ -317,21 +313,22 @@ func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column
 }
 
 // simulateOne fills in what a policy reads with a cache of some bytes.
-func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]diskio.Layout, cache int64, to *OutlookPolicy) error {
+func (t *rowTrace) simulateOne(o *Outlook, layouts map[*tiers.Column]diskio.Layout, cache int64,
+	to *OutlookPolicy) error {
 	columns := slices.Clone(t.columns)
 	opt := t.opt
 	opt.Disk.CacheBytes = cache
-	for _, d := range splitColumns(columns, o.ColumnBytes, &opt, 1).onDisk {
-		asks := t.asks[d.column]
+	for _, d := range tiers.SplitColumns(columns, o.ColumnBytes, tiers.DiskOptions(opt.Disk), 1, opt.log()).OnDisk {
+		asks := t.asks[d.Column]
 		perBatch := int64(0)
 		for _, a := range asks {
 			perBatch += int64(len(a))
 		}
 		perBatch = perBatch * int64(t.one) / int64(len(asks))
-		c, err := diskio.Simulate(to.Policy, layouts[d.column], diskio.PlannerOptions{Slots: d.slots / int(t.one),
-			Lookahead: int(min(int64(t.opt.Disk.Lookahead), d.mostAsks/max(perBatch, 1)+1)),
-			Along:     d.along / int(t.one),
-			Pack:      d.pack.OfShare(int64(t.one))},
+		c, err := diskio.Simulate(to.Policy, layouts[d.Column], diskio.PlannerOptions{Slots: d.Slots / int(t.one),
+			Lookahead: int(min(int64(t.opt.Disk.Lookahead), d.MostAsks/max(perBatch, 1)+1)),
+			Along:     d.Along / int(t.one),
+			Pack:      d.Pack.OfShare(int64(t.one))},
 			asks, int(t.batches))
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -158,7 +159,7 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	l.opt.Hooks.Logger = slog.New(slog.NewTextHandler(log, nil))
 	on := l.placed.on
 	l.placed.on = failing{processor: on, err: mine}
-	l.placed.tiers = []*placedTier{{Tier: failingTier{&mapped{}, mine, nil}}}
+	l.placed.tiers = []*tiers.PlacedTier{{Tier: failingTier{&tiers.Mapped{}, mine, nil}}}
 	for b, err := range l.Epoch(t.Context(), 0) {
 		if b != nil || err != mine {
 			t.Errorf("%v, %v", b, err)
@@ -176,7 +177,7 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 		t.Errorf("the log says %s", log)
 	}
 	l.placed.on = on
-	l.placed.tiers[0].Tier = failingTier{&mapped{}, nil, mine}
+	l.placed.tiers[0].Tier = failingTier{&tiers.Mapped{}, nil, mine}
 	for _, err := range l.Epoch(t.Context(), 0) {
 		if err != nil {
 			t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -95,7 +96,7 @@ func (r *recipe) openPages(ledger *pinned.Ledger, owned *[]io.Closer) (err error
 	if t == nil {
 		return nil
 	}
-	reader := readerOptions
+	reader := tiers.ReaderOptions
 	reader.Memory = pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}
 	if t.pages, err = diskio.OpenPages(t.arrays, diskio.PagesOptions{Bytes: t.cache, Reader: reader}); err != nil {
 		return err
@@ -128,8 +129,8 @@ func (r *recipe) pagedMemory() int64 {
 		return 0
 	}
 	askers := r.opt.Workers
-	if r.split != nil && len(r.split.onDisk) > 0 {
-		askers += scouts(r.opt.Workers)
+	if r.split != nil && len(r.split.OnDisk) > 0 {
+		askers += tiers.Scouts(r.opt.Workers)
 	}
 	return sat.Add(diskio.PagesBytes(r.paged.bytes)/int64(r.paged.loaders), int64(askers)*diskio.AskerBytes)
 }

@@ -7,11 +7,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // Placed is a source whose graph and columns are where a processor reads them: mapped, resident, or on a device. Place
@@ -22,10 +21,10 @@ type Placed struct {
 	src     Source
 	recipe  *recipe // of the loaders that it was made for
 	on      processor
-	columns []*column
-	tiers   []*placedTier
-	copies  *copier // of what is copied to memory
-	loaders int     // how many share the limits
+	columns []*tiers.Column
+	tiers   []*tiers.PlacedTier
+	copies  *tiers.Copier // of what is copied to memory
+	loaders int           // how many share the limits
 	ledger  pinned.Ledger
 	// estimate is of a loader of recipe.
 	estimate Estimate
@@ -36,19 +35,6 @@ type Placed struct {
 	users int // who placed it, and each loader
 	taken int // loaders that there ever were
 	ended bool
-}
-
-// column is a column of the source, once, in however many arrays its rows are delivered.
-type column struct {
-	name     string
-	nodeType int // -1 for a column of the edges
-	store    *gather.Store
-	given    bool            // Options.Tier has it
-	tier     *placedTier     // that brings its rows, once that is chosen
-	number   int             // among the tier's
-	scales   unified.Tensor  // of a column that is widened with them
-	verified *verifiedRows   // nil: no row has to be verified before it is read
-	hot      *gather.HotRows // of a column on disk: rows that a device keeps; nil for none
 }
 
 // PlacedArray says where the kernels of a device find an array of the source.
@@ -167,7 +153,7 @@ func (p *Placed) bring(ctx context.Context) (err error) {
 }
 
 // findColumns looks up the columns that batches have rows of.
-func findColumns(r *recipe) (list []*column, err error) {
+func findColumns(r *recipe) (list []*tiers.Column, err error) {
 	found := columnsByKey(nil)
 	for i := range r.arrays {
 		a := &r.arrays[i]
@@ -175,41 +161,14 @@ func findColumns(r *recipe) (list []*column, err error) {
 		if !a.IsColumn() || found[key] != nil {
 			continue
 		}
-		c := &column{name: key.name, nodeType: key.nodeType}
+		c := &tiers.Column{Name: key.name, NodeType: key.nodeType}
 		found[key] = c
-		if err := c.find(r.graph, r.opt.Columns.Widen); err != nil {
+		if err := c.Find(r.graph, r.opt.Columns.Widen); err != nil {
 			return nil, fmt.Errorf("column of %s: %w", a.Name, err)
 		}
 		list = append(list, c)
 	}
 	return list, nil
-}
-
-// find looks the column up in a graph, and its scales if it is to be widened with some.
-func (c *column) find(g *graph.Graph, widen bool) (err error) {
-	look, there := g.EdgeColumn, g.Schema().EdgeColumns
-	if c.nodeType >= 0 {
-		look = func(name string) (unified.Tensor, bool) { return g.NodeColumn(c.nodeType, name) }
-		there = g.Schema().Nodes[c.nodeType].Columns
-	}
-	tensor, _ := look(c.name)
-	c.store, err = gather.NewStore(tensor)
-	if err != nil || !widen || !widens(there, c.name) {
-		return err
-	}
-	if tensor.DType() == unified.Int8 {
-		c.scales, _ = look(graph.ScaleOf(c.name))
-	}
-	c.store, err = c.store.Widened(c.scales)
-	return err
-}
-
-// tensors returns what is read of a column.
-func (c *column) tensors() []unified.Tensor {
-	if c.scales.Valid() {
-		return []unified.Tensor{c.store.Column(), c.scales}
-	}
-	return []unified.Tensor{c.store.Column()}
 }
 
 // columnKey tells columns apart: nodeType is -1 for one of the edges.
@@ -226,10 +185,10 @@ func keyOfColumn(a *Array) columnKey {
 	return columnKey{a.Column, a.Type}
 }
 
-func columnsByKey(list []*column) map[columnKey]*column {
-	m := make(map[columnKey]*column, len(list))
+func columnsByKey(list []*tiers.Column) map[columnKey]*tiers.Column {
+	m := make(map[columnKey]*tiers.Column, len(list))
 	for _, c := range list {
-		m[columnKey{c.name, c.nodeType}] = c
+		m[columnKey{c.Name, c.NodeType}] = c
 	}
 	return m
 }
@@ -240,8 +199,8 @@ func (p *Placed) sourceBytes() (m Memory) {
 		m.Topology += pinned.Options{}.Size(int64(len(t.Bytes())))
 	}
 	for _, c := range p.columns {
-		if !c.given {
-			m.Columns += c.copyBytes()
+		if !c.Given {
+			m.Columns += c.CopyBytes()
 		}
 	}
 	return m
@@ -286,7 +245,7 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 
 // join makes l one of the placed source's loaders, which finds its columns there and how much memory it may take.
 func (p *Placed) join(l *Loader) (err error) {
-	l.columns = make([]*column, len(l.arrays))
+	l.columns = make([]*tiers.Column, len(l.arrays))
 	placed := columnsByKey(p.columns)
 	for i := range l.arrays {
 		a := &l.arrays[i]

@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -22,18 +22,9 @@ func (*onCPU) String() string          { return "cpu" }
 func (*onCPU) bounded(o *Options) bool { return o.MaxMemory > 0 }
 
 func (c *onCPU) close() error {
-	err := closeAll(c.owned)
+	err := tiers.CloseAll(c.owned)
 	c.owned = nil
 	return err
-}
-
-// closeAll closes all in reverse order.
-func closeAll(owned []io.Closer) error {
-	var errs []error
-	for _, o := range slices.Backward(owned) {
-		errs = append(errs, o.Close())
-	}
-	return errors.Join(errs...)
 }
 
 func (c *onCPU) place(ctx context.Context, p *Placed) error {
@@ -49,13 +40,13 @@ func (c *onCPU) place(ctx context.Context, p *Placed) error {
 		}
 		return r.openPages(&p.ledger, &c.owned)
 	}
-	err := p.copies.stage(ctx, pinned.Topology, r.topology(), func(done, total int64) {
+	err := p.copies.Stage(ctx, pinned.Topology, r.topology(), func(done, total int64) {
 		r.opt.progress("topology", done, total)
 	})
 	if err = cmp.Or(err, p.openTiers(ctx)); err != nil {
 		return err
 	}
-	r.graph, err = p.copies.graph(r.graph)
+	r.graph, err = p.copies.GraphOf(r.graph)
 	return err
 }
 
@@ -84,7 +75,7 @@ func readAhead(ctx context.Context, p *Placed) error {
 	}
 	list := p.recipe.topology()
 	for _, c := range p.columns {
-		list = append(list, c.tensors()...)
+		list = append(list, c.Tensors()...)
 	}
 	if err := p.recipe.opt.goThrough(ctx, "read ahead", list, populate); !errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -94,29 +85,3 @@ func readAhead(ctx context.Context, p *Placed) error {
 
 // populate is a variable for tests only.
 var populate = pinned.Populate
-
-// graph returns a graph whose arrays are the copies of g's, as far as there are some.
-func (in *copier) graph(g *graph.Graph) (*graph.Graph, error) {
-	schema := *g.Schema() // its own slices, since FromArrays sets what follows from names
-	schema.Nodes, schema.Edges = slices.Clone(schema.Nodes), slices.Clone(schema.Edges)
-	a := graph.Arrays{
-		Schema: schema, ID: g.ID(), EdgeIDs: g.EdgeIDs(), Splits: g.Splits(),
-		Indptr:      in.of(unified.FromSlice(g.Indptr())),
-		Indices:     in.of(g.Indices()),
-		Types:       in.of(g.Types()),
-		NodeColumns: make([]map[string]unified.Tensor, len(schema.Nodes)),
-		EdgeColumns: make(map[string]unified.Tensor),
-	}
-	for t := range schema.Nodes {
-		a.NodeColumns[t] = make(map[string]unified.Tensor)
-		for _, c := range schema.Nodes[t].Columns {
-			col, _ := g.NodeColumn(t, c.Name)
-			a.NodeColumns[t][c.Name] = in.of(col)
-		}
-	}
-	for _, c := range schema.EdgeColumns {
-		col, _ := g.EdgeColumn(c.Name)
-		a.EdgeColumns[c.Name] = in.of(col)
-	}
-	return graph.FromArrays(a)
-}

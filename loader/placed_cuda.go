@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -34,7 +35,7 @@ type onCUDA struct {
 
 // deviceColumn is a column that a device reads.
 type deviceColumn struct {
-	*column
+	*tiers.Column
 	device   *gather.DeviceStore // nil: copies bring its rows, out of memory or from disk
 	attached *pinned.Attachment
 	placed   int            // in onCUDA.placed
@@ -52,20 +53,20 @@ func (d *onCUDA) busAddress() string {
 }
 
 // find returns a column as the device has it.
-func (d *onCUDA) find(c *column) *deviceColumn {
-	return d.columns[slices.IndexFunc(d.columns, func(x *deviceColumn) bool { return x.column == c })]
+func (d *onCUDA) find(c *tiers.Column) *deviceColumn {
+	return d.columns[slices.IndexFunc(d.columns, func(x *deviceColumn) bool { return x.Column == c })]
 }
 
 // carried returns whether copies bring the rows of an array.
 func (d *onCUDA) carried(a *Array) bool {
 	return a.IsColumn() && slices.ContainsFunc(d.columns, func(c *deviceColumn) bool {
-		return c.device == nil && keyOfColumn(a) == columnKey{c.name, c.nodeType}
+		return c.device == nil && keyOfColumn(a) == columnKey{c.Name, c.NodeType}
 	})
 }
 
 // close frees what the source's arrays took. No kernel that reads them may be under way.
 func (d *onCUDA) close() error {
-	err := closeAll(d.owned)
+	err := tiers.CloseAll(d.owned)
 	d.owned = nil
 	return errors.Join(err, d.Device.Close())
 }
@@ -198,13 +199,13 @@ func (p *placer) topology() (err error) {
 // columns places each column, the smallest first, and makes the stores that gather from them.
 func (p *placer) columns() error {
 	for _, c := range p.source.columns {
-		p.d.columns = append(p.d.columns, &deviceColumn{column: c, ledger: &p.source.ledger})
+		p.d.columns = append(p.d.columns, &deviceColumn{Column: c, ledger: &p.source.ledger})
 	}
-	bytes := func(c *deviceColumn) int { return len(c.store.Column().Bytes()) }
+	bytes := func(c *deviceColumn) int { return len(c.Store.Column().Bytes()) }
 	slices.SortStableFunc(p.d.columns, func(a, b *deviceColumn) int { return cmp.Compare(bytes(a), bytes(b)) })
 	for _, c := range p.d.columns {
 		if err := p.column(c); err != nil {
-			return fmt.Errorf("column %s: %w", c.name, err)
+			return fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
 	if p.d.hotRows == shareLater {
@@ -219,7 +220,7 @@ func (p *placer) columns() error {
 
 // column places a column and makes the store that gathers from it.
 func (p *placer) column(c *deviceColumn) (err error) {
-	b, elsewhere := c.store.Column().Bytes(), c.given || p.source.recipe.split.has(c.column)
+	b, elsewhere := c.Store.Column().Bytes(), c.Given || p.source.recipe.split.Has(c.Column)
 	if elsewhere || p.opt.Tuning.Carry == CarryCopies && p.held(b) > p.rest {
 		c.placed = len(p.d.placed)
 		p.d.placed = append(p.d.placed, p.carriedArray(c))
@@ -230,7 +231,7 @@ func (p *placer) column(c *deviceColumn) (err error) {
 		return err
 	}
 	c.placed = len(p.d.placed) - 1
-	if c.device, err = gather.NewDeviceStore(p.d.Device, c.store.Column(), c.attached.Address()); err != nil {
+	if c.device, err = gather.NewDeviceStore(p.d.Device, c.Store.Column(), c.attached.Address()); err != nil {
 		return err
 	}
 	c.device.MaxBlocks = p.opt.Tuning.DeviceBlocks

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -80,8 +81,8 @@ func (p *placer) hotColumn() (*deviceColumn, int64) {
 	}
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
 		c := p.d.columns[i]
-		k := gather.CacheRows(c.store.Column(), p.rest)
-		if c.device != nil && p.d.placed[c.placed].Rung != pinned.RungDevice && c.nodeType >= 0 && k > 0 {
+		k := gather.CacheRows(c.Store.Column(), p.rest)
+		if c.device != nil && p.d.placed[c.placed].Rung != pinned.RungDevice && c.NodeType >= 0 && k > 0 {
 			return c, k
 		}
 	}
@@ -95,7 +96,7 @@ func (p *placer) scoresOf(c *deviceColumn) ([]float64, error) {
 		return nil, err
 	}
 	g := p.source.recipe.graph
-	return scores[g.Offset(c.nodeType):g.Offset(c.nodeType+1)], nil
+	return scores[g.Offset(c.NodeType):g.Offset(c.NodeType+1)], nil
 }
 
 // keepHotRows gives what is left of the budget to the rows of hot nodes, of one column: crumbs would be left for
@@ -110,17 +111,17 @@ func (p *placer) keepHotRows() error {
 		return err
 	}
 	if err := c.keep(p.ctx, gather.Hottest(scores, k)); err != nil {
-		return fmt.Errorf("column %s: %w", c.name, err)
+		return fmt.Errorf("column %s: %w", c.Name, err)
 	}
 	c.device.CacheShare = shareOfHottest(scores)(k)
 	p.d.placed[c.placed].CachedRows = c.device.Cached()
 	if p.opt.Device.HotRows == RankUses && p.source.loaders == 1 {
 		if err := c.device.CountUses(pinned.Options{Ledger: &p.source.ledger, Purpose: pinned.Columns}); err != nil {
-			return fmt.Errorf("column %s: %w", c.name, err)
+			return fmt.Errorf("column %s: %w", c.Name, err)
 		}
 		c.counted = true
 	}
-	p.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.store.Column().Len(),
+	p.opt.log().Info("rows kept in device memory", "column", c.Name, "rows", k, "of", c.Store.Column().Len(),
 		"ranked_by", p.opt.Device.HotRows.String())
 	return nil
 }
@@ -129,48 +130,48 @@ func (p *placer) keepHotRows() error {
 // ranked once.
 func (p *placer) keepHotOnDisk() error {
 	r := p.source.recipe
-	if p.opt.Device.HotRows == RankNone || r.split == nil || r.split.reader == nil {
+	if p.opt.Device.HotRows == RankNone || r.split == nil || r.split.Files == nil {
 		return nil
 	}
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
 		c := p.d.columns[i]
-		at := slices.IndexFunc(r.split.onDisk, func(d columnOnDisk) bool { return d.column == c.column })
-		if at < 0 || c.nodeType < 0 {
+		at := slices.IndexFunc(r.split.OnDisk, func(d tiers.ColumnOnDisk) bool { return d.Column == c.Column })
+		if at < 0 || c.NodeType < 0 {
 			continue
 		}
 		most := int64(0)
-		for _, a := range r.arraysOf(c.column) {
+		for _, a := range r.arraysOf(c.Column) {
 			most = max(most, a.Most)
 		}
-		k := gather.HotRowsCount(c.store.Column(), most, p.rest)
+		k := gather.HotRowsCount(c.Store.Column(), most, p.rest)
 		if k == 0 {
 			return nil
 		}
-		return p.keepOnDisk(c, &r.split.onDisk[at], most, k)
+		return p.keepOnDisk(c, &r.split.OnDisk[at], most, k)
 	}
 	return nil
 }
 
 // keepOnDisk reads the k hottest rows of a column on disk to the device.
-func (p *placer) keepOnDisk(c *deviceColumn, d *columnOnDisk, most, k int64) error {
+func (p *placer) keepOnDisk(c *deviceColumn, d *tiers.ColumnOnDisk, most, k int64) error {
 	scores, err := p.scoresOf(c)
 	if err != nil {
 		return err
 	}
-	reader := p.source.recipe.split.reader
-	c.column.hot, err = gather.NewHotRows(p.ctx, p.d.Device, gather.HotRowsOptions{Column: c.store.Column(),
+	reader := p.source.recipe.split.Files
+	c.Column.Hot, err = gather.NewHotRows(p.ctx, p.d.Device, gather.HotRowsOptions{Column: c.Store.Column(),
 		Rows: gather.Hottest(scores, k), Most: most,
 		Memory: pinned.Options{Ledger: &p.source.ledger, Purpose: pinned.Columns},
 		Read: func(ctx context.Context, rows []int64, to []byte) error {
-			return reader.Fetch(ctx, d.index, d.layout, rows, to)
+			return reader.Fetch(ctx, d.Index, d.Layout, rows, to)
 		}})
 	if err != nil {
-		return fmt.Errorf("column %s: keep rows on the device (HotRows: RankNone keeps none): %w", c.name, err)
+		return fmt.Errorf("column %s: keep rows on the device (HotRows: RankNone keeps none): %w", c.Name, err)
 	}
-	p.d.owned = append(p.d.owned, c.column.hot)
+	p.d.owned = append(p.d.owned, c.Column.Hot)
 	p.d.placed[c.placed].CachedRows = k
-	p.opt.log().Info("rows of a column on disk kept in device memory", "column", c.name, "rows", k, "of",
-		c.store.Column().Len(), "ranked_by", p.opt.Device.HotRows.String())
+	p.opt.log().Info("rows of a column on disk kept in device memory", "column", c.Name, "rows", k, "of",
+		c.Store.Column().Len(), "ranked_by", p.opt.Device.HotRows.String())
 	return nil
 }
 

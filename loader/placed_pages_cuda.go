@@ -34,7 +34,7 @@ var choosing sync.Mutex
 
 // attachColumn lets the device address a column, on pages that Options.HostPages chooses.
 func (p *placer) attachColumn(c *deviceColumn) (err error) {
-	name, column := "column "+c.name, c.store.Column()
+	name, column := "column "+c.Name, c.Store.Column()
 	opt := pinned.AttachOptions{Purpose: pinned.Columns}
 	if !p.choosesPages(column.Bytes()) {
 		c.attached, err = p.array(name, column, opt)
@@ -63,7 +63,7 @@ func (p *placer) attachColumn(c *deviceColumn) (err error) {
 		}
 	}
 	p.d.placed[len(p.d.placed)-1].Pages = t
-	p.opt.log().Info("pages of a column chosen", "column", c.name, "copied", t.Copied, "why", t.Why)
+	p.opt.log().Info("pages of a column chosen", "column", c.Name, "copied", t.Copied, "why", t.Why)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -28,7 +29,7 @@ type processor interface {
 	// place brings p's arrays to where the processor reads them.
 	place(ctx context.Context, p *Placed) error
 	// openMaker makes a maker of a recipe's batches, which have rows of columns: by array.
-	openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (maker, error)
+	openMaker(r *recipe, columns []*tiers.Column, ledger *pinned.Ledger, stats *counters) (maker, error)
 	// slotMemory says how a slot's ids and rows take memory, and makes its fence, which is nil on the CPU.
 	slotMemory(r *recipe, ledger *pinned.Ledger, stats *counters) (f *fence, ids, rows pinned.Options, err error)
 	// bounded reports whether each slot is given the memory of the largest batch in advance.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -23,22 +24,22 @@ type arrayReader struct {
 }
 
 // openReaders opens a reader of each tier that has one of the columns: by array, nil for what is not a column.
-func openReaders(columns []*column, w tier.Worker) (r readers, err error) {
+func openReaders(columns []*tiers.Column, w tier.Worker) (r readers, err error) {
 	r.of = make([]arrayReader, len(columns))
-	opened := map[*placedTier]tier.Reader{}
+	opened := map[*tiers.PlacedTier]tier.Reader{}
 	for i, c := range columns {
 		if c == nil {
 			continue
 		}
-		reader, ok := opened[c.tier]
+		reader, ok := opened[c.Tier]
 		if !ok {
-			if reader, err = c.tier.Reader(w); err != nil {
+			if reader, err = c.Tier.Reader(w); err != nil {
 				return r, errors.Join(err, r.close())
 			}
-			opened[c.tier] = reader
+			opened[c.Tier] = reader
 			r.all = append(r.all, reader)
 		}
-		r.of[i] = arrayReader{reader, c.number}
+		r.of[i] = arrayReader{reader, c.Number}
 	}
 	return r, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -34,7 +35,7 @@ type recipe struct {
 	room        int64            // what the control group leaves; 0 where none limits memory
 	reverses    [][]int          // edge types with the reverses of each, where batches leave those out
 	drawer      *sampling.Drawer // of negatives, once there is memory for it; nil for none
-	split       *diskTier        // of the columns, with Disk
+	split       *tiers.DiskTier  // of the columns, with Disk
 	paged       *pagedTopology   // where the topology stays on disk
 	anyWorkers  bool             // Options.Workers was left open
 	indexed     *pinned.Ledger   // counts the index of seeds that are edges of some types; nil before it is there

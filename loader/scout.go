@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // scout samples batches on the CPU, without rows of columns, to learn what is in them.
@@ -27,14 +29,19 @@ func newScout(r *recipe, ledger *pinned.Ledger) (*scout, error) {
 	return &scout{r, m, s, ledger}, nil
 }
 
-// sample samples a batch into the scout's slot. What may be half written after an error is made anew.
-func (s *scout) sample(ctx context.Context, epoch uint32, number uint64) error {
+// Sample samples a batch into the scout's slot. What may be half written after an error is made anew.
+func (s *scout) Sample(ctx context.Context, epoch uint32, number uint64) error {
 	j := job{epoch: epoch, number: number, order: s.order(epoch)}
 	err := guarded(func() error { return s.slot.fill(ctx, s.sampler, j) })
 	if errors.Is(err, ErrSampler) || errors.Is(err, pinned.ErrFault) {
 		s.renew()
 	}
 	return err
+}
+
+// IDs returns which rows an array of the batch has of its column, and whether it is the beginning of its Base.
+func (s *scout) IDs(array int) (ids unified.Tensor, view bool) {
+	return s.slot.rowIDs(&s.arrays[array])
 }
 
 // renew gives the scout a new sampler, and a sample that nothing has broken. Where that fails, so does the next batch.
@@ -48,7 +55,8 @@ func (s *scout) renew() {
 	s.sampler = m
 }
 
-func (s *scout) close() error { return errors.Join(s.sampler.close(), s.slot.close()) }
+// Close frees the scout.
+func (s *scout) Close() error { return errors.Join(s.sampler.close(), s.slot.close()) }
 
 // failedSampler is a sampler that could not be opened again.
 type failedSampler struct {
@@ -71,16 +79,41 @@ func (r *recipe) trial(ctx context.Context, n uint64, ledger *pinned.Ledger, see
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.Close()) }()
 	for i := range n {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		number := uint64(float64(r.batches) * float64(i) / float64(n))
-		if err := s.sample(ctx, 0, number); err != nil {
+		if err := s.Sample(ctx, 0, number); err != nil {
 			return failedBatch{r.explain(err, job{number: number})}
 		}
 		see(s.slot)
 	}
 	return nil
+}
+
+// openAhead makes what looks ahead, where columns are on disk.
+func (l *Loader) openAhead() (err error) {
+	if l.split == nil || l.split.Files == nil {
+		return nil
+	}
+	opt := tiers.AheadOptions{Tier: l.split, Loader: l.recipe, Ledger: l.ledger, Columns: l.columns,
+		Part: tiers.Part{Batches: l.batches, Rank: uint64(l.opt.Rank),
+			World: uint64(l.opt.WorldSize), Rounds: l.rounds}}
+	for i := range l.arrays {
+		opt.Most = append(opt.Most, l.arrays[i].Most)
+	}
+	for range tiers.Scouts(l.opt.Workers) {
+		s, err := newScout(l.recipe, l.ledger)
+		if err != nil {
+			for _, s := range opt.Scouts {
+				err = errors.Join(err, s.Close())
+			}
+			return err
+		}
+		opt.Scouts = append(opt.Scouts, s)
+	}
+	l.ahead, err = tiers.NewAhead(opt)
+	return err
 }

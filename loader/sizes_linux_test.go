@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -25,11 +26,11 @@ import (
 
 // diskMemory is what a loader takes for columns and a topology on disk, of a slot and a sampler of so many bytes.
 func diskMemory(r *recipe, slot, scratch int64) int64 {
-	if len(r.split.columns()) == 0 {
+	if len(r.split.Columns()) == 0 {
 		return r.pagedMemory()
 	}
-	return sat.Add(r.pagedMemory(), r.split.Cost(tier.Bound{Columns: r.describe(r.split.columns()),
-		Loaders: r.split.loaders, Workers: r.opt.Workers, Slots: r.opt.Workers + r.opt.Tuning.Prefetch, Sampled: slot,
+	return sat.Add(r.pagedMemory(), r.split.Cost(tier.Bound{Columns: r.describe(r.split.Columns()),
+		Loaders: r.split.Loaders, Workers: r.opt.Workers, Slots: r.opt.Workers + r.opt.Tuning.Prefetch, Sampled: slot,
 		Worker: scratch}).Scratch)
 }
 
@@ -37,29 +38,30 @@ func diskMemory(r *recipe, slot, scratch int64) int64 {
 func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	const mib, staging, asker = 1 << 20, 8 << 20, 1 << 15 * 68
 	wide, narrow := unread(t, 1000, 512), unread(t, 70_000, 16)
-	wide.name, narrow.name, narrow.nodeType = "x", "y", -1
+	wide.Name, narrow.Name, narrow.NodeType = "x", "y", -1
 	arrays := []Array{{Kind: ArrayNodes, Most: 1 << 20}, {Kind: ArrayNodeColumn, Column: "x", Most: 300},
 		{Kind: ArraySeedColumn, Column: "x", Most: 212}, {Kind: ArrayNodeColumn, Type: 1, Column: "x", Most: 1 << 20},
 		{Kind: ArrayEdgeColumn, Column: "y", Most: 1<<20 - 5}, {Kind: ArrayEdgeColumn, Type: 1, Column: "y", Most: 5}}
-	onDisk := []columnOnDisk{{column: wide, slots: 40, mostAsks: 1 << 12, early: 777},
-		{column: narrow, slots: 9, mostAsks: 1 << 9, early: 10, pack: diskio.PackOptions{Memory: 3 * mib}}}
+	onDisk := []tiers.ColumnOnDisk{{Column: wide, Slots: 40, MostAsks: 1 << 12, Early: 777},
+		{Column: narrow, Slots: 9, MostAsks: 1 << 9, Early: 10, Pack: diskio.PackOptions{Memory: 3 * mib}}}
 	ofWide := int64(1000*5 + 40*12 + 1<<12*20 + 777 + 8*4*mib) // 512 rows are asked for
 	ofNarrow := int64(70_000*5 + 9*12 + 1<<20*20 + 10 + 3*mib + 8*4*mib)
-	endless := []columnOnDisk{{column: wide, mostAsks: 1}}
+	endless := []tiers.ColumnOnDisk{{Column: wide, MostAsks: 1}}
 	paged := &pagedTopology{bytes: 4096 * 126, loaders: 2}
 	ofPages := int64(2*8*3+staging) / 2 // 128 pages, in words of 64
 	for name, c := range map[string]struct {
-		split *diskTier
+		split *tiers.DiskTier
 		paged *pagedTopology
 		want  int64
 	}{
 		"nothing":  {nil, nil, 0},
-		"no rows":  {&diskTier{loaders: 2}, nil, 0},
-		"rows":     {&diskTier{loaders: 4, onDisk: onDisk[:1]}, nil, 3*(100+30) + ofWide + staging/4},
-		"both":     {&diskTier{loaders: 1, onDisk: onDisk}, nil, 3*(100+30) + ofWide + ofNarrow + staging},
+		"no rows":  {&tiers.DiskTier{Loaders: 2}, nil, 0},
+		"rows":     {&tiers.DiskTier{Loaders: 4, OnDisk: onDisk[:1]}, nil, 3*(100+30) + ofWide + staging/4},
+		"both":     {&tiers.DiskTier{Loaders: 1, OnDisk: onDisk}, nil, 3*(100+30) + ofWide + ofNarrow + staging},
 		"topology": {nil, paged, ofPages + 5*asker},
-		"whole":    {&diskTier{loaders: 2}, paged, ofPages + 5*asker},
-		"all":      {&diskTier{loaders: 1, onDisk: onDisk[:1]}, paged, ofPages + 8*asker + 3*130 + ofWide + staging},
+		"whole":    {&tiers.DiskTier{Loaders: 2}, paged, ofPages + 5*asker},
+		"all": {&tiers.DiskTier{Loaders: 1, OnDisk: onDisk[:1]}, paged,
+			ofPages + 8*asker + 3*130 + ofWide + staging},
 	} {
 		r := &recipe{opt: Options{Workers: 5, Tuning: TuningOptions{Prefetch: 3}},
 			arrays: arrays, split: c.split, paged: c.paged}
@@ -68,13 +70,13 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 		}
 	}
 	r := &recipe{opt: Options{Workers: 1, Tuning: TuningOptions{Prefetch: 1}},
-		split: &diskTier{loaders: 1, onDisk: endless}, arrays: []Array{
+		split: &tiers.DiskTier{Loaders: 1, OnDisk: endless}, arrays: []Array{
 			{Kind: ArrayNodeColumn, Column: "x", Most: 1 << 60}}}
 	if n, want := diskMemory(r, 1, 2), int64(3+1000*5+1<<40*20+2*4*mib+staging); n != want {
 		t.Errorf("batches without end: %d bytes, want %d", n, want)
 	}
-	s := &diskTier{onDisk: onDisk[:1]}
-	if !s.has(wide) || s.has(narrow) || (*diskTier)(nil).has(wide) {
+	s := &tiers.DiskTier{OnDisk: onDisk[:1]}
+	if !s.Has(wide) || s.Has(narrow) || (*tiers.DiskTier)(nil).Has(wide) {
 		t.Error("which columns are on disk")
 	}
 }
@@ -84,20 +86,20 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 func TestTheBordersOfWhatIsKeptWhole(t *testing.T) {
 	const cache = 167_772_160 // a quarter is 2^21 asks
 	fits, large, rest := unread(t, cache/8, 1), unread(t, cache/8+1, 1), unread(t, 1<<22, 512)
-	for c, whole := range map[*column]int{fits: 1, large: 0} {
-		total := c.store.Column().Len() + 1<<31
-		if s := splitColumns([]*column{rest, c}, total, &Options{Disk: DiskOptions{CacheBytes: cache}},
-			1); len(s.whole) != whole ||
-			len(s.onDisk) != 2-whole {
+	for c, whole := range map[*tiers.Column]int{fits: 1, large: 0} {
+		total := c.Store.Column().Len() + 1<<31
+		if s := tiers.SplitColumns([]*tiers.Column{rest, c}, total, tiers.DiskOptions{CacheBytes: cache},
+			1, nil); len(s.Whole) != whole ||
+			len(s.OnDisk) != 2-whole {
 			t.Errorf("a column of %d bytes in a cache of %d: %+v", total-1<<31, cache, s)
 		}
 	}
-	s := splitColumns([]*column{rest}, 1<<31, &Options{Disk: DiskOptions{CacheBytes: cache}}, 1)
-	if d := s.onDisk[0]; d.mostAsks != 1<<21 || d.slots != cache/512 {
+	s := tiers.SplitColumns([]*tiers.Column{rest}, 1<<31, tiers.DiskOptions{CacheBytes: cache}, 1, nil)
+	if d := s.OnDisk[0]; d.MostAsks != 1<<21 || d.Slots != cache/512 {
 		t.Errorf("%+v", d)
 	}
-	s = splitColumns([]*column{rest}, 1<<31, &Options{Disk: DiskOptions{CacheBytes: cache - 200}}, 1)
-	if d := s.onDisk[0]; d.mostAsks != 1<<20 {
+	s = tiers.SplitColumns([]*tiers.Column{rest}, 1<<31, tiers.DiskOptions{CacheBytes: cache - 200}, 1, nil)
+	if d := s.OnDisk[0]; d.MostAsks != 1<<20 {
 		t.Errorf("%+v", d)
 	}
 	a := Array{Kind: ArrayNodes, DType: unified.Int32, Most: 5}
@@ -125,11 +127,11 @@ func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 	}
 	const ahead = 1<<19/(524*one/40) + 1 // one more row, and it would be less
 	tr := &rowTrace{recipe: &recipe{opt: Options{Disk: DiskOptions{Lookahead: 64, CacheBytes: 5}}, batches: 20},
-		columns: []*column{c},
-		one:     one, asks: map[*column][][]uint32{c: asks}}
+		columns: []*tiers.Column{c},
+		one:     one, asks: map[*tiers.Column][][]uint32{c: asks}}
 	o := &Outlook{ColumnBytes: 1 << 30, Batches: 20}
 	to := &OutlookPolicy{Policy: disk.Ahead}
-	if err := tr.simulateOne(o, map[*column]diskio.Layout{c: layout}, one*width*50, to); err != nil {
+	if err := tr.simulateOne(o, map[*tiers.Column]diskio.Layout{c: layout}, one*width*50, to); err != nil {
 		t.Fatal(err)
 	}
 	want, err := diskio.Simulate(disk.Ahead, layout, diskio.PlannerOptions{Slots: 50, Lookahead: ahead,
@@ -142,14 +144,14 @@ func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 
 // Rows of a column are verified up to its last piece, however many it has.
 func TestTheLastPieceOfALargeColumnIsVerified(t *testing.T) {
-	x := unread(t, 1<<21, 1<<10).store.Column()
+	x := unread(t, 1<<21, 1<<10).Store.Column()
 	p := &pieces{whole: x.Bytes(), times: make([]int, 1<<11), rotten: 1<<11 - 1}
-	v := newVerifiedRows(p, x)
+	v := tiers.NewVerifiedRows(p, x)
 	for _, c := range []struct {
 		row  int64
 		fits bool
 	}{{-1, true}, {0, true}, {1 << 21, true}, {1<<21 - 1, false}, {1<<21 - 1025, true}} {
-		if err := v.check(unified.FromSlice([]int64{c.row})); (err == nil) != c.fits {
+		if err := v.Check(unified.FromSlice([]int64{c.row})); (err == nil) != c.fits {
 			t.Errorf("row %d: %v", c.row, err)
 		}
 	}
@@ -166,7 +168,7 @@ func TestATraceIsPackedWithoutNewNeighbours(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := unread(t, 35, 64)
-	tr := &rowTrace{recipe: r, columns: []*column{c}}
+	tr := &rowTrace{recipe: r, columns: []*tiers.Column{c}}
 	if err := tr.sample(t.Context()); err != nil || r.closeShared() != nil || on.close() != nil {
 		t.Fatal(err)
 	}
@@ -174,15 +176,15 @@ func TestATraceIsPackedWithoutNewNeighbours(t *testing.T) {
 		t.Errorf("%d batches, one of %d", len(tr.asks[c]), tr.one)
 	}
 	tr.asks[c] = [][]uint32{{9000, 9001, 500}, {1024 * 3, 501, 9001}, nil}
-	if rows := tr.pack(c); c.place() != 1024 || rows != 2*3*1024 {
-		t.Errorf("places of %d rows, %d in all", c.place(), rows)
+	if rows := tr.pack(c); c.Together() != 1024 || rows != 2*3*1024 {
+		t.Errorf("places of %d rows, %d in all", c.Together(), rows)
 	}
 	if d := expect.Diff([][]uint32{{9000 - 8*1024, 9001 - 8*1024, 2*1024 + 500}, {4 * 1024, 2*1024 + 501,
 		9001 - 8*1024}, nil}, tr.asks[c]); d != "" {
 		t.Error(d)
 	}
-	if one := unread(t, 4, 1<<20); one.place() != 1 {
-		t.Errorf("%d rows of a megabyte are neighbours", one.place())
+	if one := unread(t, 4, 1<<20); one.Together() != 1 {
+		t.Errorf("%d rows of a megabyte are neighbours", one.Together())
 	}
 }
 
@@ -232,7 +234,7 @@ func TestTheDefaultCacheIsHalfOfTheRoom(t *testing.T) {
 }
 
 // sparseColumn is a column of a byte a row in a file that has no blocks.
-func sparseColumn(t *testing.T, rows int64) *column {
+func sparseColumn(t *testing.T, rows int64) *tiers.Column {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "column")
 	f, err := os.Create(path)
@@ -256,7 +258,7 @@ func sparseColumn(t *testing.T, rows int64) *column {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &column{name: "many", store: s}
+	return &tiers.Column{Name: "many", Store: s}
 }
 
 // A column that has more rows than can be numbered is read as a mapped one.
@@ -264,7 +266,7 @@ func TestAColumnOfTooManyRowsIsNotReadFromDisk(t *testing.T) {
 	few, many := sparseColumn(t, diskio.MaxRows-1), sparseColumn(t, diskio.MaxRows)
 	log := &bytes.Buffer{}
 	r := &recipe{opt: Options{Hooks: Hooks{Logger: slog.New(slog.NewTextHandler(log, nil))}}}
-	mapped, total := r.inFiles([]*column{many, few})
+	mapped, total := r.inFiles([]*tiers.Column{many, few})
 	if len(mapped) != 1 || mapped[0] != few || total != diskio.MaxRows-1 {
 		t.Errorf("%d columns of %d bytes", len(mapped), total)
 	}
@@ -276,7 +278,7 @@ func TestAColumnOfTooManyRowsIsNotReadFromDisk(t *testing.T) {
 
 // A topology that the cache has room for, and one that a device reads, stay as they are.
 func TestATopologyIsPagedWhereTheCacheHasNoRoom(t *testing.T) {
-	x := sparseColumn(t, 8*5001).store.Column()
+	x := sparseColumn(t, 8*5001).Store.Column()
 	indptr, err := unified.New(unified.Int64, x.Bytes(), 5001)
 	if err != nil {
 		t.Fatal(err)

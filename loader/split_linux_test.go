@@ -7,12 +7,13 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // unread is a column of so many rows, whose memory nobody reads.
-func unread(t *testing.T, rows, width int64) *column {
+func unread(t *testing.T, rows, width int64) *tiers.Column {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, int(rows*width), unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
@@ -27,7 +28,7 @@ func unread(t *testing.T, rows, width int64) *column {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &column{store: s}
+	return &tiers.Column{Store: s}
 }
 
 // Small columns are kept whole; the others share the cache by their size, and a quarter of a share, or 16 MiB, is the
@@ -44,45 +45,46 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 		{6 << 30, 0, 1, [2]int64{1 << 24, 1 << 25}, 32 << 20}, {6 << 30, 0, 2, [2]int64{1 << 23, 1 << 24}, 32 << 20},
 		{96 << 20, 0, 1, [2]int64{1 << 19, 1 << 19}, 0}, {96 << 20, 1, 1, [2]int64{1 << 20, 1 << 21}, 0},
 	} {
-		s := splitColumns([]*column{wide, label, narrow}, total, &Options{Disk: DiskOptions{CacheBytes: c.cache,
-			PackBytes: c.pack}},
-			c.loaders)
-		if len(s.whole) != 1 || s.whole[0] != label || len(s.onDisk) != 2 ||
-			s.loaders != c.loaders {
+		s := tiers.SplitColumns([]*tiers.Column{wide, label, narrow}, total, tiers.DiskOptions{CacheBytes: c.cache,
+			PackBytes: c.pack},
+			c.loaders, nil)
+		if len(s.Whole) != 1 || s.Whole[0] != label || len(s.OnDisk) != 2 ||
+			s.Loaders != c.loaders {
 			t.Fatalf("%+v: %+v", c, s)
 		}
 		sum := int64(0)
-		for i, d := range s.onDisk {
-			of, part := []*column{narrow, wide}[i], []int64{1, 2}[i]
+		for i, d := range s.OnDisk {
+			of, part := []*tiers.Column{narrow, wide}[i], []int64{1, 2}[i]
 			share := (c.cache - 8<<20) * part / 3 / int64(c.loaders)
-			row := of.store.RowBytes()
+			row := of.Store.RowBytes()
 			early := min(c.early, share/4)
 			if c.early == 0 {
 				early = share / 4
 			}
-			if d.column != of || d.index != i || d.mostAsks != c.asks[i] || d.along != int((4<<20)/row) ||
-				int64(d.slots) > share/row || int64(d.slots) < share/row-1 || d.early < early-1 || d.early > early+1 {
+			if d.Column != of || d.Index != i || d.MostAsks != c.asks[i] || d.Along != int((4<<20)/row) ||
+				int64(d.Slots) > share/row || int64(d.Slots) < share/row-1 || d.Early < early-1 || d.Early > early+1 {
 				t.Errorf("%+v: column %d has %+v, of a share of %d", c, i, d, share)
 			}
-			if window := d.mostAsks * diskio.AskBytes; window > max(16<<20, share) ||
+			if window := d.MostAsks * diskio.AskBytes; window > max(16<<20, share) ||
 				c.pack == 0 && window > max(16<<20, share/4) {
 				t.Errorf("%+v: column %d has a window of %d bytes", c, i, window)
 			}
-			if packed := d.pack.Bytes; packed != c.pack*part/3 || (d.pack.Memory > 0) != (c.pack > 0) {
-				t.Errorf("%+v: column %d packs %+v", c, i, d.pack)
+			if packed := d.Pack.Bytes; packed != c.pack*part/3 || (d.Pack.Memory > 0) != (c.pack > 0) {
+				t.Errorf("%+v: column %d packs %+v", c, i, d.Pack)
 			}
-			sum += int64(d.slots) * row
+			sum += int64(d.Slots) * row
 		}
-		if s.cacheBytes < sum || s.cacheBytes > sum+2*pinned.HugePage {
-			t.Errorf("%+v: caches of %d bytes, %d are said", c, sum, s.cacheBytes)
+		if s.CacheBytes < sum || s.CacheBytes > sum+2*pinned.HugePage {
+			t.Errorf("%+v: caches of %d bytes, %d are said", c, sum, s.CacheBytes)
 		}
 	}
-	small := splitColumns([]*column{wide, label, narrow}, total, &Options{Disk: DiskOptions{CacheBytes: total}}, 1)
-	if len(small.whole) != 3 || len(small.onDisk) != 0 || small.cacheBytes != 0 {
+	small := tiers.SplitColumns([]*tiers.Column{wide, label, narrow}, total, tiers.DiskOptions{CacheBytes: total}, 1,
+		nil)
+	if len(small.Whole) != 3 || len(small.OnDisk) != 0 || small.CacheBytes != 0 {
 		t.Errorf("what fits is not kept whole: %+v", small)
 	}
-	none := splitColumns([]*column{label}, 8<<20, &Options{Disk: DiskOptions{CacheBytes: 1 << 20}}, 1)
-	if len(none.whole) != 0 || len(none.onDisk) != 1 || none.onDisk[0].slots != 1<<17 {
+	none := tiers.SplitColumns([]*tiers.Column{label}, 8<<20, tiers.DiskOptions{CacheBytes: 1 << 20}, 1, nil)
+	if len(none.Whole) != 0 || len(none.OnDisk) != 1 || none.OnDisk[0].Slots != 1<<17 {
 		t.Errorf("%+v", none)
 	}
 }

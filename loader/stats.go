@@ -87,7 +87,7 @@ func (l *Loader) Stats() Stats {
 	s := Stats{
 		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(),
 		Bytes: c.bytes.Load(), Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
-		Wait: c.wait.durations(), Body: c.body.durations(), Disk: c.disk.durations(), OnDisk: l.ahead.stats(),
+		Wait: c.wait.durations(), Body: c.body.durations(), Disk: c.disk.durations(), OnDisk: l.onDisk(),
 		TopologyOnDisk: l.paged.stats(),
 		Links:          c.links[0].Load(), Negatives: c.links[1].Load(), NegativesMissed: c.links[2].Load(),
 		Device: l.opt.Device.Name, Replays: c.replays.Load(),
@@ -101,6 +101,16 @@ func (l *Loader) Stats() Stats {
 	l.mu.Lock()
 	s.SlotsHeld = l.held
 	l.mu.Unlock()
+	return s
+}
+
+// onDisk says what was read of columns on disk; nil where there are none.
+func (l *Loader) onDisk() *DiskStats {
+	if l.ahead == nil {
+		return nil
+	}
+	s := &DiskStats{Probe: l.split.Files.Probe()}
+	s.Counts, s.Pack, s.CacheRows, s.Lookahead = l.ahead.Report()
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 )
 
@@ -32,13 +33,13 @@ func (t *deviceCache) Open(context.Context, tier.Env) error {
 		return err
 	}
 	p := t.source
-	i := slices.IndexFunc(p.tiers, func(x *placedTier) bool { return x.Tier == tier.Tier(t) })
-	kept, moved := split(p.tiers[i].columns, func(c *column) bool { return t.d.find(c).device != nil })
-	p.tiers[i].take(kept)
+	i := slices.IndexFunc(p.tiers, func(x *tiers.PlacedTier) bool { return x.Tier == tier.Tier(t) })
+	kept, moved := split(p.tiers[i].Columns, func(c *tiers.Column) bool { return t.d.find(c).device != nil })
+	p.tiers[i].Take(kept)
 	for _, c := range kept {
 		t.columns = append(t.columns, t.d.find(c))
 	}
-	p.addTier(&copies{Tier: &mapped{moved}}, false, moved)
+	p.addTier(&copies{Tier: &tiers.Mapped{Columns: moved}}, false, moved)
 	return nil
 }
 
@@ -77,16 +78,16 @@ func (t *deviceCache) renew(ctx context.Context) error {
 			return err
 		}
 		k := c.device.Cached()
-		if k == 0 || k == c.store.Column().Len() || !anyUse(uses) {
+		if k == 0 || k == c.Store.Column().Len() || !anyUse(uses) {
 			continue
 		}
 		err = c.keep(ctx, gather.Hottest(uses, k))
 		if errors.Is(err, device.ErrOutOfMemory) { // somebody else has taken it meanwhile: all rows go over the bus
-			t.d.log.Warn("no rows are kept in device memory any more", "column", c.name, "error", err)
+			t.d.log.Warn("no rows are kept in device memory any more", "column", c.Name, "error", err)
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("column %s: %w", c.name, err)
+			return fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
 	return nil
@@ -108,7 +109,7 @@ type deviceReader struct {
 func (r *deviceReader) Expect(context.Context, tier.Slot) error {
 	for _, c := range r.columns {
 		if err := c.device.Err(); err != nil {
-			return fmt.Errorf("column %s: %w", c.name, err)
+			return fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
 	return nil

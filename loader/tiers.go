@@ -6,36 +6,20 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// placedTier is a tier of a placed source, with the columns that it has.
-type placedTier struct {
-	tier.Tier
-	columns []*column
-	inPlace bool // rows are read where the source has them
-}
-
 // addTier makes a tier the one of some columns.
-func (p *Placed) addTier(t tier.Tier, inPlace bool, columns []*column) {
+func (p *Placed) addTier(t tier.Tier, inPlace bool, columns []*tiers.Column) {
 	if len(columns) == 0 {
 		return
 	}
-	placed := &placedTier{Tier: t, inPlace: inPlace}
-	placed.take(columns)
+	placed := &tiers.PlacedTier{Tier: t, InPlace: inPlace}
+	placed.Take(columns)
 	p.tiers = append(p.tiers, placed)
-}
-
-// take makes columns all that the tier has.
-func (t *placedTier) take(columns []*column) {
-	t.columns = columns
-	for i, c := range columns {
-		c.tier, c.number = t, i
-	}
 }
 
 // chooseGiven finds the columns that Options.Tier has.
@@ -49,7 +33,7 @@ func (p *Placed) chooseGiven() error {
 	}
 	of, some := o.Hooks.Tier.(tier.Chooser)
 	for i, c := range p.recipe.describe(p.columns) {
-		p.columns[i].given = !some || of.Has(&c)
+		p.columns[i].Given = !some || of.Has(&c)
 	}
 	return nil
 }
@@ -67,10 +51,10 @@ func (p *Placed) settleTiers() error {
 }
 
 // describe says what tiers are to know of columns.
-func (r *recipe) describe(columns []*column) []tier.Column {
+func (r *recipe) describe(columns []*tiers.Column) []tier.Column {
 	list := make([]tier.Column, len(columns))
 	for i, c := range columns {
-		list[i] = tier.Column{Name: c.name, NodeType: c.nodeType, Data: c.store.Column()}
+		list[i] = tier.Column{Name: c.Name, NodeType: c.NodeType, Data: c.Store.Column()}
 		for _, a := range r.arraysOf(c) {
 			list[i].Most = sat.Add(list[i].Most, a.Most)
 		}
@@ -79,7 +63,7 @@ func (r *recipe) describe(columns []*column) []tier.Column {
 }
 
 // split returns the columns with and without a property.
-func split(columns []*column, is func(*column) bool) (with, without []*column) {
+func split(columns []*tiers.Column, is func(*tiers.Column) bool) (with, without []*tiers.Column) {
 	for _, c := range columns {
 		if is(c) {
 			with = append(with, c)
@@ -92,34 +76,35 @@ func split(columns []*column, is func(*column) bool) (with, without []*column) {
 
 func (c *onCPU) chooseTiers(p *Placed) {
 	r := p.recipe
-	own, rest := split(p.columns, func(c *column) bool { return c.given })
+	own, rest := split(p.columns, func(c *tiers.Column) bool { return c.Given })
 	p.addTier(r.opt.Hooks.Tier, false, own)
-	_, rest = split(rest, r.split.has)
-	p.addTier(r.split, true, r.split.columns())
-	copied, rest := split(rest, func(c *column) bool {
-		return r.opt.Residence == Resident || r.split != nil && slices.Contains(r.split.whole, c)
+	_, rest = split(rest, r.split.Has)
+	p.addTier(r.split, true, r.split.Columns())
+	copied, rest := split(rest, func(c *tiers.Column) bool {
+		return r.opt.Residence == Resident || r.split != nil && slices.Contains(r.split.Whole, c)
 	})
-	p.copies = &copier{ledger: &p.ledger, copies: map[*byte]unified.Tensor{}}
-	p.addTier(&resident{mapped: mapped{copied}, in: p.copies, widen: r.opt.Columns.Widen}, false, copied)
-	p.addTier(&mapped{rest}, true, rest)
+	p.copies = &tiers.Copier{Ledger: &p.ledger, Copies: map[*byte]unified.Tensor{}}
+	p.addTier(&tiers.Resident{Mapped: tiers.Mapped{Columns: copied}, In: p.copies, Widen: r.opt.Columns.Widen},
+		false, copied)
+	p.addTier(&tiers.Mapped{Columns: rest}, true, rest)
 }
 
 func (d *onCUDA) chooseTiers(p *Placed) {
 	r := p.recipe
-	own, rest := split(p.columns, func(c *column) bool { return c.given })
+	own, rest := split(p.columns, func(c *tiers.Column) bool { return c.Given })
 	p.addTier(&copies{Tier: r.opt.Hooks.Tier, columns: own}, false, own)
-	_, rest = split(rest, r.split.has)
-	onDisk := r.split.columns()
+	_, rest = split(rest, r.split.Has)
+	onDisk := r.split.Columns()
 	p.addTier(&copies{Tier: r.split, columns: onDisk, keeps: r.opt.Device.HotRows != RankNone}, false, onDisk)
-	cache := &placedTier{Tier: &deviceCache{d: d, source: p}} // which places all columns, also where it has none
-	cache.take(rest)
+	cache := &tiers.PlacedTier{Tier: &deviceCache{d: d, source: p}} // which places all columns, also where it has none
+	cache.Take(rest)
 	p.tiers = append(p.tiers, cache)
 }
 
 // openTiers opens all tiers.
 func (p *Placed) openTiers(ctx context.Context) error {
 	for _, t := range slices.Clone(p.tiers) {
-		err := t.Open(ctx, tier.Env{Columns: p.recipe.describe(t.columns), Ledger: &p.ledger,
+		err := t.Open(ctx, tier.Env{Columns: p.recipe.describe(t.Columns), Ledger: &p.ledger,
 			Progress: func(done, total int64) { p.recipe.opt.progress("columns", done, total) }})
 		if err != nil {
 			return err
@@ -147,7 +132,7 @@ func (p *Placed) cost(r *recipe, sampled, scratch int64) (all tier.Memory) {
 	b := tier.Bound{Loaders: p.loaders, Workers: r.opt.Workers, Slots: r.opt.Workers + r.opt.Tuning.Prefetch,
 		Sampled: sampled, Worker: scratch, Batch: batch}
 	for _, t := range p.tiers {
-		b.Columns = r.describe(t.columns)
+		b.Columns = r.describe(t.Columns)
 		all = all.Add(t.Cost(b))
 	}
 	return all
@@ -181,22 +166,4 @@ func (p *Placed) renew(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// setData makes a copy of a column, and of its scales, what is read of it.
-func (c *column) setData(data, scales unified.Tensor, widen bool) (err error) {
-	widened := widen && c.store.DType() != c.store.Column().DType()
-	c.scales = scales
-	if c.store, err = gather.NewStore(data); err == nil && widened {
-		c.store, err = c.store.Widened(scales)
-	}
-	return err
-}
-
-// copyBytes is what a copy of the column takes.
-func (c *column) copyBytes() (n int64) {
-	for _, t := range c.tensors() {
-		n += pinned.Options{}.Size(int64(len(t.Bytes())))
-	}
-	return n
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -20,7 +21,7 @@ type pieces struct {
 var errRotten = errors.New("rotten")
 
 func (p *pieces) Verify(b []byte) error {
-	at := (cap(p.whole) - cap(b)) >> pieceShift
+	at := (cap(p.whole) - cap(b)) >> tiers.PieceShift
 	p.times[at]++
 	if at == p.rotten {
 		return errRotten
@@ -38,17 +39,17 @@ func TestPiecesAreVerifiedOnceWhenTheyAreFirstRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := (len(whole) - 1) >> pieceShift
+	last := (len(whole) - 1) >> tiers.PieceShift
 	for round := range 6 {
 		p := &pieces{whole: whole, times: make([]int, last+1), rotten: -1}
-		v, want := newVerifiedRows(p, x), make([]int, last+1)
+		v, want := tiers.NewVerifiedRows(p, x), make([]int, last+1)
 		for range 40 {
 			ids := make([]int64, r.IntN(3))
 			for i := range ids {
 				ids[i] = r.Int64N(rows+2) - 1
 				if ids[i] >= 0 && ids[i] < rows {
-					want[ids[i]*width>>pieceShift] = 1
-					want[((ids[i]+1)*width-1)>>pieceShift] = 1
+					want[ids[i]*width>>tiers.PieceShift] = 1
+					want[((ids[i]+1)*width-1)>>tiers.PieceShift] = 1
 				}
 			}
 			list := unified.FromSlice(ids)
@@ -59,24 +60,24 @@ func TestPiecesAreVerifiedOnceWhenTheyAreFirstRead(t *testing.T) {
 				}
 				list = unified.FromSlice(narrow)
 			}
-			if err := v.check(list); err != nil {
+			if err := v.Check(list); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(p.times, want) {
 				t.Fatalf("seed %d: after rows %v pieces were verified %v times, want %v", seed, ids, p.times, want)
 			}
 		}
-		p.rotten = int(r.Int64N(rows) * width >> pieceShift)
-		v, p.times[p.rotten] = newVerifiedRows(p, x), 0
+		p.rotten = int(r.Int64N(rows) * width >> tiers.PieceShift)
+		v, p.times[p.rotten] = tiers.NewVerifiedRows(p, x), 0
 		for range 2 { // what is rotten stays so
-			err := v.check(unified.FromSlice([]int64{(int64(p.rotten) << pieceShift) / width}))
+			err := v.Check(unified.FromSlice([]int64{(int64(p.rotten) << tiers.PieceShift) / width}))
 			if !errors.Is(err, errRotten) {
 				t.Errorf("piece %d is rotten: %v", p.rotten, err)
 			}
 		}
 	}
-	var none *verifiedRows
-	if err := none.check(unified.FromSlice([]int64{1})); err != nil {
+	var none *tiers.VerifiedRows
+	if err := none.Check(unified.FromSlice([]int64{1})); err != nil {
 		t.Error(err)
 	}
 }

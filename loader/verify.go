@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -40,12 +40,12 @@ func (p *Placed) verify(ctx context.Context) error {
 	list := p.recipe.topology()
 	for _, c := range p.columns {
 		switch {
-		case c.given:
-		case c.tier.inPlace:
-			c.verified = newVerifiedRows(v, c.store.Column())
-			list = append(list, c.tensors()[1:]...)
+		case c.Given:
+		case c.Tier.InPlace:
+			c.Verified = tiers.NewVerifiedRows(v, c.Store.Column())
+			list = append(list, c.Tensors()[1:]...)
 		default:
-			list = append(list, c.tensors()...)
+			list = append(list, c.Tensors()...)
 		}
 	}
 	return p.recipe.opt.goThrough(ctx, "verify", list, v.Verify)
@@ -89,56 +89,6 @@ func (r *recipe) verifySeeds(src Source, seeds graph.Seeds) error {
 	for _, t := range read {
 		if err := v.Verify(t.Bytes()); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// verifiedRows remembers which pieces of a column have been verified.
-type verifiedRows struct {
-	by    Verifier
-	bytes []byte
-	row   int64
-	rows  int64
-	seen  []atomic.Uint32 // a bit a piece
-}
-
-// pieceShift is the size of a piece: 1 MiB.
-const pieceShift = 20
-
-func newVerifiedRows(v Verifier, t unified.Tensor) *verifiedRows {
-	b := t.Bytes()
-	return &verifiedRows{by: v, bytes: b, rows: t.Len(), row: t.RowBytes(),
-		seen: make([]atomic.Uint32, len(b)>>pieceShift/32+1)}
-}
-
-// check verifies the rows of ids. Ids that are out of range are for who gathers to report.
-func (r *verifiedRows) check(ids unified.Tensor) error {
-	if r == nil {
-		return nil
-	}
-	if v, err := unified.View[int32](ids); err == nil {
-		return checkRows(r, v)
-	}
-	v, _ := unified.View[int64](ids)
-	return checkRows(r, v)
-}
-
-func checkRows[T int32 | int64](r *verifiedRows, ids []T) error {
-	for _, id := range ids {
-		if id < 0 || int64(id) >= r.rows {
-			continue
-		}
-		first := int64(id) * r.row >> pieceShift
-		last := (int64(id)*r.row + r.row - 1) >> pieceShift
-		for p := first; p <= last; p++ {
-			if r.seen[p/32].Load()>>(p%32)&1 != 0 {
-				continue
-			}
-			if err := r.by.Verify(r.bytes[p<<pieceShift : min((p+1)<<pieceShift, int64(len(r.bytes)))]); err != nil {
-				return err
-			}
-			r.seen[p/32].Or(1 << (p % 32))
 		}
 	}
 	return nil

@@ -110,7 +110,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 	for i := range r.window {
 		r.window[i] = make(chan *slot, 1)
 	}
-	if err := l.ahead.begin(r); err != nil {
+	if err := l.ahead.Begin(r.ctx, &r.wg, uint64(r.epoch), r.first, r.last); err != nil {
 		r.cancel(err)
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func (r *run) end() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.ahead.end(); err != nil {
+	if err := l.ahead.End(); err != nil {
 		l.closeErr = errors.Join(l.closeErr, err)
 	}
 	if !l.closed {

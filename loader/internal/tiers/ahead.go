@@ -1,4 +1,4 @@
-package loader
+package tiers
 
 import (
 	"context"
@@ -7,18 +7,21 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
-// ahead samples batches before they are due, to learn which rows they need, and has their reads planned. It keeps the
+// Ahead samples batches before they are due, to learn which rows they need, and has their reads planned. It keeps the
 // ids alone: workers sample the batch again when it is due, which costs less memory than keeping samples by far.
 //
 // What follows an epoch is taken to be the next one, so its batches are known as well. Where something else follows,
 // the window is begun anew; what the cache has stays.
-type ahead struct {
-	l       *Loader
+type Ahead struct {
+	opt     AheadOptions
 	columns []*aheadColumn
 	arrays  [][2]int // [array] column, or -1, and which of its arrays
 	scouts  []*aheadScout
@@ -32,6 +35,32 @@ type ahead struct {
 	known   []askedBatch // asked for and not planned
 	crowded bool         // the next batch is sampled, and the window has no room for it
 	due     map[uint64]plannedBatch
+}
+
+// AheadOptions are what a loader tells of itself.
+type AheadOptions struct {
+	Tier    *DiskTier
+	Loader  any // as in tier.Worker
+	Ledger  *pinned.Ledger
+	Columns []*Column // [array] of a batch
+	Most    []int64   // [array] rows
+	Part    Part
+	Scouts  []scouting
+}
+
+// Part says which batches of an epoch a rank has.
+type Part struct {
+	Batches     uint64 // of an epoch, over all ranks
+	Rank, World uint64
+	Rounds      func(n uint64) uint64 // how many of n batches that all ranks share
+}
+
+// scouting samples batches, without rows.
+type scouting interface {
+	Sample(ctx context.Context, epoch uint32, number uint64) error
+	// IDs returns which rows an array of the batch has of its column, and whether it is the beginning of another.
+	IDs(array int) (ids unified.Tensor, view bool)
+	Close() error
 }
 
 // aheadColumn is a column on disk.
@@ -66,13 +95,13 @@ type course struct {
 }
 
 // settle goes on to the next part as long as there is no batch at the position; false where none follows.
-func (c *course) settle(r *recipe) bool {
-	for tries := 0; c.position >= r.rounds(c.last-c.first); tries++ {
-		if c.first, c.position = c.last, 0; c.last == r.batches {
+func (c *course) settle(r *Part) bool {
+	for tries := 0; c.position >= r.Rounds(c.last-c.first); tries++ {
+		if c.first, c.position = c.last, 0; c.last == r.Batches {
 			c.first = 0
 			c.epoch++
 		}
-		if c.last = r.batches; tries > 2 || c.epoch >= 1<<32 {
+		if c.last = r.Batches; tries > 2 || c.epoch >= 1<<32 {
 			return false
 		}
 	}
@@ -80,63 +109,58 @@ func (c *course) settle(r *recipe) bool {
 }
 
 // at returns the number of the batch within its epoch.
-func (c *course) at(r *recipe) uint64 {
-	return (c.first + uint64(r.opt.Rank) + c.position*uint64(r.opt.WorldSize)) % r.batches
+func (c *course) at(r *Part) uint64 {
+	return (c.first + r.Rank + c.position*r.World) % r.Batches
 }
 
 func (c *course) next() { c.number, c.position = c.number+1, c.position+1 }
 
 // same reports whether the courses go on alike.
-func (c *course) same(d *course, world int) bool {
+func (c *course) same(d *course, world uint64) bool {
 	return c.epoch == d.epoch && c.last == d.last &&
-		c.first+c.position*uint64(world) == d.first+d.position*uint64(world)
+		c.first+c.position*world == d.first+d.position*world
 }
 
 // aheadScout samples for ahead.
 type aheadScout struct {
-	*scout
+	scouting
 	rows [][]uint32 // by column
 }
 
-// openAhead makes what looks ahead, where columns are on disk.
-func (l *Loader) openAhead() error {
-	if l.split == nil || l.split.reader == nil {
-		return nil
-	}
-	a := &ahead{l: l, due: map[uint64]plannedBatch{}}
-	l.ahead = a
-	l.split.join(l.recipe, a)
+// NewAhead makes what looks ahead for a loader. It closes the scouts also where it fails.
+func NewAhead(opt AheadOptions) (*Ahead, error) {
+	a := &Ahead{opt: opt, due: map[uint64]plannedBatch{}}
 	a.changed.L = &a.mu
-	for range l.arrays {
+	opt.Tier.join(opt.Loader, a)
+	for range opt.Columns {
 		a.arrays = append(a.arrays, [2]int{-1, 0})
 	}
-	for _, d := range l.split.onDisk {
+	for _, s := range opt.Scouts {
+		a.scouts = append(a.scouts, &aheadScout{scouting: s})
+	}
+	for _, d := range opt.Tier.OnDisk {
 		if err := a.openColumn(d); err != nil {
-			return err
+			return nil, errors.Join(err, a.Close())
 		}
 	}
-	for range scouts(l.opt.Workers) {
-		s, err := newScout(l.recipe, l.ledger)
-		if err != nil {
-			return err
-		}
-		a.scouts = append(a.scouts, &aheadScout{scout: s, rows: make([][]uint32, len(a.columns))})
+	for _, s := range a.scouts {
+		s.rows = make([][]uint32, len(a.columns))
 	}
-	return nil
+	return a, nil
 }
 
-// scouts is how many goroutines sample ahead of so many workers.
-func scouts(workers int) int { return (workers + 1) / 2 }
+// Scouts is how many goroutines sample ahead of so many workers.
+func Scouts(workers int) int { return (workers + 1) / 2 }
 
 // openColumn adds a column, where batches of this loader have rows of it.
-func (a *ahead) openColumn(d columnOnDisk) error {
-	l := a.l
-	c := &aheadColumn{rowBytes: d.column.store.RowBytes(), mostAsks: d.mostAsks, hot: d.column.hot}
-	for i := range l.arrays {
-		if l.columns[i] == d.column {
+func (a *Ahead) openColumn(d ColumnOnDisk) error {
+	o, of := &a.opt, a.opt.Tier
+	c := &aheadColumn{rowBytes: d.Column.Store.RowBytes(), mostAsks: d.MostAsks, hot: d.Column.Hot}
+	for i := range o.Columns {
+		if o.Columns[i] == d.Column {
 			a.arrays[i] = [2]int{len(a.columns), len(c.arrays)}
 			c.arrays = append(c.arrays, i)
-			if c.hot != nil && l.arrays[i].Most > c.hot.Most() {
+			if c.hot != nil && o.Most[i] > c.hot.Most() {
 				c.hot = nil // it was made for smaller batches
 			}
 		}
@@ -145,36 +169,36 @@ func (a *ahead) openColumn(d columnOnDisk) error {
 		return nil
 	}
 	var err error
-	c.Column, err = diskio.NewColumn(l.split.reader, d.index, d.layout, diskio.ColumnOptions{
-		PlannerOptions: diskio.PlannerOptions{Slots: d.slots, Lookahead: l.opt.Disk.Lookahead, Along: d.along,
-			Asks: int(d.mostAsks), Pack: d.pack, Memory: pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}},
-		Early: d.early, Cache: pinned.Options{Ledger: l.ledger, Purpose: pinned.Columns}})
+	c.Column, err = diskio.NewColumn(of.Files, d.Index, d.Layout, diskio.ColumnOptions{
+		PlannerOptions: diskio.PlannerOptions{Slots: d.Slots, Lookahead: of.opt.Lookahead, Along: d.Along,
+			Asks: int(d.MostAsks), Pack: d.Pack, Memory: pinned.Options{Ledger: o.Ledger, Purpose: pinned.Scratch}},
+		Early: d.Early, Cache: pinned.Options{Ledger: o.Ledger, Purpose: pinned.Columns}})
 	if err == nil {
 		a.columns = append(a.columns, c)
 	}
 	return err
 }
 
-func (a *ahead) find(array int) (column, part int) { return a.arrays[array][0], a.arrays[array][1] }
+func (a *Ahead) find(array int) (column, part int) { return a.arrays[array][0], a.arrays[array][1] }
 
-// close frees all memory.
-func (a *ahead) close() error {
+// Close frees all memory.
+func (a *Ahead) Close() error {
 	if a == nil {
 		return nil
 	}
-	a.l.split.join(a.l.recipe, nil)
-	errs := []error{a.stop()}
+	a.opt.Tier.join(a.opt.Loader, nil)
+	all := []error{a.stop()}
 	for _, s := range a.scouts {
-		errs = append(errs, s.close())
+		all = append(all, s.Close())
 	}
 	for _, c := range a.columns {
-		errs = append(errs, c.Close())
+		all = append(all, c.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(all...)
 }
 
-// begin looks ahead of a run.
-func (a *ahead) begin(r *run) error {
+// Begin looks ahead of batches first .. last-1 of an epoch, with goroutines that end when ctx does.
+func (a *Ahead) Begin(ctx context.Context, group *sync.WaitGroup, epoch, first, last uint64) error {
 	if a == nil {
 		return nil
 	}
@@ -186,8 +210,8 @@ func (a *ahead) begin(r *run) error {
 			head = b.at
 		}
 	}
-	run := course{number: head.number, epoch: uint64(r.epoch), first: r.first, last: r.last}
-	if !run.settle(a.l.recipe) || !head.same(&run, a.l.opt.WorldSize) {
+	run := course{number: head.number, epoch: epoch, first: first, last: last}
+	if !run.settle(&a.opt.Part) || !head.same(&run, a.opt.Part.World) {
 		if err := a.stop(); err != nil {
 			return err
 		}
@@ -201,13 +225,13 @@ func (a *ahead) begin(r *run) error {
 	}
 	a.taken, a.first, a.crowded = a.asked, run.number, false
 	for _, s := range a.scouts {
-		r.wg.Add(1)
+		group.Add(1)
 		go func() {
-			defer r.wg.Done()
-			s.look(r.ctx, a)
+			defer group.Done()
+			s.look(ctx, a)
 		}()
 	}
-	context.AfterFunc(r.ctx, func() {
+	context.AfterFunc(ctx, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.changed.Broadcast()
@@ -215,15 +239,15 @@ func (a *ahead) begin(r *run) error {
 	return nil
 }
 
-// end ends what a run began, whose workers and scouts have ended. What is being read for the batches after it goes on,
+// End ends what a run began, whose workers and scouts have ended. What is being read for the batches after it goes on,
 // unless one before them has failed or was given up.
-func (a *ahead) end() error {
+func (a *Ahead) End() error {
 	if a == nil {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.planned.settle(a.l.recipe)
+	a.planned.settle(&a.opt.Part)
 	for _, c := range a.columns {
 		if c.Begun() != len(a.due) {
 			return a.stop()
@@ -233,21 +257,21 @@ func (a *ahead) end() error {
 }
 
 // stop gives up what is planned. a.mu is held, or nobody else is there.
-func (a *ahead) stop() error {
+func (a *Ahead) stop() error {
 	clear(a.due)
-	var errs []error
+	var all []error
 	for _, c := range a.columns {
-		errs = append(errs, c.Stop())
+		all = append(all, c.Stop())
 	}
-	return errors.Join(errs...)
+	return errors.Join(all...)
 }
 
 // look samples batches until the run ends.
-func (s *aheadScout) look(ctx context.Context, a *ahead) {
+func (s *aheadScout) look(ctx context.Context, a *Ahead) {
 	for {
 		a.mu.Lock()
 		at := a.taken
-		ok := at.settle(a.l.recipe) && ctx.Err() == nil
+		ok := at.settle(&a.opt.Part) && ctx.Err() == nil
 		if a.taken = at; ok {
 			a.taken.next()
 		}
@@ -263,9 +287,8 @@ func (s *aheadScout) look(ctx context.Context, a *ahead) {
 }
 
 // ask samples a batch and notes which rows it asks for.
-func (s *aheadScout) ask(ctx context.Context, a *ahead, at *course) (b askedBatch) {
-	r := a.l.recipe
-	b.err = s.sample(ctx, uint32(at.epoch), at.at(r))
+func (s *aheadScout) ask(ctx context.Context, a *Ahead, at *course) (b askedBatch) {
+	b.err = s.Sample(ctx, uint32(at.epoch), at.at(&a.opt.Part))
 	for k, c := range a.columns {
 		s.rows[k] = s.rows[k][:0]
 		counts := make([]int, len(c.arrays))
@@ -273,12 +296,12 @@ func (s *aheadScout) ask(ctx context.Context, a *ahead, at *course) (b askedBatc
 			if b.err != nil {
 				continue
 			}
-			ids, view := s.slot.rowIDs(&r.arrays[i])
+			ids, view := s.IDs(i)
 			if view {
 				continue
 			}
 			before := len(s.rows[k])
-			s.rows[k], b.err = a.l.columns[i].store.Rows(s.rows[k], ids)
+			s.rows[k], b.err = a.opt.Columns[i].Store.Rows(s.rows[k], ids)
 			if c.hot != nil {
 				s.rows[k] = s.rows[k][:before+len(c.hot.Missing(s.rows[k][before:]))]
 			}
@@ -296,7 +319,7 @@ func (s *aheadScout) ask(ctx context.Context, a *ahead, at *course) (b askedBatc
 
 // tell hands what a batch asks for to the planners, in the order of batches, when there is room; false where the run
 // ends before.
-func (a *ahead) tell(ctx context.Context, s *aheadScout, at *course, b askedBatch) bool {
+func (a *Ahead) tell(ctx context.Context, s *aheadScout, at *course, b askedBatch) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for ctx.Err() == nil && (a.asked.number != at.number || !a.fits(s.rows)) {
@@ -329,7 +352,7 @@ func (a *ahead) tell(ctx context.Context, s *aheadScout, at *course, b askedBatc
 
 // fits reports whether the window has room for a batch's rows of each column. It has for one batch, whatever that
 // needs.
-func (a *ahead) fits(rows [][]uint32) bool {
+func (a *Ahead) fits(rows [][]uint32) bool {
 	for k, c := range a.columns {
 		p := c.Planner()
 		if p.Full() || p.Known() > 0 && int64(p.Asks()+len(rows[k])) > c.mostAsks {
@@ -340,7 +363,7 @@ func (a *ahead) fits(rows [][]uint32) bool {
 }
 
 // full reports whether no further batch can be asked for at present.
-func (a *ahead) full() bool {
+func (a *Ahead) full() bool {
 	for _, c := range a.columns {
 		if c.Planner().Full() {
 			return true
@@ -351,12 +374,12 @@ func (a *ahead) full() bool {
 
 // canPlan reports whether the oldest batch should be planned now: not before the window is as long as it becomes,
 // unless the caches have room for all that is asked for.
-func (a *ahead) canPlan() bool {
+func (a *Ahead) canPlan() bool {
 	if len(a.known) == 0 || a.full() {
 		return len(a.known) > 0
 	}
 	rest := a.taken
-	if !rest.settle(a.l.recipe) && a.asked.number == a.taken.number {
+	if !rest.settle(&a.opt.Part) && a.asked.number == a.taken.number {
 		return true
 	}
 	for _, c := range a.columns {
@@ -368,7 +391,7 @@ func (a *ahead) canPlan() bool {
 }
 
 // claim returns the batch at a position of the run, once its reads are planned.
-func (a *ahead) claim(ctx context.Context, position uint64) (plannedBatch, error) {
+func (a *Ahead) claim(ctx context.Context, position uint64) (plannedBatch, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	number := a.first + position
@@ -384,7 +407,7 @@ func (a *ahead) claim(ctx context.Context, position uint64) (plannedBatch, error
 	}
 	b, ok := a.due[number]
 	if !ok {
-		return b, fmt.Errorf("%w: batch %d was planned already", ErrOptions, number)
+		return b, fmt.Errorf("%w: batch %d was planned already", errs.ErrOptions, number)
 	}
 	delete(a.due, number)
 	a.advance()
@@ -392,8 +415,8 @@ func (a *ahead) claim(ctx context.Context, position uint64) (plannedBatch, error
 }
 
 // plan plans the oldest batch that is known. a.mu is held.
-func (a *ahead) plan() {
-	a.planned.settle(a.l.recipe)
+func (a *Ahead) plan() {
+	a.planned.settle(&a.opt.Part)
 	b := plannedBatch{askedBatch: a.known[0], at: a.planned}
 	a.known = a.known[1:]
 	for _, c := range a.columns {
@@ -409,7 +432,7 @@ func (a *ahead) plan() {
 const mostDue = 64
 
 // advance plans batches as long as the disk can begin to read them. a.mu is held.
-func (a *ahead) advance() {
+func (a *Ahead) advance() {
 	for len(a.due) < mostDue && a.canPlan() {
 		for _, c := range a.columns {
 			if !c.Ready() {
@@ -421,7 +444,7 @@ func (a *ahead) advance() {
 }
 
 // finished is called when a batch has its rows: there is room to read for another.
-func (a *ahead) finished() {
+func (a *Ahead) finished() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.advance()
@@ -440,20 +463,17 @@ func (c *aheadColumn) start(s tier.Slot, b plannedBatch, k int) error {
 	return b.reads[k].Start(parts)
 }
 
-// stats returns what was planned so far.
-func (a *ahead) stats() *DiskStats {
-	if a == nil {
-		return nil
-	}
+// Report says what was planned so far: counts, how rows of each column are packed, how many rows caches hold at most,
+// and how many batches are known.
+func (a *Ahead) Report() (n disk.Counts, packs []disk.PackState, cacheRows int64, known int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &DiskStats{Probe: a.l.split.reader.Probe(), Lookahead: len(a.known)}
 	for _, c := range a.columns {
-		s.Counts.Add(c.Planner().Count())
+		n.Add(c.Planner().Count())
 		if pack := c.Pack(); pack != nil {
-			s.Pack = append(s.Pack, *pack)
+			packs = append(packs, *pack)
 		}
-		s.CacheRows += int64(c.Planner().Slots())
+		cacheRows += int64(c.Planner().Slots())
 	}
-	return s
+	return n, packs, cacheRows, len(a.known)
 }

@@ -1,0 +1,115 @@
+// Package tiers has the tiers of rows that a host reads: the source's memory (Mapped), copies of it (Resident), and
+// files (DiskTier), for which Ahead samples batches before they are due. See package tier for what a tier is.
+package tiers
+
+import (
+	"slices"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/loader/tier"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Column is a column of the source, once, in however many arrays its rows are delivered.
+type Column struct {
+	Name     string
+	NodeType int // -1 for a column of the edges
+	Store    *gather.Store
+	Given    bool            // Options.Tier has it
+	Tier     *PlacedTier     // that brings its rows, once that is chosen
+	Number   int             // among the tier's
+	scales   unified.Tensor  // of a column that is widened with them
+	Verified *VerifiedRows   // nil: no row has to be verified before it is read
+	Hot      *gather.HotRows // of a column on disk: rows that a device keeps; nil for none
+}
+
+// Find looks the column up in a graph, and its scales if it is to be widened with some.
+func (c *Column) Find(g *graph.Graph, widen bool) (err error) {
+	look, there := g.EdgeColumn, g.Schema().EdgeColumns
+	if c.NodeType >= 0 {
+		look = func(name string) (unified.Tensor, bool) { return g.NodeColumn(c.NodeType, name) }
+		there = g.Schema().Nodes[c.NodeType].Columns
+	}
+	tensor, _ := look(c.Name)
+	c.Store, err = gather.NewStore(tensor)
+	if err != nil || !widen || !Widens(there, c.Name) {
+		return err
+	}
+	if tensor.DType() == unified.Int8 {
+		c.scales, _ = look(graph.ScaleOf(c.Name))
+	}
+	c.Store, err = c.Store.Widened(c.scales)
+	return err
+}
+
+// Tensors returns what is read of a column.
+func (c *Column) Tensors() []unified.Tensor {
+	if c.scales.Valid() {
+		return []unified.Tensor{c.Store.Column(), c.scales}
+	}
+	return []unified.Tensor{c.Store.Column()}
+}
+
+// setData makes a copy of a column, and of its scales, what is read of it.
+func (c *Column) setData(data, scales unified.Tensor, widen bool) (err error) {
+	widened := widen && c.Store.DType() != c.Store.Column().DType()
+	c.scales = scales
+	if c.Store, err = gather.NewStore(data); err == nil && widened {
+		c.Store, err = c.Store.Widened(scales)
+	}
+	return err
+}
+
+// CopyBytes is what a copy of the column takes.
+func (c *Column) CopyBytes() (n int64) {
+	for _, t := range c.Tensors() {
+		n += pinned.Options{}.Size(int64(len(t.Bytes())))
+	}
+	return n
+}
+
+// Widens reports whether a column of those is delivered as float32 where the options say Widen.
+func Widens(there []graph.Column, name string) bool {
+	of := func(name string) (graph.Column, bool) {
+		i := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name })
+		if i < 0 {
+			return graph.Column{}, false
+		}
+		return there[i], true
+	}
+	c, _ := of(name)
+	if c.DType == unified.Int8 {
+		scale, ok := of(graph.ScaleOf(name))
+		return ok && scale.DType == unified.Float32 && len(scale.Shape) == 0
+	}
+	return c.DType.IsHalf()
+}
+
+// placeBytes is the bytes of a column that are in a trace or not as a whole, so that neighbours stay neighbours.
+const placeBytes = 64 << 10
+
+// Together returns how many rows are next to one another in a trace.
+func (c *Column) Together() uint32 { return uint32(max(placeBytes/c.Store.RowBytes(), 1)) }
+
+// Mapped returns where a column's rows lie.
+func (c *Column) Mapped() diskio.Mapped {
+	return diskio.Mapped{Bytes: c.Store.Column().Bytes(), RowBytes: c.Store.RowBytes()}
+}
+
+// PlacedTier is a tier of a placed source, with the columns that it has.
+type PlacedTier struct {
+	tier.Tier
+	Columns []*Column
+	InPlace bool // rows are read where the source has them
+}
+
+// Take makes columns all that the tier has.
+func (t *PlacedTier) Take(columns []*Column) {
+	t.Columns = columns
+	for i, c := range columns {
+		c.Tier, c.Number = t, i
+	}
+}

@@ -1,0 +1,244 @@
+package tiers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/tier"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// DiskOptions are those of package loader.
+type DiskOptions struct {
+	CacheBytes int64
+	Lookahead  int
+	PackBytes  int64
+}
+
+// DiskTier is the tier of columns that stay on disk. Each loader has a cache of their rows, and samples ahead for it.
+type DiskTier struct {
+	Whole   []*Column // copied to memory as a whole
+	OnDisk  []ColumnOnDisk
+	Loaders int
+	Files   *diskio.Reader // once they are placed
+	opt     DiskOptions
+	log     *slog.Logger
+
+	mu    sync.Mutex
+	ahead map[any]*Ahead // by loader
+
+	CacheBytes int64 // of caches, for each loader
+}
+
+// Has reports whether a column stays on disk.
+func (s *DiskTier) Has(c *Column) bool {
+	return s != nil && slices.ContainsFunc(s.OnDisk, func(d ColumnOnDisk) bool { return d.Column == c })
+}
+
+// Columns returns what stays on disk.
+func (s *DiskTier) Columns() (list []*Column) {
+	for i := 0; s != nil && i < len(s.OnDisk); i++ {
+		list = append(list, s.OnDisk[i].Column)
+	}
+	return list
+}
+
+// ColumnOnDisk is a column that is read through a cache.
+type ColumnOnDisk struct {
+	Column   *Column
+	Index    int // among the reader's
+	Layout   diskio.Layout
+	Slots    int   // rows of the cache, for each loader
+	MostAsks int64 // rows that a window asks for
+	Along    int   // rows that are read along with those of a batch
+	Early    int64 // bytes of rows that are read before their batch has a slot
+	Pack     diskio.PackOptions
+}
+
+const (
+	leastWindow = 16 << 20 // bytes of a window, if that is more than a quarter of the cache
+	alongBytes  = 4 << 20  // of rows that are read along with those of a batch
+	mostEarly   = 32 << 20 // bytes of rows read before their batch has a slot, at most; else a quarter of the cache
+)
+
+// SplitColumns shares the cache among columns: small ones are copied as a whole, the others get room by their size.
+func SplitColumns(columns []*Column, total int64, o DiskOptions, loaders int, log *slog.Logger) *DiskTier {
+	cache := o.CacheBytes
+	s := &DiskTier{Loaders: loaders, opt: o, log: log, ahead: map[any]*Ahead{}}
+	bytes := func(c *Column) int64 { return int64(len(c.Mapped().Bytes)) }
+	slices.SortStableFunc(columns, func(a, b *Column) int { return cmp.Compare(bytes(a), bytes(b)) })
+	for len(columns) > 0 && (total <= cache || bytes(columns[0]) <= cache/8) {
+		n := bytes(columns[0])
+		s.Whole, columns = append(s.Whole, columns[0]), columns[1:]
+		total, cache = total-n, cache-n
+	}
+	for i, c := range columns {
+		part, row := float64(bytes(c))/float64(total)/float64(loaders), c.Store.RowBytes()
+		share := int64(float64(cache) * part)
+		window := share / 4
+		if o.PackBytes > 0 { // the longer the window, the more of it is packed: worth more than what ids take
+			window = share
+		}
+		window = max(leastWindow, window) / diskio.AskBytes
+		d := ColumnOnDisk{Column: c, Index: i, Slots: int(share / row), Along: int(alongBytes / row), MostAsks: 1,
+			Early: min(mostEarly, share/4)}
+		for d.MostAsks <= window/2 {
+			d.MostAsks *= 2
+		}
+		if o.PackBytes > 0 {
+			d.Pack = diskio.PackOptions{Bytes: int64(float64(o.PackBytes) * part), Memory: diskio.PackMemory}
+		}
+		s.OnDisk = append(s.OnDisk, d)
+		s.CacheBytes += pinned.Options{}.Size(int64(d.Slots) * row)
+	}
+	return s
+}
+
+// ReaderOptions is a variable for tests only.
+var ReaderOptions diskio.ReaderOptions
+
+func (t *DiskTier) Cost(b tier.Bound) (m tier.Memory) {
+	m.Columns = sat.Mul(t.CacheBytes, int64(b.Loaders))
+	n := int64(Scouts(b.Workers)) * sat.Add(b.Sampled, b.Worker)
+	for i, d := range t.OnDisk {
+		c := &b.Columns[i]
+		n = sat.Add(n, diskio.PlanBytes(c.Data.Len(), int64(d.Slots)))
+		n = sat.Add(n, max(d.MostAsks*diskio.AskBytes, diskio.WindowBytes(min(c.Most, 1<<40))))
+		n = sat.Add(n, sat.Add(d.Early+d.Pack.Memory, sat.Mul(int64(b.Slots), alongBytes)))
+	}
+	m.Scratch = sat.Add(n, diskio.StagingBytes/int64(b.Loaders))
+	return m
+}
+
+// Open opens the files.
+func (t *DiskTier) Open(ctx context.Context, env tier.Env) error {
+	var list []diskio.Mapped
+	for _, d := range t.OnDisk {
+		list = append(list, d.Column.Mapped())
+	}
+	opt := ReaderOptions
+	opt.Memory = pinned.Options{Ledger: env.Ledger, Purpose: pinned.Scratch}
+	reader, layouts, err := diskio.Open(ctx, list, opt)
+	if err != nil {
+		return err
+	}
+	t.Files = reader
+	for i := range t.OnDisk {
+		t.OnDisk[i].Layout = layouts[i]
+	}
+	probe := reader.Probe()
+	t.log.Info("columns are read from disk", "columns", len(t.OnDisk), "engine", probe.Engine, "refused", probe.Refused,
+		"buffered", probe.Buffered, "depth", probe.Depth, "cache", t.CacheBytes)
+	return nil
+}
+
+func (t *DiskTier) Reader(w tier.Worker) (tier.Reader, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &DiskReader{ahead: t.ahead[w.Loader]}, nil
+}
+
+// Stats are those of a loader: see Stats.OnDisk.
+func (*DiskTier) Stats() (tier.Stats, error) { return tier.Stats{}, nil }
+
+func (t *DiskTier) Close() error {
+	if t.Files == nil {
+		return nil
+	}
+	return t.Files.Close()
+}
+
+// DiskReader has the rows of a batch read while the sampler works.
+type DiskReader struct {
+	ahead *Ahead
+	reads []*diskio.Batch // under way, by column
+	Rows  []uint32        // as the sample has them
+}
+
+// Expect is of tier.Early: what the batch asks for was planned before.
+func (r *DiskReader) Expect(ctx context.Context, s tier.Slot) error {
+	b, err := r.ahead.claim(ctx, s.Turn()-1)
+	if err != nil {
+		return err
+	}
+	r.reads = b.reads
+	for k, c := range r.ahead.columns {
+		if err := c.start(s, b, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *DiskReader) Begin(_ context.Context, _ tier.Slot, w tier.Want) (done bool, err error) {
+	r.Rows, err = r.List(r.Rows[:0], w.Array, w.IDs)
+	if err != nil {
+		return false, err
+	}
+	return false, r.Check(w.Array, r.Rows)
+}
+
+// Hot returns the rows of an array's column that a device keeps; nil for none.
+func (r *DiskReader) Hot(array int) *gather.HotRows {
+	k, _ := r.ahead.find(array)
+	return r.ahead.columns[k].hot
+}
+
+// List appends the rows that an array wants.
+func (r *DiskReader) List(rows []uint32, array int, ids unified.Tensor) ([]uint32, error) {
+	column := r.ahead.opt.Columns[array]
+	if err := column.Verified.Check(ids); err != nil {
+		return rows, err
+	}
+	return column.Store.Rows(rows, ids)
+}
+
+// Check makes sure that the right rows of an array are being read.
+func (r *DiskReader) Check(array int, rows []uint32) error {
+	k, part := r.ahead.find(array)
+	if !slices.Equal(rows, r.reads[k].Asked(part)) {
+		return fmt.Errorf("%w: it gave other nodes or edges the second time that it made this batch: columns on disk "+
+			"need a sampler whose batches follow from the request alone", errs.ErrSampler)
+	}
+	return nil
+}
+
+func (r *DiskReader) Finish(ctx context.Context, _ tier.Slot) (waited time.Duration, err error) {
+	for _, b := range r.reads {
+		w, err := b.Finish(ctx)
+		if waited += w; err != nil {
+			return waited, err
+		}
+	}
+	r.reads = nil
+	r.ahead.finished()
+	return waited, nil
+}
+
+func (r *DiskReader) Cancel() {
+	for _, b := range r.reads {
+		b.Cancel()
+	}
+	r.reads = nil
+}
+
+func (*DiskReader) Close() error { return nil }
+
+// join tells of what samples ahead for a loader.
+func (t *DiskTier) join(loader any, a *Ahead) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ahead[loader] = a; a == nil {
+		delete(t.ahead, loader)
+	}
+}

@@ -18,6 +18,8 @@ type convertCmd struct {
 	Source  string `arg:"" help:"File or directory to convert."`
 	Dataset string `arg:"" help:"Directory to write; it must not exist."`
 
+	Config configFile `placeholder:"FILE" help:"${config_help}"`
+
 	From       string   `placeholder:"KIND" help:"Kind of the source; recognised without it."`
 	Directed   bool     `xor:"direction" help:"Store edges as they are listed."`
 	Symmetrise bool     `xor:"direction" help:"Store both directions of every edge, self-loops once."`

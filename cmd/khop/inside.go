@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm/server"
-	"github.com/khop-gnn/khop/internal/paths"
 )
 
 // inside is a loader for one consumer in this process, and the dataset that it reads.
@@ -29,31 +33,43 @@ func (i *inside) Close() error {
 // ofServers are flags of "khop serve" that mean something only where others connect.
 var ofServers = []string{"broadcast", "epochs", "max-consumers", "reader-timeout", "state", "metrics", "parent", "json"}
 
-// openInside makes a loader of a rank with the arguments of "khop serve": a dataset and flags. Notes and warnings go to
-// stderr. Errors have the words of the command; isUsage tells those of its exit status 2.
-func openInside(ctx context.Context, rank int, args []string, stderr io.Writer, w server.Within) (*inside, error) {
-	var cli commands
-	parser, err := newParser(&cli, stderr, stderr)
+// openInside makes a loader of a configuration: what "khop serve --config" takes, with the dataset and the rank. Notes
+// and warnings go to stderr. asProblem tells what errors say.
+func openInside(ctx context.Context, config string, stderr io.Writer, w server.Within) (*inside, error) {
+	d, err := parseDocument([]byte(config))
+	if err != nil {
+		return nil, &usage{err}
+	}
+	dataset, err := d.take("dataset")
 	if err != nil {
 		return nil, err
 	}
-	line, err := parser.Parse(append([]string{"serve", "--socket=none"}, args...))
+	rank, err := d.take("rank")
 	if err != nil {
-		return nil, usageError("%s", paths.Message(err.Error()))
+		return nil, err
+	}
+	number, err := strconv.Atoi(cmp.Or(rank, "0"))
+	if err != nil {
+		return nil, &optionError{"rank", fmt.Errorf(": %w", err)}
+	}
+	var cli commands
+	parser, err := newParser(&cli, stderr, stderr, kong.Resolvers(d))
+	if err != nil {
+		return nil, err
+	}
+	line, err := parser.Parse([]string{"serve", "--socket=none", "--", dataset})
+	if err != nil {
+		return nil, &usage{err}
 	}
 	for _, at := range line.Path {
 		if at.Flag != nil && slices.Contains(ofServers, at.Flag.Name) {
-			return nil, usageError("--%s is for a server of its own: khop serve", at.Flag.Name)
+			return nil, &optionError{at.Flag.Name, errors.New(" is for a server of its own: khop serve")}
 		}
 	}
 	i := &inside{release: heaps.enter()}
-	if err := i.open(ctx, &cli.Serve, rank, stderr, w); err != nil {
+	if err := i.open(ctx, &cli.Serve, number, stderr, w); err != nil {
 		i.release()
-		text := paths.Message(errorText(err))
-		if isUsage(err) {
-			return nil, usageError("%s", text)
-		}
-		return nil, errors.New(text)
+		return nil, err
 	}
 	return i, nil
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -19,35 +21,40 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 		t.Fatal("generate:", code)
 	}
 	limit := debug.SetMemoryLimit(-1)
-	open := func(args ...string) (string, *inside) {
-		args = append([]string{dataset, "--world-size=3"}, args...)
+	open := func(options string) (problem, *inside) {
+		config := fmt.Sprintf(`{"dataset": %q, "rank": 1, "world_size": 3, %s}`, dataset, options)
 		hear, ring, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = errors.Join(hear.Close(), ring.Close()) })
 		w := server.Within{Mail: new(server.Mail), Ring: func() {}, Bell: hear}
-		i, err := openInside(t.Context(), 1, args, io.Discard, w)
+		i, err := openInside(t.Context(), config, io.Discard, w)
 		if err != nil {
-			return err.Error(), nil
+			return asProblem(err), nil
 		}
-		return "", i
+		return problem{}, i
 	}
-	for _, args := range [][]string{{"--seeds=nosuch"}, {"--batch-size=0"}, {"--sampler=walk", "--weight=w"},
-		{"--node-columns=nosuch"}, {"--workers=-1"}} {
+	for _, options := range []string{`"seeds": "nosuch"`, `"batch_size": 0`, `"sampler": "walk", "weight": "w"`,
+		`"node_columns": ["nosuch"]`, `"workers": -1`, `"max_memory": "1MB"`} {
+		file := filepath.Join(t.TempDir(), "config.json")
+		if err := os.WriteFile(file, []byte("{"+options+"}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		var stderr bytes.Buffer
-		run(t.Context(), append([]string{"serve", dataset, "--world-size=3", "--socket=" + socketPath(t)},
-			args...), io.Discard, &stderr, false)
-		want, _, _ := strings.Cut(strings.TrimPrefix(stderr.String(), "khop: "), "\nSee ")
-		if got, _ := open(args...); got == "" || got != strings.TrimSpace(want) {
-			t.Errorf("%v: %q, where serve says %q", args, got, want)
+		code := run(t.Context(), []string{"serve", dataset, "--config", file, "--socket=" + socketPath(t)}, io.Discard,
+			&stderr, false)
+		got, _ := open(options)
+		want := got.line(1<<12) + "\n"
+		if got.Message == "" || got.Usage != (code == exitUsage) || !strings.HasSuffix(stderr.String(), want) {
+			t.Errorf("%s: %s, where serve says %s", options, want, &stderr)
 		}
 	}
-	if got, _ := open("--metrics=127.0.0.1:0"); !strings.HasPrefix(got, "--metrics is for a server of its own") {
-		t.Errorf("--metrics: %q", got)
+	if got, _ := open(`"metrics": "127.0.0.1:0"`); got.Option != "metrics" || !got.Usage {
+		t.Errorf("metrics: %+v", got)
 	}
-	first, one := open("--max-memory=300MB")
-	second, two := open()
+	first, one := open(`"max_memory": "300MB"`)
+	second, two := open(`"seeds": null`)
 	if one == nil || two == nil {
 		t.Fatal(first, second)
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/khop-gnn/khop/cmd/libkhop"
@@ -13,15 +14,16 @@ import (
 // With the tag libkhop the command is a shared library, whose functions are in cmd/libkhop.
 func init() {
 	libkhop.Version = versionNumber
-	libkhop.OpenLoader = func(ctx context.Context, rank int, args []string, stderr io.Writer, w server.Within) (
+	libkhop.OpenLoader = func(ctx context.Context, config string, stderr io.Writer, w server.Within) (
 		libkhop.Loader, error) {
-		i, err := openInside(ctx, rank, args, stderr, w)
-		if isUsage(err) {
+		i, err := openInside(ctx, config, stderr, w)
+		if err == nil {
+			return i, nil
+		}
+		p := asProblem(err)
+		if err = errors.New(p.line(libkhop.ErrorBytes)); p.Usage {
 			err = libkhop.Refused(err)
 		}
-		if err != nil { // an interface that holds nil is not nil
-			return nil, err
-		}
-		return i, nil
+		return nil, err
 	}
 }

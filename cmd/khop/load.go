@@ -81,6 +81,8 @@ var longHelp = kong.Vars{
 		"after another to a temporary file of so many bytes beside the column. Default: none.",
 	"hot_share_help": "Where several devices reach each other's memory: keep hot rows on each (none), once among " +
 		"them (all), or as copies between them take time (auto).",
+	"config_help": "Read options from a JSON object, in a file or - for standard input: {\"batch_size\": 512}. Flags " +
+		"win. Errors are then a JSON object, too.",
 	"index_dtype_help": "Type of ids where a consumer asks for none: auto, int32 or int64.",
 	"rankings":         "in-degree,pagerank,presample,uses,none",
 	"hot_rows_help": "Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, " +

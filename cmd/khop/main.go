@@ -64,6 +64,7 @@ type environment struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
 	terminal       bool // stderr is a terminal: progress is shown
+	values         bool // errors are told as values
 }
 
 func main() {
@@ -109,17 +110,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		args = []string{"version"}
 	}
 	line, err := parser.Parse(args)
+	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal,
+		values: saysConfig(args)}
+	if err != nil && env.values {
+		return env.fail(&usage{err})
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(err.Error()), usageHint(err))
 		return exitUsage
 	}
-	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal}
 	defer keepHeap()()
 	return env.status(line.Run(env))
 }
 
-func newParser(cli *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
-	k, err := kong.New(cli,
+func newParser(cli *commands, stdout, stderr io.Writer, more ...kong.Option) (*kong.Kong, error) {
+	k, err := kong.New(cli, append([]kong.Option{
 		kong.Name("khop"),
 		kong.Description("Mini-batches of large graphs for training graph neural networks."),
 		kong.Writers(stdout, stderr),
@@ -129,7 +134,7 @@ func newParser(cli *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.WithHyphenPrefixedParameters(true), // --fanouts -1
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
-	)
+	}, more...)...)
 	if err == nil {
 		nameSamplers(k)
 	}
@@ -225,6 +230,8 @@ func (env *environment) status(err error) int {
 	case env.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(env.ctx))):
 		fmt.Fprintln(env.stderr, "khop: interrupted")
 		return exitInterrupted
+	case env.values:
+		return env.fail(err)
 	case isUsage(err):
 		env.note("%s", errorText(err))
 		return exitUsage
@@ -232,6 +239,16 @@ func (env *environment) status(err error) int {
 		env.note("%v", err)
 		return exitFailed
 	}
+}
+
+// fail prints an error as a line of JSON, and returns the exit status that stands for it.
+func (env *environment) fail(err error) int {
+	p := asProblem(err)
+	fmt.Fprintln(env.stderr, p.line(1<<16))
+	if p.Usage {
+		return exitUsage
+	}
+	return exitFailed
 }
 
 // errorText says what is wrong in the words of the command line.

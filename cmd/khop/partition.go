@@ -18,13 +18,15 @@ import (
 )
 
 type partitionCmd struct {
-	Dataset string   `arg:"" help:"Dataset: a directory that khop has written."`
-	Parts   positive `default:"16" placeholder:"N" help:"How many parts."`
-	Passes  positive `default:"10" placeholder:"N" help:"How often to go over the graph at most."`
-	Slack   float64  `default:"0.03" placeholder:"X" help:"How much larger than the mean a part may be, as a share."`
-	Out     string   `placeholder:"FILE" help:"File to write; default: the dataset's name with .part.N behind it."`
-	Force   bool     `help:"Replace a file that is there."`
-	JSON    bool     `name:"json" help:"Print one JSON object."`
+	Dataset string     `arg:"" help:"Dataset: a directory that khop has written."`
+	Config  configFile `placeholder:"FILE" help:"${config_help}"`
+
+	Parts  positive `default:"16" placeholder:"N" help:"How many parts."`
+	Passes positive `default:"10" placeholder:"N" help:"How often to go over the graph at most."`
+	Slack  float64  `default:"0.03" placeholder:"X" help:"How much larger than the mean a part may be, as a share."`
+	Out    string   `placeholder:"FILE" help:"File to write; default: the dataset's name with .part.N behind it."`
+	Force  bool     `help:"Replace a file that is there."`
+	JSON   bool     `name:"json" help:"Print one JSON object."`
 }
 
 // partitionResult is what "khop partition --json" prints. Scripts rely on the names.

@@ -21,6 +21,8 @@ import (
 type serveCmd struct {
 	loadFlags `embed:"" set:"device=cpu"`
 
+	Config configFile `placeholder:"FILE" help:"${config_help}"`
+
 	Socket string `required:"" type:"path" placeholder:"PATH" help:"Where to make the socket, in a folder of your own."`
 
 	HotShare loader.Sharing `enum:"auto,none,all" default:"auto" help:"${hot_share_help}"`

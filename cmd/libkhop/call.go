@@ -61,6 +61,9 @@ func call(e *C.khop_error, f func() error) (code C.int32_t) {
 	return tell(e, code, err.Error())
 }
 
+// ErrorBytes is the room for the text of an error, with the zero at its end.
+const ErrorBytes = len(C.khop_error{}.text)
+
 // tell fills the caller's error.
 func tell(e *C.khop_error, code C.int32_t, text string) C.int32_t {
 	if e != nil {

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Of this header. It grows whenever a function, a struct or a code changes its meaning. */
-#define KHOP_ABI 2
+#define KHOP_ABI 3
 
 /* Codes. */
 #define KHOP_OK 0
@@ -159,18 +159,18 @@ int32_t khop_feed_put(khop_feed *feed, const void *message, uint32_t size);
 int32_t khop_feed_take(khop_feed *feed, uint64_t at, void *room, uint64_t *next);
 
 /*
- * Begins to open a loader, with the arguments of "khop serve" (docs/cli.md): a dataset and flags, but none about who
- * connects. With --world-size its share of the batches is that of rank; it has all workers and all memory that the
- * flags name. Where quiet is not 0, what khop has to say beside errors goes nowhere, else to stderr. feed is new, and of
- * no other loader.
+ * Begins to open a loader. config is an object of JSON with a zero at its end, in which docs/cli.md, "A configuration",
+ * has options, arrays and errors: the dataset, and options of "khop serve" but those about who connects. File
+ * descriptors in it are of this process, and stay open until the loader is. With world_size the loader's share of the
+ * batches is that of rank; it has all workers and all memory that config names. Where quiet is not 0, what khop has to
+ * say beside errors goes nowhere, else to stderr. feed is new, and of no other loader.
  *
  * *loader is closed by the caller, which also ends one that is still being opened.
  */
-int32_t khop_loader_open(char **arguments, int32_t count, int32_t rank, int32_t quiet, khop_feed *feed,
-                         khop_handle *loader, khop_error *error);
+int32_t khop_loader_open(char *config, int32_t quiet, khop_feed *feed, khop_handle *loader, khop_error *error);
 
-/* KHOP_OK when the loader is open, KHOP_AGAIN before, and what was wrong where it could not be opened. The feed's bell
- * says when to ask again. */
+/* KHOP_OK when the loader is open, KHOP_AGAIN before, and what was wrong where it could not be opened: then error->text
+ * is an object of JSON. The feed's bell says when to ask again. */
 int32_t khop_loader_ready(khop_handle loader, khop_error *error);
 
 /*

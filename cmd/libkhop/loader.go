@@ -26,8 +26,9 @@ type Loader interface {
 	Close() error
 }
 
-// OpenLoader makes a loader of the arguments of "khop serve". The command sets it.
-var OpenLoader func(ctx context.Context, rank int, args []string, stderr io.Writer, w server.Within) (Loader, error)
+// OpenLoader makes a loader of a configuration (khop.h, khop_loader_open). The text of its errors is an object of JSON.
+// The command sets it.
+var OpenLoader func(ctx context.Context, config string, stderr io.Writer, w server.Within) (Loader, error)
 
 // Mail and khop_post are the same memory.
 const (
@@ -55,7 +56,7 @@ func ring(fd C.int32_t) {
 }
 
 // newLoader begins to open one.
-func newLoader(rank int, args []string, stderr io.Writer, feed *C.khop_feed) (*loader, error) {
+func newLoader(config string, stderr io.Writer, feed *C.khop_feed) (*loader, error) {
 	fd, err := unix.FcntlInt(uintptr(feed.up_bell), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
@@ -71,7 +72,7 @@ func newLoader(rank int, args []string, stderr io.Writer, feed *C.khop_feed) (*l
 	l.cancel = cancel
 	go func() {
 		defer close(l.done)
-		l.inside, l.err = openLoader(ctx, rank, args, stderr, w)
+		l.inside, l.err = openLoader(ctx, config, stderr, w)
 		close(l.opened)
 		w.Ring()
 	}()
@@ -79,8 +80,7 @@ func newLoader(rank int, args []string, stderr io.Writer, feed *C.khop_feed) (*l
 }
 
 // openLoader is OpenLoader, but a panic is an error, and where there is one nobody hears the bell.
-func openLoader(ctx context.Context, rank int, args []string, stderr io.Writer, w server.Within) (in Loader,
-	err error) {
+func openLoader(ctx context.Context, config string, stderr io.Writer, w server.Within) (in Loader, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error: %v. This is a bug; please report it", p)
@@ -89,7 +89,7 @@ func openLoader(ctx context.Context, rank int, args []string, stderr io.Writer, 
 			_ = w.Bell.Close()
 		}
 	}()
-	return OpenLoader(ctx, rank, args, stderr, w)
+	return OpenLoader(ctx, config, stderr, w)
 }
 
 // open returns the loader when it is open, and errAgain before.
@@ -113,13 +113,9 @@ func (l *loader) Close() (err error) {
 }
 
 //export khop_loader_open
-func khop_loader_open(arguments **C.char, count, rank, quiet C.int32_t, feed *C.khop_feed, to *C.khop_handle,
+func khop_loader_open(config *C.char, quiet C.int32_t, feed *C.khop_feed, to *C.khop_handle,
 	e *C.khop_error) C.int32_t {
 	return call(e, func() error {
-		var args []string
-		for _, a := range unsafe.Slice(arguments, count) {
-			args = append(args, C.GoString(a))
-		}
 		stderr := io.Writer(os.Stderr)
 		if quiet != 0 {
 			stderr = io.Discard
@@ -127,7 +123,7 @@ func khop_loader_open(arguments **C.char, count, rank, quiet C.int32_t, feed *C.
 		if feed == nil {
 			return argument("a loader without a feed")
 		}
-		l, err := newLoader(int(rank), args, stderr, feed)
+		l, err := newLoader(C.GoString(config), stderr, feed)
 		if err == nil {
 			*to = open(l)
 		}

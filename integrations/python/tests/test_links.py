@@ -4,7 +4,7 @@ import pytest
 
 import khop
 from conftest import run
-from khop.options import edge_list
+from khop.options import Configuration, LoaderOptions, SamplerOptions
 
 OPTIONS = [
     ("sbm", dict(seeds="all-edges", negatives="uniform", strict=True), ["--seeds=all-edges", "--negatives=uniform", "--strict"]),
@@ -98,8 +98,6 @@ def test_what_makes_no_sense_is_refused(options, error, dataset):
 
 
 def test_every_flag_of_links_has_a_name_in_python(program):
-    from khop.options import LoaderOptions, SamplerOptions
-
     flags = run(program, "serve", "--help")
     for name in set(LoaderOptions.__annotations__) - set(SamplerOptions.__annotations__):
         assert "--" + name.replace("_", "-") in flags
@@ -109,4 +107,4 @@ def test_every_flag_of_links_has_a_name_in_python(program):
 def test_labels_of_other_edge_types_are_refused(labels):
     """Labels under a key that no edges have are an error: they would do nothing."""
     with pytest.raises(ValueError, match="edge_label: .*keys of edge_label_index"):
-        edge_list({"cites": [[1, 2], [3, 4]]}, labels)
+        Configuration({}).edges({"cites": [[1, 2], [3, 4]]}, labels)

@@ -19,6 +19,7 @@ import pytest
 import khop
 from conftest import PATIENCE, run
 from khop import _library
+from khop.options import Configuration
 
 OPTIONS = {  # of khop sample, and of khop.Loader
     "sbm": (["--fanouts", "6,4", "--batch-size", "256", "--shuffle", "--seed", "7"], dict(fanouts=[6, 4], batch_size=256, shuffle=True, seed=7)),
@@ -132,10 +133,9 @@ def test_seeds_may_be_given_as_ids_or_masks(spelling, load):
 
 
 def test_seeds_that_are_no_ids_are_refused():
-    from khop.options import seed_list
     for seeds in ([0.5], np.zeros((2, 2), int)):
         with pytest.raises(ValueError, match="seeds"):
-            seed_list(seeds)
+            Configuration({}).nodes(seeds)
 
 
 # --- what is in a batch ---

@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from . import _library
 from .errors import ForkError, LibraryNotFound, OptionError, ProtocolError, ServerError
-from .options import failure
+from .options import Configuration
 from .protocol import BATCH, MESSAGE_BYTES, Segment
 from .ring import Memory
 
@@ -71,25 +71,20 @@ class Inside:
     It ends when close is called, when this object is gone, and with this process.
     """
 
-    def __init__(
-        self, dataset: str, options: Sequence[str], rank: int = 0, quiet: bool = True,
-        spell: Callable[[str], str] = lambda text: text,
-    ) -> None:
-        """Begins to open the loader. options are those of khop serve; spell says in Python's terms what the library
-        says in its own."""
+    def __init__(self, config: Configuration, quiet: bool = True) -> None:
+        """Begins to open the loader. config has the dataset and the rank beside options of khop serve; the caller closes
+        it."""
         self._handle = self._feed = 0
         self._library = library = _library.load()
-        self._spell = spell
+        self._config = config
         self._owner = os.getpid()
         self._feed = library.feed.khop_feed_new()
         if not self._feed:
             raise OSError(errno.ENOMEM, "no memory or no file descriptors for a loader in this process")
-        arguments = [os.fsencode(a) for a in (dataset, *options)]
         handle = ctypes.c_uint64()
         start = library.function(
-            "khop_loader_open", ctypes.POINTER(ctypes.c_char_p), ctypes.c_int32, ctypes.c_int32, ctypes.c_int32,
-            ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))
-        start((ctypes.c_char_p * len(arguments))(*arguments), len(arguments), rank, quiet, self._feed, handle)
+            "khop_loader_open", ctypes.c_char_p, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))
+        start(config.json().encode(), quiet, self._feed, handle)
         self._handle = handle.value
         self._poll = select.poll()
         self._poll.register(library.feed.khop_feed_bell(self._feed), select.POLLIN)
@@ -114,7 +109,7 @@ class Inside:
                     raise ServerError(f"the loader was not open after {timeout:.0f} s")
                 self._poll.poll(_TICK)
         except (OptionError, ServerError) as e:
-            raise failure(str(e), isinstance(e, OptionError), self._spell) from None
+            raise self._config.failure(str(e)) or e from None
 
     def dealt_with(self) -> None:
         """What recvmsg_into has returned is dealt with."""

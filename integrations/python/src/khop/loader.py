@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-import shutil
 import sys
-import tempfile
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Type, Union
@@ -19,23 +17,20 @@ from . import drawing
 from . import place as _place
 from . import protocol, server
 from .batch import Batch
-from .errors import BusyError, KhopError, ServerError, StateError
+from .errors import BusyError, KhopError, OptionError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .info import info
-from .inside import Inside, choose
-from .meeting import Meeting
-from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, seed_list
+from .inside import choose
+from .opening import Opening
+from .options import Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of, HOP_SAMPLERS
 from .protocol import End
 from .quick import quick
 from .ring import SlotArrays
 from .schema import Schema, schema_of
-from .write import write
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_loaders_made = 0  # of this process, for the meeting points of several ranks
 
 
 class Connection:
@@ -45,11 +40,11 @@ class Connection:
     """
 
     def __init__(
-        self, feed: Feed, *, framework: Union[str, Framework] = "auto", index_dtype: Optional[str] = None, pad: Any = None, pin: Optional[bool] = None,
-        server: Optional[server.Server] = None, meeting: Optional[Meeting] = None, binary: Optional[_binary.PathLike] = None,
-        data: Optional[str] = None,
+        self, feed: Feed, *, framework: Union[str, Framework] = "auto", index_dtype: Optional[str] = None,
+        pad: Any = None, pin: Optional[bool] = None, opened: Optional[Opening] = None,
     ) -> None:
-        self._binary = binary
+        opened = opened or Opening(feed=feed)
+        self._binary = opened.binary
         self._feed: Feed = feed
         self._framework = framework if isinstance(framework, Framework) else _framework(framework)
         self._index_dtype = np.dtype(index_dtype or feed.welcome.index_dtype)
@@ -68,7 +63,7 @@ class Connection:
                 raise ValueError('pad= works on the host: take device="cpu", or pad batch.to("cpu")')
             device_.begin(feed.ring, self._framework, feed.welcome)
         feed.ring.pin = _has_gpu(self._framework) if pin is None else pin
-        self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid(), data)  # also when the interpreter ends
+        self._end = weakref.finalize(self, opened.end)  # also when the interpreter ends
 
     # --- what it is ---
 
@@ -313,33 +308,16 @@ class Loader(Connection):
         fanouts: Optional[Fanouts] = None,
         *,
         num_neighbors: Optional[Fanouts] = None,
-        sampler: str = "neighbor",
         seeds: Optional[Seeds] = None,
         input_time: Any = None,
         edge_label_index: Optional[EdgeSeeds] = None,
         edge_label: Any = None,
         edge_label_time: Any = None,
-        split: int = 0,
-        batch_size: int = 1024,
-        drop_last: bool = False,
-        shuffle: bool = False,
         seed: int = 0,
-        instance: int = 0,
-        node_columns: Optional[Sequence[str]] = None,
-        seed_columns: Optional[Sequence[str]] = None,
-        edge_columns: Optional[Sequence[str]] = None,
-        edge_pos: bool = False,
-        workers: int = 0,
-        prefetch: int = 2,
-        hold: int = 0,
         device: Any = "auto",
         resident: bool = False,
-        verify: bool = False,
-        widen: bool = False,
-        max_memory: Optional[Union[int, str]] = None,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
-        remainder: str = "pad",
         index_dtype: str = "int64",
         framework: Union[str, Framework] = "auto",
         pad: Any = None,
@@ -354,88 +332,42 @@ class Loader(Connection):
         serve_options: Sequence[str] = (),
         **options: Unpack[LoaderOptions],
     ) -> None:
-        global _loaders_made
         _refuse_workers()
         check_names(options, inspect.signature(Loader).parameters)
-        if fanouts is not None and num_neighbors is not None:
-            raise TypeError("fanouts and num_neighbors are the same: give one")
-        fanouts = num_neighbors if fanouts is None else fanouts
-        if sampler in HOP_SAMPLERS and not any(o.startswith("--frontier") for o in serve_options):
-            options.setdefault("frontier", "new")  # each node is expanded once, as edge_index needs it
-        if edge_label_index is None and (edge_label is not None or edge_label_time is not None):
-            raise TypeError("edge_label and edge_label_time belong to edge_label_index")
-        if edge_label_index is not None and seeds is not None:
-            raise TypeError("seeds are nodes or edges: give seeds or edge_label_index")
         here = _place.find(rank, world_size)
-        on, framework = device_.prepare(device, framework if isinstance(framework, Framework) else _framework(framework))
+        on, framework = device_.prepare(
+            device, framework if isinstance(framework, Framework) else _framework(framework))
         if on is not None and here.local_world_size > 1:
             raise ValueError(
-                f'device="{device}": a server makes batches on one device, and {here.local_world_size} processes of this machine share one: '
-                "give each a server of its own with rank= and world_size=, and its own device"
-            )
-        path = None if socket is None else os.fsdecode(socket)
+                f'device="{device}": a server makes batches on one device, and {here.local_world_size} processes of this '
+                "machine share one: give each a server of its own with rank= and world_size=, and its own device")
         self.process, self.process_reason = choose(
-            process, here.local_world_size, on is not None, path is not None, binary is not None, serve_options)
-        within = self.process == "inside"
-        if path is None and not within and here.local_world_size > 1:
-            path = _place.meeting_point(_loaders_made)
-        _loaders_made += not within
-        own: Optional[server.Server] = None
-        feed: Optional[Feed] = None
-        meeting: Optional[Meeting] = None
-        made: Optional[str] = None
-        inside: Optional[Inside] = None
+            process, here.local_world_size, on is not None, socket is not None, binary is not None, serve_options)
+        config = Configuration({
+            **options, "fanouts": _one_of(fanouts, num_neighbors), "seed": seed % (1 << 64), "index_dtype": index_dtype,
+            "device": "cpu" if device == "auto" else device, "world_size": here.world_size})
+        if options.get("sampler", "neighbor") in HOP_SAMPLERS and not any(f.startswith("--frontier") for f in serve_options):
+            config.options.setdefault("frontier", "new")  # each node is expanded once, as edge_index needs it
+        if resident:
+            _reside(config.options)
+        opened = Opening(here, dict(
+            rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on,
+        ), start_timeout, quiet, binary)
         try:
-            if here.local_rank == 0 or within:
-                seed_set = seed_list(seeds, input_time) if edge_label_index is None else edge_list(edge_label_index, edge_label, edge_label_time)
-                try:
-                    if not isinstance(dataset, (str, bytes, os.PathLike)):
-                        made = tempfile.mkdtemp(prefix="khop-data-")
-                        write(os.path.join(made, "data.khop"), dataset, binary=binary)
-                        dataset = os.path.join(made, "data.khop")
-                    _check_masks(seed_set.masks, dataset, binary)
-                    flags = Flags(list(serve_options))
-                    for name, value in (
-                        ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler),
-                        *options.items(), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
-                        ("shuffle", shuffle), ("seed", seed % (1 << 64)), ("instance", instance), ("node-columns", _none_is_no_name(node_columns)),
-                        ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos),
-                        ("workers", workers or _share_of_cores(here) if within else workers),
-                        ("prefetch", prefetch), ("hold", hold), ("device", "cpu" if device == "auto" else device), ("resident", resident), ("verify", verify),
-                        ("widen", widen),
-                        ("max-memory", max_memory),
-                        ("world-size", here.world_size), ("remainder", remainder), ("index-dtype", index_dtype),
-                    ):
-                        flags.add(name, value)
-                    if within:
-                        inside = Inside(os.fsdecode(dataset), list(flags), here.rank, quiet, seed_set.spell)
-                        inside.wait(start_timeout)
-                        feed = Feed(inside, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on)
-                    else:
-                        own = server.Server(_binary.find(binary), os.fsdecode(dataset), list(flags), path, quiet, seed_set.inherit(), seed_set.spell)
-                        own.data, made = made, None
-                        connection = own.connect(start_timeout)
-                        feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout,
-                                    max_ring_bytes=max_ring_bytes, device=on, server=own)
-                finally:
-                    seed_set.close()
-                if own is not None:
-                    own.forget_socket()
+            if self.process == "inside" or here.local_rank == 0:
+                config.seeds(seeds, input_time, edge_label_index, edge_label, edge_label_time)
+            if self.process == "inside":
+                config.options.update(dataset=opened.dataset(dataset), rank=here.rank)
+                feed = opened.inside(config, serve_options)
             else:
-                assert path is not None
-                connection = server.connect(path, start_timeout)
-                feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout, max_ring_bytes=max_ring_bytes)
-            if here.local_world_size > 1 and path is not None and not within:
-                meeting = Meeting(path, here)
-                if own is not None:
-                    meeting.wait_for_all(start_timeout, own.check)
-            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting, binary=binary, data=made)
+                feed = opened.server(dataset, config, serve_options, socket)
+            super().__init__(feed, framework=framework, pad=pad, pin=pin, opened=opened)
         except BaseException:
-            if inside is not None:
-                inside.close()
-            _end(feed, own, meeting, os.getpid(), made)
+            opened.end()
             raise
-        self._server = own
+        finally:
+            config.close()
+        self._server = opened.own
 
     @property
     def server_pid(self) -> int:
@@ -477,43 +409,19 @@ def connect(
         raise
 
 
-def _end(feed: Optional[Feed], own: Optional[server.Server], meeting: Optional[Meeting], pid: int, data: Optional[str]) -> None:
-    """Leaves the server and ends it if it is ours, and removes data. Does nothing in a child that was forked."""
-    if pid != os.getpid():
-        return
-    if feed is not None:
-        feed.close()
-    if meeting is not None:
-        meeting.leave()
-    if own is not None and feed is not None:
-        feed.ring.when_free(own.close)
-    elif own is not None:
-        own.close()
-    if data is not None:
-        shutil.rmtree(data, ignore_errors=True)
+def _one_of(fanouts: Optional[Fanouts], num_neighbors: Optional[Fanouts]) -> Any:
+    """The fan-outs, which have two names."""
+    if fanouts is not None and num_neighbors is not None:
+        raise TypeError("fanouts and num_neighbors are the same: give one")
+    fanouts = num_neighbors if fanouts is None else fanouts
+    return None if fanouts is None else fanouts_of(fanouts)
 
 
-def _share_of_cores(here: _place.Place) -> int:
-    """Workers of one of several processes of a machine; 0, which is all, where it is alone."""
-    return max(1, len(os.sched_getaffinity(0)) // here.local_world_size) if here.local_world_size > 1 else 0
-
-
-def _none_is_no_name(columns: Optional[Sequence[str]]) -> Optional[str]:
-    """None is the default; an empty list stands for no column."""
-    return None if columns is None else ",".join(columns) or "none"
-
-
-def _check_masks(lengths: Mapping[str, int], dataset: _binary.PathLike, binary: Optional[_binary.PathLike]) -> None:
-    """Refuses masks that are not as long as their type has nodes."""
-    if not lengths:
-        return
-    counts = {t["name"]: t["count"] for t in info(dataset, binary)["node_types"]}
-    for t, length in lengths.items():
-        if not t and len(counts) > 1:
-            raise ValueError(f"seeds: a mask of nodes of which type? There are {', '.join(counts)}: seeds={{type: mask}}")
-        n = counts.get(t or next(iter(counts)), length)  # a type that is not there is refused with the ids
-        if length != n:
-            raise ValueError(f"seeds{f'[{t!r}]' if t else ''}: a mask of {length:,} entries, where there are {n:,} nodes")
+def _reside(options: dict[str, Any]) -> None:
+    """resident=True is a residence."""
+    if options.get("residence", "mapped") not in ("mapped", "resident"):
+        raise OptionError(f"resident=True and residence={options['residence']!r} contradict each other")
+    options["residence"] = "resident"
 
 
 def _number(state: Mapping[str, Any], key: str) -> int:

@@ -1,292 +1,285 @@
-"""What Python says, as options of the command line (docs/cli.md)."""
+"""What Python says, as a configuration of khop: one JSON object, and arrays beside it (docs/cli.md, "A configuration")."""
 
 from __future__ import annotations
 
+import base64
 import difflib
+import json
+import numbers
 import operator
-import re
+import os
 import tempfile
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import IO, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypedDict, Union
+from typing import IO, Any, Iterable, Mapping, Optional, Sequence
 
 import numpy as np
 
+from ._options import Fanouts, LoaderOptions, SamplerOptions
 from .errors import KhopError, OptionError, ServerError
 
-Fanouts = Union[Sequence[int], Mapping[Any, Sequence[int]]]
+__all__ = ["Configuration", "EdgeSeeds", "Fanouts", "LoaderOptions", "SamplerOptions", "Seeds", "check_names"]
+
 Seeds = Any
 """A split's name, "all", "all:TYPE", "@FILE", node ids, a mask, (node type, ids or mask), or a mapping of such."""
 
-
-def fanouts_text(fanouts: Fanouts) -> str:
-    """Fan-outs as --fanouts has them. Keys of a mapping are relations, edge types, or "*" for all others."""
-    if isinstance(fanouts, Mapping):
-        if not fanouts:
-            raise ValueError("fanouts: an empty mapping")
-        return ";".join(f"{key if isinstance(key, str) else ':'.join(key)}={_numbers(k)}" for key, k in fanouts.items())
-    return _numbers(fanouts)
-
-
-def _numbers(values: Sequence[int]) -> str:
-    try:
-        numbers = [] if isinstance(values, (str, bytes)) else [operator.index(k) for k in values]
-    except TypeError:
-        numbers = []
-    if not numbers:
-        raise ValueError(f"fanouts={values!r}: must be whole numbers, one a hop, such as [15, 10, 5]")
-    return ",".join(map(str, numbers))
+EdgeSeeds = Any
+"""Sources and targets [2, n], or (edge type, [2, n]), or a mapping of edge types to such. A type is a relation or a
+triple."""
 
 
 HOP_SAMPLERS = frozenset({"neighbor", "temporal", "labor"})
 """Samplers that take frontier. Here its default is "new", where the program's is "all"."""
 
 
-class SamplerOptions(TypedDict, total=False):
-    """Options of samplers beside fanouts: flags of khop serve, which knows what each sampler takes, and the defaults (khop samplers)."""
-
-    frontier: str  # neighbor, temporal, labor: "new", "all"
-    replace: bool  # neighbor, temporal, shadow
-    disjoint: bool  # neighbor, temporal
-    weight: str  # neighbor, temporal, fastgcn, ladies: a column of the edges, as mask and time
-    mask: str  # neighbor, temporal
-    share: float  # neighbor, temporal
-    together: bool  # neighbor, temporal
-    direction: str  # neighbor, temporal: "in", "out", "both"
-    induced: bool  # neighbor
-    time: str  # temporal
-    node_time: str  # temporal
-    time_rules: Sequence[str]  # temporal: "not-after", "before", "any"
-    window: int  # temporal
-    recent: bool  # temporal
-    half_life: float  # temporal
-    chain: bool  # temporal
-    as_of: int  # temporal
-    length: int  # walk, saint-walk, pinsage, node2vec
-    walks: int  # walk, pinsage, node2vec: a seed
-    restart: float  # walk, pinsage
-    stop: float  # walk, pinsage
-    metapath: Sequence[str]  # walk, pinsage
-    walk_edges: bool  # walk, node2vec
-    budget: int  # saint-node, saint-edge, saint-walk
-    steps: int  # the same
-    coverage: int  # the same
-    partition: str  # cluster: a file
-    clusters: int  # cluster
-    work: int  # full
-    neighbors: int  # pinsage, ppr
-    hops: int  # pinsage
-    alpha: float  # ppr
-    epsilon: float  # ppr
-    edge_type: str  # pinsage, ppr
-    p: float  # node2vec
-    q: float  # node2vec
-    poisson: bool  # labor
-    layer_dependent: bool  # labor
-    batch_dependency: int  # labor
-    layer_nodes: Fanouts  # fastgcn, ladies; hgt: also a mapping of node types
-
-
-class LoaderOptions(SamplerOptions, total=False):
-    """Options of seeds that are edges and of columns on disk, beside those of samplers: flags of khop serve (docs/cli.md), which knows the defaults."""
-
-    residence: str  # "mapped", "resident", "disk", "auto"
-    cache_bytes: Union[int, str]  # rows that "disk" keeps: 10**9, "1GB"
-    lookahead: int  # batches that "disk" samples ahead
-    pack: Union[int, str]  # bytes of a temporary file in which "disk" lays out rows of batches ahead
-    link_label: str
-    link_time: str
-    negatives: str  # "none", "uniform", "degree", "weight", "batch"
-    negative_ratio: float
-    corrupt: str  # "target", "source", "either", "both"
-    negative_weight: str
-    negative_time: str
-    strict: bool
-    negative_tries: int
-    triplets: bool
-    exclude_seeds: str  # "none", "seeds", "reverse"
-
-
 def check_names(given: Iterable[str], others: Iterable[str]) -> None:
-    """Refuses options that no sampler has, and names the nearest one, of others too."""
+    """Refuses options that khop.Loader does not have, and names the nearest one, of others too."""
     for name in given:
         if name not in LoaderOptions.__annotations__:
             near = difflib.get_close_matches(name, [*LoaderOptions.__annotations__, *others], 1)
-            raise TypeError(f"khop.Loader has no option {name!r}" + (f": did you mean {near[0]!r}?" if near else "; docs/python.md lists them"))
+            instead = f": did you mean {near[0]!r}?" if near else "; docs/python.md lists them"
+            raise TypeError(f"khop.Loader has no option {name!r}{instead}")
 
 
-def in_python(said: str) -> str:
-    """What khop says, with the names that options have in Python."""
-    return re.sub(r"--([a-z]+(-[a-z]+)*)\b", lambda m: m[1].replace("-", "_"), said)
+class Configuration:
+    """Options of a command of khop by their names, as Python has them, and arrays, each an .npy in a file without a
+    name, which the program inherits. None is an option's default."""
 
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = dict(options)
+        self._files: list[IO[bytes]] = []
+        self._names: dict[Optional[str], str] = {}  # what Python calls parts of seeds
+        self._keys: dict[str, Any] = {}  # what types are called in Python, by their names in the configuration
 
-def failure(
-    said: str, usage: bool, spell: Callable[[str], str] = in_python, otherwise: type[KhopError] = ServerError,
-) -> KhopError:
-    """The error of what khop said when it ended. usage: it does not take what it was called with (exit status 2). Seeds that are a list are an
-    option, too, though khop reads them from a file."""
-    text = "\n".join(line for line in said.splitlines() if not line.startswith('See "khop'))
-    return (OptionError if usage or _LISTS in said else otherwise)(spell(text))
+    def flags(self, flags: Iterable[str]) -> None:
+        """Sets options that are spelled as flags of the command line: --verify, --metrics=ADDRESS."""
+        for flag in flags:
+            name, value, text = flag.lstrip("-").partition("=")
+            self.options[name.replace("-", "_")] = text if value else True
 
+    # --- seeds ---
 
-_LISTS = "/proc/self/fd/"
-"""What the names of lists of seeds begin with (SeedList)."""
+    def seeds(self, seeds: Seeds, times: Any, edges: EdgeSeeds, labels: Any, edge_times: Any) -> None:
+        """Sets seeds of either kind, by khop.Loader's options of that order."""
+        if edges is None and (labels is not None or edge_times is not None):
+            raise TypeError("edge_label and edge_label_time belong to edge_label_index")
+        if edges is None:
+            self.nodes(seeds, times)
+        elif seeds is None:
+            self.edges(edges, labels, edge_times)
+        else:
+            raise TypeError("seeds are nodes or edges: give seeds or edge_label_index")
 
+    def nodes(self, seeds: Seeds, times: Any = None) -> None:
+        """Sets seeds that are nodes. times are one for each: an array, or a mapping with the same keys."""
+        self._names = {None: "seeds", "times": "input_time"}
+        if seeds is None or isinstance(seeds, str) or isinstance(seeds, tuple) and len(seeds) == 2 and seeds[1] is None:
+            if times is not None:
+                raise TypeError("input_time: has a time for each of the ids of seeds: give these as an array or a mask")
+            self.options["seeds"] = "all:" + seeds[0] if isinstance(seeds, tuple) else seeds
+            return
+        if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
+            seeds, times = {seeds[0]: seeds[1]}, None if times is None else {seeds[0]: times}
+        if times is not None:
+            keys = set(times) if isinstance(times, Mapping) else None
+            if keys != (set(seeds) if isinstance(seeds, Mapping) else None):
+                raise ValueError(
+                    "input_time: must be an array where seeds are one, or a mapping with the keys of seeds")
+        rows = []
+        for key, ids in (seeds if isinstance(seeds, Mapping) else {"": seeds}).items():
+            ids = _ids(ids)
+            row = {"type": self._key(key), "ids": self._put(ids)}
+            if times is not None:
+                row["times"] = self._put(_times(times[key] if isinstance(times, Mapping) else times, ids))
+            rows.append(row)
+        self.options["seeds"] = {"nodes": rows}
 
-class SeedList:
-    """The value of --seeds, and where seeds that are a list are: a file without a name, which the server inherits.
+    def edges(self, edges: EdgeSeeds, labels: Any = None, times: Any = None) -> None:
+        """Sets seeds that are edges. labels and times are as edges is: alone, or a mapping with the same keys."""
+        self._names = {None: "edge_label_index", "labels": "edge_label", "times": "edge_label_time"}
+        values = {"edge_label": labels, "edge_label_time": times}
+        if isinstance(edges, tuple) and len(edges) == 2 and _is_type(edges[0]):
+            edges, values = {edges[0]: edges[1]}, {k: None if v is None else {edges[0]: v} for k, v in values.items()}
+        if not isinstance(edges, Mapping):
+            edges, values = {"": edges}, {k: None if v is None else {"": v} for k, v in values.items()}
+        for name, of in values.items():
+            if of is not None and (not isinstance(of, Mapping) or set(of) != set(edges)):
+                have = sorted(map(str, of)) if isinstance(of, Mapping) else type(of).__name__
+                keys = sorted(map(str, edges))
+                raise ValueError(f"{name}: {have}: must be a mapping with the keys of edge_label_index, {keys}")
+        rows = []
+        for key, pairs in edges.items():
+            pairs = _pairs(pairs)
+            row = {"type": self._key(key), "edges": self._put(pairs)}
+            for part, name in (("labels", "edge_label"), ("times", "edge_label_time")):
+                if values[name] is not None:
+                    row[part] = self._put(_of_edges(name, values[name][key], pairs.shape[1]))
+            rows.append(row)
+        self.options["seeds"] = {"edges": rows}
 
-    parts are what the file holds, in order: how Python's user wrote it, and its lines. masks are the lengths of the masks
-    that ids were given by, by node type; the type is empty where none is named.
-    """
+    def _key(self, key: Any) -> Optional[str]:
+        text = _text(key)
+        self._keys[text] = key
+        return text or None
 
-    def __init__(
-        self, text: Optional[str], file: Optional[IO[str]] = None, parts: Sequence[tuple[str, int]] = (),
-        masks: Mapping[str, int] = MappingProxyType({}),
-    ) -> None:
-        self.text, self._file, self._parts, self.masks = text, file, parts, masks
+    def _put(self, array: Any) -> dict[str, int]:
+        """The array as .npy in a file without a name."""
+        file = _nameless()
+        self._files.append(file)
+        np.save(file, array, allow_pickle=False)
+        file.flush()
+        return {"fd": file.fileno()}
 
-    def spell(self, said: str) -> str:
-        """What the server says of its options and of the file's lines, in Python's terms."""
-        said = re.sub(r"@?/proc/self/fd/\d+: line (\d+)", lambda m: self._where(int(m[1]) - 1), said)
-        said = re.sub(r"(edges)?@?/proc/self/fd/\d+", "edge_label_index" if self.text and self.text.startswith("edges@") else "seeds", said)
-        return in_python(said)
+    # --- where it goes ---
 
-    def _where(self, line: int) -> str:
-        for name, lines in self._parts:
-            if line < lines:
-                return name.format(line)
-            line -= lines
-        return f"seeds, number {line}"
+    def json(self) -> str:
+        return json.dumps({k: _plain(v) for k, v in self.options.items() if v is not None})
+
+    def file(self) -> str:
+        """The path of a file with the configuration, for who inherits it."""
+        file = _nameless()
+        self._files.append(file)
+        file.write(self.json().encode())
+        file.flush()
+        return f"/proc/self/fd/{file.fileno()}"
 
     def inherit(self) -> tuple[int, ...]:
-        """The file descriptors that the server needs."""
-        return () if self._file is None else (self._file.fileno(),)
+        """The file descriptors that the program needs."""
+        return tuple(file.fileno() for file in self._files)
 
     def close(self) -> None:
-        """The server has its own descriptor, or will not need one."""
-        if self._file is not None:
-            self._file.close()
+        """The program has its own descriptors, or has read what it needs."""
+        while self._files:
+            self._files.pop().close()
+
+    # --- errors ---
+
+    def failure(self, said: str, otherwise: type[KhopError] = ServerError) -> Optional[KhopError]:
+        """The error that khop tells as one JSON object, in the words of who said the options; None where it is none."""
+        try:
+            problem = json.loads(said)
+            text = str(problem["message"])
+        except (ValueError, KeyError, TypeError):
+            return None
+        if problem.get("option") == "seeds" and self._names:
+            text = self._seeds(problem) + str(problem.get("text"))
+        return (OptionError if problem.get("usage") else otherwise)(text)
+
+    def _seeds(self, problem: Mapping[str, Any]) -> str:
+        """What Python calls a part of the seeds: edge_label_index['cites'][:, 3]."""
+        name = self._names.get(problem.get("part"), self._names[None])
+        if problem.get("key"):
+            name += f"[{self._keys.get(problem['key'], problem['key'])!r}]"
+        row = problem.get("row")
+        if row is None:
+            return name
+        return name + (f"[:, {row}]" if problem.get("part") == "edges" else f"[{row}]")
 
 
-def seed_list(seeds: Optional[Seeds], times: Any = None) -> SeedList:
-    """Seeds as --seeds has them. times are one for each: an array, or a mapping with the same keys."""
-    if seeds is None or isinstance(seeds, str) or isinstance(seeds, tuple) and len(seeds) == 2 and seeds[1] is None:
-        if times is not None:
-            raise TypeError("input_time: has a time for each of the ids of seeds: give these as an array or a mask")
-        return SeedList(seeds if seeds is None or isinstance(seeds, str) else "all:" + seeds[0])
-    if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
-        seeds, times = {seeds[0]: seeds[1]}, None if times is None else {seeds[0]: times}
-    given = {t: _array(v) for t, v in (seeds if isinstance(seeds, Mapping) else {"": seeds}).items()}
-    sets = {t: _ids(array) for t, array in given.items()}
-    if not any(ids.size for ids in sets.values()):
-        raise ValueError("seeds: there are none")
-    whens = {t: None for t in sets} if times is None else _times(times, seeds, sets)
-    file = tempfile.TemporaryFile("w", encoding="utf-8")
-    for t, ids in sets.items():
-        when = whens[t]
-        file.writelines(f"{t} {i}\n" for i in ids.tolist()) if when is None else file.writelines(
-            f"{t} {i} {x}\n" for i, x in zip(ids.tolist(), when.tolist()))
-    file.flush()
-    parts = [(f"seeds[{t!r}][{{}}]" if t else "seeds[{}]", len(ids)) for t, ids in sets.items()]
-    masks = {t: len(array) for t, array in given.items() if array.dtype == np.bool_}
-    return SeedList(f"{'@' if times is None else 'timed@'}/proc/self/fd/{file.fileno()}", file, parts, masks)
+def _nameless() -> IO[bytes]:
+    """A file in memory, or on disk where Python was built for a system that has no such files."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("khop"), "w+b")
+    return tempfile.TemporaryFile()
 
 
-def _times(times: Any, seeds: Any, sets: Mapping[str, Any]) -> dict[str, Any]:
-    """The times of the seeds, by node type. Those of a mask are one for each of its places, as in PyG, or for each node that it takes."""
-    if isinstance(seeds, Mapping) != isinstance(times, Mapping) or isinstance(times, Mapping) and set(times) != set(seeds):
-        raise ValueError("input_time: must be an array where seeds are one, or a mapping with the keys of seeds")
-    whens = {}
-    for t, ids in sets.items():
-        of = _array(seeds[t] if isinstance(seeds, Mapping) else seeds)
-        when = _array(times[t] if isinstance(times, Mapping) else times)
-        if when.ndim == 1 and of.dtype == np.bool_ and len(when) == len(of):
-            when = when[of]
-        if when.shape != ids.shape or when.dtype.kind not in "iu":
-            raise ValueError(f"input_time: {when.dtype} of shape {when.shape}: must be a whole number for each of {len(ids)} seeds")
-        whens[t] = when
-    return whens
+def _plain(value: Any) -> Any:
+    """A value as json has it. Bytes that are no text are base64."""
+    if isinstance(value, Mapping):
+        return {_text(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (bytes, os.PathLike)) or isinstance(value, str) and not _is_utf8(value):
+        name = os.fsencode(value)
+        try:
+            return name.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(name).decode()}
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if value is None or isinstance(value, str):
+        return value
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, Iterable):
+        return [_plain(v) for v in value]
+    return str(value)
 
 
-EdgeSeeds = Any
-"""Sources and targets [2, n], or (edge type, [2, n]), or a mapping of edge types to such. A type is a relation or a triple."""
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def edge_list(edges: EdgeSeeds, labels: Any = None, times: Any = None) -> SeedList:
-    """Seeds that are edges, as --seeds has them. labels and times are as edges is: alone, or a mapping with the same keys."""
-    if isinstance(edges, tuple) and len(edges) == 2 and (isinstance(edges[0], str) or isinstance(edges[0], tuple) and isinstance(edges[0][0], str)):
-        edges, labels, times = {edges[0]: edges[1]}, None if labels is None else {edges[0]: labels}, None if times is None else {edges[0]: times}
-    if not isinstance(edges, Mapping):
-        edges, labels, times = {"": edges}, None if labels is None else {"": labels}, None if times is None else {"": times}
-    for what, values in (("edge_label", labels), ("edge_label_time", times)):
-        if values is not None and (not isinstance(values, Mapping) or set(values) != set(edges)):
-            have = sorted(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
-            raise ValueError(f"{what}: {have}: must be a mapping with the keys of edge_label_index, {sorted(map(str, edges))}")
-    if times is not None and labels is None:
-        labels = {key: np.ones(_array(pairs).shape[-1], np.int64) for key, pairs in edges.items()}
-    file = tempfile.TemporaryFile("w", encoding="utf-8")
-    parts = []
-    for key, pairs in edges.items():
-        columns = [*_pairs(pairs)]
-        parts.append((f"edge_label_index[{key!r}][:, {{}}]" if key else "edge_label_index[:, {}]", len(columns[0])))
-        for what, values in (("edge_label", labels), ("edge_label_time", times)):
-            if values is not None:
-                column = _array(values[key])
-                if column.shape != columns[0].shape or column.dtype.kind not in "iub":
-                    raise ValueError(f"{what}: {column.dtype} of shape {column.shape}: must be a whole number for each of {len(columns[0])} edges")
-                columns.append(column.astype(np.int64))
-        prefix = (key if isinstance(key, str) else ":".join(key)) + " "
-        file.writelines(f"{prefix}{' '.join(map(str, row))}\n" for row in zip(*(c.tolist() for c in columns)))
-    file.flush()
-    return SeedList(f"edges@/proc/self/fd/{file.fileno()}", file, parts)
+def _text(key: Any) -> str:
+    """A type's name: an edge type may be a triple."""
+    return key if isinstance(key, str) else ":".join(key)
+
+
+def _is_type(key: Any) -> bool:
+    return isinstance(key, str) or isinstance(key, tuple) and isinstance(key[0], str)
+
+
+def fanouts_of(fanouts: Fanouts) -> Any:
+    """Fan-outs as a configuration has them. Keys of a mapping are relations, edge types, or "*" for all others."""
+    if not isinstance(fanouts, Mapping):
+        return _whole(fanouts)
+    if not fanouts:
+        raise ValueError("fanouts: an empty mapping")
+    return {key: _whole(k) for key, k in fanouts.items()}
+
+
+def _whole(values: Sequence[int]) -> list[int]:
+    try:
+        whole = [] if isinstance(values, (str, bytes)) else [operator.index(k) for k in values]
+    except TypeError:
+        whole = []
+    if not whole:
+        raise ValueError(f"fanouts={values!r}: must be whole numbers, one a hop, such as [15, 10, 5]")
+    return whole
 
 
 def _array(values: Any) -> Any:
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
-def _pairs(values: Any) -> Any:
+def _ids(values: Any) -> Any:
+    """Node ids, or a mask."""
     array = _array(values)
-    if array.ndim != 2 or array.shape[0] != 2 or array.dtype.kind not in "iu":
-        raise ValueError(f"edge_label_index: {array.dtype} of shape {array.shape}: must be whole numbers [2, edges], sources and targets")
-    return array
-
-
-def _ids(array: Any) -> Any:
-    """Node ids of an array of them, or of a mask."""
     if array.ndim != 1:
         raise ValueError(f"seeds: an array of shape {array.shape}: must have one dimension")
-    if array.dtype == np.bool_:
-        return np.flatnonzero(array)
-    if array.size and array.dtype.kind not in "iu":  # np.array([]) has floats
+    if not array.size:  # np.array([]) has floats
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "iub":
         raise ValueError(f"seeds: an array of {array.dtype}: must be node ids or a mask")
     return array
 
 
-def _listed(value: Any) -> str:
-    """A value of a flag, or several with commas between them."""
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
-    return str(value)
+def _times(values: Any, ids: Any) -> Any:
+    """The times of seeds. Those of a mask are one for each of its places, as in PyG, or for each node that it takes."""
+    array = _array(values)
+    seeds = int(np.count_nonzero(ids)) if ids.dtype == np.bool_ else len(ids)
+    if array.ndim != 1 or len(array) not in (len(ids), seeds) or array.dtype.kind not in "iu":
+        raise ValueError(f"input_time: {array.dtype} of shape {array.shape}: must be a whole number for each of "
+                         f"{seeds} seeds")
+    return array
 
 
-@dataclass
-class Flags:
-    """Options of khop serve."""
+def _pairs(values: Any) -> Any:
+    array = _array(values)
+    if array.ndim != 2 or array.shape[0] != 2 or array.dtype.kind not in "iu":
+        raise ValueError(f"edge_label_index: {array.dtype} of shape {array.shape}: must be whole numbers [2, edges], "
+                         "sources and targets")
+    return array
 
-    list: list[str] = field(default_factory=list)
 
-    def add(self, name: str, value: Any) -> None:
-        """Adds an option; None and False stand for its absence, True for a switch."""
-        if value is None or value is False:
-            return
-        if value is True:
-            self.list.append(f"--{name.replace('_', '-')}")
-            return
-        if isinstance(value, Mapping):
-            value = ";".join(f"{k if isinstance(k, str) else ':'.join(k)}={_listed(v)}" for k, v in value.items())
-        self.list.append(f"--{name.replace('_', '-')}={_listed(value)}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.list)
+def _of_edges(name: str, values: Any, edges: int) -> Any:
+    """Labels or times of edges."""
+    array = _array(values)
+    if array.shape != (edges,) or array.dtype.kind not in "iub":
+        raise ValueError(f"{name}: {array.dtype} of shape {array.shape}: must be a whole number for each of "
+                         f"{edges} edges")
+    return array

@@ -15,7 +15,7 @@ import time
 from typing import Callable, Optional, Sequence
 
 from .errors import KhopError, ServerError
-from .options import failure
+from .options import Configuration
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 1 << 18
@@ -31,27 +31,29 @@ class Server:
     """
 
     def __init__(
-        self, binary: str, dataset: str, options: Sequence[str], path: Optional[str] = None, quiet: bool = True, inherit: Sequence[int] = (),
-        spell: Callable[[str], str] = lambda text: text,
+        self, binary: str, dataset: str, config: Configuration, flags: Sequence[str] = (), path: Optional[str] = None,
+        quiet: bool = True,
     ) -> None:
-        """path is the socket; without it there is one in a folder of its own, which goes as soon as it has been connected to.
+        """path is the socket; without it there is one in a folder of its own, which goes as soon as it has been
+        connected to. The server makes the folder, and removes it if this process dies before.
 
-        The server makes the folder, and removes it if this process dies before. inherit are file descriptors that it gets. With quiet what the
-        server writes to stderr is kept for error messages, else it goes to this process's stderr. spell says in Python's terms what the server
-        says in its own.
+        flags are of khop serve, and win over config. With quiet what the server writes to stderr is kept for error
+        messages, else it goes to this process's stderr.
         """
-        self._spell = spell
+        self._config = config
         self._owner = os.getpid()
         self.data: Optional[str] = None  # a folder that goes with the server: the dataset of a graph in memory
         self._folder = None if path else os.path.join(tempfile.gettempdir(), f"khop-{secrets.token_hex(8)}")
         self.path = path or os.path.join(self._folder or "", "feed.sock")
-        self.command = [binary, "serve", dataset, "--socket", self.path, "--parent", str(self._owner), *options]
+        self.command = [
+            binary, "serve", dataset, "--config", config.file(), "--socket", self.path, "--parent", str(self._owner),
+            *flags]
         self._log = tempfile.TemporaryFile() if quiet else None
         self._process: Optional[subprocess.Popen[bytes]] = None
         try:
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=self._log or sys.stderr, stderr=self._log or sys.stderr,
-                pass_fds=inherit, start_new_session=True,  # Ctrl-C is for the trainer, which then ends the server
+                pass_fds=config.inherit(), start_new_session=True,  # Ctrl-C is for the trainer, which ends the server
             )
         except BaseException:
             self.close()
@@ -86,19 +88,18 @@ class Server:
         except subprocess.TimeoutExpired:
             return None
         lines = self._written()
-        said = [i for i, line in enumerate(lines) if line.startswith("khop: ") and status in (1, 2)]
+        error = self._config.failure(lines[-1]) if lines and status in (1, 2) else None
         crash = next((line for line in lines if _CRASH.match(line)), None)
         if status < 0:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else "an unknown signal"
             text = f"khop serve was ended by signal {-status} ({name})" + (_KILLED if -status == signal.SIGKILL else "")
         elif crash is not None:
-            text = f"khop serve has crashed: {crash.rstrip()}. This is a bug, unless something sent it a signal; the error's .output has what it wrote"
-        elif said:
-            text = "\n".join(lines[said[-1]:])[len("khop: "):]
+            error, text = None, (
+                f"khop serve has crashed: {crash.rstrip()}. This is a bug, unless something sent it a signal; the "
+                "error's .output has what it wrote")
         else:
             text = f"khop serve has ended with status {status}" + "".join(f"\n{line}" for line in lines[-_TAIL_LINES:])
-        in_words = bool(said) and crash is None
-        error = failure(text, status == 2, self._spell) if in_words else ServerError(text)
+        error = error or ServerError(text)
         error.command = " ".join(self.command).encode("utf-8", "backslashreplace").decode()  # paths are any bytes
         error.output = "\n".join(lines)
         return error

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 import weakref
 from typing import Any, Mapping, Optional, Sequence
 
-from . import binary as _binary
+from . import program
 from .errors import WriteError
 from .info import info
 from .loader import Loader
-from .options import failure
 from .schema import EdgeType
 from .write import write
 
@@ -68,10 +66,7 @@ class Source:
         if os.path.isdir(kept) and os.path.getmtime(kept) >= max(map(os.path.getmtime, metadata)):
             return kept
         target = kept if os.access(folder, os.W_OK) else self._temporary()
-        command = [_binary.find(None), "convert", "--from=graphbolt", folder, target, "--force"]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        if done.returncode:
-            raise WriteError(done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2])
+        program.run("convert", [folder, target], {"from": "graphbolt", "force": True}, otherwise=WriteError)
         return target
 
     def _structure(self, graph: Any, edge_columns: Sequence[str], backward: bool) -> Mapping[Any, Any]:
@@ -169,7 +164,4 @@ _SLACK = 0.03
 
 def partition(dataset: str, parts: int, file: str) -> None:
     """Divides a dataset's nodes into parts: the file, which is not there yet, gets the part of each, one a line."""
-    command = [_binary.find(None), "partition", dataset, f"--parts={parts}", f"--slack={_SLACK}", f"--out={file}"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    if done.returncode:
-        raise failure(done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2], done.returncode == 2)
+    program.run("partition", [dataset], {"parts": parts, "slack": _SLACK, "out": file})

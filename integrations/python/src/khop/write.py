@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import tempfile
 import warnings
 from typing import Any, Callable, Mapping, Optional, Tuple, Union
@@ -15,8 +14,8 @@ from typing import Any, Callable, Mapping, Optional, Tuple, Union
 import numpy as np
 
 from . import binary as _binary
-from .errors import WriteError
-from .options import Flags, failure
+from . import program
+from .errors import KhopError, WriteError
 
 _Key = Union[None, str, Tuple[str, str, str]]  # of a plain graph, a node type, an edge type
 _Arrays = Mapping[str, Any]
@@ -43,21 +42,17 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     wrong, and where; then there is no dataset, or the one that was there before.
     """
     target = pathlib.Path(os.fsdecode(path)).absolute()
-    flags = Flags()
-    for name, value in options.items():
-        flags.add(name, value)
     try:
         folder = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as e:
         raise WriteError(f"{target.parent}: {e.strerror}") from None
     try:
         source = _spill(pathlib.Path(folder), data)
-        command = [_binary.find(binary), "convert", str(source), str(target), *flags]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2]
-            said = said.replace(str(source) + os.sep, "").replace(str(source), "the graph").replace(folder + os.sep, "")
-            raise failure(said or f"khop convert has ended with status {done.returncode}", done.returncode == 2, otherwise=WriteError)
+        try:
+            program.run("convert", [str(source), str(target)], options, binary, WriteError)
+        except KhopError as e:
+            said = str(e).replace(str(source) + os.sep, "").replace(str(source), "the graph")
+            raise type(e)(said.replace(folder + os.sep, "")) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// seedArrays are seeds that a configuration gives as arrays: nodes or edges, not both. Seeds are in the order of the
+// rows.
+type seedArrays struct {
+	Nodes []nodeArrays `json:"nodes"`
+	Edges []edgeArrays `json:"edges"`
+}
+
+// nodeArrays are seeds of one node type, of the first where none is named.
+type nodeArrays struct {
+	Type  string    `json:"type"`
+	IDs   *npyArray `json:"ids"`   // [n], or bools: a mask with an entry for each node of the type
+	Times *npyArray `json:"times"` // [n]; where IDs are a mask one for each entry, or for each node that it takes
+}
+
+// edgeArrays are seeds of one edge type, of the first where none is named.
+type edgeArrays struct {
+	Type   string    `json:"type"`
+	Edges  *npyArray `json:"edges"`  // [2, n]: sources and targets
+	Labels *npyArray `json:"labels"` // [n]; 1 where there are times alone
+	Times  *npyArray `json:"times"`  // [n]
+}
+
+// npyArray says where an .npy array of whole numbers is: in a file, or in a file that this process has open.
+type npyArray struct {
+	Path string `json:"path"`
+	FD   *int   `json:"fd"`
+}
+
+// seedArrayError says what is wrong with an array of seeds.
+type seedArrayError struct {
+	key  string // the type of the row; empty where none is named
+	part string // "ids", "times", "edges", "labels"; empty for the whole row
+	row  int64  // of the array's elements; -1 for none
+	err  error
+}
+
+func (e *seedArrayError) Error() string {
+	at := "seeds"
+	if e.key != "" {
+		at += fmt.Sprintf("[%q]", e.key)
+	}
+	if e.part != "" && e.part != "ids" && e.part != "edges" {
+		at += "." + e.part
+	}
+	if e.row >= 0 {
+		at += fmt.Sprintf("[%d]", e.row)
+	}
+	return at + ": " + e.err.Error()
+}
+
+func (e *seedArrayError) Unwrap() error { return e.err }
+
+func (e *seedArrayError) Is(target error) bool { return target == errUsage }
+
+// seedArrayErrorf returns the error of a whole array, or of a row where part is empty.
+func seedArrayErrorf(key, part, format string, args ...any) error {
+	return &seedArrayError{key, part, -1, fmt.Errorf(format, args...)}
+}
+
+// parseSeedArrays reads what a configuration says of seeds that are arrays.
+func parseSeedArrays(text string) (a *seedArrays, err error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a); err != nil {
+		return nil, seedArrayErrorf("", "", "%w", err)
+	}
+	if (a.Nodes == nil) == (a.Edges == nil) {
+		return nil, seedArrayErrorf("", "", "must be nodes or edges, one of both")
+	}
+	return a, nil
+}
+
+// seeds reads the arrays, and checks every element.
+func (a *seedArrays) seeds(schema *graph.Schema) (graph.Seeds, error) {
+	if a.Edges != nil {
+		return a.edges(schema)
+	}
+	var set graph.SeedSet
+	var ids []int64
+	for i, row := range a.Nodes {
+		t := 0
+		if row.Type != "" {
+			if t = schema.NodeType(row.Type); t < 0 {
+				return graph.Seeds{}, seedArrayErrorf(row.Type, "", "%w", noNodeType(row.Type, schema))
+			}
+		}
+		nodes, times, err := row.read(schema, t)
+		if err != nil {
+			return graph.Seeds{}, err
+		}
+		if i > 0 && len(nodes) > 0 && len(ids) > 0 && (times == nil) != (set.Times == nil) {
+			return graph.Seeds{}, seedArrayErrorf(row.Type, "times", "all rows have times, or none has")
+		}
+		set.Types = appendTypes(set.Types, t, i, len(nodes), len(ids))
+		ids, set.Times = join(ids, nodes), join(set.Times, times)
+	}
+	if len(ids) == 0 {
+		return graph.Seeds{}, seedArrayErrorf("", "", "there are none")
+	}
+	set.IDs = unified.FromSlice(ids)
+	return graph.Seeds{Sets: []graph.SeedSet{set}}, nil
+}
+
+// appendTypes adds the type of n seeds to those of the seeds before, which are nil as long as all are of type 0.
+func appendTypes(types []int32, t, row, n, before int) []int32 {
+	if types == nil && t == 0 {
+		return nil
+	}
+	if types == nil {
+		types = make([]int32, before, before+n)
+	}
+	return append(types, slices.Repeat([]int32{int32(t)}, n)...)
+}
+
+// join returns both lists, one after the other; the second itself where the first is empty.
+func join(list, more []int64) []int64 {
+	if len(list) == 0 {
+		return more
+	}
+	return append(list, more...)
+}
+
+// read returns the ids of a row, and their times, if it has any.
+func (r *nodeArrays) read(schema *graph.Schema, t int) (ids, times []int64, err error) {
+	given, err := r.IDs.read(r.Type, "ids", 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	nt := &schema.Nodes[t]
+	if ids = given.Values; given.Bools {
+		if ids, err = r.taken(given.Values, schema, nt); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i, id := range ids {
+		if err := checkNode(id, nt); err != nil {
+			return nil, nil, &seedArrayError{r.Type, "ids", int64(i), err}
+		}
+	}
+	if r.Times == nil {
+		return ids, nil, nil
+	}
+	when, err := r.Times.read(r.Type, "times", 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	times = when.Values
+	if given.Bools && len(times) == len(given.Values) && len(times) != len(ids) {
+		for i, id := range ids {
+			times[i] = times[id]
+		}
+		times = times[:len(ids)]
+	}
+	if when.Bools || len(times) != len(ids) {
+		return nil, nil, seedArrayErrorf(r.Type, "times", "must be a whole number for each of %d seeds", len(ids))
+	}
+	return ids, times, nil
+}
+
+// taken returns the nodes that a mask takes.
+func (r *nodeArrays) taken(mask []int64, schema *graph.Schema, nt *graph.NodeType) (ids []int64, err error) {
+	if r.Type == "" && len(schema.Nodes) > 1 {
+		var names []string
+		for i := range schema.Nodes[:min(len(schema.Nodes), 20)] {
+			names = append(names, schema.Nodes[i].Name)
+		}
+		return nil, seedArrayErrorf("", "ids", "a mask of nodes of which type? There are %s", strings.Join(names, ", "))
+	}
+	if int64(len(mask)) != nt.Count {
+		return nil, seedArrayErrorf(r.Type, "ids", "a mask of %s entries, where there are %s nodes",
+			humanize.Comma(int64(len(mask))), humanize.Comma(nt.Count))
+	}
+	for i, x := range mask {
+		if x != 0 {
+			ids = append(ids, int64(i))
+		}
+	}
+	return ids, nil
+}
+
+// edges is seeds for edges.
+func (a *seedArrays) edges(schema *graph.Schema) (graph.Seeds, error) {
+	var set graph.EdgeSet
+	var sources, targets []int64
+	find := schema.EdgeTypes()
+	for i, row := range a.Edges {
+		t, err := 0, error(nil)
+		if row.Type != "" {
+			if t, err = find(row.Type); err != nil {
+				return graph.Seeds{}, seedArrayErrorf(row.Type, "", "%w", err)
+			}
+		}
+		from, to, err := row.ends(schema, t)
+		if err != nil {
+			return graph.Seeds{}, err
+		}
+		labels, times, err := row.values(len(from))
+		if err != nil {
+			return graph.Seeds{}, err
+		}
+		if i > 0 && len(from) > 0 && len(sources) > 0 &&
+			((labels == nil) != (set.Labels == nil) || (times == nil) != (set.Times == nil)) {
+			return graph.Seeds{}, seedArrayErrorf(row.Type, "", "all edge types have labels and times, or none has")
+		}
+		set.Types = appendTypes(set.Types, t, i, len(from), len(sources))
+		sources, targets = join(sources, from), join(targets, to)
+		set.Labels, set.Times = join(set.Labels, labels), join(set.Times, times)
+	}
+	if len(sources) == 0 {
+		return graph.Seeds{}, seedArrayErrorf("", "", "there are none")
+	}
+	set.Sources, set.Targets = unified.FromSlice(sources), unified.FromSlice(targets)
+	return graph.Seeds{Edges: []graph.EdgeSet{set}}, nil
+}
+
+// ends returns the sources and targets of a row.
+func (r *edgeArrays) ends(schema *graph.Schema, t int) (sources, targets []int64, err error) {
+	a, err := r.Edges.read(r.Type, "edges", 2)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.Shape[0] != 2 || a.Bools {
+		return nil, nil, seedArrayErrorf(r.Type, "edges", "an array of shape %v: must be whole numbers [2, edges], "+
+			"sources and targets", a.Shape)
+	}
+	n := len(a.Values) / 2
+	sources, targets = a.Values[:n:n], a.Values[n:]
+	src, dst := &schema.Nodes[schema.Edges[t].Src], &schema.Nodes[schema.Edges[t].Dst]
+	for i := range sources {
+		err := checkNode(sources[i], src)
+		if err == nil {
+			err = checkNode(targets[i], dst)
+		}
+		if err != nil {
+			return nil, nil, &seedArrayError{r.Type, "edges", int64(i), err}
+		}
+	}
+	return sources, targets, nil
+}
+
+// values returns the labels and times of n edges, nil for none.
+func (r *edgeArrays) values(n int) (labels, times []int64, err error) {
+	for _, v := range []struct {
+		part string
+		from *npyArray
+		to   *[]int64
+	}{{"labels", r.Labels, &labels}, {"times", r.Times, &times}} {
+		if v.from == nil {
+			continue
+		}
+		a, err := v.from.read(r.Type, v.part, 1)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(a.Values) != n {
+			return nil, nil, seedArrayErrorf(r.Type, v.part, "must be a whole number for each of %d edges", n)
+		}
+		*v.to = a.Values
+	}
+	if times != nil && labels == nil {
+		labels = slices.Repeat([]int64{1}, n)
+	}
+	return labels, times, nil
+}
+
+// read reads the array, which has so many dimensions.
+func (a *npyArray) read(key, part string, rank int) (*convert.Integers, error) {
+	if a == nil || (a.FD == nil) == (a.Path == "") {
+		return nil, seedArrayErrorf(key, part, "an array is a path or an fd, one of both")
+	}
+	path := a.Path
+	if a.FD != nil {
+		path = fmt.Sprintf("/proc/self/fd/%d", *a.FD)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody writes to
+	if err != nil {
+		if at := (*fs.PathError)(nil); a.FD != nil && errors.As(err, &at) {
+			err = fmt.Errorf("file descriptor %d: %w", *a.FD, at.Err)
+		}
+		return nil, seedArrayErrorf(key, part, "%w", err)
+	}
+	defer f.Close()
+	v, err := convert.ReadIntegers(f)
+	if err != nil {
+		return nil, seedArrayErrorf(key, part, "%w", err)
+	}
+	if len(v.Shape) != rank {
+		return nil, seedArrayErrorf(key, part, "an array of shape %v: must have %d dimensions", v.Shape, rank)
+	}
+	return v, nil
+}

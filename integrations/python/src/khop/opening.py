@@ -1,0 +1,100 @@
+"""How a loader comes by its batches: from a loader in this process, a server of its own, or one that runs already."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional, Sequence
+
+from . import binary as _binary
+from . import place as _place
+from . import server
+from .feed import Feed
+from .inside import Inside
+from .meeting import Meeting
+from .options import Configuration
+from .write import write
+
+_loaders_made = 0  # of this process that have a server, for the meeting points of several ranks
+
+
+@dataclass
+class Opening:
+    """What a loader has opened, all of which ends with it. how are options of Feed."""
+
+    place: _place.Place = field(default_factory=_place.Place)
+    how: Mapping[str, Any] = field(default_factory=dict)
+    start_timeout: float = 0.0
+    quiet: bool = True
+    binary: Optional[_binary.PathLike] = None
+    feed: Optional[Feed] = None
+    own: Optional[server.Server] = None
+    _inside: Optional[Inside] = None
+    _meeting: Optional[Meeting] = None
+    _data: Optional[str] = None  # a folder with a dataset of a graph in memory
+    _pid: int = field(default_factory=os.getpid)
+
+    def dataset(self, data: Any) -> str:
+        """The path of a dataset; one that is temporary, where data is a graph in memory."""
+        if isinstance(data, (str, bytes, os.PathLike)):
+            return os.fsdecode(data)
+        self._data = tempfile.mkdtemp(prefix="khop-data-")
+        path = os.path.join(self._data, "data.khop")
+        write(path, data, binary=self.binary)
+        return path
+
+    def inside(self, config: Configuration, flags: Sequence[str]) -> Feed:
+        """The feed of a loader in this process."""
+        if not config.options.get("workers") and self.place.local_world_size > 1:
+            config.options["workers"] = max(1, len(os.sched_getaffinity(0)) // self.place.local_world_size)
+        config.flags(flags)
+        self._inside = Inside(config, self.quiet)
+        self._inside.wait(self.start_timeout)
+        self.feed = Feed(self._inside, **self.how)
+        return self.feed
+
+    def server(
+        self, dataset: Any, config: Configuration, flags: Sequence[str], socket: Optional[_binary.PathLike],
+    ) -> Feed:
+        """The feed of a server, which the local rank 0 starts, and the other processes of the machine share."""
+        global _loaders_made
+        path = None if socket is None else os.fsdecode(socket)
+        shared = self.place.local_world_size > 1
+        if path is None and shared:
+            path = _place.meeting_point(_loaders_made)
+        _loaders_made += 1
+        if self.place.local_rank == 0:
+            data = self.dataset(dataset)
+            self.own = server.Server(_binary.find(self.binary), data, config, flags, path, self.quiet)
+            self.own.data, self._data = self._data, None
+            connection = self.own.connect(self.start_timeout)
+        else:
+            assert path is not None
+            connection = server.connect(path, self.start_timeout)
+        self.feed = Feed(connection, start_timeout=self.start_timeout, server=self.own, **self.how)
+        if self.own is not None:
+            self.own.forget_socket()
+        if shared and path is not None:
+            self._meeting = Meeting(path, self.place)
+            if self.own is not None:
+                self._meeting.wait_for_all(self.start_timeout, self.own.check)
+        return self.feed
+
+    def end(self) -> None:
+        """Leaves the server and ends it if it is ours, and removes data. Does nothing in a child that was forked."""
+        if self._pid != os.getpid():
+            return
+        if self.feed is not None:
+            self.feed.close()
+        elif self._inside is not None:
+            self._inside.close()
+        if self._meeting is not None:
+            self._meeting.leave()
+        if self.own is not None and self.feed is not None:
+            self.feed.ring.when_free(self.own.close)
+        elif self.own is not None:
+            self.own.close()
+        if self._data is not None:
+            shutil.rmtree(self._data, ignore_errors=True)

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Runs every check of this repository: formatting, vet and static analysis, types on other systems, tests with the race detector, then
-# without it, without cgo and at another instruction-set level, nested modules, the CUDA build on a simulated GPU, and the Python
-# tests that compare with other programs. A test that would take long and has one goroutine is in a file with the tag !race.
-# Installs what is missing first, where it can. See CONTRIBUTING.md.
+# Runs every check of this repository: formatting, vet and static analysis, types on other systems, tests with the race
+# detector, then without it, without cgo and at another instruction-set level, nested modules, the CUDA build on a
+# simulated GPU, and the Python tests that compare with other programs. A test that would take long and has one
+# goroutine is in a file with the tag !race. Installs what is missing first, where it can. See CONTRIBUTING.md.
 #
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
-#              KHOP_TEST_FAST=1  leaves out the static analysis, the headers of CUDA 12 and 13 and the builds that repeat
+#              KHOP_TEST_FAST=1  leaves out the static analysis, the headers of CUDA 12 and 13 and the builds that
+#                                repeat
 #              KHOP_VULNDB    folder or address of the database of vulnerabilities, where vuln.go.dev cannot be reached
-#              KHOP_VULNCHECK=required  fails where known vulnerabilities cannot be checked; without it the last line says so
+#              KHOP_VULNCHECK=required  fails where known vulnerabilities cannot be checked; without it the last line
+#                                       says so
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -19,8 +21,8 @@ unchecked=
 totals=$(mktemp)
 trap 'rm -f "$totals" "$totals.times"' EXIT
 
-# Most of a run on a new machine is compiling, so builds differ in as little as can be: all as programs are released (-trimpath),
-# and without cgo where nothing needs it. "go vet" runs once by itself, so "go test" need not.
+# Most of a run on a new machine is compiling, so builds differ in as little as can be: all as programs are released
+# (-trimpath), and without cgo where nothing needs it. "go vet" runs once by itself, so "go test" need not.
 export GOFLAGS="-trimpath -vet=off"
 
 # Says the next step, and how much time and processor time went by until it.
@@ -37,7 +39,8 @@ command -v go >/dev/null || fail "Go is not installed: get 1.25 or later from ht
 have=$(go env GOVERSION) && have=${have#go}
 [ "$(printf '%s\n' 1.25 "$have" | sort -V | head -n 1)" = 1.25 ] || fail "Go $have is too old: 1.25 or later is needed"
 
-# Debian packages: a C compiler for the race detector, C++ and make for the simulated GPU, Python with venv for the comparisons.
+# Debian packages: a C compiler for the race detector, C++ and make for the simulated GPU, Python with venv for the
+# comparisons.
 packages=()
 if ! command -v gcc >/dev/null || ! echo 'int main(void){return 0;}' | gcc -x c - -pthread -o /dev/null 2>/dev/null; then
     packages+=(gcc libc6-dev)
@@ -125,8 +128,9 @@ export GORACE=atexit_sleep_ms=0 # each program with the race detector sleeps for
 step "tests with the race detector"
 go test -race -p 3 -timeout 30m -json ./... | "${strict[@]}"
 
-# What these find beyond the first run is in files for !race or that ask for it, and in packages that compute: the compiler's
-# other code may round in another way, for it fuses multiplications and additions, and assembly takes other ways.
+# What these find beyond the first run is in files for !race or that ask for it, and in packages that compute: the
+# compiler's other code may round in another way, for it fuses multiplications and additions, and assembly takes other
+# ways.
 level=v1
 [ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
 computing=(./gather ./integrations/gnn ./internal/prefetch ./internal/rng/... ./loader ./sampling ./sparse/... ./formats/synthetic)

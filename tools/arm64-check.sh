@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the wheel for aarch64 by qemu-user, with Debian's Python for arm64 and PyPI's NumPy: epochs by a server and within
-# the process, whose digests must be those that this machine's program prints. "make arm64-check"
+# Runs the wheel for aarch64 by qemu-user, with Debian's Python for arm64 and PyPI's NumPy: epochs by a server and
+# within the process, whose digests must be those that this machine's program prints. "make arm64-check"
 #
 # Needs qemu-aarch64 (Debian: qemu-user), dpkg-deb and apt-get with the architecture arm64 (as root it is added).
 # Usage: tools/arm64-check.sh [WHEEL]    default: dist/khop-*_aarch64.whl (WHEELS=linux/arm64 make wheel)

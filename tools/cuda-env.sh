@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Prints the exports with which "go build -tags cuda" works; installs what they name into .venv-cuda first, if it is missing.
+# Prints the exports with which "go build -tags cuda" works; installs what they name into .venv-cuda first, if it is
+# missing.
 #
 #   eval "$(tools/cuda-env.sh)"        the headers of CUDA 11.8, with which khop is released
 #   eval "$(tools/cuda-env.sh 12)"     or 13: only to see that other headers do

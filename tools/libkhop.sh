@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds khop as a shared library, for cmd/libkhop/khop.h: tools/libkhop.sh FILE [linux/amd64|linux/arm64]
-# Prints the oldest C library of GNU that it works with, such as 2.17. Exits with 3 where there is no C compiler for the platform.
+# Prints the oldest C library of GNU that it works with, such as 2.17. Exits with 3 where there is no C compiler for the
+# platform.
 #
-# It is linked against glibc, so the compiler decides how old a system it works on: Zig's (pip install ziglang) knows all versions and
-# all processors, and gcc that of the machine that it runs on.
+# It is linked against glibc, so the compiler decides how old a system it works on: Zig's (pip install ziglang) knows
+# all versions and all processors, and gcc that of the machine that it runs on.
 #
 # Environment: PYTHON  one that may have ziglang (default: python3)
 #              CC      the compiler to take (default: Zig's, else gcc, aarch64-linux-gnu-gcc or x86_64-linux-gnu-gcc)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks what lies in dist/ as pip would get it: wheels by auditwheel and twine, what is in them, and that they install and load batches
-# in clean environments of each Python from 3.9 to 3.13 that is here. Says which are not here, and checks the syntax for those alone.
+# Checks what lies in dist/ as pip would get it: wheels by auditwheel and twine, what is in them, and that they install
+# and load batches in clean environments of each Python from 3.9 to 3.13 that is here. Says which are not here, and
+# checks the syntax for those alone.
 # Usage: tools/pip-check.sh [--torch] [--jax] [WHEEL..]
 #
 # --torch, --jax  also install "khop[torch]", "khop[jax]" there (large downloads)

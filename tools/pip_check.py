@@ -1,4 +1,5 @@
-"""Looks into a wheel: its tag by auditwheel, and what must be in it. With --syntax VERSION: whether that Python reads the package."""
+"""Looks into a wheel: its tag by auditwheel, and what must be in it. With --syntax VERSION: whether that Python reads
+the package."""
 import ast
 import pathlib
 import re
@@ -25,7 +26,8 @@ def contents(wheel):
                   f"{info}/sboms/khop.cdx.json", f"{info}/entry_points.txt", f"{info}/RECORD"]
         metadata = file.read(f"{info}/METADATA").decode()
     missing = [n for n in needed if n not in names]
-    missing += [f"METADATA: {field}" for field in ("Requires-Python: >=3.9", "License-Expression: Apache-2.0", "Provides-Extra: torch",
+    missing += [f"METADATA: {field}" for field in ("Requires-Python: >=3.9", "License-Expression: Apache-2.0",
+                                                   "Provides-Extra: torch",
                                                    "Project-URL: ", "Typing :: Typed") if field not in metadata]
     if missing:
         sys.exit(f"{wheel}: without {', '.join(missing)}")
@@ -35,7 +37,8 @@ def contents(wheel):
 def tag(wheel, library):
     """The tag that auditwheel finds must be as old as the one in the name."""
     named = min(int(m) for m in re.findall(r"manylinux_2_(\d+)_", pathlib.Path(wheel).name) or [17])
-    shown = subprocess.run([sys.executable, "-m", "auditwheel", "show", wheel], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    shown = subprocess.run([sys.executable, "-m", "auditwheel", "show", wheel], stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True)
     said = " ".join(shown.stdout.split())
     found = re.search(r'platform tag: "([^"]*)"', said)
     if not library and "no ELF" in said:
@@ -53,4 +56,5 @@ if sys.argv[1] == "--syntax":
 else:
     library = contents(sys.argv[1])
     size = pathlib.Path(sys.argv[1]).stat().st_size / 1e6
-    print(f"{sys.argv[1]}: {size:.1f} MB, {tag(sys.argv[1], library)}, {'with' if library else 'without'} the shared library")
+    print(f"{sys.argv[1]}: {size:.1f} MB, {tag(sys.argv[1], library)}, {'with' if library else 'without'} the shared "
+          f"library")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the program and the wheel twice, in folders, time zones and file modes that differ, and fails if a byte differs.
-# With --empty-caches the second build also compiles everything anew, Go's library included, which takes minutes. With --built
-# the first is what lies in dist: dist/khop by the line below, and the wheel of tools/wheel.sh, of this tree.
+# Builds the program and the wheel twice, in folders, time zones and file modes that differ, and fails if a byte
+# differs. With --empty-caches the second build also compiles everything anew, Go's library included, which takes
+# minutes. With --built the first is what lies in dist: dist/khop by the line below, and the wheel of tools/wheel.sh, of
+# this tree.
 #
 # Environment: PYTHON  one that has pip (default: python3)
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the source distribution of the Python package into dist/: the package, and the sources of the program, which Go builds where it is
-# installed. The same commit gives the same bytes.
+# Builds the source distribution of the Python package into dist/: the package, and the sources of the program, which Go
+# builds where it is installed. The same commit gives the same bytes.
 #
 # Environment: PYTHON  one that has setuptools 77 or later, for the metadata (default: python3)
 set -euo pipefail

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Tests the build with -tags cuda, on the simulated device: kernels still give the committed PTX, it vets and links with three
-# generations of headers, the command starts without a driver, and the tests that need a device pass. test.sh calls it; alone
-# it runs from anywhere. Installs the pinned CUDA wheels into .venv-cuda first. Needs gcc, g++, make and Python with venv; no GPU.
+# Tests the build with -tags cuda, on the simulated device: kernels still give the committed PTX, it vets and links with
+# three generations of headers, the command starts without a driver, and the tests that need a device pass. test.sh
+# calls it; alone it runs from anywhere. Installs the pinned CUDA wheels into .venv-cuda first. Needs gcc, g++, make and
+# Python with venv; no GPU.
 #
 # Environment: KHOP_TESTDATA      folder of real graphs; tests that need one skip without it
 #              KHOP_TEST_FAST=1   leaves out static analysis and the headers of CUDA 12 and 13
@@ -34,9 +35,10 @@ go vet -tags cuda ./...
 
 if [ -z "${KHOP_TEST_FAST:-}" ]; then
     step "staticcheck" # of the packages that have files with the tag: the others were looked at without it
-    grep -rlE --include='*.go' '^//go:build .*\bcuda\b' . | grep -v '^\./\.' | xargs -n 1 dirname | sort -u | while read -r folder; do
-        [ -f "$folder/go.mod" ] || go list "$folder" 2>/dev/null || :
-    done | xargs go run "$staticcheck" -tags cuda
+    grep -rlE --include='*.go' '^//go:build .*\bcuda\b' . | grep -v '^\./\.' | xargs -n 1 dirname | sort -u |
+        while read -r folder; do
+            [ -f "$folder/go.mod" ] || go list "$folder" 2>/dev/null || :
+        done | xargs go run "$staticcheck" -tags cuda
     step "headers"
     make --no-print-directory -s cuda-headers
 fi
@@ -67,7 +69,8 @@ if [ "$(go env GOARCH)" != amd64 ]; then
 fi
 make --no-print-directory -s cudasim
 export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so
-dist/khop-cuda sample "$scratch/sbm.khop" --digest --device cuda | cmp - "$scratch/digests" || fail "a device's batches differ from the CPU's"
+dist/khop-cuda sample "$scratch/sbm.khop" --digest --device cuda | cmp - "$scratch/digests" ||
+    fail "a device's batches differ from the CPU's"
 
 # Without the real graphs any test may skip; with them only those on the list.
 report=("$PWD/tools/report.py" ${TOTALS:+--totals "$TOTALS"})
@@ -81,22 +84,24 @@ module_of() { # FOLDER
 }
 touch "$scratch/tests" "$scratch/nested-tests"
 find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while read -r folder; do
-    names=$(grep -h -o '^func \(Test\|Fuzz\|Example\)[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
+    names=$(grep -h -o '^func \(Test\|Fuzz\|Example\)[A-Za-z0-9_]*' "$folder"/*_cuda_test.go |
+        sed 's/^func //; /^TestMain$/d' | paste -sd '|')
     [ "$(module_of "$folder")" = . ] && list=tests || list=nested-tests
     [ -z "$names" ] || printf '%s ^(%s)$\n' "$folder" "$names" >>"$scratch/$list"
 done
 test_devices() { # FLAGS...: not from the cache, which does not see that the simulator has changed
     while read -r folder names; do
         module=$(module_of "$folder")
-        go test -C "$module" -tags cuda -count 1 -timeout 25m -json "$@" -run "$names" "./$(realpath --relative-to "$module" "$folder")" \
-            </dev/null || :
+        go test -C "$module" -tags cuda -count 1 -timeout 25m -json "$@" -run "$names" \
+            "./$(realpath --relative-to "$module" "$folder")" </dev/null || :
     done
 }
 
-# What a real driver runs is the committed PTX, and it has no counts and settings. So the tests run on the PTX as well, with a
-# simulator that poses as a real driver: beside the others, which use one processor most of the time; short but for the random cases
-# of the loader, and without the race detector, for the Go code is the same. Nothing can ask for counts of lines there, which take
-# two fifths of the time. Tests that need counts or settings run there without the pose.
+# What a real driver runs is the committed PTX, and it has no counts and settings. So the tests run on the PTX as well,
+# with a simulator that poses as a real driver: beside the others, which use one processor most of the time; short but
+# for the random cases of the loader, and without the race detector, for the Go code is the same. Nothing can ask for
+# counts of lines there, which take two fifths of the time. Tests that need counts or settings run there without the
+# pose.
 needs_simulator() { sed -n "s|^${1#./} \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-device.txt; }
 cat "$scratch/tests" "$scratch/nested-tests" | while read -r folder all; do
     if compgen -G "$folder/*.ptx" >/dev/null || [[ $folder =~ ^./(loader|pinned|unified|internal/cudatest)$ ]]; then
@@ -108,8 +113,9 @@ cat "$scratch/tests" "$scratch/nested-tests" | while read -r folder all; do
 done >"$scratch/ptx-tests"
 {
     make --no-print-directory -s cudasim-ptx
-    KHOP_CUDASIM_POSE=1 KHOP_CUDASIM=checks=races+lazy KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so test_devices -short <"$scratch/ptx-tests"
-    KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so test_devices -short <"$scratch/ptx-counts"
+    export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so
+    KHOP_CUDASIM_POSE=1 KHOP_CUDASIM=checks=races+lazy test_devices -short <"$scratch/ptx-tests"
+    test_devices -short <"$scratch/ptx-counts"
 } >"$scratch/on-ptx" 2>"$scratch/on-ptx.errors" &
 on_ptx=$!
 test_devices -race <"$scratch/tests" | "${report[@]}"
@@ -119,9 +125,10 @@ wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-pt
 "${report[@]}" <"$scratch/on-ptx"
 
 step "modules of their own, on the device"
-cut -d ' ' -f 1 "$scratch/nested-tests" | while read -r folder; do module_of "$folder"; done | sort -u | while read -r module; do
-    go vet -C "$module" -tags cuda ./...
-done
+cut -d ' ' -f 1 "$scratch/nested-tests" | while read -r folder; do module_of "$folder"; done | sort -u |
+    while read -r module; do
+        go vet -C "$module" -tags cuda ./...
+    done
 test_devices <"$scratch/nested-tests" | "${report[@]}"
 
 step "bundle" # of programs that measure a GPU: all phases run, in tiny sizes, on the committed PTX and as on a real driver
@@ -129,5 +136,6 @@ bench/gpu/bundle.sh "$scratch/gpu" internal/drivertest
 python=python3
 [ ! -x .venv/bin/python ] || python=.venv/bin/python # has NumPy
 KHOP_CUDASIM_POSE=1 KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so \
-    $python "$scratch/gpu/run" --smoke --minutes 60 --dir "$scratch/state" >"$scratch/result.json" || fail "a phase of the bundle failed: see above"
+    $python "$scratch/gpu/run" --smoke --minutes 60 --dir "$scratch/state" >"$scratch/result.json" ||
+    fail "a phase of the bundle failed: see above"
 python3 bench/gpu/testdata/smoke.py "$scratch/result.json" || fail "the bundle did not run all phases: see above"

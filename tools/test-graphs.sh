@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests that ./test.sh, run just before without KHOP_TESTDATA, has left out: those of real graphs. With KHOP_TESTDATA set
+# Runs the tests that ./test.sh, run just before without KHOP_TESTDATA, has left out: those of real graphs. With
+# KHOP_TESTDATA set
 # ./test.sh runs them itself.
 #
 # Environment: KHOP_TESTDATA   folder of real graphs

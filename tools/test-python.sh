@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the Python package: types, tests against a real server, and that the wheel alone is enough where there is no Go.
-# test.sh calls it; alone: tools/test-python.sh [KHOP]
+# Checks the Python package: types, tests against a real server, and that the wheel alone is enough where there is no
+# Go. test.sh calls it; alone: tools/test-python.sh [KHOP]
 #
 # KHOP           the program to test (default: built from this tree)
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it

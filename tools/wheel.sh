@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds wheels of integrations/python into dist/, each with the khop program of its platform inside, and with khop as a shared library
-# where there is a C compiler for it (tools/libkhop.sh). Without one the wheel is pure Go, static, and loads batches by a server only.
+# Builds wheels of integrations/python into dist/, each with the khop program of its platform inside, and with khop as a
+# shared library where there is a C compiler for it (tools/libkhop.sh). Without one the wheel is pure Go, static, and
+# loads batches by a server only.
 #
 # Environment: PYTHON  one that has pip (default: python3); without setuptools 77 or later in it, pip downloads that
 #              WHEELS  platforms (default: this machine's): "linux/amd64 linux/arm64"
@@ -30,7 +31,8 @@ for target in ${WHEELS:-linux/$(go env GOARCH)}; do
     cp -r LICENSE cmd/khop/NOTICES.txt integrations/python/{pyproject.toml,setup.py,README.md,src} "$work/python"
     rm -rf "$work"/python/src/*.egg-info "$work"/python/src/khop/{bin,lib}
     CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags='-s -w' -o "$work/python/src/khop/bin/khop" ./cmd/khop
-    # The program is static: it asks nothing of the system's C library, whichever that is. The shared library asks for one of GNU.
+    # The program is static: it asks nothing of the system's C library, whichever that is. The shared library asks for
+    # one of GNU.
     platform=manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine
     if [ "${LIBRARY:-}" != no ]; then
         status=0

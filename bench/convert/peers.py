@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Measures khop convert beside other tools, in turns.
 
-    peers.py graph --edges 123718280 --nodes 2449029 --peer PYTHON   random edges: dgl.graph(...).formats("csc") in memory, GraphBolt's
-                                                                     conversion of a folder, and `khop convert` to a dataset on disk
+    peers.py graph --edges 123718280 --nodes 2449029 --peer PYTHON   random edges: dgl.graph(...).formats("csc") in
+    memory, GraphBolt's
+                                                                     conversion of a folder, and `khop convert` to a
+                                                                     dataset on disk
     peers.py text --lines 5000000                                    lines of two ids: numpy.loadtxt and khop's reader
 
 PYTHON has dgl 2.1 and torch (bench/peers/setup.sh makes one); this program needs NumPy. Times are of the wall and of
@@ -52,7 +54,8 @@ print("took", time.perf_counter() - begin, time.process_time() - cpu)
 
 
 def measure(command: list, **options) -> tuple[float, float, int, str]:
-    """Runs a command. Returns seconds of the wall and of the processor, bytes of memory at most, and what it printed."""
+    """Runs a command. Returns seconds of the wall and of the processor, bytes of memory at most, and what it
+    printed."""
     before = os.times()
     begin = time.perf_counter()
     process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True, **options)
@@ -80,13 +83,15 @@ def measure(command: list, **options) -> tuple[float, float, int, str]:
 def report(rounds: dict[str, list]) -> None:
     for name, list_ in rounds.items():
         wall, cpu, peak = ([r[i] for r in list_] for i in range(3))
-        print(f"{name}: {statistics.median(wall):.2f} s ({min(wall):.2f} to {max(wall):.2f}), {statistics.median(cpu):.2f} s of the processor, "
+        print(f"{name}: {statistics.median(wall):.2f} s ({min(wall):.2f} to {max(wall):.2f}), "
+              f"{statistics.median(cpu):.2f} s of the processor, "
               f"{max(peak) / 1e9:.2f} GB")
     khop = [r[0] for r in rounds["khop"]]
     for name in rounds:
         if name != "khop":
             ratios = sorted(r[0] / k for r, k in zip(rounds[name], khop))
-            print(f"{name} by khop, in the same round: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+            print(f"{name} by khop, in the same round: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to "
+                  f"{ratios[-1]:.2f})")
 
 
 def graph(options, folder: pathlib.Path) -> None:
@@ -103,7 +108,8 @@ def graph(options, folder: pathlib.Path) -> None:
     khop = options.khop or build(folder)
     rounds: dict[str, list] = {"khop": [], "dgl": [], "graphbolt": []}
     for _ in range(options.rounds):
-        rounds["khop"].append(measure([khop, "convert", folder / "edge_index.npy", folder / "x.khop", "--max-memory", options.memory, "--json"],
+        rounds["khop"].append(measure([khop, "convert", folder / "edge_index.npy", folder / "x.khop", "--max-memory",
+                                       options.memory, "--json"],
                                       stderr=subprocess.DEVNULL))
         shutil.rmtree(folder / "x.khop")
         if not options.peer:
@@ -113,7 +119,8 @@ def graph(options, folder: pathlib.Path) -> None:
         (bolt / "edges").mkdir(parents=True)
         (bolt / "edges" / "e.npy").symlink_to(folder / "edge_index.npy")
         (bolt / "metadata.yaml").write_text(f"dataset_name: x\ngraph:\n  nodes: [{{num: {options.nodes}}}]\n"
-                                            "  edges: [{format: numpy, path: edges/e.npy}]\nfeature_data: []\ntasks: []\n")
+                                            "  edges: [{format: numpy, path: edges/e.npy}]\nfeature_data: []\ntasks: "
+                                            "[]\n")
         rounds["graphbolt"].append(measure([options.peer, "-c", GRAPHBOLT, bolt]))
     report({name: list_ for name, list_ in rounds.items() if list_})
 
@@ -136,7 +143,8 @@ def text(options, folder: pathlib.Path) -> None:
     report(rounds)
     ours, theirs = ([size / 1e6 / r[1] for r in rounds[name]] for name in rounds)
     ratios = sorted(a / b for a, b in zip(ours, theirs))
-    print(f"{size / 1e6:.0f} MB; MB by second of the processor: khop {statistics.median(ours):.0f} ({min(ours):.0f} to {max(ours):.0f}), "
+    print(f"{size / 1e6:.0f} MB; MB by second of the processor: khop {statistics.median(ours):.0f} ({min(ours):.0f} "
+          f"to {max(ours):.0f}), "
           f"numpy.loadtxt {statistics.median(theirs):.0f} ({min(theirs):.0f} to {max(theirs):.0f}); "
           f"{statistics.median(ratios):.2f} times ({ratios[0]:.2f} to {ratios[-1]:.2f})")
 

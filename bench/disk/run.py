@@ -37,8 +37,10 @@ import khop
 path, seeds, fanouts, binary, most = sys.argv[2], sys.argv[3], json.loads(sys.argv[4]), sys.argv[5], int(sys.argv[6])
 manifest = json.load(open(path + "/dataset.json"))["content"]
 part, = next(c for c in manifest["columns"] if c["name"] == "feature")["parts"]
-x = np.memmap(path + "/" + part["path"], dtype=np.float32, mode="r", offset=part["body_offset"], shape=(part["rows"], %d))
-with khop.Loader(path, fanouts=fanouts, seeds=seeds, shuffle=True, node_columns=[], seed_columns=[], framework="numpy", binary=binary,
+x = np.memmap(path + "/" + part["path"], dtype=np.float32, mode="r", offset=part["body_offset"], shape=(part["rows"], \
+%d))
+with khop.Loader(path, fanouts=fanouts, seeds=seeds, shuffle=True, node_columns=[], seed_columns=[], \
+framework="numpy", binary=binary,
                  index_dtype="int32") as loader:
     for epoch in range(2):
         begin, rows = time.perf_counter(), 0
@@ -57,7 +59,8 @@ path, seeds, fanouts, most = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), 
 manifest = json.load(open(path + "/dataset.json"))["content"]
 def column(name, dtype, width=()):
     part, = next(c for c in manifest["columns"] if c["name"] == name)["parts"]
-    return torch.from_numpy(np.memmap(path + "/" + part["path"], dtype=dtype, mode="r", offset=part["body_offset"], shape=(part["rows"], *width)))
+    return torch.from_numpy(np.memmap(path + "/" + part["path"], dtype=dtype, mode="r", offset=part["body_offset"], \
+shape=(part["rows"], *width)))
 graph = gb.fused_csc_sampling_graph(column("indptr", np.int64), column("indices", np.int32))
 feature = gb.TorchBasedFeature(column("feature", np.float32, (%d,)))
 seeds = torch.from_numpy(np.random.default_rng(1).permutation(np.loadtxt(seeds, dtype=np.int32)))
@@ -79,7 +82,8 @@ class Group:
 
     def __init__(self, limit: int) -> None:
         self.v1 = pathlib.Path("/sys/fs/cgroup/memory").is_dir()
-        self.path = pathlib.Path("/sys/fs/cgroup/memory" if self.v1 else "/sys/fs/cgroup") / f"khop-bench-disk-{os.getpid()}"
+        self.path = pathlib.Path("/sys/fs/cgroup/memory" if self.v1
+                                 else "/sys/fs/cgroup") / f"khop-bench-disk-{os.getpid()}"
         self.path.mkdir()
         if self.v1:
             (self.path / "memory.limit_in_bytes").write_text(str(limit))
@@ -92,7 +96,8 @@ class Group:
         tasks = self.path / ("tasks" if self.v1 else "cgroup.procs")
         subprocess.run(["sync"], check=True)
         pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
-        done = subprocess.run(command, capture_output=True, text=True, preexec_fn=lambda: tasks.write_text(str(os.getpid())))
+        done = subprocess.run(command, capture_output=True, text=True,
+                              preexec_fn=lambda: tasks.write_text(str(os.getpid())))
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}: status {done.returncode}\n{done.stderr[-2000:]}")
         return done.stdout
@@ -110,7 +115,8 @@ class Group:
 
 
 class ReadAhead:
-    """Linux's default read-ahead for the disk of a folder: that of some disks of clouds is 4 MiB, which no random fault of a page needs."""
+    """Linux's default read-ahead for the disk of a folder: that of some disks of clouds is 4 MiB, which no random fault
+    of a page needs."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         device = os.stat(folder).st_dev
@@ -129,8 +135,10 @@ def fio(path: pathlib.Path, size: int, depth: int, seconds: int) -> float:
     if shutil.which("fio") is None:
         return 0.0
     out = subprocess.run(
-        ["fio", "--name=read", f"--filename={path}", "--readonly", "--rw=randread", "--direct=1", "--ioengine=io_uring", "--norandommap",
-         "--fixedbufs=1", "--registerfiles=1", f"--bs={size}", f"--iodepth={depth}", f"--runtime={seconds}", "--time_based", "--output-format=json"],
+        ["fio", "--name=read", f"--filename={path}", "--readonly", "--rw=randread", "--direct=1",
+         "--ioengine=io_uring", "--norandommap",
+         "--fixedbufs=1", "--registerfiles=1", f"--bs={size}", f"--iodepth={depth}", f"--runtime={seconds}",
+         "--time_based", "--output-format=json"],
         check=True, capture_output=True, text=True).stdout
     return float(json.loads(out[out.index("{"):])["jobs"][0]["read"]["iops"])
 
@@ -159,7 +167,8 @@ def main() -> None:
     khop, data, seeds = folder / "khop", folder / f"rmat-{nodes}", folder / "seeds.txt"
     subprocess.run(["go", "build", "-o", khop, "./cmd/khop"], cwd=ROOT, check=True)
     if not data.exists():
-        subprocess.run([khop, "generate", "rmat", data, "--nodes", str(nodes), "--edges", str(10 * nodes), "--features", str(WIDTH), "--classes",
+        subprocess.run([khop, "generate", "rmat", data, "--nodes", str(nodes), "--edges", str(10 * nodes),
+                        "--features", str(WIDTH), "--classes",
                         "-1"], check=True)
     draw = random.Random(1)
     seeds.write_text("".join(f"{draw.randrange(nodes)}\n" for _ in range(1024 * o.batches)))
@@ -174,9 +183,12 @@ def main() -> None:
     if o.pack:
         ways["khop packed"] = [*ways["khop disk"], "--pack", f"{o.pack}MB"]
     if o.dgl:
-        ways["GraphBolt"] = [o.dgl, "-c", GRAPHBOLT, str(data), str(seeds), json.dumps([int(k) for k in o.fanouts.split(",")]), str(o.slow)]
-    result: dict = {"memory": o.memory * 10**6, "feature_bytes": nodes * 4 * WIDTH, "cache_bytes": cache, "batches": o.batches,
-                    "lookahead": o.lookahead, "fanouts": o.fanouts, "seconds": {name: [] for name in ways}, "bench": [], "packed": []}
+        ways["GraphBolt"] = [o.dgl, "-c", GRAPHBOLT, str(data), str(seeds),
+                             json.dumps([int(k) for k in o.fanouts.split(",")]), str(o.slow)]
+    result: dict = {"memory": o.memory * 10**6, "feature_bytes": nodes * 4 * WIDTH, "cache_bytes": cache,
+                    "batches": o.batches,
+                    "lookahead": o.lookahead, "fanouts": o.fanouts, "seconds": {name: [] for name in ways},
+                    "bench": [], "packed": []}
     group, ahead = Group(o.memory * 10**6), ReadAhead(folder)
     result["read_ahead_kb"] = [ahead.had.strip(), "128"]
     try:
@@ -186,13 +198,15 @@ def main() -> None:
                     seconds = json.loads(group.run(command).splitlines()[-1])["seconds"] * o.batches / o.slow
                 else:
                     n = o.slow if name == "khop mapped" else o.batches
-                    got = json.loads(group.run([*command, "--warmup", str(n), "--batches", str(n), "--no-memcpy", "--json"]))
+                    got = json.loads(group.run([*command, "--warmup", str(n), "--batches", str(n), "--no-memcpy",
+                                                "--json"]))
                     seconds = got["seconds"] * o.batches / n
                     if got["on_disk"]:
                         d = got["on_disk"]
                         sector = d["probe"]["sector"]
                         size = max(round(d["bytes"] / max(d["requests"], 1) / sector), 1) * sector
-                        got["fio_size"], got["fio_requests"] = size, fio(data / "nodes/n0/feature.arrow", size, d["probe"]["depth"], 3)
+                        got["fio_size"], got["fio_requests"] = size, fio(data / "nodes/n0/feature.arrow", size,
+                                                                         d["probe"]["depth"], 3)
                         result["packed" if name == "khop packed" else "bench"].append(got)
                 result["seconds"][name].append(seconds)
                 print(f"{name}: an epoch in {seconds:.2f} s", flush=True)
@@ -200,9 +214,12 @@ def main() -> None:
     finally:
         ahead.close()
         group.close()
-    plan = json.loads(subprocess.run([khop, "plan", data, *common, *on_disk, *(["--pack", f"{o.pack}MB"] if o.pack else []), "--json"], check=True, capture_output=True, text=True).stdout)
+    plan = json.loads(subprocess.run([khop, "plan", data, *common, *on_disk,
+                                      *(["--pack", f"{o.pack}MB"] if o.pack else []), "--json"], check=True,
+                                     capture_output=True, text=True).stdout)
     at = next(c for c in plan["caches"] if c["cache_bytes"] == cache)
-    result["plan"] = {x["policy"]: {"misses": x["misses"], "requests": x["requests"] + x["writes"], "bytes": x["bytes"] + x["written"]} for x in at["policies"]}
+    result["plan"] = {x["policy"]: {"misses": x["misses"], "requests": x["requests"] + x["writes"],
+                                    "bytes": x["bytes"] + x["written"]} for x in at["policies"]}
     text = report(result)
     print("\n" + text)
     if o.record:
@@ -216,9 +233,11 @@ def main() -> None:
 def report(r: dict) -> str:
     """What was found."""
     best = {name: min(s) for name, s in r["seconds"].items()}
-    lines = [f"{r['feature_bytes'] / 1e9:.1f} GB of features (rows of 512 bytes) in {r['memory'] / 1e9:.1f} GB of memory, cache "
+    lines = [f"{r['feature_bytes'] / 1e9:.1f} GB of features (rows of 512 bytes) in {r['memory'] / 1e9:.1f} GB of "
+             f"memory, cache "
              f"{r['cache_bytes'] / 1e9:.2f} GB; kills for memory: {r['oom_kills']}",
-             f"fan-outs {r['fanouts']}, {r['batches']} batches of 1,024 seeds, look-ahead {r['lookahead']}; read-ahead of the disk "
+             f"fan-outs {r['fanouts']}, {r['batches']} batches of 1,024 seeds, look-ahead {r['lookahead']}; "
+             f"read-ahead of the disk "
              f"{r['read_ahead_kb'][1]} KiB (was {r['read_ahead_kb'][0]})"]
     for name, s in best.items():
         lines.append(f"  {name:14} {s:8.2f} s an epoch (" + ", ".join(f"{x:.2f}" for x in r["seconds"][name]) + f"), "
@@ -226,32 +245,42 @@ def report(r: dict) -> str:
     d = r["bench"][-1]["on_disk"]
     lines.append(f"  rows asked for {d['rows']}, missed {100 * d['misses'] / d['rows']:.2f} %; simulated: " +
                  ", ".join(f"{name} {100 * x['misses'] / d['rows']:.2f} %" for name, x in r["plan"].items()))
-    lines.append(f"  {d['requests']} requests, {d['bytes'] / 1e9:.2f} GB read, {100 * d['useful'] / max(d['bytes'], 1):.1f} % of it asked for")
+    lines.append(f"  {d['requests']} requests, {d['bytes'] / 1e9:.2f} GB read, "
+                 f"{100 * d['useful'] / max(d['bytes'], 1):.1f} % of it asked for")
     lines.append("  requests simulated: " + ", ".join(f"{name} {x['requests']}" for name, x in r["plan"].items()))
     for got in r["packed"]:
         d = got["on_disk"]
-        lines.append(f"  packed: {d['requests']} requests to read {d['bytes'] / 1e9:.2f} GB, {100 * d['useful'] / max(d['bytes'], 1):.1f} % of it asked "
-                     f"for, and {d['writes']} to write {d['written'] / 1e9:.2f} GB; {100 * d['packed'] / max(d['misses'], 1):.1f} % of the rows missed "
+        lines.append(f"  packed: {d['requests']} requests to read {d['bytes'] / 1e9:.2f} GB, "
+                     f"{100 * d['useful'] / max(d['bytes'], 1):.1f} % of it asked "
+                     f"for, and {d['writes']} to write {d['written'] / 1e9:.2f} GB; "
+                     f"{100 * d['packed'] / max(d['misses'], 1):.1f} % of the rows missed "
                      "were packed" + "".join("; " + p["refused"] for p in d["pack"] if p.get("refused")))
     for got in r["bench"]:
         d, n = got["on_disk"], got["on_disk"]["requests"] / got["seconds"]
         share = f", {100 * n / got['fio_requests']:.0f} %" if got["fio_requests"] else ""
-        lines.append(f"  {n:.0f} requests/s, {d['bytes'] / got['seconds'] / 1e6:.0f} MB/s, at depth {d['probe']['depth']}; fio after it, with requests "
-                     f"of {got['fio_size']} bytes, {got['fio_requests']:.0f}{share}; a worker's batch: {got['sample_ms']:.1f} ms of sampling, "
+        lines.append(f"  {n:.0f} requests/s, {d['bytes'] / got['seconds'] / 1e6:.0f} MB/s, at depth "
+                     f"{d['probe']['depth']}; fio after it, with requests "
+                     f"of {got['fio_size']} bytes, {got['fio_requests']:.0f}{share}; a worker's batch: "
+                     f"{got['sample_ms']:.1f} ms of sampling, "
                      f"{got['disk_ms']:.1f} of waiting for the disk, {got['gather_ms']:.1f} of copying")
     return "\n".join(lines) + "\n"
 
 
 def record(text: str) -> None:
     """Writes the page of results."""
-    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
+                          text=True).stdout.strip()
     cpu = next((x.split(":")[1].strip() for x in open("/proc/cpuinfo") if x.startswith("model name")), "unknown")
     (ROOT / "docs/results/disk.md").write_text(
         "# Columns on disk\n\n"
-        "`make bench-disk` (bench/disk/run.py) loads features that are larger than a memory control group, in turns: with\n"
-        "`--residence disk`, mapped, and by `numpy.memmap` with the same batches. The page cache is dropped before each. The\n"
-        "slow ways load a few batches, and their epoch is scaled from these. `khop plan` simulates the other policies.\n\n"
-        f"Commit {head}, {cpu}, {os.cpu_count()} cores, Linux {os.uname().release}, {time.strftime('%Y-%m-%d')}; load when it ended: "
+        "`make bench-disk` (bench/disk/run.py) loads features that are larger than a memory control group, in turns: "
+        "with\n"
+        "`--residence disk`, mapped, and by `numpy.memmap` with the same batches. The page cache is dropped before "
+        "each. The\n"
+        "slow ways load a few batches, and their epoch is scaled from these. `khop plan` simulates the other "
+        "policies.\n\n"
+        f"Commit {head}, {cpu}, {os.cpu_count()} cores, Linux {os.uname().release}, {time.strftime('%Y-%m-%d')}; load "
+        f"when it ended: "
         f"{os.getloadavg()[0]:.1f}.\n\n```\n{text}```\n")
 
 

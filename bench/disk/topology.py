@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Measures a topology larger than memory: khop --residence disk beside mapped files, in one memory control group, in turns.
+"""Measures a topology larger than memory: khop --residence disk beside mapped files, in one memory control group, in
+turns.
 
-It makes a graph without features whose indices are --times as large as the group's memory, and loads --batches batches by
-each way, after as many to warm up, with the page cache dropped before. Mapped files are read with Linux's default
-read-ahead of 128 KiB, and with none, which is what MADV_RANDOM does; and with none by as many workers as khop takes for a
-topology on disk. Needs root. Nothing else may use the disk meanwhile: its read-ahead is changed until the end.
+It makes a graph without features whose indices are --times as large as the group's memory, and loads --batches batches
+by each way, after as many to warm up, with the page cache dropped before. Mapped files are read with Linux's default
+read-ahead of 128 KiB, and with none, which is what MADV_RANDOM does; and with none by as many workers as khop takes for
+a topology on disk. Needs root. Nothing else may use the disk meanwhile: its read-ahead is changed until the end.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ def main() -> None:
     data = pathlib.Path(o.data) if o.data else folder / f"topology-{o.nodes}-{o.edges}"
     subprocess.run(["go", "build", "-o", khop, "./cmd/khop"], cwd=ROOT, check=True)
     if not data.exists():
-        subprocess.run([khop, "generate", "rmat", data, "--nodes", str(o.nodes), "--edges", str(o.edges), "--features", "0", "--classes", "-1"],
+        subprocess.run([khop, "generate", "rmat", data, "--nodes", str(o.nodes), "--edges", str(o.edges), "--features",
+                        "0", "--classes", "-1"],
                        check=True)
     draw = random.Random(1)
     seeds.write_text("".join(f"{draw.randrange(o.nodes)}\n" for _ in range(1024 * 2 * o.batches)))
-    common = [str(khop), "bench", str(data), *o.sampler, "--seeds", f"@{seeds}", "--shuffle", "--no-features", "--no-memcpy", "--json"]
+    common = [str(khop), "bench", str(data), *o.sampler, "--seeds", f"@{seeds}", "--shuffle", "--no-features",
+              "--no-memcpy", "--json"]
     workers = str(2 * (os.cpu_count() or 1) + 2)
     ways = {
         "mapped, read-ahead 128 KiB": (128, o.slow, []),
@@ -83,15 +86,19 @@ def main() -> None:
         if not o.data:
             shutil.rmtree(data, ignore_errors=True)
     disk = statistics.median(rates["disk"])
-    print(f"\n{4 * o.edges / 1e6:.0f} MB of indices, {8 * o.nodes / 1e6:.0f} of indptr in {o.memory} MB of memory, {' '.join(o.sampler)}, batches of "
+    print(f"\n{4 * o.edges / 1e6:.0f} MB of indices, {8 * o.nodes / 1e6:.0f} of indptr in {o.memory} MB of memory, "
+          f"{' '.join(o.sampler)}, batches of "
           f"1,024 seeds; kills for memory: {kills}; load {os.getloadavg()[0]:.1f}")
     for name, r in rates.items():
         m, got = statistics.median(r), last[name]
-        print(f"  {name:38} {m:7.2f} batches/s ({min(r):.2f} to {max(r):.2f}), disk {disk / m:.2f} times as fast; a batch: {got['sample_ms']:.1f} ms of "
-              f"sampling, {got['disk_ms']:.1f} of waiting for the disk; disk, start and warm-up included: {got['disk_reads'][0]} requests, "
+        print(f"  {name:38} {m:7.2f} batches/s ({min(r):.2f} to {max(r):.2f}), disk {disk / m:.2f} times as fast; a "
+              f"batch: {got['sample_ms']:.1f} ms of "
+              f"sampling, {got['disk_ms']:.1f} of waiting for the disk; disk, start and warm-up included: "
+              f"{got['disk_reads'][0]} requests, "
               f"{got['disk_reads'][1] / 1e6:.0f} MB")
     t = last["disk"]["topology_on_disk"]
-    print(f"  khop asked for {t['wanted']} pages, read {t['read']} in {t['requests']} requests, {t['bytes'] / 1e6:.0f} MB")
+    print(f"  khop asked for {t['wanted']} pages, read {t['read']} in {t['requests']} requests, "
+          f"{t['bytes'] / 1e6:.0f} MB")
     if o.json:
         pathlib.Path(o.json).write_text(json.dumps({"rates": rates, "last": last, "kills": kills}, indent=1) + "\n")
 

@@ -1,9 +1,10 @@
-"""The Python consumer of "make bench-feed": how fast batches come from a server, as tensors that a training loop could use.
+"""The Python consumer of "make bench-feed": how fast batches come from a server, as tensors that a training loop could
+use.
 
     consume.py SOCKET BATCHES
 
-Prints batches, seconds and bytes a batch, as JSON. Every batch's features, labels and ids are made into arrays, as a training loop has
-to; nothing reads their elements.
+Prints batches, seconds and bytes a batch, as JSON. Every batch's features, labels and ids are made into arrays, as a
+training loop has to; nothing reads their elements.
 """
 import json
 import os

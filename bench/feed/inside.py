@@ -1,4 +1,5 @@
-"""What a batch costs to hand over, and how fast batches come, from a server and within the process: "make bench-inside".
+"""What a batch costs to hand over, and how fast batches come, from a server and within the process: "make
+bench-inside".
 
     inside.py [--dataset PATH] [--rounds 5] [--batches 1000] [--json FILE]
 
@@ -50,9 +51,11 @@ def measure(dataset, way, batches):
     sys.path.insert(0, os.path.join(ROOT, "integrations", "python", "src"))
     import khop
 
-    loader = khop.Loader(dataset, [4, 3], frontier="all", batch_size=1024, shuffle=True, seed=1, seeds="all", resident=True, process=way,
+    loader = khop.Loader(dataset, [4, 3], frontier="all", batch_size=1024, shuffle=True, seed=1, seeds="all",
+                         resident=True, process=way,
                          framework="numpy", hold=16)
-    result = {"bytes": sum(a.nbytes for a in (lambda s: [s.numpy(n)[0] for n in s.names()])(next(iter(loader))._arrays()))}
+    result = {"bytes": sum(a.nbytes for a in (lambda s: [s.numpy(n)[0]
+                                                         for n in s.names()])(next(iter(loader))._arrays()))}
     for name, use in (("ready", lambda batch: None), ("ready_x", arrays)):
         times = []
         while len(times) < 400:
@@ -98,19 +101,25 @@ def main():
     os.makedirs(work, exist_ok=True)
     khop, library = os.path.join(work, "khop"), os.path.join(work, "libkhop.so")
     subprocess.run(["go", "build", "-o", khop, "./cmd/khop"], cwd=ROOT, check=True)
-    subprocess.run([os.path.join(ROOT, "tools", "libkhop.sh"), library], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([os.path.join(ROOT, "tools", "libkhop.sh"), library], cwd=ROOT, check=True,
+                   stdout=subprocess.DEVNULL)
     dataset = given.dataset or os.path.join(work, f"sbm-{given.nodes}.khop")
     if not os.path.exists(dataset):
-        subprocess.run([khop, "generate", "sbm", dataset, "--nodes", str(given.nodes), "--edges", str(10 * given.nodes), "--features", "100"],
+        subprocess.run([khop, "generate", "sbm", dataset, "--nodes", str(given.nodes), "--edges",
+                        str(10 * given.nodes), "--features", "100"],
                        check=True)
     figures = {way: [] for way in WAYS}
     for _ in range(given.rounds):
         for way in WAYS:
-            command = [sys.executable, __file__, "--measure", way, "--dataset", dataset, "--batches", str(given.batches)]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "KHOP_BIN": khop, "KHOP_LIBRARY": library})
+            command = [sys.executable, __file__, "--measure", way, "--dataset", dataset, "--batches",
+                       str(given.batches)]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE,
+                                  env={**os.environ, "KHOP_BIN": khop, "KHOP_LIBRARY": library})
             figures[way].append(json.loads(done.stdout))
-    print(f"{given.rounds} rounds, batches of {statistics.median(r['bytes'] for r in figures['inside']) / 1e6:.1f} MB; median (least to most) of rounds")
-    for key, unit, scale in (("ready", "us", 1), ("ready_10", "us", 1), ("ready_x", "us", 1), ("ready_x_10", "us", 1), ("loading", "us", 1),
+    print(f"{given.rounds} rounds, batches of {statistics.median(r['bytes'] for r in figures['inside']) / 1e6:.1f} "
+          f"MB; median (least to most) of rounds")
+    for key, unit, scale in (("ready", "us", 1), ("ready_10", "us", 1), ("ready_x", "us", 1), ("ready_x_10", "us", 1),
+                             ("loading", "us", 1),
                              ("processor", "us", 1), ("memory", "MB", 1e-6)):
         cells = []
         for way in WAYS:

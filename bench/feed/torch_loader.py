@@ -2,8 +2,8 @@
 
     torch_loader.py STRATEGY BATCHES      STRATEGY: file_descriptor or file_system
 
-The kindest case: the tensors are made once, lie in shared memory after the first batch, and are five of 8 MB in all, as large as khop's batches.
-Prints batches, seconds and bytes a batch, as JSON.
+The kindest case: the tensors are made once, lie in shared memory after the first batch, and are five of 8 MB in all, as
+large as khop's batches. Prints batches, seconds and bytes a batch, as JSON.
 """
 import json
 import sys

@@ -33,7 +33,8 @@ class Bench:
         self.khop, self.gpubench = HERE / "khop", HERE / "gpubench"
         self.threads = min(16, os.cpu_count())
         self.uuid = ""  # of the board
-        self.end = self.over = 0  # by the clock: when the step has failed, and when it has to leave off to be tried again
+        # by the clock: when the step has failed, and when it has to leave off to be tried again
+        self.end = self.over = 0
 
     def begin(self, seconds, over):
         """A step begins, which has failed after so many seconds, and stops, undone, when the clock says over."""
@@ -42,7 +43,8 @@ class Bench:
     def call(self, command, env=None, cwd=None, allowed=(0,)):
         """Runs a program to its end, or to that of the step's time. Returns (status, stdout, stderr)."""
         command = [str(c) for c in command]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=cwd,
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   errors="replace", cwd=cwd,
                                    env={**os.environ, **(env or {})}, start_new_session=True, preexec_fn=_expendable)
         try:
             out, errors = process.communicate(timeout=max(min(self.end, self.over) - time.monotonic(), 1))
@@ -55,7 +57,8 @@ class Bench:
             _kill(process)
             raise
         if process.returncode not in allowed:
-            raise Failed(f"{_last(errors)}\nstatus {process.returncode}: {' '.join(command)}\n{errors[-2000:]}", _parsed(out))
+            raise Failed(f"{_last(errors)}\nstatus {process.returncode}: {' '.join(command)}\n{errors[-2000:]}",
+                         _parsed(out))
         return process.returncode, out, errors
 
     def json(self, command, **options):
@@ -78,7 +81,8 @@ class Bench:
             partial = self.dir / "tests.partial"
             shutil.rmtree(partial, ignore_errors=True)
             with tarfile.open(HERE / "tests.tar.xz") as archive:
-                archive.extractall(partial, filter="data") if hasattr(tarfile, "data_filter") else archive.extractall(partial)
+                archive.extractall(partial, filter="data") if hasattr(tarfile,
+                                                                      "data_filter") else archive.extractall(partial)
             partial.rename(folder)
         return folder
 
@@ -96,7 +100,8 @@ class Bench:
         return {"skipped": self.no_sampler} if self.no_sampler else self.python_json(script, *options)
 
     def _environment(self):
-        return {"PYTHONPATH": os.pathsep.join(map(str, [HERE / "python", self.dir / "site", HERE])), "PYTHONDONTWRITEBYTECODE": "1", "KHOP_GPU_UUID": self.uuid}
+        return {"PYTHONPATH": os.pathsep.join(map(str, [HERE / "python", self.dir / "site", HERE])),
+                "PYTHONDONTWRITEBYTECODE": "1", "KHOP_GPU_UUID": self.uuid}
 
     def _works(self, code):
         return self.call([sys.executable, "-c", code], env=self._environment(), allowed=range(-64, 256))[0] == 0
@@ -109,22 +114,29 @@ class Bench:
 
     @functools.cached_property
     def no_sampler(self):
-        """Why PyG's NeighborLoader cannot be used; empty if it can. What it samples with is built where it is missing."""
+        """Why PyG's NeighborLoader cannot be used; empty if it can. What it samples with is built where it is
+        missing."""
         if not self._works("import torch, torch_geometric"):
             return "torch and torch_geometric are not both installed for this Python"
         if self._works("import pyg_lib") or self._works("import torch_sparse"):
             return ""
         if not list((HERE / "peers").iterdir()):
-            return "PyG has no sampler here: neither pyg-lib nor torch-sparse is installed, and the bundle was made without KHOP_PEERS"
+            return ("PyG has no sampler here: neither pyg-lib nor torch-sparse is installed, and the bundle was made "
+                    "without KHOP_PEERS")
         if self.smoke:
             return "PyG's sampler is not built to see that all runs"
         config = self.dir / "build.cfg"
         config.write_text(f"[build_ext]\nparallel = {self.threads}\n")
         _, out, errors = self.call(  # both at once, and each on many cores: it still takes minutes
-            ["sh", "-c", 'for peer in torch-scatter torch-sparse; do "$@" $peer & done; wait', "sh", sys.executable, "-m", "pip", "install", "--no-index",
-             "--find-links", HERE / "peers", "--no-deps", "--no-build-isolation", "--upgrade", "--target", self.dir / "site"],
-            env={"FORCE_ONLY_CPU": "1", "MAX_JOBS": str(self.threads), "CFLAGS": "-g0 -DNDEBUG", "DIST_EXTRA_CONFIG": str(config)})
-        return "" if self._works("import torch_sparse") else f"torch-sparse, which PyG samples with, cannot be built here: {(errors or out)[-1000:]}"
+            ["sh", "-c", 'for peer in torch-scatter torch-sparse; do "$@" $peer & done; wait', "sh", sys.executable,
+             "-m", "pip", "install", "--no-index",
+             "--find-links", HERE / "peers", "--no-deps", "--no-build-isolation", "--upgrade", "--target",
+             self.dir / "site"],
+            env={"FORCE_ONLY_CPU": "1", "MAX_JOBS": str(self.threads), "CFLAGS": "-g0 -DNDEBUG",
+                 "DIST_EXTRA_CONFIG": str(config)})
+        if self._works("import torch_sparse"):
+            return ""
+        return f"torch-sparse, which PyG samples with, cannot be built here: {(errors or out)[-1000:]}"
 
 
 def _last(errors):

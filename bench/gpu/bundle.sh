@@ -3,14 +3,16 @@
 #
 #   bundle.sh [FOLDER [PACKAGE...]]   default: dist/gpu, with the tests of all packages
 #
-# Environment: KHOP_PEERS=folder   source archives, or wheels, of torch-scatter and torch-sparse to take along, for PyG's sampler (optional)
+# Environment: KHOP_PEERS=folder   source archives, or wheels, of torch-scatter and torch-sparse to take along, for
+#                                  PyG's sampler (optional)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 exports=$(tools/cuda-env.sh)
 eval "$exports"
 out=${1:-dist/gpu} limit=$((48 << 20))
 packages=("${@:2}")
-[ ${#packages[@]} -gt 0 ] || packages=($(find . -name '*_cuda_test.go' -not -path './.*' -not -path './internal/cudasim/*' -printf '%P\n' | xargs -n 1 dirname | sort -u))
+[ ${#packages[@]} -gt 0 ] || packages=($(find . -name '*_cuda_test.go' -not -path './.*' -not -path './internal/cudasim/*' \
+    -printf '%P\n' | xargs -n 1 dirname | sort -u))
 tests=$out.tests
 rm -rf "$out" "$tests"
 mkdir -p "$out/python" "$out/peers" "$tests"
@@ -27,7 +29,8 @@ go build -C bench "${build[@]}" -o "$out/gpubench" ./gpu/gpubench
 
 # The tests that need a device, a program a package: they share most of their code, so that together they pack well.
 for folder in "${packages[@]}"; do
-    names=$(grep -h -o '^func Test[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | { grep -vxFf <(simulated "$folder") || :; } | paste -sd '|')
+    names=$(grep -h -o '^func Test[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' |
+        { grep -vxFf <(simulated "$folder") || :; } | paste -sd '|')
     [ -n "$names" ] || continue
     mkdir -p "$tests/$folder"
     module=$folder
@@ -47,11 +50,13 @@ find "$out/python" -name __pycache__ -prune -exec rm -rf {} +
 if [ -n "${KHOP_PEERS:-}" ]; then
     find "$KHOP_PEERS" -maxdepth 1 \( -name 'torch*.tar.gz' -o -name 'torch*.whl' \) -exec cp -t "$out/peers" {} +
 else
-    echo "without sources of PyG's sampler: set KHOP_PEERS for comparisons with PyG on machines that do not have it (docs/gpu-bundle.md)"
+    echo "without sources of PyG's sampler: set KHOP_PEERS for comparisons with PyG on machines that do not have it" \
+        "(docs/gpu-bundle.md)"
 fi
 commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 modified=$([ -z "$(git status --porcelain -uno -- '*.go' '*.s' '*.cu' '*.py' 2>/dev/null)" ] && echo false || echo true)
-printf '{"commit": "%s", "modified": %s, "go": "%s", "date": "%s"}\n' "$commit" "$modified" "$(go env GOVERSION)" "$(date -u +%F)" >"$out/about.json"
+printf '{"commit": "%s", "modified": %s, "go": "%s", "date": "%s"}\n' "$commit" "$modified" "$(go env GOVERSION)" \
+    "$(date -u +%F)" >"$out/about.json"
 
 bytes=$(du -sb "$out" | cut -f1)
 printf '%s: %d bytes\n' "$out" "$bytes"

@@ -28,9 +28,9 @@ __device__ __forceinline__ void gather_elements(const Elements& e) {
 // In order.
 extern "C" __global__ void __launch_bounds__(256) gather_naive(Elements e) { gather_elements<false>(e); }
 
-// With the columns of each row rotated, so that the thread of byte t of the result reads an address that is t modulo 128: a warp
-// then reads one line, but where a row ends within it. Rows have more than 32 elements.
+// With the columns of each row rotated, so that the thread of byte t of the result reads an address that is t modulo
+// 128: a warp then reads one line, but where a row ends within it. Rows have more than 32 elements.
 //
-// Method: Min et al., "PyTorch-Direct: enabling GPU centric data access for very large graph neural network training with
-// irregular accesses", 2021, with the address in place of the offset in the column, which may begin anywhere.
+// Method: Min et al., "PyTorch-Direct: enabling GPU centric data access for very large graph neural network training
+// with irregular accesses", 2021, with the address in place of the offset in the column, which may begin anywhere.
 extern "C" __global__ void __launch_bounds__(256) gather_shift(Elements e) { gather_elements<true>(e); }

@@ -57,7 +57,8 @@ class Board:
             pynvml.nvmlInit()
             # NVML's numbers are not CUDA's: the name of the board is what both know it by.
             uuid = os.environ.get("KHOP_GPU_UUID")
-            self.handle = pynvml.nvmlDeviceGetHandleByUUID(uuid.encode()) if uuid else pynvml.nvmlDeviceGetHandleByIndex(0)
+            self.handle = (pynvml.nvmlDeviceGetHandleByUUID(uuid.encode()) if uuid
+                           else pynvml.nvmlDeviceGetHandleByIndex(0))
             self.read = lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(self.handle) / 1e3
             self.read()
         except Exception as error:  # no package, no library, no counter: each is a reason
@@ -78,7 +79,8 @@ class Measurement:
     def stop(self, batches):
         self.synchronize()
         seconds, cpu, joules = time.perf_counter() - self.start, processor_seconds() - self.cpu, self.board.joules()
-        return {"batches": batches, "seconds": seconds, "ms_per_batch": seconds / batches * 1e3, "cpu_ms_per_batch": cpu / batches * 1e3,
+        return {"batches": batches, "seconds": seconds, "ms_per_batch": seconds / batches * 1e3,
+                "cpu_ms_per_batch": cpu / batches * 1e3,
                 "board_joules": None if joules is None else joules - self.joules,
                 "board_joules_per_batch": None if joules is None else (joules - self.joules) / batches,
                 "not_measured": {"board": self.board.missing} if self.board.missing else {}}

@@ -68,7 +68,8 @@ def kernels(where, batch):
 
 def bus_sectors(batch):
     """Sectors that the sampler's kernels read over the bus for a batch of so many expanded nodes and edges."""
-    return sum(sectors for name, _, _, sectors, _ in kernels("bus", {"nodes": 0, **batch}) if not name.startswith("gather"))
+    return sum(sectors for name, _, _, sectors, _ in kernels("bus", {"nodes": 0, **batch})
+               if not name.startswith("gather"))
 
 
 def wire(m, sectors, lines):

@@ -5,7 +5,8 @@ import meter
 
 
 def loader(dataset, fanouts, batch_size, workers, columns=True, **options):
-    """A loader of shuffled batches of the seeds to train on, with `workers` processes. columns: with the nodes' features and labels.
+    """A loader of shuffled batches of the seeds to train on, with `workers` processes. columns: with the nodes'
+    features and labels.
 
     ImportError where PyG is missing, or what it samples with.
     """
@@ -23,7 +24,8 @@ def loader(dataset, fanouts, batch_size, workers, columns=True, **options):
     data = Data(edge_index=edge_index, num_nodes=len(indptr) - 1)
     if columns:
         data.x, data.y = tensor("nodes/0", "feature"), tensor("nodes/0", "label")
-    return NeighborLoader(data, num_neighbors=fanouts, input_nodes=torch.from_numpy(meter.train_seeds(dataset)), batch_size=batch_size, shuffle=True,
+    return NeighborLoader(data, num_neighbors=fanouts, input_nodes=torch.from_numpy(meter.train_seeds(dataset)),
+                          batch_size=batch_size, shuffle=True,
                           is_sorted=True, num_workers=workers, persistent_workers=workers > 0, **options)
 
 

@@ -28,12 +28,14 @@ def machine(b):
     """(a) What the machine has, the tests on its driver, and batches equal to the CPU's."""
     yield Step("doctor", lambda: b.json([b.khop, "doctor", b.dataset(), "--json"]), CLAIM)
     for i, (kind, options) in enumerate(SAME[:2] if b.smoke else SAME):
-        yield Step(" ".join(["same", kind, *options]), lambda kind=kind, options=options: same(b, kind, options), CLAIM if i < 4 else TESTS)
+        yield Step(" ".join(["same", kind, *options]), lambda kind=kind, options=options: same(b, kind, options),
+                   CLAIM if i < 4 else TESTS)
     tests = [line.split() for line in (b.here / "tests.txt").read_text().splitlines()]
     if b.smoke:
         tests = [t for t in tests if t[0] == "internal/drivertest"]
     for folder, names in tests:
-        yield Step(f"tests {folder}", lambda folder=folder, names=names: run_tests(b, folder, names), TESTS, seconds=400)
+        yield Step(f"tests {folder}", lambda folder=folder, names=names: run_tests(b, folder, names), TESTS,
+                   seconds=400)
     for tool in ("memcheck", "racecheck"):
         yield Step(tool, lambda tool=tool: sanitize(b, tool), SLOW)
 
@@ -41,7 +43,8 @@ def machine(b):
 def run_tests(b, folder, names):
     place = b.tests() / folder
     env = {"KHOP_TESTDATA": ""}
-    status, out, errors = b.call([place / "test", "-test.v", "-test.run", names, "-test.timeout", "390s"], cwd=place, env=env, allowed=(0, 1, 2))
+    status, out, errors = b.call([place / "test", "-test.v", "-test.run", names, "-test.timeout", "390s"], cwd=place,
+                                 env=env, allowed=(0, 1, 2))
     count = {what: re.findall(rf"^--- {what}: (\S+)", out, re.M) for what in ("PASS", "FAIL", "SKIP")}
     few = {test for test in count["SKIP"] if re.search(rf"^--- SKIP: {test} .*\n.*needs \d+ devices", out, re.M)}
     result = {"passed": len(count["PASS"]), "skipped": sorted(few)}  # for want of a second device
@@ -76,7 +79,8 @@ def same(b, kind, options):
         skip, take = o in ("--device-cache", "--hot-rows"), not skip and o not in ("--device-cache", "--hot-rows")
         if take:
             cpu.append(o)
-    digests = [b.call([b.khop, "sample", dataset, *seeds, "--digest", "--device", name, *more])[1] for name, more in (("cpu", cpu), ("cuda", device))]
+    digests = [b.call([b.khop, "sample", dataset, *seeds, "--digest", "--device", name, *more])[1] for name,
+               more in (("cpu", cpu), ("cuda", device))]
     if not digests[0].strip() or digests[0] != digests[1]:
         return {"failed": f"the device's digests are\n{digests[1]}the CPU's are\n{digests[0]}"}
     return {"batches": len(digests[0].splitlines()), "digests": [line.split()[-1] for line in digests[0].splitlines()]}
@@ -87,9 +91,11 @@ def sanitize(b, tool):
     if not program:
         return {"skipped": "compute-sanitizer is not installed here"}
     dataset = b.dataset("products", *(() if b.smoke else ("--nodes", "20000")))
-    # Calls that the driver refuses are part of how khop finds the best way: it asks, and takes the next. Digests and tests see to the rest.
+    # Calls that the driver refuses are part of how khop finds the best way: it asks, and takes the next. Digests and
+    # tests see to the rest.
     refusals = ("--report-api-errors", "no") if tool == "memcheck" else ()
-    status, out, errors = b.call([program, "--tool", tool, *refusals, "--error-exitcode", "99", b.khop, "sample", dataset, "--digest", "--device", "cuda", *SMALL],
+    status, out, errors = b.call([program, "--tool", tool, *refusals, "--error-exitcode", "99", b.khop, "sample",
+                                  dataset, "--digest", "--device", "cuda", *SMALL],
                                  allowed=(0, 1, 99, 255))
     summary = [line for line in (out + errors).splitlines() if line.startswith("=========")][-5:]
     if "not supported" in (out + errors).lower():
@@ -113,8 +119,10 @@ def gather(b):
 
     def chosen():
         """What a loader chooses for the features, where all of them are read over the bus."""
-        size = ("--batches", "2", "--warmup", "1", "--batch-size", "16", "--fanouts", "3,2") if b.smoke else ("--batches", "100")
-        r = b.json([b.khop, "bench", b.dataset(), "--json", "--no-memcpy", "--device", "cuda:0", "--device-cache", "0", "--host-pages", "measured", *size])
+        size = ("--batches", "2", "--warmup", "1", "--batch-size", "16", "--fanouts",
+                "3,2") if b.smoke else ("--batches", "100")
+        r = b.json([b.khop, "bench", b.dataset(), "--json", "--no-memcpy", "--device", "cuda:0", "--device-cache", "0",
+                    "--host-pages", "measured", *size])
         return {"placed": r["placed"], "ms_per_batch": r["ms_per_batch"]["median"]}
 
     yield Step("file 1 GiB", lambda: rows(GIB, file="rows-1"), CLAIM)
@@ -124,7 +132,8 @@ def gather(b):
     yield Step("ragged rows", lambda: rows(GIB, "-blocks", "40,80,160", widths="129,402,513,2050", file="rows-1"))
     for pages in ("small", "huge"):
         yield Step(f"anonymous 1 GiB, {pages} pages", lambda pages=pages: rows(GIB, "-pages", pages))
-    # Whole columns on a file's own pages and on huge ones: what --host-pages measured chooses between. More than the tables of pages hold.
+    # Whole columns on a file's own pages and on huge ones: what --host-pages measured chooses between. More than the
+    # tables of pages hold.
     yield Step("file 8 GiB", lambda: rows(8 * GIB, file="rows-8"), CLAIM)
     yield Step("file 8 GiB, copied", lambda: rows(8 * GIB, "-copy", file="rows-8"), CLAIM)
     yield Step("chosen pages", chosen)
@@ -134,12 +143,15 @@ def gather(b):
 
 
 def sampling(b):
-    """(c) Sampling with the topology on the card and over the bus, beside a kernel that reads as many random sectors, and PyG's."""
+    """(c) Sampling with the topology on the card and over the bus, beside a kernel that reads as many random sectors,
+    and PyG's."""
     fewer = ("--batch-size", "16", "--fanouts", "3,2")
 
     def bench(*options, batches=1000):
-        size = ("--batches", "2", "--warmup", "1", *fewer) if b.smoke else ("--batches", batches, "--warmup", batches // 10)
-        return b.json([b.khop, "bench", b.dataset(), "--json", "--no-features", "--no-memcpy", "--shuffle", *size, *options])
+        size = ("--batches", "2", "--warmup", "1", *fewer) if b.smoke else ("--batches", batches, "--warmup",
+                                                                            batches // 10)
+        return b.json([b.khop, "bench", b.dataset(), "--json", "--no-features", "--no-memcpy", "--shuffle", *size,
+                       *options])
 
     card = ("--device", "cuda:0", "--device-memory", CARD)
     bus = (*card, "--device-cache", "0")
@@ -149,12 +161,13 @@ def sampling(b):
     yield Step("bus", lambda: bench(*bus), CLAIM)
 
     def random():
-        # As many sectors as the sampler's kernels read over the bus for a batch, by the simulator's counts (model.py): picks of a node
-        # share sectors.
+        # As many sectors as the sampler's kernels read over the bus for a batch, by the simulator's counts (model.py):
+        # picks of a node share sectors.
         one = bench(*bus, batches=30)
         reads = int(model.bus_sectors({"expanded": sum(one["nodes_per_hop"][:-1]), "edges": one["edges_per_batch"]}))
         indices = (b.dataset() / "graph" / "indices.arrow").stat().st_size // 4096 * 4096
-        result = b.json([b.gpubench, "random", "-bytes", indices, "-file", b.dir / "random", "-reads", reads, *(("-reps", "1") if b.smoke else ())])
+        result = b.json([b.gpubench, "random", "-bytes", indices, "-file", b.dir / "random", "-reads", reads,
+                         *(("-reps", "1") if b.smoke else ())])
         return {**result, "ms_per_batch": result["seconds"] * 1e3}
 
     yield Step("random reads", random, CLAIM)
@@ -167,7 +180,8 @@ def sampling(b):
         return b.peer("sample.py", "--dataset", b.dataset(), "--workers", workers, "--threads", b.threads, *size)
 
     for workers in WORKERS[-1:] if b.smoke else WORKERS:
-        yield Step(f"pyg-{workers}", lambda workers=workers: pyg(workers), PEER, seconds=420)  # the first builds what PyG samples with
+        # the first builds what PyG samples with
+        yield Step(f"pyg-{workers}", lambda workers=workers: pyg(workers), PEER, seconds=420)
     for blocks in (40, 160, 640):
         yield Step(f"bus, {blocks} blocks", lambda blocks=blocks: bench(*bus, "--device-blocks", blocks))
 
@@ -178,7 +192,8 @@ def transfer(b):
 
     def bus():
         ids.mkdir(exist_ok=True)
-        size = ("-batches", "2", "-batch-size", "16", "-fanouts", "3,2", "-rounds", "1", "-threads", "2") if b.smoke else ("-batches", "20", "-rounds", "20")
+        size = ("-batches", "2", "-batch-size", "16", "-fanouts", "3,2", "-rounds", "1", "-threads",
+                "2") if b.smoke else ("-batches", "20", "-rounds", "20")
         return b.json([b.gpubench, "transfer", "-dataset", b.dataset(), "-save", ids, "-threads", b.threads, *size])
 
     def torch():
@@ -187,7 +202,8 @@ def transfer(b):
         if not list(ids.glob("batch-*.i64")):  # the other step was on another machine
             bus()
         size = ("--rounds", "1", "--device", "cpu") if b.smoke else ("--rounds", "20")
-        return json.loads(b.python("transfer.py", "--dataset", b.dataset(), "--ids", ids, "--threads", b.threads, *size)[1])
+        return json.loads(b.python("transfer.py", "--dataset", b.dataset(), "--ids", ids, "--threads", b.threads,
+                                   *size)[1])
 
     yield Step("khop", bus, CLAIM)
     yield Step("torch", torch, CLAIM)
@@ -196,7 +212,8 @@ def transfer(b):
 def training(b):
     """(e) GraphSAGE end to end, by way of loading, with the energy of each."""
     def train(way, batches=400, warmup=30):
-        size = ("--fanouts", "3,2", "--batch-size", "16", "--batches", "3", "--warmup", "1", "--hidden", "4", "--device", "cpu") if b.smoke else (
+        size = ("--fanouts", "3,2", "--batch-size", "16", "--batches", "3", "--warmup", "1", "--hidden", "4",
+                "--device", "cpu") if b.smoke else (
             "--batches", batches, "--warmup", warmup, "--device-memory", CARD)
         command = ("train.py", way, "--dataset", b.dataset(), "--khop", b.khop, "--threads", b.threads, *size)
         if b.no_torch:
@@ -209,7 +226,8 @@ def training(b):
         yield Step(way, lambda way=way: train(way), CLAIM)
     for workers in WORKERS[-1:] if b.smoke else WORKERS:
         batches = {0: 16, 4: 48}.get(workers, 96)
-        yield Step(f"pyg-{workers}", lambda workers=workers, batches=batches: train(f"pyg-{workers}", batches, max(5, 2 * workers)), PEER, seconds=420)
+        yield Step(f"pyg-{workers}", lambda workers=workers,
+                   batches=batches: train(f"pyg-{workers}", batches, max(5, 2 * workers)), PEER, seconds=420)
 
 
 def ops(b):
@@ -235,7 +253,8 @@ def ops(b):
     def kinds():
         if b.no_torch:
             return {"skipped": b.no_torch}
-        size = ("--device", "cpu", "--no-khop", "--rounds", "1", "--minutes", "0.1") if b.smoke else ("--device", "cuda", "--minutes", "4.5")
+        size = ("--device", "cpu", "--no-khop", "--rounds", "1", "--minutes",
+                "0.1") if b.smoke else ("--device", "cuda", "--minutes", "4.5")
         return b.python_json("kinds.py", "--json", *size)
 
     yield Step("khop", khop, CLAIM, seconds=300)
@@ -243,4 +262,5 @@ def ops(b):
     yield Step("kinds", kinds, PEER, seconds=400)
 
 
-PHASES = {"machine": machine, "gather": gather, "sampling": sampling, "transfer": transfer, "training": training, "ops": ops}
+PHASES = {"machine": machine, "gather": gather, "sampling": sampling, "transfer": transfer, "training": training,
+          "ops": ops}

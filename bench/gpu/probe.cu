@@ -2,7 +2,8 @@
 
 #include "internal/rng/rng.cuh"
 
-// Kernels that measure the bus: what a gather and a sampler are compared with. Both read only; the sum keeps the reads alive.
+// Kernels that measure the bus: what a gather and a sampler are compared with. Both read only; the sum keeps the reads
+// alive.
 
 struct Ordered {
     const uint4 *from;
@@ -18,7 +19,8 @@ extern "C" __global__ void read_in_order(Ordered o) {
     uint32_t sum = 0;
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     for (; i + 3 * step < n; i += 4 * step) {
-        const uint4 a = __ldg(from + i), b = __ldg(from + i + step), c = __ldg(from + i + 2 * step), d = __ldg(from + i + 3 * step);
+        const uint4 a = __ldg(from + i), b = __ldg(from + i + step);
+        const uint4 c = __ldg(from + i + 2 * step), d = __ldg(from + i + 3 * step);
         sum ^= a.x ^ a.y ^ a.z ^ a.w ^ b.x ^ b.y ^ b.z ^ b.w ^ c.x ^ c.y ^ c.z ^ c.w ^ d.x ^ d.y ^ d.z ^ d.w;
     }
     for (; i < n; i += step) {
@@ -35,7 +37,8 @@ struct Random {
     uint64_t *sink;
 };
 
-// Makes n reads of 4 bytes, each of a random one of so many sectors of 32 bytes: what a pick costs over the bus, and nothing else.
+// Makes n reads of 4 bytes, each of a random one of so many sectors of 32 bytes: what a pick costs over the bus, and
+// nothing else.
 extern "C" __global__ void read_at_random(Random r) {
     const uint32_t *const from = r.from;
     const int64_t n = r.n;
@@ -44,8 +47,10 @@ extern "C" __global__ void read_at_random(Random r) {
     uint32_t sum = 0;
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     for (; i + 3 * step < n; i += 4 * step) {
-        const uint32_t a = __ldg(from + 8 * bounded(draw(key, i), sectors)), b = __ldg(from + 8 * bounded(draw(key, i + step), sectors));
-        const uint32_t c = __ldg(from + 8 * bounded(draw(key, i + 2 * step), sectors)), d = __ldg(from + 8 * bounded(draw(key, i + 3 * step), sectors));
+        const uint32_t a = __ldg(from + 8 * bounded(draw(key, i), sectors));
+        const uint32_t b = __ldg(from + 8 * bounded(draw(key, i + step), sectors));
+        const uint32_t c = __ldg(from + 8 * bounded(draw(key, i + 2 * step), sectors));
+        const uint32_t d = __ldg(from + 8 * bounded(draw(key, i + 3 * step), sectors));
         sum ^= a ^ b ^ c ^ d;
     }
     for (; i < n; i += step) sum ^= __ldg(from + 8 * bounded(draw(key, i), sectors));

@@ -1,9 +1,11 @@
-"""Multiplies the graph of a khop dataset, and a block of it, with dense matrices on the device, as PyTorch and CuPy programs do it.
+"""Multiplies the graph of a khop dataset, and a block of it, with dense matrices on the device, as PyTorch and CuPy
+programs do it.
 
     products.py --dataset D --block FOLDER --widths 16,64 [--reps 7] [--device cuda|cpu]
 
-FOLDER holds the block, as gpubench products -save writes it. Prints a JSON object with quartiles of the seconds of y = A x in float32, with
-a value an edge: "torch" (cuSPARSE), and "cupy" where it is installed. --device cpu only shows that the program runs.
+FOLDER holds the block, as gpubench products -save writes it. Prints a JSON object with quartiles of the seconds of y =
+A x in float32, with a value an edge: "torch" (cuSPARSE), and "cupy" where it is installed. --device cpu only shows that
+the program runs.
 """
 import argparse
 import json

@@ -5,10 +5,11 @@
     ./run gather transfer     some: machine (a), gather (b), sampling (c), transfer (d), training (e), ops (f)
     ./run --total 9           for 9 minutes at most, where a command may not take longer; again, until all is done
 
-Prints one JSON object on standard output, a table a phase on standard error, and after every step writes the object to $OUT as well (a file
-in it, if that is a folder). A phase stops before its time is over (8 minutes) and goes on where it was when it is run again: what is done
-is kept in --dir, with the data that is generated there. On another machine of the kind, --from takes it from the object that was
-written. Needs Python 3.10; training, PyG's sampling and the peers of ops need torch.
+Prints one JSON object on standard output, a table a phase on standard error, and after every step writes the object to
+$OUT as well (a file in it, if that is a folder). A phase stops before its time is over (8 minutes) and goes on where it
+was when it is run again: what is done is kept in --dir, with the data that is generated there. On another machine of
+the kind, --from takes it from the object that was written. Needs Python 3.10; training, PyG's sampling and the peers of
+ops need torch.
 """
 import argparse
 import json
@@ -47,7 +48,8 @@ class Run:
                 self.state = state
         if args.earlier:
             earlier = json.loads(args.earlier.read_text())
-            if {"bundle": earlier["bundle"], "smoke": earlier["smoke"], "device": earlier["cuda"]["devices"][0]["name"]} != of:
+            if {"bundle": earlier["bundle"], "smoke": earlier["smoke"],
+                "device": earlier["cuda"]["devices"][0]["name"]} != of:
                 sys.exit(f"run: {args.earlier} is of another bundle or device")
             for phase, p in earlier["phases"].items():
                 self.state[phase] = p["steps"] | self.state.get(phase, {})
@@ -78,14 +80,16 @@ class Run:
                 self.spent[phase] = self.limit
                 continue
             except Exception as error:  # whatever it is, the other steps are still wanted
-                result = {**getattr(error, "partial", {}), "failed": str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"}
+                result = {**getattr(error, "partial", {}), "failed": str(error) if isinstance(error, Failed)
+                          else f"{type(error).__name__}: {error}"}
             took = time.monotonic() - start
             self.spent[phase] += took
             self.state[phase][step.name] = {**result, "took_s": round(took, 1)}
             self.save()
 
     def result(self):
-        phases = {phase: {"complete": all(s.name in self.state[phase] for s in steps), "claims": report.claims(phase, self.state), "steps": self.state[phase]}
+        phases = {phase: {"complete": all(s.name in self.state[phase] for s in steps),
+                          "claims": report.claims(phase, self.state), "steps": self.state[phase]}
                   for phase, steps in self.steps.items()}
         return {**self.about, "phases": phases}
 
@@ -108,10 +112,12 @@ def write(path, text):
 def about(bench):
     """The machine, driver and commit that results are of."""
     try:
-        doctor = json.loads(subprocess.run([bench.khop, "doctor", "--json"], check=True, capture_output=True, text=True, timeout=120).stdout)
+        doctor = json.loads(subprocess.run([bench.khop, "doctor", "--json"], check=True, capture_output=True,
+                                           text=True, timeout=120).stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         sys.exit(f"run: khop doctor does not work here: {error} {getattr(error, 'stderr', '') or ''}")
-    return {"bundle": json.loads((HERE / "about.json").read_text()), "date": time.strftime("%Y-%m-%d"), "kernel": platform.release(),
+    return {"bundle": json.loads((HERE / "about.json").read_text()), "date": time.strftime("%Y-%m-%d"),
+            "kernel": platform.release(),
             "driver": driver(), "machine": doctor["machine"], "cuda": doctor["cuda"], "smoke": bench.smoke}
 
 
@@ -119,7 +125,8 @@ def driver():
     """The driver's version; None where neither it nor its tool says."""
     try:
         if smi := shutil.which("nvidia-smi"):
-            out = subprocess.run([smi, "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True, timeout=60).stdout
+            out = subprocess.run([smi, "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True,
+                                 text=True, timeout=60).stdout
             if out.strip():
                 return out.splitlines()[0].strip()
         return pathlib.Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
@@ -141,12 +148,17 @@ def prepare(bench):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("phases", nargs="*", metavar="phase", help="default: all")
-    parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path(os.environ.get("KHOP_GPU_DIR", "/tmp/khop-gpu")), help="data and state (default $KHOP_GPU_DIR or /tmp/khop-gpu)")
+    parser.add_argument("--dir", type=pathlib.Path,
+                        default=pathlib.Path(os.environ.get("KHOP_GPU_DIR", "/tmp/khop-gpu")),
+                        help="data and state (default $KHOP_GPU_DIR or /tmp/khop-gpu)")
     parser.add_argument("--minutes", type=float, default=8, help="that a phase may take (8)")
-    parser.add_argument("--total", type=float, default=math.inf, metavar="MINUTES", help="that all phases may take together")
-    parser.add_argument("--from", type=pathlib.Path, dest="earlier", metavar="FILE", help="the object of an earlier run, whose steps are not taken again")
+    parser.add_argument("--total", type=float, default=math.inf, metavar="MINUTES",
+                        help="that all phases may take together")
+    parser.add_argument("--from", type=pathlib.Path, dest="earlier", metavar="FILE",
+                        help="the object of an earlier run, whose steps are not taken again")
     parser.add_argument("--again", action="store_true", help="forget what was measured before, in these phases")
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that all runs: also on the simulated device")
+    parser.add_argument("--smoke", action="store_true",
+                        help="tiny sizes, to see that all runs: also on the simulated device")
     args = parser.parse_args()
     letters = dict(zip("abcdef", PHASES))
     args.phases = list(dict.fromkeys(letters.get(p, p) for p in args.phases)) or list(PHASES)
@@ -165,7 +177,8 @@ def main():
     this["simulated"] = this["cuda"]["devices"][0]["name"] == "khop CUDA simulator"
     if this["simulated"] and not args.smoke:
         sys.exit("run: this is the simulated device, whose figures mean nothing: take --smoke")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the program of the step ends as well, and what there is is printed
+    # so that the program of the step ends as well, and what there is is printed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     bench.uuid = this["cuda"]["devices"][0].get("uuid", "")
     if {"sampling", "training"} & set(args.phases):
         prepare(bench)
@@ -180,7 +193,8 @@ def main():
             report.table(phase, result)
     if unfinished := [p for p in args.phases if not result["phases"][p]["complete"]]:
         print(f"run: not done yet: {', '.join(unfinished)}; run it again to go on", file=sys.stderr)
-    broken = [f"{phase}: {step}: {r['failed'].splitlines()[0][:300]}" for phase in args.phases for step, r in run.state[phase].items() if failed(r)]
+    broken = [f"{phase}: {step}: {r['failed'].splitlines()[0][:300]}" for phase in args.phases for step,
+              r in run.state[phase].items() if failed(r)]
     for line in broken:
         print("run: failed:", line, file=sys.stderr)
     sys.exit(1 if broken else 0)

@@ -2,8 +2,8 @@
 
     sample.py --dataset D --workers N [--threads 16] ...
 
-N processes sample, and the threads that are left are the main process's. Edges are counted in the batches that it returns. Status 3: it cannot
-run here, and the last line on standard error says why.
+N processes sample, and the threads that are left are the main process's. Edges are counted in the batches that it
+returns. Status 3: it cannot run here, and the last line on standard error says why.
 """
 import argparse
 import json
@@ -31,7 +31,8 @@ try:
     import neighbors
 
     torch.set_num_threads(own)
-    loader = neighbors.loader(args.dataset, [int(k) for k in args.fanouts.split(",")], args.batch_size, args.workers, columns=False)
+    loader = neighbors.loader(args.dataset, [int(k) for k in args.fanouts.split(",")], args.batch_size, args.workers,
+                              columns=False)
     batches = neighbors.for_ever(loader)
     next(batches)
 except ImportError as error:
@@ -45,5 +46,7 @@ while n < args.batches and (time.perf_counter() < end or n % max(args.workers, 1
     batch = next(batches)
     n, nodes, edges = n + 1, nodes + batch.num_nodes, edges + batch.edge_index.shape[1]
 result = measured.stop(n)
-print(json.dumps({"workers": args.workers, "threads": args.threads, "torch": torch.__version__, "torch_geometric": torch_geometric.__version__,
-                  "nodes_per_batch": nodes / n, "edges_per_batch": edges / n, "edges_per_s": edges / result["seconds"], **result}, indent=1))
+print(json.dumps({"workers": args.workers, "threads": args.threads, "torch": torch.__version__,
+                  "torch_geometric": torch_geometric.__version__,
+                  "nodes_per_batch": nodes / n, "edges_per_batch": edges / n, "edges_per_s": edges / result["seconds"],
+                  **result}, indent=1))

@@ -12,11 +12,14 @@ def batches(args, fanouts, caches):
 
     def served(device, *more, **options):
         serve = ["--device-memory", args.device_memory, *more] if device != "cpu" else []
-        return neighbors.for_ever(khop.Loader(args.dataset, fanouts, frontier="new", batch_size=args.batch_size, shuffle=True, drop_last=False,
-                                              binary=args.khop, framework="numpy", device=device, serve_options=serve, **options))
+        return neighbors.for_ever(khop.Loader(args.dataset, fanouts, frontier="new", batch_size=args.batch_size,
+                                              shuffle=True, drop_last=False,
+                                              binary=args.khop, framework="numpy", device=device, serve_options=serve,
+                                              **options))
 
     if args.way == "staged":
-        yield from itertools.cycle([(b.x.copy(), b.y.copy(), sum(b.num_sampled_edges)) for b in itertools.islice(served("cpu"), 8)])
+        yield from itertools.cycle([(b.x.copy(), b.y.copy(), sum(b.num_sampled_edges))
+                                    for b in itertools.islice(served("cpu"), 8)])
     elif args.way == "select":
         column = meter.column(args.dataset, "nodes/0", "feature")
         for b in served("cpu", node_columns=[]):
@@ -41,5 +44,7 @@ def train(args, fanouts, caches):
             measured = meter.Measurement(meter.Board(False), lambda: None)
         if i == args.warmup + args.batches - 1:
             break
-    return {"way": args.way, "device": args.device, "stand_in": True, "row_bytes": x.shape[1] * x.itemsize, "loss": loss,
-            "nodes_per_batch": nodes / args.batches, "edges_per_batch": edges / args.batches, **measured.stop(args.batches)}
+    return {"way": args.way, "device": args.device, "stand_in": True, "row_bytes": x.shape[1] * x.itemsize,
+            "loss": loss,
+            "nodes_per_batch": nodes / args.batches, "edges_per_batch": edges / args.batches,
+            **measured.stop(args.batches)}

@@ -1,4 +1,5 @@
-"""Trains GraphSAGE on a khop dataset with batches that come one of several ways, and prints what a batch costs as a JSON object.
+"""Trains GraphSAGE on a khop dataset with batches that come one of several ways, and prints what a batch costs as a
+JSON object.
 
     train.py WAY --dataset D --khop PROGRAM [--device cuda|cpu] ...
 
@@ -8,12 +9,13 @@ WAY  staged     the same batches over and over, on the device already: what the 
      khop-copies  the graph lies on the device; threads of the CPU and a copy engine bring the rows
      khop-bus   the same, where nothing lies on the device: graph and rows are read over the bus
      khop-cpu   khop serve makes batches on the CPU; they come through shared memory and are copied to the device
-     select     khop serve samples on the CPU; torch copies the rows: index_select into pinned memory, while the batch before trains
-     pyg-N      PyG's NeighborLoader with N workers
+     select     khop serve samples on the CPU; torch copies the rows: index_select into pinned memory, while the batch
+     before trains pyg-N      PyG's NeighborLoader with N workers
 
-All train the same three layers on the same kind of batch (only nodes new at a hop are expanded), so that only loading differs. A layer
-computes the nodes alone that the next needs, as a trainer who cares for time would have it: else the model hides any loading.
-Status 3: this way cannot run here, and the last line on standard error says why. --device cpu only shows that it runs.
+All train the same three layers on the same kind of batch (only nodes new at a hop are expanded), so that only loading
+differs. A layer computes the nodes alone that the next needs, as a trainer who cares for time would have it: else the
+model hides any loading. Status 3: this way cannot run here, and the last line on standard error says why. --device cpu
+only shows that it runs.
 """
 import argparse
 import itertools
@@ -72,7 +74,8 @@ synchronize = torch.cuda.synchronize if cuda else lambda: None
 class SAGE(torch.nn.Module):
     """GraphSAGE with means: a layer is W1 x + W2 mean(x of the sources). Hamilton et al., NeurIPS 2017.
 
-    nodes and edges are how many each hop added, the seeds first: nodes and edges stand hop by hop, so a layer's are the first so many.
+    nodes and edges are how many each hop added, the seeds first: nodes and edges stand hop by hop, so a layer's are the
+    first so many.
     """
 
     def __init__(self, widths):
@@ -97,7 +100,8 @@ class SAGE(torch.nn.Module):
 def khop_loader(**options):
     import khop
 
-    return khop.Loader(args.dataset, fanouts, frontier="new", batch_size=args.batch_size, shuffle=True, drop_last=False, binary=args.khop,
+    return khop.Loader(args.dataset, fanouts, frontier="new", batch_size=args.batch_size, shuffle=True,
+                       drop_last=False, binary=args.khop,
                        framework="torch", **options)
 
 
@@ -123,7 +127,8 @@ def staged():
 
 
 def select():
-    """The CPU-centric way: two pinned buffers, so that rows are copied together while the device trains on those before."""
+    """The CPU-centric way: two pinned buffers, so that rows are copied together while the device trains on those
+    before."""
     x = torch.from_numpy(np.array(meter.column(args.dataset, "nodes/0", "feature")))
     buffers, sent = [torch.empty((0, x.shape[1]))] * 2, [None, None]
     for i, b in enumerate(neighbors.for_ever(khop_loader(device="cpu", node_columns=[]))):
@@ -185,5 +190,7 @@ for i, (x, edge_index, y, new_nodes, new_edges) in enumerate(batches()):
     if i == args.warmup + args.batches - 1:
         break
 result = measured.stop(args.batches)
-print(json.dumps({"way": args.way, "device": args.device, "row_bytes": x.shape[1] * x.element_size(), "torch": torch.__version__, "loss": loss.item(),
-                  "nodes_per_batch": nodes / args.batches, "edges_per_batch": edges / args.batches, **result}, indent=1))
+print(json.dumps({"way": args.way, "device": args.device, "row_bytes": x.shape[1] * x.element_size(),
+                  "torch": torch.__version__, "loss": loss.item(),
+                  "nodes_per_batch": nodes / args.batches, "edges_per_batch": edges / args.batches, **result},
+                 indent=1))

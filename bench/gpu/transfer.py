@@ -1,8 +1,10 @@
-"""Transfer of feature rows as PyTorch programs do it: index_select into pinned memory by all threads, then a copy to the device.
+"""Transfer of feature rows as PyTorch programs do it: index_select into pinned memory by all threads, then a copy to
+the device.
 
     transfer.py --dataset D --ids FOLDER [--threads 16] [--rounds 3] [--device cuda|cpu]
 
-FOLDER holds the batches' ids, as gpubench transfer -save writes them. Prints a JSON object with the ways "torch, unpipelined" and
+FOLDER holds the batches' ids, as gpubench transfer -save writes them. Prints a JSON object with the ways "torch,
+unpipelined" and
 "torch, pipelined" (index_select of one batch while the other is copied). --device cpu only shows that the program runs.
 """
 import argparse

@@ -4,10 +4,10 @@
     KHOP_TESTDATA=... .bench/dgl/bin/python bench/ops/accuracy.py --khop dist/khop >> runs.jsonl
     python3 bench/ops/accuracy.py --table runs.jsonl
 
-The first prints a line of JSON a run; the second makes a table of such lines, mean and standard deviation a dataset and model. The
-models of PyTorch are written out here: GCN, GraphSAGE (mean) and GAT as in their papers, with Glorot's weights, Adam with weight decay,
-dropout, and the accuracy on the test split after the epoch that was best on the validation split. Both compute on one thread, and both
-keep features that are mostly zero in a sparse matrix.
+The first prints a line of JSON a run; the second makes a table of such lines, mean and standard deviation a dataset and
+model. The models of PyTorch are written out here: GCN, GraphSAGE (mean) and GAT as in their papers, with Glorot's
+weights, Adam with weight decay, dropout, and the accuracy on the test split after the epoch that was best on the
+validation split. Both compute on one thread, and both keep features that are mostly zero in a sparse matrix.
 """
 import argparse
 import csv
@@ -44,19 +44,23 @@ class Arrays(pickle.Unpickler):
     """Reads pickles of arrays, and executes nothing else."""
 
     def find_class(self, module, name):
-        if name in ("csr_matrix", "ndarray", "dtype", "_reconstruct", "scalar", "defaultdict", "list") or (module, name) == ("_codecs", "encode"):
+        if name in ("csr_matrix", "ndarray", "dtype", "_reconstruct", "scalar", "defaultdict",
+                    "list") or (module, name) == ("_codecs", "encode"):
             import collections
             import scipy.sparse
             from numpy.core import multiarray
             import builtins
             import codecs
-            return {"csr_matrix": scipy.sparse.csr_matrix, "ndarray": np.ndarray, "dtype": np.dtype, "defaultdict": collections.defaultdict,
-                    "_reconstruct": multiarray._reconstruct, "scalar": multiarray.scalar, "list": builtins.list, "encode": codecs.encode}[name]
+            return {"csr_matrix": scipy.sparse.csr_matrix, "ndarray": np.ndarray, "dtype": np.dtype,
+                    "defaultdict": collections.defaultdict,
+                    "_reconstruct": multiarray._reconstruct, "scalar": multiarray.scalar, "list": builtins.list,
+                    "encode": codecs.encode}[name]
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
 def planetoid(folder, name):
-    """Features, labels, edges and masks of a Planetoid dataset; nodes of the test split that have no row get zeros and class 0."""
+    """Features, labels, edges and masks of a Planetoid dataset; nodes of the test split that have no row get zeros and
+    class 0."""
     def part(kind):
         data = (folder / f"ind.{name}.{kind}").read_bytes()
         return Arrays(io.BytesIO(data), encoding="latin1").load()
@@ -78,7 +82,8 @@ def tolokers(folder):
     with np.load(folder / "tolokers.npz") as z:
         masks = np.stack([z[f"{name}_masks"][0] for name in ("train", "val", "test")])
         edges = np.unique(np.sort(z["edges"].astype(np.int64), 1), axis=0)
-        return z["node_features"].astype(np.float32), z["node_labels"].astype(np.int64), edges[edges[:, 0] != edges[:, 1]], masks
+        edges = edges[edges[:, 0] != edges[:, 1]]
+        return z["node_features"].astype(np.float32), z["node_labels"].astype(np.int64), edges, masks
 
 
 def facebook(folder):
@@ -115,7 +120,8 @@ def convert(khop, work, name, data):
     path = work / f"{name}.npz"
     np.savez(path, node_features=features, node_labels=labels, edges=edges, train_masks=masks[:1], val_masks=masks[1:2],
              test_masks=masks[2:])
-    subprocess.run([khop, "convert", path, work / f"{name}.khop", "--symmetrise"], check=True, stdout=subprocess.DEVNULL,
+    subprocess.run([khop, "convert", path, work / f"{name}.khop", "--symmetrise"], check=True,
+                   stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
     return work / f"{name}.khop"
 
@@ -123,9 +129,12 @@ def convert(khop, work, name, data):
 def with_khop(khop, dataset, name, model, seed, epochs):
     settings, _, normalise = DATASETS[name]
     hidden, heads, dropout, rate = settings[model]
-    out = subprocess.run([khop, "train", dataset, "--model", model, "--hidden", str(hidden), "--heads", str(heads), "--dropout",
-                          str(dropout), "--rate", str(rate), "--decay", str(DECAY), "--epochs", str(epochs), "--seed", str(seed),
-                          "--workers", "1", "--json"] + ["--row-normalise"] * normalise, check=True, stdout=subprocess.PIPE,
+    out = subprocess.run([khop, "train", dataset, "--model", model, "--hidden", str(hidden), "--heads", str(heads),
+                          "--dropout",
+                          str(dropout), "--rate", str(rate), "--decay", str(DECAY), "--epochs", str(epochs), "--seed",
+                          str(seed),
+                          "--workers", "1", "--json"] + ["--row-normalise"] * normalise, check=True,
+                         stdout=subprocess.PIPE,
                          text=True).stdout
     r = json.loads(out)
     return r["test_accuracy"], r["seconds"]
@@ -163,7 +172,8 @@ def with_torch(data, name, model, seed, epochs):
     for last in (False, True):
         h = 1 if last or model != "gat" else heads
         out = classes if last else hidden * h
-        layers.append({"w": glorot(wide, out), "own": glorot(wide, out), "s": glorot(1, out, (1, out // h)), "t": glorot(1, out, (1, out // h)),
+        layers.append({"w": glorot(wide, out), "own": glorot(wide, out), "s": glorot(1, out, (1, out // h)),
+                       "t": glorot(1, out, (1, out // h)),
                        "b": torch.zeros(out, requires_grad=True), "heads": h})
         wide = out
     names = {"gcn": "wb", "sage": ("w", "own", "b"), "gat": "wstb"}[model]
@@ -211,7 +221,8 @@ def table(path):
     runs = {}
     for line in path.read_text().splitlines():
         r = json.loads(line)
-        runs.setdefault((r["dataset"], r["model"]), {}).setdefault(r["by"], {})[r["seed"]] = (r["accuracy"], r["seconds"])
+        runs.setdefault((r["dataset"], r["model"]), {}).setdefault(r["by"], {})[r["seed"]] = (r["accuracy"],
+                                                                                              r["seconds"])
     print("| dataset | model | seeds | khop | PyTorch | khop s | PyTorch s |\n|---|---|---|---|---|---|---|")
     for (name, model), by in runs.items():
         cells, seconds = [], []
@@ -243,7 +254,8 @@ def main():
             for model in args.models.split(","):
                 for seed in args.seeds:
                     for by in args.by.split(","):
-                        accuracy, seconds = (with_khop(args.khop, dataset, name, model, seed, epochs) if by == "khop" else
+                        accuracy, seconds = (with_khop(args.khop, dataset, name, model, seed, epochs) if by == "khop"
+                                             else
                                              with_torch(arrays, name, model, seed, epochs))
                         print(json.dumps({"dataset": name, "model": model, "seed": seed, "by": by, "epochs": epochs,
                                           "accuracy": accuracy, "seconds": seconds}), flush=True)

@@ -50,16 +50,19 @@ def generate(args, folder):
     masks = np.zeros((3, n), bool)
     for mask, part in zip(masks, np.split(rng.permutation(n), [n * 6 // 10, n * 8 // 10])):
         mask[part] = True
-    np.savez(folder / "g.npz", node_features=x, node_labels=labels, edges=edges, train_masks=masks[:1], val_masks=masks[1:2],
+    np.savez(folder / "g.npz", node_features=x, node_labels=labels, edges=edges, train_masks=masks[:1],
+             val_masks=masks[1:2],
              test_masks=masks[2:])
-    subprocess.run([args.khop, "convert", folder / "g.npz", folder / "g.khop", "--symmetrise"], check=True, stdout=subprocess.DEVNULL,
+    subprocess.run([args.khop, "convert", folder / "g.npz", folder / "g.khop", "--symmetrise"], check=True,
+                   stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
     return folder / "g.khop"
 
 
 def train(args, dataset, setting, seed, budget):
     model, layers, hidden, epochs, more = setting
-    options = {"model": model, "layers": layers, "hidden": hidden, "epochs": epochs, "seed": seed, "workers": args.threads,
+    options = {"model": model, "layers": layers, "hidden": hidden, "epochs": epochs, "seed": seed,
+               "workers": args.threads,
                "backward-budget": budget, "dropout": 0.2, "rate": 0.02}
     flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
     out = subprocess.run([args.khop, "train", dataset, *flags, *more, "--json"], check=True, stdout=subprocess.PIPE,
@@ -86,9 +89,12 @@ def row(measured):
     error, kept = (statistics.median(a[k] for a in of) for k in ("gradient_error", "kept"))
     points = [100 * (f["test_accuracy"] - e["test_accuracy"]) for e, f in runs]
     how = f"batches of {more[-1]}, fan-outs {more[1]}" if more else "whole graph"
-    return (f"| {model}, {layers} layers of {hidden}, {epochs} epochs, {how} | {len(runs)} | {product:.1f}x | {100 * share:.0f} % | {gain:.2f}x ({low:.2f} to "
-            f"{high:.2f}) | {bound:.2f}x | {100 * gain / bound:.0f} % | {kept:.3f} | {error:.2f} | {spread([e['test_accuracy'] for e in exact])}"
-            f" | {spread([f['test_accuracy'] for f in few])} | {statistics.mean(points):+.2f} ({min(points):+.1f} to {max(points):+.1f}) | "
+    return (f"| {model}, {layers} layers of {hidden}, {epochs} epochs, {how} | {len(runs)} | {product:.1f}x | "
+            f"{100 * share:.0f} % | {gain:.2f}x ({low:.2f} to "
+            f"{high:.2f}) | {bound:.2f}x | {100 * gain / bound:.0f} % | {kept:.3f} | {error:.2f} | "
+            f"{spread([e['test_accuracy'] for e in exact])}"
+            f" | {spread([f['test_accuracy'] for f in few])} | {statistics.mean(points):+.2f} ({min(points):+.1f} to "
+            f"{max(points):+.1f}) | "
             f"{measured['commit']} |")
 
 
@@ -113,7 +119,8 @@ def main():
         for seed in range(args.seeds):
             for setting, of in zip(chosen, runs):
                 if time.monotonic() < end:
-                    of.append((train(args, dataset, setting, seed, 0), train(args, dataset, setting, seed, args.budget)))
+                    of.append((train(args, dataset, setting, seed, 0),
+                               train(args, dataset, setting, seed, args.budget)))
     kept = args.out.with_suffix(".json") if args.out else None
     all_of = {m["of"]: m for m in json.loads(kept.read_text())} if kept and kept.exists() else {}
     for setting, of in zip(chosen, runs):
@@ -131,7 +138,8 @@ their difference in hundredths, in the mean and for single seeds. "Product": how
 into the exact one's time, the choice of rows among the former for batches; "share": of the exact products in the time
 of a step; "bound": what Amdahl's law gives where they take no time.
 
-| model | seeds | product | share | epoch (quartiles) | bound | of the bound | kept | gradient error | accuracy, exact | accuracy, sampled | points | commit |
+| model | seeds | product | share | epoch (quartiles) | bound | of the bound | kept | gradient error | accuracy, \
+exact | accuracy, sampled | points | commit |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 """ + "\n".join(map(row, measured)) + "\n"
     if args.out:

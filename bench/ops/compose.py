@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures how well khop train chooses the way to compute a layer: over graphs, widths and models, the way that is chosen
-beside every other, measured.
+"""Measures how well khop train chooses the way to compute a layer: over graphs, widths and models, the way that is
+chosen beside every other, measured.
 
     go build -o dist/khop ./cmd/khop && python3 bench/ops/compose.py --khop dist/khop --out docs/results/ops-compose.md
 
@@ -26,7 +26,8 @@ import time
 
 import where
 
-GRAPHS = [(2000, 20000), (2000, 200000), (10000, 50000), (10000, 500000), (30000, 90000), (30000, 600000)]  # nodes, edges
+# nodes, edges
+GRAPHS = [(2000, 20000), (2000, 200000), (10000, 50000), (10000, 500000), (30000, 90000), (30000, 600000)]
 WIDTHS = [(16, 16), (16, 128), (64, 16), (64, 64), (128, 16), (128, 128)]  # features, hidden
 BATCH = ["--fanouts", "10,10", "--batch-size", "1024"]
 
@@ -34,12 +35,15 @@ BATCH = ["--fanouts", "10,10", "--batch-size", "1024"]
 def explain(args, folder, dataset, model, hidden, batch, layers):
     """Adds what one process measures to {layer: {product: way}}; way has the rounds of each process."""
     width = max(hidden // 4, 1) if model == "gat" else hidden  # of each of four heads
-    out = subprocess.run([args.khop, "train", dataset, "--model", model, "--hidden", str(width), "--heads", "4", "--explain", "--json",
-                          "--workers", str(args.threads)] + BATCH * batch, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    out = subprocess.run([args.khop, "train", dataset, "--model", model, "--hidden", str(width), "--heads", "4",
+                          "--explain", "--json",
+                          "--workers", str(args.threads)] + BATCH * batch, check=True, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL,
                          text=True, env=os.environ | {"XDG_CACHE_HOME": folder}).stdout
     for w in json.loads(out)["compositions"]:
         way = layers.setdefault(w["layer"], {}).setdefault(w["product"], {
-            "usual": w["usual"], "chosen": w["fastest"], "predicted": w["predicted_seconds"], "choosing": w["choosing_seconds"],
+            "usual": w["usual"], "chosen": w["fastest"], "predicted": w["predicted_seconds"],
+            "choosing": w["choosing_seconds"],
             "inputs": w["inputs"], "outputs": w["outputs"], "rounds": []})
         way["rounds"].append(w["round_seconds"])
 
@@ -54,18 +58,21 @@ def ratio(one, other):
 
 
 def judged(layers):
-    """Of each layer: how much longer than the best the choice, the best prediction, the usual way and the worst take."""
+    """Of each layer: how much longer than the best the choice, the best prediction, the usual way and the worst
+    take."""
     for layer, ways in sorted(layers.items()):
         best = min(ways, key=lambda w: max(ratio(ways[w], o) for o in ways.values()))
         choice = next(w for w in ways if ways[w]["chosen"])
         usual = next(w for w in ways if ways[w]["usual"])
         predicted = min(ways, key=lambda w: ways[w]["predicted"])
-        to_best = {name: ratio(ways[w], ways[best]) for name, w in (("choice", choice), ("predicted", predicted), ("usual", usual))}
+        to_best = {name: ratio(ways[w], ways[best]) for name, w in (("choice", choice), ("predicted", predicted),
+                                                                    ("usual", usual))}
         second = min((w for w in ways if w != best), key=lambda w: ratio(ways[w], ways[best]))
         halves = ratios(ways[second], ways[best])
         noise = abs(statistics.median(halves[::2]) / statistics.median(halves[1::2]) - 1)
         step = statistics.median(t for r in ways[choice]["rounds"] for t in r)
-        yield {"layer": layer, "inputs": ways[best]["inputs"], "outputs": ways[best]["outputs"], "choice": choice, "best": best,
+        yield {"layer": layer, "inputs": ways[best]["inputs"], "outputs": ways[best]["outputs"], "choice": choice,
+               "best": best,
                **{f"{name}_to_best": max(r, 1) for name, r in to_best.items()},
                "worst_to_best": max(ratio(w, ways[best]) for w in ways.values()), "noise": noise, "rounds": len(halves),
                "step_seconds": step, "choosing_steps": ways[choice]["choosing"] / step}
@@ -95,12 +102,16 @@ def main():
                     break
                 dataset = pathlib.Path(folder) / f"{nodes}-{edges}-{features}.khop"
                 if not dataset.exists():
-                    subprocess.run([args.khop, "generate", "sbm", dataset, "--nodes", str(nodes), "--edges", str(edges), "--features",
-                                    str(features), "--classes", "16", "--seed", "1"], check=True, stdout=subprocess.DEVNULL,
+                    subprocess.run([args.khop, "generate", "sbm", dataset, "--nodes", str(nodes), "--edges",
+                                    str(edges), "--features",
+                                    str(features), "--classes", "16", "--seed", "1"], check=True,
+                                   stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
                 explain(args, folder, dataset, model, hidden, batch, found[s])
-    results = [{"model": model, "batch": batch, "nodes": nodes, "edges": edges, "features": features, "hidden": hidden, **layer}
-               for ((features, hidden), (nodes, edges), model, batch), layers in found.items() for layer in judged(layers)]
+    results = [{"model": model, "batch": batch, "nodes": nodes, "edges": edges, "features": features, "hidden": hidden,
+                **layer}
+               for ((features, hidden), (nodes, edges), model, batch),
+               layers in found.items() for layer in judged(layers)]
     if args.json:
         return print("\n".join(map(json.dumps, results)))
     text = page(args, results)
@@ -115,30 +126,40 @@ def page(args, results):
     missed = {key(r) for r in results if r["choice_to_best"] > 1.05}
     lines = [f"""# Ways to compute a layer: the choice beside all others
 
-Written by `bench/ops/compose.py` {where.here()}: {len(results)} layers of {len(settings)} settings, {args.threads} thread(s), {min(r["rounds"] for r in results)} to
-{max(r["rounds"] for r in results)} rounds in {args.repeat} processes a layer. The choice is the way that `khop train --fastest` takes: of the ways that are predicted to take at
+Written by `bench/ops/compose.py` {where.here()}: {len(results)} layers of {len(settings)} settings, {args.threads} \
+thread(s), {min(r["rounds"] for r in results)} to
+{max(r["rounds"] for r in results)} rounds in {args.repeat} processes a layer. The choice is the way that `khop train \
+--fastest` takes: of the ways that are predicted to take at
 most 1.5 times as long as the fastest, the one that wins when they take turns, once for each key. It is made before what
-is measured here. Ratios are medians over rounds; those of odd and of even rounds differ by {100 * statistics.median(noise):.1f} % in the median over
-layers, by {100 * noise[int(0.95 * len(noise))]:.1f} % in 95 of 100. A choice takes as long as {statistics.median(r["choosing_steps"] for r in results if r["choosing_steps"] > 0):.0f} steps of the layer in the median; `khop
+is measured here. Ratios are medians over rounds; those of odd and of even rounds differ by \
+{100 * statistics.median(noise):.1f} % in the median over
+layers, by {100 * noise[int(0.95 * len(noise))]:.1f} % in 95 of 100. A choice takes as long as \
+{statistics.median(r["choosing_steps"] for r in results if r["choosing_steps"] > 0):.0f} steps of the layer in the \
+median; `khop
 train` keeps it with the choices of `khop tune`. Batches have 1,024 seeds and fan-outs 10, 10; gat has four heads, which
 share the hidden width. All layers of {len(settings) - len(missed)} settings are within 5 % of the best.
 """]
-    lines += ["| of | layers | within 5 % of the best | best prediction alone | usual way | usual / best (greatest) | worst / best (greatest) |",
+    lines += ["| of | layers | within 5 % of the best | best prediction alone | usual way | usual / best (greatest) | "
+              "worst / best (greatest) |",
               "|---|---|---|---|---|---|---|"]
-    groups = [("all", results)] + [(m + (", batches" if b else ", whole graphs"), [r for r in results if (r["model"], r["batch"]) == (m, b)])
+    groups = [("all", results)] + [(m + (", batches" if b else ", whole graphs"),
+                                    [r for r in results if (r["model"], r["batch"]) == (m, b)])
                                    for m in args.models.split(",") for b in (False, True)]
     for name, group in groups:
         if group:
             good = [sum(r[f"{way}_to_best"] <= 1.05 for r in group) for way in ("choice", "predicted", "usual")]
-            usual, worst = (f"{math.exp(sum(math.log(r[k]) for r in group) / len(group)):.2f} ({max(r[k] for r in group):.2f})"
+            usual, worst = (f"{math.exp(sum(math.log(r[k]) for r in group) / len(group)):.2f} "
+                            f"({max(r[k] for r in group):.2f})"
                             for k in ("usual_to_best", "worst_to_best"))
             share = [f"{n} ({100 * n / len(group):.0f} %)" for n in good]
             lines.append(f"| {name} | {len(group)} | {' | '.join(share)} | {usual} | {worst} |")
-    lines += ["", "| model | nodes | edges | columns | layer | choice | choice / best | predicted / best | usual / best | worst / best |",
+    lines += ["", "| model | nodes | edges | columns | layer | choice | choice / best | predicted / best | usual / "
+                  "best | worst / best |",
               "|---|---|---|---|---|---|---|---|---|---|"]
     for r in results:
         to_best = " | ".join(f"{r[f'{way}_to_best']:.2f}" for way in ("choice", "predicted", "usual", "worst"))
-        lines.append(f"| {r['model']}{', batch' * r['batch']} | {r['nodes']:,} | {r['edges']:,} | {r['inputs']} to {r['outputs']} | {r['layer']} | "
+        lines.append(f"| {r['model']}{', batch' * r['batch']} | {r['nodes']:,} | {r['edges']:,} | {r['inputs']} to "
+                     f"{r['outputs']} | {r['layer']} | "
                      f"`{r['choice']}` | {to_best} |")
     return "\n".join(lines) + "\n"
 

@@ -1,5 +1,5 @@
-"""The contestants of bench/ops: one process measures khop, C, scipy and torch with malloc tuned; another, which reads commands from
-stdin, measures torch as it is installed. Runs in an environment with torch 2.2 (bench/peers/setup.sh)."""
+"""The contestants of bench/ops: one process measures khop, C, scipy and torch with malloc tuned; another, which reads
+commands from stdin, measures torch as it is installed. Runs in an environment with torch 2.2 (bench/peers/setup.sh)."""
 import ctypes
 import json
 import os
@@ -34,7 +34,8 @@ class Graph:
         if path.endswith(".npz"):
             with np.load(path) as z:
                 return Graph(name, z["indptr"], z["indices"], len(z["indptr"]) - 1)
-        return Graph(name, np.fromfile(path + ".indptr", np.int32), np.fromfile(path + ".indices", np.int32), spec["cols"])
+        return Graph(name, np.fromfile(path + ".indptr", np.int32), np.fromfile(path + ".indices", np.int32),
+                     spec["cols"])
 
     def distinct(self):
         return int(np.count_nonzero(np.bincount(self.indices, minlength=1)))
@@ -62,7 +63,8 @@ class Torch:
 
     def prepare(self, graph, x):
         t = self.torch
-        self.a = t.sparse_csr_tensor(t.from_numpy(graph.indptr), t.from_numpy(graph.indices), t.from_numpy(graph.values),
+        self.a = t.sparse_csr_tensor(t.from_numpy(graph.indptr), t.from_numpy(graph.indices),
+                                     t.from_numpy(graph.values),
                                      size=(graph.rows, graph.cols))
         self.x = t.from_numpy(x)
         return lambda: self.torch.sparse.mm(self.a, self.x)
@@ -91,7 +93,8 @@ class Plain:
 
     def rows(self, graph, x, ahead):
         """Reads the rows alone, one an edge, prefetched so many edges ahead."""
-        args = (ctypes.c_int64(graph.edges), ctypes.c_int64(x.shape[1]), address(graph.indices), address(x), ctypes.c_int64(ahead),
+        args = (ctypes.c_int64(graph.edges), ctypes.c_int64(x.shape[1]), address(graph.indices), address(x),
+                ctypes.c_int64(ahead),
                 ctypes.c_int(self.threads))
         return lambda: self.lib.plain_rows(*args)
 
@@ -107,7 +110,8 @@ class Khop:
     def prepare(self, graph, x, y):
         if graph.name not in self.matrices:
             self.matrices[graph.name] = self.lib.khop_matrix(
-                ctypes.c_int64(graph.rows), ctypes.c_int64(graph.cols), ctypes.c_int64(graph.edges), address(graph.indptr), 0,
+                ctypes.c_int64(graph.rows), ctypes.c_int64(graph.cols), ctypes.c_int64(graph.edges),
+                address(graph.indptr), 0,
                 address(graph.indices), 0)
         args = (ctypes.c_int(self.matrices[graph.name]), ctypes.c_int(0), address(graph.values), address(x), address(y),
                 ctypes.c_int64(x.shape[1]))
@@ -128,7 +132,8 @@ def dense(graph, width):
 
 
 def once(call):
-    """Seconds of a call, and its result. An untimed call before leaves caches as the contestant itself does, whoever was before."""
+    """Seconds of a call, and its result. An untimed call before leaves caches as the contestant itself does, whoever
+    was before."""
     call()
     time.sleep(PAUSE)
     start = time.perf_counter()
@@ -137,7 +142,8 @@ def once(call):
 
 
 def serve(threads):
-    """Measures torch as it is installed, for the process that writes commands: a graph and a width, then "run" for each measurement."""
+    """Measures torch as it is installed, for the process that writes commands: a graph and a width, then "run" for each
+    measurement."""
     torch, graphs, call = Torch(threads), {}, None
     for line in sys.stdin:
         command = json.loads(line)
@@ -183,7 +189,8 @@ def reading(lib, threads):
     x = huge((160 << 20,))
     x[:] = 1
     lib.plain_read.restype = ctypes.c_float
-    best = min(once(lambda: lib.plain_read(ctypes.c_int64(x.size), address(x), ctypes.c_int(threads)))[0] for _ in range(5))
+    best = min(once(lambda: lib.plain_read(ctypes.c_int64(x.size), address(x), ctypes.c_int(threads)))[0]
+               for _ in range(5))
     return x.nbytes / best
 
 
@@ -213,7 +220,8 @@ def measure(settings, threads, out):
             want = calls["khop"]().copy()
             for name, call in calls.items():
                 if name in ("C", "torch tuned", "scipy"):
-                    np.testing.assert_allclose(np.asarray(call()), want, rtol=1e-3, atol=1e-3, err_msg=f"{name} {graph.name} {width}")
+                    np.testing.assert_allclose(np.asarray(call()), want, rtol=1e-3, atol=1e-3,
+                                               err_msg=f"{name} {graph.name} {width}")
             del want
             for _ in range(settings["rounds"]):
                 for name, call in calls.items():
@@ -224,7 +232,8 @@ def measure(settings, threads, out):
                         times[name].append(once(call)[0])
             record = {"graph": graph.name, "width": width, "threads": threads, "rows": graph.rows, "cols": graph.cols,
                       "edges": graph.edges, "distinct": distinct, "read_bytes_s": rate,
-                      "rows_seconds": min(statistics.median(times.pop(ahead)) for ahead in (8, 16, 32)), "seconds": {n: quartiles(t) for n, t in times.items()}}
+                      "rows_seconds": min(statistics.median(times.pop(ahead)) for ahead in (8, 16, 32)),
+                      "seconds": {n: quartiles(t) for n, t in times.items()}}
             out.append(record)
             best = {n: quartiles(t)[1] * 1e3 for n, t in times.items()}
             print(f"{graph.name:10} K={width:<4} t={threads} " + "  ".join(

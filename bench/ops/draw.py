@@ -9,9 +9,12 @@ BENCH = pathlib.Path(__file__).resolve().parents[1]
 
 def svg(path, title, bottom, right, curves, ticks):
     """curves: {name: {x: y}}; ticks: {x: label}, which the x of the curves are among. x may be logarithms."""
-    plot = {"title": title, "bottom": bottom, "right": right, "ticks": [{"at": x, "label": label} for x, label in sorted(ticks.items())],
-            "curves": [{"name": name, "x": sorted(points), "y": [points[x] for x in sorted(points)]} for name, points in curves.items() if points]}
-    subprocess.run(["go", "run", "./ops/plot", path.resolve()], cwd=BENCH, input=json.dumps(plot), text=True, check=True)
+    plot = {"title": title, "bottom": bottom, "right": right, "ticks": [{"at": x, "label": label} for x,
+                                                                        label in sorted(ticks.items())],
+            "curves": [{"name": name, "x": sorted(points), "y": [points[x] for x in sorted(points)]} for name,
+                       points in curves.items() if points]}
+    subprocess.run(["go", "run", "./ops/plot", path.resolve()], cwd=BENCH, input=json.dumps(plot), text=True,
+                   check=True)
 
 
 def logarithms(values):

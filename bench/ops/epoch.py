@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Measures an epoch of training a GCN on a whole graph: PyG's scatter, the same through khop.sparse.patch, and khop train.
+"""Measures an epoch of training a GCN on a whole graph: PyG's scatter, the same through khop.sparse.patch, and khop
+train.
 
     make library && go build -o dist/khop ./cmd/khop
-    KHOP_TESTDATA=... PYTHONPATH=integrations/python/src KHOP_LIBRARY=dist/libkhop.so .bench/pyg/bin/python bench/ops/epoch.py
+    KHOP_TESTDATA=... PYTHONPATH=integrations/python/src KHOP_LIBRARY=dist/libkhop.so .bench/pyg/bin/python
+    bench/ops/epoch.py
 
-Needs torch and torch_geometric in the interpreter. The graph is cnr-2000 with each edge in both directions, with random features
-and classes. The epochs of PyG take turns in one process, round by round: as it is (scatter), with a CSR matrix (torch's own sparse
-product), and both through khop.sparse.patch. khop train follows, on the same graph and threads. An epoch is forward, loss,
-backward and a step of Adam. Prints a table in Markdown, or JSON with --json; --out writes it as a page. --minutes bounds the epochs of
-PyG: those that are left are not begun. khop train also drops out elements of the input, which the models of PyG do not. 6 GB of memory.
+Needs torch and torch_geometric in the interpreter. The graph is cnr-2000 with each edge in both directions, with random
+features and classes. The epochs of PyG take turns in one process, round by round: as it is (scatter), with a CSR matrix
+(torch's own sparse product), and both through khop.sparse.patch. khop train follows, on the same graph and threads. An
+epoch is forward, loss, backward and a step of Adam. Prints a table in Markdown, or JSON with --json; --out writes it as
+a page. --minutes bounds the epochs of PyG: those that are left are not begun. khop train also drops out elements of the
+input, which the models of PyG do not. 6 GB of memory.
 """
 import argparse
 import json
@@ -42,7 +45,8 @@ def parse():
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--classes", type=int, default=16)
-    parser.add_argument("--nodes", type=int, default=0, help="a random graph with ten edges a node, in place of cnr-2000")
+    parser.add_argument("--nodes", type=int, default=0,
+                        help="a random graph with ten edges a node, in place of cnr-2000")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=6)
@@ -128,12 +132,14 @@ def in_go(args, edges, x, y):
         masks[0, :2] = False
         val, test = empty.copy(), empty.copy()
         val[0, 0], test[0, 1] = True, True
-        np.savez(folder + "/g.npz", node_features=x.numpy(), node_labels=y.numpy(), edges=edges, train_masks=masks, val_masks=val,
+        np.savez(folder + "/g.npz", node_features=x.numpy(), node_labels=y.numpy(), edges=edges, train_masks=masks,
+                 val_masks=val,
                  test_masks=test)
         run = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
         subprocess.run([args.khop, "convert", folder + "/g.npz", folder + "/g.khop", "--symmetrise"], **run)
         out = subprocess.run(
-            [args.khop, "train", folder + "/g.khop", "--model", args.model, "--hidden", str(args.hidden), "--heads", str(args.heads),
+            [args.khop, "train", folder + "/g.khop", "--model", args.model, "--hidden", str(args.hidden), "--heads",
+             str(args.heads),
              "--layers", str(args.layers), "--epochs", str(args.rounds + 1), "--workers", str(args.threads), "--jsonl"],
             check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     total = [e["seconds"] for e in map(json.loads, out.splitlines()) if "epoch" in e]
@@ -151,7 +157,8 @@ def main():
     if args.khop:
         seconds["khop train"] = in_go(args, edges, x, y)
     quartiles = {w: statistics.quantiles(s, n=4) for w, s in seconds.items()}
-    record = {"model": args.model, "nodes": n, "edges": 2 * len(edges), "features": args.features, "hidden": args.hidden,
+    record = {"model": args.model, "nodes": n, "edges": 2 * len(edges), "features": args.features,
+              "hidden": args.hidden,
               "layers": args.layers, "threads": args.threads, "rounds": args.rounds, "torch": torch.__version__,
               "quartiles": quartiles, "losses": losses}
     if args.json:
@@ -167,14 +174,17 @@ def page(args, record):
     first = quartiles["PyG, scatter"][1]
     lines = [f"""# An epoch of training on the whole graph
 
-Written by `bench/ops/epoch.py` {where.here()}: {args.model}, {record['nodes']:,} nodes, {record['edges']:,} edges, {args.features}
-features, hidden width {args.hidden}, {args.layers} layers, {args.threads} threads, torch {record['torch']}, up to {args.rounds} rounds.
+Written by `bench/ops/epoch.py` {where.here()}: {args.model}, {record['nodes']:,} nodes, {record['edges']:,} edges, \
+{args.features}
+features, hidden width {args.hidden}, {args.layers} layers, {args.threads} threads, torch {record['torch']}, up to \
+{args.rounds} rounds.
 
 | way | seconds an epoch (quartiles) | PyG's scatter / it | loss |
 |---|---|---|---|"""]
     for way, (low, middle, high) in quartiles.items():
         loss = record["losses"].get(way)
-        lines.append(f"| {way} | {middle:.3f} ({low:.3f} to {high:.3f}) | {first / middle:.2f} | {'' if loss is None else f'{loss:.5f}'} |")
+        lines.append(f"| {way} | {middle:.3f} ({low:.3f} to {high:.3f}) | {first / middle:.2f} | "
+                     f"{'' if loss is None else f'{loss:.5f}'} |")
     return "\n".join(lines) + "\n"
 
 

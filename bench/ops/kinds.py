@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Measures the operations that graph neural networks are made of, over kinds, sparsities and sizes: torch, scipy and khop.
+"""Measures the operations that graph neural networks are made of, over kinds, sparsities and sizes: torch, scipy and
+khop.
 
     KHOP_TESTDATA=... .bench/dgl/bin/python bench/ops/kinds.py --out docs/results/ops-kinds.md
-    python bench/ops/kinds.py --device cuda --json               # torch, and cupy where it is: a phase of the GPU bundle
+    python bench/ops/kinds.py --device cuda --json               # torch, and cupy where it is: a phase of the GPU
+    bundle
 
-The operations, sparsities, factors of reduction and sizes are those of a published benchmark (Hosseini, Simini and Vishwanath,
-"Operation-Level Performance Benchmarking of Graph Neural Networks for Scientific Applications", 2022); spline convolutions are left
-out. Added are quartiles, indices that follow a power law, and the share of the memory's bandwidth: the bytes that an operation must read
-and write at least, by what a copy of large arrays reads and writes in the same time. Contestants take turns in one process,
-with malloc told to keep what it got. khop computes on the CPU alone here. Settings that do not begin within --minutes are left out, and
-the page says how many. --out also draws plots beside the page; that and khop need Go.
+The operations, sparsities, factors of reduction and sizes are those of a published benchmark (Hosseini, Simini and
+Vishwanath,
+"Operation-Level Performance Benchmarking of Graph Neural Networks for Scientific Applications", 2022); spline
+convolutions are left out. Added are quartiles, indices that follow a power law, and the share of the memory's
+bandwidth: the bytes that an operation must read and write at least, by what a copy of large arrays reads and writes in
+the same time. Contestants take turns in one process, with malloc told to keep what it got. khop computes on the CPU
+alone here. Settings that do not begin within --minutes are left out, and the page says how many. --out also draws plots
+beside the page; that and khop need Go.
 """
 import argparse
 import collections
@@ -45,7 +49,8 @@ def parse():
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--largest", type=float, default=400, help="MB of rows")
     parser.add_argument("--no-khop", action="store_true", help="measure the others alone, which needs no Go")
-    parser.add_argument("--json", action="store_true", help="print an object: device, torch, copy_gb_per_s, findings, left_out, results")
+    parser.add_argument("--json", action="store_true",
+                        help="print an object: device, torch, copy_gb_per_s, findings, left_out, results")
     parser.add_argument("--out", type=pathlib.Path, help="the page to write")
     return parser.parse_args()
 
@@ -122,7 +127,8 @@ class Khop:
         return ctypes.c_void_p(tensor.data_ptr() if tensor is not None else None)
 
     def matrix(self, indptr, indices, cols):
-        m = self.lib.khop_matrix(ctypes.c_int64(len(indptr) - 1), ctypes.c_int64(cols), ctypes.c_int64(len(indices)), self.at(indptr), 1,
+        m = self.lib.khop_matrix(ctypes.c_int64(len(indptr) - 1), ctypes.c_int64(cols), ctypes.c_int64(len(indices)),
+                                 self.at(indptr), 1,
                                  self.at(indices), int(indices.element_size() == 8))
         self.kept[m] = indptr, indices
         return m
@@ -135,15 +141,18 @@ class Khop:
         self.kept.pop(matrix, None)
 
     def product(self, matrix, reduce, values, x, y):
-        self.must(self.lib.khop_spmm(matrix, reduce, self.at(values), self.at(x), self.at(y), ctypes.c_int64(x.shape[1])))
+        self.must(self.lib.khop_spmm(matrix, reduce, self.at(values), self.at(x), self.at(y),
+                                     ctypes.c_int64(x.shape[1])))
         return y
 
     def extreme(self, matrix, least, x, y, arg):
-        self.must(self.lib.khop_extreme(matrix, least, self.at(x), self.at(y), self.at(arg), ctypes.c_int64(x.shape[1])))
+        self.must(self.lib.khop_extreme(matrix, least, self.at(x), self.at(y), self.at(arg),
+                                        ctypes.c_int64(x.shape[1])))
         return y
 
     def matmul(self, x, w, y):
-        self.must(self.lib.khop_matmul(self.at(y), self.at(x), self.at(w), *map(ctypes.c_int64, (*x.shape, w.shape[1]))))
+        self.must(self.lib.khop_matmul(self.at(y), self.at(x), self.at(w),
+                                       *map(ctypes.c_int64, (*x.shape, w.shape[1]))))
         return y
 
     @staticmethod
@@ -192,7 +201,8 @@ def scatters(b, n, mb, factor, skewed):
 
     def reduced(how):
         return lambda: t.zeros(rows, WIDTH, device=b.device).scatter_reduce_(0, wide, x, how, include_self=False)
-    ways = {"torch.index_add": lambda: t.zeros(rows, WIDTH, device=b.device).index_add_(0, to, x), "torch.scatter": reduced("sum")}
+    ways = {"torch.index_add": lambda: t.zeros(rows, WIDTH, device=b.device).index_add_(0, to, x),
+            "torch.scatter": reduced("sum")}
     if m is not None:
         ways["khop"] = lambda: b.khop.product(m, 0, None, x, y)
     b.add("scatter sum", kind, moved, ways)
@@ -234,7 +244,8 @@ def sparse_products(b, n, sparsity, skewed):
     scipy = None
     if b.device == "cpu":
         import scipy.sparse
-        scipy = scipy.sparse.csr_matrix((values.numpy(), csr.col_indices().int().numpy(), csr.crow_indices().int().numpy()), shape=(n, n))
+        scipy = scipy.sparse.csr_matrix((values.numpy(), csr.col_indices().int().numpy(),
+                                         csr.crow_indices().int().numpy()), shape=(n, n))
         ways["scipy"] = lambda: scipy @ x.numpy()
     else:
         ways |= cupy_product(csr, x)
@@ -262,7 +273,8 @@ def sparse_products(b, n, sparsity, skewed):
         ways["khop"] = transposed
     b.add("transpose", kind, 24 * edges, ways, check=False)
     twice = t.cat([coo.indices(), coo.indices()], 1)
-    b.add("coalesce", kind, 40 * edges, {"torch": lambda: t.sparse_coo_tensor(twice, t.cat([values, values]), (n, n)).coalesce()})
+    b.add("coalesce", kind, 40 * edges, {"torch": lambda: t.sparse_coo_tensor(twice, t.cat([values, values]),
+                                                                              (n, n)).coalesce()})
     if sparsity >= 0.9:
         ways = {"torch": lambda: t.sparse.mm(coo, coo)}
         if scipy is not None:
@@ -276,7 +288,8 @@ def cupy_product(csr, x):
         import cupyx.scipy.sparse
     except ImportError:
         return {}
-    parts = (cupy.from_dlpack(p.contiguous()) for p in (csr.values(), csr.col_indices().int(), csr.crow_indices().int()))
+    parts = (cupy.from_dlpack(p.contiguous()) for p in (csr.values(), csr.col_indices().int(),
+                                                        csr.crow_indices().int()))
     a, dense = cupyx.scipy.sparse.csr_matrix(tuple(parts), shape=tuple(csr.shape)), cupy.from_dlpack(x)
     return {"cupy": lambda: torch_of(a @ dense)}
 
@@ -337,36 +350,48 @@ def findings(b):
     most = max(r["MB"] for r in moving(b))
     large = [r for r in moving(b) if r["MB"] == most]
     torchs, best = mean([share(b, r, "torch") for r in large]), mean([share(b, r) for r in large])
-    yield (f"**Memory is used badly** {holds(torchs < 0.5)} for torch: with rows of {most} MB, gathers and scatters use {100 * torchs:.0f} % of a copy's "
-           f"bandwidth, {100 * best:.0f} % by the best contestant (geometric means; half of it is taken for the limit).")
+    yield (f"**Memory is used badly** {holds(torchs < 0.5)} for torch: with rows of {most} MB, gathers and scatters "
+           f"use {100 * torchs:.0f} % of a copy's "
+           f"bandwidth, {100 * best:.0f} % by the best contestant (geometric means; half of it is taken for the "
+           f"limit).")
     selects = [median(r, "torch") / median(r, "torch.gather") for r in moving(b) if "torch.gather" in r["seconds"]]
-    adds = [median(r, "torch.index_add") / median(r, "torch.scatter") for r in moving(b) if "torch.index_add" in r["seconds"]]
-    yield (f"**Native operations match those of graph libraries** {holds(mean(selects + adds) < 1.1)} within torch: `index_select` takes {mean(selects):.2f} "
-           f"of the time of `gather`, `index_add` {mean(adds):.2f} of that of `scatter_reduce`, in the geometric mean over all settings.")
-    own = [min(s[1] for w, s in r["seconds"].items() if w.startswith("torch")) / median(r, "khop") for r in moving(b) if "khop" in r["seconds"]]
+    adds = [median(r, "torch.index_add") / median(r, "torch.scatter") for r in moving(b)
+            if "torch.index_add" in r["seconds"]]
+    yield (f"**Native operations match those of graph libraries** {holds(mean(selects + adds) < 1.1)} within torch: "
+           f"`index_select` takes {mean(selects):.2f} "
+           f"of the time of `gather`, `index_add` {mean(adds):.2f} of that of `scatter_reduce`, in the geometric mean "
+           f"over all settings.")
+    own = [min(s[1] for w, s in r["seconds"].items() if w.startswith("torch")) / median(r, "khop") for r in moving(b)
+           if "khop" in r["seconds"]]
     if own:
         near = sum(v < 1.1 for v in own)
-        yield (f"Beside khop's kernels it {holds(near > len(own) / 2)}: torch's best takes {mean(own):.2f} of khop's time ({min(own):.2f} to {max(own):.2f}), "
+        yield (f"Beside khop's kernels it {holds(near > len(own) / 2)}: torch's best takes {mean(own):.2f} of khop's "
+               f"time ({min(own):.2f} to {max(own):.2f}), "
                f"at most 1.1 in {near} of {len(own)} settings.")
     products = [r for r in b.results if r["operation"] == "matmul"]
     full = {r["MB"]: median(r, "torch") for r in products if "sparsity" not in r}
     zeros = mean([median(r, "torch") / full[r["MB"]] for r in products if "sparsity" in r])
-    yield (f"**Operations make no use of sparsity** {holds(zeros > 0.9)}: torch's dense product of an operand that is zero in 99 of 100 elements takes "
+    yield (f"**Operations make no use of sparsity** {holds(zeros > 0.9)}: torch's dense product of an operand that is "
+           f"zero in 99 of 100 elements takes "
            f"{zeros:.2f} of the time of a full one's.")
     spmm = by_sparsity(b)
     for who in ("torch CSR", "scipy", "cupy", "khop"):
-        faster = [s for s, r in spmm.items() if 0 in spmm and who in r["seconds"] and median(r, who) < median(spmm[0], "torch dense")]
+        faster = [s for s, r in spmm.items() if 0 in spmm and who in r["seconds"]
+                  and median(r, who) < median(spmm[0], "torch dense")]
         if faster:
-            yield (f"The sparse product by {who} is faster than torch's dense one from {100 * min(faster):g} % zeros on (2,000 x 2,000, {WIDTH} "
+            yield (f"The sparse product by {who} is faster than torch's dense one from {100 * min(faster):g} % zeros "
+                   f"on (2,000 x 2,000, {WIDTH} "
                    "columns).")
 
 
 def by_sparsity(b):
-    return {r["sparsity"]: r for r in b.results if r["operation"] == "spmm" and r["n"] == 2000 and r["indices"] == "uniform"}
+    return {r["sparsity"]: r for r in b.results if r["operation"] == "spmm" and r["n"] == 2000
+            and r["indices"] == "uniform"}
 
 
 def draw_plots(b):
-    """Beside the page: the bandwidth by size, and the time by sparsity, where there are two and more. Yields the names."""
+    """Beside the page: the bandwidth by size, and the time by sparsity, where there are two and more. Yields the
+    names."""
     memory, sparsity = (b.args.out.with_name(f"{b.args.out.stem}-{what}.svg") for what in ("memory", "sparsity"))
     curves = collections.defaultdict(dict)
     sizes = sorted({r["MB"] for r in moving(b)})
@@ -378,7 +403,8 @@ def draw_plots(b):
                 if shares:
                     curves[f"{kind}, {who}"][math.log2(mb)] = mean(shares)
     if len(sizes) > 1:
-        draw.svg(memory, "gathers and scatters: bandwidth, of a copy's", "MB of rows", "share", curves, draw.logarithms(sizes))
+        draw.svg(memory, "gathers and scatters: bandwidth, of a copy's", "MB of rows", "share", curves,
+                 draw.logarithms(sizes))
         yield memory.name
     curves = collections.defaultdict(dict)
     for at, (_, r) in enumerate(sorted(by_sparsity(b).items())):
@@ -387,7 +413,8 @@ def draw_plots(b):
     if "torch dense" in curves:  # whatever the share of zeros
         curves["torch dense"] = dict.fromkeys(range(len(by_sparsity(b))), curves["torch dense"][0])
     if len(by_sparsity(b)) > 1:
-        draw.svg(sparsity, f"2,000 x 2,000 by {WIDTH} columns: time by share of zeros", "share of zeros", "ms, log10", curves,
+        draw.svg(sparsity, f"2,000 x 2,000 by {WIDTH} columns: time by share of zeros", "share of zeros", "ms, log10",
+                 curves,
                  {at: f"{s:g}" for at, s in enumerate(sorted(by_sparsity(b)))})
         yield sparsity.name
 
@@ -396,14 +423,18 @@ def page(b):
     a, left = b.args, f" {b.left_out} settings were left out, for want of time." if b.left_out else ""
     lines = [f"""# Operations of graph neural networks, by kind
 
-Written by `bench/ops/kinds.py` {where.here()}: device {a.device}, {a.threads} thread(s), torch {b.torch.__version__}, rows of {WIDTH} float32, at least
-{min(a.rounds, 3)} rounds in turns. A copy moves {b.rate / 1e9:.1f} GB/s. Times are medians in ms, with quartiles in parentheses; "share" is the
+Written by `bench/ops/kinds.py` {where.here()}: device {a.device}, {a.threads} thread(s), torch \
+{b.torch.__version__}, rows of {WIDTH} float32, at least
+{min(a.rounds, 3)} rounds in turns. A copy moves {b.rate / 1e9:.1f} GB/s. Times are medians in ms, with quartiles in \
+parentheses; "share" is the
 best time's share of that bandwidth, above 1 where caches serve. "factor": how many rows become one.{left}
 
 ## Three findings
 
-A published benchmark on a GPU (Hosseini, Simini and Vishwanath, 2022) found that inefficient use of memory costs more than sparsity saves, that
-native operations of the framework often match those of graph libraries, and that many operations are not optimised for sparsity. Here:
+A published benchmark on a GPU (Hosseini, Simini and Vishwanath, 2022) found that inefficient use of memory costs \
+more than sparsity saves, that
+native operations of the framework often match those of graph libraries, and that many operations are not optimised \
+for sparsity. Here:
 """]
     lines += [f"- {f}" for f in findings(b)]
     if a.out:
@@ -414,11 +445,14 @@ native operations of the framework often match those of graph libraries, and tha
     for name, rs in by.items():
         who = list(dict.fromkeys(w for r in rs for w in r["seconds"]))
         keys = [k for k in ("MB", "n", "factor", "sparsity", "indices") if any(k in r for r in rs)]
-        lines += ["", f"## {name}", "", "| " + " | ".join(keys + who) + " | share |", "|---" * (len(keys) + len(who) + 1) + "|"]
+        lines += ["", f"## {name}", "", "| " + " | ".join(keys + who) + " | share |",
+                  "|---" * (len(keys) + len(who) + 1) + "|"]
         for r in rs:
-            cells = [f"{1e3 * s[1]:.3g} ({1e3 * s[0]:.3g} to {1e3 * s[2]:.3g})" if s else "" for s in (r["seconds"].get(w) for w in who)]
+            cells = [f"{1e3 * s[1]:.3g} ({1e3 * s[0]:.3g} to {1e3 * s[2]:.3g})" if s else ""
+                     for s in (r["seconds"].get(w) for w in who)]
             best = min(s[1] for s in r["seconds"].values())
-            lines.append("| " + " | ".join([str(r.get(k, "")) for k in keys] + cells) + f" | {r['bytes'] / best / b.rate:.2f} |")
+            lines.append("| " + " | ".join([str(r.get(k, "")) for k in keys] + cells)
+                         + f" | {r['bytes'] / best / b.rate:.2f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -429,7 +463,8 @@ def main():
     b = Bench(args)
     measure(b)
     if args.json:
-        return print(json.dumps({"device": args.device, "torch": b.torch.__version__, "copy_gb_per_s": b.rate / 1e9, "findings": list(findings(b)),
+        return print(json.dumps({"device": args.device, "torch": b.torch.__version__, "copy_gb_per_s": b.rate / 1e9,
+                                 "findings": list(findings(b)),
                                  "left_out": b.left_out, "results": b.results}, indent=1))
     text = page(b)
     if args.out:

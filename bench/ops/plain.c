@@ -24,7 +24,8 @@ void plain_spmm(int64_t rows, int64_t width, const int64_t *indptr, const int32_
     }
 }
 
-// Reads the rows that edges name and adds up their elements: what a product reads at least where rows are not met again, without a result.
+// Reads the rows that edges name and adds up their elements: what a product reads at least where rows are not met
+// again, without a result.
 float plain_rows(int64_t edges, int64_t width, const int32_t *indices, const float *restrict x, int64_t ahead, int threads) {
     float sum = 0;
 #pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : sum)

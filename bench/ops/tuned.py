@@ -30,14 +30,16 @@ def tune(args, folder):
     subprocess.run([args.khop, "convert", folder / "g.npz", folder / "g.khop"], check=True, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
     plot = ["--plot", args.out.with_suffix(".svg")] if args.out else []
-    return json.loads(subprocess.run([args.khop, "tune", folder / "g.khop", "--widths", args.widths, "--rounds", str(args.rounds), "--workers",
+    return json.loads(subprocess.run([args.khop, "tune", folder / "g.khop", "--widths", args.widths, "--rounds",
+                                      str(args.rounds), "--workers",
                                       str(args.threads), "--file", folder / "tune.json", "--json", *plot], check=True,
                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout)
 
 
 def backward(args):
     """Milliseconds of each run: {"kept": [...], "rebuilt": [...]}."""
-    out = subprocess.run(["go", "test", "./sparse", "-run", "-", "-bench", "Backward", "-count", str(args.rounds)], cwd=REPO, check=True,
+    out = subprocess.run(["go", "test", "./sparse", "-run", "-", "-bench", "Backward", "-count", str(args.rounds)],
+                         cwd=REPO, check=True,
                          stdout=subprocess.PIPE, text=True).stdout
     runs = {}
     for name, ns in re.findall(r"^BenchmarkBackward/(\w+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op", out, re.M):
@@ -69,14 +71,17 @@ Written by `bench/ops/tuned.py` {where.here()}.
 
 ## Tuned beside untuned, by width
 
-`khop tune` on cnr-2000 (325,557 nodes, 3,216,152 edges), {args.threads} thread(s), kernel {found['kernel']}, {args.rounds} rounds in turns: {mean:.2f}x in
-the geometric mean, {min(gains):.2f}x to {max(gains):.2f}x.{f" The plot is [{args.out.stem}.svg]({args.out.stem}.svg)." if args.out else ""}
+`khop tune` on cnr-2000 (325,557 nodes, 3,216,152 edges), {args.threads} thread(s), kernel {found['kernel']}, \
+{args.rounds} rounds in turns: {mean:.2f}x in
+the geometric mean, {min(gains):.2f}x to \
+{max(gains):.2f}x.{f" The plot is [{args.out.stem}.svg]({args.out.stem}.svg)." if args.out else ""}
 
 | width | values | untuned ms | tuned ms | speed-up | choice |
 |---|---|---|---|---|---|
 """
     for t, gain in zip(found["tuned"], gains):
-        text += (f"| {t['width']} | {'yes' if t['weighted'] else 'no'} | {t['default_ns'] / 1e6:.1f} | {t['best_ns'] / 1e6:.1f} | {gain:.2f} | "
+        text += (f"| {t['width']} | {'yes' if t['weighted'] else 'no'} | {t['default_ns'] / 1e6:.1f} | "
+                 f"{t['best_ns'] / 1e6:.1f} | {gain:.2f} | "
                  f"{t['choice']} |\n")
     text += f"""
 ## A gradient whose transpose is kept, and one that builds it

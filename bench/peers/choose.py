@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""khop beside GraphBolt where edges are chosen by weight, time or LABOR: the same arrays, seeds, fan-outs, and one thread each, in
-interleaved rounds.
+"""khop beside GraphBolt where edges are chosen by weight, time or LABOR: the same arrays, seeds, fan-outs, and one
+thread each, in interleaved rounds.
 
     bench/peers/setup.sh && python3 bench/peers/choose.py
 
-Prints a table of the time that a batch takes, in processor time and by the clock, as medians over the rounds with their range.
-Called with --peer it is GraphBolt's side: its sampling functions, called one after another.
+Prints a table of the time that a batch takes, in processor time and by the clock, as medians over the rounds with their
+range. Called with --peer it is GraphBolt's side: its sampling functions, called one after another.
 """
 import argparse
 import json
@@ -53,14 +53,16 @@ def peer(folder, sampler, batches):
         if batch >= 3:
             wall, cpu = wall + time.perf_counter() - began, cpu + time.process_time() - used
             edges, nodes_reached = edges + drawn, nodes_reached + len(nodes)
-    print(json.dumps(dict(wall_ms=wall * 1e3 / batches, cpu_ms=cpu * 1e3 / batches, edges=edges / batches, nodes=nodes_reached / batches)))
+    print(json.dumps(dict(wall_ms=wall * 1e3 / batches, cpu_ms=cpu * 1e3 / batches, edges=edges / batches,
+                          nodes=nodes_reached / batches)))
 
 
 def contest(args):
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "choose")
         subprocess.run(["go", "build", "-o", program, "./choose"], check=True, cwd=REPO / "bench")
-        subprocess.run([program, "-dir", folder, "-nodes", str(args.nodes), "-edges", str(args.edges), "make"], check=True)
+        subprocess.run([program, "-dir", folder, "-nodes", str(args.nodes), "-edges", str(args.edges), "make"],
+                       check=True)
         python = args.dir / "dgl" / "bin" / "python"
         sides = {"khop": lambda s: [program, "-dir", folder, "-batches", str(args.batches), "run", s],
                  "GraphBolt": lambda s: [python, __file__, "--peer", folder, s, str(args.batches)]}
@@ -73,18 +75,22 @@ def contest(args):
                     times[s, side].append(json.loads(line))
     print("| sampler | | processor time, ms a batch | by the clock | edges | nodes |\n|---|---|---|---|---|---|")
     for (s, side), runs in times.items():
-        spread = lambda key: "{:.1f} ({:.1f} - {:.1f})".format(*(f([r[key] for r in runs]) for f in (statistics.median, min, max)))
-        print(f"| {s} | {side} | {spread('cpu_ms')} | {spread('wall_ms')} | {runs[0]['edges']:,.0f} | {runs[0]['nodes']:,.0f} |")
+        spread = lambda key: "{:.1f} ({:.1f} - {:.1f})".format(*(f([r[key] for r in runs])
+                                                                 for f in (statistics.median, min, max)))
+        print(f"| {s} | {side} | {spread('cpu_ms')} | {spread('wall_ms')} | {runs[0]['edges']:,.0f} | "
+              f"{runs[0]['nodes']:,.0f} |")
     for s in args.samplers:
         ratios = [b["cpu_ms"] / a["cpu_ms"] for a, b in zip(times[s, "khop"], times[s, "GraphBolt"])]
-        print(f"{s}: {statistics.median(ratios):.1f} times as fast ({min(ratios):.1f} - {max(ratios):.1f} in {len(ratios)} rounds)")
+        print(f"{s}: {statistics.median(ratios):.1f} times as fast ({min(ratios):.1f} - {max(ratios):.1f} in "
+              f"{len(ratios)} rounds)")
 
 
 if len(sys.argv) > 1 and sys.argv[1] == "--peer":
     peer(sys.argv[2], sys.argv[3], int(sys.argv[4]))
 else:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path(os.environ.get("KHOP_BENCH_DIR", REPO / ".bench")).absolute())
+    parser.add_argument("--dir", type=pathlib.Path,
+                        default=pathlib.Path(os.environ.get("KHOP_BENCH_DIR", REPO / ".bench")).absolute())
     parser.add_argument("--nodes", type=int, default=500_000)
     parser.add_argument("--edges", type=int, default=25_000_000)
     parser.add_argument("--samplers", type=lambda text: text.split(","), default=SAMPLERS, help="by commas")

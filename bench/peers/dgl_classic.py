@@ -2,10 +2,11 @@
 
     loader     NeighborSampler in a DataLoader without worker processes
     direct     the same sampler, called without the DataLoader
-    unfused    the same, but sampling and relabelling as two steps at any thread count: DGL takes the fused way at 2 threads
-    functions  sample_neighbors and to_block, called directly
+    unfused    the same, but sampling and relabelling as two steps at any thread count: DGL takes the fused way at 2
+    threads functions  sample_neighbors and to_block, called directly
 
-With int32 ids and 2 threads the fused way of DGL 2.1 returns a tenth of the edges, hence int64; run.py compares the counts.
+With int32 ids and 2 threads the fused way of DGL 2.1 returns a tenth of the edges, hence int64; run.py compares the
+counts.
 """
 import warnings
 
@@ -59,4 +60,5 @@ def hops(batch):
     return [b.num_edges() for b in blocks], [b.num_src_nodes() for b in blocks], 0 if rows is None else len(rows)
 
 
-peer.serve(args, {"sampling": WAYS, "features": WAYS}, batches, hops, {"dgl": dgl.__version__, "torch": torch.__version__})
+peer.serve(args, {"sampling": WAYS, "features": WAYS}, batches, hops, {"dgl": dgl.__version__,
+                                                                       "torch": torch.__version__})

@@ -1,6 +1,8 @@
-"""Writes a khop dataset's graph, features and train seeds as .npy files, the same bytes in a form that every peer loads.
+"""Writes a khop dataset's graph, features and train seeds as .npy files, the same bytes in a form that every peer
+loads.
 
-    export.py DATASET OUT     OUT gets indptr.npy, indices.npy, x.npy, seeds.npy; nothing is done where they are DATASET's already
+    export.py DATASET OUT     OUT gets indptr.npy, indices.npy, x.npy, seeds.npy; nothing is done where they are
+    DATASET's already
 """
 import hashlib
 import pathlib

@@ -1,7 +1,9 @@
-"""GraphBolt: its sampling functions called one after another, which is faster than its DataLoader at these thread counts.
+"""GraphBolt: its sampling functions called one after another, which is faster than its DataLoader at these thread
+counts.
 
 Feature rows come by its own TorchBasedFeature.read or, as a user may prefer, by torch.index_select on the same tensor.
-Sampled blocks carry no edge ids: GraphBolt 2.1 leaves them out unless asked, so it does a little less work than the others.
+Sampled blocks carry no edge ids: GraphBolt 2.1 leaves them out unless asked, so it does a little less work than the
+others.
 """
 import warnings
 
@@ -24,13 +26,15 @@ def sample(seeds, rows):
     for fanout in fanouts:
         sampled = graph.sample_neighbors(nodes, fanout, False, None)
         reached, csc = gb.unique_and_compact_csc_formats(sampled.sampled_csc, nodes)
-        blocks.append(gb.SampledSubgraphImpl(sampled_csc=csc, original_column_node_ids=nodes, original_row_node_ids=reached,
+        blocks.append(gb.SampledSubgraphImpl(sampled_csc=csc, original_column_node_ids=nodes,
+                                             original_row_node_ids=reached,
                                              original_edge_ids=sampled.original_edge_ids))
         nodes = reached
     return blocks, rows(nodes)
 
 
-ROWS = {"functions": lambda nodes: None, "read": feature.read, "index_select": lambda nodes: torch.index_select(x, 0, nodes)}
+ROWS = {"functions": lambda nodes: None, "read": feature.read, "index_select": lambda nodes: torch.index_select(x, 0,
+                                                                                                                nodes)}
 
 
 def batches(features, way):
@@ -43,4 +47,5 @@ def hops(batch):
             [block.original_row_node_ids.numel() for block in blocks], 0 if rows is None else len(rows))
 
 
-peer.serve(args, {"sampling": ["functions"], "features": ["read", "index_select"]}, batches, hops, {"dgl": dgl.__version__, "torch": torch.__version__})
+peer.serve(args, {"sampling": ["functions"], "features": ["read", "index_select"]}, batches, hops,
+           {"dgl": dgl.__version__, "torch": torch.__version__})

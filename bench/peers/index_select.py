@@ -38,7 +38,8 @@ def speed(step, size):
         step(i)
         took.append(time.perf_counter() - start)
     took = took[args.warmup:]
-    return {"median": size / statistics.median(took) / 1e9, "min": size / max(took) / 1e9, "max": size / min(took) / 1e9}
+    return {"median": size / statistics.median(took) / 1e9, "min": size / max(took) / 1e9,
+            "max": size / min(took) / 1e9}
 
 
 rows = len(np.load(os.path.join(args.data, "indptr.npy"), mmap_mode="r")) - 1 if args.data else args.rows

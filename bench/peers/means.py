@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Do khop's samplers have the means of GraphBolt's and PyG's? The same arrays, the same seeds in every batch, many batches of each.
+"""Do khop's samplers have the means of GraphBolt's and PyG's? The same arrays, the same seeds in every batch, many
+batches of each.
 
     make peer-means, or .bench/dgl/bin/python bench/peers/means.py [--pyg PYTHON] (NumPy is in that environment)
 
-For each sampler it compares, with standard errors over batches: edges and distinct nodes of a batch (where both expand the same
-nodes at each hop), distinct sources of hop 0, and of hop 0's picks the shares that fall on each tenth of a destination's in-edges: by
-position, by weight and by time. It prints the difference that is farthest off in its standard errors (z), and fails where any is
-beyond --limit. Called with --peer it is a peer's side. PyG's interpreter may be the one of the peers' environment, or any other
-with torch_geometric and torch-sparse; without them PyG is left out, and the report says so.
+For each sampler it compares, with standard errors over batches: edges and distinct nodes of a batch (where both expand
+the same nodes at each hop), distinct sources of hop 0, and of hop 0's picks the shares that fall on each tenth of a
+destination's in-edges: by position, by weight and by time. It prints the difference that is farthest off in its
+standard errors (z), and fails where any is beyond --limit. Called with --peer it is a peer's side. PyG's interpreter
+may be the one of the peers' environment, or any other with torch_geometric and torch-sparse; without them PyG is left
+out, and the report says so.
 """
 import argparse
 import os
@@ -40,7 +42,8 @@ def peer(which, folder, sampler, batches):
     read = lambda name, dtype: torch.from_numpy(np.fromfile(os.path.join(folder, name), dtype))
     indptr, indices = read("indptr", np.int64), read("indices", np.int32)
     seeds, times = map(torch.from_numpy, request(len(indptr) - 1))
-    draw = graphbolt(indptr, indices, read, seeds, times, sampler) if which == "GraphBolt" else pyg(indptr, indices, seeds)
+    draw = graphbolt(indptr, indices, read, seeds, times, sampler) if which == "GraphBolt" else pyg(indptr, indices,
+                                                                                                    seeds)
     with open(os.path.join(folder, "peer"), "wb") as out:
         for _ in range(batches):
             picks, edges, nodes = draw()
@@ -65,7 +68,8 @@ def graphbolt(indptr, indices, read, seeds, times, sampler):
             if timed:
                 sampled = graph.temporal_sample_neighbors(nodes, times, fanout, False, weight, None, "time")
             else:
-                sampled = (graph.sample_layer_neighbors if sampler == "labor" else graph.sample_neighbors)(nodes, fanout, False, weight)
+                sampled = (graph.sample_layer_neighbors if sampler == "labor"
+                           else graph.sample_neighbors)(nodes, fanout, False, weight)
                 nodes, _ = gb.unique_and_compact_csc_formats(sampled.sampled_csc, nodes)
             edges += sampled.sampled_csc.indices.numel()
             picks = sampled.original_edge_ids if picks is None else picks
@@ -92,13 +96,15 @@ def tenths(folder):
     indptr = read("indptr", np.int64)
     column = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     degree, rank = np.diff(indptr)[column], np.empty(len(column), np.int64)
-    for name, values in {"position": np.arange(len(column)), "weight": read("weight", np.float32), "time": read("time", np.int64)}.items():
+    for name, values in {"position": np.arange(len(column)), "weight": read("weight", np.float32),
+                         "time": read("time", np.int64)}.items():
         rank[np.lexsort((values, column))] = np.arange(len(column)) - indptr[column]
         yield name, rank * 10 // degree
 
 
-# torch-sparse draws pick j of an edge's n from 0 .. j-1, where Floyd's method needs 0 .. j: of 5 in-edges it takes the last with
-# probability 0 where 1 is picked, and 0.5 where 3 are (0.2 and 0.6 would be even). So with PyG no shares by position are compared.
+# torch-sparse draws pick j of an edge's n from 0 .. j-1, where Floyd's method needs 0 .. j: of 5 in-edges it takes the
+# last with probability 0 where 1 is picked, and 0.5 where 3 are (0.2 and 0.6 would be even). So with PyG no shares by
+# position are compared.
 BIASED = {"PyG": "position"}
 
 
@@ -106,7 +112,8 @@ def measures(path, indices, ways, timed):
     """What is compared: [batch, measure], and the names of measures."""
     import numpy as np
     data, at, rows = np.fromfile(path, np.int64), 0, []
-    names = (["edges"] if timed else ["edges", "nodes"]) + ["sources of hop 0"] + [f"tenth {i} by {way}" for way in ways for i in range(10)]
+    names = (["edges"] if timed else ["edges", "nodes"]) + ["sources of hop 0"] + [f"tenth {i} by {way}"
+                                                                                   for way in ways for i in range(10)]
     while at < len(data):
         n, edges, nodes = data[at:at + 3]
         picks = data[at + 3:at + 3 + n]
@@ -122,21 +129,26 @@ def compare(args):
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "choose")
         subprocess.run(["go", "build", "-o", program, "./choose"], check=True, cwd=REPO / "bench")
-        subprocess.run([program, "-dir", folder, "-nodes", str(args.nodes), "-edges", str(args.edges), "make"], check=True)
+        subprocess.run([program, "-dir", folder, "-nodes", str(args.nodes), "-edges", str(args.edges), "make"],
+                       check=True)
         ways, indices = dict(tenths(folder)), np.fromfile(os.path.join(folder, "indices"), np.int32)
-        print("| sampler | peer | edges, khop and peer | nodes | measures | farthest, in standard errors | finds |\n|---|---|---|---|---|---|---|")
+        print("| sampler | peer | edges, khop and peer | nodes | measures | farthest, in standard errors | finds "
+              "|\n|---|---|---|---|---|---|---|")
         for side, python in {"GraphBolt": args.python, "PyG": args.pyg or args.python}.items():
             if side not in args.peers:
                 continue
-            if side == "PyG" and subprocess.run([python, "-c", "import torch_geometric, torch_sparse"], capture_output=True).returncode:
+            if side == "PyG" and subprocess.run([python, "-c", "import torch_geometric, torch_sparse"],
+                                                capture_output=True).returncode:
                 print(f"\nPyG: {python} lacks torch_geometric or torch-sparse; it was left out")
                 continue
             for sampler in SAMPLERS[side]:
                 subprocess.run([program, "-dir", folder, "-batches", str(args.batches), "draw", sampler], check=True)
                 subprocess.run([python, __file__, "--peer", side, folder, sampler, str(args.batches)], check=True)
                 even = {way: tenth for way, tenth in ways.items() if way != BIASED.get(side)}
-                (own, names), (its, _) = (measures(os.path.join(folder, f), indices, even, "temporal" in sampler) for f in ("khop", "peer"))
-                off, error = own.mean(0) - its.mean(0), np.sqrt(own.var(0, ddof=1) / len(own) + its.var(0, ddof=1) / len(its))
+                (own, names), (its, _) = (measures(os.path.join(folder, f), indices, even, "temporal" in sampler)
+                                          for f in ("khop", "peer"))
+                off, error = own.mean(0) - its.mean(0), np.sqrt(own.var(0, ddof=1) / len(own)
+                                                                + its.var(0, ddof=1) / len(its))
                 z = np.where(error > 0, off / np.maximum(error, 1e-300), np.where(off == 0, 0, np.inf))
                 far = int(np.abs(z).argmax())
                 means = lambda i: f"{own[:, i].mean():,.2f}, {its[:, i].mean():,.2f}" if i is not None else ""
@@ -144,7 +156,8 @@ def compare(args):
                 print(f"| {sampler} | {side} | {means(0)} | {means(1 if 'nodes' in names else None)} | {len(names)} | "
                       f"{z[far]:+.1f} ({names[far]}) | {least:.2f} % |", flush=True)
                 worst = max(worst, abs(z[far]))
-    print(f"\n{args.batches} batches of {SEEDS} seeds on each side; the farthest of all is {worst:.1f} standard errors off, the limit {args.limit}")
+    print(f"\n{args.batches} batches of {SEEDS} seeds on each side; the farthest of all is {worst:.1f} standard "
+          f"errors off, the limit {args.limit}")
     return int(worst > args.limit)
 
 
@@ -153,11 +166,13 @@ if len(sys.argv) > 1 and sys.argv[1] == "--peer":
 else:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     environments = pathlib.Path(os.environ.get("KHOP_BENCH_DIR", REPO / ".bench")).absolute()
-    parser.add_argument("--python", default=environments / "dgl" / "bin" / "python", help="an interpreter that has GraphBolt")
+    parser.add_argument("--python", default=environments / "dgl" / "bin" / "python",
+                        help="an interpreter that has GraphBolt")
     parser.add_argument("--pyg", help="an interpreter that has PyG and torch-sparse; by default the same")
     parser.add_argument("--peers", type=lambda text: text.split(","), default=list(SAMPLERS), help="by commas")
     parser.add_argument("--nodes", type=int, default=20_000)
     parser.add_argument("--edges", type=int, default=500_000)
     parser.add_argument("--batches", type=int, default=400)
-    parser.add_argument("--limit", type=float, default=4.5, help="in standard errors; equal means exceed it once in 1,000 runs or so")
+    parser.add_argument("--limit", type=float, default=4.5,
+                        help="in standard errors; equal means exceed it once in 1,000 runs or so")
     sys.exit(compare(parser.parse_args()))

@@ -36,7 +36,8 @@ def main():
     p.add_argument("datasets", nargs="+")
     p.add_argument("--parts", default="8,64")
     a = p.parse_args()
-    print("| graph | nodes | edges | parts | khop: cut | balance | s | METIS: cut | balance | s |\n|---|---|---|---|---|---|---|---|---|---|")
+    print("| graph | nodes | edges | parts | khop: cut | balance | s | METIS: cut | balance | s "
+          "|\n|---|---|---|---|---|---|---|---|---|---|")
     for dataset in a.datasets:
         indptr, indices = column(dataset, "indptr"), column(dataset, "indices")
         loops = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)) == indices
@@ -45,7 +46,8 @@ def main():
         for parts in map(int, a.parts.split(",")):
             with tempfile.TemporaryDirectory() as folder:
                 out = os.path.join(folder, "parts")
-                r = json.loads(subprocess.run([a.khop, "partition", dataset, "--parts", str(parts), "--out", out, "--json"],
+                r = json.loads(subprocess.run([a.khop, "partition", dataset, "--parts", str(parts), "--out", out,
+                                               "--json"],
                                               capture_output=True, check=True, text=True).stdout)
                 ours = quality(indptr, indices, np.loadtxt(out, dtype=np.int64), parts)
             assert ours[0] == r["cut"], "khop says another cut"
@@ -54,7 +56,8 @@ def main():
             took = time.perf_counter() - begin
             theirs = quality(indptr, indices, np.array(membership), parts)
             share = [f"{100 * q[0] / len(indices):.1f} % | {q[1]:.3f}" for q in (ours, theirs)]
-            print(f"| {pathlib.Path(dataset).stem} | {len(indptr) - 1:,} | {len(indices):,} | {parts} | {share[0]} | {r['seconds']:.1f} | {share[1]} | {took:.1f} |", flush=True)
+            print(f"| {pathlib.Path(dataset).stem} | {len(indptr) - 1:,} | {len(indices):,} | {parts} | {share[0]} | "
+                  f"{r['seconds']:.1f} | {share[1]} | {took:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ A contestant is a process that loads the data once and then answers commands, on
     run sampling WAY      sample --batches mini-batches, after --warmup that are not timed
     run features WAY      the same, and the feature rows of every batch
 
-WAY is one of the ways in which the library can be used; the contestant says on its first line which it has. Each `run` is answered by one line of JSON on standard output. Only the making of a batch is timed: the clock stands still while
-edges and nodes are counted. Edges and nodes a hop are means over the timed batches, in the order in which hops leave the seeds;
-nodes are the distinct nodes reached so far, seeds included.
+WAY is one of the ways in which the library can be used; the contestant says on its first line which it has. Each `run`
+is answered by one line of JSON on standard output. Only the making of a batch is timed: the clock stands still while
+edges and nodes are counted. Edges and nodes a hop are means over the timed batches, in the order in which hops leave
+the seeds; nodes are the distinct nodes reached so far, seeds included.
 """
 import argparse
 import json
@@ -35,7 +36,8 @@ def arguments(description):
 
 
 def load(args, ids="int32"):
-    """Returns indptr (int64), indices and the seeds that the run needs (both `ids`) and x, as tensors over NumPy's own memory.
+    """Returns indptr (int64), indices and the seeds that the run needs (both `ids`) and x, as tensors over NumPy's own
+    memory.
 
     NumPy asks for huge pages for large arrays, which torch does not: the libraries read the graph faster that way.
     """
@@ -90,7 +92,8 @@ def measure(batches, hops, warmup):
 
 
 def memory():
-    """The process's resident bytes: anonymous (with shared memory, as khop counts it), mapped files, and what lies on huge pages."""
+    """The process's resident bytes: anonymous (with shared memory, as khop counts it), mapped files, and what lies on
+    huge pages."""
     status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
     size = {key: int(status[key].split()[0]) * 1024 for key in ("RssAnon", "RssShmem", "RssFile")}
     rollup = dict(line.split(":", 1) for line in open("/proc/self/smaps_rollup") if ":" in line.split()[0])

@@ -1,7 +1,8 @@
-"""PyG's NeighborLoader on torch-sparse (pyg-lib is not in the package index). It expands only nodes that are new at a hop.
+"""PyG's NeighborLoader on torch-sparse (pyg-lib is not in the package index). It expands only nodes that are new at a
+hop.
 
-The graph is an edge_index sorted by destination: with a SparseTensor PyG sorts the edges of every batch again. Its ways are the
-loader's: everything in the main process, or in as many workers as there are threads.
+The graph is an edge_index sorted by destination: with a SparseTensor PyG sorts the edges of every batch again. Its ways
+are the loader's: everything in the main process, or in as many workers as there are threads.
 """
 import warnings
 
@@ -33,7 +34,8 @@ def loader(features, workers):
     data = Data(edge_index=edge_index, num_nodes=num_nodes)
     if features:
         data.x = x
-    return NeighborLoader(data, num_neighbors=list(peer.FANOUTS), input_nodes=seeds, batch_size=peer.BATCH_SIZE, shuffle=False,
+    return NeighborLoader(data, num_neighbors=list(peer.FANOUTS), input_nodes=seeds, batch_size=peer.BATCH_SIZE,
+                          shuffle=False,
                           is_sorted=True, num_workers=workers, persistent_workers=workers > 0)
 
 
@@ -44,7 +46,8 @@ def batches(features, way):
 
 
 def hops(batch):
-    """torch-sparse tells no counts a hop. Nodes are in order of discovery, so a hop's edges end in the nodes of the hop before."""
+    """torch-sparse tells no counts a hop. Nodes are in order of discovery, so a hop's edges end in the nodes of the hop
+    before."""
     source, destination = batch.edge_index
     edges, nodes, done, end = [], [], 0, batch.batch_size
     for _ in peer.FANOUTS:
@@ -59,4 +62,5 @@ def hops(batch):
 
 
 peer.serve(args, {"sampling": list(WAYS), "features": list(WAYS)}, batches, hops,
-           {"torch_geometric": torch_geometric.__version__, "torch_sparse": torch_sparse.__version__, "torch": torch.__version__})
+           {"torch_geometric": torch_geometric.__version__, "torch_sparse": torch_sparse.__version__,
+            "torch": torch.__version__})

@@ -4,10 +4,10 @@
     python bench/peers/pyg_names.py train FOLDER          # tolokers and facebook-page of FOLDER, ten random seeds
     python bench/peers/pyg_names.py page FOLDER           # both, and docs/results/pyg.md of them
 
-It needs torch, torch_geometric and the khop package (PYTHONPATH=integrations/python/src, and KHOP_BIN). PyG's own loader
-runs where torch-sparse or pyg-lib is installed (setup.sh makes such an environment); without them khop's runs alone, and
-the report says so. Ways take turns, round after round, so that what else the machine does falls on all of them. Graphs
-lie in --work.
+It needs torch, torch_geometric and the khop package (PYTHONPATH=integrations/python/src, and KHOP_BIN). PyG's own
+loader runs where torch-sparse or pyg-lib is installed (setup.sh makes such an environment); without them khop's runs
+alone, and the report says so. Ways take turns, round after round, so that what else the machine does falls on all of
+them. Graphs lie in --work.
 """
 import argparse
 import itertools
@@ -56,8 +56,10 @@ ALONE = "`khop bench`, without Python"
 
 def alone(dataset, args):
     """What khop's own loop takes for such batches, which nobody reads: seconds and nodes a batch."""
-    out = subprocess.run([KHOP, "bench", str(dataset), "--fanouts", ",".join(map(str, args.fanouts)), "--frontier", "new", "--shuffle",
-                          "--batch-size", str(args.batch_size), "--batches", str(3 * args.batches), "--no-memcpy", "--json"],
+    out = subprocess.run([KHOP, "bench", str(dataset), "--fanouts", ",".join(map(str, args.fanouts)), "--frontier",
+                          "new", "--shuffle",
+                          "--batch-size", str(args.batch_size), "--batches", str(3 * args.batches), "--no-memcpy",
+                          "--json"],
                          check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     report = json.loads(out)
     return report["seconds"] / report["batches"], report["nodes_per_batch"]
@@ -73,7 +75,8 @@ def speed(args):
     how = dict(num_neighbors=args.fanouts, batch_size=args.batch_size, shuffle=True)
     train = torch.from_numpy(a["train_idx"].astype(np.int64)) if "train_idx" in a else None
     ways = {"khop.pyg, in memory": NeighborLoader(data, input_nodes=train, **how),
-            "khop.pyg, dataset": NeighborLoader(str(dataset), input_nodes="train" if train is not None else None, **how)}
+            "khop.pyg, dataset": NeighborLoader(str(dataset), input_nodes="train" if train is not None else None,
+                                                **how)}
     if PYG_SAMPLES:
         ways = {f"PyG, {BACKEND}": Own(data, input_nodes=train, **how), **ways}
     seconds = {way: [] for way in ways}
@@ -202,13 +205,16 @@ def whole(data, nodes):
 
 PAGE = """# khop.pyg beside PyG's own loader
 
-`make bench-pyg`, {date}, khop {commit}, PyG {pyg}, torch {torch}, {backend}, {cores} cores of an {processor}, load {load} before
+`make bench-pyg`, {date}, khop {commit}, PyG {pyg}, torch {torch}, {backend}, {cores} cores of an {processor}, load \
+{load} before
 the start.
 
 ## Speed
 
-Batches with features, of a generated graph of the shape of ogbn-products ({nodes:,} nodes, 100 float32 features), fan-outs
-15, 10, 5, batches of 1,024, {threads} threads of torch; the loop reads every element once (x.sum()). Each way in turn, {rounds} rounds
+Batches with features, of a generated graph of the shape of ogbn-products ({nodes:,} nodes, 100 float32 features), \
+fan-outs
+15, 10, 5, batches of 1,024, {threads} threads of torch; the loop reads every element once (x.sum()). Each way in \
+turn, {rounds} rounds
 of {batches} batches.
 
 | | ms a batch, median (least to most) | nodes a batch | times PyG's |
@@ -217,8 +223,10 @@ of {batches} batches.
 
 ## Accuracy
 
-GraphSAGE of PyG, two layers of 64, dropout 0.5, Adam 0.01, {epochs} epochs, batches of 512, fan-outs 10, 10, half the nodes to
-train on; the test score (tolokers: ROC AUC, facebook-page: accuracy) at the epoch that validates best. {seeds} seeds, of
+GraphSAGE of PyG, two layers of 64, dropout 0.5, Adam 0.01, {epochs} epochs, batches of 512, fan-outs 10, 10, half \
+the nodes to
+train on; the test score (tolokers: ROC AUC, facebook-page: accuracy) at the epoch that validates best. {seeds} \
+seeds, of
 splits, weights and samples; mean and standard deviation. facebook-page's 4,714 features are projected to 128 at random.
 
 | | {ways} |
@@ -245,7 +253,8 @@ def page(args):
     for graph in ("tolokers", "facebook-page"):
         out = args.work / f"train-{graph}.json"
         runs[graph] = out, subprocess.Popen([
-            sys.executable, __file__, "train", str(args.folder), "--work", str(args.work), "--graph", graph, "--threads", "1",
+            sys.executable, __file__, "train", str(args.folder), "--work", str(args.work), "--graph", graph,
+            "--threads", "1",
             "--seeds", str(args.seeds), "--epochs", str(args.epochs), "--json", str(out)])
     for graph, (out, run) in runs.items():
         if run.wait():
@@ -259,11 +268,13 @@ def page(args):
     lines = []
     for way, r in fast.items():
         ms = [1e3 * s for s in r["rounds"]]
-        lines.append(f"| {way} | {statistics.median(ms):,.1f} ({min(ms):,.1f} to {max(ms):,.1f}) | {r['nodes_a_batch']:,.0f} | "
+        lines.append(f"| {way} | {statistics.median(ms):,.1f} ({min(ms):,.1f} to {max(ms):,.1f}) | "
+                     f"{r['nodes_a_batch']:,.0f} | "
                      f"{first / r['seconds_a_batch']:.1f} |")
     args.page.write_text(PAGE.format(
         date=time.strftime("%Y-%m-%d"), commit=commit(), pyg=torch_geometric.__version__, torch=torch.__version__,
-        backend=BACKEND, cores=os.cpu_count(), processor=processor(), load=f"{load:.1f}", nodes=args.nodes, threads=args.threads,
+        backend=BACKEND, cores=os.cpu_count(), processor=processor(), load=f"{load:.1f}", nodes=args.nodes,
+        threads=args.threads,
         rounds=args.rounds, batches=args.batches, speed="\n".join(lines), epochs=args.epochs, seeds=args.seeds,
         ways=" | ".join(ways), rule="|".join(["---"] * len(ways)), accuracy="\n".join(rows)))
     return {**fast, **trained}
@@ -293,7 +304,8 @@ def main():
           f"{BACKEND or 'neither pyg-lib nor torch-sparse: PyG has no sampler here'}", file=sys.stderr)
     report = {"speed": speed, "train": train, "page": page}[args.what](args)
     if args.json:
-        args.json.write_text(json.dumps({"pyg": torch_geometric.__version__, "backend": BACKEND, "results": report}, indent=1))
+        args.json.write_text(json.dumps({"pyg": torch_geometric.__version__, "backend": BACKEND, "results": report},
+                                        indent=1))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ def ratios(runs, reference):
 
 def speed_table(runs, what, threads):
     ways = best_ways(runs, what=what, threads=threads)
-    lines = ["| | ms a batch | M edges/s | ÷ khop, resident | ÷ khop, mapped | memory, GB |", "|---|---|---|---|---|---|"]
+    lines = ["| | ms a batch | M edges/s | ÷ khop, resident | ÷ khop, mapped | memory, GB |",
+             "|---|---|---|---|---|---|"]
     for (name, way), mine in ways.items():
         frontier = mine[0]["frontier"]
         edges = statistics.median(sum(run["edges_per_hop"]) / run["ms"] / 1e3 for run in mine)
@@ -50,7 +51,8 @@ def speed_table(runs, what, threads):
             usable = base and base[0]["frontier"] == frontier and base is not mine
             against.append(median_spread(ratios(mine, base)) if usable else "")
         memory = max(run.get("anon_bytes", 0) for run in mine) / 1e9
-        lines.append(f"| {name}, {way} | {median_spread([r['ms'] for r in mine])} | {edges:.1f} | {against[0]} | {against[1]} "
+        lines.append(f"| {name}, {way} | {median_spread([r['ms'] for r in mine])} | {edges:.1f} | {against[0]} | "
+                     f"{against[1]} "
                      f"| {memory:.1f} |")
     return lines
 
@@ -72,39 +74,52 @@ def gather_table(result):
             mine = [run for run in select(result["runs"], contestant="khop", what="features", way=way, threads=threads)
                     if "gather_gb_per_s" in run]
             if mine:
-                lines.append(f"| khop, {way} | {threads} | dataset's | {pages} | {median_spread([r['gather_gb_per_s'] for r in mine])} "
+                lines.append(f"| khop, {way} | {threads} | dataset's | {pages} | "
+                             f"{median_spread([r['gather_gb_per_s'] for r in mine])} "
                              f"| {median_spread([r['memcpy_gb_per_s'] for r in mine])} |")
     for run in result["index_select"]:
         for row in run["results"]:
-            lines.append(f"| index_select | {run['threads']} | {row['row_bytes']} | {row['pages']} | {spread(row['gather_gb_per_s'])} "
+            lines.append(f"| index_select | {run['threads']} | {row['row_bytes']} | {row['pages']} | "
+                         f"{spread(row['gather_gb_per_s'])} "
                          f"| {spread(row['memcpy_gb_per_s'])} |")
     return lines
 
 
 def markdown(result):
     machine, work, runs = result["machine"], result["workload"], result["runs"]
-    versions = "; ".join(f"{peer}: " + ", ".join(f"{k} {v}" for k, v in v.items()) for peer, v in result["versions"].items())
+    versions = "; ".join(f"{peer}: " + ", ".join(f"{k} {v}" for k, v in v.items()) for peer,
+                         v in result["versions"].items())
     lines = [
         "# Mini-batches on the CPU: khop and its peers", "",
         "Written by `make bench-peers`; every measurement is in [cpu.json](cpu.json).", "",
         f"- {result['date']}, {'virtual machine, ' if machine['virtual'] else ''}{machine['cpus']} x {machine['cpu']}, "
-        f"{machine['memory_bytes'] / 1e9:.0f} GB, Linux {machine['kernel']}, transparent huge pages {machine['huge_pages']}.",
-        f"- khop {result['commit'][:12]}{' with changes that are not committed' if result['modified'] else ''}, {result['go']}. {versions}.",
-        f"- {work['dataset']}: {work['nodes']:,} nodes, {work['edges']:,} edges; fan-outs {list(work['fanouts'])} out of the seeds, "
+        f"{machine['memory_bytes'] / 1e9:.0f} GB, Linux {machine['kernel']}, transparent huge pages "
+        f"{machine['huge_pages']}.",
+        f"- khop {result['commit'][:12]}{' with changes that are not committed' if result['modified'] else ''}, "
+        f"{result['go']}. {versions}.",
+        f"- {work['dataset']}: {work['nodes']:,} nodes, {work['edges']:,} edges; fan-outs {list(work['fanouts'])} out "
+        f"of the seeds, "
         f"{work['batch_size']} seeds a batch, the train split in order.",
-        f"- {work['rounds']} rounds in which the contestants take turns, {work['batches']} timed batches a round (PyG a sixth) after "
-        f"{work['warmup']} that are not. A cell is the median over the rounds (lowest-highest); the ratios are formed round by round. "
+        f"- {work['rounds']} rounds in which the contestants take turns, {work['batches']} timed batches a round (PyG "
+        f"a sixth) after "
+        f"{work['warmup']} that are not. A cell is the median over the rounds (lowest-highest); the ratios are formed "
+        f"round by round. "
         f"Load average before the start: {result['load_before']:.1f}"
-        + (": the machine was busy with other work, and the times are not to be trusted." if result["load_before"] > BUSY else "."),
-        "- Peers hold the graph and the features in their own memory on huge pages, with malloc told to keep what it frees ("
-        + ", ".join(f"`{k}={v}`" for k, v in result["peers_environment"].items()) + "), in the fastest of their ways that were tried.",
-        "- khop *resident* holds them in huge-page memory too; *mapped* reads the files through the page cache, which is warm, and "
+        + (": the machine was busy with other work, and the times are not to be trusted."
+           if result["load_before"] > BUSY else "."),
+        "- Peers hold the graph and the features in their own memory on huge pages, with malloc told to keep what it "
+        "frees ("
+        + ", ".join(f"`{k}={v}`" for k, v in result["peers_environment"].items())
+        + "), in the fastest of their ways that were tried.",
+        "- khop *resident* holds them in huge-page memory too; *mapped* reads the files through the page cache, which "
+        "is warm, and "
         "counts in memory only what is its own. *new* expands only the nodes that are new at a hop, as PyG does.", "",
     ]
     for what, title in (("sampling", "Sampling"), ("features", "Sampling and feature rows")):
         for threads in work["threads"]:
             lines += [f"## {title}, {threads} thread{'s' * (threads > 1)}", "", *speed_table(runs, what, threads), ""]
-    lines += ["## What was sampled", "", "Means a batch; the contest fails where two differ by more than 1 %.", "", *count_table(runs), "",
+    lines += ["## What was sampled", "", "Means a batch; the contest fails where two differ by more than 1 %.", "",
+              *count_table(runs), "",
               "## Feature rows alone", "", *gather_table(result), ""]
     return "\n".join(lines)
 

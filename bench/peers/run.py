@@ -3,9 +3,9 @@
 
     bench/peers/setup.sh && python3 bench/peers/run.py
 
-Writes docs/results/cpu.json, with every single measurement, and docs/results/cpu.md, the tables. Before anything is written the
-sampled edges and nodes a hop are compared: a contestant that differs by more than 1 % measured other work, and the run fails.
-Only the standard library is needed here; the peers run in the environments that setup.sh made.
+Writes docs/results/cpu.json, with every single measurement, and docs/results/cpu.md, the tables. Before anything is
+written the sampled edges and nodes a hop are compared: a contestant that differs by more than 1 % measured other work,
+and the run fails. Only the standard library is needed here; the peers run in the environments that setup.sh made.
 """
 import argparse
 import json
@@ -34,7 +34,8 @@ PEERS = {
     "DGL": ("dgl", "dgl_classic.py", "all", 1),
     "PyG": ("pyg", "pyg.py", "new", 1 / 6),
 }
-# Ways of khop: (name, options, frontier). "resident" is what the peers do: the graph and the features in memory of the process.
+# Ways of khop: (name, options, frontier). "resident" is what the peers do: the graph and the features in memory of the
+# process.
 KHOP = [
     ("resident", ["--resident"], "all"),
     ("mapped", [], "all"),
@@ -46,15 +47,18 @@ WORK = ("sampling", "features")
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = pathlib.Path(os.environ.get("KHOP_BENCH_DIR", REPO / ".bench"))
-    parser.add_argument("--dir", type=pathlib.Path, default=default, help="environments and data (default $KHOP_BENCH_DIR)")
-    parser.add_argument("--dataset", type=pathlib.Path, help="default: products.khop in --dir, generated where it is missing")
+    parser.add_argument("--dir", type=pathlib.Path, default=default,
+                        help="environments and data (default $KHOP_BENCH_DIR)")
+    parser.add_argument("--dataset", type=pathlib.Path,
+                        help="default: products.khop in --dir, generated where it is missing")
     parser.add_argument("--khop", type=pathlib.Path, help="the program; default: built from this repository")
     parser.add_argument("--threads", default="1,2", help="thread counts, by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--warmup", type=int, default=6)
     parser.add_argument("--peers", default=",".join(PEERS), help="which, by commas")
-    parser.add_argument("--out", type=pathlib.Path, default=REPO / "docs" / "results", help="folder for cpu.json and cpu.md")
+    parser.add_argument("--out", type=pathlib.Path, default=REPO / "docs" / "results",
+                        help="folder for cpu.json and cpu.md")
     args = parser.parse_args()
     args.threads = [int(t) for t in args.threads.split(",")]
     args.peers = args.peers.split(",")
@@ -123,7 +127,8 @@ class Khop:
                    "--workers", self.threads, "--json", *options]
         command += ["--no-features", "--no-memcpy"] if what == "sampling" else []
         got = json.loads(call(command, env={**os.environ, "GOMAXPROCS": str(self.threads)}))
-        kept = ("ms_per_batch", "edges_per_hop", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s", "anon_bytes",
+        kept = ("ms_per_batch", "edges_per_hop", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s",
+                "anon_bytes",
                 "file_bytes", "workers")
         return {"contestant": "khop", "what": what, "way": way, "frontier": frontier, "threads": self.threads,
                 "ms": 1e3 / got["batches_per_s"], "batches": self.args.batches,
@@ -140,7 +145,8 @@ def call(command, **options):
 
 
 def prepare(args):
-    """Builds khop, generates and exports the graph where they are missing, and reads it all once into the page cache."""
+    """Builds khop, generates and exports the graph where they are missing, and reads it all once into the page
+    cache."""
     args.dir.mkdir(parents=True, exist_ok=True)
     if args.khop is None:
         args.khop = args.dir / "khop"
@@ -169,7 +175,8 @@ def deviations(runs):
         for key in ("edges_per_hop", "nodes_per_hop"):
             for hop, (got, want) in enumerate(zip(run[key], like[key], strict=True), 1):
                 if abs(got - want) > TOLERANCE * want:
-                    complaints.append(f"{name}: hop {hop}: {got:,.0f} {key.split('_')[0]}, but {want:,.0f} by {like['contestant']}")
+                    complaints.append(f"{name}: hop {hop}: {got:,.0f} {key.split('_')[0]}, but {want:,.0f} by "
+                                      f"{like['contestant']}")
         rows = run["nodes_per_hop"][-1] if run["what"] == "features" else 0
         if abs(run["rows_per_batch"] - rows) > TOLERANCE * rows:
             complaints.append(f"{name}: {run['rows_per_batch']:,.0f} feature rows for {rows:,.0f} nodes")
@@ -185,7 +192,8 @@ def contest(args, data, threads):
             for contestant in contestants[number % len(contestants):] + contestants[:number % len(contestants)]:
                 for run in contestant.run(what):
                     runs.append({"round": number, **run})
-                    say(f"{threads} threads, round {number + 1}/{args.rounds}: {what:8} {run['contestant']:9} {run['way']:13} "
+                    say(f"{threads} threads, round {number + 1}/{args.rounds}: {what:8} {run['contestant']:9} "
+                        f"{run['way']:13} "
                         f"{run['ms']:8.1f} ms")
     for peer in peers:
         peer.close()
@@ -194,7 +202,8 @@ def contest(args, data, threads):
 
 def machine():
     read = lambda path: pathlib.Path(path).read_text() if pathlib.Path(path).exists() else ""
-    field = lambda path, key: next((l.split(":", 1)[1].strip() for l in read(path).splitlines() if l.startswith(key)), "unknown")
+    field = lambda path, key: next((l.split(":", 1)[1].strip() for l in read(path).splitlines() if l.startswith(key)),
+                                   "unknown")
     return {"cpu": field("/proc/cpuinfo", "model name"), "cpus": os.cpu_count(),
             "virtual": " hypervisor " in field("/proc/cpuinfo", "flags") + " ",
             "memory_bytes": int(field("/proc/meminfo", "MemTotal").split()[0]) * 1024, "kernel": platform.release(),
@@ -210,11 +219,13 @@ def main():
               "go": call(["go", "version"]).split()[2], "versions": {},
               "workload": {"dataset": args.dataset.name, "nodes": elements(data / "indptr.npy") - 1,
                            "edges": elements(data / "indices.npy"), "fanouts": FANOUTS, "batch_size": BATCH_SIZE,
-                           "batches": args.batches, "warmup": args.warmup, "rounds": args.rounds, "threads": args.threads},
+                           "batches": args.batches, "warmup": args.warmup, "rounds": args.rounds,
+                           "threads": args.threads},
               "runs": [], "index_select": []}
     for threads in args.threads:
         say(f"index_select, {threads} threads")
-        command = [args.dir / "dgl" / "bin" / "python", HERE / "index_select.py", "--data", data, "--threads", threads, "--json"]
+        command = [args.dir / "dgl" / "bin" / "python", HERE / "index_select.py", "--data", data, "--threads", threads,
+                   "--json"]
         plain = {k: v for k, v in environ(threads).items() if k not in TUNED}  # it brings its own memory
         result["index_select"].append(json.loads(call(command, env=plain)))
         runs, versions = contest(args, data, threads)

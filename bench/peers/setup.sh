@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the peers' virtual environments, dgl and pyg, under $KHOP_BENCH_DIR (default: .bench in the repository).
-# They take 11 GB and about 20 minutes on two cores, most of it to build torch-scatter and torch-sparse; a second call does nothing.
+# They take 11 GB and about 20 minutes on two cores, most of it to build torch-scatter and torch-sparse; a second call
+# does nothing.
 # $PYTHON names the interpreter: 3.11, which the pinned versions want. Building needs g++.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

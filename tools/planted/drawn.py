@@ -1,5 +1,6 @@
 """Draws small faults in kernels by a seed, plants one at a time, and lists those that the tests of the simulated device
-miss: a comparison off by one, an operator or a number exchanged, a condition negated, a statement or a barrier left out,
+miss: a comparison off by one, an operator or a number exchanged, a condition negated, a statement or a barrier left
+out,
 64 bits cut to 32. planted.py has faults that were thought of instead.
 
 usage: drawn.py [--count N] [--seed S] [--only TEXT] [FILE...]   FILE: a .cu or .cuh file; all of khop's by default"""
@@ -17,14 +18,17 @@ from planted import ROOT, WHAT, built, simulator
 FILES = subprocess.run(["git", "ls-files", "gather/*.cu*", "sampling/*.cu*", "sparse/*.cu", "internal/rng/*.cuh"],
                        cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
 EXCHANGED = {" < ": (" <= ", " > "), " <= ": (" < ",), " > ": (" >= ", " < "), " >= ": (" > ",), " == ": (" != ",),
-             " != ": (" == ",), " && ": (" || ",), " || ": (" && ",), " + ": (" - ",), " - ": (" + ",), " << ": (" >> ",),
+             " != ": (" == ",), " && ": (" || ",), " || ": (" && ",), " + ": (" - ",), " - ": (" + ",),
+             " << ": (" >> ",),
              " >> ": (" << ",), " & ": (" | ",), " | ": (" & ",), "++": ("--",), " += ": (" -= ",), "min(": ("max(",),
              "max(": ("min(",), "(int64_t)": ("(int32_t)",), "true": ("false",), "false": ("true",)}
 OPERATORS = re.compile("|".join(map(re.escape, sorted(EXCHANGED, key=len, reverse=True))))
 NUMBER = re.compile(r"(?<![\w.\"])(\d+)(?![\w.\"])")
 CONDITION = re.compile(r"\b(if|while) \(")
-STATEMENT = re.compile(r"\s+(?!return|break|continue|const |static|using|template|struct|extern|typedef|case |default|\}|#)"
-                       r"(__sync\w+\([^;]*\)|[\w.\->\[\]*()]+ [-+|&]?= [^;{}]+|[\w.\->]+\([^;{}]*\)|\*[^;{}]+);(\s*//.*)?\n")
+STATEMENT = re.compile(r"\s+(?!return|break|continue|const |static|using|template|struct|extern|typedef|case "
+                       r"|default|\}|#)"
+                       r"(__sync\w+\([^;]*\)|[\w.\->\[\]*()]+ [-+|&]?= "
+                       r"[^;{}]+|[\w.\->]+\([^;{}]*\)|\*[^;{}]+);(\s*//.*)?\n")
 
 
 def of_file(path):
@@ -63,7 +67,8 @@ class Tests:
         self.folder, self.binary = ROOT / package, scratch / (package + ".test")
         subprocess.run(["go", "test", "-c", "-tags", "cuda", "-vet=off", "-o", self.binary, "./" + package], cwd=ROOT,
                        check=True)
-        self.command = [self.binary, "-test.short", "-test.failfast", "-test.timeout", "120s", "-test.run", f"^({names})$"]
+        self.command = [self.binary, "-test.short", "-test.failfast", "-test.timeout", "120s", "-test.run",
+                        f"^({names})$"]
 
     def notice(self, library):
         """How the tests fail with a simulator; None where they pass."""
@@ -113,7 +118,8 @@ def main():
             print(f"{named(fault)}: {how or 'MISSED'}", flush=True)
             if how is None:
                 line = whole[first:whole.find("\n", end)]
-                print(f"  - {line.strip()}\n  + {(whole[first:begin] + new + whole[end:first + len(line)]).strip()}", flush=True)
+                print(f"  - {line.strip()}\n  + {(whole[first:begin] + new + whole[end:first + len(line)]).strip()}",
+                      flush=True)
     print(f"{len(everything)} possible, {tried} tried, {tried - missed} noticed, {missed} missed")
 
 

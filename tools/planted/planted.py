@@ -22,13 +22,15 @@ import tempfile
 from faults import FAULTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WHAT = re.compile(r"(RACE|ILLEGAL ADDRESS|OUT OF BOUNDS|USE AFTER FREE|NO PEER ACCESS|MISALIGNED|UNINITIALISED|DIVERGENT BARRIER|DEADLOCK|WARP MASK|"
+WHAT = re.compile(r"(RACE|ILLEGAL ADDRESS|OUT OF BOUNDS|USE AFTER FREE|NO PEER "
+                  r"ACCESS|MISALIGNED|UNINITIALISED|DIVERGENT BARRIER|DEADLOCK|WARP MASK|"
                   r"WARP COLLECTIVES MIXED|SHUFFLE FROM A LANE|MEMORY THAT IS GONE|test timed out)")
 
 
 def simulator(scratch):
     """Copies what a simulator is built of, with what was compiled of it before."""
-    for path in subprocess.run(["git", "ls-files", "*.cu", "*.cuh", "internal/cudasim", "device/include"], cwd=ROOT, check=True, capture_output=True,
+    for path in subprocess.run(["git", "ls-files", "*.cu", "*.cuh", "internal/cudasim", "device/include"], cwd=ROOT,
+                               check=True, capture_output=True,
                                text=True).stdout.splitlines():
         (scratch / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / path, scratch / path)
@@ -62,8 +64,10 @@ def caught(fault, scratch):
         (scratch / path).write_text(planted)
         library = built(scratch, path)
     try:
-        run = subprocess.run(["go", "test", "-tags", "cuda", "-vet=off", "-count", "1", "-short", "-timeout", "240s", *options, "-run", f"^{test}$", "./" + package],
-                             cwd=ROOT, capture_output=True, text=True, env=os.environ | {"KHOP_CUDA_DRIVER": str(library)})
+        run = subprocess.run(["go", "test", "-tags", "cuda", "-vet=off", "-count", "1", "-short", "-timeout", "240s",
+                              *options, "-run", f"^{test}$", "./" + package],
+                             cwd=ROOT, capture_output=True, text=True,
+                             env=os.environ | {"KHOP_CUDA_DRIVER": str(library)})
     finally:
         if not path.endswith(".go"):
             (scratch / path).write_text(text)
@@ -96,7 +100,8 @@ def main():
             print(" | ".join(rows[-1]), flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} faults in {len({f[0] for f in chosen})} classes were caught")
     if args.write:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
+                                text=True).stdout.strip()
         (ROOT / "docs/results/planted.md").write_text(page(rows, missed, commit))
     return 1 if missed else 0
 
@@ -105,8 +110,10 @@ def page(rows, missed, commit):
     lines = [f"| {c} | {p} | {t} | {h} |" for c, p, t, h in rows]
     return f"""# Faults planted in kernels and device code
 
-`make planted` plants {len(rows)} faults of {len({r[0] for r in rows})} classes, one at a time, and runs the test that is to catch it on the
-simulated device. `tools/planted/faults.py` has each fault, word for word. {len(rows) - missed} of {len(rows)} were caught at {commit}.
+`make planted` plants {len(rows)} faults of {len({r[0] for r in rows})} classes, one at a time, and runs the test \
+that is to catch it on the
+simulated device. `tools/planted/faults.py` has each fault, word for word. {len(rows) - missed} of {len(rows)} were \
+caught at {commit}.
 
 | class | file | test | caught as |
 |---|---|---|---|

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Compiles every CUDA source of the repository.
 
-For each x.cu: x.ptx (by NVRTC, for compute capability 7.0), which is committed and embedded, and x_launch.go with a typed
-launcher for each kernel and the struct that it takes, in Go; structs of a header y.cuh go to y_launch.go (mirror.py). NVRTC
-confirms the offsets of all fields, and so does the Go compiler. ptxas then assembles the PTX for the architectures below, to see
-that it does, and prints each kernel's registers and shared memory; a kernel that spills registers fails the run. With --check it
-assembles for those alone that programs take along: the PTX is the one that was assembled for all when it was written.
+For each x.cu: x.ptx (by NVRTC, for compute capability 7.0), which is committed and embedded, and x_launch.go with a
+typed launcher for each kernel and the struct that it takes, in Go; structs of a header y.cuh go to y_launch.go
+(mirror.py). NVRTC confirms the offsets of all fields, and so does the Go compiler. ptxas then assembles the PTX for the
+architectures below, to see that it does, and prints each kernel's registers and shared memory; a kernel that spills
+registers fails the run. With --check it assembles for those alone that programs take along: the PTX is the one that was
+assembled for all when it was written.
 
   ptx.py            writes the files
   ptx.py --check    writes nothing and fails if a file is not what the sources give
   ptx.py PATH...    only the folders of these sources
 
-The compilers come from the pinned wheels that tools/cuda-env.sh installs; gcc expands macros to find kernels. Needs no GPU.
+The compilers come from the pinned wheels that tools/cuda-env.sh installs; gcc expands macros to find kernels. Needs no
+GPU.
 """
 
 import argparse
@@ -34,7 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOLKIT = Path(os.environ.get("KHOP_CUDA_HOME", ROOT / ".venv-cuda")) / "cuda11/nvidia"
 ENVIRONMENT = "device/include/nvrtc"  # holds cuda_env.h
 ARCHITECTURES = [70, 75, 80, 86, 89, 90]
-CUBINS = [80, 90]  # of them, those that programs take along: A100 and what runs its code, H100 and H200; others take the PTX
+# of them, those that programs take along: A100 and what runs its code, H100 and H200; others take the PTX
+CUBINS = [80, 90]
 SKIPPED = {"testdata", "dist"}  # folders, beside those whose name begins with . or _
 
 
@@ -67,7 +70,8 @@ class NVRTC:
                    f"-I{ENVIRONMENT}", f"-I{os.path.dirname(source)}", "-I."]
         program = ctypes.c_void_p()
         self._call("nvrtcCreateProgram", ctypes.byref(program), text, source.encode(), 0, None, None)
-        code = self.library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*[o.encode() for o in options]))
+        code = self.library.nvrtcCompileProgram(program, len(options),
+                                                (ctypes.c_char_p * len(options))(*[o.encode() for o in options]))
         log = self._text("nvrtcGetProgramLog", program).strip()
         if code:
             raise Failure(f"{source}: NVRTC failed ({code})\n{log}")
@@ -105,7 +109,8 @@ def assemble(source, ptx, architecture):
     with tempfile.TemporaryDirectory() as scratch:
         path, out = os.path.join(scratch, "kernel.ptx"), os.path.join(scratch, "kernel.cubin")
         Path(path).write_text(ptx)
-        run = subprocess.run([TOOLKIT / "cuda_nvcc/bin/ptxas", "-v", f"-arch=sm_{architecture}", "-o", out, path], capture_output=True, text=True)
+        run = subprocess.run([TOOLKIT / "cuda_nvcc/bin/ptxas", "-v", f"-arch=sm_{architecture}", "-o", out, path],
+                             capture_output=True, text=True)
         if run.returncode:
             raise Failure(f"{source}: ptxas for sm_{architecture} failed:\n{run.stdout}{run.stderr}")
         if kept := cubin_of(source, ptx, architecture):
@@ -181,7 +186,8 @@ def main():
     os.chdir(ROOT)
     nvrtc, bad, folders = NVRTC(), [], {}
     architectures = CUBINS if options.check else ARCHITECTURES
-    print(f"  {'registers a thread':32} {' '.join(f'sm_{a}' for a in architectures)} {'shared B':>8} {'stack':>6} {'spills':>6}")
+    print(f"  {'registers a thread':32} {' '.join(f'sm_{a}' for a in architectures)} {'shared B':>8} {'stack':>6} "
+          f"{'spills':>6}")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for source, made in zip(chosen, pool.map(lambda s: build(nvrtc, s, architectures), chosen)):
             if isinstance(made, Failure):
@@ -189,7 +195,8 @@ def main():
             else:
                 read, ptx, rows = made
                 folders.setdefault(os.path.dirname(source), []).append(read)
-                bad += report(source, rows, architectures) + settle(source, {os.path.splitext(source)[0] + ".ptx": ptx}, options.check)
+                bad += report(source, rows, architectures) + settle(source, {os.path.splitext(source)[0]
+                                                                             + ".ptx": ptx}, options.check)
     for folder, sources in folders.items() if not bad or options.check else []:
         files = go_files(folder, sources)
         bad += settle(folder, files, options.check)

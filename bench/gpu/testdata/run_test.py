@@ -1,4 +1,5 @@
-"""How the bundle's steps are run, with steps that are programs of no use. bundle_test.go runs it: no device is needed."""
+"""How the bundle's steps are run, with steps that are programs of no use. bundle_test.go runs it: no device is
+needed."""
 import argparse
 import contextlib
 import io
@@ -36,11 +37,14 @@ class Steps(unittest.TestCase):
             def noted(name, work):
                 self.ran.append(name)
                 return work(self.bench)
-            return lambda b: [Step(name, lambda name=name, work=work: noted(name, work), worth, seconds) for name, worth, seconds, work in steps]
-        args = argparse.Namespace(**{"phases": list(phases), "minutes": 8, "total": math.inf, "earlier": None, "again": False, **options})
+            return lambda b: [Step(name, lambda name=name, work=work: noted(name, work), worth, seconds) for name,
+                              worth, seconds, work in steps]
+        args = argparse.Namespace(**{"phases": list(phases), "minutes": 8, "total": math.inf, "earlier": None,
+                                     "again": False, **options})
         self.bench, self.ran[:] = Bench(self.dir, True), []
         with mock.patch.dict(run.PHASES, {name: phase(steps) for name, steps in phases.items()}, clear=True), \
-                mock.patch.dict("os.environ", {"OUT": str(self.out)}), mock.patch.object(report, "claims", lambda phase, state: []), \
+                mock.patch.dict("os.environ", {"OUT": str(self.out)}), mock.patch.object(report, "claims",
+                                                                                         lambda phase, state: []), \
                 contextlib.redirect_stderr(io.StringIO()):
             one = run.Run(args, self.bench, ABOUT)
             try:
@@ -51,7 +55,8 @@ class Steps(unittest.TestCase):
 
     def test_what_is_worth_most_runs_first_and_once(self):
         work = lambda b: {"figure": 1}
-        phases = {"a": [("a1", MORE, 9, work), ("a2", CLAIM, 9, work)], "b": [("b1", PEER, 9, work), ("b2", CLAIM, 9, work)]}
+        phases = {"a": [("a1", MORE, 9, work), ("a2", CLAIM, 9, work)],
+                  "b": [("b1", PEER, 9, work), ("b2", CLAIM, 9, work)]}
         result = self.run_steps(phases)
         self.assertEqual(self.ran, ["a2", "b2", "b1", "a1"])
         self.assertTrue(result["a"]["complete"] and result["b"]["complete"])
@@ -63,7 +68,8 @@ class Steps(unittest.TestCase):
     def test_a_step_that_fails_keeps_what_it_had_and_is_tried_again_last(self):
         broken = lambda b: b.json(["sh", "-c", 'echo "{\\"cells\\": [1, 2]}"; echo "no more" >&2; exit 1'])
         number = lambda b: b.json(["sh", "-c", "echo 5; exit 1"])
-        phases = {"a": [("broken", CLAIM, 9, broken), ("odd", CLAIM, 9, lambda b: {}["key"]), ("number", CLAIM, 9, number), ("fine", MORE, 9, lambda b: {})]}
+        phases = {"a": [("broken", CLAIM, 9, broken), ("odd", CLAIM, 9, lambda b: {}["key"]),
+                        ("number", CLAIM, 9, number), ("fine", MORE, 9, lambda b: {})]}
         steps = self.run_steps(phases)["a"]["steps"]
         self.assertEqual(steps["broken"]["cells"], [1, 2])
         self.assertTrue(steps["broken"]["failed"].startswith("no more\nstatus 1: sh"), steps["broken"])
@@ -84,7 +90,8 @@ class Steps(unittest.TestCase):
 
     def test_out_of_time_is_no_failure(self):
         slow = lambda b: b.json(["sleep", "100"])
-        phases = {"a": [("long", CLAIM, 500, slow), ("done", CLAIM, 2, lambda b: {}), ("slow", CLAIM, 20, slow), ("later", MORE, 20, lambda b: {})]}
+        phases = {"a": [("long", CLAIM, 500, slow), ("done", CLAIM, 2, lambda b: {}), ("slow", CLAIM, 20, slow),
+                        ("later", MORE, 20, lambda b: {})]}
         result = self.run_steps(phases, total=6 / 60)
         self.assertEqual(list(result["a"]["steps"]), ["done"])
         self.assertFalse(result["a"]["complete"])
@@ -121,11 +128,13 @@ class Claims(unittest.TestCase):
             ({"pyg-15": peer(1e7), "pyg-8": peer(4e7), "pyg-0": {"skipped": "no torch"}}, 20, True, None),
             ({"pyg-4": peer(1e8)}, 8, False, None),
         ):
-            found = [c for c in report.claims("sampling", {"sampling": {"card, new": ours, **steps}}) if "PyG" in c["claim"]]
+            found = [c for c in report.claims("sampling", {"sampling": {"card, new": ours, **steps}})
+                     if "PyG" in c["claim"]]
             self.assertEqual([(c["measured"], c["holds"], c.get("why")) for c in found], [(measured, holds, why)])
             said = io.StringIO()
             with contextlib.redirect_stderr(said):
-                report.table("sampling", {"simulated": False, "smoke": False, "phases": {"sampling": {"complete": True, "steps": {}, "claims": found}}})
+                report.table("sampling", {"simulated": False, "smoke": False,
+                                          "phases": {"sampling": {"complete": True, "steps": {}, "claims": found}}})
             self.assertIn(": " + {None: "not measured", True: "held", False: "not held"}[holds], said.getvalue())
             self.assertIn(why or "", said.getvalue())
 
@@ -155,9 +164,11 @@ class Programs(unittest.TestCase):
 
     def test_a_test_that_skips_on_a_real_driver_has_failed(self):
         for reason, failed in (("needs 2 devices", False), ("needs the simulated device", True)):
-            self.program("tests/gather/test", f"printf -- '--- PASS: TestA (0.00s)\\n--- SKIP: TestB (0.00s)\\n    b.go:7: {reason}\\n'")
+            self.program("tests/gather/test",
+                         f"printf -- '--- PASS: TestA (0.00s)\\n--- SKIP: TestB (0.00s)\\n    b.go:7: {reason}\\n'")
             result = phases.run_tests(self.bench, "gather", "^(TestA|TestB)$")
-            self.assertEqual(("failed" in result, result["passed"], result["skipped"]), (failed, 1, [] if failed else ["TestB"]), result)
+            self.assertEqual(("failed" in result, result["passed"], result["skipped"]),
+                             (failed, 1, [] if failed else ["TestB"]), result)
 
     def test_memcheck_leaves_calls_out_that_the_driver_refuses(self):
         self.program("compute-sanitizer", 'echo "========= $*"')

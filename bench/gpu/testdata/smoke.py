@@ -9,7 +9,8 @@ for phase, p in result["phases"].items():
     if not p["complete"]:
         wrong.append(f"{phase}: not complete")
     for claim in p["claims"]:
-        if claim["verdict"] not in ("held", "not held") and not (claim["verdict"] == "not measured" and claim.get("why")):
+        if claim["verdict"] not in ("held", "not held") and not (claim["verdict"] == "not measured"
+                                                                 and claim.get("why")):
             wrong.append(f"{phase}: {claim}")
 try:
     import numpy  # noqa: F401

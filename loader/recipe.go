@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/prepared"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
@@ -313,4 +314,12 @@ func (r *recipe) mostScratch() int64 {
 		n = sat.Add(n, 4*pinned.HugePage)
 	}
 	return sat.Add(n, 64<<10)
+}
+
+// prepare adds what the options ask for to their sampler.
+func (o *Options) prepare() {
+	if o.Sampler == nil || o.Columns.Prepare == 0 || !o.Columns.Prepare.Valid() {
+		return
+	}
+	o.Sampler = prepared.New(o.Sampler, o.Columns.Prepare)
 }

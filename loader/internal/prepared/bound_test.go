@@ -1,4 +1,4 @@
-package loader
+package prepared
 
 import (
 	"context"
@@ -14,6 +14,20 @@ import (
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
+
+// circle is a graph of n nodes, each with the in-edges of the next 8.
+func circle(t *testing.T, n int64) *graph.Graph {
+	t.Helper()
+	var e graph.EdgeData
+	for i := range 8 * n {
+		e.Src, e.Dst = append(e.Src, (i/8+i%8+1)%n), append(e.Dst, i/8)
+	}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n}}, Edges: []graph.EdgeData{e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
 
 // bounded is a sampler of which a test knows the bound.
 type bounded struct {
@@ -75,7 +89,7 @@ func TestTheBoundOfWhatIsPrepared(t *testing.T) {
 
 // However little memory there is for it, preparing says so and keeps the sample's shape, or makes what it should.
 func TestPreparingWithLittleMemorySaysSo(t *testing.T) {
-	g := ring(t, 600)
+	g := circle(t, 600)
 	all := sparse.Transpose | sparse.GCNNorm | sparse.Loops
 	p := preparing{sampling.Neighbor{Fanouts: []int{3, 2}}, all}
 	bound := p.Bound(g.Schema(), 100)
@@ -124,7 +138,7 @@ func TestPreparingWithLittleMemorySaysSo(t *testing.T) {
 
 // A block whose rows fill whole pages has room for the end of the last.
 func TestPreparedRowsThatFillAPageHaveTheirEnd(t *testing.T) {
-	g := ring(t, 4000)
+	g := circle(t, 4000)
 	p := preparing{sampling.Neighbor{Fanouts: []int{1}}, sparse.Loops | sparse.Transpose}
 	bound := p.Bound(g.Schema(), 1024)
 	var out graph.Sample

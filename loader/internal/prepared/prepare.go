@@ -1,4 +1,5 @@
-package loader
+// Package prepared has the sampler that adds to each sample what package sparse makes of its blocks.
+package prepared
 
 import (
 	"context"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -30,14 +32,12 @@ var _ sampling.Wrapper = preparing{}
 // Unwrap implements sampling.Wrapper.
 func (p preparing) Unwrap() sampling.Sampler { return p.Sampler }
 
-// prepare adds what the options ask for to their sampler.
-func (o *Options) prepare() {
-	if o.Sampler == nil || o.Columns.Prepare == 0 || !o.Columns.Prepare.Valid() {
-		return
+// New returns a sampler of the samples of another, with what is to be prepared.
+func New(of sampling.Sampler, what sparse.Preparation) sampling.Sampler {
+	if _, is := of.(preparing); is {
+		return of
 	}
-	if _, is := o.Sampler.(preparing); !is {
-		o.Sampler = preparing{o.Sampler, o.Columns.Prepare}
-	}
+	return preparing{of, what}
 }
 
 func (p preparing) Fingerprint() string {
@@ -109,7 +109,7 @@ func (p preparing) Open(env sampling.Env) (sampling.Worker, error) {
 	for _, e := range env.Graph.Schema().Edges {
 		if p.what&sparse.Loops != 0 && e.Src != e.Dst {
 			return nil, fmt.Errorf("%w: Prepare: loops are for edges between nodes of one type, and %s leads elsewhere",
-				ErrOptions, e)
+				errs.ErrOptions, e)
 		}
 	}
 	w, err := p.Sampler.Open(env)

@@ -18,7 +18,8 @@ GENERATED = {
     "sbm": ["sbm", "--nodes", "3000", "--edges", "40000", "--features", "16", "--classes", "5", "--seed", "1"],
     "typed": ["typed", "--nodes", "4000", "--edges", "30000", "--features", "8", "--classes", "4", "--seed", "3"],
 }
-OTHER_SAMPLERS = {f"--sampler={s}" for s in ("walk", "node2vec", "pinsage", "ppr", "shadow", "induced", "saint-node", "saint-edge", "saint-walk",
+OTHER_SAMPLERS = {f"--sampler={s}" for s in ("walk", "node2vec", "pinsage", "ppr", "shadow", "induced", "saint-node",
+                                             "saint-edge", "saint-walk",
                                              "cluster", "full", "fastgcn", "ladies", "hgt")}
 REAL = {"tolokers": "heterophilous/tolokers.npz", "cora_ml": "citation-csr-npz/cora_ml.npz"}
 
@@ -63,7 +64,8 @@ def dataset(program, tmp_path_factory):
         if name == "columns":
             rng, n = np.random.default_rng(3), 6000
             lines = folder / "columns.txt"
-            np.savetxt(lines, np.stack([*rng.integers(0, 500, (2, n)), rng.random(n), rng.integers(0, 3, n), rng.integers(0, 100, n)], 1),
+            np.savetxt(lines, np.stack(
+                [*rng.integers(0, 500, (2, n)), rng.random(n), rng.integers(0, 3, n), rng.integers(0, 100, n)], 1),
                        "%d %d %.6f %d %d")
             run(program, "convert", lines, path, "--columns", "src,dst,weight,mask,time")
         elif name in GENERATED:
@@ -93,5 +95,6 @@ def python():
     """Runs a program in another Python, with the package on its path."""
     def python(code, *arguments, **environment):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
-        return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=env, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
     return python

@@ -11,9 +11,11 @@ import threading
 
 import numpy as np
 
-CODES = {"int8": 1, "uint8": 2, "int16": 3, "uint16": 4, "int32": 5, "uint32": 6, "int64": 7, "uint64": 8, "float16": 9, "bfloat16": 10,
+CODES = {"int8": 1, "uint8": 2, "int16": 3, "uint16": 4, "int32": 5, "uint32": 6, "int64": 7, "uint64": 8, "float16": 9,
+         "bfloat16": 10,
          "float32": 11, "float64": 12}
-STATE = {"semantics": 1, "dataset": "00" * 16, "sampler": "s", "seeds": "0", "batch_size": 4, "shuffle": False, "drop_last": False, "seed": 7,
+STATE = {"semantics": 1, "dataset": "00" * 16, "sampler": "s", "seeds": "0", "batch_size": 4, "shuffle": False,
+         "drop_last": False, "seed": 7,
          "instance": 0, "epoch": 0, "next": 0}
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 HELLO, WELCOME, SEGMENT, BEGIN, BEGUN, BATCH, NEXT, END, STOP, ERROR, ASK, TELL, BYE = range(1, 14)
@@ -24,8 +26,10 @@ def message(kind, flags, body):
 
 
 def welcome(hold=3, slots=4, batches=3, index=7, rank=0, world=1, **about):
-    text = json.dumps({"layers": 1, "frontier": "all", "state": STATE, "dataset": "fake", "sampler": "s", **about}).encode()
-    return message(WELCOME, 0, struct.pack("<8sHHIIIIIIIQQ", b"khopfeed", 1, 0, rank, world, hold, slots, index, 0, len(text), batches, 0) + text)
+    text = json.dumps(
+        {"layers": 1, "frontier": "all", "state": STATE, "dataset": "fake", "sampler": "s", **about}).encode()
+    return message(WELCOME, 0, struct.pack("<8sHHIIIIIIIQQ", b"khopfeed", 1, 0, rank, world, hold, slots, index, 0,
+                                           len(text), batches, 0) + text)
 
 
 def segment(number, size, memory=0, flags=0):
@@ -37,7 +41,8 @@ def begun(run, epoch=0, following=0, batches=3):
 
 
 def batch(run, slot, sequence, epoch=0, number=0, segment=0, size=0, offset=0, following=1, flags=0):
-    return message(BATCH, flags, struct.pack("<IIQQQIIQQ", run, slot, sequence, epoch, number, segment, size, offset, following))
+    return message(BATCH, flags,
+                   struct.pack("<IIQQQIIQQ", run, slot, sequence, epoch, number, segment, size, offset, following))
 
 
 def end(run, sent, reason=0, epoch=0):
@@ -61,13 +66,15 @@ def memfd(size, seals=SEALS):
 
 
 def descriptor(arrays, base, epoch=0, number=0, following=1, layout=1):
-    """A descriptor, and where to put which bytes: arrays are placed from base on. arrays: {name: array or (dtype, array)}"""
+    """A descriptor, and where to put which bytes: arrays are placed from base on. arrays: {name: array or (dtype,
+    array)}"""
     names = b"".join(n.encode() for n in arrays)
     size = 64 + 64 * len(arrays) + len(names)
     entries, writes, at, name_at = b"", [], base, 64 + 64 * len(arrays)
     for name, value in arrays.items():
         dtype, a = value if isinstance(value, tuple) else (value.dtype.name, value)
-        entries += struct.pack("<QIBBHIIQ4Q", at, 0, CODES[dtype], a.ndim, 3, name_at, len(name.encode()), 0, *a.shape, *[0] * (4 - a.ndim))
+        entries += struct.pack("<QIBBHIIQ4Q", at, 0, CODES[dtype], a.ndim, 3, name_at, len(name.encode()), 0, *a.shape,
+                               *[0] * (4 - a.ndim))
         writes.append((at, a.tobytes()))
         at += -(-a.nbytes // 128) * 128
         name_at += len(name.encode())
@@ -82,7 +89,8 @@ def small_batch(number=0, index=np.int64):
         "seeds/node": np.arange(4, dtype=index), "input/node": np.arange(4, dtype=index) + 100 * number,
         "item/node": np.arange(4) + 4 * number, "block/0/node:edge:node/indptr": np.array([0, 2, 2, 3, 5], index),
         "block/0/node:edge:node/indices": np.array([4, 5, 6, 0, 4], index),
-        "node/node/feature": np.arange(21, dtype=np.float32).reshape(7, 3) + 1000 * number, "seed/node/label": np.arange(4) % 2,
+        "node/node/feature": np.arange(21, dtype=np.float32).reshape(7, 3) + 1000 * number,
+        "seed/node/label": np.arange(4) % 2,
     }
 
 
@@ -115,7 +123,8 @@ class Fake:
             self.socket.send(data)
 
     def receive(self, kind=None):
-        """The next message's body; of a kind, which must come unless it is None. Returned slots are collected on the way."""
+        """The next message's body; of a kind, which must come unless it is None. Returned slots are collected on the
+        way."""
         while True:
             data = self.socket.recv(65536)
             if not data:
@@ -139,7 +148,8 @@ class Fake:
     def put(self, run, slot, sequence, arrays=None, **place):
         """Writes a batch into a slot and announces it."""
         where = {"epoch": 0, "number": sequence, "following": sequence + 1, **place}
-        data, writes = descriptor(arrays or small_batch(where["number"]), slot * self.SLOT + 4096, where["epoch"], where["number"], where["following"])
+        data, writes = descriptor(arrays or small_batch(where["number"]), slot * self.SLOT + 4096, where["epoch"],
+                                  where["number"], where["following"])
         os.pwrite(self.ring, data, slot * self.SLOT)
         for offset, content in writes:
             os.pwrite(self.ring, content, offset)

@@ -19,7 +19,9 @@ class SparseStorage:
 class SparseTensor:
     """Entries by row and column."""
 
-    def __init__(self, row=None, rowptr=None, col=None, value=None, sparse_sizes=None, is_sorted=False, trust_data=False):
+    def __init__(
+        self, row=None, rowptr=None, col=None, value=None, sparse_sizes=None, is_sorted=False, trust_data=False,
+    ):
         if row is None:
             row = torch.repeat_interleave(torch.arange(len(rowptr) - 1), rowptr.diff())
         self._sizes = sparse_sizes or (int(row.max()) + 1, int(col.max()) + 1)

@@ -20,7 +20,8 @@ ROOT = pathlib.Path(__file__).parents[3]
 PROGRAM, DRIVER = ROOT / "dist/khop-cuda", ROOT / "dist/libcudasim.so"
 
 pytestmark = pytest.mark.skipif(
-    not (PROGRAM.exists() and DRIVER.exists()), reason="no dist/khop-cuda or no dist/libcudasim.so: make khop-cuda cudasim",
+    not (PROGRAM.exists() and DRIVER.exists()),
+    reason="no dist/khop-cuda or no dist/libcudasim.so: make khop-cuda cudasim",
 )
 PLAIN = dict(fanouts=[5, 3], batch_size=256, seed=3, shuffle=True)
 FLAGS = ["--fanouts=5,3", "--batch-size=256", "--seed=3", "--shuffle"]
@@ -43,7 +44,8 @@ def look(array):
     dtype, (address, read_only) = np.dtype(about["typestr"]), about["data"]
     assert not read_only
     size = int(np.prod(about["shape"], dtype=np.int64)) * dtype.itemsize
-    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype).reshape(about["shape"]) if size else np.empty(about["shape"], dtype)
+    return np.frombuffer((ctypes.c_uint8 * size).from_address(address),
+                         dtype).reshape(about["shape"]) if size else np.empty(about["shape"], dtype)
 
 
 def looked_digest(batch):
@@ -157,7 +159,8 @@ def serve(dataset, tmp_path):
     def serve(*options, **environment):
         path = tmp_path / f"feed{len(made)}" / "sock"
         command = [PROGRAM, "serve", dataset("sbm"), f"--socket={path}", *FLAGS, *options]
-        p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **environment})
+        p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                             env={**os.environ, **environment})
         made.append(p)
         assert "serving" in p.stdout.readline()
         return path
@@ -226,9 +229,11 @@ def test_arrays_outlive_a_server_that_was_killed(dataset):
 def test_another_device_than_the_servers_is_refused(serve, python):
     devices = "devices=2"
     path = serve("--device=cuda:1", KHOP_CUDASIM=devices)
-    with pytest.raises(khop.DeviceError, match="does not see that device"):  # this process has one device, the server's other
+    # This process has one device, the server's other.
+    with pytest.raises(khop.DeviceError, match="does not see that device"):
         khop.connect(path, device="cuda:0", framework="numpy")
-    code = "import khop, sys\ntry:\n khop.connect(sys.argv[1], device='cuda:0', framework='numpy')\nexcept khop.DeviceError as e: print(e)"
+    code = ("import khop, sys\ntry:\n khop.connect(sys.argv[1], device='cuda:0', framework='numpy')\n"
+            "except khop.DeviceError as e: print(e)")
     out, err = python(code, path, KHOP_CUDASIM=devices).communicate()
     assert 'take device="cuda:1"' in out, err
 
@@ -254,7 +259,8 @@ def test_jax_is_told_of_its_way(dataset):
 
 
 def test_without_a_driver_the_error_says_so(dataset, python):
-    code = "import khop, sys\ntry:\n khop.Loader(sys.argv[1], fanouts=[3], device='cuda', framework='numpy')\nexcept khop.DeviceError as e: print(e)"
+    code = ("import khop, sys\ntry:\n khop.Loader(sys.argv[1], fanouts=[3], device='cuda', framework='numpy')\n"
+            "except khop.DeviceError as e: print(e)")
     out, err = python(code, dataset("sbm"), KHOP_CUDA_DRIVER="/nonexistent").communicate()
     assert "no CUDA driver" in out and 'device="cpu"' in out, err
 
@@ -268,7 +274,8 @@ def test_a_torch_without_cuda_is_refused(dataset):
 
 
 class Owner:
-    """A DeviceArray on the simulated device, for NumPy: what torch makes of __cuda_array_interface__ with a real one."""
+    """A DeviceArray on the simulated device, for NumPy: what torch makes of __cuda_array_interface__ with a real
+    one."""
 
     def __init__(self, array):
         about = array.__cuda_array_interface__
@@ -300,7 +307,8 @@ def test_tensors_are_over_the_memory_and_ids_are_widened(dataset, monkeypatch):
         for b, other in zip(batches, others):
             assert b.x.data_ptr() == b._arrays().view("node/node/feature").__cuda_array_interface__["data"][0]
             for name in other.names():
-                assert b.array(name).dtype == other.array(name).dtype and torch.equal(b.array(name), other.array(name)), name
+                assert b.array(name).dtype == other.array(name).dtype and torch.equal(
+                    b.array(name), other.array(name)), name
             assert b.n_id.dtype == torch.int64
             assert torch.equal(b.edge_index, other.edge_index)
             assert b.pin_memory() is b

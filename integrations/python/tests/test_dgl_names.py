@@ -13,7 +13,8 @@ from khop import dgl  # noqa: E402
 
 def check(input_nodes, output_nodes, blocks, ends):
     """What DGL promises of blocks; ends are sources and targets of the edges by their ids."""
-    assert torch.equal(blocks[0].srcdata[dgl.NID], input_nodes) and torch.equal(blocks[-1].dstdata[dgl.NID], output_nodes)
+    assert torch.equal(blocks[0].srcdata[dgl.NID],
+                       input_nodes) and torch.equal(blocks[-1].dstdata[dgl.NID], output_nodes)
     for further, nearer in zip(blocks, blocks[1:]):
         assert torch.equal(further.dstdata[dgl.NID], nearer.srcdata[dgl.NID])
     for b in blocks:
@@ -35,7 +36,8 @@ def test_nodes_of_a_graph_in_memory(program):
         check(input_nodes, output_nodes, blocks, ends)
         assert torch.equal(blocks[0].srcdata["feat"][:, 0].long(), input_nodes)
         assert torch.equal(blocks[-1].dstdata["label"], output_nodes % 7)
-        assert blocks[-1].in_degrees().max() == 5 and blocks[0].in_degrees().max() == 3  # DGL's order: the last hop first
+        # DGL's order: the last hop first.
+        assert blocks[-1].in_degrees().max() == 5 and blocks[0].in_degrees().max() == 3
         assert all((b.edata[dgl.EID] % 2 == 1).all() for b in blocks)  # edges of weight 0 are not followed
         seen += output_nodes.tolist()
     assert sorted(seen) == list(range(100)) and len(loader) == 3
@@ -60,7 +62,8 @@ def test_types_have_their_own_fanouts(dataset):
     inputs, outputs, blocks = next(iter(dgl.DataLoader(path, {"paper": torch.arange(50)}, sampler, batch_size=50)))
     assert outputs["paper"].tolist() == list(range(50)) and set(inputs) == {"paper", "author", "institution"}
     b = blocks[-1]
-    assert b.in_degrees(etype="cites").max() == 2 and b.in_degrees(etype="writes").max() == 1 and b.num_edges("rev_writes") == 0
+    assert b.in_degrees(etype="cites").max() == 2 and b.in_degrees(etype="writes").max() == 1 and b.num_edges(
+        "rev_writes") == 0
     assert b["cites"].num_edges() == b.num_edges(("paper", "cites", "paper")) and b.num_src_nodes("paper") >= 50
     assert blocks[0].srcnodes["paper"].data["feature"].shape[0] == len(inputs["paper"])
     assert b.to("cpu").srcdata[dgl.NID]["author"].tolist() == b.srcnodes["author"].data[dgl.NID].tolist()
@@ -93,8 +96,10 @@ def test_ids_are_as_wide_as_those_of_the_graph(program):
     g.idtype = torch.int32
     sampler = dgl.NeighborSampler([3, 3])
     for inputs, outputs, blocks in dgl.DataLoader(g, torch.arange(100, dtype=torch.int32), sampler, batch_size=50):
-        assert inputs.dtype == outputs.dtype == blocks[0].edata[dgl.EID].dtype == blocks[0].edges()[0].dtype == torch.int32
-    for inputs, pairs, blocks in dgl.DataLoader(g, torch.arange(100), dgl.as_edge_prediction_sampler(sampler), batch_size=50):
+        for ids in (inputs, outputs, blocks[0].edata[dgl.EID], blocks[0].edges()[0]):
+            assert ids.dtype == torch.int32
+    for inputs, pairs, blocks in dgl.DataLoader(g, torch.arange(100), dgl.as_edge_prediction_sampler(sampler),
+                                                batch_size=50):
         assert inputs.dtype == pairs.idtype == pairs.edata[dgl.EID].dtype == torch.int32
 
 
@@ -114,8 +119,10 @@ def test_what_there_is_not_names_what_there_is(program, dataset):
         (lambda: dgl.DataLoader(random_graph(), [1], [2]), "must be a sampler of khop.dgl"),
         (lambda: dgl.LaborSampler([2], prob="w"), "LABOR-0 without weights"),
         (lambda: dgl.as_edge_prediction_sampler(sampler, exclude=lambda e: e), "must be 'self'"),
-        (lambda: dgl.as_edge_prediction_sampler(sampler, "reverse_types", reverse_etypes={"cites": "cited"}), "'rev_cites'"),
-        (lambda: dgl.as_edge_prediction_sampler(sampler, negative_sampler=3), "Uniform, PerSourceUniform or GlobalUniform"),
+        (lambda: dgl.as_edge_prediction_sampler(sampler, "reverse_types", reverse_etypes={"cites": "cited"}),
+         "'rev_cites'"),
+        (lambda: dgl.as_edge_prediction_sampler(sampler, negative_sampler=3),
+         "Uniform, PerSourceUniform or GlobalUniform"),
         (lambda: dgl.DataLoader(dataset("sbm"), [1], dgl.as_edge_prediction_sampler(sampler)), "pairs .2, n."),
         (lambda: dgl.DataLoader(dataset("sbm"), [1], dgl.NeighborSampler([2], prefetch_node_feats=["age"])),
          "no column 'age' of nodes; there are: feature, label"),

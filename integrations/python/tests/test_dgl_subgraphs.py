@@ -56,7 +56,8 @@ def test_shadow_has_one_graph_for_the_seeds_of_a_batch(program):
     assert (len(ids), subgraph.num_edges(), ids.sum().item(), subgraph.edata[dgl.EID].sum().item()) == facts
     few = dgl.ShaDowKHopSampler([2, 5], prob="w", prefetch_node_feats=["label"], prefetch_edge_feats=[])
     inputs, outputs, subgraph = few.sample(g, torch.arange(10))
-    assert 10 < len(inputs) <= 10 * 6 * 3 and set(subgraph.ndata) == {dgl.NID, "label"} and set(subgraph.edata) == {dgl.EID}
+    assert 10 < len(inputs) <= 10 * 6 * 3 and set(subgraph.ndata) == {dgl.NID, "label"} and set(subgraph.edata) == {
+        dgl.EID}
     assert os.listdir(tempfile.gettempdir()) == []
 
 
@@ -73,7 +74,8 @@ def test_shadow_of_edges(program):
 
 def test_shadow_of_a_typed_dataset_has_its_columns(dataset):
     sampler = dgl.ShaDowKHopSampler([{"cites": 2, "writes": 1}] * 2, prefetch_node_feats={"paper": ["feat"]})
-    inputs, outputs, subgraph = next(iter(dgl.DataLoader(dataset("typed"), {"paper": torch.arange(20)}, sampler, batch_size=20)))
+    inputs, outputs, subgraph = next(
+        iter(dgl.DataLoader(dataset("typed"), {"paper": torch.arange(20)}, sampler, batch_size=20)))
     assert outputs["paper"].tolist() == list(range(20)) and subgraph.num_nodes("author") == len(inputs["author"]) > 0
     assert subgraph.nodes["paper"].data["feat"].shape[0] == subgraph.num_nodes("paper") > 20
     source, target = subgraph.edges(etype="writes")
@@ -134,7 +136,8 @@ def test_subgraphs_of_a_dataset_have_its_columns(dataset):
     assert subgraph.ndata["feat"].shape[0] == subgraph.num_nodes() == len(subgraph.ndata["labels"]) <= 50
     whole = dgl.SAINTSampler("node", 3000).sample(path)
     ids = whole.ndata[dgl.NID]
-    assert torch.equal(whole.ndata["feature"][torch.searchsorted(ids, subgraph.ndata[dgl.NID][:1])][0], subgraph.ndata["feat"][0]) or (
+    assert torch.equal(whole.ndata["feature"][torch.searchsorted(ids, subgraph.ndata[dgl.NID][:1])][0],
+                       subgraph.ndata["feat"][0]) or (
         subgraph.ndata[dgl.NID][0] not in ids)
     with pytest.raises(TypeError, match="SAINTSampler: takes a graph with one type"):
         dgl.DataLoader(dataset("typed"), [0], dgl.SAINTSampler("node", 50))

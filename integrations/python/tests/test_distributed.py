@@ -15,10 +15,12 @@ from test_loader import alive, wait_until
 PLAIN = """
 import json, os, sys, khop
 loader = khop.Loader(sys.argv[1], fanouts=[3], batch_size=100, shuffle=True, framework="numpy")
-print(json.dumps({"server": loader.server_pid, "pid": os.getpid(), "rank": loader.rank, "world": loader.world_size}), flush=True)
+print(json.dumps({"server": loader.server_pid, "pid": os.getpid(), "rank": loader.rank, "world": loader.world_size}),
+      flush=True)
 for epoch in range(2):
     for batch in loader:
-        print(json.dumps({"epoch": batch.epoch, "number": batch.number, "padded": batch.padded, "seeds": batch.n_id[:batch.batch_size].tolist()}), flush=True)
+        print(json.dumps({"epoch": batch.epoch, "number": batch.number, "padded": batch.padded,
+                          "seeds": batch.n_id[:batch.batch_size].tolist()}), flush=True)
         if sys.argv[2] == "step": sys.stdin.readline()
 """
 
@@ -68,9 +70,11 @@ def free_port():
 
 
 def start(dataset, rank, world, port, how="", code=PLAIN):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "RANK": str(rank), "WORLD_SIZE": str(world),
+           "LOCAL_RANK": str(rank),
            "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    return subprocess.Popen([sys.executable, "-c", code, dataset, how], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    return subprocess.Popen([sys.executable, "-c", code, dataset, how], env=env, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
 
 

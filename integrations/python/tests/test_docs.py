@@ -15,7 +15,8 @@ EXAMPLES = [pytest.param(m[1], id=f"{page.name}:{page.read_text()[:m.start()].co
 def folder(program, tmp_path_factory):
     path = tmp_path_factory.mktemp("docs")
     for name in ("products", "ddi"):
-        run(program, "generate", "sbm", path / f"{name}.khop", "--nodes", 3000, "--edges", 9000, "--features", 8, "--classes", 5)
+        run(program, "generate", "sbm", path / f"{name}.khop", "--nodes", 3000, "--edges", 9000, "--features", 8,
+            "--classes", 5)
     return path
 
 
@@ -34,7 +35,8 @@ def names():
                 train_edges=edges, train=lambda x, edge_index, y: model(x, edge_index)[:len(y)].sum().backward())
     try:
         from torch_geometric.data import Data
-        here["data"] = Data(x=torch.rand(300, 8), edge_index=edges, y=torch.arange(300) % 5, train_mask=torch.arange(300) < 50)
+        here["data"] = Data(x=torch.rand(300, 8), edge_index=edges, y=torch.arange(300) % 5,
+                            train_mask=torch.arange(300) < 50)
     except ImportError:
         here["data"] = {"edge_index": edges}
     return here
@@ -62,7 +64,8 @@ def test_examples_run(code, folder, monkeypatch, tmp_path):
 # --- errors that pages quote ---
 
 QUOTED = [pytest.param(line, id=f"{page.name}:{line.split(':')[0]}:{n}") for page in PAGES
-          for m in re.finditer(r"^```error\n(.*?)^```", page.read_text(), re.M | re.S) for n, line in enumerate(m[1].splitlines())]
+          for m in re.finditer(r"^```error\n(.*?)^```", page.read_text(), re.M | re.S) for n,
+          line in enumerate(m[1].splitlines())]
 
 
 def hold(khop):

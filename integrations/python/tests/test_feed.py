@@ -143,8 +143,10 @@ def test_a_slot_comes_back_when_the_last_array_over_it_is_gone(start):
 
 
 @pytest.mark.parametrize("view", [
-    lambda x: x.view(np.uint8), lambda x: x[:, 1:].T, lambda x: np.asarray(memoryview(x)), lambda x: np.frombuffer(x, np.int32),
-    lambda x: x.view(np.recarray), lambda x: np.lib.stride_tricks.as_strided(x, (2, 2)), lambda x: np.ndarray((3,), np.float32, x), lambda x: x.base[128:],
+    lambda x: x.view(np.uint8), lambda x: x[:, 1:].T, lambda x: np.asarray(memoryview(x)),
+    lambda x: np.frombuffer(x, np.int32),
+    lambda x: x.view(np.recarray), lambda x: np.lib.stride_tricks.as_strided(x, (2, 2)),
+    lambda x: np.ndarray((3,), np.float32, x), lambda x: x.base[128:],
 ], ids=["dtype", "transposed", "memoryview", "buffer", "subclass", "strides", "ndarray", "base"])
 def test_every_kind_of_view_holds_the_slot(view, start):
     _, loader = start(lambda s: s.serve())
@@ -160,7 +162,8 @@ def test_more_slots_than_a_message_takes_come_back_in_several(start, monkeypatch
     monkeypatch.setattr(protocol, "CREDITS", 2)
     server, loader = start(lambda s: s.serve(batches=20, hold=8), slots=8)
     epoch = iter(loader)
-    kept = [next(epoch) for _ in range(7)]  # of which five come back at once; the server has one slot, so nothing is sent meanwhile
+    # Of which five come back at once; the server has one slot, so nothing is sent meanwhile.
+    kept = [next(epoch) for _ in range(7)]
     del kept[:5]
     assert len(loader._feed.ring.returned) == 5
     kept.append(next(epoch))
@@ -231,7 +234,8 @@ def test_arrays_outlive_the_loader(start):
 
 def test_arrays_of_a_closed_loader_are_not_written_over(dataset, program, tmp_path):
     path = str(tmp_path / "socket")
-    server = subprocess.Popen([program, "serve", dataset("sbm"), f"--socket={path}", "--fanouts=5,3", "--batch-size=64", "--seeds=all"],
+    server = subprocess.Popen(
+        [program, "serve", dataset("sbm"), f"--socket={path}", "--fanouts=5,3", "--batch-size=64", "--seeds=all"],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert "serving" in server.stdout.readline()
@@ -494,8 +498,10 @@ def test_what_the_document_does_not_allow_ends_the_connection(what, make, start)
 
 
 @pytest.mark.parametrize("what, at, value", [
-    ("beyond the segment", 0, (2**40).to_bytes(8, "little")), ("beyond 64 bits", 0, (2**64 - 128).to_bytes(8, "little")),
-    ("not aligned", 0, (4096 + 8).to_bytes(8, "little")), ("no such segment", 8, b"\7\0\0\0"), ("no such dtype", 12, b"\x63"),
+    ("beyond the segment", 0, (2**40).to_bytes(8, "little")),
+    ("beyond 64 bits", 0, (2**64 - 128).to_bytes(8, "little")),
+    ("not aligned", 0, (4096 + 8).to_bytes(8, "little")), ("no such segment", 8, b"\7\0\0\0"),
+    ("no such dtype", 12, b"\x63"),
     ("rank 0", 13, b"\0"), ("rank 5", 13, b"\5"), ("dimension", 32, (2**61).to_bytes(8, "little")),
     ("dimensions that overflow", 32, (2**46).to_bytes(8, "little") + (2**46).to_bytes(8, "little")),
 ])
@@ -510,7 +516,8 @@ def test_no_array_is_made_outside_of_the_ring(what, at, value, start):
 
 
 def test_a_layout_that_is_known_is_not_read_again(start):
-    """A server that says that all is as before and describes other arrays gets what it deserves: those of before, in the ring."""
+    """A server that says that all is as before and describes other arrays gets what it deserves: those of before, in
+    the ring."""
     index = list(f.small_batch()).index("node/node/feature")
 
     def lie(s, run):
@@ -532,7 +539,8 @@ def test_a_layout_that_is_known_is_not_read_again(start):
 def test_a_layout_of_another_number_of_arrays_is_another(start):
     def script(s, run):
         s.put(run, 0, 0)
-        s.put(run, 1, 1, {n: a for n, a in f.small_batch(1).items() if n != "seed/node/label"})  # the fake calls all layouts 1
+        # The fake calls all layouts 1.
+        s.put(run, 1, 1, {n: a for n, a in f.small_batch(1).items() if n != "seed/node/label"})
     _, loader = start(begun_with(script))
     epoch = iter(loader)
     assert "seed/node/label" in next(epoch)
@@ -548,7 +556,8 @@ def test_a_ring_larger_than_allowed_is_refused(start):
 
 def test_any_bytes_are_a_message_or_a_protocol_error():
     rng = np.random.default_rng(3)
-    seeds = [f.welcome(), f.segment(0, 4096), f.begun(1), f.batch(1, 0, 0, size=64), f.end(1, 3), f.error(1, 10, "text"), f.bye(),
+    seeds = [f.welcome(), f.segment(0, 4096), f.begun(1), f.batch(1, 0, 0, size=64), f.end(1, 3),
+             f.error(1, 10, "text"), f.bye(),
              f.message(f.TELL, 0, b"\1\0\0\0\2\0\0\0\2\0\0\0\0\0\0\0{}")]
     messages = [protocol.read(m) for m in seeds]
     assert len(messages) == len(seeds)

@@ -38,12 +38,15 @@ def test_a_folder_of_graphbolt_opens_as_it_is(folder, dataset):
                      framework="torch") as loader:
         want = [(b.n_id.tolist(), b.x.sum().item(), b.y.tolist()) for b in loader]
     pipe = gb.ItemSampler(task.train_set, batch_size=200, shuffle=True, seed=4)
-    pipe = pipe.sample_neighbor(data.graph, [3, 5]).fetch_feature(data.feature, node_feature_keys=["feat"]).copy_to("cpu")
-    got = [(m.input_nodes.tolist(), m.node_features["feat"].sum().item(), m.labels.tolist()) for m in gb.DataLoader(pipe)]
+    pipe = pipe.sample_neighbor(data.graph,
+                                [3, 5]).fetch_feature(data.feature, node_feature_keys=["feat"]).copy_to("cpu")
+    got = [
+        (m.input_nodes.tolist(), m.node_features["feat"].sum().item(), m.labels.tolist()) for m in gb.DataLoader(pipe)]
     assert got == want
     nodes, labels = task.train_set._items
     whole = data.feature.read("node", None, "label")
-    assert len(nodes) == len(task.train_set) and torch.equal(whole[nodes], labels) and task.train_set[3] == (nodes[3], labels[3])
+    assert len(nodes) == len(task.train_set) and torch.equal(whole[nodes], labels) and task.train_set[3] == (
+        nodes[3], labels[3])
     before = (folder / "khop").stat()
     again = gb.OnDiskDataset(folder)  # takes what was converted
     assert again.graph.total_num_nodes == 3000
@@ -53,13 +56,15 @@ def test_a_folder_of_graphbolt_opens_as_it_is(folder, dataset):
 def test_types_too(tmp_path, program):
     data = gb.OnDiskDataset(shutil.copytree(TYPED, tmp_path / "typed")).load()
     assert data.graph.num_nodes == {"author": 3, "paper": 5} and data.graph.num_edges["paper:cites:paper"] == 5
-    items = gb.HeteroItemSet({"paper": gb.ItemSet((torch.tensor([4, 1]), torch.tensor([7, 8])), names=("seeds", "labels"))})
+    items = gb.HeteroItemSet(
+        {"paper": gb.ItemSet((torch.tensor([4, 1]), torch.tensor([7, 8])), names=("seeds", "labels"))})
     pipe = gb.ItemSampler(items, batch_size=2).sample_neighbor(data.graph, [torch.tensor([-1, -1])])
     pipe = pipe.fetch_feature(data.feature, node_feature_keys={"paper": ["feat"], "author": ["age"]})
     (m,) = gb.DataLoader(pipe)
     assert m.seeds["paper"].tolist() == [4, 1] and m.labels["paper"].tolist() == [7, 8]
     assert m.node_features["paper", "feat"].shape == (len(m.input_nodes["paper"]), 2)
-    assert torch.equal(m.node_features["author", "age"], data.feature.read("node", "author", "age")[m.input_nodes["author"]])
+    assert torch.equal(m.node_features["author", "age"],
+                       data.feature.read("node", "author", "age")[m.input_nodes["author"]])
     assert set(m.sampled_subgraphs[0].original_edge_ids) == {"author:writes:paper", "paper:cites:paper"}
     assert "seeds={'paper': [2]}" in repr(m)
 
@@ -91,7 +96,8 @@ def test_links_with_negatives(program):
     g = random_graph()
     graph, pairs = gb.from_dglgraph(g), torch.stack(g.edges(), 1)[:90]
     pipe = gb.ItemSampler(gb.ItemSet(pairs, names="seeds"), batch_size=40)
-    pipe = pipe.sample_uniform_negative(graph, 3).sample_neighbor(graph, [2]).exclude_seed_edges(include_reverse_edges=True)
+    pipe = pipe.sample_uniform_negative(graph,
+                                        3).sample_neighbor(graph, [2]).exclude_seed_edges(include_reverse_edges=True)
     seen = 0
     for m in gb.DataLoader(pipe):
         n = len(m.seeds) // 4
@@ -156,7 +162,8 @@ def test_names_of_graphbolt_2_1(program):
     graph = gb.SamplingGraph({"edge_index": ends, "num_nodes": 300})
     nodes = gb.ItemSet((torch.arange(90), torch.arange(90) % 4), names=("seed_nodes", "labels"))
     for m in gb.DataLoader(gb.ItemSampler(nodes, batch_size=40, shuffle=True).sample_neighbor(graph, [2])):
-        assert torch.equal(m.labels, m.seed_nodes % 4) and m.input_nodes[:len(m.seed_nodes)].sort()[0].tolist() == m.seed_nodes.sort()[0].tolist()
+        assert torch.equal(m.labels, m.seed_nodes % 4)
+        assert torch.equal(m.input_nodes[:len(m.seed_nodes)].sort()[0], m.seed_nodes.sort()[0])
     items = gb.ItemSet(ends[:, :50].T, names="node_pairs")
     pipe = gb.ItemSampler(items, batch_size=50).sample_uniform_negative(graph, 2).sample_neighbor(graph, [-1])
     pipe = pipe.transform(functools.partial(gb.exclude_seed_edges, include_reverse_edges=True))
@@ -164,7 +171,8 @@ def test_names_of_graphbolt_2_1(program):
     pairs, labels = m.node_pairs_with_labels
     assert torch.equal(torch.stack(m.node_pairs), ends[:, :50]) and labels.tolist() == [1] * 50 + [0] * 100
     assert torch.equal(m.input_nodes[torch.stack(m.positive_node_pairs)], ends[:, :50])
-    assert torch.equal(torch.cat([torch.stack(m.compacted_node_pairs), torch.stack(m.negative_node_pairs)], 1), torch.stack(pairs))
+    assert torch.equal(torch.cat([torch.stack(m.compacted_node_pairs), torch.stack(m.negative_node_pairs)], 1),
+                       torch.stack(pairs))
     sources, targets = m.blocks[0].edges()
     followed = set(zip(m.input_nodes[sources].tolist(), m.input_nodes[targets].tolist()))
     asked = set(zip(*ends[:, :50].tolist()))
@@ -174,10 +182,12 @@ def test_names_of_graphbolt_2_1(program):
 def test_items_alone():
     pipe = gb.ItemSampler(gb.ItemSet((torch.arange(10), torch.arange(10) * 2), names=("seeds", "labels")), batch_size=4)
     assert [m.seeds.tolist() for m in pipe] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert all(torch.equal(m.labels, 2 * m.seeds) and m.num_layers() == 0 for m in pipe.transform(lambda m: m.to("cpu")))
+    assert all(
+        torch.equal(m.labels, 2 * m.seeds) and m.num_layers() == 0 for m in pipe.transform(lambda m: m.to("cpu")))
     shuffled = gb.ItemSampler(gb.ItemSet(10, names="seeds"), batch_size=4, shuffle=True, drop_last=True, seed=1)
     assert len({i for m in shuffled for i in m.seeds.tolist()}) == 8
-    both = gb.ItemSetDict({"a": gb.ItemSet(torch.arange(3), names="seeds"), "b": gb.ItemSet(torch.arange(4), names="seeds")})
+    both = gb.ItemSetDict(
+        {"a": gb.ItemSet(torch.arange(3), names="seeds"), "b": gb.ItemSet(torch.arange(4), names="seeds")})
     assert both[5] == {"b": 2} and {k: v.tolist() for k, v in both[1:5].items()} == {"a": [1, 2], "b": [0, 1]}
     assert [{k: v.tolist() for k, v in m.seeds.items()} for m in gb.ItemSampler(both, batch_size=5)] == [
         {"a": [0, 1, 2], "b": [0, 1]}, {"b": [2, 3]}]

@@ -1,4 +1,5 @@
-"""The consumer against servers that lie: whatever is wrong with an answer, it is a ProtocolError, and nothing is left open.
+"""The consumer against servers that lie: whatever is wrong with an answer, it is a ProtocolError, and nothing is left
+open.
 
 KHOP_SEED  another seed of the mutations, or "new", which draws one; a failure prints it
 """
@@ -23,11 +24,13 @@ import fake as f
 from conftest import PATIENCE
 
 SLOT = f.Fake.SLOT
-FIELDS = {f.WELCOME: "8sHHIIIIIIIQQ", f.SEGMENT: "IIQII", f.BEGUN: "IIQQQQ", f.BATCH: "IIQQQIIQQ", f.END: "IIQQQ", f.ERROR: "IIII"}
+FIELDS = {f.WELCOME: "8sHHIIIIIIIQQ", f.SEGMENT: "IIQII", f.BEGUN: "IIQQQQ", f.BATCH: "IIQQQIIQQ", f.END: "IIQQQ",
+          f.ERROR: "IIII"}
 
 
 class Answers:
-    """All that a server answers to a consumer of one run, as it should be: messages and their descriptors, and the ring."""
+    """All that a server answers to a consumer of one run, as it should be: messages and their descriptors, and the
+    ring."""
 
     def __init__(self):
         self.ring = bytearray(4 * SLOT)
@@ -54,7 +57,8 @@ def consume(answers, **options):
     try:
         os.pwrite(ring, bytes(answers.ring), 0)
         for data, fds in answers.messages:
-            choice = {"pipe": [pipe[0]], "file": [theirs.fileno()], "unsealed": []}.get(fds, [ring] * fds if isinstance(fds, int) else [])
+            choice = {"pipe": [pipe[0]], "file": [theirs.fileno()],
+                      "unsealed": []}.get(fds, [ring] * fds if isinstance(fds, int) else [])
             socket.send_fds(theirs, [data], choice) if choice else theirs.send(data)
         theirs.shutdown(socket.SHUT_WR)
         loader = Connection(Feed(ours, timeout=PATIENCE, **options), framework="numpy", pin=False)
@@ -78,17 +82,20 @@ def look(batch):
         batch.array(name).sum()
     for block in batch[batch.edge_types[0]].blocks:
         block.num_src, block.num_dst, block.num_edges, block.indptr, block.indices
-    batch.batch_size, batch.num_nodes, batch.num_sampled_nodes, batch.num_sampled_edges, batch.n_id, batch.input_id, batch.edge_index
+    batch.batch_size, batch.num_nodes, batch.num_sampled_nodes, batch.num_sampled_edges
+    batch.n_id, batch.input_id, batch.edge_index
     assert repr(batch) and batch.info
 
 
-VALUES = [None, -1, 0, 1, 3.5, 1 << 31, 1 << 32, 1 << 63, 1 << 64, 1 << 70, True, "", "x", [], {}, [1], {"epoch": 0}, "\0", float("nan")]
+VALUES = [None, -1, 0, 1, 3.5, 1 << 31, 1 << 32, 1 << 63, 1 << 64, 1 << 70, True, "", "x", [], {}, [1], {"epoch": 0},
+          "\0", float("nan")]
 
 
 def change_json(answers, r):
     """WELCOME with a field that is missing or something else."""
     head, text = answers.messages[0][0][8:64], json.loads(answers.messages[0][0][64:])
-    text.update(version="1", pid=1, dataset_id="0", seeds="all", num_seeds=12, batch_size=4, shuffle=False, drop_last=False, batches=3, epochs=0)
+    text.update(version="1", pid=1, dataset_id="0", seeds="all", num_seeds=12, batch_size=4, shuffle=False,
+                drop_last=False, batches=3, epochs=0)
     inside = r.choice([text, text["state"]])
     key = r.choice(list(inside))
     if r.random() < 0.3:
@@ -114,8 +121,10 @@ def change_field(answers, r):
     if isinstance(parts[k], bytes):
         parts[k] = bytes(r.randrange(256) for _ in parts[k])
     else:
-        width = {"H": 16, "I": 32, "Q": 64}["".join(c * (8 if c == "s" else 1) for c in fields if not c.isdigit()).replace("s" * 8, "s")[k]]
-        parts[k] = r.choice([0, 1, 2, 3, 4, parts[k] + 1, parts[k] - 1, 1 << 16, 1 << 31, 1 << 32, 1 << 47, 1 << 63, -1, r.getrandbits(64)]) % (1 << width)
+        width = {"H": 16, "I": 32, "Q": 64}[
+            "".join(c * (8 if c == "s" else 1) for c in fields if not c.isdigit()).replace("s" * 8, "s")[k]]
+        parts[k] = r.choice([0, 1, 2, 3, 4, parts[k] + 1, parts[k] - 1, 1 << 16, 1 << 31, 1 << 32, 1 << 47, 1 << 63, -1,
+                             r.getrandbits(64)]) % (1 << width)
     struct.pack_into("<" + fields, data, 8, *parts)
     answers.messages[i] = (bytes(data), fds)
 
@@ -142,7 +151,8 @@ def change_order(answers, r):
     """Messages that are missing, come twice, or in another order."""
     answers.put()
     i = r.randrange(len(answers.messages))
-    {0: lambda: answers.messages.pop(i), 1: lambda: answers.messages.insert(i, answers.messages[r.randrange(len(answers.messages))]),
+    {0: lambda: answers.messages.pop(i),
+     1: lambda: answers.messages.insert(i, answers.messages[r.randrange(len(answers.messages))]),
      2: lambda: r.shuffle(answers.messages)}[r.randrange(3)]()
 
 
@@ -203,7 +213,8 @@ def test_every_answer_that_is_changed_is_right_or_a_protocol_error(change):
         except khop.ProtocolError:
             refused += 1
         except khop.ServerError as e:  # what was sent ended, or was made ERROR or BYE
-            assert "without a word" in str(e) or "has closed the feed" in str(e) or change is change_length, f"KHOP_SEED={seed}, {i}: {e}"
+            assert "without a word" in str(e) or "has closed the feed" in str(
+                e) or change is change_length, f"KHOP_SEED={seed}, {i}: {e}"
         except BaseException as e:
             raise AssertionError(f"KHOP_SEED={seed}, change {i}, {kept}: {e!r}") from e
     assert refused > 25
@@ -219,7 +230,8 @@ def test_endless_messages_are_an_error_in_time(what):
         run, *_ = s.begin()
         s.send(f.begun(run))
         while True:
-            s.send({"batches of a run before": f.batch(run + 7, 0, 0, size=64), "ends of a run before": f.end(run + 7, 0),
+            s.send(
+                {"batches of a run before": f.batch(run + 7, 0, 0, size=64), "ends of a run before": f.end(run + 7, 0),
                     "answers to nothing": f.message(f.TELL, 0, struct.pack("<IIII", 1, 9, 2, 0) + b"{}")}[what])
     server = f.Fake(script)
     loader = Connection(Feed(server.client, timeout=PATIENCE), framework="numpy")

@@ -1,4 +1,5 @@
-"""khop.Loader(..., process="inside"): the same batches by threads of this process, and whatever may happen to a process."""
+"""khop.Loader(..., process="inside"): the same batches by threads of this process, and whatever may happen to a
+process."""
 import gc
 import os
 import random
@@ -19,7 +20,8 @@ from khop import _library
 pytest.importorskip("xxhash")
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 OPTIONS = {
-    "sbm": (["--fanouts", "6,4", "--batch-size", "256", "--shuffle", "--seed", "7"], dict(fanouts=[6, 4], batch_size=256, shuffle=True, seed=7)),
+    "sbm": (["--fanouts", "6,4", "--batch-size", "256", "--shuffle", "--seed", "7"],
+            dict(fanouts=[6, 4], batch_size=256, shuffle=True, seed=7)),
     "typed": (["--fanouts", "cites=5,3;*=4,2", "--batch-size", "300", "--seed", "9"],
               dict(fanouts={"cites": [5, 3], "*": [4, 2]}, batch_size=300, seed=9)),
 }
@@ -40,7 +42,8 @@ def load(dataset):
 
 def run(code, *arguments):
     """What a program in another Python writes; the test fails if it does, or says anything to stderr."""
-    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=3600,
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=3600,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.returncode == 0 and not done.stderr, (done.returncode, done.stderr)
     return done.stdout
@@ -87,7 +90,8 @@ def test_links_padding_and_torch_work_as_with_a_server(load):
 
 
 def test_errors_speak_of_what_python_said_as_those_of_a_server(load, dataset):
-    for options in (dict(seeds="nosuch"), dict(seeds=[3, 999999]), dict(sampler="walk", weight="w"), dict(node_columns=["nosuch"]),
+    for options in (dict(seeds="nosuch"), dict(seeds=[3, 999999]), dict(sampler="walk", weight="w"),
+                    dict(node_columns=["nosuch"]),
                     dict(max_memory="1MB"), dict(batch_size=0)):
         said = []
         for process in ("inside", "server"):
@@ -102,7 +106,8 @@ def test_errors_speak_of_what_python_said_as_those_of_a_server(load, dataset):
 def test_auto_says_which_it_took_and_why(load, monkeypatch, tmp_path):
     loader = load(process="auto")
     assert loader.process == "inside" and "shared library is there" in loader.process_reason and loader.server_pid == 0
-    for options, why in ((dict(socket=tmp_path / "a" / "s"), "socket="), (dict(serve_options=["--verify"]), "serve_options=")):
+    for options, why in ((dict(socket=tmp_path / "a" / "s"), "socket="),
+                         (dict(serve_options=["--verify"]), "serve_options=")):
         loader = load(process="auto", **options)
         assert loader.process == "server" and why in loader.process_reason and loader.server_pid
     monkeypatch.setenv("KHOP_LIBRARY", "/nowhere.so")
@@ -173,7 +178,8 @@ def test_several_loaders_in_threads_at_once(load):
 
 
 def test_who_waits_lets_others_run_and_hears_signals(load):
-    """All slots are held, so next waits, for a minute: threads run meanwhile, and a signal, which one of them sends, ends that at once."""
+    """All slots are held, so next waits, for a minute: threads run meanwhile, and a signal, which one of them sends,
+    ends that at once."""
     loader = load(hold=2, batch_size=64)
     taken = iter(loader)
     held = [next(taken), next(taken)]
@@ -268,7 +274,8 @@ print([b.digest() for b in loader] == whole)
 
 ENDS = {  # each is how a program ends with a live loader
     "the end": "",
-    "an exception that is handled late": "sys.excepthook = lambda *_: None; atexit.register(os._exit, 0); raise ValueError",
+    "an exception that is handled late": "sys.excepthook = lambda *_: None; atexit.register(os._exit, 0); raise "
+                                         "ValueError",
     "within a loop": "sys.exit(0)",
     "arrays in use": "keep = [batch.x, batch.n_id, batches]",
     "daemon threads that wait": """
@@ -279,7 +286,8 @@ def work(batches):
     except BaseException:  # closed at the end
         pass
 threading.Thread(target=work, args=(batches,), daemon=True).start()
-threading.Thread(target=work, args=(b for _ in range(10 ** 9) for b in khop.Loader(sys.argv[1], [5], process="inside")), daemon=True).start()
+batches = (b for _ in range(10 ** 9) for b in khop.Loader(sys.argv[1], [5], process="inside"))
+threading.Thread(target=work, args=batches, daemon=True).start()
 """,
     "no finalisers": "os._exit(0)",
     "a loader that refers to itself": "loader.me = loader; del loader, batch, batches",
@@ -311,7 +319,8 @@ tempfile.gettempdir()  # once: the first call in a process tries the folder with
 def child(out):
     os.write(out, b"u")
     while True:
-        with khop.Loader(sys.argv[1], [5, 3], seeds=list(range(500)), batch_size=64, process="inside", framework="numpy", workers=2) as loader:
+        with khop.Loader(sys.argv[1], [5, 3], seeds=list(range(500)), batch_size=64, process="inside",
+                         framework="numpy", workers=2) as loader:
             os.write(out, b"o")
             for epoch in range(2):
                 for batch in loader:

@@ -34,7 +34,8 @@ def test_another_version_of_the_header_is_refused(tmp_path):
 
 def test_a_library_that_is_named_and_not_there_is_named_in_the_error():
     done = python("from khop import _library; _library.load()", KHOP_LIBRARY="/nowhere/libkhop.so")
-    assert done.stderr.splitlines()[-1] == "khop.errors.LibraryNotFound: $KHOP_LIBRARY names /nowhere/libkhop.so, which is not a file"
+    says = "khop.errors.LibraryNotFound: $KHOP_LIBRARY names /nowhere/libkhop.so, which is not a file"
+    assert done.stderr.splitlines()[-1] == says
 
 
 def test_a_forked_child_is_refused_and_one_of_a_parent_without_it_is_not():

@@ -7,7 +7,8 @@ from conftest import run
 from khop.options import Configuration, LoaderOptions, SamplerOptions
 
 OPTIONS = [
-    ("sbm", dict(seeds="all-edges", negatives="uniform", strict=True), ["--seeds=all-edges", "--negatives=uniform", "--strict"]),
+    ("sbm", dict(seeds="all-edges", negatives="uniform", strict=True),
+     ["--seeds=all-edges", "--negatives=uniform", "--strict"]),
     ("sbm", dict(seeds="all-edges", negatives="degree", negative_ratio=0.5, corrupt="both", exclude_seeds="reverse"),
      ["--seeds=all-edges", "--negatives=degree", "--negative-ratio=0.5", "--corrupt=both", "--exclude-seeds=reverse"]),
     ("typed", dict(seeds="all-edges:cites,writes", negatives="batch", negative_ratio=2, triplets=True, disjoint=True),
@@ -27,7 +28,8 @@ def test_batches_are_those_of_khop_sample(name, options, flags, dataset, sample)
 def test_pairs_come_back_with_labels_and_times(index_dtype, dataset):
     rng = np.random.default_rng(3)
     pairs, label, time = rng.integers(0, 3000, (2, 250)), rng.integers(1, 4, 250), rng.integers(0, 99, 250)
-    options = dict(fanouts=[3], batch_size=100, index_dtype=index_dtype, edge_label_index=pairs, edge_label=label, edge_label_time=time)
+    options = dict(fanouts=[3], batch_size=100, index_dtype=index_dtype, edge_label_index=pairs, edge_label=label,
+                   edge_label_time=time)
     with khop.Loader(dataset("sbm"), negatives="uniform", negative_ratio=3, corrupt="source", **options) as loader:
         for b in loader:
             item = np.asarray(b.input_id)
@@ -35,7 +37,8 @@ def test_pairs_come_back_with_labels_and_times(index_dtype, dataset):
             n = len(item)
             assert np.array_equal(item, np.arange(100 * b.number, 100 * b.number + n))
             assert np.array_equal(ends[:, :n], pairs[:, item]) and np.array_equal(b.edge_label[:n], label[item])
-            assert np.array_equal(b.edge_label_time[:n], time[item]) and str(b.edge_label_index.dtype).endswith(index_dtype)
+            assert np.array_equal(b.edge_label_time[:n],
+                                  time[item]) and str(b.edge_label_index.dtype).endswith(index_dtype)
             group = np.asarray(b.edge_label_group)
             assert np.array_equal(group[n:], np.repeat(np.arange(n), 3)) and not np.asarray(b.edge_label)[n:].any()
             assert np.array_equal(ends[1, n:], pairs[1, item][group[n:]])
@@ -46,7 +49,8 @@ def test_pairs_come_back_with_labels_and_times(index_dtype, dataset):
 
 def test_edges_of_several_types(dataset):
     edges = {"cites": [[0, 1, 2], [3, 4, 5]], ("author", "writes", "paper"): [[7, 7], [0, 1]]}
-    with khop.Loader(dataset("typed"), fanouts=[2], batch_size=5, edge_label_index=edges, negatives="uniform") as loader:
+    with khop.Loader(dataset("typed"), fanouts=[2], batch_size=5, edge_label_index=edges,
+                     negatives="uniform") as loader:
         (b,) = loader
         for edge_type in ("paper", "cites", "paper"), ("author", "writes", "paper"):
             view = b[edge_type]
@@ -64,7 +68,8 @@ def test_edges_of_several_types(dataset):
 
 
 def test_triplets_are_rows(dataset):
-    with khop.Loader(dataset("sbm"), fanouts=[2], batch_size=64, seeds="all-edges", negatives="uniform", negative_ratio=4, triplets=True) as loader:
+    with khop.Loader(dataset("sbm"), fanouts=[2], batch_size=64, seeds="all-edges", negatives="uniform",
+                     negative_ratio=4, triplets=True) as loader:
         b = next(iter(loader))
         assert b.dst_neg_index.shape == (64, 4) and b.src_index.shape == b.dst_pos_index.shape == (64,)
         with pytest.raises(ValueError, match="not padded"):
@@ -75,7 +80,8 @@ def test_triplets_are_rows(dataset):
 def test_torch_geometric_gets_labels(dataset):
     pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
     pytest.importorskip("torch")
-    with khop.Loader(dataset("sbm"), fanouts=[2], batch_size=64, seeds="all-edges", negatives="uniform", framework="torch") as loader:
+    with khop.Loader(dataset("sbm"), fanouts=[2], batch_size=64, seeds="all-edges", negatives="uniform",
+                     framework="torch") as loader:
         data = next(iter(loader)).to_pyg()
         assert data.edge_label_index.shape == (2, 128) and data.edge_label.sum() == 64 and len(data.input_id) == 64
 

@@ -22,7 +22,8 @@ from khop import _library
 from khop.options import Configuration
 
 OPTIONS = {  # of khop sample, and of khop.Loader
-    "sbm": (["--fanouts", "6,4", "--batch-size", "256", "--shuffle", "--seed", "7"], dict(fanouts=[6, 4], batch_size=256, shuffle=True, seed=7)),
+    "sbm": (["--fanouts", "6,4", "--batch-size", "256", "--shuffle", "--seed", "7"],
+            dict(fanouts=[6, 4], batch_size=256, shuffle=True, seed=7)),
     "typed": (["--fanouts", "cites=5,3;*=4,2", "--batch-size", "300", "--seed", "9", "--frontier", "new"],
               dict(fanouts={"cites": [5, 3], "*": [4, 2]}, batch_size=300, seed=9, frontier="new")),
     "tolokers": (["--fanouts", "10,5,3", "--batch-size", "512", "--replace", "--split", "3"],
@@ -85,11 +86,14 @@ def test_fanouts_are_whole_numbers_one_a_hop(fanouts, dataset):
 
 def test_any_option_that_python_has_reaches_the_server(load, dataset, sample):
     pytest.importorskip("xxhash")
-    options = dict(fanouts=[4, 4], frontier="new", replace=True, batch_size=100, shuffle=True, drop_last=True, seed=2**64 - 1, instance=3,
-                   workers=1, prefetch=3, resident=True, verify=True, widen=True, max_memory="500MB", device="cpu", seeds="all:paper")
+    options = dict(fanouts=[4, 4], frontier="new", replace=True, batch_size=100, shuffle=True, drop_last=True,
+                   seed=2**64 - 1, instance=3,
+                   workers=1, prefetch=3, resident=True, verify=True, widen=True, max_memory="500MB", device="cpu",
+                   seeds="all:paper")
     loader = load("typed", **options)
     loader.set_epoch(4)
-    flags = ["--fanouts", "4,4", "--frontier", "new", "--replace", "--batch-size", 100, "--shuffle", "--drop-last", "--seed", 2**64 - 1,
+    flags = ["--fanouts", "4,4", "--frontier", "new", "--replace", "--batch-size", 100, "--shuffle", "--drop-last",
+             "--seed", 2**64 - 1,
              "--instance", 3, "--seeds", "all:paper", "--epoch", 4]
     assert [b.digest() for b in loader] == [full for _, _, full in sample(dataset("typed"), *flags)]
 
@@ -97,7 +101,8 @@ def test_any_option_that_python_has_reaches_the_server(load, dataset, sample):
 def test_features_on_disk_make_the_same_batches(load, dataset, sample):
     pytest.importorskip("xxhash")
     want = sample(dataset("sbm"), "--fanouts", "4,4", "--frontier", "new", "--shuffle", "--batch-size", 100)
-    with load("sbm", fanouts=[4, 4], shuffle=True, batch_size=100, residence="disk", cache_bytes="20kB", lookahead=3) as loader:
+    with load("sbm", fanouts=[4, 4], shuffle=True, batch_size=100, residence="disk", cache_bytes="20kB",
+              lookahead=3) as loader:
         assert [b.digest() for b in loader] == [full for _, _, full in want]
 
 
@@ -105,8 +110,10 @@ def test_features_on_disk_make_the_same_batches(load, dataset, sample):
 def test_paths_are_any_bytes(program, tmp_path):
     folder = os.fsencode(tmp_path)
     for name, nodes in ((b"a\xff", 50), (b"a\xfe", 60)):
-        subprocess.run([program, "generate", "sbm", folder + b"/" + name, "--nodes", str(nodes)], check=True, capture_output=True)
-    with khop.Loader(folder + b"/a\xff", seeds="all", fanouts=[2], socket=folder + b"/feed\xff/socket\xfe", verify=True) as loader:
+        subprocess.run([program, "generate", "sbm", folder + b"/" + name, "--nodes", str(nodes)], check=True,
+                       capture_output=True)
+    with khop.Loader(folder + b"/a\xff", seeds="all", fanouts=[2], socket=folder + b"/feed\xff/socket\xfe",
+                     verify=True) as loader:
         assert sum(b.batch_size for b in loader) == 50
     with pytest.raises(khop.ServerError) as e:
         khop.Loader(os.fsdecode(folder + b"/none\xff"), fanouts=[2])
@@ -120,7 +127,8 @@ def test_seeds_may_be_given_as_ids_or_masks(spelling, load):
     mask = np.zeros(3000, bool)
     mask[ids] = True
     name, seeds, want = {
-        "list": ("sbm", ids.tolist(), ids), "array": ("sbm", ids.astype(np.int32), ids), "mask": ("sbm", mask, np.sort(ids)),
+        "list": ("sbm", ids.tolist(), ids), "array": ("sbm", ids.astype(np.int32), ids),
+        "mask": ("sbm", mask, np.sort(ids)),
         "pair": ("typed", ("author", ids), ids), "mapping": ("typed", {"author": ids, "paper": []}, ids),
     }[spelling]
     loader = load(name, fanouts=[2], batch_size=2, seeds=seeds)
@@ -149,7 +157,8 @@ def test_typed_batches_are_what_the_program_counts(load, dataset, program):
         assert b.num_nodes == want["nodes"] and b.batch_size == want["seeds"]
         drawn = np.sum([b[e].num_sampled_edges for e in b.edge_types], axis=0)
         assert drawn.tolist() == want["edges_per_hop"]
-        assert np.cumsum(np.sum([b[t].num_sampled_nodes for t in b.node_types], axis=0)).tolist() == want["nodes_per_hop"]
+        assert np.cumsum(
+            np.sum([b[t].num_sampled_nodes for t in b.node_types], axis=0)).tolist() == want["nodes_per_hop"]
         for e in b.edge_types:
             index = b[e].edge_index
             assert index.shape == (2, b[e].num_edges) and len(b[e].e_id) == b[e].num_edges
@@ -437,7 +446,8 @@ def serve(program, dataset, tmp_path):
 
     def serve(name, *options):
         path = tmp_path / "feed" / "s"
-        process = subprocess.Popen([program, "serve", dataset(name), "--socket", str(path), "--json", *map(str, options)], stdout=subprocess.PIPE)
+        process = subprocess.Popen([program, "serve", dataset(name), "--socket", str(path), "--json",
+                                    *map(str, options)], stdout=subprocess.PIPE)
         started.append(process)
         process.stdout.readline()
         return process, path
@@ -482,7 +492,8 @@ with open(sys.argv[2], "w", buffering=1) as log:
         consumer.communicate()
         numbers = list(map(int, log.read_text().split()))
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), f"seed {seed}"
-        assert last is None or numbers[0] in (last, last + 1), f"seed {seed}"  # the last one that was seen was not yet done with
+        # The last one that was seen was not yet done with.
+        assert last is None or numbers[0] in (last, last + 1), f"seed {seed}"
         last = numbers[-1]
         if last == 1499:  # the whole epoch
             break
@@ -543,8 +554,10 @@ def test_pyg_gets_what_it_expects(load):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
     data = next(iter(load("sbm", fanouts=[4, 3], frontier="new", framework="torch"))).to_pyg()
-    assert data.validate() and data.batch_size <= data.num_nodes and data.edge_index.shape[1] == sum(data.num_sampled_edges)
-    assert len(data.y) == data.num_nodes and (data.y[data.batch_size:] == -100).all() and (data.y[:data.batch_size] >= 0).all()
+    assert data.validate() and data.batch_size <= data.num_nodes and data.edge_index.shape[1] == sum(
+        data.num_sampled_edges)
+    assert len(data.y) == data.num_nodes and (data.y[data.batch_size:] == -100).all() and (
+        data.y[:data.batch_size] >= 0).all()
     half = data.subgraph(torch.arange(data.num_nodes - 1, -1, -2).flip(0))
     assert half.y.tolist() == data.y[torch.arange(data.num_nodes - 1, -1, -2).flip(0)].tolist()
     hetero = next(iter(load("typed", fanouts=[4, 3], frontier="new", framework="torch"))).to_pyg()
@@ -570,12 +583,12 @@ def test_dgl_gets_what_it_expects(load):
 @pytest.mark.parametrize("process", [
     "server", pytest.param("inside", marks=pytest.mark.skipif(bool(_library.why_not()), reason="no shared library"))])
 def test_ctrl_c_at_any_line_of_taking_a_batch_breaks_nothing(process, load):
-    """KeyboardInterrupt comes before the n-th line of taking a batch, for each n. The loop goes on then, at most without
-    the batch that was on its way, and all slots come back: there are two.
+    """KeyboardInterrupt comes before the n-th line of taking a batch, for each n. The loop goes on then, at most
+    without the batch that was on its way, and all slots come back: there are two.
 
-    It runs in a thread of its own. Python cannot raise an exception as an except clause ends, but a trace function can: then
-    what was caught there (an IndexError of Ring.leave) stays the thread's current exception, and the __context__ of all that
-    come after it.
+    It runs in a thread of its own. Python cannot raise an exception as an except clause ends, but a trace function can:
+    then what was caught there (an IndexError of Ring.leave) stays the thread's current exception, and the __context__
+    of all that come after it.
     """
     source = pathlib.Path(khop.__file__).parent
     files = {str(source / f"{f}.py") for f in ("loader", "feed", "inside", "ring", "protocol")}

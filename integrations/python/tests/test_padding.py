@@ -10,7 +10,8 @@ from khop.frameworks import framework
 from khop.padding import Sizes, most
 from khop.schema import Schema
 
-NEW = Schema(("paper", "author"), (500, 300), (("paper", "cites", "paper"), ("author", "writes", "paper")), (4000, 900), 2, new_nodes=False)
+NEW = Schema(("paper", "author"), (500, 300), (("paper", "cites", "paper"), ("author", "writes", "paper")), (4000, 900),
+             2, new_nodes=False)
 
 
 def random_batch(seed, schema=NEW, kind="numpy"):
@@ -36,7 +37,8 @@ def random_batch(seed, schema=NEW, kind="numpy"):
             arrays[prefix + "indices"] = rng.integers(0, counts[hop + 1, schema.node(source)], degree.sum())
             arrays[prefix + "edge_pos"] = rng.integers(0, 4000, degree.sum())
             arrays[f"edge/{layer}/{source}:{relation}:{target}/weight"] = rng.random(degree.sum())
-    return khop.Batch(schema, khop.Info(0, seed, False, seed + 1), OwnArrays(arrays, {n: a.dtype.name for n, a in arrays.items()}),
+    return khop.Batch(schema, khop.Info(0, seed, False, seed + 1),
+                      OwnArrays(arrays, {n: a.dtype.name for n, a in arrays.items()}),
                       framework(kind), "int64")
 
 
@@ -74,7 +76,8 @@ def test_padding_changes_nothing_that_is_real(seed):
         mask = padded.edge_mask_of(edge_type)
         np.testing.assert_array_equal(padded[edge_type].edge_index[:, mask], batch[edge_type].edge_index)
         np.testing.assert_array_equal(padded[edge_type]["weight"][mask], batch[edge_type]["weight"])
-        assert (padded[edge_type].edge_index[0][~mask] >= [batch[edge_type[0]].num_nodes]).all() or not (~mask).any() or batch.schema.layers > 1
+        assert (padded[edge_type].edge_index[0][~mask] >= [batch[edge_type[0]].num_nodes]).all() or not (
+            ~mask).any() or batch.schema.layers > 1
     assert padded.real == batch._counts
     with pytest.raises(TypeError, match="no digest"):
         padded.digest()

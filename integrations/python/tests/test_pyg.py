@@ -18,7 +18,8 @@ def data(program):
     g = torch.Generator().manual_seed(3)
     edges = torch.randint(0, N, (2, M), generator=g)
     return pyg.Data(x=torch.arange(N)[:, None].float(), y=torch.arange(N) % 5, edge_index=edges,
-                    edge_attr=torch.arange(M), weight=torch.rand(M, generator=g), time=torch.randint(0, 9, (N,), generator=g))
+                    edge_attr=torch.arange(M), weight=torch.rand(M, generator=g),
+                    time=torch.randint(0, 9, (N,), generator=g))
 
 
 def check(batch, data):
@@ -121,7 +122,8 @@ def test_triplets_by_weight_and_time(data):
 
 
 @pytest.mark.parametrize("options, ends_of", [
-    (dict(drop_last=True), 2), (dict(neg_sampling=dict(mode="binary", amount=0.5)), 3), (dict(neg_sampling="triplet"), 3),
+    (dict(drop_last=True), 2), (dict(neg_sampling=dict(mode="binary", amount=0.5)), 3),
+    (dict(neg_sampling="triplet"), 3),
 ], ids=["alone", "binary", "triplet"])
 def test_the_ends_of_links_have_trees_of_their_own(data, options, ends_of):
     pairs = torch.cat([data.edge_index[:, :90], torch.arange(10).expand(2, 10)], 1)  # also from a node to itself
@@ -132,7 +134,8 @@ def test_the_ends_of_links_have_trees_of_their_own(data, options, ends_of):
         epochs.append([(b.input_id.tolist(), b.n_id.tolist()) for b in loader])
         servers.add(loader._ends._listed._loader.server_pid)
     assert len(servers) == 1
-    assert sorted(sum((i for i, _ in epochs[0]), [])) == list(range(100)) or options == dict(drop_last=True) and len(epochs[0]) == 2
+    assert sorted(sum((i for i, _ in epochs[0]), [])) == list(range(100)) or options == dict(drop_last=True) and len(
+        epochs[0]) == 2
     assert epochs[0] != epochs[1] and [(b.input_id.tolist(), b.n_id.tolist()) for b in again] == epochs[0]
     for b in loader:
         n, roots = len(b.input_id), b.num_sampled_nodes[0]
@@ -212,13 +215,15 @@ def sums(nodes, edges, hops):
     return x
 
 
-@pytest.mark.parametrize("options", [{}, dict(replace=True), dict(subgraph_type="induced"), dict(disjoint=True)], ids=str)
+@pytest.mark.parametrize("options", [{}, dict(replace=True), dict(subgraph_type="induced"), dict(disjoint=True)],
+                         ids=str)
 def test_repeated_seeds_have_nodes_of_their_own(options, data):
     g = torch.Generator().manual_seed(8)
     for turn in range(5):
         seeds = torch.randint(0, 12, (30,), generator=g)
         loader = NeighborLoader(data, [3, 4], input_nodes=seeds, batch_size=10, seed=turn, **options)
-        edges, how = {"edge_index": data.edge_index, "num_nodes": N}, {k: v for k, v in options.items() if k != "subgraph_type"}
+        edges, how = {"edge_index": data.edge_index,
+                      "num_nodes": N}, {k: v for k, v in options.items() if k != "subgraph_type"}
         same = khop.Loader(edges, [3, 4], seeds=seeds, batch_size=10, seed=turn, framework="torch",
                            induced="subgraph_type" in options, **how)
         for b, want in zip(loader, same):
@@ -242,7 +247,8 @@ def test_repeated_seeds_of_types_and_of_a_dataset(program, tmp_path):
     whole = pyg.HeteroData()
     g = torch.Generator().manual_seed(4)
     whole["a"].x, whole["b"].x = torch.arange(N)[:, None].float(), torch.arange(40)[:, None].float()
-    whole["b", "to", "a"].edge_index = torch.stack([torch.randint(0, 40, (M,), generator=g), torch.randint(0, N, (M,), generator=g)])
+    whole["b", "to", "a"].edge_index = torch.stack(
+        [torch.randint(0, 40, (M,), generator=g), torch.randint(0, N, (M,), generator=g)])
     whole["a", "by", "b"].edge_index = whole["b", "to", "a"].edge_index.flip(0)
     whole["a", "on", "a"].edge_index = torch.randint(0, N, (2, M), generator=g)
     for of in whole.edge_types:
@@ -306,7 +312,8 @@ def test_a_sampler_of_torch_draws_the_seeds_of_each_epoch(data, times):
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_a_sampler_of_torch_draws_the_links_of_each_epoch(data, disjoint):
     order = Drawn([5, 0, 5, 59, 7], [1, 2, 3, 4, 4])
-    loader = LinkNeighborLoader(data, [3], edge_label_index=data.edge_index[:, :60], neg_sampling_ratio=1.0, batch_size=2,
+    loader = LinkNeighborLoader(data, [3], edge_label_index=data.edge_index[:, :60], neg_sampling_ratio=1.0,
+                                batch_size=2,
                                 seed=1, disjoint=disjoint, sampler=order)
     for drawn in order.lists:
         batches = list(loader)
@@ -318,7 +325,8 @@ def test_a_sampler_of_torch_draws_the_links_of_each_epoch(data, disjoint):
 
 
 @pytest.mark.parametrize("make, says", [
-    (lambda d, h: NeighborLoader(d, [2], input_nodes=torch.tensor([3, N])), r"input_nodes: 120, number 1: must be in 0 \.\. 119"),
+    (lambda d, h: NeighborLoader(d, [2], input_nodes=torch.tensor([3, N])),
+     r"input_nodes: 120, number 1: must be in 0 \.\. 119"),
     (lambda d, h: NeighborLoader(d, [2], input_nodes=torch.tensor([-1])), "input_nodes: -1, number 0"),
     (lambda d, h: NeighborLoader(h, [2]), "input_nodes: must name a node type, .*'a', 'b'"),
     (lambda d, h: NeighborLoader(h, [2], input_nodes=("c", torch.tensor([1]))), "input_nodes: must name a node type"),
@@ -327,19 +335,23 @@ def test_a_sampler_of_torch_draws_the_links_of_each_epoch(data, disjoint):
     (lambda d, h: NeighborLoader(d, [2], time_attr="tmie"), "time_attr: no nodes or edges"),
     (lambda d, h: NeighborLoader(pyg.Data(edge_index=d.edge_index, weight=1 - 2 * d.weight), [2], weight_attr="weight"),
      r"weight_attr: weight\[\d+\] is -0\.\d+: must be finite and not negative"),
-    (lambda d, h: NeighborLoader(pyg.Data(edge_index=d.edge_index, num_nodes=9), [2]), r"^edge_index: edge \d+: \w+ \d+ is not below 9"),
-    (lambda d, h: NeighborLoader(pyg.HeteroData({"a": {"num_nodes": 3}, ("a", "to", "a"): {"edge_index": d.edge_index}}), [2], "a"),
+    (lambda d, h: NeighborLoader(pyg.Data(edge_index=d.edge_index, num_nodes=9), [2]),
+     r"^edge_index: edge \d+: \w+ \d+ is not below 9"),
+    (lambda d, h: NeighborLoader(
+        pyg.HeteroData({"a": {"num_nodes": 3}, ("a", "to", "a"): {"edge_index": d.edge_index}}), [2], "a"),
      r"^edge_index of \('a', 'to', 'a'\): edge \d+: .* below 3"),
 ])
 def test_errors_name_what_pyg_names(make, says, data):
-    hetero = pyg.HeteroData({"a": {"num_nodes": 3}, "b": {"num_nodes": 3}, ("a", "to", "b"): {"edge_index": torch.tensor([[0], [1]])}})
+    hetero = pyg.HeteroData(
+        {"a": {"num_nodes": 3}, "b": {"num_nodes": 3}, ("a", "to", "b"): {"edge_index": torch.tensor([[0], [1]])}})
     with pytest.raises((ValueError, khop.WriteError), match=says):
         make(data, hetero)
 
 
 def test_no_seeds_are_no_batches(data):
     none = torch.zeros(N, dtype=torch.bool)
-    for loader in (NeighborLoader(data, [2], input_nodes=none), NeighborLoader(data, [2], input_nodes=none, sampler=Drawn([])),
+    for loader in (NeighborLoader(data, [2], input_nodes=none),
+                   NeighborLoader(data, [2], input_nodes=none, sampler=Drawn([])),
                    LinkNeighborLoader(data, [2], edge_label_index=data.edge_index[:, :0]),
                    LinkNeighborLoader(data, [2], edge_label_index=data.edge_index[:, :0], disjoint=True)):
         assert len(loader) == 0 and list(loader) == []
@@ -354,7 +366,8 @@ def test_processes_of_one_job_load_what_each_asks_for(data, monkeypatch):
 def test_memory_of_rows_is_used_again_and_never_under_a_tensor_that_is_kept(program):
     """Rows of a batch of a megabyte or more lie in memory that goes from batch to batch, with whatever holds it."""
     wide = torch.arange(1000 * 400).view(1000, 400)
-    data = pyg.Data(x=wide.float(), half=wide.bfloat16(), y=torch.arange(1000), edge_index=torch.randint(0, 1000, (2, 5000)))
+    data = pyg.Data(x=wide.float(), half=wide.bfloat16(), y=torch.arange(1000),
+                    edge_index=torch.randint(0, 1000, (2, 5000)))
     whole = NeighborLoader(data, [4, 3], batch_size=500, transform=lambda b: b)
     places, kept = [], []
     for epoch in range(3):

@@ -130,7 +130,8 @@ def test_a_datasets_batches_have_its_columns(dataset):
         del b
     with pytest.raises(TypeError, match="only the server lists them"):
         loader([0])
-    assert next(iter(NeighborLoader(path, [2], input_nodes=torch.tensor([4, 9]), batch_size=2))).n_id[:2].tolist() == [4, 9]
+    assert next(iter(NeighborLoader(path, [2], input_nodes=torch.tensor([4, 9]), batch_size=2))).n_id[:2].tolist() == [
+        4, 9]
     loader.close()
     assert os.path.exists(path) and os.listdir(tempfile.gettempdir()) == []
 
@@ -138,7 +139,8 @@ def test_a_datasets_batches_have_its_columns(dataset):
 def test_typed_datasets_too(dataset):
     path = dataset("typed")
     loader = NeighborLoader(path, {("paper", "cites", "paper"): [2, 2], ("author", "writes", "paper"): [3, 0],
-                                   ("paper", "rev_writes", "author"): [0, 2], ("author", "affiliated_with", "institution"): [0, 0]},
+                                   ("paper", "rev_writes", "author"): [0, 2],
+                                   ("author", "affiliated_with", "institution"): [0, 0]},
                             input_nodes=("paper", torch.arange(40)), batch_size=20)
     for b in loader:
         assert b["paper"].x.shape[0] == b["paper"].num_nodes == len(b["paper"].y) and b["paper"].batch_size == 20
@@ -170,7 +172,8 @@ def test_subgraphs_of_datasets(dataset):
 
 def test_what_khop_does_not_have_names_what_there_is(data, dataset):
     for make, says in [
-        (lambda: NeighborLoader(data, [2], num_neigbors=[3]), "no 'num_neigbors': did you mean 'num_neighbors'.* .docs/migrating.md, .From PyG"),
+        (lambda: NeighborLoader(data, [2], num_neigbors=[3]),
+         "no 'num_neigbors': did you mean 'num_neighbors'.* .docs/migrating.md, .From PyG"),
         (lambda: NeighborLoader(data, [2], prefetch_facto=2), "did you mean 'prefetch_factor'"),
         (lambda: ShaDowKHopSampler(data, 2, 3, sampler=range(3)), "orders the seeds itself"),
         (lambda: NeighborLoader(dataset("sbm"), [2], input_nodes="train", sampler=range(3)), "only the server lists"),

@@ -1,4 +1,5 @@
-"""Real graphs, from the files that people have to batches: what batches say is true of the files, which NumPy reads here."""
+"""Real graphs, from the files that people have to batches: what batches say is true of the files, which NumPy reads
+here."""
 import gzip
 import io
 import itertools
@@ -37,15 +38,18 @@ def batches(dataset, count=None, **options):
 
 
 def edges(batch, edge_type="node:edge:node"):
-    """Of each hop, the seeds' first: its number, the edges, sources and destinations as positions in the node list, and the destinations."""
+    """Of each hop, the seeds' first: its number, the edges, sources and destinations as positions in the node list, and
+    the destinations."""
     for hop, layer in enumerate(reversed(range(batch.schema.layers))):
         indptr = np.asarray(batch.array(f"block/{layer}/{edge_type}/indptr"))
-        yield hop, layer, np.asarray(batch.array(f"block/{layer}/{edge_type}/indices")), np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), np.diff(indptr)
+        yield hop, layer, np.asarray(batch.array(f"block/{layer}/{edge_type}/indices")), np.repeat(
+            np.arange(len(indptr) - 1), np.diff(indptr)), np.diff(indptr)
 
 
 def names(dataset, column):
     """Names of a dataset (docs/format.md, "Strings")."""
-    (c,) = [c for c in json.loads((dataset / "dataset.json").read_text())["content"]["columns"] if c["name"] == column and c["owner"] == "nodes/0"]
+    (c,) = [c for c in json.loads((dataset / "dataset.json").read_text())["content"]["columns"] if c["name"] == column
+            and c["owner"] == "nodes/0"]
     (part,) = c["parts"]
     body = (dataset / part["path"]).read_bytes()[part["body_offset"]:]
     ends, n = np.frombuffer(body, np.int64, part["rows"] + 1), part["rows"]
@@ -58,7 +62,8 @@ def triples(archive, part, dataset):
     number = names(dataset, "id")
     with tarfile.open(next(archive.glob("*.tar.gz"))) as files:
         lines = [line.split("\t") for line in files.extractfile(part).read().decode().splitlines()]
-    return np.array([number[h] for h, _, _ in lines]), [r for _, r, _ in lines], np.array([number[t] for _, _, t in lines])
+    return np.array([number[h] for h, _, _ in lines]), [r for _, r,
+                                                        _ in lines], np.array([number[t] for _, _, t in lines])
 
 
 def among(values, ascending):
@@ -80,7 +85,8 @@ def test_a_message_sees_what_was_sent_before_it(options, convert):
     begin, fanouts = sent.min(), [5, 3]
     received = np.sort(dst << 32 | sent - begin)  # by who received it, then by time
     messages, seen, cut = np.sort((src * 2000 + dst) << 25 | sent - begin), 0, 0
-    for b in batches(data, 2, seeds="all-edges", link_time="time", sampler="temporal", fanouts=fanouts, frontier="all", batch_size=700, shuffle=True,
+    for b in batches(data, 2, seeds="all-edges", link_time="time", sampler="temporal", fanouts=fanouts, frontier="all",
+                     batch_size=700, shuffle=True,
                      edge_columns=["time"], **options):
         ids, as_of = np.asarray(b.n_id, np.int64), np.asarray(b.array("sample/time/node"))
         u, v = np.asarray(b.edge_label_index)
@@ -93,8 +99,10 @@ def test_a_message_sees_what_was_sent_before_it(options, convert):
             last = as_of - (rules[min(hop, len(rules) - 1)] == "before")
             assert (when <= last[v]).all() and (when >= as_of[v] - options.get("window", 1 << 40)).all()
             assert np.array_equal(as_of[u], when if options.get("chain") else as_of[v])
-            nodes, earliest = ids[:len(taken)] << 32, np.maximum(as_of - options.get("window", 1 << 31), begin)[:len(taken)]
-            first, end = np.searchsorted(received, nodes | earliest - begin), np.searchsorted(received, nodes + (last[:len(taken)] - begin), "right")
+            nodes, earliest = ids[:len(taken)] << 32, np.maximum(
+                as_of - options.get("window", 1 << 31), begin)[:len(taken)]
+            first, end = np.searchsorted(received, nodes | earliest - begin), np.searchsorted(
+                received, nodes + (last[:len(taken)] - begin), "right")
             end = np.maximum(first, end)  # nothing may be followed before the first message
             assert np.array_equal(taken, np.minimum(end - first, fanouts[hop]))
             seen, cut = seen + len(u), cut + (end - first > fanouts[hop]).sum()
@@ -111,7 +119,8 @@ def test_relations_are_edge_types(convert):
     code = lambda h, r, t: (np.array([relations[x] for x in r]) * 20000 + h) * 20000 + t
     true, degree = np.sort(code(*train)), np.zeros((len(relations), 20000), np.int64)
     np.add.at(degree, ([relations[x] for x in train[1]], train[2]), 1)
-    for b in batches(data, seeds="val", fanouts=fanouts, frontier="all", batch_size=9000, negatives="uniform", corrupt="either", strict=True, shuffle=True):
+    for b in batches(data, seeds="val", fanouts=fanouts, frontier="all", batch_size=9000, negatives="uniform",
+                     corrupt="either", strict=True, shuffle=True):
         ids = np.asarray(b.n_id)
         for edge_type in b.schema.edge_types:
             r = edge_type[1]
@@ -122,10 +131,13 @@ def test_relations_are_edge_types(convert):
             view = b[edge_type]
             seeds, negatives, missed = view.num_links
             if seeds + negatives:
-                ends, group, label = ids[np.asarray(view.edge_label_index)], np.asarray(view.edge_label_group), np.asarray(view.edge_label)
+                ends, group, label = ids[np.asarray(view.edge_label_index)], np.asarray(
+                    view.edge_label_group), np.asarray(view.edge_label)
                 links = code(ends[0], [r], ends[1])
                 met.append(links[:seeds])
-                assert negatives + missed == seeds and not (true[np.minimum(np.searchsorted(true, links[seeds:]), len(true) - 1)] == links[seeds:]).any() and not label[seeds:].any()
+                at = np.minimum(np.searchsorted(true, links[seeds:]), len(true) - 1)
+                assert negatives + missed == seeds and not (true[at] == links[seeds:]).any()
+                assert not label[seeds:].any()
                 assert ((ends[:, seeds:] == ends[:, group[seeds:]]).sum(axis=0) == 1).all()  # one end was replaced
     assert np.array_equal(np.sort(np.concatenate(met)), np.sort(code(*valid))) and drawn > 100_000
 
@@ -136,7 +148,8 @@ def test_a_relation_to_learn_is_not_seen(convert):
     number, pair = names(data, "relation"), lambda h, t: np.asarray(h, np.int64) * 50_000 + t
     labels = np.array([number[r] for r in relation])
     true, met, left_out, fanouts = np.sort(pair(heads, tails) * 11 + labels), [], 0, [4, 3]
-    for b in batches(data, 3, seeds="all-edges", link_label="relation", exclude_seeds="reverse", fanouts=fanouts, frontier="all", batch_size=2000,
+    for b in batches(data, 3, seeds="all-edges", link_label="relation", exclude_seeds="reverse", fanouts=fanouts,
+                     frontier="all", batch_size=2000,
                      shuffle=True, edge_columns=["relation"]):
         ids = np.asarray(b.n_id, np.int64)
         a, z = ids[np.asarray(b.edge_label_index)]
@@ -151,7 +164,8 @@ def test_a_relation_to_learn_is_not_seen(convert):
             left_out += (degree < all_of)[ids[:len(taken)]].sum()
     met = np.concatenate(met)
     assert len(met) == 6000 and np.isin(met, true).all() and left_out > 3000
-    assert (np.unique(met, return_counts=True)[1] <= np.unique(true, return_counts=True)[1][np.searchsorted(np.unique(true), np.unique(met))]).all()
+    assert (np.unique(met, return_counts=True)[1] <= np.unique(
+        true, return_counts=True)[1][np.searchsorted(np.unique(true), np.unique(met))]).all()
 
 
 def test_walks_follow_links_and_hubs_are_drawn_fairly(convert):
@@ -192,7 +206,8 @@ class Arrays(pickle.Unpickler):
     """Reads the pickles of OGB, of NumPy's arrays alone."""
 
     def find_class(self, module, name):
-        if (module, name) == ("_codecs", "encode") or module.startswith("numpy") and name in ("_reconstruct", "ndarray", "dtype", "scalar"):
+        if (module, name) == ("_codecs", "encode") or module.startswith("numpy") and name in (
+                "_reconstruct", "ndarray", "dtype", "scalar"):
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name}")
 

@@ -11,39 +11,57 @@ from khop.options import SamplerOptions
 # A dataset, options of khop.Loader, and the same as flags. Together they name every sampler and all of its options.
 CASES = [
     ("sbm", {}, []),
-    ("sbm", dict(sampler="neighbor", fanouts=[4, 3], replace=True), ["--sampler=neighbor", "--fanouts=4,3", "--replace"]),
-    ("typed", dict(fanouts={"cites": [4, 3], "*": [2, 2]}, frontier="new", disjoint=True), ["--fanouts=cites=4,3;*=2,2", "--frontier=new", "--disjoint"]),
+    ("sbm", dict(sampler="neighbor", fanouts=[4, 3], replace=True),
+     ["--sampler=neighbor", "--fanouts=4,3", "--replace"]),
+    ("typed", dict(fanouts={"cites": [4, 3], "*": [2, 2]}, frontier="new", disjoint=True),
+     ["--fanouts=cites=4,3;*=2,2", "--frontier=new", "--disjoint"]),
     ("typed", dict(fanouts=[5, 3], together=True), ["--fanouts=5,3", "--together"]),
-    ("columns", dict(fanouts=[3, 2], direction="both", weight="weight"), ["--fanouts=3,2", "--direction=both", "--weight=weight"]),
-    ("columns", dict(sampler="temporal", fanouts=[3], as_of=60, direction="out"), ["--sampler=temporal", "--fanouts=3", "--as-of=60", "--direction=out"]),
+    ("columns", dict(fanouts=[3, 2], direction="both", weight="weight"),
+     ["--fanouts=3,2", "--direction=both", "--weight=weight"]),
+    ("columns", dict(sampler="temporal", fanouts=[3], as_of=60, direction="out"),
+     ["--sampler=temporal", "--fanouts=3", "--as-of=60", "--direction=out"]),
     ("typed", dict(fanouts=[3, 2], induced=True), ["--fanouts=3,2", "--induced"]),
-    ("columns", dict(sampler="temporal", fanouts=[4], as_of=60, together=True), ["--sampler=temporal", "--fanouts=4", "--as-of=60", "--together"]),
-    ("columns", dict(fanouts=[4, 3], weight="weight", mask="mask", share=0.5), ["--fanouts=4,3", "--weight=weight", "--mask=mask", "--share=0.5"]),
+    ("columns", dict(sampler="temporal", fanouts=[4], as_of=60, together=True),
+     ["--sampler=temporal", "--fanouts=4", "--as-of=60", "--together"]),
+    ("columns", dict(fanouts=[4, 3], weight="weight", mask="mask", share=0.5),
+     ["--fanouts=4,3", "--weight=weight", "--mask=mask", "--share=0.5"]),
     (
         "columns",
-        dict(sampler="temporal", fanouts=[3, 2], time="time", as_of=50, weight="weight", mask="mask", disjoint=True, replace=True, share=0.7),
-        ["--sampler=temporal", "--fanouts=3,2", "--as-of=50", "--weight=weight", "--mask=mask", "--disjoint", "--replace", "--share=0.7"],
+        dict(sampler="temporal", fanouts=[3, 2], time="time", as_of=50, weight="weight", mask="mask", disjoint=True,
+             replace=True, share=0.7),
+        ["--sampler=temporal", "--fanouts=3,2", "--as-of=50", "--weight=weight", "--mask=mask", "--disjoint",
+         "--replace", "--share=0.7"],
     ),
     (
         "sbm",
-        dict(sampler="temporal", fanouts=[3, 2], time="none", node_time="label", time_rules=["before", "not-after"], window=3, half_life=2.5, chain=True,
+        dict(sampler="temporal", fanouts=[3, 2], time="none", node_time="label", time_rules=["before", "not-after"],
+             window=3, half_life=2.5, chain=True,
              frontier="new"),
-        ["--sampler=temporal", "--fanouts=3,2", "--time=none", "--node-time=label", "--time-rules=before,not-after", "--window=3", "--half-life=2.5",
+        ["--sampler=temporal", "--fanouts=3,2", "--time=none", "--node-time=label", "--time-rules=before,not-after",
+         "--window=3", "--half-life=2.5",
          "--chain", "--frontier=new"],
     ),
-    ("columns", dict(sampler="temporal", fanouts=[5], recent=True, as_of=70), ["--sampler=temporal", "--fanouts=5", "--recent", "--as-of=70"]),
+    ("columns", dict(sampler="temporal", fanouts=[5], recent=True, as_of=70),
+     ["--sampler=temporal", "--fanouts=5", "--recent", "--as-of=70"]),
     (
         "typed",
-        dict(sampler="walk", length=6, walks=2, restart=0.2, stop=0.1, metapath=["writes", "rev_writes"], walk_edges=True),
-        ["--sampler=walk", "--length=6", "--walks=2", "--restart=0.2", "--stop=0.1", "--metapath=writes,rev_writes", "--walk-edges"],
+        dict(sampler="walk", length=6, walks=2, restart=0.2, stop=0.1, metapath=["writes", "rev_writes"],
+             walk_edges=True),
+        ["--sampler=walk", "--length=6", "--walks=2", "--restart=0.2", "--stop=0.1", "--metapath=writes,rev_writes",
+         "--walk-edges"],
     ),
-    ("sbm", dict(sampler="saint-node", budget=70, steps=3, coverage=2), ["--sampler=saint-node", "--budget=70", "--steps=3", "--coverage=2"]),
-    ("sbm", dict(sampler="saint-edge", budget=70, steps=3, coverage=0), ["--sampler=saint-edge", "--budget=70", "--steps=3", "--coverage=0"]),
-    ("sbm", dict(sampler="saint-walk", budget=70, length=3, steps=2, coverage=1), ["--sampler=saint-walk", "--budget=70", "--length=3", "--steps=2", "--coverage=1"]),
+    ("sbm", dict(sampler="saint-node", budget=70, steps=3, coverage=2),
+     ["--sampler=saint-node", "--budget=70", "--steps=3", "--coverage=2"]),
+    ("sbm", dict(sampler="saint-edge", budget=70, steps=3, coverage=0),
+     ["--sampler=saint-edge", "--budget=70", "--steps=3", "--coverage=0"]),
+    ("sbm", dict(sampler="saint-walk", budget=70, length=3, steps=2, coverage=1),
+     ["--sampler=saint-walk", "--budget=70", "--length=3", "--steps=2", "--coverage=1"]),
     (
         "typed",
-        dict(sampler="pinsage", neighbors=4, hops=2, walks=5, length=4, restart=0.1, stop=0.1, metapath=["writes", "rev_writes"], edge_type="cites"),
-        ["--sampler=pinsage", "--neighbors=4", "--hops=2", "--walks=5", "--length=4", "--restart=0.1", "--stop=0.1", "--metapath=writes,rev_writes", "--edge-type=cites"],
+        dict(sampler="pinsage", neighbors=4, hops=2, walks=5, length=4, restart=0.1, stop=0.1,
+             metapath=["writes", "rev_writes"], edge_type="cites"),
+        ["--sampler=pinsage", "--neighbors=4", "--hops=2", "--walks=5", "--length=4", "--restart=0.1", "--stop=0.1",
+         "--metapath=writes,rev_writes", "--edge-type=cites"],
     ),
     (
         "typed",
@@ -61,9 +79,12 @@ CASES = [
      ["--sampler=labor", "--fanouts=4,3", "--poisson", "--layer-dependent"]),
     ("typed", dict(sampler="labor", fanouts=[3, 2], frontier="new", batch_dependency=3),
      ["--sampler=labor", "--fanouts=3,2", "--frontier=new", "--batch-dependency=3"]),
-    ("columns", dict(sampler="fastgcn", layer_nodes=[300, 200], weight="weight"), ["--sampler=fastgcn", "--layer-nodes=300,200", "--weight=weight"]),
-    ("columns", dict(sampler="ladies", layer_nodes=[50, -1], weight="weight"), ["--sampler=ladies", "--layer-nodes=50,-1", "--weight=weight"]),
-    ("typed", dict(sampler="hgt", layer_nodes={"paper": [20, 10], "*": [5]}), ["--sampler=hgt", "--layer-nodes=paper=20,10;*=5"]),
+    ("columns", dict(sampler="fastgcn", layer_nodes=[300, 200], weight="weight"),
+     ["--sampler=fastgcn", "--layer-nodes=300,200", "--weight=weight"]),
+    ("columns", dict(sampler="ladies", layer_nodes=[50, -1], weight="weight"),
+     ["--sampler=ladies", "--layer-nodes=50,-1", "--weight=weight"]),
+    ("typed", dict(sampler="hgt", layer_nodes={"paper": [20, 10], "*": [5]}),
+     ["--sampler=hgt", "--layer-nodes=paper=20,10;*=5"]),
 ]
 
 
@@ -71,7 +92,8 @@ CASES = [
 def test_batches_are_those_of_khop_sample(name, options, flags, dataset, sample):
     pytest.importorskip("xxhash")
     with khop.Loader(dataset(name), batch_size=200, seed=5, shuffle=True, **options) as loader:
-        assert [(b.number, *b.digests()) for b in loader] == sample(dataset(name), "--batch-size=200", "--seed=5", "--shuffle", *flags)
+        assert [(b.number, *b.digests()) for b in loader] == sample(
+            dataset(name), "--batch-size=200", "--seed=5", "--shuffle", *flags)
 
 
 @pytest.mark.parametrize("sampler, options", [("full", dict(work=500)), ("cluster", dict(clusters=3))])
@@ -97,7 +119,8 @@ def test_every_sampler_and_option_has_a_case(program):
             assert (sampler["name"], name) in seen, f"no case has sampler={sampler['name']!r} and {name}"
 
 
-@pytest.mark.parametrize("name, near", [("fronteer", "frontier"), ("batchsize", "batch_size"), ("num_neighbours", "num_neighbors")])
+@pytest.mark.parametrize("name, near",
+                         [("fronteer", "frontier"), ("batchsize", "batch_size"), ("num_neighbours", "num_neighbors")])
 def test_an_unknown_option_is_refused_with_the_nearest(name, near):
     with pytest.raises(TypeError, match=f"has no option '{name}': did you mean '{near}'"):
         khop.Loader("nowhere.khop", **{name: 1})
@@ -118,11 +141,13 @@ def test_seeds_have_times_of_their_own(dataset, sample, tmp_path):
         with khop.Loader(path, [3], sampler="temporal", seeds=seeds, input_time=when, batch_size=25) as loader:
             assert [(b.number, *b.digests()) for b in loader] == want
     whole = np.arange(500) * 2 - 7  # of a mask the times of its nodes, or of all
-    with khop.Loader(path, [3], sampler="temporal", seeds=np.arange(500) < 60, input_time=whole, batch_size=25) as loader:
+    with khop.Loader(path, [3], sampler="temporal", seeds=np.arange(500) < 60, input_time=whole,
+                     batch_size=25) as loader:
         assert [t for b in loader for t in np.asarray(b.array("sample/time/node"))[: b.batch_size]] == times.tolist()
 
 
-@pytest.mark.parametrize("seeds, when, says", [("train", [1], "input_time"), ([1, 2], [1], "for each of 2 seeds"), ([1], [0.5], "whole number"),
+@pytest.mark.parametrize("seeds, when, says", [("train", [1], "input_time"), ([1, 2], [1], "for each of 2 seeds"),
+                                               ([1], [0.5], "whole number"),
                                                ({"node": [1]}, [1], "keys of seeds")])
 def test_times_that_do_not_fit_the_seeds_are_refused(seeds, when, says, dataset):
     with pytest.raises((TypeError, ValueError), match=says):

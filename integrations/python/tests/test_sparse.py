@@ -128,7 +128,8 @@ def test_gradients_of_gradients(reduce, turned, heads, dtype):
     have = products.multiply(s, turned, reduce, values, x)
     close(have, want, "product")
     inputs = (x,) if values is None else (x, values)
-    firsts = [torch.autograd.grad((y.tanh() * drawn(5, *y.shape)).sum(), inputs, create_graph=True) for y in (have, want)]
+    firsts = [
+        torch.autograd.grad((y.tanh() * drawn(5, *y.shape)).sum(), inputs, create_graph=True) for y in (have, want)]
     seconds = [torch.autograd.grad(sum((g ** 3).sum() for g in first), inputs) for first in firsts]
     for what, (one, other) in (("gradient", firsts), ("second gradient", seconds)):
         for a, b in zip(one, other):
@@ -250,4 +251,5 @@ if pid == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 torch.sparse.mm(a, torch.ones(5, 4))
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=600, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=600,
+                   env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})

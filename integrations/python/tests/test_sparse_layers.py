@@ -35,7 +35,8 @@ def in_place(x):
     return y
 
 
-MESSAGES = {  # what a layer of somebody's may do with rows, and how many products khop makes of it, forward and backward
+# What a layer of somebody's may do with rows, and how many products khop makes of it, forward and backward.
+MESSAGES = {
     "rows": (lambda x, other, w: x, 2),
     "weighted": (lambda x, other, w: w[:, None] * x, 3),
     "weighted from the right": (lambda x, other, w: x * w[:, None], 3),
@@ -100,7 +101,8 @@ def test_layers_of_pyg(layers, name, how, operations):
     layer = getattr(layers, name)(WIDTH, 4, **how)
     compared(trained(layer, ids(1, NODES, 2, EDGES)), (name, how), operations, 1e-3)
     if name in ("GCNConv", "GraphConv") and not how:
-        compared(trained(layer, ids(1, NODES, 2, EDGES), drawn(2, EDGES).abs(), learned=(1,)), (name, "weights"), 3, 1e-3)
+        compared(trained(layer, ids(1, NODES, 2, EDGES), drawn(2, EDGES).abs(), learned=(1,)), (name, "weights"), 3,
+                 1e-3)
 
 
 @pytest.mark.parametrize("name", ["GCNConv", "GraphConv"])
@@ -203,7 +205,8 @@ def test_messages_of_dgl(message, reduce):
     for g in (*graphs(dgl, torch.int32), *graphs(dgl, torch.int64)):
         for parts in ((1,), (WIDTH,)):
             def run():
-                x, w = drawn(4, g.num_src_nodes(), WIDTH).requires_grad_(), drawn(5, g.num_edges(), *parts).requires_grad_()
+                x, w = drawn(4, g.num_src_nodes(),
+                             WIDTH).requires_grad_(), drawn(5, g.num_edges(), *parts).requires_grad_()
                 with g.local_scope():
                     g.srcdata["h"], g.edata["w"] = x, w
                     g.update_all(made, getattr(dgl.function, reduce)("m", "o"))
@@ -220,7 +223,8 @@ def test_layers_of_dgl():
     import dgl
     g, _ = graphs(dgl, torch.int64)
     torch.manual_seed(1)
-    for layer, operations in ((nn.GraphConv(WIDTH, 4), 2), (nn.SAGEConv(WIDTH, 4, "mean"), 2), (nn.GATConv(WIDTH, 4, 2), 3)):
+    for layer, operations in ((nn.GraphConv(WIDTH, 4), 2), (nn.SAGEConv(WIDTH, 4, "mean"), 2),
+                              (nn.GATConv(WIDTH, 4, 2), 3)):
         compared(trained(lambda_of(layer, g)), type(layer).__name__, operations, 1e-3)
 
 

@@ -137,8 +137,10 @@ def test_tables(library, program, tmp_path):
     batch = whole({"nodes": {"paper": {"file": names, "features": ["age"]}}, "edges": {"cites": edges}})
     assert edges_of(batch) == listed(*EDGES) and (batch.x[:, 0] == batch.n_id).all()
     few = make({"id": ["p0"], "age": np.zeros(1, np.float32)})
-    with pytest.raises(khop.WriteError, match=r'^edges\.cites\.\w+: column "from": row \d+: "p\d+" is not the id of a node of "paper"'):
-        khop.write(tmp_path / "d.khop", {"nodes": {"paper": {"file": few, "features": ["age"]}}, "edges": {"cites": edges}})
+    with pytest.raises(khop.WriteError,
+                       match=r'^edges\.cites\.\w+: column "from": row \d+: "p\d+" is not the id of a node of "paper"'):
+        khop.write(tmp_path / "d.khop",
+                   {"nodes": {"paper": {"file": few, "features": ["age"]}}, "edges": {"cites": edges}})
 
 
 @pytest.mark.parametrize("data, error, says", [

@@ -48,7 +48,8 @@ class Library:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - set(_GO_NEEDS))
         try:
             self._c = ctypes.CDLL(path)
-            self.feed = ctypes.PyDLL(path)  # functions that wait for nothing: to let other threads run would take longer
+            # Functions that wait for nothing: to let other threads run would take longer.
+            self.feed = ctypes.PyDLL(path)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.path = path

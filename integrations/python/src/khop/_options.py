@@ -1,4 +1,5 @@
-"""Options that khop.Loader hands on to khop: names and types, as Go declares them, which knows defaults and meanings."""
+"""Options that khop.Loader hands on to khop: names and types, as Go declares them, which knows defaults and
+meanings."""
 
 from __future__ import annotations
 

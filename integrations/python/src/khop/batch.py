@@ -184,7 +184,8 @@ class Batch(Typed):
         return self._with(values)
 
     def pin_memory(self, device: Any = None) -> Batch:
-        """The batch with its arrays in pinned memory: itself where the ring is pinned or there is no GPU, else a copy."""
+        """The batch with its arrays in pinned memory: itself where the ring is pinned or there is no GPU, else a
+        copy."""
         torch = getattr(self._framework, "torch", None)
         if torch is None or not torch.cuda.is_available() or isinstance(self._source, DeviceArrays):
             return self
@@ -193,8 +194,8 @@ class Batch(Typed):
         return self._with({name: self.array(name).pin_memory() for name in self.names()})
 
     def record_stream(self, stream: Any) -> None:
-        """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone. The memory of a
-        batch that came on a device is kept until that stream has done what is on it when the last array goes."""
+        """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone. The memory of
+        a batch that came on a device is kept until that stream has done what is on it when the last array goes."""
         if isinstance(self._source, DeviceArrays):
             self._source.record_stream(stream)
         for value in self._values.values():
@@ -212,7 +213,8 @@ class Batch(Typed):
     # --- the end ---
 
     def release(self) -> None:
-        """Gives the memory back now, for those who keep no array. Arrays that are still in use change their contents."""
+        """Gives the memory back now, for those who keep no array. Arrays that are still in use change their
+        contents."""
         if self._source is not None:
             self._values.clear()
             source, self._source = self._source, None

@@ -29,7 +29,8 @@ def find(binary: Optional[PathLike] = None) -> str:
     path = _on_path()
     if path is None:
         raise BinaryNotFound(
-            "no khop program: this package was installed without one, and there is none on PATH; install a wheel for your "
+            "no khop program: this package was installed without one, and there is none on PATH; install a wheel for "
+            "your "
             'platform, or build it with "go build ./cmd/khop" and set KHOP_BIN'
         )
     return path

@@ -83,7 +83,8 @@ class Contents:
         return self._arrays().names()
 
     def array(self, name: str) -> Array:
-        """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is another."""
+        """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is
+        another."""
         value = self._values.get(name)
         if value is None:
             source = self._source or self._arrays()
@@ -139,4 +140,5 @@ class Contents:
 
 
 def _is_index(name: str) -> bool:
-    return name.startswith(("nodes/", "seeds/", "input/", "item/", "block/")) or name.startswith("link/") and name.endswith("/group")
+    return name.startswith(("nodes/", "seeds/", "input/", "item/", "block/")) or name.startswith(
+        "link/") and name.endswith("/group")

@@ -43,8 +43,8 @@ def _fill_nodes(batch: Typed, node_type: str, data: Any) -> None:
 
 
 def _for_all(rows: Any, nodes: int) -> Any:
-    """Rows of the seeds, which are the first nodes, as rows of all nodes: without that PyG would take them for rows of other things where it
-    cuts a batch (Data.subgraph). The others are NaN, or -100, which torch's losses leave out."""
+    """Rows of the seeds, which are the first nodes, as rows of all nodes: without that PyG would take them for rows of
+    other things where it cuts a batch (Data.subgraph). The others are NaN, or -100, which torch's losses leave out."""
     if len(rows) == nodes:
         return rows
     if not rows.is_floating_point() and not rows.dtype.is_signed:

@@ -87,7 +87,8 @@ class Device:
         h = _Handle()
         ctypes.memmove(ctypes.byref(h), handle, 64)
         with self._current() as lib:
-            self._check(lib.cuIpcOpenMemHandle_v2(ctypes.byref(at), h, _LAZY_PEER_ACCESS), f"open the server's memory on cuda:{self.ordinal}")
+            self._check(lib.cuIpcOpenMemHandle_v2(ctypes.byref(at), h, _LAZY_PEER_ACCESS),
+                        f"open the server's memory on cuda:{self.ordinal}")
             code = lib.cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(whole), at)
         if code == 0 and base.value + whole.value < at.value + size:
             self.close(at.value)
@@ -102,7 +103,8 @@ class Device:
     def download(self, to: int, address: int, size: int) -> None:
         """Copies device memory to host memory, and waits for that."""
         with self._current() as lib:
-            self._check(lib.cuMemcpyDtoH_v2(ctypes.c_void_p(to), ctypes.c_uint64(address), ctypes.c_size_t(size)), f"copy from cuda:{self.ordinal}")
+            self._check(lib.cuMemcpyDtoH_v2(ctypes.c_void_p(to), ctypes.c_uint64(address), ctypes.c_size_t(size)),
+                        f"copy from cuda:{self.ordinal}")
 
     def record(self, streams: Iterable[int]) -> list[Event]:
         """Events that stand for all that is on these streams now (CUstream as numbers, 0 the legacy default stream)."""
@@ -146,7 +148,8 @@ class Event:
         self._device, self._handle = device, handle
 
     def done(self) -> bool:
-        """Whether the stream has passed it. After an error nothing is under way any more: the next call of the framework reports it."""
+        """Whether the stream has passed it. After an error nothing is under way any more: the next call of the
+        framework reports it."""
         with self._device._current() as lib:
             return int(lib.cuEventQuery(self._handle)) != _NOT_READY
 
@@ -161,7 +164,8 @@ class Event:
 
 
 def ordinal(device: Any) -> int:
-    """The number of a device that is called "cuda", "cuda:1" or torch.device("cuda:1"); -1 for "cpu" and "auto", which are none."""
+    """The number of a device that is called "cuda", "cuda:1" or torch.device("cuda:1"); -1 for "cpu" and "auto", which
+    are none."""
     name = str(device)
     if name in ("cpu", "auto"):
         return -1

@@ -1,7 +1,7 @@
 """Batches that lie on a CUDA device: arrays over the server's own device memory, opened by its CUDA IPC handles.
 
-The server announces a batch when it is complete on the device, so nothing has to wait before it is read. A slot goes back when its
-last array is gone *and* the streams that worked with the batch have passed that moment.
+The server announces a batch when it is complete on the device, so nothing has to wait before it is read. A slot goes
+back when its last array is gone *and* the streams that worked with the batch have passed that moment.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class DeviceMemory:
             self.address = device.open(about.handle, about.bytes)
         except DeviceError as e:
             raise DeviceError(
-                f"{e}. The server made segment {about.number} on its cuda:{about.device}: both processes must see the same devices in the same "
-                "order (CUDA_VISIBLE_DEVICES) and use the same driver"
+                f"{e}. The server made segment {about.number} on its cuda:{about.device}: both processes must see the "
+                "same devices in the same order (CUDA_VISIBLE_DEVICES) and use the same driver"
             ) from None
 
     def __del__(self) -> None:
@@ -60,7 +60,8 @@ class DeviceRing(Ring):
         return None
 
     def give_back(self, slot: int, streams: set[int]) -> None:
-        """Called once for a slot that was taken: it comes back as soon as its arrays' streams, and the current one, have done what is on them now."""
+        """Called once for a slot that was taken: it comes back as soon as its arrays' streams, and the current one,
+        have done what is on them now."""
         try:
             streams = streams | {self.current_stream()}
         except Exception:  # the interpreter is ending, and the framework is half gone
@@ -104,7 +105,8 @@ class DeviceRing(Ring):
         self.returned.append(slot)
 
     def wait_for_one(self) -> bool:
-        """Waits for the streams that the slot which was let go of first depends on; False if no slot is about to come back."""
+        """Waits for the streams that the slot which was let go of first depends on; False if no slot is about to come
+        back."""
         try:
             slot, events = self.passing.popleft()
         except IndexError:
@@ -132,8 +134,8 @@ class DeviceRing(Ring):
 
 
 class DeviceArrays(SlotArrays):
-    """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do. The slot goes back when they are
-    gone and streams have passed."""
+    """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do. The
+    slot goes back when they are gone and streams have passed."""
 
     __slots__ = ("device_ring", "streams")
 
@@ -171,7 +173,8 @@ class DeviceArrays(SlotArrays):
 
 
 class DeviceArray:
-    """An array on a device, which torch.as_tensor, cupy.asarray, numba and others take without a copy (``__cuda_array_interface__``).
+    """An array on a device, which torch.as_tensor, cupy.asarray, numba and others take without a copy
+    (``__cuda_array_interface__``).
 
     It holds the batch's slot, as does whatever was made of it.
     """
@@ -179,7 +182,8 @@ class DeviceArray:
     __slots__ = ("shape", "dtype", "dtype_name", "_address", "_slot", "_memory", "__weakref__")
 
     def __init__(
-        self, slot: DeviceArrays, memory: DeviceMemory, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], dtype_name: str,
+        self, slot: DeviceArrays, memory: DeviceMemory, address: int, shape: tuple[int, ...], dtype: np.dtype[Any],
+        dtype_name: str,
     ) -> None:
         self.shape, self.dtype, self.dtype_name = shape, dtype, dtype_name
         self._address, self._slot, self._memory = address, slot, memory
@@ -192,7 +196,8 @@ class DeviceArray:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         # No stream to wait for: the batch was complete when it came.
         return {
-            "version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (self._address, False), "strides": None, "stream": None,
+            "version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (self._address, False),
+            "strides": None, "stream": None,
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -238,41 +243,50 @@ class Objects(Framework):
 
 
 def _needs_torch(what: str) -> TypeError:
-    return TypeError(f'{what}: on a device that needs framework="torch"; blocks, nodes and columns are there without it')
+    return TypeError(
+        f'{what}: on a device that needs framework="torch"; blocks, nodes and columns are there without it')
 
 
 def prepare(device: Any, framework: Framework) -> tuple[Optional[cuda.Device], Framework]:
-    """The device on which batches are taken, None for the host, and the framework that is right for it. DeviceError if there is none."""
+    """The device on which batches are taken, None for the host, and the framework that is right for it. DeviceError if
+    there is none."""
     ordinal = cuda.ordinal(device)
     if ordinal < 0:
         return None, framework
     if isinstance(framework, Jax):
         raise ValueError(
-            f'device="{device}": for JAX take framework="numpy" and jax.dlpack.from_dlpack(array), or device="cpu" and batch.to("cuda")'
+            f'device="{device}": for JAX take framework="numpy" and jax.dlpack.from_dlpack(array), or device="cpu" '
+            'and batch.to("cuda")'
         )
     if isinstance(framework, Torch):
         if not framework.torch.cuda.is_available():
             raise DeviceError(
-                f'device="{device}": this torch ({framework.torch.__version__}) finds no CUDA device: install one that is built for CUDA, or take device="cpu"'
+                f'device="{device}": this torch ({framework.torch.__version__}) finds no CUDA device: install one '
+                'that is built for CUDA, or take device="cpu"'
             )
         return cuda.Device(ordinal), framework
     return cuda.Device(ordinal), Objects()
 
 
 def _check_same(device: cuda.Device, server: Any) -> None:
-    """Refuses a device of this process that is not the server's: each process counts those that CUDA_VISIBLE_DEVICES lets it see."""
+    """Refuses a device of this process that is not the server's: each process counts those that CUDA_VISIBLE_DEVICES
+    lets it see."""
     if not server or not device.uuid or server == device.uuid:
         return
     here = cuda.seen_as(str(server))
-    remedy = f'take device="cuda:{here}"' if here is not None else "this process does not see that device: look at CUDA_VISIBLE_DEVICES"
-    raise DeviceError(f"the server's batches lie on device {str(server)[:80]}, and cuda:{device.ordinal} is {device.uuid}: {remedy}")
+    remedy = "this process does not see that device: look at CUDA_VISIBLE_DEVICES"
+    if here is not None:
+        remedy = f'take device="cuda:{here}"'
+    raise DeviceError(
+        f"the server's batches lie on device {str(server)[:80]}, and cuda:{device.ordinal} is {device.uuid}: {remedy}")
 
 
 def begin(ring: DeviceRing, framework: Framework, welcome: Welcome) -> None:
     """Lets the ring know which stream the framework works on."""
     made = str(welcome.about.get("device"))
     if made.startswith("cuda") and not welcome.device:
-        warnings.warn(f"batches are made on {made} and come through host memory: the server cannot share its device memory", RuntimeWarning, 4)
+        warnings.warn(f"batches are made on {made} and come through host memory: the server cannot share its device "
+                      "memory", RuntimeWarning, 4)
     if welcome.device:
         _check_same(ring.device, welcome.about.get("device_uuid"))
     if isinstance(framework, Torch):
@@ -281,8 +295,8 @@ def begin(ring: DeviceRing, framework: Framework, welcome: Welcome) -> None:
 
 
 def array_of(framework: Framework, arrays: DeviceArrays, name: str, index: Optional[np.dtype[Any]]) -> Array:
-    """An array of a batch, which with torch is on the device wherever it lay. Ids get the index dtype: a copy, on the device, where
-    they have another. index is None for what is not an id."""
+    """An array of a batch, which with torch is on the device wherever it lay. Ids get the index dtype: a copy, on the
+    device, where they have another. index is None for what is not an id."""
     view = arrays.view(name)
     if isinstance(framework, Torch):
         if view is not None:
@@ -308,4 +322,5 @@ def tensor_of(framework: Torch, view: DeviceArray) -> Array:
             return torch.as_tensor(view.as_type("<i2"), device=device).view(torch.bfloat16)
         return torch.as_tensor(view, device=device)
     except (TypeError, AttributeError):
-        raise TypeError(f'torch {torch.__version__} has no dtype {name} on a device: leave this column out, or take framework="numpy"') from None
+        raise TypeError(f'torch {torch.__version__} has no dtype {name} on a device: leave this column out, or take '
+                        'framework="numpy"') from None

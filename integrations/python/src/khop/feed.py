@@ -24,7 +24,8 @@ from .ring import Ring, SlotArrays
 from .server import END, Server
 
 _STOP = 5.0  # seconds that the end of a run which was left may take
-_NO_SIGNAL, _AT_ONCE, _CLOSE_ON_EXEC = int(socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT), int(socket.MSG_CMSG_CLOEXEC)  # enums compute slowly
+# Enums compute slowly.
+_NO_SIGNAL, _AT_ONCE, _CLOSE_ON_EXEC = int(socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT), int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
 
@@ -50,13 +51,14 @@ class Feed:
         device: Optional[Device] = None,
         server: Optional[Server] = None,
     ) -> None:
-        """Takes over a connected socket, or a loader in this process. index_dtype None takes the server's. start_timeout, if it is longer, is for the first answer, which
-        comes when the server has loaded. device is where batches may lie. server is the process at the other end, where this one started it: it
-        says why it has ended."""
+        """Takes over a connected socket, or a loader in this process. index_dtype None takes the server's.
+        start_timeout, if it is longer, is for the first answer, which comes when the server has loaded. device is where
+        batches may lie. server is the process at the other end, where this one started it: it says why it has ended."""
         self._socket: Union[socket.socket, Inside, None] = connection
         self._inside = connection if isinstance(connection, Inside) else None
         self.lazy = 0
-        """How many slots may wait to go back while batches are there: to wake a worker takes longer than to take a batch."""
+        """How many slots may wait to go back while batches are there: to wake a worker takes longer than to take a
+        batch."""
         self._pid = os.getpid()
         self._timeout = max(timeout, start_timeout)
         self._server = server
@@ -122,7 +124,8 @@ class Feed:
         if isinstance(message, p.End):
             self._dealt_with()
             if message.batches != ring.sequence or message.batches != self._batches or message.stopped:
-                raise self._broken(ProtocolError(f"END after {message.batches} batches, where {ring.sequence} of {self._batches} came"))
+                raise self._broken(ProtocolError(
+                    f"END after {message.batches} batches, where {ring.sequence} of {self._batches} came"))
             return message
         if message.sequence != ring.sequence:
             raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {ring.sequence} should"))
@@ -143,7 +146,8 @@ class Feed:
             self._length[0] = 0
 
     def stop(self) -> None:
-        """Ends the run, and returns what was announced of it and not taken. Raises nothing: who asks for the next run hears what is wrong."""
+        """Ends the run, and returns what was announced of it and not taken. Raises nothing: who asks for the next run
+        hears what is wrong."""
         if self._socket is not None and self._mine():
             self._send(p.stop(self._run))
             try:
@@ -198,9 +202,11 @@ class Feed:
                 raise self._failed(message)
             if isinstance(message, p.Bye):
                 raise self._broken(ServerError(f"the server has closed the feed: {message.reason}{self._tail()}"))
-            if isinstance(message, p.BatchReady) and (run != self._run or self._cut):  # of a run that was left: back, unread
+            # Of a run that was left: back, unread.
+            if isinstance(message, p.BatchReady) and (run != self._run or self._cut):
                 self._discard(message)
-            elif run == self._run and not isinstance(message, p.Tell):  # somebody was interrupted while waiting for that
+            elif run == self._run and not isinstance(message,
+                                                     p.Tell):  # somebody was interrupted while waiting for that
                 raise self._broken(ProtocolError(f"{type(message).__name__} came where {what} should"))
             self._in_time(deadline, what)
 
@@ -233,7 +239,8 @@ class Feed:
             except ConnectionResetError:
                 continue  # it closed with messages of ours unread; its own, and the end, are still to be read
             except OSError as e:
-                raise self._broken(self._death() or ServerError(f"the connection to the server is broken: {e}")) from None
+                raise self._broken(
+                    self._death() or ServerError(f"the connection to the server is broken: {e}")) from None
             fds = _descriptors(ancillary) if ancillary else ()
             try:
                 if size == 0:
@@ -265,13 +272,15 @@ class Feed:
             return
         if starved:
             raise SlotsHeldError(
-                f"no batch for {self._timeout:.0f} s: all {self._hold} slots are held by arrays that are still in use: {self.ring.holders()}. "
-                "Let go of them, keep a copy (batch.copy()), or make the loader with more slots (hold=)"
+                f"no batch for {self._timeout:.0f} s: all {self._hold} slots are held by arrays that are still in "
+                f"use: {self.ring.holders()}. Let go of them, keep a copy (batch.copy()), or make the loader with "
+                "more slots (hold=)"
             )
         raise ServerError(f"{what} did not come within {self._timeout:.0f} s{self._tail()}")
 
     def _send(self, message: bytes, then: Optional[Callable[[], object]] = None) -> None:
-        """Sends a message, and calls then at once: no signal is handled in between, as long as it is a function of C's."""
+        """Sends a message, and calls then at once: no signal is handled in between, as long as it is a function of
+        C's."""
         deadline = 0.0
         while True:
             try:
@@ -286,7 +295,8 @@ class Feed:
             except BlockingIOError:
                 deadline = deadline or time.monotonic() + self._timeout
                 if time.monotonic() > deadline:
-                    raise self._broken(ServerError(f"the server has read nothing for {self._timeout:.0f} s{self._tail()}")) from None
+                    raise self._broken(
+                        ServerError(f"the server has read nothing for {self._timeout:.0f} s{self._tail()}")) from None
             except OSError:
                 self._cut = True
                 return  # the server is gone: what it sent before, which is read next, says why
@@ -335,7 +345,8 @@ class Feed:
         try:
             self.ring.keep_held()
         except (OSError, ProtocolError) as e:
-            warnings.warn(f"arrays of {len(self.ring.held)} batches that are still in use may change: they cannot be kept: {e}", RuntimeWarning, 3)
+            warnings.warn(f"arrays of {len(self.ring.held)} batches that are still in use may change: they cannot be "
+                          f"kept: {e}", RuntimeWarning, 3)
 
     def __del__(self) -> None:
         if hasattr(self, "_socket"):
@@ -351,8 +362,8 @@ class Feed:
     def _unusable(self) -> NoReturn:
         if not self._mine():
             raise ForkError(
-                f"this loader belongs to process {self._pid}, and this is its child {os.getpid()}: batches come from a server, so there is nothing "
-                "to win by forking. Use num_workers=0, or make the loader in the child"
+                f"this loader belongs to process {self._pid}, and this is its child {os.getpid()}: batches come from "
+                "a server, so there is nothing to win by forking. Use num_workers=0, or make the loader in the child"
             )
         raise ServerError("the loader is closed")
 
@@ -394,7 +405,8 @@ _open_feeds: weakref.WeakSet[Feed] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    """After a fork: the child must not keep the connection open, or its parent's death would go unnoticed. Nor can it use it so."""
+    """After a fork: the child must not keep the connection open, or its parent's death would go unnoticed. Nor can it
+    use it so."""
     for feed in list(_open_feeds):
         s, feed._socket, feed._inside = feed._socket, None, None
         if s is not None:

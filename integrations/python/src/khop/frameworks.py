@@ -23,7 +23,8 @@ class Framework:
     name = "numpy"
 
     def wrap(self, array: NumpyArray, dtype: str) -> Array:
-        """The array as a tensor. dtype is the name in the dataset, for what NumPy has no dtype for (bfloat16 is uint16)."""
+        """The array as a tensor. dtype is the name in the dataset, for what NumPy has no dtype for (bfloat16 is
+        uint16)."""
         return array
 
     def numpy(self, array: Array) -> NumpyArray:
@@ -68,7 +69,8 @@ class Torch(Framework):
         try:
             return self._from_numpy(array) if array.flags.writeable else self._read_only(array)
         except TypeError:
-            raise TypeError(f'torch {self.torch.__version__} has no dtype {dtype}: use framework="numpy" for this column') from None
+            raise TypeError(
+                f'torch {self.torch.__version__} has no dtype {dtype}: use framework="numpy" for this column') from None
 
     def _read_only(self, array: NumpyArray) -> Array:
         """Of a ring that many read: torch has no read-only tensors, and says so."""

@@ -72,8 +72,8 @@ class Inside:
     """
 
     def __init__(self, config: Configuration, quiet: bool = True) -> None:
-        """Begins to open the loader. config has the dataset and the rank beside options of khop serve; the caller closes
-        it."""
+        """Begins to open the loader. config has the dataset and the rank beside options of khop serve; the caller
+        closes it."""
         self._handle = self._feed = 0
         self._library = library = _library.load()
         self._config = config

@@ -82,7 +82,8 @@ class Connection:
 
     @property
     def device(self) -> str:
-        """The device that this process trains on, for ``batch.to(loader.device)``: the GPU of its local rank where there is one, else the CPU."""
+        """The device that this process trains on, for ``batch.to(loader.device)``: the GPU of its local rank where
+        there is one, else the CPU."""
         if not _has_gpu(self._framework):
             return "cpu"
         return f"cuda:{_place.find().local_rank}"
@@ -113,8 +114,9 @@ class Connection:
         running = self._running()
         if running is not None:
             raise BusyError(
-                f"epoch {running.epoch} of this loader is still being iterated, and a loader has one iterator at a time: end that loop, or call "
-                "close() on its iterator, or make a second loader (instance= tells it apart). For Lightning wrap it in khop.torch.Dataset"
+                f"epoch {running.epoch} of this loader is still being iterated, and a loader has one iterator at a "
+                "time: end that loop, or call close() on its iterator, or make a second loader (instance= tells it "
+                "apart). For Lightning wrap it in khop.torch.Dataset"
             )
         if self._pending is not None:
             begun = self._feed.begin(2, state=self._pending)
@@ -127,7 +129,8 @@ class Connection:
         return epoch
 
     def restart(self) -> Epoch:
-        """As ``iter``, but takes over where an iterator is still in use, which is an error for that one's user from then on.
+        """As ``iter``, but takes over where an iterator is still in use, which is an error for that one's user from
+        then on.
 
         For libraries that leave a loop early and keep the iterator.
         """
@@ -142,14 +145,16 @@ class Connection:
         return None if running is None or running.closed else running
 
     def __getitem__(self, index: Any) -> Any:
-        raise TypeError("a khop loader is iterated, not indexed; for torch.utils.data.DataLoader use khop.torch.Dataset(loader) with batch_size=None")
+        raise TypeError("a khop loader is iterated, not indexed; for torch.utils.data.DataLoader use "
+                        "khop.torch.Dataset(loader) with batch_size=None")
 
     def _batch(self, arrays: SlotArrays) -> Any:
         ready = arrays.ready
         if self._schema is None:
             about = dict(self._feed.welcome.about)
             if self._pad == "max":
-                about.update((k, v) for k, v in info(str(about.get("dataset")), self._binary).items() if k in ("node_types", "edge_types"))
+                about.update((k, v) for k, v in info(str(about.get("dataset")), self._binary).items()
+                             if k in ("node_types", "edge_types"))
             self._schema = schema_of(arrays, about)
         batch = Batch(self._schema, ready, arrays, self._framework, self._index_dtype)
         self._place = ready.epoch, ready.next
@@ -166,10 +171,12 @@ class Connection:
     # --- states ---
 
     def state_dict(self) -> dict[str, Any]:
-        """The place after the last batch that was yielded; before the first, the place of the first. Plain data, for JSON.
+        """The place after the last batch that was yielded; before the first, the place of the first. Plain data, for
+        JSON.
 
-        After a loop has run to its end it is the beginning of the next epoch; after one that was left, by break or an exception, it is still the
-        place where it was left. All ranks that have done as many batches have the same state.
+        After a loop has run to its end it is the beginning of the next epoch; after one that was left, by break or an
+        exception, it is still the place where it was left. All ranks that have done as many batches have the same
+        state.
         """
         if self._pending is not None:
             return dict(self._pending)
@@ -179,14 +186,16 @@ class Connection:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next ``iter`` go on after the batch whose state it is, to the end of that epoch.
 
-        StateError if it is of another dataset or of other options: raised here where that can be seen, else by ``iter``.
+        StateError if it is of another dataset or of other options: raised here where that can be seen, else by
+        ``iter``.
         """
         running = self._running()
         if running is not None:
             running.close()
         for key, own in self._state.items():
             if key not in ("epoch", "next") and key in state and state[key] != own:
-                raise StateError(f"the state's {key} is {state[key]!r}, this loader's {own!r}: make the loader as it was, or start an epoch anew")
+                raise StateError(f"the state's {key} is {state[key]!r}, this loader's {own!r}: make the loader as it "
+                                 "was, or start an epoch anew")
         if not {"epoch", "next"} <= set(state):
             raise StateError("this is not a state of a khop loader: it has no epoch and next")
         self._pending = dict(state)
@@ -199,8 +208,8 @@ class Connection:
     # --- the end ---
 
     def close(self) -> None:
-        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid: where they are on a device, its server ends when the
-        last one is gone."""
+        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid: where they are on a device, its
+        server ends when the last one is gone."""
         self._end()
 
     @property
@@ -210,7 +219,9 @@ class Connection:
     def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]) -> None:
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType],
+    ) -> None:
         self.close()
 
     def _repr_html_(self) -> str:
@@ -271,7 +282,8 @@ class Epoch:
         return self._loader is None
 
     def close(self) -> None:
-        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch, or this one if no batch of it was taken.
+        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch, or this one if
+        no batch of it was taken.
 
         The loader's state stays the place after the last batch that was taken.
         """
@@ -288,18 +300,18 @@ class Epoch:
 class Loader(Connection):
     """A loader with a server of its own: starts ``khop serve`` and ends it.
 
-    dataset is the path of one, or a graph in memory, whatever khop.write takes: then the dataset is a temporary one, in $TMPDIR, which goes with
-    the loader. Write it once where it serves more than one loader.
+    dataset is the path of one, or a graph in memory, whatever khop.write takes: then the dataset is a temporary one, in
+    $TMPDIR, which goes with the loader. Write it once where it serves more than one loader.
 
         for epoch in range(10):
             for batch in loader:
                 train(batch.x, batch.edge_index, batch.y)
 
-    Only dataset, sampler, fanouts, the sampler's own options, seeds and what belongs to links, split, batch_size, drop_last, shuffle, seed and instance decide what
-    is in a batch. docs/python.md explains every option.
+    Only dataset, sampler, fanouts, the sampler's own options, seeds and what belongs to links, split, batch_size,
+    drop_last, shuffle, seed and instance decide what is in a batch. docs/python.md explains every option.
 
-    Where several processes train together (torch.distributed, or RANK and WORLD_SIZE in the environment) each gets its share; the
-    processes of a machine share one server, which its local rank 0 starts.
+    Where several processes train together (torch.distributed, or RANK and WORLD_SIZE in the environment) each gets its
+    share; the processes of a machine share one server, which its local rank 0 starts.
     """
 
     def __init__(
@@ -339,14 +351,16 @@ class Loader(Connection):
             device, framework if isinstance(framework, Framework) else _framework(framework))
         if on is not None and here.local_world_size > 1:
             raise ValueError(
-                f'device="{device}": a server makes batches on one device, and {here.local_world_size} processes of this '
+                f'device="{device}": a server makes batches on one device, and {here.local_world_size} processes of '
+                'this '
                 "machine share one: give each a server of its own with rank= and world_size=, and its own device")
         self.process, self.process_reason = choose(
             process, here.local_world_size, on is not None, socket is not None, binary is not None, serve_options)
         config = Configuration({
             **options, "fanouts": _one_of(fanouts, num_neighbors), "seed": seed % (1 << 64), "index_dtype": index_dtype,
             "device": "cpu" if device == "auto" else device, "world_size": here.world_size})
-        if options.get("sampler", "neighbor") in HOP_SAMPLERS and not any(f.startswith("--frontier") for f in serve_options):
+        if options.get("sampler",
+                       "neighbor") in HOP_SAMPLERS and not any(f.startswith("--frontier") for f in serve_options):
             config.options.setdefault("frontier", "new")  # each node is expanded once, as edge_index needs it
         if resident:
             _reside(config.options)
@@ -376,15 +390,19 @@ class Loader(Connection):
 
 
 def connect(
-    path: _binary.PathLike, *, rank: Optional[int] = None, framework: Union[str, Framework] = "auto", index_dtype: str = "int64", hold: int = 0,
-    pad: Any = None, pin: Optional[bool] = None, timeout: float = 60.0, connect_timeout: float = 10.0, max_ring_bytes: int = protocol.MAX_BYTES,
+    path: _binary.PathLike, *, rank: Optional[int] = None, framework: Union[str, Framework] = "auto",
+    index_dtype: str = "int64", hold: int = 0,
+    pad: Any = None, pin: Optional[bool] = None, timeout: float = 60.0, connect_timeout: float = 10.0,
+    max_ring_bytes: int = protocol.MAX_BYTES,
     device: Any = "cpu",
 ) -> Connection:
-    """Joins a running ``khop serve --socket path``. rank None takes torch.distributed's or the environment's, else the lowest that is free.
+    """Joins a running ``khop serve --socket path``. rank None takes torch.distributed's or the environment's, else the
+    lowest that is free.
 
     device is where batches may lie: those of a server on a device lie there, all others are copied there.
 
-    On a ring that many read (``--broadcast``) arrays are read-only, and ids of another width than index_dtype are copied.
+    On a ring that many read (``--broadcast``) arrays are read-only, and ids of another width than index_dtype are
+    copied.
 
     The first ``iter`` goes on where the rank stands: after a restart with the first batch that was not acknowledged.
     """
@@ -395,7 +413,8 @@ def connect(
 
     def join(asked: Optional[str]) -> Feed:
         connection = server.connect(os.fspath(path), connect_timeout)
-        return Feed(connection, rank=rank, index_dtype=asked, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on)
+        return Feed(connection, rank=rank, index_dtype=asked, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes,
+                    device=on)
     try:
         feed = join(index_dtype)
     except ServerError as e:

@@ -31,7 +31,8 @@ class Meeting:
         return os.path.join(self._folder, f"joined-{local_rank}")
 
     def wait_for_all(self, timeout: float, check: Callable[[], None]) -> None:
-        """The host waits until the others have connected, so that it cannot end the server before. check raises if that is hopeless."""
+        """The host waits until the others have connected, so that it cannot end the server before. check raises if that
+        is hopeless."""
         deadline = time.monotonic() + timeout
         missing = set(range(1, self._place.local_world_size))
         while True:
@@ -46,8 +47,8 @@ class Meeting:
             check()
             if time.monotonic() > deadline:
                 raise ServerError(
-                    f"local ranks {sorted(missing)} did not join within {timeout:.0f} s: every process makes its loaders, in the same order; "
-                    "a loader for one process only is made with rank=0, world_size=1"
+                    f"local ranks {sorted(missing)} did not join within {timeout:.0f} s: every process makes its "
+                    "loaders, in the same order; a loader for one process only is made with rank=0, world_size=1"
                 )
             time.sleep(0.005)
 

@@ -1,4 +1,5 @@
-"""What Python says, as a configuration of khop: one JSON object, and arrays beside it (docs/cli.md, "A configuration")."""
+"""What Python says, as a configuration of khop: one JSON object, and arrays beside it (docs/cli.md, "A
+configuration")."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class Sizes:
 
 
 def pad(batch: Typed, sizes: Union[str, Sizes], about: Optional[Mapping[str, Any]] = None) -> OwnArrays:
-    """A batch's arrays, copied into padded shapes: "pow2" (the next powers of two), "max" (what the sampler can reach at
-    most: one shape for all), or Sizes. about is what the server tells, which "max" needs."""
+    """A batch's arrays, copied into padded shapes: "pow2" (the next powers of two), "max" (what the sampler can reach
+    at most: one shape for all), or Sizes. about is what the server tells, which "max" needs."""
     if isinstance(sizes, str):
         if sizes == "pow2":
             sizes = _powers_of_two(batch)

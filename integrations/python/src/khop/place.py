@@ -21,10 +21,11 @@ class Place:
 
 
 def find(rank: Optional[int] = None, world_size: Optional[int] = None) -> Place:
-    """Returns the place that is asked for, else torch.distributed's, else the environment's (RANK, WORLD_SIZE), else 0 of 1.
+    """Returns the place that is asked for, else torch.distributed's, else the environment's (RANK, WORLD_SIZE), else 0
+    of 1.
 
-    LOCAL_RANK and LOCAL_WORLD_SIZE say how many processes this machine has; without them all are taken to be here. A place that is asked for is
-    alone on its machine.
+    LOCAL_RANK and LOCAL_WORLD_SIZE say how many processes this machine has; without them all are taken to be here. A
+    place that is asked for is alone on its machine.
     """
     if (rank is None) != (world_size is None):
         raise ValueError("rank and world_size: give both or neither")
@@ -70,7 +71,8 @@ def meeting_point(ordinal: int) -> str:
 
     ordinal counts the loaders of a process, which all processes must make in the same order.
     """
-    names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_STEP_ID")
+    names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID",
+             "SLURM_STEP_ID")
     key = "\0".join([*(os.environ.get(n, "") for n in names), str(os.getppid()), str(ordinal)])
     name = hashlib.sha256(key.encode()).hexdigest()[:16]
     return os.path.join(socket_folder(), name, "feed.sock")
@@ -82,5 +84,6 @@ def socket_folder() -> str:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     s = os.lstat(folder)
     if s.st_uid != os.getuid() or s.st_mode & 0o077:
-        raise PermissionError(f"{folder} belongs to another user or is open to others: remove it, or set XDG_RUNTIME_DIR")
+        raise PermissionError(
+            f"{folder} belongs to another user or is open to others: remove it, or set XDG_RUNTIME_DIR")
     return folder

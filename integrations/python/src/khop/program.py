@@ -14,7 +14,8 @@ def run(
     command: str, arguments: Sequence[str], options: Mapping[str, Any], binary: Optional[_binary.PathLike] = None,
     otherwise: type[KhopError] = ServerError,
 ) -> None:
-    """Runs a command. Where it does not take its options that is an OptionError, else an error of the type otherwise."""
+    """Runs a command. Where it does not take its options that is an OptionError, else an error of the type
+    otherwise."""
     config = Configuration(options)
     try:
         done = subprocess.run(

@@ -32,29 +32,36 @@ ANY_RANK = 0xFFFFFFFF
 TAKES_DEVICE = 1  # HELLO: segments of device memory
 
 HELLO, WELCOME, SEGMENT, BEGIN, BEGUN, BATCH, NEXT, END, STOP, ERROR, ASK, TELL, BYE = range(1, 14)
-NAMES = ("?", "HELLO", "WELCOME", "SEGMENT", "BEGIN", "BEGUN", "BATCH", "NEXT", "END", "STOP", "ERROR", "ASK", "TELL", "BYE")
+NAMES = ("?", "HELLO", "WELCOME", "SEGMENT", "BEGIN", "BEGUN", "BATCH", "NEXT", "END", "STOP", "ERROR", "ASK", "TELL",
+         "BYE")
 STATISTICS, STATE = 1, 2
 
 ERRORS = {
-    1: "bad message", 2: "version", 3: "user", 4: "rank", 5: "taken", 6: "full", 7: "index dtype", 8: "state", 9: "epochs",
+    1: "bad message", 2: "version", 3: "user", 4: "rank", 5: "taken", 6: "full", 7: "index dtype", 8: "state",
+    9: "epochs",
     10: "load", 11: "memory", 12: "ending", 13: "readers", 14: "stalled",
 }
 ERROR_INDEX_DTYPE, ERROR_STATE = 7, 8
 GOODBYES = {0: "done", 1: "interrupted", 2: "all epochs were loaded"}
 
 DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
-    1: ("int8", np.dtype("<i1")), 2: ("uint8", np.dtype("<u1")), 3: ("int16", np.dtype("<i2")), 4: ("uint16", np.dtype("<u2")),
-    5: ("int32", np.dtype("<i4")), 6: ("uint32", np.dtype("<u4")), 7: ("int64", np.dtype("<i8")), 8: ("uint64", np.dtype("<u8")),
-    9: ("float16", np.dtype("<f2")), 10: ("bfloat16", np.dtype("<u2")), 11: ("float32", np.dtype("<f4")), 12: ("float64", np.dtype("<f8")),
+    1: ("int8", np.dtype("<i1")), 2: ("uint8", np.dtype("<u1")), 3: ("int16", np.dtype("<i2")),
+    4: ("uint16", np.dtype("<u2")),
+    5: ("int32", np.dtype("<i4")), 6: ("uint32", np.dtype("<u4")), 7: ("int64", np.dtype("<i8")),
+    8: ("uint64", np.dtype("<u8")),
+    9: ("float16", np.dtype("<f2")), 10: ("bfloat16", np.dtype("<u2")), 11: ("float32", np.dtype("<f4")),
+    12: ("float64", np.dtype("<f8")),
 }
 INDEX_DTYPES = {"int32": 5, "int64": 7}
 
 
-# --- what a consumer sends ---------------------------------------------------------------------------------------------
+# --- what a consumer sends --------------------------------------------------------------------------------------------
 
 def hello(rank: Optional[int], index_dtype: int, hold: int, pid: int, takes: int = 0) -> bytes:
-    """index_dtype is a code of DTYPES, 0 for the server's own; hold 0 for as many slots as the server gives; takes TAKES_DEVICE or 0."""
-    head = struct.pack("<HHI8sHHIIIII", HELLO, 0, 64, MAGIC, VERSION, VERSION, ANY_RANK if rank is None else rank, index_dtype, hold, pid, takes)
+    """index_dtype is a code of DTYPES, 0 for the server's own; hold 0 for as many slots as the server gives; takes
+    TAKES_DEVICE or 0."""
+    head = struct.pack("<HHI8sHHIIIII", HELLO, 0, 64, MAGIC, VERSION, VERSION, ANY_RANK if rank is None else rank,
+                       index_dtype, hold, pid, takes)
     return head.ljust(64, b"\0")
 
 
@@ -87,7 +94,7 @@ def bye(reason: int = 0) -> bytes:
     return struct.pack("<HHIII", BYE, 0, 16, reason, 0)
 
 
-# --- what a server sends -------------------------------------------------------------------------------------------------
+# --- what a server sends ----------------------------------------------------------------------------------------------
 
 class Welcome(NamedTuple):
     version: int
@@ -186,7 +193,8 @@ def read(data: bytes) -> Message:
     if length != len(data) or length > MESSAGE_BYTES:
         raise ProtocolError(f"a message says that it has {length} bytes, its packet has {len(data)}")
     if kind not in _READERS:
-        raise ProtocolError(f"a server sends no message of kind {kind} ({NAMES[kind] if kind < len(NAMES) else 'unknown'})")
+        raise ProtocolError(
+            f"a server sends no message of kind {kind} ({NAMES[kind] if kind < len(NAMES) else 'unknown'})")
     fixed, reader = _READERS[kind]
     if fixed and length != fixed:
         raise ProtocolError(f"{NAMES[kind]} has {length} bytes, not {fixed}")
@@ -212,12 +220,15 @@ def _welcome(data: bytes, flags: int) -> Welcome:
     _check("WELCOME", about, _ABOUT, ("state",))
     _check("WELCOME: state", about["state"], _STATE, ("epoch", "next"))
     _limit("epoch", about["state"]["epoch"], MAX_EPOCHS)
-    return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), bool(bits & 4), batches, about)
+    return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), bool(bits & 4),
+                   batches, about)
 
 
 _ABOUT: dict[str, type] = {  # of the JSON in WELCOME, what there is
-    "version": str, "pid": int, "dataset": str, "dataset_id": str, "sampler": str, "layers": int, "frontier": str, "seeds": str, "num_seeds": int,
-    "batch_size": int, "shuffle": bool, "drop_last": bool, "remainder": str, "batches": int, "epochs": int, "readers": int, "device": str, "state": dict,
+    "version": str, "pid": int, "dataset": str, "dataset_id": str, "sampler": str, "layers": int, "frontier": str,
+    "seeds": str, "num_seeds": int,
+    "batch_size": int, "shuffle": bool, "drop_last": bool, "remainder": str, "batches": int, "epochs": int,
+    "readers": int, "device": str, "state": dict,
 }
 _STATE: dict[str, type] = {"epoch": int, "next": int}
 
@@ -282,7 +293,8 @@ def _bye(data: bytes, flags: int) -> Bye:
 
 
 _READERS: dict[int, tuple[int, Callable[[bytes, int], Message]]] = {  # with the bytes of those that have a fixed number
-    WELCOME: (0, _welcome), SEGMENT: (96, _segment), BEGUN: (48, _begun), BATCH: (64, read_batch), END: (40, _end), ERROR: (0, _error),
+    WELCOME: (0, _welcome), SEGMENT: (96, _segment), BEGUN: (48, _begun), BATCH: (64, read_batch), END: (40, _end),
+    ERROR: (0, _error),
     TELL: (0, _tell), BYE: (16, _bye),
 }
 
@@ -304,11 +316,12 @@ def _json(data: bytes, begin: int, size: int) -> dict[str, Any]:
     return value
 
 
-# --- the descriptor of a batch -----------------------------------------------------------------------------------------
+# --- the descriptor of a batch ----------------------------------------------------------------------------------------
 
 _HEAD = struct.Struct("<8sIIQQQQ")
 _ARRAY = struct.Struct("<QIBBHIIQ4Q")
-_PLACES = {rank: struct.Struct(f"<QI20x{rank}Q") for rank in range(1, 5)}  # of an array's entry: offset, segment and dimensions
+# Of an array's entry: offset, segment and dimensions.
+_PLACES = {rank: struct.Struct(f"<QI20x{rank}Q") for rank in range(1, 5)}
 
 
 class Form(NamedTuple):
@@ -336,7 +349,8 @@ class Layout:
             at = 64 + 64 * i
             _, _, code, rank, _, begin, size, *_ = _ARRAY.unpack_from(data, at)
             if not 1 <= size <= MAX_NAME or begin < 64 + 64 * count or begin + size > len(data):
-                raise ProtocolError(f"descriptor: array {i}: its name is at {begin}, {size} bytes, outside of the descriptor")
+                raise ProtocolError(
+                    f"descriptor: array {i}: its name is at {begin}, {size} bytes, outside of the descriptor")
             try:
                 name = data[begin:begin + size].decode("utf-8")
             except UnicodeDecodeError:
@@ -349,7 +363,8 @@ class Layout:
             self.forms[name] = Form(at, _PLACES[rank], numpy.itemsize, numpy, dtype)
         self.names = tuple(self.forms)
         self.node_types = tuple(n[len("nodes/"):] for n in self.names if n.startswith("nodes/"))
-        self.edge_types = tuple(n[len("block/0/"):-len("/indptr")] for n in self.names if n.startswith("block/0/") and n.endswith("/indptr"))
+        self.edge_types = tuple(n[len("block/0/"):-len("/indptr")] for n in self.names if n.startswith("block/0/")
+                                and n.endswith("/indptr"))
         self.layers = 0
         if self.edge_types:
             while f"block/{self.layers}/{self.edge_types[0]}/indptr" in self.forms:
@@ -380,18 +395,22 @@ class Layout:
         if form is None:
             raise ProtocolError(f"descriptor: there is no array {name}")
         if form.dtype not in dtypes or form.place is not _PLACES[rank]:
-            raise ProtocolError(f"descriptor: array {name} is {form.dtype} of {form.place.format}, not {dtypes[-1]} of rank {rank}")
+            raise ProtocolError(
+                f"descriptor: array {name} is {form.dtype} of {form.place.format}, not {dtypes[-1]} of rank {rank}")
 
     def layers_of(self, counts: tuple[int, ...]) -> int:
         """The layers of batches whose num_nodes has a shape."""
         layers = counts[0] - 1
         if layers < 0 or counts[1] != len(self.node_types) or self.edge_types and layers != self.layers:
-            raise ProtocolError(f"num_nodes has shape {counts}, with {len(self.node_types)} node types and {self.layers} layers")
+            raise ProtocolError(
+                f"num_nodes has shape {counts}, with {len(self.node_types)} node types and {self.layers} layers")
         return layers
 
-    def place(self, name: str, descriptor: bytes, segments: Sequence[int]) -> tuple[int, int, tuple[int, ...], np.dtype[Any], str]:
-        """Where an array of a batch is: segment, offset, shape, NumPy's dtype and the dtype's name; KeyError if there is none. segments are
-        their sizes in bytes: the array is within one, or has no elements and segment -1."""
+    def place(
+        self, name: str, descriptor: bytes, segments: Sequence[int],
+    ) -> tuple[int, int, tuple[int, ...], np.dtype[Any], str]:
+        """Where an array of a batch is: segment, offset, shape, NumPy's dtype and the dtype's name; KeyError if there
+        is none. segments are their sizes in bytes: the array is within one, or has no elements and segment -1."""
         at, place, size, numpy, dtype = self.forms[name]
         values: tuple[int, ...] = place.unpack_from(descriptor, at)
         offset, segment, shape = values[0], values[1], values[2:]
@@ -404,18 +423,20 @@ class Layout:
 
 
 def layout(descriptor: bytes, ready: BatchReady, known: Optional[Layout] = None) -> Layout:
-    """Checks a batch's descriptor and reads its layout. known is that of the batch before, which is taken over where the descriptor says that it is
-    the same. descriptor is a copy: what is in the ring may change under a reader."""
+    """Checks a batch's descriptor and reads its layout. known is that of the batch before, which is taken over where
+    the descriptor says that it is the same. descriptor is a copy: what is in the ring may change under a reader."""
     magic, size, count, key, epoch, number, following = _HEAD.unpack_from(descriptor)
     if magic != BATCH_MAGIC or size != len(descriptor):
         raise ProtocolError(f"there is no descriptor of {len(descriptor)} bytes where BATCH says")
     if count > MAX_ARRAYS or 64 + 64 * count > size:
         raise ProtocolError(f"a descriptor of {size} bytes with {count} arrays")
     if epoch != ready.epoch or number != ready.number or following != ready.next:
-        raise ProtocolError(f"BATCH is of batch {ready.number} of epoch {ready.epoch}, the descriptor of {number} of {epoch}")
+        raise ProtocolError(
+            f"BATCH is of batch {ready.number} of epoch {ready.epoch}, the descriptor of {number} of {epoch}")
     if known is not None and known.key == key and known.count == count:
         return known
     new = Layout(key, descriptor, count)
-    if known is not None and (new.node_types, new.edge_types, new.layers) != (known.node_types, known.edge_types, known.layers):
+    if known is not None and (new.node_types, new.edge_types,
+                              new.layers) != (known.node_types, known.edge_types, known.layers):
         raise ProtocolError(f"batch {number} has other types of nodes or edges than the batches before")
     return new

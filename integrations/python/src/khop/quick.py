@@ -61,7 +61,8 @@ def quick(loader: Taker) -> Optional[Callable[[], Optional[Batch]]]:
         batch.schema, batch._info, batch._source = schema, told, arrays
         batch._framework, batch._index, batch._values, batch._table = framework, index, {}, None
         arrays.ring, arrays.told, arrays._layout, arrays._descriptor, arrays._base = ring, told, layout, None, None
-        # As in SlotArrays.begin: who is interrupted before this line has taken nothing, and behind it gives the slot back.
+        # As in SlotArrays.begin: who is interrupted before this line has taken nothing, and behind it gives the slot
+        # back.
         held[told[2]], ring.sequence, arrays._open = told, told[3] + 1, True
         inside.place = place + BATCH_BYTES
         loader._place = told[4], told[9]

@@ -38,7 +38,8 @@ class Memory:
     """The bytes, as a buffer that keeps them."""
 
     def __init__(self, about: Segment, fds: Sequence[int]) -> None:
-        """Maps the descriptor that came with SEGMENT, once it is sure that no access can ever fault. Does not close it."""
+        """Maps the descriptor that came with SEGMENT, once it is sure that no access can ever fault. Does not close
+        it."""
         if about.memory != 0:
             raise ProtocolError("a segment on a device, which was not asked for")
         if len(fds) != 1:
@@ -62,7 +63,8 @@ class Memory:
         self._unpin: Optional[Callable[[], object]] = None
 
     def pin(self) -> None:
-        """Page-locks the segment for CUDA, once, so that copies to a device are asynchronous. Where CUDA refuses it stays as it is."""
+        """Page-locks the segment for CUDA, once, so that copies to a device are asynchronous. Where CUDA refuses it
+        stays as it is."""
         cudart: Any = import_module("torch").cuda.cudart()
         if int(cudart.cudaHostRegister(self.address, self.bytes, 0)) == 0:
             self._unpin = partial(cudart.cudaHostUnregister, self.address)
@@ -76,12 +78,13 @@ class Memory:
     __del__ = unpin
 
     def keep(self, begin: int, end: int) -> None:
-        """Puts a copy of some bytes in their place, which nobody else writes to: what shares their pages is cut off, too. OSError if there is no
-        memory."""
+        """Puts a copy of some bytes in their place, which nobody else writes to: what shares their pages is cut off,
+        too. OSError if there is no memory."""
         self.unpin()  # pages that are locked cannot be replaced
         begin, end = begin // _PAGE * _PAGE, -(-end // _PAGE) * _PAGE
         libc = ctypes.CDLL(None, use_errno=True)
-        libc.mremap.restype, libc.mremap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        libc.mremap.restype, libc.mremap.argtypes = ctypes.c_void_p, [
+            ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
         libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
         failed, at, size = ctypes.c_void_p(-1).value, self.address + begin, end - begin
@@ -107,7 +110,8 @@ class Ring:
         self.leaving: list[int] = []  # slots that came back and are being sent to the server
         self.passing: deque[Any] = deque()  # slots that streams of a device still work with (device.DeviceRing)
         self.pin = False  # whether segments are page-locked for CUDA
-        self.within: Optional[Callable[[Segment], Memory]] = None  # finds segments where batches are made in this process
+        # Finds segments where batches are made in this process.
+        self.within: Optional[Callable[[Segment], Memory]] = None
         self._most_bytes = most_bytes
         self.on_return = on_return
         self._kind: type[SlotArrays] = SlotArrays
@@ -118,7 +122,8 @@ class Ring:
         if about.number < len(self.memory):
             raise ProtocolError(f"segment {about.number} comes after {len(self.memory)} others")
         if sum(self.sizes) + about.bytes > self._most_bytes:
-            raise ProtocolError(f"a ring of {sum(self.sizes) + about.bytes} bytes, of which max_ring_bytes allows {self._most_bytes}")
+            raise ProtocolError(
+                f"a ring of {sum(self.sizes) + about.bytes} bytes, of which max_ring_bytes allows {self._most_bytes}")
         opened = self._open(about, fds)
         for _ in range(about.number - len(self.memory)):  # those of other consumers
             self.memory.append(None)
@@ -136,7 +141,8 @@ class Ring:
         """Takes over the slot of a batch."""
         slot, begin = ready.slot, ready.offset
         if slot >= slots or slot in self.held:
-            raise ProtocolError(f"batch {ready.number} is in slot {slot}, which is {'in use' if slot < slots else 'none'}")
+            raise ProtocolError(
+                f"batch {ready.number} is in slot {slot}, which is {'in use' if slot < slots else 'none'}")
         if ready.segment >= len(self.sizes) or begin + ready.bytes > self.sizes[ready.segment]:
             raise ProtocolError(f"the descriptor of batch {ready.number} is not in the ring")
         memory = self.memory[ready.segment]
@@ -147,7 +153,8 @@ class Ring:
         return self.lease(ready, self.layout, descriptor)
 
     def lease(self, ready: BatchReady, layout: Layout, descriptor: Optional[bytes] = None) -> SlotArrays:
-        """Takes over a slot. The descriptor of a batch that this process has made is read when an array is asked for."""
+        """Takes over a slot. The descriptor of a batch that this process has made is read when an array is asked
+        for."""
         arrays = _new(self._kind)
         arrays.begin(self, ready, layout, descriptor)
         return arrays
@@ -155,7 +162,8 @@ class Ring:
     def discard(self, ready: BatchReady, slots: int) -> None:
         """Returns the slot of a batch that nobody reads."""
         if ready.slot >= slots or ready.slot in self.held or ready.slot in self.returned:
-            raise ProtocolError(f"batch {ready.number} is in slot {ready.slot}, which is {'in use' if ready.slot < slots else 'none'}")
+            raise ProtocolError(
+                f"batch {ready.number} is in slot {ready.slot}, which is {'in use' if ready.slot < slots else 'none'}")
         self.returned.append(ready.slot)
 
     def away(self) -> int:
@@ -174,8 +182,8 @@ class Ring:
         """The connection is over."""
 
     def keep_held(self) -> None:
-        """Before the connection ends: the server uses all slots again, so arrays of those that are held get memory of this process. OSError if
-        there is none."""
+        """Before the connection ends: the server uses all slots again, so arrays of those that are held get memory of
+        this process. OSError if there is none."""
         if self.within is not None:  # it is this process's, and its arrays keep it
             return
         for told in list(self.held.values()):
@@ -231,7 +239,8 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class SlotArrays:
-    """A slot in this process's hands, and its arrays: views that keep it. It goes back when nothing is left of them, or at release."""
+    """A slot in this process's hands, and its arrays: views that keep it. It goes back when nothing is left of them, or
+    at release."""
 
     __slots__ = ("ring", "told", "_layout", "_descriptor", "_open", "_segment", "_base")
 
@@ -241,8 +250,8 @@ class SlotArrays:
     _segment: int
 
     def begin(self, ring: Ring, ready: BatchReady, layout: Layout, descriptor: Optional[bytes]) -> None:
-        """Takes the slot of a batch. layout is the batch's, or where there is no descriptor yet, that of one before. (A method, since to call a
-        class takes Python several times as long as the rest.)"""
+        """Takes the slot of a batch. layout is the batch's, or where there is no descriptor yet, that of one before. (A
+        method, since to call a class takes Python several times as long as the rest.)"""
         self.ring, self.told, self._layout, self._descriptor, self._base = ring, ready, layout, descriptor, None
         # At once, as far as signals are concerned: who is interrupted before reads the message again, and not after.
         ring.held[ready.slot], ring.sequence, self._open = ready, ready.sequence + 1, True
@@ -312,8 +321,8 @@ class SlotArrays:
 
 
 class SlotBytes(np.ndarray):  # type: ignore[type-arg]  # NumPy 2.5 has no NDArray to derive from
-    """A segment's bytes, as the base of a slot's arrays: as long as one of them lives, the slot is held. (NumPy replaces the base of a view
-    by that one's base only where both have the view's own type, so it stops here.)"""
+    """A segment's bytes, as the base of a slot's arrays: as long as one of them lives, the slot is held. (NumPy
+    replaces the base of a view by that one's base only where both have the view's own type, so it stops here.)"""
 
     __slots__ = ("slot",)
 

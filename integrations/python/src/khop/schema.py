@@ -85,13 +85,15 @@ def schema_of(arrays: SlotArrays, about: Mapping[str, Any]) -> Schema:
     nodes, edges = arrays.layout.node_types, arrays.layout.edge_types
     layers = arrays.layout.layers_of(arrays.shape("num_nodes"))
     return Schema(
-        node_types=nodes, node_counts=_counts(about.get("node_types"), nodes), edge_types=tuple((s, r, t) for s, r, t in (e.split(":") for e in edges)),
+        node_types=nodes, node_counts=_counts(about.get("node_types"), nodes),
+        edge_types=tuple((s, r, t) for s, r, t in (e.split(":") for e in edges)),
         edge_counts=_counts(about.get("edge_types"), edges), layers=layers, new_nodes=about.get("frontier") == "new",
     )
 
 
 def _counts(told: Any, names: Sequence[str]) -> tuple[int, ...]:
     """How many there are in the dataset, where the server tells: a list of objects with a count."""
-    if isinstance(told, list) and len(told) == len(names) and all(isinstance(t, dict) and isinstance(t.get("count"), int) for t in told):
+    if isinstance(told, list) and len(told) == len(names) and all(
+            isinstance(t, dict) and isinstance(t.get("count"), int) for t in told):
         return tuple(t["count"] for t in told)
     return tuple(-1 for _ in names)

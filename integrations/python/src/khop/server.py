@@ -20,7 +20,8 @@ from .options import Configuration
 _TAIL_LINES = 20
 _TAIL_BYTES = 1 << 18
 END = 5.0  # seconds that a server may take to end
-_CRASH = re.compile(r"(panic: |fatal error: |unexpected fault address|SIG[A-Z]+: ).*")  # Go's first words, before its stacks and registers
+# Go's first words, before its stacks and registers.
+_CRASH = re.compile(r"(panic: |fatal error: |unexpected fault address|SIG[A-Z]+: ).*")
 _KILLED = ": where memory runs out the kernel does that (see dmesg); max_memory= bounds what khop takes"
 
 
@@ -80,7 +81,8 @@ class Server:
             raise error
 
     def death(self, wait: float = 0.0) -> Optional[KhopError]:
-        """Why the server has ended; None while it runs. It has so many seconds to end, and to say what it has to say."""
+        """Why the server has ended; None while it runs. It has so many seconds to end, and to say what it has to
+        say."""
         if self._process is None:
             return None
         try:
@@ -142,7 +144,8 @@ class Server:
 
 
 def connect(path: str, timeout: float, check: Callable[[], None] = lambda: None) -> socket.socket:
-    """Connects to a server's socket, waiting for it to come up. check is called meanwhile, and raises if that is hopeless."""
+    """Connects to a server's socket, waiting for it to come up. check is called meanwhile, and raises if that is
+    hopeless."""
     deadline = time.monotonic() + timeout
     wait = 0.002
     while True:

@@ -18,8 +18,8 @@ else:
 class Dataset(_Base):
     """A loader as an iterable dataset: ``DataLoader(khop.torch.Dataset(loader), batch_size=None)``, and for Lightning.
 
-    num_workers must be 0: batches are made in the server, ahead of the loop. A pass that begins ends one that was left: Lightning keeps the
-    iterators of loops that it has left early.
+    num_workers must be 0: batches are made in the server, ahead of the loop. A pass that begins ends one that was left:
+    Lightning keeps the iterators of loops that it has left early.
     """
 
     def __init__(self, loader: Connection) -> None:
@@ -37,7 +37,8 @@ class Dataset(_Base):
         self.loader.set_epoch(epoch)
 
     def __getstate__(self) -> Any:
-        raise RuntimeError("a khop dataset does not go to another process: batches are made in a server, use num_workers=0")
+        raise RuntimeError(
+            "a khop dataset does not go to another process: batches are made in a server, use num_workers=0")
 
 
 def random_seed(seed: Optional[int]) -> int:

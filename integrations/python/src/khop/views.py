@@ -90,14 +90,16 @@ class EdgeView:
     @property
     def blocks(self) -> list[Block]:
         """A block a layer, the furthest from the seeds first."""
-        return [Block(self._batch, layer, self.type, name) for layer, name in enumerate(self._batch.schema.block_names[self._e])]
+        return [Block(self._batch, layer, self.type, name) for layer,
+                name in enumerate(self._batch.schema.block_names[self._e])]
 
     @property
     def edge_index(self) -> Array:
-        """Sources and destinations, as positions in n_id of their types [2, edges]: a copy, since blocks are CSC; made once.
+        """Sources and destinations, as positions in n_id of their types [2, edges]: a copy, since blocks are CSC; made
+        once.
 
-        Edges come hop after hop, as num_sampled_edges counts them. With frontier "all" a node that several hops expand has the
-        neighbours of each: use blocks for a layer's own.
+        Edges come hop after hop, as num_sampled_edges counts them. With frontier "all" a node that several hops expand
+        has the neighbours of each: use blocks for a layer's own.
         """
         def make() -> Array:
             f = self._batch._framework
@@ -146,7 +148,8 @@ class EdgeView:
 
     @property
     def edge_label_index(self) -> Array:
-        """Ends of this type's seeds, then of their negatives, as positions in n_id of their types [2, edges]: a copy, made once."""
+        """Ends of this type's seeds, then of their negatives, as positions in n_id of their types [2, edges]: a copy,
+        made once."""
         def make() -> Array:
             return self._batch._framework.cat(self._ends()).reshape(2, -1)
         return self._batch._cached(f"edge_label_index/{text(self.type)}", make)
@@ -163,7 +166,8 @@ class EdgeView:
 
     @property
     def edge_label_group(self) -> Array:
-        """The seed that each seed and negative is or was made of: its place among the seeds of this type in the batch."""
+        """The seed that each seed and negative is or was made of: its place among the seeds of this type in the
+        batch."""
         return self._link("group")
 
     @property
@@ -202,11 +206,13 @@ class EdgeView:
     def _negatives(self, end: int) -> Array:
         seeds, negatives, _ = self.num_links
         if seeds and negatives % seeds:
-            raise AttributeError(f"{negatives} negatives do not make a row for each of {seeds} seeds: make the loader with triplets=True")
+            raise AttributeError(f"{negatives} negatives do not make a row for each of {seeds} seeds: make the loader "
+                                 "with triplets=True")
         return self._ends()[end][seeds:].reshape(seeds, negatives // max(seeds, 1))
 
     def _ends(self) -> list[Array]:
-        """Sources and targets of the seeds and negatives: views of the types' seeds, where the ends stand type by type."""
+        """Sources and targets of the seeds and negatives: views of the types' seeds, where the ends stand type by
+        type."""
         batch = self._batch
         at = {t: len(batch.array(f"input/{t}")) for t in (self.type[0], self.type[2])}
         for e in range(self._e + 1):
@@ -222,7 +228,8 @@ class EdgeView:
     def _link(self, what: str) -> Array:
         value = self._batch._find(f"link/{text(self.type)}/{what}")
         if value is None:
-            raise AttributeError(f"edge type {self.type!r} has no {what}s of seeds: the loader's seeds are none of its edges, or have none")
+            raise AttributeError(f"edge type {self.type!r} has no {what}s of seeds: the loader's seeds are none of "
+                                 "its edges, or have none")
         return value
 
     def columns(self) -> tuple[str, ...]:
@@ -232,7 +239,8 @@ class EdgeView:
     def __getitem__(self, column: str) -> Array:
         """A row for each edge, in the order of edge_index. Copied together from the blocks with frontier "all"."""
         if column not in self.columns():
-            raise KeyError(f"edge type {self.type!r} has no column {column!r} in this batch; it has: {', '.join(self.columns()) or 'none'}")
+            raise KeyError(f"edge type {self.type!r} has no column {column!r} in this batch; it has: "
+                           f"{', '.join(self.columns()) or 'none'}")
         return self._joined(column, lambda b: b[column])
 
     def _attribute(self, column: str) -> Array:
@@ -249,11 +257,13 @@ class EdgeView:
         parts = self._parts()
         if len(parts) == 1:
             return of(parts[0])
-        return self._batch._cached(f"edges/{text(self.type)}/{what}", lambda: self._batch._framework.cat([of(b) for b in parts]))
+        return self._batch._cached(f"edges/{text(self.type)}/{what}",
+                                   lambda: self._batch._framework.cat([of(b) for b in parts]))
 
 
 class Block:
-    """One layer of one edge type: a CSC over positions in n_id. Destination i's sources are indices[indptr[i]:indptr[i+1]]."""
+    """One layer of one edge type: a CSC over positions in n_id. Destination i's sources are
+    indices[indptr[i]:indptr[i+1]]."""
 
     __slots__ = ("_batch", "_name", "layer", "type")
 
@@ -305,7 +315,8 @@ class Block:
         return self._batch.array(f"edge/{self.layer}/{text(self.type)}/{column}")
 
     def __repr__(self) -> str:
-        return f"<khop.Block layer {self.layer} {text(self.type)}: {self.num_src} -> {self.num_dst}, {self.num_edges} edges>"
+        return (f"<khop.Block layer {self.layer} {text(self.type)}: {self.num_src} -> {self.num_dst}, "
+                f"{self.num_edges} edges>")
 
 
 class Typed(Contents):

@@ -6,8 +6,8 @@
     for input_nodes, output_nodes, blocks in loader:
         blocks[0].srcdata["feat"], blocks[-1].dstdata["label"]
 
-graph is a graph of DGL, the path of a dataset of khop, or what khop.write takes. Blocks and graphs are DGL's where it is
-installed, else khop.blocks.Block and Graph. docs/migrating.md, "From DGL", says what differs.
+graph is a graph of DGL, the path of a dataset of khop, or what khop.write takes. Blocks and graphs are DGL's where it
+is installed, else khop.blocks.Block and Graph. docs/migrating.md, "From DGL", says what differs.
 """
 
 from ..blocks import EID, NID, Block

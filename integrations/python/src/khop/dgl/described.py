@@ -58,7 +58,8 @@ class EdgeSampler:
                             f'(docs/migrating.md, "{SECTION}")')
         if exclude is not None:
             if not sampler.blocks:
-                raise TypeError(f"exclude={exclude!r}: {type(sampler).__name__} takes all edges between the nodes: leave "
+                raise TypeError(
+                    f"exclude={exclude!r}: {type(sampler).__name__} takes all edges between the nodes: leave "
                                 f'exclude out (docs/migrating.md, "{SECTION}")')
             self.how["exclude_seeds"] = kinds[exclude]
         if negatives is not None:

@@ -8,7 +8,8 @@ from .data import SamplingGraph
 
 
 class Described:
-    """What a pipeline says of its minibatches: where items come from, options of khop.Loader, and what is done with each minibatch."""
+    """What a pipeline says of its minibatches: where items come from, options of khop.Loader, and what is done with
+    each minibatch."""
 
     def __init__(self, before: Optional[Described] = None, **how: Any) -> None:
         self.items: Any = before.items if before else None

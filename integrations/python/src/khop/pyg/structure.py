@@ -228,7 +228,9 @@ class Structure:
             view, store = batch[self.node_type(of)], out if of is None else out[of]
             for column in view.columns():
                 rows = view[column]
-                store[NODE_NAMES.get(column, column)] = rows if repeats is None or repeats.of != of else rows[repeats.nodes]
+                if repeats is not None and repeats.of == of:
+                    rows = rows[repeats.nodes]
+                store[NODE_NAMES.get(column, column)] = rows
         for of in self.edge_types:
             edges, store = batch[self.edge_type(of)], out if of is None else out[of]
             for column in edges.columns():

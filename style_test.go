@@ -22,7 +22,8 @@ const (
 	maxFile     = 600 // lines
 )
 
-// TestFilesFunctionsAndLinesAreShort looks at every Go file: tests, generated files and those of other modules too.
+// TestFilesFunctionsAndLinesAreShort looks at every Go file, tests, generated files and those of other modules too, and
+// at the lines of every Python file.
 func TestFilesFunctionsAndLinesAreShort(t *testing.T) {
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		switch {
@@ -36,12 +37,28 @@ func TestFilesFunctionsAndLinesAreShort(t *testing.T) {
 				t.Error(what)
 			}
 			return err
+		case !d.IsDir() && strings.HasSuffix(p, ".py"):
+			text, err := os.ReadFile(p)
+			for _, what := range longLines(p, text) {
+				t.Error(what)
+			}
+			return err
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// longLines says which lines of a file are too long.
+func longLines(name string, text []byte) (long []string) {
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		if n := utf8.RuneCount(line) + 3*bytes.Count(line, []byte("\t")); n > maxColumns {
+			long = append(long, fmt.Sprintf("%s:%d: %d columns", name, i+1, n))
+		}
+	}
+	return long
 }
 
 // tooLong says which lines and functions of a file are too long, and whether the file is.
@@ -56,11 +73,7 @@ func tooLong(name string) (long []string, err error) {
 		return nil, err
 	}
 	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
-	for i, line := range lines {
-		if n := utf8.RuneCount(line) + 3*bytes.Count(line, []byte("\t")); n > maxColumns {
-			long = append(long, fmt.Sprintf("%s:%d: %d columns", name, i+1, n))
-		}
-	}
+	long = longLines(name, text)
 	for _, decl := range syntax.Decls {
 		from, to := files.Position(decl.Pos()).Line, files.Position(decl.End()).Line
 		if f, ok := decl.(*ast.FuncDecl); ok && to-from >= maxFunction {

@@ -42,14 +42,16 @@ COMMITTED = {name: "formats/testdata/" + name for name in ("golden-v1-plain", "g
 
 
 def run(program, *arguments, fails=False):
-    """What a command prints on stdout; the test fails if the command does. With fails the other way round, and stderr too."""
+    """What a command prints on stdout; the test fails if the command does. With fails the other way round, and stderr
+    too."""
     p = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=600)
     assert (p.returncode != 0) == fails, f"khop {' '.join(map(str, arguments))}: exit {p.returncode}\n{p.stderr}"
     return p.stdout + p.stderr if fails else p.stdout
 
 
 def build(path, **environment):
-    subprocess.run(["go", "build", "-o", path, "./cmd/khop"], check=True, cwd=TESTS.parent, env={**os.environ, **environment})
+    subprocess.run(["go", "build", "-o", path, "./cmd/khop"], check=True, cwd=TESTS.parent,
+                   env={**os.environ, **environment})
     return str(path)
 
 
@@ -67,7 +69,8 @@ def numbers(n, key, below):
 
 
 def edge_table(n, nodes, key):
-    """Edges with few hubs, weights of which some are zero, equal or extreme, a mask and times of which many are equal."""
+    """Edges with few hubs, weights of which some are zero, equal or extreme, a mask and times of which many are
+    equal."""
     weight = np.maximum(numbers(n, key + 1, 40) - 5, 0) / 16
     weight[::500], weight[1::500] = 5e-324, 1e300
     target = numbers(n, key + 2, nodes) * numbers(n, key + 3, nodes) // nodes
@@ -82,8 +85,10 @@ def write_events(folder):
 def write_shop(folder):
     """Two node types, one of which has times, and three edge types."""
     for i, name in enumerate(("bought", "like")):
-        np.savetxt(folder / (name + ".csv"), np.stack(edge_table(4000, 300, 10 * i), 1), "%d,%d,%.17g,%d,%d", header="src,dst,weight,mask,time", comments="")
-    np.savetxt(folder / "items.csv", np.stack((np.arange(300), numbers(300, 30, 200)), 1), "%d", ",", header="id,time", comments="")
+        np.savetxt(folder / (name + ".csv"), np.stack(edge_table(4000, 300, 10 * i), 1), "%d,%d,%.17g,%d,%d",
+                   header="src,dst,weight,mask,time", comments="")
+    np.savetxt(folder / "items.csv", np.stack((np.arange(300), numbers(300, 30, 200)), 1), "%d", ",", header="id,time",
+               comments="")
     (folder / "shop.yaml").write_text("""
         nodes: {user: {count: 300}, item: {file: items.csv, time: time}}
         edges: {"user:bought:item": {file: bought.csv, reverse: bought_by}, "item:like:item": {file: like.csv}}""")

@@ -41,32 +41,47 @@ SHAPES = [  # every option that changes a batch, on small batches
 LABOR = [
     "--sampler labor --fanouts 15,10,5 --batch-size 256 --seed 7 --seeds all --shuffle --batches 3",
     "--sampler labor --fanouts=-1,3 --batch-size 20 --seed 7 --seeds all --frontier new --batches 2",
-    "--sampler labor --fanouts 10,5 --batch-size 64 --seed 7 --seeds all --shuffle --poisson --layer-dependent --batches 3",
-    "--sampler labor --fanouts 10,5 --batch-size 64 --seed 7 --seeds all --shuffle --batch-dependency 5 --first 3 --batches 9",
-    "--sampler labor --fanouts 5,3 --batch-size 64 --seed 7 --instance 1 --epoch 4294967295 --seeds all --batch-dependency 64 --batches 3",
+    "--sampler labor --fanouts 10,5 --batch-size 64 --seed 7 --seeds all --shuffle --poisson --layer-dependent "
+    "--batches 3",
+    "--sampler labor --fanouts 10,5 --batch-size 64 --seed 7 --seeds all --shuffle --batch-dependency 5 --first 3 "
+    "--batches 9",
+    "--sampler labor --fanouts 5,3 --batch-size 64 --seed 7 --instance 1 --epoch 4294967295 --seeds all "
+    "--batch-dependency 64 --batches 3",
 ]
 CHOOSE = [  # by weight and time
     "--weight weight --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --shuffle --batches 3",
     "--weight weight --fanouts 4,-1 --batch-size 20 --seed 7 --seeds all --shuffle --replace --batches 3",
-    "--weight weight --mask mask --share 0.3 --fanouts=-1,4 --batch-size 30 --seed 7 --seeds all --frontier new --batches 3",
+    "--weight weight --mask mask --share 0.3 --fanouts=-1,4 --batch-size 30 --seed 7 --seeds all --frontier new "
+    "--batches 3",
     "--weight weight --fanouts 40,2 --batch-size 30 --seed 18446744073709551615 --seeds all --disjoint --batches 3",
     "--mask mask --share 0.5 --fanouts 6,3 --batch-size 30 --seed 7 --seeds all --shuffle --batches 3",
     "--sampler temporal --as-of 150 --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --shuffle --batches 3",
-    "--sampler temporal --as-of 150 --weight weight --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --chain --time-rules not-after,before --batches 3",
-    "--sampler temporal --as-of 250 --recent --window 90 --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --frontier new --batches 3",
-    "--sampler temporal --as-of 250 --half-life 12.5 --fanouts 4,3 --batch-size 30 --seed 7 --seeds all --shuffle --chain --disjoint --batches 3",
-    "--sampler temporal --as-of 250 --half-life 40 --weight weight --mask mask --fanouts 4,3 --batch-size 30 --seed 7 --seeds all --batches 3",
-    "--sampler temporal --as-of 200 --weight weight --replace --time-rules before,any --fanouts 4,3 --batch-size 30 --seed 7 --seeds all --batches 3",
+    "--sampler temporal --as-of 150 --weight weight --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --chain "
+    "--time-rules not-after,before --batches 3",
+    "--sampler temporal --as-of 250 --recent --window 90 --fanouts 5,3 --batch-size 60 --seed 7 --seeds all "
+    "--frontier new --batches 3",
+    "--sampler temporal --as-of 250 --half-life 12.5 --fanouts 4,3 --batch-size 30 --seed 7 --seeds all --shuffle "
+    "--chain --disjoint --batches 3",
+    "--sampler temporal --as-of 250 --half-life 40 --weight weight --mask mask --fanouts 4,3 --batch-size 30 --seed 7 "
+    "--seeds all --batches 3",
+    "--sampler temporal --as-of 200 --weight weight --replace --time-rules before,any --fanouts 4,3 --batch-size 30 "
+    "--seed 7 --seeds all --batches 3",
 ]
 EDGES = [  # of one type, with times
-    "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --shuffle --batches 3",
-    "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --recent --chain --time-rules before --batches 3",
-    "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --shuffle --half-life 1000 --disjoint --batches 3",
+    "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --shuffle --batches "
+    "3",
+    "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --recent --chain "
+    "--time-rules before --batches 3",
+    "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --shuffle "
+    "--half-life 1000 --disjoint --batches 3",
 ]
 TIMES_OF_NODES = [
-    "--sampler temporal --node-time time --as-of 150 --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --shuffle --batches 3",
-    "--sampler temporal --time none --node-time time --chain --fanouts bought=4,3;like=-1,2;*=2 --batch-size 40 --seed 7 --seeds all:item --batches 3",
-    "--sampler temporal --time none --node-time time --recent --fanouts 3,3 --batch-size 40 --seed 7 --seeds all:item --disjoint --frontier new --batches 3",
+    "--sampler temporal --node-time time --as-of 150 --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --shuffle "
+    "--batches 3",
+    "--sampler temporal --time none --node-time time --chain --fanouts bought=4,3;like=-1,2;*=2 --batch-size 40 "
+    "--seed 7 --seeds all:item --batches 3",
+    "--sampler temporal --time none --node-time time --recent --fanouts 3,3 --batch-size 40 --seed 7 --seeds all:item "
+    "--disjoint --frontier new --batches 3",
 ]
 TYPED = SHAPES + [
     "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds train --shuffle --batches 4",
@@ -116,7 +131,8 @@ def made(name):
         return f"khop convert of what conftest.{conftest.WRITTEN[name].__name__} writes"
     if name in conftest.TASKS:
         return " ".join(["khop convert", *conftest.TASKS[name]])
-    return " ".join(["khop generate", *conftest.GENERATED[name]] if name in conftest.GENERATED else ["khop convert", conftest.REAL[name]])
+    return " ".join(["khop generate", *conftest.GENERATED[name]] if name in conftest.GENERATED
+                    else ["khop convert", conftest.REAL[name]])
 
 
 def main(names):
@@ -129,7 +145,8 @@ def main(names):
             golden = {
                 "made": made(name),
                 "id": manifest["id"],
-                "cases": [{"options": case, "batches": list(oracle.main([str(path), *case.split()]))} for case in CASES[name]],
+                "cases": [{"options": case, "batches": list(oracle.main([str(path), *case.split()]))}
+                          for case in CASES[name]],
             }
             (conftest.TESTS / "golden" / (name + ".json")).write_text(json.dumps(golden, indent=1) + "\n")
             print(name, len(golden["cases"]), "cases,", sum(len(c["batches"]) for c in golden["cases"]), "batches")

@@ -21,7 +21,7 @@ U = np.uint64
 LOW = U(0xFFFFFFFF)
 
 
-# --- random draws (docs/sampling.md, "Notation", "Keys", "Choices") ----------------------------------------------------
+# --- random draws (docs/sampling.md, "Notation", "Keys", "Choices") ---------------------------------------------------
 
 def mix64(z):
     z = np.asarray(z, U)
@@ -141,15 +141,17 @@ def permutation(s, n, positions):
     return x.astype(np.int64)
 
 
-# --- graphs ------------------------------------------------------------------------------------------------------------
+# --- graphs -----------------------------------------------------------------------------------------------------------
 
 class Graph:
-    """One CSC over fused ids, columns a node type. node_types: [(name, count)], edge_types: [(source, relation, target)]."""
+    """One CSC over fused ids, columns a node type. node_types: [(name, count)], edge_types: [(source, relation,
+    target)]."""
 
     def __init__(self, indptr, indices, type=None, node_types=None, edge_types=None, columns=None, dtypes=None):
         self.node_types = node_types or [("node", len(indptr) - 1)]
         self.edge_types = edge_types or [("node", "edge", "node")]
-        self.columns, self.dtypes = columns or {}, dtypes or {}  # (type, column) -> rows, name of the dtype if not NumPy's
+        # (type, column) -> rows, name of the dtype if not NumPy's.
+        self.columns, self.dtypes = columns or {}, dtypes or {}
         names = [t for t, _ in self.node_types]
         self.source = [names.index(s) for s, _, _ in self.edge_types]
         self.target = [names.index(t) for _, _, t in self.edge_types]
@@ -211,7 +213,7 @@ def sample(g, seeds, fanouts, replace, new, K, edge_keys=None, labor=None):
     return out
 
 
-# --- digests (docs/digest.md) --------------------------------------------------------------------------------------------
+# --- digests (docs/digest.md) -----------------------------------------------------------------------------------------
 
 def digest(arrays, dtypes={}):
     h, word = xxhash.xxh3_64(), lambda n: int(n).to_bytes(8, "little")
@@ -224,7 +226,8 @@ def digest(arrays, dtypes={}):
 
 
 def with_columns(g, arrays):
-    """arrays and the default columns: feature of all nodes, label of the seeds; and the dtypes that NumPy does not name."""
+    """arrays and the default columns: feature of all nodes, label of the seeds; and the dtypes that NumPy does not
+    name."""
     out, dtypes = dict(arrays), {}
     for t, (name, _) in enumerate(g.node_types):
         for prefix, column, rows in (("node", "feature", None), ("seed", "label", arrays["num_nodes"][0][t])):
@@ -235,11 +238,12 @@ def with_columns(g, arrays):
     return out, dtypes
 
 
-# --- epochs ("Order of an epoch") ------------------------------------------------------------------------------------------
+# --- epochs ("Order of an epoch") -------------------------------------------------------------------------------------
 
 def epoch(g, sets, fanouts, batch_size=1024, seed=0, epoch=0, instance=0, shuffle=False, replace=False, new=False,
           batches=None, edge_pos=False, labor=None):
-    """Yields batch number and arrays without columns. sets: (node type, ids), one after another; batches: which (default: all)."""
+    """Yields batch number and arrays without columns. sets: (node type, ids), one after another; batches: which
+    (default: all)."""
     kind = np.concatenate([np.full(len(ids), t) for t, ids in sets])
     ids = np.concatenate([ids for _, ids in sets]).astype(np.int64)
     kinds, n = np.unique(kind), len(ids)
@@ -254,7 +258,7 @@ def epoch(g, sets, fanouts, batch_size=1024, seed=0, epoch=0, instance=0, shuffl
         yield b, {k: v for k, v in arrays.items() if edge_pos or not k.endswith("/edge_pos")}
 
 
-# --- datasets (docs/format.md) and the command ---------------------------------------------------------------------------
+# --- datasets (docs/format.md) and the command ------------------------------------------------------------------------
 
 def column(root, entry, shape=()):
     """The elements of an array of the manifest, [rows, ...shape]: a view of the mapped file."""
@@ -277,7 +281,8 @@ def load(root):
     edges = [(e["source"], e["relation"], e["target"]) for e in content["edge_types"]]
     owners = {f"nodes/{i}": name for i, (name, _) in enumerate(nodes)}
     arrays = {(c["owner"], c["name"]): c for c in content["columns"]}
-    structure = [column(root, arrays["graph", x]) if ("graph", x) in arrays else None for x in ("indptr", "indices", "type")]
+    structure = [
+        column(root, arrays["graph", x]) if ("graph", x) in arrays else None for x in ("indptr", "indices", "type")]
     columns, dtypes = {}, {}
     for (owner, name), c in arrays.items():
         if owner in owners and name in ("feature", "label"):
@@ -295,7 +300,8 @@ def parse_fanouts(text, edge_types):
 
 
 def seeds_of(root, content, g, name, index):
-    """The sets (node type, ids) of a split, of all nodes (by default also where there is no train split) or of a file."""
+    """The sets (node type, ids) of a split, of all nodes (by default also where there is no train split) or of a
+    file."""
     types = {t: i for i, (t, _) in enumerate(g.node_types)}
     if name.startswith("@"):
         with open(name[1:], encoding="utf-8") as f:
@@ -316,13 +322,15 @@ def main(arguments):
     p.add_argument("--fanouts", default="15,10,5")
     p.add_argument("--frontier", choices=("all", "new"), default="all")
     p.add_argument("--seeds", default="train")
-    for option, default in (("batch-size", 1024), ("seed", 0), ("epoch", 0), ("instance", 0), ("split", 0), ("first", 0), ("batches", None)):
+    for option, default in (("batch-size", 1024), ("seed", 0), ("epoch", 0), ("instance", 0), ("split", 0),
+                            ("first", 0), ("batches", None)):
         p.add_argument("--" + option, type=int, default=default)
     p.add_argument("--sampler", choices=("neighbor", "labor", "temporal"), default="neighbor")
     p.add_argument("--batch-dependency", type=int, default=1)
     for option in ("weight", "mask", "node-time", "link-time"):
         p.add_argument("--" + option)
-    for option, kind, default in (("time", str, "time"), ("time-rules", str, "not-after"), ("share", float, 0), ("half-life", float, 0), ("window", int, 0)):
+    for option, kind, default in (("time", str, "time"), ("time-rules", str, "not-after"), ("share", float, 0),
+                                  ("half-life", float, 0), ("window", int, 0)):
         p.add_argument("--" + option, type=kind, default=default)
     p.add_argument("--as-of", type=int)
     for option in ("shuffle", "replace", "digest", "poisson", "layer-dependent", "disjoint", "recent", "chain"):

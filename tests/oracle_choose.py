@@ -8,7 +8,9 @@ from typing import Optional
 
 import numpy as np
 
-from oracle import G, U, batch_key, bounded, column, draw, mix64, parse_fanouts, permutation, picks, seeds_of, stage_key, stream
+from oracle import (
+    G, U, batch_key, bounded, column, draw, mix64, parse_fanouts, permutation, picks, seeds_of, stage_key, stream,
+)
 
 
 def log(x):
@@ -19,7 +21,8 @@ def log(x):
     s = f / (2 + f)
     z = s * s
     w = z * z
-    R = z * (6.666666666666735130e-01 + w * (2.857142874366239149e-01 + w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01)))
+    R = z * (6.666666666666735130e-01 + w * (
+        2.857142874366239149e-01 + w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01)))
     R = R + w * (3.999999999940941908e-01 + w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01))
     h, n = (0.5 * f) * f, n.astype(np.float64)
     return n * 6.93147180369123816490e-01 - ((h - (s * (h + R) + n * 1.90821492927058770002e-10)) - f)
@@ -27,7 +30,8 @@ def log(x):
 
 @dataclass
 class Choice:
-    """What may be followed, and how it is picked. Columns are those of a Graph: weight, mask and time of the edges, born of the nodes by type."""
+    """What may be followed, and how it is picked. Columns are those of a Graph: weight, mask and time of the edges,
+    born of the nodes by type."""
 
     weight: Optional[np.ndarray] = None
     mask: Optional[np.ndarray] = None
@@ -79,7 +83,8 @@ class Choice:
             k = most if k < 0 else min(k, most)
         if k == 0 or len(i) == 0 or k < 0 or k >= len(i) and not replace:
             return i[:0] if k == 0 else i
-        at = lambda purpose: (lambda s: mix64(s + U(t % 2**64) * G) if self.timed else s)(stream(stage_key(K, T, purpose, hop), index))
+        at = lambda purpose: (lambda s: mix64(s + U(t % 2**64) * G) if self.timed else s)(
+            stream(stage_key(K, T, purpose, hop), index))
         step = self.steps(src, pos, sources, t)
         if self.recent:
             return np.sort(i[np.lexsort((i, step[i]))[-k:]])
@@ -105,7 +110,8 @@ class Choice:
 
 
 def sample(g, items, fanouts, c, K):
-    """The arrays of a batch without its columns. items: (edge type or None, ends [(node type, id)], time or None), numbered as "Items" says."""
+    """The arrays of a batch without its columns. items: (edge type or None, ends [(node type, id)], time or None),
+    numbered as "Items" says."""
     hops = max(map(len, fanouts))
     lists, where, out = [[] for _ in g.node_types], {}, {}
 
@@ -163,28 +169,34 @@ def sample(g, items, fanouts, c, K):
 def columns(root, content, g, a):
     """The Choice that options name."""
     by_name = {(x["owner"], x["name"]): x for x in content["columns"]}
-    of = lambda owner, name: np.asarray(column(root, by_name[owner, name])) if name and (owner, name) in by_name else None
+    of = lambda owner, name: np.asarray(column(root, by_name[owner, name])) if name and (
+        owner, name) in by_name else None
     timed = a.sampler == "temporal"
     born = tuple(of(f"nodes/{t}", a.node_time) for t in range(len(g.node_types))) if timed and a.node_time else ()
-    return Choice(of("edges", a.weight), of("edges", a.mask), a.share, a.replace, a.frontier == "new", a.disjoint, timed,
-                  of("edges", None if a.time == "none" or not timed else a.time), born, tuple(a.time_rules.split(",")), a.window, a.recent,
+    return Choice(of("edges", a.weight), of("edges", a.mask), a.share, a.replace, a.frontier == "new", a.disjoint,
+                  timed,
+                  of("edges", None if a.time == "none" or not timed else a.time), born, tuple(a.time_rules.split(",")),
+                  a.window, a.recent,
                   a.half_life, a.chain, a.as_of)
 
 
 def items_of(g, content, a):
-    """What an epoch goes over: kinds (node type, or number of node types + edge type), ends [n, 1 or 2], times or None."""
+    """What an epoch goes over: kinds (node type, or number of node types + edge type), ends [n, 1 or 2], times or
+    None."""
     if a.seeds == "all-edges":  # of a graph with one edge type
         times = [column(a.dataset, x) for x in content["columns"] if (x["owner"], x["name"]) == ("edges", a.link_time)]
         ends = np.stack((g.indices.astype(np.int64), np.repeat(np.arange(len(g.runs[0][1])), g.runs[0][1])), axis=1)
         return np.full(len(ends), len(g.node_types)), ends, np.asarray(times[0]) if times else None
     sets = seeds_of(a.dataset, content, g, a.seeds, a.split)
-    return np.concatenate([np.full(len(ids), t) for t, ids in sets]), np.concatenate([ids for _, ids in sets])[:, None], None
+    return np.concatenate([np.full(len(ids), t) for t, ids in sets]), np.concatenate(
+        [ids for _, ids in sets])[:, None], None
 
 
 def epoch(g, content, a):
     """As oracle.epoch, for options of the command."""
     kind, ends, times = items_of(g, content, a)
-    c, fanouts, n, types = columns(a.dataset, content, g, a), parse_fanouts(a.fanouts, g.edge_types), len(kind), len(g.node_types)
+    c, fanouts, n, types = columns(a.dataset, content, g,
+                                   a), parse_fanouts(a.fanouts, g.edge_types), len(kind), len(g.node_types)
     kinds = np.unique(kind)
     T = [*g.node_keys, *g.edge_keys][kinds[0]] if len(kinds) == 1 else 0
     total = -(-n // a.batch_size)
@@ -197,11 +209,13 @@ def epoch(g, content, a):
         for i in at:
             e = int(kind[i]) - types
             items.append((None, [(int(kind[i]), ends[i, 0])], None) if e < 0 else
-                         (e, [(g.source[e], ends[i, 0]), (g.target[e], ends[i, 1])], None if times is None else int(times[i])))
+                         (e, [(g.source[e], ends[i, 0]), (g.target[e], ends[i, 1])],
+                          None if times is None else int(times[i])))
         arrays = sample(g, items, fanouts, c, batch_key(a.seed, a.epoch, b, a.instance))
         if kinds[0] >= types:
             link = f"link/{':'.join(g.edge_types[0])}/"
-            arrays |= {link + "counts": np.array([len(at), 0, 0]), link + "label": np.ones(len(at), np.int64), link + "group": np.arange(len(at))}
+            arrays |= {link + "counts": np.array([len(at), 0, 0]), link + "label": np.ones(len(at), np.int64),
+                       link + "group": np.arange(len(at))}
             if times is not None:
                 arrays[link + "time"] = times[at].astype(np.int64)
         yield b, arrays

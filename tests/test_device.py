@@ -1,4 +1,5 @@
-"""A CUDA device makes the batches that the CPU makes, on every dataset. Without a GPU the device is the simulated one."""
+"""A CUDA device makes the batches that the CPU makes, on every dataset. Without a GPU the device is the simulated
+one."""
 import os
 import pathlib
 import subprocess
@@ -39,10 +40,13 @@ def test_a_device_makes_the_batches_of_the_cpu(name, options, program, simulated
 
 
 @pytest.mark.parametrize("name, options", [
-    ("messages", "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 64 --shuffle --time-rules before"),
-    ("messages", "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 64 --half-life 86400 --chain"),
+    ("messages", "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 64 --shuffle "
+                 "--time-rules before"),
+    ("messages",
+     "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 64 --half-life 86400 --chain"),
     ("FB15k-237", "--seeds val --fanouts 1 --batch-size 8 --negatives uniform --strict --corrupt either"),
-    ("WN18RR", "--seeds all-edges --link-label relation --exclude-seeds reverse --fanouts 4,3 --batch-size 64 --shuffle"),
+    ("WN18RR",
+     "--seeds all-edges --link-label relation --exclude-seeds reverse --fanouts 4,3 --batch-size 64 --shuffle"),
     ("ddi", "--seeds val --fanouts 3,2 --batch-size 64"),
     ("web", "--sampler labor --seeds all --fanouts 5,3 --batch-size 64 --shuffle"),
     ("events", "--weight weight --seeds all --fanouts 5,3 --batch-size 64 --shuffle"),
@@ -68,13 +72,16 @@ def test_without_a_driver_it_works_on_the_cpu(program, dataset, monkeypatch):
 def test_an_old_driver_is_named_with_what_is_needed(program, dataset, simulated, monkeypatch):
     monkeypatch.setenv("KHOP_CUDA_DRIVER", str(SIMULATOR))
     monkeypatch.setenv("KHOP_CUDASIM", "driver=11040")
-    asked = subprocess.run([program, "sample", dataset("sbm"), "--device", "cuda"], capture_output=True, text=True, timeout=600)
-    assert asked.returncode == 1 and "driver is too old" in asked.stderr and "11.4" in asked.stderr and "11.8" in asked.stderr
+    asked = subprocess.run([program, "sample", dataset("sbm"), "--device", "cuda"], capture_output=True, text=True,
+                           timeout=600)
+    assert asked.returncode == 1 and "driver is too old" in asked.stderr
+    assert "11.4" in asked.stderr and "11.8" in asked.stderr
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "cuda:"])
 def test_a_device_of_no_such_name_is_a_mistake_of_usage(name, program, dataset):
-    asked = subprocess.run([program, "sample", dataset("sbm"), "--device", name], capture_output=True, text=True, timeout=600)
+    asked = subprocess.run([program, "sample", dataset("sbm"), "--device", name], capture_output=True, text=True,
+                           timeout=600)
     assert asked.returncode == 2 and "cuda:N" in asked.stderr
 
 

@@ -1,4 +1,5 @@
-"""khop convert keeps every element: each real graph equals what NumPy, SciPy and the standard library read from the source."""
+"""khop convert keeps every element: each real graph equals what NumPy, SciPy and the standard library read from the
+source."""
 import csv
 import gzip
 import json
@@ -40,7 +41,8 @@ class Source:
 
 def read_heterophilous(path):
     z = np.load(path)
-    splits = {(name, i): np.flatnonzero(mask) for name in ("train", "val", "test") for i, mask in enumerate(z[name + "_masks"])}
+    splits = {(name, i): np.flatnonzero(mask) for name in ("train", "val", "test") for i,
+              mask in enumerate(z[name + "_masks"])}
     return Source(len(z["node_labels"]), z["edges"], True, z["node_features"], z["node_labels"], splits)
 
 
@@ -52,7 +54,8 @@ def rows_to_edges(indptr, indices):
 def read_citation(path):
     z = np.load(path, allow_pickle=True)
     edges = rows_to_edges(z["adj_matrix.indptr"], z["adj_matrix.indices"])
-    features = sp.csr_matrix((z["attr_matrix.data"], z["attr_matrix.indices"], z["attr_matrix.indptr"]), z["attr_matrix.shape"])
+    features = sp.csr_matrix((z["attr_matrix.data"], z["attr_matrix.indices"], z["attr_matrix.indptr"]),
+                             z["attr_matrix.shape"])
     names = {"id": z["node_names"].tolist(), "class": z["class_names"].tolist()}
     return Source(len(z["labels"]), edges, False, features, z["labels"], names=names)
 
@@ -166,7 +169,8 @@ def test_splits(name, converted):
 def test_pyarrow_reads_every_file_in_place(name, dataset):
     files = sorted(dataset(name).rglob("*.arrow"))
     manifest = json.loads((dataset(name) / "dataset.json").read_text())["content"]
-    parts = [p for array in [*manifest["columns"], *(s for split in manifest["splits"] for s in split["sets"])] for p in array["parts"]]
+    parts = [p for array in [*manifest["columns"], *(s for split in manifest["splits"] for s in split["sets"])]
+             for p in array["parts"]]
     assert sorted(str(f.relative_to(dataset(name))) for f in files) == sorted(p["path"] for p in parts)
     rows = {p["path"]: p["rows"] for p in parts}
     for file in files:
@@ -205,7 +209,8 @@ def test_columns_of_an_edge_list_follow_their_edges(khop, tmp_path):
     assert np.array_equal(oracle.column(tmp_path / "c.khop", entry), time[number])
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",
                                    ">f4", "bool"])
 @pytest.mark.parametrize("order", "CF")
 def test_features_of_every_dtype(dtype, order, khop, sample, tmp_path):
@@ -219,7 +224,8 @@ def test_features_of_every_dtype(dtype, order, khop, sample, tmp_path):
     run(khop, "check", path)
     g, _ = oracle.load(path)
     got = g.columns["node", "feature"]
-    assert np.array_equal(got, features) and got.dtype == (np.uint8 if dtype == "bool" else features.dtype.newbyteorder("<"))
+    assert np.array_equal(got,
+                          features) and got.dtype == (np.uint8 if dtype == "bool" else features.dtype.newbyteorder("<"))
     options = ["--fanouts", "3,2", "--batch-size", "10", "--seed", "1", "--seeds", "all"]
     assert [f"{n} {d}" for n, d in sample(path, *options)] == [
         " ".join(line.split()[::2]) for line in oracle.main([str(path), *options])]

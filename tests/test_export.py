@@ -28,7 +28,8 @@ def plain(khop, tmp_path_factory):
         f"{a} {b} {t} {t / 8}\n" for a, b, t in zip(*rng.integers(0, 50, (3, 300)))))
     np.save(folder / "x.npy", rng.standard_normal((50, 3)).astype(np.float32))
     np.save(folder / "y.npy", rng.integers(0, 4, 50))
-    run(khop, "convert", folder / "edges.txt", folder / "data.khop", "--features", folder / "x.npy", "--labels", folder / "y.npy")
+    run(khop, "convert", folder / "edges.txt", folder / "data.khop", "--features", folder / "x.npy", "--labels",
+        folder / "y.npy")
     return folder / "data.khop"
 
 
@@ -52,17 +53,20 @@ def test_npz_by_the_names_of_pyg(khop, plain, tmp_path):
 
 def test_types_and_names_and_small_floats(khop, tmp_path):
     (tmp_path / "edges.txt").write_text("u1 i1 5\nu2 i1 3\nu1 i2 1\n")
-    run(khop, "convert", tmp_path / "edges.txt", tmp_path / "data.khop", "--columns", "src:user,dst:item,rating", "--ids", "names")
+    run(khop, "convert", tmp_path / "edges.txt", tmp_path / "data.khop", "--columns", "src:user,dst:item,rating",
+        "--ids", "names")
     run(khop, "export", tmp_path / "data.khop", tmp_path / "out", "--to", "numpy")
     read = lambda name: np.load(tmp_path / "out" / f"{name}.npy")
     users, items = read("nodes/user/names_id"), read("nodes/item/names_id")
     edges, rating = read("edges/user__edge__item/edge_index"), read("edges/user__edge__item/edge_rating")
-    assert {(users[a], items[b], r) for a, b, r in zip(*edges, rating)} == {("u1", "i1", 5), ("u2", "i1", 3), ("u1", "i2", 1)}
+    assert {(users[a], items[b], r) for a, b,
+            r in zip(*edges, rating)} == {("u1", "i1", 5), ("u2", "i1", 3), ("u1", "i2", 1)}
 
 
 def test_parquet(khop, plain, tmp_path):
     run(khop, "export", plain, tmp_path / "out", "--to", "parquet")
-    nodes, edges = (parquet.read_table(tmp_path / "out" / f"{name}.parquet") for name in ("nodes_node", "edges_node__edge__node"))
+    nodes, edges = (
+        parquet.read_table(tmp_path / "out" / f"{name}.parquet") for name in ("nodes_node", "edges_node__edge__node"))
     assert nodes.column_names == ["id", "feature", "label"] and edges.column_names == ["src", "dst", "time", "weight"]
     assert np.array_equal(np.stack([edges["src"], edges["dst"]]), own_edges(plain))
     assert np.array_equal(edges["weight"], column(plain, "graph/weight.arrow"))
@@ -89,8 +93,10 @@ def test_graphbolt(khop, plain, tmp_path):
 @pytest.mark.parametrize("to", ["numpy", "npz", "parquet"])
 def test_several_splits_come_back(khop, to, tmp_path):
     rng = np.random.default_rng(2)
-    np.savez(tmp_path / "g.npz", edges=rng.integers(0, 50, (300, 2)), node_features=rng.standard_normal((50, 3)).astype(np.float32),
-             node_labels=rng.integers(0, 4, 50), **{f"{name}_masks": rng.random((12, 50)) < 0.3 for name in ("train", "val", "test")})
+    np.savez(tmp_path / "g.npz", edges=rng.integers(0, 50, (300, 2)),
+             node_features=rng.standard_normal((50, 3)).astype(np.float32),
+             node_labels=rng.integers(0, 4, 50),
+             **{f"{name}_masks": rng.random((12, 50)) < 0.3 for name in ("train", "val", "test")})
     out = tmp_path / ("out.npz" if to == "npz" else "out")
     run(khop, "convert", tmp_path / "g.npz", tmp_path / "first.khop")
     run(khop, "export", tmp_path / "first.khop", out, "--to", to)
@@ -114,6 +120,7 @@ def test_links_come_back_from_arrays(khop, options, tmp_path):
     for name in ("first.khop", "again.khop"):
         content = json.loads((tmp_path / name / "dataset.json").read_text())["content"]
         types = content["edge_types"]
-        splits.append({(s["name"], types[x["edge_type"]]["relation"], x["end"]): column(tmp_path / name, x["parts"][0]["path"]).tolist()
+        splits.append({(s["name"], types[x["edge_type"]]["relation"],
+                        x["end"]): column(tmp_path / name, x["parts"][0]["path"]).tolist()
                        for s in content["splits"] if s["task"] == "link" for x in s["sets"]})
     assert splits[0] == splits[1] and len(splits[0]) >= 4

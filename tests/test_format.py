@@ -1,4 +1,5 @@
-"""Datasets are what docs/format.md says: the manifest, every checksum, the place of every body, the rules of the graph."""
+"""Datasets are what docs/format.md says: the manifest, every checksum, the place of every body, the rules of the
+graph."""
 import json
 import re
 
@@ -39,7 +40,8 @@ def test_every_byte_of_every_file_is_under_its_checksum(name, dataset):
         head = xxhash.xxh3_64(file[:begin])
         head.update(file[end:])
         assert head.hexdigest() == p["head_xxh3"], p["path"]
-        assert [xxhash.xxh3_64_hexdigest(file[i:min(i + chunk, end)]) for i in range(begin, end, chunk)] == p["chunk_xxh3"]
+        assert [
+            xxhash.xxh3_64_hexdigest(file[i:min(i + chunk, end)]) for i in range(begin, end, chunk)] == p["chunk_xxh3"]
 
 
 @each
@@ -62,7 +64,8 @@ def test_bodies_lie_where_the_document_says(name, dataset):
 def test_edges_are_in_order_and_of_their_types(name, dataset):
     path = dataset(name)
     g, content = oracle.load(path)
-    arrays = {(c["owner"], c["name"]): oracle.column(path, c, c["shape"]) for c in content["columns"] if c["dtype"] not in ("utf8", "bfloat16")}
+    arrays = {(c["owner"], c["name"]): oracle.column(path, c, c["shape"]) for c in content["columns"]
+              if c["dtype"] not in ("utf8", "bfloat16")}
     indptr, indices = arrays["graph", "indptr"], arrays["graph", "indices"]
     edges = len(indices)
     assert indptr.dtype == np.int64 and len(indptr) == g.offset[-1] + 1 and indptr[0] == 0 and indptr[-1] == edges
@@ -70,7 +73,8 @@ def test_edges_are_in_order_and_of_their_types(name, dataset):
     assert (("graph", "type") in arrays) == (len(g.edge_types) > 1)
     kind = arrays.get(("graph", "type"), np.zeros(edges, np.uint8)).astype(np.int64)
     assert np.bincount(kind, minlength=len(g.edge_types)).tolist() == [e["count"] for e in content["edge_types"]]
-    dst, source, target = np.repeat(np.arange(g.offset[-1]), np.diff(indptr)), np.array(g.source)[kind], np.array(g.target)[kind]
+    dst, source, target = np.repeat(np.arange(g.offset[-1]),
+                                    np.diff(indptr)), np.array(g.source)[kind], np.array(g.target)[kind]
     assert ((g.offset[source] <= indices) & (indices < g.offset[source + 1])).all()
     assert ((g.offset[target] <= dst) & (dst < g.offset[target + 1])).all()
     by_time = np.array([e["order"] == "time" for e in content["edge_types"]])[kind]

@@ -33,7 +33,8 @@ def test_batches_equal_the_oracle_under_random_options(name, number, dataset, sa
                "--frontier", rng.choice(["all", "new"]),
                *(["--shuffle"] if rng.integers(2) else [])]
     if rng.integers(2):
-        options += ["--sampler", "labor", "--batch-dependency", rng.integers(1, 5), *[o for o in ("--poisson", "--layer-dependent") if rng.integers(2)]]
+        options += ["--sampler", "labor", "--batch-dependency", rng.integers(1, 5),
+                    *[o for o in ("--poisson", "--layer-dependent") if rng.integers(2)]]
     elif rng.integers(2):
         options.append("--replace")
     options = [str(o) for o in options]
@@ -45,19 +46,24 @@ def test_batches_equal_the_oracle_under_random_options(name, number, dataset, sa
 @pytest.mark.parametrize("number", range(6))
 def test_picks_by_weight_and_time_equal_the_oracle_under_random_options(name, number, dataset, sample):
     rng = np.random.default_rng(number)
-    options = ["--fanouts=" + ",".join(map(str, rng.choice([-1, 0, 1, 2, 3, 5, 8, 40], rng.integers(1, 4), p=[.04, .12, .18, .18, .18, .18, .08, .04]))),
-               "--batch-size", rng.integers(1, 40), "--seed", rng.integers(2**63), "--first", rng.integers(5), "--batches", 1, "--seeds", "all",
+    options = ["--fanouts=" + ",".join(map(
+        str, rng.choice([-1, 0, 1, 2, 3, 5, 8, 40], rng.integers(1, 4), p=[.04, .12, .18, .18, .18, .18, .08, .04]))),
+               "--batch-size", rng.integers(1, 40), "--seed", rng.integers(2**63), "--first", rng.integers(5),
+               "--batches", 1, "--seeds", "all",
                "--frontier", rng.choice(["all", "new"]), *[o for o in ("--shuffle", "--disjoint") if rng.integers(2)]]
     weight = rng.integers(3) > 0
     options += [*(["--weight", "weight"] if weight else []), *(["--mask", "mask"] if rng.integers(2) else []),
                 *(["--share", rng.choice([0.1, 0.5, 1])] if rng.integers(3) == 0 else [])]
     replace = rng.integers(4) == 0
     if rng.integers(3):
-        options += ["--sampler", "temporal", "--as-of", rng.integers(300), "--time", rng.choice(["time", "time", "none"] if name == "shop" else ["time"]),
-                    "--time-rules", ",".join(rng.choice(["not-after", "before", "any"], rng.integers(1, 4))), "--window", rng.choice([0, 30, 100]),
+        options += ["--sampler", "temporal", "--as-of", rng.integers(300), "--time",
+                    rng.choice(["time", "time", "none"] if name == "shop" else ["time"]),
+                    "--time-rules", ",".join(rng.choice(["not-after", "before", "any"], rng.integers(1, 4))),
+                    "--window", rng.choice([0, 30, 100]),
                     *(["--node-time", "time"] if name == "shop" else []), *(["--chain"] if rng.integers(2) else [])]
         kind = rng.integers(3)
-        options += ["--recent"] if kind == 0 and not weight and not replace else ["--half-life", rng.choice([3.5, 60])] if kind == 1 and not replace else []
+        options += ["--recent"] if kind == 0 and not weight and not replace else [
+            "--half-life", rng.choice([3.5, 60])] if kind == 1 and not replace else []
     elif not weight:
         options += ["--share", "0.7"] if "--share" not in options else []
     options = [str(o) for o in [*options, *(["--replace"] if replace else [])]]
@@ -66,7 +72,8 @@ def test_picks_by_weight_and_time_equal_the_oracle_under_random_options(name, nu
 
 
 @pytest.mark.parametrize("name, lines", [("sbm", ["7", "3", "7 ", "2999", "0", "3", "11"]),
-                                         ("typed", ["paper 7", "author 3", "paper 7", "author 3", "institution 1", "paper 2"])])
+                                         ("typed",
+                                          ["paper 7", "author 3", "paper 7", "author 3", "institution 1", "paper 2"])])
 @pytest.mark.parametrize("options", ["--batch-size 3", "--batch-size 4 --shuffle", "--batch-size 100 --frontier new"])
 def test_seeds_from_a_file_may_repeat(name, lines, options, dataset, sample, tmp_path):
     (tmp_path / "seeds.txt").write_text("\n".join(lines) + "\n")

@@ -82,7 +82,8 @@ def test_a_changed_byte_on_disk_changes_the_digest(name, array, khop, dataset, s
     shutil.copytree(dataset(name), path)
     (before,) = sample(path, *options)
     _, content = oracle.load(path)
-    arrays = [(c["name"], c["parts"][0]) for c in content["columns"]] + [(s["name"], s["sets"][0]["parts"][0]) for s in content["splits"]]
+    arrays = [(c["name"], c["parts"][0]) for c in content["columns"]] + [
+        (s["name"], s["sets"][0]["parts"][0]) for s in content["splits"]]
     part = next(p for n, p in arrays if n == array)
     row = used_row(array, content, path)
     with open(path / part["path"], "r+b") as f:

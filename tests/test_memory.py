@@ -89,7 +89,8 @@ def csr():
 
 def npz_csr(d):
     indptr, indices, data = csr()
-    np.savez(d / "e.npz", adj_indptr=indptr, adj_indices=indices.astype(np.int32), adj_data=data, adj_shape=(NODES, NODES))
+    np.savez(d / "e.npz", adj_indptr=indptr, adj_indices=indices.astype(np.int32), adj_data=data,
+             adj_shape=(NODES, NODES))
     return d / "e.npz", []
 
 
@@ -115,7 +116,8 @@ def triples(d):
     (head, tail), rel = pairs()
     (d / "x").mkdir()
     names = np.array([f"/m/{i:06d}" for i in range(2000)])
-    text(d / "x" / "train.txt", [names[head % 2000], np.array([f"/r/{i}" for i in range(1000)])[rel], names[tail % 2000]], "\t")
+    text(d / "x" / "train.txt",
+         [names[head % 2000], np.array([f"/r/{i}" for i in range(1000)])[rel], names[tail % 2000]], "\t")
     for name in ("valid", "test"):
         (d / "x" / f"{name}.txt").write_text("/m/000001\t/r/1\t/m/000002\n")
     return d / "x", []
@@ -125,7 +127,8 @@ def ogb(d):
     (src, dst), _ = pairs()
     (d / "raw").mkdir()
     body = text(d / "body", [src, dst], ",")
-    for name, b in (("edge", body.read_bytes()), ("num-node-list", b"%d\n" % NODES), ("num-edge-list", b"%d\n" % EDGES)):
+    for name, b in (("edge", body.read_bytes()), ("num-node-list", b"%d\n" % NODES),
+                    ("num-edge-list", b"%d\n" % EDGES)):
         with gzip.open(d / "raw" / f"{name}.csv.gz", "wb", 1) as z:
             z.write(b)
     body.unlink()
@@ -139,7 +142,8 @@ def musae(d):
     edges = d / "x" / "a_edges.csv"
     edges.write_bytes(b"id_1,id_2\n" + edges.read_bytes())
     (d / "x" / "a_features.json").write_text(json.dumps({str(i): [i % 7] for i in range(500)}))
-    (d / "x" / "a_target.csv").write_text("id,page_name,page_type\n" + "".join(f"{i},n{i},k{i % 3}\n" for i in range(500)))
+    (d / "x" / "a_target.csv").write_text(
+        "id,page_name,page_type\n" + "".join(f"{i},n{i},k{i % 3}\n" for i in range(500)))
     return d / "x", []
 
 
@@ -244,7 +248,8 @@ def lsc(d):
     return d, []
 
 
-MAKERS = {f.__name__: f for f in (edgelist, edgelist_gz, archive, npy, npy_pairs, npz, npz_csr, mtx, metis, triples, ogb,
+MAKERS = {
+    f.__name__: f for f in (edgelist, edgelist_gz, archive, npy, npy_pairs, npz, npz_csr, mtx, metis, triples, ogb,
                                   musae, torch, dgl, graphbolt, lsc)}
 MAKERS |= {"parquet": lambda d: table(d, "e.parquet", pq.write_table), "arrow": lambda d: table(d, "e.arrow", ipc),
            "csv": lambda d: table(d, "e.csv", pa.csv.write_csv)}

@@ -41,7 +41,8 @@ def test_draws(v):
     assert [int(oracle.draw(s, i)) for i in range(len(v["draws"]))] == [number(x) for x in v["draws"]]
 
 
-@pytest.mark.parametrize("replace, v", [(r, v) for r, name in ((False, "without_replacement"), (True, "with_replacement"))
+@pytest.mark.parametrize("replace, v",
+                         [(r, v) for r, name in ((False, "without_replacement"), (True, "with_replacement"))
                                         for v in VECTORS[name]])
 def test_picks(replace, v):
     s = oracle.stream(number(v["a"]), [number(v["index"])])

@@ -1,5 +1,5 @@
-"""The kernels' launchers: tools/ptx finds kernels and their structs, lays them out as a C++ compiler does, and refuses what a launch
-would get wrong; and it reads what ptxas says."""
+"""The kernels' launchers: tools/ptx finds kernels and their structs, lays them out as a C++ compiler does, and refuses
+what a launch would get wrong; and it reads what ptxas says."""
 
 import re
 import subprocess
@@ -58,12 +58,16 @@ def read(text):
 
 def test_structs_are_laid_out_as_a_compiler_does(tmp_path):
     source = read(SOURCE)
-    assert {name: s and s.name for name, s in source.kernels.items()} == {"copy_rows": "Rows", "copy_back": "Rows", "nothing": None}
-    assert [f[0] for f in source.structs["Rows"].fields] == ["in", "unit", "shift", "n", "seed", "leaf", "first", "rest"]
-    plain = SOURCE.replace('extern "C" __global__', "static").replace("__launch_bounds__(256, 2)", "").replace("__device__", "")
+    assert {name: s and s.name for name,
+            s in source.kernels.items()} == {"copy_rows": "Rows", "copy_back": "Rows", "nothing": None}
+    assert [f[0] for f in source.structs["Rows"].fields] == [
+        "in", "unit", "shift", "n", "seed", "leaf", "first", "rest"]
+    plain = SOURCE.replace('extern "C" __global__',
+                           "static").replace("__launch_bounds__(256, 2)", "").replace("__device__", "")
     asserts = re.sub(r"__INTADDR__\(&\(\((\w+)\*\)0\)->(\w+)\)", r"__builtin_offsetof(\1, \2)", source.asserts())
     (tmp_path / "x.cc").write_text(plain + asserts)
-    made = subprocess.run(["g++", "-std=c++17", "-w", "-c", "-o", tmp_path / "x.o", tmp_path / "x.cc"], capture_output=True, text=True)
+    made = subprocess.run(["g++", "-std=c++17", "-w", "-c", "-o", tmp_path / "x.o", tmp_path / "x.cc"],
+                          capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     source.check(PTX)
 
@@ -72,15 +76,19 @@ def test_go_has_the_same_structs_and_a_launcher_of_them(tmp_path):
     files = mirror.go_files(str(tmp_path / "gather"), [read(SOURCE)])
     assert list(files) == [str(tmp_path / "gather/x_y_launch.go")]
     text = " ".join(files[str(tmp_path / "gather/x_y_launch.go")].split())
-    for part in ["//go:embed x_y.ptx var xYPTX []byte", "package gather", "copyRows, copyBack device.Launcher[deviceRows]",
-                 "nothing device.Launcher[struct{}]", '"copy_back": &k.copyBack.Kernel,', "y [3]float64", "on, off bool", "kind deviceKind",
-                 "deviceOdd deviceKind = 4", "unit uint8 _ [1]byte shift int16 n int32 seed uint64 leaf deviceLeaf first, rest device.Address",
+    for part in ["//go:embed x_y.ptx var xYPTX []byte", "package gather",
+                 "copyRows, copyBack device.Launcher[deviceRows]",
+                 "nothing device.Launcher[struct{}]", '"copy_back": &k.copyBack.Kernel,', "y [3]float64",
+                 "on, off bool", "kind deviceKind",
+                 "deviceOdd deviceKind = 4",
+                 "unit uint8 _ [1]byte shift int16 n int32 seed uint64 leaf deviceLeaf first, rest device.Address",
                  "(unsafe.Offsetof(x.seed)^16)"]:
         assert part in text, part
 
 
 @pytest.mark.parametrize("old, new, said", [
-    ("copy_rows(Rows r)", "copy_rows(Rows r, int n)", "kernel copy_rows takes .Rows r, int n.: give it one struct, passed by value"),
+    ("copy_rows(Rows r)", "copy_rows(Rows r, int n)",
+     "kernel copy_rows takes .Rows r, int n.: give it one struct, passed by value"),
     ("copy_rows(Rows r)", "copy_rows(const float* r)", "give it one struct"),
     ("u64 seed", "__half seed", "struct Rows: __half seed: the type is not known"),
     ("u64 seed", "u64 range", "Go has a keyword range"),

@@ -43,7 +43,8 @@ class Dataset:
         """The edges of a type as pairs, and where they are in the dataset, whose order is by target, then by source."""
         g, e = self.g, self.g.edge_types.index(edge_type)
         first, count = g.runs[e]
-        at = np.concatenate([np.arange(f, f + c) for f, c in zip(first, count)] + [np.zeros(0, np.int64)]).astype(np.int64)
+        at = np.concatenate([np.arange(f, f + c) for f, c in zip(first, count)] + [np.zeros(0, np.int64)]).astype(
+            np.int64)
         dst = np.repeat(np.arange(len(count)), count) - g.offset[g.target[e]]
         return np.stack((g.indices[at] - g.offset[g.source[e]], dst)), at
 
@@ -104,7 +105,8 @@ def test_planetoid(khop, tmp_path, name, nodes, edges, holes):
     y[np.concatenate((np.arange(n), test))[unlabelled]] = -1
     pairs = np.unique([(s, t) for s, all in load("graph").items() for t in all if s != t], axis=0).T
     d = Dataset(khop, folder, tmp_path / "g.khop")
-    assert pairs.shape[1] == edges and (x.sum(1) == 0)[~np.isin(np.arange(nodes), test) & (np.arange(nodes) >= n)].sum() == holes
+    assert pairs.shape[1] == edges and (
+        x.sum(1) == 0)[~np.isin(np.arange(nodes), test) & (np.arange(nodes) >= n)].sum() == holes
     assert np.array_equal(d.column("node", "feature"), x) and np.array_equal(d.column("node", "label"), y)
     assert np.array_equal(d.edges("node", "edge", "node")[0], pairs[:, ordered(*pairs)])
     train = len(load("y"))
@@ -137,10 +139,12 @@ def test_matrix_market(khop, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["FB15k-237", "WN18RR"])
 def test_knowledge_graphs(khop, tmp_path, name):
-    """Names as they are written, slashes and leading zeros among them; the triples of train are edges, the others links."""
+    """Names as they are written, slashes and leading zeros among them; the triples of train are edges, the others
+    links."""
     archive = os.path.join(data(), name, name + ".tar.gz")
     with tarfile.open(archive) as files:
-        lines = {part: [line.split("\t") for line in files.extractfile(part + ".txt").read().decode().splitlines()] for part in ("train", "valid", "test")}
+        lines = {part: [line.split("\t") for line in files.extractfile(part + ".txt").read().decode().splitlines()]
+                 for part in ("train", "valid", "test")}
     d = Dataset(khop, archive, tmp_path / "g.khop")
     entity, relation = ({text: i for i, text in enumerate(d.names(list))} for list in ("id", "relation"))
 
@@ -176,7 +180,8 @@ def test_links_of_the_open_graph_benchmark(khop, tmp_path):
 
 @pytest.mark.parametrize("name", ["4elt.graph", "test.mgraph"])
 def test_metis(khop, tmp_path, name):
-    """A line a node: neighbours from 1 on, each edge in both lines; "010 2" are two weights of each node before them."""
+    """A line a node: neighbours from 1 on, each edge in both lines; "010 2" are two weights of each node before
+    them."""
     path = os.path.join(data(), "metis", name)
     with open(path) as f:
         head, *rows = [[int(x) for x in line.split()] for line in f if not line.startswith("%")]
@@ -192,11 +197,13 @@ def test_metis(khop, tmp_path, name):
                                                 ("ml_UCI-Msg.csv", ("--columns", "-,src,dst,time,-,-"), (1, 2, 3))])
 def test_events(khop, tmp_path, name, options, use):
     path = os.path.join(data(), "CollegeMsg-temporal", name)
-    src, dst, time = np.loadtxt(path, delimiter="," if "csv" in name else None, skiprows=int("csv" in name), usecols=use).T.astype(np.int64)
+    src, dst, time = np.loadtxt(path, delimiter="," if "csv" in name else None, skiprows=int("csv" in name),
+                                usecols=use).T.astype(np.int64)
     d = Dataset(khop, path, tmp_path / "g.khop", *options)
     order = ordered(src, dst)
     pairs, at = d.edges(*d.g.edge_types[0])
-    assert np.array_equal(pairs, np.stack((src, dst))[:, order]) and np.array_equal(d.column("edges", "time")[at], time[order])
+    assert np.array_equal(pairs,
+                          np.stack((src, dst))[:, order]) and np.array_equal(d.column("edges", "time")[at], time[order])
 
 
 def test_a_web_graph(khop, tmp_path):

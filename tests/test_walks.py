@@ -56,7 +56,8 @@ def walk_batches(g, indptr, batch_size, batches, seed, length, count, restart, s
         (name, _), edge = g.node_types[0], ":".join(g.edge_types[0])
         yield oracle.digest({
             "num_nodes": np.array([[len(seeds)], [len(nodes)]]), f"nodes/{name}": nodes, f"seeds/{name}": seed_local,
-            f"block/0/{edge}/indptr": np.zeros(len(seeds) + 1, np.int64), f"block/0/{edge}/indices": np.zeros(0, np.int64),
+            f"block/0/{edge}/indptr": np.zeros(len(seeds) + 1, np.int64),
+            f"block/0/{edge}/indices": np.zeros(0, np.int64),
             "sample/walk": local.astype(np.int32),
         })
 
@@ -84,7 +85,8 @@ def test_drawn_subgraphs_are_those_of_the_document(name, khop, dataset):
         s = oracle.stream(oracle.stage_key(oracle.batch_key(4, 0, b), 0, 12, 0), np.arange(300))
         v = oracle.bounded(oracle.draw(s, 0), n)
         degree = indptr[v + 1] - indptr[v]
-        source = g.indices[np.minimum(indptr[v] + oracle.bounded(oracle.draw(s, 1), np.maximum(degree, 1)), len(g.indices) - 1)]
+        drawn = oracle.bounded(oracle.draw(s, 1), np.maximum(degree, 1))
+        source = g.indices[np.minimum(indptr[v] + drawn, len(g.indices) - 1)]
         pairs = np.stack((v, source.astype(np.int64)), axis=1)[degree > 0]
         nodes, _, _ = lists(np.zeros(0, np.int64), pairs)
         where = np.full(n, -1)
@@ -93,9 +95,11 @@ def test_drawn_subgraphs_are_those_of_the_document(name, khop, dataset):
         columns = [c[c >= 0] for c in columns]
         (kind, _), edge = g.node_types[0], ":".join(g.edge_types[0])
         want.append(oracle.digest({
-            "num_nodes": np.array([[len(nodes)], [len(nodes)]]), f"nodes/{kind}": nodes, f"seeds/{kind}": np.zeros(0, np.int64),
+            "num_nodes": np.array([[len(nodes)], [len(nodes)]]), f"nodes/{kind}": nodes,
+            f"seeds/{kind}": np.zeros(0, np.int64),
             f"block/0/{edge}/indptr": np.concatenate(([0], np.cumsum([len(c) for c in columns]))).astype(np.int64),
             f"block/0/{edge}/indices": np.concatenate(columns).astype(np.int64),
         }))
-    got = run(khop, "sample", path, "--sampler", "saint-edge", "--budget", 300, "--coverage", 0, "--steps", 2, "--seed", 4, "--digest")
+    got = run(khop, "sample", path, "--sampler", "saint-edge", "--budget", 300, "--coverage", 0, "--steps", 2, "--seed",
+              4, "--digest")
     assert [line.split()[1] for line in got.splitlines()] == want

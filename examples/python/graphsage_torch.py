@@ -3,10 +3,12 @@
     khop convert tolokers.npz tolokers.khop
     khop convert cora_ml.npz cora_ml.khop --symmetrise
     python graphsage_torch.py tolokers.npz tolokers.khop --loader khop
-    python graphsage_torch.py tolokers.npz tolokers.khop --loader pyg         # needs torch_geometric and torch_sparse or pyg_lib
+    python graphsage_torch.py tolokers.npz tolokers.khop --loader pyg         # needs torch_geometric and torch_sparse
+    or pyg_lib
 
-The archive gives both the whole graph for evaluation, so that only the training batches differ. It prints a line a seed, and the mean
-and standard deviation: ROC AUC where there are two classes, else accuracy, on the test nodes, at the best epoch on the validation nodes.
+The archive gives both the whole graph for evaluation, so that only the training batches differ. It prints a line a
+seed, and the mean and standard deviation: ROC AUC where there are two classes, else accuracy, on the test nodes, at the
+best epoch on the validation nodes.
 """
 import argparse
 import os
@@ -20,14 +22,15 @@ from torch import nn
 from torch.nn import functional as F
 
 
-# --- data ------------------------------------------------------------------------------------------------------------------
+# --- data -------------------------------------------------------------------------------------------------------------
 
 class Graph:
     """A whole graph: x [n, f], y [n], edge_index [2, e] with both directions of every edge, and splits."""
 
     def __init__(self, path):
         with np.load(path) as f:
-            self.archive = {k: f[k] for k in f.files if not k.startswith(("edge_attr", "metadata", "node_names", "class_names", "attr_names"))
+            self.archive = {k: f[k] for k in f.files
+                            if not k.startswith(("edge_attr", "metadata", "node_names", "class_names", "attr_names"))
                             } if "adj_matrix.indptr" in f.files else dict(f)
         a = self.archive
         if "adj_matrix.indptr" in a:  # a sparse archive: rows are CSR
@@ -48,7 +51,8 @@ class Graph:
     def split(self, seed):
         """Train, validation and test nodes: the archive's own split, else 20 nodes a class, 500, and the rest."""
         if "train_masks" in self.archive:
-            return [torch.from_numpy(np.flatnonzero(self.archive[k + "_masks"][seed])) for k in ("train", "val", "test")]
+            return [
+                torch.from_numpy(np.flatnonzero(self.archive[k + "_masks"][seed])) for k in ("train", "val", "test")]
         order = np.random.default_rng(seed).permutation(len(self.y))
         y = self.y.numpy()[order]
         train = np.concatenate([order[y == c][:20] for c in range(self.classes)])
@@ -56,7 +60,7 @@ class Graph:
         return [torch.from_numpy(np.sort(part)) for part in (train, rest[:500], rest[500:])]
 
 
-# --- model -----------------------------------------------------------------------------------------------------------------
+# --- model ------------------------------------------------------------------------------------------------------------
 
 class Layer(nn.Module):
     """GraphSAGE's mean: W x + V mean of the in-neighbours' x."""
@@ -99,7 +103,7 @@ def score(logits, y):
     return float((rank[positive].sum() - p * (p + 1) / 2) / (p * n))
 
 
-# --- loaders ---------------------------------------------------------------------------------------------------------------
+# --- loaders ----------------------------------------------------------------------------------------------------------
 
 def khop_loader(args, graph, seed, train):
     import khop
@@ -121,7 +125,7 @@ def pyg_loader(args, graph, seed, train):
     return NeighborLoader(data, num_neighbors=args.fanouts, batch_size=args.batch_size, input_nodes=train, shuffle=True)
 
 
-# --- training --------------------------------------------------------------------------------------------------------------
+# --- training ---------------------------------------------------------------------------------------------------------
 
 def run(args, graph, seed):
     """Returns the test score at the best validation epoch, and the seconds that training took."""

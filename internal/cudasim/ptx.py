@@ -3,8 +3,8 @@
 
   ptx.py FILE.ptx >FILE.cc
 
-What a real driver compiles is then what the tests run, and findings name lines of the PTX. An instruction that is not known here
-fails the run, with its line: write it into INSTRUCTIONS.
+What a real driver compiles is then what the tests run, and findings name lines of the PTX. An instruction that is not
+known here fails the run, with its line: write it into INSTRUCTIONS.
 """
 
 import re
@@ -18,8 +18,10 @@ class Failure(Exception):
 SPECIAL = {f"%{ptx}.{axis}": f"{cuda}.{axis}" for axis in "xyz"
            for ptx, cuda in (("tid", "threadIdx"), ("ntid", "blockDim"), ("ctaid", "blockIdx"), ("nctaid", "gridDim"))}
 SPECIAL["%laneid"] = "(threadIdx.x & 31)"  # of blocks of one dimension, as all are here
-COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">=", "neu": "!="}
-UNORDERED = {"ltu": ">=", "leu": ">", "gtu": "<=", "geu": "<"}  # of floats: what must not hold, as nothing does with NaN
+COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">",
+           "hs": ">=", "neu": "!="}
+# Of floats: what must not hold, as nothing does with NaN.
+UNORDERED = {"ltu": ">=", "leu": ">", "gtu": "<=", "geu": "<"}
 SPACES = {"global", "shared", "local", "const", "param"}
 ATOMICS = {"add": "ADD", "cas": "CAS", "or": "OR", "and": "AND", "xor": "XOR", "exch": "EXCH"}
 
@@ -52,7 +54,8 @@ class Kernel:
     def __init__(self, name, parameters, symbols):
         self.name, self.symbols = name, dict(symbols)
         self.scopes, self.out, self.shared, self.line = [{}], [], [], 0
-        self.unread = set()  # predicates that say whether a shuffle's source took part: not known here, so nobody may read them
+        # Predicates that say whether a shuffle's source took part: not known here, so nobody may read them.
+        self.unread = set()
         self.parameters = []
         for p in comma(parameters):
             m = re.fullmatch(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(\w+)(?:\[(\d+)\])?", " ".join(p.split()))
@@ -133,7 +136,8 @@ class Kernel:
             raise Failure("vector")
         if "param" in words:
             if n > 1:
-                return " ".join(self.put(r, f"ptx_param<{ctype(kind)}>((const char*){self.address(at)} + {i * width(kind) // 8})", kind)
+                return " ".join(self.put(
+                    r, f"ptx_param<{ctype(kind)}>((const char*){self.address(at)} + {i * width(kind) // 8})", kind)
                                 for i, r in enumerate(registers))
             return self.put(registers[0], f"ptx_param<{ctype(kind)}>((const void*){self.address(at)})", kind)
         whole = ctype(kind) if n == 1 else {128: "unsigned __int128"}.get(n * width(kind), f"uint{n * width(kind)}_t")
@@ -164,7 +168,8 @@ class Kernel:
     def convert(self, words, operands):
         to, of = words[-2], words[-1]
         value = self.value(operands[1], of)
-        rounding = {(False, False): [], (True, False): ["rzi"], (False, True): ["rn"], (True, True): ["rn"] if to < of else []}
+        rounding = {(False, False): [], (True, False): ["rzi"], (False, True): ["rn"],
+                    (True, True): ["rn"] if to < of else []}
         if words[1:-2] != rounding[of[0] == "f", to[0] == "f"]:
             raise Failure("this rounding")
         if of[0] == "f" and to[0] != "f":
@@ -176,9 +181,12 @@ class Kernel:
         a, b = operands[1], operands[2]
         if kind[0] == "f":
             if op in ("add", "sub", "mul") and set(words[1:-1]) <= {"rn"}:
-                return self.put(operands[0], f"{self.value(a, kind)} {dict(add='+', sub='-', mul='*')[op]} {self.value(b, kind)}", kind)
+                return self.put(operands[0], f"{self.value(a, kind)} {dict(add='+', sub='-', mul='*')[op]} "
+                                             f"{self.value(b, kind)}", kind)
             if op == "fma" and words[1] == "rn":
-                return self.put(operands[0], f"__builtin_fma{'f' if kind == 'f32' else ''}({', '.join(self.value(o, kind) for o in operands[1:])})", kind)
+                return self.put(operands[0],
+                                f"__builtin_fma{'f' if kind == 'f32' else ''}("
+                                f"{', '.join(self.value(o, kind) for o in operands[1:])})", kind)
             raise Failure("this rounding")
         if op in ("add", "sub") and len(words) == 2:
             u = unsigned(kind)                                    # where signed numbers would overflow
@@ -189,7 +197,8 @@ class Kernel:
         product, kind = {
             "lo": (f"1u * {self.value(a, u)} * {self.value(b, u)}", kind),
             "hi": (f"ptx_mul_hi({self.value(a, kind)}, {self.value(b, kind)})", kind),
-            "wide": (f"({ctype(big)}){self.value(a, kind)} * ({ctype(big)}){self.value(b, kind)}" if width(kind) < 64 else "", big),
+            "wide": (f"({ctype(big)}){self.value(a, kind)} * ({ctype(big)}){self.value(b, kind)}" if width(kind) < 64
+                     else "", big),
         }[words[1]]
         third = f" + {self.value(operands[3], unsigned(kind))}" if op == "mad" else ""
         return self.put(operands[0], f"({ctype(unsigned(kind))})({product}){third}", kind)
@@ -204,7 +213,8 @@ class Kernel:
         destination, *rest = operands if words[0] == "atom" else ["_", *operands]
         bits = unsigned(kind)
         more = self.value(rest[2], bits) if len(rest) > 2 else "0"
-        call = f"cudasim_atomic(CUDASIM_{code}, {width(kind) // 8}, (void*){self.address(rest[0])}, {self.value(rest[1], bits)}, {more})"
+        call = (f"cudasim_atomic(CUDASIM_{code}, {width(kind) // 8}, (void*){self.address(rest[0])}, "
+                f"{self.value(rest[1], bits)}, {more})")
         return self.put(destination, f"({ctype(bits)})({call})", bits)
 
     def shuffle(self, words, operands):
@@ -212,7 +222,8 @@ class Kernel:
         if found:
             self.unread.add(found.strip())
         v, lane, c, mask = (self.value(o, "u32") for o in operands[1:])
-        return self.put(destination.strip(), f"ptx_shfl(PTX_{words[2].upper()}, {v}, {lane}, {c}, {mask}, {self.line})", "u32")
+        return self.put(destination.strip(), f"ptx_shfl(PTX_{words[2].upper()}, {v}, {lane}, {c}, {mask}, {self.line})",
+                        "u32")
 
     def vote(self, words, operands):
         p, mask = self.value(operands[1], "pred"), self.value(operands[2], "u32")
@@ -239,16 +250,20 @@ class Kernel:
         if len(words) != 3 or (kind[0] == "f" and words[1] == "ne") or (kind[0] != "f" and words[1] == "neu"):
             raise Failure("this comparison")
         if kind[0] == "f" and words[1] in UNORDERED:
-            return self.put(operands[0], f"!({self.value(operands[1], kind)} {UNORDERED[words[1]]} {self.value(operands[2], kind)})", "pred")
-        return self.put(operands[0], f"{self.value(operands[1], kind)} {COMPARE[words[1]]} {self.value(operands[2], kind)}", "pred")
+            return self.put(operands[0], f"!({self.value(operands[1], kind)} {UNORDERED[words[1]]} "
+                                         f"{self.value(operands[2], kind)})", "pred")
+        return self.put(operands[0],
+                        f"{self.value(operands[1], kind)} {COMPARE[words[1]]} {self.value(operands[2], kind)}", "pred")
 
     def binary(self, words, operands):
         kind = words[-1]
         a, b = self.value(operands[1], kind), self.value(operands[2], kind)
         n = self.value(operands[2], "u32") if words[0] in ("shl", "shr") else ""
         expression = {
-            "and": f"{a} & {b}", "or": f"{a} | {b}", "xor": f"{a} ^ {b}", "div": f"ptx_div({a}, {b})", "rem": f"ptx_rem({a}, {b})",
-            "min": f"{a} < {b} ? {a} : {b}", "max": f"{a} > {b} ? {a} : {b}", "shl": f"ptx_shl({a}, {n})", "shr": f"ptx_shr({a}, {n})"}[words[0]]
+            "and": f"{a} & {b}", "or": f"{a} | {b}", "xor": f"{a} ^ {b}", "div": f"ptx_div({a}, {b})",
+            "rem": f"ptx_rem({a}, {b})",
+            "min": f"{a} < {b} ? {a} : {b}", "max": f"{a} > {b} ? {a} : {b}", "shl": f"ptx_shl({a}, {n})",
+            "shr": f"ptx_shr({a}, {n})"}[words[0]]
         if kind[0] == "f" and words[0] in ("min", "max") or "approx" in words or "full" in words:
             raise Failure("this rounding")
         return self.put(operands[0], expression, kind)
@@ -261,8 +276,11 @@ class Kernel:
     def unary(self, words, operands):
         kind = words[-1]
         a = self.value(operands[1], kind)
-        expression = {"not": f"!{a}" if kind == "pred" else f"~{a}", "neg": f"-{a}" if kind[0] == "f" else f"0 - {self.value(operands[1], unsigned(kind))}",
-                      "abs": f"{a} < 0 ? 0 - {self.value(operands[1], unsigned(kind))} : {a}" if kind[0] == "s" else "", "popc": f"__builtin_popcountll({a})", "clz": f"ptx_clz({a})", "bfind": f"ptx_shiftamt({a})", "brev": f"ptx_brev({a})",
+        expression = {"not": f"!{a}" if kind == "pred" else f"~{a}",
+                      "neg": f"-{a}" if kind[0] == "f" else f"0 - {self.value(operands[1], unsigned(kind))}",
+                      "abs": f"{a} < 0 ? 0 - {self.value(operands[1], unsigned(kind))} : {a}" if kind[0] == "s" else "",
+                      "popc": f"__builtin_popcountll({a})", "clz": f"ptx_clz({a})", "bfind": f"ptx_shiftamt({a})",
+                      "brev": f"ptx_brev({a})",
                       "cvta": a}[words[0]]
         if not expression or words[0] == "bfind" and (words[1] != "shiftamt" or kind[0] != "u"):
             raise Failure("this kind")
@@ -280,10 +298,12 @@ class Kernel:
             return '__asm__ volatile("" ::: "memory");'
         if words[0] == "selp":
             kind = words[-1]
-            choice = f"{self.value(operands[3], 'pred')} ? {self.value(operands[1], kind)} : {self.value(operands[2], kind)}"
+            yes, no = self.value(operands[1], kind), self.value(operands[2], kind)
+            choice = f"{self.value(operands[3], 'pred')} ? {yes} : {no}"
             return self.put(operands[0], choice, kind)
         if words[0] == "match" and words[1] == "any":
-            return self.put(operands[0], f"ptx_match({self.value(operands[1], unsigned(words[-1]))}, {self.value(operands[2], 'u32')}, {self.line})", "u32")
+            return self.put(operands[0], f"ptx_match({self.value(operands[1], unsigned(words[-1]))}, "
+                                         f"{self.value(operands[2], 'u32')}, {self.line})", "u32")
         if words[0] not in INSTRUCTIONS:
             raise Failure("this instruction")
         return INSTRUCTIONS[words[0]](self, words, operands)
@@ -361,21 +381,26 @@ class Kernel:
 
 
 INSTRUCTIONS = {
-    **dict.fromkeys(("ld", "st"), Kernel.memory), **dict.fromkeys(("add", "sub", "mul", "mad", "fma"), Kernel.arithmetic),
+    **dict.fromkeys(("ld", "st"), Kernel.memory),
+    **dict.fromkeys(("add", "sub", "mul", "mad", "fma"), Kernel.arithmetic),
     **dict.fromkeys(("atom", "red"), Kernel.atomic), **dict.fromkeys(("bar", "barrier"), Kernel.barrier),
     **dict.fromkeys(("and", "or", "xor", "div", "rem", "min", "max", "shl", "shr"), Kernel.binary),
     **dict.fromkeys(("not", "neg", "abs", "popc", "clz", "bfind", "brev", "cvta"), Kernel.unary),
-    "bfi": Kernel.insert, "mov": Kernel.move, "cvt": Kernel.convert, "setp": Kernel.compare, "shfl": Kernel.shuffle, "vote": Kernel.vote,
+    "bfi": Kernel.insert, "mov": Kernel.move, "cvt": Kernel.convert, "setp": Kernel.compare, "shfl": Kernel.shuffle,
+    "vote": Kernel.vote,
 }
 
 
 def translate(path):
     """Returns the C++ of a PTX file. Variables of the module are not understood: a kernel that names one fails."""
     text = re.sub(r"//[^\n]*", "", open(path).read())
-    dynamic = {name: "cudasim_dynamic_shared" for name in re.findall(r"^\.extern\s+\.shared\s.*?(\w+)\[\];", text, re.M)}
-    out = ['#include "cuda_env_ptx.h"', 'extern "C" { extern CUDASIM_HIDDEN thread_local char cudasim_dynamic_shared[]; }']
+    dynamic = {
+        name: "cudasim_dynamic_shared" for name in re.findall(r"^\.extern\s+\.shared\s.*?(\w+)\[\];", text, re.M)}
+    out = ['#include "cuda_env_ptx.h"',
+           'extern "C" { extern CUDASIM_HIDDEN thread_local char cudasim_dynamic_shared[]; }']
     if m := re.search(r"\.func\b", text):
-        raise Failure(f"{path}:{text.count(chr(10), 0, m.start()) + 1}: functions are not understood: make them __forceinline__")
+        raise Failure(
+            f"{path}:{text.count(chr(10), 0, m.start()) + 1}: functions are not understood: make them __forceinline__")
     for m in re.finditer(r"\.entry\s+(\w+)\s*\(([^)]*)\)([^{]*)\{", text):
         depth, end = 1, m.end()
         while depth:

@@ -1,4 +1,5 @@
 """Every sampler, with its options in Python: the batches are those of khop sample."""
+import inspect
 import json
 
 import numpy as np
@@ -124,6 +125,12 @@ def test_every_sampler_and_option_has_a_case(program):
 def test_an_unknown_option_is_refused_with_the_nearest(name, near):
     with pytest.raises(TypeError, match=f"has no option '{name}': did you mean '{near}'"):
         khop.Loader("nowhere.khop", **{name: 1})
+
+
+def test_the_signature_names_every_option():
+    names = list(inspect.signature(khop.Loader).parameters)
+    assert names[:2] == ["dataset", "fanouts"] and "options" not in names
+    assert {"batch_size", "sampler", "half_life", "negatives", "device", "serve_options"} <= set(names)
 
 
 def test_an_option_of_another_sampler_or_an_unknown_sampler_is_an_error(dataset):

@@ -389,6 +389,17 @@ class Loader(Connection):
         return self._server.pid if self._server is not None else 0
 
 
+def _signature() -> inspect.Signature:
+    """That of khop.Loader with every option by its name, for notebooks and help(); None is khop's own default."""
+    own = inspect.signature(Loader).parameters
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in LoaderOptions.__annotations__.items()]
+    return inspect.Signature([*(p for p in own.values() if p.kind is not inspect.Parameter.VAR_KEYWORD), *more])
+
+
+setattr(Loader, "__signature__", _signature())
+
+
 def connect(
     path: _binary.PathLike, *, rank: Optional[int] = None, framework: Union[str, Framework] = "auto",
     index_dtype: str = "int64", hold: int = 0,

@@ -41,7 +41,7 @@ const (
 	peerShift = 27
 )
 
-// CacheRows returns how many rows of a column a cache of so many bytes holds: all, if they fit; else as many as fit
+// CacheRows returns how many rows of a column a cache of that many bytes holds: all, if they fit; else as many as fit
 // beside a table of 4 bytes for each row of the column. 2 KiB are left for the rounding of allocations.
 func CacheRows(column unified.Tensor, budget int64) int64 {
 	n, row := column.Len(), column.RowBytes()
@@ -56,9 +56,8 @@ func CacheRows(column unified.Tensor, budget int64) int64 {
 }
 
 // Cache copies rows of the column to device memory, from where later gathers take them; it takes the place of an
-// earlier cache. What is gathered stays the same. hot are the rows, ascending without repeats (see Hottest); as many as
-// the column has stand for the whole of it, and nil means all. Without rows there is no cache, nor for a column in
-// device memory.
+// earlier cache. What is gathered stays the same. hot are the rows, ascending without repeats (see Hottest); nil,
+// or as many as the column has, means all. Without rows there is no cache, nor for a column in device memory.
 //
 // memory says who counts the bytes, CacheRows how many rows they are good for. Cache returns when the copy is complete;
 // at a cancelled ctx or an error there is no cache, and the store works without one.

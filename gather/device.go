@@ -192,7 +192,7 @@ func (s *DeviceStore) launch(stream *device.Stream, j job) error {
 	return run.Launch(stream, s.grid(m, 1<<g.shift), device.Dim(blockThreads), 0, g)
 }
 
-// grid returns as many blocks as n things take with so many lanes each, within bounds.
+// grid returns how many blocks copy n rows with that many lanes each, within bounds.
 func (s *DeviceStore) grid(n, lanes int64) device.Dim3 {
 	most := int64(s.MaxBlocks)
 	if most <= 0 {

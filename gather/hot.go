@@ -35,13 +35,13 @@ type HotRowsOptions struct {
 	Memory pinned.Options
 }
 
-// HotRowsCount returns how many rows of a column so many bytes of device memory have room for.
+// HotRowsCount returns how many rows of a column fit into that much device memory.
 func HotRowsCount(column unified.Tensor, most, budget int64) int64 {
 	budget -= spareBytes + most*entryBytes
 	return min(max(budget/(column.RowBytes()+entryBytes), 0), column.Len(), maxSlots-most)
 }
 
-// HotIndexBytes returns what HotRows takes of host memory for a column of so many rows: a bit and a half a row.
+// HotIndexBytes returns what HotRows takes of host memory for a column: a bit and a half a row.
 func HotIndexBytes(rows int64) int64 { return (rows/64 + 1) * (8 + 4) }
 
 // NewHotRows copies rows to device memory. Close it before the device. pinned.ErrLimit where the index has no room.

@@ -52,7 +52,7 @@ func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor,
 	return s.GatherParallel(dst, ids, 1)
 }
 
-// GatherParallel is Gather by up to so many goroutines: see GatherInto.
+// GatherParallel is Gather by several goroutines: see GatherInto.
 func (s *Store) GatherParallel(dst *unified.Buffer, ids unified.Tensor, goroutines int) (unified.Tensor, error) {
 	m, row := ids.Len(), s.OutBytes()
 	if m > (1<<62)/row {
@@ -68,7 +68,7 @@ func (s *Store) GatherParallel(dst *unified.Buffer, ids unified.Tensor, goroutin
 	return s.Over(dst, m)
 }
 
-// GatherInto is Gather for memory that is there already, OutBytes for each id, and by up to so many goroutines, each of
+// GatherInto is Gather for memory that is there already, OutBytes for each id, and by up to workers goroutines, each of
 // which copies rows that lie side by side. More than one is for a reader that one core cannot keep busy, such as a copy
 // engine; a fault in a mapped column is pinned.ErrFault then.
 func (s *Store) GatherInto(dst []byte, ids unified.Tensor, goroutines int) error {

@@ -26,7 +26,7 @@ type entry struct {
 	mem    []byte  // where the device finds them
 	rung   Rung
 	steps  []Step
-	chunk  int64 // mem is registered in pieces of so many bytes; 0: it is one piece
+	chunk  int64 // mem is registered in pieces of that size; 0: it is one piece
 	alone  bool  // serves the attachment that made it, nobody else
 	crowd  bool  // overlaps what is registered: it cannot be registered where it lies, too
 

@@ -55,7 +55,7 @@ func Populate(b []byte) error {
 
 // advise advises the system about the pages that b touches.
 func advise(b []byte, advice uintptr) unix.Errno {
-	// By number, since the page may begin before the object that b is part of, where b is Go memory.
+	// The address is a number: the page may begin before the Go object that b is part of.
 	p := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	before := p % uintptr(os.Getpagesize())
 	_, _, errno := unix.Syscall(unix.SYS_MADVISE, p-before, uintptr(len(b))+before, advice)

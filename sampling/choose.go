@@ -320,7 +320,7 @@ func (p *choosePicker[V]) choose() error {
 	}
 }
 
-// limit returns the picks of a destination that may follow so many edges; All stays.
+// limit returns the picks of a destination that may follow that many edges; All stays.
 func (p *choosePicker[V]) limit(eligible int64) int64 {
 	switch {
 	case eligible == 0:

@@ -160,7 +160,7 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 		return context.Cause(ctx)
 	}
 	empty := emptyRequest(w.schema, req)
-	if err := w.beginBare(empty, out, 0); err != nil {
+	if err := w.beginLists(empty, out, 0); err != nil {
 		return err
 	}
 	w.ids = w.ids[:0]

@@ -64,7 +64,7 @@ func (w *deviceAssembly) in(h, e int, err error) error {
 	return fmt.Errorf("hop %d, edge type %v: %w", h, &w.schema.Edges[e], err)
 }
 
-// badGraph says what the kernels found wrong with the graph. Where several things are, it is not always what a Worker
+// badGraph says what the kernels found wrong with the graph. Of several faults it need not name the one that a Worker
 // finds first.
 func (w *deviceAssembly) badGraph(h int, status *deviceStatus) error {
 	g, s := w.env.Graph, w.schema

@@ -65,7 +65,7 @@ func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (_ *DeviceDrawer
 }
 
 // attach lets the device address tables.
-func (x *DeviceDrawer) attach(ctx context.Context, in *standIns) (to deviceStandIns, err error) {
+func (x *DeviceDrawer) attach(ctx context.Context, in *negativeNodes) (to deviceStandIns, err error) {
 	to.nodes = in.n
 	at := func(to *device.Address, b []byte) {
 		if len(b) == 0 || err != nil {
@@ -181,7 +181,7 @@ func (x *DeviceDrawer) describe(r Rand, links []LinkSeeds, l *linksLayout, mem [
 }
 
 // since returns the time from which on a node is there.
-func (s *standIns) since(id int64) int64 {
+func (s *negativeNodes) since(id int64) int64 {
 	if s.times == nil {
 		return math.MinInt64
 	}

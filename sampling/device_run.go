@@ -16,7 +16,7 @@ type launches struct {
 	capacity int // how often it changed
 }
 
-// deviceLaunch is the launches of one stage. Its kernels have at most so many runs and words to do (batch.cuh).
+// deviceLaunch is the launches of one stage. It holds the most runs and words that its kernels have to do (batch.cuh).
 type deviceLaunch struct {
 	stream      *device.Stream
 	step        deviceStep

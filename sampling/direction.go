@@ -57,15 +57,15 @@ func (p plan) follows(e int) bool {
 	return slices.ContainsFunc(p, func(fanouts []int) bool { return fanouts[e] != 0 })
 }
 
-// turnedSchema returns the schema of the graph whose in-edges are those that are followed.
-func (n Neighbor) turnedSchema(s *graph.Schema) *graph.Schema {
+// reversedSchema returns the schema of the graph whose in-edges are those that are followed.
+func (n Neighbor) reversedSchema(s *graph.Schema) *graph.Schema {
 	if n.Direction == In {
 		return s
 	}
-	turned := *s
-	turned.Nodes, turned.Edges, turned.EdgeColumns = slices.Clone(s.Nodes), slices.Clone(s.Edges), nil
-	for e := range turned.Edges {
-		et := &turned.Edges[e]
+	reversed := *s
+	reversed.Nodes, reversed.Edges, reversed.EdgeColumns = slices.Clone(s.Nodes), slices.Clone(s.Edges), nil
+	for e := range reversed.Edges {
+		et := &reversed.Edges[e]
 		switch et.Order = graph.BySource; {
 		case et.Src != et.Dst:
 			et.Count = 0
@@ -75,46 +75,47 @@ func (n Neighbor) turnedSchema(s *graph.Schema) *graph.Schema {
 	}
 	for _, c := range s.EdgeColumns {
 		if slices.Contains(n.EdgeColumns(), c.Name) {
-			turned.EdgeColumns = append(turned.EdgeColumns, c)
+			reversed.EdgeColumns = append(reversed.EdgeColumns, c)
 		}
 	}
-	return &turned
+	return &reversed
 }
 
-// turnedBytes is what a turned graph takes.
-func (n Neighbor) turnedBytes(s *graph.Schema) int64 {
+// reversedBytes is what a reversed graph takes.
+func (n Neighbor) reversedBytes(s *graph.Schema) int64 {
 	if n.Direction == In {
 		return 0
 	}
-	turned := n.turnedSchema(s)
+	reversed := n.reversedSchema(s)
 	row := s.IDType().Size() + s.PosType().Size()
 	if len(s.Edges) > 1 {
 		row += 2
 	}
-	for _, c := range turned.EdgeColumns {
+	for _, c := range reversed.EdgeColumns {
 		row += c.DType.Size()
 	}
-	return sat.Add(sat.Mul(row, turned.NumEdges()), sat.Mul(8, s.NumNodes()+1))
+	return sat.Add(sat.Mul(row, reversed.NumEdges()), sat.Mul(8, s.NumNodes()+1))
 }
 
-// turn makes an index of the edges by source, for directions other than In.
-func (n Neighbor) turn(ctx context.Context, env Env) (*turned, error) {
+// reverse makes an index of the edges by source, for directions other than In.
+func (n Neighbor) reverse(ctx context.Context, env Env) (*reversed, error) {
 	if err := n.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	t := &turned{Neighbor: n}
+	t := &reversed{Neighbor: n}
 	var err error
-	if t.graph, err = openByWidth(t, env,
-		func(t *turned, env Env, ids []int32) (*graph.Graph, error) { return turn(ctx, t, env, ids) },
-		func(t *turned, env Env, ids []int64) (*graph.Graph, error) { return turn(ctx, t, env, ids) }); err != nil {
+	t.graph, err = openByWidth(t, env,
+		func(t *reversed, env Env, ids []int32) (*graph.Graph, error) { return reverse(ctx, t, env, ids) },
+		func(t *reversed, env Env, ids []int64) (*graph.Graph, error) { return reverse(ctx, t, env, ids) })
+	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-// openTurned opens a worker that makes the index for itself.
-func (n Neighbor) openTurned(env Env) (Worker, error) {
-	own, err := n.turn(context.Background(), env)
+// openReversed opens a worker that makes the index for itself.
+func (n Neighbor) openReversed(env Env) (Worker, error) {
+	own, err := n.reverse(context.Background(), env)
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +126,8 @@ func (n Neighbor) openTurned(env Env) (Worker, error) {
 	return &closing{w, own}, nil
 }
 
-// turned is a Neighbor with the graph whose in-edges are those that it follows.
-type turned struct {
+// reversed is a Neighbor with the graph whose in-edges are those that it follows.
+type reversed struct {
 	Neighbor
 	graph  *graph.Graph
 	at     []int64 // positions in the graph itself: one of the two
@@ -135,7 +136,7 @@ type turned struct {
 }
 
 // Close frees the graph. No worker may be open.
-func (t *turned) Close() error {
+func (t *reversed) Close() error {
 	var errs []error
 	for _, b := range t.behind {
 		errs = append(errs, b.Close())
@@ -143,7 +144,7 @@ func (t *turned) Close() error {
 	return errors.Join(errs...)
 }
 
-func (t *turned) Open(env Env) (Worker, error) {
+func (t *reversed) Open(env Env) (Worker, error) {
 	if env.EdgePos && t.graph.Schema().PosType() != env.Graph.Schema().PosType() {
 		return nil, fmt.Errorf("%w: positions of %d edges, counted in both directions, need another width: follow one "+
 			"direction, or do without EdgePos and EdgeColumns", ErrOptions, t.graph.NumEdges())
@@ -155,16 +156,16 @@ func (t *turned) Open(env Env) (Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &turnedWorker{w, t}, nil
+	return &reversedWorker{w, t}, nil
 }
 
-// turnedWorker says where edges lie in the graph itself.
-type turnedWorker struct {
+// reversedWorker says where edges lie in the graph itself.
+type reversedWorker struct {
 	Worker
-	of *turned
+	of *reversed
 }
 
-func (w *turnedWorker) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+func (w *reversedWorker) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if err := w.Worker.Sample(ctx, req, out); err != nil {
 		return err
 	}
@@ -192,17 +193,17 @@ func (w *turnedWorker) Sample(ctx context.Context, req *Request, out *graph.Samp
 	return nil
 }
 
-// take makes room for n elements that the turned graph keeps.
-func take[T unified.Element](t *turned, env Env, n int64) ([]T, error) {
+// take makes room for n elements that the reversed graph keeps.
+func take[T unified.Element](t *reversed, env Env, n int64) ([]T, error) {
 	b := new(unified.Buffer)
 	b.Options = env.Scratch
 	t.behind = append(t.behind, b)
 	return exactly[T](b, n)
 }
 
-// turning makes a turned graph.
-type turning[V nodeID] struct {
-	*turned
+// reversing makes a reversed graph.
+type reversing[V nodeID] struct {
+	*reversed
 	a      *assembly[V] // of the graph itself
 	edges  []graph.EdgeType
 	indptr []int64
@@ -210,14 +211,14 @@ type turning[V nodeID] struct {
 	types  []uint16
 
 	progress     func(done, total int64)
-	pass, passes int64 // over the edges: done, of so many
+	pass, passes int64 // over the edges: done, and in all
 }
 
-// turn makes the graph whose in-edges are those that t follows.
-func turn[V nodeID](ctx context.Context, t *turned, env Env, indices []V) (*graph.Graph, error) {
+// reverse makes the graph whose in-edges are those that t follows.
+func reverse[V nodeID](ctx context.Context, t *reversed, env Env, indices []V) (*graph.Graph, error) {
 	g := env.Graph
-	s := t.turnedSchema(g.Schema())
-	w := &turning[V]{turned: t, a: &assembly[V]{schema: g.Schema(), indptr: g.Indptr(), indices: indices}}
+	s := t.reversedSchema(g.Schema())
+	w := &reversing[V]{reversed: t, a: &assembly[V]{schema: g.Schema(), indptr: g.Indptr(), indices: indices}}
 	var err error
 	if w.a.types, err = newTypeColumn(g.Types()); err != nil {
 		return nil, err
@@ -261,7 +262,7 @@ func turn[V nodeID](ctx context.Context, t *turned, env Env, indices []V) (*grap
 }
 
 // each calls f for every edge that may be followed out of its source u into v, of type e, by position.
-func (w *turning[V]) each(ctx context.Context, f func(u, v V, e int, pos int64)) error {
+func (w *reversing[V]) each(ctx context.Context, f func(u, v V, e int, pos int64)) error {
 	n := int64(len(w.a.indptr) - 1)
 	for v := range n {
 		if v%(1<<14) == 0 {
@@ -288,7 +289,7 @@ func (w *turning[V]) each(ctx context.Context, f func(u, v V, e int, pos int64))
 }
 
 // count counts an edge where it is followed.
-func (w *turning[V]) count(u, v V, e int, _ int64) {
+func (w *reversing[V]) count(u, v V, e int, _ int64) {
 	w.indptr[u+1]++
 	w.edges[e].Count++
 	if w.Direction == Both && u != v {
@@ -298,7 +299,7 @@ func (w *turning[V]) count(u, v V, e int, _ int64) {
 }
 
 // fill puts every edge where it is followed: for each node those that lead in before those that lead out.
-func (w *turning[V]) fill(ctx context.Context) error {
+func (w *reversing[V]) fill(ctx context.Context) error {
 	put := func(at, to V, e int, pos int64) {
 		i := w.indptr[at]
 		w.indptr[at]++
@@ -331,23 +332,23 @@ func (w *turning[V]) fill(ctx context.Context) error {
 		return nil
 	}
 	for v := range len(w.indptr) - 1 {
-		column := &turnedColumn[V]{w, w.indptr[v], w.indptr[v+1]}
+		column := &reversedColumn[V]{w, w.indptr[v], w.indptr[v+1]}
 		sort.Stable(column)
 	}
 	return nil
 }
 
-// turnedColumn puts the edges of a node in the order of their types.
-type turnedColumn[V nodeID] struct {
-	*turning[V]
+// reversedColumn puts the edges of a node in the order of their types.
+type reversedColumn[V nodeID] struct {
+	*reversing[V]
 	from, to int64
 }
 
-func (c *turnedColumn[V]) Len() int { return int(c.to - c.from) }
-func (c *turnedColumn[V]) Less(i, j int) bool {
+func (c *reversedColumn[V]) Len() int { return int(c.to - c.from) }
+func (c *reversedColumn[V]) Less(i, j int) bool {
 	return c.types[c.from+int64(i)] < c.types[c.from+int64(j)]
 }
-func (c *turnedColumn[V]) Swap(i, j int) {
+func (c *reversedColumn[V]) Swap(i, j int) {
 	a, b := c.from+int64(i), c.from+int64(j)
 	c.ids[a], c.ids[b] = c.ids[b], c.ids[a]
 	c.types[a], c.types[b] = c.types[b], c.types[a]
@@ -359,7 +360,7 @@ func (c *turnedColumn[V]) Swap(i, j int) {
 }
 
 // finish makes a graph of the arrays, with the columns that the sampler reads.
-func (w *turning[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
+func (w *reversing[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
 	g := env.Graph
 	a := graph.Arrays{Schema: *s, ID: g.ID(), Indptr: unified.FromSlice(w.indptr), Indices: unified.FromSlice(w.ids),
 		NodeColumns: make([]map[string]unified.Tensor, len(s.Nodes)), EdgeColumns: map[string]unified.Tensor{}}
@@ -367,7 +368,7 @@ func (w *turning[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
 	case len(s.Edges) > 256:
 		a.Types = unified.FromSlice(w.types)
 	case len(s.Edges) > 1:
-		bytes, err := take[uint8](w.turned, env, int64(len(w.types)))
+		bytes, err := take[uint8](w.reversed, env, int64(len(w.types)))
 		if err != nil {
 			return nil, err
 		}
@@ -387,11 +388,11 @@ func (w *turning[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
 		var err error
 		switch c.DType.Size() {
 		case 1:
-			a.EdgeColumns[c.Name], err = moved[uint8](w.turned, env, of)
+			a.EdgeColumns[c.Name], err = moved[uint8](w.reversed, env, of)
 		case 4:
-			a.EdgeColumns[c.Name], err = moved[int32](w.turned, env, of)
+			a.EdgeColumns[c.Name], err = moved[int32](w.reversed, env, of)
 		default:
-			a.EdgeColumns[c.Name], err = moved[int64](w.turned, env, of)
+			a.EdgeColumns[c.Name], err = moved[int64](w.reversed, env, of)
 		}
 		if err != nil {
 			return nil, err
@@ -400,8 +401,8 @@ func (w *turning[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
 	return graph.FromArrays(a)
 }
 
-// moved returns a column of the edges in the order of the turned graph; T has the size of its elements.
-func moved[T uint8 | int32 | int64](t *turned, env Env, column unified.Tensor) (unified.Tensor, error) {
+// moved returns a column of the edges in the order of the reversed graph; T has the size of its elements.
+func moved[T uint8 | int32 | int64](t *reversed, env Env, column unified.Tensor) (unified.Tensor, error) {
 	n := int64(max(len(t.at), len(t.at32)))
 	to, err := take[T](t, env, n)
 	if err != nil {

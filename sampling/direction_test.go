@@ -15,8 +15,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// oracleTurned makes the graph of docs/sampling.md, "Directions", and where its edges lie in g.
-func oracleTurned(t *testing.T, g *graph.Graph, d Direction) (*graph.Graph, []int64) {
+// oracleReversed makes the graph of docs/sampling.md, "Directions", and where its edges lie in g.
+func oracleReversed(t *testing.T, g *graph.Graph, d Direction) (*graph.Graph, []int64) {
 	t.Helper()
 	s := *g.Schema()
 	s.Nodes, s.Edges = slices.Clone(s.Nodes), slices.Clone(s.Edges)
@@ -43,11 +43,11 @@ func oracleTurned(t *testing.T, g *graph.Graph, d Direction) (*graph.Graph, []in
 		}
 		indptr = append(indptr, int64(len(indices)))
 	}
-	return turnedGraph(t, g, s, indptr, indices, types, at), at
+	return reversedGraph(t, g, s, indptr, indices, types, at), at
 }
 
-// turnedGraph makes a graph of edges that lie at some positions of g, whose columns they have.
-func turnedGraph(t *testing.T, g *graph.Graph, s graph.Schema, indptr []int64, indices []int32, types []uint16,
+// reversedGraph makes a graph of edges that lie at some positions of g, whose columns they have.
+func reversedGraph(t *testing.T, g *graph.Graph, s graph.Schema, indptr []int64, indices []int32, types []uint16,
 	at []int64) *graph.Graph {
 	t.Helper()
 	for e := range s.Edges {
@@ -133,20 +133,20 @@ func TestDirectionsEqualTheOracle(t *testing.T) {
 		degree := func() int { return []int{0, r.IntN(4), r.IntN(12)}[r.IntN(3)] }
 		g := withColumns(t, r, sizedGraph(t, r, types[0], types[1], 12, degree))
 		n := randomDirection(r, g.Schema())
-		turned, at := oracleTurned(t, g, n.Direction)
+		reversed, at := oracleReversed(t, g, n.Direction)
 		in := n
 		in.Direction = In
-		runs := newEdgeRuns(turned)
+		runs := newEdgeRuns(reversed)
 		w := expect.Must(n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true}))(t)
 		for batch := range uint64(2) {
 			req := randomRequest(r, g.Schema(), batch)
 			if n.Time.on() {
 				req = randomTimedRequest(r, g, n, batch)
 			}
-			want := oracle(turned, runs, in, req)
+			want := oracle(reversed, runs, in, req)
 			movePositions(want, at)
 			what := fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, n.Fingerprint())
-			inner := w.(*closing).Worker.(*turnedWorker)
+			inner := w.(*closing).Worker.(*reversedWorker)
 			compare(t, what, g, &renamed{inner, inner.Worker}, req, want)
 		}
 		expect.OK(t, w.Close())
@@ -196,7 +196,7 @@ func TestTheIndexOfOutEdgesIsCounted(t *testing.T) {
 		if used == 0 || used > bound+8*pinned.HugePage && used > bound*5/4 {
 			t.Errorf("%s: the index takes %d bytes, and %d were announced", n.Fingerprint(), used, bound)
 		}
-		if err := p.(*turned).Close(); err != nil || ledger.Used(pinned.Scratch) != 0 {
+		if err := p.(*reversed).Close(); err != nil || ledger.Used(pinned.Scratch) != 0 {
 			t.Errorf("closed: %v, %d bytes are left", err, ledger.Used(pinned.Scratch))
 		}
 	}

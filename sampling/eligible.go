@@ -266,7 +266,7 @@ func (c *edgeChunk) all(to []int64) []int64 {
 	return to
 }
 
-// nth returns the position of the edge that may be followed and has so many such edges before it in the chunk.
+// nth returns the position of the edge that is rank-th, from 0, among those of the chunk that may be followed.
 func (c *edgeChunk) nth(rank int64) int64 {
 	for i, w := range c.words[:] {
 		n := int64(bits.OnesCount64(w))

@@ -35,7 +35,7 @@ func treeArrays(s *graph.Schema, lists []int64) []ArrayBound {
 	return arrays
 }
 
-// forestBytes is what a forest of so many nodes takes.
+// forestBytes is the memory of a forest of n nodes.
 func forestBytes(nodes int64) int64 {
 	return sat.Add(sat.Mul(16, hashSlots(nodes)), sat.Mul(8, nodes))
 }

@@ -38,7 +38,7 @@ const groupCellBytes = int64(unsafe.Sizeof(groupCell{}))
 // maxGroups is how many pairs a batch may have.
 const maxGroups = 1<<31 - 1
 
-// groupBytes is what the groups of so many items and pairs take.
+// groupBytes is the memory of the groups of that many items and pairs.
 func groupBytes(items, pairs int64) int64 {
 	return sat.Add(sat.Mul(8, items), sat.Add(sat.Mul(groupCellBytes, pairs), sat.Mul(4, hashSlots(pairs))))
 }

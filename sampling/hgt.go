@@ -11,10 +11,10 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// HGT draws so many nodes of each type a hop, so that a batch has about as many of each type whatever their degrees,
-// and takes the subgraph between them. Every node that is not in the batch has a budget: 1/n for each edge that leads
-// from it to a node of the batch with n in-edges of that type. Nodes are drawn without replacement, each in proportion
-// to the square of its budget among those that are left.
+// HGT draws the same number of nodes of each type at each hop, and takes the subgraph between them. So a batch has
+// about as many of each type, whatever their degrees. Every node that is not in the batch has a budget: 1/n for each edge
+// that leads from it to a node of the batch with n in-edges of that type. Nodes are drawn without replacement, each in
+// proportion to the square of its budget among those that are left.
 //
 // The one layer has all nodes as sources and as destinations, as Induced has. Cost: the in-edges of the nodes, twice.
 // It runs on the CPU. Source: Hu, Dong, Wang and Sun, "Heterogeneous graph transformer", WWW 2020. docs/sampling.md
@@ -123,7 +123,7 @@ func (w *hgtWorker[V]) Close() error {
 }
 
 func (w *hgtWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	if err := w.beginBare(req, out, 0); err != nil {
+	if err := w.beginLists(req, out, 0); err != nil {
 		return err
 	}
 	clear(w.spent)

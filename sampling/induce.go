@@ -35,8 +35,8 @@ type inducer[V nodeID] struct {
 	closed  int   // destinations whose edges are complete
 }
 
-// A column of so many edges, and of so many times as many as there are nodes to look for, is searched for each node: a
-// hub is not read from end to end.
+// A node with at least hubEdges in-edges, and hubRatio times as many as there are nodes to look for, is a hub: each
+// of these nodes is searched for among them, and they are not read from end to end.
 const (
 	hubEdges = 1 << 12
 	hubRatio = 32
@@ -203,7 +203,7 @@ func (n *inducer[V]) fill(k int) {
 	}
 }
 
-// searched reports whether a column of so many edges is searched.
+// searched reports whether a node with that many in-edges is a hub.
 func (n *inducer[V]) searched(degree int64) bool {
 	return degree > hubEdges && degree/hubRatio > int64(n.st.src.n) &&
 		n.schema.Edges[n.st.edgeType].Order == graph.BySource
@@ -242,7 +242,7 @@ func (n *inducer[V]) choose(k int, out *graph.Sample) error {
 	return nil
 }
 
-// room makes room for so many more edges.
+// room makes room for more edges.
 func (n *inducer[V]) room(more int, out *graph.Sample) (err error) {
 	want := n.total + more
 	if want > maxBlockEdges {

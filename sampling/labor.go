@@ -32,7 +32,7 @@ type Labor struct {
 	// LayerDependent keeps the variate of a source for all hops, so that layers share nodes too.
 	LayerDependent bool
 	// BatchDependency is the number of batches for which a source keeps its variate, so that following batches share
-	// nodes: from one batch to the next one source in so many draws anew. 0 and 1 are every batch.
+	// nodes: from one batch to the next one source in BatchDependency draws anew. 0 and 1 are every batch.
 	BatchDependency int
 }
 

@@ -122,7 +122,7 @@ func (p *laborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	return n, p.makeRoom(most)
 }
 
-// makeRoom makes room to look for so many edges.
+// makeRoom makes room to look at n edges.
 func (p *laborPicker[V]) makeRoom(most int64) error {
 	room := 2*most + laborSlack
 	mem, err := unified.Grow[uint64](&p.seen, 2*room, 0)

@@ -151,7 +151,7 @@ func sumWhole(of []uint64) (sum uint64) {
 	return sum
 }
 
-// drawOf returns the first element above a draw of so many draws' sum, and how much it adds to the sum.
+// drawOf returns the first element whose sum is above x.
 func drawOf(sums []uint64, x uint64) int {
 	return sort.Search(len(sums), func(i int) bool { return sums[i] > x })
 }

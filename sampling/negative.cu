@@ -1,12 +1,12 @@
-// Negatives of edges: the counterpart of negative.go and standin.go; docs/sampling.md, "Negatives", says what is drawn. A thread
-// draws one negative, as often as it takes.
+// Negatives of edges: the counterpart of negative.go and negative_nodes.go; docs/sampling.md, "Negatives", says what is
+// drawn. A thread draws one negative, as often as it takes.
 #include "cuda_env.h"
 #include "pick.cuh"
 
 enum Law : int64_t { kUniform, kByDegree, kByWeight, kInBatch };              // Law of negative.go
 enum End : int64_t { kTargetEnd, kSourceEnd, kEitherEnd, kBothEnds };         // End
 
-// The nodes that may stand in for one end of the edges of a type: standIns of standin.go.
+// The nodes that may stand in for one end of the edges of a type: negativeNodes of negative_nodes.go.
 struct StandIns {
   int64_t nodes;
   const int64_t* order;   // by time, then id; none: by id

@@ -187,8 +187,8 @@ func (l *LinkSeeds) Reset() {
 type Drawer struct {
 	opt    Negatives
 	finder edgeFinder
-	stands [][2]*standIns // [edge type][source, target]; shared where they are the same
-	tables []*standIns
+	stands [][2]*negativeNodes // [edge type][source, target]; shared where they are the same
+	tables []*negativeNodes
 }
 
 // Draw appends the negatives of edges of a type, which has just the edges that were asked for.

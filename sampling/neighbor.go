@@ -153,8 +153,8 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	if err != nil {
 		return Bound{}
 	}
-	b := Bound{Layers: len(p), Shared: n.turnedBytes(s)}
-	s = n.turnedSchema(s)
+	b := Bound{Layers: len(p), Shared: n.reversedBytes(s)}
+	s = n.reversedSchema(s)
 	trees := int64(1)
 	if n.Disjoint || n.Time.on() { // one for each seed, or time of a seed
 		trees, batchSize = int64(max(batchSize, 0)), 1
@@ -195,7 +195,7 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 
 func (n Neighbor) Open(env Env) (Worker, error) {
 	if n.Direction != In {
-		return n.openTurned(env)
+		return n.openReversed(env)
 	}
 	if err := n.Validate(env.Graph.Schema()); err != nil {
 		return nil, err

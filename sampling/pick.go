@@ -144,7 +144,7 @@ func (p *neighborPicker[V]) fill(c *chunk[V]) {
 	c.n = n
 }
 
-// someOfMany writes the next picks of a destination that takes more than a chunk holds, as many as there is room for.
+// someOfMany writes the next picks of a destination that takes more than a chunk holds, until the chunk is full.
 func (p *neighborPicker[V]) someOfMany(pos []int64) int {
 	picks, _ := unified.Grow[int64](&p.picks, p.fanout, p.fanout) // count made room
 	if p.done == 0 {

@@ -15,13 +15,13 @@ type pool[V nodeID] struct {
 	behind unified.Buffer
 }
 
-// poolBytes is what a pool of so many nodes takes.
+// poolBytes is the memory of a pool of n nodes.
 func poolBytes(nodes int64) int64 {
 	nodes = sat.Add(nodes, chunkPicks) // which may all be there already
 	return sat.Add(sat.Mul(16, hashSlots(nodes)), sat.Mul(8, nodes))
 }
 
-// init says how memory is taken, for so many nodes at most.
+// init says how memory is taken, and how many nodes there are at most.
 func (p *pool[V]) init(most int64, memory pinned.Options) {
 	p.table.most = hashSlots(sat.Add(most, chunkPicks))
 	p.table.buf.Options, p.behind.Options = memory, memory

@@ -51,7 +51,7 @@ type Saint struct {
 	Kind   SaintKind
 	Budget int // draws of a subgraph: of nodes, edges or roots
 	Length int // steps of a walk, for SaintWalks; 0 is 2
-	// Steps is the batches of an epoch; 0 is as many as draw as many nodes as the graph has.
+	// Steps is the batches of an epoch. 0: enough of them to draw as many nodes as the graph has.
 	Steps int
 	// Coverage is how many nodes the subgraphs that norms are estimated from have for each node of the graph, on
 	// average. 0 is no norms.
@@ -264,7 +264,7 @@ func openSaint[V nodeID](k countedSaint, env Env, indices []V) (Worker, error) {
 
 func (w *saintWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	empty := emptyRequest(w.schema, req)
-	if err := w.beginBare(empty, out, w.arrays); err != nil {
+	if err := w.beginLists(empty, out, w.arrays); err != nil {
 		return err
 	}
 	if err := w.draw(req.Rand); err != nil {

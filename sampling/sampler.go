@@ -32,7 +32,7 @@ type Sampler interface {
 var _ = []Sampler{Cluster{}, FastGCN{}, Full{}, HGT{}, Induced{}, Labor{}, Ladies{}, Neighbor{}, Node2Vec{}, PinSage{},
 	PPR{}, Saint{}, Shadow{}, Walk{}}
 
-// Wrapper is a Sampler that adds something to another one, and else is what that is.
+// Wrapper is a Sampler that adds something to another one, and leaves the rest as it is.
 type Wrapper interface {
 	Sampler
 	// Unwrap returns the other one.
@@ -81,7 +81,7 @@ func Prepare(ctx context.Context, s Sampler, env Env) (Sampler, error) {
 		return s.Prepare(ctx, env)
 	case Neighbor:
 		if s.Direction != In {
-			return s.turn(ctx, env)
+			return s.reverse(ctx, env)
 		}
 	}
 	return s, nil

@@ -114,7 +114,7 @@ func errTooManyEdges(n int64) error {
 		n, maxBlockEdges)
 }
 
-// viewBlock views the buffers behind a block of so many edges as its tensors; pos is the dtype of positions, Invalid
+// viewBlock views the buffers behind a block of that many edges as its tensors; pos is the dtype of positions, Invalid
 // without. NumDst and ViewOf must be set.
 func viewBlock(out *graph.Sample, layer, e int, edges int64, pos unified.DType) (err error) {
 	b, from := &out.Blocks[layer][e], out.ViewOf[layer]
@@ -150,7 +150,7 @@ func (s *posSink) open(b *unified.Buffer, t unified.DType, have int, total int64
 	return err
 }
 
-// has reports whether there is room for so many more.
+// has reports whether there is room for more.
 func (s *posSink) has(more int) bool { return !s.wanted || more <= len(s.pos32)+len(s.pos64) }
 
 func (s *posSink) put(pos []int64) {

@@ -62,7 +62,7 @@ func (w *subgraphWorker[V]) Sample(ctx context.Context, req *Request, out *graph
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := w.beginBare(req, out, w.arrays); err != nil {
+	if err := w.beginLists(req, out, w.arrays); err != nil {
 		return err
 	}
 	if err := w.blocks(out); err != nil {

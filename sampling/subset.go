@@ -118,7 +118,7 @@ func isZero(x uint64) uint64 { return (x|-x)>>63 ^ 1 }
 // fewPicks is the most picks that insertSubset is quicker for.
 const fewPicks = 4096
 
-// subsetLarge draws from so many that masks would be too large.
+// subsetLarge draws from more than masks have bits for.
 func subsetLarge(pos []int64, stream uint64, start int64, n uint64) {
 	if len(pos) <= fewPicks {
 		insertSubset(pos, stream, start, n)

@@ -211,7 +211,7 @@ func openVisits[V nodeID](p visitPlan, env Env, indices []V) (Worker, error) {
 }
 
 func (w *visitWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	if err := w.beginBare(req, out, w.hops); err != nil {
+	if err := w.beginLists(req, out, w.hops); err != nil {
 		return err
 	}
 	nodes := w.schema.Edges[w.as].Dst
@@ -316,7 +316,7 @@ func (w *visitWorker[V]) take(to *edgeSink, out *graph.Sample) error {
 	return nil
 }
 
-// closeHop ends a hop whose one block has so many edges.
+// closeHop ends a hop, whose one block has that many edges.
 func (w *visitWorker[V]) closeHop(h, edges int, out *graph.Sample) (err error) {
 	layer := w.hops - 1 - h
 	for t := range w.lists {

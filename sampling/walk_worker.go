@@ -110,7 +110,7 @@ func (w *walkWorker[V]) key(r Rand, first int) {
 }
 
 func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	if err := w.beginBare(req, out, w.arrays); err != nil {
+	if err := w.beginLists(req, out, w.arrays); err != nil {
 		return err
 	}
 	w.key(req.Rand, 0)
@@ -146,7 +146,7 @@ func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sam
 	if err := to.finish(w.schema, &w.walkPlan, out, rows); err != nil {
 		return err
 	}
-	return w.finishBare(req, out)
+	return w.finishLists(req, out)
 }
 
 // start begins walks first .. first+n-1 from nodes of type t.

@@ -158,7 +158,7 @@ func (t *denseTask) do(worker int, part, _ int64) {
 	}
 }
 
-// multiply makes the rows of y: sums of the first rows of w, so many, times elements of x.
+// multiply makes the rows of y: sums of the first rows of w times elements of x.
 func (t *denseTask) multiply(y, x, w []float32, inner int64) {
 	rows := int64(len(y)) / t.out
 	if t.variant == plain {

@@ -135,7 +135,7 @@ func (d *DeviceKernels) Softmax(s *device.Stream, out unified.Tensor, a DeviceMa
 	return d.kernels.sparseSoftmax.Launch(s, d.grid(a.Rows(), 5), device.Dim(deviceThreads), 0, arg)
 }
 
-// grid returns the blocks for so many rows with 1<<shift lanes each.
+// grid returns how many blocks take n rows with 1<<shift lanes each.
 func (d *DeviceKernels) grid(rows int64, shift int) device.Dim3 {
 	per := int64(deviceThreads >> shift)
 	return device.Dim(int(min((rows+per-1)/per, int64(deviceBlocks*max(d.device.SMs(), 1)))))

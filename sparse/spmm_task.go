@@ -227,7 +227,7 @@ func (a *Matrix) rowAt(part, parts int64) int64 {
 	return lo
 }
 
-// rowAfter returns the row behind so many rows and edges, at least one row and at most up to hi.
+// rowAfter returns the row that is about that many rows and edges further, at least one row and at most hi.
 func (a *Matrix) rowAfter(lo, hi, work int64) int64 {
 	row, end := lo+1, lo+a.start(lo)+work
 	for row < hi && row+a.start(row) < end {

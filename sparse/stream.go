@@ -24,7 +24,7 @@ func (o *ownRun) init() {
 	o.room = memory[at:][:streamRoom+2*cacheLine]
 }
 
-// begin starts a part that begins so many bytes into y.
+// begin starts a part that begins that many bytes into y.
 func (o *ownRun) begin(y unsafe.Pointer, at int) {
 	o.all, o.done = y, at
 	o.foreign = (int(uintptr(y)%cacheLine) + at) % cacheLine

@@ -22,7 +22,7 @@ type Probe struct {
 	Large float64 `json:"large_bytes_per_second"`
 }
 
-// Seconds returns about how long the disk takes for so many requests, and bytes in all.
+// Seconds returns about how long the disk takes for a number of requests, which have that many bytes together.
 func (p *Probe) Seconds(requests, bytes int64) float64 {
 	each, perByte := p.cost()
 	return float64(requests)*each + float64(bytes)*perByte

@@ -318,7 +318,7 @@ func (s *site) kept() []byte {
 	return text
 }
 
-// restore takes what kept has returned, of so many rows.
+// restore takes what kept has returned, for that many rows.
 func (s *site) restore(text []byte, rows int) {
 	if text == nil {
 		return
@@ -333,7 +333,7 @@ func (s *site) restore(text []byte, rows int) {
 	}
 }
 
-// report says what it came to; spent is the time of training, in so many steps.
+// report says what it came to; spent is the time of training, in that many steps.
 func (p *approximation) report(spent time.Duration, steps int) *Approximation {
 	if p == nil {
 		return nil

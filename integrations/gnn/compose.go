@@ -175,7 +175,7 @@ const (
 	entering       // a sparse input's product and its gradient
 )
 
-// prices are the seconds that a primitive takes on this machine, whose operand has so many columns: of input and output
+// prices are the seconds that a primitive takes on this machine, by the columns of its operand: of input and output
 // for products with a weight, of all heads and heads otherwise.
 type prices func(what primitive, columns, other int) float64
 

@@ -237,7 +237,7 @@ func (t *trainer) batch(batch *loader.Batch) error {
 	return t.learn(blocks, Input{Dense: in}, rows, labels, int(t.loader.AllBatches()))
 }
 
-// learn makes one step, of so many in an epoch.
+// learn makes one step; steps are those of an epoch.
 func (t *trainer) learn(blocks []*sparse.Matrix, in Input, rows, labels []int64, batches int) error {
 	t.tape.Reset()
 	t.tape.Step = t.Step + 1

@@ -142,7 +142,7 @@ func SetAttribute(t testing.TB, a device.Attr, value int) {
 	Configure(t, fmt.Sprintf("attr%d=%d", int(a), value))
 }
 
-// SetMemory gives the device so many bytes of memory until the test ends.
+// SetMemory limits the memory of the device until the test ends.
 func SetMemory(t testing.TB, bytes int64) {
 	t.Helper()
 	Configure(t, fmt.Sprintf("memory=%d", bytes))

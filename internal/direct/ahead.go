@@ -27,11 +27,11 @@ type block struct {
 // aheadBlocks is how many blocks an Ahead has: one is used, one is ready, one is read.
 const aheadBlocks = 3
 
-// AheadMemory returns the bytes that an Ahead of blocks of so many takes.
+// AheadMemory returns the memory of an Ahead with blocks of that size.
 func AheadMemory(blockBytes int) int64 { return aheadBlocks * int64(blockBytes+2*Align) }
 
-// NewAhead returns a reader of bytes at to end of a file, which stays the caller's, in blocks of so many. It reads from
-// the first call of From on. An error says that the file cannot be read past the page cache.
+// NewAhead returns a reader of bytes at to end of a file, which stays the caller's, in blocks of blockBytes. It reads
+// from the first call of From on. An error says that the file cannot be read past the page cache.
 func NewAhead(f *os.File, at, end int64, blockBytes int) (*Ahead, error) {
 	d, err := Open(f)
 	if err != nil {

@@ -17,7 +17,7 @@ type Behind struct {
 	err   error
 }
 
-// NewBehind returns a writer of an empty file, which stays the caller's, in blocks of so many bytes, a multiple of
+// NewBehind returns a writer of an empty file, which stays the caller's, in blocks of that many bytes, a multiple of
 // Align. Until Close nobody else may write the file. An error says that it cannot be written past the page cache.
 func NewBehind(f *os.File, blockBytes int) (*Behind, error) {
 	if err := Set(f, true); err != nil {

@@ -18,7 +18,7 @@ type PackOptions struct {
 	// Intercept, in tests, sees what writing a chunk came to, and returns what it is to have come to. It may wait.
 	Intercept func(offset int64, n int, err error) (int, error)
 
-	share int64 // a simulation has one of so many rows
+	share int64 // a simulation has one of that many rows
 }
 
 // OfShare returns the options for a simulation of one of so many rows.

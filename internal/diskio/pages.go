@@ -21,7 +21,7 @@ const PageBytes = 4096
 // parts of them says so to an Asker, which has the pages read that are not in memory: many at a time, by a Reader,
 // through the page cache of the system. The mapping then has them without a fault.
 //
-// The system decides what stays in memory. Pages keep a list of those that were asked for last, of so many bytes, and
+// The system decides what stays in memory. Pages keep a list of those that were asked for last, of opt.Bytes, and
 // do not read these again, but for once a turn of the list's hand: by that the system learns that a page is in use,
 // since it looks at no mapping that is read at random. A page of the list that it took back all the same is read by a
 // page fault: later, but right. So nothing depends on what is asked for but the time.
@@ -100,7 +100,7 @@ func OpenPages(arrays []Mapped, opt PagesOptions) (*Pages, error) {
 
 func listBytes(pages int64) int64 { return 2 * 8 * (pages/64 + 1) }
 
-// PagesBytes is the memory of Pages over so many bytes of arrays, with default options.
+// PagesBytes is the memory of Pages over arrays of n bytes, with default options.
 func PagesBytes(arrays int64) int64 { return listBytes(arrays/PageBytes+2) + StagingBytes }
 
 // openPaged opens the file that b is mapped from, to be read through the page cache, and says where in it b begins.

@@ -13,7 +13,7 @@ type Layout struct {
 	RowBytes int64 `json:"row_bytes"`
 	Rows     int64 `json:"rows"`
 	disk.Shape
-	// Where group is not 0, so many rows lie together, and then there is room up to groupBytes.
+	// Where group is not 0, that many rows lie together, and the next such group begins groupBytes further on.
 	group, groupBytes int64
 }
 

@@ -149,7 +149,7 @@ func (p *Planner) Close() (err error) {
 // PlanBytes returns the memory of a planner, without its window.
 func PlanBytes(rows, slots int64) int64 { return rows*rowState + slots*slotBytes }
 
-// WindowBytes returns the memory of a window of so many rows that are asked for.
+// WindowBytes returns the memory of a window in which n rows are asked for.
 func WindowBytes(asks int64) int64 {
 	n := int64(1)
 	for n < asks {

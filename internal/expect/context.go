@@ -11,7 +11,7 @@ type Ending struct {
 	left atomic.Int64
 }
 
-// EndsAfter returns a context within ctx that has not ended for so many looks at it, and has from then on.
+// EndsAfter returns a context within ctx that does not end before it was asked looks times.
 func EndsAfter(ctx context.Context, looks int64) *Ending {
 	e := &Ending{Context: ctx}
 	e.left.Store(looks)

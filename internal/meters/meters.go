@@ -34,7 +34,8 @@ type board interface {
 	close() error
 }
 
-// sampleEvery is the time between samples. PCIe throughput takes NVML 20 ms a direction. A variable for tests only.
+// sampleEvery is the time between samples. NVML needs 20 ms for the PCIe throughput of each
+// direction. A variable for tests only.
 var sampleEvery = 200 * time.Millisecond
 
 // Meters are those of one board and of the host. One measurement runs at a time.

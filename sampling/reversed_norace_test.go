@@ -12,8 +12,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// A turned index has a node, a position and each column of every edge, its type if there are several, and offsets.
-func TestTheBytesOfATurnedIndexAreThoseOfItsArrays(t *testing.T) {
+// A reversed index has a node, a position and each column of every edge, its type if there are several, and offsets.
+func TestTheBytesOfAReversedIndexAreThoseOfItsArrays(t *testing.T) {
 	for _, c := range []struct {
 		direction    Direction
 		weight       string

@@ -21,8 +21,8 @@ const PurposeNegative = Purpose(rng.Negative)
 
 func bounded(draw, n uint64) uint64 { return rng.Bounded(draw, n) }
 
-// standIns are the nodes that may stand in for an end of an edge, and how likely each is.
-type standIns struct {
+// negativeNodes are the nodes that a negative may have in place of an end of an edge, and how likely each is.
+type negativeNodes struct {
 	n      int64
 	order  []int64           // by (time, id); nil: by id
 	sorted []int64           // times, in that order; nil where nodes are always there
@@ -32,12 +32,12 @@ type standIns struct {
 	memory [3]unified.Buffer
 }
 
-func (s *standIns) close() error {
+func (s *negativeNodes) close() error {
 	return errors.Join(s.memory[0].Close(), s.memory[1].Close(), s.memory[2].Close())
 }
 
 // at returns the node that a draw stands for among those whose time is not after time; found is false if none is.
-func (s *standIns) at(draw uint64, time int64) (id int64, found bool) {
+func (s *negativeNodes) at(draw uint64, time int64) (id int64, found bool) {
 	m := s.n
 	if s.sorted != nil {
 		m = int64(sort.Search(int(m), func(i int) bool { return s.sorted[i] > time }))
@@ -90,7 +90,7 @@ func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, 
 	if err := n.Validate(s); err != nil {
 		return nil, err
 	}
-	d = &Drawer{opt: n, stands: make([][2]*standIns, len(s.Edges))}
+	d = &Drawer{opt: n, stands: make([][2]*negativeNodes, len(s.Edges))}
 	if d.finder, err = newEdgeFinder(g); err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, 
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	alike := make([]*standIns, len(s.Nodes)) // of a node type, whatever the edge type
+	alike := make([]*negativeNodes, len(s.Nodes)) // of a node type, whatever the edge type
 	for e, seeded := range types {
 		if !seeded {
 			continue
@@ -107,7 +107,7 @@ func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, 
 		for end, t := range [...]int{s.Edges[e].Src, s.Edges[e].Dst} {
 			in := alike[t]
 			if in == nil {
-				if in, err = d.newStandIns(g, t, memory); err != nil {
+				if in, err = d.newNegativeNodes(g, t, memory); err != nil {
 					return d, err
 				}
 				if n.Law != ByDegree {
@@ -132,8 +132,8 @@ func (d *Drawer) Close() error {
 	return errors.Join(errs...)
 }
 
-func (d *Drawer) newStandIns(g *graph.Graph, t int, memory pinned.Options) (*standIns, error) {
-	in := &standIns{n: g.Schema().Nodes[t].Count}
+func (d *Drawer) newNegativeNodes(g *graph.Graph, t int, memory pinned.Options) (*negativeNodes, error) {
+	in := &negativeNodes{n: g.Schema().Nodes[t].Count}
 	for i := range in.memory {
 		in.memory[i].Options = memory
 	}
@@ -155,16 +155,16 @@ func (d *Drawer) newStandIns(g *graph.Graph, t int, memory pinned.Options) (*sta
 	return in, nil
 }
 
-func (s *standIns) grow(i int) ([]uint64, error) {
+func (s *negativeNodes) grow(i int) ([]uint64, error) {
 	return exactly[uint64](&s.memory[i], s.n)
 }
 
-func (s *standIns) growInts(i int) ([]int64, error) {
+func (s *negativeNodes) growInts(i int) ([]int64, error) {
 	return exactly[int64](&s.memory[i], s.n)
 }
 
 // byTime finds the times of the nodes, and with ordered puts the nodes in their order.
-func (s *standIns) byTime(g *graph.Graph, t int, column string, ordered bool) (err error) {
+func (s *negativeNodes) byTime(g *graph.Graph, t int, column string, ordered bool) (err error) {
 	values, ok := g.NodeColumn(t, column)
 	if !ok {
 		return nil
@@ -207,7 +207,7 @@ func (s *standIns) byTime(g *graph.Graph, t int, column string, ordered bool) (e
 
 // sumWeights sums the weights of a column up, as integers: in units of a power of two that makes the greatest weight as
 // large as fits, and rounded up, so that only 0 becomes 0.
-func (s *standIns) sumWeights(g *graph.Graph, t int, column string) error {
+func (s *negativeNodes) sumWeights(g *graph.Graph, t int, column string) error {
 	name := g.Schema().Nodes[t].Name
 	values, ok := g.NodeColumn(t, column)
 	if !ok {
@@ -250,7 +250,7 @@ func wholeWeight(w float64, shift int) uint64 {
 	return max(1, uint64(math.Ceil(math.Ldexp(w, shift))))
 }
 
-func (s *standIns) sum(weight func(id int64) uint64) {
+func (s *negativeNodes) sum(weight func(id int64) uint64) {
 	sum := uint64(0)
 	for i := range s.sums {
 		id := int64(i)
@@ -299,7 +299,7 @@ func (d *Drawer) sumDegrees(ctx context.Context, g *graph.Graph, progress func(d
 }
 
 // sumPowers turns degrees by id into sums of d^0.75, in units of 2^-16, rounded down.
-func (s *standIns) sumPowers() error {
+func (s *negativeNodes) sumPowers() error {
 	for i, d := range s.sums {
 		s.sums[i] = uint64(65536 * math.Sqrt(float64(d)*math.Sqrt(float64(d))))
 	}

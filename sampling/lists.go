@@ -11,7 +11,7 @@ import (
 // This file is for samplers that reach nodes otherwise than by picks of a hop: they append nodes to the lists of an
 // assembly, and write blocks and arrays of their own.
 
-// boundNodes is the Bound of a sample of so many nodes and one layer without edges.
+// boundNodes is the Bound of a sample with at most that many nodes, and one layer without edges.
 func boundNodes(s *graph.Schema, nodes int64) Bound {
 	b := Bound{Layers: 1, Blocks: [][]int64{make([]int64, len(s.Edges))}}
 	for t := range s.Nodes {
@@ -26,8 +26,8 @@ func boundNodes(s *graph.Schema, nodes int64) Bound {
 	return b
 }
 
-// beginBare makes the seeds the first nodes of their lists.
-func (a *assembly[V]) beginBare(req *Request, out *graph.Sample, arrays int) error {
+// beginLists makes the seeds the first nodes of their lists.
+func (a *assembly[V]) beginLists(req *Request, out *graph.Sample, arrays int) error {
 	if err := a.begin(req, out); err != nil {
 		return err
 	}
@@ -37,8 +37,8 @@ func (a *assembly[V]) beginBare(req *Request, out *graph.Sample, arrays int) err
 	return a.leaveOut(req, nil)
 }
 
-// finishBare ends a sample of one layer, whose blocks have no edges yet.
-func (a *assembly[V]) finishBare(req *Request, out *graph.Sample) error {
+// finishLists ends a sample of one layer, whose blocks have no edges yet.
+func (a *assembly[V]) finishLists(req *Request, out *graph.Sample) error {
 	for t := range a.lists {
 		out.NumNodes[1][t] = int64(a.lists[t].n)
 	}

@@ -14,9 +14,9 @@ const slope = 0.2
 // heads parts of equal width; source and target are 1 x the columns of x. Destination i is row i of x.
 //
 // Source: Veličković et al., "Graph Attention Networks", ICLR 2018.
-func (t *Tape) Attend(a *sparse.Matrix, heads int, x, source, target *Value, p float32) *Value {
+func (t *autodiff) Attend(a *sparse.Matrix, heads int, x, source, target *variable, p float32) *variable {
 	width := x.Cols / heads
-	at := &attention{Tape: t, a: a, heads: heads, width: width, stride: width, edges: int(a.Edges()), x: x,
+	at := &attention{autodiff: t, a: a, heads: heads, width: width, stride: width, edges: int(a.Edges()), x: x,
 		source: source, target: target, p: p}
 	at.y = t.made(int(a.Rows()), x.Cols, x, source, target)
 	t.do("attention", at.forward, at.backward)
@@ -25,8 +25,8 @@ func (t *Tape) Attend(a *sparse.Matrix, heads int, x, source, target *Value, p f
 
 // AttendFirst is Attend of x w, which sums rows of x before they are multiplied with w. The scores come of x times the
 // products of w with source and target: target . (x w) = x . (w target).
-func (t *Tape) AttendFirst(a *sparse.Matrix, heads int, x, w, source, target *Value, p float32) *Value {
-	at := &attention{Tape: t, a: a, heads: heads, width: x.Cols, edges: int(a.Edges()), x: x, p: p,
+func (t *autodiff) AttendFirst(a *sparse.Matrix, heads int, x, w, source, target *variable, p float32) *variable {
+	at := &attention{autodiff: t, a: a, heads: heads, width: x.Cols, edges: int(a.Edges()), x: x, p: p,
 		source: t.through(w, source, heads), target: t.through(w, target, heads)}
 	at.y = t.made(heads*int(a.Rows()), x.Cols, x, source, target)
 	t.do("attention", at.forward, at.backward)
@@ -36,11 +36,11 @@ func (t *Tape) AttendFirst(a *sparse.Matrix, heads int, x, w, source, target *Va
 // attention is that of a layer, in one step. Head h reads width columns of x, from stride * h on. Where heads read the
 // same columns (stride 0), y has a matrix for each of them, one below the other.
 type attention struct {
-	*Tape
+	*autodiff
 	a                    *sparse.Matrix
 	heads, width, stride int
 	edges                int
-	x, source, target, y *Value
+	x, source, target, y *variable
 	p                    float32
 	raw, soft, weights   []float32 // of each head and edge: scores, their softmax, and what dropout left of it
 	kept                 []byte
@@ -175,7 +175,7 @@ func (t *attention) ends(d []float32) error {
 }
 
 // project writes the dot products of each head's columns of x, from row lo on, with its part of w to the rows of to.
-func (t *attention) project(to []float32, w *Value, lo int) {
+func (t *attention) project(to []float32, w *variable, lo int) {
 	for i := lo; i < len(to)/t.heads; i++ {
 		for h := range t.heads {
 			sum, row := float32(0), t.x.Data[i*t.x.Cols+h*t.stride:][:t.width]
@@ -196,7 +196,7 @@ func (t *attention) unproject(du, dv []float32) error {
 	if t.x.Grad != nil {
 		dx = t.x.gradient()
 	}
-	one := func(sum []float32, w *Value, i, h int, d float32) {
+	one := func(sum []float32, w *variable, i, h int, d float32) {
 		from := i*t.x.Cols + h*t.stride
 		vector.Add(sum[h*t.width:(h+1)*t.width], t.x.Data[from:from+t.width], d)
 		if dx != nil {
@@ -217,7 +217,7 @@ func (t *attention) unproject(du, dv []float32) error {
 	}); err != nil {
 		return err
 	}
-	for at, w := range []*Value{t.target, t.source} {
+	for at, w := range []*variable{t.target, t.source} {
 		if err := t.flow(w, func(to []float32) error {
 			clear(to)
 			for i := at * cols; i < len(sums); i += 2 * cols {
@@ -232,7 +232,7 @@ func (t *attention) unproject(du, dv []float32) error {
 }
 
 // through returns w times each head's part of v, 1 x the heads times the rows of w.
-func (t *Tape) through(w, v *Value, heads int) *Value {
+func (t *autodiff) through(w, v *variable, heads int) *variable {
 	y, width := t.made(1, heads*w.Rows, w, v), w.Cols/heads
 	each := func(f func(at, row, column int)) {
 		for h := range heads {
@@ -260,22 +260,22 @@ func (t *Tape) through(w, v *Value, heads int) *Value {
 
 // headsLinear multiplies each head's matrix in x, which are one below the other, with its columns of w. The products
 // are side by side.
-func (t *Tape) headsLinear(x, w *Value, heads int) *Value {
+func (t *autodiff) headsLinear(x, w *variable, heads int) *variable {
 	if heads == 1 {
 		return t.Linear(x, w)
 	}
 	rows, width := x.Rows/heads, w.Cols/heads
-	var parts []*Value
+	var parts []*variable
 	for h := range heads {
 		n := rows * x.Cols
-		part := &Value{Rows: rows, Cols: x.Cols, Data: x.Data[h*n : (h+1)*n], Grad: x.Grad[h*n : (h+1)*n], whole: x}
+		part := &variable{Rows: rows, Cols: x.Cols, Data: x.Data[h*n : (h+1)*n], Grad: x.Grad[h*n : (h+1)*n], whole: x}
 		parts = append(parts, t.Linear(part, t.columns(w, h*width, width)))
 	}
 	return t.beside(parts)
 }
 
 // columns returns some columns of w.
-func (t *Tape) columns(w *Value, from, width int) *Value {
+func (t *autodiff) columns(w *variable, from, width int) *variable {
 	y := t.made(w.Rows, width, w)
 	t.do("columns", func() error {
 		for i := range w.Rows {
@@ -293,7 +293,7 @@ func (t *Tape) columns(w *Value, from, width int) *Value {
 }
 
 // beside returns matrices of one shape side by side.
-func (t *Tape) beside(parts []*Value) *Value {
+func (t *autodiff) beside(parts []*variable) *variable {
 	rows, width := parts[0].Rows, parts[0].Cols
 	y := t.made(rows, len(parts)*width, parts...)
 	t.do("heads", func() error {

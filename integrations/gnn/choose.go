@@ -172,9 +172,9 @@ func quantile(s []float64, part, of int) float64 {
 // layerStep returns what computes a step of a layer in a way, forward and backward.
 func (t *trainer) layerStep(number int) func(way *product) error {
 	l, a := &t.model.layers[number], t.sampled[number]
-	var x *Value
+	var x *variable
 	if !t.sparseInput(number) {
-		x = NewValue(int(a.Cols()), l.in, waves(int(a.Cols())*l.in))
+		x = newVariable(int(a.Cols()), l.in, waves(int(a.Cols())*l.in))
 		if number > 0 {
 			x.Grad = make([]float32, len(x.Data))
 		}
@@ -182,13 +182,13 @@ func (t *trainer) layerStep(number int) func(way *product) error {
 	return func(way *product) error {
 		t.tape.Reset()
 		return t.tape.memory.within(func() error {
-			y, bias := t.model.layer(t.tape, l, a, func(w *Value) *Value {
+			y, bias := t.model.layer(t.tape, l, a, func(w *variable) *variable {
 				if x == nil {
 					return t.tape.SparseLinear(t.data.sparse, w)
 				}
 				return t.tape.Linear(x, w)
 			}, x, way)
-			y = t.tape.Activate(y, bias, Same, 0)
+			y = t.tape.Activate(y, bias, same, 0)
 			for i := range y.gradient() {
 				y.Grad[i] = 1
 			}

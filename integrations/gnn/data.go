@@ -13,7 +13,7 @@ type data struct {
 	whole             *sparse.Matrix
 	features, classes int
 	dense             []float32
-	sparse            *Sparse
+	sparse            *sparseFeatures
 	splits            [3]split
 }
 
@@ -143,7 +143,7 @@ func (d *data) normalised(x []float32, wanted bool) []float32 {
 }
 
 // sparsely returns the features as a sparse matrix where less than a tenth of them is not 0.
-func sparsely(x []float32, width int) (*Sparse, error) {
+func sparsely(x []float32, width int) (*sparseFeatures, error) {
 	n := 0
 	for _, v := range x {
 		if v != 0 {
@@ -153,7 +153,7 @@ func sparsely(x []float32, width int) (*Sparse, error) {
 	if 10*n >= len(x) {
 		return nil, nil
 	}
-	s := &Sparse{Values: make([]float32, 0, n)}
+	s := &sparseFeatures{Values: make([]float32, 0, n)}
 	indptr, indices := []int64{0}, make([]int32, 0, n)
 	for i, v := range x {
 		if v != 0 {
@@ -175,6 +175,6 @@ func (d *data) kind() string {
 	return "dense"
 }
 
-func (d *data) input() Input {
-	return Input{Dense: NewValue(int(d.whole.Rows()), d.features, d.dense), Sparse: d.sparse}
+func (d *data) input() modelInput {
+	return modelInput{Dense: newVariable(int(d.whole.Rows()), d.features, d.dense), Sparse: d.sparse}
 }

@@ -2,8 +2,8 @@
 //
 // # Basics
 //
-// A Tape computes with matrices and remembers how, so that Backward finds the gradients. A Model is made of layers, and
-// computes them over the blocks of a batch or over a whole graph. Train does all of it:
+// Train makes a model of layers, computes them over the blocks of a batch or over a whole graph, and learns from the
+// gradients, which a tape of the operations gives:
 //
 //	result, err := gnn.Train(ctx, dataset, gnn.Options{Model: "gcn", Epochs: 200, Seed: 1})
 //

@@ -8,20 +8,20 @@ import (
 	"github.com/khop-gnn/khop/internal/vector"
 )
 
-// Activation is a function of each element.
-type Activation uint8
+// activation is a function of each element.
+type activation uint8
 
 // The activations.
 const (
-	Same Activation = iota // x itself
-	ReLU                   // x where it is positive, else 0
-	ELU                    // x where it is positive, else e^x - 1
+	same activation = iota // x itself
+	relu                   // x where it is positive, else 0
+	elu                    // x where it is positive, else e^x - 1
 )
 
 // Activate adds the row b, which may be nil, to each row of x, applies f, and drops elements out with probability p
 // where the tape trains, as Dropout does. It changes x, which must be what another operation made and nothing else
 // reads, and returns it.
-func (t *Tape) Activate(x, b *Value, f Activation, p float32) *Value {
+func (t *autodiff) Activate(x, b *variable, f activation, p float32) *variable {
 	a := &activate{tape: t, x: x, b: b, f: f, factor: 1}
 	if t.Training && p > 0 {
 		a.p, a.factor, a.stream, a.kept = p, 1/(1-p), t.chance(), t.bits(len(x.Data))
@@ -32,9 +32,9 @@ func (t *Tape) Activate(x, b *Value, f Activation, p float32) *Value {
 
 // activate is a bias, an activation and a dropout, of some rows at a time.
 type activate struct {
-	tape   *Tape
-	x, b   *Value
-	f      Activation
+	tape   *autodiff
+	x, b   *variable
+	f      activation
 	p      float32 // 0: nothing is dropped
 	factor float32 // of what is kept
 	stream uint64
@@ -51,9 +51,9 @@ func (a *activate) forward(lo, hi int) {
 		}
 	}
 	switch a.f {
-	case ReLU:
+	case relu:
 		vector.ReLU(part)
-	case ELU:
+	case elu:
 		vector.ELU(part)
 	}
 	if a.p > 0 {
@@ -92,12 +92,12 @@ func (a *activate) backward() error {
 func (a *activate) slope(lo, hi int) {
 	cols := a.x.Cols
 	d, y := a.x.Grad[lo*cols:hi*cols], a.x.Data[lo*cols:hi*cols]
-	if a.f == ReLU { // what was dropped is 0, too
+	if a.f == relu { // what was dropped is 0, too
 		vector.Slope(d, y, a.factor)
 	} else if a.p > 0 {
 		vector.Scale(d, d, a.bits(lo, len(d)), a.factor)
 	}
-	if a.f == ELU {
+	if a.f == elu {
 		vector.ELUSlope(d, y, 1-a.p)
 	}
 	if a.b != nil {
@@ -112,7 +112,7 @@ func (a *activate) slope(lo, hi int) {
 // Dropout sets elements to 0 with probability p and scales the others by 1/(1-p), where the tape trains. Whether
 // element i stays is decided by draw i of a stream that is keyed by the seed, the step and the number of the dropout in
 // it, so that it depends on nothing else.
-func (t *Tape) Dropout(x *Value, p float32) *Value {
+func (t *autodiff) Dropout(x *variable, p float32) *variable {
 	if !t.Training || p == 0 {
 		return x
 	}
@@ -129,7 +129,7 @@ func (t *Tape) Dropout(x *Value, p float32) *Value {
 }
 
 // drop writes what dropout leaves of x to y, and returns the bits of what was kept.
-func (t *Tape) drop(y, x []float32, p float32) (kept []byte, err error) {
+func (t *autodiff) drop(y, x []float32, p float32) (kept []byte, err error) {
 	stream := t.chance()
 	kept = t.bits(len(x))
 	return kept, t.spans(len(x), func(lo, hi int) {
@@ -140,7 +140,7 @@ func (t *Tape) drop(y, x []float32, p float32) (kept []byte, err error) {
 }
 
 // undrop writes the gradient of what dropout kept, which may be in place.
-func (t *Tape) undrop(to, from []float32, kept []byte, p float32) error {
+func (t *autodiff) undrop(to, from []float32, kept []byte, p float32) error {
 	return t.spans(len(to), func(lo, hi int) {
 		vector.Scale(to[lo:hi], from[lo:hi], kept[lo/8:][:vector.Bits(hi-lo)], 1/(1-p))
 	})
@@ -148,7 +148,7 @@ func (t *Tape) undrop(to, from []float32, kept []byte, p float32) error {
 
 // dropped returns what dropout leaves of data where the tape trains, and the bits of what was kept; otherwise data and
 // nil.
-func (t *Tape) dropped(data []float32, p float32) (left []float32, kept []byte, err error) {
+func (t *autodiff) dropped(data []float32, p float32) (left []float32, kept []byte, err error) {
 	if !t.Training || p == 0 {
 		return data, nil, nil
 	}
@@ -162,7 +162,7 @@ const lossRows = 512
 
 // CrossEntropy returns the mean over rows of -log softmax(x)[label], and how many labels have the greatest score, and
 // adds to the gradient of x that of the mean. rows are rows of x, labels one each, below the columns of x.
-func (t *Tape) CrossEntropy(x *Value, rows []int64, labels []int64) (loss float64, right int) {
+func (t *autodiff) CrossEntropy(x *variable, rows []int64, labels []int64) (loss float64, right int) {
 	if t.err != nil || len(rows) == 0 {
 		return 0, 0
 	}
@@ -207,7 +207,7 @@ type lossPart struct {
 	err   error
 }
 
-func (l *lossPart) add(x *Value, rows, labels []int64, share float64) {
+func (l *lossPart) add(x *variable, rows, labels []int64, share float64) {
 	chances := make([]float32, x.Cols)
 	for n, i := range rows {
 		label := labels[n]

@@ -88,15 +88,15 @@ func TestGradientsOfEveryModel(t *testing.T) {
 	pool := sparse.Open(sparse.Options{Workers: 1})
 	defer pool.Close()
 	for _, model := range Models {
-		for _, in := range []Input{{Dense: d.input().Dense}, d.input()} {
+		for _, in := range []modelInput{{Dense: d.input().Dense}, d.input()} {
 			opt := Options{Model: model, Hidden: 5, Heads: 2, Seed: 1}.withDefaults()
-			m := expect.Must(NewModel(d.features, d.classes, opt))(t)
-			for _, p := range m.params { // away from 0, where ReLU has no gradient
+			m := expect.Must(newNetwork(d.features, d.classes, opt))(t)
+			for _, p := range m.params { // away from 0, where relu has no gradient
 				for i := range p.Data {
 					p.Data[i] += 0.1 * float32(1+i%3)
 				}
 			}
-			tape, tr := NewTape(pool), trainer{model: m}
+			tape, tr := newAutodiff(pool), trainer{model: m}
 			a := expect.Must(tr.prepared(d.whole))(t)
 			loss := func() float64 {
 				tape.Reset()
@@ -240,8 +240,8 @@ func TestNodesWithoutEdgesAreTrained(t *testing.T) {
 func TestCrossEntropyOfRowsThatRepeat(t *testing.T) {
 	pool := sparse.Open(sparse.Options{Workers: 3})
 	defer pool.Close()
-	tape := NewTape(pool)
-	x := &Value{Rows: 3, Cols: 2, Data: []float32{1, 1, 0, 2, 5, 5}, Grad: make([]float32, 6)}
+	tape := newAutodiff(pool)
+	x := &variable{Rows: 3, Cols: 2, Data: []float32{1, 1, 0, 2, 5, 5}, Grad: make([]float32, 6)}
 	loss, right := tape.CrossEntropy(x, []int64{1, 0, 1, 1}, []int64{1, 0, 1, 0})
 	low := math.Log1p(math.Exp(-2))
 	if want := (2*low + math.Ln2 + low + 2) / 4; math.Abs(loss-want) > 1e-6 || right != 3 {

@@ -129,14 +129,14 @@ func (m *meter) denseWork(what primitive, columns, other int) func() error {
 			by = m.a.Transpose().InverseRoots()
 		}
 		return func() error {
-			tape.Scale(NewValue(int(rows), columns, m.x), by)
+			tape.Scale(newVariable(int(rows), columns, m.x), by)
 			return tape.Err()
 		}
 	case projecting:
 		return m.projection(columns)
 	}
 	return func() error { // entering
-		x, w := m.t.data.sparse, NewValue(m.t.data.features, columns, waves(m.t.data.features*columns))
+		x, w := m.t.data.sparse, newVariable(m.t.data.features, columns, waves(m.t.data.features*columns))
 		w.Grad = make([]float32, len(w.Data))
 		tape.SparseLinear(x, w)
 		return tape.Backward()
@@ -146,10 +146,10 @@ func (m *meter) denseWork(what primitive, columns, other int) func() error {
 // projection returns what computes both scores of attention, forward and backward, for one head.
 func (m *meter) projection(width int) func() error {
 	n := int(m.a.Cols())
-	v := NewValue(1, width, waves(width))
+	v := newVariable(1, width, waves(width))
 	v.Grad = make([]float32, width)
-	at := &attention{Tape: m.t.tape, a: m.a, heads: 1, width: width, stride: width, source: v, target: v,
-		x: &Value{Rows: n, Cols: width, Data: m.x[:n*width], Grad: m.y[:n*width]}}
+	at := &attention{autodiff: m.t.tape, a: m.a, heads: 1, width: width, stride: width, source: v, target: v,
+		x: &variable{Rows: n, Cols: width, Data: m.x[:n*width], Grad: m.y[:n*width]}}
 	to := make([]float32, n)
 	return func() error {
 		if err := at.rowSpans(n, width, func(lo, hi int) {

@@ -16,41 +16,41 @@ var ErrOptions = errors.New("gnn: invalid options")
 // Models are the names of the models that there are.
 var Models = []string{"sage", "gcn", "gin", "gat"}
 
-// Param is a parameter: a value to train, with the moments of Adam.
-type Param struct {
+// parameter is a parameter: a value to train, with the moments of Adam.
+type parameter struct {
 	Name string
-	*Value
+	*variable
 	first, second []float32
 }
 
-// Model is a stack of layers of one kind, with parameters.
-type Model struct {
+// network is a stack of layers of one kind, with parameters.
+type network struct {
 	kind   string
 	opt    Options
 	layers []layer
-	params []*Param
+	params []*parameter
 	ways   []*product // of each layer, to be computed; nil: the usual one
 }
 
 // layer computes a destination's row from its sources.
 type layer struct {
 	in, out, heads int
-	w              map[string]*Value
+	w              map[string]*variable
 }
 
-// NewModel returns a model with parameters drawn from the seed: Glorot's uniform distribution for weights, zeros for
+// newNetwork returns a model with parameters drawn from the seed: Glorot's uniform distribution for weights, zeros for
 // biases. ErrOptions for what no model has.
-func NewModel(features, classes int, opt Options) (*Model, error) {
+func newNetwork(features, classes int, opt Options) (*network, error) {
 	if !slices.Contains(Models, opt.Model) || features < 1 || classes < 1 || opt.Layers < 1 || opt.Hidden < 1 ||
 		opt.Heads < 1 || !(opt.Dropout >= 0 && opt.Dropout < 1) {
 		return nil, fmt.Errorf("%w: model %q of %d layers of %d, %d heads, dropout %g, for %d features and "+
 			"%d classes; models are %v", ErrOptions, opt.Model, opt.Layers, opt.Hidden, opt.Heads, opt.Dropout,
 			features, classes, Models)
 	}
-	m := &Model{kind: opt.Model, opt: opt}
+	m := &network{kind: opt.Model, opt: opt}
 	in := features
 	for i := range opt.Layers {
-		l := layer{in: in, out: opt.Hidden, heads: 1, w: map[string]*Value{}}
+		l := layer{in: in, out: opt.Hidden, heads: 1, w: map[string]*variable{}}
 		last := i == opt.Layers-1
 		if m.kind == "gat" && !last {
 			l.heads, l.out = opt.Heads, opt.Heads*opt.Hidden
@@ -66,10 +66,11 @@ func NewModel(features, classes int, opt Options) (*Model, error) {
 }
 
 // shape makes the parameters of a layer.
-func (m *Model) shape(l *layer, number int) {
+func (m *network) shape(l *layer, number int) {
 	weight := func(name string, rows, cols, fanIn, fanOut int) {
-		p := &Param{Name: fmt.Sprintf("%d.%s", number, name), Value: NewValue(rows, cols, make([]float32, rows*cols)),
-			first: make([]float32, rows*cols), second: make([]float32, rows*cols)}
+		p := &parameter{Name: fmt.Sprintf("%d.%s", number, name),
+			variable: newVariable(rows, cols, make([]float32, rows*cols)),
+			first:    make([]float32, rows*cols), second: make([]float32, rows*cols)}
 		p.Grad = make([]float32, rows*cols)
 		if fanIn > 0 {
 			bound := math.Sqrt(6 / float64(fanIn+fanOut))
@@ -78,7 +79,7 @@ func (m *Model) shape(l *layer, number int) {
 				p.Data[i] = float32((2*rng.Float64(rng.Draw(stream, uint64(i))) - 1) * bound)
 			}
 		}
-		l.w[name] = p.Value
+		l.w[name] = p.variable
 		m.params = append(m.params, p)
 	}
 	switch m.kind {
@@ -98,51 +99,51 @@ func (m *Model) shape(l *layer, number int) {
 	weight("bias", 1, l.out, 0, 0)
 }
 
-// Input is what the first layer reads: a dense matrix, or one of mostly zeros.
-type Input struct {
-	Dense  *Value
-	Sparse *Sparse
+// modelInput is what the first layer reads: a dense matrix, or one of mostly zeros.
+type modelInput struct {
+	Dense  *variable
+	Sparse *sparseFeatures
 }
 
 // Loops reports whether the model wants an edge from each destination to itself: Forward's blocks then have them.
-func (m *Model) Loops() bool { return m.kind == "gcn" || m.kind == "gat" }
+func (m *network) Loops() bool { return m.kind == "gcn" || m.kind == "gat" }
 
 // Forward computes the scores of the destinations of the last block. blocks are one a layer, the first furthest from
 // the seeds; over a whole graph they are all the same.
-func (m *Model) Forward(t *Tape, blocks []*sparse.Matrix, in Input) *Value {
-	var x *Value
+func (m *network) Forward(t *autodiff, blocks []*sparse.Matrix, in modelInput) *variable {
+	var x *variable
 	for i := range m.layers {
 		l, a := &m.layers[i], blocks[i]
-		var bias *Value
+		var bias *variable
 		if i == 0 {
 			x, bias = m.first(t, l, a, in)
 		} else {
-			x, bias = m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w) }, x, m.way(i, false))
+			x, bias = m.layer(t, l, a, func(w *variable) *variable { return t.Linear(x, w) }, x, m.way(i, false))
 		}
 		switch {
 		case i == len(m.layers)-1:
-			x = t.Activate(x, bias, Same, 0)
+			x = t.Activate(x, bias, same, 0)
 		case m.kind == "gat":
-			x = t.Activate(x, bias, ELU, m.opt.Dropout)
+			x = t.Activate(x, bias, elu, m.opt.Dropout)
 		default:
-			x = t.Activate(x, bias, ReLU, m.opt.Dropout)
+			x = t.Activate(x, bias, relu, m.opt.Dropout)
 		}
 	}
 	return x
 }
 
 // first is the first layer, whose input may be sparse.
-func (m *Model) first(t *Tape, l *layer, a *sparse.Matrix, in Input) (x, bias *Value) {
+func (m *network) first(t *autodiff, l *layer, a *sparse.Matrix, in modelInput) (x, bias *variable) {
 	if in.Sparse != nil {
 		x := t.SparseDropout(in.Sparse, m.opt.Dropout)
-		return m.layer(t, l, a, func(w *Value) *Value { return t.SparseLinear(x, w) }, nil, m.way(0, true))
+		return m.layer(t, l, a, func(w *variable) *variable { return t.SparseLinear(x, w) }, nil, m.way(0, true))
 	}
 	x = t.Dropout(in.Dense, m.opt.Dropout)
-	return m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w) }, x, m.way(0, false))
+	return m.layer(t, l, a, func(w *variable) *variable { return t.Linear(x, w) }, x, m.way(0, false))
 }
 
 // way returns how a layer is computed.
-func (m *Model) way(number int, sparseInput bool) *product {
+func (m *network) way(number int, sparseInput bool) *product {
 	if m.ways != nil {
 		return m.ways[number]
 	}
@@ -150,7 +151,7 @@ func (m *Model) way(number int, sparseInput bool) *product {
 }
 
 // summed returns the columns that the weight of a layer's sums has.
-func (m *Model) summed(number int) int {
+func (m *network) summed(number int) int {
 	if m.kind == "gin" { // and a second weight follows
 		return m.opt.Hidden
 	}
@@ -159,8 +160,8 @@ func (m *Model) summed(number int) int {
 
 // layer computes one layer in a way, and returns what its bias is to be added to, and the bias. linear multiplies its
 // input, x where that is dense, with a weight. All ways give the same but for rounding.
-func (m *Model) layer(t *Tape, l *layer, a *sparse.Matrix, linear func(w *Value) *Value, x *Value,
-	way *product) (y, bias *Value) {
+func (m *network) layer(t *autodiff, l *layer, a *sparse.Matrix, linear func(w *variable) *variable, x *variable,
+	way *product) (y, bias *variable) {
 	rows := int(a.Rows())
 	switch m.kind {
 	case "gcn":
@@ -174,7 +175,7 @@ func (m *Model) layer(t *Tape, l *layer, a *sparse.Matrix, linear func(w *Value)
 		}
 		return y, l.w["bias"]
 	case "sage":
-		var own *Value
+		var own *variable
 		if way.sumsAtOut() {
 			y = t.Aggregate(a, sparse.Mean, linear(l.w["weight"]))
 		} else {
@@ -187,14 +188,14 @@ func (m *Model) layer(t *Tape, l *layer, a *sparse.Matrix, linear func(w *Value)
 		}
 		return t.Add(y, own), l.w["bias"]
 	}
-	var sum *Value // gin: the sum with the destination itself, through two layers
+	var sum *variable // gin: the sum with the destination itself, through two layers
 	if way.sumsAtOut() {
 		h := linear(l.w["weight"])
 		sum = t.Add(t.Aggregate(a, sparse.Sum, h), t.First(h, rows))
 	} else {
 		sum = t.Linear(t.Add(t.Aggregate(a, sparse.Sum, x), t.First(x, rows)), l.w["weight"])
 	}
-	return t.Linear(t.Activate(sum, l.w["bias"], ReLU, 0), l.w["weight2"]), l.w["bias2"]
+	return t.Linear(t.Activate(sum, l.w["bias"], relu, 0), l.w["weight2"]), l.w["bias2"]
 }
 
 // adamSpan elements are computed by one goroutine at a time.
@@ -202,7 +203,7 @@ const adamSpan = 2048
 
 // adam makes a step of Adam (Kingma and Ba, ICLR 2015) with weight decay added to the gradient, and clears the
 // gradients.
-func (m *Model) adam(pool *sparse.Pool, step uint64, rate, decay float64) error {
+func (m *network) adam(pool *sparse.Pool, step uint64, rate, decay float64) error {
 	const b1, b2, eps = 0.9, 0.999, 1e-8
 	c1, c2 := 1-math.Pow(b1, float64(step)), 1-math.Pow(b2, float64(step))
 	for _, p := range m.params {

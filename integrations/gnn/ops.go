@@ -10,7 +10,7 @@ import (
 )
 
 // Linear returns x w.
-func (t *Tape) Linear(x, w *Value) *Value {
+func (t *autodiff) Linear(x, w *variable) *variable {
 	y := t.made(x.Rows, w.Cols, x, w)
 	t.do("linear", func() error { return t.pool.MatMul(y.tensor(), x.tensor(), w.tensor()) }, func() error {
 		dy := y.grad()
@@ -32,15 +32,15 @@ func (t *Tape) Linear(x, w *Value) *Value {
 	return y
 }
 
-// Sparse is a matrix with values that are not trained, such as features that are mostly zero.
-type Sparse struct {
+// sparseFeatures is a matrix with values that are not trained, such as features that are mostly zero.
+type sparseFeatures struct {
 	Matrix *sparse.Matrix
 	Values []float32
 }
 
 // SparseDropout is Dropout of the values of x.
-func (t *Tape) SparseDropout(x *Sparse, p float32) *Sparse {
-	y := &Sparse{Matrix: x.Matrix}
+func (t *autodiff) SparseDropout(x *sparseFeatures, p float32) *sparseFeatures {
+	y := &sparseFeatures{Matrix: x.Matrix}
 	t.do("dropout", func() (err error) {
 		y.Values, _, err = t.dropped(x.Values, p)
 		return err
@@ -49,7 +49,7 @@ func (t *Tape) SparseDropout(x *Sparse, p float32) *Sparse {
 }
 
 // SparseLinear is Linear of a sparse x.
-func (t *Tape) SparseLinear(x *Sparse, w *Value) *Value {
+func (t *autodiff) SparseLinear(x *sparseFeatures, w *variable) *variable {
 	values := unified.FromSlice(x.Values)
 	y := t.made(int(x.Matrix.Rows()), w.Cols, w)
 	t.do("linear", func() error { return t.pool.SpMM(y.tensor(), sparse.Sum, x.Matrix, values, w.tensor()) },
@@ -64,7 +64,7 @@ func (t *Tape) SparseLinear(x *Sparse, w *Value) *Value {
 }
 
 // Aggregate returns the sum or mean over the sources of each destination, without values of edges.
-func (t *Tape) Aggregate(a *sparse.Matrix, r sparse.Reduce, x *Value) *Value {
+func (t *autodiff) Aggregate(a *sparse.Matrix, r sparse.Reduce, x *variable) *variable {
 	turned := func() unified.Tensor { return unified.Tensor{} }
 	if r == sparse.Mean {
 		turned = a.TurnedMeans
@@ -73,12 +73,13 @@ func (t *Tape) Aggregate(a *sparse.Matrix, r sparse.Reduce, x *Value) *Value {
 }
 
 // Normalised is Aggregate with GCN's symmetric norm: the sum of x[j] / sqrt(degrees of i and j).
-func (t *Tape) Normalised(a *sparse.Matrix, x *Value) *Value {
+func (t *autodiff) Normalised(a *sparse.Matrix, x *variable) *variable {
 	return t.aggregate(a, sparse.Sum, x, a.GCNNorm(), func() unified.Tensor { return a.Transpose().GCNNorm() })
 }
 
 // multiply computes a layer's product; linear multiplies its input x with a weight.
-func (t *Tape) multiply(a *sparse.Matrix, p *product, x, w *Value, linear func(w *Value) *Value) *Value {
+func (t *autodiff) multiply(a *sparse.Matrix, p *product, x, w *variable,
+	linear func(w *variable) *variable) *variable {
 	switch {
 	case p.name == "X":
 		return x
@@ -100,7 +101,7 @@ func (t *Tape) multiply(a *sparse.Matrix, p *product, x, w *Value, linear func(w
 }
 
 // Scale returns the rows of x, each times a number.
-func (t *Tape) Scale(x *Value, by []float32) *Value {
+func (t *autodiff) Scale(x *variable, by []float32) *variable {
 	y := t.made(x.Rows, x.Cols, x)
 	scaled := func(to, from []float32) error {
 		return t.rowSpans(x.Rows, x.Cols, func(lo, hi int) {
@@ -119,8 +120,8 @@ func (t *Tape) Scale(x *Value, by []float32) *Value {
 	return y
 }
 
-func (t *Tape) aggregate(a *sparse.Matrix, r sparse.Reduce, x *Value, values unified.Tensor,
-	turned func() unified.Tensor) *Value {
+func (t *autodiff) aggregate(a *sparse.Matrix, r sparse.Reduce, x *variable, values unified.Tensor,
+	turned func() unified.Tensor) *variable {
 	y, number := t.made(int(a.Rows()), x.Cols, x), t.aggregates
 	if x.Grad != nil {
 		t.aggregates++
@@ -139,11 +140,11 @@ func (t *Tape) aggregate(a *sparse.Matrix, r sparse.Reduce, x *Value, values uni
 }
 
 // First returns the first rows of x: the destinations of a block among its sources.
-func (t *Tape) First(x *Value, rows int) *Value {
+func (t *autodiff) First(x *variable, rows int) *variable {
 	if rows == x.Rows {
 		return x
 	}
-	y := &Value{Rows: rows, Cols: x.Cols, Data: x.Data[:rows*x.Cols], whole: x}
+	y := &variable{Rows: rows, Cols: x.Cols, Data: x.Data[:rows*x.Cols], whole: x}
 	if x.whole != nil {
 		y.whole = x.whole
 	}
@@ -154,7 +155,7 @@ func (t *Tape) First(x *Value, rows int) *Value {
 }
 
 // Add returns x + y.
-func (t *Tape) Add(x, y *Value) *Value {
+func (t *autodiff) Add(x, y *variable) *variable {
 	z := t.made(x.Rows, x.Cols, x, y)
 	t.do("add", func() error {
 		if len(x.Data) != len(y.Data) {

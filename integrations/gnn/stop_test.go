@@ -123,7 +123,7 @@ func TestTrainingStaysWithinItsMemory(t *testing.T) {
 
 // TestATapeKeepsNoMoreThanItsLargestStep, of whatever lengths the matrices of other steps are.
 func TestATapeKeepsNoMoreThanItsLargestStep(t *testing.T) {
-	tape := NewTape(nil)
+	tape := newAutodiff(nil)
 	for step := range 100 {
 		for i := range 5 {
 			for _, v := range tape.room(1000 + 37*step - i) {

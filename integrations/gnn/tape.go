@@ -10,25 +10,25 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Value is a matrix of float32 that a tape computes with. Grad has the same shape, or is nil where no gradient is
+// variable is a matrix of float32 that a tape computes with. Grad has the same shape, or is nil where no gradient is
 // wanted. Backward adds to it.
-type Value struct {
+type variable struct {
 	Rows, Cols int
 	Data, Grad []float32
 
-	unset bool   // Grad was not written yet, and counts as zeros
-	whole *Value // of which this is a part, or nil
+	unset bool      // Grad was not written yet, and counts as zeros
+	whole *variable // of which this is a part, or nil
 }
 
-// NewValue returns a matrix over data, rows x cols of it, which it keeps. With a gradient, it is one to train.
-func NewValue(rows, cols int, data []float32) *Value {
-	return &Value{Rows: rows, Cols: cols, Data: data[:rows*cols]}
+// newVariable returns a matrix over data, rows x cols of it, which it keeps. With a gradient, it is one to train.
+func newVariable(rows, cols int, data []float32) *variable {
+	return &variable{Rows: rows, Cols: cols, Data: data[:rows*cols]}
 }
 
-func (v *Value) tensor() unified.Tensor { return tensor(v.Data, v.Rows, v.Cols) }
+func (v *variable) tensor() unified.Tensor { return tensor(v.Data, v.Rows, v.Cols) }
 
 // gradient returns the gradient so far.
-func (v *Value) gradient() []float32 {
+func (v *variable) gradient() []float32 {
 	at := v
 	if v.whole != nil {
 		at = v.whole
@@ -40,7 +40,7 @@ func (v *Value) gradient() []float32 {
 	return v.Grad
 }
 
-func (v *Value) grad() unified.Tensor { return tensor(v.gradient(), v.Rows, v.Cols) }
+func (v *variable) grad() unified.Tensor { return tensor(v.gradient(), v.Rows, v.Cols) }
 
 // tensor views a matrix. Data is as long as the shape says.
 func tensor(data []float32, rows, cols int) unified.Tensor {
@@ -49,9 +49,9 @@ func tensor(data []float32, rows, cols int) unified.Tensor {
 	return t
 }
 
-// Tape records operations on values. The first error sticks: later operations return values of the right shape, and
+// autodiff records operations on values. The first error sticks: later operations return values of the right shape, and
 // Backward and Err return it. A tape is for one goroutine.
-type Tape struct {
+type autodiff struct {
 	// Training says whether Dropout drops. Draws are keyed by Seed and Step.
 	Training   bool
 	Seed, Step uint64
@@ -66,32 +66,32 @@ type Tape struct {
 	arena
 }
 
-// NewTape returns a tape that computes on a pool.
-func NewTape(pool *sparse.Pool) *Tape {
-	return &Tape{pool: pool, arena: arena{memory: &budget{}}}
+// newAutodiff returns a tape that computes on a pool.
+func newAutodiff(pool *sparse.Pool) *autodiff {
+	return &autodiff{pool: pool, arena: arena{memory: &budget{}}}
 }
 
 // Reset forgets what was computed. All values but parameters and inputs are invalid from then on.
-func (t *Tape) Reset() {
+func (t *autodiff) Reset() {
 	t.steps, t.draws, t.aggregates, t.err = t.steps[:0], 0, 0, nil
 	t.reset()
 }
 
 // Err returns the first error.
-func (t *Tape) Err() error { return t.err }
+func (t *autodiff) Err() error { return t.err }
 
 // room returns memory for n floats, until Reset. What is in it is not defined.
-func (t *Tape) room(n int) []float32 { return t.take(n) }
+func (t *autodiff) room(n int) []float32 { return t.take(n) }
 
 // bits returns memory for a bit an element.
-func (t *Tape) bits(n int) []byte {
+func (t *autodiff) bits(n int) []byte {
 	bytes := vector.Bits(n)
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(t.room((bytes+3)/4)))), bytes)
 }
 
 // made returns a new value to be written, with a gradient if one is wanted of any of the operands.
-func (t *Tape) made(rows, cols int, of ...*Value) *Value {
-	v := &Value{Rows: rows, Cols: cols, Data: t.room(rows * cols)}
+func (t *autodiff) made(rows, cols int, of ...*variable) *variable {
+	v := &variable{Rows: rows, Cols: cols, Data: t.room(rows * cols)}
 	for _, o := range of {
 		if o.Grad != nil {
 			v.Grad, v.unset = t.room(rows*cols), true
@@ -102,7 +102,7 @@ func (t *Tape) made(rows, cols int, of ...*Value) *Value {
 }
 
 // flow adds to the gradient of v, if it has one, what f writes.
-func (t *Tape) flow(v *Value, f func(to []float32) error) error {
+func (t *autodiff) flow(v *variable, f func(to []float32) error) error {
 	if v.Grad == nil {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (t *Tape) flow(v *Value, f func(to []float32) error) error {
 const span = 8192
 
 // spans calls f for parts of n elements, on all goroutines of the pool. A part begins with a group of bits.
-func (t *Tape) spans(n int, f func(lo, hi int)) error {
+func (t *autodiff) spans(n int, f func(lo, hi int)) error {
 	return t.pool.Split(int64(n), span, func(lo, hi int64) { f(int(lo), int(hi)) })
 }
 
@@ -130,12 +130,12 @@ func (t *Tape) spans(n int, f func(lo, hi int)) error {
 func rowSpan(cols int) int { return max(span/max(cols, 1)/vector.Group, 1) * vector.Group }
 
 // rowSpans calls f for parts of rows, on all goroutines of the pool.
-func (t *Tape) rowSpans(rows, cols int, f func(lo, hi int)) error {
+func (t *autodiff) rowSpans(rows, cols int, f func(lo, hi int)) error {
 	return t.pool.Split(int64(rows), int64(rowSpan(cols)), func(lo, hi int64) { f(int(lo), int(hi)) })
 }
 
 // do computes now, and remembers how the gradient flows back. what names the operation.
-func (t *Tape) do(what string, forward, backward func() error) {
+func (t *autodiff) do(what string, forward, backward func() error) {
 	if t.err != nil {
 		return
 	}
@@ -148,7 +148,7 @@ func (t *Tape) do(what string, forward, backward func() error) {
 
 // Backward adds the gradients of what was computed since Reset, whose last value's gradient the caller has set, or
 // CrossEntropy.
-func (t *Tape) Backward() error {
+func (t *autodiff) Backward() error {
 	for i := len(t.steps) - 1; i >= 0 && t.err == nil; i-- {
 		t.err = t.steps[i]()
 	}
@@ -156,7 +156,7 @@ func (t *Tape) Backward() error {
 }
 
 // chance returns the stream of draws of the next dropout.
-func (t *Tape) chance() uint64 {
+func (t *autodiff) chance() uint64 {
 	t.draws++
 	return rng.Mix64(rng.Mix64(rng.Mix64(t.Seed)+t.Step) + t.draws)
 }

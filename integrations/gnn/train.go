@@ -18,8 +18,8 @@ import (
 // trainer is a run of Train.
 type trainer struct {
 	opt    Options
-	model  *Model
-	tape   *Tape
+	model  *network
+	tape   *autodiff
 	data   *data
 	loader *loader.Loader
 	blocks []*sparse.Matrix // the whole graph, for each layer
@@ -79,7 +79,7 @@ func prepare(source loader.Source, opt Options) (*trainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, err := NewModel(d.features, d.classes, opt)
+	model, err := newNetwork(d.features, d.classes, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func prepare(source loader.Source, opt Options) (*trainer, error) {
 		return nil, err
 	}
 	t.blocks = slices.Repeat([]*sparse.Matrix{whole}, opt.Layers)
-	t.tape = NewTape(sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning}))
+	t.tape = newAutodiff(sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning}))
 	t.tape.Seed, t.tape.memory, t.tape.approximate = opt.Seed, memory, newApproximation(opt)
 	return t, nil
 }
@@ -227,18 +227,18 @@ func (t *trainer) batch(batch *loader.Batch) error {
 	if err != nil {
 		return err
 	}
-	in := NewValue(int(batch.X().Len()), t.data.features, t.data.normalised(x, t.opt.RowNormalise))
+	in := newVariable(int(batch.X().Len()), t.data.features, t.data.normalised(x, t.opt.RowNormalise))
 	rows := make([]int64, len(labels))
 	for i := range rows {
 		rows[i] = int64(i)
 	}
 	blocksHeld := t.tape.memory.held - held
 	defer func() { t.tape.memory.held -= blocksHeld }()
-	return t.learn(blocks, Input{Dense: in}, rows, labels, int(t.loader.AllBatches()))
+	return t.learn(blocks, modelInput{Dense: in}, rows, labels, int(t.loader.AllBatches()))
 }
 
 // learn makes one step; steps are those of an epoch.
-func (t *trainer) learn(blocks []*sparse.Matrix, in Input, rows, labels []int64, batches int) error {
+func (t *trainer) learn(blocks []*sparse.Matrix, in modelInput, rows, labels []int64, batches int) error {
 	t.tape.Reset()
 	t.tape.Step = t.Step + 1
 	t.tape.approximate.begin(t.Step + 1)

@@ -23,7 +23,7 @@ from .frameworks import Framework, framework as _framework
 from .info import info
 from .inside import choose
 from .opening import Opening
-from .options import Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of, HOP_SAMPLERS
+from .options import HOP_SAMPLERS, Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of
 from .protocol import End
 from .quick import quick
 from .ring import SlotArrays
@@ -352,15 +352,14 @@ class Loader(Connection):
         if on is not None and here.local_world_size > 1:
             raise ValueError(
                 f'device="{device}": a server makes batches on one device, and {here.local_world_size} processes of '
-                'this '
-                "machine share one: give each a server of its own with rank= and world_size=, and its own device")
+                "this machine share one: give each a server of its own with rank= and world_size=, and its own device")
         self.process, self.process_reason = choose(
             process, here.local_world_size, on is not None, socket is not None, binary is not None, serve_options)
         config = Configuration({
             **options, "fanouts": _one_of(fanouts, num_neighbors), "seed": seed % (1 << 64), "index_dtype": index_dtype,
             "device": "cpu" if device == "auto" else device, "world_size": here.world_size})
-        if options.get("sampler",
-                       "neighbor") in HOP_SAMPLERS and not any(f.startswith("--frontier") for f in serve_options):
+        said = any(flag.startswith("--frontier") for flag in serve_options)
+        if options.get("sampler", "neighbor") in HOP_SAMPLERS and not said:
             config.options.setdefault("frontier", "new")  # each node is expanded once, as edge_index needs it
         if resident:
             _reside(config.options)

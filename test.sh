@@ -133,7 +133,7 @@ go test -race -p 3 -timeout 30m -json ./... | "${strict[@]}"
 # ways.
 level=v1
 [ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
-computing=(./gather ./integrations/gnn ./internal/prefetch ./internal/rng/... ./loader ./sampling ./sparse/... ./formats/synthetic)
+computing=(./gather ./integrations/gnn ./internal/prefetch ./internal/rng/... ./loader/... ./sampling ./sparse/... ./formats/synthetic)
 step "tests of computing without race detector and cgo, at GOAMD64=$level, short"
 GOAMD64=$level CGO_ENABLED=0 go test -short -p 3 -timeout 30m -json "${computing[@]}" | "${strict[@]}"
 

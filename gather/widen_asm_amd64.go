@@ -11,7 +11,7 @@ import "unsafe"
 //go:noescape
 func widenF16(dst *float32, src unsafe.Pointer, n int)
 
-// widenBF16 is widenF16 for bfloat16.
+// widenBF16 is widenF16 for the upper halves of float32.
 //
 //go:noescape
 func widenBF16(dst *float32, src unsafe.Pointer, n int)

@@ -8,13 +8,13 @@ import (
 )
 
 // Floats returns the elements of a tensor on the host as float32: a view where they are float32, a copy where they are
-// float16 or bfloat16, all of whose values float32 has. ErrShape for other tensors.
+// floats of 16 bits, all of whose values float32 has. ErrShape for other tensors.
 func Floats(t unified.Tensor) ([]float32, error) {
 	if dense(t) {
 		return floats(t), nil
 	}
 	if !half(t) {
-		return nil, fmt.Errorf("%w: %v is not float32, float16 or bfloat16 on the host", ErrShape, t)
+		return nil, fmt.Errorf("%w: %v is not float32 or floats of 16 bits on the host", ErrShape, t)
 	}
 	to := make([]float32, t.Len()*t.Width())
 	if t.DType().Floats(to, t.Bytes()); t.DType() == unified.Float16 {

@@ -27,7 +27,7 @@ func (r Reduce) String() string {
 // SpMM multiplies a sparse matrix with a dense one: row i of y becomes the sum, or mean, of rows j of x, each times the
 // value of its edge, over the edges (i, j) of a.
 //
-// Shapes: y float32 [a.Rows(), ...], written; x float32, float16 or bfloat16 [a.Cols(), ...] of the same width, which
+// Shapes: y float32 [a.Rows(), ...], written; x float32 or floats of 16 bits [a.Cols(), ...] of the same width, which
 // count as float32; values float32 [a.Edges()], or no tensor, which means 1 everywhere. Values [heads, a.Edges()] cut
 // the columns of x into as many equal parts, one a head, each with a row of values. ErrShape names what does not fit,
 // also where y shares memory with x or values. The width may be 0.
@@ -59,7 +59,7 @@ func checkSpMM(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) 
 	case r > Mean:
 		return fmt.Errorf("%w: there is no %v", ErrShape, r)
 	case !dense(x) && !half(x) || x.Len() != a.cols:
-		return fmt.Errorf("%w: x is %v, not float32, float16 or bfloat16 on the host with %d rows", ErrShape, x, a.cols)
+		return fmt.Errorf("%w: x is %v, not float32 or floats of 16 bits on the host with %d rows", ErrShape, x, a.cols)
 	case !dense(y) || y.Len() != a.rows || y.Width() != x.Width():
 		return fmt.Errorf("%w: y is %v, not float32 on the host with %d rows of %d", ErrShape, y, a.rows, x.Width())
 	case values.Valid() && !perEdge(values, a) || values.Valid() && x.Width()%headsOf(values) != 0:

@@ -111,19 +111,26 @@ func ParseNumPy(code string) DType {
 	if code == "b1" {
 		return Uint8
 	}
-	return FindDType(func(d DType) bool { return code != "" && d.traits().numpy == code })
+	return find(func(d DType) bool { return code != "" && d.traits().numpy == code })
 }
 
-// Torch returns the name of the class of storages of such elements, by which files of PyTorch name them:
-// "HalfStorage"; "" where it has none.
-func (d DType) Torch() string { return d.traits().torch }
+// ParseTorch returns the dtype that files of PyTorch name by itself, "float16", or by the class of its storages,
+// "HalfStorage". Invalid for others.
+func ParseTorch(name string) DType {
+	return find(func(d DType) bool { return d.String() == name || name != "" && d.traits().torch == name })
+}
 
 // Stored returns the type that elements have in Arrow files and for NumPy: their own, or where that is known to khop
 // alone, one of integers of that size.
 func (d DType) Stored() DType { return d.traits().stored }
 
-// FindDType returns the dtype that fits; Invalid if none does.
-func FindDType(fits func(DType) bool) DType {
+// OfKind returns the dtype of a kind with so many bits; Invalid if there is none.
+func OfKind(kind Kind, bits int64) DType {
+	return find(func(d DType) bool { return d.Kind() == kind && 8*d.Size() == bits })
+}
+
+// find returns the dtype that fits; Invalid if none does.
+func find(fits func(DType) bool) DType {
 	for d := Invalid + 1; d < numDTypes; d++ {
 		if fits(d) {
 			return d
@@ -134,7 +141,7 @@ func FindDType(fits func(DType) bool) DType {
 
 // ParseDType is the inverse of String.
 func ParseDType(name string) (DType, error) {
-	d := FindDType(func(d DType) bool { return d.String() == name })
+	d := find(func(d DType) bool { return d.String() == name })
 	if d == Invalid {
 		return d, fmt.Errorf("unknown element type %q", name)
 	}

@@ -33,7 +33,7 @@ func (h Half) Float32() float32 {
 	return math.Float32frombits(sign | math.Float32bits(x))
 }
 
-// BHalfOf returns the bfloat16 that is nearest to x, the even one of two.
+// BHalfOf returns the upper half of a float32 that is nearest to x, the even one of two.
 func BHalfOf(x float32) BHalf {
 	b := math.Float32bits(x)
 	if b&0x7FFFFFFF > 0x7F800000 {

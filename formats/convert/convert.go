@@ -83,7 +83,7 @@ type Options struct {
 	Columns []string
 	// IDs says what the ids of an edge list are: "auto" (or ""), "numbers", "names".
 	IDs string
-	// FeatureDType is what rows of floating-point numbers a node are stored as: Float16, BFloat16, or Int8 with a scale
+	// FeatureDType is what rows of floating-point numbers a node are stored as: one of 16 bits, or Int8 with a scale
 	// a row in a column of its own, "feature_scale" for "feature". Invalid: as they are.
 	FeatureDType unified.DType
 	// RowStride makes the rows of columns of nodes that have several numbers longer, by zeros, to a multiple of so many

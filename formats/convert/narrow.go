@@ -20,7 +20,7 @@ func (c *conversion) narrow() error {
 		return nil
 	}
 	if !to.IsHalf() && to != unified.Int8 {
-		return fmt.Errorf("%w: features are stored as float16, bfloat16 or int8, not as %v", ErrOptions, to)
+		return fmt.Errorf("%w: features are stored as floats of 16 bits or as int8, not as %v", ErrOptions, to)
 	}
 	narrowed := 0
 	for t := range c.graph.Nodes {

@@ -174,7 +174,7 @@ func TestOnlyRowsThatBecomeSmallerAreNarrowed(t *testing.T) {
 	for _, to := range []unified.DType{unified.Float32, unified.Float64, unified.Int32, unified.Uint8} {
 		_, err := Run(context.Background(), write(t, "edges.txt", "0 1\n"), filepath.Join(t.TempDir(), "x"),
 			Options{FeatureDType: to})
-		want := "features are stored as float16, bfloat16 or int8, not as " + to.String()
+		want := "features are stored as floats of 16 bits or as int8, not as " + to.String()
 		if !errors.Is(err, ErrOptions) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v: %v", to, err)
 		}

@@ -9,6 +9,6 @@
 //
 // # Caveats
 //
-// NumPy has no bfloat16: such columns are written as float32; so are those of float16 in Parquet. What is written has
-// another name until it is whole and on the disk; a run that fails removes it.
+// Columns of a dtype that NumPy lacks are written as float32; so are those of 16-bit floats in Parquet. What is written
+// has another name until it is whole and on the disk; a run that fails removes it.
 package export

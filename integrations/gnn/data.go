@@ -35,7 +35,7 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 	}
 	x, err := floats(g, column)
 	if err != nil {
-		return nil, fmt.Errorf("%w: features must be float32, float16, bfloat16 or int8 with a scale a row, and are %v",
+		return nil, fmt.Errorf("%w: features must be float32, floats of 16 bits or int8 with a scale a row, and are %v",
 			ErrOptions, column)
 	}
 	column2, _ := g.NodeRole(0, graph.Label)

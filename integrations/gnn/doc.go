@@ -22,6 +22,6 @@
 //
 // # Caveats
 //
-// Only graphs with one type of nodes and edges, features of float32, float16, bfloat16 or int8 with the column
+// Only graphs with one type of nodes and edges, features of float32, 16-bit floats or int8 with the column
 // feature_scale, and int64 labels. Everything runs on the CPU.
 package gnn

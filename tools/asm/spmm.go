@@ -26,7 +26,7 @@ const (
 	runIndex   // bytes of an index: 4 or 8, of which the lower 4 count
 	runVectors // of the tile; 0: less than one
 	runStep    // bytes from the weight of an edge to the next
-	runBF      // not 0: halves are bfloat16
+	runBF      // not 0: halves are those of float32
 	runShift   // the logarithm of runIndex
 )
 

@@ -12,7 +12,7 @@ func buildWiden(g *gen) {
 		scaled    bool
 	}{
 		{"widenF16", "widenF16 writes n elements of float16 as float32. n is a multiple of 8, and above 0.", 2, false},
-		{"widenBF16", "widenBF16 is widenF16 for bfloat16.", 2, false},
+		{"widenBF16", "widenBF16 is widenF16 for the upper halves of float32.", 2, false},
 		{"widenInt8", "widenInt8 is widenF16 for int8, times scale.", 1, true},
 	} {
 		signature := "(dst *float32, src unsafe.Pointer, n int)"

@@ -165,13 +165,13 @@ func readElement(f *flatbuf, a *Type, kind uint8, typ fbTable, children fbVector
 		if f.fieldU8(typ, 1) != 0 {
 			kind = unified.Signed
 		}
-		a.DType = dtypeOf(kind, int64(f.fieldI32(typ, 0)))
+		a.DType = unified.OfKind(kind, int64(f.fieldI32(typ, 0)))
 		if special != unified.Invalid && special.Stored() == a.DType {
 			a.DType = special
 		}
 	case typeFloat:
 		if p := f.fieldI16(typ, 0); p >= 0 && p < 3 {
-			a.DType = dtypeOf(unified.IEEE, 16<<p)
+			a.DType = unified.OfKind(unified.IEEE, 16<<p)
 		}
 	case typeLargeUtf8:
 		a.Strings = len(a.Shape) == 0
@@ -180,11 +180,6 @@ func readElement(f *flatbuf, a *Type, kind uint8, typ fbTable, children fbVector
 		return corruptf("Arrow field %q has type %d, which no khop dataset has", a.Name, kind)
 	}
 	return f.err
-}
-
-// dtypeOf returns the dtype of a kind with so many bits; Invalid where there is none.
-func dtypeOf(kind unified.Kind, bits int64) unified.DType {
-	return unified.FindDType(func(d unified.DType) bool { return d.Kind() == kind && 8*d.Size() == bits })
 }
 
 // specialType looks among a field's first metadata entries for a dtype that Arrow does not know; Invalid if none is

@@ -178,7 +178,7 @@ func dtypeOf(kind, bits byte) unified.DType {
 	if kind == byte(unified.Unsigned) && bits == 1 {
 		return unified.Uint8
 	}
-	return unified.FindDType(func(d unified.DType) bool { return byte(d.Kind()) == kind && 8*d.Size() == int64(bits) })
+	return unified.OfKind(unified.Kind(kind), int64(bits))
 }
 
 // ids reads a list of ids; nil for an empty one.

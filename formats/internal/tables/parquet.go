@@ -175,12 +175,10 @@ func integerType(narrow bool, logical schema.LogicalType) unified.DType {
 	} else if t, ok := logical.(*schema.IntLogicalType); ok {
 		bits, signed = t.BitWidth(), t.IsSigned()
 	}
-	types := map[int8][2]unified.DType{8: {unified.Uint8, unified.Int8}, 16: {unified.Uint16, unified.Int16},
-		32: {unified.Uint32, unified.Int32}, 64: {unified.Uint64, unified.Int64}}
 	if signed {
-		return types[bits][1]
+		return unified.OfKind(unified.Signed, int64(bits))
 	}
-	return types[bits][0]
+	return unified.OfKind(unified.Unsigned, int64(bits))
 }
 
 // firstWidth returns how many elements the list of the first row has.

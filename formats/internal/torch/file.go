@@ -267,14 +267,12 @@ func elements(v any, sizes map[string]int64) {
 // dtypeOf returns a type of torch by its name or that of its storages; bools says that its elements are booleans.
 func dtypeOf(name string) (d unified.DType, bools bool) {
 	switch name {
-	case "":
-		return unified.Invalid, false
 	case "bool", "BoolStorage":
 		return unified.Uint8, true
 	case "UntypedStorage":
 		return unified.Uint8, false
 	}
-	return unified.FindDType(func(d unified.DType) bool { return d.String() == name || d.Torch() == name }), false
+	return unified.ParseTorch(name), false
 }
 
 // storage returns the key of a storage, the name of its type, and how many elements in a view of it begins.

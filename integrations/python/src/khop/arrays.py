@@ -17,7 +17,7 @@ class Arrays(Protocol):
     def shape(self, name: str) -> tuple[int, ...]: ...
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
-        """The elements, and the dtype's name: NumPy has none for bfloat16, which comes as uint16."""
+        """The elements, and the dtype's name: those that NumPy lacks come as uint16."""
 
     def release(self) -> None: ...
 

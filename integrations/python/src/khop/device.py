@@ -15,7 +15,7 @@ import numpy as np
 from . import cuda
 from .errors import DeviceError, ProtocolError
 from .frameworks import Array, Framework, Jax, NumpyArray, Torch
-from .protocol import BatchReady, Layout, Segment, Welcome
+from .protocol import FOREIGN, BatchReady, Layout, Segment, Welcome
 from .ring import Memory, Ring, SlotArrays
 
 
@@ -318,8 +318,8 @@ def tensor_of(framework: Torch, view: DeviceArray) -> Array:
     """A torch tensor over the same memory."""
     torch, device, name = framework.torch, _name(view._slot), view.dtype_name
     try:
-        if name == "bfloat16":
-            return torch.as_tensor(view.as_type("<i2"), device=device).view(torch.bfloat16)
+        if name in FOREIGN:
+            return torch.as_tensor(view.as_type(f"<i{FOREIGN[name]}"), device=device).view(getattr(torch, name))
         return torch.as_tensor(view, device=device)
     except (TypeError, AttributeError):
         raise TypeError(f'torch {torch.__version__} has no dtype {name} on a device: leave this column out, or take '

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import ProtocolError
+from .protocol import FOREIGN
 
 Array = Any
 """An array of the framework that a loader was asked for: numpy.ndarray, torch.Tensor or jax.Array."""
@@ -23,8 +24,7 @@ class Framework:
     name = "numpy"
 
     def wrap(self, array: NumpyArray, dtype: str) -> Array:
-        """The array as a tensor. dtype is the name in the dataset, for what NumPy has no dtype for (bfloat16 is
-        uint16)."""
+        """The array as a tensor. dtype is the name in the dataset, for what NumPy has no dtype for (see FOREIGN)."""
         return array
 
     def numpy(self, array: Array) -> NumpyArray:
@@ -64,8 +64,9 @@ class Torch(Framework):
         self._from_numpy = torch.from_numpy
 
     def wrap(self, array: NumpyArray, dtype: str) -> Array:
-        if dtype == "bfloat16":
-            return self.wrap(array.view(np.int16), "int16").view(self.torch.bfloat16)
+        if dtype in FOREIGN:
+            signed = f"int{8 * array.itemsize}"
+            return self.wrap(array.view(signed), signed).view(getattr(self.torch, dtype))
         try:
             return self._from_numpy(array) if array.flags.writeable else self._read_only(array)
         except TypeError:
@@ -80,9 +81,9 @@ class Torch(Framework):
 
     def numpy(self, array: Array) -> NumpyArray:
         array = array.detach().cpu()
-        if array.dtype == self.torch.bfloat16:
-            array = array.view(self.torch.int16)
-            return np.asarray(array.numpy()).view(np.uint16)
+        if str(array.dtype)[len("torch."):] in FOREIGN:
+            bits = 8 * array.element_size()
+            return np.asarray(array.view(getattr(self.torch, f"int{bits}")).numpy()).view(f"uint{bits}")
         return np.asarray(array.numpy())
 
     def cat(self, arrays: Sequence[Array]) -> Array:
@@ -116,15 +117,15 @@ class Jax(Framework):
         self.jax: Any = jax
 
     def wrap(self, array: NumpyArray, dtype: str) -> Array:
-        if dtype == "bfloat16":
-            array = array.view(self.jax.numpy.bfloat16)
+        if dtype in FOREIGN:
+            array = array.view(getattr(self.jax.numpy, dtype))
         if not self.jax.config.jax_enable_x64 and array.dtype.itemsize == 8:
             array = array.astype({"i": np.int32, "u": np.uint32, "f": np.float32}[array.dtype.kind])
         return self.jax.numpy.asarray(array)
 
     def numpy(self, array: Array) -> NumpyArray:
         out = np.asarray(array)
-        return out.view(np.uint16) if str(out.dtype) == "bfloat16" else out
+        return out.view(f"uint{8 * out.itemsize}") if str(out.dtype) in FOREIGN else out
 
     def cat(self, arrays: Sequence[Array]) -> Array:
         return self.jax.numpy.concatenate(list(arrays))

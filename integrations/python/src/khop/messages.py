@@ -197,4 +197,4 @@ def _lasting(t: Any) -> bool:
     return products.fits(t, _ANY) and not t.requires_grad and not t.is_inference()
 
 
-_ANY = {*products.INTEGERS, torch.float32, torch.float16, torch.bfloat16, torch.float64}
+_ANY = {*products.INTEGERS, *products.FLOATS, torch.float64}

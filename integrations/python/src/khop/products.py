@@ -25,7 +25,7 @@ SUM, MEAN, SPREAD = 0, 1, 2
 _TURNED = {SUM: SUM, MEAN: SPREAD, SPREAD: MEAN}
 """The reduction of the gradient with respect to x."""
 
-_DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+FLOATS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 INTEGERS = {torch.int32: 4, torch.int64: 8}
 
 
@@ -84,7 +84,7 @@ _is_compiling: Callable[[], bool] = getattr(getattr(_torch, "compiler", None), "
 _transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 
 
-def fits(t: Any, dtypes: Any = _DTYPES) -> bool:
+def fits(t: Any, dtypes: Any = FLOATS) -> bool:
     """Whether khop can compute with a tensor: an ordinary one, in memory of the CPU, of one of the dtypes."""
     plain = type(t) in (Tensor, torch.nn.Parameter) and t.layout == torch.strided and t.device.type == "cpu"
     return plain and t.dtype in dtypes
@@ -131,7 +131,7 @@ class Structure:
         y = torch.empty(self.cols if turned else self.rows, x.size(1), dtype=torch.float32)
         product = _Product(
             None if values is None else values.data_ptr(), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp, turned,
-            reduce, _DTYPES[x.dtype], torch.get_num_threads())
+            reduce, FLOATS[x.dtype], torch.get_num_threads())
         _call("multiply", self._handle, product)
         return y
 

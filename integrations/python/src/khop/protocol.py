@@ -52,6 +52,8 @@ DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
     9: ("float16", np.dtype("<f2")), 10: ("bfloat16", np.dtype("<u2")), 11: ("float32", np.dtype("<f4")),
     12: ("float64", np.dtype("<f8")),
 }
+FOREIGN = {name: dtype.itemsize for name, dtype in DTYPES.values() if dtype.name != name}
+"""The bytes of elements of dtypes that NumPy does not have: it sees integers of that size."""
 INDEX_DTYPES = {"int32": 5, "int64": 7}
 
 

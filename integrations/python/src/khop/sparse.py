@@ -4,7 +4,7 @@
     khop.sparse.patch()
 
 From then on torch.sparse.mm, the layers of PyG and the message passing of DGL compute sums and means over edges with
-khop, where khop can: tensors on the CPU, of float32, float16 or bfloat16, and indices of 32 or 64 bits. Anything else
+khop, where khop can: tensors on the CPU, of float32 or 16-bit floats, and indices of 32 or 64 bits. Anything else
 goes where it went before. docs/sparse.md says what is covered, and what is kept between calls.
 """
 

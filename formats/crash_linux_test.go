@@ -100,13 +100,8 @@ func killWriter(t *testing.T, dir string, after time.Duration) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), writerEnv+"="+dir)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := expect.Must(cmd.StdoutPipe())(t)
+	expect.OK(t, cmd.Start())
 	lines := bufio.NewReader(out)
 	if line, err := lines.ReadString('\n'); line != "go\n" {
 		t.Fatalf("the writer says %q, %v", line, err)
@@ -114,7 +109,7 @@ func killWriter(t *testing.T, dir string, after time.Duration) {
 	time.Sleep(after)
 	must(t, cmd.Process.Kill())
 	rest, _ := io.ReadAll(lines)
-	err = cmd.Wait()
+	err := cmd.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() == 3 {
 		t.Fatalf("the writer ended by itself: %v, %s", err, strings.ReplaceAll(string(rest), "go\n", ""))
@@ -146,10 +141,7 @@ func TestAFullDiskIsAnErrorThatNamesTheSpace(t *testing.T) {
 	check("known when a column begins", WriteGraph(context.Background(), target, g,
 		WriterOptions{ExpectBytes: 1}), "1,376,498 bytes")
 
-	w, err := Create(target, WriterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(Create(target, WriterOptions{}))(t)
 	s, err := w.NodeStrings(0, "names", 1<<10)
 	for i := 0; err == nil && i < 1<<10; i++ {
 		err = s.Write(strings.Repeat("x", 2048))

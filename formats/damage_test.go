@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -46,19 +47,14 @@ func TestEveryFlippedBitOfManifestHeadAndFooterIsFound(t *testing.T) {
 	elements := map[string][2]int64{}
 	for i := range m.Columns {
 		a, p := &m.Columns[i], &m.Columns[i].Parts[0]
-		typ, err := a.arrayType()
-		if err != nil {
-			t.Fatal(err)
-		}
+		typ := expect.Must(a.arrayType())(t)
 		elements[p.Path] = [2]int64{p.BodyOffset, p.BodyOffset + p.Bytes}
 		checks[p.Path] = func(b []byte) error { _, err := checkFile(b, typ, p); return err }
 	}
 	all := files(t, dir)
 	for name, check := range checks {
 		b := all[name]
-		if err := check(b); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, check(b))
 		for i := range b {
 			if e := elements[name]; int64(i) >= e[0] && int64(i) < e[1] {
 				continue // Check reads them
@@ -136,10 +132,7 @@ func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
 	m := manifestOf(t, dir)
 	for _, p := range m.parts() {
 		b := files(t, dir)[p.Path]
-		f, err := os.OpenFile(filepath.Join(dir, filepath.FromSlash(p.Path)), os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := expect.Must(os.OpenFile(filepath.Join(dir, filepath.FromSlash(p.Path)), os.O_WRONLY, 0))(t)
 		step := int64(97)
 		if invariants.Enabled {
 			step = 701 // with -race
@@ -180,15 +173,8 @@ func number(s string) int64 {
 
 func manifestOf(t testing.TB, dir string) *Manifest {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, manifestName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := parseManifest(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	text := expect.Must(os.ReadFile(filepath.Join(dir, manifestName)))(t)
+	return expect.Must(parseManifest(text))(t)
 }
 
 // brokenRules change a graph so that it breaks one rule, and say how and where that is told.
@@ -299,9 +285,7 @@ func TestCheckReportsABoundedNumberOfProblems(t *testing.T) {
 	for i := range int64(len(w)) {
 		copy(b[p.BodyOffset+4*i:], "\xff\xff\xff\xff")
 	}
-	if err := os.WriteFile(path, b, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, b, 0o666))
 	report, err := Check(context.Background(), dir, CheckOptions{Workers: 3})
 	if err != nil || len(report.Problems) != MaxProblems || report.Found <= MaxProblems {
 		t.Fatalf("%d problems listed of %d: %v", len(report.Problems), report.Found, err)
@@ -341,10 +325,7 @@ func forge(t testing.TB, dir string, change func(*Manifest)) {
 	t.Helper()
 	m := manifestOf(t, dir)
 	change(m)
-	text, err := m.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(m.encode())(t)
 	put(t, dir, manifestName, text)
 }
 
@@ -562,9 +543,7 @@ func FuzzManifest(f *testing.F) {
 		text := files(f, write(f, a, WriterOptions{}))[manifestName]
 		f.Add(text)
 		var j manifestJSON
-		if err := json.Unmarshal(text, &j); err != nil {
-			f.Fatal(err)
-		}
+		expect.OK(f, json.Unmarshal(text, &j))
 		f.Add([]byte(j.Content))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -73,9 +74,7 @@ func TestOpenReadsWhatWriteGraphWrote(t *testing.T) {
 				t.Errorf("check: %+v, %v", report, err)
 			}
 			again := filepath.Join(scratchDir(t), "y.khop") // a graph over mapped files can be written like any other
-			if err := WriteGraph(context.Background(), again, d.Graph(), WriterOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, WriteGraph(context.Background(), again, d.Graph(), WriterOptions{}))
 			if id := open(t, again).ID(); id != d.ID() {
 				t.Errorf("written again it has id %x, not %x", id, d.ID())
 			}
@@ -124,35 +123,25 @@ func writeBackwards(t *testing.T, w *Writer, a graph.Arrays) {
 		}
 	}
 	for _, c := range slices.Backward(a.Schema.Nodes[0].Columns) {
-		cw, err := w.NodeColumn(0, c, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cw := expect.Must(w.NodeColumn(0, c, 5))(t)
 		list = append(list, open{cw, a.NodeColumns[0][c.Name]})
 	}
 	for name, x := range map[string]unified.Tensor{"indices": a.Indices, "indptr": a.Indptr} {
-		cw, err := w.Topology(name, x.DType(), x.Len())
-		if err != nil {
-			t.Fatal(err)
-		}
+		cw := expect.Must(w.Topology(name, x.DType(), x.Len()))(t)
 		list = append(list, open{cw, x})
 	}
 	for busy := true; busy; { // a byte at a time, in turn
 		busy = false
 		for i := range list {
 			if b := list[i].t.Bytes(); len(b) > 0 {
-				if _, err := list[i].w.Write(b[:1]); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(list[i].w.Write(b[:1]))(t)
 				list[i].t, _ = unified.New(unified.Uint8, b[1:], int64(len(b)-1))
 				busy = true
 			}
 		}
 	}
 	for i := range list {
-		if err := list[i].w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, list[i].w.Close())
 	}
 }
 
@@ -161,14 +150,9 @@ func TestEqualDataHasEqualFilesAndIDWhereverWrittenAndInWhateverOrder(t *testing
 	first := write(t, a, WriterOptions{})
 	want := files(t, first)
 	dir := filepath.Join(scratchDir(t), "other name.khop")
-	w, err := Create(dir, WriterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(Create(dir, WriterOptions{}))(t)
 	writeBackwards(t, w, a)
-	if err := w.Commit(a.Schema); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Commit(a.Schema))
 	got := files(t, dir)
 	for name := range want {
 		if !bytes.Equal(got[name], want[name]) {
@@ -195,35 +179,21 @@ func TestIDDependsOnDataAndNotOnProvenance(t *testing.T) {
 func TestStringsAreReadByTypeAndName(t *testing.T) {
 	a := plainArrays(t)
 	dir := filepath.Join(scratchDir(t), "x.khop")
-	w, err := Create(dir, WriterOptions{chunkBytes: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(Create(dir, WriterOptions{chunkBytes: 4096}))(t)
 	defer func() { must(t, w.Abort()) }()
 	want := make([]string, 70_000) // more than one buffer of offsets and of characters
 	for i := range want {
 		want[i] = string(counting(int64(i % 11))[:0]) + string(rune('a'+i%26)) + "é"[:2*(i%2)]
 	}
-	s, err := w.NodeStrings(0, "names of nodes", int64(len(want)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(w.NodeStrings(0, "names of nodes", int64(len(want))))(t)
 	for _, v := range want {
-		if err := s.Write(v); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Write(v))
 	}
-	if err := errors.Join(s.Close(), s.Close(), w.writeEdges(context.Background(), newGraph(t, a))); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(s.Close(), s.Close(), w.writeEdges(context.Background(), newGraph(t, a))))
 	empty, err := w.NodeStrings(0, "one empty string", 1) // its body ends in a gap, which the checksum covers
-	if err := errors.Join(err, empty.Write(""), empty.Close()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(err, empty.Write(""), empty.Close()))
 	a.Schema.Nodes[0].Columns = nil
-	if err := w.Commit(a.Schema); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Commit(a.Schema))
 	d := open(t, dir)
 	list, err := d.Strings(0, "names of nodes")
 	if err != nil || list.Len() != int64(len(want)) {
@@ -249,10 +219,7 @@ func TestStringsAreReadByTypeAndName(t *testing.T) {
 func TestOpenCostsTheSameWhateverTheSize(t *testing.T) {
 	cost := func(rows int64) (allocs, size float64) {
 		dir := filepath.Join(scratchDir(t), "x.khop")
-		w, err := Create(dir, WriterOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(Create(dir, WriterOptions{}))(t)
 		column := func(cw *ColumnWriter, err error) {
 			t.Helper()
 			zeros := make([]byte, 1<<20)
@@ -260,26 +227,18 @@ func TestOpenCostsTheSameWhateverTheSize(t *testing.T) {
 			for n := int64(0); err == nil && n < size; n += int64(len(zeros)) {
 				_, err = cw.Write(zeros[:min(int64(len(zeros)), size-n)])
 			}
-			if err := errors.Join(err, cw.Close()); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, errors.Join(err, cw.Close()))
 		}
 		column(w.Topology("indptr", unified.Int64, rows+1))
 		column(w.Topology("indices", unified.Int32, 0))
 		c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{92}}
 		column(w.NodeColumn(0, c, rows))
-		err = w.Commit(graph.Schema{
+		expect.OK(t, w.Commit(graph.Schema{
 			Nodes: []graph.NodeType{{Name: "node", Count: rows, Columns: []graph.Column{c}}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node"}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		openOnce := func() {
-			d, err := Open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := expect.Must(Open(dir))(t)
 			d.Close()
 		}
 		openOnce()

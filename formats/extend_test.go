@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -19,39 +20,22 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 			defer func() { directories.Link = os.Link }()
 		}
 		dir := filepath.Join(t.TempDir(), "x.khop")
-		if err := copyTree(filepath.Join("testdata", "golden-v1-typed"), dir); err != nil {
-			t.Fatal(err)
-		}
-		ds, err := Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, copyTree(filepath.Join("testdata", "golden-v1-typed"), dir))
+		ds := expect.Must(Open(dir))(t)
 		schema, id, mode := ds.SchemaOf(), ds.ID(), modeOf(t, dir)
-		if err := ds.Close(); err != nil {
-			t.Fatal(err)
-		}
-		w, err := Extend(dir, ExtendOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Abort(); err != nil {
-			t.Fatal(err)
-		}
-		if w, err = Extend(dir, ExtendOptions{Provenance: map[string]string{"added": "more"}}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, ds.Close())
+		w := expect.Must(Extend(dir, ExtendOptions{}))(t)
+		expect.OK(t, w.Abort())
+		w = expect.Must(Extend(dir, ExtendOptions{Provenance: map[string]string{"added": "more"}}))(t)
 		col := graph.Column{Name: "more", DType: unified.Uint8}
 		cw, err := w.NodeColumn(1, col, schema.Nodes[1].Count)
 		if err == nil {
 			_, err = cw.Write(make([]byte, schema.Nodes[1].Count))
 		}
-		if err = errors.Join(err, cw.Close()); err != nil {
-			t.Fatal(err)
-		}
+		err = errors.Join(err, cw.Close())
+		expect.OK(t, err)
 		schema.Nodes[1].Columns = append(schema.Nodes[1].Columns, col)
-		if err := w.Commit(schema); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Commit(schema))
 		rep, err := Check(t.Context(), dir, CheckOptions{})
 		if err != nil || !rep.OK() {
 			t.Errorf("links %v: %v, %v", links, rep, err)
@@ -60,9 +44,7 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 			ds.Manifest().Provenance["added"] != "more" {
 			t.Errorf("links %v: %v", links, err)
 		}
-		if err := ds.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, ds.Close())
 		requireMode(t, dir, links, mode)
 		if there(dir + transaction.WorkSuffix) {
 			t.Error("the workspace is still there")

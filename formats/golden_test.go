@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 var update = flag.Bool("update", false, "write the golden datasets anew; only where the format is meant to change")
@@ -34,9 +35,7 @@ func writeGolden(t *testing.T, name, dir string) {
 	t.Helper()
 	ctx, g := context.Background(), newGraph(t, goldenArrays(t, name))
 	w, err := Create(dir, WriterOptions{Force: true, Provenance: map[string]string{"source": "made by a test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer func() { must(t, w.Abort()) }()
 	s, err := w.NodeStrings(0, "names", int64(len(goldenNames)))
 	for _, v := range goldenNames {
@@ -63,9 +62,7 @@ func TestGoldenDatasetsOfFormat1AreReadAndWrittenByteForByte(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			golden := filepath.Join("testdata", name)
 			if *update {
-				if err := os.RemoveAll(golden); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, os.RemoveAll(golden))
 				writeGolden(t, name, golden)
 			}
 			d := open(t, golden)

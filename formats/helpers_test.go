@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -20,11 +21,7 @@ func tensor(t testing.TB, dtype unified.DType, data []byte, shape ...int64) unif
 	for i := range data {
 		words[i/8] |= uint64(data[i]) << (i % 8 * 8)
 	}
-	x, err := unified.New(dtype, unified.FromSlice(words).Bytes(), shape...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
+	return expect.Must(unified.New(dtype, unified.FromSlice(words).Bytes(), shape...))(t)
 }
 
 func counting(n int64) []byte {
@@ -121,20 +118,14 @@ func typedArrays(t testing.TB) graph.Arrays {
 
 func newGraph(t testing.TB, a graph.Arrays) *graph.Graph {
 	t.Helper()
-	g, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 // write writes a graph below a new directory and returns where.
 func write(t testing.TB, a graph.Arrays, opt WriterOptions) string {
 	t.Helper()
 	dir := filepath.Join(scratchDir(t), "x.khop")
-	if err := WriteGraph(context.Background(), dir, newGraph(t, a), opt); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, WriteGraph(context.Background(), dir, newGraph(t, a), opt))
 	return dir
 }
 
@@ -153,10 +144,7 @@ func scratchDir(t testing.TB) string {
 
 func open(t testing.TB, dir string) *Dataset {
 	t.Helper()
-	d, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(Open(dir))(t)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -169,7 +157,7 @@ func open(t testing.TB, dir string) *Dataset {
 func files(t testing.TB, dir string) map[string][]byte {
 	t.Helper()
 	list := map[string][]byte{}
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+	expect.OK(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -177,19 +165,14 @@ func files(t testing.TB, dir string) map[string][]byte {
 		name, _ := filepath.Rel(dir, path)
 		list[filepath.ToSlash(name)] = b
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return list
 }
 
 // put writes a file of a dataset.
 func put(t testing.TB, dir, name string, b []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), b, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), b, 0o666))
 }
 
 func equalTensors(a, b unified.Tensor) bool {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -112,9 +113,7 @@ func leave(t *testing.T, dir string) {
 		}
 	}
 	put(t, dir, transaction.Marker, []byte(text))
-	if err := os.Remove(filepath.Join(dir, manifestName)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Remove(filepath.Join(dir, manifestName)))
 }
 
 func requireEqualFiles(t *testing.T, want, got map[string][]byte) {
@@ -135,9 +134,7 @@ func TestForceReplacesADatasetAndLeavesOpenOnesAlone(t *testing.T) {
 	dir := write(t, typedArrays(t), WriterOptions{})
 	old := open(t, dir)
 	g := newGraph(t, plainArrays(t))
-	if err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}))
 	d := open(t, dir)
 	requireEqualGraphs(t, g, d.Graph())
 	requireEqualGraphs(t, newGraph(t, typedArrays(t)), old.Graph())
@@ -173,9 +170,7 @@ func TestAnUnfinishedDatasetIsRefusedAndThenReplaced(t *testing.T) {
 	torn := append(files(t, dir)[transaction.Marker], "file nodes/n0/torn.ar"...)
 	put(t, dir, transaction.Marker, torn)
 	g := newGraph(t, plainArrays(t))
-	if err := WriteGraph(context.Background(), dir, g, WriterOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{}))
 	requireEqualGraphs(t, g, open(t, dir).Graph())
 	requireEqualNames(t, dir, write(t, plainArrays(t), WriterOptions{}))
 }
@@ -210,14 +205,8 @@ func TestAbortLeavesNothingBehind(t *testing.T) {
 		if !made {
 			must(t, os.Mkdir(dir, 0o777))
 		}
-		w, err := Create(dir, WriterOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := w.NodeColumn(3, graph.Column{Name: "a", DType: unified.Int32}, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(Create(dir, WriterOptions{}))(t)
+		c := expect.Must(w.NodeColumn(3, graph.Column{Name: "a", DType: unified.Int32}, 10))(t)
 		feed(t, c, 12)
 		must(t, w.Abort(), w.Abort())
 		list, err := os.ReadDir(dir)
@@ -300,17 +289,10 @@ func TestATargetHasOneWriterAtATimeThoughWritersComeAndGo(t *testing.T) {
 }
 
 func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
-	w, err := Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{}))(t)
 	defer func() { must(t, w.Abort()) }()
 	column := func(name string) *ColumnWriter {
-		c, err := w.NodeColumn(0, graph.Column{Name: name, DType: unified.Int32}, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+		return expect.Must(w.NodeColumn(0, graph.Column{Name: name, DType: unified.Int32}, 3))(t)
 	}
 	few, many, exact := column("few"), column("many"), column("exact")
 	feed(t, few, 11)
@@ -383,22 +365,15 @@ func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
 			a := plainArrays(t)
 			g := newGraph(t, plainArrays(t))
 			dir := filepath.Join(scratchDir(t), "x.khop")
-			w, err := Create(dir, WriterOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.writeEdges(context.Background(), g); err != nil {
-				t.Fatal(err)
-			}
+			w := expect.Must(Create(dir, WriterOptions{}))(t)
+			expect.OK(t, w.writeEdges(context.Background(), g))
 			for _, c := range g.Schema().Nodes[0].Columns {
 				x, _ := g.NodeColumn(0, c.Name)
 				cw, err := w.NodeColumn(0, c, x.Len())
-				if err := writeTensor(context.Background(), cw, err, x); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, writeTensor(context.Background(), cw, err, x))
 			}
 			change(w, &a.Schema)
-			err = w.Commit(a.Schema)
+			err := w.Commit(a.Schema)
 			if undone := name == "a column that is not done"; err == nil ||
 				undone != strings.Contains(err.Error(), "not written whole") || !undone &&
 				!errors.Is(err, graph.ErrSchema) {
@@ -407,9 +382,7 @@ func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
 			if err := openError(dir); !errors.Is(err, ErrIncomplete) {
 				t.Errorf("after the refusal: %v", err)
 			}
-			if err := w.Abort(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Abort())
 		})
 	}
 }
@@ -496,22 +469,14 @@ func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
 func TestAnnotationsAreInTheManifest(t *testing.T) {
 	a := plainArrays(t)
 	dir := filepath.Join(scratchDir(t), "x.khop")
-	w, err := Create(dir, WriterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(Create(dir, WriterOptions{}))(t)
 	defer func() { must(t, w.Abort()) }()
 	a.Schema.Nodes[0].Columns, a.Schema.EdgeColumns = nil, []graph.Column{{Name: "length", DType: unified.Int16}}
-	c, err := w.EdgeColumn(a.Schema.EdgeColumns[0], 6)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Must(w.EdgeColumn(a.Schema.EdgeColumns[0], 6))(t)
 	c.Annotate("m", 0.25, nan())
 	feed(t, c, 12)
 	g := newGraph(t, graph.Arrays{Schema: plainSchema(5, 6), Indptr: a.Indptr, Indices: a.Indices})
-	if err := errors.Join(c.Close(), w.writeEdges(context.Background(), g), w.Commit(a.Schema)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(c.Close(), w.writeEdges(context.Background(), g), w.Commit(a.Schema)))
 	info := open(t, dir).Manifest().Columns[2]
 	if info.Name != "length" || info.Unit != "m" || info.Scale == nil || *info.Scale != 0.25 || info.Fill != nil {
 		t.Errorf("%+v", info)

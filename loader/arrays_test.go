@@ -96,11 +96,8 @@ func TestAColumnThatBatchesDoNotHaveIsSaid(t *testing.T) {
 		!strings.Contains(err.Error(), "node/node/feature, ") {
 		t.Error(err)
 	}
-	bare, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 4}},
-		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3, 0}, Dst: []int64{0, 1, 2, 3}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 4}},
+		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3, 0}, Dst: []int64{0, 1, 2, 3}}}}))(t)
 	var said strings.Builder
 	open(t, bare, loader.Options{Sampler: neighbor, Columns: loader.ColumnOptions{Seeds: []string{}},
 		Hooks: loader.Hooks{Logger: slog.New(slog.NewTextHandler(&said, nil))}})

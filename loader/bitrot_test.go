@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -20,13 +21,8 @@ import (
 func storedGraph(t *testing.T, g *graph.Graph) *formats.Dataset {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "x.khop")
-	if err := formats.WriteGraph(background, dir, g, formats.WriterOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	d, err := formats.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, formats.WriteGraph(background, dir, g, formats.WriterOptions{}))
+	d := expect.Must(formats.Open(dir))(t)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -36,16 +32,12 @@ func rot(t *testing.T, path string, bit byte) {
 	t.Helper()
 	st, err1 := os.Stat(path)
 	f, err2 := os.OpenFile(path, os.O_RDWR, 0)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(err1, err2))
 	b, at := make([]byte, 1), st.Size()/2&^3+3
 	_, err1 = f.ReadAt(b, at)
 	b[0] ^= bit
 	_, err2 = f.WriteAt(b, at)
-	if err := errors.Join(err1, err2, f.Close(), os.Chtimes(path, time.Time{}, st.ModTime())); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(err1, err2, f.Close(), os.Chtimes(path, time.Time{}, st.ModTime())))
 }
 
 func TestAFileThatChangedIsToldWhenAnEpochBegins(t *testing.T) {
@@ -56,9 +48,7 @@ func TestAFileThatChangedIsToldWhenAnEpochBegins(t *testing.T) {
 			t.Fatal("no batch")
 		}
 		path := filepath.Join(d.Path(), "nodes/n0/feature.arrow")
-		if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
 		for range 2 {
 			err := lastError(l.Epoch(background, 1))
 			if !errors.Is(err, formats.ErrChanged) || !strings.HasPrefix(err.Error(), path) ||

@@ -97,9 +97,7 @@ func TestAFileCutShortUnderCopiesIsAFault(t *testing.T) {
 			return
 		}
 		if cut++; cut == 1 {
-			if err := os.Truncate(filepath.Join(ds.Path(), "nodes/n0/feature.arrow"), 4096); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.Truncate(filepath.Join(ds.Path(), "nodes/n0/feature.arrow"), 4096))
 		}
 	}
 	t.Errorf("%d batches without an error", cut)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/growth"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -42,9 +43,7 @@ func TestSeedsOfSeveralTypesCostTheSameInAnyOrder(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, l.Close())
 		})
 	}
 }

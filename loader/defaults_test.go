@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -117,17 +118,11 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 	column, _ := g.NodeColumn(0, "feature")
 	var rows, pages pinned.Ledger
 	fixed.Memory = pinned.Options{Ledger: &rows, Purpose: pinned.Scratch}
-	reader, _, err := diskio.Open(background, []diskio.Mapped{{Bytes: column.Bytes(), RowBytes: 12}}, fixed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader, _ := expect.Must2(diskio.Open(background, []diskio.Mapped{{Bytes: column.Bytes(), RowBytes: 12}}, fixed))(t)
 	fixed.Memory.Ledger = &pages
-	of, err := diskio.OpenPages([]diskio.Mapped{diskio.Mapping(unified.FromSlice(g.Indptr())),
+	of := expect.Must(diskio.OpenPages([]diskio.Mapped{diskio.Mapping(unified.FromSlice(g.Indptr())),
 		diskio.Mapping(g.Indices())},
-		diskio.PagesOptions{Bytes: 900, Reader: fixed})
-	if err != nil {
-		t.Fatal(err)
-	}
+		diskio.PagesOptions{Bytes: 900, Reader: fixed}))(t)
 	want := map[string]int64{"rows": rows.Total(), "topology": pages.Total(), "both": rows.Total() + pages.Total()}
 	if err := reader.Close(); err != nil || of.Close() != nil || want["rows"] == 0 || want["topology"] == 0 {
 		t.Fatalf("%v: %v", want, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -189,11 +190,7 @@ func withWorth(t testing.TB, g *graph.Graph) *graph.Graph {
 	a.NodeColumns[0]["born"] = unified.FromSlice(born)
 	s.Nodes[0].Columns = append(slices.Clone(s.Nodes[0].Columns), graph.Column{Name: "born", DType: unified.Int32})
 	a.Schema = s
-	with, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return with
+	return expect.Must(graph.FromArrays(a))(t)
 }
 
 // seedFactor varies the seeds: nodes or edges.
@@ -394,11 +391,7 @@ func manyTypes(t testing.TB, n int) *graph.Graph {
 
 func mustGraph(t testing.TB, d graph.Data) *graph.Graph {
 	t.Helper()
-	g, err := graph.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.New(d))(t)
 }
 
 // TestBatchesOfADeviceLieThere also looks at what the loader says of where it has put what.

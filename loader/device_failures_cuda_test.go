@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -96,9 +97,7 @@ func TestALostDeviceEndsTheEpochWithItsName(t *testing.T) {
 			cudatest.Open(t)
 			defer cudatest.Findings() // the loss is expected
 			l, err := loader.New(wideGraph(t, 300, 6), onDevice)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			cudatest.Fail(t, "kernel:"+kernel, run, illegalAddress)
 			batches := 0
 			for _, err = range l.Epoch(context.Background(), 0) {
@@ -152,10 +151,7 @@ func TestCloseWaitsForKernels(t *testing.T) {
 	cudatest.Open(t)
 	before := cudatest.NowLive(t)
 	for stop := range 6 {
-		l, err := loader.New(wideGraph(t, 300, 6), onDevice)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := expect.Must(loader.New(wideGraph(t, 300, 6), onDevice))(t)
 		n := 0
 		for b, err := range l.Epoch(context.Background(), 0) {
 			if err != nil {
@@ -169,9 +165,7 @@ func TestCloseWaitsForKernels(t *testing.T) {
 					b.Keep()
 					defer b.Release()
 				}
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, l.Close())
 				if stop%2 == 0 {
 					if topology, _ := b.Digest(); topology == 0 {
 						t.Error("a kept batch cannot be read after Close")
@@ -180,9 +174,7 @@ func TestCloseWaitsForKernels(t *testing.T) {
 				}
 			}
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, l.Close())
 		if m := l.Stats(); m.Memory.Total() != 0 || m.DeviceMemory.Total() != 0 {
 			t.Errorf("memory held after Close: %+v, %+v", m.Memory, m.DeviceMemory)
 		}
@@ -199,9 +191,7 @@ func TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled(t *testing.T) {
 	opt := onDevice
 	opt.Tuning.Prefetch, opt.BatchSize = 1, 8
 	l := open(t, wideGraph(t, 300, 6), opt)
-	if err := lastError(l.Range(context.Background(), 0, 0, 12)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, lastError(l.Range(context.Background(), 0, 0, 12)))
 }
 
 func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
@@ -224,10 +214,7 @@ func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
 
 func holdSlot(t *testing.T, g *graph.Graph, opt loader.Options) {
 	d := cudatest.Open(t)
-	consumer, err := d.NewStream(device.PriorityLow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	consumer := expect.Must(d.NewStream(device.PriorityLow))(t)
 	defer consumer.Close()
 	l := open(t, g, opt)
 	var sums [][]byte
@@ -239,9 +226,7 @@ func holdSlot(t *testing.T, g *graph.Graph, opt loader.Options) {
 		sums = append(sums, copyLater(t, d, consumer, b))
 		want = append(want, string(rowsOf(t, l, b)))
 	}
-	if err := consumer.Synchronize(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, consumer.Synchronize())
 	for i := range sums {
 		if string(sums[i]) != want[i] {
 			t.Errorf("batch %d changed under its consumer", i)

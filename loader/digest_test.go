@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -193,10 +194,7 @@ func suit(t *testing.T, o *loader.Options, g *graph.Graph) sampling.Sampler {
 		for v := range of {
 			of[v] = int32(v * 7 % 11)
 		}
-		var err error
-		if c.Partition, err = graph.NewPartition(of, 11); err != nil {
-			t.Fatal(err)
-		}
+		c.Partition = expect.Must(graph.NewPartition(of, 11))(t)
 		o.Sampler = c
 	}
 	switch s := o.Sampler.(type) {

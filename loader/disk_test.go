@@ -25,11 +25,7 @@ import (
 // inFile returns a tensor as a mapped file, which has that many zero bytes before it.
 func inFile(t testing.TB, path string, zeros int, x unified.Tensor) unified.Tensor {
 	t.Helper()
-	y, err := unified.New(x.DType(), pinnedtest.Map(t, path, zeros, x.Bytes()), x.Shape()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return y
+	return expect.Must(unified.New(x.DType(), pinnedtest.Map(t, path, zeros, x.Bytes()), x.Shape()...))(t)
 }
 
 // onDisk returns the graph with its columns in mapped files, as those of a dataset are.
@@ -68,10 +64,7 @@ func inFiles(t testing.TB, g *graph.Graph, topology bool) (_ *graph.Graph, folde
 		x, _ := g.EdgeColumn(c.Name)
 		a.EdgeColumns[c.Name] = mapped("edge"+c.Name, x)
 	}
-	again, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := expect.Must(graph.FromArrays(a))(t)
 	return again, folder
 }
 
@@ -331,10 +324,7 @@ func TestPlanCountsWhatColumnsOnDiskTake(t *testing.T) {
 	g := wideRows(t)
 	opt := onDiskOptions
 	opt.MaxMemory = 200 << 20
-	plan, err := loader.Plan(background, g, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := expect.Must(loader.Plan(background, g, opt))(t)
 	l := open(t, g, opt)
 	if held := l.Stats().Memory.Columns; plan.Bound.Columns != held || held == 0 {
 		t.Errorf("%d bytes of columns are held, %d planned", held, plan.Bound.Columns)

@@ -89,15 +89,13 @@ func TestNothingFollowsTheEndOfAContext(t *testing.T) {
 	for name, do := range ways(t) {
 		last := map[string][2]int64{} // of each stage
 		steps := map[string]int64{}
-		if err := do(background, func(stage string, done, total int64) {
+		expect.OK(t, do(background, func(stage string, done, total int64) {
 			if before := last[stage]; done <= before[0] && stage != "prepare" || before[1] != 0 && total != before[1] {
 				t.Errorf("%s, %s: %d of %d after %d of %d", name, stage, done, total, before[0], before[1])
 			}
 			last[stage] = [2]int64{done, total}
 			steps[stage]++
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		for stage, n := range steps {
 			if at := last[stage]; at[0] != at[1] && stage != "prepare" {
 				t.Errorf("%s, %s: at its end %d of %d", name, stage, at[0], at[1])

@@ -284,9 +284,7 @@ func TestASplitOutOfRangeNamesTheDatasetAndARemedy(t *testing.T) {
 		Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: g.Schema().NumEdges()}}}
 	g, err := graph.FromArrays(graph.Arrays{Schema: bare, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
 		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int32{3, 50})}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for i, seeds := range []loader.SeedSource{loader.Split("train"), loader.SplitIndex("train", 0),
 		loader.NodeIDs([]int32{50})} {
 		_, err := loader.New(rotten{g}, loader.Options{Sampler: neighbor, Seeds: seeds})

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -18,9 +19,7 @@ func TestTheFirstBatchesFindTheirMemoryThere(t *testing.T) {
 		Residence: loader.Resident, Columns: loader.ColumnOptions{Nodes: []string{"feature", "label"}}})
 	faults := func() int64 {
 		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 		return u.Minflt
 	}
 	var each []int64

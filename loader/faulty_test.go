@@ -243,10 +243,7 @@ func TestMemoryThatIsNotTakenBackIsAnError(t *testing.T) {
 	s := &shelf{given: map[*byte]int{}}
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: loader.DeviceOptions{Name: "cpu"},
 		Hooks: loader.Hooks{RowMemory: full{s}}}
-	l, err := loader.New(plainGraph(t, 60, 4), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(loader.New(plainGraph(t, 60, 4), opt))(t)
 	if err := errors.Join(lastError(l.Epoch(background, 0))); err != nil {
 		t.Error(err)
 	}
@@ -258,9 +255,7 @@ func TestMemoryThatIsNotTakenBackIsAnError(t *testing.T) {
 	}
 	none := &shelf{given: map[*byte]int{}}
 	opt.Tuning.Prefetch, opt.Hooks.RowMemory = 1, none
-	if l, err = loader.New(plainGraph(t, 60, 4), opt); err != nil {
-		t.Fatal(err)
-	}
+	l = expect.Must(loader.New(plainGraph(t, 60, 4), opt))(t)
 	for b, err := range l.Epoch(background, 0) {
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -33,10 +34,7 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 		names = append(names, fmt.Sprintf("cuda:%d", i))
 	}
 	opt.Device.Name, opt.Device.Cache = strings.Join(names, ","), 12*nodes+room*12+2560 // indptr, table, rows
-	all, err := loader.PlaceAll(background, g, opt, opt.WorldSize)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := expect.Must(loader.PlaceAll(background, g, opt, opt.WorldSize))(t)
 	loaders := make([]*loader.Loader, opt.WorldSize)
 	for opt.Rank = range opt.WorldSize {
 		opt.Device.Name = names[opt.Rank%k]

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -29,10 +30,7 @@ func TestGoHeapOfALoaderIsInItsMemory(t *testing.T) {
 	every := links
 	every.Seeds = loader.AllEdges()
 	clusters := loader.Options{Sampler: sampling.Cluster{}}
-	given, _, err := graph.StreamPartition(t.Context(), g, graph.PartitionOptions{Parts: 200})
-	if err != nil {
-		t.Fatal(err)
-	}
+	given, _ := expect.Must2(graph.StreamPartition(t.Context(), g, graph.PartitionOptions{Parts: 200}))(t)
 	own := loader.Options{Sampler: sampling.Cluster{Partition: given}}
 	plain := loader.Options{Sampler: neighbor, BatchSize: 1000, Seeds: loader.AllNodes(),
 		Columns: loader.ColumnOptions{Prepare: sparse.Transpose}}
@@ -56,10 +54,7 @@ func TestGoHeapOfALoaderIsInItsMemory(t *testing.T) {
 			t.Errorf("%s: %d bytes more of scratch, want %d", name, d, c.scratch)
 		}
 		c.more.Workers, c.more.Tuning.Prefetch, c.more.Device.Name = 1, 1, "cpu"
-		e, err := loader.Plan(t.Context(), g, c.more)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := expect.Must(loader.Plan(t.Context(), g, c.more))(t)
 		if h := more.Total(); e.Expected.Total() < h*9/10 || e.Expected.Total() > h*5/4 {
 			t.Errorf("%s: %d bytes are expected, %d held", name, e.Expected.Total(), h)
 		}

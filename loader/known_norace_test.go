@@ -76,18 +76,13 @@ func TestLoadersLoadWhatTheyLoadedAndPlanWhatTheyPlanned(t *testing.T) {
 	}
 	const file = "testdata/known.txt"
 	if *writeKnown {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, got.Bytes(), 0o644))
 	}
 	if os.Getpagesize() != 4096 {
 		t.Log("not compared: memory is taken in other pages here")
 		return
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile(file))(t)
 	if d := expect.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); d != "" {
 		t.Errorf("%s", d)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -22,11 +23,7 @@ func zeroRows(t *testing.T, d unified.DType, shape ...int64) unified.Tensor {
 	for _, s := range shape {
 		n *= s
 	}
-	x, err := unified.New(d, make([]byte, n), shape...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
+	return expect.Must(unified.New(d, make([]byte, n), shape...))(t)
 }
 
 // block changes the block of a sample.

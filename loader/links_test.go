@@ -130,11 +130,8 @@ func reversible(t *testing.T) *graph.Graph {
 		liked.Src, liked.Dst = append(liked.Src, i, i), append(liked.Dst, u, u)
 		friend.Src, friend.Dst = append(friend.Src, u, w), append(friend.Dst, w, u)
 	}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "user", Count: 12}, {Name: "item", Count: 9}},
-		Edges: []graph.EdgeData{likes, liked, friend}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "user", Count: 12}, {Name: "item", Count: 9}},
+		Edges: []graph.EdgeData{likes, liked, friend}}))(t)
 	return g
 }
 
@@ -287,10 +284,7 @@ func TestAStateNamesItsLinks(t *testing.T) {
 // Labels and times that are given for the edges of one type belong to them by place, and decide what a state fits.
 func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
 	g := typedGraph(t, 60, 40)
-	e, err := g.Schema().EdgeType("rates")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := expect.Must(g.Schema().EdgeType("rates"))(t)
 	seeds := func(first int64) loader.SeedSource {
 		all := graph.AllEdges(g.Schema(), e)
 		set := &all.Edges[0]

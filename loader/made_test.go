@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -70,10 +71,7 @@ func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
 	want := digests(t, open(t, g, opt).Epoch(t.Context(), 0))
 	s := &shelf{given: map[*byte]int{}}
 	opt.Hooks.RowMemory = s
-	l, err := loader.New(g, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(loader.New(g, opt))(t)
 	var got []string
 	for b, err := range l.Epoch(t.Context(), 0) {
 		if err != nil {

@@ -36,18 +36,14 @@ func plainGraph(t testing.TB, n, deg int) *graph.Graph {
 	for v := n/2 - 1; v >= 0; v-- {
 		train = append(train, int32(v))
 	}
-	g, err := graph.New(graph.Data{
+	return expect.Must(graph.New(graph.Data{
 		Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{
 			"feature": matrix(t, feature, 3), "label": unified.FromSlice(label),
 		}}},
 		Edges: []graph.EdgeData{e},
 		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs(train)},
 			{Name: "test", Seeds: graph.NodeIDs([]int32{})}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	}))(t)
 }
 
 // typedGraph has users, items that users rate, and friends among users. Users have float64 features, items float16
@@ -78,27 +74,19 @@ func typedGraph(t testing.TB, users, items int) *graph.Graph {
 	for i := range xf {
 		xf[i] = unified.Half(i)
 	}
-	g, err := graph.New(graph.Data{
+	return expect.Must(graph.New(graph.Data{
 		Nodes: []graph.NodeData{
 			{Name: "user", Count: int64(users), Columns: map[string]unified.Tensor{"feature": matrix(t, uf, 2),
 				"label": unified.FromSlice(uLabel)}},
 			{Name: "item", Count: int64(items), Columns: map[string]unified.Tensor{"feature": matrix(t, xf, 4)}},
 		},
 		Edges: []graph.EdgeData{rates, rated, friend},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	}))(t)
 }
 
 func matrix[T unified.Element](t testing.TB, v []T, width int64) unified.Tensor {
 	t.Helper()
-	m, err := unified.FromSlice(v).Reshape(int64(len(v))/width, width)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return expect.Must(unified.FromSlice(v).Reshape(int64(len(v))/width, width))(t)
 }
 
 // open makes a loader on the CPU, unless opt names a device, whatever devices there are.
@@ -107,10 +95,7 @@ func open(t testing.TB, src loader.Source, opt loader.Options) *loader.Loader {
 	if opt.Device.Name == "" {
 		opt.Device.Name = "cpu"
 	}
-	l, err := loader.New(src, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(loader.New(src, opt))(t)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -143,11 +128,7 @@ func digestOf(b *loader.Batch) string {
 
 func view[T unified.Element](t testing.TB, x unified.Tensor) []T {
 	t.Helper()
-	v, err := unified.View[T](x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return expect.Must(unified.View[T](x))(t)
 }
 
 // seedsOf returns the seeds of type 0 as they were asked for.

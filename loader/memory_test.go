@@ -236,10 +236,7 @@ func mappedGraph(t *testing.T, n int) files {
 		Splits: []graph.Split{{Name: "train", Seeds: graph.Seeds{Sets: []graph.SeedSet{{IDs: onDisk("train",
 			train.Sets[0].IDs)}}}}},
 	}
-	m, err := graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := expect.Must(graph.FromArrays(a))(t)
 	return files{m, dir}
 }
 
@@ -255,9 +252,7 @@ func TestAFileCutShortMeanwhileEndsTheEpochWithAnError(t *testing.T) {
 		var last error
 		for _, err := range l.Epoch(background, 0) {
 			if n++; n == 2 {
-				if err := os.Truncate(filepath.Join(src.dir, name), 4096); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, os.Truncate(filepath.Join(src.dir, name), 4096))
 			}
 			last = err
 		}

@@ -138,11 +138,7 @@ func columnsGraph(t testing.TB, types, nodes, edges int) *graph.Graph {
 			"time": unified.FromSlice(time)}
 		d.Edges = append(d.Edges, e)
 	}
-	g, err := graph.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.New(d))(t)
 }
 
 // drawnGraph is columnsGraph with its columns and its topology in files.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -39,9 +40,7 @@ func TestLoaderIsMeasuredOnlyWhenAsked(t *testing.T) {
 	if again := l.Stats().Meters; again.Seconds > time.Since(begin).Seconds() || opened != 1 {
 		t.Errorf("%+v after a new beginning, meters opened %d times", again, opened)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Close())
 	last := l.Stats().Meters
 	l.Meter()
 	if s := l.Stats(); last == nil || s.Meters != last || opened != 1 {

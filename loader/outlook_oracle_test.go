@@ -23,12 +23,9 @@ func broadRows(t *testing.T, n int) *graph.Graph {
 	s.Nodes = slices.Clone(s.Nodes)
 	s.Nodes[0].Columns = []graph.Column{{Name: "feature", DType: unified.Float32, Shape: []int64{1024}}}
 	s.EdgeColumns = nil
-	g, err := graph.FromArrays(graph.Arrays{Schema: s, ID: g.ID(), Splits: g.Splits(),
+	g = expect.Must(graph.FromArrays(graph.Arrays{Schema: s, ID: g.ID(), Splits: g.Splits(),
 		Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
-		NodeColumns: []map[string]unified.Tensor{{"feature": zeroRows(t, unified.Float32, int64(n), 1024)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		NodeColumns: []map[string]unified.Tensor{{"feature": zeroRows(t, unified.Float32, int64(n), 1024)}}}))(t)
 	return onDisk(t, g)
 }
 
@@ -96,14 +93,9 @@ func (x *traced) share(one uint32, place uint32, rows int64) (asks [][]uint32, o
 func layoutOf(t *testing.T, g *graph.Graph, opt diskio.ReaderOptions) (disk.Probe, diskio.Layout) {
 	t.Helper()
 	column, _ := g.NodeColumn(0, "feature")
-	reader, layouts, err := diskio.Open(background,
-		[]diskio.Mapped{{Bytes: column.Bytes(), RowBytes: column.RowBytes()}}, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := reader.Close(); err != nil {
-		t.Fatal(err)
-	}
+	reader, layouts := expect.Must2(diskio.Open(background,
+		[]diskio.Mapped{{Bytes: column.Bytes(), RowBytes: column.RowBytes()}}, opt))(t)
+	expect.OK(t, reader.Close())
 	return reader.Probe(), layouts[0]
 }
 
@@ -135,10 +127,7 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 			last[stage] = [3]int64{last[stage][0] + 1, done, total}
 		}
 		opt.Device.Name, opt.Residence = "cuda:9", loader.Residence(9) // which an outlook does not look at
-		o, err := loader.LookOut(background, g, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := expect.Must(loader.LookOut(background, g, opt))(t)
 		if o.Share != 1/float64(c.one) || o.Rows != x.rows/2 || o.Batches != batches || o.ColumnBytes != n*row ||
 			o.TopologyBytes != (n+1)*8+5*n*4 || o.Topology != nil {
 			t.Errorf("%s: %+v", what, o)
@@ -195,10 +184,7 @@ func (x *traced) policies(t *testing.T, asks [][]uint32, layout diskio.Layout, o
 		of := diskio.PlannerOptions{Slots: int(cache/layout.RowBytes) / one,
 			Lookahead: int(min(int64(opt.Disk.Lookahead), most/perBatch+1)), Along: int(4<<20/layout.RowBytes) / one,
 			Pack: pack.OfShare(int64(one))}
-		counts, err := diskio.Simulate(p, layout, of, asks, len(asks)/2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		counts := expect.Must(diskio.Simulate(p, layout, of, asks, len(asks)/2))(t)
 		counts = counts.Times(int64(one))
 		counts.Batches = int64(len(asks) / 2)
 		list = append(list, loader.OutlookPolicy{Policy: p, Counts: counts,

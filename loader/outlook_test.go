@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -14,10 +15,7 @@ func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 	g := wideRows(t)
 	opt := onDiskOptions
 	opt.Columns.Nodes, opt.Columns.Seeds, opt.Disk.CacheBytes = []string{"feature"}, []string{}, 9001
-	o, err := loader.LookOut(background, g, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := expect.Must(loader.LookOut(background, g, opt))(t)
 	l, asked := open(t, g, opt), int64(0)
 	for epoch := range uint64(2) {
 		for b, err := range l.Epoch(background, epoch) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -18,10 +19,7 @@ func TestAnOutlookCountsRowsOfViewsOnce(t *testing.T) {
 		opt := onDiskOptions
 		opt.Sampler = sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: f}
 		opt.Columns.Nodes, opt.Columns.Seeds, opt.Columns.Edges = []string{}, []string{}, []string{"weight"}
-		o, err := loader.LookOut(background, g, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := expect.Must(loader.LookOut(background, g, opt))(t)
 		opt.Residence = loader.Mapped
 		l := open(t, g, opt)
 		for epoch := range uint64(2) {

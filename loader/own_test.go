@@ -142,10 +142,7 @@ func TestColumnsThatASamplerReadsAreKeptWithTheTopology(t *testing.T) {
 		t.Errorf("%v, want ErrOptions", err)
 	}
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: loader.DeviceOptions{Name: "cpu"}}
-	placed, err := loader.Place(background, g, opt, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	placed := expect.Must(loader.Place(background, g, opt, 1))(t)
 	defer placed.Close()
 	opt.Sampler = weighing{Neighbor: sampling.Neighbor{Fanouts: []int{2}}, column: "weight"}
 	if _, err := loader.New(placed, opt); !errors.Is(err, loader.ErrOptions) {

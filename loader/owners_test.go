@@ -65,10 +65,7 @@ func TestALoaderIsAloneWithItsSource(t *testing.T) {
 		alone          bool
 	}{{1, 0, false}, {1, 1, true}, {1, 2, false}, {2, 1, false}, {2, 2, false}} {
 		opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: DeviceOptions{Name: "cpu"}}
-		p, err := Place(t.Context(), ring(t, 30), opt, c.loaders)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := expect.Must(Place(t.Context(), ring(t, 30), opt, c.loaders))(t)
 		for range c.taken {
 			l, err := New(p, opt)
 			if err == nil {
@@ -87,12 +84,9 @@ func TestALoaderIsAloneWithItsSource(t *testing.T) {
 // small is a loader of a ring of 30 nodes in batches of 10.
 func small(t *testing.T) *Loader {
 	t.Helper()
-	l, err := New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+	l := expect.Must(New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 		Device: DeviceOptions{Name: "cpu"}, BatchSize: 10,
-		Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Workers: 2}))(t)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil || l.ledger.Total() != 0 {
 			t.Errorf("%v, %d bytes are held", err, l.ledger.Total())
@@ -318,10 +312,7 @@ func TestNothingIsReadAheadWhereTheSystemDoesNot(t *testing.T) {
 // A slot that there is no memory for is an error, and leaves nothing.
 func TestASlotWithoutMemoryForItsEdgesIsAnError(t *testing.T) {
 	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: DeviceOptions{Name: "cpu"}, Seeds: AllEdges()}
-	r, err := newRecipe(ring(t, 30), *opt.EnsureDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(newRecipe(ring(t, 30), *opt.EnsureDefaults()))(t)
 	var ledger pinned.Ledger
 	ledger.SetLimit(1)
 	s, err := newSlot(r, &onCPU{}, &ledger, nil)
@@ -385,9 +376,7 @@ func TestStatisticsAreThoseOfTheLoader(t *testing.T) {
 	l := small(t)
 	l.stats.tiers.Store(&tier.Stats{Rows: 7, Hits: 5, Peers: 3, Saved: 2})
 	l.stats.replays.Add(4)
-	if err := l.ledger.Take(pinned.Columns, 1000); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.ledger.Take(pinned.Columns, 1000))
 	l.ledger.Give(pinned.Columns, 900)
 	s := l.Stats()
 	if s.DeviceRows != 7 || s.DeviceHits != 5 || s.DevicePeers != 3 || s.DeviceSaved != 2 || s.Replays != 4 ||

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -33,10 +34,7 @@ func TestATopologyOnDiskIsReadAtRandom(t *testing.T) {
 	opt.Disk.CacheBytes, opt.BatchSize = 1, 100
 	opt.Sampler = weighing{neighbor, "weight", func(*graph.Graph) {}}
 	for range 2 {
-		l, err := loader.New(g, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := expect.Must(loader.New(g, opt))(t)
 		if bytes := l.Stats().TopologyOnDisk.Bytes; bytes != 2001*8+12_000*4+12_000*4 {
 			t.Errorf("%d bytes are on disk", bytes)
 		}
@@ -45,9 +43,7 @@ func TestATopologyOnDiskIsReadAtRandom(t *testing.T) {
 				t.Errorf("%s is not read at random", name)
 			}
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, l.Close())
 		if atRandom(t, filepath.Join(folder, "indptr")) {
 			t.Error("the topology is read at random without a loader")
 		}

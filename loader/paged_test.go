@@ -127,11 +127,7 @@ func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
 
 func planned(t *testing.T, g *graph.Graph, opt loader.Options) loader.Estimate {
 	t.Helper()
-	e, err := loader.Plan(background, g, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return expect.Must(loader.Plan(background, g, opt))(t)
 }
 
 // MaxMemory takes such workers before it takes batches that wait for the loop.
@@ -203,9 +199,7 @@ func TestATopologyThatIsCutShortIsAnErrorWithItsPlace(t *testing.T) {
 	opt.Disk.CacheBytes = 1
 	l := open(t, g, opt)
 	path := filepath.Join(folder, "indices")
-	if err := os.Truncate(path, 8192); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Truncate(path, 8192))
 	var failed error
 	for _, err := range l.Epoch(background, 0) {
 		failed = err
@@ -245,10 +239,7 @@ func TestPlanCountsWhatATopologyOnDiskTakes(t *testing.T) {
 	g, _ := wideTopology(t)
 	opt := pagedOptions
 	opt.MaxMemory = 400 << 20
-	plan, err := loader.Plan(background, g, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := expect.Must(loader.Plan(background, g, opt))(t)
 	l := open(t, g, opt)
 	digests(t, l.Epoch(background, 0))
 	if peak, planned := l.Stats().MemoryPeak, plan.Bound.Total(); peak > planned || planned > opt.MaxMemory {
@@ -265,9 +256,7 @@ func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 	for _, columns := range [][]string{{}, {"feature"}} {
 		opt.Columns.Nodes, opt.Disk.CacheBytes = columns, 40_000
 		o, err := loader.LookOut(background, g, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		l := open(t, g, opt)
 		before := l.Stats().TopologyOnDisk.Wanted
 		if len(columns) == 0 { // nobody samples ahead

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -55,10 +56,7 @@ func TestThePagesThatGatherFasterAreTaken(t *testing.T) {
 	}{{10, 8.9, pinned.RungCopy}, {10, 9.1, pinned.RungReadOnly}, {10, 11, pinned.RungReadOnly}} {
 		before := cudatest.NowLive(t)
 		loader.TimePages(t, 20_000, nil, c.registered, c.copied)
-		l, err := loader.New(g, pagesMeasured())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := expect.Must(loader.New(g, pagesMeasured()))(t)
 		p := pagesOf(t, l.Placed())
 		if p.Rung != c.rung || p.Pages.Copied != (c.rung == pinned.RungCopy) || p.Pages.Registered != c.registered ||
 			p.Pages.Copy != c.copied || p.Pages.Bytes < 8_000 || p.Pages.Bytes > 20_000 {
@@ -87,10 +85,7 @@ func TestThePagesThatGatherFasterAreTaken(t *testing.T) {
 // mappings counts the mappings of files in a folder.
 func mappings(t *testing.T, folder string) int {
 	t.Helper()
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := expect.Must(os.ReadFile("/proc/self/maps"))(t)
 	return strings.Count(string(maps), " "+folder+"/")
 }
 

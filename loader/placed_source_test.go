@@ -153,10 +153,7 @@ func TestASamplerReadsColumnsThatWerePlaced(t *testing.T) {
 func TestAPlacedSourceEndsWithItsLastLoader(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Residence: loader.Resident,
 		Device: loader.DeviceOptions{Name: "cpu"}, Workers: 1}
-	p, err := loader.Place(background, plainGraph(t, 60, 4), opt, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(loader.Place(background, plainGraph(t, 60, 4), opt, 2))(t)
 	a, b := open(t, p, opt), open(t, p, opt)
 	copies := func() int64 { return p.Ledger().Total() - a.Stats().Memory.Total() - b.Stats().Memory.Total() }
 	held := copies()

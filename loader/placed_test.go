@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -17,10 +18,7 @@ func place(t *testing.T, src loader.Source, opt loader.Options, loaders int) *lo
 	if opt.Device.Name == "" {
 		opt.Device.Name = "cpu"
 	}
-	p, err := loader.Place(background, src, opt, loaders)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(loader.Place(background, src, opt, loaders))(t)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -100,9 +98,7 @@ func TestAPlacedSourceOutlivesItsClose(t *testing.T) {
 	p := place(t, g, opt, 1)
 	l := open(t, p, opt)
 	want := digests(t, open(t, g, opt).Epoch(background, 0))
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, p.Close())
 	if got := digests(t, l.Epoch(background, 0)); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -13,10 +13,7 @@ import (
 // Without a partition the batches are those of the one that StreamPartition makes.
 func TestClustersHaveAPartitionByDefault(t *testing.T) {
 	g := plainGraph(t, 3000, 4)
-	of, _, err := graph.StreamPartition(context.Background(), g, graph.PartitionOptions{Parts: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	of, _ := expect.Must2(graph.StreamPartition(context.Background(), g, graph.PartitionOptions{Parts: 3}))(t)
 	opt := loader.Options{Sampler: sampling.Cluster{PerBatch: 2, Partition: of}, Shuffle: true}
 	want := digests(t, open(t, g, opt).Epoch(background, 1))
 	opt.Sampler = sampling.Cluster{PerBatch: 2}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -124,10 +125,7 @@ func checkLoops(t *testing.T, what string, l *loader.Loader) {
 				if more {
 					path += "/" + part
 				}
-				i, err := l.Find(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				i := expect.Must(l.Find(path))(t)
 				return b.Array(i)
 			})
 			if err != nil {
@@ -162,10 +160,7 @@ func blocksOf(b *loader.Batch) (sum uint64) {
 func checkPrepared(t *testing.T, what string, l *loader.Loader, b *loader.Batch, layer int) {
 	t.Helper()
 	array := func(name string) unified.Tensor {
-		i, err := l.Find("sample/" + strings.Replace(name, "L", string(rune('0'+layer)), 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := expect.Must(l.Find("sample/" + strings.Replace(name, "L", string(rune('0'+layer)), 1)))(t)
 		return b.Array(i)
 	}
 	name := g0(l)

@@ -79,13 +79,9 @@ func (pathless) Graph() *graph.Graph { return nil }
 // giantRows is a graph with a column whose rows are too wide to be gathered; it has none.
 func giantRows(t *testing.T, of unified.DType, width int64) *graph.Graph {
 	t.Helper()
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 20}, {Name: "b",
+	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 20}, {Name: "b",
 		Columns: map[string]unified.Tensor{"feature": zeroRows(t, of, 0, width)}}},
-		Edges: []graph.EdgeData{{Source: "a", Relation: "to", Target: "a", Src: []int64{1}, Dst: []int64{2}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+		Edges: []graph.EdgeData{{Source: "a", Relation: "to", Target: "a", Src: []int64{1}, Dst: []int64{2}}}}))(t)
 }
 
 // Memory that is too little for copies, or for an index of seeds, is an error that says so, and nothing stays.
@@ -119,9 +115,7 @@ func TestAFileCutShortIsToldAsItIsReadAhead(t *testing.T) {
 	}
 	for _, name := range []string{"feature", "label", "indices"} {
 		src := mappedGraph(t, 3000)
-		if err := os.Truncate(filepath.Join(src.dir, name), 4096); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.Truncate(filepath.Join(src.dir, name), 4096))
 		if l, err := loader.New(src, loader.Options{Sampler: neighbor, BatchSize: 50,
 			Device: loader.DeviceOptions{Name: "cpu"}}); l != nil ||
 			!errors.Is(err, pinned.ErrFault) || !strings.HasPrefix(err.Error(), src.dir+": ") {

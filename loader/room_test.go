@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -20,11 +21,7 @@ func ring(t *testing.T, n int) *graph.Graph {
 			e.Src, e.Dst = append(e.Src, int64((i+k+1)%n)), append(e.Dst, int64(i))
 		}
 	}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: int64(n)}}, Edges: []graph.EdgeData{e}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: int64(n)}}, Edges: []graph.EdgeData{e}}))(t)
 }
 
 // TestALoaderStaysWithinItsControlGroup: without MaxMemory the plan is compared with what the group leaves, before
@@ -34,14 +31,9 @@ func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{8, 8}}, BatchSize: 5000, Workers: 4,
 		Tuning: TuningOptions{Prefetch: 4},
 		Device: DeviceOptions{Name: "cpu"}}
-	free, err := New(g, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := expect.Must(New(g, opt))(t)
 	need := free.Estimate().Expected.Total()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, free.Close())
 	defer func() { probeMachine = machine.Probe }()
 	within := func(room int64) {
 		probeMachine = func() *machine.Machine {
@@ -53,9 +45,7 @@ func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 	if err != nil {
 		t.Fatalf("twice the %d bytes that are needed: %v", need, err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Close())
 	for _, room := range []int64{need / 2, need / 8, 1000, 0, -5} {
 		within(room)
 		_, err := New(g, opt)
@@ -74,28 +64,20 @@ func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 	if peak := l.Stats().MemoryPeak; peak > need/2 {
 		t.Errorf("%d bytes were taken, the group has room for %d", peak, need/2)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Close())
 }
 
 // The seeds of a batch lie in the slot's memory, which the ledger counts, and not on the Go heap: also those of a type
 // that no batch on trial has.
 func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
 	edges := graph.EdgeData{Source: "a", Relation: "to", Target: "a", Src: []int64{0}, Dst: []int64{1}}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 10}, {Name: "b", Count: 10}},
-		Edges: []graph.EdgeData{edges}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 10}, {Name: "b", Count: 10}},
+		Edges: []graph.EdgeData{edges}}))(t)
 	many, rare := unified.FromSlice(make([]int32, 1<<20)), unified.FromSlice(make([]int32, 3<<10))
-	l, err := New(g, Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 4 << 10,
+	l := expect.Must(New(g, Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 4 << 10,
 		Device:  DeviceOptions{Name: "cpu"},
 		Workers: 1, Seeds: GivenSeeds(graph.Seeds{Sets: []graph.SeedSet{{Type: 0, IDs: many}, {Type: 1, IDs: rare},
-			{Type: 0, IDs: many}}})})
-	if err != nil {
-		t.Fatal(err)
-	}
+			{Type: 0, IDs: many}}})}))(t)
 	defer l.Close()
 	seen := int64(0)
 	for b, err := range l.Range(t.Context(), 0, 255, 3) {
@@ -120,18 +102,10 @@ func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
 func TestAPlanPreparesTheSamplerOnce(t *testing.T) {
 	g := ring(t, 20_000)
 	opt := Options{Sampler: sampling.Saint{Budget: 2000, Coverage: 1}, Workers: 4, Device: DeviceOptions{Name: "cpu"}}
-	planned, err := Plan(t.Context(), g, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := New(g, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	planned := expect.Must(Plan(t.Context(), g, opt))(t)
+	l := expect.Must(New(g, opt))(t)
 	held := l.Estimate().Expected.Scratch
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Close())
 	if most := held * 5 / 4; planned.Expected.Scratch > most {
 		t.Errorf("the plan expects %d bytes of scratch; %d are held", planned.Expected.Scratch, held)
 	}

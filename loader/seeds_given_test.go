@@ -18,10 +18,7 @@ import (
 func onADevice(t *testing.T) graph.Seeds {
 	t.Helper()
 	ids := []int64{1, 2}
-	x, err := unified.NewPlaced(unified.Device, unified.Int64, unified.FromSlice(ids).Bytes(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(unified.NewPlaced(unified.Device, unified.Int64, unified.FromSlice(ids).Bytes(), 2))(t)
 	return graph.Seeds{Sets: []graph.SeedSet{{IDs: x}}}
 }
 

@@ -131,9 +131,7 @@ func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 		one:     one, asks: map[*tiers.Column][][]uint32{c: asks}}
 	o := &Outlook{ColumnBytes: 1 << 30, Batches: 20}
 	to := &OutlookPolicy{Policy: disk.Ahead}
-	if err := tr.simulateOne(o, map[*tiers.Column]diskio.Layout{c: layout}, one*width*50, to); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, tr.simulateOne(o, map[*tiers.Column]diskio.Layout{c: layout}, one*width*50, to))
 	want, err := diskio.Simulate(disk.Ahead, layout, diskio.PlannerOptions{Slots: 50, Lookahead: ahead,
 		Along: 4 << 20 / width / one}, asks, 20)
 	if want = want.Times(one); err != nil || to.Misses != want.Misses || to.Requests != want.Requests ||
@@ -163,10 +161,7 @@ func TestTheLastPieceOfALargeColumnIsVerified(t *testing.T) {
 // A trace has the rows of two epochs, batch by batch; packing it keeps neighbours, and makes no others.
 func TestATraceIsPackedWithoutNewNeighbours(t *testing.T) {
 	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: DeviceOptions{Name: "cpu"}, BatchSize: 10}
-	r, on, err := settle(ring(t, 35), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, on := expect.Must2(settle(ring(t, 35), opt))(t)
 	c := unread(t, 35, 64)
 	tr := &rowTrace{recipe: r, columns: []*tiers.Column{c}}
 	if err := tr.sample(t.Context()); err != nil || r.closeShared() != nil || on.close() != nil {
@@ -204,10 +199,7 @@ func TestScratchHasRoomForBuffersThatMove(t *testing.T) {
 func TestASlotWithoutColumnsIsCountedByPages(t *testing.T) {
 	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 600,
 		Columns: ColumnOptions{EdgePos: true}, Device: DeviceOptions{Name: "cpu"}}
-	r, err := newRecipe(ring(t, 5000), *opt.EnsureDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(newRecipe(ring(t, 5000), *opt.EnsureDefaults()))(t)
 	page := func(n int64) int64 { return (n + 4095) / 4096 * 4096 }
 	// nodes, seeds as they are in the batch and as they were asked for, indptr, indices, positions
 	want := page((1800+1024)*4) + page(600*4) + page(600*8) + page(1801*4) + 2*page(1200*4)
@@ -237,27 +229,15 @@ func TestTheDefaultCacheIsHalfOfTheRoom(t *testing.T) {
 func sparseColumn(t *testing.T, rows int64) *tiers.Column {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "column")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.Create(path))(t)
 	defer f.Close()
 	if err := f.Truncate(rows); err != nil {
 		t.Skip("a sparse file: ", err)
 	}
-	m, err := pinned.Map(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := expect.Must(pinned.Map(f))(t)
 	t.Cleanup(func() { _ = m.Close() })
-	x, err := unified.New(unified.Uint8, m.Bytes(), rows)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := gather.NewStore(x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(unified.New(unified.Uint8, m.Bytes(), rows))(t)
+	s := expect.Must(gather.NewStore(x))(t)
 	return &tiers.Column{Name: "many", Store: s}
 }
 
@@ -279,16 +259,11 @@ func TestAColumnOfTooManyRowsIsNotReadFromDisk(t *testing.T) {
 // A topology that the cache has room for, and one that a device reads, stay as they are.
 func TestATopologyIsPagedWhereTheCacheHasNoRoom(t *testing.T) {
 	x := sparseColumn(t, 8*5001).Store.Column()
-	indptr, err := unified.New(unified.Int64, x.Bytes(), 5001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	indptr := expect.Must(unified.New(unified.Int64, x.Bytes(), 5001))(t)
 	g, err := graph.FromArrays(graph.Arrays{Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 5000}},
 		Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n"}}}, Indptr: indptr,
 		Indices: unified.FromSlice([]int32{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	r := &recipe{graph: g, opt: Options{Sampler: sampling.Neighbor{}}}
 	size := int64(8 * 5001)
 	for _, c := range []struct {

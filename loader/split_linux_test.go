@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -16,18 +17,10 @@ import (
 func unread(t *testing.T, rows, width int64) *tiers.Column {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, int(rows*width), unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = unix.Munmap(b) })
-	x, err := unified.New(unified.Uint8, b, rows, width)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := gather.NewStore(x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(unified.New(unified.Uint8, b, rows, width))(t)
+	s := expect.Must(gather.NewStore(x))(t)
 	return &tiers.Column{Store: s}
 }
 

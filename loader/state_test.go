@@ -21,19 +21,14 @@ func TestResumeGoesOnAfterAnyBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := json.Marshal(b.State())
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Must(json.Marshal(b.State()))(t)
 		states = append(states, string(text))
 	}
 	opt.Workers, opt.Tuning.Prefetch, opt.Residence, opt.Columns.Seeds = 3, 1, loader.Resident, nil
 	other := open(t, g, opt)
 	for i, text := range states {
 		var s loader.State
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(text), &s))
 		if d := expect.Diff(whole[i+1:], digests(t, other.Resume(background, s))); d != "" {
 			t.Errorf("resumed after batch %d: %s", i, d)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -39,13 +40,10 @@ func splitGraph(t *testing.T, links graph.Seeds) (*graph.Graph, map[string]unifi
 	for _, c := range narrow.Schema().Nodes[0].Columns {
 		columns[c.Name], _ = narrow.NodeColumn(0, c.Name)
 	}
-	g, err := graph.FromArrays(graph.Arrays{Schema: *narrow.Schema(), ID: narrow.ID(), Indices: narrow.Indices(),
+	g := expect.Must(graph.FromArrays(graph.Arrays{Schema: *narrow.Schema(), ID: narrow.ID(), Indices: narrow.Indices(),
 		Indptr: unified.FromSlice(narrow.Indptr()), NodeColumns: []map[string]unified.Tensor{columns},
 		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int32{4, 5})},
-			{Name: "links", Seeds: links}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+			{Name: "links", Seeds: links}}}))(t)
 	return g, columns
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -35,10 +36,7 @@ func TestPiecesAreVerifiedOnceWhenTheyAreFirstRead(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	rows := int64(53) // 39.75 pieces: more than a word of bits
 	whole := make([]byte, rows*width)
-	x, err := unified.New(unified.Uint8, whole, rows, width)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := expect.Must(unified.New(unified.Uint8, whole, rows, width))(t)
 	last := (len(whole) - 1) >> tiers.PieceShift
 	for round := range 6 {
 		p := &pieces{whole: whole, times: make([]int, last+1), rotten: -1}
@@ -60,9 +58,7 @@ func TestPiecesAreVerifiedOnceWhenTheyAreFirstRead(t *testing.T) {
 				}
 				list = unified.FromSlice(narrow)
 			}
-			if err := v.Check(list); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, v.Check(list))
 			if !slices.Equal(p.times, want) {
 				t.Fatalf("seed %d: after rows %v pieces were verified %v times, want %v", seed, ids, p.times, want)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -27,15 +28,11 @@ func narrowGraph(t *testing.T) *graph.Graph {
 			bytes, bare = append(bytes, int8(2*x)), append(bare, int8(x))
 		}
 	}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{
+	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{
 		"feature": matrix(t, bytes, width), "feature_scale": unified.FromSlice(scales),
 		"half": matrix(t, halves, width), "brain": matrix(t, brains, width),
 		"bare": matrix(t, bare, width), "label": unified.FromSlice(label)}}},
-		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3}, Dst: []int64{0, 1, 2}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3}, Dst: []int64{0, 1, 2}}}}))(t)
 }
 
 func TestNarrowRowsAreDeliveredWide(t *testing.T) {
@@ -44,13 +41,10 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 		residence loader.Residence
 		verify    bool
 	}{{loader.Mapped, false}, {loader.Mapped, true}, {loader.Resident, true}} {
-		l, err := loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 7,
+		l := expect.Must(loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 7,
 			Columns:   loader.ColumnOptions{Nodes: []string{"feature", "half", "brain", "bare"}, Widen: true},
 			Device:    loader.DeviceOptions{Name: "cpu"},
-			Residence: c.residence, Verify: c.verify})
-		if err != nil {
-			t.Fatal(err)
-		}
+			Residence: c.residence, Verify: c.verify}))(t)
 		for b, err := range l.Epoch(background, 0) {
 			if err != nil {
 				t.Fatal(err)
@@ -76,9 +70,7 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 				t.Errorf("a column without scales is delivered as %v", x.DType())
 			}
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, l.Close())
 	}
 }
 
@@ -98,10 +90,7 @@ func TestWhatDoesNotWidenIsRefused(t *testing.T) {
 // idsOf returns ids of either type.
 func idsOf(t *testing.T, ids unified.Tensor) (list []int64) {
 	t.Helper()
-	at, err := unified.Numbers(ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := expect.Must(unified.Numbers(ids))(t)
 	for i := range ids.Len() {
 		list = append(list, int64(at(i)))
 	}

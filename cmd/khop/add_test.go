@@ -15,15 +15,9 @@ import (
 // TestColumnsAreAddedWithoutWritingTheOthersAgain adds to a dataset that is open meanwhile.
 func TestColumnsAreAddedWithoutWritingTheOthersAgain(t *testing.T) {
 	data := small(t)
-	before, err := formats.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := expect.Must(formats.Open(data))(t)
 	defer before.Close()
-	old, err := os.Stat(filepath.Join(data, "nodes/n0/feature.arrow"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := expect.Must(os.Stat(filepath.Join(data, "nodes/n0/feature.arrow")))(t)
 	year := make([]int32, 2000)
 	for i := range year {
 		year[i] = int32(i * i)
@@ -37,10 +31,7 @@ func TestColumnsAreAddedWithoutWritingTheOthersAgain(t *testing.T) {
 	if info["generation"] != 2.0 {
 		t.Errorf("generation %v", info["generation"])
 	}
-	after, err := formats.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := expect.Must(formats.Open(data))(t)
 	defer after.Close()
 	col, _ := after.Graph().NodeColumn(0, "year")
 	got, _ := unified.View[int32](col)

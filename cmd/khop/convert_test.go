@@ -20,9 +20,7 @@ import (
 func textFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -72,10 +70,7 @@ func TestConvertStoresFeaturesInFewerBytes(t *testing.T) {
 			t.Errorf("%s: notes %s", dtype, notes)
 		}
 		must(t, "check", out)
-		ds, err := formats.Open(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ds := expect.Must(formats.Open(out))(t)
 		col, _ := ds.Graph().NodeColumn(0, "feature")
 		if col.DType().String() != dtype {
 			t.Errorf("%s: stored as %v", dtype, col.DType())
@@ -91,9 +86,7 @@ func TestConvertStoresFeaturesInFewerBytes(t *testing.T) {
 				t.Fatalf("%s: element %d is %g, not %g", dtype, i, got, want)
 			}
 		}
-		if err := ds.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, ds.Close())
 	}
 	table = textFile(t, "x.npy", string(expect.NPY([]float32{1, 70000, 3, 4}, 2, 2)))
 	_, err, code := khop(t, "convert", textFile(t, "edges.txt", "0 1\n"), filepath.Join(t.TempDir(), "x"), "--features",
@@ -177,10 +170,7 @@ func anew(t *testing.T, args ...string) renumbered {
 	out := filepath.Join(t.TempDir(), "out.khop")
 	must(t, append([]string{"convert", args[0], out}, args[1:]...)...)
 	must(t, "check", out)
-	ds, err := formats.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := expect.Must(formats.Open(out))(t)
 	defer ds.Close()
 	g := ds.Graph()
 	n := renumbered{edges: map[[3]int64]int{}, fresh: map[[2]int64]bool{}, degree: make([]int, g.NumNodes())}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // rotten generates a small graph, and flips a bit of a file of it as a disk does: its time stays.
@@ -15,21 +17,11 @@ func rotten(t *testing.T, file string, at func(size int64) int64, bit byte) (dat
 	t.Helper()
 	data = small(t)
 	path = filepath.Join(data, file)
-	st, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := expect.Must(os.Stat(path))(t)
+	b := expect.Must(os.ReadFile(path))(t)
 	b[at(st.Size())] ^= bit
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(path, time.Time{}, st.ModTime()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, b, 0o600))
+	expect.OK(t, os.Chtimes(path, time.Time{}, st.ModTime()))
 	return data, path
 }
 

@@ -4,13 +4,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
-	b, err := os.ReadFile("../../docs/cli.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Must(os.ReadFile("../../docs/cli.md"))(t)
 	_, manual, _ := strings.Cut(string(b), "\n## Conventions")
 	sections := map[string]string{}
 	for _, s := range strings.Split(manual, "\n## khop ")[1:] {
@@ -18,10 +17,7 @@ func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
 		sections[strings.Fields(name)[0]] = s
 	}
 	var cli commands
-	parser, err := newParser(&cli, os.Stdout, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parser := expect.Must(newParser(&cli, os.Stdout, os.Stderr))(t)
 	there := map[string]bool{}
 	for _, c := range parser.Model.Children {
 		section, ok := sections[c.Name]

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestExportsAreConvertedToEqualDatasets exports a dataset and converts that.
@@ -31,9 +33,7 @@ func TestExportsAreConvertedToEqualDatasets(t *testing.T) {
 		}
 	}
 	mine := t.TempDir()
-	if err := os.WriteFile(filepath.Join(mine, "thesis.txt"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(mine, "thesis.txt"), nil, 0o600))
 	if _, err, code := khop(t, "export", data, mine, "--to", "numpy", "--force"); code != exitFailed ||
 		!strings.Contains(err, "was not written by khop export") {
 		t.Errorf("over a folder of others: status %d, %s", code, err)

@@ -136,28 +136,18 @@ func TestAFullFileSystemLeavesNoHalf(t *testing.T) {
 		work := filepath.Join(dir, strconv.Itoa(round))
 		target := filepath.Join(work, "target")
 		args := w.command(round%numWriters, target)
-		if err := os.Mkdir(work, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.Mkdir(work, 0o700))
 		if args[0] == "add" {
-			if err := os.CopyFS(target, os.DirFS(w.whole)); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.CopyFS(target, os.DirFS(w.whole)))
 		}
 		var st unix.Statfs_t
-		if err := unix.Statfs(dir, &st); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, unix.Statfs(dir, &st))
 		room := int64(r.IntN(500)) << 10
-		if err := os.WriteFile(ballast, make([]byte, int64(st.Bavail)*st.Bsize-room), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(ballast, make([]byte, int64(st.Bavail)*st.Bsize-room), 0o600))
 		if w.run(t, fmt.Sprintf("with %d bytes of room", room), work, args, "") {
 			failed++
 		}
-		if err := errors.Join(os.Remove(ballast), os.RemoveAll(work)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(os.Remove(ballast), os.RemoveAll(work)))
 	}
 	if failed == 0 {
 		t.Error("no command has failed")

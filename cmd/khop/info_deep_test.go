@@ -50,9 +50,7 @@ func TestDeepLooksNameWhatMayNotBeMeant(t *testing.T) {
 func TestInfoTellsOfLinksAndOfNamesThatAreNoNodes(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	write("train.txt", "a\tlikes\tb\nb\tlikes\tc\nc\tknows\ta\n")
 	write("valid.txt", "a\tknows\tb\n")

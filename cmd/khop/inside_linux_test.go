@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/integrations/shm/server"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
@@ -23,10 +24,7 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 	limit := debug.SetMemoryLimit(-1)
 	open := func(options string) (problem, *inside) {
 		config := fmt.Sprintf(`{"dataset": %q, "rank": 1, "world_size": 3, %s}`, dataset, options)
-		hear, ring, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		hear, ring := expect.Must2(os.Pipe())(t)
 		t.Cleanup(func() { _ = errors.Join(hear.Close(), ring.Close()) })
 		w := server.Within{Mail: new(server.Mail), Ring: func() {}, Bell: hear}
 		i, err := openInside(t.Context(), config, io.Discard, w)
@@ -38,9 +36,7 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 	for _, options := range []string{`"seeds": "nosuch"`, `"batch_size": 0`, `"sampler": "walk", "weight": "w"`,
 		`"node_columns": ["nosuch"]`, `"workers": -1`, `"max_memory": "1MB"`} {
 		file := filepath.Join(t.TempDir(), "config.json")
-		if err := os.WriteFile(file, []byte("{"+options+"}"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, []byte("{"+options+"}"), 0o600))
 		var stderr bytes.Buffer
 		code := run(t.Context(), []string{"serve", dataset, "--config", file, "--socket=" + socketPath(t)}, io.Discard,
 			&stderr, false)

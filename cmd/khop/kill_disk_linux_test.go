@@ -19,13 +19,10 @@ import (
 func filesBelow(t *testing.T, folders ...string) (list []string) {
 	t.Helper()
 	for _, folder := range folders {
-		err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+		expect.OK(t, filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
 			list = append(list, path)
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return list
 }
@@ -72,10 +69,7 @@ func TestKillingWhatReadsFromDiskLeavesNothing(t *testing.T) {
 // sharedMemory lists the names of shared memory of khop's. Folders there are those of other tests.
 func sharedMemory(t *testing.T) (names []string) {
 	t.Helper()
-	list, err := os.ReadDir("/dev/shm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := expect.Must(os.ReadDir("/dev/shm"))(t)
 	for _, e := range list {
 		if !e.IsDir() && strings.Contains(e.Name(), "khop") {
 			names = append(names, e.Name())
@@ -89,13 +83,8 @@ func killSample(t *testing.T, batches int, data, scratch string, how []string) (
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"sample", data, "--digest", "--epoch", "0"}, how...)...)
 	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "TMPDIR="+scratch)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := expect.Must(cmd.StdoutPipe())(t)
+	expect.OK(t, cmd.Start())
 	for lines := bufio.NewScanner(out); batches > 0 && lines.Scan(); {
 		batches--
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 )
 
@@ -295,9 +296,7 @@ func (w *workshop) run(t *testing.T, prefix []string, args ...string) outcome {
 	if args[0] == "serve" {
 		cmd.Stdout = &announced{ready: ready}
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, cmd.Start())
 	late := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	end := make(chan struct{})
@@ -500,10 +499,7 @@ func TestAQuotaOfProcessorTimeBoundsTheWorkers(t *testing.T) {
 	}
 	path := builtProgram(t)
 	enter := fmt.Sprintf("echo $$ > %s/cgroup.procs && exec \"$0\" doctor --json", dir)
-	out, err := exec.Command("/bin/sh", "-c", enter, path).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := expect.Must(exec.Command("/bin/sh", "-c", enter, path).Output())(t)
 	for _, want := range []string{`"cpu_quota": 1`, `"workers": 1`} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%s is missing from %s", want, out)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -43,17 +44,12 @@ func TestLinksOfRealGraphs(t *testing.T) {
 // checkLinks loads an epoch of links and compares their number with what it must be; drawn negatives must be no edges.
 func checkLinks(t *testing.T, data string, links, given int, opt loader.Options) {
 	t.Helper()
-	ds, err := formats.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := expect.Must(formats.Open(data))(t)
 	defer ds.Close()
 	edges := map[[2]int64]bool{}
 	all, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{0}}, Seeds: loader.AllEdges(),
 		BatchSize: 1 << 16, Device: loader.DeviceOptions{Name: "cpu"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer all.Close()
 	for b, err := range all.Epoch(t.Context(), 0) {
 		if err != nil {
@@ -63,10 +59,7 @@ func checkLinks(t *testing.T, data string, links, given int, opt loader.Options)
 			edges[[2]int64{u, b.Links(0).Targets[i]}] = true
 		}
 	}
-	ld, err := loader.New(ds, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ld := expect.Must(loader.New(ds, opt))(t)
 	defer ld.Close()
 	var seen, false0, drawn int
 	for b, err := range ld.Epoch(t.Context(), 0) {

@@ -65,9 +65,7 @@ func TestSampleOutputsAgree(t *testing.T) {
 	data := small(t)
 	args := []string{"sample", data, "--fanouts", "5,3", "--batch-size", "500", "--digest"}
 	var whole sampleResult
-	if err := json.Unmarshal([]byte(must(t, append(args, "--json")...)), &whole); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &whole))
 	lines := strings.Split(strings.TrimSpace(must(t, append(args, "--jsonl")...)), "\n")
 	text := strings.Split(strings.TrimSpace(must(t, args...)), "\n")
 	table := strings.Split(strings.TrimSpace(must(t, args[:len(args)-1]...)), "\n")
@@ -77,9 +75,7 @@ func TestSampleOutputsAgree(t *testing.T) {
 	seeds := int64(0)
 	for i, b := range whole.Batches {
 		var one batchRecord
-		if err := json.Unmarshal([]byte(lines[i]), &one); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(lines[i]), &one))
 		if d := expect.Diff(b, one); d != "" {
 			t.Errorf("--json and --jsonl differ: %s", d)
 		}
@@ -141,9 +137,7 @@ func TestWithoutATrainSplitAllNodesAreSeeds(t *testing.T) {
 func TestSeedFiles(t *testing.T) {
 	schema := &graph.Schema{Nodes: []graph.NodeType{{Name: "paper", Count: 10}, {Name: "author", Count: 5}},
 		Edges: []graph.EdgeType{{Source: "author", Relation: "writes", Target: "paper"}}}
-	if err := schema.Init(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, schema.Init())
 	for text, want := range map[string]string{
 		"3\n1\n3\n": "0:3 0:1 0:3",
 		"# seeds\n\n 7 # the last\r\nauthor 4\n2": "0:7 1:4 0:2",
@@ -177,17 +171,13 @@ func TestSeedFiles(t *testing.T) {
 func TestSeedsFromAFile(t *testing.T) {
 	data := small(t)
 	file := filepath.Join(t.TempDir(), "seeds.txt")
-	if err := os.WriteFile(file, []byte("5\n1999\n5\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte("5\n1999\n5\n"), 0o600))
 	var b batchRecord
 	if err := json.Unmarshal([]byte(must(t, "sample", data, "--seeds", "@"+file, "--jsonl")), &b); err != nil ||
 		b.Seeds != 3 || b.NodesPerHop[0] != 2 {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if err := os.WriteFile(file, []byte("5\n2000\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte("5\n2000\n"), 0o600))
 	if _, errOut, code := khop(t, "sample", data, "--seeds", "@"+file); code != exitFailed ||
 		!strings.Contains(errOut, file+": line 2") {
 		t.Errorf("status %d, %q", code, errOut)
@@ -271,14 +261,9 @@ func TestInfoTellsWhatScriptsRead(t *testing.T) {
 func TestCheckFindsAFlippedByte(t *testing.T) {
 	data := small(t)
 	file := filepath.Join(data, "nodes", "n0", "feature.arrow")
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Must(os.ReadFile(file))(t)
 	b[len(b)/2] ^= 1
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, b, 0o600))
 	out, errOut, code := khop(t, "check", data, "--json")
 	var r checkResult
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFailed || r.OK || r.Found != 1 ||

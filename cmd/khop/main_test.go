@@ -161,9 +161,7 @@ func TestExitStatusAndMessage(t *testing.T) {
 	unsplit := filepath.Join(t.TempDir(), "rmat.khop")
 	must(t, "generate", "rmat", unsplit, "--nodes", "500", "--edges", "2000")
 	empty, list := t.TempDir(), filepath.Join(t.TempDir(), "list.txt")
-	if err := os.WriteFile(list, []byte("0 1\n1 2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(list, []byte("0 1\n1 2\n"), 0o600))
 	for _, c := range exits(data, unsplit, empty, list) {
 		out, errOut, code := khop(t, strings.Fields(c.args)...)
 		where := errOut

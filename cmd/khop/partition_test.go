@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestAPartitionIsWrittenAndSampledFrom(t *testing.T) {
@@ -43,9 +45,7 @@ func TestAPartitionIsWrittenAndSampledFrom(t *testing.T) {
 			t.Errorf("%s: status %d, %s", args, code, stderr)
 		}
 	}
-	if err := os.WriteFile(file, []byte("0\nnine\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte("0\nnine\n"), 0o600))
 	_, stderr, code := khop(t, "sample", data, "--sampler", "cluster", "--partition", file)
 	if code != exitUsage || !strings.Contains(stderr, "line 2") || !strings.Contains(stderr, file) {
 		t.Errorf("a damaged partition: status %d, %s", code, stderr)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // program runs the command line in a process of its own, which gets the bytes as they are: of the program that KHOP
@@ -55,9 +56,7 @@ func TestPathsAreTakenByteForByte(t *testing.T) {
 	id := func(path string) (m struct{ ID, Source, Dataset string }) {
 		t.Helper()
 		var r infoResult
-		if err := json.Unmarshal([]byte(done("info", path, "--json")), &r); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(done("info", path, "--json")), &r))
 		m.ID, m.Source, m.Dataset = r.ID, r.Provenance["source"], r.Dataset
 		return m
 	}
@@ -70,17 +69,13 @@ func TestPathsAreTakenByteForByte(t *testing.T) {
 		t.Errorf("%q was %+v and is %+v, %q is %+v", one, first, again, two, id(two))
 	}
 	list, three := filepath.Join(dir, "e\xff.txt"), filepath.Join(dir, "\xff")
-	if err := os.WriteFile(list, []byte("0 1\n1 0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(list, []byte("0 1\n1 0\n"), 0o600))
 	done("convert", list, three)
 	if got := id(three).Source; got != `"e\xff.txt"` {
 		t.Errorf("the manifest says that it was made of %s", got)
 	}
 	seeds := filepath.Join(dir, "s\xff")
-	if err := os.WriteFile(seeds, []byte("7\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(seeds, []byte("7\n"), 0o600))
 	done("sample", one, "--seeds", "@"+seeds, "--json")
 	done("check", one, "--json")
 	names := []string{}
@@ -119,10 +114,7 @@ func TestTheFeedTakesPathsByteForByte(t *testing.T) {
 	if _, err := os.Stat(socket); err != nil || strings.ContainsRune(s.ready.Socket, utf8.RuneError) {
 		t.Errorf("%v; the server says that it listens at %s", err, s.ready.Socket)
 	}
-	c, err := consumer.Dial(t.Context(), socket, consumer.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Must(consumer.Dial(t.Context(), socket, consumer.Options{}))(t)
 	defer c.Close()
 	for _, err := range c.Epoch(t.Context(), 0) {
 		if err != nil {
@@ -141,9 +133,7 @@ func TestSeedsAreOfAFileAndPlainText(t *testing.T) {
 		"1\r2\r3\r": "", "\xef\xbb\xbf1\n2\n3": "", "1\n2\n\xef\xbb\xbf3\n": "row 3", "\xff\xfe1\x00": "UTF-16",
 	} {
 		file := filepath.Join(dir, "seeds")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		out, errOut, code := khop(t, "sample", data, "--seeds", "@"+file, "--jsonl")
 		if (code == exitDone) != (want == "") || !strings.Contains(errOut, want) ||
 			code == exitDone && !strings.Contains(out, `"seeds":3`) {

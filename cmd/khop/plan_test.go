@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -34,9 +35,7 @@ func TestPlanComparesPoliciesBySizeOfTheCache(t *testing.T) {
 	data, plot := small(t), filepath.Join(t.TempDir(), "plan.svg")
 	args := []string{"plan", data, "--fanouts", "5,3", "--batch-size", "100", "--shuffle", "--plot", plot}
 	var o outlook
-	if err := json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o))
 	if o.Batches != 12 || o.Rows == 0 || len(o.Caches) != 6 {
 		t.Fatalf("got %+v", o)
 	}
@@ -66,9 +65,7 @@ func TestPlanSaysWhatPackingSpares(t *testing.T) {
 	}
 	args := []string{"plan", small(t), "--fanouts", "5,3", "--batch-size", "100", "--shuffle", "--pack", "10MB"}
 	var o outlook
-	if err := json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o))
 	spared := false
 	for _, c := range o.Caches {
 		if n := len(c.Policies); n != 6 || c.Policies[5].Policy != "packed" {
@@ -91,9 +88,7 @@ func TestPlanSaysHowManyWorkersATopologyOnDiskHas(t *testing.T) {
 	}
 	args := []string{"plan", small(t), "--fanouts", "5,3", "--batch-size", "100", "--cache-bytes", "5kB"}
 	var o outlook
-	if err := json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o))
 	if text := must(t, args...); o.Workers == 0 || o.Needs == 0 ||
 		!strings.Contains(text, fmt.Sprintf("training has %d workers (%d cores)", o.Workers, machine.Workers())) {
 		t.Errorf("%d workers, %d bytes: %s", o.Workers, o.Needs, text)

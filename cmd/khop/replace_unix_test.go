@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,9 +22,7 @@ func TestAnInterruptedCommandLeavesTheOldDataset(t *testing.T) {
 	for i := range 200_000 {
 		fmt.Fprintf(&b, "%d %d\n", i, (i*7919+1)%200_000)
 	}
-	if err := os.WriteFile(list, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(list, []byte(b.String()), 0o600))
 	for name, command := range map[string]func(data string) []string{
 		"convert": func(data string) []string { return []string{"convert", list, data, "--force"} },
 		"generate": func(data string) []string {
@@ -53,9 +52,7 @@ func interrupt(t *testing.T, data string, command []string) int {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], command...)
 	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {

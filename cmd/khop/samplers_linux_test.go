@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -144,10 +145,7 @@ func servedHere(t *testing.T, args ...string) *consumer.Consumer {
 		t.Fatalf("khop serve %v: status %d, %v: %s", args, <-ended, err, stderr.String())
 	}
 	go func() { _, _ = io.Copy(io.Discard, lines) }()
-	c, err := consumer.Dial(t.Context(), ready.Socket, consumer.Options{Timeout: 2 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Must(consumer.Dial(t.Context(), ready.Socket, consumer.Options{Timeout: 2 * time.Minute}))(t)
 	t.Cleanup(func() {
 		_ = c.Close()
 		if code := <-ended; code != exitInterrupted {
@@ -166,29 +164,18 @@ func someParts(t *testing.T, dir string) (*graph.Partition, string) {
 		of[v] = int32(v * 5 % 13)
 		fmt.Fprintln(&text, of[v])
 	}
-	p, err := graph.NewPartition(of, 13)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(graph.NewPartition(of, 13))(t)
 	name := filepath.Join(dir, "parts")
-	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(name, []byte(text.String()), 0o600))
 	return p, name
 }
 
 // digestsOf returns number and digests of an epoch's batches, as "khop sample --digest" prints them.
 func digestsOf(t *testing.T, data string, opt loader.Options) (lines []string) {
 	t.Helper()
-	ds, err := formats.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := expect.Must(formats.Open(data))(t)
 	defer ds.Close()
-	ld, err := loader.New(ds, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ld := expect.Must(loader.New(ds, opt))(t)
 	defer ld.Close()
 	for b, err := range ld.Epoch(t.Context(), 0) {
 		if err != nil {

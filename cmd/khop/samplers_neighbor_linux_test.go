@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -19,9 +20,7 @@ func TestSeedsOfAFileHaveTimes(t *testing.T) {
 	dir := t.TempDir()
 	data, file := filepath.Join(dir, "columns"), filepath.Join(dir, "seeds")
 	writeColumns(t, data)
-	if err := os.WriteFile(file, []byte("5 40\n7 -3 # early\n5 90\n\n300\t60\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte("5 40\n7 -3 # early\n5 90\n\n300\t60\n"), 0o600))
 	seeds := graph.NodeIDs([]int64{5, 7, 5, 300})
 	seeds.Sets[0].Times = []int64{40, -3, 90, 60}
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}, Time: sampling.Temporal{Edge: "time"}},
@@ -39,9 +38,7 @@ func TestSeedsOfAFileHaveTimes(t *testing.T) {
 	}
 	for text, fail := range map[string]string{"5\n": "a line ends with the time", "5 x": "a line ends with the time",
 		"x 3": "not a node id", "999 3": "node 999 is not in"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		if _, stderr, code := khop(t, append(args, "timed@"+file)...); code == 0 || !strings.Contains(stderr, fail) {
 			t.Errorf("%q: status %d, %s", text, code, stderr)
 		}
@@ -67,12 +64,7 @@ func writeColumns(t *testing.T, path string) {
 	}
 	e.Columns = map[string]unified.Tensor{"weight": unified.FromSlice(weight), "mask": unified.FromSlice(mask),
 		"time": unified.FromSlice(time)}
-	g, err := graph.New(graph.Data{Edges: []graph.EdgeData{e}, Nodes: []graph.NodeData{{Count: nodes,
-		Columns: map[string]unified.Tensor{"label": unified.FromSlice(label)}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := formats.WriteGraph(t.Context(), path, g, formats.WriterOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(graph.New(graph.Data{Edges: []graph.EdgeData{e}, Nodes: []graph.NodeData{{Count: nodes,
+		Columns: map[string]unified.Tensor{"label": unified.FromSlice(label)}}}}))(t)
+	expect.OK(t, formats.WriteGraph(t.Context(), path, g, formats.WriterOptions{}))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // served is a "khop serve" under way.
@@ -38,13 +39,8 @@ func startServer(t *testing.T, args ...string) *served {
 	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
 	s := &served{Cmd: cmd, stderr: &strings.Builder{}}
 	cmd.Stderr = s.stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := expect.Must(cmd.StdoutPipe())(t)
+	expect.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -125,9 +121,7 @@ func TestServeEndsOnSignalsAndLeavesNothing(t *testing.T) {
 			}
 			if !signalled { // a second would end it at once
 				signalled = true
-				if err := s.Process.Signal(signal); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, s.Process.Signal(signal))
 			}
 		}
 		if code := s.status(t); code != exitInterrupted || !strings.Contains(s.stderr.String(), "interrupted") {
@@ -156,9 +150,7 @@ func TestServeEndsWithItsEpochsAndGoesOnFromItsState(t *testing.T) {
 	args := []string{data, "--batch-size", "400", "--epochs", "2", "--state", state, "--seeds", "all"}
 	s := startServer(t, args...)
 	got := numbers(s.connect(t, consumer.Options{}), 4)[:3]
-	if err := s.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Process.Kill())
 	s.status(t)
 	s = startServer(t, args...)
 	c := s.connect(t, consumer.Options{})
@@ -177,25 +169,18 @@ func TestServeEndsWithItsParent(t *testing.T) {
 	parent := exec.Command("sh", "-c", `"$0" serve "$1" --socket "$2" --parent $$ & read nothing`, os.Args[0], small(t),
 		socket)
 	parent.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
-	in, err := parent.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := expect.Must(parent.StdinPipe())(t)
 	defer in.Close()
 	out, err := parent.StdoutPipe() // its child has it too: it ends with both
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, parent.Start())
 	lines := bufio.NewReader(out)
 	if text, err := lines.ReadString('\n'); err != nil || !strings.Contains(text, socket) {
 		t.Fatalf("%q, %v", text, err)
 	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, parent.Process.Kill())
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
 		t.Errorf("%q, %v", rest, err)
 	}
@@ -213,15 +198,9 @@ func TestServeMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := http.Get("http://" + s.ready.Metrics + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(http.Get("http://" + s.ready.Metrics + "/metrics"))(t)
 	defer r.Body.Close()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Must(io.ReadAll(r.Body))(t)
 	text := string(b)
 	for _, line := range []string{
 		"khop_feed_batches_done_total{rank=\"0\"} " + fmt.Sprint(c.Info().Batches),
@@ -238,9 +217,7 @@ func TestServeMetrics(t *testing.T) {
 
 func TestServeRefusesPlainly(t *testing.T) {
 	data, open := small(t), filepath.Dir(filepath.Dir(socketPath(t)))
-	if err := os.Chmod(open, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Chmod(open, 0o755))
 	for _, c := range []struct {
 		args string
 		code int

@@ -13,29 +13,22 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // scrapesHere serves metrics with limits until the test ends, and returns where.
 func scrapesHere(t *testing.T, limits scraping) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(limits.serve(l, func() []shm.RankStats { return make([]shm.RankStats, 20) }))
 	return l.Addr().String()
 }
 
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Must(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
 	return c
 }
 
@@ -72,9 +65,7 @@ func TestWhoReadsMetricsCannotTakeAllThereIs(t *testing.T) {
 			for range 6 {
 				k := dial(t, address)
 				if c.unread { // what the server writes then soon finds no room
-					if err := k.(*net.TCPConn).SetReadBuffer(1 << 10); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, k.(*net.TCPConn).SetReadBuffer(1<<10))
 				}
 				clients = append(clients, k)
 				go func() { _, _ = io.WriteString(k, c.message) }() // the server may have had enough
@@ -111,19 +102,13 @@ func TestMetricsAreServedToSoManyAtATime(t *testing.T) {
 		return errors.Join(err, r.Body.Close())
 	}
 	a, b, c := dial(t, address), dial(t, address), dial(t, address)
-	if err := errors.Join(ask(a), ask(b), read(a), read(b), ask(c)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SetDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(ask(a), ask(b), read(a), read(b), ask(c)))
+	expect.OK(t, c.SetDeadline(time.Now().Add(100*time.Millisecond)))
 	if err := read(c); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the third of two: %v", err)
 	}
 	a.Close()
-	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
 	if r, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || r.StatusCode != http.StatusOK {
 		t.Errorf("when one has gone: %v", err)
 	}

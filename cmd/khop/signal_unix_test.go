@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,27 +19,19 @@ func TestSignalsEndTheProgram(t *testing.T) {
 	data := small(t)
 	// a batch each: no signal is so slow that they are all made before it
 	seeds := filepath.Join(t.TempDir(), "seeds.txt")
-	if err := os.WriteFile(seeds, bytes.Repeat([]byte("7\n"), 200_000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(seeds, bytes.Repeat([]byte("7\n"), 200_000), 0o600))
 	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "sample", data, "--jsonl", "--batch-size", "1", "--seeds",
 			"@"+seeds)
 		cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1")
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
+		expect.OK(t, cmd.Start())
 		lines := bufio.NewReader(out)
 		if _, err := lines.ReadString('\n'); err != nil { // it is at work, and will be until somebody reads on
 			t.Fatal(err)
 		}
-		if err := cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, cmd.Process.Signal(signal))
 		for err == nil {
 			_, err = lines.ReadString('\n')
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 )
 
@@ -30,9 +31,7 @@ func TestTrainSaysHowWellItLearns(t *testing.T) {
 	if last["seconds"].(float64) <= 0 || last["test_accuracy"].(float64) <= 0.2 {
 		t.Errorf("%v", last)
 	}
-	if err := os.WriteFile(state, []byte("something else entirely"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(state, []byte("something else entirely"), 0o600))
 	_, stderr, code := khop(t, append(args, "--checkpoint", state)...)
 	if code != exitFailed || !strings.Contains(stderr, state) {
 		t.Errorf("a foreign checkpoint: status %d: %s", code, stderr)
@@ -77,9 +76,7 @@ func TestTrainingThatIsInterruptedGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	data, curves := filepath.Join(dir, "a<b&.khop"), filepath.Join(dir, "curves.svg")
 	state := filepath.Join(dir, "model")
-	if err := os.Rename(small(t), data); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Rename(small(t), data))
 	args := []string{"train", data, "--fanouts", "3,3", "--batch-size", "200", "--epochs", "6", "--seed", "2"}
 	whole := object(t, append(args, "--json")...)
 	ctx, cancel := context.WithCancel(t.Context())

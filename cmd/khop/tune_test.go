@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestTuneKeepsItsChoicesAndDrawsThem(t *testing.T) {
@@ -18,9 +20,7 @@ func TestTuneKeepsItsChoicesAndDrawsThem(t *testing.T) {
 		t.Errorf("%v", tuned)
 	}
 	picture(t, plot, "with values", "without values", ">16<", "speed-up")
-	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte("{"), 0o600))
 	if _, stderr, code := khop(t, args...); code != exitDone || !strings.Contains(stderr, file) {
 		t.Errorf("a damaged file: status %d: %s", code, stderr)
 	}
@@ -32,10 +32,7 @@ func TestTuneKeepsItsChoicesAndDrawsThem(t *testing.T) {
 // picture sees that a file is an SVG with such texts.
 func picture(t *testing.T, path string, texts ...string) {
 	t.Helper()
-	drawn, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	drawn := expect.Must(os.ReadFile(path))(t)
 	if err := xml.Unmarshal(drawn, new(struct{})); err != nil {
 		t.Errorf("%s is not XML: %v", path, err)
 	}

@@ -20,9 +20,7 @@ import (
 func adding(t *testing.T) string {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "data")
-	if _, err := Run(context.Background(), newLibrary(9).write(t), dst, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(Run(context.Background(), newLibrary(9).write(t), dst, Options{}))(t)
 	return dst
 }
 
@@ -50,13 +48,8 @@ func TestArraysAreAddedAsTheyAre(t *testing.T) {
 	}
 	progress := 0
 	s, err := Add(context.Background(), data, list, AddOptions{Progress: func(string, int64, int64) { progress++ }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ds, err := formats.Open(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	ds := expect.Must(formats.Open(data))(t)
 	defer ds.Close()
 	report, err := formats.Check(context.Background(), data, formats.CheckOptions{})
 	if err != nil || report.Found > 0 {
@@ -76,10 +69,7 @@ func TestArraysAreAddedAsTheyAre(t *testing.T) {
 		t.Errorf("labels %v of %s classes", v, ds.Manifest().Provenance["classes"])
 	}
 	for name, want := range map[string][]int32{"masked": {0, 7, 79}, "listed": {29, 0, 29}} {
-		seeds, err := g.Split(name, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seeds := expect.Must(g.Split(name, 0))(t)
 		if got, _ := unified.View[int32](seeds.Sets[0].IDs); !slices.Equal(got, want) {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -100,9 +90,7 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 		{NodeColumn, "x", "author", numpy(t, expect.NPY(counted8(30, 2)))},
 		{EdgeColumn, "x", "", numpy(t, expect.NPY(counted8(140, 3)))},
 		{Split, "x", "paper", numpy(t, expect.NPY([]int64{1, 2}))}}
-	if err := add(false, both...); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, add(false, both...))
 	for i, says := range []string{`there is a column "x" already: choose another name, or replace it by --force`,
 		`there is a column "x" already`, `there is a column "x" already`, ""} {
 		if err := add(false, both[i]); !errors.Is(err, formats.ErrExist) || !strings.Contains(err.Error(), says) {
@@ -110,10 +98,7 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 		}
 	}
 	contents := func() map[string]string {
-		ds, err := formats.Open(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ds := expect.Must(formats.Open(data))(t)
 		defer ds.Close()
 		g, all := ds.Graph(), map[string]string{}
 		for name, of := range map[string]func() (unified.Tensor, bool){
@@ -151,10 +136,7 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 
 func TestAdditionsThatDoNotFitChangeNothing(t *testing.T) {
 	data := adding(t)
-	before, err := os.ReadFile(filepath.Join(data, "dataset.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := expect.Must(os.ReadFile(filepath.Join(data, "dataset.json")))(t)
 	ids := expect.NPY([]int64{3, 80})
 	cut := expect.NPY(counted8(80, 1))
 	for _, c := range []struct {
@@ -215,10 +197,7 @@ func unchanged(t *testing.T, data string, before []byte) {
 
 func TestAdditionsThatFailHalfwayChangeNothing(t *testing.T) {
 	data := adding(t)
-	before, err := os.ReadFile(filepath.Join(data, "dataset.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := expect.Must(os.ReadFile(filepath.Join(data, "dataset.json")))(t)
 	good := Addition{NodeColumn, "y", "paper", numpy(t, expect.NPY(make([]int64, 80)))}
 	if _, err := Add(context.Background(), data, []Addition{good, {NodeColumn, "x", "paper", "none.npy"}},
 		AddOptions{}); !errors.Is(err, os.ErrNotExist) {

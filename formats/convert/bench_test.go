@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // BenchmarkConvert converts KHOP_BENCH_SOURCE within 1.4 GB.
@@ -15,10 +17,7 @@ func BenchmarkConvert(b *testing.B) {
 	}
 	for b.Loop() {
 		dst := filepath.Join(b.TempDir(), "x")
-		res, err := Run(context.Background(), src, dst, Options{MemoryLimit: 1_368_000_000})
-		if err != nil {
-			b.Fatal(err)
-		}
+		res := expect.Must(Run(context.Background(), src, dst, Options{MemoryLimit: 1_368_000_000}))(b)
 		b.ReportMetric(float64(res.Edges)/1e6/b.Elapsed().Seconds()*float64(b.N), "Medges/s")
 		b.ReportMetric(float64(res.MemoryPeak), "peak-B")
 	}

@@ -34,9 +34,7 @@ func knowledge(t *testing.T, relations int) string {
 	}
 	for name, text := range map[string]string{"train": train.String(), "valid": valid.String(),
 		"test": "e0\tr0\te1\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -124,10 +122,7 @@ func TestAnyLimitOfMemoryIsEnoughOrIsNamed(t *testing.T) {
 				continue
 			}
 			enough++
-			ds, err := formats.Open(dst)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ds := expect.Must(formats.Open(dst))(t)
 			ids[fmt.Sprintf("%x", ds.ID())] = true
 			if err := ds.Close(); err != nil || len(left) != 1 {
 				t.Errorf("%s in %d bytes: %v; there are %v", name, memory, err, left)
@@ -162,19 +157,12 @@ func TestAGraphOfManyRelationsHasThatManyTypes(t *testing.T) {
 func joinTo(t *testing.T, whole *formats.Dataset, src string, of int, opt Options) {
 	t.Helper()
 	joined := filepath.Join(t.TempDir(), "joined")
-	if _, err := JoinShares(t.Context(), shares(t, src, of, opt), joined, MergeOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	got, err := formats.Open(joined)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(JoinShares(t.Context(), shares(t, src, of, opt), joined, MergeOptions{}))(t)
+	got := expect.Must(formats.Open(joined))(t)
 	if got.ID() != whole.ID() {
 		t.Errorf("%d shares of %s join to another dataset", of, src)
 	}
-	if err := got.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, got.Close())
 }
 
 // TestLinksArePutByTheirTypes, those of type 0 also where there are none.
@@ -240,10 +228,7 @@ func TestWhatIsUnderstoodIsLogged(t *testing.T) {
 		var log []string
 		opt := c.opt
 		opt.Log = func(line string) { log = append(log, line) }
-		res, err := Run(t.Context(), src, filepath.Join(t.TempDir(), "x"), opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := expect.Must(Run(t.Context(), src, filepath.Join(t.TempDir(), "x"), opt))(t)
 		if !slices.Equal(res.Notes, c.notes) {
 			t.Errorf("%+v: notes %q", c.opt, res.Notes)
 		}
@@ -263,9 +248,7 @@ func TestWhatIsRefusedIsNamedWhole(t *testing.T) {
 	src := write(t, "e.csv", "src,dst\n0,1\n1,2\n")
 	items := write(t, "i.csv", "user,item\n0,1\n1,2\n")
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "notes.bin"), []byte("\x00\x01"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(folder, "notes.bin"), []byte("\x00\x01"), 0o600))
 	_, old := convert(t, src, Options{})
 	text := npyText(t)
 	for _, c := range []struct {
@@ -321,9 +304,7 @@ func npyMatrixOf(t *testing.T, v any, shape ...int) string {
 
 func cutShort(t *testing.T, path string) string {
 	t.Helper()
-	if err := os.Truncate(path, 600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Truncate(path, 600))
 	return path
 }
 
@@ -450,10 +431,7 @@ func TestNumberingByDegreeTakesWhatItSays(t *testing.T) {
 // rewrite writes a dataset anew, with its provenance, after a change of its graph.
 func rewrite(t *testing.T, path string, change func(a *graph.Arrays)) string {
 	t.Helper()
-	ds, err := formats.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := expect.Must(formats.Open(path))(t)
 	defer ds.Close()
 	g := ds.Graph()
 	a := graph.Arrays{Schema: ds.SchemaOf(), Indptr: unified.FromSlice(slices.Clone(g.Indptr())), Indices: g.Indices(),
@@ -465,15 +443,9 @@ func rewrite(t *testing.T, path string, change func(a *graph.Arrays)) string {
 		}
 	}
 	change(&a)
-	g, err = graph.FromArrays(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g = expect.Must(graph.FromArrays(a))(t)
 	to := filepath.Join(t.TempDir(), "share")
-	err = formats.WriteGraph(t.Context(), to, g, formats.WriterOptions{Provenance: ds.Manifest().Provenance})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, formats.WriteGraph(t.Context(), to, g, formats.WriterOptions{Provenance: ds.Manifest().Provenance}))
 	return to
 }
 
@@ -536,11 +508,8 @@ func TestColumnsThatLieTogetherFailAsOne(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			list = append(list, source.Column{Column: graph.Column{Name: name, DType: unified.Int64}, Together: table})
 		}
-		w, err := formats.Create(filepath.Join(t.TempDir(), "x"), formats.WriterOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = conv.writeSome(t.Context(), w, 0, list)
+		w := expect.Must(formats.Create(filepath.Join(t.TempDir(), "x"), formats.WriterOptions{}))(t)
+		err := conv.writeSome(t.Context(), w, 0, list)
 		if (err == nil) != c.fine || conv.ledger.Total() != 0 {
 			t.Errorf("%s: %v; %d bytes stay counted", name, err, conv.ledger.Total())
 		}

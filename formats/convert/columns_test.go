@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -77,16 +78,9 @@ func (c *conversion) columnsAlone(t *testing.T) *formats.Dataset {
 	indices, err2 := w.Topology("indices", unified.Int32, 0)
 	err2 = fill(indices, err2, func() error { return nil })
 	s, err3 := c.schema(&order{c: c, opt: edgesort.Options{ByTime: -1}})
-	if err := errors.Join(err, err2, err3); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Commit(*s); err != nil {
-		t.Fatal(err)
-	}
-	ds, err := formats.Open(dst)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(err, err2, err3))
+	expect.OK(t, w.Commit(*s))
+	ds := expect.Must(formats.Open(dst))(t)
 	t.Cleanup(func() { _ = ds.Close() })
 	return ds
 }

@@ -23,9 +23,7 @@ func TestMain(m *testing.M) {
 func write(t testing.TB, name, text string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(p, []byte(text), 0o600))
 	return p
 }
 
@@ -34,17 +32,11 @@ func convert(t *testing.T, src string, opt Options) (*Result, *formats.Dataset) 
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "out.khop")
 	opt.Log = func(line string) { t.Log(line) }
-	res, err := Run(context.Background(), src, dst, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := expect.Must(Run(context.Background(), src, dst, opt))(t)
 	if report, err := formats.Check(context.Background(), dst, formats.CheckOptions{}); err != nil || report.Found > 0 {
 		t.Fatalf("%v: %v", err, report)
 	}
-	ds, err := formats.Open(dst)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := expect.Must(formats.Open(dst))(t)
 	t.Cleanup(func() { _ = ds.Close() })
 	if entries, _ := os.ReadDir(filepath.Dir(dst)); len(entries) != 1 {
 		t.Errorf("beside the dataset: %v", entries)
@@ -56,19 +48,13 @@ func convert(t *testing.T, src string, opt Options) (*Result, *formats.Dataset) 
 func floats(t *testing.T, c unified.Tensor) (v []float64) {
 	t.Helper()
 	if c.DType() == unified.Int64 {
-		ints, err := unified.View[int64](c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ints := expect.Must(unified.View[int64](c))(t)
 		for _, x := range ints {
 			v = append(v, float64(x))
 		}
 		return v
 	}
-	v, err := unified.View[float64](c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v = expect.Must(unified.View[float64](c))(t)
 	return v
 }
 
@@ -77,10 +63,7 @@ func floats(t *testing.T, c unified.Tensor) (v []float64) {
 func spell(t *testing.T, ds *formats.Dataset) string {
 	t.Helper()
 	g := ds.Graph()
-	indices, err := unified.View[int32](g.Indices())
-	if err != nil {
-		t.Fatal(err)
-	}
+	indices := expect.Must(unified.View[int32](g.Indices()))(t)
 	var weight []float64
 	if w, ok := g.EdgeColumn("weight"); ok {
 		weight = floats(t, w)
@@ -236,9 +219,7 @@ func TestWhatADatasetTakesIsSaidToTheByte(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"train": "a\tr\tb\nb\ts\tc\na\ts\tc\n", "valid": "a\tr\tc\n",
 		"test": "c\tr\ta\nb\tr\ta\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600))
 	}
 	table := npyMatrix(t, 4, 3, make([]float32, 12))
 	for name, c := range map[string]struct {
@@ -254,10 +235,7 @@ func TestWhatADatasetTakesIsSaidToTheByte(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			res, ds := convert(t, c.src, c.opt)
 			c.opt.DryRun = true
-			dry, err := Run(context.Background(), c.src, filepath.Join(t.TempDir(), "x"), c.opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			dry := expect.Must(Run(context.Background(), c.src, filepath.Join(t.TempDir(), "x"), c.opt))(t)
 			if want := arraysOf(ds); res.Bytes != want || dry.Bytes != want {
 				t.Errorf("said to take %d bytes, before %d; the arrays have %d", res.Bytes, dry.Bytes, want)
 			}

@@ -42,19 +42,13 @@ func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
 	}
 	root := t.TempDir()
 	src, features = filepath.Join(root, "edges.csv"), filepath.Join(root, "x.npy")
-	if err := errors.Join(os.WriteFile(src, []byte("src,dst,weight\nada,bob,1\ncal,bob,2\n"), 0o600),
-		os.WriteFile(features, expect.NPY(make([]float32, 6), 3, 2), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(os.WriteFile(src, []byte("src,dst,weight\nada,bob,1\ncal,bob,2\n"), 0o600),
+		os.WriteFile(features, expect.NPY(make([]float32, 6), 3, 2), 0o600)))
 	var parts []string
 	for i := range 2 {
 		parts = append(parts, filepath.Join(root, "parts", fmt.Sprint(i)))
-		if err := os.MkdirAll(filepath.Dir(parts[i]), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := run(Options{Share: Share{i + 1, 2}})(parts[i]); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(filepath.Dir(parts[i]), 0o700))
+		expect.OK(t, run(Options{Share: Share{i + 1, 2}})(parts[i]))
 	}
 	for name, a := range map[string]expect.Attempt{
 		"convert": {State: stateOf, Do: run(Options{Features: features, FeatureDType: unified.Int8, Loops: AddLoops})},
@@ -72,9 +66,7 @@ func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expect.FailingCalls(t, root, a)
 			for _, name := range []string{"whole", "old"} {
-				if err := os.RemoveAll(filepath.Join(root, name)); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, os.RemoveAll(filepath.Join(root, name)))
 			}
 		})
 	}

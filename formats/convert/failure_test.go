@@ -149,10 +149,7 @@ func zipped(text string) string {
 
 func cut(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Must(os.ReadFile(path))(t)
 	return string(b[:len(b)-1])
 }
 
@@ -162,9 +159,7 @@ func TestATargetIsReplacedOnlyByForce(t *testing.T) {
 		_, err := Run(context.Background(), write(t, "edges.txt", text), dst, Options{Force: force})
 		return err
 	}
-	if err := run("0 1\n", false); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, run("0 1\n", false))
 	if err := run("0 2\n", false); !errors.Is(err, formats.ErrExist) {
 		t.Errorf("without force: %v", err)
 	}
@@ -177,13 +172,8 @@ func TestATargetIsReplacedOnlyByForce(t *testing.T) {
 	} else if err := ds.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := run("0 2\n", true); err != nil {
-		t.Fatal(err)
-	}
-	ds, err := formats.Open(dst)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, run("0 2\n", true))
+	ds := expect.Must(formats.Open(dst))(t)
 	defer ds.Close()
 	if ds.Graph().NumNodes() != 3 {
 		t.Errorf("%d nodes after replacing", ds.Graph().NumNodes())
@@ -206,9 +196,7 @@ func TestCancellingLeavesNothing(t *testing.T) {
 		return left, err
 	}
 	reports := map[string]int{}
-	if _, err := run(t, func(stage string, _ func()) { reports[stage]++ }); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(run(t, func(stage string, _ func()) { reports[stage]++ }))(t)
 	for _, s := range []string{"read", "place", "sort"} {
 		if reports[s] < 1 {
 			t.Errorf("stage %q reports nothing", s)
@@ -244,10 +232,7 @@ const victim = "KHOP_TEST_CONVERT_VICTIM"
 // with a seed of its own then.
 func TestAKilledConversionLeavesNoDatasetOrAWholeOne(t *testing.T) {
 	if src := os.Getenv(victim); src != "" { // we are that process
-		_, err := Run(context.Background(), src, os.Getenv(victim+"_TARGET"), Options{Direction: Symmetrise})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(Run(context.Background(), src, os.Getenv(victim+"_TARGET"), Options{Direction: Symmetrise}))(t)
 		return
 	}
 	src := write(t, "edges.txt", randomText(3, 2000, 20_000))
@@ -287,9 +272,7 @@ func runVictim(t *testing.T, src, dst string, after time.Duration) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), victim+"="+src, victim+"_TARGET="+dst, "GORACE=atexit_sleep_ms=0")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, cmd.Start())
 	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
 	_ = cmd.Wait()
 	timer.Stop()
@@ -299,25 +282,19 @@ func runVictim(t *testing.T, src, dst string, after time.Duration) {
 func TestOfSeveralSourcesNoneIsChosen(t *testing.T) {
 	dir := t.TempDir()
 	matrix := "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n"
-	f, err := os.Create(filepath.Join(dir, "c.zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.Create(filepath.Join(dir, "c.zip")))(t)
 	z := zip.NewWriter(f)
 	w, err := z.Create("c.mtx")
 	if err == nil {
 		_, err = io.WriteString(w, matrix)
 	}
-	if err = errors.Join(err, z.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, z.Close(), f.Close())
+	expect.OK(t, err)
 	if _, ds := convert(t, dir, Options{}); ds.Graph().NumEdges() != 1 {
 		t.Errorf("the archive has %d edges", ds.Graph().NumEdges())
 	}
 	for _, name := range []string{"a.mtx", "b.mtx"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(matrix), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(matrix), 0o600))
 	}
 	_, err = Run(t.Context(), dir, filepath.Join(t.TempDir(), "x.khop"), Options{})
 	if want := `2 sources of the kind "mtx": a.mtx, b.mtx`; !errors.Is(err, ErrUnknown) ||

@@ -28,9 +28,7 @@ func knownSources(t *testing.T, dir string) map[string]string {
 	r := rand.New(rand.NewPCG(20261123, 10))
 	put := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	var pairs, timed, names strings.Builder
@@ -64,9 +62,7 @@ func knownSources(t *testing.T, dir string) map[string]string {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, z.Close())
 	put("features.npy", string(expect.NPY(x, 25, 3)))
 	put("labels.npy", string(expect.NPY(y, 25)))
 	put("few.npy", string(expect.NPY(y[:9], 9)))
@@ -109,10 +105,7 @@ func TestConversionsMakeWhatTheyMadeAndSayWhatTheySaid(t *testing.T) {
 				fmt.Fprintln(&got, err)
 				continue
 			}
-			ds, err := formats.Open(to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ds := expect.Must(formats.Open(to))(t)
 			id := ds.ID()
 			fmt.Fprintf(&got, "%x, %d nodes, %d of %d edges, %s, %d wide, %d classes, %d splits, %d bytes %q\n", id[:6],
 				res.Nodes, res.Edges, res.SourceEdges, res.Direction, res.FeatureDim, res.Classes, res.Splits,
@@ -125,14 +118,9 @@ func TestConversionsMakeWhatTheyMadeAndSayWhatTheySaid(t *testing.T) {
 	const file = "testdata/known.txt"
 	text := strings.ReplaceAll(got.String(), dir, "FOLDER")
 	if *writeKnown {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, []byte(text), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile(file))(t)
 	if d := expect.Diff(strings.Split(string(want), "\n"), strings.Split(text, "\n")); d != "" {
 		t.Errorf("%s", d)
 	}

@@ -38,14 +38,9 @@ func TestCountingNodesLateChangesNothing(t *testing.T) {
 				if opt.DryRun {
 					continue
 				}
-				ds, err := formats.Open(dst)
-				if err != nil {
-					t.Fatal(err)
-				}
+				ds := expect.Must(formats.Open(dst))(t)
 				said[i] += fmt.Sprintf(" %x", ds.ID())
-				if err := ds.Close(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, ds.Close())
 			}
 			refused := strings.Contains(said[0], "edge_index.npy")
 			if said[0] != said[1] || !opt.DryRun && (great < 0 || great > 1<<20) != refused {

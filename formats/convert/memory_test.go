@@ -17,10 +17,7 @@ import (
 // adjacency writes an archive with a ring of nodes as a sparse matrix.
 func adjacency(t *testing.T, nodes int) string {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "ring.npz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.Create(filepath.Join(t.TempDir(), "ring.npz")))(t)
 	defer f.Close()
 	indptr, indices := make([]int64, nodes+1), make([]int32, nodes)
 	for i := range nodes {
@@ -36,9 +33,7 @@ func adjacency(t *testing.T, nodes int) string {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, z.Close())
 	return f.Name()
 }
 
@@ -59,9 +54,7 @@ func collection(t *testing.T, nodes int) string {
 	path := write(t, "x_edges.csv", edges.String())
 	for name, text := range map[string]string{"x_features.json": features.String() + "}",
 		"x_target.csv": targets.String()} {
-		if err := os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(text), 0o600))
 	}
 	return filepath.Dir(path)
 }

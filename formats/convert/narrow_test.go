@@ -151,9 +151,7 @@ func TestOnlyRowsThatBecomeSmallerAreNarrowed(t *testing.T) {
 		for _, col := range columns {
 			c.graph.Node().Columns = append(c.graph.Node().Columns, source.Column{Column: col})
 		}
-		if err := c.narrow(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.narrow())
 		var got []string
 		for _, col := range c.graph.Node().Columns {
 			got = append(got, fmt.Sprintf("%s %v%v", col.Name, col.DType, col.Shape))

@@ -254,9 +254,7 @@ func TestEveryOptionDoesWhatAPlainConverterDoes(t *testing.T) {
 			continue
 		}
 		joined := filepath.Join(t.TempDir(), "joined")
-		if _, err := JoinShares(t.Context(), shares(t, src, 1+r.IntN(5), d.opt), joined, MergeOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(JoinShares(t.Context(), shares(t, src, 1+r.IntN(5), d.opt), joined, MergeOptions{}))(t)
 		if whole, err := formats.Open(joined); err != nil || whole.ID() != ds.ID() || whole.Close() != nil {
 			t.Errorf("%d: %+v: shares join to another dataset", i, d.opt)
 		}

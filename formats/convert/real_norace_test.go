@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -81,20 +82,12 @@ func TestRealGraphsHaveTheirCounts(t *testing.T) {
 // TestRaggedFeaturesBecomeRows compares the dense rows with the JSON, entry by entry.
 func TestRaggedFeaturesBecomeRows(t *testing.T) {
 	dir := testdata(t, "musae-facebook-page")
-	text, err := os.ReadFile(filepath.Join(dir, "facebook_features.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile(filepath.Join(dir, "facebook_features.json")))(t)
 	want := map[int][]int{}
-	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal(text, &want))
 	_, ds := convert(t, dir, Options{})
 	col, _ := ds.Graph().NodeColumn(0, "feature")
-	rows, err := unified.View[float32](col)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := expect.Must(unified.View[float32](col))(t)
 	ones := 0
 	for v := range 22_470 {
 		row := rows[v*4714 : (v+1)*4714]
@@ -119,10 +112,7 @@ func TestRaggedFeaturesBecomeRows(t *testing.T) {
 		row    int64
 		want   string
 	}{{"class", 0, "company"}, {"class", 3, "tvshow"}, {"name", 0, "The Voice of China 中国好声音"}, {"name", 2, "ESET"}} {
-		list, err := ds.Strings(0, c.column)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := expect.Must(ds.Strings(0, c.column))(t)
 		if got, err := list.At(c.row); err != nil || got != c.want {
 			t.Errorf("%s %d is %q, %v; want %q", c.column, c.row, got, err, c.want)
 		}

@@ -76,9 +76,7 @@ func (l *library) write(t *testing.T) string {
 		"edges/author__writes__paper/edge_index": index(l.writes),
 	} {
 		path := filepath.Join(dir, filepath.FromSlash(name)+".npy")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)))
 	}
 	return dir
 }
@@ -236,10 +234,7 @@ func (l *library) compare(t *testing.T, ds *formats.Dataset, order []int64) {
 
 func (l *library) compareSeeds(t *testing.T, g *graph.Graph, old []int64) {
 	t.Helper()
-	seeds, err := g.Split("train", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seeds := expect.Must(g.Split("train", 0))(t)
 	id, _ := unified.Integers(seeds.Sets[0].IDs)
 	for i, v := range l.train {
 		if old[id(int64(i))] != v {
@@ -252,16 +247,10 @@ func (l *library) compareSeeds(t *testing.T, g *graph.Graph, old []int64) {
 func TestNamesFollowTheirNodes(t *testing.T) {
 	src := write(t, "edges.csv", "src,dst\nada,bob\ncal,bob\nbob,dan\neve,cal\n")
 	_, ds := convert(t, src, Options{Reorder: ByDegree})
-	names, err := ds.Strings(0, "id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := expect.Must(ds.Strings(0, "id"))(t)
 	var got []string
 	for i := range names.Len() {
-		name, err := names.At(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		name := expect.Must(names.At(i))(t)
 		got = append(got, name)
 	}
 	if want := []string{"bob", "cal", "ada", "dan", "eve"}; !slices.Equal(got, want) {
@@ -277,9 +266,7 @@ func TestReorderingRefusesWhatItCannotDo(t *testing.T) {
 	old := t.TempDir()
 	for name, data := range map[string][]byte{"edge_index": expect.NPY([]int64{0, 1, 1, 2}, 2, 2),
 		"old_id": expect.NPY([]int64{5, 6, 7}), "num_nodes": expect.NPY([]int64{3})} {
-		if err := os.WriteFile(filepath.Join(old, name+".npy"), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(old, name+".npy"), data, 0o600))
 	}
 	cold := func(context.Context, []int64, unified.Tensor, []int64) ([]float64, error) { return nil, errCold }
 	for _, c := range []struct {
@@ -326,9 +313,7 @@ func TestHeatWithoutASplitIsAskedOfAllNodes(t *testing.T) {
 // TestLinksFollowTheirNodes renumbers links of two edge types.
 func TestLinksFollowTheirNodes(t *testing.T) {
 	c, m := linked()
-	if err := c.renumberLinks(m); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.renumberLinks(m))
 	k := c.graph.Links[0]
 	if !slices.Equal(k.Src, []int64{1, 0, 2}) || !slices.Equal(k.Dst, []int64{2, 0, 1}) {
 		t.Errorf("links from %v to %v", k.Src, k.Dst)
@@ -369,9 +354,7 @@ func TestNumberingGivesMemoryBack(t *testing.T) {
 		c.graph.Edges.Each = func(yield func(source.Batch) error) error {
 			return yield(source.Batch{Src: []int64{0, 3}, Dst: []int64{1, 2}})
 		}
-		if err := c.reorder(context.Background(), &order{c: c}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.reorder(context.Background(), &order{c: c}))
 		if used := c.ledger.Used(pinned.Sources); used != 8*4 {
 			t.Errorf("%v: %d bytes are counted for the numbers of 4 nodes", how, used)
 		}

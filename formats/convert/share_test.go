@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // shares converts a source in n shares, the last first, and returns where they are.
@@ -19,9 +20,7 @@ func shares(t *testing.T, src string, n int, opt Options) (paths []string) {
 	for i := n; i >= 1; i-- {
 		opt.Share = Share{i, n}
 		paths = append(paths, filepath.Join(t.TempDir(), fmt.Sprintf("%d.khop", i)))
-		if _, err := Run(context.Background(), src, paths[len(paths)-1], opt); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(Run(context.Background(), src, paths[len(paths)-1], opt))(t)
 	}
 	return paths
 }
@@ -39,14 +38,8 @@ func TestSharesJoinToWhatConvertingAtOnceWrites(t *testing.T) {
 		_, whole := convert(t, c.src, c.opt)
 		paths := shares(t, c.src, c.n, c.opt)
 		dst := filepath.Join(t.TempDir(), "joined")
-		s, err := JoinShares(context.Background(), paths, dst, MergeOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		joined, err := formats.Open(dst)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := expect.Must(JoinShares(context.Background(), paths, dst, MergeOptions{}))(t)
+		joined := expect.Must(formats.Open(dst))(t)
 		defer joined.Close()
 		if joined.ID() != whole.ID() || s.NumEdges() != whole.Graph().NumEdges() ||
 			s.NumNodes() != whole.Graph().NumNodes() {
@@ -76,10 +69,7 @@ func TestSharesJoinToWhatConvertingAtOnceWrites(t *testing.T) {
 // ofShare sees that a share has the in-edges of its nodes alone, and returns how many.
 func ofShare(t *testing.T, path string, s Share) int64 {
 	t.Helper()
-	ds, err := formats.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := expect.Must(formats.Open(path))(t)
 	defer ds.Close()
 	g := ds.Graph()
 	n, of := g.NumNodes(), int64(s.Of)
@@ -101,9 +91,7 @@ func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
 	first, second := shares(t, one, 2, Options{})[1], shares(t, one, 2, Options{})[0]
 	third := shares(t, one, 3, Options{})
 	whole := filepath.Join(t.TempDir(), "whole.khop")
-	if _, err := Run(context.Background(), one, whole, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(Run(context.Background(), one, whole, Options{}))(t)
 	for _, c := range []struct {
 		paths []string
 		says  string

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -34,9 +35,8 @@ func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
 	if at, e := f.Seek(0, io.SeekCurrent); err == nil && e == nil {
 		err = f.Truncate(at + 4*width*rows)
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, f.Close())
+	expect.OK(t, err)
 	c := &conversion{src: path, opt: Options{Features: path}, graph: source.Plain()}
 	if n, err := c.openTables(); err != nil || n != rows {
 		t.Fatalf("%d rows, %v", n, err)
@@ -44,9 +44,7 @@ func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
 	col := source.Column{Column: graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{width}},
 		Write: c.writer(c.tables[0])}
 	w := &heapWatch{before: heap()}
-	if err := c.narrowed(col, unified.Float16, rows).Write(t.Context(), w); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.narrowed(col, unified.Float16, rows).Write(t.Context(), w))
 	if w.bytes != 2*width*rows || w.most-w.before > 24<<20 || c.ledger.Peak() > 24<<20 {
 		t.Errorf("%d bytes of %d, %d more of heap, %d counted", w.bytes, 2*width*rows, w.most-w.before, c.ledger.Peak())
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -88,10 +89,7 @@ func TestNamesOfEntitiesAndRelationsAreKept(t *testing.T) {
 		{"WN18RR/WN18RR.tar.gz", "id", "00260881"},
 	} {
 		_, ds := convert(t, testdata(t, filepath.FromSlash(c.path)), Options{})
-		s, err := ds.Strings(0, c.list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := expect.Must(ds.Strings(0, c.list))(t)
 		if got, err := s.At(0); got != c.want || err != nil {
 			t.Errorf("%s %s 0 is %q, %v; want %q", c.path, c.list, got, err, c.want)
 		}
@@ -100,14 +98,8 @@ func TestNamesOfEntitiesAndRelationsAreKept(t *testing.T) {
 
 func TestLinksAreWrittenWithTheirLabels(t *testing.T) {
 	_, ds := convert(t, testdata(t, "ogbl-ddi"), Options{})
-	val, err := ds.Links("val", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	labels, err := unified.View[int64](val.Sets[0].Labels)
-	if err != nil {
-		t.Fatal(err)
-	}
+	val := expect.Must(ds.Links("val", 0))(t)
+	labels := expect.Must(unified.View[int64](val.Sets[0].Labels))(t)
 	src, _ := unified.View[int32](val.Sets[0].Sources)
 	dst, _ := unified.View[int32](val.Sets[0].Targets)
 	// of valid.pt, as NumPy reads it

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/transaction"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestReplacingAnExportNeverLosesIt stops a replacement at each step.
@@ -24,12 +25,8 @@ func TestReplacingAnExportNeverLosesIt(t *testing.T) {
 			dir := t.TempDir()
 			for _, f := range strings.Fields(c.there) {
 				name, text, _ := strings.Cut(f, ":")
-				if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, name, "a"), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+				expect.OK(t, os.WriteFile(filepath.Join(dir, name, "a"), []byte(text), 0o600))
 			}
 			err := transaction.Put(filepath.Join(dir, "root"), filepath.Join(dir, "target"))
 			if (err == nil) != strings.Contains(c.there, "root") {
@@ -53,9 +50,7 @@ func TestAnExportIsThereAtAnyMoment(t *testing.T) {
 	dir := t.TempDir()
 	folder := func(name string) string {
 		path := filepath.Join(dir, name)
-		if err := os.Mkdir(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.Mkdir(path, 0o700))
 		return path
 	}
 	target := folder("target")
@@ -78,9 +73,7 @@ func TestAnExportIsThereAtAnyMoment(t *testing.T) {
 		}
 	}()
 	for range 1000 {
-		if err := transaction.Put(folder("root"), target); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, transaction.Put(folder("root"), target))
 	}
 	close(stop)
 	if n := <-missing; n > 0 {

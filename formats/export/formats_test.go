@@ -37,11 +37,7 @@ func drawn(t *testing.T, r *rand.Rand, c graph.Column, n int64) unified.Tensor {
 			b[i] = b[i]&0xbf | 0x20 // a number
 		}
 	}
-	x, err := unified.New(c.DType, b, append([]int64{n}, c.Shape...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
+	return expect.Must(unified.New(c.DType, b, append([]int64{n}, c.Shape...)...))(t)
 }
 
 var allDTypes = []unified.DType{unified.Int8, unified.Uint8, unified.Int16, unified.Uint16, unified.Int32,
@@ -140,10 +136,7 @@ func written(t *testing.T, a graph.Arrays) *formats.Dataset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := formats.Extend(dir, formats.ExtendOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(formats.Extend(dir, formats.ExtendOptions{}))(t)
 	n := a.Schema.Nodes[0].Count
 	names, err := w.NodeStrings(0, "id", n)
 	for i := range n {
@@ -157,13 +150,9 @@ func written(t *testing.T, a graph.Arrays) *formats.Dataset {
 		}
 		err = errors.Join(err, e, cw.Close())
 	}
-	if err = errors.Join(err, w.Commit(a.Schema)); err != nil {
-		t.Fatal(err)
-	}
-	ds, err := formats.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, w.Commit(a.Schema))
+	expect.OK(t, err)
+	ds := expect.Must(formats.Open(dir))(t)
 	t.Cleanup(func() {
 		if err := ds.Close(); err != nil {
 			t.Error(err)
@@ -176,7 +165,7 @@ func written(t *testing.T, a graph.Arrays) *formats.Dataset {
 func contents(t *testing.T, target, format string) string {
 	t.Helper()
 	var s strings.Builder
-	err := filepath.WalkDir(target, func(path string, d os.DirEntry, err error) error {
+	expect.OK(t, filepath.WalkDir(target, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -192,16 +181,10 @@ func contents(t *testing.T, target, format string) string {
 			fmt.Fprintf(&s, "%s: %d bytes, %x\n", name, len(b), digest[:6])
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	r := map[string]foreign.Reader{"numpy": fromnumpy.Reader{}, "npz": fromnpz.Reader{}, "graphbolt": frombolt.Reader{},
 		"parquet": fromtables.Reader{}}[format]
-	tree, err := foreign.OpenTree(target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := expect.Must(foreign.OpenTree(target, nil))(t)
 	for _, at := range r.Find(tree) {
 		g, err := r.Read(context.Background(), tree.At(at), &foreign.Request{})
 		if err != nil {
@@ -233,13 +216,10 @@ func TestEveryFormatIsWrittenAndReadAgain(t *testing.T) {
 			if format[0] == "npz" {
 				target += ".npz"
 			}
-			res, err := Run(context.Background(), ds, target, Options{To: format[0],
+			res := expect.Must(Run(context.Background(), ds, target, Options{To: format[0],
 				Progress: func(stage string, done, total int64) {
 					stages = fmt.Sprintf("%s %d, all %t", stage, done, total == ds.FileBytes())
-				}})
-			if err != nil {
-				t.Fatal(err)
-			}
+				}}))(t)
 			text := contents(t, target, format[0])
 			if format[0] == "parquet" {
 				res.Bytes, stages = 0, ""
@@ -253,14 +233,9 @@ func TestEveryFormatIsWrittenAndReadAgain(t *testing.T) {
 	if *update {
 		err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile("testdata/exports.txt", []byte(all.String()),
 			0o644))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
-	want, err := os.ReadFile("testdata/exports.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile("testdata/exports.txt"))(t)
 	got, lines := strings.Split(all.String(), "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(got), len(lines)) {
 		if i >= len(got) || i >= len(lines) || got[i] != lines[i] {
@@ -300,10 +275,8 @@ func TestOnlyAnExportIsReplaced(t *testing.T) {
 	for _, format := range Formats {
 		dir := t.TempDir()
 		folder, file := filepath.Join(dir, "folder"), filepath.Join(dir, "file")
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(file, []byte("x"), 0o600),
-			os.WriteFile(filepath.Join(folder, "x"), []byte("x"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(file, []byte("x"), 0o600),
+			os.WriteFile(filepath.Join(folder, "x"), []byte("x"), 0o600)))
 		const says = ", and was not written by khop export; choose another target, or remove it yourself"
 		for _, target := range []string{folder, file} {
 			_, err := Run(context.Background(), ds, target, Options{To: format[0], Force: true})

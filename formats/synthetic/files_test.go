@@ -21,17 +21,14 @@ func TestMain(m *testing.M) { expect.NoGoroutines(m) }
 func files(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	expect.OK(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		b, err := os.ReadFile(path)
 		all[strings.TrimPrefix(path, dir)] = b
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -42,10 +39,7 @@ func TestFilesAreTheSameWithAnyNumberOfWorkers(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "g.khop")
 			// Enough for several chunks of edges, features and seeds.
 			o := Options{Nodes: 30_000, Edges: 300_000, Features: 5, Classes: 4, Seed: 7, Workers: workers}
-			res, err := Generate(context.Background(), kind, dir, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := expect.Must(Generate(context.Background(), kind, dir, o))(t)
 			got := files(t, dir)
 			if first == nil {
 				first = got
@@ -71,10 +65,7 @@ func check(t *testing.T, dir string, res *Result) {
 	if err != nil || !report.OK() {
 		t.Fatalf("%s: check: %v, %+v", res.Kind, err, report)
 	}
-	ds, err := formats.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := expect.Must(formats.Open(dir))(t)
 	defer func() {
 		if err := ds.Close(); err != nil {
 			t.Error(err)
@@ -111,10 +102,7 @@ func checkSplits(t *testing.T, g *graph.Graph, kind string) {
 	n := g.Schema().Nodes[0].Count
 	seen, ascents, total := make([]bool, n), int64(0), int64(0)
 	for _, name := range []string{"train", "val", "test"} {
-		seeds, err := g.Split(name, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seeds := expect.Must(g.Split(name, 0))(t)
 		last := int64(-1)
 		for i := range seeds.Len() {
 			_, id := seeds.At(i)
@@ -137,11 +125,8 @@ func checkSplits(t *testing.T, g *graph.Graph, kind string) {
 func TestColumnsAreLeftOutWhereNoneAreWanted(t *testing.T) {
 	for _, kind := range []string{SBM, RMAT, Products, Typed} {
 		dir := filepath.Join(t.TempDir(), "g.khop")
-		res, err := Generate(context.Background(), kind, dir, Options{Nodes: 500, Edges: 900, Features: None,
-			Classes: None})
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := expect.Must(Generate(context.Background(), kind, dir, Options{Nodes: 500, Edges: 900, Features: None,
+			Classes: None}))(t)
 		for _, n := range res.Schema.Nodes {
 			if len(n.Columns) > 0 {
 				t.Errorf("%s: type %s has columns %v", kind, n.Name, n.Columns)
@@ -150,9 +135,7 @@ func TestColumnsAreLeftOutWhereNoneAreWanted(t *testing.T) {
 	}
 	// A graph of nothing is a dataset too.
 	dir := filepath.Join(t.TempDir(), "g.khop")
-	if _, err := Generate(context.Background(), SBM, dir, Options{Nodes: None}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(Generate(context.Background(), SBM, dir, Options{Nodes: None}))(t)
 	if ds, err := formats.Open(dir); err != nil {
 		t.Error(err)
 	} else if err := ds.Close(); err != nil {
@@ -213,9 +196,7 @@ func TestCancellingLeavesNoDataset(t *testing.T) {
 func TestAnExistingDatasetIsKeptUnlessForced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "g.khop")
 	o := Options{Nodes: 100, Edges: 500}
-	if _, err := Generate(context.Background(), SBM, dir, o); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(Generate(context.Background(), SBM, dir, o))(t)
 	if _, err := Generate(context.Background(), SBM, dir, o); !errors.Is(err, formats.ErrExist) {
 		t.Errorf("error %v, want ErrExist", err)
 	}

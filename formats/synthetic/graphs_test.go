@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/zeebo/xxh3"
 )
 
@@ -16,14 +17,9 @@ import (
 // all and of each type, sources that are nodes of the type's, and order by (type, source) within a destination.
 func compute(t *testing.T, kind string, o Options) (*plan, *chunk) {
 	t.Helper()
-	r, err := o.Resolve(kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(o.Resolve(kind))(t)
 	p := newPlan(kind, r)
-	if err := p.schema.Init(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, p.schema.Init())
 	s, c := &p.schema, &chunk{}
 	if s.NumNodes() != r.Nodes || s.NumEdges() != r.Edges {
 		t.Fatalf("%s %+v: schema of %d nodes and %d edges", kind, o, s.NumNodes(), s.NumEdges())
@@ -197,10 +193,7 @@ func TestProductsIsUndirectedWithPowerLawAndClasses(t *testing.T) {
 }
 
 func TestDefaultProductsHasTheDegreesOfOGB(t *testing.T) {
-	o, err := Options{}.Resolve(Products)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := expect.Must(Options{}.Resolve(Products))(t)
 	p := newPlan(Products, o)
 	if p.splits[0].size != 196_615 || p.splits[1].size != 39_323 || p.splits[2].size != 2_213_091 {
 		t.Errorf("splits %v", p.splits)
@@ -356,10 +349,7 @@ func TestFeaturesTellTheClassButNotAlways(t *testing.T) {
 func BenchmarkEdges(b *testing.B) {
 	for _, kind := range []string{SBM, RMAT, Products, Typed} {
 		b.Run(kind, func(b *testing.B) {
-			o, err := Options{Seed: 1}.Resolve(kind)
-			if err != nil {
-				b.Fatal(err)
-			}
+			o := expect.Must(Options{Seed: 1}.Resolve(kind))(b)
 			p, c := newPlan(kind, o), &chunk{}
 			const length = 1024
 			edges := 0

@@ -109,9 +109,7 @@ func TestTransposeInThreeDimensions(t *testing.T) {
 		}
 	}
 	_, rows, _, err := read(bytes.NewReader(file(header("|u1", "True", "(2, 3, 4)"), cols)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for i, b := range rows {
 		if int(b) != i {
 			t.Fatalf("element %d is %d", i, b)
@@ -219,10 +217,7 @@ func (p *pieces) From(at int64) ([]byte, error) {
 func TestElementsMayComeInPieces(t *testing.T) {
 	for _, order := range []string{"<", ">"} {
 		text := file(header(order+"i4", "False", "(100,)"), nil)
-		h, err := ReadHeader(bytes.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := expect.Must(ReadHeader(bytes.NewReader(text)))(t)
 		first := int64(len(text))
 		for i := range uint32(100) {
 			if order == "<" {

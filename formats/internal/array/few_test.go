@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -14,10 +15,7 @@ func TestLittleThatIsReadIsNotReadAhead(t *testing.T) {
 	for _, few := range []bool{false, true} {
 		h := Header{DType: unified.Int64, Kind: Number, Width: 8, Shape: []int64{8}}
 		h.elements = 8
-		r, err := NewMapped(unified.FromSlice(want).Bytes(), h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := expect.Must(NewMapped(unified.FromSlice(want).Bytes(), h))(t)
 		if few {
 			r.Few()
 		}

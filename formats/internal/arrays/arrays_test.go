@@ -29,7 +29,7 @@ func folder(t testing.TB, arrays map[string][]byte) source.Place {
 func spell(t testing.TB, g *source.Graph) string {
 	t.Helper()
 	s := fmt.Sprintf("%d:", g.Node().Count)
-	if err := g.Edges.Each(func(b source.Batch) error {
+	expect.OK(t, g.Edges.Each(func(b source.Batch) error {
 		for i := range b.Src {
 			s += fmt.Sprintf(" %d>%d", b.Src[i], b.Dst[i])
 			for k, c := range g.Edges.Columns {
@@ -38,17 +38,13 @@ func spell(t testing.TB, g *source.Graph) string {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, c := range g.Edges.Columns {
 		s += fmt.Sprintf("; edge %s %v%v", c.Name, c.DType, c.Shape)
 	}
 	for _, c := range g.Node().Columns {
 		var b bytes.Buffer
-		if err := c.Write(context.Background(), &b); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Write(context.Background(), &b))
 		s += fmt.Sprintf("; %s %v%v %x", c.Name, c.DType, c.Shape, b.Bytes())
 	}
 	for _, split := range g.Splits {
@@ -88,10 +84,7 @@ func TestArraysAreKnownByNameAndShape(t *testing.T) {
 			if found := (Reader{}).Find(at.Tree); len(found) == 0 || found[0] != "." {
 				t.Fatalf("found %v", found)
 			}
-			g, err := (Reader{}).Read(context.Background(), at, &source.Request{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := expect.Must((Reader{}).Read(context.Background(), at, &source.Request{}))(t)
 			defer g.Close()
 			if got := spell(t, g); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
@@ -131,14 +124,9 @@ func FuzzRead(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, index, x, weight, train []byte) {
 		for name, b := range map[string][]byte{"edge_index": index, "x": x, "weight": weight, "train": train} {
-			if err := os.WriteFile(filepath.Join(dir, name+".npy"), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.WriteFile(filepath.Join(dir, name+".npy"), b, 0o600))
 		}
-		tree, err := source.OpenTree(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := expect.Must(source.OpenTree(dir, nil))(t)
 		g, err := (Reader{}).Read(context.Background(), tree.At("."), &source.Request{})
 		if err != nil {
 			return
@@ -175,10 +163,7 @@ func TestFoldersOfTypesAreATypedGraph(t *testing.T) {
 	if found := (Reader{}).Find(at.Tree); !slices.Equal(found, []string{"g"}) {
 		t.Fatalf("found %v", found)
 	}
-	g, err := (Reader{}).Read(context.Background(), at.Tree.At("g"), &source.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must((Reader{}).Read(context.Background(), at.Tree.At("g"), &source.Request{}))(t)
 	defer g.Close()
 	var got []string
 	for _, n := range g.Nodes {
@@ -220,10 +205,7 @@ func TestLinksAreReadAsExportWritesThem(t *testing.T) {
 		read := func() (*source.Graph, error) {
 			return Reader{}.Read(context.Background(), sourcetest.Folder(t, "", c.files), &source.Request{})
 		}
-		g, err := read()
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must(read())(t)
 		if got := sourcetest.Spell(t, g); !strings.HasSuffix(got, c.want) || len(g.Notes) > 0 {
 			t.Errorf("%s\nwant %s; notes %q", got, c.want, g.Notes)
 		}
@@ -256,10 +238,7 @@ func TestNodesMayBeCountedLater(t *testing.T) {
 		if c.more != "" {
 			arrays[c.more] = expect.NPY(make([]int8, 100_000))
 		}
-		g, err := Reader{}.Read(context.Background(), folder(t, arrays), &source.Request{LateCount: c.late})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must(Reader{}.Read(context.Background(), folder(t, arrays), &source.Request{LateCount: c.late}))(t)
 		if got := g.Node().Count; got != c.first || (g.CountNodes != nil) != (c.first == 6001) {
 			t.Errorf("%+v: %d nodes at first", c, got)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -96,9 +97,7 @@ func write(t testing.TB, dir string, lists [][]int64, properties string) source.
 	text := fmt.Sprintf("graphclass=it.unimi.dsi.webgraph.BVGraph\nversion=0\nnodes=%d\narcs=%d\n%s", len(lists), arcs,
 		properties)
 	for name, b := range map[string][]byte{"g.graph": w.b, "g.properties": []byte(text)} {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 	}
 	return source.Local(filepath.Join(dir, "g.graph"))
 }
@@ -132,10 +131,7 @@ func TestListsAreDecoded(t *testing.T) {
 		}
 	}
 	at := write(t, t.TempDir(), lists, "")
-	got, err := read(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := expect.Must(read(at))(t)
 	for v, want := range lists {
 		if !slices.Equal(got[int64(v)], want) {
 			t.Fatalf("list %d is %d, want %d", v, got[int64(v)], want)
@@ -169,18 +165,13 @@ func TestBadGraphsAreErrors(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	at := write(f, f.TempDir(), [][]int64{{1, 2, 3}, {0}, {0}, {1}}, "")
-	text, err := os.ReadFile(at.Path())
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile(at.Path()))(f)
 	f.Add(text, uint16(4), uint16(7), "")
 	f.Add([]byte{0x55, 0xaa, 0x12, 0x80}, uint16(3), uint16(9), "REFERENCES_GAMMA | RESIDUALS_DELTA")
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte, nodes, arcs uint16, flags string) {
 		at := write(t, dir, nil, fmt.Sprintf("nodes=%d\narcs=%d\ncompressionflags=%s\n", nodes, arcs, flags))
-		if err := os.WriteFile(at.Path(), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(at.Path(), text, 0o600))
 		lists, err := read(at)
 		n := 0
 		for v, list := range lists {
@@ -203,28 +194,19 @@ func TestReadingStopsAndKeepsItsLimit(t *testing.T) {
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 20)
 	g, err := Reader{}.Read(ctx, at, &source.Request{Budget: &source.Budget{Memory: ledger}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	cancel(stop)
 	if err := g.Edges.Each(func(source.Batch) error { return nil }); !errors.Is(err, stop) {
 		t.Errorf("%v after the context ended", err)
 	}
 	var b bytes.Buffer
-	w, err := zstd.NewWriter(&b, zstd.WithWindowSize(16<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(zstd.NewWriter(&b, zstd.WithWindowSize(16<<20)))(t)
 	for range 20 { // too much for a frame that states its size
 		_, err = w.Write(make([]byte, 1<<20))
 	}
-	if err := errors.Join(err, w.Close(), os.WriteFile(at.Path(), b.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if g, err = (Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{
-		Memory: ledger}}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(err, w.Close(), os.WriteFile(at.Path(), b.Bytes(), 0o600)))
+	g = expect.Must((Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{
+		Memory: ledger}}))(t)
 	if err := g.Edges.Each(func(source.Batch) error { return nil }); !errors.Is(err, pinned.ErrLimit) {
 		t.Errorf("%v in 1 MB", err)
 	}

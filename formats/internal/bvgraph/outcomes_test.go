@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestWhatComesOfAnyWebGraph: see sourcetest.Outcomes.
@@ -20,10 +21,7 @@ func TestWhatComesOfAnyWebGraph(t *testing.T) {
 		at := write(t, t.TempDir(), lists, properties)
 		files := map[string]string{}
 		for _, name := range []string{"g.graph", "g.properties"} {
-			b, err := os.ReadFile(at.Beside(name).Path())
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := expect.Must(os.ReadFile(at.Beside(name).Path()))(t)
 			files[name] = string(b)
 		}
 		c := sourcetest.Case{Name: properties, Reader: Reader{}, At: "g.graph", Files: files, Lines: true}

@@ -12,16 +12,14 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
 // TestSavedGraphsAreWhatDGLReads: testdata/make_bin.py wrote the graphs and what DGL reads of them.
 func TestSavedGraphsAreWhatDGLReads(t *testing.T) {
 	for _, name := range []string{"coo", "csr", "csc", "typed"} {
-		tree, err := source.OpenTree(filepath.Join("testdata", name+".bin"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := expect.Must(source.OpenTree(filepath.Join("testdata", name+".bin"), nil))(t)
 		found := (BinReader{}).Find(tree)
 		if len(found) != 1 {
 			t.Fatalf("%s: found %v", name, found)
@@ -33,10 +31,7 @@ func TestSavedGraphsAreWhatDGLReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		want, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := expect.Must(os.ReadFile(filepath.Join("testdata", name+".txt")))(t)
 		if got := sourcetest.Spell(t, g); got != string(want) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}
@@ -51,11 +46,7 @@ func TestSavedGraphsAreWhatDGLReads(t *testing.T) {
 
 func readFixture(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return expect.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
 }
 
 func TestSavedGraphsOfOtherKindsAreRefused(t *testing.T) {

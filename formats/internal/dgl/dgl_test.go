@@ -9,26 +9,18 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestACSVDatasetIsWhatDGLReads: testdata/make.py wrote it and what DGL reads of it.
 func TestACSVDatasetIsWhatDGLReads(t *testing.T) {
-	want, err := os.ReadFile(filepath.Join("testdata", "csv.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := source.OpenTree(filepath.Join("testdata", "csv"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile(filepath.Join("testdata", "csv.txt")))(t)
+	tree := expect.Must(source.OpenTree(filepath.Join("testdata", "csv"), nil))(t)
 	found := (Reader{}).Find(tree)
 	if len(found) != 1 {
 		t.Fatalf("found %v", found)
 	}
-	g, err := Reader{}.Read(context.Background(), tree.At(found[0]), &source.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Reader{}.Read(context.Background(), tree.At(found[0]), &source.Request{}))(t)
 	defer g.Close()
 	if got := sourcetest.Spell(t, g); got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -51,10 +43,7 @@ func TestWhatIsNotOneGraphIsRefused(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	b, err := os.ReadFile(filepath.Join("testdata", "csv", "meta.yaml"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	b := expect.Must(os.ReadFile(filepath.Join("testdata", "csv", "meta.yaml")))(f)
 	f.Add(string(b), "node_id,label\n0,1\n", "src_id,dst_id\n0,0\n")
 	f.Fuzz(func(t *testing.T, meta, nodes, edges string) {
 		at := sourcetest.Folder(t, "x", map[string]string{"meta.yaml": meta, "users.csv": nodes, "items.csv": nodes,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestWhatComesOfAnyDatasetOfDGL: see sourcetest.Outcomes.
@@ -13,10 +14,7 @@ func TestWhatComesOfAnyDatasetOfDGL(t *testing.T) {
 	cases := []sourcetest.Case{{Name: "csv", Reader: Reader{}, At: "meta.yaml", Lines: true,
 		Files: sourcetest.Within(t, "testdata/csv")}}
 	for _, name := range []string{"coo", "csr", "csc", "typed"} {
-		b, err := os.ReadFile("testdata/" + name + ".bin")
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := expect.Must(os.ReadFile("testdata/" + name + ".bin"))(t)
 		// The head is damaged apart from the rest: most of it is room that is not used.
 		files := map[string]string{"head": string(b[:64]),
 			"room": string(b[64:headBytes]), "rest": string(b[headBytes:])}

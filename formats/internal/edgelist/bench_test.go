@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 )
 
@@ -48,10 +49,7 @@ func BenchmarkReadFile(b *testing.B) {
 	if path == "" {
 		b.Skip("KHOP_BENCH_TEXT is not set")
 	}
-	st, err := os.Stat(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	st := expect.Must(os.Stat(path))(b)
 	benchmarkRead(b, source.Local(path), st.Size(), Options{})
 }
 
@@ -60,13 +58,8 @@ func benchmarkRead(b *testing.B, at source.Place, size int64, opt Options) {
 	opt.Budget = &source.Budget{Dir: b.TempDir()}
 	before, _ := machine.ProcessorTime()
 	for b.Loop() {
-		g, err := Read(context.Background(), at, opt)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := g.Close(); err != nil {
-			b.Fatal(err)
-		}
+		g := expect.Must(Read(context.Background(), at, opt))(b)
+		expect.OK(b, g.Close())
 	}
 	after, _ := machine.ProcessorTime()
 	b.ReportMetric(float64(b.N)*float64(size)/1e6/(after-before).Seconds(), "MB/cpu-s")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -24,9 +25,7 @@ import (
 func write(t testing.TB, name string, text []byte) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(p, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(p, text, 0o600))
 	return p
 }
 
@@ -38,24 +37,20 @@ func local(t testing.TB, name string, text []byte) source.Place {
 // elements returns all elements of a column of edges.
 func elements(t testing.TB, g *source.Graph, i int) (all []byte) {
 	t.Helper()
-	if err := g.Edges.Each(func(b source.Batch) error { all = append(all, b.Columns[i]...); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, g.Edges.Each(func(b source.Batch) error { all = append(all, b.Columns[i]...); return nil }))
 	return all
 }
 
 func pairs(t testing.TB, g *source.Graph) string {
 	t.Helper()
 	var b strings.Builder
-	if err := g.Edges.Each(func(batch source.Batch) error {
+	expect.OK(t, g.Edges.Each(func(batch source.Batch) error {
 		src, dst := batch.Src, batch.Dst
 		for i := range src {
 			fmt.Fprintf(&b, " %d>%d", src[i], dst[i])
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return strings.TrimPrefix(b.String(), " ")
 }
 
@@ -134,10 +129,7 @@ func TestReadFindsOutWhatItWasGiven(t *testing.T) {
 		{"nothing, nodes known", "# empty\n", Options{Nodes: 9}, "9: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), local(t, "edges.txt", []byte(c.text)), c.opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := expect.Must(Read(context.Background(), local(t, "edges.txt", []byte(c.text)), c.opt))(t)
 			defer g.Close()
 			if got := describe(t, g); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
@@ -246,10 +238,7 @@ func TestCompressedFilesAreReadAndCutOnesRefused(t *testing.T) {
 	for name, b := range map[string][]byte{"gzip": gz.Bytes(), "zstd": enc.EncodeAll(text, nil)} {
 		t.Run(name, func(t *testing.T) {
 			// The name of the file says nothing: its first bytes do.
-			g, err := Read(context.Background(), local(t, "edges.txt", b), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := expect.Must(Read(context.Background(), local(t, "edges.txt", b), Options{}))(t)
 			defer g.Close()
 			if g.Edges.Count != 6000 || g.Node().Count != 13 {
 				t.Errorf("%d edges, %d nodes", g.Edges.Count, g.Node().Count)
@@ -294,9 +283,7 @@ func FuzzRead(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte, mode uint8) {
 		path := filepath.Join(dir, "edges")
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, text, 0o600))
 		g, err := Read(context.Background(), source.Local(path), Options{IDs: IDs(mode % 3),
 			Budget: &source.Budget{Dir: dir}})
 		if err != nil {
@@ -332,10 +319,7 @@ func TestThousandsOfNamesAreNumberedAsTheyAppear(t *testing.T) {
 		fmt.Fprintf(&text, "name %d\tname %d\n", i, i*7%(i+1))
 		fmt.Fprintf(&want, " %d>%d", i, i*7%(i+1))
 	}
-	g, err := Read(context.Background(), local(t, "names.tsv", []byte(text.String())), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Read(context.Background(), local(t, "names.tsv", []byte(text.String())), Options{}))(t)
 	defer g.Close()
 	if got := pairs(t, g); g.Node().Count != n || got != want.String()[1:] {
 		t.Errorf("%d nodes: %.100s", g.Node().Count, got)
@@ -361,10 +345,7 @@ func TestColumnsCanNameTypesOfNodes(t *testing.T) {
 		{"1 1\n1 x\n", Options{Columns: []string{"src:user", "dst:item"}, IDs: Names}, "1 users 2 items: 0>0 0>1"},
 		{"1 0\n", Options{Columns: []string{"src:page", "dst:page"}}, "2 pages: 1>0"},
 	} {
-		g, err := Read(context.Background(), local(t, "edges.txt", []byte(c.text)), c.opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must(Read(context.Background(), local(t, "edges.txt", []byte(c.text)), c.opt))(t)
 		got := ""
 		for _, n := range g.Nodes {
 			got += fmt.Sprintf("%d %ss ", n.Count, n.Name)
@@ -383,10 +364,7 @@ func TestColumnsCanNameTypesOfNodes(t *testing.T) {
 }
 
 func TestIdsWithoutEdgesAreCounted(t *testing.T) {
-	g, err := Read(context.Background(), local(t, "edges.txt", []byte("1 7\n9 7\n")), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Read(context.Background(), local(t, "edges.txt", []byte("1 7\n9 7\n")), Options{}))(t)
 	defer g.Close()
 	if got := strings.Join(g.Notes, "\n"); !strings.Contains(got, "7 of 10 ids have no edge") {
 		t.Errorf("notes %q", got)

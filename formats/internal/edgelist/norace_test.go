@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/growth"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -28,9 +29,7 @@ func TestNoShapeOfATextCostsMoreThanItsLength(t *testing.T) {
 	} {
 		growth.Linear(t, 60_000, func(n int) {
 			path := filepath.Join(dir, "edges")
-			if err := os.WriteFile(path, []byte(c[0]+strings.Repeat(c[1], n)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.WriteFile(path, []byte(c[0]+strings.Repeat(c[1], n)), 0o600))
 			if g, err := Read(context.Background(), source.Local(path),
 				Options{Budget: &source.Budget{Dir: dir}}); err == nil {
 				g.Close()
@@ -49,11 +48,8 @@ func TestLongNamesMoveToAFile(t *testing.T) {
 	}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(34 << 20)
-	g, err := Read(context.Background(), local(t, "names.txt", b.Bytes()),
-		Options{Budget: &source.Budget{Dir: t.TempDir(), Memory: ledger}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Read(context.Background(), local(t, "names.txt", b.Bytes()),
+		Options{Budget: &source.Budget{Dir: t.TempDir(), Memory: ledger}}))(t)
 	want := ""
 	for i := range n {
 		want += fmt.Sprintf("%d>%d ", i, (i+1)%n)
@@ -91,11 +87,8 @@ func TestManyEdgesMoveToAFile(t *testing.T) {
 	}
 	dir, ledger := t.TempDir(), &pinned.Ledger{}
 	ledger.SetLimit(4 << 20)
-	g, err := Read(context.Background(), local(t, "edges.txt", b.Bytes()),
-		Options{IDs: Numbers, Budget: &source.Budget{Dir: dir, Memory: ledger}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Read(context.Background(), local(t, "edges.txt", b.Bytes()),
+		Options{IDs: Numbers, Budget: &source.Budget{Dir: dir, Memory: ledger}}))(t)
 	for range 2 { // it can be gone over again
 		i := 0
 		if err := g.Edges.Each(func(batch source.Batch) error {
@@ -121,9 +114,7 @@ func TestManyEdgesMoveToAFile(t *testing.T) {
 			t.Fatalf("time of edge %d is %d", i, v)
 		}
 	}
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, g.Close())
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}

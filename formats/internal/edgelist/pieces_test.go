@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // drawnNumber draws a number as people write it.
@@ -70,11 +71,8 @@ func TestValuesAreThoseOfStrconvWithAnyNumberOfWorkers(t *testing.T) {
 	text, ids, want := drawnText(rand.New(rand.NewPCG(seed, 0)), n)
 	at := local(t, "edges.txt", text.Bytes())
 	for _, workers := range []int{1, 2, 5} {
-		g, err := Read(context.Background(), at, Options{IDs: Numbers, Workers: workers,
-			Columns: []string{"src", "dst", "x:float64", "y:float32", "z:int8"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must(Read(context.Background(), at, Options{IDs: Numbers, Workers: workers,
+			Columns: []string{"src", "dst", "x:float64", "y:float32", "z:int8"}}))(t)
 		for i := range want {
 			if got := elements(t, g, i); !bytes.Equal(got, want[i]) {
 				at := 0
@@ -118,10 +116,7 @@ func TestColumnsOfNoGivenTypeAreTheSameWithAnyNumberOfWorkers(t *testing.T) {
 	}
 	at := local(t, "edges.csv", text.Bytes())
 	for _, workers := range []int{1, 3} {
-		g, err := Read(context.Background(), at, Options{Workers: workers})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must(Read(context.Background(), at, Options{Workers: workers}))(t)
 		x := elements(t, g, 0)
 		for _, i := range []int{0, 1, n/2 - 1, n / 2, n - 1} {
 			want := float64(i)

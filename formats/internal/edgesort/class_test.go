@@ -102,14 +102,9 @@ func TestElementsAreComparedAndCombinedAsNumbers(t *testing.T) {
 		[]uint32{0, 1, 1 << 31, math.MaxUint32}, []int16{math.MinInt16, -1, 0, 1, math.MaxInt16},
 		[]uint16{0, 1, 1 << 15, math.MaxUint16}, []int8{-128, -1, 0, 1, 127}, []uint8{0, 1, 128, 255}} {
 		name := strings.TrimPrefix(fmt.Sprintf("%T", list), "[]")
-		dtype, err := unified.ParseDType(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dtype := expect.Must(unified.ParseDType(name))(t)
 		var b bytes.Buffer
-		if err := binary.Write(&b, binary.LittleEndian, list); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, binary.Write(&b, binary.LittleEndian, list))
 		elements := slices.Collect(slices.Chunk(b.Bytes(), int(dtype.Size())))
 		for i, x := range elements {
 			for j, y := range elements {
@@ -162,9 +157,7 @@ func plusOne(t *testing.T, list any, i int) []byte {
 		v = x[i] + 1
 	}
 	var b bytes.Buffer
-	if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, binary.Write(&b, binary.LittleEndian, v))
 	return b.Bytes()
 }
 
@@ -180,10 +173,7 @@ func sorting(t *testing.T, edges int, memory int64) (*Sorter, source.Batch, *pin
 	if edges > 100 {
 		opt.Columns = opt.Columns[:1]
 	}
-	s, err := New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(New(opt))(t)
 	r := rand.New(rand.NewPCG(6, 6))
 	var b source.Batch
 	for range edges {
@@ -217,9 +207,7 @@ func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
 			}
 			for left := 0; ; left++ {
 				s, b, ledger := sorting(t, edges, 64<<20)
-				if err := s.Add(t.Context(), b); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, s.Add(t.Context(), b))
 				w := [5]*refusing{{math.MaxInt}, {math.MaxInt}, {math.MaxInt}, {math.MaxInt}, {math.MaxInt}}
 				w[array].left = left
 				sink := Sink{Indptr: w[0], Indices: w[1], Types: w[2], Columns: []io.Writer{w[3], w[4]}}
@@ -290,14 +278,10 @@ func TestProgressIsTold(t *testing.T) {
 	s.opt.Edges = 5000
 	s.opt.Progress = func(stage string, done, of int64) { told = append(told, fmt.Sprint(stage, " ", done, " ", of)) }
 	for range 2 {
-		if err := s.Add(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Add(t.Context(), b))
 	}
-	if err := s.Emit(t.Context(), Sink{Indptr: nothing{}, Indices: nothing{}, Types: nothing{}, Columns: []io.Writer{
-		nothing{}}}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Emit(t.Context(), Sink{Indptr: nothing{}, Indices: nothing{}, Types: nothing{}, Columns: []io.Writer{
+		nothing{}}}))
 	want := []string{"place 3000 5000", "place 6000 6000", "sort 6000 6000"}
 	if !slices.Equal(append(told[:2:2], told[len(told)-1]), want) {
 		t.Errorf("told %q", told)
@@ -414,15 +398,11 @@ func TestASorterOfMuchMemoryPassesThePageCacheBy(t *testing.T) {
 		ledger.SetLimit(c.limit + 2)
 		s, err := New(Options{Nodes: []source.NodeType{{Count: 3}}, Types: make([]source.EdgeType, 1), ByTime: -1,
 			Edges: 1 << 30, Budget: &source.Budget{Memory: ledger}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if s.spill.large != c.want {
 			t.Errorf("of %d bytes: %t", len(s.mem), s.spill.large)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Close())
 	}
 }
 
@@ -464,13 +444,9 @@ func TestWhatASorterRefusesItNames(t *testing.T) {
 			for _, col := range c.opt.Columns {
 				two.Columns = append(two.Columns, make([]byte, 2*col.RowBytes()))
 			}
-			if err := s.Add(t.Context(), two); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, s.Add(t.Context(), two))
 			err = s.Add(t.Context(), c.b)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, s.Close())
 		}
 		if err == nil || err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", err, c.want)

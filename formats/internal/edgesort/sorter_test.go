@@ -115,10 +115,7 @@ type result struct{ indptr, indices, types, weight, time bytes.Buffer }
 
 func sortAll(t *testing.T, opt Options, edges []edge, batch int, offset []int64) (*result, *Sorter) {
 	t.Helper()
-	s, err := New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(New(opt))(t)
 	for part := range slices.Chunk(edges, batch) {
 		var b source.Batch
 		b.Columns = make([][]byte, len(opt.Columns))
@@ -132,9 +129,7 @@ func sortAll(t *testing.T, opt Options, edges []edge, batch int, offset []int64)
 				b.Columns[time] = binary.LittleEndian.AppendUint64(b.Columns[time], uint64(e.time))
 			}
 		}
-		if err := s.Add(context.Background(), b); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Add(context.Background(), b))
 	}
 	var r result
 	sink := Sink{Indptr: &r.indptr, Indices: &r.indices, Types: &r.types}
@@ -144,7 +139,7 @@ func sortAll(t *testing.T, opt Options, edges []edge, batch int, offset []int64)
 			slices.Reverse(sink.Columns)
 		}
 	}
-	err = s.Emit(context.Background(), sink)
+	err := s.Emit(context.Background(), sink)
 	if cerr := s.Close(); cerr != nil {
 		t.Fatal(cerr)
 	}
@@ -333,10 +328,7 @@ func TestAPartThatFillsTheMemoryIsSorted(t *testing.T) {
 	opt := Options{Nodes: []source.NodeType{{Count: 2}}, Types: []source.EdgeType{{}}, ByTime: -1, Edges: n, Workers: 1,
 		Columns: []graph.Column{{Name: "weight", DType: unified.Uint32}},
 		Budget:  &source.Budget{Memory: ledger, Dir: t.TempDir()}}
-	s, err := New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(New(opt))(t)
 	defer s.Close()
 	if len(s.mem) != memory {
 		t.Fatalf("the sorter took %d bytes, not %d", len(s.mem), memory)
@@ -346,10 +338,8 @@ func TestAPartThatFillsTheMemoryIsSorted(t *testing.T) {
 		b.Columns[0] = binary.LittleEndian.AppendUint32(b.Columns[0], i)
 	}
 	var indptr, indices, weight bytes.Buffer
-	if err := errors.Join(s.Add(context.Background(), b), s.Emit(context.Background(), Sink{Indptr: &indptr,
-		Indices: &indices, Columns: []io.Writer{&weight}})); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(s.Add(context.Background(), b), s.Emit(context.Background(), Sink{Indptr: &indptr,
+		Indices: &indices, Columns: []io.Writer{&weight}})))
 	if written, _ := opt.Budget.Traffic(); written == 0 || !bytes.Equal(weight.Bytes(), b.Columns[0]) {
 		t.Errorf("%d bytes went through a file, %d came out", written, weight.Len())
 	}
@@ -407,9 +397,8 @@ func TestNodesMayBeCountedWhileEdgesAreTakenIn(t *testing.T) {
 			}
 			s.SetNodes(nodes)
 			err = s.Emit(context.Background(), Sink{Indptr: &written[i][0], Indices: &written[i][1]})
-			if err = errors.Join(err, s.Close()); err != nil {
-				t.Fatal(err)
-			}
+			err = errors.Join(err, s.Close())
+			expect.OK(t, err)
 		}
 		for k := range written[0] {
 			if !bytes.Equal(written[0][k].Bytes(), written[1][k].Bytes()) {
@@ -488,9 +477,8 @@ func BenchmarkSort(b *testing.B) {
 				if err == nil {
 					err = s.Emit(context.Background(), Sink{Indptr: nothing{}, Indices: nothing{}})
 				}
-				if err = errors.Join(err, s.Close()); err != nil {
-					b.Fatal(err)
-				}
+				err = errors.Join(err, s.Close())
+				expect.OK(b, err)
 			}
 			b.ReportMetric(edges*float64(b.N)/b.Elapsed().Seconds()/1e6, "Medges/s")
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -21,11 +22,8 @@ func BenchmarkSpillCompressed(b *testing.B) {
 	for _, name := range []string{"scrambled", "ordered"} {
 		var ledger pinned.Ledger
 		ledger.SetLimit(96 << 20)
-		s, err := New(Options{Nodes: []source.NodeType{{Count: nodes}}, Types: []source.EdgeType{{}}, ByTime: -1,
-			Edges: edges, Budget: &source.Budget{Memory: &ledger, Dir: b.TempDir()}})
-		if err != nil {
-			b.Fatal(err)
-		}
+		s := expect.Must(New(Options{Nodes: []source.NodeType{{Count: nodes}}, Types: []source.EdgeType{{}}, ByTime: -1,
+			Edges: edges, Budget: &source.Budget{Memory: &ledger, Dir: b.TempDir()}}))(b)
 		r := rand.New(rand.NewPCG(1, 2))
 		draw := func() int64 {
 			x := r.Float64()
@@ -40,17 +38,11 @@ func BenchmarkSpillCompressed(b *testing.B) {
 			for i := range src {
 				src[i], dst[i] = draw(), draw()
 			}
-			if err := s.Add(context.Background(), source.Batch{Src: src, Dst: dst}); err != nil {
-				b.Fatal(err)
-			}
+			expect.OK(b, s.Add(context.Background(), source.Batch{Src: src, Dst: dst}))
 		}
-		if _, err := s.top.end(context.Background()); err != nil {
-			b.Fatal(err)
-		}
+		expect.Must(s.top.end(context.Background()))(b)
 		data := make([]byte, s.spill.size)
-		if err := s.spill.read(data, 0); err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, s.spill.read(data, 0))
 		z, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 		u, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 		compress(b, name+"/s2", data, func(p []byte) []byte { return s2.Encode(nil, p) },
@@ -58,9 +50,7 @@ func BenchmarkSpillCompressed(b *testing.B) {
 		compress(b, name+"/zstd", data, func(p []byte) []byte { return z.EncodeAll(p, nil) },
 			func(p []byte) ([]byte, error) { return u.DecodeAll(p, nil) })
 		u.Close()
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, s.Close())
 	}
 }
 

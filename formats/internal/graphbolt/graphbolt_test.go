@@ -23,13 +23,9 @@ import (
 func folder(t testing.TB, without ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "typed")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "typed"))); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "typed"))))
 	for _, name := range without {
-		if err := os.Remove(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.Remove(filepath.Join(dir, filepath.FromSlash(name))))
 	}
 	return dir
 }
@@ -47,10 +43,7 @@ func read(dir string) (*source.Graph, error) {
 
 // TestDatasetsAreWhatGraphBoltReads: testdata/make.py wrote the dataset and what GraphBolt loads of it.
 func TestDatasetsAreWhatGraphBoltReads(t *testing.T) {
-	want, err := os.ReadFile(filepath.Join("testdata", "typed.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile(filepath.Join("testdata", "typed.txt")))(t)
 	const listed = "edge share float32[]\nauthor:writes:paper 0>3:0.5 1>0:1 2>1:0.25 2>4:2\n" +
 		"paper:cites:paper 0>1:NaN 1>2:NaN 4>0:NaN 3>3:NaN 1>0:NaN\n"
 	before, rest, _ := strings.Cut(string(want), "author:writes")
@@ -66,17 +59,11 @@ func TestDatasetsAreWhatGraphBoltReads(t *testing.T) {
 			without = []string{c.without}
 		}
 		dir := folder(t, without...)
-		tree, err := source.OpenTree(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := expect.Must(source.OpenTree(dir, nil))(t)
 		if found := (Reader{}).Find(tree); len(found) != 1 || found[0] != "." {
 			t.Errorf("without %q: found %v", c.without, found)
 		}
-		g, err := read(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must(read(dir))(t)
 		if got := sourcetest.Spell(t, g); got != c.want {
 			t.Errorf("without %q:\n%s\nwant\n%s", c.without, got, c.want)
 		}
@@ -105,13 +92,8 @@ tasks:
 	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "metadata.yaml"), []byte(before+task[1:]), 0o600),
 		os.WriteFile(filepath.Join(dir, "data", "pairs.npy"), expect.NPY([]int64{0, 1, 2, 4}, 2, 2), 0o600),
 		os.WriteFile(filepath.Join(dir, "data", "negative.npy"), expect.NPY([]int64{3, 2, 1, 0}, 2, 2), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	g := expect.Must(read(dir))(t)
 	defer g.Close()
 	const want = "train 0 links: [0 0 0 2 2 2] > [1 3 2 4 1 0], types [0 0 0 0 0 0], labels [1 0 0 1 0 0]"
 	if got := sourcetest.Spell(t, g); !strings.Contains(got, want) {
@@ -136,10 +118,7 @@ func TestEveryTaskIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(read(dir))(t)
 	defer g.Close()
 	got := sourcetest.Spell(t, g)
 	for _, want := range []string{"train 0 of paper: [0 2]", "train 1 of paper: [2 3]", "train 2 of paper: [0 2]",
@@ -165,9 +144,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), c.from) {
 			t.Fatal(c.file, c.from, err)
 		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(text), c.from, c.to, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, []byte(strings.Replace(string(text), c.from, c.to, 1)), 0o600))
 		if g, err := read(dir); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s, %s: %v, %v; want %q", c.from, c.to, g, err, c.says)
 		}
@@ -179,9 +156,7 @@ const fusedGraph = "preprocessed/fused_csc_sampling_graph.pt"
 // look reads a dataset with this sampling graph: it may be an error of the file, and nothing else.
 func look(t testing.TB, dir string, b []byte) error {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(fusedGraph)), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, filepath.FromSlash(fusedGraph)), b, 0o600))
 	g, err := read(dir)
 	if err == nil {
 		err = g.Edges.Each(func(source.Batch) error { return nil })
@@ -197,10 +172,7 @@ func look(t testing.TB, dir string, b []byte) error {
 
 func TestDamagedGraphsAreErrors(t *testing.T) {
 	dir, rnd := folder(t, "metadata.yaml"), rand.New(rand.NewPCG(8, 8))
-	whole, err := os.ReadFile(filepath.Join("testdata", "typed", filepath.FromSlash(fusedGraph)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := expect.Must(os.ReadFile(filepath.Join("testdata", "typed", filepath.FromSlash(fusedGraph))))(t)
 	for range 150 {
 		b := bytes.Clone(whole)
 		for range 1 + rnd.IntN(3) {
@@ -218,16 +190,11 @@ func TestDamagedGraphsAreErrors(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	b, err := os.ReadFile(filepath.Join("testdata", "typed", "metadata.yaml"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	b := expect.Must(os.ReadFile(filepath.Join("testdata", "typed", "metadata.yaml")))(f)
 	f.Add(b)
 	dir := folder(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if err := os.WriteFile(filepath.Join(dir, "metadata.yaml"), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, "metadata.yaml"), b, 0o600))
 		if g, err := read(dir); err == nil {
 			_ = g.Close()
 		}

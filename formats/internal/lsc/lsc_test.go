@@ -15,22 +15,13 @@ import (
 // TestLargeDatasetsAreWhatTheirReadersRead: testdata/make.py wrote them, and what ogb.lsc and numpy.memmap read.
 func TestLargeDatasetsAreWhatTheirReadersRead(t *testing.T) {
 	for _, name := range []string{"mag", "igb"} {
-		tree, err := source.OpenTree(filepath.Join("testdata", name), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := expect.Must(source.OpenTree(filepath.Join("testdata", name), nil))(t)
 		found := (Reader{}).Find(tree)
 		if len(found) != 1 {
 			t.Fatalf("%s: found %v", name, found)
 		}
-		g, err := Reader{}.Read(context.Background(), tree.At(found[0]), &source.Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must(Reader{}.Read(context.Background(), tree.At(found[0]), &source.Request{}))(t)
+		want := expect.Must(os.ReadFile(filepath.Join("testdata", name+".txt")))(t)
 		if got := sourcetest.Spell(t, g); got != string(want) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}
@@ -57,31 +48,19 @@ func FuzzRead(f *testing.F) {
 	files := []string{"meta.pt", "split_dict.pt", "processed/paper___cites___paper/edge_index.npy",
 		"processed/paper/node_feat.npy", "processed/paper/node_label.npy"}
 	from, dir := filepath.Join("testdata", "mag", "mag240m_kddcup2021"), f.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		f.Fatal(err)
-	}
+	expect.OK(f, os.CopyFS(dir, os.DirFS(from)))
 	var whole [][]byte
 	for i, name := range files {
-		b, err := os.ReadFile(filepath.Join(from, name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := expect.Must(os.ReadFile(filepath.Join(from, name)))(f)
 		f.Add(byte(i), b)
 		whole = append(whole, b)
 	}
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
 		i := int(which) % len(files)
 		path := filepath.Join(dir, files[i])
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		tree, err := source.OpenTree(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, b, 0o600))
+		tree := expect.Must(source.OpenTree(dir, nil))(t)
 		sourcetest.SurvivesAt(t, Reader{}, t.TempDir(), files[i], tree.At("processed"))
-		if err := os.WriteFile(path, whole[i], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, whole[i], 0o600))
 	})
 }

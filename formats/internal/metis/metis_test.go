@@ -9,13 +9,14 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // spell writes a graph in one line.
 func spell(t testing.TB, g *source.Graph) string {
 	t.Helper()
 	s := fmt.Sprintf("%d:", g.Node().Count)
-	if err := g.Edges.Each(func(b source.Batch) error {
+	expect.OK(t, g.Edges.Each(func(b source.Batch) error {
 		for i := range b.Src {
 			s += fmt.Sprintf(" %d>%d", b.Src[i], b.Dst[i])
 			if len(b.Columns) > 0 {
@@ -23,14 +24,10 @@ func spell(t testing.TB, g *source.Graph) string {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, c := range g.Node().Columns {
 		var b bytes.Buffer
-		if err := c.Write(context.Background(), &b); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Write(context.Background(), &b))
 		s += fmt.Sprintf("; %s%v", c.Name, c.Shape)
 		for v := b.Bytes(); len(v) > 0; v = v[8:] {
 			s += fmt.Sprintf(" %d", binary.LittleEndian.Uint64(v))
@@ -90,15 +87,13 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		defer g.Close()
-		if err := g.Edges.Each(func(b source.Batch) error {
+		expect.OK(t, g.Edges.Each(func(b source.Batch) error {
 			for i := range b.Src {
 				if b.Src[i] >= g.Node().Count || b.Dst[i] >= g.Node().Count {
 					t.Fatalf("edge %d>%d", b.Src[i], b.Dst[i])
 				}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	})
 }

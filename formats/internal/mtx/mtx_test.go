@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -25,7 +26,7 @@ func spell(t testing.TB, g *source.Graph) string {
 	for _, c := range g.Edges.Columns {
 		s += fmt.Sprintf("%s %v ", c.Name, c.DType)
 	}
-	if err := g.Edges.Each(func(b source.Batch) error {
+	expect.OK(t, g.Edges.Each(func(b source.Batch) error {
 		for i := range b.Src {
 			s += fmt.Sprintf(" %d>%d", b.Src[i], b.Dst[i])
 			if len(b.Columns) > 0 {
@@ -38,9 +39,7 @@ func spell(t testing.TB, g *source.Graph) string {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return s
 }
 
@@ -54,10 +53,7 @@ func TestMatricesAreGraphs(t *testing.T) {
 		"%%MatrixMarket MATRIX Coordinate Integer General\r\n2 3 2\r\n1 3 -4\r\n2 1 5\r\n": "2 rows 3 columns " +
 			"value int64  0>2:-4 1>0:5",
 	} {
-		g, err := (Reader{}).Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must((Reader{}).Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{}))(t)
 		if got := spell(t, g); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -97,15 +93,13 @@ func FuzzRead(f *testing.F) {
 		}
 		defer g.Close()
 		e := g.Types[0]
-		if err := g.Edges.Each(func(b source.Batch) error {
+		expect.OK(t, g.Edges.Each(func(b source.Batch) error {
 			for i := range b.Src {
 				if b.Src[i] >= g.Nodes[e.Source].Count || b.Dst[i] >= g.Nodes[e.Target].Count {
 					t.Fatalf("edge %d>%d", b.Src[i], b.Dst[i])
 				}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -41,9 +42,7 @@ func collection(t testing.TB, edges, features, targets string) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features,
 		"x_target.csv": targets} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -55,13 +54,8 @@ func column(t testing.TB, g *source.Graph, name string) string {
 			continue
 		}
 		var b bytes.Buffer
-		if err := c.Write(context.Background(), &b); err != nil {
-			t.Fatal(err)
-		}
-		x, err := unified.New(c.DType, bytes.Clone(b.Bytes()), int64(b.Len())/c.DType.Size())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Write(context.Background(), &b))
+		x := expect.Must(unified.New(c.DType, bytes.Clone(b.Bytes()), int64(b.Len())/c.DType.Size()))(t)
 		if v, err := unified.View[float32](x); err == nil {
 			return fmt.Sprint(c.Shape, v)
 		}
@@ -82,10 +76,7 @@ func list(g *source.Graph, name string) []string {
 }
 
 func TestReadMakesRaggedFeaturesDenseAndNumbersClasses(t *testing.T) {
-	g, err := Read(context.Background(), collected(t, edges, features, targets), "x", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Read(context.Background(), collected(t, edges, features, targets), "x", Options{}))(t)
 	defer g.Close()
 	if g.Node().Count != 3 || g.Edges.Count != 2 || !g.Edges.Undirected || g.Node().Classes != 2 {
 		t.Errorf("%d nodes, %d edges, undirected %t, %d classes", g.Node().Count, g.Edges.Count, g.Edges.Undirected,
@@ -108,9 +99,7 @@ func TestReadMakesRaggedFeaturesDenseAndNumbersClasses(t *testing.T) {
 func TestClassesThatAreNumbersKeepTheirOrder(t *testing.T) {
 	g, err := Read(context.Background(), collected(t, edges, features, "id,name,ml_target\n0,a,10\n1,b,9\n2,c,9\n"),
 		"x", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer g.Close()
 	if got := list(g, "class"); !slices.Equal(got, []string{"9", "10"}) || column(t, g, "label") != "[1 0 0]" {
 		t.Errorf("classes %q, labels %s", got, column(t, g, "label"))
@@ -118,10 +107,7 @@ func TestClassesThatAreNumbersKeepTheirOrder(t *testing.T) {
 }
 
 func TestMissingNodesGetZerosAndANote(t *testing.T) {
-	g, err := Read(context.Background(), collected(t, edges, `{"1": [0]}`, targets), "x", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Read(context.Background(), collected(t, edges, `{"1": [0]}`, targets), "x", Options{}))(t)
 	defer g.Close()
 	if got := column(t, g, "feature"); got != "[1] [0 1 0]" || !strings.Contains(strings.Join(g.Notes, ""),
 		"2 nodes are missing") {
@@ -135,9 +121,7 @@ func TestWhatDenseRowsTakeIsNoted(t *testing.T) {
 		nodes += fmt.Sprintf("%d,x,1\n", i)
 	}
 	g, err := Read(context.Background(), collected(t, edges, `{"0": [1], "1": [999999]}`, nodes), "x", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer g.Close()
 	notes := strings.Join(g.Notes, "")
 	for _, want := range []string{"2 entries, about 24 B, are stored as dense rows: 80.0 MB", "--feature-dtype"} {
@@ -202,9 +186,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, edges, features, targets string) {
 		for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features,
 			"x_target.csv": targets} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		g, err := Read(context.Background(), folder(dir), "x", Options{})
 		if err != nil {
@@ -225,17 +207,12 @@ func FuzzRead(f *testing.F) {
 
 // TestTwitchNamesItsNodesByAnotherColumn: the archives of Twitch have the site's ids in "id", the nodes' in "new_id".
 func TestTwitchNamesItsNodesByAnotherColumn(t *testing.T) {
-	g, err := Read(context.Background(), collected(t, "from,to\n0,1\n1,2\n", `{"0": [1], "1": [0], "2": []}`,
+	g := expect.Must(Read(context.Background(), collected(t, "from,to\n0,1\n1,2\n", `{"0": [1], "1": [0], "2": []}`,
 		"id,days,mature,views,partner,new_id\n73045350,1459,False,9528,False,2\n61573865,1629,True,3615,False,0\n"+
-			"9,1,False,1,True,1\n"), "x", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+			"9,1,False,1,True,1\n"), "x", Options{}))(t)
 	defer g.Close()
 	var b bytes.Buffer
-	if err := g.Node().Columns[len(g.Node().Columns)-1].Write(context.Background(), &b); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, g.Node().Columns[len(g.Node().Columns)-1].Write(context.Background(), &b))
 	if got := fmt.Sprintf("%d %d %x", g.Node().Count, g.Edges.Count, b.Bytes()); got !=
 		"3 2 010000000000000000000000000000000000000000000000" {
 		t.Errorf("nodes, edges, labels: %s", got)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -53,35 +54,26 @@ func pack(t testing.TB, members ...member) []byte {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
 	for _, m := range members {
-		w, err := z.Create(m.name + ".npy")
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(z.Create(m.name + ".npy"))(t)
 		header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", m.descr, m.shape)
 		_, _ = w.Write(append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8)))
 		_, _ = w.Write(append([]byte(header), m.data...))
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, z.Close())
 	return out.Bytes()
 }
 
 func save(t testing.TB, b []byte) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), "g.npz")
-	if err := os.WriteFile(p, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(p, b, 0o600))
 	return p
 }
 
 // edgeColumn returns all elements of a column of edges.
 func edgeColumn(t testing.TB, g *source.Graph, i int) (all []byte) {
 	t.Helper()
-	if err := g.Edges.Each(func(b source.Batch) error { all = append(all, b.Columns[i]...); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, g.Edges.Each(func(b source.Batch) error { all = append(all, b.Columns[i]...); return nil }))
 	return all
 }
 
@@ -89,23 +81,18 @@ func edgeColumn(t testing.TB, g *source.Graph, i int) (all []byte) {
 func spell(t testing.TB, g *source.Graph) string {
 	t.Helper()
 	s := fmt.Sprintf("%d nodes:", g.Node().Count)
-	if err := g.Edges.Each(func(batch source.Batch) error {
+	expect.OK(t, g.Edges.Each(func(batch source.Batch) error {
 		src, dst := batch.Src, batch.Dst
 		for i := range src {
 			s += fmt.Sprintf(" %d>%d", src[i], dst[i])
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if g.Edges.Undirected {
 		s += " undirected"
 	}
 	elements := func(d unified.DType, b []byte) string {
-		x, err := unified.New(d, bytes.Clone(b), int64(len(b))/d.Size())
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := expect.Must(unified.New(d, bytes.Clone(b), int64(len(b))/d.Size()))(t)
 		switch d {
 		case unified.Float32:
 			v, _ := unified.View[float32](x)
@@ -122,9 +109,7 @@ func spell(t testing.TB, g *source.Graph) string {
 	}
 	for _, c := range g.Node().Columns {
 		var b bytes.Buffer
-		if err := c.Write(context.Background(), &b); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Write(context.Background(), &b))
 		s += fmt.Sprintf("; %s %v%v %s", c.Name, c.DType, c.Shape, elements(c.DType, b.Bytes()))
 	}
 	for _, sp := range g.Splits {
@@ -234,9 +219,7 @@ func TestLayouts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), &source.Request{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			defer g.Close()
 			if got := spell(t, g); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
@@ -324,10 +307,7 @@ func TestDamagedArraysAreNamed(t *testing.T) {
 // matter.
 func TestAnyFlippedByteIsHarmless(t *testing.T) {
 	good := pack(t, dense()...)
-	g, err := Read(context.Background(), source.Local(save(t, good)), &source.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Read(context.Background(), source.Local(save(t, good)), &source.Request{}))(t)
 	want := spell(t, g)
 	g.Close()
 	path := save(t, good)
@@ -335,9 +315,7 @@ func TestAnyFlippedByteIsHarmless(t *testing.T) {
 	for i := range good {
 		bad := bytes.Clone(good)
 		bad[i] ^= 0x20
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, bad, 0o600))
 		g, err := Read(context.Background(), source.Local(path), &source.Request{})
 		if err != nil {
 			refused++
@@ -376,9 +354,7 @@ func FuzzRead(f *testing.F) {
 		for i, base := range [][]member{sparse(), dense()} {
 			b := pack(t, with(base, member{name, descr, shape, data})...)
 			path := filepath.Join(dir, fmt.Sprintf("%d-%08x", i, crc32.ChecksumIEEE(b)))
-			if err := os.WriteFile(path, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.WriteFile(path, b, 0o600))
 			readAll(t, path, len(b))
 			_ = os.Remove(path)
 		}
@@ -392,9 +368,7 @@ func FuzzArchive(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		path := filepath.Join(dir, fmt.Sprintf("%08x", crc32.ChecksumIEEE(b)))
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, b, 0o600))
 		readAll(t, path, len(b))
 		_ = os.Remove(path)
 	})
@@ -454,12 +428,9 @@ func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
 	}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(10 << 20)
-	g, err := Read(context.Background(), source.Local(save(t, pack(t, numpy("edges", "(1, 2)", int8(0), 0),
+	g := expect.Must(Read(context.Background(), source.Local(save(t, pack(t, numpy("edges", "(1, 2)", int8(0), 0),
 		zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n), n), mask, across))), &source.Request{
-		Budget: &source.Budget{Memory: ledger}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Budget: &source.Budget{Memory: ledger}}))(t)
 	defer g.Close()
 	got := ""
 	for _, s := range g.Splits {
@@ -476,10 +447,7 @@ func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
 // TestAnArchiveTakesTheNumberOfNodesFromElsewhere: a table of features beside it has a row for each.
 func TestAnArchiveTakesTheNumberOfNodesFromElsewhere(t *testing.T) {
 	path := save(t, pack(t, numpy("edge_index", "(2, 1)", int64(0), int64(3))))
-	g, err := Read(context.Background(), source.Local(path), &source.Request{Nodes: 9})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Read(context.Background(), source.Local(path), &source.Request{Nodes: 9}))(t)
 	defer g.Close()
 	if n := g.Node().Count; n != 9 {
 		t.Errorf("%d nodes, not 9", n)

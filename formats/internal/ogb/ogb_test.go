@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/pickle"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // folder writes files, those that end in .gz compressed, and returns their place.
@@ -62,16 +63,12 @@ func TestADatasetOfOGBIsRead(t *testing.T) {
 		t.Fatalf("found %v", found)
 	}
 	g, err := (Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer g.Close()
 	s := fmt.Sprintf("%d %d %t %d", g.Node().Count, g.Edges.Count, g.Edges.Undirected, g.Node().Classes)
 	for _, c := range g.Node().Columns {
 		var b bytes.Buffer
-		if err := c.Write(context.Background(), &b); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Write(context.Background(), &b))
 		s += fmt.Sprintf("; %s %v %v %x", c.Name, c.DType, c.Shape, b.Bytes()[:8])
 	}
 	for _, split := range g.Splits {
@@ -164,19 +161,14 @@ func FuzzRead(f *testing.F) {
 func TestAProcessedGraphTakesItsSplits(t *testing.T) {
 	for name, from := range map[string]string{"geometric_data_processed.pt": "../torch/testdata/processed.pt",
 		"dgl_data_processed": "../dgl/testdata/coo.bin"} {
-		graph, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		graph := expect.Must(os.ReadFile(from))(t)
 		at := folder(t, "ogbn_x", map[string]string{"processed/" + name: string(graph), "processed/pre_filter.pt": "x",
 			"split/time/valid.csv.gz": "4\n2\n", "mapping/nodeidx2word.csv.gz": "node idx,word\n0,a\n"})
 		if found := (Reader{}).Find(at.Tree); fmt.Sprint(found) != "[.]" {
 			t.Fatalf("%s: found %v", name, found)
 		}
 		g, err := (Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if got := sourcetest.Spell(t, g); !strings.Contains(got, "val 0 of node: [4 2]") ||
 			!strings.Contains(got, "feature float32") {
 			t.Errorf("%s: %s", name, got)

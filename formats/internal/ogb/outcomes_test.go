@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // gzipped compresses what has a name of compressed files.
@@ -38,10 +39,7 @@ func TestWhatComesOfAnyDatasetOfOGB(t *testing.T) {
 	timed["raw/edge-feat.csv.gz"] = "1,2\n3,4\n"
 	timed["raw/node_year.csv.gz"] = "1999\n2000\n2001\n"
 	timed["raw/edge_weight.csv.gz"] = "0.5\n2\n"
-	made, err := os.ReadFile("../torch/testdata/processed.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := expect.Must(os.ReadFile("../torch/testdata/processed.pt"))(t)
 	sourcetest.Outcomes(t, sourcetest.Case{Name: "plain", Reader: Reader{}, Files: plain, Pack: gzipped(t),
 		Lines: true},
 		sourcetest.Case{Name: "compressed", Reader: Reader{}, Files: gzipped(t)(files()), Keep: []string{

@@ -45,9 +45,7 @@ func pack(t testing.TB, arrays map[string][]byte) string {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, z.Close())
 	return b.String()
 }
 
@@ -80,9 +78,7 @@ func TestDatasetsOfSeveralTypesAndInArchivesAreRead(t *testing.T) {
 			t.Errorf("found %v", found)
 		}
 		g, err := (Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if got := sourcetest.Spell(t, g); got != c.want {
 			t.Errorf("got\n%s\nwant\n%s", got, c.want)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -76,10 +77,7 @@ func TestWhatComesOfAnyPickle(t *testing.T) {
 	}
 	of["turned"] = fmt.Sprintf(array, "K\x02K\x03\x86", "u1", "|", "I01\n", "\x06\x01\x02\x03\x04\x05\x06")
 	for _, part := range []string{"graph", "allx", "ally"} {
-		b, err := os.ReadFile("../planetoid/testdata/ind.tiny." + part)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := expect.Must(os.ReadFile("../planetoid/testdata/ind.tiny." + part))(t)
 		of[part] = string(b)
 	}
 	sourcetest.Texts(t, of, func(text string) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/pickle"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -20,10 +21,7 @@ func files(t testing.TB) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, part := range append([]string{"graph"}, parts...) {
-		b, err := os.ReadFile(filepath.Join("testdata", "ind.tiny."+part))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := expect.Must(os.ReadFile(filepath.Join("testdata", "ind.tiny."+part)))(t)
 		all["ind.tiny."+part] = string(b)
 	}
 	return all
@@ -36,11 +34,8 @@ func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
 	}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 20)
-	g, err := Reader{}.Read(context.Background(), at.In("ind.tiny.graph"), &source.Request{
-		Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Reader{}.Read(context.Background(), at.In("ind.tiny.graph"), &source.Request{
+		Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}}))(t)
 	const want = "7 node, 2 classes\n" +
 		"  feature float32[3]: [0,1,0,2,0,0,0,0,0,1,1,1,6,0,0,0,0,0,0,0,5]\n" +
 		"  label int64[]: [0,1,1,0,0,-1,1]\n" +

@@ -5,17 +5,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
 )
 
 // drop takes a file out of the page cache.
 func drop(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.OpenFile(path, os.O_RDWR, 0))(t)
+	expect.OK(t, errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close()))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -22,9 +23,7 @@ import (
 func bytesOf(t *testing.T, v any) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, binary.Write(&b, binary.LittleEndian, v))
 	return b.Bytes()
 }
 
@@ -58,9 +57,7 @@ func TestPartsAreJoinedToOneListOfEdges(t *testing.T) {
 		[]int64{4, 5, 6}), partOf(t, 2, -1, "weight", unified.Int16, []int16{-7, 8}, []int64{7, 8}, []int64{9, 0}),
 		partOf(t, 2, -1, "t", unified.Int8, []int8{-1}, []int64{1}, []int64{2}),
 		partOf(t, 2, -1, "x", unified.Float32, []float32{6}, []int64{3}, []int64{3})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	row := func(weight float32, at int8, x uint32) string {
 		b := binary.LittleEndian.AppendUint32(nil, math.Float32bits(weight))
 		return string(binary.LittleEndian.AppendUint32(append(b, byte(at)), x))
@@ -105,10 +102,8 @@ func TestPartsAreJoinedToOneListOfEdges(t *testing.T) {
 
 func TestColumnsThatDoNotGoTogetherAreNotJoined(t *testing.T) {
 	g := &Graph{Types: []EdgeType{{Relation: "likes"}, {Relation: "knows"}}}
-	if err := g.Join([]Part{partOf(t, 0, -1, "weight", unified.Int16, []int16{1}, []int64{0}, []int64{0}),
-		partOf(t, 0, -1, "t", unified.Int8, []int8{1}, []int64{0}, []int64{0})}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, g.Join([]Part{partOf(t, 0, -1, "weight", unified.Int16, []int16{1}, []int64{0}, []int64{0}),
+		partOf(t, 0, -1, "t", unified.Int8, []int8{1}, []int64{0}, []int64{0})}))
 	wide := partOf(t, 1, -1, "weight", unified.Float16, []uint16{1}, []int64{0}, []int64{0})
 	if err := g.Join([]Part{wide}); err == nil || !strings.Contains(err.Error(), `"weight"`) {
 		t.Errorf("numbers of 16 bits beside others: %v", err)
@@ -213,9 +208,7 @@ func TestEdgesThatAreKeptComeBack(t *testing.T) {
 			if len(c[0]) > 1 { // the border itself
 				c[0][0], c[1][1] = most, 5+most/2
 			}
-			if err := s.Append(c[0], c[1]); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, s.Append(c[0], c[1]))
 			if len(c[0]) > 0 {
 				chunks = append(chunks, c)
 				least = min(least, slices.Min(c[0]), slices.Min(c[1]))
@@ -255,19 +248,14 @@ func TestDenseRowsAreTheSumsOfTheirEntries(t *testing.T) {
 	for _, size := range [][2]int64{{0, 3}, {1, 1}, {700, 1000}, {3, 1 << 18}, {263, 1000}, {2, 1<<18 + 1}} {
 		rows, width := size[0], size[1]
 		var out bytes.Buffer
-		w, err := NewRows(t.Context(), &out, rows, width, &ledger)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := expect.Must(NewRows(t.Context(), &out, rows, width, &ledger))(t)
 		if most := 4 * max(width, 1<<18); ledger.Total() > most || ledger.Total() < 4*width {
 			t.Errorf("%d bytes are taken for rows of %d", ledger.Total(), width)
 		}
 		want := make([]float32, rows*width)
 		for i := int64(0); i < rows; i += 1 + i/3 {
 			for _, c := range []int64{0, width - 1, width / 2, 0} {
-				if err := w.Add(i, c, 1.5); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, w.Add(i, c, 1.5))
 				want[i*width+c] += 1.5
 			}
 		}
@@ -370,9 +358,7 @@ func TestAGraphClosesWhatItOwnsOnceTheLastFirst(t *testing.T) {
 func TestLinksAndLabelsAreKeptAsTheyAre(t *testing.T) {
 	ledger, k := &pinned.Ledger{}, &Link{}
 	for i := range int64(1000) {
-		if err := k.Append(ledger, i, 2*i, i%2); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, k.Append(ledger, i, 2*i, i%2))
 	}
 	for i := range int64(1000) {
 		if k.Src[i] != i || k.Dst[i] != 2*i || k.Labels[i] != i%2 {

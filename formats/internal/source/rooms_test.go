@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -147,10 +148,7 @@ func TestAListingKeepsNumbersBesideItsEdges(t *testing.T) {
 				t.Fatal(err, l.Len())
 			}
 		}
-		each, err := l.Each()
-		if err != nil {
-			t.Fatal(err)
-		}
+		each := expect.Must(l.Each())(t)
 		at := int64(0)
 		if err := each(func(b Batch) error {
 			for i := range b.Src {
@@ -270,9 +268,8 @@ func compressed(t *testing.T, how, text string) string {
 	if err == nil {
 		_, err = io.WriteString(w, text)
 	}
-	if err = errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, w.Close())
+	expect.OK(t, err)
 	return b.String()
 }
 
@@ -291,9 +288,7 @@ func TestFilesAreKnownByTheirFirstBytes(t *testing.T) {
 		{"cut zstd", compressed(t, "zstd", strings.Repeat("0 1\n", 99))[:12], "zstd", "", "unexpected EOF"},
 	} {
 		path := filepath.Join(dir, c.name)
-		if err := os.WriteFile(path, []byte(c.bytes), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, []byte(c.bytes), 0o600))
 		f, err := Open(path)
 		if err != nil {
 			if c.says == "" || err.Error() != path+": "+c.says {
@@ -334,9 +329,7 @@ func TestFilesAreKnownByTheirFirstBytes(t *testing.T) {
 // lookInto writes an archive and says what is in it. It fails the test where something is left.
 func lookInto(t *testing.T, path string, b []byte) (text string) {
 	t.Helper()
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, b, 0o600))
 	budget := &Budget{Dir: t.TempDir(), Memory: limited(1 << 20)}
 	x, err := OpenTree(path, budget)
 	if err == nil {
@@ -370,10 +363,7 @@ func TestAnArchiveIsReadOrRefusedWhereverItIsDamaged(t *testing.T) {
 	files := [][2]string{{"a/x.txt", "0 1\n"}, {"./b.csv", strings.Repeat("1,2\n", 300)}, {".hidden", "x"},
 		{"c", ""}}
 	for _, whole := range []string{tarball(t, "x.tar", files...), zipped(t, files...)} {
-		b, err := os.ReadFile(whole)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := expect.Must(os.ReadFile(whole))(t)
 		path := filepath.Join(t.TempDir(), "x")
 		look := func(b []byte) string { return lookInto(t, path, b) }
 		end, step := len(b)-1024, 97 // two empty blocks are not missed
@@ -412,12 +402,8 @@ func TestLimitsOfAnArchiveAreKeptToTheOne(t *testing.T) {
 			t.Errorf("%d folders: %v", depth, err)
 		}
 		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", depth)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("1"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", depth)), 0o700))
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("1"), 0o600))
 		if x, err = OpenTree(dir, nil); err != nil || (len(x.Files()) == 1) != good || x.Has(name) != good {
 			t.Errorf("a folder of depth %d: %v, %v", depth, x.Files(), err)
 		}
@@ -425,19 +411,13 @@ func TestLimitsOfAnArchiveAreKeptToTheOne(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for i := range maxFiles + 1 {
-		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprint("f", i), Mode: 0o600, Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.WriteHeader(&tar.Header{Name: fmt.Sprint("f", i), Mode: 0o600, Typeflag: tar.TypeReg}))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Close())
 	path := filepath.Join(t.TempDir(), "x.tar")
 	for n, says := range map[int]string{maxFiles: "", maxFiles + 1: fmt.Sprintf("%s/f%d: the archive has more than %d "+
 		"members", path, maxFiles, maxFiles)} {
-		if err := os.WriteFile(path, append(bytes.Clone(b.Bytes()[:512*n]), make([]byte, 1024)...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, append(bytes.Clone(b.Bytes()[:512*n]), make([]byte, 1024)...), 0o600))
 		x, err := OpenTree(path, &Budget{Dir: t.TempDir()})
 		if says == "" && (err != nil || len(x.Files()) != n) || says != "" && (err == nil || err.Error() != says) {
 			t.Errorf("%d files: %v", n, err)
@@ -460,9 +440,7 @@ func TestAChangedFileIsNoticed(t *testing.T) {
 		},
 	} {
 		path := filepath.Join(t.TempDir(), "x")
-		if err := os.WriteFile(path, []byte("0 1\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, []byte("0 1\n"), 0o600))
 		x, err := OpenTree(path, nil)
 		if err == nil {
 			err = do(path)
@@ -480,19 +458,11 @@ func TestAChangedFileIsNoticed(t *testing.T) {
 // TestBytesOfAFileAreMappedOnce, and those of a member lie in the archive's room.
 func TestBytesOfAFileAreMappedOnce(t *testing.T) {
 	path := tarball(t, "x.tar", [2]string{"a", "0123456789"}, [2]string{"b", "xyz"})
-	archive, err := OpenTree(path, &Budget{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := expect.Must(OpenTree(path, &Budget{Dir: t.TempDir()}))(t)
 	plain := filepath.Join(t.TempDir(), "a")
-	if err := os.WriteFile(plain, []byte("0123456789"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(plain, []byte("0123456789"), 0o600))
 	for _, at := range []Place{archive.At("a"), Local(plain)} {
-		r, err := at.Raw()
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := expect.Must(at.Raw())(t)
 		for range 2 {
 			if b, err := r.Map(); err != nil || string(b) != "0123456789" || r.Size != 10 {
 				t.Errorf("%q, %v", b, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -37,9 +38,7 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 			var want []byte
 			for i := range 300 {
 				p := bytes.Repeat([]byte{byte(i)}, i*i/2)
-				if _, err := s.Write(p); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(s.Write(p))(t)
 				want = append(want, p...)
 			}
 			for range 2 {
@@ -48,9 +47,7 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 				}
 			}
 			for range 2 { // what was given back is not given back again
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, s.Close())
 			}
 			if l := s.Budget.Ledger(); l.Peak() > memory/4 || l != nil && l.Left() != memory {
 				t.Errorf("a peak of %d, %d left", l.Peak(), l.Left())
@@ -67,9 +64,7 @@ func TestFewEdgesAreReadBackWhateverWasExpected(t *testing.T) {
 	for expected := range int64(64) {
 		s := &EdgeStore{Spool: Spool{Budget: &Budget{}}}
 		s.Spool.Expect(expected)
-		if err := s.Append([]int64{expected}, []int64{1}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Append([]int64{expected}, []int64{1}))
 		err := s.Each(func(src, dst []int64) error {
 			if len(src) != 1 || src[0] != expected || dst[0] != 1 {
 				return fmt.Errorf("%d -> %d", src, dst)
@@ -97,16 +92,11 @@ func TestAFullDiskIsNamed(t *testing.T) {
 func TestWriteRowsClearsEachRow(t *testing.T) {
 	const rows, width = 700, 1000 // several batches
 	var b bytes.Buffer
-	if err := WriteRows(context.Background(), &b, rows, width, func(i int64,
+	expect.OK(t, WriteRows(context.Background(), &b, rows, width, func(i int64,
 		row []float32) {
 		row[i%width] = float32(i)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	x, err := unified.New(unified.Float32, bytes.Clone(b.Bytes()), rows, width)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
+	x := expect.Must(unified.New(unified.Float32, bytes.Clone(b.Bytes()), rows, width))(t)
 	v, _ := unified.View[float32](x)
 	for i, got := range v {
 		if want := float32(i / width); i%width == i/width && got != want || i%width != i/width && got != 0 {
@@ -135,9 +125,7 @@ func TestTextsKeepTheLastMegabytesInMemory(t *testing.T) {
 		if i%10 == 0 {
 			b = nil
 		}
-		if err := x.Append(b); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, x.Append(b))
 		want = append(want, b)
 	}
 	for i, b := range want {
@@ -165,13 +153,9 @@ func TestTheWindowOfAFileIsCounted(t *testing.T) {
 		err = errors.Join(err, w.Close())
 	}
 	path := filepath.Join(t.TempDir(), "x.zst")
-	if err = errors.Join(err, os.WriteFile(path, b.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	f, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, os.WriteFile(path, b.Bytes(), 0o600))
+	expect.OK(t, err)
+	f := expect.Must(Open(path))(t)
 	if err := f.Count(limited(60 << 20)); !errors.Is(err, pinned.ErrLimit) || !strings.Contains(err.Error(), path) {
 		t.Errorf("under a limit of 60 MiB: %v", err)
 	}
@@ -211,19 +195,11 @@ func TestALargeFileIsReadAheadOfTheCache(t *testing.T) {
 	aheadFile, aheadBlock = 1<<20, 1<<16
 	path := filepath.Join(t.TempDir(), "x")
 	data := bytes.Repeat([]byte("0123456789abcde"), 1<<17)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, data, 0o600))
 	drop(t, path)
 	for _, limit := range []int64{1 << 22, 1 << 20} {
-		tree, err := OpenTree(path, &Budget{Memory: limited(limit)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := tree.At("x").Raw()
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := expect.Must(OpenTree(path, &Budget{Memory: limited(limit)}))(t)
+		raw := expect.Must(tree.At("x").Raw())(t)
 		l := raw.budget.Ledger()
 		a := raw.Ahead(100, raw.Size)
 		switch {

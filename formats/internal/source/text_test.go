@@ -10,15 +10,14 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // readText reads a text in pieces of a size.
 func readText(t testing.TB, text string, size int) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	f, err := OpenText(path)
 	if err != nil {
 		return "", err
@@ -89,16 +88,12 @@ func BenchmarkText(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "text")
 	for name, line := range map[string]string{"LF": "123456 7890\n", "CRLF": "123456 7890\r\n"} {
 		b.Run(name, func(b *testing.B) {
-			if err := os.WriteFile(path, bytes.Repeat([]byte(line), 1<<20), 0o600); err != nil {
-				b.Fatal(err)
-			}
+			expect.OK(b, os.WriteFile(path, bytes.Repeat([]byte(line), 1<<20), 0o600))
 			b.SetBytes(int64(len(line)) << 20)
 			p := make([]byte, 1<<21)
 			for range b.N {
 				f, err := OpenText(path)
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				for err == nil {
 					_, err = f.Read(p)
 				}

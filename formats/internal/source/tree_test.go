@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // tarball writes a tar archive of files, compressed if its name says so.
@@ -28,9 +29,7 @@ func tarball(t *testing.T, name string, files ...[2]string) string {
 			t.Fatal(err, werr)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Close())
 	path := filepath.Join(t.TempDir(), name)
 	if strings.HasSuffix(name, "gz") {
 		var z bytes.Buffer
@@ -40,19 +39,14 @@ func tarball(t *testing.T, name string, files ...[2]string) string {
 		}
 		b = z
 	}
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, b.Bytes(), 0o600))
 	return path
 }
 
 func zipped(t *testing.T, files ...[2]string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.zip")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.Create(path))(t)
 	defer f.Close()
 	z := zip.NewWriter(f)
 	for _, m := range files {
@@ -64,9 +58,7 @@ func zipped(t *testing.T, files ...[2]string) string {
 			t.Fatal(err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, z.Close())
 	return path
 }
 
@@ -75,18 +67,13 @@ func TestATreeIsAFolderOrAnArchive(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range files {
 		path := filepath.Join(dir, f[0])
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(f[1]),
-			0o600)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(f[1]),
+			0o600)))
 	}
 	for _, path := range []string{dir, tarball(t, "x.tar", files...), tarball(t, "x.tar.gz", files...), zipped(t,
 		files...)} {
 		budget := &Budget{Dir: t.TempDir()}
-		x, err := OpenTree(path, budget)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := expect.Must(OpenTree(path, budget))(t)
 		if got := fmt.Sprint(x.Files(), x.Single()); got != "[a/train.txt b.csv] false" {
 			t.Errorf("%s: %s", path, got)
 		}
@@ -132,14 +119,9 @@ func TestAnArchiveIsNotBelieved(t *testing.T) {
 		formats.ErrSpace) {
 		t.Errorf("an archive of 40 MB where 8 MB are left: %v", err)
 	}
-	text, err := os.ReadFile(tarball(t, "x.tar", [2]string{"a", strings.Repeat("0 1\n", 1000)}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile(tarball(t, "x.tar", [2]string{"a", strings.Repeat("0 1\n", 1000)})))(t)
 	cut := filepath.Join(t.TempDir(), "cut.tar")
-	if err := os.WriteFile(cut, text[:2000], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(cut, text[:2000], 0o600))
 	if _, err := OpenTree(cut, nil); err == nil || !strings.Contains(err.Error(), "cut.tar") {
 		t.Errorf("an archive that is cut short: %v", err)
 	}
@@ -150,18 +132,11 @@ func TestArchivesInAFolderAreFound(t *testing.T) {
 	want := []string{filepath.Join(dir, "a.zip"), filepath.Join(dir, "b.tar")}
 	for i, archive := range []string{zipped(t, [2]string{"x", "1"}), tarball(t, "x.tar", [2]string{"x", "1"})} {
 		text, err := os.ReadFile(archive)
-		if err := errors.Join(err, os.WriteFile(want[i], text, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(err, os.WriteFile(want[i], text, 0o600)))
 	}
-	if err := os.WriteFile(filepath.Join(dir, "c.txt"), []byte("0 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "c.txt"), []byte("0 1\n"), 0o600))
 	for path, want := range map[string][]string{dir: want, want[0]: nil, filepath.Join(dir, "c.txt"): nil} {
-		x, err := OpenTree(path, &Budget{Dir: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := expect.Must(OpenTree(path, &Budget{Dir: t.TempDir()}))(t)
 		if got := x.Archives(); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}

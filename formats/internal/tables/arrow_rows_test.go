@@ -17,6 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -72,27 +73,18 @@ func drawnRecord(r *rand.Rand, n int) arrow.Record {
 // writeArrow writes batches to a file or a stream.
 func writeArrow(t *testing.T, path string, list []arrow.Record, opt ...ipc.Option) {
 	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.Create(path))(t)
 	var w interface {
 		Write(arrow.Record) error
 		Close() error
 	} = ipc.NewWriter(f, append(opt, ipc.WithSchema(kinds))...)
 	if filepath.Ext(path) == ".arrow" {
-		if w, err = ipc.NewFileWriter(f, append(opt, ipc.WithSchema(kinds))...); err != nil {
-			t.Fatal(err)
-		}
+		w = expect.Must(ipc.NewFileWriter(f, append(opt, ipc.WithSchema(kinds))...))(t)
 	}
 	for _, r := range list {
-		if err := w.Write(r); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Write(r))
 	}
-	if err := errors.Join(w.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(w.Close(), f.Close()))
 }
 
 // spellColumns returns all that a scan of some columns yields.
@@ -100,7 +92,7 @@ func spellColumns(t *testing.T, f *arrowFile, want []int) string {
 	t.Helper()
 	all := make([]bytes.Buffer, len(want))
 	row := int64(0)
-	if err := f.scan(context.Background(), want, func(b *batch) error {
+	expect.OK(t, f.scan(context.Background(), want, func(b *batch) error {
 		if b.row != row {
 			t.Fatalf("a batch begins at row %d, not %d", b.row, row)
 		}
@@ -116,9 +108,7 @@ func spellColumns(t *testing.T, f *arrowFile, want []int) string {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if row != f.rows() {
 		t.Fatalf("%d rows, not %d", row, f.rows())
 	}
@@ -135,11 +125,8 @@ func TestBatchesOfAnySizeAreReadByRows(t *testing.T) {
 		writeArrow(t, path, records)
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(1 << 20)
-		p, err := openPart(context.Background(), source.Local(path), Format{},
-			&source.Request{Budget: &source.Budget{Memory: ledger}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := expect.Must(openPart(context.Background(), source.Local(path), Format{},
+			&source.Request{Budget: &source.Budget{Memory: ledger}}))(t)
 		f := p.(*arrowFile)
 		got := spellColumns(t, f, want)
 		if used := ledger.Used(pinned.Sources); used != 0 {

@@ -15,18 +15,16 @@ import (
 	"github.com/apache/arrow/go/v15/parquet/schema"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // zeros writes a Parquet file of edges 0 -> 0, whose columns are a page each.
 func zeros(t *testing.T, codec compress.Compression, version parquet.DataPageVersion, rows int) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	root, err := schema.NewGroupNode("schema", parquet.Repetitions.Required, schema.FieldList{
+	root := expect.Must(schema.NewGroupNode("schema", parquet.Repetitions.Required, schema.FieldList{
 		schema.NewInt64Node("src", parquet.Repetitions.Required, -1),
-		schema.NewInt64Node("dst", parquet.Repetitions.Required, -1)}, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+		schema.NewInt64Node("dst", parquet.Repetitions.Required, -1)}, -1))(t)
 	w := file.NewParquetWriter(&out, root, file.WithWriterProps(parquet.NewWriterProperties(
 		parquet.WithCompression(codec), parquet.WithDictionaryDefault(false), parquet.WithDataPageVersion(version),
 		parquet.WithDataPageSize(int64(16*rows)))))
@@ -43,9 +41,7 @@ func zeros(t *testing.T, codec compress.Compression, version parquet.DataPageVer
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Close())
 	return out.Bytes()
 }
 
@@ -80,9 +76,7 @@ func TestAPageThatExpandsBeyondWhatItStatesIsRefused(t *testing.T) {
 func readEdges(t *testing.T, b []byte, rows int64) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "edges.parquet")
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, b, 0o600))
 	g, err := Reader{}.Read(context.Background(), source.Local(path), &source.Request{Budget: &source.Budget{
 		Dir: t.TempDir()}})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -36,13 +37,8 @@ edges:
 // mapping writes a mapping beside a copy of the tables of testdata, and returns its place.
 func mapping(t testing.TB, dir, text string) source.Place {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "graph.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tree, err := source.OpenTree(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "graph.yaml"), []byte(text), 0o600))
+	tree := expect.Must(source.OpenTree(dir, nil))(t)
 	return tree.At("graph.yaml")
 }
 
@@ -51,11 +47,8 @@ func read(t testing.TB, at source.Place) (string, *source.Graph) {
 	t.Helper()
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(64 << 20)
-	g, err := Reader{}.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Memory: ledger,
-		Dir: t.TempDir()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := expect.Must(Reader{}.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Memory: ledger,
+		Dir: t.TempDir()}}))(t)
 	text := sourcetest.Spell(t, g)
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
@@ -71,9 +64,7 @@ func read(t testing.TB, at source.Place) (string, *source.Graph) {
 // TestTheSameTablesAreTheSameGraph: however rows are stored, cut into files, groups, pages and batches.
 func TestTheSameTablesAreTheSameGraph(t *testing.T) {
 	want, dir := "", t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata")); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.CopyFS(dir, os.DirFS("testdata")))
 	for _, ext := range []string{".snappy.parquet", ".zstd.parquet", ".?.parquet", ".arrow", ".arrows", ".csv"} {
 		at := mapping(t, dir, strings.ReplaceAll(library, "{}", ext))
 		if found := (Reader{}).Find(at.Tree); len(found) != 1 || found[0] != "graph.yaml" {
@@ -109,10 +100,7 @@ func TestATableOfEdgesNeedsNoMapping(t *testing.T) {
 	const want = "2 node\nedge date int32[]\nedge at int64[]\nedge half float16[]\nedge small uint8[]\n" +
 		"edge flag uint8[]\nnode:edge:node 0>1:18000:5:3e00:1:1 1>0:18001:6:c000:255:0\n"
 	for _, name := range []string{"types.parquet", "types.arrow"} {
-		tree, err := source.OpenTree(filepath.Join("testdata", name), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := expect.Must(source.OpenTree(filepath.Join("testdata", name), nil))(t)
 		if found := (Reader{}).Find(tree); len(found) != 1 {
 			t.Errorf("%s: found %v", name, found)
 		}
@@ -195,10 +183,7 @@ func TestDamagedTablesAreErrors(t *testing.T) {
 	dir, rnd := t.TempDir(), rand.New(rand.NewPCG(13, 13))
 	for _, name := range []string{"cites.snappy.parquet", "cites.zstd.parquet", "papers.1.parquet", "papers.arrow",
 		"papers.arrows", "types.parquet"} {
-		whole, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := expect.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
 		for range 30 {
 			b := bytes.Clone(whole)
 			switch rnd.IntN(3) {
@@ -217,9 +202,7 @@ func TestDamagedTablesAreErrors(t *testing.T) {
 // look reads a table of edges with limited memory: it may be an error of the file, and nothing else.
 func look(t testing.TB, dir, name string, b []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(32 << 20)
 	r := &source.Request{Budget: &source.Budget{Memory: ledger, Dir: dir}}
@@ -252,9 +235,7 @@ func TestATableStopsAndKeepsItsLimit(t *testing.T) {
 	for _, name := range []string{"papers.snappy.parquet", "papers.arrow", "papers.arrows", "papers.csv"} {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		x, err := open(ctx, source.Local(filepath.Join("testdata", "m.yaml")), Words{name}, Format{}, &source.Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		cancel(stop)
 		if err := x.scan(ctx, []int{0}, func(*batch) error { return nil }); !errors.Is(err, stop) {
 			t.Errorf("%s: %v after the context ended", name, err)
@@ -264,10 +245,7 @@ func TestATableStopsAndKeepsItsLimit(t *testing.T) {
 		}
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(100)
-		x.parts[0], err = openPart(context.Background(), x.at[0], Format{}, &source.Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		x.parts[0] = expect.Must(openPart(context.Background(), x.at[0], Format{}, &source.Request{}))(t)
 		budget := &source.Budget{Memory: ledger}
 		switch p := x.parts[0].(type) {
 		case *parquetFile:
@@ -285,10 +263,7 @@ func TestATableStopsAndKeepsItsLimit(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"writes.0.parquet", "writes.zstd.parquet", "authors.arrow", "authors.arrows",
 		"authors.csv"} {
-		b, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := expect.Must(os.ReadFile(filepath.Join("testdata", name)))(f)
 		f.Add(b)
 	}
 	dir := f.TempDir()

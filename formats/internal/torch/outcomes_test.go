@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestWhatComesOfAnyGraphOfPyTorchGeometric: see sourcetest.Outcomes.
@@ -23,10 +24,7 @@ func TestWhatComesOfAnyGraphOfPyTorchGeometric(t *testing.T) {
 		}
 		cases = append(cases, c)
 	}
-	old, err := os.ReadFile("testdata/old.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := expect.Must(os.ReadFile("testdata/old.pt"))(t)
 	big := bytes.Replace(old, []byte("little_endianq\x02\x88"), []byte("little_endianq\x02\x89"), 1)
 	if bytes.Equal(big, old) {
 		t.Fatal("the file does not say that it is little-endian")

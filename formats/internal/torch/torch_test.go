@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/pickle"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -23,17 +24,11 @@ func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
 		t.Fatal(list, err)
 	}
 	for _, name := range list {
-		tree, err := source.OpenTree(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := expect.Must(source.OpenTree(name, nil))(t)
 		if found := (Reader{}).Find(tree); len(found) != 1 {
 			t.Errorf("%s: found %v", name, found)
 		}
-		want, err := os.ReadFile(strings.TrimSuffix(name, ".pt") + ".txt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := expect.Must(os.ReadFile(strings.TrimSuffix(name, ".pt") + ".txt"))(t)
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(1 << 20)
 		g, err := Reader{}.Read(context.Background(), tree.At(filepath.Base(name)), &source.Request{
@@ -56,10 +51,7 @@ func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
 // TestAFileThatWouldRunCodeIsRefused: Python would run it.
 func TestAFileThatWouldRunCodeIsRefused(t *testing.T) {
 	for _, name := range []string{"data.pt", "old.pt", "hetero.pt"} {
-		b, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := expect.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
 		from, to := []byte("ctorch._utils\n_rebuild_tensor_v2\n"), []byte("cposix\nsystem")
 		if !bytes.Contains(b, from) {
 			t.Fatal(name, "has no tensor")
@@ -76,10 +68,7 @@ func TestAFileThatWouldRunCodeIsRefused(t *testing.T) {
 func TestDamagedFilesAreErrors(t *testing.T) {
 	dir, rnd := t.TempDir(), rand.New(rand.NewPCG(3, 1))
 	for _, name := range []string{"data.pt", "old.pt", "hetero.pt", "processed.pt"} {
-		whole, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := expect.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
 		for range 60 {
 			b := bytes.Clone(whole)
 			if rnd.IntN(4) == 0 {
@@ -95,10 +84,7 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"data.pt", "old.pt", "hetero.pt"} {
-		b, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := expect.Must(os.ReadFile(filepath.Join("testdata", name)))(f)
 		f.Add(b)
 	}
 	dir := f.TempDir()

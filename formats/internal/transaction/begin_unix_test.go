@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // plain are directories that "whole" makes complete, of files whose names end in .arrow.
@@ -31,14 +33,9 @@ var plain = &Kind{
 // TestRoomIsComparedToTheByte: what is needed with what is free and what will be.
 func TestRoomIsComparedToTheByte(t *testing.T) {
 	dir := t.TempDir()
-	free, err := FreeSpace(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := expect.Must(FreeSpace(dir))(t)
 	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, syscall.Statfs(dir, &st))
 	if now := int64(st.Bavail) * int64(st.Bsize); free < now/2 || free > 2*now {
 		t.Errorf("%d bytes are free, not %d", free, now)
 	}
@@ -55,7 +52,7 @@ func TestRoomIsComparedToTheByte(t *testing.T) {
 	if err := plain.checkSpace(filepath.Join(dir, "none"), far, 0); err != nil {
 		t.Errorf("what is free is not known: %v", err)
 	}
-	err = plain.checkSpace(dir, far, -free)
+	err := plain.checkSpace(dir, far, -free)
 	if want := ": not enough disk space: 1,152,921,504,606,846,976 bytes (1.0 EiB) are needed, "; err == nil ||
 		!strings.HasPrefix(err.Error(), dir+want) || !strings.HasSuffix(err.Error(),
 		" are free; make room, or choose another disk") {
@@ -94,13 +91,8 @@ func TestAFullDiskIsToldInBytes(t *testing.T) {
 func TestAnOldDirectoryThatCannotBePutBackIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	old := filepath.Join(dir, "x"+WorkSuffix, workOld)
-	if err := errors.Join(os.MkdirAll(old, 0o777), os.WriteFile(filepath.Join(old, "whole"), nil, 0o666)); err != nil {
-		t.Fatal(err)
-	}
-	m, err := plain.lockMarker(filepath.Dir(old))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(os.MkdirAll(old, 0o777), os.WriteFile(filepath.Join(old, "whole"), nil, 0o666)))
+	m := expect.Must(plain.lockMarker(filepath.Dir(old)))(t)
 	defer func() { _ = m.release() }()
 	beside := filepath.Join(dir, "none", "x")
 	if err := m.tidy(beside); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), beside+": rename ") {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // spell writes a graph in one line.
 func spell(t testing.TB, g *source.Graph) string {
 	t.Helper()
 	s := fmt.Sprintf("%d nodes, %d types:", g.Node().Count, len(g.Types))
-	err := g.Edges.Each(func(b source.Batch) error {
+	expect.OK(t, g.Edges.Each(func(b source.Batch) error {
 		for i := range b.Src {
 			rel := 0
 			if b.Types != nil {
@@ -25,10 +26,7 @@ func spell(t testing.TB, g *source.Graph) string {
 			s += fmt.Sprintf(" %d-%d>%d", b.Src[i], rel, b.Dst[i])
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, l := range g.Links {
 		s += fmt.Sprintf("; %s %d>%d %d%d", l.Name, l.Src, l.Dst, l.Labels, l.Types)
 	}
@@ -55,10 +53,7 @@ func TestTriplesAreEdgesAndLinks(t *testing.T) {
 		if found := (Reader{}).Find(at.Tree); fmt.Sprint(found) != "[.]" {
 			t.Fatalf("found %v", found)
 		}
-		g, err := (Reader{}).Read(context.Background(), at, &source.Request{RelationsAsTypes: c.types})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := expect.Must((Reader{}).Read(context.Background(), at, &source.Request{RelationsAsTypes: c.types}))(t)
 		if got := spell(t, g); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}

@@ -22,11 +22,7 @@ func circle(t *testing.T, n int64) *graph.Graph {
 	for i := range 8 * n {
 		e.Src, e.Dst = append(e.Src, (i/8+i%8+1)%n), append(e.Dst, i/8)
 	}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n}}, Edges: []graph.EdgeData{e}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n}}, Edges: []graph.EdgeData{e}}))(t)
 }
 
 // bounded is a sampler of which a test knows the bound.
@@ -143,15 +139,12 @@ func TestPreparedRowsThatFillAPageHaveTheirEnd(t *testing.T) {
 	bound := p.Bound(g.Schema(), 1024)
 	var out graph.Sample
 	bound.Init(&out, g.Schema(), pinned.Options{})
-	w, err := p.Open(sampling.Env{Graph: g, BatchSize: 1024})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := expect.Must(p.Open(sampling.Env{Graph: g, BatchSize: 1024}))(t)
 	seeds := make([]int64, 1024)
 	for i := range seeds {
 		seeds[i] = int64(i)
 	}
-	err = w.Sample(context.Background(), &sampling.Request{Seeds: [][]int64{seeds},
+	err := w.Sample(context.Background(), &sampling.Request{Seeds: [][]int64{seeds},
 		Rand: sampling.NewRand(1, 2, 3, 4)}, &out)
 	if err != nil || out.Arrays[0].Rows.Len() != 1025 || out.Blocks[0][0].NumDst != 1024 {
 		t.Errorf("%v: %v of %d rows", err, out.Arrays[0].Rows, out.Blocks[0][0].NumDst)

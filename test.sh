@@ -151,7 +151,7 @@ while IFS= read -r mod; do
     if grep -q '^replace github.com/khop-gnn/khop ' "$mod/go.mod"; then
         # What it imports of this module is then compiled as above; elsewhere its paths have a version, so it is all anew.
         workspace=$work/go.work
-        printf 'go 1.25.0\n\nuse (\n\t%s\n\t%s\n)\n' "$PWD" "$PWD/$mod" >"$workspace"
+        printf 'go 1.25.0\n\nuse (\n\t%s\n\t%s\n)\n' "$PWD" "$PWD/${mod#./}" >"$workspace"
     fi
     (export GOWORK=$workspace CGO_ENABLED=0 && cd "$mod" && go vet ./... && go test -count 1 -json ./... | "${report[@]}")
 done < <(find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*' -exec dirname {} \; | sort)

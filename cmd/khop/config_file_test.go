@@ -127,7 +127,8 @@ func TestAConfigurationSaysWhatFlagsSay(t *testing.T) {
 		{`[]`, "", "no JSON object"},
 	} {
 		expect.OK(t, os.WriteFile(file, []byte(c.text), 0o600))
-		_, stderr, code := khop(t, "serve", data, "--config", file, "--socket", filepath.Join(t.TempDir(), "feed", "socket"))
+		socket := filepath.Join(t.TempDir(), "feed", "socket")
+		_, stderr, code := khop(t, "serve", data, "--config", file, "--socket", socket)
 		var p problem
 		lines := strings.Split(strings.TrimSpace(stderr), "\n")
 		expect.OK(t, json.Unmarshal([]byte(lines[len(lines)-1]), &p))

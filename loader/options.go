@@ -235,7 +235,7 @@ type DiskOptions struct {
 	CacheBytes int64 `kind:"size" help:"Rows that --residence disk keeps; default: half of memory."`
 	// Lookahead is the most batches that are sampled ahead; fewer where their ids would take more than a quarter of
 	// CacheBytes, and 16 MiB.
-	Lookahead int `default:"64" range:"1,4096" help:"Batches that --residence disk samples ahead, at most."`
+	Lookahead int `default:"64" range:"1,16384" help:"Batches that --residence disk samples ahead, at most."`
 	// PackBytes lets the loader write rows that batches known ahead need, and the cache has no room for, to temporary
 	// files of so many bytes beside the columns, where they lie one after another for each batch. It does so where the
 	// disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes.

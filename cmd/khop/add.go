@@ -1,12 +1,10 @@
 package main
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
@@ -18,7 +16,8 @@ type addCmd struct {
 	Split      []string `sep:"none" placeholder:"NAME=FILE" help:"Add a split: ids, or a boolean a node."`
 	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take; default: a quarter of what is free."`
 	Force      bool     `help:"Replace columns and splits of the same names."`
-	JSON       bool     `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // addResult is what "khop add --json" prints. Scripts rely on the names.
@@ -54,19 +53,14 @@ func (c *addCmd) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
-	bar := env.newProgress()
-	start := time.Now()
-	_, err = convert.Add(env.ctx, c.Dataset, list, convert.AddOptions{Force: c.Force, Memory: limit.MemoryLimit,
-		Progress: bar.report()})
-	bar.finish()
+	_, took, err := watched(env, func(bar *progress) (*graph.Schema, error) {
+		return convert.Add(env.ctx, c.Dataset, list, convert.AddOptions{Force: c.Force, Memory: limit.MemoryLimit,
+			Progress: bar.report()})
+	})
 	if err != nil {
 		return err
 	}
-	r := addResult{paths.Text(c.Dataset), len(list), time.Since(start).Seconds()}
-	if c.JSON {
-		return env.printJSON(r)
-	}
-	_, err = fmt.Fprintf(env.stdout, "%s: added %s, in %s\n", r.Dataset, english.Plural(r.Added, "array", ""),
-		durationText(time.Since(start)))
-	return err
+	r := addResult{paths.Text(c.Dataset), len(list), took.Seconds()}
+	return c.answer(env, r, "%s: added %s, in %s\n", r.Dataset, english.Plural(r.Added, "array", ""),
+		durationText(took))
 }

@@ -20,7 +20,8 @@ type benchCmd struct {
 	Warmup     int      `default:"10" help:"Batches to load before."`
 	NoFeatures bool     `help:"Sample only: gather no columns."`
 	NoMemcpy   bool     `help:"Do not measure how fast memory is copied."`
-	JSON       bool     `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // benchResult is what "khop bench --json" prints. Scripts rely on the names.
@@ -136,10 +137,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 			return err
 		}
 	}
-	if c.JSON {
-		return env.printJSON(r)
-	}
-	return r.print(env)
+	return c.show(env, r, r.print)
 }
 
 // measure loads the warm-up batches, then the measured ones, and breaks off: to the end the workers are as busy as in
@@ -338,17 +336,16 @@ func (r *benchResult) print(env *environment) error {
 	t := newTable(env.stdout)
 	t.row("dataset", r.Dataset)
 	t.row("sampler", r.Sampler)
-	t.row("setting", fmt.Sprintf("%d seeds a batch, %d workers, prefetch %d, %s, made on %s", r.BatchSize, r.Workers,
-		r.Prefetch, r.Residence, r.Device))
-	t.row("measured", fmt.Sprintf("%d batches in %.2f s, after %d", r.Batches, r.Seconds, r.Warmup))
-	t.row("batches", fmt.Sprintf("%.1f/s; %.2f ms each (median; %.2f to %.2f)", r.BatchesPerS, r.MsPerBatch.Median,
-		r.MsPerBatch.Min, r.MsPerBatch.Max))
-	t.row("a batch", fmt.Sprintf("%.0f seeds, %.0f nodes, %.0f edges", r.SeedsPerBatch, r.NodesPerBatch,
-		r.EdgesPerBatch))
-	t.row("edges", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to sample", r.EdgesPerS/1e6, r.SampleMs))
+	t.say("setting", "%d seeds a batch, %d workers, prefetch %d, %s, made on %s", r.BatchSize, r.Workers,
+		r.Prefetch, r.Residence, r.Device)
+	t.say("measured", "%d batches in %.2f s, after %d", r.Batches, r.Seconds, r.Warmup)
+	t.say("batches", "%.1f/s; %.2f ms each (median; %.2f to %.2f)", r.BatchesPerS, r.MsPerBatch.Median,
+		r.MsPerBatch.Min, r.MsPerBatch.Max)
+	t.say("a batch", "%.0f seeds, %.0f nodes, %.0f edges", r.SeedsPerBatch, r.NodesPerBatch, r.EdgesPerBatch)
+	t.say("edges", "%.1f million/s; %.2f ms a worker and batch to sample", r.EdgesPerS/1e6, r.SampleMs)
 	if r.BytesPerBatch > 0 {
-		t.row("rows", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to gather %s", r.RowsPerS/1e6, r.GatherMs,
-			machine.Bytes(int64(r.BytesPerBatch))))
+		t.say("rows", "%.1f million/s; %.2f ms a worker and batch to gather %s", r.RowsPerS/1e6, r.GatherMs,
+			machine.Bytes(int64(r.BytesPerBatch)))
 		gather := fmt.Sprintf("%.1f GB/s while gathering", r.GatherGBPerS)
 		if r.MemcpyGBPerS > 0 {
 			gather += fmt.Sprintf(", memcpy %.1f GB/s", r.MemcpyGBPerS)
@@ -359,23 +356,20 @@ func (r *benchResult) print(env *environment) error {
 		r.printDisk(t, d)
 	}
 	if d := r.TopologyOnDisk; d != nil {
-		t.row("topology", fmt.Sprintf("%s on disk, %s of the pages asked for were read: %d requests, %s; %.2f ms a "+
+		t.say("topology", "%s on disk, %s of the pages asked for were read: %d requests, %s; %.2f ms a "+
 			"worker and batch to wait", machine.Bytes(d.Bytes), percent(d.Read, d.Wanted), d.Requests,
-			machine.Bytes(d.PageCounts.Bytes), r.DiskMs))
+			machine.Bytes(d.PageCounts.Bytes), r.DiskMs)
 	}
 	if r.DeviceMemoryPeak > 0 {
-		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory",
-			machine.Bytes(r.DeviceMemoryPeak),
-			machine.Bytes(r.MemoryPeak)))
+		t.say("memory", "loader: %s of device memory taken, %s of host memory", machine.Bytes(r.DeviceMemoryPeak),
+			machine.Bytes(r.MemoryPeak))
 	} else {
-		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", machine.Bytes(r.MemoryEstimate),
-			machine.Bytes(r.MemoryPeak)))
+		t.say("memory", "loader: %s expected, %s taken", machine.Bytes(r.MemoryEstimate), machine.Bytes(r.MemoryPeak))
 	}
 	if r.MemcpyBytes > 0 {
-		t.row("", fmt.Sprintf("memcpy: %s taken, after the loader", machine.Bytes(r.MemcpyBytes)))
+		t.say("", "memcpy: %s taken, after the loader", machine.Bytes(r.MemcpyBytes))
 	}
 	t.row("energy", energyText(&r.Meters, r.Batches))
-	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", machine.Bytes(r.AnonBytes),
-		machine.Bytes(r.FileBytes)))
+	t.say("process", "%s its own, %s of mapped files", machine.Bytes(r.AnonBytes), machine.Bytes(r.FileBytes))
 	return t.flush()
 }

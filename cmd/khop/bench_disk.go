@@ -9,11 +9,11 @@ import (
 
 // printDisk says what was read of columns on disk.
 func (r *benchResult) printDisk(t *table, d *loader.DiskStats) {
-	t.row("disk", fmt.Sprintf("%s of %d rows missed; %.0f requests and %s a batch, of which %s are rows asked for",
+	t.say("disk", "%s of %d rows missed; %.0f requests and %s a batch, of which %s are rows asked for",
 		percent(d.Misses, d.Rows), d.Rows, float64(d.Requests)/float64(max(d.Batches, 1)),
-		machine.Bytes(d.Bytes/max(d.Batches, 1)), percent(d.Useful, d.Bytes)))
-	t.row("", fmt.Sprintf("%.0f requests/s by %s; %.2f ms a worker and batch waited for it; %d batches known ahead",
-		float64(d.Requests)/r.Seconds, describeProbe(&d.Probe), r.DiskMs, d.Lookahead))
+		machine.Bytes(d.Bytes/max(d.Batches, 1)), percent(d.Useful, d.Bytes))
+	t.say("", "%.0f requests/s by %s; %.2f ms a worker and batch waited for it; %d batches known ahead",
+		float64(d.Requests)/r.Seconds, describeProbe(&d.Probe), r.DiskMs, d.Lookahead)
 	printPack(t, d)
 }
 
@@ -25,8 +25,8 @@ func printPack(t *table, d *loader.DiskStats) {
 		}
 	}
 	if d.Packed > 0 {
-		t.row("", fmt.Sprintf("packed: %s of the rows missed; %d writes of %s in all", percent(d.Packed, d.Misses),
-			d.Writes, machine.Bytes(d.Written)))
+		t.say("", "packed: %s of the rows missed; %d writes of %s in all", percent(d.Packed, d.Misses),
+			d.Writes, machine.Bytes(d.Written))
 	}
 }
 

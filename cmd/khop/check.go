@@ -20,7 +20,8 @@ type checkCmd struct {
 	Deep    bool     `help:"Name what is legal and may not be meant, too: see khop info --deep."`
 	Scrub   bool     `help:"Compare checksums alone, slowly, at the lowest priority, past the page cache."`
 	Rate    byteSize `placeholder:"SIZE" help:"The most bytes a second that --scrub reads; default: 100MB."`
-	JSON    bool     `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // checkResult is what "khop check --json" prints. Scripts rely on the names.
@@ -53,16 +54,15 @@ func (c *checkCmd) Run(env *environment) error {
 	if c.Rate > 0 && !c.Scrub {
 		return usageError("--rate is for --scrub")
 	}
-	bar := env.newProgress()
-	start := time.Now()
-	rep, err := formats.Check(env.ctx, c.Dataset, formats.CheckOptions{Workers: c.Workers, Progress: bar.report(),
-		Scrub: c.Scrub, Rate: int64(c.Rate)})
-	bar.finish()
+	rep, took, err := watched(env, func(bar *progress) (*formats.Report, error) {
+		return formats.Check(env.ctx, c.Dataset, formats.CheckOptions{Workers: c.Workers, Progress: bar.report(),
+			Scrub: c.Scrub, Rate: int64(c.Rate)})
+	})
 	if err != nil {
 		return err
 	}
 	r := checkResult{Dataset: paths.Text(c.Dataset), OK: rep.OK(), Files: rep.Files, Bytes: rep.Bytes, Found: rep.Found,
-		Problems: []checkProblem{}, Seconds: time.Since(start).Seconds()}
+		Problems: []checkProblem{}, Seconds: took.Seconds()}
 	for _, p := range rep.Problems {
 		problem := checkProblem{Row: -1, Text: p.Error()}
 		if at := (*formats.Error)(nil); errors.As(p, &at) {
@@ -75,11 +75,7 @@ func (c *checkCmd) Run(env *environment) error {
 			return err
 		}
 	}
-	if c.JSON {
-		err = env.printJSON(r)
-	} else {
-		err = r.print(env, time.Since(start))
-	}
+	err = c.show(env, r, func(env *environment) error { return r.print(env, took) })
 	if err == nil && !r.OK {
 		err = fmt.Errorf("%s: %w: %s", r.Dataset, errProblems, english.Plural(int(r.Found), "problem", ""))
 	}
@@ -93,9 +89,7 @@ func hints(env *environment, path string) (list []string, err error) {
 		return nil, err
 	}
 	defer closing(&err, ds.Close)
-	bar := env.newProgress()
-	found, err := ds.Inspect(env.ctx, bar.report())
-	bar.finish()
+	found, err := inspect(env, ds)
 	if err != nil {
 		return nil, err
 	}

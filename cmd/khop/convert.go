@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -39,7 +38,8 @@ type convertCmd struct {
 	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take; default: a quarter of what is free."`
 	DryRun     bool     `help:"Say what would be written and taken, and write nothing."`
 	Force      bool     `help:"Replace a dataset that is there."`
-	JSON       bool     `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // Help lists the kinds.
@@ -106,33 +106,25 @@ func (c *convertCmd) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
-	bar := env.newProgress()
-	opt.Progress = bar.report()
-	opt.Log = func(line string) {
-		bar.finish()
-		env.note("%s", line)
-	}
-	start := time.Now()
-	res, err := convert.Run(env.ctx, c.Source, c.Dataset, opt)
-	bar.finish()
+	res, took, err := watched(env, func(bar *progress) (*convert.Result, error) {
+		opt.Progress = bar.report()
+		opt.Log = func(line string) {
+			bar.finish()
+			env.note("%s", line)
+		}
+		return convert.Run(env.ctx, c.Source, c.Dataset, opt)
+	})
 	if err != nil {
 		return err
 	}
-	r := convertResult{paths.Text(c.Source), paths.Text(c.Dataset), res, time.Since(start).Seconds()}
-	if c.JSON {
-		return env.printJSON(r)
-	}
+	r := convertResult{paths.Text(c.Source), paths.Text(c.Dataset), res, took.Seconds()}
 	if c.DryRun {
-		_, err = fmt.Fprintf(env.stdout,
-			"%s would be: %s; %s nodes, at most %s edges (%s), %s; at most %s of memory and "+
-				"%s of temporary files\n", r.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges),
-			r.Direction,
+		return c.answer(env, r, "%s would be: %s; %s nodes, at most %s edges (%s), %s; at most %s of memory and "+
+			"%s of temporary files\n", r.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Direction,
 			machine.Bytes(r.Bytes), machine.Bytes(r.MemoryPeak), machine.Bytes(r.TempPeak))
-		return err
 	}
-	_, err = fmt.Fprintf(env.stdout,
+	return c.answer(env, r,
 		"%s: %s; %s nodes, %s edges (%s; %s in the source), %d features, %d classes, %d splits, %s in %s\n",
 		r.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Direction, humanize.Comma(r.SourceEdges),
-		r.FeatureDim, r.Classes, r.Splits, machine.Bytes(r.Bytes), durationText(time.Since(start)))
-	return err
+		r.FeatureDim, r.Classes, r.Splits, machine.Bytes(r.Bytes), durationText(took))
 }

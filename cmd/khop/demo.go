@@ -74,14 +74,9 @@ func (c *demoCmd) tour(env *environment, made string) (err error) {
 	if err := c.train(env, ds); err != nil {
 		return err
 	}
-	fmt.Fprintf(env.stdout, `
-The dataset stays where it is. Next:
-  %[1]s info %[2]s
-  %[1]s sample %[2]s --batches 3 --digest
-  %[1]s bench %[2]s
-  %[1]s train %[2]s --model gat --plot curves.svg
-  rm -r %[3]s
-`, programName(), paths.Text(c.Dataset), made)
+	fmt.Fprintf(env.stdout, ` The dataset stays where it is. Next: %[1]s info %[2]s %[1]s sample %[2]s --batches 3
+		--digest %[1]s bench %[2]s %[1]s train %[2]s --model gat --plot curves.svg rm -r %[3]s `, programName(),
+		paths.Text(c.Dataset), made)
 	return nil
 }
 
@@ -94,19 +89,17 @@ func programName() string {
 }
 
 func (c *demoCmd) make(env *environment) error {
-	bar := env.newProgress()
-	start := time.Now()
-	res, err := synthetic.Generate(env.ctx, synthetic.SBM, c.Dataset, synthetic.Options{Nodes: c.Nodes, Seed: c.Seed,
-		Force: c.Force, Progress: bar.report()})
-	bar.finish()
+	res, took, err := watched(env, func(bar *progress) (*synthetic.Result, error) {
+		return synthetic.Generate(env.ctx, synthetic.SBM, c.Dataset, synthetic.Options{Nodes: c.Nodes, Seed: c.Seed,
+			Force: c.Force, Progress: bar.report()})
+	})
 	if err != nil {
 		return err
 	}
 	o := res.Options
 	fmt.Fprintf(env.stdout, "made      %s: %s nodes, %s edges, %d float32 features, %d classes, %s, in %s\n",
-		paths.Text(c.Dataset),
-		humanize.Comma(o.Nodes), humanize.Comma(o.Edges), o.Features, o.Classes, machine.Bytes(res.Bytes),
-		durationText(time.Since(start)))
+		paths.Text(c.Dataset), humanize.Comma(o.Nodes), humanize.Comma(o.Edges), o.Features, o.Classes,
+		machine.Bytes(res.Bytes), durationText(took))
 	return nil
 }
 
@@ -177,9 +170,8 @@ func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error
 	}
 	took := time.Since(start)
 	fmt.Fprintf(env.stdout, "epoch %d   %d batches in %s: %.0f batches/s, %.1f million edges/s; a batch has about %s "+
-		"nodes; batch 0 is %016x\n",
-		epoch, batches, durationText(took), float64(batches)/took.Seconds(), float64(total.edges)/took.Seconds()/1e6,
-		humanize.Comma(total.nodes/int64(max(batches, 1))), digest)
+		"nodes; batch 0 is %016x\n", epoch, batches, durationText(took), float64(batches)/took.Seconds(),
+		float64(total.edges)/took.Seconds()/1e6, humanize.Comma(total.nodes/int64(max(batches, 1))), digest)
 	return nil
 }
 

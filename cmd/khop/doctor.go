@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +18,7 @@ import (
 type doctorCmd struct {
 	Dataset string `arg:"" optional:"" help:"Dataset to give advice for."`
 
-	JSON bool `help:"Print one JSON object." name:"json"`
+	jsonFlag `embed:""`
 }
 
 // diagnosis is what "khop doctor --json" prints. Scripts rely on the names.
@@ -46,13 +46,11 @@ func whereSparseRuns() sparseWhere {
 		CPU: []string{"extremes", "sums of SDDMM", "dense products", "rows of 16 bits", "khop train"}}
 }
 
-func (w *sparseWhere) print(env *environment) error {
-	fmt.Fprintln(env.stdout, "\nSparse operations")
-	t := newTable(env.stdout)
+func (w *sparseWhere) print(t *table) {
+	t.section("Sparse operations")
 	t.row("  kernels of the CPU", w.Kernel)
 	t.row("  on CUDA devices, too", strings.Join(w.Device, ", "))
 	t.row("  on the CPU alone", strings.Join(w.CPU, ", "))
-	return t.flush()
 }
 
 // samplersWhere says where samplers run.
@@ -78,13 +76,11 @@ func whereSamplersRun() (w samplersWhere) {
 	return w
 }
 
-func (w *samplersWhere) print(env *environment) error {
-	fmt.Fprintln(env.stdout, "\nSamplers")
-	t := newTable(env.stdout)
+func (w *samplersWhere) print(t *table) {
+	t.section("Samplers")
 	t.row("  on CUDA devices, too", strings.Join(w.Device, ", "))
 	t.row("  on the CPU alone", strings.Join(w.CPU, ", ")+"; any with "+strings.Join(w.Flags, ", "))
 	t.row("  for batches of a device the host", strings.Join(w.Host, ", "))
-	return t.flush()
 }
 
 // Run probes the machine and prints what follows from it.
@@ -111,10 +107,7 @@ func (c *doctorCmd) Run(env *environment) error {
 		}
 	}
 	d.decide(&load)
-	if c.JSON {
-		return env.printJSON(d)
-	}
-	return d.print(env)
+	return c.show(env, d, d.print)
 }
 
 // decide fills in what follows from what was found.
@@ -142,18 +135,42 @@ func (d *diagnosis) decide(load *machine.Load) {
 }
 
 func (d *diagnosis) print(env *environment) error {
-	m := d.Machine
-	fmt.Fprintf(env.stdout, "khop %s, %s\n\nFound\n", d.Versions.Version, d.Versions.Go)
 	t := newTable(env.stdout)
+	t.row(fmt.Sprintf("khop %s, %s", d.Versions.Version, d.Versions.Go))
+	d.printFound(t)
+	d.CUDA.print(t)
+	printLadders(t, d.Arrays)
+	t.section("Paths")
+	for _, p := range d.Paths {
+		t.row("  "+p.Stage, p.Path, p.Why)
+	}
+	path, why := d.Disk.row()
+	t.row("  columns on disk", path, why)
+	d.Samplers.print(t)
+	d.Sparse.print(t)
+	t.section("Advice")
+	for _, a := range d.Advice {
+		t.row("  - " + a)
+	}
+	if len(d.Advice) == 0 {
+		t.row("  nothing: this machine is set up well")
+	}
+	return t.flush()
+}
+
+// printFound says what the machine has besides devices.
+func (d *diagnosis) printFound(t *table) {
+	m := d.Machine
+	t.section("Found")
 	t.row("  system", or(strings.TrimSpace(m.OS+"/"+m.Arch+" "+m.Kernel)))
-	t.row("  processor", fmt.Sprintf("%s, %d logical, %d used at a time", or(m.Processor), m.Cores, m.Threads))
+	t.say("  processor", "%s, %d logical, %d used at a time", or(m.Processor), m.Cores, m.Threads)
 	t.row("  instructions", or(strings.Join(m.Features, " ")))
 	cache := machine.Bytes(m.CacheBytes)
 	if m.CacheAssumed {
 		cache += ", assumed: the system does not tell"
 	}
 	t.row("  last-level cache", cache)
-	t.row("  memory", fmt.Sprintf("%s, %s available", size(m.MemoryTotal), size(m.MemoryAvailable)))
+	t.say("  memory", "%s, %s available", size(m.MemoryTotal), size(m.MemoryAvailable))
 	group := "memory: " + limit(m.MemoryLimit)
 	if room, ok := m.GroupRoom(); ok {
 		group += fmt.Sprintf(", %s in use, room for %s of data", machine.Bytes(m.MemoryInGroup),
@@ -165,39 +182,9 @@ func (d *diagnosis) print(env *environment) error {
 	}
 	t.row("  control group", group+"; processor time: "+quota)
 	t.row("  locked memory", limit(m.LockLimit)+" (for information: mapping and copying need none)")
-	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", machine.Bytes(m.PageSize),
-		or(m.HugePages.Mode), or(m.HugePages.Defrag), size(m.HugePageBytes)))
+	t.say("  pages", "%s; huge pages: %s, defrag: %s, %s each", machine.Bytes(m.PageSize),
+		or(m.HugePages.Mode), or(m.HugePages.Defrag), size(m.HugePageBytes))
 	t.row("  NUMA nodes", max(m.NUMANodes, 1))
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if err := d.CUDA.print(env); err != nil {
-		return err
-	}
-	if err := printLadders(env, d.Arrays); err != nil {
-		return err
-	}
-	fmt.Fprintln(env.stdout, "\nPaths")
-	t = newTable(env.stdout)
-	for _, p := range d.Paths {
-		t.row("  "+p.Stage, p.Path, p.Why)
-	}
-	path, why := d.Disk.row()
-	t.row("  columns on disk", path, why)
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if err := errors.Join(d.Samplers.print(env), d.Sparse.print(env)); err != nil {
-		return err
-	}
-	fmt.Fprintln(env.stdout, "\nAdvice")
-	for _, a := range d.Advice {
-		fmt.Fprintln(env.stdout, "  - "+a)
-	}
-	if len(d.Advice) == 0 {
-		fmt.Fprintln(env.stdout, "  nothing: this machine is set up well")
-	}
-	return nil
 }
 
 // sizes returns the bytes of a graph's structure, and of the columns that a loader takes along by default.
@@ -213,12 +200,7 @@ func sizes(g *graph.Graph) (topology, columns int64) {
 	return topology, columns
 }
 
-func or(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
-}
+func or(s string) string { return cmp.Or(s, "unknown") }
 
 func size(n int64) string {
 	if n == 0 {

@@ -149,9 +149,8 @@ func arrayBytes(g *graph.Graph, info *formats.ArrayInfo) []byte {
 }
 
 // print writes the part of the report that is for people.
-func (r *cudaReport) print(env *environment) error {
-	fmt.Fprintln(env.stdout, "\nCUDA")
-	t := newTable(env.stdout)
+func (r *cudaReport) print(t *table) {
+	t.section("CUDA")
 	if r.Driver != "" {
 		t.row("  driver", "CUDA "+r.Driver)
 	}
@@ -171,8 +170,7 @@ func (r *cudaReport) print(env *environment) error {
 			node = fmt.Sprint(d.PCI.NUMANode)
 		}
 		t.row("", or(d.UUID))
-		t.row("", fmt.Sprintf("bus %s, link %s, NUMA node %s, IOMMU %s", d.PCI.Address, or(d.PCI.Link), node,
-			or(d.PCI.IOMMU)))
+		t.say("", "bus %s, link %s, NUMA node %s, IOMMU %s", d.PCI.Address, or(d.PCI.Link), node, or(d.PCI.IOMMU))
 		var attributes []string
 		for _, a := range memoryAttributes {
 			attributes = append(attributes, fmt.Sprintf("%s %d", a.name, d.Attributes[a.name]))
@@ -190,16 +188,14 @@ func (r *cudaReport) print(env *environment) error {
 			t.row("", d.Error)
 		}
 	}
-	return t.flush()
 }
 
 // printLadders writes how each array would be addressed. Reasons that several arrays share are written once.
-func printLadders(env *environment, all []arrayLadder) error {
+func printLadders(t *table, all []arrayLadder) {
 	if len(all) == 0 {
-		return nil
+		return
 	}
-	fmt.Fprintln(env.stdout, "\nArrays, as a device would address them in host memory")
-	t := newTable(env.stdout)
+	t.section("Arrays, as a device would address them in host memory")
 	var reasons []string
 	for _, a := range all {
 		var notes []string
@@ -214,17 +210,13 @@ func printLadders(env *environment, all []arrayLadder) error {
 		}
 		t.row("  "+a.Array, machine.Bytes(a.Bytes), a.Rung, strings.Join(notes, ""))
 	}
-	if err := t.flush(); err != nil {
-		return err
-	}
 	for i, text := range reasons {
-		fmt.Fprintf(env.stdout, "  [%d] %s\n", i+1, text)
+		t.row(fmt.Sprintf("  [%d] %s", i+1, text))
 	}
 	if slices.ContainsFunc(all, func(a arrayLadder) bool {
 		return a.Rung == pinned.RungReadOnly || a.Rung == pinned.RungInPlace
 	}) {
-		fmt.Fprintln(env.stdout, "  Registered columns lie on the small pages of their files; --host-pages measured "+
-			"tries a copy on huge pages when loading begins.")
+		t.row("  Registered columns lie on the small pages of their files; --host-pages measured tries a copy on " +
+			"huge pages when loading begins.")
 	}
-	return nil
 }

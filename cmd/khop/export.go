@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -18,7 +18,8 @@ type exportCmd struct {
 
 	To    string `required:"" placeholder:"FORMAT" help:"Format: see below."`
 	Force bool   `help:"Replace what an export has written there."`
-	JSON  bool   `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // Help lists the formats.
@@ -41,11 +42,7 @@ type exportResult struct {
 
 // Run exports.
 func (c *exportCmd) Run(env *environment) (err error) {
-	known := false
-	for _, f := range export.Formats {
-		known = known || f[0] == c.To
-	}
-	if !known {
+	if !slices.ContainsFunc(export.Formats, func(f [2]string) bool { return f[0] == c.To }) {
 		return usageError("--to %s: see khop export --help for the formats", c.To)
 	}
 	ds, err := formats.Open(c.Dataset)
@@ -53,22 +50,16 @@ func (c *exportCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, ds.Close)
-	bar := env.newProgress()
-	start := time.Now()
-	res, err := export.Run(env.ctx, ds, c.Target, export.Options{To: c.To, Force: c.Force, Progress: bar.report()})
-	bar.finish()
+	res, took, err := watched(env, func(bar *progress) (*export.Result, error) {
+		return export.Run(env.ctx, ds, c.Target, export.Options{To: c.To, Force: c.Force, Progress: bar.report()})
+	})
 	if err != nil {
 		return err
 	}
 	for _, n := range res.Notes {
 		env.note("note: %s", n)
 	}
-	r := exportResult{paths.Text(c.Dataset), paths.Text(c.Target), c.To, res, time.Since(start).Seconds()}
-	if c.JSON {
-		return env.printJSON(r)
-	}
-	_, err = fmt.Fprintf(env.stdout, "%s: %s, %s, in %s\n", r.Target,
-		english.Plural(r.Files, "file", ""), machine.Bytes(r.Bytes),
-		durationText(time.Since(start)))
-	return err
+	r := exportResult{paths.Text(c.Dataset), paths.Text(c.Target), c.To, res, took.Seconds()}
+	return c.answer(env, r, "%s: %s, %s, in %s\n", r.Target, english.Plural(r.Files, "file", ""),
+		machine.Bytes(r.Bytes), durationText(took))
 }

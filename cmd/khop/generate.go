@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -22,7 +21,8 @@ type generateCmd struct {
 	Seed     uint64 `default:"0" placeholder:"N" help:"Equal seeds make equal files."`
 	Workers  int    `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They do not change what is written."`
 	Force    bool   `help:"Replace a dataset that is there."`
-	JSON     bool   `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // Help lists the kinds.
@@ -50,26 +50,20 @@ type generateResult struct {
 
 // Run generates.
 func (c *generateCmd) Run(env *environment) error {
-	bar := env.newProgress()
-	start := time.Now()
-	res, err := synthetic.Generate(env.ctx, c.Kind, c.Dataset, synthetic.Options{
-		Nodes: c.Nodes, Edges: c.Edges, Features: c.Features, Classes: c.Classes, Seed: c.Seed, Force: c.Force,
-		Workers: c.Workers, Progress: bar.report(),
+	res, took, err := watched(env, func(bar *progress) (*synthetic.Result, error) {
+		return synthetic.Generate(env.ctx, c.Kind, c.Dataset, synthetic.Options{
+			Nodes: c.Nodes, Edges: c.Edges, Features: c.Features, Classes: c.Classes, Seed: c.Seed, Force: c.Force,
+			Workers: c.Workers, Progress: bar.report(),
+		})
 	})
-	bar.finish()
 	if err != nil {
 		return err
 	}
 	o := res.Options
 	r := generateResult{Dataset: paths.Text(c.Dataset), Kind: c.Kind, Nodes: o.Nodes, Edges: o.Edges,
-		Features: o.Features,
-		Classes:  o.Classes, Seed: o.Seed, MaxInDegree: res.MaxInDegree, Bytes: res.Bytes,
-		Seconds: time.Since(start).Seconds()}
-	if c.JSON {
-		return env.printJSON(r)
-	}
-	_, err = fmt.Fprintf(env.stdout, "%s: %s nodes, %s edges, %d features, %d classes, seed %d: %s in %s\n", r.Dataset,
+		Features: o.Features, Classes: o.Classes, Seed: o.Seed, MaxInDegree: res.MaxInDegree, Bytes: res.Bytes,
+		Seconds: took.Seconds()}
+	return c.answer(env, r, "%s: %s nodes, %s edges, %d features, %d classes, seed %d: %s in %s\n", r.Dataset,
 		humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Features, r.Classes, r.Seed, machine.Bytes(r.Bytes),
-		durationText(time.Since(start)))
-	return err
+		durationText(took))
 }

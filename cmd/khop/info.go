@@ -20,7 +20,8 @@ type infoCmd struct {
 
 	Deep bool   `help:"Read all arrays: degrees, what may not be meant, the memory that training needs."`
 	Plot string `type:"path" placeholder:"FILE" help:"Draw the degrees, as SVG; reads all arrays, too."`
-	JSON bool   `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // infoResult is what "khop info --json" prints. Scripts rely on the names.
@@ -104,10 +105,7 @@ func (c *infoCmd) Run(env *environment) (err error) {
 			return err
 		}
 	}
-	if c.JSON {
-		return env.printJSON(r)
-	}
-	return r.print(env)
+	return c.show(env, r, r.print)
 }
 
 func describe(path string, ds *formats.Dataset) infoResult {
@@ -186,7 +184,7 @@ func columnInfos(cols []graph.Column) []columnInfo {
 func (r *infoResult) print(env *environment) error {
 	t := newTable(env.stdout)
 	t.row("dataset", r.Dataset)
-	t.row("id", fmt.Sprintf("%s (format %s, generation %d)", r.ID, r.Format, r.Generation))
+	t.say("id", "%s (format %s, generation %d)", r.ID, r.Format, r.Generation)
 	t.row("size", machine.Bytes(r.Bytes))
 	edges := humanize.Comma(r.Edges)
 	if r.SourceEdges != r.Edges {
@@ -195,12 +193,12 @@ func (r *infoResult) print(env *environment) error {
 	t.row("nodes", humanize.Comma(r.Nodes))
 	t.row("edges", edges)
 	for _, n := range r.NodeTypes {
-		t.row("node type", fmt.Sprintf("%s: %s%s", n.Name, humanize.Comma(n.Count), columnsText(n.Columns)))
+		t.say("node type", "%s: %s%s", n.Name, humanize.Comma(n.Count), columnsText(n.Columns))
 	}
 	columns := columnsText(r.EdgeColumns) // all edge types have them
 	for i, e := range r.EdgeTypes {
-		t.row("edge type", fmt.Sprintf("%s:%s:%s: %s, by %s%s", e.Source, e.Relation, e.Target, humanize.Comma(e.Count),
-			e.Order, columns))
+		t.say("edge type", "%s:%s:%s: %s, by %s%s", e.Source, e.Relation, e.Target, humanize.Comma(e.Count),
+			e.Order, columns)
 		if i == 0 && columns != "" {
 			columns = ", the same columns"
 		}
@@ -212,10 +210,10 @@ func (r *infoResult) print(env *environment) error {
 		t.row("split", s)
 	}
 	for _, l := range r.Links {
-		t.row("links", fmt.Sprintf("%s %d: %s, %s", l.Name, l.Index, humanize.Comma(l.Count), l.EdgeType))
+		t.say("links", "%s %d: %s, %s", l.Name, l.Index, humanize.Comma(l.Count), l.EdgeType)
 	}
 	for _, n := range r.Names {
-		t.row("names", fmt.Sprintf("%s: %s", n.Name, humanize.Comma(n.Count)))
+		t.say("names", "%s: %s", n.Name, humanize.Comma(n.Count))
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Provenance)) {
 		t.row("from", k+": "+r.Provenance[k])

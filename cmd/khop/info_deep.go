@@ -33,11 +33,17 @@ type trainingRoom struct {
 	Fanouts   []int  `json:"fanouts"`
 }
 
-// lookDeep reads all arrays.
+// inspect reads all arrays.
+func inspect(env *environment, ds *formats.Dataset) (*formats.Inspection, error) {
+	found, _, err := watched(env, func(bar *progress) (*formats.Inspection, error) {
+		return ds.Inspect(env.ctx, bar.report())
+	})
+	return found, err
+}
+
+// lookDeep says what all arrays tell.
 func lookDeep(env *environment, ds *formats.Dataset) (*deepInfo, error) {
-	bar := env.newProgress()
-	found, err := ds.Inspect(env.ctx, bar.report())
-	bar.finish()
+	found, err := inspect(env, ds)
 	if err != nil {
 		return nil, err
 	}

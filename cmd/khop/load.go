@@ -188,10 +188,10 @@ func (f *loadFlags) open(env *environment, change func(*loader.Options), planned
 		}
 		planned(memory)
 	}
-	bar := env.newProgress()
-	opt.Hooks.Progress = bar.report()
-	ld, err := loader.NewContext(env.ctx, ds, opt)
-	bar.finish()
+	ld, _, err := watched(env, func(bar *progress) (*loader.Loader, error) {
+		opt.Hooks.Progress = bar.report()
+		return loader.NewContext(env.ctx, ds, opt)
+	})
 	if err != nil {
 		return nil, errors.Join(err, ds.Close())
 	}

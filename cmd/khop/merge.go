@@ -1,12 +1,10 @@
 package main
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
@@ -15,7 +13,8 @@ type mergeCmd struct {
 	Shares  []string `arg:"" help:"All shares of a conversion, in any order."`
 
 	Force bool `help:"Replace a dataset that is there."`
-	JSON  bool `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // mergeResult is what "khop merge --json" prints. Scripts rely on the names.
@@ -29,19 +28,14 @@ type mergeResult struct {
 
 // Run joins shares.
 func (c *mergeCmd) Run(env *environment) error {
-	bar := env.newProgress()
-	start := time.Now()
-	s, err := convert.JoinShares(env.ctx, c.Shares, c.Dataset,
-		convert.MergeOptions{Force: c.Force, Progress: bar.report()})
-	bar.finish()
+	s, took, err := watched(env, func(bar *progress) (*graph.Schema, error) {
+		return convert.JoinShares(env.ctx, c.Shares, c.Dataset,
+			convert.MergeOptions{Force: c.Force, Progress: bar.report()})
+	})
 	if err != nil {
 		return err
 	}
-	r := mergeResult{paths.Text(c.Dataset), len(c.Shares), s.NumNodes(), s.NumEdges(), time.Since(start).Seconds()}
-	if c.JSON {
-		return env.printJSON(r)
-	}
-	_, err = fmt.Fprintf(env.stdout, "%s: %d shares, %s nodes, %s edges, in %s\n", r.Dataset, r.Shares,
-		humanize.Comma(r.Nodes), humanize.Comma(r.Edges), durationText(time.Since(start)))
-	return err
+	r := mergeResult{paths.Text(c.Dataset), len(c.Shares), s.NumNodes(), s.NumEdges(), took.Seconds()}
+	return c.answer(env, r, "%s: %d shares, %s nodes, %s edges, in %s\n", r.Dataset, r.Shares,
+		humanize.Comma(r.Nodes), humanize.Comma(r.Edges), durationText(took))
 }

@@ -14,6 +14,28 @@ import (
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
+// jsonFlag is for commands that print one object to programs, and a sentence to people.
+type jsonFlag struct {
+	JSON bool `name:"json" help:"Print one JSON object."`
+}
+
+// answer prints v, or what it says in words.
+func (f jsonFlag) answer(env *environment, v any, format string, args ...any) error {
+	if f.JSON {
+		return env.printJSON(v)
+	}
+	_, err := fmt.Fprintf(env.stdout, format, args...)
+	return err
+}
+
+// show prints v, or calls print.
+func (f jsonFlag) show(env *environment, v any, print func(*environment) error) error {
+	if f.JSON {
+		return env.printJSON(v)
+	}
+	return print(env)
+}
+
 // printJSON writes v as one JSON object and a newline, indented.
 func (env *environment) printJSON(v any) error {
 	e := json.NewEncoder(env.stdout)
@@ -46,6 +68,12 @@ func (t *table) row(cells ...any) {
 	}
 	fmt.Fprintln(t.w, strings.Join(text, "\t"))
 }
+
+// say adds a row of a title and a text.
+func (t *table) say(title, format string, args ...any) { t.row(title, fmt.Sprintf(format, args...)) }
+
+// section begins rows of their own, below a title.
+func (t *table) section(title string) { fmt.Fprintf(t.w, "\n%s\n", title) }
 
 func (t *table) flush() error { return t.w.Flush() }
 

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -26,7 +25,8 @@ type partitionCmd struct {
 	Slack  float64  `default:"0.03" placeholder:"X" help:"How much larger than the mean a part may be, as a share."`
 	Out    string   `placeholder:"FILE" help:"File to write; default: the dataset's name with .part.N behind it."`
 	Force  bool     `help:"Replace a file that is there."`
-	JSON   bool     `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // partitionResult is what "khop partition --json" prints. Scripts rely on the names.
@@ -40,7 +40,6 @@ type partitionResult struct {
 
 // Run divides the nodes.
 func (c *partitionCmd) Run(env *environment) (err error) {
-	start := time.Now()
 	out := c.Out
 	if out == "" {
 		out = fmt.Sprintf("%s.part.%d", filepath.Clean(c.Dataset), c.Parts)
@@ -53,29 +52,23 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, ds.Close)
-	r := partitionResult{Dataset: paths.Text(c.Dataset), File: paths.Text(out), Parts: int(c.Parts)}
-	var p *graph.Partition
-	bar := env.newProgress()
-	defer bar.finish()
-	err = pinned.Guard(func() (err error) {
-		p, r.PartitionQuality, err = graph.StreamPartition(env.ctx, ds.Graph(), graph.PartitionOptions{
-			Parts: int(c.Parts), Passes: int(c.Passes), Slack: c.Slack,
-			Progress: bar.of("partition")})
-		return err
+	q, took, err := watched(env, func(bar *progress) (q graph.PartitionQuality, err error) {
+		var p *graph.Partition
+		err = pinned.Guard(func() (err error) {
+			p, q, err = graph.StreamPartition(env.ctx, ds.Graph(), graph.PartitionOptions{Parts: int(c.Parts),
+				Passes: int(c.Passes), Slack: c.Slack, Progress: bar.of("partition")})
+			return err
+		})
+		if err != nil {
+			return q, fmt.Errorf("%s: %w", paths.Text(c.Dataset), err)
+		}
+		return q, wholefile.Replace(out, 0o644, p.Write)
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", paths.Text(c.Dataset), err)
-	}
-	if err := wholefile.Replace(out, 0o644, p.Write); err != nil {
 		return err
 	}
-	r.Seconds = time.Since(start).Seconds()
-	if c.JSON {
-		return env.printJSON(r)
-	}
-	_, err = fmt.Fprintf(env.stdout, "%s: %d parts of at most %s nodes (%.3f of the mean), %s of %s edges cut "+
-		"(%.1f %%), %d passes in %s\n", r.File, r.Parts, humanize.Comma(r.Largest), r.Balance, humanize.Comma(r.Cut),
-		humanize.Comma(r.Edges), 100*float64(r.Cut)/float64(max(r.Edges, 1)), r.Passes,
-		durationText(time.Since(start)))
-	return err
+	r := partitionResult{paths.Text(c.Dataset), paths.Text(out), int(c.Parts), q, took.Seconds()}
+	return c.answer(env, r, "%s: %d parts of at most %s nodes (%.3f of the mean), %s of %s edges cut (%s), "+
+		"%d passes in %s\n", r.File, r.Parts, humanize.Comma(r.Largest), r.Balance, humanize.Comma(r.Cut),
+		humanize.Comma(r.Edges), percent(r.Cut, r.Edges), r.Passes, durationText(took))
 }

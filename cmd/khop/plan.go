@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
@@ -17,7 +18,8 @@ type planCmd struct {
 	loadFlags `embed:"" set:"device=cpu"`
 
 	Plot string `placeholder:"FILE" type:"path" help:"Draw seconds an epoch by size of the cache, as SVG."`
-	JSON bool   `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // planResult is what "khop plan --json" prints. Scripts rely on the names.
@@ -45,10 +47,10 @@ func (c *planCmd) Run(env *environment) (err error) {
 	if err != nil {
 		return err
 	}
-	bar := env.newProgress()
-	opt.Hooks.Progress = bar.report()
-	o, err := loader.LookOut(env.ctx, ds, opt)
-	bar.finish()
+	o, _, err := watched(env, func(bar *progress) (*loader.Outlook, error) {
+		opt.Hooks.Progress = bar.report()
+		return loader.LookOut(env.ctx, ds, opt)
+	})
 	if err != nil {
 		return err
 	}
@@ -68,10 +70,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 			return err
 		}
 	}
-	if c.JSON {
-		return env.printJSON(r)
-	}
-	return r.print(env)
+	return c.show(env, r, r.print)
 }
 
 // knee returns the size at which the curve of seconds, by the logarithm of the size, is farthest below the line between
@@ -213,11 +212,7 @@ func barOf(part, longest float64) string {
 	if longest > 0 {
 		n = int(math.Round(24 * part / longest))
 	}
-	bar := ""
-	for range n {
-		bar += "#"
-	}
-	return bar
+	return strings.Repeat("#", n)
 }
 
 // draw plots the seconds of an epoch by the size of the cache.

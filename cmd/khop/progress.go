@@ -16,6 +16,14 @@ type progress struct {
 	bar   *progressbar.ProgressBar
 }
 
+// watched runs work, which shows how far it is, and returns what it makes and how long it takes.
+func watched[T any](env *environment, work func(*progress) (T, error)) (made T, took time.Duration, err error) {
+	bar, start := env.newProgress(), time.Now()
+	defer bar.finish()
+	made, err = work(bar)
+	return made, time.Since(start), err
+}
+
 // newProgress returns a progress display; finish ends it.
 func (env *environment) newProgress() *progress { return &progress{env: env} }
 

@@ -21,7 +21,8 @@ type tuneCmd struct {
 	Workers int      `default:"0" placeholder:"N" help:"Goroutines that compute; 0: one a core."`
 	File    string   `type:"path" placeholder:"FILE" help:"Where choices are kept; default: in the user's cache."`
 	Plot    string   `type:"path" placeholder:"FILE" help:"Draw the speed-up by width, as SVG."`
-	JSON    bool     `name:"json" help:"Print one JSON object."`
+
+	jsonFlag `embed:""`
 }
 
 // widths is the value of --widths.
@@ -80,74 +81,57 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	defer pool.Close()
 	r := tuneResult{Dataset: paths.Text(c.Dataset), File: paths.Text(path), Kernel: sparse.Kernel(),
 		Workers: pool.Workers()}
-	bar := env.newProgress()
-	report := bar.report()
-	for i, width := range c.Widths {
-		found, err := c.tune(env, pool, tuning, a, width)
-		if err == nil {
-			err = tuning.Save(path) // what was measured is kept, whatever comes
+	r.Tuned, _, err = watched(env, func(bar *progress) (tuned []sparse.Tuned, err error) {
+		report := bar.of("tuning")
+		for i, width := range c.Widths {
+			found, err := c.tune(env, pool, tuning, a, width)
+			if err == nil {
+				err = tuning.Save(path) // what was measured is kept, whatever comes
+			}
+			if err != nil {
+				return nil, fmt.Errorf("width %d: %w", width, err)
+			}
+			tuned = append(tuned, found...)
+			if report != nil {
+				report(int64(i+1), int64(len(c.Widths)))
+			}
 		}
-		if err != nil {
-			bar.finish()
-			return fmt.Errorf("width %d: %w", width, err)
-		}
-		r.Tuned = append(r.Tuned, found...)
-		if report != nil {
-			report("tuning", int64(i+1), int64(len(c.Widths)))
-		}
+		return tuned, nil
+	})
+	if err != nil {
+		return err
 	}
-	bar.finish()
 	if c.Plot != "" {
 		if err := speedUps(r.Tuned).Save(c.Plot); err != nil {
 			return err
 		}
 	}
-	if c.JSON {
-		return env.printJSON(r)
-	}
-	return r.print(env)
+	return c.show(env, r, r.print)
 }
 
 // tune measures one width, on random rows.
 func (c *tuneCmd) tune(env *environment, pool *sparse.Pool, tuning *sparse.Tuning, a *sparse.Matrix,
 	width int64) (found []sparse.Tuned, err error) {
-	matrix := func(shape ...int64) (unified.Tensor, *pinned.Region, error) {
-		n := int64(4)
-		for _, d := range shape {
-			n *= d
-		}
-		region, err := pinned.Allocate(n, pinned.Options{})
+	var operands [3]unified.Tensor // x, y, values
+	for i, shape := range [][]int64{{a.Cols(), width}, {a.Rows(), width}, {a.Edges()}} {
+		region, err := pinned.Allocate(4*shape[0]*append(shape, 1)[1], pinned.Options{})
 		if err != nil {
-			return unified.Tensor{}, nil, err
+			return nil, err
 		}
-		t, err := unified.New(unified.Float32, region.Bytes(), shape...)
-		if v, ok := unified.View[float32](t); ok == nil {
-			for i := range v {
-				v[i] = float32(i%7) - 3
-			}
+		defer closing(&err, region.Close)
+		if operands[i], err = unified.New(unified.Float32, region.Bytes(), shape...); err != nil {
+			return nil, err
 		}
-		return t, region, err
+		v, _ := unified.View[float32](operands[i])
+		for k := range v {
+			v[k] = float32(k%7) - 3
+		}
 	}
-	x, xRegion, err := matrix(a.Cols(), width)
-	if err != nil {
-		return nil, err
-	}
-	defer closing(&err, xRegion.Close)
-	y, yRegion, err := matrix(a.Rows(), width)
-	if err != nil {
-		return nil, err
-	}
-	defer closing(&err, yRegion.Close)
-	values, valueRegion, err := matrix(a.Edges())
-	if err != nil {
-		return nil, err
-	}
-	defer closing(&err, valueRegion.Close)
-	for _, v := range []unified.Tensor{{}, values} {
+	for _, v := range []unified.Tensor{{}, operands[2]} {
 		if env.ctx.Err() != nil {
 			return nil, env.ctx.Err()
 		}
-		one, err := pool.Tune(tuning, y, a, v, x, int(c.Rounds))
+		one, err := pool.Tune(tuning, operands[1], a, v, operands[0], int(c.Rounds))
 		if err != nil {
 			return nil, err
 		}

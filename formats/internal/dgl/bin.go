@@ -343,15 +343,19 @@ func (f *file) match(c *cursor, types *sparse) {
 	}
 	f.ends = make([][2]int64, m)
 	seen := make([]bool, m)
-	err := types.each(func(at, row, col int64) error {
-		edge := at
-		if types.ids != nil {
-			edge = id(types.ids, at)
+	at := int64(0)
+	err := types.each(func(rows, cols []int64) error {
+		for i, row := range rows {
+			col, edge := cols[i], at
+			if types.ids != nil {
+				edge = id(types.ids, at)
+			}
+			if edge < 0 || edge >= m || seen[edge] || col < 0 || col >= n {
+				return fmt.Errorf("relation %d is between the types %d and %d", edge, row, col)
+			}
+			f.ends[edge], seen[edge] = [2]int64{row, col}, true
+			at++
 		}
-		if edge < 0 || edge >= m || seen[edge] || col < 0 || col >= n {
-			return fmt.Errorf("relation %d is between the types %d and %d", edge, row, col)
-		}
-		f.ends[edge], seen[edge] = [2]int64{row, col}, true
 		return nil
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
+	"github.com/khop-gnn/khop/formats/internal/rows"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -143,63 +144,80 @@ func typeName(name string) string {
 	return node(name)
 }
 
-// each calls f with the number, row and column of each entry.
-func (s *sparse) each(f func(at, row, col int64) error) error {
-	if s.format == storedCOO {
-		for i := range length(s.row) {
-			if err := f(i, id(s.row, i), id(s.col, i)); err != nil {
-				return err
-			}
+// chunk is how many edges are handed on at a time.
+const chunk = 1 << 16
+
+// each yields the rows and columns of the edges as they are listed, some at a time.
+func (s *sparse) each(yield func(rows, cols []int64) error) error {
+	if s.format != storedCOO {
+		if err := s.checkRows(); err != nil {
+			return err
 		}
+	}
+	if s.col == nil {
 		return nil
 	}
-	m := length(s.col)
+	cols, err := s.col.Reader(false)
+	if err != nil {
+		return err
+	}
+	next, err := s.rowsOf()
+	for at := int64(0); err == nil && cols.Left() > 0; {
+		var row, col []int64
+		if col, err = cols.Ints(chunk); err != nil {
+			return err
+		}
+		if row, err = next(at, len(col)); err == nil {
+			err = yield(row, col)
+		}
+		at += int64(len(col))
+	}
+	return err
+}
+
+// rowsOf returns what yields the rows of the next n edges, of which the first is number at.
+func (s *sparse) rowsOf() (func(at int64, n int) ([]int64, error), error) {
+	if s.format == storedCOO {
+		list, err := s.row.Reader(false)
+		return func(_ int64, n int) ([]int64, error) { return list.Ints(int64(n)) }, err
+	}
+	ptr, err := s.ptr.Reader(false)
+	ends, buf := rows.Stream(ptr), []int64(nil)
+	return func(at int64, n int) (_ []int64, err error) {
+		buf, err = ends.Of(buf[:0], at, n)
+		return buf, err
+	}, err
+}
+
+// checkRows sees that rows begin and end in order.
+func (s *sparse) checkRows() error {
+	m, lo := length(s.col), int64(0)
 	if id(s.ptr, 0) != 0 || id(s.ptr, s.rows) != m {
 		return fmt.Errorf("rows begin at %d and end at %d of %d edges", id(s.ptr, 0), id(s.ptr, s.rows), m)
 	}
-	lo := int64(0)
 	for row := range s.rows {
 		hi := id(s.ptr, row+1)
 		if hi < lo || hi > m {
 			return fmt.Errorf("row %d ends at %d, and begins at %d of %d edges", row, hi, lo, m)
 		}
-		for ; lo < hi; lo++ {
-			if err := f(lo, row, id(s.col, lo)); err != nil {
-				return err
-			}
-		}
+		lo = hi
 	}
 	return nil
 }
 
-// chunk is how many edges are handed on at a time.
-const chunk = 1 << 16
-
 // batches yields the edges of the file at path.
 func (s *sparse) batches(ctx context.Context, path string, yield func(source.Batch) error) error {
 	var failed error
-	b := source.Batch{Src: make([]int64, 0, chunk), Dst: make([]int64, 0, chunk)}
-	flush := func() error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		failed = yield(b)
-		b.Src, b.Dst = b.Src[:0], b.Dst[:0]
-		return failed
-	}
-	err := s.each(func(_, row, col int64) error {
+	err := s.each(func(rows, cols []int64) error {
 		if s.format == storedCSC {
-			row, col = col, row
+			rows, cols = cols, rows
 		}
-		if b.Src, b.Dst = append(b.Src, row), append(b.Dst, col); len(b.Src) < chunk {
-			return nil
+		if failed = context.Cause(ctx); failed == nil {
+			failed = yield(source.Batch{Src: rows, Dst: cols})
 		}
-		return flush()
+		return failed
 	})
-	switch {
-	case err == nil && len(b.Src) > 0:
-		return flush()
-	case err == nil || err == failed || ctx.Err() != nil:
+	if err == nil || err == failed {
 		return err
 	}
 	return source.Error(path, "", -1, "write it by dgl.save_graphs", fmt.Errorf("%w: %w", ErrFormat, err))

@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
 	"github.com/khop-gnn/khop/formats/internal/pickle"
+	"github.com/khop-gnn/khop/formats/internal/rows"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/torch"
 	"github.com/khop-gnn/khop/pinned"
@@ -201,7 +202,7 @@ func (x *fused) each(ctx context.Context, yield func(src, dst, types []int64) er
 			return x.fail("there are %d types of edges, and indptr says %d", kinds.Left(), m)
 		}
 	}
-	n, v := x.offset[len(x.types)], 0
+	n, ends := x.offset[len(x.types)], rows.List(x.indptr)
 	var dst, types []int64
 	for at := int64(0); at < m; {
 		if ctx.Err() != nil {
@@ -211,15 +212,11 @@ func (x *fused) each(ctx context.Context, yield func(src, dst, types []int64) er
 		if err != nil {
 			return x.fail("indices: %w", err)
 		}
-		dst = dst[:0]
-		for i, u := range src {
-			for x.indptr[v+1] <= at+int64(i) {
-				v++
-			}
-			if u < 0 || u >= n {
-				return x.fail("edge %d comes from %d, which is not one of %d nodes", at+int64(i), u, n)
-			}
-			dst = append(dst, int64(v))
+		if i := slices.IndexFunc(src, func(u int64) bool { return u < 0 || u >= n }); i >= 0 {
+			return x.fail("edge %d comes from %d, which is not one of %d nodes", at+int64(i), src[i], n)
+		}
+		if dst, err = ends.Of(dst[:0], at, len(src)); err != nil {
+			return x.fail("indptr: %w", err)
 		}
 		if kinds != nil {
 			if types, err = kinds.Ints(int64(len(src))); err != nil {

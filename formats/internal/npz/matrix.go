@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/formats/internal/array"
+	"github.com/khop-gnn/khop/formats/internal/rows"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -199,15 +200,15 @@ func (m *matrix) walk(values bool, others []string, yield func(rows, cols []int6
 	if err != nil {
 		return err
 	}
-	ends := &rowEnds{r: indptr, row: -1}
-	var rows []int64
+	ends := rows.Stream(indptr)
+	var of []int64
 	cut := make([][]byte, len(columns))
 	for at := int64(0); at < m.entries; {
 		cols, err := indices.Ints(chunkEdges)
 		if err != nil {
 			return m.a.fail(m.prefix+"indices", -1, "%w", err)
 		}
-		if rows, err = ends.rows(rows[:0], at, len(cols)); err != nil {
+		if of, err = ends.Of(of[:0], at, len(cols)); err != nil {
 			return m.a.fail(m.prefix+"indptr", -1, "%w", err)
 		}
 		var v []float64
@@ -221,41 +222,12 @@ func (m *matrix) walk(values bool, others []string, yield func(rows, cols []int6
 				return m.a.fail(others[i], -1, "%w", err)
 			}
 		}
-		if err := yield(rows, cols, v, cut); err != nil {
+		if err := yield(of, cols, v, cut); err != nil {
 			return err
 		}
 		at += int64(len(cols))
 	}
 	return nil
-}
-
-// rowEnds reads indptr as entries come to need it.
-type rowEnds struct {
-	r     *array.Reader
-	block []int64
-	row   int64 // of the next entry
-	end   int64 // of the row: the number of its last entry, plus one
-}
-
-// rows appends the rows of n entries, of which the first is number at.
-func (e *rowEnds) rows(to []int64, at int64, n int) ([]int64, error) {
-	for i := range int64(n) {
-		for e.row < 0 || e.end <= at+i {
-			if len(e.block) == 0 {
-				var err error
-				if e.block, err = e.r.Ints(1 << 15); err != nil {
-					return to, err
-				}
-				if len(e.block) == 0 {
-					return to, errors.New("the archive has changed")
-				}
-			}
-			e.end, e.block = e.block[0], e.block[1:]
-			e.row++
-		}
-		to = append(to, e.row-1)
-	}
-	return to, nil
 }
 
 // setEdges makes the entries of the adjacency matrix the graph's edges, row -> column.

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -209,7 +208,7 @@ func buildTopology(data *Data, a *Arrays) error {
 	s := &a.Schema
 	keepIDs := slices.ContainsFunc(data.Edges, func(e EdgeData) bool { return e.IDs != nil })
 	opt := csc.Options{
-		Nodes: s.NumNodes(), Types: len(s.Edges), Permutation: keepIDs || len(s.EdgeColumns) > 0,
+		Nodes: s.NumNodes(), Permutation: keepIDs || len(s.EdgeColumns) > 0,
 		Alloc: func(n int64) ([]byte, func(), error) {
 			r, err := pinned.Allocate(n, pinned.Options{})
 			if err != nil {
@@ -218,7 +217,7 @@ func buildTopology(data *Data, a *Arrays) error {
 			return r.Bytes(), func() { _ = r.Close() }, nil
 		},
 	}
-	built, free, err := csc.Build(context.Background(), fusedEdges(data, s), opt)
+	built, free, err := csc.Build(fusedEdges(data, s), opt)
 	if err != nil {
 		return err
 	}
@@ -259,33 +258,17 @@ func typeDType(types int) unified.DType {
 	return unified.Uint16
 }
 
-// fusedEdges yields the edges of all types, one type after the other, with fused ids.
-func fusedEdges(data *Data, s *Schema) csc.Edges {
-	if len(s.Nodes) == 1 && len(data.Edges) == 1 {
-		return csc.Slices(data.Edges[0].Src, data.Edges[0].Dst)
-	}
+// fusedEdges returns the edges of all types, with what makes their ids fused ids.
+func fusedEdges(data *Data, s *Schema) []csc.Edges {
 	offsets := make([]int64, len(s.Nodes))
 	for i := range offsets[1:] {
 		offsets[i+1] = offsets[i] + s.Nodes[i].Count
 	}
-	return func(yield func(csc.Chunk) error) error {
-		const room = 1 << 18
-		var c csc.Chunk
-		for i, e := range data.Edges {
-			from, to := offsets[s.Edges[i].Src], offsets[s.Edges[i].Dst]
-			for k := range e.Src {
-				c.Src, c.Dst, c.Types = append(c.Src, e.Src[k]+from), append(c.Dst, e.Dst[k]+to),
-					append(c.Types, uint16(i))
-				if len(c.Src) == room {
-					if err := yield(c); err != nil {
-						return err
-					}
-					c.Src, c.Dst, c.Types = c.Src[:0], c.Dst[:0], c.Types[:0]
-				}
-			}
-		}
-		return yield(c)
+	edges := make([]csc.Edges, len(data.Edges))
+	for i, e := range data.Edges {
+		edges[i] = csc.Edges{Src: e.Src, Dst: e.Dst, From: offsets[s.Edges[i].Src], To: offsets[s.Edges[i].Dst]}
 	}
+	return edges
 }
 
 // permuted gathers what belongs to edges into the order of positions.

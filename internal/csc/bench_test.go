@@ -1,7 +1,6 @@
 package csc
 
 import (
-	"context"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -36,7 +35,7 @@ func BenchmarkBuild(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, free := expect.Must2(Build(context.Background(), Slices(src, dst), c.opt))(b)
+				_, free := expect.Must2(Build([]Edges{{Src: src, Dst: dst}}, c.opt))(b)
 				free()
 			}
 			b.ReportMetric(float64(m)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Medges/s")

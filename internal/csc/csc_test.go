@@ -1,11 +1,11 @@
 package csc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
@@ -33,34 +33,28 @@ func oracle(edges []edge) []edge {
 	return s
 }
 
-// source yields edges in chunks of the given size.
-func source(edges []edge, chunk int, typed bool) Edges {
-	return func(yield func(Chunk) error) error {
-		for c := range slices.Chunk(edges, chunk) {
-			var k Chunk
-			for _, e := range c {
-				k.Src, k.Dst = append(k.Src, e.src), append(k.Dst, e.dst)
-				if typed {
-					k.Types = append(k.Types, e.typ)
-				}
-			}
-			if err := yield(k); err != nil {
-				return err
-			}
-		}
-		return nil
+// byType returns edges type by type, with the ids of a type counted from somewhere, and numbers them anew.
+func byType(edges []edge, types int) ([]Edges, []edge) {
+	list, of := make([]Edges, max(types, 1)), slices.Clone(edges)
+	slices.SortStableFunc(of, func(a, b edge) int { return int(a.typ) - int(b.typ) })
+	for i := range of {
+		e := &list[of[i].typ]
+		e.From, e.To = int64(of[i].typ)*3, -int64(of[i].typ)
+		e.Src, e.Dst = append(e.Src, of[i].src-e.From), append(e.Dst, of[i].dst-e.To)
+		of[i].num = int64(i)
 	}
+	return list, of
 }
 
 // at returns the edge at a position, without its destination.
-func (s *Structure) at(i int, opt Options) edge {
+func (s *Structure) at(i, types int, opt Options) edge {
 	var e edge
 	if IDBytes(opt.Nodes) == 4 && opt.idBits == 0 {
 		e.src = int64(view[int32](s.Indices)[i])
 	} else {
 		e.src = view[int64](s.Indices)[i]
 	}
-	switch TypeBytes(opt.Types) {
+	switch TypeBytes(types) {
 	case 1:
 		e.typ = uint16(s.Types[i])
 	case 2:
@@ -73,9 +67,10 @@ func (s *Structure) at(i int, opt Options) edge {
 }
 
 // checkBuild compares what Build makes of the edges with the oracle.
-func checkBuild(t *testing.T, edges []edge, chunk int, opt Options) {
+func checkBuild(t *testing.T, edges []edge, types int, opt Options) {
 	t.Helper()
-	got, free := expect.Must2(Build(context.Background(), source(edges, chunk, opt.Types > 1), opt))(t)
+	list, edges := byType(edges, types)
+	got, free := expect.Must2(Build(list, opt))(t)
 	defer free()
 	want := oracle(edges)
 	if got.Edges != int64(len(want)) {
@@ -88,7 +83,7 @@ func checkBuild(t *testing.T, edges []edge, chunk int, opt Options) {
 		if !opt.Permutation {
 			e.num = 0
 		}
-		if got := got.at(i, opt); got != e {
+		if got := got.at(i, types, opt); got != e {
 			t.Fatalf("position %d: %+v, want %+v", i, got, e)
 		}
 	}
@@ -129,59 +124,53 @@ func TestBuildEqualsAStableSortOfEdges(t *testing.T) {
 			n        int64
 			m, types int
 			perm     bool
-			chunk    int
 			workers  int
 		}{
-			{1, 0, 1, false, 10, 1},
-			{1, 7, 1, true, 3, 2},
-			{2, 5, 1, false, 1, 1},
-			{5, 100, 1, false, 100, 3},
-			{1000, 3, 1, true, 2, 2},
-			{1000, 20_000, 1, false, 9999, 2},
-			{1000, 20_000, 1, true, 9999, 3},
-			{1000, 20_000, 5, true, 20_000, 2},
-			{1000, 20_000, 300, false, 7000, 2},
-			{70_000, 90_000, 1, true, 30_000, 2},
+			{1, 0, 1, false, 1},
+			{1, 0, 3, true, 2},
+			{1, 7, 1, true, 2},
+			{2, 5, 1, false, 1},
+			{5, 100, 1, false, 3},
+			{1000, 3, 1, true, 2},
+			{1000, 20_000, 1, false, 2},
+			{1000, 20_000, 1, true, 3},
+			{1000, 20_000, 5, true, 2},
+			{1000, 20_000, 300, false, 2},
+			{70_000, 90_000, 1, true, 2},
 		} {
 			if invariants.Enabled && shape != "hub" {
 				continue // with -race: workers do the same whatever the shape is
 			}
 			name := fmt.Sprintf("%s/n=%d m=%d types=%d perm=%t", shape, c.n, c.m, c.types, c.perm)
 			es := randomEdges(r, c.n, c.m, c.types, shape)
-			opt := Options{Nodes: c.n, Types: c.types, Permutation: c.perm, Workers: c.workers}
+			opt := Options{Nodes: c.n, Permutation: c.perm, Workers: c.workers}
 			t.Run(name, func(t *testing.T) {
 				t.Logf("seed %d", seed)
-				checkBuild(t, es, c.chunk, opt)
+				checkBuild(t, es, c.types, opt)
 			})
 		}
 	}
 }
 
-// TestRangesWithTooManyEdgesAreSplit counts what Build allocates to sort: not more than leaves of the limit take.
-func TestRangesWithTooManyEdgesAreSplit(t *testing.T) {
+// TestSortingTakesNoMoreRoomThanTheEdges counts what Build allocates to sort.
+func TestSortingTakesNoMoreRoomThanTheEdges(t *testing.T) {
 	seed := uint64(7)
 	r := rand.New(rand.NewPCG(seed, 2))
-	for _, shape := range []string{"even", "hub", "parallel", "skewed"} {
-		if invariants.Enabled && shape != "hub" {
-			continue // with -race: workers do the same whatever the shape is
-		}
-		es := randomEdges(r, 10_000, 40_000, 3, shape)
-		for _, limit := range []int64{100, 1 << 12} {
-			t.Run(fmt.Sprintf("%s/%d", shape, limit), func(t *testing.T) {
-				t.Logf("seed %d", seed)
-				var now, peak int64
-				opt := Options{Nodes: 10_000, Types: 3, Permutation: true, Workers: 2, leafLimit: limit}
-				opt.Alloc = func(n int64) ([]byte, func(), error) {
-					now += n
-					peak = max(peak, now)
-					return heap(n), func() { now -= n }, nil
-				}
-				checkBuild(t, es, 20_000, opt)
-				if most := 12 * (int64(len(es)) + 2*limit); peak > most || now != 0 {
-					t.Errorf("took %d bytes of %d; %d are not freed", peak, most, now)
-				}
-			})
-		}
+	for shape, most := range map[string]int64{"even": 15, "hub": 24, "parallel": 24, "skewed": 24} {
+		es := randomEdges(r, 10_000, 100_000, 3, shape)
+		t.Run(shape, func(t *testing.T) {
+			t.Logf("seed %d", seed)
+			var now, peak atomic.Int64
+			opt := Options{Nodes: 10_000, Permutation: true, Workers: 1}
+			opt.Alloc = func(n int64) ([]byte, func(), error) {
+				peak.Store(max(peak.Load(), now.Add(n)))
+				return heap(n), func() { now.Add(-n) }, nil
+			}
+			checkBuild(t, es, 3, opt)
+			if peak.Load() > most*int64(len(es)) || now.Load() != 0 {
+				t.Errorf("took %d bytes; %d are not freed", peak.Load(), now.Load())
+			}
+		})
 	}
 }
 
@@ -189,82 +178,27 @@ func TestRangesWithTooManyEdgesAreSplit(t *testing.T) {
 func TestWideKeysAreStoredInPart(t *testing.T) {
 	for _, idBits := range []int{32, 36, 60} {
 		es := randomEdges(rand.New(rand.NewPCG(5, 5)), 1000, 20_000, 3, "skewed")
-		checkBuild(t, es, 5000, Options{Nodes: 1000, Types: 3, Permutation: true, Workers: 2, idBits: idBits})
+		checkBuild(t, es, 3, Options{Nodes: 1000, Permutation: true, Workers: 2, idBits: idBits})
 	}
 }
 
-func TestEdgesOutOfRangeAreNamed(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		bad  edge
-		want RangeError
-	}{
-		{"source too large", edge{src: 10, dst: 1}, RangeError{Edge: 5, What: "source", Value: 10, Limit: 10}},
-		{"source negative", edge{src: -1, dst: 1}, RangeError{Edge: 5, What: "source", Value: -1, Limit: 10}},
-		{"destination too large", edge{src: 1, dst: 10}, RangeError{Edge: 5, What: "destination", Value: 10,
-			Limit: 10}},
-		{"destination negative", edge{src: 1, dst: -7}, RangeError{Edge: 5, What: "destination", Value: -7, Limit: 10}},
-		{"type", edge{src: 1, dst: 1, typ: 2}, RangeError{Edge: 5, What: "type", Value: 2, Limit: 2}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			es := []edge{{}, {}, {}, {}, {}, c.bad, {}}
-			_, _, err := Build(context.Background(), source(es, 3, true), Options{Nodes: 10, Types: 2})
-			var re *RangeError
-			if !errors.As(err, &re) || *re != c.want {
-				t.Errorf("got %v, want %v", err, &c.want)
-			}
-		})
-	}
-}
-
-func TestChangingSourceIsAnError(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 3))
-	es := randomEdges(r, 100, 5000, 1, "even")
-	for name, change := range map[string]func([]edge) []edge{
-		"fewer":        func(e []edge) []edge { return e[:len(e)-1] },
-		"more":         func(e []edge) []edge { return append(slices.Clone(e), edge{src: 1, dst: 1}) },
-		"out of range": func(e []edge) []edge { e = slices.Clone(e); e[17].dst = 1 << 30; return e },
-		"source":       func(e []edge) []edge { e = slices.Clone(e); e[17].src = 1 << 30; return e },
-		"negative":     func(e []edge) []edge { e = slices.Clone(e); e[17].dst = -5; return e },
-	} {
-		t.Run(name, func(t *testing.T) {
-			walks := 0
-			src := func(yield func(Chunk) error) error {
-				walks++
-				if walks == 2 {
-					return source(change(es), 1000, false)(yield)
-				}
-				return source(es, 1000, false)(yield)
-			}
-			if _, _, err := Build(context.Background(), src, Options{Nodes: 100}); !errors.Is(err, ErrChanged) {
-				t.Errorf("got %v, want ErrChanged", err)
-			}
-		})
-	}
-}
-
-func TestErrorsAndCancellingStop(t *testing.T) {
-	es := randomEdges(rand.New(rand.NewPCG(1, 1)), 100, 5000, 1, "even")
+func TestWhatIsTakenIsFreedOnErrors(t *testing.T) {
+	es, _ := byType(randomEdges(rand.New(rand.NewPCG(1, 1)), 100, 5000, 1, "even"), 1)
 	failure := errors.New("disk full")
-	cause := errors.New("stopped by the user")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(cause)
-	if _, _, err := Build(ctx, source(es, 100, false), Options{Nodes: 100}); !errors.Is(err, cause) {
-		t.Errorf("cancelling gave %v", err)
-	}
-	held := 0
-	opt := Options{Nodes: 100, Alloc: func(n int64) ([]byte, func(), error) {
-		if held == 1 {
-			return nil, nil, failure
+	for most := range 3 {
+		held, taken := 0, 0
+		opt := Options{Nodes: 100, Permutation: true, Workers: 1, Alloc: func(n int64) ([]byte, func(), error) {
+			if taken == most {
+				return nil, nil, failure
+			}
+			held, taken = held+1, taken+1
+			return heap(n), func() { held-- }, nil
+		}}
+		if _, _, err := Build(es, opt); !errors.Is(err, failure) || held != 0 {
+			t.Errorf("the allocator's error is lost, or %d arrays are not freed: %v", held, err)
 		}
-		held++
-		return heap(n), func() { held-- }, nil
-	}}
-	if _, _, err := Build(context.Background(), source(es, 100, false), opt); !errors.Is(err, failure) || held != 0 {
-		t.Errorf("the allocator's error is lost, or %d arrays are not freed: %v", held, err)
 	}
-	if _, _, err := Build(context.Background(), source(nil, 1, false),
-		Options{Nodes: 1 << 60}); !errors.Is(err, ErrTooLarge) {
+	if _, _, err := Build(nil, Options{Nodes: 1 << 60}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("2^60 nodes gave %v", err)
 	}
 }

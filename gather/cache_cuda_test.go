@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -40,12 +41,9 @@ func TestCacheChangesNoByte(t *testing.T) {
 					}
 					chosen := Hottest(hot, rows)
 					r.check(s.Cache(context.Background(), chosen, pinned.Options{}))
-					if s.Cached() != rows {
-						t.Fatalf("the cache holds %d rows of %d", s.Cached(), rows)
-					}
-					if got := r.gather(s, ids, 0); !bytes.Equal(got, want) {
-						t.Fatalf("%v[%d,%d], %d rows cached: differs from copy(); seed %d", dtype, n, width, rows, seed)
-					}
+					expect.Ensure(t, s.Cached() == rows, "the cache holds %d rows of %d", s.Cached(), rows)
+					expect.Ensure(t, bytes.Equal(r.gather(s, ids, 0), want),
+						"%v[%d,%d], %d rows cached: differs from copy(); seed %d", dtype, n, width, rows, seed)
 					expected.Rows += int64(len(list))
 					for _, id := range list {
 						if _, hit := slices.BinarySearch(chosen, id); hit {
@@ -54,9 +52,8 @@ func TestCacheChangesNoByte(t *testing.T) {
 					}
 				}
 				expected.Bytes, expected.Saved = expected.Rows*int64(rowBytes), expected.Hits*int64(rowBytes)
-				if got := must(s.Traffic())(t); got != expected {
-					t.Fatalf("counted %+v, want %+v; seed %d", got, expected, seed)
-				}
+				got := must(s.Traffic())(t)
+				expect.Ensure(t, got == expected, "counted %+v, want %+v; seed %d", got, expected, seed)
 			}
 		}
 	})
@@ -91,18 +88,15 @@ func TestCachedRowsAreNotReadFromTheColumn(t *testing.T) {
 func TestUsesRankTheRowsOfTheNextEpoch(t *testing.T) {
 	r := newRig(t)
 	s := r.store(unified.Float32, r.host(make([]byte, 10*400), 0), 10, 100)
-	if uses := must(s.Uses())(t); uses != nil {
-		t.Errorf("nobody counts, but uses are %v", uses)
-	}
+	uses := must(s.Uses())(t)
+	expect.That(t, uses == nil, "nobody counts, but uses are %v", uses)
 	r.check(s.CountUses(pinned.Options{}))
 	r.check(s.Cache(context.Background(), []int64{0, 1}, pinned.Options{}))
 	list := []int64{5, 5, 7, 5, 7, 9, 0}
 	for range 4 {
 		r.gather(s, r.idsOnDevice(unified.Int64, list), 0)
 	}
-	if uses := must(s.Uses())(t); !slices.Equal(uses, []uint32{4, 0, 0, 0, 0, 12, 0, 8, 0, 4}) {
-		t.Errorf("uses are %v", uses)
-	}
+	expect.Same(t, must(s.Uses())(t), []uint32{4, 0, 0, 0, 0, 12, 0, 8, 0, 4}, "uses")
 	before := must(s.Traffic())(t)
 	r.gather(s, r.idsOnDevice(unified.Int64, list), 0)
 	r.check(s.Cache(context.Background(), Hottest(must(s.Uses())(t), 2), pinned.Options{}))
@@ -111,10 +105,9 @@ func TestUsesRankTheRowsOfTheNextEpoch(t *testing.T) {
 	}
 	r.gather(s, r.idsOnDevice(unified.Int64, list), 0)
 	after := must(s.Traffic())(t)
-	if s.Cached() != 2 || after.Rows-before.Rows != 14 || after.Hits-before.Hits != 1+5 {
-		t.Errorf("%d rows are cached; of 14 rows %d came out of the cache, want 1 before and 5 after", s.Cached(),
-			after.Hits-before.Hits)
-	}
+	expect.That(t, s.Cached() == 2 && after.Rows-before.Rows == 14 && after.Hits-before.Hits == 1+5,
+		"%d rows are cached; of 14 rows %d came out of the cache, want 1 before and 5 after", s.Cached(),
+		after.Hits-before.Hits)
 }
 
 // TestCacheThatCannotBeMadeLeavesAStoreThatWorks refuses memory, cancels, and names rows that are none.
@@ -145,13 +138,11 @@ func TestCacheThatCannotBeMadeLeavesAStoreThatWorks(t *testing.T) {
 			t.Errorf("%s: %v, want %v; %d rows are cached", name, err, c.want, s.Cached())
 		}
 	}
-	if full.DeviceTotal() != 0 || roomy.DeviceTotal() != 0 {
-		t.Errorf("%d and %d bytes are still taken", full.DeviceTotal(), roomy.DeviceTotal())
-	}
-	if got := r.gather(s, r.idsOnDevice(unified.Int32, []int64{99, 3}), 0); !bytes.Equal(got[:64], src[99*64:]) ||
-		!bytes.Equal(got[64:], src[3*64:4*64]) {
-		t.Error("the store without a cache gathers other rows")
-	}
+	expect.That(t, full.DeviceTotal() == 0 && roomy.DeviceTotal() == 0, "%d and %d bytes are still taken",
+		full.DeviceTotal(), roomy.DeviceTotal())
+	got := r.gather(s, r.idsOnDevice(unified.Int32, []int64{99, 3}), 0)
+	expect.That(t, bytes.Equal(got[:64], src[99*64:]) && bytes.Equal(got[64:], src[3*64:4*64]),
+		"the store without a cache gathers other rows")
 }
 
 // TestCacheTakesWhatItsBudgetAllows: the ledger never counts more than CacheRows was given.
@@ -168,9 +159,7 @@ func TestCacheTakesWhatItsBudgetAllows(t *testing.T) {
 			t.Errorf("%d bytes for %d rows, the budget is %d", got, rows, budget)
 		}
 		r.check(s.cache.close())
-		if ledger.DeviceTotal() != 0 {
-			t.Errorf("%d bytes stay", ledger.DeviceTotal())
-		}
+		expect.That(t, ledger.DeviceTotal() == 0, "%d bytes stay", ledger.DeviceTotal())
 	}
 }
 
@@ -184,15 +173,11 @@ func TestColumnOnTheDeviceIsNotCached(t *testing.T) {
 	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
 	defer s.Close()
 	r.check(s.Cache(context.Background(), nil, pinned.Options{}))
-	if s.Cached() != 0 {
-		t.Error("it is cached")
-	}
+	expect.That(t, s.Cached() == 0, "it is cached")
 	list := []int64{49, 0, 0, 17}
 	want := make([]byte, len(list)*12)
 	copyPlain(want, src, list, 12)
-	if !bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int64, list), 8), want) {
-		t.Error("gathers other rows")
-	}
+	expect.That(t, bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int64, list), 8), want), "gathers other rows")
 }
 
 // TestLargeCacheIsFilledInParts holds more rows than are copied at a time.
@@ -206,11 +191,9 @@ func TestLargeCacheIsFilledInParts(t *testing.T) {
 	copyPlain(want, src, list, 4)
 	for _, rows := range []int64{n, n - 1} { // all, and all but the last
 		r.check(s.Cache(context.Background(), Hottest(make([]uint32, n), rows), pinned.Options{}))
-		if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
-			t.Errorf("%d rows cached: differs; seed %d", rows, seed)
-		}
+		expect.That(t, bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int64, list), 0), want),
+			"%d rows cached: differs; seed %d", rows, seed)
 	}
-	if got := must(s.Traffic())(t); got.Rows != 12 || got.Hits != 11 {
-		t.Errorf("%+v, want 11 hits of 12", got)
-	}
+	got := must(s.Traffic())(t)
+	expect.That(t, got.Rows == 12 && got.Hits == 11, "%+v, want 11 hits of 12", got)
 }

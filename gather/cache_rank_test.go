@@ -47,9 +47,8 @@ func TestHottestAreTheHighestScoresThenTheLowestRows(t *testing.T) {
 			floats[3], floats[1], floats[2] = 0, math.Copysign(0, -1), math.Inf(1)
 		}
 		for _, k := range []int64{-1, 0, 1, r.Int64N(int64(n) + 1), int64(n), int64(n) + 1} {
-			if got, want := Hottest(floats, k), hottestBySorting(floats, k); !slices.Equal(got, want) {
-				t.Fatalf("%d of %v: %v, want %v; seed %d", k, floats, got, want, seed)
-			}
+			got, want := Hottest(floats, k), hottestBySorting(floats, k)
+			expect.Ensure(t, slices.Equal(got, want), "%d of %v: %v, want %v; seed %d", k, floats, got, want, seed)
 			if got, want := Hottest(ints, k), hottestBySorting(ints, k); !slices.Equal(got, want) {
 				t.Fatalf("%d of %v: %v, want %v; seed %d", k, ints, got, want, seed)
 			}
@@ -61,9 +60,8 @@ func TestHottestAreTheHighestScoresThenTheLowestRows(t *testing.T) {
 }
 
 func TestInDegreeCountsInEdges(t *testing.T) {
-	if got := InDegree([]int64{5, 5, 8, 9}); !slices.Equal(got, []int64{0, 3, 1}) {
-		t.Errorf("%v", got)
-	}
+	got := InDegree([]int64{5, 5, 8, 9})
+	expect.That(t, slices.Equal(got, []int64{0, 3, 1}), "%v", got)
 	if got := InDegree(nil); len(got) != 0 {
 		t.Errorf("no graph has %v", got)
 	}
@@ -107,9 +105,7 @@ func TestPageRankIsTheChanceToBeVisited(t *testing.T) {
 	narrow := p
 	narrow.Indices = unified.FromSlice(narrowed(indices))
 	again, err := narrow.Scores(context.Background())
-	if err != nil || !slices.Equal(again, scores) {
-		t.Errorf("int32 indices: %v, %v, want %v", again, err, scores)
-	}
+	expect.That(t, err == nil && slices.Equal(again, scores), "int32 indices: %v, %v, want %v", again, err, scores)
 }
 
 func TestPageRankReportsWhatIsWrong(t *testing.T) {
@@ -133,13 +129,10 @@ func TestPageRankReportsWhatIsWrong(t *testing.T) {
 	} {
 		p := good
 		c.change(&p)
-		if _, err := p.Scores(c.ctx); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		expect.Is(t, expect.Err(p.Scores(c.ctx)), c.want, name)
 	}
-	if s, err := (PageRank{}).Scores(context.Background()); err != nil || len(s) != 0 {
-		t.Errorf("no graph: %v, %v", s, err)
-	}
+	s, err := (PageRank{}).Scores(context.Background())
+	expect.That(t, err == nil && len(s) == 0, "no graph: %v, %v", s, err)
 }
 
 func TestCacheRowsFitTheBudget(t *testing.T) {

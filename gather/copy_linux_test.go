@@ -52,9 +52,7 @@ func TestNothingBesideTheRowsIsTouched(t *testing.T) {
 					}
 					clear(dst)
 					way.rows(dst, src, ids32, ids64, w)
-					if string(dst) != string(want) {
-						t.Fatalf("%s: %d rows of %d bytes differ", way.name, n, w)
-					}
+					expect.Ensure(t, string(dst) == string(want), "%s: %d rows of %d bytes differ", way.name, n, w)
 				}
 			}
 		}
@@ -85,9 +83,8 @@ func TestFileCutShortIsAPanicThatIsRecovered(t *testing.T) {
 				ids32, dst := narrowed(ids64), make([]byte, 100*w)
 				for round := range 3 {
 					expect.OK(t, f.Truncate(int64(size)))
-					if fault := recovered(func() { way.rows(dst, src, ids32, ids64, w) }); fault != nil {
-						t.Fatalf("round %d: the file is whole, but: %v", round, fault)
-					}
+					fault := recovered(func() { way.rows(dst, src, ids32, ids64, w) })
+					expect.Ensure(t, fault == nil, "round %d: the file is whole, but: %v", round, fault)
 					expect.OK(t, f.Truncate(int64(size/2)))
 					if fault := recovered(func() { way.rows(dst, src, ids32, ids64, w) }); fault == nil {
 						t.Fatalf("round %d: half the file is gone, and nobody noticed", round)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // rowWidths are those of real columns (labels, float16 to float64 features) and their neighbours, where code paths
@@ -133,14 +135,11 @@ func compare(t *testing.T, src []byte, ids []int64, rowBytes, shift int) {
 		copy(before, mark)
 		copy(after, mark)
 		w.rows(dst, src, ids32, ids, rowBytes)
-		if !bytes.Equal(dst, want) {
-			t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: differ from copy()", w.name, len(ids), rowBytes,
-				shift)
-		}
-		if !bytes.Equal(before, mark) || !bytes.Equal(after, mark) {
-			t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: bytes beside dst are written", w.name, len(ids),
-				rowBytes, shift)
-		}
+		expect.Ensure(t, bytes.Equal(dst, want), "%s: %d rows of %d bytes, dst shifted by %d: differ from copy()",
+			w.name, len(ids), rowBytes, shift)
+		expect.Ensure(t, bytes.Equal(before, mark) && bytes.Equal(after, mark),
+			"%s: %d rows of %d bytes, dst shifted by %d: bytes beside dst are written", w.name, len(ids), rowBytes,
+			shift)
 	}
 }
 
@@ -156,9 +155,7 @@ func TestEveryVariantCopiesTheSameBytes(t *testing.T) {
 			src := random(r, rows*w+shift)[shift:]
 			for _, p := range patterns {
 				compare(t, src, p.ids(r, rows), w, shift)
-				if t.Failed() {
-					t.Fatalf("pattern %s, seed %d", p.name, seed)
-				}
+				expect.Ensure(t, !t.Failed(), "pattern %s, seed %d", p.name, seed)
 			}
 		}
 	}
@@ -229,9 +226,7 @@ func TestRangeIsChecked(t *testing.T) {
 			}
 		}
 	}
-	if !rangeOK32(nil, 0) || !rangeOK64(nil, 0) {
-		t.Error("no ids at all are in range of any table")
-	}
+	expect.That(t, rangeOK32(nil, 0) && rangeOK64(nil, 0), "no ids at all are in range of any table")
 }
 
 func TestCopyingAllocatesNothing(t *testing.T) {
@@ -239,12 +234,11 @@ func TestCopyingAllocatesNothing(t *testing.T) {
 		src := make([]byte, 100*w)
 		ids32, ids64 := make([]int32, streamBytes/w+1), make([]int64, streamBytes/w+1)
 		dst := aligned(len(ids32)*w, 0)
-		if n := testing.AllocsPerRun(1, func() {
+		n := testing.AllocsPerRun(1, func() {
 			copyRows(best, dst, src, ids32, w)
 			copyRows(best, dst, src, ids64, w)
 			copyRows(best, dst, src, ids64[:50], w)
-		}); n != 0 {
-			t.Errorf("rows of %d bytes: %v allocations", w, n)
-		}
+		})
+		expect.That(t, n == 0, "rows of %d bytes: %v allocations", w, n)
 	}
 }

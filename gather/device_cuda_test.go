@@ -16,6 +16,8 @@ import (
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // A rig is a device and a stream of it for one test, which fails where there is no device or where the simulator finds
@@ -37,18 +39,14 @@ func newRig(t testing.TB) *rig {
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return v
 	}
 }
 
 func (r *rig) check(err error) {
 	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expect.OK(r.t, err)
 }
 
 // take returns n bytes of memory that the device addresses, shift bytes after a line begins and at the end of the
@@ -132,9 +130,8 @@ func (r *rig) gather(s *DeviceStore, ids unified.Tensor, shift int) []byte {
 	out := r.tensor(unified.Device, dtype, room[at:at+size], ids.Len(), s.column.Width())
 	r.check(s.EnqueueInto(r.stream, out, ids, 0))
 	all := r.download(room)
-	if !bytes.Equal(all[:at], mark[:at]) || !bytes.Equal(all[at+size:], mark[at+size:]) {
-		r.t.Error("bytes beside the result are written")
-	}
+	expect.That(r.t, bytes.Equal(all[:at], mark[:at]) && bytes.Equal(all[at+size:], mark[at+size:]),
+		"bytes beside the result are written")
 	return all[at : at+size]
 }
 
@@ -164,17 +161,15 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 					onDevice := r.idsOnDevice(idTypes[rnd.IntN(2)], ids)
 					out := size * rnd.IntN(128/size) * rnd.IntN(2)
 					units[alignment(device.Address(shift), device.Address(out), device.Address(width*size))] = true
-					if got := r.gather(s, onDevice, out); !bytes.Equal(got, want) {
-						t.Fatalf("%v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", dtype, n, width, shift, out,
-							p.name, seed)
-					}
+					expect.Ensure(t, bytes.Equal(r.gather(s, onDevice, out), want),
+						"%v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", dtype, n, width, shift, out, p.name,
+						seed)
 				}
 				r.check(s.Err())
 			}
 		}
-		if len(units) != 5 {
-			t.Errorf("of vectors of 1, 2, 4, 8 and 16 bytes only %v were tried; seed %d", units, seed)
-		}
+		expect.That(t, len(units) == 5, "of vectors of 1, 2, 4, 8 and 16 bytes only %v were tried; seed %d", units,
+			seed)
 	})
 }
 
@@ -216,9 +211,7 @@ func TestBufferOfTheBatchGrows(t *testing.T) {
 		}
 		want := make([]byte, 8*m)
 		copyPlain(want, src, ids, 8)
-		if m > 0 && !bytes.Equal(r.download(out.Bytes()), want) {
-			t.Fatalf("%d labels differ, seed %d", m, seed)
-		}
+		expect.Ensure(t, m <= 0 || bytes.Equal(r.download(out.Bytes()), want), "%d labels differ, seed %d", m, seed)
 	}
 }
 
@@ -242,9 +235,7 @@ func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
 			addressOf(word)))
 		n := min(m, room)
 		copyPlain(mark[:n*20], src, list[:n], 20)
-		if !bytes.Equal(r.download(dst), mark) {
-			t.Errorf("%d ids of %d: differs", m, room)
-		}
+		expect.That(t, bytes.Equal(r.download(dst), mark), "%d ids of %d: differs", m, room)
 	}
 }
 
@@ -260,15 +251,11 @@ func TestIdOutOfRangeIsNamedAndNotRead(t *testing.T) {
 		}
 		r.gather(s, r.idsOnDevice(dtype, list), 0)
 		err := s.Err()
-		if want := fmt.Sprintf("ids[3] is %d, but the column has 40 rows", bad); !errors.Is(err, ErrRange) ||
-			err.Error() != ErrRange.Error()+": "+want {
-			t.Errorf("%v, want %q", err, want)
-		}
+		want := fmt.Sprintf("ids[3] is %d, but the column has 40 rows", bad)
+		expect.That(t, errors.Is(err, ErrRange) && err.Error() == ErrRange.Error()+": "+want, "%v, want %q", err, want)
 		list[3] = 2
 		r.gather(s, r.idsOnDevice(dtype, list), 0)
-		if s.Err() == nil {
-			t.Errorf("%d: the error is forgotten", bad)
-		}
+		expect.That(t, s.Err() != nil, "%d: the error is forgotten", bad)
 	}
 }
 
@@ -288,9 +275,8 @@ func TestNothingBehindTheColumnIsRead(t *testing.T) {
 			list := []int64{n - 1, 0, n - 1, 3}
 			want := make([]byte, len(list)*width)
 			copyPlain(want, src, list, width)
-			if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
-				t.Errorf("rows of %d bytes at %d: differs; seed %d", width, shift, seed)
-			}
+			expect.That(t, bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int64, list), 0), want),
+				"rows of %d bytes at %d: differs; seed %d", width, shift, seed)
 			r.check(s.Close())
 			r.check(memory.Close())
 		}
@@ -325,9 +311,7 @@ func TestStoresShareADeviceAndStreams(t *testing.T) {
 		r.check(p.stream.Synchronize())
 		want := make([]byte, len(p.ids)*96)
 		copyPlain(want, src, p.ids, 96)
-		if !bytes.Equal(r.download(p.out.Bytes()), want) {
-			t.Errorf("stream %d differs, seed %d", i, seed)
-		}
+		expect.That(t, bytes.Equal(r.download(p.out.Bytes()), want), "stream %d differs, seed %d", i, seed)
 		r.check(p.stream.Close())
 		r.check(p.buf.Close())
 	}
@@ -336,27 +320,20 @@ func TestStoresShareADeviceAndStreams(t *testing.T) {
 func TestDeviceStoreRefusesWhatItCannotGather(t *testing.T) {
 	r := newRig(t)
 	column := r.tensor(unified.Pinned, unified.Float32, r.host(make([]byte, 400), 0), 10, 10)
-	if _, err := NewDeviceStore(r.dev, unified.Tensor{}, 0); !errors.Is(err, unified.ErrShape) {
-		t.Errorf("no column: %v", err)
-	}
-	if _, err := NewDeviceStore(r.dev, column, column.Address()+1); !errors.Is(err, unified.ErrShape) {
-		t.Errorf("an address between elements: %v", err)
-	}
+	expect.Is(t, expect.Err(NewDeviceStore(r.dev, unified.Tensor{}, 0)), unified.ErrShape, "no column")
+	expect.Is(t, expect.Err(NewDeviceStore(r.dev, column, column.Address()+1)), unified.ErrShape,
+		"an address between elements")
 	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
 	defer s.Close()
 	onHost := unified.FromSlice([]int64{1, 2})
 	var buf unified.Buffer
 	buf.Options = pinned.Options{Device: r.dev}
 	defer buf.Close()
-	if _, err := s.Enqueue(r.stream, &buf, onHost); !errors.Is(err, unified.ErrShape) {
-		t.Errorf("ids that the device cannot address: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Enqueue(r.stream, &buf, onHost)), unified.ErrShape, "ids that the device cannot address")
 	var pageable unified.Buffer
 	defer pageable.Close()
-	if _, err := s.Enqueue(r.stream, &pageable, r.idsOnDevice(unified.Int32, []int64{1})); !errors.Is(err,
-		pinned.ErrPlacement) {
-		t.Errorf("a result that the device cannot address: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Enqueue(r.stream, &pageable, r.idsOnDevice(unified.Int32, []int64{1}))),
+		pinned.ErrPlacement, "a result that the device cannot address")
 }
 
 // TestRowsBeyondFourBillion: only some of the column's rows are in memory, those that are gathered.
@@ -376,9 +353,7 @@ func TestRowsBeyondFourBillion(t *testing.T) {
 		want[i] = src[i*7919%held]
 	}
 	ids := r.idsOnDevice(unified.Int64, list)
-	if !bytes.Equal(r.gather(s, ids, 0), want) {
-		t.Error("differs")
-	}
+	expect.That(t, bytes.Equal(r.gather(s, ids, 0), want), "differs")
 }
 
 // TestStoreOutlivesTheDeviceThatLoadedItsKernels loads more kernels after the first owner has gone.
@@ -394,7 +369,6 @@ func TestStoreOutlivesTheDeviceThatLoadedItsKernels(t *testing.T) {
 	list := []int64{7, 99, 0, 7}
 	want := make([]byte, 16)
 	copyPlain(want, src, list, 4)
-	if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
-		t.Errorf("gathered %x, want %x", got, want)
-	}
+	got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0)
+	expect.That(t, bytes.Equal(got, want), "gathered %x, want %x", got, want)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -30,9 +31,8 @@ func TestStoreThatCannotBeMadeLeavesNothing(t *testing.T) {
 				r.check(s.Close())
 			}
 		}
-		if now := cudatest.NowLive(t); now != before {
-			t.Errorf("%s fails: %+v is alive, before it was %+v", call, now, before)
-		}
+		now := cudatest.NowLive(t)
+		expect.That(t, now == before, "%s fails: %+v is alive, before it was %+v", call, now, before)
 	}
 }
 
@@ -48,10 +48,9 @@ func TestCacheThatFailsLeavesNothing(t *testing.T) {
 		"cuLaunchKernel": 2} {
 		for n := 1; n <= nth; n++ {
 			cudatest.Fail(t, call, n, codeOutOfMemory)
-			if err := s.Cache(context.Background(), hot, pinned.Options{}); !errors.Is(err, device.ErrOutOfMemory) ||
-				s.Cached() != 0 {
-				t.Errorf("%s fails the %d. time: %v, %d rows cached", call, n, err, s.Cached())
-			}
+			err := s.Cache(context.Background(), hot, pinned.Options{})
+			expect.That(t, errors.Is(err, device.ErrOutOfMemory) && s.Cached() == 0,
+				"%s fails the %d. time: %v, %d rows cached", call, n, err, s.Cached())
 			if now := cudatest.NowLive(t); now != before {
 				t.Errorf("%s fails the %d. time: %+v is alive, before it was %+v", call, n, now, before)
 			}
@@ -74,18 +73,11 @@ func TestDeviceLostWhileGathering(t *testing.T) {
 	cudatest.Fail(t, "kernel:gather_rows", 1, codeLaunchFailed)
 	_, err := s.Enqueue(stream, &buf, ids)
 	r.check(err)
-	if err := stream.Synchronize(); !errors.Is(err, device.ErrDeviceLost) {
-		t.Errorf("the batch: %v", err)
-	}
-	if _, err := s.Enqueue(stream, &buf, ids); !errors.Is(err, device.ErrDeviceLost) {
-		t.Errorf("the next one: %v", err)
-	}
-	if _, err := s.Traffic(); !errors.Is(err, device.ErrDeviceLost) {
-		t.Errorf("its counts: %v", err)
-	}
-	if err := errors.Join(s.Close(), s.Close(), buf.Close(), idMemory.Close(), src.Close(), stream.Close(),
-		dev.Close()); err != nil {
-		t.Errorf("closing: %v", err)
-	}
+	expect.Is(t, stream.Synchronize(), device.ErrDeviceLost, "the batch")
+	expect.Is(t, expect.Err(s.Enqueue(stream, &buf, ids)), device.ErrDeviceLost, "the next one")
+	expect.Is(t, expect.Err(s.Traffic()), device.ErrDeviceLost, "its counts")
+	expect.Is(t,
+		errors.Join(s.Close(), s.Close(), buf.Close(), idMemory.Close(), src.Close(), stream.Close(), dev.Close()), nil,
+		"closing")
 	cudatest.Findings() // the loss, which was meant
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -55,17 +56,14 @@ func TestColdAndHotRowsLieBeyondFourGiB(t *testing.T) {
 	list := []int64{n - 1, n - held, n - 2}
 	want := slices.Concat(src[(held-1)*4*width:], src[:4*width], src[(held-2)*4*width:(held-1)*4*width])
 	r.check(s.Cache(context.Background(), []int64{n - 2}, pinned.Options{}))
-	if got := r.gather(s, r.idsOnDevice(unified.Int32, list), 0); !bytes.Equal(got, want) {
-		t.Error("rows beside the cache: other rows")
-	}
+	expect.That(t, bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int32, list), 0), want),
+		"rows beside the cache: other rows")
 	r.check(s.cache.close())
 	s.cache.hot = onDevice // as a cache of the whole column
-	if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
-		t.Error("rows of the cache: other rows")
-	}
-	if got := must(s.Traffic())(t); got.Rows != 6 || got.Hits != 1+3 {
-		t.Errorf("%+v, want 4 hits of 6", got)
-	}
+	expect.That(t, bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int64, list), 0), want),
+		"rows of the cache: other rows")
+	got := must(s.Traffic())(t)
+	expect.That(t, got.Rows == 6 && got.Hits == 1+3, "%+v, want 4 hits of 6", got)
 	r.check(s.Close())
 }
 
@@ -109,9 +107,7 @@ func TestRowsLieBeyondFourGiB(t *testing.T) {
 			r.upload(result, make([]byte, len(want)))
 			r.check(s.EnqueueInto(r.stream, r.farTensor(c.dtype, out, int64(len(list)), c.width),
 				r.idsOnDevice(unified.Int64, list), 0))
-			if !bytes.Equal(r.download(result), want) {
-				t.Errorf("%s, cached %t: other rows", c.name, hot != 0)
-			}
+			expect.That(t, bytes.Equal(r.download(result), want), "%s, cached %t: other rows", c.name, hot != 0)
 		}
 		r.check(s.Close())
 	}

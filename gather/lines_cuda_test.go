@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -30,9 +31,7 @@ func (r *rig) linesRead(rnd *rand.Rand, dtype unified.DType, width, shift int) (
 	want := make([]byte, m*rowBytes)
 	copyPlain(want, src, list, rowBytes)
 	before := cudatest.LinesAt(addressOf(src))
-	if got := r.gather(s, ids, 0); !bytes.Equal(got, want) {
-		r.t.Fatal("differs from copy()")
-	}
+	expect.Ensure(r.t, bytes.Equal(r.gather(s, ids, 0), want), "differs from copy()")
 	return float64(lines) / m, float64(cudatest.LinesAt(addressOf(src))[3]-before[3]) / m
 }
 

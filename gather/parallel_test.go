@@ -30,16 +30,14 @@ func TestGatherParallelEqualsGather(t *testing.T) {
 		want := expect.Must(s.Gather(&one, unified.FromSlice(ids)))(t)
 		for _, goroutines := range []int{1, 2, 7} {
 			got, err := s.GatherParallel(&several, unified.FromSlice(ids), goroutines)
-			if err != nil || got.Len() != int64(n) || !bytes.Equal(got.Bytes(), want.Bytes()) {
-				t.Errorf("%d rows by %d goroutines are not those of one: %v, %v", n, goroutines, got, err)
-			}
+			expect.That(t, err == nil && got.Len() == int64(n) && bytes.Equal(got.Bytes(), want.Bytes()),
+				"%d rows by %d goroutines are not those of one: %v, %v", n, goroutines, got, err)
 		}
 		if n > 1000 {
 			ids[n-2], ids[n-900] = rows, -1
 			_, err := s.GatherParallel(&several, unified.FromSlice(ids), 7)
-			if !errors.Is(err, ErrRange) || !strings.Contains(err.Error(), "ids[2101] is -1") {
-				t.Errorf("%v; want the first id that is no row", err)
-			}
+			expect.That(t, errors.Is(err, ErrRange) && strings.Contains(err.Error(), "ids[2101] is -1"),
+				"%v; want the first id that is no row", err)
 		}
 		one.Close()
 		several.Close()

@@ -16,14 +16,11 @@ import (
 func TestRowsAreAppendedInTheirOrder(t *testing.T) {
 	c := unified.FromSlice([]float32{1, 2, 3, 4})
 	s := expect.Must(gather.NewStore(c))(t)
-	if got := s.Column(); &got.Bytes()[0] != &c.Bytes()[0] || got.Len() != 4 {
-		t.Errorf("the column is %v, not %v", got, c)
-	}
+	got := s.Column()
+	expect.That(t, &got.Bytes()[0] == &c.Bytes()[0] && got.Len() == 4, "the column is %v, not %v", got, c)
 	for _, ids := range []unified.Tensor{unified.FromSlice([]int32{3, 0, 3}), unified.FromSlice([]int64{3, 0, 3})} {
 		list, err := s.Rows([]uint32{7}, ids)
-		if err != nil || !slices.Equal(list, []uint32{7, 3, 0, 3}) {
-			t.Errorf("%v: %v, %v", ids, list, err)
-		}
+		expect.That(t, err == nil && slices.Equal(list, []uint32{7, 3, 0, 3}), "%v: %v, %v", ids, list, err)
 	}
 	if list, err := s.Rows([]uint32{7}, unified.Tensor{}); err != nil || !slices.Equal(list, []uint32{7}) {
 		t.Errorf("no ids: %v, %v", list, err)
@@ -33,15 +30,13 @@ func TestRowsAreAppendedInTheirOrder(t *testing.T) {
 		"ids[0] is -1":                           unified.FromSlice([]int64{-1, 4}),
 	} {
 		list, err := s.Rows([]uint32{7}, ids)
-		if !errors.Is(err, gather.ErrRange) || !strings.Contains(err.Error(), text) || len(list) != 1 {
-			t.Errorf("%s: %v, %v", text, list, err)
-		}
+		expect.That(t, errors.Is(err, gather.ErrRange) && strings.Contains(err.Error(), text) && len(list) == 1,
+			"%s: %v, %v", text, list, err)
 	}
 	ids := unified.FromSlice([]int32{0, 1})
 	far := expect.Must(unified.NewPlaced(unified.Device, ids.DType(), ids.Bytes(), 2))(t)
-	if list, err := s.Rows([]uint32{7}, far); err == nil || len(list) != 1 {
-		t.Errorf("ids on a device: %v, %v", list, err)
-	}
+	list, err := s.Rows([]uint32{7}, far)
+	expect.That(t, err != nil && len(list) == 1, "ids on a device: %v, %v", list, err)
 }
 
 // A result for which there is no memory is an error, by one goroutine and by several, and takes none.
@@ -53,11 +48,9 @@ func TestAResultThatIsRefusedMemoryIsAnError(t *testing.T) {
 	dst.Options.Ledger = &ledger
 	ids := unified.FromSlice(make([]int32, 40_000))
 	for _, goroutines := range []int{1, 4} {
-		if x, err := s.GatherParallel(&dst, ids, goroutines); !errors.Is(err, pinned.ErrLimit) || x.Valid() {
-			t.Errorf("%d goroutines: %v, %v", goroutines, x, err)
-		}
+		x, err := s.GatherParallel(&dst, ids, goroutines)
+		expect.That(t, errors.Is(err, pinned.ErrLimit) && !x.Valid(), "%d goroutines: %v, %v", goroutines, x, err)
 	}
-	if n := ledger.Total(); n != 0 {
-		t.Errorf("%d bytes are taken", n)
-	}
+	n := ledger.Total()
+	expect.That(t, n == 0, "%d bytes are taken", n)
 }

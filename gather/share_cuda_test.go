@@ -93,13 +93,11 @@ func shareOne(t *testing.T, devices []*rig, rnd *rand.Rand, dtype unified.DType,
 		expected.Bytes = expected.Rows * int64(rowBytes)
 		expected.Saved = (expected.Hits + expected.Peers) * int64(rowBytes)
 		r := devices[i]
-		if got := r.gather(s, r.idsOnDevice(idTypes[rnd.IntN(2)], list), 0); !bytes.Equal(got, want) {
-			t.Errorf("%v[%d,%d] on cuda:%d: other rows", dtype, n, width, i)
-		}
-		if got := must(s.Traffic())(t); got != expected || got.Hits == 0 || got.Peers == 0 ||
-			got.Rows == got.Hits+got.Peers {
-			t.Errorf("%v[%d,%d] on cuda:%d: counted %+v, want %+v of every tier", dtype, n, width, i, got, expected)
-		}
+		expect.That(t, bytes.Equal(r.gather(s, r.idsOnDevice(idTypes[rnd.IntN(2)], list), 0), want),
+			"%v[%d,%d] on cuda:%d: other rows", dtype, n, width, i)
+		got := must(s.Traffic())(t)
+		expect.That(t, got == expected && got.Hits != 0 && got.Peers != 0 && got.Rows != got.Hits+got.Peers,
+			"%v[%d,%d] on cuda:%d: counted %+v, want %+v of every tier", dtype, n, width, i, got, expected)
 	}
 	for i, s := range stores {
 		devices[i].check(s.Close())
@@ -135,16 +133,12 @@ func TestCachesThatCannotBeSharedLeaveNone(t *testing.T) {
 		"fewer rows on one": {[]*DeviceStore{stores[0], fewer}, nil, []int64{1, 2}, free, unified.ErrShape},
 	} {
 		err := ShareCaches(context.Background(), c.stores, c.own, c.shared, c.memory)
-		if !errors.Is(err, c.want) || stores[0].Cached()+stores[1].Cached() != 0 {
-			t.Errorf("%s: %v, want %v; %d and %d rows are cached", name, err, c.want, stores[0].Cached(),
-				stores[1].Cached())
-		}
+		expect.That(t, errors.Is(err, c.want) && stores[0].Cached()+stores[1].Cached() == 0,
+			"%s: %v, want %v; %d and %d rows are cached", name, err, c.want, stores[0].Cached(), stores[1].Cached())
 	}
 	for i, r := range devices {
-		if got := r.gather(stores[i], r.idsOnDevice(unified.Int32, []int64{39, 3}), 0); !bytes.Equal(got[:64],
-			src[39*64:]) {
-			t.Errorf("cuda:%d gathers other rows", i)
-		}
+		got := r.gather(stores[i], r.idsOnDevice(unified.Int32, []int64{39, 3}), 0)
+		expect.That(t, bytes.Equal(got[:64], src[39*64:]), "cuda:%d gathers other rows", i)
 	}
 }
 
@@ -170,20 +164,16 @@ func TestRowsOfAPeerLieBeyondFourGiB(t *testing.T) {
 	bases := near.take(pinned.Device, 8*MaxPeers, 0)
 	near.upload(bases, unified.FromSlice([]uint64{0, uint64(base), 0, 0, 0, 0, 0, 0}).Bytes())
 	s.cache.bases = addressOf(bases)
-	if got := near.gather(s, near.idsOnDevice(unified.Int32, []int64{n - 1}), 0); !bytes.Equal(got, src) {
-		t.Error("another row")
-	}
+	expect.That(t, bytes.Equal(near.gather(s, near.idsOnDevice(unified.Int32, []int64{n - 1}), 0), src), "another row")
 	near.check(s.Close())
 }
 
 // TestMoreBlocksWhereFewRowsComeOverTheBus: as many as keep it as busy, but no more than the device is good for.
 func TestMoreBlocksWhereFewRowsComeOverTheBus(t *testing.T) {
 	for cached, want := range map[float64]int64{0: 40, 0.5: 80, 0.9: 400, 0.99: 1056, 1: 1056} {
-		if got := gridOverBus(cached, 1056); got != want {
-			t.Errorf("%v of the rows cached: %d blocks, want %d", cached, got, want)
-		}
+		got := gridOverBus(cached, 1056)
+		expect.That(t, got == want, "%v of the rows cached: %d blocks, want %d", cached, got, want)
 	}
-	if got := gridOverBus(0.9, 32); got != 40 {
-		t.Errorf("a small device: %d blocks, want 40", got)
-	}
+	got := gridOverBus(0.9, 32)
+	expect.That(t, got == 40, "a small device: %d blocks, want 40", got)
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/gather"
@@ -64,9 +63,7 @@ func TestGatherCopiesTheRowsOfEveryDType(t *testing.T) {
 					}
 				}
 			}
-			if err := dst.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, dst.Close())
 		}
 	}
 }
@@ -83,36 +80,23 @@ func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
 		"ids[2] is -9223372036854775808":             unified.FromSlice([]int64{0, 0, -1 << 63}),
 		"ids[99] is -2147483648, but the column has": unified.FromSlice(append(make([]int32, 99), -1<<31)),
 	} {
-		if _, err := s.Gather(&dst, ids); !errors.Is(err, gather.ErrRange) || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", text, err)
-		}
+		expect.Says(t, expect.Err(s.Gather(&dst, ids)), gather.ErrRange, text, text)
 	}
 	empty := expect.Must(gather.NewStore(unified.FromSlice([]int64{})))(t)
-	if _, err := empty.Gather(&dst, unified.FromSlice([]int32{0})); !errors.Is(err, gather.ErrRange) {
-		t.Errorf("a row of an empty column: %v", err)
-	}
-	if _, err := s.Gather(&dst, unified.FromSlice([]float32{0})); !errors.Is(err, unified.ErrShape) {
-		t.Errorf("floats as ids: %v", err)
-	}
+	expect.Is(t, expect.Err(empty.Gather(&dst, unified.FromSlice([]int32{0}))), gather.ErrRange,
+		"a row of an empty column")
+	expect.Is(t, expect.Err(s.Gather(&dst, unified.FromSlice([]float32{0}))), unified.ErrShape, "floats as ids")
 	for _, ids := range []unified.Tensor{unified.FromSlice([]int32{0, 1}), unified.FromSlice([]int64{0, 1})} {
 		wide, _ := ids.Reshape(1, 2)
-		if _, err := s.Gather(&dst, wide); !errors.Is(err, unified.ErrShape) {
-			t.Errorf("ids in two dimensions: %v", err)
-		}
+		expect.Is(t, expect.Err(s.Gather(&dst, wide)), unified.ErrShape, "ids in two dimensions")
 		far, _ := unified.NewPlaced(unified.Device, ids.DType(), ids.Bytes(), 2)
-		if x, err := s.Gather(&dst, far); err == nil || x.Valid() {
-			t.Errorf("ids on a device: %v, %v", x, err)
-		}
-		if _, err := gather.NewStore(far); !errors.Is(err, unified.ErrShape) {
-			t.Errorf("a column on a device: %v", err)
-		}
+		x, err := s.Gather(&dst, far)
+		expect.That(t, err != nil && !x.Valid(), "ids on a device: %v, %v", x, err)
+		expect.Is(t, expect.Err(gather.NewStore(far)), unified.ErrShape, "a column on a device")
 	}
-	if x, err := s.Gather(&dst, unified.Tensor{}); err != nil || x.Len() != 0 || x.DType() != unified.Int64 {
-		t.Errorf("no ids: %v, %v", x, err)
-	}
-	if _, err := gather.NewStore(unified.Tensor{}); !errors.Is(err, unified.ErrShape) {
-		t.Errorf("a store of nothing: %v", err)
-	}
+	x, err := s.Gather(&dst, unified.Tensor{})
+	expect.That(t, err == nil && x.Len() == 0 && x.DType() == unified.Int64, "no ids: %v, %v", x, err)
+	expect.Is(t, expect.Err(gather.NewStore(unified.Tensor{})), unified.ErrShape, "a store of nothing")
 }
 
 // Kernels count the bytes of a row in int32. A column without rows has any width without memory.
@@ -131,9 +115,8 @@ func TestGatherAllocatesNothingOnceItsBufferIsLargeEnough(t *testing.T) {
 	var dst unified.Buffer
 	defer dst.Close()
 	ids := unified.FromSlice(make([]int32, 500))
-	if n := testing.AllocsPerRun(100, func() { _, _ = s.Gather(&dst, ids) }); n != 0 {
-		t.Errorf("%g allocations", n)
-	}
+	n := testing.AllocsPerRun(100, func() { _, _ = s.Gather(&dst, ids) })
+	expect.That(t, n == 0, "%g allocations", n)
 }
 
 func TestResidentIsAnEqualCopyThatIsCounted(t *testing.T) {
@@ -144,20 +127,15 @@ func TestResidentIsAnEqualCopyThatIsCounted(t *testing.T) {
 		last := int64(0)
 		memory := pinned.Options{Ledger: &ledger, Purpose: pinned.Columns}
 		got, region := expect.Must2(gather.Resident(context.Background(), c, memory, func(done int64) {
-			if done <= last || done > rows*16 {
-				t.Errorf("progress %d of %d after %d", done, rows*16, last)
-			}
+			expect.That(t, done > last && done <= rows*16, "progress %d of %d after %d", done, rows*16, last)
 			last = done
 		}))(t)
-		if got.String() != c.String() || !bytes.Equal(got.Bytes(), c.Bytes()) || last != rows*16 {
-			t.Errorf("a copy of %v is %v, or of other contents; progress to %d", c, got, last)
-		}
-		if n := ledger.Used(pinned.Columns); n < rows*16 || n > rows*16+pinned.HugePage {
-			t.Errorf("%v: %d bytes counted", c, n)
-		}
-		if err := region.Close(); err != nil || ledger.Total() != 0 {
-			t.Errorf("after Close %d bytes, %v", ledger.Total(), err)
-		}
+		expect.That(t, got.String() == c.String() && bytes.Equal(got.Bytes(), c.Bytes()) && last == rows*16,
+			"a copy of %v is %v, or of other contents; progress to %d", c, got, last)
+		n := ledger.Used(pinned.Columns)
+		expect.That(t, n >= rows*16 && n <= rows*16+pinned.HugePage, "%v: %d bytes counted", c, n)
+		err := region.Close()
+		expect.That(t, err == nil && ledger.Total() == 0, "after Close %d bytes, %v", ledger.Total(), err)
 	}
 }
 
@@ -170,9 +148,8 @@ func TestResidentLeavesNothingWhenItFails(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	cancelling := func(int64) { cancel(why) }
-	if _, _, err := gather.Resident(ctx, big, memory, cancelling); !errors.Is(err, why) || ledger.Total() != 0 {
-		t.Errorf("cancelled: %v, %d bytes held", err, ledger.Total())
-	}
+	_, _, err := gather.Resident(ctx, big, memory, cancelling)
+	expect.That(t, errors.Is(err, why) && ledger.Total() == 0, "cancelled: %v, %d bytes held", err, ledger.Total())
 
 	ledger.SetLimit(1 << 20)
 	if _, _, err := gather.Resident(context.Background(), big, memory, nil); !errors.Is(err, pinned.ErrLimit) ||

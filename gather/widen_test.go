@@ -39,9 +39,7 @@ func TestRowsAreWidenedAsTheSpecificationSays(t *testing.T) {
 			if err == nil {
 				s, err = s.Widened(scales)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			ids := make([]int32, 77)
 			for i := range ids {
 				ids[i] = r.Int32N(200)
@@ -49,9 +47,7 @@ func TestRowsAreWidenedAsTheSpecificationSays(t *testing.T) {
 			var dst unified.Buffer
 			got := expect.Must(s.Gather(&dst, unified.FromSlice(ids)))(t)
 			v, err := unified.View[float32](got)
-			if err != nil || got.Dim(0) != 77 || got.Dim(1) != int64(width) {
-				t.Fatalf("%v, %v", got, err)
-			}
+			expect.Ensure(t, err == nil && got.Dim(0) == 77 && got.Dim(1) == int64(width), "%v, %v", got, err)
 			want := make([]float32, width)
 			for i, id := range ids {
 				scale := float32(1)
@@ -61,9 +57,8 @@ func TestRowsAreWidenedAsTheSpecificationSays(t *testing.T) {
 				}
 				row := column.Bytes()[int64(id)*s.RowBytes():][:s.RowBytes()]
 				widenPlain(dtype, want, row, scale)
-				if !slices.EqualFunc(v[i*width:(i+1)*width], want, same) {
-					t.Fatalf("%v of %d: row %d is %v, not %v", dtype, width, id, v[i*width:(i+1)*width], want)
-				}
+				expect.Ensure(t, slices.EqualFunc(v[i*width:(i+1)*width], want, same), "%v of %d: row %d is %v, not %v",
+					dtype, width, id, v[i*width:(i+1)*width], want)
 			}
 		}
 	}
@@ -81,8 +76,7 @@ func TestWhatCannotBeWidenedIsRefused(t *testing.T) {
 		{unified.FromSlice(make([]unified.Half, 3)), scales},
 	} {
 		s := expect.Must(NewStore(c.column))(t)
-		if w, err := s.Widened(c.scales); !errors.Is(err, unified.ErrShape) {
-			t.Errorf("%v: %v, %v", c.column, w, err)
-		}
+		w, err := s.Widened(c.scales)
+		expect.That(t, errors.Is(err, unified.ErrShape), "%v: %v, %v", c.column, w, err)
 	}
 }

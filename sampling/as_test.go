@@ -30,9 +30,8 @@ func (narrowed) EdgeColumns() []string { return nil }
 func TestAWrapperHasWhatItDoesNotChange(t *testing.T) {
 	n := sampling.Neighbor{Fanouts: []int{2}, Weight: "w", Frontier: sampling.NewNodes}
 	twice := wrapped{wrapped{n}}
-	if c, ok := sampling.As[sampling.ColumnSampler](twice); !ok || !slices.Equal(c.EdgeColumns(), []string{"w"}) {
-		t.Errorf("columns: %v %v", c, ok)
-	}
+	c, ok := sampling.As[sampling.ColumnSampler](twice)
+	expect.That(t, ok && slices.Equal(c.EdgeColumns(), []string{"w"}), "columns: %v %v", c, ok)
 	if f, ok := sampling.As[sampling.FrontierSampler](twice); !ok || f.Expands() != sampling.NewNodes {
 		t.Errorf("frontier: %v %v", f, ok)
 	}
@@ -59,9 +58,7 @@ var opening = []string{"PreparedSampler", "DeviceSampler", "PartlyOnDevice", "Wr
 // it wraps.
 func TestOptionalInterfacesAreAskedForByAs(t *testing.T) {
 	names := optional(t)
-	if len(names) < 5 {
-		t.Fatalf("found only %v", names)
-	}
+	expect.Ensure(t, len(names) >= 5, "found only %v", names)
 	asked := regexp.MustCompile(`\.\((?:sampling\.)?(?:` + strings.Join(names, "|") + `)\)`)
 	expect.OK(t, fs.WalkDir(os.DirFS(".."), ".", func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "dist") {
@@ -71,9 +68,8 @@ func TestOptionalInterfacesAreAskedForByAs(t *testing.T) {
 			return err
 		}
 		text, err := os.ReadFile(filepath.Join("..", path))
-		if at := asked.Find(text); at != nil {
-			t.Errorf("%s: %s: call sampling.As", path, at)
-		}
+		at := asked.Find(text)
+		expect.That(t, at == nil, "%s: %s: call sampling.As", path, at)
 		return err
 	}))
 }

@@ -71,9 +71,8 @@ func badSeeds(t *testing.T) (list []badInput) {
 		}
 		list = append(list, badInput{c.name + ": seeds again", g, c.sampler, timedSeeds(2, 0, 2, 2, 0), nil, "",
 			func(t *testing.T, out *graph.Sample) {
-				if !slices.Equal(widen(t, out.SeedLocal[0]), places) {
-					t.Errorf("seeds are at %v, want %v", widen(t, out.SeedLocal[0]), places)
-				}
+				expect.That(t, slices.Equal(widen(t, out.SeedLocal[0]), places), "seeds are at %v, want %v",
+					widen(t, out.SeedLocal[0]), places)
 			}}, badInput{c.name + ": no seeds", g, c.sampler, timedSeeds(), nil, "", nil})
 	}
 	return list
@@ -115,9 +114,8 @@ func badCounts(t *testing.T) (list []badInput) {
 	in := func(name string, s Sampler, edges int) {
 		list = append(list, badInput{name + ": more than there are", g, s, timedSeeds(0, 1), nil, "",
 			func(t *testing.T, out *graph.Sample) {
-				if n := widen(t, out.Blocks[0][0].Indptr); n[len(n)-1] != int64(edges) {
-					t.Errorf("%d edges, want %d", n[len(n)-1], edges)
-				}
+				n := widen(t, out.Blocks[0][0].Indptr)
+				expect.That(t, n[len(n)-1] == int64(edges), "%d edges, want %d", n[len(n)-1], edges)
 			}})
 	}
 	in("neighbor", Neighbor{Fanouts: []int{most}}, 7)
@@ -205,9 +203,8 @@ func TestBadInputIsAnErrorOrHasADefinedResult(t *testing.T) {
 	for _, c := range badInputs(t) {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := c.onHost(t)
-			if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("%v; want %v with %q", err, c.want, c.says)
-			}
+			expect.Ensure(t, errors.Is(err, c.want) && (err == nil || strings.Contains(err.Error(), c.says)),
+				"%v; want %v with %q", err, c.want, c.says)
 			if c.check != nil {
 				c.check(t, out)
 			}

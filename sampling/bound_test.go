@@ -46,9 +46,7 @@ func TestBoundIsTheProductOfFanoutsOrTheGraph(t *testing.T) {
 				Arrays: treeArrays(one(50, 60), []int64{120}), Scratch: 2*table + 8*120 + 16*120}},
 	} {
 		expect.OK(t, c.s.Init())
-		if d := expect.Diff(c.want, c.n.Bound(c.s, c.batch)); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		expect.Same(t, c.n.Bound(c.s, c.batch), c.want, name)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/invariants"
 )
 
@@ -113,9 +114,8 @@ func (c *chances) compare(t *testing.T, what string, few bool) {
 		return
 	}
 	t.Logf("%s: a bias of 1 %%, planted %d times in each, is found %d times of %d", what, plants, found, plants*events)
-	if least > 0.01 || found < plants*events || events == 0 {
-		t.Errorf("%s: a bias of 1 %% is not found in each", what)
-	}
+	expect.That(t, least <= 0.01 && found >= plants*events && events != 0, "%s: a bias of 1 %% is not found in each",
+		what)
 }
 
 // plant returns the counts after one in `one` of the sets that have some things lost the last of them.
@@ -186,7 +186,6 @@ func TestChancesOfAFairCoinAreFair(t *testing.T) {
 		c.add(r.IntN(4))
 	}
 	c.check(t, "two coins")
-	if s := fmt.Sprintf("%.3f", c.of(c.law, 1)); s != "0.500" {
-		t.Errorf("one coin is up with probability %s", s)
-	}
+	s := fmt.Sprintf("%.3f", c.of(c.law, 1))
+	expect.That(t, s == "0.500", "one coin is up with probability %s", s)
 }

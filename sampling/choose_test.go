@@ -2,14 +2,12 @@ package sampling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
 	"slices"
 	"sort"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -298,9 +296,7 @@ func TestAWeightThatIsNoneFailsTheBatchAndNamesTheEdge(t *testing.T) {
 				b.Init(out, g.Schema(), pinned.Options{})
 				err := w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, out)
 				want := fmt.Sprintf("edge %d: its weight in column \"w\" is %v", at, bad)
-				if !errors.Is(err, ErrGraph) || !strings.Contains(err.Error(), want) {
-					t.Errorf("weight %v at %d: %v", bad, at, err)
-				}
+				expect.Says(t, err, ErrGraph, want, "weight %v at %d", bad, at)
 				w.Close()
 				out.Close()
 			}
@@ -313,11 +309,8 @@ func TestColumnsOfTheWrongKindAreRefused(t *testing.T) {
 	for _, n := range []Neighbor{{Weight: "mask"}, {Mask: "w32"}, {Mask: "w64"}, {Share: -0.5}, {Share: 1.5},
 		{Share: math.NaN()}} {
 		n.Fanouts = []int{2}
-		if err := n.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
-			t.Errorf("%+v: %v", n, err)
-		}
+		expect.Is(t, n.Validate(g.Schema()), ErrOptions, "%+v", n)
 	}
-	if _, err := (Neighbor{Fanouts: []int{2}, Weight: "absent"}).Open(Env{Graph: g}); !errors.Is(err, ErrOptions) {
-		t.Errorf("a column that is not there: %v", err)
-	}
+	expect.Is(t, expect.Err((Neighbor{Fanouts: []int{2}, Weight: "absent"}).Open(Env{Graph: g})), ErrOptions,
+		"a column that is not there")
 }

@@ -35,9 +35,8 @@ func TestPicksByWeightOfAHubCostNoMoreThanItsEdges(t *testing.T) {
 		for from := 0; from < n; from += chunkEdges {
 			r.run(weights[from:min(from+chunkEdges, n)], int64(from), 1, uint64(from), chunkEdges)
 		}
-		if kept := len(r.best.end()); kept != n/2 {
-			t.Fatalf("%d edges, want %d", kept, n/2)
-		}
+		kept := len(r.best.end())
+		expect.Ensure(t, kept == n/2, "%d edges, want %d", kept, n/2)
 		for _, b := range r.best.buffers() {
 			expect.OK(t, b.Close())
 		}

@@ -104,9 +104,8 @@ func TestDeviceUsesItsRoomToTheLastCell(t *testing.T) {
 		}
 		short := func(nodes bool, h, i int) {
 			what := fmt.Sprintf("one short: nodes %t, hop %d, type %d", nodes, h, i)
-			if got := replays(what, func(o *onDevice) { o.give(exact.lessOne(nodes, h, i)) }, nothing); got == 0 {
-				t.Errorf("%s: %s: no replay", n.Fingerprint(), what)
-			}
+			expect.That(t, replays(what, func(o *onDevice) { o.give(exact.lessOne(nodes, h, i)) }, nothing) != 0,
+				"%s: %s: no replay", n.Fingerprint(), what)
 		}
 		for h := 1; h < len(exact.nodes); h++ {
 			for i, have := range exact.nodes[h] {
@@ -175,9 +174,8 @@ func TestDeviceTableTakesEverySlot(t *testing.T) {
 			}
 		}
 		compare(t, fmt.Sprintf("seed %d batch %d", seed, batch), g, o, req, oracle(g, newEdgeRuns(g), n, req))
-		if o.replays > 0 {
-			t.Fatalf("seed %d batch %d: a table of %d slots has no room for as many nodes", seed, batch, slots)
-		}
+		expect.Ensure(t, o.replays <= 0, "seed %d batch %d: a table of %d slots has no room for as many nodes", seed,
+			batch, slots)
 	}
 }
 
@@ -271,9 +269,7 @@ func (d *deviceUnderTest) farTopology(g *graph.Graph, far int64) Topology {
 			if err == nil {
 				err = d.stream.Synchronize()
 			}
-			if err != nil {
-				d.t.Fatal(err)
-			}
+			expect.OK(d.t, err)
 		}
 		return memory.Address()
 	}
@@ -307,9 +303,7 @@ func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
 			if err == nil {
 				err = host.Sample(context.Background(), req, want)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			for _, isHot := range []bool{false, true} {
 				env := DeviceEnv{Env: Env{Graph: g, BatchSize: 8, EdgePos: true}, Topology: topology, MaxBlocks: 1}
 				if isHot {

@@ -4,7 +4,6 @@ package sampling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -34,9 +33,8 @@ func choiceOnDevice(t *testing.T, r *rand.Rand) (*graph.Graph, Neighbor) {
 // compareChoices compares a sampler with the oracle, on some of the variants of the assembly.
 func compareChoices(t *testing.T, what string, r *rand.Rand, g *graph.Graph, n Neighbor, req *Request) {
 	t.Helper()
-	if err := n.Validate(g.Schema()); err != nil {
-		t.Fatalf("%s: %s: %v", what, n.Fingerprint(), err)
-	}
+	err := n.Validate(g.Schema())
+	expect.Ensure(t, err == nil, "%s: %s: %v", what, n.Fingerprint(), err)
 	want := oracle(g, newEdgeRuns(g), n, req)
 	names := []string{"as opened", []string{"small", "small hash", "int64", "int64 hash", "hash"}[r.IntN(5)]}
 	for name, w := range openDevice(t).openSome(n, g, 1+r.IntN(3), names) {
@@ -54,9 +52,7 @@ func TestDeviceChoosesWhatTheOracleChooses(t *testing.T) {
 		compareChoices(t, fmt.Sprintf("seed %d round %d", seed, round), r, g, n, req)
 	}
 	for _, kernel := range []string{"choose_count", "choose_pick"} {
-		if cudatest.Launches(kernel) == 0 {
-			t.Errorf("%s never ran", kernel)
-		}
+		expect.That(t, cudatest.Launches(kernel) != 0, "%s never ran", kernel)
 	}
 }
 
@@ -83,15 +79,11 @@ func TestDeviceNamesTheEdgeWhoseWeightIsNone(t *testing.T) {
 		o := openDevice(t).openSome(n, g, 2, []string{"as opened"})["as opened"]
 		err := o.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, new(graph.Sample))
 		want := fmt.Sprintf("edge 600: its weight in column \"w\" is %v", bad)
-		if !errors.Is(err, ErrGraph) || !strings.Contains(err.Error(), want) {
-			t.Errorf("weight %v: %v", bad, err)
-		}
+		expect.Says(t, err, ErrGraph, want, "weight %v", bad)
 	}
 	g := starGraph(t, []float64{math.MaxFloat64, 1, 1, 0}, nil)
 	o := openDevice(t).openSome(Neighbor{Fanouts: []int{2}, Weight: "w"}, g, 2, []string{"as opened"})["as opened"]
-	if err := sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}}); err != nil {
-		t.Errorf("the greatest weight that there is: %v", err)
-	}
+	expect.Is(t, sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}}), nil, "the greatest weight that there is")
 }
 
 // Fan-outs above a warp's lanes, out of hubs: what is chosen is merged and laid out in memory, not in the lanes.
@@ -127,7 +119,5 @@ func TestDeviceNamesASourceThatHasNoTime(t *testing.T) {
 	o := openDevice(t).openSome(n, g, 2, []string{"as opened"})["as opened"]
 	err := o.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}, Times: [][]int64{{9}}}, new(graph.Sample))
 	want := `edge 2: source 7 is none of the 3 nodes of type "node"`
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, not %s", err, want)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), want), "%v, not %s", err, want)
 }

@@ -32,9 +32,7 @@ func openDevice(t testing.TB) *deviceUnderTest {
 	gpu := cudatest.Open(t)
 	stream := expect.Must(gpu.NewStream(device.PriorityLow))(t)
 	t.Cleanup(func() {
-		if err := stream.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, stream.Close())
 	})
 	return &deviceUnderTest{t, gpu, stream}
 }
@@ -48,13 +46,9 @@ func (d *deviceUnderTest) upload(data []byte) device.Address {
 	if err = d.stream.CopyToDevice(addr, data); err == nil {
 		err = d.stream.Synchronize()
 	}
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	expect.OK(d.t, err)
 	d.t.Cleanup(func() {
-		if err := memory.Close(); err != nil {
-			d.t.Error(err)
-		}
+		expect.OK(d.t, memory.Close())
 	})
 	return addr
 }
@@ -123,9 +117,7 @@ func (d *deviceUnderTest) open(n DeviceSampler, env DeviceEnv) *onDevice {
 	bound := n.Bound(s, env.BatchSize)
 	bound.Init(&o.sample, s, pinned.Options{Device: d.device})
 	d.t.Cleanup(func() {
-		if err := o.Close(); err != nil {
-			d.t.Error(err)
-		}
+		expect.OK(d.t, o.Close())
 	})
 	return o
 }
@@ -254,9 +246,8 @@ func TestDeviceNeighborEqualsTheOracle(t *testing.T) {
 			buffers, table = buffers+b, table+t
 		}
 	})
-	if buffers == 0 || table == 0 {
-		t.Errorf("%d replays because of small buffers, %d because of small tables: want some of each", buffers, table)
-	}
+	expect.That(t, buffers != 0 && table != 0,
+		"%d replays because of small buffers, %d because of small tables: want some of each", buffers, table)
 }
 
 func TestDeviceKeepsTreesApart(t *testing.T) {
@@ -277,9 +268,8 @@ func TestDeviceRefusesMoreTreesThanItsTableTellsApart(t *testing.T) {
 	env := d.env(g, 1<<40)
 	env.Device, env.Stream = d.device, d.stream
 	_, err := Neighbor{Fanouts: []int{1}, Disjoint: true}.OpenDevice(env)
-	if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "take smaller batches") {
-		t.Errorf("%v, want ErrOptions with a remedy", err)
-	}
+	expect.That(t, errors.Is(err, ErrOptions) && strings.Contains(err.Error(), "take smaller batches"),
+		"%v, want ErrOptions with a remedy", err)
 }
 
 func TestDeviceNeighborTakesManyEdgeTypes(t *testing.T) {

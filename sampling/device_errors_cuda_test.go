@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -38,9 +37,7 @@ func TestDeviceReportsDamagedGraphs(t *testing.T) {
 		w := d.open(Neighbor{Fanouts: []int{2, -1}}, d.env(g, len(c.seeds)))
 		for range 2 { // the worker goes on after an error
 			err := sampleOn(t, w, g, 2, &Request{Seeds: [][]int64{c.seeds}})
-			if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
-			}
+			expect.Says(t, err, c.want, c.says, name)
 		}
 	}
 }
@@ -61,14 +58,10 @@ func TestDeviceReportsASourceOfAnotherType(t *testing.T) {
 	g := expect.Must(graph.FromArrays(a))(t)
 	d := openDevice(t)
 	w := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
-	if err := sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0}, nil}}); err != nil {
-		t.Errorf("sound edges: %v", err)
-	}
+	expect.Is(t, sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0}, nil}}), nil, "sound edges")
 	err := sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0, 1}, nil}})
 	want := `hop 0, edge type a:two:a: invalid graph: edge 3: source 3 is none of the 2 nodes of type "a"`
-	if err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	expect.That(t, err != nil && err.Error() == want, "%v, want %s", err, want)
 }
 
 func TestDeviceStampsStartOver(t *testing.T) {
@@ -86,9 +79,7 @@ func TestDeviceStampsStartOver(t *testing.T) {
 			req := &Request{Rand: NewRand(r.Uint64(), 0, 0, uint64(batch)), Seeds: randomSeeds(r, g)}
 			compare(t, fmt.Sprintf("seed %d batch %d: %s", seed, batch, name), g, o, req, oracle(g, runs, n, req))
 		}
-		if w.stamp > 100 {
-			t.Errorf("%s: stamp is %d, did not start over", name, w.stamp)
-		}
+		expect.That(t, w.stamp <= 100, "%s: stamp is %d, did not start over", name, w.stamp)
 	}
 }
 
@@ -98,24 +89,18 @@ func TestDeviceWorkerHasOneBatchInHand(t *testing.T) {
 	n := Neighbor{Fanouts: []int{3}}
 	o := d.open(n, d.env(g, 2))
 	ctx, req := context.Background(), &Request{Seeds: [][]int64{{0}}}
-	if _, err := o.worker.Finish(&o.sample); !errors.Is(err, ErrOptions) {
-		t.Errorf("finished what was not begun: %v", err)
-	}
+	expect.Is(t, expect.Err(o.worker.Finish(&o.sample)), ErrOptions, "finished what was not begun")
 	var givenUp graph.Sample
 	givenUp.Init(g.Schema(), 1, o.sample.NodeBuffer(0).Options)
 	defer givenUp.Close()
 	expect.OK(t, o.worker.Enqueue(ctx, &Request{Seeds: [][]int64{{1}}}, &givenUp))
 	compare(t, "after a batch that was given up", g, o, req, oracle(g, newEdgeRuns(g), n, req))
-	if _, err := o.worker.Finish(&givenUp); !errors.Is(err, ErrOptions) {
-		t.Errorf("finished what was given up: %v", err)
-	}
+	expect.Is(t, expect.Err(o.worker.Finish(&givenUp)), ErrOptions, "finished what was given up")
 	expect.OK(t, o.worker.Enqueue(ctx, req, &o.sample))
 	if err := o.worker.Close(); err != nil { // waits
 		t.Error(err)
 	}
-	if err := o.worker.Close(); err != nil {
-		t.Errorf("closed twice: %v", err)
-	}
+	expect.Is(t, o.worker.Close(), nil, "closed twice")
 }
 
 func TestDeviceEnqueueRefusesWhatItCannotDo(t *testing.T) {
@@ -151,13 +136,9 @@ func TestDeviceEnqueueRefusesWhatItCannotDo(t *testing.T) {
 		if out == nil {
 			out = &o.sample
 		}
-		if err := o.worker.Enqueue(c.ctx, c.req, out); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		expect.Is(t, o.worker.Enqueue(c.ctx, c.req, out), c.want, name)
 	}
-	if _, err := (Neighbor{}).OpenDevice(env); !errors.Is(err, ErrOptions) {
-		t.Errorf("no hops: %v", err)
-	}
+	expect.Is(t, expect.Err((Neighbor{}).OpenDevice(env)), ErrOptions, "no hops")
 }
 
 func TestDeviceWorkerStartsSmallerWhereMemoryIsShort(t *testing.T) {

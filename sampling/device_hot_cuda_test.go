@@ -4,7 +4,6 @@ package sampling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -28,9 +27,7 @@ func (d *deviceUnderTest) keepHot(g *graph.Graph, order []int64, bytes int64) *H
 	h, err := NewHotAdjacency(context.Background(), d.stream, g, order, bytes, pinned.Options{Device: d.device})
 	expect.OK(d.t, err)
 	d.t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			d.t.Error(err)
-		}
+		expect.OK(d.t, h.Close())
 	})
 	return h
 }
@@ -62,24 +59,20 @@ func TestHotAdjacencyTakesWhatFits(t *testing.T) {
 	edge := g.Indices().DType().Size() + g.Types().DType().Size()
 	for _, bytes := range []int64{0, 4 * g.NumNodes(), 4*g.NumNodes() + edge*g.NumEdges()/2, 1 << 40} {
 		h := d.keepHot(g, append(order, order...), bytes)
-		if rounding := int64(3 * 512); h.Bytes() > bytes+rounding || h.Bytes() < edge*h.Edges {
-			t.Errorf("%d bytes: %d nodes with %d edges in %d bytes", bytes, h.Nodes, h.Edges, h.Bytes())
-		}
-		if all := bytes == 1<<40; all != (h.Edges == g.NumEdges()) || (bytes <= 4*g.NumNodes()) != (h.Bytes() == 0) {
-			t.Errorf("%d bytes: %d of %d edges", bytes, h.Edges, g.NumEdges())
-		}
+		expect.That(t, h.Bytes() <= bytes+int64(3*512) && h.Bytes() >= edge*h.Edges,
+			"%d bytes: %d nodes with %d edges in %d bytes", bytes, h.Nodes, h.Edges, h.Bytes())
+		expect.That(t, bytes == 1<<40 == (h.Edges == g.NumEdges()) && (bytes <= 4*g.NumNodes()) == (h.Bytes() == 0),
+			"%d bytes: %d of %d edges", bytes, h.Edges, g.NumEdges())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if _, err := NewHotAdjacency(ctx, d.stream, g, []int64{g.NumNodes()}, 1<<40,
-		pinned.Options{Device: d.device}); !errors.Is(err, graph.ErrSeed) {
-		t.Errorf("a node that is none: %v", err)
-	}
+	expect.Is(t,
+		expect.Err(NewHotAdjacency(ctx, d.stream, g, []int64{g.NumNodes()}, 1<<40, pinned.Options{Device: d.device})),
+		graph.ErrSeed, "a node that is none")
 	cancel()
 	damaged := plainGraph(t, []int64{0, 9, 3}, []int32{0, 0, 0})
-	if _, err := NewHotAdjacency(ctx, d.stream, damaged, []int64{0}, 1<<40,
-		pinned.Options{Device: d.device}); !errors.Is(err, ErrGraph) {
-		t.Errorf("a damaged column: %v", err)
-	}
+	expect.Is(t,
+		expect.Err(NewHotAdjacency(ctx, d.stream, damaged, []int64{0}, 1<<40, pinned.Options{Device: d.device})),
+		ErrGraph, "a damaged column")
 }
 
 func TestHotAdjacencySparesTheBus(t *testing.T) {

@@ -27,9 +27,8 @@ func TestDeviceRunsEveryKernel(t *testing.T) {
 		"assembly_seed": 1, "assembly_flag": 4, "assembly_lists": 4, "assembly_append": 4, "assembly_relabel": 4,
 		"neighbor_count": 3, "assembly_admit": 3, "neighbor_pick": 3, "neighbor_expand": 3,
 	} {
-		if n := cudatest.Launches(kernel); n != want {
-			t.Errorf("%s ran %d times, want %d", kernel, n, want)
-		}
+		n := cudatest.Launches(kernel)
+		expect.That(t, n == want, "%s ran %d times, want %d", kernel, n, want)
 	}
 }
 
@@ -45,9 +44,8 @@ func TestDeviceWorkerLeavesNothingBehind(t *testing.T) {
 		}
 	})
 	expect.OK(t, stream.Close())
-	if after := cudatest.NowLive(t); after != before {
-		t.Errorf("alive afterwards: %+v, before: %+v", after, before)
-	}
+	after := cudatest.NowLive(t)
+	expect.That(t, after == before, "alive afterwards: %+v, before: %+v", after, before)
 }
 
 func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
@@ -68,9 +66,8 @@ func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
 		if nth > 20 {
 			return
 		}
-		if nth <= 10 && (nth%2 == 0) != errors.Is(err, device.ErrOutOfMemory) {
-			t.Fatalf("allocation %d fails: %v", nth, err)
-		}
+		expect.Ensure(t, nth > 10 || (nth%2 == 0) == errors.Is(err, device.ErrOutOfMemory), "allocation %d fails: %v",
+			nth, err)
 		compare(t, fmt.Sprintf("after allocation %d failed", nth), g, o, req, want)
 	}
 }
@@ -81,12 +78,8 @@ func TestDeviceWorkerClosesOnALostDevice(t *testing.T) {
 	o := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
 	cudatest.Fail(t, "kernel:neighbor_pick", 1, 700)
 	err := sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}})
-	if !errors.Is(err, device.ErrDeviceLost) {
-		t.Errorf("%v, want ErrDeviceLost", err)
-	}
-	if err := o.worker.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.That(t, errors.Is(err, device.ErrDeviceLost), "%v, want ErrDeviceLost", err)
+	expect.OK(t, o.worker.Close())
 	cudatest.Findings() // the loss was asked for
 }
 
@@ -155,10 +148,9 @@ func TestDeviceReadsTheGraphSparingly(t *testing.T) {
 		delete(sectors, "neighbor_pick")
 		delete(sectors, "neighbor_expand")
 		delete(sectors, "neighbor_count")
-		if perPick > c.perPick || perNode > c.perNode || len(sectors) > 0 {
-			t.Errorf("%s: %.3f sectors a pick, at most %.2f; %.3f a destination, at most %.2f; others: %v", name,
-				perPick, c.perPick, perNode, c.perNode, sectors)
-		}
+		expect.That(t, perPick <= c.perPick && perNode <= c.perNode && len(sectors) <= 0,
+			"%s: %.3f sectors a pick, at most %.2f; %.3f a destination, at most %.2f; others: %v", name, perPick,
+			c.perPick, perNode, c.perNode, sectors)
 	}
 }
 

@@ -28,9 +28,7 @@ func (d *deviceUnderTest) openDrawer(n Negatives, g *graph.Graph, ids unified.DT
 	on := expect.Must(host.OpenDevice(d.t.Context(), env))(d.t)
 	on.ids = ids
 	d.t.Cleanup(func() {
-		if err := errors.Join(on.Close(), on.Close(), host.Close()); err != nil {
-			d.t.Error(err)
-		}
+		expect.OK(d.t, errors.Join(on.Close(), on.Close(), host.Close()))
 	})
 	return host, on
 }
@@ -43,9 +41,8 @@ func TestDeviceDrawsTheNegativesThatTheHostDraws(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			var ledger pinned.Ledger
 			t.Cleanup(func() { // after the drawers
-				if ledger.Total() != 0 || ledger.DeviceTotal() != 0 {
-					t.Errorf("%d bytes are held, %d of them on the device", ledger.Total(), ledger.DeviceTotal())
-				}
+				expect.That(t, ledger.Total() == 0 && ledger.DeviceTotal() == 0,
+					"%d bytes are held, %d of them on the device", ledger.Total(), ledger.DeviceTotal())
 			})
 			types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 			degree := func() int { return r.IntN(1 + r.IntN(16)) }
@@ -64,15 +61,13 @@ func TestDeviceDrawsTheNegativesThatTheHostDraws(t *testing.T) {
 					want = append(want, *l)
 				}
 				expect.OK(t, on.Draw(rand, got))
-				if diff := expect.Diff(want, got); diff != "" {
-					t.Fatalf("seed %d, round %d: %s: %s", seed, round, n.Fingerprint(), diff)
-				}
+				diff := expect.Diff(want, got)
+				expect.Ensure(t, diff == "", "seed %d, round %d: %s: %s", seed, round, n.Fingerprint(), diff)
 			}
 		})
 	}
-	if negatives < roundsOf(2000) || missed < int64(roundsOf(100)) {
-		t.Errorf("%d negatives, %d not found: the test says little", negatives, missed)
-	}
+	expect.That(t, negatives >= roundsOf(2000) && missed >= int64(roundsOf(100)),
+		"%d negatives, %d not found: the test says little", negatives, missed)
 }
 
 func TestDeviceThatDrawsNegativesRefusesWhatTheHostRefuses(t *testing.T) {
@@ -93,8 +88,7 @@ func TestDeviceThatDrawsNegativesRefusesWhatTheHostRefuses(t *testing.T) {
 	} {
 		host, on := d.openDrawer(c.n, c.g, unified.Int32, nil)
 		want, got := host.Draw(NewRand(1, 0, 0, 0), 0, edge()), on.Draw(NewRand(1, 0, 0, 0), []LinkSeeds{*edge()})
-		if !errors.Is(want, c.want) || got == nil || got.Error() != want.Error() {
-			t.Errorf("%s: the host says %v, the device %v", name, want, got)
-		}
+		expect.That(t, errors.Is(want, c.want) && got != nil && got.Error() == want.Error(),
+			"%s: the host says %v, the device %v", name, want, got)
 	}
 }

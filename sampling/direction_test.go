@@ -172,15 +172,11 @@ func TestDirectionsThatBlocksCannotHaveAreRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	n.PerType = map[string][]int{"to": {0}}
-	if err := n.Validate(&s); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, n.Validate(&s))
 	if err := n.OnDevice(); !errors.Is(err, ErrOptions) || n.CanExclude() {
 		t.Errorf("on a device: %v; excludes edges: %v", err, n.CanExclude())
 	}
-	if err := (Neighbor{Fanouts: []int{2}, Direction: 3}).Validate(&s); !errors.Is(err, ErrOptions) {
-		t.Errorf("direction 3: %v", err)
-	}
+	expect.Is(t, (Neighbor{Fanouts: []int{2}, Direction: 3}).Validate(&s), ErrOptions, "direction 3")
 }
 
 // The index takes what Bound says that it does.
@@ -193,9 +189,8 @@ func TestTheIndexOfOutEdgesIsCounted(t *testing.T) {
 		env := Env{Graph: g, BatchSize: 4, Scratch: pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch}}
 		p := expect.Must(Prepare(context.Background(), n, env))(t)
 		used, bound := ledger.Used(pinned.Scratch), n.Bound(g.Schema(), 4).Shared
-		if used == 0 || used > bound+8*pinned.HugePage && used > bound*5/4 {
-			t.Errorf("%s: the index takes %d bytes, and %d were announced", n.Fingerprint(), used, bound)
-		}
+		expect.That(t, used != 0 && (used <= bound+8*pinned.HugePage || used <= bound*5/4),
+			"%s: the index takes %d bytes, and %d were announced", n.Fingerprint(), used, bound)
 		if err := p.(*reversed).Close(); err != nil || ledger.Used(pinned.Scratch) != 0 {
 			t.Errorf("closed: %v, %d bytes are left", err, ledger.Used(pinned.Scratch))
 		}

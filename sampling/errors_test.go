@@ -28,19 +28,16 @@ func TestFanoutsAreReadAndWritten(t *testing.T) {
 		{"a:writes:b=2;*=5,5", []int{5, 5}, map[string][]int{"a:writes:b": {2}}},
 	} {
 		all, perType, err := ParseFanouts(c.text)
-		if err != nil || !slices.Equal(all, c.all) || !reflect.DeepEqual(perType, c.perType) {
-			t.Errorf("%q: %v %v %v", c.text, all, perType, err)
-		}
+		expect.That(t, err == nil && slices.Equal(all, c.all) && reflect.DeepEqual(perType, c.perType), "%q: %v %v %v",
+			c.text, all, perType, err)
 		again, againType, err := ParseFanouts(formatFanouts(all, perType))
-		if err != nil || !slices.Equal(again, c.all) || !reflect.DeepEqual(againType, c.perType) {
-			t.Errorf("%q written and read again: %v %v %v", c.text, again, againType, err)
-		}
+		expect.That(t, err == nil && slices.Equal(again, c.all) && reflect.DeepEqual(againType, c.perType),
+			"%q written and read again: %v %v %v", c.text, again, againType, err)
 	}
 	for _, text := range []string{"", "a", "1,,2", "-2", "1.5", "2147483648", "99999999999", "=5", "cites=",
 		"cites=5;cites=6", "cites=5;;", "*=1;*=2", "1;2"} {
-		if all, perType, err := ParseFanouts(text); !errors.Is(err, ErrOptions) {
-			t.Errorf("%q: %v %v %v, want ErrOptions", text, all, perType, err)
-		}
+		all, perType, err := ParseFanouts(text)
+		expect.That(t, errors.Is(err, ErrOptions), "%q: %v %v %v, want ErrOptions", text, all, perType, err)
 	}
 }
 
@@ -53,12 +50,9 @@ func TestNeighborRefusesWhatMakesNoSense(t *testing.T) {
 		"unknown type":  {PerType: map[string][]int{"nobody": {1}}},
 		"frontier":      {Fanouts: []int{1}, Frontier: 7},
 	} {
-		if err := n.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: %v, want ErrOptions", name, err)
-		}
-		if _, err := n.Open(Env{Graph: g, BatchSize: 1}); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: opened with %v, want ErrOptions", name, err)
-		}
+		expect.Is(t, n.Validate(g.Schema()), ErrOptions, name)
+		_, err := n.Open(Env{Graph: g, BatchSize: 1})
+		expect.That(t, errors.Is(err, ErrOptions), "%s: opened with %v, want ErrOptions", name, err)
 	}
 }
 
@@ -77,9 +71,7 @@ func openTwoHops(t *testing.T, n Sampler, env Env) (Worker, *graph.Sample) {
 	out := &graph.Sample{}
 	out.Init(env.Graph.Schema(), 2, pinned.Options{})
 	t.Cleanup(func() {
-		if err := errors.Join(w.Close(), out.Close()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	})
 	return w, out
 }
@@ -111,9 +103,7 @@ var damagedGraphs = map[string]struct {
 func TestDamagedGraphsAreErrorsThatSayWhere(t *testing.T) {
 	for name, c := range damagedGraphs {
 		err := trySample(t, c.indptr, c.indices, c.seeds)
-		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
-		}
+		expect.Says(t, err, c.want, c.says, name)
 	}
 }
 
@@ -122,9 +112,8 @@ func TestWorkerGoesOnAfterAnError(t *testing.T) {
 	n := Neighbor{Fanouts: []int{3, 3}}
 	w, out := openTwoHops(t, n, Env{Graph: g, BatchSize: 4, EdgePos: true})
 	bad := &Request{Seeds: [][]int64{{0, 1 << 40}}, Rand: NewRand(1, 0, 0, 0)}
-	if err := w.Sample(context.Background(), bad, out); !errors.Is(err, graph.ErrSeed) {
-		t.Fatal(err)
-	}
+	err := w.Sample(context.Background(), bad, out)
+	expect.Ensure(t, errors.Is(err, graph.ErrSeed), "%v", err)
 	good := &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}
 	compare(t, "after an error", g, w, good, oracle(g, newEdgeRuns(g), n, good))
 }
@@ -135,9 +124,8 @@ func TestSamplingStopsWhenCancelled(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(why)
-	if err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}}, out); !errors.Is(err, why) {
-		t.Errorf("%v, want the cause", err)
-	}
+	err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}}, out)
+	expect.That(t, errors.Is(err, why), "%v, want the cause", err)
 }
 
 func TestSamplingAllocatesNothingOnceWarm(t *testing.T) {
@@ -186,9 +174,8 @@ func TestRequestsThatContradictThemselvesAreRefused(t *testing.T) {
 		`targets of edges paper:cites:paper: seed out of range: seed 0 (the first is 0) is node 2`: {
 			Seeds: [][]int64{nil}, Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{2}}, {}}},
 	} {
-		if err := w.Sample(context.Background(), req, &out); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		err := w.Sample(context.Background(), req, &out)
+		expect.That(t, err != nil && strings.Contains(err.Error(), want), "%v, want %q", err, want)
 	}
 }
 
@@ -197,9 +184,8 @@ func TestColumnsThatASamplerReadsMustBeThere(t *testing.T) {
 	if _, err := EdgeColumns(weighted{}, g); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), `"weight"`) {
 		t.Errorf("%v, want ErrOptions with the column's name", err)
 	}
-	if c, err := EdgeColumns(Neighbor{}, g); err != nil || c != nil {
-		t.Errorf("%v, %v of a sampler that reads none", c, err)
-	}
+	c, err := EdgeColumns(Neighbor{}, g)
+	expect.That(t, err == nil && c == nil, "%v, %v of a sampler that reads none", c, err)
 }
 
 type weighted struct{ Neighbor }
@@ -242,9 +228,7 @@ func TestAssemblerRefusesPicksOutsideTheColumn(t *testing.T) {
 	for _, p := range []int64{-1, 1, 1 << 40} {
 		err := a.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, &out,
 			func(_ *Destination, picks []int64) []int64 { return append(picks, p) })
-		if !errors.Is(err, ErrOptions) {
-			t.Errorf("pick %d: %v, want ErrOptions", p, err)
-		}
+		expect.Is(t, err, ErrOptions, "pick %d", p)
 	}
 }
 
@@ -275,9 +259,7 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 				edges += out.Blocks[0][e].NumEdges()
 			}
 		}
-		if nodes > bound.Nodes || edges > bound.Edges {
-			t.Errorf("seed %d round %d: %s: %d nodes, %d edges, bound %+v", seed, round, n.Fingerprint(), nodes, edges,
-				bound)
-		}
+		expect.That(t, nodes <= bound.Nodes && edges <= bound.Edges,
+			"seed %d round %d: %s: %d nodes, %d edges, bound %+v", seed, round, n.Fingerprint(), nodes, edges, bound)
 	}
 }

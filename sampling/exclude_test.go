@@ -100,9 +100,7 @@ func TestExcludedEdgesAreAsIfTheGraphDidNotHaveThem(t *testing.T) {
 		}
 		expect.OK(t, w.Close())
 	}
-	if gone < 300 {
-		t.Errorf("%d edges were left out: the test says little", gone)
-	}
+	expect.That(t, gone >= 300, "%d edges were left out: the test says little", gone)
 }
 
 func TestLaborIsAsIfTheGraphDidNotHaveExcludedEdges(t *testing.T) {
@@ -125,9 +123,7 @@ func TestLaborIsAsIfTheGraphDidNotHaveExcludedEdges(t *testing.T) {
 			laborOracle(g, left, l, keys, batch, req))
 		expect.OK(t, w.Close())
 	}
-	if gone < 300 {
-		t.Errorf("%d edges were left out: the test says little", gone)
-	}
+	expect.That(t, gone >= 300, "%d edges were left out: the test says little", gone)
 }
 
 func TestExclusionsThatMakeNoSenseAreRefused(t *testing.T) {
@@ -148,9 +144,7 @@ func TestExclusionsThatMakeNoSenseAreRefused(t *testing.T) {
 		out := new(graph.Sample)
 		bound := Neighbor{Fanouts: []int{2}}.Bound(g.Schema(), 1)
 		bound.Init(out, g.Schema(), w.(*worker[int32]).starts.Options)
-		if err := w.Sample(t.Context(), req, out); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		expect.Is(t, w.Sample(t.Context(), req, out), c.want, name)
 		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	}
 }
@@ -173,7 +167,6 @@ func TestASamplerThatCannotLeaveEdgesOutSaysSo(t *testing.T) {
 	edge := EdgePairs{Sources: []int64{source}, Targets: []int64{target - 1}}
 	req := &Request{Seeds: [][]int64{{0}}, Exclude: []EdgePairs{edge}}
 	all := func(d *Destination, picks []int64) []int64 { return append(picks, d.First) }
-	if err := a.Sample(t.Context(), req, out, all); !errors.Is(err, ErrOptions) {
-		t.Errorf("%v, want that it cannot", err)
-	}
+	err := a.Sample(t.Context(), req, out, all)
+	expect.That(t, errors.Is(err, ErrOptions), "%v, want that it cannot", err)
 }

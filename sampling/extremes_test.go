@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // The first weight that is invalid is named, whatever valid ones come before: as large or as small as there are.
@@ -19,22 +21,18 @@ func TestTheFirstInvalidWeightIsNamed(t *testing.T) {
 			copy(c.weights[at+1:], valid[at:])
 			want := fmt.Sprintf("edge %d: its weight in column %q is %v; weights must be finite and not negative",
 				100+at, "w", bad)
-			if err := v.badWeight(c); err == nil || !strings.HasSuffix(err.Error(), want) {
-				t.Errorf("%v, want %s", err, want)
-			}
+			err := v.badWeight(c)
+			expect.That(t, err != nil && strings.HasSuffix(err.Error(), want), "%v, want %s", err, want)
 			c.n = int64(at) // those before it
-			if err := v.badWeight(c); err != nil {
-				t.Errorf("valid weights: %v", err)
-			}
+			expect.Is(t, v.badWeight(c), nil, "valid weights")
 		}
 	}
 	for _, w := range valid {
 		if w == 0 { // that -0 is valid is found out one by one
 			continue
 		}
-		if _, ok := loadWeights(make([]float64, 1), []float64{w}); !ok {
-			t.Errorf("%v is refused", w)
-		}
+		_, ok := loadWeights(make([]float64, 1), []float64{w})
+		expect.That(t, ok, "%v is refused", w)
 	}
 }
 
@@ -54,9 +52,8 @@ func TestGallopingFindsTheFirstOfAType(t *testing.T) {
 				for want < hi && int(types[want]) < e {
 					want++
 				}
-				if got := gallop(types, lo, hi, e); got != want {
-					t.Fatalf("type %d in %d .. %d begins at %d, not %d", e, lo, hi, got, want)
-				}
+				got := gallop(types, lo, hi, e)
+				expect.Ensure(t, got == want, "type %d in %d .. %d begins at %d, not %d", e, lo, hi, got, want)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -63,9 +62,7 @@ func checkFull(t *testing.T, what string, g *graph.Graph, k Full, w Worker) {
 			}
 			edges += b.NumEdges()
 		}
-		if edges > 2*k.work() {
-			t.Fatalf("%s: %d edges", what, edges)
-		}
+		expect.Ensure(t, edges <= 2*k.work(), "%s: %d edges", what, edges)
 		out.Close()
 	}
 	for v := range g.NumNodes() {
@@ -118,14 +115,11 @@ func TestBatchesOfPartsEqualTheOracle(t *testing.T) {
 		}
 		checkBlocks(t, what, out, oracleInduced(g, o.nodes, zeros(o.nodes)))
 		expect.OK(t, w.Close())
-		if n := k.Bound(g.Schema(), 1).Nodes; int64(len(ids)) > n {
-			t.Fatalf("%s: %d nodes, bound %d", what, len(ids), n)
-		}
+		n := k.Bound(g.Schema(), 1).Nodes
+		expect.Ensure(t, int64(len(ids)) <= n, "%s: %d nodes, bound %d", what, len(ids), n)
 	}
 	for _, of := range [][]int32{{0, 3}, {-1}} {
-		if _, err := graph.NewPartition(of, 3); !errors.Is(err, graph.ErrPartition) {
-			t.Errorf("parts %v of 3: %v", of, err)
-		}
+		expect.Is(t, expect.Err(graph.NewPartition(of, 3)), graph.ErrPartition, "parts %v of 3", of)
 	}
 }
 

@@ -1,9 +1,10 @@
 package sampling
 
 import (
-	"errors"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // Equal pairs of tree and time have one number, in the order in which they came, however many there are.
@@ -13,9 +14,7 @@ func TestTimesOfABatchAreNumberedInTheirOrder(t *testing.T) {
 	var g groups
 	g.most = 9000
 	defer func() {
-		if err := g.close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.close())
 	}()
 	for range 3 {
 		clear(g.slots)
@@ -29,20 +28,13 @@ func TestTimesOfABatchAreNumberedInTheirOrder(t *testing.T) {
 				numbers[key] = want
 			}
 			got, err := g.of(key[0], key[1])
-			if err != nil || got != want || g.n != len(numbers) {
-				t.Fatalf("seed %d: pair %v is number %d of %d, want %d of %d: %v", seed, key, got, g.n, want,
-					len(numbers), err)
-			}
+			expect.Ensure(t, err == nil && got == want && g.n == len(numbers),
+				"seed %d: pair %v is number %d of %d, want %d of %d: %v", seed, key, got, g.n, want, len(numbers), err)
 		}
-		if len(numbers) <= minSlots/2 {
-			t.Fatal("the table did not grow")
-		}
-		if took, said := g.cellMem.Cap()+g.slotMem.Cap(), 2*groupBytes(0, int64(len(numbers))); took > said {
-			t.Errorf("%d pairs take %d bytes, more than %d", len(numbers), took, said)
-		}
+		expect.Ensure(t, len(numbers) > minSlots/2, "the table did not grow")
+		took, said := g.cellMem.Cap()+g.slotMem.Cap(), 2*groupBytes(0, int64(len(numbers)))
+		expect.That(t, took <= said, "%d pairs take %d bytes, more than %d", len(numbers), took, said)
 	}
 	g.most = g.n
-	if _, err := g.of(77, 77); !errors.Is(err, ErrOptions) {
-		t.Errorf("one more than there may be: %v", err)
-	}
+	expect.Is(t, expect.Err(g.of(77, 77)), ErrOptions, "one more than there may be")
 }

@@ -147,13 +147,10 @@ func known(t *testing.T, g *graph.Graph, s Sampler) string {
 		errs = append(errs, c.Close())
 	}
 	for _, err := range errs {
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, err, nil, name)
 	}
-	if n := len(scratch.given) + len(memory.given); n > 0 {
-		t.Errorf("%s: %d pieces of memory are left", name, n)
-	}
+	n := len(scratch.given) + len(memory.given)
+	expect.That(t, n <= 0, "%s: %d pieces of memory are left", name, n)
 	return text
 }
 
@@ -254,7 +251,5 @@ func TestSamplersDrawWhatTheyDrewAndTakeWhatTheyTook(t *testing.T) {
 		return
 	}
 	want := expect.Must(os.ReadFile(file))(t)
-	if d := expect.Diff(string(want), got.String()); d != "" {
-		t.Errorf("%s", d)
-	}
+	expect.Same(t, got.String(), string(want))
 }

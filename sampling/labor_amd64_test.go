@@ -48,10 +48,8 @@ func TestVectorsOfLaborEqualPlainGo(t *testing.T) {
 			}
 			expect.OK(t, p.close())
 		}
-		if did[0] != did[1] {
-			t.Fatalf("seed %d round %d: %d of %d: plain Go has\n%s, vectors\n%s", seed, round, k, len(column), did[0],
-				did[1])
-		}
+		expect.Ensure(t, did[0] == did[1], "seed %d round %d: %d of %d: plain Go has\n%s, vectors\n%s", seed, round, k,
+			len(column), did[0], did[1])
 	}
 	us := make([]uint64, 100)
 	for i := range us {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestLaborOnADeviceEqualsTheOracle(t *testing.T) {
@@ -31,13 +32,9 @@ func TestLaborOnADeviceEqualsTheOracle(t *testing.T) {
 			replays += w.replays
 		}
 	}
-	if replays == 0 {
-		t.Error("no buffer was too small")
-	}
+	expect.That(t, replays != 0, "no buffer was too small")
 	for _, kernel := range []string{"labor_count", "labor_pick", "neighbor_expand"} {
-		if cudatest.Launches(kernel) == 0 {
-			t.Errorf("%s never ran", kernel)
-		}
+		expect.That(t, cudatest.Launches(kernel) != 0, "%s never ran", kernel)
 	}
 }
 

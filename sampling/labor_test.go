@@ -8,7 +8,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -162,12 +161,9 @@ func TestLaborRefusesWhatMakesNoSense(t *testing.T) {
 		"frontier":         {Fanouts: []int{1}, Frontier: 7},
 		"batch dependency": {Fanouts: []int{1}, BatchDependency: -1},
 	} {
-		if err := l.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: %v, want ErrOptions", name, err)
-		}
-		if _, err := l.Open(Env{Graph: g, BatchSize: 1}); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: opened with %v, want ErrOptions", name, err)
-		}
+		expect.Is(t, l.Validate(g.Schema()), ErrOptions, name)
+		_, err := l.Open(Env{Graph: g, BatchSize: 1})
+		expect.That(t, errors.Is(err, ErrOptions), "%s: opened with %v, want ErrOptions", name, err)
 	}
 }
 
@@ -177,9 +173,7 @@ func TestLaborSaysWhereAGraphIsDamaged(t *testing.T) {
 		for _, l := range []Labor{{Fanouts: []int{2, -1}}, {Fanouts: []int{2, -1}, Poisson: true}} {
 			w, out := openTwoHops(t, l, Env{Graph: g, BatchSize: len(c.seeds)})
 			err := w.Sample(context.Background(), &Request{Seeds: [][]int64{c.seeds}, Rand: NewRand(0, 0, 0, 0)}, out)
-			if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
-			}
+			expect.Says(t, err, c.want, c.says, name)
 		}
 	}
 }
@@ -212,13 +206,11 @@ func TestLaborKeepsItsBoundAndAllocatesNothingOnceWarm(t *testing.T) {
 				edges += out.Blocks[0][e].NumEdges()
 			}
 		}
-		if nodes > bound.Nodes || edges > bound.Edges || ledger.Peak() > 2*bound.Scratch+64<<10 {
-			t.Errorf("%s%s: %d nodes, %d edges, %d bytes of scratch; bound %+v", what, l.Fingerprint(), nodes, edges,
-				ledger.Peak(), bound)
-		}
-		if n := testing.AllocsPerRun(20, run); n != 0 {
-			t.Errorf("%s%s: %v allocations a batch", what, l.Fingerprint(), n)
-		}
+		expect.That(t, nodes <= bound.Nodes && edges <= bound.Edges && ledger.Peak() <= 2*bound.Scratch+64<<10,
+			"%s%s: %d nodes, %d edges, %d bytes of scratch; bound %+v", what, l.Fingerprint(), nodes, edges,
+			ledger.Peak(), bound)
+		n := testing.AllocsPerRun(20, run)
+		expect.That(t, n == 0, "%s%s: %v allocations a batch", what, l.Fingerprint(), n)
 		if err := errors.Join(out.Close(), w.Close()); err != nil || ledger.Total() != 0 {
 			t.Errorf("%s%s: closed: %v, %d bytes are counted", what, l.Fingerprint(), err, ledger.Total())
 		}

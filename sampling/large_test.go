@@ -77,9 +77,7 @@ func TestASamplerOfOnesOwnDrawsAsNeighborDoes(t *testing.T) {
 		req := randomRequest(r, g.Schema(), uint64(round))
 		want := oracle(g, newEdgeRuns(g), n, req)
 		compare(t, fmt.Sprintf("seed %d round %d", seed, round), g, drawing{a, k}, req, want)
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, a.Close())
 	}
 }
 

@@ -228,9 +228,7 @@ func TestNodesAroundAHubAreDrawnAsTheirLawsSay(t *testing.T) {
 			}
 			return false
 		})
-		if int(sum(c.counts)) != draws {
-			t.Errorf("%s: %v draws, want %d", s.Fingerprint(), c.counts, draws)
-		}
+		expect.That(t, int(sum(c.counts)) == draws, "%s: %v draws, want %d", s.Fingerprint(), c.counts, draws)
 		c.check(t, s.Fingerprint())
 	}
 }

@@ -112,21 +112,17 @@ func drawBatches(t *testing.T, g *graph.Graph, of Sampler, req *Request, edgePos
 	if c, ok := k.(io.Closer); ok {
 		err = errors.Join(err, c.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 func TestLawsAreThoseOfTheirDefinitions(t *testing.T) {
 	for set, p := range subsets(4, 2) {
-		if want := map[bool]float64{true: 1. / 6}[bits.OnesCount(uint(set)) == 2]; math.Abs(p-want) > 1e-15 {
-			t.Errorf("set %04b has probability %v, want %v", set, p, want)
-		}
+		want := map[bool]float64{true: 1. / 6}[bits.OnesCount(uint(set)) == 2]
+		expect.That(t, math.Abs(p-want) <= 1e-15, "set %04b has probability %v, want %v", set, p, want)
 	}
 	// By hand: 1 then 3, or 3 then 1, of weights 1, 2, 3.
-	if p, want := successive([]float64{1, 2, 3}, 2)[5], 1./6*3/5+3./6*1/3; math.Abs(p-want) > 1e-15 {
-		t.Errorf("edges 0 and 2 have probability %v, want %v", p, want)
-	}
+	p, want := successive([]float64{1, 2, 3}, 2)[5], 1./6*3/5+3./6*1/3
+	expect.That(t, math.Abs(p-want) <= 1e-15, "edges 0 and 2 have probability %v, want %v", p, want)
 	// Two throws of a coin show both sides in half of all cases.
 	if p := union([]float64{0, 0.5, 0.5, 0}, 2); math.Abs(p[3]-0.5) > 1e-15 || math.Abs(p[1]-0.25) > 1e-15 {
 		t.Errorf("two throws of a coin: %v", p)

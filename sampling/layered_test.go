@@ -242,9 +242,8 @@ func TestNodesOfALayerAreDrawnByTheirImportance(t *testing.T) {
 			if off > chanceLimit*spread {
 				t.Errorf("%s: node %d was drawn %v times of %v, want %v", s.Fingerprint(), u, counts[u], draws, draws*p)
 			}
-			if planted := math.Abs(counts[u] - 1.01*draws*p); p > 0 && planted <= chanceLimit*spread && draws > 5e6 {
-				t.Errorf("%s: node %d: a bias of 1 %% is not found", s.Fingerprint(), u)
-			}
+			expect.That(t, p <= 0 || math.Abs(counts[u]-1.01*draws*p) > chanceLimit*spread || draws <= 5e6,
+				"%s: node %d: a bias of 1 %% is not found", s.Fingerprint(), u)
 		}
 		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	}
@@ -288,9 +287,7 @@ func TestLayersRefuseWhatMakesNoSense(t *testing.T) {
 	for _, nodes := range [][]int{nil, {}, {-2}, {1, math.MaxInt32 + 1}, make([]int, 257)} {
 		for _, near := range []bool{false, true} {
 			_, s := layeredOf(near, nodes, "")
-			if err := s.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
-				t.Errorf("%v: %v", nodes, err)
-			}
+			expect.Is(t, s.Validate(g.Schema()), ErrOptions, nodes)
 		}
 	}
 	bad := starGraph(t, []float64{1, -1, 2}, nil)
@@ -307,8 +304,6 @@ func TestLayersRefuseWhatMakesNoSense(t *testing.T) {
 			err = w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, out)
 			_ = errors.Join(out.Close(), w.Close())
 		}
-		if !errors.Is(err, ErrGraph) || !strings.Contains(err.Error(), "edge 1: its weight") {
-			t.Errorf("a negative weight: %v", err)
-		}
+		expect.Says(t, err, ErrGraph, "edge 1: its weight", "a negative weight")
 	}
 }

@@ -57,17 +57,15 @@ func TestScratchDoesNotGrowWithTheFanout(t *testing.T) {
 			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}))(t)
 		req := &Request{Seeds: [][]int64{{0, 1}}, Rand: NewRand(7, 0, 0, 0)}
 		compare(t, n.Fingerprint(), g, w, req, oracle(g, newEdgeRuns(g), n, req))
-		if bound := n.Bound(g.Schema(), 2).Scratch; ledger.Peak() > 2*bound {
-			t.Errorf("fan-out %d: %d bytes, the bound is %d", fanout, ledger.Peak(), bound)
-		}
+		bound := n.Bound(g.Schema(), 2).Scratch
+		expect.That(t, ledger.Peak() <= 2*bound, "fan-out %d: %d bytes, the bound is %d", fanout, ledger.Peak(), bound)
 		if err := w.Close(); err != nil || ledger.Total() != 0 {
 			t.Errorf("fan-out %d: closed: %v, %d bytes are counted", fanout, err, ledger.Total())
 		}
 		return ledger.Peak()
 	}
-	if few, all := peak(512), peak(1<<30); all > 2*few {
-		t.Errorf("a fan-out of 2^30 takes %d bytes, one of 512 %d", all, few)
-	}
+	few, all := peak(512), peak(1<<30)
+	expect.That(t, all <= 2*few, "a fan-out of 2^30 takes %d bytes, one of 512 %d", all, few)
 	if few, many := peak(512), peak(4000); many < few+8*4000 {
 		t.Errorf("4,000 picks at once take %d bytes, 512 %d: they are not counted", many, few)
 	}

@@ -73,9 +73,7 @@ func TestARefusalOfAnyMemoryIsReported(t *testing.T) {
 					t.Fatalf("%s: closing leaves %d pieces of memory: %v", what, len(s.given), err)
 				}
 			}
-			if refused < 8 {
-				t.Errorf("%s: memory is asked for %d times only", what, refused-1)
-			}
+			expect.That(t, refused >= 8, "%s: memory is asked for %d times only", what, refused-1)
 		}
 	}
 }
@@ -108,9 +106,8 @@ func tableTakes[V nodeID](t *testing.T, nodes, batch int64) {
 	if took := ledger.Peak(); took > (pinned.Options{}).Size(said) {
 		t.Errorf("%T of %d nodes, batches of %d: %d bytes were said, %d taken", table, nodes, batch, said, took)
 	}
-	if err := table.close(); err != nil || ledger.Total() != 0 {
-		t.Errorf("closing leaves %d bytes: %v", ledger.Total(), err)
-	}
+	err := table.close()
+	expect.That(t, err == nil && ledger.Total() == 0, "closing leaves %d bytes: %v", ledger.Total(), err)
 }
 
 func TestASampleOfAnotherShapeIsRefused(t *testing.T) {
@@ -126,9 +123,7 @@ func TestASampleOfAnotherShapeIsRefused(t *testing.T) {
 		var out graph.Sample
 		out.Init(g.Schema(), c.layers, pinned.Options{}, make([]graph.Column, c.arrays)...)
 		err := w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, &out)
-		if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v, want %q", err, c.says)
-		}
+		expect.That(t, errors.Is(err, ErrOptions) && strings.Contains(err.Error(), c.says), "%v, want %q", err, c.says)
 		out.Close()
 	}
 }

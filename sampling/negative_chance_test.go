@@ -120,8 +120,7 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, togethe
 func TestANodeOfWeight0NeverStandsIn(t *testing.T) {
 	in := negativeNodes{n: 5, sums: []uint64{0, 1, 1, 3, 3}}
 	for draw, want := range map[uint64]int64{0: 1, 1 << 62: 1, 1 << 63: 3, 1<<64 - 1: 3} {
-		if id, found := in.at(draw, 0); id != want || !found {
-			t.Errorf("draw %x: node %d, %t; want %d", draw, id, found, want)
-		}
+		id, found := in.at(draw, 0)
+		expect.That(t, id == want && found, "draw %x: node %d, %t; want %d", draw, id, found, want)
 	}
 }

@@ -265,9 +265,8 @@ func TestNegativesEqualTheOracle(t *testing.T) {
 			t.Fatalf("%v, %d bytes are held", err, ledger.Used(pinned.Topology))
 		}
 	}
-	if negatives < roundsOf(400)*10 || missed < int64(roundsOf(400)/2) {
-		t.Errorf("%d negatives, %d not found: the test says little", negatives, missed)
-	}
+	expect.That(t, negatives >= roundsOf(400)*10 && missed >= int64(roundsOf(400)/2),
+		"%d negatives, %d not found: the test says little", negatives, missed)
 }
 
 // mustKeepPromises checks what users rely on: strict negatives are not edges, one end stays, nodes exist by then.
@@ -293,9 +292,8 @@ func (o *oracleNegatives) mustKeepPromises(t *testing.T, e int, l *LinkSeeds, gi
 			t.Fatalf("%s: %d -> %d: a node of the future", o.n.Fingerprint(), u, v)
 		}
 	}
-	if o.n.Triplets && len(l.Sources) != given*(1+int(o.n.Ratio)) {
-		t.Fatalf("%s: %d edges for %d: not a row of each", o.n.Fingerprint(), len(l.Sources), given)
-	}
+	expect.Ensure(t, !o.n.Triplets || len(l.Sources) == given*(1+int(o.n.Ratio)),
+		"%s: %d edges for %d: not a row of each", o.n.Fingerprint(), len(l.Sources), given)
 }
 
 func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
@@ -317,9 +315,8 @@ func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
 		if triplets { // the edge itself stands for what was not found
 			want = []int64{1, 2, 1, 1, 2, 2}
 		}
-		if l.Missed != 4 || !slices.Equal(l.Sources, want) {
-			t.Errorf("triplets %t: %d missed, sources %v, want 4 and %v", triplets, l.Missed, l.Sources, want)
-		}
+		expect.That(t, l.Missed == 4 && slices.Equal(l.Sources, want),
+			"triplets %t: %d missed, sources %v, want 4 and %v", triplets, l.Missed, l.Sources, want)
 	}
 }
 
@@ -330,9 +327,7 @@ func TestTablesOfNegativesEndWithTheContext(t *testing.T) {
 	cause := errors.New("enough")
 	end(cause)
 	_, err := Negatives{Ratio: 1, Law: ByDegree}.Open(ctx, Env{Graph: g}, []bool{true})
-	if !errors.Is(err, cause) {
-		t.Errorf("%v; want %v", err, cause)
-	}
+	expect.That(t, errors.Is(err, cause), "%v; want %v", err, cause)
 }
 
 func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
@@ -365,21 +360,17 @@ func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
 			weights[0] = c.spoil
 		}
 		d, err := c.n.Open(t.Context(), Env{Graph: g}, []bool{true})
-		if weights[0] = was; !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: %v, %v; want ErrOptions", name, d, err)
-		}
+		weights[0] = was
+		expect.That(t, errors.Is(err, ErrOptions), "%s: %v, %v; want ErrOptions", name, d, err)
 	}
 	was := slices.Clone(weights)
 	clear(weights)
 	_, err := Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}.Open(t.Context(), Env{Graph: g}, []bool{true})
-	if copy(weights, was); !errors.Is(err, ErrOptions) {
-		t.Errorf("weights of 0: %v", err)
-	}
+	copy(weights, was)
+	expect.That(t, errors.Is(err, ErrOptions), "weights of 0: %v", err)
 	d := expect.Must(Negatives{Ratio: 1, Time: "time"}.Open(t.Context(), Env{Graph: g}, []bool{true}))(t)
 	defer d.Close()
 	l := &LinkSeeds{SeedEdges: SeedEdges{Sources: []int64{0}, Targets: []int64{0}, Labels: []int64{1}},
 		Items: []int64{0}, Group: []int32{0}}
-	if err := d.Draw(NewRand(1, 0, 0, 0), 0, l); !errors.Is(err, ErrOptions) {
-		t.Errorf("no times: %v", err)
-	}
+	expect.Is(t, d.Draw(NewRand(1, 0, 0, 0), 0, l), ErrOptions, "no times")
 }

@@ -96,9 +96,7 @@ func TestNeighborMakesTheKnownBatches(t *testing.T) {
 		}
 	}
 	expect.OK(t, json.Unmarshal(raw, &known))
-	if len(known.Batches) == 0 {
-		t.Fatal("no known batches")
-	}
+	expect.Ensure(t, len(known.Batches) != 0, "no known batches")
 	for i, k := range known.Batches {
 		g := plainGraph(t, known.Graph.Indptr, known.Graph.Indices)
 		if k.T != 0 {
@@ -112,9 +110,8 @@ func TestNeighborMakesTheKnownBatches(t *testing.T) {
 			equal(t, fmt.Sprintf("batch %d hop %d indptr", i, h), b.Indptr, want.Indptr)
 			equal(t, fmt.Sprintf("batch %d hop %d sources", i, h), b.Indices, want.Src)
 			equal(t, fmt.Sprintf("batch %d hop %d positions", i, h), b.EdgePos, want.EdgePos)
-			if b.NumDst != want.NumDst || b.NumSrc != want.NumSrc {
-				t.Errorf("batch %d hop %d: %d x %d, want %d x %d", i, h, b.NumDst, b.NumSrc, want.NumDst, want.NumSrc)
-			}
+			expect.That(t, b.NumDst == want.NumDst && b.NumSrc == want.NumSrc, "batch %d hop %d: %d x %d, want %d x %d",
+				i, h, b.NumDst, b.NumSrc, want.NumDst, want.NumSrc)
 		}
 		nodes, _ := unified.View[int32](out.Nodes[0])
 		equal(t, fmt.Sprintf("batch %d nodes", i), unified.FromSlice(nodes[:len(k.Nodes)]), k.Nodes)
@@ -125,12 +122,8 @@ func TestNeighborMakesTheKnownBatches(t *testing.T) {
 func equal[T unified.Element](t *testing.T, what string, got unified.Tensor, want []T) {
 	t.Helper()
 	v, err := unified.View[T](got)
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	if len(v) != len(want) {
-		t.Fatalf("%s: %d elements %v, want %d %v", what, len(v), v, len(want), want)
-	}
+	expect.Ensure(t, err == nil, "%s: %v", what, err)
+	expect.Ensure(t, len(v) == len(want), "%s: %d elements %v, want %d %v", what, len(v), v, len(want), want)
 	for i := range v {
 		if v[i] != want[i] {
 			t.Fatalf("%s: element %d is %v, want %v", what, i, v[i], want[i])

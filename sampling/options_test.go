@@ -26,14 +26,10 @@ func TestOptionsOfSamplersHaveBorders(t *testing.T) {
 	g := badGraph(t, nil)
 	for says, c := range borders(t) {
 		for _, s := range c.within {
-			if err := s.Validate(g.Schema()); err != nil {
-				t.Errorf("%#v: %v", s, err)
-			}
+			expect.Is(t, s.Validate(g.Schema()), nil, "%#v", s)
 		}
 		for _, s := range c.beyond {
-			if err := s.Validate(g.Schema()); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), says) {
-				t.Errorf("%#v: %v, want %q", s, err, says)
-			}
+			expect.Says(t, s.Validate(g.Schema()), ErrOptions, says, "%#v", s)
 			if w, err := s.Open(Env{Graph: g, BatchSize: 1}); err == nil {
 				t.Errorf("%#v is opened", s)
 				_ = w.Close()
@@ -91,13 +87,9 @@ func borders(t *testing.T) map[string]border {
 
 func TestPartitionsHaveBorders(t *testing.T) {
 	for _, of := range [][]int32{{-1}, {0, 2}} {
-		if _, err := graph.NewPartition(of, 2); !errors.Is(err, graph.ErrPartition) {
-			t.Errorf("parts %v of 2: %v", of, err)
-		}
+		expect.Is(t, expect.Err(graph.NewPartition(of, 2)), graph.ErrPartition, "parts %v of 2", of)
 	}
-	if _, err := graph.NewPartition(nil, 0); !errors.Is(err, graph.ErrPartition) {
-		t.Errorf("no part: %v", err)
-	}
+	expect.Is(t, expect.Err(graph.NewPartition(nil, 0)), graph.ErrPartition, "no part")
 }
 
 // The options that have names are read as they are written.
@@ -111,9 +103,7 @@ func TestNamesOfOptionsAreReadAsTheyAreWritten(t *testing.T) {
 				t.Errorf("%s is %v, number %d: %v", name, v, v.Uint(), err)
 			}
 		}
-		if err := option.UnmarshalText([]byte("other")); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: %v", list, err)
-		}
+		expect.Is(t, option.UnmarshalText([]byte("other")), ErrOptions, list)
 	}
 }
 
@@ -155,9 +145,7 @@ func TestEverySamplerStopsWhenItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	everySampler(t, ctx, badGraph(t, nil), func(name string, err error) {
-		if !errors.Is(err, why) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, err, why, name)
 	})
 }
 
@@ -187,9 +175,7 @@ func TestEverySamplerSaysWhereAGraphIsDamaged(t *testing.T) {
 		}
 		g := expect.Must(graph.FromArrays(a))(t)
 		everySampler(t, t.Context(), g, func(name string, err error) {
-			if !errors.Is(err, ErrGraph) || !strings.Contains(err.Error(), what) {
-				t.Errorf("%s: %v, want %q", name, err, what)
-			}
+			expect.Says(t, err, ErrGraph, what, name)
 		})
 	}
 }
@@ -224,18 +210,14 @@ func TestNegativesTakeTheMemoryThatIsSaid(t *testing.T) {
 			if n.Law != Uniform {
 				want = map[bool]int64{true: 8 * 50_000}[types[0]] + map[bool]int64{true: 2 * 8 * 20_000}[types[1]]
 			}
-			if said != want {
-				t.Errorf("%s of %v: %d bytes are said, want %d", n.Fingerprint(), types, said, want)
-			}
-			if err := d.Close(); err != nil || ledger.Total() != 0 {
-				t.Errorf("%d bytes are left: %v", ledger.Total(), err)
-			}
+			expect.That(t, said == want, "%s of %v: %d bytes are said, want %d", n.Fingerprint(), types, said, want)
+			err := d.Close()
+			expect.That(t, err == nil && ledger.Total() == 0, "%d bytes are left: %v", ledger.Total(), err)
 		}
 	}
 	timed := Negatives{Ratio: 1, Time: "t"}
-	if got := timed.Bytes(g.Schema(), []bool{false, true}); got != 2*24*20_000 {
-		t.Errorf("with times %d bytes are said", got)
-	}
+	got := timed.Bytes(g.Schema(), []bool{false, true})
+	expect.That(t, got == 2*24*20_000, "with times %d bytes are said", got)
 	timed.Law = InBatch
 	if got := timed.Bytes(g.Schema(), []bool{true, true}); got != 0 {
 		t.Errorf("of the batch itself %d bytes are said", got)

@@ -422,9 +422,7 @@ func TestEndsOfSeedEdgesAreFoundByEdgeType(t *testing.T) {
 	equal(t, "seeds", out.SeedLocal[0], []int32{0, 0, 1, 1, 1})
 	equal(t, "sources", out.SeedEdges[0].Source, []int32{0, 1})
 	equal(t, "targets", out.SeedEdges[0].Target, []int32{1, 1})
-	if out.SeedEdges[1].Source.Valid() {
-		t.Error("an edge type without seeds has ends")
-	}
+	expect.That(t, !out.SeedEdges[1].Source.Valid(), "an edge type without seeds has ends")
 }
 
 // openVariants opens the sampler over every width of ids and every relabel table.
@@ -445,9 +443,7 @@ func openEach(t *testing.T, g *graph.Graph, n Sampler, open32 func(Env, []int32)
 		wide[i] = int64(v)
 	}
 	open := func(w Worker, err error) Worker {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return w
 	}
 	narrow := open(open32(env, ids)).(*worker[int32])
@@ -494,13 +490,11 @@ func compareWith(t testing.TB, what string, g *graph.Graph, w Worker, req *Reque
 	got := new(graph.Sample)
 	bound.Init(got, g.Schema(), pinned.Options{})
 	t.Cleanup(func() { _ = got.Close() })
-	if err := w.Sample(context.Background(), req, got); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	err := w.Sample(context.Background(), req, got)
+	expect.Ensure(t, err == nil, "%s: %v", what, err)
 	same := func(name string, got unified.Tensor, want []int64) {
-		if v := widen(t, got); !slices.Equal(v, want) {
-			t.Fatalf("%s: %s is %v, want %v", what, name, v, want)
-		}
+		v := widen(t, got)
+		expect.Ensure(t, slices.Equal(v, want), "%s: %s is %v, want %v", what, name, v, want)
 	}
 	for i := range want.nodes {
 		same(fmt.Sprintf("nodes of type %d", i), got.Nodes[i], want.nodes[i])
@@ -518,9 +512,8 @@ func compareWith(t testing.TB, what string, g *graph.Graph, w Worker, req *Reque
 			same(name+"indptr", have.Indptr, b.indptr)
 			same(name+"indices", have.Indices, b.local)
 			same(name+"positions", have.EdgePos, b.edge)
-			if have.NumSrc != b.numSrc || have.NumDst != b.numDst {
-				t.Fatalf("%s: %s%d x %d, want %d x %d", what, name, have.NumSrc, have.NumDst, b.numSrc, b.numDst)
-			}
+			expect.Ensure(t, have.NumSrc == b.numSrc && have.NumDst == b.numDst, "%s: %s%d x %d, want %d x %d", what,
+				name, have.NumSrc, have.NumDst, b.numSrc, b.numDst)
 		}
 	}
 	return got
@@ -553,9 +546,8 @@ func TestLayersOfNewNodesAreViewsOfOneCSC(t *testing.T) {
 		inner, outer := &out.Blocks[l][0], &out.Blocks[l-1][0]
 		for _, pair := range [][2][]byte{{inner.Indptr.Bytes(), outer.Indptr.Bytes()},
 			{inner.Indices.Bytes(), outer.Indices.Bytes()}} {
-			if !bytes.HasPrefix(pair[1], pair[0]) || len(pair[0]) > 0 && &pair[0][0] != &pair[1][0] {
-				t.Errorf("layer %d is no prefix view of layer %d", l, l-1)
-			}
+			expect.That(t, bytes.HasPrefix(pair[1], pair[0]) && (len(pair[0]) <= 0 || &pair[0][0] == &pair[1][0]),
+				"layer %d is no prefix view of layer %d", l, l-1)
 		}
 	}
 }

@@ -168,14 +168,11 @@ func TestSamplersBringWhatTheyReadFromDisk(t *testing.T) {
 	for types := 1; types <= 2; types++ {
 		g, pages := hiddenGraph(t, types)
 		for name, k := range samplersFromDisk {
-			if k.Validate(g.Schema()) != nil {
-				t.Fatalf("%s: %v", name, k.Validate(g.Schema()))
-			}
+			expect.Ensure(t, k.Validate(g.Schema()) == nil, "%s: %v", name, k.Validate(g.Schema()))
 			pages.reveal()
 			for number := range uint64(2) {
-				if d := sameFromDisk(t, g, pages, k, number); d != "" {
-					t.Errorf("%s, %d edge types, batch %d: %s", name, types, number, d)
-				}
+				d := sameFromDisk(t, g, pages, k, number)
+				expect.That(t, d == "", "%s, %d edge types, batch %d: %s", name, types, number, d)
 			}
 		}
 	}

@@ -39,9 +39,8 @@ func TestKernelsEqualPlainGo(t *testing.T) {
 				t.Fatalf("seed %d, batch %d: the local ids of %d ids differ from plain Go's", seed, batch, len(ids))
 			}
 		}
-		if tables[0].next != tables[1].next || !slices.Equal(tables[0].tab, tables[1].tab) {
-			t.Fatalf("seed %d, batch %d: the tables differ", seed, batch)
-		}
+		expect.Ensure(t, tables[0].next == tables[1].next && slices.Equal(tables[0].tab, tables[1].tab),
+			"seed %d, batch %d: the tables differ", seed, batch)
 	}
 }
 
@@ -58,9 +57,7 @@ func TestSourcesAreReadAndChecked(t *testing.T) {
 	} {
 		nbr, tab := make([]int32, len(c.pos)), make([]uint32, 11)
 		good := loadSources32(&c.pos[0], len(c.pos), &indices[0], len(indices), &nbr[0], 5, 5, &tab[0]) != 0
-		if good != c.good {
-			t.Errorf("positions %d: good is %t", c.pos, good)
-		}
+		expect.That(t, good == c.good, "positions %d: good is %t", c.pos, good)
 		for i, p := range c.pos {
 			if good && nbr[i] != indices[p] {
 				t.Errorf("positions %d: source %d is %d", c.pos, i, nbr[i])

@@ -36,10 +36,9 @@ func TestTheBytesOfAReversedIndexAreThoseOfItsArrays(t *testing.T) {
 		}
 		expect.OK(t, s.Init())
 		n := Neighbor{Fanouts: []int{3}, Direction: c.direction, Weight: c.weight}
-		if got := n.Bound(s, 4).Shared; got != c.want {
-			t.Errorf("%v, weight %q, %d types of %d edges: %d bytes, want %d", c.direction, c.weight, c.types,
-				c.count, got, c.want)
-		}
+		got := n.Bound(s, 4).Shared
+		expect.That(t, got == c.want, "%v, weight %q, %d types of %d edges: %d bytes, want %d", c.direction, c.weight,
+			c.types, c.count, got, c.want)
 	}
 }
 

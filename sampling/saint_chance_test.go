@@ -70,9 +70,8 @@ func TestSaintCountsAreThoseOfItsProbabilities(t *testing.T) {
 		check := func(count uint32, chance float64) {
 			n := float64(c.graphs)
 			spread := math.Sqrt(n * chance * (1 - chance))
-			if off := math.Abs(float64(count) - n*chance); off > limit*spread+1e-6 {
-				t.Errorf("%s: %d of %d, with a probability of %.4f", k.Fingerprint(), count, c.graphs, chance)
-			}
+			expect.That(t, math.Abs(float64(count)-n*chance) <= limit*spread+1e-6,
+				"%s: %d of %d, with a probability of %.4f", k.Fingerprint(), count, c.graphs, chance)
 			if 0.01*n*chance > (limit+power)*spread && chance < 0.99 {
 				if likely++; math.Abs(float64(count)-1.01*n*chance) > limit*spread {
 					found++
@@ -88,9 +87,8 @@ func TestSaintCountsAreThoseOfItsProbabilities(t *testing.T) {
 				check(c.edges[pos], 1-without(a)-without(b)+without(a|b))
 			}
 		}
-		if found < likely || likely == 0 && !invariants.Enabled {
-			t.Errorf("%s: a bias of 1 %% was found in %d of %d", k.Fingerprint(), found, likely)
-		}
+		expect.That(t, found >= likely && (likely != 0 || invariants.Enabled),
+			"%s: a bias of 1 %% was found in %d of %d", k.Fingerprint(), found, likely)
 		expect.OK(t, p.(*preparedSaint).Close())
 	}
 }

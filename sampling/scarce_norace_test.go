@@ -86,9 +86,7 @@ func samplesIn(t *testing.T, g *graph.Graph, s Sampler, scratch, memory pinned.P
 	var open []io.Closer
 	defer func() {
 		for i := len(open) - 1; i >= 0; i-- {
-			if err := open[i].Close(); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, open[i].Close())
 		}
 	}()
 	env := Env{Graph: g, BatchSize: 40, EdgePos: true, Scratch: pinned.Options{From: scratch}}
@@ -172,12 +170,10 @@ func standsScarceMemory(t *testing.T, g *graph.Graph, s Sampler) {
 		if refused = p.asked >= refuse; refused != errors.Is(err, errScarce) {
 			t.Fatalf("piece %d of memory was refused: %v, and it says %v", refuse, refused, err)
 		}
-		if d := differsAt(want, got); got != nil && d >= 0 {
-			t.Fatalf("batch %d is another one after piece %d of memory was refused", d, refuse)
-		}
-		if len(p.given) > 0 {
-			t.Fatalf("%d pieces of memory are left after piece %d was refused", len(p.given), refuse)
-		}
+		d := differsAt(want, got)
+		expect.Ensure(t, got == nil || d < 0, "batch %d is another one after piece %d of memory was refused", d, refuse)
+		expect.Ensure(t, len(p.given) <= 0, "%d pieces of memory are left after piece %d was refused", len(p.given),
+			refuse)
 	}
 }
 

@@ -69,9 +69,7 @@ func TestStatedMemoryOfSamplers(t *testing.T) {
 		expect.OK(t, os.WriteFile(file, got.Bytes(), 0o644))
 	}
 	want := expect.Must(os.ReadFile(file))(t)
-	if d := expect.Diff(string(want), got.String()); d != "" {
-		t.Errorf("%s", d)
-	}
+	expect.Same(t, got.String(), string(want))
 }
 
 func stated(sampler Sampler, s *graph.Schema) string {

@@ -61,9 +61,7 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 				env.EdgePos = false
 				w, err = s.Open(env)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			var out graph.Sample
 			bound := s.Bound(g.Schema(), 10)
 			bound.Init(&out, g.Schema(), pinned.Options{})
@@ -83,16 +81,13 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 			for range 2 * batches {
 				run()
 			}
-			if allocs := testing.AllocsPerRun(3*batches, run); allocs != 0 {
-				t.Errorf("%v allocations a batch", allocs)
-			}
+			allocs := testing.AllocsPerRun(3*batches, run)
+			expect.That(t, allocs == 0, "%v allocations a batch", allocs)
 			errs := []error{w.Close(), out.Close()}
 			if c, ok := s.(io.Closer); ok {
 				errs = append(errs, c.Close())
 			}
-			if err := errors.Join(errs...); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, errors.Join(errs...))
 		})
 	}
 }

@@ -55,9 +55,8 @@ func sampleFor(t *testing.T, what string, g *graph.Graph, k Sampler, w Worker, r
 	b, out := k.Bound(g.Schema(), 40), new(graph.Sample)
 	b.Init(out, g.Schema(), pinned.Options{})
 	t.Cleanup(func() { out.Close() })
-	if err := w.Sample(context.Background(), req, out); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	err := w.Sample(context.Background(), req, out)
+	expect.Ensure(t, err == nil, "%s: %v", what, err)
 	return out
 }
 
@@ -140,9 +139,8 @@ func TestAHubsColumnIsSearched(t *testing.T) {
 	out := sampleFor(t, "hub", g, Induced{}, w, &Request{Seeds: [][]int64{{n - 1, 0, 7}}})
 	checkBlocks(t, "hub", out, oracleInduced(g, [][]int64{{n - 1, 0, 7}}, [][]int64{{0, 0, 0}}))
 	x := w.(*subgraphWorker[int32])
-	if len(x.sorted[0]) != 3 || x.degree[1] != 2*n {
-		t.Errorf("the column of %d edges was read from end to end", x.degree[1])
-	}
+	expect.That(t, len(x.sorted[0]) == 3 && x.degree[1] == 2*n, "the column of %d edges was read from end to end",
+		x.degree[1])
 	k := Shadow{Fanouts: []int{3}}
 	trees := expect.Must(k.Open(Env{Graph: g, BatchSize: 3, EdgePos: true}))(t)
 	req := &Request{Seeds: [][]int64{{0, n - 1, 0}}, Rand: NewRand(1, 0, 0, 0)}

@@ -2,7 +2,6 @@ package sampling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -224,9 +223,8 @@ func TestNeighborThatLooksAtTimeEqualsTheOracle(t *testing.T) {
 			n = randomChoice(r, n)
 		}
 		n = randomTimes(r, n)
-		if err := n.Validate(g.Schema()); err != nil {
-			t.Fatalf("%s: %v", n.Fingerprint(), err)
-		}
+		err := n.Validate(g.Schema())
+		expect.Ensure(t, err == nil, "%s: %v", n.Fingerprint(), err)
 		equalsOracle(t, fmt.Sprintf("seed %d round %d", seed, round), g, n, 2, func(batch uint64) *Request {
 			return randomTimedRequest(r, g, n, batch)
 		})
@@ -246,9 +244,7 @@ func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
 		"nodes without it":       {Time: Temporal{Node: "absent"}},
 	} {
 		n.Fanouts = []int{2}
-		if err := n.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Is(t, n.Validate(g.Schema()), ErrOptions, what)
 	}
 	n := Neighbor{Fanouts: []int{2}, Time: Temporal{Edge: "time"}}
 	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 2}))(t)
@@ -258,10 +254,7 @@ func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
 		out := new(graph.Sample)
 		b := n.Bound(g.Schema(), 2)
 		b.Init(out, g.Schema(), pinned.Options{})
-		if err := w.Sample(context.Background(), req, out); !errors.Is(err, ErrOptions) ||
-			!strings.Contains(err.Error(), "have no times") {
-			t.Errorf("%s without times: %v", what, err)
-		}
+		expect.Says(t, w.Sample(context.Background(), req, out), ErrOptions, "have no times", "%s without times", what)
 		out.Close()
 	}
 }
@@ -315,9 +308,7 @@ func TestMessagesSeeWhatWasSaidBeforeThem(t *testing.T) {
 				}
 			}
 		}
-		if past < 1000 {
-			t.Errorf("%s: %d edges only", n.Fingerprint(), past)
-		}
+		expect.That(t, past >= 1000, "%s: %d edges only", n.Fingerprint(), past)
 		expect.OK(t, w.Close())
 	}
 }

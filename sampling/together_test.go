@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestAllEdgeTypesTogetherEqualTheOracle(t *testing.T) {
@@ -52,9 +54,7 @@ func TestAllEdgeTypesTogetherRefuseWhatTheyCannotDo(t *testing.T) {
 	for _, n := range []Neighbor{{PerType: map[string][]int{"r0": {1}}}, {Fanouts: []int{1},
 		Time: Temporal{Node: "born"}}} {
 		n.Together = true
-		if err := n.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: %v", n.Fingerprint(), err)
-		}
+		expect.Is(t, n.Validate(g.Schema()), ErrOptions, n.Fingerprint())
 	}
 	n := Neighbor{Fanouts: []int{1}, Together: true}
 	if err := n.OnDevice(); !errors.Is(err, ErrOptions) || n.CanExclude() {

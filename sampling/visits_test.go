@@ -164,9 +164,8 @@ func compareVisits(t *testing.T, what string, g *graph.Graph, k Sampler, w Worke
 				indptr, local, weights)
 		}
 	}
-	if !slices.Equal(widen(t, got.Nodes[ty]), o.nodes[ty]) {
-		t.Fatalf("%s: nodes %v, want %v", what, widen(t, got.Nodes[ty]), o.nodes[ty])
-	}
+	expect.Ensure(t, slices.Equal(widen(t, got.Nodes[ty]), o.nodes[ty]), "%s: nodes %v, want %v", what,
+		widen(t, got.Nodes[ty]), o.nodes[ty])
 }
 
 // A single seed can take a push for each of a billion edges.
@@ -181,9 +180,7 @@ func TestScoresOfOneSeedEndWithTheContext(t *testing.T) {
 	defer out.Close()
 	ctx := expect.EndsAfter(context.Background(), 1) // once before the seed
 	err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, &out)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("%v; want %v", err, context.Canceled)
-	}
+	expect.That(t, errors.Is(err, context.Canceled), "%v; want %v", err, context.Canceled)
 }
 
 // What forward push has kept and left together is PageRank: p(v) + the sum of r(u) times the PageRank of v from u.

@@ -210,9 +210,7 @@ func planOf(t testing.TB, k Sampler, s *graph.Schema) walkPlan {
 	} else {
 		p, err = k.(Node2Vec).plan(s)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return p
 }
 
@@ -267,9 +265,8 @@ func compareWalks(t *testing.T, what string, g *graph.Graph, k Sampler, p walkPl
 	got := new(graph.Sample)
 	b.Init(got, s, pinned.Options{})
 	defer got.Close()
-	if err := w.Sample(context.Background(), req, got); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	err := w.Sample(context.Background(), req, got)
+	expect.Ensure(t, err == nil, "%s: %v", what, err)
 	o := newOracleLists(g, req)
 	var walk, types, edge []int64
 	for ty, seeds := range slices.Clone(o.nodes) {
@@ -311,16 +308,13 @@ func compareWalks(t *testing.T, what string, g *graph.Graph, k Sampler, p walkPl
 			t.Fatalf("%s: seeds of type %d are %v, want %v", what, ty, v, o.seeds[ty])
 		}
 	}
-	if got.Blocks[0][0].NumEdges() != 0 || got.Blocks[0][0].NumSrc != got.NumNodes[1][s.Edges[0].Src] {
-		t.Fatalf("%s: %+v", what, got.Blocks[0][0])
-	}
+	expect.Ensure(t, got.Blocks[0][0].NumEdges() == 0 && got.Blocks[0][0].NumSrc == got.NumNodes[1][s.Edges[0].Src],
+		"%s: %+v", what, got.Blocks[0][0])
 }
 
 func checkArrays(t *testing.T, what string, got *graph.Sample, want map[string][]int64) {
 	t.Helper()
-	if len(got.Arrays) != len(want) {
-		t.Fatalf("%s: %d arrays, want %d", what, len(got.Arrays), len(want))
-	}
+	expect.Ensure(t, len(got.Arrays) == len(want), "%s: %d arrays, want %d", what, len(got.Arrays), len(want))
 	for _, a := range got.Arrays {
 		flat := expect.Must(a.Rows.Reshape(a.Rows.Len() * a.Width()))(t)
 		if v := widen(t, flat); !slices.Equal(v, want[a.Name]) {
@@ -356,12 +350,9 @@ func TestBoundsHaveWhatWalksTake(t *testing.T) {
 		Node2Vec{Length: 200, Edges: true}, PinSage{Neighbors: 3, Walks: 200, Length: 900},
 		Saint{Budget: 50_000}, Saint{Kind: SaintWalks, Budget: 9000, Length: 7}} {
 		w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1}))(t)
-		if taken, bound := size(w), k.Bound(g.Schema(), 1).Scratch; taken == 0 || taken > bound {
-			t.Errorf("%+v takes %d bytes; the bound has %d of scratch", k, taken, bound)
-		}
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		taken, bound := size(w), k.Bound(g.Schema(), 1).Scratch
+		expect.That(t, taken != 0 && taken <= bound, "%+v takes %d bytes; the bound has %d of scratch", k, taken, bound)
+		expect.OK(t, w.Close())
 	}
 }
 

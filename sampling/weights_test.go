@@ -21,9 +21,7 @@ func TestWeightsAreLoadedSummedAndLookedAt(t *testing.T) {
 			func() (float64, bool) { return loadWeights(to, double) }} {
 			clear(to)
 			sum, ok := load()
-			if sum != want || !ok {
-				t.Errorf("%d weights: a sum of %v, not %v; valid: %t", n, sum, want, ok)
-			}
+			expect.That(t, sum == want && ok, "%d weights: a sum of %v, not %v; valid: %t", n, sum, want, ok)
 			for i := range to {
 				if to[i] != double[i] {
 					t.Errorf("%d weights: weight %d is %v", n, i, to[i])
@@ -34,9 +32,8 @@ func TestWeightsAreLoadedSummedAndLookedAt(t *testing.T) {
 			for _, bad := range []float64{-1, math.Inf(1), math.NaN(), math.Inf(-1)} {
 				kept := double[i]
 				double[i] = bad
-				if _, ok := loadWeights(to, double); ok {
-					t.Errorf("%d weights, of which number %d is %v, are valid", n, i, bad)
-				}
+				_, ok := loadWeights(to, double)
+				expect.That(t, !ok, "%d weights, of which number %d is %v, are valid", n, i, bad)
 				double[i] = kept
 			}
 		}
@@ -49,8 +46,7 @@ func TestClustersHaveAThousandNodes(t *testing.T) {
 		s := &graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: nodes}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node"}}}
 		expect.OK(t, s.Init())
-		if got := (Cluster{}).parts(s); got != want {
-			t.Errorf("%d nodes make %d parts, want %d", nodes, got, want)
-		}
+		got := (Cluster{}).parts(s)
+		expect.That(t, got == want, "%d nodes make %d parts, want %d", nodes, got, want)
 	}
 }

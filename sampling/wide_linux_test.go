@@ -36,9 +36,7 @@ func TestEdgesBeyondTheRangeOfInt32AreDelivered(t *testing.T) {
 		w := expect.Must(n.Open(Env{Graph: g, BatchSize: 2, EdgePos: true}))(t)
 		req := &Request{Seeds: [][]int64{{1, 1}}, Rand: NewRand(3, 0, 0, 0)}
 		compare(t, n.Fingerprint(), g, w, req, oracle(g, runs, n, req))
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, w.Close())
 	}
 }
 
@@ -61,7 +59,5 @@ func walksOverWideEdges(t *testing.T, g *graph.Graph) {
 		want = append(want, from+int64(rng.Bounded(rng.Draw(draws, i), uint64(degree))))
 	}
 	got, err := unified.View[int64](out.Arrays[1].Rows)
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("edges %v, want %v: %v", got, want, err)
-	}
+	expect.That(t, err == nil && slices.Equal(got, want), "edges %v, want %v: %v", got, want, err)
 }

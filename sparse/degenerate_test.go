@@ -41,9 +41,7 @@ func TestEveryOperationHasAnAnswerForDegenerateOperands(t *testing.T) {
 				pool.SpMMBackward(made(c.cols, width), Mean, a, scores, y, unified.Tensor{}),
 				pool.SpMMExtreme(most, arg, Max, a, unified.Tensor{}, x),
 				pool.SDDMM(out, a, y, x), pool.Softmax(out, a, scores), pool.SoftmaxBackward(scores, a, out, scores))
-			if err != nil {
-				t.Fatalf("%s, width %d: %v", name, width, err)
-			}
+			expect.Ensure(t, err == nil, "%s, width %d: %v", name, width, err)
 			for what, result := range map[string]unified.Tensor{"mean": y, "maximum": most} {
 				for i, v := range floats(result) {
 					if has := a.Degree(int64(i/width)) > 0; has != (v != v) || !has && v != 0 {
@@ -52,9 +50,8 @@ func TestEveryOperationHasAnAnswerForDegenerateOperands(t *testing.T) {
 				}
 			}
 			for e, v := range floats(out) {
-				if want := 1 / float32(edges); v != want {
-					t.Errorf("%s: edge %d of equal scores has %g, not %g", name, e, v, want)
-				}
+				want := 1 / float32(edges)
+				expect.That(t, v == want, "%s: edge %d of equal scores has %g, not %g", name, e, v, want)
 			}
 		}
 	}
@@ -92,8 +89,6 @@ func TestOperationsRefuseShapesThatDoNotFit(t *testing.T) {
 		"MatMulTurned, inner":    pool.MatMulTurned(made(2, 2), y, x),
 		"MatMulTurned, of int32": pool.MatMulTurned(made(2, 2), y, arg),
 	} {
-		if !errors.Is(err, ErrShape) {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Is(t, err, ErrShape, what)
 	}
 }

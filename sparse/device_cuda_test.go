@@ -28,9 +28,7 @@ func onBench(t *testing.T) *bench {
 	b.stream = expect.Must(b.dev.NewStream(device.PriorityLow))(t)
 	b.kernels = expect.Must(OpenDevice(b.dev))(t)
 	t.Cleanup(func() {
-		if err := errors.Join(b.stream.Close(), b.kernels.Close(), b.kernels.Close()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, errors.Join(b.stream.Close(), b.kernels.Close(), b.kernels.Close()))
 	})
 	return b
 }
@@ -47,9 +45,7 @@ func (b *bench) put(from unified.Tensor) unified.Tensor {
 	if err == nil && t.Address() != 0 {
 		err = b.stream.CopyToDevice(t.Address(), from.Bytes())
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	return t
 }
 
@@ -160,11 +156,7 @@ func TestDeviceRefusesWhatDoesNotFit(t *testing.T) {
 		"ends":                 b.kernels.SDDMM(b.stream, edges, a, edges, y),
 		"scores":               b.kernels.Softmax(b.stream, edges, a, x),
 	} {
-		if !errors.Is(err, ErrShape) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, err, ErrShape, name)
 	}
-	if _, err := OpenDevice(nil); !errors.Is(err, device.ErrNoDevice) {
-		t.Errorf("no device: %v", err)
-	}
+	expect.Is(t, expect.Err(OpenDevice(nil)), device.ErrNoDevice, "no device")
 }

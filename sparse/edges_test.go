@@ -22,9 +22,7 @@ func TestEdgesInAnyOrderMakeAMatrix(t *testing.T) {
 				slices.Sort(targets)
 			}
 			a, order := expect.Must2(FromEdges(20, 30, unified.FromSlice(targets), unified.FromSlice(sources)))(t)
-			if sorted && order != nil {
-				t.Fatalf("%d edges that are in order have been moved", edges)
-			}
+			expect.Ensure(t, !sorted || order == nil, "%d edges that are in order have been moved", edges)
 			last, seen := map[int64]int64{}, map[int64]bool{}
 			for i := range int64(20) {
 				for at := a.start(i); at < a.start(i+1); at++ {
@@ -38,9 +36,8 @@ func TestEdgesInAnyOrderMakeAMatrix(t *testing.T) {
 					last[i], seen[e] = e, true
 				}
 			}
-			if len(seen) != edges || a.start(20) != int64(edges) {
-				t.Fatalf("%d of %d edges are there", len(seen), edges)
-			}
+			expect.Ensure(t, len(seen) == edges && a.start(20) == int64(edges), "%d of %d edges are there", len(seen),
+				edges)
 		}
 	}
 }
@@ -62,9 +59,8 @@ func TestEdgesThatMakeNoMatrixAreRefused(t *testing.T) {
 		"negative size":       {-1, 3, of(), of(), ErrShape},
 		"no rows":             {0, 3, of(0), of(0), ErrMatrix},
 	} {
-		if _, _, err := FromEdges(c.rows, c.cols, c.targets, c.sources); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, not %v", name, err, c.want)
-		}
+		_, _, err := FromEdges(c.rows, c.cols, c.targets, c.sources)
+		expect.That(t, errors.Is(err, c.want), "%s: %v, not %v", name, err, c.want)
 	}
 }
 
@@ -79,12 +75,9 @@ func TestValuesAreArrangedAndBack(t *testing.T) {
 		out, back := make([]float32, 6), make([]float32, 6)
 		expect.OK(t, pool.Arrange(matrixOf(t, out, 2, 3), matrixOf(t, values, 3, 2), c.order))
 		expect.OK(t, pool.ArrangeBack(matrixOf(t, back, 3, 2), matrixOf(t, out, 2, 3), c.order))
-		if !slices.Equal(out, c.want) || !slices.Equal(back, values) {
-			t.Errorf("order %v: %v, and back %v", c.order, out, back)
-		}
+		expect.That(t, slices.Equal(out, c.want) && slices.Equal(back, values), "order %v: %v, and back %v", c.order,
+			out, back)
 	}
 	err := pool.Arrange(matrixOf(t, make([]float32, 6), 3, 2), matrixOf(t, values, 3, 2), nil)
-	if !errors.Is(err, ErrShape) {
-		t.Errorf("3 heads of 2: %v", err)
-	}
+	expect.Is(t, err, ErrShape, "3 heads of 2")
 }

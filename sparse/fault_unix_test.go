@@ -24,8 +24,7 @@ func TestAFileThatIsCutShortEndsAnOperation(t *testing.T) {
 	expect.OK(t, pool.SpMM(y, Sum, a, unified.Tensor{}, x))
 	expect.OK(t, os.Truncate(path, 0))
 	for range 2 { // a pool outlives the fault
-		if err := pool.SpMM(y, Sum, a, unified.Tensor{}, x); !errors.Is(err, pinned.ErrFault) {
-			t.Fatalf("%v, want ErrFault", err)
-		}
+		err := pool.SpMM(y, Sum, a, unified.Tensor{}, x)
+		expect.Ensure(t, errors.Is(err, pinned.ErrFault), "%v, want ErrFault", err)
 	}
 }

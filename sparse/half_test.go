@@ -1,7 +1,6 @@
 package sparse
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -84,9 +83,7 @@ func TestOperationsOnSixteenBitsSayWhatTheyTake(t *testing.T) {
 		t.Errorf("two heads: %v", err)
 	}
 	arg, _ := unified.FromSlice(make([]int32, 20*24)).Reshape(20, 24)
-	if err := pool.SpMMExtreme(y, arg, Max, a, unified.Tensor{}, x); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, pool.SpMMExtreme(y, arg, Max, a, unified.Tensor{}, x))
 	got := append([]float32(nil), floats(y)...)
 	if err := pool.SpMMExtreme(y, arg, Max, a, unified.Tensor{}, matrixOf(t, p.x, 30, 24)); err != nil {
 		t.Error(err)
@@ -99,7 +96,6 @@ func TestOperationsOnSixteenBitsSayWhatTheyTake(t *testing.T) {
 	} else if _, has := tuning.choices[keyOf(2, a, unified.Tensor{}, x)]; !has {
 		t.Error("no choice for 16 bits")
 	}
-	if err := pool.SDDMM(unified.FromSlice(make([]float32, a.Edges())), a, y, x); !errors.Is(err, ErrShape) {
-		t.Errorf("dot products of 16 bits: %v", err)
-	}
+	expect.Is(t, pool.SDDMM(unified.FromSlice(make([]float32, a.Edges())), a, y, x), ErrShape,
+		"dot products of 16 bits")
 }

@@ -39,9 +39,8 @@ func TestMatrixNamesWhatIsWrong(t *testing.T) {
 		{3, narrow(0), unified.FromSlice([]uint32{}), ErrShape, "uint32"},
 	} {
 		_, err := New(c.cols, c.indptr, c.indices)
-		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), c.text) {
-			t.Errorf("%v %v: %v, want %v: %s", c.indptr, c.indices, err, c.want, c.text)
-		}
+		expect.That(t, errors.Is(err, c.want) && (c.want == nil || strings.Contains(err.Error(), c.text)),
+			"%v %v: %v, want %v: %s", c.indptr, c.indices, err, c.want, c.text)
 	}
 }
 
@@ -49,16 +48,12 @@ func TestMatricesAreViews(t *testing.T) {
 	b := graph.Block{NumSrc: 4, NumDst: 2, Indptr: unified.FromSlice([]int32{0, 2, 3}),
 		Indices: unified.FromSlice([]int32{1, 3, 0})}
 	a, err := Block(&b)
-	if err != nil || a.Rows() != 2 || a.Cols() != 4 || a.Edges() != 3 {
-		t.Fatalf("%v, %v", a, err)
-	}
+	expect.Ensure(t, err == nil && a.Rows() == 2 && a.Cols() == 4 && a.Edges() == 3, "%v, %v", a, err)
 	if unsafe.Pointer(&a.indices32[0]) != address(b.Indices) || unsafe.Pointer(&a.indptr32[0]) != address(b.Indptr) {
 		t.Error("the block was copied")
 	}
 	b.NumDst = 3
-	if _, err := Block(&b); !errors.Is(err, ErrShape) {
-		t.Errorf("a block with another number of destinations: %v", err)
-	}
+	expect.Is(t, expect.Err(Block(&b)), ErrShape, "a block with another number of destinations")
 	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 3}}, Edges: []graph.EdgeData{{Src: []int64{0, 1, 2},
 		Dst: []int64{2, 2, 0}}}})
 	expect.OK(t, err)
@@ -95,9 +90,8 @@ func TestThinTransposesGiveTheSumsOfScaledRows(t *testing.T) {
 				t.Errorf("wide %v: %d edges of %d, %v", wide, thin.Edges(), edges, err)
 			}
 		}
-		if _, _, err := a.ThinTranspose(scale[1:], unified.Tensor{}); !errors.Is(err, ErrShape) {
-			t.Errorf("too few rows: %v", err)
-		}
+		_, _, err := a.ThinTranspose(scale[1:], unified.Tensor{})
+		expect.That(t, errors.Is(err, ErrShape), "too few rows: %v", err)
 	}
 }
 
@@ -115,12 +109,9 @@ func TestNormsOfRowsAreEuclidean(t *testing.T) {
 				}
 				want += v * v
 			}
-			if math.Abs(have*have-want) > 1e-6*want {
-				t.Errorf("the norm of row %d is %g, not the root of %g", i, have, want)
-			}
+			expect.That(t, math.Abs(have*have-want) <= 1e-6*want, "the norm of row %d is %g, not the root of %g", i,
+				have, want)
 		}
 	}
-	if _, err := a.RowNorms(unified.FromSlice(p.values[1:])); !errors.Is(err, ErrShape) {
-		t.Errorf("too few values: %v", err)
-	}
+	expect.Is(t, expect.Err(a.RowNorms(unified.FromSlice(p.values[1:]))), ErrShape, "too few values")
 }

@@ -118,15 +118,12 @@ func TestDotProductsAreTheSameInEveryVariant(t *testing.T) {
 				a := p.matrix(t, r.IntN(2) == 0, r.IntN(2) == 0)
 				got := matrixOf(t, slices.Repeat([]float32{-5}, heads*len(p.indices)), heads, len(p.indices))
 				expect.OK(t, pool.sddmm(variant, got, a, u, v))
-				if err := sameBits(floats(got), want); err != nil {
-					t.Errorf("%v, width %d, %d heads: %v", variant, width, heads, err)
-				}
+				expect.Is(t, sameBits(floats(got), want), nil, "%v, width %d, %d heads", variant, width, heads)
 			}
 		}
 	}
-	if got := dot([]float32{1, 2, 3}, []float32{4, 5, 6}); got != 32 {
-		t.Errorf("a dot product of %g, not 32", got)
-	}
+	got := dot([]float32{1, 2, 3}, []float32{4, 5, 6})
+	expect.That(t, got == 32, "a dot product of %g, not 32", got)
 }
 
 func TestEdgeSoftmaxSumsToOneAndPassesOnNaN(t *testing.T) {
@@ -141,9 +138,7 @@ func TestEdgeSoftmaxSumsToOneAndPassesOnNaN(t *testing.T) {
 			t.Errorf("edge %d: %g, not %g", i, scores[i], want)
 		}
 	}
-	if err := sameBits(scores[4:], []float32{nan, nan, nan, nan, nan, nan}); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, sameBits(scores[4:], []float32{nan, nan, nan, nan, nan, nan}))
 }
 
 func TestExtremesKnowTheirEdge(t *testing.T) {
@@ -153,12 +148,8 @@ func TestExtremesKnowTheirEdge(t *testing.T) {
 	y, arg := make([]float32, 4), make([]int32, 4)
 	err := open(t, 2).SpMMExtreme(unified.FromSlice(y), unified.FromSlice(arg), Max, p.matrix(t, false, false),
 		unified.Tensor{}, unified.FromSlice(p.x))
-	if err != nil || !slices.Equal(arg, []int32{1, -1, 4, 6}) {
-		t.Errorf("edges %v, %v", arg, err)
-	}
-	if err := sameBits(y, []float32{7, 0, nan, 7}); err != nil {
-		t.Error(err)
-	}
+	expect.That(t, err == nil && slices.Equal(arg, []int32{1, -1, 4, 6}), "edges %v, %v", arg, err)
+	expect.OK(t, sameBits(y, []float32{7, 0, nan, 7}))
 }
 
 func TestScatterReducesRows(t *testing.T) {
@@ -170,31 +161,24 @@ func TestScatterReducesRows(t *testing.T) {
 	}{{Sum, []float32{18, 0, 13}}, {Mean, []float32{9, 0, 13 * (1 / float32(3))}}} {
 		y := make([]float32, 3)
 		err := pool.SpMM(unified.FromSlice(y), c.r, scatter, unified.Tensor{}, x)
-		if err != nil || !slices.Equal(y, c.want) {
-			t.Errorf("%v: %v, not %v, %v", c.r, y, c.want, err)
-		}
+		expect.That(t, err == nil && slices.Equal(y, c.want), "%v: %v, not %v, %v", c.r, y, c.want, err)
 	}
-	if _, err := Scatter(2, unified.FromSlice([]int64{0, 2})); !errors.Is(err, ErrMatrix) {
-		t.Errorf("a target out of range: %v", err)
-	}
+	expect.Is(t, expect.Err(Scatter(2, unified.FromSlice([]int64{0, 2}))), ErrMatrix, "a target out of range")
 }
 
 func TestTransposesAreKeptAndTurnBack(t *testing.T) {
 	p := drawn(rand.New(rand.NewPCG(10, 10)), 40, 30, 0)
 	a := p.matrix(t, false, false)
 	b := a.Transpose()
-	if b != a.Transpose() || b.Transpose() != a {
-		t.Error("a transpose was built twice")
-	}
+	expect.That(t, b == a.Transpose() && b.Transpose() == a, "a transpose was built twice")
 	numbered, turned, back := make([]float32, a.edges), make([]float32, a.edges), make([]float32, a.edges)
 	for e := range numbered {
 		numbered[e] = float32(e)
 	}
 	pool := open(t, 2)
-	if err := errors.Join(pool.Turn(unified.FromSlice(turned), a, unified.FromSlice(numbered)),
-		pool.Turn(unified.FromSlice(back), b, unified.FromSlice(turned))); err != nil || !slices.Equal(back, numbered) {
-		t.Errorf("values do not turn back: %v", err)
-	}
+	err := errors.Join(pool.Turn(unified.FromSlice(turned), a, unified.FromSlice(numbered)),
+		pool.Turn(unified.FromSlice(back), b, unified.FromSlice(turned)))
+	expect.That(t, err == nil && slices.Equal(back, numbered), "values do not turn back: %v", err)
 	last := int64(-1)
 	for j := range b.rows {
 		for at := b.start(j); at < b.start(j+1); at++ {
@@ -212,13 +196,11 @@ func TestGCNNormOfAMatrixWithLoops(t *testing.T) {
 	p := &problem{rows: 3, cols: 3, indptr: []int64{0, 1, 3, 4}, indices: []int64{1, 0, 2, 1}}
 	a := expect.Must(p.matrix(t, false, false).WithLoops())(t)
 	s := float32(1 / math.Sqrt(6))
-	if got := floats(a.GCNNorm()); !slices.Equal(got, []float32{s, .5, s, s, float32(1. / 3), s, .5}) {
-		t.Error(got)
-	}
+	got := floats(a.GCNNorm())
+	expect.That(t, slices.Equal(got, []float32{s, .5, s, s, float32(1. / 3), s, .5}), "%v", got)
 	again, err := a.WithLoops()
-	if err != nil || again.edges != a.edges {
-		t.Errorf("%d edges after a second time, not %d; %v", again.edges, a.edges, err)
-	}
+	expect.That(t, err == nil && again.edges == a.edges, "%d edges after a second time, not %d; %v", again.edges,
+		a.edges, err)
 }
 
 func TestDenseProducts(t *testing.T) {

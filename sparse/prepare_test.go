@@ -27,23 +27,15 @@ func TestBlocksThatContradictThemselvesAreNotPrepared(t *testing.T) {
 		"too little room":      {block([]int32{0, 1, 3}, []int32{2, 0, 2}), 2, ErrShape},
 	} {
 		indptr, indices, edges := make([]int32, 4), make([]int32, c.n), make([]int32, c.n)
-		if err := TransposeBlock(indptr, indices, edges, c.b); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", what, err)
-		}
-		if err := NormBlock(make([]float32, c.n), make([]int32, 3), c.b); !errors.Is(err, c.want) {
-			t.Errorf("%s: norms: %v", what, err)
-		}
+		expect.Is(t, TransposeBlock(indptr, indices, edges, c.b), c.want, what)
+		expect.Is(t, NormBlock(make([]float32, c.n), make([]int32, 3), c.b), c.want, "%s: norms", what)
 	}
-	if err := TransposeBlock(make([]int32, 4), nil, nil, &graph.Block{NumSrc: 3, NumDst: 2}); err != nil {
-		t.Errorf("a block without arrays: %v", err)
-	}
+	expect.Is(t, TransposeBlock(make([]int32, 4), nil, nil, &graph.Block{NumSrc: 3, NumDst: 2}), nil,
+		"a block without arrays")
 	var p Preparation
-	if err := p.UnmarshalText([]byte("transpose,gcn-norm,loops")); err != nil || p != Transpose|GCNNorm|Loops {
-		t.Errorf("%v, %v", p, err)
-	}
-	if err := p.UnmarshalText([]byte("turn")); err == nil {
-		t.Error("an unknown name")
-	}
+	err := p.UnmarshalText([]byte("transpose,gcn-norm,loops"))
+	expect.That(t, err == nil && p == Transpose|GCNNorm|Loops, "%v, %v", p, err)
+	expect.That(t, p.UnmarshalText([]byte("turn")) != nil, "an unknown name")
 }
 
 // prepareAll makes all arrays of a block, with loops or without; lists without elements are no tensor.
@@ -78,9 +70,7 @@ func TestPreparedMatricesAreThoseOfTheirBlocks(t *testing.T) {
 			if err == nil && looped {
 				want, err = want.WithLoops()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			arrays := prepareAll(t, b, looped)
 			a := expect.Must(Prepared(b, func(name string) unified.Tensor { return arrays[name] }))(t)
 			same := map[string]bool{"columns": slices.Equal(columns(a), columns(want)),
@@ -114,9 +104,7 @@ func TestPreparedArraysThatDoNotFitAreRefused(t *testing.T) {
 		if arrays[name] = unified.FromSlice(c.array); name == "loops/indptr" {
 			arrays["loops/indices"] = b.Indices
 		}
-		if _, err := Prepared(b, func(name string) unified.Tensor { return arrays[name] }); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, expect.Err(Prepared(b, func(name string) unified.Tensor { return arrays[name] })), c.want, name)
 	}
 }
 

@@ -1,7 +1,6 @@
 package sparse
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -142,9 +141,7 @@ func (p *problem) computeOf(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, 
 		expect.OK(t, pool.run(task, task.prepare(pool.workers)))
 	}
 	for i, v := range room {
-		if (i < at || i >= at+len(y)) && v != rubbish {
-			t.Fatalf("element %d of y was written", i-at)
-		}
+		expect.Ensure(t, i >= at && i < at+len(y) || v == rubbish, "element %d of y was written", i-at)
 	}
 	return y
 }
@@ -165,9 +162,8 @@ func TestEveryPlanGivesTheSameSums(t *testing.T) {
 						part: 1 + r.Int64N(300), group: 1 + r.Int64N(100), stream: r.IntN(2) == 0}
 					a := p.matrix(t, r.IntN(2) == 0, r.IntN(2) == 0)
 					got := p.compute(t, pools[r.IntN(len(pools))], a, reduce, weighted, pl)
-					if err := sameBits(got, want); err != nil {
-						t.Fatalf("width %d, %v, weighted %v, %+v: %v", width, reduce, weighted, pl, err)
-					}
+					err := sameBits(got, want)
+					expect.Ensure(t, err == nil, "width %d, %v, weighted %v, %+v: %v", width, reduce, weighted, pl, err)
 				}
 			}
 		}
@@ -201,9 +197,8 @@ func TestSpMMPassesOnWhatIsNoNumber(t *testing.T) {
 		pl := plan{variant: v, tile: 4, ahead: 2, part: 100, group: 100}
 		y := p.compute(t, pool, p.matrix(t, false, false), Sum, true, pl)
 		for i, want := range []float32{nan, nan, nan, 0} { // 0 times infinity, infinity minus infinity, NaN, no edge
-			if err := sameBits(y[i*p.width:(i+1)*p.width], slices.Repeat([]float32{want}, p.width)); err != nil {
-				t.Errorf("%v: row %d: %v", v, i, err)
-			}
+			expect.Is(t, sameBits(y[i*p.width:(i+1)*p.width], slices.Repeat([]float32{want}, p.width)), nil,
+				"%v: row %d", v, i)
 		}
 	}
 }
@@ -224,29 +219,21 @@ func TestSpMMRefusesWhatDoesNotFit(t *testing.T) {
 		"values ":  {f(5, 4), f(len(p.values), 2), x},
 		"y shares": {part(0, 5), values, part(4, 10)},
 	} {
-		if err := pool.SpMM(c.y, Sum, a, c.values, c.x); !errors.Is(err, ErrShape) || !strings.Contains(err.Error(),
-			strings.TrimSpace(what)) {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Says(t, pool.SpMM(c.y, Sum, a, c.values, c.x), ErrShape, strings.TrimSpace(what), what)
 	}
-	if err := pool.SpMM(f(5, 4), Mean+1, a, values, x); !errors.Is(err, ErrShape) {
-		t.Errorf("an unknown reduction: %v", err)
-	}
+	expect.Is(t, pool.SpMM(f(5, 4), Mean+1, a, values, x), ErrShape, "an unknown reduction")
 	_ = pool.Close()
-	if err := pool.SpMM(f(5, 4), Sum, a, values, x); !errors.Is(err, ErrClosed) {
-		t.Errorf("a closed pool: %v", err)
-	}
+	expect.Is(t, pool.SpMM(f(5, 4), Sum, a, values, x), ErrClosed, "a closed pool")
 }
 
 func TestSpMMAllocatesNothing(t *testing.T) {
 	p := drawn(rand.New(rand.NewPCG(4, 4)), 3000, 500, 40)
 	a, pool, y := p.matrix(t, false, false), open(t, 2), matrixOf(t, make([]float32, 3000*40), 3000, 40)
 	x, values := matrixOf(t, p.x, 500, 40), unified.FromSlice(p.values)
-	if n := testing.AllocsPerRun(10, func() {
+	n := testing.AllocsPerRun(10, func() {
 		expect.OK(t, pool.SpMM(y, Mean, a, values, x))
-	}); n > 0 {
-		t.Errorf("%g allocations a call", n)
-	}
+	})
+	expect.That(t, n <= 0, "%g allocations a call", n)
 }
 
 // FuzzSpMM makes a small problem of any bytes and compares every variant with the definition.
@@ -262,9 +249,8 @@ func FuzzSpMM(f *testing.F) {
 		for _, v := range variants() {
 			pl := plan{variant: v, tile: 1 + r.IntN(max(v.tile(), 1)), ahead: r.IntN(40), part: 1 + r.Int64N(500),
 				group: 1 + r.Int64N(100), stream: options&16 != 0}
-			if err := sameBits(p.compute(t, pool, a, reduce, weighted, pl), want); err != nil {
-				t.Fatalf("%+v: %v", pl, err)
-			}
+			err := sameBits(p.compute(t, pool, a, reduce, weighted, pl), want)
+			expect.Ensure(t, err == nil, "%+v: %v", pl, err)
 		}
 	})
 }

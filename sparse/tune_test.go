@@ -20,26 +20,20 @@ func TestATunedPoolFindsItsChoiceAndGivesTheSameBits(t *testing.T) {
 	defer pool.Close()
 	y, x, values := matrixOf(t, make([]float32, 200*40), 200, 40), matrixOf(t, p.x, 90, 40), unified.FromSlice(p.values)
 	found, err := pool.Tune(tuning, y, a, values, x, 1)
-	if err != nil || found.Best > found.Default || found.Width != 40 || !found.Weighted {
-		t.Fatalf("%+v, %v", found, err)
-	}
+	expect.Ensure(t, err == nil && found.Best <= found.Default && found.Width == 40 && found.Weighted, "%+v, %v", found,
+		err)
 	odd := choice{Kernel: "plain", Ahead: 3, Part: 7, Group: 5}
 	path := filepath.Join(t.TempDir(), "deep", "tune.json")
 	key := keyOf(2, a, values, x)
 	tuning.choices[key] = odd
 	expect.OK(t, tuning.Save(path))
 	again, err := LoadTuning(path)
-	if err != nil || again.choices[key] != odd {
-		t.Fatalf("%+v, %v", again.choices, err)
-	}
+	expect.Ensure(t, err == nil && again.choices[key] == odd, "%+v, %v", again.choices, err)
 	clear(floats(y))
 	err = pool.SpMM(y, Sum, a, values, x)
-	if by := pool.spmm.plan; err != nil || by.variant != plain || by.part != 7 {
-		t.Errorf("the pool computed by %+v, %v", by, err)
-	}
-	if err := sameBits(floats(y), p.want(Sum, true)); err != nil {
-		t.Error(err)
-	}
+	by := pool.spmm.plan
+	expect.That(t, err == nil && by.variant == plain && by.part == 7, "the pool computed by %+v, %v", by, err)
+	expect.OK(t, sameBits(floats(y), p.want(Sum, true)))
 }
 
 func TestChoicesOfOthersAreIgnoredWithANote(t *testing.T) {
@@ -62,15 +56,13 @@ func TestChoicesOfOthersAreIgnoredWithANote(t *testing.T) {
 	} {
 		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		tuning, err := LoadTuning(path)
-		if !errors.Is(err, ErrTuning) || !strings.Contains(err.Error(), path) || len(tuning.choices) != 0 {
-			t.Errorf("%s: %d choices, %v", what, len(tuning.choices), err)
-		}
+		expect.That(t, errors.Is(err, ErrTuning) && strings.Contains(err.Error(), path) && len(tuning.choices) == 0,
+			"%s: %d choices, %v", what, len(tuning.choices), err)
 	}
 	if slices.Contains([]string{"avx512", "avx2"}, Kernel()) { // a choice for wider vectors than there are
 		c := choice{Kernel: Kernel(), Tile: 1000, Part: 1, Group: 1}
-		if _, err := c.plan(); err == nil {
-			t.Error("tiles of 1000 vectors were taken")
-		}
+		_, err := c.plan()
+		expect.That(t, err != nil, "tiles of 1000 vectors were taken")
 	}
 }
 
@@ -90,11 +82,9 @@ func TestTwoProcessesKeepTheirChoicesInOneFile(t *testing.T) {
 		both.Way("none") != "" {
 		t.Errorf("ways: %v, %v", both.ways, err)
 	}
-	if c := both.choices; len(c) != 2 || c[tuneKey{Workers: 1, Width: 3}] != won {
-		t.Errorf("choices: %v", c)
-	}
+	c := both.choices
+	expect.That(t, len(c) == 2 && c[tuneKey{Workers: 1, Width: 3}] == won, "choices: %v", c)
 	var none *Tuning
-	if none.KeepWay("a layer", "X"); none.Way("a layer") != "" {
-		t.Error("no Tuning has a way")
-	}
+	none.KeepWay("a layer", "X")
+	expect.That(t, none.Way("a layer") == "", "no Tuning has a way")
 }

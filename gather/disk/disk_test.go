@@ -4,6 +4,8 @@ import (
 	"math"
 	"reflect"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // numberedCounts has another number in each field.
@@ -50,8 +52,7 @@ func TestADiskTakesWhatItsProbeFound(t *testing.T) {
 	}
 	for _, bad := range []Probe{{Shape: p.Shape, Large: 1}, {Shape: p.Shape, Small: 1},
 		{Shape: Shape{Page: 4096, Most: 4096}, Small: 1, Large: 1}} {
-		if got := bad.Seconds(3, 7); !near(got, 3*10e-6+7*1e-9) {
-			t.Errorf("where nothing was tried: %v s", got)
-		}
+		got := bad.Seconds(3, 7)
+		expect.That(t, near(got, 3*10e-6+7*1e-9), "where nothing was tried: %v s", got)
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/sparse"
 )
 
 // Auto reads from the disk from where graph and columns take nine tenths of memory on: unless nothing of them lies in a
@@ -49,5 +52,32 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 	if _, err := loader.New(stored, opt); !errors.Is(err, loader.ErrOptions) || !strings.HasSuffix(err.Error(),
 		": Widen: rows that are read from disk are delivered as they are stored") {
 		t.Error(err)
+	}
+}
+
+// Where batches are made is said with the reason: what was asked for, the machine, or what no device does.
+func TestADeviceIsChosenForAReason(t *testing.T) {
+	none, prepared := "no CUDA device: "+device.Reason(), sparse.Transpose
+	for want, opt := range map[string]loader.Options{
+		"cuda:7: it was asked for":                               {Device: loader.DeviceOptions{Name: "cuda:7"}},
+		"cpu: it was asked for":                                  {Device: loader.DeviceOptions{Name: "cpu"}},
+		"cpu: a device widens no rows (Widen)":                   {Columns: loader.ColumnOptions{Widen: true}},
+		"cpu: a device prepares no blocks (Prepare)":             {Columns: loader.ColumnOptions{Prepare: prepared}},
+		"cpu: the sampler sampling.Shadow runs on the CPU alone": {Sampler: sampling.Shadow{Fanouts: []int{2}}},
+		"cpu: a fan-out over all edge types together is for the CPU": {Sampler: sampling.Neighbor{Fanouts: []int{2},
+			Together: true}},
+		"": {},
+	} {
+		if opt.Sampler == nil {
+			opt.Sampler = neighbor
+		}
+		if want == "" {
+			if want = "cpu: " + none; device.Count() > 0 {
+				want = "cuda:0: the first CUDA device"
+			}
+		}
+		if name, why := loader.ChooseDevice(opt); name+": "+why != want {
+			t.Errorf("%s: %s, want %s", name, why, want)
+		}
 	}
 }

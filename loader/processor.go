@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
@@ -70,52 +71,87 @@ func drain(m maker) error {
 	return nil
 }
 
+// ChooseDevice returns where a loader with these options makes batches, as Options.Device.Name has it, and why. "auto"
+// is the first device that can make them, else the CPU; a name stays as it is, whether there is such a device or not.
+func ChooseDevice(opt Options) (name, why string) {
+	if name = opt.EnsureDefaults().Device.Name; name != "auto" {
+		return name, "it was asked for"
+	}
+	on, why := autoProcessor(&opt)
+	name = on.String()
+	if err := on.close(); err != nil {
+		return "cpu", fmt.Sprintf("%s cannot be used: %v", name, err)
+	}
+	return name, why
+}
+
 // chooseProcessor settles on where batches are made, by Options.Device.Name.
 func chooseProcessor(opt *Options) (processor, error) {
-	ordinal, err := ParseDevice(opt.Device.Name)
-	if err != nil {
-		return nil, err
-	}
 	name := opt.Device.Name
-	_, noSampler := deviceSampler(opt)
-	if name == "auto" && noSampler == nil && device.Count() > 0 {
-		ordinal = 0
+	if name == "auto" {
+		on, why := autoProcessor(opt)
+		opt.log().Info("device chosen", "device", on.String(), "why", why)
+		return on, nil
 	}
+	ordinal, err := ParseDevice(name)
 	switch {
+	case err != nil:
+		return nil, err
 	case ordinal < 0:
 		return &onCPU{}, nil
-	case noSampler != nil:
-		return nil, noSampler
-	case ordinal >= device.Count():
+	}
+	if _, err := deviceSampler(opt); err != nil {
+		return nil, err
+	}
+	if ordinal >= device.Count() {
 		return nil, noDevice(name)
 	}
 	d, err := device.Open(ordinal)
-	switch {
-	case err == nil:
-		return &onCUDA{Device: d}, nil
-	case name == "auto":
-		opt.log().Warn("the device cannot be used: batches are made on the CPU", "error", err)
-		return &onCPU{}, nil
-	default:
+	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrDevice, name, err)
 	}
+	return &onCUDA{Device: d}, nil
 }
 
-// deviceSampler returns the sampler as one that runs on a device.
+// autoProcessor returns the first device that can make the batches, else the CPU, and says why.
+func autoProcessor(opt *Options) (on processor, why string) {
+	if err := refusedByDevice(opt); err != nil {
+		return &onCPU{}, strings.TrimPrefix(err.Error(), sampling.ErrOptions.Error()+": ")
+	}
+	if device.Count() == 0 {
+		return &onCPU{}, "no CUDA device: " + device.Reason()
+	}
+	d, err := device.Open(0)
+	if err != nil {
+		return &onCPU{}, fmt.Sprintf("cuda:0 cannot be used: %v", err)
+	}
+	return &onCUDA{Device: d}, "the first CUDA device"
+}
+
+// deviceSampler returns the sampler as one that runs on a device; ErrDevice for options that devices cannot do.
 func deviceSampler(opt *Options) (sampling.DeviceSampler, error) {
+	if err := refusedByDevice(opt); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w; take \"cpu\"", ErrDevice, opt.Device.Name, err)
+	}
+	return opt.Sampler.(sampling.DeviceSampler), nil
+}
+
+// refusedByDevice says what of the options devices cannot do; nil for nothing.
+func refusedByDevice(opt *Options) error {
 	if opt.Columns.Widen {
-		return nil, fmt.Errorf("%w: %s: a device widens no rows (Widen); take \"cpu\"", ErrDevice, opt.Device.Name)
+		return errors.New("a device widens no rows (Widen)")
 	}
-	if s, ok := opt.Sampler.(sampling.DeviceSampler); ok {
-		if partly, ok := s.(sampling.PartlyOnDevice); ok {
-			if err := partly.OnDevice(); err != nil {
-				return nil, fmt.Errorf("%w: %s: %w; take \"cpu\"", ErrDevice, opt.Device.Name, err)
-			}
-		}
-		return s, nil
+	s, ok := opt.Sampler.(sampling.DeviceSampler)
+	if !ok && opt.Columns.Prepare != 0 {
+		return errors.New("a device prepares no blocks (Prepare)")
 	}
-	return nil, fmt.Errorf("%w: %s: samplers of %T do not run on a device; take \"cpu\"", ErrDevice, opt.Device.Name,
-		opt.Sampler)
+	if !ok {
+		return fmt.Errorf("the sampler %T runs on the CPU alone", opt.Sampler)
+	}
+	if partly, ok := s.(sampling.PartlyOnDevice); ok {
+		return partly.OnDevice()
+	}
+	return nil
 }
 
 // ParseDevice reads Options.Device.Name: the number of the CUDA device that it names, or -1 for "cpu" and "auto";

@@ -14,7 +14,7 @@ import (
 )
 
 type benchCmd struct {
-	loadFlags `embed:"" set:"device=auto"`
+	loadFlags `embed:""`
 
 	Batches    positive `default:"100" help:"Batches to measure; the epoch is repeated as needed."`
 	Warmup     int      `default:"10" help:"Batches to load before."`

@@ -37,7 +37,7 @@ type loadFlags struct {
 
 	Workers   int        `default:"0" help:"Goroutines that make batches; 0: one a core."`
 	Prefetch  positive   `default:"2" help:"Finished batches that may wait."`
-	Device    deviceName `default:"${device}" placeholder:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
+	Device    deviceName `default:"auto" placeholder:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
 	Resident  bool       `help:"Copy graph and columns into memory on huge pages first: --residence resident."`
 	Verify    bool       `help:"Compare the dataset with its checksums as it is first read."`
 	MaxMemory byteSize   `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
@@ -181,6 +181,9 @@ func (f *loadFlags) open(env *environment, change func(*loader.Options), planned
 		return nil, errors.Join(err, ds.Close())
 	}
 	change(&opt)
+	var why string
+	opt.Device.Name, why = loader.ChooseDevice(opt)
+	env.note("%s: %s", opt.Device.Name, why)
 	if planned != nil {
 		memory, err := loader.Plan(env.ctx, ds, opt)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 )
@@ -125,7 +126,7 @@ func TestWithoutATrainSplitAllNodesAreSeeds(t *testing.T) {
 	if code != exitDone || strings.Count(errOut, "all nodes") != 1 || strings.Count(out, "\n") != 2 {
 		t.Errorf("status %d, %q, %q", code, errOut, out)
 	}
-	if _, errOut, _ := khop(t, "sample", path, "--seeds", "all", "--batches", "1"); errOut != "" {
+	if _, errOut, _ := khop(t, "sample", path, "--seeds", "all", "--batches", "1"); strings.Contains(errOut, "nodes") {
 		t.Errorf("it says %q where all nodes were asked for", errOut)
 	}
 	_, errOut, code = khop(t, "sample", path, "--seeds", "train")
@@ -287,5 +288,26 @@ func TestBenchSaysWhatMeasuringCopyingTakes(t *testing.T) {
 	_, notes, code = khop(t, append(args, "--no-memcpy")...)
 	if code != exitDone || strings.Contains(notes, "memory copies") {
 		t.Errorf("without memcpy: status %d: %s", code, notes)
+	}
+}
+
+// The first line of a run says where batches are made, and why.
+func TestARunBeginsWithItsDevice(t *testing.T) {
+	data := small(t)
+	why := "cpu: no CUDA device: " + device.Reason()
+	if device.Count() > 0 {
+		why = "cuda:0: the first CUDA device"
+	}
+	for _, c := range []struct{ args, want string }{
+		{"sample", why},
+		{"sample --device cpu", "cpu: it was asked for"},
+		{"sample --sampler shadow --fanouts 2", "cpu: the sampler sampling.Shadow runs on the CPU alone"},
+		{"bench --no-memcpy --warmup 0", why},
+		{"bench --no-memcpy --warmup 0 --widen", "cpu: a device widens no rows (Widen)"},
+	} {
+		args := append(strings.Fields(c.args), data, "--batches", "1", "--json")
+		if _, text, code := khop(t, args...); code != exitDone || !strings.HasPrefix(text, "khop: "+c.want+"\n") {
+			t.Errorf("%s: status %d, %q, want %s", c.args, code, text, c.want)
+		}
 	}
 }

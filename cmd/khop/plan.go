@@ -15,7 +15,7 @@ import (
 )
 
 type planCmd struct {
-	loadFlags `embed:"" set:"device=cpu"`
+	loadFlags `embed:""`
 
 	Plot string `placeholder:"FILE" type:"path" help:"Draw seconds an epoch by size of the cache, as SVG."`
 
@@ -56,7 +56,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 	}
 	r := planResult{Outlook: o}
 	if o.Topology != nil {
-		opt.Residence, opt.Hooks.Progress = loader.Disk, nil
+		opt.Residence, opt.Device.Name, opt.Hooks.Progress = loader.Disk, "cpu", nil // as LookOut has them
 		e, err := loader.Plan(env.ctx, ds, opt)
 		if r.tooMuch = err; err != nil && !errors.Is(err, loader.ErrMemory) {
 			return err

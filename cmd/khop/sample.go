@@ -10,7 +10,7 @@ import (
 )
 
 type sampleCmd struct {
-	loadFlags `embed:"" set:"device=auto"`
+	loadFlags `embed:""`
 
 	Epoch     uint32           `default:"0" help:"Which epoch."`
 	First     uint64           `default:"0" help:"Number of the first batch."`

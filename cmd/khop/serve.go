@@ -19,7 +19,7 @@ import (
 )
 
 type serveCmd struct {
-	loadFlags `embed:"" set:"device=cpu"`
+	loadFlags `embed:""`
 
 	Config configFile `placeholder:"FILE" help:"${config_help}"`
 
@@ -61,6 +61,8 @@ type serveReady struct {
 	IndexDType string `json:"index_dtype"`
 	Metrics    string `json:"metrics,omitempty"` // address
 	Protocol   int    `json:"protocol"`
+	Device     string `json:"device"` // where batches of rank 0 are made
+	Why        string `json:"device_reason"`
 }
 
 // errParent ends a server whose parent has ended.
@@ -170,13 +172,14 @@ func (c *serveCmd) ready(env *environment, s *server.Server, metrics string) err
 		Socket: paths.Text(c.Socket), PID: os.Getpid(), Dataset: paths.Text(c.Dataset), Ranks: o.WorldSize,
 		Readers: o.Readers,
 		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics,
-		Protocol: shm.Version,
+		Protocol: shm.Version, Device: o.Loader.Device.Name, Why: s.DeviceReason(),
 	}
 	if c.JSON {
 		return env.printJSON(r)
 	}
-	_, err := fmt.Fprintf(env.stdout, "serving %s at %s: %s batches an epoch and rank, %d ranks, %d seeds a batch\n",
-		r.Dataset, r.Socket, humanize.Comma(int64(r.Batches)), r.Ranks, o.Loader.BatchSize)
+	_, err := fmt.Fprintf(env.stdout,
+		"serving %s at %s: %s batches an epoch and rank, %d ranks, %d seeds a batch; %s: %s\n", r.Dataset, r.Socket,
+		humanize.Comma(int64(r.Batches)), r.Ranks, o.Loader.BatchSize, r.Device, r.Why)
 	if err == nil && metrics != "" {
 		_, err = fmt.Fprintf(env.stdout, "metrics at http://%s/metrics\n", metrics)
 	}

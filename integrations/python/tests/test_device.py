@@ -326,6 +326,27 @@ def test_tensors_are_over_the_memory_and_ids_are_widened(dataset, monkeypatch):
         assert not batches._feed.ring.held
 
 
+def test_auto_takes_the_device_where_torch_can_use_it(dataset, monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed")
+    framework = frameworks.Torch()
+    framework.torch = SimulatedTorch()
+    monkeypatch.setattr(device, "_name", lambda lease: "cpu")
+
+    def auto(**options):
+        return loader(dataset("sbm"), device="auto", pin=False, **options)
+    with auto(framework=framework) as batches:
+        assert batches.device_reason == "cuda:0: the first CUDA device"
+        assert isinstance(batches._feed.ring, device.DeviceRing) and len(next(iter(batches)).x)
+    with auto(framework=framework, sampler="shadow") as batches:
+        assert batches.device_reason == "cpu: the sampler sampling.Shadow runs on the CPU alone"
+        assert not isinstance(batches._feed.ring, device.DeviceRing)
+        assert sum(1 for _ in batches) == len(batches)
+    with auto(framework=framework, pad="pow2") as batches:
+        assert batches.device_reason == "cpu: pad= works on the host"
+    with auto(framework="numpy") as batches:
+        assert batches.device_reason == 'cpu: arrays of framework="numpy" lie on the host'
+
+
 def test_nothing_is_left_open(dataset):
     def maps():
         return sum("memfd:cudasim" in line for line in open("/proc/self/maps"))

@@ -106,10 +106,10 @@ func TestWhereADeviceSharesNothingBatchesLieOnTheHost(t *testing.T) {
 	}
 }
 
-func TestAServerTakesADeviceWhereItIsToldTo(t *testing.T) {
+func TestAServerTakesADeviceWhereThereIsOne(t *testing.T) {
 	cudatest.Open(t)
 	g := plainGraph(t, 500)
-	for device, on := range map[string]bool{"": false, "cpu": false, "auto": true, "cuda": true} {
+	for device, on := range map[string]bool{"": true, "cpu": false, "auto": true, "cuda": true} {
 		s := serve(t, g, Options{Loader: usualOn(device)})
 		c := connect(t, s, consumer.Options{Device: "cuda:0"}) // it may ask
 		if got := c.Info().OnDevice; got != on {

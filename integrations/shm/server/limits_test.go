@@ -91,7 +91,7 @@ func TestWELCOMESaysWhatIsServed(t *testing.T) {
 	want := describe{Version: "1.2", PID: d.PID, Dataset: fmt.Sprintf("%x", id), DatasetID: fmt.Sprintf("%x", id),
 		Sampler: opt.Sampler.Fingerprint(), Layers: 2, Frontier: "all", Seeds: opt.Seeds.String(), NumSeeds: 500,
 		BatchSize: 32, Shuffle: true, Remainder: s.Options().Loader.Remainder.String(), Batches: 16, Epochs: 3,
-		Device: "cpu", State: stateAt(s, 0, 0)}
+		Device: "cpu", Why: "it was asked for", State: stateAt(s, 0, 0)}
 	if d != want || d.PID == 0 {
 		t.Errorf("got %+v\nwant %+v", d, want)
 	}

@@ -19,10 +19,10 @@ type Options struct {
 	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
 	Path string
 	// Loader says what to load and how. Rank, WorldSize, RowMemory, PerSlot and Made are the server's to set; Hold
-	// raises Prefetch. The default Device is "cpu": trainers need theirs. "cuda:0,cuda:1" names several: rank r is on
-	// number r modulo how many there are. Each device reads one copy of graph and columns for all its ranks. On a
-	// device batches lie there for consumers that take them there; others get copies on the host. MaxMemory holds for
-	// all ranks together, with their rings and copies of ids, and DeviceMemory for all ranks of a device.
+	// raises Prefetch. Device "cuda:0,cuda:1" names several: rank r is on number r modulo how many there are. Each
+	// device reads one copy of graph and columns for all its ranks. On a device batches lie there for consumers that
+	// take them there; others get copies on the host. MaxMemory holds for all ranks together, with their rings and
+	// copies of ids, and DeviceMemory for all ranks of a device.
 	Loader loader.Options
 	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers
 	// are shared out among them. Default 1.
@@ -54,9 +54,6 @@ type Options struct {
 
 // EnsureDefaults replaces zero values by their defaults, but that of Hold, and returns o.
 func (o *Options) EnsureDefaults() *Options {
-	if o.Loader.Device.Name == "" {
-		o.Loader.Device.Name = "cpu"
-	}
 	o.Loader.EnsureDefaults()
 	o.WorldSize = max(o.WorldSize, 1)
 	if o.MaxConsumers == 0 {

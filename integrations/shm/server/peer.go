@@ -194,6 +194,7 @@ func (p *peer) welcome() error {
 		NumSeeds:  r.loader.NumSeeds(),
 		BatchSize: opt.BatchSize, Shuffle: opt.Shuffle, DropLast: opt.DropLast, Remainder: opt.Remainder.String(),
 		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device.Name,
+		Why:   s.why,
 		State: r.state(),
 	}
 	if r.device != nil {

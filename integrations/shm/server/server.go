@@ -22,6 +22,7 @@ import (
 type Server struct {
 	opt    Options
 	name   string // of the dataset
+	why    string // batches are made where they are
 	id     [16]byte
 	within bool             // no socket: the consumer is in this process (Inside)
 	uid    uint32           // whose consumers are welcome
@@ -77,6 +78,8 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 		}
 	}
 	opt := s.opt.Loader
+	opt.Device.Name, s.why = loader.ChooseDevice(opt)
+	s.opt.Loader.Device.Name = opt.Device.Name
 	devices := strings.Split(opt.Device.Name, ",")
 	opt.WorldSize, opt.Device.Name = s.opt.WorldSize, devices[0]
 	if s.opt.Hold == 0 {
@@ -325,6 +328,9 @@ func (s *Server) Options() Options {
 	return o
 }
 
+// DeviceReason says why batches are made where they are, which Options().Loader.Device names.
+func (s *Server) DeviceReason() string { return s.why }
+
 // NumBatches returns the batches of an epoch that rank 0 yields.
 func (s *Server) NumBatches() uint64 { return s.ranks[0].loader.NumBatches() }
 
@@ -347,6 +353,7 @@ type describe struct {
 	Epochs    uint64       `json:"epochs"`
 	Readers   int          `json:"readers"`
 	Device    string       `json:"device"`
+	Why       string       `json:"device_reason,omitempty"`
 	UUID      string       `json:"device_uuid,omitempty"`
 	MPS       bool         `json:"mps,omitempty"`
 	State     loader.State `json:"state"`

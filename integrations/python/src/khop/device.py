@@ -268,6 +268,28 @@ def prepare(device: Any, framework: Framework) -> tuple[Optional[cuda.Device], F
     return cuda.Device(ordinal), Objects()
 
 
+def automatic(
+    framework: Framework, inside: bool, pad: Any, processes: int,
+) -> tuple[Optional[cuda.Device], str]:
+    """The device on which device="auto" takes the batches of a server that makes them there; else None, and why it
+    takes them on the host. inside, pad and processes are what the loader was given: whether it is of this process, and
+    how many of this machine share its server."""
+    if inside:
+        return None, "the shared library makes batches on the CPU"
+    if processes > 1:
+        return None, f"{processes} processes of this machine share a server, which has one device"
+    if not isinstance(framework, Torch):
+        return None, f'arrays of framework="{framework.name}" lie on the host'
+    if pad is not None:
+        return None, "pad= works on the host"
+    if not framework.torch.cuda.is_available():
+        return None, f"this torch ({framework.torch.__version__}) finds no CUDA device"
+    try:
+        return cuda.Device(0), ""
+    except DeviceError as e:
+        return None, str(e)
+
+
 def _check_same(device: cuda.Device, server: Any) -> None:
     """Refuses a device of this process that is not the server's: each process counts those that CUDA_VISIBLE_DEVICES
     lets it see."""

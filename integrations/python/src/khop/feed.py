@@ -49,11 +49,13 @@ class Feed:
         start_timeout: float = 0.0,
         max_ring_bytes: int = p.MAX_BYTES,
         device: Optional[Device] = None,
+        or_host: bool = False,
         server: Optional[Server] = None,
     ) -> None:
         """Takes over a connected socket, or a loader in this process. index_dtype None takes the server's.
         start_timeout, if it is longer, is for the first answer, which comes when the server has loaded. device is where
-        batches may lie. server is the process at the other end, where this one started it: it says why it has ended."""
+        batches may lie; with or_host a server that has none there is read as on the host. server is the process at the
+        other end, where this one started it: it says why it has ended."""
         self._socket: Union[socket.socket, Inside, None] = connection
         self._inside = connection if isinstance(connection, Inside) else None
         self.lazy = 0
@@ -86,6 +88,8 @@ class Feed:
             takes = p.TAKES_DEVICE if device else 0
             self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype] if index_dtype else 0, hold, self._pid, takes))
             self.welcome: p.Welcome = self._wait_for((p.Welcome,), "an answer to HELLO")
+            if or_host and device and not self.welcome.device:
+                self.ring = Ring(max_ring_bytes, self._flush)
             self._timeout = timeout
             self._hold, self._slots = self.welcome.hold, self.welcome.slots
             self.ring.hold = self._hold

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import sys
 import weakref
@@ -31,6 +32,9 @@ from .schema import Schema, schema_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+_log = logging.getLogger("khop")
 
 
 class Connection:
@@ -64,6 +68,8 @@ class Connection:
             device_.begin(feed.ring, self._framework, feed.welcome)
         feed.ring.pin = _has_gpu(self._framework) if pin is None else pin
         self._end = weakref.finalize(self, opened.end)  # also when the interpreter ends
+        self._device_why = opened.device_why or self.about.get("device_reason", "")
+        _log.info("batches are made on %s", self.device_reason)
 
     # --- what it is ---
 
@@ -87,6 +93,11 @@ class Connection:
         if not _has_gpu(self._framework):
             return "cpu"
         return f"cuda:{_place.find().local_rank}"
+
+    @property
+    def device_reason(self) -> str:
+        """Where batches are made, and why: "cpu: no CUDA device"."""
+        return f"{self.about.get('device')}: {self._device_why}"
 
     def __len__(self) -> int:
         """Batches of a whole epoch, of this rank."""
@@ -349,7 +360,10 @@ class Loader(Connection):
         here = _place.find(rank, world_size)
         on, framework = device_.prepare(
             device, framework if isinstance(framework, Framework) else _framework(framework))
-        if on is not None and here.local_world_size > 1:
+        auto, why = str(device) == "auto", ""
+        if auto:
+            on, why = device_.automatic(framework, process == "inside", pad, here.local_world_size)
+        elif on is not None and here.local_world_size > 1:
             raise ValueError(
                 f'device="{device}": a server makes batches on one device, and {here.local_world_size} processes of '
                 "this machine share one: give each a server of its own with rank= and world_size=, and its own device")
@@ -357,7 +371,7 @@ class Loader(Connection):
             process, here.local_world_size, on is not None, socket is not None, binary is not None, serve_options)
         config = Configuration({
             **options, "fanouts": _one_of(fanouts, num_neighbors), "seed": seed % (1 << 64), "index_dtype": index_dtype,
-            "device": "cpu" if device == "auto" else device, "world_size": here.world_size})
+            "device": "cpu" if why else device, "world_size": here.world_size})
         said = any(flag.startswith("--frontier") for flag in serve_options)
         if options.get("sampler", "neighbor") in HOP_SAMPLERS and not said:
             config.options.setdefault("frontier", "new")  # each node is expanded once, as edge_index needs it
@@ -365,7 +379,8 @@ class Loader(Connection):
             _reside(config.options)
         opened = Opening(here, dict(
             rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on,
-        ), start_timeout, quiet, binary)
+            or_host=auto,
+        ), start_timeout, quiet, binary, device_why=why)
         try:
             if self.process == "inside" or here.local_rank == 0:
                 config.seeds(seeds, input_time, edge_label_index, edge_label, edge_label_time)
@@ -386,6 +401,12 @@ class Loader(Connection):
     def server_pid(self) -> int:
         """The process id of the server, where this process has started it; else 0."""
         return self._server.pid if self._server is not None else 0
+
+
+def on_host(dataset: Any, fanouts: Optional[Fanouts] = None, **options: Any) -> Loader:
+    """A loader for what has a peer's name: its batches are made and lie on the host, as the peer's do, unless options
+    say otherwise."""
+    return Loader(dataset, fanouts, **{"device": "cpu", **options})
 
 
 def _signature() -> inspect.Signature:

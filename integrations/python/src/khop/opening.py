@@ -29,6 +29,7 @@ class Opening:
     start_timeout: float = 0.0
     quiet: bool = True
     binary: Optional[_binary.PathLike] = None
+    device_why: str = ""  # batches are made on the host, where the loader says so and not the server
     feed: Optional[Feed] = None
     own: Optional[server.Server] = None
     _inside: Optional[Inside] = None

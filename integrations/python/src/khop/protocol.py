@@ -230,7 +230,7 @@ _ABOUT: dict[str, type] = {  # of the JSON in WELCOME, what there is
     "version": str, "pid": int, "dataset": str, "dataset_id": str, "sampler": str, "layers": int, "frontier": str,
     "seeds": str, "num_seeds": int,
     "batch_size": int, "shuffle": bool, "drop_last": bool, "remainder": str, "batches": int, "epochs": int,
-    "readers": int, "device": str, "state": dict,
+    "readers": int, "device": str, "device_reason": str, "state": dict,
 }
 _STATE: dict[str, type] = {"epoch": int, "next": int}
 

@@ -11,7 +11,7 @@ from typing import Any, Mapping, Optional, Sequence
 from . import program
 from .errors import WriteError
 from .info import info
-from .loader import Loader
+from .loader import Loader, on_host
 from .schema import EdgeType
 from .write import write
 
@@ -140,7 +140,7 @@ class OverSource:
 
     def _opened(self) -> Loader:
         if self._loader is None:
-            self._loader = Loader(self._source.path, **self._how)
+            self._loader = on_host(self._source.path, **self._how)
         return self._loader
 
 

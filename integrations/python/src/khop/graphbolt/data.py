@@ -8,7 +8,7 @@ from typing import Any, Mapping, Optional, Sequence
 import torch
 
 from .. import names
-from ..loader import Loader
+from ..loader import on_host
 from ..sources import Source
 from .items import SECTION, HeteroItemSet, ItemSet, Split
 
@@ -141,8 +141,8 @@ class DatasetFeatures:
         of = self.source.node_type(type_name)
         ids = torch.arange(self.source.counts[of]) if ids is None else torch.as_tensor(ids)
         column = self.source.column(feature_name)
-        with Loader(self.source.path, [0], seeds={of: ids}, batch_size=1 << 16, node_columns=[column], seed_columns=[],
-                    framework="torch", rank=0, world_size=1) as loader:
+        with on_host(self.source.path, [0], seeds={of: ids}, batch_size=1 << 16, node_columns=[column],
+                     seed_columns=[], framework="torch", rank=0, world_size=1) as loader:
             return torch.cat([b[of][column][b[of].seeds] for b in loader])
 
 

@@ -6,7 +6,7 @@ from typing import Any, Iterator, Mapping
 
 import torch
 
-from ..loader import Loader
+from ..loader import on_host
 from ..schema import LABEL
 from ..sources import Source
 
@@ -100,8 +100,8 @@ class Split(ItemSet):
     def _items(self) -> Any:
         if self._read is None:
             labels = [c for c in (LABEL,) if c in self.source.columns]
-            with Loader(self.source.path, [0], seeds=self.split, batch_size=1 << 16, framework="torch", node_columns=[],
-                        rank=0, world_size=1, seed_columns=labels) as loader:
+            with on_host(self.source.path, [0], seeds=self.split, batch_size=1 << 16, framework="torch",
+                         node_columns=[], rank=0, world_size=1, seed_columns=labels) as loader:
                 parts = [(b[t].input_node.clone(), *(b[t].y[b[t].seeds].clone() for _ in labels))
                          for b in loader for t in b.node_types if b[t].batch_size]
             self._read = tuple(torch.cat(p) for p in zip(*parts))

@@ -16,7 +16,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from ..batch import Batch
 from ..errors import ServerError, WriteError
 from ..info import info
-from ..loader import Loader
+from ..loader import Loader, on_host
 from ..schema import EDGE_NAMES, NODE_NAMES
 from ..write import adjacency, write
 from .repeats import Repeats
@@ -182,7 +182,7 @@ class Structure:
         if not self._end.alive:
             raise ServerError("the loader is closed: make another")
         alone = {"rank": 0, "world_size": 1}  # PyG gives each process all seeds that it names
-        return Loader(self.path, **{**self.options, **alone, **how})
+        return on_host(self.path, **{**self.options, **alone, **how})
 
     def edges(self, batch: Batch, of: Any) -> tuple[Any, Any]:
         """Sources and targets as positions in the nodes [2, edges], in the graph's direction; numbers of the edges."""

@@ -2,11 +2,13 @@ package vector
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
-func keepPlain(bits []byte, stream, limit uint64) {
+func keepPlain(to *byte, stream, limit uint64, groups int) {
+	bits := unsafe.Slice(to, groups*Group/8)
 	for i := range bits {
 		b := byte(0)
 		for k := range 8 {
@@ -18,65 +20,71 @@ func keepPlain(bits []byte, stream, limit uint64) {
 	}
 }
 
-func scalePlain(y, x []float32, bits []byte, factor float32) {
-	for i, v := range x {
-		if bits[i/8]>>(i%8)&1 == 1 {
-			y[i] = v * factor
+func scalePlain(y, x *float32, bits *byte, n int, factor float32) {
+	to, keep := unsafe.Slice(y, n), unsafe.Slice(bits, Bits(n))
+	for i, v := range unsafe.Slice(x, n) {
+		if keep[i/8]>>(i%8)&1 == 1 {
+			to[i] = v * factor
 		} else {
-			y[i] = 0
+			to[i] = 0
 		}
 	}
 }
 
-func addPlain(y, x []float32, factor float32) {
-	for i, v := range x {
-		y[i] += float32(v * factor)
+func addPlain(y, x *float32, n int, factor float32) {
+	to := unsafe.Slice(y, n)
+	for i, v := range unsafe.Slice(x, n) {
+		to[i] += float32(v * factor)
 	}
 }
 
-func reluPlain(x []float32) {
-	for i, v := range x {
+func reluPlain(x *float32, n int) {
+	for i, v := range unsafe.Slice(x, n) {
 		if v <= 0 {
-			x[i] = 0
+			unsafe.Slice(x, n)[i] = 0
 		}
 	}
 }
 
-func slopePlain(d, y []float32, factor float32) {
-	for i, v := range y {
+func slopePlain(d, y *float32, n int, factor float32) {
+	to := unsafe.Slice(d, n)
+	for i, v := range unsafe.Slice(y, n) {
 		if v > 0 {
-			d[i] *= factor
+			to[i] *= factor
 		} else {
-			d[i] = 0
+			to[i] = 0
 		}
 	}
 }
 
-func eluPlain(x []float32) {
-	for i, v := range x {
+func eluPlain(x *float32, n int) {
+	for i, v := range unsafe.Slice(x, n) {
 		if !(v > 0) {
-			x[i] = float32(exp(v) - 1)
+			unsafe.Slice(x, n)[i] = float32(exp(v) - 1)
 		}
 	}
 }
 
-func eluSlopePlain(d, y []float32, factor float32) {
-	for i, v := range y {
+func eluSlopePlain(d, y *float32, n int, factor float32) {
+	to := unsafe.Slice(d, n)
+	for i, v := range unsafe.Slice(y, n) {
 		if !(v > 0) {
-			d[i] *= float32(v*factor) + 1
+			to[i] *= float32(v*factor) + 1
 		}
 	}
 }
 
-func leakyPlain(d, y []float32, factor float32) {
-	for i, v := range y {
+func leakyPlain(d, y *float32, n int, factor float32) {
+	to := unsafe.Slice(d, n)
+	for i, v := range unsafe.Slice(y, n) {
 		if !(v > 0) {
-			d[i] *= factor
+			to[i] *= factor
 		}
 	}
 }
 
-func softmaxPlain(to, from []float32) (greatest, sum float32) {
+func softmaxPlain(y, x *float32, n int) (greatest, sum float32) {
+	to, from := unsafe.Slice(y, n), unsafe.Slice(x, n)
 	greatest = float32(math.Inf(-1))
 	for _, s := range from {
 		greatest = max(greatest, s)

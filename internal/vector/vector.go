@@ -7,6 +7,27 @@ import (
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
+// kernels are the functions for vectors of one width, over one element or more. tools/asm writes those in assembly.
+type kernels struct {
+	name      string
+	bytes     int // of a vector; 0: plain Go
+	keep      func(bits *byte, stream, limit uint64, groups int)
+	scale     func(y, x *float32, bits *byte, n int, factor float32)
+	add       func(y, x *float32, n int, factor float32)
+	relu, elu func(x *float32, n int)
+	slope     func(d, y *float32, n int, factor float32)
+	eluSlope  func(d, y *float32, n int, factor float32)
+	leaky     func(d, y *float32, n int, factor float32)
+	softmax   func(to, from *float32, n int) (greatest, sum float32)
+}
+
+// plain is the specification of the other kernels.
+var plain = &kernels{"plain", 0, keepPlain, scalePlain, addPlain, reluPlain, eluPlain, slopePlain, eluSlopePlain,
+	leakyPlain, softmaxPlain}
+
+// best are the kernels in use: the widest that this processor has. Tests change it.
+var best = available()[0]
+
 // Group is the number of elements whose bits belong together: slices of bits have Bits bytes, and parts of them begin
 // with a group.
 const Group = 16
@@ -26,49 +47,49 @@ func Keep(bits []byte, stream, first uint64, p float32) {
 		return
 	}
 	if len(bits) > 0 {
-		keep(bits, stream+first*rng.Golden, limit)
+		best.keep(&bits[0], stream+first*rng.Golden, limit, len(bits)/(Group/8))
 	}
 }
 
 // Scale writes x times factor to y where an element's bit is set, and 0 elsewhere.
 func Scale(y, x []float32, bits []byte, factor float32) {
 	if len(x) > 0 {
-		scale(y, x, bits, factor)
+		best.scale(&y[0], &x[0], &bits[0], len(x), factor)
 	}
 }
 
 // Add adds x times factor to y; the product is rounded before it is added.
 func Add(y, x []float32, factor float32) {
 	if len(x) > 0 {
-		add(y, x, factor)
+		best.add(&y[0], &x[0], len(x), factor)
 	}
 }
 
 // ReLU sets elements that are not positive to 0. NaN stays.
 func ReLU(x []float32) {
 	if len(x) > 0 {
-		relu(x)
+		best.relu(&x[0], len(x))
 	}
 }
 
 // Slope multiplies a gradient d by factor where y, what ReLU made, is positive, and sets it to 0 elsewhere.
 func Slope(d, y []float32, factor float32) {
 	if len(y) > 0 {
-		slope(d, y, factor)
+		best.slope(&d[0], &y[0], len(y), factor)
 	}
 }
 
 // ELU sets elements that are not positive to e^x - 1.
 func ELU(x []float32) {
 	if len(x) > 0 {
-		elu(x)
+		best.elu(&x[0], len(x))
 	}
 }
 
 // ELUSlope multiplies a gradient d by that of ELU, which made y times factor of its input.
 func ELUSlope(d, y []float32, factor float32) {
 	if len(y) > 0 {
-		eluSlope(d, y, factor)
+		best.eluSlope(&d[0], &y[0], len(y), factor)
 	}
 }
 
@@ -76,7 +97,7 @@ func ELUSlope(d, y []float32, factor float32) {
 // the gradient of that otherwise.
 func Leaky(d, y []float32, factor float32) {
 	if len(y) > 0 {
-		leaky(d, y, factor)
+		best.leaky(&d[0], &y[0], len(y), factor)
 	}
 }
 
@@ -89,7 +110,7 @@ func Softmax(to, from []float32) (greatest, sum float32) {
 	if len(from) == 0 {
 		return float32(math.Inf(-1)), 0
 	}
-	return softmax(to, from)
+	return best.softmax(&to[0], &from[0], len(from))
 }
 
 // Edges are edges of one row, with consecutive numbers from First on, and the rows of a matrix of float32 at their

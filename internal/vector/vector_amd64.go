@@ -8,113 +8,18 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// bytes is the size of the vectors that this processor has: 64, 32, or 0 for none. Tests change it.
-var bytes = func() int {
-	switch {
-	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ:
-		return 64
-	case cpu.X86.HasAVX2:
-		return 32
+// available returns the kernels that this processor runs, the widest first.
+func available() []*kernels {
+	all := []*kernels{plain}
+	if cpu.X86.HasAVX2 {
+		all = append([]*kernels{{"avx2", 32, keepAVX2, scaleAVX2, addAVX2, reluAVX2, eluAVX2, slopeAVX2, eluSlopeAVX2,
+			leakyAVX2, softmaxAVX2}}, all...)
 	}
-	return 0
-}()
-
-func keep(bits []byte, stream, limit uint64) {
-	switch bytes {
-	case 64:
-		keepAVX512(&bits[0], stream, limit, len(bits)/2)
-	case 32:
-		keepAVX2(&bits[0], stream, limit, len(bits)/2)
-	default:
-		keepPlain(bits, stream, limit)
+	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ {
+		all = append([]*kernels{{"avx512", 64, keepAVX512, scaleAVX512, addAVX512, reluAVX512, eluAVX512, slopeAVX512,
+			eluSlopeAVX512, leakyAVX512, softmaxAVX512}}, all...)
 	}
-}
-
-func scale(y, x []float32, bits []byte, factor float32) {
-	switch bytes {
-	case 64:
-		scaleAVX512(&y[0], &x[0], &bits[0], len(x), factor)
-	case 32:
-		scaleAVX2(&y[0], &x[0], &bits[0], len(x), factor)
-	default:
-		scalePlain(y, x, bits, factor)
-	}
-}
-
-func add(y, x []float32, factor float32) {
-	switch bytes {
-	case 64:
-		addAVX512(&y[0], &x[0], len(x), factor)
-	case 32:
-		addAVX2(&y[0], &x[0], len(x), factor)
-	default:
-		addPlain(y, x, factor)
-	}
-}
-
-func relu(x []float32) {
-	switch bytes {
-	case 64:
-		reluAVX512(&x[0], len(x))
-	case 32:
-		reluAVX2(&x[0], len(x))
-	default:
-		reluPlain(x)
-	}
-}
-
-func slope(d, y []float32, factor float32) {
-	switch bytes {
-	case 64:
-		slopeAVX512(&d[0], &y[0], len(y), factor)
-	case 32:
-		slopeAVX2(&d[0], &y[0], len(y), factor)
-	default:
-		slopePlain(d, y, factor)
-	}
-}
-
-func elu(x []float32) {
-	switch bytes {
-	case 64:
-		eluAVX512(&x[0], len(x))
-	case 32:
-		eluAVX2(&x[0], len(x))
-	default:
-		eluPlain(x)
-	}
-}
-
-func eluSlope(d, y []float32, factor float32) {
-	switch bytes {
-	case 64:
-		eluSlopeAVX512(&d[0], &y[0], len(y), factor)
-	case 32:
-		eluSlopeAVX2(&d[0], &y[0], len(y), factor)
-	default:
-		eluSlopePlain(d, y, factor)
-	}
-}
-
-func leaky(d, y []float32, factor float32) {
-	switch bytes {
-	case 64:
-		leakyAVX512(&d[0], &y[0], len(y), factor)
-	case 32:
-		leakyAVX2(&d[0], &y[0], len(y), factor)
-	default:
-		leakyPlain(d, y, factor)
-	}
-}
-
-func softmax(to, from []float32) (greatest, sum float32) {
-	switch bytes {
-	case 64:
-		return softmaxAVX512(&to[0], &from[0], len(from))
-	case 32:
-		return softmaxAVX2(&to[0], &from[0], len(from))
-	}
-	return softmaxPlain(to, from)
+	return all
 }
 
 // extremeRun is what a kernel of extremes reads. Its layout is known to tools/asm.
@@ -127,7 +32,7 @@ type extremeRun struct {
 var one float32 = 1
 
 func extreme(y []float32, arg []int32, least bool, r Edges) {
-	if bytes == 0 {
+	if best.bytes == 0 {
 		extremePlain(y, arg, least, r)
 		return
 	}
@@ -139,19 +44,20 @@ func extreme(y []float32, arg []int32, least bool, r Edges) {
 	if r.Wide {
 		run.index = 8
 	}
-	for k := 0; k < len(y); k += bytes / 4 {
+	for k := 0; k < len(y); k += best.bytes / 4 {
 		run.y, run.arg, run.x = unsafe.Pointer(&y[k]), unsafe.Pointer(&arg[k]), unsafe.Add(r.X, 4*k)
-		run.columns = min(len(y)-k, bytes/4)
+		run.columns = min(len(y)-k, best.bytes/4)
 		run.compute(least)
 	}
 }
 
+// compute calls the kernel by its name: through a table of functions r would have to be allocated.
 func (r *extremeRun) compute(least bool) {
 	run := unsafe.Pointer(r)
 	switch {
-	case bytes == 64 && least:
+	case best.bytes == 64 && least:
 		extremeMinAVX512(run)
-	case bytes == 64:
+	case best.bytes == 64:
 		extremeMaxAVX512(run)
 	case least:
 		extremeMinAVX2(run)

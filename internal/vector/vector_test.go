@@ -33,12 +33,16 @@ func same(a, b []float32) bool {
 
 // inEveryVariant runs a test by all instruction sets that there are, and by plain Go.
 func inEveryVariant(t *testing.T, f func(t *testing.T)) {
-	for _, v := range variants() {
-		t.Run(v.name, func(t *testing.T) {
-			defer v.choose()()
-			f(t)
-		})
+	for _, k := range available() {
+		t.Run(k.name, func(t *testing.T) { by(k, func() { f(t) }) })
 	}
+}
+
+// by calls f while some kernels are in use.
+func by(k *kernels, f func()) {
+	defer func(before *kernels) { best = before }(best)
+	best = k
+	f()
 }
 
 // TestFunctionsGiveTheBitsOfPlainGo runs all functions over all lengths up to several vectors, in memory whose
@@ -51,21 +55,19 @@ func TestFunctionsGiveTheBitsOfPlainGo(t *testing.T) {
 			for i := range bits {
 				bits[i] = byte(r.Uint32())
 			}
-			for name, f := range map[string]struct{ fast, plain func(y, x []float32) }{
-				"scale": {func(y, x []float32) { Scale(y, x, bits, 1.3) },
-					func(y, x []float32) { scalePlain(y, x, bits, 1.3) }},
-				"add":   {func(y, x []float32) { Add(y, x, 1.3) }, func(y, x []float32) { addPlain(y, x, 1.3) }},
-				"relu":  {func(y, _ []float32) { ReLU(y) }, func(y, _ []float32) { reluPlain(y) }},
-				"slope": {func(y, x []float32) { Slope(y, x, 2) }, func(y, x []float32) { slopePlain(y, x, 2) }},
-				"elu":   {func(y, _ []float32) { ELU(y) }, func(y, _ []float32) { eluPlain(y) }},
-				"eluSlope": {func(y, x []float32) { ELUSlope(y, x, .7) },
-					func(y, x []float32) { eluSlopePlain(y, x, .7) }},
-				"leaky":   {func(y, x []float32) { Leaky(y, x, .2) }, func(y, x []float32) { leakyPlain(y, x, .2) }},
-				"softmax": {func(y, x []float32) { Softmax(y, x) }, func(y, x []float32) { softmaxPlain(y, x) }},
+			for name, f := range map[string]func(y, x []float32){
+				"scale":    func(y, x []float32) { Scale(y, x, bits, 1.3) },
+				"add":      func(y, x []float32) { Add(y, x, 1.3) },
+				"relu":     func(y, _ []float32) { ReLU(y) },
+				"slope":    func(y, x []float32) { Slope(y, x, 2) },
+				"elu":      func(y, _ []float32) { ELU(y) },
+				"eluSlope": func(y, x []float32) { ELUSlope(y, x, .7) },
+				"leaky":    func(y, x []float32) { Leaky(y, x, .2) },
+				"softmax":  func(y, x []float32) { Softmax(y, x) },
 			} {
 				got, want, from := slices.Clone(y), slices.Clone(y), slices.Clone(x)
-				f.fast(got[1:n+1], from[1:n+1])
-				f.plain(want[1:n+1], x[1:n+1])
+				f(got[1:n+1], from[1:n+1])
+				by(plain, func() { f(want[1:n+1], x[1:n+1]) })
 				if !same(got, want) || !same(from, x) {
 					t.Errorf("%s of %d elements: %v, not %v", name, n, got, want)
 				}
@@ -100,7 +102,8 @@ func TestSoftmaxReturnsWhatItDividedBy(t *testing.T) {
 				x[i] = float32(r.NormFloat64())
 			}
 			greatest, sum := Softmax(to, x)
-			wantGreatest, wantSum := softmaxPlain(make([]float32, n), x)
+			var wantGreatest, wantSum float32
+			by(plain, func() { wantGreatest, wantSum = Softmax(make([]float32, n), x) })
 			if greatest != wantGreatest || sum != wantSum {
 				t.Errorf("%d numbers: greatest %g and sum %g, not %g and %g", n, greatest, sum, wantGreatest, wantSum)
 			}
@@ -168,5 +171,12 @@ func BenchmarkSoftmaxOf16(b *testing.B) {
 	x, to := make([]float32, 16), make([]float32, 16)
 	for b.Loop() {
 		Softmax(to, x)
+	}
+}
+
+func BenchmarkAddOf16(b *testing.B) {
+	x, y := make([]float32, 16), make([]float32, 16)
+	for b.Loop() {
+		Add(y, x, 2)
 	}
 }

@@ -175,8 +175,8 @@ func (r *copiesReader) joinHot(f *fence, a lateArray) error {
 	if err != nil {
 		return err
 	}
-	landed := &f.carried.rows[a.array]
-	return a.hot.Enqueue(r.stream, a.to, places, landed.Address(), min(landed.Cap()/a.to.RowBytes(), a.hot.Most()))
+	rows := &f.carried.rows[a.array]
+	return a.hot.Enqueue(r.stream, a.to, places, rows.Address(), min(rows.Cap()/a.to.RowBytes(), a.hot.Most()))
 }
 
 func (r *copiesReader) Finish(ctx context.Context, s tier.Slot) (time.Duration, error) {

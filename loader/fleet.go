@@ -155,7 +155,7 @@ func reachGroup(all []*placer) (group, rest []*placer, err error) {
 // shareGroup divides the hot rows of a column among devices that reach each other, where the plan says so.
 func shareGroup(group []*placer) error {
 	first := group[0]
-	columns, room, same := make([]*deviceColumn, len(group)), int64(gather.MaxSharedRows), true
+	columns, room, same := make([]*deviceColumn, len(group)), int64(gather.MaxPeerRows), true
 	for i, p := range group {
 		c, k := p.hotColumn()
 		if columns[i] = c; c == nil || columns[0] == nil || c.Column.Name != columns[0].Column.Name ||

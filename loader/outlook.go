@@ -190,7 +190,7 @@ func (t *rowTrace) sample(ctx context.Context) error {
 
 // sampleSome samples every so manieth batch, from one on.
 func (t *rowTrace) sampleSome(ctx context.Context, from uint64, ledger *pinned.Ledger) (err error) {
-	s, err := newScout(t.recipe, ledger)
+	s, err := newPresampler(t.recipe, ledger)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (r *recipe) pagedMemory() int64 {
 	}
 	askers := r.opt.Workers
 	if r.split != nil && len(r.split.OnDisk) > 0 {
-		askers += tiers.Scouts(r.opt.Workers)
+		askers += tiers.Presamplers(r.opt.Workers)
 	}
 	return sat.Add(diskio.PagesBytes(r.paged.bytes)/int64(r.paged.loaders), int64(askers)*diskio.AskerBytes)
 }

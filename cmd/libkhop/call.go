@@ -75,8 +75,8 @@ func tell(e *C.khop_error, code C.int32_t, text string) C.int32_t {
 	return code
 }
 
-// things are what handles stand for.
-var things struct {
+// handles maps handles to what they stand for.
+var handles struct {
 	sync.RWMutex
 	last C.khop_handle
 	all  map[C.khop_handle]closer
@@ -87,21 +87,21 @@ type closer interface{ Close() error }
 
 // open gives something a handle. The caller of the library closes it.
 func open(t closer) C.khop_handle {
-	things.Lock()
-	defer things.Unlock()
-	if things.all == nil {
-		things.all = map[C.khop_handle]closer{}
+	handles.Lock()
+	defer handles.Unlock()
+	if handles.all == nil {
+		handles.all = map[C.khop_handle]closer{}
 	}
-	things.last++
-	things.all[things.last] = t
-	return things.last
+	handles.last++
+	handles.all[handles.last] = t
+	return handles.last
 }
 
 // thing returns what a handle stands for.
 func thing[T closer](h C.khop_handle) (t T, err error) {
-	things.RLock()
-	defer things.RUnlock()
-	t, ok := things.all[h].(T)
+	handles.RLock()
+	defer handles.RUnlock()
+	t, ok := handles.all[h].(T)
 	if !ok {
 		return t, &coded{C.KHOP_CLOSED, fmt.Errorf("handle %d is closed, or of something else than %T", h, t)}
 	}
@@ -128,9 +128,9 @@ func khop_close(h C.khop_handle, e *C.khop_error) C.int32_t {
 		if err != nil {
 			return err
 		}
-		things.Lock()
-		delete(things.all, h)
-		things.Unlock()
+		handles.Lock()
+		delete(handles.all, h)
+		handles.Unlock()
 		return t.Close()
 	})
 }

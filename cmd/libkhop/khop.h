@@ -139,8 +139,8 @@ typedef struct khop_feed khop_feed;
 khop_feed *khop_feed_new(void);
 void khop_feed_free(khop_feed *feed);
 
-/* A file descriptor that becomes readable when a call that found nothing is worth repeating: poll it, do not read it. It
- * is closed with the feed. */
+/* A file descriptor that becomes readable when a call that found nothing is worth repeating: poll it, do not read it.
+ * It is closed with the feed. */
 int32_t khop_feed_bell(khop_feed *feed);
 
 /* Hands a message of the consumer over. KHOP_AGAIN where there is no room, until the loader has read others. Nothing

@@ -57,8 +57,8 @@ var tuning = sync.OnceValue(func() *sparse.Tuning {
 type matrix struct {
 	rows *sparse.Matrix // as the caller gave it, or sorted
 	// order says which of the caller's edges stands at each place of rows, or nil.
-	order  []int64
-	turned []int64 // the same of the transpose, once it was needed
+	order      []int64
+	transposed []int64 // the same of the transpose, once it was needed
 
 	mu   sync.Mutex // of an operation
 	kept map[use]*arrangement
@@ -72,7 +72,7 @@ type arrangement struct {
 
 // use is what the values of a product depend on besides the caller's.
 type use struct {
-	turned, spread bool
+	transposed, spread bool
 }
 
 // Close forgets the matrix.
@@ -221,7 +221,7 @@ func (m *matrix) values(pool *sparse.Pool, p *C.khop_product, a *sparse.Matrix) 
 	what := use{p.turned != 0, p.reduce == C.KHOP_SPREAD}
 	if p.values == nil {
 		if what.spread {
-			return a.Transpose().TurnedMeans(), nil
+			return a.Transpose().TransposedMeans(), nil
 		}
 		return unified.Tensor{}, nil
 	}
@@ -230,7 +230,7 @@ func (m *matrix) values(pool *sparse.Pool, p *C.khop_product, a *sparse.Matrix) 
 	if err != nil {
 		return unified.Tensor{}, err
 	}
-	if heads == 1 && m.place(what.turned) == nil && !what.spread {
+	if heads == 1 && m.place(what.transposed) == nil && !what.spread {
 		return given.Reshape(a.Edges())
 	}
 	keep := m.kept[what]
@@ -242,11 +242,11 @@ func (m *matrix) values(pool *sparse.Pool, p *C.khop_product, a *sparse.Matrix) 
 		return out, err
 	}
 	keep.stamp = 0
-	if err := pool.Arrange(out, given, m.place(what.turned)); err != nil {
+	if err := pool.Arrange(out, given, m.place(what.transposed)); err != nil {
 		return out, err
 	}
 	if what.spread {
-		means, err := unified.View[float32](a.Transpose().TurnedMeans())
+		means, err := unified.View[float32](a.Transpose().TransposedMeans())
 		if err != nil {
 			return out, err
 		}
@@ -265,21 +265,21 @@ func (m *matrix) values(pool *sparse.Pool, p *C.khop_product, a *sparse.Matrix) 
 }
 
 // place returns which of the caller's edges stands at each place of the matrix or its transpose; nil: in order.
-func (m *matrix) place(turned bool) []int64 {
-	if !turned {
+func (m *matrix) place(transposed bool) []int64 {
+	if !transposed {
 		return m.order
 	}
-	if m.turned == nil {
-		m.turned = m.rows.TransposeOrder()
+	if m.transposed == nil {
+		m.transposed = m.rows.TransposeOrder()
 		if m.order != nil {
-			both := make([]int64, len(m.turned))
-			for k, e := range m.turned {
+			both := make([]int64, len(m.transposed))
+			for k, e := range m.transposed {
 				both[k] = m.order[e]
 			}
-			m.turned = both
+			m.transposed = both
 		}
 	}
-	return m.turned
+	return m.transposed
 }
 
 // sample computes the products of rows at the ends of each edge.

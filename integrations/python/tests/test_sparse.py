@@ -107,25 +107,25 @@ def test_halves():
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("heads", [0, 1, 2])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("reduce", [products.SUM, products.MEAN, products.SPREAD])
-def test_gradients_of_gradients(reduce, turned, heads, dtype):
+def test_gradients_of_gradients(reduce, transposed, heads, dtype):
     _library.load()
     to, of, n = ids(1, 9, 40).to(dtype), ids(2, 7, 40).to(dtype), heads or 1
     s = products.of_edges(9, 7, to, of)
     values = drawn(3, 40, heads).requires_grad_() if heads else None
-    x = drawn(4, 9 if turned else 7, 6).requires_grad_()
+    x = drawn(4, 9 if transposed else 7, 6).requires_grad_()
     where = torch.arange(n)[:, None], to.long()[None], of.long()[None]
     a = torch.zeros(n, 9, 7).index_put(where, values.t() if heads else torch.ones(1, 40), accumulate=True)
     counts = torch.zeros(9, 7).index_put((to.long(), of.long()), torch.ones(40), accumulate=True)
-    if turned:
+    if transposed:
         a, counts = a.transpose(1, 2), counts.t()
     if reduce == products.MEAN:
         a = a / counts.sum(1).clamp(min=1)[:, None]
     if reduce == products.SPREAD:
         a = a / counts.sum(0).clamp(min=1)
     want = torch.cat([a[h] @ x[:, 6 // n * h:6 // n * (h + 1)] for h in range(n)], 1)
-    have = products.multiply(s, turned, reduce, values, x)
+    have = products.multiply(s, transposed, reduce, values, x)
     close(have, want, "product")
     inputs = (x,) if values is None else (x, values)
     firsts = [

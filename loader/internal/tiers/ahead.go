@@ -21,16 +21,16 @@ import (
 // What follows an epoch is taken to be the next one, so its batches are known as well. Where something else follows,
 // the window is begun anew; what the cache has stays.
 type Ahead struct {
-	opt     AheadOptions
-	columns []*aheadColumn
-	arrays  [][2]int // [array] column, or -1, and which of its arrays
-	scouts  []*aheadScout
+	opt         AheadOptions
+	columns     []*aheadColumn
+	arrays      [][2]int // [array] column, or -1, and which of its arrays
+	presamplers []*aheadPresampler
 
 	mu      sync.Mutex
 	changed sync.Cond
-	taken   course       // the next batch to sample
-	asked   course       // the next batch to hand to the planners; numbers follow those of taken
-	planned course       // the next batch to plan
+	taken   schedule     // the next batch to sample
+	asked   schedule     // the next batch to hand to the planners; numbers follow those of taken
+	planned schedule     // the next batch to plan
 	first   uint64       // the number of the run's first batch
 	known   []askedBatch // asked for and not planned
 	crowded bool         // the next batch is sampled, and the window has no room for it
@@ -39,13 +39,13 @@ type Ahead struct {
 
 // AheadOptions are what a loader tells of itself.
 type AheadOptions struct {
-	Tier    *DiskTier
-	Loader  any // as in tier.Worker
-	Ledger  *pinned.Ledger
-	Columns []*Column // [array] of a batch
-	Most    []int64   // [array] rows
-	Part    Part
-	Scouts  []scouting
+	Tier        *DiskTier
+	Loader      any // as in tier.Worker
+	Ledger      *pinned.Ledger
+	Columns     []*Column // [array] of a batch
+	Most        []int64   // [array] rows
+	Part        Part
+	Presamplers []presampling
 }
 
 // Part says which batches of an epoch a rank has.
@@ -55,8 +55,8 @@ type Part struct {
 	Rounds      func(n uint64) uint64 // how many of n batches that all ranks share
 }
 
-// scouting samples batches, without rows.
-type scouting interface {
+// presampling samples batches, without rows.
+type presampling interface {
 	Sample(ctx context.Context, epoch uint32, number uint64) error
 	// IDs returns which rows an array of the batch has of its column, and whether it is the beginning of another.
 	IDs(array int) (ids unified.Tensor, view bool)
@@ -81,12 +81,12 @@ type askedBatch struct {
 // plannedBatch is a batch whose reads are planned.
 type plannedBatch struct {
 	askedBatch
-	at    course
+	at    schedule
 	reads []*diskio.Batch
 }
 
-// course is the sequence of batches that a rank is expected to make: to the end of a part, then what follows it.
-type course struct {
+// schedule is the sequence of batches that a rank is expected to make: to the end of a part, then what follows it.
+type schedule struct {
 	number   uint64 // of steps
 	epoch    uint64
 	first    uint64 // of the part, as in run
@@ -95,7 +95,7 @@ type course struct {
 }
 
 // settle goes on to the next part as long as there is no batch at the position; false where none follows.
-func (c *course) settle(r *Part) bool {
+func (c *schedule) settle(r *Part) bool {
 	for tries := 0; c.position >= r.Rounds(c.last-c.first); tries++ {
 		if c.first, c.position = c.last, 0; c.last == r.Batches {
 			c.first = 0
@@ -109,25 +109,25 @@ func (c *course) settle(r *Part) bool {
 }
 
 // at returns the number of the batch within its epoch.
-func (c *course) at(r *Part) uint64 {
+func (c *schedule) at(r *Part) uint64 {
 	return (c.first + r.Rank + c.position*r.World) % r.Batches
 }
 
-func (c *course) next() { c.number, c.position = c.number+1, c.position+1 }
+func (c *schedule) next() { c.number, c.position = c.number+1, c.position+1 }
 
-// same reports whether the courses go on alike.
-func (c *course) same(d *course, world uint64) bool {
+// same reports whether the schedules go on alike.
+func (c *schedule) same(d *schedule, world uint64) bool {
 	return c.epoch == d.epoch && c.last == d.last &&
 		c.first+c.position*world == d.first+d.position*world
 }
 
-// aheadScout samples for ahead.
-type aheadScout struct {
-	scouting
+// aheadPresampler samples for ahead.
+type aheadPresampler struct {
+	presampling
 	rows [][]uint32 // by column
 }
 
-// NewAhead makes what looks ahead for a loader. It closes the scouts also where it fails.
+// NewAhead makes what looks ahead for a loader. It closes the presamplers also where it fails.
 func NewAhead(opt AheadOptions) (*Ahead, error) {
 	a := &Ahead{opt: opt, due: map[uint64]plannedBatch{}}
 	a.changed.L = &a.mu
@@ -135,22 +135,22 @@ func NewAhead(opt AheadOptions) (*Ahead, error) {
 	for range opt.Columns {
 		a.arrays = append(a.arrays, [2]int{-1, 0})
 	}
-	for _, s := range opt.Scouts {
-		a.scouts = append(a.scouts, &aheadScout{scouting: s})
+	for _, s := range opt.Presamplers {
+		a.presamplers = append(a.presamplers, &aheadPresampler{presampling: s})
 	}
 	for _, d := range opt.Tier.OnDisk {
 		if err := a.openColumn(d); err != nil {
 			return nil, errors.Join(err, a.Close())
 		}
 	}
-	for _, s := range a.scouts {
+	for _, s := range a.presamplers {
 		s.rows = make([][]uint32, len(a.columns))
 	}
 	return a, nil
 }
 
-// Scouts is how many goroutines sample ahead of so many workers.
-func Scouts(workers int) int { return (workers + 1) / 2 }
+// Presamplers is how many goroutines sample ahead of so many workers.
+func Presamplers(workers int) int { return (workers + 1) / 2 }
 
 // openColumn adds a column, where batches of this loader have rows of it.
 func (a *Ahead) openColumn(d ColumnOnDisk) error {
@@ -188,7 +188,7 @@ func (a *Ahead) Close() error {
 	}
 	a.opt.Tier.join(a.opt.Loader, nil)
 	all := []error{a.stop()}
-	for _, s := range a.scouts {
+	for _, s := range a.presamplers {
 		all = append(all, s.Close())
 	}
 	for _, c := range a.columns {
@@ -210,7 +210,7 @@ func (a *Ahead) Begin(ctx context.Context, group *sync.WaitGroup, epoch, first, 
 			head = b.at
 		}
 	}
-	run := course{number: head.number, epoch: epoch, first: first, last: last}
+	run := schedule{number: head.number, epoch: epoch, first: first, last: last}
 	if !run.settle(&a.opt.Part) || !head.same(&run, a.opt.Part.World) {
 		if err := a.stop(); err != nil {
 			return err
@@ -224,7 +224,7 @@ func (a *Ahead) Begin(ctx context.Context, group *sync.WaitGroup, epoch, first, 
 		a.planned = run
 	}
 	a.taken, a.first, a.crowded = a.asked, run.number, false
-	for _, s := range a.scouts {
+	for _, s := range a.presamplers {
 		group.Add(1)
 		go func() {
 			defer group.Done()
@@ -239,7 +239,7 @@ func (a *Ahead) Begin(ctx context.Context, group *sync.WaitGroup, epoch, first, 
 	return nil
 }
 
-// End ends what a run began, whose workers and scouts have ended. What is being read for the batches after it goes on,
+// End ends what a run began, whose workers and presamplers have ended. What is being read for later batches goes on,
 // unless one before them has failed or was given up.
 func (a *Ahead) End() error {
 	if a == nil {
@@ -267,7 +267,7 @@ func (a *Ahead) stop() error {
 }
 
 // look samples batches until the run ends.
-func (s *aheadScout) look(ctx context.Context, a *Ahead) {
+func (s *aheadPresampler) look(ctx context.Context, a *Ahead) {
 	for {
 		a.mu.Lock()
 		at := a.taken
@@ -287,7 +287,7 @@ func (s *aheadScout) look(ctx context.Context, a *Ahead) {
 }
 
 // ask samples a batch and notes which rows it asks for.
-func (s *aheadScout) ask(ctx context.Context, a *Ahead, at *course) (b askedBatch) {
+func (s *aheadPresampler) ask(ctx context.Context, a *Ahead, at *schedule) (b askedBatch) {
 	b.err = s.Sample(ctx, uint32(at.epoch), at.at(&a.opt.Part))
 	for k, c := range a.columns {
 		s.rows[k] = s.rows[k][:0]
@@ -319,7 +319,7 @@ func (s *aheadScout) ask(ctx context.Context, a *Ahead, at *course) (b askedBatc
 
 // tell hands what a batch asks for to the planners, in the order of batches, when there is room; false where the run
 // ends before.
-func (a *Ahead) tell(ctx context.Context, s *aheadScout, at *course, b askedBatch) bool {
+func (a *Ahead) tell(ctx context.Context, s *aheadPresampler, at *schedule, b askedBatch) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for ctx.Err() == nil && (a.asked.number != at.number || !a.fits(s.rows)) {

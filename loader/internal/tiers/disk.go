@@ -109,7 +109,7 @@ var ReaderOptions diskio.ReaderOptions
 
 func (t *DiskTier) Cost(b tier.Bound) (m tier.Memory) {
 	m.Columns = sat.Mul(t.CacheBytes, int64(b.Loaders))
-	n := int64(Scouts(b.Workers)) * sat.Add(b.Sampled, b.Worker)
+	n := int64(Presamplers(b.Workers)) * sat.Add(b.Sampled, b.Worker)
 	for i, d := range t.OnDisk {
 		c := &b.Columns[i]
 		n = sat.Add(n, diskio.PlanBytes(c.Data.Len(), int64(d.Slots)))

@@ -22,7 +22,7 @@ from .errors import KhopError
 
 _torch: Any = torch  # what its types do not tell
 SUM, MEAN, SPREAD = 0, 1, 2
-_TURNED = {SUM: SUM, MEAN: SPREAD, SPREAD: MEAN}
+_TRANSPOSED = {SUM: SUM, MEAN: SPREAD, SPREAD: MEAN}
 """The reduction of the gradient with respect to x."""
 
 FLOATS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
@@ -125,12 +125,13 @@ class Structure:
         return self._stamp
 
     def multiply(
-        self, turned: bool, reduce: int, values: Optional[Tensor], heads: int, x: Tensor, stamp: int,
+        self, transposed: bool, reduce: int, values: Optional[Tensor], heads: int, x: Tensor, stamp: int,
     ) -> Tensor:
         """The product with x [columns, width]; float32. values is float32 [edges, heads], both are contiguous."""
-        y = torch.empty(self.cols if turned else self.rows, x.size(1), dtype=torch.float32)
+        y = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=torch.float32)
         product = _Product(
-            None if values is None else values.data_ptr(), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp, turned,
+            None if values is None else values.data_ptr(), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp,
+            transposed,
             reduce, FLOATS[x.dtype], torch.get_num_threads())
         _call("multiply", self._handle, product)
         return y
@@ -142,12 +143,12 @@ class Structure:
         _call("sample", self._handle, sampled)
         return out
 
-    def inverse(self, turned: bool) -> Tensor:
+    def inverse(self, transposed: bool) -> Tensor:
         """1/edges of each row, or of each column; [n, 1]."""
-        if turned not in self._inverses:
-            ones = torch.ones(self.rows if turned else self.cols, 1)
-            self._inverses[turned] = 1 / self.multiply(turned, SUM, None, 1, ones, 0).clamp_(min=1)
-        return self._inverses[turned]
+        if transposed not in self._inverses:
+            ones = torch.ones(self.rows if transposed else self.cols, 1)
+            self._inverses[transposed] = 1 / self.multiply(transposed, SUM, None, 1, ones, 0).clamp_(min=1)
+        return self._inverses[transposed]
 
 
 def _floats(t: Tensor) -> Any:
@@ -159,31 +160,31 @@ class _Multiply(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, s: Structure, turned: bool, reduce: int, stamp: int, values: Any, x: Tensor, *under: Tensor,
+        ctx: Any, s: Structure, transposed: bool, reduce: int, stamp: int, values: Any, x: Tensor, *under: Tensor,
     ) -> Tensor:
         ctx.set_materialize_grads(False)
-        ctx.what = s, turned, reduce, stamp
+        ctx.what = s, transposed, reduce, stamp
         ctx.has_values = values is not None
         ctx.save_for_backward(*((values,) if ctx.has_values else ()), x, *under)
         heads = 1 if values is None else values.size(1)
-        y = s.multiply(turned, reduce, None if values is None else _floats(values), heads, x.contiguous(), stamp)
+        y = s.multiply(transposed, reduce, None if values is None else _floats(values), heads, x.contiguous(), stamp)
         return y if values is not None and values.dtype == torch.float32 else y.to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, dy: Any) -> Any:
-        s, turned, reduce, stamp = ctx.what
+        s, transposed, reduce, stamp = ctx.what
         x = ctx.saved_tensors[int(ctx.has_values)]
         values = ctx.saved_tensors[0] if ctx.has_values else None
         dvalues = dx = None
         if dy is not None and ctx.needs_input_grad[5]:
-            dx = _Multiply.apply(s, not turned, _TURNED[reduce], stamp, values, dy, *s.under).to(x.dtype)
+            dx = _Multiply.apply(s, not transposed, _TRANSPOSED[reduce], stamp, values, dy, *s.under).to(x.dtype)
         if dy is not None and values is not None and ctx.needs_input_grad[4]:
             u, v = dy.float(), x.float()
             if reduce == MEAN:
-                u = u * s.inverse(turned)
+                u = u * s.inverse(transposed)
             if reduce == SPREAD:
-                v = v * s.inverse(not turned)
-            dvalues = _Sample.apply(s, values.size(1), *((v, u) if turned else (u, v)), *s.under).to(values.dtype)
+                v = v * s.inverse(not transposed)
+            dvalues = _Sample.apply(s, values.size(1), *((v, u) if transposed else (u, v)), *s.under).to(values.dtype)
         return (None, None, None, None, dvalues, dx) + (None,) * len(s.under)
 
 
@@ -204,7 +205,7 @@ class _Sample(torch.autograd.Function):
         return (None, None, du, dv) + (None,) * len(ctx.s.under)
 
 
-def multiply(s: Structure, turned: bool, reduce: int, values: Optional[Tensor], x: Tensor) -> Tensor:
+def multiply(s: Structure, transposed: bool, reduce: int, values: Optional[Tensor], x: Tensor) -> Tensor:
     """The product of a matrix and x [columns, ...]. values are [edges] or [edges, heads], or None: 1 everywhere.
 
     Heads are equal parts of the columns of x. The result has x's dtype, or float32 where values have it.
@@ -214,7 +215,7 @@ def multiply(s: Structure, turned: bool, reduce: int, values: Optional[Tensor], 
     if values is not None:
         values = values if values.dim() == 2 else values.unsqueeze(1)
         stamp = s.stamp(values)
-    y: Tensor = _Multiply.apply(s, turned, reduce, stamp, values, flat, *s.under)
+    y: Tensor = _Multiply.apply(s, transposed, reduce, stamp, values, flat, *s.under)
     shaped: Tensor = y.view(y.size(0), *x.shape[1:])
     return shaped
 

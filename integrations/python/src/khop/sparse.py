@@ -147,7 +147,7 @@ def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     if a.size(1) != x.size(0) or a.dense_dim() > 0:
         raise products.Refused
     rows, cols = a.shape
-    turned = False
+    transposed = False
     learned = a.requires_grad and torch.is_grad_enabled()
     if a.layout == torch.sparse_coo:
         if not a.is_coalesced() and learned:
@@ -156,13 +156,13 @@ def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
         s = products.of_edges(rows, cols, indices[0], indices[1])
         values = _Values.apply(a) if learned else a._values().detach()
     else:
-        turned = a.layout != torch.sparse_csr
-        if turned:
+        transposed = a.layout != torch.sparse_csr
+        if transposed:
             s = products.in_rows(cols, rows, a.ccol_indices(), a.row_indices())
         else:
             s = products.in_rows(rows, cols, a.crow_indices(), a.col_indices())
         values = _Values.apply(a) if learned else a.values().detach()
-    return products.multiply(s, turned, _REDUCTIONS[reduce], values, x)
+    return products.multiply(s, transposed, _REDUCTIONS[reduce], values, x)
 
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)

@@ -9,15 +9,15 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// scout samples batches on the CPU, without rows of columns, to learn what is in them.
-type scout struct {
+// presampler samples batches on the CPU, without rows of columns, to learn what is in them.
+type presampler struct {
 	*recipe
 	sampler sampler
 	slot    *slot
 	ledger  *pinned.Ledger
 }
 
-func newScout(r *recipe, ledger *pinned.Ledger) (*scout, error) {
+func newPresampler(r *recipe, ledger *pinned.Ledger) (*presampler, error) {
 	m, err := openSampler(r, ledger)
 	if err != nil {
 		return nil, err
@@ -26,11 +26,11 @@ func newScout(r *recipe, ledger *pinned.Ledger) (*scout, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.close())
 	}
-	return &scout{r, m, s, ledger}, nil
+	return &presampler{r, m, s, ledger}, nil
 }
 
-// Sample samples a batch into the scout's slot. What may be half written after an error is made anew.
-func (s *scout) Sample(ctx context.Context, epoch uint32, number uint64) error {
+// Sample samples a batch into the presampler's slot. What may be half written after an error is made anew.
+func (s *presampler) Sample(ctx context.Context, epoch uint32, number uint64) error {
 	j := job{epoch: epoch, number: number, order: s.order(epoch)}
 	err := guarded(func() error { return s.slot.fill(ctx, s.sampler, j) })
 	if errors.Is(err, ErrSampler) || errors.Is(err, pinned.ErrFault) {
@@ -40,12 +40,12 @@ func (s *scout) Sample(ctx context.Context, epoch uint32, number uint64) error {
 }
 
 // IDs returns which rows an array of the batch has of its column, and whether it is the beginning of its Base.
-func (s *scout) IDs(array int) (ids unified.Tensor, view bool) {
+func (s *presampler) IDs(array int) (ids unified.Tensor, view bool) {
 	return s.slot.rowIDs(&s.arrays[array])
 }
 
-// renew gives the scout a new sampler, and a sample that nothing has broken. Where that fails, so does the next batch.
-func (s *scout) renew() {
+// renew gives the presampler a new sampler and an intact sample. If that fails, so does the next batch.
+func (s *presampler) renew() {
 	_, _ = s.sampler.close(), s.slot.repair()
 	m, err := openSampler(s.recipe, s.ledger)
 	if err != nil {
@@ -55,8 +55,8 @@ func (s *scout) renew() {
 	s.sampler = m
 }
 
-// Close frees the scout.
-func (s *scout) Close() error { return errors.Join(s.sampler.close(), s.slot.close()) }
+// Close frees the presampler.
+func (s *presampler) Close() error { return errors.Join(s.sampler.close(), s.slot.close()) }
 
 // failedSampler is a sampler that could not be opened again.
 type failedSampler struct {
@@ -75,7 +75,7 @@ func (r *recipe) trial(ctx context.Context, n uint64, ledger *pinned.Ledger, see
 			return err
 		}
 	}
-	s, err := newScout(r, ledger)
+	s, err := newPresampler(r, ledger)
 	if err != nil {
 		return err
 	}
@@ -104,15 +104,15 @@ func (l *Loader) openAhead() (err error) {
 	for i := range l.arrays {
 		opt.Most = append(opt.Most, l.arrays[i].Most)
 	}
-	for range tiers.Scouts(l.opt.Workers) {
-		s, err := newScout(l.recipe, l.ledger)
+	for range tiers.Presamplers(l.opt.Workers) {
+		s, err := newPresampler(l.recipe, l.ledger)
 		if err != nil {
-			for _, s := range opt.Scouts {
+			for _, s := range opt.Presamplers {
 				err = errors.Join(err, s.Close())
 			}
 			return err
 		}
-		opt.Scouts = append(opt.Scouts, s)
+		opt.Presamplers = append(opt.Presamplers, s)
 	}
 	l.ahead, err = tiers.NewAhead(opt)
 	return err

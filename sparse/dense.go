@@ -14,13 +14,13 @@ type denseTask struct {
 	variant          variant
 	y                []float32
 	rows, inner, out int64 // of y; of the sums; the width of y
-	turned           bool  // x is transposed
+	transposed       bool  // x is transposed
 	w                []float32
 	x                []float32
 
 	// Of a transposed product: the blocks whose sums are added one after the other, how often there are so many, and
 	// the sums of each of those beside y.
-	blocks, shares int64
+	blocks, strips int64
 	sums           []float32
 	room           [][]float32 // [worker]: a block's sums
 }
@@ -36,11 +36,11 @@ type denseRun struct {
 }
 
 const (
-	denseRows  = 120 // of y, in one part: whole tiles
-	turnedRows = 48  // the same of a transposed product
-	block      = 512 // rows of x whose sums are added to y at a time
-	shareRows  = 16 * block
-	maxShares  = 32
+	denseRows      = 120 // of y, in one part: whole tiles
+	transposedRows = 48  // the same of a transposed product
+	block          = 512 // rows of x whose sums are added to y at a time
+	stripRows      = 16 * block
+	maxStrips      = 32
 )
 
 // MatMul writes the product of dense matrices, y = x w: rows of x are multiplied with w.
@@ -55,16 +55,16 @@ func (p *Pool) MatMul(y, x, w unified.Tensor) error {
 	return p.dense(t, y, x, w)
 }
 
-// MatMulTurned writes y = x^T w, the gradient of MatMul with respect to w.
+// MatMulTransposed writes y = x^T w, the gradient of MatMul with respect to w.
 //
 // Shapes: y float32 [k, m], written; x float32 [n, k]; w float32 [n, m]. ErrShape names what does not fit.
-// Result: sums over blocks of 512 rows, each in order, are added in order: in up to 32 equal shares of 16 blocks or
+// Result: sums over blocks of 512 rows, each in order, are added in order: in up to 32 equal strips of 16 blocks or
 // more, which are added in order.
-func (p *Pool) MatMulTurned(y, x, w unified.Tensor) error {
+func (p *Pool) MatMulTransposed(y, x, w unified.Tensor) error {
 	if err := checkDense(y, x, w, x.Width(), x.Len()); err != nil {
 		return err
 	}
-	t := denseTask{variant: variants()[0], rows: x.Width(), inner: x.Len(), out: w.Width(), turned: true}
+	t := denseTask{variant: variants()[0], rows: x.Width(), inner: x.Len(), out: w.Width(), transposed: true}
 	return p.dense(t, y, x, w)
 }
 
@@ -96,56 +96,56 @@ func (p *Pool) dense(t denseTask, y, x, w unified.Tensor) error {
 	t.sums, t.room = d.sums, d.room
 	*d = t
 	defer func() { d.x, d.y, d.w, d.run = nil, nil, nil, denseRun{} }()
-	if !d.turned {
+	if !d.transposed {
 		d.run.rowStep, d.run.step = int(4*d.inner), 4
 		return p.run(d, (d.rows+denseRows-1)/denseRows)
 	}
 	d.run.rowStep, d.run.step = 4, int(4*d.rows)
-	d.share(p.workers)
-	if err := p.run(d, d.shares*d.groups()); err != nil {
+	d.strip(p.workers)
+	if err := p.run(d, d.strips*d.groups()); err != nil {
 		return err
 	}
-	for s := int64(1); s < d.shares; s++ {
+	for s := int64(1); s < d.strips; s++ {
 		vector.Add(d.y, d.sums[(s-1)*d.rows*d.out:s*d.rows*d.out], 1)
 	}
 	return nil
 }
 
-// share cuts the blocks of a transposed product into shares, and sees that there is room for their sums.
-func (t *denseTask) share(workers int) {
-	rows := max((t.inner+maxShares-1)/maxShares, shareRows)
+// strip cuts the blocks of a transposed product into strips, and sees that there is room for their sums.
+func (t *denseTask) strip(workers int) {
+	rows := max((t.inner+maxStrips-1)/maxStrips, stripRows)
 	t.blocks = (rows + block - 1) / block
-	t.shares = (t.inner + t.blocks*block - 1) / (t.blocks * block)
-	if n := (t.shares - 1) * t.rows * t.out; int64(len(t.sums)) < n {
+	t.strips = (t.inner + t.blocks*block - 1) / (t.blocks * block)
+	if n := (t.strips - 1) * t.rows * t.out; int64(len(t.sums)) < n {
 		t.sums = make([]float32, n)
 	}
 	if t.room == nil {
 		t.room = make([][]float32, workers)
 	}
 	for w := range t.room {
-		if n := turnedRows * t.out; int64(len(t.room[w])) < n {
+		if n := transposedRows * t.out; int64(len(t.room[w])) < n {
 			t.room[w] = make([]float32, n)
 		}
 	}
 }
 
 // groups returns in how many parts the rows of a transposed product's y are cut.
-func (t *denseTask) groups() int64 { return (t.rows + turnedRows - 1) / turnedRows }
+func (t *denseTask) groups() int64 { return (t.rows + transposedRows - 1) / transposedRows }
 
 func (t *denseTask) do(worker int, part, _ int64) {
-	if !t.turned {
+	if !t.transposed {
 		lo, hi := part*denseRows, min((part+1)*denseRows, t.rows)
 		t.multiply(t.y[lo*t.out:hi*t.out], t.x[lo*t.inner:], t.w, t.inner)
 		return
 	}
-	share, group := part/t.groups(), part%t.groups()
-	lo, hi := group*turnedRows, min((group+1)*turnedRows, t.rows)
+	strip, group := part/t.groups(), part%t.groups()
+	lo, hi := group*transposedRows, min((group+1)*transposedRows, t.rows)
 	to := t.y
-	if share > 0 {
-		to = t.sums[(share-1)*t.rows*t.out:]
+	if strip > 0 {
+		to = t.sums[(strip-1)*t.rows*t.out:]
 	}
 	to = to[lo*t.out : hi*t.out]
-	first, last := share*t.blocks*block, min((share+1)*t.blocks*block, t.inner)
+	first, last := strip*t.blocks*block, min((strip+1)*t.blocks*block, t.inner)
 	for from := first; from < last; from += block {
 		x, w, length := t.x[from*t.rows+lo:], t.w[from*t.out:], min(block, last-from)
 		if from == first {

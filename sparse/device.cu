@@ -1,5 +1,6 @@
-// Sparse products, products sampled at the edges, and softmax over edges, on a device. plain.go, sddmm.go and softmax.go say what is
-// computed; sums have the same order here, and nothing is contracted, so results are the same to the bit.
+// Sparse products, products sampled at the edges, and softmax over edges, on a device. plain.go, sddmm.go and
+// softmax.go say what is computed; sums have the same order here, and nothing is contracted, so results are the same to
+// the bit.
 #include "cuda_env.h"
 
 // A sparse matrix in compressed rows. Edges whose column is out of range count as if they were not there.
@@ -13,10 +14,14 @@ static __device__ __forceinline__ int64_t element(const void* a, int64_t wide, i
   return wide ? __ldg((const long long*)a + i) : __ldg((const int*)a + i);
 }
 
-static __device__ __forceinline__ int64_t begin_of(const Sparse& a, int64_t row) { return element(a.indptr, a.wideIndptr, row); }
+static __device__ __forceinline__ int64_t begin_of(const Sparse& a, int64_t row) {
+  return element(a.indptr, a.wideIndptr, row);
+}
 
 // The row of a warp or of a smaller group of 1 << shift lanes, and how many groups there are.
-static __device__ __forceinline__ int64_t group_of(int shift) { return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> shift; }
+static __device__ __forceinline__ int64_t group_of(int shift) {
+  return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> shift;
+}
 static __device__ __forceinline__ int64_t groups(int shift) { return (int64_t)gridDim.x * blockDim.x >> shift; }
 
 struct Multiply {
@@ -68,7 +73,8 @@ struct Sampled {
   int64_t width, part;
 };
 
-// Dot products at the ends of the edges. Half a warp computes one: lane l takes columns l, l + 16, ..., and halves are added.
+// Dot products at the ends of the edges. Half a warp computes one: lane l takes columns l, l + 16, ..., and halves are
+// added.
 extern "C" __global__ void __launch_bounds__(256) sparse_sample(Sampled s) {
   const int lane = (int)(threadIdx.x & 15), half = (int)(threadIdx.x >> 4 & 1);
   for (int64_t row = group_of(5); row < s.a.rows; row += groups(5)) {

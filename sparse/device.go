@@ -28,7 +28,7 @@ type DeviceKernels struct {
 	kernels *deviceKernels
 }
 
-var sharedDeviceKernels device.Shared[*deviceKernels]
+var sharedDeviceKernels device.PerDevice[*deviceKernels]
 
 const (
 	deviceThreads = 256

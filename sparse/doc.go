@@ -18,7 +18,7 @@
 // float16 and bfloat16, which take half of the memory's bandwidth, and computes in float32.
 //
 // A result is a function of the operands alone, to the bit. Each element is summed in the order of the edges, and
-// products round before they are added. Workers, processor, instruction set and plan do not change it. Plain Go code is
+// products round before they are added. Workers, processor, instruction set and strategy do not change it. Plain Go code is
 // the specification; AVX-512 and AVX2 kernels (tools/asm) do the same for 16 or 8 columns at a time, keep the sums of
 // up to 256 columns in registers, and prefetch the rows of later edges. docs/results/ops.md has measurements.
 //

@@ -33,14 +33,14 @@ type Matrix struct {
 	once    sync.Once
 	inverse []float32 // 1/degree, 0 for a row without edges
 
-	turn       sync.Once
-	transposed *Matrix
-	orders     sync.Once
-	from       []int64 // see order
-	narrow     []int32 // the same of a transpose that was prepared
+	transposing sync.Once
+	transposed  *Matrix
+	orders      sync.Once
+	from        []int64 // see order
+	narrow      []int32 // the same of a transpose that was prepared
 
 	means sync.Once
-	mean  []float32 // see turnedMeans
+	mean  []float32 // see transposedMeans
 
 	norms sync.Once
 	norm  []float32 // see GCNNorm

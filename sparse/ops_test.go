@@ -171,18 +171,18 @@ func TestTransposesAreKeptAndTurnBack(t *testing.T) {
 	a := p.matrix(t, false, false)
 	b := a.Transpose()
 	expect.That(t, b == a.Transpose() && b.Transpose() == a, "a transpose was built twice")
-	numbered, turned, back := make([]float32, a.edges), make([]float32, a.edges), make([]float32, a.edges)
+	numbered, transposed, back := make([]float32, a.edges), make([]float32, a.edges), make([]float32, a.edges)
 	for e := range numbered {
 		numbered[e] = float32(e)
 	}
 	pool := open(t, 2)
-	err := errors.Join(pool.Turn(unified.FromSlice(turned), a, unified.FromSlice(numbered)),
-		pool.Turn(unified.FromSlice(back), b, unified.FromSlice(turned)))
+	err := errors.Join(pool.TransposeValues(unified.FromSlice(transposed), a, unified.FromSlice(numbered)),
+		pool.TransposeValues(unified.FromSlice(back), b, unified.FromSlice(transposed)))
 	expect.That(t, err == nil && slices.Equal(back, numbered), "values do not turn back: %v", err)
 	last := int64(-1)
 	for j := range b.rows {
 		for at := b.start(j); at < b.start(j+1); at++ {
-			e := int64(turned[at])
+			e := int64(transposed[at])
 			i := b.column(at)
 			if a.column(e) != j || e < a.start(i) || e >= a.start(i+1) || at > b.start(j) && e <= last {
 				t.Fatalf("edge %d of the transpose, of column %d and row %d, is edge %d", at, j, i, e)
@@ -211,7 +211,7 @@ func TestDenseProducts(t *testing.T) {
 		x, w, d := numbers(r, c.n*c.k), numbers(r, c.k*c.m), numbers(r, c.n*c.m)
 		y, dw := matrixOf(t, numbers(r, c.n*c.m), c.n, c.m), matrixOf(t, numbers(r, c.k*c.m), c.k, c.m)
 		expect.OK(t, errors.Join(pool.MatMul(y, matrixOf(t, x, c.n, c.k), matrixOf(t, w, c.k, c.m)),
-			pool.MatMulTurned(dw, matrixOf(t, x, c.n, c.k), matrixOf(t, d, c.n, c.m))))
+			pool.MatMulTransposed(dw, matrixOf(t, x, c.n, c.k), matrixOf(t, d, c.n, c.m))))
 		for i := range c.n * c.m {
 			sum := 0.0
 			for k := range c.k {
@@ -239,7 +239,7 @@ func TestTheTransposedProductTakesNoMemoryByItsRows(t *testing.T) {
 	pool := open(t, 1)
 	y, x, w := matrixOf(t, make([]float32, 2), 2, 1), matrixOf(t, make([]float32, 2*rows), rows, 2),
 		matrixOf(t, make([]float32, rows), rows, 1)
-	if err := pool.MatMulTurned(y, x, w); err != nil || len(pool.product.sums) > 2*maxShares {
+	if err := pool.MatMulTransposed(y, x, w); err != nil || len(pool.product.sums) > 2*maxStrips {
 		t.Errorf("%d sums beside a product of 2, %v", len(pool.product.sums), err)
 	}
 }
@@ -251,14 +251,14 @@ func TestDenseProductsAreTheSameInEveryVariant(t *testing.T) {
 	for _, c := range []struct{ n, k, m int }{{25, 5, 1}, {13, 3, 15}, {14, 2, 16}, {7, 9, 17}, {31, 4, 47}, {6, 7, 64},
 		{5, 6, 65}, {130, 3, 130}, {9000, 50, 3}, {17000, 7, 20}, {300000, 1, 2}} {
 		x, w, d := numbers(r, c.n*c.k), numbers(r, c.k*c.m), numbers(r, c.n*c.m)
-		want, wantTurned := make([]float32, c.n*c.m), make([]float32, c.k*c.m)
+		want, wantTransposed := make([]float32, c.n*c.m), make([]float32, c.k*c.m)
 		for i := range want {
 			for k := range c.k {
 				want[i] += float32(x[i/c.m*c.k+k] * w[k*c.m+i%c.m])
 			}
 		}
 		share := max(16, (c.n+32*512-1)/(32*512)) * 512
-		for i := range wantTurned {
+		for i := range wantTransposed {
 			for first := 0; first < c.n; first += share {
 				of := float32(0)
 				for from := first; from < min(first+share, c.n); from += 512 {
@@ -268,17 +268,17 @@ func TestDenseProductsAreTheSameInEveryVariant(t *testing.T) {
 					}
 					of += sum
 				}
-				wantTurned[i] += of
+				wantTransposed[i] += of
 			}
 		}
 		for _, v := range variants() {
 			y, dw := slices.Repeat([]float32{7}, c.n*c.m), slices.Repeat([]float32{7}, c.k*c.m)
 			at := denseTask{variant: v, rows: int64(c.n), inner: int64(c.k), out: int64(c.m)}
-			turned := denseTask{variant: v, rows: int64(c.k), inner: int64(c.n), out: int64(c.m), turned: true}
+			transposed := denseTask{variant: v, rows: int64(c.k), inner: int64(c.n), out: int64(c.m), transposed: true}
 			if err := errors.Join(
 				pool.dense(at, matrixOf(t, y, c.n, c.m), matrixOf(t, x, c.n, c.k), matrixOf(t, w, c.k, c.m)),
-				pool.dense(turned, matrixOf(t, dw, c.k, c.m), matrixOf(t, x, c.n, c.k), matrixOf(t, d, c.n, c.m)),
-				sameBits(y, want), sameBits(dw, wantTurned)); err != nil {
+				pool.dense(transposed, matrixOf(t, dw, c.k, c.m), matrixOf(t, x, c.n, c.k), matrixOf(t, d, c.n, c.m)),
+				sameBits(y, want), sameBits(dw, wantTransposed)); err != nil {
 				t.Errorf("%v, %+v: %v", v, c, err)
 			}
 		}

@@ -103,8 +103,8 @@ func Prepared(b *graph.Block, of func(name string) unified.Tensor) (*Matrix, err
 			"%d", ErrMatrix, t.rows, t.cols, t.edges, len(edges), a.rows, a.cols, a.edges)
 	}
 	t.transposed, t.narrow = a, edges
-	t.turn.Do(func() {})
-	a.turn.Do(func() { a.transposed = t })
+	t.transposing.Do(func() {})
+	a.transposing.Do(func() { a.transposed = t })
 	return a, nil
 }
 

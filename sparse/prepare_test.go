@@ -74,11 +74,11 @@ func TestPreparedMatricesAreThoseOfTheirBlocks(t *testing.T) {
 			arrays := prepareAll(t, b, looped)
 			a := expect.Must(Prepared(b, func(name string) unified.Tensor { return arrays[name] }))(t)
 			same := map[string]bool{"columns": slices.Equal(columns(a), columns(want)),
-				"order":        slices.Equal(a.TransposeOrder(), want.TransposeOrder()),
-				"back":         slices.Equal(a.order(), want.order()),
-				"norms":        slices.Equal(floats(a.GCNNorm()), floats(want.GCNNorm())),
-				"turned norms": slices.Equal(floats(a.Transpose().GCNNorm()), floats(want.Transpose().GCNNorm())),
-				"means":        slices.Equal(floats(a.TurnedMeans()), floats(want.TurnedMeans()))}
+				"order":            slices.Equal(a.TransposeOrder(), want.TransposeOrder()),
+				"back":             slices.Equal(a.order(), want.order()),
+				"norms":            slices.Equal(floats(a.GCNNorm()), floats(want.GCNNorm())),
+				"transposed norms": slices.Equal(floats(a.Transpose().GCNNorm()), floats(want.Transpose().GCNNorm())),
+				"means":            slices.Equal(floats(a.TransposedMeans()), floats(want.TransposedMeans()))}
 			if a.Edges() > 0 {
 				same["memory of norms"] = &floats(a.GCNNorm())[0] == &floats(arrays["gcn_norm"])[0]
 			}

@@ -50,7 +50,7 @@ func (p *Pool) SpMM(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Ten
 	}
 	t := &p.spmm
 	t.set(y, r, a, values, x)
-	t.plan = p.tuning.find(keyOf(p.workers, a, values, x), defaultPlan(a, width))
+	t.strategy = p.tuning.find(keyOf(p.workers, a, values, x), defaultStrategy(a, width))
 	return p.run(t, t.prepare(p.workers))
 }
 

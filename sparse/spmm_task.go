@@ -29,8 +29,8 @@ type spmmRun struct {
 	shift            uint64         // the logarithm of index
 }
 
-// plan is how an SpMM is computed. No plan changes the result.
-type plan struct {
+// strategy is how an SpMM is computed. No strategy changes the result.
+type strategy struct {
 	variant variant
 	tile    int   // most vectors of a tile
 	ahead   int   // edges between the one in hand and the one whose row is prefetched
@@ -41,17 +41,17 @@ type plan struct {
 
 // spmmTask is the SpMM in hand.
 type spmmTask struct {
-	a       *Matrix
-	width   int64
-	heads   int64
-	dtype   unified.DType // of x
-	y       unsafe.Pointer
-	run     spmmRun
-	plan    plan
-	aligned bool // rows of x begin with a cache line
-	stream  bool // y passes the caches
-	passes  []pass
-	own     []ownRun // [worker]
+	a        *Matrix
+	width    int64
+	heads    int64
+	dtype    unified.DType // of x
+	y        unsafe.Pointer
+	run      spmmRun
+	strategy strategy
+	aligned  bool // rows of x begin with a cache line
+	stream   bool // y passes the caches
+	passes   []pass
+	own      []ownRun // [worker]
 }
 
 // pass is a tile of columns.
@@ -99,18 +99,18 @@ func (t *spmmTask) size() int64 { return int64(t.dtype.Size()) }
 // halves reports whether x has 16 bits.
 func (t *spmmTask) halves() bool { return t.dtype != unified.Float32 }
 
-// fit changes a plan to one that these operands have: kernels read the lower half of an index, and those for 16 bits
+// fit changes a strategy to one that these operands have: kernels read the lower half of an index, and those for 16 bits
 // take one to eight whole vectors.
 func (t *spmmTask) fit() {
 	width := t.width / t.heads
 	if t.halves() {
-		t.plan.tile = min(t.plan.tile, maxHalf)
-		if t.plan.variant == avx512 && width < int64(avx512.bytes()/4) {
-			t.plan.variant = avx2
+		t.strategy.tile = min(t.strategy.tile, maxHalf)
+		if t.strategy.variant == avx512 && width < int64(avx512.bytes()/4) {
+			t.strategy.variant = avx2
 		}
 	}
 	if t.a.cols > 1<<32 || t.halves() && width < int64(avx2.bytes()/4) {
-		t.plan.variant = plain
+		t.strategy.variant = plain
 	}
 }
 
@@ -118,33 +118,33 @@ func (t *spmmTask) fit() {
 func (t *spmmTask) prepare(workers int) int64 {
 	t.fit()
 	t.passes = t.passes[:0]
-	t.run.ahead = t.plan.ahead * t.a.indexBytes()
+	t.run.ahead = t.strategy.ahead * t.a.indexBytes()
 	t.aligned = t.run.xStride%cacheLine == 0 && uintptr(t.run.x)%cacheLine == 0
-	t.stream = t.plan.stream && t.plan.variant != plain && t.run.yStride <= streamRoom
-	if t.plan.variant != plain {
+	t.stream = t.strategy.stream && t.strategy.variant != plain && t.run.yStride <= streamRoom
+	if t.strategy.variant != plain {
 		t.tile()
 	}
 	work := t.a.edges + t.a.rows
 	if work*t.width < smallWork {
 		return 1
 	}
-	return max((work+t.plan.part-1)/t.plan.part, min(int64(workers), t.a.rows))
+	return max((work+t.strategy.part-1)/t.strategy.part, min(int64(workers), t.a.rows))
 }
 
 // tile makes the passes of every head.
 func (t *spmmTask) tile() {
-	v, width := t.plan.variant, t.width/t.heads
+	v, width := t.strategy.variant, t.width/t.heads
 	if lanes := int64(v.bytes() / 4); width < lanes {
 		t.run.mask = maskOf(v, int(width))
 	}
 	for h := range t.heads {
-		t.passes = appendPasses(t.passes, t.plan, width, h)
+		t.passes = appendPasses(t.passes, t.strategy, width, h)
 	}
 }
 
 // appendPasses appends tiles of equal width, up to a vector, that cover a head. The last vector of all ends with the
 // last column and may overlap the one before: both have the same sums.
-func appendPasses(passes []pass, p plan, width, head int64) []pass {
+func appendPasses(passes []pass, p strategy, width, head int64) []pass {
 	lanes, first := int64(p.variant.bytes()/4), head*width
 	if width < lanes {
 		return append(passes, pass{0, first, width - lanes, head})
@@ -169,7 +169,7 @@ func (t *spmmTask) do(worker int, part, parts int64) {
 	if lo == hi {
 		return
 	}
-	if t.plan.variant == plain {
+	if t.strategy.variant == plain {
 		t.plain(&t.own[worker], lo, hi)
 		return
 	}
@@ -180,7 +180,7 @@ func (t *spmmTask) do(worker int, part, parts int64) {
 	}
 	for group := hi; lo < hi; lo = group {
 		if len(t.passes) > 1 || t.stream {
-			group = t.a.rowAfter(lo, hi, t.plan.group)
+			group = t.a.rowAfter(lo, hi, t.strategy.group)
 		}
 		if !t.stream {
 			t.tiles(own, uintptr(t.y), lo, group)
@@ -188,7 +188,7 @@ func (t *spmmTask) do(worker int, part, parts int64) {
 		}
 		group = min(group, lo+int64(streamRoom/t.run.yStride))
 		t.tiles(own, own.next()-uintptr(lo)*uintptr(t.run.yStride), lo, group)
-		own.flush(t.plan.variant, int(group-lo)*t.run.yStride)
+		own.flush(t.strategy.variant, int(group-lo)*t.run.yStride)
 	}
 	if t.stream {
 		own.end()
@@ -204,9 +204,9 @@ func (t *spmmTask) tiles(own *ownRun, y uintptr, lo, hi int64) {
 		own.x, own.y = unsafe.Add(t.run.x, t.size()*s.column), y+uintptr(4*s.column)
 		own.vectors, own.tail, own.extra = s.vectors, int(t.size()*s.tail), 0
 		if !t.aligned {
-			own.extra = own.tail + t.plan.variant.bytes()/4*int(t.size()) - 1
+			own.extra = own.tail + t.strategy.variant.bytes()/4*int(t.size()) - 1
 		}
-		own.sum(t.plan.variant, t.halves(), int(lo), int(hi))
+		own.sum(t.strategy.variant, t.halves(), int(lo), int(hi))
 	}
 }
 
@@ -215,10 +215,10 @@ func (a *Matrix) rowAt(part, parts int64) int64 {
 	if part >= parts {
 		return a.rows
 	}
-	share := part*((a.rows+a.edges)/parts) + part*((a.rows+a.edges)%parts)/parts
+	before := part*((a.rows+a.edges)/parts) + part*((a.rows+a.edges)%parts)/parts
 	lo, hi := int64(0), a.rows
 	for lo < hi {
-		if mid := (lo + hi) / 2; mid+a.start(mid) < share {
+		if mid := (lo + hi) / 2; mid+a.start(mid) < before {
 			lo = mid + 1
 		} else {
 			hi = mid

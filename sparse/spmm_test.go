@@ -116,14 +116,14 @@ func sameBits(got, want []float32) error {
 	return nil
 }
 
-// compute runs an SpMM by a plan, into rows that hold rubbish, and looks that nothing around them was written.
-func (p *problem) compute(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, weighted bool, pl plan) []float32 {
+// compute runs an SpMM by a strategy, into rows that hold rubbish, and looks that nothing around them was written.
+func (p *problem) compute(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, weighted bool, pl strategy) []float32 {
 	t.Helper()
 	return p.computeOf(t, pool, a, reduce, weighted, pl, matrixOf(t, p.x, p.cols, p.width))
 }
 
 // computeOf is compute with x of any dtype.
-func (p *problem) computeOf(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, weighted bool, pl plan,
+func (p *problem) computeOf(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, weighted bool, pl strategy,
 	x unified.Tensor) []float32 {
 	t.Helper()
 	const around, rubbish = 80, -77
@@ -137,7 +137,7 @@ func (p *problem) computeOf(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, 
 	task := &pool.spmm
 	if len(y) > 0 {
 		task.set(matrixOf(t, y, p.rows, p.width), reduce, a, values, x)
-		task.plan = pl
+		task.strategy = pl
 		expect.OK(t, pool.run(task, task.prepare(pool.workers)))
 	}
 	for i, v := range room {
@@ -158,7 +158,7 @@ func TestEveryPlanGivesTheSameSums(t *testing.T) {
 			want := p.want(reduce, weighted)
 			for _, v := range variants() {
 				for range 3 {
-					pl := plan{variant: v, tile: 1 + r.IntN(max(v.tile(), 1)), ahead: r.IntN(70),
+					pl := strategy{variant: v, tile: 1 + r.IntN(max(v.tile(), 1)), ahead: r.IntN(70),
 						part: 1 + r.Int64N(300), group: 1 + r.Int64N(100), stream: r.IntN(2) == 0}
 					a := p.matrix(t, r.IntN(2) == 0, r.IntN(2) == 0)
 					got := p.compute(t, pools[r.IntN(len(pools))], a, reduce, weighted, pl)
@@ -194,7 +194,7 @@ func TestSpMMPassesOnWhatIsNoNumber(t *testing.T) {
 	}
 	pool := open(t, 1)
 	for _, v := range variants() {
-		pl := plan{variant: v, tile: 4, ahead: 2, part: 100, group: 100}
+		pl := strategy{variant: v, tile: 4, ahead: 2, part: 100, group: 100}
 		y := p.compute(t, pool, p.matrix(t, false, false), Sum, true, pl)
 		for i, want := range []float32{nan, nan, nan, 0} { // 0 times infinity, infinity minus infinity, NaN, no edge
 			expect.Is(t, sameBits(y[i*p.width:(i+1)*p.width], slices.Repeat([]float32{want}, p.width)), nil,
@@ -247,7 +247,7 @@ func FuzzSpMM(f *testing.F) {
 		want, pool := p.want(reduce, weighted), open(t, 1+int(options>>6))
 		a := p.matrix(t, options&4 != 0, options&8 != 0)
 		for _, v := range variants() {
-			pl := plan{variant: v, tile: 1 + r.IntN(max(v.tile(), 1)), ahead: r.IntN(40), part: 1 + r.Int64N(500),
+			pl := strategy{variant: v, tile: 1 + r.IntN(max(v.tile(), 1)), ahead: r.IntN(40), part: 1 + r.Int64N(500),
 				group: 1 + r.Int64N(100), stream: options&16 != 0}
 			err := sameBits(p.compute(t, pool, a, reduce, weighted, pl), want)
 			expect.Ensure(t, err == nil, "%+v: %v", pl, err)

@@ -12,9 +12,9 @@ import (
 // call, takes 12 bytes an edge, and belongs to a: it is valid as long as a is. The transpose of a transpose is the
 // matrix itself.
 func (a *Matrix) Transpose() *Matrix {
-	a.turn.Do(func() {
+	a.transposing.Do(func() {
 		t := &Matrix{rows: a.cols, cols: a.rows, edges: a.edges, transposed: a, indptr64: make([]int64, a.cols+1)}
-		t.turn.Do(func() {}) // it has its transpose
+		t.transposing.Do(func() {}) // it has its transpose
 		if a.rows <= math.MaxInt32 {
 			t.indices32 = make([]int32, a.edges)
 		} else {
@@ -57,9 +57,9 @@ func transpose[I int32 | int64](t, a *Matrix, columns []I) {
 	next[0] = 0
 }
 
-// Turn writes to out the values of a's edges in the order of those of a.Transpose(). Shapes: values and out float32
+// TransposeValues writes to out the values of a's edges in the order of those of a.Transpose(). Shapes: values and out float32
 // [edges] or [heads, edges], alike. ErrShape where they are not.
-func (p *Pool) Turn(out unified.Tensor, a *Matrix, values unified.Tensor) error {
+func (p *Pool) TransposeValues(out unified.Tensor, a *Matrix, values unified.Tensor) error {
 	if !perEdge(out, a) || !perEdge(values, a) || headsOf(out) != headsOf(values) || overlap(out, values) {
 		return fmt.Errorf("%w: values %v and %v of %d edges", ErrShape, out, values, a.edges)
 	}
@@ -82,7 +82,7 @@ func (p *Pool) Turn(out unified.Tensor, a *Matrix, values unified.Tensor) error 
 func (p *Pool) SpMMBackward(dx unified.Tensor, r Reduce, a *Matrix, values, dy, room unified.Tensor) error {
 	t := a.Transpose()
 	if r == Mean && !values.Valid() {
-		return p.SpMM(dx, Sum, t, a.turnedMeans(), dy)
+		return p.SpMM(dx, Sum, t, a.transposedMeans(), dy)
 	}
 	if !values.Valid() {
 		return p.SpMM(dx, r, t, values, dy)
@@ -93,22 +93,22 @@ func (p *Pool) SpMMBackward(dx unified.Tensor, r Reduce, a *Matrix, values, dy, 
 	if !room.Valid() {
 		room, _ = unified.FromSlice(make([]float32, headsOf(values)*a.edges)).Reshape(values.Shape()...)
 	}
-	if err := p.Turn(room, a, values); err != nil {
+	if err := p.TransposeValues(room, a, values); err != nil {
 		return err
 	}
 	if r == Mean {
-		mean, turned := floats(a.turnedMeans()), floats(room)
-		for h := 0; h < len(turned); h += len(mean) {
+		mean, transposed := floats(a.transposedMeans()), floats(room)
+		for h := 0; h < len(transposed); h += len(mean) {
 			for e, m := range mean {
-				turned[h+e] *= m
+				transposed[h+e] *= m
 			}
 		}
 	}
 	return p.SpMM(dx, Sum, t, room, dy)
 }
 
-// turnedMeans returns 1/degree of the row of each edge, in the order of the transpose. It is computed once.
-func (a *Matrix) turnedMeans() unified.Tensor {
+// transposedMeans returns 1/degree of the row of each edge, in the order of the transpose. It is computed once.
+func (a *Matrix) transposedMeans() unified.Tensor {
 	a.means.Do(func() {
 		inverse, t := a.inverseDegrees(), a.Transpose()
 		a.mean = make([]float32, a.edges)

@@ -45,7 +45,7 @@ type tuneKey struct {
 	LogDegree  int   `json:"log2_degree"` // of 16 times the mean degree
 }
 
-// choice is a plan, with the nanoseconds that it and the default took.
+// choice is a strategy, with the nanoseconds that it and the default took.
 type choice struct {
 	Kernel  string `json:"kernel"`
 	Tile    int    `json:"tile"`
@@ -122,7 +122,7 @@ func (t *Tuning) read(text []byte) error {
 			want.Processor, want.Kernel)
 	}
 	for _, e := range f.Choices {
-		if _, err := e.plan(); err != nil {
+		if _, err := e.strategy(); err != nil {
 			return err
 		}
 	}
@@ -176,16 +176,16 @@ func here() tuneFile {
 
 var processor = sync.OnceValue(func() string { return machine.Probe().Processor })
 
-// plan returns the plan that a choice stands for, if this processor has it.
-func (c choice) plan() (plan, error) {
+// strategy returns the strategy that a choice stands for, if this processor has it.
+func (c choice) strategy() (strategy, error) {
 	at := slices.IndexFunc(variants(), func(v variant) bool { return v.String() == c.Kernel })
 	if at < 0 {
-		return plan{}, fmt.Errorf("there is no kernel %q", c.Kernel)
+		return strategy{}, fmt.Errorf("there is no kernel %q", c.Kernel)
 	}
-	p := plan{variant: variants()[at], tile: c.Tile, ahead: c.Ahead, part: c.Part, group: c.Group, stream: c.Stream}
+	p := strategy{variant: variants()[at], tile: c.Tile, ahead: c.Ahead, part: c.Part, group: c.Group, stream: c.Stream}
 	if p.variant != plain && (p.tile < 1 || p.tile > p.variant.tile()) || p.ahead < 0 || p.ahead > 1<<16 ||
 		p.part < 1 || p.group < 1 {
-		return plan{}, fmt.Errorf("a choice is out of range: %+v", c)
+		return strategy{}, fmt.Errorf("a choice is out of range: %+v", c)
 	}
 	return p, nil
 }
@@ -241,15 +241,15 @@ func (t *Tuning) Save(path string) error {
 	})
 }
 
-// find returns the plan for a key; the default's where nothing was measured.
-func (t *Tuning) find(k tuneKey, otherwise plan) plan {
+// find returns the strategy for a key; the default's where nothing was measured.
+func (t *Tuning) find(k tuneKey, otherwise strategy) strategy {
 	if t == nil {
 		return otherwise
 	}
 	t.mu.RLock()
 	c, ok := t.choices[k]
 	t.mu.RUnlock()
-	if p, err := c.plan(); ok && err == nil {
+	if p, err := c.strategy(); ok && err == nil {
 		return p
 	}
 	return otherwise
@@ -265,7 +265,7 @@ func keyOf(workers int, a *Matrix, values, x unified.Tensor) tuneKey {
 type Tuned struct {
 	Width    int64         `json:"width"`
 	Weighted bool          `json:"weighted"`
-	Default  time.Duration `json:"default_ns"` // of the plan where nothing was measured
+	Default  time.Duration `json:"default_ns"` // of the strategy where nothing was measured
 	Best     time.Duration `json:"best_ns"`
 	Choice   string        `json:"choice"`
 }
@@ -284,7 +284,7 @@ func (p *Pool) Tune(t *Tuning, y unified.Tensor, a *Matrix, values, x unified.Te
 		return Tuned{}, ErrClosed
 	}
 	width := x.Width()
-	first := defaultPlan(a, width)
+	first := defaultStrategy(a, width)
 	r := Tuned{Width: width, Weighted: values.Valid()}
 	if a.rows == 0 || width == 0 {
 		return r, nil
@@ -323,17 +323,17 @@ func (p *Pool) Tune(t *Tuning, y unified.Tensor, a *Matrix, values, x unified.Te
 	return r, nil
 }
 
-// changes make candidates of a plan, or say that there is none.
-var changes = []func(*plan) bool{
-	func(p *plan) bool { p.ahead = 8; return p.variant != plain },
-	func(p *plan) bool { p.ahead = 32; return p.variant != plain },
-	func(p *plan) bool { p.ahead = 64; return p.variant != plain },
-	func(p *plan) bool { p.stream = !p.stream; return p.variant != plain },
-	func(p *plan) bool { p.tile /= 2; return p.tile > 0 },
-	func(p *plan) bool { p.tile /= 4; return p.tile > 0 },
-	func(p *plan) bool { p.part = max(p.part/4, 64); return true },
-	func(p *plan) bool { p.part *= 4; return true },
-	func(p *plan) bool {
+// changes make candidates of a strategy, or say that there is none.
+var changes = []func(*strategy) bool{
+	func(p *strategy) bool { p.ahead = 8; return p.variant != plain },
+	func(p *strategy) bool { p.ahead = 32; return p.variant != plain },
+	func(p *strategy) bool { p.ahead = 64; return p.variant != plain },
+	func(p *strategy) bool { p.stream = !p.stream; return p.variant != plain },
+	func(p *strategy) bool { p.tile /= 2; return p.tile > 0 },
+	func(p *strategy) bool { p.tile /= 4; return p.tile > 0 },
+	func(p *strategy) bool { p.part = max(p.part/4, 64); return true },
+	func(p *strategy) bool { p.part *= 4; return true },
+	func(p *strategy) bool {
 		if p.variant != avx512 {
 			return false
 		}
@@ -342,12 +342,12 @@ var changes = []func(*plan) bool{
 	},
 }
 
-// duel runs two plans in turn and returns the median time of each. The caller has set the operands.
-func (p *Pool) duel(one, other plan, rounds int) (time.Duration, time.Duration, error) {
+// duel runs two strategies in turn and returns the median time of each. The caller has set the operands.
+func (p *Pool) duel(one, other strategy, rounds int) (time.Duration, time.Duration, error) {
 	times := [2][]time.Duration{}
 	for range max(rounds, 1) + 1 { // the first ones warm up
-		for i, pl := range []plan{one, other} {
-			p.spmm.plan = pl
+		for i, pl := range []strategy{one, other} {
+			p.spmm.strategy = pl
 			parts := p.spmm.prepare(p.workers)
 			start := time.Now()
 			if err := p.run(&p.spmm, parts); err != nil {

@@ -31,7 +31,7 @@ func TestATunedPoolFindsItsChoiceAndGivesTheSameBits(t *testing.T) {
 	expect.Ensure(t, err == nil && again.choices[key] == odd, "%+v, %v", again.choices, err)
 	clear(floats(y))
 	err = pool.SpMM(y, Sum, a, values, x)
-	by := pool.spmm.plan
+	by := pool.spmm.strategy
 	expect.That(t, err == nil && by.variant == plain && by.part == 7, "the pool computed by %+v, %v", by, err)
 	expect.OK(t, sameBits(floats(y), p.want(Sum, true)))
 }
@@ -61,7 +61,7 @@ func TestChoicesOfOthersAreIgnoredWithANote(t *testing.T) {
 	}
 	if slices.Contains([]string{"avx512", "avx2"}, Kernel()) { // a choice for wider vectors than there are
 		c := choice{Kernel: Kernel(), Tile: 1000, Part: 1, Group: 1}
-		_, err := c.plan()
+		_, err := c.strategy()
 		expect.That(t, err != nil, "tiles of 1000 vectors were taken")
 	}
 }

@@ -117,17 +117,17 @@ func (p *approximation) site(n int) *site {
 	return p.sites[n]
 }
 
-// gradient is the backward product of an aggregation: dx = a^T dy. values are those of a's edges, turned those of its
+// gradient is the backward product of an aggregation: dx = a^T dy. values are those of a's edges, transposed those of its
 // transpose's, for a mean without the rows' degrees and with them.
 type gradient struct {
-	a              *sparse.Matrix
-	values, turned unified.Tensor
-	mean           bool
-	dx, dy         unified.Tensor
+	a                  *sparse.Matrix
+	values, transposed unified.Tensor
+	mean               bool
+	dx, dy             unified.Tensor
 }
 
 func (g gradient) exact(pool *sparse.Pool) error {
-	return pool.SpMM(g.dx, sparse.Sum, g.a.Transpose(), g.turned, g.dy)
+	return pool.SpMM(g.dx, sparse.Sum, g.a.Transpose(), g.transposed, g.dy)
 }
 
 // product computes a gradient, the n-th of a step; without an approximation exactly.

@@ -153,11 +153,11 @@ func (t *attention) sums(d []float32) error {
 // ends adds the gradients of scores at edges to what they were made of.
 func (t *attention) ends(d []float32) error {
 	m, n := int(t.a.Rows()), t.x.Rows
-	turned, one := t.room(t.heads*t.edges), t.room(max(m, n))
+	transposed, one := t.room(t.heads*t.edges), t.room(max(m, n))
 	for i := range one {
 		one[i] = 1
 	}
-	if err := t.pool.Turn(t.perEdge(turned), t.a, t.perEdge(d)); err != nil {
+	if err := t.pool.TransposeValues(t.perEdge(transposed), t.a, t.perEdge(d)); err != nil {
 		return err
 	}
 	du, dv := t.room(t.heads*m), t.room(t.heads*n)
@@ -166,7 +166,7 @@ func (t *attention) ends(d []float32) error {
 			tensor(one[:n], n, 1)); err != nil {
 			return err
 		}
-		if err := t.pool.SpMM(tensor(dv[h*n:(h+1)*n], n, 1), sparse.Sum, t.a.Transpose(), t.of(turned, h),
+		if err := t.pool.SpMM(tensor(dv[h*n:(h+1)*n], n, 1), sparse.Sum, t.a.Transpose(), t.of(transposed, h),
 			tensor(one[:m], m, 1)); err != nil {
 			return err
 		}

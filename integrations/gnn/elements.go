@@ -207,7 +207,7 @@ type lossPart struct {
 	err   error
 }
 
-func (l *lossPart) add(x *variable, rows, labels []int64, share float64) {
+func (l *lossPart) add(x *variable, rows, labels []int64, weight float64) {
 	chances := make([]float32, x.Cols)
 	for n, i := range rows {
 		label := labels[n]
@@ -225,6 +225,6 @@ func (l *lossPart) add(x *variable, rows, labels []int64, share float64) {
 			continue
 		}
 		chances[label]--
-		vector.Add(x.Grad[i*int64(x.Cols):(i+1)*int64(x.Cols)], chances, float32(share))
+		vector.Add(x.Grad[i*int64(x.Cols):(i+1)*int64(x.Cols)], chances, float32(weight))
 	}
 }

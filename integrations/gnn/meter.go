@@ -82,14 +82,14 @@ func (m *meter) aggregation(what primitive, columns, heads int) func() error {
 	}
 	switch what {
 	case summing, summingBack:
-		r, turned := sparse.Sum, unified.Tensor{}
+		r, transposed := sparse.Sum, unified.Tensor{}
 		if m.t.model.kind == "sage" {
-			r, turned = sparse.Mean, a.TurnedMeans()
+			r, transposed = sparse.Mean, a.TransposedMeans()
 		}
 		if what == summing {
 			return func() error { return pool.SpMM(y, r, a, unified.Tensor{}, x) }
 		}
-		return func() error { return pool.SpMM(dx, sparse.Sum, a.Transpose(), turned, dy) }
+		return func() error { return pool.SpMM(dx, sparse.Sum, a.Transpose(), transposed, dy) }
 	case summingValues:
 		v := values()
 		return func() error { return pool.SpMM(y, sparse.Sum, a, v, x) }
@@ -122,7 +122,7 @@ func (m *meter) denseWork(what primitive, columns, other int) func() error {
 		return func() error { return tape.pool.MatMul(y, x, w) }
 	case weighing, weighingAll:
 		to := tensor(make([]float32, columns*other), columns, other)
-		return func() error { return tape.pool.MatMulTurned(to, x, y) }
+		return func() error { return tape.pool.MatMulTransposed(to, x, y) }
 	case scaling, scalingAll:
 		by := m.a.InverseRoots()
 		if what == scalingAll {

@@ -15,18 +15,18 @@ func (t *autodiff) Linear(x, w *variable) *variable {
 	t.do("linear", func() error { return t.pool.MatMul(y.tensor(), x.tensor(), w.tensor()) }, func() error {
 		dy := y.grad()
 		if err := t.flow(w, func(to []float32) error {
-			return t.pool.MatMulTurned(tensor(to, w.Rows, w.Cols), x.tensor(), dy)
+			return t.pool.MatMulTransposed(tensor(to, w.Rows, w.Cols), x.tensor(), dy)
 		}); err != nil {
 			return err
 		}
 		return t.flow(x, func(to []float32) error {
-			turned := t.room(len(w.Data))
+			transposed := t.room(len(w.Data))
 			for i := range w.Rows {
 				for k := range w.Cols {
-					turned[k*w.Rows+i] = w.Data[i*w.Cols+k]
+					transposed[k*w.Rows+i] = w.Data[i*w.Cols+k]
 				}
 			}
-			return t.pool.MatMul(tensor(to, x.Rows, x.Cols), dy, tensor(turned, w.Cols, w.Rows))
+			return t.pool.MatMul(tensor(to, x.Rows, x.Cols), dy, tensor(transposed, w.Cols, w.Rows))
 		})
 	})
 	return y
@@ -65,11 +65,11 @@ func (t *autodiff) SparseLinear(x *sparseFeatures, w *variable) *variable {
 
 // Aggregate returns the sum or mean over the sources of each destination, without values of edges.
 func (t *autodiff) Aggregate(a *sparse.Matrix, r sparse.Reduce, x *variable) *variable {
-	turned := func() unified.Tensor { return unified.Tensor{} }
+	transposed := func() unified.Tensor { return unified.Tensor{} }
 	if r == sparse.Mean {
-		turned = a.TurnedMeans
+		transposed = a.TransposedMeans
 	}
-	return t.aggregate(a, r, x, unified.Tensor{}, turned)
+	return t.aggregate(a, r, x, unified.Tensor{}, transposed)
 }
 
 // Normalised is Aggregate with GCN's symmetric norm: the sum of x[j] / sqrt(degrees of i and j).
@@ -121,7 +121,7 @@ func (t *autodiff) Scale(x *variable, by []float32) *variable {
 }
 
 func (t *autodiff) aggregate(a *sparse.Matrix, r sparse.Reduce, x *variable, values unified.Tensor,
-	turned func() unified.Tensor) *variable {
+	transposed func() unified.Tensor) *variable {
 	y, number := t.made(int(a.Rows()), x.Cols, x), t.aggregates
 	if x.Grad != nil {
 		t.aggregates++
@@ -132,7 +132,7 @@ func (t *autodiff) aggregate(a *sparse.Matrix, r sparse.Reduce, x *variable, val
 		}
 		dy := y.grad()
 		return t.flow(x, func(to []float32) error {
-			return t.approximate.product(number, t.pool, gradient{a: a, values: values, turned: turned(),
+			return t.approximate.product(number, t.pool, gradient{a: a, values: values, transposed: transposed(),
 				mean: r == sparse.Mean, dx: tensor(to, x.Rows, x.Cols), dy: dy})
 		})
 	})

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -22,8 +23,11 @@ const (
 	maxFile     = 600 // lines
 )
 
+// others are the endings of other files whose lines are short: Python, C, C++, CUDA and assembly.
+var others = []string{".py", ".c", ".h", ".cc", ".cu", ".cuh", ".s", ".S"}
+
 // TestFilesFunctionsAndLinesAreShort looks at every Go file, tests, generated files and those of other modules too, and
-// at the lines of every Python file.
+// at the lines of other sources, but for C in bench.
 func TestFilesFunctionsAndLinesAreShort(t *testing.T) {
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		switch {
@@ -37,7 +41,8 @@ func TestFilesFunctionsAndLinesAreShort(t *testing.T) {
 				t.Error(what)
 			}
 			return err
-		case !d.IsDir() && strings.HasSuffix(p, ".py"):
+		case !d.IsDir() && slices.Contains(others, filepath.Ext(p)) &&
+			(filepath.Ext(p) == ".py" || !strings.HasPrefix(p, "bench")):
 			text, err := os.ReadFile(p)
 			for _, what := range longLines(p, text) {
 				t.Error(what)

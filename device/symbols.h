@@ -1,5 +1,5 @@
-// The functions of the CUDA driver that are linked. For each, trampolines_cuda.S holds a jump and table_cuda.c an address.
-// cuInit is not here: table_cuda.c defines it.
+// The functions of the CUDA driver that are linked. For each, trampolines_cuda.S holds a jump and table_cuda.c an
+// address. cuInit is not here: table_cuda.c defines it.
 //
 // Called by this package:
 SYMBOL(cuCtxGetCurrent)
@@ -57,8 +57,8 @@ SYMBOL(cuStreamQuery)
 SYMBOL(cuStreamSynchronize)
 SYMBOL(cuStreamWaitEvent)
 
-// Linked by gorgonia.org/cu v0.9.6 and never called here. The headers of CUDA 11.8, 12 and 13 rename some functions by macros: the
-// list holds what any of them asks for. "make cuda-headers" finds out when one is missing.
+// Linked by gorgonia.org/cu v0.9.6 and never called here. The headers of CUDA 11.8, 12 and 13 rename some functions by
+// macros: the list holds what any of them asks for. "make cuda-headers" finds out when one is missing.
 SYMBOL(cuArray3DCreate_v2)
 SYMBOL(cuArray3DGetDescriptor_v2)
 SYMBOL(cuArrayCreate_v2)

@@ -11,7 +11,8 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
-// Answers in place of a driver (CUDA_ERROR_NO_DEVICE), and in place of a function that it lacks (CUDA_ERROR_NOT_SUPPORTED).
+// Answers in place of a driver (CUDA_ERROR_NO_DEVICE), and in place of a function that it lacks
+// (CUDA_ERROR_NOT_SUPPORTED).
 static int no_device(void) { return 100; }
 static int not_supported(void) { return 801; }
 

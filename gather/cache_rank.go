@@ -137,9 +137,9 @@ func rank[I int32 | int64](ctx context.Context, p PageRank, n int) ([]float64, e
 
 // begin adds a walk's start with the given probability.
 func (p PageRank) begin(scores []float64, probability float64) {
-	share := probability / float64(max(len(p.Seeds), 1))
+	each := probability / float64(max(len(p.Seeds), 1))
 	for _, v := range p.Seeds {
-		scores[v] += share
+		scores[v] += each
 	}
 }
 
@@ -154,12 +154,12 @@ func spread[I int32 | int64](ctx context.Context, p PageRank, indices []I, score
 		if s == 0 || lo >= hi {
 			continue
 		}
-		share := p.Damping * s / float64(hi-lo)
+		each := p.Damping * s / float64(hi-lo)
 		for e, u := range indices[lo:hi] {
 			if uint64(u) >= n {
 				return fmt.Errorf("page rank: %w: the source of edge %d is %d of %d nodes", ErrRange, lo+int64(e), u, n)
 			}
-			next[u] += share
+			next[u] += each
 		}
 	}
 	return nil

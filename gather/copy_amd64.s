@@ -4,7 +4,8 @@
 
 #include "textflag.h"
 
-// func copyAVX2x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int, lines int)
+// func copyAVX2x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int, lines
+//   int)
 // Requires: AVX, CMOV, MMX+
 TEXT ·copyAVX2x32(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ dst+0(FP), AX
@@ -85,7 +86,8 @@ next:
 	VZEROUPPER
 	RET
 
-// func copyAVX2x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int, lines int)
+// func copyAVX2x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int, lines
+//   int)
 // Requires: AVX, CMOV, MMX+
 TEXT ·copyAVX2x64(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ dst+0(FP), AX
@@ -166,7 +168,8 @@ next:
 	VZEROUPPER
 	RET
 
-// func copyAVX512x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int, lines int)
+// func copyAVX512x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int,
+//   lines int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·copyAVX512x32(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ dst+0(FP), AX
@@ -247,7 +250,8 @@ next:
 	VZEROUPPER
 	RET
 
-// func copyAVX512x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int, lines int)
+// func copyAVX512x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int,
+//   lines int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·copyAVX512x64(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ dst+0(FP), AX
@@ -328,7 +332,8 @@ next:
 	VZEROUPPER
 	RET
 
-// func streamAVX2x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int, lines int, scratch unsafe.Pointer) (left int)
+// func streamAVX2x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int,
+//   lines int, scratch unsafe.Pointer) (left int)
 // Requires: AVX, CMOV, MMX+
 TEXT ·streamAVX2x32(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ dst+0(FP), AX
@@ -418,7 +423,8 @@ tail:
 	MOVQ    R13, left+72(FP)
 	RET
 
-// func streamAVX2x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int, lines int, scratch unsafe.Pointer) (left int)
+// func streamAVX2x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int,
+//   lines int, scratch unsafe.Pointer) (left int)
 // Requires: AVX, CMOV, MMX+
 TEXT ·streamAVX2x64(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ dst+0(FP), AX
@@ -508,7 +514,8 @@ tail:
 	MOVQ    R13, left+72(FP)
 	RET
 
-// func streamAVX512x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int, lines int, scratch unsafe.Pointer) (left int)
+// func streamAVX512x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int,
+//   lines int, scratch unsafe.Pointer) (left int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·streamAVX512x32(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ dst+0(FP), AX
@@ -598,7 +605,8 @@ tail:
 	MOVQ      R13, left+72(FP)
 	RET
 
-// func streamAVX512x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int, lines int, scratch unsafe.Pointer) (left int)
+// func streamAVX512x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int,
+//   lines int, scratch unsafe.Pointer) (left int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·streamAVX512x64(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ dst+0(FP), AX

@@ -42,7 +42,7 @@ type DeviceStore struct {
 }
 
 // sharedKernels are the kernels of this package. All stores of a device share them.
-var sharedKernels device.Shared[*rowsKernels]
+var sharedKernels device.PerDevice[*rowsKernels]
 
 const (
 	blockThreads = 256

@@ -11,14 +11,14 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// HotRows is some rows of a column in device memory, where neither device nor host reads the column in place: the other
-// rows of a batch land in host memory that the device addresses, one after another. A kernel puts both together. Any
+// HotRows is some rows of a column in device memory, for a column that neither device nor host reads in place: the other
+// rows of a batch arrive in host memory that the device addresses, one after another. A kernel puts both together. Any
 // number of goroutines may use it, each with a stream of its own.
 type HotRows struct {
 	store *DeviceStore // of the rows that are kept, in order
 	index rowIndex
 	most  int64
-	table *pinned.Region // on the device: Column.where of rows.cuh, the rows that are kept before those that land
+	table *pinned.Region // on the device: Column.where of rows.cuh, the rows that are kept before those that arrive
 	mem   *pinned.Region
 	took  func() // gives back what the index was counted as; nil: it was not
 }
@@ -27,7 +27,7 @@ type HotRows struct {
 type HotRowsOptions struct {
 	Column unified.Tensor // is not read
 	Rows   []int64        // ascending, without repeats; at least one
-	// Most is how many rows land for a batch at most.
+	// Most is the most rows that arrive for a batch.
 	Most int64
 	// Read reads rows of the column, ascending, to memory of the host.
 	Read func(ctx context.Context, rows []int64, to []byte) error
@@ -127,7 +127,7 @@ func (h *HotRows) fill(ctx context.Context, opt *HotRowsOptions) (err error) {
 	return nil
 }
 
-// Most returns how many rows may land for a batch.
+// Most returns the most rows that may arrive for a batch.
 func (h *HotRows) Most() int64 { return h.most }
 
 // Len returns how many rows are kept.
@@ -159,16 +159,16 @@ func (h *HotRows) Places(rows []uint32, places []int32) (missing []uint32) {
 }
 
 // Enqueue puts on the stream that out gets the rows whose places are given, in memory that the device addresses: those
-// that are kept, and those that landed at an address.
-func (h *HotRows) Enqueue(stream *device.Stream, out, places unified.Tensor, landed device.Address, rows int64) error {
+// that are kept, and those that arrived at an address.
+func (h *HotRows) Enqueue(stream *device.Stream, out, places unified.Tensor, arrived device.Address, rows int64) error {
 	s, n := h.store, h.Len()
 	if rows > h.most || places.Len() != out.Len() || out.RowBytes() != s.rowBytes {
-		return fmt.Errorf("%w: %v for %v and %d rows that landed", unified.ErrShape, out, places, rows)
+		return fmt.Errorf("%w: %v for %v and %d rows that arrived", unified.ErrShape, out, places, rows)
 	}
 	if out.Len() == 0 {
 		return nil
 	}
-	base := landed - device.Address(n*s.rowBytes)
+	base := arrived - device.Address(n*s.rowBytes)
 	unit := alignment(base, s.addr, out.Address(), device.Address(s.rowBytes))
 	g := deviceGather{dst: out.Address(), unit: unit, shift: groupShift(s.rowBytes, unit),
 		column: deviceColumn{base: base, n: n + rows, bytes: s.rowBytes, where: h.table.Address(), hot: s.addr,

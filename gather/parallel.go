@@ -7,8 +7,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// leastShare is how many bytes of rows are worth a goroutine.
-const leastShare = 64 << 10
+// leastPart is how many bytes of rows are worth a goroutine.
+const leastPart = 64 << 10
 
 // copyParts is copyRows by several goroutines.
 func (s *Store) copyParts(dst []byte, ids unified.Tensor, parts int64) error {
@@ -17,11 +17,11 @@ func (s *Store) copyParts(dst []byte, ids unified.Tensor, parts int64) error {
 	for i := range parts {
 		lo, hi := i*m/parts, (i+1)*m/parts
 		group.Go(func() error {
-			share, err := ids.Rows(lo, hi)
+			part, err := ids.Rows(lo, hi)
 			if err != nil {
 				return err
 			}
-			return pinned.Guard(func() error { return s.copyRows(dst[lo*row:hi*row], share) })
+			return pinned.Guard(func() error { return s.copyRows(dst[lo*row:hi*row], part) })
 		})
 	}
 	if err := group.Wait(); err != nil {

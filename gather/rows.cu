@@ -1,16 +1,17 @@
 #include "cuda_env.h"
 #include "rows.cuh"
 
-// Each row is copied by a group of lanes: 32, or fewer where a row has fewer pieces. A piece is what a lane moves at once.
+// Each row is copied by a group of lanes: 32, or fewer where a row has fewer pieces. A piece is what a lane moves at
+// once.
 //
-// Host memory is read in requests of at most a line, 128 bytes, and a warp's load makes one for each line that its lanes touch; vectors
-// of 8 and 16 bytes are served a half and a quarter of a warp at a time, 128 bytes again. So that no line is asked for twice,
-// loads begin at lines: the first of a row at the line in which the row begins, with the lanes before the row idle. It is the
-// addresses that decide, not the offsets in the column. Only a group whose lanes hold no more than 128 bytes begins with the row:
-// that is one request for each line anyway.
+// Host memory is read in requests of at most a line, 128 bytes, and a warp's load makes one for each line that its
+// lanes touch; vectors of 8 and 16 bytes are served a half and a quarter of a warp at a time, 128 bytes again. So that
+// no line is asked for twice, loads begin at lines: the first of a row at the line in which the row begins, with the
+// lanes before the row idle. It is the addresses that decide, not the offsets in the column. Only a group whose lanes
+// hold no more than 128 bytes begins with the row: that is one request for each line anyway.
 //
-// A group reads several pieces before it writes the first, of one row or of several, since it is requests under way that
-// keep a bus busy.
+// A group reads several pieces before it writes the first, of one row or of several, since it is requests under way
+// that keep a bus busy.
 
 // A Walk leads a group from load to load. All lanes of a group take the same steps.
 struct Walk {
@@ -23,7 +24,8 @@ struct Walk {
 
 // gather_step goes on to the next load, and says whether there is one.
 template <int size>
-__device__ __forceinline__ bool gather_step(Walk& w, const Column& c, const List& list, int lanes, int lane, Counts& counts) {
+__device__ __forceinline__ bool gather_step(Walk& w, const Column& c, const List& list, int lanes, int lane,
+                                            Counts& counts) {
   w.start += lanes;
   if (w.start < w.pieces) return true;
   for (;;) {
@@ -82,9 +84,10 @@ __device__ __forceinline__ uint32_t gather_word(const Column& c, const char* at,
   return word;
 }
 
-// gather_ragged copies rows that do not, in the column or in the result: it reads words, and writes units of 1 or 2 bytes of
-// them. A word at the edge of a row holds bytes of what is beside the row, which are dropped. Memory begins and ends at words,
-// so these can be read, except that what is allocated may end with the column: of its last word the row's own bytes are read.
+// gather_ragged copies rows that do not, in the column or in the result: it reads words, and writes units of 1 or 2
+// bytes of them. A word at the edge of a row holds bytes of what is beside the row, which are dropped. Memory begins
+// and ends at words, so these can be read, except that what is allocated may end with the column: of its last word the
+// row's own bytes are read.
 template <class Unit, int depth>
 __device__ __forceinline__ void gather_ragged(const Column& c, const List& list, char* dst, int shift, Counts& counts) {
   const int lanes = 1 << shift, lane = threadIdx.x & (lanes - 1);
@@ -113,8 +116,8 @@ __device__ __forceinline__ void gather_ragged(const Column& c, const List& list,
   }
 }
 
-// gather_rows copies row id(i) of the column to row i of dst. Blocks have whole warps; any grid will do. Room for 4 blocks a
-// multiprocessor leaves it registers enough.
+// gather_rows copies row id(i) of the column to row i of dst. Blocks have whole warps; any grid will do. Room for 4
+// blocks a multiprocessor leaves it registers enough.
 extern "C" __global__ void __launch_bounds__(256, 4) gather_rows(Gather g) {
   const List list = gather_list(g.ids);
   Counts counts{0, 0, 0};

@@ -7,13 +7,15 @@ struct Column {
   int64_t n, bytes;
   const uint32_t* where;     // tier and slot of every row, see gather_find; null: all rows are in one place
   const char* hot;           // the rows of the cache by slot; null: there is none
-  const unsigned long long* peers; // where the caches of other devices begin that this one reads, by number; null: there are none
+  const unsigned long long* peers; // where caches of other devices begin that this one reads, by number; null: none
   uint32_t* uses;            // how often each row was gathered, or null
-  unsigned long long* words; // {1 once an id was out of range, rows gathered, rows from the cache, rows from peers' caches}
+  // words are {1 once an id was out of range, rows gathered, rows from the cache, rows from peers' caches}.
+  unsigned long long* words;
   volatile int64_t* fault;   // in host memory: {1 once the others are valid, position, id}
 };
 
-// Ids say what to gather. Only the device may know how many there are: then count says so, and room is how many there may be.
+// Ids say what to gather. Only the device may know how many there are: then count says so, and room is how many there
+// may be.
 struct Ids {
   const void* ids;
   int64_t idBytes; // 4 or 8
@@ -50,16 +52,17 @@ struct Counts {
   uint32_t rows, hits, far;
 };
 
-// Tiers of a row, the upper two bits of its entry in where. The rest is the slot, but for a peer's row: then the next three
-// bits are the peer's number.
+// Tiers of a row, the upper two bits of its entry in where. The rest is the slot, but for a peer's row: then the next
+// three bits are the peer's number.
 enum Tier : uint32_t { kAtHome, kCached, kAtPeer };
 constexpr uint32_t kTierShift = 30, kPeerShift = 27;
 
-// gather_find returns where row id lies, or null for an id that is no row. One thread a row has lead: it reports what is out
-// of range, and counts.
+// gather_find returns where row id lies, or null for an id that is no row. One thread a row has lead: it reports what
+// is out of range, and counts.
 //
 // A cache without a table holds the whole column in order.
-__device__ __forceinline__ const char* gather_find(const Column& c, int64_t position, int64_t id, bool lead, Counts& counts) {
+__device__ __forceinline__ const char* gather_find(const Column& c, int64_t position, int64_t id, bool lead,
+                                                   Counts& counts) {
   if ((uint64_t)id >= (uint64_t)c.n) {
     if (lead && atomicCAS(c.words, 0ull, 1ull) == 0) { // of many, one is told: host memory is written once
       c.fault[1] = position;
@@ -81,7 +84,8 @@ __device__ __forceinline__ const char* gather_find(const Column& c, int64_t posi
     if (tier == kAtHome) return c.base + id * c.bytes;
     if (tier == kAtPeer) {
       if (lead) counts.far++;
-      return (const char*)__ldg(c.peers + (entry >> kPeerShift & 7)) + (int64_t)(entry & ((1u << kPeerShift) - 1)) * c.bytes;
+      return (const char*)__ldg(c.peers + (entry >> kPeerShift & 7)) +
+             (int64_t)(entry & ((1u << kPeerShift) - 1)) * c.bytes;
     }
     slot = entry & ((1u << kTierShift) - 1);
   }

@@ -79,7 +79,7 @@ func (s *Store) GatherInto(dst []byte, ids unified.Tensor, goroutines int) error
 	if m == 0 {
 		return nil
 	}
-	if parts := min(int64(goroutines), int64(len(dst))/leastShare); parts > 1 {
+	if parts := min(int64(goroutines), int64(len(dst))/leastPart); parts > 1 {
 		return s.copyParts(dst, ids, parts)
 	}
 	return s.copyRows(dst, ids)

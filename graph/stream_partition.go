@@ -66,7 +66,7 @@ type streamer[V int32 | int64] struct {
 	of      []int32 // part of each node: of this pass up to the node at hand, of the one before behind it; -1 for none
 	most    int64   // nodes of a part
 	sizes   []int64
-	shares  []int64 // neighbours of the node at hand, by part
+	counts  []int64 // neighbours of the node at hand, by part
 	touched []int32 // parts with some
 	level   int64   // no part is smaller
 	cursor  int     // no part before it is of this size
@@ -77,7 +77,7 @@ func streamPartition[V int32 | int64](ctx context.Context, g *Graph, ids []V, o 
 	n := g.NumNodes()
 	mean := float64(n) / float64(o.Parts)
 	s := streamer[V]{indptr: g.Indptr(), indices: ids, of: make([]int32, n), sizes: make([]int64, o.Parts),
-		shares: make([]int64, o.Parts)}
+		counts: make([]int64, o.Parts)}
 	s.most = o.Most(n)
 	for v := range s.of {
 		s.of[v] = -1
@@ -133,10 +133,10 @@ func (s *streamer[V]) pass(ctx context.Context, progress func(v int64)) error {
 					len(s.of))
 			}
 			if part := s.of[u]; part >= 0 && int(u) != v {
-				if s.shares[part] == 0 {
+				if s.counts[part] == 0 {
 					s.touched = append(s.touched, part)
 				}
-				s.shares[part]++
+				s.counts[part]++
 			}
 		}
 		part := s.choose()
@@ -146,12 +146,12 @@ func (s *streamer[V]) pass(ctx context.Context, progress func(v int64)) error {
 	return nil
 }
 
-// choose returns the part of the node whose neighbours were counted: the greatest share times room, then the smaller
+// choose returns the part of the node whose neighbours were counted: the greatest count times room, then the smaller
 // part, then the lower number; the smallest part of all where no neighbour's has room.
 func (s *streamer[V]) choose() int32 {
 	best, score := int32(-1), int64(0)
 	for _, part := range s.touched {
-		x := s.shares[part] * (s.most - s.sizes[part])
+		x := s.counts[part] * (s.most - s.sizes[part])
 		better := x > score
 		if x == score && best >= 0 && x > 0 {
 			better = s.sizes[part] < s.sizes[best] || s.sizes[part] == s.sizes[best] && part < best
@@ -159,7 +159,7 @@ func (s *streamer[V]) choose() int32 {
 		if better {
 			best, score = part, x
 		}
-		s.shares[part] = 0
+		s.counts[part] = 0
 	}
 	s.touched = s.touched[:0]
 	if best >= 0 {

@@ -1,5 +1,5 @@
-// What all samplers share on a device: room for the picks; each node once, in the order of first appearance; local ids; the
-// sizes of the next stage. The counterpart of assembly.go, relabel.go and forest.go.
+// What all samplers share on a device: room for the picks; each node once, in the order of first appearance; local ids;
+// the sizes of the next stage. The counterpart of assembly.go, relabel.go and forest.go.
 #include "cuda_env.h"
 #include "batch.cuh"
 #include "table.cuh"

@@ -56,9 +56,9 @@ type assembly[V nodeID] struct {
 	known          int            // of these, how many hold from the hop before; only with one edge type
 	cursors        []cursor       // [node type]
 
-	pages   paged    // what is brought from disk
-	out     excluded // edges that the batch leaves out
-	skipper pastHoles[V]
+	pages   paged     // what is brought from disk
+	out     exclusion // edges that the batch leaves out
+	skipper excludingPicker[V]
 }
 
 // edgeState is what an edge type has made of the batch so far.
@@ -381,7 +381,7 @@ func (a *assembly[V]) ranges(st *stage[V]) (err error) {
 	if len(a.edges) > 1 {
 		err = a.cursors[st.dstType].narrow(a.types, st.edgeType, lo, st.hi, a.start, a.degree)
 	}
-	if err == nil && a.out.how == byRange {
+	if err == nil && a.out.any {
 		a.shrink(st, lo, len(a.edges) == 1)
 	}
 	return err

@@ -1,9 +1,9 @@
 // What the kernels of a batch share: its description in device memory, and warp and block arithmetic.
 //
-// A batch is a row of stages: the seeds, then the hops. A stage's work is numbered in two ways, over all its segments (edge
-// types; for the seeds, node types): destinations, and picks. Each segment begins at a multiple of 32 in both, so that a warp has
-// to do with one segment at a time: 32 destinations are a run, 32 picks a word. Kernels learn the sizes from here, never
-// from the host. A stage that was stopped has no runs and no words, so that what follows does nothing.
+// A batch is a row of stages: the seeds, then the hops. A stage's work is numbered in two ways, over all its segments
+// (edge types; for the seeds, node types): destinations, and picks. Each segment begins at a multiple of 32 in both, so
+// that a warp has to do with one segment at a time: 32 destinations are a run, 32 picks a word. Kernels learn the sizes
+// from here, never from the host. A stage that was stopped has no runs and no words, so that what follows does nothing.
 //
 // The host writes this description and sends it with every batch: batch_launch.go has the same structs in Go.
 #pragma once
@@ -98,13 +98,15 @@ struct Batch {
 
   const void* const* columns;  // of the edges, that the picker reads, in the order that it names them
 
-  const int64_t* holes;  // the positions of the edges that the batch leaves out, ascending: for pickers that ask (pick.cuh)
-  int64_t numHoles;
+  // The positions of the edges that the batch leaves out, ascending: for pickers that ask (pick.cuh).
+  const int64_t* excluded;
+  int64_t numExcluded;
 
   int64_t newNodes;
   int64_t numTypes;  // of nodes
-  int64_t numNodes;  // of the graph where trees are kept apart, or times: the table then has number of the time * span +
-                     // tree * numNodes + fused id. Else 0
+  // Of the graph where trees are kept apart, or times: the table then has number of the time * span + tree * numNodes +
+  // fused id. Else 0.
+  int64_t numNodes;
   int64_t span;      // numNodes times the number of trees
 
   // the table of local ids (table.cuh)
@@ -194,8 +196,8 @@ __device__ __forceinline__ T warp_inclusive(T x) {
   return x;
 }
 
-// Sum of x over the threads of the block below this one, and over all of it in total. All threads of the block take part.
-// cells is shared memory for a cell a warp.
+// Sum of x over the threads of the block below this one, and over all of it in total. All threads of the block take
+// part. cells is shared memory for a cell a warp.
 __device__ __forceinline__ int64_t block_exclusive(int64_t x, int64_t* cells, int64_t* total) {
   int64_t sum = warp_inclusive(x);
   if (lane_id() == kLanes - 1) cells[threadIdx.x / kLanes] = sum;

@@ -31,31 +31,31 @@ func _(x deviceStep) {
 
 // deviceBatch is Batch of batch.cuh, laid out as the device has it.
 type deviceBatch struct {
-	indptr, indices, types                         device.Address
-	numEdges, typeBytes, wideIds, widePositions    int64
-	hotStart, hotIndices, hotTypes, columns, holes device.Address
-	numHoles, newNodes, numTypes, numNodes, span   int64
-	tableValues, tableKeys                         device.Address
-	tableBits, idBits                              int64
-	times                                          device.Address
-	stamp                                          uint64
-	start, degree, ids, eligible                   device.Address
-	maxDsts                                        int64
-	fresh, scratch                                 device.Address
-	maxPicks                                       int64
-	partials                                       device.Address
-	warps                                          int64
-	shifts, lists, stages                          device.Address
-	numStages                                      int64
-	status, lengths                                device.Address
+	indptr, indices, types                            device.Address
+	numEdges, typeBytes, wideIds, widePositions       int64
+	hotStart, hotIndices, hotTypes, columns, excluded device.Address
+	numExcluded, newNodes, numTypes, numNodes, span   int64
+	tableValues, tableKeys                            device.Address
+	tableBits, idBits                                 int64
+	times                                             device.Address
+	stamp                                             uint64
+	start, degree, ids, eligible                      device.Address
+	maxDsts                                           int64
+	fresh, scratch                                    device.Address
+	maxPicks                                          int64
+	partials                                          device.Address
+	warps                                             int64
+	shifts, lists, stages                             device.Address
+	numStages                                         int64
+	status, lengths                                   device.Address
 }
 
 func _(x deviceBatch) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.indptr)|(unsafe.Offsetof(x.indices)^8)|(unsafe.Offsetof(x.types)^16)|
 		(unsafe.Offsetof(x.numEdges)^24)|(unsafe.Offsetof(x.typeBytes)^32)|(unsafe.Offsetof(x.wideIds)^40)|
 		(unsafe.Offsetof(x.widePositions)^48)|(unsafe.Offsetof(x.hotStart)^56)|(unsafe.Offsetof(x.hotIndices)^64)|
-		(unsafe.Offsetof(x.hotTypes)^72)|(unsafe.Offsetof(x.columns)^80)|(unsafe.Offsetof(x.holes)^88)|
-		(unsafe.Offsetof(x.numHoles)^96)|(unsafe.Offsetof(x.newNodes)^104)|(unsafe.Offsetof(x.numTypes)^112)|
+		(unsafe.Offsetof(x.hotTypes)^72)|(unsafe.Offsetof(x.columns)^80)|(unsafe.Offsetof(x.excluded)^88)|
+		(unsafe.Offsetof(x.numExcluded)^96)|(unsafe.Offsetof(x.newNodes)^104)|(unsafe.Offsetof(x.numTypes)^112)|
 		(unsafe.Offsetof(x.numNodes)^120)|(unsafe.Offsetof(x.span)^128)|(unsafe.Offsetof(x.tableValues)^136)|
 		(unsafe.Offsetof(x.tableKeys)^144)|(unsafe.Offsetof(x.tableBits)^152)|(unsafe.Offsetof(x.idBits)^160)|
 		(unsafe.Offsetof(x.times)^168)|(unsafe.Offsetof(x.stamp)^176)|(unsafe.Offsetof(x.start)^184)|

@@ -1,5 +1,5 @@
-// Neighbor on a device where the edges of a destination are not all alike: some may not be followed, they have weights, or times.
-// The counterpart of choose.go and choose_how.go; docs/sampling.md says what is picked.
+// Neighbor on a device where the edges of a destination are not all alike: some may not be followed, they have weights,
+// or times. The counterpart of choose.go and choose_how.go; docs/sampling.md says what is picked.
 #include "cuda_env.h"
 #include "choose.cuh"
 #include "../internal/rng/subset.cuh"
@@ -54,7 +54,8 @@ __device__ __forceinline__ void take_all(const Choice& c, const Picks& p, int64_
 }
 
 // Takes, for each lane that wants it, the edge before which so many others may be followed, as pick j.
-__device__ __forceinline__ void take_nth(const Choice& c, const Picks& p, int64_t root, bool wants, int64_t nth, int64_t j) {
+__device__ __forceinline__ void take_nth(const Choice& c, const Picks& p, int64_t root, bool wants, int64_t nth,
+                                         int64_t j) {
   if (!c.filtered()) {
     if (wants) p.put(c, j, c.first + nth, root);
     return;
@@ -125,8 +126,8 @@ __device__ __forceinline__ void take_weighted_again(const Choice& c, const Picks
   }
 }
 
-// The edges in the order in which they are looked at for the least keys: of equal ones the first counts as less. Edges by
-// recency come from behind.
+// The edges in the order in which they are looked at for the least keys: of equal ones the first counts as less. Edges
+// by recency come from behind.
 struct Walk {
   const Choice& c;
 
@@ -171,8 +172,8 @@ __device__ __forceinline__ void take_few(const Choice& c, const Picks& p, int64_
   if (lane_id() < k) p.put(c, rank, place, root);
 }
 
-// Merges the keys of the lanes that want it, equal ones after those of the set, into a set of `size` keys that has room for k.
-// Returns how many it then has.
+// Merges the keys of the lanes that want it, equal ones after those of the set, into a set of `size` keys that has room
+// for k. Returns how many it then has.
 __device__ __forceinline__ int64_t merge(u64* set, int64_t size, int64_t k, bool wants, u64 key) {
   int64_t at = size;  // how many of the set are not greater
   for (int64_t lo = 0; wants && lo < at;) {
@@ -214,7 +215,8 @@ __device__ __forceinline__ void take_many(const Choice& c, const Picks& p, int64
   }
   u64 limit = set[k - 1];
   int64_t ties = 0, done = 0;  // of those equal to the limit, the first so many
-  for (int64_t i = lane_id(); i - lane_id() < k; i += kLanes) ties += __popc(__ballot_sync(kFull, i < k && set[i] == limit));
+  for (int64_t i = lane_id(); i - lane_id() < k; i += kLanes)
+    ties += __popc(__ballot_sync(kFull, i < k && set[i] == limit));
   for (int64_t base = 0; base < c.n && done < k; base += kLanes) {
     u64 key = 0;
     int64_t i = base + lane_id();
@@ -248,9 +250,10 @@ __device__ __forceinline__ void choose(const Choice& c, const Picks& p, int64_t 
   }
 }
 
-// Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to here. Several
-// warps may share a run.
-__device__ __forceinline__ int64_t choose_run(const ChooseStep& step, Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
+// Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to
+// here. Several warps may share a run.
+__device__ __forceinline__ int64_t choose_run(const ChooseStep& step, Stage* st, int64_t run, int64_t before,
+                                              int64_t part, int64_t parts) {
   Batch* b = step.at.batch;
   Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
   int64_t x = run * kLanes + lane_id(), dst = seg->lo + x - seg->firstDst;
@@ -268,8 +271,8 @@ __device__ __forceinline__ int64_t choose_run(const ChooseStep& step, Stage* st,
   return all;
 }
 
-// Picks for all destinations of a stage, and writes the indptr of all. Where there are fewer runs than warps, a run is shared by
-// several.
+// Picks for all destinations of a stage, and writes the indptr of all. Where there are fewer runs than warps, a run is
+// shared by several.
 extern "C" __global__ void choose_pick(ChooseStep step) {
   Batch* b = step.at.batch;
   Stage* st = &b->stages[step.at.stage];

@@ -1,5 +1,5 @@
-// Which edges of a destination may be followed, and what they count: the counterpart of eligible.go and temporal.go. A warp looks
-// at one destination at a time.
+// Which edges of a destination may be followed, and what they count: the counterpart of eligible.go and temporal.go. A
+// warp looks at one destination at a time.
 #pragma once
 #include "pick.cuh"
 #include "../internal/rng/log.cuh"
@@ -23,7 +23,9 @@ struct ChooseStep {
 
 constexpr int64_t kFirstTime = (int64_t)(1ull << 63), kLastTime = (int64_t)(~0ull >> 1);
 
-__device__ __forceinline__ int64_t load_time(const void* times, int64_t bytes, int64_t i) { return load_id(times, i, bytes == 8); }
+__device__ __forceinline__ int64_t load_time(const void* times, int64_t bytes, int64_t i) {
+  return load_id(times, i, bytes == 8);
+}
 
 // Whether an edge may be followed, and its weight: 1 without weights, 0 where it may not.
 struct Worth {
@@ -31,7 +33,8 @@ struct Worth {
   double weight;
 };
 
-// A destination and its edges. Positions do not count edges that the batch leaves out; column says where in the columns an edge is.
+// A destination and its edges. Positions do not count edges that the batch leaves out; column says where in the columns
+// an edge is.
 struct Choice {
   const ChooseStep& step;
   Batch* b;
@@ -45,14 +48,18 @@ struct Choice {
   bool bySource;      // whether their sources need
   uint64_t stream;
   int64_t tree;       // what the table has before its sources, without their time
-  Holes holes;
+  Excluded excluded;
 
-  __device__ __forceinline__ int64_t column(int64_t position) const { return holes.column(position); }
+  __device__ __forceinline__ int64_t column(int64_t position) const { return excluded.column(position); }
   __device__ __forceinline__ bool filtered() const { return step.weightBytes || step.maskBytes || byTime || bySource; }
 
   // What follows, up to worth_at, is for places in the columns.
-  __device__ __forceinline__ int64_t time_of_edge(int64_t at) const { return load_time(step.times, step.timeBytes, at); }
-  __device__ __forceinline__ int64_t time_of_source(int64_t own) const { return load_time(seg->sourceTimes, seg->sourceTimeBytes, own); }
+  __device__ __forceinline__ int64_t time_of_edge(int64_t at) const {
+    return load_time(step.times, step.timeBytes, at);
+  }
+  __device__ __forceinline__ int64_t time_of_source(int64_t own) const {
+    return load_time(seg->sourceTimes, seg->sourceTimeBytes, own);
+  }
   __device__ __forceinline__ bool past(int64_t time) const { return least <= time && time <= top; }
 
   // The source of an edge by its own id, or -1, which is noted, where it is none of its type.
@@ -104,7 +111,8 @@ struct Choice {
     return own < 0 ? asOf : time_of_source(own);
   }
 
-  // Leaves the edges whose time may be followed, where they lie in order of it: the others are none of the destination's.
+  // Leaves the edges whose time may be followed, where they lie in order of it: the others are none of the
+  // destination's.
   __device__ __forceinline__ void narrow_by_time() {
     int64_t lo = first, hi = first + n;
     for (int64_t end = hi; lo < end;) {  // the first that is not before the least time
@@ -143,8 +151,8 @@ __device__ __forceinline__ Choice choice_of(const ChooseStep& step, const Segmen
   Batch* b = step.at.batch;
   const List* list = &b->lists[seg->target];
   Choice c = {step, b, seg, b->hotStart ? b->ids[x] : b->indices, b->start[x], b->degree[x], b->start[x], b->degree[x],
-              0, kFirstTime, kLastTime, false, false, stream_of(seg->key, index_of(b, list, dst)), root_of(b, list, dst),
-              holes_of(b, b->start[x], b->degree[x])};
+              0, kFirstTime, kLastTime, false, false, stream_of(seg->key, index_of(b, list, dst)),
+              root_of(b, list, dst), excluded_of(b, b->start[x], b->degree[x])};
   if (!step.timed) return c;
   c.asOf = list->times[dst];
   c.stream = stream_of(c.stream, (uint64_t)c.asOf);

@@ -56,14 +56,14 @@ type edgesOf struct {
 	bySource   bool   // whether their sources need
 	base, all  int64  // its edges of the type: the first position, and how many
 	first, n   int64  // of these, the ones that are looked at
-	// holes are edges that the batch leaves out. Positions here, and of chunks and picks, are those that there would be
+	// excluded are edges that the batch leaves out. Positions here, and of chunks and picks, are those that there would be
 	// without them; column says where in the columns an edge is.
-	holes []hole
+	excluded []excludedEdge
 }
 
 // column returns where in the columns of the graph an edge is.
 func (d *edgesOf) column(at int64) int64 {
-	for _, h := range d.holes {
+	for _, h := range d.excluded {
 		if at < h.pos {
 			break
 		}
@@ -164,7 +164,7 @@ func (p *choosePicker[V]) close() error {
 	return errors.Join(errs...)
 }
 
-func (p *choosePicker[V]) excludes() howExcluded { return byRange }
+func (p *choosePicker[V]) excludes() {}
 
 func (p *choosePicker[V]) hop(r Rand, _ []stage[V]) error {
 	p.rand = r
@@ -240,7 +240,7 @@ func (p *choosePicker[V]) see(i int) {
 	p.chunkLoaded = false
 	first, n := p.a.start[i], p.a.degree[i]
 	p.edgesOf = edgesOf{index: p.st.index(i), base: first, all: n, first: first, n: n}
-	p.holes = p.a.left(p.st.edgeType, int64(p.st.dst.ids[i]))
+	p.excluded = p.a.left(p.st.edgeType, int64(p.st.dst.ids[i]))
 	t := &p.opt.Time
 	if !t.on() || n == 0 {
 		return
@@ -264,7 +264,7 @@ func (p *choosePicker[V]) see(i int) {
 
 // withinTimes returns which edges have a time that may be followed, of edges in order of time.
 func (p *choosePicker[V]) withinTimes() (first, n int64) {
-	if p.holes == nil {
+	if p.excluded == nil {
 		return p.values.times.within(p.first, p.n, p.least, p.top)
 	}
 	time := func(i int) int64 { return p.values.times.at(p.column(p.first + int64(i))) }
@@ -356,16 +356,16 @@ func (p *choosePicker[V]) each(f func(c *edgeChunk)) error {
 
 // load looks at the edges at positions from .. from+n-1.
 func (p *choosePicker[V]) load(from, n int64) error {
-	if p.holes == nil {
+	if p.excluded == nil {
 		return p.loadInto(&p.chunk, from, n)
 	}
 	c := &p.chunk
 	c.begin(from, n)
 	clear(c.words[:])
 	c.sum = 0
-	for k := int64(0); k < n; k += p.part.n { // part by part, each without a hole
+	for k := int64(0); k < n; k += p.part.n { // part by part, each none of them excluded
 		at, left := p.column(from+k), n-k
-		for _, h := range p.holes {
+		for _, h := range p.excluded {
 			if h.pos > at {
 				left = min(left, h.pos-at)
 				break

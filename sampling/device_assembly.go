@@ -68,16 +68,16 @@ type deviceAssembly struct {
 	layout  deviceLayout
 	blocks  int
 
-	capacity deviceCapacity
-	guess    int64   // edges of a hop that the first batch has room for; 0 once a batch has said how many there are
-	seedRoom int64   // seeds that the description has room for
-	items    int64   // of the batch
-	asOf     []int64 // the times of these
-	excluded holes   // the edges that the batch leaves out
-	holes    []int64 // their positions, ascending
-	holeRoom int64   // of these that the description has room for
-	direct   bool    // the table has no keys
-	stamp    uint64
+	capacity     deviceCapacity
+	guess        int64         // edges of a hop that the first batch has room for; 0 once a batch has said how many there are
+	seedRoom     int64         // seeds that the description has room for
+	items        int64         // of the batch
+	asOf         []int64       // the times of these
+	exclusion    excludedEdges // the edges that the batch leaves out
+	excluded     []int64       // their positions, ascending
+	excludedRoom int64         // of these that the description has room for
+	direct       bool          // the table has no keys
+	stamp        uint64
 
 	graph    *device.Graph // what a batch puts on the stream
 	captured launches      // what graph was made for
@@ -181,7 +181,7 @@ func (w *deviceAssembly) Enqueue(ctx context.Context, req *Request, out *graph.S
 	if err := w.giveUp(); err != nil {
 		return err
 	}
-	if err := w.findHoles(req); err != nil {
+	if err := w.findExcluded(req); err != nil {
 		return err
 	}
 	err := w.claim(req, out)
@@ -280,10 +280,10 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 		cells = picks
 	}
 	w.seedRoom = max(w.seedRoom, seeds, int64(w.env.BatchSize))
-	if n := int64(len(w.holes)); n > w.holeRoom {
-		w.holeRoom = n + n/4
+	if n := int64(len(w.excluded)); n > w.excludedRoom {
+		w.excludedRoom = n + n/4
 	}
-	size := w.holesAt() + 8*w.holeRoom
+	size := w.excludedAt() + 8*w.excludedRoom
 	mem, err := unified.Grow[uint8](&w.host, size, 0)
 	if err != nil {
 		return err

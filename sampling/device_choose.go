@@ -24,7 +24,7 @@ type deviceChoose struct {
 	step    deviceChooseStep // what is the same in every stage
 }
 
-var sharedChooseKernels device.Shared[*chooseKernels]
+var sharedChooseKernels device.PerDevice[*chooseKernels]
 
 func openDeviceChoose(n Neighbor, env DeviceEnv, p plan) (DeviceWorker, error) {
 	s := env.Graph.Schema()

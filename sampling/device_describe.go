@@ -26,7 +26,7 @@ func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 			lists[t].times = out.ArrayBuffer(w.timeArray(t)).Address()
 		}
 	}
-	copy(part[int64](d, w.holesAt(), len(w.holes)), w.holes)
+	copy(part[int64](d, w.excludedAt(), len(w.excluded)), w.excluded)
 	copy(part[device.Address](d, l.columns, len(w.env.Topology.Columns)), w.env.Topology.Columns)
 	copy(part[int64](d, l.bySource, nt), w.seedOrder)
 	copy(part[int64](d, l.bySource+8*int64(nt), ne), w.order)
@@ -45,8 +45,10 @@ func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 	}
 }
 
-// holesAt returns the offset of the positions of edges that are left out.
-func (w *deviceAssembly) holesAt() int64 { return w.layout.size + 8*w.seedRoom*(1+bit(w.times != nil)) }
+// excludedAt returns the offset of the positions of edges that are left out.
+func (w *deviceAssembly) excludedAt() int64 {
+	return w.layout.size + 8*w.seedRoom*(1+bit(w.times != nil))
+}
 
 func (w *deviceAssembly) batch() deviceBatch {
 	s, l, c, g := w.schema, &w.layout, &w.capacity, w.env.Graph
@@ -67,8 +69,8 @@ func (w *deviceAssembly) batch() deviceBatch {
 	if needs.cells {
 		b.maxPicks = min(b.maxPicks, w.cells.Cap()/8)
 	}
-	if len(w.holes) > 0 {
-		b.holes, b.numHoles = w.at(w.holesAt()), int64(len(w.holes))
+	if len(w.excluded) > 0 {
+		b.excluded, b.numExcluded = w.at(w.excludedAt()), int64(len(w.excluded))
 	}
 	if w.apart() {
 		b.numNodes, b.span = s.NumNodes(), s.NumNodes()*w.trees()
@@ -118,16 +120,16 @@ func (w *deviceAssembly) describeSeeds(req *Request, out *graph.Sample) int64 {
 	return pick / 32
 }
 
-// findHoles finds the edges that a request leaves out.
-func (w *deviceAssembly) findHoles(req *Request) error {
-	w.holes = w.holes[:0]
-	if any, err := w.excluded.of(w.env.Graph, req); err != nil || !any {
+// findExcluded finds the edges that a request leaves out.
+func (w *deviceAssembly) findExcluded(req *Request) error {
+	w.excluded = w.excluded[:0]
+	if any, err := w.exclusion.of(w.env.Graph, req); err != nil || !any {
 		return err
 	}
-	for _, h := range w.excluded.list {
-		w.holes = append(w.holes, h.pos)
+	for _, h := range w.exclusion.list {
+		w.excluded = append(w.excluded, h.pos)
 	}
-	slices.Sort(w.holes)
+	slices.Sort(w.excluded)
 	return nil
 }
 

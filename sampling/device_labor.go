@@ -19,7 +19,7 @@ type deviceLabor struct {
 	opt     Labor
 }
 
-var sharedLaborKernels device.Shared[*laborKernels]
+var sharedLaborKernels device.PerDevice[*laborKernels]
 
 func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()

@@ -26,7 +26,7 @@ type DeviceDrawer struct {
 	host, device unified.Buffer
 }
 
-var sharedNegativeKernels device.Shared[*negativeKernels]
+var sharedNegativeKernels device.PerDevice[*negativeKernels]
 
 // OpenDevice opens a drawer that draws on a device. Of env it takes Device, Stream, the arrays of the graph in
 // Topology, MaxBlocks, and Scratch for what it holds: 48 bytes an edge and 16 a negative, on the host and on the
@@ -51,8 +51,8 @@ func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (_ *DeviceDrawer
 		et := &s.Edges[e]
 		l := deviceLinks{edgeType: int64(e), ordered: bit(et.Order == graph.BySource), loops: bit(et.Src == et.Dst),
 			source: env.Graph.Offset(et.Src), target: env.Graph.Offset(et.Dst)}
-		for end, to := range []*deviceStandIns{&l.sources, &l.targets} {
-			if in := d.stands[e][end]; in != nil {
+		for end, to := range []*deviceNegativeNodes{&l.sources, &l.targets} {
+			if in := d.ends[e][end]; in != nil {
 				if *to, err = x.attach(ctx, in); err != nil {
 					return nil, err
 				}
@@ -65,7 +65,7 @@ func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (_ *DeviceDrawer
 }
 
 // attach lets the device address tables.
-func (x *DeviceDrawer) attach(ctx context.Context, in *negativeNodes) (to deviceStandIns, err error) {
+func (x *DeviceDrawer) attach(ctx context.Context, in *negativeNodes) (to deviceNegativeNodes, err error) {
 	to.nodes = in.n
 	at := func(to *device.Address, b []byte) {
 		if len(b) == 0 || err != nil {
@@ -158,7 +158,7 @@ func (x *DeviceDrawer) describe(r Rand, links []LinkSeeds, l *linksLayout, mem [
 		}
 	}
 	for e := range links {
-		list, stands := &links[e], &x.of.stands[e]
+		list, ends := &links[e], &x.of.ends[e]
 		n := int64(len(list.Items))
 		if n == 0 {
 			continue
@@ -172,8 +172,8 @@ func (x *DeviceDrawer) describe(r Rand, links []LinkSeeds, l *linksLayout, mem [
 		copy(part[int64](mem, l.items+8*first, int(n)), list.Items)
 		copy(part[int64](mem, l.times+8*first, int(n)), list.Times)
 		if x.of.opt.Law == InBatch && x.of.opt.Time != "" {
-			put(l.sourceTimes, n, func(i int64) int64 { return stands[0].since(list.Sources[i]) })
-			put(l.targetTimes, n, func(i int64) int64 { return stands[1].since(list.Targets[i]) })
+			put(l.sourceTimes, n, func(i int64) int64 { return ends[0].since(list.Sources[i]) })
+			put(l.targetTimes, n, func(i int64) int64 { return ends[1].since(list.Targets[i]) })
 		}
 		first, negatives = first+n, negatives+x.of.opt.Of(n)
 	}

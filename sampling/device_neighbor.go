@@ -19,7 +19,7 @@ type deviceNeighbor struct {
 	has     struct{ all, large bool } // fan-outs that take every edge, or more than a warp has lanes
 }
 
-var sharedNeighborKernels device.Shared[*neighborKernels]
+var sharedNeighborKernels device.PerDevice[*neighborKernels]
 
 func (n Neighbor) OnDevice() error {
 	if n.Direction != In || n.Induced {

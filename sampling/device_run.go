@@ -6,7 +6,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-var sharedAssemblyKernels device.Shared[*assemblyKernels]
+var sharedAssemblyKernels device.PerDevice[*assemblyKernels]
 
 // launches is what the launches of a batch depend on.
 type launches struct {

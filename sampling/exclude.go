@@ -6,30 +6,21 @@ import (
 	"github.com/khop-gnn/khop/graph"
 )
 
-// howExcluded says how a picker leaves out edges that a request excludes.
-type howExcluded uint8
-
-const (
-	// byRange is for pickers that look at nothing but start and degree of a destination: assembly.ranges counts the
-	// excluded edges out of the degree, and what the picker fills in is moved past them.
-	byRange howExcluded = iota + 1
-)
-
-// excluder is a picker that can leave out edges.
-type excluder interface{ excludes() howExcluded }
+// excluder is a picker that can leave out edges: it looks at nothing but start and degree of a destination.
+// assembly.ranges subtracts the excluded edges from the degree, and what the picker fills in is moved past them.
+type excluder interface{ excludes() }
 
 // leaveOut finds the edges that a request excludes, and refuses those where the picker cannot leave any out.
 func (a *assembly[V]) leaveOut(req *Request, p picker[V]) error {
-	a.out.how, a.out.holed = 0, a.out.holed[:0]
+	a.out.any, a.out.shortened = false, a.out.shortened[:0]
 	any, err := a.out.of(a.graph, req)
 	if err != nil || !any {
 		return err
 	}
-	x, ok := p.(excluder)
-	if !ok {
+	if _, ok := p.(excluder); !ok {
 		return fmt.Errorf("%w: the sampler cannot leave edges out, and the request excludes some", ErrOptions)
 	}
-	a.out.how = x.excludes()
+	a.out.any = true
 	clear(a.out.filter[:])
 	for i := range a.out.list {
 		h := filterBit(a.out.list[i].edgeType, a.out.list[i].target)
@@ -38,20 +29,20 @@ func (a *assembly[V]) leaveOut(req *Request, p picker[V]) error {
 	return nil
 }
 
-// excluded is the edges that a batch leaves out, and where they are in the stage at hand.
-type excluded struct {
-	holes
-	how    howExcluded
-	filter [1024]uint64 // a bit for a hash of each target: most nodes have no such edge
-	holed  []holed      // of the stage at hand, where the assembly leaves them out
-	at     int          // of these, whose picks come next
-	pick   int          // of the block, which comes next
+// exclusion is the edges that a batch leaves out, and where they are in the stage at hand.
+type exclusion struct {
+	excludedEdges
+	any       bool
+	filter    [1024]uint64 // a bit for a hash of each target: most nodes have no such edge
+	shortened []shortened  // of the stage at hand, where the assembly leaves them out
+	at        int          // of these, whose picks come next
+	pick      int          // of the block, which comes next
 }
 
-// holed is a destination of which edges are left out.
-type holed struct {
+// shortened is a destination of which edges are left out.
+type shortened struct {
 	i     int // its place in the list
-	holes []hole
+	edges []excludedEdge
 }
 
 func filterBit(edgeType int, target int64) uint64 {
@@ -59,66 +50,66 @@ func filterBit(edgeType int, target int64) uint64 {
 }
 
 // left returns the edges of a destination that are left out, ordered by position.
-func (a *assembly[V]) left(edgeType int, target int64) []hole {
-	if a.out.how == 0 {
+func (a *assembly[V]) left(edgeType int, target int64) []excludedEdge {
+	if !a.out.any {
 		return nil
 	}
 	if h := filterBit(edgeType, target); a.out.filter[h/64]>>(h%64)&1 == 0 {
 		return nil
 	}
-	return a.out.holes.at(edgeType, target)
+	return a.out.excludedEdges.at(edgeType, target)
 }
 
-// shrink counts the edges that are left out of destinations lo .. hi-1 out of their degrees. kept says that those noted
+// shrink subtracts the edges that are left out from the degrees of destinations lo .. hi-1. kept says that those noted
 // before still hold.
 func (a *assembly[V]) shrink(st *stage[V], lo int, kept bool) {
 	if !kept {
-		a.out.holed = a.out.holed[:0]
+		a.out.shortened = a.out.shortened[:0]
 	}
 	for i := lo; i < st.hi; i++ {
 		if left := a.left(st.edgeType, int64(st.dst.ids[i])); left != nil {
 			a.degree[i] -= int64(len(left))
-			a.out.holed = append(a.out.holed, holed{i, left})
+			a.out.shortened = append(a.out.shortened, shortened{i, left})
 		}
 	}
 }
 
-// pastHoles is a picker whose picks are moved past the edges that are left out.
-type pastHoles[V nodeID] struct {
+// excludingPicker is a picker whose picks are moved past the edges that are left out.
+type excludingPicker[V nodeID] struct {
 	picker[V]
 	a      *assembly[V]
 	indptr []int32
 }
 
-// past returns p, and where destinations of the stage have edges that are left out, what moves its picks past them.
+// past returns p; where the stage has destinations of which edges are left out, a picker that moves p's picks past them.
 func (a *assembly[V]) past(st *stage[V], p picker[V], indptr []int32) picker[V] {
 	x := &a.out
-	if x.how != byRange {
+	if !x.any {
 		return p
 	}
-	for x.at = 0; x.at < len(x.holed) && x.holed[x.at].i < st.lo; x.at++ {
+	for x.at = 0; x.at < len(x.shortened) && x.shortened[x.at].i < st.lo; x.at++ {
 	}
-	if x.at == len(x.holed) {
+	if x.at == len(x.shortened) {
 		return p
 	}
 	x.pick = st.have
-	a.skipper = pastHoles[V]{p, a, indptr}
+	a.skipper = excludingPicker[V]{p, a, indptr}
 	return &a.skipper
 }
 
-func (s *pastHoles[V]) fill(c *chunk[V]) {
+func (s *excludingPicker[V]) fill(c *chunk[V]) {
 	s.picker.fill(c)
 	x := &s.a.out
 	end := x.pick + c.n
-	for ; x.at < len(x.holed); x.at++ {
-		h := &x.holed[x.at]
+	for ; x.at < len(x.shortened); x.at++ {
+		h := &x.shortened[x.at]
 		if h.i+1 >= len(s.indptr) || int(s.indptr[h.i]) >= end {
 			break
 		}
 		for q := max(int(s.indptr[h.i]), x.pick); q < min(int(s.indptr[h.i+1]), end); q++ {
 			pos := &c.pos[q-x.pick]
-			for _, hole := range h.holes {
-				if *pos < hole.pos {
+			for _, e := range h.edges {
+				if *pos < e.pos {
 					break
 				}
 				*pos++

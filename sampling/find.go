@@ -97,21 +97,21 @@ func (f *edgeFinder) has(e int, source, target int64) (found bool, err error) {
 	return found, err
 }
 
-// holes are the edges that a batch leaves out: positions by edge type and target.
-type holes struct {
+// excludedEdges are those that a batch leaves out: positions by edge type and target.
+type excludedEdges struct {
 	finder edgeFinder
-	open   bool   // finder is there
-	list   []hole // ordered
-	types  []bool // [edge type] whether any are of it
+	open   bool           // finder is there
+	list   []excludedEdge // ordered
+	types  []bool         // [edge type] whether any are of it
 }
 
-type hole struct {
+type excludedEdge struct {
 	edgeType int
 	target   int64 // own id
 	pos      int64
 }
 
-func (h hole) compare(o hole) int {
+func (h excludedEdge) compare(o excludedEdge) int {
 	switch {
 	case h.edgeType != o.edgeType:
 		return h.edgeType - o.edgeType
@@ -122,7 +122,7 @@ func (h hole) compare(o hole) int {
 }
 
 // of finds the edges that a request excludes. It reports whether there are any.
-func (h *holes) of(g *graph.Graph, req *Request) (bool, error) {
+func (h *excludedEdges) of(g *graph.Graph, req *Request) (bool, error) {
 	h.list = h.list[:0]
 	if !slices.ContainsFunc(req.Exclude, func(x EdgePairs) bool { return len(x.Sources) > 0 }) {
 		return false, nil
@@ -142,7 +142,7 @@ func (h *holes) of(g *graph.Graph, req *Request) (bool, error) {
 				return false, err
 			}
 			err := h.finder.find(e, x.Sources[i], target, func(pos int64) bool {
-				h.list = append(h.list, hole{e, target, pos})
+				h.list = append(h.list, excludedEdge{e, target, pos})
 				return true
 			})
 			if err != nil {
@@ -150,7 +150,7 @@ func (h *holes) of(g *graph.Graph, req *Request) (bool, error) {
 			}
 		}
 	}
-	slices.SortFunc(h.list, hole.compare)
+	slices.SortFunc(h.list, excludedEdge.compare)
 	h.list = slices.Compact(h.list)
 	for i := range h.list {
 		h.types[h.list[i].edgeType] = true
@@ -171,11 +171,11 @@ func (f *edgeFinder) check(e int, source, target int64) error {
 }
 
 // at returns the edges of type e into a node that are left out, ordered by position.
-func (h *holes) at(e int, target int64) []hole {
+func (h *excludedEdges) at(e int, target int64) []excludedEdge {
 	if len(h.list) == 0 || !h.types[e] {
 		return nil
 	}
-	want := hole{e, target, -1}
+	want := excludedEdge{e, target, -1}
 	lo := sort.Search(len(h.list), func(i int) bool { return h.list[i].compare(want) >= 0 })
 	hi := lo
 	for hi < len(h.list) && h.list[hi].edgeType == e && h.list[hi].target == target {

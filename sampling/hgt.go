@@ -187,7 +187,7 @@ func (w *hgtWorker[V]) spend(t int) error {
 }
 
 // give adds to the budgets of those sources of the edges from .. to-1, all of one type, that are not in the batch.
-func (w *hgtWorker[V]) give(t int, from, to int64, share float64) (err error) {
+func (w *hgtWorker[V]) give(t int, from, to int64, amount float64) (err error) {
 	ids, l, b := w.indices[from:to], &w.lists[t], &w.budgets[t]
 	for i, v := range ids {
 		if uint64(v-l.offset) >= uint64(l.count) {
@@ -210,7 +210,7 @@ func (w *hgtWorker[V]) give(t int, from, to int64, share float64) (err error) {
 	}
 	clear(b.of[have:b.nodes.n])
 	for _, at := range w.some[:n] {
-		b.of[at] += share
+		b.of[at] += amount
 	}
 	return nil
 }

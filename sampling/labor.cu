@@ -1,5 +1,6 @@
-// Labor on a device: how many edges each destination takes, and which. The counterpart of labor_pick.go; docs/sampling.md says
-// what is picked. A warp looks at a destination; neighbor_expand takes all edges where the fan-out says so.
+// Labor on a device: how many edges each destination takes, and which. The counterpart of labor_pick.go;
+// docs/sampling.md says what is picked. A warp looks at a destination; neighbor_expand takes all edges where the
+// fan-out says so.
 #include "cuda_env.h"
 #include "pick.cuh"
 
@@ -13,10 +14,10 @@ struct Column {
   const Segment* seg;
   const void* ids;
   int64_t start, degree, wide;
-  Holes holes;
+  Excluded excluded;
 
   // Where in the columns of the graph edge j is.
-  __device__ __forceinline__ int64_t position(int64_t j) const { return holes.column(start + j); }
+  __device__ __forceinline__ int64_t position(int64_t j) const { return excluded.column(start + j); }
 
   // The variate of edge j's source.
   __device__ __forceinline__ u64 variate(int64_t j) const {
@@ -27,7 +28,8 @@ struct Column {
 };
 
 __device__ __forceinline__ Column column_of(const Batch* b, const Segment* seg, int64_t x) {
-  return {seg, b->hotStart ? b->ids[x] : b->indices, b->start[x], b->degree[x], b->wideIds, holes_of(b, b->start[x], b->degree[x])};
+  return {seg, b->hotStart ? b->ids[x] : b->indices, b->start[x], b->degree[x], b->wideIds,
+          excluded_of(b, b->start[x], b->degree[x])};
 }
 
 // The greatest variate that is below k/n, for 0 < k < n.
@@ -52,7 +54,8 @@ __device__ __forceinline__ int64_t count_where(const Column& c, F wanted) {
 }
 
 // How many edges each lane's destination x takes. Lanes without one have degree -1.
-__device__ __forceinline__ int64_t labor_picks(const Batch* b, const Segment* seg, bool poisson, int64_t degree, int64_t x) {
+__device__ __forceinline__ int64_t labor_picks(const Batch* b, const Segment* seg, bool poisson, int64_t degree,
+                                               int64_t x) {
   int64_t fanout = seg->fanout, picks = max(degree, (int64_t)0);
   if (fanout == kAll) return picks;
   if (!poisson) return min(picks, fanout);
@@ -90,8 +93,8 @@ __device__ __forceinline__ void take_up_to(const Sink& to, const Column& c, int6
   }
 }
 
-// Takes the k edges with the least (variate, position), for any k below the degree: searches for a number that k are up to.
-// The variates are spread evenly, so that interpolation finds one soon; from some step on the range is halved.
+// Takes the k edges with the least (variate, position), for any k below the degree: searches for a number that k are up
+// to. The variates are spread evenly, so that interpolation finds one soon; from some step on the range is halved.
 __device__ __forceinline__ void take_least(const Sink& to, const Column& c, int64_t k, int64_t edge) {
   constexpr int kEvenly = 8;
   u64 low = 0, high = ~0ull;
@@ -99,8 +102,8 @@ __device__ __forceinline__ void take_least(const Sink& to, const Column& c, int6
   for (int step = 0; upTo != k && low < high; step++) {
     u64 middle = low + (high - low) / 2;
     if (step < kEvenly) {
-      double share = (double)(2 * (k - below) + 1) / (double)(2 * (upTo - below) + 2);
-      middle = low + min((u64)((double)(high - low) * share), high - low - 1);
+      double fraction = (double)(2 * (k - below) + 1) / (double)(2 * (upTo - below) + 2);
+      middle = low + min((u64)((double)(high - low) * fraction), high - low - 1);
     }
     int64_t n = count_where(c, [&](u64 u) { return u <= middle; });
     if (n >= k) high = middle, upTo = n;
@@ -138,9 +141,10 @@ __device__ __forceinline__ void take_few(const Sink& to, const Column& c, int k,
   if (lane_id() < k) take(to, c.ids, 0, c.position(place), edge + rank);
 }
 
-// Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to here. Several
-// warps may share a run.
-__device__ __forceinline__ int64_t labor_run(const LaborStep& step, Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
+// Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to
+// here. Several warps may share a run.
+__device__ __forceinline__ int64_t labor_run(const LaborStep& step, Stage* st, int64_t run, int64_t before,
+                                             int64_t part, int64_t parts) {
   Batch* b = step.at.batch;
   Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
   int64_t x = run * kLanes + lane_id(), dst = seg->lo + x - seg->firstDst;
@@ -168,8 +172,8 @@ __device__ __forceinline__ int64_t labor_run(const LaborStep& step, Stage* st, i
   return all;
 }
 
-// Picks for all destinations of a stage whose fan-out is not kAll, and writes the indptr of all. Where there are fewer runs than
-// warps, a run is shared by several.
+// Picks for all destinations of a stage whose fan-out is not kAll, and writes the indptr of all. Where there are fewer
+// runs than warps, a run is shared by several.
 extern "C" __global__ void labor_pick(LaborStep step) {
   Batch* b = step.at.batch;
   Stage* st = &b->stages[step.at.stage];

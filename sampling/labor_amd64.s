@@ -93,7 +93,8 @@ done:
 	MOVQ SI, seen+56(FP)
 	RET
 
-// func lookTurn8(ids *int32, n int, key uint64, next uint64, phases uint64, turn uint64, limit uint64, first uint64, us *uint64, at *uint64) (seen int)
+// func lookTurn8(ids *int32, n int, key uint64, next uint64, phases uint64, turn uint64, limit uint64, first uint64, us
+//   *uint64, at *uint64) (seen int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, POPCNT
 TEXT ·lookTurn8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ         $0x9e3779b97f4a7c15, AX

@@ -70,10 +70,10 @@ type laborPicker[V nodeID] struct {
 	*stage[V]
 	fanout        int64
 	variates      variates
-	start, degree []int64 // by position in the list of destinations
-	i             int     // destination whose picks come next
-	done          int64   // of its picks, or with Poisson of its edges, how many were delivered or seen
-	holes         []hole  // the edges of the destination at hand that the batch leaves out
+	start, degree []int64        // by position in the list of destinations
+	i             int            // destination whose picks come next
+	done          int64          // of its picks, or with Poisson of its edges, how many were delivered or seen
+	excluded      []excludedEdge // the edges of the destination at hand that the batch leaves out
 
 	// the edges in view: variates and positions within the column, ascending, with laborBehind of room behind the last
 	seen  unified.Buffer
@@ -82,7 +82,7 @@ type laborPicker[V nodeID] struct {
 
 func (p *laborPicker[V]) close() error { return p.seen.Close() }
 
-func (p *laborPicker[V]) excludes() howExcluded { return byRange }
+func (p *laborPicker[V]) excludes() {}
 
 func (p *laborPicker[V]) hop(r Rand, _ []stage[V]) error {
 	p.rand = r
@@ -156,16 +156,16 @@ func (p *laborPicker[V]) below(i int, limit uint64) (n int64) {
 // see turns to destination i.
 func (p *laborPicker[V]) see(i int) {
 	p.a.reach(i)
-	p.holes = p.a.left(p.edgeType, int64(p.dst.ids[i]))
+	p.excluded = p.a.left(p.edgeType, int64(p.dst.ids[i]))
 }
 
 // sources returns those of destination i from edge at on, not counting edges that the batch leaves out: all, or all
 // before the next edge that is left out.
 func (p *laborPicker[V]) sources(i int, at int64) []V {
 	from, end := p.start[i]+at, p.start[i]+p.degree[i]
-	for h := range p.holes {
-		if from < p.holes[h].pos {
-			return p.a.indices[from:min(p.holes[h].pos, end)]
+	for h := range p.excluded {
+		if from < p.excluded[h].pos {
+			return p.a.indices[from:min(p.excluded[h].pos, end)]
 		}
 		from, end = from+1, end+1
 	}
@@ -348,8 +348,8 @@ func kthOf(us []uint64, n, k int, high uint64) (limit uint64, ties int) {
 		}
 		middle := low + (high-low)/2
 		if step < evenly {
-			share := (float64(k-below) + 0.5) / (float64(upTo-below) + 1)
-			middle = low + min(uint64(float64(high-low)*share), high-low-1)
+			fraction := (float64(k-below) + 0.5) / (float64(upTo-below) + 1)
+			middle = low + min(uint64(float64(high-low)*fraction), high-low-1)
 		}
 		if count := countUpTo(us, n, middle); count >= k {
 			high, upTo = middle, count

@@ -6,8 +6,8 @@
 enum Law : int64_t { kUniform, kByDegree, kByWeight, kInBatch };              // Law of negative.go
 enum End : int64_t { kTargetEnd, kSourceEnd, kEitherEnd, kBothEnds };         // End
 
-// The nodes that may stand in for one end of the edges of a type: negativeNodes of negative_nodes.go.
-struct StandIns {
+// The nodes that a negative may have at one end of the edges of a type: negativeNodes of negative_nodes.go.
+struct NegativeNodes {
   int64_t nodes;
   const int64_t* order;   // by time, then id; none: by id
   const int64_t* sorted;  // their times, in that order; none where nodes are always there
@@ -21,7 +21,7 @@ struct Links {
   int64_t source, target;     // fused id of own id 0 at either end
   int64_t loops;              // whether both ends are of one node type
   uint64_t key;               // of the draws
-  StandIns sources, targets;
+  NegativeNodes sources, targets;
 };
 
 struct NegativeStep {
@@ -76,7 +76,7 @@ __device__ __forceinline__ int64_t first_where(int64_t n, F is) {
 }
 
 // The node that a draw stands for, of those that are there by a time; -1 if none is.
-__device__ __forceinline__ int64_t stand_in(const StandIns& in, uint64_t d, int64_t time) {
+__device__ __forceinline__ int64_t negative_node(const NegativeNodes& in, uint64_t d, int64_t time) {
   int64_t m = in.nodes;
   if (in.sorted) m = first_where(m, [&](int64_t i) { return in.sorted[i] > time; });
   if (m == 0 || (in.sums && in.sums[m - 1] == 0)) return -1;
@@ -91,9 +91,10 @@ __device__ __forceinline__ int64_t stand_in(const StandIns& in, uint64_t d, int6
 }
 
 // The same of either end of edge i of a type.
-__device__ __forceinline__ int64_t stand_in_of(const NegativeStep& step, const Links& l, bool target, uint64_t d, int64_t i) {
+__device__ __forceinline__ int64_t negative_end(const NegativeStep& step, const Links& l, bool target, uint64_t d,
+                                                int64_t i) {
   int64_t time = step.timed ? step.times[l.first + i] : 0;
-  if (step.law != kInBatch) return stand_in(target ? l.targets : l.sources, d, time);
+  if (step.law != kInBatch) return negative_node(target ? l.targets : l.sources, d, time);
   int64_t of = l.first + (int64_t)bounded(d, (u64)l.count);
   if (step.timed && (target ? step.targetTimes : step.sourceTimes)[of] > time) return -1;
   return (target ? step.targets : step.sources)[of];
@@ -125,12 +126,13 @@ struct Pair {
 };
 
 // A negative of edge i of a type, by the three draws from number first on; the source is -1 where it is refused.
-__device__ __forceinline__ Pair negative_of(const NegativeStep& step, const Links& l, int64_t i, uint64_t stream, int64_t first) {
+__device__ __forceinline__ Pair negative_of(const NegativeStep& step, const Links& l, int64_t i, uint64_t stream,
+                                            int64_t first) {
   End end = step.replace;
   if (end == kEitherEnd) end = bounded(draw(stream, first), 2) ? kTargetEnd : kSourceEnd;
   Pair seed = {step.sources[l.first + i], step.targets[l.first + i]}, p = seed;
-  if (end != kTargetEnd) p.source = stand_in_of(step, l, false, draw(stream, first + 1), i);
-  if (end != kSourceEnd && p.source >= 0) p.target = stand_in_of(step, l, true, draw(stream, first + 2), i);
+  if (end != kTargetEnd) p.source = negative_end(step, l, false, draw(stream, first + 1), i);
+  if (end != kSourceEnd && p.source >= 0) p.target = negative_end(step, l, true, draw(stream, first + 2), i);
   if (p.source < 0 || p.target < 0) return {-1, -1};
   if (!step.strict) return p;
   bool same = (p.source == p.target && l.loops) || (p.source == seed.source && p.target == seed.target);
@@ -138,13 +140,15 @@ __device__ __forceinline__ Pair negative_of(const NegativeStep& step, const Link
 }
 
 extern "C" __global__ void negative_draw(NegativeStep step) {
-  for (int64_t x = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; x < step.negatives; x += (int64_t)gridDim.x * blockDim.x) {
+  for (int64_t x = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; x < step.negatives;
+       x += (int64_t)gridDim.x * blockDim.x) {
     const Links& l = step.links[last_begun(step.numLinks, x, [&](int64_t t) { return step.links[t].firstNegative; })];
     int64_t k = x - l.firstNegative, i = last_begun(l.count, k, [&](int64_t c) { return negatives_of(step, c); });
     int64_t j = k - negatives_of(step, i);
     uint64_t stream = stream_of(l.key, (uint64_t)step.items[l.first + i]);
     Pair p = {-1, -1};
-    for (int64_t t = 0; t < step.tries && p.source < 0; t++) p = negative_of(step, l, i, stream, 3 * (j * step.tries + t));
+    for (int64_t t = 0; t < step.tries && p.source < 0; t++)
+      p = negative_of(step, l, i, stream, 3 * (j * step.tries + t));
     step.made[2 * x] = p.source;
     step.made[2 * x + 1] = p.target;
   }

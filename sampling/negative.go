@@ -187,7 +187,7 @@ func (l *LinkSeeds) Reset() {
 type Drawer struct {
 	opt    Negatives
 	finder edgeFinder
-	stands [][2]*negativeNodes // [edge type][source, target]; shared where they are the same
+	ends   [][2]*negativeNodes // [edge type][source, target]; shared where they are the same
 	tables []*negativeNodes
 }
 
@@ -252,10 +252,10 @@ func (d *Drawer) one(s Stream, first uint64, e int, l *LinkSeeds, i, n int) (sou
 	}
 	source, target, found = l.Sources[i], l.Targets[i], true
 	if end != TargetEnd {
-		source, found = d.standIn(s.Draw(first+1), e, 0, l.Sources[:n], l, i)
+		source, found = d.drawEnd(s.Draw(first+1), e, 0, l.Sources[:n], l, i)
 	}
 	if end != SourceEnd && found {
-		target, found = d.standIn(s.Draw(first+2), e, 1, l.Targets[:n], l, i)
+		target, found = d.drawEnd(s.Draw(first+2), e, 1, l.Targets[:n], l, i)
 	}
 	if !found || !d.opt.Strict {
 		return source, target, found, nil
@@ -268,9 +268,9 @@ func (d *Drawer) one(s Stream, first uint64, e int, l *LinkSeeds, i, n int) (sou
 	return source, target, !is, err
 }
 
-// standIn returns the node that a draw stands for, in place of an end of edge i.
-func (d *Drawer) standIn(draw uint64, e, end int, batch []int64, l *LinkSeeds, i int) (id int64, found bool) {
-	in := d.stands[e][end]
+// drawEnd returns the node that a draw stands for, in place of an end of edge i.
+func (d *Drawer) drawEnd(draw uint64, e, end int, batch []int64, l *LinkSeeds, i int) (id int64, found bool) {
+	in := d.ends[e][end]
 	time := int64(0)
 	if d.opt.Time != "" {
 		time = l.Times[i]

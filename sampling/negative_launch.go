@@ -58,7 +58,7 @@ func _(x deviceNegativeStep) {
 type deviceLinks struct {
 	first, count, firstNegative, edgeType, ordered, source, target, loops int64
 	key                                                                   uint64
-	sources, targets                                                      deviceStandIns
+	sources, targets                                                      deviceNegativeNodes
 }
 
 func _(x deviceLinks) {
@@ -68,13 +68,13 @@ func _(x deviceLinks) {
 		(unsafe.Offsetof(x.sources)^72)|(unsafe.Offsetof(x.targets)^104)|(unsafe.Sizeof(x)^136)]
 }
 
-// deviceStandIns is StandIns of negative.cu, laid out as the device has it.
-type deviceStandIns struct {
+// deviceNegativeNodes is NegativeNodes of negative.cu, laid out as the device has it.
+type deviceNegativeNodes struct {
 	nodes               int64
 	order, sorted, sums device.Address
 }
 
-func _(x deviceStandIns) {
+func _(x deviceNegativeNodes) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.nodes)|(unsafe.Offsetof(x.order)^8)|(unsafe.Offsetof(x.sorted)^16)|
 		(unsafe.Offsetof(x.sums)^24)|(unsafe.Sizeof(x)^32)]
 }

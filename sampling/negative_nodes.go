@@ -90,7 +90,7 @@ func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, 
 	if err := n.Validate(s); err != nil {
 		return nil, err
 	}
-	d = &Drawer{opt: n, stands: make([][2]*negativeNodes, len(s.Edges))}
+	d = &Drawer{opt: n, ends: make([][2]*negativeNodes, len(s.Edges))}
 	if d.finder, err = newEdgeFinder(g); err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, 
 					alike[t] = in
 				}
 			}
-			d.stands[e][end] = in
+			d.ends[e][end] = in
 		}
 	}
 	if n.Law == ByDegree {
@@ -266,10 +266,10 @@ func (s *negativeNodes) sum(weight func(id int64) uint64) {
 func (d *Drawer) sumDegrees(ctx context.Context, g *graph.Graph, progress func(done, total int64)) error {
 	s, f := g.Schema(), &d.finder
 	for e := range s.Edges {
-		if d.stands[e][0] == nil {
+		if d.ends[e][0] == nil {
 			continue
 		}
-		src, dst := d.stands[e][0], d.stands[e][1]
+		src, dst := d.ends[e][0], d.ends[e][1]
 		for v := range s.Nodes[s.Edges[e].Dst].Count {
 			if v%(1<<14) == 0 {
 				if report(progress, v, s.Nodes[s.Edges[e].Dst].Count); ctx.Err() != nil {
@@ -289,7 +289,7 @@ func (d *Drawer) sumDegrees(ctx context.Context, g *graph.Graph, progress func(d
 				src.sums[u]++
 			}
 		}
-		for _, in := range d.stands[e] {
+		for _, in := range d.ends[e] {
 			if err := in.sumPowers(); err != nil {
 				return err
 			}

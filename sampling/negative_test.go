@@ -99,8 +99,8 @@ func (o *oracleNegatives) time(nodeType int, v int64) int64 {
 	return int64(values[v])
 }
 
-// standIn returns the node for a draw; -1 for none.
-func (o *oracleNegatives) standIn(draw uint64, e, end int, batch []int64, time int64) int64 {
+// drawEnd returns the node for a draw; -1 for none.
+func (o *oracleNegatives) drawEnd(draw uint64, e, end int, batch []int64, time int64) int64 {
 	et := &o.g.Schema().Edges[e]
 	nodeType := []int{et.Src, et.Dst}[end]
 	var there []int64
@@ -166,10 +166,10 @@ func (o *oracleNegatives) draw(r Rand, e int, l *LinkSeeds) {
 					time = l.Times[i]
 				}
 				if which != TargetEnd {
-					u = o.standIn(rng.Draw(stream, first+1), e, 0, sources, time)
+					u = o.drawEnd(rng.Draw(stream, first+1), e, 0, sources, time)
 				}
 				if which != SourceEnd {
-					v = o.standIn(rng.Draw(stream, first+2), e, 1, targets, time)
+					v = o.drawEnd(rng.Draw(stream, first+2), e, 1, targets, time)
 				}
 				et := &o.g.Schema().Edges[e]
 				if u >= 0 && v >= 0 && (!o.n.Strict || o.edges[[3]int64{int64(e), u, v}] == 0 &&

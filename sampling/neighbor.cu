@@ -1,5 +1,5 @@
-// Neighbor on a device: how many edges each destination takes, and which. The counterpart of pick.go; docs/sampling.md says
-// what is picked.
+// Neighbor on a device: how many edges each destination takes, and which. The counterpart of pick.go; docs/sampling.md
+// says what is picked.
 #include "cuda_env.h"
 #include "pick.cuh"
 #include "../internal/rng/subset.cuh"
@@ -33,17 +33,19 @@ struct Destination {
 
 __device__ __forceinline__ Destination shuffled(const Sink& to, const Destination& d, int from) {
   int64_t root = to.b->numNodes ? __shfl_sync(kFull, d.root, from) : 0;
-  return {(const void*)__shfl_sync(kFull, (u64)d.ids, from), root, __shfl_sync(kFull, d.start, from), __shfl_sync(kFull, d.degree, from),
-          __shfl_sync(kFull, d.stream, from), __shfl_sync(kFull, d.picks, from), __shfl_sync(kFull, d.edge, from)};
+  return {(const void*)__shfl_sync(kFull, (u64)d.ids, from), root, __shfl_sync(kFull, d.start, from),
+          __shfl_sync(kFull, d.degree, from), __shfl_sync(kFull, d.stream, from), __shfl_sync(kFull, d.picks, from),
+          __shfl_sync(kFull, d.edge, from)};
 }
 
 // Where in the columns of the graph edge t of a destination is.
 __device__ __forceinline__ int64_t column_of(const Batch* b, const Destination& d, int64_t t) {
-  return holes_of(b, d.start, d.degree).column(d.start + t);
+  return excluded_of(b, d.start, d.degree).column(d.start + t);
 }
 
 // Picks for the 32 destinations of a run, with as many lanes a destination as the fan-out needs, in `part` of `parts`.
-__device__ __forceinline__ void pick_small(const Sink& to, const Destination& mine, int64_t replace, int fanout, int64_t part, int64_t parts) {
+__device__ __forceinline__ void pick_small(const Sink& to, const Destination& mine, int64_t replace, int fanout,
+                                           int64_t part, int64_t parts) {
   int width = 1;  // lanes a destination, and so the rounds
   while (width < fanout) width *= 2;
   int j = lane_id() & (width - 1);
@@ -55,8 +57,9 @@ __device__ __forceinline__ void pick_small(const Sink& to, const Destination& mi
     else if (__any_sync(kFull, d.picks < d.degree)) {
       bool choose = d.picks < d.degree;  // then the picks are as many as the fan-out
       int r;
-      int64_t member = __any_sync(kFull, d.degree >> 32 != 0) ? small_subset<uint64_t>(fanout, width, choose, d.degree, d.stream, r)
-                                                              : small_subset<uint32_t>(fanout, width, choose, d.degree, d.stream, r);
+      int64_t member = __any_sync(kFull, d.degree >> 32 != 0)
+                           ? small_subset<uint64_t>(fanout, width, choose, d.degree, d.stream, r)
+                           : small_subset<uint32_t>(fanout, width, choose, d.degree, d.stream, r);
       if (choose) t = member, rank = r;
     }
     if (j < d.picks) take(to, d.ids, d.root, column_of(to.b, d, t), d.edge + rank);
@@ -64,7 +67,8 @@ __device__ __forceinline__ void pick_small(const Sink& to, const Destination& mi
 }
 
 // The same with a whole warp a destination, for fan-outs above 32.
-__device__ __forceinline__ void pick_large(const Sink& to, const Destination& mine, int64_t replace, int64_t part, int64_t parts) {
+__device__ __forceinline__ void pick_large(const Sink& to, const Destination& mine, int64_t replace, int64_t part,
+                                           int64_t parts) {
   for (int i = part * kLanes / parts; i < (part + 1) * kLanes / parts; i++) {
     Destination d = shuffled(to, mine, i);
     bool choose = !replace && d.picks < d.degree;
@@ -77,8 +81,10 @@ __device__ __forceinline__ void pick_large(const Sink& to, const Destination& mi
   }
 }
 
-// Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to here.
-__device__ __forceinline__ int64_t pick_run(const NeighborStep& step, Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
+// Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to
+// here.
+__device__ __forceinline__ int64_t pick_run(const NeighborStep& step, Stage* st, int64_t run, int64_t before,
+                                            int64_t part, int64_t parts) {
   Batch* b = step.at.batch;
   Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
   int64_t x = run * kLanes + lane_id(), dst = seg->lo + x - seg->firstDst;
@@ -102,8 +108,8 @@ __device__ __forceinline__ int64_t pick_run(const NeighborStep& step, Stage* st,
   return all;
 }
 
-// Picks for all destinations of a stage whose fan-out is not kAll, and writes the indptr of all. Where there are fewer runs than
-// warps, a run is shared by several.
+// Picks for all destinations of a stage whose fan-out is not kAll, and writes the indptr of all. Where there are fewer
+// runs than warps, a run is shared by several.
 extern "C" __global__ void neighbor_pick(NeighborStep step) {
   Batch* b = step.at.batch;
   Stage* st = &b->stages[step.at.stage];
@@ -134,7 +140,7 @@ extern "C" __global__ void neighbor_expand(NeighborStep step) {
     }
     int64_t x = seg->firstDst + lo - seg->lo;
     int64_t root = root_of(b, &b->lists[seg->target], lo);
-    int64_t position = holes_of(b, b->start[x], b->degree[x]).column(b->start[x] + e - seg->indptr[lo]);
+    int64_t position = excluded_of(b, b->start[x], b->degree[x]).column(b->start[x] + e - seg->indptr[lo]);
     take(sink_of(b, seg), b->hotStart ? b->ids[x] : b->indices, root, position, e);
   }
 }

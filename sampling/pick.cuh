@@ -1,6 +1,6 @@
-// What pickers share on a device: where the edges of each destination lie, how many picks there are, and where they go. The
-// counterpart of assembly.ranges and stream.go. A picker is two kernels around assembly_admit: one calls count_picks, the other
-// writes the block's indptr and takes edges.
+// What pickers share on a device: where the edges of each destination lie, how many picks there are, and where they go.
+// The counterpart of assembly.ranges and stream.go. A picker is two kernels around assembly_admit: one calls
+// count_picks, the other writes the block's indptr and takes edges.
 #pragma once
 #include "batch.cuh"
 #include "table.cuh"
@@ -9,8 +9,8 @@ struct Range {
   int64_t from, to;
 };
 
-// Reads the type column 16 bytes at a time and keeps the last 16: a search of neighbouring types then takes few accesses, which
-// is what counts over the bus.
+// Reads the type column 16 bytes at a time and keeps the last 16: a search of neighbouring types then takes few
+// accesses, which is what counts over the bus.
 template <class T>
 struct TypeReader {
   static constexpr int64_t kCount = 16 / sizeof(T);
@@ -52,8 +52,8 @@ __device__ __forceinline__ Range narrow(TypeReader<T> types, Range r, int64_t ty
   return r;
 }
 
-// Where the edges of each lane's node v lie; lanes without a node have v = -1. Two lanes read the two ends for one of them, so that
-// each pair is one access: over the bus every access counts.
+// Where the edges of each lane's node v lie; lanes without a node have v = -1. Two lanes read the two ends for one of
+// them, so that each pair is one access: over the bus every access counts.
 __device__ __forceinline__ Range range_of(const Batch* b, int64_t v) {
   int64_t end[2];  // of nodes 0 .. 15 of the warp, and of the others
   for (int half = 0; half < 2; half++) {
@@ -75,26 +75,26 @@ __device__ __forceinline__ const void* copied(const void* copies, int64_t ahead,
 }
 
 // How many of n ascending positions are below one.
-__device__ __forceinline__ int64_t first_hole(const int64_t* holes, int64_t n, int64_t position) {
+__device__ __forceinline__ int64_t first_excluded(const int64_t* excluded, int64_t n, int64_t position) {
   int64_t lo = 0;
   while (lo < n) {
     int64_t mid = (lo + n) / 2;
-    if (holes[mid] < position) lo = mid + 1;
+    if (excluded[mid] < position) lo = mid + 1;
     else n = mid;
   }
   return lo;
 }
 
-// The edges of a destination that the batch leaves out, by their positions. Pickers count positions from the first edge on as if
-// these were not there: edge i of a destination has position start + i.
-struct Holes {
+// The edges of a destination that the batch leaves out, by their positions. Pickers count positions from the first edge
+// on as if these were not there: edge i of a destination has position start + i.
+struct Excluded {
   const int64_t* list;
   int64_t n;
 
   // Where in the columns of the graph the edge at such a position is.
   __device__ __forceinline__ int64_t column(int64_t at) const {
     int64_t lo = 0;
-    for (int64_t hi = n; lo < hi;) {  // the first hole beyond it: so many others lie before that
+    for (int64_t hi = n; lo < hi;) {  // the first excluded edge beyond it: so many others lie before that
       int64_t mid = (lo + hi) / 2;
       if (list[mid] - mid <= at) lo = mid + 1;
       else hi = mid;
@@ -104,16 +104,17 @@ struct Holes {
 };
 
 // Those of a destination whose edges begin at start, of which `degree` are left.
-__device__ __forceinline__ Holes holes_of(const Batch* b, int64_t start, int64_t degree) {
-  if (!b->numHoles) return {nullptr, 0};
-  int64_t before = first_hole(b->holes, b->numHoles, start), last = start + degree - 1;
-  Holes h = {b->holes + before, b->numHoles - before};
+__device__ __forceinline__ Excluded excluded_of(const Batch* b, int64_t start, int64_t degree) {
+  if (!b->numExcluded) return {nullptr, 0};
+  int64_t before = first_excluded(b->excluded, b->numExcluded, start), last = start + degree - 1;
+  Excluded h = {b->excluded + before, b->numExcluded - before};
   h.n = h.column(last) - last;  // further ones are of others, or behind its last edge
   return h;
 }
 
-// Finds where the edges of destination `dst` lie, notes it under number x, and returns how many they are, without those that the
-// batch leaves out. All lanes of the warp take part; those whose destination is none of the segment's return -1.
+// Finds where the edges of destination `dst` lie, notes it under number x, and returns how many they are, without those
+// that the batch leaves out. All lanes of the warp take part; those whose destination is none of the segment's return
+// -1.
 __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t dst, int64_t x) {
   const List* list = &b->lists[seg->target];
   int64_t v = dst < seg->hi ? load_id(list->ids, dst, b->wideIds) + list->offset : -1;
@@ -135,15 +136,16 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
   if (b->typeBytes == 1) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->edgeType);
   if (b->typeBytes == 2) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->edgeType);
   int64_t degree = r.to - r.from;
-  if (b->numHoles) degree -= first_hole(b->holes, b->numHoles, r.to) - first_hole(b->holes, b->numHoles, r.from);
+  if (b->numExcluded)
+    degree -= first_excluded(b->excluded, b->numExcluded, r.to) - first_excluded(b->excluded, b->numExcluded, r.from);
   b->start[x] = r.from;
   b->degree[x] = degree;
   return degree;
 }
 
 // Counts the picks of a stage: of each chunk of destinations and of each segment. All lanes of a warp call
-// picks_of(seg, degree, x), which says how many destination x takes, none where the degree is -1; a segment with fan-out 0 takes
-// none.
+// picks_of(seg, degree, x), which says how many destination x takes, none where the degree is -1; a segment with
+// fan-out 0 takes none.
 template <class F>
 __device__ __forceinline__ void count_runs(const Step& step, F picks_of) {
   Batch* b = step.batch;
@@ -195,10 +197,11 @@ __device__ __forceinline__ Sink sink_of(Batch* b, const Segment* seg) {
   return {b, table_of(b), seg->indices, seg->positions, list->offset, list->count, seg->firstPick, seg->have};
 }
 
-// Makes the edge at a position of the graph the block's edge e. ids has its source. root_of_source(own id) is what the table has
-// before the source's fused id, or kNoSlot.
+// Makes the edge at a position of the graph the block's edge e. ids has its source. root_of_source(own id) is what the
+// table has before the source's fused id, or kNoSlot.
 template <class F>
-__device__ __forceinline__ void take_with(const Sink& to, const void* ids, int64_t position, int64_t e, F root_of_source) {
+__device__ __forceinline__ void take_with(const Sink& to, const void* ids, int64_t position, int64_t e,
+                                          F root_of_source) {
   int64_t id = load_id(ids, position, to.b->wideIds), slot = kNoSlot;
   if ((u64)(id - to.offset) >= (u64)to.count) {
     atomicMin(&to.b->status->badEdge, (u64)position);

@@ -42,7 +42,7 @@ func (p plan) manyPicks(s *graph.Schema) (most int64) {
 
 func (p *neighborPicker[V]) close() error { return p.picks.Close() }
 
-func (p *neighborPicker[V]) excludes() howExcluded { return byRange }
+func (p *neighborPicker[V]) excludes() {}
 
 func (p *neighborPicker[V]) hop(r Rand, _ []stage[V]) error {
 	p.rand = r

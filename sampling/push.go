@@ -132,9 +132,9 @@ func (u *pusher[V]) spend(at int32) error {
 	}
 	hi, lo := bits.Mul64(r, u.alpha)
 	keep := hi<<32 | lo>>32
-	share := (r - keep) / n
-	u.score[at] += r - share*n
-	if share == 0 {
+	portion := (r - keep) / n
+	u.score[at] += r - portion*n
+	if portion == 0 {
 		return nil
 	}
 	if u.a.pages.Pages != nil {
@@ -159,7 +159,7 @@ func (u *pusher[V]) spend(at int32) error {
 		}
 		prefetchNodes8(unsafe.Pointer(&u.a.indptr[0]), column)
 		for i := range column {
-			u.residual[u.some[i]] += share
+			u.residual[u.some[i]] += portion
 			if err := u.enqueue(u.some[i]); err != nil {
 				return err
 			}

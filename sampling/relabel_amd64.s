@@ -4,7 +4,8 @@
 
 #include "textflag.h"
 
-// func loadSources32(pos *int64, n int, indices *int32, edges int, nbr *int32, offset uint32, count uint32, tab *uint32) (good uint32)
+// func loadSources32(pos *int64, n int, indices *int32, edges int, nbr *int32, offset uint32, count uint32, tab
+//   *uint32) (good uint32)
 // Requires: MMX+
 TEXT ·loadSources32(SB), NOSPLIT|NOFRAME, $0-60
 	MOVQ pos+0(FP), AX
@@ -43,7 +44,8 @@ out:
 	MOVL R11, good+56(FP)
 	RET
 
-// func relabel32(ids *int32, n int, tab *uint32, nodes *int32, local *int32, base uint32, offset uint32, have int) (now int)
+// func relabel32(ids *int32, n int, tab *uint32, nodes *int32, local *int32, base uint32, offset uint32, have int) (now
+//   int)
 // Requires: CMOV
 TEXT ·relabel32(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ids+0(FP), AX

@@ -1,12 +1,12 @@
 // The table of local ids: from fused ids to where they first appeared in the batch, and then to their local ids.
 //
-// A value is 64 bits: the upper half tells the batch and falls from batch to batch, the lower half is a local id, or a first
-// appearance with kTentative. So entries of earlier batches are greater than all of this one, local ids are smaller than first
-// appearances, and one atomic minimum keeps what counts: nothing is ever cleared.
+// A value is 64 bits: the upper half tells the batch and falls from batch to batch, the lower half is a local id, or a
+// first appearance with kTentative. So entries of earlier batches are greater than all of this one, local ids are
+// smaller than first appearances, and one atomic minimum keeps what counts: nothing is ever cleared.
 //
-// Without keys the slot of an id is the id. With keys the table is open-addressed with linear probing at a load of at most one
-// half; a key is an id below 2^40 under 24 bits of the batch's stamp, so that keys of earlier batches are free slots. Where times
-// matter a key is an id below 2^63 under one bit, and each batch finds the table empty.
+// Without keys the slot of an id is the id. With keys the table is open-addressed with linear probing at a load of at
+// most one half; a key is an id below 2^40 under 24 bits of the batch's stamp, so that keys of earlier batches are free
+// slots. Where times matter a key is an id below 2^63 under one bit, and each batch finds the table empty.
 #pragma once
 #include "batch.cuh"
 #include "../internal/rng/rng.cuh"
@@ -61,11 +61,13 @@ __device__ __forceinline__ int64_t table_id(const Table& t, int64_t slot) {
   return t.keys ? (int64_t)(t.keys[slot] & ((1ull << t.idBits) - 1)) : slot;
 }
 
-__device__ __forceinline__ void table_settle(const Table& t, int64_t slot, int64_t local) { t.values[slot] = t.upper | (u64)local; }
+__device__ __forceinline__ void table_settle(const Table& t, int64_t slot, int64_t local) {
+  t.values[slot] = t.upper | (u64)local;
+}
 __device__ __forceinline__ int32_t table_local(const Table& t, int64_t slot) { return (int32_t)t.values[slot]; }
 
-// The number of a time: its slot in a table like the other, which each batch finds empty, or kNoSlot if there is none left. What
-// marks a free slot is the time -1, whose number is that of the cell after the last.
+// The number of a time: its slot in a table like the other, which each batch finds empty, or kNoSlot if there is none
+// left. What marks a free slot is the time -1, whose number is that of the cell after the last.
 __device__ __forceinline__ int64_t time_number(const Batch* b, int64_t time) {
   u64 mine = (u64)time, mask = (1ull << b->tableBits) - 1, h = mine * kGolden >> (64 - b->tableBits);
   if (mine == kNoTime) return (int64_t)mask + 1;

@@ -13,7 +13,7 @@ import (
 )
 
 // kernels of this module, loaded once for each device.
-var kernels device.Shared[*outsideKernels]
+var kernels device.PerDevice[*outsideKernels]
 
 var _ sampling.DeviceSampler = First{}
 

@@ -1,7 +1,7 @@
 //go:build cuda && cgo && linux && (amd64 || arm64)
 
-// Stands between the program and a real driver, so that tests can let calls fail and count what is alive there as well: each
-// function of package device's table is replaced by one that counts, and then calls the driver.
+// Stands between the program and a real driver, so that tests can let calls fail and count what is alive there as well:
+// each function of package device's table is replaced by one that counts, and then calls the driver.
 
 #include "between.h"
 
@@ -24,7 +24,7 @@ static const char *const names[] = {
 static void *drivers[FUNCTIONS]; // what the driver has
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-// --- What tests ask for ------------------------------------------------------------------------------------------------
+// --- What tests ask for ----------------------------------------------------------------------------------------------
 
 static struct { char name[80]; int remaining, code; } failures[64];
 static int failing, lost;
@@ -33,7 +33,8 @@ static struct { int set, value; } attributes[256];
 
 static int taken(const char *name, size_t length) { // counts a call; the code that it must answer, or 0
     for (int i = 0; i < failing; i++) {
-        if (strlen(failures[i].name) != length || memcmp(failures[i].name, name, length) || --failures[i].remaining > 0) continue;
+        if (strlen(failures[i].name) != length || memcmp(failures[i].name, name, length) || --failures[i].remaining > 0)
+            continue;
         int code = failures[i].code;
         failures[i] = failures[--failing];
         return code;
@@ -69,7 +70,7 @@ void between_defaults(void) {
     memset(attributes, 0, sizeof attributes);
 }
 
-// --- What is counted ---------------------------------------------------------------------------------------------------
+// --- What is counted -------------------------------------------------------------------------------------------------
 
 enum { ALLOCATIONS, HOST_RANGES, STREAMS, EVENTS, MODULES, BYTES };
 static uint64_t live[6];
@@ -185,18 +186,22 @@ static void count(int function, const long *x) {
     }
 }
 
-// --- Every call --------------------------------------------------------------------------------------------------------
+// --- Every call ------------------------------------------------------------------------------------------------------
 
 // Errors after which a real context is of no use any more.
-static int losesTheDevice(int code) { return code == 214 || code == 220 || code == 700 || code == 702 || (code >= 709 && code <= 719 && code != 712 && code != 713); }
+static int losesTheDevice(int code) {
+    return code == 214 || code == 220 || code == 700 || code == 702 ||
+           (code >= 709 && code <= 719 && code != 712 && code != 713);
+}
 
 // What needs no context, and so works with a lost device.
 static int needsNothing(const char *name) {
-    return !strncmp(name, "cuDevice", 8) || !strncmp(name, "cuDriver", 8) || !strncmp(name, "cuGet", 5) || !strcmp(name, "cuCtxGetCurrent") ||
-           !strncmp(name, "cuCtxP", 6) || !strcmp(name, "cuCtxSetCurrent");
+    return !strncmp(name, "cuDevice", 8) || !strncmp(name, "cuDriver", 8) || !strncmp(name, "cuGet", 5) ||
+           !strcmp(name, "cuCtxGetCurrent") || !strncmp(name, "cuCtxP", 6) || !strcmp(name, "cuCtxSetCurrent");
 }
 static int frees(const char *name) {
-    return strstr(name, "Free") || strstr(name, "Destroy") || strstr(name, "Unload") || strstr(name, "Unregister") || strstr(name, "Close");
+    return strstr(name, "Free") || strstr(name, "Destroy") || strstr(name, "Unload") || strstr(name, "Unregister") ||
+           strstr(name, "Close");
 }
 
 // A kernel runs, unless it is to fail: then the device is lost, as it shows with the next call.
@@ -232,7 +237,8 @@ static int instead(int function, const long *x) {
     switch (function) {
         case I_cuMemAlloc_v2: return memory && live[BYTES] + x[1] > memory ? 2 : -1;
         case I_cuMemHostRegister_v2:
-            return (attributes[99].set && !attributes[99].value) || (attributes[113].set && !attributes[113].value && x[2] & 8) ? 801 : -1;
+            if (attributes[99].set && !attributes[99].value) return 801;
+            return attributes[113].set && !attributes[113].value && x[2] & 8 ? 801 : -1;
         case I_cuLaunchKernel: {
             int k = kernelOf(x[0]);
             return k >= 0 && runsOrIsCaptured(k, x[3]) ? 0 : -1;
@@ -243,7 +249,9 @@ static int instead(int function, const long *x) {
 }
 
 // More arguments than any function takes: those that nobody gave are passed on without a meaning.
-#define DECLARED long a, long b, long c, long d, long e, long f, long g, long h, long i, long j, long k, long l, long m, long n, long o, long p
+#define DECLARED                                                                                                    \
+    long a, long b, long c, long d, long e, long f, long g, long h, long i, long j, long k, long l, long m, long n, \
+        long o, long p
 #define PASSED a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p
 
 static int call(int function, DECLARED) {

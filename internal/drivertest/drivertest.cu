@@ -12,7 +12,8 @@ struct Scale {
 // out[i] = factor * in[i] + i
 extern "C" __global__ void scale_add(Scale s) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < s.n; i += step) s.out[i] = s.factor * s.in[i] + (uint64_t)i;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < s.n; i += step)
+      s.out[i] = s.factor * s.in[i] + (uint64_t)i;
 }
 
 struct Reverse {

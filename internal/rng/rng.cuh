@@ -1,4 +1,5 @@
-// The generator of package rng for kernels: docs/sampling.md says what each step is. Batch and stage keys come from the host.
+// The generator of package rng for kernels: docs/sampling.md says what each step is. Batch and stage keys come from the
+// host.
 #pragma once
 
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15ull;
@@ -24,7 +25,9 @@ __device__ __forceinline__ uint64_t draw(uint64_t stream, uint64_t i) { return m
 __device__ __forceinline__ uint64_t bounded(uint64_t d, uint64_t n) { return __umul64hi(d, n); }
 
 // A draw as a number of [0, 1), a multiple of 2^-53.
-__device__ __forceinline__ double unit_double(uint64_t d) { return __dmul_rn((double)(d >> 11), 1.0 / 9007199254740992.0); }
+__device__ __forceinline__ double unit_double(uint64_t d) {
+  return __dmul_rn((double)(d >> 11), 1.0 / 9007199254740992.0);
+}
 
 // A draw as a number of [0, 1), a multiple of 2^-24.
 __device__ __forceinline__ float unit_float(uint64_t d) { return __fmul_rn((float)(d >> 40), 1.0f / 16777216.0f); }

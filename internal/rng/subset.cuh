@@ -1,13 +1,16 @@
-// Floyd's subsets of 0 .. n-1, ascending, by several lanes at once (docs/sampling.md, "Uniform: k of n without replacement").
+// Floyd's subsets of 0 .. n-1, ascending, by several lanes at once (docs/sampling.md, "Uniform: k of n without
+// replacement").
 //
-// Step j draws t(j) <= n-k+j and adds it, or n-k+j where it is in the set already. After step i, t(i) is in the set either way;
-// so t(j) is in it if an earlier draw was the same, or if t(j) = n-k+i for an earlier step i that added n-k+i. All draws are
-// made at once; only steps of the second kind depend on others, and those are followed until nothing changes.
+// Step j draws t(j) <= n-k+j and adds it, or n-k+j where it is in the set already. After step i, t(i) is in the set
+// either way; so t(j) is in it if an earlier draw was the same, or if t(j) = n-k+i for an earlier step i that added
+// n-k+i. All draws are made at once; only steps of the second kind depend on others, and those are followed until
+// nothing changes.
 #pragma once
 #include "rng.cuh"
 
-// A subset of k <= width of n for each group of `width` lanes (a power of two): lane j < k of a group returns one member and sets
-// its rank. All lanes of the warp take part; what is returned where a group does not choose means nothing. T holds n.
+// A subset of k <= width of n for each group of `width` lanes (a power of two): lane j < k of a group returns one
+// member and sets its rank. All lanes of the warp take part; what is returned where a group does not choose means
+// nothing. T holds n.
 template <class T>
 __device__ __forceinline__ int64_t small_subset(int k, int width, bool choose, int64_t n, uint64_t stream, int& rank) {
   int j = threadIdx.x & (width - 1);
@@ -34,8 +37,8 @@ __device__ __forceinline__ int64_t small_subset(int k, int width, bool choose, i
   return (int64_t)t;
 }
 
-// A subset of k of n by a warp, to set, which has room for k. The draws go in chunks of 32, each of which is sorted and then
-// merged into those before from behind. Cost: O(k * k / 1024) steps of 32 lanes.
+// A subset of k of n by a warp, to set, which has room for k. The draws go in chunks of 32, each of which is sorted and
+// then merged into those before from behind. Cost: O(k * k / 1024) steps of 32 lanes.
 __device__ __forceinline__ void large_subset(int64_t* set, int k, int64_t n, uint64_t stream) {
   int lane = threadIdx.x & 31;
   for (int size = 0; size < k; size += 32) {

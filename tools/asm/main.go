@@ -131,7 +131,7 @@ func generate() (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		files[u.asm] = asm
+		files[u.asm] = wrapped(asm)
 		head := fmt.Sprintf("// %s\n\n//go:build %s\n\npackage %s\n", warning, u.constraint, pkg)
 		if strings.Contains(g.stubs.String(), "unsafe.") {
 			head += "\nimport \"unsafe\"\n"
@@ -142,6 +142,23 @@ func generate() (map[string][]byte, error) {
 		}
 	}
 	return files, nil
+}
+
+// columns is how long a line of the repository may be.
+const columns = 120
+
+// wrapped breaks comments that are longer than a line may be.
+func wrapped(asm []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(asm) {
+		for bytes.HasPrefix(line, []byte("// ")) && len(line) > columns+1 {
+			at := bytes.LastIndexByte(line[:columns+1], ' ')
+			out = append(append(out, line[:at]...), '\n')
+			line = append([]byte("//   "), line[at+1:]...)
+		}
+		out = append(out, line...)
+	}
+	return out
 }
 
 func main() {

@@ -1,5 +1,5 @@
-// What a kernel source includes first. NVRTC knows the language of CUDA but has no <stdint.h>: the names that kernels use are
-// given here. The simulator's compiler finds a file of the same name instead of this one.
+// What a kernel source includes first. NVRTC knows the language of CUDA but has no <stdint.h>: the names that kernels
+// use are given here. The simulator's compiler finds a file of the same name instead of this one.
 #pragma once
 
 typedef signed char int8_t;

@@ -1,6 +1,6 @@
-// Lets gorgonia.org/cu v0.9.6, which was written for CUDA 11, compile with the headers of CUDA 12 and 13. It comes before the
-// toolkit's folder on the include path. CUDA 13 points some old names at functions with other parameters; here they get their
-// first meaning back, which the driver still has.
+// Lets gorgonia.org/cu v0.9.6, which was written for CUDA 11, compile with the headers of CUDA 12 and 13. It comes
+// before the toolkit's folder on the include path. CUDA 13 points some old names at functions with other parameters;
+// here they get their first meaning back, which the driver still has.
 #pragma once
 #include_next <cuda.h>
 

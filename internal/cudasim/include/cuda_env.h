@@ -1,5 +1,5 @@
-// The CPU side of the first line of every .cu file: the names of CUDA C++ for plain g++. The NVRTC side is a file of the
-// same name elsewhere. What is missing here is missing on purpose: see "What a kernel may use" in ../README.md.
+// The CPU side of the first line of every .cu file: the names of CUDA C++ for plain g++. The NVRTC side is a file of
+// the same name elsewhere. What is missing here is missing on purpose: see "What a kernel may use" in ../README.md.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -38,7 +38,8 @@ CUDASIM_HIDDEN int cudasim_barrier(int line, int predicate);   // how many threa
 CUDASIM_HIDDEN uint64_t cudasim_warp(int op, unsigned mask, uint64_t value, int arg, int width, int line);
 CUDASIM_HIDDEN uint64_t cudasim_atomic(int op, int bytes, void* p, uint64_t a, uint64_t b);
 CUDASIM_HIDDEN void cudasim_trap(int line) __attribute__((noreturn));
-CUDASIM_HIDDEN void cudasim_register(const char* name, void* function, void (*call)(void*, void**), int params, const int* sizes);
+CUDASIM_HIDDEN void cudasim_register(const char* name, void* function, void (*call)(void*, void**), int params,
+                                     const int* sizes);
 }
 #define threadIdx (cudasim_thread_idx())
 #define blockIdx (cudasim_block_idx())
@@ -54,9 +55,19 @@ CUDASIM_HIDDEN void cudasim_register(const char* name, void* function, void (*ca
 #define __syncthreads_and(p) (cudasim_barrier(__LINE__, !(p)) == 0)
 #define __trap() (cudasim_trap(__LINE__))
 
-enum { CUDASIM_SYNC, CUDASIM_SHFL, CUDASIM_SHFL_UP, CUDASIM_SHFL_DOWN, CUDASIM_SHFL_XOR, CUDASIM_BALLOT, CUDASIM_MATCH };
+enum {
+  CUDASIM_SYNC,
+  CUDASIM_SHFL,
+  CUDASIM_SHFL_UP,
+  CUDASIM_SHFL_DOWN,
+  CUDASIM_SHFL_XOR,
+  CUDASIM_BALLOT,
+  CUDASIM_MATCH
+};
 
-CUDASIM_INLINE void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) { cudasim_warp(CUDASIM_SYNC, mask, 0, 0, 32, line); }
+CUDASIM_INLINE void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) {
+  cudasim_warp(CUDASIM_SYNC, mask, 0, 0, 32, line);
+}
 
 template <class T> CUDASIM_INLINE T cudasim_exchange(int op, unsigned mask, T v, int arg, int width, int line) {
   static_assert(sizeof v <= 8, "a warp exchanges values of at most 8 bytes");
@@ -78,8 +89,12 @@ CUDASIM_EXCHANGE(__shfl_xor_sync, CUDASIM_SHFL_XOR)
 CUDASIM_INLINE unsigned __ballot_sync(unsigned mask, int p, int line = __builtin_LINE()) {
   return cudasim_warp(CUDASIM_BALLOT, mask, !!p, 0, 32, line);
 }
-CUDASIM_INLINE int __any_sync(unsigned mask, int p, int line = __builtin_LINE()) { return __ballot_sync(mask, p, line) != 0; }
-CUDASIM_INLINE int __all_sync(unsigned mask, int p, int line = __builtin_LINE()) { return __ballot_sync(mask, !p, line) == 0; }
+CUDASIM_INLINE int __any_sync(unsigned mask, int p, int line = __builtin_LINE()) {
+  return __ballot_sync(mask, p, line) != 0;
+}
+CUDASIM_INLINE int __all_sync(unsigned mask, int p, int line = __builtin_LINE()) {
+  return __ballot_sync(mask, !p, line) == 0;
+}
 template <class T> CUDASIM_INLINE unsigned __match_any_sync(unsigned mask, T v, int line = __builtin_LINE()) {
   return cudasim_exchange<uint64_t>(CUDASIM_MATCH, mask, (uint64_t)v, 0, 32, line);
 }
@@ -87,8 +102,19 @@ template <class T> CUDASIM_INLINE unsigned __match_any_sync(unsigned mask, T v, 
 // --- Atomics ---------------------------------------------------------------------------------------------------------
 
 // One call each: the simulator sees the whole operation, and may let another lane go first.
-enum { CUDASIM_ADD, CUDASIM_MIN, CUDASIM_MAX, CUDASIM_SMIN, CUDASIM_SMAX, CUDASIM_EXCH, CUDASIM_CAS, CUDASIM_OR, CUDASIM_AND,
-       CUDASIM_XOR, CUDASIM_ADD_REAL };
+enum {
+  CUDASIM_ADD,
+  CUDASIM_MIN,
+  CUDASIM_MAX,
+  CUDASIM_SMIN,
+  CUDASIM_SMAX,
+  CUDASIM_EXCH,
+  CUDASIM_CAS,
+  CUDASIM_OR,
+  CUDASIM_AND,
+  CUDASIM_XOR,
+  CUDASIM_ADD_REAL
+};
 #define CUDASIM_ATOMIC(NAME, T, OP) \
   CUDASIM_INLINE T NAME(T* p, T v) { return (T)cudasim_atomic(OP, sizeof(T), p, (uint64_t)v, 0); }
 #define CUDASIM_ATOMICS(NAME, SIGNED_OP, OP)                                 \
@@ -105,8 +131,10 @@ CUDASIM_ATOMIC(atomicMin, long long, CUDASIM_SMIN)
 CUDASIM_ATOMIC(atomicMax, long long, CUDASIM_SMAX)
 CUDASIM_INLINE int atomicSub(int* p, int v) { return atomicAdd(p, -v); }
 CUDASIM_INLINE unsigned atomicSub(unsigned* p, unsigned v) { return atomicAdd(p, 0u - v); }
-#define CUDASIM_ATOMIC_CAS(T) \
-  CUDASIM_INLINE T atomicCAS(T* p, T expected, T v) { return (T)cudasim_atomic(CUDASIM_CAS, sizeof v, p, (uint64_t)expected, (uint64_t)v); }
+#define CUDASIM_ATOMIC_CAS(T)                                                            \
+  CUDASIM_INLINE T atomicCAS(T* p, T expected, T v) {                                    \
+    return (T)cudasim_atomic(CUDASIM_CAS, sizeof v, p, (uint64_t)expected, (uint64_t)v); \
+  }
 CUDASIM_ATOMIC_CAS(int)
 CUDASIM_ATOMIC_CAS(unsigned)
 CUDASIM_ATOMIC_CAS(unsigned long long)
@@ -124,7 +152,7 @@ CUDASIM_INLINE void __threadfence() { __asm__ volatile("" ::: "memory"); }
 CUDASIM_INLINE void __threadfence_system() { __asm__ volatile("" ::: "memory"); }
 CUDASIM_INLINE void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
 
-// --- Arithmetic: what compute_70 has, with CUDA's answers at the corners ----------------------------------------------
+// --- Arithmetic: what compute_70 has, with CUDA's answers at the corners ---------------------------------------------
 
 template <class T> CUDASIM_INLINE T __ldg(const T* p) { return *p; }
 CUDASIM_INLINE int __popc(unsigned v) { return __builtin_popcount(v); }
@@ -140,7 +168,9 @@ CUDASIM_INLINE unsigned __brev(unsigned v) {
 }
 CUDASIM_INLINE unsigned __umulhi(unsigned a, unsigned b) { return (uint64_t)a * b >> 32; }
 CUDASIM_INLINE int __mulhi(int a, int b) { return (int64_t)a * b >> 32; }
-CUDASIM_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned __int128)a * b >> 64; }
+CUDASIM_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned __int128)a * b >> 64;
+}
 CUDASIM_INLINE long long __mul64hi(long long a, long long b) { return (__int128)a * b >> 64; }
 // Rounded once each, never contracted into a fused multiply-add: needs -ffp-contract=off.
 CUDASIM_INLINE double __dmul_rn(double a, double b) { return a * b; }
@@ -176,7 +206,9 @@ template <class T> CUDASIM_INLINE T max(T a, T b) { return a < b ? b : a; }
 template <class... A> struct CudasimCall {
   template <size_t... I> __attribute__((no_sanitize("thread"), noinline))
   static void go(void* f, void** p, std::integer_sequence<size_t, I...>) { ((void (*)(A...))f)(*(A*)p[I]...); }
-  __attribute__((no_sanitize("thread"))) static void call(void* f, void** p) { go(f, p, std::make_integer_sequence<size_t, sizeof...(A)>()); }
+  __attribute__((no_sanitize("thread"))) static void call(void* f, void** p) {
+    go(f, p, std::make_integer_sequence<size_t, sizeof...(A)>());
+  }
 };
 template <class... A> inline bool cudasim_register_kernel(const char* name, void (*f)(A...)) {
   static const int sizes[] = {(int)sizeof(A)..., 0};

@@ -59,5 +59,9 @@ enum { PTX_IDX = CUDASIM_SHFL, PTX_UP = CUDASIM_SHFL_UP, PTX_DOWN = CUDASIM_SHFL
 CUDASIM_INLINE uint32_t ptx_shfl(int mode, uint32_t v, uint32_t lane, uint32_t c, uint32_t mask, int line) {
   return cudasim_warp(mode, mask, v, lane, 32 - (c >> 8 & 31), line);
 }
-CUDASIM_INLINE uint32_t ptx_ballot(bool p, uint32_t mask, int line) { return cudasim_warp(CUDASIM_BALLOT, mask, p, 0, 32, line); }
-CUDASIM_INLINE uint32_t ptx_match(uint64_t v, uint32_t mask, int line) { return cudasim_warp(CUDASIM_MATCH, mask, v, 0, 32, line); }
+CUDASIM_INLINE uint32_t ptx_ballot(bool p, uint32_t mask, int line) {
+  return cudasim_warp(CUDASIM_BALLOT, mask, p, 0, 32, line);
+}
+CUDASIM_INLINE uint32_t ptx_match(uint64_t v, uint32_t mask, int line) {
+  return cudasim_warp(CUDASIM_MATCH, mask, v, 0, 32, line);
+}

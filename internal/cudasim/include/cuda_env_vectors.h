@@ -10,12 +10,15 @@ typedef long long cudasim_v8 __attribute__((may_alias));
 typedef int cudasim_v4 __attribute__((may_alias));
 typedef short cudasim_v2 __attribute__((may_alias));
 
-#define CUDASIM_VECTOR(NAME, T, BYTES, ...)                                                                             \
-  struct alignas(BYTES) NAME {                                                                                          \
-    T __VA_ARGS__;                                                                                                      \
-    NAME() = default;                                                                                                   \
-    __forceinline__ NAME(const NAME& o) { *(cudasim_v##BYTES*)this = *(const cudasim_v##BYTES*)&o; }                    \
-    __forceinline__ NAME& operator=(const NAME& o) { *(cudasim_v##BYTES*)this = *(const cudasim_v##BYTES*)&o; return *this; }
+#define CUDASIM_VECTOR(NAME, T, BYTES, ...)                                                          \
+  struct alignas(BYTES) NAME {                                                                       \
+    T __VA_ARGS__;                                                                                   \
+    NAME() = default;                                                                                \
+    __forceinline__ NAME(const NAME& o) { *(cudasim_v##BYTES*)this = *(const cudasim_v##BYTES*)&o; } \
+    __forceinline__ NAME& operator=(const NAME& o) {                                                 \
+      *(cudasim_v##BYTES*)this = *(const cudasim_v##BYTES*)&o;                                       \
+      return *this;                                                                                  \
+    }
 #define CUDASIM_VECTOR4(NAME, T, BYTES)                                             \
   CUDASIM_VECTOR(NAME, T, BYTES, x, y, z, w)                                        \
     __forceinline__ NAME(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}            \

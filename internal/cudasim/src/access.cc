@@ -1,5 +1,6 @@
-// What happens at every load, store and atomic of a kernel. Kernels are compiled with -fsanitize=thread but linked with these
-// functions in place of libtsan's: they are hidden, so a host built with its own race detector does not meet them.
+// What happens at every load, store and atomic of a kernel. Kernels are compiled with -fsanitize=thread but linked with
+// these functions in place of libtsan's: they are hidden, so a host built with its own race detector does not meet
+// them.
 #include <algorithm>
 
 #include "race.h"
@@ -7,7 +8,7 @@
 
 static const char* const kindNames[] = {"read", "write", "atomic"};
 
-// --- Races -------------------------------------------------------------------------------------------------------------
+// --- Races -----------------------------------------------------------------------------------------------------------
 
 static void checkCells(Shadow c, const Fiber* f, Kind kind, uintptr_t a, unsigned size, int pc, History h) {
   if (size >= 4 && !(a & 3)) {
@@ -38,9 +39,10 @@ static bool takeDown(Range& r, Kind kind) {
   return r.recorded = true;
 }
 
-// --- Every access ------------------------------------------------------------------------------------------------------
+// --- Every access ----------------------------------------------------------------------------------------------------
 
-static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned size, Kind kind, const void* code, bool vector) {
+static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned size, Kind kind, const void* code,
+                                                         bool vector) {
   const Fiber* f = G.current;
   if (unlikely(!f) || !(G.config.checks & kOfKernels)) return;       // not in a kernel: constructors of this library
   if (a - (uintptr_t)f->stack < kStack) return;       // its own local variables
@@ -58,7 +60,8 @@ static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned s
   }
   if (r) {
     if (unlikely(r->readOnly && kind != READ))
-      FAULT(kIllegalAddress, "WRITE TO READ-ONLY memory: %s of %u bytes at 0x%lx (%s) by %s: the range was registered with READ_ONLY",
+      FAULT(kIllegalAddress,
+            "WRITE TO READ-ONLY memory: %s of %u bytes at 0x%lx (%s) by %s: the range was registered with READ_ONLY",
             kindNames[kind], size, (unsigned long)a, place(pc).c_str(), whoAmI().c_str());
     if (likely(r->shadow.w)) c = r->cells(a);
   }
@@ -77,10 +80,11 @@ static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned s
   if (r && (G.config.checks & COUNT_LINES)) logAccess(f, code, a, size, kind != READ);
 }
 
-// --- What the compiler calls ---------------------------------------------------------------------------------------------
+// --- What the compiler calls -----------------------------------------------------------------------------------------
 
 #define PC __builtin_return_address(0)
-// "unaligned" is what the compiler says of packed types; CUDA knows no unaligned access. Volatile counts as a relaxed atomic.
+// "unaligned" is what the compiler says of packed types; CUDA knows no unaligned access. Volatile counts as a relaxed
+// atomic.
 #define CUDASIM_TSAN(N)                                                                            \
   HIDDEN void __tsan_read##N(void* p) { access((uintptr_t)p, N, READ, PC, true); }                 \
   HIDDEN void __tsan_write##N(void* p) { access((uintptr_t)p, N, WRITE, PC, true); }               \
@@ -114,7 +118,7 @@ HIDDEN void __tsan_func_entry(void*) {}
 HIDDEN void __tsan_func_exit() {}
 HIDDEN void __tsan_vptr_update(void**, void*) {}
 
-// --- Atomics -----------------------------------------------------------------------------------------------------------
+// --- Atomics ---------------------------------------------------------------------------------------------------------
 
 template <class R, class U> static U addReal(U bits, U more) {
   R a, b;

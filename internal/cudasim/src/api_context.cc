@@ -13,7 +13,8 @@
 struct Context { bool live = false, primary = false; int users = 0; unsigned flags = 0; int device = 0; };
 static Context primaries[kMaxDevices];
 static bool started;
-static pthread_key_t currentKey;                      // thread_local would give each thread of the host a copy of all shared memory
+// A thread_local would give each thread of the host a copy of all shared memory.
+static pthread_key_t currentKey;
 typedef std::vector<Context*> Stack;
 
 static Stack& contextStack() {
@@ -35,7 +36,7 @@ static void setCurrent(Context* c) {
   if (c) s.push_back(c);
 }
 
-// --- Driver and device -------------------------------------------------------------------------------------------------
+// --- Driver and device -----------------------------------------------------------------------------------------------
 
 API cuInit(unsigned flags) {
   ENTER(NOTHING);
@@ -110,7 +111,7 @@ API cuDeviceGetPCIBusId(char* out, int length, int device) {
   return kSuccess;
 }
 
-// --- Peers: whether kernels of one device reach the memory of another ---------------------------------------------------
+// --- Peers: whether kernels of one device reach the memory of another ------------------------------------------------
 
 API cuDeviceCanAccessPeer(int* can, int device, int other) {
   ENTER(INITIALIZED);
@@ -133,7 +134,7 @@ API cuCtxDisablePeerAccess(void* context) {
   return letReach(G.device, deviceOfContext(context), false) ? kSuccess : kPeerNotEnabled;
 }
 
-// --- Primary context ---------------------------------------------------------------------------------------------------
+// --- Primary context -------------------------------------------------------------------------------------------------
 
 API cuDevicePrimaryCtxRetain(void** context, int device) {
   ENTER(INITIALIZED);
@@ -172,7 +173,7 @@ API cuDevicePrimaryCtxReset_v2(int device) {
   return noDevice(device) ? kInvalidDevice : kSuccess;
 }
 
-// --- Current context ---------------------------------------------------------------------------------------------------
+// --- Current context -------------------------------------------------------------------------------------------------
 
 API cuCtxCreate_v2(void** context, unsigned flags, int device) {
   ENTER(INITIALIZED);
@@ -189,7 +190,8 @@ API cuCtxDestroy_v2(void* context) {
   ENTER(INITIALIZED);
   Context* c = (Context*)context;
   if (!c || c->primary || !c->live) return kInvalidContext;
-  c->live = false;                                    // never deleted: other threads may still have it as their current one
+  // Never deleted: other threads may still have it as their current one.
+  c->live = false;
   if (currentContext() == c) contextStack().pop_back();
   return kSuccess;
 }
@@ -272,7 +274,7 @@ API cuCtxSetSharedMemConfig(int) {
   return kSuccess;
 }
 
-// --- Errors ------------------------------------------------------------------------------------------------------------
+// --- Errors ----------------------------------------------------------------------------------------------------------
 
 struct ErrorText { int code; const char *name, *text; };
 static const ErrorText errors[] = {

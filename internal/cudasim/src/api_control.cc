@@ -41,7 +41,8 @@ CONTROL void cudasim_defaults() {
   settle();
 }
 
-// The nth call of a driver function from now answers code. "kernel:<name>" lets the nth run of a kernel lose the device.
+// The nth call of a driver function from now answers code. "kernel:<name>" lets the nth run of a kernel lose the
+// device.
 CONTROL void cudasim_fail(const char* name, int nth, int code) {
   Call call(__func__, NOTHING);
   failCall(name, nth, code);
@@ -64,8 +65,9 @@ CONTROL void cudasim_reset() {
   clearFailures();
 }
 
-// Counts of a kernel since the last cudasim_reset_stats: launches, threads; then, for host and device memory, reads and writes:
-// warp instructions, lanes, 32-byte sectors, 128-byte lines. 18 numbers. Returns 0, or 500 if there is no such kernel.
+// Counts of a kernel since the last cudasim_reset_stats: launches, threads; then, for host and device memory, reads and
+// writes: warp instructions, lanes, 32-byte sectors, 128-byte lines. 18 numbers. Returns 0, or 500 if there is no such
+// kernel.
 CONTROL int cudasim_stats(const char* kernel, uint64_t* out) {
   Call call(__func__, NOTHING);
   if (driverStarted()) drainAll();

@@ -1,5 +1,6 @@
-// Device memory that several processes share. A handle says which memory of which process it is; opening it maps that memory
-// to addresses of this process's own device. Each process checks its own kernels only: races between two are not found.
+// Device memory that several processes share. A handle says which memory of which process it is; opening it maps that
+// memory to addresses of this process's own device. Each process checks its own kernels only: races between two are not
+// found.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,7 +63,8 @@ static int openFile(const Handle& h) {
 
 API cuIpcOpenMemHandle_v2(Device* p, Handle h, unsigned flags) {
   ENTER(CONTEXT);
-  if (!p || flags != 1 || memcmp(h.magic, kMagic, sizeof kMagic) || !h.bytes || h.bytes > G.config.memory) return kInvalidValue;
+  if (!p || flags != 1 || memcmp(h.magic, kMagic, sizeof kMagic) || !h.bytes || h.bytes > G.config.memory)
+    return kInvalidValue;
   if (h.pid == getpid()) return kInvalidContext;      // the real one refuses its own, too
   if (h.device != G.device && !mayPeer(G.device, h.device)) return kPeerUnsupported;
   for (auto& [at, i] : imports) {

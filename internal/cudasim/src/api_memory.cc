@@ -14,7 +14,7 @@
 
 typedef unsigned long long Device;                    // CUdeviceptr
 
-// --- Device memory -----------------------------------------------------------------------------------------------------
+// --- Device memory ---------------------------------------------------------------------------------------------------
 
 static CUresult allocate(Device* p, size_t n) {
   if (!p || !n) return kInvalidValue;
@@ -75,7 +75,7 @@ API cuMemGetAddressRange_v2(Device* base, size_t* bytes, Device p) {
   return kSuccess;
 }
 
-// --- Page-locked memory of the driver ----------------------------------------------------------------------------------
+// --- Page-locked memory of the driver --------------------------------------------------------------------------------
 
 static CUresult allocateHost(void** p, size_t n, unsigned flags) {
   if (!p || !n || flags & ~7u) return kInvalidValue;
@@ -106,7 +106,7 @@ API cuMemFreeHost(void* p) {
   return G.sticky();
 }
 
-// --- Registered memory -------------------------------------------------------------------------------------------------
+// --- Registered memory -----------------------------------------------------------------------------------------------
 
 enum { REGISTER_PORTABLE = 1, REGISTER_MAPPED = 2, REGISTER_IO = 4, REGISTER_READ_ONLY = 8 };
 
@@ -116,8 +116,9 @@ static bool onRealFileSystem(const char* path) {      // one with a disk behind 
   return s.f_type != 0x01021994 && s.f_type != (long)0x958458f6;
 }
 
-// Would a driver be able to pin this? What Linux says of the mappings decides: all of it must be mapped and readable; writable
-// unless it is registered read-only; and a shared writable mapping of a file on a disk cannot be pinned for long.
+// Would a driver be able to pin this? What Linux says of the mappings decides: all of it must be mapped and readable;
+// writable unless it is registered read-only; and a shared writable mapping of a file on a disk cannot be pinned for
+// long.
 static CUresult pinnable(uintptr_t lo, uintptr_t hi, bool readOnly) {
   FILE* f = fopen("/proc/self/maps", "r");
   if (!f) return kSuccess;
@@ -176,17 +177,29 @@ API cuMemHostGetFlags(unsigned* flags, void* p) {
   return kSuccess;
 }
 
-// --- What an address is ------------------------------------------------------------------------------------------------
+// --- What an address is ----------------------------------------------------------------------------------------------
 
-enum { POINTER_CONTEXT = 1, POINTER_MEMORY_TYPE, POINTER_DEVICE, POINTER_HOST, POINTER_BUFFER_ID = 7, POINTER_MANAGED = 8,
-       POINTER_ORDINAL = 9, POINTER_RANGE_START = 11, POINTER_RANGE_SIZE = 12, POINTER_MAPPED = 13 };
+enum {
+  POINTER_CONTEXT = 1,
+  POINTER_MEMORY_TYPE,
+  POINTER_DEVICE,
+  POINTER_HOST,
+  POINTER_BUFFER_ID = 7,
+  POINTER_MANAGED = 8,
+  POINTER_ORDINAL = 9,
+  POINTER_RANGE_START = 11,
+  POINTER_RANGE_SIZE = 12,
+  POINTER_MAPPED = 13
+};
 
 static CUresult pointerAttribute(void* out, int what, Device p) {
   Range* r = findRange(p);
   if (!r || !r->live || p >= r->hi) return kInvalidValue;
   bool device = r->space() == DEVICE;
   switch (what) {
-    case POINTER_CONTEXT: *(void**)out = r->origin == Range::ALLOCATION ? primaryContext(r->device) : currentContext(); return kSuccess;
+    case POINTER_CONTEXT:
+      *(void**)out = r->origin == Range::ALLOCATION ? primaryContext(r->device) : currentContext();
+      return kSuccess;
     case POINTER_MEMORY_TYPE: *(unsigned*)out = device ? 2 : 1; return kSuccess;
     case POINTER_DEVICE: *(Device*)out = p; return kSuccess;
     case POINTER_HOST:
@@ -208,8 +221,10 @@ API cuPointerGetAttribute(void* out, int what, Device p) {
 }
 API cuPointerGetAttributes(unsigned n, int* what, void** out, Device p) {
   ENTER(CONTEXT);
-  for (unsigned i = 0; i < n; i++) {                  // unlike the call for one, this one answers 0 for what is no memory of ours
-    bool narrow = what[i] == POINTER_MEMORY_TYPE || what[i] == POINTER_MANAGED || what[i] == POINTER_ORDINAL || what[i] == POINTER_MAPPED;
+  // Unlike the call for one, this one answers 0 for what is no memory of ours.
+  for (unsigned i = 0; i < n; i++) {
+    bool narrow = what[i] == POINTER_MEMORY_TYPE || what[i] == POINTER_MANAGED || what[i] == POINTER_ORDINAL ||
+                  what[i] == POINTER_MAPPED;
     if (pointerAttribute(out[i], what[i], p)) memset(out[i], 0, narrow ? 4 : 8);
   }
   return kSuccess;

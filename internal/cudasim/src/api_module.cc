@@ -1,7 +1,7 @@
 // Driver calls about modules and kernels.
 //
-// The image is the PTX that a real driver would compile. Here it says which kernels there are and what they take; the code
-// that runs is the kernel of the same name that was compiled into this library from the same .cu file.
+// The image is the PTX that a real driver would compile. Here it says which kernels there are and what they take; the
+// code that runs is the kernel of the same name that was compiled into this library from the same .cu file.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,7 +20,8 @@ Kernel* findKernel(const std::string& name) {
   auto it = kernels().find(name);
   return it == kernels().end() ? nullptr : &it->second;
 }
-HIDDEN void cudasim_register(const char* name, void* function, void (*call)(void*, void**), int params, const int* sizes) {
+HIDDEN void cudasim_register(const char* name, void* function, void (*call)(void*, void**), int params,
+                             const int* sizes) {
   Kernel k{name, function, call, std::vector<int>(sizes, sizes + params)};
   if (!kernels().emplace(name, k).second) {
     fprintf(stderr, "cudasim: two kernels are named %s\n", name);
@@ -28,7 +29,7 @@ HIDDEN void cudasim_register(const char* name, void* function, void (*call)(void
   }
 }
 
-// --- Modules -----------------------------------------------------------------------------------------------------------
+// --- Modules ---------------------------------------------------------------------------------------------------------
 
 struct Function { Kernel* kernel; int maxThreads, device; };
 struct Module { std::map<std::string, Function> functions; };
@@ -67,8 +68,8 @@ static CUresult readEntry(const std::string& ptx, size_t at, Module* m) {
   }
   std::vector<int> params = parametersOf(ptx, open, close);
   if (params != k->sizes) {
-    report(kInvalidPtx, "STALE PTX: kernel %s takes (%s) bytes in the PTX, (%s) in the .cu file: regenerate the PTX", entry.c_str(),
-           listed(params).c_str(), listed(k->sizes).c_str());
+    report(kInvalidPtx, "STALE PTX: kernel %s takes (%s) bytes in the PTX, (%s) in the .cu file: regenerate the PTX",
+           entry.c_str(), listed(params).c_str(), listed(k->sizes).c_str());
     return kInvalidPtx;
   }
   int threads[3] = {attribute(1), 1, 1};
@@ -122,7 +123,8 @@ API cuModuleGetFunction(void** function, void* module, const char* name) {
   auto it = all.find(name);
   if (it == all.end()) return kNotFound;
   if (!it->second.kernel) {
-    report(kNotFound, "KERNEL NOT COMPILED: %s is in the PTX, but not in this library: build it again (make cudasim)", name);
+    report(kNotFound, "KERNEL NOT COMPILED: %s is in the PTX, but not in this library: build it again (make cudasim)",
+           name);
     return kNotFound;
   }
   functions.insert(&it->second);
@@ -134,9 +136,19 @@ API cuModuleGetGlobal_v2(unsigned long long*, size_t*, void*, const char*) {
   return kNotFound;
 }
 
-// --- Kernels -----------------------------------------------------------------------------------------------------------
+// --- Kernels ---------------------------------------------------------------------------------------------------------
 
-enum { FUNC_MAX_THREADS, FUNC_STATIC_SHARED, FUNC_CONST, FUNC_LOCAL, FUNC_REGISTERS, FUNC_PTX, FUNC_BINARY, FUNC_CACHE, FUNC_MAX_DYNAMIC };
+enum {
+  FUNC_MAX_THREADS,
+  FUNC_STATIC_SHARED,
+  FUNC_CONST,
+  FUNC_LOCAL,
+  FUNC_REGISTERS,
+  FUNC_PTX,
+  FUNC_BINARY,
+  FUNC_CACHE,
+  FUNC_MAX_DYNAMIC
+};
 
 API cuFuncGetAttribute(int* value, int what, void* function) {
   ENTER(CONTEXT);
@@ -184,14 +196,16 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function, int
   ENTER(CONTEXT);
   return occupancy(blocks, function, threads, shared);
 }
-API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, void* function, int threads, size_t shared, unsigned) {
+API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, void* function, int threads, size_t shared,
+                                                         unsigned) {
   ENTER(CONTEXT);
   return occupancy(blocks, function, threads, shared);
 }
 
 static bool validShape(const Function* f, const unsigned* grid, const unsigned* block, unsigned shared) {
   for (int i = 0; i < 3; i++)
-    if (!grid[i] || !block[i] || grid[i] > (unsigned)attribute(5 + i) || block[i] > (unsigned)attribute(2 + i)) return false;
+    if (!grid[i] || !block[i] || grid[i] > (unsigned)attribute(5 + i) || block[i] > (unsigned)attribute(2 + i))
+      return false;
   uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
   return threads <= (uint64_t)f->maxThreads && threads <= kMaxThreads && shared <= f->kernel->maxDynamic;
 }

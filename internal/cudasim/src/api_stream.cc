@@ -18,7 +18,7 @@ static void endCapture(Capture* c) {
     if (e->capture == c) e->capture = nullptr;
 }
 
-// --- Streams -----------------------------------------------------------------------------------------------------------
+// --- Streams ---------------------------------------------------------------------------------------------------------
 
 API cuStreamCreate(void** stream, unsigned flags) {
   ENTER(CONTEXT);
@@ -75,7 +75,8 @@ API cuStreamWaitEvent(void* stream, void* event, unsigned) {
   Stream* s = findStream(stream);
   Event* e = findEvent(event);
   if (!s || !e) return kInvalidHandle;
-  if (e->capture) {                                   // joins the capture; replay keeps the order of capture, so nothing waits
+  // Joins the capture; replay keeps the order of capture, so nothing waits.
+  if (e->capture) {
     if (s->capture && s->capture != e->capture) return kCaptureInvalidated;
     s->capture = e->capture;
     return kSuccess;
@@ -85,7 +86,7 @@ API cuStreamWaitEvent(void* stream, void* event, unsigned) {
   return kSuccess;
 }
 
-// --- Events ------------------------------------------------------------------------------------------------------------
+// --- Events ----------------------------------------------------------------------------------------------------------
 
 enum { EVENT_NO_TIMING = 2 };
 
@@ -143,10 +144,10 @@ API cuEventElapsedTime(float* milliseconds, void* start, void* end) {
   return kSuccess;
 }
 
-// --- Capture and graphs ------------------------------------------------------------------------------------------------
+// --- Capture and graphs ----------------------------------------------------------------------------------------------
 
-// A graph is the list of captured operations. It is replayed in the order of its capture, as one sequence of the stream that
-// launches it: a wait that is missing between the streams of a capture is therefore not found.
+// A graph is the list of captured operations. It is replayed in the order of its capture, as one sequence of the stream
+// that launches it: a wait that is missing between the streams of a capture is therefore not found.
 struct Graph { std::vector<Operation> operations; };
 static std::set<Graph*> graphs;
 
@@ -209,7 +210,8 @@ API cuGraphLaunch(void* executable, void* stream) {
     copy->shared = op.launch->shared;
     std::copy(op.launch->grid, op.launch->grid + 3, copy->grid);
     std::copy(op.launch->block, op.launch->block + 3, copy->block);
-    copy->args = op.launch->args;                     // they point into the storage of the captured launch, which the graph keeps
+    // They point into the storage of the captured launch, which the graph keeps.
+    copy->args = op.launch->args;
     auto original = op.launch;
     auto work = op.work;
     enqueue(s, Operation{op.kind, std::shared_ptr<Launch>(copy.get(), [copy, original](Launch*) {}), nullptr, work});

@@ -1,8 +1,8 @@
 // Driver calls that copy and fill.
 //
-// Asynchronous copies run when their stream runs, so a host that uses the memory too early sees old bytes. That holds for more
-// than 64 KiB of pageable memory as well: a driver may take them when the call is made, but does not promise it. A copy to pageable
-// memory waits.
+// Asynchronous copies run when their stream runs, so a host that uses the memory too early sees old bytes. That holds
+// for more than 64 KiB of pageable memory as well: a driver may take them when the call is made, but does not promise
+// it. A copy to pageable memory waits.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -14,7 +14,8 @@
 #include "streams.h"
 
 typedef unsigned long long Device;                    // CUdeviceptr
-struct Side { uintptr_t a; bool mustBeKnown; };       // to the driver: device memory, and host memory that was page-locked
+// To the driver: device memory, and host memory that was page-locked.
+struct Side { uintptr_t a; bool mustBeKnown; };
 
 static bool known(uintptr_t a, size_t n) {
   Range* r = findRange(a);
@@ -30,8 +31,10 @@ static bool valid(Side s, size_t n) {
 
 static void copyNow(Launch* L, Side to, Side from, size_t n, bool async) {
   if (!valid(to, n) || !valid(from, n)) {
-    report(kIllegalAddress, "COPY OF MEMORY THAT IS GONE: %zu bytes from 0x%lx to 0x%lx: freed or unregistered after the copy was queued", n,
-           (unsigned long)from.a, (unsigned long)to.a);
+    report(
+        kIllegalAddress,
+        "COPY OF MEMORY THAT IS GONE: %zu bytes from 0x%lx to 0x%lx: freed or unregistered after the copy was queued",
+        n, (unsigned long)from.a, (unsigned long)to.a);
     return;
   }
   hostTransfer(L, from.a, n, false, async);
@@ -49,12 +52,15 @@ static CUresult copy(Side to, Side from, size_t n) {
 
 constexpr size_t kStagedAtOnce = 64 << 10;
 
-// From pageable memory, when the stream comes to it. The memory may be gone, so a system call reads it, which does not fault.
+// From pageable memory, when the stream comes to it. The memory may be gone, so a system call reads it, which does not
+// fault.
 static void copyLate(Launch* L, Side to, uintptr_t from, size_t n) {
   std::vector<char> bytes(n);
   iovec into = {bytes.data(), n}, of = {(void*)from, n};
   if (process_vm_readv(getpid(), &into, 1, &of, 1, 0) != (ssize_t)n) {
-    report(kIllegalAddress, "COPY OF MEMORY THAT IS GONE: %zu pageable bytes at 0x%lx: unmapped before the stream came to the copy", n, (unsigned long)from);
+    report(kIllegalAddress,
+           "COPY OF MEMORY THAT IS GONE: %zu pageable bytes at 0x%lx: unmapped before the stream came to the copy", n,
+           (unsigned long)from);
     return;
   }
   copyNow(L, to, {(uintptr_t)bytes.data(), false}, n, true);
@@ -127,11 +133,12 @@ API cuMemcpyPeerAsync(Device to, void*, Device from, void*, size_t n, void* stre
   return copyAsync(onDevice(to), onDevice(from), n, stream);
 }
 
-// --- Fills -------------------------------------------------------------------------------------------------------------
+// --- Fills -----------------------------------------------------------------------------------------------------------
 
 template <class T> static void fillNow(Launch* L, Device to, T v, size_t n, bool async) {
   if (!known(to, n * sizeof v)) {
-    report(kIllegalAddress, "FILL OF MEMORY THAT IS GONE: %zu bytes at 0x%lx: freed after the fill was queued", n * sizeof v, (unsigned long)to);
+    report(kIllegalAddress, "FILL OF MEMORY THAT IS GONE: %zu bytes at 0x%lx: freed after the fill was queued",
+           n * sizeof v, (unsigned long)to);
     return;
   }
   hostTransfer(L, to, n * sizeof v, true, async);
@@ -152,7 +159,8 @@ template <class T> static CUresult fillAsync(Device to, T v, size_t n, void* str
   if (!s) return kInvalidHandle;
   if (!n) return kSuccess;
   if (to % sizeof v || !fillable(to, n * sizeof v)) return kInvalidValue;
-  enqueue(s, Operation{Operation::TRANSFER, std::make_shared<Launch>(), nullptr, [=](Launch* L) { fillNow(L, to, v, n, true); }});
+  enqueue(s, Operation{Operation::TRANSFER, std::make_shared<Launch>(), nullptr,
+                       [=](Launch* L) { fillNow(L, to, v, n, true); }});
   return G.sticky();
 }
 API cuMemsetD8_v2(Device to, unsigned char v, size_t n) {

@@ -8,7 +8,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-// --- Device attributes -------------------------------------------------------------------------------------------------
+// --- Device attributes -----------------------------------------------------------------------------------------------
 
 // A middling card; the numbers are those of CUdevice_attribute.
 static const std::map<int, int> defaults = {
@@ -23,8 +23,10 @@ static const std::map<int, int> defaults = {
   {39, 2048}, {40, 2}, {41, 1}, {50, 0},              // threads an SM, copy engines, unified addressing, PCI domain
   {75, 8}, {76, 0}, {78, 1}, {79, 1}, {80, 1},        // compute capability, stream priorities, L1 caches
   {81, 164 << 10}, {82, 65536}, {83, 1},              // shared memory and registers an SM, managed memory
-  {84, 0}, {85, 0}, {86, 0}, {87, 2},                 // multi-GPU board and group, native atomics over the bus, single/double ratio
-  {88, 0}, {89, 0}, {90, 1}, {91, 1},                 // pageable, concurrent managed, preemption, host pointers of registered memory
+  // Multi-GPU board and group, native atomics over the bus, single/double ratio.
+  {84, 0}, {85, 0}, {86, 0}, {87, 2},
+  // Pageable, concurrent managed, preemption, host pointers of registered memory.
+  {88, 0}, {89, 0}, {90, 1}, {91, 1},
   {95, 0}, {97, (int)kDynamicShared},                 // cooperative launch, opt-in shared memory
   {99, 1}, {100, 0}, {101, 0},                        // host registration, host page tables, direct managed access
   {106, 32}, {113, 1}, {115, 0},                      // blocks an SM, read-only host registration, memory pools
@@ -42,7 +44,7 @@ bool mayPeer(int device, int other) {
   return device != other && group > 0 && (group == 1 || device / group == other / group);
 }
 
-// --- Settings ----------------------------------------------------------------------------------------------------------
+// --- Settings --------------------------------------------------------------------------------------------------------
 
 static const char* parseOrder(const std::string& v, Config& c) {
   if (v == "forward") c.order = FORWARD;
@@ -53,9 +55,14 @@ static const char* parseOrder(const std::string& v, Config& c) {
 }
 
 static const char* parseChecks(const std::string& v, Config& c) {
-  static const std::map<std::string, unsigned> names = {
-    {"all", CHECK_DEFAULT & ~LAZY}, {"default", CHECK_DEFAULT}, {"none", 0}, {"addresses", CHECK_ADDRESSES},
-    {"races", CHECK_ADDRESSES | CHECK_RACES}, {"lines", CHECK_ADDRESSES | COUNT_LINES}, {"lazy", LAZY}, {"host", CHECK_HOST}};
+  static const std::map<std::string, unsigned> names = {{"all", CHECK_DEFAULT & ~LAZY},
+                                                        {"default", CHECK_DEFAULT},
+                                                        {"none", 0},
+                                                        {"addresses", CHECK_ADDRESSES},
+                                                        {"races", CHECK_ADDRESSES | CHECK_RACES},
+                                                        {"lines", CHECK_ADDRESSES | COUNT_LINES},
+                                                        {"lazy", LAZY},
+                                                        {"host", CHECK_HOST}};
   unsigned checks = 0;
   for (size_t at = 0; at <= v.size();) {
     size_t end = std::min(v.find('+', at), v.size());
@@ -105,7 +112,8 @@ std::string settings() {
   if (c.checks & COUNT_LINES) s += "+lines";
   if (c.checks & LAZY) s += "+lazy";
   if (c.checks & CHECK_HOST) s += "+host";
-  s += ",memory=" + std::to_string(c.memory) + ",driver=" + std::to_string(c.driver) + ",devices=" + std::to_string(c.devices) + ",peers=" + std::to_string(c.peers);
+  s += ",memory=" + std::to_string(c.memory) + ",driver=" + std::to_string(c.driver) +
+       ",devices=" + std::to_string(c.devices) + ",peers=" + std::to_string(c.peers);
   for (auto& a : c.attributes) s += ",attr" + std::to_string(a.first) + "=" + std::to_string(a.second);
   return s;
 }
@@ -116,7 +124,8 @@ const char* configure(const char* settings) {
   for (size_t at = 0; at < s.size();) {
     size_t end = std::min(s.find(',', at), s.size()), equals = s.find('=', at);
     if (equals == std::string::npos || equals > end) return "a setting is <name>=<value>";
-    if (const char* wrong = parseOne(s.substr(at, equals - at), s.substr(equals + 1, end - equals - 1), c)) return wrong;
+    if (const char* wrong = parseOne(s.substr(at, equals - at), s.substr(equals + 1, end - equals - 1), c))
+      return wrong;
     at = end + 1;
   }
   G.config = c;
@@ -132,7 +141,7 @@ void readEnvironment() {
   }
 }
 
-// --- Failures on purpose -----------------------------------------------------------------------------------------------
+// --- Failures on purpose ---------------------------------------------------------------------------------------------
 
 struct Failure { std::string name; int remaining, code; };
 static std::vector<Failure> failures;
@@ -175,7 +184,7 @@ bool injectedLaunchFailure(const std::string& kernel) {
   return code != 0;
 }
 
-// --- The frame of a call -----------------------------------------------------------------------------------------------
+// --- The frame of a call ---------------------------------------------------------------------------------------------
 
 Call::Call(const char* name, Needs needs) {
   pthread_mutex_lock(&lock);

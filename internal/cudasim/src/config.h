@@ -15,11 +15,12 @@ void clearFailures();
 int takeFailure(const std::string& name);             // counts a call; the code it must answer, or 0
 bool injectedLaunchFailure(const std::string& kernel);
 
-// What a driver call needs before it may start. FREEING calls do their work even on a lost device, and then say that it is
-// lost, so that a process which cleans up leaves nothing behind.
+// What a driver call needs before it may start. FREEING calls do their work even on a lost device, and then say that it
+// is lost, so that a process which cleans up leaves nothing behind.
 enum Needs { NOTHING, INITIALIZED, CONTEXT, FREEING };
 
-// Call is made first in every driver call: takes the lock, counts the call, answers injected failures and a lost device.
+// Call is made first in every driver call: takes the lock, counts the call, answers injected failures and a lost
+// device.
 struct Call {
   Call(const char* name, Needs needs);
   ~Call();

@@ -11,8 +11,8 @@ void guardPage(char* p, size_t bytes) { mprotect(p, bytes, PROT_NONE); }
 
 #if defined(__x86_64__) && !defined(CUDASIM_UCONTEXT)
 
-// Saves the registers that a callee must keep, and the stack pointer. Ends in a jump, not in ret: the processor's return
-// stack would predict wrongly every time.
+// Saves the registers that a callee must keep, and the stack pointer. Ends in a jump, not in ret: the processor's
+// return stack would predict wrongly every time.
 asm(R"(
   .text
   .hidden switchContext

@@ -1,9 +1,10 @@
 // Counts the 32-byte sectors and 128-byte lines of each warp instruction that reads or writes global memory.
 //
-// Which accesses of 32 lanes are one instruction? "The n-th execution of one place in the code" is wrong as soon as a lane
-// is masked out of the first round of a loop, as in every aligned gather: it lags by one from then on. So the trace of
-// basic blocks (-fsanitize-coverage=trace-pc) is kept too, and at the end of a warp its 32 traces are replayed together,
-// always advancing the lanes with the lowest address: they meet again behind an if and behind a loop, as on the device.
+// Which accesses of 32 lanes are one instruction? "The n-th execution of one place in the code" is wrong as soon as a
+// lane is masked out of the first round of a loop, as in every aligned gather: it lags by one from then on. So the
+// trace of basic blocks (-fsanitize-coverage=trace-pc) is kept too, and at the end of a warp its 32 traces are replayed
+// together, always advancing the lanes with the lowest address: they meet again behind an if and behind a loop, as on
+// the device.
 #include <algorithm>
 
 #include "sim.h"
@@ -87,7 +88,8 @@ void countTraffic(int warp) {
   }
 }
 
-// At a barrier or a collective of the whole warp all lanes stand at one place: what they did before can be counted then.
+// At a barrier or a collective of the whole warp all lanes stand at one place: what they did before can be counted
+// then.
 void countLongTraffic(int warp) {
   size_t longest = 0;
   for (int i = 0; i < 32; i++) longest = std::max(longest, trace[warp * 32 + i].size());

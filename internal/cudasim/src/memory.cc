@@ -17,7 +17,8 @@
 static constexpr size_t kGranule = 256;               // alignment of device memory, as with the real driver
 static constexpr size_t kFreedKept = 1 << 16;         // freed ranges that are remembered, to explain a use after free
 
-static std::map<uintptr_t, Range*> deviceRanges;      // by start: live ones, and freed ones whose addresses are not in use again
+// By start: live ones, and freed ones whose addresses are not in use again.
+static std::map<uintptr_t, Range*> deviceRanges;
 static std::deque<uintptr_t> freed;                   // their starts, oldest first
 static std::map<uintptr_t, size_t> freeAddresses;     // device: start -> bytes, never adjacent
 static uintptr_t rover;                               // next address to give out
@@ -27,13 +28,15 @@ static bool peers[kMaxDevices][kMaxDevices];           // [a][b]: a may reach b'
 
 static std::map<uintptr_t, Range*> hostRanges;        // live, by start
 static std::deque<std::pair<uintptr_t, uintptr_t>> unregistered;      // the last ones, to explain a bad address
-static Range everything;                              // any host memory, where the device is told to read pageable memory
+// Any host memory, where the device is told to read pageable memory.
+static Range everything;
 
-Range* rangeCache[kRangeCache];                       // live ranges, by place in the code: a load mostly stays in one range
+// Live ranges, by place in the code: a load mostly stays in one range.
+Range* rangeCache[kRangeCache];
 
 std::string sharedComplaint();
 
-// --- Start -------------------------------------------------------------------------------------------------------------
+// --- Start -----------------------------------------------------------------------------------------------------------
 
 static void* tryReserve(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -107,7 +110,7 @@ DeviceOpen::~DeviceOpen() {
   if (--opened == 0 && (G.config.checks & CHECK_HOST)) protectArena(false);
 }
 
-// --- Look-up -----------------------------------------------------------------------------------------------------------
+// --- Look-up ---------------------------------------------------------------------------------------------------------
 
 static bool onDevice(uintptr_t a) { return a - G.arena < G.arenaBytes; }
 
@@ -135,7 +138,9 @@ Range* findForKernel(uintptr_t a, int pc) {
 
 void forgetCaches() { memset(rangeCache, 0, sizeof rangeCache); }
 
-bool mayReach(int device, const Range& r) { return r.origin != Range::ALLOCATION || r.device == device || peers[device][r.device]; }
+bool mayReach(int device, const Range& r) {
+  return r.origin != Range::ALLOCATION || r.device == device || peers[device][r.device];
+}
 
 bool letReach(int device, int other, bool may) {
   forgetCaches();
@@ -151,14 +156,18 @@ static std::string format(const char* text, long byte, size_t bytes) {
 static std::string complaintOnDevice(uintptr_t a) {
   const Range* r = lastAtOrBefore(deviceRanges, a);
   if (!r) return "a device address that was never allocated, or freed long ago";
-  if (r->live && a < r->hi && !mayReach(G.device, *r)) return format("NO PEER ACCESS: memory of device %ld, which is not this one; allocation of %zu bytes", r->device, r->bytes());
-  return format(r->live ? "OUT OF BOUNDS: byte %ld of an allocation of %zu bytes" : "USE AFTER FREE: byte %ld of a freed allocation of %zu bytes",
+  if (r->live && a < r->hi && !mayReach(G.device, *r))
+    return format("NO PEER ACCESS: memory of device %ld, which is not this one; allocation of %zu bytes", r->device,
+                  r->bytes());
+  return format(r->live ? "OUT OF BOUNDS: byte %ld of an allocation of %zu bytes"
+                        : "USE AFTER FREE: byte %ld of a freed allocation of %zu bytes",
                 a - r->lo, r->bytes());
 }
 
 static std::string complaintOnHost(uintptr_t a) {
   for (auto& [lo, r] : hostRanges)
-    if (a + 64 >= lo && a < r->hi + 4096) return format("OUT OF BOUNDS of registered host memory: byte %ld of %zu", a - lo, r->bytes());
+    if (a + 64 >= lo && a < r->hi + 4096)
+      return format("OUT OF BOUNDS of registered host memory: byte %ld of %zu", a - lo, r->bytes());
   for (auto& [lo, hi] : unregistered)
     if (a >= lo && a < hi) return format("USE AFTER UNREGISTER of host memory: byte %ld of %zu", a - lo, hi - lo);
   return "neither device memory nor registered host memory (is a host pointer not registered?)";
@@ -166,11 +175,11 @@ static std::string complaintOnHost(uintptr_t a) {
 
 void badAddress(uintptr_t a, unsigned size, const char* what, int pc) {
   std::string why = onDevice(a) ? complaintOnDevice(a) : isShared(a) ? sharedComplaint() : complaintOnHost(a);
-  FAULT(kIllegalAddress, "ILLEGAL ADDRESS: %s of %u bytes at 0x%lx (%s) by %s: %s", what, size, (unsigned long)a, place(pc).c_str(),
-        whoAmI().c_str(), why.c_str());
+  FAULT(kIllegalAddress, "ILLEGAL ADDRESS: %s of %u bytes at 0x%lx (%s) by %s: %s", what, size, (unsigned long)a,
+        place(pc).c_str(), whoAmI().c_str(), why.c_str());
 }
 
-// --- Ranges ------------------------------------------------------------------------------------------------------------
+// --- Ranges ----------------------------------------------------------------------------------------------------------
 
 static Range* newRange(uintptr_t lo, size_t bytes, Range::Origin origin) {
   Range* r = new Range;
@@ -242,7 +251,8 @@ static void charge(int device, size_t bytes, int sign) {
 Range* allocateDevice(size_t bytes) {
   if (bytes > G.config.memory) return nullptr;
   charge(G.device, bytes, 1);
-  if (used[G.device] > G.config.memory || taken(G.device) > inPages(G.config.memory)) return charge(G.device, bytes, -1), nullptr;
+  if (used[G.device] > G.config.memory || taken(G.device) > inPages(G.config.memory))
+    return charge(G.device, bytes, -1), nullptr;
   size_t whole = rounded(bytes);
   uintptr_t lo = takeAddresses(whole + kGranule);     // a granule of no man's land behind each
   if (!lo) return charge(G.device, bytes, -1), nullptr;
@@ -299,13 +309,15 @@ void freeDevice(Range* r) {
   freeAddresses[freeLo] = freeHi - freeLo;
   // The shadow must be empty when the addresses are used again: its whole pages are given back, the edges are cleared.
   size_t cells = whole / 4, edge = std::min<size_t>(cells, 4096 / sizeof(Record));
-  for (Record* cell : {r->written ? r->shadow.w : nullptr, r->recorded ? r->shadow.r : nullptr, r->shared ? r->shadow.other : nullptr}) {
+  for (Record* cell : {r->written ? r->shadow.w : nullptr, r->recorded ? r->shadow.r : nullptr,
+                       r->shared ? r->shadow.other : nullptr}) {
     if (!cell) continue;
     memset((void*)cell, 0, edge * sizeof(Record));
     memset((void*)(cell + cells - edge), 0, edge * sizeof(Record));
   }
   releasePages(G.arena, lo, hi, freeLo, freeHi, 1);
-  for (Record* shadow : {G.arenaShadow.w, G.arenaShadow.r, G.arenaShadow.other}) releasePages((uintptr_t)shadow, lo, hi, freeLo, freeHi, 4);
+  for (Record* shadow : {G.arenaShadow.w, G.arenaShadow.r, G.arenaShadow.other})
+    releasePages((uintptr_t)shadow, lo, hi, freeLo, freeHi, 4);
   rememberFreed(lo);
 }
 

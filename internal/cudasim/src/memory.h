@@ -12,8 +12,8 @@ void freeDevice(Range*);
 bool overlapsHost(uintptr_t lo, uintptr_t hi);                   // with something registered
 Range* addHost(uintptr_t lo, size_t bytes, Range::Origin origin, bool readOnly);
 void removeHost(Range*);
-// Device memory can be touched while a DeviceOpen lives, as far as checks ask for that; a host that does so else faults, as it
-// would with a real device.
+// Device memory can be touched while a DeviceOpen lives, as far as checks ask for that; a host that does so else
+// faults, as it would with a real device.
 struct DeviceOpen {
   DeviceOpen();
   ~DeviceOpen();

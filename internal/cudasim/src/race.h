@@ -1,9 +1,10 @@
 // Races by happens-before. Included by access.cc and transfers.cc only: it is the hot path.
 //
-// A Record says "these lanes accessed the cell, last at clock `time`". Clocks are those of one launch, shared by its blocks,
-// which run one after the other, so one number orders everything: a barrier at clock s orders all accesses of the block
-// before s; know[a][b] is the last clock up to which lane a knows lane b. Launches are ordered by the vector clocks of their
-// streams. Nothing here depends on the order in which lanes really ran, so a missing barrier is found in every order.
+// A Record says "these lanes accessed the cell, last at clock `time`". Clocks are those of one launch, shared by its
+// blocks, which run one after the other, so one number orders everything: a barrier at clock s orders all accesses of
+// the block before s; know[a][b] is the last clock up to which lane a knows lane b. Launches are ordered by the vector
+// clocks of their streams. Nothing here depends on the order in which lanes really ran, so a missing barrier is found
+// in every order.
 #pragma once
 #include "sim.h"
 
@@ -33,7 +34,8 @@ inline bool ordered(const Record& r, const Fiber* f) {
 }
 
 inline Record recordOf(const Fiber* f, int pc, unsigned bytes, bool atomic) {
-  return Record{f->bit, G.now, bytes, G.launch->id, (unsigned)pc, G.block & kBlockMask, (unsigned)f->warp, ONE_WARP, atomic};
+  return Record{f->bit,   G.now, bytes, G.launch->id, (unsigned)pc, G.block & kBlockMask, (unsigned)f->warp,
+                ONE_WARP, atomic};
 }
 
 // Adds the present lane to the set of a record.
@@ -88,10 +90,12 @@ inline void checkRace(Shadow c, const Fiber* f, Kind kind, unsigned bytes, int p
     addLane(R, f, pc, bytes, false);
     return;
   }
-  if (h.readers && R.lanes && !onlyMine(R, f) && (R.bytes & bytes) && unlikely(!ordered(R, f))) reportRace(R, kind, READ, a, pc);
+  if (h.readers && R.lanes && !onlyMine(R, f) && (R.bytes & bytes) && unlikely(!ordered(R, f)))
+    reportRace(R, kind, READ, a, pc);
   if (unlikely(h.shared && *h.shared) && c.other->lanes && (c.other->bytes & bytes) && !ordered(*c.other, f))
     reportRace(*c.other, kind, READ, a, pc);
   if (kind == ATOMIC) addLane(W, f, pc, bytes, true);
   else W = recordOf(f, pc, bytes, false);
-  if (h.readers && R.lanes && !onlyMine(R, f)) R.lanes = 0;   // they are ordered before this write, which now stands for them
+  // They are ordered before this write, which now stands for them.
+  if (h.readers && R.lanes && !onlyMine(R, f)) R.lanes = 0;
 }

@@ -1,5 +1,5 @@
-// Findings: what the checks found, as text for people. Places in kernels are kept as addresses, and are turned into source
-// lines by addr2line only when somebody reads the finding.
+// Findings: what the checks found, as text for people. Places in kernels are kept as addresses, and are turned into
+// source lines by addr2line only when somebody reads the finding.
 #include <dlfcn.h>
 #include <cstdarg>
 #include <cstdio>
@@ -12,7 +12,7 @@
 static constexpr size_t kMaxFindings = 50;            // the first ones tell; the rest would repeat
 static std::vector<std::string> findings;
 
-// --- Places ------------------------------------------------------------------------------------------------------------
+// --- Places ----------------------------------------------------------------------------------------------------------
 
 static const void* pcs[kMaxPcs];
 static int pcCount = 1;
@@ -53,13 +53,16 @@ static std::string sourceLine(const std::string& address) {
   std::string command = "addr2line -i -e '" + libraryPath + "' " + address + " 2>/dev/null", out;
   FILE* f = popen(command.c_str(), "r");
   if (!f) return address;
-  const std::string root = libraryPath.substr(0, libraryPath.rfind("/dist/") + 1);   // of the repository that it was built in
+  // Of the repository that it was built in.
+  const std::string root = libraryPath.substr(0, libraryPath.rfind("/dist/") + 1);
   char line[1024];
   while (fgets(line, sizeof line, f)) {
     std::string s(line, strcspn(line, "\n"));
     if (size_t p = s.find(" (discriminator"); p != std::string::npos) s.resize(p);
     if (s.compare(0, root.size(), root) == 0) s.erase(0, root.size());
-    if (s.find("cuda_env") != std::string::npos || s.find(".khop.cc") != std::string::npos || s.find("??") != std::string::npos) continue;
+    if (s.find("cuda_env") != std::string::npos || s.find(".khop.cc") != std::string::npos ||
+        s.find("??") != std::string::npos)
+      continue;
     out += (out.empty() ? "" : ", inlined at ") + s;
   }
   pclose(f);
@@ -79,7 +82,7 @@ static std::string resolve(std::string text) {
   return text;
 }
 
-// --- Findings ----------------------------------------------------------------------------------------------------------
+// --- Findings --------------------------------------------------------------------------------------------------------
 
 std::string whoAmI() {
   if (!G.current) return "a copy or fill";

@@ -1,4 +1,5 @@
-// Runs a kernel: a block after the other, a fiber for each thread of the block, in the order that the configuration asks for.
+// Runs a kernel: a block after the other, a fiber for each thread of the block, in the order that the configuration
+// asks for.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -18,7 +19,7 @@ static char* freeStack[kMaxThreads];
 static int freeStacks;
 static bool aborted;
 
-// --- Random choices ----------------------------------------------------------------------------------------------------
+// --- Random choices --------------------------------------------------------------------------------------------------
 
 uint64_t mixSeed(uint64_t a, uint64_t b) {            // SplitMix64's finalizer over both
   uint64_t x = a * 0x9e3779b97f4a7c15ull + b;
@@ -48,7 +49,7 @@ static int pickWarp(int turn) {
   return (rnd() >> 32) % G.warpsUsed;
 }
 
-// --- Fibers ------------------------------------------------------------------------------------------------------------
+// --- Fibers ----------------------------------------------------------------------------------------------------------
 
 void yield(Fiber* f) {
   switchContext(&f->sp, scheduler);
@@ -78,7 +79,8 @@ static void startFiber(Fiber* f) {
 }
 
 void initFibers() {
-  const size_t page = 16384;                          // a multiple of every page size in use; below each stack, to guard it
+  // A multiple of every page size in use; below each stack, to guard it.
+  const size_t page = 16384;
   stacks = (char*)reserve(kMaxThreads * (kStack + page) + page);
   stacks = (char*)(((uintptr_t)stacks + page - 1) & ~(page - 1));
   for (int i = 0; i < kMaxThreads; i++) guardPage(stacks + i * (kStack + page), page);
@@ -97,7 +99,7 @@ static void resetFibers() {                           // an aborted launch leave
   freeStacks = kMaxThreads;
 }
 
-// --- Blocks ------------------------------------------------------------------------------------------------------------
+// --- Blocks ----------------------------------------------------------------------------------------------------------
 
 static void runLane(int warp, int lane) {
   Fiber* f = G.fibers + warp * 32 + lane;
@@ -112,8 +114,8 @@ static void runLane(int warp, int lane) {
   if (!G.warps[warp].live && (G.config.checks & COUNT_LINES)) countTraffic(warp);
 }
 
-// Runs lanes of a warp until none is ready, or, in random order, until chance leaves it half done. Returns false if it was
-// not ready at all.
+// Runs lanes of a warp until none is ready, or, in random order, until chance leaves it half done. Returns false if it
+// was not ready at all.
 static bool runWarp(int warp) {
   Warp& W = G.warps[warp];
   if (!W.ready) return false;
@@ -136,8 +138,10 @@ static void reportDeadlock(int threads) {
     if (G.fibers[i].state == IN_WARP) inWarp++;
   for (int w = 0; w < G.warpsUsed && !line; w++)
     if (G.warps[w].groups) line = G.warps[w].group[0].line;
-  report(kLaunchTimeout, "DEADLOCK: kernel %s, block %u: of %d live threads %d wait at __syncthreads (line %d) and %d in a warp "
-         "collective (line %d)", G.launch->kernel->name.c_str(), G.block, liveThreads, threadsAtBarrier(), lineOfBarrier(), inWarp, line);
+  report(kLaunchTimeout,
+         "DEADLOCK: kernel %s, block %u: of %d live threads %d wait at __syncthreads (line %d) and %d in a warp "
+         "collective (line %d)",
+         G.launch->kernel->name.c_str(), G.block, liveThreads, threadsAtBarrier(), lineOfBarrier(), inWarp, line);
 }
 
 static bool runBlock(int threads) {
@@ -187,7 +191,7 @@ void runKernel(Launch* L) {
   G.current = nullptr;
 }
 
-// --- Built-in variables ------------------------------------------------------------------------------------------------
+// --- Built-in variables ----------------------------------------------------------------------------------------------
 
 HIDDEN uint3 cudasim_thread_idx() {
   unsigned t = G.current->thread;

@@ -1,5 +1,5 @@
-// Shared memory. Each __shared__ variable is thread_local of the worker, so all of them lie in this library's TLS block.
-// Which variable lies where is read from the symbol table of our own file.
+// Shared memory. Each __shared__ variable is thread_local of the worker, so all of them lie in this library's TLS
+// block. Which variable lies where is read from the symbol table of our own file.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -52,7 +52,7 @@ std::string sharedComplaint() {
   return b;
 }
 
-// --- Start -------------------------------------------------------------------------------------------------------------
+// --- Start -----------------------------------------------------------------------------------------------------------
 
 static int lookAtSegments(dl_phdr_info* info, size_t, void* base) {
   uintptr_t self = (uintptr_t)&initShared, lo = ~0ull, hi = 0;

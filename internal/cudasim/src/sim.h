@@ -1,8 +1,9 @@
 // What the parts of the simulator share. Start here; ../README.md has the map of the files.
 //
-// Two halves meet in this header. The host half (api_*.cc, streams.cc, memory.cc) answers the driver's calls, under one lock.
-// The device half (run.cc, warp.cc, access.cc, race.h, lines.cc) runs kernels; all of it works on one thread, the worker, so
-// it needs no lock and thread_local (= __shared__) has one address. While the worker runs, the caller waits for it.
+// Two halves meet in this header. The host half (api_*.cc, streams.cc, memory.cc) answers the driver's calls, under one
+// lock. The device half (run.cc, warp.cc, access.cc, race.h, lines.cc) runs kernels; all of it works on one thread, the
+// worker, so it needs no lock and thread_local (= __shared__) has one address. While the worker runs, the caller waits
+// for it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,18 +21,39 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define HIDDEN extern "C" __attribute__((visibility("hidden")))
 
-// --- Driver result codes that the simulator gives ----------------------------------------------------------------------
+// --- Driver result codes that the simulator gives --------------------------------------------------------------------
 
 enum {
-  kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100, kInvalidDevice = 101,
-  kInvalidImage = 200, kInvalidContext = 201, kPeerUnsupported = 217, kInvalidPtx = 218, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
-  kIllegalAddress = 700, kLaunchTimeout = 702, kPeerEnabled = 704, kPeerNotEnabled = 705,
-  kHostMemoryRegistered = 712, kHostMemoryNotRegistered = 713,
-  kMisalignedAddress = 716, kLaunchFailed = 719, kNotSupported = 801, kCaptureUnsupported = 900,
-  kCaptureInvalidated = 901, kCaptureUnmatched = 903, kCaptureIsolation = 905, kCapturedEvent = 907,
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kPeerUnsupported = 217,
+  kInvalidPtx = 218,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kNotReady = 600,
+  kIllegalAddress = 700,
+  kLaunchTimeout = 702,
+  kPeerEnabled = 704,
+  kPeerNotEnabled = 705,
+  kHostMemoryRegistered = 712,
+  kHostMemoryNotRegistered = 713,
+  kMisalignedAddress = 716,
+  kLaunchFailed = 719,
+  kNotSupported = 801,
+  kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
+  kCaptureUnmatched = 903,
+  kCaptureIsolation = 905,
+  kCapturedEvent = 907,
 };
 
-// --- Memory ------------------------------------------------------------------------------------------------------------
+// --- Memory ----------------------------------------------------------------------------------------------------------
 
 // A vector clock: for each stream, the number of its operations that are known to be complete.
 typedef std::vector<uint32_t> Clock;
@@ -47,8 +69,9 @@ struct Record {
 static_assert(sizeof(Record) == 16, "the shadow takes 16 bytes a cell");
 constexpr uint32_t kMaxLaunches = 1 << 18, kMaxPcs = 1 << 14, kBlockMask = (1 << 24) - 1;
 
-// Writers (or atomics) and readers are arrays of their own, so that memory that is only read costs only the second. The third
-// keeps readers of one launch where another launch, not ordered after it, has read as well; it is almost never needed.
+// Writers (or atomics) and readers are arrays of their own, so that memory that is only read costs only the second. The
+// third keeps readers of one launch where another launch, not ordered after it, has read as well; it is almost never
+// needed.
 struct Shadow {
   Record *w = nullptr, *r = nullptr, *other = nullptr;
   Shadow at(size_t cell) const { return {w + cell, r + cell, other + cell}; }
@@ -59,13 +82,15 @@ void freeShadow(Shadow, size_t bytes);
 enum Space { HOST, DEVICE };
 enum Kind { READ, WRITE, ATOMIC };
 
-// Warp instructions that touched memory, the lanes that took part, and the 32-byte sectors and 128-byte lines they needed.
+// Warp instructions that touched memory, the lanes that took part, and the 32-byte sectors and 128-byte lines they
+// needed.
 struct Traffic { uint64_t instructions, lanes, sectors, lines; };
 
 // One asynchronous copy or fill of a part of a range, for the race check: kernels and copies meet here.
 struct Transfer { uintptr_t lo, hi; uint32_t launch; bool write; };
 
-// Memory that a kernel may address: an allocation on the device, or host memory that is registered or allocated page-locked.
+// Memory that a kernel may address: an allocation on the device, or host memory that is registered or allocated
+// page-locked.
 struct Range {
   enum Origin : uint8_t { ALLOCATION, MANAGED, HOST_ALLOCATION, REGISTERED, IMAGE };
   uintptr_t lo = 1, hi = 0;            // an empty range contains nothing
@@ -85,7 +110,7 @@ struct Range {
   Shadow cells(uintptr_t a) const { return shadow.at((a - (lo & ~3ull)) >> 2); }
 };
 
-// --- Execution ---------------------------------------------------------------------------------------------------------
+// --- Execution -------------------------------------------------------------------------------------------------------
 
 constexpr int kMaxThreads = 1024, kWarps = 32;
 constexpr size_t kStack = 60 << 10, kDynamicShared = 160 << 10;
@@ -130,7 +155,8 @@ struct Config {
   Order order = FORWARD; uint64_t seed = 1; unsigned checks = CHECK_DEFAULT;
   size_t memory = 16ull << 30;         // bytes of each device's memory
   int driver = 12040, devices = 1;
-  int peers = 0;                       // devices reach each other's memory: 0 none, 1 all, else those of a group of so many
+  // Devices reach each other's memory: 0 none, 1 all, else those of a group of so many.
+  int peers = 0;
   std::map<int, int> attributes;       // those that differ from the default
 };
 
@@ -153,8 +179,8 @@ struct Simulator {
 };
 extern Simulator G;
 
-// rnd is the stream of random choices within a launch; it is seeded anew for each, so that a kernel's schedule depends on the
-// seed and on how many launches of that kernel came before, not on what other streams do.
+// rnd is the stream of random choices within a launch; it is seeded anew for each, so that a kernel's schedule depends
+// on the seed and on how many launches of that kernel came before, not on what other streams do.
 uint64_t rnd();
 uint64_t mixSeed(uint64_t a, uint64_t b);
 

@@ -11,7 +11,7 @@
 #include "findings.h"
 #include "memory.h"
 
-// --- The worker --------------------------------------------------------------------------------------------------------
+// --- The worker ------------------------------------------------------------------------------------------------------
 
 static pthread_mutex_t jobLock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t jobCame = PTHREAD_COND_INITIALIZER, jobDone = PTHREAD_COND_INITIALIZER;
@@ -42,13 +42,15 @@ void onWorker(const std::function<void()>& f) {
   pthread_mutex_unlock(&jobLock);
 }
 
-static std::deque<Stream> streams;                    // [0] is the legacy default stream; never shrinks, entries are reused
+// [0] is the legacy default stream; never shrinks, entries are reused.
+static std::deque<Stream> streams;
 
 void startWorker() {
   G.launches.push_back({-1, 0, "the start"});
   streams.emplace_back();
   initMemory();
-  // A host such as Go sends signals to its threads; none must be handled on the small stack of a fiber. Faults still are.
+  // A host such as Go sends signals to its threads; none must be handled on the small stack of a fiber. Faults still
+  // are.
   sigset_t most, old;
   sigfillset(&most);
   for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&most, fault);
@@ -60,7 +62,7 @@ void startWorker() {
   onWorker([] {});
 }
 
-// --- Clocks ------------------------------------------------------------------------------------------------------------
+// --- Clocks ----------------------------------------------------------------------------------------------------------
 
 static Clock hostClock;                               // what the host knows to be complete
 
@@ -69,7 +71,8 @@ void join(Clock& into, const Clock& from) {
   for (size_t i = 0; i < from.size(); i++) into[i] = std::max(into[i], from[i]);
 }
 
-// Launch numbers are few (18 bits of a Record). When they are used up, everything is forgotten and counting starts anew.
+// Launch numbers are few (18 bits of a Record). When they are used up, everything is forgotten and counting starts
+// anew.
 static void forgetLaunches() {
   forEachRange([](Range& r) {
     if (r.space() == DEVICE && r.shadow.w) {
@@ -93,12 +96,14 @@ static uint32_t newLaunch(Stream& s, const char* name) {
   return G.launches.size() - 1;
 }
 
-// --- Running -----------------------------------------------------------------------------------------------------------
+// --- Running ---------------------------------------------------------------------------------------------------------
 
 static uint64_t streamRandom = 1;
 void seedStreams(uint64_t seed) { streamRandom = mixSeed(seed, 0x73747265); }
 
-static bool runnable(const Stream& s) { return !s.queue.empty() && (s.queue[0].kind != Operation::WAIT || s.queue[0].mark->ran); }
+static bool runnable(const Stream& s) {
+  return !s.queue.empty() && (s.queue[0].kind != Operation::WAIT || s.queue[0].mark->ran);
+}
 
 static int64_t nanoseconds() {
   timespec t;
@@ -173,7 +178,9 @@ void drainStream(Stream* s) {
 }
 
 void runUpTo(const std::shared_ptr<Mark>& m) {
-  drain([&] { return m->ran || std::all_of(streams.begin(), streams.end(), [](const Stream& s) { return s.queue.empty(); }); });
+  drain([&] {
+    return m->ran || std::all_of(streams.begin(), streams.end(), [](const Stream& s) { return s.queue.empty(); });
+  });
 }
 
 void drainMark(const std::shared_ptr<Mark>& m) {
@@ -202,7 +209,7 @@ void synchronizeHost() {
   for (Stream& s : streams) join(hostClock, s.clock);
 }
 
-// --- The default stream: it waits for all blocking streams, and they for it ----------------------------------------------
+// --- The default stream: it waits for all blocking streams, and they for it ------------------------------------------
 
 static bool blocking(const Stream& s) { return s.index && s.device == G.device && !(s.flags & 1) && !s.destroyed; }
 
@@ -238,8 +245,8 @@ void enqueue(Stream* s, Operation op) {
   leaveDefaultStream();
 }
 
-// Everything queued runs first, which is always legal; what no synchronisation orders before the copy is then found by the
-// clocks, whatever the order was.
+// Everything queued runs first, which is always legal; what no synchronisation orders before the copy is then found by
+// the clocks, whatever the order was.
 void runSynchronously(std::function<void(Launch*)> work) {
   drainAll();
   auto launch = std::make_shared<Launch>();
@@ -247,9 +254,10 @@ void runSynchronously(std::function<void(Launch*)> work) {
   join(hostClock, streams[0].clock);
 }
 
-// --- Creating and destroying -------------------------------------------------------------------------------------------
+// --- Creating and destroying -----------------------------------------------------------------------------------------
 
-static bool unused(const Stream& s) {                 // its past is known to the host, so the index may start a new life
+// Its past is known to the host, so the index may start a new life.
+static bool unused(const Stream& s) {
   size_t i = s.index;
   uint32_t last = i < s.clock.size() ? s.clock[i] : 0;
   return i && s.destroyed && s.queue.empty() && (last == 0 || (i < hostClock.size() && hostClock[i] >= last));

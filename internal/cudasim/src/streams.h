@@ -1,5 +1,5 @@
-// Streams, events and what waits on them. Nothing that is queued runs before somebody synchronises or asks; then operations
-// run one at a time, in an order that the streams and events allow and that the seed chooses.
+// Streams, events and what waits on them. Nothing that is queued runs before somebody synchronises or asks; then
+// operations run one at a time, in an order that the streams and events allow and that the seed chooses.
 #pragma once
 #include <deque>
 #include <functional>
@@ -22,7 +22,8 @@ struct Operation {
   std::function<void(Launch*)> work;                  // TRANSFER: what to do, on the worker
   Clock host = {};                                    // what the host knew to be complete when it queued this
 };
-// Operations taken down in place of being queued. Replayed in the order of their capture, within the stream of the launch.
+// Operations taken down in place of being queued. Replayed in the order of their capture, within the stream of the
+// launch.
 struct Capture {
   std::vector<Operation> operations;
   bool relaxed = false;                               // allows calls that wait or allocate

@@ -1,5 +1,5 @@
-// Copies and fills take part in the race check: one that the streams do not order after the kernels that used the memory, or
-// before those that will, is found whatever order the simulator really ran them in.
+// Copies and fills take part in the race check: one that the streams do not order after the kernels that used the
+// memory, or before those that will, is found whatever order the simulator really ran them in.
 #include <algorithm>
 #include <cstdio>
 #include <set>
@@ -26,14 +26,16 @@ __attribute__((noinline)) void reportRace(const Record& r, Kind mine, Kind their
   if (r.launch != G.launch->id) other = launchName(r.launch);
   else if (r.level == MANY_BLOCKS) other = "several blocks";
   else if (r.level == MANY_WARPS) other = "several warps of block " + std::to_string(r.block);
-  report(kLaunchFailed, "RACE: %s%s by %s conflicts with the %s%s by %s; address 0x%lx", names[mine], atPlace(pc).c_str(),
-         whoAmI().c_str(), names[theirs], atPlace(r.pc).c_str(), other.c_str(), (unsigned long)a);
+  report(kLaunchFailed, "RACE: %s%s by %s conflicts with the %s%s by %s; address 0x%lx", names[mine],
+         atPlace(pc).c_str(), whoAmI().c_str(), names[theirs], atPlace(r.pc).c_str(), other.c_str(), (unsigned long)a);
 }
 
 static void reportTransferRace(const Transfer& t, const char* mine, uintptr_t a, int pc) {
   if (!seen.insert(1ull << 63 | (uint64_t)pc << 32 | t.launch).second) return;
-  report(kLaunchFailed, "RACE: %s%s by %s conflicts with the %s by %s; address 0x%lx: no event or synchronisation orders them",
-         mine, atPlace(pc).c_str(), whoAmI().c_str(), t.write ? "write" : "read", launchName(t.launch).c_str(), (unsigned long)a);
+  report(kLaunchFailed,
+         "RACE: %s%s by %s conflicts with the %s by %s; address 0x%lx: no event or synchronisation orders them", mine,
+         atPlace(pc).c_str(), whoAmI().c_str(), t.write ? "write" : "read", launchName(t.launch).c_str(),
+         (unsigned long)a);
 }
 
 void checkTransfers(Range& r, uintptr_t a, unsigned size, Kind kind, int pc) {
@@ -42,7 +44,8 @@ void checkTransfers(Range& r, uintptr_t a, unsigned size, Kind kind, int pc) {
   for (const Transfer& t : r.transfers) {
     if (launchOrdered(t.launch)) continue;
     all = false;
-    if (a < t.hi && a + size > t.lo && (t.write || kind != READ)) reportTransferRace(t, kind == READ ? "read" : "write", a, pc);
+    if (a < t.hi && a + size > t.lo && (t.write || kind != READ))
+      reportTransferRace(t, kind == READ ? "read" : "write", a, pc);
   }
   if (all) r.transfersChecked = G.launch->id;
 }
@@ -66,9 +69,11 @@ static void checkKernels(Range& r, uintptr_t a, size_t n, bool write) {
 }
 
 static void remember(Range& r, Transfer t) {
-  // A later copy of the same stream over the same bytes stands for the earlier one, and ordered ones never matter again.
+  // A later copy of the same stream over the same bytes stands for the earlier one, and ordered ones never matter
+  // again.
   auto gone = [&](const Transfer& o) {
-    return G.launches[o.launch].stream == G.launches[t.launch].stream && o.lo >= t.lo && o.hi <= t.hi && o.write <= t.write;
+    return G.launches[o.launch].stream == G.launches[t.launch].stream && o.lo >= t.lo && o.hi <= t.hi &&
+           o.write <= t.write;
   };
   r.transfers.erase(std::remove_if(r.transfers.begin(), r.transfers.end(), gone), r.transfers.end());
   if (r.transfers.size() >= 64) r.transfers.erase(r.transfers.begin());
@@ -82,7 +87,8 @@ void hostTransfer(Launch* L, uintptr_t a, size_t n, bool write, bool async) {
   G.launch = L;
   G.orderedLaunch = 0;
   for (const Transfer& t : r->transfers)
-    if (!launchOrdered(t.launch) && a < t.hi && a + n > t.lo && (t.write || write)) reportTransferRace(t, write ? "write" : "read", a, 0);
+    if (!launchOrdered(t.launch) && a < t.hi && a + n > t.lo && (t.write || write))
+      reportTransferRace(t, write ? "write" : "read", a, 0);
   checkKernels(*r, a, n, write);
   if (async) remember(*r, {a, a + n, L->id, write});
 }

@@ -1,4 +1,5 @@
-// Barriers of a block and collectives of a warp: who waits, who is released, what each lane gets, and who then knows what.
+// Barriers of a block and collectives of a warp: who waits, who is released, what each lane gets, and who then knows
+// what.
 #include <algorithm>
 #include <cstring>
 
@@ -23,7 +24,7 @@ void startBlock(int threads) {
   }
 }
 
-// --- __syncthreads -----------------------------------------------------------------------------------------------------
+// --- __syncthreads ---------------------------------------------------------------------------------------------------
 
 static void releaseBarrier() {
   G.blockSync = ++G.now;
@@ -39,7 +40,8 @@ static void releaseBarrier() {
 HIDDEN int cudasim_barrier(int line, int predicate) {
   Fiber* f = G.current;
   if (waiting && line != barrierLine)
-    FAULT(kLaunchFailed, "DIVERGENT BARRIER: %s is at the barrier of line %d, others wait at line %d", whoAmI().c_str(), line, barrierLine);
+    FAULT(kLaunchFailed, "DIVERGENT BARRIER: %s is at the barrier of line %d, others wait at line %d", whoAmI().c_str(),
+          line, barrierLine);
   barrierLine = line;
   trueCount += predicate;
   Warp& W = G.warps[f->warp];
@@ -58,7 +60,7 @@ HIDDEN int cudasim_barrier(int line, int predicate) {
 int threadsAtBarrier() { return waiting; }
 int lineOfBarrier() { return barrierLine; }
 
-// --- Collectives -------------------------------------------------------------------------------------------------------
+// --- Collectives -----------------------------------------------------------------------------------------------------
 
 // Each lane of the mask takes over what the others know, and knows the others up to now.
 static void orderLanes(Warp& W, uint32_t mask) {
@@ -123,7 +125,8 @@ static Group takeGroup(Warp& W, int i) {
 HIDDEN uint64_t cudasim_warp(int op, unsigned mask, uint64_t value, int arg, int width, int line) {
   Fiber* f = G.current;
   Warp& W = G.warps[f->warp];
-  if (!(mask & f->bit)) FAULT(kLaunchFailed, "WARP MASK 0x%08x lacks the calling lane: line %d, %s", mask, line, whoAmI().c_str());
+  if (!(mask & f->bit))
+    FAULT(kLaunchFailed, "WARP MASK 0x%08x lacks the calling lane: line %d, %s", mask, line, whoAmI().c_str());
   f->value = value;
   f->arg = arg;
   f->width = width;
@@ -133,7 +136,8 @@ HIDDEN uint64_t cudasim_warp(int op, unsigned mask, uint64_t value, int arg, int
   if (i == W.groups) W.group[W.groups++] = {mask, 0, op, line};
   Group& g = W.group[i];
   if (g.op != op)
-    FAULT(kLaunchFailed, "WARP COLLECTIVES MIXED: lanes of mask 0x%08x are at lines %d and %d: %s", mask, g.line, line, whoAmI().c_str());
+    FAULT(kLaunchFailed, "WARP COLLECTIVES MIXED: lanes of mask 0x%08x are at lines %d and %d: %s", mask, g.line, line,
+          whoAmI().c_str());
   g.arrived |= f->bit;
   if (g.arrived == (mask & W.live)) {
     Group done = takeGroup(W, i);
@@ -145,7 +149,8 @@ HIDDEN uint64_t cudasim_warp(int op, unsigned mask, uint64_t value, int arg, int
     f->state = RUNNING;
   }
   if (f->bad)
-    FAULT(kLaunchFailed, "SHUFFLE FROM A LANE THAT DOES NOT TAKE PART: line %d, %s, mask 0x%08x", line, whoAmI().c_str(), mask);
+    FAULT(kLaunchFailed, "SHUFFLE FROM A LANE THAT DOES NOT TAKE PART: line %d, %s, mask 0x%08x", line,
+          whoAmI().c_str(), mask);
   return f->result;
 }
 

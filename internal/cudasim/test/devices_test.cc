@@ -17,7 +17,8 @@ static void onTwo(const char* settings, void (*test)()) {
 
 static void* loadCopy(void** module) {
   void* f = nullptr;
-  const char* ptx = ".version 7.8\n.visible .entry sim_copy(\n.param .u64 a,\n.param .u64 b,\n.param .u64 c\n)\n{\nret;\n}\n";
+  const char* ptx =
+      ".version 7.8\n.visible .entry sim_copy(\n.param .u64 a,\n.param .u64 b,\n.param .u64 c\n)\n{\nret;\n}\n";
   OK("cuModuleLoadData", module, (const void*)ptx);
   OK("cuModuleGetFunction", &f, *module, "sim_copy");
   return f;
@@ -77,7 +78,8 @@ static void strangersCannotReachIt() {
   far = upload(Ints(1000, 4));
   use(0);
   EXPECT_CODE(1, "cuMemsetD32_v2", far, 0u, (size_t)1);
-  launch("sim_copy", {4, 256}, near, near + 2000, 500);      // what its loads have found must not stay for the other device
+  // What its loads have found must not stay for the other device.
+  launch("sim_copy", {4, 256}, near, near + 2000, 500);
   expectClean("its own memory");
   launch("sim_copy", {4, 256}, far, near, 1000);
   expectFinding("the other's", 700, "NO PEER ACCESS");
@@ -144,7 +146,9 @@ static void oneIsLostAlone() {
 }
 
 #define TWO(settings, test) [] { onTwo("devices=2," settings, test); }
-extern const std::vector<Case> deviceCases = {
-  {"DevicesAreTold", TWO("peers=0", devicesAreTold)}, {"EachHasItsMemory", TWO("memory=64m", eachHasItsMemory)},
-  {"StrangersCannotReachIt", TWO("peers=0", strangersCannotReachIt)}, {"PeersReachIt", TWO("peers=1", peersReachIt)},
-  {"HandlesBelongToADevice", TWO("peers=0", handlesBelongToADevice)}, {"OneIsLostAlone", TWO("peers=0", oneIsLostAlone)}};
+extern const std::vector<Case> deviceCases = {{"DevicesAreTold", TWO("peers=0", devicesAreTold)},
+                                              {"EachHasItsMemory", TWO("memory=64m", eachHasItsMemory)},
+                                              {"StrangersCannotReachIt", TWO("peers=0", strangersCannotReachIt)},
+                                              {"PeersReachIt", TWO("peers=1", peersReachIt)},
+                                              {"HandlesBelongToADevice", TWO("peers=0", handlesBelongToADevice)},
+                                              {"OneIsLostAlone", TWO("peers=0", oneIsLostAlone)}};

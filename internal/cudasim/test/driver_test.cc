@@ -6,7 +6,7 @@
 
 #include "sim_test.h"
 
-// --- Counts ------------------------------------------------------------------------------------------------------------
+// --- Counts ----------------------------------------------------------------------------------------------------------
 
 struct Traffic { uint64_t instructions, lanes, sectors, lines; };
 struct Stats { uint64_t launches, threads; Traffic host[2], device[2]; };
@@ -21,17 +21,22 @@ static Stats stats(const char* kernel) {
 static void linesOfKnownPatterns() {
   Device in = allocate(1 << 16), out = allocate(1 << 12);
   call<void>("cudasim_reset_stats");
-  struct { int64_t offset, stride; uint64_t sectors, lines; } table[] = {
-    {0, 4, 4, 1}, {64, 4, 4, 2}, {4, 4, 5, 2}, {0, 0, 1, 1}, {0, 8, 8, 2}, {0, 32, 32, 8}, {0, 128, 32, 32}, {0, 256, 32, 32}};
+  struct {
+    int64_t offset, stride;
+    uint64_t sectors, lines;
+  } table[] = {{0, 4, 4, 1}, {64, 4, 4, 2},  {4, 4, 5, 2},     {0, 0, 1, 1},
+               {0, 8, 8, 2}, {0, 32, 32, 8}, {0, 128, 32, 32}, {0, 256, 32, 32}};
   for (auto& p : table) {
     launch("sim_stride", {1, 32}, in + p.offset, p.stride, out);
     Traffic t = stats("sim_stride").device[0];
     expect(t.instructions == 1 && t.lanes == 32 && t.sectors == p.sectors && t.lines == p.lines,
-           "offset %d, stride %d: %d instructions, %d lanes, %d sectors, %d lines", (int)p.offset, (int)p.stride, (int)t.instructions, (int)t.lanes, (int)t.sectors, (int)t.lines);
+           "offset %d, stride %d: %d instructions, %d lanes, %d sectors, %d lines", (int)p.offset, (int)p.stride,
+           (int)t.instructions, (int)t.lanes, (int)t.sectors, (int)t.lines);
   }
   launch("sim_vectors", {1, 32}, in, out);
   Stats s = stats("sim_vectors");
-  expect(s.device[0].lines == 4 && s.device[0].sectors == 16 && s.device[0].instructions == 1, "16-byte loads: %d lines", (int)s.device[0].lines);
+  expect(s.device[0].lines == 4 && s.device[0].sectors == 16 && s.device[0].instructions == 1,
+         "16-byte loads: %d lines", (int)s.device[0].lines);
   expect(s.device[1].lines == 4 && s.device[1].instructions == 1, "16-byte stores: %d lines", (int)s.device[1].lines);
 }
 
@@ -43,7 +48,8 @@ static void hostAndDeviceAreCountedApart() {
   launch("sim_copy", {4, 256}, (Device)host, out, 1000);
   launch("sim_copy", {4, 256}, (Device)host, out, 1000);
   uint64_t around[8];
-  expect(call("cudasim_traffic", (Device)host, around) == 0 && around[3] == 64 && around[7] == 0, "lines of the host range: %d", (int)around[3]);
+  expect(call("cudasim_traffic", (Device)host, around) == 0 && around[3] == 64 && around[7] == 0,
+         "lines of the host range: %d", (int)around[3]);
   Stats s = stats("sim_copy");
   expect(s.launches == 2 && s.threads == 2048, "%d launches, %d threads", (int)s.launches, (int)s.threads);
   expect(s.host[0].lines == 64 && s.host[1].lines == 0, "host: %d lines read", (int)s.host[0].lines);
@@ -63,11 +69,13 @@ static void linesOfAGather(const char* kernel, int words, double want) {
   launch(kernel, {rows / 8, 256}, t, i, o, rows, words);
   expectClean(kernel);
   auto out = download<float>(o, (size_t)rows * words);
-  for (int k = 0; k < rows; k++) expect(!memcmp(&out[(size_t)k * words], &table[(size_t)ids[k] * words], words * 4), "row %d", k);
+  for (int k = 0; k < rows; k++)
+    expect(!memcmp(&out[(size_t)k * words], &table[(size_t)ids[k] * words], words * 4), "row %d", k);
   uint64_t around[8];
   call("cudasim_traffic", t, around);
   double lines = (double)around[3] / rows;
-  expect(lines > want - 0.15 && lines < want + 0.15, "%s, %d bytes a row: %.3f lines, want %.1f", kernel, words * 4, lines, want);
+  expect(lines > want - 0.15 && lines < want + 0.15, "%s, %d bytes a row: %.3f lines, want %.1f", kernel, words * 4,
+         lines, want);
 }
 static void linesOfGathers() {                        // of rows at random places: the figures of the model
   linesOfAGather("sim_gather", 129, 8.9);
@@ -93,7 +101,7 @@ extern const std::vector<Case> countCases = {
   {"LinesOfKnownPatterns", linesOfKnownPatterns}, {"HostAndDeviceAreCountedApart", hostAndDeviceAreCountedApart},
   {"LinesOfGathers", linesOfGathers}, {"LinesUnderDivergence", linesUnderDivergence}};
 
-// --- Settings ------------------------------------------------------------------------------------------------------------
+// --- Settings --------------------------------------------------------------------------------------------------------
 
 static uint64_t scheduleOf(const char* settings) {
   expect(!call<const char*>("cudasim_config", settings), "settings");
@@ -104,7 +112,8 @@ static uint64_t scheduleOf(const char* settings) {
   return call<uint64_t>("cudasim_schedule");
 }
 static void aSeedIsASchedule() {
-  uint64_t seven = scheduleOf("order=random,seed=7"), again = scheduleOf("order=random,seed=7"), eight = scheduleOf("order=random,seed=8");
+  uint64_t seven = scheduleOf("order=random,seed=7"), again = scheduleOf("order=random,seed=7"),
+           eight = scheduleOf("order=random,seed=8");
   expect(seven == again, "the same seed gave another schedule");
   expect(seven != eight, "another seed gave the same schedule");
   expect(scheduleOf("order=forward") != scheduleOf("order=reverse"), "forward is reverse");
@@ -120,7 +129,8 @@ static void ordersAreWhatTheySay() {
   };
   Ints forward = turns("order=forward"), reverse = turns("order=reverse"), random = turns("order=random");
   for (int i = 0; i < n; i++)
-    expect(forward[i] == i && reverse[i] == n - 1 - i, "thread %d: %d forward, %d in reverse", i, forward[i], reverse[i]);
+    expect(forward[i] == i && reverse[i] == n - 1 - i, "thread %d: %d forward, %d in reverse", i, forward[i],
+           reverse[i]);
   Ints seen(n, 0);
   int moved = 0;
   for (int i = 0; i < n; i++) seen[random[i]]++, moved += random[i] != i;
@@ -130,7 +140,8 @@ static void ordersAreWhatTheySay() {
 static void wrongSettingsAreRefused() {
   for (const char* wrong : {"order=sideways", "seed", "seed=", "checks=some", "colour=red", "memory=8q"})
     expect(call<const char*>("cudasim_config", wrong), "%s was taken", wrong);
-  expect(!call<const char*>("cudasim_config", "checks=addresses+races,memory=8g,attr113=0,driver=11080"), "right settings");
+  expect(!call<const char*>("cudasim_config", "checks=addresses+races,memory=8g,attr113=0,driver=11080"),
+         "right settings");
 }
 
 static void settingsCanBeRestored() {
@@ -139,7 +150,8 @@ static void settingsCanBeRestored() {
   call<void>("cudasim_defaults");
   expect(saved != call<const char*>("cudasim_settings"), "defaults");
   expect(!call<const char*>("cudasim_config", saved.c_str()), "%s is refused", saved.c_str());
-  expect(saved == call<const char*>("cudasim_settings"), "%s became %s", saved.c_str(), call<const char*>("cudasim_settings"));
+  expect(saved == call<const char*>("cudasim_settings"), "%s became %s", saved.c_str(),
+         call<const char*>("cudasim_settings"));
 }
 
 static void theDeviceIsWhatSettingsSay() {
@@ -186,7 +198,7 @@ static void checksCanBeLeftOut() {
   expectFinding("race check", 719, "RACE");
 }
 
-// --- Failures on purpose -----------------------------------------------------------------------------------------------
+// --- Failures on purpose ---------------------------------------------------------------------------------------------
 
 static void callsFailOnPurpose() {
   Device p = 0;
@@ -226,12 +238,14 @@ static void theDeviceIsLostOnPurpose() {
   OK("cuCtxSynchronize");
 }
 
-// --- What the driver answers -------------------------------------------------------------------------------------------
+// --- What the driver answers -----------------------------------------------------------------------------------------
 
 static void modulesAreRead() {
   void *m = nullptr, *f = nullptr;
   EXPECT_CODE(200, "cuModuleLoadData", &m, (const void*)"no PTX");
-  std::string ptx = ".version 7.8\n.visible .entry sim_count(\n\t.param .u64 sim_count_param_0\n)\n.maxntid 64, 2, 1\n{\nret;\n}\n.entry unknown_kernel()\n{\n}\n";
+  std::string ptx =
+      ".version 7.8\n.visible .entry sim_count(\n\t.param .u64 sim_count_param_0\n)\n.maxntid 64, 2, "
+      "1\n{\nret;\n}\n.entry unknown_kernel()\n{\n}\n";
   OK("cuModuleLoadData", &m, (const void*)ptx.c_str());
   OK("cuModuleGetFunction", &f, m, "sim_count");
   int v = 0;
@@ -384,16 +398,25 @@ static void nothingIsLeft() {
   uint64_t live[6];
   call<void>("cudasim_live", live);
   expect(live[0] == 0 && live[1] == 0 && live[2] == 0 && live[3] == 0 && live[4] == 1 && live[5] == 0,
-         "alive: %d allocations, %d host ranges, %d streams, %d events, %d modules", (int)live[0], (int)live[1], (int)live[2], (int)live[3], (int)live[4]);
+         "alive: %d allocations, %d host ranges, %d streams, %d events, %d modules", (int)live[0], (int)live[1],
+         (int)live[2], (int)live[3], (int)live[4]);
 }
 
-extern const std::vector<Case> driverCases = {
-  {"ASeedIsASchedule", aSeedIsASchedule}, {"OrdersAreWhatTheySay", ordersAreWhatTheySay},
-  {"WrongSettingsAreRefused", wrongSettingsAreRefused}, {"SettingsCanBeRestored", settingsCanBeRestored},
-  {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"AddressesDoNotRunOut", addressesDoNotRunOut},
-  {"ChecksCanBeLeftOut", checksCanBeLeftOut},
-  {"CallsFailOnPurpose", callsFailOnPurpose}, {"TheDeviceIsLostOnPurpose", theDeviceIsLostOnPurpose},
-  {"ModulesAreRead", modulesAreRead}, {"RegistrationFollowsLinux", registrationFollowsLinux},
-  {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed},
-  {"TheHostCannotTouchTheDevice", theHostCannotTouchTheDevice}, {"ThreadsNeedAContext", threadsNeedAContext},
-  {"PointersAreKnown", pointersAreKnown}, {"MemoryIsTakenInPages", memoryIsTakenInPages}, {"PageableMemoryIsReadLate", pageableMemoryIsReadLate}, {"NothingIsLeft", nothingIsLeft}};
+extern const std::vector<Case> driverCases = {{"ASeedIsASchedule", aSeedIsASchedule},
+                                              {"OrdersAreWhatTheySay", ordersAreWhatTheySay},
+                                              {"WrongSettingsAreRefused", wrongSettingsAreRefused},
+                                              {"SettingsCanBeRestored", settingsCanBeRestored},
+                                              {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay},
+                                              {"AddressesDoNotRunOut", addressesDoNotRunOut},
+                                              {"ChecksCanBeLeftOut", checksCanBeLeftOut},
+                                              {"CallsFailOnPurpose", callsFailOnPurpose},
+                                              {"TheDeviceIsLostOnPurpose", theDeviceIsLostOnPurpose},
+                                              {"ModulesAreRead", modulesAreRead},
+                                              {"RegistrationFollowsLinux", registrationFollowsLinux},
+                                              {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed},
+                                              {"TheHostCannotTouchTheDevice", theHostCannotTouchTheDevice},
+                                              {"ThreadsNeedAContext", threadsNeedAContext},
+                                              {"PointersAreKnown", pointersAreKnown},
+                                              {"MemoryIsTakenInPages", memoryIsTakenInPages},
+                                              {"PageableMemoryIsReadLate", pageableMemoryIsReadLate},
+                                              {"NothingIsLeft", nothingIsLeft}};

@@ -1,4 +1,5 @@
-// Bugs planted in kernels and in the memory that they are given, each beside a right counterpart that must not be reported.
+// Bugs planted in kernels and in the memory that they are given, each beside a right counterpart that must not be
+// reported.
 #include <sys/mman.h>
 
 #include <map>
@@ -7,7 +8,7 @@
 
 static const int n = 1000;
 
-// --- Memory ------------------------------------------------------------------------------------------------------------
+// --- Memory ----------------------------------------------------------------------------------------------------------
 
 static void readPastTheEnd() {
   Device in = upload(Ints(n, 1)), out = allocate(n * 4);
@@ -96,12 +97,14 @@ static void halfWords() {
   expect(download<uint16_t>(out, n) == v, "copied");
 }
 
-extern const std::vector<Case> memoryCases = {
-  {"ReadPastTheEnd", readPastTheEnd}, {"UseAfterFree", useAfterFree}, {"UnregisteredHostMemory", unregisteredHostMemory},
-  {"ManyRegisteredRanges", manyRegisteredRanges}, {"WriteToReadOnlyMemory", writeToReadOnlyMemory},
-  {"MisalignedVector", misalignedVector}};
+extern const std::vector<Case> memoryCases = {{"ReadPastTheEnd", readPastTheEnd},
+                                              {"UseAfterFree", useAfterFree},
+                                              {"UnregisteredHostMemory", unregisteredHostMemory},
+                                              {"ManyRegisteredRanges", manyRegisteredRanges},
+                                              {"WriteToReadOnlyMemory", writeToReadOnlyMemory},
+                                              {"MisalignedVector", misalignedVector}};
 
-// --- Races -------------------------------------------------------------------------------------------------------------
+// --- Races -----------------------------------------------------------------------------------------------------------
 
 static void racesBetweenBlocks() {
   Device counter = upload(Ints(1, 0)), cells = upload(Ints(64, 1)), out = allocate(256 * 4);
@@ -134,7 +137,7 @@ static void launchesOfOneStreamAreOrdered() {
 
 extern const std::vector<Case> raceCases = {{"RacesBetweenBlocks", racesBetweenBlocks}, {"RacesInAWarp", racesInAWarp}};
 
-// --- Barriers and shared memory ------------------------------------------------------------------------------------------
+// --- Barriers and shared memory --------------------------------------------------------------------------------------
 
 static void missingSyncthreads() {
   Ints in(n), want(n);
@@ -208,13 +211,15 @@ static void sharedPastTheEnd() {
 }
 
 extern const std::vector<Case> barrierCases = {
-  {"MissingSyncthreads", missingSyncthreads}, {"MissingSyncwarp", missingSyncwarp}, {"DivergentBarrier", divergentBarrier},
-  {"WrongMasks", wrongMasks}, {"UninitialisedShared", uninitialisedShared}, {"SharedPastTheEnd", sharedPastTheEnd}};
+    {"MissingSyncthreads", missingSyncthreads},   {"MissingSyncwarp", missingSyncwarp},
+    {"DivergentBarrier", divergentBarrier},       {"WrongMasks", wrongMasks},
+    {"UninitialisedShared", uninitialisedShared}, {"SharedPastTheEnd", sharedPastTheEnd}};
 
-// --- Results -----------------------------------------------------------------------------------------------------------
+// --- Results ---------------------------------------------------------------------------------------------------------
 
 static void intrinsics() {
-  Device o = allocate(64 * 14 * 8), c = upload(Ints{-1000, 1000, 0, 0}), w = upload(std::vector<Device>{0, 5, 5000}), f = upload(Ints{0});
+  Device o = allocate(64 * 14 * 8), c = upload(Ints{-1000, 1000, 0, 0}), w = upload(std::vector<Device>{0, 5, 5000}),
+         f = upload(Ints{0});
   launch("sim_intrinsics", {1, 64}, o, c, w, f);
   expectClean("intrinsics");
   auto v = download<Device>(o, 64 * 14);
@@ -226,14 +231,23 @@ static void intrinsics() {
     volatile double product = t * 0.1;
     unsigned reversed = 0;
     for (int i = 0; i < 32; i++) reversed |= ((unsigned)t << 26 >> i & 1) << (31 - i);
-    Device want[14] = {
-      (Device)(lane + 3 < 32 ? t + 3 : t), (Device)((t ^ 5) * 5), (Device)((t & ~7) + (lane + 1) % 8),
-      (Device)((t >= 32) | (t >= 32) << 1), 22, 3,
-      (Device)(__builtin_popcount(t) | __builtin_ffs(t) << 8 | (t ? __builtin_clz(t) : 32) << 16),
-      (Device)((unsigned __int128)(0x9e3779b97f4a7c15ull * (t + 1)) * 0xc2b2ae3d27d4eb4full >> 64), (Device)(product * 1e15),
-      (Device)(lane < 16 ? (t & ~31) + 15 - lane : (t & ~31) + 31), 1, 1064, (Device)like,
-      (Device)t * (t & 1 ? 5 : 3) + __builtin_popcountll(0xffull << t) + (t & 31) + 1 + (t ? __builtin_clzll(t) : 64) + reversed};
-    for (int k = 0; k < 14; k++) expect(v[t * 14 + k] == want[k], "word %d of thread %d: %llu, want %llu", k, t, v[t * 14 + k], want[k]);
+    Device want[14] = {(Device)(lane + 3 < 32 ? t + 3 : t),
+                       (Device)((t ^ 5) * 5),
+                       (Device)((t & ~7) + (lane + 1) % 8),
+                       (Device)((t >= 32) | (t >= 32) << 1),
+                       22,
+                       3,
+                       (Device)(__builtin_popcount(t) | __builtin_ffs(t) << 8 | (t ? __builtin_clz(t) : 32) << 16),
+                       (Device)((unsigned __int128)(0x9e3779b97f4a7c15ull * (t + 1)) * 0xc2b2ae3d27d4eb4full >> 64),
+                       (Device)(product * 1e15),
+                       (Device)(lane < 16 ? (t & ~31) + 15 - lane : (t & ~31) + 31),
+                       1,
+                       1064,
+                       (Device)like,
+                       (Device)t * (t & 1 ? 5 : 3) + __builtin_popcountll(0xffull << t) + (t & 31) + 1 +
+                           (t ? __builtin_clzll(t) : 64) + reversed};
+    for (int k = 0; k < 14; k++)
+      expect(v[t * 14 + k] == want[k], "word %d of thread %d: %llu, want %llu", k, t, v[t * 14 + k], want[k]);
   }
 }
 
@@ -241,7 +255,8 @@ static void twoDimensions() {
   Device out = allocate(32 * 16 * 4);
   uint64_t width = 32;
   void* params[] = {&out, &width};
-  OK("cuLaunchKernel", kernel("sim_two_dimensions"), 4u, 4u, 1u, 8u, 4u, 1u, 0u, (void*)nullptr, (void**)params, (void**)nullptr);
+  OK("cuLaunchKernel", kernel("sim_two_dimensions"), 4u, 4u, 1u, 8u, 4u, 1u, 0u, (void*)nullptr, (void**)params,
+     (void**)nullptr);
   expectClean("two dimensions");
   auto v = download<int>(out, 32 * 16);
   for (int y = 0; y < 16; y++)
@@ -252,15 +267,19 @@ static void hashTable() {
   const int keys = 5000, capacity = 8192;
   std::vector<unsigned> k(keys);
   for (int i = 0; i < keys; i++) k[i] = (unsigned)(i * 2654435761u) % 1500;
-  Device dk = upload(k), table = upload(std::vector<unsigned>(capacity, ~0u)), first = upload(std::vector<unsigned>(capacity, ~0u));
+  Device dk = upload(k), table = upload(std::vector<unsigned>(capacity, ~0u)),
+         first = upload(std::vector<unsigned>(capacity, ~0u));
   Device slot = allocate(keys * 4);
   launch("sim_unique", {20, 256}, dk, table, first, slot, keys, capacity - 1);
   expectClean("insert");
   auto s = download<unsigned>(slot, keys), f = download<unsigned>(first, capacity);
   std::map<unsigned, unsigned> seen;
-  for (int i = 0; i < keys; i++) expect(f[s[i]] == seen.emplace(k[i], i).first->second, "first position of key %u", k[i]);
+  for (int i = 0; i < keys; i++)
+    expect(f[s[i]] == seen.emplace(k[i], i).first->second, "first position of key %u", k[i]);
 }
 
-extern const std::vector<Case> resultCases = {
-  {"HalfWords", halfWords}, {"LaunchesOfOneStreamAreOrdered", launchesOfOneStreamAreOrdered}, {"Intrinsics", intrinsics},
-  {"TwoDimensions", twoDimensions}, {"HashTable", hashTable}};
+extern const std::vector<Case> resultCases = {{"HalfWords", halfWords},
+                                              {"LaunchesOfOneStreamAreOrdered", launchesOfOneStreamAreOrdered},
+                                              {"Intrinsics", intrinsics},
+                                              {"TwoDimensions", twoDimensions},
+                                              {"HashTable", hashTable}};

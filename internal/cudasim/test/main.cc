@@ -1,5 +1,5 @@
-// Runs the tests of the simulator: "cudasim_test <library>" prints a line for each case and setting, and fails if one does.
-// "cudasim_test <library> results" leaves out the planted bugs, for a library without checks.
+// Runs the tests of the simulator: "cudasim_test <library>" prints a line for each case and setting, and fails if one
+// does. "cudasim_test <library> results" leaves out the planted bugs, for a library without checks.
 #include "sim_test.h"
 
 #include <cstdarg>
@@ -56,19 +56,53 @@ void* kernel(const char* name) {
   return f;
 }
 
-// The PTX that a real driver would be given, as far as the simulator reads it: here of every kernel, made from its names.
+// The PTX that a real driver would be given, as far as the simulator reads it: here of every kernel, made from its
+// names.
 static std::string image() {
   std::string ptx = ".version 7.8\n.target sm_70\n";
-  static const struct { const char* name; int params; } kernels[] = {
-    {"sim_copy", 3}, {"sim_copy16", 3}, {"sim_increment", 2}, {"sim_copy_past_end", 3}, {"sim_vector", 3}, {"sim_scan", 3},
-    {"sim_scan_no_first", 3}, {"sim_scan_no_second", 3}, {"sim_scan_no_third", 3}, {"sim_exchange", 1},
-    {"sim_exchange_no_syncwarp", 1}, {"sim_exchange_shuffle", 1}, {"sim_scan_shuffle", 3}, {"sim_same_barrier", 1},
-    {"sim_divergent_barrier", 1}, {"sim_early_return", 1}, {"sim_full_mask", 1}, {"sim_lane_missing", 1},
-    {"sim_mask_lacks_caller", 1}, {"sim_shuffle_from_outside", 1}, {"sim_count", 1}, {"sim_turns", 2}, {"sim_count_plain", 1},
-    {"sim_count_and_read", 2}, {"sim_two_lanes", 1}, {"sim_bytes", 1}, {"sim_next_block", 1}, {"sim_own_block", 2},
-    {"sim_shared", 1}, {"sim_shared_uninitialised", 1}, {"sim_shared_count", 1}, {"sim_shared_count_uninitialised", 1},
-    {"sim_shared_past_end", 1}, {"sim_dynamic_past_end", 1}, {"sim_gather", 5}, {"sim_gather_aligned", 5}, {"sim_diverge", 4},
-    {"sim_stride", 3}, {"sim_vectors", 2}, {"sim_intrinsics", 4}, {"sim_two_dimensions", 2}, {"sim_unique", 6}};
+  static const struct { const char* name; int params;
+  } kernels[] = {{"sim_copy", 3},
+                 {"sim_copy16", 3},
+                 {"sim_increment", 2},
+                 {"sim_copy_past_end", 3},
+                 {"sim_vector", 3},
+                 {"sim_scan", 3},
+                 {"sim_scan_no_first", 3},
+                 {"sim_scan_no_second", 3},
+                 {"sim_scan_no_third", 3},
+                 {"sim_exchange", 1},
+                 {"sim_exchange_no_syncwarp", 1},
+                 {"sim_exchange_shuffle", 1},
+                 {"sim_scan_shuffle", 3},
+                 {"sim_same_barrier", 1},
+                 {"sim_divergent_barrier", 1},
+                 {"sim_early_return", 1},
+                 {"sim_full_mask", 1},
+                 {"sim_lane_missing", 1},
+                 {"sim_mask_lacks_caller", 1},
+                 {"sim_shuffle_from_outside", 1},
+                 {"sim_count", 1},
+                 {"sim_turns", 2},
+                 {"sim_count_plain", 1},
+                 {"sim_count_and_read", 2},
+                 {"sim_two_lanes", 1},
+                 {"sim_bytes", 1},
+                 {"sim_next_block", 1},
+                 {"sim_own_block", 2},
+                 {"sim_shared", 1},
+                 {"sim_shared_uninitialised", 1},
+                 {"sim_shared_count", 1},
+                 {"sim_shared_count_uninitialised", 1},
+                 {"sim_shared_past_end", 1},
+                 {"sim_dynamic_past_end", 1},
+                 {"sim_gather", 5},
+                 {"sim_gather_aligned", 5},
+                 {"sim_diverge", 4},
+                 {"sim_stride", 3},
+                 {"sim_vectors", 2},
+                 {"sim_intrinsics", 4},
+                 {"sim_two_dimensions", 2},
+                 {"sim_unique", 6}};
   for (auto& k : kernels) {
     ptx += ".visible .entry " + std::string(k.name) + "(\n";
     for (int i = 0; i < k.params; i++) ptx += "\t.param .u64 p" + std::to_string(i) + (i + 1 < k.params ? ",\n" : "\n");
@@ -107,7 +141,8 @@ int main(int argc, char** argv) {
   OK("cuModuleLoadData", &module, (const void*)image().c_str());
   if (!problems.empty()) return printf("FAIL start%s\n", problems.c_str()), 1;
   int failed = 0;
-  for (const char* settings : {"order=forward", "order=reverse", "order=random,seed=1", "order=random,seed=2", "order=random,seed=3", "order=random,seed=4"}) {
+  for (const char* settings : {"order=forward", "order=reverse", "order=random,seed=1", "order=random,seed=2",
+                               "order=random,seed=3", "order=random,seed=4"}) {
     failed += run(resultCases, settings);
     if (!results)
       for (auto* cases : {&memoryCases, &raceCases, &barrierCases, &streamCases}) failed += run(*cases, settings);

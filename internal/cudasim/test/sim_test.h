@@ -1,4 +1,5 @@
-// What the tests of the simulator share. They call it as a program calls a driver: through symbols looked up at run time.
+// What the tests of the simulator share. They call it as a program calls a driver: through symbols looked up at run
+// time.
 #pragma once
 #include <dlfcn.h>
 
@@ -33,7 +34,8 @@ void expect(bool good, const char* format, ...) __attribute__((format(printf, 2,
   } while (0)
 #define OK(...) EXPECT_CODE(0, __VA_ARGS__)
 
-// Synchronises; then there must be no finding, or one that contains the word, and the code must be this one. Forgets it.
+// Synchronises; then there must be no finding, or one that contains the word, and the code must be this one. Forgets
+// it.
 void expectClean(const char* what);
 void expectFinding(const char* what, int code, const char* word);
 
@@ -56,7 +58,9 @@ template <class... A> void launch(const char* name, Shape s, A... a) {
   uint64_t cells[] = {(uint64_t)a..., 0};
   void* params[sizeof...(A) + 1] = {};
   for (size_t i = 0; i < sizeof...(A); i++) params[i] = &cells[i];
-  OK("cuLaunchKernel", kernel(name), s.grid, 1u, 1u, s.block, 1u, 1u, s.shared, s.stream, (void**)params, (void**)nullptr);
+  OK("cuLaunchKernel", kernel(name), s.grid, 1u, 1u, s.block, 1u, 1u, s.shared, s.stream, (void**)params,
+     (void**)nullptr);
 }
 
-extern const std::vector<Case> resultCases, memoryCases, raceCases, streamCases, barrierCases, driverCases, deviceCases, countCases;
+extern const std::vector<Case> resultCases, memoryCases, raceCases, streamCases, barrierCases, driverCases, deviceCases,
+    countCases;

@@ -3,7 +3,8 @@
 
 static const int n = 1000;
 
-struct Streams {                                      // two streams that do not wait for the default stream, and an event
+// Two streams that do not wait for the default stream, and an event.
+struct Streams {
   void *a = nullptr, *b = nullptr, *event = nullptr;
   Streams() {
     OK("cuStreamCreate", &a, 1u);

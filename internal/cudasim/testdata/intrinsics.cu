@@ -4,7 +4,8 @@ __constant__ uint64_t multipliers[2] = {3, 5};
 __device__ __forceinline__ uint64_t scaled(uint64_t x, int which) { return x * multipliers[which]; }
 
 // Answers of intrinsics, `14` words for each of 64 threads, which the test works out by itself.
-extern "C" __global__ void sim_intrinsics(unsigned long long* out, int* cells, unsigned long long* wide, volatile int* flag) {
+extern "C" __global__ void sim_intrinsics(unsigned long long* out, int* cells, unsigned long long* wide,
+                                          volatile int* flag) {
   int t = threadIdx.x, lane = t & 31;
   unsigned long long* o = out + t * 14;
   o[0] = __shfl_down_sync(0xffffffffu, t, 3);
@@ -39,7 +40,8 @@ extern "C" __global__ void sim_two_dimensions(int* out, int64_t width) {
 }
 
 // Warp-aggregated counters, and the first position of every key: the atomics of a hash table.
-extern "C" __global__ void sim_unique(const unsigned* keys, unsigned* table, unsigned* first, unsigned* slot, int64_t n, uint64_t mask) {
+extern "C" __global__ void sim_unique(const unsigned* keys, unsigned* table, unsigned* first, unsigned* slot, int64_t n,
+                                      uint64_t mask) {
   int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
   if (i >= n) return;
   unsigned key = keys[i];

@@ -10,7 +10,8 @@ extern "C" __global__ void sim_gather(const float* table, const int* ids, float*
   for (int w = lane; w < words; w += 32) to[w] = from[w];
 }
 // The same, but each warp instruction starts on a 128-byte line of the source; lanes outside of the row are masked.
-extern "C" __global__ void sim_gather_aligned(const float* table, const int* ids, float* out, int64_t rows, int64_t words) {
+extern "C" __global__ void sim_gather_aligned(const float* table, const int* ids, float* out, int64_t rows,
+                                              int64_t words) {
   int64_t row = (blockIdx.x * (int64_t)blockDim.x + threadIdx.x) >> 5;
   int lane = threadIdx.x & 31;
   if (row >= rows) return;

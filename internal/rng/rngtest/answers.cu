@@ -45,7 +45,8 @@ extern "C" __global__ void rng_subsets(Subsets x) {
     int64_t s = first + lane / width;
     bool choose = s < sets;
     uint64_t stream = choose ? x.streams[s] : 0;
-    int64_t t = x.wide ? small_subset<uint64_t>((int)k, width, choose, n, stream, rank) : small_subset<uint32_t>((int)k, width, choose, n, stream, rank);
+    int64_t t = x.wide ? small_subset<uint64_t>((int)k, width, choose, n, stream, rank)
+                       : small_subset<uint32_t>((int)k, width, choose, n, stream, rank);
     if (choose && lane % width < k) x.out[s * k + rank] = t;
   }
 }

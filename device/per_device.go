@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// Shared holds one T for each device while anybody uses it: kernels, which take long to load and are the same for all.
+// PerDevice holds one T for each device while anybody uses it: kernels, which take long to load and are the same for all.
 // All Devices of an ordinal share it. The zero value is ready, and safe for concurrent use.
-type Shared[T io.Closer] struct {
+type PerDevice[T io.Closer] struct {
 	mu sync.Mutex
-	by map[*primary]*shared[T]
+	by map[*primary]*held[T]
 }
 
-type shared[T any] struct {
+type held[T any] struct {
 	value T
 	users int
 }
 
 // Hold returns what an earlier Hold has made for the device, or what load makes of it now. Each Hold needs a LetGo,
 // before d is closed. What load made may outlive d, so it must not keep d.
-func (s *Shared[T]) Hold(d *Device, load func(*Device) (T, error)) (value T, err error) {
+func (s *PerDevice[T]) Hold(d *Device, load func(*Device) (T, error)) (value T, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	have := s.by[d.primary]
@@ -28,9 +28,9 @@ func (s *Shared[T]) Hold(d *Device, load func(*Device) (T, error)) (value T, err
 			return value, err
 		}
 		if s.by == nil {
-			s.by = map[*primary]*shared[T]{}
+			s.by = map[*primary]*held[T]{}
 		}
-		have = &shared[T]{value: value}
+		have = &held[T]{value: value}
 		s.by[d.primary] = have
 	}
 	have.users++
@@ -38,7 +38,7 @@ func (s *Shared[T]) Hold(d *Device, load func(*Device) (T, error)) (value T, err
 }
 
 // LetGo ends one Hold of the device, and closes the T with the last.
-func (s *Shared[T]) LetGo(d *Device) error {
+func (s *PerDevice[T]) LetGo(d *Device) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	have := s.by[d.primary]

@@ -19,7 +19,7 @@ func TestWhatIsSharedIsMadeOncePerOrdinalAndClosedByTheLast(t *testing.T) {
 		defer d.Close()
 		devices[i] = d
 	}
-	var s Shared[*closer]
+	var s PerDevice[*closer]
 	loads := 0
 	load := func(*Device) (*closer, error) { loads++; return &closer{}, nil }
 	var held [3]*closer
@@ -46,7 +46,7 @@ func TestWhatCannotBeSharedIsTriedAgain(t *testing.T) {
 	newFake(t)
 	d := expect.Must(Open(0))(t)
 	defer d.Close()
-	var s Shared[*closer]
+	var s PerDevice[*closer]
 	refused := errors.New("refused")
 	if _, err := s.Hold(d, func(*Device) (*closer, error) { return nil, refused }); !errors.Is(err, refused) {
 		t.Error(err)

@@ -14,8 +14,8 @@ import (
 // MaxPeers is how many devices may share their caches of one column.
 const MaxPeers = 8
 
-// MaxSharedRows is how many rows the cache of a device that shares may hold.
-const MaxSharedRows = 1 << peerShift
+// MaxPeerRows is how many rows the cache of a device with peers may hold.
+const MaxPeerRows = 1 << peerShift
 
 const atPeer = 2 << 30 // the tier of a row in another device's cache, see rows.cuh
 
@@ -34,7 +34,7 @@ func ShareCaches(ctx context.Context, stores []*DeviceStore, own, shared []int64
 			}
 		}
 	}()
-	shares, err := dealRows(stores, own, shared)
+	dealt, err := dealRows(stores, own, shared)
 	if err != nil {
 		return fmt.Errorf("share caches: %w", err)
 	}
@@ -42,14 +42,14 @@ func ShareCaches(ctx context.Context, stores []*DeviceStore, own, shared []int64
 		if err := s.cache.close(); err != nil {
 			return err
 		}
-		hot := slices.Concat(own, shares[i])
+		hot := slices.Concat(own, dealt[i])
 		if err := s.fill(ctx, hot, int64(len(hot)), true, memory[i]); err != nil {
 			return err
 		}
 	}
 	// The caches are complete before any table leads to them.
 	for i, s := range stores {
-		if err := s.markPeers(ctx, stores, int64(len(own)), shares, memory[i]); err != nil {
+		if err := s.markPeers(ctx, stores, int64(len(own)), dealt, memory[i]); err != nil {
 			return fmt.Errorf("share caches: %w", err)
 		}
 	}
@@ -74,27 +74,27 @@ func dealRows(stores []*DeviceStore, own, shared []int64) ([][]int64, error) {
 			return nil, err
 		}
 	}
-	if most := len(own) + (len(shared)+k-1)/k; most > MaxSharedRows {
-		return nil, fmt.Errorf("%w: %d rows on a device, at most %d", unified.ErrShape, most, MaxSharedRows)
+	if most := len(own) + (len(shared)+k-1)/k; most > MaxPeerRows {
+		return nil, fmt.Errorf("%w: %d rows on a device, at most %d", unified.ErrShape, most, MaxPeerRows)
 	}
-	shares := make([][]int64, k)
+	dealt := make([][]int64, k)
 	for i, id := range shared {
-		shares[i%k] = append(shares[i%k], id)
+		dealt[i%k] = append(dealt[i%k], id)
 	}
-	return shares, nil
+	return dealt, nil
 }
 
 // markPeers enters into the store's table the rows that the others have from slot first on.
-func (s *DeviceStore) markPeers(ctx context.Context, stores []*DeviceStore, first int64, shares [][]int64,
+func (s *DeviceStore) markPeers(ctx context.Context, stores []*DeviceStore, first int64, dealt [][]int64,
 	memory pinned.Options) (err error) {
 	var bases [MaxPeers]uint64
 	for i, peer := range stores {
 		bases[i] = uint64(peer.cache.hot)
-		rows := int64(len(shares[i]))
+		rows := int64(len(dealt[i]))
 		if peer == s || rows == 0 {
 			continue
 		}
-		err := s.inParts(ctx, shares[i], rows, memory.Ledger, func(ids unified.Tensor, lo int64) error {
+		err := s.inParts(ctx, dealt[i], rows, memory.Ledger, func(ids unified.Tensor, lo int64) error {
 			place := atPeer | uint32(i)<<peerShift
 			return s.mark(ids, deviceMark{first: first + lo, where: s.cache.where, place: place})
 		})

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// PerDevice holds one T for each device while anybody uses it: kernels, which take long to load and are the same for all.
-// All Devices of an ordinal share it. The zero value is ready, and safe for concurrent use.
+// PerDevice holds one T for each device while anybody uses it: kernels, which take long to load and are the same for
+// all. All Devices of an ordinal share it. The zero value is ready, and safe for concurrent use.
 type PerDevice[T io.Closer] struct {
 	mu sync.Mutex
 	by map[*primary]*held[T]

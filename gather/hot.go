@@ -11,9 +11,9 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// HotRows is some rows of a column in device memory, for a column that neither device nor host reads in place: the other
-// rows of a batch arrive in host memory that the device addresses, one after another. A kernel puts both together. Any
-// number of goroutines may use it, each with a stream of its own.
+// HotRows is some rows of a column in device memory, for a column that neither device nor host reads in place: the
+// other rows of a batch arrive in host memory that the device addresses, one after another. A kernel puts both
+// together. Any number of goroutines may use it, each with a stream of its own.
 type HotRows struct {
 	store *DeviceStore // of the rows that are kept, in order
 	index rowIndex

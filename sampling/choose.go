@@ -56,8 +56,8 @@ type edgesOf struct {
 	bySource   bool   // whether their sources need
 	base, all  int64  // its edges of the type: the first position, and how many
 	first, n   int64  // of these, the ones that are looked at
-	// excluded are edges that the batch leaves out. Positions here, and of chunks and picks, are those that there would be
-	// without them; column says where in the columns an edge is.
+	// excluded are edges that the batch leaves out. Positions here, and of chunks and picks, are those that there would
+	// be without them; column says where in the columns an edge is.
 	excluded []excludedEdge
 }
 

@@ -69,7 +69,7 @@ type deviceAssembly struct {
 	blocks  int
 
 	capacity     deviceCapacity
-	guess        int64         // edges of a hop that the first batch has room for; 0 once a batch has said how many there are
+	guess        int64         // edges of a hop that the first batch has room for; 0 once a batch has told their number
 	seedRoom     int64         // seeds that the description has room for
 	items        int64         // of the batch
 	asOf         []int64       // the times of these

@@ -81,7 +81,8 @@ type excludingPicker[V nodeID] struct {
 	indptr []int32
 }
 
-// past returns p; where the stage has destinations of which edges are left out, a picker that moves p's picks past them.
+// past returns p; where the stage has destinations of which edges are left out, a picker that moves p's picks past
+// them.
 func (a *assembly[V]) past(st *stage[V], p picker[V], indptr []int32) picker[V] {
 	x := &a.out
 	if !x.any {

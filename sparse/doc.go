@@ -18,9 +18,9 @@
 // float16 and bfloat16, which take half of the memory's bandwidth, and computes in float32.
 //
 // A result is a function of the operands alone, to the bit. Each element is summed in the order of the edges, and
-// products round before they are added. Workers, processor, instruction set and strategy do not change it. Plain Go code is
-// the specification; AVX-512 and AVX2 kernels (tools/asm) do the same for 16 or 8 columns at a time, keep the sums of
-// up to 256 columns in registers, and prefetch the rows of later edges. docs/results/ops.md has measurements.
+// products round before they are added. Workers, processor, instruction set and strategy do not change it. Plain Go
+// code is the specification; AVX-512 and AVX2 kernels (tools/asm) do the same for 16 or 8 columns at a time, keep the
+// sums of up to 256 columns in registers, and prefetch the rows of later edges. docs/results/ops.md has measurements.
 //
 // How a product is computed best depends on its operands: Pool.Tune measures it, a Tuning keeps the choices in a file
 // of the user's, and a pool that has it (Options.Tuning) finds them by a key: workers, width of indices, values or

@@ -60,8 +60,8 @@ func TestRowsOfSixteenBitsGiveTheSumsOfTheirFloat32(t *testing.T) {
 			x, weighted, reduce := p.halved(t, i%2 == 0), i < 2, Reduce(r.IntN(2))
 			want := p.want(reduce, weighted)
 			for _, v := range variants() {
-				pl := strategy{variant: v, tile: 1 + r.IntN(max(v.tile(), 1)), ahead: r.IntN(70), part: 1 + r.Int64N(300),
-					group: 1 + r.Int64N(100), stream: r.IntN(2) == 0}
+				pl := strategy{variant: v, tile: 1 + r.IntN(max(v.tile(), 1)), ahead: r.IntN(70),
+					part: 1 + r.Int64N(300), group: 1 + r.Int64N(100), stream: r.IntN(2) == 0}
 				got := p.computeOf(t, pool, p.matrix(t, r.IntN(2) == 0, r.IntN(2) == 0), reduce, weighted, pl, x)
 				if err := sameBits(got, want); err != nil {
 					t.Fatalf("width %d, %v, %v, weighted %v, %+v: %v", width, x.DType(), reduce, weighted, pl, err)

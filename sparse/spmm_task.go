@@ -99,8 +99,8 @@ func (t *spmmTask) size() int64 { return int64(t.dtype.Size()) }
 // halves reports whether x has 16 bits.
 func (t *spmmTask) halves() bool { return t.dtype != unified.Float32 }
 
-// fit changes a strategy to one that these operands have: kernels read the lower half of an index, and those for 16 bits
-// take one to eight whole vectors.
+// fit changes a strategy to one that these operands have: kernels read the lower half of an index, and those for 16
+// bits take one to eight whole vectors.
 func (t *spmmTask) fit() {
 	width := t.width / t.heads
 	if t.halves() {

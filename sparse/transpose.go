@@ -57,8 +57,8 @@ func transpose[I int32 | int64](t, a *Matrix, columns []I) {
 	next[0] = 0
 }
 
-// TransposeValues writes to out the values of a's edges in the order of those of a.Transpose(). Shapes: values and out float32
-// [edges] or [heads, edges], alike. ErrShape where they are not.
+// TransposeValues writes to out the values of a's edges in the order of those of a.Transpose(). Shapes: values and out
+// float32 [edges] or [heads, edges], alike. ErrShape where they are not.
 func (p *Pool) TransposeValues(out unified.Tensor, a *Matrix, values unified.Tensor) error {
 	if !perEdge(out, a) || !perEdge(values, a) || headsOf(out) != headsOf(values) || overlap(out, values) {
 		return fmt.Errorf("%w: values %v and %v of %d edges", ErrShape, out, values, a.edges)

@@ -48,8 +48,8 @@ func variantFor(a *Matrix) variant {
 	return variants()[0]
 }
 
-// defaultStrategy is how an SpMM is computed where nothing was measured. Prefetching 8 to 64 edges ahead is the same within
-// noise; wide tiles win because each row of x is then read at once, and its lines follow each other.
+// defaultStrategy is how an SpMM is computed where nothing was measured. Prefetching 8 to 64 edges ahead is the same
+// within noise; wide tiles win because each row of x is then read at once, and its lines follow each other.
 func defaultStrategy(a *Matrix, width int64) strategy {
 	v := variantFor(a)
 	return strategy{variant: v, tile: v.tile(), ahead: 16, part: min(max(partBytes/(4*width), 256), 16384), group: 256,

@@ -117,8 +117,8 @@ func (p *approximation) site(n int) *site {
 	return p.sites[n]
 }
 
-// gradient is the backward product of an aggregation: dx = a^T dy. values are those of a's edges, transposed those of its
-// transpose's, for a mean without the rows' degrees and with them.
+// gradient is the backward product of an aggregation: dx = a^T dy. values are those of a's edges, transposed those of
+// its transpose's, for a mean without the rows' degrees and with them.
 type gradient struct {
 	a                  *sparse.Matrix
 	values, transposed unified.Tensor

@@ -124,16 +124,22 @@ func (c *copier) loop(vectors int, done string, store func(v, to Op)) {
 	c.JGE(LabelRef(again))
 }
 
+// vectors moves the whole vectors of a row, and leaves rest at the bytes that are left of it. Before, rest is at what
+// four vectors leave.
+func (c *copier) vectors(store func(v, to Op)) {
+	c.loop(4, "rest", store)
+	c.Label("rest")
+	c.ADDQ(U32(3*c.vector), c.rest)
+	c.loop(1, "tail", store)
+	c.Label("tail")
+	c.ADDQ(Imm(uint64(c.vector)), c.rest)
+}
+
 // copy copies with ordinary stores; the last vector of a row may overlap the one before.
 func (c *copier) copy() {
 	V := c.vector
 	c.SUBQ(U32(4*V), c.rest)
-	c.loop(4, "rest", c.move)
-	c.Label("rest")
-	c.ADDQ(U32(3*V), c.rest)
-	c.loop(1, "tail", c.move)
-	c.Label("tail")
-	c.ADDQ(Imm(uint64(V)), c.rest)
+	c.vectors(c.move)
 	c.JZ(LabelRef("next"))
 	c.move(at2(c.row, c.rest, 1, -V), c.v[0])
 	c.move(c.v[0], at2(c.dst, c.rest, 1, -V))
@@ -156,12 +162,7 @@ func (c *copier) stream() {
 	c.ADDQ(Imm(uint64(V)), c.row)
 	c.LEAQ(at2(c.rest, c.waiting, 1, -5*V), c.rest)
 	c.TESTQ(c.rest, c.rest)
-	c.loop(4, "rest", c.store)
-	c.Label("rest")
-	c.ADDQ(U32(3*V), c.rest)
-	c.loop(1, "tail", c.store)
-	c.Label("tail")
-	c.ADDQ(Imm(uint64(V)), c.rest)
+	c.vectors(c.store)
 	c.MOVQ(c.rest, c.waiting)
 	c.move(at2(c.row, c.rest, 1, -V), c.v[0])
 	c.move(c.v[0], at2(c.scratch, c.rest, 1, -V))

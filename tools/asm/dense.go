@@ -183,24 +183,22 @@ func (d *dense) tile(vectors, rows int) {
 }
 
 func (d *dense) load(m Mem, v reg.VecVirtual, last bool) {
-	switch {
-	case !last:
-		d.VMOVUPS(m, v)
-	case d.bytes == 64:
+	if last && d.bytes == 64 {
 		d.VMOVUPS_Z(m, d.mask, v)
-	default:
-		d.VMASKMOVPS(m, d.lanes(), v)
+		return
 	}
+	d.store(m, v, last)
 }
 
-func (d *dense) store(v reg.VecVirtual, m Mem, last bool) {
+// store moves a vector to or from memory.
+func (d *dense) store(from, to Op, last bool) {
 	switch {
 	case !last:
-		d.VMOVUPS(v, m)
+		d.VMOVUPS(from, to)
 	case d.bytes == 64:
-		d.VMOVUPS(v, d.mask, m)
+		d.VMOVUPS(from, d.mask, to)
 	default:
-		d.VMASKMOVPS(v, d.lanes(), m)
+		d.VMASKMOVPS(from, d.lanes(), to)
 	}
 }
 

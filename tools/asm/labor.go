@@ -9,17 +9,15 @@ import (
 
 // variates is a function of LABOR in the making: eight sources at a time, one a lane of 64 bits.
 type variates struct {
-	*gen
+	hasher
 	golden, key reg.VecVirtual
-	mixers      [2]reg.VecVirtual
-	word        reg.GPVirtual // work
 }
 
 // buildLabor writes the vector kernels of LABOR.
 func buildLabor(g *gen) {
 	iota := g.table("iota8", 8, func(i uint64) uint64 { return i })
-	(&variates{gen: g}).look(iota)
-	(&variates{gen: g}).lookTurn(iota)
+	(&variates{hasher: hasher{gen: g}}).look(iota)
+	(&variates{hasher: hasher{gen: g}}).lookTurn(iota)
 	g.countUpTo()
 	g.keepUpTo()
 	g.leastOf()
@@ -29,15 +27,7 @@ func buildLabor(g *gen) {
 func (s *variates) words() {
 	s.word = s.GP64()
 	s.golden = s.broadcast(U64(multiplier))
-	s.mixers = [2]reg.VecVirtual{s.broadcast(U64(0xBF58476D1CE4E5B9)), s.broadcast(U64(0x94D049BB133111EB))}
-}
-
-// broadcast returns a vector that has a word in every lane.
-func (s *variates) broadcast(word U64) reg.VecVirtual {
-	v := s.ZMM()
-	s.MOVQ(word, s.word)
-	s.VPBROADCASTQ(s.word, v)
-	return v
+	s.constants()
 }
 
 // parameter returns a vector that has a parameter in every lane.
@@ -45,18 +35,6 @@ func (s *variates) parameter(name string) reg.VecVirtual {
 	v := s.ZMM()
 	s.VPBROADCASTQ(s.arg(name, s.word), v)
 	return v
-}
-
-// mix is z = rng.Mix64(z).
-func (s *variates) mix(z reg.VecVirtual) {
-	t := s.ZMM()
-	for i, shift := range []uint64{30, 27, 31} {
-		s.VPSRLQ(Imm(shift), z, t)
-		s.VPXORQ(t, z, z)
-		if i < len(s.mixers) {
-			s.VPMULLQ(s.mixers[i], z, z)
-		}
-	}
 }
 
 // draw is z = rng.Draw(rng.Stream(key, id), 0), where z is id * rng.Golden.

@@ -10,11 +10,41 @@ import (
 
 // subset is subset8 or subset16 in the making. z is the draws, one a lane of 32 bits.
 type subset struct {
+	hasher
+	lanes int
+	z     reg.VecVirtual
+}
+
+// hasher makes random numbers, one a lane of 64 bits.
+type hasher struct {
 	*gen
-	lanes  int
-	z      reg.VecVirtual
 	mixers [2]reg.VecVirtual
 	word   reg.GPVirtual // work
+}
+
+// constants loads those of mix.
+func (s *hasher) constants() {
+	s.mixers = [2]reg.VecVirtual{s.broadcast(0xBF58476D1CE4E5B9), s.broadcast(0x94D049BB133111EB)}
+}
+
+// broadcast returns a vector that has a word in every lane.
+func (s *hasher) broadcast(word U64) reg.VecVirtual {
+	v := s.ZMM()
+	s.MOVQ(word, s.word)
+	s.VPBROADCASTQ(s.word, v)
+	return v
+}
+
+// mix is z = rng.Mix64(z).
+func (s *hasher) mix(z reg.VecVirtual) {
+	t := s.ZMM()
+	for i, shift := range []uint64{30, 27, 31} {
+		s.VPSRLQ(Imm(shift), z, t)
+		s.VPXORQ(t, z, z)
+		if i < len(s.mixers) {
+			s.VPMULLQ(s.mixers[i], z, z)
+		}
+	}
 }
 
 // table writes a constant of 64-bit words.
@@ -33,7 +63,7 @@ func buildSubset(g *gen) {
 	counts := g.table("counts", 16, func(i uint64) uint64 { return i + 1 })
 	lanes := g.table("lanes", 8, func(i uint64) uint64 { return (2*i+1)<<32 | 2*i })
 	for _, n := range []int{8, 16} {
-		buildSubsetOf(&subset{gen: g, lanes: n}, goldens, counts, lanes)
+		buildSubsetOf(&subset{hasher: hasher{gen: g}, lanes: n}, goldens, counts, lanes)
 	}
 }
 
@@ -60,14 +90,6 @@ func buildSubsetOf(g *subset, goldens, counts, lanes Mem) {
 	g.RET()
 }
 
-// broadcast returns a vector that has a word in every lane.
-func (s *subset) broadcast(word uint64) reg.VecVirtual {
-	v := s.ZMM()
-	s.MOVQ(U64(word), s.word)
-	s.VPBROADCASTQ(s.word, v)
-	return v
-}
-
 // draw makes the 16 draws, 8 in each of two vectors, and joins them as 32-bit lanes.
 func (s *subset) draw(stream, rest reg.Register, goldens, counts Mem) {
 	all, z := s.ZMM(), []reg.VecVirtual{s.ZMM(), s.ZMM()}[:s.lanes/8]
@@ -75,7 +97,7 @@ func (s *subset) draw(stream, rest reg.Register, goldens, counts Mem) {
 	for i := range z {
 		s.VPADDQ(goldens.Offset(64*i), all, z[i])
 	}
-	s.mixers = [2]reg.VecVirtual{s.broadcast(0xBF58476D1CE4E5B9), s.broadcast(0x94D049BB133111EB)}
+	s.constants()
 	for i := range z {
 		s.mix(z[i])
 	}
@@ -93,18 +115,6 @@ func (s *subset) draw(stream, rest reg.Register, goldens, counts Mem) {
 	s.z = s.ZMM()
 	s.VPMOVQD(z[1], high)
 	s.VINSERTI64X4(Imm(1), high, low.AsZ(), s.z)
-}
-
-// mix is z = rng.Mix64(z).
-func (s *subset) mix(z reg.VecVirtual) {
-	t := s.ZMM()
-	for i, shift := range []uint64{30, 27, 31} {
-		s.VPSRLQ(Imm(shift), z, t)
-		s.VPXORQ(t, z, z)
-		if i < len(s.mixers) {
-			s.VPMULLQ(s.mixers[i], z, z)
-		}
-	}
 }
 
 // bound is z = z * n >> 64, for n below 2^32.

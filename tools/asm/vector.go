@@ -329,17 +329,25 @@ func (e *elementwise) add() {
 
 // keepWhere sets lanes of v to 0 where "a predicate 0" does not hold.
 func (e *elementwise) keepWhere(predicate uint64, a, v reg.VecVirtual) {
+	if lanes := e.where(predicate, a); e.bytes == 64 {
+		e.VMOVAPS_Z(v, lanes, v)
+	} else {
+		e.VANDPS(lanes, v, v)
+	}
+}
+
+// where returns the lanes in which "a predicate 0" holds: in a mask register, or as a vector.
+func (e *elementwise) where(predicate uint64, a reg.VecVirtual) Op {
 	zero := e.vector()
 	if e.bytes == 64 {
 		k := e.K()
 		e.VPXORQ(zero, zero, zero)
 		e.VCMPPS(Imm(predicate), zero, a, k)
-		e.VMOVAPS_Z(v, k, v)
-		return
+		return k
 	}
 	e.VXORPS(zero, zero, zero)
 	e.VCMPPS(Imm(predicate), zero, a, zero)
-	e.VANDPS(zero, v, v)
+	return zero
 }
 
 const (
@@ -385,17 +393,11 @@ func (e *elementwise) elu() {
 
 // choose sets lanes of to to those of v where a is positive.
 func (e *elementwise) choose(a, v, to reg.VecVirtual) {
-	zero := e.vector()
-	if e.bytes == 64 {
-		k := e.K()
-		e.VPXORQ(zero, zero, zero)
-		e.VCMPPS(Imm(greater), zero, a, k)
-		e.VMOVAPS(v, k, to)
-		return
+	if lanes := e.where(greater, a); e.bytes == 64 {
+		e.VMOVAPS(v, lanes, to)
+	} else {
+		e.VBLENDVPS(lanes, v, to, to)
 	}
-	e.VXORPS(zero, zero, zero)
-	e.VCMPPS(Imm(greater), zero, a, zero)
-	e.VBLENDVPS(zero, v, to, to)
 }
 
 func (e *elementwise) eluSlope() {

@@ -10,24 +10,29 @@ func (e *elementwise) exp(x reg.VecVirtual, minusOne bool) reg.VecVirtual {
 	limit := e.vector()
 	e.VMOVUPS(e.low, limit)
 	e.VMAXPS(x, limit, limit) // NaN, the second operand, passes
+	upper, result := e.narrow(), e.vector()
 	if e.bytes == 64 {
-		upper, result := e.YMM(), e.ZMM()
 		e.VEXTRACTF64X4(Imm(1), limit, upper)
-		lower := e.half(limit.AsY(), minusOne)
-		upper = e.half(upper, minusOne).(reg.VecVirtual)
-		e.VINSERTF64X4(Imm(1), upper, lower.(reg.VecVirtual).AsZ(), result)
+		lower, upper := e.half(limit.AsY(), minusOne), e.half(upper, minusOne)
+		e.VINSERTF64X4(Imm(1), upper, lower.AsZ(), result)
 		return result
 	}
-	upper, result := e.XMM(), e.YMM()
 	e.VEXTRACTF128(Imm(1), limit, upper)
-	lower := e.half(limit.AsX(), minusOne)
-	upper = e.half(upper, minusOne).(reg.VecVirtual)
-	e.VINSERTF128(Imm(1), upper, lower.(reg.VecVirtual).AsY(), result)
+	lower, upper := e.half(limit.AsX(), minusOne), e.half(upper, minusOne)
+	e.VINSERTF128(Imm(1), upper, lower.AsY(), result)
 	return result
 }
 
+// narrow returns a register of half a vector.
+func (e *elementwise) narrow() reg.VecVirtual {
+	if e.bytes == 64 {
+		return e.YMM()
+	}
+	return e.XMM()
+}
+
 // half is exp for as many numbers as a vector has words of 64 bits.
-func (e *elementwise) half(x reg.Register, minusOne bool) Op {
+func (e *elementwise) half(x reg.Register, minusOne bool) reg.VecVirtual {
 	wide, k, p := e.vector(), e.vector(), e.vector()
 	e.VCVTPS2PD(x, wide)
 	e.VMULPD(e.log2e, wide, k)
@@ -45,16 +50,13 @@ func (e *elementwise) half(x reg.Register, minusOne bool) Op {
 		}
 		e.VADDPD(c, p, p)
 	}
-	power := e.vector()
+	power, whole, narrow := e.vector(), e.narrow(), e.narrow()
 	if e.bytes == 64 {
-		whole := e.YMM()
 		e.VCVTPD2DQ(k, whole)
-		e.VPMOVSXDQ(whole, power)
 	} else {
-		whole := e.XMM()
 		e.VCVTPD2DQY(k, whole)
-		e.VPMOVSXDQ(whole, power)
 	}
+	e.VPMOVSXDQ(whole, power)
 	e.VPADDQ(e.bias, power, power)
 	e.VPSLLQ(Imm(52), power, power)
 	e.VMULPD(power, p, p)
@@ -62,12 +64,10 @@ func (e *elementwise) half(x reg.Register, minusOne bool) Op {
 		e.VSUBPD(e.one, p, p)
 	}
 	if e.bytes == 64 {
-		narrow := e.YMM()
 		e.VCVTPD2PS(p, narrow)
-		return narrow
+	} else {
+		e.VCVTPD2PSY(p, narrow)
 	}
-	narrow := e.XMM()
-	e.VCVTPD2PSY(p, narrow)
 	return narrow
 }
 

@@ -68,12 +68,7 @@ func thinTranspose[I int32 | int64](t, a *Matrix, columns []I, scale, values []f
 	for j := range t.rows {
 		next[j+1] += next[j]
 	}
-	t.edges = next[t.rows]
-	if a.rows <= math.MaxInt32 {
-		t.indices32 = make([]int32, t.edges)
-	} else {
-		t.indices64 = make([]int64, t.edges)
-	}
+	t.makeIndices(next[t.rows])
 	left := make([]float32, t.edges)
 	for i := range a.rows {
 		if scale[i] == 0 {
@@ -85,14 +80,9 @@ func thinTranspose[I int32 | int64](t, a *Matrix, columns []I, scale, values []f
 			if left[to] = scale[i]; values != nil {
 				left[to] *= values[e]
 			}
-			if t.indices64 != nil {
-				t.indices64[to] = i
-			} else {
-				t.indices32[to] = int32(i)
-			}
+			t.setIndex(to, i)
 		}
 	}
-	copy(next[1:], next[:t.rows]) // each has become where the next one begins
-	next[0] = 0
+	t.rewind()
 	return left
 }

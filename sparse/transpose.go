@@ -13,13 +13,9 @@ import (
 // matrix itself.
 func (a *Matrix) Transpose() *Matrix {
 	a.transposing.Do(func() {
-		t := &Matrix{rows: a.cols, cols: a.rows, edges: a.edges, transposed: a, indptr64: make([]int64, a.cols+1)}
+		t := &Matrix{rows: a.cols, cols: a.rows, transposed: a, indptr64: make([]int64, a.cols+1)}
 		t.transposing.Do(func() {}) // it has its transpose
-		if a.rows <= math.MaxInt32 {
-			t.indices32 = make([]int32, a.edges)
-		} else {
-			t.indices64 = make([]int64, a.edges)
-		}
+		t.makeIndices(a.edges)
 		t.from = make([]int64, a.edges)
 		switch {
 		case a.indices64 != nil:
@@ -46,15 +42,33 @@ func transpose[I int32 | int64](t, a *Matrix, columns []I) {
 			to := next[columns[e]]
 			next[columns[e]]++
 			t.from[to] = e
-			if t.indices64 != nil {
-				t.indices64[to] = i
-			} else {
-				t.indices32[to] = int32(i)
-			}
+			t.setIndex(to, i)
 		}
 	}
-	copy(next[1:], next[:t.rows]) // each has become where the next one begins
-	next[0] = 0
+	t.rewind()
+}
+
+// makeIndices makes room for the columns of so many edges.
+func (t *Matrix) makeIndices(edges int64) {
+	if t.edges = edges; t.cols <= math.MaxInt32 {
+		t.indices32 = make([]int32, edges)
+	} else {
+		t.indices64 = make([]int64, edges)
+	}
+}
+
+func (t *Matrix) setIndex(edge, column int64) {
+	if t.indices64 != nil {
+		t.indices64[edge] = column
+	} else {
+		t.indices32[edge] = int32(column)
+	}
+}
+
+// rewind sets the starts of rows back, each of which has become where the next row begins.
+func (t *Matrix) rewind() {
+	copy(t.indptr64[1:], t.indptr64[:t.rows])
+	t.indptr64[0] = 0
 }
 
 // TransposeValues writes to out the values of a's edges in the order of those of a.Transpose(). Shapes: values and out

@@ -21,14 +21,14 @@ func TestTheWayOfALayerIsChosenOnceForItsSizes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tune.json")
 	expect.OK(t, tuning.Save(path))
 	opt.Tuning, _ = sparse.LoadTuning(path)
-	tr, err := prepare(g, opt.withDefaults())
+	tr, err := prepare(t.Context(), g, opt.withDefaults())
 	if err == nil {
 		err = tr.sample(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tr.tape.pool.Close()
+	defer tr.close()
 	for i := range tr.model.layers {
 		key, ways := tr.wayKey(i), tr.ways(i)
 		kept := opt.Tuning.Way(key)
@@ -70,14 +70,14 @@ func TestAWayThatIsClearlySlowLeavesTheContest(t *testing.T) {
 // TestTheContestLeavesTheModelAsItWas: what it computed is no part of the first step.
 func TestTheContestLeavesTheModelAsItWas(t *testing.T) {
 	for _, model := range Models {
-		tr, err := prepare(communities(t, 60, false), Options{Model: model}.withDefaults())
+		tr, err := prepare(t.Context(), communities(t, 60, false), Options{Model: model}.withDefaults())
 		if err == nil {
 			err = tr.sample(t.Context())
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer tr.tape.pool.Close()
+		defer tr.close()
 		before := tr.arrays()
 		for i := range before {
 			before[i] = slices.Clone(before[i])

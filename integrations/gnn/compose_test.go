@@ -57,8 +57,9 @@ func TestPrunedWaysAreNeverFastest(t *testing.T) {
 func TestAllWaysToComputeALayerGiveTheSame(t *testing.T) {
 	g := communities(t, 60, true)
 	for _, model := range Models {
-		tr := expect.Must(prepare(g, Options{Model: model, Hidden: 7, Layers: 3, Heads: 2, Seed: 1}.withDefaults()))(t)
-		defer tr.tape.pool.Close()
+		opt := Options{Model: model, Hidden: 7, Layers: 3, Heads: 2, Seed: 1}
+		tr := expect.Must(prepare(t.Context(), g, opt.withDefaults()))(t)
+		defer tr.close()
 		var want []float32
 		for i := range tr.model.layers {
 			for n, way := range tr.ways(i) {
@@ -143,8 +144,8 @@ func TestACheckpointKeepsTheWaysOfTheFastest(t *testing.T) {
 	}
 	opt.Progress = nil
 	text := contents(t, path)
-	tr := expect.Must(prepare(g, opt.withDefaults()))(t)
-	defer tr.tape.pool.Close()
+	tr := expect.Must(prepare(t.Context(), g, opt.withDefaults()))(t)
+	defer tr.close()
 	all := tr.ways(0)
 	tr.model.ways = []*product{all[0], all[1]} // what this process would take
 	expect.OK(t, tr.restore())

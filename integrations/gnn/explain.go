@@ -36,17 +36,11 @@ type Composition struct {
 func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composition, error) {
 	opt = opt.withDefaults()
 	opt.Checkpoint, opt.BackwardBudget = "", 0
-	t, err := prepare(source, opt)
+	t, err := prepare(ctx, source, opt)
 	if err != nil {
 		return nil, err
 	}
-	defer t.tape.pool.Close()
-	if opt.Fanouts != nil {
-		if t.loader, err = open(ctx, source, opt, t.tape.memory); err != nil {
-			return nil, err
-		}
-		defer t.loader.Close()
-	}
+	defer t.close()
 	if err := t.sample(ctx); err != nil {
 		return nil, err
 	}

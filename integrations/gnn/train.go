@@ -48,16 +48,12 @@ type place struct {
 // as it was written last.
 func Train(ctx context.Context, source loader.Source, opt Options) (*Result, error) {
 	opt = opt.withDefaults()
-	t, err := prepare(source, opt)
+	t, err := prepare(ctx, source, opt)
 	if err != nil {
 		return nil, err
 	}
-	defer t.tape.pool.Close()
-	if opt.Fanouts != nil {
-		if t.loader, err = open(ctx, source, opt, t.tape.memory); err != nil {
-			return nil, err
-		}
-		defer t.loader.Close()
+	defer t.close()
+	if t.loader != nil {
 		t.tape.approximate.of(t.loader.AllBatches())
 	}
 	if err := t.choose(ctx); err != nil {
@@ -66,8 +62,9 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 	return t.run(ctx)
 }
 
-// prepare checks options, reads the graph, and makes a model. The caller closes the tape's pool.
-func prepare(source loader.Source, opt Options) (*trainer, error) {
+// prepare checks options, reads the graph, makes a model, and opens a loader where there are fan-outs. The caller closes
+// what it returns.
+func prepare(ctx context.Context, source loader.Source, opt Options) (*trainer, error) {
 	if !(opt.Rate > 0 && opt.Decay >= 0) || math.IsInf(opt.Rate+opt.Decay, 0) {
 		return nil, fmt.Errorf("%w: a learning rate of %g with weight decay of %g", ErrOptions, opt.Rate, opt.Decay)
 	}
@@ -91,7 +88,20 @@ func prepare(source loader.Source, opt Options) (*trainer, error) {
 	t.blocks = slices.Repeat([]*sparse.Matrix{whole}, opt.Layers)
 	t.tape = newAutodiff(sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning}))
 	t.tape.Seed, t.tape.memory, t.tape.approximate = opt.Seed, memory, newApproximation(opt)
+	if opt.Fanouts != nil {
+		if t.loader, err = open(ctx, source, opt, memory); err != nil {
+			t.close()
+			return nil, err
+		}
+	}
 	return t, nil
+}
+
+func (t *trainer) close() {
+	if t.loader != nil {
+		t.loader.Close()
+	}
+	t.tape.pool.Close()
 }
 
 // open opens the loader, which may take half of the memory that is left.

@@ -129,27 +129,15 @@ func (a *Archive) open(name string) (io.ReadCloser, array.Header, error) {
 	if err != nil {
 		return nil, array.Header{}, a.fail(name, -1, "%w", err)
 	}
-	c := &counted{r: r}
+	c := &source.Counting{R: r}
 	h, err := array.ReadHeader(c)
 	if err == nil && h.Kind != array.Object && h.Kind != array.Foreign {
-		err = compareSize(&h, f.UncompressedSize64, c.n)
+		err = compareSize(&h, f.UncompressedSize64, uint64(c.N))
 	}
 	if err != nil {
 		return nil, h, errors.Join(a.fail(name, -1, "%w", err), r.Close())
 	}
 	return r, h, nil
-}
-
-// counted counts what is read.
-type counted struct {
-	r io.Reader
-	n uint64
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += uint64(n)
-	return n, err
 }
 
 // compareSize compares what the archive says that a member takes, of which the header is a part, with its shape.

@@ -170,7 +170,7 @@ func (f *File) readOld(mem []byte) error {
 	if !pickle.LooksLikeTorch(mem) {
 		return ErrFormat
 	}
-	in := &counting{r: io.NewSectionReader(f.raw, 0, f.raw.Size)}
+	in := &source.Counting{R: io.NewSectionReader(f.raw, 0, f.raw.Size)}
 	r := bufio.NewReaderSize(in, 1<<16)
 	var part [5]any
 	for i := range part {
@@ -189,7 +189,7 @@ func (f *File) readOld(mem []byte) error {
 		return fmt.Errorf("%w: it has no list of storages", ErrFormat)
 	}
 	f.Value = part[3]
-	at := in.n - int64(r.Buffered())
+	at := in.N - int64(r.Buffered())
 	sizes := map[string]int64{}
 	elements(f.Value, sizes)
 	for _, k := range keys.Items {
@@ -210,17 +210,6 @@ func (f *File) readOld(mem []byte) error {
 		at += int64(n) * size
 	}
 	return nil
-}
-
-type counting struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counting) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
 }
 
 // elements finds the bytes of an element of each storage that a value refers to.

@@ -56,18 +56,24 @@ func (k *Kind) claim(dir string) (*marker, error) {
 		if m == nil {
 			continue // the last writer has just gone, with the marker or with the directory
 		}
-		if made == nil || absent {
-			err = m.note(markerDir, ".")
-		}
-		if err != nil {
-			if m.fresh {
-				_ = m.undo() // leave the directory as it was
-			}
-			return nil, errors.Join(err, m.release())
-		}
-		return m, nil
+		return m.claimed(nil, made == nil || absent)
 	}
 	return nil, k.busyError(dir)
+}
+
+// claimed notes that the directory itself was made, if it was. After an error, which may be one of before, it gives the
+// claim up.
+func (m *marker) claimed(err error, made bool) (*marker, error) {
+	if err == nil && made {
+		err = m.note(markerDir, ".")
+	}
+	if err != nil {
+		if m.fresh {
+			_ = m.undo() // leave the directory as it was
+		}
+		return nil, errors.Join(err, m.release())
+	}
+	return m, nil
 }
 
 func (k *Kind) busyError(dir string) error {

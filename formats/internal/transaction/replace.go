@@ -89,16 +89,8 @@ func (k *Kind) claimWork(dir string) (*marker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = m.tidy(dir); err == nil && !m.madeDirectory() { // its writer died before it could say that it made it
-		err = m.note(markerDir, ".")
-	}
-	if err != nil {
-		if m.fresh {
-			_ = m.undo() // leave the directory as it was
-		}
-		return nil, errors.Join(err, m.release())
-	}
-	return m, nil
+	err = m.tidy(dir)
+	return m.claimed(err, !m.madeDirectory()) // its writer may have died before it could say that it made it
 }
 
 // tidy removes what a writer that died has left in the workspace of the dataset at dir.

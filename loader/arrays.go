@@ -57,7 +57,7 @@ type Array struct {
 	DType unified.DType
 	// Row is the shape of a row: all dimensions but the first. It must not be changed.
 	Row []int64
-	// Most is the most rows that a batch has of its own: a view of its Base has none.
+	// Most is the most rows that a batch has memory of its own for. A view of its Base takes none.
 	Most int64
 	// Base is the number, in Loader.Arrays, of the array of layer 0 that is otherwise the same. Batch.IsView says
 	// whether this one is the beginning of it. Of layer 0, and of what has no layer, Base is the array's own number.

@@ -22,17 +22,17 @@ type convertCmd struct {
 	From       string   `placeholder:"KIND" help:"Kind of the source; recognised without it."`
 	Directed   bool     `xor:"direction" help:"Store edges as they are listed."`
 	Symmetrise bool     `xor:"direction" help:"Store both directions of every edge, self-loops once."`
-	Dedupe     string   `enum:"no,first,sum,max" default:"no" help:"Make one of the edges between two nodes: ${enum}."`
+	Dedupe     string   `enum:"no,first,sum,max" default:"no" help:"Merge edges between the same two nodes: ${enum}."`
 	SelfLoops  string   `enum:"keep,drop,add" default:"keep" help:"Self-loops: ${enum}."`
 	ByTime     bool     `help:"Order the edges of a node by their column time."`
-	Reorder    string   `enum:"no,degree,bfs,rcm,hot" default:"no" help:"Number nodes anew: ${enum}."`
+	Reorder    string   `enum:"no,degree,bfs,rcm,hot" default:"no" help:"Renumber the nodes: ${enum}."`
 	Relations  bool     `name:"relations-as-types" help:"Make an edge type of each relation of a knowledge graph."`
 	Features   string   `placeholder:"FILE" help:".npy file with a row of features a node."`
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
-	FeatureDT  string   `name:"feature-dtype" enum:"as-is,float16,bfloat16,int8" default:"as-is" help:"${enum}."`
-	RowStride  int64    `placeholder:"BYTES" help:"Pad rows of node columns with zeros to a multiple of so many bytes."`
+	FeatureDT  string   `name:"feature-dtype" enum:"as-is,float16,bfloat16,int8" default:"as-is" help:"Store: ${enum}."`
+	RowStride  int64    `placeholder:"BYTES" help:"Pad rows of node columns with zeros to a multiple of BYTES."`
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
-	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"Kind of its ids: ${enum}."`
+	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"Ids of an edge list: ${enum}."`
 	SkipBad    int64    `placeholder:"N" help:"Leave out up to N bad lines of an edge list, and list them."`
 	Partition  string   `placeholder:"I/N" help:"Write share I of N of the dataset; khop merge joins shares."`
 	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take; default: a quarter of what is free."`

@@ -108,20 +108,23 @@ func (m *matching) mirror(class, stub uint64) uint64 {
 
 // rightOf returns the node on the right that a stub on the left is matched with.
 func (m *matching) rightOf(class, stub uint64) uint64 {
-	b := &m.left.groups[class]
-	place := b.order.inverse(stub)
-	if place < b.inside {
-		return m.right.owner(class, place)
-	}
-	return m.pooled(&m.right, m.pool.at(b.pool+place-b.inside))
+	return m.across(&m.left, &m.right, class, stub)
 }
 
 // leftOf is rightOf the other way round.
 func (m *matching) leftOf(class, stub uint64) uint64 {
-	b := &m.right.groups[class]
+	return m.across(&m.right, &m.left, class, stub)
+}
+
+func (m *matching) across(from, to *side, class, stub uint64) uint64 {
+	b := &from.groups[class]
 	place := b.order.inverse(stub)
 	if place < b.inside {
-		return m.left.owner(class, place)
+		return to.owner(class, place)
 	}
-	return m.pooled(&m.left, m.pool.inverse(b.pool+place-b.inside))
+	g := b.pool + place - b.inside
+	if from == &m.left {
+		return m.pooled(to, m.pool.at(g))
+	}
+	return m.pooled(to, m.pool.inverse(g))
 }

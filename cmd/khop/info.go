@@ -26,40 +26,31 @@ type infoCmd struct {
 
 // infoResult is what "khop info --json" prints. Scripts rely on the names.
 type infoResult struct {
-	Dataset      string            `json:"dataset"`
-	ID           string            `json:"id"`
-	Format       string            `json:"format"`
-	Generation   int64             `json:"generation"`
-	Nodes        int64             `json:"nodes"`
-	Edges        int64             `json:"edges"`
-	SourceEdges  int64             `json:"source_edges"` // edges of what was converted, before reverse edges were added
-	NodeTypes    []nodeTypeInfo    `json:"node_types"`
-	EdgeTypes    []edgeTypeInfo    `json:"edge_types"`
-	EdgeColumns  []columnInfo      `json:"edge_columns"`
-	FeatureDim   int64             `json:"feature_dim"`   // of the first node type that has features; 0: none
-	FeatureDType string            `json:"feature_dtype"` // "": none
-	Classes      int64             `json:"classes"`       // 0: no labels, or not told
-	Splits       []splitInfo       `json:"splits"`
-	Links        []linksInfo       `json:"links"` // to predict
-	Names        []namesInfo       `json:"names"` // of what is no node: of relations, of classes
-	Bytes        int64             `json:"bytes"`
-	Provenance   map[string]string `json:"provenance"`
+	Dataset      string             `json:"dataset"`
+	ID           string             `json:"id"`
+	Format       string             `json:"format"`
+	Generation   int64              `json:"generation"`
+	Nodes        int64              `json:"nodes"`
+	Edges        int64              `json:"edges"`
+	SourceEdges  int64              `json:"source_edges"` // edges of what was converted, before reverse edges were added
+	NodeTypes    []nodeTypeInfo     `json:"node_types"`
+	EdgeTypes    []formats.EdgeInfo `json:"edge_types"`
+	EdgeColumns  []columnInfo       `json:"edge_columns"`
+	FeatureDim   int64              `json:"feature_dim"`   // of the first node type that has features; 0: none
+	FeatureDType string             `json:"feature_dtype"` // "": none
+	Classes      int64              `json:"classes"`       // 0: no labels, or not told
+	Splits       []splitInfo        `json:"splits"`
+	Links        []linksInfo        `json:"links"` // to predict
+	Names        []namesInfo        `json:"names"` // of what is no node: of relations, of classes
+	Bytes        int64              `json:"bytes"`
+	Provenance   map[string]string  `json:"provenance"`
 
 	*deepInfo // with --deep
 }
 
 type nodeTypeInfo struct {
-	Name    string       `json:"name"`
-	Count   int64        `json:"count"`
+	formats.NodeInfo
 	Columns []columnInfo `json:"columns"`
-}
-
-type edgeTypeInfo struct {
-	Source   string `json:"source"`
-	Relation string `json:"relation"`
-	Target   string `json:"target"`
-	Count    int64  `json:"count"`
-	Order    string `json:"order"`
 }
 
 type columnInfo struct {
@@ -115,21 +106,18 @@ func describe(path string, ds *formats.Dataset) infoResult {
 		Dataset: paths.Text(path), ID: fmt.Sprintf("%x", id[:]), Format: fmt.Sprintf("%d.%d", m.Format[0], m.Format[1]),
 		Generation: m.Generation, Nodes: g.NumNodes(), Edges: g.NumEdges(), SourceEdges: g.NumEdges(),
 		EdgeColumns: columnInfos(schema.EdgeColumns), Splits: []splitInfo{}, Links: []linksInfo{}, Names: []namesInfo{},
-		Bytes: ds.FileBytes(), Provenance: m.Provenance,
+		Bytes: ds.FileBytes(), Provenance: m.Provenance, EdgeTypes: m.EdgeTypes,
 	}
 	for t, n := range schema.Nodes {
 		cols, names := stringInfos(m, t, n)
 		r.Names = append(r.Names, names...)
 		cols = append(columnInfos(n.Columns), cols...)
-		r.NodeTypes = append(r.NodeTypes, nodeTypeInfo{n.Name, n.Count, cols})
+		r.NodeTypes = append(r.NodeTypes, nodeTypeInfo{formats.NodeInfo{Name: n.Name, Count: n.Count}, cols})
 		for _, c := range n.Columns {
 			if c.Role() == graph.Feature && r.FeatureDType == "" {
 				r.FeatureDim, r.FeatureDType = c.Width(), c.DType.String()
 			}
 		}
-	}
-	for _, e := range schema.Edges {
-		r.EdgeTypes = append(r.EdgeTypes, edgeTypeInfo{e.Source, e.Relation, e.Target, e.Count, e.Order.String()})
 	}
 	for _, s := range g.Splits() {
 		r.Splits = append(r.Splits, splitInfo{s.Name, s.Index, s.Seeds.Len()})

@@ -123,8 +123,8 @@ func (r *planResult) print(env *environment) error {
 	if r.Share < 1 {
 		fmt.Fprintf(env.stdout, "%.2g %% of the rows were simulated\n", 100*r.Share)
 	}
-	fmt.Fprintln(env.stdout, "\nRows missed in an epoch, in % of those asked for")
 	t := newTable(env.stdout)
+	t.section("Rows missed in an epoch, in % of those asked for")
 	head := []any{"  cache"}
 	for _, p := range r.Caches[0].Policies {
 		head = append(head, p.Policy)
@@ -137,13 +137,18 @@ func (r *planResult) print(env *environment) error {
 		}
 		t.row(row...)
 	}
-	return errors.Join(t.flush(), r.printEpochs(env, "", disk.Ahead), r.printPacked(env), r.printHalf(env))
+	r.printEpochs(t, "", disk.Ahead)
+	if len(r.Caches[0].Policies) > int(disk.Packed) {
+		r.printEpochs(t, " --pack", disk.Packed)
+		r.printPacked(t)
+	}
+	t.section(r.halves())
+	return t.flush()
 }
 
 // printEpochs says what an epoch reads under a policy of khop's.
-func (r *planResult) printEpochs(env *environment, option string, policy disk.Policy) error {
-	fmt.Fprintf(env.stdout, "\nAn epoch with --residence disk%s\n", option)
-	t := newTable(env.stdout)
+func (r *planResult) printEpochs(t *table, option string, policy disk.Policy) {
+	t.section("An epoch with --residence disk" + option)
 	t.row("  cache", "requests", "read", "of these asked for", "time of the disk", "")
 	longest := 0.0
 	for i := range r.Caches {
@@ -158,34 +163,25 @@ func (r *planResult) printEpochs(env *environment, option string, policy disk.Po
 		t.row("  "+machine.Bytes(r.Caches[i].CacheBytes), p.Requests+p.Writes, machine.Bytes(p.Bytes),
 			percent(p.Useful, p.Bytes), durationText(time.Duration(p.Seconds*1e9)), bar)
 	}
-	return t.flush()
 }
 
 // printPacked says what an epoch reads and writes where rows are packed.
-func (r *planResult) printPacked(env *environment) error {
-	if len(r.Caches[0].Policies) <= int(disk.Packed) {
-		return nil
-	}
-	err := r.printEpochs(env, " --pack", disk.Packed)
-	fmt.Fprintln(env.stdout, "\nOf these requests")
-	t := newTable(env.stdout)
+func (r *planResult) printPacked(t *table) {
+	t.section("Of these requests")
 	t.row("  cache", "rows packed, of those missed", "writes", "written")
 	for i := range r.Caches {
 		p := &r.Caches[i].Policies[disk.Packed]
 		t.row("  "+machine.Bytes(r.Caches[i].CacheBytes), percent(p.Packed, p.Misses), p.Writes,
 			machine.Bytes(p.Written))
 	}
-	return errors.Join(err, t.flush())
 }
 
-// printHalf says what halves the time.
-func (r *planResult) printHalf(env *environment) (err error) {
-	if r.HalfBytes > 0 {
-		_, err = fmt.Fprintf(env.stdout, "\nA cache of %s halves the time.\n", machine.Bytes(r.HalfBytes))
-	} else {
-		_, err = fmt.Fprintln(env.stdout, "\nNo cache of these sizes halves the time.")
+// halves says what halves the time.
+func (r *planResult) halves() string {
+	if r.HalfBytes == 0 {
+		return "No cache of these sizes halves the time."
 	}
-	return err
+	return fmt.Sprintf("A cache of %s halves the time.", machine.Bytes(r.HalfBytes))
 }
 
 // printTopology says where the topology lies.

@@ -344,7 +344,7 @@ func (x *inspector) hasEdge(t int, u, v int64) bool {
 	return false
 }
 
-// Hints says in sentences what may not be meant.
+// Hints says in sentences what is legal but perhaps not meant.
 func (x *Inspection) Hints() []string {
 	hints := []string{}
 	add := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }

@@ -17,7 +17,7 @@ type checkCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
 	Workers int      `default:"0" placeholder:"N" help:"Goroutines that read; 0: one a core."`
-	Deep    bool     `help:"Name what is legal and may not be meant, too: see khop info --deep."`
+	Deep    bool     `help:"Also list what is legal but perhaps not meant: see khop info --deep."`
 	Scrub   bool     `help:"Compare checksums alone, slowly, at the lowest priority, past the page cache."`
 	Rate    byteSize `placeholder:"SIZE" help:"The most bytes a second that --scrub reads; default: 100MB."`
 
@@ -82,7 +82,7 @@ func (c *checkCmd) Run(env *environment) error {
 	return err
 }
 
-// hints returns what may not be meant in a dataset.
+// hints returns what is legal in a dataset but perhaps not meant.
 func hints(env *environment, path string) (list []string, err error) {
 	ds, err := formats.Open(path)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 type infoCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Deep bool   `help:"Read all arrays: degrees, what may not be meant, the memory that training needs."`
+	Deep bool   `help:"Read all arrays: print degrees, likely mistakes, memory for training."`
 	Plot string `type:"path" placeholder:"FILE" help:"Draw the degrees, as SVG; reads all arrays, too."`
 
 	jsonFlag `embed:""`
@@ -32,7 +32,7 @@ type infoResult struct {
 	Generation   int64              `json:"generation"`
 	Nodes        int64              `json:"nodes"`
 	Edges        int64              `json:"edges"`
-	SourceEdges  int64              `json:"source_edges"` // edges of what was converted, before reverse edges were added
+	SourceEdges  int64              `json:"source_edges"` // of what was converted, before reverse edges were added
 	NodeTypes    []nodeTypeInfo     `json:"node_types"`
 	EdgeTypes    []formats.EdgeInfo `json:"edge_types"`
 	EdgeColumns  []columnInfo       `json:"edge_columns"`

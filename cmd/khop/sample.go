@@ -17,7 +17,7 @@ type sampleCmd struct {
 	Batches   uint64           `placeholder:"N" help:"How many batches, over all ranks; default: to the epoch's end."`
 	Rank      int              `default:"0" help:"This process among --world-size."`
 	WorldSize positive         `default:"1" help:"Processes that share the epoch."`
-	Remainder loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where they do not divide: pad, drop, short."`
+	Remainder loader.Remainder `enum:"pad,drop,short" default:"pad" help:"If batches do not divide by ranks: ${enum}."`
 
 	Digest bool `help:"Print a batch's number and digests: topology, then full."`
 	JSON   bool `name:"json" xor:"output" help:"Print one JSON object."`

@@ -35,7 +35,7 @@ type serveCmd struct {
 
 	ReaderTimeout time.Duration `default:"50s" help:"How long a broadcast waits for a reader."`
 
-	Remainder  loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where they do not divide: pad, drop, short."`
+	Remainder  loader.Remainder `enum:"pad,drop,short" default:"pad" help:"If batches do not divide by ranks: ${enum}."`
 	IndexDType string           `name:"index-dtype" enum:"auto,int32,int64" default:"auto" help:"${index_dtype_help}"`
 
 	NodeColumns []string `placeholder:"NAMES" help:"Columns for all nodes of a batch, default feature; none for none."`

@@ -16,7 +16,7 @@ type trainCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
 	Model        string        `enum:"sage,gcn,gin,gat" default:"sage" help:"sage, gcn, gin or gat."`
-	Epochs       positive      `default:"100" help:"Epochs to train, those of the checkpoint among them."`
+	Epochs       positive      `default:"100" help:"Epochs to train, including those of the checkpoint."`
 	Layers       positive      `default:"2" help:"Layers of the model."`
 	Hidden       int           `default:"0" placeholder:"N" help:"Width of hidden layers, or heads; 0: 16, gat 8."`
 	Heads        positive      `default:"8" help:"Heads of hidden layers of gat."`
@@ -27,12 +27,12 @@ type trainCmd struct {
 	Fanouts      *fanouts      `placeholder:"N,..." help:"Train on batches: fan-outs, one a layer."`
 	BatchSize    positive      `default:"1024" help:"Seeds a batch."`
 	Budget       float64       `name:"backward-budget" default:"0" help:"Share of gradient work to do; 0: all."`
-	Fastest      bool          `help:"Compute each layer in the way that is the fastest here."`
+	Fastest      bool          `help:"Compute each layer in the way that is fastest here."`
 	Explain      bool          `help:"Print ways to compute each layer, and their times; train nothing."`
 	Seed         uint64        `default:"0" help:"Keys every random choice."`
 	Workers      int           `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They change no result."`
 	MaxMemory    byteSize      `placeholder:"SIZE" help:"The most memory to take, such as 4GB, without mapped files."`
-	Checkpoint   string        `type:"path" placeholder:"FILE" help:"Go on from this file, if it is there; write it."`
+	Checkpoint   string        `type:"path" placeholder:"FILE" help:"Continue from this file if it exists; write it."`
 	SaveEvery    time.Duration `default:"1m" help:"Write the checkpoint at least so often while training."`
 	Plot         string        `type:"path" placeholder:"FILE" help:"Draw the learning curves, as SVG."`
 	JSON         bool          `name:"json" xor:"output" help:"Print one JSON object."`

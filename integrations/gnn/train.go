@@ -62,8 +62,8 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 	return t.run(ctx)
 }
 
-// prepare checks options, reads the graph, makes a model, and opens a loader where there are fan-outs. The caller closes
-// what it returns.
+// prepare checks options, reads the graph, makes a model, and opens a loader where there are fan-outs. The caller
+// closes what it returns.
 func prepare(ctx context.Context, source loader.Source, opt Options) (*trainer, error) {
 	if !(opt.Rate > 0 && opt.Decay >= 0) || math.IsInf(opt.Rate+opt.Decay, 0) {
 		return nil, fmt.Errorf("%w: a learning rate of %g with weight decay of %g", ErrOptions, opt.Rate, opt.Decay)

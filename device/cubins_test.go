@@ -51,9 +51,8 @@ func TestACubinIsLoadedInPlaceOfItsPTX(t *testing.T) {
 		d := expect.Must(Open(0))(t)
 		f.fail = c.fail
 		m, err := d.Load([]byte(c.image))
-		if !errors.Is(err, c.want) || !slices.Equal(f.loaded, c.loads) {
-			t.Errorf("%s: %v after loading %q, want %v after %q", name, err, f.loaded, c.want, c.loads)
-		}
+		expect.That(t, errors.Is(err, c.want) && slices.Equal(f.loaded, c.loads),
+			"%s: %v after loading %q, want %v after %q", name, err, f.loaded, c.want, c.loads)
 		if err == nil {
 			code, refused := m.Code(), len(c.loads) > 1
 			if m.Cubin != c.cubin || (m.Refused != nil) != refused || strings.Contains(code, "PTX") != (c.cubin == 0) ||
@@ -66,8 +65,7 @@ func TestACubinIsLoadedInPlaceOfItsPTX(t *testing.T) {
 		if c.want != nil {
 			err = nil
 		}
-		if err = errors.Join(err, d.Close()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err = errors.Join(err, d.Close())
+		expect.That(t, err == nil, "%s: %v", name, err)
 	}
 }

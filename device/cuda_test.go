@@ -31,13 +31,10 @@ func TestReasonSaysWhyThereIsNoDevice(t *testing.T) {
 			if test.reason == "" {
 				return
 			}
-			if Count() != 0 {
-				t.Errorf("%d devices are counted", Count())
-			}
+			expect.That(t, Count() == 0, "%d devices are counted", Count())
 			_, err := Open(0)
-			if !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), test.reason) {
-				t.Errorf("Open says %v", err)
-			}
+			expect.That(t, errors.Is(err, ErrNoDevice) && strings.Contains(err.Error(), test.reason), "Open says %v",
+				err)
 		})
 	}
 }
@@ -45,9 +42,7 @@ func TestReasonSaysWhyThereIsNoDevice(t *testing.T) {
 func TestOpenRefusesWhatIsNotThere(t *testing.T) {
 	f := newFake(t)
 	for _, ordinal := range []int{-1, 2} {
-		if _, err := Open(ordinal); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "reports 2") {
-			t.Errorf("cuda:%d: %v", ordinal, err)
-		}
+		expect.Says(t, expect.Err(Open(ordinal)), ErrNoDevice, "reports 2", "cuda:%d", ordinal)
 	}
 	f.compute = 61
 	if _, err := Open(0); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "Fake 0") ||
@@ -55,32 +50,24 @@ func TestOpenRefusesWhatIsNotThere(t *testing.T) {
 		t.Errorf("an old device: %v", err)
 	}
 	f.compute, f.fail = 90, map[string]result{"retain": 2}
-	if _, err := Open(0); !errors.Is(err, ErrOutOfMemory) || errors.Is(err, ErrNoDevice) {
-		t.Errorf("a device without room: %v", err)
-	}
+	_, err := Open(0)
+	expect.That(t, errors.Is(err, ErrOutOfMemory) && !errors.Is(err, ErrNoDevice), "a device without room: %v", err)
 }
 
 func TestContextIsRetainedOnceAndReleasedWithTheLastClose(t *testing.T) {
 	f := newFake(t)
 	first := expect.Must(Open(1))(t)
 	second := expect.Must(Open(1))(t)
-	if f.retained != 1 || first.Ordinal() != 1 || first.Name() != "Fake 1" || first.SMs() != 132 {
-		t.Errorf("retained %d times; cuda:%d %s with %d SMs", f.retained, first.Ordinal(), first.Name(), first.SMs())
-	}
+	expect.That(t, f.retained == 1 && first.Ordinal() == 1 && first.Name() == "Fake 1" && first.SMs() == 132,
+		"retained %d times; cuda:%d %s with %d SMs", f.retained, first.Ordinal(), first.Name(), first.SMs())
 	for range 2 { // the second time does nothing
-		if err := first.Close(); err != nil || f.retained != 1 {
-			t.Errorf("%v, retained %d times", err, f.retained)
-		}
+		err := first.Close()
+		expect.That(t, err == nil && f.retained == 1, "%v, retained %d times", err, f.retained)
 	}
-	if _, err := first.Alloc(1); !errors.Is(err, ErrClosed) {
-		t.Errorf("a closed device allocates: %v", err)
-	}
-	if err := second.Synchronize(); err != nil {
-		t.Errorf("the other device of the same context: %v", err)
-	}
-	if err := second.Close(); err != nil || f.retained != 0 {
-		t.Errorf("%v, retained %d times", err, f.retained)
-	}
+	expect.Is(t, expect.Err(first.Alloc(1)), ErrClosed, "a closed device allocates")
+	expect.Is(t, second.Synchronize(), nil, "the other device of the same context")
+	err := second.Close()
+	expect.That(t, err == nil && f.retained == 0, "%v, retained %d times", err, f.retained)
 }
 
 func TestDeviceIsLostFromTheFirstFaultOn(t *testing.T) {
@@ -97,24 +84,17 @@ func TestDeviceIsLostFromTheFirstFaultOn(t *testing.T) {
 	}
 	before := f.calls["alloc"]
 	_, err := d.Alloc(64)
-	if !errors.Is(err, ErrDeviceLost) || !strings.Contains(err.Error(), "CUDA_ERROR_700") ||
-		f.calls["alloc"] != before {
-		t.Errorf("later: %v; the driver was asked %d times", err, f.calls["alloc"]-before)
-	}
-	if !errors.Is(d.Lost(), ErrDeviceLost) {
-		t.Errorf("Lost is %v", d.Lost())
-	}
+	expect.That(t,
+		errors.Is(err, ErrDeviceLost) && strings.Contains(err.Error(), "CUDA_ERROR_700") && f.calls["alloc"] == before,
+		"later: %v; the driver was asked %d times", err, f.calls["alloc"]-before)
+	expect.That(t, errors.Is(d.Lost(), ErrDeviceLost), "Lost is %v", d.Lost())
 	for what, err := range map[string]error{"free": held.Close(), "close stream": s.Close(),
 		"close device": d.Close()} {
-		if err != nil {
-			t.Errorf("%s on a lost device: %v", what, err)
-		}
+		expect.Is(t, err, nil, "%s on a lost device", what)
 	}
 	f.fail = nil
 	again, err := Open(0)
-	if err != nil || again.Lost() != nil {
-		t.Errorf("opened again: %v, lost: %v", err, again.Lost())
-	}
+	expect.That(t, err == nil && again.Lost() == nil, "opened again: %v, lost: %v", err, again.Lost())
 	again.Close()
 }
 
@@ -127,9 +107,8 @@ func TestEveryFaultLosesTheDevice(t *testing.T) {
 		805, 806, 807, 808, 809, 810, 999} {
 		d := expect.Must(Open(0))(t)
 		f.fail = map[string]result{"synchronize": code, "queryStream": code}
-		if err := d.Synchronize(); !errors.Is(err, ErrDeviceLost) || !errors.Is(d.Lost(), ErrDeviceLost) {
-			t.Errorf("code %d: %v", code, err)
-		}
+		err := d.Synchronize()
+		expect.That(t, errors.Is(err, ErrDeviceLost) && errors.Is(d.Lost(), ErrDeviceLost), "code %d: %v", code, err)
 		f.fail = nil
 		d.Close()
 	}
@@ -141,24 +120,18 @@ func TestOrdinaryErrorsAreNotFinal(t *testing.T) {
 	defer d.Close()
 	f.fail = map[string]result{"alloc": 2}
 	_, err := d.Alloc(1 << 40)
-	if !errors.Is(err, ErrOutOfMemory) || errors.Is(err, ErrDeviceLost) {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, errors.Is(err, ErrOutOfMemory) && !errors.Is(err, ErrDeviceLost), "%v", err)
 	want := "cuda: allocate 1099511627776 bytes on cuda:0: CUDA_ERROR_2 (2): so the fake says"
-	if e := (*Error)(nil); !errors.As(err, &e) || e.Code != 2 || err.Error() != want {
-		t.Errorf("%v", err)
-	}
+	e := (*Error)(nil)
+	expect.That(t, errors.As(err, &e) && e.Code == 2 && err.Error() == want, "%v", err)
 	f.fail = map[string]result{"alloc": codeUnknown} // a device that is lost answers so to other calls, too
-	if _, err = d.Alloc(1); err == nil || errors.Is(err, ErrDeviceLost) || d.Lost() != nil {
-		t.Errorf("%v", err)
-	}
+	_, err = d.Alloc(1)
+	expect.That(t, err != nil && !errors.Is(err, ErrDeviceLost) && d.Lost() == nil, "%v", err)
 	f.fail = nil
 	if _, err := d.Alloc(1); err != nil {
 		t.Errorf("after it: %v", err)
 	}
-	if _, err := d.Alloc(-1); !errors.Is(err, ErrInvalidValue) {
-		t.Errorf("less than nothing: %v", err)
-	}
+	expect.Is(t, expect.Err(d.Alloc(-1)), ErrInvalidValue, "less than nothing")
 	if a, err := d.Alloc(0); err != nil || a.Address() != 0 || a.Close() != nil {
 		t.Errorf("nothing: %v, %v", a, err)
 	}
@@ -184,12 +157,9 @@ func TestThreadKeepsItsCurrentContext(t *testing.T) {
 	} {
 		f.thread, f.fail = test.before, test.fail
 		clear(f.calls)
-		if err := d.Synchronize(); (err != nil) != (test.fail != nil) {
-			t.Errorf("%+v: %v", test, err)
-		}
-		if f.thread != test.before {
-			t.Errorf("%+v: context %d is current afterwards", test, f.thread)
-		}
+		err := d.Synchronize()
+		expect.That(t, (err != nil) == (test.fail != nil), "%+v: %v", test, err)
+		expect.That(t, f.thread == test.before, "%+v: context %d is current afterwards", test, f.thread)
 		if asked := f.calls["current"] + f.calls["push"] + f.calls["pop"]; asked != test.asked ||
 			f.calls["synchronize"] != test.call {
 			t.Errorf("%+v: the driver is called %v", test, f.calls)
@@ -204,14 +174,11 @@ func TestNotReadyIsNoError(t *testing.T) {
 	s, _ := d.NewStream(PriorityHigh)
 	for code, want := range map[result]bool{success: true, codeNotReady: false} {
 		f.fail = map[string]result{"queryStream": code}
-		if done, err := s.Query(); done != want || err != nil {
-			t.Errorf("code %d: %v, %v", code, done, err)
-		}
+		done, err := s.Query()
+		expect.That(t, done == want && err == nil, "code %d: %v, %v", code, done, err)
 	}
 	s.Close()
-	if _, err := s.Query(); !errors.Is(err, ErrClosed) {
-		t.Errorf("a closed stream: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Query()), ErrClosed, "a closed stream")
 }
 
 func TestRegisteringIsCountedByRange(t *testing.T) {
@@ -220,21 +187,12 @@ func TestRegisteringIsCountedByRange(t *testing.T) {
 	second, _ := Open(1)
 	memory := make([]byte, 1<<16)
 	expect.OK(t, errors.Join(first.Register(memory, 0), second.Register(memory, 0)))
-	if f.calls["register"] != 1 {
-		t.Errorf("the driver was asked %d times", f.calls["register"])
-	}
-	if err := second.Register(memory[4096:8192], 0); !errors.Is(err, ErrHostRegistered) {
-		t.Errorf("a part of it: %v", err)
-	}
-	if err := second.Register(memory[:4096], 0); !errors.Is(err, ErrHostRegistered) {
-		t.Errorf("its beginning: %v", err)
-	}
-	if err := second.Unregister(memory[:4096]); !errors.Is(err, ErrNotRegistered) {
-		t.Errorf("unregistering a part: %v", err)
-	}
-	if err := first.Register(nil, 0); err != nil || f.calls["register"] != 3 {
-		t.Errorf("nothing: %v", err)
-	}
+	expect.That(t, f.calls["register"] == 1, "the driver was asked %d times", f.calls["register"])
+	expect.Is(t, second.Register(memory[4096:8192], 0), ErrHostRegistered, "a part of it")
+	expect.Is(t, second.Register(memory[:4096], 0), ErrHostRegistered, "its beginning")
+	expect.Is(t, second.Unregister(memory[:4096]), ErrNotRegistered, "unregistering a part")
+	err := first.Register(nil, 0)
+	expect.That(t, err == nil && f.calls["register"] == 3, "nothing: %v", err)
 	// The device that registered first may go first: the registration holds its context.
 	if err := errors.Join(first.Unregister(memory), first.Close()); err != nil || f.retained != 2 ||
 		f.calls["unregister"] != 0 {
@@ -243,21 +201,16 @@ func TestRegisteringIsCountedByRange(t *testing.T) {
 	if err := second.Unregister(memory); err != nil || f.retained != 1 || f.calls["unregister"] != 1 {
 		t.Errorf("%v; %d contexts, %d unregistered", err, f.retained, f.calls["unregister"])
 	}
-	if err := second.Unregister(memory); !errors.Is(err, ErrNotRegistered) {
-		t.Errorf("once too often: %v", err)
-	}
-	if err := second.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.Is(t, second.Unregister(memory), ErrNotRegistered, "once too often")
+	expect.OK(t, second.Close())
 }
 
 func TestRefusedRegistrationLeavesNothing(t *testing.T) {
 	f := newFake(t)
 	d, _ := Open(0)
 	f.fail = map[string]result{"register": codeNotSupported}
-	if err := d.Register(make([]byte, 4096), RegisterReadOnly); !errors.Is(err, ErrNotSupported) {
-		t.Errorf("%v", err)
-	}
+	err := d.Register(make([]byte, 4096), RegisterReadOnly)
+	expect.That(t, errors.Is(err, ErrNotSupported), "%v", err)
 	if err := d.Close(); err != nil || f.retained != 0 {
 		t.Errorf("%v, %d contexts", err, f.retained)
 	}
@@ -285,9 +238,8 @@ func TestManyGoroutinesOpenAndClose(t *testing.T) {
 		}()
 	}
 	group.Wait()
-	if f.retained != 0 || len(f.registered) != 0 {
-		t.Errorf("%d contexts and %d registrations are left", f.retained, len(f.registered))
-	}
+	expect.That(t, f.retained == 0 && len(f.registered) == 0, "%d contexts and %d registrations are left", f.retained,
+		len(f.registered))
 }
 
 func TestMemoryIsTracedWithoutOpeningOtherDevices(t *testing.T) {
@@ -295,9 +247,8 @@ func TestMemoryIsTracedWithoutOpeningOtherDevices(t *testing.T) {
 	f.home = 1
 	user := expect.Must(Open(1))(t)
 	d := expect.Must(OpenAt(4096))(t)
-	if d.Ordinal() != 1 || f.calls["retain"] != 1 {
-		t.Errorf("found cuda:%d, with %d contexts", d.Ordinal(), f.calls["retain"])
-	}
+	expect.That(t, d.Ordinal() == 1 && f.calls["retain"] == 1, "found cuda:%d, with %d contexts", d.Ordinal(),
+		f.calls["retain"])
 	f.home = 0
 	other, err := OpenAt(4096)
 	if err != nil || other.Ordinal() != 0 {
@@ -314,19 +265,16 @@ func TestADeviceIsNamedByItsUUID(t *testing.T) {
 	for ordinal, want := range []string{"GPU-1a000000-2b00-3c00-4d00-5e0000000000",
 		"MIG-1a000000-2b00-3c00-4d00-5e0000000001"} {
 		d := expect.Must(Open(ordinal))(t)
-		if d.UUID() != want || Named(want) != ordinal {
-			t.Errorf("cuda:%d is %s, and %s is cuda:%d", ordinal, d.UUID(), want, Named(want))
-		}
+		expect.That(t, d.UUID() == want && Named(want) == ordinal, "cuda:%d is %s, and %s is cuda:%d", ordinal,
+			d.UUID(), want, Named(want))
 		d.Close()
 	}
-	if n := Named("GPU-1a000000-2b00-3c00-4d00-5e0000000001"); n != -1 {
-		t.Errorf("a board is taken for an instance of it: cuda:%d", n)
-	}
+	n := Named("GPU-1a000000-2b00-3c00-4d00-5e0000000001")
+	expect.That(t, n == -1, "a board is taken for an instance of it: cuda:%d", n)
 	f.fail = map[string]result{"uuid": codeNotSupported}
 	d, err := Open(0)
-	if err != nil || d.UUID() != "" || Named("") != -1 {
-		t.Errorf("a driver that does not tell: %q, %v", d.UUID(), err)
-	}
+	expect.That(t, err == nil && d.UUID() == "" && Named("") == -1, "a driver that does not tell: %q, %v", d.UUID(),
+		err)
 	d.Close()
 }
 
@@ -336,16 +284,10 @@ func TestMPSIsSeen(t *testing.T) {
 	defer d.Close()
 	folder := t.TempDir()
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", folder)
-	if d.MPS() {
-		t.Error("seen where there is none")
-	}
+	expect.That(t, !d.MPS(), "seen where there is none")
 	f.mps = 1
-	if !d.MPS() {
-		t.Error("not seen, though the driver tells")
-	}
+	expect.That(t, d.MPS(), "not seen, though the driver tells")
 	f.mps, f.fail = 0, map[string]result{"mps": codeInvalidValue} // an older driver
 	expect.OK(t, os.WriteFile(filepath.Join(folder, "control"), nil, 0o600))
-	if !d.MPS() {
-		t.Error("not seen, though its control socket is there")
-	}
+	expect.That(t, d.MPS(), "not seen, though its control socket is there")
 }

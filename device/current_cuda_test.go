@@ -31,9 +31,7 @@ func TestProgramsOwnContextStaysCurrent(t *testing.T) {
 		if _, e := d.Alloc(1 << 44); !errors.Is(e, ErrOutOfMemory) { // a call that fails gives back as well
 			t.Errorf("%s: 2^44 bytes are allocated: %v", what, e)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Is(t, err, nil, what)
 		if now, err := cu.CurrentContext(); now != want || err != nil {
 			t.Errorf("%s: context %v is current afterwards, not %v; %v", what, now, want, err)
 		}
@@ -41,9 +39,7 @@ func TestProgramsOwnContextStaysCurrent(t *testing.T) {
 	use("no context", cu.CUContext{})
 	device := expect.Must(cu.GetDevice(0))(t)
 	own, err := device.MakeContext(0) // current from now on
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	use("a context of the program's", own)
 	expect.OK(t, own.Destroy())
 	expect.OK(t, cu.PushCurrentCtx(in[cu.CUContext](d.context)))

@@ -1,8 +1,6 @@
 package device
 
 import (
-	"errors"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
@@ -30,12 +28,9 @@ func TestADeviceReachesAnotherOnlyWhereTheDriverLetsIt(t *testing.T) {
 	} {
 		f.can, f.fail = c.can, map[string]result{"reach": c.answer}
 		err := near.Reach(far)
-		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
-		}
+		expect.Says(t, err, c.want, c.says, name)
 	}
 	before := f.calls["reach"]
-	if err := near.Reach(near); err != nil || f.calls["reach"] != before {
-		t.Errorf("a device asks the driver for its own memory: %v", err)
-	}
+	err := near.Reach(near)
+	expect.That(t, err == nil && f.calls["reach"] == before, "a device asks the driver for its own memory: %v", err)
 }

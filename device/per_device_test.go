@@ -26,20 +26,16 @@ func TestWhatIsSharedIsMadeOncePerOrdinalAndClosedByTheLast(t *testing.T) {
 	for i, d := range devices {
 		held[i] = expect.Must(s.Hold(d, load))(t)
 	}
-	if loads != 2 || held[0] != held[1] || held[1] == held[2] {
-		t.Errorf("%d loads, %p %p %p", loads, held[0], held[1], held[2])
-	}
+	expect.That(t, loads == 2 && held[0] == held[1] && held[1] != held[2], "%d loads, %p %p %p", loads, held[0],
+		held[1], held[2])
 	for i, closed := range []int{0, 1, 1} {
 		if err := s.LetGo(devices[i]); err != nil || held[i].closed != closed {
 			t.Errorf("after %d: closed %d times, %v", i, held[i].closed, err)
 		}
 	}
-	if _, err := s.Hold(devices[0], load); err != nil || loads != 3 {
-		t.Errorf("%d loads, %v", loads, err)
-	}
-	if err := s.LetGo(devices[0]); err != nil {
-		t.Error(err)
-	}
+	_, err := s.Hold(devices[0], load)
+	expect.That(t, err == nil && loads == 3, "%d loads, %v", loads, err)
+	expect.OK(t, s.LetGo(devices[0]))
 }
 
 func TestWhatCannotBeSharedIsTriedAgain(t *testing.T) {
@@ -48,13 +44,10 @@ func TestWhatCannotBeSharedIsTriedAgain(t *testing.T) {
 	defer d.Close()
 	var s PerDevice[*closer]
 	refused := errors.New("refused")
-	if _, err := s.Hold(d, func(*Device) (*closer, error) { return nil, refused }); !errors.Is(err, refused) {
-		t.Error(err)
-	}
+	_, err := s.Hold(d, func(*Device) (*closer, error) { return nil, refused })
+	expect.That(t, errors.Is(err, refused), "%v", err)
 	if _, err := s.Hold(d, func(*Device) (*closer, error) { return &closer{}, nil }); err != nil {
 		t.Error(err)
 	}
-	if err := s.LetGo(d); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, s.LetGo(d))
 }

@@ -42,9 +42,7 @@ func report(t *testing.T, driver string) string {
 	command.Env = append(os.Environ(), "KHOP_CUDA_TEST_REPORT=1", "GORACE=atexit_sleep_ms=0",
 		"KHOP_CUDA_DRIVER="+driver)
 	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	expect.Ensure(t, err == nil, "%v\n%s", err, out)
 	return string(out)
 }
 
@@ -57,18 +55,15 @@ func compile(t *testing.T, source string) string {
 	path := filepath.Join(t.TempDir(), "driver.so")
 	command := exec.Command("gcc", "-shared", "-fPIC", "-x", "c", "-o", path, "-")
 	command.Stdin = strings.NewReader(source)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := command.CombinedOutput()
+	expect.Ensure(t, err == nil, "%v\n%s", err, out)
 	return path
 }
 
 func reports(t *testing.T, got string, want ...string) {
 	t.Helper()
 	for _, w := range want {
-		if !strings.Contains(got, w) {
-			t.Errorf("it does not say %q:\n%s", w, got)
-		}
+		expect.That(t, strings.Contains(got, w), "it does not say %q:\n%s", w, got)
 	}
 }
 
@@ -125,18 +120,13 @@ func TestBinaryNeedsNoCUDALibrary(t *testing.T) {
 	file := expect.Must(elf.Open(path))(t)
 	defer file.Close()
 	libraries, err := file.ImportedLibraries()
-	if err != nil || len(libraries) == 0 {
-		t.Fatalf("%v, %v", libraries, err)
-	}
+	expect.Ensure(t, err == nil && len(libraries) != 0, "%v, %v", libraries, err)
 	for _, l := range libraries {
-		if strings.Contains(l, "cuda") || strings.Contains(l, "nv") {
-			t.Errorf("the binary is linked to %s", l)
-		}
+		expect.That(t, !strings.Contains(l, "cuda") && !strings.Contains(l, "nv"), "the binary is linked to %s", l)
 	}
 	symbols := expect.Must(file.DynamicSymbols())(t)
 	for _, s := range symbols {
-		if strings.HasPrefix(s.Name, "cu") && len(s.Name) > 3 && s.Name[2] >= 'A' && s.Name[2] <= 'Z' {
-			t.Errorf("%s is visible to, or asked of, shared libraries", s.Name)
-		}
+		expect.That(t, !strings.HasPrefix(s.Name, "cu") || len(s.Name) <= 3 || s.Name[2] < 'A' || s.Name[2] > 'Z',
+			"%s is visible to, or asked of, shared libraries", s.Name)
 	}
 }

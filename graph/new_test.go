@@ -133,17 +133,14 @@ func TestNewEqualsANaiveBuilder(t *testing.T) {
 		withIDs := round%2 == 1
 		d, offset := randomData(t, r, withIDs)
 		g, err := graph.New(d)
-		if err != nil {
-			t.Fatalf("seed %d round %d: %v", seed, round, err)
-		}
+		expect.Ensure(t, err == nil, "seed %d round %d: %v", seed, round, err)
 		want := naive(d, offset)
 		src, typ := ids(t, g.Indices()), ids(t, g.Types())
 		w, _ := g.EdgeColumn("weight")
 		vec, _ := g.EdgeColumn("vec")
 		weights, vecs := view[float32](t, w), view[int16](t, vec)
-		if g.EdgeIDs().Valid() != withIDs {
-			t.Fatalf("round %d: edge ids stored: %t, given: %t", round, g.EdgeIDs().Valid(), withIDs)
-		}
+		expect.Ensure(t, g.EdgeIDs().Valid() == withIDs, "round %d: edge ids stored: %t, given: %t", round,
+			g.EdgeIDs().Valid(), withIDs)
 		edgeIDs := ids(t, g.EdgeIDs())
 		for v := range g.NumNodes() {
 			lo, hi := g.Indptr()[v], g.Indptr()[v+1]
@@ -157,9 +154,8 @@ func TestNewEqualsANaiveBuilder(t *testing.T) {
 				if withIDs {
 					got.id = edgeIDs[p]
 				}
-				if got != n {
-					t.Fatalf("seed %d round %d: node %d edge %d: %+v, want %+v", seed, round, v, k, got, n)
-				}
+				expect.Ensure(t, got == n, "seed %d round %d: node %d edge %d: %+v, want %+v", seed, round, v, k, got,
+					n)
 			}
 		}
 	}
@@ -176,21 +172,16 @@ func TestNewDefaultsToOneType(t *testing.T) {
 	if got := g.Schema().Edges[0].String(); got != "node:edge:node" || g.NumNodes() != 3 || g.NumEdges() != 5 {
 		t.Errorf("got %s with %d nodes, %d edges", got, g.NumNodes(), g.NumEdges())
 	}
-	if got := g.Indptr(); !slices.Equal(got, []int64{0, 1, 5, 5}) {
-		t.Errorf("indptr %v", got)
-	}
+	got := g.Indptr()
+	expect.That(t, slices.Equal(got, []int64{0, 1, 5, 5}), "indptr %v", got)
 	if got := view[int32](t, g.Indices()); !slices.Equal(got, []int32{1, 0, 0, 1, 2}) {
 		t.Errorf("indices %v", got)
 	}
-	if g.Types().Valid() || g.EdgeIDs().Valid() {
-		t.Errorf("a plain graph stores types or ids")
-	}
-	if col, ok := g.NodeColumn(0, "feature"); !ok || col.String() != "float32[3,2] host" {
-		t.Errorf("feature is %v", col)
-	}
-	if s, err := g.Split("test", 0); err != nil || s.Len() != 0 {
-		t.Errorf("the empty split: %v, %v", s, err)
-	}
+	expect.That(t, !g.Types().Valid() && !g.EdgeIDs().Valid(), "a plain graph stores types or ids")
+	col, ok := g.NodeColumn(0, "feature")
+	expect.That(t, ok && col.String() == "float32[3,2] host", "feature is %v", col)
+	s, err := g.Split("test", 0)
+	expect.That(t, err == nil && s.Len() == 0, "the empty split: %v, %v", s, err)
 }
 
 func TestNewTakesTheSmallestGraphs(t *testing.T) {
@@ -211,9 +202,8 @@ func TestNewTakesTheSmallestGraphs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := expect.Must(graph.New(c.data))(t)
-			if g.NumNodes() != c.nodes || g.NumEdges() != c.edges || len(g.Indptr()) != int(c.nodes)+1 {
-				t.Errorf("%d nodes, %d edges, %d indptr entries", g.NumNodes(), g.NumEdges(), len(g.Indptr()))
-			}
+			expect.That(t, g.NumNodes() == c.nodes && g.NumEdges() == c.edges && len(g.Indptr()) == int(c.nodes)+1,
+				"%d nodes, %d edges, %d indptr entries", g.NumNodes(), g.NumEdges(), len(g.Indptr()))
 		})
 	}
 }
@@ -256,9 +246,8 @@ func TestNewRefusesBadData(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := graph.New(c.data)
-			if !errors.Is(err, c.is) || !strings.Contains(fmt.Sprint(err), c.says) {
-				t.Errorf("got %v, want %v saying %q", err, c.is, c.says)
-			}
+			expect.That(t, errors.Is(err, c.is) && strings.Contains(fmt.Sprint(err), c.says),
+				"got %v, want %v saying %q", err, c.is, c.says)
 		})
 	}
 }
@@ -297,9 +286,8 @@ func TestIDChangesWithEverythingInTheGraph(t *testing.T) {
 		d := fresh()
 		c.change(&d)
 		g := expect.Must(graph.New(d))(t)
-		if other, twice := seen[g.ID()]; twice {
-			t.Errorf("%q and %q have the same id", c.name, other)
-		}
+		other, twice := seen[g.ID()]
+		expect.That(t, !twice, "%q and %q have the same id", c.name, other)
 		seen[g.ID()] = c.name
 	}
 	d := fresh()
@@ -308,7 +296,5 @@ func TestIDChangesWithEverythingInTheGraph(t *testing.T) {
 	slices.Reverse(d.Edges[0].IDs)
 	d.Edges[0].Columns["weight"] = unified.FromSlice([]float32{3, 2, 1})
 	g := expect.Must(graph.New(d))(t)
-	if seen[g.ID()] != "nothing" {
-		t.Errorf("the order of the input changed the id of an equal graph")
-	}
+	expect.That(t, seen[g.ID()] == "nothing", "the order of the input changed the id of an equal graph")
 }

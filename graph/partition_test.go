@@ -44,9 +44,8 @@ func TestStreamPartitionFindsCommunities(t *testing.T) {
 	of := make([]int, g.NumNodes())
 	largest, nodes := 0, 0
 	for i := range p.Parts() {
-		if largest = max(largest, len(p.Part(i))); !slices.IsSorted(p.Part(i)) {
-			t.Errorf("part %d is not ascending", i)
-		}
+		largest = max(largest, len(p.Part(i)))
+		expect.That(t, slices.IsSorted(p.Part(i)), "part %d is not ascending", i)
 		for _, v := range p.Part(i) {
 			of[v] = i
 			nodes++
@@ -65,43 +64,34 @@ func TestStreamPartitionFindsCommunities(t *testing.T) {
 		t.Errorf("%d nodes, cut %d, largest %d; it says %+v", nodes, cut, largest, q)
 	}
 	// Of random parts 7 of 8 edges are cut; of the communities 1 of 20 that lead anywhere, less an eighth.
-	if share := float64(cut) / float64(q.Edges); share > 0.12 {
-		t.Errorf("%.3f of the edges are cut", share)
-	}
+	share := float64(cut) / float64(q.Edges)
+	expect.That(t, share <= 0.12, "%.3f of the edges are cut", share)
 	again, _, err := StreamPartition(context.Background(), g, PartitionOptions{Parts: 8})
-	if err != nil || again.String() != p.String() {
-		t.Errorf("the second time it is %v: %v", again, err)
-	}
+	expect.That(t, err == nil && again.String() == p.String(), "the second time it is %v: %v", again, err)
 }
 
 func TestPartitionsAreReadAsTheyAreWritten(t *testing.T) {
 	text := "2\n0\n0\n1\n2\n"
 	p := expect.Must(ReadPartition(strings.NewReader(text)))(t)
 	var b strings.Builder
-	if err := p.Write(&b); err != nil || b.String() != text {
-		t.Errorf("%q, %v", b.String(), err)
-	}
+	err := p.Write(&b)
+	expect.That(t, err == nil && b.String() == text, "%q, %v", b.String(), err)
 	for text, says := range map[string]string{"0\nx\n": "line 2", "-1\n": "line 1", "0\n99999999999\n": "line 2",
 		"0\n7\n": "more parts than nodes", "0\n\n": "line 2", strings.Repeat("1", 1<<17): "line 1"} {
-		if _, err := ReadPartition(strings.NewReader(text)); !errors.Is(err, ErrPartition) ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("%.20q: %v", text, err)
-		}
+		expect.Says(t, expect.Err(ReadPartition(strings.NewReader(text))), ErrPartition, says, "%.20q", text)
 	}
 }
 
 func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 	g, _ := communities(t, 2, 5)
 	for _, o := range []PartitionOptions{{}, {Parts: 11}, {Parts: -1}, {Parts: 2, Passes: -1}, {Parts: 2, Slack: -1}} {
-		if _, _, err := StreamPartition(context.Background(), g, o); !errors.Is(err, ErrPartition) {
-			t.Errorf("%+v: %v", o, err)
-		}
+		_, _, err := StreamPartition(context.Background(), g, o)
+		expect.That(t, errors.Is(err, ErrPartition), "%+v: %v", o, err)
 	}
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	if _, _, err := StreamPartition(stopped, g, PartitionOptions{Parts: 2}); !errors.Is(err, context.Canceled) {
-		t.Errorf("stopped: %v", err)
-	}
+	_, _, err := StreamPartition(stopped, g, PartitionOptions{Parts: 2})
+	expect.That(t, errors.Is(err, context.Canceled), "stopped: %v", err)
 	g.Indptr()[3] = 1 << 40
 	if _, _, err := StreamPartition(context.Background(), g, PartitionOptions{Parts: 2}); !errors.Is(err, ErrEdge) {
 		t.Errorf("damaged: %v", err)
@@ -117,12 +107,8 @@ func TestAPartitionIsWrittenAsItIsRead(t *testing.T) {
 		t.Errorf("%q, %v", text.String(), err)
 	}
 	again, err := ReadPartition(&text)
-	if err != nil || again.Parts() != 12 {
-		t.Fatalf("%v", err)
-	}
+	expect.Ensure(t, err == nil && again.Parts() == 12, "%v", err)
 	for i := range p.Parts() {
-		if !slices.Equal(again.Part(i), p.Part(i)) {
-			t.Errorf("part %d is %v, not %v", i, again.Part(i), p.Part(i))
-		}
+		expect.That(t, slices.Equal(again.Part(i), p.Part(i)), "part %d is %v, not %v", i, again.Part(i), p.Part(i))
 	}
 }

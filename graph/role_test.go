@@ -1,6 +1,10 @@
 package graph
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+)
 
 // Roles are those of names: a dataset on disk says nothing else of them.
 func TestColumnsHaveTheRoleOfTheirName(t *testing.T) {
@@ -11,7 +15,5 @@ func TestColumnsHaveTheRoleOfTheirName(t *testing.T) {
 			t.Errorf("column %q has the role %q", name, c.Role())
 		}
 	}
-	if ScaleOf("feature") != "feature_scale" {
-		t.Error(ScaleOf("feature"))
-	}
+	expect.That(t, ScaleOf("feature") == "feature_scale", "%v", ScaleOf("feature"))
 }

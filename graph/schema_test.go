@@ -45,9 +45,7 @@ func TestSchemaThatContradictsItselfIsRefused(t *testing.T) {
 	} {
 		s := twoTypes()
 		spoil(&s)
-		if err := s.Init(); !errors.Is(err, ErrSchema) {
-			t.Errorf("%s: %v, want ErrSchema", name, err)
-		}
+		expect.Is(t, s.Init(), ErrSchema, name)
 	}
 }
 
@@ -55,9 +53,8 @@ func TestTypeKeysFollowNamesAndOneTypeHasNone(t *testing.T) {
 	a, b := twoTypes(), twoTypes()
 	b.Edges[0], b.Edges[1] = b.Edges[1], b.Edges[0]
 	expect.OK(t, errors.Join(a.Init(), b.Init()))
-	if a.Edges[0].Key == 0 || a.Edges[0].Key != b.Edges[1].Key || a.Edges[1].Key != b.Edges[0].Key {
-		t.Error("keys depend on the order of the types")
-	}
+	expect.That(t, a.Edges[0].Key != 0 && a.Edges[0].Key == b.Edges[1].Key && a.Edges[1].Key == b.Edges[0].Key,
+		"keys depend on the order of the types")
 	plain := Schema{Nodes: []NodeType{{Name: "x"}}, Edges: []EdgeType{{Source: "x", Relation: "y", Target: "x"}}}
 	if err := plain.Init(); err != nil || plain.Edges[0].Key != 0 || plain.Nodes[0].Key != 0 {
 		t.Errorf("one type: %v, keys %d and %d", err, plain.Edges[0].Key, plain.Nodes[0].Key)
@@ -69,9 +66,8 @@ func TestEdgeTypesAreFoundByRelationOrInFull(t *testing.T) {
 	s.Edges = append(s.Edges, EdgeType{Source: "author", Relation: "cites", Target: "author"})
 	expect.OK(t, s.Init())
 	for name, want := range map[string]int{"writes": 1, "paper:cites:paper": 0, "author:cites:author": 2} {
-		if e, err := s.EdgeType(name); e != want || err != nil {
-			t.Errorf("%q: %d, %v", name, e, err)
-		}
+		e, err := s.EdgeType(name)
+		expect.That(t, e == want && err == nil, "%q: %d, %v", name, e, err)
 	}
 	if _, err := s.EdgeType("cites"); err == nil || !strings.Contains(err.Error(), "source:relation:target") {
 		t.Errorf("an ambiguous relation: %v", err)
@@ -105,9 +101,7 @@ func TestArraysThatDoNotFitAreRefused(t *testing.T) {
 	} {
 		a := sound()
 		spoil(&a)
-		if _, err := FromArrays(a); !errors.Is(err, ErrSchema) {
-			t.Errorf("%s: %v, want ErrSchema", name, err)
-		}
+		expect.Is(t, expect.Err(FromArrays(a)), ErrSchema, name)
 	}
 }
 
@@ -115,13 +109,10 @@ func TestSeedsAreNumberedThroughTheirSets(t *testing.T) {
 	s := Seeds{Sets: []SeedSet{{Type: 1, IDs: unified.FromSlice([]int64{7, 5})}, {Type: 0, Count: 3},
 		{Type: 1, IDs: unified.FromSlice([]int32{4})}}}
 	want := [][2]int64{{1, 7}, {1, 5}, {0, 0}, {0, 1}, {0, 2}, {1, 4}}
-	if s.Len() != int64(len(want)) {
-		t.Fatalf("%d seeds", s.Len())
-	}
+	expect.Ensure(t, s.Len() == int64(len(want)), "%d seeds", s.Len())
 	for i, w := range want {
-		if nt, id := s.At(int64(i)); int64(nt) != w[0] || id != w[1] {
-			t.Errorf("seed %d is node %d of type %d, want %v", i, id, nt, w)
-		}
+		nt, id := s.At(int64(i))
+		expect.That(t, int64(nt) == w[0] && id == w[1], "seed %d is node %d of type %d, want %v", i, id, nt, w)
 	}
 }
 
@@ -136,14 +127,10 @@ func TestSeedsOutOfRangeAreFound(t *testing.T) {
 		"float":      {Sets: []SeedSet{{IDs: unified.FromSlice([]float32{0})}}},
 		"more nodes": {Sets: []SeedSet{{Count: 3}}},
 	} {
-		if err := seeds.Check(&s); !errors.Is(err, ErrSeed) {
-			t.Errorf("%s: %v, want ErrSeed", name, err)
-		}
+		expect.Is(t, seeds.Check(&s), ErrSeed, name)
 	}
 	for name, seeds := range map[string]Seeds{"repeats": NodeIDs([]int64{1, 1, 0}), "all": AllNodes(&s, 0),
 		"none": {}} {
-		if err := seeds.Check(&s); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, seeds.Check(&s), nil, name)
 	}
 }

@@ -30,15 +30,12 @@ func TestTheListOfArraysIsWhatBatchesHave(t *testing.T) {
 		l := open(t, g, opt)
 		views := 0
 		for b, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			hashed := []array{}
 			for i, a := range l.Arrays() {
 				x := b.Array(i)
-				if x.Valid() && (x.DType() != a.DType || !slices.Equal(x.Shape()[1:], a.Row)) {
-					t.Errorf("%s: %s is %v, its description %+v", name, a.Name, x, a)
-				}
+				expect.That(t, !x.Valid() || x.DType() == a.DType && slices.Equal(x.Shape()[1:], a.Row),
+					"%s: %s is %v, its description %+v", name, a.Name, x, a)
 				if !b.IsView(i) && x.Len() > a.Most {
 					t.Errorf("%s: %s has %d rows, at most %d", name, a.Name, x.Len(), a.Most)
 				}
@@ -60,9 +57,7 @@ func TestTheListOfArraysIsWhatBatchesHave(t *testing.T) {
 				t.Errorf("%s: the listed arrays have another digest", name)
 			}
 		}
-		if got := views > 0; got != (name == "views") {
-			t.Errorf("%s: %d views", name, views)
-		}
+		expect.That(t, (views > 0) == (name == "views"), "%s: %d views", name, views)
 	}
 }
 
@@ -81,17 +76,13 @@ func TestDefaultColumnsAreListedWhereTheGraphHasThem(t *testing.T) {
 			names = append(names, a.Name)
 		}
 	}
-	if d := expect.Diff([]string{"node/user/feature", "seed/user/label", "node/item/feature"}, names); d != "" {
-		t.Error(d)
-	}
+	expect.Same(t, names, []string{"node/user/feature", "seed/user/label", "node/item/feature"})
 }
 
 func TestAColumnThatBatchesDoNotHaveIsSaid(t *testing.T) {
 	l := open(t, plainGraph(t, 100, 3), loader.Options{Sampler: neighbor})
 	i, err := l.Find("node/node/feature")
-	if err != nil || l.Arrays()[i].Column != "feature" {
-		t.Errorf("array %d, %v", i, err)
-	}
+	expect.That(t, err == nil && l.Arrays()[i].Column == "feature", "array %d, %v", i, err)
 	if _, err := l.Find("node/node/featuer"); !errors.Is(err, loader.ErrOptions) ||
 		!strings.Contains(err.Error(), "node/node/feature, ") {
 		t.Error(err)

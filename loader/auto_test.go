@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -76,8 +77,7 @@ func TestADeviceIsChosenForAReason(t *testing.T) {
 				want = "cuda:0: the first CUDA device"
 			}
 		}
-		if name, why := loader.ChooseDevice(opt); name+": "+why != want {
-			t.Errorf("%s: %s, want %s", name, why, want)
-		}
+		name, why := loader.ChooseDevice(opt)
+		expect.That(t, name+": "+why == want, "%s: %s, want %s", name, why, want)
 	}
 }

@@ -44,9 +44,7 @@ func TestAFileThatChangedIsToldWhenAnEpochBegins(t *testing.T) {
 	for _, residence := range []loader.Residence{loader.Mapped, loader.Resident} {
 		d := storedGraph(t, plainGraph(t, 500, 4))
 		l := open(t, d, loader.Options{Sampler: neighbor, Residence: residence})
-		if n := len(digests(t, l.Epoch(background, 0))); n == 0 {
-			t.Fatal("no batch")
-		}
+		expect.Ensure(t, len(digests(t, l.Epoch(background, 0))) != 0, "no batch")
 		path := filepath.Join(d.Path(), "nodes/n0/feature.arrow")
 		expect.OK(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
 		for range 2 {
@@ -94,9 +92,7 @@ func TestVerifyStopsABatchOfARottenChunk(t *testing.T) {
 			t.Errorf("%s, %v: %v", c.file, c.residence, err)
 		}
 	}
-	if _, err := loader.New(g, opt); !errors.Is(err, loader.ErrOptions) {
-		t.Errorf("a graph in memory: %v", err)
-	}
+	expect.Is(t, expect.Err(loader.New(g, opt)), loader.ErrOptions, "a graph in memory")
 }
 
 func TestVerifyChangesNoBatch(t *testing.T) {
@@ -108,9 +104,7 @@ func TestVerifyChangesNoBatch(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%+v: %v, want %v", opt, got, want)
-		}
+		expect.That(t, slices.Equal(got, want), "%+v: %v, want %v", opt, got, want)
 	}
 	p := place(t, d, loader.Options{Sampler: neighbor, Verify: true}, 2)
 	for rank := range 2 {

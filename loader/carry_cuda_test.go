@@ -34,17 +34,14 @@ func TestCopiesBringRowsToADevice(t *testing.T) {
 	l := open(t, g, opt)
 	held := l.Stats().Memory.Batches
 	for _, err := range l.Epoch(context.Background(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	// Lists of ids are taken with the first batch that needs them.
 	if now := l.Stats().Memory.Batches; held < 100*129*4 || now > held+held/10 {
 		t.Errorf("slots held %d bytes of the host before the first batch, %d after an epoch", held, now)
 	}
-	if got := digests(t, l.Epoch(context.Background(), 0)); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	got := digests(t, l.Epoch(context.Background(), 0))
+	expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 	for _, p := range l.Placed() {
 		if carried := p.Array == "column feature" || p.Array == "column time"; (p.Carry == "copies") != carried ||
 			(p.Rung == pinned.RungHost) != carried || carried && p.CachedRows != 0 {
@@ -75,9 +72,7 @@ func TestTheFasterWayToBringRowsIsTaken(t *testing.T) {
 	}
 	opt.Device.Cache = 0 // all fits
 	for _, p := range open(t, g, opt).Placed() {
-		if p.Rung != pinned.RungDevice || p.Carry != "" {
-			t.Errorf("%+v: want it on the device", p)
-		}
+		expect.That(t, p.Rung == pinned.RungDevice && p.Carry == "", "%+v: want it on the device", p)
 	}
 }
 
@@ -91,9 +86,7 @@ func TestAFileCutShortUnderCopiesIsAFault(t *testing.T) {
 	cut := 0
 	for _, err := range l.Epoch(context.Background(), 0) {
 		if err != nil {
-			if !errors.Is(err, pinned.ErrFault) {
-				t.Fatalf("%v; want %v", err, pinned.ErrFault)
-			}
+			expect.Ensure(t, errors.Is(err, pinned.ErrFault), "%v; want %v", err, pinned.ErrFault)
 			return
 		}
 		if cut++; cut == 1 {
@@ -122,15 +115,12 @@ func TestColumnsOnDiskComeToADevice(t *testing.T) {
 			a, b := open(t, g, mapped), open(t, g, opt)
 			for epoch := range uint64(2) {
 				for _, err := range b.Epoch(context.Background(), epoch) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, err)
 					break
 				}
 				want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
-				if d := expect.Diff(want, got); d != "" {
-					t.Fatalf("%s, cache %d, epoch %d: %s", name, cache, epoch, d)
-				}
+				d := expect.Diff(want, got)
+				expect.Ensure(t, d == "", "%s, cache %d, epoch %d: %s", name, cache, epoch, d)
 			}
 			s, whole := b.Stats(), cache == 1<<30
 			if (s.OnDisk == nil) != whole || !whole && (s.OnDisk.Misses == 0 || s.Disk.Count == 0) {
@@ -163,13 +153,11 @@ func TestADiskThatFailsUnderADeviceIsSaid(t *testing.T) {
 				break
 			}
 		}
-		if failed == nil || !errors.Is(failed, syscall.EIO) {
-			t.Errorf("%v; want a disk.ReadError of %v", failed, syscall.EIO)
-		}
+		expect.That(t, failed != nil && errors.Is(failed, syscall.EIO), "%v; want a disk.ReadError of %v", failed,
+			syscall.EIO)
 	})
-	if got := digests(t, open(t, g, opt).Epoch(background, 0)); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	got := digests(t, open(t, g, opt).Epoch(background, 0))
+	expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 }
 
 // Hot rows of a column on disk stay on the device: nobody asks the disk for them again, and batches are the same.
@@ -189,22 +177,18 @@ func TestHotRowsOfColumnsOnDiskStayOnADevice(t *testing.T) {
 		mapped.Residence, mapped.Device.Name = loader.Mapped, "cpu"
 		want := digests(t, open(t, g, mapped).Epoch(background, 0))
 		rows, _ := g.NodeColumn(0, "feature")
-		if n := planned(t, g, hot).Expected.Columns - planned(t, g, cold).Expected.Columns; name != "typed" &&
-			n != gather.HotIndexBytes(rows.Len()) {
-			t.Errorf("%s: %d bytes are planned for finding hot rows", name, n)
-		}
+		n := planned(t, g, hot).Expected.Columns - planned(t, g, cold).Expected.Columns
+		expect.That(t, name == "typed" || n == gather.HotIndexBytes(rows.Len()),
+			"%s: %d bytes are planned for finding hot rows", name, n)
 		asked := map[loader.Ranking]int64{} // rows of a batch
 		for _, opt := range []loader.Options{hot, cold} {
 			l := open(t, g, opt)
 			for _, err := range l.Range(background, 0, 1, 2) { // which is given up
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				break
 			}
-			if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
-				t.Fatalf("%s, %v: %s", name, opt.Device.HotRows, d)
-			}
+			d := expect.Diff(want, digests(t, l.Epoch(background, 0)))
+			expect.Ensure(t, d == "", "%s, %v: %s", name, opt.Device.HotRows, d)
 			s, kept := l.Stats(), int64(0)
 			for _, p := range l.Placed() {
 				if p.Carry == "disk" {

@@ -34,23 +34,18 @@ func TestStatisticsOfTimeAreThoseOfAClock(t *testing.T) {
 					return nil
 				}}})
 		for _, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			time.Sleep(10 * time.Second)
 		}
 		is := l.Stats()
 		got := []loader.Durations{is.Sample, is.Body, is.Gather, is.Disk}
 		const sec = time.Second
 		want := []loader.Durations{alike(3, 3*sec, 3*sec), alike(3, 10*sec, 10*sec), alike(3, 0, 0), {}}
-		if d := expect.Diff(want, got); d != "" {
-			t.Errorf("sampling, body, gathering, disk: %s", d)
-		}
+		expect.Same(t, got, want, "sampling, body, gathering, disk")
 		// The first batch is waited for; each of the others is ready, but for Made, seven seconds before the body ends.
-		if w, r := is.Wait, is.Deliver; w != alike(3, 0, 5*sec) || r.Count != 3 || r.Sum != 14*sec || r.Max != 7*sec ||
-			r.P90 != 7*sec {
-			t.Errorf("waited %+v, stood ready %+v", w, r)
-		}
+		w, r := is.Wait, is.Deliver
+		expect.That(t, w == alike(3, 0, 5*sec) && r.Count == 3 && r.Sum == 14*sec && r.Max == 7*sec && r.P90 == 7*sec,
+			"waited %+v, stood ready %+v", w, r)
 		if text := log.String(); !strings.HasSuffix(text, `msg="epoch ended" epoch=0 first=0 duration=35s`+"\n") {
 			t.Errorf("the log says %s", text)
 		}
@@ -84,9 +79,7 @@ func TestAHeldLoopWaitsForAsLongAsItIsTold(t *testing.T) {
 				took != 7*time.Second) || !late && (n != 3 || last != nil || l.Stats().Wait.Max != held) {
 				t.Errorf("held for %v: %d batches, then %v after %v", held, n, last, took)
 			}
-			if last != nil && !strings.Contains(last.Error(), fmt.Sprint(7*time.Second)) {
-				t.Errorf("%v", last)
-			}
+			expect.That(t, last == nil || strings.Contains(last.Error(), fmt.Sprint(7*time.Second)), "%v", last)
 			time.Sleep(2 * time.Hour)
 			kept[1].Release()
 		})

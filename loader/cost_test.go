@@ -39,9 +39,7 @@ func TestSeedsOfSeveralTypesCostTheSameInAnyOrder(t *testing.T) {
 			l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{1}}, BatchSize: 64, Workers: 1,
 				Seeds: loader.GivenSeeds(alternating(n, sets)), Shuffle: true})
 			for _, err := range l.Range(background, 0, 0, 4) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 			}
 			expect.OK(t, l.Close())
 		})
@@ -56,8 +54,7 @@ func TestSeedsAreTheSameAsOneSetAndAsMany(t *testing.T) {
 				Seeds: loader.GivenSeeds(alternating(100, sets))})
 			return append(digests(t, l.Epoch(background, 3)), l.State(0, 0).Seeds)
 		}
-		if one, many := run(false), run(true); !slices.Equal(one, many) {
-			t.Errorf("shuffle %t: as one set %v, as many %v", shuffle, one, many)
-		}
+		one, many := run(false), run(true)
+		expect.That(t, slices.Equal(one, many), "shuffle %t: as one set %v, as many %v", shuffle, one, many)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -28,9 +29,7 @@ func TestStatsAreTheSumsOfWhatTheLoopReceived(t *testing.T) {
 			want.Rows, want.Bytes = want.Rows+uint64(x.Len()), want.Bytes+uint64(len(x.Bytes()))
 		}
 		for b, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			want.Batches++
 			for _, n := range b.Sample.NumNodes[3] {
 				want.Nodes += uint64(n)
@@ -49,13 +48,9 @@ func TestStatsAreTheSumsOfWhatTheLoopReceived(t *testing.T) {
 		}
 		is := l.Stats()
 		got := loader.Stats{Batches: is.Batches, Nodes: is.Nodes, Edges: is.Edges, Rows: is.Rows, Bytes: is.Bytes}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, want %+v", s.Fingerprint(), got, want)
-		}
+		expect.That(t, reflect.DeepEqual(got, want), "%s: %+v, want %+v", s.Fingerprint(), got, want)
 		for what, d := range map[string]loader.Durations{"deliver": is.Deliver, "wait": is.Wait, "body": is.Body} {
-			if d.Count != want.Batches {
-				t.Errorf("%s: %d durations of %d batches", what, d.Count, want.Batches)
-			}
+			expect.That(t, d.Count == want.Batches, "%s: %d durations of %d batches", what, d.Count, want.Batches)
 		}
 	}
 }
@@ -74,9 +69,8 @@ func TestMostRowsAreWhatOptionsAllow(t *testing.T) {
 	}
 	slot, page := int64(0), int64(os.Getpagesize())
 	for _, a := range l.Arrays() {
-		if most, ok := want[a.Name]; !ok || a.Most != most {
-			t.Errorf("%s has at most %d rows, want %d", a.Name, a.Most, most)
-		}
+		most, ok := want[a.Name]
+		expect.That(t, ok && a.Most == most, "%s has at most %d rows, want %d", a.Name, a.Most, most)
 		delete(want, a.Name)
 		rows := a.Most
 		switch a.Kind {
@@ -91,9 +85,8 @@ func TestMostRowsAreWhatOptionsAllow(t *testing.T) {
 		}
 		slot += (rows*row + page - 1) / page * page
 	}
-	if len(want) > 0 || l.Estimate().SlotBound != slot {
-		t.Errorf("%v are not there; a slot is said to take %d, want %d", want, l.Estimate().SlotBound, slot)
-	}
+	expect.That(t, len(want) <= 0 && l.Estimate().SlotBound == slot,
+		"%v are not there; a slot is said to take %d, want %d", want, l.Estimate().SlotBound, slot)
 	links := open(t, typedGraph(t, 60, 40), loader.Options{Sampler: neighbor, BatchSize: 9,
 		Seeds: loader.AllEdges("friend")})
 	for name, most := range map[string]int64{"seeds/item": 0, "seeds/user": 18} { // both ends are users
@@ -124,10 +117,9 @@ func TestRanksAreToldHowManyBatchesCome(t *testing.T) {
 					want := map[loader.Remainder]int{loader.Pad: (left + world - 1) / world, loader.Drop: left / world,
 						loader.Short: len(numbers(rank, left, world))}[remainder]
 					for b, err := range l.Range(background, 0, next, 100) {
-						if number := next + uint64(rank+n*world); err != nil || b.Number != number%11 {
-							t.Fatalf("rank %d of %d, from %d: batch %d is not %d: %v", rank, world, next, n, number,
-								err)
-						}
+						number := next + uint64(rank+n*world)
+						expect.Ensure(t, err == nil && b.Number == number%11,
+							"rank %d of %d, from %d: batch %d is not %d: %v", rank, world, next, n, number, err)
 						n++
 					}
 					if said := l.NumBatchesFrom(next); n != want || said != uint64(want) {
@@ -166,14 +158,12 @@ func TestNamesOfOptionsAreReadAndWritten(t *testing.T) {
 		names := strings.Split(list, ", ")
 		for i, name := range names {
 			read := of(99)
-			if err := read.UnmarshalText([]byte(name)); err != nil || of(uint8(i)).String() != name ||
-				!reflect.DeepEqual(read, of(uint8(i))) {
-				t.Errorf("%s: number %d is %v, read as %v, %v", name, i, of(uint8(i)), read, err)
-			}
+			err := read.UnmarshalText([]byte(name))
+			expect.That(t, err == nil && of(uint8(i)).String() == name && reflect.DeepEqual(read, of(uint8(i))),
+				"%s: number %d is %v, read as %v, %v", name, i, of(uint8(i)), read, err)
 		}
-		if beyond := of(uint8(len(names))).String(); beyond != fmt.Sprintf("unknown(%d)", len(names)) {
-			t.Errorf("%s: the one behind is %s", list, beyond)
-		}
+		beyond := of(uint8(len(names))).String()
+		expect.That(t, beyond == fmt.Sprintf("unknown(%d)", len(names)), "%s: the one behind is %s", list, beyond)
 		if err := of(0).UnmarshalText([]byte("other")); !errors.Is(err, loader.ErrOptions) ||
 			!strings.Contains(err.Error(), `"other": must be one of `+list) {
 			t.Errorf("%s: %v", list, err)
@@ -189,16 +179,13 @@ func TestSeedSourcesSayWhatTheyAre(t *testing.T) {
 		"all edges of [rates]": loader.AllEdges("rates"), "3 given nodes": loader.NodeIDs([]int32{5, 6, 5}),
 		"split train, or else all nodes": {},
 	} {
-		if s.String() != want {
-			t.Errorf("%s, want %s", s, want)
-		}
+		expect.That(t, s.String() == want, "%s, want %s", s, want)
 	}
 	for want, g := range map[string]*graph.Graph{
 		"split train": plainGraph(t, 50, 4), "all nodes": typedGraph(t, 60, 40),
 	} {
-		if got := open(t, g, loader.Options{Sampler: neighbor}).Options().Seeds; got.String() != want {
-			t.Errorf("the seeds are %s, want %s", got, want)
-		}
+		got := open(t, g, loader.Options{Sampler: neighbor}).Options().Seeds
+		expect.That(t, got.String() == want, "the seeds are %s, want %s", got, want)
 	}
 }
 
@@ -236,17 +223,13 @@ func TestOptionsHaveLimits(t *testing.T) {
 			}
 		}
 	}
-	if err := new(loader.Options).Validate(); !errors.Is(err, loader.ErrOptions) {
-		t.Errorf("no sampler: %v", err)
-	}
+	expect.Is(t, new(loader.Options).Validate(), loader.ErrOptions, "no sampler")
 }
 
 func TestCopyToWantsRoomForTheTensor(t *testing.T) {
 	l := open(t, plainGraph(t, 50, 4), loader.Options{Sampler: neighbor})
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		x := b.X()
 		n := len(x.Bytes())
 		for _, size := range []int{n - 1, n, n + 1} {

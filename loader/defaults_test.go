@@ -19,15 +19,11 @@ import (
 // Options that are not set have the defaults that their comments say, and those that are set stay.
 func TestDefaultsAreThoseOfTheComments(t *testing.T) {
 	got := loader.Options{Sampler: neighbor}
-	if back := got.EnsureDefaults(); back != &got {
-		t.Error("other options are returned")
-	}
+	expect.That(t, got.EnsureDefaults() == &got, "other options are returned")
 	want := loader.Options{Sampler: neighbor, BatchSize: 1024, WorldSize: 1, Workers: machine.Workers(),
 		Tuning: loader.TuningOptions{Prefetch: 2, SlotTimeout: time.Minute},
 		Disk:   loader.DiskOptions{Lookahead: 64}, Device: loader.DeviceOptions{Name: "auto"}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	expect.That(t, reflect.DeepEqual(got, want), "%+v, want %+v", got, want)
 	set := loader.Options{Sampler: neighbor, BatchSize: 1, WorldSize: 2, Workers: 3,
 		Tuning: loader.TuningOptions{Prefetch: 4, SlotTimeout: 6}, Disk: loader.DiskOptions{Lookahead: 5},
 		Device: loader.DeviceOptions{Name: "cpu"}, Rank: 1}
@@ -35,9 +31,7 @@ func TestDefaultsAreThoseOfTheComments(t *testing.T) {
 		got.Tuning.SlotTimeout != 6 {
 		t.Errorf("%+v, want %+v", got, set)
 	}
-	if err := got.Validate(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, got.Validate())
 	if l := open(t, plainGraph(t, 60, 4), loader.Options{Sampler: neighbor}); l.Options().BatchSize != 1024 ||
 		l.Options().Tuning.Prefetch != 2 || l.Options().Tuning.SlotTimeout != time.Minute {
 		t.Errorf("%+v", l.Options())
@@ -75,9 +69,8 @@ func TestChoicesEndWithTheirNames(t *testing.T) {
 	for v, fits := range map[int]bool{0: false, 1: true, diskio.MaxLookahead: true, diskio.MaxLookahead + 1: false} {
 		o := loader.Options{Sampler: neighbor}
 		o.EnsureDefaults().Disk.Lookahead = v
-		if err := o.Validate(); (err == nil) != fits {
-			t.Errorf("Lookahead of %d: %v", v, err)
-		}
+		err := o.Validate()
+		expect.That(t, (err == nil) == fits, "Lookahead of %d: %v", v, err)
 	}
 }
 
@@ -124,9 +117,8 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 		diskio.Mapping(g.Indices())},
 		diskio.PagesOptions{Bytes: 900, Reader: fixed}))(t)
 	want := map[string]int64{"rows": rows.Total(), "topology": pages.Total(), "both": rows.Total() + pages.Total()}
-	if err := reader.Close(); err != nil || of.Close() != nil || want["rows"] == 0 || want["topology"] == 0 {
-		t.Fatalf("%v: %v", want, err)
-	}
+	err := reader.Close()
+	expect.Ensure(t, err == nil && of.Close() == nil && want["rows"] != 0 && want["topology"] != 0, "%v: %v", want, err)
 	for what, n := range want {
 		opt := pagedOptions
 		opt.Disk.CacheBytes = 900
@@ -138,9 +130,8 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 			src = onDisk(t, plainGraph(t, 2000, 6))
 		}
 		p := place(t, src, opt, 2)
-		if held := p.Ledger().Used(pinned.Scratch); held != n || held != p.Ledger().Total() {
-			t.Errorf("%s: %d bytes are counted, want %d", what, held, n)
-		}
+		held := p.Ledger().Used(pinned.Scratch)
+		expect.That(t, held == n && held == p.Ledger().Total(), "%s: %d bytes are counted, want %d", what, held, n)
 	}
 }
 
@@ -148,7 +139,6 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 func TestAStateNamesLabelsAndTimes(t *testing.T) {
 	l := open(t, columnsGraph(t, 1, 30, 150), loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(),
 		Links: loader.LinkOptions{Label: "mask", Time: "time"}, BatchSize: 50})
-	if got := l.State(0, 0).Sampler; !strings.Contains(got, ` links label="mask" time="time" exclude=none `) {
-		t.Errorf("%s", got)
-	}
+	got := l.State(0, 0).Sampler
+	expect.That(t, strings.Contains(got, ` links label="mask" time="time" exclude=none `), "%s", got)
 }

@@ -255,9 +255,7 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 		t.Errorf("%d of %d pairs of options were never tried together: raise -metamorphic.cases", left, pairs.total)
 	}
 	t.Logf("%d cases, %d batches, %d pairs of options", cases, batches, pairs.total-pairs.left)
-	if batches < cases/2 {
-		t.Errorf("only %d batches in %d cases", batches, cases)
-	}
+	expect.That(t, batches >= cases/2, "only %d batches in %d cases", batches, cases)
 	wantLaunches(t)
 }
 
@@ -269,9 +267,7 @@ func wantLaunches(t *testing.T) {
 		"assembly_relabel", "neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand", "labor_count",
 		"labor_pick", "choose_count", "choose_pick",
 		"gather_rows"} {
-		if cudatest.Launches(kernel) == 0 {
-			t.Errorf("%s never ran", kernel)
-		}
+		expect.That(t, cudatest.Launches(kernel) != 0, "%s never ran", kernel)
 	}
 }
 
@@ -413,32 +409,26 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 			c.opt.Sampler, c.opt.Device.Name = neighbor, "cuda"
 			l := open(t, g, c.opt)
 			for b, err := range l.Range(context.Background(), 0, 0, 20) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				if x := b.X(); x.Placement() != unified.Device || b.Device() != "cuda:0" {
 					t.Fatalf("features are %v on %s", x, b.Device())
 				}
-				if _, err := unified.View[float32](b.X()); err == nil {
-					t.Fatal("the host was given device memory to read")
-				}
+				_, err := unified.View[float32](b.X())
+				expect.Ensure(t, err != nil, "the host was given device memory to read")
 			}
 			s := l.Stats()
 			if s.Device != "cuda:0" || s.DeviceMemory.Total() == 0 || s.DeviceMemoryPeak > l.Options().Device.Memory {
 				t.Errorf("statistics: %+v", s)
 			}
 			for _, p := range l.Placed() {
-				if partly := c.opt.Device.Cache == 120_000; p.Array == "indices" && (p.CachedRows > 0) != partly {
-					t.Errorf("%+v", p)
-				}
+				expect.That(t, p.Array != "indices" || (p.CachedRows > 0) == (c.opt.Device.Cache == 120_000), "%+v", p)
 				if p.Array == "column feature" && ((p.Rung == pinned.RungDevice) != c.whole ||
 					(p.CachedRows > 0) != c.anyCache) {
 					t.Errorf("%+v", p)
 				}
 			}
-			if (s.DeviceHits > 0) != c.anyCache || s.DeviceSaved != s.DeviceHits*129*4 || s.DeviceRows == 0 {
-				t.Errorf("%d rows, %d hits, %d bytes saved", s.DeviceRows, s.DeviceHits, s.DeviceSaved)
-			}
+			expect.That(t, (s.DeviceHits > 0) == c.anyCache && s.DeviceSaved == s.DeviceHits*129*4 && s.DeviceRows != 0,
+				"%d rows, %d hits, %d bytes saved", s.DeviceRows, s.DeviceHits, s.DeviceSaved)
 		})
 	}
 }

@@ -37,9 +37,8 @@ func TestRefusedRegistrationsFallBackToCopies(t *testing.T) {
 		BatchSize: 16}).Epoch(context.Background(), 0))
 	cudatest.Fail(t, "cuMemHostRegister_v2", 1, notSupported)
 	l := open(t, g, onDevice)
-	if got := digests(t, l.Epoch(context.Background(), 0)); !slices.Equal(got, want) {
-		t.Errorf("device %v, CPU %v", got, want)
-	}
+	got := digests(t, l.Epoch(context.Background(), 0))
+	expect.That(t, slices.Equal(got, want), "device %v, CPU %v", got, want)
 	if p := l.Placed()[0]; p.Rung != pinned.RungHostAlloc || !strings.Contains(p.Refused[len(p.Refused)-1].Refused,
 		"NOT_SUPPORTED") {
 		t.Errorf("%+v: want a copy in memory of the driver, and the driver's reason", p)
@@ -52,9 +51,7 @@ func TestTooLittleDeviceMemoryIsSaid(t *testing.T) {
 	opt := onDevice
 	opt.BatchSize, opt.Device.Memory = 1024, 300_000
 	_, err := loader.New(g, opt)
-	if !errors.Is(err, loader.ErrMemory) || !strings.Contains(err.Error(), "DeviceMemory is 300000") {
-		t.Errorf("DeviceMemory below one batch: %v", err)
-	}
+	expect.Says(t, err, loader.ErrMemory, "DeviceMemory is 300000", "DeviceMemory below one batch")
 	cudatest.SetMemory(t, 2<<20)
 	opt.Device.Memory = 1 << 30
 	_, err = loader.New(g, opt)
@@ -110,9 +107,7 @@ func TestALostDeviceEndsTheEpochWithItsName(t *testing.T) {
 				t.Errorf("%d batches, then %v", batches, err)
 			}
 			for _, err := range l.Epoch(context.Background(), 1) {
-				if !errors.Is(err, device.ErrDeviceLost) {
-					t.Errorf("another epoch: %v", err)
-				}
+				expect.Is(t, err, device.ErrDeviceLost, "another epoch")
 			}
 			if err := l.Close(); err != nil && !errors.Is(err, device.ErrDeviceLost) {
 				t.Errorf("close: %v", err)
@@ -141,9 +136,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		"cuModuleLoadDataEx", "cuMemFree", "cuMemFreeHost", "cuMemHostUnregister"} {
 		cudatest.Fail(t, call, 1, illegalAddress)
 	}
-	if got := digests(t, l.Epoch(context.Background(), 0)); !slices.Equal(got, want) {
-		t.Errorf("the second epoch: %v, the first: %v", got, want)
-	}
+	got := digests(t, l.Epoch(context.Background(), 0))
+	expect.That(t, slices.Equal(got, want), "the second epoch: %v, the first: %v", got, want)
 	cudatest.Findings() // forgets the failures, which have not come
 }
 
@@ -155,9 +149,7 @@ func TestCloseWaitsForKernels(t *testing.T) {
 		n := 0
 		for b, err := range l.Epoch(context.Background(), 0) {
 			if err != nil {
-				if !errors.Is(err, loader.ErrClosed) {
-					t.Fatal(err)
-				}
+				expect.Ensure(t, errors.Is(err, loader.ErrClosed), "%v", err)
 				break
 			}
 			if n++; n == stop {
@@ -167,9 +159,8 @@ func TestCloseWaitsForKernels(t *testing.T) {
 				}
 				expect.OK(t, l.Close())
 				if stop%2 == 0 {
-					if topology, _ := b.Digest(); topology == 0 {
-						t.Error("a kept batch cannot be read after Close")
-					}
+					topology, _ := b.Digest()
+					expect.That(t, topology != 0, "a kept batch cannot be read after Close")
 					b.Release()
 				}
 			}
@@ -179,9 +170,8 @@ func TestCloseWaitsForKernels(t *testing.T) {
 			t.Errorf("memory held after Close: %+v, %+v", m.Memory, m.DeviceMemory)
 		}
 	}
-	if after := cudatest.NowLive(t); after != before {
-		t.Errorf("left on the device: %+v, before %+v", after, before)
-	}
+	after := cudatest.NowLive(t)
+	expect.That(t, after == before, "left on the device: %+v, before %+v", after, before)
 }
 
 // TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled: the loop releases each batch at once and waits for none, so that slots
@@ -220,9 +210,7 @@ func holdSlot(t *testing.T, g *graph.Graph, opt loader.Options) {
 	var sums [][]byte
 	var want []string
 	for b, err := range l.Epoch(context.Background(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		sums = append(sums, copyLater(t, d, consumer, b))
 		want = append(want, string(rowsOf(t, l, b)))
 	}
@@ -256,9 +244,7 @@ func rowsOf(t *testing.T, l *loader.Loader, b *loader.Batch) []byte {
 		loader.Mapped
 	c := open(t, wideGraph(t, 300, 6), opt)
 	for same, err := range c.Range(context.Background(), b.Epoch, b.Number, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return slices.Clone(same.X().Bytes())
 	}
 	return nil

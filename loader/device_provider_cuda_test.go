@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -72,9 +73,7 @@ func (w watchedWorker) Enqueue(ctx context.Context, req *sampling.Request, out *
 // check fails the test for an error.
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 // streamWithScratch returns a stream and 4 bytes for its work, until the test ends.
@@ -97,9 +96,8 @@ func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 	users := map[*byte]*device.Stream{}
 	again, given := 0, 0
 	idle := func(s *device.Stream, otherwise string) {
-		if done, err := s.Query(); err != nil || !done {
-			t.Errorf("%s: %v, %v", otherwise, done, err)
-		}
+		done, err := s.Query()
+		expect.That(t, err == nil && done, "%s: %v, %v", otherwise, done, err)
 	}
 	begins := func(s *graph.Sample) {
 		mu.Lock()
@@ -146,7 +144,6 @@ func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 			break
 		}
 	}
-	if again == 0 || given == 0 {
-		t.Errorf("%d batches were made in the memory of others, %d pieces of memory were given back", again, given)
-	}
+	expect.That(t, again != 0 && given != 0,
+		"%d batches were made in the memory of others, %d pieces of memory were given back", again, given)
 }

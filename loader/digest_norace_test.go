@@ -5,6 +5,7 @@ package loader_test
 import (
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -14,9 +15,7 @@ func TestAnyByteOfABatchChangesItsDigest(t *testing.T) {
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 20,
 		Columns: loader.ColumnOptions{Edges: []string{"stars"}}})
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		var arrays [][]byte
 		isColumn := make(map[int]bool)
 		for _, x := range [][]unified.Tensor{b.Sample.Nodes, b.Sample.SeedLocal} {

@@ -125,13 +125,10 @@ func TestDigestIsTheHashOfTheArraysByName(t *testing.T) {
 		}
 		l := open(t, c.g, c.opt)
 		for b, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			topology, full := b.Digest()
-			if want := hashArrays(arraysOf(c.g, b, false)); topology != want {
-				t.Errorf("topology %016x, want %016x", topology, want)
-			}
+			want := hashArrays(arraysOf(c.g, b, false))
+			expect.That(t, topology == want, "topology %016x, want %016x", topology, want)
 			if want := hashArrays(arraysOf(c.g, b, true)); full != want {
 				t.Errorf("full %016x, want %016x", full, want)
 			}
@@ -158,9 +155,8 @@ func checkBound(t *testing.T, b *loader.Batch, s sampling.Sampler, bound samplin
 			}
 		}
 	}
-	if nodes > bound.Nodes || edges > bound.Edges {
-		t.Errorf("%s: %d nodes and %d edges, bound %+v", s.Fingerprint(), nodes, edges, bound)
-	}
+	expect.That(t, nodes <= bound.Nodes && edges <= bound.Edges, "%s: %d nodes and %d edges, bound %+v",
+		s.Fingerprint(), nodes, edges, bound)
 }
 
 // digestsWithBreaks sets those of digests that belong to the loader's rank, from batch first on. It leaves some loops
@@ -172,9 +168,7 @@ func digestsWithBreaks(t *testing.T, r *rand.Rand, l *loader.Loader, epoch, firs
 	for seq != nil {
 		var next func(func(*loader.Batch, error) bool)
 		for b, err := range seq {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			digests[at] = digestOf(b)
 			at += l.Options().WorldSize
 			if r.IntN(5) == 0 {

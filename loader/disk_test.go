@@ -98,14 +98,11 @@ func TestColumnsOnDiskMakeTheSameBatches(t *testing.T) {
 			a, b := open(t, g, mapped), open(t, g, opt)
 			for epoch := range uint64(3) {
 				want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
-				if d := expect.Diff(want, got); d != "" {
-					t.Fatalf("%s, cache %d, epoch %d: %s", name, cache, epoch, d)
-				}
+				d := expect.Diff(want, got)
+				expect.Ensure(t, d == "", "%s, cache %d, epoch %d: %s", name, cache, epoch, d)
 			}
 			s := b.Stats()
-			if whole := s.OnDisk == nil; whole != (cache == 1<<30) {
-				t.Errorf("%s, cache %d: statistics %+v", name, cache, s.OnDisk)
-			}
+			expect.That(t, (s.OnDisk == nil) == (cache == 1<<30), "%s, cache %d: statistics %+v", name, cache, s.OnDisk)
 		}
 	}
 }
@@ -120,29 +117,21 @@ func TestPackedRowsMakeTheSameBatches(t *testing.T) {
 	a, b := open(t, g, mapped), open(t, g, opt)
 	for _, epoch := range []uint64{0, 1, 7, 8, 2} {
 		for _, err := range b.Range(background, epoch, 3, 9) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			break
 		}
 		want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
-		if d := expect.Diff(want, got); d != "" {
-			t.Fatalf("epoch %d: %s", epoch, d)
-		}
+		d := expect.Diff(want, got)
+		expect.Ensure(t, d == "", "epoch %d: %s", epoch, d)
 	}
 	s := b.Stats().OnDisk
-	if len(s.Pack) == 0 {
-		t.Fatalf("%+v", s)
-	}
+	expect.Ensure(t, len(s.Pack) != 0, "%+v", s)
 	if why := s.Pack[0].Refused; strings.Contains(why, "in memory") || strings.Contains(why, "O_DIRECT") {
 		t.Skip(why)
 	}
-	if s.Packed == 0 || s.Packed > s.Misses || s.Pack[0].Bytes > opt.Disk.PackBytes {
-		t.Errorf("%+v", s)
-	}
-	if peak, planned := b.Stats().MemoryPeak, b.Estimate().Bound.Total(); peak > planned {
-		t.Errorf("%d bytes were taken, %d planned", peak, planned)
-	}
+	expect.That(t, s.Packed != 0 && s.Packed <= s.Misses && s.Pack[0].Bytes <= opt.Disk.PackBytes, "%+v", s)
+	peak, planned := b.Stats().MemoryPeak, b.Estimate().Bound.Total()
+	expect.That(t, peak <= planned, "%d bytes were taken, %d planned", peak, planned)
 }
 
 // The window goes beyond the end of an epoch, and what the cache has is of use to the next.
@@ -154,13 +143,11 @@ func TestTheNextEpochIsKnownAhead(t *testing.T) {
 	misses := func() int64 { return l.Stats().OnDisk.Misses }
 	digests(t, l.Epoch(background, 0))
 	first := misses()
-	if n := l.Stats().OnDisk.Lookahead; n < 5 {
-		t.Errorf("%d batches of the next epoch are known", n)
-	}
+	n := l.Stats().OnDisk.Lookahead
+	expect.That(t, n >= 5, "%d batches of the next epoch are known", n)
 	digests(t, l.Epoch(background, 1))
-	if second := misses() - first; second >= first {
-		t.Errorf("the second epoch missed %d rows, the first %d", second, first)
-	}
+	second := misses() - first
+	expect.That(t, second < first, "the second epoch missed %d rows, the first %d", second, first)
 }
 
 // Whatever is loaded after what, and however a run ends, batches are the same.
@@ -171,9 +158,7 @@ func TestColumnsOnDiskFollowAnyOrderOfRuns(t *testing.T) {
 	a, b := open(t, g, mapped), open(t, g, onDiskOptions)
 	part := func(l *loader.Loader, epoch, first, count uint64, stop int) (list []string) {
 		for x, err := range l.Range(background, epoch, first, count) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if list = append(list, digestOf(x)); len(list) == stop {
 				break
 			}
@@ -217,12 +202,8 @@ func TestAFailingDiskIsTheErrorOfItsBatch(t *testing.T) {
 	if !errors.As(failed, &at) || !errors.Is(failed, syscall.EIO) || !strings.Contains(failed.Error(), ": byte ") {
 		t.Fatalf("got %v", failed)
 	}
-	if d := expect.Diff(want[:len(got)], got); d != "" {
-		t.Error(d)
-	}
-	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
-		t.Errorf("after the failure: %s", d)
-	}
+	expect.Same(t, got, want[:len(got)])
+	expect.Same(t, digests(t, l.Epoch(background, 0)), want, "after the failure")
 }
 
 // leaveAStalledDisk leaves an epoch when the disk stalls, and goes through one when that reads again.
@@ -234,9 +215,7 @@ func leaveAStalledDisk(t *testing.T, l *loader.Loader, stalled <-chan struct{}, 
 		cancel()
 	}()
 	for _, err := range l.Epoch(ctx, 0) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
+		expect.That(t, errors.Is(err, context.Canceled), "got %v", err)
 	}
 	close(release)
 	digests(t, l.Epoch(background, 0))
@@ -257,9 +236,8 @@ func TestWaitingForADiskIsSaidSo(t *testing.T) {
 	}})
 	l := open(t, g, onDiskOptions)
 	leaveAStalledDisk(t, l, stalled, release)
-	if s := l.Stats(); s.Disk.Count == 0 || s.Disk.Sum == 0 {
-		t.Errorf("waiting for the disk is not in the statistics: %+v", s.Disk)
-	}
+	s := l.Stats()
+	expect.That(t, s.Disk.Count != 0 && s.Disk.Sum != 0, "waiting for the disk is not in the statistics: %+v", s.Disk)
 }
 
 // The disk reads for more batches than there are slots, whatever the trainer does meanwhile.
@@ -272,9 +250,7 @@ func TestTheDiskReadsAheadOfTheSlots(t *testing.T) {
 	l := open(t, g, opt)
 	var got []string
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for deadline := time.Now().Add(2 * time.Minute); len(got) == 0 && l.Stats().OnDisk.Batches < 5; {
 			if time.Now().After(deadline) {
 				t.Fatalf("reads of %d batches have begun", l.Stats().OnDisk.Batches)
@@ -283,9 +259,7 @@ func TestTheDiskReadsAheadOfTheSlots(t *testing.T) {
 		}
 		got = append(got, digestOf(b))
 	}
-	if d := expect.Diff(digests(t, open(t, g, mapped).Epoch(background, 0)), got); d != "" {
-		t.Error(d)
-	}
+	expect.Same(t, got, digests(t, open(t, g, mapped).Epoch(background, 0)))
 }
 
 // impure is a sampler whose batches differ each time.
@@ -315,9 +289,8 @@ func TestASamplerThatChangesItsMindIsRefusedOnDisk(t *testing.T) {
 	for _, err := range open(t, wideRows(t), opt).Epoch(background, 0) {
 		failed = err
 	}
-	if !errors.Is(failed, loader.ErrSampler) || !strings.Contains(failed.Error(), "second time") {
-		t.Errorf("got %v", failed)
-	}
+	expect.That(t, errors.Is(failed, loader.ErrSampler) && strings.Contains(failed.Error(), "second time"), "got %v",
+		failed)
 }
 
 func TestPlanCountsWhatColumnsOnDiskTake(t *testing.T) {
@@ -330,13 +303,11 @@ func TestPlanCountsWhatColumnsOnDiskTake(t *testing.T) {
 		t.Errorf("%d bytes of columns are held, %d planned", held, plan.Bound.Columns)
 	}
 	digests(t, l.Epoch(background, 0))
-	if peak, planned := l.Stats().MemoryPeak, plan.Bound.Total(); peak > planned || planned > opt.MaxMemory {
-		t.Errorf("%d bytes were taken, %d planned", peak, planned)
-	}
+	peak, planned := l.Stats().MemoryPeak, plan.Bound.Total()
+	expect.That(t, peak <= planned && planned <= opt.MaxMemory, "%d bytes were taken, %d planned", peak, planned)
 	opt.MaxMemory = 1 << 20
-	if _, err := loader.New(g, opt); !errors.Is(err, loader.ErrMemory) {
-		t.Errorf("got %v", err)
-	}
+	_, err := loader.New(g, opt)
+	expect.That(t, errors.Is(err, loader.ErrMemory), "got %v", err)
 }
 
 func TestLoadersOfAPlacedSourceReadColumnsFromDisk(t *testing.T) {
@@ -351,13 +322,9 @@ func TestLoadersOfAPlacedSourceReadColumnsFromDisk(t *testing.T) {
 		a, b := open(t, g, mapped), open(t, p, opt)
 		for epoch := range uint64(2) {
 			want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
-			if d := expect.Diff(want, got); d != "" {
-				t.Errorf("rank %d, epoch %d: %s", rank, epoch, d)
-			}
+			expect.Same(t, got, want, "rank %d, epoch %d", rank, epoch)
 		}
-		if b.Stats().OnDisk == nil {
-			t.Errorf("rank %d reads nothing from disk", rank)
-		}
+		expect.That(t, b.Stats().OnDisk != nil, "rank %d reads nothing from disk", rank)
 	}
 }
 
@@ -371,8 +338,7 @@ func TestAutoReadsFromDiskWhereMemoryIsTooSmall(t *testing.T) {
 		if got := l.Options(); got.Residence != want || got.Disk.CacheBytes != (available/2*int64(want/loader.Disk)) {
 			t.Errorf("%d bytes available: %v with a cache of %d", available, got.Residence, got.Disk.CacheBytes)
 		}
-		if (l.Stats().OnDisk != nil) != (want == loader.Disk) {
-			t.Errorf("%d bytes available: statistics %+v", available, l.Stats().OnDisk)
-		}
+		expect.That(t, (l.Stats().OnDisk != nil) == (want == loader.Disk), "%d bytes available: statistics %+v",
+			available, l.Stats().OnDisk)
 	}
 }

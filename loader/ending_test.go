@@ -67,18 +67,13 @@ func TestAContextMayEndAtAnyLook(t *testing.T) {
 		for looks := int64(0); ; looks += 1 + looks/4 {
 			ctx := expect.EndsAfter(background, looks)
 			err := do(ctx, nil)
-			if n := expect.OpenFiles(t); n != opened {
-				t.Fatalf("%s, %d looks: %d files stay open", name, looks, n-opened)
-			}
+			n := expect.OpenFiles(t)
+			expect.Ensure(t, n == opened, "%s, %d looks: %d files stay open", name, looks, n-opened)
 			if ctx.Left() >= 0 {
-				if err != nil || looks == 0 {
-					t.Errorf("%s: %v", name, err)
-				}
+				expect.That(t, err == nil && looks != 0, "%s: %v", name, err)
 				break
 			}
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s, %d looks: %v", name, looks, err)
-			}
+			expect.Is(t, err, context.Canceled, "%s, %d looks", name, looks)
 		}
 	}
 }
@@ -118,9 +113,8 @@ func TestNothingFollowsTheEndOfAContext(t *testing.T) {
 				if stage == "slots" {
 					underWay = 2 // one of three
 				}
-				if !errors.Is(err, why) || told > at+underWay {
-					t.Errorf("%s ended at step %d of %d of %s: %d were told, %v", name, at, n, stage, told, err)
-				}
+				expect.That(t, errors.Is(err, why) && told <= at+underWay,
+					"%s ended at step %d of %d of %s: %d were told, %v", name, at, n, stage, told, err)
 				end(nil)
 			}
 		}

@@ -34,9 +34,7 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 				}
 				number := uint64(0)
 				for b, err := range l.Epoch(background, epoch) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, err)
 					seeds := seedsOf(t, b)
 					if len(seeds) != min(batchSize, 115-len(got)) || b.Number != number || b.Epoch != epoch ||
 						b.Padded {
@@ -46,12 +44,9 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 					got = append(got, seeds...)
 					number++
 				}
-				if number != l.NumBatches() {
-					t.Errorf("%d batches, NumBatches says %d", number, l.NumBatches())
-				}
-				if d := expect.Diff(want, got); d != "" {
-					t.Fatalf("shuffle %t, batch size %d, epoch %d: %s", shuffle, batchSize, epoch, d)
-				}
+				expect.That(t, number == l.NumBatches(), "%d batches, NumBatches says %d", number, l.NumBatches())
+				d := expect.Diff(want, got)
+				expect.Ensure(t, d == "", "shuffle %t, batch size %d, epoch %d: %s", shuffle, batchSize, epoch, d)
 			}
 		}
 	}
@@ -76,9 +71,7 @@ func TestTheOrderOfAnEpochIsKeyedByTheTypeOfItsSeeds(t *testing.T) {
 		order := rng.NewPermutation(rng.Stream(rng.StageKey(rng.BatchKey(seed, epoch, instance, 0), c.key, rng.Shuffle,
 			0), 0), c.items)
 		for b, err := range l.Epoch(background, epoch) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			_, users := b.Seeds(0)
 			_, items := b.Seeds(1)
 			if got := append(slices.Clone(users), items...); len(got) != 1 || got[0] != int64(order.At(b.Number)) {
@@ -95,9 +88,7 @@ func TestColumnsComeWithTheirNodes(t *testing.T) {
 	weights, _ := g.EdgeColumn("weight")
 	all := view[float32](t, weights)
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		nodes, x, y := view[int32](t, b.Sample.Nodes[0]), view[float32](t, b.X()), view[int64](t, b.Y())
 		if b.X().Dim(0) != int64(len(nodes)) || b.X().Dim(1) != 3 || int64(len(y)) != b.Sample.NumNodes[0][0] {
 			t.Fatalf("%d nodes, features %v, labels %v", len(nodes), b.X(), b.Y())
@@ -141,14 +132,10 @@ func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
 		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 64, Columns: loader.ColumnOptions{Nodes: c.node,
 			Seeds: c.seed, Edges: c.edge}})
 		for b, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			got := [4]bool{b.Node(0, "feature").Valid(), b.Node(1, "feature").Valid(), b.Seed(0, "label").Valid(),
 				b.Edge(0, 0, "stars").Valid()}
-			if got != c.want {
-				t.Errorf("%s: columns there %v, want %v", c.what, got, c.want)
-			}
+			expect.That(t, got == c.want, "%s: columns there %v, want %v", c.what, got, c.want)
 		}
 	}
 	for _, opt := range []loader.Options{
@@ -188,9 +175,7 @@ func TestRanksShareAnEpoch(t *testing.T) {
 				Remainder: c.remainder, Workers: 2})
 			n := 0
 			for b, err := range l.Epoch(background, 4) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				at := rank + n*c.world
 				want := whole[at%11]
 				if at >= 11 {
@@ -207,9 +192,8 @@ func TestRanksShareAnEpoch(t *testing.T) {
 					c.want[rank], l.NumBatches())
 			}
 		}
-		if padded != c.padded {
-			t.Errorf("%d ranks, %v: %d batches are padding, want %d", c.world, c.remainder, padded, c.padded)
-		}
+		expect.That(t, padded == c.padded, "%d ranks, %v: %d batches are padding, want %d", c.world, c.remainder,
+			padded, c.padded)
 	}
 }
 
@@ -219,9 +203,7 @@ func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
 		t.Helper()
 		opt.Sampler, opt.Seeds = neighbor, seeds
 		for b, err := range open(t, g, opt).Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			list = append(list, slices.Clone(b.Sample.NumNodes[0]))
 			for ty := range b.Sample.SeedLocal {
 				list = append(list, []int64{b.Sample.SeedLocal[ty].Len()})
@@ -247,9 +229,7 @@ func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
 		{"all nodes of all types", run(typed, loader.SeedSource{}, loader.Options{BatchSize: 50}),
 			[][]int64{{50, 0}, {50}, {0}, {10, 40}, {10}, {40}}},
 	} {
-		if d := expect.Diff(c.want, c.got); d != "" {
-			t.Errorf("%s: %s", c.what, d)
-		}
+		expect.Same(t, c.got, c.want, c.what)
 	}
 }
 
@@ -265,9 +245,8 @@ func TestSeedsOutOfRangeAndUnknownSplitsAreRefused(t *testing.T) {
 		{loader.SplitIndex("train", 3), graph.ErrNoSplit},
 		{loader.AllNodes("user"), loader.ErrOptions},
 	} {
-		if _, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds}); !errors.Is(err, c.want) {
-			t.Errorf("seeds %v: %v, want %v", c.seeds, err, c.want)
-		}
+		expect.Is(t, expect.Err(loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds})), c.want, "seeds %v",
+			c.seeds)
 	}
 }
 
@@ -289,9 +268,7 @@ func TestASplitOutOfRangeNamesTheDatasetAndARemedy(t *testing.T) {
 		loader.NodeIDs([]int32{50})} {
 		_, err := loader.New(rotten{g}, loader.Options{Sampler: neighbor, Seeds: seeds})
 		blamed := err != nil && strings.Contains(err.Error(), "; run khop check /data/rotten.khop")
-		if !errors.Is(err, graph.ErrSeed) || blamed != (i < 2) {
-			t.Errorf("%v: %v", seeds, err)
-		}
+		expect.That(t, errors.Is(err, graph.ErrSeed) && blamed == (i < 2), "%v: %v", seeds, err)
 	}
 }
 
@@ -312,20 +289,14 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"sampler's own veto": {Sampler: sampling.Neighbor{}},
 	} {
 		_, err := loader.New(g, opt)
-		if !errors.Is(err, loader.ErrOptions) && !errors.Is(err, sampling.ErrOptions) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.That(t, errors.Is(err, loader.ErrOptions) || errors.Is(err, sampling.ErrOptions), "%s: %v", name, err)
 	}
-	if _, err := loader.New(g, loader.Options{Sampler: neighbor,
-		Device: loader.DeviceOptions{Name: "cuda:65535"}}); !errors.Is(err,
-		loader.ErrDevice) {
-		t.Errorf("a device that is not there: %v", err)
-	}
+	expect.Is(t,
+		expect.Err(loader.New(g, loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:65535"}})),
+		loader.ErrDevice, "a device that is not there")
 	l := open(t, g, loader.Options{Sampler: neighbor})
 	for _, err := range l.Epoch(background, 1<<32) {
-		if !errors.Is(err, loader.ErrOptions) {
-			t.Errorf("epoch 2^32: %v", err)
-		}
+		expect.Is(t, err, loader.ErrOptions, "epoch 2^32")
 	}
 }
 
@@ -338,22 +309,17 @@ func TestCancellingYieldsItsCauseOnceAndLast(t *testing.T) {
 	batches, errs := 0, 0
 	for b, err := range l.Epoch(ctx, 0) {
 		if err != nil {
-			if errs++; !errors.Is(err, why) || b != nil {
-				t.Errorf("%v, %v", b, err)
-			}
+			errs++
+			expect.That(t, errors.Is(err, why) && b == nil, "%v, %v", b, err)
 			continue
 		}
 		if batches++; batches == 3 {
 			cancel(why)
 		}
 	}
-	if batches != 3 || errs != 1 {
-		t.Errorf("%d batches and %d errors, want 3 and 1", batches, errs)
-	}
+	expect.That(t, batches == 3 && errs == 1, "%d batches and %d errors, want 3 and 1", batches, errs)
 	for b, err := range l.Epoch(ctx, 0) {
-		if b != nil || !errors.Is(err, why) {
-			t.Errorf("an epoch that was cancelled before: %v, %v", b, err)
-		}
+		expect.That(t, b == nil && errors.Is(err, why), "an epoch that was cancelled before: %v, %v", b, err)
 	}
 }
 
@@ -363,16 +329,13 @@ func TestBreakingOutLeavesTheLoaderReady(t *testing.T) {
 	for stop := range len(want) {
 		var got []string
 		for b, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if got = append(got, digestOf(b)); len(got) > stop {
 				break
 			}
 		}
-		if d := expect.Diff(want[:stop+1], got); d != "" {
-			t.Fatal(d)
-		}
+		d := expect.Diff(want[:stop+1], got)
+		expect.Ensure(t, d == "", "%v", d)
 	}
 }
 
@@ -382,35 +345,27 @@ func TestAPanicInTheBodyPassesAndLeavesTheLoaderReady(t *testing.T) {
 	for range 20 {
 		func() {
 			defer func() {
-				if p := recover(); p != "mine" {
-					t.Errorf("recovered %v", p)
-				}
+				p := recover()
+				expect.That(t, p == "mine", "recovered %v", p)
 			}()
 			for range l.Epoch(background, 0) {
 				panic("mine")
 			}
 		}()
 	}
-	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
-		t.Error(d)
-	}
+	expect.Same(t, digests(t, l.Epoch(background, 0)), want)
 }
 
 func TestASecondEpochMeanwhileIsRefused(t *testing.T) {
 	l := open(t, plainGraph(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 50})
 	for _, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		n := 0
 		for b, err := range l.Epoch(background, 1) {
-			if n++; b != nil || !errors.Is(err, loader.ErrBusy) {
-				t.Errorf("%v, %v", b, err)
-			}
+			n++
+			expect.That(t, b == nil && errors.Is(err, loader.ErrBusy), "%v, %v", b, err)
 		}
-		if n != 1 {
-			t.Errorf("the second epoch yielded %d times", n)
-		}
+		expect.That(t, n == 1, "the second epoch yielded %d times", n)
 	}
 }
 
@@ -421,7 +376,5 @@ func TestTwoLoadersShareASource(t *testing.T) {
 	list := make(chan []string)
 	go func() { list <- digests(t, a.Epoch(background, 0)) }()
 	got := digests(t, b.Epoch(background, 0))
-	if d := expect.Diff(got, <-list); d != "" {
-		t.Error(d)
-	}
+	expect.Same(t, <-list, got)
 }

@@ -26,16 +26,13 @@ func TestTheFirstBatchesFindTheirMemoryThere(t *testing.T) {
 	last := faults()
 	bytes := int64(0)
 	for b, err := range l.Range(background, 1, 0, 20) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		bytes += int64(len(b.X().Bytes())) + b.Sample.NumEdges()*4
 		now := faults()
 		each = append(each, now-last)
 		last = now
 	}
 	// those of Go itself, on a machine that is busy, are some dozens
-	if got := each[0] + each[1] + each[2] + each[3]; got > 300 {
-		t.Errorf("page faults by batch %v, for %d pages of results a batch", each, bytes/20/4096)
-	}
+	expect.That(t, each[0]+each[1]+each[2]+each[3] <= 300,
+		"page faults by batch %v, for %d pages of results a batch", each, bytes/20/4096)
 }

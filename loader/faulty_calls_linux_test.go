@@ -30,16 +30,12 @@ func TestACallThatFailsIsToldOrDoneWithout(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if d := expect.Diff(want, got); d != "" {
-			t.Error(d)
-		}
+		expect.Same(t, got, want)
 		return l.Close()
 	}
 	look := func() error {
 		o, err := loader.LookOut(background, g, opt)
-		if err != nil && o != nil {
-			t.Error("an outlook and an error")
-		}
+		expect.That(t, err == nil || o == nil, "an outlook and an error")
 		return err
 	}
 	plan := func() error {
@@ -49,9 +45,7 @@ func TestACallThatFailsIsToldOrDoneWithout(t *testing.T) {
 	for name, do := range map[string]func() error{"New": load, "LookOut": look, "Plan": plan} {
 		var err error
 		calls := expect.FailingCall(t, folder, -1, nil, func() { err = do() })
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		told := 0
 		for i, c := range calls {
 			if testing.Short() && c.Name != "openat" {

@@ -164,9 +164,7 @@ func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
 				err := do(faulty{neighbor, f})
 				what := fmt.Sprintf("%s, %s %d", name, point, n)
 				if !f.hit {
-					if err != nil || n == 1 {
-						t.Errorf("%s: %v", what, err)
-					}
+					expect.That(t, err == nil && n != 1, "%s: %v", what, err)
 					break
 				}
 				// a batch on trial is left to epochs, and one that is sampled ahead to those that come
@@ -175,9 +173,8 @@ func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
 					f.opened != 0 {
 					t.Errorf("%s: %v, and %d are open", what, err, f.opened)
 				}
-				if point == "sample" && err != nil && !strings.Contains(err.Error(), "epoch ") {
-					t.Errorf("%s: %v", what, err)
-				}
+				expect.That(t, point != "sample" || err == nil || strings.Contains(err.Error(), "epoch "), "%s: %v",
+					what, err)
 			}
 		}
 	}
@@ -203,20 +200,15 @@ func TestWorkersThatBrokeAreOpenedAgain(t *testing.T) {
 	for fails := range 3 {
 		breaks = true
 		both.Add(2)
-		if err := lastError(l.Range(background, 0, 0, 2)); !errors.Is(err, loader.ErrSampler) {
-			t.Fatal(err)
-		}
+		err := lastError(l.Range(background, 0, 0, 2))
+		expect.Ensure(t, errors.Is(err, loader.ErrSampler), "%v", err)
 		breaks = false
 		f.point, f.left = "open", fails
 		if err := lastError(l.Epoch(background, 0)); errors.Is(err, errFault) != (fails > 0) {
 			t.Errorf("%d: %v", fails, err)
 		}
-		if d := expect.Diff(want[:1], digests(t, l.Range(background, 0, 0, 1))); d != "" {
-			t.Error(d)
-		}
-		if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
-			t.Error(d)
-		}
+		expect.Same(t, digests(t, l.Range(background, 0, 0, 1)), want[:1])
+		expect.Same(t, digests(t, l.Epoch(background, 0)), want)
 	}
 }
 
@@ -244,35 +236,23 @@ func TestMemoryThatIsNotTakenBackIsAnError(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: loader.DeviceOptions{Name: "cpu"},
 		Hooks: loader.Hooks{RowMemory: full{s}}}
 	l := expect.Must(loader.New(plainGraph(t, 60, 4), opt))(t)
-	if err := errors.Join(lastError(l.Epoch(background, 0))); err != nil {
-		t.Error(err)
-	}
-	if err := l.Close(); !errors.Is(err, errFault) || len(s.given) != 0 || !errors.Is(l.Close(), errFault) {
-		t.Errorf("Close: %v", err)
-	}
-	if n := l.Stats().Memory.Total(); n != 0 {
-		t.Errorf("%d bytes are held", n)
-	}
+	expect.OK(t, errors.Join(lastError(l.Epoch(background, 0))))
+	err := l.Close()
+	expect.That(t, errors.Is(err, errFault) && len(s.given) == 0 && errors.Is(l.Close(), errFault), "Close: %v", err)
+	n := l.Stats().Memory.Total()
+	expect.That(t, n == 0, "%d bytes are held", n)
 	none := &shelf{given: map[*byte]int{}}
 	opt.Tuning.Prefetch, opt.Hooks.RowMemory = 1, none
 	l = expect.Must(loader.New(plainGraph(t, 60, 4), opt))(t)
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		b.Keep()
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, l.Close())
 		b.Release()
-		if len(none.given) == 0 {
-			t.Error("the memory was taken from the body")
-		}
+		expect.That(t, len(none.given) != 0, "the memory was taken from the body")
 		break
 	}
-	if len(none.given) != 0 || l.Stats().Memory.Total() != 0 {
-		t.Errorf("%d pieces are held", len(none.given))
-	}
+	expect.That(t, len(none.given) == 0 && l.Stats().Memory.Total() == 0, "%d pieces are held", len(none.given))
 }
 
 var _ pinned.Provider = full{}

@@ -41,9 +41,7 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 		loaders[opt.Rank] = open(t, all[opt.Rank%k], opt)
 		got = append(got, digests(t, loaders[opt.Rank].Range(background, 0, 0, 3))...)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%d devices make\n%q\nthe CPU\n%q", k, got, want)
-	}
+	expect.That(t, slices.Equal(got, want), "%d devices make\n%q\nthe CPU\n%q", k, got, want)
 	for i, p := range all {
 		if d := loaders[i].Options().Device.Name; p.Device() != names[i] || d != names[i] {
 			t.Errorf("number %d is on %s, its loader on %s", i, p.Device(), d)
@@ -51,22 +49,18 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 	}
 	for i, p := range all { // in the order in which they were made: the first while others read its rows
 		for rank := i; rank < len(loaders); rank += k {
-			if err := errors.Join(loaders[rank].Close(), p.Close()); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, errors.Join(loaders[rank].Close(), p.Close()))
 		}
 		if i == k-1 {
 			break
 		}
 		again := digests(t, loaders[len(loaders)-1].Range(background, 0, 0, 3))
-		if !slices.Equal(again, want[len(want)-len(again):]) {
-			t.Errorf("the last loader makes other batches once cuda:%d was closed", i)
-		}
+		expect.That(t, slices.Equal(again, want[len(want)-len(again):]),
+			"the last loader makes other batches once cuda:%d was closed", i)
 	}
 	for i, p := range all {
-		if n := p.Ledger().Total() + p.Ledger().DeviceTotal(); n != 0 {
-			t.Errorf("cuda:%d: %d bytes are held after Close", i, n)
-		}
+		n := p.Ledger().Total() + p.Ledger().DeviceTotal()
+		expect.That(t, n == 0, "cuda:%d: %d bytes are held after Close", i, n)
 	}
 	checkTiers(t, all, loaders)
 	return all
@@ -117,9 +111,8 @@ func TestTwoRanksOnEachOfFourDevicesShareHotRows(t *testing.T) {
 		t.Errorf("%v times the rows at peers, want what the other devices have room for", shares)
 	}
 	for _, p := range sharedOn(t, 4, loader.ShareAll, nodes/3) { // together they have room for all rows
-		if a := p.Arrays()[2]; a.CachedRows+a.PeerRows != nodes {
-			t.Errorf("%+v: rows are left on the host", a)
-		}
+		a := p.Arrays()[2]
+		expect.That(t, a.CachedRows+a.PeerRows == nodes, "%+v: rows are left on the host", a)
 	}
 }
 
@@ -139,9 +132,8 @@ func TestDevicesThatReachNoOtherKeepRowsEach(t *testing.T) {
 		return
 	}
 	cudatest.Open(t)
-	if shares := peerShares(sharedOn(t, 2, loader.ShareAuto, 200)); !slices.Equal(shares, []int64{0, 0}) {
-		t.Errorf("%v times the rows at peers that nobody reaches", shares)
-	}
+	shares := peerShares(sharedOn(t, 2, loader.ShareAuto, 200))
+	expect.That(t, slices.Equal(shares, []int64{0, 0}), "%v times the rows at peers that nobody reaches", shares)
 	opt := loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0,cuda:1"},
 		Tuning: loader.TuningOptions{HotShare: loader.ShareAll}}
 	_, err := loader.PlaceAll(background, plainGraph(t, 60, 5), opt, 2)
@@ -151,8 +143,6 @@ func TestDevicesThatReachNoOtherKeepRowsEach(t *testing.T) {
 	}
 	for _, devices := range []string{"cuda:0,cuda:0", "cuda:0,cpu", "cuda:0,cuda:1,cuda:1"} {
 		opt.Device.Name, opt.Tuning.HotShare = devices, loader.ShareAuto
-		if _, err := loader.PlaceAll(background, plainGraph(t, 60, 5), opt, 2); !errors.Is(err, loader.ErrOptions) {
-			t.Errorf("%s: %v", devices, err)
-		}
+		expect.Is(t, expect.Err(loader.PlaceAll(background, plainGraph(t, 60, 5), opt, 2)), loader.ErrOptions, devices)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -22,8 +23,6 @@ func TestMemoryThatNoSlotHasIsMissedOnce(t *testing.T) {
 		Device: loader.DeviceOptions{Name: "cpu"}, Hooks: loader.Hooks{RowMemory: empty{}}}
 	for range 20 {
 		_, err := loader.New(plainGraph(t, 300, 5), opt)
-		if !errors.Is(err, errEmpty) || strings.Count(err.Error(), errEmpty.Error()) != 1 {
-			t.Fatalf("%v", err)
-		}
+		expect.Ensure(t, errors.Is(err, errEmpty) && strings.Count(err.Error(), errEmpty.Error()) == 1, "%v", err)
 	}
 }

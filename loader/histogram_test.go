@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestQuantilesAreExactToSixPercent(t *testing.T) {
@@ -41,7 +43,6 @@ func TestQuantilesAreExactToSixPercent(t *testing.T) {
 	}
 	var h histogram
 	h.add(-time.Second)
-	if d := h.durations(); d.Count != 1 || d.Sum != 0 || d.Max != 0 || d.P99 != 0 {
-		t.Errorf("a clock that went back: %+v", d)
-	}
+	d := h.durations()
+	expect.That(t, d.Count == 1 && d.Sum == 0 && d.Max == 0 && d.P99 == 0, "a clock that went back: %+v", d)
 }

@@ -35,9 +35,7 @@ func known(t *testing.T, c *loadCase) string {
 	}
 	hash, arrays := xxh3.New(), xxh3.New()
 	for b, err := range l.Epoch(t.Context(), c.epoch) {
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		expect.Ensure(t, err == nil, "%s: %v", name, err)
 		fmt.Fprintln(hash, digestOf(b))
 	}
 	for _, a := range l.Arrays() {
@@ -51,9 +49,7 @@ func known(t *testing.T, c *loadCase) string {
 	text += fmt.Sprintf("%d layers, %d arrays %016x\n  ", l.NumLayers(), len(l.Arrays()), arrays.Sum64())
 	text += fmt.Sprintf("%d workers, %d slots, expected %v, bound %v, slot %d, file %d, %s\n", e.Workers, e.Slots,
 		e.Expected, e.Bound, e.SlotBound, e.FileBytes, l.State(c.epoch, 1).Seeds)
-	if err := l.Close(); err != nil {
-		t.Errorf("%s: %v", name, err)
-	}
+	expect.Is(t, l.Close(), nil, name)
 	return text
 }
 
@@ -83,7 +79,5 @@ func TestLoadersLoadWhatTheyLoadedAndPlanWhatTheyPlanned(t *testing.T) {
 		return
 	}
 	want := expect.Must(os.ReadFile(file))(t)
-	if d := expect.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); d != "" {
-		t.Errorf("%s", d)
-	}
+	expect.Same(t, strings.Split(got.String(), "\n"), strings.Split(string(want), "\n"))
 }

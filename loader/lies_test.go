@@ -100,9 +100,8 @@ func looked(t *testing.T, name string, opt loader.Options, want string) {
 	l, err := loader.New(plainGraph(t, 100, 3), opt)
 	if err == nil {
 		err = lastError(l.Epoch(background, 0))
-		if failed := l.Close(); failed != nil {
-			t.Errorf("%s: %v", name, failed)
-		}
+		failed := l.Close()
+		expect.That(t, failed == nil, "%s: %v", name, failed)
 	}
 	if want == "" && err != nil || want != "" && (!errors.Is(err, loader.ErrSampler) ||
 		!strings.Contains(err.Error(), want)) {
@@ -185,9 +184,7 @@ func TestVerifyingSaysHowFarItIs(t *testing.T) {
 				last = done
 			}}}
 		open(t, storedGraph(t, g), opt)
-		if last != want || calls < 2 {
-			t.Errorf("%v: %d bytes of %d in %d steps", residence, last, want, calls)
-		}
+		expect.That(t, last == want && calls >= 2, "%v: %d bytes of %d in %d steps", residence, last, want, calls)
 	}
 }
 
@@ -214,9 +211,8 @@ func TestALoaderOfLinksSaysWhatItLoads(t *testing.T) {
 	l := open(t, typedGraph(t, 60, 40), opt)
 	want := fmt.Sprintf("%s links label=\"\" time=\"\" exclude=%v %s", neighbor.Fingerprint(), loader.ExcludeReverse,
 		opt.Links.Negatives.Fingerprint())
-	if got := l.State(0, 0).Sampler; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	got := l.State(0, 0).Sampler
+	expect.That(t, got == want, "got %s, want %s", got, want)
 	e := l.Estimate()
 	want = fmt.Sprintf("device=cpu workers=2 slots=%d memory=%d memory_bound=%d device_memory=0", e.Slots,
 		e.Expected.Total(), e.Bound.Total())

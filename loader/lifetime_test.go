@@ -20,16 +20,13 @@ func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
 	want := digests(t, l.Epoch(background, 0))
 	var kept []*loader.Batch
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if b.Number%5 == 0 && len(kept) < 3 {
 			kept = append(kept, b.Keep().Keep())
 		}
 	}
-	if s := l.Stats(); s.SlotsHeld != 3 || s.Slots != 5 {
-		t.Errorf("%d of %d slots held, want 3 of 5", s.SlotsHeld, s.Slots)
-	}
+	s := l.Stats()
+	expect.That(t, s.SlotsHeld == 3 && s.Slots == 5, "%d of %d slots held, want 3 of 5", s.SlotsHeld, s.Slots)
 	digests(t, l.Epoch(background, 1)) // with the slots that are left
 	for i, b := range kept {
 		if got := digestOf(b); got != want[5*i] {
@@ -44,12 +41,9 @@ func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if n := l.Stats().SlotsHeld; n != 0 {
-		t.Errorf("%d slots held after Release", n)
-	}
-	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
-		t.Errorf("after Release: %s", d)
-	}
+	n := l.Stats().SlotsHeld
+	expect.That(t, n == 0, "%d slots held after Release", n)
+	expect.Same(t, digests(t, l.Epoch(background, 0)), want, "after Release")
 	for _, b := range kept {
 		b.Release() // does nothing to whatever lies in its slot now
 		if b.X().Valid() || b.Sample != nil || b.Keep().X().Valid() || b.Array(1).Valid() || b.IsView(1) ||
@@ -69,17 +63,13 @@ func TestReleaseInTheBodyUndoesKeep(t *testing.T) {
 	want := digests(t, l.Epoch(background, 0))
 	var got []string
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		b.Release()
 		b.Keep()
 		b.Release()
 		got = append(got, digestOf(b)) // valid to the end of the body
 	}
-	if d := expect.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	expect.Same(t, got, want)
 }
 
 var heldByThree = regexp.MustCompile(`: batches [012] of epoch 2, [012] of epoch 2, [012] of epoch 2 were kept`)
@@ -94,18 +84,14 @@ func TestHoldingEverySlotIsAnErrorThatSaysWhoHoldsThem(t *testing.T) {
 			kept = append(kept, b.Keep())
 		}
 	}
-	if len(kept) != 3 || !errors.Is(last, loader.ErrSlotsHeld) || !heldByThree.MatchString(last.Error()) {
-		t.Fatalf("%d batches, then %v", len(kept), last)
-	}
-	if err := lastError(l.Epoch(background, 3)); !errors.Is(err, loader.ErrSlotsHeld) {
-		t.Errorf("the next epoch: %v", err)
-	}
+	expect.Ensure(t, len(kept) == 3 && errors.Is(last, loader.ErrSlotsHeld) && heldByThree.MatchString(last.Error()),
+		"%d batches, then %v", len(kept), last)
+	expect.Is(t, lastError(l.Epoch(background, 3)), loader.ErrSlotsHeld, "the next epoch")
 	for _, b := range kept {
 		b.Release()
 	}
-	if n := len(digests(t, l.Epoch(background, 3))); n != 15 {
-		t.Errorf("%d batches after Release", n)
-	}
+	n := len(digests(t, l.Epoch(background, 3)))
+	expect.That(t, n == 15, "%d batches after Release", n)
 }
 
 func TestAReleaseElsewhereLetsTheLoopGoOn(t *testing.T) {
@@ -121,17 +107,13 @@ func TestAReleaseElsewhereLetsTheLoopGoOn(t *testing.T) {
 	}()
 	n := 0
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		n++
 		kept <- b.Keep()
 	}
 	close(kept)
 	<-done
-	if n != 15 {
-		t.Errorf("%d batches", n)
-	}
+	expect.That(t, n == 15, "%d batches", n)
 }
 
 func TestClosingEndsTheEpochUnderWay(t *testing.T) {
@@ -148,35 +130,24 @@ func TestClosingEndsTheEpochUnderWay(t *testing.T) {
 			}
 			if n++; n == 4 {
 				before := digestOf(b)
-				if err := l.Close(); err != nil {
-					t.Error(err)
-				}
-				if digestOf(b) != before {
-					t.Error("Close took the batch away from the body")
-				}
+				expect.OK(t, l.Close())
+				expect.That(t, digestOf(b) == before, "Close took the batch away from the body")
 				if keep > 0 {
 					kept = b.Keep()
 				}
 			}
 		}
-		if n != 4 || len(got) != 1 || !errors.Is(got[0], loader.ErrClosed) {
-			t.Errorf("%d batches, then %v", n, got)
-		}
+		expect.That(t, n == 4 && len(got) == 1 && errors.Is(got[0], loader.ErrClosed), "%d batches, then %v", n, got)
 		if kept != nil {
 			if held := l.Stats(); held.SlotsHeld != 1 || held.Memory.Batches == 0 || !kept.X().Valid() {
 				t.Errorf("a batch kept beyond Close: %+v", held)
 			}
 			kept.Release()
 		}
-		if m := l.Stats().Memory; m.Total() != 0 {
-			t.Errorf("memory held: %+v", m)
-		}
-		if err := lastError(l.Epoch(background, 0)); !errors.Is(err, loader.ErrClosed) {
-			t.Errorf("an epoch after Close: %v", err)
-		}
-		if err := l.Close(); err != nil {
-			t.Errorf("the second Close: %v", err)
-		}
+		m := l.Stats().Memory
+		expect.That(t, m.Total() == 0, "memory held: %+v", m)
+		expect.Is(t, lastError(l.Epoch(background, 0)), loader.ErrClosed, "an epoch after Close")
+		expect.Is(t, l.Close(), nil, "the second Close")
 	}
 }
 
@@ -184,20 +155,15 @@ func TestABatchKeptBeforeCloseIsValidUntilReleased(t *testing.T) {
 	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 2})
 	var kept *loader.Batch
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if b.Number == 7 {
 			kept = b.Keep()
 		}
 	}
 	want := digestOf(kept)
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
-	if got := digestOf(kept); got != want {
-		t.Errorf("%s, was %s", got, want)
-	}
+	expect.OK(t, l.Close())
+	got := digestOf(kept)
+	expect.That(t, got == want, "%s, was %s", got, want)
 	kept.Release()
 }
 
@@ -221,21 +187,17 @@ func TestCancellingOrClosingElsewhereWakesALoopThatWaits(t *testing.T) {
 		go func() { result <- lastError(l.Epoch(ctx, 0)) }()
 		<-arrived
 		cancel(why)
-		if err := <-result; !errors.Is(err, why) {
-			t.Fatalf("cancelled, the loop ended with %v", err)
-		}
+		err := <-result
+		expect.Ensure(t, errors.Is(err, why), "cancelled, the loop ended with %v", err)
 		for len(arrived) > 0 {
 			<-arrived
 		}
 	}
 	go func() { result <- lastError(l.Epoch(background, 0)) }()
 	<-arrived
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-result; !errors.Is(err, loader.ErrClosed) {
-		t.Errorf("the loop ended with %v", err)
-	}
+	expect.OK(t, l.Close())
+	err := <-result
+	expect.That(t, errors.Is(err, loader.ErrClosed), "the loop ended with %v", err)
 }
 
 func TestClosingAtAnyMomentLeavesNothing(t *testing.T) {
@@ -260,9 +222,7 @@ func TestClosingAtAnyMomentLeavesNothing(t *testing.T) {
 			if n++; n == 1+i%15 {
 				close(start)
 			}
-			if err != nil && !errors.Is(err, loader.ErrClosed) {
-				t.Error(err)
-			}
+			expect.That(t, err == nil || errors.Is(err, loader.ErrClosed), "%v", err)
 		}
 		wg.Wait()
 	}

@@ -54,9 +54,7 @@ func TestAnEpochGoesOverAllEdges(t *testing.T) {
 			}
 		}
 		for b, err := range l.Epoch(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			for e := range s.Edges {
 				x := b.Links(e)
 				sources, targets := endsOf(t, g, b, e)
@@ -70,9 +68,7 @@ func TestAnEpochGoesOverAllEdges(t *testing.T) {
 				}
 			}
 		}
-		if d := expect.Diff(want, got); d != "" {
-			t.Errorf("%v: %s", types, d)
-		}
+		expect.Same(t, got, want, types)
 	}
 }
 
@@ -87,9 +83,7 @@ func TestSeedsThatAreEdgesAreLeftOutOfTheirBatch(t *testing.T) {
 				"friend"), Columns: loader.ColumnOptions{EdgePos: true}})
 		var seen, backs int
 		for b, err := range l.Epoch(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			gone := map[[3]int64]bool{}
 			back := map[[3]int64]bool{}
 			for e := range s.Edges {
@@ -111,9 +105,8 @@ func TestSeedsThatAreEdgesAreLeftOutOfTheirBatch(t *testing.T) {
 				}
 			}
 		}
-		if (seen > 0) != (how == loader.ExcludeNone) || (backs > 0) != (how != loader.ExcludeReverse) {
-			t.Errorf("%v: %d seeds and %d reverses are in blocks", how, seen, backs)
-		}
+		expect.That(t, (seen > 0) == (how == loader.ExcludeNone) && (backs > 0) == (how != loader.ExcludeReverse),
+			"%v: %d seeds and %d reverses are in blocks", how, seen, backs)
 	}
 }
 
@@ -161,9 +154,7 @@ func TestStatisticsCountNegatives(t *testing.T) {
 		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2, Strict: true, Tries: 1}}})
 	var links, negatives, missed uint64
 	for b, err := range l.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		x := b.Links(0)
 		links += uint64(len(x.Items))
 		negatives, missed = negatives+uint64(len(x.Sources)-len(x.Items)), missed+uint64(x.Missed)
@@ -184,18 +175,15 @@ func TestEveryTypeOfSeedsHasItsNegatives(t *testing.T) {
 		Links: loader.LinkOptions{Negatives: of}})
 	seen := make([]int, len(s.Edges))
 	for b, err := range l.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for e := range s.Edges {
 			x := b.Links(e)
 			edges := blockEdges(t, b, s, e)
 			sources, targets := endsOf(t, g, b, e)
 			trues := len(x.Items)
 			negatives := int(of.Of(int64(trues))) - int(x.Missed)
-			if len(sources) != trues+negatives || len(targets) != len(sources) {
-				t.Fatalf("batch %d: %d edges of type %d, %d of them true", b.Number, len(sources), e, trues)
-			}
+			expect.Ensure(t, len(sources) == trues+negatives && len(targets) == len(sources),
+				"batch %d: %d edges of type %d, %d of them true", b.Number, len(sources), e, trues)
 			for i := range sources {
 				is := edges[[2]int64{sources[i], targets[i]}]
 				if i >= trues && is || x.Labels != nil && (x.Labels[i] != 0) != (i < trues) {
@@ -208,9 +196,7 @@ func TestEveryTypeOfSeedsHasItsNegatives(t *testing.T) {
 		}
 	}
 	for e, n := range seen {
-		if n < 100 {
-			t.Errorf("type %d has %d negatives", e, n)
-		}
+		expect.That(t, n >= 100, "type %d has %d negatives", e, n)
 	}
 }
 
@@ -253,9 +239,8 @@ func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 		if c.opt.Device.Name = "cpu"; c.opt.Sampler == nil {
 			c.opt.Sampler = neighbor
 		}
-		if l, err := loader.New(g, c.opt); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, %v; want %v", name, l, err, c.want)
-		}
+		l, err := loader.New(g, c.opt)
+		expect.That(t, errors.Is(err, c.want), "%s: %v, %v; want %v", name, l, err, c.want)
 	}
 }
 
@@ -272,13 +257,9 @@ func TestAStateNamesItsLinks(t *testing.T) {
 	} {
 		opt := base
 		change(&opt)
-		if err := open(t, g, opt).CheckState(state); !errors.Is(err, loader.ErrState) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, open(t, g, opt).CheckState(state), loader.ErrState, name)
 	}
-	if err := open(t, g, base).CheckState(state); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, open(t, g, base).CheckState(state))
 }
 
 // Labels and times that are given for the edges of one type belong to them by place, and decide what a state fits.
@@ -295,9 +276,7 @@ func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
 	}
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Seeds: seeds(100)})
 	for b, err := range l.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for i, x := 0, b.Links(e); i < len(x.Items); i++ {
 			if x.Labels[i] != 100+x.Items[i] || x.Times[i] != -x.Labels[i] {
 				t.Fatalf("edge %d has label %d and time %d", x.Items[i], x.Labels[i], x.Times[i])
@@ -305,9 +284,7 @@ func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
 		}
 	}
 	other := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Seeds: seeds(101)})
-	if err := other.CheckState(l.State(0, 1)); !errors.Is(err, loader.ErrState) {
-		t.Errorf("the state of a loader with other labels: %v", err)
-	}
+	expect.Is(t, other.CheckState(l.State(0, 1)), loader.ErrState, "the state of a loader with other labels")
 }
 
 // What would not be looked at is an error.
@@ -334,9 +311,7 @@ func TestOptionsOfLinksThatDoNothingAreRefused(t *testing.T) {
 			c.opt.Seeds = loader.GivenSeeds(pairs)
 		}
 		l, err := loader.New(g, c.opt)
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s: %v; want %v", what, err, c.want)
-		}
+		expect.Is(t, err, c.want, what)
 		if err == nil {
 			_ = l.Close()
 		}
@@ -355,9 +330,8 @@ func TestDamagedEdgesAsSeedsAreNamed(t *testing.T) {
 				Replace: sampling.TargetEnd}}})
 		damage(g)
 		for _, err := range l.Epoch(t.Context(), 0) {
-			if !errors.Is(err, sampling.ErrGraph) || !strings.Contains(err.Error(), "edge 77") {
-				t.Errorf("%s: %.300v; want %v of edge 77", name, err, sampling.ErrGraph)
-			}
+			expect.That(t, errors.Is(err, sampling.ErrGraph) && strings.Contains(err.Error(), "edge 77"),
+				"%s: %.300v; want %v of edge 77", name, err, sampling.ErrGraph)
 		}
 	}
 }

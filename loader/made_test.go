@@ -74,17 +74,12 @@ func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
 	l := expect.Must(loader.New(g, opt))(t)
 	var got []string
 	for b, err := range l.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		got = append(got, digestOf(b))
-		if !s.has(b.X()) || !s.has(b.Y()) || !s.has(b.Edge(0, 0, "weight")) || s.has(b.Sample.Nodes[0]) {
-			t.Error("rows lie elsewhere, or ids in the users' memory")
-		}
+		expect.That(t, s.has(b.X()) && s.has(b.Y()) && s.has(b.Edge(0, 0, "weight")) && !s.has(b.Sample.Nodes[0]),
+			"rows lie elsewhere, or ids in the users' memory")
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 	if err := l.Close(); err != nil || len(s.given) != 0 {
 		t.Errorf("%v, and %d pieces are not back", err, len(s.given))
 	}
@@ -93,15 +88,11 @@ func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
 		left := s.left
 		l, err := loader.New(g, opt)
 		if err == nil && left > 5 {
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, l.Close())
 			break
 		}
-		if !errors.Is(err, s.full) || len(s.given) != 0 {
-			t.Fatalf("piece %d is refused: %v, want that there is no memory; %d pieces are not back", left, err,
-				len(s.given))
-		}
+		expect.Ensure(t, errors.Is(err, s.full) && len(s.given) == 0,
+			"piece %d is refused: %v, want that there is no memory; %d pieces are not back", left, err, len(s.given))
 		s.left = left
 	}
 }
@@ -119,19 +110,14 @@ func TestMadeSeesEveryBatchBeforeTheLoop(t *testing.T) {
 	}
 	l := open(t, g, opt)
 	for b, err := range l.Epoch(t.Context(), 2) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		mu.Lock()
 		slot, ok := made[digestOf(b)]
 		mu.Unlock()
-		if !ok || slot != b.Slot() || slot < 0 || slot >= l.Stats().Slots {
-			t.Errorf("batch %d: made: %t, in slot %d, now in %d", b.Number, ok, slot, b.Slot())
-		}
+		expect.That(t, ok && slot == b.Slot() && slot >= 0 && slot < l.Stats().Slots,
+			"batch %d: made: %t, in slot %d, now in %d", b.Number, ok, slot, b.Slot())
 	}
-	if uint64(len(made)) != l.NumBatches() {
-		t.Errorf("%d batches were made of %d", len(made), l.NumBatches())
-	}
+	expect.That(t, uint64(len(made)) == l.NumBatches(), "%d batches were made of %d", len(made), l.NumBatches())
 	wrong := errors.New("not this one")
 	opt.Hooks.Made = func(b *loader.Batch) error {
 		if b.Number == 3 {
@@ -143,16 +129,12 @@ func TestMadeSeesEveryBatchBeforeTheLoop(t *testing.T) {
 	n := 0
 	for _, err := range l.Epoch(t.Context(), 0) {
 		if err != nil {
-			if !errors.Is(err, wrong) {
-				t.Error(err)
-			}
+			expect.That(t, errors.Is(err, wrong), "%v", err)
 			break
 		}
 		n++
 	}
-	if n != 3 {
-		t.Errorf("%d batches came before the one that was refused", n)
-	}
+	expect.That(t, n == 3, "%d batches came before the one that was refused", n)
 }
 
 func TestSeedsAreToldAsTheyWereAskedFor(t *testing.T) {
@@ -161,9 +143,7 @@ func TestSeedsAreToldAsTheyWereAskedFor(t *testing.T) {
 	l := open(t, g, loader.Options{Sampler: neighbor, Seeds: loader.NodeIDs(ids), BatchSize: 4, Shuffle: true})
 	seen := map[int64]bool{}
 	for b, err := range l.Epoch(t.Context(), 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		got, items := b.Seeds(0)
 		if !slices.Equal(seedsOf(t, b), func() (s []int32) {
 			for _, id := range got {
@@ -183,9 +163,7 @@ func TestSeedsAreToldAsTheyWereAskedFor(t *testing.T) {
 			t.Error("there are seeds of a type that there is not")
 		}
 	}
-	if len(seen) != len(ids) {
-		t.Errorf("%d of %d items came", len(seen), len(ids))
-	}
+	expect.That(t, len(seen) == len(ids), "%d of %d items came", len(seen), len(ids))
 }
 
 func TestStatesCanBeMadeAndChecked(t *testing.T) {
@@ -194,18 +172,13 @@ func TestStatesCanBeMadeAndChecked(t *testing.T) {
 	l := open(t, g, opt)
 	want := digests(t, l.Epoch(t.Context(), 4))
 	s := l.State(4, 6)
-	if got := digests(t, l.Resume(t.Context(), s)); !slices.Equal(got, want[3:]) ||
-		uint64(len(got)) != l.NumBatchesFrom(6) {
-		t.Errorf("got %q, want %q; %d batches are said to come", got, want[3:], l.NumBatchesFrom(6))
-	}
-	if err := l.CheckState(s); err != nil {
-		t.Error(err)
-	}
+	got := digests(t, l.Resume(t.Context(), s))
+	expect.That(t, slices.Equal(got, want[3:]) && uint64(len(got)) == l.NumBatchesFrom(6),
+		"got %q, want %q; %d batches are said to come", got, want[3:], l.NumBatchesFrom(6))
+	expect.OK(t, l.CheckState(s))
 	s.BatchSize++
-	if err := l.CheckState(s); !errors.Is(err, loader.ErrState) {
-		t.Errorf("%v, want ErrState", err)
-	}
-	if n := l.NumBatchesFrom(1 << 60); n != 0 {
-		t.Errorf("%d batches beyond the end", n)
-	}
+	err := l.CheckState(s)
+	expect.That(t, errors.Is(err, loader.ErrState), "%v, want ErrState", err)
+	n := l.NumBatchesFrom(1 << 60)
+	expect.That(t, n == 0, "%d batches beyond the end", n)
 }

@@ -97,12 +97,9 @@ func open(t testing.TB, src loader.Source, opt loader.Options) *loader.Loader {
 	}
 	l := expect.Must(loader.New(src, opt))(t)
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		if m := l.Stats().Memory; m.Total() != 0 {
-			t.Errorf("memory held after Close: %+v", m)
-		}
+		expect.OK(t, l.Close())
+		m := l.Stats().Memory
+		expect.That(t, m.Total() == 0, "memory held after Close: %+v", m)
 	})
 	return l
 }
@@ -113,9 +110,7 @@ var neighbor = sampling.Neighbor{Fanouts: []int{4, 3}}
 func digests(t testing.TB, seq func(func(*loader.Batch, error) bool)) (list []string) {
 	t.Helper()
 	for b, err := range seq {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		list = append(list, digestOf(b))
 	}
 	return list

@@ -23,9 +23,8 @@ func TestAnEpochTakesNoMoreMemoryThanNewDid(t *testing.T) {
 			Workers: 3,
 			Seeds:   loader.AllNodes()})
 		want := l.Stats().Memory
-		if e := l.Estimate().Expected; e != want {
-			t.Errorf("expected %+v, held after New %+v", e, want)
-		}
+		e := l.Estimate().Expected
+		expect.That(t, e == want, "expected %+v, held after New %+v", e, want)
 		digests(t, l.Epoch(background, 3))
 		if got := l.Stats(); got.Memory != want || got.MemoryPeak > l.Estimate().Bound.Total() {
 			t.Errorf("memory after New %+v, after an epoch %+v (at most %d, bound %+v)", want, got.Memory,
@@ -44,20 +43,16 @@ func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
 			plan, err := loader.Plan(background, g, opt)
 			l, err2 := loader.New(g, opt)
 			if err != nil || err2 != nil {
-				if !errors.Is(err, loader.ErrMemory) || !errors.Is(err2, loader.ErrMemory) {
-					t.Errorf("Plan: %v, New: %v", err, err2)
-				}
+				expect.That(t, errors.Is(err, loader.ErrMemory) && errors.Is(err2, loader.ErrMemory),
+					"Plan: %v, New: %v", err, err2)
 				continue
 			}
 			is := l.Estimate()
 			want, got := is.Expected.Total(), plan.Expected.Total()
 			is.Expected, plan.Expected = loader.Memory{}, loader.Memory{}
-			if is != plan || got < want*8/10 || got > want*12/10 {
-				t.Errorf("Plan says %d and %+v, New takes %d and says %+v", got, plan, want, is)
-			}
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.That(t, is == plan && got >= want*8/10 && got <= want*12/10,
+				"Plan says %d and %+v, New takes %d and says %+v", got, plan, want, is)
+			expect.OK(t, l.Close())
 		}
 	}
 }
@@ -76,39 +71,28 @@ func TestMaxMemoryIsKept(t *testing.T) {
 		opt.MaxMemory = limit
 		l, err := loader.New(g, opt)
 		if errors.Is(err, loader.ErrMemory) {
-			if !strings.Contains(err.Error(), "MaxMemory") {
-				t.Errorf("the error does not say what is allowed: %v", err)
-			}
+			expect.That(t, strings.Contains(err.Error(), "MaxMemory"), "the error does not say what is allowed: %v",
+				err)
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		least = limit
 		workers[l.Estimate().Slots] = true
-		if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
-			t.Errorf("limit %d: %s", limit, d)
-		}
-		if s, e := l.Stats(), l.Estimate(); s.MemoryPeak > limit || e.Bound.Total() > limit ||
-			s.Slots != e.Workers+e.Prefetch {
-			t.Errorf("limit %d: took %d, said %+v", limit, s.MemoryPeak, e)
-		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Same(t, digests(t, l.Epoch(background, 0)), want, "limit %d", limit)
+		s, e := l.Stats(), l.Estimate()
+		expect.That(t, s.MemoryPeak <= limit && e.Bound.Total() <= limit && s.Slots == e.Workers+e.Prefetch,
+			"limit %d: took %d, said %+v", limit, s.MemoryPeak, e)
+		expect.OK(t, l.Close())
 	}
-	if least == 0 || len(workers) < 5 {
-		t.Errorf("the limits tried were all too small or all alike: least %d, slots %v", least, workers)
-	}
+	expect.That(t, least != 0 && len(workers) >= 5,
+		"the limits tried were all too small or all alike: least %d, slots %v", least, workers)
 }
 
 func TestASamplerThatTakesMoreThanItSaidIsStoppedByMaxMemory(t *testing.T) {
 	g := plainGraph(t, 1000, 8)
 	s := greedy{cycle{}}
 	for _, opt := range []loader.Options{{Sampler: s, MaxMemory: 1 << 20}, {Sampler: s, MaxMemory: 4 << 10}} {
-		if _, err := loader.New(g, opt); !errors.Is(err, loader.ErrMemory) {
-			t.Errorf("%d bytes: %v", opt.MaxMemory, err)
-		}
+		expect.Is(t, expect.Err(loader.New(g, opt)), loader.ErrMemory, "%d bytes", opt.MaxMemory)
 	}
 }
 
@@ -138,16 +122,13 @@ func TestAWarmLoaderAllocatesNothing(t *testing.T) {
 		n := uint64(0)
 		runtime.ReadMemStats(&before)
 		for b, err := range l.Range(background, 1, 0, 1000) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			_ = b.X()
 			n++
 		}
 		runtime.ReadMemStats(&after)
-		if perBatch := float64(after.Mallocs-before.Mallocs) / float64(n); n != 1000 || perBatch > 0.2 {
-			t.Errorf("%.2f allocations a batch over %d batches", perBatch, n)
-		}
+		perBatch := float64(after.Mallocs-before.Mallocs) / float64(n)
+		expect.That(t, n == 1000 && perBatch <= 0.2, "%.2f allocations a batch over %d batches", perBatch, n)
 	}
 }
 
@@ -173,14 +154,11 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 	if e := l.Estimate(); e.Bound.Topology != m.Topology || e.Bound.Columns != m.Columns || e.FileBytes != 0 {
 		t.Errorf("%+v is held, the estimate is %+v", m, e)
 	}
-	if s := stages["slots"]; s[0] == 0 || s[0] != s[1] {
-		t.Errorf("slots: %v", s)
-	}
+	s := stages["slots"]
+	expect.That(t, s[0] != 0 && s[0] == s[1], "slots: %v", s)
 	opt.Residence, opt.Hooks.Progress = loader.Mapped, nil
 	mapped := open(t, g, opt)
-	if d := expect.Diff(digests(t, mapped.Epoch(background, 0)), digests(t, l.Epoch(background, 0))); d != "" {
-		t.Error(d)
-	}
+	expect.Same(t, digests(t, l.Epoch(background, 0)), digests(t, mapped.Epoch(background, 0)))
 	copies := l.Estimate().Bound
 	if m := mapped.Stats().Memory; m.Topology != 0 || m.Columns != 0 ||
 		mapped.Estimate().FileBytes != copies.Topology+copies.Columns {
@@ -201,9 +179,7 @@ func TestNewStopsWhenItsContextEnds(t *testing.T) {
 					cancel(why)
 				}
 			}}})
-		if l != nil || !errors.Is(err, why) {
-			t.Errorf("cancelled at %s: %v, %v", stage, l, err)
-		}
+		expect.That(t, l == nil && errors.Is(err, why), "cancelled at %s: %v, %v", stage, l, err)
 	}
 }
 
@@ -256,18 +232,13 @@ func TestAFileCutShortMeanwhileEndsTheEpochWithAnError(t *testing.T) {
 			}
 			last = err
 		}
-		if !errors.Is(last, pinned.ErrFault) || !strings.Contains(last.Error(), src.dir) || n < 3 || n > 20 {
-			t.Errorf("%s: after %d batches: %v", name, n, last)
-		}
-		if err := lastError(l.Epoch(background, 1)); !errors.Is(err, pinned.ErrFault) {
-			t.Errorf("%s: the epoch after: %v", name, err)
-		}
+		expect.That(t, errors.Is(last, pinned.ErrFault) && strings.Contains(last.Error(), src.dir) && n >= 3 && n <= 20,
+			"%s: after %d batches: %v", name, n, last)
+		expect.Is(t, lastError(l.Epoch(background, 1)), pinned.ErrFault, "%s: the epoch after", name)
 		if name == "feature" || name == "label" || name == "weight" { // not read by New unless copied
 			continue
 		}
-		if _, err := loader.New(src, loader.Options{Sampler: neighbor, Residence: loader.Resident}); !errors.Is(err,
-			pinned.ErrFault) {
-			t.Errorf("%s: New: %v", name, err)
-		}
+		expect.Is(t, expect.Err(loader.New(src, loader.Options{Sampler: neighbor, Residence: loader.Resident})),
+			pinned.ErrFault, "%s: New", name)
 	}
 }

@@ -285,12 +285,8 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	for why, n := range refused {
 		t.Logf("%d refused: %s", n, why)
 	}
-	if *metamorphicLoads >= 2000 && pairs.left > 0 {
-		t.Errorf("%d pairs of options never met", pairs.left)
-	}
-	if *metamorphicLoad < 0 && batches < cases {
-		t.Errorf("only %d batches in %d cases", batches, cases)
-	}
+	expect.That(t, *metamorphicLoads < 2000 || pairs.left <= 0, "%d pairs of options never met", pairs.left)
+	expect.That(t, *metamorphicLoad >= 0 || batches >= cases, "only %d batches in %d cases", batches, cases)
 }
 
 // load sets how the second way loads.
@@ -345,9 +341,7 @@ func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (
 		whole = append(whole, digestOf(b))
 		checkBound(t, b, s, bound)
 	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, l.Close())
 	first := uint64(r.IntN(len(whole) + 1))
 	got := make([]string, uint64(len(whole))-first)
 	for rank := range other.WorldSize {
@@ -358,9 +352,7 @@ func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (
 			return len(whole), ""
 		}
 		digestsWithBreaks(t, r, l, c.epoch, first, got)
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, l.Close())
 	}
 	if d := expect.Diff(whole[first:], got); d != "" {
 		t.Errorf("%s, %s: %s", s.Fingerprint(), strings.Join(text, ", "), d)

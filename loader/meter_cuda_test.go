@@ -12,6 +12,8 @@ import (
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/loader"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestBoardsEnergyIsInTheStatistics: of the board that the loader's device is, from when it was asked for.
@@ -50,14 +52,11 @@ func TestBoardsEnergyIsInTheStatistics(t *testing.T) {
 			t.Errorf("report %d: %+v, %v", i, m, m.NotMeasured)
 		}
 	}
-	if len(asked) != 1 || strings.Count(asked[0], ":") != 2 {
-		t.Errorf("NVML was asked for boards at %q", asked)
-	}
+	expect.That(t, len(asked) == 1 && strings.Count(asked[0], ":") == 2, "NVML was asked for boards at %q", asked)
 	if err := l.Close(); err != nil || len(library.ShutdownCalls()) != 1 {
 		t.Errorf("NVML was shut down %d times, %v", len(library.ShutdownCalls()), err)
 	}
-	if m := l.Stats().Meters; m == nil || *m.BoardJoules != 7.5 {
-		t.Errorf("after Close: %+v", m)
-	}
+	m := l.Stats().Meters
+	expect.That(t, m != nil && *m.BoardJoules == 7.5, "after Close: %+v", m)
 	cudatest.Report(t)
 }

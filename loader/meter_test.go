@@ -23,18 +23,15 @@ func TestLoaderIsMeasuredOnlyWhenAsked(t *testing.T) {
 	})
 	l := open(t, plainGraph(t, 200, 5), meteredOptions())
 	digests(t, l.Epoch(background, 0))
-	if s := l.Stats(); s.Meters != nil || opened != 0 {
-		t.Fatalf("nobody asked: %+v, meters opened %d times", s.Meters, opened)
-	}
+	s := l.Stats()
+	expect.Ensure(t, s.Meters == nil && opened == 0, "nobody asked: %+v, meters opened %d times", s.Meters, opened)
 	l.Meter()
 	digests(t, l.Epoch(background, 1))
 	first, second := l.Stats().Meters, l.Stats().Meters
-	if first == nil || first.Seconds <= 0 || second.Seconds <= first.Seconds {
-		t.Fatalf("%+v, then %+v", first, second)
-	}
-	if first.BoardJoules != nil || first.NotMeasured["board"] != "no CUDA device is in use" {
-		t.Errorf("a board: %+v", first)
-	}
+	expect.Ensure(t, first != nil && first.Seconds > 0 && second.Seconds > first.Seconds, "%+v, then %+v", first,
+		second)
+	expect.That(t, first.BoardJoules == nil && first.NotMeasured["board"] == "no CUDA device is in use", "a board: %+v",
+		first)
 	begin := time.Now()
 	l.Meter() // anew
 	if again := l.Stats().Meters; again.Seconds > time.Since(begin).Seconds() || opened != 1 {

@@ -44,9 +44,7 @@ func trace(t *testing.T, g *graph.Graph, opt loader.Options) (x traced) {
 	tried := min(n, 4)
 	for epoch := range uint64(2) {
 		for b, err := range l.Epoch(background, epoch) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			var rows []uint32
 			nodes := view[int32](t, b.Sample.Nodes[0])
 			for _, part := range [][]int32{nodes, nodes[:b.Sample.NumNodes[0][0]]} { // of nodes, and of seeds
@@ -144,18 +142,14 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 		for _, cache := range o.Caches {
 			caches = append(caches, cache.CacheBytes)
 			want := x.policies(t, asks, layout, opt, cache.CacheBytes, int(c.one), probe)
-			if d := expect.Diff(want, cache.Policies); d != "" {
-				t.Errorf("%s, cache %d: %s", what, cache.CacheBytes, d)
-			}
+			expect.Same(t, cache.Policies, want, "%s, cache %d", what, cache.CacheBytes)
 		}
 		want := []int64{n * row / 100, n * row / 50, n * row / 20, n * row / 10, n * row / 5, n * row / 5 * 2}
 		if c.cache > 0 {
 			want = append(want, c.cache)
 			slices.Sort(want)
 		}
-		if !slices.Equal(caches, want) {
-			t.Errorf("%s: caches of %d bytes, want %d", what, caches, want)
-		}
+		expect.That(t, slices.Equal(caches, want), "%s: caches of %d bytes, want %d", what, caches, want)
 	}
 }
 

@@ -1,7 +1,6 @@
 package loader_test
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
@@ -19,18 +18,15 @@ func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 	l, asked := open(t, g, opt), int64(0)
 	for epoch := range uint64(2) {
 		for b, err := range l.Epoch(background, epoch) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			asked += b.X().Dim(0)
 		}
 	}
 	column, _ := g.NodeColumn(0, "feature")
 	total := int64(len(column.Bytes()))
-	if o.Batches != int64(l.NumBatches()) || o.Rows != asked/2 || o.Share != 1 || o.ColumnBytes != total {
-		t.Errorf("%d batches of %d, %d rows of %d, a share of %v, %d bytes of %d", o.Batches, l.NumBatches(), o.Rows,
-			asked/2, o.Share, o.ColumnBytes, total)
-	}
+	expect.That(t, o.Batches == int64(l.NumBatches()) && o.Rows == asked/2 && o.Share == 1 && o.ColumnBytes == total,
+		"%d batches of %d, %d rows of %d, a share of %v, %d bytes of %d", o.Batches, l.NumBatches(), o.Rows, asked/2,
+		o.Share, o.ColumnBytes, total)
 	want := []int64{opt.Disk.CacheBytes}
 	for _, percent := range []int64{1, 2, 5, 10, 20, 40} {
 		want = append(want, total/100*percent)
@@ -38,9 +34,8 @@ func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 	slices.Sort(want)
 	var caches []int64
 	for _, c := range o.Caches {
-		if caches = append(caches, c.CacheBytes); len(c.Policies) != len(disk.Policies()) {
-			t.Fatalf("%+v", c)
-		}
+		caches = append(caches, c.CacheBytes)
+		expect.Ensure(t, len(c.Policies) == len(disk.Policies()), "%+v", c)
 		best := c.Policies[disk.Optimum].Misses
 		for i, p := range c.Policies {
 			if p.Policy != disk.Policies()[i] || p.Batches != o.Batches || p.Misses > p.Rows || p.Rows > o.Rows*2 ||
@@ -52,10 +47,7 @@ func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 			t.Errorf("%d bytes: %v s", c.CacheBytes, c.Seconds())
 		}
 	}
-	if !slices.Equal(caches, want) {
-		t.Errorf("caches of %d bytes, want %d", caches, want)
-	}
-	if _, err := loader.LookOut(background, plainGraph(t, 50, 4), opt); !errors.Is(err, loader.ErrOptions) {
-		t.Errorf("columns in memory: %v", err)
-	}
+	expect.That(t, slices.Equal(caches, want), "caches of %d bytes, want %d", caches, want)
+	expect.Is(t, expect.Err(loader.LookOut(background, plainGraph(t, 50, 4), opt)), loader.ErrOptions,
+		"columns in memory")
 }

@@ -24,14 +24,11 @@ func TestAnOutlookCountsRowsOfViewsOnce(t *testing.T) {
 		l := open(t, g, opt)
 		for epoch := range uint64(2) {
 			for _, err := range l.Epoch(background, epoch) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 			}
 		}
-		if rows := int64(l.Stats().Rows) / 2; o.Rows != rows || rows == 0 {
-			t.Errorf("%v: %d rows, batches have %d", f, o.Rows, rows)
-		}
+		rows := int64(l.Stats().Rows) / 2
+		expect.That(t, o.Rows == rows && rows != 0, "%v: %d rows, batches have %d", f, o.Rows, rows)
 	}
 }
 
@@ -44,9 +41,7 @@ func TestAnOutlookNeedsABatch(t *testing.T) {
 	opt.Seeds, opt.BatchSize = loader.NodeIDs([]int64{5, 6}), 2
 	loader.SimulateAbout(t, 1)
 	o, err := loader.LookOut(background, g, opt)
-	if err != nil || o.Batches != 1 || o.Share >= 1 || o.Rows == 0 {
-		t.Errorf("%+v, %v", o, err)
-	}
+	expect.That(t, err == nil && o.Batches == 1 && o.Share < 1 && o.Rows != 0, "%+v, %v", o, err)
 	opt.Seeds = loader.NodeIDs([]int64{})
 	if o, err := loader.LookOut(background, g, opt); o != nil || !errors.Is(err, loader.ErrOptions) ||
 		!strings.HasSuffix(err.Error(), ": batches have no rows of columns that lie in files, and the topology "+
@@ -66,8 +61,7 @@ func TestAnEighthIsLeftFreeForBatchesThatDiffer(t *testing.T) {
 	all := most.Expected.Total()
 	for room, workers := range map[int64]int{all + all/8: most.Workers, all + all/8 - 1: most.Workers - 1} {
 		loader.GroupRoom(t, room)
-		if n := planned(t, g, opt).Workers; n != workers {
-			t.Errorf("%d workers in %d bytes, of which %d are expected; want %d", n, room, all, workers)
-		}
+		n := planned(t, g, opt).Workers
+		expect.That(t, n == workers, "%d workers in %d bytes, of which %d are expected; want %d", n, room, all, workers)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -28,22 +29,14 @@ func TestDeviceHasTheColumnsThatASamplerReads(t *testing.T) {
 	source, _ := g.EdgeColumn("weight")
 	have := make([]byte, len(source.Bytes()))
 	s := weighingOnDevice{weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", nil}, func(env sampling.DeviceEnv) {
-		if len(env.Topology.Columns) != 1 {
-			t.Fatalf("%d columns", len(env.Topology.Columns))
-		}
+		expect.Ensure(t, len(env.Topology.Columns) == 1, "%d columns", len(env.Topology.Columns))
 		err := env.Stream.CopyToHost(have, env.Topology.Columns[0])
 		if err == nil {
 			err = env.Stream.Synchronize()
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, err)
 	}}
 	l := open(t, g, loader.Options{Sampler: s, BatchSize: 8, Device: loader.DeviceOptions{Name: "cuda"}})
-	if !bytes.Equal(have, source.Bytes()) {
-		t.Error("the column on the device is not the source's")
-	}
-	if err := lastError(l.Epoch(background, 0)); err != nil {
-		t.Error(err)
-	}
+	expect.That(t, bytes.Equal(have, source.Bytes()), "the column on the device is not the source's")
+	expect.OK(t, lastError(l.Epoch(background, 0)))
 }

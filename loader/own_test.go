@@ -26,10 +26,9 @@ func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
 		},
 	} {
 		l := open(t, g, loader.Options{Sampler: cycle{bound: bound}, BatchSize: 7, Seeds: loader.AllNodes()})
-		if err := lastError(l.Epoch(background, 0)); !errors.Is(err, loader.ErrSampler) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		err := lastError(l.Epoch(background, 0))
+		expect.That(t, errors.Is(err, loader.ErrSampler) && strings.Contains(err.Error(), want), "%v, want %q", err,
+			want)
 	}
 }
 
@@ -67,17 +66,12 @@ func TestArraysOfASamplersOwnAreInEveryBatchAndBothDigests(t *testing.T) {
 			}
 		}
 	}
-	if at < 0 {
-		t.Fatal("the list has no array sample/norm")
-	}
+	expect.Ensure(t, at >= 0, "the list has no array sample/norm")
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		norms := b.Array(at)
-		if seeds, _ := b.Seeds(0); norms.Len() != int64(len(seeds)) || norms.Dim(1) != 2 {
-			t.Fatalf("norms %v", norms)
-		}
+		seeds, _ := b.Seeds(0)
+		expect.Ensure(t, norms.Len() == int64(len(seeds)) && norms.Dim(1) == 2, "norms %v", norms)
 		topology, full := b.Digest()
 		norms.Bytes()[3] ^= 1
 		if topology2, full2 := b.Digest(); topology2 == topology || full2 == full {
@@ -96,10 +90,9 @@ func TestArraysThatAreNotAsTheBoundSaysAreErrors(t *testing.T) {
 		}),
 	} {
 		l := open(t, g, loader.Options{Sampler: c, BatchSize: 7, Workers: 1})
-		if err := lastError(l.Epoch(background, 0)); !errors.Is(err, loader.ErrSampler) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		err := lastError(l.Epoch(background, 0))
+		expect.That(t, errors.Is(err, loader.ErrSampler) && strings.Contains(err.Error(), want), "%v, want %q", err,
+			want)
 	}
 }
 
@@ -125,29 +118,23 @@ func TestColumnsThatASamplerReadsAreKeptWithTheTopology(t *testing.T) {
 		s := weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", func(have *graph.Graph) {
 			c, _ := have.EdgeColumn("weight")
 			copied := &c.Bytes()[0] != &source.Bytes()[0]
-			if copied != (r == loader.Resident) || c.Len() != source.Len() {
-				t.Errorf("%v: the sampler's column was copied: %v", r, copied)
-			}
+			expect.That(t, copied == (r == loader.Resident) && c.Len() == source.Len(),
+				"%v: the sampler's column was copied: %v", r, copied)
 		}}
 		held[r] = open(t, g, loader.Options{Sampler: s, BatchSize: 8, Residence: r}).Stats().Memory.Topology
 	}
 	plain := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 8,
 		Residence: loader.Resident}).Stats().Memory.Topology
-	if held[loader.Mapped] != 0 || held[loader.Resident] < plain+int64(len(source.Bytes())) {
-		t.Errorf("topology holds %v bytes, %d without the column", held, plain)
-	}
+	expect.That(t, held[loader.Mapped] == 0 && held[loader.Resident] >= plain+int64(len(source.Bytes())),
+		"topology holds %v bytes, %d without the column", held, plain)
 	_, err := loader.New(g, loader.Options{Sampler: weighing{column: "price"},
 		Device: loader.DeviceOptions{Name: "cpu"}})
-	if !errors.Is(err, sampling.ErrOptions) {
-		t.Errorf("%v, want ErrOptions", err)
-	}
+	expect.That(t, errors.Is(err, sampling.ErrOptions), "%v, want ErrOptions", err)
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: loader.DeviceOptions{Name: "cpu"}}
 	placed := expect.Must(loader.Place(background, g, opt, 1))(t)
 	defer placed.Close()
 	opt.Sampler = weighing{Neighbor: sampling.Neighbor{Fanouts: []int{2}}, column: "weight"}
-	if _, err := loader.New(placed, opt); !errors.Is(err, loader.ErrOptions) {
-		t.Errorf("a sampler that reads what was not placed: %v, want ErrOptions", err)
-	}
+	expect.Is(t, expect.Err(loader.New(placed, opt)), loader.ErrOptions, "a sampler that reads what was not placed")
 }
 
 func TestTreesThatAreKeptApartLoadOnAnyNumberOfWorkers(t *testing.T) {
@@ -161,15 +148,11 @@ func TestTreesThatAreKeptApartLoadOnAnyNumberOfWorkers(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if d := expect.Diff(want, got); d != "" {
-			t.Error(d)
-		}
+		expect.Same(t, got, want)
 	}
 	l := open(t, g, loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes()})
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for ty, name := range []string{"tree/user", "tree/item"} {
 			trees, err := unified.View[int32](b.Sample.Arrays[ty].Rows)
 			if err != nil || b.Sample.Arrays[ty].Name != name || int64(len(trees)) != b.Sample.Nodes[ty].Len() {

@@ -40,9 +40,8 @@ func TestWhatWasPlacedIsClosedInReverseOrder(t *testing.T) {
 	if err := c.close(); err == nil || err.Error() != "c\nb\na" || !slices.Equal(list, []string{"c", "b", "a"}) {
 		t.Errorf("%v: %v", list, err)
 	}
-	if err := c.close(); err != nil || len(list) != 3 {
-		t.Errorf("again: %v, %v", list, err)
-	}
+	err := c.close()
+	expect.That(t, err == nil && len(list) == 3, "again: %v, %v", list, err)
 	list = nil
 	r := &recipe{prepared: closing{closer: closer{"tables", &list}}}
 	r.shared = true
@@ -71,13 +70,10 @@ func TestALoaderIsAloneWithItsSource(t *testing.T) {
 			if err == nil {
 				err = l.Close()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		}
-		if p.alone() != c.alone || p.users != 1 || p.Close() != nil || p.users != 0 {
-			t.Errorf("%+v: %v, %d users", c, p.alone(), p.users)
-		}
+		expect.That(t, p.alone() == c.alone && p.users == 1 && p.Close() == nil && p.users == 0, "%+v: %v, %d users", c,
+			p.alone(), p.users)
 	}
 }
 
@@ -88,9 +84,8 @@ func small(t *testing.T) *Loader {
 		Device: DeviceOptions{Name: "cpu"}, BatchSize: 10,
 		Workers: 2}))(t)
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil || l.ledger.Total() != 0 {
-			t.Errorf("%v, %d bytes are held", err, l.ledger.Total())
-		}
+		err := l.Close()
+		expect.That(t, err == nil && l.ledger.Total() == 0, "%v, %d bytes are held", err, l.ledger.Total())
 	})
 	return l
 }
@@ -106,19 +101,16 @@ func TestABatchThatComesTooLateIsNotDelivered(t *testing.T) {
 		<-l.free.ready
 		s := l.free.take()
 		s.err = mine
-		if err := r.accept(s, time.Now()); err != want {
-			t.Errorf("%v, want %v", err, want)
-		}
-		if n := len(l.free.slots); n != len(l.slots) || len(l.free.ready) != n {
-			t.Errorf("%d slots of %d are free", n, len(l.slots))
-		}
+		err := r.accept(s, time.Now())
+		expect.That(t, err == want, "%v, want %v", err, want)
+		n := len(l.free.slots)
+		expect.That(t, n == len(l.slots) && len(l.free.ready) == n, "%d slots of %d are free", n, len(l.slots))
 		s.err = nil
 		end(why)
 	}
 	l.closed = true
-	if err := r.accept(l.slots[0], time.Now()); err != ErrClosed || l.slots[0].inBody || l.stats.batches.Load() != 0 {
-		t.Errorf("%v", err)
-	}
+	err := r.accept(l.slots[0], time.Now())
+	expect.That(t, err == ErrClosed && !l.slots[0].inBody && l.stats.batches.Load() == 0, "%v", err)
 	l.closed = false
 }
 
@@ -155,27 +147,19 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	l.placed.on = failing{processor: on, err: mine}
 	l.placed.tiers = []*tiers.PlacedTier{{Tier: failingTier{&tiers.Mapped{}, mine, nil}}}
 	for b, err := range l.Epoch(t.Context(), 0) {
-		if b != nil || err != mine {
-			t.Errorf("%v, %v", b, err)
-		}
+		expect.That(t, b == nil && err == mine, "%v, %v", b, err)
 	}
 	if _, err := newSlot(l.recipe, l.placed.on, l.ledger, &l.stats); err != mine {
 		t.Errorf("a slot: %v", err)
 	}
 	r, err := l.placed.recipeFor(Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 		Device: DeviceOptions{Name: "cpu"}})
-	if err != nil || r.opt.Workers != 77 {
-		t.Errorf("%d workers: %v", r.opt.Workers, err)
-	}
-	if log.Len() > 0 {
-		t.Errorf("the log says %s", log)
-	}
+	expect.That(t, err == nil && r.opt.Workers == 77, "%d workers: %v", r.opt.Workers, err)
+	expect.That(t, log.Len() <= 0, "the log says %s", log)
 	l.placed.on = on
 	l.placed.tiers[0].Tier = failingTier{&tiers.Mapped{}, nil, mine}
 	for _, err := range l.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, err)
 	}
 	l.placed.tiers = nil
 	if text := log.String(); !strings.HasSuffix(text, "level=ERROR msg=\"the device failed\" error=mine\n") {
@@ -185,22 +169,16 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	l.workers[1].maker = failing{maker: l.workers[1].maker, err: mine}
 	n := 0
 	for _, err := range l.Epoch(t.Context(), 0) {
-		if n++; err != nil {
-			t.Error(err)
-		}
+		n++
+		expect.That(t, err == nil, "%v", err)
 	}
-	if n != 3 || !strings.HasSuffix(log.String(), "level=ERROR msg=\"the device failed\" error=mine\n") {
-		t.Errorf("%d batches, and the log says %s", n, log)
-	}
+	expect.That(t, n == 3 && strings.HasSuffix(log.String(), "level=ERROR msg=\"the device failed\" error=mine\n"),
+		"%d batches, and the log says %s", n, log)
 	log.Reset()
 	for range l.Epoch(t.Context(), 0) {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, l.Close())
 	}
-	if log.Len() > 0 {
-		t.Errorf("a loader that is closed asks the device: %s", log)
-	}
+	expect.That(t, log.Len() <= 0, "a loader that is closed asks the device: %s", log)
 }
 
 // A run takes slots and positions together, up to its last, and none once it has ended.
@@ -211,18 +189,14 @@ func TestARunTakesEachPositionOnce(t *testing.T) {
 	r := &run{l: l, ctx: ctx, rounds: 2}
 	for want := range uint64(2) {
 		s, position, ok := r.take()
-		if !ok || position != want || s == nil {
-			t.Errorf("position %d: %d, %v", want, position, ok)
-		}
+		expect.That(t, ok && position == want && s != nil, "position %d: %d, %v", want, position, ok)
 		l.free.put(s)
 	}
-	if _, _, ok := r.take(); ok || !r.done() {
-		t.Error("a position beyond the last")
-	}
+	_, _, ok := r.take()
+	expect.That(t, !ok && r.done(), "a position beyond the last")
 	r.rounds = 3
-	if end(); !r.done() {
-		t.Error("an ended run goes on")
-	}
+	end()
+	expect.That(t, r.done(), "an ended run goes on")
 	if _, _, ok := r.take(); ok || len(l.free.slots) != len(l.slots) || len(l.free.ready) != len(l.slots) {
 		t.Errorf("%d slots of %d are free", len(l.free.slots), len(l.slots))
 	}
@@ -240,17 +214,11 @@ func TestASlotGoesThroughItsStates(t *testing.T) {
 	l.workers = all[:1]
 	defer func() { l.workers = all }()
 	for b, err := range l.Epoch(t.Context(), 0) {
-		if err != nil || b.slot.state != delivered || !b.slot.inBody {
-			t.Errorf("state %d: %v", b.slot.state, err)
-		}
+		expect.That(t, err == nil && b.slot.state == delivered && b.slot.inBody, "state %d: %v", b.slot.state, err)
 	}
-	if !slices.Equal(seen, []slotState{ready, ready, ready}) {
-		t.Errorf("batches are made in states %v", seen)
-	}
+	expect.That(t, slices.Equal(seen, []slotState{ready, ready, ready}), "batches are made in states %v", seen)
 	for _, s := range l.slots {
-		if s.state != free || s.inBody {
-			t.Errorf("slot %d is left in state %d", s.index, s.state)
-		}
+		expect.That(t, s.state == free && !s.inBody, "slot %d is left in state %d", s.index, s.state)
 	}
 }
 
@@ -279,10 +247,9 @@ func TestTheMostOfABatchIsWithinWhatIsSaid(t *testing.T) {
 	} {
 		r := &recipe{graph: g, bound: c.bound, opt: Options{BatchSize: int(c.size)},
 			seeds: seedlist.List{Count: c.seeds, ByType: []int64{c.seeds}, ByEdge: c.byEdge}}
-		if b, n, e, s := r.batchSize(), r.mostNodes(0), r.mostEdges(0, 0), r.mostSeeds(0); b != c.batch ||
-			n != c.nodes || e != c.edges || s != c.ofSeeds {
-			t.Errorf("%+v: %d, %d nodes, %d edges, %d seeds", c, b, n, e, s)
-		}
+		b, n, e, s := r.batchSize(), r.mostNodes(0), r.mostEdges(0, 0), r.mostSeeds(0)
+		expect.That(t, b == c.batch && n == c.nodes && e == c.edges && s == c.ofSeeds,
+			"%+v: %d, %d nodes, %d edges, %d seeds", c, b, n, e, s)
 	}
 }
 
@@ -296,16 +263,10 @@ func TestNothingIsReadAheadWhereTheSystemDoesNot(t *testing.T) {
 		l, err := New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 			Device: DeviceOptions{Name: "cpu"},
 			Hooks: Hooks{Progress: func(stage string, _, _ int64) {
-				if stage == "read ahead" {
-					t.Error("progress")
-				}
+				expect.That(t, stage != "read ahead", "progress")
 			}}})
-		if !errors.Is(err, want) {
-			t.Errorf("%v: %v", fails, err)
-		}
-		if err == nil && l.Close() != nil {
-			t.Error("it does not close")
-		}
+		expect.Is(t, err, want, fails)
+		expect.That(t, err != nil || l.Close() == nil, "it does not close")
 	}
 }
 
@@ -316,9 +277,8 @@ func TestASlotWithoutMemoryForItsEdgesIsAnError(t *testing.T) {
 	var ledger pinned.Ledger
 	ledger.SetLimit(1)
 	s, err := newSlot(r, &onCPU{}, &ledger, nil)
-	if s != nil || !errors.Is(err, pinned.ErrLimit) || ledger.Total() != 0 {
-		t.Errorf("%v, %d bytes are held", err, ledger.Total())
-	}
+	expect.That(t, s == nil && errors.Is(err, pinned.ErrLimit) && ledger.Total() == 0, "%v, %d bytes are held", err,
+		ledger.Total())
 }
 
 // All memory of the slots is counted as batches'.
@@ -332,9 +292,8 @@ func TestTheMemoryOfSlotsIsCounted(t *testing.T) {
 			}
 		})
 	}
-	if counted := l.Stats().Memory.Batches; counted != held {
-		t.Errorf("%d bytes are counted, %d are held", counted, held)
-	}
+	counted := l.Stats().Memory.Batches
+	expect.That(t, counted == held, "%d bytes are counted, %d are held", counted, held)
 }
 
 // The slot that was given back last is taken first: its memory is still in the caches.
@@ -344,13 +303,10 @@ func TestTheSlotThatWasGivenBackLastComesFirst(t *testing.T) {
 		s.state = delivered
 		f.put(s)
 	}
-	if cap(f.ready) != 3 || len(f.ready) != 3 {
-		t.Errorf("%d of %d are ready", len(f.ready), cap(f.ready))
-	}
+	expect.That(t, cap(f.ready) == 3 && len(f.ready) == 3, "%d of %d are ready", len(f.ready), cap(f.ready))
 	for i := range slots {
-		if s := f.take(); s.index != 2-i || s.state != free {
-			t.Errorf("%d. is slot %d, %v", i, s.index, s.state)
-		}
+		s := f.take()
+		expect.That(t, s.index == 2-i && s.state == free, "%d. is slot %d, %v", i, s.index, s.state)
 	}
 }
 
@@ -365,9 +321,8 @@ func TestBatchesBeyondAPartAreOnesOfTheEpoch(t *testing.T) {
 		{3, 4, 1, 3, 0, 1, true}, {3, 4, 1, 3, 1, 2, true}, {0, 2, 1, 3, 1, 0, true}} {
 		r := &run{first: c.first, last: c.last, l: &Loader{recipe: &recipe{batches: 3, opt: Options{Rank: c.rank,
 			WorldSize: c.world}}}}
-		if number, padded := r.batchAt(c.position); number != c.number || padded != c.padded {
-			t.Errorf("%+v: %d, %v", c, number, padded)
-		}
+		number, padded := r.batchAt(c.position)
+		expect.That(t, number == c.number && padded == c.padded, "%+v: %d, %v", c, number, padded)
 	}
 }
 
@@ -390,9 +345,8 @@ func TestStatisticsAreThoseOfTheLoader(t *testing.T) {
 		t.Errorf("%+v, want %+v; at most %d", s.Memory, want, s.MemoryPeak)
 	}
 	l.ledger.Give(pinned.Columns, 100)
-	if m := (Memory{Topology: 1, Columns: 20, Batches: 300, Scratch: 4000}); m.Total() != 4321 {
-		t.Errorf("%d in all", m.Total())
-	}
+	m := (Memory{Topology: 1, Columns: 20, Batches: 300, Scratch: 4000})
+	expect.That(t, m.Total() == 4321, "%d in all", m.Total())
 }
 
 // A state is plain data with names that stay, and names the first difference to another.
@@ -401,9 +355,7 @@ func TestAStateIsStoredByItsNames(t *testing.T) {
 	text, err := json.Marshal(s)
 	want := `{"semantics":1,"dataset":"0a","sampler":"x","seeds":"1f","batch_size":10,"shuffle":true,` +
 		`"drop_last":false,"seed":18446744073709551615,"instance":3,"epoch":8589934592,"next":18446744073709551614}`
-	if err != nil || string(text) != want {
-		t.Errorf("%s, want %s", text, want)
-	}
+	expect.That(t, err == nil && string(text) == want, "%s, want %s", text, want)
 	for says, change := range map[string]func(o *State){
 		"version of the sampling semantics is 2, the loader's 1": func(o *State) { o.Semantics = 2 },
 		"dataset is 0b, the loader's 0a":                         func(o *State) { o.Dataset = "0b" },
@@ -424,13 +376,11 @@ func TestAStateIsStoredByItsNames(t *testing.T) {
 		}
 	}
 	other := s
-	if other.Epoch, other.Next = 5, 6; other.check(s) != nil {
-		t.Error("another place is refused")
-	}
+	other.Epoch, other.Next = 5, 6
+	expect.That(t, other.check(s) == nil, "another place is refused")
 	l := small(t)
 	id := l.Graph().ID()
 	other = State{1, fmt.Sprintf("%x", id), l.opt.Sampler.Fingerprint(), l.state.Seeds, 10, false, false, 0, 0, 7, 2}
-	if d := expect.Diff(other, l.State(7, 2)); d != "" || len(other.Seeds) != 16 || l.CheckState(other) != nil {
-		t.Error(d)
-	}
+	d := expect.Diff(other, l.State(7, 2))
+	expect.That(t, d == "" && len(other.Seeds) == 16 && l.CheckState(other) == nil, "%v", d)
 }

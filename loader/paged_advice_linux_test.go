@@ -35,17 +35,12 @@ func TestATopologyOnDiskIsReadAtRandom(t *testing.T) {
 	opt.Sampler = weighing{neighbor, "weight", func(*graph.Graph) {}}
 	for range 2 {
 		l := expect.Must(loader.New(g, opt))(t)
-		if bytes := l.Stats().TopologyOnDisk.Bytes; bytes != 2001*8+12_000*4+12_000*4 {
-			t.Errorf("%d bytes are on disk", bytes)
-		}
+		bytes := l.Stats().TopologyOnDisk.Bytes
+		expect.That(t, bytes == 2001*8+12_000*4+12_000*4, "%d bytes are on disk", bytes)
 		for _, name := range []string{"indptr", "indices", "edgeweight"} {
-			if !atRandom(t, filepath.Join(folder, name)) {
-				t.Errorf("%s is not read at random", name)
-			}
+			expect.That(t, atRandom(t, filepath.Join(folder, name)), "%s is not read at random", name)
 		}
 		expect.OK(t, l.Close())
-		if atRandom(t, filepath.Join(folder, "indptr")) {
-			t.Error("the topology is read at random without a loader")
-		}
+		expect.That(t, !atRandom(t, filepath.Join(folder, "indptr")), "the topology is read at random without a loader")
 	}
 }

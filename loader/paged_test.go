@@ -46,9 +46,8 @@ func TestATopologyOnDiskMakesTheSameBatches(t *testing.T) {
 			mapped.Residence = loader.Mapped
 			a, b := open(t, g, mapped), open(t, g, opt)
 			want, got := digests(t, a.Range(background, 1, 5, 10)), digests(t, b.Range(background, 1, 5, 10))
-			if d := expect.Diff(want, got); d != "" {
-				t.Fatalf("cache %d, columns %v: %s", cache, columns, d)
-			}
+			d := expect.Diff(want, got)
+			expect.Ensure(t, d == "", "cache %d, columns %v: %s", cache, columns, d)
 			s := b.Stats()
 			if onDisk := s.TopologyOnDisk; (onDisk == nil) != (cache == 1<<30) {
 				t.Errorf("cache %d: %+v", cache, onDisk)
@@ -71,12 +70,10 @@ func TestATopologyOnDiskHasMoreWorkersThanCores(t *testing.T) {
 	}
 	opt.Workers = 0
 	shared := open(t, place(t, g, opt, 1), opt)
-	if n := shared.Options().Workers; n != many {
-		t.Errorf("%d workers of a placed source, %d of another", n, many)
-	}
-	if len(digests(t, shared.Range(background, 0, 0, 3))) != 3 || shared.Stats().TopologyOnDisk == nil {
-		t.Error("a placed source reads nothing from disk")
-	}
+	n := shared.Options().Workers
+	expect.That(t, n == many, "%d workers of a placed source, %d of another", n, many)
+	expect.That(t, len(digests(t, shared.Range(background, 0, 0, 3))) == 3 && shared.Stats().TopologyOnDisk != nil,
+		"a placed source reads nothing from disk")
 }
 
 // The workers beyond the cores, which nobody asked for, are no reason to refuse: in a control group of any size a
@@ -105,14 +102,10 @@ func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
 			of := fmt.Sprintf("seed %d: columns %v, room for %d, %d to %d are planned", seed, columns, room, lo, hi)
 			plan := planned(t, g, opt)
 			l, err := loader.New(g, opt)
-			if err != nil {
-				t.Fatalf("%s: %v", of, err)
-			}
+			expect.Ensure(t, err == nil, "%s: %v", of, err)
 			n := l.Options().Workers
 			counts[n]++
-			if d := expect.Diff(want, digests(t, l.Range(background, 1, 2, 4))); d != "" {
-				t.Errorf("%s: %s", of, d)
-			}
+			expect.Same(t, digests(t, l.Range(background, 1, 2, 4)), want, of)
 			if n < cores || n > most || i == 0 && n != cores || i == 1 && n != most || plan.Workers != n ||
 				l.Estimate().Workers != n || plan.Expected.Total() > room || l.Stats().MemoryPeak > room {
 				t.Errorf("%s: %d workers, %d planned, at most %d bytes", of, n, plan.Workers, l.Stats().MemoryPeak)
@@ -143,14 +136,12 @@ func TestWorkersThatNobodyAskedForGoBeforeBatchesAhead(t *testing.T) {
 	}
 	p := place(t, g, opt, 2)
 	a, b := open(t, p, opt), open(t, p, opt)
-	if a.Options().Workers >= l.Options().Workers || b.Options().Workers != a.Options().Workers {
-		t.Errorf("%d and %d workers of two loaders that share the memory", a.Options().Workers, b.Options().Workers)
-	}
+	expect.That(t, a.Options().Workers < l.Options().Workers && b.Options().Workers == a.Options().Workers,
+		"%d and %d workers of two loaders that share the memory", a.Options().Workers, b.Options().Workers)
 	opt.MaxMemory = 0
 	loader.GroupRoom(t, planned(t, g, opt).Expected.Total()*3/2)
-	if n := open(t, g, opt).Options().Workers; n != most.Options().Workers {
-		t.Errorf("%d workers in a control group", n)
-	}
+	n := open(t, g, opt).Options().Workers
+	expect.That(t, n == most.Options().Workers, "%d workers in a control group", n)
 	p = place(t, g, opt, 2)
 	a, b = open(t, p, opt), open(t, p, opt)
 	if n := a.Options().Workers; n >= most.Options().Workers || b.Options().Workers != n {
@@ -185,12 +176,8 @@ func TestAFailingDiskUnderTheTopologyIsTheErrorOfItsBatch(t *testing.T) {
 		!strings.Contains(failed.Error(), ": byte ") {
 		t.Fatalf("got %v", failed)
 	}
-	if d := expect.Diff(want[:len(got)], got); d != "" {
-		t.Error(d)
-	}
-	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
-		t.Errorf("after the failure: %s", d)
-	}
+	expect.Same(t, got, want[:len(got)])
+	expect.Same(t, digests(t, l.Epoch(background, 0)), want, "after the failure")
 }
 
 func TestATopologyThatIsCutShortIsAnErrorWithItsPlace(t *testing.T) {
@@ -230,9 +217,8 @@ func TestWaitingForATopologyIsSaidSo(t *testing.T) {
 	stall.Store(true)
 	leaveAStalledDisk(t, l, stalled, release)
 	s := l.Stats()
-	if s.Disk.Count == 0 || s.Disk.Sum == 0 || s.Disk.Count != s.Sample.Count {
-		t.Errorf("waiting for the disk is not in the statistics: %+v, sampling %+v", s.Disk, s.Sample)
-	}
+	expect.That(t, s.Disk.Count != 0 && s.Disk.Sum != 0 && s.Disk.Count == s.Sample.Count,
+		"waiting for the disk is not in the statistics: %+v, sampling %+v", s.Disk, s.Sample)
 }
 
 func TestPlanCountsWhatATopologyOnDiskTakes(t *testing.T) {
@@ -242,9 +228,8 @@ func TestPlanCountsWhatATopologyOnDiskTakes(t *testing.T) {
 	plan := expect.Must(loader.Plan(background, g, opt))(t)
 	l := open(t, g, opt)
 	digests(t, l.Epoch(background, 0))
-	if peak, planned := l.Stats().MemoryPeak, plan.Bound.Total(); peak > planned || planned > opt.MaxMemory {
-		t.Errorf("%d bytes were taken, %d planned", peak, planned)
-	}
+	peak, planned := l.Stats().MemoryPeak, plan.Bound.Total()
+	expect.That(t, peak <= planned && planned <= opt.MaxMemory, "%d bytes were taken, %d planned", peak, planned)
 }
 
 // An outlook says what an epoch reads of the topology, with columns or without.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -26,15 +27,10 @@ func TestDeviceLoadersShareOneUpload(t *testing.T) {
 	for opt.Rank = range 2 {
 		l := open(t, p, opt)
 		got = append(got, digests(t, l.Range(background, 0, 0, 6))...)
-		if m := l.Stats().DeviceMemory; m.Topology+m.Columns != 0 || m.Batches == 0 {
-			t.Errorf("rank %d holds %+v on the device", opt.Rank, m)
-		}
+		m := l.Stats().DeviceMemory
+		expect.That(t, m.Topology+m.Columns == 0 && m.Batches != 0, "rank %d holds %+v on the device", opt.Rank, m)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if uploaded == 0 || p.Ledger().DevicePeak() > opt.Device.Memory {
-		t.Errorf("%d bytes were uploaded, at most %d were held of %d", uploaded, p.Ledger().DevicePeak(),
-			opt.Device.Memory)
-	}
+	expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
+	expect.That(t, uploaded != 0 && p.Ledger().DevicePeak() <= opt.Device.Memory,
+		"%d bytes were uploaded, at most %d were held of %d", uploaded, p.Ledger().DevicePeak(), opt.Device.Memory)
 }

@@ -31,9 +31,8 @@ func pagesMeasured() loader.Options {
 func pagesOf(t *testing.T, placed []loader.PlacedArray) loader.PlacedArray {
 	t.Helper()
 	i := slices.IndexFunc(placed, func(p loader.PlacedArray) bool { return p.Array == "column feature" })
-	if i < 0 || placed[i].Pages == nil || placed[i].Pages.Why == "" {
-		t.Fatalf("%+v: want a choice of pages, and why", placed)
-	}
+	expect.Ensure(t, i >= 0 && placed[i].Pages != nil && placed[i].Pages.Why != "",
+		"%+v: want a choice of pages, and why", placed)
 	return placed[i]
 }
 
@@ -62,20 +61,15 @@ func TestThePagesThatGatherFasterAreTaken(t *testing.T) {
 			p.Pages.Copy != c.copied || p.Pages.Bytes < 8_000 || p.Pages.Bytes > 20_000 {
 			t.Errorf("%v and %v ms: %+v, %+v", c.registered, c.copied, p, p.Pages)
 		}
-		if said := slices.ContainsFunc(p.Refused, func(s pinned.Step) bool {
+		said := slices.ContainsFunc(p.Refused, func(s pinned.Step) bool {
 			return s.Rung == pinned.RungReadOnly && strings.Contains(s.Refused, "8.9 ms")
-		}); said != p.Pages.Copied {
-			t.Errorf("%v and %v ms: %+v", c.registered, c.copied, p.Refused)
-		}
-		if got := digests(t, l.Epoch(background, 0)); !slices.Equal(got, want) {
-			t.Errorf("%v and %v ms: got %q, want %q", c.registered, c.copied, got, want)
-		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		if now := cudatest.NowLive(t); now != before {
-			t.Errorf("the driver holds %+v, before it held %+v", now, before)
-		}
+		})
+		expect.That(t, said == p.Pages.Copied, "%v and %v ms: %+v", c.registered, c.copied, p.Refused)
+		got := digests(t, l.Epoch(background, 0))
+		expect.That(t, slices.Equal(got, want), "%v and %v ms: got %q, want %q", c.registered, c.copied, got, want)
+		expect.OK(t, l.Close())
+		now := cudatest.NowLive(t)
+		expect.That(t, now == before, "the driver holds %+v, before it held %+v", now, before)
 		if now := mappings(t, folder); now != mapped {
 			t.Errorf("files are mapped %d times, before %d times", now, mapped)
 		}
@@ -108,15 +102,12 @@ func TestPagesAreNotTimedInVain(t *testing.T) {
 		opt := pagesMeasured()
 		c.set(&opt)
 		for _, p := range open(t, c.graph, opt).Placed() {
-			if p.Pages != nil {
-				t.Errorf("%s: %+v", name, p.Pages)
-			}
+			expect.That(t, p.Pages == nil, "%s: %+v", name, p.Pages)
 		}
 	}
 	small := pagesOf(t, open(t, onDisk(t, wideGraph(t, 20, 3)), pagesMeasured()).Placed())
-	if small.Rung != pinned.RungReadOnly || !strings.Contains(small.Pages.Why, "too few") {
-		t.Errorf("%+v, %+v", small, small.Pages)
-	}
+	expect.That(t, small.Rung == pinned.RungReadOnly && strings.Contains(small.Pages.Why, "too few"), "%+v, %+v", small,
+		small.Pages)
 }
 
 // A copy that memory has no room for is not made, whatever the times, and the file's pages serve.
@@ -134,9 +125,8 @@ func TestACopyOnHugePagesNeedsMemory(t *testing.T) {
 			loader.TimePages(t, 20_000, nil, 10, 1)
 			l := open(t, g, opt)
 			p := pagesOf(t, l.Placed())
-			if p.Rung != pinned.RungReadOnly || p.Pages.Copied || !strings.Contains(p.Pages.Why, "refused") {
-				t.Errorf("%+v, %+v", p, p.Pages)
-			}
+			expect.That(t, p.Rung == pinned.RungReadOnly && !p.Pages.Copied && strings.Contains(p.Pages.Why, "refused"),
+				"%+v, %+v", p, p.Pages)
 		})
 	}
 }
@@ -170,15 +160,13 @@ func TestTryingPagesLeavesNothingWhateverIsRefused(t *testing.T) {
 			} else {
 				failed++
 			}
-			if now := cudatest.NowLive(t); now != before {
-				t.Errorf("call %d of %s fails (%v): the driver holds %+v, before it held %+v", nth, call, err, now,
-					before)
-			}
+			now := cudatest.NowLive(t)
+			expect.That(t, now == before, "call %d of %s fails (%v): the driver holds %+v, before it held %+v", nth,
+				call, err, now, before)
 		}
 	}
-	if measured == 0 || kept == 0 || failed == 0 {
-		t.Errorf("%d loaders measured, %d did not, %d failed: want some of each", measured, kept, failed)
-	}
+	expect.That(t, measured != 0 && kept != 0 && failed != 0,
+		"%d loaders measured, %d did not, %d failed: want some of each", measured, kept, failed)
 }
 
 // A context that ends while pages are tried ends Place, with its cause.
@@ -190,12 +178,10 @@ func TestTryingPagesEndsWithTheContext(t *testing.T) {
 	before := cudatest.NowLive(t)
 	ctx, cancel := context.WithCancelCause(background)
 	loader.TimePages(t, 20_000, func() { cancel(enough) }, 10, 1)
-	if _, err := loader.Place(ctx, g, pagesMeasured(), 1); !errors.Is(err, enough) {
-		t.Errorf("%v, want %v", err, enough)
-	}
-	if now := cudatest.NowLive(t); now != before {
-		t.Errorf("the driver holds %+v, before it held %+v", now, before)
-	}
+	_, err := loader.Place(ctx, g, pagesMeasured(), 1)
+	expect.That(t, errors.Is(err, enough), "%v, want %v", err, enough)
+	now := cudatest.NowLive(t)
+	expect.That(t, now == before, "the driver holds %+v, before it held %+v", now, before)
 }
 
 // What one placed source has attached serves the next, which times nothing.
@@ -211,25 +197,20 @@ func TestPlacedSourcesShareTheirPages(t *testing.T) {
 			opt := pagesMeasured()
 			opt.Tuning.HostPages = first
 			p := place(t, g, opt, 1)
-			if n := p.Ledger().Used(pinned.Scratch) + p.Ledger().DeviceTotal(); n != 0 {
-				t.Errorf("trying the pages left %d bytes", n)
-			}
+			n := p.Ledger().Used(pinned.Scratch) + p.Ledger().DeviceTotal()
+			expect.That(t, n == 0, "trying the pages left %d bytes", n)
 			loader.TimePages(t, 20_000, func() { t.Error("pages are timed again") }, 10, 1)
 			second := place(t, g, pagesMeasured(), 1)
 			has := pagesOf(t, second.Arrays())
-			if has.Rung != rung || !strings.Contains(has.Pages.Why, "another source") {
-				t.Errorf("%+v, %+v", has, has.Pages)
-			}
+			expect.That(t, has.Rung == rung && strings.Contains(has.Pages.Why, "another source"), "%+v, %+v", has,
+				has.Pages)
 			if n := second.Ledger().Used(pinned.Columns); n != 0 {
 				t.Errorf("the second takes %d bytes for columns", n)
 			}
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, p.Close())
 			l := open(t, second, pagesMeasured())
-			if got := digests(t, l.Epoch(background, 0)); !slices.Equal(got, want) {
-				t.Errorf("got %q, want %q", got, want)
-			}
+			got := digests(t, l.Epoch(background, 0))
+			expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 		})
 	}
 }

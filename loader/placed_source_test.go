@@ -51,9 +51,8 @@ func TestAPlacedSourceSaysWhatItsSourceSays(t *testing.T) {
 	for _, a := range p.BatchArrays() {
 		got = append(got, a.Name)
 	}
-	if !slices.Equal(got, want) || len(got) == 0 || l.Placed() != nil || l.Graph() != src.Graph() {
-		t.Errorf("arrays %q, those of a loader are %q", got, want)
-	}
+	expect.That(t, slices.Equal(got, want) && len(got) != 0 && l.Placed() == nil && l.Graph() == src.Graph(),
+		"arrays %q, those of a loader are %q", got, want)
 	seeds, err := p.Split("train", 0)
 	if _, none := p.Split("train", 1); err != nil || seeds.Len() != 30 || !errors.Is(none, graph.ErrNoSplit) {
 		t.Errorf("a split: %v, %v; of another number: %v", seeds, err, none)
@@ -62,13 +61,10 @@ func TestAPlacedSourceSaysWhatItsSourceSays(t *testing.T) {
 		t.Errorf("%d bytes were verified: %v", src.verified, err)
 	}
 	src.changed = errors.New("it has changed")
-	if err := lastError(l.Epoch(background, 0)); !errors.Is(err, src.changed) {
-		t.Errorf("an epoch of what has changed: %v", err)
-	}
+	expect.Is(t, lastError(l.Epoch(background, 0)), src.changed, "an epoch of what has changed")
 	src.changed = nil
-	if n := len(digests(t, l.Epoch(background, 0))); n != 3 {
-		t.Errorf("%d batches", n)
-	}
+	n := len(digests(t, l.Epoch(background, 0)))
+	expect.That(t, n == 3, "%d batches", n)
 	bare := place(t, plainGraph(t, 60, 4), opt, 1)
 	id := bare.ID()
 	if err := bare.Verify([]byte{1}); err != nil || bare.Path() != fmt.Sprintf("dataset %x", id) ||
@@ -97,9 +93,7 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 	want.Seed, want.Instance = 5, 2
 	got := open(t, p, asked).Options()
 	want.Seeds, want.WorldSize, want.Tuning.SlotTimeout = got.Seeds, 1, got.Tuning.SlotTimeout
-	if !reflect.DeepEqual(want, got) {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	expect.That(t, reflect.DeepEqual(want, got), "%+v, want %+v", got, want)
 	for says, change := range map[string]func(o *loader.Options){
 		"BatchSize is -1: must be 1 to 1073741824":  func(o *loader.Options) { o.BatchSize = -1 },
 		"Device is cuda:0, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda" },
@@ -116,15 +110,13 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 	} {
 		o := asked
 		change(&o)
-		if l, err := loader.New(p, o); l != nil || !errors.Is(err, loader.ErrOptions) ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %s", err, says)
-		}
+		l, err := loader.New(p, o)
+		expect.That(t, l == nil && errors.Is(err, loader.ErrOptions) && strings.Contains(err.Error(), says),
+			"%v, want %s", err, says)
 	}
 	asked.Sampler, asked.Hooks.PerSlot = neighbor, 1<<40
-	if l, err := loader.New(p, asked); l != nil || !errors.Is(err, loader.ErrMemory) {
-		t.Errorf("no room for a slot: %v", err)
-	}
+	l, err := loader.New(p, asked)
+	expect.That(t, l == nil && errors.Is(err, loader.ErrMemory), "no room for a slot: %v", err)
 	if _, err := loader.Place(background, g, own, 0); err == nil ||
 		!strings.HasSuffix(err.Error(), ": 0 loaders share a placed source: must be 1 or more") {
 		t.Error(err)
@@ -143,9 +135,8 @@ func TestASamplerReadsColumnsThatWerePlaced(t *testing.T) {
 	}
 	p := place(t, g, reads("weight"), 2)
 	for _, opt := range []loader.Options{reads("weight"), {Sampler: neighbor, BatchSize: 10}} {
-		if n := len(digests(t, open(t, p, opt).Epoch(background, 0))); n != 3 {
-			t.Errorf("%d batches", n)
-		}
+		n := len(digests(t, open(t, p, opt).Epoch(background, 0)))
+		expect.That(t, n == 3, "%d batches", n)
 	}
 }
 
@@ -161,17 +152,14 @@ func TestAPlacedSourceEndsWithItsLastLoader(t *testing.T) {
 		if err := end(); err != nil || copies() != held || held == 0 {
 			t.Fatalf("%d: %v, copies of %d bytes, there were %d", i, err, copies(), held)
 		}
-		if l, err := loader.New(p, opt); l != nil || !errors.Is(err, loader.ErrClosed) ||
-			!strings.HasPrefix(err.Error(), p.Path()+": ") {
-			t.Errorf("%v", err)
-		}
+		l, err := loader.New(p, opt)
+		expect.That(t, l == nil && errors.Is(err, loader.ErrClosed) && strings.HasPrefix(err.Error(), p.Path()+": "),
+			"%v", err)
 	}
-	if n := len(digests(t, b.Epoch(background, 0))); n != 3 {
-		t.Errorf("%d batches", n)
-	}
-	if err := b.Close(); err != nil || p.Ledger().Total() != 0 {
-		t.Errorf("%v, %d bytes are held", err, p.Ledger().Total())
-	}
+	n := len(digests(t, b.Epoch(background, 0)))
+	expect.That(t, n == 3, "%d batches", n)
+	err := b.Close()
+	expect.That(t, err == nil && p.Ledger().Total() == 0, "%v, %d bytes are held", err, p.Ledger().Total())
 }
 
 // A resident graph is the source's, but for what is read: that is copied, once, whoever reads it.
@@ -186,9 +174,8 @@ func TestAResidentGraphHasCopiesOfWhatIsRead(t *testing.T) {
 	same := func(name string, copied bool, a, b unified.Tensor) {
 		t.Helper()
 		at, bt := unsafe.SliceData(a.Bytes()), unsafe.SliceData(b.Bytes())
-		if (at != bt) != copied || !slices.Equal(a.Bytes(), b.Bytes()) || a.String() != b.String() {
-			t.Errorf("%s: copied: %v, want %v; %v of %v", name, at != bt, copied, b, a)
-		}
+		expect.That(t, (at != bt) == copied && slices.Equal(a.Bytes(), b.Bytes()) && a.String() == b.String(),
+			"%s: copied: %v, want %v; %v of %v", name, at != bt, copied, b, a)
 	}
 	same("indptr", true, unified.FromSlice(g.Indptr()), unified.FromSlice(got.Indptr()))
 	same("indices", true, g.Indices(), got.Indices())
@@ -219,15 +206,11 @@ func TestAResidentGraphHasCopiesOfWhatIsRead(t *testing.T) {
 		clear(x.Bytes())
 	}
 	clear(g.Indices().Bytes())
-	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
-		t.Errorf("batches are of the source's own memory: %s", d)
-	}
+	expect.Same(t, digests(t, l.Epoch(background, 0)), want, "batches are of the source's own memory")
 	page := pinned.Options{}.Size
 	m, edges := l.Stats().Memory, g.NumEdges()
-	if topology := page(61*8) + page(4*edges) + page(edges) + page(4*edges); m.Topology != topology {
-		t.Errorf("the topology takes %d bytes, want %d", m.Topology, topology)
-	}
-	if columns := 2*page(30*20) + page(edges); m.Columns != columns {
-		t.Errorf("columns take %d bytes, want %d", m.Columns, columns)
-	}
+	topology := page(61*8) + page(4*edges) + page(edges) + page(4*edges)
+	expect.That(t, m.Topology == topology, "the topology takes %d bytes, want %d", m.Topology, topology)
+	columns := 2*page(30*20) + page(edges)
+	expect.That(t, m.Columns == columns, "columns take %d bytes, want %d", m.Columns, columns)
 }

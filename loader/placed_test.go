@@ -1,9 +1,7 @@
 package loader_test
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
@@ -20,12 +18,9 @@ func place(t *testing.T, src loader.Source, opt loader.Options, loaders int) *lo
 	}
 	p := expect.Must(loader.Place(background, src, opt, loaders))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		if n := p.Ledger().Total() + p.Ledger().DeviceTotal(); n != 0 {
-			t.Errorf("%d bytes are held after Close", n)
-		}
+		expect.OK(t, p.Close())
+		n := p.Ledger().Total() + p.Ledger().DeviceTotal()
+		expect.That(t, n == 0, "%d bytes are held after Close", n)
 	})
 	return p
 }
@@ -47,20 +42,14 @@ func TestLoadersShareOneCopyOfAPlacedSource(t *testing.T) {
 		opt.Rank, opt.WorldSize = rank, 2
 		l := open(t, p, opt)
 		got = append(got, digests(t, l.Epoch(background, 1))...)
-		if m := l.Stats().Memory; m.Topology != 0 || m.Columns != 0 {
-			t.Errorf("rank %d copied the source again: %+v", rank, m)
-		}
+		m := l.Stats().Memory
+		expect.That(t, m.Topology == 0 && m.Columns == 0, "rank %d copied the source again: %+v", rank, m)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 	held := p.Ledger().Used(pinned.Topology) + p.Ledger().Used(pinned.Columns)
-	if held != copies || copies == 0 {
-		t.Errorf("%d bytes of copies, %d when the source was placed", held, copies)
-	}
-	if peak := p.Ledger().Peak(); peak > opt.MaxMemory {
-		t.Errorf("both took %d bytes, MaxMemory is %d", peak, opt.MaxMemory)
-	}
+	expect.That(t, held == copies && copies != 0, "%d bytes of copies, %d when the source was placed", held, copies)
+	peak := p.Ledger().Peak()
+	expect.That(t, peak <= opt.MaxMemory, "both took %d bytes, MaxMemory is %d", peak, opt.MaxMemory)
 }
 
 func TestMaxMemoryBoundsAllLoadersOfAPlacedSource(t *testing.T) {
@@ -82,14 +71,11 @@ func TestMaxMemoryBoundsAllLoadersOfAPlacedSource(t *testing.T) {
 	}
 	more := opt
 	more.Hooks.PerSlot = 50 << 10
-	if c := open(t, p, more); c.Estimate().Slots >= a.Estimate().Slots {
-		t.Errorf("50 KiB beside each slot leave %d slots, where there were %d", c.Estimate().Slots,
-			a.Estimate().Slots)
-	}
+	c := open(t, p, more)
+	expect.That(t, c.Estimate().Slots < a.Estimate().Slots,
+		"50 KiB beside each slot leave %d slots, where there were %d", c.Estimate().Slots, a.Estimate().Slots)
 	opt.MaxMemory = 100 << 10
-	if _, err := loader.Place(background, g, opt, 100); !errors.Is(err, loader.ErrMemory) {
-		t.Errorf("a hundred loaders in 100 KiB: %v", err)
-	}
+	expect.Is(t, expect.Err(loader.Place(background, g, opt, 100)), loader.ErrMemory, "a hundred loaders in 100 KiB")
 }
 
 func TestAPlacedSourceOutlivesItsClose(t *testing.T) {
@@ -99,12 +85,9 @@ func TestAPlacedSourceOutlivesItsClose(t *testing.T) {
 	l := open(t, p, opt)
 	want := digests(t, open(t, g, opt).Epoch(background, 0))
 	expect.OK(t, p.Close())
-	if got := digests(t, l.Epoch(background, 0)); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if _, err := loader.New(p, opt); !errors.Is(err, loader.ErrClosed) {
-		t.Errorf("another loader of what was closed: %v", err)
-	}
+	got := digests(t, l.Epoch(background, 0))
+	expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
+	expect.Is(t, expect.Err(loader.New(p, opt)), loader.ErrClosed, "another loader of what was closed")
 }
 
 func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
@@ -118,21 +101,13 @@ func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
 		o := opt
 		o.Device.Name = "cpu"
 		change(&o)
-		if _, err := loader.New(p, o); !errors.Is(err, loader.ErrOptions) || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", text, err)
-		}
+		expect.Says(t, expect.Err(loader.New(p, o)), loader.ErrOptions, text, text)
 	}
 	other := opt
 	other.Sampler, other.Columns.Nodes = sampling.Neighbor{Fanouts: []int{2}}, []string{"label"}
-	if n := len(digests(t, open(t, place(t, g, other, 1), other).Epoch(background, 0))); n == 0 {
-		t.Error("no batches")
-	}
-	if _, err := loader.Place(background, p, opt, 1); !errors.Is(err, loader.ErrOptions) {
-		t.Errorf("placing twice: %v", err)
-	}
-	if _, err := loader.Place(background, g, opt, 0); !errors.Is(err, loader.ErrOptions) {
-		t.Errorf("for no loader: %v", err)
-	}
+	expect.That(t, len(digests(t, open(t, place(t, g, other, 1), other).Epoch(background, 0))) != 0, "no batches")
+	expect.Is(t, expect.Err(loader.Place(background, p, opt, 1)), loader.ErrOptions, "placing twice")
+	expect.Is(t, expect.Err(loader.Place(background, g, opt, 0)), loader.ErrOptions, "for no loader")
 }
 
 // What was said when the source was placed holds for its loaders, whatever their own options are.

@@ -21,15 +21,12 @@ func TestClustersHaveAPartitionByDefault(t *testing.T) {
 	bound := opt.Sampler.Bound(g.Schema(), 0)
 	var got []string
 	for b, err := range l.Epoch(background, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		got = append(got, digestOf(b))
 		checkBound(t, b, opt.Sampler, bound)
 	}
-	if d := expect.Diff(want, got); d != "" || len(got) != 2 {
-		t.Errorf("%d batches: %s", len(got), d)
-	}
+	d := expect.Diff(want, got)
+	expect.That(t, d == "" && len(got) == 2, "%d batches: %s", len(got), d)
 }
 
 // What looks at the whole graph before the first batch says how far it is.
@@ -50,8 +47,6 @@ func TestPreparationReportsItsProgress(t *testing.T) {
 			}
 		}
 		open(t, g, opt)
-		if calls == 0 {
-			t.Errorf("%s with %v reports nothing", opt.Sampler.Fingerprint(), opt.Links.Negatives)
-		}
+		expect.That(t, calls != 0, "%s with %v reports nothing", opt.Sampler.Fingerprint(), opt.Links.Negatives)
 	}
 }

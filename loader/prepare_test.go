@@ -33,22 +33,16 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 		var bare []uint64
 		l := open(t, g, opt)
 		for b, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
+			expect.Ensure(t, err == nil, "%s: %v", what, err)
 			bare = append(bare, blocksOf(b))
 		}
 		opt.Columns.Prepare = sparse.Transpose | sparse.GCNNorm
 		p := open(t, g, opt)
-		if p.CheckState(l.State(0, 0)) == nil {
-			t.Errorf("%s: the states are equal", what)
-		}
+		expect.That(t, p.CheckState(l.State(0, 0)) != nil, "%s: the states are equal", what)
 		checkMost(t, what, p)
 		n := 0
 		for b, err := range p.Epoch(background, 0) {
-			if err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
+			expect.Ensure(t, err == nil, "%s: %v", what, err)
 			if blocksOf(b) != bare[n] {
 				t.Errorf("%s: batch %d has other blocks", what, n)
 			}
@@ -61,9 +55,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 		loops := open(t, g, opt)
 		checkMost(t, what, loops)
 		checkLoops(t, what, loops)
-		if n != len(bare) || n == 0 {
-			t.Errorf("%s: %d batches, not %d", what, n, len(bare))
-		}
+		expect.That(t, n == len(bare) && n != 0, "%s: %d batches, not %d", what, n, len(bare))
 	}
 	if _, err := loader.New(g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 		Columns: loader.ColumnOptions{Prepare: 8}}); !errors.Is(
@@ -73,9 +65,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 	_, err := loader.New(typedGraph(t, 9, 9), loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 		Columns: loader.ColumnOptions{Prepare: sparse.Loops}, Seeds: loader.AllNodes(),
 		Device: loader.DeviceOptions{Name: "cpu"}})
-	if !errors.Is(err, loader.ErrOptions) || !strings.Contains(err.Error(), "nodes of one type") {
-		t.Errorf("loops from users to items: %v", err)
-	}
+	expect.Says(t, err, loader.ErrOptions, "nodes of one type", "loops from users to items")
 }
 
 // checkMost compares the most rows of prepared arrays with those of the nodes and edges that they are of.
@@ -105,18 +95,14 @@ func checkMost(t *testing.T, what string, l *loader.Loader) {
 			t.Errorf("%s: %s has %d rows at most, want %d (%d nodes, %d edges)", what, name, n, want, nodes, edges)
 		}
 	}
-	if seen == 0 {
-		t.Errorf("%s: nothing is prepared", what)
-	}
+	expect.That(t, seen != 0, "%s: nothing is prepared", what)
 }
 
 // checkLoops compares prepared matrices with those that are made of the blocks.
 func checkLoops(t *testing.T, what string, l *loader.Loader) {
 	t.Helper()
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		expect.Ensure(t, err == nil, "%s: %v", what, err)
 		for layer := range b.Sample.Blocks {
 			block := &b.Sample.Blocks[layer][0]
 			got, err := sparse.Prepared(block, func(name string) unified.Tensor {
@@ -128,9 +114,7 @@ func checkLoops(t *testing.T, what string, l *loader.Loader) {
 				i := expect.Must(l.Find(path))(t)
 				return b.Array(i)
 			})
-			if err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
+			expect.Ensure(t, err == nil, "%s: %v", what, err)
 			plain, _ := sparse.Block(block)
 			want, err := plain.WithLoops()
 			if err != nil || got.Edges() != want.Edges() ||
@@ -171,10 +155,9 @@ func checkPrepared(t *testing.T, what string, l *loader.Loader, b *loader.Batch,
 	block := &b.Sample.Blocks[layer][0]
 	ptr, _ := unified.View[int32](block.Indptr)
 	columns, _ := unified.View[int32](block.Indices)
-	if int64(len(indptr)) != block.NumSrc+1 || len(edges) != len(columns) || len(norm) != len(columns) {
-		t.Fatalf("%s: %d, %d, %d of %d sources and %d edges", what, len(indptr), len(edges), len(norm), block.NumSrc,
-			len(columns))
-	}
+	expect.Ensure(t, int64(len(indptr)) == block.NumSrc+1 && len(edges) == len(columns) && len(norm) == len(columns),
+		"%s: %d, %d, %d of %d sources and %d edges", what, len(indptr), len(edges), len(norm), block.NumSrc,
+		len(columns))
 	seen := 0
 	for j := range block.NumSrc {
 		for k := indptr[j]; k < indptr[j+1]; k++ {
@@ -187,9 +170,7 @@ func checkPrepared(t *testing.T, what string, l *loader.Loader, b *loader.Batch,
 			seen++
 		}
 	}
-	if seen != len(columns) {
-		t.Errorf("%s: %d edges of %d", what, seen, len(columns))
-	}
+	expect.That(t, seen == len(columns), "%s: %d edges of %d", what, seen, len(columns))
 }
 
 // g0 names the only edge type.

@@ -39,17 +39,11 @@ func refusing(t *testing.T, what string, src loader.Source, opt loader.Options, 
 	p, err2 := loader.Place(background, src, opt, 1)
 	_, err3 := loader.Plan(background, src, opt)
 	o, err4 := loader.LookOut(background, src, opt)
-	if l != nil || p != nil || o != nil {
-		t.Errorf("%s: a result and an error", what)
-	}
+	expect.That(t, l == nil && p == nil && o == nil, "%s: a result and an error", what)
 	for i, err := range []error{err1, err2, err3, err4} {
-		if !errors.Is(err, is) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s, %d: %v, want %s", what, i, err, says)
-		}
+		expect.Says(t, err, is, says, "%s, %d", what, i)
 	}
-	if runtime.GOOS == "linux" && expect.OpenFiles(t) != opened {
-		t.Errorf("%s: files stay open", what)
-	}
+	expect.That(t, runtime.GOOS != "linux" || expect.OpenFiles(t) == opened, "%s: files stay open", what)
 }
 
 // What no loader can load is refused alike, whoever asks.
@@ -116,11 +110,10 @@ func TestAFileCutShortIsToldAsItIsReadAhead(t *testing.T) {
 	for _, name := range []string{"feature", "label", "indices"} {
 		src := mappedGraph(t, 3000)
 		expect.OK(t, os.Truncate(filepath.Join(src.dir, name), 4096))
-		if l, err := loader.New(src, loader.Options{Sampler: neighbor, BatchSize: 50,
-			Device: loader.DeviceOptions{Name: "cpu"}}); l != nil ||
-			!errors.Is(err, pinned.ErrFault) || !strings.HasPrefix(err.Error(), src.dir+": ") {
-			t.Errorf("%s: %v", name, err)
-		}
+		l, err := loader.New(src, loader.Options{Sampler: neighbor, BatchSize: 50,
+			Device: loader.DeviceOptions{Name: "cpu"}})
+		expect.That(t, l == nil && errors.Is(err, pinned.ErrFault) && strings.HasPrefix(err.Error(), src.dir+": "),
+			"%s: %v", name, err)
 	}
 }
 
@@ -137,9 +130,8 @@ func TestAnOutlookSaysWhichBatchFailed(t *testing.T) {
 		}
 	}}
 	o, err := loader.LookOut(background, g, opt)
-	if o != nil || !errors.Is(err, gather.ErrRange) || !strings.Contains(err.Error(), "epoch 0, batch 3: ") {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, o == nil && errors.Is(err, gather.ErrRange) && strings.Contains(err.Error(), "epoch 0, batch 3: "),
+		"%v", err)
 }
 
 // Batches are tried for the number of workers only where that was left open, a limit is not said, and there are some:
@@ -166,9 +158,8 @@ func TestWorkersAreFittedOnlyWhereTheyMayBeFewer(t *testing.T) {
 		f := &faults{point: "open"}
 		opt.Sampler = faulty{neighbor, f}
 		l := open(t, g, opt)
-		if n := l.Options().Workers; -f.left != n+c.tried {
-			t.Errorf("%s: %d samplers of %d workers", name, -f.left, n)
-		}
+		n := l.Options().Workers
+		expect.That(t, -f.left == n+c.tried, "%s: %d samplers of %d workers", name, -f.left, n)
 	}
 }
 
@@ -183,8 +174,7 @@ func TestAFaultWhileWorkersAreFittedIsTold(t *testing.T) {
 	for _, point := range []string{"open", "close", "prepare"} {
 		f := &faults{point: point, left: 1}
 		opt.Sampler = faulty{neighbor, f}
-		if l, err := loader.New(g, opt); l != nil || !errors.Is(err, errFault) || f.opened != 0 {
-			t.Errorf("%s: %v", point, err)
-		}
+		l, err := loader.New(g, opt)
+		expect.That(t, l == nil && errors.Is(err, errFault) && f.opened == 0, "%s: %v", point, err)
 	}
 }

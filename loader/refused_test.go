@@ -54,9 +54,8 @@ func TestALoaderThatIsRefusedMemorySaysSoAndLeavesNothing(t *testing.T) {
 						got = append(got, digestOf(b))
 					}
 				}
-				if failed := l.Close(); failed != nil {
-					t.Errorf("%s: %v", name, failed)
-				}
+				failed := l.Close()
+				expect.That(t, failed == nil, "%s: %v", name, failed)
 			}
 			switch peak := p.Ledger().Peak(); {
 			case try == 0 && err == nil:

@@ -3,7 +3,6 @@ package loader
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -42,28 +41,22 @@ func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 	}
 	within(2 * need)
 	l, err := New(g, opt)
-	if err != nil {
-		t.Fatalf("twice the %d bytes that are needed: %v", need, err)
-	}
+	expect.Ensure(t, err == nil, "twice the %d bytes that are needed: %v", need, err)
 	expect.OK(t, l.Close())
 	for _, room := range []int64{need / 2, need / 8, 1000, 0, -5} {
 		within(room)
 		_, err := New(g, opt)
-		if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "allow") {
-			t.Errorf("room for %d bytes of %d: %v", room, need, err)
-		}
+		expect.Says(t, err, ErrMemory, "allow", "room for %d bytes of %d", room, need)
 		if _, err := Plan(t.Context(), g, opt); !errors.Is(err, ErrMemory) {
 			t.Errorf("room for %d bytes of %d: planned with %v", room, need, err)
 		}
 	}
 	within(need / 2)
 	opt.MaxMemory = 1 << 40
-	if l, err = New(g, opt); err != nil {
-		t.Fatalf("with MaxMemory there may be fewer slots: %v", err)
-	}
-	if peak := l.Stats().MemoryPeak; peak > need/2 {
-		t.Errorf("%d bytes were taken, the group has room for %d", peak, need/2)
-	}
+	l, err = New(g, opt)
+	expect.Ensure(t, err == nil, "with MaxMemory there may be fewer slots: %v", err)
+	peak := l.Stats().MemoryPeak
+	expect.That(t, peak <= need/2, "%d bytes were taken, the group has room for %d", peak, need/2)
 	expect.OK(t, l.Close())
 }
 
@@ -81,9 +74,7 @@ func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
 	defer l.Close()
 	seen := int64(0)
 	for b, err := range l.Range(t.Context(), 0, 255, 3) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for nodeType, seeds := range b.slot.request.Seeds {
 			n := int64(len(seeds))
 			seen += int64(nodeType) * n
@@ -93,9 +84,7 @@ func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
 			}
 		}
 	}
-	if seen != rare.Len() {
-		t.Errorf("%d seeds of the rare type", seen)
-	}
+	expect.That(t, seen == rare.Len(), "%d seeds of the rare type", seen)
 }
 
 // What a sampler learns of the whole graph is there once for all workers, and to learn it ends with the context.
@@ -106,13 +95,10 @@ func TestAPlanPreparesTheSamplerOnce(t *testing.T) {
 	l := expect.Must(New(g, opt))(t)
 	held := l.Estimate().Expected.Scratch
 	expect.OK(t, l.Close())
-	if most := held * 5 / 4; planned.Expected.Scratch > most {
-		t.Errorf("the plan expects %d bytes of scratch; %d are held", planned.Expected.Scratch, held)
-	}
+	expect.That(t, planned.Expected.Scratch <= held*5/4, "the plan expects %d bytes of scratch; %d are held",
+		planned.Expected.Scratch, held)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	opt.Sampler = sampling.Saint{Budget: 2000, Coverage: 1 << 20} // an hour's work
-	if _, err := Plan(ended, g, opt); !errors.Is(err, context.Canceled) {
-		t.Errorf("Plan: %v", err)
-	}
+	expect.Is(t, expect.Err(Plan(ended, g, opt)), context.Canceled, "Plan")
 }

@@ -126,9 +126,8 @@ func TestASamplerOfOnesOwnLoadsAsTheOthersDo(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if d := expect.Diff(want, got); d != "" || len(got) != 8 {
-			t.Error(d)
-		}
+		d := expect.Diff(want, got)
+		expect.That(t, d == "" && len(got) == 8, "%v", d)
 	}
 }
 
@@ -140,12 +139,8 @@ func TestASamplersLayersAreBounded(t *testing.T) {
 			bound: func(b *sampling.Bound) { b.Layers = layers }}})
 		says := fmt.Sprintf(": %d layers", layers)
 		refused := errors.Is(err, loader.ErrSampler) && strings.HasSuffix(err.Error(), says)
-		if refused == fits {
-			t.Errorf("%d layers: %v", layers, err)
-		}
-		if err == nil && l.Close() != nil {
-			t.Error("it does not close")
-		}
+		expect.That(t, refused != fits, "%d layers: %v", layers, err)
+		expect.That(t, err != nil || l.Close() == nil, "it does not close")
 	}
 }
 
@@ -214,19 +209,15 @@ func TestAnErrorComesInItsBatchsPlaceAndTheNextEpochIsWhole(t *testing.T) {
 			}
 			got = append(got, digestOf(b))
 		}
-		if d := expect.Diff(want[:7], got); d != "" || len(errs) != 1 {
-			t.Fatalf("%s: %d errors, batches before: %s", what, len(errs), d)
-		}
-		if text := errs[0].Error(); !strings.Contains(text, "epoch 5, batch 7") {
-			t.Errorf("%s: the error does not say where: %s", what, text)
-		}
+		d := expect.Diff(want[:7], got)
+		expect.Ensure(t, d == "" && len(errs) == 1, "%s: %d errors, batches before: %s", what, len(errs), d)
+		text := errs[0].Error()
+		expect.That(t, strings.Contains(text, "epoch 5, batch 7"), "%s: the error does not say where: %s", what, text)
 		if !errors.Is(errs[0], mine) && !errors.Is(errs[0], loader.ErrSampler) {
 			t.Errorf("%s: %v", what, errs[0])
 		}
 		broken.Store(false)
-		if d := expect.Diff(want, digests(t, l.Epoch(background, 5))); d != "" {
-			t.Errorf("%s: the epoch after: %s", what, d)
-		}
+		expect.Same(t, digests(t, l.Epoch(background, 5)), want, "%s: the epoch after", what)
 		if n := opened.Load(); what == "panic" && n != 4 || what == "error" && n != 3 {
 			t.Errorf("%s: samplers were opened %d times", what, n)
 		}
@@ -250,9 +241,7 @@ func TestWorkersGoOnWhileTheBodyRuns(t *testing.T) {
 		}
 		first := true
 		for _, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if first { // all slots but this one are filled before the body ends
 				for range c.workers + c.prefetch {
 					<-ahead
@@ -276,9 +265,7 @@ func TestGraphsThatContradictThemselvesAreErrors(t *testing.T) {
 		for _, s := range []sampling.Neighbor{neighbor, {Fanouts: []int{-1, 2}}, {Fanouts: []int{3}, Replace: true}} {
 			l := open(t, g, loader.Options{Sampler: s, BatchSize: 50,
 				Columns: loader.ColumnOptions{Edges: []string{"weight"}}})
-			if err := lastError(l.Epoch(background, 0)); !errors.Is(err, sampling.ErrGraph) {
-				t.Errorf("%s, %s: %v", name, s.Fingerprint(), err)
-			}
+			expect.Is(t, lastError(l.Epoch(background, 0)), sampling.ErrGraph, "%s, %s", name, s.Fingerprint())
 		}
 	}
 }
@@ -332,9 +319,7 @@ func TestTheSlowerOfBodyAndLoadingDecides(t *testing.T) {
 				Tuning: loader.TuningOptions{Prefetch: c.prefetch}})
 			begin, n := time.Now(), time.Duration(0)
 			for _, err := range l.Epoch(background, 0) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				n++
 				time.Sleep(c.body)
 			}
@@ -387,8 +372,6 @@ func TestASamplersPanicIsAnErrorWhereverItHappens(t *testing.T) {
 		if err == nil {
 			err = l.Close()
 		}
-		if !errors.Is(err, loader.ErrSampler) || !strings.Contains(err.Error(), method) {
-			t.Errorf("%s: %v", method, err)
-		}
+		expect.Says(t, err, loader.ErrSampler, method, method)
 	}
 }

@@ -41,9 +41,8 @@ func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
 	} {
 		l, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds,
 			Device: loader.DeviceOptions{Name: "cpu"}})
-		if l != nil || !errors.Is(err, c.is) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: %v, want %q", c.seeds, err, says)
-		}
+		expect.That(t, l == nil && errors.Is(err, c.is) && strings.Contains(err.Error(), says), "%v: %v, want %q",
+			c.seeds, err, says)
 	}
 	timed := graph.NodeIDs([]int64{1, 2})
 	timed.Sets[0].Times = []int64{3, 4}
@@ -76,9 +75,7 @@ func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
 	})})
 	for n, c := range of {
 		err := lastError(l.Epoch(background, uint64(n)))
-		if !errors.Is(err, c.is) || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("epoch %d: %v, want %q", n, err, c.says)
-		}
+		expect.Says(t, err, c.is, c.says, "epoch %d", n)
 	}
 }
 
@@ -92,9 +89,7 @@ func TestASplitThatCannotBeReadIsAnError(t *testing.T) {
 	for _, seeds := range []loader.SeedSource{{}, loader.Split("train"), loader.SplitIndex("test", 1)} {
 		l, err := loader.New(splitless{plainGraph(t, 60, 4)}, loader.Options{Sampler: neighbor, Seeds: seeds,
 			Device: loader.DeviceOptions{Name: "cpu"}})
-		if l != nil || !errors.Is(err, errFault) {
-			t.Errorf("%v: %v", seeds, err)
-		}
+		expect.That(t, l == nil && errors.Is(err, errFault), "%v: %v", seeds, err)
 	}
 }
 
@@ -123,9 +118,8 @@ func TestASeedSourceSaysWhatItTurnsOutToBe(t *testing.T) {
 	saint := sampling.Saint{Kind: sampling.SaintNodes, Budget: 30}
 	items := open(t, plainGraph(t, 60, 4), loader.Options{Sampler: saint})
 	again := open(t, plainGraph(t, 60, 4), items.Options())
-	if is := again.Options().Seeds.String(); is != "items of the sampler" || again.NumSeeds() != items.NumSeeds() {
-		t.Errorf("the seeds are %s", is)
-	}
+	is := again.Options().Seeds.String()
+	expect.That(t, is == "items of the sampler" && again.NumSeeds() == items.NumSeeds(), "the seeds are %s", is)
 }
 
 // The first of a pair is the source, whatever way the pair is given.
@@ -136,9 +130,7 @@ func TestPairsLeadFromTheirFirst(t *testing.T) {
 		loader.GivenSeeds(graph.EdgePairs([]int64{15, 11}, []int64{3, 4}))} {
 		l := open(t, g, loader.Options{Sampler: neighbor, Seeds: seeds})
 		for b, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if x := b.Links(0); !slices.Equal(x.Sources, []int64{15, 11}) || !slices.Equal(x.Targets, []int64{3, 4}) {
 				t.Errorf("from %d to %d", x.Sources, x.Targets)
 			}
@@ -152,9 +144,7 @@ func TestNodesComeInTheOrderOfTheirTypes(t *testing.T) {
 	for first, seeds := range map[int]loader.SeedSource{0: loader.AllNodes(), 1: loader.AllNodes("item", "user")} {
 		l := open(t, g, loader.Options{Sampler: neighbor, Seeds: seeds, BatchSize: 10})
 		for b, err := range l.Range(background, 0, 0, 1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if ids, items := b.Seeds(first); len(ids) != 10 || ids[9] != 9 || items[9] != 9 {
 				t.Errorf("%v: nodes %d, numbers %d", seeds, ids, items)
 			}
@@ -247,9 +237,7 @@ func TestItemsOfManySetsAreFound(t *testing.T) {
 	l, n := open(t, g, loader.Options{Sampler: neighbor, Seeds: loader.GivenSeeds(seeds), BatchSize: 7}), 0
 	got := make([]string, len(want))
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for nodeType := range 2 {
 			ids, items := b.Seeds(nodeType)
 			for i, id := range ids {
@@ -258,7 +246,6 @@ func TestItemsOfManySetsAreFound(t *testing.T) {
 			}
 		}
 	}
-	if d := expect.Diff(want, got); d != "" || n != len(want) || !slices.Equal(want, got) {
-		t.Errorf("%d items of %d: %s", n, len(want), d)
-	}
+	d := expect.Diff(want, got)
+	expect.That(t, d == "" && n == len(want) && slices.Equal(want, got), "%d items of %d: %s", n, len(want), d)
 }

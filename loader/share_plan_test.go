@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestThePlanFollowsWhatReadsCost: the same rows and devices, other ways between them.
@@ -30,13 +32,11 @@ func TestThePlanFollowsWhatReadsCost(t *testing.T) {
 		if c.own >= 0 && (p.own != c.own || p.dealt != c.dealt) || c.own < 0 && (p.own == 0 || p.dealt == 0) {
 			t.Errorf("%s: %+v, want %d on each and %d dealt", name, p, c.own, c.dealt)
 		}
-		if p.own+(p.dealt+k-1)/k > room || p.own+p.dealt > int64(len(scores)) {
-			t.Errorf("%s: %+v exceeds %d rows a device", name, p, room)
-		}
+		expect.That(t, p.own+(p.dealt+k-1)/k <= room && p.own+p.dealt <= int64(len(scores)),
+			"%s: %+v exceeds %d rows a device", name, p, room)
 	}
-	if p := planSharing(ShareAuto, scores, 3000, k, readCost{1, 1.5, 40}); p.own+p.dealt != 10_000 || p.hits < 0.999 {
-		t.Errorf("all rows have room among the devices: %+v", p)
-	}
+	p := planSharing(ShareAuto, scores, 3000, k, readCost{1, 1.5, 40})
+	expect.That(t, p.own+p.dealt == 10_000 && p.hits >= 0.999, "all rows have room among the devices: %+v", p)
 	if p := planSharing(ShareAuto, make([]float64, 100), 10, 2, fixedCost); p.own+p.dealt <= 0 {
 		t.Errorf("rows of which nothing is known: %+v", p)
 	}

@@ -65,20 +65,16 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	} {
 		r := &recipe{opt: Options{Workers: 5, Tuning: TuningOptions{Prefetch: 3}},
 			arrays: arrays, split: c.split, paged: c.paged}
-		if n := diskMemory(r, 100, 30); n != c.want {
-			t.Errorf("%s: %d bytes, want %d", name, n, c.want)
-		}
+		n := diskMemory(r, 100, 30)
+		expect.That(t, n == c.want, "%s: %d bytes, want %d", name, n, c.want)
 	}
 	r := &recipe{opt: Options{Workers: 1, Tuning: TuningOptions{Prefetch: 1}},
 		split: &tiers.DiskTier{Loaders: 1, OnDisk: endless}, arrays: []Array{
 			{Kind: ArrayNodeColumn, Column: "x", Most: 1 << 60}}}
-	if n, want := diskMemory(r, 1, 2), int64(3+1000*5+1<<40*20+2*4*mib+staging); n != want {
-		t.Errorf("batches without end: %d bytes, want %d", n, want)
-	}
+	n, want := diskMemory(r, 1, 2), int64(3+1000*5+1<<40*20+2*4*mib+staging)
+	expect.That(t, n == want, "batches without end: %d bytes, want %d", n, want)
 	s := &tiers.DiskTier{OnDisk: onDisk[:1]}
-	if !s.Has(wide) || s.Has(narrow) || (*tiers.DiskTier)(nil).Has(wide) {
-		t.Error("which columns are on disk")
-	}
+	expect.That(t, s.Has(wide) && !s.Has(narrow) && !(*tiers.DiskTier)(nil).Has(wide), "which columns are on disk")
 }
 
 // A column of an eighth of the cache is kept whole, and one a byte larger is not. A window is of the power of two that
@@ -88,25 +84,22 @@ func TestTheBordersOfWhatIsKeptWhole(t *testing.T) {
 	fits, large, rest := unread(t, cache/8, 1), unread(t, cache/8+1, 1), unread(t, 1<<22, 512)
 	for c, whole := range map[*tiers.Column]int{fits: 1, large: 0} {
 		total := c.Store.Column().Len() + 1<<31
-		if s := tiers.SplitColumns([]*tiers.Column{rest, c}, total, tiers.DiskOptions{CacheBytes: cache},
-			1, nil); len(s.Whole) != whole ||
-			len(s.OnDisk) != 2-whole {
-			t.Errorf("a column of %d bytes in a cache of %d: %+v", total-1<<31, cache, s)
-		}
+		s := tiers.SplitColumns([]*tiers.Column{rest, c}, total, tiers.DiskOptions{CacheBytes: cache},
+			1, nil)
+		expect.That(t, len(s.Whole) == whole && len(s.OnDisk) == 2-whole, "a column of %d bytes in a cache of %d: %+v",
+			total-1<<31, cache, s)
 	}
 	s := tiers.SplitColumns([]*tiers.Column{rest}, 1<<31, tiers.DiskOptions{CacheBytes: cache}, 1, nil)
-	if d := s.OnDisk[0]; d.MostAsks != 1<<21 || d.Slots != cache/512 {
-		t.Errorf("%+v", d)
-	}
+	d := s.OnDisk[0]
+	expect.That(t, d.MostAsks == 1<<21 && d.Slots == cache/512, "%+v", d)
 	s = tiers.SplitColumns([]*tiers.Column{rest}, 1<<31, tiers.DiskOptions{CacheBytes: cache - 200}, 1, nil)
 	if d := s.OnDisk[0]; d.MostAsks != 1<<20 {
 		t.Errorf("%+v", d)
 	}
 	a := Array{Kind: ArrayNodes, DType: unified.Int32, Most: 5}
 	b := Array{Kind: ArrayNodeColumn, DType: unified.Int64, Most: 5, Row: []int64{3, 7}}
-	if a.mostBytes() != (5+1024)*4 || b.mostBytes() != 5*8*21 || b.rowBytes() != 168 {
-		t.Errorf("%d and %d bytes", a.mostBytes(), b.mostBytes())
-	}
+	expect.That(t, a.mostBytes() == (5+1024)*4 && b.mostBytes() == 5*8*21 && b.rowBytes() == 168, "%d and %d bytes",
+		a.mostBytes(), b.mostBytes())
 }
 
 // An outlook of a share looks as far ahead as the window of all would.
@@ -134,10 +127,9 @@ func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 	expect.OK(t, tr.simulateOne(o, map[*tiers.Column]diskio.Layout{c: layout}, one*width*50, to))
 	want, err := diskio.Simulate(disk.Ahead, layout, diskio.PlannerOptions{Slots: 50, Lookahead: ahead,
 		Along: 4 << 20 / width / one}, asks, 20)
-	if want = want.Times(one); err != nil || to.Misses != want.Misses || to.Requests != want.Requests ||
-		to.Batches != 20 {
-		t.Errorf("%+v, want %+v: %v", to.Counts, want, err)
-	}
+	want = want.Times(one)
+	expect.That(t, err == nil && to.Misses == want.Misses && to.Requests == want.Requests && to.Batches == 20,
+		"%+v, want %+v: %v", to.Counts, want, err)
 }
 
 // Rows of a column are verified up to its last piece, however many it has.
@@ -149,13 +141,10 @@ func TestTheLastPieceOfALargeColumnIsVerified(t *testing.T) {
 		row  int64
 		fits bool
 	}{{-1, true}, {0, true}, {1 << 21, true}, {1<<21 - 1, false}, {1<<21 - 1025, true}} {
-		if err := v.Check(unified.FromSlice([]int64{c.row})); (err == nil) != c.fits {
-			t.Errorf("row %d: %v", c.row, err)
-		}
+		err := v.Check(unified.FromSlice([]int64{c.row}))
+		expect.That(t, (err == nil) == c.fits, "row %d: %v", c.row, err)
 	}
-	if p.times[0] != 1 || p.times[1<<11-1] != 1 || p.times[1<<11-2] != 1 {
-		t.Errorf("%v", p.times)
-	}
+	expect.That(t, p.times[0] == 1 && p.times[1<<11-1] == 1 && p.times[1<<11-2] == 1, "%v", p.times)
 }
 
 // A trace has the rows of two epochs, batch by batch; packing it keeps neighbours, and makes no others.
@@ -164,23 +153,17 @@ func TestATraceIsPackedWithoutNewNeighbours(t *testing.T) {
 	r, on := expect.Must2(settle(ring(t, 35), opt))(t)
 	c := unread(t, 35, 64)
 	tr := &rowTrace{recipe: r, columns: []*tiers.Column{c}}
-	if err := tr.sample(t.Context()); err != nil || r.closeShared() != nil || on.close() != nil {
-		t.Fatal(err)
-	}
-	if len(tr.asks[c]) != 8 || tr.one != 1 || tr.sampled != 8 {
-		t.Errorf("%d batches, one of %d", len(tr.asks[c]), tr.one)
-	}
+	err := tr.sample(t.Context())
+	expect.Ensure(t, err == nil && r.closeShared() == nil && on.close() == nil, "%v", err)
+	expect.That(t, len(tr.asks[c]) == 8 && tr.one == 1 && tr.sampled == 8, "%d batches, one of %d", len(tr.asks[c]),
+		tr.one)
 	tr.asks[c] = [][]uint32{{9000, 9001, 500}, {1024 * 3, 501, 9001}, nil}
-	if rows := tr.pack(c); c.Together() != 1024 || rows != 2*3*1024 {
-		t.Errorf("places of %d rows, %d in all", c.Together(), rows)
-	}
-	if d := expect.Diff([][]uint32{{9000 - 8*1024, 9001 - 8*1024, 2*1024 + 500}, {4 * 1024, 2*1024 + 501,
-		9001 - 8*1024}, nil}, tr.asks[c]); d != "" {
-		t.Error(d)
-	}
-	if one := unread(t, 4, 1<<20); one.Together() != 1 {
-		t.Errorf("%d rows of a megabyte are neighbours", one.Together())
-	}
+	rows := tr.pack(c)
+	expect.That(t, c.Together() == 1024 && rows == 2*3*1024, "places of %d rows, %d in all", c.Together(), rows)
+	expect.Same(t, tr.asks[c],
+		[][]uint32{{9000 - 8*1024, 9001 - 8*1024, 2*1024 + 500}, {4 * 1024, 2*1024 + 501, 9001 - 8*1024}, nil})
+	one := unread(t, 4, 1<<20)
+	expect.That(t, one.Together() == 1, "%d rows of a megabyte are neighbours", one.Together())
 }
 
 // A sampler's scratch has room for buffers that move, and for huge pages where it needs such.
@@ -203,9 +186,8 @@ func TestASlotWithoutColumnsIsCountedByPages(t *testing.T) {
 	page := func(n int64) int64 { return (n + 4095) / 4096 * 4096 }
 	// nodes, seeds as they are in the batch and as they were asked for, indptr, indices, positions
 	want := page((1800+1024)*4) + page(600*4) + page(600*8) + page(1801*4) + 2*page(1200*4)
-	if got := r.withoutColumns(); os.Getpagesize() == 4096 && got != want {
-		t.Errorf("%d bytes, want %d", got, want)
-	}
+	got := r.withoutColumns()
+	expect.That(t, os.Getpagesize() != 4096 || got == want, "%d bytes, want %d", got, want)
 	r.arrays = append(r.arrays, Array{Kind: ArrayNodeColumn, DType: unified.Float32, Most: 1 << 20})
 	r.arrays = append(r.arrays, Array{Kind: ArrayIndices, DType: unified.Int32, Most: 1 << 61})
 	if got := r.withoutColumns(); os.Getpagesize() == 4096 && got != want+1<<60 {
@@ -219,9 +201,8 @@ func TestTheDefaultCacheIsHalfOfTheRoom(t *testing.T) {
 		{0, 400, 1000, 200}, {600, 400, 1000, 300}, {0, 0, 1, 1}, {0, 0, 3, 1}, {0, 0, 4, 2}} {
 		AvailableMemory(t, c.available)
 		r := &recipe{opt: Options{MaxMemory: c.limit}, room: c.room}
-		if got := r.defaultCache(); got != c.want {
-			t.Errorf("%+v: %d bytes", c, got)
-		}
+		got := r.defaultCache()
+		expect.That(t, got == c.want, "%+v: %d bytes", c, got)
 	}
 }
 
@@ -247,13 +228,11 @@ func TestAColumnOfTooManyRowsIsNotReadFromDisk(t *testing.T) {
 	log := &bytes.Buffer{}
 	r := &recipe{opt: Options{Hooks: Hooks{Logger: slog.New(slog.NewTextHandler(log, nil))}}}
 	mapped, total := r.inFiles([]*tiers.Column{many, few})
-	if len(mapped) != 1 || mapped[0] != few || total != diskio.MaxRows-1 {
-		t.Errorf("%d columns of %d bytes", len(mapped), total)
-	}
+	expect.That(t, len(mapped) == 1 && mapped[0] == few && total == diskio.MaxRows-1, "%d columns of %d bytes",
+		len(mapped), total)
 	want := "level=WARN msg=\"a column has too many rows to be read from disk\" column=many rows=2147483647\n"
-	if text := log.String(); !strings.HasSuffix(text, want) || strings.Count(text, "\n") != 1 {
-		t.Errorf("the log says %s", text)
-	}
+	text := log.String()
+	expect.That(t, strings.HasSuffix(text, want) && strings.Count(text, "\n") == 1, "the log says %s", text)
 }
 
 // A topology that the cache has room for, and one that a device reads, stay as they are.
@@ -281,7 +260,5 @@ func TestATopologyIsPagedWhereTheCacheHasNoRoom(t *testing.T) {
 	if asker, err := (*pagedTopology)(nil).ask(); asker != nil || err != nil {
 		t.Errorf("%v, %v", asker, err)
 	}
-	if pagedWorkers() != 2*machine.Workers()+2 {
-		t.Errorf("%d workers", pagedWorkers())
-	}
+	expect.That(t, pagedWorkers() == 2*machine.Workers()+2, "%d workers", pagedWorkers())
 }

@@ -41,10 +41,8 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 		s := tiers.SplitColumns([]*tiers.Column{wide, label, narrow}, total, tiers.DiskOptions{CacheBytes: c.cache,
 			PackBytes: c.pack},
 			c.loaders, nil)
-		if len(s.Whole) != 1 || s.Whole[0] != label || len(s.OnDisk) != 2 ||
-			s.Loaders != c.loaders {
-			t.Fatalf("%+v: %+v", c, s)
-		}
+		expect.Ensure(t, len(s.Whole) == 1 && s.Whole[0] == label && len(s.OnDisk) == 2 && s.Loaders == c.loaders,
+			"%+v: %+v", c, s)
 		sum := int64(0)
 		for i, d := range s.OnDisk {
 			of, part := []*tiers.Column{narrow, wide}[i], []int64{1, 2}[i]
@@ -58,26 +56,20 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 				int64(d.Slots) > share/row || int64(d.Slots) < share/row-1 || d.Early < early-1 || d.Early > early+1 {
 				t.Errorf("%+v: column %d has %+v, of a share of %d", c, i, d, share)
 			}
-			if window := d.MostAsks * diskio.AskBytes; window > max(16<<20, share) ||
-				c.pack == 0 && window > max(16<<20, share/4) {
-				t.Errorf("%+v: column %d has a window of %d bytes", c, i, window)
-			}
-			if packed := d.Pack.Bytes; packed != c.pack*part/3 || (d.Pack.Memory > 0) != (c.pack > 0) {
-				t.Errorf("%+v: column %d packs %+v", c, i, d.Pack)
-			}
+			window := d.MostAsks * diskio.AskBytes
+			expect.That(t, window <= max(16<<20, share) && (c.pack != 0 || window <= max(16<<20, share/4)),
+				"%+v: column %d has a window of %d bytes", c, i, window)
+			expect.That(t, d.Pack.Bytes == c.pack*part/3 && (d.Pack.Memory > 0) == (c.pack > 0),
+				"%+v: column %d packs %+v", c, i, d.Pack)
 			sum += int64(d.Slots) * row
 		}
-		if s.CacheBytes < sum || s.CacheBytes > sum+2*pinned.HugePage {
-			t.Errorf("%+v: caches of %d bytes, %d are said", c, sum, s.CacheBytes)
-		}
+		expect.That(t, s.CacheBytes >= sum && s.CacheBytes <= sum+2*pinned.HugePage,
+			"%+v: caches of %d bytes, %d are said", c, sum, s.CacheBytes)
 	}
 	small := tiers.SplitColumns([]*tiers.Column{wide, label, narrow}, total, tiers.DiskOptions{CacheBytes: total}, 1,
 		nil)
-	if len(small.Whole) != 3 || len(small.OnDisk) != 0 || small.CacheBytes != 0 {
-		t.Errorf("what fits is not kept whole: %+v", small)
-	}
+	expect.That(t, len(small.Whole) == 3 && len(small.OnDisk) == 0 && small.CacheBytes == 0,
+		"what fits is not kept whole: %+v", small)
 	none := tiers.SplitColumns([]*tiers.Column{label}, 8<<20, tiers.DiskOptions{CacheBytes: 1 << 20}, 1, nil)
-	if len(none.Whole) != 0 || len(none.OnDisk) != 1 || none.OnDisk[0].Slots != 1<<17 {
-		t.Errorf("%+v", none)
-	}
+	expect.That(t, len(none.Whole) == 0 && len(none.OnDisk) == 1 && none.OnDisk[0].Slots == 1<<17, "%+v", none)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -41,18 +42,15 @@ func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 	if err := lastError(l.Epoch(background, 0)); !errors.Is(err, errFault) || strings.Contains(err.Error(), "layer") {
 		t.Errorf("%v", err)
 	}
-	if n := len(digests(t, l.Epoch(background, 0))); n != 8 {
-		t.Errorf("%d batches", n)
-	}
+	n := len(digests(t, l.Epoch(background, 0)))
+	expect.That(t, n == 8, "%d batches", n)
 	typed, s := typedGraph(t, 9, 9), sampling.Neighbor{Fanouts: []int{2}}
 	_, err := loader.New(typed, loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: sparse.Loops},
 		Seeds:  loader.AllNodes(),
 		Device: loader.DeviceOptions{Name: "cpu"}})
 	want := fmt.Sprintf(": Prepare: loops are for edges between nodes of one type, and %s leads elsewhere",
 		typed.Schema().Edges[0])
-	if !errors.Is(err, loader.ErrOptions) || !strings.HasSuffix(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
-	}
+	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.HasSuffix(err.Error(), want), "%v, want %s", err, want)
 	for _, what := range []sparse.Preparation{8, 255} {
 		o := loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: what}}
 		if o.EnsureDefaults(); o.Validate() == nil || o.Sampler.Fingerprint() != s.Fingerprint() {

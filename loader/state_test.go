@@ -2,7 +2,6 @@ package loader_test
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
@@ -18,9 +17,7 @@ func TestResumeGoesOnAfterAnyBatch(t *testing.T) {
 	whole := digests(t, l.Epoch(background, 7))
 	var states []string
 	for b, err := range l.Epoch(background, 7) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		text := expect.Must(json.Marshal(b.State()))(t)
 		states = append(states, string(text))
 	}
@@ -29,9 +26,7 @@ func TestResumeGoesOnAfterAnyBatch(t *testing.T) {
 	for i, text := range states {
 		var s loader.State
 		expect.OK(t, json.Unmarshal([]byte(text), &s))
-		if d := expect.Diff(whole[i+1:], digests(t, other.Resume(background, s))); d != "" {
-			t.Errorf("resumed after batch %d: %s", i, d)
-		}
+		expect.Same(t, digests(t, other.Resume(background, s)), whole[i+1:], "resumed after batch %d", i)
 	}
 }
 
@@ -45,18 +40,14 @@ func TestResumeMayBeWithOtherRanks(t *testing.T) {
 		opt.Rank = rank
 		n := 0
 		for b, err := range open(t, g, opt).Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if n++; n == 2 {
 				s[rank] = b.State()
 				break
 			}
 		}
 	}
-	if s[0] != s[1] {
-		t.Errorf("states after a round differ: %+v and %+v", s[0], s[1])
-	}
+	expect.That(t, s[0] == s[1], "states after a round differ: %+v and %+v", s[0], s[1])
 	for world := 1; world <= 4; world++ {
 		got := make([]string, len(whole)-4)
 		for rank := range world {
@@ -67,9 +58,7 @@ func TestResumeMayBeWithOtherRanks(t *testing.T) {
 				at += world
 			}
 		}
-		if d := expect.Diff(whole[4:], got); d != "" {
-			t.Errorf("%d ranks: %s", world, d)
-		}
+		expect.Same(t, got, whole[4:], "%d ranks", world)
 	}
 }
 
@@ -93,27 +82,20 @@ func TestAStateOfAnotherLoaderIsRefused(t *testing.T) {
 	} {
 		opt := own
 		change(&opt)
-		if err := lastError(open(t, g, opt).Resume(background, s)); !errors.Is(err, loader.ErrState) ||
-			!strings.Contains(err.Error(), "its "+strings.Replace(name, "order", "list", 1)+" is ") {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Says(t, lastError(open(t, g, opt).Resume(background, s)), loader.ErrState,
+			"its "+strings.Replace(name, "order", "list", 1)+" is ", name)
 	}
 	for name, src := range map[string]loader.Source{"dataset": plainGraph(t, 222, 5)} {
-		if err := lastError(open(t, src, own).Resume(background, s)); !errors.Is(err, loader.ErrState) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, lastError(open(t, src, own).Resume(background, s)), loader.ErrState, name)
 	}
 	later := s
 	later.Semantics++
 	for name, bad := range map[string]loader.State{"none": {}, "other semantics": later} {
-		if err := lastError(open(t, g, own).Resume(background, bad)); !errors.Is(err, loader.ErrState) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, lastError(open(t, g, own).Resume(background, bad)), loader.ErrState, name)
 	}
 	s.Next = 1<<64 - 1
-	if n := len(digests(t, open(t, g, own).Resume(background, s))); n != 0 {
-		t.Errorf("a state far beyond the end: %d batches", n)
-	}
+	n := len(digests(t, open(t, g, own).Resume(background, s)))
+	expect.That(t, n == 0, "a state far beyond the end: %d batches", n)
 }
 
 func TestRangeIsAPartOfTheEpoch(t *testing.T) {
@@ -125,8 +107,7 @@ func TestRangeIsAPartOfTheEpoch(t *testing.T) {
 		{2, 1<<64 - 1}} {
 		want := whole[min(c.first, 11):]
 		want = want[:min(c.count, uint64(len(want)))]
-		if d := expect.Diff(want, digests(t, l.Range(background, 1, c.first, c.count))); d != "" {
-			t.Errorf("%d batches from %d: %s", c.count, c.first, d)
-		}
+		expect.Same(t, digests(t, l.Range(background, 1, c.first, c.count)), want, "%d batches from %d", c.count,
+			c.first)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -24,9 +25,7 @@ func TestNodesAreLookedAtAsOfTheirOwnTimes(t *testing.T) {
 		BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(set)}
 	l, seen := open(t, g, opt), 0
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for nodeType := range 2 {
 			own, items := b.Seeds(nodeType)
 			as := view[int64](t, b.Sample.Arrays[nodeType].Rows)
@@ -38,15 +37,12 @@ func TestNodesAreLookedAtAsOfTheirOwnTimes(t *testing.T) {
 			}
 		}
 	}
-	if seen != len(ids) {
-		t.Errorf("%d seeds of %d", seen, len(ids))
-	}
+	expect.That(t, seen == len(ids), "%d seeds of %d", seen, len(ids))
 	state := l.State(0, 0)
 	set.Sets[1].Times = []int64{10, 8}
 	opt.Seeds = loader.GivenSeeds(set)
-	if other := open(t, g, opt).State(0, 0); other.Seeds == state.Seeds {
-		t.Error("a list with other times has the same state")
-	}
+	other := open(t, g, opt).State(0, 0)
+	expect.That(t, other.Seeds != state.Seeds, "a list with other times has the same state")
 }
 
 func TestTimesOfSomeSeedsAreRefused(t *testing.T) {
@@ -59,9 +55,7 @@ func TestTimesOfSomeSeedsAreRefused(t *testing.T) {
 	for says, seeds := range map[string]graph.Seeds{"1 of 2 sets have times": some, "1 times of 2 nodes": short} {
 		_, err := loader.New(g, loader.Options{Device: loader.DeviceOptions{Name: "cpu"}, Sampler: neighbor,
 			Seeds: loader.GivenSeeds(seeds)})
-		if !errors.Is(err, graph.ErrSeed) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %s", err, says)
-		}
+		expect.That(t, errors.Is(err, graph.ErrSeed) && strings.Contains(err.Error(), says), "%v, want %s", err, says)
 	}
 }
 
@@ -88,15 +82,12 @@ func TestEachEpochHasItsOwnSeeds(t *testing.T) {
 		for b, err := range l.Epoch(background, epoch) {
 			got = append(got, digest(t, b, err))
 		}
-		if !slices.Equal(got, want) || len(got) != 3 {
-			t.Errorf("epoch %d has %x, a loader of its list %x", epoch, got, want)
-		}
+		expect.That(t, slices.Equal(got, want) && len(got) == 3, "epoch %d has %x, a loader of its list %x", epoch, got,
+			want)
 	}
 	for epoch, says := range map[uint64]string{2: "[2] of each node type", 3: "epoch 3: no list"} {
 		for _, err := range l.Epoch(background, epoch) {
-			if err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("epoch %d: %v, want %q", epoch, err, says)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), says), "epoch %d: %v, want %q", epoch, err, says)
 		}
 	}
 }
@@ -104,9 +95,7 @@ func TestEachEpochHasItsOwnSeeds(t *testing.T) {
 // digest returns the full digest of a batch.
 func digest(t *testing.T, b *loader.Batch, err error) uint64 {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	_, full := b.Digest()
 	return full
 }

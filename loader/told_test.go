@@ -67,9 +67,8 @@ func TestTheLogSaysWhatWasDecided(t *testing.T) {
 	}
 	log.Reset()
 	open(t, plainGraph(t, 60, 4), opt)
-	if got := log.all("loader ready"); len(got) != 0 {
-		t.Errorf("the log says %q", got)
-	}
+	got := log.all("loader ready")
+	expect.That(t, len(got) == 0, "the log says %q", got)
 	loader.GroupRoom(t, 1<<30)
 	opt.MaxMemory = 1 << 30
 	open(t, plainGraph(t, 60, 4), opt)
@@ -146,8 +145,7 @@ func TestWhatIsReadAheadFitsHalfOfMemory(t *testing.T) {
 		total = 0
 		loader.AvailableMemory(t, room)
 		open(t, g, opt)
-		if total != want {
-			t.Errorf("with room for %d, of %d bytes: %d were read ahead, want %d", room, need, total, want)
-		}
+		expect.That(t, total == want, "with room for %d, of %d bytes: %d were read ahead, want %d", room, need, total,
+			want)
 	}
 }

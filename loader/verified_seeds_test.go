@@ -77,24 +77,18 @@ func TestNewVerifiesWhatBatchesReadAnywhere(t *testing.T) {
 		}
 		c.opt.Sampler, c.opt.Verify, c.opt.Device.Name = neighbor, true, "cpu"
 		l := open(t, src, c.opt)
-		if !maps.Equal(src.seen, want) {
-			t.Errorf("%s: %d arrays of %d were verified: %v, want %v", name, len(src.seen), len(want), src.seen, want)
-		}
-		if n := len(digests(t, l.Epoch(background, 0))); n == 0 {
-			t.Errorf("%s: no batch", name)
-		}
+		expect.That(t, maps.Equal(src.seen, want), "%s: %d arrays of %d were verified: %v, want %v", name,
+			len(src.seen), len(want), src.seen, want)
+		expect.That(t, len(digests(t, l.Epoch(background, 0))) != 0, "%s: no batch", name)
 		for at := range want {
 			src.rotten = at
-			if l, err := loader.New(src, c.opt); l != nil || !errors.Is(err, errRotten) {
-				t.Errorf("%s: %v", name, err)
-			}
+			l, err := loader.New(src, c.opt)
+			expect.That(t, l == nil && errors.Is(err, errRotten), "%s: %v", name, err)
 		}
 		c.opt.Verify, src.rotten = false, nil
 		clear(src.seen)
 		digests(t, open(t, src, c.opt).Epoch(background, 0))
-		if len(src.seen) != 0 {
-			t.Errorf("%s: verified without being asked for: %v", name, src.seen)
-		}
+		expect.That(t, len(src.seen) == 0, "%s: verified without being asked for: %v", name, src.seen)
 	}
 	_, err := loader.New(g, loader.Options{Sampler: neighbor, Verify: true, Device: loader.DeviceOptions{Name: "cpu"}})
 	id := g.ID()

@@ -59,21 +59,16 @@ func TestPiecesAreVerifiedOnceWhenTheyAreFirstRead(t *testing.T) {
 				list = unified.FromSlice(narrow)
 			}
 			expect.OK(t, v.Check(list))
-			if !slices.Equal(p.times, want) {
-				t.Fatalf("seed %d: after rows %v pieces were verified %v times, want %v", seed, ids, p.times, want)
-			}
+			expect.Ensure(t, slices.Equal(p.times, want),
+				"seed %d: after rows %v pieces were verified %v times, want %v", seed, ids, p.times, want)
 		}
 		p.rotten = int(r.Int64N(rows) * width >> tiers.PieceShift)
 		v, p.times[p.rotten] = tiers.NewVerifiedRows(p, x), 0
 		for range 2 { // what is rotten stays so
 			err := v.Check(unified.FromSlice([]int64{(int64(p.rotten) << tiers.PieceShift) / width}))
-			if !errors.Is(err, errRotten) {
-				t.Errorf("piece %d is rotten: %v", p.rotten, err)
-			}
+			expect.Is(t, err, errRotten, "piece %d is rotten", p.rotten)
 		}
 	}
 	var none *tiers.VerifiedRows
-	if err := none.Check(unified.FromSlice([]int64{1})); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, none.Check(unified.FromSlice([]int64{1})))
 }

@@ -46,29 +46,23 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 			Device:    loader.DeviceOptions{Name: "cpu"},
 			Residence: c.residence, Verify: c.verify}))(t)
 		for b, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			ids := idsOf(t, b.Sample.Nodes[0])
 			for _, name := range []string{"feature", "half", "brain"} {
 				x := b.Node(0, name)
 				v, err := unified.View[float32](x)
-				if err != nil || len(v) != 9*len(ids) {
-					t.Fatalf("%s: %v, %v", name, x, err)
-				}
+				expect.Ensure(t, err == nil && len(v) == 9*len(ids), "%s: %v, %v", name, x, err)
 				for i, id := range ids {
 					want := make([]float32, 9)
 					for k := range want {
 						want[k] = float32((int(id)+k)%9 - 4)
 					}
-					if !slices.Equal(v[9*i:9*i+9], want) {
-						t.Fatalf("%s of node %d is %v, not %v", name, id, v[9*i:9*i+9], want)
-					}
+					expect.Ensure(t, slices.Equal(v[9*i:9*i+9], want), "%s of node %d is %v, not %v", name, id,
+						v[9*i:9*i+9], want)
 				}
 			}
-			if x := b.Node(0, "bare"); x.DType() != unified.Int8 {
-				t.Errorf("a column without scales is delivered as %v", x.DType())
-			}
+			x := b.Node(0, "bare")
+			expect.That(t, x.DType() == unified.Int8, "a column without scales is delivered as %v", x.DType())
 		}
 		expect.OK(t, l.Close())
 	}
@@ -78,13 +72,10 @@ func TestWhatDoesNotWidenIsRefused(t *testing.T) {
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Columns: loader.ColumnOptions{Widen: true},
 		Device:    loader.DeviceOptions{Name: "cpu"},
 		Residence: loader.Disk}
-	if _, err := loader.New(storedGraph(t, narrowGraph(t)), opt); !errors.Is(err, loader.ErrOptions) {
-		t.Errorf("from disk: %v", err)
-	}
+	expect.Is(t, expect.Err(loader.New(storedGraph(t, narrowGraph(t)), opt)), loader.ErrOptions, "from disk")
 	opt.Device.Name, opt.Residence = "cuda", loader.Mapped
-	if _, err := loader.New(narrowGraph(t), opt); !errors.Is(err, loader.ErrDevice) {
-		t.Errorf("%v", err)
-	}
+	_, err := loader.New(narrowGraph(t), opt)
+	expect.That(t, errors.Is(err, loader.ErrDevice), "%v", err)
 }
 
 // idsOf returns ids of either type.

@@ -43,9 +43,7 @@ func readBack(t *testing.T, dev *device.Device, a *Attachment) []byte {
 		} else {
 			err = s.Copy(there.Address()+device.Address(at), a.Address()+device.Address(at), step)
 		}
-		if err != nil {
-			t.Fatalf("copy %d bytes at %d: %v", step, at, err)
-		}
+		expect.Ensure(t, err == nil, "copy %d bytes at %d: %v", step, at, err)
 		at += step
 	}
 	expect.OK(t, errors.Join(s.CopyToHost(back.Bytes(), there.Address()), s.Synchronize()))
@@ -69,10 +67,9 @@ func unchanged(t *testing.T, ledger *Ledger) {
 	t.Helper()
 	attached.Lock()
 	defer attached.Unlock()
-	if len(attached.all) != 0 || ledger.Total() != 0 || ledger.DeviceTotal() != 0 {
-		t.Errorf("left: %d entries, %d bytes of host memory, %d of device memory", len(attached.all), ledger.Total(),
-			ledger.DeviceTotal())
-	}
+	expect.That(t, len(attached.all) == 0 && ledger.Total() == 0 && ledger.DeviceTotal() == 0,
+		"left: %d entries, %d bytes of host memory, %d of device memory", len(attached.all), ledger.Total(),
+		ledger.DeviceTotal())
 }
 
 const testChunk = 1 << 16 // so that a small file takes several registrations
@@ -106,9 +103,8 @@ func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			deviceFindsTheBytes(t, dev, c.bytes, c.from, c.name != "anonymous")
-			if n := mappings(t, filepath.Dir(shmPath)); n != 1 {
-				t.Errorf("the file on tmpfs is mapped %d times", n)
-			}
+			n := mappings(t, filepath.Dir(shmPath))
+			expect.That(t, n == 1, "the file on tmpfs is mapped %d times", n)
 		})
 	}
 }
@@ -121,9 +117,7 @@ func deviceFindsTheBytes(t *testing.T, dev *device.Device, data []byte, from Run
 	want := best(t, dev, data, from)
 	opt := AttachOptions{Ledger: &ledger, Purpose: Columns, From: from, chunk: testChunk,
 		Progress: func(done, total int64) {
-			if total < int64(len(data)) || done > total {
-				t.Errorf("%d of %d are done", done, total)
-			}
+			expect.That(t, total >= int64(len(data)) && done <= total, "%d of %d are done", done, total)
 			told = append(told, done)
 		}}
 	a := expect.Must(Attach(context.Background(), dev, data, opt))(t)
@@ -132,28 +126,19 @@ func deviceFindsTheBytes(t *testing.T, dev *device.Device, data []byte, from Run
 			a.Reasons())
 	}
 	for i, s := range a.Reasons() {
-		if s.Refused == "" || s.Rung != RungPageTables+Rung(i) {
-			t.Errorf("reason %d: %+v", i, s)
-		}
+		expect.That(t, s.Refused != "" && s.Rung == RungPageTables+Rung(i), "reason %d: %+v", i, s)
 	}
-	if len(a.Reasons()) != int(want-RungPageTables) {
-		t.Errorf("%d reasons against the rungs before %v", len(a.Reasons()), want)
-	}
-	if !bytes.Equal(readBack(t, dev, a), data) {
-		t.Error("the device finds other bytes")
-	}
-	if n := len(told); n < (len(data)+testChunk-1)/testChunk {
-		t.Errorf("progress was told %d times", n)
-	}
+	expect.That(t, len(a.Reasons()) == int(want-RungPageTables), "%d reasons against the rungs before %v",
+		len(a.Reasons()), want)
+	expect.That(t, bytes.Equal(readBack(t, dev, a), data), "the device finds other bytes")
+	n := len(told)
+	expect.That(t, n >= (len(data)+testChunk-1)/testChunk, "progress was told %d times", n)
 	if n := ledger.Used(Columns); counted && n < int64(len(data)) && want != RungPageTables {
 		t.Errorf("%d bytes are counted", n)
 	}
-	if err := a.Close(); err != nil || a.Close() != nil {
-		t.Error(err)
-	}
-	if a.Bytes() != nil || a.Address() != 0 || a.Contiguous(0) != 0 {
-		t.Error("closed, but it still has bytes")
-	}
+	err := a.Close()
+	expect.That(t, err == nil && a.Close() == nil, "%v", err)
+	expect.That(t, a.Bytes() == nil && a.Address() == 0 && a.Contiguous(0) == 0, "closed, but it still has bytes")
 	unchanged(t, &ledger)
 }
 
@@ -168,9 +153,7 @@ func mappings(t *testing.T, dir string) int {
 func onTmpfs(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "khop-test-")
-	if err != nil || fileSystem(dir) != "tmpfs" {
-		t.Fatalf("no tmpfs at /dev/shm: %v", err)
-	}
+	expect.Ensure(t, err == nil && fileSystem(dir) == "tmpfs", "no tmpfs at /dev/shm: %v", err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -179,13 +162,9 @@ func TestNoBytesAttachToNothing(t *testing.T) {
 	dev := cudatest.Open(t)
 	for _, b := range [][]byte{nil, {}, make([]byte, 5)[:0]} {
 		a, err := Attach(context.Background(), dev, b, AttachOptions{})
-		if err != nil || a.Address() != 0 || a.Rung() != 0 || a.Close() != nil {
-			t.Errorf("%+v, %v", a, err)
-		}
-		if a, err = Upload(context.Background(), dev, newStream(t, dev), b, AttachOptions{}); err != nil ||
-			a.Address() != 0 || a.Close() != nil {
-			t.Errorf("%+v, %v", a, err)
-		}
+		expect.That(t, err == nil && a.Address() == 0 && a.Rung() == 0 && a.Close() == nil, "%+v, %v", a, err)
+		a, err = Upload(context.Background(), dev, newStream(t, dev), b, AttachOptions{})
+		expect.That(t, err == nil && a.Address() == 0 && a.Close() == nil, "%+v, %v", a, err)
 	}
 }
 
@@ -198,22 +177,16 @@ func TestAttachingAgainSharesWhatIsThere(t *testing.T) {
 		first := expect.Must(Attach(context.Background(), dev, file.Bytes(), opt))(t)
 		taken := ledger.Total()
 		again, err := Attach(context.Background(), dev, file.Bytes(), opt)
-		if err != nil || again.Address() != first.Address() || ledger.Total() != taken {
-			t.Fatalf("again at %#x, first at %#x, %v", again.Address(), first.Address(), err)
-		}
+		expect.Ensure(t, err == nil && again.Address() == first.Address() && ledger.Total() == taken,
+			"again at %#x, first at %#x, %v", again.Address(), first.Address(), err)
 		part, err := Attach(context.Background(), dev, file.Bytes()[1000:2000], opt)
-		if err != nil || part.Address() != first.Address()+1000 || len(part.Bytes()) != 1000 {
-			t.Fatalf("a part at %#x, all at %#x, %v", part.Address(), first.Address(), err)
-		}
+		expect.Ensure(t, err == nil && part.Address() == first.Address()+1000 && len(part.Bytes()) == 1000,
+			"a part at %#x, all at %#x, %v", part.Address(), first.Address(), err)
 		if err := errors.Join(first.Close(), again.Close()); err != nil || ledger.Total() != taken {
 			t.Errorf("closed while a part is in use: %v, %d bytes left", err, ledger.Total())
 		}
-		if !bytes.Equal(readBack(t, dev, part), file.Bytes()[1000:2000]) {
-			t.Error("the part is gone")
-		}
-		if err := part.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.That(t, bytes.Equal(readBack(t, dev, part), file.Bytes()[1000:2000]), "the part is gone")
+		expect.OK(t, part.Close())
 		unchanged(t, &ledger)
 	}
 }
@@ -226,9 +199,8 @@ func TestWritableMemoryIsCopiedForEachAttachment(t *testing.T) {
 	copy(b, "after ")
 	second := expect.Must(Attach(context.Background(), dev, b, AttachOptions{From: RungCopy}))(t)
 	defer second.Close()
-	if string(first.Bytes()) != "before" || string(second.Bytes()) != "after " {
-		t.Errorf("%q and %q", first.Bytes(), second.Bytes())
-	}
+	expect.That(t, string(first.Bytes()) == "before" && string(second.Bytes()) == "after ", "%q and %q", first.Bytes(),
+		second.Bytes())
 }
 
 // A caller that has a reason of its own against better rungs gets it back, and no rung beyond the last.
@@ -237,21 +209,15 @@ func TestRungsAreTriedFromOneToAnother(t *testing.T) {
 	file, _ := mapped(t, t.TempDir(), 300_000)
 	var ledger Ledger
 	opt := AttachOptions{Ledger: &ledger, From: RungCopy, Last: RungCopy, Why: "it is slow", chunk: testChunk}
-	if Attached(file.Bytes()) {
-		t.Error("it is attached already")
-	}
+	expect.That(t, !Attached(file.Bytes()), "it is attached already")
 	a := expect.Must(Attach(context.Background(), dev, file.Bytes(), opt))(t)
 	for _, s := range a.Reasons() {
-		if slow := s.Refused == opt.Why; slow != (s.Rung == RungReadOnly) {
-			t.Errorf("%v: %s", s.Rung, s.Refused)
-		}
+		expect.That(t, (s.Refused == opt.Why) == (s.Rung == RungReadOnly), "%v: %s", s.Rung, s.Refused)
 	}
-	if a.Rung() != RungCopy || !Attached(file.Bytes()[100:200]) || len(a.Reasons()) != 3 {
-		t.Errorf("%v, %v", a.Rung(), a.Reasons())
-	}
-	if err := a.Close(); err != nil || Attached(file.Bytes()) {
-		t.Errorf("after Close it is attached: %v", err)
-	}
+	expect.That(t, a.Rung() == RungCopy && Attached(file.Bytes()[100:200]) && len(a.Reasons()) == 3, "%v, %v", a.Rung(),
+		a.Reasons())
+	err := a.Close()
+	expect.That(t, err == nil && !Attached(file.Bytes()), "after Close it is attached: %v", err)
 	opt.Available = 200_000
 	if _, err := Attach(context.Background(), dev, file.Bytes(), opt); !errors.Is(err, ErrMemory) ||
 		!strings.Contains(err.Error(), RungHostAlloc.String()+": not asked for") {
@@ -267,16 +233,11 @@ func TestOverlappingRangesAreCopied(t *testing.T) {
 	opt := AttachOptions{Ledger: &ledger, From: RungInPlace, chunk: testChunk}
 	low := expect.Must(Attach(context.Background(), dev, file.Bytes()[:200_000], opt))(t)
 	high := expect.Must(Attach(context.Background(), dev, file.Bytes()[100_000:], opt))(t)
-	if low.Rung() != RungInPlace || high.Rung() != RungCopy || !strings.Contains(high.Reasons()[2].Refused,
-		"overlaps") {
-		t.Errorf("%v and %v: %v", low.Rung(), high.Rung(), high.Reasons())
-	}
-	if !bytes.Equal(readBack(t, dev, high), file.Bytes()[100_000:]) {
-		t.Error("the device finds other bytes")
-	}
-	if err := errors.Join(low.Close(), high.Close()); err != nil {
-		t.Error(err)
-	}
+	expect.That(t,
+		low.Rung() == RungInPlace && high.Rung() == RungCopy && strings.Contains(high.Reasons()[2].Refused, "overlaps"),
+		"%v and %v: %v", low.Rung(), high.Rung(), high.Reasons())
+	expect.That(t, bytes.Equal(readBack(t, dev, high), file.Bytes()[100_000:]), "the device finds other bytes")
+	expect.OK(t, errors.Join(low.Close(), high.Close()))
 
 	opt.From = RungCopy
 	high = expect.Must(Attach(context.Background(), dev, file.Bytes()[100_000:], opt))(t)
@@ -285,9 +246,7 @@ func TestOverlappingRangesAreCopied(t *testing.T) {
 	if high.Rung() != RungCopy || low.Rung() != RungInPlace {
 		t.Errorf("a copy is in the way: %v", low.Reasons())
 	}
-	if err := errors.Join(low.Close(), high.Close()); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, errors.Join(low.Close(), high.Close()))
 	unchanged(t, &ledger)
 }
 
@@ -316,12 +275,8 @@ func TestCancellingHalfWayLeavesNothing(t *testing.T) {
 		unchanged(t, &ledger)
 		a, err := Attach(context.Background(), dev, c.bytes, AttachOptions{Ledger: &ledger, From: c.from,
 			chunk: testChunk})
-		if err != nil {
-			t.Fatalf("cancelled once, it cannot be attached any more: %v", err)
-		}
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Ensure(t, err == nil, "cancelled once, it cannot be attached any more: %v", err)
+		expect.OK(t, a.Close())
 	}
 }
 
@@ -341,18 +296,13 @@ func TestTooLittleHostMemorySaysHowMuch(t *testing.T) {
 	shm, _ := mapped(t, onTmpfs(t), 300_000)
 	a, err := Attach(context.Background(), dev, shm.Bytes(), AttachOptions{Ledger: &ledger, From: RungInPlace,
 		Available: 200_000})
-	if err != nil {
-		t.Fatalf("a file on tmpfs is in memory already, but %v", err)
-	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.Ensure(t, err == nil, "a file on tmpfs is in memory already, but %v", err)
+	expect.OK(t, a.Close())
 
 	ledger.SetLimit(100_000)
-	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger,
-		From: RungReadOnly}); !errors.Is(err, ErrLimit) {
-		t.Errorf("beyond the ledger's limit: %v", err)
-	}
+	expect.Is(t,
+		expect.Err(Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, From: RungReadOnly})),
+		ErrLimit, "beyond the ledger's limit")
 	unchanged(t, &ledger)
 }
 
@@ -408,33 +358,24 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 		last := int64(0)
 		a := expect.Must(Upload(context.Background(), dev, newStream(t, dev), file.Bytes()[:n],
 			AttachOptions{Ledger: &ledger, Purpose: Columns, chunk: testChunk, Progress: func(done, total int64) {
-				if done <= last || total != int64(n) {
-					t.Errorf("%d of %d after %d", done, total, last)
-				}
+				expect.That(t, done > last && total == int64(n), "%d of %d after %d", done, total, last)
 				last = done
 			}}))(t)
-		if a.Rung() != RungDevice || last != int64(n) || len(a.Bytes()) != n {
-			t.Errorf("%v, %d of %d told", a.Rung(), last, n)
-		}
-		if ledger.DeviceUsed(Columns) < int64(n) || ledger.Total() != 0 {
-			t.Errorf("%d bytes uploaded: %d on the device and %d on the host are counted", n,
-				ledger.DeviceUsed(Columns), ledger.Total())
-		}
-		if !bytes.Equal(readBack(t, dev, a), file.Bytes()[:n]) {
-			t.Error("the device finds other bytes")
-		}
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.That(t, a.Rung() == RungDevice && last == int64(n) && len(a.Bytes()) == n, "%v, %d of %d told", a.Rung(),
+			last, n)
+		expect.That(t, ledger.DeviceUsed(Columns) >= int64(n) && ledger.Total() == 0,
+			"%d bytes uploaded: %d on the device and %d on the host are counted", n, ledger.DeviceUsed(Columns),
+			ledger.Total())
+		expect.That(t, bytes.Equal(readBack(t, dev, a), file.Bytes()[:n]), "the device finds other bytes")
+		expect.OK(t, a.Close())
 		unchanged(t, &ledger)
 	}
 
 	var ledger Ledger
 	ledger.SetDeviceLimit(100_000)
-	if _, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes(),
-		AttachOptions{Ledger: &ledger}); !errors.Is(err, ErrLimit) {
-		t.Errorf("beyond the limit: %v", err)
-	}
+	expect.Is(t,
+		expect.Err(Upload(context.Background(), dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger})),
+		ErrLimit, "beyond the limit")
 	ledger.SetDeviceLimit(0)
 	if _, err := Upload(context.Background(), dev, newStream(t, dev), bytesAt(uintptr(addressOf(file.Bytes())), 1<<46),
 		AttachOptions{Ledger: &ledger}); !errors.Is(err, device.ErrOutOfMemory) {
@@ -444,14 +385,11 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	_, err := Upload(ctx, dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk,
 		Progress: func(int64, int64) { cancel(cause) }})
-	if !errors.Is(err, cause) {
-		t.Errorf("cancelled: %v", err)
-	}
+	expect.Is(t, err, cause, "cancelled")
 	expect.OK(t, os.Truncate(path, testChunk))
-	if _, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes(),
-		AttachOptions{Ledger: &ledger}); !errors.Is(err, ErrFault) {
-		t.Errorf("a file cut short: %v", err)
-	}
+	expect.Is(t,
+		expect.Err(Upload(context.Background(), dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger})),
+		ErrFault, "a file cut short")
 	unchanged(t, &ledger)
 }
 
@@ -463,15 +401,9 @@ func TestMemoryOutlivesTheDeviceThatItWasAttachedWith(t *testing.T) {
 		expect.OK(t, dev.Close())
 		dev = cudatest.Open(t)
 		second := expect.Must(Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from}))(t)
-		if err := first.Close(); err != nil {
-			t.Error(err)
-		}
-		if !bytes.Equal(readBack(t, dev, second), file.Bytes()) {
-			t.Error("other bytes")
-		}
-		if err := second.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, first.Close())
+		expect.That(t, bytes.Equal(readBack(t, dev, second), file.Bytes()), "other bytes")
+		expect.OK(t, second.Close())
 		unchanged(t, nil)
 	}
 }

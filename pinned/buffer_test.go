@@ -12,9 +12,7 @@ func TestBufferGrowsAndKeeps(t *testing.T) {
 	kept := int64(0)
 	for _, n := range []int64{10, 5000, 5001, 100_000, 3 << 20} {
 		expect.OK(t, b.Grow(n, kept))
-		if b.Cap() < n {
-			t.Fatalf("%d bytes asked, %d given", n, b.Cap())
-		}
+		expect.Ensure(t, b.Cap() >= n, "%d bytes asked, %d given", n, b.Cap())
 		for i := range kept {
 			if b.Bytes()[i] != byte(i*3) {
 				t.Fatalf("byte %d was lost growing to %d", i, n)
@@ -26,9 +24,8 @@ func TestBufferGrowsAndKeeps(t *testing.T) {
 		kept = n
 	}
 	before := ledger.Total()
-	if err := b.Grow(kept/2, kept); err != nil || ledger.Total() != before {
-		t.Errorf("asking for less moved the buffer: %v", err)
-	}
+	err := b.Grow(kept/2, kept)
+	expect.That(t, err == nil && ledger.Total() == before, "asking for less moved the buffer: %v", err)
 	if err := b.Close(); err != nil || ledger.Total() != 0 || b.Cap() != 0 {
 		t.Errorf("closed: %v, %d bytes counted", err, ledger.Total())
 	}
@@ -43,10 +40,7 @@ func TestReserveTakesNoMoreThanAsked(t *testing.T) {
 	b := Buffer{Options: Options{Ledger: &ledger, Pages: PagesSmall}}
 	defer b.Close()
 	expect.OK(t, b.Reserve(1<<20))
-	if ledger.Total() != 1<<20 {
-		t.Errorf("%d bytes taken for %d", ledger.Total(), 1<<20)
-	}
-	if err := b.Reserve(1 << 10); err != nil || b.Cap() != 1<<20 {
-		t.Errorf("reserving less changed the buffer: %v, %d bytes", err, b.Cap())
-	}
+	expect.That(t, ledger.Total() == 1<<20, "%d bytes taken for %d", ledger.Total(), 1<<20)
+	err := b.Reserve(1 << 10)
+	expect.That(t, err == nil && b.Cap() == 1<<20, "reserving less changed the buffer: %v, %d bytes", err, b.Cap())
 }

@@ -35,20 +35,14 @@ func TestEntriesShareRangesWithinOneAnother(t *testing.T) {
 	}
 	expect.OK(t, table.settle(e, fill(e, &undone)))
 	inner, fresh, err := table.get(ctx, b[page+100:page+200])
-	if err != nil || fresh || inner != e {
-		t.Fatalf("a part of an entry is another entry: %v", err)
-	}
-	if v := inner.view(b[page+100 : page+200]); &v[0] != &b[page+100] || len(v) != 100 {
-		t.Error("the view is elsewhere")
-	}
+	expect.Ensure(t, err == nil && !fresh && inner == e, "a part of an entry is another entry: %v", err)
+	v := inner.view(b[page+100 : page+200])
+	expect.That(t, &v[0] == &b[page+100] && len(v) == 100, "the view is elsewhere")
 	over, fresh, err := table.get(ctx, b[:2*page])
-	if err != nil || !fresh || !over.crowd {
-		t.Errorf("an overlapping range: fresh %v, crowd %v, %v", fresh, over.crowd, err)
-	}
+	expect.That(t, err == nil && fresh && over.crowd, "an overlapping range: fresh %v, crowd %v, %v", fresh, over.crowd,
+		err)
 	_ = table.settle(over, errors.New("refused"))
-	if err := table.drop(e); err != nil || undone.Load() != 0 {
-		t.Error("undone while one attachment is left")
-	}
+	expect.That(t, table.drop(e) == nil && undone.Load() == 0, "undone while one attachment is left")
 	if err := table.drop(inner); err != nil || undone.Load() != 1 || len(table.all) != 0 {
 		t.Errorf("undone %d times, %d entries left, %v", undone.Load(), len(table.all), err)
 	}
@@ -60,27 +54,20 @@ func TestEntriesThatFailOrStandAloneServeNobodyElse(t *testing.T) {
 	b := testBytes[:100]
 	for _, alone := range []bool{false, true} {
 		e, fresh, err := table.get(context.Background(), b)
-		if err != nil || !fresh {
-			t.Fatal("something is left from before")
-		}
+		expect.Ensure(t, err == nil && fresh, "something is left from before")
 		if alone {
 			e.alone = true
 			expect.OK(t, table.settle(e, fill(e, &undone)))
 			other, fresh, _ := table.get(context.Background(), b)
-			if !fresh {
-				t.Error("an entry that stands alone was shared")
-			}
+			expect.That(t, fresh, "an entry that stands alone was shared")
 			_ = table.settle(other, errors.New("refused"))
-			if err := table.drop(e); err != nil || undone.Load() != 1 {
-				t.Errorf("undone %d times: %v", undone.Load(), err)
-			}
+			err := table.drop(e)
+			expect.That(t, err == nil && undone.Load() == 1, "undone %d times: %v", undone.Load(), err)
 		} else if err := table.settle(e, os.ErrPermission); !errors.Is(err, os.ErrPermission) {
 			t.Error(err)
 		}
 	}
-	if len(table.all) != 0 {
-		t.Errorf("%d entries left", len(table.all))
-	}
+	expect.That(t, len(table.all) == 0, "%d entries left", len(table.all))
 }
 
 func TestGoroutinesWaitForWhoMakesTheEntry(t *testing.T) {
@@ -112,9 +99,7 @@ func TestGoroutinesWaitForWhoMakesTheEntry(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	if len(table.all) != 0 || made.Load() == 0 {
-		t.Errorf("%d entries left of %d made", len(table.all), made.Load())
-	}
+	expect.That(t, len(table.all) == 0 && made.Load() != 0, "%d entries left of %d made", len(table.all), made.Load())
 }
 
 func TestWaitingForAnEntryEndsWithTheContext(t *testing.T) {
@@ -124,8 +109,7 @@ func TestWaitingForAnEntryEndsWithTheContext(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
-	if _, _, err := table.get(ctx, b); !errors.Is(err, cause) {
-		t.Errorf("%v, want the cause", err)
-	}
+	_, _, err := table.get(ctx, b)
+	expect.That(t, errors.Is(err, cause), "%v, want the cause", err)
 	_ = table.settle(e, os.ErrPermission)
 }

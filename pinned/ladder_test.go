@@ -2,7 +2,6 @@ package pinned
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -70,9 +69,7 @@ func TestLadderDecidesByAttributesAndMemory(t *testing.T) {
 			continue
 		}
 		for i, s := range steps {
-			if s.Rung != RungPageTables+Rung(i) {
-				t.Errorf("%s: step %d is %v", name, i, s.Rung)
-			}
+			expect.That(t, s.Rung == RungPageTables+Rung(i), "%s: step %d is %v", name, i, s.Rung)
 		}
 		first := slices.IndexFunc(steps, func(s Step) bool { return s.Refused != "" })
 		if first >= 0 && !strings.Contains(steps[first].Refused, c.why) {
@@ -83,17 +80,11 @@ func TestLadderDecidesByAttributesAndMemory(t *testing.T) {
 
 func TestWithoutADeviceFilesStayMapped(t *testing.T) {
 	steps := Ladder(nil, make([]byte, 10))
-	if len(steps) != 1 || steps[0].Rung != RungHost || steps[0].Refused != "" {
-		t.Errorf("%v", steps)
-	}
-	if _, err := Attach(context.Background(), nil, make([]byte, 10), AttachOptions{}); !errors.Is(err,
-		device.ErrNoDevice) {
-		t.Errorf("attached to no device: %v", err)
-	}
-	if _, err := Upload(context.Background(), nil, nil, make([]byte, 10), AttachOptions{}); !errors.Is(err,
-		device.ErrNoDevice) {
-		t.Errorf("uploaded to no device: %v", err)
-	}
+	expect.That(t, len(steps) == 1 && steps[0].Rung == RungHost && steps[0].Refused == "", "%v", steps)
+	expect.Is(t, expect.Err(Attach(context.Background(), nil, make([]byte, 10), AttachOptions{})), device.ErrNoDevice,
+		"attached to no device")
+	expect.Is(t, expect.Err(Upload(context.Background(), nil, nil, make([]byte, 10), AttachOptions{})),
+		device.ErrNoDevice, "uploaded to no device")
 }
 
 func TestRungsHaveNames(t *testing.T) {
@@ -125,9 +116,8 @@ func TestDescribeTellsKindsOfMemoryApart(t *testing.T) {
 		t.Skip("only Linux tells")
 	}
 	anonymous := expect.Must(Allocate(100_000, Options{}))(t)
-	if m := describe(anonymous.Bytes()[5000:6000]); m.kind != memoryOwn {
-		t.Errorf("memory of Allocate: %+v", m)
-	}
+	m := describe(anonymous.Bytes()[5000:6000])
+	expect.That(t, m.kind == memoryOwn, "memory of Allocate: %+v", m)
 	file, path := mapped(t, t.TempDir(), 100_000)
 	if m := describe(file.Bytes()[5000:99_000]); m.kind != memoryFile || m.path != path || !m.shared || m.writable ||
 		m.offset != 0 || m.lo != uintptr(addressOf(file.Bytes())) || m.hi < m.lo+99_000 {
@@ -141,9 +131,7 @@ func TestDescribeTellsKindsOfMemoryApart(t *testing.T) {
 		t.Errorf("a range beyond the mapping: %+v", m)
 	}
 	expect.OK(t, anonymous.Close())
-	if len(own.at) != 0 {
-		t.Errorf("%d closed regions are remembered", len(own.at))
-	}
+	expect.That(t, len(own.at) == 0, "%d closed regions are remembered", len(own.at))
 }
 
 func TestMappingsOnTmpfsAreFoundAndMappedForWriting(t *testing.T) {
@@ -159,17 +147,11 @@ func TestMappingsOnTmpfsAreFoundAndMappedForWriting(t *testing.T) {
 	r, path := mapped(t, dir, 3*os.Getpagesize())
 	part := r.Bytes()[os.Getpagesize():]
 	m := describe(part)
-	if m.kind != memoryFile || m.fs != "tmpfs" {
-		t.Fatalf("%+v", m)
-	}
+	expect.Ensure(t, m.kind == memoryFile && m.fs == "tmpfs", "%+v", m)
 	again := expect.Must(mapWritable(m))(t)
 	again[os.Getpagesize()+10] ^= 0xff
-	if part[10] != again[os.Getpagesize()+10] {
-		t.Error("the second mapping is not of the same pages")
-	}
-	if err := sysUnmap(again); err != nil {
-		t.Error(err)
-	}
+	expect.That(t, part[10] == again[os.Getpagesize()+10], "the second mapping is not of the same pages")
+	expect.OK(t, sysUnmap(again))
 
 	expect.OK(t, os.Rename(path, path+" gone"))
 	expect.OK(t, os.WriteFile(path, make([]byte, len(r.Bytes())), 0o600))
@@ -212,8 +194,7 @@ nonsense
 		"a file without name": {0xd000, 0xe000, memory{kind: memoryFile, path: "/memfd:x (deleted)", lo: 0xd000,
 			hi: 0xe000, shared: true, writable: true, file: fileID{0, 1, 9}}},
 	} {
-		if got := readMaps(strings.NewReader(maps), c.lo, c.hi); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
+		got := readMaps(strings.NewReader(maps), c.lo, c.hi)
+		expect.That(t, got == c.want, "%s: %+v, want %+v", name, got, c.want)
 	}
 }

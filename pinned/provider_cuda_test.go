@@ -48,20 +48,14 @@ func TestAProviderGivesDeviceMemory(t *testing.T) {
 		if a := b.Address(); a < whole.Address() || a+device.Address(n) > end || len(p.out) != 1 {
 			t.Errorf("%d bytes at %#x, %d pieces are out", n, a, len(p.out))
 		}
-		if l.DeviceTotal() < n || l.Total() != 0 {
-			t.Errorf("%d bytes on the device and %d on the host are counted", l.DeviceTotal(), l.Total())
-		}
+		expect.That(t, l.DeviceTotal() >= n && l.Total() == 0, "%d bytes on the device and %d on the host are counted",
+			l.DeviceTotal(), l.Total())
 	}
-	if err := b.Grow(1<<20, 0); err == nil {
-		t.Error("more than the provider has")
-	}
+	expect.That(t, b.Grow(1<<20, 0) != nil, "more than the provider has")
 	if err := b.Close(); err != nil || len(p.out) != 0 || l.DeviceTotal() != 0 {
 		t.Errorf("error %v, %d pieces are out, %d bytes are counted", err, len(p.out), l.DeviceTotal())
 	}
-	if err := whole.Close(); err != nil {
-		t.Error(err)
-	}
-	if after := cudatest.NowLive(t); after != before {
-		t.Errorf("left: %+v, was %+v", after, before)
-	}
+	expect.OK(t, whole.Close())
+	after := cudatest.NowLive(t)
+	expect.That(t, after == before, "left: %+v, was %+v", after, before)
 }

@@ -26,9 +26,8 @@ func nothingLeft(t *testing.T, ledger *Ledger) func() {
 	before := cudatest.NowLive(t)
 	return func() {
 		t.Helper()
-		if now := cudatest.NowLive(t); now != before {
-			t.Errorf("the driver holds %+v, before it held %+v", now, before)
-		}
+		now := cudatest.NowLive(t)
+		expect.That(t, now == before, "the driver holds %+v, before it held %+v", now, before)
 		unchanged(t, ledger)
 	}
 }
@@ -91,9 +90,7 @@ func refuse(t *testing.T, call string, nth int, b []byte, from, want Rung) {
 	check := nothingLeft(t, &ledger)
 	cudatest.Fail(t, call, nth, notPermitted)
 	a, err := Attach(context.Background(), dev, b, AttachOptions{Ledger: &ledger, From: from, chunk: testChunk})
-	if err != nil {
-		t.Fatalf("%s of piece %d: %v", call, nth, err)
-	}
+	expect.Ensure(t, err == nil, "%s of piece %d: %v", call, nth, err)
 	said := false
 	for _, s := range a.Reasons() {
 		said = said || strings.Contains(s.Refused, "CUDA_ERROR_NOT_PERMITTED")
@@ -108,12 +105,8 @@ func refuse(t *testing.T, call string, nth int, b []byte, from, want Rung) {
 // readAndClose fails the test unless the device finds the bytes of b, and closes what attached them.
 func readAndClose(t *testing.T, dev *device.Device, a *Attachment, b []byte) {
 	t.Helper()
-	if !bytes.Equal(readBack(t, dev, a), b) {
-		t.Error("the device finds other bytes")
-	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.That(t, bytes.Equal(readBack(t, dev, a), b), "the device finds other bytes")
+	expect.OK(t, a.Close())
 }
 
 func TestEverythingRefusedNamesEveryReason(t *testing.T) {
@@ -125,15 +118,12 @@ func TestEverythingRefusedNamesEveryReason(t *testing.T) {
 	cudatest.Fail(t, "cuMemHostRegister_v2", 3, notPermitted) // the second piece of the copy
 	cudatest.Fail(t, "cuMemHostAlloc", 1, outOfMemory)
 	a, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk})
-	if a != nil || !errors.Is(err, device.ErrNotPermitted) || !errors.Is(err, device.ErrOutOfMemory) {
-		t.Fatalf("%v, %v", a, err)
-	}
+	expect.Ensure(t, a == nil && errors.Is(err, device.ErrNotPermitted) && errors.Is(err, device.ErrOutOfMemory),
+		"%v, %v", a, err)
 	for _, part := range []string{path, "attribute 100", "tmpfs", "CUDA_ERROR_NOT_PERMITTED",
 		"CUDA_ERROR_OUT_OF_MEMORY", RungReadOnly.String(), RungInPlace.String(), RungCopy.String(),
 		RungHostAlloc.String()} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("no %q in %v", part, err)
-		}
+		expect.That(t, strings.Contains(err.Error(), part), "no %q in %v", part, err)
 	}
 	check()
 }
@@ -149,10 +139,8 @@ func TestALostDeviceEndsTheClimb(t *testing.T) {
 		t.Errorf("%v, want ErrDeviceLost, and no rung tried after it", err)
 	}
 	check()
-	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger}); !errors.Is(err,
-		device.ErrDeviceLost) {
-		t.Errorf("attached to a lost device: %v", err)
-	}
+	expect.Is(t, expect.Err(Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger})),
+		device.ErrDeviceLost, "attached to a lost device")
 	check()
 }
 
@@ -179,9 +167,7 @@ func TestClosingOnALostDeviceSucceeds(t *testing.T) {
 			t.Errorf("%v: %v", a.Rung(), err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, s.Close())
 	check()
 }
 
@@ -198,10 +184,9 @@ func TestAnUploadThatFailsLeavesNothing(t *testing.T) {
 		s := newStream(t, dev)
 		check := nothingLeft(t, &ledger)
 		cudatest.Fail(t, c.call, c.nth, outOfMemory)
-		if a, err := Upload(context.Background(), dev, s, disk.Bytes(),
-			AttachOptions{Ledger: &ledger, chunk: testChunk}); !errors.Is(err, device.ErrOutOfMemory) {
-			t.Errorf("call %d of %s fails: %v, %v", c.nth, c.call, a, err)
-		}
+		a, err := Upload(context.Background(), dev, s, disk.Bytes(),
+			AttachOptions{Ledger: &ledger, chunk: testChunk})
+		expect.That(t, errors.Is(err, device.ErrOutOfMemory), "call %d of %s fails: %v, %v", c.nth, c.call, a, err)
 		check()
 		cudatest.Report(t) // forgets a failure that has not come
 	}
@@ -214,9 +199,7 @@ func TestUploadsAreWholeInEveryOrder(t *testing.T) {
 		a, err := Upload(context.Background(), dev, newStream(t, dev), disk.Bytes(), AttachOptions{chunk: 8192})
 		expect.OK(t, err)
 		defer a.Close()
-		if !bytes.Equal(readBack(t, dev, a), disk.Bytes()) {
-			t.Error("the device finds other bytes")
-		}
+		expect.That(t, bytes.Equal(readBack(t, dev, a), disk.Bytes()), "the device finds other bytes")
 	})
 }
 
@@ -226,22 +209,17 @@ func TestDeviceMemoryTooSmall(t *testing.T) {
 	var ledger Ledger
 	s := newStream(t, dev)
 	check := nothingLeft(t, &ledger)
-	if _, err := Upload(context.Background(), dev, s, make([]byte, 2<<20),
-		AttachOptions{Ledger: &ledger}); !errors.Is(err, device.ErrOutOfMemory) {
-		t.Errorf("%v, want ErrOutOfMemory", err)
-	}
+	_, err := Upload(context.Background(), dev, s, make([]byte, 2<<20),
+		AttachOptions{Ledger: &ledger})
+	expect.That(t, errors.Is(err, device.ErrOutOfMemory), "%v, want ErrOutOfMemory", err)
 	b := Buffer{Options: Options{Ledger: &ledger, Device: dev}}
 	if err := b.Grow(900_000, 0); err != nil || b.Cap() != 900_000 {
 		t.Errorf("what just fits: %v, capacity %d", err, b.Cap())
 	}
-	if err := b.Grow(950_000, 1); !errors.Is(err, ErrPlacement) {
-		t.Errorf("device memory kept something: %v", err)
-	}
+	expect.Is(t, b.Grow(950_000, 1), ErrPlacement, "device memory kept something")
 	if err := b.Grow(2<<20, 0); !errors.Is(err, device.ErrOutOfMemory) || b.Cap() != 0 {
 		t.Errorf("%v, want ErrOutOfMemory; capacity %d", err, b.Cap())
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, b.Close())
 	check()
 }

@@ -19,12 +19,9 @@ func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
 			before := ledger.Total()
 			r := expect.Must(Allocate(n, Options{Ledger: &ledger, Purpose: Batches, Pages: pages}))(t)
 			b := r.Bytes()
-			if int64(len(b)) != n || r.Len() != n || r.Placement() != Host {
-				t.Errorf("%d bytes asked, %d given, %v", n, len(b), r.Placement())
-			}
-			if len(bytes.Trim(b, "\x00")) != 0 {
-				t.Errorf("%d bytes are not zero", n)
-			}
+			expect.That(t, int64(len(b)) == n && r.Len() == n && r.Placement() == Host, "%d bytes asked, %d given, %v",
+				n, len(b), r.Placement())
+			expect.That(t, len(bytes.Trim(b, "\x00")) == 0, "%d bytes are not zero", n)
 			align := uintptr(os.Getpagesize())
 			if pages == PagesHuge || pages == PagesAuto && n >= HugePage {
 				align = HugePage
@@ -32,9 +29,8 @@ func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
 			if at := uintptr(unsafe.Pointer(&b[0])); at%align != 0 && runtime.GOOS != "windows" {
 				t.Errorf("%d bytes with pages %d begin at %#x, not a multiple of %d", n, pages, at, align)
 			}
-			if got := ledger.Used(Batches) - before; got < n || got >= n+HugePage {
-				t.Errorf("%d bytes are counted as %d", n, got)
-			}
+			got := ledger.Used(Batches) - before
+			expect.That(t, got >= n && got < n+HugePage, "%d bytes are counted as %d", n, got)
 			for i := range b { // every byte can be written
 				b[i] = 1
 			}
@@ -44,21 +40,15 @@ func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
 			}
 		}
 	}
-	if ledger.Peak() < 3*HugePage+5 {
-		t.Errorf("peak is %d", ledger.Peak())
-	}
+	expect.That(t, ledger.Peak() >= 3*HugePage+5, "peak is %d", ledger.Peak())
 }
 
 func TestAllocateRefusesImpossibleSizes(t *testing.T) {
 	for _, n := range []int64{-1, 1 << 60, 1<<63 - 1} {
-		if _, err := Allocate(n, Options{}); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%d bytes: %v, want ErrTooLarge", n, err)
-		}
+		expect.Is(t, expect.Err(Allocate(n, Options{})), ErrTooLarge, "%d bytes", n)
 	}
 	r, err := Allocate(0, Options{})
-	if err != nil || r.Len() != 0 || r.Close() != nil {
-		t.Errorf("0 bytes: %v", err)
-	}
+	expect.That(t, err == nil && r.Len() == 0 && r.Close() == nil, "0 bytes: %v", err)
 }
 
 func TestTouchKeepsContents(t *testing.T) {
@@ -69,9 +59,7 @@ func TestTouchKeepsContents(t *testing.T) {
 	}
 	r.Touch(1 << 40)
 	for i, b := range r.Bytes() {
-		if b != byte(i*7) {
-			t.Fatalf("byte %d is %d", i, b)
-		}
+		expect.Ensure(t, b == byte(i*7), "byte %d is %d", i, b)
 	}
 }
 
@@ -81,9 +69,7 @@ func TestMappedFileIsTheFile(t *testing.T) {
 	expect.OK(t, os.WriteFile(path, want, 0o600))
 	r := expect.Must(MapFile(path))(t)
 	defer r.Close()
-	if !bytes.Equal(r.Bytes(), want) || r.Placement() != Host {
-		t.Error("the mapping differs from the file")
-	}
+	expect.That(t, bytes.Equal(r.Bytes(), want) && r.Placement() == Host, "the mapping differs from the file")
 }
 
 func TestWhatCannotBeMappedIsAnError(t *testing.T) {
@@ -114,16 +100,14 @@ func TestGuardTurnsATruncatedFileIntoAnError(t *testing.T) {
 		}
 		return nil
 	}
-	if err := Guard(read); !errors.Is(err, ErrFault) {
-		t.Fatalf("%v, want ErrFault", err)
-	}
+	err := Guard(read)
+	expect.Ensure(t, errors.Is(err, ErrFault), "%v, want ErrFault", err)
 	if err := Guard(func() error { return os.ErrClosed }); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Guard returned %v for an ordinary error", err)
 	}
 	defer func() {
-		if p := recover(); p != "mine" {
-			t.Errorf("Guard swallowed a panic of the caller's: %v", p)
-		}
+		p := recover()
+		expect.That(t, p == "mine", "Guard swallowed a panic of the caller's: %v", p)
 	}()
 	_ = Guard(func() error { panic("mine") })
 }
@@ -139,13 +123,9 @@ func TestLedgerRefusesMoreThanItsLimit(t *testing.T) {
 	}
 	expect.OK(t, r.Close())
 	r, err = Allocate(1<<20, opt)
-	if err != nil {
-		t.Fatalf("memory that was given back is not to be had: %v", err)
-	}
+	expect.Ensure(t, err == nil, "memory that was given back is not to be had: %v", err)
 	r.Close()
-	if ledger.Total() != 0 || ledger.Peak() != 1<<20 {
-		t.Errorf("total %d, peak %d", ledger.Total(), ledger.Peak())
-	}
+	expect.That(t, ledger.Total() == 0 && ledger.Peak() == 1<<20, "total %d, peak %d", ledger.Total(), ledger.Peak())
 }
 
 func TestLedgerCountsDeviceMemoryApart(t *testing.T) {
@@ -155,18 +135,14 @@ func TestLedgerCountsDeviceMemoryApart(t *testing.T) {
 	expect.OK(t, l.take(Device, Columns, 900))
 	expect.OK(t, l.take(Pinned, Columns, 100))
 	for _, place := range []Placement{Host, Pinned, Device} {
-		if err := l.take(place, Columns, 101); !errors.Is(err, ErrLimit) {
-			t.Errorf("%v memory beyond the limit: %v", place, err)
-		}
+		expect.Is(t, l.take(place, Columns, 101), ErrLimit, "%v memory beyond the limit", place)
 	}
-	if l.Total() != 100 || l.Used(Columns) != 100 || l.DeviceTotal() != 900 || l.DeviceUsed(Columns) != 900 {
-		t.Errorf("host %d, device %d", l.Total(), l.DeviceTotal())
-	}
+	expect.That(t, l.Total() == 100 && l.Used(Columns) == 100 && l.DeviceTotal() == 900 && l.DeviceUsed(Columns) == 900,
+		"host %d, device %d", l.Total(), l.DeviceTotal())
 	l.give(Device, Columns, 900)
 	l.give(Pinned, Columns, 100)
-	if l.Total() != 0 || l.DeviceTotal() != 0 || l.DevicePeak() != 900 || l.Peak() != 100 {
-		t.Errorf("host %d of %d, device %d of %d", l.Total(), l.Peak(), l.DeviceTotal(), l.DevicePeak())
-	}
+	expect.That(t, l.Total() == 0 && l.DeviceTotal() == 0 && l.DevicePeak() == 900 && l.Peak() == 100,
+		"host %d of %d, device %d of %d", l.Total(), l.Peak(), l.DeviceTotal(), l.DevicePeak())
 }
 
 func TestPlacementsNeedADevice(t *testing.T) {
@@ -177,9 +153,7 @@ func TestPlacementsNeedADevice(t *testing.T) {
 		}
 	}
 	for place, want := range map[Placement]string{Host: "host", Pinned: "pinned", Device: "device", 9: "placement(9)"} {
-		if place.String() != want {
-			t.Errorf("%d is %q, want %q", place, place, want)
-		}
+		expect.That(t, place.String() == want, "%d is %q, want %q", place, place, want)
 	}
 }
 
@@ -199,9 +173,8 @@ func TestPopulateReadsWhatIsThere(t *testing.T) {
 	r := expect.Must(MapFile(path))(t)
 	defer r.Close()
 	for _, part := range [][]byte{r.Bytes(), r.Bytes()[5000:5001], r.Bytes()[4095:9000], nil} {
-		if err := Populate(part); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%d bytes: %v", len(part), err)
-		}
+		err := Populate(part)
+		expect.That(t, err == nil || errors.Is(err, errors.ErrUnsupported), "%d bytes: %v", len(part), err)
 	}
 	if runtime.GOOS != "linux" {
 		return

@@ -21,12 +21,9 @@ func TestMemoryPrefersANode(t *testing.T) {
 		t.Skip(err)
 	}
 	want := fmt.Sprintf("%x prefer", addressOf(r.Bytes()))
-	if !strings.Contains(string(maps), want) {
-		t.Errorf("no %q in:\n%s", want, maps)
-	}
+	expect.That(t, strings.Contains(string(maps), want), "no %q in:\n%s", want, maps)
 	for _, bad := range []int{-1, 1024, 1 << 30} {
-		if err := preferNode(r.Bytes(), bad); err != unix.EINVAL {
-			t.Errorf("node %d: %v", bad, err)
-		}
+		err := preferNode(r.Bytes(), bad)
+		expect.That(t, err == unix.EINVAL, "node %d: %v", bad, err)
 	}
 }

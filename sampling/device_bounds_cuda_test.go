@@ -99,9 +99,8 @@ func TestDeviceUsesItsRoomToTheLastCell(t *testing.T) {
 		nothing := func(*onDevice) {}
 		var exact room
 		replays("any room", nothing, func(o *onDevice) { exact = o.needed() })
-		if got := replays("exact", func(o *onDevice) { o.give(exact) }, nothing); got != 0 {
-			t.Errorf("%s: %d replays with room enough", n.Fingerprint(), got)
-		}
+		got := replays("exact", func(o *onDevice) { o.give(exact) }, nothing)
+		expect.That(t, got == 0, "%s: %d replays with room enough", n.Fingerprint(), got)
 		short := func(nodes bool, h, i int) {
 			what := fmt.Sprintf("one short: nodes %t, hop %d, type %d", nodes, h, i)
 			expect.That(t, replays(what, func(o *onDevice) { o.give(exact.lessOne(nodes, h, i)) }, nothing) != 0,

@@ -61,7 +61,7 @@ func TestHotAdjacencyTakesWhatFits(t *testing.T) {
 		h := d.keepHot(g, append(order, order...), bytes)
 		expect.That(t, h.Bytes() <= bytes+int64(3*512) && h.Bytes() >= edge*h.Edges,
 			"%d bytes: %d nodes with %d edges in %d bytes", bytes, h.Nodes, h.Edges, h.Bytes())
-		expect.That(t, bytes == 1<<40 == (h.Edges == g.NumEdges()) && (bytes <= 4*g.NumNodes()) == (h.Bytes() == 0),
+		expect.That(t, (bytes == 1<<40) == (h.Edges == g.NumEdges()) && (bytes <= 4*g.NumNodes()) == (h.Bytes() == 0),
 			"%d bytes: %d of %d edges", bytes, h.Edges, g.NumEdges())
 	}
 	ctx, cancel := context.WithCancel(context.Background())

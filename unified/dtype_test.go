@@ -3,6 +3,8 @@ package unified
 import (
 	"math"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestElementsAreReadAsTheyWereWritten, of each dtype: the least and the greatest numbers that float32 has, too.
@@ -27,15 +29,13 @@ func TestElementsAreReadAsTheyWereWritten(t *testing.T) {
 			if d.Floats(wide, b); float64(wide[0]) != x && (x == x || wide[0] == wide[0]) {
 				t.Errorf("%v: %v is read as the float32 %v", d, x, wide[0])
 			}
-			if n := d.Integer(b); !d.IsFloat() && uint64(n) != uint64(int64(x)) && d != Uint64 {
-				t.Errorf("%v: %v is read as %d", d, x, n)
-			}
+			n := d.Integer(b)
+			expect.That(t, d.IsFloat() || uint64(n) == uint64(int64(x)) || d == Uint64, "%v: %v is read as %d", d, x, n)
 		}
 		if !d.IsFloat() {
 			b := []byte{1, 1, 1, 1, 1, 1, 1, 1}
-			if d.Put(b, math.NaN()); d.Float(b) != 0 {
-				t.Errorf("%v: NaN is read as %v", d, d.Float(b))
-			}
+			d.Put(b, math.NaN())
+			expect.That(t, d.Float(b) == 0, "%v: NaN is read as %v", d, d.Float(b))
 		}
 	}
 }
@@ -46,9 +46,8 @@ func TestNumbersBeyondARangeAreTold(t *testing.T) {
 	for d, want := range map[DType]int{Float16: 2, BFloat16: 3, Float32: -1, Float64: -1} {
 		from := []float32{inf, 65504, 65520, math.MaxFloat32, 0}
 		to := make([]byte, int64(len(from))*d.Size())
-		if got := d.PutFloats(to, from); got != want {
-			t.Errorf("%v: number %d does not fit, not %d", d, got, want)
-		}
+		got := d.PutFloats(to, from)
+		expect.That(t, got == want, "%v: number %d does not fit, not %d", d, got, want)
 		if got := d.Float(to[d.Size():]); d != BFloat16 && got != 65504 {
 			t.Errorf("%v: 65504 is %v", d, got)
 		}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestHalvesAreWidened(t *testing.T) {
@@ -11,14 +13,12 @@ func TestHalvesAreWidened(t *testing.T) {
 		0xC000: -2,
 		0x3555: 0.333251953125, 0x7BFF: 65504, 0xFBFF: -65504, 1: 0x1p-24, 0x8001: -0x1p-24, 0x3FF: 0x1.FF8p-15,
 		0x400: 0x1p-14, 0x7C00: float32(math.Inf(1)), 0xFC00: float32(math.Inf(-1))} {
-		if got := h.Float32(); math.Float32bits(got) != math.Float32bits(want) {
-			t.Errorf("%#04x is %g, want %g", h, got, want)
-		}
+		got := h.Float32()
+		expect.That(t, math.Float32bits(got) == math.Float32bits(want), "%#04x is %g, want %g", h, got, want)
 	}
 	for _, h := range []Half{0x7C01, 0x7E00, 0xFFFF} {
-		if got := h.Float32(); got == got {
-			t.Errorf("%#04x is %g", h, got)
-		}
+		got := h.Float32()
+		expect.That(t, got != got, "%#04x is %g", h, got)
 	}
 }
 
@@ -37,15 +37,13 @@ func TestNumbersBecomeTheNearestHalf(t *testing.T) {
 		}{{float32(x), h}, {middle, even},
 			{math.Nextafter32(middle, 0), h}, {math.Nextafter32(middle, 1e9), h + 1}} {
 			for sign, bit := range map[float32]Half{1: 0, -1: 0x8000} {
-				if got := HalfOf(sign * c.x); got != c.want|bit {
-					t.Fatalf("%g becomes %#04x, want %#04x", sign*c.x, got, c.want|bit)
-				}
+				got := HalfOf(sign * c.x)
+				expect.Ensure(t, got == c.want|bit, "%g becomes %#04x, want %#04x", sign*c.x, got, c.want|bit)
 			}
 		}
 	}
-	if got := HalfOf(float32(math.NaN())); got&0x7C00 != 0x7C00 || got&0x3FF == 0 {
-		t.Errorf("NaN becomes %#04x", got)
-	}
+	got := HalfOf(float32(math.NaN()))
+	expect.That(t, got&0x7C00 == 0x7C00 && got&0x3FF != 0, "NaN becomes %#04x", got)
 }
 
 func TestNumbersBecomeTheNearestBFloat16(t *testing.T) {
@@ -54,9 +52,8 @@ func TestNumbersBecomeTheNearestBFloat16(t *testing.T) {
 		x := math.Float32frombits(r.Uint32())
 		h := BHalfOf(x)
 		if x != x {
-			if y := h.Float32(); y == y {
-				t.Fatalf("NaN becomes %g", y)
-			}
+			y := h.Float32()
+			expect.Ensure(t, y != y, "NaN becomes %g", y)
 			continue
 		}
 		low := BHalf(math.Float32bits(x) >> 16)
@@ -65,8 +62,6 @@ func TestNumbersBecomeTheNearestBFloat16(t *testing.T) {
 		if rest > 0x8000 || rest == 0x8000 && low&1 == 1 {
 			want++
 		}
-		if h != want || BHalfOf(h.Float32()) != h {
-			t.Fatalf("%g becomes %#04x, want %#04x", x, h, want)
-		}
+		expect.Ensure(t, h == want && BHalfOf(h.Float32()) == h, "%g becomes %#04x, want %#04x", x, h, want)
 	}
 }

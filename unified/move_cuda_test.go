@@ -36,39 +36,29 @@ func TestBuffersHoldDeviceMemory(t *testing.T) {
 		}
 		expect.OK(t, there.Claim(n*4))
 		x, err := there.Tensor(Float32, n)
-		if err != nil || x.Placement() != Device || x.Address() != there.Address() || x.Address() == 0 {
-			t.Fatalf("%v at %#x, %v", x, x.Address(), err)
-		}
+		expect.Ensure(t, err == nil && x.Placement() == Device && x.Address() == there.Address() && x.Address() != 0,
+			"%v at %#x, %v", x, x.Address(), err)
 		staged, err := stage.Tensor(Float32, n)
 		if err != nil || staged.Placement() != Pinned || staged.Address() != stage.Address() || staged.Address() == 0 {
 			t.Fatalf("%v at %#x, %v", staged, staged.Address(), err)
 		}
 		expect.OK(t, errors.Join(s.CopyToDevice(x.Address(), staged.Bytes()), s.Synchronize()))
-		if !slices.Equal(elements(t, x), in[:n]) {
-			t.Errorf("%d elements went to the device and others came back", n)
-		}
+		expect.That(t, slices.Equal(elements(t, x), in[:n]), "%d elements went to the device and others came back", n)
 	}
 	if ledger.DeviceTotal() < 5000*4 || ledger.Total() < 5000*4 ||
 		ledger.DeviceTotal() != there.Options.Size(there.Cap()) {
 		t.Errorf("host %d, device %d", ledger.Total(), ledger.DeviceTotal())
 	}
-	if err := errors.Join(there.Close(), stage.Close()); err != nil || ledger.Total() != 0 ||
-		ledger.DeviceTotal() != 0 {
-		t.Errorf("closed: %v, host %d, device %d", err, ledger.Total(), ledger.DeviceTotal())
-	}
+	err := errors.Join(there.Close(), stage.Close())
+	expect.That(t, err == nil && ledger.Total() == 0 && ledger.DeviceTotal() == 0, "closed: %v, host %d, device %d",
+		err, ledger.Total(), ledger.DeviceTotal())
 
 	ledger.SetDeviceLimit(1 << 20)
-	if err := there.Claim(1<<20 + 1); !errors.Is(err, pinned.ErrLimit) {
-		t.Errorf("beyond the limit: %v", err)
-	}
+	expect.Is(t, there.Claim(1<<20+1), pinned.ErrLimit, "beyond the limit")
 	ledger.SetDeviceLimit(0)
 	if err := there.Claim(1 << 46); !errors.Is(err, device.ErrOutOfMemory) || ledger.DeviceTotal() != 0 {
 		t.Errorf("more than any device has: %v, %d bytes counted", err, ledger.DeviceTotal())
 	}
-	if err := there.Claim(100); err != nil {
-		t.Errorf("refused once, the buffer is of no use: %v", err)
-	}
-	if err := there.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.Is(t, there.Claim(100), nil, "refused once, the buffer is of no use")
+	expect.OK(t, there.Close())
 }

@@ -20,13 +20,10 @@ func TestDTypesHaveNamesAndSizes(t *testing.T) {
 		}
 		delete(sizes, d.String())
 	}
-	if len(sizes) != 0 {
-		t.Errorf("missing: %v", sizes)
-	}
+	expect.That(t, len(sizes) == 0, "missing: %v", sizes)
 	for _, name := range []string{"", "invalid", "int128", "FLOAT32"} {
-		if d, err := ParseDType(name); err == nil {
-			t.Errorf("%q parsed as %v", name, d)
-		}
+		d, err := ParseDType(name)
+		expect.That(t, err != nil, "%q parsed as %v", name, d)
 	}
 }
 
@@ -47,18 +44,16 @@ func TestNewRefusesWhatDoesNotFit(t *testing.T) {
 		"wraps to 0":  {Int64, data, []int64{1 << 61}},
 		"not aligned": {Int32, data[1:], []int64{1}},
 	} {
-		if x, err := New(c.dtype, c.data, c.shape...); !errors.Is(err, ErrShape) || x.Valid() {
-			t.Errorf("%s: %v, %v", name, x, err)
-		}
+		x, err := New(c.dtype, c.data, c.shape...)
+		expect.That(t, errors.Is(err, ErrShape) && !x.Valid(), "%s: %v, %v", name, x, err)
 	}
 }
 
 // Who tries one type after the other pays for no text.
 func TestAViewOfAnotherTypeCostsNoText(t *testing.T) {
 	x := FromSlice(make([]float32, 6))
-	if n := testing.AllocsPerRun(100, func() { _, _ = View[int32](x) }); n > 1 {
-		t.Errorf("%v allocations", n)
-	}
+	n := testing.AllocsPerRun(100, func() { _, _ = View[int32](x) })
+	expect.That(t, n <= 1, "%v allocations", n)
 }
 
 func TestTensorsAreViews(t *testing.T) {
@@ -69,45 +64,29 @@ func TestTensorsAreViews(t *testing.T) {
 	}
 	rows := expect.Must(x.Rows(1, 3))(t)
 	v, err := View[float32](rows)
-	if err != nil || !slices.Equal(v, []float32{2, 3, 4, 5}) {
-		t.Errorf("rows 1 and 2 are %v, %v", v, err)
-	}
+	expect.That(t, err == nil && slices.Equal(v, []float32{2, 3, 4, 5}), "rows 1 and 2 are %v, %v", v, err)
 	v[0] = 9
-	if s[2] != 9 {
-		t.Error("a view was a copy")
-	}
+	expect.That(t, s[2] == 9, "a view was a copy")
 	_, err = View[int32](x)
-	if want := "shape does not fit: float32[3,2] host viewed as int32 on the host"; !errors.Is(err, ErrShape) ||
-		err.Error() != want {
-		t.Errorf("%v, want %q", err, want)
-	}
+	want := "shape does not fit: float32[3,2] host viewed as int32 on the host"
+	expect.That(t, errors.Is(err, ErrShape) && err.Error() == want, "%v, want %q", err, want)
 	for _, r := range [][2]int64{{-1, 1}, {2, 1}, {0, 4}} {
-		if _, err := x.Rows(r[0], r[1]); !errors.Is(err, ErrShape) {
-			t.Errorf("rows %v: %v", r, err)
-		}
+		expect.Is(t, expect.Err(x.Rows(r[0], r[1])), ErrShape, "rows %v", r)
 	}
-	if _, err := x.Reshape(4, 2); !errors.Is(err, ErrShape) {
-		t.Errorf("6 elements reshaped to 8: %v", err)
-	}
-	if _, err := x.Reshape(2, 2); !errors.Is(err, ErrShape) {
-		t.Errorf("6 elements reshaped to 4: %v", err)
-	}
+	expect.Is(t, expect.Err(x.Reshape(4, 2)), ErrShape, "6 elements reshaped to 8")
+	expect.Is(t, expect.Err(x.Reshape(2, 2)), ErrShape, "6 elements reshaped to 4")
 }
 
 func TestEmptyTensors(t *testing.T) {
 	x, err := New(Float32, nil, 0, 7)
-	if err != nil || !x.Valid() || x.Len() != 0 || x.Width() != 7 {
-		t.Errorf("%v, %v", x, err)
-	}
+	expect.That(t, err == nil && x.Valid() && x.Len() == 0 && x.Width() == 7, "%v, %v", x, err)
 	if v, err := View[float32](x); err != nil || len(v) != 0 {
 		t.Errorf("%v, %v", v, err)
 	}
 	if v, err := View[int64](FromSlice[int64](nil)); err != nil || len(v) != 0 {
 		t.Errorf("%v, %v", v, err)
 	}
-	if (Tensor{}).Valid() || (Tensor{}).Len() != 0 {
-		t.Error("the zero tensor is one")
-	}
+	expect.That(t, !(Tensor{}).Valid() && (Tensor{}).Len() == 0, "the zero tensor is one")
 }
 
 func TestBufferGrowsByElements(t *testing.T) {
@@ -134,13 +113,10 @@ func TestBufferGrowsByElements(t *testing.T) {
 	if err != nil || x.Len() != n {
 		t.Fatal(x, err)
 	}
-	if _, err := b.Tensor(Int64, 1<<40); !errors.Is(err, ErrShape) {
-		t.Errorf("a tensor beyond the buffer: %v", err)
-	}
+	expect.Is(t, expect.Err(b.Tensor(Int64, 1<<40)), ErrShape, "a tensor beyond the buffer")
 	for _, bad := range []int64{-1, 1 << 61} {
-		if _, err := Grow[int64](&b, bad, 0); err == nil {
-			t.Errorf("grew to %d elements", bad)
-		}
+		_, err := Grow[int64](&b, bad, 0)
+		expect.That(t, err != nil, "grew to %d elements", bad)
 	}
 	if err := b.Close(); err != nil || ledger.Total() != 0 {
 		t.Errorf("closed: %v, %d bytes", err, ledger.Total())

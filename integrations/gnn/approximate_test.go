@@ -26,20 +26,17 @@ func TestSampledGradientsTrainAsWell(t *testing.T) {
 				BackwardBudget: budget, RowNormalise: true}))(t)
 		}
 		exact, all, some, few := train(0), train(1), train(0.5), train(0.1)
-		if !slices.Equal(exact.Curve, all.Curve) {
-			t.Errorf("%s: a budget of all gives another curve than exact gradients", model)
-		}
-		if exact.Approximation != nil || all.Approximation.Error != 0 || all.Approximation.Kept != 1 {
-			t.Errorf("%s: %+v and %+v", model, exact.Approximation, all.Approximation)
-		}
+		expect.That(t, slices.Equal(exact.Curve, all.Curve),
+			"%s: a budget of all gives another curve than exact gradients", model)
+		expect.That(t, exact.Approximation == nil && all.Approximation.Error == 0 && all.Approximation.Kept == 1,
+			"%s: %+v and %+v", model, exact.Approximation, all.Approximation)
 		if s, f := some.Approximation, few.Approximation; s.Kept > 0.5 || s.Kept < 0.4 || f.Kept > 0.1 ||
 			!(0 < s.Error && s.Error < f.Error) || f.Backward <= 0 || f.Sampled <= 0 {
 			t.Errorf("%s: %+v, %+v", model, *s, *f)
 		}
-		if slices.Equal(exact.Curve, few.Curve) || some.Test < exact.Test-0.06 || few.Test < 0.7 {
-			t.Errorf("%s: test accuracy is %v with few gradients, %v with half, %v with all", model, few.Test,
-				some.Test, exact.Test)
-		}
+		expect.That(t, !slices.Equal(exact.Curve, few.Curve) && some.Test >= exact.Test-0.06 && few.Test >= 0.7,
+			"%s: test accuracy is %v with few gradients, %v with half, %v with all", model, few.Test, some.Test,
+			exact.Test)
 	}
 }
 
@@ -60,9 +57,7 @@ func TestSampledGradientsReachTheLossOfExactOnes(t *testing.T) {
 			losses[budget] += r.Curve[39].Loss // before gradients are exact again
 		}
 	}
-	if losses[0.1] > 1.15*losses[0] {
-		t.Errorf("the losses are %v in all, by budget", losses)
-	}
+	expect.That(t, losses[0.1] <= 1.15*losses[0], "the losses are %v in all, by budget", losses)
 }
 
 // TestDrawnRowsGiveTheGradientInTheMean: a row's scale is 1 in the mean, however seldom it is kept, within the budget.
@@ -89,10 +84,8 @@ func TestDrawnRowsGiveTheGradientInTheMean(t *testing.T) {
 				edges += s.matrix.Degree(int64(i))
 			}
 		}
-		if edges > budget || s.scale[3] != 0 || s.scale[7] != 1 {
-			t.Fatalf("%d edges of %d, no gradient scaled by %g, most of it by %g", edges, budget, s.scale[3],
-				s.scale[7])
-		}
+		expect.Ensure(t, edges <= budget && s.scale[3] == 0 && s.scale[7] == 1,
+			"%d edges of %d, no gradient scaled by %g, most of it by %g", edges, budget, s.scale[3], s.scale[7])
 	}
 	for i, sum := range sums {
 		mean := sum / draws
@@ -118,22 +111,15 @@ func TestSampledGradientsGoOnAfterAStop(t *testing.T) {
 				cancel(lost)
 			}
 		}
-		if _, err := Train(ctx, g, opt); err != nil && !errors.Is(err, lost) {
-			t.Fatal(err)
-		}
+		_, err := Train(ctx, g, opt)
+		expect.Ensure(t, err == nil || errors.Is(err, lost), "%v", err)
 		cancel(nil)
 	}
-	if !bytes.Equal(text, contents(t, opt.Checkpoint)) {
-		t.Error("training that was stopped gives other bytes")
-	}
+	expect.That(t, bytes.Equal(text, contents(t, opt.Checkpoint)), "training that was stopped gives other bytes")
 	opt.Progress, opt.Epochs = nil, 60
-	if _, err := Train(t.Context(), g, opt); !errors.Is(err, ErrCheckpoint) {
-		t.Errorf("other epochs, which end sampling elsewhere: %v", err)
-	}
+	expect.Is(t, expect.Err(Train(t.Context(), g, opt)), ErrCheckpoint, "other epochs, which end sampling elsewhere")
 	opt.BackwardBudget = 1.1
-	if _, err := Train(t.Context(), g, opt); !errors.Is(err, ErrOptions) {
-		t.Errorf("more than all: %v", err)
-	}
+	expect.Is(t, expect.Err(Train(t.Context(), g, opt)), ErrOptions, "more than all")
 }
 
 // TestSampledGradientsOfBatchesTrainAsWell: rows are chosen in each batch anew, so that training goes on to the byte
@@ -149,9 +135,8 @@ func TestSampledGradientsOfBatchesTrainAsWell(t *testing.T) {
 	exact, _ := train(0)
 	all, _ := train(1)
 	few, text := train(0.3)
-	if !slices.Equal(exact.Curve, all.Curve) || all.Approximation.Error != 0 {
-		t.Errorf("a budget of all gives another curve, or errs: %+v", all.Approximation)
-	}
+	expect.That(t, slices.Equal(exact.Curve, all.Curve) && all.Approximation.Error == 0,
+		"a budget of all gives another curve, or errs: %+v", all.Approximation)
 	if a := few.Approximation; a.Kept > 0.3 || a.Kept < 0.2 || a.Error <= 0 || a.Sampled <= 0 ||
 		few.Test < 0.7 || slices.Equal(exact.Curve, few.Curve) {
 		t.Errorf("%+v, test accuracy %v, exact %v", a, few.Test, exact.Test)
@@ -165,9 +150,8 @@ func TestSampledGradientsOfBatchesTrainAsWell(t *testing.T) {
 				cancel(lost)
 			}
 		}
-		if _, err := Train(ctx, g, opt); !errors.Is(err, lost) {
-			t.Fatal(err)
-		}
+		_, err := Train(ctx, g, opt)
+		expect.Ensure(t, errors.Is(err, lost), "%v", err)
 		cancel(nil)
 	}
 	opt.Progress = nil

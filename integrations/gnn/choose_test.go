@@ -25,9 +25,7 @@ func TestTheWayOfALayerIsChosenOnceForItsSizes(t *testing.T) {
 	if err == nil {
 		err = tr.sample(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer tr.close()
 	for i := range tr.model.layers {
 		key, ways := tr.wayKey(i), tr.ways(i)
@@ -38,9 +36,8 @@ func TestTheWayOfALayerIsChosenOnceForItsSizes(t *testing.T) {
 		for _, other := range ways { // what is kept is taken, whatever it is, and nothing is measured
 			opt.Tuning.KeepWay(key, other.name)
 			way, took, err := tr.fastest(t.Context(), i)
-			if err != nil || way.name != other.name || took != 0 {
-				t.Errorf("layer %d: %s is kept, and %v was chosen in %v: %v", i+1, other.name, way, took, err)
-			}
+			expect.That(t, err == nil && way.name == other.name && took == 0,
+				"layer %d: %s is kept, and %v was chosen in %v: %v", i+1, other.name, way, took, err)
 		}
 		opt.Tuning.KeepWay(key, "(Z W)") // of another version
 		if way, took, err := tr.fastest(t.Context(), i); err != nil || took == 0 || opt.Tuning.Way(key) != way.name {
@@ -58,13 +55,10 @@ func TestAWayThatIsClearlySlowLeavesTheContest(t *testing.T) {
 	}{{[][]float64{{2, 2.2, 2.1}, {1, 1, 9}, {1.05, 1.3, 1.3}}, []bool{true, false, false}},
 		{[][]float64{{2, 2.2}, {1, 1}, {3, 1.2}}, []bool{true, false, true}}} {
 		decided := choosing.decided(c.seconds, out)
-		if one := c.want[2]; decided != one || !slices.Equal(out, c.want) {
-			t.Errorf("%v: decided %v, out are %v", c.seconds, decided, out)
-		}
+		expect.That(t, decided == c.want[2] && slices.Equal(out, c.want), "%v: decided %v, out are %v", c.seconds,
+			decided, out)
 	}
-	if explaining.decided([][]float64{{2}, {1}}, make([]bool, 2)) {
-		t.Error("a way was left out of the table")
-	}
+	expect.That(t, !explaining.decided([][]float64{{2}, {1}}, make([]bool, 2)), "a way was left out of the table")
 }
 
 // TestTheContestLeavesTheModelAsItWas: what it computed is no part of the first step.
@@ -74,9 +68,7 @@ func TestTheContestLeavesTheModelAsItWas(t *testing.T) {
 		if err == nil {
 			err = tr.sample(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer tr.close()
 		before := tr.arrays()
 		for i := range before {

@@ -97,9 +97,7 @@ func TestExplainMeasuresEveryCandidate(t *testing.T) {
 			opt.Fanouts, opt.BatchSize = []int{4, 3}, 40
 		}
 		all, err := Explain(t.Context(), g, opt)
-		if err != nil || len(all) != want {
-			t.Fatalf("%s: %d ways, %v", model, len(all), err)
-		}
+		expect.Ensure(t, err == nil && len(all) == want, "%s: %d ways, %v", model, len(all), err)
 		usual, fastest, best := 0, 0, 0
 		for _, c := range all {
 			if c.Predicted <= 0 || c.Measured <= 0 || c.Regret < 0 || len(c.Rounds) < explaining.least ||
@@ -125,9 +123,7 @@ func TestTheFastestWaysLearnOnBatches(t *testing.T) {
 		for _, model := range []string{"gcn", "gat"} {
 			r, err := Train(t.Context(), g, Options{Model: model, Epochs: 20, Fanouts: []int{8, 8}, BatchSize: 50,
 				Rate: 0.02, Seed: 3, RowNormalise: mostlyZero, Fastest: true})
-			if err != nil || r.Test < 0.65 {
-				t.Errorf("%s, mostly zero %v: %+v, %v", model, mostlyZero, r, err)
-			}
+			expect.That(t, err == nil && r.Test >= 0.65, "%s, mostly zero %v: %+v, %v", model, mostlyZero, r, err)
 		}
 	}
 }
@@ -139,9 +135,8 @@ func TestACheckpointKeepsTheWaysOfTheFastest(t *testing.T) {
 	lost := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	opt.Progress = func(Step) { cancel(lost) }
-	if _, err := Train(ctx, g, opt); !errors.Is(err, lost) {
-		t.Fatal(err)
-	}
+	_, err := Train(ctx, g, opt)
+	expect.Ensure(t, errors.Is(err, lost), "%v", err)
 	opt.Progress = nil
 	text := contents(t, path)
 	tr := expect.Must(prepare(t.Context(), g, opt.withDefaults()))(t)
@@ -153,7 +148,5 @@ func TestACheckpointKeepsTheWaysOfTheFastest(t *testing.T) {
 		t.Errorf("the ways are %s and %s, and were others (%v)", tr.model.ways[0].name, tr.model.ways[1].name, err)
 	}
 	opt.Fastest = false
-	if _, err := Train(t.Context(), g, opt); !errors.Is(err, ErrCheckpoint) {
-		t.Errorf("the usual ways: %v", err)
-	}
+	expect.Is(t, expect.Err(Train(t.Context(), g, opt)), ErrCheckpoint, "the usual ways")
 }

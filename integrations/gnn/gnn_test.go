@@ -74,9 +74,8 @@ func TestEveryModelLearns(t *testing.T) {
 				}
 				r := expect.Must(Train(context.Background(), g, Options{Model: model, Epochs: 20, Fanouts: fanouts,
 					BatchSize: 50, Rate: 0.02, Dropout: 0.2, Seed: 3, RowNormalise: mostlyZero}))(t)
-				if r.Test < 0.7 || r.Epochs != 20 || (r.Features == "sparse") != mostlyZero {
-					t.Errorf("%s, mostly zero %v, fan-outs %v: %+v", model, mostlyZero, fanouts, r)
-				}
+				expect.That(t, r.Test >= 0.7 && r.Epochs == 20 && (r.Features == "sparse") == mostlyZero,
+					"%s, mostly zero %v, fan-outs %v: %+v", model, mostlyZero, fanouts, r)
 			}
 		}
 	}
@@ -139,12 +138,10 @@ func TestTrainingIsTheSameWithAnyWorkersAndAfterAStop(t *testing.T) {
 			return expect.Must(os.ReadFile(path))(t)
 		}
 		whole := train("whole", 1, 6)
-		if !bytes.Equal(whole, train("stopped", 1, 2, 6)) {
-			t.Errorf("fan-outs %v: training that was stopped gives other bytes", fanouts)
-		}
-		if !bytes.Equal(whole, train("workers", 3, 6)) {
-			t.Errorf("fan-outs %v: three workers give other bytes than one", fanouts)
-		}
+		expect.That(t, bytes.Equal(whole, train("stopped", 1, 2, 6)),
+			"fan-outs %v: training that was stopped gives other bytes", fanouts)
+		expect.That(t, bytes.Equal(whole, train("workers", 3, 6)),
+			"fan-outs %v: three workers give other bytes than one", fanouts)
 	}
 }
 
@@ -155,18 +152,14 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	expect.OK(t, train(opt))
 	other := opt
 	other.Seed = 1
-	if err := train(other); !errors.Is(err, ErrCheckpoint) {
-		t.Errorf("another seed: %v", err)
-	}
+	expect.Is(t, train(other), ErrCheckpoint, "another seed")
 	text := expect.Must(os.ReadFile(path))(t)
 	changed := bytes.Clone(text)
 	changed[len(text)/2] ^= 1
 	for what, damaged := range map[string][]byte{"empty": {}, "cut": text[:len(text)-1], "changed": changed,
 		"foreign": []byte("{}\nabcdefghijklmnopq")} {
 		expect.OK(t, os.WriteFile(path, damaged, 0o600))
-		if err := train(opt); !errors.Is(err, ErrCheckpoint) {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Is(t, train(opt), ErrCheckpoint, what)
 	}
 }
 
@@ -186,9 +179,7 @@ func TestTrainRefusesWhatItCannotTrain(t *testing.T) {
 		"a dropout of NaN": {g, Options{Model: "gcn", Dropout: float32(math.NaN())}},
 		"rate":             {g, Options{Model: "gcn", Rate: math.NaN()}},
 		"decay":            {g, Options{Model: "gcn", Decay: -1}}} {
-		if _, err := Train(context.Background(), c.g, c.opt); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Is(t, expect.Err(Train(context.Background(), c.g, c.opt)), ErrOptions, what)
 	}
 }
 
@@ -196,14 +187,11 @@ func TestTrainRefusesWhatItCannotTrain(t *testing.T) {
 func TestTrainingThatDivergesSaysSo(t *testing.T) {
 	opt := Options{Model: "gcn", Epochs: 5, Rate: 1e30, Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
 	opt.Report = func(e Epoch) {
-		if math.IsNaN(e.Loss) || math.IsInf(e.Loss, 0) {
-			t.Errorf("epoch %d has a loss of %v", e.Epoch, e.Loss)
-		}
+		expect.That(t, !math.IsNaN(e.Loss) && !math.IsInf(e.Loss, 0), "epoch %d has a loss of %v", e.Epoch, e.Loss)
 	}
 	_, err := Train(context.Background(), communities(t, 30, false), opt)
-	if err == nil || !strings.Contains(err.Error(), "lower the learning rate") {
-		t.Errorf("a learning rate of 1e30: %v", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "lower the learning rate"),
+		"a learning rate of 1e30: %v", err)
 	g := communities(t, 30, false)
 	column, _ := g.NodeColumn(0, "feature")
 	x := expect.Must(unified.View[float32](column))(t)
@@ -211,9 +199,8 @@ func TestTrainingThatDivergesSaysSo(t *testing.T) {
 	for _, fanouts := range [][]int{nil, {2, 2}} {
 		for _, model := range Models {
 			_, err := Train(t.Context(), g, Options{Model: model, Epochs: 3, Fanouts: fanouts})
-			if err == nil || !strings.Contains(err.Error(), "features are finite") {
-				t.Errorf("%s, fan-outs %v: a feature is NaN: %v", model, fanouts, err)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), "features are finite"),
+				"%s, fan-outs %v: a feature is NaN: %v", model, fanouts, err)
 		}
 	}
 }
@@ -230,9 +217,7 @@ func TestNodesWithoutEdgesAreTrained(t *testing.T) {
 		for _, fanouts := range [][]int{nil, {2, 2}} {
 			r, err := Train(t.Context(), g, Options{Model: model, Epochs: 3, Workers: 16, Fanouts: fanouts, Hidden: 1,
 				Heads: 1, Dropout: 0.5})
-			if err != nil || !(r.Loss > 0) || r.Test != 0 {
-				t.Errorf("%s, fan-outs %v: %+v, %v", model, fanouts, r, err)
-			}
+			expect.That(t, err == nil && r.Loss > 0 && r.Test == 0, "%s, fan-outs %v: %+v, %v", model, fanouts, r, err)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package gnn
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -35,10 +34,7 @@ func TestScaledFeaturesTrainTheModelOfTheirValues(t *testing.T) {
 	want := expect.Must(train(map[string]unified.Tensor{"feature": unified.FromSlice(wide)}))(t)
 	got, err := train(map[string]unified.Tensor{"feature": unified.FromSlice(narrow),
 		"feature_scale": unified.FromSlice(scales)})
-	if err != nil || got.Loss != want.Loss {
-		t.Errorf("%v, %v; want a loss of %v", got, err, want.Loss)
-	}
-	if _, err := train(map[string]unified.Tensor{"feature": unified.FromSlice(narrow)}); !errors.Is(err, ErrOptions) {
-		t.Errorf("without scales: %v", err)
-	}
+	expect.That(t, err == nil && got.Loss == want.Loss, "%v, %v; want a loss of %v", got, err, want.Loss)
+	expect.Is(t, expect.Err(train(map[string]unified.Tensor{"feature": unified.FromSlice(narrow)})), ErrOptions,
+		"without scales")
 }

@@ -36,12 +36,10 @@ func TestTrainingGoesOnFromAnyBatch(t *testing.T) {
 			r, err = Train(ctx, g, opt)
 			cancel(nil)
 		}
-		if err != nil || stops < 2 || !bytes.Equal(text, contents(t, opt.Checkpoint)) {
-			t.Errorf("fan-outs %v: training that was stopped %d times gives other bytes (%v)", fanouts, stops, err)
-		}
-		if r == nil || !slices.Equal(r.Curve, whole.Curve) || len(r.Curve) != 3 || r.Test != whole.Test {
-			t.Errorf("fan-outs %v: the curve is %v, without a stop %v", fanouts, r, whole)
-		}
+		expect.That(t, err == nil && stops >= 2 && bytes.Equal(text, contents(t, opt.Checkpoint)),
+			"fan-outs %v: training that was stopped %d times gives other bytes (%v)", fanouts, stops, err)
+		expect.That(t, r != nil && slices.Equal(r.Curve, whole.Curve) && len(r.Curve) == 3 && r.Test == whole.Test,
+			"fan-outs %v: the curve is %v, without a stop %v", fanouts, r, whole)
 	}
 }
 
@@ -53,9 +51,7 @@ func TestACheckpointIsWrittenWhileTrainingGoesOn(t *testing.T) {
 	steps := 0
 	opt.Progress = func(Step) {
 		if steps++; steps == 4 {
-			if err := os.WriteFile(filepath.Join(dir, "killed"), contents(t, opt.Checkpoint), 0o600); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, os.WriteFile(filepath.Join(dir, "killed"), contents(t, opt.Checkpoint), 0o600))
 		}
 	}
 	expect.Must(Train(t.Context(), g, opt))(t)
@@ -64,9 +60,7 @@ func TestACheckpointIsWrittenWhileTrainingGoesOn(t *testing.T) {
 	if _, err := Train(t.Context(), g, opt); err != nil || !bytes.Equal(whole, contents(t, opt.Checkpoint)) {
 		t.Errorf("what was written after three steps leads to other bytes (%v)", err)
 	}
-	if steps-100 != all-3 {
-		t.Errorf("%d steps after three of %d", steps-100, all)
-	}
+	expect.That(t, steps-100 == all-3, "%d steps after three of %d", steps-100, all)
 }
 
 func contents(t *testing.T, path string) []byte {
@@ -90,14 +84,12 @@ func TestCheckpointsCarryWhatWasTuned(t *testing.T) {
 	expect.Must(Train(t.Context(), g, opt))(t)
 	opt.Tuning, opt.Epochs = sparse.NewTuning(), 2
 	expect.Must(Train(t.Context(), g, opt))(t)
-	if got, _ := opt.Tuning.MarshalJSON(); !bytes.Equal(got, want) {
-		t.Errorf("choices are %s, and were %s", got, want)
-	}
+	got, _ := opt.Tuning.MarshalJSON()
+	expect.That(t, bytes.Equal(got, want), "choices are %s, and were %s", got, want)
 	tr := trainer{opt: Options{Tuning: sparse.NewTuning()}}
 	foreign := bytes.Replace(want, []byte(`"processor":"`), []byte(`"processor":"another `), 1)
-	if err := tr.adopt(foreign); err != nil || bytes.Equal(foreign, want) {
-		t.Errorf("choices of another machine: %v", err)
-	}
+	err := tr.adopt(foreign)
+	expect.That(t, err == nil && !bytes.Equal(foreign, want), "choices of another machine: %v", err)
 	if got, _ := tr.opt.Tuning.MarshalJSON(); bytes.Contains(got, []byte("width")) {
 		t.Errorf("choices of another machine are taken: %s", got)
 	}
@@ -127,9 +119,7 @@ func TestATapeKeepsNoMoreThanItsLargestStep(t *testing.T) {
 	for step := range 100 {
 		for i := range 5 {
 			for _, v := range tape.room(1000 + 37*step - i) {
-				if v != 0 {
-					t.Fatal("not zero")
-				}
+				expect.Ensure(t, v == 0, "not zero")
 			}
 		}
 		tape.Reset()
@@ -153,9 +143,8 @@ func TestFeaturesOfSixteenBitsTrainAsTheirFloat32Do(t *testing.T) {
 		opt := Options{Model: "sage", Epochs: 3, Seed: 2, Fanouts: fanouts, BatchSize: 9}
 		want := expect.Must(Train(t.Context(), wide, opt))(t)
 		got, err := Train(t.Context(), narrow, opt)
-		if err != nil || got.Loss != want.Loss {
-			t.Errorf("fan-outs %v: a loss of %v, and %v of float32 (%v)", fanouts, got, want, err)
-		}
+		expect.That(t, err == nil && got.Loss == want.Loss, "fan-outs %v: a loss of %v, and %v of float32 (%v)",
+			fanouts, got, want, err)
 	}
 }
 
@@ -177,9 +166,7 @@ func withFeatures(t *testing.T, g *graph.Graph, features unified.Tensor, width i
 			src, dst = append(src, int64(indices[e])), append(dst, v)
 		}
 	}
-	if int64(len(src)) != a.Edges() {
-		t.Fatalf("%d edges of %d", len(src), a.Edges())
-	}
+	expect.Ensure(t, int64(len(src)) == a.Edges(), "%d edges of %d", len(src), a.Edges())
 	data := graph.Data{Nodes: []graph.NodeData{{Columns: map[string]unified.Tensor{"feature": x, "label": labels}}},
 		Edges: []graph.EdgeData{{Src: src, Dst: dst}}}
 	for _, name := range []string{"train", "val", "test"} {

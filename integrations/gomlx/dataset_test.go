@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/gomlx"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -41,9 +42,7 @@ func TestAnEpochEndsWithEOFAndResetBeginsTheNext(t *testing.T) {
 	for epoch := range uint64(3) {
 		var seeds []int64
 		for b, err := range ld.Epoch(background, epoch) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			ids := hostInt32(t, b.Sample.Nodes[0])[:b.Sample.NumNodes[0][0]]
 			for _, id := range ids {
 				seeds = append(seeds, int64(id))
@@ -51,12 +50,8 @@ func TestAnEpochEndsWithEOFAndResetBeginsTheNext(t *testing.T) {
 		}
 		want = append(want, seeds)
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("seeds %v, want the loader's %v", got, want)
-	}
-	if slices.Equal(got[0], got[1]) {
-		t.Error("two epochs have the same order")
-	}
+	expect.That(t, reflect.DeepEqual(got, want), "seeds %v, want the loader's %v", got, want)
+	expect.That(t, !slices.Equal(got[0], got[1]), "two epochs have the same order")
 }
 
 func TestEOFIsRepeatedUntilReset(t *testing.T) {
@@ -64,14 +59,12 @@ func TestEOFIsRepeatedUntilReset(t *testing.T) {
 		gomlx.Options{})
 	epochOf(t, ds)
 	for range 3 {
-		if _, _, _, err := ds.Yield(); err != io.EOF {
-			t.Fatalf("error %v after the end of the epoch, want io.EOF", err)
-		}
+		_, _, _, err := ds.Yield()
+		expect.Ensure(t, err == io.EOF, "error %v after the end of the epoch, want io.EOF", err)
 	}
 	ds.Reset()
-	if n := len(epochOf(t, ds)); n != 2 {
-		t.Errorf("%d batches after Reset, want 2", n)
-	}
+	n := len(epochOf(t, ds))
+	expect.That(t, n == 2, "%d batches after Reset, want 2", n)
 }
 
 func TestSameEpochYieldsTheSameBatchesAgain(t *testing.T) {
@@ -89,9 +82,8 @@ func TestSameEpochYieldsTheSameBatchesAgain(t *testing.T) {
 			t.Errorf("batch %d has other labels the second time", i)
 		}
 	}
-	if s, _ := ds.State(); s.Epoch != 5 {
-		t.Errorf("epoch %d, want 5", s.Epoch)
-	}
+	s, _ := ds.State()
+	expect.That(t, s.Epoch == 5, "epoch %d, want 5", s.Epoch)
 }
 
 func TestEndlessGoesOnWithTheNextEpoch(t *testing.T) {
@@ -102,21 +94,16 @@ func TestEndlessGoesOnWithTheNextEpoch(t *testing.T) {
 	var got []int64
 	for range 3 * 4 { // 50 seeds are 4 batches
 		spec, inputs, labels, err := ds.Yield()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		got = append(got, yielded{spec, inputs, labels}.ids(t)...)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("seeds %v, want %v", got, want)
-	}
+	expect.That(t, slices.Equal(got, want), "seeds %v, want %v", got, want)
 }
 
 func TestEndlessOverNothingIsRefused(t *testing.T) {
 	ld := openLoader(t, smallGraph(t, 20), loader.Options{Sampler: neighbor, BatchSize: 16, DropLast: true})
-	if _, err := gomlx.New(background, ld, gomlx.Options{After: gomlx.Endless}); !errors.Is(err, gomlx.ErrOptions) {
-		t.Errorf("error %v, want ErrOptions", err)
-	}
+	_, err := gomlx.New(background, ld, gomlx.Options{After: gomlx.Endless})
+	expect.That(t, errors.Is(err, gomlx.ErrOptions), "error %v, want ErrOptions", err)
 }
 
 func TestTrainingResumesAfterAnyBatch(t *testing.T) {
@@ -132,15 +119,11 @@ func TestTrainingResumesAfterAnyBatch(t *testing.T) {
 		var got []int64
 		for range done {
 			spec, inputs, labels, err := ds.Yield()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			got = append(got, yielded{spec, inputs, labels}.ids(t)...)
 		}
 		state, ok := ds.State()
-		if !ok || state.Next != uint64(done) {
-			t.Fatalf("state %+v, %t after %d batches", state, ok, done)
-		}
+		expect.Ensure(t, ok && state.Next == uint64(done), "state %+v, %t after %d batches", state, ok, done)
 		ds.Close()
 
 		again := openDataset(t, openLoader(t, g, opt), gomlx.Options{})
@@ -152,18 +135,16 @@ func TestTrainingResumesAfterAnyBatch(t *testing.T) {
 		for _, seeds := range seedsByEpoch(t, again, 2) {
 			got = append(got, seeds...)
 		}
-		if want := slices.Concat(whole...); !slices.Equal(got, want) {
-			t.Errorf("resumed after %d batches: seeds %v, want %v", done, got, want)
-		}
+		want := slices.Concat(whole...)
+		expect.That(t, slices.Equal(got, want), "resumed after %d batches: seeds %v, want %v", done, got, want)
 	}
 }
 
 func TestAStateOfOtherOptionsIsRefused(t *testing.T) {
 	g := smallGraph(t, 100)
 	a := openDataset(t, openLoader(t, g, loader.Options{Sampler: neighbor, BatchSize: 8}), gomlx.Options{})
-	if _, _, _, err := a.Yield(); err != nil {
-		t.Fatal(err)
-	}
+	_, _, _, err := a.Yield()
+	expect.Ensure(t, err == nil, "%v", err)
 	s, _ := a.State()
 	b := openDataset(t, openLoader(t, g, loader.Options{Sampler: neighbor, BatchSize: 16}), gomlx.Options{})
 	b.Resume(s)
@@ -181,13 +162,10 @@ func TestStoppingEarlyLeavesNothingBehind(t *testing.T) {
 	ld := openLoader(t, smallGraph(t, 400), loader.Options{Sampler: neighbor, BatchSize: 8})
 	for taken := range 6 {
 		ds, err := gomlx.New(background, ld, gomlx.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for range taken {
-			if _, _, _, err := ds.Yield(); err != nil {
-				t.Fatal(err)
-			}
+			_, _, _, err := ds.Yield()
+			expect.Ensure(t, err == nil, "%v", err)
 		}
 		if taken%2 == 0 {
 			ds.Reset()
@@ -203,9 +181,7 @@ func TestStoppingEarlyLeavesNothingBehind(t *testing.T) {
 			t.Fatalf("error %v after Close and Reset, want ErrClosed", err)
 		}
 		for _, err := range ld.Range(background, 0, 0, 1) { // the loader is free again
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		}
 	}
 }
@@ -214,9 +190,7 @@ func TestACancelledContextEndsYieldWithItsCause(t *testing.T) {
 	ld := openLoader(t, smallGraph(t, 400), loader.Options{Sampler: neighbor, BatchSize: 8})
 	ctx, cancel := context.WithCancelCause(background)
 	ds, err := gomlx.New(ctx, ld, gomlx.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer ds.Close()
 	if _, _, _, err := ds.Yield(); err != nil {
 		t.Fatal(err)
@@ -224,9 +198,8 @@ func TestACancelledContextEndsYieldWithItsCause(t *testing.T) {
 	cause := errors.New("enough")
 	cancel(cause)
 	for range 3 {
-		if _, _, _, err := ds.Yield(); !errors.Is(err, cause) {
-			t.Fatalf("error %v, want the cause", err)
-		}
+		_, _, _, err := ds.Yield()
+		expect.Ensure(t, errors.Is(err, cause), "error %v, want the cause", err)
 		ds.Reset()
 	}
 }
@@ -277,9 +250,8 @@ func TestCloseFreesAYieldThatWaits(t *testing.T) {
 		}()
 		<-s.entered
 		ds.Close()
-		if err := <-result; !errors.Is(err, gomlx.ErrClosed) {
-			t.Fatalf("error %v, want ErrClosed", err)
-		}
+		err := <-result
+		expect.Ensure(t, errors.Is(err, gomlx.ErrClosed), "error %v, want ErrClosed", err)
 	}
 }
 
@@ -287,9 +259,8 @@ func TestResetDoesNotWaitForTheRestOfTheEpoch(t *testing.T) {
 	s := stuck{Neighbor: neighbor, from: 2, entered: make(chan struct{}, 1)}
 	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: s, BatchSize: 8, Workers: 1}),
 		gomlx.Options{})
-	if _, _, _, err := ds.Yield(); err != nil {
-		t.Fatal(err)
-	}
+	_, _, _, err := ds.Yield()
+	expect.Ensure(t, err == nil, "%v", err)
 	<-s.entered // the third batch never comes
 	ds.Reset()
 }
@@ -300,26 +271,21 @@ func TestAClosedLoaderIsReportedAsSuch(t *testing.T) {
 	if _, _, _, err := ds.Yield(); err != nil {
 		t.Fatal(err)
 	}
-	if err := ld.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, ld.Close())
 	var err error
 	for range 400 / 8 { // what was ready may come first
 		if _, _, _, err = ds.Yield(); err != nil {
 			break
 		}
 	}
-	if !errors.Is(err, loader.ErrClosed) {
-		t.Errorf("error %v, want loader.ErrClosed", err)
-	}
+	expect.That(t, errors.Is(err, loader.ErrClosed), "error %v, want loader.ErrClosed", err)
 }
 
 func TestTwoDatasetsOfOneLoaderAreRefused(t *testing.T) {
 	ld := openLoader(t, smallGraph(t, 400), loader.Options{Sampler: neighbor, BatchSize: 8})
 	a, b := openDataset(t, ld, gomlx.Options{}), openDataset(t, ld, gomlx.Options{})
-	if _, _, _, err := a.Yield(); err != nil {
-		t.Fatal(err)
-	}
+	_, _, _, err := a.Yield()
+	expect.Ensure(t, err == nil, "%v", err)
 	if _, _, _, err := b.Yield(); !errors.Is(err, loader.ErrBusy) {
 		t.Errorf("error %v, want loader.ErrBusy", err)
 	}
@@ -331,21 +297,17 @@ func TestATypedGraphIsRefusedWithARemedy(t *testing.T) {
 		Edges: []graph.EdgeData{{Source: "user", Relation: "buys", Target: "item", Src: []int64{0, 1},
 			Dst: []int64{2, 3}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	ld := openLoader(t, g, loader.Options{Sampler: neighbor, Seeds: loader.AllNodes("item")})
 	_, err = gomlx.New(background, ld, gomlx.Options{})
-	if !errors.Is(err, gomlx.ErrGraph) || !strings.Contains(err.Error(), "2 node types and 1 edge types") {
-		t.Errorf("error %v, want ErrGraph with the numbers", err)
-	}
+	expect.That(t, errors.Is(err, gomlx.ErrGraph) && strings.Contains(err.Error(), "2 node types and 1 edge types"),
+		"error %v, want ErrGraph with the numbers", err)
 }
 
 func TestUnknownOptionsAreRefused(t *testing.T) {
 	ld := openLoader(t, smallGraph(t, 40), loader.Options{Sampler: neighbor})
 	for _, opt := range []gomlx.Options{{Pad: 7}, {After: 9}} {
-		if _, err := gomlx.New(background, ld, opt); !errors.Is(err, gomlx.ErrOptions) {
-			t.Errorf("%+v: error %v, want ErrOptions", opt, err)
-		}
+		_, err := gomlx.New(background, ld, opt)
+		expect.That(t, errors.Is(err, gomlx.ErrOptions), "%+v: error %v, want ErrOptions", opt, err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,18 +45,14 @@ func smallGraph(t testing.TB, n int) *graph.Graph {
 	}
 	e.Columns = map[string]unified.Tensor{"weight": unified.FromSlice(weight)}
 	x, err := unified.FromSlice(feature).Reshape(int64(n), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	g, err := graph.New(graph.Data{
 		Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": x,
 			"label": unified.FromSlice(label)}}},
 		Edges:  []graph.EdgeData{e},
 		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs(train)}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return g
 }
 
@@ -63,13 +61,9 @@ var neighbor = sampling.Neighbor{Fanouts: []int{3, 2}}
 func openLoader(t testing.TB, src loader.Source, opt loader.Options) *loader.Loader {
 	t.Helper()
 	ld, err := loader.New(src, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() {
-		if err := ld.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, ld.Close())
 	})
 	return ld
 }
@@ -77,9 +71,7 @@ func openLoader(t testing.TB, src loader.Source, opt loader.Options) *loader.Loa
 func openDataset(t testing.TB, ld *loader.Loader, opt gomlx.Options) *gomlx.Dataset {
 	t.Helper()
 	ds, err := gomlx.New(background, ld, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(ds.Close)
 	return ds
 }
@@ -98,9 +90,7 @@ func epochOf(t testing.TB, ds *gomlx.Dataset) (all []yielded) {
 		if err == io.EOF {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		all = append(all, yielded{spec, inputs, labels})
 	}
 }
@@ -120,8 +110,6 @@ func (y yielded) ids(t testing.TB) (ids []int64) {
 func flat[T bool | int32 | int64 | float32](t testing.TB, x *tensors.Tensor) []T {
 	t.Helper()
 	v, err := tensors.CopyFlatData[T](x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return v
 }

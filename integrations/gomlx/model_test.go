@@ -10,6 +10,8 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/gomlx"
 	"github.com/khop-gnn/khop/loader"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // weightedBatch yields a batch of smallGraph with all that a batch can have, and the loader's own batch for comparison.
@@ -22,9 +24,7 @@ func weightedBatch(t *testing.T, check func(b *loader.Batch, y yielded)) {
 	}
 	y := epochOf(t, openDataset(t, openLoader(t, g, opt), gomlx.Options{}))[0]
 	for b, err := range openLoader(t, g, opt).Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		check(b, y)
 		break
 	}
@@ -34,9 +34,7 @@ func weightedBatch(t *testing.T, check func(b *loader.Batch, y yielded)) {
 func execute(t *testing.T, y yielded, f func(b gomlx.Batch) *ml.Node) (result any, err error) {
 	t.Helper()
 	exec, err := ml.NewExec(backend(), func(inputs []*ml.Node) *ml.Node { return f(gomlx.Unpack(y.spec, inputs)) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	args := make([]any, len(y.inputs))
 	for i := range args {
 		args[i] = y.inputs[i]
@@ -63,9 +61,7 @@ func TestLayersComputeOnTheBlocksEdges(t *testing.T) {
 					}
 					return f(b, x)
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				return result.([]float32)
 			}
 			degree := values(func(b gomlx.Batch, x *ml.Node) *ml.Node {
@@ -95,13 +91,10 @@ func TestLayersComputeOnTheBlocksEdges(t *testing.T) {
 				edges := ml.ConvertDType(layer.EdgeMask(), x.DType())
 				return ml.Stack([]*ml.Node{ml.ReduceAllSum(ml.Mul(difference, edges)), ml.ReduceAllSum(edges)}, 0)
 			})
-			if same[0] != 0 || same[1] != float32(len(indices)) {
-				t.Errorf("layer %d: weights differ by %v from their sources, over %v of %d edges", l, same[0], same[1],
-					len(indices))
-			}
-			if int(block.NumSrc) != rows {
-				t.Fatalf("layer %d has %d sources for %d rows", l, block.NumSrc, rows)
-			}
+			expect.That(t, same[0] == 0 && same[1] == float32(len(indices)),
+				"layer %d: weights differ by %v from their sources, over %v of %d edges", l, same[0], same[1],
+				len(indices))
+			expect.Ensure(t, int(block.NumSrc) == rows, "layer %d has %d sources for %d rows", l, block.NumSrc, rows)
 			rows = int(block.NumDst)
 		}
 	})
@@ -118,18 +111,15 @@ func TestColumnsAreFoundByName(t *testing.T) {
 			result, err := execute(t, y, func(b gomlx.Batch) *ml.Node {
 				return ml.ConvertDType(ml.SliceAxis(f(b), 1, ml.AxisElem(0)), b.X().DType())
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			first := float32(0)
 			if rows := result.([][]float32); what == "of the nodes" {
 				first = rows[n-1][0] / 10
 			} else {
 				first = rows[n-1][0]
 			}
-			if want := float32(hostInt32(t, b.Sample.Nodes[0])[n-1]); first != want {
-				t.Errorf("column %s: %v in row %d, want %v", what, first, n-1, want)
-			}
+			want := float32(hostInt32(t, b.Sample.Nodes[0])[n-1])
+			expect.That(t, first == want, "column %s: %v in row %d, want %v", what, first, n-1, want)
 		}
 	})
 }
@@ -156,9 +146,8 @@ func TestMisuseOfInputsIsAnErrorOfTheTrainer(t *testing.T) {
 			},
 		} {
 			_, err := newTrainer(model).EvalStep(y.spec, y.inputs, y.labels)
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("error %v, want one that says: %s", err, want)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), want), "error %v, want one that says: %s", err,
+				want)
 		}
 	})
 }
@@ -170,9 +159,7 @@ func TestDatasetsOfEqualColumnsShareACompiledModel(t *testing.T) {
 		ld := openLoader(t, g, loader.Options{Sampler: neighbor, Columns: loader.ColumnOptions{Nodes: columns}})
 		specs = append(specs, epochOf(t, openDataset(t, ld, gomlx.Options{}))[0].spec)
 	}
-	if specs[0] != specs[1] || specs[0] == specs[2] {
-		t.Errorf("specs %v: the first two alone should be equal", specs)
-	}
+	expect.That(t, specs[0] == specs[1] && specs[0] != specs[2], "specs %v: the first two alone should be equal", specs)
 	if !slices.ContainsFunc(specs, func(s any) bool {
 		return s.(gomlx.Spec).String() == "khop layers=2 node=label,feature edge= seed=label"
 	}) {

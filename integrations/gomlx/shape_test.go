@@ -17,14 +17,14 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func hostInt32(t testing.TB, x unified.Tensor) []int32 {
 	t.Helper()
 	v, err := unified.View[int32](x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return v
 }
 
@@ -59,15 +59,11 @@ func TestTensorsHoldTheBatchAndPadding(t *testing.T) {
 				batches := epochOf(t, openDataset(t, openLoader(t, g, opt), gomlx.Options{Pad: pad}))
 				i := 0
 				for b, err := range openLoader(t, g, opt).Epoch(background, 0) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, err)
 					checkBatch(t, b, batches[i])
 					i++
 				}
-				if i != len(batches) {
-					t.Errorf("%d batches, want the loader's %d", len(batches), i)
-				}
+				expect.That(t, i == len(batches), "%d batches, want the loader's %d", len(batches), i)
 			})
 		}
 	}
@@ -76,34 +72,26 @@ func TestTensorsHoldTheBatchAndPadding(t *testing.T) {
 // checkBatch compares a batch's tensors with the loader's batch.
 func checkBatch(t *testing.T, b *loader.Batch, y yielded) {
 	t.Helper()
-	if len(y.inputs) != numInputs || len(y.labels) != 2 {
-		t.Fatalf("%d inputs and %d labels, want %d and 2", len(y.inputs), len(y.labels), numInputs)
-	}
+	expect.Ensure(t, len(y.inputs) == numInputs && len(y.labels) == 2, "%d inputs and %d labels, want %d and 2",
+		len(y.inputs), len(y.labels), numInputs)
 	n := int(b.Sample.Nodes[0].Len())
 	checkRows(t, "ids", flat[int32](t, y.inputs[ids]), hostInt32(t, b.Sample.Nodes[0]))
 	x, err := unified.View[float32](b.X())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	checkRows(t, "features", flat[float32](t, y.inputs[feature]), x)
 	checkMask(t, "nodes", y.inputs[mask], n)
 	rows := y.inputs[feature].Shape().Dimensions[0]
-	if rows <= n {
-		t.Errorf("%d rows for %d nodes: there is no dump row", rows, n)
-	}
+	expect.That(t, rows > n, "%d rows for %d nodes: there is no dump row", rows, n)
 	for l, at := range []int{layer0, layer1} {
 		block := &b.Sample.Blocks[l][0]
 		in := y.inputs[at : at+perLayer]
 		checkMask(t, fmt.Sprint("destinations of layer ", l), in[dstMask], int(block.NumDst))
 		dstRows := in[dstMask].Shape().Size()
-		if dstRows <= int(block.NumDst) || dstRows > rows {
-			t.Errorf("layer %d: %d rows for %d destinations, of %d sources", l, dstRows, block.NumDst, rows)
-		}
+		expect.That(t, dstRows > int(block.NumDst) && dstRows <= rows,
+			"layer %d: %d rows for %d destinations, of %d sources", l, dstRows, block.NumDst, rows)
 		indices, indptr := hostInt32(t, block.Indices), hostInt32(t, block.Indptr)
 		src, dst := flat[int32](t, in[source]), flat[int32](t, in[target])
-		if !slices.IsSorted(dst) {
-			t.Errorf("layer %d: targets %v do not ascend", l, dst)
-		}
+		expect.That(t, slices.IsSorted(dst), "layer %d: targets %v do not ascend", l, dst)
 		for e := range src {
 			want := [2]int32{int32(rows - 1), int32(dstRows - 1)} // from dump row to dump row
 			if e < len(indices) {
@@ -111,21 +99,16 @@ func checkBatch(t *testing.T, b *loader.Batch, y yielded) {
 				v, _ := slices.BinarySearch(indptr, int32(e+1)) // the first v with indptr[v] > e
 				want[1] = int32(v - 1)
 			}
-			if got := [2]int32{src[e], dst[e]}; got != want {
-				t.Fatalf("layer %d, edge %d of %d: %v, want %v", l, e, len(indices), got, want)
-			}
+			got := [2]int32{src[e], dst[e]}
+			expect.Ensure(t, got == want, "layer %d, edge %d of %d: %v, want %v", l, e, len(indices), got, want)
 		}
 		w, err := unified.View[float32](b.Edge(l, 0, "weight"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		checkRows(t, fmt.Sprint("weights of layer ", l), flat[float32](t, in[weight]), w)
 		rows = dstRows
 	}
 	label, err := unified.View[int64](b.Y())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	checkRows(t, "labels", flat[int64](t, y.labels[0]), label)
 	checkMask(t, "seeds", y.labels[1], len(label))
 	if want := []int{16 + 1, 1}; !reflect.DeepEqual(y.labels[0].Shape().Dimensions, want) {
@@ -135,23 +118,18 @@ func checkBatch(t *testing.T, b *loader.Batch, y yielded) {
 
 func checkRows[T comparable](t *testing.T, what string, got, want []T) {
 	t.Helper()
-	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
-		t.Fatalf("%s are %v, want %v and padding", what, got, want)
-	}
+	expect.Ensure(t, len(got) >= len(want) && slices.Equal(got[:len(want)], want), "%s are %v, want %v and padding",
+		what, got, want)
 	var zero T
 	for i, v := range got[len(want):] {
-		if v != zero {
-			t.Fatalf("%s: padding %d is %v, want %v", what, i, v, zero)
-		}
+		expect.Ensure(t, v == zero, "%s: padding %d is %v, want %v", what, i, v, zero)
 	}
 }
 
 func checkMask(t *testing.T, what string, m *tensors.Tensor, n int) {
 	t.Helper()
 	for i, v := range flat[bool](t, m) {
-		if v != (i < n) {
-			t.Fatalf("%s: mask[%d] is %t, of %d", what, i, v, n)
-		}
+		expect.Ensure(t, v == (i < n), "%s: mask[%d] is %t, of %d", what, i, v, n)
 	}
 }
 
@@ -180,20 +158,17 @@ func TestShapesArePowersOfTwoThatSettle(t *testing.T) {
 	for _, y := range batches {
 		// ids, sources, targets, mask, sources, targets: without the weight column
 		for _, i := range []int{0, 3, 4, 5, 6, 7} {
-			if n := y.inputs[i].Shape().Dimensions[0]; bits.OnesCount(uint(n)) != 1 {
-				t.Fatalf("input %d has %d rows: no power of two", i, n)
-			}
+			n := y.inputs[i].Shape().Dimensions[0]
+			expect.Ensure(t, bits.OnesCount(uint(n)) == 1, "input %d has %d rows: no power of two", i, n)
 		}
-		if n := y.labels[0].Shape().Dimensions[0]; n != 21 {
-			t.Fatalf("%d rows of labels, want the batch size and a dump row", n)
-		}
+		n := y.labels[0].Shape().Dimensions[0]
+		expect.Ensure(t, n == 21, "%d rows of labels, want the batch size and a dump row", n)
 	}
 	if n := len(shapesOf(batches)); n > 6 {
 		t.Errorf("%d combinations of shapes in %d batches:\n%s", n, len(batches), strings.Join(shapesOf(batches), "\n"))
 	}
-	if n := len(shapesOf(batches[len(batches)/3:])); n != 1 {
-		t.Errorf("%d combinations of shapes after the first epoch", n)
-	}
+	n := len(shapesOf(batches[len(batches)/3:]))
+	expect.That(t, n == 1, "%d combinations of shapes after the first epoch", n)
 }
 
 func TestMaximumHasOneShape(t *testing.T) {
@@ -204,9 +179,8 @@ func TestMaximumHasOneShape(t *testing.T) {
 	} {
 		ds := openDataset(t, openLoader(t, smallGraph(t, 300), loader.Options{Sampler: s, BatchSize: 20,
 			Shuffle: true}), gomlx.Options{Pad: gomlx.Maximum})
-		if all := shapesOf(epochOf(t, ds)); len(all) != 1 {
-			t.Errorf("%s: %d combinations of shapes", s.Fingerprint(), len(all))
-		}
+		all := shapesOf(epochOf(t, ds))
+		expect.That(t, len(all) == 1, "%s: %d combinations of shapes", s.Fingerprint(), len(all))
 	}
 }
 
@@ -222,9 +196,8 @@ func (e endlessBound) Bound(s *graph.Schema, n int) sampling.Bound {
 func TestMaximumBeyondWhatFitsIsRefused(t *testing.T) {
 	ld := openLoader(t, smallGraph(t, 40), loader.Options{Sampler: endlessBound{neighbor}, BatchSize: 8})
 	_, err := gomlx.New(background, ld, gomlx.Options{Pad: gomlx.Maximum})
-	if !errors.Is(err, gomlx.ErrOptions) || !strings.Contains(err.Error(), "PowerOfTwo") {
-		t.Errorf("error %v, want ErrOptions with a remedy", err)
-	}
+	expect.That(t, errors.Is(err, gomlx.ErrOptions) && strings.Contains(err.Error(), "PowerOfTwo"),
+		"error %v, want ErrOptions with a remedy", err)
 }
 
 // tooSmallBound makes more than it says.
@@ -239,10 +212,9 @@ func (e tooSmallBound) Bound(s *graph.Schema, n int) sampling.Bound {
 func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
 	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: tooSmallBound{neighbor},
 		BatchSize: 8}), gomlx.Options{Pad: gomlx.Maximum})
-	if _, _, _, err := ds.Yield(); !errors.Is(err, loader.ErrSampler) || !strings.Contains(err.Error(),
-		"epoch 0, batch 0") {
-		t.Errorf("error %v, want ErrSampler of batch 0", err)
-	}
+	_, _, _, err := ds.Yield()
+	expect.That(t, errors.Is(err, loader.ErrSampler) && strings.Contains(err.Error(), "epoch 0, batch 0"),
+		"error %v, want ErrSampler of batch 0", err)
 }
 
 // broken is a sampler that spoils what another made.
@@ -292,28 +264,23 @@ func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			ds := openDataset(t, openLoader(t, g, loader.Options{Sampler: broken{neighbor, spoil}, BatchSize: 16}),
 				gomlx.Options{})
-			if _, _, _, err := ds.Yield(); !errors.Is(err, gomlx.ErrBatch) ||
-				!strings.Contains(err.Error(), "epoch 0, batch 0") {
-				t.Errorf("error %v, want ErrBatch of batch 0", err)
-			}
+			_, _, _, err := ds.Yield()
+			expect.That(t, errors.Is(err, gomlx.ErrBatch) && strings.Contains(err.Error(), "epoch 0, batch 0"),
+				"error %v, want ErrBatch of batch 0", err)
 		})
 	}
 }
 
 func TestAGraphWithoutEdgesOrColumnsIsFed(t *testing.T) {
 	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 10}}, Edges: []graph.EdgeData{{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, pad := range []gomlx.Pad{gomlx.PowerOfTwo, gomlx.Maximum} {
 		batches := epochOf(t, openDataset(t, openLoader(t, g, loader.Options{Sampler: neighbor, BatchSize: 4}),
 			gomlx.Options{Pad: pad}))
-		if len(batches) != 3 || len(batches[0].labels) != 0 {
-			t.Fatalf("%v: %d batches, %d labels", pad, len(batches), len(batches[0].labels))
-		}
-		if got := flat[int32](t, batches[2].inputs[0]); !slices.Equal(got, []int32{8, 9, 0, 0, 0}) {
-			t.Errorf("%v: ids %v", pad, got)
-		}
+		expect.Ensure(t, len(batches) == 3 && len(batches[0].labels) == 0, "%v: %d batches, %d labels", pad,
+			len(batches), len(batches[0].labels))
+		got := flat[int32](t, batches[2].inputs[0])
+		expect.That(t, slices.Equal(got, []int32{8, 9, 0, 0, 0}), "%v: ids %v", pad, got)
 	}
 }
 
@@ -321,9 +288,8 @@ func TestRepeatedSeedsHaveOneRow(t *testing.T) {
 	ds := openDataset(t, openLoader(t, smallGraph(t, 40), loader.Options{
 		Sampler: neighbor, BatchSize: 4, Seeds: loader.NodeIDs([]int32{7, 3, 7, 7}),
 	}), gomlx.Options{})
-	if got := epochOf(t, ds)[0].ids(t); !slices.Equal(got, []int64{7, 3}) {
-		t.Errorf("seeds %v, want 7 and 3", got)
-	}
+	got := epochOf(t, ds)[0].ids(t)
+	expect.That(t, slices.Equal(got, []int64{7, 3}), "seeds %v, want 7 and 3", got)
 }
 
 // A yielded tensor is the caller's: what comes later, and freeing it, touches nothing else.
@@ -334,9 +300,7 @@ func TestYieldedTensorsBelongToTheCaller(t *testing.T) {
 	ds.Reset()
 	for i, y := range epochOf(t, ds) {
 		for k, input := range y.inputs {
-			if same := kept[i].inputs[k].Equal(input); !same {
-				t.Fatalf("batch %d, input %d changed after it was yielded", i, k)
-			}
+			expect.Ensure(t, kept[i].inputs[k].Equal(input), "batch %d, input %d changed after it was yielded", i, k)
 			input.MustFinalizeAll()
 		}
 	}

@@ -24,6 +24,8 @@ import (
 	"github.com/khop-gnn/khop/integrations/gomlx"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // sage is GraphSAGE with mean aggregation: a hidden layer for each layer but the last, and logits.
@@ -86,9 +88,7 @@ func accuracy(t *testing.T, model train.ModelFn, training, validation *gomlx.Dat
 		t.Fatal(err)
 	}
 	results, err := trainer.Eval(validation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return scalar(t, results[len(results)-1])
 }
 
@@ -110,10 +110,9 @@ func learn(t *testing.T, src loader.Source, training, validation loader.Options,
 		b := openDataset(t, openLoader(t, src, validation), gomlx.Options{Name: "validation", After: gomlx.SameEpoch})
 		got := accuracy(t, model, a, b, steps)
 		t.Logf("%s: validation accuracy %.3f after %d steps", name, got, steps)
-		if above := got > floor; above != (name == "GraphSAGE") {
-			t.Errorf("%s: validation accuracy %.3f, and the floor is %.2f (loader seed %d, model seed 42)", name, got,
-				floor, training.Seed)
-		}
+		expect.That(t, (got > floor) == (name == "GraphSAGE"),
+			"%s: validation accuracy %.3f, and the floor is %.2f (loader seed %d, model seed 42)", name, got, floor,
+			training.Seed)
 		a.Close()
 		b.Close()
 	}
@@ -126,9 +125,7 @@ func TestGraphSAGELearnsAGeneratedGraphThatALinearModelCannot(t *testing.T) {
 		t.Fatal(err)
 	}
 	ds, err := formats.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer ds.Close()
 	s := sampling.Neighbor{Fanouts: []int{5, 5}}
 	learn(t, ds,
@@ -148,9 +145,7 @@ func TestGraphSAGELearnsCoraThatALinearModelCannot(t *testing.T) {
 		t.Fatal(err)
 	}
 	ds, err := formats.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer ds.Close()
 	training, validation := splitByRemainder(ds.Graph().Schema().Nodes[0].Count)
 	s := sampling.Neighbor{Fanouts: []int{5, 3}}
@@ -193,13 +188,9 @@ func TestPaddingChangesNoLossAndNoGradient(t *testing.T) {
 			optimizers.Adam().LearningRate(0.01).Done(), nil, nil)
 		for range 5 { // from the second on, a loss shows the gradients of those before
 			spec, inputs, labels, err := ds.Yield()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			results, err := trainer.TrainStep(spec, inputs, labels)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			all = append(all, scalar(t, results[0]))
 			rows = inputs[0].Shape().Dimensions[0]
 			ds.Reset()
@@ -208,15 +199,11 @@ func TestPaddingChangesNoLossAndNoGradient(t *testing.T) {
 	}
 	want, few := lossesWith(gomlx.PowerOfTwo)
 	got, many := lossesWith(gomlx.Maximum)
-	if few == many {
-		t.Fatalf("both have %d rows", few)
-	}
+	expect.Ensure(t, few != many, "both have %d rows", few)
 	for i := range want {
 		if !(math.Abs(got[i]-want[i]) <= 1e-5*want[i]) {
 			t.Fatalf("losses %v with %d rows, %v with %d", got, many, want, few)
 		}
 	}
-	if want[4] == want[0] {
-		t.Errorf("losses %v: nothing was learned", want)
-	}
+	expect.That(t, want[4] != want[0], "losses %v: nothing was learned", want)
 }

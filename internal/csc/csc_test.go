@@ -73,9 +73,7 @@ func checkBuild(t *testing.T, edges []edge, types int, opt Options) {
 	got, free := expect.Must2(Build(list, opt))(t)
 	defer free()
 	want := oracle(edges)
-	if got.Edges != int64(len(want)) {
-		t.Fatalf("%d edges, want %d", got.Edges, len(want))
-	}
+	expect.Ensure(t, got.Edges == int64(len(want)), "%d edges, want %d", got.Edges, len(want))
 	indptr := make([]int64, opt.Nodes+1)
 	for i, e := range want {
 		indptr[e.dst+1] = int64(i) + 1
@@ -90,9 +88,7 @@ func checkBuild(t *testing.T, edges []edge, types int, opt Options) {
 	for v := range opt.Nodes {
 		indptr[v+1] = max(indptr[v], indptr[v+1])
 	}
-	if !slices.Equal(got.Indptr, indptr) {
-		t.Fatalf("indptr %v, want %v", got.Indptr, indptr)
-	}
+	expect.Ensure(t, slices.Equal(got.Indptr, indptr), "indptr %v, want %v", got.Indptr, indptr)
 }
 
 func randomEdges(r *rand.Rand, n int64, m, types int, shape string) []edge {
@@ -167,9 +163,8 @@ func TestSortingTakesNoMoreRoomThanTheEdges(t *testing.T) {
 				return heap(n), func() { now.Add(-n) }, nil
 			}
 			checkBuild(t, es, 3, opt)
-			if peak.Load() > most*int64(len(es)) || now.Load() != 0 {
-				t.Errorf("took %d bytes; %d are not freed", peak.Load(), now.Load())
-			}
+			expect.That(t, peak.Load() <= most*int64(len(es)) && now.Load() == 0, "took %d bytes; %d are not freed",
+				peak.Load(), now.Load())
 		})
 	}
 }
@@ -198,7 +193,6 @@ func TestWhatIsTakenIsFreedOnErrors(t *testing.T) {
 			t.Errorf("the allocator's error is lost, or %d arrays are not freed: %v", held, err)
 		}
 	}
-	if _, _, err := Build(nil, Options{Nodes: 1 << 60}); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("2^60 nodes gave %v", err)
-	}
+	_, _, err := Build(nil, Options{Nodes: 1 << 60})
+	expect.That(t, errors.Is(err, ErrTooLarge), "2^60 nodes gave %v", err)
 }

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // runCases runs the tests of test/*.cc on a library; each line of theirs is a subtest.
@@ -17,9 +19,7 @@ func runCases(t *testing.T, args ...string) {
 	t.Helper()
 	const program = "../../dist/cudasim_test"
 	out, err := exec.Command(program, args...).CombinedOutput()
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("%v: run make cudasim", err)
-	}
+	expect.Ensure(t, !errors.Is(err, fs.ErrNotExist), "%v: run make cudasim", err)
 	cases := 0
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		result, rest, _ := strings.Cut(lines.Text(), " ")
@@ -28,20 +28,14 @@ func runCases(t *testing.T, args ...string) {
 		case "ok", "FAIL":
 			cases++
 			t.Run(name, func(t *testing.T) {
-				if result == "FAIL" {
-					t.Error(problems)
-				}
+				expect.That(t, result != "FAIL", "%v", problems)
 			})
 		default:
 			t.Log(lines.Text())
 		}
 	}
-	if err != nil {
-		t.Errorf("%s: %v", program, err)
-	}
-	if cases == 0 {
-		t.Errorf("%s ran nothing: %s", program, out)
-	}
+	expect.Is(t, err, nil, program)
+	expect.That(t, cases != 0, "%s ran nothing: %s", program, out)
 }
 
 // TestPlantedBugsAreFound: and nothing is found in their right counterparts, whatever the order of lanes.

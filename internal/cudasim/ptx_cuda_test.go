@@ -68,7 +68,6 @@ func TestChangedInstructionIsCaught(t *testing.T) {
 
 func TestUnknownInstructionFailsTheBuild(t *testing.T) {
 	_, err := libraryOf(t, ".visible .entry odd(\n)\n{\n\t.reg .b32 %r<2>;\n\tdance.b32 \t%r0, %r1;\n\tret;\n}\n")
-	if err == nil || !strings.Contains(err.Error(), "drivertest.ptx:5: dance.b32") {
-		t.Errorf("dance.b32 gives %v", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "drivertest.ptx:5: dance.b32"), "dance.b32 gives %v",
+		err)
 }

@@ -34,9 +34,7 @@ type fixture struct {
 func must[T any](v T, err error) func(t *testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return v
 	}
 }
@@ -49,9 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	memory := must(f.Alloc(4000))(t)
 	f.cells = memory.Address()
 	t.Cleanup(func() {
-		if err := errors.Join(memory.Close(), f.stream.Close(), m.Close()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, errors.Join(memory.Close(), f.stream.Close(), m.Close()))
 	})
 	return f
 }
@@ -78,9 +74,8 @@ func TestFindingsNameTheLine(t *testing.T) {
 	if found := Findings(); found != nil {
 		t.Fatal(found)
 	}
-	if err := f.run(1001); !errors.Is(err, device.ErrDeviceLost) {
-		t.Errorf("got %v, want a lost device", err)
-	}
+	err := f.run(1001)
+	expect.That(t, errors.Is(err, device.ErrDeviceLost), "got %v, want a lost device", err)
 	found := Findings()
 	if len(found) != 1 || !strings.Contains(found[0], "OUT OF BOUNDS") ||
 		!strings.Contains(found[0], "internal/cudasim/testdata/copy.cu:") {
@@ -95,19 +90,16 @@ func TestCountsAreOfOneKernel(t *testing.T) {
 	for range 3 {
 		expect.OK(t, f.run(1000))
 	}
-	if n := Launches("sim_increase"); n != 3 {
-		t.Errorf("%d launches", n)
-	}
+	n := Launches("sim_increase")
+	expect.That(t, n == 3, "%d launches", n)
 	want := Traffic{Instructions: 3 * 32, Lanes: 3000, Sectors: 3 * 125, Lines: 3 * 32}
-	if r, w := Reads(t, "sim_increase", Device), Writes(t, "sim_increase", Device); r != want || w != want {
-		t.Errorf("read %+v, wrote %+v, want %+v", r, w, want)
-	}
+	r, w := Reads(t, "sim_increase", Device), Writes(t, "sim_increase", Device)
+	expect.That(t, r == want && w == want, "read %+v, wrote %+v, want %+v", r, w, want)
 	if n := Lines(t, "sim_increase", Host) + Sectors(t, "sim_increase", Host); n != 0 {
 		t.Errorf("%d lines and sectors of the host", n)
 	}
-	if at := LinesAt(f.cells + 8); at[3] != want.Lines {
-		t.Errorf("%d lines around the address", at[3])
-	}
+	at := LinesAt(f.cells + 8)
+	expect.That(t, at[3] == want.Lines, "%d lines around the address", at[3])
 }
 
 func TestSettingsEndWithTheTest(t *testing.T) {
@@ -120,40 +112,32 @@ func TestSettingsEndWithTheTest(t *testing.T) {
 		SetMemory(t, 1<<20)
 		SetAttribute(t, device.Attr(113), 0)
 		Checks(t, "addresses")
-		if _, total, err := f.Memory(); err != nil || total != 1<<20 {
-			t.Errorf("%d bytes in all, %v", total, err)
-		}
+		_, total, err := f.Memory()
+		expect.That(t, err == nil && total == 1<<20, "%d bytes in all, %v", total, err)
 		if _, err := f.Alloc(1 << 20); !errors.Is(err, device.ErrOutOfMemory) {
 			t.Errorf("got %v, want out of memory", err)
 		}
 		expect.OK(t, f.run(1000))
-		if again := Schedule(t); again != first {
-			t.Errorf("the same launch ran in another order: %x, %x", first, again)
-		}
+		again := Schedule(t)
+		expect.That(t, again == first, "the same launch ran in another order: %x, %x", first, again)
 	})
-	if after := allSettings(); after != before {
-		t.Errorf("%s became %s", before, after)
-	}
+	after := allSettings()
+	expect.That(t, after == before, "%s became %s", before, after)
 }
 
 func TestFailuresComeWhenAsked(t *testing.T) {
 	f := newFixture(t)
 	before := NowLive(t)
 	Fail(t, "cuMemAlloc", 1, 2)
-	if _, err := f.Alloc(64); !errors.Is(err, device.ErrOutOfMemory) {
-		t.Errorf("got %v, want out of memory", err)
-	}
+	_, err := f.Alloc(64)
+	expect.That(t, errors.Is(err, device.ErrOutOfMemory), "got %v, want out of memory", err)
 	Fail(t, "kernel:sim_increase", 2, 700)
-	if err := f.run(1000); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, f.run(1000))
 	if err := f.run(1000); !errors.Is(err, device.ErrDeviceLost) {
 		t.Errorf("got %v, want a lost device", err)
 	}
-	if found := Findings(); found != nil {
-		t.Errorf("a failure on purpose is not a finding: %q", found)
-	}
-	if after := NowLive(t); after != before {
-		t.Errorf("%+v became %+v", before, after)
-	}
+	found := Findings()
+	expect.That(t, found == nil, "a failure on purpose is not a finding: %q", found)
+	after := NowLive(t)
+	expect.That(t, after == before, "%+v became %+v", before, after)
 }

@@ -41,9 +41,7 @@ func TestFilesAreReadAndWrittenPastTheCache(t *testing.T) {
 			t.Fatalf("bytes %d to %d: %d read, %v", lo, lo+len(got), k, err)
 		}
 	}
-	if _, err := ReadAt(d, make([]byte, 200), n-200); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("beyond the end: %v", err)
-	}
+	expect.Is(t, expect.Err(ReadAt(d, make([]byte, 200), n-200)), io.ErrUnexpectedEOF, "beyond the end")
 }
 
 // TestAFileIsReadAheadFromAnyPlace reads ranges of a file by blocks, some of which the reader leaves out.
@@ -63,25 +61,18 @@ func TestAFileIsReadAheadFromAnyPlace(t *testing.T) {
 		if Refused(err) || errors.Is(err, errors.ErrUnsupported) {
 			t.Skip(err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for at := first; at < end && r.IntN(40) > 0; {
 			got, err := a.From(at)
-			if err != nil || len(got) == 0 || !bytes.Equal(got, b[at:at+int64(len(got))]) {
-				t.Fatalf("byte %d of %d to %d: %d bytes, %v", at, first, end, len(got), err)
-			}
+			expect.Ensure(t, err == nil && len(got) != 0 && bytes.Equal(got, b[at:at+int64(len(got))]),
+				"byte %d of %d to %d: %d bytes, %v", at, first, end, len(got), err)
 			at += 1 + r.Int64N(2*int64(len(got)))
 		}
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, a.Close())
 	}
 	a := expect.Must(NewAhead(f, 0, int64(len(b))+1, Align))(t)
 	defer a.Close()
-	if _, err := a.From(int64(len(b)) - 1); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("a file that is cut short: %v", err)
-	}
+	expect.Is(t, expect.Err(a.From(int64(len(b))-1)), io.ErrUnexpectedEOF, "a file that is cut short")
 }
 
 // TestAFileIsWrittenBehindItsOwner writes files in pieces of any length, through memory that the file system takes and
@@ -105,9 +96,8 @@ func TestAFileIsWrittenBehindItsOwner(t *testing.T) {
 		}
 		for rest := want; len(rest) > 0; {
 			n := 1 + r.IntN(min(len(rest), 2*Align))
-			if k, err := b.Write(rest[:n]); err != nil || k != n {
-				t.Fatalf("seed %d: %d of %d bytes, %v", seed, k, n, err)
-			}
+			k, err := b.Write(rest[:n])
+			expect.Ensure(t, err == nil && k == n, "seed %d: %d of %d bytes, %v", seed, k, n, err)
 			rest = rest[n:]
 		}
 		if err := b.Close(); err != nil {
@@ -117,9 +107,8 @@ func TestAFileIsWrittenBehindItsOwner(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		got, err := os.ReadFile(f.Name())
-		if err != nil || !bytes.Equal(got, append(want, "tail"...)) {
-			t.Fatalf("seed %d: %d bytes written, %d are there, %v", seed, len(want)+4, len(got), err)
-		}
+		expect.Ensure(t, err == nil && bytes.Equal(got, append(want, "tail"...)),
+			"seed %d: %d bytes written, %d are there, %v", seed, len(want)+4, len(got), err)
 	}
 }
 

@@ -83,9 +83,7 @@ func TestPagesAreReadAsAPlainCountHasIt(t *testing.T) {
 		plain.bring()
 		got := p.Count()
 		plain.count.Requests = got.Requests
-		if got != plain.count {
-			t.Fatalf("seed %d, round %d: %+v, want %+v", seed, round, got, plain.count)
-		}
+		expect.Ensure(t, got == plain.count, "seed %d, round %d: %+v, want %+v", seed, round, got, plain.count)
 	}
 }
 
@@ -103,13 +101,9 @@ func TestArraysOfFilesCanBePaged(t *testing.T) {
 		if err := CanPage(x); err != nil || expect.OpenFiles(t) > before {
 			t.Errorf("array %d of a file: %v, %d descriptors", i, err, expect.OpenFiles(t)-before)
 		}
-		if a.Array(x) != i {
-			t.Errorf("array %d is number %d", i, a.Array(x))
-		}
+		expect.That(t, a.Array(x) == i, "array %d is number %d", i, a.Array(x))
 	}
-	if err := CanPage(unified.FromSlice([]int32{1})); !errors.Is(err, pinned.ErrNotMapped) {
-		t.Errorf("an array of no file: %v", err)
-	}
+	expect.Is(t, CanPage(unified.FromSlice([]int32{1})), pinned.ErrNotMapped, "an array of no file")
 }
 
 // Without a file a pack plans as if it wrote: full chunks take no memory any more, and are counted.
@@ -122,36 +116,27 @@ func TestAPackWithoutAFileCountsWhatItWouldWrite(t *testing.T) {
 		if !ok {
 			break
 		}
-		if rows++; place != want {
-			t.Fatalf("row %d has place %d", want, place)
-		}
+		rows++
+		expect.Ensure(t, place == want, "row %d has place %d", want, place)
 		full := rows / 8
 		n := p.Count()
-		if n.Writes != full || n.Written != full*4096 || n.Requests != 0 {
-			t.Fatalf("after %d rows: %+v", rows, n)
-		}
+		expect.Ensure(t, n.Writes == full && n.Written == full*4096 && n.Requests == 0, "after %d rows: %+v", rows, n)
 		open := 0
 		if rows%8 != 0 {
 			open = 1
 		}
-		if len(p.spare) != buffers-open {
-			t.Fatalf("after %d rows %d buffers of %d are free", rows, len(p.spare), buffers)
-		}
+		expect.Ensure(t, len(p.spare) == buffers-open, "after %d rows %d buffers of %d are free", rows, len(p.spare),
+			buffers)
 	}
-	if rows != 100*8 {
-		t.Errorf("%d rows have a place", rows)
-	}
+	expect.That(t, rows == 100*8, "%d rows have a place", rows)
 	chunks := p.claim(1, nil)
 	n := p.Count()
-	if len(chunks) != 100 || n.Requests != 100 || n.Bytes != 100*4096 || n.Useful != 800*512 {
-		t.Errorf("%d chunks are read: %+v", len(chunks), n)
-	}
-	if again := p.claim(1, nil); len(again) != 0 {
-		t.Errorf("%d chunks come again", len(again))
-	}
-	if place, ok := p.take(2); !ok || place/8 >= 100 {
-		t.Errorf("a place after all were read: %d, %v", place, ok)
-	}
+	expect.That(t, len(chunks) == 100 && n.Requests == 100 && n.Bytes == 100*4096 && n.Useful == 800*512,
+		"%d chunks are read: %+v", len(chunks), n)
+	again := p.claim(1, nil)
+	expect.That(t, len(again) == 0, "%d chunks come again", len(again))
+	place, ok := p.take(2)
+	expect.That(t, ok && place/8 < 100, "a place after all were read: %d, %v", place, ok)
 }
 
 // Requests are begun in order, as many as may be under way, and none of a transfer that has ended.
@@ -184,9 +169,8 @@ func TestSoManyRequestsAreUnderWayAtATime(t *testing.T) {
 	r.waiting.Store(0)
 	take(last, 2)
 	take(nil, 0)
-	if n := r.waiting.Load(); len(r.queue) != 0 || n != 1 {
-		t.Errorf("%d transfers wait, %d requests are under way", len(r.queue), n)
-	}
+	n := r.waiting.Load()
+	expect.That(t, len(r.queue) == 0 && n == 1, "%d transfers wait, %d requests are under way", len(r.queue), n)
 }
 
 // Fetched rows are those of the file, in the order that was asked for; after Close there are none.
@@ -200,17 +184,12 @@ func TestFetchedRowsAreThoseOfTheFile(t *testing.T) {
 		to := make([]byte, len(rows)*100)
 		expect.OK(t, r.Fetch(background, 0, layouts[0], rows, to))
 		for i, row := range rows {
-			if !bytes.Equal(to[100*i:100*i+100], m.Bytes[100*row:100*row+100]) {
-				t.Errorf("row %d of %v is another", row, rows)
-			}
+			expect.That(t, bytes.Equal(to[100*i:100*i+100], m.Bytes[100*row:100*row+100]), "row %d of %v is another",
+				row, rows)
 		}
 	}
-	if err := errors.Join(r.Close(), r.Close()); err != nil {
-		t.Error(err)
-	}
-	if err := r.Fetch(background, 0, layouts[0], []int64{1}, make([]byte, 100)); !errors.Is(err, ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	expect.OK(t, errors.Join(r.Close(), r.Close()))
+	expect.Is(t, r.Fetch(background, 0, layouts[0], []int64{1}, make([]byte, 100)), ErrClosed, "after Close")
 	if after := expect.OpenFiles(t); after > before+2 { // of Go's poller
 		t.Errorf("%d descriptors are open, %d before", after, before)
 	}
@@ -264,15 +243,12 @@ func refuseEach(t *testing.T, open func(o pinned.Options) (func() error, error))
 		before := expect.OpenFiles(t)
 		end, err := open(pinned.Options{Ledger: ledger, Purpose: pinned.Scratch})
 		if err == nil {
-			if err = end(); err != nil {
-				t.Error(err)
-			}
+			err = end()
+			expect.That(t, err == nil, "%v", err)
 		} else if !errors.Is(err, pinned.ErrLimit) {
 			t.Fatalf("limit %d: %v", limit, err)
 		}
-		if ledger.Total() != 0 {
-			t.Errorf("limit %d: %d bytes stay counted", limit, ledger.Total())
-		}
+		expect.That(t, ledger.Total() == 0, "limit %d: %d bytes stay counted", limit, ledger.Total())
 		if after := expect.OpenFiles(t); after > before+2 { // of Go's poller
 			t.Errorf("limit %d: %d descriptors are open, %d before", limit, after, before)
 		}
@@ -285,9 +261,7 @@ func refuseEach(t *testing.T, open func(o pinned.Options) (func() error, error))
 		last = err.Error()
 		limit = limit*5/4 + 1
 	}
-	if refusals < 2 {
-		t.Errorf("%d refusals", refusals)
-	}
+	expect.That(t, refusals >= 2, "%d refusals", refusals)
 }
 
 // Waiting for rows ends with the context, whose cause is the error.
@@ -308,10 +282,6 @@ func TestFetchingEndsWithTheContext(t *testing.T) {
 		t.Errorf("%v, want the context's cause", err)
 	}
 	close(release)
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
-	if !bytes.Equal(to, make([]byte, 100)) {
-		t.Error("rows came after the end")
-	}
+	expect.OK(t, r.Close())
+	expect.That(t, bytes.Equal(to, make([]byte, 100)), "rows came after the end")
 }

@@ -40,9 +40,7 @@ func mustOpen(t testing.TB, err error) {
 	if errors.Is(err, pinned.ErrNotMapped) {
 		t.Skip("the system does not tell what file is mapped")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 // openColumn opens a column of one file.
@@ -52,9 +50,7 @@ func openColumn(t testing.TB, m Mapped, read ReaderOptions, plan ColumnOptions) 
 	mustOpen(t, err)
 	c := expect.Must(NewColumn(r, 0, layouts[0], plan))(t)
 	t.Cleanup(func() {
-		if err := errors.Join(c.Stop(), r.Close(), c.Close()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, errors.Join(c.Stop(), r.Close(), c.Close()))
 	})
 	return c
 }
@@ -127,9 +123,8 @@ func TestOpeningThatIsGivenUpSaysWhy(t *testing.T) {
 	why := errors.New("no time")
 	ctx, cancel := context.WithCancelCause(background)
 	cancel(why)
-	if r, _, err := Open(ctx, []Mapped{m}, ReaderOptions{}); r != nil || !errors.Is(err, why) {
-		t.Errorf("%v", err)
-	}
+	r, _, err := Open(ctx, []Mapped{m}, ReaderOptions{})
+	expect.That(t, r == nil && errors.Is(err, why), "%v", err)
 }
 
 // folders are one on a disk and one in memory, as far as there are such.
@@ -151,9 +146,7 @@ func sectorOf(t *testing.T, m Mapped) int64 {
 	if err == nil {
 		err = f.close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return f.sector
 }
 
@@ -200,12 +193,9 @@ func TestAFailingDiskIsAnErrorWithFileAndOffset(t *testing.T) {
 			c := openColumn(t, m, opt, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 100, Lookahead: 3}})
 			err := fetch(background, c, m, asksOf(newRandom(t), 20, 4000, 100), 3)
 			var at *disk.ReadError
-			if !errors.As(err, &at) || !errors.Is(err, syscall.EIO) || !errors.Is(err, pinned.ErrFault) {
-				t.Fatalf("got %v", err)
-			}
-			if at.Path != path || !strings.Contains(err.Error(), path+": byte ") {
-				t.Errorf("got %v", err)
-			}
+			expect.Ensure(t, errors.As(err, &at) && errors.Is(err, syscall.EIO) && errors.Is(err, pinned.ErrFault),
+				"got %v", err)
+			expect.That(t, at.Path == path && strings.Contains(err.Error(), path+": byte "), "got %v", err)
 		})
 	}
 }
@@ -223,9 +213,7 @@ func TestShortReadsAreReadOn(t *testing.T) {
 			})
 			opt.Shape, opt.Engine = disk.Shape{Gap: 1 << 14, Most: 1 << 16}, engine
 			c := openColumn(t, m, opt, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 100, Lookahead: 3}})
-			if err := fetch(background, c, m, asksOf(newRandom(t), 20, 4000, 100), 3); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, fetch(background, c, m, asksOf(newRandom(t), 20, 4000, 100), 3))
 		})
 	}
 }
@@ -247,9 +235,7 @@ func TestClosingTheReaderEndsItsBatches(t *testing.T) {
 		if err == nil {
 			err = b.Start([]Part{{1, make([]byte, 512)}})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if batches = append(batches, b); i == 0 {
 			<-stalled
 		}
@@ -257,22 +243,15 @@ func TestClosingTheReaderEndsItsBatches(t *testing.T) {
 	closed := make(chan error)
 	go func() { closed <- c.reader.Close() }()
 	for _, b := range batches[1:] {
-		if _, err := b.Finish(background); !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v", err)
-		}
+		_, err := b.Finish(background)
+		expect.That(t, errors.Is(err, ErrClosed), "got %v", err)
 	}
 	close(release)
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
-	if err := c.Stop(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-closed)
+	expect.OK(t, c.Stop())
 	expect.OK(t, c.planner.Ask([]uint32{5}))
 	c.planner.Forget()
-	if err := fetch(background, c, m, [][]uint32{{7}}, 1); !errors.Is(err, ErrClosed) {
-		t.Errorf("after it is closed: %v", err)
-	}
+	expect.Is(t, fetch(background, c, m, [][]uint32{{7}}, 1), ErrClosed, "after it is closed")
 }
 
 func TestAFileCutShortIsAnError(t *testing.T) {
@@ -283,9 +262,8 @@ func TestAFileCutShortIsAnError(t *testing.T) {
 				ColumnOptions{PlannerOptions: PlannerOptions{Lookahead: 1}})
 			expect.OK(t, os.Truncate(path, 512*1000+100))
 			err := fetch(background, c, m, [][]uint32{{5, 3999}}, 1)
-			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "cut short") {
-				t.Errorf("got %v", err)
-			}
+			expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && strings.Contains(err.Error(), "cut short"), "got %v",
+				err)
 		})
 	}
 }
@@ -307,17 +285,12 @@ func TestAStalledDiskHoldsUpNobodyForLong(t *testing.T) {
 		cancel()
 	}()
 	asks := asksOf(rand.New(rand.NewPCG(1, 2)), 10, 4000, 100)
-	if err := fetch(ctx, c, m, asks, 2); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if err := c.Stop(); err != nil {
-		t.Error(err)
-	}
+	err := fetch(ctx, c, m, asks, 2)
+	expect.That(t, errors.Is(err, context.Canceled), "got %v", err)
+	expect.OK(t, c.Stop())
 	c.planner.Forget()
 	close(release)
-	if err := fetch(background, c, m, asks, 2); err != nil {
-		t.Errorf("after the disk went on: %v", err)
-	}
+	expect.Is(t, fetch(background, c, m, asks, 2), nil, "after the disk went on")
 }
 
 // What was planned and not carried out is not in the cache.
@@ -348,9 +321,7 @@ func TestBatchesThatWereGivenUpLeaveNothingWrong(t *testing.T) {
 				if err == nil {
 					err = carryOut(background, b, m, asks[4-n])
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 			}
 		}
 		expect.OK(t, fetch(background, c, m, asks[4:], 2))
@@ -380,31 +351,23 @@ func TestBatchesAreReadBeforeTheyHaveMemory(t *testing.T) {
 	for c.Ready() {
 		plan()
 	}
-	if len(begun) != 5 {
-		t.Fatalf("%d batches are ahead of their memory, want 5", len(begun))
-	}
+	expect.Ensure(t, len(begun) == 5, "%d batches are ahead of their memory, want 5", len(begun))
 	for range 5 * 4 {
 		<-asked // or the test ends for want of requests
 	}
 	plan()
-	if c.Ready() {
-		t.Error("a batch is ready to be read where there is no room")
-	}
+	expect.That(t, !c.Ready(), "a batch is ready to be read where there is no room")
 	close(release)
 	for i := range asks {
 		if i == len(begun) {
-			if !c.Ready() {
-				t.Fatalf("batch %d: there is no room again", i)
-			}
+			expect.Ensure(t, c.Ready(), "batch %d: there is no room again", i)
 			plan()
 		}
-		if err := carryOut(background, begun[i], m, asks[i]); err != nil {
-			t.Fatalf("batch %d: %v", i, err)
-		}
+		err := carryOut(background, begun[i], m, asks[i])
+		expect.Ensure(t, err == nil, "batch %d: %v", i, err)
 	}
-	if c.Begun() != 0 || c.early.room() != 4*512*5 {
-		t.Errorf("%d batches have not ended, %d bytes of room", c.Begun(), c.early.room())
-	}
+	expect.That(t, c.Begun() == 0 && c.early.room() == 4*512*5, "%d batches have not ended, %d bytes of room",
+		c.Begun(), c.early.room())
 }
 
 func TestAnArenaGivesEachByteOnce(t *testing.T) {
@@ -418,9 +381,8 @@ func TestAnArenaGivesEachByteOnce(t *testing.T) {
 		for range 300 {
 			n := int64(r.IntN(60))
 			if b, end := a.take(n); b != nil {
-				if int64(len(b)) != n || slices.Max(b) != 0 {
-					t.Fatalf("%d bytes, of which some are taken already: %v", n, b)
-				}
+				expect.Ensure(t, int64(len(b)) == n && slices.Max(b) == 0,
+					"%d bytes, of which some are taken already: %v", n, b)
 				for i := range b {
 					b[i] = 1
 				}

@@ -1,13 +1,13 @@
 package diskio
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/pinned/pinnedtest"
 )
@@ -24,9 +24,8 @@ func TestThePlansMemoryIsThatOfItsLists(t *testing.T) {
 		reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem().Set(reflect.MakeSlice(f.Type(), 0, n))
 		want += int64(n) * int64(f.Type().Elem().Size())
 	}
-	if got := p.memory(); got != want {
-		t.Errorf("%d bytes, want %d", got, want)
-	}
+	got := p.memory()
+	expect.That(t, got == want, "%d bytes, want %d", got, want)
 }
 
 // A file that is large enough is tried when it is opened, and read as was found best; a small one by default.
@@ -51,28 +50,22 @@ func TestALargeFileIsTriedWhenItIsOpened(t *testing.T) {
 				t.Errorf("%d bytes: %+v, %d requests at a time", bytes, p, r.limit)
 			}
 			for _, l := range layouts {
-				if l.Shape != p.Shape || l.Rows != bytes/512 || l.RowBytes != 512 {
-					t.Errorf("%+v, probed %+v", l, p.Shape)
-				}
+				expect.That(t, l.Shape == p.Shape && l.Rows == bytes/512 && l.RowBytes == 512, "%+v, probed %+v", l,
+					p.Shape)
 			}
 			name, refused := Engine()
 			if engine == "threads" {
 				name, refused = "threads", ""
 			}
-			if p.Engine != name || p.Refused != refused {
-				t.Errorf("engine %q, refused %q; want %q, %q", p.Engine, p.Refused, name, refused)
-			}
+			expect.That(t, p.Engine == name && p.Refused == refused, "engine %q, refused %q; want %q, %q", p.Engine,
+				p.Refused, name, refused)
 			direct, why := r.files[0].Direct()
-			if r.files[0].Path() != path || direct != (why == "") || p.Buffered != why {
-				t.Errorf("%s is read past the page cache: %v, %q; %q was said", r.files[0].Path(), direct, why,
-					p.Buffered)
-			}
+			expect.That(t, r.files[0].Path() == path && direct == (why == "") && p.Buffered == why,
+				"%s is read past the page cache: %v, %q; %q was said", r.files[0].Path(), direct, why, p.Buffered)
 			if err := r.Close(); err != nil || ledger.Total() != 0 {
 				t.Errorf("%d bytes are left: %v", ledger.Total(), err)
 			}
-			if _, err := r.files[0].file.Stat(); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("the file is open still: %v", err)
-			}
+			expect.Is(t, expect.Err(r.files[0].file.Stat()), os.ErrClosed, "the file is open still")
 		}
 	}
 }

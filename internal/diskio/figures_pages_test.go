@@ -63,12 +63,10 @@ func TestPagesOfArraysFarIntoTheirFilesAreToldApart(t *testing.T) {
 		}
 	}
 	// 5 or 6 pages of each, twice: the second time the system learns that they are in use
-	if got := p.Count().Read; got != 2*(5+6+6) && got != 2*(6+6+6) {
-		t.Errorf("%d pages were read", got)
-	}
-	if words := len(p.listed); words > 1 {
-		t.Errorf("%d words for 18 pages", words)
-	}
+	got := p.Count().Read
+	expect.That(t, got == 2*(5+6+6) || got == 2*(6+6+6), "%d pages were read", got)
+	words := len(p.listed)
+	expect.That(t, words <= 1, "%d words for 18 pages", words)
 }
 
 func TestMemoryOfPagesAndOfWhoAsksForThem(t *testing.T) {
@@ -79,16 +77,13 @@ func TestMemoryOfPagesAndOfWhoAsksForThem(t *testing.T) {
 	m, _ := columnFile(t, t.TempDir(), 300_000, 4)
 	p, err := OpenPages([]Mapped{m}, PagesOptions{Reader: ReaderOptions{Memory: pinned.Options{Ledger: &l}}})
 	mustOpen(t, err)
-	if is, said := l.Total(), PagesBytes(int64(len(m.Bytes))); is > said || is < said-16 {
-		t.Errorf("pages take %d bytes, not %d", is, said)
-	}
-	if got := p.Probe(); got.Engine == "" || got != p.reader.describe() {
-		t.Errorf("%+v", got)
-	}
+	is, said := l.Total(), PagesBytes(int64(len(m.Bytes)))
+	expect.That(t, is <= said && is >= said-16, "pages take %d bytes, not %d", is, said)
+	got := p.Probe()
+	expect.That(t, got.Engine != "" && got == p.reader.describe(), "%+v", got)
 	a := expect.Must(p.Ask())(t)
-	if grown := l.Total() - PagesBytes(int64(len(m.Bytes))); grown > AskerBytes || grown < AskerBytes-16 {
-		t.Errorf("who asks takes %d bytes, not %d", grown, AskerBytes)
-	}
+	grown := l.Total() - PagesBytes(int64(len(m.Bytes)))
+	expect.That(t, grown <= AskerBytes && grown >= AskerBytes-16, "who asks takes %d bytes, not %d", grown, AskerBytes)
 	a.Close()
 	if err := p.Close(); err != nil || l.Total() != 0 {
 		t.Errorf("%v, %d bytes are left", err, l.Total())
@@ -109,18 +104,16 @@ func TestEachPartHasTheRowsThatWereAskedFor(t *testing.T) {
 	parts := []Part{{2, make([]byte, 2*64)}, {0, nil}, {3, make([]byte, 3*64)}, {1, make([]byte, 64)}}
 	expect.OK(t, b.Start(parts))
 	for i, want := range [][]uint32{{9, 400}, {}, {9, 3, 77}, {12}} {
-		if got := b.Asked(i); !slices.Equal(got, want) {
-			t.Errorf("part %d is of rows %v, not %v", i, got, want)
-		}
+		got := b.Asked(i)
+		expect.That(t, slices.Equal(got, want), "part %d is of rows %v, not %v", i, got, want)
 	}
 	expect.Must(b.Finish(background))(t)
 	at := 0
 	for _, p := range parts {
 		for i := range p.Rows {
 			row := int64(asked[at])
-			if got := p.Bytes[i*64 : (i+1)*64]; !slices.Equal(got, m.Bytes[row*64:(row+1)*64]) {
-				t.Errorf("row %d of the batch is not row %d of the column", at, row)
-			}
+			expect.That(t, slices.Equal(p.Bytes[i*64:(i+1)*64], m.Bytes[row*64:(row+1)*64]),
+				"row %d of the batch is not row %d of the column", at, row)
 			at++
 		}
 	}
@@ -142,9 +135,7 @@ func TestACancelledBatchIsAnError(t *testing.T) {
 	b.Cancel()
 	_, err := b.Finish(background)
 	close(hold)
-	if err == nil || !strings.Contains(err.Error(), "canceled") {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "canceled"), "%v", err)
 	if err := c.Stop(); err != nil || c.Begun() != 0 {
 		t.Errorf("%v, %d batches", err, c.Begun())
 	}
@@ -163,15 +154,12 @@ func TestChunksAreGivenOutAgain(t *testing.T) {
 			}
 			seen[place] = true
 		}
-		if place, ok := p.take(round); ok {
-			t.Fatalf("round %d: place %d of a file that is full", round, place)
-		}
-		if chunks := p.claim(round, nil); len(chunks) != 3 {
-			t.Errorf("round %d: %d chunks", round, len(chunks))
-		}
-		if n := p.Count(); n.Requests != 3*int64(round+1) || n.Useful != 24*512*int64(round+1) {
-			t.Errorf("round %d: %+v", round, n)
-		}
+		place, ok := p.take(round)
+		expect.Ensure(t, !ok, "round %d: place %d of a file that is full", round, place)
+		chunks := p.claim(round, nil)
+		expect.That(t, len(chunks) == 3, "round %d: %d chunks", round, len(chunks))
+		n := p.Count()
+		expect.That(t, n.Requests == 3*int64(round+1) && n.Useful == 24*512*int64(round+1), "round %d: %+v", round, n)
 	}
 }
 
@@ -184,9 +172,8 @@ func TestASimulationOfAShareCountsShares(t *testing.T) {
 	}
 	p.claim(1, nil)
 	// Three chunks of 2 rows in place of 8 are written and read: three quarters of one.
-	if n := p.Count(); n.Writes != 0 || n.Written != 3*4096/4 || n.Bytes != 3*4096/4 || n.Useful != 6*512 {
-		t.Errorf("%+v", n)
-	}
+	n := p.Count()
+	expect.That(t, n.Writes == 0 && n.Written == 3*4096/4 && n.Bytes == 3*4096/4 && n.Useful == 6*512, "%+v", n)
 }
 
 // What a disk takes to write a chunk counts against packing: the median, which most writes are at.
@@ -217,12 +204,8 @@ func TestADiskThatWritesSlowlyPacksNoRows(t *testing.T) {
 			c.refused && !strings.Contains(err.Error(), "us, another one takes 100 us") {
 			t.Errorf("%+v: %v", c, err)
 		}
-		if tries != packTries {
-			t.Errorf("%d chunks were tried", tries)
-		}
-		if err := p.close(); err != nil {
-			t.Error(err)
-		}
+		expect.That(t, tries == packTries, "%d chunks were tried", tries)
+		expect.OK(t, p.close())
 	}
 }
 
@@ -231,20 +214,16 @@ func TestPoliciesHaveTheirNames(t *testing.T) {
 	var names []string
 	for _, p := range append(disk.Policies(), disk.Packed) {
 		text, err := p.MarshalText()
-		if err != nil || string(text) != p.String() {
-			t.Errorf("%s, %v", text, err)
-		}
+		expect.That(t, err == nil && string(text) == p.String(), "%s, %v", text, err)
 		names = append(names, p.String())
 	}
-	if got := strings.Join(names, " "); got != "static lru sieve look-ahead optimum packed" {
-		t.Error(got)
-	}
+	got := strings.Join(names, " ")
+	expect.That(t, got == "static lru sieve look-ahead optimum packed", "%v", got)
 	m, _ := columnFile(t, t.TempDir(), 400, 512)
 	for bytes, asked := range map[int64]bool{-1: false, 0: false, 1: true} {
 		c := openColumn(t, m, small, packing(bytes))
-		if s := c.Pack(); (s != nil) != asked || asked && s.Refused == "" {
-			t.Errorf("%d bytes: %+v", bytes, s)
-		}
+		s := c.Pack()
+		expect.That(t, (s != nil) == asked && (!asked || s.Refused != ""), "%d bytes: %+v", bytes, s)
 	}
 }
 
@@ -275,19 +254,14 @@ func TestSimulationsOfPlansCountWhatPlansDo(t *testing.T) {
 			want := p.Count()
 			want = want.Less(&before)
 			got, err := Simulate(policy, layout, opt, asks, from)
-			if err != nil || got != want || (got.Packed > 0) != (policy == disk.Packed) {
-				t.Errorf("%v from %d on: %+v, %v, want %+v", policy, from, got, err, want)
-			}
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.That(t, err == nil && got == want && (got.Packed > 0) == (policy == disk.Packed),
+				"%v from %d on: %+v, %v, want %+v", policy, from, got, err, want)
+			expect.OK(t, p.Close())
 		}
 	}
 	opt.Memory = pinned.Options{Ledger: &pinned.Ledger{}}
 	opt.Memory.Ledger.SetLimit(10)
-	if _, err := Simulate(disk.Ahead, layout, opt, asks, 0); !errors.Is(err, pinned.ErrLimit) {
-		t.Errorf("without memory: %v", err)
-	}
+	expect.Is(t, expect.Err(Simulate(disk.Ahead, layout, opt, asks, 0)), pinned.ErrLimit, "without memory")
 }
 
 // Closing a column that packs rows gives its file and its memory back.
@@ -303,12 +277,9 @@ func TestClosingAColumnThatPacksLeavesNothing(t *testing.T) {
 	if s := c.Pack(); s.Refused != "" {
 		t.Log("not packed here: ", s.Refused)
 	}
-	if err := errors.Join(c.Stop(), r.Close(), c.Close()); err != nil {
-		t.Error(err)
-	}
-	if n := expect.OpenFiles(t) - before; n != 0 || l.Total() != 0 {
-		t.Errorf("%d files are open, %d bytes are taken", n, l.Total())
-	}
+	expect.OK(t, errors.Join(c.Stop(), r.Close(), c.Close()))
+	n := expect.OpenFiles(t) - before
+	expect.That(t, n == 0 && l.Total() == 0, "%d files are open, %d bytes are taken", n, l.Total())
 }
 
 // Each chunk that is read from the temporary file is a request, and is counted as one.
@@ -340,7 +311,5 @@ func TestARingOfOneRequestReadsAll(t *testing.T) {
 	m, _ := columnFile(t, t.TempDir(), 4000, 512)
 	read := ReaderOptions{Depth: 1, Engine: "io_uring", Shape: disk.Shape{Gap: 1, Most: 4096}}
 	c := openColumn(t, m, read, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 20, Lookahead: 4}})
-	if err := fetch(background, c, m, asksOf(newRandom(t), 10, 4000, 100), 2); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, fetch(background, c, m, asksOf(newRandom(t), 10, 4000, 100), 2))
 }

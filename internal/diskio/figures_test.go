@@ -15,30 +15,25 @@ func TestAGapCostsAsMuchAsARequest(t *testing.T) {
 	if got := gap(&p); got != 8192 { // (1e-5 - 4096 b) / b for b = 4e-5/61440 is 11264
 		t.Errorf("a request takes as long as %d bytes", got)
 	}
-	if p.Large = 1e12; gap(&p) != 16384 {
-		t.Errorf("bytes that cost nothing: a gap of %d", gap(&p))
-	}
+	p.Large = 1e12
+	expect.That(t, gap(&p) == 16384, "bytes that cost nothing: a gap of %d", gap(&p))
 }
 
 func TestMemoryOfPlansAndWindows(t *testing.T) {
 	for asks, want := range map[int64]int64{0: 1, 1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 1000: 1024} {
-		if got := WindowBytes(asks); got != want*AskBytes {
-			t.Errorf("a window of %d asks takes %d bytes, want %d", asks, got, want*AskBytes)
-		}
+		got := WindowBytes(asks)
+		expect.That(t, got == want*AskBytes, "a window of %d asks takes %d bytes, want %d", asks, got, want*AskBytes)
 	}
-	if size := unsafe.Sizeof(ask{}); size != AskBytes {
-		t.Errorf("an ask takes %d bytes", size)
-	}
+	size := unsafe.Sizeof(ask{})
+	expect.That(t, size == AskBytes, "an ask takes %d bytes", size)
 	var l pinned.Ledger
 	p := expect.Must(NewPlanner(Layout{RowBytes: 8, Rows: 1 << 20,
 		Shape: disk.Shape{Page: 4096, Most: 1 << 16, Sector: 512}},
 		PlannerOptions{Slots: 1 << 18, Lookahead: 1, Memory: pinned.Options{Ledger: &l}}))(t)
-	if said, held := PlanBytes(1<<20, 1<<18), l.Used(0); held < said || held > said+said/8 {
-		t.Errorf("a planner takes %d bytes, not %d", held, said)
-	}
-	if err := p.Close(); err != nil || l.Used(0) != 0 {
-		t.Errorf("%v; %d bytes are left", err, l.Used(0))
-	}
+	said, held := PlanBytes(1<<20, 1<<18), l.Used(0)
+	expect.That(t, held >= said && held <= said+said/8, "a planner takes %d bytes, not %d", held, said)
+	err := p.Close()
+	expect.That(t, err == nil && l.Used(0) == 0, "%v; %d bytes are left", err, l.Used(0))
 }
 
 // A pack needs two rows in a chunk, and chunks for all batches of the window.

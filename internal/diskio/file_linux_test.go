@@ -28,12 +28,8 @@ func TestAHiddenFileHasNoName(t *testing.T) {
 		if files, err := os.ReadDir(folder); err != nil || len(files) > 0 {
 			t.Errorf("%s: %v, %v", name, files, err)
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := page.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, f.Close())
+		expect.OK(t, page.Close())
 		if f, err := create(folder + "/none"); err == nil {
 			t.Errorf("%s: %v is there without its folder", name, f.Name())
 		}

@@ -50,13 +50,11 @@ func TestPackedRowsAreThoseOfTheFile(t *testing.T) {
 	c, m, path := openPacking(t, small, packing(1<<20))
 	fetchUntil(t, c, m, r, func() bool { return c.Planner().Count().Writes > 0 })
 	n, s := c.Planner().Count(), c.Pack()
-	if n.Packed == 0 || n.Written != n.Writes*4096 || s.Refused != "" || s.Bytes != 1<<20 ||
-		s.Chunk != 4096 {
-		t.Errorf("%+v, %+v", n, s)
-	}
-	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
-		t.Errorf("there is more than the column: %v, %v", files, err)
-	}
+	expect.That(t,
+		n.Packed != 0 && n.Written == n.Writes*4096 && s.Refused == "" && s.Bytes == 1<<20 && s.Chunk == 4096,
+		"%+v, %+v", n, s)
+	files, err := os.ReadDir(filepath.Dir(path))
+	expect.That(t, err == nil && len(files) == 1, "there is more than the column: %v, %v", files, err)
 }
 
 // What was packed for batches that were given up is not taken for what others need.
@@ -85,9 +83,7 @@ func TestPackedRowsOfBatchesThatWereGivenUpAreReadAgain(t *testing.T) {
 		}
 		c.planner.Forget()
 	}
-	if c.Planner().Count().Packed == 0 {
-		t.Error("no row was packed")
-	}
+	expect.That(t, c.Planner().Count().Packed != 0, "no row was packed")
 	p := c.pack
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,12 +109,9 @@ func TestAFullDiskPacksNoMore(t *testing.T) {
 		c, m, _ := openPacking(t, small, opt)
 		fetchUntil(t, c, m, newRandom(t), func() bool { return c.Pack().Refused != "" })
 		s, n := c.Pack(), c.Planner().Count()
-		if !strings.Contains(s.Refused, syscall.ENOSPC.Error()) {
-			t.Errorf("full from write %d on: %+v", from, s)
-		}
-		if none := from < packTries; (n.Packed == 0) != none || none && n.Requests == 0 {
-			t.Errorf("full from write %d on: %+v", from, n)
-		}
+		expect.That(t, strings.Contains(s.Refused, syscall.ENOSPC.Error()), "full from write %d on: %+v", from, s)
+		none := from < packTries
+		expect.That(t, (n.Packed == 0) == none && (!none || n.Requests != 0), "full from write %d on: %+v", from, n)
 	}
 }
 
@@ -136,12 +129,8 @@ func TestBatchesDoNotWaitForPackedRowsToBeWritten(t *testing.T) {
 	err := fetch(background, c, m, asksOf(newRandom(t), 60, 4000, 400), 2)
 	n := c.Planner().Count() // before the writes go on
 	close(release)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n.Packed < 100 || n.Writes > 4 {
-		t.Errorf("%+v", n)
-	}
+	expect.OK(t, err)
+	expect.That(t, n.Packed >= 100 && n.Writes <= 4, "%+v", n)
 }
 
 func TestRowsAreNotPackedWhereThatDoesNotPay(t *testing.T) {
@@ -152,8 +141,7 @@ func TestRowsAreNotPackedWhereThatDoesNotPay(t *testing.T) {
 		if err == nil {
 			err = p.compare(&probe, 60e-6)
 		}
-		if pays := err == nil; pays != want || !pays && !errors.Is(err, ErrPack) {
-			t.Errorf("rows of %d bytes: %v", rowBytes, err)
-		}
+		pays := err == nil
+		expect.That(t, pays == want && (pays || errors.Is(err, ErrPack)), "rows of %d bytes: %v", rowBytes, err)
 	}
 }

@@ -25,9 +25,7 @@ func openPages(t testing.TB, arrays []Mapped, opt PagesOptions) *Pages {
 	p, err := OpenPages(arrays, opt)
 	mustOpen(t, err)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, p.Close())
 	})
 	return p
 }
@@ -52,9 +50,7 @@ func TestPagesThatAreAskedForAgainAreNotReadAgain(t *testing.T) {
 	const perPage = PageBytes / 4
 	p, array, _ := openPagesOf(t, 40*perPage, PagesOptions{Bytes: 8 * PageBytes})
 	a := askerOf(t, p)
-	if a.Array(array) != 0 || a.Array(unified.FromSlice([]int32{1})) != -1 {
-		t.Fatal("arrays are not told apart")
-	}
+	expect.Ensure(t, a.Array(array) == 0 && a.Array(unified.FromSlice([]int32{1})) == -1, "arrays are not told apart")
 	read := func(pages ...int64) int64 {
 		before := p.Count()
 		for _, page := range pages {
@@ -62,14 +58,12 @@ func TestPagesThatAreAskedForAgainAreNotReadAgain(t *testing.T) {
 		}
 		expect.OK(t, a.Bring())
 		c := p.Count().Less(&before)
-		if c.Wanted != int64(len(pages)) || c.Bytes > c.Read*PageBytes || (c.Requests > 0) != (c.Read > 0) {
-			t.Errorf("%d pages wanted: %+v", len(pages), c)
-		}
+		expect.That(t, c.Wanted == int64(len(pages)) && c.Bytes <= c.Read*PageBytes && (c.Requests > 0) == (c.Read > 0),
+			"%d pages wanted: %+v", len(pages), c)
 		return c.Read
 	}
-	if n := read(3, 9, 3, 3); n != 2 {
-		t.Errorf("%d pages of 2 were read", n)
-	}
+	n := read(3, 9, 3, 3)
+	expect.That(t, n == 2, "%d pages of 2 were read", n)
 	if read(9, 3); read(9, 3) != 0 { // the first time the system learns that they are in use
 		t.Error("pages were read again and again")
 	}
@@ -81,10 +75,8 @@ func TestPagesThatAreAskedForAgainAreNotReadAgain(t *testing.T) {
 	for page := int64(10); page < 40; page++ {
 		again += read(page)
 	}
-	if often > 30 || again < 30-8 {
-		t.Errorf("of 90 asks for one page %d were read, and %d of 30 for pages that the list had no room for", often,
-			again)
-	}
+	expect.That(t, often <= 30 && again >= 30-8,
+		"of 90 asks for one page %d were read, and %d of 30 for pages that the list had no room for", often, again)
 }
 
 // One request reads pages that follow one another, and the last page is read where the file ends within it.
@@ -94,9 +86,8 @@ func TestPagesThatFollowOneAnotherAreReadTogether(t *testing.T) {
 	a.Want(0, 0, array.Len())
 	a.Want(0, 7, 7) // nothing
 	expect.OK(t, a.Bring())
-	if c := p.Count(); c.Requests != 4 || c.Bytes != 72+4*50_001 || c.Read != 49 {
-		t.Errorf("got %+v", c)
-	}
+	c := p.Count()
+	expect.That(t, c.Requests == 4 && c.Bytes == 72+4*50_001 && c.Read == 49, "got %+v", c)
 }
 
 func TestAPageThatCannotBeReadIsAnErrorWithItsPlace(t *testing.T) {
@@ -123,9 +114,8 @@ func TestAPageThatCannotBeReadIsAnErrorWithItsPlace(t *testing.T) {
 	}
 	fail.Store(false)
 	before := p.Count()
-	if err := bring(3000, 9000); err != nil || p.Count().Read != before.Read+2 {
-		t.Errorf("after the failure: %v, %+v", err, p.Count())
-	}
+	err := bring(3000, 9000)
+	expect.That(t, err == nil && p.Count().Read == before.Read+2, "after the failure: %v, %+v", err, p.Count())
 	expect.OK(t, os.Truncate(path, 20_000))
 	if err := bring(20_000); !errors.As(err, &at) || !errors.Is(err, io.ErrUnexpectedEOF) || at.Offset < 20_000 ||
 		!strings.Contains(err.Error(), "cut short") {
@@ -146,18 +136,13 @@ func TestWaitingForPagesEndsWithTheContext(t *testing.T) {
 	defer cancel()
 	a.Begin(ctx)
 	a.Want(0, 3000, 40_000)
-	if err := a.Bring(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-	if a.Waited() <= 0 {
-		t.Error("it has not waited")
-	}
+	err := a.Bring()
+	expect.That(t, errors.Is(err, context.DeadlineExceeded), "got %v", err)
+	expect.That(t, a.Waited() > 0, "it has not waited")
 	close(release)
 	a.Begin(background)
 	a.Want(0, 3000, 40_000)
-	if err := a.Bring(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, a.Bring())
 }
 
 // All pages that are wanted are asked of the disk before one is waited for.
@@ -187,9 +172,7 @@ func TestPagesAreReadSideBySide(t *testing.T) {
 		a.Want(0, 4*i*PageBytes/4, 4*i*PageBytes/4+1)
 	}
 	expect.OK(t, a.Bring())
-	if most != pages {
-		t.Errorf("%d of %d requests were under way at a time", most, pages)
-	}
+	expect.That(t, most == pages, "%d of %d requests were under way at a time", most, pages)
 }
 
 // Any number of goroutines ask for pages at a time; the list never holds more than it may.
@@ -226,7 +209,5 @@ func TestPagesAreAskedForByManyAtATime(t *testing.T) {
 			listed++
 		}
 	}
-	if listed != p.n || p.n > p.most {
-		t.Errorf("%d pages are listed, %d counted, %d allowed", listed, p.n, p.most)
-	}
+	expect.That(t, listed == p.n && p.n <= p.most, "%d pages are listed, %d counted, %d allowed", listed, p.n, p.most)
 }

@@ -322,21 +322,18 @@ func TestAPlannerTakesTheMemoryThatIsSaid(t *testing.T) {
 			p.Next(&Plan{})
 		}
 		expect.OK(t, p.Ask(make([]uint32, step.asks)))
-		if got := ledger.Used(pinned.Scratch) - bare; got < WindowBytes(step.room) ||
-			got > WindowBytes(step.room)+4096 {
-			t.Errorf("step %d: the window takes %d bytes, not %d", i, got, WindowBytes(step.room))
-		}
+		got := ledger.Used(pinned.Scratch) - bare
+		expect.That(t, got >= WindowBytes(step.room) && got <= WindowBytes(step.room)+4096,
+			"step %d: the window takes %d bytes, not %d", i, got, WindowBytes(step.room))
 	}
-	if err := p.Close(); err != nil || ledger.Total() != 0 {
-		t.Errorf("%d bytes are left, %v", ledger.Total(), err)
-	}
+	err := p.Close()
+	expect.That(t, err == nil && ledger.Total() == 0, "%d bytes are left, %v", ledger.Total(), err)
 }
 
 func TestAWindowTakesAPowerOfTwoOfAsks(t *testing.T) {
 	for asks, want := range map[int64]int64{0: 1, 1: 1, 2: 2, 3: 4, 256: 256, 257: 512, 1<<40 + 1: 1 << 41} {
-		if got := WindowBytes(asks); got != want*AskBytes {
-			t.Errorf("%d asks take %d bytes, want %d", asks, got, want*AskBytes)
-		}
+		got := WindowBytes(asks)
+		expect.That(t, got == want*AskBytes, "%d asks take %d bytes, want %d", asks, got, want*AskBytes)
 	}
 }
 
@@ -354,13 +351,10 @@ func TestAPlannerTakesNoMoreThanItCanUse(t *testing.T) {
 		for ; !p.Full(); n++ {
 			expect.OK(t, p.Ask([]uint32{1}))
 		}
-		if n != want {
-			t.Errorf("a window of %d takes %d batches", lookahead, n)
-		}
+		expect.That(t, n == want, "a window of %d takes %d batches", lookahead, n)
 	}
-	if _, err := NewPlanner(Layout{RowBytes: 1, Rows: MaxRows}, PlannerOptions{}); !errors.Is(err, ErrRows) {
-		t.Errorf("%d rows: %v", MaxRows, err)
-	}
+	expect.Is(t, expect.Err(NewPlanner(Layout{RowBytes: 1, Rows: MaxRows}, PlannerOptions{})), ErrRows, "%d rows",
+		MaxRows)
 }
 
 // A batch of a reader that is closed ends with that error, whoever waits for it.
@@ -374,9 +368,7 @@ func TestABatchOfAClosedReaderIsAnError(t *testing.T) {
 		if err == nil {
 			err = carryOut(background, b, m, []uint32{1})
 		}
-		if !errors.Is(err, ErrClosed) {
-			t.Errorf("engine %q: %v", engine, err)
-		}
+		expect.Is(t, err, ErrClosed, "engine %q", engine)
 	}
 }
 
@@ -384,9 +376,7 @@ func TestABatchOfAClosedReaderIsAnError(t *testing.T) {
 func TestAColumnCountsItsPlans(t *testing.T) {
 	var ledger pinned.Ledger
 	t.Cleanup(func() {
-		if ledger.Total() != 0 {
-			t.Errorf("%d bytes are left", ledger.Total())
-		}
+		expect.That(t, ledger.Total() == 0, "%d bytes are left", ledger.Total())
 	})
 	m, _ := columnFile(t, t.TempDir(), 500, 100)
 	memory := pinned.Options{Ledger: &ledger, Purpose: pinned.Batches}
@@ -403,13 +393,10 @@ func TestAColumnCountsItsPlans(t *testing.T) {
 		if err == nil {
 			err = carryOut(background, b, m, rows)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(c.spare) != 1 || ledger.Used(pinned.Batches)-bare != b.Plan.memory() {
-			t.Fatalf("batch %d: %d plans take %d bytes, %d are counted", i, len(c.spare), b.Plan.memory(),
-				ledger.Used(pinned.Batches)-bare)
-		}
+		expect.OK(t, err)
+		expect.Ensure(t, len(c.spare) == 1 && ledger.Used(pinned.Batches)-bare == b.Plan.memory(),
+			"batch %d: %d plans take %d bytes, %d are counted", i, len(c.spare), b.Plan.memory(),
+			ledger.Used(pinned.Batches)-bare)
 	}
 	for _, rows := range asks[:3] { // one that ends, and two that are given up
 		expect.OK(t, c.planner.Ask(rows))

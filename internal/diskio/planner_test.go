@@ -106,9 +106,7 @@ func newTestPlanner(t *testing.T, rows, slots, lookahead, along int) *Planner {
 		Shape: disk.Shape{Page: 64, Gap: 32, Most: 256, Sector: 16}},
 		PlannerOptions{Slots: slots, Lookahead: lookahead, Along: along}))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, p.Close())
 	})
 	return p
 }
@@ -146,10 +144,9 @@ func TestPlansReadAsLittleAsTheOptimum(t *testing.T) {
 		for i, a := range asks {
 			distinct[i] = slices.Compact(slices.Sorted(slices.Values(a)))
 		}
-		if got, want := int(p.Count().Misses), optimum(distinct, min(slots, rows)); got != want {
-			t.Fatalf("%d rows, %d slots, %d batches: %d misses, the optimum has %d\n%v", rows, slots, len(asks), got,
-				want, asks)
-		}
+		got, want := int(p.Count().Misses), optimum(distinct, min(slots, rows))
+		expect.Ensure(t, got == want, "%d rows, %d slots, %d batches: %d misses, the optimum has %d\n%v", rows, slots,
+			len(asks), got, want, asks)
 	}
 }
 
@@ -183,28 +180,20 @@ func TestPackedRowsAreReadTogether(t *testing.T) {
 		if bytes > 0 {
 			p.opt.pack, err = newPack(p.layout, 30, PackOptions{Bytes: bytes, Memory: 1 << 18})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		plans(t, p, asks)
-		if p.opt.pack != nil && len(p.opt.pack.spare) != 1<<18/4096 {
-			t.Errorf("%d buffers of %d were given back", len(p.opt.pack.spare), 1<<18/4096)
+		if p.opt.pack != nil {
+			expect.Same(t, len(p.opt.pack.spare), 1<<18/4096, "buffers that were given back")
 		}
 		return p.Count()
 	}
 	not, some, all := counts(0), counts(40<<10), counts(1<<30)
-	if not.Packed != 0 || not.Writes != 0 {
-		t.Errorf("without a file %+v", not)
-	}
-	if all.Packed*3 < all.Misses || (all.Requests+all.Writes)*4 > not.Requests*3 || all.Rows != not.Rows {
-		t.Errorf("packed: %+v\nelse: %+v", all, not)
-	}
-	if some.Packed == 0 || some.Packed >= all.Packed || some.Requests+some.Writes <= all.Requests+all.Writes {
-		t.Errorf("with a small file: %+v\nwith a large one: %+v", some, all)
-	}
-	if all.Written != all.Writes*4096 || all.Useful > all.Bytes {
-		t.Errorf("%+v", all)
-	}
+	expect.That(t, not.Packed == 0 && not.Writes == 0, "without a file %+v", not)
+	expect.That(t, all.Packed*3 >= all.Misses && (all.Requests+all.Writes)*4 <= not.Requests*3 && all.Rows == not.Rows,
+		"packed: %+v\nelse: %+v", all, not)
+	expect.That(t, some.Packed != 0 && some.Packed < all.Packed && some.Requests+some.Writes > all.Requests+all.Writes,
+		"with a small file: %+v\nwith a large one: %+v", some, all)
+	expect.That(t, all.Written == all.Writes*4096 && all.Useful <= all.Bytes, "%+v", all)
 }
 
 // Where a disk serves parts of pages as fast, the same requests are for fewer bytes.
@@ -222,7 +211,6 @@ func TestRequestsEndWhereRowsEnd(t *testing.T) {
 	if sectors.Bytes < sectors.Useful || sectors.Useful*2 < sectors.Bytes || pages.Useful*2 > pages.Bytes {
 		t.Errorf("of %d bytes in sectors and %d in pages %d are rows", sectors.Bytes, pages.Bytes, sectors.Useful)
 	}
-	if sectors.Bytes = pages.Bytes; sectors != pages {
-		t.Errorf("more than bytes differs: %+v, %+v", sectors, pages)
-	}
+	sectors.Bytes = pages.Bytes
+	expect.That(t, sectors == pages, "more than bytes differs: %+v, %+v", sectors, pages)
 }

@@ -55,12 +55,9 @@ func TestAnArenaHasRoomWhereNoPieceLies(t *testing.T) {
 		}
 	}
 	a.reset()
-	if a.room() != whole {
-		t.Errorf("%d bytes of %d are free at the end", a.room(), whole)
-	}
-	if b, _ := a.take(whole + 1); b != nil {
-		t.Error("more than there is was given")
-	}
+	expect.That(t, a.room() == whole, "%d bytes of %d are free at the end", a.room(), whole)
+	b, _ := a.take(whole + 1)
+	expect.That(t, b == nil, "more than there is was given")
 }
 
 // The window has room for as many asks as are said to come, in a power of two, and no more.
@@ -71,9 +68,7 @@ func TestAWindowHasRoomForItsAsks(t *testing.T) {
 		if err := p.makeRoom(1); err != nil || len(p.asks) != want {
 			t.Errorf("room for %d asks of %d, want %d: %v", len(p.asks), asks, want, err)
 		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, p.Close())
 	}
 }
 
@@ -94,9 +89,7 @@ func TestADiskIsNotProbedWhereRequestsAreGiven(t *testing.T) {
 			opt.Depth > 0 && p.Depth != opt.Depth {
 			t.Errorf("%s: %+v", name, p)
 		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, r.Close())
 	}
 }
 

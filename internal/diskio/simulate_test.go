@@ -82,14 +82,12 @@ func TestPoliciesMissWhatTheirListsMiss(t *testing.T) {
 		layout := Layout{RowBytes: 64, Rows: int64(rows), Shape: disk.Shape{Page: 64, Most: 256, Sector: 64}}
 		for _, p := range []disk.Policy{disk.Static, disk.LRU, disk.Sieve} {
 			got := expect.Must(Simulate(p, layout, PlannerOptions{Slots: slots}, asks, from))(t)
-			if want := slowly(p, asks, min(slots, rows), from); got.Misses != want {
-				t.Fatalf("%v: %d misses, want %d: %d rows, %d slots, from %d\n%v", p, got.Misses, want, rows, slots,
-					from, asks)
-			}
+			want := slowly(p, asks, min(slots, rows), from)
+			expect.Ensure(t, got.Misses == want, "%v: %d misses, want %d: %d rows, %d slots, from %d\n%v", p,
+				got.Misses, want, rows, slots, from, asks)
 		}
 		best := expect.Must(Simulate(disk.Optimum, layout, PlannerOptions{Slots: slots}, asks, 0))(t)
-		if want := int64(optimum(asks, min(slots, rows))); best.Misses != want {
-			t.Fatalf("the optimum has %d misses, want %d", best.Misses, want)
-		}
+		want := int64(optimum(asks, min(slots, rows)))
+		expect.Ensure(t, best.Misses == want, "the optimum has %d misses, want %d", best.Misses, want)
 	}
 }

@@ -25,12 +25,9 @@ func TestABrokenRingFailsItsBatches(t *testing.T) {
 	null := expect.Must(unix.Open("/dev/null", unix.O_RDONLY, 0))(t)
 	expect.OK(t, errors.Join(unix.Dup2(null, e.fd), unix.Close(null)))
 	for range 2 {
-		if err := fetch(background, c, m, [][]uint32{{50}}, 1); !errors.Is(err, unix.EOPNOTSUPP) {
-			t.Errorf("got %v", err)
-		}
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
+		err := fetch(background, c, m, [][]uint32{{50}}, 1)
+		expect.That(t, errors.Is(err, unix.EOPNOTSUPP), "got %v", err)
+		expect.OK(t, c.Stop())
 	}
 }
 
@@ -88,9 +85,8 @@ func TestResultsOfARingEndItsRequestsOrAskAgain(t *testing.T) {
 			if of[i].settled != want.ended || !errors.Is(of[i].err, want.err) {
 				t.Errorf("transfer %d: %v, %v", i, of[i].settled, of[i].err)
 			}
-			if empty := reflect.DeepEqual(e.requests[i], request{}); empty != want.ended {
-				t.Errorf("request %d is kept: %v", i, !empty)
-			}
+			empty := reflect.DeepEqual(e.requests[i], request{})
+			expect.That(t, empty == want.ended, "request %d is kept: %v", i, !empty)
 		}
 		for k, i := range []int{1, 3} { // in the order of the results
 			got := (*ringEntry)(unsafe.Pointer(&e.entries[uintptr(7+k)&3*unsafe.Sizeof(ringEntry{})]))
@@ -134,9 +130,7 @@ func TestAReaderThatIsClosedLeavesNothing(t *testing.T) {
 			if err == nil {
 				err = r.Close()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		}
 		if after := held(); after[0] > before[0]+2 || after[1] > before[1]+5 {
 			t.Errorf("engine %q: descriptors and mappings: %d before, %d after", engine, before, after)
@@ -154,11 +148,8 @@ func TestAFileIsReadPastThePageCacheWhereThatIsSaid(t *testing.T) {
 		if direct != (flags&unix.O_DIRECT != 0) || direct != (why == "") || offset != 72 || f.size != 72+100*512 {
 			t.Errorf("%s: %v, %q, the flags are %#x; begins at %d of %d", folder, direct, why, flags, offset, f.size)
 		}
-		if f.sector > f.page || f.sector != diskSector && f.sector != f.page {
-			t.Errorf("sectors of %d bytes, pages of %d", f.sector, f.page)
-		}
-		if err := f.close(); err != nil {
-			t.Error(err)
-		}
+		expect.That(t, f.sector <= f.page && (f.sector == diskSector || f.sector == f.page),
+			"sectors of %d bytes, pages of %d", f.sector, f.page)
+		expect.OK(t, f.close())
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // rig is an open device with the kernels of this folder, closed when the test ends.
@@ -39,16 +40,12 @@ func open(t *testing.T) *rig {
 
 func (r *rig) must(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	expect.OK(r, err)
 }
 
 func (r *rig) closing(c interface{ Close() error }) {
 	r.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			r.Error(err)
-		}
+		expect.OK(r, c.Close())
 	})
 }
 
@@ -101,9 +98,8 @@ func TestDeviceTellsAboutItself(t *testing.T) {
 		t.Errorf("warps of %d, blocks of up to %d", r.device.Attribute(device.AttrWarpSize),
 			r.device.Attribute(device.AttrMaxThreadsPerBlock))
 	}
-	if v := r.device.Attribute(device.Attr(1 << 20)); v != 0 {
-		t.Errorf("an attribute that does not exist is %d", v)
-	}
+	v := r.device.Attribute(device.Attr(1 << 20))
+	expect.That(t, v == 0, "an attribute that does not exist is %d", v)
 	k := r.kernels.scaleAdd.Kernel
 	if k.Name() != "scale_add" || k.Registers < 1 || k.MaxThreads < 128 || k.Local != 0 {
 		t.Errorf("kernel %+v", *k)
@@ -126,9 +122,7 @@ func TestCopiesArriveUnchanged(t *testing.T) {
 			r.must(r.stream.Copy(down, up, int64(n)))
 			r.must(r.stream.CopyToHost(back, down))
 			r.must(r.stream.Synchronize())
-			if string(back) != string(from) {
-				t.Errorf("%d bytes to %s came back changed", n, name)
-			}
+			expect.That(t, string(back) == string(from), "%d bytes to %s came back changed", n, name)
 		}
 	}
 	r.must(r.stream.Copy(down, up, 0))
@@ -149,9 +143,8 @@ func TestFillWritesWords(t *testing.T) {
 		if i >= 10 && i < 13 {
 			want = 7
 		}
-		if got := binary.LittleEndian.Uint32(b[4*i:]); got != want {
-			t.Errorf("word %d is %#x", i, got)
-		}
+		got := binary.LittleEndian.Uint32(b[4*i:])
+		expect.That(t, got == want, "word %d is %#x", i, got)
 	}
 }
 
@@ -175,34 +168,28 @@ func kernelsComputeWhatTheyAreGiven(t *testing.T) {
 	r.must(r.stream.Synchronize())
 	for i, got := range words {
 		from := i/200*200 + 199 - i%200 // reversed in its block
-		if want := uint64(from) - uint64(from)<<40; got != want {
-			t.Fatalf("word %d is %d, not %d", i, got, want)
-		}
+		want := uint64(from) - uint64(from)<<40
+		expect.Ensure(t, got == want, "word %d is %d, not %d", i, got, want)
 	}
 	r.must(r.kernels.storeDouble.Launch(r.stream, device.Dim(1), device.Dim(1), 0, deviceDouble{out, math.Pi}))
 	r.must(r.stream.CopyToHost(b[:8], out))
 	r.must(r.stream.Synchronize())
-	if got := math.Float64frombits(words[0]); got != 2*math.Pi {
-		t.Errorf("twice pi is %v", got)
-	}
+	got := math.Float64frombits(words[0])
+	expect.That(t, got == 2*math.Pi, "twice pi is %v", got)
 }
 
 func TestLaunchOfNothingIsRefused(t *testing.T) {
 	r := open(t)
 	a := r.alloc(8)
 	err := r.kernels.poke.Launch(r.stream, device.Dim(1), device.Dim(2000), 0, devicePoke{a, 1})
-	if !errors.Is(err, device.ErrInvalidValue) || !strings.Contains(err.Error(), "launch kernel poke") {
-		t.Errorf("2000 threads a block: %v", err)
-	}
+	expect.Says(t, err, device.ErrInvalidValue, "launch kernel poke", "2000 threads a block")
 	r.must(r.stream.Synchronize())
 }
 
 func TestImageThatDoesNotLoadIsRefused(t *testing.T) {
 	r := open(t)
 	_, err := r.device.Load([]byte("no PTX at all"))
-	if !errors.Is(err, device.ErrInvalidImage) || !strings.Contains(err.Error(), "ptxas") {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, errors.Is(err, device.ErrInvalidImage) && strings.Contains(err.Error(), "ptxas"), "%v", err)
 	m, err := r.device.Load(drivertestPTX)
 	r.must(err)
 	if _, err := m.Kernel("no_such_kernel"); !errors.Is(err, device.ErrNotFound) ||
@@ -211,19 +198,14 @@ func TestImageThatDoesNotLoadIsRefused(t *testing.T) {
 	}
 	r.must(m.Close())
 	r.must(m.Close())
-	if _, err := m.Kernel("poke"); !errors.Is(err, device.ErrClosed) {
-		t.Errorf("of a closed module: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Kernel("poke")), device.ErrClosed, "of a closed module")
 }
 
 func TestMemoryBeyondTheDeviceIsRefused(t *testing.T) {
 	r := open(t)
-	if _, err := r.device.Alloc(1 << 50); !errors.Is(err, device.ErrOutOfMemory) {
-		t.Errorf("%v", err)
-	}
-	if r.device.Lost() != nil {
-		t.Errorf("the device is lost: %v", r.device.Lost())
-	}
+	_, err := r.device.Alloc(1 << 50)
+	expect.That(t, errors.Is(err, device.ErrOutOfMemory), "%v", err)
+	expect.That(t, r.device.Lost() == nil, "the device is lost: %v", r.device.Lost())
 }
 
 func TestStreamsAreOrderedByEvents(t *testing.T) {
@@ -258,13 +240,10 @@ func streamsAreOrderedByEvents(t *testing.T) {
 			want[i] = 5*(3*want[i]+uint64(i)) + uint64(i)
 		}
 	}
-	if !slices.Equal(words, want) {
-		t.Fatalf("%d, not %d", words, want)
-	}
+	expect.Ensure(t, slices.Equal(words, want), "%d, not %d", words, want)
 	for _, done := range []func() (bool, error){r.stream.Query, second.Query, written.Done, read.Done} {
-		if ok, err := done(); err != nil || !ok {
-			t.Errorf("done: %v, %v", ok, err)
-		}
+		ok, err := done()
+		expect.That(t, err == nil && ok, "done: %v, %v", ok, err)
 	}
 }
 
@@ -281,9 +260,7 @@ func TestEventsMeasureTime(t *testing.T) {
 	r.must(end.Synchronize())
 	d, err := end.Elapsed(begin)
 	r.must(err)
-	if d < 0 || d.Seconds() > 60 {
-		t.Errorf("%v for filling a MiB", d)
-	}
+	expect.That(t, d >= 0 && d.Seconds() <= 60, "%v for filling a MiB", d)
 	r.must(r.stream.Record(untimed))
 	r.must(untimed.Synchronize())
 	if _, err := untimed.Elapsed(begin); err == nil {
@@ -356,10 +333,8 @@ func TestFaultIsFinal(t *testing.T) {
 	if os.Getenv("KHOP_TEST_FAULT") == "" {
 		command := exec.Command(os.Args[0], "-test.run=^TestFaultIsFinal$", "-test.v")
 		command.Env = append(os.Environ(), "KHOP_TEST_FAULT=1", "GORACE=atexit_sleep_ms=0")
-		if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out),
-			"--- PASS: TestFaultIsFinal") {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		out, err := command.CombinedOutput()
+		expect.Ensure(t, err == nil && strings.Contains(string(out), "--- PASS: TestFaultIsFinal"), "%v\n%s", err, out)
 		return
 	}
 	r := open(t)
@@ -374,14 +349,11 @@ func TestFaultIsFinal(t *testing.T) {
 		"launch": r.kernels.poke.Launch(r.stream, device.Dim(1), device.Dim(1), 0, devicePoke{a, 1}),
 		"copy":   r.stream.CopyToDevice(a, make([]byte, 8)),
 	} {
-		if !errors.Is(err, device.ErrDeviceLost) || !strings.Contains(err.Error(), "since an earlier error") {
-			t.Errorf("%s after it: %v", what, err)
-		}
+		expect.Says(t, err, device.ErrDeviceLost, "since an earlier error", "%s after it", what)
 	}
-	if found := cudatest.Findings(); cudatest.Simulated() && (len(found) != 1 ||
-		!strings.Contains(found[0], "drivertest/drivertest.")) {
-		t.Errorf("the simulator found %q", found)
-	}
+	found := cudatest.Findings()
+	expect.That(t, !cudatest.Simulated() || len(found) == 1 && strings.Contains(found[0], "drivertest/drivertest."),
+		"the simulator found %q", found)
 	// The cleanups see that everything still closes without an error.
 }
 
@@ -409,12 +381,8 @@ func TestGraphRepeatsWhatWasCaptured(t *testing.T) {
 		for range 3 {
 			want = 3*(2*want+uint64(i)) + uint64(i)
 		}
-		if got != want {
-			t.Fatalf("word %d is %d, not %d", i, got, want)
-		}
+		expect.Ensure(t, got == want, "word %d is %d, not %d", i, got, want)
 	}
 	r.must(graph.Close())
-	if err := r.stream.LaunchGraph(graph); !errors.Is(err, device.ErrClosed) {
-		t.Errorf("a closed graph: %v", err)
-	}
+	expect.Is(t, r.stream.LaunchGraph(graph), device.ErrClosed, "a closed graph")
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestMemoryIsSharedBetweenProcesses lets this binary, started again, read and write memory of this process.
@@ -48,8 +49,7 @@ func TestMemoryIsSharedBetweenProcesses(t *testing.T) {
 	r.must(r.stream.CopyToHost(b, a))
 	r.must(r.stream.Synchronize())
 	for i := range n {
-		if got, want := binary.LittleEndian.Uint64(b[8*i:]), uint64(i)<<21+uint64(i); got != want {
-			t.Fatalf("word %d is %d, not %d", i, got, want)
-		}
+		got, want := binary.LittleEndian.Uint64(b[8*i:]), uint64(i)<<21+uint64(i)
+		expect.Ensure(t, got == want, "word %d is %d, not %d", i, got, want)
 	}
 }

@@ -4,13 +4,13 @@ package drivertest
 
 import (
 	"encoding/binary"
-	"errors"
 	"syscall"
 	"testing"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // anonymous maps private memory, which registers.
@@ -31,9 +31,7 @@ func TestKernelsAddressRegisteredHostMemory(t *testing.T) {
 	}
 	r.must(r.device.Register(memory, 0))
 	r.must(r.device.Register(memory, 0)) // counted
-	if err := r.device.Register(memory[4096:12288], 0); !errors.Is(err, device.ErrHostRegistered) {
-		t.Errorf("a part of it: %v", err)
-	}
+	expect.Is(t, r.device.Register(memory[4096:12288], 0), device.ErrHostRegistered, "a part of it")
 	r.must(r.device.Unregister(memory))
 	in, err := r.device.HostAddress(memory[offset:])
 	r.must(err)
@@ -43,14 +41,11 @@ func TestKernelsAddressRegisteredHostMemory(t *testing.T) {
 	r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(4), device.Dim(64), 0, deviceScale{out, in, 2, n}))
 	r.must(r.stream.Synchronize())
 	for i, got := range words {
-		if want := 2*(uint64(i)+5) + uint64(i); got != want {
-			t.Fatalf("word %d is %d, not %d", i, got, want)
-		}
+		want := 2*(uint64(i)+5) + uint64(i)
+		expect.Ensure(t, got == want, "word %d is %d, not %d", i, got, want)
 	}
 	r.must(r.device.Unregister(memory))
-	if err := r.device.Unregister(memory); !errors.Is(err, device.ErrNotRegistered) {
-		t.Errorf("once too often: %v", err)
-	}
+	expect.Is(t, r.device.Unregister(memory), device.ErrNotRegistered, "once too often")
 	if a, err := r.device.HostAddress(memory); err == nil && r.device.Attribute(device.AttrPageableAccess) == 0 {
 		t.Errorf("memory that is not registered has address %#x", a)
 	}
@@ -64,12 +59,9 @@ func TestPointersTellWhereTheyPoint(t *testing.T) {
 	info, err := r.device.Pointer(a + 5000)
 	r.must(err)
 	cudatest.Findings()
-	if info.Type != device.MemoryDevice || info.Ordinal != 0 || info.Managed || info.Device != a+5000 {
-		t.Errorf("device memory: %+v", info)
-	}
-	if info.Start != a || info.Size < n {
-		t.Errorf("of %d bytes at %#x: %+v", n, a, info)
-	}
+	expect.That(t, info.Type == device.MemoryDevice && info.Ordinal == 0 && !info.Managed && info.Device == a+5000,
+		"device memory: %+v", info)
+	expect.That(t, info.Start == a && info.Size >= n, "of %d bytes at %#x: %+v", n, a, info)
 	_, b := r.host(n / 8)
 	info, err = r.device.Pointer(device.Address(uintptr(unsafe.Pointer(&b[0]))))
 	r.must(err)
@@ -81,7 +73,5 @@ func TestPointersTellWhereTheyPoint(t *testing.T) {
 	pageable := anonymous(r, 4096)
 	info, err = r.device.Pointer(device.Address(uintptr(unsafe.Pointer(&pageable[0]))))
 	r.must(err)
-	if info.Type != device.MemoryUnknown {
-		t.Errorf("pageable memory: %+v", info)
-	}
+	expect.That(t, info.Type == device.MemoryUnknown, "pageable memory: %+v", info)
 }

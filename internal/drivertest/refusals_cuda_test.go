@@ -19,29 +19,21 @@ func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
 		before := cudatest.NowLive(t)
 		cudatest.Fail(t, function, 1, unknown)
 		err := call()
-		if e := (*device.Error)(nil); !errors.As(err, &e) || e.Code != unknown || e.Name != "CUDA_ERROR_UNKNOWN" ||
-			e.Op == "" {
-			t.Errorf("%s refuses: %v", function, err)
-		}
-		if after := cudatest.NowLive(t); after != before {
-			t.Errorf("%s refuses: there was %+v, there is %+v", function, before, after)
-		}
+		e := (*device.Error)(nil)
+		expect.That(t, errors.As(err, &e) && e.Code == unknown && e.Name == "CUDA_ERROR_UNKNOWN" && e.Op != "",
+			"%s refuses: %v", function, err)
+		after := cudatest.NowLive(t)
+		expect.That(t, after == before, "%s refuses: there was %+v, there is %+v", function, before, after)
 	}
-	if err := r.device.Lost(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, r.device.Lost())
 }
 
 func TestDeviceWithoutRoomDoesNotOpen(t *testing.T) {
 	cudatest.Fail(t, "cuDevicePrimaryCtxRetain", 1, 2)
 	d, err := device.Open(0)
-	if !errors.Is(err, device.ErrOutOfMemory) {
-		t.Errorf("%v, %v", d, err)
-	}
+	expect.That(t, errors.Is(err, device.ErrOutOfMemory), "%v, %v", d, err)
 	d = expect.Must(device.Open(0))(t)
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, d.Close())
 }
 
 // callsOf returns a call of this package for each function of the driver.

@@ -5,6 +5,8 @@ package growth
 import (
 	"fmt"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // failures collects what a test would fail with.
@@ -39,8 +41,6 @@ func TestAQuadraticCostIsSeen(t *testing.T) {
 	} {
 		f := &failures{TB: t}
 		Linear(f, c.n, c.do)
-		if (len(f.list) > 0) != c.fail {
-			t.Errorf("%s: %v", name, f.list)
-		}
+		expect.That(t, (len(f.list) > 0) == c.fail, "%s: %v", name, f.list)
 	}
 }

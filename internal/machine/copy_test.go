@@ -6,28 +6,25 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestCopyRateCopies(t *testing.T) {
 	source := bytes.Repeat([]byte{7}, 1<<20)
 	dst := [][]byte{make([]byte, 100_000), make([]byte, 1<<20), make([]byte, 1)}
 	rate, err := CopyRate(t.Context(), source, dst, time.Millisecond)
-	if err != nil || rate <= 0 {
-		t.Fatalf("%g bytes/s, %v", rate, err)
-	}
+	expect.Ensure(t, err == nil && rate > 0, "%g bytes/s, %v", rate, err)
 	for i, d := range dst {
-		if !bytes.Equal(d, source[:len(d)]) {
-			t.Errorf("destination %d was not written in full", i)
-		}
+		expect.That(t, bytes.Equal(d, source[:len(d)]), "destination %d was not written in full", i)
 	}
 }
 
 func TestCopyRateRefusesWhatCannotBeMeasured(t *testing.T) {
 	for name, dst := range map[string][][]byte{"none": nil, "empty": {{}},
 		"longer than the source": {make([]byte, 11)}} {
-		if _, err := CopyRate(t.Context(), make([]byte, 10), dst, 0); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		_, err := CopyRate(t.Context(), make([]byte, 10), dst, 0)
+		expect.That(t, err != nil, "%s: no error", name)
 	}
 }
 
@@ -35,9 +32,8 @@ func TestCopyRateEndsWhenCancelled(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	if _, err := CopyRate(ctx, make([]byte, 10), [][]byte{make([]byte, 10)}, time.Hour); !errors.Is(err, why) {
-		t.Errorf("%v, want the cause", err)
-	}
+	_, err := CopyRate(ctx, make([]byte, 10), [][]byte{make([]byte, 10)}, time.Hour)
+	expect.That(t, errors.Is(err, why), "%v, want the cause", err)
 }
 
 func TestCopySourceIsBeyondTheCache(t *testing.T) {

@@ -1,6 +1,10 @@
 package machine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+)
 
 func TestFindPCIReadsWhatLinuxTells(t *testing.T) {
 	const dir = "sys/bus/pci/devices/0001:3b:00.0/"
@@ -15,8 +19,7 @@ func TestFindPCIReadsWhatLinuxTells(t *testing.T) {
 		"not a number": {map[string]string{dir + "numa_node": "x"}, PCI{"0001:3b:00.0", -1, "", "off"}},
 		"nothing":      {nil, PCI{"0001:3b:00.0", -1, "", ""}},
 	} {
-		if got := findPCI(tree(c.files), 1, 0x3b, 0); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
+		got := findPCI(tree(c.files), 1, 0x3b, 0)
+		expect.That(t, got == c.want, "%s: %+v, want %+v", name, got, c.want)
 	}
 }

@@ -3,6 +3,8 @@ package machine
 import (
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestAdvice(t *testing.T) {
@@ -48,9 +50,7 @@ func TestAdvice(t *testing.T) {
 		for i := 0; ok && i < len(got); i++ {
 			ok = strings.Contains(got[i], c.want[i])
 		}
-		if !ok {
-			t.Errorf("%s: %q, want lines with %q", name, got, c.want)
-		}
+		expect.That(t, ok, "%s: %q, want lines with %q", name, got, c.want)
 	}
 }
 
@@ -73,24 +73,20 @@ func TestPlanNamesEveryStageOnce(t *testing.T) {
 func TestPlanOnADeviceNamesEveryStageOnce(t *testing.T) {
 	plan := (&Machine{}).Plan(Load{Device: "cuda:0 (some GPU)", DeviceWhy: "it is the first",
 		HostRungs: "registered in place", DeviceFree: 8e9})
-	if want := (Choice{"device", "cuda:0 (some GPU)", "it is the first"}); plan[0] != want {
-		t.Errorf("%+v, want %+v", plan[0], want)
-	}
+	want := (Choice{"device", "cuda:0 (some GPU)", "it is the first"})
+	expect.That(t, plan[0] == want, "%+v, want %+v", plan[0], want)
 	for i, stage := range []string{"device", "topology", "sampling", "features", "gather", "batches"} {
-		if c := plan[i]; c.Stage != stage || c.Path == "" || c.Why == "" {
-			t.Errorf("stage %d: %+v, want %s", i, c, stage)
-		}
+		c := plan[i]
+		expect.That(t, c.Stage == stage && c.Path != "" && c.Why != "", "stage %d: %+v, want %s", i, c, stage)
 	}
-	if c := plan[1]; !strings.Contains(c.Path, "registered in place") || !strings.Contains(c.Why, "8.00 GB") {
-		t.Errorf("%+v", c)
-	}
+	c := plan[1]
+	expect.That(t, strings.Contains(c.Path, "registered in place") && strings.Contains(c.Why, "8.00 GB"), "%+v", c)
 }
 
 func TestPlanSaysWhyALargeDatasetStaysMapped(t *testing.T) {
 	m := Machine{MemoryAvailable: 1e9, MemoryLimit: Unlimited}
 	for _, c := range m.Plan(Load{ColumnBytes: 5e9}) {
-		if c.Stage == "features" && !strings.Contains(c.Why, "5.00 GB (4.66 GiB) do not fit in the 1.00 GB") {
-			t.Errorf("%+v", c)
-		}
+		expect.That(t, c.Stage != "features" || strings.Contains(c.Why, "5.00 GB (4.66 GiB) do not fit in the 1.00 GB"),
+			"%+v", c)
 	}
 }

@@ -58,15 +58,11 @@ func TestProbeReadsWhatLinuxTells(t *testing.T) {
 		MemoryTotal: 24560000 << 10, MemoryAvailable: 20000000 << 10, MemoryLimit: 1e9, MemoryInGroup: 4e8,
 		HugePages: HugePages{"madvise", "madvise"}, HugePageBytes: 2 << 20,
 	}
-	if d := expect.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	if room := m.Room(); room != 6e8 {
-		t.Errorf("room %d, want what the control group leaves", room)
-	}
-	if m.Cores < 1 || m.PageSize < 4096 || m.OS != runtime.GOOS {
-		t.Errorf("cores %d, page %d, os %s", m.Cores, m.PageSize, m.OS)
-	}
+	expect.Same(t, got, want)
+	room := m.Room()
+	expect.That(t, room == 6e8, "room %d, want what the control group leaves", room)
+	expect.That(t, m.Cores >= 1 && m.PageSize >= 4096 && m.OS == runtime.GOOS, "cores %d, page %d, os %s", m.Cores,
+		m.PageSize, m.OS)
 }
 
 func TestProbeOfASystemThatTellsNothingLeavesUnknowns(t *testing.T) {
@@ -116,12 +112,9 @@ func TestMemoryLimit(t *testing.T) {
 func TestUsageAddsSharedMemoryToAnonymous(t *testing.T) {
 	u, err := readUsage(tree(map[string]string{"proc/self/status": "Name:\tx\nVmHWM:\t  900 kB\n" +
 		"RssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t  30 kB\nThreads:\t5\n"}), "self")
-	if want := (Usage{Anonymous: 130 << 10, File: 200 << 10, Peak: 900 << 10}); err != nil || u != want {
-		t.Errorf("%+v, %v; want %+v", u, err, want)
-	}
-	if _, err := readUsage(tree(nil), "self"); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("a system that does not tell: %v, want ErrUnsupported", err)
-	}
+	want := (Usage{Anonymous: 130 << 10, File: 200 << 10, Peak: 900 << 10})
+	expect.That(t, err == nil && u == want, "%+v, %v; want %+v", u, err, want)
+	expect.Is(t, expect.Err(readUsage(tree(nil), "self")), errors.ErrUnsupported, "a system that does not tell")
 }
 
 func TestUsageSeesWhatTheProcessTakes(t *testing.T) {
@@ -130,17 +123,14 @@ func TestUsageSeesWhatTheProcessTakes(t *testing.T) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return // nothing to see on this system; the test above covers the answer
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	b := make([]byte, 64<<20)
 	for i := 0; i < len(b); i += 4096 {
 		b[i] = 1
 	}
 	after, _ := ReadUsage()
-	if grew := after.Anonymous - before.Anonymous; grew < 48<<20 {
-		t.Errorf("64 MiB written, but anonymous memory grew by %d bytes", grew)
-	}
+	grew := after.Anonymous - before.Anonymous
+	expect.That(t, grew >= 48<<20, "64 MiB written, but anonymous memory grew by %d bytes", grew)
 	runtime.KeepAlive(b)
 }
 
@@ -159,17 +149,15 @@ func TestCPUQuota(t *testing.T) {
 		"version 1 without one": {map[string]string{"proc/self/cgroup": "1:cpu:/\n",
 			"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}, 0},
 	} {
-		if got := cpuQuota(tree(c.files)); got != c.want {
-			t.Errorf("%s: %g, want %g", name, got, c.want)
-		}
+		got := cpuQuota(tree(c.files))
+		expect.That(t, got == c.want, "%s: %g, want %g", name, got, c.want)
 	}
 }
 
 func TestGroupRoomLeavesWhatTheProgramTakes(t *testing.T) {
 	m := Machine{MemoryLimit: 100 << 20, MemoryInGroup: 8 << 20}
-	if room, ok := m.GroupRoom(); !ok || room != 60<<20 {
-		t.Errorf("%d, %t", room, ok)
-	}
+	room, ok := m.GroupRoom()
+	expect.That(t, ok && room == 60<<20, "%d, %t", room, ok)
 	if room, ok := (&Machine{MemoryLimit: Unlimited}).GroupRoom(); ok {
 		t.Errorf("without a limit: %d", room)
 	}
@@ -181,8 +169,7 @@ func TestWorkersFollowTheQuota(t *testing.T) {
 		quota   float64
 		want    int
 	}{{8, 0, 8}, {8, 2, 2}, {8, 2.5, 3}, {2, 1, 1}, {2, .3, 1}, {4, 100, 4}} {
-		if got := workers(c.threads, c.quota); got != c.want {
-			t.Errorf("%d threads, a quota of %g: %d workers, want %d", c.threads, c.quota, got, c.want)
-		}
+		got := workers(c.threads, c.quota)
+		expect.That(t, got == c.want, "%d threads, a quota of %g: %d workers, want %d", c.threads, c.quota, got, c.want)
 	}
 }

@@ -49,17 +49,14 @@ func TestBoardIsReadThroughNVML(t *testing.T) {
 	}
 	lib := library(device)
 	b := expect.Must(openNVML(lib, address))(t)
-	if rx, tx, err := b.pcie(); rx != 1_024_000_000 || tx != 2_048_000 || err != nil {
-		t.Errorf("PCIe: %v, %v, %v", rx, tx, err)
-	}
+	rx, tx, err := b.pcie()
+	expect.That(t, rx == 1_024_000_000 && tx == 2_048_000 && err == nil, "PCIe: %v, %v, %v", rx, tx, err)
 	if p, err := b.percent(); p != 40 || err != nil {
 		t.Errorf("utilisation: %v, %v", p, err)
 	}
 	m := &Meters{board: b, noHost: errors.New("none")}
 	r := m.Start().Stop()
-	if r.BoardJoules == nil || *r.BoardJoules != 1.5 {
-		t.Errorf("energy: %v", r.BoardJoules)
-	}
+	expect.That(t, r.BoardJoules != nil && *r.BoardJoules == 1.5, "energy: %v", r.BoardJoules)
 	if r.PCIeReplays != nil || !strings.Contains(r.NotMeasured["replays"], "PCIe replays: NVML: Not Supported") {
 		t.Errorf("replays: %v, %q", r.PCIeReplays, r.NotMeasured["replays"])
 	}
@@ -80,23 +77,16 @@ func TestNVMLThatDoesNotAnswerSaysWhy(t *testing.T) {
 		"NVML knows no device at 0000:01:00.0: Not Found":                  other,
 	} {
 		b, err := openNVML(lib, "0000:01:00.0")
-		if b != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, %v; want %q", b, err, want)
-		}
+		expect.That(t, b == nil && err != nil && strings.Contains(err.Error(), want), "%v, %v; want %q", b, err, want)
 	}
-	if len(other.ShutdownCalls()) != 1 {
-		t.Error("NVML stays open after a failure")
-	}
+	expect.That(t, len(other.ShutdownCalls()) == 1, "NVML stays open after a failure")
 }
 
 // TestMetersWorkWithoutNVML runs what a machine without a driver runs.
 func TestMetersWorkWithoutNVML(t *testing.T) {
 	m := Open(address)
 	r := m.Start().Stop()
-	if r.BoardJoules == nil && !strings.Contains(r.NotMeasured["board"], "board energy: ") {
-		t.Errorf("%v", r.NotMeasured)
-	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.That(t, r.BoardJoules != nil || strings.Contains(r.NotMeasured["board"], "board energy: "), "%v",
+		r.NotMeasured)
+	expect.OK(t, m.Close())
 }

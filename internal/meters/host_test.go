@@ -36,9 +36,8 @@ func TestHostEnergyIsThatOfPackagesAndMemory(t *testing.T) {
 		root["sys/class/powercap/intel-rapl:"+zone+"/energy_uj"].Data = []byte(now)
 	}
 	for _, want := range []float64{0.5 + 0 + 0.2, 0} { // the second time nothing has passed
-		if got, err := h.advance(since); err != nil || math.Abs(got-want) > 1e-9 {
-			t.Errorf("%v J, %v; want %v", got, err, want)
-		}
+		got, err := h.advance(since)
+		expect.That(t, err == nil && math.Abs(got-want) <= 1e-9, "%v J, %v; want %v", got, err, want)
 	}
 }
 
@@ -49,8 +48,7 @@ func TestHostEnergyThatCannotBeReadSaysWhy(t *testing.T) {
 		"no /sys/class/powercap": {}, "intel-rapl:1/energy_uj": unreadable,
 		"no processor package": counters(map[string][2]any{"intel-rapl:2": {"psys", 5}}),
 	} {
-		if h, err := findHost(root); h != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, %v; want %q", h, err, want)
-		}
+		h, err := findHost(root)
+		expect.That(t, h == nil && err != nil && strings.Contains(err.Error(), want), "%v, %v; want %q", h, err, want)
 	}
 }

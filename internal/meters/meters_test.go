@@ -29,24 +29,16 @@ func TestReportIsWhatPassedBetweenStartAndStop(t *testing.T) {
 	b := &fakeBoard{broken: errors.New("not on this board")}
 	m := &Meters{board: b, noHost: errors.New("no counters")}
 	r := m.Start().Stop()
-	if r.BoardJoules == nil || *r.BoardJoules != 5 {
-		t.Errorf("board: %v", r.BoardJoules)
-	}
-	if r.PCIeReplays != nil || r.NotMeasured["replays"] != "not on this board" {
-		t.Errorf("replays: %v, %q", r.PCIeReplays, r.NotMeasured["replays"])
-	}
-	if r.GPUPercent != nil || r.NotMeasured["gpu"] != "too short for a sample" {
-		t.Errorf("utilisation: %v, %q", r.GPUPercent, r.NotMeasured["gpu"])
-	}
-	if r.HostJoules != nil || r.NotMeasured["host"] != "no counters" {
-		t.Errorf("host: %v, %q", r.HostJoules, r.NotMeasured["host"])
-	}
-	if r.Seconds <= 0 {
-		t.Errorf("%v s", r.Seconds)
-	}
-	if err := m.Close(); err != nil || !b.closed {
-		t.Errorf("the board is not closed: %v", err)
-	}
+	expect.That(t, r.BoardJoules != nil && *r.BoardJoules == 5, "board: %v", r.BoardJoules)
+	expect.That(t, r.PCIeReplays == nil && r.NotMeasured["replays"] == "not on this board", "replays: %v, %q",
+		r.PCIeReplays, r.NotMeasured["replays"])
+	expect.That(t, r.GPUPercent == nil && r.NotMeasured["gpu"] == "too short for a sample", "utilisation: %v, %q",
+		r.GPUPercent, r.NotMeasured["gpu"])
+	expect.That(t, r.HostJoules == nil && r.NotMeasured["host"] == "no counters", "host: %v, %q", r.HostJoules,
+		r.NotMeasured["host"])
+	expect.That(t, r.Seconds > 0, "%v s", r.Seconds)
+	err := m.Close()
+	expect.That(t, err == nil && b.closed, "the board is not closed: %v", err)
 }
 
 func TestSamplesAreAveraged(t *testing.T) {
@@ -55,9 +47,8 @@ func TestSamplesAreAveraged(t *testing.T) {
 	m.add(1e9, nil)
 	m.add(0, errors.New("busy"))
 	m.add(3e9, nil)
-	if v := m.value(1e9, "pcie", why); v == nil || *v != 2 || len(why) > 0 {
-		t.Errorf("%v, %v", v, why)
-	}
+	v := m.value(1e9, "pcie", why)
+	expect.That(t, v != nil && *v == 2 && len(why) <= 0, "%v, %v", v, why)
 	m = mean{}
 	m.add(0, errors.New("busy"))
 	if v := m.value(1, "pcie", why); v != nil || why["pcie"] != "busy" {
@@ -68,10 +59,7 @@ func TestSamplesAreAveraged(t *testing.T) {
 func TestWithoutADeviceTheReportSaysSo(t *testing.T) {
 	m := Open("")
 	r := m.Start().Stop()
-	if r.BoardJoules != nil || r.NotMeasured["board"] != "no CUDA device is in use" {
-		t.Errorf("%v, %v", r.BoardJoules, r.NotMeasured)
-	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.That(t, r.BoardJoules == nil && r.NotMeasured["board"] == "no CUDA device is in use", "%v, %v",
+		r.BoardJoules, r.NotMeasured)
+	expect.OK(t, m.Close())
 }

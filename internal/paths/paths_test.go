@@ -3,6 +3,8 @@ package paths
 import (
 	"testing"
 	"unicode/utf8"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestPathsAreShownAsTextThatTellsThemApart(t *testing.T) {
@@ -12,9 +14,8 @@ func TestPathsAreShownAsTextThatTellsThemApart(t *testing.T) {
 		"a\uFFFD": "\"a\uFFFD\"", "esc\x1b[2J": `"esc\x1b[2J"`, "new\nline": `"new\nline"`, "tab\t": `"tab\t"`,
 		"\u202eright": `"\u202eright"`,
 	} {
-		if got := Text(path); got != want {
-			t.Errorf("%q is shown as %s, want %s", path, got, want)
-		}
+		got := Text(path)
+		expect.That(t, got == want, "%q is shown as %s, want %s", path, got, want)
 	}
 }
 
@@ -23,9 +24,8 @@ func FuzzText(f *testing.F) {
 	f.Add("a\uFFFD", "a\xff")
 	f.Add(`"a\xff"`, "a\xff")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		if !utf8.ValidString(Text(a)) || !utf8.ValidString(Message(a)) {
-			t.Errorf("%q is shown as %q and %q, which is not text", a, Text(a), Message(a))
-		}
+		expect.That(t, utf8.ValidString(Text(a)) && utf8.ValidString(Message(a)),
+			"%q is shown as %q and %q, which is not text", a, Text(a), Message(a))
 		if a != b && Text(a) == Text(b) {
 			t.Errorf("%q and %q are both shown as %s", a, b, Text(a))
 		}

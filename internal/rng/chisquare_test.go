@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // A verdict is the outcome of one chi-square test.
@@ -191,7 +193,6 @@ func TestChiSquareTailsAreRight(t *testing.T) {
 			t.Errorf("the deviate of %v at %v degrees of freedom is %.4f, want %.4f", c.quantile, c.df, got, c.deviate)
 		}
 	}
-	if got := subsetRank([]uint64{4, 5, 6}); got != choose(7, 3)-1 {
-		t.Errorf("the last 3-subset of 7 has rank %d", got)
-	}
+	got := subsetRank([]uint64{4, 5, 6})
+	expect.That(t, got == choose(7, 3)-1, "the last 3-subset of 7 has rank %d", got)
 }

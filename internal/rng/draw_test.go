@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/big"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestBoundedIsTheHighHalfOfTheProduct(t *testing.T) {
@@ -21,9 +23,8 @@ func TestBoundedIsTheHighHalfOfTheProduct(t *testing.T) {
 			product := new(big.Int).Mul(new(big.Int).SetUint64(d), new(big.Int).SetUint64(n))
 			want := product.Rsh(product, 64).Uint64()
 			got := Bounded(d, n)
-			if got != want || got >= n {
-				t.Fatalf("seed %d: Bounded(%#x, %#x) = %#x, want %#x", seed, d, n, got, want)
-			}
+			expect.Ensure(t, got == want && got < n, "seed %d: Bounded(%#x, %#x) = %#x, want %#x", seed, d, n, got,
+				want)
 			if narrow := (d>>32*n + (d&math.MaxUint32*n)>>32) >> 32; n < 1<<32 && narrow != want {
 				t.Fatalf("seed %d: two narrow products give %#x for %#x, %#x, want %#x", seed, narrow, d, n, want)
 			}
@@ -45,9 +46,8 @@ func TestFloatsAreExactAndBelowOne(t *testing.T) {
 		{math.MaxUint64, 1 - 0x1p-53, 1 - 0x1p-24},
 		{0xC000000000000000, 0.75, 0.75},
 	} {
-		if got := Float64(c.d); got != c.double {
-			t.Errorf("Float64(%#x) = %v, want %v", c.d, got, c.double)
-		}
+		got := Float64(c.d)
+		expect.That(t, got == c.double, "Float64(%#x) = %v, want %v", c.d, got, c.double)
 		if got := Float32(c.d); got != c.single {
 			t.Errorf("Float32(%#x) = %v, want %v", c.d, got, c.single)
 		}

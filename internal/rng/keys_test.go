@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestTypeKeysRefuseNamesThatCannotBeTold(t *testing.T) {
@@ -15,16 +17,14 @@ func TestTypeKeysRefuseNamesThatCannotBeTold(t *testing.T) {
 		{"user", "r\xffates", "item", "relation name is not valid UTF-8"},
 	} {
 		key, err := EdgeTypeKey(c.source, c.relation, c.target)
-		if err == nil || !strings.Contains(err.Error(), c.want) || key != 0 {
-			t.Errorf("EdgeTypeKey(%q, %q, %q) = %#x, %v, want an error with %q", c.source, c.relation, c.target, key,
-				err, c.want)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), c.want) && key == 0,
+			"EdgeTypeKey(%q, %q, %q) = %#x, %v, want an error with %q", c.source, c.relation, c.target, key, err,
+			c.want)
 	}
 	for _, c := range []struct{ name, want string }{{"a\x00", "holds a zero byte"}, {"\xc3", "is not valid UTF-8"}} {
 		key, err := NodeTypeKey(c.name)
-		if err == nil || !strings.Contains(err.Error(), c.want) || key != 0 {
-			t.Errorf("NodeTypeKey(%q) = %#x, %v, want an error with %q", c.name, key, err, c.want)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), c.want) && key == 0,
+			"NodeTypeKey(%q) = %#x, %v, want an error with %q", c.name, key, err, c.want)
 	}
 }
 
@@ -57,15 +57,13 @@ func TestTypeKeysHashTheNamesJoined(t *testing.T) {
 		for _, j := range []int{0, 1, 62, 239, 960, 1087, 2048} {
 			source, relation, target := text[:i], text[1:1+j], text[2:2+(i+j)%200]
 			got, err := EdgeTypeKey(source, relation, target)
-			if want := xxh3.HashString(source + "\x00" + relation + "\x00" + target); err != nil || got != want {
-				t.Errorf("names of %d, %d and %d bytes: key %#x, %v, want %#x", len(source), len(relation), len(target),
-					got, err, want)
-			}
+			want := xxh3.HashString(source + "\x00" + relation + "\x00" + target)
+			expect.That(t, err == nil && got == want, "names of %d, %d and %d bytes: key %#x, %v, want %#x",
+				len(source), len(relation), len(target), got, err, want)
 		}
 		got, err := NodeTypeKey(text[:i])
-		if want := xxh3.HashString(text[:i]); err != nil || got != want {
-			t.Errorf("a name of %d bytes: key %#x, %v, want %#x", i, got, err, want)
-		}
+		want := xxh3.HashString(text[:i])
+		expect.That(t, err == nil && got == want, "a name of %d bytes: key %#x, %v, want %#x", i, got, err, want)
 	}
 }
 
@@ -77,9 +75,8 @@ func TestStageKeysSeparateEveryPurposeAndHop(t *testing.T) {
 			seen[StageKey(k, 0, p, uint8(hop))] = true
 		}
 	}
-	if want := 7 * 256; len(seen) != want {
-		t.Errorf("%d distinct stage keys of %d purposes and hops", len(seen), want)
-	}
+	want := 7 * 256
+	expect.That(t, len(seen) == want, "%d distinct stage keys of %d purposes and hops", len(seen), want)
 }
 
 func TestNothingAllocates(t *testing.T) {
@@ -103,9 +100,8 @@ func TestNothingAllocates(t *testing.T) {
 		"At, stored":               func() { sink += stored.At(sink % 1000) },
 		"NewPermutation, computed": func() { p := NewPermutation(sink, 1<<40); sink += p.At(7) },
 	} {
-		if got := testing.AllocsPerRun(100, f); got != 0 {
-			t.Errorf("%s: %v allocations", name, got)
-		}
+		got := testing.AllocsPerRun(100, f)
+		expect.That(t, got == 0, "%s: %v allocations", name, got)
 	}
 	_ = sink
 }

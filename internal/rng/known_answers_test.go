@@ -91,9 +91,7 @@ func readKnownAnswers(t *testing.T) knownAnswers {
 // atLeast guards against a section that is gone, or that decodes to nothing.
 func atLeast(t *testing.T, what string, got, want int) {
 	t.Helper()
-	if got < want {
-		t.Errorf("%s: %d known answers, want at least %d", what, got, want)
-	}
+	expect.That(t, got >= want, "%s: %d known answers, want at least %d", what, got, want)
 }
 
 func TestPhiloxMatchesKnownAnswers(t *testing.T) {
@@ -102,9 +100,8 @@ func TestPhiloxMatchesKnownAnswers(t *testing.T) {
 	for _, v := range answers {
 		c := [4]uint32{uint32(v.Counter[0]), uint32(v.Counter[1]), uint32(v.Counter[2]), uint32(v.Counter[3])}
 		want := [4]uint32{uint32(v.Out[0]), uint32(v.Out[1]), uint32(v.Out[2]), uint32(v.Out[3])}
-		if got := Philox(c, [2]uint32{uint32(v.Key[0]), uint32(v.Key[1])}); got != want {
-			t.Errorf("Philox(%08x, %08x) = %08x, want %08x", v.Counter, v.Key, got, want)
-		}
+		got := Philox(c, [2]uint32{uint32(v.Key[0]), uint32(v.Key[1])})
+		expect.That(t, got == want, "Philox(%08x, %08x) = %08x, want %08x", v.Counter, v.Key, got, want)
 	}
 }
 
@@ -112,20 +109,16 @@ func TestKeysMatchKnownAnswers(t *testing.T) {
 	k := readKnownAnswers(t)
 	atLeast(t, "batch_key", len(k.BatchKey), 5)
 	for _, v := range k.BatchKey {
-		if got := BatchKey(uint64(v.Seed), v.Epoch, v.Instance, uint64(v.Batch)); got != uint64(v.K) {
-			t.Errorf("BatchKey(seed %#x, epoch %d, instance %d, batch %#x) = %#x, want %#x", v.Seed, v.Epoch,
-				v.Instance, v.Batch, got, v.K)
-		}
+		got := BatchKey(uint64(v.Seed), v.Epoch, v.Instance, uint64(v.Batch))
+		expect.That(t, got == uint64(v.K), "BatchKey(seed %#x, epoch %d, instance %d, batch %#x) = %#x, want %#x",
+			v.Seed, v.Epoch, v.Instance, v.Batch, got, v.K)
 	}
 	atLeast(t, "type_key", len(k.TypeKey), 2)
 	for _, v := range k.TypeKey {
-		if joined := fmt.Sprintf("%x", v.Types[0]+"\x00"+v.Types[1]+"\x00"+v.Types[2]); joined != v.Bytes {
-			t.Errorf("names %q give bytes %s, want %s", v.Types, joined, v.Bytes)
-		}
+		joined := fmt.Sprintf("%x", v.Types[0]+"\x00"+v.Types[1]+"\x00"+v.Types[2])
+		expect.That(t, joined == v.Bytes, "names %q give bytes %s, want %s", v.Types, joined, v.Bytes)
 		got, err := EdgeTypeKey(v.Types[0], v.Types[1], v.Types[2])
-		if err != nil || got != uint64(v.T) {
-			t.Errorf("EdgeTypeKey(%q) = %#x, %v, want %#x", v.Types, got, err, v.T)
-		}
+		expect.That(t, err == nil && got == uint64(v.T), "EdgeTypeKey(%q) = %#x, %v, want %#x", v.Types, got, err, v.T)
 	}
 	atLeast(t, "stage_key", len(k.StageKey), 5)
 	for _, v := range k.StageKey {
@@ -140,21 +133,17 @@ func TestDrawsMatchKnownAnswers(t *testing.T) {
 	atLeast(t, "draws", len(answers), 3)
 	for _, v := range answers {
 		s := Stream(uint64(v.A), uint64(v.Index))
-		if s != uint64(v.S) {
-			t.Errorf("Stream(%#x, %#x) = %#x, want %#x", v.A, v.Index, s, v.S)
-		}
+		expect.That(t, s == uint64(v.S), "Stream(%#x, %#x) = %#x, want %#x", v.A, v.Index, s, v.S)
 		atLeast(t, "draws of a stream", len(v.Draws), 8)
 		for i, want := range v.Draws {
-			if got := Draw(s, uint64(i)); got != uint64(want) {
-				t.Errorf("Draw(%#x, %d) = %#x, want %#x", s, i, got, want)
-			}
+			got := Draw(s, uint64(i))
+			expect.That(t, got == uint64(want), "Draw(%#x, %d) = %#x, want %#x", s, i, got, want)
 		}
 	}
 	// The first outputs of SplitMix64 with seed 0, as published with that generator.
 	for i, want := range []uint64{0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F} {
-		if got := Draw(0, uint64(i)); got != want {
-			t.Errorf("Draw(0, %d) = %#x, want %#x", i, got, want)
-		}
+		got := Draw(0, uint64(i))
+		expect.That(t, got == want, "Draw(0, %d) = %#x, want %#x", i, got, want)
 	}
 }
 
@@ -172,10 +161,8 @@ func TestSubsetsMatchKnownAnswers(t *testing.T) {
 		atLeast(t, c.name, len(c.answers), c.least)
 		for _, v := range c.answers {
 			got := c.sample(nil, Stream(uint64(v.A), uint64(v.Index)), v.N, v.K)
-			if !slices.Equal(got, v.Picks) {
-				t.Errorf("%s: stage %#x, index %d, n %d, k %d: %d, want %d", c.name, v.A, v.Index, v.N, v.K, got,
-					v.Picks)
-			}
+			expect.That(t, slices.Equal(got, v.Picks), "%s: stage %#x, index %d, n %d, k %d: %d, want %d", c.name, v.A,
+				v.Index, v.N, v.K, got, v.Picks)
 		}
 	}
 }

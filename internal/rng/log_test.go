@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestLogIsWithinAUnitOfTheLastPlace(t *testing.T) {
@@ -11,9 +13,8 @@ func TestLogIsWithinAUnitOfTheLastPlace(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	check := func(x float64) {
 		want, got := math.Log(x), Log(x)
-		if diff := math.Abs(got - want); diff > 1.5*math.Abs(math.Nextafter(want, math.Inf(1))-want) {
-			t.Fatalf("seed %d: the logarithm of %x is %x, want %x", seed, x, got, want)
-		}
+		expect.Ensure(t, math.Abs(got-want) <= 1.5*math.Abs(math.Nextafter(want, math.Inf(1))-want),
+			"seed %d: the logarithm of %x is %x, want %x", seed, x, got, want)
 	}
 	for _, x := range []float64{0x1p-54, 0x1p-53, 0.25, math.Sqrt2 / 2, math.Nextafter(math.Sqrt2/2, 0), 0.5,
 		1 - 0x1p-53, 1, math.Sqrt2, 2, 1e300, 0x1p-1022} {
@@ -37,9 +38,8 @@ func TestLogHasKnownBits(t *testing.T) {
 func TestUnitIsNeverZero(t *testing.T) {
 	for d, want := range map[uint64]float64{0: 0x1p-54, 1<<11 - 1: 0x1p-54, 1 << 11: 0x3p-54,
 		math.MaxUint64: 1} {
-		if got := Unit(d); got != want {
-			t.Errorf("%#x becomes %x, want %x", d, got, want)
-		}
+		got := Unit(d)
+		expect.That(t, got == want, "%#x becomes %x, want %x", d, got, want)
 	}
 }
 

@@ -4,6 +4,8 @@ package rng
 
 import (
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // feistelBySpec evaluates the network with any number of round keys, worded as the specification words it.
@@ -48,9 +50,7 @@ func TestPermutationIsABijection(t *testing.T) {
 	for i, n := range lengths {
 		s := Draw(^uint64(seed), uint64(i))
 		p := NewPermutation(s, n)
-		if p.Len() != n {
-			t.Fatalf("Len() = %d, want %d", p.Len(), n)
-		}
+		expect.Ensure(t, p.Len() == n, "Len() = %d, want %d", p.Len(), n)
 		checkBijection(t, p, s)
 	}
 }
@@ -97,9 +97,8 @@ func TestLongPermutationsFollowTheSpecification(t *testing.T) {
 			for x >= n {
 				x = feistelBySpec(keys, w, x)
 			}
-			if got := p.At(i); got != x {
-				t.Fatalf("s %#x, n %d: At(%d) = %d, want %d", s, n, i, got, x)
-			}
+			got := p.At(i)
+			expect.Ensure(t, got == x, "s %#x, n %d: At(%d) = %d, want %d", s, n, i, got, x)
 		}
 	}
 }
@@ -125,9 +124,8 @@ func FuzzPermutation(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s, n, i uint64) {
 		p := NewPermutation(s, n)
 		if i >= n {
-			if x := p.At(i); x != i {
-				t.Errorf("s %#x, n %d: At(%d) = %d", s, n, i, x)
-			}
+			x := p.At(i)
+			expect.That(t, x == i, "s %#x, n %d: At(%d) = %d", s, n, i, x)
 			return
 		}
 		if x := p.At(i); x >= n || n > 1 && x == p.At((i+1)%n) {

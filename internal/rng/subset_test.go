@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // floydByMap is Floyd's method as the specification words it: a set, then a sort.
@@ -61,9 +63,8 @@ func TestFloydIsAnAscendingSubset(t *testing.T) {
 			k = min(k, n-1) // never ask for all of a long list
 		}
 		s := Draw(seed, 3*i+2)
-		if err := checkSubset(s, n, k); err != nil {
-			t.Fatalf("seed %d, case %d: Floyd(%#x, n %d, k %d): %v", seed, i, s, n, k, err)
-		}
+		err := checkSubset(s, n, k)
+		expect.Ensure(t, err == nil, "seed %d, case %d: Floyd(%#x, n %d, k %d): %v", seed, i, s, n, k, err)
 	}
 }
 
@@ -72,9 +73,8 @@ func TestWithReplacementKeepsDrawOrder(t *testing.T) {
 	for i := range uint64(200) {
 		s, n, k := Draw(seed, i), 1+Bounded(Draw(^uint64(seed), i), 50), i%20
 		got := WithReplacement([]uint64{math.MaxUint64}, s, n, k)
-		if got[0] != math.MaxUint64 || uint64(len(got)) != 1+k {
-			t.Fatalf("seed %d: WithReplacement(%#x, n %d, k %d) = %d", seed, s, n, k, got)
-		}
+		expect.Ensure(t, got[0] == math.MaxUint64 && uint64(len(got)) == 1+k,
+			"seed %d: WithReplacement(%#x, n %d, k %d) = %d", seed, s, n, k, got)
 		for j, x := range got[1:] {
 			if want := Bounded(Draw(s, uint64(j)), n); x != want {
 				t.Fatalf("seed %d: WithReplacement(%#x, n %d, k %d): pick %d is %d, want %d", seed, s, n, k, j, x, want)
@@ -94,8 +94,6 @@ func FuzzFloyd(f *testing.F) {
 		if n > 4096 {
 			k = min(k, n-1)
 		}
-		if err := checkSubset(s, n, k); err != nil {
-			t.Errorf("Floyd(%#x, n %d, k %d): %v", s, n, k, err)
-		}
+		expect.Is(t, checkSubset(s, n, k), nil, "Floyd(%#x, n %d, k %d)", s, n, k)
 	})
 }

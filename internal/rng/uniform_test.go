@@ -5,6 +5,8 @@ package rng
 import (
 	"slices"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 type sampler func(dst []uint64, s, n, k uint64) []uint64
@@ -147,12 +149,9 @@ func demandUniform(t *testing.T, seed uint64, tests []uniformity) {
 	t.Helper()
 	for _, u := range tests {
 		v := u.run()
-		if r := v.resolution(); r > u.finds {
-			t.Errorf("%s: the test finds a bias of %.4f only, want %.4f", u.what, r, u.finds)
-		}
-		if v.rejects() {
-			t.Errorf("seed %d: %s: %v", seed, u.what, v)
-		}
+		r := v.resolution()
+		expect.That(t, r <= u.finds, "%s: the test finds a bias of %.4f only, want %.4f", u.what, r, u.finds)
+		expect.That(t, !v.rejects(), "seed %d: %s: %v", seed, u.what, v)
 		t.Logf("seed %d: %s: %v", seed, u.what, v)
 	}
 }

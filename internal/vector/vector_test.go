@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
@@ -68,9 +69,7 @@ func TestFunctionsGiveTheBitsOfPlainGo(t *testing.T) {
 				got, want, from := slices.Clone(y), slices.Clone(y), slices.Clone(x)
 				f(got[1:n+1], from[1:n+1])
 				by(plain, func() { f(want[1:n+1], x[1:n+1]) })
-				if !same(got, want) || !same(from, x) {
-					t.Errorf("%s of %d elements: %v, not %v", name, n, got, want)
-				}
+				expect.That(t, same(got, want) && same(from, x), "%s of %d elements: %v, not %v", name, n, got, want)
 			}
 		}
 	})
@@ -84,9 +83,8 @@ func TestElementsAreKeptByTheirOwnDraws(t *testing.T) {
 			Keep(bits, 7, first, p)
 			for i := range n {
 				want := rng.Float32(rng.Draw(7, first+uint64(i))) >= p
-				if got := bits[i/8]>>(i%8)&1 == 1; got != want {
-					t.Fatalf("p = %g: element %d is kept: %v, not %v", p, i, got, want)
-				}
+				got := bits[i/8]>>(i%8)&1 == 1
+				expect.Ensure(t, got == want, "p = %g: element %d is kept: %v, not %v", p, i, got, want)
 			}
 		}
 	})
@@ -104,9 +102,8 @@ func TestSoftmaxReturnsWhatItDividedBy(t *testing.T) {
 			greatest, sum := Softmax(to, x)
 			var wantGreatest, wantSum float32
 			by(plain, func() { wantGreatest, wantSum = Softmax(make([]float32, n), x) })
-			if greatest != wantGreatest || sum != wantSum {
-				t.Errorf("%d numbers: greatest %g and sum %g, not %g and %g", n, greatest, sum, wantGreatest, wantSum)
-			}
+			expect.That(t, greatest == wantGreatest && sum == wantSum,
+				"%d numbers: greatest %g and sum %g, not %g and %g", n, greatest, sum, wantGreatest, wantSum)
 		}
 	})
 }
@@ -148,10 +145,9 @@ func TestExtremesGiveTheBitsOfPlainGo(t *testing.T) {
 					} else {
 						copy(wantArg, slices.Repeat([]int32{-1}, n))
 					}
-					if !same(got, want) || !slices.Equal(gotArg, wantArg) {
-						t.Errorf("%d columns, %d edges, least %v: %v of %v, not %v of %v", n, count, least, got, gotArg,
-							want, wantArg)
-					}
+					expect.That(t, same(got, want) && slices.Equal(gotArg, wantArg),
+						"%d columns, %d edges, least %v: %v of %v, not %v of %v", n, count, least, got, gotArg, want,
+						wantArg)
 				}
 			}
 		}

@@ -23,9 +23,7 @@ func TestTheOldFileStaysWhereTheNewOneFails(t *testing.T) {
 	holds := func(want string) {
 		t.Helper()
 		got, err := os.ReadFile(name)
-		if err != nil || string(got) != want {
-			t.Errorf("the file holds %q, %v; want %q", got, err, want)
-		}
+		expect.That(t, err == nil && string(got) == want, "the file holds %q, %v; want %q", got, err, want)
 		if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
 			t.Errorf("the folder holds %v, %v; want one file", files, err)
 		}
@@ -33,13 +31,11 @@ func TestTheOldFileStaysWhereTheNewOneFails(t *testing.T) {
 	expect.OK(t, Replace(name, 0o600, text("old", nil)))
 	holds("old")
 	broken := errors.New("broken")
-	if err := Replace(name, 0o600, text("half of the n", broken)); !errors.Is(err, broken) {
-		t.Errorf("error %v, want %v", err, broken)
-	}
+	err := Replace(name, 0o600, text("half of the n", broken))
+	expect.That(t, errors.Is(err, broken), "error %v, want %v", err, broken)
 	holds("old")
 	expect.OK(t, Replace(name, 0o600, text("new", nil)))
 	holds("new")
-	if err := Replace(filepath.Join(folder, "none", "state"), 0o600, text("x", nil)); err == nil {
-		t.Error("a file in a folder that is not there was written")
-	}
+	expect.That(t, Replace(filepath.Join(folder, "none", "state"), 0o600, text("x", nil)) != nil,
+		"a file in a folder that is not there was written")
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // volume is an ext4 file system on a loop device, whose backing file lies in memory.
@@ -86,9 +88,8 @@ func TestADiskThatCannotBeWrittenKeepsTheOldDataset(t *testing.T) {
 				must(t, err)
 			}
 			_, err = program(v.dir, "generate", "sbm", "data", "--nodes", "60000", "--force")
-			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "data") {
-				t.Errorf("got %v, want %q and the file's name", err, c.says)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), c.says) && strings.Contains(err.Error(), "data"),
+				"got %v, want %q and the file's name", err, c.says)
 			if id, err := whole(data); id != before || err != nil {
 				t.Errorf("the dataset is %s, %v; it was %s", id, err, before)
 			}
@@ -112,9 +113,7 @@ func TestADiskThatCannotBeReadIsAnErrorThatNamesTheFile(t *testing.T) {
 			break
 		}
 	}
-	if first == 0 {
-		t.Fatal(extents)
-	}
+	expect.Ensure(t, first != 0, "%v", extents)
 	must(t, unix.Unmount(v.dir, 0))
 	must(t, v.backing.Truncate((first+blocks/2)*4096)) // the column's second half is gone, and all behind it
 	v.mount(t)

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // share says that one in so many faults is tried, drawn by a seed of the time: KHOP_FAULTS=1 tries all. 0 tries few.
@@ -61,9 +62,7 @@ func run(m *testing.M) int {
 func must(t testing.TB, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 }
 

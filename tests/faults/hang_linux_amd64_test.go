@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // A program that sleeps hangs, one that runs wants the processor.
@@ -20,9 +22,7 @@ func TestWhoSleepsIsToldFromWhoWaitsForAProcessor(t *testing.T) {
 		for end := time.Now().Add(patience); got != want && time.Now().Before(end); { // sh may just begin
 			got = wantsProcessor(cmd.Process.Pid)
 		}
-		if got != want {
-			t.Errorf("%q: %v", script, got)
-		}
+		expect.That(t, got == want, "%q: %v", script, got)
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 	}

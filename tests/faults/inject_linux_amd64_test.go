@@ -22,6 +22,8 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func fail(errs ...unix.Errno) []action {
@@ -178,9 +180,7 @@ func newBench(t *testing.T, s subject) *bench {
 		mu.Unlock()
 		return action{}
 	}})
-	if r.status != 0 {
-		t.Fatalf("without faults: %+v", r)
-	}
+	expect.Ensure(t, r.status == 0, "without faults: %+v", r)
 	b.output, b.names = comparable(r.stdout), names(t, b.dir)
 	b.newID, err = whole(b.data)
 	must(t, err)
@@ -312,15 +312,12 @@ func (b *bench) again(t *testing.T, hit *call) {
 		}
 	}
 	_, err := program(b.dir, b.args...)
-	if err != nil {
-		t.Errorf("after %v: %v", hit, err)
-	}
+	expect.Is(t, err, nil, "after %v", hit)
 	if id, err := whole(b.data); err != nil || id != b.newID {
 		t.Errorf("after %v: once more: %s, %v", hit, id, err)
 	}
-	if list := names(t, b.dir); list != b.names {
-		t.Errorf("after %v: left behind: %s", hit, list)
-	}
+	list := names(t, b.dir)
+	expect.That(t, list == b.names, "after %v: left behind: %s", hit, list)
 }
 
 // keepReading opens the dataset again and again, until it is told to stop.

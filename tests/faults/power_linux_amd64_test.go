@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/formats"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // recorder logs what a traced program does to a directory.
@@ -166,14 +168,10 @@ func newPowerTest(t *testing.T, seed uint64, args []string, old bool, deny func(
 	must(t, err)
 	rec := &recorder{disk: p.disk, dir: dir, deny: deny}
 	r := trace(t, dir, hooks{enter: rec.enter, exit: rec.exit}, nil, append([]string{khop}, args...)...)
-	if r.status != 0 {
-		t.Fatalf("%+v", r)
-	}
+	expect.Ensure(t, r.status == 0, "%+v", r)
 	p.newID, err = whole(data)
 	must(t, err)
-	if p.newID == p.oldID || p.newID == none {
-		t.Fatalf("%s became %s", p.oldID, p.newID)
-	}
+	expect.Ensure(t, p.newID != p.oldID && p.newID != none, "%s became %s", p.oldID, p.newID)
 	must(t, p.disk.restore(p.dir, len(p.disk.log), p.disk.first(len(p.disk.log), len(p.disk.log)), kept, p.r))
 	if id, err := whole(filepath.Join(p.dir, "data")); id != p.newID || err != nil || names(t, p.dir) != names(t, dir) {
 		t.Fatalf("the log is not what happened: %s, %v, %s", id, err, names(t, p.dir))

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // same runs a subject under hooks and wants what it gives without.
@@ -30,9 +32,8 @@ func (b *bench) same(t *testing.T, h hooks, started func(pid int)) {
 		r.stdout = strings.ReplaceAll("{"+digests, "\n", ",")
 	}
 	id, err := whole(b.data)
-	if r.status != 0 || r.timedOut || err != nil || id != b.newID || comparable(r.stdout) != b.output {
-		t.Errorf("%+v; the dataset is %s, %v", r, id, err)
-	}
+	expect.That(t, r.status == 0 && !r.timedOut && err == nil && id == b.newID && comparable(r.stdout) == b.output,
+		"%+v; the dataset is %s, %v", r, id, err)
 }
 
 // Every call that may wait for a disk takes longer.
@@ -75,9 +76,7 @@ func TestAClockThatJumpsChangesNothing(t *testing.T) {
 				}
 			}}, func(pid int) { withoutFastClock(t, pid) })
 			t.Log(jumps, "jumps")
-			if jumps == 0 {
-				t.Error("nobody asked for the time")
-			}
+			expect.That(t, jumps != 0, "nobody asked for the time")
 		})
 	}
 }
@@ -93,9 +92,7 @@ func withoutFastClock(t *testing.T, pid int) {
 	at, zeros := regs.Rsp, 0
 	word := func() uint64 {
 		b := c.memory(at, 8)
-		if len(b) < 8 {
-			t.Fatal("the stack of a new program ends early")
-		}
+		expect.Ensure(t, len(b) >= 8, "the stack of a new program ends early")
 		at += 8
 		return binary.LittleEndian.Uint64(b)
 	}

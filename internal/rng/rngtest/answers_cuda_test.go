@@ -25,16 +25,13 @@ type bench struct {
 func open(t *testing.T) *bench {
 	t.Helper()
 	gpu, err := device.Open(0)
-	if err != nil {
-		t.Fatalf("%v; for the simulated one run make cudasim and set KHOP_CUDA_DRIVER=dist/libcudasim.so", err)
-	}
+	expect.Ensure(t, err == nil,
+		"%v; for the simulated one run make cudasim and set KHOP_CUDA_DRIVER=dist/libcudasim.so", err)
 	stream := expect.Must(gpu.NewStream(device.PriorityLow))(t)
 	kernels := expect.Must(loadAnswersKernels(gpu))(t)
 	t.Cleanup(func() {
 		for _, err := range []error{kernels.Close(), stream.Close(), gpu.Close()} {
-			if err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, err)
 		}
 	})
 	return &bench{t, gpu, stream, kernels}
@@ -44,9 +41,7 @@ func open(t *testing.T) *bench {
 func run[T int64 | uint64](b *bench, in []uint64, n int, launch func(in, out device.Address) error) []T {
 	b.t.Helper()
 	check := func(err error) {
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		expect.OK(b.t, err)
 	}
 	from, err := b.device.Alloc(int64(8 * len(in)))
 	check(err)
@@ -82,9 +77,8 @@ func TestDeviceDrawsWhatTheHostDraws(t *testing.T) {
 		draw := rng.Draw(stream, q[5])
 		want := []uint64{stage, stream, draw, rng.Bounded(draw, q[6]), math.Float64bits(rng.Float64(draw)),
 			uint64(math.Float32bits(rng.Float32(draw)))}
-		if got := out[6*i : 6*i+6]; !slices.Equal(got, want) {
-			t.Fatalf("seed %d: %x becomes %x, want %x", seed, q, got, want)
-		}
+		got := out[6*i : 6*i+6]
+		expect.Ensure(t, slices.Equal(got, want), "seed %d: %x becomes %x, want %x", seed, q, got, want)
 	}
 }
 

@@ -77,9 +77,8 @@ func TestTheBoundOfWhatIsPrepared(t *testing.T) {
 			room[:20][len(room)].Rows != 0 {
 			t.Errorf("%s: scratch of %d, %s, and in the sampler's own bound is %v", name, got.Scratch, d, room[:20])
 		}
-		if want := fmt.Sprintf("bounded prepare=%d", c.what); p.Fingerprint() != want || p.Unwrap() == nil {
-			t.Errorf("%s: %s", name, p.Fingerprint())
-		}
+		expect.That(t, p.Fingerprint() == fmt.Sprintf("bounded prepare=%d", c.what) && p.Unwrap() != nil, "%s: %s",
+			name, p.Fingerprint())
 	}
 }
 
@@ -121,9 +120,7 @@ func TestPreparingWithLittleMemorySaysSo(t *testing.T) {
 		}
 		switch {
 		case err == nil && limit > 4096:
-			if refused < 20 {
-				t.Errorf("%d limits were too little", refused)
-			}
+			expect.That(t, refused >= 20, "%d limits were too little", refused)
 			return
 		case limit > 4096 && !errors.Is(err, pinned.ErrLimit) || limit <= 4096 && err != nil:
 			t.Fatalf("%d bytes: %v", limit, err)
@@ -146,10 +143,7 @@ func TestPreparedRowsThatFillAPageHaveTheirEnd(t *testing.T) {
 	}
 	err := w.Sample(context.Background(), &sampling.Request{Seeds: [][]int64{seeds},
 		Rand: sampling.NewRand(1, 2, 3, 4)}, &out)
-	if err != nil || out.Arrays[0].Rows.Len() != 1025 || out.Blocks[0][0].NumDst != 1024 {
-		t.Errorf("%v: %v of %d rows", err, out.Arrays[0].Rows, out.Blocks[0][0].NumDst)
-	}
-	if err := errors.Join(w.Close(), out.Close()); err != nil {
-		t.Error(err)
-	}
+	expect.That(t, err == nil && out.Arrays[0].Rows.Len() == 1025 && out.Blocks[0][0].NumDst == 1024,
+		"%v: %v of %d rows", err, out.Arrays[0].Rows, out.Blocks[0][0].NumDst)
+	expect.OK(t, errors.Join(w.Close(), out.Close()))
 }

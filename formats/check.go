@@ -26,7 +26,7 @@ type CheckOptions struct {
 	// and drops from the page cache what it has read: it may run beside training. What fits its checksums is what was
 	// written.
 	Scrub bool
-	// Rate is the most bytes a second that Scrub reads; 0 is DefaultScrubRate.
+	// Rate is the most bytes a second that Scrub reads; 0 is 100 MB.
 	Rate int64
 }
 
@@ -34,14 +34,14 @@ type CheckOptions struct {
 type Report struct {
 	Files int   // files that the manifest names, and the manifest
 	Bytes int64 // of all that are there
-	// Problems are *Error each, ordered by file as the manifest names them and by place; at most MaxProblems. A stretch
+	// Problems are *Error each, ordered by file as the manifest names them and by place; at most 100. A stretch
 	// of a file (64 MiB for checksums, some thousand rows for what is in them) is reported at most once for each rule.
 	Problems []error
 	Found    int64 // problems in all, those that are not listed among them
 }
 
-// MaxProblems is the greatest number of problems that a report lists.
-const MaxProblems = 100
+// maxProblems is the greatest number of problems that a report lists.
+const maxProblems = 100
 
 // OK reports whether nothing was found.
 func (r *Report) OK() bool { return r.Found == 0 }
@@ -151,7 +151,7 @@ func (c *checker) add(file int, at int64, err error) {
 	defer c.mu.Unlock()
 	c.n++
 	c.found = append(c.found, problem{file, at, err})
-	if len(c.found) >= 2*MaxProblems {
+	if len(c.found) >= 2*maxProblems {
 		c.trim()
 	}
 }
@@ -160,7 +160,7 @@ func (c *checker) trim() {
 	slices.SortFunc(c.found, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.at, b.at), cmp.Compare(a.err.Error(), b.err.Error()))
 	})
-	c.found = c.found[:min(len(c.found), MaxProblems)]
+	c.found = c.found[:min(len(c.found), maxProblems)]
 }
 
 func (c *checker) report() *Report {

@@ -7,9 +7,6 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 )
 
-// ColumnMemory is what an open ColumnWriter takes, in bytes, about.
-const ColumnMemory = arrayfile.WriterMemory
-
 // ColumnWriter takes the elements of one array, in order, as their bytes in little-endian order and in pieces of any
 // length, in constant memory. One goroutine at a time; different column writers are independent.
 type ColumnWriter struct {

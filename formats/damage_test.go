@@ -287,7 +287,7 @@ func TestCheckReportsABoundedNumberOfProblems(t *testing.T) {
 	}
 	expect.OK(t, os.WriteFile(path, b, 0o666))
 	report, err := Check(context.Background(), dir, CheckOptions{Workers: 3})
-	if err != nil || len(report.Problems) != MaxProblems || report.Found <= MaxProblems {
+	if err != nil || len(report.Problems) != maxProblems || report.Found <= maxProblems {
 		t.Fatalf("%d problems listed of %d: %v", len(report.Problems), report.Found, err)
 	}
 	again, _ := Check(context.Background(), dir, CheckOptions{Workers: 1})

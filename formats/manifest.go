@@ -13,14 +13,14 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// FormatMajor and FormatMinor are the version that this package writes. It reads every minor version of its major one.
+// formatMajor and formatMinor are the version that this package writes. It reads every minor version of its major one.
 const (
-	FormatMajor = 1
-	FormatMinor = 0
+	formatMajor = 1
+	formatMinor = 0
 )
 
-// ChunkBytes is the length of body that one checksum covers in the datasets that this package writes.
-const ChunkBytes = 64 << 20
+// chunkBytes is the length of body that one checksum covers in the datasets that this package writes.
+const chunkBytes = 64 << 20
 
 // Manifest is what dataset.json says. It is read-only. docs/format.md describes each field.
 type Manifest struct {
@@ -100,54 +100,37 @@ type Part struct {
 	BodyOffset int64  `json:"body_offset"` // where the elements begin
 	Bytes      int64  `json:"bytes"`       // of the elements
 	HeadXXH3   string `json:"head_xxh3"`   // of all but the elements: what is before them, then what is behind
-	ChunkXXH3  Sums   `json:"chunk_xxh3"`  // of each ChunkBytes of elements
+	// ChunkXXH3 is a list of checksums, of each ChunkBytes of elements. Nothing but Check needs them decoded.
+	ChunkXXH3 json.RawMessage `json:"chunk_xxh3"`
 }
 
-// Sums is a list of checksums. It is decoded only when it is asked for, since nothing but Check needs it.
-type Sums struct{ text []byte }
+// newSums returns the list of checksums as it is written.
+func newSums(sums []uint64) json.RawMessage {
+	list := make([]string, len(sums))
+	for i, v := range sums {
+		list[i] = formatHash(v)
+	}
+	text, _ := json.Marshal(list) // strings can always be written
+	return text
+}
 
-// Decode returns the checksums; ErrCorrupt if the list is not one.
-func (s Sums) Decode() ([]uint64, error) {
+// sums returns the checksums of the file's chunks, as many as there must be; ErrCorrupt if the list is not one.
+func (p *Part) sums(chunk int64) ([]uint64, error) {
 	var list []string
-	if err := json.Unmarshal(s.text, &list); err != nil {
+	if err := json.Unmarshal(p.ChunkXXH3, &list); err != nil {
 		return nil, corruptf("checksums: %v", err)
 	}
 	sums := make([]uint64, len(list))
 	for i, h := range list {
-		v, err := parseHash(h)
-		if err != nil {
+		var err error
+		if sums[i], err = parseHash(h); err != nil {
 			return nil, err
 		}
-		sums[i] = v
+	}
+	if want := (p.Bytes + chunk - 1) / chunk; int64(len(sums)) != want {
+		return nil, corruptf("the manifest has %d checksums for it, there must be %d", len(sums), want)
 	}
 	return sums, nil
-}
-
-// MarshalJSON writes the list as it was read or made.
-func (s Sums) MarshalJSON() ([]byte, error) {
-	if s.text == nil {
-		return []byte("[]"), nil
-	}
-	return s.text, nil
-}
-
-// UnmarshalJSON keeps a copy of the list's text.
-func (s *Sums) UnmarshalJSON(b []byte) error {
-	s.text = bytes.Clone(b)
-	return nil
-}
-
-func newSums(sums []uint64) Sums {
-	b := []byte{'['}
-	for i, v := range sums {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, '"')
-		b = append(b, formatHash(v)...)
-		b = append(b, '"')
-	}
-	return Sums{append(b, ']')}
 }
 
 func formatHash(v uint64) string { return fmt.Sprintf("%016x", v) }

@@ -114,9 +114,9 @@ func (j *manifestJSON) manifest() (*Manifest, error) {
 	if len(j.Format) != 2 {
 		return nil, corruptf("the manifest names no format version")
 	}
-	if j.Format[0] != FormatMajor {
+	if j.Format[0] != formatMajor {
 		return nil, fmt.Errorf("%w: format %d.%d, this khop reads %d.x", ErrVersion, j.Format[0], j.Format[1],
-			FormatMajor)
+			formatMajor)
 	}
 	if len(j.Requires) > 0 {
 		return nil, fmt.Errorf("%w: it requires %.100q, which this khop does not know", ErrVersion,

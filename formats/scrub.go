@@ -15,8 +15,8 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 )
 
-// DefaultScrubRate is how many bytes a second Check reads at most with CheckOptions.Scrub.
-const DefaultScrubRate = 100e6
+// defaultScrubRate is how many bytes a second Check reads at most with CheckOptions.Scrub.
+const defaultScrubRate = 100e6
 
 // scrubBlock is how much is read at a time.
 const scrubBlock = 1 << 20
@@ -26,7 +26,7 @@ const scrubBlock = 1 << 20
 func (c *checker) scrub(ctx context.Context, opt CheckOptions) error {
 	s := &scrubber{c: c, ctx: ctx, rate: opt.Rate, began: time.Now(), buf: make([]byte, scrubBlock)}
 	if s.rate <= 0 {
-		s.rate = DefaultScrubRate
+		s.rate = defaultScrubRate
 	}
 	s.meter = progressMeter{f: opt.Progress, stage: "scrub"}
 	for _, f := range c.files {

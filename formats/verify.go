@@ -116,12 +116,3 @@ func chunkError(path string, p *Part, from, to int64) error {
 	return corrupt(path, "bytes %s to %s do not fit their checksum", humanize.Comma(p.BodyOffset+from),
 		humanize.Comma(p.BodyOffset+to))
 }
-
-// sums returns the checksums of the file's chunks, as many as there must be.
-func (p *Part) sums(chunk int64) ([]uint64, error) {
-	sums, err := p.ChunkXXH3.Decode()
-	if want := (p.Bytes + chunk - 1) / chunk; err == nil && int64(len(sums)) != want {
-		err = corruptf("the manifest has %d checksums for it, there must be %d", len(sums), want)
-	}
-	return sums, err
-}

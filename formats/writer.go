@@ -29,7 +29,7 @@ type WriterOptions struct {
 	// what the dataset will take; checked against the free space before anything is touched. 0 is not known.
 	ExpectBytes int64
 
-	chunkBytes int64 // tests write small chunks; 0 is ChunkBytes
+	chunkBytes int64 // tests write small chunks; 0 is 64 MiB
 }
 
 // directories are what is written in one step: datasets.
@@ -101,7 +101,7 @@ func begin(dir string, opt WriterOptions, how transaction.Options) (*Writer, err
 	}
 	w := &Writer{dir: tx.Dir, opt: opt, tx: tx,
 		progress: progressMeter{f: opt.Progress, stage: "write", total: opt.ExpectBytes}}
-	w.shared = arrayfile.Shared{ChunkBytes: cmp.Or(opt.chunkBytes, ChunkBytes), Expect: opt.ExpectBytes,
+	w.shared = arrayfile.Shared{ChunkBytes: cmp.Or(opt.chunkBytes, chunkBytes), Expect: opt.ExpectBytes,
 		Direct: passCache, Wrote: w.progress.add, WriteError: directories.WriteError, Misuse: misuse}
 	return w, nil
 }
@@ -110,9 +110,6 @@ func begin(dir string, opt WriterOptions, how transaction.Options) (*Writer, err
 func misuse(path, array string, row int64, err error) error {
 	return &Error{Path: path, Column: array, Row: row, Err: err}
 }
-
-// FreeSpace returns the bytes that this user can still write to the file system of a directory.
-func FreeSpace(dir string) (int64, error) { return transaction.FreeSpace(dir) }
 
 // Path returns the directory that is written.
 func (w *Writer) Path() string { return w.dir }
@@ -262,7 +259,7 @@ func (w *Writer) Commit(s graph.Schema) error {
 	if err != nil {
 		return err
 	}
-	m := &Manifest{Format: [2]int{FormatMajor, FormatMinor}, Generation: w.tx.Generation, Provenance: w.opt.Provenance,
+	m := &Manifest{Format: [2]int{formatMajor, formatMinor}, Generation: w.tx.Generation, Provenance: w.opt.Provenance,
 		Content: *content}
 	text, err := m.encode()
 	if err != nil {

@@ -73,10 +73,10 @@ func widenRow(t unified.DType, to []float32, row []byte, scale float32) {
 	done := 0
 	if n := len(to) &^ 7; n > 0 && widenVectors {
 		p := unsafe.Pointer(unsafe.SliceData(row))
-		switch t {
-		case unified.Float16:
+		switch t.Kind() {
+		case unified.IEEE:
 			widenF16(&to[0], p, n)
-		case unified.BFloat16:
+		case unified.Brain:
 			widenBF16(&to[0], p, n)
 		default:
 			widenInt8(&to[0], p, n, scale)

@@ -207,9 +207,9 @@ type ColumnOptions struct {
 	Edges []string `name:"edge-columns" of:"serve" empty:"none" help:"${edge_columns_help}"`
 	// EdgePos delivers the edges' positions in the dataset with each block; Edges imply it.
 	EdgePos bool `of:"serve" help:"Deliver the edges' positions in the dataset."`
-	// Widen delivers rows of float16, of bfloat16, and of int8 with the column NAME_scale beside, which a conversion
+	// Widen delivers rows of floats of 16 bits, and of int8 with the column NAME_scale beside, which a conversion
 	// makes, as float32. Only the CPU does so. Default: rows are delivered as they are stored.
-	Widen bool `help:"Deliver rows of float16, bfloat16 and scaled int8 as float32."`
+	Widen bool `help:"Deliver rows of 16-bit floats and scaled int8 as float32."`
 	// Prepare makes transposes and norms of the blocks in the pipeline, which batches then have as arrays, whose names
 	// docs/loader.md has. Only the CPU makes them. Default: none.
 	Prepare sparse.Preparation `value:"WHAT" help:"Make of each block, with commas: transpose, gcn-norm, loops."`

@@ -15,7 +15,7 @@
 // edges may have several heads. What belongs to a matrix it keeps: its transpose, degrees, GCNNorm.
 //
 // Dense operands are tensors of float32, [rows, ...], whose rows are as long as their width. SpMM also reads rows of
-// float16 and bfloat16, which take half of the memory's bandwidth, and computes in float32.
+// floats of 16 bits, which take half of the memory's bandwidth, and computes in float32.
 //
 // A result is a function of the operands alone, to the bit. Each element is summed in the order of the edges, and
 // products round before they are added. Workers, processor, instruction set and strategy do not change it. Plain Go

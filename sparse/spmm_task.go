@@ -25,7 +25,7 @@ type spmmRun struct {
 	index            int            // bytes of an index, of which the lower 4 count
 	vectors          int            // of the tile; 0: less than one
 	step             int            // bytes from the weight of an edge to the next; 0: no weights, or the same for all
-	brain            uint64         // 1: x is bfloat16, where it has 16 bits
+	brain            uint64         // 1: x is of unified.Brain, where it has 16 bits
 	shift            uint64         // the logarithm of index
 }
 
@@ -79,7 +79,7 @@ func (t *spmmTask) set(y unified.Tensor, r Reduce, a *Matrix, values, x unified.
 	if t.halves() {
 		t.run.weights = unsafe.Pointer(&one)
 	}
-	if t.dtype == unified.BFloat16 {
+	if t.dtype.Kind() == unified.Brain {
 		t.run.brain = 1
 	}
 	if values.Valid() {

@@ -31,7 +31,7 @@ type loadFlags struct {
 
 	linkFlags `embed:""`
 
-	Widen bool `help:"Deliver rows of float16, bfloat16 and scaled int8 as float32."`
+	Widen bool `help:"Deliver rows of 16-bit floats and scaled int8 as float32."`
 
 	Prepare sparse.Preparation `placeholder:"WHAT" help:"Make of each block, with commas: transpose, gcn-norm, loops."`
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,7 +57,7 @@ type AddOptions struct {
 // addition is an Addition on its way.
 type addition struct {
 	Addition
-	header array.Header
+	npy
 	typ    int
 	col    graph.Column
 	ids    []int64 // of a split
@@ -83,7 +82,7 @@ func Add(ctx context.Context, dir string, list []Addition, opt AddOptions) (*gra
 		if err != nil {
 			return nil, err
 		}
-		x := &addition{Addition: a}
+		x := &addition{Addition: a, npy: npy{path: a.Path}}
 		if err = x.open(&schema, ledger, opt.Force); err == nil {
 			adds, bytes = append(adds, x), bytes+x.header.Bytes()
 		}
@@ -138,14 +137,12 @@ func (x *addition) open(s *graph.Schema, l *pinned.Ledger, force bool) error {
 		return err
 	}
 	defer f.Close()
-	if x.header, err = array.ReadHeader(f); err == nil && x.header.DType == unified.Invalid {
-		err = fmt.Errorf("%w %q: numbers are wanted", array.ErrType, x.header.Descr)
+	if x.header, err = array.ReadHeader(f); err == nil {
+		err = x.check(f)
 	}
 	h := &x.header
 	switch {
 	case err != nil:
-	case f.Compression == "" && h.Bytes() > f.Size:
-		err = fmt.Errorf("%v: elements take %d bytes, but the file has %d: it is cut short", h, h.Bytes(), f.Size)
 	case x.Kind == Split && h.Kind == array.Bool && (len(h.Shape) != 1 || h.Shape[0] != rows):
 		err = fmt.Errorf("a mask has a boolean a node, not %v for %d nodes", h, rows)
 	case x.Kind == Split && len(h.Shape) != 1:
@@ -234,26 +231,6 @@ func (x *addition) write(ctx context.Context, w *formats.Writer, s *graph.Schema
 			_, err := cw.Write(unified.FromSlice(x.labels).Bytes())
 			return err
 		}
-		return x.stream(ctx, cw, l)
+		return x.writer(l)(ctx, cw)
 	})
-}
-
-// stream copies the elements.
-func (x *addition) stream(ctx context.Context, w io.Writer, l *pinned.Ledger) error {
-	f, err := source.Open(x.Path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	h, err := array.ReadHeader(f)
-	if err == nil && h.String() != x.header.String() {
-		err = errors.New("the file has changed")
-	}
-	if err == nil {
-		err = array.Stream(ctx, w, f, h, l)
-	}
-	if err != nil {
-		return source.Error(x.Path, "", -1, "", err)
-	}
-	return nil
 }

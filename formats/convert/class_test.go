@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -495,7 +496,7 @@ func TestColumnsThatLieTogetherFailAsOne(t *testing.T) {
 		fine  bool
 	}{
 		"fine":   {0, func(to []io.Writer) error { return writeEach(to, 8) }, true},
-		"memory": {2*formats.ColumnMemory - 1, func(to []io.Writer) error { return writeEach(to, 8) }, false},
+		"memory": {2*arrayfile.WriterMemory - 1, func(to []io.Writer) error { return writeEach(to, 8) }, false},
 		"error":  {0, func([]io.Writer) error { return errRefused }, false},
 		"short":  {0, func(to []io.Writer) error { return writeEach(to, 7) }, false},
 		"long":   {0, func(to []io.Writer) error { return writeEach(to, 9) }, false},

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -36,7 +37,7 @@ const maxTogether = 512
 // together returns how many of the columns are written with the first one, while their source is read once: those that
 // lie together there, as far as a quarter of the memory holds what writing takes.
 func (c *conversion) together(list []source.Column) int {
-	most := max(1, min(maxTogether, c.ledger.Left()/4/formats.ColumnMemory))
+	most := max(1, min(maxTogether, c.ledger.Left()/4/arrayfile.WriterMemory))
 	n := 1
 	for int64(n) < most && n < len(list) && list[0].Together != nil && list[n].Together == list[0].Together {
 		n++
@@ -50,7 +51,7 @@ func (c *conversion) writeSome(ctx context.Context, w *formats.Writer, t int, li
 		cw, err := w.NodeColumn(t, list[0].Column, c.graph.Nodes[t].Count)
 		return fill(cw, err, func() error { return list[0].Write(ctx, cw) })
 	}
-	memory := int64(len(list)) * formats.ColumnMemory
+	memory := int64(len(list)) * arrayfile.WriterMemory
 	if err := c.ledger.Take(pinned.Sources, memory); err != nil {
 		return err
 	}

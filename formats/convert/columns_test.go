@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
@@ -24,7 +25,7 @@ func TestColumnsThatLieTogetherAreWrittenTogether(t *testing.T) {
 	for _, c := range []struct {
 		memory int64
 		want   []int // columns of each reading
-	}{{0, []int{60, 10}}, {4 * 20 * formats.ColumnMemory, []int{20, 20, 20, 10}}, {1, nil}} {
+	}{{0, []int{60, 10}}, {4 * 20 * arrayfile.WriterMemory, []int{20, 20, 20, 10}}, {1, nil}} {
 		conv := &conversion{graph: source.Plain()}
 		conv.ledger.SetLimit(c.memory)
 		var got []int

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -152,7 +153,7 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 		return nil, err
 	}
 	c.budget.Dir, c.budget.Memory = filepath.Dir(filepath.Clean(dst)), &c.ledger
-	c.budget.Disk, _ = formats.FreeSpace(c.budget.Dir)
+	c.budget.Disk, _ = transaction.FreeSpace(c.budget.Dir)
 	c.ledger.SetLimit(opt.MemoryLimit)
 	err = pinned.Guard(func() error { // temporary files are mapped
 		res, err = c.run(ctx)
@@ -248,16 +249,15 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 	if err != nil {
 		return err
 	}
-	info := r.Info()
-	c.kind = info.Name
-	if err := c.checkOptions(&info); err != nil {
+	c.kind = r.Name
+	if err := c.checkOptions(&r); err != nil {
 		return err
 	}
 	nodes, err := c.openTables()
 	if err != nil {
 		return err
 	}
-	c.opt.Log(fmt.Sprintf("%s: %s", at.Path(), info.Title))
+	c.opt.Log(fmt.Sprintf("%s: %s", at.Path(), r.Title))
 	c.graph, err = r.Read(ctx, at, &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
 		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips,
 		LateCount: lateEdges})
@@ -288,7 +288,7 @@ func (c *conversion) unchanged() error {
 }
 
 // checkOptions refuses options that the kind of the source does not take.
-func (c *conversion) checkOptions(info *source.Info) error {
+func (c *conversion) checkOptions(r *source.Reader) error {
 	for _, o := range []struct {
 		set            bool
 		option, allows string
@@ -300,9 +300,9 @@ func (c *conversion) checkOptions(info *source.Info) error {
 		{c.opt.Features != "", "--features", "tables"},
 		{c.opt.Labels != "", "--labels", "tables"},
 	} {
-		if o.set && !slices.Contains(info.Options, o.allows) {
+		if o.set && !slices.Contains(r.Options, o.allows) {
 			return fmt.Errorf("%w: %s is for edge lists and the like, %s is: %s", ErrOptions, o.option, c.src,
-				info.Title)
+				r.Title)
 		}
 	}
 	return nil

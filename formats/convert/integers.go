@@ -33,8 +33,7 @@ func ReadIntegers(f *os.File) (*Integers, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch h.DType {
-	case unified.Invalid, unified.Float16, unified.BFloat16, unified.Float32, unified.Float64:
+	if h.DType == unified.Invalid || h.DType.IsFloat() {
 		return nil, fmt.Errorf("%w %q: whole numbers are wanted", array.ErrType, h.Descr)
 	}
 	if h.Bytes() > st.Size() {

@@ -28,29 +28,29 @@ import (
 
 // readers are tried in order; the last takes any text.
 var readers = []source.Reader{
-	tables.Reader{},
-	ogb.Reader{},
-	lsc.Reader{},
-	dgl.Reader{},
-	dgl.BinReader{},
-	graphbolt.Reader{},
-	planetoid.Reader{},
-	torch.Reader{},
-	triples.Reader{},
-	musae.Reader{},
-	bvgraph.Reader{},
-	npz.Reader{},
-	arrays.Reader{},
-	mtx.Reader{},
-	metis.Reader{},
-	edgelist.Reader{},
+	tables.Reader,
+	ogb.Reader,
+	lsc.Reader,
+	dgl.Reader,
+	dgl.BinReader,
+	graphbolt.Reader,
+	planetoid.Reader,
+	torch.Reader,
+	triples.Reader,
+	musae.Reader,
+	bvgraph.Reader,
+	npz.Reader,
+	arrays.Reader,
+	mtx.Reader,
+	metis.Reader,
+	edgelist.Reader,
 }
 
 // Kinds returns the names of the kinds that Options.From takes, with a title each.
 func Kinds() [][2]string {
 	var list [][2]string
 	for _, r := range readers {
-		list = append(list, [2]string{r.Info().Name, r.Info().Title})
+		list = append(list, [2]string{r.Name, r.Title})
 	}
 	return list
 }
@@ -66,17 +66,17 @@ func OpenText(file string) (io.ReadCloser, error) {
 }
 
 // recognise finds the reader of a source and the place where to begin, or checks the one that is given.
-func recognise(t *source.Tree, from string) (source.Reader, source.Place, error) {
+func recognise(t *source.Tree, from string) (none source.Reader, _ source.Place, _ error) {
 	for _, r := range readers {
-		if from != "" && r.Info().Name != from {
+		if from != "" && r.Name != from {
 			continue
 		}
 		switch found := distinct(r.Find(t)); {
 		case len(found) == 1:
 			return r, t.At(found[0]), nil
 		case len(found) > 1:
-			return nil, source.Place{}, source.Error(t.Path, "", -1, "name one of them, or the folder that it lies in",
-				&severalError{r.Info().Name, found})
+			return r, source.Place{}, source.Error(t.Path, "", -1, "name one of them, or the folder that it lies in",
+				&severalError{r.Name, found})
 		case from != "" && t.Single():
 			return r, t.At(t.Files()[0]), nil // the reader will say what is wrong
 		case from != "":
@@ -84,9 +84,10 @@ func recognise(t *source.Tree, from string) (source.Reader, source.Place, error)
 		}
 	}
 	if from != "" {
-		return nil, source.Place{}, fmt.Errorf("%w: no kind of source %q; there are: %s", ErrOptions, from, kindNames())
+		return none, source.Place{}, fmt.Errorf("%w: no kind of source %q; there are: %s", ErrOptions, from,
+			kindNames())
 	}
-	return nil, source.Place{}, source.Error(t.Path, "", -1, "name the kind by --from ("+kindNames()+")",
+	return none, source.Place{}, source.Error(t.Path, "", -1, "name the kind by --from ("+kindNames()+")",
 		fmt.Errorf("%w: %s", ErrUnknown, guess(t)))
 }
 

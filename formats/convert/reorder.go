@@ -268,11 +268,7 @@ func (c *conversion) neighbours(ctx context.Context, o *order, m *numbering) (_ 
 	for i := range a.files {
 		a.files[i].Budget = &c.budget
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.Close())
-		}
-	}()
+	defer source.CloseOnError(&err, a)
 	sorter, err := edgesort.New(opt)
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
 		t.Fatalf("%d rows, %v", n, err)
 	}
 	col := source.Column{Column: graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{width}},
-		Write: c.writer(c.tables[0])}
+		Write: c.tables[0].writer(&c.ledger)}
 	w := &heapWatch{before: heap()}
 	expect.OK(t, c.narrowed(col, unified.Float16, rows).Write(t.Context(), w))
 	if w.bytes != 2*width*rows || w.most-w.before > 24<<20 || c.ledger.Peak() > 24<<20 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,22 +13,20 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // table is a .npy file with a row a node.
 type table struct {
-	path   string
-	role   graph.Role // of the column that it becomes
-	info   fs.FileInfo
-	header array.Header
+	npy
+	role graph.Role // of the column that it becomes
+	info fs.FileInfo
 }
 
 // openTables reads the headers of the tables that the options name and returns how many rows they have; 0 without any.
 func (c *conversion) openTables() (nodes int64, err error) {
-	for _, t := range []table{{path: c.opt.Features, role: graph.Feature},
-		{path: c.opt.Labels, role: graph.Label}} {
+	for _, t := range []table{{npy: npy{path: c.opt.Features}, role: graph.Feature},
+		{npy: npy{path: c.opt.Labels}, role: graph.Label}} {
 		if t.path == "" {
 			continue
 		}
@@ -50,11 +47,8 @@ func (c *conversion) openTables() (nodes int64, err error) {
 			return 0, source.Error(t.path, "", -1, "write it by numpy.save", err)
 		}
 		h := &t.header
-		switch {
-		case h.Bytes() > f.Size && f.Compression == "":
-			err = fmt.Errorf("%v: elements take %d bytes, but the file has %d: it is cut short", h, h.Bytes(), f.Size)
-		case h.DType == unified.Invalid:
-			err = fmt.Errorf("%w %q: numbers are wanted", array.ErrType, h.Descr)
+		switch err = t.check(f); {
+		case err != nil:
 		case t.role == graph.Feature && len(h.Shape) != 2,
 			h.Elements() == 0 && len(h.Shape) == 2 && h.Shape[1] == 0:
 			err = fmt.Errorf("features have the shape (nodes, width), not %v", h.Shape)
@@ -83,13 +77,17 @@ func (c *conversion) addTables(ctx context.Context) error {
 			return source.Error(t.path, "", -1, "a table has a row for each node",
 				fmt.Errorf("there are %d rows, but %d nodes", t.header.Shape[0], node.Count))
 		}
-		col := source.Column{Column: graph.Column{Name: t.role.String(), DType: t.header.DType}, Write: c.writer(t)}
+		col := source.Column{Column: graph.Column{Name: t.role.String(), DType: t.header.DType},
+			Write: t.writer(&c.ledger)}
 		if t.role == graph.Feature {
 			col.Shape = []int64{t.header.Shape[1]}
 		} else {
 			col.DType = unified.Int64
-			labels, err := t.labels(&c.ledger)
-			if err != nil {
+			var labels []int64
+			if err := t.read(&c.ledger, "labels are whole numbers", func(f *source.File) (err error) {
+				labels, err = array.ReadInts(f, t.header, &c.ledger)
+				return err
+			}); err != nil {
 				return err
 			}
 			col = source.Bytes(col.Column, unified.FromSlice(labels).Bytes())
@@ -110,49 +108,4 @@ func (c *conversion) addTables(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-func (t *table) labels(l *pinned.Ledger) ([]int64, error) {
-	f, err := source.Open(t.path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err := f.Count(l); err != nil {
-		return nil, err
-	}
-	h, err := array.ReadHeader(f)
-	if err != nil {
-		return nil, source.Error(t.path, "", -1, "", err)
-	}
-	labels, err := array.ReadInts(f, h, l)
-	if err != nil {
-		return nil, source.Error(t.path, "", -1, "labels are whole numbers", err)
-	}
-	return labels, nil
-}
-
-// writer returns a function that streams the table's elements.
-func (c *conversion) writer(t *table) func(context.Context, io.Writer) error {
-	return func(ctx context.Context, w io.Writer) error {
-		f, err := source.Open(t.path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := f.Count(&c.ledger); err != nil {
-			return err
-		}
-		h, err := array.ReadHeader(f)
-		if err == nil && h.String() != t.header.String() {
-			err = errors.New("the file has changed")
-		}
-		if err == nil {
-			err = array.Stream(ctx, w, f, h, &c.ledger)
-		}
-		if err != nil {
-			return source.Error(t.path, "", -1, "", err)
-		}
-		return nil
-	}
 }

@@ -182,8 +182,8 @@ func contents(t *testing.T, target, format string) string {
 		}
 		return err
 	}))
-	r := map[string]foreign.Reader{"numpy": fromnumpy.Reader{}, "npz": fromnpz.Reader{}, "graphbolt": frombolt.Reader{},
-		"parquet": fromtables.Reader{}}[format]
+	r := map[string]foreign.Reader{"numpy": fromnumpy.Reader, "npz": fromnpz.Reader, "graphbolt": frombolt.Reader,
+		"parquet": fromtables.Reader}[format]
 	tree := expect.Must(foreign.OpenTree(target, nil))(t)
 	for _, at := range r.Find(tree) {
 		g, err := r.Read(context.Background(), tree.At(at), &foreign.Request{})

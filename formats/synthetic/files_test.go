@@ -152,7 +152,7 @@ func TestBadOptionsSayWhatIsWrong(t *testing.T) {
 		{"smb", Options{}, `"smb"; there are: sbm, rmat, products, typed`},
 		{SBM, Options{Nodes: -2}, "-2 nodes"},
 		{SBM, Options{Features: -5}, "-5 features"},
-		{SBM, Options{Classes: MaxClasses + 1}, "classes"},
+		{SBM, Options{Classes: maxClasses + 1}, "classes"},
 		{RMAT, Options{Edges: 1 << 60}, "edges"},
 		{RMAT, Options{Workers: -1}, "-1 workers"},
 		{RMAT, Options{Nodes: None, Edges: 7}, "7 edges without nodes"},

@@ -38,10 +38,10 @@ type Result struct {
 // It works in constant memory, whatever the size: a few chunks of about 2 MB a worker (more only where a single
 // destination has more than 2^17 in-edges) and a table of classes.
 //
-// Errors: those of Options.Resolve and of package formats, and context.Cause(ctx). After an error dst holds no
+// Errors: ErrOptions, those of package formats, and context.Cause(ctx). After an error dst holds no
 // dataset, or the one that Options.Force was to replace.
 func Generate(ctx context.Context, kind, dst string, opt Options) (res *Result, err error) {
-	o, err := opt.Resolve(kind)
+	o, err := opt.resolve(kind)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 // all and of each type, sources that are nodes of the type's, and order by (type, source) within a destination.
 func compute(t *testing.T, kind string, o Options) (*plan, *chunk) {
 	t.Helper()
-	r := expect.Must(o.Resolve(kind))(t)
+	r := expect.Must(o.resolve(kind))(t)
 	p := newPlan(kind, r)
 	expect.OK(t, p.schema.Init())
 	s, c := &p.schema, &chunk{}
@@ -193,7 +193,7 @@ func TestProductsIsUndirectedWithPowerLawAndClasses(t *testing.T) {
 }
 
 func TestDefaultProductsHasTheDegreesOfOGB(t *testing.T) {
-	o := expect.Must(Options{}.Resolve(Products))(t)
+	o := expect.Must(Options{}.resolve(Products))(t)
 	p := newPlan(Products, o)
 	if p.splits[0].size != 196_615 || p.splits[1].size != 39_323 || p.splits[2].size != 2_213_091 {
 		t.Errorf("splits %v", p.splits)
@@ -349,7 +349,7 @@ func TestFeaturesTellTheClassButNotAlways(t *testing.T) {
 func BenchmarkEdges(b *testing.B) {
 	for _, kind := range []string{SBM, RMAT, Products, Typed} {
 		b.Run(kind, func(b *testing.B) {
-			o := expect.Must(Options{Seed: 1}.Resolve(kind))(b)
+			o := expect.Must(Options{Seed: 1}.resolve(kind))(b)
 			p, c := newPlan(kind, o), &chunk{}
 			const length = 1024
 			edges := 0

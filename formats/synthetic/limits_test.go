@@ -20,7 +20,7 @@ func TestLimitsOfOptionsAreKeptToTheOne(t *testing.T) {
 		{"workers", 1<<15 - 1, func(n int64) Options { return Options{Workers: int(n)} }},
 	} {
 		for n, good := range map[int64]bool{c.most: true, c.most + 1: false, -2: false, -1: c.name != "workers"} {
-			_, err := c.set(n).Resolve(SBM)
+			_, err := c.set(n).resolve(SBM)
 			if c.name == "nodes" && n == -1 { // an edge without nodes
 				good = false
 			} else if want := fmt.Sprintf("%v: %d %s: not within 0 .. %d", ErrOptions, n, c.name, c.most); !good &&

@@ -34,8 +34,8 @@ func Kinds() [][2]string {
 // None, in Options, is "0 of it" where 0 would be the kind's default.
 const None = -1
 
-// MaxClasses and MaxFeatures are the greatest number of classes and the greatest width of a feature row.
-const MaxClasses, MaxFeatures = 1 << 20, 1 << 20
+// maxClasses and maxFeatures are the greatest number of classes and the greatest width of a feature row.
+const maxClasses, maxFeatures = 1 << 20, 1 << 20
 
 // maxCount bounds nodes and edges, so that no size in bytes overflows and every count is exact as a float64.
 const maxCount = 1 << 50
@@ -68,9 +68,9 @@ var defaults = map[string]Options{
 	Typed:    {Nodes: 200_000, Edges: 2_000_000, Features: 128, Classes: 16},
 }
 
-// Resolve replaces what was left at zero by the kind's defaults, and None by 0, and checks the result, which is not
+// resolve replaces what was left at zero by the kind's defaults, and None by 0, and checks the result, which is not
 // meant to be passed on to Generate.
-func (o Options) Resolve(kind string) (Options, error) {
+func (o Options) resolve(kind string) (Options, error) {
 	d, ok := defaults[kind]
 	if !ok {
 		return o, fmt.Errorf("%w: no kind of graph %q; there are: %s", ErrOptions, kind, kindNames())
@@ -117,8 +117,8 @@ func (o Options) checkRanges() error {
 		name       string
 		value, max int64
 	}{
-		{"nodes", o.Nodes, maxCount}, {"edges", o.Edges, maxCount}, {"features", int64(o.Features), MaxFeatures},
-		{"classes", int64(o.Classes), MaxClasses}, {"workers", int64(o.Workers), math.MaxInt16},
+		{"nodes", o.Nodes, maxCount}, {"edges", o.Edges, maxCount}, {"features", int64(o.Features), maxFeatures},
+		{"classes", int64(o.Classes), maxClasses}, {"workers", int64(o.Workers), math.MaxInt16},
 	}
 	for _, c := range checks {
 		if c.value > c.max || c.value < None || c.name == "workers" && c.value < 0 {

@@ -81,10 +81,10 @@ func TestArraysAreKnownByNameAndShape(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := folder(t, c.arrays)
-			if found := (Reader{}).Find(at.Tree); len(found) == 0 || found[0] != "." {
+			if found := Reader.Find(at.Tree); len(found) == 0 || found[0] != "." {
 				t.Fatalf("found %v", found)
 			}
-			g := expect.Must((Reader{}).Read(context.Background(), at, &source.Request{}))(t)
+			g := expect.Must(Reader.Read(context.Background(), at, &source.Request{}))(t)
 			defer g.Close()
 			if got := spell(t, g); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
@@ -110,7 +110,7 @@ func TestArraysThatDoNotFitAreNamed(t *testing.T) {
 		"name a folder with edge_index.npy, or":    {"x": index},
 		"integers are wanted":                      {"edge_index": expect.NPY([]float32{0, .5}, 1, 2)},
 	} {
-		g, err := (Reader{}).Read(context.Background(), folder(t, arrays), &source.Request{})
+		g, err := Reader.Read(context.Background(), folder(t, arrays), &source.Request{})
 		if err == nil || !strings.Contains(err.Error(), says) && !(says == "integers are wanted" &&
 			strings.Contains(err.Error(), "not an integer")) {
 			t.Errorf("%v, %v; want %q", g, err, says)
@@ -127,7 +127,7 @@ func FuzzRead(f *testing.F) {
 			expect.OK(t, os.WriteFile(filepath.Join(dir, name+".npy"), b, 0o600))
 		}
 		tree := expect.Must(source.OpenTree(dir, nil))(t)
-		g, err := (Reader{}).Read(context.Background(), tree.At("."), &source.Request{})
+		g, err := Reader.Read(context.Background(), tree.At("."), &source.Request{})
 		if err != nil {
 			return
 		}
@@ -160,10 +160,10 @@ func TestFoldersOfTypesAreATypedGraph(t *testing.T) {
 		"g/edges/author__writes__paper/deep/ignored.npy": expect.NPY([]float32{3, 4}),
 	}
 	at := sourcetest.Folder(t, "", files)
-	if found := (Reader{}).Find(at.Tree); !slices.Equal(found, []string{"g"}) {
+	if found := Reader.Find(at.Tree); !slices.Equal(found, []string{"g"}) {
 		t.Fatalf("found %v", found)
 	}
-	g := expect.Must((Reader{}).Read(context.Background(), at.Tree.At("g"), &source.Request{}))(t)
+	g := expect.Must(Reader.Read(context.Background(), at.Tree.At("g"), &source.Request{}))(t)
 	defer g.Close()
 	var got []string
 	for _, n := range g.Nodes {
@@ -179,7 +179,7 @@ func TestFoldersOfTypesAreATypedGraph(t *testing.T) {
 		t.Errorf("%d edges with %v, splits %v", g.Edges.Count, g.Edges.Columns, g.Splits)
 	}
 	files["g/nodes/author/num_nodes.npy"] = expect.NPY([]int64{-5})
-	sourcetest.Refuses(t, Reader{}, sourcetest.Folder(t, "", files).Tree.At("g"), "count", "is [-5], not one number")
+	sourcetest.Refuses(t, Reader, sourcetest.Folder(t, "", files).Tree.At("g"), "count", "is [-5], not one number")
 }
 
 // TestLinksAreReadAsExportWritesThem, of one type and of several, and refused where a node is not there.
@@ -203,7 +203,7 @@ func TestLinksAreReadAsExportWritesThem(t *testing.T) {
 		{typed, "test 0 links: [1 1 1] > [0 0 0], types [0 1 2], labels [1 0 1]\n"},
 	} {
 		read := func() (*source.Graph, error) {
-			return Reader{}.Read(context.Background(), sourcetest.Folder(t, "", c.files), &source.Request{})
+			return Reader.Read(context.Background(), sourcetest.Folder(t, "", c.files), &source.Request{})
 		}
 		g := expect.Must(read())(t)
 		if got := sourcetest.Spell(t, g); !strings.HasSuffix(got, c.want) || len(g.Notes) > 0 {
@@ -238,7 +238,7 @@ func TestNodesMayBeCountedLater(t *testing.T) {
 		if c.more != "" {
 			arrays[c.more] = expect.NPY(make([]int8, 100_000))
 		}
-		g := expect.Must(Reader{}.Read(context.Background(), folder(t, arrays), &source.Request{LateCount: c.late}))(t)
+		g := expect.Must(Reader.Read(context.Background(), folder(t, arrays), &source.Request{LateCount: c.late}))(t)
 		if got := g.Node().Count; got != c.first || (g.CountNodes != nil) != (c.first == 6001) {
 			t.Errorf("%+v: %d nodes at first", c, got)
 		}

@@ -44,14 +44,14 @@ func TestWhatComesOfAnyArrays(t *testing.T) {
 	} {
 		files[name+".npy"] = string(b)
 	}
-	sourcetest.Outcomes(t, sourcetest.Case{Name: "plain", Reader: Reader{}, Files: plain, Keep: []string{"what.npy",
+	sourcetest.Outcomes(t, sourcetest.Case{Name: "plain", Reader: Reader, Files: plain, Keep: []string{"what.npy",
 		"edge_attr.npy", "time.npy", "link_val_1_target.npy", "node_rank.npy"}},
-		sourcetest.Case{Name: "pairs", Reader: Reader{}, Files: pairs},
-		sourcetest.Case{Name: "a file", Reader: Reader{}, At: "x.npy",
+		sourcetest.Case{Name: "pairs", Reader: Reader, Files: pairs},
+		sourcetest.Case{Name: "a file", Reader: Reader, At: "x.npy",
 			Files: map[string]string{"x.npy": string(expect.NPY([]int64{0, 1, 2, 0}, 2, 2))}}.Whole(),
-		sourcetest.Case{Name: "rows", Reader: Reader{}, Files: rows}.Whole(),
-		sourcetest.Case{Name: "types", Reader: Reader{}, At: "g", Files: files},
-		sourcetest.Case{Name: "large", Reader: Reader{}, Requests: []source.Request{{}, {LateCount: 5}, {Nodes: 991},
+		sourcetest.Case{Name: "rows", Reader: Reader, Files: rows}.Whole(),
+		sourcetest.Case{Name: "types", Reader: Reader, At: "g", Files: files},
+		sourcetest.Case{Name: "large", Reader: Reader, Requests: []source.Request{{}, {LateCount: 5}, {Nodes: 991},
 			{Nodes: 2000}, {Nodes: 5}}, Files: map[string]string{"edge_index.npy": string(expect.NPY(late, 2, 10_000)),
 			"edge_weight.npy": string(expect.NPY(make([]int8, 10_000)))}}.Whole())
 }

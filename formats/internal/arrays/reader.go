@@ -15,21 +15,15 @@ import (
 )
 
 // Reader reads folders of .npy files, and single files of edges.
-type Reader struct{}
-
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "npy", Title: "NumPy arrays: edge_index.npy and others beside it",
-		Options: []string{"tables"}}
-}
+var Reader = source.Reader{Name: "npy", Title: "NumPy arrays: edge_index.npy and others beside it",
+	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
 
 func isArray(at source.Place) bool {
 	head, err := at.Head()
 	return err == nil && bytes.HasPrefix(head, []byte("\x93NUMPY"))
 }
 
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		switch stem, ok := strings.CutSuffix(path.Base(name), ".npy"); {
 		case t.Single() && isArray(t.At(name)):
@@ -56,8 +50,7 @@ func edgeType(dir string) ([3]string, bool) {
 	return [3]string(f), true
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
 	folders := map[string]array.Set{}
 	if !at.Exists() {
 		folders = foldersOf(at.Tree)

@@ -103,7 +103,7 @@ func write(t testing.TB, dir string, lists [][]int64, properties string) source.
 }
 
 func read(at source.Place) (lists map[int64][]int64, err error) {
-	g, err := (Reader{}).Read(context.Background(), at, &source.Request{})
+	g, err := Reader.Read(context.Background(), at, &source.Request{})
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func TestListsAreDecoded(t *testing.T) {
 			t.Fatalf("list %d is %d, want %d", v, got[int64(v)], want)
 		}
 	}
-	if found := (Reader{}).Find(at.Tree); fmt.Sprint(found) != "[g.graph]" {
+	if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[g.graph]" {
 		t.Errorf("found %v", found)
 	}
 }
@@ -193,7 +193,7 @@ func TestReadingStopsAndKeepsItsLimit(t *testing.T) {
 	at := write(t, t.TempDir(), [][]int64{{1}, {0}}, "")
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 20)
-	g, err := Reader{}.Read(ctx, at, &source.Request{Budget: &source.Budget{Memory: ledger}})
+	g, err := Reader.Read(ctx, at, &source.Request{Budget: &source.Budget{Memory: ledger}})
 	expect.OK(t, err)
 	cancel(stop)
 	if err := g.Edges.Each(func(source.Batch) error { return nil }); !errors.Is(err, stop) {
@@ -205,7 +205,7 @@ func TestReadingStopsAndKeepsItsLimit(t *testing.T) {
 		_, err = w.Write(make([]byte, 1<<20))
 	}
 	expect.OK(t, errors.Join(err, w.Close(), os.WriteFile(at.Path(), b.Bytes(), 0o600)))
-	g = expect.Must((Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{
+	g = expect.Must(Reader.Read(context.Background(), at, &source.Request{Budget: &source.Budget{
 		Memory: ledger}}))(t)
 	if err := g.Edges.Each(func(source.Batch) error { return nil }); !errors.Is(err, pinned.ErrLimit) {
 		t.Errorf("%v in 1 MB", err)

@@ -24,7 +24,7 @@ func TestWhatComesOfAnyWebGraph(t *testing.T) {
 			b := expect.Must(os.ReadFile(at.Beside(name).Path()))(t)
 			files[name] = string(b)
 		}
-		c := sourcetest.Case{Name: properties, Reader: Reader{}, At: "g.graph", Files: files, Lines: true}
+		c := sourcetest.Case{Name: properties, Reader: Reader, At: "g.graph", Files: files, Lines: true}
 		if i > 0 {
 			c.Keep = []string{"g.properties"}
 		}
@@ -33,4 +33,4 @@ func TestWhatComesOfAnyWebGraph(t *testing.T) {
 	sourcetest.Outcomes(t, cases...)
 }
 
-var _ source.Reader = Reader{}
+var _ source.Reader = Reader

@@ -15,15 +15,10 @@ import (
 )
 
 // Reader reads web graphs.
-type Reader struct{}
+var Reader = source.Reader{Name: "webgraph", Title: "a web graph in the BV format", Options: []string{"tables"},
+	Find: findGraphs, Read: readGraph}
 
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "webgraph", Title: "a web graph in the BV format", Options: []string{"tables"}}
-}
-
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		stem, ok := strings.CutSuffix(name, ".graph")
 		if !ok {
@@ -97,8 +92,7 @@ func readProperties(ctx context.Context, at source.Place, r *source.Request) (p 
 	return p, nil
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
 	stem, ok := strings.CutSuffix(at.Name, ".graph")
 	if !ok {
 		return nil, source.Error(at.Path(), "", -1, "name the file name.graph, beside name.properties",

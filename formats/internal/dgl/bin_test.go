@@ -20,13 +20,13 @@ import (
 func TestSavedGraphsAreWhatDGLReads(t *testing.T) {
 	for _, name := range []string{"coo", "csr", "csc", "typed"} {
 		tree := expect.Must(source.OpenTree(filepath.Join("testdata", name+".bin"), nil))(t)
-		found := (BinReader{}).Find(tree)
+		found := BinReader.Find(tree)
 		if len(found) != 1 {
 			t.Fatalf("%s: found %v", name, found)
 		}
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(1 << 20)
-		g, err := BinReader{}.Read(context.Background(), tree.At(found[0]), &source.Request{
+		g, err := BinReader.Read(context.Background(), tree.At(found[0]), &source.Request{
 			Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}})
 		if err != nil {
 			t.Fatal(name, err)
@@ -62,10 +62,10 @@ func TestSavedGraphsOfOtherKindsAreRefused(t *testing.T) {
 	} {
 		b := readFixture(t, "coo.bin")
 		binary.LittleEndian.PutUint64(b[c.at:], c.v)
-		sourcetest.Refuses(t, BinReader{}, sourcetest.File(t, "x.bin", string(b)), c.says, c.says)
+		sourcetest.Refuses(t, BinReader, sourcetest.File(t, "x.bin", string(b)), c.says, c.says)
 	}
 	b := readFixture(t, "csr.bin")
-	sourcetest.Refuses(t, BinReader{}, sourcetest.File(t, "x.bin", string(b[:len(b)-200])), "half", "it is cut short")
+	sourcetest.Refuses(t, BinReader, sourcetest.File(t, "x.bin", string(b[:len(b)-200])), "half", "it is cut short")
 }
 
 func TestDamagedSavedGraphsAreErrors(t *testing.T) {
@@ -77,7 +77,7 @@ func TestDamagedSavedGraphsAreErrors(t *testing.T) {
 			for range 1 + rnd.IntN(3) {
 				b[headBytes+rnd.IntN(len(b)-headBytes)] = byte(rnd.Uint32())
 			}
-			sourcetest.Survives(t, BinReader{}, dir, "x.bin", b)
+			sourcetest.Survives(t, BinReader, dir, "x.bin", b)
 		}
 	}
 }
@@ -89,6 +89,6 @@ func FuzzSavedGraphs(f *testing.F) {
 	head := readFixture(f, "coo.bin")[:headBytes]
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) {
-		sourcetest.Survives(t, BinReader{}, dir, "x.bin", append(bytes.Clone(head), b...))
+		sourcetest.Survives(t, BinReader, dir, "x.bin", append(bytes.Clone(head), b...))
 	})
 }

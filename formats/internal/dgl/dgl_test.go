@@ -16,11 +16,11 @@ import (
 func TestACSVDatasetIsWhatDGLReads(t *testing.T) {
 	want := expect.Must(os.ReadFile(filepath.Join("testdata", "csv.txt")))(t)
 	tree := expect.Must(source.OpenTree(filepath.Join("testdata", "csv"), nil))(t)
-	found := (Reader{}).Find(tree)
+	found := Reader.Find(tree)
 	if len(found) != 1 {
 		t.Fatalf("found %v", found)
 	}
-	g := expect.Must(Reader{}.Read(context.Background(), tree.At(found[0]), &source.Request{}))(t)
+	g := expect.Must(Reader.Read(context.Background(), tree.At(found[0]), &source.Request{}))(t)
 	defer g.Close()
 	if got := sourcetest.Spell(t, g); got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -38,7 +38,7 @@ func TestWhatIsNotOneGraphIsRefused(t *testing.T) {
 	} {
 		at := sourcetest.Folder(t, "x", map[string]string{"meta.yaml": c.meta, "n.csv": c.nodes,
 			"e.csv": "src_id,dst_id\n0,0\n"})
-		sourcetest.Refuses(t, Reader{}, at.In("meta.yaml"), strings.TrimSpace(c.meta), c.says)
+		sourcetest.Refuses(t, Reader, at.In("meta.yaml"), strings.TrimSpace(c.meta), c.says)
 	}
 }
 
@@ -48,7 +48,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, meta, nodes, edges string) {
 		at := sourcetest.Folder(t, "x", map[string]string{"meta.yaml": meta, "users.csv": nodes, "items.csv": nodes,
 			"bought.csv": edges, "follows.csv": edges})
-		if g, err := (Reader{}).Read(context.Background(), at.In("meta.yaml"), &source.Request{}); err == nil {
+		if g, err := Reader.Read(context.Background(), at.In("meta.yaml"), &source.Request{}); err == nil {
 			_ = g.Close()
 		}
 	})

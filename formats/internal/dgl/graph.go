@@ -16,45 +16,28 @@ import (
 )
 
 // BinReader reads what dgl.save_graphs writes.
-type BinReader struct{}
+var BinReader = source.Reader{Name: "dgl", Title: "a graph of dgl.save_graphs (.bin)",
+	Find: findBin, Read: readBin}
 
-// Info implements source.Reader.
-func (BinReader) Info() source.Info {
-	return source.Info{Name: "dgl", Title: "a graph of dgl.save_graphs (.bin)"}
+func findBin(t *source.Tree) []string {
+	return t.Beginning(func(head []byte) bool {
+		return len(head) >= 8 && binary.LittleEndian.Uint64(head) == magicFile
+	})
 }
 
-// Find implements source.Reader.
-func (BinReader) Find(t *source.Tree) (found []string) {
-	for _, name := range t.Files() {
-		head, err := t.At(name).Head()
-		if err == nil && len(head) >= 8 && binary.LittleEndian.Uint64(head) == magicFile {
-			found = append(found, name)
-		}
-	}
-	return found
-}
-
-// Read implements source.Reader.
-func (BinReader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+func readBin(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	raw, err := at.Raw()
 	if err != nil {
 		return nil, err
 	}
-	o := &opened{raw: raw}
 	defer func() {
 		if err != nil {
-			err = errors.Join(source.Error(raw.Path, "", -1, "write it by dgl.save_graphs", err), o.Close())
+			err = errors.Join(source.Error(raw.Path, "", -1, "write it by dgl.save_graphs", err), raw.Close())
 		}
 	}()
-	mem, err := raw.Map()
-	if err != nil || mem == nil && raw.Size > 0 {
-		o.spool = &source.Spool{Budget: r.Budget}
-		if _, err := io.Copy(o.spool, io.NewSectionReader(raw, 0, raw.Size)); err != nil {
-			return nil, err
-		}
-		if mem, err = o.spool.Bytes(); err != nil {
-			return nil, err
-		}
+	mem, err := raw.Whole(r.Budget)
+	if err != nil {
+		return nil, err
 	}
 	f, err := parse(mem)
 	if err != nil {
@@ -64,22 +47,8 @@ func (BinReader) Read(ctx context.Context, at source.Place, r *source.Request) (
 	if err != nil {
 		return nil, err
 	}
-	g.Own(o)
+	g.Own(raw)
 	return g, nil
-}
-
-// opened is the file, and the copy of it where it cannot be mapped.
-type opened struct {
-	raw   *source.Raw
-	spool *source.Spool
-}
-
-func (o *opened) Close() error {
-	err := o.raw.Close()
-	if o.spool != nil {
-		err = errors.Join(err, o.spool.Close())
-	}
-	return err
 }
 
 // takeLabels gives the labels of a file to the nodes, where there are as many: to those of the type that they are named

@@ -13,12 +13,8 @@ import (
 )
 
 // Reader reads CSVDatasets.
-type Reader struct{}
-
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "dgl-csv", Title: "a CSVDataset of DGL: meta.yaml and tables of nodes and edges"}
-}
+var Reader = source.Reader{Name: "dgl-csv", Title: "a CSVDataset of DGL: meta.yaml and tables of nodes and edges",
+	Find: findGraphs, Read: readGraph}
 
 // meta is meta.yaml.
 type meta struct {
@@ -64,8 +60,7 @@ func readMeta(at source.Place) (*meta, error) {
 	return m, nil
 }
 
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		if path.Base(name) != "meta.yaml" {
 			continue
@@ -77,8 +72,7 @@ func (Reader) Find(t *source.Tree) (found []string) {
 	return found
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
 	if !at.Exists() {
 		at = at.In("meta.yaml")
 	}

@@ -12,7 +12,7 @@ import (
 // TestWhatComesOfAnyEdgeList: see sourcetest.Outcomes.
 func TestWhatComesOfAnyEdgeList(t *testing.T) {
 	at := func(name, text string, r ...source.Request) sourcetest.Case {
-		return sourcetest.Case{Name: name, Reader: Reader{}, At: "e.txt", Lines: true, Requests: r,
+		return sourcetest.Case{Name: name, Reader: Reader, At: "e.txt", Lines: true, Requests: r,
 			Files: map[string]string{"e.txt": text}}
 	}
 	var numbers, names strings.Builder

@@ -9,23 +9,12 @@ import (
 )
 
 // Reader reads edge lists.
-type Reader struct{}
+var Reader = source.Reader{Name: "edgelist", Title: "an edge list",
+	Options: []string{"columns", "ids", "skip-bad", "tables"}, Find: findGraphs, Read: readGraph}
 
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "edgelist", Title: "an edge list",
-		Options: []string{"columns", "ids", "skip-bad", "tables"}}
-}
-
-// Find implements source.Reader: any text that is named can be an edge list; among other files its first lines must be
-// rows of as many fields.
-func (Reader) Find(t *source.Tree) (found []string) {
-	for _, name := range t.Files() {
-		if head, err := t.At(name).Head(); err == nil && Looks(head) && (t.Single() || even(head)) {
-			found = append(found, name)
-		}
-	}
-	return found
+// findGraphs takes any text that is named; among other files the first lines must be rows of as many fields.
+func findGraphs(t *source.Tree) []string {
+	return t.Beginning(func(head []byte) bool { return Looks(head) && (t.Single() || even(head)) })
 }
 
 // even reports whether the first lines have equally many fields, two or more.
@@ -50,8 +39,7 @@ func even(head []byte) bool {
 	return fields > 0
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
 	ids, ok := map[string]IDs{"": Auto, "auto": Auto, "numbers": Numbers, "names": Names}[r.IDs]
 	if !ok {
 		return nil, fmt.Errorf("%w: ids %q: must be auto, numbers or names", source.ErrOptions, r.IDs)

@@ -37,7 +37,7 @@ func read(dir string) (*source.Graph, error) {
 	}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(16 << 20)
-	return Reader{}.Read(context.Background(), tree.At("."), &source.Request{Budget: &source.Budget{Memory: ledger,
+	return Reader.Read(context.Background(), tree.At("."), &source.Request{Budget: &source.Budget{Memory: ledger,
 		Dir: filepath.Dir(dir)}})
 }
 
@@ -60,7 +60,7 @@ func TestDatasetsAreWhatGraphBoltReads(t *testing.T) {
 		}
 		dir := folder(t, without...)
 		tree := expect.Must(source.OpenTree(dir, nil))(t)
-		if found := (Reader{}).Find(tree); len(found) != 1 || found[0] != "." {
+		if found := Reader.Find(tree); len(found) != 1 || found[0] != "." {
 			t.Errorf("without %q: found %v", c.without, found)
 		}
 		g := expect.Must(read(dir))(t)

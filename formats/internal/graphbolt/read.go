@@ -18,16 +18,10 @@ import (
 )
 
 // Reader reads datasets of GraphBolt.
-type Reader struct{}
+var Reader = source.Reader{Name: "graphbolt", Title: "a dataset of GraphBolt on the disk: metadata.yaml",
+	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
 
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "graphbolt", Title: "a dataset of GraphBolt on the disk: metadata.yaml",
-		Options: []string{"tables"}}
-}
-
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		if path.Base(name) != "metadata.yaml" {
 			continue
@@ -59,8 +53,7 @@ type dataset struct {
 	notes []string
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	if path.Base(at.Name) == "metadata.yaml" {
 		at = at.Beside(".")
 	}

@@ -16,11 +16,11 @@ import (
 func TestLargeDatasetsAreWhatTheirReadersRead(t *testing.T) {
 	for _, name := range []string{"mag", "igb"} {
 		tree := expect.Must(source.OpenTree(filepath.Join("testdata", name), nil))(t)
-		found := (Reader{}).Find(tree)
+		found := Reader.Find(tree)
 		if len(found) != 1 {
 			t.Fatalf("%s: found %v", name, found)
 		}
-		g := expect.Must(Reader{}.Read(context.Background(), tree.At(found[0]), &source.Request{}))(t)
+		g := expect.Must(Reader.Read(context.Background(), tree.At(found[0]), &source.Request{}))(t)
 		want := expect.Must(os.ReadFile(filepath.Join("testdata", name+".txt")))(t)
 		if got := sourcetest.Spell(t, g); got != string(want) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
@@ -39,7 +39,7 @@ func TestWhatIsWrongWithALargeDatasetIsNamed(t *testing.T) {
 		{"a__b__a/edge_index.npy", "none", "write it by numpy.save"},
 	} {
 		at := sourcetest.Folder(t, "x", map[string]string{"paper__cites__paper/edge_index.npy": edges, c.name: c.text})
-		sourcetest.Refuses(t, Reader{}, at, c.name, c.says)
+		sourcetest.Refuses(t, Reader, at, c.name, c.says)
 	}
 }
 
@@ -60,7 +60,7 @@ func FuzzRead(f *testing.F) {
 		path := filepath.Join(dir, files[i])
 		expect.OK(t, os.WriteFile(path, b, 0o600))
 		tree := expect.Must(source.OpenTree(dir, nil))(t)
-		sourcetest.SurvivesAt(t, Reader{}, t.TempDir(), files[i], tree.At("processed"))
+		sourcetest.SurvivesAt(t, Reader, t.TempDir(), files[i], tree.At("processed"))
 		expect.OK(t, os.WriteFile(path, whole[i], 0o600))
 	})
 }

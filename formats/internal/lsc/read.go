@@ -20,12 +20,8 @@ import (
 )
 
 // Reader reads MAG240M and IGB.
-type Reader struct{}
-
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "lsc", Title: "MAG240M or IGB: folders of arrays, named by types"}
-}
+var Reader = source.Reader{Name: "lsc", Title: "MAG240M or IGB: folders of arrays, named by types",
+	Find: findGraphs, Read: readGraph}
 
 // edgesFile is the array in a folder of edges.
 const edgesFile = "edge_index.npy"
@@ -40,8 +36,7 @@ func edgeType(dir string) (t [3]string, ok bool) {
 	return t, false
 }
 
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		if dir := path.Dir(name); path.Base(name) == edgesFile {
 			if _, ok := edgeType(dir); ok && !slices.Contains(found, path.Dir(dir)) {
@@ -52,8 +47,7 @@ func (Reader) Find(t *source.Tree) (found []string) {
 	return found
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	counts, err := readCounts(at.Beside("meta.pt"), r)
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func TestNeighboursAreEdges(t *testing.T) {
 		"2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n\r\n": "2: 0>1:9 1>0:9; size[] 5 8; weight[2] 6 7 1 2",
 		"2 0 10\n4\n5\n":                              "2:; weight[] 4 5",
 	} {
-		g, err := (Reader{}).Read(context.Background(), sourcetest.File(t, "m.graph", text), &source.Request{})
+		g, err := Reader.Read(context.Background(), sourcetest.File(t, "m.graph", text), &source.Request{})
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -74,7 +74,7 @@ func TestBadGraphsNameTheirLine(t *testing.T) {
 		"99999999999 1\n2\n1\n":             "99999999999 nodes, but only 1 edge",
 		"2 1\n2 999999999999999999999999\n": "in a number",
 	} {
-		sourcetest.Refuses(t, Reader{}, sourcetest.File(t, "m.graph", text), text, says)
+		sourcetest.Refuses(t, Reader, sourcetest.File(t, "m.graph", text), text, says)
 	}
 }
 
@@ -82,7 +82,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("% c\n3 2\n2\n1 3\n% c\n2\n")
 	f.Add("2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		g, err := (Reader{}).Read(context.Background(), sourcetest.File(t, "m.graph", text), &source.Request{})
+		g, err := Reader.Read(context.Background(), sourcetest.File(t, "m.graph", text), &source.Request{})
 		if err != nil {
 			return
 		}

@@ -18,7 +18,7 @@ func TestWhatComesOfAnyMETISFile(t *testing.T) {
 		fmt.Fprintf(&long, "%d %d %d %d\n", (i+1)%n+1, i%7, (i+n-1)%n+1, (i+n-1)%n%7)
 	}
 	at := func(name, text string) sourcetest.Case {
-		return sourcetest.Case{Name: name, Reader: Reader{}, At: name, Lines: true,
+		return sourcetest.Case{Name: name, Reader: Reader, At: name, Lines: true,
 			Files: map[string]string{name: text}}
 	}
 	sourcetest.Outcomes(t, at("plain.graph", "% c\n4 3\n2\n1 3\n% c\n2 4\r\n3\n"),
@@ -27,4 +27,4 @@ func TestWhatComesOfAnyMETISFile(t *testing.T) {
 		at("large.graph", long.String()).Whole())
 }
 
-var _ source.Reader = Reader{}
+var _ source.Reader = Reader

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -17,15 +16,11 @@ import (
 )
 
 // Reader reads METIS files.
-type Reader struct{}
+var Reader = source.Reader{Name: "metis", Title: "a graph file of METIS", Options: []string{"tables"},
+	Find: findGraphs, Read: readGraph}
 
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "metis", Title: "a graph file of METIS", Options: []string{"tables"}}
-}
-
-// Find implements source.Reader. A text of numbers can be many things: the name must end as those of METIS do.
-func (Reader) Find(t *source.Tree) (found []string) {
+// A text of numbers can be many things: the name must end as those of METIS do.
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		if !slices.Contains([]string{".graph", ".mgraph", ".metis"}, path.Ext(name)) {
 			continue
@@ -94,8 +89,7 @@ type file struct {
 	node   *source.Spool   // sizes and weights of nodes, one behind the other
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	f, err := at.OpenText()
 	if err != nil {
 		return nil, err
@@ -108,11 +102,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 	m := &file{listed: source.NewListing(r.Budget, 0), node: &source.Spool{Budget: r.Budget}}
 	g.Own(m.listed)
 	g.Own(m.node)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.Close())
-		}
-	}()
+	defer source.CloseOnError(&err, g)
 	if err := m.read(ctx, f, r); err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func TestMatricesAreGraphs(t *testing.T) {
 		"%%MatrixMarket MATRIX Coordinate Integer General\r\n2 3 2\r\n1 3 -4\r\n2 1 5\r\n": "2 rows 3 columns " +
 			"value int64  0>2:-4 1>0:5",
 	} {
-		g := expect.Must((Reader{}).Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{}))(t)
+		g := expect.Must(Reader.Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{}))(t)
 		if got := spell(t, g); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -79,7 +79,7 @@ func TestBadMatricesNameTheirLine(t *testing.T) {
 		head + "2 2 1\n1 1 1\n1 1 1\n":            "more than the 1 entries that the sizes say",
 		head + "9000000000 9000000000 1\n1 1 1\n": "entries of a general matrix",
 	} {
-		sourcetest.Refuses(t, Reader{}, sourcetest.File(t, "m.mtx", text), text, says)
+		sourcetest.Refuses(t, Reader, sourcetest.File(t, "m.mtx", text), text, says)
 	}
 }
 
@@ -87,7 +87,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 .5\n3 1 2e1\n")
 	f.Add("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		g, err := (Reader{}).Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{})
+		g, err := Reader.Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{})
 		if err != nil {
 			return
 		}

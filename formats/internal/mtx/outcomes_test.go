@@ -12,7 +12,7 @@ import (
 // TestWhatComesOfAnyMatrix: see sourcetest.Outcomes.
 func TestWhatComesOfAnyMatrix(t *testing.T) {
 	at := func(name, text string) sourcetest.Case {
-		return sourcetest.Case{Name: name, Reader: Reader{}, At: "m.mtx", Lines: true,
+		return sourcetest.Case{Name: name, Reader: Reader, At: "m.mtx", Lines: true,
 			Files: map[string]string{"m.mtx": "%%MatrixMarket matrix coordinate " + text}}
 	}
 	var long strings.Builder
@@ -29,4 +29,4 @@ func TestWhatComesOfAnyMatrix(t *testing.T) {
 		at("large", long.String()).Whole())
 }
 
-var _ source.Reader = Reader{}
+var _ source.Reader = Reader

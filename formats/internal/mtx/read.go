@@ -17,23 +17,13 @@ import (
 )
 
 // Reader reads Matrix Market files.
-type Reader struct{}
+var Reader = source.Reader{Name: "mtx", Title: "a Matrix Market file", Options: []string{"tables"},
+	Find: findGraphs, Read: readGraph}
 
 const banner = "%%MatrixMarket"
 
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "mtx", Title: "a Matrix Market file", Options: []string{"tables"}}
-}
-
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
-	for _, name := range t.Files() {
-		if head, err := t.At(name).Head(); err == nil && bytes.HasPrefix(head, []byte(banner)) {
-			found = append(found, name)
-		}
-	}
-	return found
+func findGraphs(t *source.Tree) []string {
+	return t.Beginning(func(head []byte) bool { return bytes.HasPrefix(head, []byte(banner)) })
 }
 
 // matrix is a file being read.
@@ -51,16 +41,11 @@ type matrix struct {
 
 const remedy = "a Matrix Market file has a banner, comments, sizes, and an entry a line"
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	m := &matrix{listed: source.NewListing(r.Budget, 8)}
 	g := source.Plain()
 	g.Own(m.listed)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.Close())
-		}
-	}()
+	defer source.CloseOnError(&err, g)
 	if err := lines.Each(ctx, at, r, remedy, m.take); err != nil {
 		return nil, err
 	}

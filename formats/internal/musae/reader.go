@@ -9,16 +9,10 @@ import (
 )
 
 // Reader reads MUSAE collections.
-type Reader struct{}
+var Reader = source.Reader{Name: "musae", Title: "a MUSAE collection: edges, ragged features and a target table",
+	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
 
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "musae", Title: "a MUSAE collection: edges, ragged features and a target table",
-		Options: []string{"tables"}}
-}
-
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		if dir := path.Dir(name); !t.Single() && prefix(t.At(dir), name) != "" {
 			found = append(found, dir)
@@ -36,8 +30,7 @@ func prefix(dir source.Place, edges string) string {
 	return ""
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
 	for _, name := range at.Tree.Files() {
 		if p := prefix(at, name); p != "" {
 			return Read(ctx, at, p, Options{Budget: r.Budget, Progress: r.Progress})

@@ -11,7 +11,7 @@ import (
 func TestWhatComesOfAnyNumPyArchive(t *testing.T) {
 	packed := func(name string, members []member) sourcetest.Case {
 		path := save(t, pack(t, members...))
-		return sourcetest.Case{Name: name, Reader: Reader{}, At: "g.npz", Files: sourcetest.Members(t, path),
+		return sourcetest.Case{Name: name, Reader: Reader, At: "g.npz", Files: sourcetest.Members(t, path),
 			Pack: sourcetest.Zipped(t, "g.npz"), Requests: []source.Request{{}, {Nodes: 3}, {Nodes: 7}, {Nodes: 2}}}
 	}
 	long := make([]int64, 24_000)

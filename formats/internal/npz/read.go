@@ -2,7 +2,6 @@ package npz
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +14,10 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
+
+// Reader reads .npz archives.
+var Reader = source.Reader{Name: "npz", Title: "a NumPy archive", Options: []string{"tables"},
+	Find: func(t *source.Tree) []string { return t.Beginning(Looks) }, Read: Read}
 
 // maxWidth is the greatest width of features that is taken.
 const maxWidth = 1 << 24
@@ -30,11 +33,7 @@ func Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Gr
 	}
 	g := source.Plain()
 	g.Own(a)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.Close())
-		}
-	}()
+	defer source.CloseOnError(&err, g)
 	d := &arrays.Describer{Set: a.Set(), Graph: g, R: r,
 		Used: map[string]bool{}}
 	known := true

@@ -18,11 +18,7 @@ const binaryGraph = "data.npz"
 // readBinary reads a dataset of one graph in archives: raw/data.npz and raw/node-label.npz.
 func readBinary(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	set := &archives{Set: array.Set{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, set.Close())
-		}
-	}()
+	defer source.CloseOnError(&err, set)
 	for _, name := range []string{binaryGraph, "node-label.npz", "edge-label.npz"} {
 		p := at.In("raw/" + name)
 		if !p.Exists() {

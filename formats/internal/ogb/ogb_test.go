@@ -59,10 +59,10 @@ func files() map[string]string {
 
 func TestADatasetOfOGBIsRead(t *testing.T) {
 	at := folder(t, "ogbl_ddi", files())
-	if found := (Reader{}).Find(at.Tree); fmt.Sprint(found) != "[.]" {
+	if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
 		t.Fatalf("found %v", found)
 	}
-	g, err := (Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
+	g, err := Reader.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
 	expect.OK(t, err)
 	defer g.Close()
 	s := fmt.Sprintf("%d %d %t %d", g.Node().Count, g.Edges.Count, g.Edges.Undirected, g.Node().Classes)
@@ -112,12 +112,12 @@ func TestWhatIsWrongInADatasetOfOGBIsNamed(t *testing.T) {
 	} {
 		all := files()
 		all[c.file] = c.text
-		sourcetest.Refuses(t, Reader{}, folder(t, "x", all), c.file+" "+c.text, c.says)
+		sourcetest.Refuses(t, Reader, folder(t, "x", all), c.file+" "+c.text, c.says)
 	}
 	all := files()
 	all["split/time/test.pt"] = strings.Replace(all["split/time/test.pt"], "cnumpy.core.multiarray\n_reconstruct",
 		"cos\nsystem", 1)
-	if g, err := (Reader{}).Read(context.Background(), folder(t, "x", all), &source.Request{}); !errors.Is(err,
+	if g, err := Reader.Read(context.Background(), folder(t, "x", all), &source.Request{}); !errors.Is(err,
 		pickle.ErrForbidden) || !strings.Contains(err.Error(), "test.pt") {
 		t.Errorf("a split that runs a command: %v, %v", g, err)
 	}
@@ -141,7 +141,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, edges, nodes, feat, labels, train string) {
 		at := folder(t, "x", map[string]string{"raw/edge.csv": edges, "raw/num-node-list.csv": nodes,
 			"raw/node-feat.csv": feat, "raw/node-label.csv": labels, "split/a/train.csv": train})
-		g, err := (Reader{}).Read(context.Background(), at, &source.Request{})
+		g, err := Reader.Read(context.Background(), at, &source.Request{})
 		if err != nil {
 			return
 		}
@@ -164,10 +164,10 @@ func TestAProcessedGraphTakesItsSplits(t *testing.T) {
 		graph := expect.Must(os.ReadFile(from))(t)
 		at := folder(t, "ogbn_x", map[string]string{"processed/" + name: string(graph), "processed/pre_filter.pt": "x",
 			"split/time/valid.csv.gz": "4\n2\n", "mapping/nodeidx2word.csv.gz": "node idx,word\n0,a\n"})
-		if found := (Reader{}).Find(at.Tree); fmt.Sprint(found) != "[.]" {
+		if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
 			t.Fatalf("%s: found %v", name, found)
 		}
-		g, err := (Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
+		g, err := Reader.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
 		expect.OK(t, err)
 		if got := sourcetest.Spell(t, g); !strings.Contains(got, "val 0 of node: [4 2]") ||
 			!strings.Contains(got, "feature float32") {

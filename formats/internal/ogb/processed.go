@@ -12,7 +12,7 @@ import (
 )
 
 // graphReaders read what lies in the folder "processed", whatever its name is.
-var graphReaders = []source.Reader{torch.Reader{}, dgl.BinReader{}}
+var graphReaders = []source.Reader{torch.Reader, dgl.BinReader}
 
 // findProcessed returns the folders that have splits, and one graph in processed/, but nothing in raw/.
 func findProcessed(t *source.Tree) (found []string) {

@@ -16,16 +16,10 @@ import (
 )
 
 // Reader reads datasets of the Open Graph Benchmark.
-type Reader struct{}
+var Reader = source.Reader{Name: "ogb", Title: "a dataset of the Open Graph Benchmark: raw tables, splits, mapping",
+	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
 
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "ogb", Title: "a dataset of the Open Graph Benchmark: raw tables, splits, mapping",
-		Options: []string{"tables"}}
-}
-
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	if t.Single() {
 		return nil
 	}
@@ -63,8 +57,7 @@ func table(at source.Place, name string) source.Place {
 // undirected are the datasets whose edges OGB doubles when it reads them.
 var undirected = []string{"ogbn-products", "ogbn-proteins", "ogbl-ppa", "ogbl-collab", "ogbl-ddi"}
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	switch {
 	case table(at, "raw/num-node-dict.csv").Exists():
 		return readTyped(ctx, at, r)
@@ -82,11 +75,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.Close())
-		}
-	}()
+	defer source.CloseOnError(&err, g)
 	if p := table(at, "raw/num-edge-list.csv"); p.Exists() {
 		n, err := single(ctx, p, r)
 		if err != nil {

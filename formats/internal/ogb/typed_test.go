@@ -74,10 +74,10 @@ func TestDatasetsOfSeveralTypesAndInArchivesAreRead(t *testing.T) {
 			"test 0 of node: [2]\ntrain 0 of node: [0 3]\nval 0 of node: [1]\n"},
 	} {
 		at := folder(t, "x", c.files)
-		if found := (Reader{}).Find(at.Tree); fmt.Sprint(found) != "[.]" {
+		if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
 			t.Errorf("found %v", found)
 		}
-		g, err := (Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
+		g, err := Reader.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
 		expect.OK(t, err)
 		if got := sourcetest.Spell(t, g); got != c.want {
 			t.Errorf("got\n%s\nwant\n%s", got, c.want)
@@ -108,6 +108,6 @@ func TestWhatIsWrongWithTypesAndArchivesIsNamed(t *testing.T) {
 		{papers(t), "raw/node-label.npz", "PK\x03\x04", "node-label.npz"},
 	} {
 		c.all[c.file] = c.text
-		sourcetest.Refuses(t, Reader{}, folder(t, "x", c.all), c.file, c.says)
+		sourcetest.Refuses(t, Reader, folder(t, "x", c.all), c.file, c.says)
 	}
 }

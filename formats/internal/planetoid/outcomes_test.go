@@ -9,7 +9,7 @@ import (
 
 // TestWhatComesOfAnyFilesOfPlanetoid: see sourcetest.Outcomes.
 func TestWhatComesOfAnyFilesOfPlanetoid(t *testing.T) {
-	sourcetest.Outcomes(t, sourcetest.Case{Name: "tiny", Reader: Reader{}, At: "ind.tiny.graph", Files: files(t)})
+	sourcetest.Outcomes(t, sourcetest.Case{Name: "tiny", Reader: Reader, At: "ind.tiny.graph", Files: files(t)})
 }
 
-var _ source.Reader = Reader{}
+var _ source.Reader = Reader

@@ -29,12 +29,12 @@ func files(t testing.TB) map[string]string {
 
 func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
 	at := sourcetest.Folder(t, "x", files(t))
-	if found := (Reader{}).Find(at.Tree); len(found) != 1 || found[0] != "ind.tiny.graph" {
+	if found := Reader.Find(at.Tree); len(found) != 1 || found[0] != "ind.tiny.graph" {
 		t.Fatalf("found %v", found)
 	}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 20)
-	g := expect.Must(Reader{}.Read(context.Background(), at.In("ind.tiny.graph"), &source.Request{
+	g := expect.Must(Reader.Read(context.Background(), at.In("ind.tiny.graph"), &source.Request{
 		Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}}))(t)
 	const want = "7 node, 2 classes\n" +
 		"  feature float32[3]: [0,1,0,2,0,0,0,0,0,1,1,1,6,0,0,0,0,0,0,0,5]\n" +
@@ -70,7 +70,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 			t.Fatalf("%s has no %q", name, c.from)
 		}
 		all[name] = strings.Replace(all[name], c.from, c.to, 1)
-		_, err := Reader{}.Read(context.Background(), sourcetest.Folder(t, "x", all).In("ind.tiny.graph"),
+		_, err := Reader.Read(context.Background(), sourcetest.Folder(t, "x", all).In("ind.tiny.graph"),
 			&source.Request{})
 		if err == nil || !strings.Contains(err.Error(), strings.Replace(c.says, "line 2", "row 2", 1)) {
 			t.Errorf("%s: %v; want %q", c.part, err, c.says)
@@ -94,7 +94,7 @@ func FuzzRead(f *testing.F) {
 		all[part] = string(b)
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(16 << 20)
-		g, err := Reader{}.Read(context.Background(), sourcetest.Folder(t, "x", all).In("ind.tiny.graph"),
+		g, err := Reader.Read(context.Background(), sourcetest.Folder(t, "x", all).In("ind.tiny.graph"),
 			&source.Request{Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}})
 		if err != nil {
 			return

@@ -21,18 +21,13 @@ import (
 )
 
 // Reader reads citation graphs of Planetoid.
-type Reader struct{}
-
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "planetoid", Title: "a citation graph of Planetoid: ind.NAME.graph and others beside it",
-		Options: []string{"tables"}}
-}
+var Reader = source.Reader{Name: "planetoid",
+	Title:   "a citation graph of Planetoid: ind.NAME.graph and others beside it",
+	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
 
 var parts = []string{"x", "y", "tx", "ty", "allx", "ally", "test.index"}
 
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		stem, ok := strings.CutSuffix(name, ".graph")
 		if !ok || !strings.HasPrefix(path.Base(name), "ind.") {
@@ -65,19 +60,14 @@ func (d *dataset) Close() error {
 	return nil
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	if !strings.HasSuffix(at.Name, ".graph") {
 		return nil, source.Error(at.Path(), "", -1, "name the file ind.NAME.graph, or its folder",
 			errors.New("is not a graph of Planetoid"))
 	}
 	d := &dataset{at: at, r: r, g: source.Plain()}
 	d.g.Own(d)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.g.Close())
-		}
-	}()
+	defer source.CloseOnError(&err, d.g)
 	for _, step := range []func(context.Context) error{d.readTest, d.readFeatures, d.readLabels, d.readGraph} {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

@@ -192,6 +192,13 @@ func (g *Graph) Close() error {
 	return errors.Join(errs...)
 }
 
+// CloseOnError closes c if err is not nil, and adds what that fails by. Who returns an error as err defers it.
+func CloseOnError(err *error, c io.Closer) {
+	if *err != nil {
+		*err = errors.Join(*err, c.Close())
+	}
+}
+
 // Error returns an error about a place in a file: what (a column or member, or ""), the row (-1: none meant; lines of a
 // text count from 1, elements of an array from 0) and what to do about it. An error that says all this stays as it is.
 func Error(path, what string, row int64, remedy string, err error) error {

@@ -34,6 +34,20 @@ func (r *Raw) Map() ([]byte, error) {
 	return r.mem, nil
 }
 
+// Whole returns the bytes of the file, valid until Close: a copy in temporary room where the system does not map it.
+func (r *Raw) Whole(b *Budget) ([]byte, error) {
+	mem, err := r.Map()
+	if err == nil && (mem != nil || r.Size == 0) {
+		return mem, nil
+	}
+	s := &Spool{Budget: b}
+	r.Closer = closers{s, r.Closer}
+	if _, err := io.Copy(s, io.NewSectionReader(r, 0, r.Size)); err != nil {
+		return nil, err
+	}
+	return s.Bytes()
+}
+
 // Blocks hands on the bytes of a file in order.
 type Blocks interface {
 	// From returns bytes from a place of the file on, at least one, which is not before that of the last call. They are

@@ -8,24 +8,19 @@ import (
 )
 
 // Reader reads one kind of source.
-type Reader interface {
-	// Info says what it reads.
-	Info() Info
+type Reader struct {
+	Name  string // as --from names it
+	Title string // in a few words
+	// Options names the options of Request that it takes: "columns", "ids", "relations", "skip-bad"; or "tables", of
+	// convert.
+	Options []string
 	// Find returns where in the tree there are sources of its kind, by contents rather than names: files or folders.
 	// Errors of reading mean that there is none.
-	Find(t *Tree) []string
+	Find func(t *Tree) []string
 	// Read describes the graph at a place that Find would return, or that the user insists on. The caller closes the
 	// graph before the tree. Errors are *formats.Error with file, row and remedy; pinned.ErrLimit and
 	// formats.ErrSpace; context.Cause(ctx).
-	Read(ctx context.Context, at Place, r *Request) (*Graph, error)
-}
-
-// Info describes a kind of source.
-type Info struct {
-	Name  string // as --from names it
-	Title string // in a few words
-	// Options names the options of Request that it takes: "columns", "ids", "relations", "skip-bad".
-	Options []string
+	Read func(ctx context.Context, at Place, r *Request) (*Graph, error)
 }
 
 // Request is what the user asks of a reader, and what it may take. The zero value has the reader find everything out.

@@ -223,15 +223,23 @@ func (t *Tree) take(name string, r io.Reader, size int64) error {
 // Files returns the names of all files, sorted, with slashes: the one that was named, or those of a folder or archive.
 func (t *Tree) Files() []string { return t.names }
 
+// Beginning returns the files whose first bytes fit.
+func (t *Tree) Beginning(fits func(head []byte) bool) (found []string) {
+	for _, name := range t.names {
+		if head, err := t.At(name).Head(); err == nil && fits(head) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
 // Archives returns the paths of the archives in a folder.
 func (t *Tree) Archives() (found []string) {
 	if t.single || t.spool != nil {
 		return nil
 	}
-	for _, name := range t.names {
-		if head, err := t.At(name).Head(); err == nil && (isTar(head) || isZip(head)) {
-			found = append(found, t.At(name).Path())
-		}
+	for _, name := range t.Beginning(func(head []byte) bool { return isTar(head) || isZip(head) }) {
+		found = append(found, t.At(name).Path())
 	}
 	return found
 }

@@ -22,7 +22,7 @@ func libraryOf(t *testing.T, ext string, damage ...string) sourcetest.Case {
 		}
 	}
 	files["graph.yaml"] = strings.ReplaceAll(library, "{}", ext)
-	c := sourcetest.Case{Name: "library" + ext, Reader: Reader{}, At: "graph.yaml", Files: files, Lines: true}
+	c := sourcetest.Case{Name: "library" + ext, Reader: Reader, At: "graph.yaml", Files: files, Lines: true}
 	for name := range files {
 		if !slices.Contains(damage, name) {
 			c.Keep = append(c.Keep, name)
@@ -38,13 +38,13 @@ func TestWhatComesOfAnyTables(t *testing.T) {
 		libraryOf(t, ".snappy.parquet", "authors.snappy.parquet"), libraryOf(t, ".zstd.parquet", "writes.zstd.parquet")}
 	for _, ext := range []string{".arrow", ".parquet"} {
 		b := sourcetest.Within(t, "testdata")["types"+ext]
-		cases = append(cases, sourcetest.Case{Name: "types" + ext, Reader: Reader{}, At: "edges" + ext,
+		cases = append(cases, sourcetest.Case{Name: "types" + ext, Reader: Reader, At: "edges" + ext,
 			Files: map[string]string{"edges" + ext: b}})
 	}
 	small := func(name, mapping string, files map[string]string) sourcetest.Case {
 		files = maps.Clone(files)
 		files["m.yaml"] = mapping
-		return sourcetest.Case{Name: name, Reader: Reader{}, At: "m.yaml", Files: files, Lines: true,
+		return sourcetest.Case{Name: name, Reader: Reader, At: "m.yaml", Files: files, Lines: true,
 			Requests: []source.Request{{}, {IDs: "names"}, {IDs: "numbers"}}}
 	}
 	people := map[string]string{"p.csv": "" +

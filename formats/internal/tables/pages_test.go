@@ -77,7 +77,7 @@ func readEdges(t *testing.T, b []byte, rows int64) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "edges.parquet")
 	expect.OK(t, os.WriteFile(path, b, 0o600))
-	g, err := Reader{}.Read(context.Background(), source.Local(path), &source.Request{Budget: &source.Budget{
+	g, err := Reader.Read(context.Background(), source.Local(path), &source.Request{Budget: &source.Budget{
 		Dir: t.TempDir()}})
 	if err != nil {
 		return err

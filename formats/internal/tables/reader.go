@@ -2,7 +2,6 @@ package tables
 
 import (
 	"context"
-	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -11,16 +10,10 @@ import (
 )
 
 // Reader reads tables by a mapping, or a single table of edges.
-type Reader struct{}
+var Reader = source.Reader{Name: "tables", Title: "tables (Parquet, Arrow, CSV) by a mapping, or a table of edges",
+	Options: []string{"ids"}, Find: findGraphs, Read: readGraph}
 
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "tables", Title: "tables (Parquet, Arrow, CSV) by a mapping, or a table of edges",
-		Options: []string{"ids"}}
-}
-
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		head, err := t.At(name).Head()
 		if err != nil {
@@ -69,8 +62,7 @@ func plainFolders(t *source.Tree) (found []string) {
 	return found
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
 	head, err := at.Head()
 	if err != nil {
 		return nil, err
@@ -102,11 +94,7 @@ func Read(ctx context.Context, at source.Place, m *Mapping, r *source.Request) (
 		return nil, source.Error(at.Path(), "", -1, `a mapping has "nodes" and "edges" (docs/cli.md, "Tables")`, err)
 	}
 	x := &graphOf{m: m, at: at, r: r, g: &source.Graph{}, opened: map[string]*table{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, x.g.Close())
-		}
-	}()
+	defer source.CloseOnError(&err, x.g)
 	for _, step := range []func(context.Context) error{x.readNodes, x.openEdges, x.countEdges, x.describeEdges} {
 		if err := step(ctx); err != nil {
 			return nil, err

@@ -70,7 +70,7 @@ func TestRefusalsSayWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 		{plain, "", "src,dst,w\n0,1,1 2\n1,0,1 2 3\n", ""},
 	} {
 		at := sourcetest.Folder(t, "g", map[string]string{"m.yaml": c.mapping, "a.csv": c.a, "e.csv": c.e}).In("m.yaml")
-		g, err := Reader{}.Read(context.Background(), at, &source.Request{})
+		g, err := Reader.Read(context.Background(), at, &source.Request{})
 		if err == nil {
 			err = errors.Join(g.Edges.Each(func(source.Batch) error { return nil }), g.Close())
 		}

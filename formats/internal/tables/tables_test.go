@@ -47,7 +47,7 @@ func read(t testing.TB, at source.Place) (string, *source.Graph) {
 	t.Helper()
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(64 << 20)
-	g := expect.Must(Reader{}.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Memory: ledger,
+	g := expect.Must(Reader.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Memory: ledger,
 		Dir: t.TempDir()}}))(t)
 	text := sourcetest.Spell(t, g)
 	t.Cleanup(func() {
@@ -67,7 +67,7 @@ func TestTheSameTablesAreTheSameGraph(t *testing.T) {
 	expect.OK(t, os.CopyFS(dir, os.DirFS("testdata")))
 	for _, ext := range []string{".snappy.parquet", ".zstd.parquet", ".?.parquet", ".arrow", ".arrows", ".csv"} {
 		at := mapping(t, dir, strings.ReplaceAll(library, "{}", ext))
-		if found := (Reader{}).Find(at.Tree); len(found) != 1 || found[0] != "graph.yaml" {
+		if found := Reader.Find(at.Tree); len(found) != 1 || found[0] != "graph.yaml" {
 			t.Errorf("found %v", found)
 		}
 		got, g := read(t, at)
@@ -101,7 +101,7 @@ func TestATableOfEdgesNeedsNoMapping(t *testing.T) {
 		"edge flag uint8[]\nnode:edge:node 0>1:18000:5:3e00:1:1 1>0:18001:6:c000:255:0\n"
 	for _, name := range []string{"types.parquet", "types.arrow"} {
 		tree := expect.Must(source.OpenTree(filepath.Join("testdata", name), nil))(t)
-		if found := (Reader{}).Find(tree); len(found) != 1 {
+		if found := Reader.Find(tree); len(found) != 1 {
 			t.Errorf("%s: found %v", name, found)
 		}
 		got, g := read(t, tree.At(name))
@@ -167,7 +167,7 @@ func TestWhatIsWrongWithTablesIsNamed(t *testing.T) {
 		{"edges: {e: e.csv}", "", "src,dst\n\"" + strings.Repeat("x", 2<<20) + "\",b\n", "a record is longer"},
 	} {
 		at := sourcetest.Folder(t, "g", map[string]string{"m.yaml": c.mapping, "a.csv": c.a, "e.csv": c.e}).In("m.yaml")
-		g, err := Reader{}.Read(context.Background(), at, &source.Request{})
+		g, err := Reader.Read(context.Background(), at, &source.Request{})
 		if err == nil {
 			err = g.Edges.Each(func(source.Batch) error { return nil })
 		}

@@ -71,16 +71,9 @@ func Open(at source.Place, b *source.Budget) (_ *File, err error) {
 			err = errors.Join(source.Error(f.Path, "", -1, "", err), f.Close())
 		}
 	}()
-	mem, err := raw.Map()
-	if err != nil || mem == nil && raw.Size > 0 {
-		s := &source.Spool{Budget: b}
-		f.spools = append(f.spools, s)
-		if _, err := io.Copy(s, io.NewSectionReader(raw, 0, raw.Size)); err != nil {
-			return nil, err
-		}
-		if mem, err = s.Bytes(); err != nil {
-			return nil, err
-		}
+	mem, err := raw.Whole(b)
+	if err != nil {
+		return nil, err
 	}
 	if len(mem) > 4 && string(mem[:4]) == "PK\x03\x04" {
 		return f, f.readZip(mem, b)

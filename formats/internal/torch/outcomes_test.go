@@ -14,7 +14,7 @@ import (
 func TestWhatComesOfAnyGraphOfPyTorchGeometric(t *testing.T) {
 	var cases []sourcetest.Case
 	for _, name := range []string{"collated", "data", "hetero", "hetero-processed", "processed"} {
-		c := sourcetest.Case{Name: name, Reader: Reader{}, At: "g.pt", Pack: sourcetest.Zipped(t, "g.pt"),
+		c := sourcetest.Case{Name: name, Reader: Reader, At: "g.pt", Pack: sourcetest.Zipped(t, "g.pt"),
 			Files: sourcetest.Members(t, "testdata/"+name+".pt")}
 		for member := range c.Files {
 			if last := member[len(member)-8:]; last != "data.pkl" && last != "yteorder" &&
@@ -29,10 +29,10 @@ func TestWhatComesOfAnyGraphOfPyTorchGeometric(t *testing.T) {
 	if bytes.Equal(big, old) {
 		t.Fatal("the file does not say that it is little-endian")
 	}
-	cases = append(cases, sourcetest.Case{Name: "old and big-endian", Reader: Reader{}, At: "old.pt",
+	cases = append(cases, sourcetest.Case{Name: "old and big-endian", Reader: Reader, At: "old.pt",
 		Files: map[string]string{"old.pt": string(big)}}.Whole())
-	sourcetest.Outcomes(t, append(cases, sourcetest.Case{Name: "old", Reader: Reader{}, At: "old.pt",
+	sourcetest.Outcomes(t, append(cases, sourcetest.Case{Name: "old", Reader: Reader, At: "old.pt",
 		Files: map[string]string{"old.pt": string(old)}})...)
 }
 
-var _ source.Reader = Reader{}
+var _ source.Reader = Reader

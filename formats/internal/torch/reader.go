@@ -13,16 +13,10 @@ import (
 )
 
 // Reader reads graphs of PyTorch Geometric.
-type Reader struct{}
+var Reader = source.Reader{Name: "pyg", Title: "a Data, HeteroData or InMemoryDataset of PyTorch Geometric (.pt)",
+	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
 
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "pyg", Title: "a Data, HeteroData or InMemoryDataset of PyTorch Geometric (.pt)",
-		Options: []string{"tables"}}
-}
-
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
 		if head, err := t.At(name).Head(); err != nil || !Looks(head) {
 			continue
@@ -48,8 +42,7 @@ type store struct {
 	values *pickle.Dict
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	f, err := Open(at, r.Budget)
 	if err != nil {
 		return nil, err

@@ -25,13 +25,13 @@ func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
 	}
 	for _, name := range list {
 		tree := expect.Must(source.OpenTree(name, nil))(t)
-		if found := (Reader{}).Find(tree); len(found) != 1 {
+		if found := Reader.Find(tree); len(found) != 1 {
 			t.Errorf("%s: found %v", name, found)
 		}
 		want := expect.Must(os.ReadFile(strings.TrimSuffix(name, ".pt") + ".txt"))(t)
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(1 << 20)
-		g, err := Reader{}.Read(context.Background(), tree.At(filepath.Base(name)), &source.Request{
+		g, err := Reader.Read(context.Background(), tree.At(filepath.Base(name)), &source.Request{
 			Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}})
 		if err != nil {
 			t.Fatal(name, err)
@@ -58,7 +58,7 @@ func TestAFileThatWouldRunCodeIsRefused(t *testing.T) {
 		}
 		to = append(to, bytes.Repeat([]byte{'x'}, len(from)-len(to)-1)...)
 		at := sourcetest.File(t, name, string(bytes.Replace(b, from, append(to, '\n'), 1)))
-		g, err := Reader{}.Read(context.Background(), at, &source.Request{})
+		g, err := Reader.Read(context.Background(), at, &source.Request{})
 		if !errors.Is(err, pickle.ErrForbidden) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, %v", name, g, err)
 		}
@@ -77,7 +77,7 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 			for range rnd.IntN(4) {
 				b[rnd.IntN(max(len(b), 1))] = byte(rnd.Uint32())
 			}
-			sourcetest.Survives(t, Reader{}, dir, name, b)
+			sourcetest.Survives(t, Reader, dir, name, b)
 		}
 	}
 }
@@ -88,5 +88,5 @@ func FuzzRead(f *testing.F) {
 		f.Add(b)
 	}
 	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, b []byte) { sourcetest.Survives(t, Reader{}, dir, "x.pt", b) })
+	f.Fuzz(func(t *testing.T, b []byte) { sourcetest.Survives(t, Reader, dir, "x.pt", b) })
 }

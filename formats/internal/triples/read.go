@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -16,13 +15,8 @@ import (
 )
 
 // Reader reads knowledge graphs.
-type Reader struct{}
-
-// Info implements source.Reader.
-func (Reader) Info() source.Info {
-	return source.Info{Name: "triples", Title: "a knowledge graph: train, valid and test of head, relation, tail",
-		Options: []string{"relations"}}
-}
+var Reader = source.Reader{Name: "triples", Title: "a knowledge graph: train, valid and test of head, relation, tail",
+	Options: []string{"relations"}, Find: findGraphs, Read: readGraph}
 
 // parts are the files of a knowledge graph, by the names that collections give them, with the split that each is.
 var parts = []struct {
@@ -67,8 +61,7 @@ func looks(at source.Place) bool {
 	return len(lines) > 1
 }
 
-// Find implements source.Reader.
-func (Reader) Find(t *source.Tree) (found []string) {
+func findGraphs(t *source.Tree) (found []string) {
 	if t.Single() {
 		return nil
 	}
@@ -80,8 +73,7 @@ func (Reader) Find(t *source.Tree) (found []string) {
 	return found
 }
 
-// Read implements source.Reader.
-func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	list := files(at)
 	if list == nil {
 		return nil, source.Error(at.Path(), "", -1, "name a folder or archive with train.txt, valid.txt, test.txt",
@@ -93,11 +85,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 	for _, c := range []interface{ Close() error }{d.nodes, d.relations, d.listed} {
 		g.Own(c)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.Close())
-		}
-	}()
+	defer source.CloseOnError(&err, g)
 	for i, f := range list {
 		if f.Tree == nil {
 			g.Note("there is no file of %s triples", parts[i].names[0])

@@ -50,10 +50,10 @@ func TestTriplesAreEdgesAndLinks(t *testing.T) {
 			"relation /is/a likes:it"},
 	} {
 		at := sourcetest.Folder(t, "", files)
-		if found := (Reader{}).Find(at.Tree); fmt.Sprint(found) != "[.]" {
+		if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
 			t.Fatalf("found %v", found)
 		}
-		g := expect.Must((Reader{}).Read(context.Background(), at, &source.Request{RelationsAsTypes: c.types}))(t)
+		g := expect.Must(Reader.Read(context.Background(), at, &source.Request{RelationsAsTypes: c.types}))(t)
 		if got := spell(t, g); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
@@ -76,7 +76,7 @@ func TestBadTriplesNameTheirLine(t *testing.T) {
 	} {
 		text = "h\tr\tt\n" + strings.Repeat("a\tb\tc\n", 1000) + text
 		at := sourcetest.Folder(t, "", map[string]string{"train.txt": text})
-		sourcetest.Refuses(t, Reader{}, at, text, says)
+		sourcetest.Refuses(t, Reader, at, text, says)
 	}
 }
 
@@ -85,7 +85,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("a\tb\t\xff\n", false)
 	f.Fuzz(func(t *testing.T, text string, types bool) {
 		at := sourcetest.Folder(t, "", map[string]string{"train.txt": text, "test.txt": text})
-		g, err := (Reader{}).Read(context.Background(), at, &source.Request{RelationsAsTypes: types})
+		g, err := Reader.Read(context.Background(), at, &source.Request{RelationsAsTypes: types})
 		if err != nil {
 			return
 		}

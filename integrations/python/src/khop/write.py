@@ -16,6 +16,7 @@ import numpy as np
 from . import binary as _binary
 from . import program
 from .errors import KhopError, WriteError
+from .protocol import FOREIGN
 
 _Key = Union[None, str, Tuple[str, str, str]]  # of a plain graph, a node type, an edge type
 _Arrays = Mapping[str, Any]
@@ -92,7 +93,7 @@ def _numpy(value: Any) -> Any:
     """A value as an array of numbers; None if it is none."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":
+        if str(value.dtype).removeprefix("torch.") in FOREIGN:
             value = value.float()
         if value.layout is not __import__("torch").strided:
             return None

@@ -1,0 +1,60 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/khop-gnn/khop/formats/internal/array"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// npy is a .npy file that becomes an array of the dataset.
+type npy struct {
+	path   string
+	header array.Header
+}
+
+// check refuses what holds no numbers, or fewer bytes than the header says.
+func (n *npy) check(f *source.File) error {
+	switch h := &n.header; {
+	case h.DType == unified.Invalid:
+		return fmt.Errorf("%w %q: numbers are wanted", array.ErrType, h.Descr)
+	case f.Compression == "" && h.Bytes() > f.Size:
+		return fmt.Errorf("%v: elements take %d bytes, but the file has %d: it is cut short", h, h.Bytes(), f.Size)
+	}
+	return nil
+}
+
+// read opens the file again and has do read its elements. What decompressing keeps is counted in l.
+func (n *npy) read(l *pinned.Ledger, remedy string, do func(f *source.File) error) error {
+	f, err := source.Open(n.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Count(l); err != nil {
+		return err
+	}
+	h, err := array.ReadHeader(f)
+	if err == nil && h.String() != n.header.String() {
+		err = errors.New("the file has changed")
+	}
+	if err == nil {
+		err = do(f)
+	}
+	if err != nil {
+		return source.Error(n.path, "", -1, remedy, err)
+	}
+	return nil
+}
+
+// writer returns a function that copies the elements.
+func (n *npy) writer(l *pinned.Ledger) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, w io.Writer) error {
+		return n.read(l, "", func(f *source.File) error { return array.Stream(ctx, w, f, n.header, l) })
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/unified"
@@ -261,9 +262,9 @@ func (r *recipe) checkColumns(s *graph.Schema) error {
 		names             []string
 		there             []graph.Column
 	}{
-		{"NodeColumns", defaultNodeColumn, r.opt.Columns.Nodes, ofNodes},
-		{"SeedColumns", defaultSeedColumn, r.opt.Columns.Seeds, ofNodes},
-		{"EdgeColumns", "", r.opt.Columns.Edges, s.EdgeColumns},
+		{"Columns.Nodes", defaultNodeColumn, r.opt.Columns.Nodes, ofNodes},
+		{"Columns.Seeds", defaultSeedColumn, r.opt.Columns.Seeds, ofNodes},
+		{"Columns.Edges", "", r.opt.Columns.Edges, s.EdgeColumns},
 	} {
 		there := map[string]bool{}
 		for _, c := range o.there {
@@ -276,10 +277,10 @@ func (r *recipe) checkColumns(s *graph.Schema) error {
 		named := map[string]bool{}
 		for _, name := range o.names {
 			if named[name] {
-				return fmt.Errorf("%w: %s names column %q twice", ErrOptions, o.option, name)
+				return option.Errorf(ErrOptions, &r.opt, o.option, " names column %q twice", name)
 			}
 			if named[name] = true; !there[name] {
-				return fmt.Errorf("%w: %s: no column %q; there are: %s", ErrOptions, o.option, name,
+				return option.Errorf(ErrOptions, &r.opt, o.option, ": no column %q; there are: %s", name,
 					seedlist.ColumnNames(o.there))
 			}
 		}

@@ -51,7 +51,7 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 	opt.Residence = loader.Disk
 	opt.Columns.Widen = true
 	if _, err := loader.New(stored, opt); !errors.Is(err, loader.ErrOptions) || !strings.HasSuffix(err.Error(),
-		": Widen: rows that are read from disk are delivered as they are stored") {
+		": Columns.Widen: rows that are read from disk are delivered as they are stored") {
 		t.Error(err)
 	}
 }

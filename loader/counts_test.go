@@ -194,22 +194,22 @@ func TestOptionsHaveLimits(t *testing.T) {
 		least, most int
 		set         func(o *loader.Options, v int)
 	}{
-		"BatchSize":    {1, 1 << 30, func(o *loader.Options, v int) { o.BatchSize = v }},
-		"WorldSize":    {1, 1 << 30, func(o *loader.Options, v int) { o.WorldSize = v }},
-		"Rank":         {0, 4, func(o *loader.Options, v int) { o.Rank, o.WorldSize = v, 5 }},
-		"Workers":      {1, 4096, func(o *loader.Options, v int) { o.Workers = v }},
-		"Prefetch":     {1, 4096, func(o *loader.Options, v int) { o.Tuning.Prefetch = v }},
-		"DeviceBlocks": {0, 1 << 20, func(o *loader.Options, v int) { o.Tuning.DeviceBlocks = v }},
-		"MaxMemory":    {0, 1<<63 - 1, func(o *loader.Options, v int) { o.MaxMemory = int64(v) }},
-		"PerSlot":      {0, 1<<63 - 1, func(o *loader.Options, v int) { o.Hooks.PerSlot = int64(v) }},
-		"DeviceMemory": {0, 1<<63 - 1, func(o *loader.Options, v int) { o.Device.Memory = int64(v) }},
-		"DeviceCache":  {-1, 1<<63 - 1, func(o *loader.Options, v int) { o.Device.Cache = int64(v) }},
-		"SlotTimeout":  {1, 1<<63 - 1, func(o *loader.Options, v int) { o.Tuning.SlotTimeout = time.Duration(v) }},
-		"Remainder":    {0, 2, func(o *loader.Options, v int) { o.Remainder = loader.Remainder(v) }},
-		"CacheBytes":   {0, 1<<63 - 1, func(o *loader.Options, v int) { o.Disk.CacheBytes = int64(v) }},
-		"Lookahead":    {1, 1 << 14, func(o *loader.Options, v int) { o.Disk.Lookahead = v }},
-		"Residence":    {0, 3, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
-		"HotRows":      {0, 4, func(o *loader.Options, v int) { o.Device.HotRows = loader.Ranking(v) }},
+		"BatchSize":     {1, 1 << 30, func(o *loader.Options, v int) { o.BatchSize = v }},
+		"WorldSize":     {1, 1 << 30, func(o *loader.Options, v int) { o.WorldSize = v }},
+		"Rank":          {0, 4, func(o *loader.Options, v int) { o.Rank, o.WorldSize = v, 5 }},
+		"Workers":       {1, 4096, func(o *loader.Options, v int) { o.Workers = v }},
+		"Prefetch":      {1, 4096, func(o *loader.Options, v int) { o.Tuning.Prefetch = v }},
+		"DeviceBlocks":  {0, 1 << 20, func(o *loader.Options, v int) { o.Tuning.DeviceBlocks = v }},
+		"MaxMemory":     {0, 1<<63 - 1, func(o *loader.Options, v int) { o.MaxMemory = int64(v) }},
+		"PerSlot":       {0, 1<<63 - 1, func(o *loader.Options, v int) { o.Hooks.PerSlot = int64(v) }},
+		"Device.Memory": {0, 1<<63 - 1, func(o *loader.Options, v int) { o.Device.Memory = int64(v) }},
+		"Device.Cache":  {-1, 1<<63 - 1, func(o *loader.Options, v int) { o.Device.Cache = int64(v) }},
+		"SlotTimeout":   {1, 1<<63 - 1, func(o *loader.Options, v int) { o.Tuning.SlotTimeout = time.Duration(v) }},
+		"Remainder":     {0, 2, func(o *loader.Options, v int) { o.Remainder = loader.Remainder(v) }},
+		"CacheBytes":    {0, 1<<63 - 1, func(o *loader.Options, v int) { o.Disk.CacheBytes = int64(v) }},
+		"Lookahead":     {1, 1 << 14, func(o *loader.Options, v int) { o.Disk.Lookahead = v }},
+		"Residence":     {0, 3, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
+		"HotRows":       {0, 4, func(o *loader.Options, v int) { o.Device.HotRows = loader.Ranking(v) }},
 	} {
 		for _, v := range []int{c.least - 1, c.least, c.most, c.most + 1} {
 			o := loader.Options{Sampler: neighbor}

@@ -44,11 +44,11 @@ func TestChoicesEndWithTheirNames(t *testing.T) {
 		last int
 		set  func(o *loader.Options, v int)
 	}{
-		"ExcludeSeeds": {2, func(o *loader.Options, v int) { o.Links.ExcludeSeeds = loader.Exclusion(v) }},
-		"HostPages":    {1, func(o *loader.Options, v int) { o.Tuning.HostPages = loader.HostPages(v) }},
-		"Carry":        {2, func(o *loader.Options, v int) { o.Tuning.Carry = loader.Carry(v) }},
-		"HotRows":      {4, func(o *loader.Options, v int) { o.Device.HotRows = loader.Ranking(v) }},
-		"HotShare": {int(loader.ShareAll), func(o *loader.Options,
+		"Links.ExcludeSeeds": {2, func(o *loader.Options, v int) { o.Links.ExcludeSeeds = loader.Exclusion(v) }},
+		"Tuning.HostPages":   {1, func(o *loader.Options, v int) { o.Tuning.HostPages = loader.HostPages(v) }},
+		"Tuning.Carry":       {2, func(o *loader.Options, v int) { o.Tuning.Carry = loader.Carry(v) }},
+		"Device.HotRows":     {4, func(o *loader.Options, v int) { o.Device.HotRows = loader.Ranking(v) }},
+		"Tuning.HotShare": {int(loader.ShareAll), func(o *loader.Options,
 			v int) {
 			o.Tuning.HotShare = loader.Sharing(v)
 		}},

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -23,8 +24,8 @@ import (
 func PlaceAll(ctx context.Context, src Source, opt Options, loaders int) (all []*Placed, err error) {
 	devices := strings.Split(opt.Device.Name, ",")
 	if len(devices) > loaders {
-		return nil, fmt.Errorf("%w: Device is %s: more devices than the %d loaders", ErrOptions, opt.Device.Name,
-			loaders)
+		return nil, option.Errorf(ErrOptions, opt, "Device.Name", " is %s: more devices than the %d loaders",
+			opt.Device.Name, loaders)
 	}
 	defer func() {
 		if err != nil {
@@ -94,11 +95,11 @@ func shareHotRows(all []*Placed) error {
 	for _, p := range all {
 		d, ok := p.on.(*onCUDA)
 		if !ok {
-			return fmt.Errorf("%w: Device names several, but one of them is %s: name CUDA devices, each once",
-				ErrOptions, p.Device())
+			return option.Errorf(ErrOptions, Options{}, "Device.Name", " names several, but one of them is %s: name "+
+				"CUDA devices, each once", p.Device())
 		}
 		if slices.ContainsFunc(waiting, func(w *placer) bool { return w.d.Ordinal() == d.Ordinal() }) {
-			return fmt.Errorf("%w: Device names %s twice", ErrOptions, p.Device())
+			return option.Errorf(ErrOptions, Options{}, "Device.Name", " names %s twice", p.Device())
 		}
 		waiting = append(waiting, d.waiting)
 		d.waiting = nil

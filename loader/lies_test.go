@@ -133,10 +133,6 @@ func TestNumbersOfOptionsAreTakenUpToTheirLimits(t *testing.T) {
 		"Device.Memory": {0, endless},
 		"Device.Cache":  {-1, endless}, "Tuning.DeviceBlocks": {0, 1 << 20}, "Tuning.SlotTimeout": {1, endless},
 	} {
-		name := path[strings.LastIndex(path, ".")+1:]
-		if name == "Memory" || name == "Cache" {
-			name = "Device" + name
-		}
 		for v, taken := range map[int64]bool{c[0] - 1: false, c[0]: true, c[1]: true, c[1] + 1: false} {
 			if c[1] == endless && v == -1<<63 {
 				continue // there is no greater number
@@ -156,10 +152,13 @@ func TestNumbersOfOptionsAreTakenUpToTheirLimits(t *testing.T) {
 				field.SetInt(v)
 			}
 			err := opt.Validate()
-			says := fmt.Sprintf(": %s is %d: must be %d to %d", name, v, c[0], c[1])
+			says := fmt.Sprintf(": %s is %d: must be %d to %d", path, v, c[0], c[1])
+			if c[1] == endless {
+				says = fmt.Sprintf(": %s is %d: must be %d or more", path, v, c[0])
+			}
 			if taken && err != nil || !taken && (!errors.Is(err, loader.ErrOptions) ||
 				!strings.HasSuffix(err.Error(), says)) {
-				t.Errorf("%s of %d: %v", name, v, err)
+				t.Errorf("%s of %d: %v", path, v, err)
 			}
 		}
 	}

@@ -1,9 +1,9 @@
 package loader
 
 import (
-	"fmt"
 
 	"github.com/khop-gnn/khop/internal/enum"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/sampling"
@@ -42,23 +42,25 @@ func (r *recipe) checkLinks() error {
 	ofLinks := o.Links.Negatives.Any() || o.Links.ExcludeSeeds != ExcludeNone || o.Links.Label != "" ||
 		o.Links.Time != ""
 	if ofLinks && l.ByEdge == nil {
-		return fmt.Errorf("%w: Negatives, ExcludeSeeds, LinkLabel and LinkTime are for seeds that are edges: %v are "+
-			"not", ErrOptions, o.Seeds)
+		return option.Errorf(ErrOptions, o, "Links.Negatives.Law", ", %s, %s and %s are for seeds that are edges: %v "+
+			"are not", option.NameOf(o, "Links.ExcludeSeeds"), option.NameOf(o, "Links.Label"),
+			option.NameOf(o, "Links.Time"), o.Seeds)
 	}
 	if o.Links.Label+o.Links.Time != "" && l.ByEdge != nil && l.Count > 0 && !l.OfGraph() {
-		return fmt.Errorf("%w: LinkLabel and LinkTime are columns of the graph's edges, for AllEdges: %v have labels "+
-			"and times of their own, or none", ErrOptions, o.Seeds)
+		return option.Errorf(ErrOptions, o, "Links.Label", " and %s are columns of the graph's edges, for AllEdges: "+
+			"%v have labels and times of their own, or none", option.NameOf(o, "Links.Time"), o.Seeds)
 	}
 	if o.Links.Negatives.Time != "" && !l.Timed {
-		return fmt.Errorf("%w: Negatives.Time is %q, but %v have no times", ErrOptions, o.Links.Negatives.Time, o.Seeds)
+		return option.Errorf(ErrOptions, o, "Links.Negatives.Time", " is %q, but %v have no times",
+			o.Links.Negatives.Time, o.Seeds)
 	}
 	if r.mostLinks() > 1<<29 {
-		return fmt.Errorf("%w: BatchSize %d with %v negatives an edge: a batch has more than 2^29 edges", ErrOptions,
-			o.BatchSize, o.Links.Negatives.Ratio)
+		return option.Errorf(ErrOptions, o, "BatchSize", " %d with %v negatives an edge: a batch has more than 2^29 "+
+			"edges", o.BatchSize, o.Links.Negatives.Ratio)
 	}
 	if x, ok := sampling.As[sampling.Excluder](o.Sampler); o.Links.ExcludeSeeds != ExcludeNone && (!ok ||
 		!x.CanExclude()) {
-		return fmt.Errorf("%w: ExcludeSeeds is %v, but the sampler cannot leave edges out: %s", ErrOptions,
+		return option.Errorf(ErrOptions, o, "Links.ExcludeSeeds", " is %v, but the sampler cannot leave edges out: %s",
 			o.Links.ExcludeSeeds, o.Sampler.Fingerprint())
 	}
 	if o.Links.ExcludeSeeds == ExcludeReverse {

@@ -1,14 +1,13 @@
 package loader
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -164,7 +163,8 @@ type Options struct {
 
 	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch
 	// does not depend on them. Default 0 of 1.
-	Rank, WorldSize int
+	Rank      int
+	WorldSize int `default:"1" range:"1,1073741824"`
 	// Remainder says what happens where the batches do not divide by WorldSize. Default Pad.
 	Remainder Remainder `of:"serve" default:"pad" help:"${remainder_help}"`
 
@@ -175,7 +175,7 @@ type Options struct {
 
 	// Workers are the goroutines that sample and gather. Default: all cores; on a device, where they mostly wait, 2;
 	// for a topology on disk, which some wait for, twice the cores and two more, as far as memory has room for them.
-	Workers int `default:"0" range:"0,4096" help:"Goroutines that make batches; 0: one a core."`
+	Workers int `default:"0" range:"1,4096" help:"Goroutines that make batches; 0: one a core."`
 	// Residence says where the dataset lies while it is read. Default Mapped.
 	Residence Residence `default:"mapped" help:"${residence_help}"`
 	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
@@ -186,7 +186,7 @@ type Options struct {
 	// MaxMemory is the most anonymous memory that the loader takes, in bytes: copies of the dataset, slots and scratch,
 	// not mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that
 	// does not suffice. Default: no limit.
-	MaxMemory int64 `kind:"size" help:"The most memory to take, such as 4GB; mapped files do not count."`
+	MaxMemory int64 `kind:"size" range:"0," help:"${max_memory_help}"`
 
 	// Disk belongs to Residence Disk and Auto.
 	Disk DiskOptions
@@ -212,7 +212,7 @@ type ColumnOptions struct {
 	Widen bool `help:"Deliver rows of 16-bit floats and scaled int8 as float32."`
 	// Prepare makes transposes and norms of the blocks in the pipeline, which batches then have as arrays, whose names
 	// docs/loader.md has. Only the CPU makes them. Default: none.
-	Prepare sparse.Preparation `value:"WHAT" help:"Make of each block, with commas: transpose, gcn-norm, loops."`
+	Prepare sparse.Preparation `range:"0,7" value:"WHAT" help:"${prepare_help}"`
 }
 
 // LinkOptions belong to seeds that are edges.
@@ -232,7 +232,7 @@ type DiskOptions struct {
 	// CacheBytes is how many bytes of rows are kept in memory: columns as a whole where they are small, and of others
 	// the rows that are needed soonest. What planning takes comes on top. Of a topology on disk the loader assumes that
 	// as many bytes are in the page cache. Default: half of MaxMemory, or of what is available.
-	CacheBytes int64 `kind:"size" help:"Rows that --residence disk keeps; default: half of memory."`
+	CacheBytes int64 `kind:"size" range:"0," help:"Rows that --residence disk keeps; default: half of memory."`
 	// Lookahead is the most batches that are sampled ahead; fewer where their ids would take more than a quarter of
 	// CacheBytes, and 16 MiB.
 	Lookahead int `default:"64" range:"1,16384" help:"Batches that --residence disk samples ahead, at most."`
@@ -240,7 +240,7 @@ type DiskOptions struct {
 	// files of so many bytes beside the columns, where they lie one after another for each batch. It does so where the
 	// disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes.
 	// Default: it does not.
-	PackBytes int64 `name:"pack" kind:"size" help:"${pack_help}"`
+	PackBytes int64 `name:"pack" kind:"size" range:"0," help:"${pack_help}"`
 }
 
 // DeviceOptions say where batches are made and lie.
@@ -250,7 +250,7 @@ type DeviceOptions struct {
 	Name string `name:"device" default:"auto" value:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
 	// Memory is the most device memory that the loader takes, in bytes. Default: half of what is free on the device
 	// when New is called.
-	Memory int64 `name:"device-memory" kind:"size" help:"The most device memory; default: half of what is free."`
+	Memory int64 `name:"device-memory" kind:"size" range:"0," help:"${device_memory_help}"`
 	// Cache is how much of it is for the source, in bytes: first the graph, then whole columns, the smallest first,
 	// then the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what slots
 	// and scratch leave, and at least half; NoDeviceCache for none.
@@ -297,67 +297,31 @@ type Hooks struct {
 	Tier tier.Tier
 	// PerSlot is how many bytes the caller keeps for each slot beside it, as the feed keeps copies of ids: MaxMemory
 	// leaves room for them.
-	PerSlot int64
+	PerSlot int64 `range:"0,"`
 }
 
 // EnsureDefaults replaces zero values by their defaults and returns o. What depends on the source (Seeds, columns)
 // stays.
 func (o *Options) EnsureDefaults() *Options {
-	setDefault(&o.BatchSize, 1024)
-	setDefault(&o.WorldSize, 1)
-	setDefault(&o.Workers, machine.Workers())
-	setDefault(&o.Tuning.Prefetch, 2)
-	setDefault(&o.Disk.Lookahead, 64)
-	setDefault(&o.Device.Name, "auto")
-	setDefault(&o.Tuning.SlotTimeout, 60*time.Second)
+	option.Fill(o)
+	if o.Workers == 0 {
+		o.Workers = machine.Workers()
+	}
 	o.prepare()
 	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Validate returns an error that wraps ErrOptions for options that make no sense whatever the source. It expects
 // defaults to be in place.
 func (o *Options) Validate() error {
 	if o.Sampler == nil {
-		return fmt.Errorf("%w: Sampler is not set", ErrOptions)
+		return option.Errorf(ErrOptions, o, "Sampler", " is not set")
 	}
-	for _, f := range []struct {
-		name    string
-		v, most int64
-		least   int64
-	}{
-		{"BatchSize", int64(o.BatchSize), 1 << 30, 1},
-		{"WorldSize", int64(o.WorldSize), 1 << 30, 1},
-		{"Rank", int64(o.Rank), int64(o.WorldSize) - 1, 0},
-		{"Workers", int64(o.Workers), 1 << 12, 1},
-		{"Prefetch", int64(o.Tuning.Prefetch), 1 << 12, 1},
-		{"Remainder", int64(o.Remainder), int64(Short), 0},
-		{"Residence", int64(o.Residence), int64(Auto), 0},
-		{"CacheBytes", o.Disk.CacheBytes, 1<<63 - 1, 0},
-		{"Lookahead", int64(o.Disk.Lookahead), diskio.MaxLookahead, 1},
-		{"PackBytes", o.Disk.PackBytes, 1<<63 - 1, 0},
-		{"Prepare", int64(o.Columns.Prepare), int64(sparse.Transpose | sparse.GCNNorm | sparse.Loops), 0},
-		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
-		{"PerSlot", o.Hooks.PerSlot, 1<<63 - 1, 0},
-		{"DeviceMemory", o.Device.Memory, 1<<63 - 1, 0},
-		{"DeviceCache", o.Device.Cache, 1<<63 - 1, NoDeviceCache},
-		{"ExcludeSeeds", int64(o.Links.ExcludeSeeds), int64(ExcludeReverse), 0},
-		{"HostPages", int64(o.Tuning.HostPages), int64(PagesMeasured), 0},
-		{"Carry", int64(o.Tuning.Carry), int64(CarryMeasured), 0},
-		{"HotRows", int64(o.Device.HotRows), int64(RankNone), 0},
-		{"HotShare", int64(o.Tuning.HotShare), int64(ShareAll), 0},
-		{"DeviceBlocks", int64(o.Tuning.DeviceBlocks), 1 << 20, 0},
-		{"SlotTimeout", int64(o.Tuning.SlotTimeout), 1<<63 - 1, 1},
-	} {
-		if f.v < f.least || f.v > f.most {
-			return fmt.Errorf("%w: %s is %d: must be %d to %d", ErrOptions, f.name, f.v, f.least, f.most)
-		}
+	if err := option.Check(ErrOptions, o); err != nil {
+		return err
+	}
+	if o.Rank < 0 || o.Rank >= o.WorldSize {
+		return option.Errorf(ErrOptions, o, "Rank", " is %d: must be 0 to %d", o.Rank, o.WorldSize-1)
 	}
 	_, err := ParseDevice(o.Device.Name)
 	return err

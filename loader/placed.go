@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -216,8 +217,8 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 		opt.Device.Name = fmt.Sprintf("cuda:%d", n)
 	}
 	if opt.Device.Name != "auto" && opt.Device.Name != own.Device.Name {
-		return nil, fmt.Errorf("%w: Device is %s, but %s was placed for %s", ErrOptions, opt.Device.Name, p.recipe.name,
-			own.Device.Name)
+		return nil, option.Errorf(ErrOptions, opt, "Device.Name", " is %s, but %s was placed for %s", opt.Device.Name,
+			p.recipe.name, own.Device.Name)
 	}
 	if reads, placed := readColumns(opt.Sampler), readColumns(own.Sampler); reads != nil && !slices.Equal(reads,
 		placed) {

@@ -95,11 +95,11 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 	want.Seeds, want.WorldSize, want.Tuning.SlotTimeout = got.Seeds, 1, got.Tuning.SlotTimeout
 	expect.That(t, reflect.DeepEqual(want, got), "%+v, want %+v", got, want)
 	for says, change := range map[string]func(o *loader.Options){
-		"BatchSize is -1: must be 1 to 1073741824":  func(o *loader.Options) { o.BatchSize = -1 },
-		"Device is cuda:0, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda" },
-		"Device is cuda:3, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda:3" },
-		" was placed for cpu":                       func(o *loader.Options) { o.Device.Name = "cuda:1" },
-		"no column \"none\"":                        func(o *loader.Options) { o.Columns.Nodes = []string{"none"} },
+		"BatchSize is -1: must be 1 to 1073741824":       func(o *loader.Options) { o.BatchSize = -1 },
+		"Device.Name is cuda:0, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda" },
+		"Device.Name is cuda:3, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda:3" },
+		" was placed for cpu":                            func(o *loader.Options) { o.Device.Name = "cuda:1" },
+		"no column \"none\"":                             func(o *loader.Options) { o.Columns.Nodes = []string{"none"} },
 		"the column was not placed: name it in the opt": func(o *loader.Options) {
 			o.Columns.Edges = []string{"weight"}
 		},

@@ -96,7 +96,7 @@ func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
 	p := place(t, g, opt, 1)
 	for text, change := range map[string]func(*loader.Options){
 		"edge/0/node:edge:node/weight": func(o *loader.Options) { o.Columns.Edges = []string{"weight"} },
-		"Device is cuda:3":             func(o *loader.Options) { o.Device.Name = "cuda:3" },
+		"Device.Name is cuda:3":        func(o *loader.Options) { o.Device.Name = "cuda:3" },
 	} {
 		o := opt
 		o.Device.Name = "cpu"

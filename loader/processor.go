@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -161,7 +162,8 @@ func ParseDevice(name string) (ordinal int, err error) {
 		return -1, nil
 	}
 	if ordinal, err = unified.ParseDevice(name); err != nil {
-		return -1, fmt.Errorf("%w: Device %q: must be auto, cpu, cuda or cuda:<number>", ErrOptions, name)
+		return -1, option.Errorf(ErrOptions, Options{}, "Device.Name",
+			" %q: must be auto, cpu, cuda or cuda:<number>", name)
 	}
 	return ordinal, nil
 }

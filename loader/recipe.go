@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/prepared"
@@ -141,7 +142,7 @@ func (r *recipe) findItems(of sampling.ItemSampler, schema *graph.Schema) (err e
 	case r.opt.Seeds.kind != trainOrAll && r.opt.Seeds.kind != ownItems:
 		return fmt.Errorf("%w: %s are set, but this sampler makes batches of items of its own", ErrOptions, r.opt.Seeds)
 	case r.opt.Shuffle && items.InOrder:
-		return fmt.Errorf("%w: Shuffle is set, but this sampler's batches have an order", ErrOptions)
+		return option.Errorf(ErrOptions, &r.opt, "Shuffle", " is set, but this sampler's batches have an order")
 	case items.Count < 0 || items.PerBatch < 1:
 		return fmt.Errorf("%w: %d items, %d a batch", ErrSampler, items.Count, items.PerBatch)
 	}

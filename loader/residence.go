@@ -2,9 +2,9 @@ package loader
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
@@ -14,7 +14,8 @@ import (
 func (r *recipe) settleResidence(columns []*tiers.Column, loaders int) error {
 	o := &r.opt
 	if o.Residence == Disk && o.Columns.Widen {
-		return fmt.Errorf("%w: Widen: rows that are read from disk are delivered as they are stored", ErrOptions)
+		return option.Errorf(ErrOptions, o, "Columns.Widen",
+			": rows that are read from disk are delivered as they are stored")
 	}
 	if o.Residence != Disk && o.Residence != Auto {
 		return nil

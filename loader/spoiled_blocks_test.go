@@ -48,7 +48,7 @@ func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 	_, err := loader.New(typed, loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: sparse.Loops},
 		Seeds:  loader.AllNodes(),
 		Device: loader.DeviceOptions{Name: "cpu"}})
-	want := fmt.Sprintf(": Prepare: loops are for edges between nodes of one type, and %s leads elsewhere",
+	want := fmt.Sprintf(": Columns.Prepare: loops are for edges between nodes of one type, and %s leads elsewhere",
 		typed.Schema().Edges[0])
 	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.HasSuffix(err.Error(), want), "%v, want %s", err, want)
 	for _, what := range []sparse.Preparation{8, 255} {

@@ -2,10 +2,10 @@ package loader
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -25,7 +25,7 @@ func (o *Options) verifier(src Source) (Verifier, error) {
 	case !o.Verify:
 		return nil, nil
 	case !ok:
-		return nil, fmt.Errorf("%w: Verify: %s has no checksums", ErrOptions, nameOfSource(src))
+		return nil, option.Errorf(ErrOptions, o, "Verify", ": %s has no checksums", nameOfSource(src))
 	}
 	return v, nil
 }

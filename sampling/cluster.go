@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -19,8 +20,10 @@ import (
 // nodes. It runs on the CPU. Source: Chiang et al., "Cluster-GCN: an efficient algorithm for training deep and large
 // graph convolutional networks", KDD 2019.
 type Cluster struct {
-	Partition *graph.Partition // of the graph's nodes; nil makes one before the first batch: see graph.StreamPartition
-	PerBatch  int              // parts of a batch; 0 is 1
+	// Partition is of the graph's nodes; nil makes one before the first batch: see graph.StreamPartition.
+	Partition *graph.Partition `id:"partition" kind:"partition" empty:"default" value:"FILE" help:"${partition_help}"`
+	// PerBatch is the parts of a batch.
+	PerBatch int `name:"clusters" id:"per-batch" default:"1" range:"0," help:"Parts of a batch."`
 }
 
 // partNodes is how many nodes a part has, on average at most, where Cluster makes the partition.
@@ -101,11 +104,7 @@ func (k Cluster) Validate(s *graph.Schema) error {
 }
 
 func (k Cluster) Fingerprint() string {
-	name := k.Partition.String()
-	if k.Partition == nil {
-		name = "default"
-	}
-	return fmt.Sprintf("cluster partition=%s per-batch=%d", name, max(k.PerBatch, 1))
+	return option.Fingerprint("cluster", option.Filled(k))
 }
 
 // Items implements ItemSampler: an item is a part.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -30,7 +31,7 @@ func TestFanoutsAreReadAndWritten(t *testing.T) {
 		all, perType, err := ParseFanouts(c.text)
 		expect.That(t, err == nil && slices.Equal(all, c.all) && reflect.DeepEqual(perType, c.perType), "%q: %v %v %v",
 			c.text, all, perType, err)
-		again, againType, err := ParseFanouts(formatFanouts(all, perType))
+		again, againType, err := ParseFanouts(option.FormatFanouts(all, perType))
 		expect.That(t, err == nil && slices.Equal(again, c.all) && reflect.DeepEqual(againType, c.perType),
 			"%q written and read again: %v %v %v", c.text, again, againType, err)
 	}

@@ -5,10 +5,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 )
 
@@ -22,66 +21,10 @@ const maxHops = 256
 // "cites=15,10;writes=5,5", where an edge type is named by its relation or as source:relation:target and "*=5,5" stands
 // for all types that are not named. -1 takes every in-edge, 0 none.
 func ParseFanouts(text string) (all []int, perType map[string][]int, err error) {
-	if !strings.Contains(text, "=") {
-		all, err = parseList(text)
-		return all, nil, err
+	if all, perType, err = option.ParseFanouts(text); err != nil {
+		err = fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	perType = make(map[string][]int)
-	for _, part := range strings.Split(text, ";") {
-		name, list, ok := strings.Cut(part, "=")
-		if name = strings.TrimSpace(name); !ok || name == "" {
-			return nil, nil, fmt.Errorf("%w: fan-outs %q: %q is not of the form type=15,10", ErrOptions, text, part)
-		}
-		k, err := parseList(list)
-		if err != nil {
-			return nil, nil, err
-		}
-		if _, twice := perType[name]; twice || name == "*" && all != nil {
-			return nil, nil, fmt.Errorf("%w: fan-outs %q: %q is there twice", ErrOptions, text, name)
-		}
-		if name == "*" {
-			all = k
-		} else {
-			perType[name] = k
-		}
-	}
-	return all, perType, nil
-}
-
-func parseList(text string) ([]int, error) {
-	var list []int
-	for _, f := range strings.Split(text, ",") {
-		k, err := strconv.ParseInt(strings.TrimSpace(f), 10, 32)
-		if err != nil || k < All {
-			return nil, fmt.Errorf("%w: fan-out %q in %q: must be a number, 0 for no edge or -1 for all", ErrOptions, f,
-				text)
-		}
-		list = append(list, int(k))
-	}
-	return list, nil
-}
-
-// formatFanouts is the inverse of ParseFanouts, with the types in order.
-func formatFanouts(all []int, perType map[string][]int) string {
-	if len(perType) == 0 {
-		return formatList(all)
-	}
-	var parts []string
-	if all != nil {
-		parts = append(parts, "*="+formatList(all))
-	}
-	for _, name := range slices.Sorted(maps.Keys(perType)) {
-		parts = append(parts, name+"="+formatList(perType[name]))
-	}
-	return strings.Join(parts, ";")
-}
-
-func formatList(list []int) string {
-	parts := make([]string, len(list))
-	for i, k := range list {
-		parts[i] = strconv.Itoa(k)
-	}
-	return strings.Join(parts, ",")
+	return all, perType, err
 }
 
 // plan is the fan-out of each hop and edge type: [hop][edge type]; of HGT the number of nodes of each node type.

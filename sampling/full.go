@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -22,15 +23,12 @@ import (
 // Cost: all nodes and edges, once, in memory of a batch. It runs on the CPU. Sources: the method inference of PyG's and
 // DGL's examples. docs/sampling.md states the result in full.
 type Full struct {
-	// Work is how many nodes and in-edges a batch has, up to twice as many at most; 0 is 65536.
-	Work int
+	// Work is how many nodes and in-edges a batch has, up to twice as many at most.
+	Work int `id:"work" default:"65536" range:"0," help:"Nodes and in-edges of a batch."`
 }
 
 func (k Full) work() int64 {
-	if k.Work == 0 {
-		return 1 << 16
-	}
-	return int64(k.Work)
+	return int64(option.Filled(k).Work)
 }
 
 func (k Full) Validate(*graph.Schema) error {
@@ -40,7 +38,7 @@ func (k Full) Validate(*graph.Schema) error {
 	return nil
 }
 
-func (k Full) Fingerprint() string { return fmt.Sprintf("full work=%d", k.work()) }
+func (k Full) Fingerprint() string { return option.Fingerprint("full", option.Filled(k)) }
 
 // Items implements ItemSampler: an item is a range.
 func (k Full) Items(s *graph.Schema) Items {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
@@ -22,7 +23,7 @@ import (
 type HGT struct {
 	// Nodes are how many nodes of each type a hop draws, Nodes[0] around the seeds; All (-1) draws every node that has
 	// a budget, 0 none.
-	Nodes []int
+	Nodes []int `name:"layer-nodes" id:"nodes" default:"512,512" help:"${layer_nodes_help}"`
 	// PerType overrides Nodes for single node types. A list shorter than the longest ends early.
 	PerType map[string][]int
 }
@@ -42,7 +43,7 @@ func (k HGT) plan(s *graph.Schema) (plan, error) {
 }
 
 func (k HGT) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
-func (k HGT) Fingerprint() string            { return "hgt nodes=" + formatFanouts(k.Nodes, k.PerType) }
+func (k HGT) Fingerprint() string            { return option.Fingerprint("hgt", k) }
 
 func (k HGT) Bound(s *graph.Schema, batchSize int) Bound {
 	p, err := k.plan(s)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 )
 
@@ -23,17 +24,17 @@ import (
 // it, Poisson is DGL's LaborSampler. docs/sampling.md states the result in full.
 type Labor struct {
 	// Fanouts and PerType are as Neighbor's.
-	Fanouts []int
+	Fanouts []int `same:"fanouts" id:"fanouts"`
 	PerType map[string][]int
 	// Frontier says which nodes a hop expands.
-	Frontier Frontier
+	Frontier Frontier `same:"frontier" id:"frontier"`
 	// Poisson takes the edges of a destination independently of each other: k on average.
-	Poisson bool
+	Poisson bool `id:"poisson" help:"Take each edge by itself, so that the fan-out is a mean."`
 	// LayerDependent keeps the variate of a source for all hops, so that layers share nodes too.
-	LayerDependent bool
+	LayerDependent bool `id:"layer-dependent" help:"Let hops share nodes too."`
 	// BatchDependency is the number of batches for which a source keeps its variate, so that following batches share
 	// nodes: from one batch to the next one source in BatchDependency draws anew. 0 and 1 are every batch.
-	BatchDependency int
+	BatchDependency int `id:"batch-dependency" default:"1" range:"1," help:"Batches for which a node keeps its draw."`
 }
 
 // neighbor returns the Neighbor that takes at least as many edges.
@@ -69,8 +70,7 @@ func (l Labor) CanExclude() bool  { return true }
 func (l Labor) Expands() Frontier { return l.Frontier }
 
 func (l Labor) Fingerprint() string {
-	return fmt.Sprintf("labor fanouts=%s frontier=%v poisson=%t layer-dependent=%t batch-dependency=%d",
-		formatFanouts(l.Fanouts, l.PerType), l.Frontier, l.Poisson, l.LayerDependent, max(l.BatchDependency, 1))
+	return option.Fingerprint("labor", option.Filled(l))
 }
 
 func (l Labor) Bound(s *graph.Schema, batchSize int) Bound {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -25,10 +26,10 @@ import (
 // docs/sampling.md states the result in full.
 type FastGCN struct {
 	// Nodes are how many nodes each hop draws, Nodes[0] for the seeds; All (-1) takes every in-edge, 0 none.
-	Nodes []int
+	Nodes []int `same:"layer-nodes" id:"nodes"`
 	// Weight names a column of the edges, float32 or float64, with what each edge's message counts; finite and not
 	// negative. "" is the mean: 1 / in-edges of the type that the destination has.
-	Weight string
+	Weight string `same:"weight"`
 }
 
 // Ladies is FastGCN that draws from the in-neighbours of the destinations alone, in proportion to the squared norm of
@@ -37,8 +38,8 @@ type FastGCN struct {
 // Cost: O(in-edges) a destination, twice. It runs on the CPU. Source: Zou et al., "Layer-dependent importance sampling
 // for training deep and large graph convolutional networks", NeurIPS 2019. docs/sampling.md states the result in full.
 type Ladies struct {
-	Nodes  []int  // as in FastGCN
-	Weight string // as in FastGCN
+	Nodes  []int  `same:"layer-nodes" id:"nodes"` // as in FastGCN
+	Weight string `same:"weight"`                 // as in FastGCN
 }
 
 // layered is what FastGCN and Ladies come down to.
@@ -59,8 +60,8 @@ func (k Ladies) layered() layered {
 
 func (k FastGCN) Validate(s *graph.Schema) error             { return k.layered().validate(s) }
 func (k Ladies) Validate(s *graph.Schema) error              { return k.layered().validate(s) }
-func (k FastGCN) Fingerprint() string                        { return k.layered().fingerprint() }
-func (k Ladies) Fingerprint() string                         { return k.layered().fingerprint() }
+func (k FastGCN) Fingerprint() string                        { return option.Fingerprint("fastgcn", k) }
+func (k Ladies) Fingerprint() string                         { return option.Fingerprint("ladies", k) }
 func (k FastGCN) EdgeColumns() []string                      { return k.layered().values.EdgeColumns() }
 func (k Ladies) EdgeColumns() []string                       { return k.layered().values.EdgeColumns() }
 func (k FastGCN) Bound(s *graph.Schema, batchSize int) Bound { return k.layered().bound(s, batchSize) }
@@ -128,14 +129,6 @@ func (k layered) validate(s *graph.Schema) error {
 		}
 	}
 	return k.values.checkColumns(s)
-}
-
-func (k layered) fingerprint() string {
-	text := k.name + " nodes=" + formatList(k.nodes)
-	if k.values.Weight != "" {
-		text += " weight=" + k.values.Weight
-	}
-	return text
 }
 
 // drawn returns how many different nodes a hop of n draws can have.

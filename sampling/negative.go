@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/enum"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -66,27 +67,24 @@ func (e *End) UnmarshalText(text []byte) error { return enum.Parse(ErrOptions, "
 type Negatives struct {
 	// Ratio is how many negatives each edge gets. It may be a fraction: of n edges of a type, the first i have
 	// floor(i * Ratio) together.
-	Ratio float64
+	Ratio float64 `name:"negative-ratio" id:"ratio" default:"1" zero:"0" help:"Negatives a seed that is an edge."`
 	// Law says which nodes stand in, Replace for which end.
-	Law     Law
-	Replace End
+	Law     Law `name:"negatives" id:"law" default:"none" empty:"none" help:"${negatives_help}"`
+	Replace End `name:"corrupt" id:"replace" default:"target" help:"Which end they replace."`
 	// Weight names a column of the nodes, for ByWeight: a number that is finite and not negative.
-	Weight string
+	Weight string `name:"negative-weight" key:"weight" value:"COLUMN" help:"${negative_weight_help}"`
 	// Time names a column of the nodes, integers: only nodes whose time is not after that of the edge stand in. Nodes
 	// of types without it are always there. The edges must have times.
-	Time string
+	Time string `name:"negative-time" key:"time" value:"COLUMN" help:"${negative_time_help}"`
 	// Strict draws again what is an edge of the graph, the edge itself or a self-loop.
-	Strict bool
+	Strict bool `help:"Draw again what is an edge, a self-loop or the seed itself."`
 	// Tries is how often a negative is drawn at most, where a draw may be refused; 0 is 16. A negative that was refused
 	// each time is left out, with Triplets it becomes the edge itself, and is counted.
-	Tries int
+	Tries int `name:"negative-tries" key:"tries" default:"16" zero:"16" range:"0,65536" help:"Draws of a negative, at most."`
 	// Triplets keeps all negatives of an edge, so that they can be laid out as source, target and Ratio other targets
 	// (or sources). Ratio must be whole, and Replace one end.
-	Triplets bool
+	Triplets bool `help:"Keep a row of negatives for each seed, missed ones as the seed itself."`
 }
-
-// defaultTries is the default of Tries.
-const defaultTries = 16
 
 // Any reports whether there are negatives.
 func (n Negatives) Any() bool { return n.Ratio != 0 }
@@ -105,7 +103,7 @@ func (n Negatives) Validate(s *graph.Schema) error {
 	case n.Law > InBatch || n.Replace > BothEnds:
 		return refuse("law %v of end %v: there is none", n.Law, n.Replace)
 	case n.Tries < 0 || n.Tries > 1<<16:
-		return refuse("%d tries: must be 1 to 65,536, or 0 for %d", n.Tries, defaultTries)
+		return refuse("%d tries: must be 1 to 65,536, or 0 for the default", n.Tries)
 	case !n.Any() && n != (Negatives{}):
 		return refuse("options of negatives without a ratio: say how many an edge gets")
 	case n.Triplets && (n.Ratio != math.Trunc(n.Ratio) || n.Replace > SourceEnd):
@@ -131,23 +129,10 @@ func (n Negatives) Fingerprint() string {
 	if !n.Any() {
 		return ""
 	}
-	text := fmt.Sprintf("negatives ratio=%v law=%v replace=%v", n.Ratio, n.Law, n.Replace)
-	if n.Weight != "" {
-		text += " weight=" + n.Weight
+	if n.Tries = n.tries(); n.Tries == 1 {
+		n.Tries = 0
 	}
-	if n.Time != "" {
-		text += " time=" + n.Time
-	}
-	if n.Strict {
-		text += " strict=true"
-	}
-	if n.tries() > 1 {
-		text += fmt.Sprintf(" tries=%d", n.tries())
-	}
-	if n.Triplets {
-		text += " triplets=true"
-	}
-	return text
+	return option.Fingerprint("negatives", n)
 }
 
 // tries returns how often a negative is drawn at most: once where nothing is refused.
@@ -156,7 +141,7 @@ func (n Negatives) tries() int {
 	case !n.Strict && (n.Time == "" || n.Law != InBatch):
 		return 1
 	case n.Tries == 0:
-		return defaultTries
+		return option.Default(n, "Tries")
 	}
 	return n.Tries
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/enum"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -20,23 +22,14 @@ const (
 	NewNodes
 )
 
+var frontiers = []string{"all", "new"}
+
 // String returns the frontier's name on the command line: "all" or "new".
-func (f Frontier) String() string {
-	if f == NewNodes {
-		return "new"
-	}
-	return "all"
-}
+func (f Frontier) String() string { return enum.Name(frontiers, f) }
 
 // UnmarshalText is the inverse of String.
 func (f *Frontier) UnmarshalText(text []byte) error {
-	for _, known := range []Frontier{AllNodes, NewNodes} {
-		if known.String() == string(text) {
-			*f = known
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: frontier %q: must be all or new", ErrOptions, text)
+	return enum.Parse(ErrOptions, "frontier", frontiers, text, f)
 }
 
 // Neighbor samples in-neighbours: for each destination and edge type up to a fan-out of its in-edges, every subset of
@@ -54,41 +47,41 @@ func (f *Frontier) UnmarshalText(text []byte) error {
 // Letters 97(5), 2006. docs/sampling.md states the result in full.
 type Neighbor struct {
 	// Fanouts are the picks of each hop, Fanouts[0] out of the seeds; All (-1) takes every in-edge, 0 none.
-	Fanouts []int
+	Fanouts []int `id:"fanouts" default:"15,10,5" help:"${fanouts_help}"`
 	// PerType overrides Fanouts for single edge types, named by relation or as source:relation:target. Types in neither
 	// are not followed. A list shorter than the longest ends early.
 	PerType map[string][]int
 	// Replace picks with replacement.
-	Replace bool
+	Replace bool `id:"replace" help:"Sample with replacement."`
+	// Frontier says which nodes a hop expands.
+	Frontier Frontier `id:"frontier" default:"all" help:"What a hop expands: all nodes so far, or new ones."`
+	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
+	// repeated seeds are trees of their own. The sample has an array "tree/T" for each node type T: int32, the number
+	// of the item whose tree each node of the list is in.
+	Disjoint bool `help:"Keep trees apart: a node is there once for each seed that reaches it."`
 	// Weight names a column of the edges with their weights, float32 or float64; "" is uniform. Weights must be finite
 	// and not negative: a batch that looks at another fails with ErrGraph.
-	Weight string
+	Weight string `value:"COLUMN" help:"Weights of the edges; without, all are alike."`
 	// Mask names a column of the edges, uint8, int32 or int64: only edges where it is not 0 are followed. "" follows
 	// all.
-	Mask string
-	// Share, above 0 and up to 1, takes at most this share of the edges that a destination may follow, rounded up, and
-	// no more than the fan-out.
-	Share float64
-	// Time follows the edges of the past only. The zero value follows all.
-	Time Temporal
-	// Together makes each fan-out one for all in-edges of a destination, whatever their types, in place of one for
-	// each edge type. Not with PerType, nor with times of nodes.
-	Together bool
+	Mask string `value:"COLUMN" help:"Follow only edges where this column is not 0."`
+	// Induced takes all edges between the nodes that are reached, in place of those that were picked, whatever Weight
+	// and Mask say of them: one layer, whose blocks have all nodes as sources and as destinations. With Disjoint they
+	// are the edges within each tree. Not with Time, nor in a Direction other than In.
+	Induced bool `for:"neighbor" help:"Take all edges between the nodes that are reached."`
 	// Direction says which edges of a node are followed. Edges that lead out of it need an index, which Prepare makes
 	// once: two or three passes over the edges, and for each edge 8 to 16 bytes, the type and what Weight, Mask and
 	// Time read; for Both twice that. Edge types that are followed then join a node type to itself. A block has a node
 	// as the destination of all edges that it follows, whatever their direction, and positions are those of the edges.
-	Direction Direction
-	// Frontier says which nodes a hop expands.
-	Frontier Frontier
-	// Induced takes all edges between the nodes that are reached, in place of those that were picked, whatever Weight
-	// and Mask say of them: one layer, whose blocks have all nodes as sources and as destinations. With Disjoint they
-	// are the edges within each tree. Not with Time, nor in a Direction other than In.
-	Induced bool
-	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
-	// repeated seeds are trees of their own. The sample has an array "tree/T" for each node type T: int32, the number
-	// of the item whose tree each node of the list is in.
-	Disjoint bool
+	Direction Direction `default:"in" help:"Edges of a node that are followed."`
+	// Together makes each fan-out one for all in-edges of a destination, whatever their types, in place of one for
+	// each edge type. Not with PerType, nor with times of nodes.
+	Together bool `help:"Count a fan-out over the edges of all types together."`
+	// Share, above 0 and up to 1, takes at most this share of the edges that a destination may follow, rounded up, and
+	// no more than the fan-out.
+	Share float64 `default:"0" range:"0,1" value:"X" help:"The greatest share of a node's edges; 0: no bound."`
+	// Time follows the edges of the past only. The zero value follows all.
+	Time Temporal
 }
 
 func (n Neighbor) Validate(s *graph.Schema) error {
@@ -119,30 +112,7 @@ func (n Neighbor) Expands() Frontier {
 }
 
 func (n Neighbor) Fingerprint() string {
-	text := fmt.Sprintf("neighbor fanouts=%s replace=%t frontier=%v", formatFanouts(n.Fanouts, n.PerType), n.Replace,
-		n.Frontier)
-	if n.Disjoint {
-		text += " disjoint=true"
-	}
-	if n.Weight != "" {
-		text += " weight=" + n.Weight
-	}
-	if n.Mask != "" {
-		text += " mask=" + n.Mask
-	}
-	if n.Induced {
-		text += " induced=true"
-	}
-	if n.Direction != In {
-		text += fmt.Sprintf(" direction=%v", n.Direction)
-	}
-	if n.Together {
-		text += " together=true"
-	}
-	if n.Share != 0 {
-		text += fmt.Sprintf(" share=%v", n.Share)
-	}
-	return text + n.Time.fingerprint()
+	return option.Fingerprint("neighbor", n) + n.Time.fingerprint()
 }
 
 func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {

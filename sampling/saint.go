@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
@@ -48,14 +49,16 @@ func (k SaintKind) String() string { return saintKinds[min(int(k), len(saintKind
 // together. It runs on the CPU. Source: Zeng et al., "GraphSAINT: graph sampling based inductive learning method", ICLR
 // 2020. docs/sampling.md states the result in full.
 type Saint struct {
-	Kind   SaintKind
-	Budget int // draws of a subgraph: of nodes, edges or roots
-	Length int // steps of a walk, for SaintWalks; 0 is 2
+	Kind SaintKind
+	// Budget is the draws of a subgraph: of nodes, edges or roots.
+	Budget int `id:"budget" default:"6000" range:"1," help:"Draws of a subgraph: of nodes, edges or roots."`
+	// Length is the steps of a walk, for SaintWalks; 0 is 2.
+	Length int `same:"length" id:"length" for:"saint-walk" default:"2" zero:"0"`
 	// Steps is the batches of an epoch. 0: enough of them to draw as many nodes as the graph has.
-	Steps int
+	Steps int `id:"steps" default:"0" range:"0," help:"${saint_steps_help}"`
 	// Coverage is how many nodes the subgraphs that norms are estimated from have for each node of the graph, on
 	// average. 0 is no norms.
-	Coverage int
+	Coverage int `id:"coverage" default:"50" zero:"0" range:"0," help:"${coverage_help}"`
 }
 
 // steps returns the steps of a walk from each draw.
@@ -82,8 +85,8 @@ func (k Saint) Validate(s *graph.Schema) error {
 }
 
 func (k Saint) Fingerprint() string {
-	return fmt.Sprintf("saint-%v budget=%d length=%d steps=%d coverage=%d", k.Kind, k.Budget, k.steps(), k.Steps,
-		k.Coverage)
+	k.Length = k.steps()
+	return option.Fingerprint("saint-"+k.Kind.String(), k)
 }
 
 // Items implements ItemSampler: an item is a step.

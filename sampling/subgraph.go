@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -25,9 +26,9 @@ type Induced struct{}
 // Cost: that of Neighbor, then as for Induced. It runs on the CPU. Source: Zeng et al., "Decoupling the depth and scope
 // of graph neural networks", NeurIPS 2021. docs/sampling.md states the result in full.
 type Shadow struct {
-	Fanouts []int            // picks of each hop, as in Neighbor
+	Fanouts []int            `same:"fanouts" id:"fanouts"` // picks of each hop, as in Neighbor
 	PerType map[string][]int // as in Neighbor
-	Replace bool             // as in Neighbor
+	Replace bool             `same:"replace" id:"replace"` // as in Neighbor
 }
 
 func (Induced) Validate(*graph.Schema) error { return nil }
@@ -82,7 +83,7 @@ func (k Shadow) neighbor() Neighbor {
 func (k Shadow) Validate(s *graph.Schema) error { return k.neighbor().Validate(s) }
 
 func (k Shadow) Fingerprint() string {
-	return fmt.Sprintf("shadow fanouts=%s replace=%t", formatFanouts(k.Fanouts, k.PerType), k.Replace)
+	return option.Fingerprint("shadow", k)
 }
 
 func (k Shadow) Bound(s *graph.Schema, batchSize int) Bound { return k.neighbor().Bound(s, batchSize) }

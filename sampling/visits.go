@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -21,16 +21,18 @@ import (
 // Walk. It runs on the CPU. Source: Ying et al., "Graph convolutional neural networks for web-scale recommender
 // systems", KDD 2018. docs/sampling.md states the result in full.
 type PinSage struct {
-	Neighbors int      // the most neighbours of a node, 1 or more
-	Hops      int      // layers, each of which expands all nodes so far; 0 is 1
-	Walks     int      // walks of a node; 0 is 10. Hops times Walks are at most 256
-	Length    int      // steps of a walk
-	Restart   float64  // as in Walk
-	Stop      float64  // as in Walk
-	Metapath  []string // as in Walk: it leads back to the type of the nodes
+	// Neighbors is the most neighbours of a node, 1 or more.
+	Neighbors int `id:"neighbors" default:"32" zero:"0" help:"The most neighbours of a node."`
+	// Hops is the layers, each of which expands all nodes so far. Hops times Walks are at most 256.
+	Hops     int      `id:"hops" default:"1" help:"Layers, each of which expands all nodes so far."`
+	Walks    int      `same:"walks" id:"walks" default:"10"`           // of a node
+	Length   int      `same:"length" id:"length" default:"2" zero:"2"` // steps of a walk
+	Restart  float64  `same:"restart" id:"restart"`                    // as in Walk
+	Stop     float64  `same:"stop" id:"stop"`                          // as in Walk
+	Metapath []string `same:"metapath" id:"metapath"`                  // it leads back to the type of the nodes
 	// As is the edge type that blocks have the neighbours under. "" is the only one whose source and target are the
 	// nodes' type. An edge type without edges will do.
-	As string
+	As string `name:"edge-type" id:"as" value:"TYPE" help:"${edge_type_help}"`
 }
 
 // PPR takes as neighbours of a seed the nodes of highest approximate personalised PageRank: its blocks' edges need not
@@ -43,10 +45,12 @@ type PinSage struct {
 // forward push of Andersen, Chung and Lang, "Local graph partitioning using PageRank vectors", FOCS 2006; Bojchevski et
 // al., "Scaling graph neural networks with approximate PageRank", KDD 2020. docs/sampling.md states the result in full.
 type PPR struct {
-	Neighbors int     // the most neighbours of a seed, 1 or more
-	Alpha     float64 // probability with which the walk ends at a node; 0 is 0.15, at least 0.001
-	Epsilon   float64 // residual for each in-edge that is left where it is; 0 is 1e-4, at least 1e-9
-	As        string  // as in PinSage
+	Neighbors int `same:"neighbors" id:"neighbors" default:"32" zero:"0"` // of a seed, 1 or more
+	// Alpha is the probability with which the walk ends at a node; at least 0.001.
+	Alpha float64 `id:"alpha" default:"0.15" help:"Probability with which the walk behind PageRank ends at a node."`
+	// Epsilon is the residual for each in-edge that is left where it is; at least 1e-9.
+	Epsilon float64 `id:"epsilon" default:"0.0001" help:"Residual of PageRank that is left for each in-edge."`
+	As      string  `same:"edge-type" id:"as"` // as in PinSage
 }
 
 // visitPlan is what PinSage and PPR come down to.
@@ -120,14 +124,11 @@ func (k PinSage) Validate(s *graph.Schema) error { _, err := k.plan(s); return e
 func (k PPR) Validate(s *graph.Schema) error     { _, err := k.plan(s); return err }
 
 func (k PinSage) Fingerprint() string {
-	return fmt.Sprintf("pinsage neighbors=%d hops=%d walks=%d length=%d restart=%v stop=%v metapath=%s as=%s",
-		k.Neighbors, max(k.Hops, 1), max(k.Walks, 10*int(bit(k.Walks == 0))), k.Length, k.Restart, k.Stop,
-		strings.Join(k.Metapath, ","), k.As)
+	return option.Fingerprint("pinsage", option.Filled(k))
 }
 
 func (k PPR) Fingerprint() string {
-	return fmt.Sprintf("ppr neighbors=%d alpha=%v epsilon=%v as=%s", k.Neighbors, cmp.Or(k.Alpha, 0.15),
-		cmp.Or(k.Epsilon, 1e-4), k.As)
+	return option.Fingerprint("ppr", option.Filled(k))
 }
 
 func (k PinSage) Bound(s *graph.Schema, batchSize int) Bound { return boundOf(k.plan, s, batchSize) }

@@ -2,9 +2,9 @@ package sampling
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -23,21 +23,21 @@ import (
 // random walk with restart and its applications", ICDM 2006. docs/sampling.md states the result in full.
 type Walk struct {
 	// Length is the steps of a walk: 1 to 65535.
-	Length int
+	Length int `id:"length" default:"40" zero:"40" help:"Steps of a walk."`
 	// PerSeed is how many walks each distinct seed has, at most 256; 0 is 1.
-	PerSeed int
+	PerSeed int `name:"walks" id:"per-seed" default:"1" range:"0,256" help:"Walks a seed."`
 	// Restart is the probability with which a walk, before each step, goes back to its root in place of the step. With
 	// it a walk at a node without in-edges goes back too.
-	Restart float64
+	Restart float64 `id:"restart" default:"0" range:"0,1" help:"Probability to go back to the seed, before each step."`
 	// Stop is the probability with which a walk ends before each step; DGL calls it restart_prob.
-	Stop float64
+	Stop float64 `id:"stop" default:"0" range:"0,1" help:"Probability to end the walk, before each step."`
 	// Metapath are the edge types to follow, one a step, over and over: by relation or source:relation:target. As the
 	// walk goes backwards, the target of each is the source of the one before. A walk that goes back to its root
 	// begins it anew. nil follows edges of every type alike.
-	Metapath []string
+	Metapath []string `id:"metapath" value:"TYPES" help:"${metapath_help}"`
 	// Edges adds the array "walk_edge" [walks, Length], Schema.PosType: the position of each step's edge, -1 where
 	// there was none.
-	Edges bool
+	Edges bool `name:"walk-edges" id:"edges" help:"Also deliver the position of each step's edge."`
 }
 
 // Node2Vec takes walks of second order from the seeds. At node v, which was reached from t, a step takes each in-edge
@@ -49,9 +49,11 @@ type Walk struct {
 // the in-edges of v. All edge types must be ordered by source. It runs on the CPU. Sources: Grover and Leskovec,
 // "node2vec", KDD 2016; rejection with the return edge apart: Yang et al., "KnightKing", SOSP 2019.
 type Node2Vec struct {
-	Length, PerSeed int     // as in Walk
-	P, Q            float64 // return and in-out parameter, more than 0; 0 is 1
-	Edges           bool    // as in Walk
+	Length  int     `same:"length" id:"length" default:"40" zero:"40"` // as in Walk
+	PerSeed int     `same:"walks" id:"per-seed" default:"1"`           // as in Walk
+	P       float64 `id:"p" default:"1" help:"Return parameter: the weight of the node before is 1/p."`
+	Q       float64 `id:"q" default:"1" help:"In-out parameter: the weight of nodes farther away is 1/q."`
+	Edges   bool    `same:"walk-edges" id:"edges"` // as in Walk
 }
 
 const (
@@ -135,13 +137,11 @@ func (k Walk) Validate(s *graph.Schema) error     { _, err := k.plan(s); return 
 func (k Node2Vec) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
 
 func (k Walk) Fingerprint() string {
-	return fmt.Sprintf("walk length=%d per-seed=%d restart=%v stop=%v metapath=%s edges=%t", k.Length,
-		max(k.PerSeed, 1), k.Restart, k.Stop, strings.Join(k.Metapath, ","), k.Edges)
+	return option.Fingerprint("walk", option.Filled(k))
 }
 
 func (k Node2Vec) Fingerprint() string {
-	w, _ := k.plan(&graph.Schema{})
-	return fmt.Sprintf("node2vec length=%d per-seed=%d p=%v q=%v edges=%t", w.length, w.perSeed, w.p, w.q, w.withEdges)
+	return option.Fingerprint("node2vec", option.Filled(k))
 }
 
 func (k Walk) Bound(s *graph.Schema, batchSize int) Bound     { return boundOf(k.plan, s, batchSize) }

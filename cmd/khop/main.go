@@ -10,9 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
-	"regexp"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -23,6 +21,7 @@ import (
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -196,32 +195,6 @@ func isUsage(err error) bool {
 	return false
 }
 
-// optionName finds what may be a field of loader.Options where a message names one: "NodeColumns: ", "Rank is ".
-var optionName = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(:| is | are | names )`)
-
-// inFlags says what is wrong with the loader's options by the names that they have as flags.
-func inFlags(err error) string {
-	text := strings.TrimPrefix(err.Error(), loader.ErrOptions.Error()+": ")
-	return optionName.ReplaceAllStringFunc(text, func(s string) string {
-		m := optionName.FindStringSubmatch(s)
-		of := func(f reflect.StructField) bool { return f.Name == m[1] }
-		known := slices.ContainsFunc(reflect.VisibleFields(reflect.TypeFor[struct {
-			loader.Options
-			loader.ColumnOptions
-			loader.DiskOptions
-			loader.TuningOptions
-		}]()), of) || slices.Contains([]string{"NodeColumns", "SeedColumns", "EdgeColumns", "LinkLabel", "LinkTime",
-			"ExcludeSeeds", "DeviceMemory", "DeviceCache", "HotRows"}, m[1])
-		if !known {
-			return s
-		}
-		flag := regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(m[1], func(c string) string {
-			return "-" + strings.ToLower(c)
-		})
-		return "-" + flag + m[2]
-	})
-}
-
 // status prints a command's error and returns the exit status that stands for it.
 func (env *environment) status(err error) int {
 	switch {
@@ -253,10 +226,10 @@ func (env *environment) fail(err error) int {
 
 // errorText says what is wrong in the words of the command line.
 func errorText(err error) string {
-	if errors.Is(err, loader.ErrOptions) {
-		return inFlags(err)
+	if of := (*option.Error)(nil); errors.As(err, &of) {
+		return of.In(option.Flag)
 	}
-	return err.Error()
+	return strings.TrimPrefix(err.Error(), loader.ErrOptions.Error()+": ")
 }
 
 // closing is deferred with what ends something; it keeps the first error.

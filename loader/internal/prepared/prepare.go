@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/sampling"
@@ -108,8 +109,8 @@ func (p preparing) Bound(s *graph.Schema, batchSize int) sampling.Bound {
 func (p preparing) Open(env sampling.Env) (sampling.Worker, error) {
 	for _, e := range env.Graph.Schema().Edges {
 		if p.what&sparse.Loops != 0 && e.Src != e.Dst {
-			return nil, fmt.Errorf("%w: Prepare: loops are for edges between nodes of one type, and %s leads elsewhere",
-				errs.ErrOptions, e)
+			named := option.Option{Name: "prepare", Path: "Columns.Prepare"}
+			return nil, named.Errorf(errs.ErrOptions, ": loops are for edges between nodes of one type, and %s leads elsewhere", e)
 		}
 	}
 	w, err := p.Sampler.Open(env)

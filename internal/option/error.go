@@ -1,0 +1,103 @@
+package option
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Error is an option that is not taken. Every door prints it with its own names of options.
+type Error struct {
+	Option string // its name on the command line
+	Field  string // its field in Go; "" where it has none
+	Key    string // of seeds and fan-outs: the type
+	Part   string // of seeds: ids, times, edges or labels
+	Row    int64  // of seeds: the element, from 0; -1 where none is meant
+	Text   string // what is wrong: " is 7: must be ..."
+	Err    error  // what it wraps; nil for none
+
+	args []any // of Text, if there are any: names of other options
+}
+
+// Name is an option that the text of an Error names beside its own.
+type Name struct{ Option, Field string }
+
+// find returns the option of a field, named as in Go.
+func find(options any, field string) Option {
+	for _, o := range Of(options) {
+		if o.Path == field {
+			return o
+		}
+	}
+	return Option{Name: Kebab(field[strings.LastIndexByte(field, '.')+1:]), Path: field}
+}
+
+// NameOf names an option of a struct by its field, for the text of an Error.
+func NameOf(options any, field string) Name {
+	o := find(options, field)
+	return Name{o.Name, o.Path}
+}
+
+// Errorf returns an Error of a field, which wraps invalid. The text follows the name of the option: " is 7: ...".
+// Arguments may be a Name, or an error for %w.
+func Errorf(invalid error, options any, field, format string, args ...any) error {
+	o := find(options, field)
+	return o.Errorf(invalid, format, args...)
+}
+
+// Errorf returns an Error of the option.
+func (o *Option) Errorf(invalid error, format string, args ...any) error {
+	return &Error{Option: o.Name, Field: o.Path, Row: -1, Text: format, Err: invalid, args: args}
+}
+
+// Error says what is wrong with the name in Go.
+func (e *Error) Error() string {
+	text := e.In(func(n Name) string {
+		if n.Field == "" {
+			return n.Option
+		}
+		return n.Field
+	})
+	if e.Err != nil {
+		return e.Err.Error() + ": " + text
+	}
+	return text
+}
+
+// In says what is wrong with a door's names of options.
+func (e *Error) In(spell func(Name) string) string {
+	return spell(Name{e.Option, e.Field}) + e.Said(spell)
+}
+
+// Said is In without the option's own name.
+func (e *Error) Said(spell func(Name) string) string {
+	if len(e.args) == 0 {
+		return e.Text
+	}
+	args := make([]any, len(e.args))
+	for i, a := range e.args {
+		if n, ok := a.(Name); ok {
+			a = spell(n)
+		}
+		args[i] = a
+	}
+	return fmt.Errorf(e.Text, args...).Error()
+}
+
+// Unwrap returns what the error wraps.
+func (e *Error) Unwrap() (all []error) {
+	if e.Err != nil {
+		all = append(all, e.Err)
+	}
+	for _, a := range e.args {
+		if err, ok := a.(error); ok {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+// Flag spells an option as the command line does: --half-life.
+func Flag(n Name) string { return "--" + n.Option }
+
+// Key spells an option as JSON and Python do: half_life.
+func Key(n Name) string { return strings.ReplaceAll(n.Option, "-", "_") }

@@ -1,0 +1,244 @@
+package option
+
+import (
+	"encoding"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Set sets the field of an option in the struct that a pointer leads to. value is a text, as on the command line, or a
+// []string for a list. An error says what is wrong with the value, not of which option.
+func (o *Option) Set(options any, value any) error {
+	v := reflect.ValueOf(options).Elem()
+	at := v.FieldByIndex(o.index)
+	list, isList := value.([]string)
+	if isList {
+		if at.Type() == reflect.TypeFor[[]string]() {
+			at.Set(reflect.ValueOf(slices.Concat([]string{}, list)))
+			return nil
+		}
+		value = strings.Join(list, ",")
+	}
+	text := value.(string)
+	if o.empty != "" && text == o.empty || isList && len(list) == 0 {
+		if at.Kind() == reflect.Slice {
+			at.Set(reflect.MakeSlice(at.Type(), 0, 0))
+		} else {
+			at.SetZero()
+		}
+		return nil
+	}
+	if o.Kind == "fanouts" {
+		all, perType, err := ParseFanouts(text)
+		if err == nil && perType != nil && o.perType == nil {
+			err = fmt.Errorf("this sampler draws from all types together: name numbers, and no types")
+		}
+		if err == nil {
+			at.Set(reflect.ValueOf(all))
+			if o.perType != nil {
+				v.FieldByIndex(o.perType).Set(reflect.ValueOf(perType))
+			}
+		}
+		return err
+	}
+	if err := o.parse(at, text); err != nil {
+		return err
+	}
+	if o.zero != "" && at.IsZero() && at.Kind() != reflect.String {
+		return o.parse(at, o.zero)
+	}
+	if text == o.Default {
+		return nil
+	}
+	return o.check(nil, at)
+}
+
+// parse reads a text into the field of an option.
+func (o *Option) parse(at reflect.Value, text string) (err error) {
+	if at.Kind() == reflect.Pointer {
+		at.Set(reflect.New(at.Type().Elem()))
+		at = at.Elem()
+	}
+	if u, ok := at.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if err := u.UnmarshalText([]byte(text)); err != nil && o.Choices != nil {
+			return fmt.Errorf("must be one of %s, not %q", strings.Join(o.Choices, ", "), text)
+		} else if err != nil {
+			return err
+		}
+		return nil
+	}
+	switch {
+	case o.Kind == "size":
+		n, err := humanize.ParseBytes(text)
+		if strings.HasPrefix(text, "-") {
+			i, err := strconv.ParseInt(text, 10, 64)
+			at.SetInt(i)
+			return err
+		}
+		if err != nil || n > math.MaxInt64 {
+			return fmt.Errorf("%q is not a size such as 4GB, 1.5GiB or 500MB", text)
+		}
+		at.SetInt(int64(n))
+	case o.Kind == "duration":
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is not a time such as 50s or 2m", text)
+		}
+		at.SetInt(int64(d))
+	case at.Kind() == reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		at.SetBool(b)
+	case at.Kind() == reflect.String:
+		at.SetString(text)
+	case at.CanInt():
+		n, err := strconv.ParseInt(text, 10, at.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number", text)
+		}
+		at.SetInt(n)
+	case at.CanUint():
+		n, err := strconv.ParseUint(text, 10, at.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number from 0 to 2^%d - 1", text, at.Type().Bits())
+		}
+		at.SetUint(n)
+	case at.CanFloat():
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", text)
+		}
+		at.SetFloat(x)
+	case at.Kind() == reflect.Slice:
+		all := reflect.MakeSlice(at.Type(), 0, 1)
+		for _, part := range strings.Split(text, ",") {
+			one := reflect.New(at.Type().Elem()).Elem()
+			if err := (&Option{Choices: o.Choices}).parse(one, part); err != nil {
+				return err
+			}
+			all = reflect.Append(all, one)
+		}
+		at.Set(all)
+	default:
+		return fmt.Errorf("an option of %v has no text", at.Type())
+	}
+	return nil
+}
+
+// check returns an Error for a value that is out of range.
+func (o *Option) check(invalid error, at reflect.Value) error {
+	var x float64
+	switch {
+	case o.Kind == "choice" && !at.CanUint():
+		if !slices.Contains(o.Choices, at.String()) {
+			return o.Errorf(invalid, " is %q: must be one of %s", at.String(), strings.Join(o.Choices, ", "))
+		}
+		return nil
+	case o.Kind == "choice":
+		if n := at.Uint(); n >= uint64(len(o.Choices)) {
+			return o.Errorf(invalid, " is %d: must be 0 to %d", n, len(o.Choices)-1)
+		}
+		return nil
+	case o.Least == "" && o.Most == "":
+		return nil
+	case at.CanInt():
+		x = float64(at.Int())
+	case at.CanUint():
+		x = float64(at.Uint())
+	case at.CanFloat():
+		x = at.Float()
+	}
+	if o.inRange(x) {
+		return nil
+	}
+	value := at.Interface()
+	if at.Type() == reflect.TypeFor[time.Duration]() {
+		value = at.Int()
+	}
+	switch {
+	case o.Most == "":
+		return o.Errorf(invalid, " is %v: must be %s or more", value, o.Least)
+	case o.Least == "":
+		return o.Errorf(invalid, " is %v: must be at most %s", value, o.Most)
+	}
+	return o.Errorf(invalid, " is %v: must be %s to %s", value, o.Least, o.Most)
+}
+
+func (o *Option) inRange(x float64) bool {
+	least, errLeast := strconv.ParseFloat(o.Least, 64)
+	most, errMost := strconv.ParseFloat(o.Most, 64)
+	return (errLeast != nil || x >= least) && (errMost != nil || x <= most)
+}
+
+// ParseFanouts reads "15,10,5", or lists by type, "cites=15,10;*=5,5".
+func ParseFanouts(text string) (all []int, perType map[string][]int, err error) {
+	if !strings.Contains(text, "=") {
+		all, err = parseList(text)
+		return all, nil, err
+	}
+	perType = make(map[string][]int)
+	for _, part := range strings.Split(text, ";") {
+		name, list, ok := strings.Cut(part, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, nil, fmt.Errorf("fan-outs %q: %q is not of the form type=15,10", text, part)
+		}
+		k, err := parseList(list)
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, twice := perType[name]; twice || name == "*" && all != nil {
+			return nil, nil, fmt.Errorf("fan-outs %q: %q is there twice", text, name)
+		}
+		if name == "*" {
+			all = k
+		} else {
+			perType[name] = k
+		}
+	}
+	return all, perType, nil
+}
+
+func parseList(text string) ([]int, error) {
+	var list []int
+	for _, f := range strings.Split(text, ",") {
+		k, err := strconv.ParseInt(strings.TrimSpace(f), 10, 32)
+		if err != nil || k < -1 {
+			return nil, fmt.Errorf("fan-out %q in %q: must be a number, 0 for no edge or -1 for all", f, text)
+		}
+		list = append(list, int(k))
+	}
+	return list, nil
+}
+
+// FormatFanouts is the inverse of ParseFanouts, with the types in order.
+func FormatFanouts(all []int, perType map[string][]int) string {
+	if len(perType) == 0 {
+		return formatList(all)
+	}
+	var parts []string
+	if all != nil {
+		parts = append(parts, "*="+formatList(all))
+	}
+	for _, name := range slices.Sorted(maps.Keys(perType)) {
+		parts = append(parts, name+"="+formatList(perType[name]))
+	}
+	return strings.Join(parts, ";")
+}
+
+func formatList(list []int) string {
+	parts := make([]string, len(list))
+	for i, k := range list {
+		parts[i] = strconv.Itoa(k)
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,7 +1,6 @@
 package loader
 
 import (
-
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"

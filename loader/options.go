@@ -143,7 +143,7 @@ func (c *Carry) UnmarshalText(text []byte) error {
 // WorldSize and Remainder decide which batches this loader yields; the rest decides how fast, and what comes along.
 //
 // The tags say the rest of what the command line, Python and the documents know of an option: its name there, its
-// default, its range and a sentence of help. Package config reads them; nobody repeats them.
+// default, its range and a sentence of help. Package internal/option reads them; nobody repeats them.
 type Options struct {
 	// Sampler makes the batches; required.
 	Sampler sampling.Sampler
@@ -163,10 +163,10 @@ type Options struct {
 
 	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch
 	// does not depend on them. Default 0 of 1.
-	Rank      int
-	WorldSize int `default:"1" range:"1,1073741824"`
+	Rank      int `of:"sample" default:"0" help:"This process among --world-size."`
+	WorldSize int `of:"sample" default:"1" range:"1,1073741824" help:"Ranks, each with an equal share of batches."`
 	// Remainder says what happens where the batches do not divide by WorldSize. Default Pad.
-	Remainder Remainder `of:"serve" default:"pad" help:"${remainder_help}"`
+	Remainder Remainder `of:"serve,sample" default:"pad" help:"..."`
 
 	// Columns say what comes with a batch beside its topology.
 	Columns ColumnOptions
@@ -177,7 +177,7 @@ type Options struct {
 	// for a topology on disk, which some wait for, twice the cores and two more, as far as memory has room for them.
 	Workers int `default:"0" range:"1,4096" help:"Goroutines that make batches; 0: one a core."`
 	// Residence says where the dataset lies while it is read. Default Mapped.
-	Residence Residence `default:"mapped" help:"${residence_help}"`
+	Residence Residence `default:"mapped" short:"resident" help:"..."`
 	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
 	// are copied or read by a device, in New; other columns as a batch first reads a row of a chunk. A chunk that does
 	// not fit is an error, in the place of the batch that would have read it. ErrOptions for a source that is no
@@ -186,7 +186,7 @@ type Options struct {
 	// MaxMemory is the most anonymous memory that the loader takes, in bytes: copies of the dataset, slots and scratch,
 	// not mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that
 	// does not suffice. Default: no limit.
-	MaxMemory int64 `kind:"size" range:"0," help:"${max_memory_help}"`
+	MaxMemory int64 `kind:"size" range:"0," help:"..."`
 
 	// Disk belongs to Residence Disk and Auto.
 	Disk DiskOptions
@@ -202,9 +202,9 @@ type Options struct {
 type ColumnOptions struct {
 	// Nodes are gathered for all nodes of a batch, Seeds for its distinct seeds, Edges for its edges. nil means
 	// "feature" and "label" where the graph has them, and no edge column; an empty slice means none.
-	Nodes []string `name:"node-columns" of:"serve" empty:"none" help:"${node_columns_help}"`
-	Seeds []string `name:"seed-columns" of:"serve" empty:"none" help:"${seed_columns_help}"`
-	Edges []string `name:"edge-columns" of:"serve" empty:"none" help:"${edge_columns_help}"`
+	Nodes []string `name:"node-columns" of:"serve" value:"NAMES" empty:"none" help:"..."`
+	Seeds []string `name:"seed-columns" of:"serve" value:"NAMES" empty:"none" help:"..."`
+	Edges []string `name:"edge-columns" of:"serve" value:"NAMES" empty:"none" help:"..."`
 	// EdgePos delivers the edges' positions in the dataset with each block; Edges imply it.
 	EdgePos bool `of:"serve" help:"Deliver the edges' positions in the dataset."`
 	// Widen delivers rows of floats of 16 bits, and of int8 with the column NAME_scale beside, which a conversion
@@ -212,7 +212,7 @@ type ColumnOptions struct {
 	Widen bool `help:"Deliver rows of 16-bit floats and scaled int8 as float32."`
 	// Prepare makes transposes and norms of the blocks in the pipeline, which batches then have as arrays, whose names
 	// docs/loader.md has. Only the CPU makes them. Default: none.
-	Prepare sparse.Preparation `range:"0,7" value:"WHAT" help:"${prepare_help}"`
+	Prepare sparse.Preparation `range:"0,7" value:"WHAT" help:"..."`
 }
 
 // LinkOptions belong to seeds that are edges.
@@ -224,7 +224,7 @@ type LinkOptions struct {
 	// Negatives are added to the batch's edges, with label 0. Default: none.
 	Negatives sampling.Negatives
 	// ExcludeSeeds says which edges batches leave out because they are seeds. Default: none.
-	ExcludeSeeds Exclusion `default:"none" help:"${exclude_help}"`
+	ExcludeSeeds Exclusion `default:"none" help:"..."`
 }
 
 // DiskOptions belong to Residence Disk and Auto.
@@ -240,7 +240,7 @@ type DiskOptions struct {
 	// files of so many bytes beside the columns, where they lie one after another for each batch. It does so where the
 	// disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes.
 	// Default: it does not.
-	PackBytes int64 `name:"pack" kind:"size" range:"0," help:"${pack_help}"`
+	PackBytes int64 `name:"pack" kind:"size" range:"0," help:"..."`
 }
 
 // DeviceOptions say where batches are made and lie.
@@ -250,13 +250,13 @@ type DeviceOptions struct {
 	Name string `name:"device" default:"auto" value:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
 	// Memory is the most device memory that the loader takes, in bytes. Default: half of what is free on the device
 	// when New is called.
-	Memory int64 `name:"device-memory" kind:"size" range:"0," help:"${device_memory_help}"`
+	Memory int64 `name:"device-memory" kind:"size" range:"0," help:"..."`
 	// Cache is how much of it is for the source, in bytes: first the graph, then whole columns, the smallest first,
 	// then the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what slots
 	// and scratch leave, and at least half; NoDeviceCache for none.
-	Cache int64 `name:"device-cache" kind:"size" zero:"-1" range:"-1," help:"${device_cache_help}"`
+	Cache int64 `name:"device-cache" kind:"size" zero:"-1" range:"-1," help:"..."`
 	// HotRows ranks the rows of columns that do not fit in Memory as a whole. Default RankInDegree.
-	HotRows Ranking `default:"in-degree" help:"${hot_rows_help}"`
+	HotRows Ranking `default:"in-degree" help:"..."`
 }
 
 // TuningOptions are what few people need: nobody's hardware has asked for other values yet.
@@ -267,12 +267,12 @@ type TuningOptions struct {
 	SlotTimeout time.Duration `default:"60s" range:"1,"`
 	// HostPages says on which pages of host memory a device reads columns that do not fit in Device.Cache as a whole.
 	// Default PagesByLadder.
-	HostPages HostPages `default:"ladder" help:"${host_pages_help}"`
+	HostPages HostPages `default:"ladder" help:"..."`
 	// Carry says who brings the device the rows of columns that do not fit in Device.Cache as a whole. Default
 	// CarryKernels.
-	Carry Carry `default:"kernels" help:"${carry_help}"`
+	Carry Carry `default:"kernels" help:"..."`
 	// HotShare says how the devices of PlaceAll keep hot rows, where they reach each other's memory. Default ShareAuto.
-	HotShare Sharing `of:"serve" default:"auto" help:"${hot_share_help}"`
+	HotShare Sharing `of:"serve" default:"auto" help:"..."`
 	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other
 	// multiprocessors to training. Default: 40 for rows that are gathered over the bus, else 8 a multiprocessor.
 	DeviceBlocks int `default:"0" range:"0,1048576" help:"The most blocks of a kernel; 0: as many as suit it."`

@@ -99,7 +99,9 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 		"Device.Name is cuda:0, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda" },
 		"Device.Name is cuda:3, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda:3" },
 		" was placed for cpu":                            func(o *loader.Options) { o.Device.Name = "cuda:1" },
-		"no column \"none\"":                             func(o *loader.Options) { o.Columns.Nodes = []string{"none"} },
+		"no column \"none\"": func(o *loader.Options) {
+			o.Columns.Nodes = []string{"none"}
+		},
 		"the column was not placed: name it in the opt": func(o *loader.Options) {
 			o.Columns.Edges = []string{"weight"}
 		},

@@ -21,7 +21,7 @@ import (
 // graph convolutional networks", KDD 2019.
 type Cluster struct {
 	// Partition is of the graph's nodes; nil makes one before the first batch: see graph.StreamPartition.
-	Partition *graph.Partition `id:"partition" kind:"partition" empty:"default" value:"FILE" help:"${partition_help}"`
+	Partition *graph.Partition `id:"partition" kind:"partition" empty:"default" value:"FILE" help:"..."`
 	// PerBatch is the parts of a batch.
 	PerBatch int `name:"clusters" id:"per-batch" default:"1" range:"0," help:"Parts of a batch."`
 }

@@ -23,7 +23,7 @@ import (
 type HGT struct {
 	// Nodes are how many nodes of each type a hop draws, Nodes[0] around the seeds; All (-1) draws every node that has
 	// a budget, 0 none.
-	Nodes []int `name:"layer-nodes" id:"nodes" default:"512,512" help:"${layer_nodes_help}"`
+	Nodes []int `name:"layer-nodes" id:"nodes" default:"512,512" help:"..."`
 	// PerType overrides Nodes for single node types. A list shorter than the longest ends early.
 	PerType map[string][]int
 }

@@ -67,23 +67,23 @@ func (e *End) UnmarshalText(text []byte) error { return enum.Parse(ErrOptions, "
 type Negatives struct {
 	// Ratio is how many negatives each edge gets. It may be a fraction: of n edges of a type, the first i have
 	// floor(i * Ratio) together.
-	Ratio float64 `name:"negative-ratio" id:"ratio" default:"1" zero:"0" help:"Negatives a seed that is an edge."`
+	Ratio float64 `name:"negative-ratio" id:"ratio" default:"1" zero:"0" with:"negatives" help:"..."`
 	// Law says which nodes stand in, Replace for which end.
-	Law     Law `name:"negatives" id:"law" default:"none" empty:"none" help:"${negatives_help}"`
-	Replace End `name:"corrupt" id:"replace" default:"target" help:"Which end they replace."`
+	Law     Law `name:"negatives" id:"law" default:"none" empty:"none" help:"..."`
+	Replace End `name:"corrupt" id:"replace" default:"target" with:"negatives" help:"Which end they replace."`
 	// Weight names a column of the nodes, for ByWeight: a number that is finite and not negative.
-	Weight string `name:"negative-weight" key:"weight" value:"COLUMN" help:"${negative_weight_help}"`
+	Weight string `name:"negative-weight" key:"weight" with:"negatives" value:"COLUMN" help:"..."`
 	// Time names a column of the nodes, integers: only nodes whose time is not after that of the edge stand in. Nodes
 	// of types without it are always there. The edges must have times.
-	Time string `name:"negative-time" key:"time" value:"COLUMN" help:"${negative_time_help}"`
+	Time string `name:"negative-time" key:"time" with:"negatives" value:"COLUMN" help:"..."`
 	// Strict draws again what is an edge of the graph, the edge itself or a self-loop.
-	Strict bool `help:"Draw again what is an edge, a self-loop or the seed itself."`
+	Strict bool `with:"negatives" help:"Draw again what is an edge, a self-loop or the seed itself."`
 	// Tries is how often a negative is drawn at most, where a draw may be refused; 0 is 16. A negative that was refused
 	// each time is left out, with Triplets it becomes the edge itself, and is counted.
-	Tries int `name:"negative-tries" key:"tries" default:"16" zero:"16" range:"0,65536" help:"Draws of a negative, at most."`
+	Tries int `name:"negative-tries" key:"tries" default:"16" zero:"0" with:"negatives" help:"..."`
 	// Triplets keeps all negatives of an edge, so that they can be laid out as source, target and Ratio other targets
 	// (or sources). Ratio must be whole, and Replace one end.
-	Triplets bool `help:"Keep a row of negatives for each seed, missed ones as the seed itself."`
+	Triplets bool `with:"negatives" help:"Keep a row of negatives for each seed, missed ones as the seed itself."`
 }
 
 // Any reports whether there are negatives.

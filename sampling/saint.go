@@ -55,10 +55,10 @@ type Saint struct {
 	// Length is the steps of a walk, for SaintWalks; 0 is 2.
 	Length int `same:"length" id:"length" for:"saint-walk" default:"2" zero:"0"`
 	// Steps is the batches of an epoch. 0: enough of them to draw as many nodes as the graph has.
-	Steps int `id:"steps" default:"0" range:"0," help:"${saint_steps_help}"`
+	Steps int `id:"steps" default:"0" range:"0," help:"..."`
 	// Coverage is how many nodes the subgraphs that norms are estimated from have for each node of the graph, on
 	// average. 0 is no norms.
-	Coverage int `id:"coverage" default:"50" zero:"0" range:"0," help:"${coverage_help}"`
+	Coverage int `id:"coverage" default:"50" zero:"0" range:"0," help:"..."`
 }
 
 // steps returns the steps of a walk from each draw.

@@ -44,12 +44,12 @@ func (r *TimeRule) UnmarshalText(text []byte) error {
 // picks cost O(fan-out + log degree); else O(degree).
 type Temporal struct {
 	// Edge names a column of the edges with their times, int32 or int64: the time of an edge.
-	Edge string `name:"time" id:"time" for:"temporal" default:"time" zero:"-" empty:"none" help:"${time_help}"`
+	Edge string `name:"time" id:"time" for:"temporal" default:"time" zero:"-" empty:"none" help:"..."`
 	// Node names a column of the nodes, int32 or int64: a source that has it must be there by then too, under the same
 	// rule. Types without such a column always are.
-	Node string `name:"node-time" id:"/" for:"temporal" value:"COLUMN" help:"${node_time_help}"`
+	Node string `name:"node-time" id:"/" for:"temporal" value:"COLUMN" help:"..."`
 	// Rules are those of each hop, Rules[0] out of the seeds; the last one holds for all hops beyond. None is NotAfter.
-	Rules []TimeRule `name:"time-rules" id:"rules" for:"temporal" default:"not-after" help:"${time_rules_help}"`
+	Rules []TimeRule `name:"time-rules" id:"rules" for:"temporal" default:"not-after" value:"LIST" help:"..."`
 	// Window, above 0, follows no edge (or source) that is older than this: only time >= t - Window.
 	Window int64 `id:"window" for:"temporal" default:"0" range:"0," help:"The greatest age of an edge; 0: any."`
 	// Recent takes the most recent edges that may be followed, in place of a choice: those of the greatest times, of
@@ -57,7 +57,7 @@ type Temporal struct {
 	Recent bool `id:"recent" for:"temporal" help:"Take the most recent edges."`
 	// HalfLife, above 0, weighs edges by recency: the weight (1 without Neighbor.Weight) halves with each HalfLife of
 	// age. Not with Replace.
-	HalfLife float64 `id:"half-life" for:"temporal" default:"0" range:"0," help:"${half_life_help}"`
+	HalfLife float64 `id:"half-life" for:"temporal" default:"0" range:"0," help:"..."`
 	// Chain lets each edge bound what is followed beyond it: its source is looked at as of the edge's time (without
 	// Edge as of the source's own), so that paths only go back. Else all nodes of a tree are looked at as of the seed's
 	// time.

@@ -32,7 +32,7 @@ type PinSage struct {
 	Metapath []string `same:"metapath" id:"metapath"`                  // it leads back to the type of the nodes
 	// As is the edge type that blocks have the neighbours under. "" is the only one whose source and target are the
 	// nodes' type. An edge type without edges will do.
-	As string `name:"edge-type" id:"as" value:"TYPE" help:"${edge_type_help}"`
+	As string `name:"edge-type" id:"as" value:"TYPE" help:"..."`
 }
 
 // PPR takes as neighbours of a seed the nodes of highest approximate personalised PageRank: its blocks' edges need not

@@ -23,9 +23,9 @@ import (
 // random walk with restart and its applications", ICDM 2006. docs/sampling.md states the result in full.
 type Walk struct {
 	// Length is the steps of a walk: 1 to 65535.
-	Length int `id:"length" default:"40" zero:"40" help:"Steps of a walk."`
+	Length int `id:"length" default:"40" zero:"40" help:"..."`
 	// PerSeed is how many walks each distinct seed has, at most 256; 0 is 1.
-	PerSeed int `name:"walks" id:"per-seed" default:"1" range:"0,256" help:"Walks a seed."`
+	PerSeed int `name:"walks" id:"per-seed" default:"1" range:"0,256" help:"..."`
 	// Restart is the probability with which a walk, before each step, goes back to its root in place of the step. With
 	// it a walk at a node without in-edges goes back too.
 	Restart float64 `id:"restart" default:"0" range:"0,1" help:"Probability to go back to the seed, before each step."`
@@ -34,7 +34,7 @@ type Walk struct {
 	// Metapath are the edge types to follow, one a step, over and over: by relation or source:relation:target. As the
 	// walk goes backwards, the target of each is the source of the one before. A walk that goes back to its root
 	// begins it anew. nil follows edges of every type alike.
-	Metapath []string `id:"metapath" value:"TYPES" help:"${metapath_help}"`
+	Metapath []string `id:"metapath" value:"TYPES" help:"..."`
 	// Edges adds the array "walk_edge" [walks, Length], Schema.PosType: the position of each step's edge, -1 where
 	// there was none.
 	Edges bool `name:"walk-edges" id:"edges" help:"Also deliver the position of each step's edge."`

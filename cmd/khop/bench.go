@@ -283,7 +283,7 @@ func (c *benchCmd) copyRate(env *environment, r *benchResult) (err error) {
 		return nil
 	}
 	m := machine.Probe()
-	limit, err := c.MaxMemory.forData()
+	limit, err := byteSize(c.loader.MaxMemory).forData()
 	if room, ok := m.GroupRoom(); ok && (limit == 0 || room < limit) {
 		limit = max(room, 1)
 	}

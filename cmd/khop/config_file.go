@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -22,6 +21,9 @@ import (
 // configFile is the value of --config: a document that says options, a file or "-" for standard input. Flags beside it
 // win. Its keys are names of flags, with _ for -.
 type configFile string
+
+const configHelp = "Read options from a JSON object, in a file or - for standard input: {\"batch_size\": 512}. Flags " +
+	"win. Errors are then a JSON object, too."
 
 // BeforeResolve reads the document. kong calls it.
 func (c configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
@@ -149,7 +151,7 @@ func (d document) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any,
 	if !ok || string(value) == "null" || string(value) == "false" && flag.IsBool() {
 		return nil, nil
 	}
-	text, err := flagText(flag, value)
+	text, err := valueText(flag, value)
 	if err == nil && text == "" && flag.Target.Kind() == reflect.Slice {
 		return nil, nil
 	}
@@ -173,8 +175,8 @@ func tried(flag *kong.Flag, text string) error {
 		Scan: kong.Scan().PushTyped(text, kong.FlagValueToken)}, to)
 }
 
-// flagText returns a value of JSON as the text of a flag.
-func flagText(flag *kong.Flag, value json.RawMessage) (string, error) {
+// valueText returns a value of JSON as the text of a flag.
+func valueText(flag *kong.Flag, value json.RawMessage) (string, error) {
 	if value[0] == '[' && flag.Target.Kind() == reflect.Slice && strings.HasSuffix(flag.Name, "-columns") &&
 		len(bytes.TrimSpace(value[1:len(value)-1])) == 0 {
 		return "none", nil
@@ -182,11 +184,7 @@ func flagText(flag *kong.Flag, value json.RawMessage) (string, error) {
 	if value[0] == '{' && flag.Name == "seeds" {
 		return string(value), nil
 	}
-	text, err := plainText(value)
-	if value[0] != '"' && flag.Target.Type() == reflect.TypeFor[time.Duration]() {
-		text += "s"
-	}
-	return text, err
+	return plainText(value)
 }
 
 // plainText spells a value: lists with commas, an object as key=value;key=value, or bytes that JSON has no text for.

@@ -120,7 +120,7 @@ func TestAConfigurationSaysWhatFlagsSay(t *testing.T) {
 	for _, c := range []struct{ text, option, says string }{
 		{`{"batchsize": 3}`, "batchsize", "did you mean batch_size?"},
 		{`{"nothing_like_it": 3}`, "nothing_like_it", "is no option of khop serve"},
-		{`{"reader_timeout": -1, "batch_size": 1.5}`, "batch_size", "is not a number"},
+		{`{"reader_timeout": -1, "batch_size": 1.5}`, "batch_size", "is not a whole number"},
 		{`{"fanouts": {"cites": [1, [2]]}}`, "fanouts", "a list of plain values"},
 		{`{"sampler": "walk", "replace": true}`, "replace", "is not for sampler walk"},
 		{`{"sampler": "walk", "replace": false, "length": 3, "seeds": "nosuch"}`, "seeds", "no such split"},

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
 )
@@ -62,15 +63,17 @@ type samplersWhere struct {
 }
 
 func whereSamplersRun() (w samplersWhere) {
-	for i := range samplers {
-		if s := &samplers[i]; s.onDevice() {
-			w.Device = append(w.Device, s.name)
+	for i := range samplers.All {
+		if s := &samplers.All[i]; s.OnDevice() {
+			w.Device = append(w.Device, s.Name)
 		} else {
-			w.CPU = append(w.CPU, s.name)
+			w.CPU = append(w.CPU, s.Name)
 		}
 	}
-	for _, name := range cpuFlags {
-		w.Flags = append(w.Flags, "--"+name)
+	for _, o := range everyOption() {
+		if o.CPU {
+			w.Flags = append(w.Flags, "--"+o.Name)
+		}
 	}
 	w.Host = []string{"looks up seeds that are edges, and the edges to leave out"}
 	return w

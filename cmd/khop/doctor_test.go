@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -132,8 +133,8 @@ func TestDoctorSaysWhereSamplersRun(t *testing.T) {
 	if want := []string{"neighbor", "temporal", "labor"}; !slices.Equal(w.Device, want) {
 		t.Errorf("on a device run %v, want %v", w.Device, want)
 	}
-	if n := len(w.Device) + len(w.CPU); n != len(samplers) {
-		t.Errorf("%d of %d samplers are listed", n, len(samplers))
+	if n := len(w.Device) + len(w.CPU); n != len(samplers.All) {
+		t.Errorf("%d of %d samplers are listed", n, len(samplers.All))
 	}
 	fanouts := []int{3}
 	for flag, n := range map[string]sampling.Neighbor{"together": {Together: true}, "direction": {

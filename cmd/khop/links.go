@@ -9,48 +9,8 @@ import (
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
-
-// linkFlags say what belongs to seeds that are edges.
-type linkFlags struct {
-	LinkLabel string `placeholder:"COLUMN" help:"Labels of seeds that are edges of the graph: a column of the edges."`
-	LinkTime  string `placeholder:"COLUMN" help:"Times of seeds that are edges of the graph: a column of the edges."`
-
-	Negatives      string       `enum:"none,uniform,degree,weight,batch" default:"none" help:"${negatives_help}"`
-	NegativeRatio  float64      `default:"1" help:"Negatives for each seed that is an edge."`
-	Corrupt        sampling.End `enum:"target,source,either,both" default:"target" help:"Which end they replace."`
-	NegativeWeight string       `placeholder:"COLUMN" help:"Weights of --negatives weight: a column of the nodes."`
-	NegativeTime   string       `placeholder:"COLUMN" help:"Only nodes that are there by then: their times."`
-	Strict         bool         `help:"Draw again what is an edge, a self-loop or the seed itself."`
-	NegativeTries  int          `default:"16" help:"How often a negative is drawn at most."`
-	Triplets       bool         `help:"Keep a row of negatives for each seed, missed ones as the seed itself."`
-
-	ExcludeSeeds loader.Exclusion `enum:"none,seeds,reverse" default:"none" help:"${exclude_help}"`
-}
-
-// set sets the options of links.
-func (f *linkFlags) set(o *loader.Options) error {
-	o.Links.Label, o.Links.Time, o.Links.ExcludeSeeds = f.LinkLabel, f.LinkTime, f.ExcludeSeeds
-	n := sampling.Negatives{Replace: f.Corrupt, Weight: f.NegativeWeight, Time: f.NegativeTime, Strict: f.Strict,
-		Triplets: f.Triplets}
-	if f.Negatives == "none" {
-		if n != (sampling.Negatives{}) || f.NegativeRatio != 1 || f.NegativeTries != 16 {
-			return usageError("--negative-ratio, --corrupt, --negative-weight, --negative-time, --strict, " +
-				"--negative-tries and --triplets are for --negatives, which is none")
-		}
-		return nil
-	}
-	if err := n.Law.UnmarshalText([]byte(f.Negatives)); err != nil {
-		return err
-	}
-	if n.Ratio, n.Tries = f.NegativeRatio, f.NegativeTries; n.Ratio == 0 || n.Tries < 1 {
-		return usageError("--negative-ratio %v, --negative-tries %d: must be above 0", n.Ratio, n.Tries)
-	}
-	o.Links.Negatives = n
-	return nil
-}
 
 // edgeSeeds reads the values of --seeds that stand for edges; ok is false for others.
 func edgeSeeds(name string, s *graph.Schema) (seeds loader.SeedSource, ok bool, err error) {

@@ -48,6 +48,7 @@ type commands struct {
 	Partition  partitionCmd  `cmd:"" help:"Divide the nodes of a dataset into parts, for --sampler cluster."`
 	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
 	Samplers   samplersCmd   `cmd:"" help:"List the samplers, and the options of each with their defaults."`
+	Options    optionsCmd    `cmd:"" help:"List the options of loaders: names, defaults, and who takes them."`
 	Plan       planCmd       `cmd:"" help:"Say what reading features from disk costs, by size of the cache."`
 	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`
 	Train      trainCmd      `cmd:"" help:"Train a graph neural network on a dataset, on the CPU."`
@@ -115,7 +116,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		return env.fail(&usage{err})
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(err.Error()), usageHint(err))
+		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(errorText(err)), usageHint(err))
 		return exitUsage
 	}
 	defer keepHeap()()
@@ -123,21 +124,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 }
 
 func newParser(cli *commands, stdout, stderr io.Writer, more ...kong.Option) (*kong.Kong, error) {
-	k, err := kong.New(cli, append([]kong.Option{
+	cli.Serve.declare("serve")
+	cli.Sample.declare("sample")
+	cli.Bench.declare("bench")
+	cli.Plan.declare("plan")
+	return kong.New(cli, append([]kong.Option{
 		kong.Name("khop"),
 		kong.Description("Mini-batches of large graphs for training graph neural networks."),
 		kong.Writers(stdout, stderr),
-		longHelp, samplerHelp(),
+		kong.Vars{"config_help": configHelp},
 		kong.KindMapper(reflect.String, kong.MapperFunc(takeBytes)),
 		kong.NamedMapper("path", kong.MapperFunc(takePath)),
 		kong.WithHyphenPrefixedParameters(true), // --fanouts -1
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 	}, more...)...)
-	if err == nil {
-		nameSamplers(k)
-	}
-	return k, err
 }
 
 // takeBytes takes a value as it is. kong's own way passes it through JSON, which turns bytes that are not UTF-8 into

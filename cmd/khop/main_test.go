@@ -120,7 +120,7 @@ func exits(data, unsplit, empty, list string) []exit {
 		{"sample", exitUsage, `See "khop sample --help"`},
 		{"sample " + data + " --fanouts 5,x", exitUsage, `fan-out "x"`},
 		{"sample " + data + " --fanouts cites=5", exitUsage, `no edge type "cites"`},
-		{"sample " + data + " --batch-size 0", exitUsage, "not a number from 1 to 2147483647"},
+		{"sample " + data + " --batch-size 0", exitUsage, "--batch-size is 0: must be 1 to 1073741824"},
 		{"sample " + data + " --rank 2 --world-size 2", exitUsage, "--rank is 2"},
 		{"sample " + data + " --json --jsonl", exitUsage, "--json"},
 		{"sample " + data + " --frontier old", exitUsage, "all"},

@@ -37,8 +37,8 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 
 func TestTheProgramCompletesCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
-		"khop ": "add bench check completion convert demo doctor export generate info merge partition plan " +
-			"sample samplers " +
+		"khop ": "add bench check completion convert demo doctor export generate info merge options partition " +
+			"plan sample samplers " +
 			"serve train tune version",
 		"khop sam":                         "sample samplers",
 		"khop sample --fan":                "--fanouts",

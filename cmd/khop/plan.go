@@ -64,7 +64,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 		r.Workers, r.Needs = e.Workers, e.Expected.Total()
 	}
 	r.KneeBytes = knee(o.Caches)
-	r.HalfBytes = r.halving(int64(c.CacheBytes))
+	r.HalfBytes = r.halving(int64(c.loader.Disk.CacheBytes))
 	if c.Plot != "" {
 		if err := r.draw(c.Dataset).Save(c.Plot); err != nil {
 			return err

@@ -12,12 +12,9 @@ import (
 type sampleCmd struct {
 	loadFlags `embed:""`
 
-	Epoch     uint32           `default:"0" help:"Which epoch."`
-	First     uint64           `default:"0" help:"Number of the first batch."`
-	Batches   uint64           `placeholder:"N" help:"How many batches, over all ranks; default: to the epoch's end."`
-	Rank      int              `default:"0" help:"This process among --world-size."`
-	WorldSize positive         `default:"1" help:"Processes that share the epoch."`
-	Remainder loader.Remainder `enum:"pad,drop,short" default:"pad" help:"If batches do not divide by ranks: ${enum}."`
+	Epoch   uint32 `default:"0" help:"Which epoch."`
+	First   uint64 `default:"0" help:"Number of the first batch."`
+	Batches uint64 `placeholder:"N" help:"How many batches, over all ranks; default: to the epoch's end."`
 
 	Digest bool `help:"Print a batch's number and digests: topology, then full."`
 	JSON   bool `name:"json" xor:"output" help:"Print one JSON object."`
@@ -48,7 +45,6 @@ type sampleResult struct {
 // Run loads the batches and prints a line each.
 func (c *sampleCmd) Run(env *environment) (err error) {
 	ld, err := c.open(env, func(o *loader.Options) {
-		o.Rank, o.WorldSize, o.Remainder = c.Rank, int(c.WorldSize), c.Remainder
 		if !c.Digest { // nothing looks at columns
 			o.Columns.Nodes, o.Columns.Seeds = []string{}, []string{}
 		}

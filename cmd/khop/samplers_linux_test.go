@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -89,7 +90,7 @@ func TestSamplersThroughEveryDoor(t *testing.T) {
 	}
 	writeColumns(t, filepath.Join(dir, "columns"))
 	for _, c := range samplerCases {
-		chosen := samplers[0].name
+		chosen := samplers.All[0].Name
 		args := strings.Fields(c.flags)
 		for i, flag := range args {
 			if flag == "--sampler" {
@@ -120,10 +121,10 @@ func TestSamplersThroughEveryDoor(t *testing.T) {
 			}
 		})
 	}
-	for _, s := range samplers {
-		for _, flag := range strings.Fields(s.flags) {
-			if !seen[s.name+" "+flag] {
-				t.Errorf("no case of --sampler %s has --%s", s.name, flag)
+	for _, s := range samplers.All {
+		for _, o := range s.Options() {
+			if !seen[s.Name+" "+o.Name] {
+				t.Errorf("no case of --sampler %s has --%s", s.Name, o.Name)
 			}
 		}
 	}

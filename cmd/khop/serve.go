@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -14,8 +13,6 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/unified"
 )
 
 type serveCmd struct {
@@ -23,27 +20,6 @@ type serveCmd struct {
 
 	Config configFile `placeholder:"FILE" help:"${config_help}"`
 
-	Socket string `required:"" type:"path" placeholder:"PATH" help:"Where to make the socket, in a folder of your own."`
-
-	HotShare loader.Sharing `enum:"auto,none,all" default:"auto" help:"${hot_share_help}"`
-
-	WorldSize    positive `default:"1" help:"Ranks, each with a ring and an equal share of batches."`
-	Broadcast    int      `default:"0" help:"Give the same batches to N consumers, from one ring."`
-	Epochs       uint64   `default:"0" help:"End after N epochs; 0: go on."`
-	Hold         int      `default:"0" help:"Batches that a consumer may hold; 0: 4, small ones 12."`
-	MaxConsumers positive `default:"64" help:"Consumers that may be connected at a time."`
-
-	ReaderTimeout time.Duration `default:"50s" help:"How long a broadcast waits for a reader."`
-
-	Remainder  loader.Remainder `enum:"pad,drop,short" default:"pad" help:"If batches do not divide by ranks: ${enum}."`
-	IndexDType string           `name:"index-dtype" enum:"auto,int32,int64" default:"auto" help:"${index_dtype_help}"`
-
-	NodeColumns []string `placeholder:"NAMES" help:"Columns for all nodes of a batch, default feature; none for none."`
-	SeedColumns []string `placeholder:"NAMES" help:"Columns for the seeds of a batch, default label; none for none."`
-	EdgeColumns []string `placeholder:"NAMES" help:"Columns for the edges of a batch, default none."`
-	EdgePos     bool     `help:"Deliver the edges' positions in the dataset."`
-
-	State   string `type:"path" placeholder:"FILE" help:"Keep the place in a file, and go on from it."`
 	Metrics string `placeholder:"ADDRESS" help:"Serve metrics for Prometheus there, such as 127.0.0.1:0."`
 	Parent  int    `placeholder:"PID" help:"End when that process, which started this one, ends."`
 	JSON    bool   `name:"json" help:"Print one JSON object when consumers can connect."`
@@ -114,40 +90,14 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 }
 
 // serverOptions returns what the flags say.
-func (c *serveCmd) serverOptions(env *environment, ds *formats.Dataset) (none server.Options, err error) {
-	opt, err := c.options(env, ds)
-	if err != nil {
-		return none, err
+func (c *serveCmd) serverOptions(env *environment, ds *formats.Dataset) (o server.Options, err error) {
+	o = c.server
+	if o.Loader, err = c.options(env, ds); err != nil {
+		return server.Options{}, err
 	}
-	opt.EnsureDefaults()
-	opt.Remainder, opt.Columns.EdgePos, opt.Tuning.HotShare = c.Remainder, c.EdgePos, c.HotShare
-	opt.Columns.Nodes, opt.Columns.Seeds, opt.Columns.Edges = columnNames(c.NodeColumns), columnNames(c.SeedColumns),
-		columnNames(c.EdgeColumns)
-	log := slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: withoutTime}))
-	opt.Hooks.Logger = log
-	patience := c.ReaderTimeout
-	if patience == 0 {
-		patience = -1
-	}
-	index := unified.Invalid
-	if c.IndexDType != "auto" {
-		if index, err = unified.ParseDType(c.IndexDType); err != nil {
-			return none, err
-		}
-	}
-	return server.Options{
-		Path: c.Socket, Loader: opt, WorldSize: int(c.WorldSize), Readers: c.Broadcast, Hold: c.Hold, IndexDType: index,
-		ReaderTimeout: patience, Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State,
-		Version: versionNumber, Logger: log,
-	}, nil
-}
-
-// columnNames reads the value of a list of columns: nil for the default, "none" for none.
-func columnNames(names []string) []string {
-	if len(names) == 1 && names[0] == "none" {
-		return []string{}
-	}
-	return names
+	o.Logger = slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	o.Loader.Hooks.Logger, o.Version = o.Logger, versionNumber
+	return o, nil
 }
 
 func withoutTime(groups []string, a slog.Attr) slog.Attr {
@@ -169,7 +119,7 @@ func (c *serveCmd) ended(err error) error {
 func (c *serveCmd) ready(env *environment, s *server.Server, metrics string) error {
 	o := s.Options()
 	r := serveReady{
-		Socket: paths.Text(c.Socket), PID: os.Getpid(), Dataset: paths.Text(c.Dataset), Ranks: o.WorldSize,
+		Socket: paths.Text(c.server.Path), PID: os.Getpid(), Dataset: paths.Text(c.Dataset), Ranks: o.WorldSize,
 		Readers: o.Readers,
 		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics,
 		Protocol: shm.Version, Device: o.Loader.Device.Name, Why: s.DeviceReason(),

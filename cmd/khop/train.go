@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
 )
 
@@ -194,4 +195,16 @@ func (l *trainLine) end() {
 	if !l.shown.IsZero() {
 		fmt.Fprint(l.env.stderr, "\r\x1b[K")
 	}
+}
+
+// fanouts is the value of --fanouts.
+type fanouts struct {
+	all     []int
+	perType map[string][]int
+}
+
+// UnmarshalText reads fan-outs as package sampling does.
+func (f *fanouts) UnmarshalText(text []byte) (err error) {
+	f.all, f.perType, err = sampling.ParseFanouts(string(text))
+	return err
 }

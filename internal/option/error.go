@@ -21,8 +21,8 @@ type Error struct {
 // Name is an option that the text of an Error names beside its own.
 type Name struct{ Option, Field string }
 
-// find returns the option of a field, named as in Go.
-func find(options any, field string) Option {
+// ofField returns the option of a field, named as in Go.
+func ofField(options any, field string) Option {
 	for _, o := range Of(options) {
 		if o.Path == field {
 			return o
@@ -33,14 +33,14 @@ func find(options any, field string) Option {
 
 // NameOf names an option of a struct by its field, for the text of an Error.
 func NameOf(options any, field string) Name {
-	o := find(options, field)
+	o := ofField(options, field)
 	return Name{o.Name, o.Path}
 }
 
 // Errorf returns an Error of a field, which wraps invalid. The text follows the name of the option: " is 7: ...".
 // Arguments may be a Name, or an error for %w.
 func Errorf(invalid error, options any, field, format string, args ...any) error {
-	o := find(options, field)
+	o := ofField(options, field)
 	return o.Errorf(invalid, format, args...)
 }
 

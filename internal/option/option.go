@@ -7,16 +7,20 @@
 //
 //	name     its name on the command line; default: that of the field, lookahead
 //	default  what doors take where nothing is said, and what a zero stands for in Go, but see zero
-//	zero     what a zero that is said stands for; a zero is then not the default
+//	zero     what a zero that is said stands for; a zero in Go is then not the default, unless this is -1, for none
 //	empty    the text that stands for nothing: no column, an empty list
 //	range    least and greatest value, with a comma; one may be left out
 //	kind     size (bytes, such as 4GB), path
 //	choices  what a text may be, with commas
 //	value    what stands for the value in help
 //	for      the samplers that take it, where not all that have the struct do
-//	of       serve: only servers take it
+//	of       the commands that take it, with commas, where not all that have the struct do; go: no door but Go
+//	on       cpu: with it a sampler does not run on devices
+//	with     the option that this one belongs to, and means nothing without
+//	short    a value that has a switch of its name, too: resident, for --residence resident
 //	id       its name in a fingerprint, where it always stands; without, it stands there if it is not zero, as key
-//	help     one sentence
+//	required true: there is no default
+//	help     one sentence; "..." where it is long: in help.go
 //	same     the option of another struct whose other tags these are
 package option
 
@@ -25,6 +29,7 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,21 +38,26 @@ import (
 
 // Option is a field that is an option.
 type Option struct {
-	Name    string // on the command line
-	Path    string // in Go: Disk.Lookahead
-	Group   string // of the struct: disk, or ""
-	Default string
-	Value   string
-	Help    string
-	Kind    string   // int, float, bool, text, choice, size, duration, list, fanouts, path
-	Choices []string // of a choice or a list
-	Least   string   // "" for none
-	Most    string
-	For     []string
-	Of      string
-	Same    string
+	Name     string // on the command line
+	Path     string // in Go: Disk.Lookahead
+	Group    string // of the struct: disk, or ""
+	Default  string
+	Value    string
+	Help     string
+	Kind     string   // int, float, bool, text, choice, size, duration, list, fanouts, path
+	Choices  []string // of a choice or a list
+	Least    string   // "" for none
+	Most     string
+	For      []string // samplers; nil: all that have the struct
+	Doors    []string // commands; nil: all that have the struct
+	With     string   // the option that it belongs to
+	Short    string   // a value that is a switch, too
+	Required bool
+	CPU      bool // a sampler with it does not run on devices
+	Same     string
 
 	id, key, zero, empty string
+	names                int // of the values of an enumeration
 	index                []int
 	perType              []int // of fanouts: the field of lists by type
 	typ                  reflect.Type
@@ -97,7 +107,7 @@ func fields(t reflect.Type, index []int, path, group string) (all []Option) {
 			all = append(all, fields(f.Type, at, path+f.Name+".", inner)...)
 		case tag.Get("default") != "" || tag.Get("range") != "": // of Go alone
 			o := newOption(f, at, path, group)
-			o.Of = "go"
+			o.Doors = []string{"go"}
 			all = append(all, o)
 		}
 	}
@@ -107,18 +117,88 @@ func fields(t reflect.Type, index []int, path, group string) (all []Option) {
 func newOption(f reflect.StructField, index []int, path, group string) Option {
 	tag := f.Tag
 	o := Option{Name: tag.Get("name"), Path: path + f.Name, Group: group, Default: tag.Get("default"),
-		Value: tag.Get("value"), Help: tag.Get("help"), Of: tag.Get("of"), For: strings.Fields(tag.Get("for")),
-		Same: tag.Get("same"), id: tag.Get("id"), key: tag.Get("key"), zero: tag.Get("zero"), empty: tag.Get("empty"),
-		index: index,
-		typ:   f.Type}
+		Value: tag.Get("value"), Help: tag.Get("help"), For: list(tag.Get("for")), Doors: list(tag.Get("of")),
+		With: tag.Get("with"), Short: tag.Get("short"), CPU: tag.Get("on") == "cpu", Same: tag.Get("same"),
+		Required: tag.Get("required") != "", id: tag.Get("id"), key: tag.Get("key"), zero: tag.Get("zero"),
+		empty: tag.Get("empty"), index: index, typ: f.Type}
 	o.Least, o.Most, _ = strings.Cut(tag.Get("range"), ",")
 	if o.Name == "" {
 		if o.Name = o.Same; o.Name == "" {
 			o.Name = Kebab(f.Name)
 		}
 	}
+	if o.Help == "..." {
+		o.Help = long[o.Name]
+	}
 	if o.Kind, o.Choices = kindOf(f.Type, tag.Get("kind")); tag.Get("choices") != "" {
-		o.Kind, o.Choices = "choice", strings.Split(tag.Get("choices"), ",")
+		o.Kind, o.Choices = "choice", list(tag.Get("choices"))
+	} else {
+		o.names = len(o.Choices)
+	}
+	if o.empty != "" && o.Kind == "choice" {
+		o.Choices = append([]string{o.empty}, o.Choices...)
+	}
+	return o
+}
+
+// list splits a tag at commas.
+func list(tag string) []string {
+	if tag == "" {
+		return nil
+	}
+	return strings.Split(tag, ",")
+}
+
+// Key is the name in JSON and in Python: half_life.
+func (o *Option) Key() string { return Key(Name{Option: o.Name}) }
+
+// IsList says that the option takes several values.
+func (o *Option) IsList() bool { return o.Kind == "list" && o.typ.Kind() == reflect.Slice }
+
+// Is says that a sampler of a name, whose struct has the option, takes it.
+func (o *Option) Is(sampler string) bool { return o.For == nil || slices.Contains(o.For, sampler) }
+
+// At says that a command, whose structs have the option, takes it.
+func (o *Option) At(door string) bool { return o.Doors == nil || slices.Contains(o.Doors, door) }
+
+// Union returns the options of several structs by name, in the order of the first of each, and completes those that are
+// the same as another. Where samplers have different defaults the default is 0, which stands for each one's own.
+func Union(lists ...[]Option) (all []Option) {
+	at := map[string]int{}
+	for _, o := range slices.Concat(lists...) {
+		i, there := at[o.Name]
+		switch {
+		case !there:
+			at[o.Name] = len(all)
+			all = append(all, o)
+		case all[i].Help == "" && o.Help != "":
+			all[i] = complete(o, &all[i])
+		case o.Same != "" && o.Default != "" && o.Default != all[i].Default:
+			all[i].Default = "0"
+		}
+	}
+	return all
+}
+
+// Complete gives options that are the same as another what their tags leave out; all are where the others are declared.
+func Complete(options, all []Option) []Option {
+	options = slices.Clone(options)
+	for i := range options {
+		same := func(o Option) bool { return o.Name == options[i].Name && o.Help != "" }
+		if j := slices.IndexFunc(all, same); j >= 0 && options[i].Help == "" {
+			options[i] = complete(options[i], &all[j])
+		}
+	}
+	return options
+}
+
+func complete(o Option, from *Option) Option {
+	o.Help, o.Value, o.CPU, o.Short = cmp.Or(o.Help, from.Help), cmp.Or(o.Value, from.Value), from.CPU, from.Short
+	if o.Default == "" {
+		o.Default, o.zero, o.empty = from.Default, from.zero, from.empty
+	}
+	if o.Least == "" && o.Most == "" {
+		o.Least, o.Most = from.Least, from.Most
 	}
 	return o
 }
@@ -189,7 +269,7 @@ func Fill(options any) {
 	v := reflect.ValueOf(options).Elem()
 	for _, o := range ofType(v.Type()) {
 		at := v.FieldByIndex(o.index)
-		if o.Default == "" || o.zero != "" || !at.IsZero() {
+		if o.Default == "" || o.zero != "" && !strings.HasPrefix(o.zero, "-1") || !at.IsZero() {
 			continue
 		}
 		switch o.Kind {
@@ -203,7 +283,7 @@ func Fill(options any) {
 
 // Default returns the default of a whole number, by its field.
 func Default(options any, field string) int {
-	o := find(options, field)
+	o := ofField(options, field)
 	n, err := strconv.Atoi(o.Default)
 	if err != nil {
 		panic(fmt.Sprintf("option: %s: default %q: %v", field, o.Default, err))

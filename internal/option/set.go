@@ -2,6 +2,7 @@ package option
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -15,25 +16,36 @@ import (
 )
 
 // Set sets the field of an option in the struct that a pointer leads to. value is a text, as on the command line, or a
-// []string for a list. An error says what is wrong with the value, not of which option.
+// []string for a list, or of the field's own type. It returns an Error.
 func (o *Option) Set(options any, value any) error {
 	v := reflect.ValueOf(options).Elem()
 	at := v.FieldByIndex(o.index)
-	list, isList := value.([]string)
-	if isList {
-		if at.Type() == reflect.TypeFor[[]string]() {
-			at.Set(reflect.ValueOf(slices.Concat([]string{}, list)))
-			return nil
-		}
-		value = strings.Join(list, ",")
+	if of := reflect.TypeOf(value); of == at.Type() && of.Kind() != reflect.String && of.Kind() != reflect.Slice {
+		at.Set(reflect.ValueOf(value))
+		return nil
 	}
-	text := value.(string)
-	if o.empty != "" && text == o.empty || isList && len(list) == 0 {
-		if at.Kind() == reflect.Slice {
-			at.Set(reflect.MakeSlice(at.Type(), 0, 0))
-		} else {
-			at.SetZero()
-		}
+	err := o.set(v, at, value)
+	if of := (*Error)(nil); err != nil && !errors.As(err, &of) {
+		return o.Errorf(nil, ": %w", err)
+	}
+	return err
+}
+
+func (o *Option) set(v, at reflect.Value, value any) error {
+	list, isList := value.([]string)
+	text, _ := value.(string)
+	if isList {
+		text = strings.Join(list, ",")
+	}
+	switch {
+	case (o.empty != "" || isList) && text == o.empty && at.Kind() == reflect.Slice:
+		at.Set(reflect.MakeSlice(at.Type(), 0, 0))
+		return nil
+	case o.empty != "" && text == o.empty:
+		at.SetZero()
+		return nil
+	case isList && at.Type() == reflect.TypeFor[[]string]():
+		at.Set(reflect.ValueOf(slices.Clone(list)))
 		return nil
 	}
 	if o.Kind == "fanouts" {
@@ -61,6 +73,43 @@ func (o *Option) Set(options any, value any) error {
 	return o.check(nil, at)
 }
 
+// Said has what a door says of options, by name: a text, a []string for a list, or what the field itself holds.
+type Said map[string]any
+
+// Apply sets options of a struct, which a pointer leads to, as they were said, and others to their defaults.
+func Apply(options any, of []Option, said Said) error {
+	for i := range of {
+		o := &of[i]
+		value, ok := said[o.Name]
+		if with := said[o.With]; o.With != "" && (with == nil || with == find(of, o.With).empty) {
+			if ok && value != o.Default {
+				return o.Errorf(nil, " is for %s, which is none", Name{Option: o.With})
+			}
+			continue
+		}
+		if !ok && o.Default == "" {
+			continue
+		}
+		if !ok {
+			value = o.Default
+		}
+		if err := o.Set(options, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns the option of a name.
+func find(of []Option, name string) *Option {
+	for i := range of {
+		if of[i].Name == name {
+			return &of[i]
+		}
+	}
+	return &Option{Name: name}
+}
+
 // parse reads a text into the field of an option.
 func (o *Option) parse(at reflect.Value, text string) (err error) {
 	if at.Kind() == reflect.Pointer {
@@ -77,18 +126,12 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 	}
 	switch {
 	case o.Kind == "size":
-		n, err := humanize.ParseBytes(text)
-		if strings.HasPrefix(text, "-") {
-			i, err := strconv.ParseInt(text, 10, 64)
-			at.SetInt(i)
-			return err
-		}
-		if err != nil || n > math.MaxInt64 {
-			return fmt.Errorf("%q is not a size such as 4GB, 1.5GiB or 500MB", text)
-		}
-		at.SetInt(int64(n))
+		return parseSize(at, text)
 	case o.Kind == "duration":
 		d, err := time.ParseDuration(text)
+		if seconds, plain := strconv.ParseFloat(text, 64); plain == nil {
+			d, err = time.Duration(seconds*float64(time.Second)), nil
+		}
 		if err != nil {
 			return fmt.Errorf("%q is not a time such as 50s or 2m", text)
 		}
@@ -101,24 +144,6 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 		at.SetBool(b)
 	case at.Kind() == reflect.String:
 		at.SetString(text)
-	case at.CanInt():
-		n, err := strconv.ParseInt(text, 10, at.Type().Bits())
-		if err != nil {
-			return fmt.Errorf("%q is not a whole number", text)
-		}
-		at.SetInt(n)
-	case at.CanUint():
-		n, err := strconv.ParseUint(text, 10, at.Type().Bits())
-		if err != nil {
-			return fmt.Errorf("%q is not a whole number from 0 to 2^%d - 1", text, at.Type().Bits())
-		}
-		at.SetUint(n)
-	case at.CanFloat():
-		x, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return fmt.Errorf("%q is not a number", text)
-		}
-		at.SetFloat(x)
 	case at.Kind() == reflect.Slice:
 		all := reflect.MakeSlice(at.Type(), 0, 1)
 		for _, part := range strings.Split(text, ",") {
@@ -130,9 +155,56 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 		}
 		at.Set(all)
 	default:
+		return parseNumber(at, text)
+	}
+	return nil
+}
+
+func parseSize(at reflect.Value, text string) error {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		at.SetInt(n)
+		return nil
+	}
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n > math.MaxInt64 {
+		return fmt.Errorf("%q is not a size such as 4GB, 1.5GiB or 500MB", text)
+	}
+	at.SetInt(int64(n))
+	return nil
+}
+
+func parseNumber(at reflect.Value, text string) error {
+	switch {
+	case at.CanInt():
+		n, err := strconv.ParseInt(text, base(text), at.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number", text)
+		}
+		at.SetInt(n)
+	case at.CanUint():
+		n, err := strconv.ParseUint(text, base(text), at.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number from 0 to 2^%d - 1", text, at.Type().Bits())
+		}
+		at.SetUint(n)
+	case at.CanFloat():
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", text)
+		}
+		at.SetFloat(x)
+	default:
 		return fmt.Errorf("an option of %v has no text", at.Type())
 	}
 	return nil
+}
+
+// base is 0, which takes 0x10 and 1_000, but where a number merely begins with a zero.
+func base(text string) int {
+	if strings.Trim(text, "0123456789") == "" {
+		return 10
+	}
+	return 0
 }
 
 // check returns an Error for a value that is out of range.
@@ -145,8 +217,8 @@ func (o *Option) check(invalid error, at reflect.Value) error {
 		}
 		return nil
 	case o.Kind == "choice":
-		if n := at.Uint(); n >= uint64(len(o.Choices)) {
-			return o.Errorf(invalid, " is %d: must be 0 to %d", n, len(o.Choices)-1)
+		if n := at.Uint(); o.names > 0 && n >= uint64(o.names) {
+			return o.Errorf(invalid, " is %d: must be 0 to %d", n, o.names-1)
 		}
 		return nil
 	case o.Least == "" && o.Most == "":

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -17,35 +18,35 @@ import (
 // default.
 type Options struct {
 	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
-	Path string
+	Path string `name:"socket" kind:"path" required:"true" value:"PATH" help:"..."`
 	// Loader says what to load and how. Rank, WorldSize, RowMemory, PerSlot and Made are the server's to set; Hold
 	// raises Prefetch. Device "cuda:0,cuda:1" names several: rank r is on number r modulo how many there are. Each
 	// device reads one copy of graph and columns for all its ranks. On a device batches lie there for consumers that
 	// take them there; others get copies on the host. MaxMemory holds for all ranks together, with their rings and
 	// copies of ids, and DeviceMemory for all ranks of a device.
-	Loader loader.Options
+	Loader loader.Options `of:"-"`
 	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers
-	// are shared out among them. Default 1.
-	WorldSize int
+	// are shared out among them.
+	WorldSize int `same:"world-size"`
 	// Readers, if above 0, makes one ring that as many consumers read: all get the same batches. WorldSize must be 1
 	// then.
-	Readers int
+	Readers int `name:"broadcast" default:"0" help:"Give the same batches to N consumers, from one ring."`
 	// Hold is how many batches a consumer may hold at a time, announced ones included. Default: as many as 64 MiB have
 	// room for, but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some
 	// milliseconds: the workers would rest where that is as long as several batches take.
-	Hold int
+	Hold int `default:"0" help:"Batches that a consumer may hold; 0: 4, small ones 12."`
 	// ReaderTimeout is how long the readers of a broadcast ring wait for one of them, before it is given up: its
-	// connection ends, and until it is back the others go on without it. Default 50 s, less than consumers wait for a
-	// batch; below 0 there is no end.
-	ReaderTimeout time.Duration
+	// connection ends, and until it is back the others go on without it. Less than consumers wait for a batch; below 0
+	// there is no end.
+	ReaderTimeout time.Duration `default:"50s" zero:"-1ns" help:"How long a broadcast waits for a reader."`
 	// IndexDType is the dtype of ids where a consumer asks for none: Int32 or Int64. Default: what the dataset has.
-	IndexDType unified.DType
+	IndexDType unified.DType `name:"index-dtype" choices:"auto,int32,int64" default:"auto" empty:"auto" help:"..."`
 	// Epochs, if above 0, is how many epochs there are; Serve returns when all ranks have acknowledged the last.
-	Epochs uint64
-	// MaxConsumers is how many consumers may be connected at a time. Default 64.
-	MaxConsumers int
+	Epochs uint64 `default:"0" help:"End after N epochs; 0: go on."`
+	// MaxConsumers is how many consumers may be connected at a time.
+	MaxConsumers int `default:"64" help:"Consumers that may be connected at a time."`
 	// StateFile, if set, keeps the place of every rank, so that another server goes on where this one was killed.
-	StateFile string
+	StateFile string `name:"state" kind:"path" value:"FILE" help:"Keep the place in a file, and go on from it."`
 	// Version is the program's, for consumers to report.
 	Version string
 	// Logger hears of consumers that come and go, and of decisions; nil is silent.
@@ -56,12 +57,7 @@ type Options struct {
 func (o *Options) EnsureDefaults() *Options {
 	o.Loader.EnsureDefaults()
 	o.WorldSize = max(o.WorldSize, 1)
-	if o.MaxConsumers == 0 {
-		o.MaxConsumers = 64
-	}
-	if o.ReaderTimeout == 0 {
-		o.ReaderTimeout = 50 * time.Second
-	}
+	option.Fill(o)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -110,7 +110,8 @@ func (p preparing) Open(env sampling.Env) (sampling.Worker, error) {
 	for _, e := range env.Graph.Schema().Edges {
 		if p.what&sparse.Loops != 0 && e.Src != e.Dst {
 			named := option.Option{Name: "prepare", Path: "Columns.Prepare"}
-			return nil, named.Errorf(errs.ErrOptions, ": loops are for edges between nodes of one type, and %s leads elsewhere", e)
+			return nil, named.Errorf(errs.ErrOptions, ": loops are for edges between nodes of one type, and %s leads "+
+				"elsewhere", e)
 		}
 	}
 	w, err := p.Sampler.Open(env)

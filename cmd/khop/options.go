@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/samplers"
+)
+
+type optionsCmd struct {
+	JSON bool `name:"json" help:"Print one JSON object."`
+}
+
+// optionsResult is what "khop options --json" prints. Programs that make other doors of it rely on the names.
+type optionsResult struct {
+	Options  []optionRecord  `json:"options"` // by name
+	Samplers []samplerOfName `json:"samplers"`
+}
+
+// optionRecord is an option. Numbers are texts.
+type optionRecord struct {
+	Name     string   `json:"name"` // on the command line: half-life
+	Key      string   `json:"key"`  // in JSON and in Python: half_life
+	Kind     string   `json:"kind"` // int, float, bool, text, choice, size, duration, list, fanouts, path, partition
+	Default  string   `json:"default"`
+	Choices  []string `json:"choices"`
+	Least    string   `json:"least"`
+	Most     string   `json:"most"`
+	Group    string   `json:"group"`    // of loader.Options: links, disk, ...; sampler, server
+	Samplers []string `json:"samplers"` // that take it; none: it is not of samplers
+	Doors    []string `json:"doors"`    // commands
+	With     string   `json:"with"`     // the option that it belongs to
+	Means    string   `json:"means"`    // of a switch that stands for another option: residence=resident
+	Value    string   `json:"value"`    // what stands for the value in help
+	Help     string   `json:"help"`
+}
+
+type samplerOfName struct {
+	Name    string   `json:"name"`
+	Help    string   `json:"help"`
+	Device  bool     `json:"device"` // runs on CUDA devices, too
+	Options []string `json:"options"`
+}
+
+// listOptions returns all options and samplers.
+func listOptions() (r optionsResult) {
+	at := map[string][]string{}
+	for _, door := range doors {
+		var f optionFlags
+		f.declare(door)
+		for i := range f.flags {
+			at[f.flags[i].Name] = append(at[f.flags[i].Name], door)
+		}
+	}
+	for _, o := range everyOption() {
+		if at[o.Name] == nil {
+			continue
+		}
+		record := recordOf(&o)
+		record.Doors = at[o.Name]
+		r.Options = append(r.Options, record)
+		if o.Short != "" {
+			r.Options = append(r.Options, optionRecord{Name: o.Short, Key: o.Short, Kind: "bool", Choices: []string{},
+				Samplers: []string{}, Doors: record.Doors, Means: o.Name + "=" + o.Short, Help: shortHelp(&o)})
+		}
+	}
+	slices.SortFunc(r.Options, func(a, b optionRecord) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range samplers.All {
+		s := &samplers.All[i]
+		of := samplerOfName{Name: s.Name, Help: s.About, Device: s.OnDevice(), Options: []string{}}
+		for _, o := range s.Options() {
+			of.Options = append(of.Options, o.Name)
+		}
+		r.Samplers = append(r.Samplers, of)
+	}
+	return r
+}
+
+// recordOf returns what the tags say of an option.
+func recordOf(o *option.Option) optionRecord {
+	group, takers := o.Group, samplersThatTake(o.Name)
+	if takers != nil {
+		group = "sampler"
+	}
+	return optionRecord{Name: o.Name, Key: o.Key(), Kind: o.Kind, Default: o.Default,
+		Choices: append([]string{}, o.Choices...), Least: o.Least, Most: o.Most, Group: group,
+		Samplers: append([]string{}, takers...), With: o.With, Value: o.Value, Help: o.Help}
+}
+
+// Run prints the table of options.
+func (c *optionsCmd) Run(env *environment) error {
+	r := listOptions()
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	t := newTable(env.stdout)
+	for _, o := range r.Options {
+		t.row(flagText(o.Name, o.Default), o.Help)
+	}
+	return t.flush()
+}

@@ -1,0 +1,110 @@
+// Package samplers has the table of samplers: the names by which every door calls them. The options of each are the
+// tags of its struct in package sampling.
+package samplers
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// Kind is a sampler as doors know it.
+type Kind struct {
+	Name  string
+	About string // what it is, in a few words
+	bare  sampling.Sampler
+}
+
+// All are all samplers. A new one takes a line here; its options are those of its struct. The first is the default.
+var All = []Kind{
+	{"neighbor", "neighbours, uniformly or by weight", sampling.Neighbor{}},
+	{"temporal", "neighbours of the past", sampling.Neighbor{}},
+	{"labor", "neighbours that destinations share, LABOR-0", sampling.Labor{}},
+	{"fastgcn", "nodes of a hop from the whole graph", sampling.FastGCN{}},
+	{"ladies", "nodes of a hop from all its in-neighbours", sampling.Ladies{}},
+	{"hgt", "the subgraph between so many nodes of each type", sampling.HGT{}},
+	{"walk", "random walks", sampling.Walk{}},
+	{"shadow", "a subgraph of its own for each seed", sampling.Shadow{}},
+	{"induced", "the subgraph between the seeds", sampling.Induced{}},
+	{"saint-node", "subgraphs of drawn nodes: GraphSAINT", sampling.Saint{Kind: sampling.SaintNodes}},
+	{"saint-edge", "subgraphs of drawn edges", sampling.Saint{Kind: sampling.SaintEdges}},
+	{"saint-walk", "subgraphs of walks", sampling.Saint{Kind: sampling.SaintWalks}},
+	{"cluster", "parts of a partition: Cluster-GCN", sampling.Cluster{}},
+	{"full", "all nodes with all in-edges, in ranges", sampling.Full{}},
+	{"pinsage", "neighbours that walks visit most", sampling.PinSage{}},
+	{"ppr", "neighbours of highest PageRank", sampling.PPR{}},
+	{"node2vec", "walks of second order", sampling.Node2Vec{}},
+}
+
+// Names returns the names of all samplers.
+func Names() (names []string) {
+	for i := range All {
+		names = append(names, All[i].Name)
+	}
+	return names
+}
+
+// Named returns the sampler of a name.
+func Named(name string) (*Kind, error) {
+	i := slices.IndexFunc(All, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("no sampler %q; there are: %s", name, strings.Join(Names(), ", "))
+	}
+	return &All[i], nil
+}
+
+// Of returns the kind of a sampler; nil for one that is not in the table.
+func Of(s sampling.Sampler) *Kind {
+	name := ""
+	switch s := s.(type) {
+	case sampling.Saint:
+		name = "saint-" + s.Kind.String()
+	case sampling.Neighbor:
+		if !reflect.ValueOf(s.Time).IsZero() {
+			name = "temporal"
+		}
+	}
+	for i := range All {
+		if reflect.TypeOf(All[i].bare) == reflect.TypeOf(s) && (name == "" || name == All[i].Name) {
+			return &All[i]
+		}
+	}
+	return nil
+}
+
+// Options returns the options that the sampler takes.
+func (k *Kind) Options() []option.Option { return options()[k.Name] }
+
+// options has the options of each sampler by its name.
+var options = sync.OnceValue(func() map[string][]option.Option {
+	of, all := map[string][]option.Option{}, []option.Option(nil)
+	for _, k := range All {
+		all = append(all, option.Of(k.bare)...)
+	}
+	for _, k := range All {
+		takes := option.Complete(option.Of(k.bare), all)
+		of[k.Name] = slices.DeleteFunc(takes, func(o option.Option) bool { return !o.Is(k.Name) })
+	}
+	return of
+})
+
+// OnDevice says that the sampler runs on CUDA devices, without the options that are for the CPU alone.
+func (k *Kind) OnDevice() bool {
+	_, ok := k.bare.(sampling.DeviceSampler)
+	return ok
+}
+
+// Make returns the sampler with options set.
+func (k *Kind) Make(said option.Said) (sampling.Sampler, error) {
+	at := reflect.New(reflect.TypeOf(k.bare))
+	at.Elem().Set(reflect.ValueOf(k.bare))
+	if err := option.Apply(at.Interface(), k.Options(), said); err != nil {
+		return nil, err
+	}
+	return at.Elem().Interface().(sampling.Sampler), nil
+}

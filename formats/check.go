@@ -185,17 +185,12 @@ func (c *checker) openAll(root *os.Root) error {
 	if st, err := root.Lstat(manifestName); err == nil {
 		c.bytes = st.Size()
 	}
-	for i := range c.m.Columns {
-		info := &c.m.Columns[i]
-		typ, _ := info.arrayType()
-		c.openFile(root, &checkedFile{part: &info.Parts[0], typ: typ, owner: info.Owner})
-	}
-	for i := range c.m.Splits {
-		for j := range c.m.Splits[i].Sets {
-			set := &c.m.Splits[i].Sets[j]
-			c.openFile(root, &checkedFile{part: &set.Parts[0], typ: arrayfile.Type{Name: c.m.Splits[i].Name,
-				DType: parseDType(set.DType)}, set: set})
+	for _, f := range c.m.files() {
+		checked := &checkedFile{part: f.part, typ: f.typ, set: f.set}
+		if f.column != nil {
+			checked.owner = f.column.Owner
 		}
+		c.openFile(root, checked)
 	}
 	if len(c.found) > 0 {
 		return c.found[0].err

@@ -20,6 +20,14 @@ import (
 )
 
 // openError opens and closes.
+// parts returns all files that the content names.
+func (c *Content) parts() (list []*Part) {
+	for _, f := range c.files() {
+		list = append(list, f.part)
+	}
+	return list
+}
+
 func openError(dir string) error {
 	d, err := Open(dir)
 	if err != nil {

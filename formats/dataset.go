@@ -81,36 +81,29 @@ func (d *Dataset) open(root *os.Root) error {
 		owners[nodeOwner(t)] = t
 		a.NodeColumns[t] = make(map[string]unified.Tensor)
 	}
-	for i := range c.Columns {
-		info := &c.Columns[i]
-		typ, err := info.arrayType()
-		if err != nil {
-			return err
-		}
-		body, l, err := d.mapPart(root, typ, &info.Parts[0])
+	for _, f := range c.files() {
+		body, l, err := d.mapPart(root, f.typ, f.part)
 		if err != nil {
 			return err
 		}
 		if l.Strings {
-			d.strings[[2]string{info.Owner, info.Name}] = &Strings{path: d.filePath(&info.Parts[0]), name: info.Name,
-				body: body, l: l}
+			key := [2]string{f.column.Owner, f.column.Name}
+			d.strings[key] = &Strings{path: d.filePath(f.part), name: f.column.Name, body: body, l: l}
 			continue
 		}
 		t, err := l.Tensor(body)
-		if err != nil {
-			return corrupt(d.filePath(&info.Parts[0]), "%v", err)
-		}
-		switch info.Owner {
-		case OwnerGraph:
-			setTopology(&a, info.Name, t)
-		case OwnerEdges:
-			a.EdgeColumns[info.Name] = t
+		switch {
+		case err != nil:
+			return corrupt(d.filePath(f.part), "%v", err)
+		case f.column == nil:
+			d.addSet(&a, f.split, f.set, t)
+		case f.column.Owner == OwnerGraph:
+			setTopology(&a, f.column.Name, t)
+		case f.column.Owner == OwnerEdges:
+			a.EdgeColumns[f.column.Name] = t
 		default:
-			a.NodeColumns[owners[info.Owner]][info.Name] = t
+			a.NodeColumns[owners[f.column.Owner]][f.column.Name] = t
 		}
-	}
-	if err := d.openSplits(root, &a); err != nil {
-		return err
 	}
 	err := pinned.Guard(func() (err error) {
 		d.graph, err = graph.FromArrays(a)
@@ -135,35 +128,21 @@ func setTopology(a *graph.Arrays, name string, t unified.Tensor) {
 	}
 }
 
-func (d *Dataset) openSplits(root *os.Root, a *graph.Arrays) error {
-	for i := range d.manifest.Splits {
-		info := &d.manifest.Splits[i]
-		split := graph.Split{Name: info.Name, Index: info.Index}
-		links := LinkSplit{Name: info.Name, Index: info.Index}
-		for j := range info.Sets {
-			set := &info.Sets[j]
-			dtype, _ := unified.ParseDType(set.DType)
-			body, l, err := d.mapPart(root, arrayfile.Type{Name: info.Name, DType: dtype}, &set.Parts[0])
-			if err != nil {
-				return err
-			}
-			t, err := l.Tensor(body)
-			if err != nil {
-				return corrupt(d.filePath(&set.Parts[0]), "%v", err)
-			}
-			if info.Task == taskLink {
-				links.add(set, t)
-				continue
-			}
-			split.Seeds.Sets = append(split.Seeds.Sets, graph.SeedSet{Type: set.NodeType, IDs: t, Count: t.Len()})
+// addSet adds a set of a split, which is a new one where its first set comes.
+func (d *Dataset) addSet(a *graph.Arrays, split *SplitInfo, set *SetInfo, t unified.Tensor) {
+	first := set == &split.Sets[0]
+	if split.Task == taskLink {
+		if first {
+			d.links = append(d.links, LinkSplit{Name: split.Name, Index: split.Index})
 		}
-		if info.Task == taskLink {
-			d.links = append(d.links, links)
-			continue
-		}
-		a.Splits = append(a.Splits, split)
+		d.links[len(d.links)-1].add(set, t)
+		return
 	}
-	return nil
+	if first {
+		a.Splits = append(a.Splits, graph.Split{Name: split.Name, Index: split.Index})
+	}
+	to := &a.Splits[len(a.Splits)-1].Seeds
+	to.Sets = append(to.Sets, graph.SeedSet{Type: set.NodeType, IDs: t, Count: t.Len()})
 }
 
 func (d *Dataset) filePath(p *Part) string { return filepath.Join(d.dir, filepath.FromSlash(p.Path)) }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 )
@@ -57,28 +56,20 @@ func (w *Writer) keepAll(opt ExtendOptions) error {
 	if drop == nil {
 		drop = func(string, string, int) bool { return false }
 	}
-	for _, a := range m.Columns {
-		if drop(a.Owner, a.Name, 0) {
+	for _, f := range m.files() {
+		a := &written{typ: f.typ, part: *f.part}
+		owner, name, index := "", f.typ.Name, 0
+		if f.column != nil {
+			a.info, owner = *f.column, f.column.Owner
+		} else {
+			index, a.set = f.split.Index, *f.set
+			a.split = SplitInfo{Task: f.split.Task, Name: name, Index: index}
+		}
+		if drop(owner, name, index) {
 			continue
 		}
-		typ, err := a.arrayType()
-		if err != nil {
-			return fileError(w.dir, "", err)
-		}
-		if err := w.keep(&written{info: a, typ: typ, part: a.Parts[0]}); err != nil {
+		if err := w.keep(a); err != nil {
 			return err
-		}
-	}
-	for _, s := range m.Splits {
-		if drop("", s.Name, s.Index) {
-			continue
-		}
-		for _, set := range s.Sets {
-			a := &written{split: SplitInfo{Task: s.Task, Name: s.Name, Index: s.Index}, set: set,
-				typ: arrayfile.Type{Name: s.Name}, part: set.Parts[0]}
-			if err := w.keep(a); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -221,19 +222,28 @@ func (c *Content) schema() graph.Schema {
 	return s
 }
 
-// parts returns all files that the content names.
-func (c *Content) parts() []*Part {
-	var list []*Part
+// contentFile is a file that a manifest names: of a column, or of a set of a split.
+type contentFile struct {
+	part   *Part
+	typ    arrayfile.Type
+	column *ArrayInfo // nil: of a set
+	split  *SplitInfo
+	set    *SetInfo
+}
+
+// files returns the files that the content names, in its order. It has been checked.
+func (c *Content) files() []contentFile {
+	var list []contentFile
 	for i := range c.Columns {
-		for j := range c.Columns[i].Parts {
-			list = append(list, &c.Columns[i].Parts[j])
-		}
+		info := &c.Columns[i]
+		typ, _ := info.arrayType()
+		list = append(list, contentFile{part: &info.Parts[0], typ: typ, column: info})
 	}
 	for i := range c.Splits {
 		for j := range c.Splits[i].Sets {
-			for k := range c.Splits[i].Sets[j].Parts {
-				list = append(list, &c.Splits[i].Sets[j].Parts[k])
-			}
+			set := &c.Splits[i].Sets[j]
+			list = append(list, contentFile{part: &set.Parts[0], split: &c.Splits[i], set: set,
+				typ: arrayfile.Type{Name: c.Splits[i].Name, DType: parseDType(set.DType)}})
 		}
 	}
 	return list

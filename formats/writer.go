@@ -48,8 +48,8 @@ func inspect(dir string, root *os.Root) (generation int64, files []string, err e
 	if err != nil {
 		return 0, nil, err
 	}
-	for _, p := range m.parts() {
-		files = append(files, p.Path)
+	for _, f := range m.files() {
+		files = append(files, f.part.Path)
 	}
 	return m.Generation, files, nil
 }

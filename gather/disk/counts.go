@@ -14,31 +14,32 @@ type Counts struct {
 	Written  int64 `json:"written"`  // bytes of them
 }
 
+// fields are all of them.
+func (c *Counts) fields() []*int64 {
+	return []*int64{&c.Batches, &c.Rows, &c.Misses, &c.Packed, &c.Along, &c.Requests, &c.Bytes, &c.Useful, &c.Writes,
+		&c.Written}
+}
+
 // Add adds what other plans came to.
 func (c *Counts) Add(d Counts) {
-	c.Batches += d.Batches
-	c.Rows += d.Rows
-	c.Misses += d.Misses
-	c.Along += d.Along
-	c.Requests += d.Requests
-	c.Bytes += d.Bytes
-	c.Useful += d.Useful
-	c.Packed += d.Packed
-	c.Writes += d.Writes
-	c.Written += d.Written
+	for i, n := range d.fields() {
+		*c.fields()[i] += *n
+	}
 }
 
 // Times returns n times c.
 func (c Counts) Times(n int64) Counts {
-	return Counts{c.Batches * n, c.Rows * n, c.Misses * n, c.Packed * n, c.Along * n, c.Requests * n, c.Bytes * n,
-		c.Useful * n, c.Writes * n, c.Written * n}
+	for _, f := range c.fields() {
+		*f *= n
+	}
+	return c
 }
 
 // Less returns what c came to beyond d.
 func (c *Counts) Less(d *Counts) Counts {
-	return Counts{c.Batches - d.Batches, c.Rows - d.Rows, c.Misses - d.Misses, c.Packed - d.Packed,
-		c.Along - d.Along, c.Requests - d.Requests, c.Bytes - d.Bytes, c.Useful - d.Useful, c.Writes - d.Writes,
-		c.Written - d.Written}
+	less := d.Times(-1)
+	less.Add(*c)
+	return less
 }
 
 // PageCounts is what was asked of Pages.

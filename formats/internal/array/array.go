@@ -3,6 +3,7 @@ package array
 import (
 	"encoding/binary"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/khop-gnn/khop/unified"
@@ -113,14 +114,7 @@ type Member struct {
 type Set map[string]Member
 
 // Names returns the names of all arrays, sorted.
-func (s Set) Names() []string {
-	names := make([]string, 0, len(s))
-	for n := range s {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+func (s Set) Names() []string { return slices.Sorted(maps.Keys(s)) }
 
 // Add adds an array that is in memory. Columns says whether it may be read by columns where these lie together.
 func (s Set) Add(name, path string, a *Array, columns bool) {

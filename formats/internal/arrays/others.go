@@ -39,11 +39,8 @@ func (d *Describer) Others(ctx context.Context) error {
 			left = append(left, fmt.Sprintf("%s (%v)", name, &h))
 		}
 	}
-	if len(left) > 12 {
-		left = append(left[:12], "..")
-	}
 	if len(left) > 0 {
-		d.Graph.Note("not stored, since neither names nor shapes say what they are: %s", strings.Join(left, ", "))
+		d.Graph.Note("not stored, since neither names nor shapes say what they are: %s", source.Few(left))
 	}
 	return nil
 }

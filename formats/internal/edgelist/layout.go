@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -183,16 +184,7 @@ func unnamed(fields int) string {
 // findEnds looks for a pair of names of source and target.
 func findEnds(header []string, lay *layout) bool {
 	for _, pair := range ends {
-		src, dst := -1, -1
-		for i, h := range header {
-			if h == pair[0] && src < 0 {
-				src = i
-			}
-			if h == pair[1] && dst < 0 {
-				dst = i
-			}
-		}
-		if src >= 0 && dst >= 0 {
+		if src, dst := slices.Index(header, pair[0]), slices.Index(header, pair[1]); src >= 0 && dst >= 0 {
 			lay.src, lay.dst = src, dst
 			return true
 		}
@@ -235,16 +227,10 @@ func columnName(s string) string {
 }
 
 func uniqueName(columns []columnSpec, name string) string {
-	for {
-		twice := false
-		for _, c := range columns {
-			twice = twice || c.name == name
-		}
-		if !twice {
-			return name
-		}
+	for slices.ContainsFunc(columns, func(c columnSpec) bool { return c.name == name }) {
 		name += "_"
 	}
+	return name
 }
 
 // explicitColumns takes Options.Columns.
@@ -351,12 +337,7 @@ func (r *reader) decideIDs(lay *layout, p *piece, lines []sampled) error {
 }
 
 func isDigits(f []byte) bool {
-	for _, c := range f {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return len(f) > 0
+	return len(f) > 0 && !slices.ContainsFunc(f, func(c byte) bool { return c < '0' || c > '9' })
 }
 
 // Looks reports whether the first bytes of a file can be those of an edge list: text, and nothing that is known to be

@@ -2,6 +2,7 @@ package edgelist
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,19 +148,12 @@ func (r *reader) readAll(ctx context.Context, f *source.File) error {
 		case err == io.EOF:
 			end = true
 		case err != nil:
-			return cmpError(q.drain(), err) // what is wrong further up comes first
+			return cmp.Or(q.drain(), err) // what is wrong further up comes first
 		default:
 			q.put(p)
 		}
 	}
 	return q.drain()
-}
-
-func cmpError(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // queue is pieces on their way through the workers.

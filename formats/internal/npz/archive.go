@@ -244,10 +244,7 @@ func (a *Archive) noteObjects(g *source.Graph, used map[string]bool) {
 			names, used[name] = append(names, name), true
 		}
 	}
-	if len(names) > 12 {
-		names = append(names[:12], "..")
-	}
 	if len(names) > 0 {
-		g.Note("not stored, because they are Python objects, which are never executed: %s", strings.Join(names, ", "))
+		g.Note("not stored, because they are Python objects, which are never executed: %s", source.Few(names))
 	}
 }

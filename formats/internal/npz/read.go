@@ -1,12 +1,11 @@
 package npz
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
-	"sort"
-	"strings"
 
 	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
@@ -76,14 +75,8 @@ func (a *Archive) list() string {
 	for name := range a.members {
 		names = append(names, fmt.Sprintf("%.40q", name))
 	}
-	sort.Strings(names)
-	if len(names) > 12 {
-		names = append(names[:12], "..")
-	}
-	if len(names) == 0 {
-		return "no arrays"
-	}
-	return strings.Join(names, ", ")
+	slices.Sort(names)
+	return cmp.Or(source.Few(names), "no arrays")
 }
 
 // separator returns what stands before a matrix's parts: "adj_matrix." or "adj_"; "" if there is none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
@@ -172,6 +173,14 @@ func Counted(n int64, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Few returns names as a message lists them, with commas: the first of them where they are many.
+func Few(names []string) string {
+	if len(names) > 12 {
+		names = append(names[:12:12], "..")
+	}
+	return strings.Join(names, ", ")
 }
 
 // Note adds a note.

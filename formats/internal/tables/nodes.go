@@ -486,12 +486,9 @@ func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
 			left = append(left, fmt.Sprintf("%s (%v)", f.name, &f))
 		}
 	}
-	if len(left) > 12 {
-		left = append(left[:12], "..")
-	}
 	if left != nil {
 		x.g.Note("%s: not stored, since they are not numbers: %s; name them under \"columns\"", t.name,
-			strings.Join(left, ", "))
+			source.Few(left))
 	}
 	return list
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -305,14 +306,7 @@ func (m *marker) undo() error {
 }
 
 // madeDirectory reports whether a writer made the dataset's own directory.
-func (m *marker) madeDirectory() bool {
-	for _, d := range m.dirs {
-		if d == "." {
-			return true
-		}
-	}
-	return false
-}
+func (m *marker) madeDirectory() bool { return slices.Contains(m.dirs, ".") }
 
 // release gives the lock back and closes everything.
 func (m *marker) release() error {
@@ -320,14 +314,7 @@ func (m *marker) release() error {
 	return m.root.Close()
 }
 
-func sortedKeys(m map[string]bool) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
 
 // dirsOf returns the directories of the given files, the outer before the inner.
 func dirsOf(files []string) []string {

@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -62,7 +63,7 @@ func TestTheListOfArraysIsWhatBatchesHave(t *testing.T) {
 }
 
 // wide is ids, of any shape.
-func wide(a loader.Array, x unified.Tensor) array {
+func wide(a layout.Array, x unified.Tensor) array {
 	if len(a.Row) == 0 {
 		return ids(a.Name, x)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -21,36 +22,36 @@ type Batch struct {
 	Sample *graph.Sample
 
 	loader *Loader
-	next   uint64 // of the state
-	slot   *slot  // nil once released; from Keep on guarded by Loader.mu, as are the following
+	next   uint64     // of the state
+	slot   *ownedSlot // nil once released; from Keep on guarded by Loader.mu, as are the following
 	kept   bool
 	shared bool // Keep was called: somebody may hold the pointer for ever
 }
 
-func newBatch(l *Loader, s *slot) *Batch { return &Batch{loader: l, slot: s, Sample: &s.sample} }
+func newBatch(l *Loader, s *ownedSlot) *Batch { return &Batch{loader: l, slot: s, Sample: &s.Sample} }
 
 // Node returns a column of the nodes of type t: a row for each of Sample.Nodes[t]. No tensor if the type does not have
 // the column, or it was not asked for: Loader.Find says beforehand whether it was.
 func (b *Batch) Node(t int, column string) unified.Tensor {
-	return b.column(ArrayNodeColumn, 0, t, column)
+	return b.column(layout.NodeColumn, 0, t, column)
 }
 
 // Seed is Node for the distinct seeds of type t, which are the first Sample.NumNodes[0][t] nodes.
 func (b *Batch) Seed(t int, column string) unified.Tensor {
-	return b.column(ArraySeedColumn, 0, t, column)
+	return b.column(layout.SeedColumn, 0, t, column)
 }
 
 // Edge is Node for the edges of Sample.Blocks[layer][edgeType].
 func (b *Batch) Edge(layer, edgeType int, column string) unified.Tensor {
-	return b.column(ArrayEdgeColumn, layer, edgeType, column)
+	return b.column(layout.EdgeColumn, layer, edgeType, column)
 }
 
-func (b *Batch) column(kind ArrayKind, layer, t int, column string) unified.Tensor {
+func (b *Batch) column(kind layout.Kind, layer, t int, column string) unified.Tensor {
 	if b.slot == nil {
 		return unified.Tensor{}
 	}
-	if i := b.loader.find(kind, layer, t, column); i >= 0 {
-		return b.slot.tensor(i)
+	if i := b.loader.plan.Find(kind, layer, t, column); i >= 0 {
+		return b.slot.Tensor(i)
 	}
 	return unified.Tensor{}
 }
@@ -65,19 +66,19 @@ func (b *Batch) Y() unified.Tensor { return b.Seed(0, defaultSeedColumn) }
 // Seeds returns the seeds of type t as they were asked for: their ids, and their numbers in the list of seeds, which
 // counts over all types. Sample.SeedLocal says where in the node list they are.
 func (b *Batch) Seeds(t int) (ids, items []int64) {
-	if b.slot == nil || t < 0 || t >= len(b.slot.items) {
+	if b.slot == nil || t < 0 || t >= len(b.slot.Items) {
 		return nil, nil
 	}
-	return b.slot.request.Seeds[t], b.slot.items[t]
+	return b.slot.Request.Seeds[t], b.slot.Items[t]
 }
 
 // Links returns the seeds of an edge type, which are edges, and their negatives; nil where seeds are nodes. The local
 // ids of their ends are Sample.SeedEdges[edgeType].
 func (b *Batch) Links(edgeType int) *sampling.LinkSeeds {
-	if b.slot == nil || edgeType < 0 || edgeType >= len(b.slot.links) {
+	if b.slot == nil || edgeType < 0 || edgeType >= len(b.slot.Links) {
 		return nil
 	}
-	return &b.slot.links[edgeType]
+	return &b.slot.Links[edgeType]
 }
 
 // Slot returns the number of the slot that the batch is in, below Stats().Slots: no two batches have the same at a
@@ -86,7 +87,7 @@ func (b *Batch) Slot() int {
 	if b.slot == nil {
 		return -1
 	}
-	return b.slot.index
+	return b.slot.Index
 }
 
 // State returns the place after this batch: Resume goes on with the batch that follows.
@@ -136,7 +137,7 @@ func (b *Batch) Wait(stream uintptr) error {
 	if b.slot == nil {
 		return nil
 	}
-	return b.slot.fence.wait(stream)
+	return b.slot.Wait(stream)
 }
 
 // RecordStream keeps the batch's memory as it is until all that is on a CUDA stream by now is done, also after Release
@@ -146,7 +147,7 @@ func (b *Batch) RecordStream(stream uintptr) error {
 	if b.slot == nil {
 		return nil
 	}
-	return b.slot.fence.record(stream)
+	return b.slot.Record(stream)
 }
 
 // Sync waits on the host until the batch is complete, and says what went wrong. A batch in host memory always is.
@@ -155,7 +156,7 @@ func (b *Batch) Sync() error {
 	if b.slot == nil {
 		return nil
 	}
-	return b.slot.fence.sync()
+	return b.slot.Sync()
 }
 
 // CopyTo copies a tensor of the batch to host memory, wherever it lies, and waits for it. One goroutine at a time may
@@ -174,7 +175,7 @@ func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
 	if err := b.Sync(); err != nil {
 		return err
 	}
-	host, err := b.slot.fence.host(t)
+	host, err := b.slot.Host(t)
 	if err == nil {
 		copy(to, host.Bytes())
 	}

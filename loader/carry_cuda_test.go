@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -126,7 +127,7 @@ func TestColumnsOnDiskComeToADevice(t *testing.T) {
 			if (s.OnDisk == nil) != whole || !whole && (s.OnDisk.Misses == 0 || s.Disk.Count == 0) {
 				t.Errorf("%s, cache %d: statistics %+v, disk %+v", name, cache, s.OnDisk, s.Disk)
 			}
-			if fromDisk := slices.ContainsFunc(b.Placed(), func(p loader.PlacedArray) bool {
+			if fromDisk := slices.ContainsFunc(b.Placed(), func(p tier.PlacedArray) bool {
 				return p.Carry == "disk"
 			}); fromDisk == whole {
 				t.Errorf("%s, cache %d: %+v", name, cache, b.Placed())

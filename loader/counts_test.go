@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -74,9 +75,9 @@ func TestMostRowsAreWhatOptionsAllow(t *testing.T) {
 		delete(want, a.Name)
 		rows := a.Most
 		switch a.Kind {
-		case loader.ArrayNumNodes, loader.ArrayItems: // in the Go heap
+		case layout.NumNodes, layout.Items: // in the Go heap
 			continue
-		case loader.ArrayNodes: // samplers may write beyond the last
+		case layout.Nodes: // samplers may write beyond the last
 			rows += 1024
 		}
 		row := a.DType.Size()

@@ -8,18 +8,19 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/loader/internal/wide"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // hashed is an array that digests cover: its number, and its name and dtype as they are hashed.
 type hashed struct {
-	*Array
+	*layout.Array
 	number int
 	header []byte
 }
 
 // hashOrder returns the arrays that digests cover, in the order in which they are hashed.
-func hashOrder(arrays []Array) []hashed {
+func hashOrder(arrays []layout.Array) []hashed {
 	var list []hashed
 	for i := range arrays {
 		a := &arrays[i]
@@ -55,7 +56,7 @@ func (b *Batch) Digest() (topology, full uint64) {
 	}
 	s := b.slot
 	if s.digest == nil {
-		s.digest = &digester{arrays: hashOrder(s.recipe.arrays)}
+		s.digest = &digester{arrays: hashOrder(s.Recipe.Arrays)}
 	}
 	d := s.digest
 	if b.Sync() != nil {
@@ -63,7 +64,7 @@ func (b *Batch) Digest() (topology, full uint64) {
 	}
 	var late error
 	topology, full = d.sum(func(i int) unified.Tensor {
-		t, err := s.fence.host(s.tensor(i))
+		t, err := s.Host(s.Tensor(i))
 		if err != nil {
 			late = err
 			return unified.Tensor{}
@@ -78,7 +79,7 @@ func (b *Batch) Digest() (topology, full uint64) {
 
 // Digests returns the digests of a batch that is not a loader's any more, such as a consumer of the feed has: of its
 // arrays, of which Name, Kind and DType count. of returns an array, on the host.
-func Digests(arrays []Array, of func(i int) unified.Tensor) (topology, full uint64) {
+func Digests(arrays []layout.Array, of func(i int) unified.Tensor) (topology, full uint64) {
 	d := digester{arrays: hashOrder(arrays)}
 	return d.sum(of)
 }

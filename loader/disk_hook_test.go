@@ -5,6 +5,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 )
 
@@ -17,16 +18,16 @@ func ReadWith(t testing.TB, opt diskio.ReaderOptions) {
 
 // AvailableMemory makes loaders find so many bytes of memory until the test ends.
 func AvailableMemory(t testing.TB, bytes int64) {
-	probeMachine = func() *machine.Machine {
+	plan.ProbeMachine = func() *machine.Machine {
 		return &machine.Machine{MemoryAvailable: bytes, MemoryLimit: machine.Unlimited}
 	}
-	t.Cleanup(func() { probeMachine = machine.Probe })
+	t.Cleanup(func() { plan.ProbeMachine = machine.Probe })
 }
 
 // GroupRoom makes loaders find a control group that leaves them so many bytes until the test ends.
 func GroupRoom(t testing.TB, bytes int64) {
-	probeMachine = func() *machine.Machine {
+	plan.ProbeMachine = func() *machine.Machine {
 		return &machine.Machine{MemoryLimit: 10<<20 + machine.Own + bytes, MemoryInGroup: 10 << 20}
 	}
-	t.Cleanup(func() { probeMachine = machine.Probe })
+	t.Cleanup(func() { plan.ProbeMachine = machine.Probe })
 }

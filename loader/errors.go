@@ -12,7 +12,7 @@ var (
 	// ErrOptions is returned for options that make no sense, or none for the source at hand.
 	ErrOptions = errs.ErrOptions
 	// ErrDevice is returned for a device that this machine, or this build, does not have.
-	ErrDevice = errors.New("no such device")
+	ErrDevice = errs.ErrDevice
 	// ErrMemory is returned where Options.MaxMemory is too little.
 	ErrMemory = errs.ErrMemory
 	// ErrState is returned by Resume for a state of another dataset or other options.

@@ -3,8 +3,7 @@ package loader
 import (
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/internal/sat"
-	"github.com/khop-gnn/khop/loader/internal/seedlist"
+	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -33,9 +32,9 @@ func (x *Exclusion) UnmarshalText(text []byte) error {
 }
 
 // checkLinks refuses options that make no sense for these seeds.
-func (r *recipe) checkLinks() error {
-	o, l := &r.opt, &r.seeds
-	if err := o.Links.Negatives.Validate(r.graph.Schema()); err != nil {
+func (o *Options) checkLinks(s *recipe.Spec) error {
+	l := &s.Seeds
+	if err := o.Links.Negatives.Validate(s.Graph.Schema()); err != nil {
 		return err
 	}
 	ofLinks := o.Links.Negatives.Any() || o.Links.ExcludeSeeds != ExcludeNone || o.Links.Label != "" ||
@@ -53,7 +52,7 @@ func (r *recipe) checkLinks() error {
 		return option.Errorf(ErrOptions, o, "Links.Negatives.Time", " is %q, but %v have no times",
 			o.Links.Negatives.Time, o.Seeds)
 	}
-	if r.mostLinks() > 1<<29 {
+	if s.MostLinks() > 1<<29 {
 		return option.Errorf(ErrOptions, o, "BatchSize", " %d with %v negatives an edge: a batch has more than 2^29 "+
 			"edges", o.BatchSize, o.Links.Negatives.Ratio)
 	}
@@ -62,82 +61,5 @@ func (r *recipe) checkLinks() error {
 		return option.Errorf(ErrOptions, o, "Links.ExcludeSeeds", " is %v, but the sampler cannot leave edges out: %s",
 			o.Links.ExcludeSeeds, o.Sampler.Fingerprint())
 	}
-	if o.Links.ExcludeSeeds == ExcludeReverse {
-		r.reverses = seedlist.Reverses(r.graph.Schema())
-	}
 	return nil
-}
-
-// mostLinks returns the most edges that are seeds or negatives in a batch; 0 where seeds are nodes.
-func (r *recipe) mostLinks() int64 {
-	if r.seeds.ByEdge == nil {
-		return 0
-	}
-	return sat.Add(r.askedLinks(), r.opt.Links.Negatives.Of(r.askedLinks()))
-}
-
-// seededTypes marks the edge types that have seeds.
-func (r *recipe) seededTypes() []bool {
-	types := make([]bool, len(r.seeds.ByEdge))
-	for e, n := range r.seeds.ByEdge {
-		types[e] = n > 0
-	}
-	return types
-}
-
-// takeLinks looks up the batch's seeds that are edges, and draws their negatives.
-func (s *slot) takeLinks(m sampler, j job, lo, hi int64) error {
-	r := s.recipe
-	clear(s.linkCounts)
-	found, items := s.linkMemory.found[:hi-lo], s.linkMemory.items[:hi-lo]
-	for i := range found {
-		if items[i] = lo + int64(i); j.order != nil {
-			items[i] = int64(j.order.At(uint64(items[i])))
-		}
-		var err error
-		if found[i], err = r.seeds.LinkAt(items[i]); err != nil {
-			return err
-		}
-		s.linkCounts[found[i].EdgeType][0]++
-	}
-	s.linkMemory.carve(r, s.links, s.linkCounts, s.request.Exclude)
-	for i, x := range found {
-		l := &s.links[x.EdgeType]
-		l.Sources, l.Targets = append(l.Sources, x.Source), append(l.Targets, x.Target)
-		l.Labels, l.Group = append(l.Labels, x.Label), append(l.Group, int32(len(l.Items)))
-		if l.Items = append(l.Items, items[i]); r.seeds.Timed {
-			l.Times = append(l.Times, x.Time)
-		}
-	}
-	s.exclude()
-	if err := m.negatives(s.request.Rand, s.links); err != nil {
-		return err
-	}
-	for e := range s.links {
-		l := &s.links[e]
-		if s.request.Edges[e] = l.SeedEdges; !r.seeds.Timed {
-			s.request.Edges[e].Times = nil
-		}
-		s.linkCounts[e] = [3]int64{int64(len(l.Items)), int64(len(l.Sources) - len(l.Items)), l.Missed}
-	}
-	return nil
-}
-
-// exclude notes which edges the batch leaves out.
-func (s *slot) exclude() {
-	r := s.recipe
-	if r.opt.Links.ExcludeSeeds == ExcludeNone {
-		return
-	}
-	for e := range s.request.Exclude {
-		x := &s.request.Exclude[e]
-		l := &s.links[e]
-		x.Sources, x.Targets = append(x.Sources, l.Sources...), append(x.Targets, l.Targets...)
-	}
-	for e, back := range r.reverses {
-		for _, b := range back {
-			x := &s.request.Exclude[b]
-			x.Sources, x.Targets = append(x.Sources, s.links[e].Targets...), append(x.Targets, s.links[e].Sources...)
-		}
-	}
 }

@@ -7,7 +7,11 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/internal/makers"
+	"github.com/khop-gnn/khop/loader/internal/oncuda"
+	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -16,17 +20,18 @@ import (
 // One epoch at a time may be under way; all other methods may be called at any time by any goroutine. Several loaders
 // may share a source.
 type Loader struct {
-	*recipe
-	placed   *Placed
-	columns  []*tiers.Column // [array]; nil for what is not a column
-	estimate Estimate
-	ledger   *pinned.Ledger
+	placed  *Placed
+	opt     Options
+	plan    *plan.Plan
+	state   State           // what all states begin as
+	columns []*tiers.Column // [array]; nil for what is not a column
+	ledger  *pinned.Ledger
 
-	workers []*worker
+	workers []*makers.Worker
 	ahead   *tiers.Ahead // nil but with columns on disk
-	slots   []*slot
+	slots   []*ownedSlot
 	free    *freeList
-	stats   counters
+	stats   totals
 
 	metering metering
 
@@ -52,7 +57,7 @@ func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = l.explainDamage(pinned.Guard(func() error { return l.prepare(ctx) }))
+	err = l.plan.ExplainDamage(pinned.Guard(func() error { return l.prepare(ctx) }))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -62,35 +67,37 @@ func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
 // newLoader returns a loader without memory of its own, which has a part in a placed source.
 func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err error) {
 	if p, ok := src.(*Placed); ok {
-		l = &Loader{placed: p, ledger: &pinned.Ledger{Within: &p.ledger}}
-		if l.recipe, err = p.recipeFor(opt); err != nil {
+		l = &Loader{placed: p, opt: opt, ledger: &pinned.Ledger{Within: p.Ledger()}}
+		if l.plan, err = p.planFor(&l.opt); err != nil {
 			return nil, err
 		}
 		err = p.join(l)
-		l.estimate.Bound.Topology, l.estimate.Bound.Columns = 0, 0 // not this loader's
+		bound := &l.plan.Estimate.Bound
+		bound.Topology, bound.Columns = 0, 0 // not this loader's
 		return l, err
 	}
-	p, err := newPlaced(ctx, src, opt, 1, keepAtOnce)
+	p, err := newPlaced(ctx, src, opt, 1, oncuda.KeepAtOnce)
 	if err != nil {
 		return nil, err
 	}
-	l = &Loader{placed: p, ledger: &p.ledger, recipe: p.recipe}
+	l = &Loader{placed: p, opt: p.opt, ledger: p.Ledger(), plan: p.plan}
 	return l, errors.Join(p.join(l), p.Close())
 }
 
 // prepare makes the workers and takes the memory.
 func (l *Loader) prepare(ctx context.Context) error {
-	before := l.ledger.Used(pinned.Scratch)
-	if err := l.openShared(ctx, l.ledger); err != nil {
-		return l.placed.on.explain(err, &l.opt)
+	p, before := l.plan, l.ledger.Used(pinned.Scratch)
+	l.state = newState(p.Recipe, l.placed.ID())
+	if err := p.OpenShared(ctx, l.ledger); err != nil {
+		return p.ExplainMemory(err)
 	}
 	tables := l.ledger.Used(pinned.Scratch) - before
-	l.paged.begin()
-	if err := l.fitWorkers(ctx, tables); err != nil {
+	p.Paged.Begin()
+	if err := p.FitWorkers(ctx, l.ledger, tables); err != nil {
 		return err
 	}
 	if err := l.openAhead(); err != nil {
-		return l.placed.on.explain(err, &l.opt)
+		return p.ExplainMemory(err)
 	}
 	if err := l.openWorkers(); err != nil {
 		return err
@@ -98,19 +105,26 @@ func (l *Loader) prepare(ctx context.Context) error {
 	if err := l.prepareSlots(ctx); err != nil {
 		return err
 	}
-	l.estimate.Expected, l.estimate.Device = l.memory(), l.deviceMemory()
-	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches, "device",
-		l.opt.Device.Name, "workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(),
-		"memory_bound", l.estimate.Bound.Total(), "device_memory", l.estimate.Device.Total())
+	e := &p.Estimate
+	e.Expected, e.Device = l.memory(), l.deviceMemory()
+	l.opt.Workers, l.opt.Tuning.Prefetch = p.Workers, p.Prefetch
+	p.Log.Info("loader ready", "source", p.Name, "seeds", l.opt.Seeds.String(), "batches", p.Batches, "device",
+		l.opt.Device.Name, "workers", p.Workers, "slots", len(l.slots), "memory", e.Expected.Total(),
+		"memory_bound", e.Bound.Total(), "device_memory", e.Device.Total())
 	return nil
 }
 
 func (l *Loader) openWorkers() error {
-	for range l.opt.Workers {
-		w := &worker{loader: l}
+	p := l.plan
+	of := &makers.Crew{Recipe: p.Recipe, Explain: p.ExplainMemory, Stats: &l.stats.Counters}
+	of.OpenMaker = func() (makers.Maker, error) {
+		return p.On.OpenMaker(p, l.columns, l.ledger, &l.stats.Counters)
+	}
+	for range p.Workers {
+		w := &makers.Worker{Crew: of}
 		l.workers = append(l.workers, w)
-		if err := w.open(); err != nil {
-			return l.placed.on.explain(err, &l.opt)
+		if err := w.Open(); err != nil {
+			return p.ExplainMemory(err)
 		}
 	}
 	return nil
@@ -121,30 +135,30 @@ func (l *Loader) openWorkers() error {
 func (l *Loader) Options() Options { return l.opt }
 
 // Schema returns the source's schema. It must not be changed.
-func (l *Loader) Schema() *graph.Schema { return l.graph.Schema() }
+func (l *Loader) Schema() *graph.Schema { return l.plan.Graph.Schema() }
 
 // Placed returns where each array of the source is that a device reads; nil on the CPU.
-func (l *Loader) Placed() []PlacedArray { return l.placed.Arrays() }
+func (l *Loader) Placed() []tier.PlacedArray { return l.placed.Arrays() }
 
 // Graph returns the graph that is read: the source's, or with Resident the copy, which is valid until Close.
-func (l *Loader) Graph() *graph.Graph { return l.graph }
+func (l *Loader) Graph() *graph.Graph { return l.plan.Graph }
 
 // NumLayers returns the layers of blocks that each sample has.
-func (l *Loader) NumLayers() int { return l.bound.Layers }
+func (l *Loader) NumLayers() int { return l.plan.Bound.Layers }
 
 // AllBatches returns the batches of an epoch over all ranks.
-func (l *Loader) AllBatches() uint64 { return l.batches }
+func (l *Loader) AllBatches() uint64 { return l.plan.Batches }
 
 // NumBatchesFrom returns the batches that this rank yields from batch next of an epoch on, over all ranks, to its end.
 func (l *Loader) NumBatchesFrom(next uint64) uint64 {
-	return l.rounds(l.batches - min(next, l.batches))
+	return l.opt.rounds(l.plan.Batches - min(next, l.plan.Batches))
 }
 
 // NumBatches returns the batches of an epoch that this rank yields.
-func (l *Loader) NumBatches() uint64 { return l.rounds(l.batches) }
+func (l *Loader) NumBatches() uint64 { return l.opt.rounds(l.plan.Batches) }
 
 // NumSeeds returns the seeds that an epoch goes over, over all ranks.
-func (l *Loader) NumSeeds() int64 { return l.seeds.Count }
+func (l *Loader) NumSeeds() int64 { return l.plan.Seeds.Count }
 
 // allHeld reports whether every slot holds a kept batch.
 func (l *Loader) allHeld() bool {
@@ -192,13 +206,13 @@ func (l *Loader) freeAll(err error) {
 	defer l.mu.Unlock()
 	errs := []error{err}
 	for _, w := range l.workers {
-		errs = append(errs, w.close())
+		errs = append(errs, w.Close())
 	}
 	for _, s := range l.slots {
 		if !s.inBody && !s.batch.kept {
-			errs = append(errs, s.close())
+			errs = append(errs, s.Close())
 		}
 	}
-	errs = append(errs, l.ahead.Close(), l.closeShared(), l.placed.release())
+	errs = append(errs, l.ahead.Close(), l.plan.CloseShared(), l.placed.release())
 	l.closeErr = errors.Join(errs...)
 }

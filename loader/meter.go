@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/internal/meters"
+	"github.com/khop-gnn/khop/loader/internal/oncuda"
 )
 
 // Meters is energy, utilisation and traffic since Loader.Meter. What could not be measured is nil, and NotMeasured says
@@ -31,8 +32,8 @@ type Meters struct {
 // samples a second, which costs next to nothing; without it nothing is opened. On a closed loader it does nothing.
 func (l *Loader) Meter() {
 	address := ""
-	if d, ok := l.placed.on.(*onCUDA); ok {
-		address = d.busAddress()
+	if d, ok := l.plan.On.(*oncuda.Processor); ok {
+		address = d.BusAddress()
 	}
 	l.metering.begin(address)
 }

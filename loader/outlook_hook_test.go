@@ -1,10 +1,14 @@
 package loader
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/khop-gnn/khop/loader/internal/outlook"
+)
 
 // SimulateAbout lets outlooks simulate about so many asks for rows until the test ends.
 func SimulateAbout(t testing.TB, asks int64) {
-	had := mostSimulated
-	mostSimulated = asks
-	t.Cleanup(func() { mostSimulated = had })
+	had := outlook.MostSimulated
+	outlook.MostSimulated = asks
+	t.Cleanup(func() { outlook.MostSimulated = had })
 }

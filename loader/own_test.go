@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -60,7 +61,7 @@ func TestArraysOfASamplersOwnAreInEveryBatchAndBothDigests(t *testing.T) {
 	for i, a := range l.Arrays() {
 		if a.Name == "sample/norm" {
 			at = i
-			if a.Kind != loader.ArrayOwn || a.DType != unified.Float32 ||
+			if a.Kind != layout.Own || a.DType != unified.Float32 ||
 				!slices.Equal(a.Row, []int64{2}) || a.Most != 7 {
 				t.Errorf("%+v", a)
 			}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -14,48 +13,18 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/loader/internal/seedlist"
+	"github.com/khop-gnn/khop/loader/internal/makers"
+	"github.com/khop-gnn/khop/loader/internal/oncpu"
+	"github.com/khop-gnn/khop/loader/internal/plan"
+	"github.com/khop-gnn/khop/loader/internal/presamplers"
+	"github.com/khop-gnn/khop/loader/internal/recipe"
+	"github.com/khop-gnn/khop/loader/internal/slots"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
-
-// closer notes when it is closed.
-type closer struct {
-	name string
-	list *[]string
-}
-
-func (c closer) Close() error {
-	*c.list = append(*c.list, c.name)
-	return errors.New(c.name)
-}
-
-// What a placed source took is closed from the last to the first, all of it, whatever fails.
-func TestWhatWasPlacedIsClosedInReverseOrder(t *testing.T) {
-	var list []string
-	c := &onCPU{owned: []io.Closer{closer{"a", &list}, closer{"b", &list}, closer{"c", &list}}}
-	if err := c.close(); err == nil || err.Error() != "c\nb\na" || !slices.Equal(list, []string{"c", "b", "a"}) {
-		t.Errorf("%v: %v", list, err)
-	}
-	err := c.close()
-	expect.That(t, err == nil && len(list) == 3, "again: %v, %v", list, err)
-	list = nil
-	r := &recipe{prepared: closing{closer: closer{"tables", &list}}}
-	r.shared = true
-	if err := r.closeShared(); err == nil || err.Error() != "tables" || len(list) != 1 || r.shared ||
-		r.closeShared() != nil {
-		t.Errorf("%v: %v", list, err)
-	}
-}
-
-// closing is a prepared sampler that is closed.
-type closing struct {
-	sampling.Sampler
-	closer
-}
 
 // A placed source is a loader's alone only if it is for one, and there never was another.
 func TestALoaderIsAloneWithItsSource(t *testing.T) {
@@ -116,19 +85,16 @@ func TestABatchThatComesTooLateIsNotDelivered(t *testing.T) {
 
 // failing is a processor, and a maker, of which some calls fail.
 type failing struct {
-	processor
-	maker
+	plan.Processor
+	makers.Maker
 	err error
 }
 
-func (failing) workers() int                          { return 77 }
-func (f failing) String() string                      { return "failing" }
-func (f failing) close() error                        { return f.maker.close() }
-func (f failing) drain() error                        { return f.err }
-func (f failing) explain(err error, _ *Options) error { return err }
-func (f failing) slotMemory(*recipe, *pinned.Ledger, *counters) (*fence, pinned.Options, pinned.Options, error) {
-	return nil, pinned.Options{}, pinned.Options{}, f.err
-}
+func (failing) DefaultWorkers() int                { return 77 }
+func (f failing) String() string                   { return "failing" }
+func (f failing) Close() error                     { return f.Maker.Close() }
+func (f failing) Drain() error                     { return f.err }
+func (f failing) Explain(err error, _ int64) error { return err }
 
 // failingTier is a tier that cannot choose anew what it keeps, or not say what it has brought.
 type failingTier struct {
@@ -136,37 +102,34 @@ type failingTier struct {
 	renewing, counting error
 }
 
-func (f failingTier) renew(context.Context) error { return f.renewing }
+func (f failingTier) Renew(context.Context) error { return f.renewing }
 func (f failingTier) Stats() (tier.Stats, error)  { return tier.Stats{}, f.counting }
 
 // What a device fails with before an epoch is the epoch's error, and after it stands in the log.
 func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	l, mine, log := small(t), errors.New("mine"), &bytes.Buffer{}
-	l.opt.Hooks.Logger = slog.New(slog.NewTextHandler(log, nil))
-	on := l.placed.on
-	l.placed.on = failing{processor: on, err: mine}
-	l.placed.tiers = []*tiers.PlacedTier{{Tier: failingTier{&tiers.Mapped{}, mine, nil}}}
+	l.plan.Log = slog.New(slog.NewTextHandler(log, nil))
+	on := l.plan.On
+	l.plan.On = failing{Processor: on, err: mine}
+	l.plan.Set.Tiers = []*tiers.PlacedTier{{Tier: failingTier{&tiers.Mapped{}, mine, nil}}}
 	for b, err := range l.Epoch(t.Context(), 0) {
 		expect.That(t, b == nil && err == mine, "%v, %v", b, err)
 	}
-	if _, err := newSlot(l.recipe, l.placed.on, l.ledger, &l.stats); err != mine {
-		t.Errorf("a slot: %v", err)
-	}
-	r, err := l.placed.recipeFor(Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+	p, err := l.placed.planFor(&Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 		Device: DeviceOptions{Name: "cpu"}})
-	expect.That(t, err == nil && r.opt.Workers == 77, "%d workers: %v", r.opt.Workers, err)
+	expect.That(t, err == nil && p.Workers == 77, "%d workers: %v", p.Workers, err)
 	expect.That(t, log.Len() <= 0, "the log says %s", log)
-	l.placed.on = on
-	l.placed.tiers[0].Tier = failingTier{&tiers.Mapped{}, nil, mine}
+	l.plan.On = on
+	l.plan.Set.Tiers[0].Tier = failingTier{&tiers.Mapped{}, nil, mine}
 	for _, err := range l.Epoch(t.Context(), 0) {
 		expect.OK(t, err)
 	}
-	l.placed.tiers = nil
+	l.plan.Set.Tiers = nil
 	if text := log.String(); !strings.HasSuffix(text, "level=ERROR msg=\"the device failed\" error=mine\n") {
 		t.Errorf("the log says %s", text)
 	}
 	log.Reset()
-	l.workers[1].maker = failing{maker: l.workers[1].maker, err: mine}
+	l.workers[1].Maker = failing{Maker: l.workers[1].Maker, err: mine}
 	n := 0
 	for _, err := range l.Epoch(t.Context(), 0) {
 		n++
@@ -205,61 +168,32 @@ func TestARunTakesEachPositionOnce(t *testing.T) {
 // The states of a slot follow one another, on to the loop body and back.
 func TestASlotGoesThroughItsStates(t *testing.T) {
 	l := small(t)
-	var seen []slotState
+	var seen []slots.State
 	l.opt.Hooks.Made = func(b *Batch) error {
-		seen = append(seen, b.slot.state) // one worker
+		seen = append(seen, b.slot.State) // one worker
 		return nil
 	}
 	all := l.workers
 	l.workers = all[:1]
 	defer func() { l.workers = all }()
 	for b, err := range l.Epoch(t.Context(), 0) {
-		expect.That(t, err == nil && b.slot.state == delivered && b.slot.inBody, "state %d: %v", b.slot.state, err)
+		expect.That(t, err == nil && b.slot.State == slots.Delivered && b.slot.inBody, "state %d: %v", b.slot.State,
+			err)
 	}
-	expect.That(t, slices.Equal(seen, []slotState{ready, ready, ready}), "batches are made in states %v", seen)
+	expect.That(t, slices.Equal(seen, []slots.State{slots.Ready, slots.Ready, slots.Ready}),
+		"batches are made in states %v", seen)
 	for _, s := range l.slots {
-		expect.That(t, s.state == free && !s.inBody, "slot %d is left in state %d", s.index, s.state)
-	}
-}
-
-// What a batch can have at most is within the graph, what the sampler says, and what blocks can number.
-func TestTheMostOfABatchIsWithinWhatIsSaid(t *testing.T) {
-	g := ring(t, 30)
-	for _, c := range []struct {
-		bound               sampling.Bound
-		byEdge              []int64
-		size, seeds         int64
-		batch, nodes, edges int64
-		ofSeeds             int64
-	}{
-		{sampling.Bound{Nodes: 50, Edges: 60}, nil, 10, 30, 10, 30, 60, 10},
-		{sampling.Bound{Nodes: 20, Edges: -1}, nil, 10, 4, 4, 20, 0, 4},
-		{sampling.Bound{Nodes: -5, Edges: 1 << 40}, nil, 10, 0, 1, 0, 1<<31 - 1, 0},
-		{sampling.Bound{Nodes: 90, Lists: []int64{70}}, nil, 40, 30, 30, 70, 0, 30},
-		{sampling.Bound{Nodes: 60, Lists: []int64{70}}, nil, 40, 30, 30, 60, 0, 30},
-		{sampling.Bound{Nodes: 60, Lists: []int64{0}}, nil, 40, 30, 30, 0, 0, 30},
-		{sampling.Bound{Nodes: 60, Lists: []int64{-1}}, nil, 40, 30, 30, 0, 0, 30},
-		{sampling.Bound{Edges: 9, Blocks: [][]int64{{7}}}, nil, 40, 30, 30, 0, 7, 30},
-		{sampling.Bound{Edges: 9, Blocks: [][]int64{}}, nil, 40, 30, 30, 0, 9, 30},
-		{sampling.Bound{Edges: 9, Blocks: [][]int64{{}}}, nil, 40, 30, 30, 0, 9, 30},
-		{sampling.Bound{}, []int64{240}, 10, 240, 20, 0, 0, 20},
-		{sampling.Bound{}, []int64{0}, 10, 0, 1, 0, 0, 0}, {sampling.Bound{}, []int64{1}, 10, 1, 2, 0, 0, 2},
-	} {
-		r := &recipe{graph: g, bound: c.bound, opt: Options{BatchSize: int(c.size)},
-			seeds: seedlist.List{Count: c.seeds, ByType: []int64{c.seeds}, ByEdge: c.byEdge}}
-		b, n, e, s := r.batchSize(), r.mostNodes(0), r.mostEdges(0, 0), r.mostSeeds(0)
-		expect.That(t, b == c.batch && n == c.nodes && e == c.edges && s == c.ofSeeds,
-			"%+v: %d, %d nodes, %d edges, %d seeds", c, b, n, e, s)
+		expect.That(t, s.State == slots.Free && !s.inBody, "slot %d is left in state %d", s.Index, s.State)
 	}
 }
 
 // Where the system reads nothing ahead a loader does without, and tells nobody of it; another failure is its own.
 func TestNothingIsReadAheadWhereTheSystemDoesNot(t *testing.T) {
-	defer func() { populate = pinned.Populate }()
+	defer func() { oncpu.Populate = pinned.Populate }()
 	mine := errors.New("mine")
 	for fails, want := range map[error]error{errors.ErrUnsupported: nil, mine: mine,
 		fmt.Errorf("old: %w", errors.ErrUnsupported): nil} {
-		populate = func([]byte) error { return fails }
+		oncpu.Populate = func([]byte) error { return fails }
 		l, err := New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 			Device: DeviceOptions{Name: "cpu"},
 			Hooks: Hooks{Progress: func(stage string, _, _ int64) {
@@ -273,10 +207,10 @@ func TestNothingIsReadAheadWhereTheSystemDoesNot(t *testing.T) {
 // A slot that there is no memory for is an error, and leaves nothing.
 func TestASlotWithoutMemoryForItsEdgesIsAnError(t *testing.T) {
 	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: DeviceOptions{Name: "cpu"}, Seeds: AllEdges()}
-	r := expect.Must(newRecipe(ring(t, 30), *opt.EnsureDefaults()))(t)
+	r := expect.Must(newRecipeOf(ring(t, 30), opt.EnsureDefaults()))(t)
 	var ledger pinned.Ledger
 	ledger.SetLimit(1)
-	s, err := newSlot(r, &onCPU{}, &ledger, nil)
+	s, err := slots.New(r, slots.Memory{}, &ledger)
 	expect.That(t, s == nil && errors.Is(err, pinned.ErrLimit) && ledger.Total() == 0, "%v, %d bytes are held", err,
 		ledger.Total())
 }
@@ -286,9 +220,9 @@ func TestTheMemoryOfSlotsIsCounted(t *testing.T) {
 	l := small(t)
 	held := int64(0)
 	for _, s := range l.slots {
-		s.each(func(i int, b *unified.Buffer, most int64) {
-			if held += b.Options.Size(b.Cap()); b.Cap() < s.used(i) || b.Cap() == 0 || most <= 0 {
-				t.Errorf("%s has room for %d bytes of %d", l.arrays[i].Name, b.Cap(), most)
+		s.Each(func(i int, b *unified.Buffer, most int64) {
+			if held += b.Options.Size(b.Cap()); b.Cap() < s.Used(i) || b.Cap() == 0 || most <= 0 {
+				t.Errorf("%s has room for %d bytes of %d", l.plan.Arrays[i].Name, b.Cap(), most)
 			}
 		})
 	}
@@ -298,15 +232,16 @@ func TestTheMemoryOfSlotsIsCounted(t *testing.T) {
 
 // The slot that was given back last is taken first: its memory is still in the caches.
 func TestTheSlotThatWasGivenBackLastComesFirst(t *testing.T) {
-	f, slots := newFreeList(3), []*slot{{index: 0}, {index: 1}, {index: 2}}
-	for _, s := range slots {
-		s.state = delivered
+	f, all := newFreeList(3), []*ownedSlot{{Slot: &slots.Slot{Index: 0}},
+		{Slot: &slots.Slot{Index: 1}}, {Slot: &slots.Slot{Index: 2}}}
+	for _, s := range all {
+		s.State = slots.Delivered
 		f.put(s)
 	}
 	expect.That(t, cap(f.ready) == 3 && len(f.ready) == 3, "%d of %d are ready", len(f.ready), cap(f.ready))
-	for i := range slots {
+	for i := range all {
 		s := f.take()
-		expect.That(t, s.index == 2-i && s.state == free, "%d. is slot %d, %v", i, s.index, s.state)
+		expect.That(t, s.Index == 2-i && s.State == slots.Free, "%d. is slot %d, %v", i, s.Index, s.State)
 	}
 }
 
@@ -319,8 +254,8 @@ func TestBatchesBeyondAPartAreOnesOfTheEpoch(t *testing.T) {
 		padded                bool
 	}{{0, 1, 0, 3, 2, 2, false}, {1, 2, 0, 3, 1, 0, true}, {1, 2, 1, 3, 0, 2, false}, {2, 4, 1, 3, 0, 0, true},
 		{3, 4, 1, 3, 0, 1, true}, {3, 4, 1, 3, 1, 2, true}, {0, 2, 1, 3, 1, 0, true}} {
-		r := &run{first: c.first, last: c.last, l: &Loader{recipe: &recipe{batches: 3, opt: Options{Rank: c.rank,
-			WorldSize: c.world}}}}
+		r := &run{first: c.first, last: c.last, l: &Loader{opt: Options{Rank: c.rank, WorldSize: c.world},
+			plan: &plan.Plan{Kit: &presamplers.Kit{Recipe: &recipe.Recipe{Batches: 3}}}}}
 		number, padded := r.batchAt(c.position)
 		expect.That(t, number == c.number && padded == c.padded, "%+v: %d, %v", c, number, padded)
 	}
@@ -330,7 +265,7 @@ func TestBatchesBeyondAPartAreOnesOfTheEpoch(t *testing.T) {
 func TestStatisticsAreThoseOfTheLoader(t *testing.T) {
 	l := small(t)
 	l.stats.tiers.Store(&tier.Stats{Rows: 7, Hits: 5, Peers: 3, Saved: 2})
-	l.stats.replays.Add(4)
+	l.stats.Replays.Add(4)
 	expect.OK(t, l.ledger.Take(pinned.Columns, 1000))
 	l.ledger.Give(pinned.Columns, 900)
 	s := l.Stats()

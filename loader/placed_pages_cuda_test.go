@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -28,9 +29,9 @@ func pagesMeasured() loader.Options {
 }
 
 // pagesOf returns where a column is, whose pages were to be chosen.
-func pagesOf(t *testing.T, placed []loader.PlacedArray) loader.PlacedArray {
+func pagesOf(t *testing.T, placed []tier.PlacedArray) tier.PlacedArray {
 	t.Helper()
-	i := slices.IndexFunc(placed, func(p loader.PlacedArray) bool { return p.Array == "column feature" })
+	i := slices.IndexFunc(placed, func(p tier.PlacedArray) bool { return p.Array == "column feature" })
 	expect.Ensure(t, i >= 0 && placed[i].Pages != nil && placed[i].Pages.Why != "",
 		"%+v: want a choice of pages, and why", placed)
 	return placed[i]

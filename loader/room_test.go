@@ -8,6 +8,8 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader/internal/plan"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -33,9 +35,9 @@ func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 	free := expect.Must(New(g, opt))(t)
 	need := free.Estimate().Expected.Total()
 	expect.OK(t, free.Close())
-	defer func() { probeMachine = machine.Probe }()
+	defer func() { plan.ProbeMachine = machine.Probe }()
 	within := func(room int64) {
-		probeMachine = func() *machine.Machine {
+		plan.ProbeMachine = func() *machine.Machine {
 			return &machine.Machine{MemoryLimit: 10<<20 + machine.Own + room, MemoryInGroup: 10 << 20}
 		}
 	}
@@ -75,13 +77,17 @@ func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
 	seen := int64(0)
 	for b, err := range l.Range(t.Context(), 0, 255, 3) {
 		expect.OK(t, err)
-		for nodeType, seeds := range b.slot.request.Seeds {
+		for nodeType, seeds := range b.slot.Request.Seeds {
 			n := int64(len(seeds))
 			seen += int64(nodeType) * n
-			counted, err := unified.Grow[int64](&b.slot.seedIDs[nodeType], n, n)
-			if err != nil || n > 0 && (len(counted) == 0 || &counted[0] != &seeds[0]) {
-				t.Fatalf("batch %d: %d seeds of type %d are elsewhere: %v", b.Number, n, nodeType, err)
-			}
+			b.slot.Each(func(i int, memory *unified.Buffer, _ int64) {
+				if a := &l.Arrays()[i]; n == 0 || a.Kind != layout.Inputs || a.Type != nodeType {
+					return
+				}
+				if counted, err := unified.Grow[int64](memory, n, n); err != nil || &counted[0] != &seeds[0] {
+					t.Fatalf("batch %d: %d seeds of type %d are elsewhere: %v", b.Number, n, nodeType, err)
+				}
+			})
 		}
 	}
 	expect.That(t, seen == rare.Len(), "%d seeds of the rare type", seen)
@@ -95,7 +101,7 @@ func TestAPlanPreparesTheSamplerOnce(t *testing.T) {
 	l := expect.Must(New(g, opt))(t)
 	held := l.Estimate().Expected.Scratch
 	expect.OK(t, l.Close())
-	expect.That(t, planned.Expected.Scratch <= held*5/4, "the plan expects %d bytes of scratch; %d are held",
+	expect.That(t, planned.Expected.Scratch <= (held*5/4), "the plan expects %d bytes of scratch; %d are held",
 		planned.Expected.Scratch, held)
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 )
 
@@ -152,33 +151,26 @@ func (s SeedSource) ofEdgeTypes(schema *graph.Schema) (seeds graph.Seeds, err er
 }
 
 // takeEpoch takes the seeds of an epoch, where each has its own.
-func (r *recipe) takeEpoch(epoch uint32) error {
-	of := r.opt.Seeds.each
+func (l *Loader) takeEpoch(epoch uint32) error {
+	of := l.opt.Seeds.each
 	if of == nil {
 		return nil
 	}
+	r := l.plan.Recipe
 	seeds, err := of(epoch)
 	if err == nil {
-		err = seeds.Check(r.graph.Schema())
+		err = seeds.Check(r.Graph.Schema())
 	}
 	if err != nil {
 		return fmt.Errorf("seeds of epoch %d: %w", epoch, err)
 	}
-	l, err := seedlist.New(seeds, r.graph, r.opt.Links.Label, r.opt.Links.Time)
+	list, err := seedlist.New(seeds, r.Graph, "", "")
 	if err != nil {
 		return err
 	}
-	if !r.seeds.TakeNodes(&l) {
+	if !r.Seeds.TakeNodes(&list) {
 		return fmt.Errorf("%w: seeds of epoch %d: %d of each node type, with times: %t; the loader was made for %d, %t",
-			ErrOptions, epoch, l.ByType, l.Timed, r.seeds.ByType, r.seeds.Timed)
+			ErrOptions, epoch, list.ByType, list.Timed, r.Seeds.ByType, r.Seeds.Timed)
 	}
 	return nil
-}
-
-// order returns the order of an epoch's items, nil for the order given.
-func (r *recipe) order(epoch uint32) *rng.Permutation {
-	if !r.opt.Shuffle {
-		return nil
-	}
-	return r.seeds.Order(r.opt.Seed, epoch, r.opt.Instance)
 }

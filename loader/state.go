@@ -3,6 +3,8 @@ package loader
 import (
 	"encoding/hex"
 	"fmt"
+
+	"github.com/khop-gnn/khop/loader/internal/recipe"
 )
 
 // Semantics is the version of what a batch holds for given inputs: the generator, the shuffle, the samplers. It changes
@@ -29,17 +31,17 @@ type State struct {
 }
 
 // newState returns the part of all states that does not change from batch to batch.
-func (r *recipe) newState(id [16]byte) State {
+func newState(r *recipe.Recipe, id [16]byte) State {
 	return State{
 		Semantics: Semantics,
 		Dataset:   hex.EncodeToString(id[:]),
-		Sampler:   r.fingerprint,
-		Seeds:     fmt.Sprintf("%016x", r.seeds.Hash()),
-		BatchSize: r.opt.BatchSize,
-		Shuffle:   r.opt.Shuffle,
-		DropLast:  r.opt.DropLast,
-		Seed:      r.opt.Seed,
-		Instance:  r.opt.Instance,
+		Sampler:   r.Fingerprint,
+		Seeds:     fmt.Sprintf("%016x", r.Seeds.Hash()),
+		BatchSize: r.BatchSize,
+		Shuffle:   r.Shuffle,
+		DropLast:  r.DropLast,
+		Seed:      r.Seed,
+		Instance:  r.Instance,
 	}
 }
 

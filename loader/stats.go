@@ -1,11 +1,12 @@
 package loader
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"time"
 
-	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/loader/internal/makers"
+	"github.com/khop-gnn/khop/loader/internal/slots"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -21,17 +22,6 @@ type Durations struct {
 	P90   time.Duration `json:"p90_ns"`
 	P99   time.Duration `json:"p99_ns"`
 	Max   time.Duration `json:"max_ns"`
-}
-
-// DiskStats says what was read from disk for columns that stay there.
-type DiskStats struct {
-	disk.Counts
-	Probe disk.Probe `json:"probe"`
-	// CacheRows are the rows that caches hold at most, Lookahead the batches that are known ahead at present.
-	CacheRows int64 `json:"cache_rows"`
-	Lookahead int   `json:"lookahead"`
-	// Pack is how rows of each column are packed; empty without PackBytes.
-	Pack []disk.PackState `json:"pack,omitempty"`
 }
 
 // Stats says what a loader has done since New. It counts batches when the loop receives them.
@@ -65,9 +55,9 @@ type Stats struct {
 	DevicePeers int64 `json:"device_peers"`
 	DeviceSaved int64 `json:"device_saved"`
 
-	OnDisk *DiskStats `json:"on_disk,omitempty"` // columns on disk; nil where there are none
+	OnDisk *tier.DiskStats `json:"on_disk,omitempty"` // columns on disk; nil where there are none
 	// TopologyOnDisk is the topology on disk; nil where it is not there.
-	TopologyOnDisk *TopologyStats `json:"topology_on_disk,omitempty"`
+	TopologyOnDisk *tier.TopologyStats `json:"topology_on_disk,omitempty"`
 
 	Memory     Memory `json:"memory"`      // held now
 	MemoryPeak int64  `json:"memory_peak"` // the most that was ever held
@@ -84,13 +74,14 @@ type Stats struct {
 // Stats returns what the loader has done so far. It may be called at any time, also after Close.
 func (l *Loader) Stats() Stats {
 	c := &l.stats
+	took := func(h *makers.Histogram) Durations { return Durations(h.Durations()) }
 	s := Stats{
 		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(),
-		Bytes: c.bytes.Load(), Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
-		Wait: c.wait.durations(), Body: c.body.durations(), Disk: c.disk.durations(), OnDisk: l.onDisk(),
-		TopologyOnDisk: l.paged.stats(),
-		Links:          c.links[0].Load(), Negatives: c.links[1].Load(), NegativesMissed: c.links[2].Load(),
-		Device: l.opt.Device.Name, Replays: c.replays.Load(),
+		Bytes: c.bytes.Load(), Links: c.links[0].Load(), Negatives: c.links[1].Load(),
+		NegativesMissed: c.links[2].Load(), Replays: c.Replays.Load(),
+		Sample: took(&c.Sample), Gather: took(&c.Gather), Disk: took(&c.Disk),
+		Deliver: took(&c.ready), Wait: took(&c.wait), Body: took(&c.body),
+		OnDisk: l.onDisk(), TopologyOnDisk: l.plan.Paged.Stats(), Device: l.opt.Device.Name,
 		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),
 		DeviceMemory: l.deviceMemory(), DeviceMemoryPeak: l.ledger.DevicePeak(),
 		Meters: l.metering.report(),
@@ -105,58 +96,52 @@ func (l *Loader) Stats() Stats {
 }
 
 // onDisk says what was read of columns on disk; nil where there are none.
-func (l *Loader) onDisk() *DiskStats {
+func (l *Loader) onDisk() *tier.DiskStats {
 	if l.ahead == nil {
 		return nil
 	}
-	s := &DiskStats{Probe: l.split.Files.Probe()}
+	s := &tier.DiskStats{Probe: l.plan.Set.Disk.Files.Probe()}
 	s.Counts, s.Pack, s.CacheRows, s.Lookahead = l.ahead.Report()
 	return s
 }
 
-func (l *Loader) memory() Memory {
-	return Memory{
-		Topology: l.ledger.Used(pinned.Topology), Columns: l.ledger.Used(pinned.Columns),
-		Batches: l.ledger.Used(pinned.Batches), Scratch: l.ledger.Used(pinned.Scratch),
-	}
+func (l *Loader) memory() Memory { return byPurpose(l.ledger.Used) }
+
+func (l *Loader) deviceMemory() Memory { return byPurpose(l.ledger.DeviceUsed) }
+
+func byPurpose(used func(pinned.Purpose) int64) Memory {
+	return Memory{Topology: used(pinned.Topology), Columns: used(pinned.Columns), Batches: used(pinned.Batches),
+		Scratch: used(pinned.Scratch)}
 }
 
-func (l *Loader) deviceMemory() Memory {
-	return Memory{
-		Topology: l.ledger.DeviceUsed(pinned.Topology), Columns: l.ledger.DeviceUsed(pinned.Columns),
-		Batches: l.ledger.DeviceUsed(pinned.Batches), Scratch: l.ledger.DeviceUsed(pinned.Scratch),
-	}
-}
-
-// counters is what Stats reads.
-type counters struct {
-	replays                            atomic.Uint64
+// totals is what Stats reads.
+type totals struct {
+	makers.Counters                    // of workers
 	tiers                              atomic.Pointer[tier.Stats]
 	batches, nodes, edges, rows, bytes atomic.Uint64
 	links                              [3]atomic.Uint64 // as ArrayLinkCounts
-	sample, gather, disk               histogram
-	ready, wait, body                  histogram
+	ready, wait, body                  makers.Histogram
 }
 
 // count adds a delivered batch.
-func (c *counters) count(s *slot) {
+func (c *totals) count(s *slots.Slot) {
 	nodes, edges, rows, bytes := int64(0), int64(0), int64(0), int64(0)
-	for _, n := range s.sample.NumNodes[len(s.sample.NumNodes)-1] {
+	for _, n := range s.Sample.NumNodes[len(s.Sample.NumNodes)-1] {
 		nodes += n
 	}
-	for i := range s.recipe.arrays {
-		switch a := &s.recipe.arrays[i]; {
-		case a.Kind != ArrayIndices && !a.IsColumn() || s.isView(i):
-		case a.Kind == ArrayIndices:
-			edges += s.tensor(i).Len()
+	for i := range s.Recipe.Arrays {
+		switch a := &s.Recipe.Arrays[i]; {
+		case a.Kind != layout.Indices && !a.IsColumn() || s.IsView(i):
+		case a.Kind == layout.Indices:
+			edges += s.Tensor(i).Len()
 		default:
-			t := s.tensor(i)
+			t := s.Tensor(i)
 			rows += t.Len()
 			bytes += int64(len(t.Bytes()))
 		}
 	}
-	for e := range s.linkCounts {
-		for i, n := range s.linkCounts[e] {
+	for e := range s.LinkCounts {
+		for i, n := range s.LinkCounts[e] {
 			c.links[i].Add(uint64(n))
 		}
 	}
@@ -165,58 +150,4 @@ func (c *counters) count(s *slot) {
 	c.edges.Add(uint64(edges))
 	c.rows.Add(uint64(rows))
 	c.bytes.Add(uint64(bytes))
-}
-
-// histogram counts durations in buckets of a sixteenth of a power of two. It is safe for concurrent use.
-type histogram struct {
-	n, sum, max atomic.Uint64
-	buckets     [64 * 16]atomic.Uint32
-}
-
-func (h *histogram) add(d time.Duration) {
-	v := uint64(max(0, d))
-	h.n.Add(1)
-	h.sum.Add(v)
-	h.buckets[bucketOf(v)].Add(1)
-	for {
-		m := h.max.Load()
-		if v <= m || h.max.CompareAndSwap(m, v) {
-			return
-		}
-	}
-}
-
-// bucketOf returns the bucket of v: its highest bit and the four after it.
-func bucketOf(v uint64) int {
-	if v < 16 {
-		return int(v)
-	}
-	e := bits.Len64(v) - 5
-	return e<<4 + int(v>>e)
-}
-
-// topOf returns the greatest value of a bucket.
-func topOf(bucket int) uint64 {
-	if bucket < 32 {
-		return uint64(bucket)
-	}
-	e := bucket>>4 - 1
-	return uint64(bucket&15+16+1)<<e - 1
-}
-
-func (h *histogram) durations() Durations {
-	d := Durations{Count: h.n.Load(), Sum: time.Duration(h.sum.Load()), Max: time.Duration(h.max.Load())}
-	d.P50, d.P90, d.P99 = h.quantile(0.5, d), h.quantile(0.9, d), h.quantile(0.99, d)
-	return d
-}
-
-func (h *histogram) quantile(q float64, d Durations) time.Duration {
-	rank, seen := uint64(q*float64(d.Count)), uint64(0)
-	for i := range h.buckets {
-		seen += uint64(h.buckets[i].Load())
-		if seen > rank {
-			return min(time.Duration(topOf(i)), d.Max)
-		}
-	}
-	return d.Max
 }

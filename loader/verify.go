@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"slices"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
@@ -33,12 +32,12 @@ func (o *Options) verifier(src Source) (Verifier, error) {
 // verify compares with their checksums the arrays that may be read anywhere at any time: the topology, and columns of
 // which copies are made. Other columns are verified as their rows are read.
 func (p *Placed) verify(ctx context.Context) error {
-	v, err := p.recipe.opt.verifier(p.src)
+	v, err := p.opt.verifier(p.src)
 	if v == nil {
 		return err
 	}
-	list := p.recipe.topology()
-	for _, c := range p.columns {
+	list := p.plan.Topology()
+	for _, c := range p.plan.Set.Columns {
 		switch {
 		case c.Given:
 		case c.Tier.InPlace:
@@ -48,34 +47,12 @@ func (p *Placed) verify(ctx context.Context) error {
 			list = append(list, c.Tensors()...)
 		}
 	}
-	return p.recipe.opt.goThrough(ctx, "verify", list, v.Verify)
-}
-
-// goThrough calls f for all bytes of some arrays, in order and a part at a time, and tells how far it is.
-func (o *Options) goThrough(ctx context.Context, stage string, list []unified.Tensor, f func([]byte) error) error {
-	const part = 64 << 20
-	done, total := int64(0), int64(0)
-	for _, t := range list {
-		total += int64(len(t.Bytes()))
-	}
-	for _, t := range list {
-		for b := range slices.Chunk(t.Bytes(), part) {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err := f(b); err != nil {
-				return err
-			}
-			done += int64(len(b))
-			o.progress(stage, done, total)
-		}
-	}
-	return nil
+	return p.plan.GoThrough(ctx, "verify", list, v.Verify)
 }
 
 // verifySeeds verifies the seeds of a split, which are read whole.
-func (r *recipe) verifySeeds(src Source, seeds graph.Seeds) error {
-	v, err := r.opt.verifier(src)
+func (o *Options) verifySeeds(src Source, seeds graph.Seeds) error {
+	v, err := o.verifier(src)
 	if v == nil {
 		return err
 	}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/loader/internal/makers"
+	"github.com/khop-gnn/khop/loader/internal/slots"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -68,8 +68,8 @@ type run struct {
 
 	// window[i % slots] gets the batch at position i. Positions taken and not yet delivered each hold a slot and follow
 	// one another, so no two share an entry.
-	window  []chan *slot
-	current *slot // in the loop body
+	window  []chan *ownedSlot
+	current *ownedSlot // in the loop body
 }
 
 // begin starts the workers.
@@ -92,23 +92,26 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 	if err := l.takeEpoch(uint32(epoch)); err != nil {
 		return nil, err
 	}
-	first = min(first, l.batches)
-	r := &run{l: l, epoch: uint32(epoch), first: first, last: first + min(count, l.batches-first), began: time.Now()}
-	r.rounds = l.rounds(r.last - first)
+	first = min(first, l.plan.Batches)
+	r := &run{l: l, epoch: uint32(epoch), first: first, began: time.Now()}
+	r.last = first + min(count, l.plan.Batches-first)
+	r.rounds = l.opt.rounds(r.last - first)
 	workers := l.workers[:min(uint64(len(l.workers)), r.rounds)]
 	for _, w := range workers {
-		if err := pinned.Guard(w.open); err != nil {
-			return nil, l.explainDamage(err)
+		if err := pinned.Guard(w.Open); err != nil {
+			return nil, l.plan.ExplainDamage(err)
 		}
 	}
-	if err := l.placed.renew(ctx); err != nil {
-		return nil, err
+	if l.placed.alone() {
+		if err := l.plan.Set.Renew(ctx); err != nil {
+			return nil, err
+		}
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.order = l.order(r.epoch)
-	r.window = make([]chan *slot, len(l.slots))
+	r.order = l.plan.Order(r.epoch)
+	r.window = make([]chan *ownedSlot, len(l.slots))
 	for i := range r.window {
-		r.window[i] = make(chan *slot, 1)
+		r.window[i] = make(chan *ownedSlot, 1)
 	}
 	if err := l.ahead.Begin(r.ctx, &r.wg, uint64(r.epoch), r.first, r.last); err != nil {
 		r.cancel(err)
@@ -126,32 +129,40 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 func (r *run) batchAt(position uint64) (number uint64, padded bool) {
 	l := r.l
 	number = r.first + uint64(l.opt.Rank) + position*uint64(l.opt.WorldSize)
-	return number % l.batches, number >= r.last
+	return number % l.plan.Batches, number >= r.last
+}
+
+// made returns what is called once a batch is made; nil for nothing.
+func (l *Loader) made(b *Batch) func() error {
+	if l.opt.Hooks.Made == nil {
+		return nil
+	}
+	return func() error { return l.opt.Hooks.Made(b) }
 }
 
 // work makes batches until there are no more, or the run ends.
-func (r *run) work(w *worker) {
+func (r *run) work(w *makers.Worker) {
 	defer r.wg.Done()
 	for {
 		s, position, ok := r.take()
 		if !ok {
 			return
 		}
-		j := job{epoch: r.epoch, order: r.order}
-		s.turn = position + 1
+		j := slots.Job{Epoch: r.epoch, Order: r.order}
+		s.SetTurn(position + 1)
 		number, padded := r.batchAt(position)
-		j.number = number
+		j.Number = number
 		b := s.batch
 		b.Epoch, b.Number, b.Padded = uint64(r.epoch), number, padded
 		b.next = r.first + (position+1)*uint64(r.l.opt.WorldSize)
-		s.err = w.make(r.ctx, s, j)
+		s.err = w.Make(r.ctx, s.Slot, j, r.l.made(b))
 		r.window[position%uint64(len(r.window))] <- s // never blocks
 	}
 }
 
 // take waits for a slot and takes the next position with it. Slots go to positions in order, so the batch that the loop
 // waits for always has one, and there is no deadlock.
-func (r *run) take() (*slot, uint64, bool) {
+func (r *run) take() (*ownedSlot, uint64, bool) {
 	if r.done() {
 		return nil, 0, false
 	}
@@ -189,7 +200,7 @@ func (r *run) loop(yield func(*Batch, error) bool) {
 		r.current = s
 		begin := time.Now()
 		more := yield(s.batch, nil)
-		r.l.stats.body.add(time.Since(begin))
+		r.l.stats.body.Add(time.Since(begin))
 		r.current = nil
 		r.l.leave(s)
 		if !more {
@@ -199,7 +210,7 @@ func (r *run) loop(yield func(*Batch, error) bool) {
 }
 
 // receive waits for the batch at a position.
-func (r *run) receive(position uint64) (*slot, error) {
+func (r *run) receive(position uint64) (*ownedSlot, error) {
 	if r.ctx.Err() != nil {
 		return nil, context.Cause(r.ctx)
 	}
@@ -222,7 +233,7 @@ func (r *run) receive(position uint64) (*slot, error) {
 }
 
 // accept hands a slot to the loop body, or frees it if it holds an error.
-func (r *run) accept(s *slot, begin time.Time) error {
+func (r *run) accept(s *ownedSlot, begin time.Time) error {
 	if s.err != nil {
 		err := s.err
 		if r.ctx.Err() != nil { // it failed because the run ended
@@ -235,23 +246,20 @@ func (r *run) accept(s *slot, begin time.Time) error {
 		return ErrClosed
 	}
 	now := time.Now()
-	r.l.stats.wait.add(now.Sub(begin))
-	r.l.stats.ready.add(max(0, begin.Sub(s.readyAt)))
-	r.l.stats.count(s)
+	r.l.stats.wait.Add(now.Sub(begin))
+	r.l.stats.ready.Add(max(0, begin.Sub(s.ReadyAt)))
+	r.l.stats.count(s.Slot)
 	return nil
 }
 
 // settle waits for all that is under way, and counts it.
 func (l *Loader) settle() error {
 	for _, w := range l.workers {
-		if w.maker == nil { // it could not be opened again
-			continue
-		}
-		if err := drain(w.maker); err != nil {
+		if err := w.Drain(); err != nil {
 			return err
 		}
 	}
-	sum, err := l.placed.gathered()
+	sum, err := l.plan.Set.Stats()
 	if err == nil {
 		l.stats.tiers.Store(&sum)
 	}
@@ -273,7 +281,7 @@ func (r *run) end() {
 	}
 	if !l.closed {
 		if err := l.settle(); err != nil { // the next epoch will say so too
-			l.opt.log().Error("the device failed", "error", err)
+			l.plan.Log.Error("the device failed", "error", err)
 		}
 	}
 	for _, w := range r.window {
@@ -284,37 +292,5 @@ func (r *run) end() {
 		}
 	}
 	l.running = nil
-	l.opt.log().Debug("epoch ended", "epoch", r.epoch, "first", r.first, "duration", time.Since(r.began))
-}
-
-// freeList is the slots that nobody owns. The one that was given back last comes first: its memory is still in the
-// caches.
-type freeList struct {
-	ready chan struct{} // one for each slot in the list
-	mu    sync.Mutex
-	slots []*slot
-}
-
-func newFreeList(room int) *freeList { return &freeList{ready: make(chan struct{}, room)} }
-
-// put gives a slot back. It never waits: there is room for all.
-func (f *freeList) put(s *slot) {
-	f.mu.Lock()
-	if invariants.Enabled {
-		invariants.Check(!slices.Contains(f.slots, s), "slot %d becomes free twice", s.index)
-	}
-	s.state = free
-	f.slots = append(f.slots, s)
-	f.mu.Unlock()
-	f.ready <- struct{}{}
-}
-
-// take takes a slot, for whoever has received from ready.
-func (f *freeList) take() *slot {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	last := len(f.slots) - 1
-	s := f.slots[last]
-	f.slots = f.slots[:last]
-	return s
+	l.plan.Log.Debug("epoch ended", "epoch", r.epoch, "first", r.first, "duration", time.Since(r.began))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -63,14 +64,14 @@ type benchResult struct {
 	AnonBytes        int64 `json:"anon_bytes"`         // RssAnon + RssShmem of the process
 	FileBytes        int64 `json:"file_bytes"`         // RssFile: pages of mapped files
 
-	DiskMs float64           `json:"disk_ms"` // a worker's time to wait for a disk, mean
-	OnDisk *loader.DiskStats `json:"on_disk"` // null: no column stays on disk
+	DiskMs float64         `json:"disk_ms"` // a worker's time to wait for a disk, mean
+	OnDisk *tier.DiskStats `json:"on_disk"` // null: no column stays on disk
 	// TopologyOnDisk is null where the topology does not stay there.
-	TopologyOnDisk *loader.TopologyStats `json:"topology_on_disk"`
+	TopologyOnDisk *tier.TopologyStats `json:"topology_on_disk"`
 
-	Device string               `json:"device"` // where batches were made
-	Placed []loader.PlacedArray `json:"placed"` // where a device found each array; null on the CPU
-	Meters loader.Meters        `json:"meters"` // energy, utilisation and traffic of the measured batches
+	Device string             `json:"device"` // where batches were made
+	Placed []tier.PlacedArray `json:"placed"` // where a device found each array; null on the CPU
+	Meters loader.Meters      `json:"meters"` // energy, utilisation and traffic of the measured batches
 
 	Versions versions `json:"versions"`
 }

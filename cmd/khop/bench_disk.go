@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/tier"
 )
 
 // printDisk says what was read of columns on disk.
-func (r *benchResult) printDisk(t *table, d *loader.DiskStats) {
+func (r *benchResult) printDisk(t *table, d *tier.DiskStats) {
 	t.say("disk", "%s of %d rows missed; %.0f requests and %s a batch, of which %s are rows asked for",
 		percent(d.Misses, d.Rows), d.Rows, float64(d.Requests)/float64(max(d.Batches, 1)),
 		machine.Bytes(d.Bytes/max(d.Batches, 1)), percent(d.Useful, d.Bytes))
@@ -18,7 +18,7 @@ func (r *benchResult) printDisk(t *table, d *loader.DiskStats) {
 }
 
 // printPack says what was packed.
-func printPack(t *table, d *loader.DiskStats) {
+func printPack(t *table, d *tier.DiskStats) {
 	for _, p := range d.Pack {
 		if p.Refused != "" {
 			t.row("", p.Refused)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -88,7 +89,7 @@ type work struct {
 
 // countBatch counts a batch, whose arrays are listed. Of layers that are views of one another it counts what each hop
 // has drawn.
-func countBatch(arrays []loader.Array, b *loader.Batch) work {
+func countBatch(arrays []layout.Array, b *loader.Batch) work {
 	s := b.Sample
 	w := work{edgesPerHop: make([]int64, len(s.Blocks))} // the last layer is the hop out of the seeds
 	for _, types := range s.NumNodes {
@@ -103,9 +104,9 @@ func countBatch(arrays []loader.Array, b *loader.Batch) work {
 		a, n := &arrays[i], b.Array(i).Len()
 		hop := len(s.Blocks) - 1 - a.Layer
 		switch {
-		case a.Kind == loader.ArraySeeds && b.Links(0) == nil, a.Kind == loader.ArrayLinkItems:
+		case a.Kind == layout.Seeds && b.Links(0) == nil, a.Kind == layout.LinkItems:
 			w.seeds += n
-		case a.Kind == loader.ArrayIndices:
+		case a.Kind == layout.Indices:
 			w.edgesPerHop[hop] += n
 			if b.IsView(i) { // the next hop's list begins with it
 				w.edgesPerHop[hop+1] -= n

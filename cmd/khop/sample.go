@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 )
 
 type sampleCmd struct {
@@ -89,7 +90,7 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	return nil
 }
 
-func (c *sampleCmd) record(arrays []loader.Array, b *loader.Batch) (batchRecord, error) {
+func (c *sampleCmd) record(arrays []layout.Array, b *loader.Batch) (batchRecord, error) {
 	w := countBatch(arrays, b)
 	r := batchRecord{Batch: b.Number, Epoch: b.Epoch, Padded: b.Padded, Seeds: w.seeds, Nodes: w.nodes, Edges: w.edges,
 		NodesPerHop: w.nodesPerHop, EdgesPerHop: w.edgesPerHop}

@@ -10,13 +10,14 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // converter turns batches into tensors. One goroutine at a time uses it.
 type converter struct {
 	spec   Spec
-	arrays []loader.Array
+	arrays []layout.Array
 	// Numbers of arrays, in the order of the loader's options; of the edges those of layer 0.
 	node, seed, edge []int
 	idType           dtypes.DType
@@ -37,9 +38,9 @@ func newConverter(ld *loader.Loader, pad Pad) (*converter, error) {
 		case !a.IsColumn():
 		case dtypeOf(a.DType) == dtypes.InvalidDType:
 			return nil, fmt.Errorf("%w: column %q is %v, which GoMLX does not have", ErrOptions, a.Column, a.DType)
-		case a.Kind == loader.ArrayNodeColumn:
+		case a.Kind == layout.NodeColumn:
 			c.node = append(c.node, i)
-		case a.Kind == loader.ArraySeedColumn:
+		case a.Kind == layout.SeedColumn:
 			c.seed = append(c.seed, i)
 		case a.Layer == 0:
 			c.edge = append(c.edge, i)
@@ -137,7 +138,7 @@ type writer struct {
 }
 
 // column adds a column of n rows, which are vectors at least.
-func (w *writer) column(col *loader.Array, n int, t unified.Tensor) {
+func (w *writer) column(col *layout.Array, n int, t unified.Tensor) {
 	row := col.Row
 	if len(row) == 0 {
 		row = []int64{1}

@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -154,9 +155,9 @@ func (c *Consumer) flushSlots() error {
 // Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. Arrays
 // on a device are copied down for it; 0, 0 where that fails.
 func (b *Batch) Digest() (topology, full uint64) {
-	list := make([]loader.Array, len(b.arrays))
+	list := make([]layout.Array, len(b.arrays))
 	for i, a := range b.arrays {
-		list[i] = loader.Array{Name: a.Name, Kind: kindOf(a), DType: a.Tensor.DType()}
+		list[i] = layout.Array{Name: a.Name, Kind: kindOf(a), DType: a.Tensor.DType()}
 	}
 	var failed error
 	release := func() error { return nil }
@@ -175,14 +176,14 @@ func (b *Batch) Digest() (topology, full uint64) {
 }
 
 // kindOf returns a kind that digests treat as they do the array's.
-func kindOf(a shm.Array) loader.ArrayKind {
+func kindOf(a shm.Array) layout.Kind {
 	switch {
 	case a.Flags&shm.InFull == 0:
-		return loader.ArrayInputs
+		return layout.Inputs
 	case a.Flags&shm.InTopology == 0:
-		return loader.ArrayNodeColumn
+		return layout.NodeColumn
 	case strings.HasPrefix(a.Name, "sample/"):
-		return loader.ArrayOwn
+		return layout.Own
 	}
-	return loader.ArrayNodes
+	return layout.Nodes
 }

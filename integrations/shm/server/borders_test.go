@@ -19,6 +19,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -46,12 +47,12 @@ func TestPlacesInTheRingAreAligned(t *testing.T) {
 
 // A batch's part of the ring has room for its descriptor and all that is copied, and a batch may have 2^20 arrays.
 func TestAFormHasRoomForWhatIsCopied(t *testing.T) {
-	ids := loader.Array{Name: "nodes/n", Kind: loader.ArrayNodes, DType: unified.Int32, Most: 1000}
-	rows := loader.Array{Name: "node/n/x", Kind: loader.ArrayNodeColumn, DType: unified.Float32, Most: 1000,
+	ids := layout.Array{Name: "nodes/n", Kind: layout.Nodes, DType: unified.Int32, Most: 1000}
+	rows := layout.Array{Name: "node/n/x", Kind: layout.NodeColumn, DType: unified.Float32, Most: 1000,
 		Row: []int64{10}}
 	endless := rows
 	endless.Most = math.MaxInt64
-	of := func(index unified.DType, down bool, arrays ...loader.Array) int64 {
+	of := func(index unified.DType, down bool, arrays ...layout.Array) int64 {
 		f := expect.Must(newForm(arrays, way{index, unified.Host}, down))(t)
 		return f.most()
 	}
@@ -68,7 +69,7 @@ func TestAFormHasRoomForWhatIsCopied(t *testing.T) {
 			t.Errorf("%d bytes, want %d to %d", c.got, c.least, c.most)
 		}
 	}
-	_, err := newForm(make([]loader.Array, wire.MaxArrays+1), way{unified.Int32, unified.Host}, false)
+	_, err := newForm(make([]layout.Array, wire.MaxArrays+1), way{unified.Int32, unified.Host}, false)
 	if !errors.Is(err, shm.ErrOptions) ||
 		!strings.HasSuffix(err.Error(), "1048577 arrays a batch, at most 1048576 are possible") {
 		t.Errorf("an array more than there may be: %v", err)
@@ -77,30 +78,30 @@ func TestAFormHasRoomForWhatIsCopied(t *testing.T) {
 
 // Ids of 64 bits reach a consumer of 32 where they are seeds alone; of the rest the dataset has too many.
 func TestIdsThatDoNotFitAreRefused(t *testing.T) {
-	array := func(k loader.ArrayKind, d unified.DType) []loader.Array {
-		return []loader.Array{{Name: "a", Kind: k, DType: d}}
+	array := func(k layout.Kind, d unified.DType) []layout.Array {
+		return []layout.Array{{Name: "a", Kind: k, DType: d}}
 	}
 	to32 := way{unified.Int32, unified.Host}
-	_, err := newForm(array(loader.ArrayNodes, unified.Int64), to32, false)
+	_, err := newForm(array(layout.Nodes, unified.Int64), to32, false)
 	refusedWith(t, err, shm.CodeIndexDType, "the dataset has more than 2^31 nodes or edges")
 	for name, c := range map[string]struct {
-		arrays []loader.Array
+		arrays []layout.Array
 		to     way
 		want   unified.DType
 	}{
-		"seeds":     {array(loader.ArrayInputs, unified.Int64), to32, unified.Int32},
-		"narrow":    {array(loader.ArrayNodes, unified.Int32), to32, unified.Int32},
-		"widened":   {array(loader.ArrayNodes, unified.Int32), way{unified.Int64, unified.Host}, unified.Int64},
-		"wide":      {array(loader.ArrayNodes, unified.Int64), way{unified.Int64, unified.Host}, unified.Int64},
-		"on device": {array(loader.ArrayNodes, unified.Int32), way{unified.Int64, unified.Device}, unified.Int32},
-		"a column":  {array(loader.ArrayNodeColumn, unified.Int64), to32, unified.Int64},
+		"seeds":     {array(layout.Inputs, unified.Int64), to32, unified.Int32},
+		"narrow":    {array(layout.Nodes, unified.Int32), to32, unified.Int32},
+		"widened":   {array(layout.Nodes, unified.Int32), way{unified.Int64, unified.Host}, unified.Int64},
+		"wide":      {array(layout.Nodes, unified.Int64), way{unified.Int64, unified.Host}, unified.Int64},
+		"on device": {array(layout.Nodes, unified.Int32), way{unified.Int64, unified.Device}, unified.Int32},
+		"a column":  {array(layout.NodeColumn, unified.Int64), to32, unified.Int64},
 	} {
 		f, err := newForm(c.arrays, c.to, false)
 		if err != nil || f.dtypes[0] != c.want {
 			t.Errorf("%s: %+v, %v", name, f, err)
 		}
 	}
-	wide := array(loader.ArrayNodes, unified.Int64)
+	wide := array(layout.Nodes, unified.Int64)
 	for asked, forms := range map[unified.DType]int{unified.Invalid: 1, unified.Int64: 1, unified.Int32: 0} {
 		r := &rank{server: &Server{opt: Options{IndexDType: asked}}, forms: map[way]*form{}}
 		if err := r.makeForms(wide, unified.Int64); errors.Is(err, shm.ErrOptions) != (forms == 0) ||

@@ -20,6 +20,7 @@ import (
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -216,9 +217,9 @@ func TestADeviceKeepsTheDatasetsIDs(t *testing.T) {
 			switch {
 			case a.IsColumn():
 				dtype = a.DType
-			case a.Kind == loader.ArrayNumNodes || a.Kind == loader.ArrayItems:
+			case a.Kind == layout.NumNodes || a.Kind == layout.Items:
 				dtype = unified.Int64
-			case a.Kind == loader.ArrayInputs:
+			case a.Kind == layout.Inputs:
 				dtype = index
 			}
 			if f.dtypes[i] != dtype {

@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -15,7 +16,7 @@ import (
 // form is how the batches of a ring look to consumers of one way: the loader's arrays, and their dtypes there.
 type form struct {
 	way
-	arrays     []loader.Array
+	arrays     []layout.Array
 	dtypes     []unified.DType
 	descriptor []byte // to copy and complete
 	down       bool   // columns lie on a device and are copied to the host
@@ -28,7 +29,7 @@ type way struct {
 }
 
 // newForm describes the arrays of a loader's batches.
-func newForm(arrays []loader.Array, w way, down bool) (*form, error) {
+func newForm(arrays []layout.Array, w way, down bool) (*form, error) {
 	if len(arrays) > wire.MaxArrays {
 		return nil, fmt.Errorf("%w: %d arrays a batch, at most %d are possible", shm.ErrOptions, len(arrays),
 			wire.MaxArrays)
@@ -42,7 +43,7 @@ func newForm(arrays []loader.Array, w way, down bool) (*form, error) {
 				shm.ErrOptions,
 				a.Name, len(a.Name), wire.MaxName)
 		}
-		if a.IsIndex() && a.Kind != loader.ArrayInputs && a.DType == unified.Int64 && w.index == unified.Int32 {
+		if a.IsIndex() && a.Kind != layout.Inputs && a.DType == unified.Int64 && w.index == unified.Int32 {
 			return nil, refuse(shm.CodeIndexDType,
 				"the dataset has more than 2^31 nodes or edges: their numbers do not fit int32")
 		}
@@ -66,7 +67,7 @@ func newForm(arrays []loader.Array, w way, down bool) (*form, error) {
 
 // liesOnDevice reports whether consumers read an array where it lies on a device: all arrays but those that the loader
 // keeps on the host.
-func (f *form) liesOnDevice(a *loader.Array) bool {
+func (f *form) liesOnDevice(a *layout.Array) bool {
 	return f.place == unified.Device && !a.OnHost()
 }
 

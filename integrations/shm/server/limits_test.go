@@ -17,7 +17,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -49,8 +49,8 @@ func TestOptionsAreTakenUpToTheirLimits(t *testing.T) {
 
 func TestNamesOfArraysAreTakenUpToTheirLimit(t *testing.T) {
 	for more := range 2 {
-		a := loader.Array{Name: strings.Repeat("x", wire.MaxName+more), Kind: loader.ArrayNodes, DType: unified.Int32}
-		_, err := newForm([]loader.Array{a}, way{unified.Int32, unified.Host}, false)
+		a := layout.Array{Name: strings.Repeat("x", wire.MaxName+more), Kind: layout.Nodes, DType: unified.Int32}
+		_, err := newForm([]layout.Array{a}, way{unified.Int32, unified.Host}, false)
 		if errors.Is(err, shm.ErrOptions) != (more > 0) {
 			t.Errorf("%d bytes more than there may be: %v", more, err)
 		}

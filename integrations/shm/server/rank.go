@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -126,7 +127,7 @@ func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options)
 }
 
 // makeForms prepares the descriptors for the index dtypes that the dataset can have, of which ids is its own.
-func (r *rank) makeForms(arrays []loader.Array, ids unified.DType) error {
+func (r *rank) makeForms(arrays []layout.Array, ids unified.DType) error {
 	if r.index = r.server.opt.IndexDType; r.index == unified.Invalid {
 		r.index = ids
 	}

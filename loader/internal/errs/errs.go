@@ -6,6 +6,7 @@ import "errors"
 // Those of package loader by these names.
 var (
 	ErrOptions = errors.New("invalid loader options")
+	ErrDevice  = errors.New("no such device")
 	ErrMemory  = errors.New("not enough memory allowed")
 	ErrSampler = errors.New("the sampler failed")
 )

@@ -3,11 +3,10 @@
 package tiers
 
 import (
-	"slices"
-
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -15,8 +14,7 @@ import (
 
 // Column is a column of the source, once, in however many arrays its rows are delivered.
 type Column struct {
-	Name     string
-	NodeType int // -1 for a column of the edges
+	recipe.ColumnKey
 	Store    *gather.Store
 	Given    bool            // Options.Tier has it
 	Tier     *PlacedTier     // that brings its rows, once that is chosen
@@ -35,7 +33,7 @@ func (c *Column) Find(g *graph.Graph, widen bool) (err error) {
 	}
 	tensor, _ := look(c.Name)
 	c.Store, err = gather.NewStore(tensor)
-	if err != nil || !widen || !Widens(there, c.Name) {
+	if err != nil || !widen || !recipe.Widens(there, c.Name) {
 		return err
 	}
 	if tensor.DType() == unified.Int8 {
@@ -69,23 +67,6 @@ func (c *Column) CopyBytes() (n int64) {
 		n += pinned.Options{}.Size(int64(len(t.Bytes())))
 	}
 	return n
-}
-
-// Widens reports whether a column of those is delivered as float32 where the options say Widen.
-func Widens(there []graph.Column, name string) bool {
-	of := func(name string) (graph.Column, bool) {
-		i := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name })
-		if i < 0 {
-			return graph.Column{}, false
-		}
-		return there[i], true
-	}
-	c, _ := of(name)
-	if c.DType == unified.Int8 {
-		scale, ok := of(graph.ScaleOf(name))
-		return ok && scale.DType == unified.Float32 && len(scale.Shape) == 0
-	}
-	return c.DType.IsHalf()
 }
 
 // placeBytes is the bytes of a column that are in a trace or not as a whole, so that neighbours stay neighbours.

@@ -1,0 +1,15 @@
+package expect
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Unread returns so many bytes that a test may talk of, and nobody may read.
+func Unread(t testing.TB, n int64) []byte {
+	t.Helper()
+	b := Must(unix.Mmap(-1, 0, int(n), unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE))(t)
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	return b
+}

@@ -1,0 +1,101 @@
+package presamplers
+
+import (
+	"context"
+	"errors"
+
+	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/internal/slots"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Presampler samples batches on the CPU, without rows of columns, to learn what is in them.
+type Presampler struct {
+	*Kit
+	sampler slots.Sampler
+	Slot    *slots.Slot
+	ledger  *pinned.Ledger
+}
+
+// New opens a presampler.
+func New(k *Kit, ledger *pinned.Ledger) (*Presampler, error) {
+	m, err := OpenSampler(k, ledger)
+	if err != nil {
+		return nil, err
+	}
+	s, err := slots.New(k.Recipe, k.HostMemory(ledger), ledger)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return &Presampler{k, m, s, ledger}, nil
+}
+
+// Sample samples a batch into the presampler's slot. What may be half written after an error is made anew.
+func (s *Presampler) Sample(ctx context.Context, epoch uint32, number uint64) error {
+	j := slots.Job{Epoch: epoch, Number: number, Order: s.Order(epoch)}
+	err := errs.Guarded(func() error { return s.Slot.Fill(ctx, s.sampler, j) })
+	if errors.Is(err, errs.ErrSampler) || errors.Is(err, pinned.ErrFault) {
+		s.renew()
+	}
+	return err
+}
+
+// IDs returns which rows an array of the batch has of its column, and whether it is the beginning of its Base.
+func (s *Presampler) IDs(array int) (ids unified.Tensor, view bool) {
+	return s.Slot.RowIDs(&s.Arrays[array])
+}
+
+// renew gives the presampler a new sampler and an intact sample. If that fails, so does the next batch.
+func (s *Presampler) renew() {
+	_, _ = s.sampler.Close(), s.Slot.Repair()
+	m, err := OpenSampler(s.Kit, s.ledger)
+	if err != nil {
+		s.sampler = &failedSampler{err: err}
+		return
+	}
+	s.sampler = m
+}
+
+// Close frees the presampler.
+func (s *Presampler) Close() error { return errors.Join(s.sampler.Close(), s.Slot.Close()) }
+
+// failedSampler is a sampler that could not be opened again.
+type failedSampler struct {
+	Sampler
+	err error
+}
+
+func (m *failedSampler) Sample(context.Context, *slots.Slot) error { return m.err }
+func (m *failedSampler) Close() error                              { return nil }
+
+// FailedBatch is the error of a batch on trial.
+type FailedBatch struct{ error }
+
+func (e FailedBatch) Unwrap() error { return e.error }
+
+// Trial samples n batches of epoch 0, spread over it, and shows see each.
+func (k *Kit) Trial(ctx context.Context, n uint64, ledger *pinned.Ledger, see func(*slots.Slot)) (err error) {
+	if !k.shared {
+		defer func() { err = errors.Join(err, k.CloseShared()) }()
+		if err := k.OpenShared(ctx, ledger); err != nil {
+			return err
+		}
+	}
+	s, err := New(k, ledger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	for i := range n {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		number := uint64(float64(k.Batches) * float64(i) / float64(n))
+		if err := s.Sample(ctx, 0, number); err != nil {
+			return FailedBatch{k.Explain(err, 0, number)}
+		}
+		see(s.Slot)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// listArrays lists what every batch has, of a schema, a sampler's bound and the columns that are asked for.
+func (r *Recipe) listArrays() {
+	a, s := arrayLister{r: r, at: map[arrayKey]int{}}, r.Graph.Schema()
+	a.add("num_nodes", layout.Array{Kind: layout.NumNodes, DType: unified.Int64, Row: []int64{int64(len(s.Nodes))},
+		Most: int64(r.Bound.Layers) + 1})
+	for t := range s.Nodes {
+		n, nodes, seeds := &s.Nodes[t], r.mostNodes(t), r.MostSeeds(t)
+		inputs := seeds
+		if r.Seeds.ByEdge != nil {
+			inputs = 0
+		}
+		a.add("nodes/"+n.Name, layout.Array{Kind: layout.Nodes, Type: t, DType: s.IDType(), Most: nodes})
+		a.add("seeds/"+n.Name, layout.Array{Kind: layout.Seeds, Type: t, DType: unified.Int32, Most: seeds})
+		a.add("input/"+n.Name, layout.Array{Kind: layout.Inputs, Type: t, DType: unified.Int64, Most: inputs})
+		a.add("item/"+n.Name, layout.Array{Kind: layout.Items, Type: t, DType: unified.Int64, Most: inputs})
+		a.columns("node/"+n.Name, r.NodeColumns, n.Columns, layout.Array{Kind: layout.NodeColumn, Type: t, Most: nodes})
+		a.columns("seed/"+n.Name, r.SeedColumns, n.Columns,
+			layout.Array{Kind: layout.SeedColumn, Type: t, Most: min(nodes, seeds)})
+	}
+	a.links(s)
+	for layer := range r.Bound.Layers {
+		for e := range s.Edges {
+			a.block(s, layer, e)
+		}
+	}
+	for i := range r.Bound.Arrays {
+		own := &r.Bound.Arrays[i]
+		a.add("sample/"+own.Name, layout.Array{Kind: layout.Own, Type: i, DType: own.DType, Row: own.Shape,
+			Most: max(own.Rows, 0)})
+	}
+	r.Arrays, r.arrayAt = a.list, a.at
+}
+
+// arrayKey tells the arrays of a batch apart.
+type arrayKey struct {
+	kind     layout.Kind
+	layer, t int
+	column   string
+}
+
+// arrayLister makes a list of arrays.
+type arrayLister struct {
+	r    *Recipe
+	list []layout.Array
+	at   map[arrayKey]int
+}
+
+func (a *arrayLister) add(name string, array layout.Array) {
+	array.Name, array.Base = name, len(a.list)
+	key := arrayKey{array.Kind, array.Layer, array.Type, array.Column}
+	a.at[key] = len(a.list)
+	if key.layer = 0; array.Layer > 0 {
+		array.Base = a.at[key]
+	}
+	a.list = append(a.list, array)
+}
+
+// columns adds those of the columns that are there.
+func (a *arrayLister) columns(prefix string, names []string, there []graph.Column, array layout.Array) {
+	for _, name := range names {
+		if c := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name }); c >= 0 {
+			array.Column, array.DType, array.Row = name, there[c].DType, there[c].Shape
+			if a.r.Widen && Widens(there, name) {
+				array.DType = unified.Float32
+			}
+			a.add(prefix+"/"+name, array)
+		}
+	}
+}
+
+// links adds the arrays of seeds that are edges, for the edge types that have some.
+func (a *arrayLister) links(s *graph.Schema) {
+	most := a.r.MostLinks()
+	for e, n := range a.r.Seeds.ByEdge {
+		if n == 0 {
+			continue
+		}
+		name := "link/" + s.Edges[e].String()
+		a.add(name+"/counts", layout.Array{Kind: layout.LinkCounts, Type: e, DType: unified.Int64, Most: 3})
+		a.add(name+"/label", layout.Array{Kind: layout.LinkLabels, Type: e, DType: unified.Int64, Most: most})
+		a.add(name+"/group", layout.Array{Kind: layout.LinkGroup, Type: e, DType: unified.Int32, Most: most})
+		if a.r.Seeds.Timed {
+			a.add(name+"/time", layout.Array{Kind: layout.LinkTimes, Type: e, DType: unified.Int64, Most: most})
+		}
+		a.add(name+"/item", layout.Array{Kind: layout.LinkItems, Type: e, DType: unified.Int64,
+			Most: min(int64(a.r.BatchSize), n)})
+	}
+}
+
+func (a *arrayLister) block(s *graph.Schema, layer, e int) {
+	r, edges, name := a.r, a.r.mostEdges(layer, e), fmt.Sprintf("%d/%s", layer, s.Edges[e].String())
+	part := func(kind layout.Kind, dtype unified.DType, most int64) layout.Array {
+		return layout.Array{Kind: kind, Layer: layer, Type: e, DType: dtype, Most: most}
+	}
+	a.add("block/"+name+"/indptr", part(layout.Indptr, unified.Int32, r.mostNodes(s.Edges[e].Dst)+1))
+	a.add("block/"+name+"/indices", part(layout.Indices, unified.Int32, edges))
+	if r.EdgePos {
+		a.add("block/"+name+"/edge_pos", part(layout.EdgePos, s.PosType(), edges))
+	}
+	a.columns("edge/"+name, r.EdgeColumns, s.EdgeColumns, part(layout.EdgeColumn, unified.Invalid, edges))
+}
+
+// Find returns the number of the array of a column; -1 where the batch has none.
+func (r *Recipe) Find(kind layout.Kind, layer, t int, column string) int {
+	if i, ok := r.arrayAt[arrayKey{kind, layer, t, column}]; ok {
+		return i
+	}
+	return -1
+}

@@ -1,0 +1,145 @@
+// Package recipe says what is in the batches of a loader, and how large they can become: which seeds, which keys of
+// randomness, which arrays. It takes no memory.
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
+	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Spec is what decides what is in the batches of a loader. All of it makes sense for the graph.
+type Spec struct {
+	Name    string // of the source, in errors
+	Remedy  string // where it is damaged; "" where it does not say
+	Graph   *graph.Graph
+	Sampler sampling.Sampler
+	Seeds   seedlist.List
+
+	BatchSize         int
+	DropLast, Shuffle bool
+	Seed              uint64
+	Instance          uint32
+
+	NodeColumns, SeedColumns, EdgeColumns []string // of batches
+	EdgePos                               bool     // with edge positions
+	Widen                                 bool     // rows of half precision and scaled ones are delivered as float32
+
+	Negatives sampling.Negatives
+	Exclude   bool    // batches leave out edges because they are seeds
+	Reverses  [][]int // edge types with the reverses of each, where batches leave those out
+	Links     string  // what else decides what is in a batch whose seeds are edges
+
+	Log      *slog.Logger
+	Progress func(stage string, done, total int64)
+}
+
+// Recipe is what decides what is in the batches of a loader, and how large they can become.
+type Recipe struct {
+	Spec
+	Bound       sampling.Bound
+	Fingerprint string         // of the sampler
+	Arrays      []layout.Array // of every batch
+	arrayAt     map[arrayKey]int
+	Batches     uint64 // of an epoch, over all ranks
+}
+
+// New asks the sampler what it makes.
+func New(of Spec) (*Recipe, error) {
+	r := &Recipe{Spec: of}
+	size := int64(r.BatchSize)
+	r.Batches = uint64(r.Seeds.Count / size)
+	if r.Seeds.Count%size != 0 && !r.DropLast {
+		r.Batches++
+	}
+	if err := r.askSampler(r.Graph.Schema()); err != nil {
+		return nil, err
+	}
+	r.listArrays()
+	return r, nil
+}
+
+// ExplainDamage names the source, and what to do, in an error that comes of damage to its arrays: a mapped file that
+// was cut short, or ids that nothing has.
+func (s *Spec) ExplainDamage(err error) error {
+	for _, damage := range []error{pinned.ErrFault, sampling.ErrGraph, gather.ErrRange} {
+		if errors.Is(err, damage) {
+			return s.Damaged(err)
+		}
+	}
+	return err
+}
+
+func (s *Spec) Damaged(err error) error {
+	if s.Remedy == "" {
+		return fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return fmt.Errorf("%s: %w; %s", s.Name, err, s.Remedy)
+}
+
+// Explain says where an error happened.
+func (s *Spec) Explain(err error, epoch uint32, batch uint64) error {
+	return fmt.Errorf("epoch %d, batch %d: %w", epoch, batch, s.ExplainDamage(err))
+}
+
+// askSampler learns what the sampler says of itself.
+func (r *Recipe) askSampler(schema *graph.Schema) (err error) {
+	defer errs.Recovered(&err)
+	if err := r.Sampler.Validate(schema); err != nil {
+		return err
+	}
+	if _, err := sampling.EdgeColumns(r.Sampler, r.Graph); err != nil {
+		return err
+	}
+	r.Fingerprint = r.Sampler.Fingerprint()
+	if r.Seeds.ByEdge != nil { // what else decides what is in a batch
+		r.Fingerprint += fmt.Sprintf(" links %s %s", r.Links, r.Negatives.Fingerprint())
+	}
+	r.Bound = r.Sampler.Bound(schema, int(r.mostEnds()))
+	if r.Bound.Layers < 0 || r.Bound.Layers > 256 {
+		return fmt.Errorf("%w: %d layers", errs.ErrSampler, r.Bound.Layers)
+	}
+	return nil
+}
+
+// Topology returns the arrays that the sampler reads: indptr, indices and edge types, then the columns that it names,
+// of the edges and then of the nodes, each of these by node type.
+func (r *Recipe) Topology() []unified.Tensor {
+	g := r.Graph
+	columns, _ := sampling.EdgeColumns(r.Sampler, g) // askSampler saw that they are there
+	list := append([]unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}, columns...)
+	return slices.Concat(append([][]unified.Tensor{list}, sampling.NodeColumns(r.Sampler, g)...)...)
+}
+
+// Order returns the order of an epoch's items, nil for the order given.
+func (r *Recipe) Order(epoch uint32) *rng.Permutation {
+	if !r.Shuffle {
+		return nil
+	}
+	return r.Seeds.Order(r.Seed, epoch, r.Instance)
+}
+
+// Env is what a sampler's worker works with.
+func (r *Recipe) Env(ledger *pinned.Ledger) sampling.Env {
+	return sampling.Env{Graph: r.Graph, BatchSize: int(r.mostEnds()), EdgePos: r.EdgePos,
+		Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}
+}
+
+// EdgeColumnsOf names the columns of the edges that a sampler reads.
+func EdgeColumnsOf(s sampling.Sampler) []string {
+	if s, ok := sampling.As[sampling.ColumnSampler](s); ok {
+		return s.EdgeColumns()
+	}
+	return nil
+}

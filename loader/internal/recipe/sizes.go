@@ -1,0 +1,113 @@
+package recipe
+
+import (
+	"math"
+
+	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+const (
+	// writeAhead is how many ids beyond the last a sampler may ask room for in a node list.
+	writeAhead = 1024
+	// mostBlockEdges is what a block's int32 offsets can number.
+	mostBlockEdges = math.MaxInt32
+)
+
+// mostEnds returns the most seeds that a batch has; each end of an edge counts.
+func (r *Recipe) mostEnds() int64 {
+	return max(1, 2*r.MostLinks(), min(int64(r.BatchSize), r.Seeds.Count))
+}
+
+// mostNodes returns the most nodes of type t in a batch.
+func (r *Recipe) mostNodes(t int) int64 {
+	most := r.Graph.Schema().Nodes[t].Count
+	if t < len(r.Bound.Lists) {
+		most = max(0, r.Bound.Lists[t])
+	}
+	return min(most, max(0, r.Bound.Nodes))
+}
+
+// MostSeeds returns the most seeds of type t in a batch.
+func (r *Recipe) MostSeeds(t int) int64 {
+	if r.Seeds.ByEdge == nil {
+		return min(r.Seeds.ByType[t], r.mostEnds())
+	}
+	most := int64(0)
+	for e, n := range r.Seeds.ByEdge {
+		et, ends := &r.Graph.Schema().Edges[e], int64(0)
+		if et.Src == t {
+			ends++
+		}
+		if et.Dst == t {
+			ends++
+		}
+		if n > 0 {
+			most = max(most, ends)
+		}
+	}
+	return most * r.MostLinks()
+}
+
+// mostEdges returns the most edges in a block.
+func (r *Recipe) mostEdges(layer, edgeType int) int64 {
+	n := r.Bound.Edges
+	if b := r.Bound.Blocks; layer < len(b) && edgeType < len(b[layer]) {
+		n = b[layer][edgeType]
+	}
+	return min(max(0, n), mostBlockEdges)
+}
+
+// MostBytes returns the most memory that an array takes in a slot.
+func MostBytes(a *layout.Array) int64 {
+	rows := a.Most
+	if a.Kind == layout.Nodes {
+		rows = sat.Add(rows, writeAhead)
+	}
+	return sat.Mul(rows, RowBytes(a))
+}
+
+// RowBytes returns the bytes of one row.
+func RowBytes(a *layout.Array) int64 {
+	row := a.DType.Size()
+	for _, d := range a.Row {
+		row = sat.Mul(row, d)
+	}
+	return row
+}
+
+// MostScratch returns the most memory of a worker. The sampler says what its tables hold; buffers that grow take up to
+// a quarter more, and while one moves it is there twice.
+func (r *Recipe) MostScratch() int64 {
+	n := sat.Mul(max(0, r.Bound.Scratch), 7) / 4
+	if n >= pinned.HugePage {
+		n = sat.Add(n, 4*pinned.HugePage)
+	}
+	return sat.Add(n, 64<<10)
+}
+
+// HasMemory reports whether an array has memory outside the Go heap.
+func HasMemory(a *layout.Array) bool { return !a.OnHost() || a.Kind == layout.Inputs }
+
+// WithoutColumns returns the bytes of a slot that is only sampled into, at most.
+func (r *Recipe) WithoutColumns() (n int64) {
+	for i := range r.Arrays {
+		if a := &r.Arrays[i]; HasMemory(a) && !a.IsColumn() {
+			n = sat.Add(n, pinned.Options{}.Size(min(MostBytes(a), 1<<60)))
+		}
+	}
+	return n
+}
+
+// SlotBound returns the most that the memory of one slot takes, and the most that one array of it does.
+func (r *Recipe) SlotBound() (total, largest int64) {
+	for i := range r.Arrays {
+		if a := &r.Arrays[i]; HasMemory(a) {
+			most := MostBytes(a)
+			total = sat.Add(total, pinned.Options{}.Size(min(most, math.MaxInt64/4)))
+			largest = max(largest, most)
+		}
+	}
+	return sat.Add(total, r.LinkBytes()), largest
+}

@@ -1,0 +1,94 @@
+package slots
+
+import (
+	"context"
+
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Job is one batch to make.
+type Job struct {
+	Epoch  uint32
+	Number uint64
+	Order  *rng.Permutation // nil: the order given
+}
+
+// Sampler samples batches on one processor, for one goroutine at a time.
+type Sampler interface {
+	// Negatives appends to the edges of each type, which were asked for, those that are not true.
+	Negatives(r sampling.Rand, links []sampling.LinkSeeds) error
+	// Sample fills the slot's sample with what its request asks for. The host then knows all shapes.
+	Sample(ctx context.Context, s *Slot) error
+	// Close frees the sampler's memory.
+	Close() error
+}
+
+// Fill samples a batch in the slot.
+func (s *Slot) Fill(ctx context.Context, m Sampler, j Job) error {
+	s.Request.Rand = sampling.NewRand(s.Recipe.Seed, j.Epoch, s.Recipe.Instance, j.Number)
+	if err := s.takeSeeds(m, j); err != nil {
+		return err
+	}
+	if err := m.Sample(ctx, s); err != nil {
+		return err
+	}
+	return s.To(sampled, s.checkSample())
+}
+
+// takeSeeds looks up the batch's seeds, by type.
+func (s *Slot) takeSeeds(m Sampler, j Job) error {
+	r := s.Recipe
+	lo := int64(j.Number) * int64(r.BatchSize)
+	hi := min(lo+int64(r.BatchSize), r.Seeds.Count)
+	if s.Links != nil {
+		return s.takeLinks(m, j, lo, hi)
+	}
+	for t := range s.Request.Seeds {
+		s.Request.Seeds[t], s.Items[t] = nil, s.Items[t][:0]
+		if most := r.MostSeeds(t); most > 0 { // room for as many as there can be
+			room, err := unified.Grow[int64](&s.seedIDs[t], most, 0)
+			if err != nil {
+				return err
+			}
+			s.Request.Seeds[t] = room[:0]
+		}
+	}
+	for t := range s.Request.Times {
+		s.Request.Times[t] = s.Request.Times[t][:0]
+	}
+	s.Request.Items = s.Request.Items[:0]
+	for i := lo; i < hi; i++ {
+		item := i
+		if j.Order != nil {
+			item = int64(j.Order.At(uint64(i)))
+		}
+		if r.Seeds.Numbers {
+			s.Request.Items = append(s.Request.Items, item)
+			continue
+		}
+		t, id := r.Seeds.At(item)
+		s.Request.Seeds[t] = append(s.Request.Seeds[t], id)
+		s.Items[t] = append(s.Items[t], item)
+		if s.Request.Times != nil {
+			s.Request.Times[t] = append(s.Request.Times[t], r.Seeds.TimeAt(item))
+		}
+	}
+	return nil
+}
+
+// RowIDs returns which rows an array has of its column, and whether it is the beginning of its Base.
+func (s *Slot) RowIDs(a *layout.Array) (ids unified.Tensor, view bool) {
+	switch a.Kind {
+	case layout.EdgeColumn:
+		at := s.Recipe.Find(layout.EdgePos, a.Layer, a.Type, "")
+		return s.Tensor(at), s.IsView(at)
+	case layout.SeedColumn:
+		ids, _ = s.Sample.Nodes[a.Type].Rows(0, s.Sample.NumNodes[0][a.Type]) // checkSample saw that there are as many
+		return ids, false
+	default:
+		return s.Sample.Nodes[a.Type], false
+	}
+}

@@ -1,0 +1,77 @@
+package slots
+
+import (
+	"github.com/khop-gnn/khop/loader/internal/recipe"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// linkMemory is where the lists of a slot's seeds that are edges lie: of all edge types together, as large as a batch
+// can need. It is on the Go heap, where what Batch.Links returned does not fault if it is read too late; the ledger
+// counts it.
+type linkMemory struct {
+	ledger *pinned.Ledger
+	found  []seedlist.Link // the edges that were asked for, in the order of the epoch
+	items  []int64
+	ints   []int64 // ends, labels, times, items, and the edges to leave out
+	groups []int32
+	left   []int64 // [edge type] how many edges are left out
+}
+
+// claim takes the memory.
+func (m *linkMemory) claim(r *recipe.Recipe, ledger *pinned.Ledger) error {
+	asked := r.AskedLinks()
+	if asked == 0 {
+		return nil
+	}
+	if err := ledger.Take(pinned.Batches, r.LinkBytes()); err != nil {
+		return err
+	}
+	*m = linkMemory{ledger: ledger, found: make([]seedlist.Link, asked), items: make([]int64, asked),
+		ints: make([]int64, r.LinkInts()), groups: make([]int32, r.MostLinks())}
+	return nil
+}
+
+// Close gives the memory back.
+func (m *linkMemory) Close(r *recipe.Recipe) {
+	if m.ledger != nil {
+		m.ledger.Give(pinned.Batches, r.LinkBytes())
+	}
+	*m = linkMemory{}
+}
+
+// carve gives the lists of each edge type their part: room for count[e][0] edges and their negatives.
+func (m *linkMemory) carve(r *recipe.Recipe, links []sampling.LinkSeeds, count [][3]int64,
+	exclude []sampling.EdgePairs) {
+	ints, groups := m.ints, m.groups
+	next := func(n int64) (part []int64) {
+		part, ints = ints[:0:n], ints[n:]
+		return part
+	}
+	for e := range links {
+		asked := count[e][0]
+		all, l := asked+r.Negatives.Of(asked), &links[e]
+		l.Reset()
+		l.Sources, l.Targets, l.Labels, l.Items = next(all), next(all), next(all), next(asked)
+		if l.Times = nil; r.Seeds.Timed {
+			l.Times = next(all)
+		}
+		l.Group, groups = groups[:0:all], groups[all:]
+	}
+	if exclude == nil {
+		return
+	}
+	m.left = m.left[:0]
+	for e := range count {
+		m.left = append(m.left, count[e][0])
+	}
+	for e, back := range r.Reverses {
+		for _, b := range back {
+			m.left[b] += count[e][0]
+		}
+	}
+	for e := range exclude {
+		exclude[e].Sources, exclude[e].Targets = next(m.left[e]), next(m.left[e])
+	}
+}

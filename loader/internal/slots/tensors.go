@@ -1,0 +1,82 @@
+package slots
+
+import (
+	"unsafe"
+
+	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Tensor returns an array of the batch in the slot.
+func (s *Slot) Tensor(i int) unified.Tensor {
+	a, p := &s.Recipe.Arrays[i], &s.Sample
+	switch a.Kind {
+	case layout.NumNodes:
+		t, _ := unified.FromSlice(s.counts).Reshape(int64(len(p.NumNodes)), a.Row[0])
+		return t
+	case layout.Nodes:
+		return p.Nodes[a.Type]
+	case layout.Seeds:
+		return p.SeedLocal[a.Type]
+	case layout.Inputs:
+		return unified.FromSlice(s.Request.Seeds[a.Type])
+	case layout.Items:
+		return unified.FromSlice(s.Items[a.Type])
+	case layout.LinkLabels:
+		return unified.FromSlice(s.Links[a.Type].Labels)
+	case layout.LinkTimes:
+		return unified.FromSlice(s.Links[a.Type].Times)
+	case layout.LinkGroup:
+		return unified.FromSlice(s.Links[a.Type].Group)
+	case layout.LinkItems:
+		return unified.FromSlice(s.Links[a.Type].Items)
+	case layout.LinkCounts:
+		return unified.FromSlice(s.LinkCounts[a.Type][:])
+	case layout.Indptr:
+		return p.Blocks[a.Layer][a.Type].Indptr
+	case layout.Indices:
+		return p.Blocks[a.Layer][a.Type].Indices
+	case layout.EdgePos:
+		return p.Blocks[a.Layer][a.Type].EdgePos
+	case layout.Own:
+		return p.Arrays[a.Type].Rows
+	default:
+		return s.rows[i].tensor
+	}
+}
+
+// buffer returns the memory behind an array that has some.
+func (s *Slot) buffer(i int) *unified.Buffer {
+	a, p := &s.Recipe.Arrays[i], &s.Sample
+	switch a.Kind {
+	case layout.Nodes:
+		return p.NodeBuffer(a.Type)
+	case layout.Seeds:
+		return p.SeedBuffer(a.Type)
+	case layout.Inputs:
+		return &s.seedIDs[a.Type]
+	case layout.Indptr:
+		return p.IndptrBuffer(a.Layer, a.Type)
+	case layout.Indices:
+		return p.IndicesBuffer(a.Layer, a.Type)
+	case layout.EdgePos:
+		return p.EdgePosBuffer(a.Layer, a.Type)
+	case layout.Own:
+		return p.ArrayBuffer(a.Type)
+	default:
+		return &s.rows[i].buf
+	}
+}
+
+// IsView reports whether an array is the beginning of its Base, in the same memory.
+func (s *Slot) IsView(i int) bool {
+	base := s.Recipe.Arrays[i].Base
+	if base == i {
+		return false
+	}
+	mine, its := s.Tensor(i).Bytes(), s.Tensor(base).Bytes()
+	return len(mine) > 0 && len(mine) <= len(its) && unsafe.SliceData(mine) == unsafe.SliceData(its)
+}
+
+// SetColumn notes the rows of a column, in the memory that Rows has taken.
+func (s *Slot) SetColumn(i int, rows unified.Tensor) { s.rows[i].tensor = rows }

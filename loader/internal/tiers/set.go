@@ -1,0 +1,214 @@
+package tiers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/recipe"
+	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/loader/tier"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Set is the columns of a placed source, and the tiers that bring their rows.
+type Set struct {
+	recipe  *recipe.Recipe // of the loaders that it is for
+	Columns []*Column
+	Tiers   []*PlacedTier
+	given   tier.Tier // who brings the rows of columns that are Given; nil for none
+	Disk    *DiskTier // of the columns that stay on disk; nil for none
+	Copies  *Copier   // of what is copied to memory
+	Loaders int       // how many share it
+	Ledger  pinned.Ledger
+}
+
+// NewSet looks up the columns that batches have rows of, and which of them the tier has that is given, if one is.
+func NewSet(r *recipe.Recipe, loaders int, given tier.Tier) (*Set, error) {
+	s := &Set{recipe: r, Loaders: loaders, given: given}
+	s.Copies = &Copier{Ledger: &s.Ledger, Copies: map[*byte]unified.Tensor{}}
+	for i := range r.Arrays {
+		a := &r.Arrays[i]
+		if !a.IsColumn() || s.Find(a) != nil {
+			continue
+		}
+		c := &Column{ColumnKey: recipe.KeyOf(a)}
+		if err := c.Find(r.Graph, r.Widen); err != nil {
+			return nil, fmt.Errorf("column of %s: %w", a.Name, err)
+		}
+		s.Columns = append(s.Columns, c)
+	}
+	of, some := given.(tier.Chooser)
+	for i, c := range s.describe(s.Columns) {
+		s.Columns[i].Given = given != nil && (!some || of.Has(&c))
+	}
+	return s, nil
+}
+
+// Find returns the column of an array; nil where the set does not have it.
+func (s *Set) Find(a *layout.Array) *Column {
+	if i := slices.IndexFunc(s.Columns, func(c *Column) bool { return c.ColumnKey == recipe.KeyOf(a) }); i >= 0 {
+		return s.Columns[i]
+	}
+	return nil
+}
+
+// InFiles returns the columns that lie in files and can be read from there, and their bytes.
+func (s *Set) InFiles() (mapped []*Column, total int64) {
+	for _, c := range s.Columns {
+		if c.Given {
+			continue
+		}
+		t := c.Store.Column()
+		f, _, err := pinned.OpenMapped(t.Bytes())
+		switch {
+		case err != nil:
+			s.recipe.Log.Info("a column is read where it lies, and not from disk", "column", c.Name, "reason", err)
+			continue
+		case t.Len() >= diskio.MaxRows:
+			s.recipe.Log.Warn("a column has too many rows to be read from disk", "column", c.Name, "rows", t.Len())
+		default:
+			mapped = append(mapped, c)
+			total += int64(len(t.Bytes()))
+		}
+		_ = f.Close() // nothing was read
+	}
+	return mapped, total
+}
+
+// SourceBytes returns how much memory copies of topology and columns take.
+func (s *Set) SourceBytes() (m tier.Memory) {
+	for _, t := range s.recipe.Topology() {
+		m.Topology += pinned.Options{}.Size(int64(len(t.Bytes())))
+	}
+	for _, c := range s.Columns {
+		if !c.Given {
+			m.Columns += c.CopyBytes()
+		}
+	}
+	return m
+}
+
+// Add makes a tier the one of some columns.
+func (s *Set) Add(t tier.Tier, inPlace bool, columns []*Column) {
+	if len(columns) == 0 {
+		return
+	}
+	placed := &PlacedTier{Tier: t, InPlace: inPlace}
+	placed.Take(columns)
+	s.Tiers = append(s.Tiers, placed)
+}
+
+// ChooseOnHost finds a tier for each column that a host reads. resident says that what has no other is copied.
+func (s *Set) ChooseOnHost(resident bool) {
+	rest := s.AddElsewhere(func(t tier.Tier, _ []*Column) tier.Tier { return t }, true)
+	copied, rest := Divide(rest, func(c *Column) bool {
+		return resident || s.Disk != nil && slices.Contains(s.Disk.Whole, c)
+	})
+	s.Add(&Resident{Mapped: Mapped{Columns: copied}, In: s.Copies, Widen: s.recipe.Widen}, false, copied)
+	s.Add(&Mapped{Columns: rest}, true, rest)
+}
+
+// AddElsewhere adds the tiers of columns that a tier from outside or the disk has, each as wrap makes it of the host's,
+// and returns the others. inPlace says whether columns on disk are verified as their rows are read.
+func (s *Set) AddElsewhere(wrap func(tier.Tier, []*Column) tier.Tier, inPlace bool) (rest []*Column) {
+	given, rest := Divide(s.Columns, func(c *Column) bool { return c.Given })
+	s.Add(wrap(s.given, given), false, given)
+	_, rest = Divide(rest, s.Disk.Has)
+	onDisk := s.Disk.Columns()
+	s.Add(wrap(s.Disk, onDisk), inPlace, onDisk)
+	return rest
+}
+
+// Divide returns the columns with and without a property.
+func Divide(columns []*Column, is func(*Column) bool) (with, without []*Column) {
+	for _, c := range columns {
+		if is(c) {
+			with = append(with, c)
+		} else {
+			without = append(without, c)
+		}
+	}
+	return with, without
+}
+
+// describe says what tiers are to know of columns.
+func (s *Set) describe(columns []*Column) []tier.Column { return Describe(s.recipe, columns) }
+
+// Describe says what tiers are to know of columns, for loaders of a recipe.
+func Describe(r *recipe.Recipe, columns []*Column) []tier.Column {
+	list := make([]tier.Column, len(columns))
+	for i, c := range columns {
+		list[i] = tier.Column{Name: c.Name, NodeType: c.NodeType, Data: c.Store.Column()}
+		for _, a := range r.ArraysOf(c.ColumnKey) {
+			list[i].Most = sat.Add(list[i].Most, a.Most)
+		}
+	}
+	return list
+}
+
+// Open opens all
+func (s *Set) Open(ctx context.Context) error {
+	for _, t := range slices.Clone(s.Tiers) {
+		err := t.Open(ctx, tier.Env{Columns: s.describe(t.Columns), Ledger: &s.Ledger,
+			Progress: func(done, total int64) { s.recipe.Progress("columns", done, total) }})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes all
+func (s *Set) Close() error {
+	var errs []error
+	for _, t := range slices.Backward(s.Tiers) {
+		errs = append(errs, t.Close())
+	}
+	s.Tiers = nil
+	return errors.Join(errs...)
+}
+
+// Cost returns what the tiers take for loaders of a recipe within a bound, which has no columns yet.
+func (s *Set) Cost(r *recipe.Recipe, b tier.Bound) (all tier.Memory) {
+	b.Loaders = s.Loaders
+	for _, t := range s.Tiers {
+		b.Columns = Describe(r, t.Columns)
+		all = all.Add(t.Cost(b))
+	}
+	return all
+}
+
+// Stats adds up what all tiers have brought.
+func (s *Set) Stats() (all tier.Stats, err error) {
+	for _, t := range s.Tiers {
+		s, err := t.Stats()
+		if err != nil {
+			return all, err
+		}
+		all.Add(s)
+	}
+	return all, nil
+}
+
+// renewing is a tier that chooses anew before each epoch what it keeps. No batch is under way.
+type renewing interface {
+	tier.Tier
+	Renew(ctx context.Context) error
+}
+
+// Renew prepares the tiers for an epoch. No other loader shares them.
+func (s *Set) Renew(ctx context.Context) error {
+	for _, t := range s.Tiers {
+		if again, ok := t.Tier.(renewing); ok {
+			if err := again.Renew(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

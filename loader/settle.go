@@ -1,0 +1,205 @@
+package loader
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/internal/plan"
+	"github.com/khop-gnn/khop/loader/internal/prepared"
+	"github.com/khop-gnn/khop/loader/internal/presamplers"
+	"github.com/khop-gnn/khop/loader/internal/recipe"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// settle decides where batches are made, and what is in them, for so many loaders that share a source. It fills in the
+// options.
+func settle(src Source, opt *Options, loaders int) (*plan.Plan, error) {
+	chosen := opt.Workers
+	if err := opt.EnsureDefaults().Validate(); err != nil {
+		return nil, err
+	}
+	on, err := chooseProcessor(opt)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Device.Name = on.String(); chosen == 0 {
+		opt.Workers = on.DefaultWorkers()
+	}
+	room, err := groupRoom(opt)
+	if err != nil {
+		return nil, errors.Join(err, on.Close())
+	}
+	r, err := newRecipeOf(src, opt)
+	if err != nil {
+		return nil, errors.Join(err, on.Close())
+	}
+	p := opt.newPlan(r, on)
+	p.Room, p.AnyWorkers = room, chosen == 0
+	err = p.ExplainDamage(pinned.Guard(func() error { return opt.settleTiers(p, loaders) }))
+	if err != nil {
+		return nil, errors.Join(err, on.Close())
+	}
+	return p, nil
+}
+
+// newPlan returns a plan of the options' numbers.
+func (o *Options) newPlan(r *recipe.Recipe, on plan.Processor) *plan.Plan {
+	return &plan.Plan{Kit: &presamplers.Kit{Recipe: r, RowMemory: o.Hooks.RowMemory}, On: on, Workers: o.Workers,
+		Prefetch: o.Tuning.Prefetch, MaxMemory: o.MaxMemory, PerSlot: o.Hooks.PerSlot, OfRank: o.rounds}
+}
+
+// settleTiers decides where the rows of each column come from.
+func (o *Options) settleTiers(p *plan.Plan, loaders int) (err error) {
+	if p.Set, err = tiers.NewSet(p.Recipe, loaders, o.Hooks.Tier); err != nil {
+		return err
+	}
+	switch {
+	case o.Columns.Widen && o.Hooks.Tier != nil:
+		return option.Errorf(ErrOptions, o, "Columns.Widen",
+			": rows that a Tier brings are delivered as they are stored")
+	case o.Columns.Widen && o.Residence == Disk:
+		return option.Errorf(ErrOptions, o, "Columns.Widen",
+			": rows that are read from disk are delivered as they are stored")
+	}
+	if o.Residence == Disk || o.Residence == Auto {
+		disk, auto := tiers.DiskOptions(o.Disk), o.Residence == Auto
+		o.Residence = Mapped
+		if p.StayOnDisk(&disk, auto, o.Device.Name == "cpu") {
+			o.Residence, o.Disk.CacheBytes = Disk, disk.CacheBytes
+		}
+	}
+	p.On.ChooseTiers(p.Set)
+	return nil
+}
+
+// newRecipeOf looks up seeds and columns and asks the sampler what it makes. Options have their defaults; Seeds and
+// BatchSize become what they turn out to be.
+func newRecipeOf(src Source, opt *Options) (r *recipe.Recipe, err error) {
+	s := opt.spec(src)
+	if s.Graph == nil {
+		return nil, fmt.Errorf("%w: %s has no graph", ErrOptions, s.Name)
+	}
+	err = pinned.Guard(func() error {
+		if err := opt.findSeeds(src, &s); err != nil {
+			return err
+		}
+		if r, err = recipe.New(s); err != nil {
+			return err
+		}
+		return opt.checkColumns(s.Graph.Schema())
+	})
+	return r, s.ExplainDamage(err)
+}
+
+// spec is what the options say of batches, but for the seeds.
+func (o *Options) spec(src Source) recipe.Spec {
+	s := recipe.Spec{Name: nameOfSource(src), Graph: src.Graph(), Sampler: o.Sampler, BatchSize: o.BatchSize,
+		DropLast: o.DropLast, Shuffle: o.Shuffle, Seed: o.Seed, Instance: o.Instance,
+		NodeColumns: orDefault(o.Columns.Nodes, defaultNodeColumn),
+		SeedColumns: orDefault(o.Columns.Seeds, defaultSeedColumn), EdgeColumns: o.Columns.Edges,
+		EdgePos: o.Columns.EdgePos || len(o.Columns.Edges) > 0, Widen: o.Columns.Widen,
+		Negatives: o.Links.Negatives, Exclude: o.Links.ExcludeSeeds != ExcludeNone,
+		Links: fmt.Sprintf("label=%q time=%q exclude=%v", o.Links.Label, o.Links.Time, o.Links.ExcludeSeeds),
+		Log:   o.log(), Progress: o.progress}
+	if o.Links.ExcludeSeeds == ExcludeReverse && s.Graph != nil {
+		s.Reverses = seedlist.Reverses(s.Graph.Schema())
+	}
+	if says, ok := src.(interface{ Remedy() string }); ok {
+		s.Remedy = says.Remedy()
+	}
+	return s
+}
+
+// nameOfSource is how errors call the source.
+func nameOfSource(src Source) string {
+	if p, ok := src.(*Placed); ok {
+		return p.plan.Name
+	}
+	if p, ok := src.(interface{ Path() string }); ok {
+		return paths.Text(p.Path())
+	}
+	id := src.ID()
+	return "dataset " + hex.EncodeToString(id[:])
+}
+
+// findSeeds looks up the seeds, and notes in the options what they are.
+func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
+	schema := s.Graph.Schema()
+	if own, ok := sampling.As[sampling.ItemSampler](o.Sampler); ok {
+		return o.findItems(own, s)
+	}
+	seeds, what, err := o.Seeds.resolve(src, schema)
+	if err != nil {
+		return err
+	}
+	if what.each != nil && len(seeds.Edges) > 0 {
+		return fmt.Errorf("%w: seeds of each epoch must be nodes", ErrOptions)
+	}
+	if err := o.verifySeeds(src, seeds); err != nil {
+		return err
+	}
+	if err := seeds.Check(schema); err != nil {
+		if err = fmt.Errorf("%v: %w", what, err); what.kind == ofSplit {
+			err = s.Damaged(err)
+		}
+		return err
+	}
+	if s.Seeds, err = seedlist.New(seeds, s.Graph, o.Links.Label, o.Links.Time); err != nil {
+		return err
+	}
+	if o.Seeds.kind == trainOrAll && what.kind == allNodes {
+		o.log().Info("no train split: all nodes are seeds")
+	}
+	o.Seeds = what
+	return o.checkLinks(s)
+}
+
+// findItems asks a sampler for the items that stand in for seeds.
+func (o *Options) findItems(of sampling.ItemSampler, s *recipe.Spec) (err error) {
+	defer errs.Recovered(&err)
+	schema := s.Graph.Schema()
+	if err := of.Validate(schema); err != nil {
+		return err
+	}
+	items := of.Items(schema)
+	switch {
+	case o.Seeds.kind != trainOrAll && o.Seeds.kind != ownItems:
+		return fmt.Errorf("%w: %s are set, but this sampler makes batches of items of its own", ErrOptions, o.Seeds)
+	case o.Shuffle && items.InOrder:
+		return option.Errorf(ErrOptions, o, "Shuffle", " is set, but this sampler's batches have an order")
+	case items.Count < 0 || items.PerBatch < 1:
+		return fmt.Errorf("%w: %d items, %d a batch", ErrSampler, items.Count, items.PerBatch)
+	}
+	o.Seeds, o.BatchSize = SeedSource{kind: ownItems}, items.PerBatch
+	s.BatchSize = items.PerBatch
+	s.Seeds = seedlist.List{Count: items.Count, ByType: make([]int64, len(schema.Nodes)), Numbers: true}
+	return o.checkLinks(s)
+}
+
+// rounds returns how many batches this rank has of n that all ranks share.
+func (o *Options) rounds(n uint64) uint64 {
+	rank, world := uint64(o.Rank), uint64(o.WorldSize)
+	switch o.Remainder {
+	case Drop:
+		return n / world
+	case Short:
+		return (n + world - 1 - rank) / world
+	default:
+		return (n + world - 1) / world
+	}
+}
+
+// prepare adds what the options ask for to their sampler.
+func (o *Options) prepare() {
+	if o.Sampler == nil || o.Columns.Prepare == 0 || !o.Columns.Prepare.Valid() {
+		return
+	}
+	o.Sampler = prepared.New(o.Sampler, o.Columns.Prepare)
+}

@@ -101,6 +101,39 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
+// rooms of the loader, from the bottom up: a room may import those of earlier lines, not those beside it.
+var rooms = []string{
+	"errs wide layout tier",
+	"seedlist prepared",
+	"recipe",
+	"tiers slots",
+	"presamplers makers",
+	"plan",
+	"oncpu oncuda outlook",
+}
+
+func TestRoomsOfTheLoaderGoOneWay(t *testing.T) {
+	floor := map[string]int{"loader": len(rooms)}
+	for i, names := range rooms {
+		for _, name := range strings.Fields(names) {
+			floor["loader/internal/"+name] = i
+		}
+	}
+	floor["loader/layout"], floor["loader/tier"] = 0, 0
+	for _, s := range sources(t, parser.ImportsOnly) {
+		from, known := floor[s.folder]
+		if !known && strings.HasPrefix(s.folder, "loader") {
+			t.Errorf("%s: folder %s has no floor: add it to the list, with its place", s.name, s.folder)
+		}
+		for _, spec := range s.syntax.Imports {
+			to, _ := strings.CutPrefix(importPath(spec), module+"/")
+			if below, ok := floor[to]; ok && known && below >= from {
+				t.Errorf("%s imports %s: that is not below %s", s.name, to, s.folder)
+			}
+		}
+	}
+}
+
 // hiddenModules are those whose types no exported signature may hold: what is internal, and what has versions of its
 // own.
 var hiddenModules = []string{module + "/internal", module + "/formats/internal", "github.com/apache/arrow/go",

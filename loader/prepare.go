@@ -75,7 +75,8 @@ func (l *Loader) probe(ctx context.Context, z *slots.Sizes) error {
 			defer wg.Done()
 			for k := i; k < n && ctx.Err() == nil; k += len(l.workers) {
 				number := uint64(float64(l.plan.Batches) * float64(k) / float64(n))
-				if errs[k] = w.SampleOnly(ctx, l.slots[i].Slot, slots.Job{Number: number, Order: order}); errs[k] != nil {
+				j := slots.Job{Number: number, Order: order}
+				if errs[k] = w.SampleOnly(ctx, l.slots[i].Slot, j); errs[k] != nil {
 					return
 				}
 				z.Learn(l.slots[i].Slot)
@@ -112,15 +113,12 @@ func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
 		wg   sync.WaitGroup
 		done int64
 		err  error
-		next = make(chan *ownedSlot, len(l.slots))
 	)
-	for _, s := range l.slots {
-		next <- s
-	}
-	close(next)
-	work := func() {
+	workers := min(runtime.GOMAXPROCS(0), len(l.slots))
+	work := func(first int) {
 		defer wg.Done()
-		for s := range next {
+		for k := first; k < len(l.slots); k += workers {
+			s := l.slots[k]
 			s.Each(func(i int, b *unified.Buffer, _ int64) {
 				n := bytes[i]
 				if n == 0 || ctx.Err() != nil {
@@ -135,9 +133,9 @@ func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
 			})
 		}
 	}
-	for range min(runtime.GOMAXPROCS(0), len(l.slots)) {
+	for k := range workers {
 		wg.Add(1)
-		go work()
+		go work(k)
 	}
 	wg.Wait()
 	if ctx.Err() != nil {

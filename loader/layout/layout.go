@@ -1,3 +1,4 @@
+// Package layout says which arrays every batch of a loader has: their names, element types and shapes.
 package layout
 
 import "github.com/khop-gnn/khop/unified"

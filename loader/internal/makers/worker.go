@@ -1,3 +1,4 @@
+// Package makers says what makes batches, one at a time, from seeds to columns, and counts what that takes.
 package makers
 
 import (

@@ -318,22 +318,14 @@ func newCarryTrial(p *placer, c *deviceColumn, batches [][]int64) (t *carryTrial
 		}
 	}
 	for _, ids := range batches {
-		b := unified.FromSlice(ids).Bytes()
-		r, err := pinned.Allocate(int64(len(b)), memory)
-		if err != nil {
-			return t, err
-		}
+		there, r, err := p.upload(ids, memory)
 		t.regions = append(t.regions, r)
-		if err := p.stream.CopyToDevice(r.Address(), b); err != nil {
-			return t, err
-		}
-		there, err := unified.NewPlaced(unified.Device, unified.Int64, r.Bytes(), int64(len(ids)))
 		if err != nil {
 			return t, err
 		}
 		t.ids = append(t.ids, there)
 	}
-	return t, p.stream.Synchronize()
+	return t, nil
 }
 
 // run times both ways, each once before that does not count.

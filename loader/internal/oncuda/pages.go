@@ -93,7 +93,8 @@ func (p *placer) tryPages(column unified.Tensor) (*tier.PageTrial, error) {
 	case pinned.Attached(column.Bytes()):
 		return &tier.PageTrial{Why: "another source has attached it"}, nil
 	case int64(len(column.Bytes())) < PageSample:
-		return &tier.PageTrial{Why: fmt.Sprintf("%s are too few to tell", machine.Bytes(int64(len(column.Bytes()))))}, nil
+		few := machine.Bytes(int64(len(column.Bytes())))
+		return &tier.PageTrial{Why: fmt.Sprintf("%s are too few to tell", few)}, nil
 	}
 	t := &pageTrial{placer: p}
 	err := t.run(column)
@@ -145,24 +146,14 @@ func (t *pageTrial) run(column unified.Tensor) error {
 }
 
 // drawRows draws half as many rows as the sample has, by a fixed seed, and brings their ids to the device.
-func (t *pageTrial) drawRows(count int64, memory pinned.Options) error {
+func (t *pageTrial) drawRows(count int64, memory pinned.Options) (err error) {
 	ids, random := make([]int64, max(1, count/2)), rand.New(rand.NewPCG(0, uint64(count)))
 	for i := range ids {
 		ids[i] = random.Int64N(count)
 	}
-	b := unified.FromSlice(ids).Bytes()
-	r, err := pinned.Allocate(int64(len(b)), memory)
-	if err != nil {
-		return err
-	}
+	var r *pinned.Region
+	t.rows, r, err = t.upload(ids, memory)
 	t.undo = append(t.undo, r.Close)
-	if err := t.stream.CopyToDevice(r.Address(), b); err != nil {
-		return err
-	}
-	if err := t.stream.Synchronize(); err != nil {
-		return err
-	}
-	t.rows, err = unified.NewPlaced(unified.Device, unified.Int64, r.Bytes(), int64(len(ids)))
 	return err
 }
 

@@ -1,3 +1,5 @@
+// Package oncuda makes batches on a CUDA device, and has the tiers of columns that a device reads: its cache and those
+// of its peers, and copies through page-locked memory.
 package oncuda
 
 import (
@@ -313,4 +315,20 @@ func (p *placer) column(c *deviceColumn) (err error) {
 	c.device.MaxBlocks = p.d.Opt.MaxBlocks
 	p.d.owned = append(p.d.owned, c.device)
 	return nil
+}
+
+// upload copies ids to the device, and waits for them. The region is to be closed also where that fails.
+func (p *placer) upload(ids []int64, memory pinned.Options) (t unified.Tensor, r *pinned.Region, err error) {
+	b := unified.FromSlice(ids).Bytes()
+	if r, err = pinned.Allocate(int64(len(b)), memory); err != nil {
+		return t, r, err
+	}
+	if err := p.stream.CopyToDevice(r.Address(), b); err != nil {
+		return t, r, err
+	}
+	if err := p.stream.Synchronize(); err != nil {
+		return t, r, err
+	}
+	t, err = unified.NewPlaced(unified.Device, unified.Int64, r.Bytes(), int64(len(ids)))
+	return t, r, err
 }

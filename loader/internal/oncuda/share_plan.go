@@ -111,21 +111,20 @@ func measureCost(group []*placer) (cost readCost, err error) {
 		return cost, err
 	}
 	defer stream.Close()
-	from := func(copy func(to device.Address) error) (float64, error) {
-		return timed(near.Device, stream, func() error { return copy(mine.Address()) })
+	to := mine.Address()
+	for _, way := range []struct {
+		took *float64
+		copy func() error
+	}{
+		{&cost.own, func() error { return stream.Copy(to, to+probeBytes, probeBytes) }},
+		{&cost.peer, func() error { return stream.Copy(to, other.Address(), probeBytes) }},
+		{&cost.host, func() error { return stream.CopyToDevice(to, host.Bytes()) }},
+	} {
+		if *way.took, err = timed(near.Device, stream, way.copy); err != nil {
+			return cost, err
+		}
 	}
-	if cost.own, err = from(func(to device.Address) error {
-		return stream.Copy(to, to+probeBytes, probeBytes)
-	}); err != nil {
-		return cost, err
-	}
-	if cost.peer, err = from(func(to device.Address) error {
-		return stream.Copy(to, other.Address(), probeBytes)
-	}); err != nil {
-		return cost, err
-	}
-	cost.host, err = from(func(to device.Address) error { return stream.CopyToDevice(to, host.Bytes()) })
-	return cost, err
+	return cost, nil
 }
 
 // timed returns the least of some times that something took on a stream, in milliseconds.

@@ -40,8 +40,10 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	wide, narrow := unreadColumn(t, 1000, 512), unreadColumn(t, 70_000, 16)
 	wide.Name, narrow.Name, narrow.NodeType = "x", "y", -1
 	arrays := []layout.Array{{Kind: layout.Nodes, Most: 1 << 20}, {Kind: layout.NodeColumn, Column: "x", Most: 300},
-		{Kind: layout.SeedColumn, Column: "x", Most: 212}, {Kind: layout.NodeColumn, Type: 1, Column: "x", Most: 1 << 20},
-		{Kind: layout.EdgeColumn, Column: "y", Most: 1<<20 - 5}, {Kind: layout.EdgeColumn, Type: 1, Column: "y", Most: 5}}
+		{Kind: layout.SeedColumn, Column: "x", Most: 212},
+		{Kind: layout.NodeColumn, Type: 1, Column: "x", Most: 1 << 20},
+		{Kind: layout.EdgeColumn, Column: "y", Most: 1<<20 - 5},
+		{Kind: layout.EdgeColumn, Type: 1, Column: "y", Most: 5}}
 	onDisk := []tiers.ColumnOnDisk{{Column: wide, Slots: 40, MostAsks: 1 << 12, Early: 777},
 		{Column: narrow, Slots: 9, MostAsks: 1 << 9, Early: 10, Pack: diskio.PackOptions{Memory: 3 * mib}}}
 	ofWide := int64(1000*5 + 40*12 + 1<<12*20 + 777 + 8*4*mib) // 512 rows are asked for

@@ -41,8 +41,8 @@ func (s *Slot) checkSample() error {
 			b := &p.Blocks[layer][e]
 			if b.NumDst < 0 || b.NumSrc < 0 || !s.isList(b.Indptr, b.NumDst+1, unified.Int32) ||
 				!s.isList(b.Indices, b.Indices.Len(), unified.Int32) {
-				return fmt.Errorf("%w: Blocks[%d][%d]: %d destinations, indptr %v, indices %v", errs.ErrSampler, layer, e,
-					b.NumDst, b.Indptr, b.Indices)
+				return fmt.Errorf("%w: Blocks[%d][%d]: %d destinations, indptr %v, indices %v", errs.ErrSampler,
+					layer, e, b.NumDst, b.Indptr, b.Indices)
 			}
 			if r.EdgePos && !s.isList(b.EdgePos, b.Indices.Len(), schema.PosType()) {
 				return fmt.Errorf("%w: Blocks[%d][%d]: edge positions %v for indices %v", errs.ErrSampler, layer, e,
@@ -79,8 +79,8 @@ func (s *Slot) checkBound() error {
 			return fmt.Errorf("%w: array %s is %v, not rows of %v%v", errs.ErrSampler, a.Name, t, a.DType, a.Row)
 		}
 		if t.Len() > a.Most && !s.IsView(i) {
-			return fmt.Errorf("%w: array %s has %d rows, where the sampler's Bound says %d at most", errs.ErrSampler, a.Name,
-				t.Len(), a.Most)
+			return fmt.Errorf("%w: array %s has %d rows, where the sampler's Bound says %d at most", errs.ErrSampler,
+				a.Name, t.Len(), a.Most)
 		}
 	}
 	return nil

@@ -1,3 +1,4 @@
+// Package slots has the memory of batches: samples, seeds and rows, how they are filled and what they may become.
 package slots
 
 import (

@@ -146,30 +146,15 @@ struct Walk {
 // Takes the k <= 32 edges of the least keys: the lanes keep the k least so far, ascending.
 __device__ __forceinline__ void take_few(const Choice& c, const Picks& p, int64_t root) {
   Walk walk = {c};
-  u64 mine = ~0ull;
-  int64_t place = 0;
-  int have = 0, k = (int)p.count;
+  Least least;
+  int k = (int)p.count;
   for (int64_t base = 0; base < c.n; base += kLanes) {
-    u64 key = 0, greatest = __shfl_sync(kFull, mine, k - 1);
-    unsigned candidates = __ballot_sync(kFull, walk.key(base + lane_id(), greatest, have == k, key));
-    for (; candidates; candidates &= candidates - 1) {
-      int from = __ffs((int)candidates) - 1;
-      u64 next = __shfl_sync(kFull, key, from);
-      bool after = lane_id() >= have || mine > next;  // what is equal came before
-      unsigned moved = __ballot_sync(kFull, after);
-      u64 left = __shfl_up_sync(kFull, mine, 1);
-      int64_t leftPlace = __shfl_up_sync(kFull, place, 1);
-      if (after) {
-        bool first = lane_id() == 0 || !(moved >> (lane_id() - 1) & 1);
-        mine = first ? next : left;
-        place = first ? walk.position(base + from) : leftPlace;
-      }
-      have = min(have + 1, k);
-    }
+    u64 key = 0, greatest = __shfl_sync(kFull, least.key, k - 1);
+    unsigned candidates = __ballot_sync(kFull, walk.key(base + lane_id(), greatest, least.have == k, key));
+    least.insert(candidates, key, k, [&](int from) { return walk.position(base + from); });
   }
-  int rank = 0;
-  for (int i = 0; i < k; i++) rank += __shfl_sync(kFull, place, i) < place;
-  if (lane_id() < k) p.put(c, rank, place, root);
+  int rank = least.rank(k);
+  if (lane_id() < k) p.put(c, rank, least.place, root);
 }
 
 // Merges the keys of the lanes that want it, equal ones after those of the set, into a set of `size` keys that has room
@@ -274,14 +259,7 @@ __device__ __forceinline__ int64_t choose_run(const ChooseStep& step, Stage* st,
 // Picks for all destinations of a stage, and writes the indptr of all. Where there are fewer runs than warps, a run is
 // shared by several.
 extern "C" __global__ void choose_pick(ChooseStep step) {
-  Batch* b = step.at.batch;
-  Stage* st = &b->stages[step.at.stage];
-  if (!st->admitted || !st->runs) return;
-  Chunks chunks = chunks_of(b, st->runs);
-  int64_t parts = chunks.each > 1 ? 1 : min(b->warps / st->runs, (int64_t)kLanes);
-  for (int64_t u = warp_index(); u < chunks.count * parts; u += warp_count()) {
-    int64_t before = b->partials[u / parts];
-    for (int64_t run = chunk_begin(chunks, u / parts); run < chunk_end(chunks, u / parts); run++)
-      before += choose_run(step, st, run, before, u % parts, parts);
-  }
+  pick_runs(step.at, 0, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
+    return choose_run(step, st, run, before, part, parts);
+  });
 }

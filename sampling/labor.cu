@@ -114,31 +114,15 @@ __device__ __forceinline__ void take_least(const Sink& to, const Column& c, int6
 
 // The same for k up to 32, in one pass: the lanes keep the k least so far, ascending.
 __device__ __forceinline__ void take_few(const Sink& to, const Column& c, int k, int64_t edge) {
-  u64 mine = ~0ull;
-  int64_t place = 0;
-  int have = 0;
+  Least least;
   for (int64_t base = 0; base < c.degree; base += kLanes) {
     int64_t j = base + lane_id();
-    u64 u = j < c.degree ? c.variate(j) : 0, greatest = __shfl_sync(kFull, mine, k - 1);
-    unsigned candidates = __ballot_sync(kFull, j < c.degree && (have < k || u < greatest));
-    for (; candidates; candidates &= candidates - 1) {
-      int from = __ffs((int)candidates) - 1;
-      u64 next = __shfl_sync(kFull, u, from);
-      bool after = lane_id() >= have || mine > next;  // what is equal came before
-      unsigned moved = __ballot_sync(kFull, after);
-      u64 left = __shfl_up_sync(kFull, mine, 1);
-      int64_t leftPlace = __shfl_up_sync(kFull, place, 1);
-      if (after) {
-        bool first = lane_id() == 0 || !(moved >> (lane_id() - 1) & 1);
-        mine = first ? next : left;
-        place = first ? base + from : leftPlace;
-      }
-      have = min(have + 1, k);
-    }
+    u64 u = j < c.degree ? c.variate(j) : 0, greatest = __shfl_sync(kFull, least.key, k - 1);
+    unsigned candidates = __ballot_sync(kFull, j < c.degree && (least.have < k || u < greatest));
+    least.insert(candidates, u, k, [&](int from) { return base + from; });
   }
-  int rank = 0;
-  for (int i = 0; i < k; i++) rank += __shfl_sync(kFull, place, i) < place;
-  if (lane_id() < k) take(to, c.ids, 0, c.position(place), edge + rank);
+  int rank = least.rank(k);
+  if (lane_id() < k) take(to, c.ids, 0, c.position(least.place), edge + rank);
 }
 
 // Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to
@@ -175,14 +159,7 @@ __device__ __forceinline__ int64_t labor_run(const LaborStep& step, Stage* st, i
 // Picks for all destinations of a stage whose fan-out is not kAll, and writes the indptr of all. Where there are fewer
 // runs than warps, a run is shared by several.
 extern "C" __global__ void labor_pick(LaborStep step) {
-  Batch* b = step.at.batch;
-  Stage* st = &b->stages[step.at.stage];
-  if (!st->admitted || !st->runs) return;
-  Chunks chunks = chunks_of(b, st->runs);
-  int64_t parts = chunks.each > 1 || step.poisson ? 1 : min(b->warps / st->runs, (int64_t)kLanes);
-  for (int64_t u = warp_index(); u < chunks.count * parts; u += warp_count()) {
-    int64_t before = b->partials[u / parts];
-    for (int64_t run = chunk_begin(chunks, u / parts); run < chunk_end(chunks, u / parts); run++)
-      before += labor_run(step, st, run, before, u % parts, parts);
-  }
+  pick_runs(step.at, step.poisson, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
+    return labor_run(step, st, run, before, part, parts);
+  });
 }

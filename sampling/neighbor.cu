@@ -111,16 +111,9 @@ __device__ __forceinline__ int64_t pick_run(const NeighborStep& step, Stage* st,
 // Picks for all destinations of a stage whose fan-out is not kAll, and writes the indptr of all. Where there are fewer
 // runs than warps, a run is shared by several.
 extern "C" __global__ void neighbor_pick(NeighborStep step) {
-  Batch* b = step.at.batch;
-  Stage* st = &b->stages[step.at.stage];
-  if (!st->admitted || !st->runs) return;
-  Chunks chunks = chunks_of(b, st->runs);
-  int64_t parts = chunks.each > 1 ? 1 : min(b->warps / st->runs, (int64_t)kLanes);
-  for (int64_t u = warp_index(); u < chunks.count * parts; u += warp_count()) {
-    int64_t before = b->partials[u / parts];
-    for (int64_t run = chunk_begin(chunks, u / parts); run < chunk_end(chunks, u / parts); run++)
-      before += pick_run(step, st, run, before, u % parts, parts);
-  }
+  pick_runs(step.at, 0, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
+    return pick_run(step, st, run, before, part, parts);
+  });
 }
 
 // Takes all edges of the destinations whose fan-out is kAll: a lane an edge, so that hubs are shared by many warps.

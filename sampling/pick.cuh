@@ -171,6 +171,57 @@ __device__ __forceinline__ void count_picks(const Step& step, F picks_of) {
   count_runs(step, [&](const Segment* seg, int64_t degree, int64_t) { return degree < 0 ? 0 : picks_of(seg, degree); });
 }
 
+// Picks for all destinations of a stage whose picks were counted. All lanes of a warp call pick_run(st, run, before,
+// part, parts), which writes the indptr of a run, picks, and returns the picks of the run; before is those of the stage
+// up to there. Where there are fewer runs than warps, a run is shared by several, each of which makes a part, unless
+// they are to be alone.
+template <class F>
+__device__ __forceinline__ void pick_runs(const Step& step, int64_t alone, F pick_run) {
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
+  if (!st->admitted || !st->runs) return;
+  Chunks chunks = chunks_of(b, st->runs);
+  int64_t parts = chunks.each > 1 || alone ? 1 : min(b->warps / st->runs, (int64_t)kLanes);
+  for (int64_t u = warp_index(); u < chunks.count * parts; u += warp_count()) {
+    int64_t before = b->partials[u / parts];
+    for (int64_t run = chunk_begin(chunks, u / parts); run < chunk_end(chunks, u / parts); run++)
+      before += pick_run(st, run, before, u % parts, parts);
+  }
+}
+
+// The k <= 32 least keys so far, and the places where they were found: one a lane, ascending.
+struct Least {
+  u64 key = ~0ull;
+  int64_t place = 0;
+  int have = 0;
+
+  // Takes in keys of lanes, whose bits are in candidates. All lanes of the warp call it.
+  template <class F>
+  __device__ __forceinline__ void insert(unsigned candidates, u64 keys, int k, F place_of) {
+    for (; candidates; candidates &= candidates - 1) {
+      int from = __ffs((int)candidates) - 1;
+      u64 next = __shfl_sync(kFull, keys, from);
+      bool after = lane_id() >= have || key > next;  // what is equal came before
+      unsigned moved = __ballot_sync(kFull, after);
+      u64 left = __shfl_up_sync(kFull, key, 1);
+      int64_t leftPlace = __shfl_up_sync(kFull, place, 1);
+      if (after) {
+        bool first = lane_id() == 0 || !(moved >> (lane_id() - 1) & 1);
+        key = first ? next : left;
+        place = first ? place_of(from) : leftPlace;
+      }
+      have = min(have + 1, k);
+    }
+  }
+
+  // Returns how many of k places are before this lane's.
+  __device__ __forceinline__ int rank(int k) const {
+    int rank = 0;
+    for (int i = 0; i < k; i++) rank += __shfl_sync(kFull, place, i) < place;
+    return rank;
+  }
+};
+
 // What destination `dst` of a list draws by: its id, beyond those of the trees before where trees are kept apart.
 __device__ __forceinline__ int64_t index_of(const Batch* b, const List* list, int64_t dst) {
   int64_t id = load_id(list->ids, dst, b->wideIds);

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -23,27 +24,25 @@ var spoil = map[string]struct {
 	do   func(t *testing.T, path string)
 }{
 	"a flipped byte": {"last written to", func(t *testing.T, path string) {
-		b, err := os.ReadFile(path)
-		must(t, err)
+		b := expect.Must(os.ReadFile(path))(t)
 		b[len(b)/2] ^= 1
-		must(t, os.WriteFile(path, b, 0o600), os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
+		expect.OK(t, os.WriteFile(path, b, 0o600), os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
 	}},
 	"touched": {"last written to", func(t *testing.T, path string) {
-		must(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
+		expect.OK(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
 	}},
-	"cut": {"bytes and has 100", func(t *testing.T, path string) { must(t, os.Truncate(path, 100)) }},
+	"cut": {"bytes and has 100", func(t *testing.T, path string) { expect.OK(t, os.Truncate(path, 100)) }},
 	"longer": {"bytes and has", func(t *testing.T, path string) {
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-		must(t, err)
+		expect.OK(t, err)
 		_, err = f.WriteString("x")
-		must(t, err, f.Close())
+		expect.OK(t, err, f.Close())
 	}},
 	"replaced": {"another file", func(t *testing.T, path string) {
-		b, err := os.ReadFile(path)
-		must(t, err)
-		must(t, os.WriteFile(path+".new", b, 0o600), os.Rename(path+".new", path))
+		b := expect.Must(os.ReadFile(path))(t)
+		expect.OK(t, os.WriteFile(path+".new", b, 0o600), os.Rename(path+".new", path))
 	}},
-	"removed": {"not there any more", func(t *testing.T, path string) { must(t, os.Remove(path)) }},
+	"removed": {"not there any more", func(t *testing.T, path string) { expect.OK(t, os.Remove(path)) }},
 }
 
 func TestAFileThatChangesWhileOpenIsSeen(t *testing.T) {
@@ -69,12 +68,13 @@ func TestAFileThatChangesWhileOpenIsSeen(t *testing.T) {
 func TestADatasetThatWasReplacedWholeStaysOpen(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	d := open(t, dir)
-	must(t, WriteGraph(context.Background(), dir, newGraph(t, randomArrays(t, 1, 50, 3)), WriterOptions{Force: true}))
+	expect.OK(t, WriteGraph(context.Background(), dir, newGraph(t, randomArrays(t, 1, 50, 3)),
+		WriterOptions{Force: true}))
 	if err := d.Unchanged(); err != nil {
 		t.Errorf("replaced: %v", err)
 	}
 	requireEqualGraphs(t, newGraph(t, plainArrays(t)), d.Graph())
-	must(t, os.RemoveAll(dir))
+	expect.OK(t, os.RemoveAll(dir))
 	if err := d.Unchanged(); err != nil {
 		t.Errorf("removed: %v", err)
 	}
@@ -83,16 +83,15 @@ func TestADatasetThatWasReplacedWholeStaysOpen(t *testing.T) {
 // rot flips a byte as a disk does: nobody can tell by size or time.
 func rot(t testing.TB, path string, at int64) {
 	t.Helper()
-	st, err := os.Stat(path)
-	must(t, err)
+	st := expect.Must(os.Stat(path))(t)
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	must(t, err)
+	expect.OK(t, err)
 	var b [1]byte
 	_, err = f.ReadAt(b[:], at)
-	must(t, err)
+	expect.OK(t, err)
 	b[0] ^= 4
 	_, err = f.WriteAt(b[:], at)
-	must(t, err, f.Close(), os.Chtimes(path, time.Time{}, st.ModTime()))
+	expect.OK(t, err, f.Close(), os.Chtimes(path, time.Time{}, st.ModTime()))
 }
 
 func TestVerifyFindsARottenChunkAndNoOther(t *testing.T) {
@@ -101,14 +100,14 @@ func TestVerifyFindsARottenChunkAndNoOther(t *testing.T) {
 	}
 	a := randomArrays(t, 5, 5000, 4)
 	dir := filepath.Join(scratchDir(t), "x.khop")
-	must(t, WriteGraph(context.Background(), dir, newGraph(t, a), WriterOptions{chunkBytes: 4096}))
+	expect.OK(t, WriteGraph(context.Background(), dir, newGraph(t, a), WriterOptions{chunkBytes: 4096}))
 	d := open(t, dir)
 	path := filepath.Join(dir, "graph/indices.arrow")
 	offset := d.Manifest().Columns[1].Parts[0].BodyOffset
 	rot(t, path, offset+4096*2+7)
 	b := d.Graph().Indices().Bytes()
 	for range 2 {
-		must(t, d.Unchanged(), d.Verify(b[:8192]), d.Verify(b[12288:]), d.Verify(nil), d.Verify([]byte{1, 2, 3}))
+		expect.OK(t, d.Unchanged(), d.Verify(b[:8192]), d.Verify(b[12288:]), d.Verify(nil), d.Verify([]byte{1, 2, 3}))
 		for _, part := range [][]byte{b, b[8191:8193], b[8192:8193], b[12287:]} {
 			err := d.Verify(part)
 			says := fmt.Sprintf("%s: corrupt dataset: bytes %s to %s do not fit", path, humanize.Comma(offset+8192),
@@ -120,12 +119,12 @@ func TestVerifyFindsARottenChunkAndNoOther(t *testing.T) {
 		}
 	}
 	w, _ := d.Graph().EdgeColumn("weight")
-	must(t, d.Verify(w.Bytes()))
+	expect.OK(t, d.Verify(w.Bytes()))
 }
 
 func TestScrubFindsWhatRotsAndTellsHowFarItIs(t *testing.T) {
 	dir := filepath.Join(scratchDir(t), "x.khop")
-	must(t, WriteGraph(context.Background(), dir, newGraph(t, randomArrays(t, 5, 5000, 4)),
+	expect.OK(t, WriteGraph(context.Background(), dir, newGraph(t, randomArrays(t, 5, 5000, 4)),
 		WriterOptions{chunkBytes: 4096}))
 	var last, total int64
 	opt := CheckOptions{Scrub: true, Rate: 1 << 40, Progress: func(stage string, done, of int64) {
@@ -169,7 +168,7 @@ func cutWhileOpen(t *testing.T, size int64) (d *Dataset, path string) {
 	}
 	dir := write(t, randomArrays(t, 5, 5000, 4), WriterOptions{})
 	d, path = open(t, dir), filepath.Join(dir, "graph/indices.arrow")
-	must(t, os.Truncate(path, size))
+	expect.OK(t, os.Truncate(path, size))
 	return d, path
 }
 
@@ -206,8 +205,7 @@ func TestCheckListsProblemsInOrder(t *testing.T) {
 	}
 	put(t, dir, p.Path, b)
 	for _, opt := range []CheckOptions{{}, {Scrub: true, Rate: 1 << 40}} {
-		report, err := Check(context.Background(), dir, opt)
-		must(t, err)
+		report := expect.Must(Check(context.Background(), dir, opt))(t)
 		var got []int64
 		for _, problem := range report.Problems {
 			if r := byteRange.FindStringSubmatch(problem.Error()); r != nil {

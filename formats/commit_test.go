@@ -2,10 +2,10 @@ package formats
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -38,13 +38,13 @@ func unfitting(t *testing.T) map[string]func(w *Writer, s *graph.Schema) error {
 		},
 		"strings of a column": func(w *Writer, s *graph.Schema) error {
 			s.Nodes[0].Columns = append(s.Nodes[0].Columns, graph.Column{Name: "z", DType: unified.Int8})
-			z, err := w.NodeStrings(0, "z", 2)
-			must(t, err, z.Write("a"), z.Write("b"))
+			z := expect.Must(w.NodeStrings(0, "z", 2))(t)
+			expect.OK(t, z.Write("a"), z.Write("b"))
 			return z.Close()
 		},
 		"strings of other nodes": func(w *Writer, s *graph.Schema) error {
-			z, err := w.NodeStrings(3, "z", 2)
-			must(t, err, z.Write("a"), z.Write("b"))
+			z := expect.Must(w.NodeStrings(3, "z", 2))(t)
+			expect.OK(t, z.Write("a"), z.Write("b"))
 			return z.Close()
 		},
 		"not closed": func(w *Writer, s *graph.Schema) error {
@@ -60,21 +60,17 @@ func TestWhatDoesNotFitTheSchemaIsNamed(t *testing.T) {
 	lines := map[string]string{}
 	for name, change := range unfitting(t) {
 		dir := filepath.Join(scratchDir(t), "x.khop")
-		w, err := Create(dir, WriterOptions{})
-		must(t, err)
+		w := expect.Must(Create(dir, WriterOptions{}))(t)
 		s := plainSchema(2, 0)
 		s.Nodes[0].Columns = []graph.Column{x}
-		indptr, err := w.Topology("indptr", unified.Int64, 3)
-		must(t, err)
+		indptr := expect.Must(w.Topology("indptr", unified.Int64, 3))(t)
 		feed(t, indptr, 24)
-		indices, err := w.Topology("indices", unified.Int32, 0)
-		must(t, err)
-		cw, err := w.NodeColumn(0, x, 2)
-		must(t, err)
+		indices := expect.Must(w.Topology("indices", unified.Int32, 0))(t)
+		cw := expect.Must(w.NodeColumn(0, x, 2))(t)
 		feed(t, cw, 24)
-		must(t, indptr.Close(), indices.Close(), cw.Close(), change(w, &s))
-		lines[name] = strings.ReplaceAll(textOf(w.Commit(s)), dir, "DATASET")
-		must(t, w.Abort())
+		expect.OK(t, indptr.Close(), indices.Close(), cw.Close(), change(w, &s))
+		lines[name] = expect.Line(t, w.Commit(s), dir)
+		expect.OK(t, w.Abort())
 	}
 	said(t, "commit", lines)
 }

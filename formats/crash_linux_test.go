@@ -66,9 +66,9 @@ func TestAWriterKilledAtAnyMomentLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 	reads, end := func() int64 { return 0 }, func() {}
 	defer func() { end(); t.Log(reads(), "reads meanwhile") }()
 	begin := time.Now()
-	must(t, WriteGraph(context.Background(), dir+".whole", graphs[0], WriterOptions{}))
+	expect.OK(t, WriteGraph(context.Background(), dir+".whole", graphs[0], WriterOptions{}))
 	whole := time.Since(begin)
-	must(t, os.RemoveAll(dir+".whole"))
+	expect.OK(t, os.RemoveAll(dir+".whole"))
 	for trial := range trials {
 		killWriter(t, dir, time.Duration(r.Int64N(int64(3*whole))))
 		err := readWhole(dir, graphs, false)
@@ -91,7 +91,7 @@ func TestAWriterKilledAtAnyMomentLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 		}
 	}
 	t.Log(outcomes)
-	must(t, WriteGraph(context.Background(), dir, graphs[1], WriterOptions{Force: true}))
+	expect.OK(t, WriteGraph(context.Background(), dir, graphs[1], WriterOptions{Force: true}))
 	requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, randomArrays(t, 1, 2000, 5), WriterOptions{})))
 }
 
@@ -107,7 +107,7 @@ func killWriter(t *testing.T, dir string, after time.Duration) {
 		t.Fatalf("the writer says %q, %v", line, err)
 	}
 	time.Sleep(after)
-	must(t, cmd.Process.Kill())
+	expect.OK(t, cmd.Process.Kill())
 	rest, _ := io.ReadAll(lines)
 	err := cmd.Wait()
 	var exit *exec.ExitError
@@ -121,7 +121,7 @@ func TestAFullDiskIsAnErrorThatNamesTheSpace(t *testing.T) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skip("cannot mount a small disk here: ", err)
 	}
-	defer func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) }()
+	defer func() { expect.OK(t, unix.Unmount(dir, unix.MNT_DETACH)) }()
 	check := func(name string, err error, says string) {
 		t.Helper()
 		if !errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "free") {
@@ -166,9 +166,9 @@ func TestAMountedDatasetIsNotReplaced(t *testing.T) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skip("cannot mount a small disk here: ", err)
 	}
-	defer func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) }()
+	defer func() { expect.OK(t, unix.Unmount(dir, unix.MNT_DETACH)) }()
 	g := newGraph(t, plainArrays(t))
-	must(t, WriteGraph(context.Background(), dir, g, WriterOptions{})) // it is empty
+	expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{})) // it is empty
 	err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true})
 	if !errors.Is(err, ErrExist) || !strings.Contains(err.Error(), "mounted") {
 		t.Errorf("%v", err)

@@ -118,9 +118,7 @@ func writeBackwards(t *testing.T, w *Writer, a graph.Arrays) {
 	for _, s := range slices.Backward(a.Splits) {
 		cw, err := w.Split(s.Name, s.Index, 0, unified.Int32, s.Seeds.Len())
 		list, err = append(list, open{cw, s.Seeds.Sets[0].IDs}), errors.Join(err)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	for _, c := range slices.Backward(a.Schema.Nodes[0].Columns) {
 		cw := expect.Must(w.NodeColumn(0, c, 5))(t)
@@ -180,7 +178,7 @@ func TestStringsAreReadByTypeAndName(t *testing.T) {
 	a := plainArrays(t)
 	dir := filepath.Join(scratchDir(t), "x.khop")
 	w := expect.Must(Create(dir, WriterOptions{chunkBytes: 4096}))(t)
-	defer func() { must(t, w.Abort()) }()
+	defer func() { expect.OK(t, w.Abort()) }()
 	want := make([]string, 70_000) // more than one buffer of offsets and of characters
 	for i := range want {
 		want[i] = string(counting(int64(i % 11))[:0]) + string(rune('a'+i%26)) + "é"[:2*(i%2)]
@@ -300,11 +298,9 @@ func TestSeedsThatAreManyNodesAreWrittenOut(t *testing.T) {
 		Indices: unified.FromSlice([]int32{}),
 		Splits:  []graph.Split{{Name: "train", Seeds: graph.Seeds{Sets: []graph.SeedSet{{Count: n}}}}}})
 	dir := filepath.Join(scratchDir(t), "x.khop")
-	must(t, WriteGraph(context.Background(), dir, g, WriterOptions{}))
-	seeds, err := open(t, dir).Graph().Split("train", 0)
-	must(t, err)
-	ids, err := unified.View[int32](seeds.Sets[0].IDs)
-	must(t, err)
+	expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{}))
+	seeds := expect.Must(open(t, dir).Graph().Split("train", 0))(t)
+	ids := expect.Must(unified.View[int32](seeds.Sets[0].IDs))(t)
 	if len(ids) != n {
 		t.Fatalf("%d seeds", len(ids))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -37,21 +38,19 @@ func TestAnArrayPastThePageCacheMayBeShorterThanAnnounced(t *testing.T) {
 				past(t)
 			}
 			dir := filepath.Join(t.TempDir(), "x.khop")
-			w, err := Create(dir, WriterOptions{chunkBytes: 4096})
-			must(t, err)
+			w := expect.Must(Create(dir, WriterOptions{chunkBytes: 4096}))(t)
 			c, err := w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 300_000)
-			must(t, err)
+			expect.OK(t, err)
 			c.AtMost()
 			_, err = c.Write(counting(4 * rows))
-			must(t, err, c.Close())
+			expect.OK(t, err, c.Close())
 			s := graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: rows,
 				Columns: []graph.Column{{Name: "a", DType: unified.Int32}}}},
 				Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node"}}}
-			p, err := w.Topology("indptr", unified.Int64, rows+1)
-			must(t, err)
+			p := expect.Must(w.Topology("indptr", unified.Int64, rows+1))(t)
 			feed(t, p, int(8*(rows+1)))
-			i, err := w.Topology("indices", unified.Int32, 0)
-			must(t, err, p.Close(), i.Close(), s.Init(), w.Commit(s))
+			i := expect.Must(w.Topology("indices", unified.Int32, 0))(t)
+			expect.OK(t, p.Close(), i.Close(), s.Init(), w.Commit(s))
 			if got := files(t, dir); !direct {
 				want = got
 			} else {

@@ -68,7 +68,6 @@ func requireMode(t *testing.T, dir string, links bool, want os.FileMode) {
 // modeOf is who may read and write a dataset's indices.
 func modeOf(t *testing.T, dir string) os.FileMode {
 	t.Helper()
-	st, err := os.Stat(filepath.Join(dir, "graph/indices.arrow"))
-	must(t, err)
+	st := expect.Must(os.Stat(filepath.Join(dir, "graph/indices.arrow")))(t)
 	return st.Mode()
 }

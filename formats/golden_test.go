@@ -3,7 +3,6 @@ package formats
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 )
-
-var update = flag.Bool("update", false, "write the golden datasets anew; only where the format is meant to change")
 
 var goldenNames = []string{"Ada", "", "Élise 名"}
 
@@ -36,7 +33,7 @@ func writeGolden(t *testing.T, name, dir string) {
 	ctx, g := context.Background(), newGraph(t, goldenArrays(t, name))
 	w, err := Create(dir, WriterOptions{Force: true, Provenance: map[string]string{"source": "made by a test"}})
 	expect.OK(t, err)
-	defer func() { must(t, w.Abort()) }()
+	defer func() { expect.OK(t, w.Abort()) }()
 	s, err := w.NodeStrings(0, "names", int64(len(goldenNames)))
 	for _, v := range goldenNames {
 		if err == nil {
@@ -52,16 +49,14 @@ func writeGolden(t *testing.T, name, dir string) {
 	if err == nil {
 		err = w.Commit(*g.Schema())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 func TestGoldenDatasetsOfFormat1AreReadAndWrittenByteForByte(t *testing.T) {
 	for name, id := range goldenID {
 		t.Run(name, func(t *testing.T) {
 			golden := filepath.Join("testdata", name)
-			if *update {
+			if expect.Rewriting() {
 				expect.OK(t, os.RemoveAll(golden))
 				writeGolden(t, name, golden)
 			}

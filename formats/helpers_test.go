@@ -146,9 +146,7 @@ func open(t testing.TB, dir string) *Dataset {
 	t.Helper()
 	d := expect.Must(Open(dir))(t)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, d.Close())
 	})
 	return d
 }
@@ -212,16 +210,6 @@ func randomArrays(t testing.TB, seed uint64, n, degree int) graph.Arrays {
 func plainSchema(n, m int64) graph.Schema {
 	return graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: n}},
 		Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: m}}}
-}
-
-// must ends the test at the first error.
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // markerHead is how a marker begins; markerFile is before the name of each file in it.

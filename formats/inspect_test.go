@@ -103,8 +103,7 @@ func (o *odd) addNodes(r *rand.Rand) {
 func (o *odd) write(t *testing.T) string {
 	t.Helper()
 	dir := write(t, o.Arrays, WriterOptions{})
-	w, err := Extend(dir, ExtendOptions{})
-	must(t, err)
+	w := expect.Must(Extend(dir, ExtendOptions{}))(t)
 	for _, name := range []string{"valid", "train", "relations"} {
 		for end, typ := range []int{1, 0, 0} {
 			v := make([]int64, len(o.links))
@@ -114,15 +113,14 @@ func (o *odd) write(t *testing.T) string {
 				}
 			}
 			cw, err := w.Links(name, 0, 1, typ, linkEnds[end], unified.Int64, int64(len(v)))
-			must(t, err)
+			expect.OK(t, err)
 			_, err = cw.Write(unified.FromSlice(v).Bytes())
-			must(t, err, cw.Close())
+			expect.OK(t, err, cw.Close())
 		}
 	}
-	ds, err := Open(dir)
-	must(t, err)
+	ds := expect.Must(Open(dir))(t)
 	s := ds.SchemaOf()
-	must(t, ds.Close(), w.Commit(s))
+	expect.OK(t, ds.Close(), w.Commit(s))
 	return dir
 }
 
@@ -186,12 +184,11 @@ func TestInspectFindsWhatABruteForceFinds(t *testing.T) {
 				First: o.Indices.Len() / 2})
 		}
 		ds, steps := open(t, o.write(t)), []int64{}
-		got, err := ds.Inspect(context.Background(), func(stage string, done, total int64) {
+		got := expect.Must(ds.Inspect(context.Background(), func(stage string, done, total int64) {
 			if stage == "inspect" && total == 4 {
 				steps = append(steps, done)
 			}
-		})
-		must(t, err)
+		}))(t)
 		if diff := expect.Diff(want, got); diff != "" || !slices.Equal(steps, []int64{1, 2, 3, 4}) {
 			t.Errorf("seed %d: %s; steps %v", seed, diff, steps)
 		}
@@ -208,8 +205,7 @@ func TestInspectSearchesForLinksInOrderedEdges(t *testing.T) {
 	a := randomArrays(t, 3, 60, 6)
 	dir := write(t, a, WriterOptions{})
 	g := newGraph(t, a)
-	source, err := unified.Integers(g.Indices())
-	must(t, err)
+	source := expect.Must(unified.Integers(g.Indices()))(t)
 	has := map[[2]int64]bool{}
 	for v := range g.NumNodes() {
 		for e := g.Indptr()[v]; e < g.Indptr()[v+1]; e++ {
@@ -222,17 +218,15 @@ func TestInspectSearchesForLinksInOrderedEdges(t *testing.T) {
 			ends[0], ends[1] = append(ends[0], u), append(ends[1], v)
 		}
 	}
-	w, err := Extend(dir, ExtendOptions{})
-	must(t, err)
+	w := expect.Must(Extend(dir, ExtendOptions{}))(t)
 	for i, name := range []string{"source", "target"} {
 		cw, err := w.Links("test", 1, 0, 0, name, unified.Int64, int64(len(ends[i])))
-		must(t, err)
+		expect.OK(t, err)
 		_, err = cw.Write(unified.FromSlice(ends[i]).Bytes())
-		must(t, err, cw.Close())
+		expect.OK(t, err, cw.Close())
 	}
-	must(t, w.Commit(*g.Schema()))
-	got, err := open(t, dir).Inspect(context.Background(), nil)
-	must(t, err)
+	expect.OK(t, w.Commit(*g.Schema()))
+	got := expect.Must(open(t, dir).Inspect(context.Background(), nil))(t)
 	want := []LeakedLink{{Split: "test", Index: 1, Links: int64(len(has)), Of: int64(len(ends[0]))}}
 	if !slices.Equal(got.Leaked, want) {
 		t.Errorf("got %v, want %v", got.Leaked, want)
@@ -254,7 +248,7 @@ func TestInspectNamesDamageThatItMeets(t *testing.T) {
 		dir := newOdd(rand.New(rand.NewPCG(1, 5)), graph.BySource).write(t)
 		path := filepath.Join(dir, "graph", c.file)
 		text, err := os.ReadFile(path)
-		must(t, err)
+		expect.OK(t, err)
 		ds := open(t, dir)
 		name := strings.TrimSuffix(c.file, ".arrow")
 		body := map[string]unified.Tensor{"indices": ds.Graph().Indices()}[name].Bytes()
@@ -263,7 +257,7 @@ func TestInspectNamesDamageThatItMeets(t *testing.T) {
 		}
 		at := strings.Index(string(text), string(body))
 		copy(text[at+4*c.index:], unified.FromSlice([]int32{c.value}).Bytes())
-		must(t, os.WriteFile(path, text, 0o600))
+		expect.OK(t, os.WriteFile(path, text, 0o600))
 		_, err = open(t, dir).Inspect(context.Background(), nil)
 		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), dir+": corrupt dataset: "+c.says) {
 			t.Errorf("%v: %v", c, err)
@@ -296,10 +290,8 @@ func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
 func TestLinksAreSeeds(t *testing.T) {
 	dir, _ := writeLinks(t)
 	ds := open(t, dir)
-	links, err := ds.Links("valid", 0)
-	must(t, err)
-	seeds, err := links.Seeds()
-	must(t, err)
+	links := expect.Must(ds.Links("valid", 0))(t)
+	seeds := expect.Must(links.Seeds())(t)
 	if len(seeds.Edges) != 2 {
 		t.Fatalf("%d sets", len(seeds.Edges))
 	}

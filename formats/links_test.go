@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -15,28 +16,26 @@ import (
 func writeLinks(t testing.TB) (dir string, s graph.Schema) {
 	t.Helper()
 	dir = write(t, typedArrays(t), WriterOptions{})
-	ds, err := Open(dir)
-	must(t, err)
+	ds := expect.Must(Open(dir))(t)
 	s = ds.SchemaOf()
-	must(t, ds.Close())
-	w, err := Extend(dir, ExtendOptions{})
-	must(t, err)
+	expect.OK(t, ds.Close())
+	w := expect.Must(Extend(dir, ExtendOptions{}))(t)
 	column := func(e int, end string, v ...int64) {
 		node := 0
 		if end != "label" {
 			node = []int{s.Edges[e].Src, s.Edges[e].Dst}[slices.Index(linkEnds, end)]
 		}
 		cw, err := w.Links("valid", 0, e, node, end, unified.Int64, int64(len(v)))
-		must(t, err)
+		expect.OK(t, err)
 		_, err = cw.Write(unified.FromSlice(v).Bytes())
-		must(t, err, cw.Close())
+		expect.OK(t, err, cw.Close())
 	}
 	column(0, "source", 0, 1)
 	column(0, "target", 1, 0)
 	column(1, "source", 0, 1, 0)
 	column(1, "target", 1, 1, 0)
 	column(1, "label", 1, 0, 1)
-	must(t, w.Commit(s))
+	expect.OK(t, w.Commit(s))
 	return dir, s
 }
 

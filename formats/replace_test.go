@@ -14,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -33,21 +34,17 @@ func TestAReplacementThatFailsLeavesTheOldDataset(t *testing.T) {
 	column := graph.Column{Name: "a", DType: unified.Int32}
 	for name, fail := range map[string]func(t *testing.T, dir string) error{
 		"aborted at once": func(t *testing.T, dir string) error {
-			w, err := Create(dir, WriterOptions{Force: true})
-			must(t, err)
+			w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
 			return errors.Join(w.Abort(), errors.New("as it should"))
 		},
 		"aborted in the middle of a column": func(t *testing.T, dir string) error {
-			w, err := Create(dir, WriterOptions{Force: true})
-			must(t, err)
-			c, err := w.NodeColumn(0, column, 10)
-			must(t, err)
+			w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
+			c := expect.Must(w.NodeColumn(0, column, 10))(t)
 			feed(t, c, 12)
 			return errors.Join(w.Abort(), errors.New("as it should"))
 		},
 		"refused by Commit": func(t *testing.T, dir string) error {
-			w, err := Create(dir, WriterOptions{Force: true})
-			must(t, err)
+			w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
 			return errors.Join(w.Commit(plainSchema(5, 6)), w.Abort())
 		},
 		"cancelled": func(t *testing.T, dir string) error {
@@ -70,10 +67,10 @@ func TestTheOldDatasetIsThereUntilTheNewOneIsComplete(t *testing.T) {
 	bothWays(t, func(t *testing.T) {
 		dir := write(t, typedArrays(t), WriterOptions{})
 		g := newGraph(t, plainArrays(t))
-		w, err := Create(dir, WriterOptions{Force: true})
-		must(t, err, w.writeArrays(context.Background(), g))
+		w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
+		expect.OK(t, w.writeArrays(context.Background(), g))
 		requireEqualGraphs(t, newGraph(t, typedArrays(t)), open(t, dir).Graph())
-		must(t, w.Commit(*g.Schema()))
+		expect.OK(t, w.Commit(*g.Schema()))
 		requireEqualGraphs(t, g, open(t, dir).Graph())
 		requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, plainArrays(t), WriterOptions{})))
 	})
@@ -87,7 +84,7 @@ func TestReadersSeeTheOldOrTheNewDatasetWhole(t *testing.T) {
 		dir := write(t, plainArrays(t), WriterOptions{})
 		reads, end := keepReading(t, dir, graphs)
 		for i := 0; (i < 15 || reads() < 15) && !t.Failed(); i++ {
-			must(t, WriteGraph(context.Background(), dir, graphs[i%len(graphs)], WriterOptions{Force: true}))
+			expect.OK(t, WriteGraph(context.Background(), dir, graphs[i%len(graphs)], WriterOptions{Force: true}))
 		}
 		end()
 	})
@@ -142,14 +139,14 @@ func TestOneWriterAtATimeReplacesADataset(t *testing.T) {
 	dir := write(t, typedArrays(t), WriterOptions{})
 	g := newGraph(t, plainArrays(t))
 	first, err := Create(dir, WriterOptions{Force: true})
-	must(t, err, first.writeArrays(context.Background(), g))
+	expect.OK(t, err, first.writeArrays(context.Background(), g))
 	_, err = Create(dir, WriterOptions{Force: true})
 	if !errors.Is(err, ErrExist) || !strings.Contains(err.Error(), "another process is writing it") {
 		t.Errorf("a second writer: %v", err)
 	}
-	must(t, first.Commit(*g.Schema()))
+	expect.OK(t, first.Commit(*g.Schema()))
 	requireEqualGraphs(t, g, open(t, dir).Graph())
-	must(t, WriteGraph(context.Background(), dir, newGraph(t, typedArrays(t)), WriterOptions{Force: true}))
+	expect.OK(t, WriteGraph(context.Background(), dir, newGraph(t, typedArrays(t)), WriterOptions{Force: true}))
 	requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, typedArrays(t), WriterOptions{})))
 }
 
@@ -157,27 +154,25 @@ func TestOneWriterAtATimeReplacesADataset(t *testing.T) {
 // plainArrays. They return what is then there.
 var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 	"before it wrote anything": func(t *testing.T, dir string) graph.Arrays {
-		must(t, os.Mkdir(dir+transaction.WorkSuffix, 0o777))
+		expect.OK(t, os.Mkdir(dir+transaction.WorkSuffix, 0o777))
 		return typedArrays(t)
 	},
 	"while it wrote a column": func(t *testing.T, dir string) graph.Arrays {
-		w, err := Create(dir, WriterOptions{Force: true})
-		must(t, err)
-		c, err := w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 10)
-		must(t, err)
+		w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
+		c := expect.Must(w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 10))(t)
 		feed(t, c, 12)
-		must(t, w.tx.Leave())
+		expect.OK(t, w.tx.Leave())
 		return typedArrays(t)
 	},
 	"when the new one was complete": func(t *testing.T, dir string) graph.Arrays {
-		w, err := Create(dir, WriterOptions{Force: true})
-		must(t, err, w.writeArrays(context.Background(), newGraph(t, plainArrays(t))))
+		w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
+		expect.OK(t, w.writeArrays(context.Background(), newGraph(t, plainArrays(t))))
 		defer func() { directories.Inspect = inspect }()
 		directories.Inspect = func(string, *os.Root) (int64, []string, error) { return 0, nil, errors.New("killed") }
 		if err := w.Commit(*newGraph(t, plainArrays(t)).Schema()); err == nil {
 			t.Fatal("the writer went on")
 		}
-		must(t, w.tx.Leave())
+		expect.OK(t, w.tx.Leave())
 		return typedArrays(t)
 	},
 	"before the exchange": func(t *testing.T, dir string) graph.Arrays {
@@ -186,21 +181,21 @@ var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 	},
 	"after the exchange": func(t *testing.T, dir string) graph.Arrays {
 		dieAt(t, dir, func(a, b string) error {
-			must(t, os.Rename(a, a+".x"), os.Rename(b, a), os.Rename(a+".x", b))
+			expect.OK(t, os.Rename(a, a+".x"), os.Rename(b, a), os.Rename(a+".x", b))
 			return errors.New("killed")
 		})
 		return plainArrays(t)
 	},
 	"when the old one was set aside": func(t *testing.T, dir string) graph.Arrays {
 		dieAt(t, dir, func(a, b string) error {
-			must(t, os.Rename(a, filepath.Join(a+transaction.WorkSuffix, "old")))
+			expect.OK(t, os.Rename(a, filepath.Join(a+transaction.WorkSuffix, "old")))
 			return errors.New("killed")
 		})
 		return typedArrays(t)
 	},
 	"when the new one has the name": func(t *testing.T, dir string) graph.Arrays {
 		dieAt(t, dir, func(a, b string) error {
-			must(t, os.Rename(a, filepath.Join(a+transaction.WorkSuffix, "old")), os.Rename(b, a))
+			expect.OK(t, os.Rename(a, filepath.Join(a+transaction.WorkSuffix, "old")), os.Rename(b, a))
 			return errors.New("killed")
 		})
 		return plainArrays(t)
@@ -212,12 +207,12 @@ func dieAt(t *testing.T, dir string, exchanging func(a, b string) error) {
 	directories.Exchange = exchanging
 	defer func() { directories.Exchange = transaction.Exchange }()
 	g := newGraph(t, plainArrays(t))
-	w, err := Create(dir, WriterOptions{Force: true})
-	must(t, err, w.writeArrays(context.Background(), g))
+	w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
+	expect.OK(t, w.writeArrays(context.Background(), g))
 	if err := w.Commit(*g.Schema()); err == nil {
 		t.Fatal("the writer went on")
 	}
-	must(t, w.tx.Leave())
+	expect.OK(t, w.tx.Leave())
 }
 
 func TestAWriterThatDiedWhileItReplacedADatasetHarmsNobody(t *testing.T) {
@@ -234,7 +229,7 @@ func TestAWriterThatDiedWhileItReplacedADatasetHarmsNobody(t *testing.T) {
 				t.Errorf("without force: %v", err)
 			}
 			requireEqualGraphs(t, left, open(t, dir).Graph())
-			must(t, WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}))
+			expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}))
 			requireEqualGraphs(t, g, open(t, dir).Graph())
 			requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, plainArrays(t), WriterOptions{})))
 		})
@@ -244,16 +239,16 @@ func TestAWriterThatDiedWhileItReplacedADatasetHarmsNobody(t *testing.T) {
 func TestADatasetIsReplacedWhereItLies(t *testing.T) {
 	dir := write(t, typedArrays(t), WriterOptions{})
 	elsewhere := filepath.Join(scratchDir(t), "link")
-	must(t, os.Symlink(dir, elsewhere))
+	expect.OK(t, os.Symlink(dir, elsewhere))
 	g := newGraph(t, plainArrays(t))
-	must(t, WriteGraph(context.Background(), elsewhere, g, WriterOptions{Force: true}))
+	expect.OK(t, WriteGraph(context.Background(), elsewhere, g, WriterOptions{Force: true}))
 	requireEqualGraphs(t, g, open(t, elsewhere).Graph())
 	requireEqualGraphs(t, g, open(t, dir).Graph())
 	if st, err := os.Lstat(elsewhere); err != nil || st.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link is now %v, %v", st, err)
 	}
 	t.Chdir(dir)
-	must(t, WriteGraph(context.Background(), ".", newGraph(t, typedArrays(t)), WriterOptions{Force: true}))
+	expect.OK(t, WriteGraph(context.Background(), ".", newGraph(t, typedArrays(t)), WriterOptions{Force: true}))
 	requireEqualGraphs(t, newGraph(t, typedArrays(t)), open(t, dir).Graph())
 	requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, typedArrays(t), WriterOptions{})))
 }
@@ -264,7 +259,7 @@ func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
 		"files of the user": `it holds "notes.txt", which no khop dataset has`}
 	for name, prepare := range map[string]func(t *testing.T, work string){
 		"files of the user": func(t *testing.T, work string) {
-			must(t, os.Mkdir(work, 0o777))
+			expect.OK(t, os.Mkdir(work, 0o777))
 			put(t, work, "notes.txt", []byte("mine"))
 		},
 		"a file of the user in what a writer left": func(t *testing.T, work string) {
@@ -272,10 +267,10 @@ func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
 			put(t, work, "new/notes.txt", []byte("mine"))
 		},
 		"a dataset of that name": func(t *testing.T, work string) {
-			must(t, WriteGraph(context.Background(), work, g, WriterOptions{}))
+			expect.OK(t, WriteGraph(context.Background(), work, g, WriterOptions{}))
 		},
 		"a dataset of that name whose marker was left": func(t *testing.T, work string) {
-			must(t, WriteGraph(context.Background(), work, g, WriterOptions{}))
+			expect.OK(t, WriteGraph(context.Background(), work, g, WriterOptions{}))
 			put(t, work, transaction.Marker, []byte(markerHead+"dir .\nfile graph/indptr.arrow\n"))
 		},
 	} {

@@ -2,79 +2,47 @@ package formats
 
 import (
 	"cmp"
-	"context"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
-var updateSaid = flag.Bool("update.said", false, "write testdata/said.txt anew, where errors are meant to say else")
-
-// said compares what is said of some cases, by their names, with a section of testdata/said.txt: a line a case, with
-// the whole text of each error.
+// said compares what is said of some cases, by their names, with a file below testdata/said: a line a case.
 func said(t *testing.T, section string, lines map[string]string) {
 	t.Helper()
-	const path = "testdata/said.txt"
-	text, err := os.ReadFile(path)
-	must(t, err)
-	sections := map[string]string{}
-	for _, s := range strings.Split(string(text), "\n# ")[1:] {
-		name, rest, _ := strings.Cut(s, "\n")
-		sections[name] = rest
-	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
-		fmt.Fprintf(&b, "%s: %s\n", name, strings.ReplaceAll(lines[name], "\n", " | "))
+		fmt.Fprintf(&b, "%s: %s\n", name, lines[name])
 	}
-	if *updateSaid {
-		sections[section] = b.String()
-		out := "What errors of this package say. go test ./formats -update.said writes it.\n"
-		for _, name := range slices.Sorted(maps.Keys(sections)) {
-			out += "\n# " + name + "\n" + strings.TrimSuffix(sections[name], "\n") + "\n"
-		}
-		must(t, os.WriteFile(path, []byte(out), 0o666))
-		return
-	}
-	want, got := strings.Split(strings.TrimSpace(sections[section]), "\n"), strings.Split(strings.TrimSpace(b.String()),
-		"\n")
-	for i := range max(len(want), len(got)) {
-		if i >= len(want) || i >= len(got) || want[i] != got[i] {
-			t.Errorf("%s differs from line %d on:\ngot  %q\nwant %q", section, i+1, got[min(i, len(got)-1)],
-				want[min(i, len(want)-1)])
-			return
-		}
-	}
+	expect.Golden(t, filepath.Join("testdata", "said", section+".txt"), b.String())
 }
 
-func textOf(err error) string {
-	if err == nil {
-		return "fine"
+// linesOf is what golden files hold of some errors about a dataset.
+func linesOf(t *testing.T, dir string, list ...error) string {
+	t.Helper()
+	var lines []string
+	for _, err := range list {
+		lines = append(lines, expect.Line(t, err, dir))
 	}
-	return err.Error()
+	return strings.Join(lines, " | ")
 }
 
 func spell(l arrayfile.Layout) string {
 	return fmt.Sprintf("%s: %d x %v%v, strings %t", l.Name, l.Rows, l.DType, l.Shape, l.Strings)
 }
 
-// TestADamagedArrowFileIsNamedAsItWas sets each byte around the elements to other values: all that is said of that has
-// one digest, and each kind of it is listed.
+// TestADamagedArrowFileIsNamedAsItWas sets each byte around the elements to other values.
 func TestADamagedArrowFileIsNamedAsItWas(t *testing.T) {
-	digits := regexp.MustCompile(`[-\d]+|"[^"]*"|int\w+|float\w+`)
 	for name, l := range map[string]arrayfile.Layout{
 		"numbers": arrayfile.NewLayout(arrayfile.Type{Name: "x", DType: unified.BFloat16, Shape: []int64{2, 3}}, 5, 0),
 		"floats":  arrayfile.NewLayout(arrayfile.Type{Name: "x", DType: unified.Float64}, 5, 0),
@@ -82,12 +50,13 @@ func TestADamagedArrowFileIsNamedAsItWas(t *testing.T) {
 	} {
 		head, tail := l.Head(), l.Tail()
 		file := slices.Concat(head, make([]byte, l.Bytes), tail)
-		counts, digest := map[string]int{}, xxh3.New()
+		var count expect.Tally
 		try := func(i int) {
-			l, err := arrayfile.Walk(file)
-			text := fmt.Sprintf("%s %d %d %d ", spell(l), l.BodyOffset, l.Data, l.Bytes) + textOf(err)
-			_, _ = fmt.Fprintf(digest, "%d %s\n", i, text)
-			counts[digits.ReplaceAllString(textOf(err), "#")]++
+			if l, err := arrayfile.Walk(file); err != nil {
+				count.Fault(t, "", err, "")
+			} else {
+				count.Add("fine", i, spell(l), l.BodyOffset, l.Data, l.Bytes)
+			}
 		}
 		for i := range file {
 			if i >= len(head) && i < len(head)+int(l.Bytes) {
@@ -114,11 +83,7 @@ func TestADamagedArrowFileIsNamedAsItWas(t *testing.T) {
 			try(n)
 			file = all
 		}
-		lines := map[string]string{"digest": fmt.Sprintf("%016x", digest.Sum64())}
-		for text, n := range counts {
-			lines[text] = fmt.Sprint(n)
-		}
-		said(t, "walk, "+name, lines)
+		expect.Golden(t, filepath.Join("testdata", "said", "walk-"+name+".txt"), count.String())
 	}
 }
 
@@ -229,7 +194,7 @@ func TestManifestsAreRefusedAtTheirBorders(t *testing.T) {
 		for name := range of(&manifestOf(t, dir).Content) {
 			c := &manifestOf(t, dir).Content
 			of(c)[name]()
-			lines[name] = textOf(c.check())
+			lines[name] = expect.Line(t, c.check(), "")
 		}
 	}
 	said(t, "manifest", lines)
@@ -245,20 +210,14 @@ func TestDamageIsNamedWhole(t *testing.T) {
 		}
 		c.change(&a)
 		dir := write(t, a, WriterOptions{})
-		report, err := Check(context.Background(), dir, CheckOptions{Workers: 1})
-		must(t, err)
-		var list []string
-		for _, p := range report.Problems {
-			list = append(list, p.Error())
-		}
-		lines[c.name] = strings.ReplaceAll(strings.Join(list, " | "), dir, "DATASET")
+		lines[c.name] = problems(t, dir)
 	}
 	said(t, "check", lines)
 	lines = map[string]string{}
 	for name, change := range lyingManifests {
 		dir := write(t, plainArrays(t), WriterOptions{})
 		forge(t, dir, change)
-		lines[name] = strings.ReplaceAll(textOf(openError(dir)), dir, "DATASET")
+		lines[name] = expect.Line(t, openError(dir), dir)
 	}
 	said(t, "open", lines)
 }
@@ -266,21 +225,18 @@ func TestDamageIsNamedWhole(t *testing.T) {
 // TestWhatIsWrittenWrongIsNamed: what a writer refuses, and nothing of it is made.
 func TestWhatIsWrittenWrongIsNamed(t *testing.T) {
 	dir := filepath.Join(scratchDir(t), "x.khop")
-	w, err := Create(dir, WriterOptions{})
-	must(t, err)
-	defer func() { must(t, w.Abort()) }()
+	w := expect.Must(Create(dir, WriterOptions{}))(t)
+	defer func() { expect.OK(t, w.Abort()) }()
 	col := func(name string, d unified.DType, shape ...int64) graph.Column {
 		return graph.Column{Name: name, DType: d, Shape: shape}
 	}
 	first := func(_ any, err error) error { return err }
-	strings1, err := w.NodeStrings(0, "one", 1)
-	must(t, err, strings1.Write("é"))
-	strings2, err := w.NodeStrings(0, "two", 2)
-	must(t, err)
-	strings3, err := w.NodeStrings(0, "three", 2)
-	must(t, err, strings3.Write("a"))
-	full, err := w.NodeColumn(0, col("full", unified.Int32), 3)
-	must(t, err)
+	strings1 := expect.Must(w.NodeStrings(0, "one", 1))(t)
+	expect.OK(t, strings1.Write("é"))
+	strings2 := expect.Must(w.NodeStrings(0, "two", 2))(t)
+	strings3 := expect.Must(w.NodeStrings(0, "three", 2))(t)
+	expect.OK(t, strings3.Write("a"))
+	full := expect.Must(w.NodeColumn(0, col("full", unified.Int32), 3))(t)
 	lines := map[string]string{}
 	for name, err := range map[string]error{
 		"structure":             first(w.Topology("csr", unified.Int64, 1)),
@@ -311,12 +267,12 @@ func TestWhatIsWrittenWrongIsNamed(t *testing.T) {
 		"strings, missing":  strings3.Close(),
 		"column, bytes":     first(full.Write(make([]byte, 13))),
 	} {
-		lines[name] = strings.ReplaceAll(textOf(err), dir, "DATASET")
+		lines[name] = expect.Line(t, err, dir)
 	}
 	for name, again := range map[string]error{"strings, one more": strings1.Write("c"),
 		"strings, broken":  strings2.Close(),
 		"strings, missing": strings3.Write("b"), "column, bytes": first(full.Write(nil))} {
-		if got := strings.ReplaceAll(textOf(again), dir, "DATASET"); got != lines[name] {
+		if got := expect.Line(t, again, dir); got != lines[name] {
 			t.Errorf("%s: then it says %s, not %s", name, got, lines[name])
 		}
 	}
@@ -326,12 +282,12 @@ func TestWhatIsWrittenWrongIsNamed(t *testing.T) {
 // TestTheLongestNameIsTaken, and a split of no ids.
 func TestTheLongestNameIsTaken(t *testing.T) {
 	w, err := Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{})
-	must(t, err)
-	defer func() { must(t, w.Abort()) }()
+	expect.OK(t, err)
+	defer func() { expect.OK(t, w.Abort()) }()
 	_, err = w.EdgeColumn(graph.Column{Name: strings.Repeat("x", maxName), DType: unified.Int8}, 1)
-	must(t, err)
+	expect.OK(t, err)
 	_, err = w.Split("x", 0, 0, unified.Int64, 0)
-	must(t, err)
+	expect.OK(t, err)
 }
 
 // TestFilesAreNamedByOneRule: names are part of the format.

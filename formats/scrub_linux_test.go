@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -36,8 +37,7 @@ func TestScrubRunsAtTheLowestPriority(t *testing.T) {
 // resident returns which pages of a file are in the page cache.
 func resident(t *testing.T, path string) []byte {
 	t.Helper()
-	r, err := pinned.MapFile(path)
-	must(t, err)
+	r := expect.Must(pinned.MapFile(path))(t)
 	defer r.Close()
 	there := make([]byte, (r.Len()+4095)/4096)
 	b := r.Bytes()
@@ -50,12 +50,11 @@ func resident(t *testing.T, path string) []byte {
 
 func TestScrubLeavesThePageCacheAsItWas(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "x.khop") // on a disk, if the machine's temporary files are
-	must(t, WriteGraph(context.Background(), dir, newGraph(t, randomArrays(t, 5, 100_000, 8)), WriterOptions{}))
+	expect.OK(t, WriteGraph(context.Background(), dir, newGraph(t, randomArrays(t, 5, 100_000, 8)), WriterOptions{}))
 	path := filepath.Join(dir, "graph/indices.arrow")
-	f, err := os.Open(path)
-	must(t, err)
+	f := expect.Must(os.Open(path))(t)
 	defer f.Close()
-	must(t, f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED),
+	expect.OK(t, f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED),
 		unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM))
 	if _, err := f.ReadAt(make([]byte, 64<<10), 1<<20); err != nil { // somebody's pages
 		t.Fatal(err)

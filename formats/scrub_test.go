@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -45,7 +46,7 @@ func TestADatasetThatIsReplacedWhileItIsScrubbedIsNamed(t *testing.T) {
 		_, dir, err := scrubWhile(t, func(dir string) {
 			for _, name := range []string{"train", "val", "test"} {
 				path := filepath.Join(dir, "splits/node", name+".arrow")
-				must(t, os.Remove(path))
+				expect.OK(t, os.Remove(path))
 				if err := replace(path); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 					t.Fatal(err)
 				}
@@ -72,9 +73,9 @@ func TestScrubNamesBytesThatCannotBeRead(t *testing.T) {
 				last, from, to = p.Path, p.BodyOffset, p.BodyOffset+p.Bytes
 			}
 		}
-		must(t, os.Truncate(filepath.Join(dir, last), from+1))
+		expect.OK(t, os.Truncate(filepath.Join(dir, last), from+1))
 	})
-	must(t, err)
+	expect.OK(t, err)
 	want := fmt.Sprintf("%s: corrupt dataset: bytes %d to %d cannot be read: ", filepath.Join(dir, last), from, to)
 	if r.Found != 1 || !strings.HasPrefix(r.Problems[0].Error(), want) {
 		t.Errorf("%d problems: %v, not %s", r.Found, r.Problems, want)
@@ -96,7 +97,7 @@ func TestScrubReadsAtItsDefaultRate(t *testing.T) {
 func TestScrubGoesOnPastAFileThatCannotBeOpened(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	missing := filepath.Join(dir, "graph/indptr.arrow")
-	must(t, os.Remove(missing))
+	expect.OK(t, os.Remove(missing))
 	rotten := filepath.Join(dir, "graph/indices.arrow")
 	for _, p := range manifestOf(t, dir).parts() {
 		if p.Path == "graph/indices.arrow" {

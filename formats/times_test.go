@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -68,8 +69,7 @@ func checkTimes(t *testing.T, dtype unified.DType, times []byte, sources []int32
 		EdgeColumns: map[string]unified.Tensor{"time": tensor(t, dtype, times, 3)}}
 	a.Schema.Edges[0].Order = graph.ByTime
 	a.Schema.EdgeColumns = []graph.Column{{Name: "time", DType: dtype}}
-	report, err := Check(context.Background(), write(t, a, WriterOptions{}), CheckOptions{})
-	must(t, err)
+	report := expect.Must(Check(context.Background(), write(t, a, WriterOptions{}), CheckOptions{}))(t)
 	return report
 }
 
@@ -77,28 +77,25 @@ func checkTimes(t *testing.T, dtype unified.DType, times []byte, sources []int32
 func TestAColumnOfFewerRowsIsAsIfTheyHadBeenAnnounced(t *testing.T) {
 	const seed = 20261127
 	r := rand.New(rand.NewPCG(seed, 0))
-	w, err := Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{})
-	must(t, err)
-	defer func() { must(t, w.Abort()) }()
+	w := expect.Must(Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{}))(t)
+	defer func() { expect.OK(t, w.Abort()) }()
 	n := 0
 	column := func(most, rows int64, data []byte) []byte {
 		n++
 		name := fmt.Sprintf("column %04d", n)
-		c, err := w.NodeColumn(0, graph.Column{Name: name, DType: unified.Int32, Shape: []int64{3}}, most)
-		must(t, err)
+		c := expect.Must(w.NodeColumn(0, graph.Column{Name: name, DType: unified.Int32, Shape: []int64{3}}, most))(t)
 		if most > rows {
 			c.AtMost()
 		}
 		for left := data; len(left) > 0; {
 			k := min(len(left), 1+r.IntN(1<<17))
 			_, err := c.Write(left[:k])
-			must(t, err)
+			expect.OK(t, err)
 			left = left[k:]
 		}
 		path := c.a.path
-		must(t, c.Close())
-		file, err := os.ReadFile(path)
-		must(t, err)
+		expect.OK(t, c.Close())
+		file := expect.Must(os.ReadFile(path))(t)
 		if c.a.part.Rows != rows || c.a.part.FileBytes != int64(len(file)) {
 			t.Errorf("%d of %d rows: %+v of %d bytes", rows, most, c.a.part, len(file))
 		}
@@ -116,8 +113,7 @@ func TestAColumnOfFewerRowsIsAsIfTheyHadBeenAnnounced(t *testing.T) {
 			}
 		}
 	}
-	c, err := w.NodeColumn(0, graph.Column{Name: "part", DType: unified.Int32}, 10)
-	must(t, err)
+	c := expect.Must(w.NodeColumn(0, graph.Column{Name: "part", DType: unified.Int32}, 10))(t)
 	c.AtMost()
 	feed(t, c, 7)
 	if err := c.Close(); err == nil || !strings.Contains(err.Error(), "7 bytes written, but 10 rows take 40") {
@@ -127,5 +123,5 @@ func TestAColumnOfFewerRowsIsAsIfTheyHadBeenAnnounced(t *testing.T) {
 
 func writeLittle(t *testing.T, b *bytes.Buffer, v any) {
 	t.Helper()
-	must(t, binary.Write(b, binary.LittleEndian, v))
+	expect.OK(t, binary.Write(b, binary.LittleEndian, v))
 }

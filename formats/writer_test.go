@@ -19,11 +19,11 @@ import (
 // foreignDirectories change a directory so that a writer must leave it as it then is, by force or not.
 var foreignDirectories = map[string]func(t *testing.T, dir string){
 	"a foreign directory": func(t *testing.T, dir string) {
-		must(t, os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "graph"), 0o777))
+		expect.OK(t, os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "graph"), 0o777))
 		put(t, dir, "graph/indptr.arrow", []byte("mine"))
 	},
 	"a directory of one foreign file": func(t *testing.T, dir string) {
-		must(t, os.RemoveAll(dir), os.Mkdir(dir, 0o777))
+		expect.OK(t, os.RemoveAll(dir), os.Mkdir(dir, 0o777))
 		put(t, dir, "notes.txt", []byte("mine"))
 	},
 	"a foreign file in a dataset": func(t *testing.T, dir string) {
@@ -35,11 +35,11 @@ var foreignDirectories = map[string]func(t *testing.T, dir string){
 			[]byte("mine"))
 	},
 	"a foreign directory in a dataset": func(t *testing.T, dir string) {
-		must(t,
+		expect.OK(t,
 			os.Mkdir(filepath.Join(dir, "backup"), 0o777))
 	},
 	"a link in a dataset": func(t *testing.T, dir string) {
-		must(t,
+		expect.OK(t,
 			os.Symlink("/etc/hostname", filepath.Join(dir, "link")))
 	},
 	"a dataset with a damaged manifest": func(t *testing.T, dir string) {
@@ -148,7 +148,7 @@ func requireEqualNames(t *testing.T, a, b string) {
 	t.Helper()
 	list := func(dir string) string {
 		var names []string
-		must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		expect.OK(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			rel, _ := filepath.Rel(dir, path)
 			names = append(names, rel)
 			return err
@@ -196,19 +196,19 @@ func TestADatasetWhoseMarkerWasLeftIsComplete(t *testing.T) {
 func feed(t testing.TB, c *ColumnWriter, n int) {
 	t.Helper()
 	_, err := c.Write(make([]byte, n))
-	must(t, err)
+	expect.OK(t, err)
 }
 
 func TestAbortLeavesNothingBehind(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		dir := filepath.Join(scratchDir(t), "x.khop")
 		if !made {
-			must(t, os.Mkdir(dir, 0o777))
+			expect.OK(t, os.Mkdir(dir, 0o777))
 		}
 		w := expect.Must(Create(dir, WriterOptions{}))(t)
 		c := expect.Must(w.NodeColumn(3, graph.Column{Name: "a", DType: unified.Int32}, 10))(t)
 		feed(t, c, 12)
-		must(t, w.Abort(), w.Abort())
+		expect.OK(t, w.Abort(), w.Abort())
 		list, err := os.ReadDir(dir)
 		if made && !errors.Is(err, os.ErrNotExist) || !made && (err != nil || len(list) > 0) {
 			t.Errorf("the directory was there before: %t; now: %v, %v", !made, list, err)
@@ -290,7 +290,7 @@ func TestATargetHasOneWriterAtATimeThoughWritersComeAndGo(t *testing.T) {
 
 func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
 	w := expect.Must(Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{}))(t)
-	defer func() { must(t, w.Abort()) }()
+	defer func() { expect.OK(t, w.Abort()) }()
 	column := func(name string) *ColumnWriter {
 		return expect.Must(w.NodeColumn(0, graph.Column{Name: name, DType: unified.Int32}, 3))(t)
 	}
@@ -306,9 +306,7 @@ func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
 		t.Error("Close forgets the error")
 	}
 	feed(t, exact, 12)
-	if err := errors.Join(exact.Close(), exact.Close()); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, errors.Join(exact.Close(), exact.Close()))
 	if _, err := exact.Write([]byte{1}); err == nil {
 		t.Error("a byte after Close is accepted")
 	}
@@ -343,18 +341,17 @@ func misfits(t *testing.T) map[string]func(w *Writer, s *graph.Schema) {
 		"no node type":            func(_ *Writer, s *graph.Schema) { s.Nodes = nil },
 		"an order without a time": func(_ *Writer, s *graph.Schema) { s.Edges[0].Order = graph.ByTime },
 		"types of a plain graph": func(w *Writer, _ *graph.Schema) {
-			c, err := w.Topology("type", unified.Uint8, 6)
-			must(t, err)
+			c := expect.Must(w.Topology("type", unified.Uint8, 6))(t)
 			feed(t, c, 6)
-			must(t, c.Close())
+			expect.OK(t, c.Close())
 		},
 		"a column that is not done": func(w *Writer, _ *graph.Schema) {
 			_, err := w.EdgeColumn(graph.Column{Name: "weight", DType: unified.Int8}, 6)
-			must(t, err)
+			expect.OK(t, err)
 		},
 		"seeds of another type": func(w *Writer, _ *graph.Schema) {
-			c, err := w.Split("x", 0, 1, unified.Int32, 0)
-			must(t, err, c.Close())
+			c := expect.Must(w.Split("x", 0, 1, unified.Int32, 0))(t)
+			expect.OK(t, c.Close())
 		},
 	}
 }
@@ -470,7 +467,7 @@ func TestAnnotationsAreInTheManifest(t *testing.T) {
 	a := plainArrays(t)
 	dir := filepath.Join(scratchDir(t), "x.khop")
 	w := expect.Must(Create(dir, WriterOptions{}))(t)
-	defer func() { must(t, w.Abort()) }()
+	defer func() { expect.OK(t, w.Abort()) }()
 	a.Schema.Nodes[0].Columns, a.Schema.EdgeColumns = nil, []graph.Column{{Name: "length", DType: unified.Int16}}
 	c := expect.Must(w.EdgeColumn(a.Schema.EdgeColumns[0], 6))(t)
 	c.Annotate("m", 0.25, nan())

@@ -66,7 +66,7 @@ func (p *tally) Take(n int64) ([]byte, error) {
 	return p.giver.Take(n)
 }
 
-func (p *tally) String() string { return fmt.Sprintf("%d bytes in %d pieces", p.total, p.pieces) }
+func (p *tally) String() string { return fmt.Sprintf("%d/%d", p.total, p.pieces) }
 
 // knownRequest is batch number n of a sampler on a graph: seeds of every type, with times; or an item.
 func knownRequest(g *graph.Graph, s Sampler, n, seeds int) *Request {
@@ -103,7 +103,8 @@ func knownRequest(g *graph.Graph, s Sampler, n, seeds int) *Request {
 	return req
 }
 
-// known says what a sampler makes on a graph: its fingerprint, the hash of what it draws, and the memory that it takes.
+// known says what a sampler makes on a graph: the hash of what it draws, and the memory that it takes and states, in
+// bytes and pieces.
 func known(t *testing.T, g *graph.Graph, s Sampler) string {
 	t.Helper()
 	scratch, memory := newTally(), newTally()
@@ -111,14 +112,14 @@ func known(t *testing.T, g *graph.Graph, s Sampler) string {
 	name := s.Fingerprint()
 	s, err := Prepare(t.Context(), s, env)
 	if err != nil {
-		return fmt.Sprintf("%s\n  %v\n", name, err)
+		return expect.Line(t, err, "")
 	}
 	prepared := scratch.String()
 	w, err := s.Open(env)
 	if err != nil { // its edges are none of the graph's
 		env.EdgePos = false
 		if w, err = s.Open(env); err != nil {
-			return fmt.Sprintf("%s\n  %v\n", name, err)
+			return expect.Line(t, err, "")
 		}
 	}
 	out, hash := &graph.Sample{}, xxh3.New()
@@ -139,9 +140,11 @@ func known(t *testing.T, g *graph.Graph, s Sampler) string {
 			}
 		}
 	}
-	text := fmt.Sprintf("%s\n  %v; %d edges, %016x; prepared with %s, scratch %s, samples %s; ", name, failed, edges,
-		hash.Sum64(), prepared, scratch, memory)
-	text += fmt.Sprintf("stated %d, %d, %d nodes, %d edges\n", bound.Scratch, bound.Shared, bound.Nodes, bound.Edges)
+	text := fmt.Sprintf("%d edges, %016x; took %s, %s and %s; stated %d and %d, %d nodes, %d edges", edges,
+		hash.Sum64(), prepared, scratch, memory, bound.Scratch, bound.Shared, bound.Nodes, bound.Edges)
+	if failed != nil {
+		text += "; " + expect.Line(t, failed, "")
+	}
 	errs := []error{w.Close(), out.Close()}
 	if c, ok := s.(io.Closer); ok {
 		errs = append(errs, c.Close())
@@ -195,7 +198,7 @@ func knownNegatives(t *testing.T, g *graph.Graph) string {
 			memory := newTally()
 			d, err := n.Open(t.Context(), Env{Graph: g, BatchSize: 8, Scratch: pinned.Options{From: memory}}, types)
 			if err != nil {
-				text += fmt.Sprintf("%s\n  %v\n", n.Fingerprint(), err)
+				text += fmt.Sprintf("%s\n  %s\n", n.Fingerprint(), expect.Line(t, err, ""))
 				continue
 			}
 			hash, missed := xxh3.New(), int64(0)
@@ -210,7 +213,7 @@ func knownNegatives(t *testing.T, g *graph.Graph) string {
 				missed += l.Missed
 				fmt.Fprintln(hash, l.Sources, l.Targets, l.Labels, l.Group)
 			}
-			text += fmt.Sprintf("%s\n  %016x, %d missed; %s\n", n.Fingerprint(), hash.Sum64(), missed, memory)
+			text += fmt.Sprintf("%s\n  %016x, %d missed; took %s\n", n.Fingerprint(), hash.Sum64(), missed, memory)
 			if err := d.Close(); err != nil || len(memory.given) > 0 {
 				t.Errorf("%s: %v, %d pieces of memory are left", n.Fingerprint(), err, len(memory.given))
 			}
@@ -220,7 +223,7 @@ func knownNegatives(t *testing.T, g *graph.Graph) string {
 }
 
 // A batch is the same in every version, on every machine, and takes the same memory. What differs here on purpose is
-// another version of the sampling semantics, or another plan of memory: -write-stated writes it down.
+// another version of the sampling semantics, or another plan of memory.
 func TestSamplersDrawWhatTheyDrewAndTakeWhatTheyTook(t *testing.T) {
 	plain := steadyGraph(t)
 	typed := typedGraph(t)
@@ -234,22 +237,18 @@ func TestSamplersDrawWhatTheyDrewAndTakeWhatTheyTook(t *testing.T) {
 	}
 	var got bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(samplers)) {
-		fmt.Fprintf(&got, "%s: %s", name, known(t, plain, samplers[name]))
-		fmt.Fprintf(&got, "%s, typed: %s", name, known(t, typed, samplers[name]))
-		fmt.Fprintf(&got, "%s, sources that are no nodes: %s", name, known(t, badSources, samplers[name]))
-		if text := known(t, badWeights, samplers[name]); text != known(t, plain, samplers[name]) {
-			fmt.Fprintf(&got, "%s, negative weights: %s", name, text)
+		of := samplers[name]
+		draws := known(t, plain, of)
+		fmt.Fprintf(&got, "%s: %s\n  %s\n  typed: %s\n", name, expect.Short(of.Fingerprint()), draws, known(t, typed, of))
+		fmt.Fprintf(&got, "  sources that are no nodes: %s\n", known(t, badSources, of))
+		if text := known(t, badWeights, of); text != draws {
+			fmt.Fprintf(&got, "  negative weights: %s\n", text)
 		}
 	}
 	fmt.Fprintf(&got, "negatives: %snegatives, typed: %s", knownNegatives(t, plain), knownNegatives(t, typed))
-	const file = "testdata/known.txt"
-	if *writeStated {
-		expect.OK(t, os.WriteFile(file, got.Bytes(), 0o644))
-	}
-	if os.Getpagesize() != 4096 {
+	if os.Getpagesize() != 4096 && !expect.Rewriting() {
 		t.Log("not compared: memory is taken in other pages here")
 		return
 	}
-	want := expect.Must(os.ReadFile(file))(t)
-	expect.Same(t, got.String(), string(want))
+	expect.Golden(t, "testdata/known.txt", got.String())
 }

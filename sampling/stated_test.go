@@ -2,16 +2,12 @@ package sampling
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 )
-
-var writeStated = flag.Bool("write-stated", false, "write testdata/stated.txt in place of comparing with it")
 
 var statedSamplers = []struct {
 	name    string
@@ -64,12 +60,7 @@ func TestStatedMemoryOfSamplers(t *testing.T) {
 			}
 		}
 	}
-	const file = "testdata/stated.txt"
-	if *writeStated {
-		expect.OK(t, os.WriteFile(file, got.Bytes(), 0o644))
-	}
-	want := expect.Must(os.ReadFile(file))(t)
-	expect.Same(t, got.String(), string(want))
+	expect.Golden(t, "testdata/stated.txt", got.String())
 }
 
 func stated(sampler Sampler, s *graph.Schema) string {

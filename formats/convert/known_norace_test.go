@@ -5,7 +5,6 @@ package convert
 import (
 	"archive/zip"
 	"bytes"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -19,8 +18,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
-
-var writeKnown = flag.Bool("write-known", false, "write testdata/known.txt in place of comparing with it")
 
 // knownSources are small sources of each kind that conversions treat in a way of its own.
 func knownSources(t *testing.T, dir string) map[string]string {
@@ -58,9 +55,7 @@ func knownSources(t *testing.T, dir string) map[string]string {
 		if err == nil {
 			_, err = w.Write(members[name])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	expect.OK(t, z.Close())
 	put("features.npy", string(expect.NPY(x, 25, 3)))
@@ -90,8 +85,7 @@ func knownOptions(dir string) map[string]Options {
 	}
 }
 
-// A source converts to the same dataset in every version, with the same notes, or is refused in the same words. What
-// differs here on purpose, -write-known writes down.
+// A source converts to the same dataset in every version, with the same notes, or is refused for the same.
 func TestConversionsMakeWhatTheyMadeAndSayWhatTheySaid(t *testing.T) {
 	dir := t.TempDir()
 	sources, options := knownSources(t, dir), knownOptions(dir)
@@ -102,26 +96,20 @@ func TestConversionsMakeWhatTheyMadeAndSayWhatTheySaid(t *testing.T) {
 			res, err := Run(t.Context(), sources[of], to, options[name])
 			fmt.Fprintf(&got, "%s, %s: ", of, name)
 			if err != nil {
-				fmt.Fprintln(&got, err)
+				fmt.Fprintln(&got, expect.Line(t, err, dir))
 				continue
 			}
 			ds := expect.Must(formats.Open(to))(t)
 			id := ds.ID()
-			fmt.Fprintf(&got, "%x, %d nodes, %d of %d edges, %s, %d wide, %d classes, %d splits, %d bytes %q\n", id[:6],
+			fmt.Fprintf(&got, "%x, %d nodes, %d of %d edges, %s, %d wide, %d classes, %d splits, %d bytes", id[:6],
 				res.Nodes, res.Edges, res.SourceEdges, res.Direction, res.FeatureDim, res.Classes, res.Splits,
-				res.Bytes, res.Notes)
-			if err := ds.Close(); err != nil {
-				t.Error(err)
+				res.Bytes)
+			for _, note := range res.Notes {
+				fmt.Fprint(&got, " ", expect.TextLine(t, note, dir))
 			}
+			fmt.Fprintln(&got)
+			expect.OK(t, ds.Close())
 		}
 	}
-	const file = "testdata/known.txt"
-	text := strings.ReplaceAll(got.String(), dir, "FOLDER")
-	if *writeKnown {
-		expect.OK(t, os.WriteFile(file, []byte(text), 0o644))
-	}
-	want := expect.Must(os.ReadFile(file))(t)
-	if d := expect.Diff(strings.Split(string(want), "\n"), strings.Split(text, "\n")); d != "" {
-		t.Errorf("%s", d)
-	}
+	expect.Golden(t, "testdata/known.txt", got.String())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -24,8 +23,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
-
-var update = flag.Bool("update-exports", false, "write testdata/exports.txt again")
 
 // drawn returns a column of n rows.
 func drawn(t *testing.T, r *rand.Rand, c graph.Column, n int64) unified.Tensor {
@@ -133,9 +130,7 @@ func written(t *testing.T, a graph.Arrays) *formats.Dataset {
 	if err == nil {
 		err = formats.WriteGraph(ctx, dir, g, formats.WriterOptions{Provenance: map[string]string{"classes": "3"}})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	w := expect.Must(formats.Extend(dir, formats.ExtendOptions{}))(t)
 	n := a.Schema.Nodes[0].Count
 	names, err := w.NodeStrings(0, "id", n)
@@ -154,9 +149,7 @@ func written(t *testing.T, a graph.Arrays) *formats.Dataset {
 	expect.OK(t, err)
 	ds := expect.Must(formats.Open(dir))(t)
 	t.Cleanup(func() {
-		if err := ds.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, ds.Close())
 	})
 	return ds
 }
@@ -193,11 +186,9 @@ func contents(t *testing.T, target, format string) string {
 		}
 		text := sourcetest.Spell(t, g)
 		digest := sha256.Sum256([]byte(text))
-		fmt.Fprintf(&s, "read as %.3000s %x\n%s\n", text, digest[:6], strings.ReplaceAll(strings.Join(g.Notes, "\n"),
+		fmt.Fprintf(&s, "read as %.150s %x\n%s\n", text, digest[:6], strings.ReplaceAll(strings.Join(g.Notes, "\n"),
 			target, "it"))
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 	return s.String()
 }
@@ -230,19 +221,7 @@ func TestEveryFormatIsWrittenAndReadAgain(t *testing.T) {
 			}
 		}
 	}
-	if *update {
-		err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile("testdata/exports.txt", []byte(all.String()),
-			0o644))
-		expect.OK(t, err)
-	}
-	want := expect.Must(os.ReadFile("testdata/exports.txt"))(t)
-	got, lines := strings.Split(all.String(), "\n"), strings.Split(string(want), "\n")
-	for i := range max(len(got), len(lines)) {
-		if i >= len(got) || i >= len(lines) || got[i] != lines[i] {
-			t.Fatalf("testdata/exports.txt:%d: got\n%.500s\nif that is meant: go test -update-exports", i+1,
-				strings.Join(got[min(i, len(got)):], "\n"))
-		}
-	}
+	expect.Golden(t, "testdata/exports.txt", all.String())
 }
 
 // again exports where an export lies already: refused, replaced by force, and left as it is where the context ends.

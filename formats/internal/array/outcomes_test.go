@@ -26,27 +26,25 @@ func (b blocks) From(at int64) ([]byte, error) {
 }
 
 // look says what every way to read an array gives.
-func look(text string) string {
-	var s strings.Builder
+func look(text string) (all []sourcetest.Seen) {
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 20)
 	each := func(what string, read func(r io.Reader, h array.Header) (any, error)) {
 		r := strings.NewReader(text)
 		h, err := array.ReadHeader(r)
 		if err != nil {
-			s.Reset()
-			fmt.Fprint(&s, err)
+			all = []sourcetest.Seen{{Way: "header", Err: err}}
 			return
 		}
-		if what == "header" {
-			fmt.Fprintf(&s, "%v: %d, %v, %d, %v, %t, %d, %d", &h, h.Kind, h.DType, h.Width, h.Shape, h.Fortran,
-				h.Elements(), h.Bytes())
-		}
 		v, err := read(r, h)
-		fmt.Fprintf(&s, "\n%s: %v, %v, %d left, %d bytes", what, v, err, r.Len(), ledger.Total())
+		all = append(all, sourcetest.Seen{Way: what, Err: err,
+			Values: fmt.Sprintf("%v, %d left, %d bytes", v, r.Len(), ledger.Total())})
 		ledger.Give(pinned.Sources, ledger.Total())
 	}
-	each("header", func(io.Reader, array.Header) (any, error) { return nil, nil })
+	each("header", func(_ io.Reader, h array.Header) (any, error) {
+		return fmt.Sprintf("%v: %d, %v, %d, %v, %t, %d, %d", &h, h.Kind, h.DType, h.Width, h.Shape, h.Fortran,
+			h.Elements(), h.Bytes()), nil
+	})
 	each("strings", func(r io.Reader, h array.Header) (any, error) {
 		v, err := array.ReadStrings(r, h, ledger)
 		return fmt.Sprintf("%q", v), err
@@ -65,7 +63,7 @@ func look(text string) string {
 	for _, how := range []string{"reader", "mapped", "blocks"} {
 		each(how, func(r io.Reader, h array.Header) (any, error) { return some(text, how, r, h) })
 	}
-	return s.String()
+	return all
 }
 
 // some reads the elements of a text some at a time.

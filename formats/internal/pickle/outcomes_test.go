@@ -80,16 +80,17 @@ func TestWhatComesOfAnyPickle(t *testing.T) {
 		b := expect.Must(os.ReadFile("../planetoid/testdata/ind.tiny." + part))(t)
 		of[part] = string(b)
 	}
-	sourcetest.Texts(t, of, func(text string) string {
+	sourcetest.Texts(t, of, func(text string) []sourcetest.Seen {
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(1 << 20)
 		r := bufio.NewReader(strings.NewReader(text))
 		v, err := Read(r, func(n Name) bool { return n == "some.name" }, ledger)
 		if err != nil {
-			return fmt.Sprintf("%v, %d bytes", err, ledger.Total())
+			return []sourcetest.Seen{{Way: "read", Err: err, Values: fmt.Sprint(ledger.Total(), " bytes")}}
 		}
-		return fmt.Sprintf("%s: %s%s, %d bytes, %d are left, text %q, torch %t", spell(deep(v, 0)), Describe(v),
-			arraysIn(v, 0), ledger.Total(), r.Buffered(), Text(v), LooksLikeTorch([]byte(text)))
+		return []sourcetest.Seen{{Way: "read", Values: fmt.Sprintf(
+			"%s: %s%s, %d bytes, %d are left, text %q, torch %t", spell(deep(v, 0)), Describe(v), arraysIn(v, 0),
+			ledger.Total(), r.Buffered(), Text(v), LooksLikeTorch([]byte(text)))}}
 	})
 }
 

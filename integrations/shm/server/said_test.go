@@ -5,24 +5,15 @@ package server
 import (
 	"bytes"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/expect"
 )
-
-var writeSaid = flag.Bool("write-said", false, "write testdata/said.txt in place of comparing with it")
-
-// ofOthers is what package json says.
-var ofOthers = regexp.MustCompile(`(invalid character|cannot unmarshal|unexpected end|unknown field).*`)
 
 // reproach says what a server answers to a message of a consumer that holds two batches: an ERROR, or that it goes on.
 func reproach(t *testing.T, s *serving, message []byte) string {
@@ -53,12 +44,11 @@ func reproach(t *testing.T, s *serving, message []byte) string {
 			continue
 		}
 		m, text := expect.Must2(wire.Parse[wire.Text](b))(t)
-		return fmt.Sprintf("run %d, code %d, %s", m.First, m.Second, ofOthers.ReplaceAll(text, nil))
+		return fmt.Sprintf("run %d, code %d, %s", m.First, m.Second, expect.TextLine(t, string(text), ""))
 	}
 }
 
-// What is wrong with a consumer's message is told in words that name it: the same for the same message. -write-said
-// writes them down.
+// What is wrong with a consumer's message is told in words that name it: the same for the same message.
 func TestWhatIsSaidOfMessagesIsKnown(t *testing.T) {
 	s := serve(t, plainGraph(t, 200), Options{Hold: 2, MaxConsumers: 400})
 	state := []byte(`{"semantics":1,"epoch":0,"next":0}`)
@@ -84,12 +74,5 @@ func TestWhatIsSaidOfMessagesIsKnown(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%d, %v: %s\n", i, kindOf(sound[i%len(sound)]), reproach(t, s, m))
 	}
-	const file = "testdata/said.txt"
-	if *writeSaid {
-		expect.OK(t, os.WriteFile(file, got.Bytes(), 0o644))
-	}
-	want := expect.Must(os.ReadFile(file))(t)
-	if d := expect.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); d != "" {
-		t.Errorf("%s", d)
-	}
+	expect.Golden(t, "testdata/said.txt", got.String())
 }

@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -21,11 +18,6 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
-)
-
-var (
-	update = flag.Bool("update-outcomes", false, "write testdata/outcomes.txt again")
-	whole  = flag.String("outcomes", "", "`file` to append the outcome of every reading to")
 )
 
 // Case is a source, what is asked of its reader, and where it may be damaged.
@@ -65,8 +57,15 @@ func Outcomes(t *testing.T, cases ...Case) {
 		fmt.Fprintf(&b, "# %s\n", c.Name)
 		d := &disk{t: t, c: c, dir: filepath.Join(t.TempDir(), "in"), temp: t.TempDir()}
 		before := held(d.dir)
+		last := ""
 		for _, r := range c.Requests {
-			b.WriteString(d.good(r))
+			text := d.good(r)
+			if text == last {
+				text = "and again\n"
+			} else {
+				last = text
+			}
+			b.WriteString(text)
 		}
 		d.closed("as it is", before)
 		for _, name := range slices.Sorted(maps.Keys(c.Files)) {
@@ -76,41 +75,7 @@ func Outcomes(t *testing.T, cases ...Case) {
 			}
 		}
 	}
-	compare(t, b.String())
-}
-
-func compare(t *testing.T, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "outcomes.txt")
-	if *update {
-		err := os.MkdirAll("testdata", 0o755)
-		if err = errors.Join(err, os.WriteFile(path, []byte(got), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(b) == got {
-		return
-	}
-	have, want := strings.Split(got, "\n"), strings.Split(string(b), "\n")
-	for i, n := 0, 0; i < max(len(have), len(want)) && n < 12; i++ {
-		var h, w string
-		if i < len(have) {
-			h = have[i]
-		}
-		if i < len(want) {
-			w = want[i]
-		}
-		if h != w {
-			n++
-			t.Errorf("%s:%d:\ngot  %.600s\nwant %.600s", path, i+1, h, w)
-		}
-	}
-	t.Errorf("if that is meant: go test -run %s -update-outcomes; -outcomes=FILE has every reading", t.Name())
+	expect.Golden(t, "testdata/outcomes.txt", b.String())
 }
 
 // disk is where a case lies.
@@ -120,6 +85,7 @@ type disk struct {
 	dir, temp string
 	laid      map[string]string
 	same      string // what the first request reads, if nothing is damaged
+	found     int    // how many sources there are then
 }
 
 // lay writes what is not there yet and removes what is not to be there any more.
@@ -183,6 +149,7 @@ type seen struct {
 	err       error
 	peak      int64
 	disk      int64
+	left      int64 // memory that was not given back
 	stages    []string
 	leftovers string
 }
@@ -205,14 +172,18 @@ func (d *disk) read(ctx context.Context, r source.Request, limit int64, use func
 	defer func() {
 		s.peak, s.disk = ledger.Peak(), r.Budget.DiskPeak()
 		if left, _ := os.ReadDir(d.temp); len(left) > 0 || s.err == nil && ledger.Total() != 0 {
-			s.leftovers = fmt.Sprintf("; left behind: %d bytes, %d files", ledger.Total(), len(left))
+			s.leftovers = "; left behind: memory"
+			if len(left) > 0 {
+				s.leftovers = fmt.Sprintf("; left behind: %d files", len(left))
+			}
+			s.left = ledger.Total()
 		}
 		if s.err != nil {
 			s.text = s.err.Error()
 			within, of := (*formats.Error)(nil), (*fs.PathError)(nil)
 			if !errors.As(s.err, &within) && !errors.As(s.err, &of) && ctx.Err() == nil &&
-				!errors.Is(s.err, source.ErrOptions) {
-				s.text = "AN ERROR WITHOUT A FILE: " + s.text
+				!errors.Is(s.err, source.ErrOptions) && !errors.Is(s.err, pinned.ErrLimit) {
+				d.t.Errorf("an error without a file: %v", s.err)
 			}
 		}
 		s.text = strings.ReplaceAll(s.text, d.dir, "in")
@@ -270,9 +241,13 @@ func (d *disk) good(r source.Request) string {
 	d.lay(d.c.Files)
 	ctx := context.Background()
 	s := d.read(ctx, r, 0, func(g *source.Graph) { d.promises(g) })
-	text := fmt.Sprintf("found %q\n%s%s\n", s.found, short(s.text), s.leftovers)
+	what := short(s.text)
+	if s.err != nil {
+		what = expect.Line(d.t, s.err, d.dir)
+	}
+	text := fmt.Sprintf("found %q\n%s%s\n", s.found, what, s.leftovers)
 	if d.same == "" {
-		d.same = s.text
+		d.same, d.found = s.text, len(s.found)
 	}
 	if s.err != nil {
 		return text
@@ -303,8 +278,8 @@ func (d *disk) good(r source.Request) string {
 			d.t.Errorf("%s: the context ends at look %d of %d: %v", d.c.Name, n, looks, s.err)
 		}
 	}
-	return text + fmt.Sprintf("memory %d, at least %d and then disk %d; looks at its context %d times; %s\n", s.peak,
-		least, x.disk, looks, strings.Join(s.stages, ", "))
+	return text + fmt.Sprintf("memory %d, of which %d are left, at least %d and then disk %d; looks at its context %d "+
+		"times; %s\n", s.peak, s.left, least, x.disk, looks, strings.Join(s.stages, ", "))
 }
 
 // graphOf leaves out notes: some take memory to find out, and are left out where there is none.
@@ -315,11 +290,11 @@ func graphOf(text string) string {
 
 // short cuts a long text, and adds its digest.
 func short(s string) string {
-	if len(s) < 4000 {
+	if len(s) < 1200 {
 		return s
 	}
 	digest := sha256.Sum256([]byte(s))
-	tail := s[len(s)-1000:]
+	tail := s[len(s)-400:]
 	return fmt.Sprintf("%s ... %d bytes: %x ... %s", s[:200], len(s), digest[:8], tail[strings.IndexByte(tail, ' ')+1:])
 }
 
@@ -379,43 +354,38 @@ const readings = 300
 
 // damaged reads a case with one file damaged.
 func (d *disk) damaged(name string) string {
-	b, all := d.c.Files[name], sha256.New()
-	count := map[string]int{}
-	try := func(what, text string, there bool) {
+	var count expect.Tally
+	try := func(text string, there bool) {
 		files := maps.Clone(d.c.Files)
 		if files[name] = text; !there {
 			delete(files, name)
 		}
 		d.lay(files)
 		s := d.read(context.Background(), d.c.Requests[0], 64<<20, nil)
-		fmt.Fprintf(all, "%v %s %s\n", s.found, s.text, s.leftovers)
-		if *whole != "" {
-			d.log(fmt.Sprintf("%s %s %s: %q %s%s\n", d.c.Name, name, what, s.found, s.text, s.leftovers))
+		before := strings.TrimPrefix(strings.TrimPrefix(s.leftovers+": ", "; "), ": ")
+		if len(s.found) != d.found {
+			before = fmt.Sprintf("%d found%s: ", len(s.found), s.leftovers)
 		}
 		switch {
-		case s.err == nil && s.text == d.same:
-			s.text = "the same graph"
-		case s.err == nil:
-			s.text = "another graph"
+		case s.err != nil:
+			count.Fault(d.t, before, s.err, d.dir)
+		case s.text == d.same:
+			count.Add(before+"the same graph", s.found, s.left)
+		default:
+			count.Add(before+"another graph", s.found, s.left, s.text)
 		}
-		count[fmt.Sprintf("%d found: %s%s", len(s.found), general(s.text), s.leftovers)]++
 	}
-	try("missing", "", false)
-	damage(b, d.c.Lines, func(what, text string) { try(what, text, true) })
-	var s strings.Builder
-	fmt.Fprintf(&s, "## %s: %x\n", name, all.Sum(nil)[:6])
-	for _, text := range slices.Sorted(maps.Keys(count)) {
-		fmt.Fprintf(&s, "%d x %s\n", count[text], text)
-	}
-	return s.String()
+	try("", false)
+	damage(d.c.Files[name], d.c.Lines, func(text string) { try(text, true) })
+	return fmt.Sprintf("## %s\n%s", name, &count)
 }
 
 // damage tries a text twice over, cut short, with other bytes, and, if it has lines, without each and with each twice.
-func damage(b string, byLine bool, try func(what, text string)) {
-	try("twice", b+b)
+func damage(b string, byLine bool, try func(text string)) {
+	try(b + b)
 	step := 1 + 2*len(b)/readings
 	for at := 0; at < len(b); at += step {
-		try(fmt.Sprint("cut at ", at), b[:at])
+		try(b[:at])
 	}
 	others := []func(c byte) byte{func(c byte) byte { return c ^ 1 }, func(byte) byte { return '-' },
 		func(byte) byte { return 0xff }, func(byte) byte { return '\n' }, func(c byte) byte { return c ^ 0x80 },
@@ -423,62 +393,68 @@ func damage(b string, byLine bool, try func(what, text string)) {
 	for i, at := 0, 0; at < len(b); at += step {
 		for range max(1, min(readings/2/len(b), len(others))) {
 			if c := others[i%len(others)](b[at]); c != b[at] {
-				try(fmt.Sprint("byte ", at, " is ", c), b[:at]+string([]byte{c})+b[at+1:])
+				try(b[:at] + string([]byte{c}) + b[at+1:])
 			}
 			i++
 		}
 	}
 	if lines := strings.SplitAfter(b, "\n"); byLine && len(lines) < 100 {
 		for i, line := range lines {
-			try(fmt.Sprint("without line ", i), strings.Join(lines[:i], "")+strings.Join(lines[i+1:], ""))
-			try(fmt.Sprint("twice line ", i), strings.Join(lines[:i], "")+line+strings.Join(lines[i:], ""))
+			try(strings.Join(lines[:i], "") + strings.Join(lines[i+1:], ""))
+			try(strings.Join(lines[:i], "") + line + strings.Join(lines[i:], ""))
 		}
 	}
+}
+
+// Seen is what one way to look at some bytes comes to.
+type Seen struct {
+	Way    string
+	Err    error
+	Values string // what else is seen
+}
+
+// together makes one of ways that stand beside each other and come to the same.
+func together(all []Seen) (list []Seen) {
+	for _, s := range all {
+		last := len(list) - 1
+		if last < 0 || s.Values != list[last].Values || fmt.Sprint(s.Err) != fmt.Sprint(list[last].Err) {
+			list = append(list, s)
+			continue
+		}
+		list[last].Way += ", " + s.Way
+	}
+	return list
 }
 
 // Texts is Outcomes for what reads bytes: look says what it sees in some. of has texts by name.
-func Texts(t *testing.T, of map[string]string, look func(text string) string) {
+func Texts(t *testing.T, of map[string]string, look func(text string) []Seen) {
 	t.Helper()
 	var all strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		good, digest, count := look(of[name]), sha256.New(), map[string]int{}
-		fmt.Fprintf(&all, "# %s\n%s\n", name, short(good))
-		damage(of[name], false, func(what, text string) {
-			got := look(text)
-			fmt.Fprintf(digest, "%s\n", got)
-			if got == good {
-				got = "the same"
-			}
-			count[general(got)]++
-		})
-		fmt.Fprintf(&all, "## %x\n", digest.Sum(nil)[:6])
-		for _, text := range slices.Sorted(maps.Keys(count)) {
-			fmt.Fprintf(&all, "%d x %s\n", count[text], text)
+		var count expect.Tally
+		good := look(of[name])
+		fmt.Fprintf(&all, "# %s\n", name)
+		for _, s := range together(good) {
+			fmt.Fprintf(&all, "%s: %s, %s\n", s.Way, expect.Line(t, s.Err, ""), short(s.Values))
 		}
+		damage(of[name], false, func(text string) {
+			got := look(text)
+			if fmt.Sprint(got) == fmt.Sprint(good) {
+				count.Add("the same")
+				return
+			}
+			for _, s := range together(got) {
+				if s.Err == nil {
+					count.Add(s.Way+": fine", s.Values)
+					continue
+				}
+				count.Fault(t, s.Way+": ", s.Err, "")
+				if s.Values != "" {
+					count.Add("beside errors", s.Way, s.Values)
+				}
+			}
+		})
+		fmt.Fprintf(&all, "##\n%s", &count)
 	}
-	compare(t, all.String())
-}
-
-var (
-	quoted = regexp.MustCompile(`"([^"\\]|\\.)*"|'([^'\\]|\\.)*'`)
-	number = regexp.MustCompile(`[0-9][0-9,.]*`)
-	others = regexp.MustCompile(`[^ -~]+`)
-)
-
-// general leaves numbers and what is quoted out of a text.
-func general(s string) string {
-	s = number.ReplaceAllString(quoted.ReplaceAllString(s, `".."`), "N")
-	s = others.ReplaceAllString(strings.ReplaceAll(s, "\n", " | "), "?")
-	return s[:min(len(s), 300)]
-}
-
-func (d *disk) log(text string) {
-	f, err := os.OpenFile(*whole, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = io.WriteString(f, text)
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	expect.Golden(t, "testdata/outcomes.txt", all.String())
 }

@@ -4,7 +4,6 @@ package sourcetest
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -43,6 +43,29 @@ func File(t testing.TB, name, text string) source.Place {
 	return source.Local(path)
 }
 
+// Reads fails the test unless a reader makes of a source what want says: the lines of Spell in one, with "; " between
+// them, and "undirected" behind. Each of notes must stand in what is noted.
+func Reads(t testing.TB, r source.Reader, at source.Place, req source.Request, want string, notes ...string) {
+	t.Helper()
+	g := expect.Must(r.Read(context.Background(), at, &req))(t)
+	got := strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(Spell(t, g)), "\n  ", "\n"), "\n", "; ")
+	if g.Edges.Undirected {
+		got += "; undirected"
+	}
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	all := strings.Join(g.Notes, "\n")
+	for _, note := range notes {
+		if !strings.Contains(all, note) {
+			t.Errorf("notes %q do not speak of %q", g.Notes, note)
+		}
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Refuses fails the test unless the reader refuses a source with an error that says something. what names the source.
 func Refuses(t testing.TB, r source.Reader, at source.Place, what, says string) {
 	t.Helper()
@@ -63,24 +86,90 @@ func Survives(t testing.TB, r source.Reader, dir, name string, b []byte) {
 	SurvivesAt(t, r, dir, name, source.Local(path))
 }
 
-// SurvivesAt is Survives for what is at a place already. Temporary files go to dir.
-func SurvivesAt(t testing.TB, r source.Reader, dir, name string, at source.Place) {
+// SurvivesAt is Survives for what is at a place already, with a request if one is given. Temporary files go to dir.
+func SurvivesAt(t testing.TB, r source.Reader, dir, name string, at source.Place, with ...source.Request) {
+	t.Helper()
+	survives(t, r, dir, name, at, false, with)
+}
+
+// SoundAt is SurvivesAt for a reader that checks what it reads: edges and seeds that it takes are of nodes.
+func SoundAt(t testing.TB, r source.Reader, dir, name string, at source.Place, with ...source.Request) {
+	t.Helper()
+	survives(t, r, dir, name, at, true, with)
+}
+
+func survives(t testing.TB, r source.Reader, dir, name string, at source.Place, sound bool, with []source.Request) {
 	t.Helper()
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(8 << 20)
-	budget := &source.Budget{Memory: ledger, Dir: dir, Disk: 64 << 20}
-	g, err := r.Read(context.Background(), at, &source.Request{Budget: budget})
+	var req source.Request
+	if len(with) > 0 {
+		req = with[0]
+	}
+	req.Budget = &source.Budget{Memory: ledger, Dir: dir, Disk: 64 << 20}
+	g, err := r.Read(context.Background(), at, &req)
 	if err == nil {
-		err = g.Edges.Each(func(source.Batch) error { return nil })
-		for _, n := range g.Nodes {
-			for _, c := range n.Columns {
-				err = errors.Join(err, c.Write(context.Background(), io.Discard))
+		err = errors.Join(edgesAreWhole(t, name, g, sound), columnsAreWhole(t, name, g), g.Close())
+		for _, s := range g.Splits {
+			for _, v := range s.IDs {
+				if sound && uint64(v) >= uint64(g.Nodes[s.NodeType].Count) {
+					t.Fatalf("%s: seed %d of %d nodes", name, v, g.Nodes[s.NodeType].Count)
+				}
 			}
 		}
-		err = errors.Join(err, g.Close())
 	}
 	var within *formats.Error
 	if err != nil && !errors.As(err, &within) {
 		t.Fatalf("%s: %v", name, err)
 	}
+}
+
+// edgesAreWhole goes over all edges, which are as many as is said and have their columns. If sound, they are between
+// nodes.
+func edgesAreWhole(t testing.TB, name string, g *source.Graph, sound bool) error {
+	t.Helper()
+	n := int64(0)
+	err := g.Edges.Each(func(b source.Batch) error {
+		for i := range b.Src {
+			of := 0
+			if b.Types != nil {
+				of = int(b.Types[i])
+			}
+			sources, targets := g.Nodes[g.Types[of].Source].Count, g.Nodes[g.Types[of].Target].Count
+			if sound && (uint64(b.Src[i]) >= uint64(sources) || uint64(b.Dst[i]) >= uint64(targets)) {
+				t.Fatalf("%s: edge %d>%d of type %d, from %d nodes to %d", name, b.Src[i], b.Dst[i], of, sources,
+					targets)
+			}
+		}
+		for i, c := range g.Edges.Columns {
+			if int64(len(b.Columns[i])) != int64(len(b.Src))*c.RowBytes() {
+				t.Fatalf("%s: column %s: %d bytes for %d edges", name, c.Name, len(b.Columns[i]), len(b.Src))
+			}
+		}
+		n += int64(len(b.Src))
+		return nil
+	})
+	if err == nil && n != g.Edges.Count {
+		t.Fatalf("%s: %d edges, not %d", name, n, g.Edges.Count)
+	}
+	return err
+}
+
+// columnsAreWhole writes the columns of nodes, which must be as long as they say.
+func columnsAreWhole(t testing.TB, name string, g *source.Graph) (all error) {
+	t.Helper()
+	for _, n := range g.Nodes {
+		for _, c := range n.Columns {
+			if n.Count*c.RowBytes() > 64<<20 {
+				continue
+			}
+			count := &full{room: n.Count * c.RowBytes(), err: errors.New("a column has more bytes than it says")}
+			err := c.Write(context.Background(), count)
+			if errors.Is(err, count.err) || err == nil && count.room != 0 {
+				t.Fatalf("%s: column %s of %d nodes: %v, %d bytes are missing", name, c.Name, n.Count, err, count.room)
+			}
+			all = errors.Join(all, err)
+		}
+	}
+	return all
 }

@@ -208,7 +208,7 @@ var brokenRules = []struct {
 	{"type too large", true, types(0, 0, 1, 1, 0, 1, 4)},
 	{"type in disorder", true, types(0, 1, 0, 1, 0, 1, 2)},
 	{"type of other nodes", true, types(0, 0, 1, 1, 0, 2, 2)},
-	{"source of another type", true, func(a *graph.Arrays) { a.Indices = unified.FromSlice([]int32{3, 1, 4, 5, 2, 3, 0}) }},
+	{"source of another type", true, indices(3, 1, 4, 5, 2, 3, 0)},
 	{"time in disorder", true, func(a *graph.Arrays) {
 		a.EdgeColumns["time"] = unified.FromSlice([]int32{8, 7, 0, 0, 1, 0, 0})
 	}},

@@ -239,7 +239,8 @@ func TestSamplersDrawWhatTheyDrewAndTakeWhatTheyTook(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(samplers)) {
 		of := samplers[name]
 		draws := known(t, plain, of)
-		fmt.Fprintf(&got, "%s: %s\n  %s\n  typed: %s\n", name, expect.Short(of.Fingerprint()), draws, known(t, typed, of))
+		fmt.Fprintf(&got, "%s: %s\n  %s\n  typed: %s\n", name, expect.Short(of.Fingerprint()), draws,
+			known(t, typed, of))
 		fmt.Fprintf(&got, "  sources that are no nodes: %s\n", known(t, badSources, of))
 		if text := known(t, badWeights, of); text != draws {
 			fmt.Fprintf(&got, "  negative weights: %s\n", text)

@@ -89,11 +89,9 @@ func TestConvertStoresFeaturesInFewerBytes(t *testing.T) {
 		expect.OK(t, ds.Close())
 	}
 	table = textFile(t, "x.npy", string(expect.NPY([]float32{1, 70000, 3, 4}, 2, 2)))
-	_, err, code := khop(t, "convert", textFile(t, "edges.txt", "0 1\n"), filepath.Join(t.TempDir(), "x"), "--features",
-		table, "--feature-dtype", "float16")
-	if code != exitFailed || !strings.Contains(err, `column "feature": row 0: 70000 does not fit float16`) {
-		t.Errorf("an overflow: status %d, %s", code, err)
-	}
+	fails(t, exitFailed, `column "feature": row 0: 70000 does not fit float16`,
+		"convert", textFile(t, "edges.txt", "0 1\n"), filepath.Join(t.TempDir(), "x"), "--features", table,
+		"--feature-dtype", "float16")
 }
 
 // stored returns the number that an element stands for.

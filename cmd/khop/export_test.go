@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
@@ -18,10 +17,7 @@ func TestExportsAreConvertedToEqualDatasets(t *testing.T) {
 	for _, c := range []struct{ to, target string }{{"numpy", "arrays"}, {"npz", "x.npz"}} {
 		target, again := filepath.Join(t.TempDir(), c.target), filepath.Join(t.TempDir(), "again.khop")
 		must(t, "export", data, target, "--to", c.to)
-		if _, err, code := khop(t, "export", data, target, "--to", c.to); code != exitFailed ||
-			!strings.Contains(err, "target exists") {
-			t.Errorf("%s, a second time: status %d, %s", c.to, code, err)
-		}
+		fails(t, exitFailed, "target exists", "export", data, target, "--to", c.to)
 		must(t, "export", data, target, "--to", c.to, "--force")
 		must(t, "convert", target, again)
 		if got := object(t, "info", again, "--json")["id"]; got != id {
@@ -34,10 +30,7 @@ func TestExportsAreConvertedToEqualDatasets(t *testing.T) {
 	}
 	mine := t.TempDir()
 	expect.OK(t, os.WriteFile(filepath.Join(mine, "thesis.txt"), nil, 0o600))
-	if _, err, code := khop(t, "export", data, mine, "--to", "numpy", "--force"); code != exitFailed ||
-		!strings.Contains(err, "was not written by khop export") {
-		t.Errorf("over a folder of others: status %d, %s", code, err)
-	}
+	fails(t, exitFailed, "was not written by khop export", "export", data, mine, "--to", "numpy", "--force")
 	if _, err := os.Stat(filepath.Join(mine, "thesis.txt")); err != nil {
 		t.Error(err)
 	}

@@ -126,9 +126,7 @@ func TestAFullFileSystemLeavesNoHalf(t *testing.T) {
 		t.Skipf("no file system can be mounted: %v", err)
 	}
 	defer func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, unix.Unmount(dir, unix.MNT_DETACH))
 	}()
 	w, failed := newWriters(t, r), 0
 	ballast := filepath.Join(dir, "ballast")

@@ -58,9 +58,7 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 		t.Errorf("rank %d, and the heap's limit is %d", n, debug.SetMemoryLimit(-1))
 	}
 	for _, i := range []*inside{one, two} {
-		if err := i.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, i.Close())
 	}
 	if now := debug.SetMemoryLimit(-1); now != limit {
 		t.Errorf("the heap's limit was %d and is %d", limit, now)

@@ -75,11 +75,23 @@ func builtProgram(t *testing.T) string {
 		return path
 	}
 	path := filepath.Join(t.TempDir(), "khop")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	expect.OK(t, os.WriteFile(path, expect.Must(theProgram())(t), 0o700))
 	return path
 }
+
+// theProgram is what go build makes, once for all tests.
+var theProgram = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "khop-built-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "khop")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	return os.ReadFile(path)
+})
 
 // openWorkshop makes what drawn commands work on.
 func openWorkshop(t *testing.T) *workshop {
@@ -111,9 +123,7 @@ func (w *workshop) write(t *testing.T, s drawnFile) string {
 	if err == nil {
 		err = os.WriteFile(path, text, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return path
 }
 

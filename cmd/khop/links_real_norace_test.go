@@ -52,9 +52,7 @@ func checkLinks(t *testing.T, data string, links, given int, opt loader.Options)
 	expect.OK(t, err)
 	defer all.Close()
 	for b, err := range all.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for i, u := range b.Links(0).Sources {
 			edges[[2]int64{u, b.Links(0).Targets[i]}] = true
 		}
@@ -63,9 +61,7 @@ func checkLinks(t *testing.T, data string, links, given int, opt loader.Options)
 	defer ld.Close()
 	var seen, false0, drawn int
 	for b, err := range ld.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		x := b.Links(0)
 		n := len(x.Items)
 		seen, drawn = seen+n, drawn+len(x.Sources)-n

@@ -179,10 +179,7 @@ func TestSeedsFromAFile(t *testing.T) {
 		t.Errorf("%+v, %v", b, err)
 	}
 	expect.OK(t, os.WriteFile(file, []byte("5\n2000\n"), 0o600))
-	if _, errOut, code := khop(t, "sample", data, "--seeds", "@"+file); code != exitFailed ||
-		!strings.Contains(errOut, file+": line 2") {
-		t.Errorf("status %d, %q", code, errOut)
-	}
+	fails(t, exitFailed, file+": line 2", "sample", data, "--seeds", "@"+file)
 }
 
 func TestBenchTellsWhatScriptsRead(t *testing.T) {

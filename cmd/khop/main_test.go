@@ -53,6 +53,14 @@ func must(t *testing.T, args ...string) string {
 	return out
 }
 
+// fails runs a command line that has to end with a status, and to say something about it.
+func fails(t *testing.T, status int, says string, args ...string) {
+	t.Helper()
+	if _, err, code := khop(t, args...); code != status || !strings.Contains(err, says) {
+		t.Errorf("khop %s: status %d, want %d, and %q in:\n%s", strings.Join(args, " "), code, status, says, err)
+	}
+}
+
 // object runs a command line that prints a JSON object and nothing else.
 func object(t *testing.T, args ...string) map[string]any {
 	t.Helper()
@@ -95,9 +103,7 @@ func small(t *testing.T) string {
 	if err == nil {
 		err = os.CopyFS(path, files)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return path
 }
 

@@ -26,10 +26,7 @@ func TestAPartitionIsWrittenAndSampledFrom(t *testing.T) {
 	if strings.Count(lines, "\n") != 3 {
 		t.Errorf("an epoch has these batches:\n%s", lines)
 	}
-	if _, stderr, code := khop(t, "partition", data, "--parts", "6"); code != exitFailed ||
-		!strings.Contains(stderr, "--force") {
-		t.Errorf("a file that is there: status %d, %s", code, stderr)
-	}
+	fails(t, exitFailed, "--force", "partition", data, "--parts", "6")
 	json := must(t, "partition", data, "--parts", "6", "--force", "--json")
 	if again, err := os.ReadFile(file); err != nil || string(again) != string(first) ||
 		!strings.Contains(json, `"cut":`) {

@@ -117,9 +117,7 @@ func TestTheFeedTakesPathsByteForByte(t *testing.T) {
 	c := expect.Must(consumer.Dial(t.Context(), socket, consumer.Options{}))(t)
 	defer c.Close()
 	for _, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 }
 
@@ -142,8 +140,6 @@ func TestSeedsAreOfAFileAndPlainText(t *testing.T) {
 	}
 	for _, args := range [][]string{{"sample", data, "--seeds", "@" + pipe}, {"convert", pipe, dir + "/x"},
 		{"convert", "/dev/zero", dir + "/x"}, {"convert", "-", dir + "/x"}} {
-		if _, err, code := khop(t, args...); code != exitFailed || !strings.Contains(err, "to a file first") {
-			t.Errorf("khop %q: status %d, %s", args, code, err)
-		}
+		fails(t, exitFailed, "to a file first", args...)
 	}
 }

@@ -111,10 +111,7 @@ func TestResidenceChangesNoBatch(t *testing.T) {
 	if strings.Join(verified, "\n") != want {
 		t.Error("with --verify there are other batches")
 	}
-	if _, stderr, code := khop(t, "sample", data, "--resident", "--residence", "disk"); code != exitUsage ||
-		!strings.Contains(stderr, "contradict") {
-		t.Errorf("status %d: %s", code, stderr)
-	}
+	fails(t, exitUsage, "contradict", "sample", data, "--resident", "--residence", "disk")
 }
 
 func TestBenchSaysWhatWasReadOfColumnsOnDisk(t *testing.T) {

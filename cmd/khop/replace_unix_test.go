@@ -69,8 +69,6 @@ func interrupt(t *testing.T, data string, command []string) int {
 	if errors.As(err, &exit) {
 		return exit.ExitCode()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return exitDone
 }

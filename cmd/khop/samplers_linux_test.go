@@ -179,9 +179,7 @@ func digestsOf(t *testing.T, data string, opt loader.Options) (lines []string) {
 	ld := expect.Must(loader.New(ds, opt))(t)
 	defer ld.Close()
 	for b, err := range ld.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		topology, full := b.Digest()
 		lines = append(lines, fmt.Sprintf("%d %016x %016x", b.Number, topology, full))
 	}
@@ -192,9 +190,7 @@ func digestsOf(t *testing.T, data string, opt loader.Options) (lines []string) {
 func digestsFed(t *testing.T, con *consumer.Consumer, epoch uint64) (lines []string) {
 	t.Helper()
 	for b, err := range con.Epoch(t.Context(), epoch) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		topology, full := b.Digest()
 		lines = append(lines, fmt.Sprintf("%d %016x %016x", b.Number, topology, full))
 	}

@@ -137,9 +137,7 @@ func TestServeEndsWithItsEpochsAndGoesOnFromItsState(t *testing.T) {
 	data, state := small(t), filepath.Join(t.TempDir(), "state.json")
 	numbers := func(c *consumer.Consumer, most int) (list []uint64) {
 		for b, err := range c.GoOn(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if list = append(list, b.Epoch*100+b.Number); len(list) == most {
 				break
 			}
@@ -172,9 +170,7 @@ func TestServeEndsWithItsParent(t *testing.T) {
 	in := expect.Must(parent.StdinPipe())(t)
 	defer in.Close()
 	out, err := parent.StdoutPipe() // its child has it too: it ends with both
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	expect.OK(t, parent.Start())
 	lines := bufio.NewReader(out)
 	if text, err := lines.ReadString('\n'); err != nil || !strings.Contains(text, socket) {
@@ -194,9 +190,7 @@ func TestServeMetrics(t *testing.T) {
 	s := startServer(t, small(t), "--metrics", "127.0.0.1:0", "--world-size", "2", "--batch-size", "10")
 	c := s.connect(t, consumer.Options{})
 	for _, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	r := expect.Must(http.Get("http://" + s.ready.Metrics + "/metrics"))(t)
 	defer r.Body.Close()

@@ -24,13 +24,11 @@ func TestSignalsEndTheProgram(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "sample", data, "--jsonl", "--batch-size", "1", "--seeds",
 			"@"+seeds)
 		cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1")
-		out, err := cmd.StdoutPipe()
-		expect.OK(t, err)
+		out := expect.Must(cmd.StdoutPipe())(t)
 		expect.OK(t, cmd.Start())
 		lines := bufio.NewReader(out)
-		if _, err := lines.ReadString('\n'); err != nil { // it is at work, and will be until somebody reads on
-			t.Fatal(err)
-		}
+		_, err := lines.ReadString('\n') // it is at work, and will be until somebody reads on
+		expect.OK(t, err)
 		expect.OK(t, cmd.Process.Signal(signal))
 		for err == nil {
 			_, err = lines.ReadString('\n')

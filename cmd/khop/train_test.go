@@ -32,18 +32,9 @@ func TestTrainSaysHowWellItLearns(t *testing.T) {
 		t.Errorf("%v", last)
 	}
 	expect.OK(t, os.WriteFile(state, []byte("something else entirely"), 0o600))
-	_, stderr, code := khop(t, append(args, "--checkpoint", state)...)
-	if code != exitFailed || !strings.Contains(stderr, state) {
-		t.Errorf("a foreign checkpoint: status %d: %s", code, stderr)
-	}
-	if _, stderr, code = khop(t, append(args, "--max-memory", fmt.Sprint(machine.Own+1000))...); code != exitFailed ||
-		!strings.Contains(stderr, "allow more") {
-		t.Errorf("too little memory: status %d: %s", code, stderr)
-	}
-	if _, stderr, code = khop(t, append(args, "--fanouts", "3")...); code != exitFailed ||
-		!strings.Contains(stderr, "1 fan-outs for 2 layers") {
-		t.Errorf("too few fan-outs: status %d: %s", code, stderr)
-	}
+	fails(t, exitFailed, state, append(args, "--checkpoint", state)...)
+	fails(t, exitFailed, "allow more", append(args, "--max-memory", fmt.Sprint(machine.Own+1000))...)
+	fails(t, exitFailed, "1 fan-outs for 2 layers", append(args, "--fanouts", "3")...)
 }
 
 func TestTrainExplainsHowLayersAreComputed(t *testing.T) {

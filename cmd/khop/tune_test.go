@@ -21,9 +21,7 @@ func TestTuneKeepsItsChoicesAndDrawsThem(t *testing.T) {
 	}
 	picture(t, plot, "with values", "without values", ">16<", "speed-up")
 	expect.OK(t, os.WriteFile(file, []byte("{"), 0o600))
-	if _, stderr, code := khop(t, args...); code != exitDone || !strings.Contains(stderr, file) {
-		t.Errorf("a damaged file: status %d: %s", code, stderr)
-	}
+	fails(t, exitDone, file, args...)
 	if out, stderr, _ := khop(t, args...); stderr != "" || !strings.Contains(out, "speed-up") {
 		t.Errorf("it was not written anew: %s%s", stderr, out)
 	}

@@ -48,9 +48,7 @@ func TestASourceThatIsChangedWhileItIsReadIsAnError(t *testing.T) {
 				Progress: func(stage string, _, _ int64) {
 					if stage == "place" && !done {
 						done = true
-						if err := change(victim); err != nil {
-							t.Error(err)
-						}
+						expect.OK(t, change(victim))
 					}
 				}})
 			if !errors.Is(err, source.ErrChanged) || !done {

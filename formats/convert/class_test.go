@@ -423,9 +423,7 @@ func TestNumberingByDegreeTakesWhatItSays(t *testing.T) {
 			!strings.HasPrefix(err.Error(), "number 1000 nodes anew: ")) {
 			t.Errorf("%d bytes less: %v", missing, err)
 		}
-		if err := c.graph.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.graph.Close())
 	}
 }
 
@@ -517,9 +515,7 @@ func TestColumnsThatLieTogetherFailAsOne(t *testing.T) {
 		if again := conv.writeSome(t.Context(), w, 0, list); c.fine && !errors.Is(again, formats.ErrExist) {
 			t.Errorf("%s: a column is written twice: %v", name, again)
 		}
-		if err := w.Abort(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, w.Abort())
 	}
 }
 

@@ -68,9 +68,7 @@ func (c *conversion) columnsAlone(t *testing.T) *formats.Dataset {
 	if err == nil {
 		err = c.writeColumns(t.Context(), w, unified.Int32)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	indptr, err := w.Topology("indptr", unified.Int64, c.graph.Node().Count+1)
 	err = fill(indptr, err, func() error {
 		_, err := indptr.Write(make([]byte, 8*(c.graph.Node().Count+1)))

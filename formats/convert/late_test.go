@@ -56,7 +56,5 @@ func TestADiskThatIsTooSmallIsFoundBeforeEdgesAreTakenIn(t *testing.T) {
 	if err := c.roomFor(1 << 60); !errors.Is(err, formats.ErrSpace) {
 		t.Errorf("an exbibyte: %v", err)
 	}
-	if err := c.roomFor(1 << 10); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, c.roomFor(1<<10))
 }

@@ -29,9 +29,7 @@ func adjacency(t *testing.T, nodes int) string {
 		if err == nil {
 			_, err = w.Write(expect.NPY(v))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	expect.OK(t, z.Close())
 	return f.Name()

@@ -67,9 +67,7 @@ func check(t *testing.T, dir string, res *Result) {
 	}
 	ds := expect.Must(formats.Open(dir))(t)
 	defer func() {
-		if err := ds.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, ds.Close())
 	}()
 	g, top := ds.Graph(), int64(0)
 	indptr := g.Indptr()

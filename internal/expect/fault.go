@@ -15,7 +15,7 @@ import (
 
 // A Fault is what golden files hold of an error. Its sentence stands in one table for all packages, see SentenceKey.
 type Fault struct {
-	Sentinel string   // the text of the error that all others wrap; "-" where it is the sentence itself
+	Sentinel string   // the first words of the error that all others wrap; "-" where it is the sentence itself
 	File     string   // the file's path; "" for none
 	Unit     string   // what a row is, if there is one
 	Row      int64    // -1 for none
@@ -57,6 +57,8 @@ func FaultOf(err error, dir string) Fault {
 	f.Sentinel = "-"
 	if leaf != what {
 		f.Sentinel, _ = general(leaf.Error(), dir, 60)
+		words := strings.Fields(f.Sentinel)
+		f.Sentinel = strings.TrimRight(strings.Join(words[:min(len(words), 4)], " "), ",:;")
 	}
 	f.Sentence, _ = general(what.Error(), dir, 160)
 	f.Remedy, _ = general(remedy, dir, 160)

@@ -20,11 +20,6 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	expect.OK(t, errors.Join(errs...))
-}
-
 func counting(n int64) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -36,8 +31,7 @@ func counting(n int64) []byte {
 // newFile makes an empty file.
 func newFile(t *testing.T) (f *os.File, path string) {
 	path = filepath.Join(t.TempDir(), "x.arrow")
-	f, err := os.Create(path)
-	must(t, err)
+	f = expect.Must(os.Create(path))(t)
 	t.Cleanup(func() { _ = f.Close() })
 	return f, path
 }
@@ -162,18 +156,15 @@ func TestArrowReadsStrings(t *testing.T) {
 	for _, want := range [][]string{{}, {""}, {"a", "", "héllo", "名"}, {"", "", ""}} {
 		f, path := newFile(t)
 		s, err := shared(Direct{Dataset: 1 << 60}).Strings(f, path, "name", int64(len(want)))
-		must(t, err)
+		expect.OK(t, err)
 		for _, v := range want {
-			must(t, s.Write(v))
+			expect.OK(t, s.Write(v))
 		}
 		_, err = s.Close()
-		must(t, err)
-		file, err := os.ReadFile(path)
-		must(t, err)
-		r, err := ipc.NewFileReader(bytes.NewReader(file))
-		must(t, err)
-		rec, err := r.Record(0)
-		must(t, err)
+		expect.OK(t, err)
+		file := expect.Must(os.ReadFile(path))(t)
+		r := expect.Must(ipc.NewFileReader(bytes.NewReader(file)))(t)
+		rec := expect.Must(r.Record(0))(t)
 		col := rec.Column(0).(*array.LargeString)
 		for i, v := range want {
 			if col.Value(i) != v {
@@ -275,13 +266,10 @@ func TestCompressedBatchesAreNamed(t *testing.T) {
 	values.AppendValues(make([]int32, 1000), nil)
 	column := values.NewArray()
 	path := filepath.Join(t.TempDir(), "x.arrow")
-	f, err := os.Create(path)
-	must(t, err)
-	w, err := ipc.NewFileWriter(f, ipc.WithSchema(fields), ipc.WithZstd())
-	must(t, err)
-	must(t, w.Write(array.NewRecord(fields, []arrow.Array{column}, 1000)), w.Close(), f.Close())
-	file, err := os.ReadFile(path)
-	must(t, err)
+	f := expect.Must(os.Create(path))(t)
+	w := expect.Must(ipc.NewFileWriter(f, ipc.WithSchema(fields), ipc.WithZstd()))(t)
+	expect.OK(t, w.Write(array.NewRecord(fields, []arrow.Array{column}, 1000)), w.Close(), f.Close())
+	file := expect.Must(os.ReadFile(path))(t)
 	if err := checkWalk(t, file); err == nil || !strings.HasSuffix(err.Error(), "record batch is compressed") {
 		t.Errorf("%v", err)
 	}
@@ -301,7 +289,7 @@ func TestColumnsHaveAsManyDimensionsAsTensors(t *testing.T) {
 func TestAFileThatCannotBeWrittenIsNamed(t *testing.T) {
 	_, path := newFile(t)
 	f, err := os.Open(path) // for reading
-	must(t, err)
+	expect.OK(t, err)
 	defer f.Close()
 	_, err = shared(Direct{Dataset: 1 << 60}).Writer(f, path, Type{Name: "x", DType: unified.Int8}, 3)
 	if err == nil || !strings.HasPrefix(err.Error(), path+": ") {
@@ -312,11 +300,11 @@ func TestAFileThatCannotBeWrittenIsNamed(t *testing.T) {
 func TestAnErrorOfWritingPastThePageCacheNamesTheFile(t *testing.T) {
 	f, path := newFile(t)
 	w, err := shared(Direct{Block: 4096}).Writer(f, path, Type{Name: "a", DType: unified.Int32}, 1<<20)
-	must(t, err)
+	expect.OK(t, err)
 	if w.f.behind == nil {
 		t.Skip("the file system refuses")
 	}
-	must(t, f.Close())
+	expect.OK(t, f.Close())
 	_, err = w.Write(make([]byte, 4<<20))
 	_, closed := w.Close()
 	if err = errors.Join(err, closed); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), path) {
@@ -330,15 +318,15 @@ func TestFewArraysAtATimePassThePageCache(t *testing.T) {
 	for i := range 2 * mostDirect {
 		f, path := newFile(t)
 		w, err := s.Writer(f, path, Type{Name: "a", DType: unified.Int32}, 1)
-		must(t, err)
+		expect.OK(t, err)
 		if w.f.behind != nil {
 			direct++
 		}
 		if i == 0 { // its place is free again
 			_, err = w.Write(make([]byte, 4))
-			must(t, err)
+			expect.OK(t, err)
 			_, err = w.Close()
-			must(t, err)
+			expect.OK(t, err)
 		}
 	}
 	if direct != 0 && direct != mostDirect+1 {

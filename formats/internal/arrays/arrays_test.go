@@ -1,9 +1,7 @@
 package arrays
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,34 +23,6 @@ func folder(t testing.TB, arrays map[string][]byte) source.Place {
 	return sourcetest.Folder(t, "", files)
 }
 
-// spell writes a graph in one line.
-func spell(t testing.TB, g *source.Graph) string {
-	t.Helper()
-	s := fmt.Sprintf("%d:", g.Node().Count)
-	expect.OK(t, g.Edges.Each(func(b source.Batch) error {
-		for i := range b.Src {
-			s += fmt.Sprintf(" %d>%d", b.Src[i], b.Dst[i])
-			for k, c := range g.Edges.Columns {
-				w := c.RowBytes()
-				s += fmt.Sprintf(":%x", b.Columns[k][int64(i)*w:int64(i+1)*w])
-			}
-		}
-		return nil
-	}))
-	for _, c := range g.Edges.Columns {
-		s += fmt.Sprintf("; edge %s %v%v", c.Name, c.DType, c.Shape)
-	}
-	for _, c := range g.Node().Columns {
-		var b bytes.Buffer
-		expect.OK(t, c.Write(context.Background(), &b))
-		s += fmt.Sprintf("; %s %v%v %x", c.Name, c.DType, c.Shape, b.Bytes())
-	}
-	for _, split := range g.Splits {
-		s += fmt.Sprintf("; %s %d", split.Name, split.IDs)
-	}
-	return s
-}
-
 func TestArraysAreKnownByNameAndShape(t *testing.T) {
 	index := expect.NPY([]int64{0, 1, 2, 1, 2, 0}, 2, 3)
 	for _, c := range []struct {
@@ -61,37 +31,31 @@ func TestArraysAreKnownByNameAndShape(t *testing.T) {
 		want   string
 		note   string
 	}{
-		{"one array", map[string][]byte{"edge_index": index}, "3: 0>1 1>2 2>0", ""},
-		{"rows", map[string][]byte{"edges": expect.NPY([]int32{0, 1, 2, 0}, 2, 2)}, "3: 0>1 2>0", ""},
+		{"one array", map[string][]byte{"edge_index": index}, "3 node; node:edge:node 0>1 1>2 2>0", ""},
+		{"rows", map[string][]byte{"edges": expect.NPY([]int32{0, 1, 2, 0}, 2, 2)},
+			"3 node; node:edge:node 0>1 2>0", ""},
 		{"two arrays", map[string][]byte{"src": expect.NPY([]int16{4, 1}), "dst": expect.NPY([]uint8{0, 2})},
-			"5: 4>0 1>2", ""},
+			"5 node; node:edge:node 4>0 1>2", ""},
 		{"nodes", map[string][]byte{"edge_index": index, "num_nodes": expect.NPY([]int64{4}),
 			"node_feat": expect.NPY([]uint8{1, 2, 3, 4, 5, 6, 7, 8}, 4, 2), "y": expect.NPY([]float32{1, 0, 2, 1},
 				4, 1),
 			"train_idx": expect.NPY([]int32{3, 0}), "valid_mask": expect.NPY([]uint8{0, 1, 0, 0}),
 			"node_rank": expect.NPY([]int8{9, 8, 7, 6}), "what": expect.NPY([]int8{9})},
-			"4: 0>1 1>2 2>0; feature uint8[2] 0102030405060708; rank int8[] 09080706; label int64[] " +
-				"0100000000000000000000000000000002000000000000000100000000000000; train [3 0]; val [1]",
+			"4 node, 3 classes; feature uint8[2]: [1,2,3,4,5,6,7,8]; rank int8[]: [9,8,7,6]; label int64[]: " +
+				"[1,0,2,1]; node:edge:node 0>1 1>2 2>0; train 0 of node: [3 0]; val 0 of node: [1]",
 			"what (<i1 (1))"},
 		{"edges", map[string][]byte{"edge_index": index, "num_nodes": expect.NPY([]int64{9}),
 			"edge_attr": expect.NPY([]uint8{1, 2, 3, 4, 5, 6}, 3, 2), "time": expect.NPY([]uint8{7, 8, 9}),
 			"edge_weight": expect.NPY([]int8{1, -1, 1}), "odd": expect.NPY([]int8{3, 2, 1})},
-			"9: 0>1:0102:01:03:07 1>2:0304:ff:02:08 2>0:0506:01:01:09; edge feature uint8[2]; edge value int8[]; " +
-				"edge odd int8[]; edge time uint8[]", ""},
+			"9 node; edge feature uint8[2]; edge value int8[]; edge odd int8[]; edge time uint8[]; " +
+				"node:edge:node 0>1:1,2:1:3:7 1>2:3,4:-1:2:8 2>0:5,6:1:1:9", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := folder(t, c.arrays)
 			if found := Reader.Find(at.Tree); len(found) == 0 || found[0] != "." {
 				t.Fatalf("found %v", found)
 			}
-			g := expect.Must(Reader.Read(context.Background(), at, &source.Request{}))(t)
-			defer g.Close()
-			if got := spell(t, g); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
-			if notes := strings.Join(g.Notes, "\n"); !strings.Contains(notes, c.note) || c.note == "" && notes != "" {
-				t.Errorf("notes %q, want %q", notes, c.note)
-			}
+			sourcetest.Reads(t, Reader, at, source.Request{}, c.want, c.note)
 		})
 	}
 }
@@ -127,23 +91,7 @@ func FuzzRead(f *testing.F) {
 			expect.OK(t, os.WriteFile(filepath.Join(dir, name+".npy"), b, 0o600))
 		}
 		tree := expect.Must(source.OpenTree(dir, nil))(t)
-		g, err := Reader.Read(context.Background(), tree.At("."), &source.Request{})
-		if err != nil {
-			return
-		}
-		defer g.Close()
-		n := int64(0)
-		if err := g.Edges.Each(func(b source.Batch) error {
-			n += int64(len(b.Src))
-			for i, c := range g.Edges.Columns {
-				if int64(len(b.Columns[i])) != int64(len(b.Src))*c.RowBytes() {
-					t.Fatalf("column %s: %d bytes for %d edges", c.Name, len(b.Columns[i]), len(b.Src))
-				}
-			}
-			return nil
-		}); err == nil && n != g.Edges.Count {
-			t.Fatalf("%d edges, not %d", n, g.Edges.Count)
-		}
+		sourcetest.SurvivesAt(t, Reader, t.TempDir(), "arrays", tree.At("."))
 	})
 }
 
@@ -163,21 +111,9 @@ func TestFoldersOfTypesAreATypedGraph(t *testing.T) {
 	if found := Reader.Find(at.Tree); !slices.Equal(found, []string{"g"}) {
 		t.Fatalf("found %v", found)
 	}
-	g := expect.Must(Reader.Read(context.Background(), at.Tree.At("g"), &source.Request{}))(t)
-	defer g.Close()
-	var got []string
-	for _, n := range g.Nodes {
-		got = append(got, fmt.Sprintf("%s %d", n.Name, n.Count))
-	}
-	for _, e := range g.Types {
-		got = append(got, fmt.Sprintf("%s-%s-%s", g.Nodes[e.Source].Name, e.Relation, g.Nodes[e.Target].Name))
-	}
-	if s := strings.Join(got, ", "); s != "author 5, paper 3, venue 7, author-writes-paper, paper-of-venue" {
-		t.Error(s)
-	}
-	if g.Edges.Count != 4 || len(g.Edges.Columns) != 1 || len(g.Splits) != 1 {
-		t.Errorf("%d edges with %v, splits %v", g.Edges.Count, g.Edges.Columns, g.Splits)
-	}
+	sourcetest.Reads(t, Reader, at.Tree.At("g"), source.Request{}, "5 author; 3 paper; feature uint8[]: [1,2,3]; "+
+		"7 venue; edge weight float32[]; author:writes:paper 4>0:3 1>2:4; paper:of:venue 2>0:1 0>6:2; "+
+		"train 0 of paper: [1 2]")
 	files["g/nodes/author/num_nodes.npy"] = expect.NPY([]int64{-5})
 	sourcetest.Refuses(t, Reader, sourcetest.Folder(t, "", files).Tree.At("g"), "count", "is [-5], not one number")
 }

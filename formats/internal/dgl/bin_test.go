@@ -38,9 +38,7 @@ func TestSavedGraphsAreWhatDGLReads(t *testing.T) {
 		if !strings.Contains(strings.Join(g.Notes, "\n"), "of the whole graph: of_all") {
 			t.Errorf("%s: notes %q", name, g.Notes)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 }
 

@@ -353,9 +353,7 @@ func TestColumnsCanNameTypesOfNodes(t *testing.T) {
 		if got = strings.TrimSpace(got) + ": " + pairs(t, g); got != c.want {
 			t.Errorf("%q: %s, want %s", c.text, got, c.want)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 	if _, err := Read(context.Background(), local(t, "edges.txt", []byte("1 1\n")),
 		Options{Columns: []string{"src:user", "dst"}}); err == nil || !strings.Contains(err.Error(), "names both") {

@@ -92,9 +92,7 @@ func TestValuesAreThoseOfStrconvWithAnyNumberOfWorkers(t *testing.T) {
 		if !slices.Equal(got, ids) {
 			t.Errorf("seed %d, %d workers: %d edges, or others", seed, workers, g.Edges.Count)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 }
 
@@ -132,9 +130,7 @@ func TestColumnsOfNoGivenTypeAreTheSameWithAnyNumberOfWorkers(t *testing.T) {
 			!strings.Contains(notes, fmt.Sprintf("(edge %d)", n-10)) {
 			t.Errorf("%d workers: %d columns, %d bytes; %s", workers, len(g.Edges.Columns), len(x), notes)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 }
 
@@ -160,8 +156,6 @@ func TestTheFirstBadLineIsNamed(t *testing.T) {
 		if err != nil || g.Edges.Count != 39_998 || skips.Count() != 3 {
 			t.Fatalf("%d workers, three skipped: %v, %d", workers, err, skips.Count())
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 }

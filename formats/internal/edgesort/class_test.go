@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -133,31 +134,18 @@ func TestElementsAreComparedAndCombinedAsNumbers(t *testing.T) {
 // plusOne returns the bytes of an element of a list and 1.
 func plusOne(t *testing.T, list any, i int) []byte {
 	t.Helper()
-	var v any
-	switch x := list.(type) {
-	case []float64:
-		v = x[i] + 1
-	case []float32:
-		v = x[i] + 1
-	case []int64:
-		v = x[i] + 1
-	case []uint64:
-		v = x[i] + 1
-	case []int32:
-		v = x[i] + 1
-	case []uint32:
-		v = x[i] + 1
-	case []int16:
-		v = x[i] + 1
-	case []uint16:
-		v = x[i] + 1
-	case []int8:
-		v = x[i] + 1
-	case []uint8:
-		v = x[i] + 1
+	v := reflect.ValueOf(list).Index(i)
+	sum := reflect.New(v.Type()).Elem()
+	switch {
+	case v.CanFloat():
+		sum.SetFloat(v.Float() + 1)
+	case v.CanInt():
+		sum.SetInt(v.Int() + 1)
+	default:
+		sum.SetUint(v.Uint() + 1)
 	}
 	var b bytes.Buffer
-	expect.OK(t, binary.Write(&b, binary.LittleEndian, v))
+	expect.OK(t, binary.Write(&b, binary.LittleEndian, sum.Interface()))
 	return b.Bytes()
 }
 
@@ -370,9 +358,7 @@ func TestASorterTakesWhatItSays(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if got := ledger.Used(pinned.Building); got != c.want || int64(len(s.mem)) != c.want {
 			t.Errorf("within %d bytes it takes %d, not %d", c.limit, got, c.want)
 		}

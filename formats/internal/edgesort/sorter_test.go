@@ -146,9 +146,7 @@ func sortAll(t *testing.T, opt Options, edges []edge, batch int, offset []int64)
 	if errors.Is(err, pinned.ErrLimit) && largestAtOnce(edges, &opt) > 5_000 {
 		return nil, s
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return &r, s
 }
 
@@ -389,9 +387,7 @@ func TestNodesMayBeCountedWhileEdgesAreTakenIn(t *testing.T) {
 			if err == nil {
 				err = s.Add(context.Background(), b)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if s.Greatest() != nodes-1 {
 				t.Errorf("the greatest of %d ids is %d", nodes, s.Greatest())
 			}

@@ -70,9 +70,7 @@ func TestDatasetsAreWhatGraphBoltReads(t *testing.T) {
 		if c.without != "" && !strings.Contains(strings.Join(g.Notes, "\n"), `"share" of edges is not stored`) {
 			t.Errorf("without %q: notes %q", c.without, g.Notes)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 }
 
@@ -115,9 +113,7 @@ func TestEveryTaskIsRead(t *testing.T) {
 	for name, v := range map[string][]int64{"n0": {0, 2}, "l0": {7, 8}, "n1": {2, 3}, "l1": {8, 9}} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "data", name+".npy"), expect.NPY(v), 0o600))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	g := expect.Must(read(dir))(t)
 	defer g.Close()
 	got := sourcetest.Spell(t, g)

@@ -25,9 +25,7 @@ func TestLargeDatasetsAreWhatTheirReadersRead(t *testing.T) {
 		if got := sourcetest.Spell(t, g); got != string(want) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 }
 

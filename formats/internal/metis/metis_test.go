@@ -1,60 +1,22 @@
 package metis
 
 import (
-	"bytes"
-	"context"
-	"encoding/binary"
-	"fmt"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
-	"github.com/khop-gnn/khop/internal/expect"
 )
-
-// spell writes a graph in one line.
-func spell(t testing.TB, g *source.Graph) string {
-	t.Helper()
-	s := fmt.Sprintf("%d:", g.Node().Count)
-	expect.OK(t, g.Edges.Each(func(b source.Batch) error {
-		for i := range b.Src {
-			s += fmt.Sprintf(" %d>%d", b.Src[i], b.Dst[i])
-			if len(b.Columns) > 0 {
-				s += fmt.Sprintf(":%d", binary.LittleEndian.Uint64(b.Columns[0][8*i:]))
-			}
-		}
-		return nil
-	}))
-	for _, c := range g.Node().Columns {
-		var b bytes.Buffer
-		expect.OK(t, c.Write(context.Background(), &b))
-		s += fmt.Sprintf("; %s%v", c.Name, c.Shape)
-		for v := b.Bytes(); len(v) > 0; v = v[8:] {
-			s += fmt.Sprintf(" %d", binary.LittleEndian.Uint64(v))
-		}
-	}
-	return s
-}
 
 func TestNeighboursAreEdges(t *testing.T) {
 	for text, want := range map[string]string{
-		"% c\n3 2\n2\n1 3\n% c\n2\n":                  "3: 0>1 1>0 1>2 2>1",
-		"3 1\n\n3\n2":                                 "3: 1>2 2>1",
-		"2 1 001\n2 7\n1 7\n":                         "2: 0>1:7 1>0:7",
-		"2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n\r\n": "2: 0>1:9 1>0:9; size[] 5 8; weight[2] 6 7 1 2",
-		"2 0 10\n4\n5\n":                              "2:; weight[] 4 5",
+		"% c\n3 2\n2\n1 3\n% c\n2\n": "3 node; node:edge:node 0>1 1>0 1>2 2>1",
+		"3 1\n\n3\n2":                "3 node; node:edge:node 1>2 2>1",
+		"2 1 001\n2 7\n1 7\n":        "2 node; edge weight int64[]; node:edge:node 0>1:7 1>0:7",
+		"2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n\r\n": "2 node; size int64[]: [5,8]; weight int64[2]: [6,7,1,2]; " +
+			"edge weight int64[]; node:edge:node 0>1:9 1>0:9",
+		"2 0 10\n4\n5\n": "2 node; weight int64[]: [4,5]; node:edge:node",
 	} {
-		g, err := Reader.Read(context.Background(), sourcetest.File(t, "m.graph", text), &source.Request{})
-		if err != nil {
-			t.Errorf("%q: %v", text, err)
-			continue
-		}
-		if got := spell(t, g); got != want {
-			t.Errorf("%q\ngot  %s\nwant %s", text, got, want)
-		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		sourcetest.Reads(t, Reader, sourcetest.File(t, "m.graph", text), source.Request{}, want)
 	}
 }
 
@@ -81,19 +43,8 @@ func TestBadGraphsNameTheirLine(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("% c\n3 2\n2\n1 3\n% c\n2\n")
 	f.Add("2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n")
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
-		g, err := Reader.Read(context.Background(), sourcetest.File(t, "m.graph", text), &source.Request{})
-		if err != nil {
-			return
-		}
-		defer g.Close()
-		expect.OK(t, g.Edges.Each(func(b source.Batch) error {
-			for i := range b.Src {
-				if b.Src[i] >= g.Node().Count || b.Dst[i] >= g.Node().Count {
-					t.Fatalf("edge %d>%d", b.Src[i], b.Dst[i])
-				}
-			}
-			return nil
-		}))
+		sourcetest.SoundAt(t, Reader, dir, text, sourcetest.File(t, "m.graph", text))
 	})
 }

@@ -1,65 +1,24 @@
 package mtx
 
 import (
-	"context"
-	"encoding/binary"
-	"fmt"
-	"math"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
-	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/unified"
 )
-
-// spell writes a graph in one line.
-func spell(t testing.TB, g *source.Graph) string {
-	t.Helper()
-	s := ""
-	for _, n := range g.Nodes {
-		s += fmt.Sprintf("%d %ss ", n.Count, n.Name)
-	}
-	if g.Edges.Undirected {
-		s += "undirected "
-	}
-	for _, c := range g.Edges.Columns {
-		s += fmt.Sprintf("%s %v ", c.Name, c.DType)
-	}
-	expect.OK(t, g.Edges.Each(func(b source.Batch) error {
-		for i := range b.Src {
-			s += fmt.Sprintf(" %d>%d", b.Src[i], b.Dst[i])
-			if len(b.Columns) > 0 {
-				bits := binary.LittleEndian.Uint64(b.Columns[0][8*i:])
-				if g.Edges.Columns[0].DType == unified.Int64 {
-					s += fmt.Sprintf(":%d", int64(bits))
-				} else {
-					s += fmt.Sprintf(":%v", math.Float64frombits(bits))
-				}
-			}
-		}
-		return nil
-	}))
-	return s
-}
 
 func TestMatricesAreGraphs(t *testing.T) {
 	for text, want := range map[string]string{
-		"%%MatrixMarket matrix coordinate real general\n% c\n\n3 3 2\n1 2 .5\n3 1 2e1\n": "3 nodes weight float64  " +
-			"0>1:0.5 2>0:20",
-		"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n": "3 nodes undirected  1>0 2>2",
-		"%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n2 1 7\n": "2 nodes value int64  " +
-			"1>0:7 0>1:-7",
-		"%%MatrixMarket MATRIX Coordinate Integer General\r\n2 3 2\r\n1 3 -4\r\n2 1 5\r\n": "2 rows 3 columns " +
-			"value int64  0>2:-4 1>0:5",
+		"%%MatrixMarket matrix coordinate real general\n% c\n\n3 3 2\n1 2 .5\n3 1 2e1\n": "3 node; " +
+			"edge weight float64[]; node:edge:node 0>1:0.5 2>0:20",
+		"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n": "3 node; " +
+			"node:edge:node 1>0 2>2; undirected",
+		"%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n2 1 7\n": "2 node; edge value int64[]; " +
+			"node:edge:node 1>0:7 0>1:-7",
+		"%%MatrixMarket MATRIX Coordinate Integer General\r\n2 3 2\r\n1 3 -4\r\n2 1 5\r\n": "2 row; 3 column; " +
+			"edge value int64[]; row:entry:column 0>2:-4 1>0:5",
 	} {
-		g := expect.Must(Reader.Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{}))(t)
-		if got := spell(t, g); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		sourcetest.Reads(t, Reader, sourcetest.File(t, "m.mtx", text), source.Request{}, want)
 	}
 }
 
@@ -86,20 +45,8 @@ func TestBadMatricesNameTheirLine(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 .5\n3 1 2e1\n")
 	f.Add("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n")
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
-		g, err := Reader.Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{})
-		if err != nil {
-			return
-		}
-		defer g.Close()
-		e := g.Types[0]
-		expect.OK(t, g.Edges.Each(func(b source.Batch) error {
-			for i := range b.Src {
-				if b.Src[i] >= g.Nodes[e.Source].Count || b.Dst[i] >= g.Nodes[e.Target].Count {
-					t.Fatalf("edge %d>%d", b.Src[i], b.Dst[i])
-				}
-			}
-			return nil
-		}))
+		sourcetest.SoundAt(t, Reader, dir, text, sourcetest.File(t, "m.mtx", text))
 	})
 }

@@ -1,20 +1,16 @@
 package musae
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/unified"
 )
 
 const (
@@ -24,94 +20,33 @@ const (
 		"\"\"q\"\"\",tvshow\n0,7,中国,company\n1,8,b,tvshow\n"
 )
 
-// folder is the place of a folder.
-func folder(dir string) source.Place {
-	t, err := source.OpenTree(dir, nil)
-	if err != nil {
-		panic(err)
-	}
-	return t.At(".")
-}
-
+// collected writes the files of a collection and returns their folder's place.
 func collected(t testing.TB, edges, features, targets string) source.Place {
-	return folder(collection(t, edges, features, targets))
+	return sourcetest.Folder(t, "", map[string]string{"x_edges.csv": edges, "x_features.json": features,
+		"x_target.csv": targets})
 }
 
-func collection(t testing.TB, edges, features, targets string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features,
-		"x_target.csv": targets} {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	return dir
-}
-
-func column(t testing.TB, g *source.Graph, name string) string {
-	t.Helper()
-	for _, c := range g.Node().Columns {
-		if c.Name != name {
-			continue
-		}
-		var b bytes.Buffer
-		expect.OK(t, c.Write(context.Background(), &b))
-		x := expect.Must(unified.New(c.DType, bytes.Clone(b.Bytes()), int64(b.Len())/c.DType.Size()))(t)
-		if v, err := unified.View[float32](x); err == nil {
-			return fmt.Sprint(c.Shape, v)
-		}
-		v, _ := unified.View[int64](x)
-		return fmt.Sprint(v)
-	}
-	return "none"
-}
-
-func list(g *source.Graph, name string) []string {
-	var got []string
-	for _, s := range g.Node().Strings {
-		if s.Name == name {
-			_ = s.Each(func(v string) error { got = append(got, v); return nil })
-		}
-	}
-	return got
-}
-
-func TestReadMakesRaggedFeaturesDenseAndNumbersClasses(t *testing.T) {
-	g := expect.Must(Read(context.Background(), collected(t, edges, features, targets), "x", Options{}))(t)
-	defer g.Close()
-	if g.Node().Count != 3 || g.Edges.Count != 2 || !g.Edges.Undirected || g.Node().Classes != 2 {
-		t.Errorf("%d nodes, %d edges, undirected %t, %d classes", g.Node().Count, g.Edges.Count, g.Edges.Undirected,
-			g.Node().Classes)
-	}
-	if got, want := column(t, g, "feature"), "[4] [0 0 0 0 1 0 0 1 0 1 0 0]"; got != want {
-		t.Errorf("features %s, want %s", got, want)
-	}
-	if got := column(t, g, "label"); got != "[0 1 1]" {
-		t.Errorf("labels %s", got)
-	}
-	if got := list(g, "class"); !slices.Equal(got, []string{"company", "tvshow"}) {
-		t.Errorf("classes %q", got)
-	}
-	if got := list(g, "name"); !slices.Equal(got, []string{"中国", "b", `Comma, Inc. "q"`}) {
-		t.Errorf("names %q", got)
-	}
-}
-
-func TestClassesThatAreNumbersKeepTheirOrder(t *testing.T) {
-	g, err := Read(context.Background(), collected(t, edges, features, "id,name,ml_target\n0,a,10\n1,b,9\n2,c,9\n"),
-		"x", Options{})
-	expect.OK(t, err)
-	defer g.Close()
-	if got := list(g, "class"); !slices.Equal(got, []string{"9", "10"}) || column(t, g, "label") != "[1 0 0]" {
-		t.Errorf("classes %q, labels %s", got, column(t, g, "label"))
-	}
-}
-
-func TestMissingNodesGetZerosAndANote(t *testing.T) {
-	g := expect.Must(Read(context.Background(), collected(t, edges, `{"1": [0]}`, targets), "x", Options{}))(t)
-	defer g.Close()
-	if got := column(t, g, "feature"); got != "[1] [0 1 0]" || !strings.Contains(strings.Join(g.Notes, ""),
-		"2 nodes are missing") {
-		t.Errorf("features %s, notes %q", got, g.Notes)
+// TestCollectionsAreGraphs: features become dense rows, classes have numbers in the order of their names, or of their
+// numbers, and nodes without features get zeros and a note. The archives of Twitch have the site's ids in "id", the
+// nodes' in "new_id".
+func TestCollectionsAreGraphs(t *testing.T) {
+	const two, between = "3 node, 2 classes; ", "node:edge:node 0>1 2>2; undirected"
+	const names = `class: ["company" "tvshow"]; name: ["中国" "b" "Comma, Inc. \"q\""]; ` + between
+	for _, c := range []struct{ edges, features, targets, want, note string }{
+		{edges, features, targets, two + "feature float32[4]: [0,0,0,0,1,0,0,1,0,1,0,0]; label int64[]: [0,1,1]; " +
+			names, ""},
+		{edges, features, "id,name,ml_target\n0,a,10\n1,b,9\n2,c,9\n", two +
+			`feature float32[4]: [0,0,0,0,1,0,0,1,0,1,0,0]; label int64[]: [1,0,0]; class: ["9" "10"]; ` +
+			`name: ["a" "b" "c"]; ` + between, ""},
+		{edges, `{"1": [0]}`, targets, two + "feature float32[1]: [0,1,0]; label int64[]: [0,1,1]; " + names,
+			"2 nodes are missing"},
+		{"from,to\n0,1\n1,2\n", `{"0": [1], "1": [0], "2": []}`, "id,days,mature,views,partner,new_id\n" +
+			"73045350,1459,False,9528,False,2\n61573865,1629,True,3615,False,0\n9,1,False,1,True,1\n", two +
+			`feature float32[2]: [0,1,1,0,0,0]; label int64[]: [1,0,0]; class: ["False" "True"]; ` +
+			"node:edge:node 0>1 1>2; undirected", ""},
+	} {
+		sourcetest.Reads(t, Reader, collected(t, c.edges, c.features, c.targets), source.Request{}, c.want,
+			c.note)
 	}
 }
 
@@ -184,39 +119,8 @@ func FuzzRead(f *testing.F) {
 	f.Add("id_1,id_2\n", "{}", "id,name,ml_target\n0,a,1\n")
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, edges, features, targets string) {
-		for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features,
-			"x_target.csv": targets} {
-			expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-		}
-		g, err := Read(context.Background(), folder(dir), "x", Options{})
-		if err != nil {
-			return
-		}
-		defer g.Close()
-		for _, c := range g.Node().Columns {
-			if g.Node().Count*c.RowBytes() > 1<<24 {
-				continue
-			}
-			var b bytes.Buffer
-			if err := c.Write(context.Background(), &b); err != nil || int64(b.Len()) != g.Node().Count*c.RowBytes() {
-				t.Fatalf("%s: %d bytes, %v", c.Name, b.Len(), err)
-			}
-		}
+		sourcetest.SurvivesAt(t, Reader, dir, "collection", collected(t, edges, features, targets))
 	})
-}
-
-// TestTwitchNamesItsNodesByAnotherColumn: the archives of Twitch have the site's ids in "id", the nodes' in "new_id".
-func TestTwitchNamesItsNodesByAnotherColumn(t *testing.T) {
-	g := expect.Must(Read(context.Background(), collected(t, "from,to\n0,1\n1,2\n", `{"0": [1], "1": [0], "2": []}`,
-		"id,days,mature,views,partner,new_id\n73045350,1459,False,9528,False,2\n61573865,1629,True,3615,False,0\n"+
-			"9,1,False,1,True,1\n"), "x", Options{}))(t)
-	defer g.Close()
-	var b bytes.Buffer
-	expect.OK(t, g.Node().Columns[len(g.Node().Columns)-1].Write(context.Background(), &b))
-	if got := fmt.Sprintf("%d %d %x", g.Node().Count, g.Edges.Count, b.Bytes()); got !=
-		"3 2 010000000000000000000000000000000000000000000000" {
-		t.Errorf("nodes, edges, labels: %s", got)
-	}
 }
 
 func TestReadingACollectionStops(t *testing.T) {

@@ -41,9 +41,7 @@ func pack(t testing.TB, arrays map[string][]byte) string {
 		if err == nil {
 			_, err = w.Write(arrays[name])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	expect.OK(t, z.Close())
 	return b.String()
@@ -85,9 +83,7 @@ func TestDatasetsOfSeveralTypesAndInArchivesAreRead(t *testing.T) {
 		if len(g.Notes) > 0 {
 			t.Errorf("notes %q", g.Notes)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 }
 

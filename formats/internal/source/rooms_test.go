@@ -167,9 +167,7 @@ func TestAListingKeepsNumbersBesideItsEdges(t *testing.T) {
 		}); err != nil || at != n {
 			t.Errorf("%d edges of %d, %v", at, n, err)
 		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, l.Close())
 	}
 	l := NewListing(nil, 0)
 	for i := range int64(1 << 18) {
@@ -307,9 +305,7 @@ func TestFilesAreKnownByTheirFirstBytes(t *testing.T) {
 		if err := f.Count(l); err != nil || l.Total() != 0 {
 			t.Errorf("%s: a small window is counted: %v", c.name, err)
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, f.Close())
 	}
 	if _, err := Stat("-"); err == nil || err.Error() != "-: standard input is not read; write it to a file first" {
 		t.Errorf("%v", err)
@@ -340,9 +336,7 @@ func lookInto(t *testing.T, path string, b []byte) (text string) {
 			}
 			content, err := io.ReadAll(f)
 			text += fmt.Sprintf("%s %d %v, ", name, len(content), err)
-			if err := f.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, f.Close())
 		}
 		text += fmt.Sprint(x.Single())
 		err = x.Close()
@@ -445,9 +439,7 @@ func TestAChangedFileIsNoticed(t *testing.T) {
 		if err == nil {
 			err = do(path)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if err := x.Unchanged(); (err == nil) != (change == "") || err != nil && (!errors.Is(err, ErrChanged) ||
 			!strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), change)) {
 			t.Errorf("%q: %v", change, err)
@@ -471,16 +463,12 @@ func TestBytesOfAFileAreMappedOnce(t *testing.T) {
 		if r.Ahead(0, r.Size) != nil {
 			t.Error("a small file is read ahead")
 		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, r.Close())
 	}
 	if _, err := archive.At("none").Raw(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none") {
 		t.Errorf("%v", err)
 	}
-	if err := archive.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, archive.Close())
 }
 
 // TestASpoolTakesAQuarterOfTheMemoryThatIsLeft and not a byte more.
@@ -490,8 +478,6 @@ func TestASpoolTakesAQuarterOfTheMemoryThatIsLeft(t *testing.T) {
 		if _, err := s.Write(make([]byte, 1024)); err != nil || (s.file == nil) != within {
 			t.Errorf("1024 bytes of %d: in memory %t, %v", limit, s.file == nil, err)
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, s.Close())
 	}
 }

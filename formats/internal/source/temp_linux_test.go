@@ -52,8 +52,6 @@ func TestATemporaryFileLosesItsName(t *testing.T) {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, f.Close())
 	})
 }

@@ -54,9 +54,7 @@ func zipped(t *testing.T, files ...[2]string) string {
 		if err == nil {
 			_, err = io.WriteString(w, m[1])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	expect.OK(t, z.Close())
 	return path
@@ -92,9 +90,7 @@ func TestATreeIsAFolderOrAnArchive(t *testing.T) {
 			path) {
 			t.Errorf("places: %v", x.At("b.csv").Path())
 		}
-		if err := x.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, x.Close())
 		if left, _ := os.ReadDir(budget.Dir); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
@@ -140,8 +136,6 @@ func TestArchivesInAFolderAreFound(t *testing.T) {
 		if got := x.Archives(); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}
-		if err := x.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, x.Close())
 	}
 }

@@ -37,9 +37,7 @@ func zeros(t *testing.T, codec compress.Compression, version parquet.DataPageVer
 		if err == nil {
 			err = c.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	expect.OK(t, w.Close())
 	return out.Bytes()

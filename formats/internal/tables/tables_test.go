@@ -51,9 +51,7 @@ func read(t testing.TB, at source.Place) (string, *source.Graph) {
 		Dir: t.TempDir()}}))(t)
 	text := sourcetest.Spell(t, g)
 	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 		if n := ledger.Used(pinned.Sources); n > 1<<10 { // splits, which are the graph's
 			t.Errorf("%d bytes are still counted", n)
 		}

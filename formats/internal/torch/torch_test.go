@@ -42,9 +42,7 @@ func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
 		if strings.Contains(name, "data.pt") && !strings.Contains(strings.Join(g.Notes, "\n"), "num_things") {
 			t.Errorf("%s: notes %q", name, g.Notes)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 	}
 }
 

@@ -126,9 +126,7 @@ func TestLinksToADirectoryAreFollowed(t *testing.T) {
 	for i := range 41 {
 		err = errors.Join(err, os.Symlink(fmt.Sprint("l", i-1), filepath.Join(root, fmt.Sprint("l", i))))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, name := range []string{"x.khop", "far", "a/near", "a/../far", "./x.khop"} {
 		if got := target(filepath.Join(root, name)); got != dir {
 			t.Errorf("%s is %s", name, got)

@@ -1,69 +1,28 @@
 package triples
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
-	"github.com/khop-gnn/khop/internal/expect"
 )
-
-// spell writes a graph in one line.
-func spell(t testing.TB, g *source.Graph) string {
-	t.Helper()
-	s := fmt.Sprintf("%d nodes, %d types:", g.Node().Count, len(g.Types))
-	expect.OK(t, g.Edges.Each(func(b source.Batch) error {
-		for i := range b.Src {
-			rel := 0
-			if b.Types != nil {
-				rel = int(b.Types[i])
-			} else {
-				rel = int(b.Columns[0][4*i])
-			}
-			s += fmt.Sprintf(" %d-%d>%d", b.Src[i], rel, b.Dst[i])
-		}
-		return nil
-	}))
-	for _, l := range g.Links {
-		s += fmt.Sprintf("; %s %d>%d %d%d", l.Name, l.Src, l.Dst, l.Labels, l.Types)
-	}
-	for _, list := range g.Node().Strings {
-		s += "; " + list.Name
-		_ = list.Each(func(name string) error { s += " " + name; return nil })
-	}
-	return s
-}
 
 func TestTriplesAreEdgesAndLinks(t *testing.T) {
 	files := map[string]string{"train.txt": "007\t/is/a\tx\nx\tlikes:it\t007\r\n007\t/is/a\ty\n",
 		"valid.txt": "y\tlikes:it\tz\n", "test.txt": "x\t/is/a\tx\n", "about.md": "words"}
-	for _, c := range []struct {
-		types bool
-		want  string
-	}{
-		{false, "4 nodes, 1 types: 0-0>1 1-1>0 0-0>2; val [2]>[3] [1][]; test [1]>[1] [0][]; id 007 x y z; " +
-			"relation /is/a likes:it"},
-		{true, "4 nodes, 2 types: 0-0>1 1-1>0 0-0>2; val [2]>[3] [][1]; test [1]>[1] [][0]; id 007 x y z; " +
-			"relation /is/a likes:it"},
-	} {
-		at := sourcetest.Folder(t, "", files)
-		if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
-			t.Fatalf("found %v", found)
-		}
-		g := expect.Must(Reader.Read(context.Background(), at, &source.Request{RelationsAsTypes: c.types}))(t)
-		if got := spell(t, g); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
-		if c.types && g.Types[1].Relation != "likes_it" {
-			t.Errorf("types %v", g.Types)
-		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+	const names = `4 node; id: ["007" "x" "y" "z"]; relation: ["/is/a" "likes:it"]; `
+	at := sourcetest.Folder(t, "", files)
+	if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
+		t.Fatalf("found %v", found)
 	}
+	sourcetest.Reads(t, Reader, at, source.Request{}, names+"edge relation int32[]; "+
+		"node:edge:node 0>1:0 1>0:1 0>2:0; val 0 links: [2] > [3], types [], labels [1]; "+
+		"test 0 links: [1] > [1], types [], labels [0]")
+	sourcetest.Reads(t, Reader, at, source.Request{RelationsAsTypes: true}, names+
+		"node:/is/a:node 0>1 0>2; node:likes_it:node 1>0; val 0 links: [2] > [3], types [1], labels []; "+
+		"test 0 links: [1] > [1], types [0], labels []")
 }
 
 func TestBadTriplesNameTheirLine(t *testing.T) {
@@ -83,25 +42,9 @@ func TestBadTriplesNameTheirLine(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("a\tb\tc\nc\tb\ta\n", true)
 	f.Add("a\tb\t\xff\n", false)
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string, types bool) {
 		at := sourcetest.Folder(t, "", map[string]string{"train.txt": text, "test.txt": text})
-		g, err := Reader.Read(context.Background(), at, &source.Request{RelationsAsTypes: types})
-		if err != nil {
-			return
-		}
-		defer g.Close()
-		n := int64(0)
-		if err := g.Edges.Each(func(b source.Batch) error {
-			n += int64(len(b.Src))
-			for i := range b.Src {
-				if b.Src[i] >= g.Node().Count || b.Dst[i] >= g.Node().Count || types &&
-					int(b.Types[i]) >= len(g.Types) {
-					t.Fatalf("edge %d>%d", b.Src[i], b.Dst[i])
-				}
-			}
-			return nil
-		}); err != nil || n != g.Edges.Count {
-			t.Fatal(n, err)
-		}
+		sourcetest.SoundAt(t, Reader, dir, text, at, source.Request{RelationsAsTypes: types})
 	})
 }

@@ -116,9 +116,7 @@ func answer(t *testing.T, theirs *wire.Socket) {
 // tell sends a message as the server.
 func tell(t *testing.T, s *wire.Socket, message []byte, fd int) {
 	t.Helper()
-	if err := s.Send(message, fd, time.Second); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, s.Send(message, fd, time.Second))
 }
 
 func TestAConsumerThatHoldsAllSlotsIsTold(t *testing.T) {

@@ -23,9 +23,7 @@ import (
 func listening(t *testing.T, messages ...[]byte) (path string, first <-chan []byte) {
 	t.Helper()
 	top, err := os.MkdirTemp("/tmp", "khop") // paths of sockets have at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(top) })
 	path = filepath.Join(top, "feed", "socket")
 	l, _ := expect.Must2(wire.Listen(path))(t)
@@ -99,9 +97,7 @@ func TestHELLOAsksForWhatTheOptionsSay(t *testing.T) {
 		if c0.opt.Timeout != timeout || c0.Info().Hold != 4 {
 			t.Errorf("%s: %+v, %+v", name, c0.opt, c0.Info())
 		}
-		if err := errors.Join(c0.Close(), c0.Close()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, errors.Join(c0.Close(), c0.Close()))
 	}
 }
 
@@ -191,9 +187,7 @@ func TestSegmentsAreMappedUpToTheLimitAndInOrder(t *testing.T) {
 			t.Errorf("limit %d: %d descriptors are open, %d before", limit, after, before)
 		}
 		mapped := append([]*wire.Memory(nil), c.segments...)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 		for _, m := range mapped {
 			if m != nil && m.Data != nil {
 				t.Errorf("limit %d: a segment stays mapped", limit)
@@ -258,9 +252,7 @@ func TestCloseEndsARunUnderWay(t *testing.T) {
 			}
 			k, _ = wire.KindOf(b[:n])
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 	}()
 	if err := first(t, c); !errors.Is(err, shm.ErrClosed) {
 		t.Errorf("%v, want ErrClosed", err)
@@ -274,9 +266,7 @@ func TestCloseEndsARunUnderWay(t *testing.T) {
 	if theirs.Ended() {
 		t.Error("a fork has ended the connection")
 	}
-	if err := c.socket.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, c.socket.Close())
 }
 
 // Who waits in vain hears that the server does not answer either.

@@ -33,9 +33,7 @@ func greeted(t *testing.T, messages ...[]byte) (c *Consumer, theirs *wire.Socket
 // said closes a consumer, and returns all that it has said after HELLO and before BYE.
 func said(t *testing.T, c *Consumer, theirs *wire.Socket) (list [][]byte) {
 	t.Helper()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, c.Close())
 	for {
 		b := make([]byte, wire.MaxMessage)
 		n, fd, err := theirs.Receive(t.Context(), time.Now().Add(patience), b)
@@ -127,9 +125,7 @@ func TestARunThatIsLeftGivesAllItsSlotsBack(t *testing.T) {
 	tell(t, theirs, wire.Append(nil, wire.KindEnd, wire.End{Run: 9, Reason: wire.EndStopped}, nil), -1)
 	tell(t, theirs, wire.Append(nil, wire.KindEnd, wire.End{Run: 1, Reason: wire.EndStopped}, nil), -1)
 	for _, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		break
 	}
 	list := said(t, c, theirs) // BEGIN, NEXT, NEXT, STOP, NEXT

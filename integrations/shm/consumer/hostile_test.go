@@ -63,8 +63,7 @@ func (l *liar) say(text []byte, fds ...int) { l.packets = append(l.packets, pack
 // consume takes the epoch and reads every byte of it.
 func (l *liar) consume(t *testing.T) (batches int, err error) {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	expect.OK(t, err)
+	pair := expect.Must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(pair[1])
 	for _, p := range l.packets {
 		var rights []byte
@@ -278,9 +277,7 @@ func TestAServerThatSaysNothingIsAnErrorInTime(t *testing.T) {
 		if err := use(t, c, when); !errors.Is(err, shm.ErrTimeout) {
 			t.Errorf("after %s: %v, want ErrTimeout", when, err)
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 	}
 }
 
@@ -295,8 +292,6 @@ func TestAWELCOMEThatIsNoAnswerIsRefused(t *testing.T) {
 		if err := c.greet(t.Context()); errors.Is(err, wire.ErrMessage) != (name != "") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 	}
 }

@@ -61,9 +61,7 @@ func TestABatchHasItsArraysByNameAndItsPlace(t *testing.T) {
 	tell(t, theirs, wire.Append(nil, wire.KindEnd, wire.End{Run: 1, Sent: 3}, nil), -1)
 	n := uint64(0)
 	for b, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		names := []string{"num_nodes", "nodes/node", "node/node/feature"}
 		for i, a := range b.Arrays() {
 			got := b.Array(names[i])
@@ -102,9 +100,7 @@ func TestAHeldBatchOutlivesItsConsumer(t *testing.T) {
 	l.tellBatches(t, theirs)
 	var held *Batch
 	for b, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		held = b.Keep()
 		break
 	}

@@ -50,9 +50,7 @@ func TestPiecesOfAnArenaDoNotOverlapAndComeBack(t *testing.T) {
 	a := newArena(wire.ReadWrite, nil)
 	a.least, a.room = 4096, func() int64 { return 0 }
 	defer func() {
-		if err := a.close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, a.close())
 	}()
 	r := rand.New(rand.NewPCG(5, 0))
 	var held []piece
@@ -88,9 +86,7 @@ func TestASegmentIsNoLargerThanTheMachinesRoom(t *testing.T) {
 		if _, err := a.Take(n); errors.Is(err, shm.ErrNoRoom) == fits {
 			t.Errorf("%d bytes where there is room for %d: %v", n, room, err)
 		}
-		if err := a.close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, a.close())
 	}
 }
 
@@ -107,8 +103,6 @@ func TestSegmentsGrowWithAnArenaUpToAGiBMoreThanNeeded(t *testing.T) {
 		if got := int64(len(a.all()[1].Data)); len(a.all()) != 2 || got != c.want {
 			t.Errorf("after a segment of %d bytes one of %d, not %d", c.first, got, c.want)
 		}
-		if err := a.close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, a.close())
 	}
 }

@@ -66,9 +66,7 @@ func BenchmarkDescribe(b *testing.B) {
 			defer s.Close()
 			r := s.ranks[0]
 			for batch, err := range r.loader.Epoch(b.Context(), 0) {
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				b.ReportMetric(float64(len(batch.X().Bytes()))/1e6, "MB")
 				for b.Loop() {
 					expect.OK(b, r.made(batch))

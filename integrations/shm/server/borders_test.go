@@ -118,9 +118,7 @@ func TestABatchThatDoesNotLieInTheRingIsRefused(t *testing.T) {
 	ld := expect.Must(loader.New(g, usual()))(t)
 	defer ld.Close()
 	for b, err := range ld.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		var elsewhere, inside record
 		inside.memory.Options.From = r.arena
 		for _, c := range []struct {
@@ -132,9 +130,7 @@ func TestABatchThatDoesNotLieInTheRingIsRefused(t *testing.T) {
 				!strings.HasSuffix(err.Error(), c.text) {
 				t.Errorf("%v, want %s", err, c.text)
 			}
-			if err := c.record.memory.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, c.record.memory.Close())
 		}
 		err := elsewhere.copy(b, unified.FromSlice([]float32{1}), unified.Int64, make([]byte, 8))
 		if !errors.Is(err, shm.ErrOptions) || !strings.HasSuffix(err.Error(), "as int64") {
@@ -380,9 +376,7 @@ func TestWithinAProcessCloseSaysWhatFailed(t *testing.T) {
 			t.Errorf("segment %d of %d: %v", number, n, err)
 		}
 		if err == nil {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, s.Close())
 		}
 	}
 	for name, opt := range map[string]Options{"readers": {Readers: 1}, "a state file": {StateFile: "x"}} {
@@ -474,9 +468,7 @@ func TestAStateThatCannotBeReplacedIsAnError(t *testing.T) {
 		}
 	}
 	path := filepath.Join(dir, "file")
-	if err := (&stateFile{path: path}).replace([]byte("{}")); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, (&stateFile{path: path}).replace([]byte("{}")))
 	if b, err := os.ReadFile(path); err != nil || string(b) != "{}" {
 		t.Errorf("%s, %v", b, err)
 	}
@@ -496,9 +488,7 @@ func TestWithinAProcessCloseWaitsForTheConnection(t *testing.T) {
 	}
 	for range 20 {
 		g := visit(t, plainGraph(t, 50), Options{Hold: 2})
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 		if g.mail.Down.ended.Load() != 1 {
 			t.Fatal("the server was closed before the consumer's connection")
 		}

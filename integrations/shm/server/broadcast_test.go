@@ -195,9 +195,7 @@ func TestAReaderThatLeavesIsToldAtOnce(t *testing.T) {
 			}
 			return idle && r.current.awaits != nil && !r.current.awaits()
 		})
-		if err := b.Send(pair(wire.KindStop, 1, 0), -1, time.Second); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, b.Send(pair(wire.KindStop, 1, 0), -1, time.Second))
 		var slots []uint32
 		for k := wire.KindHello; k != wire.KindEnd; {
 			m, err := answer(t, b)
@@ -210,9 +208,7 @@ func TestAReaderThatLeavesIsToldAtOnce(t *testing.T) {
 				slots = append(slots, a.Slot)
 			}
 		}
-		if err := b.Send(wire.AppendNext(nil, 0, 0, slots), -1, time.Second); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, b.Send(wire.AppendNext(nil, 0, 0, slots), -1, time.Second))
 	})
 }
 

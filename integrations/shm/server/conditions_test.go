@@ -131,9 +131,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, s.Close())
 }
 
 func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
@@ -201,9 +199,7 @@ func TestRanksAreGivenOnceAndSaidPlainly(t *testing.T) {
 			t.Errorf("a rank that is taken: %v", err)
 		}
 	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, a.Close())
 	c := connect(t, s, consumer.Options{Rank: consumer.RankOf(1)}) // at once: the server may not have seen the end yet
 	lines(t, c.Epoch(t.Context(), 0))
 }
@@ -218,9 +214,7 @@ func TestAConsumerWhoseConnectionHasEndedHoldsNoRank(t *testing.T) {
 	if pid := r.holder(); pid != os.Getpid() {
 		t.Errorf("process %d has the rank", pid)
 	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, c.Close())
 	if pid := r.holder(); pid != 0 || len(r.peers) != 1 {
 		t.Errorf("process %d has the rank, of %d", pid, len(r.peers))
 	}
@@ -252,9 +246,7 @@ func TestServersAndWhatIsLeftOfThem(t *testing.T) {
 	if _, err := New(t.Context(), g, opt); !errors.Is(err, shm.ErrRunning) {
 		t.Errorf("beside a running server: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, s.Close())
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("the socket is still there")
 	}
@@ -364,9 +356,7 @@ func TestAConsumerThatReturnsNothingIsNamed(t *testing.T) {
 	var kept []*consumer.Batch
 	var before []string
 	for b, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		kept, before = append(kept, b.Keep()), append(before, lineOf(b))
 		if len(kept) == 2 { // the third would not come
 			break
@@ -413,9 +403,7 @@ func TestRunsBeginWhereTheyAreToldTo(t *testing.T) {
 	}
 	var got []string
 	for b, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if got = append(got, lineOf(b)); len(got) == 5 {
 			break
 		}
@@ -467,9 +455,7 @@ func TestInterruptingTheServerEndsItsConsumers(t *testing.T) {
 			if err := <-s.err; !errors.Is(err, context.Canceled) {
 				t.Errorf("Serve: %v", err)
 			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, s.Close())
 		}
 	}
 	if got := lineOf(kept); got != was {
@@ -503,9 +489,7 @@ func TestInterruptingAConsumer(t *testing.T) {
 		if err := last(c.Epoch(t.Context(), 0)); !errors.Is(err, shm.ErrBusy) {
 			t.Errorf("a second run: %v", err)
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 		break
 	}
 	if err := last(c.Epoch(t.Context(), 0)); !errors.Is(err, shm.ErrClosed) {

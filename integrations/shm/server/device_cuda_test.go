@@ -149,9 +149,7 @@ func TestConsumersOutliveTheServerOfADevice(t *testing.T) {
 	for _, b := range kept {
 		b.Release()
 	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, c.Close())
 	if after := cudatest.NowLive(t); after != before {
 		t.Errorf("left: %+v, was %+v", after, before)
 	}
@@ -283,9 +281,7 @@ func TestRanksOfADeviceShareOneUploadWithinTheLimit(t *testing.T) {
 				t.Errorf("rank %d: got\n%q\nwant\n%q", rank, got, want)
 			}
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 	}
 	expect.OK(t, p.Process.Signal(syscall.SIGTERM))
 	var uploaded, once, peak, live, counted int64

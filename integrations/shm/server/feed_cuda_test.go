@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -50,9 +51,7 @@ func TestConsumersGetTheBatchesOfDevicesThatShareRows(t *testing.T) {
 		if got := lines(t, c.Epoch(t.Context(), 0)); !slices.Equal(got, ranks[rank]) {
 			t.Errorf("rank %d: got\n%q\nwant\n%q", rank, got, ranks[rank])
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 	}
 	until(t, func() bool { // counts are complete when the last rank's epoch has ended
 		return !slices.ContainsFunc(s.Stats(), func(st shm.RankStats) bool {

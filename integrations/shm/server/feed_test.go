@@ -62,9 +62,7 @@ func TestConsumersGetTheBatchesThatTheLoaderMakes(t *testing.T) {
 						}
 					}
 					for b, err := range con.Epoch(t.Context(), 0) {
-						if err != nil {
-							t.Fatal(err)
-						}
+						expect.OK(t, err)
 						if seen[b.Number] && !b.Padded {
 							t.Errorf("batch %d came to two ranks", b.Number)
 						}
@@ -85,9 +83,7 @@ func TestABatchTellsItsSeeds(t *testing.T) {
 	c := connect(t, s, consumer.Options{IndexDType: unified.Int64})
 	var gotIDs, gotItems []int64
 	for b, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		in, items := view(t, b.Array("input/node")), view(t, b.Array("item/node"))
 		nodes, places := view(t, b.Array("nodes/node")), view(t, b.Array("seeds/node"))
 		for i := range in {
@@ -127,9 +123,7 @@ func TestReleasingFromAnotherGoroutineLetsTheRunGoOn(t *testing.T) {
 	c := connect(t, s, consumer.Options{})
 	n := 0
 	for b, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		n++
 		b.Keep()
 		time.AfterFunc(time.Millisecond, b.Release) // likely while the loop waits for the next
@@ -146,9 +140,7 @@ func TestABatchMayBeReleasedWhileItsRunIsLeft(t *testing.T) {
 		released := make(chan struct{})
 		var kept *consumer.Batch
 		for b, err := range c.Epoch(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if kept != nil {
 				go func() { kept.Release(); close(released) }()
 				break
@@ -170,9 +162,7 @@ func TestBatchesOfAClosedConsumerStayAsTheyWere(t *testing.T) {
 		var kept []*consumer.Batch
 		var were []string
 		for b, err := range c.Epoch(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if kept = append(kept, b.Keep()); len(kept) == 2 {
 				break
 			}

@@ -45,9 +45,7 @@ func visit(t *testing.T, src loader.Source, opt Options) *guest {
 	}, hear}))(t)
 	g.Inside = in
 	t.Cleanup(func() {
-		if err := errors.Join(in.Close(), ring.Close()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, errors.Join(in.Close(), ring.Close()))
 	})
 	return g
 }
@@ -145,9 +143,7 @@ func TestWithinAProcessBatchesStayWhereTheyAreAfterTheEnd(t *testing.T) {
 			t.Errorf("%s of a batch that was held changed when its loader was closed", a.Name)
 		}
 	}
-	if err := segment.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, segment.Close())
 	if _, err := g.Segment(0); !errors.Is(err, shm.ErrClosed) {
 		t.Error("a segment of a closed loader:", err)
 	}
@@ -166,9 +162,7 @@ func TestWithinAProcessSlotsComeBackFromAnyGoroutine(t *testing.T) {
 			numbers = append(numbers, b.Number)
 			others.Go(func() {
 				g.put(wire.AppendNext(nil, 0, 0, []uint32{b.Slot}))
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, s.Close())
 			})
 			g.put(wire.AppendNext(nil, run, n+1, nil))
 		}

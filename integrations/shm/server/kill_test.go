@@ -313,9 +313,7 @@ func TestKilledConsumersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 	if rest := server.rest(); len(rest) > 0 {
 		t.Errorf("the server said %q", rest)
 	}
-	if err := server.Wait(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, server.Wait())
 	if after := left(t, dir); !slices.Equal(before, after) {
 		t.Errorf("left: %q, before %q", after, before)
 	}
@@ -352,12 +350,8 @@ func TestKilledServersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 	if err := os.Remove(socket); err != nil { // of a server that was killed
 		t.Error(err)
 	}
-	if err := os.Remove(filepath.Dir(socket)); err != nil {
-		t.Error(err)
-	}
-	if err := os.Remove(state); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, os.Remove(filepath.Dir(socket)))
+	expect.OK(t, os.Remove(state))
 	_ = os.Remove(filepath.Join(dir, ".state.json.new")) // the next server would have removed it
 	if after := left(t, dir); !slices.Equal(before, after) {
 		t.Errorf("left: %q, before %q", after, before)

@@ -62,9 +62,7 @@ func TestARingDoubles(t *testing.T) {
 	a := newArena(wire.ReadWrite, nil)
 	a.least, a.room = 4096, func() int64 { return 0 }
 	defer func() {
-		if err := a.close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, a.close())
 	}()
 	for n := range 16 {
 		expect.Must(a.Take(pinned.HugePage))(t)
@@ -175,9 +173,7 @@ func TestTheLogNamesWhatItSays(t *testing.T) {
 		t.Error(err)
 	}
 	refused(t, raw(t, s), make([]byte, 64), shm.CodeMessage)
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, c.Close())
 	s.end()
 	<-s.err
 	text := log.String()
@@ -221,9 +217,7 @@ func TestWhoStopsWatchingWaits(t *testing.T) {
 		<-release
 		over.Store(true)
 	})
-	if err := in.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, in.Close())
 	<-began
 	time.AfterFunc(10*time.Millisecond, func() { close(release) })
 	stop()
@@ -231,9 +225,7 @@ func TestWhoStopsWatchingWaits(t *testing.T) {
 		t.Error("it did not wait")
 	}
 	<-release
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, cmd.Wait())
 }
 
 // The workers are shared out among the ranks.

@@ -169,9 +169,7 @@ func serve(t testing.TB, src loader.Source, opt Options) *serving {
 	go func() { v.err <- s.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, s.Close())
 		if _, err := os.Lstat(filepath.Dir(opt.Path)); err == nil {
 			t.Error("the server left the directory that it made")
 		}
@@ -187,9 +185,7 @@ func connect(t testing.TB, s *serving, opt consumer.Options) *consumer.Consumer 
 	}
 	c := expect.Must(consumer.Dial(t.Context(), s.path, opt))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 	})
 	return c
 }
@@ -208,9 +204,7 @@ func lineOf(b *consumer.Batch) string {
 func lines(t testing.TB, seq func(func(*consumer.Batch, error) bool)) (list []string) {
 	t.Helper()
 	for b, err := range seq {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		list = append(list, lineOf(b))
 	}
 	return list
@@ -222,9 +216,7 @@ func want(t testing.TB, src loader.Source, opt loader.Options, epoch uint64) (li
 	ld := expect.Must(loader.New(src, opt))(t)
 	defer ld.Close()
 	for b, err := range ld.Epoch(t.Context(), epoch) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		topology, full := b.Digest()
 		list = append(list, line(b.Epoch, b.Number, b.Padded, b.State().Next, topology, full))
 	}

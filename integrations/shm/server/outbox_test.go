@@ -98,9 +98,7 @@ func TestMessagesForWhichThereIsNoRoomGoLaterInOrder(t *testing.T) {
 		t.Errorf("sent %q, closed %d times", sent, closed)
 	}
 	link.answer = nil // nobody sends any more
-	if err := o.post([]byte("f"), 7); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, o.post([]byte("f"), 7))
 	if sent, _ := link.state(); !strings.HasSuffix(sent, "e 3, f 7") || o.kept != nil || o.empty != nil {
 		t.Errorf("sent %q, kept %v", sent, o.kept)
 	}

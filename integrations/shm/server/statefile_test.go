@@ -33,9 +33,7 @@ func TestTheStateFileLetsAnotherServerGoOn(t *testing.T) {
 			}
 			n := 0
 			for b, err := range c.GoOn(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				if n++; n == 3+rank+round {
 					break // not acknowledged
 				}
@@ -211,9 +209,7 @@ func TestRanksShareWritesOfTheirStates(t *testing.T) {
 	s := serve(t, plainGraph(t, 500), Options{WorldSize: world, StateFile: filepath.Join(t.TempDir(), "state.json")})
 	together(world, func(i int) {
 		for next := range uint64(20) {
-			if err := s.states.save(i, stateAt(s, 1, next)); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, s.states.save(i, stateAt(s, 1, next)))
 			var saved savedStates
 			text, err := os.ReadFile(s.states.path)
 			if err := errors.Join(err, json.Unmarshal(text, &saved)); err != nil || saved.Ranks[i].Next != next {

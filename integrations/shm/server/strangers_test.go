@@ -35,9 +35,7 @@ func sendWith(t *testing.T, s *serving, message []byte, fds ...int) *wire.Socket
 		}
 		err = unix.Sendmsg(fd, message, rights, nil, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	k := expect.Must(wire.OwnSocket(fd))(t)
 	t.Cleanup(func() { k.Close() })
 	return k
@@ -141,9 +139,7 @@ func TestAPlaceIsFreeWhenItsConsumerHasGone(t *testing.T) {
 	s := serve(t, plainGraph(t, 100), Options{MaxConsumers: 1})
 	for range 20 {
 		c := connect(t, s, consumer.Options{})
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 		until(t, func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -47,6 +47,7 @@ func (c Case) Whole() Case {
 // to, and give back what it took. An error must name its file.
 func Outcomes(t *testing.T, cases ...Case) {
 	t.Helper()
+	graphs := map[string]string{}
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // each file that is opened takes a large buffer
 	var b strings.Builder
 	for i := range cases {
@@ -55,7 +56,7 @@ func Outcomes(t *testing.T, cases ...Case) {
 			c.Requests = make([]source.Request, 1)
 		}
 		fmt.Fprintf(&b, "# %s\n", c.Name)
-		d := &disk{t: t, c: c, dir: filepath.Join(t.TempDir(), "in"), temp: t.TempDir()}
+		d := &disk{t: t, c: c, dir: filepath.Join(t.TempDir(), "in"), temp: t.TempDir(), graphs: graphs}
 		before := held(d.dir)
 		last := ""
 		for _, r := range c.Requests {
@@ -84,8 +85,9 @@ type disk struct {
 	c         *Case
 	dir, temp string
 	laid      map[string]string
-	same      string // what the first request reads, if nothing is damaged
-	found     int    // how many sources there are then
+	same      string            // what the first request reads, if nothing is damaged
+	found     int               // how many sources there are then
+	graphs    map[string]string // the cases in which what is read stands first
 }
 
 // lay writes what is not there yet and removes what is not to be there any more.
@@ -241,7 +243,7 @@ func (d *disk) good(r source.Request) string {
 	d.lay(d.c.Files)
 	ctx := context.Background()
 	s := d.read(ctx, r, 0, func(g *source.Graph) { d.promises(g) })
-	what := short(s.text)
+	what := d.anew(short(s.text))
 	if s.err != nil {
 		what = expect.Line(d.t, s.err, d.dir)
 	}
@@ -278,8 +280,18 @@ func (d *disk) good(r source.Request) string {
 			d.t.Errorf("%s: the context ends at look %d of %d: %v", d.c.Name, n, looks, s.err)
 		}
 	}
-	return text + fmt.Sprintf("memory %d, of which %d are left, at least %d and then disk %d; looks at its context %d "+
-		"times; %s\n", s.peak, s.left, least, x.disk, looks, strings.Join(s.stages, ", "))
+	return text + fmt.Sprintf("memory %d (%d left), at least %d, then disk %d; %d looks at its context; %s\n", s.peak,
+		s.left, least, x.disk, looks, strings.Join(s.stages, ", "))
+}
+
+// anew returns a graph, or where it stands already.
+func (d *disk) anew(text string) string {
+	if first, ok := d.graphs[text]; ok && len(text) > 60 {
+		return "the graph that stands first in " + first
+	} else if !ok {
+		d.graphs[text] = d.c.Name
+	}
+	return text
 }
 
 // graphOf leaves out notes: some take memory to find out, and are left out where there is none.

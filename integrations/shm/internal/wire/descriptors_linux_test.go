@@ -132,9 +132,7 @@ func TestMemoryIsShared(t *testing.T) {
 				w.Close()
 			}
 		}
-		if err := errors.Join(m.Close(), m.Close()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, errors.Join(m.Close(), m.Close()))
 	}
 }
 
@@ -171,9 +169,7 @@ func openFile(t *testing.T) int {
 func socketIn(t *testing.T) (dir, path string) {
 	t.Helper()
 	top, err := os.MkdirTemp("/tmp", "khop") // paths of sockets have at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(top) })
 	dir = filepath.Join(top, "feed")
 	return dir, filepath.Join(dir, "socket")
@@ -235,9 +231,7 @@ func TestWhoListensLeavesWhatWasThere(t *testing.T) {
 	_ = l.Close()
 	again, keep := expect.Must2(Listen(path))(t)
 	_ = again.Close()
-	if err := keep(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, keep())
 	if _, err := os.Stat(dir); err != nil {
 		t.Errorf("a directory that was there is removed: %v", err)
 	}
@@ -251,9 +245,7 @@ func TestWhoListensLeavesWhatWasThere(t *testing.T) {
 	if _, _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "0700") {
 		t.Errorf("in a directory for a group: %v", err)
 	}
-	if err := remove(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, remove())
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the directory is still there")
 	}

@@ -64,9 +64,7 @@ func TestMemoryThatCannotBeMadeSaysWhyAndLeavesNothing(t *testing.T) {
 		m.release != nil {
 		t.Errorf("mapped for writing: %v, %+v", err, m)
 	}
-	if err := unix.Close(fd); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, unix.Close(fd))
 }
 
 // What is wrong with a segment is said of that segment, in numbers.
@@ -79,9 +77,7 @@ func TestWhatIsWrongWithASegmentIsSaid(t *testing.T) {
 		if err == nil {
 			_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return fd
 	}
 	for want, c := range map[string]struct {

@@ -53,9 +53,7 @@ func fill(t testing.TB, s *Socket) (n int) {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return n
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	t.Fatal("there is always room")
 	return 0
@@ -180,9 +178,7 @@ func TestASenderWaitsForRoom(t *testing.T) {
 			t.Fatalf("message %d is %d, %v", i, room[0], err)
 		}
 	}
-	if err := <-sent; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-sent)
 }
 
 func TestASenderWaitsNoLongerThanThisEndReads(t *testing.T) {
@@ -241,9 +237,7 @@ func TestAWaitEndsInTimeAndNotBefore(t *testing.T) {
 		if n, _, err := a.Receive(t.Context(), time.Time{}, room); err != nil || string(room[:n]) != "late" {
 			t.Errorf("without an end: %q, %v", room[:n], err)
 		}
-		if err := <-sent; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-sent)
 	}
 }
 
@@ -284,9 +278,7 @@ func TestNoMessageIsMissedAtAnyPace(t *testing.T) {
 			fast++
 		}
 	}
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-answered)
 	t.Logf("%d without Go's poller, %d with it", fast, slow)
 }
 

@@ -37,9 +37,7 @@ func TestMemoryWithinAProcessIsSharedUntilTheLastLetsGo(t *testing.T) {
 		if !there() || m.Data == nil {
 			t.Fatalf("the memory is gone, and %d keep it", left+1)
 		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, m.Close())
 	}
 	if there() || m.Data != nil || m.FD != -1 {
 		t.Error("the last has let go, and the memory is there still")
@@ -71,9 +69,7 @@ func TestOwnedBytesAreCutOffFromTheOthers(t *testing.T) {
 			}
 			m.Data[at] = old
 		}
-		if err := theirs.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, theirs.Close())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
@@ -27,7 +28,7 @@ func TestTheListOfArraysIsWhatBatchesHave(t *testing.T) {
 			EdgePos: true}},
 	} {
 		opt.BatchSize, opt.Seeds = 20, loader.AllNodes()
-		g := typedGraph(t, 60, 40)
+		g := graphs.Typed(t, 60, 40)
 		l := open(t, g, opt)
 		views := 0
 		for b, err := range l.Epoch(background, 0) {
@@ -72,7 +73,7 @@ func wide(a layout.Array, x unified.Tensor) array {
 
 func TestDefaultColumnsAreListedWhereTheGraphHasThem(t *testing.T) {
 	var names []string
-	for _, a := range open(t, typedGraph(t, 60, 40), loader.Options{Sampler: neighbor}).Arrays() {
+	for _, a := range open(t, graphs.Typed(t, 60, 40), loader.Options{Sampler: neighbor}).Arrays() {
 		if a.IsColumn() {
 			names = append(names, a.Name)
 		}
@@ -81,15 +82,15 @@ func TestDefaultColumnsAreListedWhereTheGraphHasThem(t *testing.T) {
 }
 
 func TestAColumnThatBatchesDoNotHaveIsSaid(t *testing.T) {
-	l := open(t, plainGraph(t, 100, 3), loader.Options{Sampler: neighbor})
+	l := open(t, graphs.Plain(t, 100, 3), loader.Options{Sampler: neighbor})
 	i, err := l.Find("node/node/feature")
 	expect.That(t, err == nil && l.Arrays()[i].Column == "feature", "array %d, %v", i, err)
 	if _, err := l.Find("node/node/featuer"); !errors.Is(err, loader.ErrOptions) ||
 		!strings.Contains(err.Error(), "node/node/feature, ") {
 		t.Error(err)
 	}
-	bare := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 4}},
-		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3, 0}, Dst: []int64{0, 1, 2, 3}}}}))(t)
+	bare := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 4}},
+		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3, 0}, Dst: []int64{0, 1, 2, 3}}}})
 	var said strings.Builder
 	open(t, bare, loader.Options{Sampler: neighbor, Columns: loader.ColumnOptions{Seeds: []string{}},
 		Hooks: loader.Hooks{Logger: slog.New(slog.NewTextHandler(&said, nil))}})

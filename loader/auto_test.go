@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -22,7 +23,7 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 	for need()%9 != 0 {
 		nodes++
 	}
-	g := plainGraph(t, int(nodes), 6)
+	g := graphs.Plain(t, int(nodes), 6)
 	stored := onDisk(t, g)
 	border := need() / 9 * 10
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Residence: loader.Auto,

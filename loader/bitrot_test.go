@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -42,7 +43,7 @@ func rot(t *testing.T, path string, bit byte) {
 
 func TestAFileThatChangedIsToldWhenAnEpochBegins(t *testing.T) {
 	for _, residence := range []loader.Residence{loader.Mapped, loader.Resident} {
-		d := storedGraph(t, plainGraph(t, 500, 4))
+		d := storedGraph(t, graphs.Plain(t, 500, 4))
 		l := open(t, d, loader.Options{Sampler: neighbor, Residence: residence})
 		expect.Ensure(t, len(digests(t, l.Epoch(background, 0))) != 0, "no batch")
 		path := filepath.Join(d.Path(), "nodes/n0/feature.arrow")
@@ -61,7 +62,7 @@ func TestVerifyStopsABatchOfARottenChunk(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows refuses to write to a mapped file")
 	}
-	g := plainGraph(t, 500, 4)
+	g := graphs.Plain(t, 500, 4)
 	opt := loader.Options{Sampler: neighbor, Columns: loader.ColumnOptions{Edges: []string{"weight"}}, Verify: true}
 	for _, c := range []struct {
 		file      string
@@ -96,7 +97,7 @@ func TestVerifyStopsABatchOfARottenChunk(t *testing.T) {
 }
 
 func TestVerifyChangesNoBatch(t *testing.T) {
-	d := storedGraph(t, typedGraph(t, 300, 200))
+	d := storedGraph(t, graphs.Typed(t, 300, 200))
 	var want []string
 	for _, opt := range []loader.Options{{}, {Verify: true}, {Verify: true, Residence: loader.Resident}} {
 		opt.Sampler, opt.Shuffle, opt.BatchSize, opt.Columns.Edges = neighbor, true, 30, []string{"stars"}
@@ -122,7 +123,7 @@ func TestDamageThatABatchMeetsSaysWhatToDo(t *testing.T) {
 		"nodes/n0/label.arrow":   func(path string) { _ = os.Truncate(path, 4096) },
 		"graph/indptr.arrow":     func(path string) { _ = os.Truncate(path, 4096) },
 	} {
-		d := storedGraph(t, plainGraph(t, 5000, 4))
+		d := storedGraph(t, graphs.Plain(t, 5000, 4))
 		l := open(t, d, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{-1, -1}}, BatchSize: 25, Workers: 1,
 			Tuning: loader.TuningOptions{Prefetch: 1}})
 		path := filepath.Join(d.Path(), file)

@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
@@ -26,7 +27,7 @@ import (
 // need is there when New returns.
 func TestCopiesBringRowsToADevice(t *testing.T) {
 	cudatest.Open(t)
-	g := wideGraph(t, 500, 6)
+	g := graphs.Wide(t, 500, 6)
 	cpu := loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cpu"}, BatchSize: 100,
 		Columns: loader.ColumnOptions{Edges: []string{"time"}}}
 	want := digests(t, open(t, g, cpu).Epoch(context.Background(), 0))
@@ -58,7 +59,7 @@ func TestCopiesBringRowsToADevice(t *testing.T) {
 // The simulator runs a kernel on the CPU, a lane at a time, so a copy is faster by far.
 func TestTheFasterWayToBringRowsIsTaken(t *testing.T) {
 	cudatest.Open(t)
-	g := wideGraph(t, 500, 6)
+	g := graphs.Wide(t, 500, 6)
 	opt := loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0", Cache: 10_000},
 		BatchSize: 100, Tuning: loader.TuningOptions{Carry: loader.CarryMeasured}}
 	l := open(t, g, opt)
@@ -80,7 +81,7 @@ func TestTheFasterWayToBringRowsIsTaken(t *testing.T) {
 // A mapped file that is cut short under the copying threads is an error of the batch.
 func TestAFileCutShortUnderCopiesIsAFault(t *testing.T) {
 	cudatest.Open(t)
-	ds := storedGraph(t, wideGraph(t, 500, 6))
+	ds := storedGraph(t, graphs.Wide(t, 500, 6))
 	l := open(t, ds, loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0",
 		Cache: loader.NoDeviceCache}, BatchSize: 100, Tuning: loader.TuningOptions{Carry: loader.CarryCopies},
 		Columns: loader.ColumnOptions{Nodes: []string{"feature"}, Seeds: []string{}}})
@@ -102,8 +103,8 @@ func TestAFileCutShortUnderCopiesIsAFault(t *testing.T) {
 func TestColumnsOnDiskComeToADevice(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
-	for name, g := range map[string]*graph.Graph{"plain": onDisk(t, plainGraph(t, 500, 6)),
-		"typed": onDisk(t, typedGraph(t, 150, 120))} {
+	for name, g := range map[string]*graph.Graph{"plain": onDisk(t, graphs.Plain(t, 500, 6)),
+		"typed": onDisk(t, graphs.Typed(t, 150, 120))} {
 		for _, cache := range []int64{1, 3000, 1 << 30} {
 			opt := onDiskOptions
 			opt.Disk.CacheBytes, opt.Device.Cache = cache, 2_000
@@ -140,7 +141,7 @@ func TestColumnsOnDiskComeToADevice(t *testing.T) {
 func TestADiskThatFailsUnderADeviceIsSaid(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
-	g := onDisk(t, plainGraph(t, 500, 6))
+	g := onDisk(t, graphs.Plain(t, 500, 6))
 	opt := onDiskOptions
 	opt.Device.Name, opt.Device.Cache = "cuda:0", 20_000
 	want := digests(t, open(t, g, opt).Epoch(background, 0))
@@ -165,8 +166,8 @@ func TestADiskThatFailsUnderADeviceIsSaid(t *testing.T) {
 func TestHotRowsOfColumnsOnDiskStayOnADevice(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
-	for name, g := range map[string]*graph.Graph{"plain": onDisk(t, plainGraph(t, 500, 6)),
-		"odd rows": onDisk(t, hubGraph(t, 1000)), "typed": onDisk(t, typedGraph(t, 150, 120))} {
+	for name, g := range map[string]*graph.Graph{"plain": onDisk(t, graphs.Plain(t, 500, 6)),
+		"odd rows": onDisk(t, graphs.Hub(t, 1000)), "typed": onDisk(t, graphs.Typed(t, 150, 120))} {
 		opt := onDiskOptions
 		opt.Disk.CacheBytes, opt.Device.Cache, opt.Device.Name, opt.BatchSize = 3000, 16_000, "cuda:0", 200
 		if name == "typed" {

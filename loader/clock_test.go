@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -21,7 +22,7 @@ func alike(count uint64, each, longest time.Duration) loader.Durations {
 
 // Statistics of time say what took how long: sampling, what stood ready, what the loop waited for, and its body.
 func TestStatisticsOfTimeAreThoseOfAClock(t *testing.T) {
-	g, log := plainGraph(t, 60, 4), &lines{}
+	g, log := graphs.Plain(t, 60, 4), &lines{}
 	synctest.Test(t, func(t *testing.T) { // its clock goes on when all wait
 		s := hooked{Neighbor: neighbor, before: func(context.Context, int64) error {
 			time.Sleep(3 * time.Second)
@@ -54,7 +55,7 @@ func TestStatisticsOfTimeAreThoseOfAClock(t *testing.T) {
 
 // A loop that holds every slot waits for as long as it is told, and a release meanwhile lets it go on.
 func TestAHeldLoopWaitsForAsLongAsItIsTold(t *testing.T) {
-	g := plainGraph(t, 60, 4)
+	g := graphs.Plain(t, 60, 4)
 	for _, held := range []time.Duration{6 * time.Second, 8 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/growth"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -33,7 +34,7 @@ func alternating(n int, sets bool) (s graph.Seeds) {
 }
 
 func TestSeedsOfSeveralTypesCostTheSameInAnyOrder(t *testing.T) {
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	for _, sets := range []bool{false, true} {
 		growth.Linear(t, 3000, func(n int) {
 			l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{1}}, BatchSize: 64, Workers: 1,
@@ -47,7 +48,7 @@ func TestSeedsOfSeveralTypesCostTheSameInAnyOrder(t *testing.T) {
 }
 
 func TestSeedsAreTheSameAsOneSetAndAsMany(t *testing.T) {
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	for _, shuffle := range []bool{false, true} {
 		run := func(sets bool) []string {
 			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 30, Shuffle: shuffle,

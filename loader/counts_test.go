@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
@@ -20,7 +21,7 @@ import (
 
 // Statistics are the sums over the batches that the loop received; layers that are views of one another count once.
 func TestStatsAreTheSumsOfWhatTheLoopReceived(t *testing.T) {
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	for i, f := range []sampling.Frontier{sampling.AllNodes, sampling.NewNodes, sampling.NewNodes} {
 		s := sampling.Neighbor{Fanouts: [][]int{{3, 2, 2}, {3, 2, 2}, {1, 1, 1}}[i], Frontier: f}
 		l := open(t, g, loader.Options{Sampler: s, BatchSize: []int{7, 7, 1}[i], Seeds: loader.AllNodes(),
@@ -59,7 +60,7 @@ func TestStatsAreTheSumsOfWhatTheLoopReceived(t *testing.T) {
 // Array.Most is what memory is planned by: the seeds, the fan-outs' products, or what the graph has.
 func TestMostRowsAreWhatOptionsAllow(t *testing.T) {
 	const e = "node:edge:node"
-	l := open(t, plainGraph(t, 1000, 5), loader.Options{Sampler: neighbor, BatchSize: 5,
+	l := open(t, graphs.Plain(t, 1000, 5), loader.Options{Sampler: neighbor, BatchSize: 5,
 		Columns: loader.ColumnOptions{Edges: []string{"weight"}}})
 	want := map[string]int64{"num_nodes": 3, "nodes/node": 100, "seeds/node": 5, "input/node": 5, "item/node": 5,
 		"node/node/feature": 100, "seed/node/label": 5}
@@ -88,14 +89,14 @@ func TestMostRowsAreWhatOptionsAllow(t *testing.T) {
 	}
 	expect.That(t, len(want) <= 0 && l.Estimate().SlotBound == slot,
 		"%v are not there; a slot is said to take %d, want %d", want, l.Estimate().SlotBound, slot)
-	links := open(t, typedGraph(t, 60, 40), loader.Options{Sampler: neighbor, BatchSize: 9,
+	links := open(t, graphs.Typed(t, 60, 40), loader.Options{Sampler: neighbor, BatchSize: 9,
 		Seeds: loader.AllEdges("friend")})
 	for name, most := range map[string]int64{"seeds/item": 0, "seeds/user": 18} { // both ends are users
 		if i, err := links.Find(name); err != nil || links.Arrays()[i].Most != most {
 			t.Errorf("%s of friends: want at most %d rows: %+v, %v", name, most, links.Arrays()[max(i, 0)], err)
 		}
 	}
-	few := open(t, typedGraph(t, 60, 40), loader.Options{Sampler: neighbor, Seeds: loader.AllNodes("item")})
+	few := open(t, graphs.Typed(t, 60, 40), loader.Options{Sampler: neighbor, Seeds: loader.AllNodes("item")})
 	for name, most := range map[string]int64{"seeds/item": 40, "seeds/user": 0, "nodes/item": 40, "nodes/user": 60} {
 		if i, err := few.Find(name); err != nil || few.Arrays()[i].Most != most {
 			t.Errorf("%s: want at most %d rows: %+v, %v", name, most, few.Arrays()[max(i, 0)], err)
@@ -104,7 +105,7 @@ func TestMostRowsAreWhatOptionsAllow(t *testing.T) {
 }
 
 func TestRanksAreToldHowManyBatchesCome(t *testing.T) {
-	g := plainGraph(t, 220, 5) // 11 batches of 10
+	g := graphs.Plain(t, 220, 5) // 11 batches of 10
 	for world := 1; world <= 4; world++ {
 		for _, remainder := range []loader.Remainder{loader.Pad, loader.Drop, loader.Short} {
 			for rank := range world {
@@ -183,7 +184,7 @@ func TestSeedSourcesSayWhatTheyAre(t *testing.T) {
 		expect.That(t, s.String() == want, "%s, want %s", s, want)
 	}
 	for want, g := range map[string]*graph.Graph{
-		"split train": plainGraph(t, 50, 4), "all nodes": typedGraph(t, 60, 40),
+		"split train": graphs.Plain(t, 50, 4), "all nodes": graphs.Typed(t, 60, 40),
 	} {
 		got := open(t, g, loader.Options{Sampler: neighbor}).Options().Seeds
 		expect.That(t, got.String() == want, "the seeds are %s, want %s", got, want)
@@ -228,7 +229,7 @@ func TestOptionsHaveLimits(t *testing.T) {
 }
 
 func TestCopyToWantsRoomForTheTensor(t *testing.T) {
-	l := open(t, plainGraph(t, 50, 4), loader.Options{Sampler: neighbor})
+	l := open(t, graphs.Plain(t, 50, 4), loader.Options{Sampler: neighbor})
 	for b, err := range l.Epoch(background, 0) {
 		expect.OK(t, err)
 		x := b.X()

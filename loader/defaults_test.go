@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -32,7 +33,7 @@ func TestDefaultsAreThoseOfTheComments(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, set)
 	}
 	expect.OK(t, got.Validate())
-	if l := open(t, plainGraph(t, 60, 4), loader.Options{Sampler: neighbor}); l.Options().BatchSize != 1024 ||
+	if l := open(t, graphs.Plain(t, 60, 4), loader.Options{Sampler: neighbor}); l.Options().BatchSize != 1024 ||
 		l.Options().Tuning.Prefetch != 2 || l.Options().Tuning.SlotTimeout != time.Minute {
 		t.Errorf("%+v", l.Options())
 	}
@@ -76,7 +77,7 @@ func TestChoicesEndWithTheirNames(t *testing.T) {
 
 // What is read where it lies is counted as the pages that hold it, each column once, with its scales.
 func TestBytesOfFilesAreThoseOfTheArraysThatAreRead(t *testing.T) {
-	g := columnsGraph(t, 2, 700, 1500) // types n0 and n1, with features of 20 bytes
+	g := graphs.Columns(t, 2, 700, 1500) // types n0 and n1, with features of 20 bytes
 	page := pinned.Options{}.Size
 	edges := g.NumEdges()
 	topology := page(1401*8) + page(4*edges) + page(edges)
@@ -107,7 +108,7 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 	needDisk(t)
 	fixed := diskio.ReaderOptions{Depth: 4}
 	loader.ReadWith(t, fixed)
-	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
+	g, _ := inFiles(t, graphs.Plain(t, 2000, 6), true)
 	column, _ := g.NodeColumn(0, "feature")
 	var rows, pages pinned.Ledger
 	fixed.Memory = pinned.Options{Ledger: &rows, Purpose: pinned.Scratch}
@@ -127,7 +128,7 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 		}
 		src := g
 		if what == "rows" {
-			src = onDisk(t, plainGraph(t, 2000, 6))
+			src = onDisk(t, graphs.Plain(t, 2000, 6))
 		}
 		p := place(t, src, opt, 2)
 		held := p.Ledger().Used(pinned.Scratch)
@@ -137,7 +138,7 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 
 // A state of links names the columns of their labels and times, each as what it is.
 func TestAStateNamesLabelsAndTimes(t *testing.T) {
-	l := open(t, columnsGraph(t, 1, 30, 150), loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(),
+	l := open(t, graphs.Columns(t, 1, 30, 150), loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(),
 		Links: loader.LinkOptions{Label: "mask", Time: "time"}, BatchSize: 50})
 	got := l.State(0, 0).Sampler
 	expect.That(t, strings.Contains(got, ` links label="mask" time="time" exclude=none `), "%s", got)

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -59,14 +60,14 @@ func oneOf[T any](name string, set func(*deviceCase, T), values ...T) factor {
 
 // deviceFactors lists what is varied. The graph comes before what depends on it.
 func deviceFactors(t testing.TB) []factor {
-	graphs := []*graph.Graph{plainGraph(t, 60, 5), plainGraph(t, 7, 40), typedGraph(t, 30, 20), wideGraph(t, 50, 6),
-		hubGraph(t, 90), manyTypes(t, 24)}
-	for i := range graphs {
-		graphs[i] = withWorth(t, graphs[i])
+	all := []*graph.Graph{graphs.Plain(t, 60, 5), graphs.Plain(t, 7, 40), graphs.Typed(t, 30, 20),
+		graphs.Wide(t, 50, 6), graphs.Hub(t, 90), manyTypes(t, 24)}
+	for i := range all {
+		all[i] = withWorth(t, all[i])
 	}
 	plain := func(f ...int) func(*sampling.Neighbor) { return func(n *sampling.Neighbor) { n.Fanouts = f } }
 	return append(machineFactors(),
-		oneOf("graph", func(c *deviceCase, g *graph.Graph) { c.graph = g }, graphs...),
+		oneOf("graph", func(c *deviceCase, g *graph.Graph) { c.graph = g }, all...),
 		oneOf("fanouts", func(c *deviceCase, f func(*sampling.Neighbor)) { c.setSampler(f) },
 			plain(3), plain(4, 3), plain(3, 2, 2), plain(-1), plain(2, -1), plain(40), plain(0, 3), plain(33, 1),
 			plain(1, 0, 1)),
@@ -159,20 +160,8 @@ func choiceFactor() factor {
 func withWorth(t testing.TB, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(6, uint64(g.NumEdges())))
-	s, n := *g.Schema(), g.NumEdges()
-	a := graph.Arrays{ID: g.ID(), Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types(),
-		Splits: g.Splits(), EdgeColumns: map[string]unified.Tensor{},
-		NodeColumns: make([]map[string]unified.Tensor, len(s.Nodes))}
-	s.Nodes, s.Edges, s.EdgeColumns = slices.Clone(s.Nodes), slices.Clone(s.Edges), slices.Clone(s.EdgeColumns)
-	for _, c := range s.EdgeColumns {
-		a.EdgeColumns[c.Name], _ = g.EdgeColumn(c.Name)
-	}
-	for i := range s.Nodes {
-		a.NodeColumns[i] = map[string]unified.Tensor{}
-		for _, c := range s.Nodes[i].Columns {
-			a.NodeColumns[i][c.Name], _ = g.NodeColumn(i, c.Name)
-		}
-	}
+	a, n := graphs.ArraysOf(g), g.NumEdges()
+	s := &a.Schema
 	w, m, times := make([]float32, n), make([]uint8, n), make([]int64, n)
 	for i := range n {
 		w[i], m[i], times[i] = float32(r.IntN(3))*r.Float32(), uint8(r.IntN(3)), r.Int64N(20)
@@ -188,9 +177,8 @@ func withWorth(t testing.TB, g *graph.Graph) *graph.Graph {
 	}
 	slices.SortFunc(s.EdgeColumns, func(a, b graph.Column) int { return strings.Compare(a.Name, b.Name) })
 	a.NodeColumns[0]["born"] = unified.FromSlice(born)
-	s.Nodes[0].Columns = append(slices.Clone(s.Nodes[0].Columns), graph.Column{Name: "born", DType: unified.Int32})
-	a.Schema = s
-	return expect.Must(graph.FromArrays(a))(t)
+	s.Nodes[0].Columns = append(s.Nodes[0].Columns, graph.Column{Name: "born", DType: unified.Int32})
+	return graphs.Of(t, a)
 }
 
 // seedFactor varies the seeds: nodes or edges.
@@ -320,46 +308,6 @@ func firstDigests(g *graph.Graph, opt loader.Options, epoch uint64) (list []stri
 	return list, nil
 }
 
-// wideGraph has rows of 129 float32, labels, and 16-bit columns.
-func wideGraph(t testing.TB, n, deg int) *graph.Graph {
-	t.Helper()
-	r := rand.New(rand.NewPCG(3, uint64(n)))
-	e := graph.EdgeData{Columns: map[string]unified.Tensor{}}
-	for v := range n {
-		for range r.IntN(2 * deg) {
-			e.Src, e.Dst = append(e.Src, int64(r.IntN(n))), append(e.Dst, int64(v))
-		}
-	}
-	times := make([]int64, len(e.Src))
-	for i := range times {
-		times[i] = int64(i)
-	}
-	e.Columns["time"] = unified.FromSlice(times)
-	wide, label := make([]float32, 129*n), make([]int16, n)
-	for i := range wide {
-		wide[i] = float32(i)
-		label[i/129] = int16(i / 129)
-	}
-	return mustGraph(t, graph.Data{Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{
-		"feature": matrix(t, wide, 129), "label": unified.FromSlice(label)}}}, Edges: []graph.EdgeData{e}})
-}
-
-// hubGraph has one node with edges from all others, many of them twice, and nodes without any.
-func hubGraph(t testing.TB, n int) *graph.Graph {
-	t.Helper()
-	var e graph.EdgeData
-	for v := range n {
-		e.Src, e.Dst = append(e.Src, int64(v), int64(v), 0), append(e.Dst, 3, 3, int64(v/2))
-	}
-	bytes := make([]uint8, 5*n)
-	for i := range bytes {
-		bytes[i] = uint8(i)
-	}
-	return mustGraph(t, graph.Data{Nodes: []graph.NodeData{{Count: int64(n),
-		Columns: map[string]unified.Tensor{"feature": matrix(t, bytes, 5)}}},
-		Edges: []graph.EdgeData{e}})
-}
-
 // manyTypes has three node types and seven edge types, some without edges.
 func manyTypes(t testing.TB, n int) *graph.Graph {
 	t.Helper()
@@ -382,18 +330,13 @@ func manyTypes(t testing.TB, n int) *graph.Graph {
 		}
 		d.Edges = append(d.Edges, e)
 	}
-	return mustGraph(t, d)
-}
-
-func mustGraph(t testing.TB, d graph.Data) *graph.Graph {
-	t.Helper()
-	return expect.Must(graph.New(d))(t)
+	return graphs.New(t, d)
 }
 
 // TestBatchesOfADeviceLieThere also looks at what the loader says of where it has put what.
 func TestBatchesOfADeviceLieThere(t *testing.T) {
 	cudatest.Open(t)
-	g := wideGraph(t, 4000, 6)
+	g := graphs.Wide(t, 4000, 6)
 	for _, c := range []struct {
 		name     string
 		opt      loader.Options

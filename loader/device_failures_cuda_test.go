@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -32,7 +33,7 @@ var onDevice = loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Na
 
 func TestRefusedRegistrationsFallBackToCopies(t *testing.T) {
 	cudatest.Open(t)
-	g := wideGraph(t, 300, 6)
+	g := graphs.Wide(t, 300, 6)
 	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cpu"},
 		BatchSize: 16}).Epoch(context.Background(), 0))
 	cudatest.Fail(t, "cuMemHostRegister_v2", 1, notSupported)
@@ -47,7 +48,7 @@ func TestRefusedRegistrationsFallBackToCopies(t *testing.T) {
 
 func TestTooLittleDeviceMemoryIsSaid(t *testing.T) {
 	cudatest.Open(t)
-	g := wideGraph(t, 3000, 6)
+	g := graphs.Wide(t, 3000, 6)
 	opt := onDevice
 	opt.BatchSize, opt.Device.Memory = 1024, 300_000
 	_, err := loader.New(g, opt)
@@ -63,7 +64,7 @@ func TestTooLittleDeviceMemoryIsSaid(t *testing.T) {
 
 func TestLoadersShareADevice(t *testing.T) {
 	cudatest.Open(t)
-	g := wideGraph(t, 300, 6)
+	g := graphs.Wide(t, 300, 6)
 	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cpu"},
 		BatchSize: 16}).Epoch(context.Background(), 0))
 	var wg sync.WaitGroup
@@ -93,7 +94,7 @@ func TestALostDeviceEndsTheEpochWithItsName(t *testing.T) {
 		t.Run(kernel, func(t *testing.T) {
 			cudatest.Open(t)
 			defer cudatest.Findings() // the loss is expected
-			l, err := loader.New(wideGraph(t, 300, 6), onDevice)
+			l, err := loader.New(graphs.Wide(t, 300, 6), onDevice)
 			expect.OK(t, err)
 			cudatest.Fail(t, "kernel:"+kernel, run, illegalAddress)
 			batches := 0
@@ -130,7 +131,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		seeds[i] = int64(i % opt.BatchSize)
 	}
 	opt.Seeds = loader.NodeIDs(seeds)
-	l := open(t, wideGraph(t, 300, 6), opt)
+	l := open(t, graphs.Wide(t, 300, 6), opt)
 	want := digests(t, l.Epoch(context.Background(), 0))
 	for _, call := range []string{"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuStreamCreateWithPriority",
 		"cuModuleLoadDataEx", "cuMemFree", "cuMemFreeHost", "cuMemHostUnregister"} {
@@ -145,7 +146,7 @@ func TestCloseWaitsForKernels(t *testing.T) {
 	cudatest.Open(t)
 	before := cudatest.NowLive(t)
 	for stop := range 6 {
-		l := expect.Must(loader.New(wideGraph(t, 300, 6), onDevice))(t)
+		l := expect.Must(loader.New(graphs.Wide(t, 300, 6), onDevice))(t)
 		n := 0
 		for b, err := range l.Epoch(context.Background(), 0) {
 			if err != nil {
@@ -180,12 +181,12 @@ func TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled(t *testing.T) {
 	cudatest.Open(t)
 	opt := onDevice
 	opt.Tuning.Prefetch, opt.BatchSize = 1, 8
-	l := open(t, wideGraph(t, 300, 6), opt)
+	l := open(t, graphs.Wide(t, 300, 6), opt)
 	expect.OK(t, lastError(l.Range(context.Background(), 0, 0, 12)))
 }
 
 func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
-	g := wideGraph(t, 300, 6)
+	g := graphs.Wide(t, 300, 6)
 	for name, opt := range map[string]loader.Options{"kernels": {},
 		"copies": {Tuning: loader.TuningOptions{Carry: loader.CarryCopies}},
 		"disk":   {Residence: loader.Disk, Disk: loader.DiskOptions{CacheBytes: 1}}} {
@@ -242,7 +243,7 @@ func rowsOf(t *testing.T, l *loader.Loader, b *loader.Batch) []byte {
 	opt := l.Options()
 	opt.Device.Name, opt.Device.Memory, opt.Device.Cache, opt.Tuning.Carry, opt.Residence = "cpu", 0, 0, 0,
 		loader.Mapped
-	c := open(t, wideGraph(t, 300, 6), opt)
+	c := open(t, graphs.Wide(t, 300, 6), opt)
 	for same, err := range c.Range(context.Background(), b.Epoch, b.Number, 1) {
 		expect.OK(t, err)
 		return slices.Clone(same.X().Bytes())

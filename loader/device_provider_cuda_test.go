@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -109,7 +110,7 @@ func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 		idle(readers[s], "a batch is made in memory that is still read")
 	}
 	memory := &providedMemory{dev: dev, all: map[*byte]*pinned.Region{}}
-	l := open(t, plainGraph(t, 60, 5), loader.Options{Device: loader.DeviceOptions{Name: "cuda:0"},
+	l := open(t, graphs.Plain(t, 60, 5), loader.Options{Device: loader.DeviceOptions{Name: "cuda:0"},
 		Hooks: loader.Hooks{RowMemory: memory}, BatchSize: 5, Workers: 1, Tuning: loader.TuningOptions{Prefetch: 1},
 		Sampler: watchedSampler{sampling.Neighbor{Fanouts: []int{3}}, begins}})
 	memory.giving = func(at *byte) {

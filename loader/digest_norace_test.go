@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
 
 func TestAnyByteOfABatchChangesItsDigest(t *testing.T) {
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 20,
 		Columns: loader.ColumnOptions{Edges: []string{"stars"}}})
 	for b, err := range l.Epoch(background, 0) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -111,13 +112,13 @@ func TestDigestIsTheHashOfTheArraysByName(t *testing.T) {
 		g   *graph.Graph
 		opt loader.Options
 	}{
-		{plainGraph(t, 900, 5), loader.Options{BatchSize: 300}},
-		{plainGraph(t, 200, 5), loader.Options{Columns: loader.ColumnOptions{EdgePos: true},
+		{graphs.Plain(t, 900, 5), loader.Options{BatchSize: 300}},
+		{graphs.Plain(t, 200, 5), loader.Options{Columns: loader.ColumnOptions{EdgePos: true},
 			Sampler: sampling.Neighbor{Fanouts: slices.Repeat([]int{1}, 12)}}},
-		{typedGraph(t, 60, 40), loader.Options{Columns: loader.ColumnOptions{Edges: []string{"stars"},
+		{graphs.Typed(t, 60, 40), loader.Options{Columns: loader.ColumnOptions{Edges: []string{"stars"},
 			Nodes: []string{"label", "feature"}}}},
-		{typedGraph(t, 60, 40), loader.Options{Seeds: loader.AllNodes("item")}},
-		{typedGraph(t, 60, 40), loader.Options{Seeds: loader.AllEdges("rates"),
+		{graphs.Typed(t, 60, 40), loader.Options{Seeds: loader.AllNodes("item")}},
+		{graphs.Typed(t, 60, 40), loader.Options{Seeds: loader.AllEdges("rates"),
 			Links: loader.LinkOptions{Time: "stars", Negatives: sampling.Negatives{Ratio: 0.5}}}},
 	} {
 		if c.opt.Sampler == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/pinned/pinnedtest"
@@ -42,30 +43,22 @@ func inFiles(t testing.TB, g *graph.Graph, topology bool) (_ *graph.Graph, folde
 	mapped := func(name string, x unified.Tensor) unified.Tensor {
 		return inFile(t, filepath.Join(folder, strings.ReplaceAll(name, "/", "_")), 64, x)
 	}
-	s := *g.Schema()
-	a := graph.Arrays{Schema: s, ID: g.ID(), EdgeIDs: g.EdgeIDs(), Splits: g.Splits(),
-		Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types(),
-		EdgeColumns: map[string]unified.Tensor{}}
+	a := graphs.ArraysOf(g)
 	if topology {
 		a.Indptr, a.Indices = mapped("indptr", a.Indptr), mapped("indices", a.Indices)
 		if a.Types.Len() > 0 {
 			a.Types = mapped("types", a.Types)
 		}
 	}
-	for i := range s.Nodes {
-		columns := map[string]unified.Tensor{}
-		for _, c := range s.Nodes[i].Columns {
-			x, _ := g.NodeColumn(i, c.Name)
-			columns[c.Name] = mapped(s.Nodes[i].Name+c.Name, x)
+	for i, columns := range a.NodeColumns {
+		for name, x := range columns {
+			columns[name] = mapped(a.Schema.Nodes[i].Name+name, x)
 		}
-		a.NodeColumns = append(a.NodeColumns, columns)
 	}
-	for _, c := range s.EdgeColumns {
-		x, _ := g.EdgeColumn(c.Name)
-		a.EdgeColumns[c.Name] = mapped("edge"+c.Name, x)
+	for name, x := range a.EdgeColumns {
+		a.EdgeColumns[name] = mapped("edge"+name, x)
 	}
-	again := expect.Must(graph.FromArrays(a))(t)
-	return again, folder
+	return graphs.Of(t, a), folder
 }
 
 // needDisk skips where the system does not tell which file is mapped: columns are read as mapped there.
@@ -79,14 +72,14 @@ func needDisk(t testing.TB) {
 func wideRows(t testing.TB) *graph.Graph {
 	t.Helper()
 	needDisk(t)
-	return onDisk(t, plainGraph(t, 4000, 6))
+	return onDisk(t, graphs.Plain(t, 4000, 6))
 }
 
 var onDiskOptions = loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: true, Residence: loader.Disk, Workers: 2,
 	Disk: loader.DiskOptions{CacheBytes: 8000, Lookahead: 5}, Device: loader.DeviceOptions{Name: "cpu"}}
 
 func TestColumnsOnDiskMakeTheSameBatches(t *testing.T) {
-	for name, g := range map[string]*graph.Graph{"plain": wideRows(t), "typed": onDisk(t, typedGraph(t, 700, 900))} {
+	for name, g := range map[string]*graph.Graph{"plain": wideRows(t), "typed": onDisk(t, graphs.Typed(t, 700, 900))} {
 		for _, cache := range []int64{1, 4096, 20_000, 1 << 30} {
 			opt := onDiskOptions
 			opt.Disk.CacheBytes = cache

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -13,8 +14,8 @@ import (
 // ways are calls that take a context, by name, and the stages that they tell of.
 func ways(t *testing.T) map[string]func(ctx context.Context, told func(stage string, done, total int64)) error {
 	needDisk(t)
-	stored, wide := storedGraph(t, plainGraph(t, 90, 4)), onDisk(t, plainGraph(t, 240, 4))
-	deep, _ := inFiles(t, plainGraph(t, 2000, 6), true)
+	stored, wide := storedGraph(t, graphs.Plain(t, 90, 4)), onDisk(t, graphs.Plain(t, 240, 4))
+	deep, _ := inFiles(t, graphs.Plain(t, 2000, 6), true)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: loader.DeviceOptions{Name: "cpu"}}
 	load := func(src loader.Source, opt loader.Options) func(context.Context, func(string, int64, int64)) error {
 		return func(ctx context.Context, told func(string, int64, int64)) error {
@@ -39,7 +40,7 @@ func ways(t *testing.T) map[string]func(ctx context.Context, told func(stage str
 	paged.Residence, paged.Disk.CacheBytes, paged.BatchSize = loader.Disk, 1, 200
 	return map[string]func(context.Context, func(string, int64, int64)) error{
 		"verified": load(stored, verified), "mapped": load(stored, opt), "resident": load(stored, resident),
-		"edges": load(typedGraph(t, 20, 10), ofType), "rows on disk": load(wide, cached),
+		"edges": load(graphs.Typed(t, 20, 10), ofType), "rows on disk": load(wide, cached),
 		"rows for a disk":  load(wide, whole),
 		"topology on disk": load(deep, paged),
 		"plan": func(ctx context.Context, told func(string, int64, int64)) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -16,7 +17,7 @@ import (
 )
 
 func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
-	g := plainGraph(t, 230, 5)
+	g := graphs.Plain(t, 230, 5)
 	for _, shuffle := range []bool{false, true} {
 		for _, batchSize := range []int{1, 7, 23, 115, 1000} {
 			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: batchSize, Shuffle: shuffle, Seed: 9,
@@ -55,7 +56,7 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 // docs/sampling.md, "Order of an epoch": the key is that of the seeds' node type, 0 where they are of several.
 func TestTheOrderOfAnEpochIsKeyedByTheTypeOfItsSeeds(t *testing.T) {
 	const seed, epoch, instance = 9, 2, 4
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	nodes := g.Schema().Nodes
 	for _, c := range []struct {
 		types []string
@@ -82,7 +83,7 @@ func TestTheOrderOfAnEpochIsKeyedByTheTypeOfItsSeeds(t *testing.T) {
 }
 
 func TestColumnsComeWithTheirNodes(t *testing.T) {
-	g := plainGraph(t, 200, 6)
+	g := graphs.Plain(t, 200, 6)
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true,
 		Columns: loader.ColumnOptions{Edges: []string{"weight"}}})
 	weights, _ := g.EdgeColumn("weight")
@@ -117,7 +118,7 @@ func TestColumnsComeWithTheirNodes(t *testing.T) {
 }
 
 func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	none := []string{}
 	for _, c := range []struct {
 		what             string
@@ -151,7 +152,7 @@ func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
 }
 
 func TestRanksShareAnEpoch(t *testing.T) {
-	g := plainGraph(t, 220, 5) // 110 seeds: 11 batches of 10
+	g := graphs.Plain(t, 220, 5) // 110 seeds: 11 batches of 10
 	whole := digests(t, open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true}).Epoch(background,
 		4))
 	for _, c := range []struct {
@@ -198,7 +199,7 @@ func TestRanksShareAnEpoch(t *testing.T) {
 }
 
 func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
-	plain, typed := plainGraph(t, 50, 4), typedGraph(t, 60, 40)
+	plain, typed := graphs.Plain(t, 50, 4), graphs.Typed(t, 60, 40)
 	run := func(g *graph.Graph, seeds loader.SeedSource, opt loader.Options) (list [][]int64) {
 		t.Helper()
 		opt.Sampler, opt.Seeds = neighbor, seeds
@@ -234,7 +235,7 @@ func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
 }
 
 func TestSeedsOutOfRangeAndUnknownSplitsAreRefused(t *testing.T) {
-	g := plainGraph(t, 50, 4)
+	g := graphs.Plain(t, 50, 4)
 	for _, c := range []struct {
 		seeds loader.SeedSource
 		want  error
@@ -258,7 +259,7 @@ func (rotten) Remedy() string { return "run khop check /data/rotten.khop" }
 
 // What a file of the dataset says wrongly is the dataset's fault, and what the caller gives is not.
 func TestASplitOutOfRangeNamesTheDatasetAndARemedy(t *testing.T) {
-	g := plainGraph(t, 50, 4)
+	g := graphs.Plain(t, 50, 4)
 	bare := graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 50}},
 		Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: g.Schema().NumEdges()}}}
 	g, err := graph.FromArrays(graph.Arrays{Schema: bare, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
@@ -273,7 +274,7 @@ func TestASplitOutOfRangeNamesTheDatasetAndARemedy(t *testing.T) {
 }
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
-	g := plainGraph(t, 50, 4)
+	g := graphs.Plain(t, 50, 4)
 	for name, opt := range map[string]loader.Options{
 		"no sampler":         {},
 		"negative batch":     {Sampler: neighbor, BatchSize: -1},
@@ -301,7 +302,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 }
 
 func TestCancellingYieldsItsCauseOnceAndLast(t *testing.T) {
-	g := plainGraph(t, 200, 5)
+	g := graphs.Plain(t, 200, 5)
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 2})
 	why := errors.New("why")
 	ctx, cancel := context.WithCancelCause(background)
@@ -324,7 +325,7 @@ func TestCancellingYieldsItsCauseOnceAndLast(t *testing.T) {
 }
 
 func TestBreakingOutLeavesTheLoaderReady(t *testing.T) {
-	l := open(t, plainGraph(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 3})
+	l := open(t, graphs.Plain(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 3})
 	want := digests(t, l.Epoch(background, 0))
 	for stop := range len(want) {
 		var got []string
@@ -340,7 +341,7 @@ func TestBreakingOutLeavesTheLoaderReady(t *testing.T) {
 }
 
 func TestAPanicInTheBodyPassesAndLeavesTheLoaderReady(t *testing.T) {
-	l := open(t, plainGraph(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 3})
+	l := open(t, graphs.Plain(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 3})
 	want := digests(t, l.Epoch(background, 0))
 	for range 20 {
 		func() {
@@ -357,7 +358,7 @@ func TestAPanicInTheBodyPassesAndLeavesTheLoaderReady(t *testing.T) {
 }
 
 func TestASecondEpochMeanwhileIsRefused(t *testing.T) {
-	l := open(t, plainGraph(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 50})
+	l := open(t, graphs.Plain(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 50})
 	for _, err := range l.Epoch(background, 0) {
 		expect.OK(t, err)
 		n := 0
@@ -370,7 +371,7 @@ func TestASecondEpochMeanwhileIsRefused(t *testing.T) {
 }
 
 func TestTwoLoadersShareASource(t *testing.T) {
-	g := plainGraph(t, 300, 5)
+	g := graphs.Plain(t, 300, 5)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Residence: loader.Resident}
 	a, b := open(t, g, opt), open(t, g, opt)
 	list := make(chan []string)

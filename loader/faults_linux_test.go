@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
 
 // A batch that takes its memory from the system pays for each page: New must have touched it all before.
 func TestTheFirstBatchesFindTheirMemoryThere(t *testing.T) {
-	g := plainGraph(t, 50000, 8)
+	g := graphs.Plain(t, 50000, 8)
 	l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{8, 8, 8}}, BatchSize: 500, Shuffle: true,
 		Workers:   2,
 		Residence: loader.Resident, Columns: loader.ColumnOptions{Nodes: []string{"feature", "label"}}})

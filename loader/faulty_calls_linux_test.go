@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestACallThatFailsIsToldOrDoneWithout(t *testing.T) {
 	needDisk(t)
 	loader.ReadWith(t, diskio.ReaderOptions{Depth: 4})
-	g, folder := inFiles(t, plainGraph(t, 600, 6), true)
+	g, folder := inFiles(t, graphs.Plain(t, 600, 6), true)
 	opt := pagedOptions
 	opt.Disk.CacheBytes, opt.Columns.Nodes, opt.BatchSize, opt.Workers = 900, []string{"feature"}, 100, 1
 	var want []string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -113,7 +114,7 @@ func loadOnce(src loader.Source, opt loader.Options) error {
 // faultyWays are calls that use a sampler, by name.
 func faultyWays(t *testing.T) map[string]func(s sampling.Sampler) error {
 	needDisk(t)
-	small, wide := plainGraph(t, 60, 4), onDisk(t, plainGraph(t, 240, 4))
+	small, wide := graphs.Plain(t, 60, 4), onDisk(t, graphs.Plain(t, 240, 4))
 	opt := loader.Options{BatchSize: 10, Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}}
 	cached := opt
 	cached.Residence, cached.Disk.CacheBytes, cached.Disk.Lookahead = loader.Disk, 900, 2
@@ -183,7 +184,7 @@ func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
 // Workers that a panic broke are made anew when the next epoch begins. If that fails, the epoch has the error, and one
 // after it is whole.
 func TestWorkersThatBrokeAreOpenedAgain(t *testing.T) {
-	g := plainGraph(t, 60, 4)
+	g := graphs.Plain(t, 60, 4)
 	f := &faults{}
 	var both sync.WaitGroup
 	var breaks bool // written between epochs
@@ -235,7 +236,7 @@ func TestMemoryThatIsNotTakenBackIsAnError(t *testing.T) {
 	s := &shelf{given: map[*byte]int{}}
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: loader.DeviceOptions{Name: "cpu"},
 		Hooks: loader.Hooks{RowMemory: full{s}}}
-	l := expect.Must(loader.New(plainGraph(t, 60, 4), opt))(t)
+	l := expect.Must(loader.New(graphs.Plain(t, 60, 4), opt))(t)
 	expect.OK(t, errors.Join(lastError(l.Epoch(background, 0))))
 	err := l.Close()
 	expect.That(t, errors.Is(err, errFault) && len(s.given) == 0 && errors.Is(l.Close(), errFault), "Close: %v", err)
@@ -243,7 +244,7 @@ func TestMemoryThatIsNotTakenBackIsAnError(t *testing.T) {
 	expect.That(t, n == 0, "%d bytes are held", n)
 	none := &shelf{given: map[*byte]int{}}
 	opt.Tuning.Prefetch, opt.Hooks.RowMemory = 1, none
-	l = expect.Must(loader.New(plainGraph(t, 60, 4), opt))(t)
+	l = expect.Must(loader.New(graphs.Plain(t, 60, 4), opt))(t)
 	for b, err := range l.Epoch(background, 0) {
 		expect.OK(t, err)
 		b.Keep()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -20,7 +21,7 @@ const nodes = 1500
 // feature rows a device has room for so many.
 func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.Placed {
 	t.Helper()
-	g := plainGraph(t, nodes, 6)
+	g := graphs.Plain(t, nodes, 6)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, WorldSize: 2 * k,
 		Tuning:  loader.TuningOptions{HotShare: share},
 		Columns: loader.ColumnOptions{Seeds: []string{}, Nodes: []string{"feature"}}}
@@ -136,13 +137,14 @@ func TestDevicesThatReachNoOtherKeepRowsEach(t *testing.T) {
 	expect.That(t, slices.Equal(shares, []int64{0, 0}), "%v times the rows at peers that nobody reaches", shares)
 	opt := loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0,cuda:1"},
 		Tuning: loader.TuningOptions{HotShare: loader.ShareAll}}
-	_, err := loader.PlaceAll(background, plainGraph(t, 60, 5), opt, 2)
+	_, err := loader.PlaceAll(background, graphs.Plain(t, 60, 5), opt, 2)
 	if !errors.Is(err, loader.ErrDevice) || !strings.Contains(err.Error(), "cuda:1") ||
 		!strings.Contains(err.Error(), "auto or none") {
 		t.Errorf("sharing was asked for: %v", err)
 	}
 	for _, devices := range []string{"cuda:0,cuda:0", "cuda:0,cpu", "cuda:0,cuda:1,cuda:1"} {
 		opt.Device.Name, opt.Tuning.HotShare = devices, loader.ShareAuto
-		expect.Is(t, expect.Err(loader.PlaceAll(background, plainGraph(t, 60, 5), opt, 2)), loader.ErrOptions, devices)
+		_, err := loader.PlaceAll(background, graphs.Plain(t, 60, 5), opt, 2)
+		expect.Is(t, err, loader.ErrOptions, devices)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -22,7 +23,7 @@ func TestMemoryThatNoSlotHasIsMissedOnce(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 4, Tuning: loader.TuningOptions{Prefetch: 4},
 		Device: loader.DeviceOptions{Name: "cpu"}, Hooks: loader.Hooks{RowMemory: empty{}}}
 	for range 20 {
-		_, err := loader.New(plainGraph(t, 300, 5), opt)
+		_, err := loader.New(graphs.Plain(t, 300, 5), opt)
 		expect.Ensure(t, errors.Is(err, errEmpty) && strings.Count(err.Error(), errEmpty.Error()) == 1, "%v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -20,7 +21,7 @@ func held(t *testing.T, g *graph.Graph, opt loader.Options) loader.Memory {
 // TestGoHeapOfALoaderIsInItsMemory compares pairs of loaders of which one needs more of the Go heap.
 func TestGoHeapOfALoaderIsInItsMemory(t *testing.T) {
 	const users, slots = 200_000, 2
-	g := typedGraph(t, users, 1000)
+	g := graphs.Typed(t, users, 1000)
 	edges, nothing := g.NumEdges(), sampling.Neighbor{Fanouts: []int{0}}
 	links := loader.Options{Sampler: nothing, BatchSize: 1000, Seeds: loader.AllEdges("rates")}
 	negatives := links

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -39,7 +40,7 @@ func TestRowsOnTheirWayToAConsumersStreamAreNotReadOver(t *testing.T) {
 			came.Broadcast()
 			return n, err
 		}})
-	g := wideGraph(t, 300, 6)
+	g := graphs.Wide(t, 300, 6)
 	l := open(t, onDisk(t, g), loader.Options{Sampler: watchedSampler{sampling.Neighbor{Fanouts: []int{5, 5}},
 		func(*graph.Sample) {
 			mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -97,7 +98,7 @@ func looked(t *testing.T, name string, opt loader.Options, want string) {
 	t.Helper()
 	opt.BatchSize, opt.Workers, opt.Columns.EdgePos, opt.Device.Name = 7, 1, true, "cpu"
 	opt.Seeds = loader.NodeIDs([]int64{3, 4, 5, 6, 7, 8, 9})
-	l, err := loader.New(plainGraph(t, 100, 3), opt)
+	l, err := loader.New(graphs.Plain(t, 100, 3), opt)
 	if err == nil {
 		err = lastError(l.Epoch(background, 0))
 		failed := l.Close()
@@ -166,7 +167,7 @@ func TestNumbersOfOptionsAreTakenUpToTheirLimits(t *testing.T) {
 
 // Verifying says how far it is, from the first byte to the last, of what is verified at once.
 func TestVerifyingSaysHowFarItIs(t *testing.T) {
-	g := plainGraph(t, 500, 4)
+	g := graphs.Plain(t, 500, 4)
 	topology, columns := int64(501*8+2000*4), int64(500*(12+8)+2000*4)
 	for residence, want := range map[loader.Residence]int64{loader.Mapped: topology,
 		loader.Resident: topology + columns} {
@@ -207,7 +208,7 @@ func TestALoaderOfLinksSaysWhatItLoads(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(), BatchSize: 50, Workers: 2,
 		Links: loader.LinkOptions{ExcludeSeeds: loader.ExcludeReverse, Negatives: sampling.Negatives{Ratio: 2}},
 		Hooks: loader.Hooks{Logger: slog.New(slog.NewTextHandler(log, nil))}}
-	l := open(t, typedGraph(t, 60, 40), opt)
+	l := open(t, graphs.Typed(t, 60, 40), opt)
 	want := fmt.Sprintf("%s links label=\"\" time=\"\" exclude=%v %s", neighbor.Fingerprint(), loader.ExcludeReverse,
 		opt.Links.Negatives.Fingerprint())
 	got := l.State(0, 0).Sampler

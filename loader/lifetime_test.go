@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
 
 func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 2,
+	l := open(t, graphs.Plain(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 2,
 		Tuning: loader.TuningOptions{Prefetch: 3}})
 	want := digests(t, l.Epoch(background, 0))
 	var kept []*loader.Batch
@@ -58,7 +59,7 @@ func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
 }
 
 func TestReleaseInTheBodyUndoesKeep(t *testing.T) {
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
+	l := open(t, graphs.Plain(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
 		Tuning: loader.TuningOptions{Prefetch: 1}})
 	want := digests(t, l.Epoch(background, 0))
 	var got []string
@@ -75,7 +76,7 @@ func TestReleaseInTheBodyUndoesKeep(t *testing.T) {
 var heldByThree = regexp.MustCompile(`: batches [012] of epoch 2, [012] of epoch 2, [012] of epoch 2 were kept`)
 
 func TestHoldingEverySlotIsAnErrorThatSaysWhoHoldsThem(t *testing.T) {
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
+	l := open(t, graphs.Plain(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
 		Tuning: loader.TuningOptions{Prefetch: 2, SlotTimeout: time.Millisecond}})
 	var kept []*loader.Batch
 	var last error
@@ -95,7 +96,7 @@ func TestHoldingEverySlotIsAnErrorThatSaysWhoHoldsThem(t *testing.T) {
 }
 
 func TestAReleaseElsewhereLetsTheLoopGoOn(t *testing.T) {
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
+	l := open(t, graphs.Plain(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1,
 		Tuning: loader.TuningOptions{Prefetch: 1}})
 	kept := make(chan *loader.Batch, 100)
 	done := make(chan struct{})
@@ -117,7 +118,7 @@ func TestAReleaseElsewhereLetsTheLoopGoOn(t *testing.T) {
 }
 
 func TestClosingEndsTheEpochUnderWay(t *testing.T) {
-	g := plainGraph(t, 300, 5)
+	g := graphs.Plain(t, 300, 5)
 	for _, keep := range []int{0, 1} {
 		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 2})
 		var got []error
@@ -152,7 +153,7 @@ func TestClosingEndsTheEpochUnderWay(t *testing.T) {
 }
 
 func TestABatchKeptBeforeCloseIsValidUntilReleased(t *testing.T) {
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 2})
+	l := open(t, graphs.Plain(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 2})
 	var kept *loader.Batch
 	for b, err := range l.Epoch(background, 0) {
 		expect.OK(t, err)
@@ -178,7 +179,7 @@ func TestCancellingOrClosingElsewhereWakesALoopThatWaits(t *testing.T) {
 		}
 		return nil
 	}}
-	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: s, BatchSize: 10, Workers: 2})
+	l := open(t, graphs.Plain(t, 300, 5), loader.Options{Sampler: s, BatchSize: 10, Workers: 2})
 	block.Store(true)
 	result := make(chan error)
 	why := errors.New("why")
@@ -201,7 +202,7 @@ func TestCancellingOrClosingElsewhereWakesALoopThatWaits(t *testing.T) {
 }
 
 func TestClosingAtAnyMomentLeavesNothing(t *testing.T) {
-	g := plainGraph(t, 300, 5)
+	g := graphs.Plain(t, 300, 5)
 	for i := range 60 {
 		l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3}}, BatchSize: 10, Workers: 1 + i%3,
 			Tuning: loader.TuningOptions{Prefetch: 1 + i%2}})

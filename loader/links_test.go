@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -33,7 +34,7 @@ func endsOf(t *testing.T, g *graph.Graph, b *loader.Batch, e int) (sources, targ
 
 // An epoch over all edges has each of them once, with its label and time, whichever types there are.
 func TestAnEpochGoesOverAllEdges(t *testing.T) {
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	s := g.Schema()
 	for _, types := range [][]string{nil, {"rates"}, {"friend", "rates"}} {
 		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Shuffle: true,
@@ -123,8 +124,8 @@ func reversible(t *testing.T) *graph.Graph {
 		liked.Src, liked.Dst = append(liked.Src, i, i), append(liked.Dst, u, u)
 		friend.Src, friend.Dst = append(friend.Src, u, w), append(friend.Dst, w, u)
 	}
-	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "user", Count: 12}, {Name: "item", Count: 9}},
-		Edges: []graph.EdgeData{likes, liked, friend}}))(t)
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Name: "user", Count: 12}, {Name: "item", Count: 9}},
+		Edges: []graph.EdgeData{likes, liked, friend}})
 	return g
 }
 
@@ -149,7 +150,7 @@ func blockEdges(t *testing.T, b *loader.Batch, s *graph.Schema, e int) map[[2]in
 }
 
 func TestStatisticsCountNegatives(t *testing.T) {
-	g := plainGraph(t, 200, 6)
+	g := graphs.Plain(t, 200, 6)
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 100, Seeds: loader.AllEdges(),
 		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2, Strict: true, Tries: 1}}})
 	var links, negatives, missed uint64
@@ -168,7 +169,7 @@ func TestStatisticsCountNegatives(t *testing.T) {
 
 // Every type of the seeds has its negatives, which are no edges of the graph, and labels tell them apart.
 func TestEveryTypeOfSeedsHasItsNegatives(t *testing.T) {
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	s := g.Schema()
 	of := sampling.Negatives{Ratio: 1.5, Strict: true}
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 90, Shuffle: true, Seeds: loader.AllEdges(),
@@ -201,7 +202,7 @@ func TestEveryTypeOfSeedsHasItsNegatives(t *testing.T) {
 }
 
 func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
-	g := plainGraph(t, 50, 3)
+	g := graphs.Plain(t, 50, 3)
 	pairs := func(s graph.EdgeSet) loader.Options {
 		return loader.Options{Seeds: loader.GivenSeeds(graph.Seeds{Edges: []graph.EdgeSet{s}})}
 	}
@@ -246,7 +247,7 @@ func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 
 // A state is refused where anything about the links differs that decides what is in a batch.
 func TestAStateNamesItsLinks(t *testing.T) {
-	g := plainGraph(t, 50, 3)
+	g := graphs.Plain(t, 50, 3)
 	base := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(),
 		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 1}}}
 	state := open(t, g, base).State(0, 0)
@@ -264,7 +265,7 @@ func TestAStateNamesItsLinks(t *testing.T) {
 
 // Labels and times that are given for the edges of one type belong to them by place, and decide what a state fits.
 func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	e := expect.Must(g.Schema().EdgeType("rates"))(t)
 	seeds := func(first int64) loader.SeedSource {
 		all := graph.AllEdges(g.Schema(), e)
@@ -289,7 +290,7 @@ func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
 
 // What would not be looked at is an error.
 func TestOptionsOfLinksThatDoNothingAreRefused(t *testing.T) {
-	g := typedGraph(t, 60, 40)
+	g := graphs.Typed(t, 60, 40)
 	pairs := graph.EdgePairs([]int64{1}, []int64{2})
 	mixed, every := pairs, graph.AllEdges(g.Schema(), 0)
 	mixed.Edges = slices.Clone(pairs.Edges)
@@ -324,7 +325,7 @@ func TestDamagedEdgesAsSeedsAreNamed(t *testing.T) {
 		"source": func(g *graph.Graph) { view[int32](t, g.Indices())[77] = 1 << 20 },
 		"type":   func(g *graph.Graph) { view[uint8](t, g.Types())[77] = 250 },
 	} {
-		g := typedGraph(t, 60, 40)
+		g := graphs.Typed(t, 60, 40)
 		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 1 << 20, Workers: 1, Seeds: loader.AllEdges(),
 			Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 1, Strict: true,
 				Replace: sampling.TargetEnd}}})

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -65,7 +66,7 @@ func (s *shelf) has(t unified.Tensor) bool {
 }
 
 func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
-	g := plainGraph(t, 300, 5)
+	g := graphs.Plain(t, 300, 5)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 2,
 		Columns: loader.ColumnOptions{Edges: []string{"weight"}}, Device: loader.DeviceOptions{Name: "cpu"}}
 	want := digests(t, open(t, g, opt).Epoch(t.Context(), 0))
@@ -98,7 +99,7 @@ func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
 }
 
 func TestMadeSeesEveryBatchBeforeTheLoop(t *testing.T) {
-	g := plainGraph(t, 300, 5)
+	g := graphs.Plain(t, 300, 5)
 	var mu sync.Mutex
 	made := map[string]int{} // digest to slot
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 3, Seed: 3}
@@ -138,7 +139,7 @@ func TestMadeSeesEveryBatchBeforeTheLoop(t *testing.T) {
 }
 
 func TestSeedsAreToldAsTheyWereAskedFor(t *testing.T) {
-	g := plainGraph(t, 100, 4)
+	g := graphs.Plain(t, 100, 4)
 	ids := []int64{5, 7, 5, 99, 0, 7}
 	l := open(t, g, loader.Options{Sampler: neighbor, Seeds: loader.NodeIDs(ids), BatchSize: 4, Shuffle: true})
 	seen := map[int64]bool{}
@@ -167,7 +168,7 @@ func TestSeedsAreToldAsTheyWereAskedFor(t *testing.T) {
 }
 
 func TestStatesCanBeMadeAndChecked(t *testing.T) {
-	g := plainGraph(t, 300, 5)
+	g := graphs.Plain(t, 300, 5)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16, WorldSize: 2}
 	l := open(t, g, opt)
 	want := digests(t, l.Epoch(t.Context(), 4))

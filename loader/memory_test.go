@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -18,7 +19,7 @@ import (
 )
 
 func TestAnEpochTakesNoMoreMemoryThanNewDid(t *testing.T) {
-	for _, g := range []*graph.Graph{plainGraph(t, 20000, 8), typedGraph(t, 3000, 2000)} {
+	for _, g := range []*graph.Graph{graphs.Plain(t, 20000, 8), graphs.Typed(t, 3000, 2000)} {
 		l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{5, 3}}, BatchSize: 200, Shuffle: true,
 			Workers: 3,
 			Seeds:   loader.AllNodes()})
@@ -34,7 +35,7 @@ func TestAnEpochTakesNoMoreMemoryThanNewDid(t *testing.T) {
 }
 
 func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
-	for _, g := range []*graph.Graph{plainGraph(t, 6000, 8), typedGraph(t, 3000, 2000)} {
+	for _, g := range []*graph.Graph{graphs.Plain(t, 6000, 8), graphs.Typed(t, 3000, 2000)} {
 		for _, opt := range []loader.Options{{}, {Residence: loader.Resident,
 			Tuning: loader.TuningOptions{Prefetch: 5}}, {MaxMemory: 100 << 20},
 			{MaxMemory: 1 << 20}} {
@@ -58,7 +59,7 @@ func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
 }
 
 func TestMaxMemoryIsKept(t *testing.T) {
-	g := plainGraph(t, 6000, 8)
+	g := graphs.Plain(t, 6000, 8)
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{-1, 5}}, BatchSize: 100, Shuffle: true, Workers: 4,
 		Tuning:    loader.TuningOptions{Prefetch: 4},
 		Residence: loader.Resident}
@@ -89,7 +90,7 @@ func TestMaxMemoryIsKept(t *testing.T) {
 }
 
 func TestASamplerThatTakesMoreThanItSaidIsStoppedByMaxMemory(t *testing.T) {
-	g := plainGraph(t, 1000, 8)
+	g := graphs.Plain(t, 1000, 8)
 	s := greedy{cycle{}}
 	for _, opt := range []loader.Options{{Sampler: s, MaxMemory: 1 << 20}, {Sampler: s, MaxMemory: 4 << 10}} {
 		expect.Is(t, expect.Err(loader.New(g, opt)), loader.ErrMemory, "%d bytes", opt.MaxMemory)
@@ -114,7 +115,7 @@ type greedyWorker struct {
 func (w greedyWorker) Close() error { return w.b.Close() }
 
 func TestAWarmLoaderAllocatesNothing(t *testing.T) {
-	for _, g := range []*graph.Graph{plainGraph(t, 4000, 8), typedGraph(t, 3000, 1000)} {
+	for _, g := range []*graph.Graph{graphs.Plain(t, 4000, 8), graphs.Typed(t, 3000, 1000)} {
 		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 2, Shuffle: true, Seeds: loader.AllNodes(),
 			Workers: 2})
 		digests(t, l.Range(background, 0, 0, 50))
@@ -133,7 +134,7 @@ func TestAWarmLoaderAllocatesNothing(t *testing.T) {
 }
 
 func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
-	g := plainGraph(t, 5000, 8)
+	g := graphs.Plain(t, 5000, 8)
 	stages := map[string][2]int64{}
 	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Residence: loader.Resident, Workers: 2,
 		Hooks: loader.Hooks{Progress: func(stage string, done, total int64) {
@@ -167,7 +168,7 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 }
 
 func TestNewStopsWhenItsContextEnds(t *testing.T) {
-	g := plainGraph(t, 5000, 8)
+	g := graphs.Plain(t, 5000, 8)
 	why := errors.New("why")
 	for _, stage := range []string{"topology", "columns", "slots"} {
 		ctx, cancel := context.WithCancelCause(background)
@@ -194,26 +195,22 @@ func (f files) Path() string { return f.dir }
 // mappedGraph writes a plain graph to files, one an array, and maps them.
 func mappedGraph(t *testing.T, n int) files {
 	t.Helper()
-	g := plainGraph(t, n, 8)
+	g := graphs.Plain(t, n, 8)
 	dir := t.TempDir()
 	onDisk := func(name string, x unified.Tensor) unified.Tensor {
 		return inFile(t, filepath.Join(dir, name), 0, x)
 	}
-	feature, _ := g.NodeColumn(0, "feature")
-	label, _ := g.NodeColumn(0, "label")
-	weight, _ := g.EdgeColumn("weight")
-	train, _ := g.Split("train", 0)
-	a := graph.Arrays{
-		Schema: *g.Schema(), ID: g.ID(),
-		Indptr: onDisk("indptr", unified.FromSlice(g.Indptr())), Indices: onDisk("indices", g.Indices()),
-		NodeColumns: []map[string]unified.Tensor{{"feature": onDisk("feature", feature),
-			"label": onDisk("label", label)}},
-		EdgeColumns: map[string]unified.Tensor{"weight": onDisk("weight", weight)},
-		Splits: []graph.Split{{Name: "train", Seeds: graph.Seeds{Sets: []graph.SeedSet{{IDs: onDisk("train",
-			train.Sets[0].IDs)}}}}},
+	a := graphs.ArraysOf(g)
+	a.Indptr, a.Indices = onDisk("indptr", a.Indptr), onDisk("indices", a.Indices)
+	for _, columns := range []map[string]unified.Tensor{a.NodeColumns[0], a.EdgeColumns} {
+		for name, x := range columns {
+			columns[name] = onDisk(name, x)
+		}
 	}
-	m := expect.Must(graph.FromArrays(a))(t)
-	return files{m, dir}
+	train, _ := g.Split("train", 0)
+	a.Splits = []graph.Split{{Name: "train", Seeds: graph.Seeds{Sets: []graph.SeedSet{{IDs: onDisk("train",
+		train.Sets[0].IDs)}}}}}
+	return files{graphs.Of(t, a), dir}
 }
 
 func TestAFileCutShortMeanwhileEndsTheEpochWithAnError(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/unified"
 )
 
 var (
@@ -108,43 +108,10 @@ func choice[T any](name string, set func(*loadCase, T), values ...T) option {
 	return option{name, len(values), func(c *loadCase, i int) { set(c, values[i]) }}
 }
 
-// columnsGraph is a graph whose edges have weights, a mask and times, and whose nodes have a time.
-func columnsGraph(t testing.TB, types, nodes, edges int) *graph.Graph {
-	t.Helper()
-	r := rand.New(rand.NewPCG(5, uint64(edges)))
-	var d graph.Data
-	for i := range types {
-		born := make([]int64, nodes)
-		for v := range born {
-			born[v] = r.Int64N(40)
-		}
-		feature := make([]float32, 5*nodes)
-		for v := range feature {
-			feature[v] = r.Float32()
-		}
-		d.Nodes = append(d.Nodes, graph.NodeData{Name: fmt.Sprint("n", i), Count: int64(nodes),
-			Columns: map[string]unified.Tensor{"born": unified.FromSlice(born), "feature": matrix(t, feature, 5)}})
-	}
-	for i := range 2*types - 1 {
-		e := graph.EdgeData{Source: fmt.Sprint("n", i%types), Relation: fmt.Sprint("r", i),
-			Target: fmt.Sprint("n", i/2)}
-		weight, mask, time := make([]float32, edges), make([]uint8, edges), make([]int64, edges)
-		for k := range edges {
-			e.Src = append(e.Src, r.Int64N(int64(nodes)))
-			e.Dst = append(e.Dst, min(r.Int64N(int64(nodes)), r.Int64N(int64(nodes))))
-			weight[k], mask[k], time[k] = max(0, r.Float32()-0.1), uint8(r.IntN(4)), r.Int64N(50)
-		}
-		e.Columns = map[string]unified.Tensor{"weight": unified.FromSlice(weight), "mask": unified.FromSlice(mask),
-			"time": unified.FromSlice(time)}
-		d.Edges = append(d.Edges, e)
-	}
-	return expect.Must(graph.New(d))(t)
-}
-
 // drawnGraph is columnsGraph with its columns and its topology in files.
 func drawnGraph(t testing.TB, types, nodes, edges int) *graph.Graph {
 	t.Helper()
-	g, _ := inFiles(t, columnsGraph(t, types, nodes, edges), true)
+	g, _ := inFiles(t, graphs.Columns(t, types, nodes, edges), true)
 	return g
 }
 

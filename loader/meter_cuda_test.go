@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/loader"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 )
 
 // TestBoardsEnergyIsInTheStatistics: of the board that the loader's device is, from when it was asked for.
@@ -39,7 +40,7 @@ func TestBoardsEnergyIsInTheStatistics(t *testing.T) {
 	loader.MeterWith(t, func(address string) *meters.Meters { return meters.OpenOn(library, address) })
 	opt := meteredOptions()
 	opt.Device.Name = "cuda:0"
-	l := open(t, plainGraph(t, 200, 5), opt)
+	l := open(t, graphs.Plain(t, 200, 5), opt)
 	digests(t, l.Epoch(background, 0))
 	if s := l.Stats(); s.Meters != nil || len(library.InitCalls()) != 0 {
 		t.Fatalf("nobody asked: %+v, NVML started %d times", s.Meters, len(library.InitCalls()))

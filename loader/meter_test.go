@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -21,7 +22,7 @@ func TestLoaderIsMeasuredOnlyWhenAsked(t *testing.T) {
 		opened++
 		return meters.Open(address)
 	})
-	l := open(t, plainGraph(t, 200, 5), meteredOptions())
+	l := open(t, graphs.Plain(t, 200, 5), meteredOptions())
 	digests(t, l.Epoch(background, 0))
 	s := l.Stats()
 	expect.Ensure(t, s.Meters == nil && opened == 0, "nobody asked: %+v, meters opened %d times", s.Meters, opened)

@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -18,15 +19,11 @@ import (
 func broadRows(t *testing.T, n int) *graph.Graph {
 	t.Helper()
 	needDisk(t)
-	g := plainGraph(t, n, 5)
-	s := *g.Schema()
-	s.Nodes = slices.Clone(s.Nodes)
-	s.Nodes[0].Columns = []graph.Column{{Name: "feature", DType: unified.Float32, Shape: []int64{1024}}}
-	s.EdgeColumns = nil
-	g = expect.Must(graph.FromArrays(graph.Arrays{Schema: s, ID: g.ID(), Splits: g.Splits(),
-		Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
-		NodeColumns: []map[string]unified.Tensor{{"feature": zeroRows(t, unified.Float32, int64(n), 1024)}}}))(t)
-	return onDisk(t, g)
+	a := graphs.ArraysOf(graphs.Plain(t, n, 5))
+	a.Schema.Nodes[0].Columns = []graph.Column{{Name: "feature", DType: unified.Float32, Shape: []int64{1024}}}
+	a.Schema.EdgeColumns, a.EdgeColumns = nil, nil
+	a.NodeColumns[0] = map[string]unified.Tensor{"feature": zeroRows(t, unified.Float32, int64(n), 1024)}
+	return onDisk(t, graphs.Of(t, a))
 }
 
 // traced is what a test finds of two epochs: which rows each batch asks for.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -48,6 +49,6 @@ func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 		}
 	}
 	expect.That(t, slices.Equal(caches, want), "caches of %d bytes, want %d", caches, want)
-	expect.Is(t, expect.Err(loader.LookOut(background, plainGraph(t, 50, 4), opt)), loader.ErrOptions,
+	expect.Is(t, expect.Err(loader.LookOut(background, graphs.Plain(t, 50, 4), opt)), loader.ErrOptions,
 		"columns in memory")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -53,7 +54,7 @@ func TestAnOutlookNeedsABatch(t *testing.T) {
 // An eighth of what is expected is left free where workers may be fewer, and not a byte more.
 func TestAnEighthIsLeftFreeForBatchesThatDiffer(t *testing.T) {
 	needDisk(t)
-	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
+	g, _ := inFiles(t, graphs.Plain(t, 2000, 6), true)
 	opt := pagedOptions
 	opt.Disk.CacheBytes, opt.BatchSize = 1, 5
 	loader.GroupRoom(t, 1<<40)

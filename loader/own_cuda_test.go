@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -25,7 +26,7 @@ func (w weighingOnDevice) OpenDevice(env sampling.DeviceEnv) (sampling.DeviceWor
 
 func TestDeviceHasTheColumnsThatASamplerReads(t *testing.T) {
 	cudatest.Open(t)
-	g := plainGraph(t, 200, 3)
+	g := graphs.Plain(t, 200, 3)
 	source, _ := g.EdgeColumn("weight")
 	have := make([]byte, len(source.Bytes()))
 	s := weighingOnDevice{weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", nil}, func(env sampling.DeviceEnv) {

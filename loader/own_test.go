@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
@@ -15,7 +16,7 @@ import (
 )
 
 func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
-	g := plainGraph(t, 100, 3)
+	g := graphs.Plain(t, 100, 3)
 	for want, bound := range map[string]func(b *sampling.Bound){
 		"nodes, where its Bound says 7 at most": func(b *sampling.Bound) { b.Nodes = 7 },
 
@@ -55,7 +56,7 @@ func withNorms(rows int64, spoil func(*graph.Sample)) cycle {
 }
 
 func TestArraysOfASamplersOwnAreInEveryBatchAndBothDigests(t *testing.T) {
-	g := plainGraph(t, 100, 3)
+	g := graphs.Plain(t, 100, 3)
 	l := open(t, g, loader.Options{Sampler: withNorms(7, func(*graph.Sample) {}), BatchSize: 7})
 	at := -1
 	for i, a := range l.Arrays() {
@@ -82,7 +83,7 @@ func TestArraysOfASamplersOwnAreInEveryBatchAndBothDigests(t *testing.T) {
 }
 
 func TestArraysThatAreNotAsTheBoundSaysAreErrors(t *testing.T) {
-	g := plainGraph(t, 100, 3)
+	g := graphs.Plain(t, 100, 3)
 	for want, c := range map[string]cycle{
 		"has 7 rows, where the sampler's Bound says 6": withNorms(6, func(*graph.Sample) {}),
 		"it reshaped the sample":                       withNorms(7, func(s *graph.Sample) { s.Arrays = nil }),
@@ -112,7 +113,7 @@ func (w weighing) Open(env sampling.Env) (sampling.Worker, error) {
 }
 
 func TestColumnsThatASamplerReadsAreKeptWithTheTopology(t *testing.T) {
-	g := plainGraph(t, 2000, 3)
+	g := graphs.Plain(t, 2000, 3)
 	source, _ := g.EdgeColumn("weight")
 	held := map[loader.Residence]int64{}
 	for _, r := range []loader.Residence{loader.Mapped, loader.Resident} {
@@ -139,7 +140,7 @@ func TestColumnsThatASamplerReadsAreKeptWithTheTopology(t *testing.T) {
 }
 
 func TestTreesThatAreKeptApartLoadOnAnyNumberOfWorkers(t *testing.T) {
-	g := typedGraph(t, 60, 30)
+	g := graphs.Typed(t, 60, 30)
 	s := sampling.Neighbor{Fanouts: []int{4, 3}, Disjoint: true}
 	var want []string
 	for _, workers := range []int{1, 3} {

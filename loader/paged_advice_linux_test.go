@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -29,7 +30,7 @@ func atRandom(t *testing.T, path string) bool {
 // A topology on disk is read at random while a loader has it, and columns that a sampler reads are part of it.
 func TestATopologyOnDiskIsReadAtRandom(t *testing.T) {
 	needDisk(t)
-	g, folder := inFiles(t, plainGraph(t, 2000, 6), true)
+	g, folder := inFiles(t, graphs.Plain(t, 2000, 6), true)
 	opt := pagedOptions
 	opt.Disk.CacheBytes, opt.BatchSize = 1, 100
 	opt.Sampler = weighing{neighbor, "weight", func(*graph.Graph) {}}

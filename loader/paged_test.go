@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -27,7 +28,7 @@ import (
 func wideTopology(t testing.TB) (g *graph.Graph, folder string) {
 	t.Helper()
 	needDisk(t)
-	return inFiles(t, plainGraph(t, 20_000, 6), true)
+	return inFiles(t, graphs.Plain(t, 20_000, 6), true)
 }
 
 var pagedOptions = loader.Options{Sampler: neighbor, BatchSize: 500, Shuffle: true, Residence: loader.Disk,
@@ -235,7 +236,7 @@ func TestPlanCountsWhatATopologyOnDiskTakes(t *testing.T) {
 // An outlook says what an epoch reads of the topology, with columns or without.
 func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 	needDisk(t)
-	g, _ := inFiles(t, plainGraph(t, 4000, 6), true)
+	g, _ := inFiles(t, graphs.Plain(t, 4000, 6), true)
 	loader.ReadWith(t, diskio.ReaderOptions{Depth: 8}) // without a probe, which takes its time
 	opt := pagedOptions
 	for _, columns := range [][]string{{}, {"feature"}} {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 )
 
 // Two ranks on one device read one upload, and make the batches that the CPU makes.
 func TestDeviceLoadersShareOneUpload(t *testing.T) {
 	cudatest.Open(t)
-	g := plainGraph(t, 3000, 6)
+	g := graphs.Plain(t, 3000, 6)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: true, WorldSize: 2,
 		Device: loader.DeviceOptions{Memory: 64 << 20}}
 	var want, got []string

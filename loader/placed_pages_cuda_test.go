@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
@@ -48,7 +49,7 @@ func ofCPU(t *testing.T, g *graph.Graph) []string {
 func TestThePagesThatGatherFasterAreTaken(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
-	g, folder := inFiles(t, wideGraph(t, 100, 3), false)
+	g, folder := inFiles(t, graphs.Wide(t, 100, 3), false)
 	want, mapped := ofCPU(t, g), mappings(t, folder)
 	for _, c := range []struct {
 		registered, copied float64
@@ -89,7 +90,7 @@ func TestPagesAreNotTimedInVain(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
 	loader.TimePages(t, 20_000, func() { t.Error("pages are timed") }, 2, 1)
-	g := wideGraph(t, 100, 3)
+	g := graphs.Wide(t, 100, 3)
 	for name, c := range map[string]struct {
 		graph *graph.Graph
 		set   func(*loader.Options)
@@ -106,7 +107,7 @@ func TestPagesAreNotTimedInVain(t *testing.T) {
 			expect.That(t, p.Pages == nil, "%s: %+v", name, p.Pages)
 		}
 	}
-	small := pagesOf(t, open(t, onDisk(t, wideGraph(t, 20, 3)), pagesMeasured()).Placed())
+	small := pagesOf(t, open(t, onDisk(t, graphs.Wide(t, 20, 3)), pagesMeasured()).Placed())
 	expect.That(t, small.Rung == pinned.RungReadOnly && strings.Contains(small.Pages.Why, "too few"), "%+v, %+v", small,
 		small.Pages)
 }
@@ -115,7 +116,7 @@ func TestPagesAreNotTimedInVain(t *testing.T) {
 func TestACopyOnHugePagesNeedsMemory(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
-	g := onDisk(t, wideGraph(t, 5000, 1))
+	g := onDisk(t, graphs.Wide(t, 5000, 1))
 	for name, refuse := range map[string]func(*testing.T, *loader.Options){
 		"available": func(t *testing.T, _ *loader.Options) { loader.AvailableMemory(t, 2_000_000) },
 		"ledger":    func(_ *testing.T, o *loader.Options) { o.MaxMemory = 3_500_000 }, // a copy takes two huge pages
@@ -136,7 +137,7 @@ func TestACopyOnHugePagesNeedsMemory(t *testing.T) {
 func TestTryingPagesLeavesNothingWhateverIsRefused(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
-	g := onDisk(t, wideGraph(t, 100, 3))
+	g := onDisk(t, graphs.Wide(t, 100, 3))
 	want := ofCPU(t, g)
 	loader.TimePages(t, 20_000, nil, 10, 1)
 	measured, kept, failed := 0, 0, 0
@@ -174,7 +175,7 @@ func TestTryingPagesLeavesNothingWhateverIsRefused(t *testing.T) {
 func TestTryingPagesEndsWithTheContext(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
-	g := onDisk(t, wideGraph(t, 100, 3))
+	g := onDisk(t, graphs.Wide(t, 100, 3))
 	enough := errors.New("enough")
 	before := cudatest.NowLive(t)
 	ctx, cancel := context.WithCancelCause(background)
@@ -189,7 +190,7 @@ func TestTryingPagesEndsWithTheContext(t *testing.T) {
 func TestPlacedSourcesShareTheirPages(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
-	g := onDisk(t, wideGraph(t, 100, 3))
+	g := onDisk(t, graphs.Wide(t, 100, 3))
 	want := ofCPU(t, g)
 	for first, rung := range map[loader.HostPages]pinned.Rung{loader.PagesMeasured: pinned.RungCopy,
 		loader.PagesByLadder: pinned.RungReadOnly} {

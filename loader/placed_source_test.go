@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -36,7 +37,7 @@ func (s *telling) Verify(b []byte) error {
 
 // A placed source stands in for its source.
 func TestAPlacedSourceSaysWhatItsSourceSays(t *testing.T) {
-	src := &telling{Source: plainGraph(t, 60, 4)}
+	src := &telling{Source: graphs.Plain(t, 60, 4)}
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10}
 	p := place(t, src, opt, 1)
 	if p.ID() != src.ID() || p.Graph() != src.Graph() || p.Path() != src.Path() || p.Remedy() != src.Remedy() ||
@@ -65,7 +66,7 @@ func TestAPlacedSourceSaysWhatItsSourceSays(t *testing.T) {
 	src.changed = nil
 	n := len(digests(t, l.Epoch(background, 0)))
 	expect.That(t, n == 3, "%d batches", n)
-	bare := place(t, plainGraph(t, 60, 4), opt, 1)
+	bare := place(t, graphs.Plain(t, 60, 4), opt, 1)
 	id := bare.ID()
 	if err := bare.Verify([]byte{1}); err != nil || bare.Path() != fmt.Sprintf("dataset %x", id) ||
 		bare.Remedy() != "" {
@@ -76,7 +77,7 @@ func TestAPlacedSourceSaysWhatItsSourceSays(t *testing.T) {
 // What was decided as a source was placed holds for each of its loaders, whatever its own options say; the rest of its
 // options is its own.
 func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
-	g := plainGraph(t, 60, 4)
+	g := graphs.Plain(t, 60, 4)
 	own := loader.Options{Sampler: neighbor, BatchSize: 9, Residence: loader.Mapped,
 		Device: loader.DeviceOptions{Name: "cpu", Memory: 12, Cache: 13, HotRows: loader.RankUses}, Workers: 2,
 		Verify: false, Columns: loader.ColumnOptions{Widen: true},
@@ -131,7 +132,7 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 
 // A loader's sampler may read columns of the edges that were placed, all of them, or none.
 func TestASamplerReadsColumnsThatWerePlaced(t *testing.T) {
-	g := plainGraph(t, 60, 4)
+	g := graphs.Plain(t, 60, 4)
 	reads := func(column string) loader.Options {
 		return loader.Options{Sampler: weighing{neighbor, column, func(*graph.Graph) {}}, BatchSize: 10}
 	}
@@ -146,7 +147,7 @@ func TestASamplerReadsColumnsThatWerePlaced(t *testing.T) {
 func TestAPlacedSourceEndsWithItsLastLoader(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Residence: loader.Resident,
 		Device: loader.DeviceOptions{Name: "cpu"}, Workers: 1}
-	p := expect.Must(loader.Place(background, plainGraph(t, 60, 4), opt, 2))(t)
+	p := expect.Must(loader.Place(background, graphs.Plain(t, 60, 4), opt, 2))(t)
 	a, b := open(t, p, opt), open(t, p, opt)
 	copies := func() int64 { return p.Ledger().Total() - a.Stats().Memory.Total() - b.Stats().Memory.Total() }
 	held := copies()
@@ -166,7 +167,7 @@ func TestAPlacedSourceEndsWithItsLastLoader(t *testing.T) {
 
 // A resident graph is the source's, but for what is read: that is copied, once, whoever reads it.
 func TestAResidentGraphHasCopiesOfWhatIsRead(t *testing.T) {
-	g := columnsGraph(t, 2, 30, 150)
+	g := graphs.Columns(t, 2, 30, 150)
 	s := weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", func(*graph.Graph) {}}
 	opt := loader.Options{Sampler: s, BatchSize: 10, Residence: loader.Resident, Seeds: loader.AllNodes("n1"),
 		Columns: loader.ColumnOptions{Nodes: []string{"feature"}, Seeds: []string{"feature"},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -26,7 +27,7 @@ func place(t *testing.T, src loader.Source, opt loader.Options, loaders int) *lo
 }
 
 func TestLoadersShareOneCopyOfAPlacedSource(t *testing.T) {
-	g := plainGraph(t, 3000, 6)
+	g := graphs.Plain(t, 3000, 6)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: true, Residence: loader.Resident, Workers: 1,
 		MaxMemory: 40 << 20}
 	var want []string
@@ -53,7 +54,7 @@ func TestLoadersShareOneCopyOfAPlacedSource(t *testing.T) {
 }
 
 func TestMaxMemoryBoundsAllLoadersOfAPlacedSource(t *testing.T) {
-	g := plainGraph(t, 3000, 6)
+	g := graphs.Plain(t, 3000, 6)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Workers: 4, Tuning: loader.TuningOptions{Prefetch: 4},
 		MaxMemory: 1_200_000}
 	one := open(t, g, opt).Estimate()
@@ -79,7 +80,7 @@ func TestMaxMemoryBoundsAllLoadersOfAPlacedSource(t *testing.T) {
 }
 
 func TestAPlacedSourceOutlivesItsClose(t *testing.T) {
-	g := plainGraph(t, 300, 5)
+	g := graphs.Plain(t, 300, 5)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Residence: loader.Resident}
 	p := place(t, g, opt, 1)
 	l := open(t, p, opt)
@@ -91,7 +92,7 @@ func TestAPlacedSourceOutlivesItsClose(t *testing.T) {
 }
 
 func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
-	g := plainGraph(t, 300, 5)
+	g := graphs.Plain(t, 300, 5)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16}
 	p := place(t, g, opt, 1)
 	for text, change := range map[string]func(*loader.Options){
@@ -115,7 +116,7 @@ func TestLoadersOfAPlacedSourceHaveItsOptions(t *testing.T) {
 	own := loader.Options{Sampler: neighbor, BatchSize: 16, Residence: loader.Resident,
 		Device: loader.DeviceOptions{Name: "cpu"}, Columns: loader.ColumnOptions{Widen: true},
 		MaxMemory: 1 << 30, Disk: loader.DiskOptions{CacheBytes: 5000, Lookahead: 7}}
-	got := open(t, place(t, plainGraph(t, 300, 5), own, 1), loader.Options{Sampler: neighbor}).Options()
+	got := open(t, place(t, graphs.Plain(t, 300, 5), own, 1), loader.Options{Sampler: neighbor}).Options()
 	if got.Device.Name != own.Device.Name || got.Residence != own.Residence || got.Columns.Widen != own.Columns.Widen ||
 		got.MaxMemory != own.MaxMemory || got.Disk.CacheBytes != own.Disk.CacheBytes ||
 		got.Disk.Lookahead != own.Disk.Lookahead {

@@ -6,13 +6,14 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
 
 // Without a partition the batches are those of the one that StreamPartition makes.
 func TestClustersHaveAPartitionByDefault(t *testing.T) {
-	g := plainGraph(t, 3000, 4)
+	g := graphs.Plain(t, 3000, 4)
 	of, _ := expect.Must2(graph.StreamPartition(context.Background(), g, graph.PartitionOptions{Parts: 3}))(t)
 	opt := loader.Options{Sampler: sampling.Cluster{PerBatch: 2, Partition: of}, Shuffle: true}
 	want := digests(t, open(t, g, opt).Epoch(background, 1))
@@ -31,7 +32,7 @@ func TestClustersHaveAPartitionByDefault(t *testing.T) {
 
 // What looks at the whole graph before the first batch says how far it is.
 func TestPreparationReportsItsProgress(t *testing.T) {
-	g := columnsGraph(t, 1, 300, 900)
+	g := graphs.Columns(t, 1, 300, 900)
 	negatives := sampling.Negatives{Ratio: 1, Law: sampling.ByDegree}
 	for _, opt := range []loader.Options{{Sampler: sampling.FastGCN{Nodes: []int{5}}}, {Sampler: sampling.Cluster{}},
 		{Sampler: sampling.Saint{Kind: sampling.SaintWalks, Budget: 9, Coverage: 3}},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -18,7 +19,7 @@ import (
 
 // TestPreparedBlocksComeWithTheBatch: transposes and norms of every block, in the batches that come without them.
 func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
-	g := plainGraph(t, 200, 6)
+	g := graphs.Plain(t, 200, 6)
 	for what, s := range map[string]sampling.Sampler{
 		"neighbours": sampling.Neighbor{Fanouts: []int{3, 2}},
 		"views":      sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: sampling.NewNodes},
@@ -62,7 +63,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 		err, loader.ErrOptions) {
 		t.Errorf("an unknown preparation: %v", err)
 	}
-	_, err := loader.New(typedGraph(t, 9, 9), loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+	_, err := loader.New(graphs.Typed(t, 9, 9), loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 		Columns: loader.ColumnOptions{Prepare: sparse.Loops}, Seeds: loader.AllNodes(),
 		Device: loader.DeviceOptions{Name: "cpu"}})
 	expect.Says(t, err, loader.ErrOptions, "nodes of one type", "loops from users to items")

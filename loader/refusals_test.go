@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -48,7 +49,7 @@ func refusing(t *testing.T, what string, src loader.Source, opt loader.Options, 
 
 // What no loader can load is refused alike, whoever asks.
 func TestWhatCannotBeLoadedIsRefusedByAll(t *testing.T) {
-	g := plainGraph(t, 60, 4)
+	g := graphs.Plain(t, 60, 4)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10}
 	refusing(t, "no graph", none{rotten{g}}, opt, loader.ErrOptions, ": dataset ")
 	refusing(t, "no graph of a path", pathless{g}, opt, loader.ErrOptions, ": /data/none.khop has no graph")
@@ -73,9 +74,9 @@ func (pathless) Graph() *graph.Graph { return nil }
 // giantRows is a graph with a column whose rows are too wide to be gathered; it has none.
 func giantRows(t *testing.T, of unified.DType, width int64) *graph.Graph {
 	t.Helper()
-	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 20}, {Name: "b",
+	return graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 20}, {Name: "b",
 		Columns: map[string]unified.Tensor{"feature": zeroRows(t, of, 0, width)}}},
-		Edges: []graph.EdgeData{{Source: "a", Relation: "to", Target: "a", Src: []int64{1}, Dst: []int64{2}}}}))(t)
+		Edges: []graph.EdgeData{{Source: "a", Relation: "to", Target: "a", Src: []int64{1}, Dst: []int64{2}}}})
 }
 
 // Memory that is too little for copies, or for an index of seeds, is an error that says so, and nothing stays.
@@ -95,7 +96,7 @@ func TestTooLittleMemoryForCopiesIsSaid(t *testing.T) {
 	}
 	loader.GroupRoom(t, 1<<40)
 	links := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges("rates"), BatchSize: 10}
-	p := place(t, typedGraph(t, 60, 40), links, 1)
+	p := place(t, graphs.Typed(t, 60, 40), links, 1)
 	p.Ledger().SetLimit(1)
 	if l, err := loader.New(p, links); l != nil || !errors.Is(err, loader.ErrMemory) || p.Ledger().Total() != 0 {
 		t.Errorf("an index in a byte: %v; %d bytes are held", err, p.Ledger().Total())
@@ -138,7 +139,7 @@ func TestAnOutlookSaysWhichBatchFailed(t *testing.T) {
 // else each worker opens a sampler, and nobody does besides.
 func TestWorkersAreFittedOnlyWhereTheyMayBeFewer(t *testing.T) {
 	needDisk(t)
-	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
+	g, _ := inFiles(t, graphs.Plain(t, 2000, 6), true)
 	empty := loader.NodeIDs([]int64{})
 	for name, c := range map[string]struct {
 		room, most int64
@@ -167,7 +168,7 @@ func TestWorkersAreFittedOnlyWhereTheyMayBeFewer(t *testing.T) {
 // told of.
 func TestAFaultWhileWorkersAreFittedIsTold(t *testing.T) {
 	needDisk(t)
-	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
+	g, _ := inFiles(t, graphs.Plain(t, 2000, 6), true)
 	loader.GroupRoom(t, 1<<40)
 	opt := pagedOptions
 	opt.Disk.CacheBytes, opt.BatchSize = 1, 100

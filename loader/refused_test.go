@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -16,8 +17,8 @@ import (
 func TestALoaderThatIsRefusedMemorySaysSoAndLeavesNothing(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
-	plain := plainGraph(t, 300, 5)
-	typed := typedGraph(t, 60, 40)
+	plain := graphs.Plain(t, 300, 5)
+	typed := graphs.Typed(t, 60, 40)
 	for name, c := range map[string]struct {
 		src loader.Source
 		opt loader.Options

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/layout"
@@ -22,7 +23,7 @@ func ring(t *testing.T, n int) *graph.Graph {
 			e.Src, e.Dst = append(e.Src, int64((i+k+1)%n)), append(e.Dst, int64(i))
 		}
 	}
-	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: int64(n)}}, Edges: []graph.EdgeData{e}}))(t)
+	return graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: int64(n)}}, Edges: []graph.EdgeData{e}})
 }
 
 // TestALoaderStaysWithinItsControlGroup: without MaxMemory the plan is compared with what the group leaves, before
@@ -66,8 +67,8 @@ func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 // that no batch on trial has.
 func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
 	edges := graph.EdgeData{Source: "a", Relation: "to", Target: "a", Src: []int64{0}, Dst: []int64{1}}
-	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 10}, {Name: "b", Count: 10}},
-		Edges: []graph.EdgeData{edges}}))(t)
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 10}, {Name: "b", Count: 10}},
+		Edges: []graph.EdgeData{edges}})
 	many, rare := unified.FromSlice(make([]int32, 1<<20)), unified.FromSlice(make([]int32, 3<<10))
 	l := expect.Must(New(g, Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 4 << 10,
 		Device:  DeviceOptions{Name: "cpu"},

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -118,7 +119,7 @@ func (w *cycleWorker) Sample(_ context.Context, req *sampling.Request, out *grap
 }
 
 func TestASamplerOfOnesOwnLoadsAsTheOthersDo(t *testing.T) {
-	g := plainGraph(t, 100, 3)
+	g := graphs.Plain(t, 100, 3)
 	var want []string
 	for _, workers := range []int{1, 3} {
 		l := open(t, g, loader.Options{Sampler: cycle{}, BatchSize: 7, Shuffle: true, Workers: workers})
@@ -133,7 +134,7 @@ func TestASamplerOfOnesOwnLoadsAsTheOthersDo(t *testing.T) {
 
 // A sampler may have 256 layers, and none.
 func TestASamplersLayersAreBounded(t *testing.T) {
-	g := plainGraph(t, 100, 3)
+	g := graphs.Plain(t, 100, 3)
 	for layers, fits := range map[int]bool{-1: false, 0: true, 256: true, 257: false} {
 		l, err := loader.New(g, loader.Options{Device: loader.DeviceOptions{Name: "cpu"}, BatchSize: 7, Sampler: cycle{
 			bound: func(b *sampling.Bound) { b.Layers = layers }}})
@@ -145,7 +146,7 @@ func TestASamplersLayersAreBounded(t *testing.T) {
 }
 
 func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
-	g := plainGraph(t, 100, 3)
+	g := graphs.Plain(t, 100, 3)
 	short := func(x unified.Tensor) unified.Tensor { x, _ = x.Rows(0, x.Len()-1); return x }
 	for name, spoil := range map[string]func(*graph.Sample){
 		"too few nodes":     func(s *graph.Sample) { s.Nodes[0] = short(s.Nodes[0]) },
@@ -182,7 +183,7 @@ func lastError(seq func(func(*loader.Batch, error) bool)) (last error) {
 }
 
 func TestAnErrorComesInItsBatchsPlaceAndTheNextEpochIsWhole(t *testing.T) {
-	g := plainGraph(t, 400, 4) // 200 seeds, 199 first
+	g := graphs.Plain(t, 400, 4) // 200 seeds, 199 first
 	mine := errors.New("mine")
 	for what, fail := range map[string]func() error{
 		"error": func() error { return mine },
@@ -225,7 +226,7 @@ func TestAnErrorComesInItsBatchsPlaceAndTheNextEpochIsWhole(t *testing.T) {
 }
 
 func TestWorkersGoOnWhileTheBodyRuns(t *testing.T) {
-	g := plainGraph(t, 400, 4)
+	g := graphs.Plain(t, 400, 4)
 	for _, c := range []struct{ workers, prefetch int }{{1, 1}, {1, 3}, {2, 2}, {4, 1}} {
 		var started atomic.Int64
 		ahead := make(chan struct{}, 1000)
@@ -260,7 +261,7 @@ func TestGraphsThatContradictThemselvesAreErrors(t *testing.T) {
 		"indptr negative":   func(p []int64, _ []int32) { fill(p[1:len(p)-1], -1<<60) },
 		"indptr backwards":  func(p []int64, _ []int32) { p[40], p[41] = p[41], p[40] },
 	} {
-		g := plainGraph(t, 100, 3)
+		g := graphs.Plain(t, 100, 3)
 		spoil(g.Indptr(), view[int32](t, g.Indices()))
 		for _, s := range []sampling.Neighbor{neighbor, {Fanouts: []int{-1, 2}}, {Fanouts: []int{3}, Replace: true}} {
 			l := open(t, g, loader.Options{Sampler: s, BatchSize: 50,
@@ -304,7 +305,7 @@ func ExampleLoader_Epoch() {
 
 // A loop body that takes T a batch, and loading that takes L, together take max(T, L) a batch and not T + L.
 func TestTheSlowerOfBodyAndLoadingDecides(t *testing.T) {
-	g := plainGraph(t, 1200, 4)
+	g := graphs.Plain(t, 1200, 4)
 	for _, c := range []struct {
 		workers, prefetch int
 		body, load        time.Duration
@@ -366,7 +367,7 @@ type panickyWorker struct {
 func (w panickyWorker) Close() error { w.p.at("Close"); return nil }
 
 func TestASamplersPanicIsAnErrorWhereverItHappens(t *testing.T) {
-	g := plainGraph(t, 100, 3)
+	g := graphs.Plain(t, 100, 3)
 	for _, method := range []string{"Validate", "Fingerprint", "Bound", "Open", "Close"} {
 		l, err := loader.New(g, loader.Options{Sampler: panicky{in: method}, BatchSize: 10})
 		if err == nil {

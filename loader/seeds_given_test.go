@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -24,7 +25,7 @@ func onADevice(t *testing.T) graph.Seeds {
 
 // What cannot be the seeds of a loader is refused in words, when it is made or when the epoch begins.
 func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
-	g := typedGraph(t, 20, 10)
+	g := graphs.Typed(t, 20, 10)
 	nodes, edges := graph.NodeIDs([]int64{1, 2}), graph.EdgePairs([]int64{1}, []int64{2})
 	none := func(uint32) (graph.Seeds, error) { return nodes, nil }
 	for says, c := range map[string]struct {
@@ -87,7 +88,7 @@ func (splitless) Split(string, int) (graph.Seeds, error) { return graph.Seeds{},
 // That a split cannot be read is not that there is none.
 func TestASplitThatCannotBeReadIsAnError(t *testing.T) {
 	for _, seeds := range []loader.SeedSource{{}, loader.Split("train"), loader.SplitIndex("test", 1)} {
-		l, err := loader.New(splitless{plainGraph(t, 60, 4)}, loader.Options{Sampler: neighbor, Seeds: seeds,
+		l, err := loader.New(splitless{graphs.Plain(t, 60, 4)}, loader.Options{Sampler: neighbor, Seeds: seeds,
 			Device: loader.DeviceOptions{Name: "cpu"}})
 		expect.That(t, l == nil && errors.Is(err, errFault), "%v: %v", seeds, err)
 	}
@@ -95,7 +96,7 @@ func TestASplitThatCannotBeReadIsAnError(t *testing.T) {
 
 // Every way to name seeds says what it is, and a loader says what they turned out to be.
 func TestASeedSourceSaysWhatItTurnsOutToBe(t *testing.T) {
-	g := typedGraph(t, 20, 10)
+	g := graphs.Typed(t, 20, 10)
 	times := graph.EdgePairs([]int64{1, 2, 3}, []int64{2, 1, 1})
 	for _, c := range []struct {
 		seeds     loader.SeedSource
@@ -116,15 +117,15 @@ func TestASeedSourceSaysWhatItTurnsOutToBe(t *testing.T) {
 		}
 	}
 	saint := sampling.Saint{Kind: sampling.SaintNodes, Budget: 30}
-	items := open(t, plainGraph(t, 60, 4), loader.Options{Sampler: saint})
-	again := open(t, plainGraph(t, 60, 4), items.Options())
+	items := open(t, graphs.Plain(t, 60, 4), loader.Options{Sampler: saint})
+	again := open(t, graphs.Plain(t, 60, 4), items.Options())
 	is := again.Options().Seeds.String()
 	expect.That(t, is == "items of the sampler" && again.NumSeeds() == items.NumSeeds(), "the seeds are %s", is)
 }
 
 // The first of a pair is the source, whatever way the pair is given.
 func TestPairsLeadFromTheirFirst(t *testing.T) {
-	g := typedGraph(t, 20, 10) // edges of type 0 lead from users to items
+	g := graphs.Typed(t, 20, 10) // edges of type 0 lead from users to items
 	for _, seeds := range []loader.SeedSource{loader.EdgePairs([]int32{15, 11}, []int32{3, 4}),
 		loader.EdgePairs([]int64{15, 11}, []int64{3, 4}),
 		loader.GivenSeeds(graph.EdgePairs([]int64{15, 11}, []int64{3, 4}))} {
@@ -140,7 +141,7 @@ func TestPairsLeadFromTheirFirst(t *testing.T) {
 
 // Types of nodes come in the order in which they are named, or in the schema's.
 func TestNodesComeInTheOrderOfTheirTypes(t *testing.T) {
-	g := typedGraph(t, 20, 10)
+	g := graphs.Typed(t, 20, 10)
 	for first, seeds := range map[int]loader.SeedSource{0: loader.AllNodes(), 1: loader.AllNodes("item", "user")} {
 		l := open(t, g, loader.Options{Sampler: neighbor, Seeds: seeds, BatchSize: 10})
 		for b, err := range l.Range(background, 0, 0, 1) {
@@ -169,7 +170,7 @@ func (s ofItems) Items(*graph.Schema) sampling.Items {
 
 // A sampler that has items of its own takes no other seeds; they come in batches of its size.
 func TestItemsOfASamplerStandInForSeeds(t *testing.T) {
-	g := plainGraph(t, 60, 4)
+	g := graphs.Plain(t, 60, 4)
 	mine := errors.New("mine")
 	for says, c := range map[string]struct {
 		s   ofItems
@@ -210,7 +211,7 @@ func TestItemsOfASamplerStandInForSeeds(t *testing.T) {
 
 // Items are found whatever sets they are in: as ids of 32 or 64 bits, or as all of a type.
 func TestItemsOfManySetsAreFound(t *testing.T) {
-	g := typedGraph(t, 40, 30)
+	g := graphs.Typed(t, 40, 30)
 	seeds := graph.Seeds{}
 	var want []string
 	for k := range 40 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -16,7 +17,7 @@ import (
 
 // Blocks that cannot be prepared are an error with layer and batch; the sampler's own error stays as it is.
 func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
-	g := plainGraph(t, 100, 3)
+	g := graphs.Plain(t, 100, 3)
 	beyond := block(func(b *graph.Block) {
 		v, _ := unified.View[int32](b.Indices)
 		v[0] = int32(b.NumSrc)
@@ -44,7 +45,7 @@ func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 	}
 	n := len(digests(t, l.Epoch(background, 0)))
 	expect.That(t, n == 8, "%d batches", n)
-	typed, s := typedGraph(t, 9, 9), sampling.Neighbor{Fanouts: []int{2}}
+	typed, s := graphs.Typed(t, 9, 9), sampling.Neighbor{Fanouts: []int{2}}
 	_, err := loader.New(typed, loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: sparse.Loops},
 		Seeds:  loader.AllNodes(),
 		Device: loader.DeviceOptions{Name: "cpu"}})

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
 
 func TestResumeGoesOnAfterAnyBatch(t *testing.T) {
-	g := plainGraph(t, 220, 5)
+	g := graphs.Plain(t, 220, 5)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Seed: 1<<64 - 1}
 	l := open(t, g, opt)
 	whole := digests(t, l.Epoch(background, 7))
@@ -31,7 +32,7 @@ func TestResumeGoesOnAfterAnyBatch(t *testing.T) {
 }
 
 func TestResumeMayBeWithOtherRanks(t *testing.T) {
-	g := plainGraph(t, 220, 5)
+	g := graphs.Plain(t, 220, 5)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Remainder: loader.Short}
 	whole := digests(t, open(t, g, opt).Epoch(background, 0))
 	opt.WorldSize = 2
@@ -63,7 +64,7 @@ func TestResumeMayBeWithOtherRanks(t *testing.T) {
 }
 
 func TestAStateOfAnotherLoaderIsRefused(t *testing.T) {
-	g := plainGraph(t, 220, 5)
+	g := graphs.Plain(t, 220, 5)
 	own := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Seed: 4}
 	var s loader.State
 	for b := range open(t, g, own).Epoch(background, 0) {
@@ -85,7 +86,7 @@ func TestAStateOfAnotherLoaderIsRefused(t *testing.T) {
 		expect.Says(t, lastError(open(t, g, opt).Resume(background, s)), loader.ErrState,
 			"its "+strings.Replace(name, "order", "list", 1)+" is ", name)
 	}
-	for name, src := range map[string]loader.Source{"dataset": plainGraph(t, 222, 5)} {
+	for name, src := range map[string]loader.Source{"dataset": graphs.Plain(t, 222, 5)} {
 		expect.Is(t, lastError(open(t, src, own).Resume(background, s)), loader.ErrState, name)
 	}
 	later := s
@@ -99,7 +100,7 @@ func TestAStateOfAnotherLoaderIsRefused(t *testing.T) {
 }
 
 func TestRangeIsAPartOfTheEpoch(t *testing.T) {
-	g := plainGraph(t, 220, 5)
+	g := graphs.Plain(t, 220, 5)
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true}
 	l := open(t, g, opt)
 	whole := digests(t, l.Epoch(background, 1))

@@ -8,13 +8,14 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
 
 // Each node of a list of seeds is looked at as of its own time, in any order, and the list with other times is another.
 func TestNodesAreLookedAtAsOfTheirOwnTimes(t *testing.T) {
-	g := columnsGraph(t, 2, 30, 150)
+	g := graphs.Columns(t, 2, 30, 150)
 	ids, times, types := []int64{3, 3, 1, 0, 5, 3, 6}, []int64{10, 20, -5, 40, 40, 10, 7}, []int32{0, 1, 1, 0, 0, 0, 1}
 	set := graph.NodeIDs(ids[:5])
 	set.Sets[0].Times, set.Sets[0].Types = times[:5], types[:5]
@@ -46,7 +47,7 @@ func TestNodesAreLookedAtAsOfTheirOwnTimes(t *testing.T) {
 }
 
 func TestTimesOfSomeSeedsAreRefused(t *testing.T) {
-	g := columnsGraph(t, 1, 30, 150)
+	g := graphs.Columns(t, 1, 30, 150)
 	some := graph.NodeIDs([]int64{1, 2})
 	some.Sets[0].Times = []int64{1, 2}
 	some.Sets = append(some.Sets, graph.NodeIDs([]int64{3}).Sets...)
@@ -61,7 +62,7 @@ func TestTimesOfSomeSeedsAreRefused(t *testing.T) {
 
 // With EachEpoch the seeds of an epoch are those that its function returns, and nothing else of the loader changes.
 func TestEachEpochHasItsOwnSeeds(t *testing.T) {
-	g := columnsGraph(t, 1, 30, 150)
+	g := graphs.Columns(t, 1, 30, 150)
 	lists := [][]int64{{1, 2, 3, 4, 5}, {9, 9, 8, 7, 6}, {1, 2}}
 	opt := loader.Options{Device: loader.DeviceOptions{Name: "cpu"}, Sampler: neighbor, BatchSize: 2, Shuffle: true,
 		Seed: 5}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -54,7 +55,7 @@ func why(x unified.Tensor) string {
 func TestTheLogSaysWhatWasDecided(t *testing.T) {
 	log := &lines{}
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Hooks: loader.Hooks{Logger: log.logger()}}
-	l := open(t, typedGraph(t, 20, 10), opt)
+	l := open(t, graphs.Typed(t, 20, 10), opt)
 	if d := expect.Diff([]string{`level=INFO msg="no train split: all nodes are seeds"`},
 		log.all("loader ready")); d != "" {
 		t.Error(d)
@@ -66,14 +67,14 @@ func TestTheLogSaysWhatWasDecided(t *testing.T) {
 		t.Errorf("the log says %s", text)
 	}
 	log.Reset()
-	open(t, plainGraph(t, 60, 4), opt)
+	open(t, graphs.Plain(t, 60, 4), opt)
 	got := log.all("loader ready")
 	expect.That(t, len(got) == 0, "the log says %q", got)
 	loader.GroupRoom(t, 1<<30)
 	opt.MaxMemory = 1 << 30
-	open(t, plainGraph(t, 60, 4), opt)
+	open(t, graphs.Plain(t, 60, 4), opt)
 	opt.MaxMemory++
-	if got := open(t, plainGraph(t, 60, 4), opt).Options().MaxMemory; got != 1<<30 {
+	if got := open(t, graphs.Plain(t, 60, 4), opt).Options().MaxMemory; got != 1<<30 {
 		t.Errorf("MaxMemory is %d", got)
 	}
 	if d := expect.Diff([]string{`level=WARN msg="MaxMemory is lowered to what the control group leaves" ` +
@@ -89,7 +90,7 @@ func TestTheLogSaysWhatIsReadFromADisk(t *testing.T) {
 	opt := onDiskOptions
 	opt.Hooks.Logger, opt.Columns.Seeds = log.logger(), []string{}
 	needDisk(t)
-	g := plainGraph(t, 800, 4)
+	g := graphs.Plain(t, 800, 4)
 	x, _ := g.NodeColumn(0, "feature")
 	open(t, g, opt)
 	where := `level=INFO msg="an array of the topology is read where it lies, and not from disk" bytes=%d %s`

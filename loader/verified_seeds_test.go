@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -36,15 +37,9 @@ func (c *checksums) Verify(b []byte) error {
 // splitGraph is narrowGraph with a split of nodes and one of edges, and its columns by name.
 func splitGraph(t *testing.T, links graph.Seeds) (*graph.Graph, map[string]unified.Tensor) {
 	t.Helper()
-	narrow, columns := narrowGraph(t), map[string]unified.Tensor{}
-	for _, c := range narrow.Schema().Nodes[0].Columns {
-		columns[c.Name], _ = narrow.NodeColumn(0, c.Name)
-	}
-	g := expect.Must(graph.FromArrays(graph.Arrays{Schema: *narrow.Schema(), ID: narrow.ID(), Indices: narrow.Indices(),
-		Indptr: unified.FromSlice(narrow.Indptr()), NodeColumns: []map[string]unified.Tensor{columns},
-		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int32{4, 5})},
-			{Name: "links", Seeds: links}}}))(t)
-	return g, columns
+	a := graphs.ArraysOf(narrowGraph(t))
+	a.Splits = []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int32{4, 5})}, {Name: "links", Seeds: links}}
+	return graphs.Of(t, a), a.NodeColumns[0]
 }
 
 // What is read anywhere at any time is verified whole in New, each array once and the seeds of a split before they are

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -28,11 +29,11 @@ func narrowGraph(t *testing.T) *graph.Graph {
 			bytes, bare = append(bytes, int8(2*x)), append(bare, int8(x))
 		}
 	}
-	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{
-		"feature": matrix(t, bytes, width), "feature_scale": unified.FromSlice(scales),
-		"half": matrix(t, halves, width), "brain": matrix(t, brains, width),
-		"bare": matrix(t, bare, width), "label": unified.FromSlice(label)}}},
-		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3}, Dst: []int64{0, 1, 2}}}}))(t)
+	return graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{
+		"feature": graphs.Matrix(t, bytes, width), "feature_scale": unified.FromSlice(scales),
+		"half": graphs.Matrix(t, halves, width), "brain": graphs.Matrix(t, brains, width),
+		"bare": graphs.Matrix(t, bare, width), "label": unified.FromSlice(label)}}},
+		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3}, Dst: []int64{0, 1, 2}}}})
 }
 
 func TestNarrowRowsAreDeliveredWide(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -35,11 +36,11 @@ func badGraph(t *testing.T, change func(weights []float64)) *graph.Graph {
 	if change != nil {
 		change(weights)
 	}
-	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 6}}, Edges: []graph.EdgeData{{
+	return graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 6}}, Edges: []graph.EdgeData{{
 		Src: []int64{1, 2, 3, 4, 1, 5, 5, 0}, Dst: []int64{0, 0, 0, 0, 1, 1, 1, 2},
 		Columns: map[string]unified.Tensor{"w": unified.FromSlice(weights),
 			"m": unified.FromSlice(slices.Repeat([]uint8{1}, 8)),
-			"t": unified.FromSlice([]int64{1, 2, 2, 4, 1, 2, 3, 1})}}}}))(t)
+			"t": unified.FromSlice([]int64{1, 2, 2, 4, 1, 2, 3, 1})}}}})
 }
 
 func seedsOf(ids ...int64) *Request {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
@@ -28,8 +29,8 @@ func TestListsThatFillTheirMemoryHaveRoom(t *testing.T) {
 			g     *graph.Graph
 			seeds []int64
 		}{
-			"all are seeds":          {plainGraph(t, make([]int64, nodes+1), nil), all},
-			"all others are sources": {plainGraph(t, star, sources), []int64{0}},
+			"all are seeds":          {graphs.CSC(t, make([]int64, nodes+1), nil), all},
+			"all others are sources": {graphs.CSC(t, star, sources), []int64{0}},
 		} {
 			n := Neighbor{Fanouts: []int{All}}
 			req := &Request{Seeds: [][]int64{c.seeds}, Rand: NewRand(1, 0, 0, 0)}

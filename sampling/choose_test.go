@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -225,7 +226,7 @@ func withColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 	}
 	a.EdgeColumns["mask32"], a.EdgeColumns["mask64"] = unified.FromSlice(wide), unified.FromSlice(wider)
 	giveTimes(r, &a)
-	return expect.Must(graph.FromArrays(a))(t)
+	return graphs.Of(t, a)
 }
 
 // randomChoice adds options to a sampler that make the edges of a destination differ.
@@ -278,7 +279,7 @@ func starGraph(t testing.TB, weights []float64, mask []uint8) *graph.Graph {
 		a.Schema.EdgeColumns = append(a.Schema.EdgeColumns, graph.Column{Name: "mask", DType: unified.Uint8})
 		a.EdgeColumns["mask"] = unified.FromSlice(mask)
 	}
-	return expect.Must(graph.FromArrays(a))(t)
+	return graphs.Of(t, a)
 }
 
 func TestAWeightThatIsNoneFailsTheBatchAndNamesTheEdge(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -155,7 +156,7 @@ func TestDeviceTableTakesEverySlot(t *testing.T) {
 	for v := range int32(nodes) { // each node is its own neighbour, so that the seeds are all there is
 		indptr, indices = append(indptr, int64(v)), append(indices, v)
 	}
-	g := plainGraph(t, append(indptr, nodes), indices)
+	g := graphs.CSC(t, append(indptr, nodes), indices)
 	n := Neighbor{Fanouts: []int{1}}
 	o := d.open(n, d.env(g, slots))
 	w := o.worker.(*deviceAssembly)
@@ -190,7 +191,7 @@ func TestDeviceNumbersThousandsOfChunks(t *testing.T) {
 	for v := range seeds {
 		indptr[v+1], indices[v] = int64(v+1), int32(r.IntN(seeds))
 	}
-	g := plainGraph(t, indptr, indices)
+	g := graphs.CSC(t, indptr, indices)
 	n, env := Neighbor{Fanouts: []int{1}}, d.env(g, seeds)
 	env.MaxBlocks = 132 * defaultBlocksOfSM
 	req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: [][]int64{make([]int64, seeds)}}
@@ -249,7 +250,7 @@ func (d *deviceUnderTest) farGraph(r *rand.Rand, edgeTypes int) (*graph.Graph, T
 		indices[i] = int32(1 + r.IntN(nodes-1))
 	}
 	a.Schema, a.Indptr = s, unified.FromSlice(indptr)
-	g := expect.Must(graph.FromArrays(a))(d.t)
+	g := graphs.Of(d.t, a)
 	return g, d.farTopology(g, far)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -108,13 +109,13 @@ func TestDeviceChoosesManyOfHubs(t *testing.T) {
 
 // A sampler that looks at the times of nodes names the edge whose source is none.
 func TestDeviceNamesASourceThatHasNoTime(t *testing.T) {
-	g := expect.Must(graph.FromArrays(graph.Arrays{
+	g := graphs.Of(t, graph.Arrays{
 		Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: 3,
 			Columns: []graph.Column{{Name: "born", DType: unified.Int64}}}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: 4}}},
 		Indptr: unified.FromSlice([]int64{0, 4, 4, 4}), Indices: unified.FromSlice([]int32{1, 2, 7, 1}),
 		NodeColumns: []map[string]unified.Tensor{{"born": unified.FromSlice([]int64{1, 2, 3})}},
-	}))(t)
+	})
 	n := Neighbor{Fanouts: []int{2}, Time: Temporal{Node: "born"}}
 	o := openDevice(t).openSome(n, g, 2, []string{"as opened"})["as opened"]
 	err := o.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}, Times: [][]int64{{9}}}, new(graph.Sample))

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -332,7 +333,7 @@ func skewedGraph(t testing.TB, r *rand.Rand, nodes int64, edgeTypes int) *graph.
 	if edgeTypes > 1 {
 		a.Types = unified.FromSlice(types)
 	}
-	return expect.Must(graph.FromArrays(a))(t)
+	return graphs.Of(t, a)
 }
 
 func TestDeviceSharesManyDestinationsAmongFewWarps(t *testing.T) {

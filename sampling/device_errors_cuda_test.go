@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -33,7 +34,7 @@ func sampleOn(t *testing.T, w Worker, g *graph.Graph, layers int, req *Request) 
 func TestDeviceReportsDamagedGraphs(t *testing.T) {
 	d := openDevice(t)
 	for name, c := range damagedGraphs {
-		g := plainGraph(t, c.indptr, c.indices)
+		g := graphs.CSC(t, c.indptr, c.indices)
 		w := d.open(Neighbor{Fanouts: []int{2, -1}}, d.env(g, len(c.seeds)))
 		for range 2 { // the worker goes on after an error
 			err := sampleOn(t, w, g, 2, &Request{Seeds: [][]int64{c.seeds}})
@@ -55,7 +56,7 @@ func TestDeviceReportsASourceOfAnotherType(t *testing.T) {
 		Indices: unified.FromSlice([]int32{2, 0, 3, 3}), // the last is a "b"
 		Types:   unified.FromSlice([]uint8{0, 1, 0, 1}),
 	}
-	g := expect.Must(graph.FromArrays(a))(t)
+	g := graphs.Of(t, a)
 	d := openDevice(t)
 	w := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
 	expect.Is(t, sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0}, nil}}), nil, "sound edges")

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -69,7 +70,7 @@ func TestHotAdjacencyTakesWhatFits(t *testing.T) {
 		expect.Err(NewHotAdjacency(ctx, d.stream, g, []int64{g.NumNodes()}, 1<<40, pinned.Options{Device: d.device})),
 		graph.ErrSeed, "a node that is none")
 	cancel()
-	damaged := plainGraph(t, []int64{0, 9, 3}, []int32{0, 0, 0})
+	damaged := graphs.CSC(t, []int64{0, 9, 3}, []int32{0, 0, 0})
 	expect.Is(t,
 		expect.Err(NewHotAdjacency(ctx, d.stream, damaged, []int64{0}, 1<<40, pinned.Options{Device: d.device})),
 		ErrGraph, "a damaged column")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -76,13 +77,13 @@ func TestDeviceThatDrawsNegativesRefusesWhatTheHostRefuses(t *testing.T) {
 		return &LinkSeeds{SeedEdges: SeedEdges{Sources: []int64{1}, Targets: []int64{0}, Labels: []int64{1}},
 			Items: []int64{0}, Group: []int32{0}}
 	}
-	sound := withNodeColumns(t, rand.New(rand.NewPCG(1, 1)), plainGraph(t, []int64{0, 2, 2, 2}, []int32{1, 2}))
+	sound := withNodeColumns(t, rand.New(rand.NewPCG(1, 1)), graphs.CSC(t, []int64{0, 2, 2, 2}, []int32{1, 2}))
 	for name, c := range map[string]struct {
 		g    *graph.Graph
 		n    Negatives
 		want error
 	}{
-		"damage": {plainGraph(t, []int64{0, 3, 2, 2}, []int32{1, 2}), // node 0 has edges 0 to 3 of 2
+		"damage": {graphs.CSC(t, []int64{0, 3, 2, 2}, []int32{1, 2}), // node 0 has edges 0 to 3 of 2
 			Negatives{Ratio: 2, Strict: true, Replace: SourceEnd}, ErrGraph},
 		"no times": {sound, Negatives{Ratio: 2, Time: "time"}, ErrOptions},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -79,7 +80,7 @@ func reversedGraph(t *testing.T, g *graph.Graph, s graph.Schema, indptr []int64,
 			a.NodeColumns[i][c.Name], _ = g.NodeColumn(i, c.Name)
 		}
 	}
-	return expect.Must(graph.FromArrays(a))(t)
+	return graphs.Of(t, a)
 }
 
 func bitOf(x bool) int64 { return int64(bit(x)) }

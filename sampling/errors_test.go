@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -60,7 +61,7 @@ func TestNeighborRefusesWhatMakesNoSense(t *testing.T) {
 // trySample samples from a graph whose arrays may contradict each other.
 func trySample(t *testing.T, indptr []int64, indices []int32, seeds []int64) error {
 	t.Helper()
-	g := plainGraph(t, indptr, indices)
+	g := graphs.CSC(t, indptr, indices)
 	w, out := openTwoHops(t, Neighbor{Fanouts: []int{2, -1}}, Env{Graph: g, BatchSize: len(seeds)})
 	return w.Sample(context.Background(), &Request{Seeds: [][]int64{seeds}, Rand: NewRand(0, 0, 0, 0)}, out)
 }
@@ -181,7 +182,7 @@ func TestRequestsThatContradictThemselvesAreRefused(t *testing.T) {
 }
 
 func TestColumnsThatASamplerReadsMustBeThere(t *testing.T) {
-	g := plainGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
+	g := graphs.CSC(t, []int64{0, 1, 3}, []int32{1, 0, 1})
 	if _, err := EdgeColumns(weighted{}, g); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), `"weight"`) {
 		t.Errorf("%v, want ErrOptions with the column's name", err)
 	}
@@ -220,7 +221,7 @@ func (w everything) Sample(ctx context.Context, req *Request, out *graph.Sample)
 }
 
 func TestAssemblerRefusesPicksOutsideTheColumn(t *testing.T) {
-	g := plainGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
+	g := graphs.CSC(t, []int64{0, 1, 3}, []int32{1, 0, 1})
 	a := expect.Must(NewAssembler(Env{Graph: g, BatchSize: 1}, AllNodes, Bound{Layers: 1, Nodes: 2}))(t)
 	defer a.Close()
 	var out graph.Sample

@@ -17,6 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -168,23 +169,19 @@ func typedGraph(t *testing.T) *graph.Graph {
 		e.Source, e.Target, e.Relation = source.Name, target.Name, fmt.Sprint("r", i)
 		data.Edges = append(data.Edges, e)
 	}
-	return expect.Must(graph.New(data))(t)
+	return graphs.New(t, data)
 }
 
 // damaged returns a graph of the same arrays, but for sources, weights or times that are none.
 func damaged(t *testing.T, g *graph.Graph, sources, weights bool) *graph.Graph {
-	a := graph.Arrays{Schema: *g.Schema(), Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
-		Types: g.Types(), EdgeColumns: map[string]unified.Tensor{}}
-	for _, c := range g.Schema().EdgeColumns {
-		a.EdgeColumns[c.Name], _ = g.EdgeColumn(c.Name)
-	}
+	a := graphs.ArraysOf(g)
 	if sources {
 		a.Indices = unified.FromSlice(slices.Repeat([]int32{300}, int(g.Indices().Len())))
 	}
 	if weights {
 		a.EdgeColumns["w"] = unified.FromSlice(slices.Repeat([]float32{-1}, int(g.Indices().Len())))
 	}
-	return expect.Must(graph.FromArrays(a))(t)
+	return graphs.Of(t, a)
 }
 
 // knownNegatives says what is drawn for edges of every type of a graph, under every law, for each end.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -40,7 +41,7 @@ func (g gadget) copies(t *testing.T, n int) *graph.Graph {
 	for range n * sources {
 		indptr = append(indptr, int64(len(indices)))
 	}
-	return plainGraph(t, indptr, indices)
+	return graphs.CSC(t, indptr, indices)
 }
 
 // edges is how many edges a gadget has.
@@ -235,7 +236,7 @@ func TestLaborPicksEveryPartOfAHubAsOftenAsItMust(t *testing.T) {
 	for i := range indices {
 		indptr[i+1], indices[i] = n, int32(i)
 	}
-	g := plainGraph(t, indptr, indices)
+	g := graphs.CSC(t, indptr, indices)
 	for _, l := range []Labor{{Fanouts: []int{k}}, {Fanouts: []int{k}, Poisson: true}} {
 		var counts [parts]float64
 		w := expect.Must(l.Open(Env{Graph: g, BatchSize: 1, EdgePos: true}))(t)

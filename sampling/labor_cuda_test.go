@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 )
 
 func TestLaborOnADeviceEqualsTheOracle(t *testing.T) {
@@ -52,7 +53,7 @@ func TestLaborOfHubsOnADevice(t *testing.T) {
 		}
 		indptr = append(indptr, int64(len(indices)))
 	}
-	g := plainGraph(t, indptr, indices)
+	g := graphs.CSC(t, indptr, indices)
 	req := &Request{Seeds: [][]int64{nil}, Rand: NewRand(seed, 0, 0, 3)}
 	for v := range int64(nodes) {
 		req.Seeds[0] = append(req.Seeds[0], nodes-1-v)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -134,7 +135,7 @@ func TestLaborOfHubsEqualsTheOracle(t *testing.T) {
 	for pos := indptr[6]; pos < indptr[7]; pos++ {
 		indices[pos] = 7
 	}
-	g := plainGraph(t, indptr, indices)
+	g := graphs.CSC(t, indptr, indices)
 	runs, keys := newEdgeRuns(g), keyOf{seed: 7}
 	req := &Request{Seeds: [][]int64{{5, 0, 9, 1, 6, 2, 3, 4}}, Rand: NewRand(7, 0, 0, 5)}
 	for _, l := range []Labor{
@@ -169,7 +170,7 @@ func TestLaborRefusesWhatMakesNoSense(t *testing.T) {
 
 func TestLaborSaysWhereAGraphIsDamaged(t *testing.T) {
 	for name, c := range damagedGraphs {
-		g := plainGraph(t, c.indptr, c.indices)
+		g := graphs.CSC(t, c.indptr, c.indices)
 		for _, l := range []Labor{{Fanouts: []int{2, -1}}, {Fanouts: []int{2, -1}, Poisson: true}} {
 			w, out := openTwoHops(t, l, Env{Graph: g, BatchSize: len(c.seeds)})
 			err := w.Sample(context.Background(), &Request{Seeds: [][]int64{c.seeds}, Rand: NewRand(0, 0, 0, 0)}, out)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 )
 
 // Batches of thousands of nodes, whose tables grow, and nodes with more picks than go through the steps together.
@@ -49,7 +50,7 @@ func TestLargeBatchesEqualTheOracle(t *testing.T) {
 func TestNodesFarApartAreFoundAgain(t *testing.T) {
 	const seed, nodes = 20261124, 1 << 20
 	r := rand.New(rand.NewPCG(seed, 0))
-	g := plainGraph(t, make([]int64, nodes+1), nil)
+	g := graphs.CSC(t, make([]int64, nodes+1), nil)
 	req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: make([][]int64, 1)}
 	for range 7000 {
 		req.Seeds[0] = append(req.Seeds[0], r.Int64N(nodes))

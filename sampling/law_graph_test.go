@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -49,11 +50,11 @@ func setOf(t *testing.T, nodes unified.Tensor, first int32) (set int) {
 // edges.
 func TestLayersHaveTheSetsOfNodesThatTheirLawSays(t *testing.T) {
 	const k = 4
-	g := expect.Must(graph.FromArrays(graph.Arrays{Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 5}},
+	g := graphs.Of(t, graph.Arrays{Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 5}},
 		Edges:       []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: 4}},
 		EdgeColumns: []graph.Column{{Name: "w", DType: unified.Float64}}},
 		Indptr: unified.FromSlice([]int64{0, 2, 4, 4, 4, 4}), Indices: unified.FromSlice([]int32{2, 3, 3, 4}),
-		EdgeColumns: map[string]unified.Tensor{"w": unified.FromSlice([]float64{2, 1, 1.5, 1.75})}}))(t)
+		EdgeColumns: map[string]unified.Tensor{"w": unified.FromSlice([]float64{2, 1, 1.5, 1.75})}})
 	one := successive([]float64{2 * 2, 1*1 + 1.5*1.5, 1.75 * 1.75}, 1)
 	for _, near := range []bool{false, true} {
 		_, s := layeredOf(near, []int{k}, "w")
@@ -77,7 +78,7 @@ func TestNodesByBudgetAreDrawnAsTheirLawSays(t *testing.T) {
 		d.Edges = append(d.Edges, graph.EdgeData{Source: name, Relation: "to", Target: "seed",
 			Src: []int64{0, 1, 0, 2, 1, 2, 2}, Dst: []int64{0, 0, 1, 1, 2, 2, 2}})
 	}
-	g := expect.Must(graph.New(d))(t)
+	g := graphs.New(t, d)
 	var squares []float64
 	for _, budget := range []float64{1./2 + 1./2, 1./2 + 1./3, 1./2 + 2./3} {
 		squares = append(squares, budget*budget)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -148,7 +149,7 @@ func TestStepsFromAHubAreAsTheirLawsSay(t *testing.T) {
 	for v := 1; v < len(indptr); v++ {
 		indptr[v] = int64(min(v, 2) * hub)
 	}
-	g := plainGraph(t, indptr, indices)
+	g := graphs.CSC(t, indptr, indices)
 	steps := func(of Sampler, length int, root int64, c *chances, set func(a, b []int32) int) {
 		trials := finding(c.law)
 		drawBatches(t, g, of, &Request{Seeds: [][]int64{{root}}}, false, func(out *graph.Sample) bool {
@@ -189,7 +190,7 @@ func TestNodesAroundAHubAreDrawnAsTheirLawsSay(t *testing.T) {
 	for v := 1; v < len(indptr); v++ {
 		indptr[v] = int64(len(indices))
 	}
-	g, req := plainGraph(t, indptr, indices), &Request{Seeds: [][]int64{{0}}}
+	g, req := graphs.CSC(t, indptr, indices), &Request{Seeds: [][]int64{{0}}}
 	const k = hub / 5 * 3
 	race := raceOf(k, 1, 4) // budgets of n and 2n
 	var kinds [2]*chances

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -55,7 +55,7 @@ func (s star) copies(t *testing.T, n int) *graph.Graph {
 	column("w", s.weights != nil, unified.FromSlice(slices.Repeat(s.weights, n)))
 	column("time", s.times != nil, unified.FromSlice(slices.Repeat(s.times, n)))
 	column("mask", s.mask != nil, unified.FromSlice(slices.Repeat(s.mask, n)))
-	return expect.Must(graph.FromArrays(a))(t)
+	return graphs.Of(t, a)
 }
 
 // bytesOf is the sum of bytes.
@@ -197,7 +197,7 @@ func TestBothDirectionsArePickedAsTheirLawsSay(t *testing.T) {
 			indices[i] = int32((i - 2*roots) / 3)
 		}
 	}
-	g := plainGraph(t, indptr, indices)
+	g := graphs.CSC(t, indptr, indices)
 	for _, p := range []picking{
 		{name: "out", of: Neighbor{Fanouts: []int{2}, Direction: Out}, law: placed(subsets(3, 2), 2, 3, 4)},
 		{name: "both", of: Neighbor{Fanouts: []int{3}, Direction: Both}, law: subsets(5, 3)},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -44,7 +45,7 @@ func (l littleGraph) copies(t *testing.T, n int) *graph.Graph {
 		}
 		d.Edges = append(d.Edges, of)
 	}
-	return expect.Must(graph.New(d))(t)
+	return graphs.New(t, d)
 }
 
 // eachWalk calls f for every walk of a plan from node 0, with its nodes (the root first), whether each step was one to

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -200,7 +201,7 @@ func layerGraph(t *testing.T) *graph.Graph {
 		EdgeColumns: []graph.Column{{Name: "w", DType: unified.Float64}}},
 		Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices),
 		EdgeColumns: map[string]unified.Tensor{"w": unified.FromSlice(weights)}}
-	return expect.Must(graph.FromArrays(a))(t)
+	return graphs.Of(t, a)
 }
 
 // A hop of very many draws shows how often each node is drawn: the weights of its edges tell, if they are as the law

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -24,7 +25,7 @@ func hubs(t *testing.T, n int, degrees map[int]int) *graph.Graph {
 		}
 		indptr = append(indptr, int64(len(indices)))
 	}
-	return plainGraph(t, indptr, indices)
+	return graphs.CSC(t, indptr, indices)
 }
 
 // TestFanoutsBeyondAChunkEqualTheOracle picks many edges of a destination at once, and of several one after another.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -111,7 +112,7 @@ func tableTakes[V nodeID](t *testing.T, nodes, batch int64) {
 }
 
 func TestASampleOfAnotherShapeIsRefused(t *testing.T) {
-	g := plainGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
+	g := graphs.CSC(t, []int64{0, 1, 3}, []int32{1, 0, 1})
 	n := Neighbor{Fanouts: []int{1}, Disjoint: true}
 	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 4}))(t)
 	defer w.Close()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -17,9 +18,9 @@ func chanceGraph(t *testing.T) *graph.Graph {
 	for i, source := range []int64{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3} {
 		d.Src, d.Dst = append(d.Src, source), append(d.Dst, []int64{0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3}[i])
 	}
-	return expect.Must(graph.New(graph.Data{Edges: []graph.EdgeData{d}, Nodes: []graph.NodeData{{Count: 4,
+	return graphs.New(t, graph.Data{Edges: []graph.EdgeData{d}, Nodes: []graph.NodeData{{Count: 4,
 		Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float32{0, 1, 0.5, 0.5}),
-			"time": unified.FromSlice([]int64{7, 5, 9, 6})}}}}))(t)
+			"time": unified.FromSlice([]int64{7, 5, 9, 6})}}}})
 }
 
 // Each law gives every node, and every pair of ends, its probability. Of an end's nodes things 0 to 3 are sources, and

@@ -13,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -41,7 +42,7 @@ func withNodeColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 		a.NodeColumns = append(a.NodeColumns, map[string]unified.Tensor{"weight": unified.FromSlice(weights),
 			"time": unified.FromSlice(times)})
 	}
-	return expect.Must(graph.FromArrays(a))(t)
+	return graphs.Of(t, a)
 }
 
 // edgesByEnds counts the edges of a graph by type and own ids of both ends.
@@ -304,7 +305,7 @@ func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
 			d.Src, d.Dst = append(d.Src, u), append(d.Dst, v)
 		}
 	}
-	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n}}, Edges: []graph.EdgeData{d}}))(t)
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: n}}, Edges: []graph.EdgeData{d}})
 	for _, triplets := range []bool{false, true} {
 		n := Negatives{Ratio: 2, Strict: true, Triplets: triplets}
 		draw := expect.Must(n.Open(t.Context(), Env{Graph: g}, []bool{true}))(t)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -51,13 +52,13 @@ func powerLaw(b *testing.B, n, m int) *graph.Graph {
 		}
 		slices.Sort(col)
 	}
-	return expect.Must(graph.FromArrays(graph.Arrays{
+	return graphs.Of(b, graph.Arrays{
 		Schema: graph.Schema{
 			Nodes: []graph.NodeType{{Name: "node", Count: int64(n)}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: int64(m)}},
 		},
 		Indptr: ptr, Indices: idx,
-	}))(b)
+	})
 }
 
 func BenchmarkNeighbor(b *testing.B) {
@@ -111,12 +112,10 @@ func withWeights(b *testing.B, g *graph.Graph) *graph.Graph {
 	for i := range to {
 		to[i] = rng.Float32(rng.Draw(9, uint64(i)))
 	}
-	s := *g.Schema()
-	s.EdgeColumns = []graph.Column{{Name: "weight", DType: unified.Float32}}
-	g, err = graph.FromArrays(graph.Arrays{Schema: s, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
-		EdgeColumns: map[string]unified.Tensor{"weight": w}})
-	expect.OK(b, err)
-	return g
+	a := graphs.ArraysOf(g)
+	a.Schema.EdgeColumns = []graph.Column{{Name: "weight", DType: unified.Float32}}
+	a.EdgeColumns["weight"] = w
+	return graphs.Of(b, a)
 }
 
 func BenchmarkNeighborByWeight(b *testing.B) {

@@ -10,26 +10,15 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// plainGraph makes a graph of one type from arrays.
-func plainGraph(t testing.TB, indptr []int64, indices []int32) *graph.Graph {
-	t.Helper()
-	return expect.Must(graph.FromArrays(graph.Arrays{
-		Schema: graph.Schema{
-			Nodes: []graph.NodeType{{Name: "node", Count: int64(len(indptr) - 1)}},
-			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: int64(len(indices))}},
-		},
-		Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices),
-	}))(t)
-}
-
 // citesGraph is plainGraph with a second edge type that has no edges, so that the first one's key counts.
 func citesGraph(t testing.TB, indptr []int64, indices []int32) *graph.Graph {
 	t.Helper()
-	return expect.Must(graph.FromArrays(graph.Arrays{
+	return graphs.Of(t, graph.Arrays{
 		Schema: graph.Schema{
 			Nodes: []graph.NodeType{{Name: "paper", Count: int64(len(indptr) - 1)}},
 			Edges: []graph.EdgeType{
@@ -39,7 +28,7 @@ func citesGraph(t testing.TB, indptr []int64, indices []int32) *graph.Graph {
 		},
 		Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices),
 		Types: unified.FromSlice(make([]uint8, len(indices))),
-	}))(t)
+	})
 }
 
 // sampleOnce opens a worker, samples, and leaves the sample to the test.
@@ -98,7 +87,7 @@ func TestNeighborMakesTheKnownBatches(t *testing.T) {
 	expect.OK(t, json.Unmarshal(raw, &known))
 	expect.Ensure(t, len(known.Batches) != 0, "no known batches")
 	for i, k := range known.Batches {
-		g := plainGraph(t, known.Graph.Indptr, known.Graph.Indices)
+		g := graphs.CSC(t, known.Graph.Indptr, known.Graph.Indices)
 		if k.T != 0 {
 			g = citesGraph(t, known.Graph.Indptr, known.Graph.Indices)
 		}

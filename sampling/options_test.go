@@ -14,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -173,7 +174,7 @@ func TestEverySamplerSaysWhereAGraphIsDamaged(t *testing.T) {
 		for _, c := range sound.Schema().EdgeColumns {
 			a.EdgeColumns[c.Name], _ = sound.EdgeColumn(c.Name)
 		}
-		g := expect.Must(graph.FromArrays(a))(t)
+		g := graphs.Of(t, a)
 		everySampler(t, t.Context(), g, func(name string, err error) {
 			expect.Says(t, err, ErrGraph, what, name)
 		})
@@ -191,13 +192,13 @@ func TestNegativesTakeTheMemoryThatIsSaid(t *testing.T) {
 	for i := range items {
 		items[i] = 1
 	}
-	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{
 		{Name: "user", Count: 20_000, Columns: map[string]unified.Tensor{"w": unified.FromSlice(users),
 			"t": unified.FromSlice(when)}},
 		{Name: "item", Count: 30_000, Columns: map[string]unified.Tensor{"w": unified.FromSlice(items)}}},
 		Edges: []graph.EdgeData{{Source: "user", Relation: "rates", Target: "item", Src: []int64{0, 1}, Dst: []int64{1,
 			2}},
-			{Source: "user", Relation: "knows", Target: "user", Src: []int64{0, 1}, Dst: []int64{1, 2}}}}))(t)
+			{Source: "user", Relation: "knows", Target: "user", Src: []int64{0, 1}, Dst: []int64{1, 2}}}})
 	env := Env{Graph: g, BatchSize: 4, Scratch: pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch}}
 	for _, n := range []Negatives{{Ratio: 1}, {Ratio: 1, Law: ByDegree}, {Ratio: 1, Law: ByWeight, Weight: "w"}} {
 		for _, types := range [][]bool{{true, false}, {false, true}, {true, true}, {false, false}} {

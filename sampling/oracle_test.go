@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -288,7 +289,7 @@ func sizedGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int, most int64
 		}
 		a.Types = unified.FromSlice(t8)
 	}
-	return expect.Must(graph.FromArrays(a))(t)
+	return graphs.Of(t, a)
 }
 
 func randomOptions(r *rand.Rand, s *graph.Schema) Neighbor {

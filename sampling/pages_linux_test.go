@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -99,19 +100,17 @@ func hiddenGraph(t *testing.T, types int) (*graph.Graph, *hiddenPages) {
 			"t": unified.FromSlice(s)}
 		d.Edges = append(d.Edges, e)
 	}
-	g := expect.Must(graph.New(d))(t)
+	g := graphs.New(t, d)
 	p := &hiddenPages{t: t}
-	a := graph.Arrays{Schema: *g.Schema(), ID: g.ID(), Indptr: p.hide(unified.FromSlice(g.Indptr())),
-		Indices: p.hide(g.Indices()), EdgeColumns: map[string]unified.Tensor{}}
+	a := graphs.ArraysOf(g)
+	a.Indptr, a.Indices = p.hide(a.Indptr), p.hide(a.Indices)
 	if types > 1 {
-		a.Types = p.hide(g.Types())
+		a.Types = p.hide(a.Types)
 	}
-	for _, c := range g.Schema().EdgeColumns {
-		x, _ := g.EdgeColumn(c.Name)
-		a.EdgeColumns[c.Name] = p.hide(x)
+	for name, x := range a.EdgeColumns {
+		a.EdgeColumns[name] = p.hide(x)
 	}
-	hidden := expect.Must(graph.FromArrays(a))(t)
-	return hidden, p
+	return graphs.Of(t, a), p
 }
 
 var samplersFromDisk = map[string]Sampler{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -50,7 +51,7 @@ func TestTypesAndDrawsStandRefusedMemory(t *testing.T) {
 		edges = append(edges, steadyEdges(r, 300, 300, 12))
 		edges[e].Relation = fmt.Sprint("r", e)
 	}
-	g := expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: edges}))(t)
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: edges})
 	for name, s := range map[string]Sampler{
 		"out, of two types": Neighbor{Fanouts: []int{3, 2}, Direction: Out, Weight: "w"},
 		"masked, replaced":  Neighbor{Fanouts: []int{5, 3}, Mask: "m", Replace: true},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -19,7 +20,7 @@ import (
 func steadyGraph(t *testing.T) *graph.Graph {
 	r := rand.New(rand.NewPCG(20261130, 0))
 	e := steadyEdges(r, 300, 300, 12)
-	return expect.Must(graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: []graph.EdgeData{e}}))(t)
+	return graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: []graph.EdgeData{e}})
 }
 
 // steadyEdges are edges of each of so many targets, fewer than most, with columns.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -21,11 +22,11 @@ func TestEdgesBeyondTheRangeOfInt32AreDelivered(t *testing.T) {
 	expect.OK(t, err)
 	defer unix.Munmap(zeros)
 	indices := expect.Must(unified.New(unified.Int32, zeros, edges))(t)
-	g := expect.Must(graph.FromArrays(graph.Arrays{
+	g := graphs.Of(t, graph.Arrays{
 		Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: 2}},
 			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: edges}}},
 		Indptr: unified.FromSlice([]int64{0, first, edges}), Indices: indices,
-	}))(t)
+	})
 	runs := edgeRuns{}
 	for pos := int64(first); pos < edges; pos++ {
 		runs[[2]int64{1, 0}] = append(runs[[2]int64{1, 0}], pos)

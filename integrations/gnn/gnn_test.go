@@ -13,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -61,7 +62,7 @@ func crowded(t testing.TB, nodes, degree int, mostlyZero bool) *graph.Graph {
 	for i, name := range []string{"train", "val", "test"} {
 		data.Splits = append(data.Splits, graph.Split{Name: name, Seeds: graph.NodeIDs(splits[i])})
 	}
-	return expect.Must(graph.New(data))(t)
+	return graphs.New(t, data)
 }
 
 func TestEveryModelLearns(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -173,5 +174,5 @@ func withFeatures(t *testing.T, g *graph.Graph, features unified.Tensor, width i
 		s := expect.Must(g.Split(name, 0))(t)
 		data.Splits = append(data.Splits, graph.Split{Name: name, Seeds: s})
 	}
-	return expect.Must(graph.New(data))(t)
+	return graphs.New(t, data)
 }

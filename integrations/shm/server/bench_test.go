@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -87,9 +88,9 @@ func wideGraph(b *testing.B) *graph.Graph {
 			e.Src, e.Dst = append(e.Src, int64(r.IntN(n))), append(e.Dst, int64(v))
 		}
 	}
-	return expect.Must(graph.New(graph.Data{
-		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(make([]float32,
-			n*width), width)}}},
+	feature := graphs.Matrix(b, make([]float32, n*width), width)
+	return graphs.New(b, graph.Data{
+		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": feature}}},
 		Edges: []graph.EdgeData{e},
-	}))(b)
+	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -272,14 +273,11 @@ func TestServersAndWhatIsLeftOfThem(t *testing.T) {
 func growing(t *testing.T) (*graph.Graph, loader.Options) {
 	t.Helper()
 	const n, width = 2500, 500
-	feature := make([]float32, n*width)
-	for i := range feature {
-		feature[i] = float32(i)
-	}
-	g := expect.Must(graph.New(graph.Data{
-		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(feature, width)}}},
+	feature := graphs.Matrix(t, graphs.Counted[float32](n*width), width)
+	g := graphs.New(t, graph.Data{
+		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": feature}}},
 		Edges: []graph.EdgeData{{Src: []int64{1, 2}, Dst: []int64{0, 0}}},
-	}))(t)
+	})
 	ids := make([]int64, 8*n)
 	for i := range n {
 		ids[7*n+i] = int64(i)

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -34,24 +35,7 @@ func TestMain(m *testing.M) {
 // plainGraph has n nodes with in-edges, features, labels and edge weights.
 func plainGraph(t testing.TB, n int) *graph.Graph {
 	t.Helper()
-	r := rand.New(rand.NewPCG(1, uint64(n)))
-	var e graph.EdgeData
-	var feature, weight []float32
-	var label []int64
-	for v := range n {
-		for range 6 {
-			e.Src, e.Dst = append(e.Src, int64(r.IntN(n))), append(e.Dst, int64(v))
-			weight = append(weight, r.Float32())
-		}
-		feature = append(feature, float32(v), float32(v)+0.25, float32(v)+0.5)
-		label = append(label, int64(v)*10)
-	}
-	e.Columns = map[string]unified.Tensor{"weight": unified.FromSlice(weight)}
-	return expect.Must(graph.New(graph.Data{
-		Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": matrix(feature, 3),
-			"label": unified.FromSlice(label)}}},
-		Edges: []graph.EdgeData{e},
-	}))(t)
+	return graphs.New(t, graphs.PlainData(t, n, 6))
 }
 
 // typedGraph has users with float64 features, items with float16 ones, tags with none, and four edge types.
@@ -66,35 +50,20 @@ func typedGraph(t testing.TB) *graph.Graph {
 		}
 		return e
 	}
-	uf, xf := make([]float64, 2*users), make([]unified.Half, 4*items)
-	for i := range uf {
-		uf[i] = float64(i)
-	}
-	for i := range xf {
-		xf[i] = unified.Half(i)
-	}
-	label := make([]int32, users)
-	for i := range label {
-		label[i] = int32(i)
-	}
-	return expect.Must(graph.New(graph.Data{
+	return graphs.New(t, graph.Data{
 		Nodes: []graph.NodeData{
-			{Name: "user", Count: users, Columns: map[string]unified.Tensor{"feature": matrix(uf, 2),
-				"label": unified.FromSlice(label)}},
-			{Name: "item", Count: items, Columns: map[string]unified.Tensor{"feature": matrix(xf, 4)}},
+			{Name: "user", Count: users, Columns: map[string]unified.Tensor{
+				"feature": graphs.Matrix(t, graphs.Counted[float64](2*users), 2),
+				"label":   unified.FromSlice(graphs.Counted[int32](users))}},
+			{Name: "item", Count: items, Columns: map[string]unified.Tensor{
+				"feature": graphs.Matrix(t, graphs.Counted[unified.Half](4*items), 4)}},
 			{Name: "tag", Count: tags},
 		},
 		Edges: []graph.EdgeData{
 			edges("user", "rates", "item", users, items), edges("item", "rated_by", "user", items, users),
 			edges("user", "friend", "user", users, users), edges("tag", "on", "item", tags, items),
 		},
-	}))(t)
-}
-
-// matrix has v in rows of width elements. Where they do not divide it is not a tensor, which graph.New refuses.
-func matrix[T unified.Element](v []T, width int64) unified.Tensor {
-	m, _ := unified.FromSlice(v).Reshape(int64(len(v))/width, width)
-	return m
+	})
 }
 
 // usual are loader options for small graphs: 500 nodes make 16 batches.

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -21,7 +22,7 @@ func TestSmallBatchesMayBeHeldInGreaterNumber(t *testing.T) {
 	const n = 500
 	for width, want := range map[int64]int{1: 12, 4_000: 7, 10_000: 4} { // batches of 2 KB, 8 and 20 MB, and some room
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
-			columns := map[string]unified.Tensor{"feature": matrix(make([]float32, n*width), width)}
+			columns := map[string]unified.Tensor{"feature": graphs.Matrix(t, make([]float32, n*width), width)}
 			g := expect.Must(graph.New(graph.Data{
 				Nodes: []graph.NodeData{{Count: n, Columns: columns}},
 				Edges: []graph.EdgeData{{Src: []int64{1}, Dst: []int64{0}}},

@@ -28,7 +28,7 @@ func open(t testing.TB, src loader.Source, opt loader.Options) *loader.Loader {
 	return l
 }
 
-var neighbor = sampling.Neighbor{Fanouts: []int{4, 3}}
+var neighbor = sampling.Neighbor{Fanouts: []int{4, 3}, Frontier: sampling.AllNodes}
 
 // digests collects "number padded topology full" of all batches.
 func digests(t testing.TB, seq func(func(*loader.Batch, error) bool)) (list []string) {

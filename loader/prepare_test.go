@@ -21,7 +21,7 @@ import (
 func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 	g := graphs.Plain(t, 200, 6)
 	for what, s := range map[string]sampling.Sampler{
-		"neighbours": sampling.Neighbor{Fanouts: []int{3, 2}},
+		"neighbours": sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: sampling.AllNodes},
 		"views":      sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: sampling.NewNodes},
 		"turned":     sampling.Neighbor{Fanouts: []int{2}, Direction: sampling.Out},
 		"items":      sampling.Saint{Kind: sampling.SaintNodes, Budget: 30},

@@ -24,24 +24,25 @@ func TestBoundIsTheProductOfFanoutsOrTheGraph(t *testing.T) {
 		batch int
 		want  Bound
 	}{
-		"product": {one(100_000, 1_000_000), Neighbor{Fanouts: []int{3, 2}}, 10,
+		"product": {one(100_000, 1_000_000), Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes}, 10,
 			Bound{Layers: 2, Nodes: 120, Edges: 110, Blocks: [][]int64{{80}, {30}}, Scratch: table + 16*120}},
 		"new nodes": {one(100_000, 1_000_000), Neighbor{Fanouts: []int{3, 2}, Frontier: NewNodes}, 10,
 			Bound{Layers: 2, Nodes: 100, Edges: 90, Blocks: [][]int64{{90}, {0}}, Scratch: table + 16*100}},
-		"graph": {one(50, 60), Neighbor{Fanouts: []int{3, 2}}, 10,
+		"graph": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes}, 10,
 			Bound{Layers: 2, Nodes: 50, Edges: 90, Blocks: [][]int64{{60}, {30}}, Scratch: 4*50 + 16*50}},
 		"graph, new nodes": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Frontier: NewNodes}, 10,
 			Bound{Layers: 2, Nodes: 50, Edges: 60, Blocks: [][]int64{{60}, {0}}, Scratch: 4*50 + 16*50}},
-		"graph, replaced": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Replace: true}, 10,
+		"graph, replaced": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Replace: true}, 10,
 			Bound{Layers: 2, Nodes: 50, Edges: 110, Blocks: [][]int64{{80}, {30}}, Scratch: 4*50 + 16*50}},
-		"all": {one(50, 60), Neighbor{Fanouts: []int{All, 0}}, 100,
+		"all": {one(50, 60), Neighbor{Fanouts: []int{All, 0}, Frontier: AllNodes}, 100,
 			Bound{Layers: 2, Nodes: 50, Edges: 60, Blocks: [][]int64{{0}, {60}}, Scratch: 4*50 + 16*50}},
-		"table of a large batch": {one(1<<30, 1<<40), Neighbor{Fanouts: []int{3}}, 10_000,
+		"table of a large batch": {one(1<<30, 1<<40), Neighbor{Fanouts: []int{3}, Frontier: AllNodes}, 10_000,
 			Bound{Layers: 1, Nodes: 40_000, Edges: 30_000, Blocks: [][]int64{{30_000}}, Scratch: 8<<17 + 16*40_000}},
-		"two types": {two, Neighbor{Fanouts: []int{2, 3}, PerType: map[string][]int{"rates": {4}}}, 10,
+		"two types": {two, Neighbor{Fanouts: []int{2, 3}, Frontier: AllNodes, PerType: map[string][]int{"rates": {4}}},
+			10,
 			Bound{Layers: 2, Nodes: 50 + 30, Edges: 20 + 40 + 90, Blocks: [][]int64{{90, 0}, {20, 40}},
 				Scratch: 4*230 + 24*80}},
-		"trees": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Disjoint: true}, 10,
+		"trees": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Disjoint: true}, 10,
 			Bound{Layers: 2, Nodes: 120, Edges: 110, Blocks: [][]int64{{80}, {30}}, Lists: []int64{120},
 				Arrays: treeArrays(one(50, 60), []int64{120}), Scratch: 2*table + 8*120 + 16*120}},
 	} {
@@ -56,7 +57,7 @@ func TestBoundsDoNotRunOver(t *testing.T) {
 		Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: 1 << 46}}}
 	expect.OK(t, s.Init())
 	for _, disjoint := range []bool{false, true} {
-		n := Neighbor{Replace: true, Disjoint: disjoint}
+		n := Neighbor{Replace: true, Frontier: AllNodes, Disjoint: disjoint}
 		for range 4 {
 			n.Fanouts = append(n.Fanouts, math.MaxInt32)
 			before := Bound{}

@@ -157,7 +157,7 @@ func TestDeviceTableTakesEverySlot(t *testing.T) {
 		indptr, indices = append(indptr, int64(v)), append(indices, v)
 	}
 	g := graphs.CSC(t, append(indptr, nodes), indices)
-	n := Neighbor{Fanouts: []int{1}}
+	n := Neighbor{Fanouts: []int{1}, Frontier: AllNodes}
 	o := d.open(n, d.env(g, slots))
 	w := o.worker.(*deviceAssembly)
 	w.direct, w.capacity.bits = false, 6
@@ -192,7 +192,7 @@ func TestDeviceNumbersThousandsOfChunks(t *testing.T) {
 		indptr[v+1], indices[v] = int64(v+1), int32(r.IntN(seeds))
 	}
 	g := graphs.CSC(t, indptr, indices)
-	n, env := Neighbor{Fanouts: []int{1}}, d.env(g, seeds)
+	n, env := Neighbor{Fanouts: []int{1}, Frontier: AllNodes}, d.env(g, seeds)
 	env.MaxBlocks = 132 * defaultBlocksOfSM
 	req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: [][]int64{make([]int64, seeds)}}
 	for v := range req.Seeds[0] {
@@ -291,10 +291,10 @@ func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
 			n     Neighbor
 			seeds []int64
 		}{
-			{Neighbor{Fanouts: []int{3, 2}}, []int64{7, 0, 50, 0, 89}},
-			{Neighbor{Fanouts: []int{5, 2}, Replace: true}, []int64{0, 7, 3}},
-			{Neighbor{Fanouts: []int{40}}, []int64{0, 7, 3}},
-			{Neighbor{Fanouts: []int{All}}, []int64{7, 3, 50, 80}},
+			{Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes}, []int64{7, 0, 50, 0, 89}},
+			{Neighbor{Fanouts: []int{5, 2}, Frontier: AllNodes, Replace: true}, []int64{0, 7, 3}},
+			{Neighbor{Fanouts: []int{40}, Frontier: AllNodes}, []int64{0, 7, 3}},
+			{Neighbor{Fanouts: []int{All}, Frontier: AllNodes}, []int64{7, 3, 50, 80}},
 		} {
 			want := new(graph.Sample)
 			want.Init(g.Schema(), len(c.n.Fanouts), pinned.Options{})

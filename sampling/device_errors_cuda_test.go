@@ -35,7 +35,7 @@ func TestDeviceReportsDamagedGraphs(t *testing.T) {
 	d := openDevice(t)
 	for name, c := range damagedGraphs {
 		g := graphs.CSC(t, c.indptr, c.indices)
-		w := d.open(Neighbor{Fanouts: []int{2, -1}}, d.env(g, len(c.seeds)))
+		w := d.open(Neighbor{Fanouts: []int{2, -1}, Frontier: AllNodes}, d.env(g, len(c.seeds)))
 		for range 2 { // the worker goes on after an error
 			err := sampleOn(t, w, g, 2, &Request{Seeds: [][]int64{c.seeds}})
 			expect.Says(t, err, c.want, c.says, name)
@@ -58,7 +58,7 @@ func TestDeviceReportsASourceOfAnotherType(t *testing.T) {
 	}
 	g := graphs.Of(t, a)
 	d := openDevice(t)
-	w := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
+	w := d.open(Neighbor{Fanouts: []int{5}, Frontier: AllNodes}, d.env(g, 2))
 	expect.Is(t, sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0}, nil}}), nil, "sound edges")
 	err := sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0, 1}, nil}})
 	want := `hop 0, edge type a:two:a: invalid graph: edge 3: source 3 is none of the 2 nodes of type "a"`
@@ -70,7 +70,7 @@ func TestDeviceStampsStartOver(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	d := openDevice(t)
 	g := randomGraph(t, r, 2, 3)
-	n, runs := Neighbor{Fanouts: []int{3, 2}}, newEdgeRuns(g)
+	n, runs := Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes}, newEdgeRuns(g)
 	for name, o := range d.openVariants(n, g, 2) {
 		w := o.worker.(*deviceAssembly)
 		for batch := range 6 {
@@ -87,7 +87,7 @@ func TestDeviceStampsStartOver(t *testing.T) {
 func TestDeviceWorkerHasOneBatchInHand(t *testing.T) {
 	d := openDevice(t)
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
-	n := Neighbor{Fanouts: []int{3}}
+	n := Neighbor{Fanouts: []int{3}, Frontier: AllNodes}
 	o := d.open(n, d.env(g, 2))
 	ctx, req := context.Background(), &Request{Seeds: [][]int64{{0}}}
 	expect.Is(t, expect.Err(o.worker.Finish(&o.sample)), ErrOptions, "finished what was not begun")
@@ -107,7 +107,7 @@ func TestDeviceWorkerHasOneBatchInHand(t *testing.T) {
 func TestDeviceEnqueueRefusesWhatItCannotDo(t *testing.T) {
 	d := openDevice(t)
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
-	n := Neighbor{Fanouts: []int{3}}
+	n := Neighbor{Fanouts: []int{3}, Frontier: AllNodes}
 	env := d.env(g, 2)
 	why := errors.New("enough")
 	cancelled, cancel := context.WithCancelCause(context.Background())
@@ -145,7 +145,7 @@ func TestDeviceEnqueueRefusesWhatItCannotDo(t *testing.T) {
 func TestDeviceWorkerStartsSmallerWhereMemoryIsShort(t *testing.T) {
 	d := openDevice(t)
 	g := skewedGraph(t, rand.New(rand.NewPCG(5, 5)), 20000, 1)
-	n := Neighbor{Fanouts: []int{2, 100, 2}} // most nodes have far fewer edges than the bound
+	n := Neighbor{Fanouts: []int{2, 100, 2}, Frontier: AllNodes} // most nodes have far fewer edges than the bound
 	var ledger pinned.Ledger
 	env := d.env(g, 16)
 	env.Scratch.Ledger = &ledger

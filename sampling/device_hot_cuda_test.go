@@ -82,7 +82,7 @@ func TestHotAdjacencySparesTheBus(t *testing.T) {
 	for _, types := range []int{1, 3} {
 		d := openDevice(t)
 		g := skewedGraph(t, r, 5000, types)
-		n := Neighbor{Fanouts: []int{5, 5}}
+		n := Neighbor{Fanouts: []int{5, 5}, Frontier: AllNodes}
 		_, _, cold := d.overTheBus(g, n, 100, nil)
 		picks, _, hot := d.overTheBus(g, n, 100, d.keepHot(g, everyNode(r, g), 1<<40))
 		if cold["neighbor_pick"] == 0 || hot["neighbor_pick"] != 0 || types > 1 &&

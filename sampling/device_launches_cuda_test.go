@@ -20,7 +20,7 @@ import (
 func TestDeviceRunsEveryKernel(t *testing.T) {
 	d := openDevice(t)
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 2, 4)
-	o := d.open(Neighbor{Fanouts: []int{3, All, 2}}, d.env(g, 2))
+	o := d.open(Neighbor{Fanouts: []int{3, All, 2}, Frontier: AllNodes}, d.env(g, 2))
 	cudatest.ResetStats(t)
 	expect.OK(t, sampleOn(t, o, g, 3, &Request{Seeds: [][]int64{{0}, {0}}}))
 	for kernel, want := range map[string]int64{
@@ -39,7 +39,7 @@ func TestDeviceWorkerLeavesNothingBehind(t *testing.T) {
 	t.Run("sample", func(t *testing.T) {
 		d := &deviceUnderTest{t, gpu, stream}
 		g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 2, 4)
-		for _, o := range d.openVariants(Neighbor{Fanouts: []int{3, 40}}, g, 1) {
+		for _, o := range d.openVariants(Neighbor{Fanouts: []int{3, 40}, Frontier: AllNodes}, g, 1) {
 			expect.OK(t, sampleOn(t, o, g, 2, &Request{Seeds: [][]int64{{0}, {0}}}))
 		}
 	})
@@ -51,7 +51,7 @@ func TestDeviceWorkerLeavesNothingBehind(t *testing.T) {
 func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
 	d := openDevice(t)
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
-	n, req := Neighbor{Fanouts: []int{5, 5}}, &Request{Seeds: [][]int64{{0}}}
+	n, req := Neighbor{Fanouts: []int{5, 5}, Frontier: AllNodes}, &Request{Seeds: [][]int64{{0}}}
 	want := oracle(g, newEdgeRuns(g), n, req)
 	for nth := 1; ; nth++ { // each allocation of a batch fails once
 		o := d.open(n, d.env(g, 2))
@@ -75,7 +75,7 @@ func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
 func TestDeviceWorkerClosesOnALostDevice(t *testing.T) {
 	d := openDevice(t)
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
-	o := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
+	o := d.open(Neighbor{Fanouts: []int{5}, Frontier: AllNodes}, d.env(g, 2))
 	cudatest.Fail(t, "kernel:neighbor_pick", 1, 700)
 	err := sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}})
 	expect.That(t, errors.Is(err, device.ErrDeviceLost), "%v, want ErrDeviceLost", err)
@@ -132,11 +132,12 @@ func TestDeviceReadsTheGraphSparingly(t *testing.T) {
 		types            int
 		perPick, perNode float64 // sectors over the bus
 	}{
-		"fan-outs":      {Neighbor{Fanouts: []int{10, 5}}, 1, 1, 1.3},
-		"replacement":   {Neighbor{Fanouts: []int{10, 5}, Replace: true}, 1, 1, 1.3},
-		"large":         {Neighbor{Fanouts: []int{50}}, 1, 1, 1.3},
-		"all":           {Neighbor{Fanouts: []int{All}}, 1, 0.35, 1.3},
-		"several types": {Neighbor{Fanouts: []int{10, 5}}, 3, 1, 4.75}, // 4.7 of the PTX, which joins fewer reads
+		"fan-outs":      {Neighbor{Fanouts: []int{10, 5}, Frontier: AllNodes}, 1, 1, 1.3},
+		"replacement":   {Neighbor{Fanouts: []int{10, 5}, Frontier: AllNodes, Replace: true}, 1, 1, 1.3},
+		"large":         {Neighbor{Fanouts: []int{50}, Frontier: AllNodes}, 1, 1, 1.3},
+		"all":           {Neighbor{Fanouts: []int{All}, Frontier: AllNodes}, 1, 0.35, 1.3},
+		"several types": {Neighbor{Fanouts: []int{10, 5}, Frontier: AllNodes}, 3, 1, 4.75},
+		// 4.7 of the PTX, which joins fewer reads
 	} {
 		d := openDevice(t)
 		g := skewedGraph(t, rand.New(rand.NewPCG(3, 3)), 20000, c.types)
@@ -162,7 +163,7 @@ func BenchmarkDeviceNeighbor(b *testing.B) {
 			var picks int64
 			var sectors map[string]uint64
 			for b.Loop() {
-				picks, _, sectors = d.overTheBus(g, Neighbor{Fanouts: []int{fanout}}, 300, nil)
+				picks, _, sectors = d.overTheBus(g, Neighbor{Fanouts: []int{fanout}, Frontier: AllNodes}, 300, nil)
 			}
 			b.ReportMetric(float64(sectors["neighbor_pick"]+sectors["neighbor_expand"])/float64(picks), "sectors/pick")
 		})

@@ -26,7 +26,7 @@ type Labor struct {
 	// Fanouts and PerType are as Neighbor's.
 	Fanouts []int `same:"fanouts" id:"fanouts"`
 	PerType map[string][]int
-	// Frontier says which nodes a hop expands.
+	// Frontier says which nodes a hop expands. Default NewNodes.
 	Frontier Frontier `same:"frontier" id:"frontier"`
 	// Poisson takes the edges of a destination independently of each other: k on average.
 	Poisson bool `id:"poisson" help:"Take each edge by itself, so that the fan-out is a mean."`

@@ -207,7 +207,7 @@ func TestLaborKeepsVariatesOverHopsAndBatches(t *testing.T) {
 		{Labor{BatchDependency: 4}, p * p, p*3/4 + p*p/4},
 		{Labor{BatchDependency: 2, LayerDependent: true}, p, p/2 + p*p/2},
 	} {
-		c.l.Fanouts, c.l.Poisson = []int{laborK, laborK}, true
+		c.l.Fanouts, c.l.Poisson, c.l.Frontier = []int{laborK, laborK}, true, AllNodes
 		both := func(q float64) *chances { return newChances([]float64{1 - 2*p + q, p - q, p - q, q}) }
 		hops, batches := both(c.hops), both(c.batches)
 		var last []int

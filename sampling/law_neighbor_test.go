@@ -127,30 +127,39 @@ func TestNeighborsArePickedAsTheirLawsSay(t *testing.T) {
 	typed := star{d: 5, types: []uint8{0, 0, 1, 1, 1}, weights: []float64{3, 4, 4, 5, 4}}
 	all := []float64{1, 1, 1}
 	for _, p := range []picking{
-		{name: "uniform", of: Neighbor{Fanouts: []int{3}}, star: five, law: subsets(5, 3)},
-		{name: "two destinations", of: Neighbor{Fanouts: []int{2}}, star: six, law: apart(three, three), group: 2},
-		{name: "two hops", of: Neighbor{Fanouts: []int{2, 2}}, star: six, law: apart(three, three), hops: 2},
-		{name: "two trees", of: Neighbor{Fanouts: []int{2}, Disjoint: true}, star: six, law: apart(three, three),
-			as: []int64{0, 0}},
-		{name: "replaced", of: Neighbor{Fanouts: []int{2}, Replace: true}, star: six, picks: 2,
+		{name: "uniform", of: Neighbor{Fanouts: []int{3}, Frontier: AllNodes}, star: five, law: subsets(5, 3)},
+		{name: "two destinations", of: Neighbor{Fanouts: []int{2}, Frontier: AllNodes}, star: six, law: apart(three,
+			three), group: 2},
+		{name: "two hops", of: Neighbor{Fanouts: []int{2, 2}, Frontier: AllNodes}, star: six, law: apart(three, three),
+			hops: 2},
+		{name: "two trees", of: Neighbor{Fanouts: []int{2}, Frontier: AllNodes, Disjoint: true}, star: six,
+			law: apart(three, three),
+			as:  []int64{0, 0}},
+		{name: "replaced", of: Neighbor{Fanouts: []int{2}, Frontier: AllNodes, Replace: true}, star: six, picks: 2,
 			law: apart(successive(all, 1), successive(all, 1))},
-		{name: "share", of: Neighbor{Fanouts: []int{4}, Share: 0.5}, star: five, law: subsets(5, 3)},
-		{name: "mask", of: Neighbor{Fanouts: []int{3}, Mask: "mask"}, star: star{d: 6, mask: []uint8{1, 0, 1, 1, 0, 1}},
+		{name: "share", of: Neighbor{Fanouts: []int{4}, Frontier: AllNodes, Share: 0.5}, star: five, law: subsets(5,
+			3)},
+		{name: "mask", of: Neighbor{Fanouts: []int{3}, Frontier: AllNodes, Mask: "mask"}, star: star{d: 6,
+			mask: []uint8{1, 0, 1, 1, 0, 1}},
 			law: placed(subsets(4, 3), 0, 2, 3, 5)},
 		{name: "ShaDow, two trees", of: Shadow{Fanouts: []int{2}}, star: six, law: apart(three, three),
 			as: []int64{0, 0}},
-		{name: "weighted", of: Neighbor{Fanouts: []int{3}, Weight: "w"}, star: star{d: 5, weights: weights},
+		{name: "weighted", of: Neighbor{Fanouts: []int{3}, Frontier: AllNodes, Weight: "w"}, star: star{d: 5,
+			weights: weights},
 			law: successive(weights, 3)},
-		{name: "weighted share", of: Neighbor{Fanouts: []int{40}, Share: 0.5, Weight: "w"},
+		{name: "weighted share", of: Neighbor{Fanouts: []int{40}, Frontier: AllNodes, Share: 0.5, Weight: "w"},
 			star: star{d: 6, weights: append(weights, 4.5)}, law: successive(append(weights, 4.5), 3)},
-		{name: "weighted, replaced", of: Neighbor{Fanouts: []int{2}, Weight: "w", Replace: true}, picks: 2,
-			star: star{d: 3, weights: []float64{2, 0, 3}},
-			law:  apart(successive([]float64{2, 0, 3}, 1), successive([]float64{2, 0, 3}, 1))},
-		{name: "types apart", of: Neighbor{Fanouts: []int{2}}, law: apart(three, three),
+		{name: "weighted, replaced", of: Neighbor{Fanouts: []int{2}, Frontier: AllNodes, Weight: "w", Replace: true},
+			picks: 2,
+			star:  star{d: 3, weights: []float64{2, 0, 3}},
+			law:   apart(successive([]float64{2, 0, 3}, 1), successive([]float64{2, 0, 3}, 1))},
+		{name: "types apart", of: Neighbor{Fanouts: []int{2}, Frontier: AllNodes}, law: apart(three, three),
 			star: star{d: 6, types: []uint8{0, 0, 0, 1, 1, 1}}},
-		{name: "together", of: Neighbor{Fanouts: []int{3}, Together: true}, star: typed, law: subsets(5, 3)},
-		{name: "together, weighted", of: Neighbor{Fanouts: []int{3}, Together: true, Weight: "w"}, star: typed,
-			law: successive(typed.weights, 3)},
+		{name: "together", of: Neighbor{Fanouts: []int{3}, Frontier: AllNodes, Together: true}, star: typed,
+			law: subsets(5, 3)},
+		{name: "together, weighted", of: Neighbor{Fanouts: []int{3}, Frontier: AllNodes, Together: true, Weight: "w"},
+			star: typed,
+			law:  successive(typed.weights, 3)},
 	} {
 		t.Run(p.name, func(t *testing.T) { p.counted(t).check(t, p.name) })
 	}
@@ -174,12 +183,14 @@ func TestNeighborsOfThePastArePickedAsTheirLawsSay(t *testing.T) {
 		{name: "in order of time", of: of(Neighbor{}), law: placed(subsets(4, 3), 0, 1, 2, 3), as: []int64{5},
 			star: star{d: 5, times: []int64{1, 2, 3, 4, 9}, byTime: true}},
 		{name: "as of two times", of: of(Neighbor{}), star: s, law: apart(past, subsets(5, 3)), as: []int64{5, 9}},
-		{name: "weighted", of: of(Neighbor{Weight: "w"}), star: s, law: successive([]float64{3, 0, 4, 2, 3}, 3),
+		{name: "weighted", of: of(Neighbor{Weight: "w", Frontier: AllNodes}), star: s, law: successive([]float64{3, 0,
+			4, 2, 3}, 3),
 			as: []int64{5}},
-		{name: "recency", of: of(Neighbor{Time: Temporal{HalfLife: 4}}), star: s,
+		{name: "recency", of: of(Neighbor{Time: Temporal{HalfLife: 4}, Frontier: AllNodes}), star: s,
 			law: successive(half, 3), as: []int64{5}},
-		{name: "weighted recency", of: of(Neighbor{Weight: "w", Time: Temporal{HalfLife: 4}}), star: s,
-			law: successive(both, 3), as: []int64{5}},
+		{name: "weighted recency", of: of(Neighbor{Weight: "w", Frontier: AllNodes, Time: Temporal{HalfLife: 4}}),
+			star: s,
+			law:  successive(both, 3), as: []int64{5}},
 	} {
 		t.Run(p.name, func(t *testing.T) { p.counted(t).check(t, p.name) })
 	}
@@ -199,8 +210,9 @@ func TestBothDirectionsArePickedAsTheirLawsSay(t *testing.T) {
 	}
 	g := graphs.CSC(t, indptr, indices)
 	for _, p := range []picking{
-		{name: "out", of: Neighbor{Fanouts: []int{2}, Direction: Out}, law: placed(subsets(3, 2), 2, 3, 4)},
-		{name: "both", of: Neighbor{Fanouts: []int{3}, Direction: Both}, law: subsets(5, 3)},
+		{name: "out", of: Neighbor{Fanouts: []int{2}, Frontier: AllNodes, Direction: Out}, law: placed(subsets(3, 2), 2,
+			3, 4)},
+		{name: "both", of: Neighbor{Fanouts: []int{3}, Frontier: AllNodes, Direction: Both}, law: subsets(5, 3)},
 	} {
 		req, c := &Request{Seeds: [][]int64{make([]int64, roots)}}, newChances(p.law)
 		for v := range req.Seeds[0] {

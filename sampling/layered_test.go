@@ -119,7 +119,7 @@ func oracleLayered(g *graph.Graph, runs edgeRuns, k layered, req *Request) (o *o
 		return picks
 	}
 	for h, n := range k.nodes { // each hop by what those before it reach
-		o = oracleBy(g, Neighbor{Fanouts: k.nodes[:h+1]}, req, pick)
+		o = oracleBy(g, Neighbor{Fanouts: k.nodes[:h+1], Frontier: AllNodes}, req, pick)
 		dsts := make([][]int64, len(s.Nodes))
 		for t := range dsts {
 			dsts[t] = o.nodes[t][:o.numNodes[h][t]]
@@ -130,7 +130,7 @@ func oracleLayered(g *graph.Graph, runs edgeRuns, k layered, req *Request) (o *o
 		}
 		scales = append(scales, scale)
 	}
-	o = oracleBy(g, Neighbor{Fanouts: k.nodes}, req, pick)
+	o = oracleBy(g, Neighbor{Fanouts: k.nodes, Frontier: AllNodes}, req, pick)
 	for l := range o.blocks {
 		weights = append(weights, make([][]float32, len(s.Edges)))
 		for e, b := range o.blocks[l] {

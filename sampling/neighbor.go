@@ -15,16 +15,16 @@ import (
 type Frontier uint8
 
 const (
-	// AllNodes expands every node reached so far at each hop, with picks of that hop (DGL, GraphBolt).
-	AllNodes Frontier = iota
 	// NewNodes expands only the nodes that the hop before reached first (PyG). Layers are then prefix views of one CSC:
 	// Blocks[l+1] begins as Blocks[l] does, in the same memory.
-	NewNodes
+	NewNodes Frontier = iota
+	// AllNodes expands every node reached so far at each hop, with picks of that hop (DGL, GraphBolt).
+	AllNodes
 )
 
-var frontiers = []string{"all", "new"}
+var frontiers = []string{"new", "all"}
 
-// String returns the frontier's name on the command line: "all" or "new".
+// String returns the frontier's name on the command line: "new" or "all".
 func (f Frontier) String() string { return enum.Name(frontiers, f) }
 
 // UnmarshalText is the inverse of String.
@@ -53,8 +53,8 @@ type Neighbor struct {
 	PerType map[string][]int
 	// Replace picks with replacement.
 	Replace bool `id:"replace" help:"Sample with replacement."`
-	// Frontier says which nodes a hop expands.
-	Frontier Frontier `id:"frontier" default:"all" help:"What a hop expands: all nodes so far, or new ones."`
+	// Frontier says which nodes a hop expands. Default NewNodes.
+	Frontier Frontier `id:"frontier" default:"new" help:"What a hop expands: new nodes, or all so far."`
 	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
 	// repeated seeds are trees of their own. The sample has an array "tree/T" for each node type T: int32, the number
 	// of the item whose tree each node of the list is in.
@@ -85,7 +85,7 @@ type Neighbor struct {
 }
 
 func (n Neighbor) Validate(s *graph.Schema) error {
-	if n.Frontier > NewNodes {
+	if n.Frontier > AllNodes {
 		return fmt.Errorf("%w: frontier %d", ErrOptions, n.Frontier)
 	}
 	if !(n.Share >= 0 && n.Share <= 1) {

@@ -92,7 +92,7 @@ func TestNeighborMakesTheKnownBatches(t *testing.T) {
 			g = citesGraph(t, known.Graph.Indptr, known.Graph.Indices)
 		}
 		r := NewRand(uint64(k.Seed), k.Epoch, k.Instance, uint64(k.Batch))
-		out := sampleOnce(t, g, Neighbor{Fanouts: k.Fanouts, Replace: k.Replace},
+		out := sampleOnce(t, g, Neighbor{Fanouts: k.Fanouts, Frontier: AllNodes, Replace: k.Replace},
 			&Request{Seeds: [][]int64{k.Seeds}, Rand: r}, true)
 		for h, want := range k.Blocks {
 			b := &out.Blocks[len(k.Blocks)-1-h][0]

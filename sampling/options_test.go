@@ -96,7 +96,7 @@ func TestPartitionsHaveBorders(t *testing.T) {
 // The options that have names are read as they are written.
 func TestNamesOfOptionsAreReadAsTheyAreWritten(t *testing.T) {
 	for list, option := range map[string]encoding.TextUnmarshaler{"in, out, both": new(Direction),
-		"all, new":                       new(Frontier),
+		"new, all":                       new(Frontier),
 		"uniform, degree, weight, batch": new(Law), "target, source, either, both": new(End)} {
 		v := reflect.ValueOf(option).Elem()
 		for i, name := range strings.Split(list, ", ") {

@@ -399,7 +399,7 @@ func TestTreesThatAreKeptApartEqualTheOracle(t *testing.T) {
 
 func TestATreeOfItsOwnIsWhatItsSeedMakesAlone(t *testing.T) {
 	g := randomGraph(t, rand.New(rand.NewPCG(4, 4)), 1, 1)
-	n := Neighbor{Fanouts: []int{3, 2}}
+	n := Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes}
 	req := &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}
 	alone := sampleOnce(t, g, n, req, true)
 	n.Disjoint = true
@@ -418,7 +418,7 @@ func mustView(t *testing.T, x unified.Tensor) []int32 {
 
 func TestEndsOfSeedEdgesAreFoundByEdgeType(t *testing.T) {
 	g := citesGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
-	out := sampleOnce(t, g, Neighbor{Fanouts: []int{1}}, &Request{Seeds: [][]int64{{1}},
+	out := sampleOnce(t, g, Neighbor{Fanouts: []int{1}, Frontier: AllNodes}, &Request{Seeds: [][]int64{{1}},
 		Edges: []SeedEdges{{Sources: []int64{1, 0}, Targets: []int64{0, 0}}, {}}, Rand: NewRand(1, 0, 0, 0)}, false)
 	equal(t, "seeds", out.SeedLocal[0], []int32{0, 0, 1, 1, 1})
 	equal(t, "sources", out.SeedEdges[0].Source, []int32{0, 1})

@@ -36,7 +36,7 @@ func TestTheBytesOfAReversedIndexAreThoseOfItsArrays(t *testing.T) {
 			s.Edges = append(s.Edges, et)
 		}
 		expect.OK(t, s.Init())
-		n := Neighbor{Fanouts: []int{3}, Direction: c.direction, Weight: c.weight}
+		n := Neighbor{Fanouts: []int{3}, Frontier: AllNodes, Direction: c.direction, Weight: c.weight}
 		got := n.Bound(s, 4).Shared
 		expect.That(t, got == c.want, "%v, weight %q, %d types of %d edges: %d bytes, want %d", c.direction, c.weight,
 			c.types, c.count, got, c.want)
@@ -53,8 +53,8 @@ func TestTypesAndDrawsStandRefusedMemory(t *testing.T) {
 	}
 	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: edges})
 	for name, s := range map[string]Sampler{
-		"out, of two types": Neighbor{Fanouts: []int{3, 2}, Direction: Out, Weight: "w"},
-		"masked, replaced":  Neighbor{Fanouts: []int{5, 3}, Mask: "m", Replace: true},
+		"out, of two types": Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Direction: Out, Weight: "w"},
+		"masked, replaced":  Neighbor{Fanouts: []int{5, 3}, Frontier: AllNodes, Mask: "m", Replace: true},
 	} {
 		t.Run(name, func(t *testing.T) { standsScarceMemory(t, g, s) })
 	}

@@ -168,7 +168,7 @@ func (b *Bound) Init(out *graph.Sample, s *graph.Schema, mem pinned.Options) {
 // BoundFanout is the Bound of a sampler that picks up to k different in-edges of every type a node (All for every
 // in-edge), for a number of hops, and expands all nodes reached.
 func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
-	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0))}.Bound(s, batchSize)
+	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0)), Frontier: AllNodes}.Bound(s, batchSize)
 }
 
 // Env is what a worker works with.

@@ -18,15 +18,15 @@ import (
 
 // moreSamplers are options that statedSamplers leave out, and that take memory of their own.
 var moreSamplers = map[string]Sampler{
-	"trees":            Neighbor{Fanouts: []int{3, 2}, Disjoint: true, Weight: "w"},
-	"many":             Neighbor{Fanouts: []int{All, 40}, Replace: true},
+	"trees":            Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Disjoint: true, Weight: "w"},
+	"many":             Neighbor{Fanouts: []int{All, 40}, Frontier: AllNodes, Replace: true},
 	"new nodes":        Neighbor{Fanouts: []int{3, 2}, Frontier: NewNodes},
-	"out":              Neighbor{Fanouts: []int{3, 2}, Direction: Out},
-	"both":             Neighbor{Fanouts: []int{3, 2}, Direction: Both, Weight: "w"},
-	"together, chosen": Neighbor{Fanouts: []int{3, 2}, Together: true, Weight: "w"},
-	"together, many":   Neighbor{Fanouts: []int{300}, Together: true, Replace: true},
-	"times of trees":   Neighbor{Fanouts: []int{3, 2}, Time: Temporal{Edge: "t"}, Disjoint: true},
-	"labor, shared":    Labor{Fanouts: []int{3, 2}, LayerDependent: true, BatchDependency: 3},
+	"out":              Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Direction: Out},
+	"both":             Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Direction: Both, Weight: "w"},
+	"together, chosen": Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Together: true, Weight: "w"},
+	"together, many":   Neighbor{Fanouts: []int{300}, Frontier: AllNodes, Together: true, Replace: true},
+	"times of trees":   Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Time: Temporal{Edge: "t"}, Disjoint: true},
+	"labor, shared":    Labor{Fanouts: []int{3, 2}, Frontier: AllNodes, LayerDependent: true, BatchDependency: 3},
 	"shadow, replaced": Shadow{Fanouts: []int{3, 2}, Replace: true},
 }
 

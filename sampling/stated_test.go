@@ -13,14 +13,14 @@ var statedSamplers = []struct {
 	name    string
 	sampler Sampler
 }{
-	{"weighted", Neighbor{Fanouts: []int{3, 2}, Weight: "w"}},
-	{"weighted, replaced", Neighbor{Fanouts: []int{3, 2}, Weight: "w", Replace: true}},
-	{"masked share", Neighbor{Fanouts: []int{3, 2}, Mask: "m", Share: 0.5}},
-	{"temporal", Neighbor{Fanouts: []int{3, 2}, Time: Temporal{Edge: "t", Recent: true}}},
-	{"together", Neighbor{Fanouts: []int{3, 2}, Together: true}},
-	{"induced", Neighbor{Fanouts: []int{3, 2}, Induced: true}},
-	{"labor", Labor{Fanouts: []int{3, 2}}},
-	{"labor, poisson", Labor{Fanouts: []int{3, 2}, Poisson: true}},
+	{"weighted", Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Weight: "w"}},
+	{"weighted, replaced", Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Weight: "w", Replace: true}},
+	{"masked share", Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Mask: "m", Share: 0.5}},
+	{"temporal", Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Time: Temporal{Edge: "t", Recent: true}}},
+	{"together", Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Together: true}},
+	{"induced", Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Induced: true}},
+	{"labor", Labor{Fanouts: []int{3, 2}, Frontier: AllNodes}},
+	{"labor, poisson", Labor{Fanouts: []int{3, 2}, Frontier: AllNodes, Poisson: true}},
 	{"hgt", HGT{Nodes: []int{30, 20}}},
 	{"fastgcn", FastGCN{Nodes: []int{30, 20}}},
 	{"ladies", Ladies{Nodes: []int{30, 20}}},

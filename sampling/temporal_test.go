@@ -246,7 +246,7 @@ func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
 		n.Fanouts = []int{2}
 		expect.Is(t, n.Validate(g.Schema()), ErrOptions, what)
 	}
-	n := Neighbor{Fanouts: []int{2}, Time: Temporal{Edge: "time"}}
+	n := Neighbor{Fanouts: []int{2}, Frontier: AllNodes, Time: Temporal{Edge: "time"}}
 	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 2}))(t)
 	defer w.Close()
 	for what, req := range map[string]*Request{"nodes": {Seeds: [][]int64{{0}}},

@@ -56,7 +56,7 @@ func TestAllEdgeTypesTogetherRefuseWhatTheyCannotDo(t *testing.T) {
 		n.Together = true
 		expect.Is(t, n.Validate(g.Schema()), ErrOptions, n.Fingerprint())
 	}
-	n := Neighbor{Fanouts: []int{1}, Together: true}
+	n := Neighbor{Fanouts: []int{1}, Frontier: AllNodes, Together: true}
 	if err := n.OnDevice(); !errors.Is(err, ErrOptions) || n.CanExclude() {
 		t.Errorf("on a device: %v; excludes edges: %v", err, n.CanExclude())
 	}

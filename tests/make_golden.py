@@ -114,13 +114,20 @@ TINY = [
     "--fanouts 2,2 --batch-size 2 --seed 7 --seeds train --shuffle --replace",
     "--fanouts=-1,1 --batch-size 9 --seed 7 --seeds all --frontier new",
 ]
-CASES = {
+
+
+def spelled(case):
+    """A case with the frontier in it, so that a default is nobody's matter."""
+    return case if "--frontier" in case else case + " --frontier all"
+
+
+CASES = {name: list(map(spelled, cases)) for name, cases in {
     "golden-v1-plain": TINY, "golden-v1-typed": TINY,
     "sbm": SHAPES + LABOR, "typed": TYPED + LABOR, "rmat": LARGE,
     "tolokers": SPLITS, "minesweeper": SPLITS, "actor": SPLITS, "squirrel_filtered": SPLITS,
     "cora_ml": REAL, "citeseer": REAL, "musae-facebook-page": REAL, "CollegeMsg": REAL, "ogbl-ddi": REAL,
     "cnr-2000": LARGE, "events": CHOOSE + EDGES, "shop": CHOOSE + TIMES_OF_NODES, "messages": EDGES,
-}
+}.items()}
 
 
 def made(name):

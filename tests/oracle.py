@@ -320,7 +320,7 @@ def main(arguments):
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("dataset")
     p.add_argument("--fanouts", default="15,10,5")
-    p.add_argument("--frontier", choices=("all", "new"), default="all")
+    p.add_argument("--frontier", choices=("new", "all"), default="new")
     p.add_argument("--seeds", default="train")
     for option, default in (("batch-size", 1024), ("seed", 0), ("epoch", 0), ("instance", 0), ("split", 0),
                             ("first", 0), ("batches", None)):

@@ -132,16 +132,17 @@ func open() (*graph.Graph, error) {
 // samplers are what can be run. GraphBolt follows edges before the time of a node, and looks at all nodes of a tree as
 // of the seed's.
 var samplers = map[string]sampling.Sampler{
-	"uniform":   sampling.Neighbor{Fanouts: fanouts},
-	"weighted":  sampling.Neighbor{Fanouts: fanouts, Weight: "weight"},
-	"labor":     sampling.Labor{Fanouts: fanouts},
-	"labor, 4":  sampling.Labor{Fanouts: fanouts, BatchDependency: 4},
-	"labor, 64": sampling.Labor{Fanouts: fanouts, BatchDependency: 64},
+	"uniform":   sampling.Neighbor{Fanouts: fanouts, Frontier: sampling.AllNodes},
+	"weighted":  sampling.Neighbor{Fanouts: fanouts, Frontier: sampling.AllNodes, Weight: "weight"},
+	"labor":     sampling.Labor{Fanouts: fanouts, Frontier: sampling.AllNodes},
+	"labor, 4":  sampling.Labor{Fanouts: fanouts, Frontier: sampling.AllNodes, BatchDependency: 4},
+	"labor, 64": sampling.Labor{Fanouts: fanouts, Frontier: sampling.AllNodes, BatchDependency: 64},
 	// GraphBolt expands a node as often as it was reached: two hops are enough.
-	"temporal": sampling.Neighbor{Fanouts: fanouts[:2],
+	"temporal": sampling.Neighbor{Fanouts: fanouts[:2], Frontier: sampling.AllNodes,
 		Time: sampling.Temporal{Edge: "time", Rules: []sampling.TimeRule{sampling.Before}}},
-	"temporal weighted": sampling.Neighbor{Fanouts: fanouts[:2], Weight: "weight", Time: sampling.Temporal{Edge: "time",
-		Rules: []sampling.TimeRule{sampling.Before}}},
+	"temporal weighted": sampling.Neighbor{Fanouts: fanouts[:2], Frontier: sampling.AllNodes, Weight: "weight",
+		Time: sampling.Temporal{Edge: "time",
+			Rules: []sampling.TimeRule{sampling.Before}}},
 }
 
 var fanouts = []int{15, 10, 5}
@@ -177,14 +178,15 @@ func (o *opened) Close() error { return errors.Join(o.w.Close(), o.out.Close()) 
 
 // beside are samplers of two hops, and of one with times, whose lists of GraphBolt may have a node twice.
 var beside = map[string]sampling.Sampler{
-	"uniform":      sampling.Neighbor{Fanouts: fanouts[:2]},
-	"uniform, new": sampling.Neighbor{Fanouts: fanouts[:2], Frontier: sampling.NewNodes},
-	"weighted":     sampling.Neighbor{Fanouts: fanouts[:2], Weight: "weight"},
-	"labor":        sampling.Labor{Fanouts: fanouts[:2]},
-	"temporal": sampling.Neighbor{Fanouts: fanouts[:1],
+	"uniform":      sampling.Neighbor{Fanouts: fanouts[:2], Frontier: sampling.AllNodes},
+	"uniform, new": sampling.Neighbor{Fanouts: fanouts, Frontier: sampling.AllNodes[:2], Frontier: sampling.NewNodes},
+	"weighted":     sampling.Neighbor{Fanouts: fanouts[:2], Frontier: sampling.AllNodes, Weight: "weight"},
+	"labor":        sampling.Labor{Fanouts: fanouts[:2], Frontier: sampling.AllNodes},
+	"temporal": sampling.Neighbor{Fanouts: fanouts[:1], Frontier: sampling.AllNodes,
 		Time: sampling.Temporal{Edge: "time", Rules: []sampling.TimeRule{sampling.Before}}},
-	"temporal weighted": sampling.Neighbor{Fanouts: fanouts[:1], Weight: "weight", Time: sampling.Temporal{Edge: "time",
-		Rules: []sampling.TimeRule{sampling.Before}}},
+	"temporal weighted": sampling.Neighbor{Fanouts: fanouts[:1], Frontier: sampling.AllNodes, Weight: "weight",
+		Time: sampling.Temporal{Edge: "time",
+			Rules: []sampling.TimeRule{sampling.Before}}},
 }
 
 // draw writes, for each batch of the same seeds, how many picks hop 0 has, how many edges and nodes the batch has, and

@@ -30,7 +30,7 @@ type settings struct {
 
 // load is how batches of about 8 MB are made: 1,024 seeds, 20,000 nodes with 100 features each.
 var load = []string{"--fanouts", "4,3", "--batch-size", "1024", "--shuffle", "--seed", "1", "--seeds", "all",
-	"--resident"}
+	"--frontier", "all", "--resident"}
 
 // smallest is how batches of one seed and no columns are made: they show what handing over costs.
 var smallest = []string{"--fanouts", "1", "--batch-size", "1", "--seed", "1", "--seeds", "all", "--resident",

@@ -96,7 +96,8 @@ func (r *rig) block(ds *formats.Dataset, o productsOptions, f func(sparse.Device
 	if err != nil {
 		return err
 	}
-	ld, err := loader.NewContext(r.ctx, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: fanouts},
+	ld, err := loader.NewContext(r.ctx, ds, loader.Options{
+		Sampler:   sampling.Neighbor{Fanouts: fanouts, Frontier: sampling.AllNodes},
 		BatchSize: o.batchSize, Shuffle: true, Device: loader.DeviceOptions{Name: "cpu"},
 		Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}}})
 	if err != nil {

@@ -176,7 +176,8 @@ func (t *transferring) sample(ds *formats.Dataset) error {
 	if err != nil {
 		return err
 	}
-	ld, err := loader.NewContext(t.ctx, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: fanouts},
+	ld, err := loader.NewContext(t.ctx, ds, loader.Options{
+		Sampler:   sampling.Neighbor{Fanouts: fanouts, Frontier: sampling.AllNodes},
 		BatchSize: t.o.batchSize, Shuffle: true, Device: loader.DeviceOptions{Name: "cpu"},
 		Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}}})
 	if err != nil {

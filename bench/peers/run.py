@@ -39,7 +39,7 @@ PEERS = {
 KHOP = [
     ("resident", ["--resident"], "all"),
     ("mapped", [], "all"),
-    ("resident, new", ["--resident", "--frontier", "new"], "new"),
+    ("resident, new", ["--resident"], "new"),
 ]
 WORK = ("sampling", "features")
 
@@ -124,7 +124,7 @@ class Khop:
     def bench(self, what, way, options, frontier):
         command = [self.args.khop, "bench", self.args.dataset, "--fanouts", ",".join(map(str, FANOUTS)), "--batch-size",
                    BATCH_SIZE, "--batches", self.args.batches, "--warmup", self.args.warmup, "--drop-last",
-                   "--workers", self.threads, "--json", *options]
+                   "--workers", self.threads, "--json", "--frontier", frontier, *options]
         command += ["--no-features", "--no-memcpy"] if what == "sampling" else []
         got = json.loads(call(command, env={**os.environ, "GOMAXPROCS": str(self.threads)}))
         kept = ("ms_per_batch", "edges_per_hop", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s",

@@ -54,7 +54,7 @@ func TestDigestsDoNotDependOnHowBatchesAreLoaded(t *testing.T) {
 	if d := expect.Diff(want, both); d != "" {
 		t.Errorf("two ranks: %s", d)
 	}
-	for _, how := range []string{"--seed 8", "--epoch 1", "--fanouts 5,4", "--replace", "--frontier new",
+	for _, how := range []string{"--seed 8", "--epoch 1", "--fanouts 5,4", "--replace", "--frontier all",
 		"--instance 1", "--seeds val", "--seeds all", "--batch-size 99"} {
 		if got := digests(t, data, strings.Fields(how)...); got[0] == want[0] {
 			t.Errorf("%s made the same first batch", how)

@@ -110,8 +110,9 @@ func open(ctx context.Context, source loader.Source, opt Options, memory *budget
 		return nil, fmt.Errorf("%w: %d fan-outs for %d layers: give one a layer", ErrOptions, len(opt.Fanouts),
 			opt.Layers)
 	}
-	o := loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts}, BatchSize: opt.BatchSize, Shuffle: true,
-		Seed: opt.Seed, Device: loader.DeviceOptions{Name: "cpu"}, Workers: opt.Workers,
+	o := loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts, Frontier: sampling.AllNodes},
+		BatchSize: opt.BatchSize, Shuffle: true, Seed: opt.Seed, Device: loader.DeviceOptions{Name: "cpu"},
+		Workers: opt.Workers,
 		Columns: loader.ColumnOptions{Prepare: preparation(opt.Model)}}
 	if memory.limit > 0 {
 		o.MaxMemory = max((memory.limit-memory.held)/2, 1)

@@ -38,7 +38,8 @@ func write(dataset, folder, fanouts string, size int) error {
 	if err != nil {
 		return err
 	}
-	ld, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: all}, BatchSize: size, Shuffle: true,
+	ld, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: all, Frontier: sampling.AllNodes},
+		BatchSize: size, Shuffle: true,
 		Device: loader.DeviceOptions{Name: "cpu"}})
 	if err != nil {
 		return err

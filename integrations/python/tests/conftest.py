@@ -18,9 +18,6 @@ GENERATED = {
     "sbm": ["sbm", "--nodes", "3000", "--edges", "40000", "--features", "16", "--classes", "5", "--seed", "1"],
     "typed": ["typed", "--nodes", "4000", "--edges", "30000", "--features", "8", "--classes", "4", "--seed", "3"],
 }
-OTHER_SAMPLERS = {f"--sampler={s}" for s in ("walk", "node2vec", "pinsage", "ppr", "shadow", "induced", "saint-node",
-                                             "saint-edge", "saint-walk",
-                                             "cluster", "full", "fastgcn", "ladies", "hgt")}
 REAL = {"tolokers": "heterophilous/tolokers.npz", "cora_ml": "citation-csr-npz/cora_ml.npz"}
 
 
@@ -81,10 +78,8 @@ def dataset(program, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def sample(program):
-    """Digests that khop sample prints: [(number, topology, full)], with the package's default for --frontier."""
+    """Digests that khop sample prints: [(number, topology, full)]."""
     def sample(dataset, *options):
-        if not any(str(o).startswith("--frontier") or str(o) in OTHER_SAMPLERS for o in options):
-            options = (*options, "--frontier=new")
         lines = run(program, "sample", dataset, "--digest", *options).splitlines()
         return [(int(n), topology, full) for n, topology, full in map(str.split, lines)]
     return sample

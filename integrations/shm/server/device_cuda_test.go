@@ -111,7 +111,9 @@ func TestAServerTakesADeviceWhereThereIsOne(t *testing.T) {
 	cudatest.Open(t)
 	g := plainGraph(t, 500)
 	for device, on := range map[string]bool{"": true, "cpu": false, "auto": true, "cuda": true} {
-		s := serve(t, g, Options{Loader: usualOn(device)})
+		opt := usual()
+		opt.Device.Name = device
+		s := serve(t, g, Options{Loader: opt})
 		c := connect(t, s, consumer.Options{Device: "cuda:0"}) // it may ask
 		if got := c.Info().OnDevice; got != on {
 			t.Errorf("device %q: batches lie on the device: %t, want %t", device, got, on)

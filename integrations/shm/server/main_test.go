@@ -68,8 +68,9 @@ func typedGraph(t testing.TB) *graph.Graph {
 
 // usual are loader options for small graphs: 500 nodes make 16 batches.
 func usual() loader.Options {
-	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 32,
-		Shuffle: true, Seed: 7, Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}}
+	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}, Frontier: sampling.AllNodes},
+		Seeds: loader.AllNodes(), BatchSize: 32, Shuffle: true, Seed: 7, Workers: 2,
+		Device: loader.DeviceOptions{Name: "cpu"}}
 }
 
 // layerViews are loader options with which a layer is the beginning of another.

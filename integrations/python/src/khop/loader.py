@@ -24,7 +24,7 @@ from .frameworks import Framework, framework as _framework
 from .info import info
 from .inside import choose
 from .opening import Opening
-from .options import HOP_SAMPLERS, Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of
+from .options import Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of
 from .protocol import End
 from .quick import quick
 from .ring import SlotArrays
@@ -372,9 +372,6 @@ class Loader(Connection):
         config = Configuration({
             **options, "fanouts": _one_of(fanouts, num_neighbors), "seed": seed % (1 << 64), "index_dtype": index_dtype,
             "device": "cpu" if why else device, "world_size": here.world_size})
-        said = any(flag.startswith("--frontier") for flag in serve_options)
-        if options.get("sampler", "neighbor") in HOP_SAMPLERS and not said:
-            config.options.setdefault("frontier", "new")  # each node is expanded once, as edge_index needs it
         if resident:
             _reside(config.options)
         opened = Opening(here, dict(

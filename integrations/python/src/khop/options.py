@@ -27,10 +27,6 @@ EdgeSeeds = Any
 triple."""
 
 
-HOP_SAMPLERS = frozenset({"neighbor", "temporal", "labor"})
-"""Samplers that take frontier. Here its default is "new", where the program's is "all"."""
-
-
 def check_names(given: Iterable[str], others: Iterable[str]) -> None:
     """Refuses options that khop.Loader does not have, and names the nearest one, of others too."""
     for name in given:

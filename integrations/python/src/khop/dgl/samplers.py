@@ -20,7 +20,8 @@ from .loading import DataLoader
 class NeighborSampler(Sampler):
     """dgl.dataloading.NeighborSampler: fanouts as DGL has them, the furthest from the seeds first.
 
-    A fan-out is a number, or a mapping of edge types to numbers. prob and mask name columns of the edges.
+    A fan-out is a number, or a mapping of edge types to numbers. prob and mask name columns of the edges. Hops expand
+    all nodes so far, as DGL's do (frontier="all", where khop's own default is "new").
     """
 
     def __init__(

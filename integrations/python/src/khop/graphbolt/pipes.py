@@ -109,7 +109,10 @@ class DistributedItemSampler(ItemSampler):
 
 
 class NeighborSampler(Datapipe):
-    """dgl.graphbolt.NeighborSampler: fanouts as GraphBolt has them, the furthest from the seeds first."""
+    """dgl.graphbolt.NeighborSampler: fanouts as GraphBolt has them, the furthest from the seeds first.
+
+    Hops expand all nodes so far, as GraphBolt's do (frontier="all", where khop's own default is "new").
+    """
 
     def __init__(
         self, datapipe: Datapipe, graph: Any, fanouts: Sequence[Any], replace: bool = False,

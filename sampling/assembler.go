@@ -28,7 +28,7 @@ type PickFunc func(d *Destination, picks []int64) []int64
 
 type assembler interface {
 	sample(context.Context, *Request, *graph.Sample, PickFunc) error
-	close() error
+	Close() error
 }
 
 // NewAssembler returns an assembler for samples of b.Layers hops. b is what the sampler's Bound returned.
@@ -44,7 +44,7 @@ func (a *Assembler) Sample(ctx context.Context, req *Request, out *graph.Sample,
 }
 
 // Close frees the assembler's memory.
-func (a *Assembler) Close() error { return a.impl.close() }
+func (a *Assembler) Close() error { return a.impl.Close() }
 
 // custom is an Assembler for one width of ids, and its picker.
 type custom[V nodeID] struct {

@@ -3,7 +3,6 @@ package sampling
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -24,12 +23,11 @@ type picker[V nodeID] interface {
 	// fill writes the positions of the next picks of that stage to c.pos, in order, sets c.n, and asks for the sources
 	// that lie there (prefetchPicks). With c.n = 0 the stage ends.
 	fill(c *chunk[V])
-	// close frees the picker's memory.
-	close() error
 }
 
 // assembly keeps the node lists and local ids of a batch, finds the edges of destinations, and lays out blocks.
 type assembly[V nodeID] struct {
+	*scratch // also of the picker
 	graph    *graph.Graph
 	schema   *graph.Schema
 	layers   int
@@ -100,7 +98,7 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint bool, b Bound) (*assembly[V], error) {
 	g := env.Graph
 	s := g.Schema()
-	a := &assembly[V]{graph: g, schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos,
+	a := &assembly[V]{scratch: &scratch{options: env.Scratch}, graph: g, schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos,
 		indptr: g.Indptr(), indices: indices, chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
 	var err error
 	if a.types, err = newTypeColumn(g.Types()); err != nil {
@@ -117,29 +115,16 @@ func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint boo
 	}
 	a.cursors = make([]cursor, len(s.Nodes))
 	for t := range a.cursors {
-		a.cursors[t].buf.Options = env.Scratch
+		a.own(&a.cursors[t].buf)
 	}
-	a.starts.Options, a.counts.Options = env.Scratch, env.Scratch
+	a.own(&a.starts, &a.counts)
 	if disjoint {
-		a.forest, err = newForest[V](env, b.Nodes)
+		a.forest, err = newForest[V](env, b.Nodes, a.scratch)
 	} else {
-		a.local = newRelabeler[V](g.NumNodes(), b.Nodes, env.Scratch)
+		a.local = newRelabeler[V](g.NumNodes(), b.Nodes, a.scratch)
 	}
 	a.openPages(env)
 	return a, err
-}
-
-func (a *assembly[V]) close() error {
-	var err error
-	if a.forest != nil {
-		err = a.forest.close()
-	} else {
-		err = a.local.close()
-	}
-	for t := range a.cursors {
-		err = errors.Join(err, a.cursors[t].buf.Close())
-	}
-	return errors.Join(err, a.starts.Close(), a.counts.Close())
 }
 
 // worker is a picker and its assembly.
@@ -151,8 +136,6 @@ type worker[V nodeID] struct {
 func (w *worker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	return w.sample(ctx, req, out, w.picker)
 }
-
-func (w *worker[V]) Close() error { return errors.Join(w.close(), w.picker.close()) }
 
 // sample fills out with what p picks.
 func (a *assembly[V]) sample(ctx context.Context, req *Request, out *graph.Sample, p picker[V]) error {

@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"errors"
 	"math/bits"
 	"slices"
 	"sort"
@@ -92,14 +91,13 @@ func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (*
 		a.pages.looksAt(env.Graph.Indices())
 	}
 	c.late.last = true
-	for _, b := range c.buffers() {
-		b.Options = env.Scratch
-	}
+	a.own(append(c.race.best.buffers(), c.late.buffers()...)...)
+	a.own(&c.memory, &c.draws)
 	return c, nil
 }
 
 // lookAtTimes makes the assembly keep apart what is looked at as of different times.
-func (p *choosePicker[V]) lookAtTimes(env Env) {
+func (p *choosePicker[V]) lookAtTimes() {
 	f := p.a.forest
 	f.groups.most = int(min(maxGroups, (1<<62)/max(f.nodes, 1)))
 	f.times = 0
@@ -107,9 +105,7 @@ func (p *choosePicker[V]) lookAtTimes(env Env) {
 		f.trees, f.times = 0, len(p.a.lists)
 	}
 	f.groups.nodes, f.groups.asOf = p.values.nodes, p.opt.Time.AsOf
-	for _, m := range f.groups.buffers() {
-		m.Options = env.Scratch
-	}
+	p.a.own(&f.groups.timeMem, &f.groups.cellMem, &f.groups.slotMem)
 	if p.opt.Time.Chain {
 		f.groups.step = p.step
 	}
@@ -150,18 +146,6 @@ func (n Neighbor) chooseBytes(s *graph.Schema, p plan, blocks [][]int64) int64 {
 		bytes = sat.Add(bytes, smallestBytes(picks, degree))
 	}
 	return bytes
-}
-
-func (p *choosePicker[V]) buffers() []*unified.Buffer {
-	return append(append(p.race.best.buffers(), p.late.buffers()...), &p.memory, &p.draws)
-}
-
-func (p *choosePicker[V]) close() error {
-	var errs []error
-	for _, b := range p.buffers() {
-		errs = append(errs, b.Close())
-	}
-	return errors.Join(errs...)
 }
 
 func (p *choosePicker[V]) excludes() {}

@@ -128,30 +128,28 @@ func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
 }
 
 func (k Cluster) Open(env Env) (Worker, error) {
-	own, err := k.prepare(context.Background(), env)
-	if err != nil {
+	if k.Partition == nil {
+		return openPrepared(k, env)
+	}
+	if err := k.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	w, err := openByWidth(own, env, openCluster, openCluster)
-	if err != nil {
-		return nil, errors.Join(err, own.Close())
-	}
-	return w, nil
+	return openByWidth(k, env, openCluster, openCluster)
 }
 
 type clusterWorker[V nodeID] struct {
 	*inducer[V]
-	of    *preparedCluster // closed with the worker
+	of    *graph.Partition
 	ids   []V
 	local []int32
 }
 
-func openCluster[V nodeID](k *preparedCluster, env Env, indices []V) (Worker, error) {
+func openCluster[V nodeID](k Cluster, env Env, indices []V) (Worker, error) {
 	a, err := newAssembly(env, indices, AllNodes, false, k.Bound(env.Graph.Schema(), 0))
 	if err != nil {
 		return nil, err
 	}
-	return &clusterWorker[V]{inducer: newInducer(a, env), of: k}, nil
+	return &clusterWorker[V]{inducer: newInducer(a, env), of: k.Partition}, nil
 }
 
 func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
@@ -164,11 +162,10 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 	}
 	w.ids = w.ids[:0]
 	for _, part := range req.Items {
-		if part < 0 || part >= int64(w.of.Partition.Parts()) {
-			return fmt.Errorf("%w: part %d is not in 0 .. %d", ErrOptions, part,
-				w.of.Partition.Parts()-1)
+		if part < 0 || part >= int64(w.of.Parts()) {
+			return fmt.Errorf("%w: part %d is not in 0 .. %d", ErrOptions, part, w.of.Parts()-1)
 		}
-		for _, v := range w.of.Partition.Part(int(part)) {
+		for _, v := range w.of.Part(int(part)) {
 			w.ids = append(w.ids, V(v))
 		}
 	}
@@ -176,5 +173,3 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 	clear(w.local)
 	return w.induce(w.ids, w.local, empty, out)
 }
-
-func (w *clusterWorker[V]) Close() error { return errors.Join(w.inducer.close(), w.of.Close()) }

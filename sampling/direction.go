@@ -102,7 +102,7 @@ func (n Neighbor) reverse(ctx context.Context, env Env) (*reversed, error) {
 	if err := n.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	t := &reversed{Neighbor: n}
+	t := &reversed{Neighbor: n, scratch: scratch{options: env.Scratch}}
 	var err error
 	t.graph, err = openByWidth(t, env,
 		func(t *reversed, env Env, ids []int32) (*graph.Graph, error) { return reverse(ctx, t, env, ids) },
@@ -113,35 +113,13 @@ func (n Neighbor) reverse(ctx context.Context, env Env) (*reversed, error) {
 	return t, nil
 }
 
-// openReversed opens a worker that makes the index for itself.
-func (n Neighbor) openReversed(env Env) (Worker, error) {
-	own, err := n.reverse(context.Background(), env)
-	if err != nil {
-		return nil, err
-	}
-	w, err := own.Open(env)
-	if err != nil {
-		return nil, errors.Join(err, own.Close())
-	}
-	return &closing{w, own}, nil
-}
-
 // reversed is a Neighbor with the graph whose in-edges are those that it follows.
 type reversed struct {
 	Neighbor
-	graph  *graph.Graph
-	at     []int64 // positions in the graph itself: one of the two
-	at32   []int32
-	behind []*unified.Buffer
-}
-
-// Close frees the graph. No worker may be open.
-func (t *reversed) Close() error {
-	var errs []error
-	for _, b := range t.behind {
-		errs = append(errs, b.Close())
-	}
-	return errors.Join(errs...)
+	scratch
+	graph *graph.Graph
+	at    []int64 // positions in the graph itself: one of the two
+	at32  []int32
 }
 
 func (t *reversed) Open(env Env) (Worker, error) {
@@ -194,10 +172,9 @@ func (w *reversedWorker) Sample(ctx context.Context, req *Request, out *graph.Sa
 }
 
 // take makes room for n elements that the reversed graph keeps.
-func take[T unified.Element](t *reversed, env Env, n int64) ([]T, error) {
+func take[T unified.Element](t *reversed, n int64) ([]T, error) {
 	b := new(unified.Buffer)
-	b.Options = env.Scratch
-	t.behind = append(t.behind, b)
+	t.own(b)
 	return exactly[T](b, n)
 }
 
@@ -223,7 +200,7 @@ func reverse[V nodeID](ctx context.Context, t *reversed, env Env, indices []V) (
 	if w.a.types, err = newTypeColumn(g.Types()); err != nil {
 		return nil, err
 	}
-	if w.indptr, err = take[int64](t, env, g.NumNodes()+1); err != nil {
+	if w.indptr, err = take[int64](t, g.NumNodes()+1); err != nil {
 		return nil, err
 	}
 	for e := range s.Edges {
@@ -239,19 +216,19 @@ func reverse[V nodeID](ctx context.Context, t *reversed, env Env, indices []V) (
 		w.indptr[v+1] += w.indptr[v]
 	}
 	m := s.NumEdges()
-	if w.ids, err = take[V](t, env, m); err != nil {
+	if w.ids, err = take[V](t, m); err != nil {
 		return nil, err
 	}
 	if g.Schema().PosType() == unified.Int32 {
-		t.at32, err = take[int32](t, env, m)
+		t.at32, err = take[int32](t, m)
 	} else {
-		t.at, err = take[int64](t, env, m)
+		t.at, err = take[int64](t, m)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if len(s.Edges) > 1 {
-		if w.types, err = take[uint16](t, env, m); err != nil {
+		if w.types, err = take[uint16](t, m); err != nil {
 			return nil, err
 		}
 	}
@@ -368,7 +345,7 @@ func (w *reversing[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
 	case len(s.Edges) > 256:
 		a.Types = unified.FromSlice(w.types)
 	case len(s.Edges) > 1:
-		bytes, err := take[uint8](w.reversed, env, int64(len(w.types)))
+		bytes, err := take[uint8](w.reversed, int64(len(w.types)))
 		if err != nil {
 			return nil, err
 		}
@@ -388,11 +365,11 @@ func (w *reversing[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
 		var err error
 		switch c.DType.Size() {
 		case 1:
-			a.EdgeColumns[c.Name], err = moved[uint8](w.reversed, env, of)
+			a.EdgeColumns[c.Name], err = moved[uint8](w.reversed, of)
 		case 4:
-			a.EdgeColumns[c.Name], err = moved[int32](w.reversed, env, of)
+			a.EdgeColumns[c.Name], err = moved[int32](w.reversed, of)
 		default:
-			a.EdgeColumns[c.Name], err = moved[int64](w.reversed, env, of)
+			a.EdgeColumns[c.Name], err = moved[int64](w.reversed, of)
 		}
 		if err != nil {
 			return nil, err
@@ -402,9 +379,9 @@ func (w *reversing[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
 }
 
 // moved returns a column of the edges in the order of the reversed graph; T has the size of its elements.
-func moved[T uint8 | int32 | int64](t *reversed, env Env, column unified.Tensor) (unified.Tensor, error) {
+func moved[T uint8 | int32 | int64](t *reversed, column unified.Tensor) (unified.Tensor, error) {
 	n := int64(max(len(t.at), len(t.at32)))
-	to, err := take[T](t, env, n)
+	to, err := take[T](t, n)
 	if err != nil {
 		return unified.Tensor{}, err
 	}

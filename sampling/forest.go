@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
@@ -40,7 +39,7 @@ func forestBytes(nodes int64) int64 {
 	return sat.Add(sat.Mul(16, hashSlots(nodes)), sat.Mul(8, nodes))
 }
 
-func newForest[V nodeID](env Env, batchNodes int64) (*forest[V], error) {
+func newForest[V nodeID](env Env, batchNodes int64, memory *scratch) (*forest[V], error) {
 	g := env.Graph
 	n := g.NumNodes()
 	if items := int64(max(env.BatchSize, 1)); n > (1<<62)/items {
@@ -48,20 +47,12 @@ func newForest[V nodeID](env Env, batchNodes int64) (*forest[V], error) {
 	}
 	types := len(g.Schema().Nodes)
 	f := &forest[V]{nodes: n, times: -1, keys: make([]list[int64], types), buffers: make([]unified.Buffer, types)}
-	f.table.buf.Options, f.table.most = env.Scratch, hashSlots(batchNodes)
+	f.table.most = hashSlots(batchNodes)
+	memory.own(&f.table.buf)
 	for t := range f.buffers {
-		f.buffers[t].Options = env.Scratch
+		memory.own(&f.buffers[t])
 	}
 	return f, nil
-}
-
-func (f *forest[V]) close() error {
-	err := errors.Join(f.table.close(), f.groups.close())
-	for t := range f.buffers {
-		f.keys[t].ids = nil
-		err = errors.Join(err, f.buffers[t].Close())
-	}
-	return err
 }
 
 func (f *forest[V]) begin(s *graph.Schema, req *Request) error {

@@ -154,7 +154,6 @@ func (w *fullWorker[V]) nodes(k int64) error {
 type fullPicker[V nodeID] struct{ w *fullWorker[V] }
 
 func (fullPicker[V]) hop(Rand, []stage[V]) error { return nil }
-func (fullPicker[V]) close() error               { return nil }
 
 func (p fullPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	w := p.w
@@ -195,5 +194,3 @@ func (p fullPicker[V]) fill(c *chunk[V]) {
 		}
 	}
 }
-
-func (w *fullWorker[V]) Close() error { return w.close() }

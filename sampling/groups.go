@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -51,19 +50,6 @@ func (g *groups) begin(s *graph.Schema, req *Request) (err error) {
 		return err
 	}
 	return req.itemTimes(s, g.nodes, g.asOf, g.times[:items])
-}
-
-func (g *groups) buffers() []*unified.Buffer {
-	return []*unified.Buffer{&g.timeMem, &g.cellMem, &g.slotMem}
-}
-
-func (g *groups) close() error {
-	g.times, g.cells, g.slots = nil, nil, nil
-	var errs []error
-	for _, b := range g.buffers() {
-		errs = append(errs, b.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // of returns the number of a pair.

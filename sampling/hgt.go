@@ -2,7 +2,6 @@ package sampling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
@@ -103,24 +102,11 @@ func openHGT[V nodeID](k HGT, env Env, indices []V) (Worker, error) {
 	w := &hgtWorker[V]{inducer: newInducer(a, env), plan: p, budgets: make([]budget[V], len(s.Nodes)),
 		spent: make([]int, len(s.Nodes))}
 	for t := range w.budgets {
-		w.budgets[t].pool.init(s.Nodes[t].Count, env.Scratch)
-		w.budgets[t].behind.Options = env.Scratch
+		w.budgets[t].pool.init(s.Nodes[t].Count, a.scratch)
+		a.own(&w.budgets[t].behind)
 	}
-	for _, b := range w.race.buffers() {
-		b.Options = env.Scratch
-	}
+	a.own(w.race.buffers()...)
 	return w, nil
-}
-
-func (w *hgtWorker[V]) Close() error {
-	errs := []error{w.inducer.close()}
-	for t := range w.budgets {
-		errs = append(errs, w.budgets[t].pool.close(), w.budgets[t].behind.Close())
-	}
-	for _, b := range w.race.buffers() {
-		errs = append(errs, b.Close())
-	}
-	return errors.Join(errs...)
 }
 
 func (w *hgtWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {

@@ -2,7 +2,6 @@ package sampling
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"sort"
 
@@ -45,7 +44,7 @@ const (
 func newInducer[V nodeID](a *assembly[V], env Env) *inducer[V] {
 	n := &inducer[V]{assembly: a, sorted: make([][]int64, len(a.lists)), behind: make([]unified.Buffer, len(a.lists))}
 	for t := range n.behind {
-		n.behind[t].Options = env.Scratch
+		a.own(&n.behind[t])
 	}
 	a.pages.looksAt(env.Graph.Indices())
 	return n
@@ -60,15 +59,6 @@ func inducedBound(s *graph.Schema, b *Bound, trees int64) {
 		b.Edges = sat.Add(b.Edges, b.Blocks[0][e])
 	}
 	b.Scratch = sat.Add(b.Scratch, sat.Mul(8, b.Nodes))
-}
-
-func (n *inducer[V]) close() error {
-	errs := []error{n.assembly.close()}
-	for t := range n.behind {
-		n.sorted[t] = nil
-		errs = append(errs, n.behind[t].Close())
-	}
-	return errors.Join(errs...)
 }
 
 // blocks makes the one layer of blocks of a sample whose lists are complete.

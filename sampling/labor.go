@@ -115,6 +115,6 @@ func openLabor[V nodeID](opt Labor, env Env, indices []V) (Worker, error) {
 	}
 	a.pages.looksAt(env.Graph.Indices())
 	w := &laborPicker[V]{a: a, plan: p, opt: opt}
-	w.seen.Options = env.Scratch
+	a.own(&w.seen)
 	return &worker[V]{a, w}, nil
 }

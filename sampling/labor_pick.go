@@ -80,8 +80,6 @@ type laborPicker[V nodeID] struct {
 	u, at []uint64
 }
 
-func (p *laborPicker[V]) close() error { return p.seen.Close() }
-
 func (p *laborPicker[V]) excludes() {}
 
 func (p *laborPicker[V]) hop(r Rand, _ []stage[V]) error {

@@ -70,21 +70,13 @@ func (k Ladies) Open(env Env) (Worker, error)                { return k.layered(
 
 // Open implements Sampler. Without Prepare the worker goes over the graph for itself.
 func (k FastGCN) Open(env Env) (Worker, error) {
-	p, err := k.Prepare(context.Background(), env)
-	if err != nil {
-		return nil, err
-	}
-	own := p.(*preparedFastGCN)
-	w, err := own.Open(env)
-	if err != nil {
-		return nil, errors.Join(err, own.Close())
-	}
-	return &closing{w, own}, nil
+	return openPrepared(k, env)
 }
 
 // preparedFastGCN is FastGCN with the importance of all nodes.
 type preparedFastGCN struct {
 	FastGCN
+	scratch
 	sums   []uint64 // of the importances up to and with each node, as integers
 	behind unified.Buffer
 }
@@ -94,8 +86,8 @@ func (k FastGCN) Prepare(ctx context.Context, env Env) (Sampler, error) {
 	if err := k.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	p := &preparedFastGCN{FastGCN: k}
-	p.behind.Options = env.Scratch
+	p := &preparedFastGCN{FastGCN: k, scratch: scratch{options: env.Scratch}}
+	p.own(&p.behind)
 	err := p.behind.Claim(8 * env.Graph.NumNodes())
 	if err == nil {
 		p.sums, err = openByWidth(k.layered(), env,
@@ -113,9 +105,6 @@ func (k FastGCN) Prepare(ctx context.Context, env Env) (Sampler, error) {
 }
 
 func (p *preparedFastGCN) Open(env Env) (Worker, error) { return p.layered().open(env, p.sums) }
-
-// Close frees the sums. No worker may be open.
-func (p *preparedFastGCN) Close() error { return p.behind.Close() }
 
 func (k layered) validate(s *graph.Schema) error {
 	if len(k.nodes) == 0 || len(k.nodes) > maxHops {
@@ -203,15 +192,13 @@ func openLayered[V nodeID](k layered, env Env, indices []V) (Worker, error) {
 	}
 	columns, err := EdgeColumns(k.values, env.Graph)
 	if err != nil {
-		return nil, errors.Join(err, a.close())
+		return nil, errors.Join(err, a.Close())
 	}
 	a.pages.looksAt(append(columns, env.Graph.Indices())...)
 	w := &layerWorker[V]{assembly: a}
 	w.pick = layerPicker[V]{a: a, opt: k, values: values, sums: k.sums}
-	w.pick.pool.init(k.candidates(s), env.Scratch)
-	for _, buf := range w.pick.buffers() {
-		buf.Options = env.Scratch
-	}
+	w.pick.pool.init(k.candidates(s), a.scratch)
+	a.own(&w.pick.timesMem, &w.pick.wholeMem, &w.pick.picksMem)
 	return w, nil
 }
 
@@ -232,5 +219,3 @@ func (w *layerWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sa
 	}
 	return nil
 }
-
-func (w *layerWorker[V]) Close() error { return errors.Join(w.close(), w.pick.close()) }

@@ -3,7 +3,6 @@ package sampling
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"sort"
 
@@ -38,18 +37,6 @@ type layerPicker[V nodeID] struct {
 	made, done int
 
 	timesMem, wholeMem, picksMem unified.Buffer
-}
-
-func (p *layerPicker[V]) buffers() []*unified.Buffer {
-	return []*unified.Buffer{&p.timesMem, &p.wholeMem, &p.picksMem}
-}
-
-func (p *layerPicker[V]) close() error {
-	errs := []error{p.pool.close()}
-	for _, b := range p.buffers() {
-		errs = append(errs, b.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // runEnd returns where the edges of the type of the one at from end, in the column that ends at to.

@@ -173,7 +173,7 @@ type Drawer struct {
 	opt    Negatives
 	finder edgeFinder
 	ends   [][2]*negativeNodes // [edge type][source, target]; shared where they are the same
-	tables []*negativeNodes
+	memory scratch
 }
 
 // Draw appends the negatives of edges of a type, which has just the edges that were asked for.

@@ -12,7 +12,6 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/internal/sat"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -30,10 +29,6 @@ type negativeNodes struct {
 	times  func(int64) int64 // of a node; nil where nodes are always there
 
 	memory [3]unified.Buffer
-}
-
-func (s *negativeNodes) close() error {
-	return errors.Join(s.memory[0].Close(), s.memory[1].Close(), s.memory[2].Close())
 }
 
 // at returns the node that a draw stands for among those whose time is not after time; found is false if none is.
@@ -85,12 +80,12 @@ func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
 // node where the law has weights, and 16 where nodes have times. ErrOptions for columns that are not there or of
 // another type, for weights that are negative, not finite, or all zero. It stops with context.Cause when ctx ends.
 func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, err error) {
-	g, memory := env.Graph, env.Scratch
+	g := env.Graph
 	s := g.Schema()
 	if err := n.Validate(s); err != nil {
 		return nil, err
 	}
-	d = &Drawer{opt: n, ends: make([][2]*negativeNodes, len(s.Edges))}
+	d = &Drawer{opt: n, memory: scratch{options: env.Scratch}, ends: make([][2]*negativeNodes, len(s.Edges))}
 	if d.finder, err = newEdgeFinder(g); err != nil {
 		return nil, err
 	}
@@ -107,7 +102,7 @@ func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, 
 		for end, t := range [...]int{s.Edges[e].Src, s.Edges[e].Dst} {
 			in := alike[t]
 			if in == nil {
-				if in, err = d.newNegativeNodes(g, t, memory); err != nil {
+				if in, err = d.newNegativeNodes(g, t); err != nil {
 					return d, err
 				}
 				if n.Law != ByDegree {
@@ -125,19 +120,12 @@ func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, 
 
 // Close frees the memory.
 func (d *Drawer) Close() error {
-	var errs []error
-	for _, in := range d.tables {
-		errs = append(errs, in.close())
-	}
-	return errors.Join(errs...)
+	return d.memory.Close()
 }
 
-func (d *Drawer) newNegativeNodes(g *graph.Graph, t int, memory pinned.Options) (*negativeNodes, error) {
+func (d *Drawer) newNegativeNodes(g *graph.Graph, t int) (*negativeNodes, error) {
 	in := &negativeNodes{n: g.Schema().Nodes[t].Count}
-	for i := range in.memory {
-		in.memory[i].Options = memory
-	}
-	d.tables = append(d.tables, in)
+	d.memory.own(&in.memory[0], &in.memory[1], &in.memory[2])
 	if d.opt.Time != "" {
 		if err := in.byTime(g, t, d.opt.Time, d.opt.Law != InBatch); err != nil {
 			return nil, err

@@ -165,7 +165,7 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 
 func (n Neighbor) Open(env Env) (Worker, error) {
 	if n.Direction != In {
-		return n.openReversed(env)
+		return openPrepared(n, env)
 	}
 	if err := n.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 		pick, err = newPicker(a, opt, p, env)
 	}
 	if err != nil {
-		return nil, errors.Join(err, a.close())
+		return nil, errors.Join(err, a.Close())
 	}
 	return &worker[V]{a, pick}, nil
 }
@@ -203,12 +203,12 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 func newPicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (picker[V], error) {
 	if !opt.chooses() {
 		w := &neighborPicker[V]{a: a, plan: p, replace: opt.Replace}
-		w.picks.Options = env.Scratch
+		a.own(&w.picks)
 		return w, nil
 	}
 	c, err := newChoosePicker(a, opt, p, env)
 	if err == nil && opt.Time.on() {
-		c.lookAtTimes(env)
+		c.lookAtTimes()
 	}
 	return c, err
 }

@@ -40,8 +40,6 @@ func (p plan) manyPicks(s *graph.Schema) (most int64) {
 	return most
 }
 
-func (p *neighborPicker[V]) close() error { return p.picks.Close() }
-
 func (p *neighborPicker[V]) excludes() {}
 
 func (p *neighborPicker[V]) hop(r Rand, _ []stage[V]) error {

@@ -1,10 +1,7 @@
 package sampling
 
 import (
-	"errors"
-
 	"github.com/khop-gnn/khop/internal/sat"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -21,13 +18,11 @@ func poolBytes(nodes int64) int64 {
 	return sat.Add(sat.Mul(16, hashSlots(nodes)), sat.Mul(8, nodes))
 }
 
-// init says how memory is taken, and how many nodes there are at most.
-func (p *pool[V]) init(most int64, memory pinned.Options) {
+// init makes the pool one of some nodes at most, in memory of a scratch.
+func (p *pool[V]) init(most int64, memory *scratch) {
 	p.table.most = hashSlots(sat.Add(most, chunkPicks))
-	p.table.buf.Options, p.behind.Options = memory, memory
+	memory.own(&p.table.buf, &p.behind)
 }
-
-func (p *pool[V]) close() error { return errors.Join(p.table.close(), p.behind.Close()) }
 
 // begin empties the pool.
 func (p *pool[V]) begin() error {

@@ -2,7 +2,6 @@ package sampling
 
 import (
 	"context"
-	"errors"
 	"math/bits"
 	"unsafe"
 
@@ -26,17 +25,11 @@ type pusher[V nodeID] struct {
 	head              int
 }
 
-func newPusher[V nodeID](a *assembly[V], p visitPlan, env Env) *pusher[V] {
+func newPusher[V nodeID](a *assembly[V], p visitPlan) *pusher[V] {
 	u := &pusher[V]{a: a, alpha: p.alpha, spread: p.spread}
-	u.pool.init(1<<62, env.Scratch)
-	for _, b := range []*unified.Buffer{&u.kept, &u.left, &u.waits} {
-		b.Options = env.Scratch
-	}
+	u.pool.init(1<<62, a.scratch)
+	a.own(&u.kept, &u.left, &u.waits)
 	return u
-}
-
-func (u *pusher[V]) close() error {
-	return errors.Join(u.pool.close(), u.kept.Close(), u.left.Close(), u.waits.Close())
 }
 
 // scores appends the nodes of a list's type with a score above 0 to best.

@@ -4,7 +4,6 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/prefetch"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -25,7 +24,6 @@ type relabeler[V nodeID] interface {
 	relabel(ids []V, out []int32, l *list[V])
 	// find writes the local id of each id to out, -1 for one that has none. All ids are fused ids within the graph.
 	find(ids []V, out []int32)
-	close() error
 }
 
 // list is the node list of one type in a batch.
@@ -41,14 +39,14 @@ type list[V nodeID] struct {
 // newRelabeler chooses: a direct map takes 4 bytes for every node of the graph, a hash table 16 (int32 ids) or 32
 // (int64) for every node of a batch and 1.5 times as long. So the direct map is for graphs whose map is not larger than
 // the table.
-func newRelabeler[V nodeID](numNodes, batchNodes int64, mem pinned.Options) relabeler[V] {
+func newRelabeler[V nodeID](numNodes, batchNodes int64, memory *scratch) relabeler[V] {
 	if numNodes*4 <= hashSlots(batchNodes)*int64(unsafe.Sizeof(slot[V]{})) {
 		d := &directMap[V]{numNodes: numNodes}
-		d.buf.Options = mem
+		memory.own(&d.buf)
 		return d
 	}
 	h := &hashMap[V]{most: hashSlots(batchNodes)}
-	h.buf.Options = mem
+	memory.own(&h.buf)
 	return h
 }
 
@@ -134,11 +132,6 @@ func (d *directMap[V]) find(ids []V, out []int32) {
 			out[i] = int32(tab[v] - base)
 		}
 	}
-}
-
-func (d *directMap[V]) close() error {
-	d.tab = nil
-	return d.buf.Close()
 }
 
 // slot is an entry of a hashMap.
@@ -235,7 +228,6 @@ func (m *hashMap[V]) grow(n int, lists []list[V]) error {
 func (m *hashMap[V]) home(v V) uint64       { return uint64(v) * prefetch.Multiplier >> (m.shift & 63) }
 func (m *hashMap[V]) after(h uint64) uint64 { return (h + 1) & uint64(len(m.tab)-1) }
 func (m *hashMap[V]) prefetch(ids []V)      { prefetchSlots(unsafe.Pointer(&m.tab[0]), ids, m.shift) }
-func (m *hashMap[V]) close() error          { m.tab = nil; return m.buf.Close() }
 
 func (m *hashMap[V]) find(ids []V, out []int32) {
 	for i, v := range ids {

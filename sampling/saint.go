@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"unsafe"
 
@@ -124,22 +123,8 @@ func (k Saint) Open(env Env) (Worker, error) {
 	if k.Coverage == 0 {
 		return k.open(env, nil)
 	}
-	p, err := k.Prepare(context.Background(), env)
-	if err != nil {
-		return nil, err
-	}
-	counted := p.(*preparedSaint)
-	w, err := counted.Open(env)
-	return &closing{w, counted}, err
+	return openPrepared(k, env)
 }
-
-// closing is a worker with a prepared sampler of its own.
-type closing struct {
-	Worker
-	of io.Closer
-}
-
-func (c *closing) Close() error { return errors.Join(c.Worker.Close(), c.of.Close()) }
 
 func (k Saint) open(env Env, counts *saintCounts) (Worker, error) {
 	if err := k.Validate(env.Graph.Schema()); err != nil {
@@ -151,6 +136,7 @@ func (k Saint) open(env Env, counts *saintCounts) (Worker, error) {
 // preparedSaint is Saint with the counts that norms come from.
 type preparedSaint struct {
 	Saint
+	scratch
 	counts saintCounts
 }
 
@@ -166,7 +152,7 @@ func (k Saint) Prepare(ctx context.Context, env Env) (Sampler, error) {
 	if err := k.Validate(env.Graph.Schema()); err != nil || k.Coverage == 0 {
 		return k, err
 	}
-	p := &preparedSaint{Saint: k}
+	p := &preparedSaint{Saint: k, scratch: scratch{options: env.Scratch}}
 	if err := p.count(ctx, env); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -175,16 +161,11 @@ func (k Saint) Prepare(ctx context.Context, env Env) (Sampler, error) {
 
 func (p *preparedSaint) Open(env Env) (Worker, error) { return p.open(env, &p.counts) }
 
-// Close frees the counts. No worker may be open.
-func (p *preparedSaint) Close() error {
-	return errors.Join(p.counts.behind[0].Close(), p.counts.behind[1].Close())
-}
-
 func (p *preparedSaint) count(ctx context.Context, env Env) (err error) {
 	g, c := env.Graph, &p.counts
 	sizes := [2]int64{g.NumNodes(), g.NumEdges()}
 	for i, to := range []*[]uint32{&c.nodes, &c.edges} {
-		c.behind[i].Options = env.Scratch
+		p.own(&c.behind[i])
 		if *to, err = exactly[uint32](&c.behind[i], sizes[i]); err != nil {
 			return err
 		}
@@ -360,5 +341,3 @@ func (w *saintWorker[V]) follow(s, stride int) error {
 	}
 	return nil
 }
-
-func (w *saintWorker[V]) Close() error { return w.inducer.close() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
@@ -86,6 +87,27 @@ func Prepare(ctx context.Context, s Sampler, env Env) (Sampler, error) {
 	}
 	return s, nil
 }
+
+// openPrepared opens a worker of what Prepare makes of a sampler, and closes that with it.
+func openPrepared(s Sampler, env Env) (Worker, error) {
+	p, err := Prepare(context.Background(), s, env)
+	if err != nil {
+		return nil, err
+	}
+	w, err := p.Open(env)
+	if err != nil {
+		return nil, errors.Join(err, p.(io.Closer).Close())
+	}
+	return &closing{w, p.(io.Closer)}, nil
+}
+
+// closing is a worker with a prepared sampler of its own.
+type closing struct {
+	Worker
+	of io.Closer
+}
+
+func (c *closing) Close() error { return errors.Join(c.Worker.Close(), c.of.Close()) }
 
 // FrontierSampler is a Sampler that knows whether hops expand all nodes or new ones. With NewNodes consumers take the
 // layers for views of one CSC.

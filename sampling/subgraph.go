@@ -72,8 +72,6 @@ func (w *subgraphWorker[V]) Sample(ctx context.Context, req *Request, out *graph
 	return w.finish(req, out)
 }
 
-func (w *subgraphWorker[V]) Close() error { return w.inducer.close() }
-
 // neighbor is the sampler of the nodes.
 func (k Shadow) neighbor() Neighbor {
 	return Neighbor{Fanouts: k.Fanouts, PerType: k.PerType, Replace: k.Replace, Frontier: NewNodes, Disjoint: true,
@@ -201,5 +199,5 @@ func (w *shadowWorker[V]) copyNodes(out *graph.Sample) error {
 }
 
 func (w *shadowWorker[V]) Close() error {
-	return errors.Join(w.nodes.picker.close(), w.inducer.close(), w.reach.Close())
+	return errors.Join(w.inducer.Close(), w.reach.Close())
 }

@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -71,9 +70,9 @@ func (a *assembly[V]) allEdges() *assembly[V] {
 		}
 		s.Edges = append(s.Edges, in)
 	}
-	b := &assembly[V]{graph: a.graph, schema: s, indptr: a.indptr, indices: a.indices, lists: a.lists, forest: a.forest,
+	b := &assembly[V]{scratch: a.scratch, graph: a.graph, schema: s, indptr: a.indptr, indices: a.indices, lists: a.lists, forest: a.forest,
 		pages: a.pages}
-	b.starts.Options, b.counts.Options = a.starts.Options, a.counts.Options
+	b.own(&b.starts, &b.counts)
 	return b
 }
 
@@ -82,11 +81,9 @@ func newTogetherPicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) 
 		chunk: newChunk[V]()}
 	var err error
 	w.each, err = newPicker(w.all, opt, p.ofNodeTypes(a.schema, opt.Fanouts), env)
-	w.mem.Options = env.Scratch
+	a.own(&w.mem)
 	for t := range w.dealt {
-		for _, b := range []*unified.Buffer{&w.dealt[t].pickMem, &w.dealt[t].endMem, &w.dealt[t].nextMem} {
-			b.Options = env.Scratch
-		}
+		a.own(&w.dealt[t].pickMem, &w.dealt[t].endMem, &w.dealt[t].nextMem)
 	}
 	return w, err
 }
@@ -131,15 +128,6 @@ func (n Neighbor) togetherBytes(s *graph.Schema, p plan, b Bound) int64 {
 		bytes = sat.Add(bytes, 8*by.manyPicks(&all))
 	}
 	return bytes
-}
-
-func (p *togetherPicker[V]) close() error {
-	errs := []error{p.each.close(), p.all.starts.Close(), p.all.counts.Close(), p.mem.Close()}
-	for t := range p.dealt {
-		d := &p.dealt[t]
-		errs = append(errs, d.pickMem.Close(), d.endMem.Close(), d.nextMem.Close())
-	}
-	return errors.Join(errs...)
 }
 
 func (p *togetherPicker[V]) hop(r Rand, frontiers []stage[V]) error {

@@ -3,7 +3,6 @@ package sampling
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -204,7 +203,7 @@ func openVisits[V nodeID](p visitPlan, env Env, indices []V) (Worker, error) {
 	}
 	w := &visitWorker[V]{assembly: a, visitPlan: p}
 	if p.push {
-		w.push = newPusher(a, p, env)
+		w.push = newPusher(a, p)
 	} else {
 		w.walk = walkerOver(p.walks, a)
 	}
@@ -339,14 +338,6 @@ func (w *visitWorker[V]) closeHop(h, edges int, out *graph.Sample) (err error) {
 	}
 	a := &out.Arrays[layer]
 	a.Rows, err = out.ArrayBuffer(layer).Tensor(unified.Float32, int64(edges))
-	return err
-}
-
-func (w *visitWorker[V]) Close() error {
-	err := w.close()
-	if w.push != nil {
-		err = errors.Join(err, w.push.close())
-	}
 	return err
 }
 

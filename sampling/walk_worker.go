@@ -93,8 +93,6 @@ func walkerOver[V nodeID](p walkPlan, a *assembly[V]) *walkWorker[V] {
 	return w
 }
 
-func (w *walkWorker[V]) Close() error { return w.close() }
-
 // key keys the draws of a batch for walks first, first+1, .. of each root.
 func (w *walkWorker[V]) key(r Rand, first int) {
 	for k := range w.perSeed {

@@ -42,8 +42,8 @@ type Sample struct {
 	// Arrays are what the sampler adds of its own: walks, norms, negatives. Which there are, and in what order, is the
 	// same in every sample of a sampler (sampling.Bound).
 	Arrays []Array
-
-	buf buffers
+	// Buffers are the memory behind all of these, for samplers.
+	Buffers Buffers
 }
 
 // Ends are the ends of edges, as local ids: int32 [edges] each.
@@ -55,11 +55,12 @@ type Array struct {
 	Rows unified.Tensor // DType [rows, Shape...]
 }
 
-// buffers is the memory behind a Sample.
-type buffers struct {
-	nodes, seeds             []unified.Buffer   // [node type]
-	arrays                   []unified.Buffer   // [array]
-	indptr, indices, edgePos [][]unified.Buffer // [layer][edge type]
+// Buffers are the memory behind the tensors of a Sample: of its Nodes and SeedLocal, its Arrays, and its Blocks. A
+// sampler grows a buffer, writes to it, and views it as the tensor.
+type Buffers struct {
+	Nodes, Seeds             []unified.Buffer   // [node type]
+	Arrays                   []unified.Buffer   // [array]
+	Indptr, Indices, EdgePos [][]unified.Buffer // [layer][edge type]
 }
 
 // Init shapes the sample for a schema, a number of layers (hops) and arrays of the sampler's own, and says how the
@@ -68,8 +69,8 @@ func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options, arrays ...
 	nt, et := len(schema.Nodes), len(schema.Edges)
 	s.Nodes, s.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)
 	s.SeedEdges, s.Arrays = nil, nil
-	s.buf.nodes, s.buf.seeds = newBuffers(nt, mem), newBuffers(nt, mem)
-	s.buf.arrays = newBuffers(len(arrays), mem)
+	b := &s.Buffers
+	b.Nodes, b.Seeds, b.Arrays = newBuffers(nt, mem), newBuffers(nt, mem), newBuffers(len(arrays), mem)
 	for _, c := range arrays {
 		s.Arrays = append(s.Arrays, Array{Column: c})
 	}
@@ -78,12 +79,14 @@ func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options, arrays ...
 		s.NumNodes[h] = make([]int64, nt)
 	}
 	s.Blocks, s.ViewOf = make([][]Block, layers), make([]int, layers)
-	s.buf.indptr, s.buf.indices, s.buf.edgePos = make([][]unified.Buffer, layers), make([][]unified.Buffer, layers),
-		make([][]unified.Buffer, layers)
+	for _, of := range []*[][]unified.Buffer{&b.Indptr, &b.Indices, &b.EdgePos} {
+		*of = make([][]unified.Buffer, layers)
+		for l := range *of {
+			(*of)[l] = newBuffers(et, mem)
+		}
+	}
 	for l := range layers {
 		s.Blocks[l], s.ViewOf[l] = make([]Block, et), l
-		s.buf.indptr[l], s.buf.indices[l], s.buf.edgePos[l] = newBuffers(et, mem), newBuffers(et, mem),
-			newBuffers(et, mem)
 	}
 }
 
@@ -94,30 +97,6 @@ func newBuffers(n int, mem pinned.Options) []unified.Buffer {
 	}
 	return b
 }
-
-// NodeBuffer is the memory behind Nodes[nodeType], for samplers.
-func (s *Sample) NodeBuffer(nodeType int) *unified.Buffer { return &s.buf.nodes[nodeType] }
-
-// SeedBuffer is the memory behind SeedLocal[nodeType], for samplers.
-func (s *Sample) SeedBuffer(nodeType int) *unified.Buffer { return &s.buf.seeds[nodeType] }
-
-// IndptrBuffer is the memory behind Blocks[layer][edgeType].Indptr, for samplers.
-func (s *Sample) IndptrBuffer(layer, edgeType int) *unified.Buffer {
-	return &s.buf.indptr[layer][edgeType]
-}
-
-// IndicesBuffer is the memory behind Blocks[layer][edgeType].Indices, for samplers.
-func (s *Sample) IndicesBuffer(layer, edgeType int) *unified.Buffer {
-	return &s.buf.indices[layer][edgeType]
-}
-
-// EdgePosBuffer is the memory behind Blocks[layer][edgeType].EdgePos, for samplers.
-func (s *Sample) EdgePosBuffer(layer, edgeType int) *unified.Buffer {
-	return &s.buf.edgePos[layer][edgeType]
-}
-
-// ArrayBuffer is the memory behind Arrays[i].Rows, for samplers.
-func (s *Sample) ArrayBuffer(i int) *unified.Buffer { return &s.buf.arrays[i] }
 
 // NumEdges returns the edges of all blocks. Layers that are views of one another (sampling.NewNodes) count each.
 func (s *Sample) NumEdges() int64 {
@@ -138,8 +117,8 @@ func (s *Sample) Close() error {
 }
 
 func (s *Sample) each(f func(*unified.Buffer)) {
-	groups := slices.Concat([][]unified.Buffer{s.buf.nodes, s.buf.seeds, s.buf.arrays}, s.buf.indptr, s.buf.indices,
-		s.buf.edgePos)
+	b := &s.Buffers
+	groups := slices.Concat([][]unified.Buffer{b.Nodes, b.Seeds, b.Arrays}, b.Indptr, b.Indices, b.EdgePos)
 	for _, g := range groups {
 		for i := range g {
 			f(&g[i])

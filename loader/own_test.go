@@ -42,14 +42,14 @@ func withNorms(rows int64, spoil func(*graph.Sample)) cycle {
 		bound: func(b *sampling.Bound) { b.Arrays = []sampling.ArrayBound{norms} },
 		spoil: func(s *graph.Sample) {
 			n := s.SeedLocal[0].Len()
-			v, err := unified.Grow[float32](s.ArrayBuffer(0), 2*n, 0)
+			v, err := unified.Grow[float32](&s.Buffers.Arrays[0], 2*n, 0)
 			if err != nil {
 				panic(err)
 			}
 			for i := range 2 * n {
 				v[i] = float32(i)
 			}
-			s.Arrays[0].Rows, _ = s.ArrayBuffer(0).Tensor(unified.Float32, n, 2)
+			s.Arrays[0].Rows, _ = s.Buffers.Arrays[0].Tensor(unified.Float32, n, 2)
 			spoil(s)
 		},
 	}

@@ -85,32 +85,32 @@ func (w *cycleWorker) Sample(_ context.Context, req *sampling.Request, out *grap
 		}
 		return local[v]
 	}
-	seed, _ := unified.Grow[int32](out.SeedBuffer(0), n, 0)
+	seed, _ := unified.Grow[int32](&out.Buffers.Seeds[0], n, 0)
 	for i, v := range req.Seeds[0] {
 		seed[i] = add(v)
 	}
 	distinct := int64(len(list))
-	indptr, _ := unified.Grow[int32](out.IndptrBuffer(0, 0), distinct+1, 0)
-	indices, _ := unified.Grow[int32](out.IndicesBuffer(0, 0), distinct, 0)
+	indptr, _ := unified.Grow[int32](&out.Buffers.Indptr[0][0], distinct+1, 0)
+	indices, _ := unified.Grow[int32](&out.Buffers.Indices[0][0], distinct, 0)
 	indptr[0] = 0
 	for i := range distinct {
 		indices[i], indptr[i+1] = add((list[i]+1)%w.nodes), int32(i+1)
 	}
-	nodes, err := unified.Grow[int32](out.NodeBuffer(0), int64(len(list)), 0)
+	nodes, err := unified.Grow[int32](&out.Buffers.Nodes[0], int64(len(list)), 0)
 	for i, v := range list {
 		nodes[i] = int32(v)
 	}
 	out.NumNodes[0][0], out.NumNodes[1][0] = distinct, int64(len(list))
-	out.Nodes[0], _ = out.NodeBuffer(0).Tensor(unified.Int32, int64(len(list)))
-	out.SeedLocal[0], _ = out.SeedBuffer(0).Tensor(unified.Int32, n)
+	out.Nodes[0], _ = out.Buffers.Nodes[0].Tensor(unified.Int32, int64(len(list)))
+	out.SeedLocal[0], _ = out.Buffers.Seeds[0].Tensor(unified.Int32, n)
 	b := &out.Blocks[0][0]
 	b.NumDst, b.NumSrc = distinct, int64(len(list))
-	b.Indptr, _ = out.IndptrBuffer(0, 0).Tensor(unified.Int32, distinct+1)
-	b.Indices, _ = out.IndicesBuffer(0, 0).Tensor(unified.Int32, distinct)
+	b.Indptr, _ = out.Buffers.Indptr[0][0].Tensor(unified.Int32, distinct+1)
+	b.Indices, _ = out.Buffers.Indices[0][0].Tensor(unified.Int32, distinct)
 	if w.edgePos {
-		pos, _ := unified.Grow[int32](out.EdgePosBuffer(0, 0), distinct, 0)
+		pos, _ := unified.Grow[int32](&out.Buffers.EdgePos[0][0], distinct, 0)
 		clear(pos)
-		b.EdgePos, _ = out.EdgePosBuffer(0, 0).Tensor(unified.Int32, distinct)
+		b.EdgePos, _ = out.Buffers.EdgePos[0][0].Tensor(unified.Int32, distinct)
 	}
 	if w.spoil != nil {
 		w.spoil(out)

@@ -172,7 +172,7 @@ func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
 	for t := range a.lists {
 		l := &a.lists[t]
 		l.n, l.ids, l.trees, l.times = 0, nil, nil, nil
-		local, err := unified.Grow[int32](out.SeedBuffer(t), req.NumSeeds(a.schema, t), 0)
+		local, err := unified.Grow[int32](&out.Buffers.Seeds[t], req.NumSeeds(a.schema, t), 0)
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
 			return err
 		}
 		out.NumNodes[0][t] = int64(l.n)
-		if out.SeedLocal[t], err = out.SeedBuffer(t).Tensor(unified.Int32, int64(n)); err != nil {
+		if out.SeedLocal[t], err = out.Buffers.Seeds[t].Tensor(unified.Int32, int64(n)); err != nil {
 			return err
 		}
 	}
@@ -227,7 +227,7 @@ func (a *assembly[V]) seed(t int, seeds []int64, item int, local []int32, out *g
 func (a *assembly[V]) room(t, n int, out *graph.Sample) error {
 	l := &a.lists[t]
 	if l.n+n+1 > len(l.ids) {
-		ids, err := unified.Grow[V](out.NodeBuffer(t), int64(l.n+n+1), int64(l.n))
+		ids, err := unified.Grow[V](&out.Buffers.Nodes[t], int64(l.n+n+1), int64(l.n))
 		if err != nil {
 			return err
 		}
@@ -276,7 +276,7 @@ func (a *assembly[V]) hop(h int, r Rand, out *graph.Sample, p picker[V]) error {
 
 // expand makes the block of a stage.
 func (a *assembly[V]) expand(st *stage[V], out *graph.Sample, p picker[V]) error {
-	indptr, err := unified.Grow[int32](out.IndptrBuffer(st.layer, st.edgeType), int64(st.hi)+1, int64(st.lo)+1)
+	indptr, err := unified.Grow[int32](&out.Buffers.Indptr[st.layer][st.edgeType], int64(st.hi)+1, int64(st.lo)+1)
 	if err != nil {
 		return err
 	}
@@ -291,12 +291,12 @@ func (a *assembly[V]) expand(st *stage[V], out *graph.Sample, p picker[V]) error
 		return errTooManyEdges(total)
 	}
 	a.edges[st.edgeType] = edgeState{numDst: st.hi, numEdges: int(total)}
-	local, err := unified.Grow[int32](out.IndicesBuffer(st.layer, st.edgeType), total, int64(st.have))
+	local, err := unified.Grow[int32](&out.Buffers.Indices[st.layer][st.edgeType], total, int64(st.have))
 	if err != nil {
 		return err
 	}
 	pos := posSink{wanted: a.edgePos}
-	if err := pos.open(out.EdgePosBuffer(st.layer, st.edgeType), a.schema.PosType(), st.have, total); err != nil {
+	if err := pos.open(&out.Buffers.EdgePos[st.layer][st.edgeType], a.schema.PosType(), st.have, total); err != nil {
 		return err
 	}
 	if total == int64(st.have) {
@@ -313,7 +313,7 @@ func (a *assembly[V]) expand(st *stage[V], out *graph.Sample, p picker[V]) error
 func (a *assembly[V]) finish(req *Request, out *graph.Sample) (err error) {
 	for t := range a.lists {
 		n := int64(a.lists[t].n)
-		if out.Nodes[t], err = out.NodeBuffer(t).Tensor(unified.Of[V](), n); err != nil {
+		if out.Nodes[t], err = out.Buffers.Nodes[t].Tensor(unified.Of[V](), n); err != nil {
 			return err
 		}
 		if a.forest == nil {

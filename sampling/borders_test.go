@@ -54,7 +54,7 @@ func (w tight) Sample(ctx context.Context, req *Request, out *graph.Sample) erro
 	if _, wide := w.Worker.(*worker[int64]); wide {
 		width = 8
 	}
-	if err := out.NodeBuffer(0).Claim(w.nodes * width); err != nil {
+	if err := out.Buffers.Nodes[0].Claim(w.nodes * width); err != nil {
 		return err
 	}
 	return w.Worker.Sample(ctx, req, out)

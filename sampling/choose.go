@@ -168,7 +168,7 @@ func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	}
 	key := p.a.schema.Edges[st.edgeType].Key
 	p.picking = p.rand.Stage(key, PurposePick, uint8(st.hop)).key
-	p.weighing = p.rand.Stage(key, PurposeWeigh, uint8(st.hop)).key
+	p.weighing = p.rand.Stage(key, purposeWeigh, uint8(st.hop)).key
 	const ahead = 4
 	for i := st.lo; i < st.hi; i++ {
 		if next := i + ahead; next < st.hi {

@@ -227,7 +227,7 @@ func (w *deviceAssembly) check(req *Request, out *graph.Sample) error {
 	if len(out.Arrays) != len(w.bound.Arrays) {
 		return errArrays(len(out.Arrays), len(w.bound.Arrays))
 	}
-	if place := out.NodeBuffer(0).Options.Placement(); place == pinned.Host {
+	if place := out.Buffers.Nodes[0].Options.Placement(); place == pinned.Host {
 		return fmt.Errorf("%w: the sample is in %v memory, which the device cannot write", ErrOptions, place)
 	}
 	for t := range s.Nodes {
@@ -361,13 +361,13 @@ func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 		}
 	}
 	for t := range s.Nodes {
-		claim(out.NodeBuffer(t), c.nodes[hops][t], w.ids)
-		claim(out.SeedBuffer(t), req.NumSeeds(s, t), unified.Int32)
+		claim(&out.Buffers.Nodes[t], c.nodes[hops][t], w.ids)
+		claim(&out.Buffers.Seeds[t], req.NumSeeds(s, t), unified.Int32)
 		if w.disjoint {
-			claim(out.ArrayBuffer(t), c.nodes[hops][t], unified.Int32)
+			claim(&out.Buffers.Arrays[t], c.nodes[hops][t], unified.Int32)
 		}
 		if w.times != nil {
-			claim(out.ArrayBuffer(w.timeArray(t)), c.nodes[hops][t], unified.Int64)
+			claim(&out.Buffers.Arrays[w.timeArray(t)], c.nodes[hops][t], unified.Int64)
 		}
 	}
 	for layer := range hops {
@@ -380,10 +380,10 @@ func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 			if w.frontier == NewNodes {
 				nodes, edges = last(c.nodes[:hops], s.Edges[e].Dst), last(c.edges, e)
 			}
-			claim(out.IndptrBuffer(layer, e), nodes+1, unified.Int32)
-			claim(out.IndicesBuffer(layer, e), edges, unified.Int32)
+			claim(&out.Buffers.Indptr[layer][e], nodes+1, unified.Int32)
+			claim(&out.Buffers.Indices[layer][e], edges, unified.Int32)
 			if w.env.EdgePos {
-				claim(out.EdgePosBuffer(layer, e), edges, w.pos)
+				claim(&out.Buffers.EdgePos[layer][e], edges, w.pos)
 			}
 		}
 	}

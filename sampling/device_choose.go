@@ -34,7 +34,7 @@ func openDeviceChoose(n Neighbor, env DeviceEnv, p plan) (DeviceWorker, error) {
 	}
 	d := &deviceChoose{device: env.Device, schema: s, opt: n, plan: p, values: values, purpose: PurposePick}
 	if values.weighted() || n.Time.HalfLife > 0 {
-		d.purpose = PurposeWeigh
+		d.purpose = purposeWeigh
 	}
 	if err := d.find(&env.Topology); err != nil {
 		return nil, err

@@ -193,11 +193,11 @@ func (o *onDevice) bring(out *graph.Sample) (err error) {
 		}
 	}
 	for t := range out.Nodes {
-		bring(&out.Nodes[t], o.sample.Nodes[t], out.NodeBuffer(t))
-		bring(&out.SeedLocal[t], o.sample.SeedLocal[t], out.SeedBuffer(t))
+		bring(&out.Nodes[t], o.sample.Nodes[t], &out.Buffers.Nodes[t])
+		bring(&out.SeedLocal[t], o.sample.SeedLocal[t], &out.Buffers.Seeds[t])
 	}
 	for i := range out.Arrays {
-		bring(&out.Arrays[i].Rows, o.sample.Arrays[i].Rows, out.ArrayBuffer(i))
+		bring(&out.Arrays[i].Rows, o.sample.Arrays[i].Rows, &out.Buffers.Arrays[i])
 	}
 	for h := range out.NumNodes {
 		copy(out.NumNodes[h], o.sample.NumNodes[h])
@@ -206,9 +206,9 @@ func (o *onDevice) bring(out *graph.Sample) (err error) {
 		for e := range out.Blocks[l] {
 			b, from := &out.Blocks[l][e], &o.sample.Blocks[l][e]
 			b.NumSrc, b.NumDst = from.NumSrc, from.NumDst
-			bring(&b.Indptr, from.Indptr, out.IndptrBuffer(l, e))
-			bring(&b.Indices, from.Indices, out.IndicesBuffer(l, e))
-			bring(&b.EdgePos, from.EdgePos, out.EdgePosBuffer(l, e))
+			bring(&b.Indptr, from.Indptr, &out.Buffers.Indptr[l][e])
+			bring(&b.Indices, from.Indices, &out.Buffers.Indices[l][e])
+			bring(&b.EdgePos, from.EdgePos, &out.Buffers.EdgePos[l][e])
 		}
 	}
 	return err

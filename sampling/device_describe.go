@@ -17,13 +17,13 @@ func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 	part[deviceBatch](d, l.batch, 1)[0] = w.batch()
 	lists := part[deviceList](d, l.lists, nt)
 	for t := range lists {
-		lists[t] = deviceList{ids: out.NodeBuffer(t).Address(), capacity: w.capacity.nodes[hops][t],
+		lists[t] = deviceList{ids: out.Buffers.Nodes[t].Address(), capacity: w.capacity.nodes[hops][t],
 			offset: w.env.Graph.Offset(t), count: s.Nodes[t].Count}
 		if w.disjoint {
-			lists[t].trees = out.ArrayBuffer(t).Address()
+			lists[t].trees = out.Buffers.Arrays[t].Address()
 		}
 		if w.times != nil {
-			lists[t].times = out.ArrayBuffer(w.timeArray(t)).Address()
+			lists[t].times = out.Buffers.Arrays[w.timeArray(t)].Address()
 		}
 	}
 	copy(part[int64](d, w.excludedAt(), len(w.excluded)), w.excluded)
@@ -96,8 +96,8 @@ func (w *deviceAssembly) describeSeeds(req *Request, out *graph.Sample) int64 {
 	for t := range w.schema.Nodes {
 		n := req.NumSeeds(w.schema, t)
 		to := part[int64](w.description, at, int(n))
-		seg := deviceSegment{source: int64(t), target: int64(t), indices: out.SeedBuffer(t).Address(), seeds: w.at(at),
-			picks: uint64(n), firstPick: pick}
+		seg := deviceSegment{source: int64(t), target: int64(t), indices: out.Buffers.Seeds[t].Address(),
+			seeds: w.at(at), picks: uint64(n), firstPick: pick}
 		var times []int64
 		if w.times != nil {
 			times = part[int64](w.description, at+8*w.seedRoom, int(n))
@@ -154,9 +154,9 @@ func (w *deviceAssembly) describeSegment(r Rand, out *graph.Sample, h, e int) de
 			seg.before = w.at(w.segment(h-1, e))
 		}
 	}
-	seg.indptr, seg.indices = out.IndptrBuffer(layer, e).Address(), out.IndicesBuffer(layer, e).Address()
+	seg.indptr, seg.indices = out.Buffers.Indptr[layer][e].Address(), out.Buffers.Indices[layer][e].Address()
 	if w.env.EdgePos {
-		seg.positions = out.EdgePosBuffer(layer, e).Address()
+		seg.positions = out.Buffers.EdgePos[layer][e].Address()
 	}
 	return seg
 }

@@ -92,7 +92,7 @@ func TestDeviceWorkerHasOneBatchInHand(t *testing.T) {
 	ctx, req := context.Background(), &Request{Seeds: [][]int64{{0}}}
 	expect.Is(t, expect.Err(o.worker.Finish(&o.sample)), ErrOptions, "finished what was not begun")
 	var givenUp graph.Sample
-	givenUp.Init(g.Schema(), 1, o.sample.NodeBuffer(0).Options)
+	givenUp.Init(g.Schema(), 1, o.sample.Buffers.Nodes[0].Options)
 	defer givenUp.Close()
 	expect.OK(t, o.worker.Enqueue(ctx, &Request{Seeds: [][]int64{{1}}}, &givenUp))
 	compare(t, "after a batch that was given up", g, o, req, oracle(g, newEdgeRuns(g), n, req))

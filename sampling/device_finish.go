@@ -107,21 +107,22 @@ func (w *deviceAssembly) shape(out *graph.Sample) (err error) {
 	seeds := part[deviceSegment](w.description, w.segment(-1, 0), len(s.Nodes))
 	for t := range s.Nodes {
 		n := out.NumNodes[hops][t]
-		if out.Nodes[t], err = out.NodeBuffer(t).Tensor(w.ids, n); err != nil {
+		if out.Nodes[t], err = out.Buffers.Nodes[t].Tensor(w.ids, n); err != nil {
 			return err
 		}
-		if out.SeedLocal[t], err = out.SeedBuffer(t).Tensor(unified.Int32, int64(seeds[t].picks)); err != nil {
+		if out.SeedLocal[t], err = out.Buffers.Seeds[t].Tensor(unified.Int32, int64(seeds[t].picks)); err != nil {
 			return err
 		}
 		if w.disjoint {
-			if out.Arrays[t].Rows, err = out.ArrayBuffer(t).Tensor(unified.Int32, n); err != nil {
+			if out.Arrays[t].Rows, err = out.Buffers.Arrays[t].Tensor(unified.Int32, n); err != nil {
 				return err
 			}
 		}
 		if w.times == nil {
 			continue
 		}
-		if out.Arrays[w.timeArray(t)].Rows, err = out.ArrayBuffer(w.timeArray(t)).Tensor(unified.Int64, n); err != nil {
+		at := w.timeArray(t)
+		if out.Arrays[at].Rows, err = out.Buffers.Arrays[at].Tensor(unified.Int64, n); err != nil {
 			return err
 		}
 	}

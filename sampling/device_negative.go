@@ -165,7 +165,7 @@ func (x *DeviceDrawer) describe(r Rand, links []LinkSeeds, l *linksLayout, mem [
 		}
 		types[0] = x.links[e]
 		types[0].first, types[0].count, types[0].firstNegative = first, n, negatives
-		types[0].key = r.Stage(x.of.finder.schema.Edges[e].Key, PurposeNegative, 0).key
+		types[0].key = r.Stage(x.of.finder.schema.Edges[e].Key, purposeNegative, 0).key
 		types = types[1:]
 		copy(part[int64](mem, l.sources+8*first, int(n)), list.Sources)
 		copy(part[int64](mem, l.targets+8*first, int(n)), list.Targets)

@@ -85,12 +85,12 @@ func (f *forest[V]) room(l *list[V], t, n int, out *graph.Sample) (err error) {
 		}
 	}
 	if f.trees >= 0 && l.n+n > len(l.trees) {
-		if l.trees, err = unified.Grow[int32](out.ArrayBuffer(f.trees+t), int64(l.n+n), int64(l.n)); err != nil {
+		if l.trees, err = unified.Grow[int32](&out.Buffers.Arrays[f.trees+t], int64(l.n+n), int64(l.n)); err != nil {
 			return err
 		}
 	}
 	if f.times >= 0 && l.n+n > len(l.times) {
-		if l.times, err = unified.Grow[int64](out.ArrayBuffer(f.times+t), int64(l.n+n), int64(l.n)); err != nil {
+		if l.times, err = unified.Grow[int64](&out.Buffers.Arrays[f.times+t], int64(l.n+n), int64(l.n)); err != nil {
 			return err
 		}
 	}
@@ -170,12 +170,12 @@ func (f *forest[V]) place(keys []int64, local []int32, l *list[V], t int) {
 // view views the arrays of a list of type t.
 func (f *forest[V]) view(t int, n int64, out *graph.Sample) (err error) {
 	if f.trees >= 0 {
-		if out.Arrays[f.trees+t].Rows, err = out.ArrayBuffer(f.trees+t).Tensor(unified.Int32, n); err != nil {
+		if out.Arrays[f.trees+t].Rows, err = out.Buffers.Arrays[f.trees+t].Tensor(unified.Int32, n); err != nil {
 			return err
 		}
 	}
 	if f.times >= 0 {
-		out.Arrays[f.times+t].Rows, err = out.ArrayBuffer(f.times+t).Tensor(unified.Int64, n)
+		out.Arrays[f.times+t].Rows, err = out.Buffers.Arrays[f.times+t].Tensor(unified.Int64, n)
 	}
 	return err
 }

@@ -161,7 +161,7 @@ func (p fullPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		return 0, err
 	}
 	w.st, w.next, w.done = st, 0, 0
-	degrees, err := unified.Grow[int64](w.out.ArrayBuffer(st.edgeType), int64(st.hi), 0)
+	degrees, err := unified.Grow[int64](&w.out.Buffers.Arrays[st.edgeType], int64(st.hi), 0)
 	if err != nil {
 		return 0, err
 	}
@@ -174,7 +174,7 @@ func (p fullPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		n += w.degree[i]
 		ends[i] = int32(n)
 	}
-	w.out.Arrays[st.edgeType].Rows, err = w.out.ArrayBuffer(st.edgeType).Tensor(unified.Int64, int64(st.hi))
+	w.out.Arrays[st.edgeType].Rows, err = w.out.Buffers.Arrays[st.edgeType].Tensor(unified.Int64, int64(st.hi))
 	return n, err
 }
 

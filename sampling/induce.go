@@ -84,12 +84,12 @@ func (n *inducer[V]) block(e int, out *graph.Sample) (err error) {
 	dst := &n.lists[et.Dst]
 	n.st = stage[V]{edgeType: e, hi: dst.n, dst: dst, src: &n.lists[et.Src], dstType: et.Dst, srcType: et.Src}
 	b.NumDst, b.NumSrc = int64(dst.n), int64(n.st.src.n)
-	if n.ends, err = unified.Grow[int32](out.IndptrBuffer(0, e), b.NumDst+1, 0); err != nil {
+	if n.ends, err = unified.Grow[int32](&out.Buffers.Indptr[0][e], b.NumDst+1, 0); err != nil {
 		return err
 	}
 	n.ends[0] = 0
 	n.total, n.next, n.done, n.closed = 0, 0, 0, 0
-	n.into, n.sources, n.pos = out.IndicesBuffer(0, e), nil, posSink{wanted: n.edgePos}
+	n.into, n.sources, n.pos = &out.Buffers.Indices[0][e], nil, posSink{wanted: n.edgePos}
 	if err := n.ranges(&n.st); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (n *inducer[V]) induce(ids []V, local []int32, req *Request, out *graph.Sam
 func (n *inducer[V]) nodeNorms(out *graph.Sample) error {
 	for t := range n.lists {
 		l := &n.lists[t]
-		norms, err := unified.Grow[float32](out.ArrayBuffer(t), int64(l.n), 0)
+		norms, err := unified.Grow[float32](&out.Buffers.Arrays[t], int64(l.n), 0)
 		if err != nil {
 			return err
 		}
@@ -134,13 +134,13 @@ func (n *inducer[V]) nodeNorms(out *graph.Sample) error {
 			drawn := float64(max(n.counts.nodes[own+l.offset], 1)) * float64(l.count)
 			norms[i] = float32(float64(n.counts.graphs) / drawn)
 		}
-		if out.Arrays[t].Rows, err = out.ArrayBuffer(t).Tensor(unified.Float32, int64(l.n)); err != nil {
+		if out.Arrays[t].Rows, err = out.Buffers.Arrays[t].Tensor(unified.Float32, int64(l.n)); err != nil {
 			return err
 		}
 	}
 	for e := range n.edges {
 		at := len(n.lists) + e
-		rows, err := out.ArrayBuffer(at).Tensor(unified.Float32, int64(n.made[0][e].numEdges))
+		rows, err := out.Buffers.Arrays[at].Tensor(unified.Float32, int64(n.made[0][e].numEdges))
 		if err != nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (n *inducer[V]) room(more int, out *graph.Sample) (err error) {
 		return err
 	}
 	if n.counts != nil {
-		n.norms, err = unified.Grow[float32](out.ArrayBuffer(len(n.lists)+n.st.edgeType), int64(len(n.sources)),
+		n.norms, err = unified.Grow[float32](&out.Buffers.Arrays[len(n.lists)+n.st.edgeType], int64(len(n.sources)),
 			int64(n.total))
 		if err != nil {
 			return err
@@ -254,7 +254,7 @@ func (n *inducer[V]) room(more int, out *graph.Sample) (err error) {
 	if !n.edgePos {
 		return nil
 	}
-	return n.pos.open(out.EdgePosBuffer(0, n.st.edgeType), n.schema.PosType(), n.total, int64(want))
+	return n.pos.open(&out.Buffers.EdgePos[0][n.st.edgeType], n.schema.PosType(), n.total, int64(want))
 }
 
 func (n *inducer[V]) append(local int32, pos int64) {

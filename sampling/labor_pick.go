@@ -36,16 +36,16 @@ func newVariates(r Rand, typeKey uint64, hop uint8, offset, stays uint64) (v var
 		return r.Stage(typeKey, p, hop).key - offset*rng.Golden // so that fused ids can be the index
 	}
 	if stays <= 1 {
-		v.key = stage(r, PurposeShared, hop)
+		v.key = stage(r, purposeShared, hop)
 		return v
 	}
 	group, turn := r.batch/stays, r.batch%stays
-	v.many, v.key = true, stage(r.of(group), PurposeShared, hop)
+	v.many, v.key = true, stage(r.of(group), purposeShared, hop)
 	if turn == 0 { // no source is in the next group yet
 		v.many = false
 		return v
 	}
-	v.next, v.phases = stage(r.of(group+1), PurposeShared, hop), stage(r.of(0), PurposePhase, 0)
+	v.next, v.phases = stage(r.of(group+1), purposeShared, hop), stage(r.of(0), purposePhase, 0)
 	v.turn, _ = bits.Div64(stays-turn, stays-1, stays) // phase >= stays-turn, where phase is bounded(draw, stays)
 	return v
 }

@@ -213,7 +213,7 @@ func (w *layerWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sa
 	for i := range out.Arrays {
 		n := int64(w.made[i/len(w.edges)][i%len(w.edges)].numEdges)
 		var err error
-		if out.Arrays[i].Rows, err = out.ArrayBuffer(i).Tensor(unified.Float32, n); err != nil {
+		if out.Arrays[i].Rows, err = out.Buffers.Arrays[i].Tensor(unified.Float32, n); err != nil {
 			return err
 		}
 	}

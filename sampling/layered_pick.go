@@ -286,7 +286,7 @@ func (p *layerPicker[V]) choose(st *stage[V], from, to, degree int64) (err error
 	if p.picks, err = unified.Grow[int64](&p.picksMem, want, have); err != nil {
 		return err
 	}
-	array := p.out.ArrayBuffer(st.layer*len(p.a.edges) + st.edgeType)
+	array := &p.out.Buffers.Arrays[st.layer*len(p.a.edges)+st.edgeType]
 	if p.weights, err = unified.Grow[float32](array, want, have); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (a *assembly[V]) finishLists(req *Request, out *graph.Sample) error {
 		b, et := &out.Blocks[0][e], &a.schema.Edges[e]
 		b.NumDst, b.NumSrc = out.NumNodes[0][et.Dst], out.NumNodes[1][et.Src]
 		a.made[0][e] = edgeState{numDst: int(b.NumDst)}
-		indptr, err := unified.Grow[int32](out.IndptrBuffer(0, e), b.NumDst+1, 0)
+		indptr, err := unified.Grow[int32](&out.Buffers.Indptr[0][e], b.NumDst+1, 0)
 		if err != nil {
 			return err
 		}

@@ -182,7 +182,7 @@ func (d *Drawer) Draw(r Rand, edgeType int, l *LinkSeeds) error {
 		return err
 	}
 	n := len(l.Items)
-	stage := r.Stage(d.finder.schema.Edges[edgeType].Key, PurposeNegative, 0)
+	stage := r.Stage(d.finder.schema.Edges[edgeType].Key, purposeNegative, 0)
 	tries := uint64(d.opt.tries())
 	for i := range n {
 		s := stage.Stream(uint64(l.Items[i]))

@@ -15,8 +15,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// PurposeNegative is the purpose of drawing negatives.
-const PurposeNegative = Purpose(rng.Negative)
+// purposeNegative is the purpose of drawing negatives.
+const purposeNegative = Purpose(rng.Negative)
 
 func bounded(draw, n uint64) uint64 { return rng.Bounded(draw, n) }
 

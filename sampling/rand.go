@@ -5,12 +5,12 @@ import "github.com/khop-gnn/khop/internal/rng"
 // Purpose tells apart what draws are for (docs/sampling.md, "Purposes").
 type Purpose uint8
 
-// The purposes of samplers.
+// The purposes of samplers; PurposePick is for samplers of yours, too.
 const (
 	PurposePick   = Purpose(rng.Pick)          // choosing neighbours
-	PurposeShared = Purpose(rng.SharedVariate) // a variate a node that its destinations share
-	PurposePhase  = Purpose(rng.Phase)         // when a shared variate that stays for several batches is drawn anew
-	PurposeWeigh  = Purpose(rng.Weigh)         // choosing edges by weight
+	purposeShared = Purpose(rng.SharedVariate) // a variate a node that its destinations share
+	purposePhase  = Purpose(rng.Phase)         // when a shared variate that stays for several batches is drawn anew
+	purposeWeigh  = Purpose(rng.Weigh)         // choosing edges by weight
 )
 
 // Rand is the randomness of one batch, a value: every draw is a function of the batch (seed, epoch, number, instance)

@@ -118,14 +118,15 @@ func errTooManyEdges(n int64) error {
 // without. NumDst and ViewOf must be set.
 func viewBlock(out *graph.Sample, layer, e int, edges int64, pos unified.DType) (err error) {
 	b, from := &out.Blocks[layer][e], out.ViewOf[layer]
-	if b.Indptr, err = out.IndptrBuffer(from, e).Tensor(unified.Int32, b.NumDst+1); err != nil {
+	if b.Indptr, err = out.Buffers.Indptr[from][e].Tensor(unified.Int32, b.NumDst+1); err != nil {
 		return err
 	}
 	b.EdgePos = unified.Tensor{}
-	if b.Indices, err = out.IndicesBuffer(from, e).Tensor(unified.Int32, edges); err != nil || pos == unified.Invalid {
+	b.Indices, err = out.Buffers.Indices[from][e].Tensor(unified.Int32, edges)
+	if err != nil || pos == unified.Invalid {
 		return err
 	}
-	b.EdgePos, err = out.EdgePosBuffer(from, e).Tensor(pos, edges)
+	b.EdgePos, err = out.Buffers.EdgePos[from][e].Tensor(pos, edges)
 	return err
 }
 

@@ -167,14 +167,14 @@ func (w *shadowWorker[V]) Sample(ctx context.Context, req *Request, out *graph.S
 func (w *shadowWorker[V]) copyNodes(out *graph.Sample) error {
 	for t := range w.lists {
 		l := &w.lists[t]
-		ids, err := unified.Grow[V](out.NodeBuffer(t), int64(l.n), 0)
+		ids, err := unified.Grow[V](&out.Buffers.Nodes[t], int64(l.n), 0)
 		if err != nil {
 			return err
 		}
 		copy(ids, l.ids[:l.n])
 		l.ids = ids
 		if w.forest != nil {
-			trees, err := unified.Grow[int32](out.ArrayBuffer(t), int64(l.n), 0)
+			trees, err := unified.Grow[int32](&out.Buffers.Arrays[t], int64(l.n), 0)
 			if err != nil {
 				return err
 			}
@@ -185,12 +185,12 @@ func (w *shadowWorker[V]) copyNodes(out *graph.Sample) error {
 		if err != nil {
 			return err
 		}
-		local, err := unified.Grow[int32](out.SeedBuffer(t), int64(len(seeds)), 0)
+		local, err := unified.Grow[int32](&out.Buffers.Seeds[t], int64(len(seeds)), 0)
 		if err != nil {
 			return err
 		}
 		copy(local, seeds)
-		if out.SeedLocal[t], err = out.SeedBuffer(t).Tensor(unified.Int32, int64(len(seeds))); err != nil {
+		if out.SeedLocal[t], err = out.Buffers.Seeds[t].Tensor(unified.Int32, int64(len(seeds))); err != nil {
 			return err
 		}
 		out.NumNodes[0][t] = w.reach.NumNodes[0][t]

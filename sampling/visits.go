@@ -233,7 +233,7 @@ func (w *visitWorker[V]) hop(ctx context.Context, h int, r Rand, out *graph.Samp
 	layer, nodes := w.hops-1-h, w.schema.Edges[w.as].Dst
 	n := int(out.NumNodes[h][nodes])
 	out.ViewOf[layer] = layer
-	indptr, err := unified.Grow[int32](out.IndptrBuffer(layer, w.as), int64(n)+1, 0)
+	indptr, err := unified.Grow[int32](&out.Buffers.Indptr[layer][w.as], int64(n)+1, 0)
 	if err != nil {
 		return err
 	}
@@ -298,11 +298,11 @@ func (w *visitWorker[V]) take(to *edgeSink, out *graph.Sample) error {
 	if all > maxBlockEdges {
 		return errTooManyEdges(all)
 	}
-	local, err := unified.Grow[int32](out.IndicesBuffer(to.layer, to.e), all, have)
+	local, err := unified.Grow[int32](&out.Buffers.Indices[to.layer][to.e], all, have)
 	if err != nil {
 		return err
 	}
-	weights, err := unified.Grow[float32](out.ArrayBuffer(to.layer), all, have)
+	weights, err := unified.Grow[float32](&out.Buffers.Arrays[to.layer], all, have)
 	if err != nil {
 		return err
 	}
@@ -330,14 +330,14 @@ func (w *visitWorker[V]) closeHop(h, edges int, out *graph.Sample) (err error) {
 			w.made[layer][e].numEdges = edges
 			continue
 		}
-		indptr, err := unified.Grow[int32](out.IndptrBuffer(layer, e), b.NumDst+1, 0)
+		indptr, err := unified.Grow[int32](&out.Buffers.Indptr[layer][e], b.NumDst+1, 0)
 		if err != nil {
 			return err
 		}
 		clear(indptr[:b.NumDst+1])
 	}
 	a := &out.Arrays[layer]
-	a.Rows, err = out.ArrayBuffer(layer).Tensor(unified.Float32, int64(edges))
+	a.Rows, err = out.Buffers.Arrays[layer].Tensor(unified.Float32, int64(edges))
 	return err
 }
 

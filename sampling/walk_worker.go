@@ -356,12 +356,12 @@ type walkRows struct {
 
 func (w *walkWorker[V]) openRows(out *graph.Sample, rows int64) (to walkRows, err error) {
 	entries := rows * int64(w.length+1)
-	if to.walk, err = unified.Grow[int32](out.ArrayBuffer(0), entries, 0); err != nil {
+	if to.walk, err = unified.Grow[int32](&out.Buffers.Arrays[0], entries, 0); err != nil {
 		return to, err
 	}
 	to.edge = 1
 	if len(w.lists) > 1 {
-		if to.types, err = unified.Grow[int32](out.ArrayBuffer(1), entries, 0); err != nil {
+		if to.types, err = unified.Grow[int32](&out.Buffers.Arrays[1], entries, 0); err != nil {
 			return to, err
 		}
 		to.edge = 2
@@ -370,9 +370,9 @@ func (w *walkWorker[V]) openRows(out *graph.Sample, rows int64) (to walkRows, er
 		return to, nil
 	}
 	if w.schema.PosType() == unified.Int32 {
-		to.edge32, err = unified.Grow[int32](out.ArrayBuffer(to.edge), rows*int64(w.length), 0)
+		to.edge32, err = unified.Grow[int32](&out.Buffers.Arrays[to.edge], rows*int64(w.length), 0)
 	} else {
-		to.edge64, err = unified.Grow[int64](out.ArrayBuffer(to.edge), rows*int64(w.length), 0)
+		to.edge64, err = unified.Grow[int64](&out.Buffers.Arrays[to.edge], rows*int64(w.length), 0)
 	}
 	return to, err
 }
@@ -408,7 +408,7 @@ func (to *walkRows) finish(s *graph.Schema, w *walkPlan, out *graph.Sample, rows
 		if w.withEdges && i == to.edge {
 			c, width = s.PosType(), int64(w.length)
 		}
-		if out.Arrays[i].Rows, err = out.ArrayBuffer(i).Tensor(c, rows, width); err != nil {
+		if out.Arrays[i].Rows, err = out.Buffers.Arrays[i].Tensor(c, rows, width); err != nil {
 			return err
 		}
 	}

@@ -79,9 +79,10 @@ func (w *deviceWorker) Enqueue(ctx context.Context, req *sampling.Request, out *
 	w.cells = room[:3+n]
 	copy(w.cells[3:], seeds)
 	args := deviceFirst{indptr: w.env.Topology.Indptr, indices: w.env.Topology.Indices,
-		seeds: w.host.Address() + 3*8, numSeeds: n, k: k, local: w.local.Address(), nodes: out.NodeBuffer(0).Address(),
-		seedLocal: out.SeedBuffer(0).Address(), blockIndptr: out.IndptrBuffer(0, 0).Address(),
-		blockIndices: out.IndicesBuffer(0, 0).Address(), positions: positions, counts: w.counts.Address()}
+		seeds: w.host.Address() + 3*8, numSeeds: n, k: k, local: w.local.Address(),
+		nodes:     out.Buffers.Nodes[0].Address(),
+		seedLocal: out.Buffers.Seeds[0].Address(), blockIndptr: out.Buffers.Indptr[0][0].Address(),
+		blockIndices: out.Buffers.Indices[0][0].Address(), positions: positions, counts: w.counts.Address()}
 	if err := stream.Fill32(w.local.Address(), ^uint32(0), w.env.Graph.NumNodes()); err != nil {
 		return err
 	}
@@ -98,8 +99,8 @@ func (w *deviceWorker) claim(out *graph.Sample, n, k int64) (positions device.Ad
 		b *unified.Buffer
 		n int64
 	}{
-		{out.NodeBuffer(0), n + n*k}, {out.SeedBuffer(0), n}, {out.IndptrBuffer(0, 0), n + 1},
-		{out.IndicesBuffer(0, 0), n * k},
+		{&out.Buffers.Nodes[0], n + n*k}, {&out.Buffers.Seeds[0], n}, {&out.Buffers.Indptr[0][0], n + 1},
+		{&out.Buffers.Indices[0][0], n * k},
 	} {
 		if err := need.b.Claim(4 * need.n); err != nil {
 			return 0, err
@@ -108,8 +109,8 @@ func (w *deviceWorker) claim(out *graph.Sample, n, k int64) (positions device.Ad
 	if !w.env.EdgePos {
 		return 0, nil
 	}
-	err = out.EdgePosBuffer(0, 0).Claim(4 * n * k)
-	return out.EdgePosBuffer(0, 0).Address(), err
+	err = out.Buffers.EdgePos[0][0].Claim(4 * n * k)
+	return out.Buffers.EdgePos[0][0].Address(), err
 }
 
 // Finish implements sampling.DeviceWorker.
@@ -127,12 +128,12 @@ func (w *deviceWorker) Finish(out *graph.Sample) (replay bool, err error) {
 			*t, err = from.Tensor(unified.Int32, n)
 		}
 	}
-	view(&out.Nodes[0], out.NodeBuffer(0), nodes)
-	view(&out.SeedLocal[0], out.SeedBuffer(0), int64(len(w.cells))-3)
-	view(&b.Indptr, out.IndptrBuffer(0, 0), seeds+1)
-	view(&b.Indices, out.IndicesBuffer(0, 0), edges)
+	view(&out.Nodes[0], &out.Buffers.Nodes[0], nodes)
+	view(&out.SeedLocal[0], &out.Buffers.Seeds[0], int64(len(w.cells))-3)
+	view(&b.Indptr, &out.Buffers.Indptr[0][0], seeds+1)
+	view(&b.Indices, &out.Buffers.Indices[0][0], edges)
 	if w.env.EdgePos {
-		view(&b.EdgePos, out.EdgePosBuffer(0, 0), edges)
+		view(&b.EdgePos, &out.Buffers.EdgePos[0][0], edges)
 	}
 	return false, err
 }

@@ -178,12 +178,12 @@ func (w *preparingWorker) block(out *graph.Sample, at int, b *graph.Block) error
 	if w.what&sparse.Transpose != 0 {
 		var of [3][]int32
 		for i, n := range []int64{b.NumSrc + 1, edges, edges} {
-			room, err := unified.Grow[int32](out.ArrayBuffer(at+i), n, 0)
+			room, err := unified.Grow[int32](&out.Buffers.Arrays[at+i], n, 0)
 			if err != nil {
 				return err
 			}
 			of[i] = room[:n]
-			out.Arrays[at+i].Rows, _ = out.ArrayBuffer(at+i).Tensor(unified.Int32, n)
+			out.Arrays[at+i].Rows, _ = out.Buffers.Arrays[at+i].Tensor(unified.Int32, n)
 		}
 		if err := sparse.TransposeBlock(of[0], of[1], of[2], b); err != nil {
 			return err
@@ -193,11 +193,11 @@ func (w *preparingWorker) block(out *graph.Sample, at int, b *graph.Block) error
 	if w.what&sparse.GCNNorm == 0 {
 		return nil
 	}
-	norm, err := unified.Grow[float32](out.ArrayBuffer(at), edges, 0)
+	norm, err := unified.Grow[float32](&out.Buffers.Arrays[at], edges, 0)
 	if err != nil {
 		return err
 	}
-	out.Arrays[at].Rows, _ = out.ArrayBuffer(at).Tensor(unified.Float32, edges)
+	out.Arrays[at].Rows, _ = out.Buffers.Arrays[at].Tensor(unified.Float32, edges)
 	degrees, err := unified.Grow[int32](&w.degrees, b.NumSrc, 0)
 	if err != nil {
 		return err
@@ -207,11 +207,11 @@ func (w *preparingWorker) block(out *graph.Sample, at int, b *graph.Block) error
 
 // loops makes the arrays of a block with loops, number at and the next, and returns that block.
 func loops(out *graph.Sample, at int, b *graph.Block) (*graph.Block, error) {
-	indptr, err := unified.Grow[int32](out.ArrayBuffer(at), b.NumDst+1, 0)
+	indptr, err := unified.Grow[int32](&out.Buffers.Arrays[at], b.NumDst+1, 0)
 	if err != nil {
 		return nil, err
 	}
-	indices, err := unified.Grow[int32](out.ArrayBuffer(at+1), b.NumEdges()+b.NumDst, 0)
+	indices, err := unified.Grow[int32](&out.Buffers.Arrays[at+1], b.NumEdges()+b.NumDst, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -220,8 +220,8 @@ func loops(out *graph.Sample, at int, b *graph.Block) (*graph.Block, error) {
 		return nil, err
 	}
 	looped := *b
-	looped.Indptr, _ = out.ArrayBuffer(at).Tensor(unified.Int32, b.NumDst+1)
-	looped.Indices, _ = out.ArrayBuffer(at+1).Tensor(unified.Int32, n)
+	looped.Indptr, _ = out.Buffers.Arrays[at].Tensor(unified.Int32, b.NumDst+1)
+	looped.Indices, _ = out.Buffers.Arrays[at+1].Tensor(unified.Int32, n)
 	out.Arrays[at].Rows, out.Arrays[at+1].Rows = looped.Indptr, looped.Indices
 	return &looped, nil
 }

@@ -50,19 +50,19 @@ func (s *Slot) buffer(i int) *unified.Buffer {
 	a, p := &s.Recipe.Arrays[i], &s.Sample
 	switch a.Kind {
 	case layout.Nodes:
-		return p.NodeBuffer(a.Type)
+		return &p.Buffers.Nodes[a.Type]
 	case layout.Seeds:
-		return p.SeedBuffer(a.Type)
+		return &p.Buffers.Seeds[a.Type]
 	case layout.Inputs:
 		return &s.seedIDs[a.Type]
 	case layout.Indptr:
-		return p.IndptrBuffer(a.Layer, a.Type)
+		return &p.Buffers.Indptr[a.Layer][a.Type]
 	case layout.Indices:
-		return p.IndicesBuffer(a.Layer, a.Type)
+		return &p.Buffers.Indices[a.Layer][a.Type]
 	case layout.EdgePos:
-		return p.EdgePosBuffer(a.Layer, a.Type)
+		return &p.Buffers.EdgePos[a.Layer][a.Type]
 	case layout.Own:
-		return p.ArrayBuffer(a.Type)
+		return &p.Buffers.Arrays[a.Type]
 	default:
 		return &s.rows[i].buf
 	}

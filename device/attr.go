@@ -5,9 +5,7 @@ type Attr int
 
 // The attributes that khop reads.
 const (
-	AttrMaxThreadsPerBlock         Attr = 1
-	AttrWarpSize                   Attr = 10
-	AttrMultiprocessors            Attr = 16
+	attrMultiprocessors            Attr = 16
 	AttrIntegrated                 Attr = 18 // 1: the device shares the host's memory
 	AttrPCIBus                     Attr = 33
 	AttrPCIDevice                  Attr = 34
@@ -20,7 +18,7 @@ const (
 	AttrHostRegister               Attr = 99  // registering host memory is supported
 	AttrPageableUsesHostPageTables Attr = 100 // pageable access goes through the host's page tables (hardware)
 	AttrReadOnlyRegister           Attr = 113 // read-only mappings may be registered with RegisterReadOnly
-	AttrMPS                        Attr = 133 // 1: contexts are shared by MPS; CUDA 12.5 and later tell
+	attrMPS                        Attr = 133 // 1: contexts are shared by MPS; CUDA 12.5 and later tell
 )
 
 // Dim3 is the extent of a grid in blocks or of a block in threads. A zero counts as one.

@@ -7,8 +7,9 @@ import (
 	"io/fs"
 )
 
-// cubins has kernels that were assembled when the program was built (-tags cubins), nil without: for PTX whose SHA-256
-// begins with H and compute capability 8.0 the file cubins/H.sm_80.cubin, as tools/ptx/cubins.py writes them.
+// cubins has the kernels that were assembled when the program was built (-tags cubins), else it is nil. For PTX whose
+// SHA-256 begins with H and compute capability 8.0 it has the file cubins/H.sm_80.cubin, which tools/ptx/cubins.py
+// writes.
 var cubins fs.FS
 
 // cubinOf returns what kernels in PTX were assembled to for a device of this compute capability, or for one of the same

@@ -11,7 +11,7 @@ const minVersion = 11080
 // minCompute is the oldest compute capability that the PTX is made for, times 10.
 const minCompute = 70
 
-// state is what start found once: how many devices are usable, or why none is.
+// state says how many devices are usable, or why none is, as start has found it once.
 type state struct {
 	version, count int
 	versionErr     error
@@ -46,10 +46,10 @@ func probe(d driver) state {
 
 func versionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// Count returns how many devices Open can open. The first call decides; devices that appear later are not seen.
+// Count returns how many devices Open can open, as the first call finds it; devices that appear later are not seen.
 func Count() int { return start().count }
 
-// Reason says in a sentence without a full stop why Count is 0; it is empty where there are devices.
+// Reason says, in a sentence without a full stop, why Count is 0; it is empty if there are devices.
 func Reason() string { return start().reason }
 
 // DriverVersion returns the CUDA version that the driver supports, as 1000*major + 10*minor: 12040 is CUDA 12.4. It

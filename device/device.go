@@ -98,7 +98,7 @@ func retain(ordinal int) (*primary, error) {
 	p := &primary{ordinal: ordinal}
 	p.name, _ = drv.name(ordinal)
 	p.uuid = uuidText(drv.uuid(ordinal))
-	p.sms, _ = drv.attribute(ordinal, AttrMultiprocessors)
+	p.sms, _ = drv.attribute(ordinal, attrMultiprocessors)
 	major, _ := drv.attribute(ordinal, AttrComputeMajor)
 	minor, _ := drv.attribute(ordinal, AttrComputeMinor)
 	if 10*major+minor < minCompute {
@@ -174,7 +174,7 @@ func (p *primary) within(call func() result) result {
 	return call()
 }
 
-// dispose is for calls that give something back: on a lost device they succeed, for there is nothing more to be done.
+// dispose runs a call that frees something. On a lost device it succeeds: nothing more can be done.
 func (p *primary) dispose(op string, call func() result) error {
 	return p.quiet(p.force(op, call))
 }
@@ -227,7 +227,7 @@ func (d *Device) Name() string { return d.name }
 
 // UUID returns the name of the device that is the same in every process, as nvidia-smi writes it: GPU- or for a MIG
 // instance MIG-, and 32 hexadecimal digits in five groups. Ordinals count what CUDA_VISIBLE_DEVICES shows, so they
-// differ between processes. It is empty where the driver does not tell.
+// differ between processes. It is empty if the driver does not tell.
 func (d *Device) UUID() string { return d.uuid }
 
 func uuidText(id [16]byte, part bool, code result) string {

@@ -39,10 +39,11 @@ func (e *Event) do(op string, call func(event handle) result) error {
 	return e.use(func(h handle) error { return e.device.do(op, func() result { return call(h) }) })
 }
 
-// Synchronize waits until the stream has passed what the event was last recorded for. The thread sleeps meanwhile.
+// Synchronize waits until the stream has passed the place that the event marks. The thread sleeps meanwhile.
 func (e *Event) Synchronize() error { return e.do("wait for an event", drv.syncEvent) }
 
-// Done reports without waiting whether the stream has passed it. It is true for an event never recorded.
+// Done reports, without waiting, whether the stream has passed the event. It is true for an event that was never
+// recorded.
 func (e *Event) Done() (bool, error) {
 	return e.device.ready(e.do, "query an event", drv.queryEvent)
 }

@@ -68,13 +68,13 @@ func (f *fake) uuid(ordinal int) ([16]byte, bool, result) {
 }
 func (f *fake) attribute(_ int, a Attr) (int, result) {
 	switch a {
-	case AttrMultiprocessors:
+	case attrMultiprocessors:
 		return 132, success
 	case AttrComputeMajor:
 		return f.compute / 10, success
 	case AttrComputeMinor:
 		return f.compute % 10, success
-	case AttrMPS:
+	case attrMPS:
 		return f.mps, f.answer("mps")
 	}
 	return 0, codeInvalidValue

@@ -113,7 +113,7 @@ const (
 	MemoryDevice  MemoryType = 2
 )
 
-// PointerInfo is what the driver knows about an address.
+// PointerInfo describes an address, as the driver does.
 type PointerInfo struct {
 	Type    MemoryType
 	Ordinal int     // of the device that the memory belongs to

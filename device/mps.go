@@ -12,7 +12,7 @@ import (
 // Recent drivers tell; with older ones a process becomes a client where it finds the service's control socket, in
 // $CUDA_MPS_PIPE_DIRECTORY, else /tmp/nvidia-mps.
 func (d *Device) MPS() bool {
-	if d.Attribute(AttrMPS) == 1 {
+	if d.Attribute(attrMPS) == 1 {
 		return true
 	}
 	folder := os.Getenv("CUDA_MPS_PIPE_DIRECTORY")
@@ -23,6 +23,6 @@ func (d *Device) MPS() bool {
 	return err == nil
 }
 
-// WithoutMPS says what it means that MPS does not run, and the remedy.
+// WithoutMPS explains the effect of running without MPS, and the remedy.
 const WithoutMPS = "MPS does not run: processes take turns on the device, and wait for each other's gathers; " +
 	"start it before them with nvidia-cuda-mps-control -d"

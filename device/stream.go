@@ -5,7 +5,7 @@ import "sync/atomic"
 // Priority of a stream beside others of the same device.
 type Priority int
 
-// Priorities. CUDA knows none below that of a stream for which nothing was said.
+// Priorities. CUDA has none below the default.
 const (
 	PriorityLow  Priority = iota // the driver's lowest, which is also its default
 	PriorityHigh                 // the driver's highest: its blocks go first when an SM has room
@@ -76,15 +76,15 @@ func (s *Stream) Fill32(dst Address, v uint32, n int64) error {
 	return s.do("fill device memory", func(h handle) result { return drv.fill32(h, dst, v, n) })
 }
 
-// Record lets e stand for everything that is on the stream now. An event may be recorded again and again.
+// Record marks the present end of the stream with e. An event may be recorded any number of times.
 func (s *Stream) Record(e *Event) error {
 	return e.use(func(event handle) error {
 		return s.do("record an event", func(h handle) result { return drv.record(event, h) })
 	})
 }
 
-// Wait lets later work on the stream wait for what e stands for now. The host does not wait. An event never recorded is
-// passed at once.
+// Wait makes later work on the stream wait for the place that e marks now. The host does not wait. There is no wait for
+// an event that was never recorded.
 func (s *Stream) Wait(e *Event) error {
 	return e.use(func(event handle) error {
 		return s.do("let a stream wait for an event", func(h handle) result { return drv.wait(h, event) })

@@ -41,7 +41,7 @@ const (
 	peerShift = 27
 )
 
-// CacheRows returns how many rows of a column a cache of that many bytes holds: all, if they fit; else as many as fit
+// CacheRows returns how many rows of a column a cache of budget bytes holds: all, if they fit; else those that fit
 // beside a table of 4 bytes for each row of the column. 2 KiB are left for the rounding of allocations.
 func CacheRows(column unified.Tensor, budget int64) int64 {
 	n, row := column.Len(), column.RowBytes()
@@ -56,11 +56,11 @@ func CacheRows(column unified.Tensor, budget int64) int64 {
 }
 
 // Cache copies rows of the column to device memory, from where later gathers take them; it takes the place of an
-// earlier cache. What is gathered stays the same. hot are the rows, ascending without repeats (see Hottest); nil,
-// or as many as the column has, means all. Without rows there is no cache, nor for a column in device memory.
+// earlier cache. What is gathered stays the same. hot are the rows, ascending without repeats (see Hottest); nil, or a
+// list of all rows, caches the whole column. There is no cache without rows, nor for a column in device memory.
 //
-// memory says who counts the bytes, CacheRows how many rows they are good for. Cache returns when the copy is complete;
-// at a cancelled ctx or an error there is no cache, and the store works without one.
+// memory says who counts the bytes, CacheRows how many rows fit into them. Cache returns when the copy is complete.
+// After an error, or if ctx ends, there is no cache, and the store works without one.
 func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Options) error {
 	if err := s.cache.close(); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (s *DeviceStore) inParts(ctx context.Context, hot []int64, rows int64, ledg
 	return nil
 }
 
-// Traffic is what a store has gathered.
+// Traffic counts what a store has gathered.
 type Traffic struct {
 	Rows  int64 // that were gathered
 	Hits  int64 // of them, rows that came out of the cache
@@ -217,7 +217,7 @@ func (s *DeviceStore) CountUses(memory pinned.Options) error {
 }
 
 // Uses returns how often each row was gathered since CountUses or the last Uses, as scores for Hottest, and begins
-// anew; nil where nobody counts.
+// anew; nil without CountUses.
 func (s *DeviceStore) Uses() ([]uint32, error) {
 	if s.uses == nil {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 // rowID is the type of an id, a row number of the table.
 type rowID interface{ int32 | int64 }
 
-// A variant is a way to copy rows; all give the same bytes. Which are at hand depends on the processor.
+// A variant is a way to copy rows; all give the same bytes. The processor decides which are available.
 type variant uint8
 
 const (
@@ -91,7 +91,7 @@ func copyRows[I rowID](v variant, dst, src []byte, ids []I, rowBytes int) {
 	}
 }
 
-// copyPlain is the specification, and what remains where there is no assembly.
+// copyPlain is the specification, and the only variant without assembly.
 func copyPlain[I rowID](dst, src []byte, ids []I, rowBytes int) {
 	for i, id := range ids {
 		copy(dst[i*rowBytes:(i+1)*rowBytes], src[int(id)*rowBytes:])

@@ -16,15 +16,15 @@ import (
 // memory or over the bus in host memory. Any number of goroutines may use it, each with a stream of its own, but Cache,
 // CountUses, Uses and Close need it for themselves, and all streams to have passed what was enqueued.
 //
-// It owns some hundred bytes on the device, and what Cache and CountUses take. The column and the
-// device stay the caller's, who closes them after the store.
+// It owns some hundred bytes on the device, and the memory of Cache and CountUses. The column and the device stay the
+// caller's, who closes them after the store.
 type DeviceStore struct {
 	// MaxBlocks is how many blocks of 256 threads a kernel may have, which bounds the multiprocessors that gathering
 	// holds; 0 is enough to keep a bus busy, or for a column in device memory eight for each multiprocessor. It may be
 	// set before the first Enqueue.
 	MaxBlocks int
-	// CacheShare is what share of the rows is expected to come out of device memory, 0 to 1, where there is a cache. As
-	// few of the loads under way are the bus's then, a kernel has more blocks, that keep it busy. It may be set before
+	// CacheShare is the share of the rows that is expected to come out of device memory, 0 to 1, if there is a cache.
+	// The fewer loads go over the bus, the more blocks a kernel gets, so that the bus stays busy. It may be set before
 	// the first Enqueue.
 	CacheShare float64
 
@@ -205,8 +205,7 @@ func (s *DeviceStore) grid(n, lanes int64) device.Dim3 {
 	return device.Dim(int(min(max(most, 1), (n-1)/each+1, 1<<31-1)))
 }
 
-// gridOverBus returns how many blocks keep a bus as busy as busBlocks do, where a share of the rows is not read over
-// it.
+// gridOverBus returns how many blocks keep a bus as busy as busBlocks do, if a share of the rows is not read over it.
 func gridOverBus(cached float64, most int64) int64 {
 	blocks := busBlocks / max(1-cached, 1.0/1024)
 	return max(busBlocks, min(most, int64(blocks)))

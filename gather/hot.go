@@ -35,16 +35,17 @@ type HotRowsOptions struct {
 	Memory pinned.Options
 }
 
-// HotRowsCount returns how many rows of a column fit into that much device memory.
+// HotRowsCount returns how many rows of a column fit into a budget of device memory.
 func HotRowsCount(column unified.Tensor, most, budget int64) int64 {
 	budget -= spareBytes + most*entryBytes
 	return min(max(budget/(column.RowBytes()+entryBytes), 0), column.Len(), maxSlots-most)
 }
 
-// HotIndexBytes returns what HotRows takes of host memory for a column: a bit and a half a row.
+// HotIndexBytes returns the host memory of HotRows for a column: a bit and a half a row.
 func HotIndexBytes(rows int64) int64 { return (rows/64 + 1) * (8 + 4) }
 
-// NewHotRows copies rows to device memory. Close it before the device. pinned.ErrLimit where the index has no room.
+// NewHotRows copies rows to device memory. Close it before the device. pinned.ErrLimit if there is no room for the
+// index.
 func NewHotRows(ctx context.Context, dev *device.Device, opt HotRowsOptions) (_ *HotRows, err error) {
 	n := int64(len(opt.Rows))
 	if err := checkHot(opt.Rows, opt.Column.Len()); err != nil {
@@ -89,7 +90,7 @@ func NewHotRows(ctx context.Context, dev *device.Device, opt HotRowsOptions) (_ 
 	return h, h.fill(ctx, &opt)
 }
 
-// takeIndex makes the index, of memory that it has counted before.
+// takeIndex counts the memory of the index and makes it.
 func (h *HotRows) takeIndex(opt *HotRowsOptions) error {
 	rows, ledger, purpose := opt.Column.Len(), opt.Memory.Ledger, opt.Memory.Purpose
 	n := HotIndexBytes(rows)
@@ -133,7 +134,7 @@ func (h *HotRows) Most() int64 { return h.most }
 // Len returns how many rows are kept.
 func (h *HotRows) Len() int64 { return h.store.column.Len() }
 
-// Missing takes from a list of rows, in place, those that are kept.
+// Missing returns the rows of a list that are not kept; it overwrites the list.
 func (h *HotRows) Missing(rows []uint32) []uint32 {
 	missing := rows[:0]
 	for _, row := range rows {
@@ -144,7 +145,7 @@ func (h *HotRows) Missing(rows []uint32) []uint32 {
 	return missing
 }
 
-// Places is Missing, and notes for Enqueue where each of the rows comes from. There is a place for each row.
+// Places is Missing, and notes for Enqueue where each of the rows comes from. places is as long as rows.
 func (h *HotRows) Places(rows []uint32, places []int32) (missing []uint32) {
 	missing = rows[:0]
 	for i, row := range rows {

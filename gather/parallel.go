@@ -7,7 +7,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// leastPart is how many bytes of rows are worth a goroutine.
+// leastPart is how many bytes of rows make a goroutine worth its start.
 const leastPart = 64 << 10
 
 // copyParts is copyRows by several goroutines.

@@ -65,7 +65,7 @@ func (s *Store) GatherParallel(dst *unified.Buffer, ids unified.Tensor, goroutin
 	if err := s.GatherInto(room[:m*row], ids, goroutines); err != nil {
 		return unified.Tensor{}, err
 	}
-	return s.Over(dst, m)
+	return s.over(dst, m)
 }
 
 // GatherInto is Gather for memory that is there already, OutBytes for each id, and by up to workers goroutines, each of
@@ -85,8 +85,8 @@ func (s *Store) GatherInto(dst []byte, ids unified.Tensor, goroutines int) error
 	return s.copyRows(dst, ids)
 }
 
-// Over returns the first m rows of dst as rows of the column: what Gather returns, where another has copied them.
-func (s *Store) Over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
+// over returns the first m rows of dst as rows of the column.
+func (s *Store) over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
 	shape := s.shape
 	shape[0] = m
 	return dst.Tensor(s.DType(), shape[:s.column.Rank()]...)

@@ -86,7 +86,7 @@ func widenRow(t unified.DType, to []float32, row []byte, scale float32) {
 	widenPlain(t, to[done:], row[int64(done)*t.Size():], scale)
 }
 
-// widenPlain is the specification, and what remains where there is no assembly.
+// widenPlain is the specification, and the only variant without assembly.
 func widenPlain(t unified.DType, to []float32, row []byte, scale float32) {
 	t.Floats(to, row)
 	if t == unified.Int8 {

@@ -13,8 +13,8 @@ type EdgeSet struct {
 	// Types, if not nil, are the types of the edges one by one, as many as Sources, in place of Type; for edges that
 	// are listed only.
 	Types []int32
-	// Sources and Targets are own ids, int32 or int64 [n], as many. None of both means the Count edges of the type that
-	// the graph has, in the order of their positions, or with Every those of all types.
+	// Sources and Targets are own ids, int32 or int64 [n], as many. Without both the set is the Count edges of the type
+	// in the graph, in the order of their positions, or with Every those of all types.
 	Sources, Targets unified.Tensor
 	Every            bool
 	// Count is the number of edges; it is taken from Sources where those are given.

@@ -20,7 +20,7 @@ import (
 // ErrEdge is returned for an edge whose source or destination is not a node, and for a weight that is not a number.
 var ErrEdge = errors.New("invalid edge")
 
-// Data is what New makes a graph of.
+// Data describes a graph for New.
 type Data struct {
 	// Nodes are the node types. One without a name, if it is the only one, is called "node".
 	Nodes []NodeData

@@ -11,7 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// ErrPartition is returned for a partition that is none, and for options of one that cannot be.
+// ErrPartition is returned for an invalid partition, and for options that no partition satisfies.
 var ErrPartition = errors.New("invalid partition")
 
 // Partition divides the nodes of a graph, by fused id, into parts. It is read-only.

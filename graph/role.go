@@ -6,16 +6,16 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Role is what a column means to khop. Here alone it is decided which column has which: the one of its name. Readers of
-// foreign formats, and who adds a column, choose the role by the name that they give it.
+// Role is what a column means to khop. Only this file decides which column has which role: the one of its name. Readers
+// of foreign formats, and users who add a column, choose the role by the name.
 type Role uint8
 
 // The roles.
 const (
 	NoRole  Role = iota // numbers like any others
 	Feature             // of nodes or edges: what a model reads
-	Label               // of nodes: what a model is to say
-	Time                // of nodes or edges: since when they are there, one number
+	Label               // of nodes: what a model predicts
+	Time                // of nodes or edges: since when they exist, one number
 	Weight              // of edges: how likely they are drawn; finite and not negative
 )
 
@@ -30,8 +30,7 @@ func RoleOf(name string) Role { return Role(max(0, slices.Index(roles, name))) }
 // Role returns the column's role.
 func (c Column) Role() Role { return RoleOf(c.Name) }
 
-// ScaleOf returns the name of the column, float32, that a row of the column of that name is multiplied by where that is
-// int8.
+// ScaleOf returns the name of the float32 column with the scales of an int8 column's rows.
 func ScaleOf(name string) string { return name + "_scale" }
 
 // NodeRole returns the column of node type t that has a role; ok is false if none has.

@@ -21,7 +21,7 @@ type Block struct {
 // NumEdges returns the edges of the block.
 func (b *Block) NumEdges() int64 { return b.Indices.Len() }
 
-// Sample is what a sampler makes of some seeds. Its tensors are views of its own buffers, valid until the sample is
+// Sample is the result of a sampler for some seeds. Its tensors are views of its own buffers, valid until the sample is
 // filled again or closed. A sampler writes them; whoever gets the sample reads. Init before first use.
 type Sample struct {
 	// Nodes are own ids, Schema.IDType [NumNodes[hops][t]], by node type: the seeds first, each node once.
@@ -39,8 +39,8 @@ type Sample struct {
 	// SeedEdges are the local ids of the ends of seed edges, by edge type. They are views of SeedLocal; nil where no
 	// seeds are edges.
 	SeedEdges []Ends
-	// Arrays are what the sampler adds of its own: walks, norms, negatives. Which there are, and in what order, is the
-	// same in every sample of a sampler (sampling.Bound).
+	// Arrays are the sampler's own additions: walks, norms, negatives. All samples of a sampler have the same arrays in
+	// the same order (sampling.Bound).
 	Arrays []Array
 	// Buffers are the memory behind all of these, for samplers.
 	Buffers Buffers

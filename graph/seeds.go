@@ -21,8 +21,8 @@ type SeedSet struct {
 	Types []int32
 	// IDs are own ids of the type, int32 or int64 [n]. The zero tensor means all nodes 0 .. Count-1.
 	IDs unified.Tensor
-	// Times, if not nil, are the times of the nodes, as many as IDs: a sampler that looks at time looks at each as of
-	// its own. Either all sets of a list of seeds have times or none. They are kept. A split on disk has none.
+	// Times, if not nil, are the times of the nodes, as many as IDs: a sampler that looks at time looks at each node as
+	// of its own time. Either all sets of a list of seeds have times or none. They are kept. A split on disk has none.
 	Times []int64
 	// Count is the number of seeds; it is taken from IDs where those are given.
 	Count int64

@@ -17,7 +17,7 @@ type PartitionOptions struct {
 	Progress func(done, total int64)
 }
 
-// Most returns the most nodes that a part has of a graph with so many.
+// Most returns the most nodes that a part of a graph may have, given the nodes of the graph.
 func (o PartitionOptions) Most(nodes int64) int64 {
 	mean := float64(nodes) / float64(o.Parts)
 	return max(int64(mean*(1+cmp.Or(o.Slack, 0.03))), (nodes+int64(o.Parts)-1)/int64(o.Parts))
@@ -37,9 +37,9 @@ type PartitionQuality struct {
 // memory. Each node goes to the part that has most of the sources of its in-edges, times the part's room. Later
 // passes know where the nodes behind were before. The best pass wins; it stops after one that is not better.
 //
-// All is integer arithmetic: the same graph gives the same partition everywhere. Where edges have a direction, store
-// both for a better cut. Cost: a pass reads all edges. Sources: Stanton and Kliot, "Streaming graph partitioning for
-// large distributed graphs", KDD 2012 (linear deterministic greedy); Nishimura and Ugander, "Restreaming graph
+// It computes with integers: the same graph gives the same partition everywhere. If edges have a direction, store both
+// directions for a better cut. Cost: a pass reads all edges. Sources: Stanton and Kliot, "Streaming graph partitioning
+// for large distributed graphs", KDD 2012 (linear deterministic greedy); Nishimura and Ugander, "Restreaming graph
 // partitioning", KDD 2013.
 func StreamPartition(ctx context.Context, g *Graph, o PartitionOptions) (*Partition, PartitionQuality, error) {
 	n := g.NumNodes()

@@ -37,8 +37,8 @@ type Placed struct {
 // Place brings the graph, and the columns that opt names, to where loaders on opt.Device read them, once. New then
 // makes loaders of the result that share it: as many at a time as loaders says, among which the limits of opt are
 // divided. Their options name the same device or "auto", and columns that opt names; their Residence, MaxMemory,
-// DeviceMemory, DeviceCache, HostPages, Carry and HotRows are not looked at. Where loaders share it, RankUses ranks
-// once, as RankPresample does.
+// DeviceMemory, DeviceCache, HostPages, Carry and HotRows are not looked at. If several loaders share the source,
+// RankUses ranks rows once, as RankPresample does, and not anew by use.
 //
 // The source must stay open until the loaders and the result are closed. Errors are those of New.
 func Place(ctx context.Context, src Source, opt Options, loaders int) (*Placed, error) {

@@ -11,10 +11,10 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// ErrMemory is returned where attaching would need more host memory than there is.
+// ErrMemory is returned if attaching would need more host memory than there is.
 var ErrMemory = errors.New("not enough host memory to page-lock")
 
-// AttachOptions say how Attach and Upload take memory. The zero value counts nothing and tells nobody.
+// AttachOptions say how Attach and Upload take memory. The zero value counts nothing and reports no progress.
 type AttachOptions struct {
 	Ledger  *Ledger // counts what is page-locked, copied or uploaded
 	Purpose Purpose
@@ -85,10 +85,9 @@ func (a *Attachment) Close() error {
 	return attached.drop(a.entry)
 }
 
-// Attach lets a device address b, a mapped file or any other memory of the host, by the best rung that there is: where
-// it lies, or in a copy, as for the Go heap. It reads pages ahead before it registers them. Attaching the same bytes
-// again, or a part of them, shares the memory; each Attachment is closed on its own. Without bytes the Attachment is
-// empty.
+// Attach lets a device address b, a mapped file or any other memory of the host, by the best available rung: in place,
+// or in a copy, as for the Go heap. It reads pages ahead before it registers them. Attaching the same bytes again, or a
+// part of them, shares the memory; each Attachment is closed on its own. Without bytes the Attachment is empty.
 //
 // Errors: device.ErrNoDevice without a device; the cause of ctx where that ends; ErrFault where a mapped file was cut
 // short; device.ErrDeviceLost; otherwise an error that names every rung with the reason against it, among them
@@ -131,7 +130,7 @@ func Attach(ctx context.Context, dev *device.Device, b []byte, opt AttachOptions
 	return &Attachment{bytes: e.view(b), entry: e, rung: e.rung, steps: e.steps}, nil
 }
 
-// Attached reports whether Attach would share what b lies in with an attachment that is there, or is being made.
+// Attached reports whether Attach of b would share memory with an attachment that exists or is being made.
 func Attached(b []byte) bool {
 	lo := uintptr(addressOf(b))
 	hi := lo + uintptr(len(b))

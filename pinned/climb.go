@@ -102,8 +102,8 @@ func (c *climb) try(r Rung, e *entry) error {
 	}
 }
 
-// inPlace registers memory that stands for e's range. Pages of a file are read ahead, and from then on are memory of
-// this process.
+// inPlace registers memory for e's range. Pages of a file are read ahead, and from then on count as memory of this
+// process.
 func (c *climb) inPlace(e *entry, mem []byte, flags device.RegisterFlags) error {
 	n := int64(len(mem))
 	if c.what.kind == memoryFile {
@@ -191,7 +191,7 @@ func (c *climb) preflight(n int64) error {
 	return nil
 }
 
-// chunks does something piece by piece, tells how far it is, and stops where the context ends.
+// chunks calls do piece by piece, reports progress, and stops when the context ends.
 func (c *climb) chunks(n int64, do func(lo, hi int64) error) error {
 	for lo := int64(0); lo < n; lo += c.opt.chunk {
 		if err := context.Cause(c.ctx); err != nil {

@@ -23,7 +23,7 @@ const (
 	memoryFile               // a mapped file
 )
 
-// memory is what the system says about a range of addresses.
+// memory describes a range of addresses, as the system does.
 type memory struct {
 	kind             memoryKind
 	why              string // of memoryUnknown

@@ -14,13 +14,14 @@ import (
 // fail, and copying it again would double the memory.
 var attached entries
 
-// entries tells which memory serves which range of addresses.
+// entries knows which memory serves which range of addresses.
 type entries struct {
 	sync.Mutex
 	all []*entry
 }
 
-// entry is memory that attachments share. Whoever gets it fresh fills it in; from settle to drop it does not change.
+// entry is memory that attachments share. The caller that gets it fresh fills it in; from settle to drop it does not
+// change.
 type entry struct {
 	lo, hi uintptr // the bytes that it serves; whole pages if they are registered where they lie; guarded by the lock
 	mem    []byte  // where the device finds them
@@ -124,13 +125,13 @@ func (t *entries) remove(e *entry) {
 	t.all = slices.DeleteFunc(t.all, func(x *entry) bool { return x == e })
 }
 
-// view returns the part of the entry's memory that stands for b.
+// view returns the part of the entry's memory that serves b.
 func (e *entry) view(b []byte) []byte {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b))) - e.lo
 	return e.mem[at : at+uintptr(len(b)) : at+uintptr(len(b))]
 }
 
-// onUndo adds what takes back a step that has just succeeded.
+// onUndo adds a function that undoes a step that has just succeeded.
 func (e *entry) onUndo(f func() error) { e.undo = append(e.undo, f) }
 
 // giveBack undoes all steps, the last one first, and returns the first error.

@@ -89,7 +89,7 @@ func (l *Ledger) take(place Placement, p Purpose, n int64) error {
 	}
 }
 
-// side returns the account of a placement; without a ledger, one in which nobody counts.
+// side returns the account of a placement; for a nil ledger, one that stays empty.
 func (l *Ledger) side(place Placement) *account {
 	switch {
 	case l == nil:
@@ -109,7 +109,7 @@ func (l *Ledger) Take(p Purpose, n int64) error { return l.take(Host, p, n) }
 // Give counts n bytes less, which were counted by Take.
 func (l *Ledger) Give(p Purpose, n int64) { l.Add(p, -n) }
 
-// Left returns the bytes of host memory that may still be taken; the greatest int64 where there is no limit.
+// Left returns the bytes of host memory that may still be taken; the greatest int64 without a limit.
 func (l *Ledger) Left() int64 {
 	if l == nil {
 		return math.MaxInt64

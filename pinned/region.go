@@ -11,11 +11,11 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// PageSize is a wish for the pages of an allocation in pageable host memory.
+// PageSize is the preferred page size of an allocation in pageable host memory.
 type PageSize uint8
 
 const (
-	// PagesAuto asks for huge pages where the allocation is large enough to profit (HugePage bytes or more).
+	// PagesAuto asks for huge pages if the allocation is large enough to profit (HugePage bytes or more).
 	PagesAuto PageSize = iota
 	// PagesSmall asks for the system's base pages.
 	PagesSmall
@@ -29,7 +29,7 @@ const HugePage = 2 << 20
 // ErrTooLarge is returned for sizes that no allocation of this process can have.
 var ErrTooLarge = errors.New("pinned: size out of range")
 
-// ErrPlacement is returned where memory is asked to do what its placement cannot.
+// ErrPlacement is returned for an operation that memory of a placement does not allow.
 var ErrPlacement = errors.New("not possible with memory there")
 
 // Options say how Allocate and Buffer take memory. The zero value is anonymous host memory on PagesAuto, not counted.
@@ -205,7 +205,7 @@ func (o Options) huge(n int64) bool {
 	return o.Placement() == Host && (o.Pages == PagesHuge && n > 0 || o.Pages == PagesAuto && n >= HugePage)
 }
 
-// deviceUnit is what device memory is counted in: as finely as the driver divides it.
+// deviceUnit is the unit in which device memory is counted: that of the driver.
 const deviceUnit = 512
 
 const maxAlloc = 1<<(min(unsafe.Sizeof(uintptr(0))*8, 48)-1) - 1<<22

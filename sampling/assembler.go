@@ -8,7 +8,7 @@ import (
 )
 
 // Assembler does for a custom sampler what all samplers share: node lists, local ids, blocks. The sampler says which
-// edges are picked. An Assembler is for one goroutine.
+// edges are picked. Only one goroutine may use an Assembler.
 type Assembler struct{ impl assembler }
 
 // Destination is a node whose in-edges of one type are to be picked from.
@@ -22,8 +22,8 @@ type Destination struct {
 	Draws Stream
 }
 
-// PickFunc appends to picks the positions of the edges that d follows, in the order that they shall have in the block,
-// and returns it. It must not keep picks. Positions outside d.First .. d.Last-1 are an error.
+// PickFunc appends the positions of the edges that d follows to picks, in the order that they get in the block, and
+// returns picks. It must not keep picks. Positions outside d.First .. d.Last-1 are an error.
 type PickFunc func(d *Destination, picks []int64) []int64
 
 type assembler interface {

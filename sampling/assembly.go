@@ -59,7 +59,7 @@ type assembly[V nodeID] struct {
 	skipper excludingPicker[V]
 }
 
-// edgeState is what an edge type has made of the batch so far.
+// edgeState counts what the batch has of an edge type so far.
 type edgeState struct {
 	numDst, numEdges int // with NewNodes these grow from hop to hop, else they are of one hop
 }
@@ -72,7 +72,7 @@ type stage[V nodeID] struct {
 	dstType, srcType     int
 }
 
-// index returns what destination i's draws are keyed by.
+// index returns the key of destination i's draws.
 func (st *stage[V]) index(i int) uint64 {
 	id := uint64(st.dst.ids[i])
 	if st.dst.trees != nil {
@@ -93,13 +93,14 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 	return sat.Add(bytes, sat.Mul(perNode, b.Nodes))
 }
 
-// newAssembly is for ids of the width that the graph's schema says. With disjoint the trees of the items are kept
-// apart.
+// newAssembly makes an assembly for ids of the width that the graph's schema says. With disjoint the trees of the items
+// are kept apart.
 func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint bool, b Bound) (*assembly[V], error) {
 	g := env.Graph
 	s := g.Schema()
-	a := &assembly[V]{scratch: &scratch{options: env.Scratch}, graph: g, schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos,
-		indptr: g.Indptr(), indices: indices, chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
+	a := &assembly[V]{scratch: &scratch{options: env.Scratch}, graph: g, schema: s, layers: b.Layers,
+		frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr(), indices: indices,
+		chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
 	var err error
 	if a.types, err = newTypeColumn(g.Types()); err != nil {
 		return nil, err

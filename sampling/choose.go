@@ -13,8 +13,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// choosePicker is what Neighbor decides where the edges of a destination are not all alike: some may not be followed,
-// or they have weights. It finds the edges that may be followed, and chooses among them. It looks at all edges of a
+// choosePicker picks for Neighbor if the edges of a destination are not all alike: some may not be followed, or they
+// have weights. It finds the edges that may be followed, and chooses among them. It looks at all edges of a
 // destination, so it picks while it counts, and keeps the picks of a stage.
 type choosePicker[V nodeID] struct {
 	a      *assembly[V]
@@ -46,7 +46,7 @@ type choosePicker[V nodeID] struct {
 	chunkLoaded bool // the chunk holds all its edges
 }
 
-// edgesOf are the edges of a destination.
+// edgesOf describes the edges of a destination.
 type edgesOf struct {
 	index      uint64 // keys its draws
 	asOf       int64  // the time as of which it is looked at
@@ -71,7 +71,7 @@ func (d *edgesOf) column(at int64) int64 {
 	return at
 }
 
-// drawn is a pick with replacement: where among the edges, or their weights, it falls.
+// drawn is a pick with replacement, and where it falls among the edges or their weights.
 type drawn struct {
 	at   uint64
 	pick int64
@@ -96,7 +96,7 @@ func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (*
 	return c, nil
 }
 
-// lookAtTimes makes the assembly keep apart what is looked at as of different times.
+// lookAtTimes makes the assembly keep nodes apart that are looked at as of different times.
 func (p *choosePicker[V]) lookAtTimes() {
 	f := p.a.forest
 	f.groups.most = int(min(maxGroups, (1<<62)/max(f.nodes, 1)))
@@ -123,8 +123,8 @@ func (p *choosePicker[V]) step(pos, source int64, srcType int, asOf int64) int64
 	return asOf
 }
 
-// chooseBytes is what a choosePicker takes beyond the assembly: the picks of a stage, and the candidates or draws of a
-// destination.
+// chooseBytes is the memory of a choosePicker beyond the assembly: the picks of a stage, and the candidates or draws of
+// a destination.
 func (n Neighbor) chooseBytes(s *graph.Schema, p plan, blocks [][]int64) int64 {
 	stage, picks, degree := int64(0), int64(0), int64(0)
 	for _, layer := range blocks {
@@ -188,7 +188,7 @@ func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	return int64(st.have + p.made), nil
 }
 
-// prefetch asks for what is read of n edges.
+// prefetch asks for the columns of n edges.
 func (p *choosePicker[V]) prefetch(from, n int64) {
 	if n == 0 {
 		return
@@ -219,7 +219,7 @@ func (p *choosePicker[V]) room(n int64) (err error) {
 	return err
 }
 
-// see turns to a destination.
+// see goes to a destination.
 func (p *choosePicker[V]) see(i int) {
 	p.chunkLoaded = false
 	first, n := p.a.start[i], p.a.degree[i]
@@ -246,7 +246,7 @@ func (p *choosePicker[V]) see(i int) {
 	}
 }
 
-// withinTimes returns which edges have a time that may be followed, of edges in order of time.
+// withinTimes returns which edges may be followed by their time, if edges lie in order of time.
 func (p *choosePicker[V]) withinTimes() (first, n int64) {
 	if p.excluded == nil {
 		return p.values.times.within(p.first, p.n, p.least, p.top)
@@ -257,7 +257,7 @@ func (p *choosePicker[V]) withinTimes() (first, n int64) {
 	return p.first + int64(a), int64(max(b-a, 0))
 }
 
-// ordered says that the edges of the type lie in order of the times that the sampler looks at.
+// ordered reports whether the edges of the type lie in the order of the times that the sampler reads.
 func (p *choosePicker[V]) ordered() bool {
 	return p.opt.Time.ordered(&p.a.schema.Edges[p.st.edgeType])
 }
@@ -304,7 +304,7 @@ func (p *choosePicker[V]) choose() error {
 	}
 }
 
-// limit returns the picks of a destination that may follow that many edges; All stays.
+// limit returns how many picks a destination makes that may follow eligible edges; All stays All.
 func (p *choosePicker[V]) limit(eligible int64) int64 {
 	switch {
 	case eligible == 0:

@@ -138,8 +138,7 @@ func (p *choosePicker[V]) byRecency(stream uint64, k int64) error {
 	return p.take(best.end())
 }
 
-// time returns the time of an edge; without one that of its source, which is the time of its destination where it has
-// none.
+// time returns the time of an edge, else of its source, else of its destination.
 func (p *choosePicker[V]) time(at int64) int64 {
 	v, st := &p.values, p.st
 	at = p.column(at)

@@ -26,7 +26,7 @@ type Cluster struct {
 	PerBatch int `name:"clusters" id:"per-batch" default:"1" range:"0," help:"Parts of a batch."`
 }
 
-// partNodes is how many nodes a part has, on average at most, where Cluster makes the partition.
+// partNodes is the most nodes that a part has on average, if Cluster makes the partition.
 const partNodes = 1024
 
 // parts returns how many parts there are.
@@ -37,7 +37,7 @@ func (k Cluster) parts(s *graph.Schema) int {
 	return k.Partition.Parts()
 }
 
-// Prepare implements PreparedSampler: it makes a partition where there is none.
+// Prepare implements PreparedSampler: it makes a partition unless there is one.
 func (k Cluster) Prepare(ctx context.Context, env Env) (Sampler, error) {
 	own, err := k.prepare(ctx, env)
 	if err != nil {
@@ -86,7 +86,7 @@ func (k Cluster) prepare(ctx context.Context, env Env) (*preparedCluster, error)
 	return own, nil
 }
 
-// partitionBytes returns what a partition takes, and what graph.StreamPartition takes beyond that.
+// partitionBytes returns the memory of a partition, and what graph.StreamPartition takes besides.
 func partitionBytes(nodes int64, parts int) (kept, while int64) {
 	return sat.Mul(8, nodes) + 16*int64(parts), sat.Mul(2*4, nodes) + 28*int64(parts)
 }

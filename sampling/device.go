@@ -41,7 +41,7 @@ type Topology struct {
 	HotTypes   device.Address // as Types
 }
 
-// DeviceEnv is what a DeviceWorker works with.
+// DeviceEnv has what a DeviceWorker needs.
 type DeviceEnv struct {
 	// Env is as for a Worker. Scratch memory is taken on Device, and a little page-locked host memory besides.
 	Env
@@ -57,8 +57,8 @@ type DeviceEnv struct {
 // DeviceWorker samples on a device, a batch at a time, for one goroutine at a time.
 type DeviceWorker interface {
 	// Enqueue puts a whole batch on the stream; the host waits for nothing. out was shaped by Bound.Init with memory of
-	// the device, and is the worker's until Finish. req is not kept. A batch in hand, after which something failed, is
-	// given up, after a wait for the stream.
+	// the device, and is the worker's until Finish. req is not kept. If an earlier batch was not finished, Enqueue
+	// waits for the stream and gives that batch up.
 	Enqueue(ctx context.Context, req *Request, out *graph.Sample) error
 	// Finish makes out the sample of the batch in hand, once the stream has passed it, for which the caller waits. Only
 	// work behind this stream may read its tensors; NumNodes and the shapes are for the host. replay means that a

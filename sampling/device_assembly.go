@@ -25,10 +25,10 @@ const (
 	timedIDBits       = 63 // the same where times matter: the table is then empty when a batch begins
 )
 
-// devicePicker is a picker on a device: kernels that decide which edges a hop follows (pick.cuh says what they share).
+// devicePicker is a picker on a device: kernels that decide which edges a hop follows. pick.cuh has their common code.
 // All edge types of a hop go together.
 type devicePicker interface {
-	// needs says what its kernels need besides.
+	// needs says which optional memory its kernels need.
 	needs() deviceNeeds
 	// describe sets the fan-out and the key of a segment, which is one edge type of a hop. With fan-out 0 it is passed
 	// over.
@@ -100,7 +100,8 @@ type deviceAssembly struct {
 	asked seedCounts    // of it
 }
 
-// newDeviceAssembly is for a picker of opt.bound.Layers hops, which it closes with itself; not where it fails.
+// newDeviceAssembly makes an assembly for a picker of opt.bound.Layers hops, which it closes with itself, but not if it
+// fails.
 func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*deviceAssembly, error) {
 	s := env.Graph.Schema()
 	w := &deviceAssembly{deviceOptions: opt, env: env, picker: p, schema: s, ids: s.IDType(), pos: s.PosType(),
@@ -246,8 +247,8 @@ func (w *deviceAssembly) check(req *Request, out *graph.Sample) error {
 	return nil
 }
 
-// lessRoom reports whether to try again where an error says that there is not so much memory: it gives back what was
-// taken, and guesses less for the first batch.
+// lessRoom reports whether to try again after an error of too little memory: it gives back what was taken, and guesses
+// less for the first batch.
 func (w *deviceAssembly) lessRoom(err error, out *graph.Sample) bool {
 	if w.guess < leastEdges || !errors.Is(err, pinned.ErrLimit) && !errors.Is(err, device.ErrOutOfMemory) {
 		return false
@@ -390,7 +391,7 @@ func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 	return failed
 }
 
-// timeArray returns which array of the sample has the times of a node type.
+// timeArray returns the number of the array with the times of a node type.
 func (w *deviceAssembly) timeArray(t int) int { return t + int(bit(w.disjoint))*len(w.schema.Nodes) }
 
 // at returns where a part of the description is on the device.

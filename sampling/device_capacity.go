@@ -8,15 +8,15 @@ import (
 	"github.com/khop-gnn/khop/internal/sat"
 )
 
-// firstEdges is how many edges of a hop a worker makes room for before it has seen a batch, where the bound is greater.
-// Where there is no memory for them it tries with fewer, as long as they are leastEdges.
+// firstEdges is how many edges of a hop a worker makes room for before its first batch, if the bound is greater. If
+// memory does not suffice it tries fewer, down to leastEdges.
 const (
 	firstEdges = 1 << 20
 	leastEdges = 1 << 10
 )
 
-// deviceCapacity is what the buffers of a device worker hold. It starts at a guess and grows to a quarter more than
-// what a batch needed, never beyond what any batch can need.
+// deviceCapacity says how much the buffers of a device worker hold. It starts at a guess and grows to a quarter more
+// than what a batch needed, never beyond what any batch can need.
 type deviceCapacity struct {
 	// [hop][node type]: length of the list before the hop, and after the last; never falls from hop to hop
 	nodes [][]int64
@@ -112,7 +112,7 @@ func (c *deviceCapacity) fitTable() {
 	c.bits = max(c.bits, bits.Len64(uint64(max(2*total, 2)-1)))
 }
 
-// dsts returns for how many destinations there must be room at a hop: of each edge type a multiple of 32.
+// dsts returns how many destinations of a hop need room: a multiple of 32 for each edge type.
 func (c *deviceCapacity) dsts(s *graph.Schema, h int) int64 {
 	n := int64(0)
 	for e := range s.Edges {
@@ -135,7 +135,7 @@ const maxDevicePicks = 1<<31 - 32
 
 func roundUp32(n int64) int64 { return (n + 31) &^ 31 }
 
-// last returns the greatest of a row, where blocks of all hops share a buffer.
+// last returns the greatest number of a column of rows: what a buffer needs that the blocks of all hops share.
 func last(rows [][]int64, i int) int64 {
 	n := int64(0)
 	for _, row := range rows {
@@ -144,8 +144,8 @@ func last(rows [][]int64, i int) int64 {
 	return n
 }
 
-// directSlots returns whether the table has a slot for every node of the graph in place of keys: where that is not
-// larger, or small enough for the device's cache.
+// directSlots reports whether the table has a slot for every node of the graph and no keys: it does if that is not
+// larger, or fits the device's cache.
 func directSlots(numNodes, batchNodes int64) bool {
 	const cached = 32 << 20
 	return numNodes < 1<<31 && 8*numNodes <= max(cached, 16*hashSlots(batchNodes))

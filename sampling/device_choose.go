@@ -10,8 +10,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// deviceChoose is what Neighbor decides on a device where the edges of a destination are not all alike: choose.cu says
-// how many it takes, and which.
+// deviceChoose picks for Neighbor on a device if the edges of a destination are not all alike: choose.cu says how many
+// it takes, and which.
 type deviceChoose struct {
 	device  *device.Device
 	kernels *chooseKernels
@@ -134,7 +134,7 @@ func (d *deviceChoose) at(l *deviceLaunch) deviceChooseStep {
 	return step
 }
 
-// badEdge says what is wrong with an edge whose source is a node of its type: its weight.
+// badEdge returns the error of an edge whose source is a node of its type: its weight is wrong.
 func (d *deviceChoose) badEdge(pos int64) error {
 	w := 0.0
 	if v := &d.values; v.weights32 != nil {

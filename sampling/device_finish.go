@@ -64,8 +64,8 @@ func (w *deviceAssembly) in(h, e int, err error) error {
 	return fmt.Errorf("hop %d, edge type %v: %w", h, &w.schema.Edges[e], err)
 }
 
-// badGraph says what the kernels found wrong with the graph. Of several faults it need not name the one that a Worker
-// finds first.
+// badGraph returns the error of a fault that the kernels found in the graph. Of several faults it need not name the one
+// that a Worker finds first.
 func (w *deviceAssembly) badGraph(h int, status *deviceStatus) error {
 	g, s := w.env.Graph, w.schema
 	if v := int64(status.badNode); v >= 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // HotAdjacency is a copy of the in-edges of some nodes in device memory, for graphs whose arrays stay in host memory:
-// what is picked there does not go over the bus. It changes nothing that is sampled.
+// picks among these do not go over the bus. It changes nothing that is sampled.
 type HotAdjacency struct {
 	Nodes int64 // that have a copy
 	Edges int64 // in the copies
@@ -21,12 +21,12 @@ type HotAdjacency struct {
 	start, indices, types unified.Buffer
 }
 
-// maxHotEdges is what a start has room for.
+// maxHotEdges is the greatest start plus one.
 const maxHotEdges = math.MaxUint32 - 1
 
-// NewHotAdjacency copies the in-edges of nodes in the order given (fused ids, the hottest first), as many as go into so
-// many bytes of device memory; a node whose in-edges do not fit is passed over. 4 bytes for each node of the graph are
-// taken first: where that does not go, there are no copies. The stream is used, and waited for, until it returns.
+// NewHotAdjacency copies the in-edges of nodes, in the given order (fused ids, the hottest first), until bytes of
+// device memory are used up; it passes over nodes whose in-edges do not fit. It first takes 4 bytes for each node of
+// the graph; if they do not fit, it copies nothing. The stream is used, and waited for, until it returns.
 //
 // Errors: ErrGraph for columns that make no sense, graph.ErrSeed for an id that is not a node, those of the device, the
 // context's cause.

@@ -9,7 +9,7 @@ import (
 
 var _ DeviceSampler = Labor{}
 
-// deviceLabor is what Labor decides on a device: labor.cu says how many edges a destination takes, and which.
+// deviceLabor picks for Labor on a device: labor.cu says how many edges a destination takes, and which.
 type deviceLabor struct {
 	device  *device.Device
 	kernels *laborKernels

@@ -149,7 +149,7 @@ func (x *DeviceDrawer) Draw(r Rand, links []LinkSeeds) error {
 	return x.collect(links, &l, mem)
 }
 
-// describe writes what the device is to know of a batch.
+// describe writes the description of a batch for the device.
 func (x *DeviceDrawer) describe(r Rand, links []LinkSeeds, l *linksLayout, mem []byte) {
 	types, first, negatives := part[deviceLinks](mem, l.links, len(links)), int64(0), int64(0)
 	put := func(at, n int64, of func(i int64) int64) {
@@ -180,7 +180,7 @@ func (x *DeviceDrawer) describe(r Rand, links []LinkSeeds, l *linksLayout, mem [
 	part[uint64](mem, l.badNode, 1)[0] = math.MaxUint64
 }
 
-// since returns the time from which on a node is there.
+// since returns the time from which a node exists.
 func (s *negativeNodes) since(id int64) int64 {
 	if s.times == nil {
 		return math.MinInt64

@@ -9,7 +9,7 @@ import (
 
 var _ PartlyOnDevice = Neighbor{}
 
-// deviceNeighbor is what Neighbor decides on a device: neighbor.cu says how many edges a destination takes, and which.
+// deviceNeighbor picks for Neighbor on a device: neighbor.cu says how many edges a destination takes, and which.
 type deviceNeighbor struct {
 	device  *device.Device
 	kernels *neighborKernels

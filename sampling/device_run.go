@@ -8,7 +8,7 @@ import (
 
 var sharedAssemblyKernels device.PerDevice[*assemblyKernels]
 
-// launches is what the launches of a batch depend on.
+// launches has all that the launches of a batch depend on.
 type launches struct {
 	device   device.Address
 	host     *uint8

@@ -35,7 +35,7 @@ func (d *Direction) UnmarshalText(text []byte) error {
 	return enum.Parse(ErrOptions, "direction", directions, text, d)
 }
 
-// checkDirection refuses edge types whose blocks could not have what is followed.
+// checkDirection refuses edge types whose blocks cannot hold the edges that are followed.
 func (n Neighbor) checkDirection(s *graph.Schema, p plan) error {
 	if n.Direction > Both {
 		return fmt.Errorf("%w: %v of edges", ErrOptions, n.Direction)
@@ -81,7 +81,7 @@ func (n Neighbor) reversedSchema(s *graph.Schema) *graph.Schema {
 	return &reversed
 }
 
-// reversedBytes is what a reversed graph takes.
+// reversedBytes is the memory of a reversed graph.
 func (n Neighbor) reversedBytes(s *graph.Schema) int64 {
 	if n.Direction == In {
 		return 0
@@ -137,7 +137,7 @@ func (t *reversed) Open(env Env) (Worker, error) {
 	return &reversedWorker{w, t}, nil
 }
 
-// reversedWorker says where edges lie in the graph itself.
+// reversedWorker translates positions to those of the graph itself.
 type reversedWorker struct {
 	Worker
 	of *reversed
@@ -171,7 +171,7 @@ func (w *reversedWorker) Sample(ctx context.Context, req *Request, out *graph.Sa
 	return nil
 }
 
-// take makes room for n elements that the reversed graph keeps.
+// take returns n elements of memory that the reversed graph keeps.
 func take[T unified.Element](t *reversed, n int64) ([]T, error) {
 	b := new(unified.Buffer)
 	t.own(b)
@@ -378,7 +378,7 @@ func (w *reversing[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
 	return graph.FromArrays(a)
 }
 
-// moved returns a column of the edges in the order of the reversed graph; T has the size of its elements.
+// moved returns a column of the edges in the order of the reversed graph. T is as large as its elements.
 func moved[T uint8 | int32 | int64](t *reversed, column unified.Tensor) (unified.Tensor, error) {
 	n := int64(max(len(t.at), len(t.at32)))
 	to, err := take[T](t, n)

@@ -22,8 +22,8 @@ type edgeValues struct {
 	nodes      []timeColumn // [node type], or none
 }
 
-// chooses says that the edges of a destination are not all alike, or that their number matters: choosePicker is for
-// that.
+// chooses reports whether the edges of a destination are not all alike, or their number matters: then choosePicker
+// picks.
 func (n Neighbor) chooses() bool {
 	return n.Weight != "" || n.Mask != "" || n.Share != 0 || n.Time.on()
 }
@@ -37,7 +37,7 @@ func (n Neighbor) EdgeColumns() (names []string) {
 	return names
 }
 
-// checkColumns refuses columns that are not as the options need them. Whether they are there the loader asks.
+// checkColumns refuses columns that are not as the options need them. The loader checks that they exist.
 func (n Neighbor) checkColumns(s *graph.Schema) error {
 	for _, c := range s.EdgeColumns {
 		number := len(c.Shape) == 0
@@ -218,7 +218,7 @@ func loadWeights[W float32 | float64](to []float64, from []W) (sum float64, ok b
 	return sum + other, int64(bad) >= 0
 }
 
-// invalid has the uppermost bit where a weight is negative, infinite or NaN, and for -0.
+// invalid sets the uppermost bit for a weight that is negative, infinite, NaN or -0.
 func invalid(w float64) uint64 {
 	b := math.Float64bits(w)
 	return b | (0x7FEFFFFFFFFFFFFF - b)

@@ -8,8 +8,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// forest gives local ids where a node can be in a list several times: once for each tree, or time as of which it is
-// looked at. Those are groups: tree g is group g where there are no times.
+// forest gives local ids if a node can be in a list several times: once for each group, which is a tree and the time as
+// of which nodes are looked at. Without times tree g is group g.
 type forest[V nodeID] struct {
 	groups       groups           // where there are times
 	trees, times int              // the first of the sample's arrays that have them, -1 for none

@@ -11,7 +11,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Full takes all in-edges of all nodes, a range of nodes after the other, for inference layer by layer: an epoch is one
+// Full takes all in-edges of all nodes, one range of nodes after another, for inference layer by layer: an epoch is one
 // layer of a model. Batches have no seeds and come in order. The first nodes of a batch are a range of nodes, which are
 // the destinations; the others are their sources. Each node is a destination in one batch, unless it has more in-edges
 // than a batch takes.

@@ -10,7 +10,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// groups numbers the pairs of a tree and a time that a batch has, in the order in which they come.
+// groups numbers the pairs of tree and time of a batch, in the order of their appearance.
 type groups struct {
 	times []int64 // of the items of the batch
 	cells []groupCell

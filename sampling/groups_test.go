@@ -13,9 +13,9 @@ func TestTimesOfABatchAreNumberedInTheirOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var g groups
 	g.most = 9000
-	defer func() {
-		expect.OK(t, g.close())
-	}()
+	var memory scratch
+	memory.own(&g.timeMem, &g.cellMem, &g.slotMem)
+	defer func() { expect.OK(t, memory.Close()) }()
 	for range 3 {
 		clear(g.slots)
 		g.n = 0

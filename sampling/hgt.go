@@ -72,7 +72,7 @@ func (k HGT) Open(env Env) (Worker, error) {
 	return openByWidth(k, env, openHGT, openHGT)
 }
 
-// budget is what the nodes of one type have that may be drawn.
+// budget holds the budgets of the nodes of one type that may be drawn.
 type budget[V nodeID] struct {
 	pool[V]
 	of     []float64 // [pool] 0 for a node that was drawn
@@ -140,7 +140,7 @@ func (w *hgtWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Samp
 	return w.finish(req, out)
 }
 
-// spend gives budgets to the in-neighbours of the nodes of a type that came to the list since the last time.
+// spend gives budgets to the in-neighbours of those nodes of a type that were appended since the last call.
 func (w *hgtWorker[V]) spend(t int) error {
 	l := &w.lists[t]
 	if w.pages.Pages != nil {

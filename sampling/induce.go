@@ -50,8 +50,8 @@ func newInducer[V nodeID](a *assembly[V], env Env) *inducer[V] {
 	return n
 }
 
-// inducedBound adds what induced blocks take to a bound whose lists are known: no more is known of the edges among some
-// nodes than that there are no more than in the graph, in each tree.
+// inducedBound adds induced blocks to a bound whose lists are known. All that is known of the edges among some nodes is
+// that each tree has no more than the graph.
 func inducedBound(s *graph.Schema, b *Bound, trees int64) {
 	b.Blocks = [][]int64{make([]int64, len(s.Edges))}
 	for e := range s.Edges {

@@ -10,13 +10,13 @@ import (
 
 // Labor samples in-neighbours as Neighbor does, but lets destinations agree: each source has one variate, uniform over
 // [0, 1), that all its destinations share, and a destination takes the in-edges whose sources have the least. So every
-// destination has as many edges as with Neighbor, each in-edge is as likely, and a batch has fewer nodes. Picks are
-// ascending by edge position.
+// destination has as many edges as with Neighbor, each in-edge is equally likely, and a batch has fewer nodes. Picks
+// are ascending by edge position.
 //
 // A destination of n in-edges of a type takes k of them, those with the least (variate, position), or all where k >= n.
-// Without parallel edges every subset of size k is as likely as any other. Parallel edges share the variate of their
-// source: they are taken together, up to k. With Poisson it takes each edge whose variate is below k/n: k on average,
-// and independently of the others.
+// Without parallel edges all subsets of size k are equally likely. Parallel edges share the variate of their source:
+// they are taken together, up to k. With Poisson it takes each edge whose variate is below k/n: k on average, and
+// independently of the others.
 //
 // Cost: O(in-edges) a destination, each with a variate, where there are more than k; with Poisson twice that. Method:
 // LABOR-0 of Balin and Catalyurek, "Layer-Neighbor Sampling: Defusing Neighborhood Explosion in GNNs", NeurIPS 2023;
@@ -32,8 +32,9 @@ type Labor struct {
 	Poisson bool `id:"poisson" help:"Take each edge by itself, so that the fan-out is a mean."`
 	// LayerDependent keeps the variate of a source for all hops, so that layers share nodes too.
 	LayerDependent bool `id:"layer-dependent" help:"Let hops share nodes too."`
-	// BatchDependency is the number of batches for which a source keeps its variate, so that following batches share
-	// nodes: from one batch to the next one source in BatchDependency draws anew. 0 and 1 are every batch.
+	// BatchDependency is the number of batches for which a source keeps its variate, so that successive batches share
+	// nodes: from one batch to the next, one source in BatchDependency draws anew. With 0 or 1 all draw anew for every
+	// batch.
 	BatchDependency int `id:"batch-dependency" default:"1" range:"1," help:"Batches for which a node keeps its draw."`
 }
 
@@ -93,7 +94,7 @@ func (p plan) laborRoom(s *graph.Schema) int64 {
 	return 2*most + laborSlack
 }
 
-// laborSlack is the room beyond, of which vectors write the last laborBehind without use.
+// laborSlack is the room beyond that. Vectors write to its last laborBehind elements, which nobody reads.
 const laborSlack, laborBehind = 256, 8
 
 func (l Labor) Open(env Env) (Worker, error) {

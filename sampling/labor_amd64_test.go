@@ -46,7 +46,7 @@ func TestVectorsOfLaborEqualPlainGo(t *testing.T) {
 				p.least(k)
 				did[i] += fmt.Sprint(p.at[:k])
 			}
-			expect.OK(t, p.close())
+			expect.OK(t, p.seen.Close())
 		}
 		expect.Ensure(t, did[0] == did[1], "seed %d round %d: %d of %d: plain Go has\n%s, vectors\n%s", seed, round, k,
 			len(column), did[0], did[1])

@@ -12,8 +12,8 @@ import (
 
 // variates are those of the sources of one type at one hop: a number of 64 bits for each fused id.
 //
-// Where they stay for several batches every source has a phase, by which it is in the group of batches now or already
-// in the next.
+// If they stay for several batches, every source has a phase, which says whether it is in the present group of batches
+// or already in the next.
 type variates struct {
 	key    uint64 // of the group now, less the offset of the type
 	next   uint64 // of the next group
@@ -30,7 +30,7 @@ func (l Labor) variates(r Rand, typeKey uint64, hop int, offset int64) variates 
 	return newVariates(r, typeKey, uint8(hop), uint64(offset), uint64(l.BatchDependency))
 }
 
-// newVariates is for a node type with a key and an offset. stays is the number of batches.
+// newVariates makes those of a node type with a key and an offset, which stay for some batches.
 func newVariates(r Rand, typeKey uint64, hop uint8, offset, stays uint64) (v variates) {
 	stage := func(r Rand, p Purpose, hop uint8) uint64 {
 		return r.Stage(typeKey, p, hop).key - offset*rng.Golden // so that fused ids can be the index
@@ -59,7 +59,7 @@ func (v *variates) of(id uint64) uint64 {
 	return rng.Draw(rng.Stream(key, id), 0)
 }
 
-// laborPicker is what Labor decides: of each destination's edges those whose sources have the least variates.
+// laborPicker picks for Labor: of each destination's edges those whose sources have the least variates.
 type laborPicker[V nodeID] struct {
 	a    *assembly[V]
 	plan plan
@@ -151,7 +151,7 @@ func (p *laborPicker[V]) below(i int, limit uint64) (n int64) {
 	return n
 }
 
-// see turns to destination i.
+// see goes to destination i.
 func (p *laborPicker[V]) see(i int) {
 	p.a.reach(i)
 	p.excluded = p.a.left(p.edgeType, int64(p.dst.ids[i]))

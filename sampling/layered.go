@@ -27,7 +27,7 @@ import (
 type FastGCN struct {
 	// Nodes are how many nodes each hop draws, Nodes[0] for the seeds; All (-1) takes every in-edge, 0 none.
 	Nodes []int `same:"layer-nodes" id:"nodes"`
-	// Weight names a column of the edges, float32 or float64, with what each edge's message counts; finite and not
+	// Weight names a column of the edges, float32 or float64, with the factor of each edge's message: finite and not
 	// negative. "" is the mean: 1 / in-edges of the type that the destination has.
 	Weight string `same:"weight"`
 }
@@ -42,7 +42,7 @@ type Ladies struct {
 	Weight string `same:"weight"`                 // as in FastGCN
 }
 
-// layered is what FastGCN and Ladies come down to.
+// layered has the options of FastGCN and Ladies in one form.
 type layered struct {
 	name   string
 	nodes  []int

@@ -13,8 +13,8 @@ import (
 // purposeLayer is the purpose of draws of the nodes of a layer.
 const purposeLayer = Purpose(13)
 
-// layerPicker is what FastGCN and Ladies decide: the nodes of a hop, and then of each destination's edges those whose
-// source was drawn. It keeps the picks of a stage.
+// layerPicker picks for FastGCN and Ladies: the nodes of a hop, and then of each destination's edges those whose source
+// was drawn. It keeps the picks of a stage.
 type layerPicker[V nodeID] struct {
 	a      *assembly[V]
 	opt    layered
@@ -39,7 +39,7 @@ type layerPicker[V nodeID] struct {
 	timesMem, wholeMem, picksMem unified.Buffer
 }
 
-// runEnd returns where the edges of the type of the one at from end, in the column that ends at to.
+// runEnd returns where the edges end that have the type of the edge at from, in the column that ends at to.
 func (a *assembly[V]) runEnd(from, to int64) int64 {
 	if len(a.schema.Edges) == 1 {
 		return to
@@ -47,7 +47,7 @@ func (a *assembly[V]) runEnd(from, to int64) int64 {
 	return a.types.firstAtLeast(from, to, a.types.at(from)+1)
 }
 
-// value returns what the message of an edge counts, of n edges of its type that its destination has.
+// value returns the factor of the message of an edge, whose destination has n edges of its type.
 func (v *edgeValues) value(pos, n int64) (float64, error) {
 	w := 0.0
 	switch {
@@ -182,7 +182,7 @@ func (p *layerPicker[V]) hop(r Rand, stages []stage[V]) error {
 	return nil
 }
 
-// noTimes makes the nodes of the pool be drawn 0 times.
+// noTimes sets how often each node of the pool was drawn to 0.
 func (p *layerPicker[V]) noTimes() (err error) {
 	p.times, err = unified.Grow[int32](&p.timesMem, int64(p.pool.nodes.n)+1, 0)
 	clear(p.times)

@@ -11,7 +11,7 @@ import (
 // This file is for samplers that reach nodes otherwise than by picks of a hop: they append nodes to the lists of an
 // assembly, and write blocks and arrays of their own.
 
-// boundNodes is the Bound of a sample with at most that many nodes, and one layer without edges.
+// boundNodes is the Bound of a sample of at most that many nodes and one layer without edges.
 func boundNodes(s *graph.Schema, nodes int64) Bound {
 	b := Bound{Layers: 1, Blocks: [][]int64{make([]int64, len(s.Edges))}}
 	for t := range s.Nodes {
@@ -133,7 +133,7 @@ func (a *assembly[V]) typeOf(v V) int {
 	return t
 }
 
-// column returns where the in-edges of a fused id lie.
+// column returns the positions of the in-edges of a fused id.
 func (a *assembly[V]) column(v V) (from, to int64, err error) {
 	from, to = a.indptr[v], a.indptr[v+1]
 	if uint64(from) > uint64(to) || uint64(to) > uint64(len(a.indices)) {
@@ -146,7 +146,7 @@ func errColumn(v, from, to int64, numEdges int) error {
 	return fmt.Errorf("%w: node %d: its edges are %d to %d of %d", ErrGraph, v, from, to, numEdges)
 }
 
-// errNode is for an edge whose source is not a node of the graph.
+// errNode refuses an edge whose source is not a node of the graph.
 func (a *assembly[V]) errNode(pos int64, v V) error {
 	return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes", ErrGraph, pos, v, len(a.indptr)-1)
 }

@@ -95,7 +95,8 @@ func TestTablesTakeWhatTheyAreSaidTo(t *testing.T) {
 func tableTakes[V nodeID](t *testing.T, nodes, batch int64) {
 	t.Helper()
 	var ledger pinned.Ledger
-	table := newRelabeler[V](nodes, batch, pinned.Options{Ledger: &ledger})
+	memory := &scratch{options: pinned.Options{Ledger: &ledger}}
+	table := newRelabeler[V](nodes, batch, memory)
 	expect.OK(t, table.begin())
 	lists := []list[V]{{ids: make([]V, batch+1), count: V(nodes)}}
 	out := make([]int32, 1)
@@ -107,7 +108,7 @@ func tableTakes[V nodeID](t *testing.T, nodes, batch int64) {
 	if took := ledger.Peak(); took > (pinned.Options{}).Size(said) {
 		t.Errorf("%T of %d nodes, batches of %d: %d bytes were said, %d taken", table, nodes, batch, said, took)
 	}
-	err := table.close()
+	err := memory.Close()
 	expect.That(t, err == nil && ledger.Total() == 0, "closing leaves %d bytes: %v", ledger.Total(), err)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Law says how likely each node is to stand in for an end of an edge.
+// Law says how likely a negative has each node in place of an end of an edge.
 type Law uint8
 
 const (
@@ -59,27 +59,27 @@ func (e End) String() string { return enum.Name(ends, e) }
 // UnmarshalText is the inverse of String.
 func (e *End) UnmarshalText(text []byte) error { return enum.Parse(ErrOptions, "end", ends, text, e) }
 
-// Negatives say which edges that are not true a batch gets beside its seeds that are edges: each true edge with one end
-// or both replaced. The zero value is none. docs/sampling.md, "Negatives", states the result in full.
+// Negatives say which false edges a batch gets beside its seed edges: each is a true edge with one end or both
+// replaced. The zero value adds none. docs/sampling.md, "Negatives", states the result in full.
 //
 // Cost: O(1) a negative where the law is uniform or in-batch, O(log nodes) where it has weights, and with Strict for
 // each try O(log degree), or O(degree) for edge types ordered by time.
 type Negatives struct {
-	// Ratio is how many negatives each edge gets. It may be a fraction: of n edges of a type, the first i have
-	// floor(i * Ratio) together.
+	// Ratio is how many negatives each edge gets. It may be a fraction: the first i edges of a type have floor(i *
+	// Ratio) together.
 	Ratio float64 `name:"negative-ratio" id:"ratio" default:"1" zero:"0" with:"negatives" help:"..."`
-	// Law says which nodes stand in, Replace for which end.
+	// Law says which nodes negatives have in place of an end, Replace which end.
 	Law     Law `name:"negatives" id:"law" default:"none" empty:"none" help:"..."`
 	Replace End `name:"corrupt" id:"replace" default:"target" with:"negatives" help:"Which end they replace."`
 	// Weight names a column of the nodes, for ByWeight: a number that is finite and not negative.
 	Weight string `name:"negative-weight" key:"weight" with:"negatives" value:"COLUMN" help:"..."`
-	// Time names a column of the nodes, integers: only nodes whose time is not after that of the edge stand in. Nodes
-	// of types without it are always there. The edges must have times.
+	// Time names a column of the nodes, integers: only nodes whose time is not after that of the edge are drawn. Nodes
+	// of types without it always exist. The edges must have times.
 	Time string `name:"negative-time" key:"time" with:"negatives" value:"COLUMN" help:"..."`
-	// Strict draws again what is an edge of the graph, the edge itself or a self-loop.
+	// Strict draws again if a negative is an edge of the graph, the edge itself or a self-loop.
 	Strict bool `with:"negatives" help:"Draw again what is an edge, a self-loop or the seed itself."`
-	// Tries is how often a negative is drawn at most, where a draw may be refused; 0 is 16. A negative that was refused
-	// each time is left out, with Triplets it becomes the edge itself, and is counted.
+	// Tries is how often a negative is drawn at most, if a draw may be refused; 0 is 16. A negative that was refused
+	// each time is left out (with Triplets it becomes the edge itself), and is counted.
 	Tries int `name:"negative-tries" key:"tries" default:"16" zero:"0" with:"negatives" help:"..."`
 	// Triplets keeps all negatives of an edge, so that they can be laid out as source, target and Ratio other targets
 	// (or sources). Ratio must be whole, and Replace one end.
@@ -149,14 +149,14 @@ func (n Negatives) tries() int {
 // Of returns how many negatives the first count edges of a type have together.
 func (n Negatives) Of(count int64) int64 { return int64(float64(count) * n.Ratio) }
 
-// LinkSeeds are the seeds of one edge type in a batch: edges that were asked for, then their negatives.
+// LinkSeeds are the seeds of one edge type in a batch: the edges asked for, then their negatives.
 type LinkSeeds struct {
 	// SeedEdges are all edges. Labels are 0 for negatives; Times, where there are any, those of the edge that each was
 	// made of.
 	SeedEdges
 	// Items number the edges that were asked for in the list of seeds; they key the draws.
 	Items []int64
-	// Group has the place, among the edges that were asked for, of the edge that each is or was made of.
+	// Group says of each edge which of the edges asked for it is, or was made of.
 	Group []int32
 	// Missed counts the negatives that were refused at every try.
 	Missed int64
@@ -253,7 +253,7 @@ func (d *Drawer) one(s Stream, first uint64, e int, l *LinkSeeds, i, n int) (sou
 	return source, target, !is, err
 }
 
-// drawEnd returns the node that a draw stands for, in place of an end of edge i.
+// drawEnd returns the node that a draw puts in place of an end of edge i.
 func (d *Drawer) drawEnd(draw uint64, e, end int, batch []int64, l *LinkSeeds, i int) (id int64, found bool) {
 	in := d.ends[e][end]
 	time := int64(0)
@@ -267,7 +267,7 @@ func (d *Drawer) drawEnd(draw uint64, e, end int, batch []int64, l *LinkSeeds, i
 	return in.at(draw, time)
 }
 
-// errTimes is for columns of times that are not integers.
+// errTimes refuses a column of times that are not integers.
 func errTimes(nodeType, column string, t unified.Tensor) error {
 	return fmt.Errorf("%w: negatives: times %q of node type %q are %v; they must be one integer a node", ErrOptions,
 		column, nodeType, t)

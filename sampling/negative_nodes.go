@@ -31,7 +31,7 @@ type negativeNodes struct {
 	memory [3]unified.Buffer
 }
 
-// at returns the node that a draw stands for among those whose time is not after time; found is false if none is.
+// at returns the node that a draw chooses among those whose time is not after time; found is false if there are none.
 func (s *negativeNodes) at(draw uint64, time int64) (id int64, found bool) {
 	m := s.n
 	if s.sorted != nil {
@@ -56,7 +56,7 @@ func (s *negativeNodes) at(draw uint64, time int64) (id int64, found bool) {
 	return k, true
 }
 
-// Bytes returns the most memory that Open takes for edges of the types that are marked.
+// Bytes returns the most memory that Open takes for edges of the marked types.
 func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
 	for e, seeded := range types {
 		if !seeded || !n.Any() {
@@ -76,9 +76,9 @@ func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
 	return bytes
 }
 
-// Open prepares to draw negatives for edges of the types that are marked, and takes memory for that: 8 bytes for each
-// node where the law has weights, and 16 where nodes have times. ErrOptions for columns that are not there or of
-// another type, for weights that are negative, not finite, or all zero. It stops with context.Cause when ctx ends.
+// Open prepares to draw negatives for edges of the marked types. It takes 8 bytes a node if the law has weights, and 16
+// if nodes have times. ErrOptions for columns that are not there or of another type, for weights that are negative, not
+// finite, or all zero. It stops with context.Cause when ctx ends.
 func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, err error) {
 	g := env.Graph
 	s := g.Schema()

@@ -199,7 +199,7 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 	return &worker[V]{a, pick}, nil
 }
 
-// newPicker returns what picks among the edges of one type.
+// newPicker returns the picker among the edges of one type.
 func newPicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (picker[V], error) {
 	if !opt.chooses() {
 		w := &neighborPicker[V]{a: a, plan: p, replace: opt.Replace}

@@ -7,9 +7,9 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Pages brings parts of a graph's arrays to memory, where these are in files that are larger than memory. A worker says
-// what a hop will read, and waits for all of it at once. What was not brought can be read all the same, but slowly: a
-// page at a time, while a processor waits. One goroutine uses it.
+// Pages brings parts of a graph's arrays to memory, if their files are larger than memory. A worker says what a hop
+// will read, and waits for all of it at once. Other parts can be read too, but slowly: a page at a time, while a
+// processor waits. One goroutine uses it.
 type Pages interface {
 	// Array returns the number of an array, -1 for one that is in memory.
 	Array(t unified.Tensor) int
@@ -69,7 +69,7 @@ func (p *paged) want(array int, from, to int64) {
 	}
 }
 
-// bringNodes brings where the columns of nodes begin and end: of ids plus an offset, as far as they are not negative.
+// bringNodes brings the entries of indptr for ids plus an offset; it skips negative ids.
 func (a *assembly[V]) bringNodes(ids []V, offset V) error {
 	p := &a.pages
 	for i, id := range ids {
@@ -86,7 +86,7 @@ func (a *assembly[V]) bringNodes(ids []V, offset V) error {
 	return p.Bring()
 }
 
-// bringAt brings an array's elements at some positions, as far as these are not negative.
+// bringAt brings an array's elements at some positions; it skips negative ones.
 func (p *paged) bringAt(array int, positions []int64) error {
 	if array < 0 {
 		return nil
@@ -127,7 +127,7 @@ func (a *assembly[V]) bringEdges(array int, ids []V, offset V) error {
 	return p.Bring()
 }
 
-// bringRanges brings what says where the edges of a stage's destinations lie, from lo on.
+// bringRanges brings the arrays that say where the edges of a stage's destinations lie, from lo on.
 func (a *assembly[V]) bringRanges(st *stage[V], lo int) error {
 	p, ids := &a.pages, st.dst.ids[min(lo, st.hi):st.hi]
 	p.hi = st.hi
@@ -138,15 +138,15 @@ func (a *assembly[V]) bringRanges(st *stage[V], lo int) error {
 	return a.bringEdges(p.types, ids, st.dst.offset)
 }
 
-// again says that the picker begins with destination lo of the stage at hand, or begins anew.
+// again tells that the picker begins the stage, or begins it anew, at destination lo.
 func (p *paged) again(lo int) {
 	if len(p.looks) > 0 {
 		p.reached = lo
 	}
 }
 
-// reach brings the columns that the picker looks at, of destination i of the stage at hand, and of those behind it as
-// far as a window goes. What goes wrong ends the stage.
+// reach brings the columns that the picker looks at, of destination i of the stage and of later ones within a window.
+// An error ends the stage.
 func (a *assembly[V]) reach(i int) {
 	if i >= a.pages.reached {
 		a.bringColumns(i)
@@ -171,7 +171,7 @@ func (a *assembly[V]) bringColumns(i int) {
 	}
 }
 
-// failure returns what went wrong where nobody could be told, once.
+// failure returns, once, an error of a function that returns none.
 func (p *paged) failure() error {
 	err := p.err
 	p.err = nil
@@ -186,7 +186,7 @@ type aheadPicker[V nodeID] struct {
 	n, at int // picks in the window, and of these, how many were delivered
 }
 
-// fromDisk returns p, or where sources are on disk what makes its picks ahead.
+// fromDisk returns p, or if sources are on disk a picker that makes p's picks ahead.
 func (a *assembly[V]) fromDisk(p picker[V]) picker[V] {
 	if a.pages.Pages == nil || a.pages.indices < 0 {
 		return p

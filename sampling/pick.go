@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// neighborPicker is what Neighbor decides: up to a fan-out of each destination's edges, or all of them.
+// neighborPicker picks for Neighbor: up to a fan-out of each destination's edges, or all of them.
 type neighborPicker[V nodeID] struct {
 	a       *assembly[V]
 	plan    plan
@@ -27,8 +27,8 @@ type neighborPicker[V nodeID] struct {
 	picks unified.Buffer // of a destination that takes more than a chunk holds, and not all of its edges
 }
 
-// manyPicks returns the most picks that a destination takes at once of edges that it does not take all of, where they
-// are more than a chunk holds; else 0. No destination has more edges than its type.
+// manyPicks returns the most picks that a destination takes at once without taking all its edges, if they are more than
+// a chunk holds; else 0. No destination has more edges than its type.
 func (p plan) manyPicks(s *graph.Schema) (most int64) {
 	for _, fanouts := range p {
 		for e, k := range fanouts {

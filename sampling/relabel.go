@@ -7,11 +7,11 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// nodeID is the width of node ids in a graph.
+// nodeID is the type of node ids in a graph, of either width.
 type nodeID interface{ int32 | int64 }
 
-// relabeler maps fused node ids to local ids within a batch. Entries of earlier batches are not cleared but told by
-// their age: values grow from batch to batch, and what lies below base is old.
+// relabeler maps fused node ids to local ids within a batch. Entries of earlier batches are not cleared: values grow
+// from batch to batch, and those below base are old.
 type relabeler[V nodeID] interface {
 	// begin starts a batch, that will have fewer than 2^30 local ids of any type.
 	begin() error

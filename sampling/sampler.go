@@ -41,8 +41,9 @@ type Wrapper interface {
 }
 
 // As returns a sampler as one of the optional interfaces that say what a Sampler is or reads, such as ColumnSampler:
-// the sampler itself, or the first of those that it wraps that has the interface. A Wrapper therefore has only what it
-// changes. PreparedSampler and DeviceSampler open workers, and As would go past the Wrapper: ask for them directly.
+// the sampler itself, or the first of those that it wraps that has the interface. A Wrapper therefore implements only
+// what it changes. PreparedSampler and DeviceSampler open workers, and As would go past the Wrapper: ask for them
+// directly.
 func As[T Sampler](s Sampler) (as T, ok bool) {
 	for s != nil {
 		if as, ok = s.(T); ok {
@@ -178,7 +179,7 @@ type ArrayBound struct {
 	Rows int64
 }
 
-// Init shapes a sample as the sampler's workers expect it, and says how its memory is taken.
+// Init shapes a sample as the sampler's workers expect it, and says how it takes memory.
 func (b *Bound) Init(out *graph.Sample, s *graph.Schema, mem pinned.Options) {
 	arrays := make([]graph.Column, len(b.Arrays))
 	for i := range arrays {
@@ -193,7 +194,7 @@ func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
 	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0)), Frontier: AllNodes}.Bound(s, batchSize)
 }
 
-// Env is what a worker works with.
+// Env has what a worker needs.
 type Env struct {
 	Graph     *graph.Graph
 	BatchSize int            // the most seeds that a request will have; each end of an edge counts
@@ -205,7 +206,7 @@ type Env struct {
 	Progress func(done, total int64)
 }
 
-// report tells how far something is where anybody listens.
+// report calls progress, unless it is nil.
 func report(progress func(done, total int64), done, total int64) {
 	if progress != nil {
 		progress(done, total)
@@ -233,8 +234,8 @@ func exactly[T unified.Element](b *unified.Buffer, n int64) ([]T, error) {
 	return some[:n], nil
 }
 
-// openByWidth opens what k describes, a worker most often, for the width of the graph's ids. Both functions are the
-// same one, of that width.
+// openByWidth opens what k describes, most often a worker, for the width of the graph's ids. Both functions are one
+// generic function, for either width.
 func openByWidth[K, W any](k K, env Env, narrow func(K, Env, []int32) (W, error),
 	wide func(K, Env, []int64) (W, error)) (W, error) {
 	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
@@ -248,13 +249,13 @@ func openByWidth[K, W any](k K, env Env, narrow func(K, Env, []int32) (W, error)
 	return wide(k, env, ids)
 }
 
-// described is what the options of a sampler come to with a schema.
+// described is the form of a sampler's options that was checked against a schema.
 type described interface {
 	bound(s *graph.Schema, batchSize int) Bound
 	open(env Env) (Worker, error)
 }
 
-// boundOf is Sampler.Bound of a sampler that describe checks.
+// boundOf implements Sampler.Bound by a function that checks the options.
 func boundOf[D described](describe func(*graph.Schema) (D, error), s *graph.Schema, batchSize int) Bound {
 	d, err := describe(s)
 	if err != nil {
@@ -263,7 +264,7 @@ func boundOf[D described](describe func(*graph.Schema) (D, error), s *graph.Sche
 	return d.bound(s, batchSize)
 }
 
-// openOf is Sampler.Open of a sampler that describe checks.
+// openOf implements Sampler.Open by a function that checks the options.
 func openOf[D described](describe func(*graph.Schema) (D, error), env Env) (Worker, error) {
 	d, err := describe(env.Graph.Schema())
 	if err != nil {

@@ -25,7 +25,7 @@ type smallest[K float64 | int64] struct {
 // room is how many candidates are kept before all but k are dropped.
 func (s *smallest[K]) room() int { return 2*s.k + 64 }
 
-// smallestBytes is what a smallest takes for up to k of n edges.
+// smallestBytes is the memory of a smallest for up to k of n edges.
 func smallestBytes(k, n int64) int64 {
 	return sat.Mul(24, min(sat.Add(sat.Mul(2, k), 64), sat.Add(n, 64)))
 }

@@ -130,7 +130,7 @@ func viewBlock(out *graph.Sample, layer, e int, edges int64, pos unified.DType) 
 	return err
 }
 
-// posSink writes edge positions where they are wanted.
+// posSink writes edge positions if they are wanted.
 type posSink struct {
 	wanted bool
 	pos32  []int32

@@ -115,7 +115,7 @@ func (s *subsetter) subset262144(pos []int64, stream uint64, start int64, n uint
 // isZero is 1 for 0 and 0 for all others.
 func isZero(x uint64) uint64 { return (x|-x)>>63 ^ 1 }
 
-// fewPicks is the most picks that insertSubset is quicker for.
+// fewPicks is the number of picks up to which insertSubset is quicker.
 const fewPicks = 4096
 
 // subsetLarge draws from more than masks have bits for.

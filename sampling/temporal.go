@@ -11,7 +11,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// TimeRule says which edges a node may follow that is looked at as of a time.
+// TimeRule says which edges may be followed of a node that is looked at as of time t.
 type TimeRule uint8
 
 const (
@@ -66,7 +66,7 @@ type Temporal struct {
 	AsOf *int64 `for:"temporal" value:"TIME" help:"The time of seeds that have no other."`
 }
 
-// on says that times matter.
+// on reports whether times matter.
 func (t *Temporal) on() bool { return t.Edge != "" || t.Node != "" }
 
 // rule returns the rule of a hop.
@@ -77,12 +77,12 @@ func (t *Temporal) rule(hop int) TimeRule {
 	return t.Rules[min(hop, len(t.Rules)-1)]
 }
 
-// ordered says that edges of a type lie in order of the times that the sampler looks at.
+// ordered reports whether edges of a type lie in the order of the times that the sampler reads.
 func (t *Temporal) ordered(et *graph.EdgeType) bool {
 	return graph.RoleOf(t.Edge) == graph.Time && et.Order == graph.ByTime
 }
 
-// between returns the least and the greatest time that may be followed as of t; none where the first is the greater.
+// between returns the least and the greatest time that may be followed as of t; no time may if the first is greater.
 func (t *Temporal) between(hop int, asOf int64) (lo, hi int64) {
 	rule := t.rule(hop)
 	if rule == AnyTime {
@@ -242,7 +242,7 @@ func keepBetween[T int32 | int64](words []uint64, times []T, lo, hi int64) {
 }
 
 // itemTimes writes the time of each item of a request to times, in the order of their numbers. Nodes without one have
-// that of their type's column of times, and what has none either is as of asOf.
+// that of their type's column of times; items without either have asOf.
 func (r *Request) itemTimes(s *graph.Schema, nodes []timeColumn, asOf *int64, times []int64) error {
 	for t, ids := range r.Seeds {
 		switch {

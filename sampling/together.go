@@ -36,7 +36,7 @@ type dealt[V nodeID] struct {
 	pickMem, endMem, nextMem unified.Buffer
 }
 
-// checkTogether refuses what a fan-out over all edge types cannot do.
+// checkTogether refuses options that do not go with a fan-out over all edge types.
 func (n Neighbor) checkTogether() error {
 	switch {
 	case !n.Together:
@@ -70,8 +70,8 @@ func (a *assembly[V]) allEdges() *assembly[V] {
 		}
 		s.Edges = append(s.Edges, in)
 	}
-	b := &assembly[V]{scratch: a.scratch, graph: a.graph, schema: s, indptr: a.indptr, indices: a.indices, lists: a.lists, forest: a.forest,
-		pages: a.pages}
+	b := &assembly[V]{scratch: a.scratch, graph: a.graph, schema: s, indptr: a.indptr, indices: a.indices,
+		lists: a.lists, forest: a.forest, pages: a.pages}
 	b.own(&b.starts, &b.counts)
 	return b
 }
@@ -88,7 +88,7 @@ func newTogetherPicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) 
 	return w, err
 }
 
-// capTogether lowers what a hop reaches, by node type, to what all destinations pick together.
+// capTogether bounds what a hop reaches, by node type, by all picks of its destinations together.
 func (n Neighbor) capTogether(s *graph.Schema, fanouts []int, lists, fresh, reached []int64) {
 	if !n.Together || len(fanouts) == 0 || fanouts[0] < 0 {
 		return
@@ -105,7 +105,7 @@ func (n Neighbor) capTogether(s *graph.Schema, fanouts []int, lists, fresh, reac
 	}
 }
 
-// togetherBytes is what a togetherPicker takes beyond the assembly.
+// togetherBytes is the memory of a togetherPicker beyond the assembly.
 func (n Neighbor) togetherBytes(s *graph.Schema, p plan, b Bound) int64 {
 	most := int64(0) // picks of a hop
 	for _, layer := range b.Blocks {

@@ -52,7 +52,7 @@ type PPR struct {
 	As      string  `same:"edge-type" id:"as"` // as in PinSage
 }
 
-// visitPlan is what PinSage and PPR come down to.
+// visitPlan has the options of PinSage and PPR in one form, checked against a schema.
 type visitPlan struct {
 	walks         walkPlan
 	hops, most    int
@@ -179,7 +179,7 @@ func (p visitPlan) open(env Env) (Worker, error) {
 	return openByWidth(p, env, openVisits, openVisits)
 }
 
-// scored is a node and what speaks for it.
+// scored is a node and its score.
 type scored[V nodeID] struct {
 	node  V // fused
 	score uint64
@@ -268,7 +268,7 @@ func (w *visitWorker[V]) hop(ctx context.Context, h int, r Rand, out *graph.Samp
 	return w.closeHop(h, to.n, out)
 }
 
-// score sets best to all nodes of the type that speak for destination i+k, node k of the group.
+// score sets best to the candidates of destination i+k, node k of the group.
 func (w *visitWorker[V]) score(ctx context.Context, nodes, i, k int) error {
 	w.best = w.best[:0]
 	l := &w.lists[nodes]
@@ -282,7 +282,7 @@ func (w *visitWorker[V]) score(ctx context.Context, nodes, i, k int) error {
 // edgeSink is a block that grows, and the weights of its edges.
 type edgeSink struct{ layer, e, n int }
 
-// take makes the best of the scored nodes neighbours.
+// take makes neighbours of the best nodes.
 func (w *visitWorker[V]) take(to *edgeSink, out *graph.Sample) error {
 	slices.SortFunc(w.best, func(a, b scored[V]) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.node, b.node))

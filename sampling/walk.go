@@ -62,7 +62,7 @@ const (
 	mostWalks = 256
 )
 
-// walkPlan is what Walk and Node2Vec come down to.
+// walkPlan has the options of Walk and Node2Vec in one form, checked against a schema.
 type walkPlan struct {
 	length, perSeed int
 	restart, stop   float64
@@ -171,7 +171,7 @@ func (w *walkPlan) group() int {
 	return max(w.perSeed, max(16, min(walkers, 65536/(w.length+1))))
 }
 
-// scratch returns what walkerOver takes.
+// scratch returns the memory that walkerOver takes.
 func (w *walkPlan) scratch(s *graph.Schema) int64 {
 	id, n := s.IDType().Size(), int64(w.length)
 	each := 3*id + 3*4 + 3*8 + (n+1)*id // fields of walkWorker, of one walk

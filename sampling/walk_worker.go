@@ -68,7 +68,7 @@ func newWalker[V nodeID](p walkPlan, env Env, indices []V) (Worker, error) {
 	return w, nil
 }
 
-// walkerOver returns what takes walks from nodes of an assembly's lists.
+// walkerOver returns a worker that takes walks from nodes of an assembly's lists.
 func walkerOver[V nodeID](p walkPlan, a *assembly[V]) *walkWorker[V] {
 	w := &walkWorker[V]{assembly: a, walkPlan: p}
 	w.size = p.group()
@@ -246,7 +246,7 @@ func (w *walkWorker[V]) plain() error {
 	return nil
 }
 
-// keep moves what plain steps do without.
+// keep moves the state of a walk to another place.
 func (w *walkWorker[V]) keep(to, from int) {
 	w.at[to], w.root[to], w.own[to], w.phase[to], w.prev[to] = w.at[from], w.root[from], w.own[from], w.phase[from],
 		w.prev[from]

@@ -8,8 +8,8 @@ import (
 )
 
 // FromEdges returns the matrix of edges in any order: edge e leads from column sources[e] to row targets[e]. The edges
-// of a row keep their order. order says which edge stands at each place of the matrix; nil where edge e stands at e.
-// Nothing in the matrix is shared with the arguments.
+// of a row keep their order. order says which edge is at each place of the matrix; nil if edge e is at place e. Nothing
+// in the matrix is shared with the arguments.
 //
 // Shapes: targets and sources int32 or int64 [edges], of the same dtype. ErrMatrix names the first edge that is out of
 // range, ErrShape says which dtype, shape or placement is wrong.

@@ -11,18 +11,18 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// ErrShape is returned where tensors do not fit a matrix or each other, in shape, dtype or placement.
+// ErrShape is returned if tensors do not fit a matrix or each other, in shape, dtype or placement.
 var ErrShape = errors.New("sparse: operands do not fit")
 
-// ErrMatrix is returned for arrays that are no sparse matrix: an index out of range, row ends that descend.
+// ErrMatrix is returned for arrays that are not a sparse matrix: an index is out of range, or row ends descend.
 var ErrMatrix = errors.New("sparse: not a matrix")
 
 // Matrix is a sparse matrix in compressed rows, without values: row i is a destination, and its columns
 // indices[indptr[i]] .. indices[indptr[i+1]-1] are its sources. Entries keep that order, may repeat, and are called
 // edges. Values, if there are any, are given with each operation, one an edge.
 //
-// A Matrix is a view: it copies nothing, and is valid as long as the arrays under it, which must not change. What is
-// computed of it once, such as degrees, it keeps. It is safe for concurrent use.
+// A Matrix is a view: it copies nothing, and is valid as long as the arrays under it, which must not change. It keeps
+// what is computed of it, such as degrees. It is safe for concurrent use.
 type Matrix struct {
 	rows, cols, edges int64
 	indptr32          []int32 // [rows+1], one of the two

@@ -6,7 +6,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// plain sums rows lo to hi in Go. It is the specification of the kernels, and what remains where there is no assembly.
+// plain sums rows lo to hi in Go. It is the specification of the kernels, and the only variant without assembly.
 func (t *spmmTask) plain(own *ownRun, lo, hi int64) {
 	a, r := t.a, &t.run
 	n, halves := a.cols*t.width, t.halves()

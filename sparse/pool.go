@@ -17,7 +17,7 @@ type Options struct {
 	// Workers is the number of goroutines that compute, the caller's among them; 0 is all processors that the process
 	// may use.
 	Workers int
-	// Tuning says how SpMM is computed where it was measured; nil takes the default everywhere. It changes no result.
+	// Tuning has the measured ways to compute SpMM; nil takes the default for all operands. It changes no result.
 	Tuning *Tuning
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Preparation says what a loader makes of each block in its pipeline (loader.Options.Columns.Prepare).
+// Preparation says what a loader computes of each block in its pipeline (loader.Options.Columns.Prepare).
 type Preparation uint8
 
 const (
@@ -17,13 +17,13 @@ const (
 	Transpose Preparation = 1 << iota
 	// GCNNorm is a value for each edge: 1/sqrt(degree of its destination x degree of its source), both in the block.
 	GCNNorm
-	// Loops are the block with an edge from each destination to itself, last in each row that has none, as GCN and GAT
-	// want it: transposes and norms are then of this block. Edges must be between nodes of one type.
+	// Loops is the block with an edge from each destination to itself, last in each row that has none, as GCN and GAT
+	// need it: transposes and norms are then of this block. Edges must be between nodes of one type.
 	Loops
 	preparations
 )
 
-// Valid reports whether there is such a preparation.
+// Valid reports whether all bits are preparations.
 func (p Preparation) Valid() bool { return p < preparations }
 
 // UnmarshalText reads names with commas: "transpose", "gcn-norm", "loops".
@@ -64,8 +64,8 @@ func LoopBlock(indptr, indices []int32, b *graph.Block) (edges int64, err error)
 	return int64(len(indices)), nil
 }
 
-// Prepared returns the matrix of a block with what a loader has made of it, so that it is not made again. of finds an
-// array by its name, without layer and type of edges: "loops/indptr", "loops/indices", "transpose/indptr",
+// Prepared returns the matrix of a block with what a loader has computed of it, so that it is not computed again. of
+// finds an array by its name, without layer and type of edges: "loops/indptr", "loops/indices", "transpose/indptr",
 // "transpose/indices", "transpose/edges" and "gcn_norm", as docs/loader.md describes them, or returns no tensor. With
 // loops the matrix has them. It is valid as long as block and arrays are. Errors are those of New.
 func Prepared(b *graph.Block, of func(name string) unified.Tensor) (*Matrix, error) {

@@ -71,7 +71,7 @@ func (p *Pool) SDDMMAdd(out unified.Tensor, a *Matrix, u, v unified.Tensor) erro
 	})
 }
 
-// checkEnds refuses what does not fit an operation that makes numbers for edges of what their ends have.
+// checkEnds refuses operands that do not fit an operation from the ends of edges to the edges.
 func checkEnds(out unified.Tensor, a *Matrix, u, v unified.Tensor) error {
 	switch {
 	case !perEdge(out, a):

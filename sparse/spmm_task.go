@@ -99,7 +99,7 @@ func (t *spmmTask) size() int64 { return int64(t.dtype.Size()) }
 // halves reports whether x has 16 bits.
 func (t *spmmTask) halves() bool { return t.dtype != unified.Float32 }
 
-// fit changes a strategy to one that these operands have: kernels read the lower half of an index, and those for 16
+// fit changes a strategy to one that these operands allow: kernels read the lower half of an index, and those for 16
 // bits take one to eight whole vectors.
 func (t *spmmTask) fit() {
 	width := t.width / t.heads
@@ -210,7 +210,7 @@ func (t *spmmTask) tiles(own *ownRun, y uintptr, lo, hi int64) {
 	}
 }
 
-// rowAt returns the first row of a part: the first before which there are that share of all rows and edges.
+// rowAt returns the first row of a part: the first before which there is that part of all rows and edges.
 func (a *Matrix) rowAt(part, parts int64) int64 {
 	if part >= parts {
 		return a.rows
@@ -227,7 +227,7 @@ func (a *Matrix) rowAt(part, parts int64) int64 {
 	return lo
 }
 
-// rowAfter returns the row that is about that many rows and edges further, at least one row and at most hi.
+// rowAfter returns a row that is about work rows and edges further: at least one row, at most hi.
 func (a *Matrix) rowAfter(lo, hi, work int64) int64 {
 	row, end := lo+1, lo+a.start(lo)+work
 	for row < hi && row+a.start(row) < end {

@@ -5,8 +5,8 @@ import "unsafe"
 // streamRoom is how much of y waits in the cache before it is written past it: some rows, at least one.
 const streamRoom = 16 << 10
 
-// ownRun is what a worker has of its own: a copy of the run, and rows of y that wait to be written. A line is written
-// whole, so that it is not read first; where a line is shared with another part, with ordinary stores.
+// ownRun is a worker's own copy of the run, and rows of y that wait to be written. A line is written whole, so that it
+// is not read first; a line that another part has too is written with ordinary stores.
 type ownRun struct {
 	spmmRun
 	room    []byte         // lines; the first one goes where y continues
@@ -24,7 +24,7 @@ func (o *ownRun) init() {
 	o.room = memory[at:][:streamRoom+2*cacheLine]
 }
 
-// begin starts a part that begins that many bytes into y.
+// begin starts a part at an offset of y, in bytes.
 func (o *ownRun) begin(y unsafe.Pointer, at int) {
 	o.all, o.done = y, at
 	o.foreign = (int(uintptr(y)%cacheLine) + at) % cacheLine
@@ -34,7 +34,7 @@ func (o *ownRun) begin(y unsafe.Pointer, at int) {
 // next returns where the next row goes.
 func (o *ownRun) next() uintptr { return uintptr(unsafe.Pointer(&o.room[o.waiting])) }
 
-// flush writes whole lines of what waits, after n more bytes.
+// flush adds n bytes to those that wait, and writes whole lines of them.
 func (o *ownRun) flush(v variant, n int) {
 	have := o.waiting + n
 	if have < cacheLine {
@@ -53,7 +53,7 @@ func (o *ownRun) flush(v variant, n int) {
 	o.waiting = copy(o.room, o.room[from:have])
 }
 
-// write writes what waits in the first line, up to a byte, with ordinary stores.
+// write writes the first line, up to a byte, with ordinary stores.
 func (o *ownRun) write(to int) {
 	if n := to - o.foreign; n > 0 {
 		o.done += copy(unsafe.Slice((*byte)(unsafe.Add(o.all, o.done)), n), o.room[o.foreign:])
@@ -61,7 +61,7 @@ func (o *ownRun) write(to int) {
 	o.foreign = 0
 }
 
-// end writes what still waits.
+// end writes the bytes that still wait.
 func (o *ownRun) end() {
 	o.write(o.waiting)
 	o.all = nil

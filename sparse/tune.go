@@ -19,11 +19,11 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// ErrTuning is returned for a file of choices that is damaged, or comes from another machine or version.
+// ErrTuning is returned for a file of choices that is damaged or comes from another machine or version.
 var ErrTuning = errors.New("sparse: choices that do not serve here")
 
-// Tuning is what was measured on this machine: how to compute SpMM, by a key of its operands. It is safe for concurrent
-// use. No choice changes a result.
+// Tuning has the fastest ways to compute SpMM, as measured on this machine, by a key of the operands. It is safe for
+// concurrent use. No choice changes a result.
 //
 // The method is that of iSpLib (Alam, Hasan, Rahman et al., WWW Companion 2024), whose users choose the width that
 // measures best; here each operand finds what was measured best for it.
@@ -33,7 +33,7 @@ type Tuning struct {
 	ways    map[string]string // see Way
 }
 
-// tuneKey is what an SpMM has in common with others that are computed best in the same way.
+// tuneKey tells apart the operands of SpMM that may need different strategies.
 type tuneKey struct {
 	Workers    int   `json:"workers"`
 	IndexBytes int   `json:"index_bytes"`
@@ -83,11 +83,11 @@ func TuningPath() (string, error) {
 	return filepath.Join(dir, "khop", "tune.json"), nil
 }
 
-// NewTuning returns one without choices.
+// NewTuning returns a Tuning without choices.
 func NewTuning() *Tuning { return &Tuning{choices: map[tuneKey]choice{}} }
 
-// LoadTuning reads a file. What it returns serves in any case: without choices where there is no file (and no error),
-// or where the file cannot be used. Then the error is ErrTuning, and says why.
+// LoadTuning reads a file. It always returns a usable Tuning: one without choices, and no error, if there is no file;
+// one without choices, and an ErrTuning that says why, if the file cannot be used.
 func LoadTuning(path string) (*Tuning, error) {
 	t := NewTuning()
 	text, err := os.ReadFile(path)
@@ -150,8 +150,8 @@ func (t *Tuning) Way(key string) string {
 	return t.ways[key]
 }
 
-// KeepWay keeps how something that is made of several operations was found to be computed best, such as a layer, under
-// a key that says of what sizes it is. Without a Tuning it does nothing.
+// KeepWay keeps the fastest way to compute several operations together, such as a layer, under a key that names their
+// sizes. On a nil Tuning it does nothing.
 func (t *Tuning) KeepWay(key, way string) {
 	if t == nil {
 		return
@@ -161,7 +161,7 @@ func (t *Tuning) KeepWay(key, way string) {
 	t.keepWay(key, way)
 }
 
-// keepWay is KeepWay for who has the lock.
+// keepWay is KeepWay for a caller that holds the lock.
 func (t *Tuning) keepWay(key, way string) {
 	if t.ways == nil {
 		t.ways = map[string]string{}
@@ -176,7 +176,7 @@ func here() tuneFile {
 
 var processor = sync.OnceValue(func() string { return machine.Probe().Processor })
 
-// strategy returns the strategy that a choice stands for, if this processor has it.
+// strategy returns the strategy of a choice, if this processor has it.
 func (c choice) strategy() (strategy, error) {
 	at := slices.IndexFunc(variants(), func(v variant) bool { return v.String() == c.Kernel })
 	if at < 0 {
@@ -241,7 +241,7 @@ func (t *Tuning) Save(path string) error {
 	})
 }
 
-// find returns the strategy for a key; the default's where nothing was measured.
+// find returns the strategy for a key, else the default.
 func (t *Tuning) find(k tuneKey, otherwise strategy) strategy {
 	if t == nil {
 		return otherwise
@@ -270,9 +270,9 @@ type Tuned struct {
 	Choice   string        `json:"choice"`
 }
 
-// Tune measures how SpMM of such operands is computed best, and keeps the choice in t: later calls of SpMM by pools
-// with that Tuning use it. y is written, with the sum. Candidates differ in one property from the best so far, and are
-// run in turn with it, rounds times: only what wins clearly is taken, so that the choice is not slower than the default
+// Tune measures the fastest way to compute SpMM of such operands, and keeps the choice in t: later calls of SpMM by
+// pools with that Tuning use it. It writes the sum to y. Candidates differ in one property from the best so far, and
+// run in turn with it, rounds times. Only a clear winner is taken, so that the choice is never slower than the default,
 // but for noise.
 func (p *Pool) Tune(t *Tuning, y unified.Tensor, a *Matrix, values, x unified.Tensor, rounds int) (Tuned, error) {
 	if err := checkSpMM(y, Sum, a, values, x); err != nil {
@@ -323,7 +323,7 @@ func (p *Pool) Tune(t *Tuning, y unified.Tensor, a *Matrix, values, x unified.Te
 	return r, nil
 }
 
-// changes make candidates of a strategy, or say that there is none.
+// changes make candidates of a strategy, or report that there is none.
 var changes = []func(*strategy) bool{
 	func(p *strategy) bool { p.ahead = 8; return p.variant != plain },
 	func(p *strategy) bool { p.ahead = 32; return p.variant != plain },

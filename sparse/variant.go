@@ -1,6 +1,6 @@
 package sparse
 
-// A variant is a way to compute; all give the same results. Which are at hand depends on the processor.
+// A variant is a way to compute; all give the same results. The processor decides which are available.
 type variant uint8
 
 const (
@@ -40,7 +40,7 @@ const (
 // floatBytes is the size of a float32.
 const floatBytes = 4
 
-// variantFor returns the best variant for a matrix. Kernels read the lower half of an index.
+// variantFor returns the best variant for a matrix. Kernels read only the lower half of an index.
 func variantFor(a *Matrix) variant {
 	if a.cols > 1<<32 {
 		return plain
@@ -48,8 +48,8 @@ func variantFor(a *Matrix) variant {
 	return variants()[0]
 }
 
-// defaultStrategy is how an SpMM is computed where nothing was measured. Prefetching 8 to 64 edges ahead is the same
-// within noise; wide tiles win because each row of x is then read at once, and its lines follow each other.
+// defaultStrategy is the strategy of an SpMM that was not measured. Prefetching 8 to 64 edges ahead is the same within
+// noise; wide tiles win because each row of x is then read at once, and its lines follow each other.
 func defaultStrategy(a *Matrix, width int64) strategy {
 	v := variantFor(a)
 	return strategy{variant: v, tile: v.tile(), ahead: 16, part: min(max(partBytes/(4*width), 256), 16384), group: 256,

@@ -27,7 +27,7 @@ const (
 	numDTypes
 )
 
-// Kind is what the bits of an element mean. The values are DLPack's.
+// Kind says what the bits of an element mean. The values are DLPack's.
 type Kind uint8
 
 // The kinds of elements.
@@ -38,7 +38,7 @@ const (
 	Brain    Kind = 4 // floating point: the upper bits of a float32
 )
 
-// traits are what there is to know of a dtype.
+// traits are the properties of a dtype.
 type traits struct {
 	name   string
 	size   int64
@@ -48,8 +48,8 @@ type traits struct {
 	stored DType  // as what it is written where nobody else knows it
 }
 
-// dtypes is all that is said of a dtype anywhere: beside a line here, a new one needs a case in each conversion below,
-// and a line in docs/format.md, docs/feed.md and the package in Python (protocol.py).
+// dtypes has all properties of all dtypes. A new one needs a line here, a case in each conversion below, and a line in
+// docs/format.md, docs/feed.md and the Python package (protocol.py).
 var dtypes = [numDTypes]traits{
 	{"invalid", 0, Unsigned, "", "", Invalid},
 	{"int8", 1, Signed, "i1", "CharStorage", Int8},
@@ -120,11 +120,11 @@ func ParseTorch(name string) DType {
 	return find(func(d DType) bool { return d.String() == name || name != "" && d.traits().torch == name })
 }
 
-// Stored returns the type that elements have in Arrow files and for NumPy: their own, or where that is known to khop
-// alone, one of integers of that size.
+// Stored returns the type of elements in Arrow files and in NumPy: their own, or integers of that size if only khop
+// knows their own.
 func (d DType) Stored() DType { return d.traits().stored }
 
-// OfKind returns the dtype of a kind with so many bits; Invalid if there is none.
+// OfKind returns the dtype of a kind with a number of bits; Invalid if there is none.
 func OfKind(kind Kind, bits int64) DType {
 	return find(func(d DType) bool { return d.Kind() == kind && 8*d.Size() == bits })
 }
@@ -212,7 +212,7 @@ func (d DType) Integer(b []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(b))
 }
 
-// Float returns the first of little-endian elements, rounded where it has more than 53 bits.
+// Float returns the first of little-endian elements, rounded if it has more than 53 bits.
 func (d DType) Float(b []byte) float64 {
 	switch d {
 	case Float16:
@@ -247,7 +247,7 @@ func (d DType) Put(b []byte, x float64) {
 	}
 }
 
-// Floats writes as many little-endian elements as to has numbers to it, rounded to float32.
+// Floats converts len(to) little-endian elements to float32, rounded.
 func (d DType) Floats(to []float32, from []byte) {
 	switch d {
 	case Float16:

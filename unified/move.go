@@ -7,9 +7,9 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// OnHost returns a tensor that the host may read. It copies a tensor in device memory to memory of the host, which
-// release gives back; work that writes to the tensor must have ended before. Any other tensor is returned as it is.
-// Errors: those of the device and of memory.
+// OnHost returns a tensor that the host may read: a copy of a tensor in device memory, which release frees, or any
+// other tensor itself. Work that writes to the tensor must have ended before. Errors: those of the device and of
+// memory.
 func (t Tensor) OnHost() (host Tensor, release func() error, err error) {
 	if t.placement != Device || len(t.data) == 0 {
 		if t.placement == Device {

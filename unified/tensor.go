@@ -11,7 +11,7 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// ErrShape is returned where dtype, shape and bytes do not fit each other.
+// ErrShape is returned if dtype, shape and bytes do not fit each other.
 var ErrShape = errors.New("shape does not fit")
 
 // MaxRank is the greatest number of dimensions.
@@ -167,7 +167,7 @@ func View[T Element](t Tensor) ([]T, error) {
 	return viewUnchecked[T](t), nil
 }
 
-// viewError is formatted when it is read: who tries one type after the other drops it.
+// viewError is formatted only when it is read: callers that try one type after another drop it.
 type viewError struct {
 	tensor Tensor // without its bytes
 	as     DType

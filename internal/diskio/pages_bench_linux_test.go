@@ -24,7 +24,7 @@ type pageWays struct {
 	layouts []Layout
 }
 
-// touch reads every so manieth run of 64 pages.
+// touch reads every n-th run of 64 pages.
 func (w *pageWays) touch(from, step int) (sum byte) {
 	for at := 64 * from; at < len(w.pages); at += 64 * step {
 		for _, p := range w.pages[at : at+64] {

@@ -94,9 +94,10 @@ func TestDeviceTellsAboutItself(t *testing.T) {
 		t.Errorf("%q: %d of %d bytes free, %d SMs, compute capability %d", r.device.Name(), free, total, r.device.SMs(),
 			r.device.Attribute(device.AttrComputeMajor))
 	}
-	if r.device.Attribute(device.AttrWarpSize) != 32 || r.device.Attribute(device.AttrMaxThreadsPerBlock) != 1024 {
-		t.Errorf("warps of %d, blocks of up to %d", r.device.Attribute(device.AttrWarpSize),
-			r.device.Attribute(device.AttrMaxThreadsPerBlock))
+	const maxThreads, warpSize = device.Attr(1), device.Attr(10)
+	if r.device.Attribute(warpSize) != 32 || r.device.Attribute(maxThreads) != 1024 {
+		t.Errorf("warps of %d, blocks of up to %d", r.device.Attribute(warpSize),
+			r.device.Attribute(maxThreads))
 	}
 	v := r.device.Attribute(device.Attr(1 << 20))
 	expect.That(t, v == 0, "an attribute that does not exist is %d", v)

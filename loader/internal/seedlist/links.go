@@ -120,7 +120,7 @@ func (l *List) IndexBytes() (bytes int64) {
 	return bytes
 }
 
-// CountLinks finds where the edges of the types lie whose edges are seeds, if there are others.
+// CountLinks finds where the edges of the seeds' types lie in a graph that has other types as well.
 func (l *List) CountLinks(ctx context.Context, progress func(done, total int64)) error {
 	for i := range l.links {
 		if x := l.links[i].where; x.bytes() > 0 {

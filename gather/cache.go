@@ -118,8 +118,10 @@ func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, table b
 			}
 		}
 		return s.inParts(ctx, hot, rows, memory.Ledger, func(ids unified.Tensor, lo int64) error {
-			j := job{ids: ids, dst: c.hot + device.Address(lo*s.rowBytes), words: s.words.Address() + wordsBytes/2}
-			if err := s.launch(s.own, j); err != nil || !table {
+			from := deviceColumn{base: s.addr, n: n, words: s.words.Address() + wordsBytes/2}
+			list := deviceIds{ids: ids.Address(), idBytes: ids.DType().Size(), room: ids.Len()}
+			err := s.gather(s.own, c.hot+device.Address(lo*s.rowBytes), from, list)
+			if err != nil || !table {
 				return err
 			}
 			return s.mark(ids, deviceMark{first: lo, where: c.where, place: inCache})

@@ -162,34 +162,25 @@ func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor
 	if out.Address() == 0 {
 		return fmt.Errorf("gather to %v: %w", out, pinned.ErrPlacement)
 	}
-	j := job{ids: ids, count: count, dst: out.Address(), words: s.words.Address(), where: s.cache.where,
-		hot: s.cache.hot, peers: s.cache.bases}
+	c := deviceColumn{base: s.addr, n: s.column.Len(), words: s.words.Address(), where: s.cache.where, hot: s.cache.hot,
+		peers: s.cache.bases}
 	if s.uses != nil {
-		j.uses = s.uses.Address()
+		c.uses = s.uses.Address()
 	}
-	return s.launch(stream, j)
+	return s.gather(stream, out.Address(), c, deviceIds{ids: ids.Address(), idBytes: ids.DType().Size(), room: m,
+		count: count})
 }
 
-// A job is one launch of a kernel that gathers.
-type job struct {
-	ids                     unified.Tensor
-	count                   device.Address
-	dst                     device.Address
-	words                   device.Address
-	where, hot, peers, uses device.Address // of the cache, see rows.cuh
-}
-
-func (s *DeviceStore) launch(stream *device.Stream, j job) error {
-	m, unit := j.ids.Len(), alignment(s.addr, j.hot, j.dst, device.Address(s.rowBytes))
-	g := deviceGather{dst: j.dst, unit: unit, shift: groupShift(s.rowBytes, unit),
-		column: deviceColumn{base: s.addr, n: s.column.Len(), bytes: s.rowBytes, where: j.where, hot: j.hot,
-			peers: j.peers, uses: j.uses, words: j.words, fault: s.fault.Address()},
-		ids: deviceIds{ids: j.ids.Address(), idBytes: j.ids.DType().Size(), room: m, count: j.count}}
+// gather puts the kernel on the stream that copies rows of a column, as rows.cuh describes it, to dst.
+func (s *DeviceStore) gather(stream *device.Stream, dst device.Address, c deviceColumn, ids deviceIds) error {
+	c.bytes, c.fault = s.rowBytes, s.fault.Address()
+	unit := alignment(c.base, c.hot, dst, device.Address(s.rowBytes))
+	g := deviceGather{dst: dst, unit: unit, shift: groupShift(s.rowBytes, unit), column: c, ids: ids}
 	run := s.kernels.gatherRows
 	if unit < 4 {
 		run = s.kernels.gatherRowsRagged
 	}
-	return run.Launch(stream, s.grid(m, 1<<g.shift), device.Dim(blockThreads), 0, g)
+	return run.Launch(stream, s.grid(ids.room, 1<<g.shift), device.Dim(blockThreads), 0, g)
 }
 
 // grid returns how many blocks copy n rows with that many lanes each, within bounds.

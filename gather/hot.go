@@ -170,16 +170,8 @@ func (h *HotRows) Enqueue(stream *device.Stream, out, places unified.Tensor, arr
 		return nil
 	}
 	base := arrived - device.Address(n*s.rowBytes)
-	unit := alignment(base, s.addr, out.Address(), device.Address(s.rowBytes))
-	g := deviceGather{dst: out.Address(), unit: unit, shift: groupShift(s.rowBytes, unit),
-		column: deviceColumn{base: base, n: n + rows, bytes: s.rowBytes, where: h.table.Address(), hot: s.addr,
-			words: s.words.Address(), fault: s.fault.Address()},
-		ids: deviceIds{ids: places.Address(), idBytes: 4, room: out.Len()}}
-	run := s.kernels.gatherRows
-	if unit < 4 {
-		run = s.kernels.gatherRowsRagged
-	}
-	return run.Launch(stream, s.grid(out.Len(), 1<<g.shift), device.Dim(blockThreads), 0, g)
+	c := deviceColumn{base: base, n: n + rows, where: h.table.Address(), hot: s.addr, words: s.words.Address()}
+	return s.gather(stream, out.Address(), c, deviceIds{ids: places.Address(), idBytes: 4, room: out.Len()})
 }
 
 // Traffic is DeviceStore.Traffic.

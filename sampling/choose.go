@@ -29,11 +29,8 @@ type choosePicker[V nodeID] struct {
 	part   edgeChunk // of chunk, between edges that are left out
 	rand   Rand
 
-	picks  []int64 // of the stage at hand
-	made   int     // how many they are
-	done   int     // of these, how many were delivered
-	memory unified.Buffer
-	draws  unified.Buffer // those of a destination, with replacement
+	keptPicks
+	draws unified.Buffer // those of a destination, with replacement
 
 	// of the stage at hand
 	st       *stage[V]
@@ -92,7 +89,7 @@ func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (*
 	}
 	c.late.last = true
 	a.own(append(c.race.best.buffers(), c.late.buffers()...)...)
-	a.own(&c.memory, &c.draws)
+	a.own(&c.picksMem, &c.draws)
 	return c, nil
 }
 
@@ -158,10 +155,7 @@ func (p *choosePicker[V]) hop(r Rand, _ []stage[V]) error {
 func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	p.st, p.made, p.done = st, 0, 0
 	if p.fanout = int64(p.plan[st.hop][st.edgeType]); p.fanout == 0 {
-		for i := st.lo; i < st.hi; i++ {
-			ends[i] = int32(st.have)
-		}
-		return int64(st.have), nil
+		return st.takeNone(ends), nil
 	}
 	if err := p.a.ranges(st); err != nil {
 		return 0, err
@@ -214,7 +208,7 @@ func (p *choosePicker[V]) prefetch(from, n int64) {
 // room makes room for n more picks.
 func (p *choosePicker[V]) room(n int64) (err error) {
 	if int64(p.made)+n > int64(len(p.picks)) {
-		p.picks, err = unified.Grow[int64](&p.memory, int64(p.made)+n, int64(p.made))
+		p.picks, err = unified.Grow[int64](&p.picksMem, int64(p.made)+n, int64(p.made))
 	}
 	return err
 }

@@ -246,8 +246,4 @@ func fixedWeight(w float64, scale int) uint64 {
 	return m >> min(-shift, 63)
 }
 
-func (p *choosePicker[V]) fill(c *chunk[V]) {
-	c.n = copy(c.pos, p.picks[p.done:p.made])
-	p.done += c.n
-	prefetchPicks(p.a.indices, c.pos[:c.n], 0, int64(len(p.a.indices)))
-}
+func (p *choosePicker[V]) fill(c *chunk[V]) { fillKept(&p.keptPicks, p.a.indices, c) }

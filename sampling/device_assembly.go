@@ -137,6 +137,15 @@ func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*devic
 	return w, err
 }
 
+// openDeviceAssembly is newDeviceAssembly, and closes the picker if it fails.
+func openDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (DeviceWorker, error) {
+	w, err := newDeviceAssembly(env, p, opt)
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return w, nil
+}
+
 // apart says that a node can be in a list several times.
 func (w *deviceAssembly) apart() bool { return w.disjoint || w.times != nil }
 

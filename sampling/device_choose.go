@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -48,11 +47,7 @@ func openDeviceChoose(n Neighbor, env DeviceEnv, p plan) (DeviceWorker, error) {
 			return req.itemTimes(s, values.nodes, n.Time.AsOf, times)
 		}
 	}
-	w, err := newDeviceAssembly(env, d, opt)
-	if err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	return w, nil
+	return openDeviceAssembly(env, d, opt)
 }
 
 // find notes where the columns are that the kernels read, and how wide they are.

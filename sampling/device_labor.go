@@ -39,11 +39,7 @@ func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 			return nil, errors.Join(err, d.close())
 		}
 	}
-	w, err := newDeviceAssembly(env, d, deviceOptions{frontier: l.Frontier, bound: l.Bound(s, env.BatchSize)})
-	if err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	return w, nil
+	return openDeviceAssembly(env, d, deviceOptions{frontier: l.Frontier, bound: l.Bound(s, env.BatchSize)})
 }
 
 // takesAll reports whether some fan-out takes every edge.

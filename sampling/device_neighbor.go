@@ -56,12 +56,8 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if d.kernels, err = sharedNeighborKernels.Hold(env.Device, loadNeighborKernels); err != nil {
 		return nil, err
 	}
-	w, err := newDeviceAssembly(env, d, deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, bound: n.Bound(s,
+	return openDeviceAssembly(env, d, deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, bound: n.Bound(s,
 		env.BatchSize)})
-	if err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	return w, nil
 }
 
 func (d *deviceNeighbor) close() error { return sharedNeighborKernels.LetGo(d.device) }

@@ -92,10 +92,7 @@ func (p *laborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	p.stage, p.fanout, p.i, p.done = st, k, st.lo, 0
 	if k == 0 {
 		p.i = st.hi
-		for i := st.lo; i < st.hi; i++ {
-			ends[i] = int32(n)
-		}
-		return n, nil
+		return st.takeNone(ends), nil
 	}
 	if err := p.a.ranges(st); err != nil {
 		return 0, err

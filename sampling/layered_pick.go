@@ -32,11 +32,10 @@ type layerPicker[V nodeID] struct {
 	ids   [chunkPicks]V
 
 	// of the stage at hand
-	picks      []int64
-	weights    []float32
-	made, done int
+	keptPicks
+	weights []float32
 
-	timesMem, wholeMem, picksMem unified.Buffer
+	timesMem, wholeMem unified.Buffer
 }
 
 // runEnd returns where the edges end that have the type of the edge at from, in the column that ends at to.
@@ -324,8 +323,4 @@ func (p *layerPicker[V]) scale(at int64) float64 {
 	return float64(p.times[at]) * float64(p.total) / (float64(p.nodes) * float64(q))
 }
 
-func (p *layerPicker[V]) fill(c *chunk[V]) {
-	c.n = copy(c.pos, p.picks[p.done:p.made])
-	prefetchPicks(p.a.indices, c.pos[:c.n], 0, int64(len(p.a.indices)))
-	p.done += c.n
-}
+func (p *layerPicker[V]) fill(c *chunk[V]) { fillKept(&p.keptPicks, p.a.indices, c) }

@@ -18,10 +18,7 @@ type togetherPicker[V nodeID] struct {
 	sort bool         // picks of a destination do not ascend
 
 	dealt []dealt[V] // [node type]
-	made  []int64    // picks of the stage at hand
-	n     int
-	done  int
-	mem   unified.Buffer
+	keptPicks
 	chunk chunk[V]
 }
 
@@ -81,7 +78,7 @@ func newTogetherPicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) 
 		chunk: newChunk[V]()}
 	var err error
 	w.each, err = newPicker(w.all, opt, p.ofNodeTypes(a.schema, opt.Fanouts), env)
-	a.own(&w.mem)
+	a.own(&w.picksMem)
 	for t := range w.dealt {
 		a.own(&w.dealt[t].pickMem, &w.dealt[t].endMem, &w.dealt[t].nextMem)
 	}
@@ -189,10 +186,10 @@ func (p *togetherPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 			return 0, err
 		}
 	}
-	p.n, p.done = 0, 0
+	p.made, p.done = 0, 0
 	var err error
 	if n := len(d.picks); n > 0 {
-		if p.made, err = unified.Grow[int64](&p.mem, int64(n), 0); err != nil {
+		if p.picks, err = unified.Grow[int64](&p.picksMem, int64(n), 0); err != nil {
 			return 0, err
 		}
 	}
@@ -200,17 +197,13 @@ func (p *togetherPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	for i := st.lo; i < st.hi; i++ {
 		at := d.next[i]
 		for ; at < d.ends[i] && (!several || p.a.types.at(d.picks[at]) == st.edgeType); at++ {
-			p.made[p.n] = d.picks[at]
-			p.n++
+			p.picks[p.made] = d.picks[at]
+			p.made++
 		}
 		d.next[i] = at
-		ends[i] = int32(st.have + p.n)
+		ends[i] = int32(st.have + p.made)
 	}
-	return int64(st.have + p.n), nil
+	return int64(st.have + p.made), nil
 }
 
-func (p *togetherPicker[V]) fill(c *chunk[V]) {
-	c.n = copy(c.pos, p.made[p.done:p.n])
-	prefetchPicks(p.a.indices, c.pos[:c.n], 0, int64(len(p.a.indices)))
-	p.done += c.n
-}
+func (p *togetherPicker[V]) fill(c *chunk[V]) { fillKept(&p.keptPicks, p.a.indices, c) }

@@ -29,7 +29,7 @@ func BenchmarkBackward(b *testing.B) {
 		b.Run(map[bool]string{true: "kept", false: "rebuilt"}[kept], func(b *testing.B) {
 			a := matrix()
 			a.Transpose()
-			a.transposedMeans()
+			a.TransposedMeans()
 			for b.Loop() {
 				if !kept {
 					a = matrix()

@@ -40,7 +40,7 @@ type Matrix struct {
 	narrow      []int32 // the same of a transpose that was prepared
 
 	means sync.Once
-	mean  []float32 // see transposedMeans
+	mean  []float32 // see TransposedMeans
 
 	norms sync.Once
 	norm  []float32 // see GCNNorm

@@ -7,10 +7,6 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// TransposedMeans returns 1/degree of the row of each edge of a, in the order of the edges of a.Transpose(): the values
-// with which the gradient of a mean is a sum. It is computed at the first call, and belongs to a.
-func (a *Matrix) TransposedMeans() unified.Tensor { return a.transposedMeans() }
-
 // Degree returns the number of edges of row i.
 func (a *Matrix) Degree(i int64) int64 { return a.start(i+1) - a.start(i) }
 

@@ -96,7 +96,7 @@ func (p *Pool) TransposeValues(out unified.Tensor, a *Matrix, values unified.Ten
 func (p *Pool) SpMMBackward(dx unified.Tensor, r Reduce, a *Matrix, values, dy, room unified.Tensor) error {
 	t := a.Transpose()
 	if r == Mean && !values.Valid() {
-		return p.SpMM(dx, Sum, t, a.transposedMeans(), dy)
+		return p.SpMM(dx, Sum, t, a.TransposedMeans(), dy)
 	}
 	if !values.Valid() {
 		return p.SpMM(dx, r, t, values, dy)
@@ -111,7 +111,7 @@ func (p *Pool) SpMMBackward(dx unified.Tensor, r Reduce, a *Matrix, values, dy, 
 		return err
 	}
 	if r == Mean {
-		mean, transposed := floats(a.transposedMeans()), floats(room)
+		mean, transposed := floats(a.TransposedMeans()), floats(room)
 		for h := 0; h < len(transposed); h += len(mean) {
 			for e, m := range mean {
 				transposed[h+e] *= m
@@ -121,8 +121,9 @@ func (p *Pool) SpMMBackward(dx unified.Tensor, r Reduce, a *Matrix, values, dy, 
 	return p.SpMM(dx, Sum, t, room, dy)
 }
 
-// transposedMeans returns 1/degree of the row of each edge, in the order of the transpose. It is computed once.
-func (a *Matrix) transposedMeans() unified.Tensor {
+// TransposedMeans returns 1/degree of the row of each edge of a, in the order of the edges of a.Transpose(): with these
+// values the gradient of a mean is a sum. It is computed at the first call, and belongs to a.
+func (a *Matrix) TransposedMeans() unified.Tensor {
 	a.means.Do(func() {
 		inverse, t := a.inverseDegrees(), a.Transpose()
 		a.mean = make([]float32, a.edges)

@@ -271,7 +271,7 @@ func (p *placer) idsOf(c *deviceColumn) (batches [][]int64, err error) {
 				continue
 			}
 			if rows, view := s.RowIDs(a); !view {
-				ids = appendIDs(ids, rows)
+				eachID(rows, func(id int64) { ids = append(ids, id) })
 			}
 		}
 		if len(ids) > 0 {
@@ -279,17 +279,6 @@ func (p *placer) idsOf(c *deviceColumn) (batches [][]int64, err error) {
 		}
 	})
 	return batches, err
-}
-
-func appendIDs(list []int64, ids unified.Tensor) []int64 {
-	if v, err := unified.View[int32](ids); err == nil {
-		for _, id := range v {
-			list = append(list, int64(id))
-		}
-	} else if v, err := unified.View[int64](ids); err == nil {
-		list = append(list, v...)
-	}
-	return list
 }
 
 // carryTrial is what timing both ways takes: batches' ids on both sides, and memory for the rows of two batches.

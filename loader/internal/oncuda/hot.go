@@ -47,7 +47,8 @@ func ByPresampling(ctx context.Context, k *presamplers.Kit) ([]float64, error) {
 	counts := make([]float64, k.Graph.NumNodes())
 	err := k.Trial(ctx, min(k.Batches, presampled), nil, func(s *slots.Slot) {
 		for t := range s.Sample.Nodes {
-			count(s.Sample.Nodes[t], counts[k.Graph.Offset(t):])
+			of := counts[k.Graph.Offset(t):]
+			eachID(s.Sample.Nodes[t], func(id int64) { of[id]++ })
 		}
 	})
 	return counts, err
@@ -200,15 +201,10 @@ func (c *deviceColumn) keep(ctx context.Context, hot []int64) error {
 	return c.device.Cache(ctx, hot, pinned.Options{Ledger: c.ledger, Purpose: pinned.Columns})
 }
 
-// count adds one for each id.
-func count(ids unified.Tensor, counts []float64) {
-	if v, err := unified.View[int32](ids); err == nil {
-		for _, id := range v {
-			counts[id]++
-		}
-	} else if v, err := unified.View[int64](ids); err == nil {
-		for _, id := range v {
-			counts[id]++
-		}
+// eachID calls f for each id of a list, which may be none.
+func eachID(ids unified.Tensor, f func(id int64)) {
+	at, err := unified.Integers(ids)
+	for i := int64(0); err == nil && i < ids.Len(); i++ {
+		f(at(i))
 	}
 }

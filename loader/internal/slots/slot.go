@@ -117,7 +117,7 @@ func New(r *recipe.Recipe, m Memory, ledger *pinned.Ledger) (*Slot, error) {
 			s.Request.Exclude = make([]sampling.EdgePairs, n)
 		}
 		if err := s.linkMemory.claim(r, ledger); err != nil {
-			return nil, errors.Join(err, s.closeFence())
+			return nil, errors.Join(err, s.fenced(Fence.Close))
 		}
 	}
 	r.Bound.Init(&s.Sample, schema, s.ids)
@@ -179,27 +179,16 @@ func (s *Slot) Each(f func(i int, b *unified.Buffer, most int64)) {
 
 // Wait lets a CUDA stream wait until the batch is complete.
 func (s *Slot) Wait(stream uintptr) error {
-	if s.Fence == nil {
-		return nil
-	}
-	return s.Fence.Wait(stream)
+	return s.fenced(func(f Fence) error { return f.Wait(stream) })
 }
 
 // Record keeps the batch until the stream has done what is on it by now.
 func (s *Slot) Record(stream uintptr) error {
-	if s.Fence == nil {
-		return nil
-	}
-	return s.Fence.Record(stream)
+	return s.fenced(func(f Fence) error { return f.Record(stream) })
 }
 
 // Sync waits on the host until the batch is complete.
-func (s *Slot) Sync() error {
-	if s.Fence == nil {
-		return nil
-	}
-	return s.Fence.Sync()
-}
+func (s *Slot) Sync() error { return s.fenced(Fence.Sync) }
 
 // Host returns a tensor of the batch in host memory, valid until the next call.
 func (s *Slot) Host(t unified.Tensor) (unified.Tensor, error) {
@@ -211,27 +200,22 @@ func (s *Slot) Host(t unified.Tensor) (unified.Tensor, error) {
 
 // Reserve takes what an array needs besides its own memory, of so many bytes.
 func (s *Slot) Reserve(array int, n int64) error {
-	if s.Fence == nil {
-		return nil
-	}
-	return s.Fence.Reserve(array, n)
+	return s.fenced(func(f Fence) error { return f.Reserve(array, n) })
 }
 
-func (s *Slot) closeFence() error {
+// fenced calls f with the fence, if there is one.
+func (s *Slot) fenced(f func(Fence) error) error {
 	if s.Fence == nil {
 		return nil
 	}
-	return s.Fence.Close()
+	return f(s.Fence)
 }
 
 // Close frees the slot's memory.
 func (s *Slot) Close() error {
-	var errs []error
-	if s.Fence != nil {
-		errs = append(errs, s.Fence.Free())
-	}
+	errs := []error{s.fenced(Fence.Free)}
 	s.Each(func(_ int, b *unified.Buffer, _ int64) { errs = append(errs, b.Close()) })
 	errs = append(errs, s.Sample.Close()) // a sampler may have used what the options did not ask for
 	s.linkMemory.Close(s.Recipe)
-	return errors.Join(append(errs, s.closeFence())...)
+	return errors.Join(append(errs, s.fenced(Fence.Close))...)
 }

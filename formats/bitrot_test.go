@@ -70,14 +70,10 @@ func TestADatasetThatWasReplacedWholeStaysOpen(t *testing.T) {
 	d := open(t, dir)
 	expect.OK(t, WriteGraph(context.Background(), dir, newGraph(t, randomArrays(t, 1, 50, 3)),
 		WriterOptions{Force: true}))
-	if err := d.Unchanged(); err != nil {
-		t.Errorf("replaced: %v", err)
-	}
+	expect.Is(t, d.Unchanged(), nil, "replaced")
 	requireEqualGraphs(t, newGraph(t, plainArrays(t)), d.Graph())
 	expect.OK(t, os.RemoveAll(dir))
-	if err := d.Unchanged(); err != nil {
-		t.Errorf("removed: %v", err)
-	}
+	expect.Is(t, d.Unchanged(), nil, "removed")
 }
 
 // rot flips a byte as a disk does: nobody can tell by size or time.
@@ -128,9 +124,7 @@ func TestScrubFindsWhatRotsAndTellsHowFarItIs(t *testing.T) {
 		WriterOptions{chunkBytes: 4096}))
 	var last, total int64
 	opt := CheckOptions{Scrub: true, Rate: 1 << 40, Progress: func(stage string, done, of int64) {
-		if stage != "scrub" || done < last {
-			t.Errorf("%s: %d after %d", stage, done, last)
-		}
+		expect.That(t, stage == "scrub" && done >= last, "%s: %d after %d", stage, done, last)
 		last, total = done, of
 	}}
 	if r, err := Check(context.Background(), dir, opt); err != nil || !r.OK() || last != total || total < 100_000 {
@@ -140,9 +134,7 @@ func TestScrubFindsWhatRotsAndTellsHowFarItIs(t *testing.T) {
 	rot(t, path, 70_000)
 	opt.Progress = nil
 	r, err := Check(context.Background(), dir, opt)
-	if err != nil || r.Found != 1 || !strings.Contains(r.Problems[0].Error(), path) {
-		t.Errorf("%+v, %v", r, err)
-	}
+	expect.That(t, err == nil && r.Found == 1 && strings.Contains(r.Problems[0].Error(), path), "%+v, %v", r, err)
 }
 
 func TestScrubKeepsToItsRateAndStopsAtOnce(t *testing.T) {
@@ -152,12 +144,10 @@ func TestScrubKeepsToItsRateAndStopsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 100*time.Millisecond, cause)
 	defer cancel()
 	// one byte a second: it would take days
-	if _, err := Check(ctx, dir, CheckOptions{Scrub: true, Rate: 1}); !errors.Is(err, cause) {
-		t.Errorf("%v", err)
-	}
-	if took := time.Since(began); took < 100*time.Millisecond || took > 20*time.Second {
-		t.Errorf("it took %v", took)
-	}
+	_, err := Check(ctx, dir, CheckOptions{Scrub: true, Rate: 1})
+	expect.That(t, errors.Is(err, cause), "%v", err)
+	took := time.Since(began)
+	expect.That(t, took >= 100*time.Millisecond && took <= 20*time.Second, "it took %v", took)
 }
 
 // cutWhileOpen opens a dataset and then cuts the file of its sources.
@@ -212,8 +202,6 @@ func TestCheckListsProblemsInOrder(t *testing.T) {
 				got = append(got, (number(r[1])-p.BodyOffset)/4096)
 			}
 		}
-		if !slices.Equal(got, []int64{0, 2, 4}) {
-			t.Errorf("scrub %t: chunks %d, %v", opt.Scrub, got, report.Problems)
-		}
+		expect.That(t, slices.Equal(got, []int64{0, 2, 4}), "scrub %t: chunks %d, %v", opt.Scrub, got, report.Problems)
 	}
 }

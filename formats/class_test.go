@@ -47,13 +47,10 @@ func TestEveryLookAtTheContextEndsTheWork(t *testing.T) {
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, context.Canceled) {
-				t.Fatalf("%s, look %d: %v", name, looks, err)
-			}
+			expect.Ensure(t, errors.Is(err, context.Canceled), "%s, look %d: %v", name, looks, err)
 		}
-		if least := map[string]int{"write": 6, "check": 12, "scrub": 12, "inspect": 4}[name]; looks < least {
-			t.Errorf("%s looks %d times", name, looks)
-		}
+		expect.That(t, looks >= map[string]int{"write": 6, "check": 12, "scrub": 12, "inspect": 4}[name],
+			"%s looks %d times", name, looks)
 	}
 }
 
@@ -76,9 +73,8 @@ func TestWritersTellProgressEvery16MiB(t *testing.T) {
 	s := plainSchema(1, 0)
 	s.Nodes[0].Columns = []graph.Column{col}
 	expect.OK(t, indptr.Close(), indices.Close(), x.Close(), w.Commit(s))
-	if want := []string{"write 16384 99", "write 32768 99", "write 33792 34603024"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, not %q", told, want)
-	}
+	want := []string{"write 16384 99", "write 32768 99", "write 33792 34603024"}
+	expect.That(t, slices.Equal(told, want), "told %q, not %q", told, want)
 }
 
 // reseal changes the elements of a file, and makes their checksums right again.
@@ -160,9 +156,8 @@ func TestStringsTellTheirProgress(t *testing.T) {
 	feed(t, indptr, 32)
 	indices := expect.Must(w.Topology("indices", unified.Int32, 0))(t)
 	expect.OK(t, indptr.Close(), indices.Close(), w.Commit(plainSchema(3, 0)))
-	if want := int64(2*arrayfile.WriterMemory + 1 + 4*8 + 32); last != want {
-		t.Errorf("%d bytes were told of, not %d", last, want)
-	}
+	want := int64(2*arrayfile.WriterMemory + 1 + 4*8 + 32)
+	expect.That(t, last == want, "%d bytes were told of, not %d", last, want)
 }
 
 // writeShort writes a dataset of two nodes, without edges, of which a thousand were announced at most, and with names.
@@ -215,9 +210,8 @@ func TestChecksumsThatCannotBeAreNamed(t *testing.T) {
 			expect.Line(t, d.Verify(unified.FromSlice(d.Graph().Indptr()).Bytes()), dir))
 	}
 	said(t, "checksums", lines)
-	if b := newSums(nil); string(b) != "[]" {
-		t.Errorf("no checksums are written as %s", b)
-	}
+	b := newSums(nil)
+	expect.That(t, string(b) == "[]", "no checksums are written as %s", b)
 }
 
 // TestGraphsOfManyTypesAreChecked: of one edge type between two node types, and of 300 edge types.
@@ -280,9 +274,8 @@ func TestWhatADatasetLacksIsNamed(t *testing.T) {
 	if seeds, err := d.Split("valid", 0); err != nil || len(seeds.Edges) != 2 || seeds.Edges[1].Labels[1] != 0 {
 		t.Errorf("links as seeds: %+v, %v", seeds, err)
 	}
-	if seeds, err := d.Split("train", 1); err != nil || len(seeds.Sets) != 2 {
-		t.Errorf("nodes as seeds: %+v, %v", seeds, err)
-	}
+	seeds, err := d.Split("train", 1)
+	expect.That(t, err == nil && len(seeds.Sets) == 2, "nodes as seeds: %+v, %v", seeds, err)
 }
 
 // TestADatasetThatWasRemovedMeanwhileIsReplacedAllTheSame.
@@ -293,9 +286,7 @@ func TestADatasetThatWasRemovedMeanwhileIsReplacedAllTheSame(t *testing.T) {
 	expect.OK(t, w.writeArrays(context.Background(), g), os.RemoveAll(dir), w.Commit(*g.Schema()))
 	requireEqualGraphs(t, g, open(t, dir).Graph())
 	requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, plainArrays(t), WriterOptions{})))
-	if w.Path() != dir {
-		t.Errorf("it was written to %s", w.Path())
-	}
+	expect.That(t, w.Path() == dir, "it was written to %s", w.Path())
 }
 
 // TestManifestsOfAnotherFormAreRefused, with the whole text.
@@ -358,7 +349,6 @@ func TestCheckTellsProgress(t *testing.T) {
 	for _, p := range manifestOf(t, dir).parts() {
 		bytes += p.Bytes
 	}
-	if err != nil || done != total || total < bytes || total > 3*bytes {
-		t.Errorf("told %d of %d, where the arrays have %d bytes, %v", done, total, bytes, err)
-	}
+	expect.That(t, err == nil && done == total && total >= bytes && total <= 3*bytes,
+		"told %d of %d, where the arrays have %d bytes, %v", done, total, bytes, err)
 }

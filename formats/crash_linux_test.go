@@ -77,9 +77,8 @@ func TestAWriterKilledAtAnyMomentLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 			if outcomes["complete"]++; outcomes["complete"] == 1 {
 				reads, end = keepReading(t, dir, graphs)
 			}
-			if err := readWhole(dir, graphs, true); err != nil {
-				t.Fatalf("trial %d: a dataset was left that is not right: %v", trial, err)
-			}
+			err := readWhole(dir, graphs, true)
+			expect.Ensure(t, err == nil, "trial %d: a dataset was left that is not right: %v", trial, err)
 		case outcomes["complete"] > 0:
 			t.Fatalf("trial %d: the dataset is lost: %v", trial, err)
 		case errors.Is(err, ErrIncomplete):
@@ -127,9 +126,8 @@ func TestAFullDiskIsAnErrorThatNamesTheSpace(t *testing.T) {
 		if !errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "free") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if list, _ := os.ReadDir(dir); len(list) > 0 {
-			t.Errorf("%s: left behind: %v", name, list)
-		}
+		list, _ := os.ReadDir(dir)
+		expect.That(t, len(list) <= 0, "%s: left behind: %v", name, list)
 	}
 	big := plainArrays(t)
 	big.Schema.Nodes[0].Columns[0].Shape = []int64{1 << 16}
@@ -149,13 +147,11 @@ func TestAFullDiskIsAnErrorThatNamesTheSpace(t *testing.T) {
 	if err == nil {
 		err = s.Close()
 	}
-	if e := w.Abort(); e != nil {
-		t.Error(e)
-	}
+	e := w.Abort()
+	expect.That(t, e == nil, "%v", e)
 	check("known while writing", err, "bytes")
-	if err := WriteGraph(context.Background(), target, newGraph(t, plainArrays(t)), WriterOptions{}); err != nil {
-		t.Errorf("a dataset that fits: %v", err)
-	}
+	expect.Is(t, WriteGraph(context.Background(), target, newGraph(t, plainArrays(t)), WriterOptions{}), nil,
+		"a dataset that fits")
 	if report, err := Check(context.Background(), target, CheckOptions{}); err != nil || !report.OK() {
 		t.Errorf("a dataset that fits: %+v, %v", report, err)
 	}
@@ -170,8 +166,6 @@ func TestAMountedDatasetIsNotReplaced(t *testing.T) {
 	g := newGraph(t, plainArrays(t))
 	expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{})) // it is empty
 	err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true})
-	if !errors.Is(err, ErrExist) || !strings.Contains(err.Error(), "mounted") {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, errors.Is(err, ErrExist) && strings.Contains(err.Error(), "mounted"), "%v", err)
 	requireEqualGraphs(t, g, open(t, dir).Graph())
 }

@@ -83,9 +83,8 @@ func TestEveryFlippedBitOfManifestHeadAndFooterIsFound(t *testing.T) {
 		}
 		put(t, dir, name, b)
 	}
-	if err := openError(dir); err != nil {
-		t.Fatal("restored: ", err)
-	}
+	err := openError(dir)
+	expect.Ensure(t, err == nil, "restored: %v", err)
 }
 
 func TestOpenFindsEveryCutAndEveryTail(t *testing.T) {
@@ -106,23 +105,20 @@ func TestOpenFindsEveryCutAndEveryTail(t *testing.T) {
 		}
 		for _, n := range []int{1, 5, len(b) - 1} {
 			put(t, dir, name, b[:len(b)-n])
-			if err := openError(dir); !errors.Is(err, ErrCorrupt) {
-				t.Fatalf("%s cut by %d bytes: %v", name, n, err)
-			}
+			err := openError(dir)
+			expect.Ensure(t, errors.Is(err, ErrCorrupt), "%s cut by %d bytes: %v", name, n, err)
 		}
 		put(t, dir, name, append(b[:len(b):len(b)], 0))
-		if err := openError(dir); !errors.Is(err, ErrCorrupt) {
-			t.Fatalf("%s longer by a byte: %v", name, err)
-		}
+		err := openError(dir)
+		expect.Ensure(t, errors.Is(err, ErrCorrupt), "%s longer by a byte: %v", name, err)
 		os.Remove(filepath.Join(dir, name))
 		if err := openError(dir); !isKnown(err) {
 			t.Fatalf("%s missing: %v", name, err)
 		}
 		put(t, dir, name, b)
 	}
-	if err := openError(dir); err != nil {
-		t.Fatal("restored: ", err)
-	}
+	err := openError(dir)
+	expect.Ensure(t, err == nil, "restored: %v", err)
 }
 
 // flip writes one byte to a file.
@@ -147,9 +143,7 @@ func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
 		for k, i := 0, p.BodyOffset; i < p.BodyOffset+p.Bytes; k, i = k+1, i+step {
 			flip(t, f, b[i]^flips[k%len(flips)], i)
 			report, err := Check(context.Background(), dir, CheckOptions{Workers: 1 + k%3})
-			if err != nil || report.OK() {
-				t.Fatalf("%s: byte %d changed: %+v, %v", p.Path, i, report, err)
-			}
+			expect.Ensure(t, err == nil && !report.OK(), "%s: byte %d changed: %+v, %v", p.Path, i, report, err)
 			located := false
 			for _, problem := range report.Problems {
 				if r := byteRange.FindStringSubmatch(problem.Error()); r != nil {
@@ -157,13 +151,9 @@ func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
 					located = located || lo <= i && i < hi && hi-lo <= 4096 &&
 						strings.Contains(problem.Error(), filepath.FromSlash(p.Path))
 				}
-				if !errors.Is(problem, ErrCorrupt) {
-					t.Fatalf("not ErrCorrupt: %v", problem)
-				}
+				expect.Ensure(t, errors.Is(problem, ErrCorrupt), "not ErrCorrupt: %v", problem)
 			}
-			if !located {
-				t.Fatalf("%s: byte %d changed: not located by %v", p.Path, i, report.Problems)
-			}
+			expect.Ensure(t, located, "%s: byte %d changed: not located by %v", p.Path, i, report.Problems)
 			flip(t, f, b[i], i)
 		}
 		f.Close()
@@ -249,9 +239,8 @@ func TestCheckReportsABoundedNumberOfProblems(t *testing.T) {
 	}
 	expect.OK(t, os.WriteFile(path, b, 0o666))
 	report, err := Check(context.Background(), dir, CheckOptions{Workers: 3})
-	if err != nil || len(report.Problems) != maxProblems || report.Found <= maxProblems {
-		t.Fatalf("%d problems listed of %d: %v", len(report.Problems), report.Found, err)
-	}
+	expect.Ensure(t, err == nil && len(report.Problems) == maxProblems && report.Found > maxProblems,
+		"%d problems listed of %d: %v", len(report.Problems), report.Found, err)
 	again, _ := Check(context.Background(), dir, CheckOptions{Workers: 1})
 	for i := range report.Problems {
 		if report.Problems[i].Error() != again.Problems[i].Error() {
@@ -265,18 +254,15 @@ func TestCheckStopsWhenCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cause := errors.New("enough")
 	cancel(cause)
-	if report, err := Check(ctx, dir, CheckOptions{}); !errors.Is(err, cause) || report != nil {
-		t.Errorf("%v, %v", report, err)
-	}
+	report, err := Check(ctx, dir, CheckOptions{})
+	expect.That(t, errors.Is(err, cause) && report == nil, "%v, %v", report, err)
 }
 
 func TestCheckReportsADamagedManifest(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	put(t, dir, manifestName, []byte("{}"))
-	if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || report.OK() ||
-		!errors.Is(report.Problems[0], ErrCorrupt) {
-		t.Errorf("%+v, %v", report, err)
-	}
+	report, err := Check(context.Background(), dir, CheckOptions{})
+	expect.That(t, err == nil && !report.OK() && errors.Is(report.Problems[0], ErrCorrupt), "%+v, %v", report, err)
 }
 
 func nan() float64 { var z float64; return z / z }
@@ -371,9 +357,8 @@ func TestOpenChecksTheGraphBehindOtherColumns(t *testing.T) {
 	forge(t, dir, func(m *Manifest) { slices.Reverse(m.Columns) })
 	expect.OK(t, openError(dir))
 	forge(t, dir, func(m *Manifest) { m.Columns[len(m.Columns)-1].DType = "uint64" })
-	if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "it must be int64") {
-		t.Error(err)
-	}
+	err := openError(dir)
+	expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), "it must be int64"), "%v", err)
 }
 
 func TestOpenOfAFileNamesIt(t *testing.T) {
@@ -391,25 +376,21 @@ func TestOpenReadsLaterMinorVersionsAndIgnoresUnknownKeys(t *testing.T) {
 	forge(t, dir, func(m *Manifest) { m.Format[1] = 7 })
 	rewrite(t, dir, `"generation": 1,`, `"generation": 1, "later": {"a": [1, 2, {"b": null}]},`)
 	d := open(t, dir)
-	if d.Manifest().Format != [2]int{1, 7} {
-		t.Errorf("format %v", d.Manifest().Format)
-	}
+	expect.That(t, d.Manifest().Format == [2]int{1, 7}, "format %v", d.Manifest().Format)
 }
 
 func TestOpenRefusesUnknownRequirements(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	rewrite(t, dir, `"requires": []`, `"requires": ["compression"]`)
-	if err := openError(dir); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "compression") {
-		t.Error(err)
-	}
+	err := openError(dir)
+	expect.That(t, errors.Is(err, ErrVersion) && strings.Contains(err.Error(), "compression"), "%v", err)
 }
 
 func TestOpenRefusesAContentThatIsNotTheIDs(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	rewrite(t, dir, `"chunk_bytes": 67108864`, `"chunk_bytes": 33554432`)
-	if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "id") {
-		t.Error(err)
-	}
+	err := openError(dir)
+	expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), "id"), "%v", err)
 }
 
 func TestOpenRefusesLinksAndPipes(t *testing.T) {
@@ -420,36 +401,27 @@ func TestOpenRefusesLinksAndPipes(t *testing.T) {
 	if err := errors.Join(os.WriteFile(moved, b, 0o666), os.Remove(path), os.Symlink(moved, path)); err != nil {
 		t.Skip("no links here: ", err)
 	}
-	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a link out of the directory: %v", err)
-	}
+	expect.Is(t, openError(dir), ErrCorrupt, "a link out of the directory")
 	expect.OK(t, os.Remove(path), os.Rename(filepath.Join(dir, "graph"), filepath.Join(dir, "away")),
 		os.Symlink("away", filepath.Join(dir, "graph")))
 	put(t, dir, "away/indptr.arrow", b)
-	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a link to a directory: %v", err)
-	}
+	expect.Is(t, openError(dir), ErrCorrupt, "a link to a directory")
 	expect.OK(t, os.Remove(filepath.Join(dir, "graph")),
 		os.Rename(filepath.Join(dir, "away"), filepath.Join(dir, "graph")))
-	if err := openError(dir); err != nil {
-		t.Fatal("restored: ", err)
-	}
+	err := openError(dir)
+	expect.Ensure(t, err == nil, "restored: %v", err)
 	os.Remove(path)
 	if err := makePipe(path); err != nil {
 		t.Skip("no pipes here: ", err)
 	}
-	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a pipe: %v", err)
-	}
+	expect.Is(t, openError(dir), ErrCorrupt, "a pipe")
 }
 
 // rewrite replaces text in a manifest and makes the checksum right again, but not the id.
 func rewrite(t testing.TB, dir, old, new string) {
 	t.Helper()
 	text := string(files(t, dir)[manifestName])
-	if strings.Count(text, old) != 1 {
-		t.Fatalf("%q is not there once", old)
-	}
+	expect.Ensure(t, strings.Count(text, old) == 1, "%q is not there once", old)
 	put(t, dir, manifestName, seal(strings.Replace(text, old, new, 1)))
 }
 
@@ -469,9 +441,7 @@ func TestHostileJSONIsRefusedBeforeItIsDecoded(t *testing.T) {
 	} {
 		_, err := parseManifest(seal(body + "\n" + manifestChecksum + strings.Repeat("0", 16) + manifestEnd))
 		big := len(body) > 1<<16
-		if !isKnown(err) || big != strings.Contains(err.Error(), "nested too deeply") {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.That(t, isKnown(err) && big == strings.Contains(err.Error(), "nested too deeply"), "%s: %v", name, err)
 	}
 }
 
@@ -480,9 +450,7 @@ func TestAManifestWithoutEndIsNotRead(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	for size, says := range map[int64]string{64 << 20: "cut short", 64<<20 + 1: "of 64 MiB", 1 << 40: "of 1.0 TiB"} {
 		expect.OK(t, os.Truncate(filepath.Join(dir, manifestName), size))
-		if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%d bytes: %v, want %q", size, err, says)
-		}
+		expect.Says(t, openError(dir), ErrCorrupt, says, "%d bytes", size)
 	}
 }
 
@@ -497,9 +465,7 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, try := range [][]byte{text, seal(string(text)), asContent(text)} {
 			m, err := parseManifest(try)
-			if err != nil && !isKnown(err) {
-				t.Fatalf("%v", err)
-			}
+			expect.Ensure(t, err == nil || isKnown(err), "%v", err)
 			if err != nil {
 				continue
 			}

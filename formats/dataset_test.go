@@ -19,9 +19,7 @@ import (
 
 func requireEqualGraphs(t testing.TB, a, b *graph.Graph) {
 	t.Helper()
-	if !reflect.DeepEqual(a.Schema(), b.Schema()) {
-		t.Fatalf("schemas differ:\n%+v\n%+v", a.Schema(), b.Schema())
-	}
+	expect.Ensure(t, reflect.DeepEqual(a.Schema(), b.Schema()), "schemas differ:\n%+v\n%+v", a.Schema(), b.Schema())
 	same := slices.Equal(a.Indptr(), b.Indptr()) && equalTensors(a.Indices(), b.Indices()) &&
 		equalTensors(a.Types(), b.Types()) && equalTensors(a.EdgeIDs(), b.EdgeIDs())
 	for _, c := range a.Schema().EdgeColumns {
@@ -44,9 +42,7 @@ func requireEqualGraphs(t testing.TB, a, b *graph.Graph) {
 			same = same && x.Sets[i].Type == s.Seeds.Sets[i].Type && equalTensors(x.Sets[i].IDs, s.Seeds.Sets[i].IDs)
 		}
 	}
-	if !same {
-		t.Fatal("the graphs differ")
-	}
+	expect.Ensure(t, same, "the graphs differ")
 }
 
 func TestOpenReadsWhatWriteGraphWrote(t *testing.T) {
@@ -56,28 +52,22 @@ func TestOpenReadsWhatWriteGraphWrote(t *testing.T) {
 			dir := write(t, arrays, WriterOptions{Provenance: map[string]string{"source": "a \"test\" <&> \n"}})
 			d := open(t, dir)
 			requireEqualGraphs(t, newGraph(t, arrays), d.Graph())
-			if got := d.Manifest().Provenance["source"]; got != "a \"test\" <&> \n" {
-				t.Errorf("provenance is %q", got)
-			}
-			if d.ID() == [16]byte{} || d.ID() != d.Graph().ID() || d.Path() != dir {
-				t.Errorf("id %x, graph's id %x, path %s", d.ID(), d.Graph().ID(), d.Path())
-			}
+			got := d.Manifest().Provenance["source"]
+			expect.That(t, got == "a \"test\" <&> \n", "provenance is %q", got)
+			expect.That(t, d.ID() != [16]byte{} && d.ID() == d.Graph().ID() && d.Path() == dir,
+				"id %x, graph's id %x, path %s", d.ID(), d.Graph().ID(), d.Path())
 			total := int64(0)
 			for _, b := range files(t, dir) {
 				total += int64(len(b))
 			}
-			if d.FileBytes() != total {
-				t.Errorf("FileBytes is %d, the files have %d", d.FileBytes(), total)
-			}
+			expect.That(t, d.FileBytes() == total, "FileBytes is %d, the files have %d", d.FileBytes(), total)
 			report, err := Check(context.Background(), dir, CheckOptions{})
-			if err != nil || !report.OK() || report.Bytes != total || report.Files != len(files(t, dir)) {
-				t.Errorf("check: %+v, %v", report, err)
-			}
+			expect.That(t, err == nil && report.OK() && report.Bytes == total && report.Files == len(files(t, dir)),
+				"check: %+v, %v", report, err)
 			again := filepath.Join(scratchDir(t), "y.khop") // a graph over mapped files can be written like any other
 			expect.OK(t, WriteGraph(context.Background(), again, d.Graph(), WriterOptions{}))
-			if id := open(t, again).ID(); id != d.ID() {
-				t.Errorf("written again it has id %x, not %x", id, d.ID())
-			}
+			id := open(t, again).ID()
+			expect.That(t, id == d.ID(), "written again it has id %x, not %x", id, d.ID())
 		})
 	}
 }
@@ -100,9 +90,8 @@ func TestDegenerateGraphsRoundTrip(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, a, WriterOptions{})
 			requireEqualGraphs(t, newGraph(t, a), open(t, dir).Graph())
-			if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || !report.OK() {
-				t.Errorf("check: %+v, %v", report, err)
-			}
+			report, err := Check(context.Background(), dir, CheckOptions{})
+			expect.That(t, err == nil && report.OK(), "check: %+v, %v", report, err)
 		})
 	}
 }
@@ -157,21 +146,16 @@ func TestEqualDataHasEqualFilesAndIDWhereverWrittenAndInWhateverOrder(t *testing
 			t.Errorf("%s differs", name)
 		}
 	}
-	if len(got) != len(want) {
-		t.Errorf("%d files, not %d", len(got), len(want))
-	}
+	expect.That(t, len(got) == len(want), "%d files, not %d", len(got), len(want))
 }
 
 func TestIDDependsOnDataAndNotOnProvenance(t *testing.T) {
 	a := plainArrays(t)
 	id := open(t, write(t, a, WriterOptions{})).ID()
-	if got := open(t, write(t, a, WriterOptions{Provenance: map[string]string{"when": "now"}})).ID(); got != id {
-		t.Errorf("provenance changes the id: %x, %x", got, id)
-	}
+	got := open(t, write(t, a, WriterOptions{Provenance: map[string]string{"when": "now"}})).ID()
+	expect.That(t, got == id, "provenance changes the id: %x, %x", got, id)
 	a.Indices = unified.FromSlice([]int32{1, 3, 2, 0, 0, 3})
-	if got := open(t, write(t, a, WriterOptions{})).ID(); got == id {
-		t.Error("another edge leaves the id as it was")
-	}
+	expect.That(t, open(t, write(t, a, WriterOptions{})).ID() != id, "another edge leaves the id as it was")
 }
 
 func TestStringsAreReadByTypeAndName(t *testing.T) {
@@ -198,16 +182,13 @@ func TestStringsAreReadByTypeAndName(t *testing.T) {
 		t.Fatal(list, err)
 	}
 	for i, v := range want {
-		if got, err := list.At(int64(i)); err != nil || got != v {
-			t.Fatalf("string %d is %q, %v; written %q", i, got, err, v)
-		}
+		got, err := list.At(int64(i))
+		expect.Ensure(t, err == nil && got == v, "string %d is %q, %v; written %q", i, got, err, v)
 	}
 	if _, err := list.At(list.Len()); err == nil {
 		t.Error("a string beyond the last one is not an error")
 	}
-	if _, err := d.Strings(0, "name"); !errors.Is(err, ErrNoStrings) {
-		t.Errorf("strings that are not there: %v", err)
-	}
+	expect.Is(t, expect.Err(d.Strings(0, "name")), ErrNoStrings, "strings that are not there")
 	if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || !report.OK() {
 		t.Errorf("check: %+v, %v", report, err)
 	}
@@ -249,27 +230,19 @@ func TestOpenCostsTheSameWhateverTheSize(t *testing.T) {
 	}
 	allocs, bytes := cost(3)
 	bigAllocs, bigBytes := cost(500_000)
-	if bigAllocs > allocs+2 || bigBytes > bytes+2048 {
-		t.Errorf("a dataset of 188 MB takes %v allocations of %v bytes, one of 1 KB %v of %v", bigAllocs, bigBytes,
-			allocs, bytes)
-	}
+	expect.That(t, bigAllocs <= allocs+2 && bigBytes <= bytes+2048,
+		"a dataset of 188 MB takes %v allocations of %v bytes, one of 1 KB %v of %v", bigAllocs, bigBytes, allocs,
+		bytes)
 }
 
 func TestOpenSaysWhatIsNotADataset(t *testing.T) {
 	dir := scratchDir(t)
-	if _, err := Open(filepath.Join(dir, "nothing")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no directory: %v", err)
-	}
-	if _, err := Open(dir); !errors.Is(err, ErrIncomplete) {
-		t.Errorf("a directory without a manifest: %v", err)
-	}
+	expect.Is(t, expect.Err(Open(filepath.Join(dir, "nothing"))), fs.ErrNotExist, "no directory")
+	expect.Is(t, expect.Err(Open(dir)), ErrIncomplete, "a directory without a manifest")
 	put(t, dir, "file", []byte("1 2\n"))
-	if _, err := Open(filepath.Join(dir, "file")); !errors.Is(err, ErrIncomplete) {
-		t.Errorf("a file: %v", err)
-	}
-	if _, err := Check(context.Background(), dir, CheckOptions{}); !errors.Is(err, ErrIncomplete) {
-		t.Errorf("check of a directory without a manifest: %v", err)
-	}
+	expect.Is(t, expect.Err(Open(filepath.Join(dir, "file"))), ErrIncomplete, "a file")
+	expect.Is(t, expect.Err(Check(context.Background(), dir, CheckOptions{})), ErrIncomplete,
+		"check of a directory without a manifest")
 }
 
 func TestAFileThatIsCutWhileOpenIsAnErrorToItsReader(t *testing.T) {
@@ -282,13 +255,9 @@ func TestAFileThatIsCutWhileOpenIsAnErrorToItsReader(t *testing.T) {
 		}
 		return err
 	})
-	if !errors.Is(err, pinned.ErrFault) {
-		t.Errorf("reading a file that was cut short: %v", err)
-	}
+	expect.Is(t, err, pinned.ErrFault, "reading a file that was cut short")
 	err = WriteGraph(context.Background(), filepath.Join(scratchDir(t), "y.khop"), d.Graph(), WriterOptions{})
-	if !errors.Is(err, pinned.ErrFault) {
-		t.Errorf("writing a graph whose file was cut short: %v", err)
-	}
+	expect.Is(t, err, pinned.ErrFault, "writing a graph whose file was cut short")
 }
 
 // Seeds that are all nodes of a type are written out, piece by piece.
@@ -301,12 +270,8 @@ func TestSeedsThatAreManyNodesAreWrittenOut(t *testing.T) {
 	expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{}))
 	seeds := expect.Must(open(t, dir).Graph().Split("train", 0))(t)
 	ids := expect.Must(unified.View[int32](seeds.Sets[0].IDs))(t)
-	if len(ids) != n {
-		t.Fatalf("%d seeds", len(ids))
-	}
+	expect.Ensure(t, len(ids) == n, "%d seeds", len(ids))
 	for i, id := range ids {
-		if int(id) != i {
-			t.Fatalf("seed %d is %d", i, id)
-		}
+		expect.Ensure(t, int(id) == i, "seed %d is %d", i, id)
 	}
 }

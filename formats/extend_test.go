@@ -37,18 +37,14 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 		schema.Nodes[1].Columns = append(schema.Nodes[1].Columns, col)
 		expect.OK(t, w.Commit(schema))
 		rep, err := Check(t.Context(), dir, CheckOptions{})
-		if err != nil || !rep.OK() {
-			t.Errorf("links %v: %v, %v", links, rep, err)
-		}
+		expect.That(t, err == nil && rep.OK(), "links %v: %v, %v", links, rep, err)
 		if ds, err = Open(dir); err != nil || ds.ID() == id || ds.Manifest().Generation != 2 ||
 			ds.Manifest().Provenance["added"] != "more" {
 			t.Errorf("links %v: %v", links, err)
 		}
 		expect.OK(t, ds.Close())
 		requireMode(t, dir, links, mode)
-		if there(dir + transaction.WorkSuffix) {
-			t.Error("the workspace is still there")
-		}
+		expect.That(t, !there(dir+transaction.WorkSuffix), "the workspace is still there")
 	}
 }
 
@@ -60,9 +56,8 @@ func requireMode(t *testing.T, dir string, links bool, want os.FileMode) {
 	if !links {
 		want = modeOf(t, write(t, plainArrays(t), WriterOptions{}))
 	}
-	if now := modeOf(t, dir); now != want {
-		t.Errorf("links %v: the files' mode is %v, not %v", links, now, want)
-	}
+	now := modeOf(t, dir)
+	expect.That(t, now == want, "links %v: the files' mode is %v, not %v", links, now, want)
 }
 
 // modeOf is who may read and write a dataset's indices.

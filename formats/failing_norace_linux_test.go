@@ -163,9 +163,7 @@ func TestWhatIsForeignIsSeenBeforeAnythingIsMade(t *testing.T) {
 	put(t, dir, "notes.txt", nil)
 	var err error
 	for _, c := range expect.FailingCall(t, dir, -1, nil, func() { _, err = Create(dir, WriterOptions{}) }) {
-		if c.Path == filepath.Join(dir, transaction.Marker) {
-			t.Errorf("%s %s", c.Name, c.Path)
-		}
+		expect.That(t, c.Path != filepath.Join(dir, transaction.Marker), "%s %s", c.Name, c.Path)
 	}
 	if !errors.Is(err, ErrExist) || !strings.Contains(err.Error(), `it holds "notes.txt", which no khop dataset has`) {
 		t.Errorf("%v", err)

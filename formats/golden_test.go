@@ -67,9 +67,8 @@ func TestGoldenDatasetsOfFormat1AreReadAndWrittenByteForByte(t *testing.T) {
 				t.Fatal(list, err)
 			}
 			for i, want := range goldenNames {
-				if got, err := list.At(int64(i)); err != nil || got != want {
-					t.Errorf("string %d is %q, %v", i, got, err)
-				}
+				got, err := list.At(int64(i))
+				expect.That(t, err == nil && got == want, "string %d is %q, %v", i, got, err)
 			}
 			if report, err := Check(context.Background(), golden, CheckOptions{}); err != nil || !report.OK() {
 				t.Errorf("check: %+v, %v", report, err)
@@ -85,9 +84,7 @@ func TestGoldenDatasetsOfFormat1AreReadAndWrittenByteForByte(t *testing.T) {
 					t.Errorf("%s is written otherwise today", file)
 				}
 			}
-			if len(want) != len(got) {
-				t.Errorf("%d files are written, there were %d", len(got), len(want))
-			}
+			expect.That(t, len(want) == len(got), "%d files are written, there were %d", len(got), len(want))
 		})
 	}
 }

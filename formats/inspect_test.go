@@ -2,7 +2,6 @@ package formats
 
 import (
 	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -194,9 +193,7 @@ func TestInspectFindsWhatABruteForceFinds(t *testing.T) {
 		}
 		stopped, stop := context.WithCancel(context.Background())
 		stop()
-		if _, err := ds.Inspect(stopped, nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("stopped: %v", err)
-		}
+		expect.Is(t, expect.Err(ds.Inspect(stopped, nil)), context.Canceled, "stopped")
 	}
 }
 
@@ -228,9 +225,7 @@ func TestInspectSearchesForLinksInOrderedEdges(t *testing.T) {
 	expect.OK(t, w.Commit(*g.Schema()))
 	got := expect.Must(open(t, dir).Inspect(context.Background(), nil))(t)
 	want := []LeakedLink{{Split: "test", Index: 1, Links: int64(len(has)), Of: int64(len(ends[0]))}}
-	if !slices.Equal(got.Leaked, want) {
-		t.Errorf("got %v, want %v", got.Leaked, want)
-	}
+	expect.That(t, slices.Equal(got.Leaked, want), "got %v, want %v", got.Leaked, want)
 }
 
 // Damage that Open does not see, since it reads no arrays.
@@ -259,16 +254,13 @@ func TestInspectNamesDamageThatItMeets(t *testing.T) {
 		copy(text[at+4*c.index:], unified.FromSlice([]int32{c.value}).Bytes())
 		expect.OK(t, os.WriteFile(path, text, 0o600))
 		_, err = open(t, dir).Inspect(context.Background(), nil)
-		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), dir+": corrupt dataset: "+c.says) {
-			t.Errorf("%v: %v", c, err)
-		}
+		expect.Says(t, err, ErrCorrupt, dir+": corrupt dataset: "+c.says, c)
 	}
 }
 
 func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
-	if hints := (&Inspection{SelfLoops: 9}).Hints(); hints == nil || len(hints) > 0 {
-		t.Errorf("of nothing: %q", hints)
-	}
+	hints := (&Inspection{SelfLoops: 9}).Hints()
+	expect.That(t, hints != nil && len(hints) <= 0, "of nothing: %q", hints)
 	got := (&Inspection{Isolated: 1, Duplicates: 2,
 		NotFinite: []NotFinite{{"paper", "x", 1, 1234567}, {"edges", "w", 2, 0}},
 		Late:      []LateSplit{{Type: "paper", Column: "year", Index: 3, Nodes: 1234, Of: 5000}},
@@ -282,9 +274,7 @@ func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
 			"learns from the future",
 		"1 of 1 link to predict in the split test (index 2) are edges of the graph: a model sees them",
 	}
-	if diff := expect.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Same(t, got, want)
 }
 
 func TestLinksAreSeeds(t *testing.T) {
@@ -292,9 +282,7 @@ func TestLinksAreSeeds(t *testing.T) {
 	ds := open(t, dir)
 	links := expect.Must(ds.Links("valid", 0))(t)
 	seeds := expect.Must(links.Seeds())(t)
-	if len(seeds.Edges) != 2 {
-		t.Fatalf("%d sets", len(seeds.Edges))
-	}
+	expect.Ensure(t, len(seeds.Edges) == 2, "%d sets", len(seeds.Edges))
 	for i, labels := range [][]int64{nil, {1, 0, 1}} {
 		set := seeds.Edges[i]
 		if set.Type != i || !slices.Equal(set.Labels, labels) || !equalTensors(set.Sources, links.Sets[i].Sources) ||

@@ -2,7 +2,6 @@ package formats
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -43,9 +42,7 @@ func TestLinksAreReadAsTheyWereWritten(t *testing.T) {
 	dir, _ := writeLinks(t)
 	ds := open(t, dir)
 	links, err := ds.Links("valid", 0)
-	if err != nil || len(links.Sets) != 2 || len(ds.LinkSplits()) != 1 {
-		t.Fatalf("%+v, %v", links, err)
-	}
+	expect.Ensure(t, err == nil && len(links.Sets) == 2 && len(ds.LinkSplits()) == 1, "%+v, %v", links, err)
 	for i, want := range [][3][]int64{{{0, 1}, {1, 0}, nil}, {{0, 1, 0}, {1, 1, 0}, {1, 0, 1}}} {
 		set := &links.Sets[i]
 		for j, x := range []unified.Tensor{set.Sources, set.Targets, set.Labels} {
@@ -58,9 +55,7 @@ func TestLinksAreReadAsTheyWereWritten(t *testing.T) {
 		t.Errorf("links that are not there: %v", err)
 	}
 	report, err := Check(context.Background(), dir, CheckOptions{})
-	if err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
-	}
+	expect.That(t, err == nil && report.OK(), "%+v, %v", report, err)
 }
 
 // Each changes one thing of the sets: source and target of edge type 0; source, target and label of type 1.
@@ -89,8 +84,6 @@ func TestManifestsThatLieAboutLinksAreRefused(t *testing.T) {
 			at := slices.IndexFunc(m.Splits, func(s SplitInfo) bool { return s.Task == taskLink })
 			c.change(&m.Splits[at])
 		})
-		if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		expect.Says(t, openError(dir), ErrCorrupt, c.want, name)
 	}
 }

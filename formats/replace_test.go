@@ -54,9 +54,7 @@ func TestAReplacementThatFailsLeavesTheOldDataset(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, typedArrays(t), WriterOptions{})
 			before := files(t, filepath.Dir(dir))
-			if err := fail(t, dir); err == nil {
-				t.Fatal("it does not fail")
-			}
+			expect.Ensure(t, fail(t, dir) != nil, "it does not fail")
 			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
 			requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, typedArrays(t), WriterOptions{})))
 		})
@@ -141,9 +139,7 @@ func TestOneWriterAtATimeReplacesADataset(t *testing.T) {
 	first, err := Create(dir, WriterOptions{Force: true})
 	expect.OK(t, err, first.writeArrays(context.Background(), g))
 	_, err = Create(dir, WriterOptions{Force: true})
-	if !errors.Is(err, ErrExist) || !strings.Contains(err.Error(), "another process is writing it") {
-		t.Errorf("a second writer: %v", err)
-	}
+	expect.Says(t, err, ErrExist, "another process is writing it", "a second writer")
 	expect.OK(t, first.Commit(*g.Schema()))
 	requireEqualGraphs(t, g, open(t, dir).Graph())
 	expect.OK(t, WriteGraph(context.Background(), dir, newGraph(t, typedArrays(t)), WriterOptions{Force: true}))
@@ -169,9 +165,7 @@ var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 		expect.OK(t, w.writeArrays(context.Background(), newGraph(t, plainArrays(t))))
 		defer func() { directories.Inspect = inspect }()
 		directories.Inspect = func(string, *os.Root) (int64, []string, error) { return 0, nil, errors.New("killed") }
-		if err := w.Commit(*newGraph(t, plainArrays(t)).Schema()); err == nil {
-			t.Fatal("the writer went on")
-		}
+		expect.Ensure(t, w.Commit(*newGraph(t, plainArrays(t)).Schema()) != nil, "the writer went on")
 		expect.OK(t, w.tx.Leave())
 		return typedArrays(t)
 	},
@@ -209,9 +203,7 @@ func dieAt(t *testing.T, dir string, exchanging func(a, b string) error) {
 	g := newGraph(t, plainArrays(t))
 	w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
 	expect.OK(t, w.writeArrays(context.Background(), g))
-	if err := w.Commit(*g.Schema()); err == nil {
-		t.Fatal("the writer went on")
-	}
+	expect.Ensure(t, w.Commit(*g.Schema()) != nil, "the writer went on")
 	expect.OK(t, w.tx.Leave())
 }
 
@@ -221,13 +213,10 @@ func TestAWriterThatDiedWhileItReplacedADatasetHarmsNobody(t *testing.T) {
 			dir := write(t, typedArrays(t), WriterOptions{})
 			left := newGraph(t, die(t, dir))
 			requireEqualGraphs(t, left, open(t, dir).Graph())
-			if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || !report.OK() {
-				t.Errorf("check: %+v, %v", report, err)
-			}
+			report, err := Check(context.Background(), dir, CheckOptions{})
+			expect.That(t, err == nil && report.OK(), "check: %+v, %v", report, err)
 			g := newGraph(t, plainArrays(t))
-			if err := WriteGraph(context.Background(), dir, g, WriterOptions{}); !errors.Is(err, ErrExist) {
-				t.Errorf("without force: %v", err)
-			}
+			expect.Is(t, WriteGraph(context.Background(), dir, g, WriterOptions{}), ErrExist, "without force")
 			requireEqualGraphs(t, left, open(t, dir).Graph())
 			expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}))
 			requireEqualGraphs(t, g, open(t, dir).Graph())
@@ -244,9 +233,8 @@ func TestADatasetIsReplacedWhereItLies(t *testing.T) {
 	expect.OK(t, WriteGraph(context.Background(), elsewhere, g, WriterOptions{Force: true}))
 	requireEqualGraphs(t, g, open(t, elsewhere).Graph())
 	requireEqualGraphs(t, g, open(t, dir).Graph())
-	if st, err := os.Lstat(elsewhere); err != nil || st.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("the link is now %v, %v", st, err)
-	}
+	st, err := os.Lstat(elsewhere)
+	expect.That(t, err == nil && st.Mode()&os.ModeSymlink != 0, "the link is now %v, %v", st, err)
 	t.Chdir(dir)
 	expect.OK(t, WriteGraph(context.Background(), ".", newGraph(t, typedArrays(t)), WriterOptions{Force: true}))
 	requireEqualGraphs(t, newGraph(t, typedArrays(t)), open(t, dir).Graph())
@@ -295,9 +283,7 @@ func TestADatasetThatCannotTakeItsPlaceIsNamed(t *testing.T) {
 	defer func() { directories.Exchange = transaction.Exchange }()
 	directories.Exchange = func(string, string) error { return errors.New("the disk is tired") }
 	err := WriteGraph(context.Background(), dir, newGraph(t, plainArrays(t)), WriterOptions{Force: true})
-	if want := dir + ": the disk is tired; the old dataset is as it was: choose another target"; err == nil ||
-		err.Error() != want {
-		t.Errorf("%v, not %s", err, want)
-	}
+	want := dir + ": the disk is tired; the old dataset is as it was: choose another target"
+	expect.That(t, err != nil && err.Error() == want, "%v, not %s", err, want)
 	requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -30,11 +31,7 @@ func TestManifestsAreNestedSoFarAndNoFurther(t *testing.T) {
 		"objects": func(n int) string { return strings.Repeat("{}", maxObjects+n) },
 		"values":  func(n int) string { return `{"a\\\",":[` + strings.Repeat("1,", maxValues+n) + "1]}" },
 	} {
-		if err := checkNesting([]byte(text(0))); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := checkNesting([]byte(text(1))); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s, one more: %v", name, err)
-		}
+		expect.Is(t, checkNesting([]byte(text(0))), nil, name)
+		expect.Is(t, checkNesting([]byte(text(1))), ErrCorrupt, "%s, one more", name)
 	}
 }

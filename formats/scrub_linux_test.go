@@ -29,9 +29,8 @@ func TestScrubRunsAtTheLowestPriority(t *testing.T) {
 		}
 		done <- 20 - nice // as the system call returns it
 	}()
-	if nice := <-done; nice != 19 {
-		t.Errorf("nice value %d", nice)
-	}
+	nice := <-done
+	expect.That(t, nice == 19, "nice value %d", nice)
 }
 
 // resident returns which pages of a file are in the page cache.
@@ -41,10 +40,9 @@ func resident(t *testing.T, path string) []byte {
 	defer r.Close()
 	there := make([]byte, (r.Len()+4095)/4096)
 	b := r.Bytes()
-	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
-		uintptr(unsafe.Pointer(&there[0]))); errno != 0 {
-		t.Fatal(errno)
-	}
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		uintptr(unsafe.Pointer(&there[0])))
+	expect.Ensure(t, errno == 0, "%v", errno)
 	return there
 }
 
@@ -60,9 +58,8 @@ func TestScrubLeavesThePageCacheAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := resident(t, path)
-	if r, err := Check(context.Background(), dir, CheckOptions{Scrub: true, Rate: 1 << 40}); err != nil || !r.OK() {
-		t.Fatalf("%+v, %v", r, err)
-	}
+	r, err := Check(context.Background(), dir, CheckOptions{Scrub: true, Rate: 1 << 40})
+	expect.Ensure(t, err == nil && r.OK(), "%+v, %v", r, err)
 	came, went := 0, 0
 	for i, now := range resident(t, path) {
 		came += int(now &^ before[i] & 1)

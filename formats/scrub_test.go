@@ -30,9 +30,7 @@ func scrubWhile(t *testing.T, change func(dir string)) (*Report, string, error) 
 		}
 	}}
 	r, err := Check(context.Background(), dir, opt)
-	if !changed {
-		t.Error("no progress was told")
-	}
+	expect.That(t, changed, "no progress was told")
 	return r, dir, err
 }
 
@@ -47,9 +45,8 @@ func TestADatasetThatIsReplacedWhileItIsScrubbedIsNamed(t *testing.T) {
 			for _, name := range []string{"train", "val", "test"} {
 				path := filepath.Join(dir, "splits/node", name+".arrow")
 				expect.OK(t, os.Remove(path))
-				if err := replace(path); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-					t.Fatal(err)
-				}
+				err := replace(path)
+				expect.Ensure(t, err == nil || errors.Is(err, errors.ErrUnsupported), "%v", err)
 			}
 		})
 		want := map[string]string{"by nothing": "no such file"}[name]
@@ -77,9 +74,8 @@ func TestScrubNamesBytesThatCannotBeRead(t *testing.T) {
 	})
 	expect.OK(t, err)
 	want := fmt.Sprintf("%s: corrupt dataset: bytes %d to %d cannot be read: ", filepath.Join(dir, last), from, to)
-	if r.Found != 1 || !strings.HasPrefix(r.Problems[0].Error(), want) {
-		t.Errorf("%d problems: %v, not %s", r.Found, r.Problems, want)
-	}
+	expect.That(t, r.Found == 1 && strings.HasPrefix(r.Problems[0].Error(), want), "%d problems: %v, not %s", r.Found,
+		r.Problems, want)
 }
 
 // TestScrubReadsAtItsDefaultRate: what is small is read at once, for the rate bounds the bytes before.
@@ -87,9 +83,7 @@ func TestScrubReadsAtItsDefaultRate(t *testing.T) {
 	for _, rate := range []int64{0, -1} {
 		dir := write(t, plainArrays(t), WriterOptions{})
 		r, err := Check(context.Background(), dir, CheckOptions{Scrub: true, Rate: rate})
-		if err != nil || !r.OK() || r.Bytes == 0 {
-			t.Errorf("rate %d: %+v, %v", rate, r, err)
-		}
+		expect.That(t, err == nil && r.OK() && r.Bytes != 0, "rate %d: %+v, %v", rate, r, err)
 	}
 }
 
@@ -105,12 +99,9 @@ func TestScrubGoesOnPastAFileThatCannotBeOpened(t *testing.T) {
 		}
 	}
 	r, err := Check(context.Background(), dir, CheckOptions{Scrub: true, Rate: 1 << 40})
-	if err != nil || r.Found != 2 {
-		t.Fatalf("%+v, %v", r, err)
-	}
+	expect.Ensure(t, err == nil && r.Found == 2, "%+v, %v", r, err)
 	for i, path := range []string{missing, rotten} {
-		if text := fmt.Sprint(r.Problems); !strings.Contains(text, path) {
-			t.Errorf("problem %d is not of %s: %s", i, path, text)
-		}
+		text := fmt.Sprint(r.Problems)
+		expect.That(t, strings.Contains(text, path), "problem %d is not of %s: %s", i, path, text)
 	}
 }

@@ -43,9 +43,8 @@ func TestCheckComparesTimesOfEveryType(t *testing.T) {
 				t.Errorf("%v, %q: %v", dtype, name, found)
 			}
 		}
-		if report := checkTimes(t, dtype, b.Bytes(), []int32{2, 1, 0}); report.OK() {
-			t.Errorf("%v: sources of edges at one time in disorder are not found", dtype)
-		}
+		report := checkTimes(t, dtype, b.Bytes(), []int32{2, 1, 0})
+		expect.That(t, !report.OK(), "%v: sources of edges at one time in disorder are not found", dtype)
 	}
 	for dtype, times := range map[unified.DType]any{unified.Float32: []float32{1, 2, float32(nan())},
 		unified.Float64: []float64{1, 2, nan()}, unified.Float16: halves(0x3c00, 0x4000, 0x7e00),
@@ -96,9 +95,8 @@ func TestAColumnOfFewerRowsIsAsIfTheyHadBeenAnnounced(t *testing.T) {
 		path := c.a.path
 		expect.OK(t, c.Close())
 		file := expect.Must(os.ReadFile(path))(t)
-		if c.a.part.Rows != rows || c.a.part.FileBytes != int64(len(file)) {
-			t.Errorf("%d of %d rows: %+v of %d bytes", rows, most, c.a.part, len(file))
-		}
+		expect.That(t, c.a.part.Rows == rows && c.a.part.FileBytes == int64(len(file)),
+			"%d of %d rows: %+v of %d bytes", rows, most, c.a.part, len(file))
 		return bytes.ReplaceAll(file, []byte(name), []byte("column"))
 	}
 	for _, rows := range []int64{0, 1, 50, 5000, 100_000} {
@@ -108,9 +106,8 @@ func TestAColumnOfFewerRowsIsAsIfTheyHadBeenAnnounced(t *testing.T) {
 		}
 		want := column(rows, rows, data)
 		for _, most := range []int64{rows + 1, 2*rows + 7, 200_000} {
-			if !bytes.Equal(column(most, rows, data), want) {
-				t.Errorf("seed %d: %d rows, of which %d were announced at most, are another file", seed, rows, most)
-			}
+			expect.That(t, bytes.Equal(column(most, rows, data), want),
+				"seed %d: %d rows, of which %d were announced at most, are another file", seed, rows, most)
 		}
 	}
 	c := expect.Must(w.NodeColumn(0, graph.Column{Name: "part", DType: unified.Int32}, 10))(t)

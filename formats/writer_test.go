@@ -72,19 +72,16 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 	t.Run("a complete dataset", func(t *testing.T) {
 		dir := write(t, plainArrays(t), WriterOptions{})
 		before := files(t, dir)
-		if err := WriteGraph(ctx, dir, g, WriterOptions{}); !errors.Is(err, ErrExist) {
-			t.Errorf("%v", err)
-		}
+		err := WriteGraph(ctx, dir, g, WriterOptions{})
+		expect.That(t, errors.Is(err, ErrExist), "%v", err)
 		requireEqualFiles(t, before, files(t, dir))
 	})
 	t.Run("a file", func(t *testing.T) {
 		dir := scratchDir(t)
 		put(t, dir, "x.khop", []byte("precious"))
 		for _, force := range []bool{false, true} {
-			if err := WriteGraph(ctx, filepath.Join(dir, "x.khop"), g, WriterOptions{Force: force}); !errors.Is(err,
-				ErrExist) {
-				t.Errorf("force %t: %v", force, err)
-			}
+			expect.Is(t, WriteGraph(ctx, filepath.Join(dir, "x.khop"), g, WriterOptions{Force: force}), ErrExist,
+				"force %t", force)
 		}
 		requireEqualFiles(t, map[string][]byte{"x.khop": []byte("precious")}, files(t, dir))
 	})
@@ -94,9 +91,7 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 			change(t, dir)
 			before := files(t, filepath.Dir(dir))
 			for _, force := range []bool{false, true} {
-				if err := WriteGraph(ctx, dir, g, WriterOptions{Force: force}); !errors.Is(err, ErrExist) {
-					t.Errorf("force %t: %v", force, err)
-				}
+				expect.Is(t, WriteGraph(ctx, dir, g, WriterOptions{Force: force}), ErrExist, "force %t", force)
 			}
 			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
 		})
@@ -124,9 +119,8 @@ func requireEqualFiles(t *testing.T, want, got map[string][]byte) {
 		}
 	}
 	for name := range got {
-		if _, ok := want[name]; !ok {
-			t.Errorf("%s was left behind", name)
-		}
+		_, ok := want[name]
+		expect.That(t, ok, "%s was left behind", name)
 	}
 }
 
@@ -138,9 +132,7 @@ func TestForceReplacesADatasetAndLeavesOpenOnesAlone(t *testing.T) {
 	d := open(t, dir)
 	requireEqualGraphs(t, g, d.Graph())
 	requireEqualGraphs(t, newGraph(t, typedArrays(t)), old.Graph())
-	if d.Manifest().Generation != 2 {
-		t.Errorf("generation %d", d.Manifest().Generation)
-	}
+	expect.That(t, d.Manifest().Generation == 2, "generation %d", d.Manifest().Generation)
 	requireEqualNames(t, dir, write(t, plainArrays(t), WriterOptions{}))
 }
 
@@ -155,17 +147,14 @@ func requireEqualNames(t *testing.T, a, b string) {
 		}))
 		return strings.Join(names, "\n")
 	}
-	if x, y := list(a), list(b); x != y {
-		t.Errorf("%s holds\n%s\nand %s\n%s", a, x, b, y)
-	}
+	x, y := list(a), list(b)
+	expect.That(t, x == y, "%s holds\n%s\nand %s\n%s", a, x, b, y)
 }
 
 func TestAnUnfinishedDatasetIsRefusedAndThenReplaced(t *testing.T) {
 	dir := write(t, typedArrays(t), WriterOptions{})
 	leave(t, dir)
-	if err := openError(dir); !errors.Is(err, ErrIncomplete) {
-		t.Errorf("open: %v", err)
-	}
+	expect.Is(t, openError(dir), ErrIncomplete, "open")
 	// the writer died in the middle of a line
 	torn := append(files(t, dir)[transaction.Marker], "file nodes/n0/torn.ar"...)
 	put(t, dir, transaction.Marker, torn)
@@ -182,13 +171,9 @@ func TestADatasetWhoseMarkerWasLeftIsComplete(t *testing.T) {
 	put(t, dir, manifestName, text)
 	g := newGraph(t, plainArrays(t))
 	requireEqualGraphs(t, g, open(t, dir).Graph())
-	if err := WriteGraph(context.Background(), dir, g, WriterOptions{}); !errors.Is(err, ErrExist) {
-		t.Errorf("without force: %v", err)
-	}
+	expect.Is(t, WriteGraph(context.Background(), dir, g, WriterOptions{}), ErrExist, "without force")
 	requireEqualGraphs(t, g, open(t, dir).Graph())
-	if err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}); err != nil {
-		t.Errorf("by force: %v", err)
-	}
+	expect.Is(t, WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}), nil, "by force")
 	requireEqualNames(t, dir, write(t, plainArrays(t), WriterOptions{}))
 }
 
@@ -216,9 +201,7 @@ func TestAbortLeavesNothingBehind(t *testing.T) {
 		if _, err := w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 10); err == nil {
 			t.Error("a writer that was aborted goes on")
 		}
-		if err := w.Commit(plainArrays(t).Schema); err == nil {
-			t.Error("a writer that was aborted commits")
-		}
+		expect.That(t, w.Commit(plainArrays(t).Schema) != nil, "a writer that was aborted commits")
 	}
 }
 
@@ -244,9 +227,7 @@ func TestOnlyOneOfManyWritersOfATargetWins(t *testing.T) {
 				t.Fatalf("round %d: %v", round, err)
 			}
 		}
-		if won != 1 {
-			t.Fatalf("round %d: %d writers won: %v", round, won, errs)
-		}
+		expect.Ensure(t, won == 1, "round %d: %d writers won: %v", round, won, errs)
 		requireEqualGraphs(t, g, open(t, dir).Graph())
 	}
 }
@@ -299,20 +280,16 @@ func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
 	if err := few.Close(); err == nil || !strings.Contains(err.Error(), "11 bytes written, but 3 rows take 12") {
 		t.Errorf("a byte missing: %v", err)
 	}
-	if _, err := many.Write(make([]byte, 13)); err == nil {
-		t.Error("a byte too many is accepted")
-	}
-	if err := many.Close(); err == nil {
-		t.Error("Close forgets the error")
-	}
+	_, err := many.Write(make([]byte, 13))
+	expect.That(t, err != nil, "a byte too many is accepted")
+	expect.That(t, many.Close() != nil, "Close forgets the error")
 	feed(t, exact, 12)
 	expect.OK(t, errors.Join(exact.Close(), exact.Close()))
 	if _, err := exact.Write([]byte{1}); err == nil {
 		t.Error("a byte after Close is accepted")
 	}
-	if _, err := w.NodeColumn(0, graph.Column{Name: "few", DType: unified.Int32}, 3); !errors.Is(err, ErrExist) {
-		t.Errorf("a column twice: %v", err)
-	}
+	expect.Is(t, expect.Err(w.NodeColumn(0, graph.Column{Name: "few", DType: unified.Int32}, 3)), ErrExist,
+		"a column twice")
 }
 
 // misfits write less or more than a schema says, or change it.
@@ -376,9 +353,7 @@ func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
 				!errors.Is(err, graph.ErrSchema) {
 				t.Errorf("%v", err)
 			}
-			if err := openError(dir); !errors.Is(err, ErrIncomplete) {
-				t.Errorf("after the refusal: %v", err)
-			}
+			expect.Is(t, openError(dir), ErrIncomplete, "after the refusal")
 			expect.OK(t, w.Abort())
 		})
 	}
@@ -392,9 +367,8 @@ func TestCreateChecksTheSpaceBeforeItTouchesAnything(t *testing.T) {
 		!strings.Contains(err.Error(), "are free") {
 		t.Errorf("%v", err)
 	}
-	if list, _ := os.ReadDir(parent); len(list) > 0 {
-		t.Errorf("left behind: %v", list)
-	}
+	list, _ := os.ReadDir(parent)
+	expect.That(t, len(list) <= 0, "left behind: %v", list)
 	dir = write(t, plainArrays(t), WriterOptions{})
 	before := files(t, dir)
 	if _, err := Create(dir, WriterOptions{ExpectBytes: 1 << 60, Force: true}); !errors.Is(err, ErrSpace) {
@@ -408,12 +382,9 @@ func TestWriteGraphStopsWhenCancelledAndLeavesNothing(t *testing.T) {
 	cause := errors.New("enough")
 	cancel(cause)
 	dir := filepath.Join(scratchDir(t), "x.khop")
-	if err := WriteGraph(ctx, dir, newGraph(t, plainArrays(t)), WriterOptions{}); !errors.Is(err, cause) {
-		t.Errorf("%v", err)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("left behind: %v", err)
-	}
+	err := WriteGraph(ctx, dir, newGraph(t, plainArrays(t)), WriterOptions{})
+	expect.That(t, errors.Is(err, cause), "%v", err)
+	expect.Is(t, expect.Err(os.Stat(dir)), os.ErrNotExist, "left behind")
 }
 
 func TestAllNodesAsSeedsAreWrittenOut(t *testing.T) {
@@ -424,9 +395,8 @@ func TestAllNodesAsSeedsAreWrittenOut(t *testing.T) {
 		t.Fatal(s, err)
 	}
 	for i := range s.Len() {
-		if _, id := s.At(i); id != i {
-			t.Errorf("seed %d is node %d", i, id)
-		}
+		_, id := s.At(i)
+		expect.That(t, id == i, "seed %d is node %d", i, id)
 	}
 }
 
@@ -437,9 +407,7 @@ func TestFileNamesArePlainAndDistinct(t *testing.T) {
 		"by_source"} {
 		for _, path := range []string{edgeColumnPath(name), nodeColumnPath(0, name), splitPath(name, 0, 0),
 			splitPath(name, 3, 0), splitPath(name, 0, 2)} {
-			if err := checkPath(path); err != nil {
-				t.Errorf("%q: %v", name, err)
-			}
+			expect.Is(t, checkPath(path), nil, "%q", name)
 			if seen[path] != "" {
 				t.Errorf("%q and %q are both %s", name, seen[path], path)
 			}
@@ -458,9 +426,7 @@ func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
 		Remedy: `run "khop check" or convert again`, Err: corruptf("source 2,500,000 is not below 2,449,029 nodes")}
 	want := `products.khop/graph/indices.arrow: edge 123,456,789: corrupt dataset: source 2,500,000 is ` +
 		`not below 2,449,029 nodes; run "khop check" or convert again`
-	if err.Error() != want {
-		t.Errorf("%s", err)
-	}
+	expect.That(t, err.Error() == want, "%s", err)
 }
 
 func TestAnnotationsAreInTheManifest(t *testing.T) {
@@ -482,9 +448,8 @@ func TestAnnotationsAreInTheManifest(t *testing.T) {
 
 func TestAGraphWithOneTypeHasNoArrayOfTypes(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
-	if _, err := os.Stat(filepath.Join(dir, "graph/type.arrow")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v", err)
-	}
+	_, err := os.Stat(filepath.Join(dir, "graph/type.arrow"))
+	expect.That(t, errors.Is(err, os.ErrNotExist), "%v", err)
 }
 
 // A split has a set of seeds for each type: a set of several types has no place in a file.

@@ -28,25 +28,18 @@ func TestColumnsAreAddedWithoutWritingTheOthersAgain(t *testing.T) {
 	must(t, "add", data, "--column", "year="+file, "--edge-column", "weight="+weights, "--split", "few="+few)
 	must(t, "check", data)
 	info := object(t, "info", data, "--json")
-	if info["generation"] != 2.0 {
-		t.Errorf("generation %v", info["generation"])
-	}
+	expect.That(t, info["generation"] == 2.0, "generation %v", info["generation"])
 	after := expect.Must(formats.Open(data))(t)
 	defer after.Close()
 	col, _ := after.Graph().NodeColumn(0, "year")
 	got, _ := unified.View[int32](col)
-	if !slices.Equal(got, year) {
-		t.Error("another year")
-	}
-	if seeds, err := after.Graph().Split("few", 0); err != nil || seeds.Len() != 2 {
-		t.Errorf("split: %d seeds, %v", seeds.Len(), err)
-	}
+	expect.That(t, slices.Equal(got, year), "another year")
+	seeds, err := after.Graph().Split("few", 0)
+	expect.That(t, err == nil && seeds.Len() == 2, "split: %d seeds, %v", seeds.Len(), err)
 	if now, err := os.Stat(filepath.Join(data, "nodes/n0/feature.arrow")); err != nil || !os.SameFile(old, now) {
 		t.Errorf("features were written again: %v", err)
 	}
-	if err := before.Unchanged(); err != nil {
-		t.Errorf("who has the old one open: %v", err)
-	}
+	expect.Is(t, before.Unchanged(), nil, "who has the old one open")
 	labels := make([]uint8, 2000)
 	labels[5] = 8
 	file = textFile(t, "label.npy", string(expect.NPY(labels)))
@@ -57,9 +50,8 @@ func TestColumnsAreAddedWithoutWritingTheOthersAgain(t *testing.T) {
 		t.Errorf("classes %v, generation %v", info["classes"], info["generation"])
 	}
 	must(t, "check", data)
-	if left, _ := filepath.Glob(data + ".*"); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	left, _ := filepath.Glob(data + ".*")
+	expect.That(t, len(left) <= 0, "left behind: %v", left)
 }
 
 func TestWhatDoesNotFitIsNotAdded(t *testing.T) {
@@ -74,11 +66,8 @@ func TestWhatDoesNotFitIsNotAdded(t *testing.T) {
 		"name what to add":                            {},
 	} {
 		_, err, code := khop(t, append([]string{"add", data}, args...)...)
-		if code == exitDone || !strings.Contains(err, what) {
-			t.Errorf("%q: status %d, %s", what, code, err)
-		}
+		expect.That(t, code != exitDone && strings.Contains(err, what), "%q: status %d, %s", what, code, err)
 	}
-	if info := object(t, "info", data, "--json"); info["generation"] != 1.0 {
-		t.Errorf("generation %v", info["generation"])
-	}
+	info := object(t, "info", data, "--json")
+	expect.That(t, info["generation"] == 1.0, "generation %v", info["generation"])
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -17,8 +18,7 @@ func TestEnergyIsToldOrWhyNot(t *testing.T) {
 		"host 8.0 J (package-0)": {HostJoules: value(8), HostDomains: []string{"package-0"},
 			NotMeasured: map[string]string{"board": "x"}},
 	} {
-		if got := energyText(&r, 10); got != want {
-			t.Errorf("%s; want %s", got, want)
-		}
+		got := energyText(&r, 10)
+		expect.That(t, got == want, "%s; want %s", got, want)
 	}
 }

@@ -56,9 +56,7 @@ func TestSeedsOfArraysAreThoseOfLists(t *testing.T) {
 			Sources: i64(1, 3), Targets: i64(2, 9), Labels: []int64{1, 1}, Times: []int64{1, 0}}}}},
 	} {
 		got := expect.Must(expect.Must(parseSeedArrays(c.text))(t).seeds(arraySchema()))(t)
-		if !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s:\n%+v, not\n%+v", c.text, got, c.want)
-		}
+		expect.That(t, reflect.DeepEqual(got, c.want), "%s:\n%+v, not\n%+v", c.text, got, c.want)
 		expect.OK(t, got.Check(arraySchema()))
 	}
 }
@@ -138,7 +136,6 @@ func TestAConfigurationSaysWhatFlagsSay(t *testing.T) {
 		}
 	}
 	long := problem{Text: strings.Repeat("x", 5000), Message: strings.Repeat("é", 5000)}
-	if line := long.line(4092); len(line) >= 4092 || !json.Valid([]byte(line)) {
-		t.Errorf("%d bytes: %s", len(line), line)
-	}
+	line := long.line(4092)
+	expect.That(t, len(line) < 4092 && json.Valid([]byte(line)), "%d bytes: %s", len(line), line)
 }

@@ -66,15 +66,12 @@ func TestConvertStoresFeaturesInFewerBytes(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out.khop")
 		res := object(t, "convert", src, out, "--features", table, "--feature-dtype", dtype, "--json")
 		notes := expectStrings(t, res["notes"])
-		if !strings.Contains(notes, `50 rows of "feature" are stored as `+dtype) {
-			t.Errorf("%s: notes %s", dtype, notes)
-		}
+		expect.That(t, strings.Contains(notes, `50 rows of "feature" are stored as `+dtype), "%s: notes %s", dtype,
+			notes)
 		must(t, "check", out)
 		ds := expect.Must(formats.Open(out))(t)
 		col, _ := ds.Graph().NodeColumn(0, "feature")
-		if col.DType().String() != dtype {
-			t.Errorf("%s: stored as %v", dtype, col.DType())
-		}
+		expect.That(t, col.DType().String() == dtype, "%s: stored as %v", dtype, col.DType())
 		scales, _ := ds.Graph().NodeColumn(0, "feature_scale")
 		for i, want := range features {
 			row := features[i/width*width : i/width*width+width]
@@ -82,9 +79,8 @@ func TestConvertStoresFeaturesInFewerBytes(t *testing.T) {
 			if dtype == "int8" {
 				bound = most * 1.001 * float64(max(slices.Max(row), -slices.Min(row)))
 			}
-			if got := stored(col, scales, i, width); math.Abs(float64(got-want)) > bound {
-				t.Fatalf("%s: element %d is %g, not %g", dtype, i, got, want)
-			}
+			got := stored(col, scales, i, width)
+			expect.Ensure(t, math.Abs(float64(got-want)) <= bound, "%s: element %d is %g, not %g", dtype, i, got, want)
 		}
 		expect.OK(t, ds.Close())
 	}
@@ -148,9 +144,7 @@ func TestConvertNumbersNodesAnew(t *testing.T) {
 	for e := range line.fresh {
 		far = max(far, int(e[0]-e[1]), int(e[1]-e[0]))
 	}
-	if far != 1 {
-		t.Errorf("rcm: neighbours on a path are %d apart", far)
-	}
+	expect.That(t, far == 1, "rcm: neighbours on a path are %d apart", far)
 }
 
 // renumbered is a dataset with its old numbers.

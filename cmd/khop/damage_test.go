@@ -39,9 +39,8 @@ func TestVerifyAndScrubFindARottenChunk(t *testing.T) {
 		}
 	}
 	out, err, code := khop(t, "check", data, "--scrub", "--rate", "1GB")
-	if code != exitFailed || !strings.Contains(out, path) || !strings.Contains(err, "1 problem\n") {
-		t.Errorf("status %d, %s, %s", code, out, err)
-	}
+	expect.That(t, code == exitFailed && strings.Contains(out, path) && strings.Contains(err, "1 problem\n"),
+		"status %d, %s, %s", code, out, err)
 	whole := small(t)
 	must(t, "sample", whole, "--verify", "--digest")
 	must(t, "check", whole, "--scrub", "--json")

@@ -21,16 +21,12 @@ func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
 	there := map[string]bool{}
 	for _, c := range parser.Model.Children {
 		section, ok := sections[c.Name]
-		if !ok {
-			t.Errorf("docs/cli.md has no section on khop %s", c.Name)
-		}
+		expect.That(t, ok, "docs/cli.md has no section on khop %s", c.Name)
 		if c.Name == "bench" || c.Name == "serve" || c.Name == "plan" {
 			section += sections["sample"]
 		}
 		for _, f := range c.Flags {
-			if !strings.Contains(section, "--"+f.Name) {
-				t.Errorf("docs/cli.md: khop %s: no --%s", c.Name, f.Name)
-			}
+			expect.That(t, strings.Contains(section, "--"+f.Name), "docs/cli.md: khop %s: no --%s", c.Name, f.Name)
 		}
 		there[c.Name] = true
 	}

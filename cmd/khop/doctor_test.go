@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/pinned"
@@ -28,9 +29,8 @@ func diagnose(t *testing.T, args ...string) (d struct {
 }) {
 	t.Helper()
 	text := must(t, append([]string{"doctor", "--json"}, args...)...)
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
+	err := json.Unmarshal([]byte(text), &d)
+	expect.Ensure(t, err == nil, "%v in %s", err, text)
 	return d
 }
 
@@ -64,16 +64,11 @@ func TestDoctorSaysHowEachArrayWouldBeAddressed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, a := range d.Arrays {
 		seen[a.Array] = true
-		if a.Bytes == 0 || a.Rung == "" {
-			t.Errorf("%+v", a)
-		}
-		if device.Count() == 0 && a.Rung != pinned.RungHost.String() {
-			t.Errorf("without a device %s would be %s", a.Array, a.Rung)
-		}
+		expect.That(t, a.Bytes != 0 && a.Rung != "", "%+v", a)
+		expect.That(t, device.Count() != 0 || a.Rung == pinned.RungHost.String(), "without a device %s would be %s",
+			a.Array, a.Rung)
 		for _, b := range a.Better {
-			if b.Rung == a.Rung || b.Refused == "" {
-				t.Errorf("%s: %+v is better than %s", a.Array, b, a.Rung)
-			}
+			expect.That(t, b.Rung != a.Rung && b.Refused != "", "%s: %+v is better than %s", a.Array, b, a.Rung)
 		}
 	}
 	text := must(t, "doctor", data)
@@ -85,9 +80,8 @@ func TestDoctorSaysHowEachArrayWouldBeAddressed(t *testing.T) {
 	}) bool {
 		return a.Rung == pinned.RungReadOnly.String() || a.Rung == pinned.RungInPlace.String()
 	})
-	if said := strings.Contains(text, "--host-pages measured"); said != registers {
-		t.Errorf("registered: %t, but the choice of pages is named: %t", registers, said)
-	}
+	said := strings.Contains(text, "--host-pages measured")
+	expect.That(t, said == registers, "registered: %t, but the choice of pages is named: %t", registers, said)
 	for _, name := range []string{"graph/indptr.arrow", "graph/indices.arrow", "nodes/n0/feature.arrow",
 		"nodes/n0/label.arrow"} {
 		if !seen[name] || !strings.Contains(text, name) {
@@ -130,12 +124,10 @@ func TestDoctorSaysWhichSparseOperationsDevicesHave(t *testing.T) {
 // TestDoctorSaysWhereSamplersRun holds what doctor says to what the samplers say of themselves.
 func TestDoctorSaysWhereSamplersRun(t *testing.T) {
 	w := whereSamplersRun()
-	if want := []string{"neighbor", "temporal", "labor"}; !slices.Equal(w.Device, want) {
-		t.Errorf("on a device run %v, want %v", w.Device, want)
-	}
-	if n := len(w.Device) + len(w.CPU); n != len(samplers.All) {
-		t.Errorf("%d of %d samplers are listed", n, len(samplers.All))
-	}
+	want := []string{"neighbor", "temporal", "labor"}
+	expect.That(t, slices.Equal(w.Device, want), "on a device run %v, want %v", w.Device, want)
+	n := len(w.Device) + len(w.CPU)
+	expect.That(t, n == len(samplers.All), "%d of %d samplers are listed", n, len(samplers.All))
 	fanouts := []int{3}
 	for flag, n := range map[string]sampling.Neighbor{"together": {Together: true}, "direction": {
 		Direction: sampling.Both}, "induced": {Induced: true}, "weight": {Weight: "w"}, "mask": {Mask: "m"}, "share": {

@@ -20,18 +20,14 @@ func TestExportsAreConvertedToEqualDatasets(t *testing.T) {
 		fails(t, exitFailed, "target exists", "export", data, target, "--to", c.to)
 		must(t, "export", data, target, "--to", c.to, "--force")
 		must(t, "convert", target, again)
-		if got := object(t, "info", again, "--json")["id"]; got != id {
-			t.Errorf("%s: the dataset %v, not %v", c.to, got, id)
-		}
+		got := object(t, "info", again, "--json")["id"]
+		expect.That(t, got == id, "%s: the dataset %v, not %v", c.to, got, id)
 		left, _ := filepath.Glob(filepath.Dir(target) + "/*.khop-export")
-		if len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
+		expect.That(t, len(left) <= 0, "left behind: %v", left)
 	}
 	mine := t.TempDir()
 	expect.OK(t, os.WriteFile(filepath.Join(mine, "thesis.txt"), nil, 0o600))
 	fails(t, exitFailed, "was not written by khop export", "export", data, mine, "--to", "numpy", "--force")
-	if _, err := os.Stat(filepath.Join(mine, "thesis.txt")); err != nil {
-		t.Error(err)
-	}
+	_, err := os.Stat(filepath.Join(mine, "thesis.txt"))
+	expect.That(t, err == nil, "%v", err)
 }

@@ -112,9 +112,7 @@ func TestFilesThatMayNotGrowAnyFurtherLeaveNoHalf(t *testing.T) {
 			failed++
 		}
 	}
-	if failed == 0 {
-		t.Error("no command has failed")
-	}
+	expect.That(t, failed != 0, "no command has failed")
 }
 
 // TestAFullFileSystemLeavesNoHalf runs commands on a file system (tmpfs) that has room for a random part of what they
@@ -147,7 +145,5 @@ func TestAFullFileSystemLeavesNoHalf(t *testing.T) {
 		}
 		expect.OK(t, errors.Join(os.Remove(ballast), os.RemoveAll(work)))
 	}
-	if failed == 0 {
-		t.Error("no command has failed")
-	}
+	expect.That(t, failed != 0, "no command has failed")
 }

@@ -34,9 +34,8 @@ func TestDeepLooksNameWhatMayNotBeMeant(t *testing.T) {
 	for _, want := range []string{"2 nodes without edges", "1 edge between the same nodes as another",
 		`column "feature" of node: 1 row with NaN or an infinity, the first is row 1`,
 		`2 of 3 nodes in the split train (index 0) are later, by "year", than the first of test`} {
-		if !strings.Contains(out, "hint: "+want) || !strings.Contains(checked, "hint: "+want) {
-			t.Errorf("no %q in %s%s", want, out, checked)
-		}
+		expect.That(t, strings.Contains(out, "hint: "+want) && strings.Contains(checked, "hint: "+want),
+			"no %q in %s%s", want, out, checked)
 	}
 	if !strings.Contains(out, "memory on cpu: graph ") || !strings.Contains(out, "4-7           ########## 1\n") &&
 		!strings.Contains(out, "4-7           ##########                               1\n") {
@@ -72,8 +71,6 @@ func TestInfoTellsOfLinksAndOfNamesThatAreNoNodes(t *testing.T) {
 	text := must(t, "info", data)
 	for _, want := range []string{"node: 3, id utf8\n", "val 0: 1, node:edge:node", "test 0: 2, node:edge:node",
 		"relation: 2"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in:\n%s", want, text)
-		}
+		expect.That(t, strings.Contains(text, want), "%q is not in:\n%s", want, text)
 	}
 }

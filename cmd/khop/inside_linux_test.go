@@ -46,9 +46,8 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 			t.Errorf("%s: %s, where serve says %s", options, want, &stderr)
 		}
 	}
-	if got, _ := open(`"metrics": "127.0.0.1:0"`); got.Option != "metrics" || !got.Usage {
-		t.Errorf("metrics: %+v", got)
-	}
+	got, _ := open(`"metrics": "127.0.0.1:0"`)
+	expect.That(t, got.Option == "metrics" && got.Usage, "metrics: %+v", got)
 	first, one := open(`"max_memory": "300MB"`)
 	second, two := open(`"seeds": null`)
 	if one == nil || two == nil {
@@ -60,7 +59,6 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 	for _, i := range []*inside{one, two} {
 		expect.OK(t, i.Close())
 	}
-	if now := debug.SetMemoryLimit(-1); now != limit {
-		t.Errorf("the heap's limit was %d and is %d", limit, now)
-	}
+	now := debug.SetMemoryLimit(-1)
+	expect.That(t, now == limit, "the heap's limit was %d and is %d", limit, now)
 }

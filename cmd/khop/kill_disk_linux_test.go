@@ -53,13 +53,10 @@ func TestKillingWhatReadsFromDiskLeavesNothing(t *testing.T) {
 		}
 	}
 	_ = s.Wait()
-	if after := filesBelow(t, data, scratch); !slices.Equal(before, after) {
-		t.Errorf("before %q, after %q", before, after)
-	}
+	after := filesBelow(t, data, scratch)
+	expect.That(t, slices.Equal(before, after), "before %q, after %q", before, after)
 	for _, name := range sharedMemory(t) {
-		if !slices.Contains(shared, name) {
-			t.Errorf("/dev/shm/%s is left", name)
-		}
+		expect.That(t, slices.Contains(shared, name), "/dev/shm/%s is left", name)
 	}
 	if packs == 0 {
 		t.Log("no temporary file was seen: the folder's disk allows none")

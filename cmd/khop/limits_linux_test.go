@@ -429,9 +429,7 @@ func TestDrawnCommandsKeepTheirLimit(t *testing.T) {
 		_ = os.RemoveAll(dir)
 	}
 	t.Logf("%d of %d were done, the others refused; at most %.0f %% of a limit were taken", done, n, 100*most)
-	if done < n/8 {
-		t.Errorf("only %d of %d were done", done, n)
-	}
+	expect.That(t, done >= n/8, "only %d of %d were done", done, n)
 }
 
 // memoryGroup makes a memory control group, and returns what runs a command in it.
@@ -486,9 +484,7 @@ func TestDrawnControlGroupsKillNothing(t *testing.T) {
 		_ = os.RemoveAll(dir)
 	}
 	t.Logf("%d of %d were done, the others refused", done, n)
-	if done < n/8 {
-		t.Errorf("only %d of %d were done", done, n)
-	}
+	expect.That(t, done >= n/8, "only %d of %d were done", done, n)
 }
 
 // TestAQuotaOfProcessorTimeBoundsTheWorkers runs the program in a control group with one processor's time.
@@ -511,8 +507,6 @@ func TestAQuotaOfProcessorTimeBoundsTheWorkers(t *testing.T) {
 	enter := fmt.Sprintf("echo $$ > %s/cgroup.procs && exec \"$0\" doctor --json", dir)
 	out := expect.Must(exec.Command("/bin/sh", "-c", enter, path).Output())(t)
 	for _, want := range []string{`"cpu_quota": 1`, `"workers": 1`} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("%s is missing from %s", want, out)
-		}
+		expect.That(t, strings.Contains(string(out), want), "%s is missing from %s", want, out)
 	}
 }

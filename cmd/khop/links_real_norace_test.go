@@ -74,11 +74,8 @@ func checkLinks(t *testing.T, data string, links, given int, opt loader.Options)
 			}
 		}
 	}
-	if want := int(opt.Links.Negatives.Of(int64(links))) - int(ld.Stats().NegativesMissed); seen != links ||
-		drawn != want {
-		t.Errorf("%d links and %d negatives; want %d and %d", seen, drawn, links, want)
-	}
-	if given > 0 && false0 != given {
-		t.Errorf("%d links have label 0, want the %d given negatives", false0, given)
-	}
+	want := int(opt.Links.Negatives.Of(int64(links))) - int(ld.Stats().NegativesMissed)
+	expect.That(t, seen == links && drawn == want, "%d links and %d negatives; want %d and %d", seen, drawn, links,
+		want)
+	expect.That(t, given <= 0 || false0 == given, "%d links have label 0, want the %d given negatives", false0, given)
 }

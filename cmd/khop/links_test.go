@@ -28,9 +28,7 @@ func TestAFileOfEdgesIsLoadedInItsOrder(t *testing.T) {
 	for _, b := range o["batches"].([]any) {
 		seeds = append(seeds, b.(map[string]any)["seeds"].(float64))
 	}
-	if d := expect.Diff([]float64{2, 1}, seeds); d != "" {
-		t.Error(d)
-	}
+	expect.Same(t, seeds, []float64{2, 1})
 }
 
 func TestWhatIsWrongWithEdgesIsNamed(t *testing.T) {

@@ -24,41 +24,29 @@ func digests(t *testing.T, data string, more ...string) []string {
 func TestDigestsDoNotDependOnHowBatchesAreLoaded(t *testing.T) {
 	data := small(t)
 	want := digests(t, data)
-	if len(want) != 12 {
-		t.Fatalf("%d batches of 100 of 1,200 train seeds", len(want))
-	}
+	expect.Ensure(t, len(want) == 12, "%d batches of 100 of 1,200 train seeds", len(want))
 	for i, line := range want {
 		f := strings.Fields(line)
-		if len(f) != 3 || f[0] != fmt.Sprint(i) || len(f[1]) != 16 || len(f[2]) != 16 || f[1] == f[2] {
-			t.Fatalf("line %d is %q", i, line)
-		}
+		expect.Ensure(t, len(f) == 3 && f[0] == fmt.Sprint(i) && len(f[1]) == 16 && len(f[2]) == 16 && f[1] != f[2],
+			"line %d is %q", i, line)
 	}
 	for _, how := range []string{"--workers 1", "--workers 2", "--workers 8", "--prefetch 1", "--prefetch 8",
 		"--resident", "--device cpu", "--max-memory 64MB"} {
-		if d := expect.Diff(want, digests(t, data, strings.Fields(how)...)); d != "" {
-			t.Errorf("%s: %s", how, d)
-		}
+		expect.Same(t, digests(t, data, strings.Fields(how)...), want, how)
 	}
-	if d := expect.Diff(want[10:], digests(t, data, "--first", "10")); d != "" {
-		t.Errorf("--first 10: %s", d)
-	}
-	if d := expect.Diff(want[3:5], digests(t, data, "--first", "3", "--batches", "2")); d != "" {
-		t.Errorf("--first 3 --batches 2: %s", d)
-	}
+	expect.Same(t, digests(t, data, "--first", "10"), want[10:], "--first 10")
+	expect.Same(t, digests(t, data, "--first", "3", "--batches", "2"), want[3:5], "--first 3 --batches 2")
 	var both []string
 	ranks := [2][]string{digests(t, data, "--world-size", "2", "--rank", "0"),
 		digests(t, data, "--world-size", "2", "--rank", "1")}
 	for i := range ranks[0] {
 		both = append(both, ranks[0][i], ranks[1][i])
 	}
-	if d := expect.Diff(want, both); d != "" {
-		t.Errorf("two ranks: %s", d)
-	}
+	expect.Same(t, both, want, "two ranks")
 	for _, how := range []string{"--seed 8", "--epoch 1", "--fanouts 5,4", "--replace", "--frontier all",
 		"--instance 1", "--seeds val", "--seeds all", "--batch-size 99"} {
-		if got := digests(t, data, strings.Fields(how)...); got[0] == want[0] {
-			t.Errorf("%s made the same first batch", how)
-		}
+		got := digests(t, data, strings.Fields(how)...)
+		expect.That(t, got[0] != want[0], "%s made the same first batch", how)
 	}
 }
 
@@ -70,16 +58,13 @@ func TestSampleOutputsAgree(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(must(t, append(args, "--jsonl")...)), "\n")
 	text := strings.Split(strings.TrimSpace(must(t, args...)), "\n")
 	table := strings.Split(strings.TrimSpace(must(t, args[:len(args)-1]...)), "\n")
-	if len(whole.Batches) != 3 || len(lines) != 3 || len(text) != 3 || len(table) != 4 {
-		t.Fatalf("%d, %d, %d, %d batches", len(whole.Batches), len(lines), len(text), len(table)-1)
-	}
+	expect.Ensure(t, len(whole.Batches) == 3 && len(lines) == 3 && len(text) == 3 && len(table) == 4,
+		"%d, %d, %d, %d batches", len(whole.Batches), len(lines), len(text), len(table)-1)
 	seeds := int64(0)
 	for i, b := range whole.Batches {
 		var one batchRecord
 		expect.OK(t, json.Unmarshal([]byte(lines[i]), &one))
-		if d := expect.Diff(b, one); d != "" {
-			t.Errorf("--json and --jsonl differ: %s", d)
-		}
+		expect.Same(t, one, b, "--json and --jsonl differ")
 		if want := fmt.Sprintf("%d %s %s", b.Batch, b.Topology, b.Full); text[i] != want {
 			t.Errorf("line %q, want %q", text[i], want)
 		}
@@ -87,17 +72,13 @@ func TestSampleOutputsAgree(t *testing.T) {
 		for _, n := range b.NodesPerHop {
 			want = append(want, fmt.Sprint(n))
 		}
-		if d := expect.Diff(want, strings.Fields(table[i+1])); d != "" {
-			t.Error(d)
-		}
+		expect.Same(t, strings.Fields(table[i+1]), want)
 		if b.NodesPerHop[0] != b.Seeds || b.NodesPerHop[2] != b.Nodes || b.EdgesPerHop[0]+b.EdgesPerHop[1] != b.Edges {
 			t.Errorf("sums do not fit: %+v", b)
 		}
 		seeds += b.Seeds
 	}
-	if seeds != 1200 {
-		t.Errorf("%d seeds, want the 1,200 of the train split", seeds)
-	}
+	expect.That(t, seeds == 1200, "%d seeds, want the 1,200 of the train split", seeds)
 }
 
 func TestEdgesAHopWithEitherFrontier(t *testing.T) {
@@ -109,9 +90,8 @@ func TestEdgesAHopWithEitherFrontier(t *testing.T) {
 		edges[frontier] = o["batches"].([]any)[0].(map[string]any)["edges_per_hop"].([]any)
 	}
 	all, fresh := edges["all"], edges["new"]
-	if all[0] != fresh[0] {
-		t.Errorf("hop 1: %v and %v edges: out of the seeds there is no difference", all[0], fresh[0])
-	}
+	expect.That(t, all[0] == fresh[0], "hop 1: %v and %v edges: out of the seeds there is no difference", all[0],
+		fresh[0])
 	for h := 1; h < 3; h++ {
 		if all[h].(float64) <= fresh[h].(float64) {
 			t.Errorf("hop %d: %v edges from all nodes, %v from new ones", h+1, all[h], fresh[h])
@@ -123,16 +103,14 @@ func TestWithoutATrainSplitAllNodesAreSeeds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rmat.khop")
 	must(t, "generate", "rmat", path, "--nodes", "500", "--edges", "2000")
 	out, errOut, code := khop(t, "sample", path, "--jsonl", "--batch-size", "300")
-	if code != exitDone || strings.Count(errOut, "all nodes") != 1 || strings.Count(out, "\n") != 2 {
-		t.Errorf("status %d, %q, %q", code, errOut, out)
-	}
+	expect.That(t, code == exitDone && strings.Count(errOut, "all nodes") == 1 && strings.Count(out, "\n") == 2,
+		"status %d, %q, %q", code, errOut, out)
 	if _, errOut, _ := khop(t, "sample", path, "--seeds", "all", "--batches", "1"); strings.Contains(errOut, "nodes") {
 		t.Errorf("it says %q where all nodes were asked for", errOut)
 	}
 	_, errOut, code = khop(t, "sample", path, "--seeds", "train")
-	if code != exitUsage || !strings.Contains(errOut, "--seeds train --split 0: no such split") {
-		t.Errorf("a train split that is asked for and not there: status %d, %q", code, errOut)
-	}
+	expect.That(t, code == exitUsage && strings.Contains(errOut, "--seeds train --split 0: no such split"),
+		"a train split that is asked for and not there: status %d, %q", code, errOut)
 }
 
 func TestSeedFiles(t *testing.T) {
@@ -160,9 +138,8 @@ func TestSeedFiles(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d:%d", nodeType, id))
 		}
 		if err != nil {
-			if fail := strings.TrimPrefix(want, "error: "); !strings.Contains(err.Error(), fail) {
-				t.Errorf("%.40q: %v, want %s", text, err, want)
-			}
+			expect.That(t, strings.Contains(err.Error(), strings.TrimPrefix(want, "error: ")), "%.40q: %v, want %s",
+				text, err, want)
 		} else if strings.Join(got, " ") != want {
 			t.Errorf("%.40q: %v, want %s", text, got, want)
 		}
@@ -174,10 +151,8 @@ func TestSeedsFromAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "seeds.txt")
 	expect.OK(t, os.WriteFile(file, []byte("5\n1999\n5\n"), 0o600))
 	var b batchRecord
-	if err := json.Unmarshal([]byte(must(t, "sample", data, "--seeds", "@"+file, "--jsonl")), &b); err != nil ||
-		b.Seeds != 3 || b.NodesPerHop[0] != 2 {
-		t.Errorf("%+v, %v", b, err)
-	}
+	err := json.Unmarshal([]byte(must(t, "sample", data, "--seeds", "@"+file, "--jsonl")), &b)
+	expect.That(t, err == nil && b.Seeds == 3 && b.NodesPerHop[0] == 2, "%+v, %v", b, err)
 	expect.OK(t, os.WriteFile(file, []byte("5\n2000\n"), 0o600))
 	fails(t, exitFailed, file+": line 2", "sample", data, "--seeds", "@"+file)
 }
@@ -199,20 +174,16 @@ func TestBenchTellsWhatScriptsRead(t *testing.T) {
 		}
 	}
 	ms := r["ms_per_batch"].(map[string]any)
-	if lo, mid, hi := ms["min"].(float64), ms["median"].(float64), ms["max"].(float64); lo > mid || mid > hi ||
-		mid <= 0 {
-		t.Errorf("ms_per_batch %v", ms)
-	}
-	if h := r["edges_per_hop"].([]any); len(h) != 2 || h[0].(float64) > 500 {
-		t.Errorf("edges_per_hop %v", h)
-	}
+	lo, mid, hi := ms["min"].(float64), ms["median"].(float64), ms["max"].(float64)
+	expect.That(t, lo <= mid && mid <= hi && mid > 0, "ms_per_batch %v", ms)
+	h := r["edges_per_hop"].([]any)
+	expect.That(t, len(h) == 2 && h[0].(float64) <= 500, "edges_per_hop %v", h)
 	if h := r["nodes_per_hop"].([]any); len(h) != 3 || h[0].(float64) != 100 {
 		t.Errorf("nodes_per_hop %v", h)
 	}
 	bare := object(t, append(args, "--json", "--no-features")...)
-	if bare["rows_per_s"].(float64) != 0 || bare["memcpy_gb_per_s"].(float64) != 0 {
-		t.Errorf("rows without features: %v", bare)
-	}
+	expect.That(t, bare["rows_per_s"].(float64) == 0 && bare["memcpy_gb_per_s"].(float64) == 0,
+		"rows without features: %v", bare)
 	text, errOut, code := khop(t, args...)
 	if code != exitDone || !strings.Contains(text, "GB/s while gathering") ||
 		!strings.Contains(errOut, "the loader will need") {
@@ -235,10 +206,9 @@ func TestInfoTellsWhatScriptsRead(t *testing.T) {
 	if e := r["edge_types"].([]any)[0].(map[string]any); e["source"] != "node" || e["count"] != 20000.0 {
 		t.Errorf("edge_types %v", r["edge_types"])
 	}
-	if s := r["splits"].([]any); len(s) != 3 || s[0].(map[string]any)["name"] != "train" ||
-		s[0].(map[string]any)["count"] != 1200.0 {
-		t.Errorf("splits %v", s)
-	}
+	s := r["splits"].([]any)
+	expect.That(t, len(s) == 3 && s[0].(map[string]any)["name"] == "train" && s[0].(map[string]any)["count"] == 1200.0,
+		"splits %v", s)
 	size := int64(0)
 	err := filepath.WalkDir(data, func(p string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -247,13 +217,10 @@ func TestInfoTellsWhatScriptsRead(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil || int64(r["bytes"].(float64)) != size {
-		t.Errorf("bytes %v, but the files have %d (%v)", r["bytes"], size, err)
-	}
-	if text := must(t, "info", data); !strings.Contains(text, "feature float32[9]") ||
-		!strings.Contains(text, "20,000") {
-		t.Error(text)
-	}
+	expect.That(t, err == nil && int64(r["bytes"].(float64)) == size, "bytes %v, but the files have %d (%v)",
+		r["bytes"], size, err)
+	text := must(t, "info", data)
+	expect.That(t, strings.Contains(text, "feature float32[9]") && strings.Contains(text, "20,000"), "%v", text)
 }
 
 func TestCheckFindsAFlippedByte(t *testing.T) {
@@ -264,10 +231,9 @@ func TestCheckFindsAFlippedByte(t *testing.T) {
 	expect.OK(t, os.WriteFile(file, b, 0o600))
 	out, errOut, code := khop(t, "check", data, "--json")
 	var r checkResult
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFailed || r.OK || r.Found != 1 ||
-		r.Problems[0].Path != file {
-		t.Errorf("status %d, %+v, %v, %s", code, r, err, errOut)
-	}
+	err := json.Unmarshal([]byte(out), &r)
+	expect.That(t, err == nil && code == exitFailed && !r.OK && r.Found == 1 && r.Problems[0].Path == file,
+		"status %d, %+v, %v, %s", code, r, err, errOut)
 }
 
 // TestBenchSaysWhatMeasuringCopyingTakes: the copy is as large as several caches, and is left out where it has no room.
@@ -283,9 +249,8 @@ func TestBenchSaysWhatMeasuringCopyingTakes(t *testing.T) {
 		t.Errorf("under a limit of 36 MB memcpy took %v bytes at %v", r["memcpy_bytes"], r["memcpy_gb_per_s"])
 	}
 	_, notes, code = khop(t, append(args, "--no-memcpy")...)
-	if code != exitDone || strings.Contains(notes, "memory copies") {
-		t.Errorf("without memcpy: status %d: %s", code, notes)
-	}
+	expect.That(t, code == exitDone && !strings.Contains(notes, "memory copies"), "without memcpy: status %d: %s", code,
+		notes)
 }
 
 // The first line of a run says where batches are made, and why.

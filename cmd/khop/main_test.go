@@ -174,12 +174,10 @@ func TestExitStatusAndMessage(t *testing.T) {
 		if c.code == exitDone {
 			where = out
 		}
-		if code != c.code || !strings.Contains(where, c.text) {
-			t.Errorf("khop %s: status %d, want %d, and %q in:\n%s", c.args, code, c.code, c.text, where)
-		}
-		if code != exitDone && (out != "" || strings.Contains(errOut, "goroutine")) {
-			t.Errorf("khop %s: failed, but printed %q; stderr %q", c.args, out, errOut)
-		}
+		expect.That(t, code == c.code && strings.Contains(where, c.text), "khop %s: status %d, want %d, and %q in:\n%s",
+			c.args, code, c.code, c.text, where)
+		expect.That(t, code == exitDone || out == "" && !strings.Contains(errOut, "goroutine"),
+			"khop %s: failed, but printed %q; stderr %q", c.args, out, errOut)
 	}
 }
 
@@ -189,10 +187,9 @@ func TestInterruptingEndsWithStatus130AndLeavesNoDataset(t *testing.T) {
 	cancel()
 	target := filepath.Join(t.TempDir(), "cut.khop")
 	for _, args := range [][]string{{"generate", "sbm", target}, {"demo", target}, {"sample", data}, {"bench", data}} {
-		if _, errOut, code := khopIn(ctx, args...); code != exitInterrupted ||
-			!strings.Contains(errOut, "interrupted") {
-			t.Errorf("khop %v: status %d, %q", args, code, errOut)
-		}
+		_, errOut, code := khopIn(ctx, args...)
+		expect.That(t, code == exitInterrupted && strings.Contains(errOut, "interrupted"), "khop %v: status %d, %q",
+			args, code, errOut)
 		if _, _, code := khop(t, "info", target); code == exitDone {
 			t.Errorf("khop %v left a dataset", args)
 		}
@@ -208,11 +205,10 @@ func TestInterruptingInTheMiddle(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "cut.khop")
 	ctx, cancel := context.WithCancel(t.Context())
 	// A terminal sees progress as soon as something is written to the dataset.
-	if code := run(ctx, []string{"generate", "products", target, "--nodes", "50000", "--edges",
+	code := run(ctx, []string{"generate", "products", target, "--nodes", "50000", "--edges",
 		"500000"}, io.Discard, onWrite(cancel),
-		true); code != exitInterrupted {
-		t.Errorf("status %d", code)
-	}
+		true)
+	expect.That(t, code == exitInterrupted, "status %d", code)
 	if _, errOut, code := khop(t, "info", target); code != exitFailed {
 		t.Errorf("it left a dataset: khop info ends with status %d, %q", code, errOut)
 	}
@@ -235,9 +231,8 @@ func TestAPanicDoesNotReachTheUser(t *testing.T) {
 func TestVersion(t *testing.T) {
 	v := object(t, "version", "--json")
 	for _, name := range []string{"version", "go", "platform", "format", "semantics"} {
-		if s, _ := v[name].(string); s == "" {
-			t.Errorf("no %s in %v", name, v)
-		}
+		s, _ := v[name].(string)
+		expect.That(t, s != "", "no %s in %v", name, v)
 	}
 	if text := must(t, "version"); !strings.Contains(text, v["version"].(string)) {
 		t.Error(text)
@@ -255,9 +250,7 @@ func TestDoctor(t *testing.T) {
 	}
 	text := must(t, "doctor", small(t))
 	for _, word := range []string{"Found", "Paths", "Advice", "gather", "topology", "last-level cache"} {
-		if !strings.Contains(text, word) {
-			t.Errorf("no %q in:\n%s", word, text)
-		}
+		expect.That(t, strings.Contains(text, word), "no %q in:\n%s", word, text)
 	}
 }
 
@@ -266,9 +259,7 @@ func TestDemoShowsItsWork(t *testing.T) {
 	out := must(t, "demo", dir, "--nodes", "3000")
 	for _, word := range []string{dir, "checked", "it will need", "epoch 0", "epoch 1", "batches/s", "memory", "took",
 		"trained   sage, 3 epochs", "test accuracy 0.9"} {
-		if !strings.Contains(out, word) {
-			t.Errorf("no %q in:\n%s", word, out)
-		}
+		expect.That(t, strings.Contains(out, word), "no %q in:\n%s", word, out)
 	}
 	must(t, "check", dir)
 }
@@ -277,8 +268,6 @@ func TestVersionPrintsTheNoticesOfOthers(t *testing.T) {
 	text := must(t, "version", "--notices")
 	for _, says := range []string{"github.com/klauspost/compress", "Go's standard library: BSD-3-Clause",
 		"THE SOFTWARE IS PROVIDED \"AS IS\""} {
-		if !strings.Contains(text, says) {
-			t.Errorf("%q is missing", says)
-		}
+		expect.That(t, strings.Contains(text, says), "%q is missing", says)
 	}
 }

@@ -39,10 +39,9 @@ func TestSharesAreJoinedToTheSameBytes(t *testing.T) {
 		must(t, "check", merge[2])
 		must(t, merge...)
 		got := object(t, "info", merge[1], "--json")
-		if got["id"] != want["id"] || fmt.Sprint(got["provenance"]) != fmt.Sprint(want["provenance"]) {
-			t.Errorf("%q in %d shares: dataset %v of %v, not %v of %v", c.args, c.n, got["id"], got["provenance"],
-				want["id"], want["provenance"])
-		}
+		expect.That(t, got["id"] == want["id"] && fmt.Sprint(got["provenance"]) == fmt.Sprint(want["provenance"]),
+			"%q in %d shares: dataset %v of %v, not %v of %v", c.args, c.n, got["id"], got["provenance"], want["id"],
+			want["provenance"])
 		must(t, "check", merge[1])
 	}
 }
@@ -57,8 +56,7 @@ func TestSharesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 		t.Errorf("status %d, %s", code, err)
 	}
 	for _, bad := range []string{"0/2", "3/2", "1", "a/b", "1/5000"} {
-		if _, err, code := khop(t, "convert", one, filepath.Join(dir, "x"), "--partition", bad); code == exitDone {
-			t.Errorf("--partition %s: %s", bad, err)
-		}
+		_, err, code := khop(t, "convert", one, filepath.Join(dir, "x"), "--partition", bad)
+		expect.That(t, code != exitDone, "--partition %s: %s", bad, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 )
 
@@ -17,9 +18,7 @@ func TestNumbersAsPeopleReadThem(t *testing.T) {
 		{durationText(1234567 * time.Nanosecond), "1.23ms"}, {durationText(90 * time.Second), "1m30s"},
 		{durationText(1234 * time.Millisecond), "1.23s"},
 	} {
-		if c.got != c.want {
-			t.Errorf("%q, want %q", c.got, c.want)
-		}
+		expect.That(t, c.got == c.want, "%q, want %q", c.got, c.want)
 	}
 }
 
@@ -29,9 +28,8 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 		"": -1, "GB": -1, "-1GB": -1, "four": -1, "1e30": -1, "NaN": -1, "9999999TiB": -1,
 	} {
 		size := byteSize(-1)
-		if err := size.UnmarshalText([]byte(text)); (err != nil) != (want < 0) || int64(size) != want {
-			t.Errorf("%q: %d, %v; want %d", text, size, err, want)
-		}
+		err := size.UnmarshalText([]byte(text))
+		expect.That(t, (err != nil) == (want < 0) && int64(size) == want, "%q: %d, %v; want %d", text, size, err, want)
 	}
 }
 
@@ -51,9 +49,8 @@ func TestTheProgramCompletesCommandLines(t *testing.T) {
 		t.Setenv("COMP_LINE", line)
 		words := strings.Fields(must(t))
 		slices.Sort(words)
-		if got := strings.Join(words, " "); got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
+		got := strings.Join(words, " ")
+		expect.That(t, got == want, "%q: %q, want %q", line, got, want)
 	}
 }
 
@@ -62,13 +59,9 @@ func TestCompletionScriptsMakeTheShellAsk(t *testing.T) {
 		script := must(t, "completion", shell)
 		if bash, err := exec.LookPath(shell); shell == "bash" && err == nil {
 			out, err := exec.Command(bash, "-c", script+"\ncomplete -p khop").CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "complete -o default -C") {
-				t.Errorf("%v: %s", err, out)
-			}
+			expect.That(t, err == nil && strings.Contains(string(out), "complete -o default -C"), "%v: %s", err, out)
 		}
-		if !strings.Contains(script, "khop") {
-			t.Errorf("%s: %q", shell, script)
-		}
+		expect.That(t, strings.Contains(script, "khop"), "%s: %q", shell, script)
 	}
 }
 
@@ -78,9 +71,8 @@ func TestTimeBetweenBatches(t *testing.T) {
 	for i := range 64 { // two workers that deliver two batches at once each 10 ms
 		marks = append(marks, start.Add(time.Duration(i/2+1)*10*time.Millisecond))
 	}
-	if s := betweenBatches(start, marks, 2); s.Median != 5 || s.Min != 5 || s.Max != 5 {
-		t.Errorf("%+v, want 5 ms", s)
-	}
+	s := betweenBatches(start, marks, 2)
+	expect.That(t, s.Median == 5 && s.Min == 5 && s.Max == 5, "%+v, want 5 ms", s)
 	if s := betweenBatches(start, marks[1:2], 8); s.Median != 10 {
 		t.Errorf("%+v, want 10 ms", s)
 	}

@@ -15,17 +15,12 @@ func TestAPartitionIsWrittenAndSampledFrom(t *testing.T) {
 	must(t, "generate", "sbm", data, "--nodes", "600", "--edges", "6000", "--features", "4")
 	out := must(t, "partition", data, "--parts", "6")
 	file := data + ".part.6"
-	if !strings.Contains(out, "6 parts of at most") || !strings.HasPrefix(out, file) {
-		t.Errorf("it says %s", out)
-	}
+	expect.That(t, strings.Contains(out, "6 parts of at most") && strings.HasPrefix(out, file), "it says %s", out)
 	first, err := os.ReadFile(file)
-	if err != nil || strings.Count(string(first), "\n") != 600 {
-		t.Fatalf("%d lines, %v", strings.Count(string(first), "\n"), err)
-	}
+	expect.Ensure(t, err == nil && strings.Count(string(first), "\n") == 600, "%d lines, %v",
+		strings.Count(string(first), "\n"), err)
 	lines := must(t, "sample", data, "--sampler", "cluster", "--partition", file, "--clusters", "2", "--digest")
-	if strings.Count(lines, "\n") != 3 {
-		t.Errorf("an epoch has these batches:\n%s", lines)
-	}
+	expect.That(t, strings.Count(lines, "\n") == 3, "an epoch has these batches:\n%s", lines)
 	fails(t, exitFailed, "--force", "partition", data, "--parts", "6")
 	json := must(t, "partition", data, "--parts", "6", "--force", "--json")
 	if again, err := os.ReadFile(file); err != nil || string(again) != string(first) ||
@@ -38,13 +33,10 @@ func TestAPartitionIsWrittenAndSampledFrom(t *testing.T) {
 	for args, says := range map[string]string{"--parts 601": "601 parts",
 		"--parts 2 --out " + dir + "/no/way": "no such"} {
 		_, stderr, code := khop(t, append([]string{"partition", data}, strings.Fields(args)...)...)
-		if code == exitDone || !strings.Contains(stderr, says) {
-			t.Errorf("%s: status %d, %s", args, code, stderr)
-		}
+		expect.That(t, code != exitDone && strings.Contains(stderr, says), "%s: status %d, %s", args, code, stderr)
 	}
 	expect.OK(t, os.WriteFile(file, []byte("0\nnine\n"), 0o600))
 	_, stderr, code := khop(t, "sample", data, "--sampler", "cluster", "--partition", file)
-	if code != exitUsage || !strings.Contains(stderr, "line 2") || !strings.Contains(stderr, file) {
-		t.Errorf("a damaged partition: status %d, %s", code, stderr)
-	}
+	expect.That(t, code == exitUsage && strings.Contains(stderr, "line 2") && strings.Contains(stderr, file),
+		"a damaged partition: status %d, %s", code, stderr)
 }

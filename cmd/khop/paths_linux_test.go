@@ -48,9 +48,8 @@ func TestPathsAreTakenByteForByte(t *testing.T) {
 	done := func(args ...string) string {
 		t.Helper()
 		out, err, code := program(t, args...)
-		if code != exitDone || !utf8.ValidString(out) || !utf8.ValidString(err) {
-			t.Fatalf("khop %q: status %d, %q, %q", args, code, out, err)
-		}
+		expect.Ensure(t, code == exitDone && utf8.ValidString(out) && utf8.ValidString(err),
+			"khop %q: status %d, %q, %q", args, code, out, err)
 		return out
 	}
 	id := func(path string) (m struct{ ID, Source, Dataset string }) {
@@ -71,9 +70,8 @@ func TestPathsAreTakenByteForByte(t *testing.T) {
 	list, three := filepath.Join(dir, "e\xff.txt"), filepath.Join(dir, "\xff")
 	expect.OK(t, os.WriteFile(list, []byte("0 1\n1 0\n"), 0o600))
 	done("convert", list, three)
-	if got := id(three).Source; got != `"e\xff.txt"` {
-		t.Errorf("the manifest says that it was made of %s", got)
-	}
+	got := id(three).Source
+	expect.That(t, got == `"e\xff.txt"`, "the manifest says that it was made of %s", got)
 	seeds := filepath.Join(dir, "s\xff")
 	expect.OK(t, os.WriteFile(seeds, []byte("7\n"), 0o600))
 	done("sample", one, "--seeds", "@"+seeds, "--json")

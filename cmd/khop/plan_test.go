@@ -36,9 +36,7 @@ func TestPlanComparesPoliciesBySizeOfTheCache(t *testing.T) {
 	args := []string{"plan", data, "--fanouts", "5,3", "--batch-size", "100", "--shuffle", "--plot", plot}
 	var o outlook
 	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o))
-	if o.Batches != 12 || o.Rows == 0 || len(o.Caches) != 6 {
-		t.Fatalf("got %+v", o)
-	}
+	expect.Ensure(t, o.Batches == 12 && o.Rows != 0 && len(o.Caches) == 6, "got %+v", o)
 	last := 2 * float64(o.Rows)
 	for _, c := range o.Caches {
 		misses := map[string]float64{}
@@ -51,12 +49,10 @@ func TestPlanComparesPoliciesBySizeOfTheCache(t *testing.T) {
 		}
 		last = misses["optimum"]
 	}
-	if svg, err := os.ReadFile(plot); err != nil || !strings.Contains(string(svg), "look-ahead") {
-		t.Errorf("the plot: %v", err)
-	}
-	if text := must(t, args...); !strings.Contains(text, "knee") || !strings.Contains(text, "optimum") {
-		t.Errorf("got %s", text)
-	}
+	svg, err := os.ReadFile(plot)
+	expect.That(t, err == nil && strings.Contains(string(svg), "look-ahead"), "the plot: %v", err)
+	text := must(t, args...)
+	expect.That(t, strings.Contains(text, "knee") && strings.Contains(text, "optimum"), "got %s", text)
 }
 
 func TestPlanSaysWhatPackingSpares(t *testing.T) {
@@ -68,17 +64,13 @@ func TestPlanSaysWhatPackingSpares(t *testing.T) {
 	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o))
 	spared := false
 	for _, c := range o.Caches {
-		if n := len(c.Policies); n != 6 || c.Policies[5].Policy != "packed" {
-			t.Fatalf("%d bytes: %+v", c.CacheBytes, c.Policies)
-		}
+		expect.Ensure(t, len(c.Policies) == 6 && c.Policies[5].Policy == "packed", "%d bytes: %+v", c.CacheBytes,
+			c.Policies)
 		spared = spared || c.Policies[5].Requests < c.Policies[3].Requests
 	}
-	if !spared {
-		t.Errorf("%+v", o)
-	}
-	if text := must(t, args...); !strings.Contains(text, "disk --pack") || !strings.Contains(text, "rows packed") {
-		t.Errorf("got %s", text)
-	}
+	expect.That(t, spared, "%+v", o)
+	text := must(t, args...)
+	expect.That(t, strings.Contains(text, "disk --pack") && strings.Contains(text, "rows packed"), "got %s", text)
 }
 
 // Of a topology on disk a plan says how many workers there will be, and what they take, or that there is no room.
@@ -93,9 +85,8 @@ func TestPlanSaysHowManyWorkersATopologyOnDiskHas(t *testing.T) {
 		!strings.Contains(text, fmt.Sprintf("training has %d workers (%d cores)", o.Workers, machine.Workers())) {
 		t.Errorf("%d workers, %d bytes: %s", o.Workers, o.Needs, text)
 	}
-	if text := must(t, append(args, "--max-memory", "42MB")...); !strings.Contains(text, "training would be refused") {
-		t.Errorf("in 42 MB: %s", text)
-	}
+	text := must(t, append(args, "--max-memory", "42MB")...)
+	expect.That(t, strings.Contains(text, "training would be refused"), "in 42 MB: %s", text)
 }
 
 func TestResidenceChangesNoBatch(t *testing.T) {
@@ -103,21 +94,15 @@ func TestResidenceChangesNoBatch(t *testing.T) {
 	want := strings.Join(digests(t, data), "\n")
 	for _, how := range []string{"mapped", "resident", "disk", "auto"} {
 		got := digests(t, data, "--residence", how, "--cache-bytes", "5kB", "--lookahead", "3")
-		if strings.Join(got, "\n") != want {
-			t.Errorf("--residence %s made other batches", how)
-		}
+		expect.That(t, strings.Join(got, "\n") == want, "--residence %s made other batches", how)
 	}
 	verified := digests(t, data, "--residence", "disk", "--cache-bytes", "5kB", "--verify")
-	if strings.Join(verified, "\n") != want {
-		t.Error("with --verify there are other batches")
-	}
+	expect.That(t, strings.Join(verified, "\n") == want, "with --verify there are other batches")
 	fails(t, exitUsage, "contradict", "sample", data, "--resident", "--residence", "disk")
 }
 
 func TestBenchSaysWhatWasReadOfColumnsOnDisk(t *testing.T) {
 	data := small(t)
 	text := must(t, "bench", data, "--residence", "disk", "--cache-bytes", "5kB", "--batches", "12", "--no-memcpy")
-	if !strings.Contains(text, "requests and") {
-		t.Errorf("got %s", text)
-	}
+	expect.That(t, strings.Contains(text, "requests and"), "got %s", text)
 }

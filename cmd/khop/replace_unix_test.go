@@ -40,9 +40,8 @@ func TestAnInterruptedCommandLeavesTheOldDataset(t *testing.T) {
 				t.Errorf("status %d; the dataset was %v and is %v", code, before, after)
 			}
 			must(t, "check", data)
-			if list, err := os.ReadDir(filepath.Dir(data)); err != nil || len(list) != 1 {
-				t.Errorf("left behind: %v, %v", list, err)
-			}
+			list, err := os.ReadDir(filepath.Dir(data))
+			expect.That(t, err == nil && len(list) == 1, "left behind: %v, %v", list, err)
 		})
 	}
 }

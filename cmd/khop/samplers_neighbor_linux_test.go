@@ -29,19 +29,14 @@ func TestSeedsOfAFileHaveTimes(t *testing.T) {
 	args := []string{"sample", data, "--digest", "--sampler", "temporal", "--fanouts", "4,3", "--batch-size", "3",
 		"--seed", "7", "--shuffle", "--seeds"}
 	got := strings.Split(strings.TrimSpace(must(t, append(args, "timed@"+file)...)), "\n")
-	if !slices.Equal(got, want) {
-		t.Errorf("khop sample makes %q, Go options %q", got, want)
-	}
-	if each := strings.Split(strings.TrimSpace(must(t, append(args, "each:timed@"+file)...)), "\n"); !slices.Equal(each,
-		want) {
-		t.Errorf("with each: khop sample makes %q, want %q", each, want)
-	}
+	expect.That(t, slices.Equal(got, want), "khop sample makes %q, Go options %q", got, want)
+	each := strings.Split(strings.TrimSpace(must(t, append(args, "each:timed@"+file)...)), "\n")
+	expect.That(t, slices.Equal(each, want), "with each: khop sample makes %q, want %q", each, want)
 	for text, fail := range map[string]string{"5\n": "a line ends with the time", "5 x": "a line ends with the time",
 		"x 3": "not a node id", "999 3": "node 999 is not in"} {
 		expect.OK(t, os.WriteFile(file, []byte(text), 0o600))
-		if _, stderr, code := khop(t, append(args, "timed@"+file)...); code == 0 || !strings.Contains(stderr, fail) {
-			t.Errorf("%q: status %d, %s", text, code, stderr)
-		}
+		_, stderr, code := khop(t, append(args, "timed@"+file)...)
+		expect.That(t, code != 0 && strings.Contains(stderr, fail), "%q: status %d, %s", text, code, stderr)
 	}
 }
 

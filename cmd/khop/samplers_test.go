@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
@@ -11,10 +13,9 @@ func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
 		args := append(strings.Fields(command), data, "--sampler", "hgt", "--replace")
 		_, stderr, code := khop(t, args...)
 		want := "--replace is not for --sampler hgt, but for: neighbor, temporal"
-		if code != exitUsage || !strings.Contains(stderr, want) ||
-			!strings.Contains(stderr, "hgt takes: --layer-nodes") {
-			t.Errorf("%s: status %d, %s", command, code, stderr)
-		}
+		expect.That(t,
+			code == exitUsage && strings.Contains(stderr, want) && strings.Contains(stderr, "hgt takes: --layer-nodes"),
+			"%s: status %d, %s", command, code, stderr)
 	}
 	help := must(t, "sample", "--help")
 	words := strings.Join(strings.Fields(help), " ")

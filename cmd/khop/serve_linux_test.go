@@ -57,9 +57,7 @@ func (s *served) status(t *testing.T) int {
 	t.Helper()
 	err := s.Wait()
 	exit := (*exec.ExitError)(nil)
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
+	expect.Ensure(t, err == nil || errors.As(err, &exit), "%v", err)
 	return s.ProcessState.ExitCode()
 }
 
@@ -67,9 +65,7 @@ func (s *served) connect(t *testing.T, opt consumer.Options) *consumer.Consumer 
 	t.Helper()
 	opt.Timeout = 2 * time.Minute
 	c, err := consumer.Dial(t.Context(), s.ready.Socket, opt)
-	if err != nil {
-		t.Fatalf("%v; the server says %v", err, s.stderr)
-	}
+	expect.Ensure(t, err == nil, "%v; the server says %v", err, s.stderr)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -114,9 +110,7 @@ func TestServeEndsOnSignalsAndLeavesNothing(t *testing.T) {
 		signalled := false
 		for _, err := range c.Epoch(t.Context(), 0) {
 			if err != nil {
-				if !errors.Is(err, shm.ErrEnded) {
-					t.Errorf("the consumer got %v", err)
-				}
+				expect.That(t, errors.Is(err, shm.ErrEnded), "the consumer got %v", err)
 				break
 			}
 			if !signalled { // a second would end it at once
@@ -127,9 +121,8 @@ func TestServeEndsOnSignalsAndLeavesNothing(t *testing.T) {
 		if code := s.status(t); code != exitInterrupted || !strings.Contains(s.stderr.String(), "interrupted") {
 			t.Errorf("%v: status %d, %v", signal, code, s.stderr)
 		}
-		if _, err := os.Lstat(filepath.Dir(s.ready.Socket)); err == nil {
-			t.Errorf("%v: the socket's directory is still there", signal)
-		}
+		_, err := os.Lstat(filepath.Dir(s.ready.Socket))
+		expect.That(t, err != nil, "%v: the socket's directory is still there", signal)
 	}
 }
 
@@ -154,12 +147,9 @@ func TestServeEndsWithItsEpochsAndGoesOnFromItsState(t *testing.T) {
 	c := s.connect(t, consumer.Options{})
 	got = append(got, numbers(c, 0)...)
 	got = append(got, numbers(c, 0)...)
-	if !slices.Equal(got, []uint64{0, 1, 2, 3, 4, 100, 101, 102, 103, 104}) {
-		t.Errorf("batches %v", got)
-	}
-	if code := s.status(t); code != exitDone {
-		t.Errorf("status %d, %v", code, s.stderr)
-	}
+	expect.That(t, slices.Equal(got, []uint64{0, 1, 2, 3, 4, 100, 101, 102, 103, 104}), "batches %v", got)
+	code := s.status(t)
+	expect.That(t, code == exitDone, "status %d, %v", code, s.stderr)
 }
 
 func TestServeEndsWithItsParent(t *testing.T) {
@@ -203,9 +193,7 @@ func TestServeMetrics(t *testing.T) {
 		`khop_loader_stage_seconds{rank="0",stage="gather",quantile="0.5"} `,
 		"# TYPE khop_feed_batches_sent_total counter\n",
 	} {
-		if !strings.Contains(text, line) {
-			t.Errorf("no %q in:\n%s", line, text)
-		}
+		expect.That(t, strings.Contains(text, line), "no %q in:\n%s", line, text)
 	}
 }
 
@@ -229,12 +217,10 @@ func TestServeRefusesPlainly(t *testing.T) {
 		{"--socket " + open + "/a/b/c/s", exitFailed, "directory of the socket"},
 	} {
 		out, errOut, code := khop(t, append([]string{"serve", data}, strings.Fields(c.args)...)...)
-		if code != c.code || !strings.Contains(errOut, c.text) || out != "" {
-			t.Errorf("khop serve %s: status %d, want %d; %q, and %q in %q", c.args, code, c.code, out, c.text, errOut)
-		}
-		if _, err := os.Lstat(open + "/a"); err == nil {
-			t.Errorf("khop serve %s: left its directory", c.args)
-		}
+		expect.That(t, code == c.code && strings.Contains(errOut, c.text) && out == "",
+			"khop serve %s: status %d, want %d; %q, and %q in %q", c.args, code, c.code, out, c.text, errOut)
+		_, err := os.Lstat(open + "/a")
+		expect.That(t, err != nil, "khop serve %s: left its directory", c.args)
 	}
 }
 
@@ -244,9 +230,7 @@ func TestStatusNamesWhoHoldsEverything(t *testing.T) {
 		Consumers: []shm.PeerStats{{PID: 77, Held: 3, OldestHeld: 61}}}}
 	text := statusText(before, now, 2*time.Second)
 	for _, part := range []string{"epoch 3", "17 batches", "10/s", "process 77", "61 s"} {
-		if !strings.Contains(text, part) {
-			t.Errorf("no %q in %q", part, text)
-		}
+		expect.That(t, strings.Contains(text, part), "no %q in %q", part, text)
 	}
 	now[0].Consumers = nil
 	if text := statusText(before, now, time.Second); !strings.Contains(text, "to connect") {

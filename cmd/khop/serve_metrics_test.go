@@ -74,13 +74,10 @@ func TestWhoReadsMetricsCannotTakeAllThereIs(t *testing.T) {
 			for end := time.Now().Add(2 * time.Minute); err != nil && time.Now().Before(end); {
 				text, err = scraped(address) // a busy machine may take longer than this server allows
 			}
-			if err != nil || !strings.Contains(text, "khop_feed_epoch") {
-				t.Errorf("%q, %v", text, err)
-			}
+			expect.That(t, err == nil && strings.Contains(text, "khop_feed_epoch"), "%q, %v", text, err)
 			for _, k := range clients { // the server ends them all
-				if _, err := io.Copy(io.Discard, k); errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Error("a connection is still open")
-				}
+				_, err := io.Copy(io.Discard, k)
+				expect.That(t, !errors.Is(err, os.ErrDeadlineExceeded), "a connection is still open")
 			}
 		})
 	}
@@ -104,14 +101,11 @@ func TestMetricsAreServedToSoManyAtATime(t *testing.T) {
 	a, b, c := dial(t, address), dial(t, address), dial(t, address)
 	expect.OK(t, errors.Join(ask(a), ask(b), read(a), read(b), ask(c)))
 	expect.OK(t, c.SetDeadline(time.Now().Add(100*time.Millisecond)))
-	if err := read(c); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the third of two: %v", err)
-	}
+	expect.Is(t, read(c), os.ErrDeadlineExceeded, "the third of two")
 	a.Close()
 	expect.OK(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
-	if r, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || r.StatusCode != http.StatusOK {
-		t.Errorf("when one has gone: %v", err)
-	}
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	expect.That(t, err == nil && r.StatusCode == http.StatusOK, "when one has gone: %v", err)
 }
 
 func TestARequestForMetricsMayHaveSoManyBytes(t *testing.T) {
@@ -119,8 +113,7 @@ func TestARequestForMetricsMayHaveSoManyBytes(t *testing.T) {
 	for n, status := range map[int]int{1 << 10: http.StatusOK, 64 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 		k := dial(t, address)
 		go fmt.Fprintf(k, "GET /metrics HTTP/1.1\r\nHost: here\r\nX: %s\r\n\r\n", strings.Repeat("x", n))
-		if r, err := http.ReadResponse(bufio.NewReader(k), nil); err != nil || r.StatusCode != status {
-			t.Errorf("a header of %d bytes: %v, %v", n, r, err)
-		}
+		r, err := http.ReadResponse(bufio.NewReader(k), nil)
+		expect.That(t, err == nil && r.StatusCode == status, "a header of %d bytes: %v, %v", n, r, err)
 	}
 }

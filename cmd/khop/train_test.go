@@ -18,9 +18,8 @@ func TestTrainSaysHowWellItLearns(t *testing.T) {
 	args := []string{"train", data, "--model", "gcn", "--dropout", "0", "--seed", "1"}
 	lines := strings.Split(strings.TrimSpace(must(t, append(args, "--epochs", "4", "--jsonl")...)), "\n")
 	var last map[string]any
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || len(lines) != 5 {
-		t.Fatalf("%d lines: %v", len(lines), err)
-	}
+	err := json.Unmarshal([]byte(lines[len(lines)-1]), &last)
+	expect.Ensure(t, err == nil && len(lines) == 5, "%d lines: %v", len(lines), err)
 	must(t, append(args, "--epochs", "2", "--checkpoint", state)...)
 	resumed := object(t, append(args, "--epochs", "4", "--checkpoint", state, "--json")...)
 	for _, name := range []string{"test_accuracy", "epochs", "loss"} {
@@ -28,9 +27,7 @@ func TestTrainSaysHowWellItLearns(t *testing.T) {
 			t.Errorf("%s is %v in one go, %v after a stop", name, last[name], resumed[name])
 		}
 	}
-	if last["seconds"].(float64) <= 0 || last["test_accuracy"].(float64) <= 0.2 {
-		t.Errorf("%v", last)
-	}
+	expect.That(t, last["seconds"].(float64) > 0 && last["test_accuracy"].(float64) > 0.2, "%v", last)
 	expect.OK(t, os.WriteFile(state, []byte("something else entirely"), 0o600))
 	fails(t, exitFailed, state, append(args, "--checkpoint", state)...)
 	fails(t, exitFailed, "allow more", append(args, "--max-memory", fmt.Sprint(machine.Own+1000))...)
@@ -48,17 +45,14 @@ func TestTrainExplainsHowLayersAreComputed(t *testing.T) {
 		for _, way := range all {
 			took += way.(map[string]any)["choosing_seconds"].(float64)
 		}
-		if len(all) != 12 || kept == (took > 0) {
-			t.Errorf("kept %v: chosen in %g s: %v", kept, took, all)
-		}
+		expect.That(t, len(all) == 12 && kept != (took > 0), "kept %v: chosen in %g s: %v", kept, took, all)
 	}
 	if out := must(t, append(args, "sage")...); !strings.Contains(out, "(M (X W))") ||
 		!strings.Contains(out, "chosen") || !strings.Contains(out, "usual") {
 		t.Errorf("no table: %s", out)
 	}
-	if out := must(t, append(args, "gat", "--fanouts", "3,3")...); !strings.Contains(out, "((S X) W)") {
-		t.Errorf("no ways of batches: %s", out)
-	}
+	out := must(t, append(args, "gat", "--fanouts", "3,3")...)
+	expect.That(t, strings.Contains(out, "((S X) W)"), "no ways of batches: %s", out)
 	must(t, "train", data, "--fastest", "--epochs", "1")
 }
 
@@ -92,9 +86,7 @@ func TestTrainingThatIsInterruptedGoesOn(t *testing.T) {
 		}
 	}
 	drawn, err := os.ReadFile(curves)
-	if err != nil || strings.Count(string(drawn), "<path") < 4 {
-		t.Errorf("no four curves: %v", err)
-	}
+	expect.That(t, err == nil && strings.Count(string(drawn), "<path") >= 4, "no four curves: %v", err)
 }
 
 // lines sees each line that is written.

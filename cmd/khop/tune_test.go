@@ -16,28 +16,21 @@ func TestTuneKeepsItsChoicesAndDrawsThem(t *testing.T) {
 	file, plot := filepath.Join(dir, "choices.json"), filepath.Join(dir, "tune.svg")
 	args := []string{"tune", data, "--widths", "4..16", "--rounds", "1", "--file", file, "--plot", plot}
 	tuned := object(t, append(args, "--json")...)["tuned"].([]any)
-	if len(tuned) != 6 || tuned[5].(map[string]any)["width"] != 16.0 {
-		t.Errorf("%v", tuned)
-	}
+	expect.That(t, len(tuned) == 6 && tuned[5].(map[string]any)["width"] == 16.0, "%v", tuned)
 	picture(t, plot, "with values", "without values", ">16<", "speed-up")
 	expect.OK(t, os.WriteFile(file, []byte("{"), 0o600))
 	fails(t, exitDone, file, args...)
-	if out, stderr, _ := khop(t, args...); stderr != "" || !strings.Contains(out, "speed-up") {
-		t.Errorf("it was not written anew: %s%s", stderr, out)
-	}
+	out, stderr, _ := khop(t, args...)
+	expect.That(t, stderr == "" && strings.Contains(out, "speed-up"), "it was not written anew: %s%s", stderr, out)
 }
 
 // picture sees that a file is an SVG with such texts.
 func picture(t *testing.T, path string, texts ...string) {
 	t.Helper()
 	drawn := expect.Must(os.ReadFile(path))(t)
-	if err := xml.Unmarshal(drawn, new(struct{})); err != nil {
-		t.Errorf("%s is not XML: %v", path, err)
-	}
+	expect.Is(t, xml.Unmarshal(drawn, new(struct{})), nil, "%s is not XML", path)
 	for _, text := range texts {
-		if !strings.Contains(string(drawn), text) {
-			t.Errorf("%s does not show %q", path, text)
-		}
+		expect.That(t, strings.Contains(string(drawn), text), "%s does not show %q", path, text)
 	}
 }
 

@@ -52,9 +52,7 @@ func TestArraysAreAddedAsTheyAre(t *testing.T) {
 	ds := expect.Must(formats.Open(data))(t)
 	defer ds.Close()
 	report, err := formats.Check(context.Background(), data, formats.CheckOptions{})
-	if err != nil || report.Found > 0 {
-		t.Fatalf("%v: %v", err, report)
-	}
+	expect.Ensure(t, err == nil && report.Found <= 0, "%v: %v", err, report)
 	g := ds.Graph()
 	wide, _ := g.NodeColumn(2, "wide")
 	thin, _ := g.NodeColumn(0, "thin")
@@ -70,9 +68,8 @@ func TestArraysAreAddedAsTheyAre(t *testing.T) {
 	}
 	for name, want := range map[string][]int32{"masked": {0, 7, 79}, "listed": {29, 0, 29}} {
 		seeds := expect.Must(g.Split(name, 0))(t)
-		if got, _ := unified.View[int32](seeds.Sets[0].IDs); !slices.Equal(got, want) {
-			t.Errorf("%s: %v", name, got)
-		}
+		got, _ := unified.View[int32](seeds.Sets[0].IDs)
+		expect.That(t, slices.Equal(got, want), "%s: %v", name, got)
 	}
 	if n := len(s.Nodes[0].Columns); n != 3 || progress == 0 || len(s.EdgeColumns) != 1 {
 		t.Errorf("the schema has %d columns of authors, told %d times", n, progress)
@@ -93,9 +90,7 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 	expect.OK(t, add(false, both...))
 	for i, says := range []string{`there is a column "x" already: choose another name, or replace it by --force`,
 		`there is a column "x" already`, `there is a column "x" already`, ""} {
-		if err := add(false, both[i]); !errors.Is(err, formats.ErrExist) || !strings.Contains(err.Error(), says) {
-			t.Errorf("addition %d once more: %v", i, err)
-		}
+		expect.Says(t, add(false, both[i]), formats.ErrExist, says, "addition %d once more", i)
 	}
 	contents := func() map[string]string {
 		ds := expect.Must(formats.Open(data))(t)
@@ -124,13 +119,10 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 		{"edges", expect.NPY(counted8(140, 9)), string(counted8(140, 9))},
 		{"split", expect.NPY([]int64{5}), "\x05\x00\x00\x00"}} {
 		both[i].Path = numpy(t, x.data)
-		if err := add(true, both[i]); err != nil {
-			t.Errorf("%s: %v", x.what, err)
-		}
+		expect.Is(t, add(true, both[i]), nil, x.what)
 		want[x.what] = x.is
-		if got := contents(); !maps.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", x.what, got, want)
-		}
+		got := contents()
+		expect.That(t, maps.Equal(got, want), "%s: %q, want %q", x.what, got, want)
 	}
 }
 
@@ -183,16 +175,11 @@ func TestAdditionsThatDoNotFitChangeNothing(t *testing.T) {
 func unchanged(t *testing.T, data string, before []byte) {
 	t.Helper()
 	after, err := os.ReadFile(filepath.Join(data, "dataset.json"))
-	if err != nil || string(after) != string(before) {
-		t.Errorf("the manifest changed: %v", err)
-	}
+	expect.That(t, err == nil && string(after) == string(before), "the manifest changed: %v", err)
 	report, err := formats.Check(context.Background(), data, formats.CheckOptions{})
-	if err != nil || report.Found > 0 {
-		t.Errorf("%v: %v", err, report)
-	}
-	if left, _ := filepath.Glob(data + "?*"); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	expect.That(t, err == nil && report.Found <= 0, "%v: %v", err, report)
+	left, _ := filepath.Glob(data + "?*")
+	expect.That(t, len(left) <= 0, "left behind: %v", left)
 }
 
 func TestAdditionsThatFailHalfwayChangeNothing(t *testing.T) {
@@ -204,19 +191,14 @@ func TestAdditionsThatFailHalfwayChangeNothing(t *testing.T) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	good.Name = "label"
-	if _, err := Add(context.Background(), data, []Addition{good}, AddOptions{Memory: 600}); !errors.Is(err,
-		pinned.ErrLimit) {
-		t.Errorf("in 600 bytes: %v", err)
-	}
+	expect.Is(t, expect.Err(Add(context.Background(), data, []Addition{good}, AddOptions{Memory: 600})),
+		pinned.ErrLimit, "in 600 bytes")
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
 	good.Name = "y"
-	if _, err := Add(stopped, data, []Addition{good}, AddOptions{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("stopped: %v", err)
-	}
-	if _, err := Add(context.Background(), t.TempDir(), []Addition{good}, AddOptions{}); err == nil {
-		t.Error("a folder that is no dataset was added to")
-	}
+	expect.Is(t, expect.Err(Add(stopped, data, []Addition{good}, AddOptions{})), context.Canceled, "stopped")
+	_, err := Add(context.Background(), t.TempDir(), []Addition{good}, AddOptions{})
+	expect.That(t, err != nil, "a folder that is no dataset was added to")
 	unchanged(t, data, before)
 }
 
@@ -225,9 +207,8 @@ func TestAdditionsAreNamedInOneWay(t *testing.T) {
 		"p:a=b=c": {Name: "a", Type: "p", Path: "b=c"}} {
 		for _, kind := range []Kind{NodeColumn, Split} {
 			want.Kind = kind
-			if got, err := ParseAddition(kind, text); got != want || err != nil {
-				t.Errorf("%q: %+v, %v", text, got, err)
-			}
+			got, err := ParseAddition(kind, text)
+			expect.That(t, got == want && err == nil, "%q: %+v, %v", text, got, err)
 		}
 	}
 	if got, err := ParseAddition(EdgeColumn, "a=b"); got != (Addition{EdgeColumn, "a", "", "b"}) || err != nil {

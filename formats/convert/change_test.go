@@ -51,12 +51,9 @@ func TestASourceThatIsChangedWhileItIsReadIsAnError(t *testing.T) {
 						expect.OK(t, change(victim))
 					}
 				}})
-			if !errors.Is(err, source.ErrChanged) || !done {
-				t.Errorf("%s, %s: %v", name, what, err)
-			}
-			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("%s, %s: left behind: %v", name, what, left)
-			}
+			expect.That(t, errors.Is(err, source.ErrChanged) && done, "%s, %s: %v", name, what, err)
+			left, _ := os.ReadDir(dir)
+			expect.That(t, len(left) <= 0, "%s, %s: left behind: %v", name, what, left)
 		}
 	}
 }

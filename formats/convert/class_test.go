@@ -89,9 +89,7 @@ func TestEveryLookAtTheContextEndsTheWork(t *testing.T) {
 			dir := t.TempDir()
 			err := work(ctx, filepath.Join(dir, "x"), 0)
 			if err == nil {
-				if looks < 1 {
-					t.Errorf("%s looks %d times", name, looks)
-				}
+				expect.That(t, looks >= 1, "%s looks %d times", name, looks)
 				break
 			}
 			if left, _ := os.ReadDir(dir); !errors.Is(err, context.Canceled) || len(left) > 0 {
@@ -129,9 +127,7 @@ func TestAnyLimitOfMemoryIsEnoughOrIsNamed(t *testing.T) {
 				t.Errorf("%s in %d bytes: %v; there are %v", name, memory, err, left)
 			}
 		}
-		if len(ids) != 1 || refused == 0 {
-			t.Errorf("%s: %d datasets; refused %d times", name, len(ids), refused)
-		}
+		expect.That(t, len(ids) == 1 && refused != 0, "%s: %d datasets; refused %d times", name, len(ids), refused)
 	}
 }
 
@@ -146,9 +142,7 @@ func TestAGraphOfManyRelationsHasThatManyTypes(t *testing.T) {
 			t.Errorf("%d relations: %d edge types, %v", n, len(s.Edges), ds.Graph().Types())
 		}
 		for i, e := range s.Edges {
-			if e.Count != 1 {
-				t.Errorf("%d relations: type %d has %d edges", n, i, e.Count)
-			}
+			expect.That(t, e.Count == 1, "%d relations: type %d has %d edges", n, i, e.Count)
 		}
 		joinTo(t, ds, src, 3, Options{RelationsAsTypes: true})
 	}
@@ -160,9 +154,7 @@ func joinTo(t *testing.T, whole *formats.Dataset, src string, of int, opt Option
 	joined := filepath.Join(t.TempDir(), "joined")
 	expect.Must(JoinShares(t.Context(), shares(t, src, of, opt), joined, MergeOptions{}))(t)
 	got := expect.Must(formats.Open(joined))(t)
-	if got.ID() != whole.ID() {
-		t.Errorf("%d shares of %s join to another dataset", of, src)
-	}
+	expect.That(t, got.ID() == whole.ID(), "%d shares of %s join to another dataset", of, src)
 	expect.OK(t, got.Close())
 }
 
@@ -186,9 +178,7 @@ func TestLinksArePutByTheirTypes(t *testing.T) {
 			"2 valid 3 [1 3] [4 6] [7 9] false"}},
 		{spell([]int64{1, 1, 1}, false, 2), []string{"0 valid 3 [] [] [] false", "1 valid 3 [1 2 3] [4 5 6] [] false"}},
 	} {
-		if !slices.Equal(c.got, c.want) {
-			t.Errorf("got  %q\nwant %q", c.got, c.want)
-		}
+		expect.That(t, slices.Equal(c.got, c.want), "got  %q\nwant %q", c.got, c.want)
 	}
 }
 
@@ -230,16 +220,10 @@ func TestWhatIsUnderstoodIsLogged(t *testing.T) {
 		opt := c.opt
 		opt.Log = func(line string) { log = append(log, line) }
 		res := expect.Must(Run(t.Context(), src, filepath.Join(t.TempDir(), "x"), opt))(t)
-		if !slices.Equal(res.Notes, c.notes) {
-			t.Errorf("%+v: notes %q", c.opt, res.Notes)
-		}
-		if !strings.Contains(strings.Join(log, "\n"), c.log) {
-			t.Errorf("%+v: log %q lacks %q", c.opt, log, c.log)
-		}
+		expect.That(t, slices.Equal(res.Notes, c.notes), "%+v: notes %q", c.opt, res.Notes)
+		expect.That(t, strings.Contains(strings.Join(log, "\n"), c.log), "%+v: log %q lacks %q", c.opt, log, c.log)
 		for _, n := range c.notes {
-			if !slices.Contains(log, "note: "+n) {
-				t.Errorf("%+v: the note %q is not in the log", c.opt, n)
-			}
+			expect.That(t, slices.Contains(log, "note: "+n), "%+v: the note %q is not in the log", c.opt, n)
 		}
 	}
 }
@@ -280,16 +264,12 @@ func TestWhatIsRefusedIsNamedWhole(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		_, err := Run(t.Context(), c.src, filepath.Join(dir, "x"), c.opt)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v, want %q", c.opt, err, c.want)
-		}
-		if left, _ := os.ReadDir(dir); len(left) > 0 {
-			t.Errorf("%+v: left behind: %v", c.opt, left)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), c.want), "%+v: %v, want %q", c.opt, err, c.want)
+		left, _ := os.ReadDir(dir)
+		expect.That(t, len(left) <= 0, "%+v: left behind: %v", c.opt, left)
 	}
-	if _, ds := convert(t, src, Options{Labels: npyMatrixOf(t, []int64{1, 0, 2}, 3, 1)}); ds == nil {
-		t.Error("labels of one column are refused")
-	}
+	_, ds := convert(t, src, Options{Labels: npyMatrixOf(t, []int64{1, 0, 2}, 3, 1)})
+	expect.That(t, ds != nil, "labels of one column are refused")
 }
 
 func npyText(t *testing.T) string {
@@ -343,18 +323,15 @@ func TestRowsThatCannotBeWrittenAreAnError(t *testing.T) {
 				t.Errorf("%s, after %d of %d bytes: %v", name, left, out.Len(), err)
 			}
 		}
-		if err := write(t.Context(), &refusing{out.Len()}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, write(t.Context(), &refusing{out.Len()}), nil, name)
 	}
 	short := source.Bytes(graph.Column{Name: "x", DType: unified.Int32}, make([]byte, 4*rows-4))
 	if err := c.permuted(m, 0, short)(t.Context(), io.Discard); err == nil ||
 		err.Error() != `column "x" has 799996 bytes for 200000 nodes` {
 		t.Errorf("a column that is short: %v", err)
 	}
-	if left, _ := os.ReadDir(c.budget.Dir); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	left, _ := os.ReadDir(c.budget.Dir)
+	expect.That(t, len(left) <= 0, "left behind: %v", left)
 }
 
 // TestNumbersBeyondTheirLimitsAreRefused: of nodes that are converted, and of those that are numbered anew.
@@ -372,10 +349,9 @@ func TestNumbersBeyondTheirLimitsAreRefused(t *testing.T) {
 		c.ledger.SetLimit(1)
 		c.graph.Node().Count = n
 		err := c.reorder(t.Context(), &order{c: c})
-		if large := errors.Is(err, ErrOptions); large != (n > math.MaxUint32) || !large && !errors.Is(err,
-			pinned.ErrLimit) {
-			t.Errorf("%d nodes: %v", n, err)
-		}
+		large := errors.Is(err, ErrOptions)
+		expect.That(t, large == (n > math.MaxUint32) && (large || errors.Is(err, pinned.ErrLimit)), "%d nodes: %v", n,
+			err)
 	}
 	g := source.Plain()
 	g.Node().Count = 3
@@ -509,12 +485,10 @@ func TestColumnsThatLieTogetherFailAsOne(t *testing.T) {
 		}
 		w := expect.Must(formats.Create(filepath.Join(t.TempDir(), "x"), formats.WriterOptions{}))(t)
 		err := conv.writeSome(t.Context(), w, 0, list)
-		if (err == nil) != c.fine || conv.ledger.Total() != 0 {
-			t.Errorf("%s: %v; %d bytes stay counted", name, err, conv.ledger.Total())
-		}
-		if again := conv.writeSome(t.Context(), w, 0, list); c.fine && !errors.Is(again, formats.ErrExist) {
-			t.Errorf("%s: a column is written twice: %v", name, again)
-		}
+		expect.That(t, (err == nil) == c.fine && conv.ledger.Total() == 0, "%s: %v; %d bytes stay counted", name, err,
+			conv.ledger.Total())
+		again := conv.writeSome(t.Context(), w, 0, list)
+		expect.That(t, !c.fine || errors.Is(again, formats.ErrExist), "%s: a column is written twice: %v", name, again)
 		expect.OK(t, w.Abort())
 	}
 }

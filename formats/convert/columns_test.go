@@ -48,14 +48,11 @@ func TestColumnsThatLieTogetherAreWrittenTogether(t *testing.T) {
 			}
 		}
 		ds := conv.columnsAlone(t)
-		if !slices.Equal(got, c.want) || conv.ledger.Total() != 0 {
-			t.Errorf("within %d bytes: read %v times, not %v; %d bytes stay counted", c.memory, got, c.want,
-				conv.ledger.Total())
-		}
+		expect.That(t, slices.Equal(got, c.want) && conv.ledger.Total() == 0,
+			"within %d bytes: read %v times, not %v; %d bytes stay counted", c.memory, got, c.want, conv.ledger.Total())
 		for i := range 70 {
-			if v, ok := ds.Graph().NodeColumn(0, fmt.Sprintf("c%d", i)); !ok || !slices.Equal(v.Bytes(), row(i)) {
-				t.Fatalf("column %d is %v", i, v.Bytes())
-			}
+			v, ok := ds.Graph().NodeColumn(0, fmt.Sprintf("c%d", i))
+			expect.Ensure(t, ok && slices.Equal(v.Bytes(), row(i)), "column %d is %v", i, v.Bytes())
 		}
 	}
 }

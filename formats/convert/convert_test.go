@@ -2,7 +2,6 @@ package convert
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,14 +32,12 @@ func convert(t *testing.T, src string, opt Options) (*Result, *formats.Dataset) 
 	dst := filepath.Join(t.TempDir(), "out.khop")
 	opt.Log = func(line string) { t.Log(line) }
 	res := expect.Must(Run(context.Background(), src, dst, opt))(t)
-	if report, err := formats.Check(context.Background(), dst, formats.CheckOptions{}); err != nil || report.Found > 0 {
-		t.Fatalf("%v: %v", err, report)
-	}
+	report, err := formats.Check(context.Background(), dst, formats.CheckOptions{})
+	expect.Ensure(t, err == nil && report.Found <= 0, "%v: %v", err, report)
 	ds := expect.Must(formats.Open(dst))(t)
 	t.Cleanup(func() { _ = ds.Close() })
-	if entries, _ := os.ReadDir(filepath.Dir(dst)); len(entries) != 1 {
-		t.Errorf("beside the dataset: %v", entries)
-	}
+	entries, _ := os.ReadDir(filepath.Dir(dst))
+	expect.That(t, len(entries) == 1, "beside the dataset: %v", entries)
 	return res, ds
 }
 
@@ -111,12 +108,10 @@ func TestDirections(t *testing.T) {
 			src := write(t, "edges.txt", c.text)
 			for _, limit := range []int64{0, 8 << 20} {
 				res, ds := convert(t, src, Options{Direction: c.direction, MemoryLimit: limit})
-				if got := spell(t, ds); got != c.want {
-					t.Errorf("got  %s\nwant %s", got, c.want)
-				}
-				if !strings.Contains(strings.Join(res.Notes, "\n"), c.note) {
-					t.Errorf("notes %q do not say %q", res.Notes, c.note)
-				}
+				got := spell(t, ds)
+				expect.That(t, got == c.want, "got  %s\nwant %s", got, c.want)
+				expect.That(t, strings.Contains(strings.Join(res.Notes, "\n"), c.note), "notes %q do not say %q",
+					res.Notes, c.note)
 			}
 		})
 	}
@@ -142,15 +137,12 @@ func TestEqualEdgesLoopsAndTimesAreAsAskedFor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			res, ds := convert(t, write(t, "events.txt", events), c.opt)
-			if got := spell(t, ds); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
-			if notes := strings.Join(res.Notes, "\n"); !strings.Contains(notes, c.note) {
-				t.Errorf("notes %q do not say %q", notes, c.note)
-			}
-			if byTime := ds.Graph().Schema().Edges[0].Order == graph.ByTime; byTime != c.opt.ByTime {
-				t.Errorf("the schema says by time: %t", byTime)
-			}
+			got := spell(t, ds)
+			expect.That(t, got == c.want, "got  %s\nwant %s", got, c.want)
+			notes := strings.Join(res.Notes, "\n")
+			expect.That(t, strings.Contains(notes, c.note), "notes %q do not say %q", notes, c.note)
+			byTime := ds.Graph().Schema().Edges[0].Order == graph.ByTime
+			expect.That(t, byTime == c.opt.ByTime, "the schema says by time: %t", byTime)
 		})
 	}
 	_, alone := convert(t, write(t, "times.txt", "src dst time\n0 1 30\n2 1 7\n"), Options{ByTime: true})
@@ -159,10 +151,8 @@ func TestEqualEdgesLoopsAndTimesAreAsAskedFor(t *testing.T) {
 		t.Errorf("times are the only column, and edges are in the order %v", s.Edges[0].Order)
 	}
 	dst := filepath.Join(t.TempDir(), "x")
-	if _, err := Run(context.Background(), write(t, "e.txt", "0 1\n"), dst, Options{ByTime: true}); !errors.Is(err,
-		ErrOptions) {
-		t.Errorf("by time without times: %v", err)
-	}
+	expect.Is(t, expect.Err(Run(context.Background(), write(t, "e.txt", "0 1\n"), dst, Options{ByTime: true})),
+		ErrOptions, "by time without times")
 }
 
 func TestADryRunWritesNothing(t *testing.T) {
@@ -170,16 +160,12 @@ func TestADryRunWritesNothing(t *testing.T) {
 	src := write(t, "events.txt", "user item\n1 1\n1 2\n3 1\n")
 	opt := Options{Columns: []string{"src:user", "dst:item"}, DryRun: true}
 	res, err := Run(context.Background(), src, filepath.Join(dir, "x"), opt)
-	if err != nil || res.Nodes != 4+3 || res.Edges != 3 || res.MemoryPeak == 0 {
-		t.Errorf("%+v, %v", res, err)
-	}
-	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Errorf("written: %v", left)
-	}
+	expect.That(t, err == nil && res.Nodes == 4+3 && res.Edges == 3 && res.MemoryPeak != 0, "%+v, %v", res, err)
+	left, _ := os.ReadDir(dir)
+	expect.That(t, len(left) <= 0, "written: %v", left)
 	opt.DryRun = false
-	if _, ds := convert(t, src, opt); ds.Graph().Schema().Edges[0].String() != "user:edge:item" {
-		t.Errorf("types %v", ds.Graph().Schema().Edges)
-	}
+	_, ds := convert(t, src, opt)
+	expect.That(t, ds.Graph().Schema().Edges[0].String() == "user:edge:item", "types %v", ds.Graph().Schema().Edges)
 }
 
 // arraysOf returns what the arrays of a dataset take.

@@ -42,14 +42,11 @@ func TestMemoryLimitChangesNothing(t *testing.T) {
 	for d, limit := range map[Direction]int64{Directed: 1 << 20, Symmetrise: 2 << 20} {
 		_, all := convert(t, src, Options{Direction: d})
 		res, parts := convert(t, src, Options{Direction: d, MemoryLimit: limit})
-		if all.ID() != parts.ID() || res.TempPeak == 0 {
-			t.Errorf("direction %d: the datasets differ, or %d bytes were in temporary files", d, res.TempPeak)
-		}
+		expect.That(t, all.ID() == parts.ID() && res.TempPeak != 0,
+			"direction %d: the datasets differ, or %d bytes were in temporary files", d, res.TempPeak)
 	}
 	_, err := Run(context.Background(), src, filepath.Join(t.TempDir(), "x"), Options{MemoryLimit: 1 << 10})
-	if !errors.Is(err, pinned.ErrLimit) || !strings.Contains(err.Error(), "at least") {
-		t.Errorf("a limit of 1 KiB: %v", err)
-	}
+	expect.Says(t, err, pinned.ErrLimit, "at least", "a limit of 1 KiB")
 }
 
 func npyFile(t *testing.T, v any) string {
@@ -73,9 +70,8 @@ func TestTablesGoBesideAnEdgeList(t *testing.T) {
 		t.Errorf("%+v, provenance %v", res, p)
 	}
 	f, _ := ds.Graph().NodeColumn(0, "feature")
-	if v, err := unified.View[float32](f); err != nil || fmt.Sprint(v) != "[1 2 3 4 5 6 7 8]" {
-		t.Errorf("features %v, %v", v, err)
-	}
+	v, err := unified.View[float32](f)
+	expect.That(t, err == nil && fmt.Sprint(v) == "[1 2 3 4 5 6 7 8]", "features %v, %v", v, err)
 	l, _ := ds.Graph().NodeColumn(0, "label")
 	if v, err := unified.View[int64](l); err != nil || fmt.Sprint(v) != "[0 15 -1 2]" {
 		t.Errorf("labels %v, %v", v, err)
@@ -126,12 +122,10 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 				t.Errorf("got %v, want %v saying %q", err, c.is, c.says)
 			}
 			var e *formats.Error
-			if errors.As(err, &e) && (!filepath.IsAbs(e.Path) || e.Row < -1) {
-				t.Errorf("%v: names file %q, row %d", err, e.Path, e.Row)
-			}
-			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
-			}
+			expect.That(t, !errors.As(err, &e) || filepath.IsAbs(e.Path) && e.Row >= -1, "%v: names file or row: %+v",
+				err, e)
+			left, _ := os.ReadDir(dir)
+			expect.That(t, len(left) <= 0, "left behind: %v", left)
 		})
 	}
 }
@@ -160,13 +154,9 @@ func TestATargetIsReplacedOnlyByForce(t *testing.T) {
 		return err
 	}
 	expect.OK(t, run("0 1\n", false))
-	if err := run("0 2\n", false); !errors.Is(err, formats.ErrExist) {
-		t.Errorf("without force: %v", err)
-	}
+	expect.Is(t, run("0 2\n", false), formats.ErrExist, "without force")
 	// A source that is bad is found out before anything is replaced.
-	if err := run("0\n", true); err == nil {
-		t.Errorf("a bad source was converted")
-	}
+	expect.That(t, run("0\n", true) != nil, "a bad source was converted")
 	if ds, err := formats.Open(dst); err != nil || ds.Graph().NumNodes() != 2 {
 		t.Fatalf("the old dataset is lost: %v", err)
 	} else if err := ds.Close(); err != nil {
@@ -175,9 +165,7 @@ func TestATargetIsReplacedOnlyByForce(t *testing.T) {
 	expect.OK(t, run("0 2\n", true))
 	ds := expect.Must(formats.Open(dst))(t)
 	defer ds.Close()
-	if ds.Graph().NumNodes() != 3 {
-		t.Errorf("%d nodes after replacing", ds.Graph().NumNodes())
-	}
+	expect.That(t, ds.Graph().NumNodes() == 3, "%d nodes after replacing", ds.Graph().NumNodes())
 }
 
 // TestCancellingLeavesNothing cancels at the first and the last report of each stage of progress.
@@ -218,9 +206,7 @@ func TestCancellingLeavesNothing(t *testing.T) {
 				if err == nil && len(left) == 1 { // the dataset was complete when it was cancelled
 					return
 				}
-				if !errors.Is(err, cause) || len(left) > 0 {
-					t.Errorf("%v; left behind: %v", err, left)
-				}
+				expect.That(t, errors.Is(err, cause) && len(left) <= 0, "%v; left behind: %v", err, left)
 			})
 		}
 	}
@@ -254,15 +240,13 @@ func TestAKilledConversionLeavesNoDatasetOrAWholeOne(t *testing.T) {
 		case err == nil && report.Found == 0:
 			complete++
 		case errors.Is(err, formats.ErrIncomplete) || errors.Is(err, fs.ErrNotExist):
-			if _, err := Run(context.Background(), src, dst, Options{}); err != nil {
-				t.Errorf("kill %d: converting again: %v", i, err)
-			}
+			_, err := Run(context.Background(), src, dst, Options{})
+			expect.That(t, err == nil, "kill %d: converting again: %v", i, err)
 		default:
 			t.Errorf("kill %d: %v %v", i, err, report)
 		}
-		if left, _ := os.ReadDir(dir); len(left) != 1 {
-			t.Errorf("kill %d: beside the dataset: %v", i, left)
-		}
+		left, _ := os.ReadDir(dir)
+		expect.That(t, len(left) == 1, "kill %d: beside the dataset: %v", i, left)
 	}
 	t.Logf("%d of %d were complete; a whole run takes %v", complete, kills, whole)
 }
@@ -290,15 +274,13 @@ func TestOfSeveralSourcesNoneIsChosen(t *testing.T) {
 	}
 	err = errors.Join(err, z.Close(), f.Close())
 	expect.OK(t, err)
-	if _, ds := convert(t, dir, Options{}); ds.Graph().NumEdges() != 1 {
-		t.Errorf("the archive has %d edges", ds.Graph().NumEdges())
-	}
+	_, ds := convert(t, dir, Options{})
+	expect.That(t, ds.Graph().NumEdges() == 1, "the archive has %d edges", ds.Graph().NumEdges())
 	for _, name := range []string{"a.mtx", "b.mtx"} {
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(matrix), 0o600))
 	}
 	_, err = Run(t.Context(), dir, filepath.Join(t.TempDir(), "x.khop"), Options{})
-	if want := `2 sources of the kind "mtx": a.mtx, b.mtx`; !errors.Is(err, ErrUnknown) ||
-		!strings.Contains(err.Error(), want) {
-		t.Errorf("%v", err)
-	}
+	expect.That(t,
+		errors.Is(err, ErrUnknown) && strings.Contains(err.Error(), `2 sources of the kind "mtx": a.mtx, b.mtx`), "%v",
+		err)
 }

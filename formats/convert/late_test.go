@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -53,8 +52,6 @@ func TestCountingNodesLateChangesNothing(t *testing.T) {
 // TestADiskThatIsTooSmallIsFoundBeforeEdgesAreTakenIn, also where nodes are counted late.
 func TestADiskThatIsTooSmallIsFoundBeforeEdgesAreTakenIn(t *testing.T) {
 	c := &conversion{dst: filepath.Join(t.TempDir(), "x.khop")}
-	if err := c.roomFor(1 << 60); !errors.Is(err, formats.ErrSpace) {
-		t.Errorf("an exbibyte: %v", err)
-	}
+	expect.Is(t, c.roomFor(1<<60), formats.ErrSpace, "an exbibyte")
 	expect.OK(t, c.roomFor(1<<10))
 }

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,16 +29,12 @@ func TestAConversionLeavesNothingOpen(t *testing.T) {
 		for _, ctx := range []context.Context{context.Background(), stopped} {
 			files := expect.OpenFiles(t)
 			_, err := Run(ctx, c.src, filepath.Join(t.TempDir(), "x"), c.opt)
-			if !errors.Is(err, ctx.Err()) {
-				t.Errorf("%s: %v", name, err)
-			}
-			if n := expect.OpenFiles(t); n != files {
-				t.Errorf("%s: %d files are open, there were %d", name, n, files)
-			}
+			expect.Is(t, err, ctx.Err(), name)
+			n := expect.OpenFiles(t)
+			expect.That(t, n == files, "%s: %d files are open, there were %d", name, n, files)
 			maps, err := os.ReadFile("/proc/self/maps")
-			if err != nil || strings.Contains(string(maps), filepath.Dir(c.src)) {
-				t.Errorf("%s: the source is still mapped, or %v", name, err)
-			}
+			expect.That(t, err == nil && !strings.Contains(string(maps), filepath.Dir(c.src)),
+				"%s: the source is still mapped, or %v", name, err)
 		}
 	}
 }
@@ -47,9 +42,8 @@ func TestAConversionLeavesNothingOpen(t *testing.T) {
 // TestALongListOfNamesIsCutShort: errors name the first eight.
 func TestALongListOfNamesIsCutShort(t *testing.T) {
 	names := strings.Split("a b c d e f g h i", " ")
-	if got := list(names[:8]); got != "a, b, c, d, e, f, g, h" {
-		t.Errorf("eight: %s", got)
-	}
+	got := list(names[:8])
+	expect.That(t, got == "a, b, c, d, e, f, g, h", "eight: %s", got)
 	if got := list(names); got != "a, b, c, d, e, f, g, h, .." {
 		t.Errorf("nine: %s", got)
 	}

@@ -96,9 +96,7 @@ func TestManyRowsAreNarrowedOnAllCores(t *testing.T) {
 	}
 	col := graph.Column{Name: "x", DType: unified.Float32, Shape: []int64{width}}
 	got, err := narrowedBy(col, unified.Float16, unified.FromSlice(values).Bytes(), len(values)*4)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%v, or other bytes", err)
-	}
+	expect.That(t, err == nil && bytes.Equal(got, want), "%v, or other bytes", err)
 }
 
 // TestNumbersThatDoNotFitAreRefusedWithTheirRow, whichever piece they are in; infinities and NaN fit halves.
@@ -173,9 +171,7 @@ func TestOnlyRowsThatBecomeSmallerAreNarrowed(t *testing.T) {
 		_, err := Run(context.Background(), write(t, "edges.txt", "0 1\n"), filepath.Join(t.TempDir(), "x"),
 			Options{FeatureDType: to})
 		want := "features are stored as floats of 16 bits or as int8, not as " + to.String()
-		if !errors.Is(err, ErrOptions) || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%v: %v", to, err)
-		}
+		expect.That(t, errors.Is(err, ErrOptions) && strings.HasSuffix(err.Error(), want), "%v: %v", to, err)
 	}
 }
 
@@ -187,7 +183,6 @@ func TestFeaturesAreStoredNarrow(t *testing.T) {
 	scale, _ := ds.Graph().NodeColumn(0, "feature_scale")
 	v, _ := unified.View[int8](col)
 	s, _ := unified.View[float32](scale)
-	if !slices.Equal(v, []int8{64, -127, 0, 0, 64, 127}) || !slices.Equal(s, []float32{2, 0, 2. / 127}) {
-		t.Errorf("%v times %v", v, s)
-	}
+	expect.That(t, slices.Equal(v, []int8{64, -127, 0, 0, 64, 127}) && slices.Equal(s, []float32{2, 0, 2. / 127}),
+		"%v times %v", v, s)
 }

@@ -61,9 +61,7 @@ func TestRealGraphsHaveTheirCounts(t *testing.T) {
 				t.Errorf("%d nodes, %d edges of %d, %d features, %d classes; want %+v", g.NumNodes(), g.NumEdges(),
 					res.SourceEdges, res.FeatureDim, res.Classes, c)
 			}
-			if len(g.Splits()) != c.splits {
-				t.Errorf("%d splits, want %d", len(g.Splits()), c.splits)
-			}
+			expect.That(t, len(g.Splits()) == c.splits, "%d splits, want %d", len(g.Splits()), c.splits)
 			if train, err := g.Split("train", 0); c.splits > 0 && (err != nil || train.Len() != c.train) {
 				t.Errorf("%d seeds in split 0, want %d: %v", train.Len(), c.train, err)
 			}
@@ -71,10 +69,9 @@ func TestRealGraphsHaveTheirCounts(t *testing.T) {
 				(f.DType() != unified.Float32 || f.Dim(1) != c.width) {
 				t.Errorf("feature is %v", f)
 			}
-			if p := ds.Manifest().Provenance; p["source_edges"] != fmt.Sprint(c.listed) ||
-				p["direction"] != res.Direction {
-				t.Errorf("provenance %v", p)
-			}
+			p := ds.Manifest().Provenance
+			expect.That(t, p["source_edges"] == fmt.Sprint(c.listed) && p["direction"] == res.Direction,
+				"provenance %v", p)
 		})
 	}
 }
@@ -104,17 +101,14 @@ func TestRaggedFeaturesBecomeRows(t *testing.T) {
 			}
 		}
 	}
-	if ones != 314_583 {
-		t.Errorf("%d ones, want 314,583", ones)
-	}
+	expect.That(t, ones == 314_583, "%d ones, want 314,583", ones)
 	for _, c := range []struct {
 		column string
 		row    int64
 		want   string
 	}{{"class", 0, "company"}, {"class", 3, "tvshow"}, {"name", 0, "The Voice of China 中国好声音"}, {"name", 2, "ESET"}} {
 		list := expect.Must(ds.Strings(0, c.column))(t)
-		if got, err := list.At(c.row); err != nil || got != c.want {
-			t.Errorf("%s %d is %q, %v; want %q", c.column, c.row, got, err, c.want)
-		}
+		got, err := list.At(c.row)
+		expect.That(t, err == nil && got == c.want, "%s %d is %q, %v; want %q", c.column, c.row, got, err, c.want)
 	}
 }

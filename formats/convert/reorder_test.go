@@ -169,9 +169,7 @@ func TestNodesAreNumberedAsTheOptionSays(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", word, seed), func(t *testing.T) {
 				res, ds := convert(t, src, Options{Reorder: how, Heat: heat})
 				notes := strings.Join(res.Notes, "\n")
-				if !strings.Contains(notes, "nodes are numbered anew ("+word+")") {
-					t.Errorf("notes: %s", notes)
-				}
+				expect.That(t, strings.Contains(notes, "nodes are numbered anew ("+word+")"), "notes: %s", notes)
 				l.compare(t, ds, l.order(how, scores))
 			})
 		}
@@ -226,9 +224,7 @@ func (l *library) compare(t *testing.T, ds *formats.Dataset, order []int64) {
 	want, pair := l.fused(), func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) }
 	slices.SortFunc(got, pair)
 	slices.SortFunc(want, pair)
-	if !slices.Equal(got, want) {
-		t.Error("other edges")
-	}
+	expect.That(t, slices.Equal(got, want), "other edges")
 	l.compareSeeds(t, g, old[2])
 }
 
@@ -253,9 +249,8 @@ func TestNamesFollowTheirNodes(t *testing.T) {
 		name := expect.Must(names.At(i))(t)
 		got = append(got, name)
 	}
-	if want := []string{"bob", "cal", "ada", "dan", "eve"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	want := []string{"bob", "cal", "ada", "dan", "eve"}
+	expect.That(t, slices.Equal(got, want), "got %v, want %v", got, want)
 	if got, want := spell(t, ds), "5 nodes 0<1,2 1<4 3<0"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -281,9 +276,7 @@ func TestReorderingRefusesWhatItCannotDo(t *testing.T) {
 			`there is a column "old_id" already: rename it, or leave out --reorder`},
 	} {
 		_, err := Run(context.Background(), c.src, filepath.Join(t.TempDir(), "x"), c.opt)
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%q: %v", c.says, err)
-		}
+		expect.Says(t, err, c.want, c.says, "%q", c.says)
 	}
 }
 
@@ -300,13 +293,11 @@ func TestHeatWithoutASplitIsAskedOfAllNodes(t *testing.T) {
 				asked, edges = slices.Clone(seeds), indices.Len()
 				return []float64{1, 2, 3, 3}, nil
 			}})
-		if !slices.Equal(asked, []int64{0, 1, 2, 3}) || edges != ds.Graph().NumEdges() {
-			t.Errorf("asked of %v and %d edges", asked, edges)
-		}
+		expect.That(t, slices.Equal(asked, []int64{0, 1, 2, 3}) && edges == ds.Graph().NumEdges(),
+			"asked of %v and %d edges", asked, edges)
 		col, _ := ds.Graph().NodeColumn(0, "old_id")
-		if got, _ := unified.View[int64](col); !slices.Equal(got, []int64{2, 3, 1, 0}) {
-			t.Errorf("numbers %v", got)
-		}
+		got, _ := unified.View[int64](col)
+		expect.That(t, slices.Equal(got, []int64{2, 3, 1, 0}), "numbers %v", got)
 	}
 }
 
@@ -315,18 +306,16 @@ func TestLinksFollowTheirNodes(t *testing.T) {
 	c, m := linked()
 	expect.OK(t, c.renumberLinks(m))
 	k := c.graph.Links[0]
-	if !slices.Equal(k.Src, []int64{1, 0, 2}) || !slices.Equal(k.Dst, []int64{2, 0, 1}) {
-		t.Errorf("links from %v to %v", k.Src, k.Dst)
-	}
+	expect.That(t, slices.Equal(k.Src, []int64{1, 0, 2}) && slices.Equal(k.Dst, []int64{2, 0, 1}),
+		"links from %v to %v", k.Src, k.Dst)
 	for end, at := range map[string]func(int64){"source": func(v int64) { c.graph.Links[0].Src[2] = v },
 		"target": func(v int64) { c.graph.Links[0].Dst[2] = v }} {
 		for _, v := range []int64{-1, 3} {
 			c, m = linked()
 			at(v)
 			err := c.renumberLinks(m)
-			if err == nil || !strings.Contains(err.Error(), `links "valid": link 2 is between`) {
-				t.Errorf("%s %d: %v", end, v, err)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), `links "valid": link 2 is between`), "%s %d: %v",
+				end, v, err)
 		}
 	}
 }
@@ -355,9 +344,8 @@ func TestNumberingGivesMemoryBack(t *testing.T) {
 			return yield(source.Batch{Src: []int64{0, 3}, Dst: []int64{1, 2}})
 		}
 		expect.OK(t, c.reorder(context.Background(), &order{c: c}))
-		if used := c.ledger.Used(pinned.Sources); used != 8*4 {
-			t.Errorf("%v: %d bytes are counted for the numbers of 4 nodes", how, used)
-		}
+		used := c.ledger.Used(pinned.Sources)
+		expect.That(t, used == 8*4, "%v: %d bytes are counted for the numbers of 4 nodes", how, used)
 		if err := c.graph.Close(); err != nil || c.ledger.Total() != 0 {
 			t.Errorf("%v: %d bytes are still counted: %v", how, c.ledger.Total(), err)
 		}

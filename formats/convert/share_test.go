@@ -47,19 +47,14 @@ func TestSharesJoinToWhatConvertingAtOnceWrites(t *testing.T) {
 				s.NumEdges(), spell(t, whole))
 		}
 		report, err := formats.Check(context.Background(), dst, formats.CheckOptions{})
-		if err != nil || report.Found > 0 {
-			t.Errorf("%v: %v", err, report)
-		}
+		expect.That(t, err == nil && report.Found <= 0, "%v: %v", err, report)
 		total := int64(0)
 		for i, path := range slices.Backward(paths) {
 			total += ofShare(t, path, Share{c.n - i, c.n})
 		}
-		if total != s.NumEdges() {
-			t.Errorf("shares have %d edges, all %d", total, s.NumEdges())
-		}
-		if _, err := JoinShares(context.Background(), paths, dst, MergeOptions{}); !errors.Is(err, formats.ErrExist) {
-			t.Errorf("a dataset that is there: %v", err)
-		}
+		expect.That(t, total == s.NumEdges(), "shares have %d edges, all %d", total, s.NumEdges())
+		expect.Is(t, expect.Err(JoinShares(context.Background(), paths, dst, MergeOptions{})), formats.ErrExist,
+			"a dataset that is there")
 		if _, err := JoinShares(context.Background(), paths, dst, MergeOptions{Force: true}); err != nil {
 			t.Error(err)
 		}
@@ -75,13 +70,11 @@ func ofShare(t *testing.T, path string, s Share) int64 {
 	n, of := g.NumNodes(), int64(s.Of)
 	for v := range n {
 		mine := v >= n*int64(s.Number-1)/of && v < n*int64(s.Number)/of
-		if degree := g.Indptr()[v+1] - g.Indptr()[v]; degree > 0 && !mine {
-			t.Errorf("share %v has %d edges to node %d", s, degree, v)
-		}
+		degree := g.Indptr()[v+1] - g.Indptr()[v]
+		expect.That(t, degree <= 0 || mine, "share %v has %d edges to node %d", s, degree, v)
 	}
-	if ds.Manifest().Provenance["share"] != s.String() {
-		t.Errorf("%s says that it is share %q", path, ds.Manifest().Provenance["share"])
-	}
+	expect.That(t, ds.Manifest().Provenance["share"] == s.String(), "%s says that it is share %q", path,
+		ds.Manifest().Provenance["share"])
 	return g.NumEdges()
 }
 
@@ -112,9 +105,8 @@ func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
 	} {
 		dst := filepath.Join(t.TempDir(), "x")
 		_, err := JoinShares(context.Background(), c.paths, dst, MergeOptions{})
-		if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("got %v\nwant %s", err, c.says)
-		}
+		expect.That(t, errors.Is(err, ErrOptions) && strings.Contains(err.Error(), c.says), "got %v\nwant %s", err,
+			c.says)
 		if _, err := formats.Open(dst); err == nil {
 			t.Errorf("%s: there is a dataset", c.says)
 		}
@@ -122,19 +114,16 @@ func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
 	dst := filepath.Join(t.TempDir(), "x")
-	if _, err := JoinShares(stopped, []string{first, second}, dst, MergeOptions{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("stopped: %v", err)
-	}
-	if _, err := formats.Open(dst); err == nil {
-		t.Error("stopped: there is a dataset")
-	}
+	expect.Is(t, expect.Err(JoinShares(stopped, []string{first, second}, dst, MergeOptions{})), context.Canceled,
+		"stopped")
+	_, err := formats.Open(dst)
+	expect.That(t, err != nil, "stopped: there is a dataset")
 }
 
 func TestSharesAreReadAsTheyAreWritten(t *testing.T) {
 	for _, s := range []Share{{1, 1}, {3, 8}, {4096, 4096}} {
-		if got, err := ParseShare(s.String()); got != s || err != nil {
-			t.Errorf("%v: %v, %v", s, got, err)
-		}
+		got, err := ParseShare(s.String())
+		expect.That(t, got == s && err == nil, "%v: %v, %v", s, got, err)
 	}
 	for text, says := range map[string]string{
 		"": "the third of eight is 3/8", "3": "the third of eight is 3/8", "a/8": "the third of eight is 3/8",
@@ -144,9 +133,8 @@ func TestSharesAreReadAsTheyAreWritten(t *testing.T) {
 		"1/-1":   "share 1/-1: shares are 1/n to n/n, and n is at most 4096",
 		"1/4097": "share 1/4097: shares are 1/n to n/n, and n is at most 4096",
 	} {
-		if s, err := ParseShare(text); !errors.Is(err, ErrOptions) || !strings.HasSuffix(err.Error(), says) {
-			t.Errorf("%q: %v, %v", text, s, err)
-		}
+		s, err := ParseShare(text)
+		expect.That(t, errors.Is(err, ErrOptions) && strings.HasSuffix(err.Error(), says), "%q: %v, %v", text, s, err)
 	}
 }
 
@@ -158,14 +146,11 @@ func TestSharesDivideAnyNumberOfNodes(t *testing.T) {
 			for i := 1; i <= of; i++ {
 				first, last := (Share{i, of}).bounds(nodes)
 				size, each := last-first, nodes/int64(of)
-				if first != at || size < each || size > each+1 {
-					t.Fatalf("share %d of %d of %d nodes: %d to %d", i, of, nodes, first, last)
-				}
+				expect.Ensure(t, first == at && size >= each && size <= each+1, "share %d of %d of %d nodes: %d to %d",
+					i, of, nodes, first, last)
 				at = last
 			}
-			if at != nodes {
-				t.Errorf("%d shares of %d nodes end at %d", of, nodes, at)
-			}
+			expect.That(t, at == nodes, "%d shares of %d nodes end at %d", of, nodes, at)
 		}
 	}
 }
@@ -174,9 +159,8 @@ func TestSharesDivideAnyNumberOfNodes(t *testing.T) {
 func TestDigestsTellOptionsApartThatMakeOtherDatasets(t *testing.T) {
 	same := Options{Share: Share{1, 2}, DryRun: true, Force: true, MemoryLimit: 9, Log: func(string) {},
 		Progress: func(string, int64, int64) {}, Features: "/a/x.npy", Labels: "/a/y.npy"}
-	if a, b := same.digest(), (&Options{Features: "/b/x.npy", Labels: "y.npy"}).digest(); a != b {
-		t.Errorf("%s and %s", a, b)
-	}
+	a, b := same.digest(), (&Options{Features: "/b/x.npy", Labels: "y.npy"}).digest()
+	expect.That(t, a == b, "%s and %s", a, b)
 	seen := map[string]bool{}
 	for _, o := range []Options{{}, {From: "npz"}, {Direction: Directed}, {Merge: MergeSum}, {Loops: AddLoops},
 		{ByTime: true}, {RelationsAsTypes: true}, {Features: "x"}, {Labels: "x"}, {Columns: []string{"src", "dst"}},

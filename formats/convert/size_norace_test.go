@@ -45,9 +45,8 @@ func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
 		Write: c.tables[0].writer(&c.ledger)}
 	w := &heapWatch{before: heap()}
 	expect.OK(t, c.narrowed(col, unified.Float16, rows).Write(t.Context(), w))
-	if w.bytes != 2*width*rows || w.most-w.before > 24<<20 || c.ledger.Peak() > 24<<20 {
-		t.Errorf("%d bytes of %d, %d more of heap, %d counted", w.bytes, 2*width*rows, w.most-w.before, c.ledger.Peak())
-	}
+	expect.That(t, w.bytes == 2*width*rows && w.most-w.before <= 24<<20 && c.ledger.Peak() <= 24<<20,
+		"%d bytes of %d, %d more of heap, %d counted", w.bytes, 2*width*rows, w.most-w.before, c.ledger.Peak())
 	t.Logf("%d bytes of features: %d more of heap", bytes, w.most-w.before)
 }
 

@@ -76,9 +76,7 @@ func TestTheWebGraphEqualsTheArraysOfAnotherDecoder(t *testing.T) {
 	_, bv := convert(t, testdata(t, "cnr-2000-webgraph", "cnr-2000.graph"), Options{})
 	_, csr := convert(t, testdata(t, "cnr-2000-webgraph", "derived", "cnr-2000.csr.npz"), Options{})
 	_, low := convert(t, testdata(t, "cnr-2000-webgraph", "cnr-2000.graph"), Options{MemoryLimit: 16 << 20})
-	if bv.ID() != csr.ID() || bv.ID() != low.ID() {
-		t.Errorf("the datasets differ")
-	}
+	expect.That(t, bv.ID() == csr.ID() && bv.ID() == low.ID(), "the datasets differ")
 }
 
 // TestNamesOfEntitiesAndRelationsAreKept: slashes and leading zeros are parts of names.
@@ -90,9 +88,8 @@ func TestNamesOfEntitiesAndRelationsAreKept(t *testing.T) {
 	} {
 		_, ds := convert(t, testdata(t, filepath.FromSlash(c.path)), Options{})
 		s := expect.Must(ds.Strings(0, c.list))(t)
-		if got, err := s.At(0); got != c.want || err != nil {
-			t.Errorf("%s %s 0 is %q, %v; want %q", c.path, c.list, got, err, c.want)
-		}
+		got, err := s.At(0)
+		expect.That(t, got == c.want && err == nil, "%s %s 0 is %q, %v; want %q", c.path, c.list, got, err, c.want)
 	}
 }
 
@@ -103,18 +100,14 @@ func TestLinksAreWrittenWithTheirLabels(t *testing.T) {
 	src, _ := unified.View[int32](val.Sets[0].Sources)
 	dst, _ := unified.View[int32](val.Sets[0].Targets)
 	// of valid.pt, as NumPy reads it
-	if got := fmt.Sprint(src[0], dst[0], labels[0], labels[133_488], labels[133_489], len(src)); got !=
-		"722 548 1 1 0 235371" {
-		t.Errorf("links begin with %s", got)
-	}
-	if _, err := ds.Links("train", 0); err == nil || !strings.Contains(err.Error(), "val 0, test 0") {
-		t.Errorf("links that are not there: %v", err)
-	}
+	got := fmt.Sprint(src[0], dst[0], labels[0], labels[133_488], labels[133_489], len(src))
+	expect.That(t, got == "722 548 1 1 0 235371", "links begin with %s", got)
+	_, err := ds.Links("train", 0)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "val 0, test 0"), "links that are not there: %v", err)
 }
 
 func TestWhatIsAmbiguousIsNotGuessed(t *testing.T) {
 	_, err := Run(context.Background(), testdata(t, "suitesparse-mtx"), filepath.Join(t.TempDir(), "x"), Options{})
-	if err == nil || !strings.Contains(err.Error(), "bcsstk13.mtx, cryg2500.mtx") {
-		t.Errorf("a folder of six matrices: %v", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "bcsstk13.mtx, cryg2500.mtx"),
+		"a folder of six matrices: %v", err)
 }

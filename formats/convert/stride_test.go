@@ -26,9 +26,7 @@ func TestRowsArePaddedToTheirStride(t *testing.T) {
 		opt.Features = table
 		_, ds := convert(t, edges, opt)
 		c, ok := ds.Graph().NodeColumn(0, "feature")
-		if !ok {
-			t.Fatal("there are no features")
-		}
+		expect.Ensure(t, ok, "there are no features")
 		return c
 	}
 	for _, opt := range []Options{{}, {FeatureDType: unified.Int8}, {Reorder: ByDegree}} {
@@ -37,22 +35,19 @@ func TestRowsArePaddedToTheirStride(t *testing.T) {
 			opt.RowStride = stride
 			padded := rows(opt)
 			row, whole := plain.RowBytes(), (plain.RowBytes()+stride-1)/stride*stride
-			if padded.RowBytes() != whole || padded.DType() != plain.DType() {
-				t.Fatalf("%+v: rows are %v", opt, padded)
-			}
+			expect.Ensure(t, padded.RowBytes() == whole && padded.DType() == plain.DType(), "%+v: rows are %v", opt,
+				padded)
 			for i := range int64(nodes) {
 				got, want := padded.Bytes()[i*whole:(i+1)*whole], plain.Bytes()[i*row:(i+1)*row]
-				if !bytes.Equal(got[:row], want) || !bytes.Equal(got[row:], make([]byte, whole-row)) {
-					t.Fatalf("%+v: row %d is %v, not %v and zeros", opt, i, got, want)
-				}
+				expect.Ensure(t, bytes.Equal(got[:row], want) && bytes.Equal(got[row:], make([]byte, whole-row)),
+					"%+v: row %d is %v, not %v and zeros", opt, i, got, want)
 			}
 		}
 	}
 	edges, table = write(t, "edges.txt", "0 1\n1 2\n"), write(t, "x.npy", string(expect.NPY(features[:3*width], 3,
 		width)))
-	if c := rows(Options{RowStride: maxStride}); c.RowBytes() != maxStride {
-		t.Errorf("at the greatest stride rows have %d bytes", c.RowBytes())
-	}
+	c := rows(Options{RowStride: maxStride})
+	expect.That(t, c.RowBytes() == maxStride, "at the greatest stride rows have %d bytes", c.RowBytes())
 	for _, stride := range []int64{-8, 4, 24, 1 << 17} {
 		if _, err := Run(t.Context(), edges, filepath.Join(t.TempDir(), "x.khop"),
 			Options{RowStride: stride, Features: table}); !errors.Is(err, ErrOptions) {

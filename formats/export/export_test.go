@@ -29,18 +29,14 @@ func TestReplacingAnExportNeverLosesIt(t *testing.T) {
 				expect.OK(t, os.WriteFile(filepath.Join(dir, name, "a"), []byte(text), 0o600))
 			}
 			err := transaction.Put(filepath.Join(dir, "root"), filepath.Join(dir, "target"))
-			if (err == nil) != strings.Contains(c.there, "root") {
-				t.Error(err)
-			}
+			expect.That(t, (err == nil) == strings.Contains(c.there, "root"), "%v", err)
 			var got []string
 			entries, _ := os.ReadDir(dir)
 			for _, e := range entries {
 				text, _ := os.ReadFile(filepath.Join(dir, e.Name(), "a"))
 				got = append(got, e.Name()+":"+string(text))
 			}
-			if strings.Join(got, " ") != c.after {
-				t.Errorf("%v, want %s", got, c.after)
-			}
+			expect.That(t, strings.Join(got, " ") == c.after, "%v, want %s", got, c.after)
 		})
 	}
 }
@@ -76,7 +72,6 @@ func TestAnExportIsThereAtAnyMoment(t *testing.T) {
 		expect.OK(t, transaction.Put(folder("root"), target))
 	}
 	close(stop)
-	if n := <-missing; n > 0 {
-		t.Errorf("it was not there %d times", n)
-	}
+	n := <-missing
+	expect.That(t, n <= 0, "it was not there %d times", n)
 }

@@ -233,18 +233,14 @@ func again(t *testing.T, ds *formats.Dataset, target, format, before string) {
 	}
 	for looks := int64(0); ; looks += 1 + looks {
 		_, err := Run(expect.EndsAfter(context.Background(), looks), ds, target, Options{To: format, Force: true})
-		if left, _ := os.ReadDir(filepath.Dir(target)); len(left) != 1 {
-			t.Fatalf("%s: left behind: %v", format, left)
-		}
-		if after := contents(t, target, format); after != before {
-			t.Fatalf("%s: after %v it is\n%s\nand was\n%s", format, err, after, before)
-		}
+		left, _ := os.ReadDir(filepath.Dir(target))
+		expect.Ensure(t, len(left) == 1, "%s: left behind: %v", format, left)
+		after := contents(t, target, format)
+		expect.Ensure(t, after == before, "%s: after %v it is\n%s\nand was\n%s", format, err, after, before)
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("%s: the context ends at look %d: %v", format, looks, err)
-		}
+		expect.Ensure(t, errors.Is(err, context.Canceled), "%s: the context ends at look %d: %v", format, looks, err)
 	}
 }
 
@@ -260,9 +256,7 @@ func TestOnlyAnExportIsReplaced(t *testing.T) {
 		for _, target := range []string{folder, file} {
 			_, err := Run(context.Background(), ds, target, Options{To: format[0], Force: true})
 			if target == file && format[0] == "npz" {
-				if err != nil {
-					t.Errorf("an archive does not replace a file by force: %v", err)
-				}
+				expect.Is(t, err, nil, "an archive does not replace a file by force")
 				continue
 			}
 			if want := target + ": " + formats.ErrExist.Error() + says; err == nil || err.Error() != want ||

@@ -46,9 +46,8 @@ func TestFilesAreTheSameWithAnyNumberOfWorkers(t *testing.T) {
 				check(t, dir, res)
 				continue
 			}
-			if len(got) != len(first) {
-				t.Errorf("%s: %d files with %d workers, %d with one", kind, len(got), workers, len(first))
-			}
+			expect.That(t, len(got) == len(first), "%s: %d files with %d workers, %d with one", kind, len(got), workers,
+				len(first))
 			for name, want := range first {
 				if !bytes.Equal(got[name], want) {
 					t.Errorf("%s: %s differs between 1 worker and %d", kind, name, workers)
@@ -62,9 +61,7 @@ func TestFilesAreTheSameWithAnyNumberOfWorkers(t *testing.T) {
 func check(t *testing.T, dir string, res *Result) {
 	t.Helper()
 	report, err := formats.Check(context.Background(), dir, formats.CheckOptions{})
-	if err != nil || !report.OK() {
-		t.Fatalf("%s: check: %v, %+v", res.Kind, err, report)
-	}
+	expect.Ensure(t, err == nil && report.OK(), "%s: check: %v, %+v", res.Kind, err, report)
 	ds := expect.Must(formats.Open(dir))(t)
 	defer func() {
 		expect.OK(t, ds.Close())
@@ -74,23 +71,20 @@ func check(t *testing.T, dir string, res *Result) {
 	for v := range g.NumNodes() {
 		top = max(top, indptr[v+1]-indptr[v])
 	}
-	if g.NumNodes() != res.Options.Nodes || g.NumEdges() != res.Options.Edges || top != res.MaxInDegree {
-		t.Errorf("%s: %d nodes, %d edges, %d in-edges at most; Generate said %+v", res.Kind, g.NumNodes(), g.NumEdges(),
-			top, res)
-	}
+	expect.That(t, g.NumNodes() == res.Options.Nodes && g.NumEdges() == res.Options.Edges && top == res.MaxInDegree,
+		"%s: %d nodes, %d edges, %d in-edges at most; Generate said %+v", res.Kind, g.NumNodes(), g.NumEdges(), top,
+		res)
 	label, ok := g.NodeColumn(0, "label")
 	feature, too := g.NodeColumn(0, "feature")
-	if !ok || !too || feature.Dim(1) != 5 || feature.DType() != unified.Float32 {
-		t.Fatalf("%s: features %v, labels %v", res.Kind, feature, label)
-	}
+	expect.Ensure(t, ok && too && feature.Dim(1) == 5 && feature.DType() == unified.Float32,
+		"%s: features %v, labels %v", res.Kind, feature, label)
 	labels, _ := unified.View[int64](label)
 	seen := [4]int{}
 	for _, k := range labels {
 		seen[k]++
 	}
-	if n := len(labels) / 4; seen[0]-n > 1 || seen[3] < n {
-		t.Errorf("%s: nodes by class: %v", res.Kind, seen)
-	}
+	n := len(labels) / 4
+	expect.That(t, seen[0]-n <= 1 && seen[3] >= n, "%s: nodes by class: %v", res.Kind, seen)
 	checkSplits(t, g, res.Kind)
 }
 
@@ -115,9 +109,8 @@ func checkSplits(t *testing.T, g *graph.Graph, kind string) {
 		}
 		total += seeds.Len()
 	}
-	if total != n || ascents < n*45/100 || ascents > n*55/100 {
-		t.Errorf("%s: %d of %d nodes in splits, %d of them above the one before", kind, total, n, ascents)
-	}
+	expect.That(t, total == n && ascents >= n*45/100 && ascents <= n*55/100,
+		"%s: %d of %d nodes in splits, %d of them above the one before", kind, total, n, ascents)
 }
 
 func TestColumnsAreLeftOutWhereNoneAreWanted(t *testing.T) {
@@ -126,9 +119,7 @@ func TestColumnsAreLeftOutWhereNoneAreWanted(t *testing.T) {
 		res := expect.Must(Generate(context.Background(), kind, dir, Options{Nodes: 500, Edges: 900, Features: None,
 			Classes: None}))(t)
 		for _, n := range res.Schema.Nodes {
-			if len(n.Columns) > 0 {
-				t.Errorf("%s: type %s has columns %v", kind, n.Name, n.Columns)
-			}
+			expect.That(t, len(n.Columns) <= 0, "%s: type %s has columns %v", kind, n.Name, n.Columns)
 		}
 	}
 	// A graph of nothing is a dataset too.
@@ -159,9 +150,8 @@ func TestBadOptionsSayWhatIsWrong(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "g.khop")
 		_, err := Generate(context.Background(), c.kind, dir, c.o)
-		if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %+v: error %v, want one that says %q", c.kind, c.o, err, c.want)
-		}
+		expect.That(t, errors.Is(err, ErrOptions) && strings.Contains(err.Error(), c.want),
+			"%s %+v: error %v, want one that says %q", c.kind, c.o, err, c.want)
 		if _, err := os.Stat(dir); err == nil {
 			t.Errorf("%s %+v: something was written", c.kind, c.o)
 		}
@@ -179,15 +169,9 @@ func TestCancellingLeavesNoDataset(t *testing.T) {
 			cancel(why)
 		}}
 		_, err := Generate(ctx, kind, dir, o)
-		if !errors.Is(err, why) {
-			t.Errorf("%s: error %v, want the cause of the cancellation", kind, err)
-		}
-		if calls == 0 {
-			t.Errorf("%s: progress was never reported", kind)
-		}
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: the directory is left: %v", kind, err)
-		}
+		expect.That(t, errors.Is(err, why), "%s: error %v, want the cause of the cancellation", kind, err)
+		expect.That(t, calls != 0, "%s: progress was never reported", kind)
+		expect.Is(t, expect.Err(os.Stat(dir)), fs.ErrNotExist, "%s: the directory is left", kind)
 	}
 }
 
@@ -195,9 +179,8 @@ func TestAnExistingDatasetIsKeptUnlessForced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "g.khop")
 	o := Options{Nodes: 100, Edges: 500}
 	expect.Must(Generate(context.Background(), SBM, dir, o))(t)
-	if _, err := Generate(context.Background(), SBM, dir, o); !errors.Is(err, formats.ErrExist) {
-		t.Errorf("error %v, want ErrExist", err)
-	}
+	_, err := Generate(context.Background(), SBM, dir, o)
+	expect.That(t, errors.Is(err, formats.ErrExist), "error %v, want ErrExist", err)
 	o.Force = true
 	if _, err := Generate(context.Background(), SBM, dir, o); err != nil {
 		t.Error(err)

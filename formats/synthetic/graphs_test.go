@@ -21,16 +21,14 @@ func compute(t *testing.T, kind string, o Options) (*plan, *chunk) {
 	p := newPlan(kind, r)
 	expect.OK(t, p.schema.Init())
 	s, c := &p.schema, &chunk{}
-	if s.NumNodes() != r.Nodes || s.NumEdges() != r.Edges {
-		t.Fatalf("%s %+v: schema of %d nodes and %d edges", kind, o, s.NumNodes(), s.NumEdges())
-	}
+	expect.Ensure(t, s.NumNodes() == r.Nodes && s.NumEdges() == r.Edges, "%s %+v: schema of %d nodes and %d edges",
+		kind, o, s.NumNodes(), s.NumEdges())
 	c.begin(0, int(r.Nodes))
 	if r.Nodes > 0 {
 		p.edges(c)
 	}
-	if int64(len(c.sources)) != r.Edges || int64(len(c.ends)) != r.Nodes {
-		t.Fatalf("%s %+v: %d edges of %d destinations", kind, o, len(c.sources), len(c.ends))
-	}
+	expect.Ensure(t, int64(len(c.sources)) == r.Edges && int64(len(c.ends)) == r.Nodes,
+		"%s %+v: %d edges of %d destinations", kind, o, len(c.sources), len(c.ends))
 	offsets := make([]int64, len(s.Nodes)+1)
 	for i, n := range s.Nodes {
 		offsets[i+1] = offsets[i] + n.Count
@@ -137,9 +135,8 @@ func TestChunksDoNotChangeTheGraph(t *testing.T) {
 		for first := 0; first < 1500; first += 131 {
 			c.begin(uint64(first), min(131, 1500-first))
 			p.edges(c)
-			if !slices.Equal(c.sources, whole.sources[edges:edges+len(c.sources)]) {
-				t.Fatalf("%s: the chunk from node %d differs", kind, first)
-			}
+			expect.Ensure(t, slices.Equal(c.sources, whole.sources[edges:edges+len(c.sources)]),
+				"%s: the chunk from node %d differs", kind, first)
 			edges += len(c.sources)
 		}
 	}
@@ -172,39 +169,29 @@ func TestProductsIsUndirectedWithPowerLawAndClasses(t *testing.T) {
 		}
 	}
 	for e, d := range balance {
-		if d != 0 {
-			t.Fatalf("edge %v: one direction is there %d times more than the other", e, d)
-		}
+		expect.Ensure(t, d == 0, "edge %v: one direction is there %d times more than the other", e, d)
 	}
-	if share := float64(same) / 1e6; math.Abs(share-(0.5+0.5/47)) > 0.01 {
-		t.Errorf("%.3f of the edges are within a class, want 0.511", share)
-	}
-	if parallel > 80_000 {
-		t.Errorf("%d parallel edges", parallel)
-	}
+	share := float64(same) / 1e6
+	expect.That(t, math.Abs(share-(0.5+0.5/47)) <= 0.01, "%.3f of the edges are within a class, want 0.511", share)
+	expect.That(t, parallel <= 80_000, "%d parallel edges", parallel)
 	slices.Sort(degrees)
 	// The law: least degree 4/9 of the mean of 50, median (1/2)^(-5/9) times that; of the greatest, its class has 1/18.
-	if low, mid := degrees[10], degrees[n/2]; low != 22 || mid != 33 {
-		t.Errorf("least degree %d, median %d; want 22 and 33", low, mid)
-	}
-	if top := degrees[n-1]; top < 1100 || top > 1300 {
-		t.Errorf("greatest degree %d", top)
-	}
+	low, mid := degrees[10], degrees[n/2]
+	expect.That(t, low == 22 && mid == 33, "least degree %d, median %d; want 22 and 33", low, mid)
+	top := degrees[n-1]
+	expect.That(t, top >= 1100 && top <= 1300, "greatest degree %d", top)
 }
 
 func TestDefaultProductsHasTheDegreesOfOGB(t *testing.T) {
 	o := expect.Must(Options{}.resolve(Products))(t)
 	p := newPlan(Products, o)
-	if p.splits[0].size != 196_615 || p.splits[1].size != 39_323 || p.splits[2].size != 2_213_091 {
-		t.Errorf("splits %v", p.splits)
-	}
+	expect.That(t, p.splits[0].size == 196_615 && p.splits[1].size == 39_323 && p.splits[2].size == 2_213_091,
+		"splits %v", p.splits)
 	l := newLaw(uint64((o.Nodes+46)/47), uint64(o.Edges/47), heavy)
-	if top := l.first(1); top < 17_500 || top > 18_100 {
-		t.Errorf("greatest in-degree %d, want about 17,800", top)
-	}
-	if least := l.stubs - l.first(l.n-1); least < 21 || least > 23 {
-		t.Errorf("least in-degree %d, want 22", least)
-	}
+	top := l.first(1)
+	expect.That(t, top >= 17_500 && top <= 18_100, "greatest in-degree %d, want about 17,800", top)
+	least := l.stubs - l.first(l.n-1)
+	expect.That(t, least >= 21 && least <= 23, "least in-degree %d, want 22", least)
 }
 
 func TestSBMPrefersItsOwnClassAndSpreadsDegrees(t *testing.T) {
@@ -223,9 +210,8 @@ func TestSBMPrefersItsOwnClassAndSpreadsDegrees(t *testing.T) {
 			}
 		}
 	}
-	if share := float64(same) / edges; math.Abs(share-sbmOwn) > 0.005 {
-		t.Errorf("%.3f of the edges are within a class, want %.1f", share, sbmOwn)
-	}
+	share := float64(same) / edges
+	expect.That(t, math.Abs(share-sbmOwn) <= 0.005, "%.3f of the edges are within a class, want %.1f", share, sbmOwn)
 	if variance := square/n - 40*40; math.Abs(variance/40-1) > 0.1 {
 		t.Errorf("variance of in-degrees is %.1f, want about 40, as of a Poisson distribution", variance)
 	}
@@ -233,9 +219,8 @@ func TestSBMPrefersItsOwnClassAndSpreadsDegrees(t *testing.T) {
 	for _, d := range out {
 		square += float64(d) * float64(d)
 	}
-	if variance := square/n - 40*40; math.Abs(variance/40-1) > 0.1 {
-		t.Errorf("variance of out-degrees is %.1f, want about 40", variance)
-	}
+	variance := square/n - 40*40
+	expect.That(t, math.Abs(variance/40-1) <= 0.1, "variance of out-degrees is %.1f, want about 40", variance)
 }
 
 func TestRMATFillsTheQuadrantsAtEveryLevel(t *testing.T) {
@@ -294,13 +279,11 @@ func TestTypedAuthorshipsAreReversedExactly(t *testing.T) {
 			}
 		}
 	}
-	if len(balance) < 10_000 || papers != 4000 || authors != 3920 {
-		t.Errorf("%d papers, %d authors, %d authorships", papers, authors, len(balance))
-	}
+	expect.That(t, len(balance) >= 10_000 && papers == 4000 && authors == 3920, "%d papers, %d authors, %d authorships",
+		papers, authors, len(balance))
 	for e, d := range balance {
-		if d != 0 {
-			t.Fatalf("author %d of paper %d: writes is there %d times more than rev_writes", e.author, e.paper, d)
-		}
+		expect.Ensure(t, d == 0, "author %d of paper %d: writes is there %d times more than rev_writes", e.author,
+			e.paper, d)
 	}
 	if share := float64(same) / float64(cites); math.Abs(share-citesOwn) > 0.015 {
 		t.Errorf("%.3f of the citations are within a class, want %.1f", share, citesOwn)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestLimitsOfOptionsAreKeptToTheOne, and are in the error.
@@ -27,9 +29,8 @@ func TestLimitsOfOptionsAreKeptToTheOne(t *testing.T) {
 				(err == nil || err.Error() != want) {
 				t.Errorf("%d %s: %v, want %s", n, c.name, err, want)
 			}
-			if (err == nil) != good || err != nil && !errors.Is(err, ErrOptions) {
-				t.Errorf("%d %s: %v", n, c.name, err)
-			}
+			expect.That(t, (err == nil) == good && (err == nil || errors.Is(err, ErrOptions)), "%d %s: %v", n, c.name,
+				err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
@@ -19,9 +20,8 @@ func TestShuffleIsABijectionWithItsInverse(t *testing.T) {
 				t.Fatalf("n = %d: position %d has item %d: out of range or there twice", n, i, x)
 			}
 			seen[x] = true
-			if back := s.inverse(x); back != i {
-				t.Fatalf("n = %d: inverse(at(%d)) = %d", n, i, back)
-			}
+			back := s.inverse(x)
+			expect.Ensure(t, back == i, "n = %d: inverse(at(%d)) = %d", n, i, back)
 		}
 	}
 	s := newShuffle(1, 1<<50)
@@ -69,19 +69,15 @@ func TestLawDealsEverySlotOnce(t *testing.T) {
 			next := uint64(0)
 			for r := range c.n {
 				from, to := l.first(r), l.first(r+1)
-				if from != next || to < from {
-					t.Fatalf("%+v: rank %d has stubs %d .. %d, but the next free one is %d", c, r, from, to, next)
-				}
+				expect.Ensure(t, from == next && to >= from,
+					"%+v: rank %d has stubs %d .. %d, but the next free one is %d", c, r, from, to, next)
 				for j := from; j < to; j++ {
-					if got := l.rank(j); got != r {
-						t.Fatalf("%+v: stub %d is of rank %d, not %d", c, j, got, r)
-					}
+					got := l.rank(j)
+					expect.Ensure(t, got == r, "%+v: stub %d is of rank %d, not %d", c, j, got, r)
 				}
 				next = to
 			}
-			if next != c.stubs {
-				t.Errorf("%+v: %d stubs are dealt", c, next)
-			}
+			expect.That(t, next == c.stubs, "%+v: %d stubs are dealt", c, next)
 		}
 	}
 }
@@ -92,9 +88,8 @@ func TestLawHasItsTail(t *testing.T) {
 		l := newLaw(1_000_000, 1_000_000_000, s)
 		degree := func(r uint64) float64 { return float64(l.first(r+1) - l.first(r)) }
 		slope := math.Log(degree(200_000)/degree(2_000)) / math.Log(100)
-		if math.Abs(slope+1/alpha) > 0.005 {
-			t.Errorf("shape %d: degrees fall as rank^%.3f, want %.3f", s, slope, -1/alpha)
-		}
+		expect.That(t, math.Abs(slope+1/alpha) <= 0.005, "shape %d: degrees fall as rank^%.3f, want %.3f", s, slope,
+			-1/alpha)
 	}
 }
 
@@ -109,9 +104,7 @@ func TestBinomialFollowsItsDistribution(t *testing.T) {
 		hist := map[uint64]int{}
 		for i := range uint64(runs) {
 			x := binomial(rng.Stream(c.n, i), c.n, p)
-			if x > c.n {
-				t.Fatalf("%+v: %d successes", c, x)
-			}
+			expect.Ensure(t, x <= c.n, "%+v: %d successes", c, x)
 			hist[x]++
 			sum += float64(x)
 			square += float64(x) * float64(x)
@@ -119,12 +112,10 @@ func TestBinomialFollowsItsDistribution(t *testing.T) {
 		mean, variance := float64(c.n)*c.p, float64(c.n)*c.p*(1-c.p)
 		gotMean := sum / runs
 		gotVar := square/runs - gotMean*gotMean
-		if math.Abs(gotMean-mean) > 4*math.Sqrt(variance/runs)+1e-9 {
-			t.Errorf("%+v: mean %.3f, want %.3f", c, gotMean, mean)
-		}
-		if math.Abs(gotVar/variance-1) > 4*math.Sqrt(2.0/runs) {
-			t.Errorf("%+v: variance %.3f, want %.3f", c, gotVar, variance)
-		}
+		expect.That(t, math.Abs(gotMean-mean) <= 4*math.Sqrt(variance/runs)+1e-9, "%+v: mean %.3f, want %.3f", c,
+			gotMean, mean)
+		expect.That(t, math.Abs(gotVar/variance-1) <= 4*math.Sqrt(2.0/runs), "%+v: variance %.3f, want %.3f", c, gotVar,
+			variance)
 		if c.n <= 10 {
 			chi, pmf := 0.0, math.Pow(1-c.p, float64(c.n))
 			for k := uint64(0); k <= c.n; k++ {
@@ -132,9 +123,8 @@ func TestBinomialFollowsItsDistribution(t *testing.T) {
 				chi += d * d / (runs * pmf)
 				pmf *= float64(c.n-k) / float64(k+1) * c.p / (1 - c.p)
 			}
-			if chi > float64(c.n)+5*math.Sqrt(2*float64(c.n))+5 {
-				t.Errorf("%+v: chi-square %.1f with %d degrees of freedom", c, chi, c.n)
-			}
+			expect.That(t, chi <= float64(c.n)+5*math.Sqrt(2*float64(c.n))+5,
+				"%+v: chi-square %.1f with %d degrees of freedom", c, chi, c.n)
 		}
 	}
 }
@@ -148,13 +138,10 @@ func TestTreeCountsAddUpAnywhereTheyAreAskedFor(t *testing.T) {
 			total := uint64(0)
 			for id, want := range all {
 				total += want
-				if got := tr.count(uint64(id)); got != want {
-					t.Fatalf("n = %d: id %d has %d edges alone, %d among all", n, id, got, want)
-				}
+				got := tr.count(uint64(id))
+				expect.Ensure(t, got == want, "n = %d: id %d has %d edges alone, %d among all", n, id, got, want)
 			}
-			if total != 50_000 {
-				t.Fatalf("n = %d: %d edges in all", n, total)
-			}
+			expect.Ensure(t, total == 50_000, "n = %d: %d edges in all", n, total)
 			part := make([]uint64, n-n/3)
 			tr.counts(n/3, part)
 			for i := range part {

@@ -59,15 +59,12 @@ func TestReadGivesEveryTypeOfNumber(t *testing.T) {
 		[]int64{math.MinInt64, 7}, []uint64{1, 2}, []float32{1.5, -2}, []float64{math.Pi},
 	} {
 		h, elements, _, err := read(bytes.NewReader(expect.NPY(v)))
-		if err != nil {
-			t.Fatalf("%T: %v", v, err)
-		}
+		expect.Ensure(t, err == nil, "%T: %v", v, err)
 		var want bytes.Buffer
 		_ = binary.Write(&want, binary.LittleEndian, v)
-		if got := strings.TrimPrefix(fmt.Sprintf("%T", v), "[]"); h.DType.String() != got ||
-			!bytes.Equal(elements, want.Bytes()) {
-			t.Errorf("%T: got %v % x, want % x", v, h.DType, elements, want.Bytes())
-		}
+		expect.That(t,
+			h.DType.String() == strings.TrimPrefix(fmt.Sprintf("%T", v), "[]") && bytes.Equal(elements, want.Bytes()),
+			"%T: got %v % x, want % x", v, h.DType, elements, want.Bytes())
 	}
 }
 
@@ -91,9 +88,8 @@ func TestOrderAndByteOrderDoNotMatter(t *testing.T) {
 				t.Errorf("ReadInts: %v, %v", v, err)
 			}
 			_, b, _, err := read(bytes.NewReader(f))
-			if want := []byte{1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0}; err != nil || !bytes.Equal(b, want) {
-				t.Errorf("Stream: % x, %v; want % x", b, err, want)
-			}
+			want := []byte{1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0}
+			expect.That(t, err == nil && bytes.Equal(b, want), "Stream: % x, %v; want % x", b, err, want)
 		})
 	}
 }
@@ -111,9 +107,7 @@ func TestTransposeInThreeDimensions(t *testing.T) {
 	_, rows, _, err := read(bytes.NewReader(file(header("|u1", "True", "(2, 3, 4)"), cols)))
 	expect.OK(t, err)
 	for i, b := range rows {
-		if int(b) != i {
-			t.Fatalf("element %d is %d", i, b)
-		}
+		expect.Ensure(t, int(b) == i, "element %d is %d", i, b)
 	}
 }
 
@@ -127,13 +121,9 @@ func TestStrings(t *testing.T) {
 	}
 	_, _, got, err := read(bytes.NewReader(file(header("<U3", "False", "(3,)"),
 		slices.Concat(text("中a", 3), text("", 3), text("xyz", 3)))))
-	if err != nil || !slices.Equal(got, []string{"中a", "", "xyz"}) {
-		t.Errorf("%q, %v", got, err)
-	}
+	expect.That(t, err == nil && slices.Equal(got, []string{"中a", "", "xyz"}), "%q, %v", got, err)
 	_, _, got, err = read(bytes.NewReader(file(header("|S2", "False", "(2,)"), []byte("ab\xff\x00"))))
-	if err != nil || !slices.Equal(got, []string{"ab", "\uFFFD"}) {
-		t.Errorf("%q, %v", got, err)
-	}
+	expect.That(t, err == nil && slices.Equal(got, []string{"ab", "\uFFFD"}), "%q, %v", got, err)
 }
 
 func TestHeadersAreReadStrictly(t *testing.T) {
@@ -144,9 +134,8 @@ func TestHeadersAreReadStrictly(t *testing.T) {
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (), }",
 	}
 	for _, h := range good {
-		if _, _, _, err := read(bytes.NewReader(file(h, make([]byte, 4)))); err != nil {
-			t.Errorf("%s: %v", h, err)
-		}
+		_, _, _, err := read(bytes.NewReader(file(h, make([]byte, 4))))
+		expect.That(t, err == nil, "%s: %v", h, err)
 	}
 	for _, c := range []struct {
 		header string
@@ -170,9 +159,8 @@ func TestHeadersAreReadStrictly(t *testing.T) {
 		{"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", io.ErrUnexpectedEOF},
 		{"{'descr': '|b1', 'fortran_order': False, 'shape': (2,)}", ErrFormat}, // the bytes are 7
 	} {
-		if _, _, _, err := read(bytes.NewReader(file(c.header, []byte{7, 7, 7, 7}))); !errors.Is(err, c.is) {
-			t.Errorf("%s: got %v, want %v", c.header, err, c.is)
-		}
+		_, _, _, err := read(bytes.NewReader(file(c.header, []byte{7, 7, 7, 7})))
+		expect.That(t, errors.Is(err, c.is), "%s: got %v, want %v", c.header, err, c.is)
 	}
 }
 
@@ -182,19 +170,17 @@ func TestHeadersAreReadUpToTheirLimit(t *testing.T) {
 		text := header("<f4", "False", "(1,)")
 		b := binary.LittleEndian.AppendUint32(append([]byte(magic), 2, 0), uint32(size))
 		b = append(append(b, text...), strings.Repeat(" ", size-len(text))...)
-		if _, _, _, err := read(bytes.NewReader(append(b, 0, 0, 0, 0))); (err == nil) != good ||
-			!good && !errors.Is(err, ErrFormat) {
-			t.Errorf("a header of %d bytes: %v", size, err)
-		}
+		_, _, _, err := read(bytes.NewReader(append(b, 0, 0, 0, 0)))
+		expect.That(t, (err == nil) == good && (good || errors.Is(err, ErrFormat)), "a header of %d bytes: %v", size,
+			err)
 	}
 }
 
 func TestIntsRefuseWhatIsNoInteger(t *testing.T) {
 	for _, v := range []any{[]float64{1, 1.5}, []float64{math.NaN()}, []float64{1e300}, []float32{float32(math.Inf(1))},
 		[]uint64{1, 1 << 63}} {
-		if got, err := ints(expect.NPY(v)); err == nil || !strings.Contains(err.Error(), "row ") {
-			t.Errorf("%v became %v, %v", v, got, err)
-		}
+		got, err := ints(expect.NPY(v))
+		expect.That(t, err != nil && strings.Contains(err.Error(), "row "), "%v became %v, %v", v, got, err)
 	}
 }
 
@@ -234,21 +220,16 @@ func TestElementsMayComeInPieces(t *testing.T) {
 			var v []int64
 			v, err = r.Ints(1 + want%13)
 			for _, x := range v {
-				if x != want {
-					t.Fatalf("%s: %d, not %d", order, x, want)
-				}
+				expect.Ensure(t, x == want, "%s: %d, not %d", order, x, want)
 				want++
 			}
 		}
-		if v, end := r.Ints(1); err != nil || end != nil || len(v) > 0 {
-			t.Errorf("%s: %v; behind the end %v, %v", order, err, v, end)
-		}
+		v, end := r.Ints(1)
+		expect.That(t, err == nil && end == nil && len(v) <= 0, "%s: %v; behind the end %v, %v", order, err, v, end)
 		if r, err = NewBlocks(&pieces{file: text[:len(text)-1]}, first, h); err == nil {
 			_, err = r.Ints(100)
 		}
-		if !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%s, cut short: %v", order, err)
-		}
+		expect.Is(t, err, io.ErrUnexpectedEOF, "%s, cut short", order)
 	}
 }
 
@@ -265,13 +246,11 @@ func FuzzRead(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		if h, elements, _, err := read(bytes.NewReader(b)); err == nil {
 			_, _ = ints(b)
-			if h.DType != unified.Invalid && int64(len(elements)) != h.Elements()*h.DType.Size() {
-				t.Fatalf("%v has %d bytes", &h, len(elements))
-			}
+			expect.Ensure(t, h.DType == unified.Invalid || int64(len(elements)) == h.Elements()*h.DType.Size(),
+				"%v has %d bytes", &h, len(elements))
 		}
 		runtime.ReadMemStats(&after)
-		if made := after.TotalAlloc - before.TotalAlloc; made > 4<<20+64*uint64(len(b)) {
-			t.Fatalf("%d bytes of input made %d bytes of memory", len(b), made)
-		}
+		made := after.TotalAlloc - before.TotalAlloc
+		expect.Ensure(t, made <= 4<<20+64*uint64(len(b)), "%d bytes of input made %d bytes of memory", len(b), made)
 	})
 }

@@ -20,8 +20,7 @@ func TestLittleThatIsReadIsNotReadAhead(t *testing.T) {
 			r.Few()
 		}
 		got, err := r.Ints(2)
-		if err != nil || !slices.Equal(got, want[:2]) || (r.asked == 0) != few {
-			t.Errorf("few %t: %v, %d bytes were asked for, %v", few, got, r.asked, err)
-		}
+		expect.That(t, err == nil && slices.Equal(got, want[:2]) && (r.asked == 0) == few,
+			"few %t: %v, %d bytes were asked for, %v", few, got, r.asked, err)
 	}
 }

@@ -5,6 +5,7 @@ package arrayfile
 import (
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -33,13 +34,9 @@ func TestWalkSurvivesEveryChangedByte(t *testing.T) {
 			}
 			file[i] = old
 		}
-		if refused < 10*len(l.Tail()) {
-			t.Errorf("%v: only %d changes were refused", l, refused)
-		}
+		expect.That(t, refused >= 10*len(l.Tail()), "%v: only %d changes were refused", l, refused)
 		for n := range file {
-			if checkWalk(t, file[:n]) == nil {
-				t.Errorf("%v: cut to %d of %d bytes it is accepted", l, n, len(file))
-			}
+			expect.That(t, checkWalk(t, file[:n]) != nil, "%v: cut to %d of %d bytes it is accepted", l, n, len(file))
 		}
 	}
 }

@@ -78,9 +78,7 @@ func TestWalkFindsWhatWasWritten(t *testing.T) {
 	for _, l := range arrayCases() {
 		file := fileOf(l, counting(l.Bytes))
 		got, err := Walk(file)
-		if err != nil {
-			t.Fatalf("%v: %v", l, err)
-		}
+		expect.Ensure(t, err == nil, "%v: %v", l, err)
 		if !got.Equal(l.Type) || got.Rows != l.Rows || got.BodyOffset != l.BodyOffset || got.Bytes != l.Bytes {
 			t.Fatalf("%v: found %v at %d, %d bytes; written at %d, %d bytes", l, got, got.BodyOffset, got.Bytes,
 				l.BodyOffset, l.Bytes)
@@ -89,9 +87,8 @@ func TestWalkFindsWhatWasWritten(t *testing.T) {
 		if l.Bytes >= 1<<20 {
 			align = 65536
 		}
-		if l.BodyOffset%align != 0 || l.BodyOffset >= 1024+align {
-			t.Fatalf("%v: the body of %d bytes begins at %d", l, l.Bytes, l.BodyOffset)
-		}
+		expect.Ensure(t, l.BodyOffset%align == 0 && l.BodyOffset < 1024+align, "%v: the body of %d bytes begins at %d",
+			l, l.Bytes, l.BodyOffset)
 	}
 }
 
@@ -99,23 +96,16 @@ func TestArrowReadsWhatWasWritten(t *testing.T) {
 	for _, l := range arrayCases() {
 		body := counting(l.Bytes)
 		r, err := ipc.NewFileReader(bytes.NewReader(fileOf(l, body)))
-		if err != nil {
-			t.Fatalf("%v: %v", l, err)
-		}
-		if r.NumRecords() != 1 || r.Schema().NumFields() != 1 {
-			t.Fatalf("%v: %d records, %v", l, r.NumRecords(), r.Schema())
-		}
+		expect.Ensure(t, err == nil, "%v: %v", l, err)
+		expect.Ensure(t, r.NumRecords() == 1 && r.Schema().NumFields() == 1, "%v: %d records, %v", l, r.NumRecords(),
+			r.Schema())
 		field := r.Schema().Field(0)
-		if field.Name != l.Name || field.Nullable || field.Type.String() != arrowType(l.Type) {
-			t.Fatalf("%v: Arrow sees %v", l, field)
-		}
-		if bf, _ := field.Metadata.GetValue(dtypeKey); (bf == "bfloat16") != (l.DType == unified.BFloat16) {
-			t.Fatalf("%v: metadata %v", l, field.Metadata)
-		}
+		expect.Ensure(t, field.Name == l.Name && !field.Nullable && field.Type.String() == arrowType(l.Type),
+			"%v: Arrow sees %v", l, field)
+		bf, _ := field.Metadata.GetValue(dtypeKey)
+		expect.Ensure(t, (bf == "bfloat16") == (l.DType == unified.BFloat16), "%v: metadata %v", l, field.Metadata)
 		rec, err := r.Record(0)
-		if err != nil {
-			t.Fatalf("%v: %v", l, err)
-		}
+		expect.Ensure(t, err == nil, "%v: %v", l, err)
 		data := rec.Column(0).Data()
 		for range l.Shape {
 			data = data.Children()[0]
@@ -124,9 +114,8 @@ func TestArrowReadsWhatWasWritten(t *testing.T) {
 		if b := data.Buffers()[1]; b != nil {
 			got = b.Bytes()
 		}
-		if rec.NumRows() != l.Rows || rec.Column(0).NullN() != 0 || !bytes.Equal(got, body) {
-			t.Fatalf("%v: Arrow reads %d rows, %d bytes", l, rec.NumRows(), len(got))
-		}
+		expect.Ensure(t, rec.NumRows() == l.Rows && rec.Column(0).NullN() == 0 && bytes.Equal(got, body),
+			"%v: Arrow reads %d rows, %d bytes", l, rec.NumRows(), len(got))
 		r.Close()
 	}
 }
@@ -167,13 +156,9 @@ func TestArrowReadsStrings(t *testing.T) {
 		rec := expect.Must(r.Record(0))(t)
 		col := rec.Column(0).(*array.LargeString)
 		for i, v := range want {
-			if col.Value(i) != v {
-				t.Fatalf("%q: string %d is %q", want, i, col.Value(i))
-			}
+			expect.Ensure(t, col.Value(i) == v, "%q: string %d is %q", want, i, col.Value(i))
 		}
-		if col.Len() != len(want) {
-			t.Fatalf("%q: %d strings", want, col.Len())
-		}
+		expect.Ensure(t, col.Len() == len(want), "%q: %d strings", want, col.Len())
 	}
 }
 
@@ -193,16 +178,13 @@ func TestWalkRefusesNumbersThatDisagree(t *testing.T) {
 					for _, d := range []int64{-8, -1, 1, 8} {
 						binary.LittleEndian.PutUint64(part[i:], uint64(n+d))
 						file := slices.Concat(head, make([]byte, l.Bytes), tail)
-						if _, err := Walk(file); !errors.Is(err, ErrCorrupt) {
-							t.Errorf("%v: %d at %d of %d is %d: %v", l, n, i, len(part), n+d, err)
-						}
+						expect.Is(t, expect.Err(Walk(file)), ErrCorrupt, "%v: %d at %d of %d is %d", l, n, i, len(part),
+							n+d)
 					}
 					binary.LittleEndian.PutUint64(part[i:], uint64(n))
 				}
 			}
-			if found == 0 {
-				t.Errorf("%v: nothing says %d", l, n)
-			}
+			expect.That(t, found != 0, "%v: nothing says %d", l, n)
 		}
 	}
 }
@@ -212,17 +194,14 @@ func TestWalkSaysWhatIsThere(t *testing.T) {
 	l := NewLayout(Type{Name: "x", DType: unified.Int8}, 1008, 0)
 	tail := l.Tail()
 	at := bytes.LastIndex(tail, binary.LittleEndian.AppendUint64(nil, uint64(l.bodyLength())))
-	if at < 0 {
-		t.Fatal("the footer does not say how long the body is")
-	}
+	expect.Ensure(t, at >= 0, "the footer does not say how long the body is")
 	binary.LittleEndian.PutUint64(tail[at:], 1<<40)
 	file := slices.Concat(l.Head(), make([]byte, l.bodyLength()), tail)
 	foot := int64(binary.LittleEndian.Uint32(file[len(file)-FooterSuffix:]))
 	_, err := Walk(file)
 	want := fmt.Sprint(" + ", int64(len(file)-FooterSuffix)-foot-l.BodyOffset)
-	if !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), want) {
-		t.Errorf("got %v, want an end of%s", err, want)
-	}
+	expect.That(t, errors.Is(err, ErrCorrupt) && strings.HasSuffix(err.Error(), want), "got %v, want an end of%s", err,
+		want)
 }
 
 // checkWalk walks and checks that what is accepted lies within the file.
@@ -230,9 +209,7 @@ func checkWalk(t testing.TB, file []byte) error {
 	t.Helper()
 	l, err := Walk(file)
 	if err != nil {
-		if !errors.Is(err, ErrCorrupt) {
-			t.Fatalf("not ErrCorrupt: %v", err)
-		}
+		expect.Ensure(t, errors.Is(err, ErrCorrupt), "not ErrCorrupt: %v", err)
 		return err
 	}
 	if l.Rows < 0 || l.Bytes < 0 || l.BodyOffset < 0 || l.BodyOffset+l.Bytes > int64(len(file)) || !l.Strings &&
@@ -253,9 +230,8 @@ func FuzzWalk(f *testing.F) {
 func TestAMessageThatLiesElsewhereIsNamed(t *testing.T) {
 	for _, pos := range []int64{-8, 4, 16, 1 << 40} {
 		want := fmt.Sprintf("an Arrow message at %d of 16", pos)
-		if _, err := readMessage(make([]byte, 16), pos, 16); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		_, err := readMessage(make([]byte, 16), pos, 16)
+		expect.That(t, err != nil && strings.Contains(err.Error(), want), "%v, want %q", err, want)
 	}
 }
 
@@ -270,9 +246,8 @@ func TestCompressedBatchesAreNamed(t *testing.T) {
 	w := expect.Must(ipc.NewFileWriter(f, ipc.WithSchema(fields), ipc.WithZstd()))(t)
 	expect.OK(t, w.Write(array.NewRecord(fields, []arrow.Array{column}, 1000)), w.Close(), f.Close())
 	file := expect.Must(os.ReadFile(path))(t)
-	if err := checkWalk(t, file); err == nil || !strings.HasSuffix(err.Error(), "record batch is compressed") {
-		t.Errorf("%v", err)
-	}
+	err := checkWalk(t, file)
+	expect.That(t, err != nil && strings.HasSuffix(err.Error(), "record batch is compressed"), "%v", err)
 }
 
 // TestColumnsHaveAsManyDimensionsAsTensors, and no more.
@@ -280,9 +255,7 @@ func TestColumnsHaveAsManyDimensionsAsTensors(t *testing.T) {
 	for dims := range unified.MaxRank + 1 {
 		l := NewLayout(Type{Name: "x", DType: unified.Int8, Shape: slices.Repeat([]int64{1}, dims)}, 3, 0)
 		err := checkWalk(t, fileOf(l, counting(l.Bytes)))
-		if good := dims < unified.MaxRank; good != (err == nil) {
-			t.Errorf("rows of %d dimensions: %v", dims, err)
-		}
+		expect.That(t, (dims < unified.MaxRank) == (err == nil), "rows of %d dimensions: %v", dims, err)
 	}
 }
 
@@ -292,9 +265,7 @@ func TestAFileThatCannotBeWrittenIsNamed(t *testing.T) {
 	expect.OK(t, err)
 	defer f.Close()
 	_, err = shared(Direct{Dataset: 1 << 60}).Writer(f, path, Type{Name: "x", DType: unified.Int8}, 3)
-	if err == nil || !strings.HasPrefix(err.Error(), path+": ") {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), path+": "), "%v", err)
 }
 
 func TestAnErrorOfWritingPastThePageCacheNamesTheFile(t *testing.T) {
@@ -307,9 +278,8 @@ func TestAnErrorOfWritingPastThePageCacheNamesTheFile(t *testing.T) {
 	expect.OK(t, f.Close())
 	_, err = w.Write(make([]byte, 4<<20))
 	_, closed := w.Close()
-	if err = errors.Join(err, closed); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), path) {
-		t.Errorf("%v", err)
-	}
+	err = errors.Join(err, closed)
+	expect.That(t, errors.Is(err, os.ErrClosed) && strings.Contains(err.Error(), path), "%v", err)
 }
 
 // Each such array takes memory: of many that are open at a time, the most go through the cache.
@@ -329,7 +299,5 @@ func TestFewArraysAtATimePassThePageCache(t *testing.T) {
 			expect.OK(t, err)
 		}
 	}
-	if direct != 0 && direct != mostDirect+1 {
-		t.Errorf("%d", direct)
-	}
+	expect.That(t, direct == 0 || direct == mostDirect+1, "%d", direct)
 }

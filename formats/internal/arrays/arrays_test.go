@@ -52,9 +52,8 @@ func TestArraysAreKnownByNameAndShape(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := folder(t, c.arrays)
-			if found := Reader.Find(at.Tree); len(found) == 0 || found[0] != "." {
-				t.Fatalf("found %v", found)
-			}
+			found := Reader.Find(at.Tree)
+			expect.Ensure(t, len(found) != 0 && found[0] == ".", "found %v", found)
 			sourcetest.Reads(t, Reader, at, source.Request{}, c.want, c.note)
 		})
 	}
@@ -108,9 +107,8 @@ func TestFoldersOfTypesAreATypedGraph(t *testing.T) {
 		"g/edges/author__writes__paper/deep/ignored.npy": expect.NPY([]float32{3, 4}),
 	}
 	at := sourcetest.Folder(t, "", files)
-	if found := Reader.Find(at.Tree); !slices.Equal(found, []string{"g"}) {
-		t.Fatalf("found %v", found)
-	}
+	found := Reader.Find(at.Tree)
+	expect.Ensure(t, slices.Equal(found, []string{"g"}), "found %v", found)
 	sourcetest.Reads(t, Reader, at.Tree.At("g"), source.Request{}, "5 author; 3 paper; feature uint8[]: [1,2,3]; "+
 		"7 venue; edge weight float32[]; author:writes:paper 4>0:3 1>2:4; paper:of:venue 2>0:1 0>6:2; "+
 		"train 0 of paper: [1 2]")
@@ -175,14 +173,12 @@ func TestNodesMayBeCountedLater(t *testing.T) {
 			arrays[c.more] = expect.NPY(make([]int8, 100_000))
 		}
 		g := expect.Must(Reader.Read(context.Background(), folder(t, arrays), &source.Request{LateCount: c.late}))(t)
-		if got := g.Node().Count; got != c.first || (g.CountNodes != nil) != (c.first == 6001) {
-			t.Errorf("%+v: %d nodes at first", c, got)
-		}
+		got := g.Node().Count
+		expect.That(t, got == c.first && (g.CountNodes != nil) == (c.first == 6001), "%+v: %d nodes at first", c, got)
 		if g.CountNodes == nil {
 			continue
 		}
-		if err := g.CountNodes(context.Background()); err != nil || g.Node().Count != 9001 {
-			t.Errorf("%+v: %d nodes at last, %v", c, g.Node().Count, err)
-		}
+		err := g.CountNodes(context.Background())
+		expect.That(t, err == nil && g.Node().Count == 9001, "%+v: %d nodes at last, %v", c, g.Node().Count, err)
 	}
 }

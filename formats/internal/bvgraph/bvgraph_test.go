@@ -137,9 +137,8 @@ func TestListsAreDecoded(t *testing.T) {
 			t.Fatalf("list %d is %d, want %d", v, got[int64(v)], want)
 		}
 	}
-	if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[g.graph]" {
-		t.Errorf("found %v", found)
-	}
+	found := Reader.Find(at.Tree)
+	expect.That(t, fmt.Sprint(found) == "[g.graph]", "found %v", found)
 }
 
 func TestBadGraphsAreErrors(t *testing.T) {
@@ -156,10 +155,9 @@ func TestBadGraphsAreErrors(t *testing.T) {
 		"arcs=6":                       "holds 5 edges, but the properties say 6",
 		"nodes=100":                    "",
 	} {
-		if got, err := read(write(t, t.TempDir(), lists, properties+"\n")); err == nil ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, %v; want %q", properties, got, err, says)
-		}
+		got, err := read(write(t, t.TempDir(), lists, properties+"\n"))
+		expect.That(t, err != nil && strings.Contains(err.Error(), says), "%s: %v, %v; want %q", properties, got, err,
+			says)
 	}
 }
 
@@ -176,13 +174,10 @@ func FuzzRead(f *testing.F) {
 		n := 0
 		for v, list := range lists {
 			n += len(list)
-			if v >= int64(nodes) || slices.Max(list) >= int64(nodes) || slices.Min(list) < 0 {
-				t.Fatalf("node %d of %d: %d", v, nodes, list)
-			}
+			expect.Ensure(t, v < int64(nodes) && slices.Max(list) < int64(nodes) && slices.Min(list) >= 0,
+				"node %d of %d: %d", v, nodes, list)
 		}
-		if err == nil && n != int(arcs) {
-			t.Fatalf("%d edges, not %d", n, arcs)
-		}
+		expect.Ensure(t, err != nil || n == int(arcs), "%d edges, not %d", n, arcs)
 	})
 }
 

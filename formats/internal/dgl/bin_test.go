@@ -21,9 +21,7 @@ func TestSavedGraphsAreWhatDGLReads(t *testing.T) {
 	for _, name := range []string{"coo", "csr", "csc", "typed"} {
 		tree := expect.Must(source.OpenTree(filepath.Join("testdata", name+".bin"), nil))(t)
 		found := BinReader.Find(tree)
-		if len(found) != 1 {
-			t.Fatalf("%s: found %v", name, found)
-		}
+		expect.Ensure(t, len(found) == 1, "%s: found %v", name, found)
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(1 << 20)
 		g, err := BinReader.Read(context.Background(), tree.At(found[0]), &source.Request{
@@ -32,12 +30,10 @@ func TestSavedGraphsAreWhatDGLReads(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		want := expect.Must(os.ReadFile(filepath.Join("testdata", name+".txt")))(t)
-		if got := sourcetest.Spell(t, g); got != string(want) {
-			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
-		}
-		if !strings.Contains(strings.Join(g.Notes, "\n"), "of the whole graph: of_all") {
-			t.Errorf("%s: notes %q", name, g.Notes)
-		}
+		got := sourcetest.Spell(t, g)
+		expect.That(t, got == string(want), "%s:\n%s\nwant\n%s", name, got, want)
+		expect.That(t, strings.Contains(strings.Join(g.Notes, "\n"), "of the whole graph: of_all"), "%s: notes %q",
+			name, g.Notes)
 		expect.OK(t, g.Close())
 	}
 }

@@ -17,14 +17,11 @@ func TestACSVDatasetIsWhatDGLReads(t *testing.T) {
 	want := expect.Must(os.ReadFile(filepath.Join("testdata", "csv.txt")))(t)
 	tree := expect.Must(source.OpenTree(filepath.Join("testdata", "csv"), nil))(t)
 	found := Reader.Find(tree)
-	if len(found) != 1 {
-		t.Fatalf("found %v", found)
-	}
+	expect.Ensure(t, len(found) == 1, "found %v", found)
 	g := expect.Must(Reader.Read(context.Background(), tree.At(found[0]), &source.Request{}))(t)
 	defer g.Close()
-	if got := sourcetest.Spell(t, g); got != string(want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	got := sourcetest.Spell(t, g)
+	expect.That(t, got == string(want), "got\n%s\nwant\n%s", got, want)
 }
 
 func TestWhatIsNotOneGraphIsRefused(t *testing.T) {

@@ -131,9 +131,8 @@ func TestReadFindsOutWhatItWasGiven(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := expect.Must(Read(context.Background(), local(t, "edges.txt", []byte(c.text)), c.opt))(t)
 			defer g.Close()
-			if got := describe(t, g); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			got := describe(t, g)
+			expect.That(t, got == c.want, "got  %s\nwant %s", got, c.want)
 		})
 	}
 }
@@ -212,9 +211,7 @@ func TestBadLinesAreNamed(t *testing.T) {
 				!strings.HasSuffix(e.Path, "edges.txt") {
 				t.Errorf("got %v; want row %d, saying %q", err, c.row, c.says)
 			}
-			if ledger.Total() != 0 {
-				t.Errorf("%d bytes stay counted", ledger.Total())
-			}
+			expect.That(t, ledger.Total() == 0, "%d bytes stay counted", ledger.Total())
 		})
 	}
 }
@@ -222,9 +219,7 @@ func TestBadLinesAreNamed(t *testing.T) {
 func TestLooksKnowsText(t *testing.T) {
 	for head, want := range map[string]bool{"": false, "0 1\n": true, "a": true, "\x00": false, "PK\x00": false,
 		"\x80\x02}q": false, "\xff\xfe0\x00": true, "%%MatrixMarket matrix": false} {
-		if Looks([]byte(head)) != want {
-			t.Errorf("%q: not %v", head, want)
-		}
+		expect.That(t, Looks([]byte(head)) == want, "%q: not %v", head, want)
 	}
 }
 
@@ -240,9 +235,8 @@ func TestCompressedFilesAreReadAndCutOnesRefused(t *testing.T) {
 			// The name of the file says nothing: its first bytes do.
 			g := expect.Must(Read(context.Background(), local(t, "edges.txt", b), Options{}))(t)
 			defer g.Close()
-			if g.Edges.Count != 6000 || g.Node().Count != 13 {
-				t.Errorf("%d edges, %d nodes", g.Edges.Count, g.Node().Count)
-			}
+			expect.That(t, g.Edges.Count == 6000 && g.Node().Count == 13, "%d edges, %d nodes", g.Edges.Count,
+				g.Node().Count)
 			for _, cut := range []int{5, len(b) / 2, len(b) - 1} {
 				if g, err := Read(context.Background(), local(t, "edges.txt", b[:cut]), Options{}); err == nil {
 					t.Errorf("cut to %d of %d bytes it gives %d edges", cut, len(b), g.Edges.Count)
@@ -252,10 +246,8 @@ func TestCompressedFilesAreReadAndCutOnesRefused(t *testing.T) {
 		})
 	}
 	for _, magic := range []string{"\xfd7zXZ\x00abc", "\x04\x22\x4d\x18abc"} {
-		if _, err := Read(context.Background(), local(t, "edges.txt", []byte(magic)), Options{}); err == nil ||
-			!strings.Contains(err.Error(), "not supported") {
-			t.Errorf("%q: %v", magic, err)
-		}
+		_, err := Read(context.Background(), local(t, "edges.txt", []byte(magic)), Options{})
+		expect.That(t, err != nil && strings.Contains(err.Error(), "not supported"), "%q: %v", magic, err)
 	}
 }
 
@@ -263,9 +255,8 @@ func TestCancellingStopsReading(t *testing.T) {
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
-	if _, err := Read(ctx, local(t, "edges.txt", []byte("0 1\n")), Options{}); !errors.Is(err, cause) {
-		t.Errorf("got %v", err)
-	}
+	_, err := Read(ctx, local(t, "edges.txt", []byte("0 1\n")), Options{})
+	expect.That(t, errors.Is(err, cause), "got %v", err)
 }
 
 // FuzzRead: no text panics, and what is taken has all its edges within its nodes and a row in each column for each.
@@ -304,9 +295,8 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%d edges of %d: %v", n, g.Edges.Count, err)
 		}
 		for i, c := range g.Edges.Columns {
-			if int64(len(elements(t, g, i))) != n*c.DType.Size() {
-				t.Fatalf("column %s: %d bytes for %d edges of %v", c.Name, len(elements(t, g, i)), n, c.DType)
-			}
+			expect.Ensure(t, int64(len(elements(t, g, i))) == n*c.DType.Size(),
+				"column %s: %d bytes for %d edges of %v", c.Name, len(elements(t, g, i)), n, c.DType)
 		}
 	})
 }
@@ -321,14 +311,11 @@ func TestThousandsOfNamesAreNumberedAsTheyAppear(t *testing.T) {
 	}
 	g := expect.Must(Read(context.Background(), local(t, "names.tsv", []byte(text.String())), Options{}))(t)
 	defer g.Close()
-	if got := pairs(t, g); g.Node().Count != n || got != want.String()[1:] {
-		t.Errorf("%d nodes: %.100s", g.Node().Count, got)
-	}
+	got := pairs(t, g)
+	expect.That(t, g.Node().Count == n && got == want.String()[1:], "%d nodes: %.100s", g.Node().Count, got)
 	i := 0
 	_ = g.Node().Strings[0].Each(func(name string) error {
-		if name != fmt.Sprintf("name %d", i) {
-			t.Errorf("node %d is %q", i, name)
-		}
+		expect.That(t, name == fmt.Sprintf("name %d", i), "node %d is %q", i, name)
 		i++
 		return nil
 	})
@@ -350,21 +337,18 @@ func TestColumnsCanNameTypesOfNodes(t *testing.T) {
 		for _, n := range g.Nodes {
 			got += fmt.Sprintf("%d %ss ", n.Count, n.Name)
 		}
-		if got = strings.TrimSpace(got) + ": " + pairs(t, g); got != c.want {
-			t.Errorf("%q: %s, want %s", c.text, got, c.want)
-		}
+		got = strings.TrimSpace(got) + ": " + pairs(t, g)
+		expect.That(t, got == c.want, "%q: %s, want %s", c.text, got, c.want)
 		expect.OK(t, g.Close())
 	}
-	if _, err := Read(context.Background(), local(t, "edges.txt", []byte("1 1\n")),
-		Options{Columns: []string{"src:user", "dst"}}); err == nil || !strings.Contains(err.Error(), "names both") {
-		t.Errorf("one type: %v", err)
-	}
+	_, err := Read(context.Background(), local(t, "edges.txt", []byte("1 1\n")),
+		Options{Columns: []string{"src:user", "dst"}})
+	expect.That(t, err != nil && strings.Contains(err.Error(), "names both"), "one type: %v", err)
 }
 
 func TestIdsWithoutEdgesAreCounted(t *testing.T) {
 	g := expect.Must(Read(context.Background(), local(t, "edges.txt", []byte("1 7\n9 7\n")), Options{}))(t)
 	defer g.Close()
-	if got := strings.Join(g.Notes, "\n"); !strings.Contains(got, "7 of 10 ids have no edge") {
-		t.Errorf("notes %q", got)
-	}
+	got := strings.Join(g.Notes, "\n")
+	expect.That(t, strings.Contains(got, "7 of 10 ids have no edge"), "notes %q", got)
 }

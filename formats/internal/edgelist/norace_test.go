@@ -54,19 +54,17 @@ func TestLongNamesMoveToAFile(t *testing.T) {
 	for i := range n {
 		want += fmt.Sprintf("%d>%d ", i, (i+1)%n)
 	}
-	if got := pairs(t, g); got != strings.TrimSpace(want) || g.Node().Count != n {
-		t.Errorf("%d nodes, edges%s", g.Node().Count, got)
-	}
+	got := pairs(t, g)
+	expect.That(t, got == strings.TrimSpace(want) && g.Node().Count == n, "%d nodes, edges%s", g.Node().Count, got)
 	i := 0
-	if err := g.Node().Strings[0].Each(func(s string) error {
+	err := g.Node().Strings[0].Each(func(s string) error {
 		if s != fmt.Sprint(i)+long {
 			t.Errorf("name %d is %.20q..", i, s)
 		}
 		i++
 		return nil
-	}); err != nil || i != n {
-		t.Errorf("%d names, %v", i, err)
-	}
+	})
+	expect.That(t, err == nil && i == n, "%d names, %v", i, err)
 	if err := g.Close(); err != nil || ledger.Total() != 0 {
 		t.Errorf("closed: %v, %d bytes are counted", err, ledger.Total())
 	}
@@ -91,7 +89,7 @@ func TestManyEdgesMoveToAFile(t *testing.T) {
 		Options{IDs: Numbers, Budget: &source.Budget{Dir: dir, Memory: ledger}}))(t)
 	for range 2 { // it can be gone over again
 		i := 0
-		if err := g.Edges.Each(func(batch source.Batch) error {
+		err := g.Edges.Each(func(batch source.Batch) error {
 			src, dst := batch.Src, batch.Dst
 			for k := range src {
 				want := int64(i)
@@ -104,18 +102,15 @@ func TestManyEdgesMoveToAFile(t *testing.T) {
 				i++
 			}
 			return nil
-		}); err != nil || i != n {
-			t.Fatalf("%d edges, %v", i, err)
-		}
+		})
+		expect.Ensure(t, err == nil && i == n, "%d edges, %v", i, err)
 	}
 	times := elements(t, g, 0)
 	for i := range int64(n) {
-		if v := binary.LittleEndian.Uint64(times[8*i:]); int64(v) != 3*i {
-			t.Fatalf("time of edge %d is %d", i, v)
-		}
+		v := binary.LittleEndian.Uint64(times[8*i:])
+		expect.Ensure(t, int64(v) == 3*i, "time of edge %d is %d", i, v)
 	}
 	expect.OK(t, g.Close())
-	if left, _ := os.ReadDir(dir); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	left, _ := os.ReadDir(dir)
+	expect.That(t, len(left) == 0, "left behind: %v", left)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // drawnPairs returns lines of two numbers, few of which are of another form.
@@ -66,10 +67,9 @@ func TestLinesOfTwoNumbersAreWhatEachLineSays(t *testing.T) {
 		for _, pairsVectors = range []bool{false, have} {
 			got := newPiece(text)
 			newParser(rd).parse(got)
-			if !slices.Equal(got.src, want.src) || !slices.Equal(got.dst, want.dst) {
-				t.Fatalf("text %d, vectors %v: %d edges, not the same as the %d of single lines:\n%.4000s", n,
-					pairsVectors, len(got.src), len(want.src), text)
-			}
+			expect.Ensure(t, slices.Equal(got.src, want.src) && slices.Equal(got.dst, want.dst),
+				"text %d, vectors %v: %d edges, not the same as the %d of single lines:\n%.4000s", n, pairsVectors,
+				len(got.src), len(want.src), text)
 			switch {
 			case (got.err == nil) != (want.err == nil) || got.err != nil && got.err.Error() != want.err.Error():
 				t.Fatalf("text %d, vectors %v: %v, not %v", n, pairsVectors, got.err, want.err)
@@ -101,8 +101,7 @@ func TestBytesThatAreNoDigitsAreFound(t *testing.T) {
 				want = append(want, int32(i))
 			}
 		}
-		if n := at.find(b, from, blocks); !slices.Equal(at[:n], want) {
-			t.Fatalf("seed %d, round %d: %v, want %v", seed, round, at[:n], want)
-		}
+		n := at.find(b, from, blocks)
+		expect.Ensure(t, slices.Equal(at[:n], want), "seed %d, round %d: %v, want %v", seed, round, at[:n], want)
 	}
 }

@@ -89,9 +89,7 @@ func TestValuesAreThoseOfStrconvWithAnyNumberOfWorkers(t *testing.T) {
 			}
 			return nil
 		})
-		if !slices.Equal(got, ids) {
-			t.Errorf("seed %d, %d workers: %d edges, or others", seed, workers, g.Edges.Count)
-		}
+		expect.That(t, slices.Equal(got, ids), "seed %d, %d workers: %d edges, or others", seed, workers, g.Edges.Count)
 		expect.OK(t, g.Close())
 	}
 }
@@ -121,9 +119,8 @@ func TestColumnsOfNoGivenTypeAreTheSameWithAnyNumberOfWorkers(t *testing.T) {
 			if i >= n/2 {
 				want += .5
 			}
-			if v := math.Float64frombits(binary.LittleEndian.Uint64(x[8*i:])); v != want {
-				t.Errorf("%d workers: value %d is %v", workers, i, v)
-			}
+			v := math.Float64frombits(binary.LittleEndian.Uint64(x[8*i:]))
+			expect.That(t, v == want, "%d workers: value %d is %v", workers, i, v)
 		}
 		if notes := strings.Join(g.Notes, "\n"); len(g.Edges.Columns) != 1 || len(x) != 8*n ||
 			!strings.Contains(notes, `field "kind" is not stored`) ||
@@ -143,9 +140,7 @@ func TestTheFirstBadLineIsNamed(t *testing.T) {
 	}
 	for _, workers := range []int{1, 4} {
 		_, err := Read(context.Background(), local(t, "edges.txt", text), Options{Workers: workers})
-		if err == nil || !strings.Contains(err.Error(), "row 12,346") {
-			t.Errorf("%d workers: %v", workers, err)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), "row 12,346"), "%d workers: %v", workers, err)
 		skips := &source.Skips{Limit: 1}
 		if _, err = Read(context.Background(), local(t, "edges.txt", text), Options{Workers: workers,
 			Skips: skips}); err == nil || !strings.Contains(err.Error(), "row 30,001") {
@@ -153,9 +148,8 @@ func TestTheFirstBadLineIsNamed(t *testing.T) {
 		}
 		skips.Limit = 3
 		g, err := Read(context.Background(), local(t, "edges.txt", text), Options{Workers: workers, Skips: skips})
-		if err != nil || g.Edges.Count != 39_998 || skips.Count() != 3 {
-			t.Fatalf("%d workers, three skipped: %v, %d", workers, err, skips.Count())
-		}
+		expect.Ensure(t, err == nil && g.Edges.Count == 39_998 && skips.Count() == 3,
+			"%d workers, three skipped: %v, %d", workers, err, skips.Count())
 		expect.OK(t, g.Close())
 	}
 }

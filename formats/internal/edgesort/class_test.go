@@ -48,9 +48,8 @@ func TestKeysOfEveryLengthAreSorted(t *testing.T) {
 				w := want(sorted, c.nodes, len(opt.Types), columns)
 				for i, b := range [][2]*bytes.Buffer{{&got.indptr, &w.indptr}, {&got.indices, &w.indices},
 					{&got.types, &w.types}, {&got.weight, &w.weight}, {&got.time, &w.time}} {
-					if !bytes.Equal(b[0].Bytes(), b[1].Bytes()) {
-						t.Fatalf("%+v, columns %t, both %t: array %d differs", c, columns, both, i)
-					}
+					expect.Ensure(t, bytes.Equal(b[0].Bytes(), b[1].Bytes()),
+						"%+v, columns %t, both %t: array %d differs", c, columns, both, i)
 				}
 			}
 		}
@@ -109,9 +108,8 @@ func TestElementsAreComparedAndCombinedAsNumbers(t *testing.T) {
 		elements := slices.Collect(slices.Chunk(b.Bytes(), int(dtype.Size())))
 		for i, x := range elements {
 			for j, y := range elements {
-				if (ordered(x, dtype) < ordered(y, dtype)) != (i < j) {
-					t.Errorf("%s: of %v, number %d is not in order with %d", name, list, i, j)
-				}
+				expect.That(t, (ordered(x, dtype) < ordered(y, dtype)) == (i < j),
+					"%s: of %v, number %d is not in order with %d", name, list, i, j)
 				most := slices.Clone(x)
 				if combine(most, y, dtype, false); !bytes.Equal(most, elements[max(i, j)]) {
 					t.Errorf("%s: of %v, the greater of %d and %d is %v", name, list, i, j, most)
@@ -126,9 +124,7 @@ func TestElementsAreComparedAndCombinedAsNumbers(t *testing.T) {
 		}
 	}
 	zeros := [2][]byte{binary.LittleEndian.AppendUint64(nil, 1<<63), make([]byte, 8)}
-	if ordered(zeros[0], unified.Float64) != ordered(zeros[1], unified.Float64) {
-		t.Error("-0 is less than 0")
-	}
+	expect.That(t, ordered(zeros[0], unified.Float64) == ordered(zeros[1], unified.Float64), "-0 is less than 0")
 }
 
 // plusOne returns the bytes of an element of a list and 1.
@@ -202,9 +198,8 @@ func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
 				sink.Columns = sink.Columns[:len(s.opt.Columns)]
 				err := s.Emit(t.Context(), sink)
 				if w[array].left >= 0 {
-					if err != nil || left == 0 {
-						t.Errorf("%d edges, array %d: %v after %d writes", edges, array, err, left)
-					}
+					expect.That(t, err == nil && left != 0, "%d edges, array %d: %v after %d writes", edges, array, err,
+						left)
 				} else if !errors.Is(err, errRefused) || w[array].left != -1 {
 					t.Errorf("%d edges, array %d, write %d: %v; %d writes more", edges, array, left, err,
 						-1-w[array].left)
@@ -241,13 +236,11 @@ func TestSortingStopsWhenItsContextEnds(t *testing.T) {
 			err = s.Emit(ctx, Sink{Indptr: nothing{}, Indices: nothing{}, Types: nothing{}, Columns: []io.Writer{
 				nothing{}}})
 		}
-		if cerr := s.Close(); cerr != nil {
-			t.Fatal(cerr)
-		}
+		cerr := s.Close()
+		expect.Ensure(t, cerr == nil, "%v", cerr)
 		left, _ := os.ReadDir(s.opt.Budget.Dir)
-		if len(left) > 0 || err != nil && !errors.Is(err, cause) {
-			t.Fatalf("stopped at report %d: %v, left behind %v", at, err, left)
-		}
+		expect.Ensure(t, len(left) <= 0 && (err == nil || errors.Is(err, cause)),
+			"stopped at report %d: %v, left behind %v", at, err, left)
 		if err == nil && calls < at {
 			break
 		}
@@ -271,13 +264,10 @@ func TestProgressIsTold(t *testing.T) {
 	expect.OK(t, s.Emit(t.Context(), Sink{Indptr: nothing{}, Indices: nothing{}, Types: nothing{}, Columns: []io.Writer{
 		nothing{}}}))
 	want := []string{"place 3000 5000", "place 6000 6000", "sort 6000 6000"}
-	if !slices.Equal(append(told[:2:2], told[len(told)-1]), want) {
-		t.Errorf("told %q", told)
-	}
+	expect.That(t, slices.Equal(append(told[:2:2], told[len(told)-1]), want), "told %q", told)
 	for i, text := range told[2:] {
-		if !strings.HasPrefix(text, "sort ") || !strings.HasSuffix(text, " 6000") {
-			t.Errorf("report %d is %q", i+2, text)
-		}
+		expect.That(t, strings.HasPrefix(text, "sort ") && strings.HasSuffix(text, " 6000"), "report %d is %q", i+2,
+			text)
 	}
 }
 
@@ -310,18 +300,15 @@ func TestATemporaryFileThatFailsIsAnError(t *testing.T) {
 			err = s.Emit(t.Context(), Sink{Indptr: nothing{}, Indices: nothing{}, Types: nothing{},
 				Columns: []io.Writer{nothing{}}})
 		}
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, err, c.want, name)
 		if err := s.Close(); (err != nil) != c.late || ledger.Total() != 0 {
 			t.Errorf("%s: closed: %v; %d bytes are still counted", name, err, ledger.Total())
 		}
 		if err := s.opt.Budget.RoomOnDisk(1); c.want != formats.ErrSpace && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if left, _ := os.ReadDir(s.opt.Budget.Dir); len(left) > 0 {
-			t.Errorf("%s: left behind: %v", name, left)
-		}
+		left, _ := os.ReadDir(s.opt.Budget.Dir)
+		expect.That(t, len(left) <= 0, "%s: left behind: %v", name, left)
 	}
 }
 
@@ -368,9 +355,8 @@ func TestASorterTakesWhatItSays(t *testing.T) {
 	}
 	for _, c := range []struct{ memory, want int64 }{{0, 8 << 20}, {8 << 20, 8 << 20}, {9 << 20, 8 << 20},
 		{9<<20*8/7 - 1, 8 << 20}, {9 << 20 * 8 / 7, 0}, {1 << 40, 0}} {
-		if got := Spill(Options{Edges: 1 << 20, ByTime: -1}, c.memory); got != c.want {
-			t.Errorf("with %d bytes of memory temporary files take %d, not %d", c.memory, got, c.want)
-		}
+		got := Spill(Options{Edges: 1 << 20, ByTime: -1}, c.memory)
+		expect.That(t, got == c.want, "with %d bytes of memory temporary files take %d, not %d", c.memory, got, c.want)
 	}
 }
 
@@ -385,9 +371,7 @@ func TestASorterOfMuchMemoryPassesThePageCacheBy(t *testing.T) {
 		s, err := New(Options{Nodes: []source.NodeType{{Count: 3}}, Types: make([]source.EdgeType, 1), ByTime: -1,
 			Edges: 1 << 30, Budget: &source.Budget{Memory: ledger}})
 		expect.OK(t, err)
-		if s.spill.large != c.want {
-			t.Errorf("of %d bytes: %t", len(s.mem), s.spill.large)
-		}
+		expect.That(t, s.spill.large == c.want, "of %d bytes: %t", len(s.mem), s.spill.large)
 		expect.OK(t, s.Close())
 	}
 }
@@ -434,9 +418,7 @@ func TestWhatASorterRefusesItNames(t *testing.T) {
 			err = s.Add(t.Context(), c.b)
 			expect.OK(t, s.Close())
 		}
-		if err == nil || err.Error() != c.want {
-			t.Errorf("got  %v\nwant %s", err, c.want)
-		}
+		expect.That(t, err != nil && err.Error() == c.want, "got  %v\nwant %s", err, c.want)
 	}
 }
 
@@ -471,8 +453,7 @@ func TestSharesAreEqual(t *testing.T) {
 				t.Fatalf("%v in %d shares: one has %d of %d", segs, n, records, len(want))
 			}
 		}
-		if !slices.Equal(got, want) || pieces > len(segs)+n {
-			t.Fatalf("%v in %d shares: %d pieces of %v, not of %v", segs, n, pieces, got, want)
-		}
+		expect.Ensure(t, slices.Equal(got, want) && pieces <= len(segs)+n,
+			"%v in %d shares: %d pieces of %v, not of %v", segs, n, pieces, got, want)
 	}
 }

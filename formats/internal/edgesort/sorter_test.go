@@ -140,9 +140,8 @@ func sortAll(t *testing.T, opt Options, edges []edge, batch int, offset []int64)
 		}
 	}
 	err := s.Emit(context.Background(), sink)
-	if cerr := s.Close(); cerr != nil {
-		t.Fatal(cerr)
-	}
+	cerr := s.Close()
+	expect.Ensure(t, cerr == nil, "%v", cerr)
 	if errors.Is(err, pinned.ErrLimit) && largestAtOnce(edges, &opt) > 5_000 {
 		return nil, s
 	}
@@ -282,9 +281,7 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 				t.Fatalf("graph %d: %+v: %d bytes differ from %d", i, opt, b[0].Len(), b[1].Len())
 			}
 		}
-		if s.Stats != stats {
-			t.Errorf("graph %d: %+v: %+v, not %+v", i, opt, s.Stats, stats)
-		}
+		expect.That(t, s.Stats == stats, "graph %d: %+v: %+v, not %+v", i, opt, s.Stats, stats)
 		if written, _ := opt.Budget.Traffic(); written > 0 {
 			spilt++
 		}
@@ -292,9 +289,7 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 			t.Fatalf("left behind: %v, %d bytes", left, ledger.Total())
 		}
 	}
-	if spilt < graphs/10 {
-		t.Errorf("only %d graphs of %d went through a file", spilt, graphs)
-	}
+	expect.That(t, spilt >= graphs/10, "only %d graphs of %d went through a file", spilt, graphs)
 }
 
 // TestMoreDroppedLoopsThanTheMemoryHolds: what is dropped takes no room, so that the sorter does not wait for room.
@@ -328,9 +323,7 @@ func TestAPartThatFillsTheMemoryIsSorted(t *testing.T) {
 		Budget:  &source.Budget{Memory: ledger, Dir: t.TempDir()}}
 	s := expect.Must(New(opt))(t)
 	defer s.Close()
-	if len(s.mem) != memory {
-		t.Fatalf("the sorter took %d bytes, not %d", len(s.mem), memory)
-	}
+	expect.Ensure(t, len(s.mem) == memory, "the sorter took %d bytes, not %d", len(s.mem), memory)
 	b := source.Batch{Src: make([]int64, n), Dst: make([]int64, n), Columns: [][]byte{nil}}
 	for i := range uint32(n) {
 		b.Columns[0] = binary.LittleEndian.AppendUint32(b.Columns[0], i)
@@ -364,9 +357,8 @@ func TestAPartBeyondTheMemoryIsPartedAgain(t *testing.T) {
 	if !bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) || !bytes.Equal(got.indptr.Bytes(), w.indptr.Bytes()) {
 		t.Errorf("the edges are not in order")
 	}
-	if written, _ := opt.Budget.Traffic(); written < 2*8*n*9/10 {
-		t.Errorf("%d bytes were written: the part was not parted again", written)
-	}
+	written, _ := opt.Budget.Traffic()
+	expect.That(t, written >= 2*8*n*9/10, "%d bytes were written: the part was not parted again", written)
 }
 
 // TestNodesMayBeCountedWhileEdgesAreTakenIn: told a bound of the nodes first, and their number then, a sorter writes
@@ -388,9 +380,7 @@ func TestNodesMayBeCountedWhileEdgesAreTakenIn(t *testing.T) {
 				err = s.Add(context.Background(), b)
 			}
 			expect.OK(t, err)
-			if s.Greatest() != nodes-1 {
-				t.Errorf("the greatest of %d ids is %d", nodes, s.Greatest())
-			}
+			expect.That(t, s.Greatest() == nodes-1, "the greatest of %d ids is %d", nodes, s.Greatest())
 			s.SetNodes(nodes)
 			err = s.Emit(context.Background(), Sink{Indptr: &written[i][0], Indices: &written[i][1]})
 			err = errors.Join(err, s.Close())
@@ -421,25 +411,20 @@ func TestWhatCannotBeSortedIsAnError(t *testing.T) {
 	node := []source.NodeType{{Count: 3}}
 	plain := []source.EdgeType{{}}
 	var bad *RangeError
-	if err := one(Options{Nodes: node, Types: plain, Edges: 2}, source.Batch{Src: []int64{0, 3}, Dst: []int64{0,
-		0}}); !errors.As(err,
-		&bad) || bad.Edge != 1 || bad.What != "source" {
-		t.Errorf("a source out of range: %v", err)
-	}
+	err := one(Options{Nodes: node, Types: plain, Edges: 2}, source.Batch{Src: []int64{0, 3}, Dst: []int64{0,
+		0}})
+	expect.That(t, errors.As(err, &bad) && bad.Edge == 1 && bad.What == "source", "a source out of range: %v", err)
 	if err := one(Options{Nodes: node, Types: plain, Edges: 1}, source.Batch{Src: []int64{0},
 		Dst: []int64{-1}}); !errors.As(err, &bad) {
 		t.Errorf("a destination out of range: %v", err)
 	}
-	if err := one(Options{Nodes: []source.NodeType{{Count: 1 << 33}}, Types: plain},
-		source.Batch{}); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("2^33 nodes: %v", err)
-	}
+	expect.Is(t, one(Options{Nodes: []source.NodeType{{Count: 1 << 33}}, Types: plain}, source.Batch{}), ErrTooLarge,
+		"2^33 nodes")
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 10)
-	if err := one(Options{Nodes: node, Types: plain, Edges: 1, Budget: &source.Budget{Memory: ledger}},
-		source.Batch{}); !errors.Is(err, pinned.ErrLimit) {
-		t.Errorf("a limit of 1 KiB: %v", err)
-	}
+	expect.Is(t,
+		one(Options{Nodes: node, Types: plain, Edges: 1, Budget: &source.Budget{Memory: ledger}}, source.Batch{}),
+		pinned.ErrLimit, "a limit of 1 KiB")
 	ledger = &pinned.Ledger{}
 	ledger.SetLimit(1 << 19)
 	many := source.Batch{Src: make([]int64, 200_000), Dst: make([]int64, 200_000)}

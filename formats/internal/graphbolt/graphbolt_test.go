@@ -60,13 +60,11 @@ func TestDatasetsAreWhatGraphBoltReads(t *testing.T) {
 		}
 		dir := folder(t, without...)
 		tree := expect.Must(source.OpenTree(dir, nil))(t)
-		if found := Reader.Find(tree); len(found) != 1 || found[0] != "." {
-			t.Errorf("without %q: found %v", c.without, found)
-		}
+		found := Reader.Find(tree)
+		expect.That(t, len(found) == 1 && found[0] == ".", "without %q: found %v", c.without, found)
 		g := expect.Must(read(dir))(t)
-		if got := sourcetest.Spell(t, g); got != c.want {
-			t.Errorf("without %q:\n%s\nwant\n%s", c.without, got, c.want)
-		}
+		got := sourcetest.Spell(t, g)
+		expect.That(t, got == c.want, "without %q:\n%s\nwant\n%s", c.without, got, c.want)
 		if c.without != "" && !strings.Contains(strings.Join(g.Notes, "\n"), `"share" of edges is not stored`) {
 			t.Errorf("without %q: notes %q", c.without, g.Notes)
 		}
@@ -94,9 +92,8 @@ tasks:
 	g := expect.Must(read(dir))(t)
 	defer g.Close()
 	const want = "train 0 links: [0 0 0 2 2 2] > [1 3 2 4 1 0], types [0 0 0 0 0 0], labels [1 0 0 1 0 0]"
-	if got := sourcetest.Spell(t, g); !strings.Contains(got, want) {
-		t.Errorf("%q is not in\n%s", want, got)
-	}
+	got := sourcetest.Spell(t, g)
+	expect.That(t, strings.Contains(got, want), "%q is not in\n%s", want, got)
 }
 
 // TestEveryTaskIsRead: the second task has labels that agree with those of the first, the third has others.
@@ -119,9 +116,7 @@ func TestEveryTaskIsRead(t *testing.T) {
 	got := sourcetest.Spell(t, g)
 	for _, want := range []string{"train 0 of paper: [0 2]", "train 1 of paper: [2 3]", "train 2 of paper: [0 2]",
 		"label int64[]: [7,-1,8,9,-1]", "label_2 int64[]: [8,-1,9,-1,-1]"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is not in\n%s", want, got)
-		}
+		expect.That(t, strings.Contains(got, want), "%q is not in\n%s", want, got)
 	}
 }
 
@@ -175,14 +170,11 @@ func TestDamagedGraphsAreErrors(t *testing.T) {
 			b[rnd.IntN(len(b))] = byte(rnd.Uint32())
 		}
 		var within *formats.Error
-		if err := look(t, dir, b); err != nil && !errors.As(err, &within) {
-			t.Fatal(err)
-		}
+		err := look(t, dir, b)
+		expect.Ensure(t, err == nil || errors.As(err, &within), "%v", err)
 	}
 	evil := bytes.Replace(whole, []byte("ctorch\nScriptObject\n"), []byte("cbuiltins\nexecutors\n"), 1)
-	if err := look(t, dir, evil); !errors.Is(err, pickle.ErrForbidden) {
-		t.Errorf("a graph that runs code: %v", err)
-	}
+	expect.Is(t, look(t, dir, evil), pickle.ErrForbidden, "a graph that runs code")
 }
 
 func FuzzRead(f *testing.F) {

@@ -17,14 +17,11 @@ func TestLargeDatasetsAreWhatTheirReadersRead(t *testing.T) {
 	for _, name := range []string{"mag", "igb"} {
 		tree := expect.Must(source.OpenTree(filepath.Join("testdata", name), nil))(t)
 		found := Reader.Find(tree)
-		if len(found) != 1 {
-			t.Fatalf("%s: found %v", name, found)
-		}
+		expect.Ensure(t, len(found) == 1, "%s: found %v", name, found)
 		g := expect.Must(Reader.Read(context.Background(), tree.At(found[0]), &source.Request{}))(t)
 		want := expect.Must(os.ReadFile(filepath.Join("testdata", name+".txt")))(t)
-		if got := sourcetest.Spell(t, g); got != string(want) {
-			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
-		}
+		got := sourcetest.Spell(t, g)
+		expect.That(t, got == string(want), "%s:\n%s\nwant\n%s", name, got, want)
 		expect.OK(t, g.Close())
 	}
 }

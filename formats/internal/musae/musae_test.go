@@ -60,9 +60,7 @@ func TestWhatDenseRowsTakeIsNoted(t *testing.T) {
 	defer g.Close()
 	notes := strings.Join(g.Notes, "")
 	for _, want := range []string{"2 entries, about 24 B, are stored as dense rows: 80.0 MB", "--feature-dtype"} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("%q is not in %q", want, notes)
-		}
+		expect.That(t, strings.Contains(notes, want), "%q is not in %q", want, notes)
 	}
 }
 
@@ -128,11 +126,7 @@ func TestReadingACollectionStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(stop)
 	_, err := readTarget(ctx, collected(t, edges, features, targets).In("x_target.csv"), nil)
-	if !errors.Is(err, stop) {
-		t.Errorf("reading classes after the context ended: %v", err)
-	}
+	expect.Is(t, err, stop, "reading classes after the context ended")
 	at := collected(t, edges, features, targets).In("x_features.json")
-	if err := addFeatures(ctx, source.Plain(), at, nil); !errors.Is(err, stop) {
-		t.Errorf("reading features after the context ended: %v", err)
-	}
+	expect.Is(t, addFeatures(ctx, source.Plain(), at, nil), stop, "reading features after the context ended")
 }

@@ -281,9 +281,7 @@ func TestAnyFlippedByteIsHarmless(t *testing.T) {
 		}
 		g.Close()
 	}
-	if refused < len(good)/2 {
-		t.Errorf("only %d of %d flips were refused", refused, len(good))
-	}
+	expect.That(t, refused >= len(good)/2, "only %d of %d flips were refused", refused, len(good))
 }
 
 // FuzzRead packs an array of any bytes, with a right checksum, among good ones.
@@ -354,9 +352,8 @@ func readAll(t *testing.T, path string, size int) {
 		g.Close()
 	}
 	runtime.ReadMemStats(&after)
-	if made := after.TotalAlloc - before.TotalAlloc; made > 64<<20+2000*uint64(size) {
-		t.Fatalf("%d bytes of input made %d bytes of memory", size, made)
-	}
+	made := after.TotalAlloc - before.TotalAlloc
+	expect.Ensure(t, made <= 64<<20+2000*uint64(size), "%d bytes of input made %d bytes of memory", size, made)
 }
 
 // zeros is an array of so many zero bytes, which take next to nothing in an archive.
@@ -385,12 +382,10 @@ func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
 	for _, s := range g.Splits {
 		got += fmt.Sprintf("%s%d%d", s.Name, s.Index, s.IDs)
 	}
-	if want := fmt.Sprint("train0[5]train1[7]train2[", n-1, "]val0[4]val1[9]"); got != want {
-		t.Errorf("splits %s, want %s", got, want)
-	}
-	if peak := ledger.Peak(); peak > 8*n+1<<16 {
-		t.Errorf("%d bytes were counted at a time, the labels take %d", peak, 8*n)
-	}
+	want := fmt.Sprint("train0[5]train1[7]train2[", n-1, "]val0[4]val1[9]")
+	expect.That(t, got == want, "splits %s, want %s", got, want)
+	peak := ledger.Peak()
+	expect.That(t, peak <= 8*n+1<<16, "%d bytes were counted at a time, the labels take %d", peak, 8*n)
 }
 
 // TestAnArchiveTakesTheNumberOfNodesFromElsewhere: a table of features beside it has a row for each.
@@ -398,7 +393,6 @@ func TestAnArchiveTakesTheNumberOfNodesFromElsewhere(t *testing.T) {
 	path := save(t, pack(t, numpy("edge_index", "(2, 1)", int64(0), int64(3))))
 	g := expect.Must(Read(context.Background(), source.Local(path), &source.Request{Nodes: 9}))(t)
 	defer g.Close()
-	if n := g.Node().Count; n != 9 {
-		t.Errorf("%d nodes, not 9", n)
-	}
+	n := g.Node().Count
+	expect.That(t, n == 9, "%d nodes, not 9", n)
 }

@@ -26,9 +26,8 @@ func folder(t testing.TB, name string, files map[string]string) source.Place {
 		if strings.HasSuffix(name, ".gz") {
 			var z bytes.Buffer
 			w := gzip.NewWriter(&z)
-			if _, err := w.Write([]byte(text)); err != nil || w.Close() != nil {
-				t.Fatal(err)
-			}
+			_, err := w.Write([]byte(text))
+			expect.Ensure(t, err == nil && w.Close() == nil, "%v", err)
 			packed[name] = z.Bytes()
 		}
 	}
@@ -59,9 +58,8 @@ func files() map[string]string {
 
 func TestADatasetOfOGBIsRead(t *testing.T) {
 	at := folder(t, "ogbl_ddi", files())
-	if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
-		t.Fatalf("found %v", found)
-	}
+	found := Reader.Find(at.Tree)
+	expect.Ensure(t, fmt.Sprint(found) == "[.]", "found %v", found)
 	sourcetest.Reads(t, Reader, at, source.Request{Budget: &source.Budget{Dir: t.TempDir()}}, "3 node, 5 classes; "+
 		`feature float32[2]: [1,2.5,3,4,5,NaN]; label int64[]: [0,-1,4]; id: ["a" "" "b,c"]; node:edge:node 0>1 1>2; `+
 		"train 0 of node: [0 2]; val 0 of node: [1]; "+
@@ -86,10 +84,9 @@ func TestWhatIsWrongInADatasetOfOGBIsNamed(t *testing.T) {
 	all := files()
 	all["split/time/test.pt"] = strings.Replace(all["split/time/test.pt"], "cnumpy.core.multiarray\n_reconstruct",
 		"cos\nsystem", 1)
-	if g, err := Reader.Read(context.Background(), folder(t, "x", all), &source.Request{}); !errors.Is(err,
-		pickle.ErrForbidden) || !strings.Contains(err.Error(), "test.pt") {
-		t.Errorf("a split that runs a command: %v, %v", g, err)
-	}
+	g, err := Reader.Read(context.Background(), folder(t, "x", all), &source.Request{})
+	expect.That(t, errors.Is(err, pickle.ErrForbidden) && strings.Contains(err.Error(), "test.pt"),
+		"a split that runs a command: %v, %v", g, err)
 }
 
 // TestReadingATableStops: tables have a row a node, of which there may be very many.
@@ -100,9 +97,7 @@ func TestReadingATableStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(stop)
 	d := &dataset{at: folder(t, "x", all), r: &source.Request{}, g: source.Plain()}
-	if err := d.labels(ctx); !errors.Is(err, stop) {
-		t.Errorf("reading labels after the context ended: %v", err)
-	}
+	expect.Is(t, d.labels(ctx), stop, "reading labels after the context ended")
 }
 
 func FuzzRead(f *testing.F) {
@@ -122,15 +117,13 @@ func TestAProcessedGraphTakesItsSplits(t *testing.T) {
 		graph := expect.Must(os.ReadFile(from))(t)
 		at := folder(t, "ogbn_x", map[string]string{"processed/" + name: string(graph), "processed/pre_filter.pt": "x",
 			"split/time/valid.csv.gz": "4\n2\n", "mapping/nodeidx2word.csv.gz": "node idx,word\n0,a\n"})
-		if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
-			t.Fatalf("%s: found %v", name, found)
-		}
+		found := Reader.Find(at.Tree)
+		expect.Ensure(t, fmt.Sprint(found) == "[.]", "%s: found %v", name, found)
 		g, err := Reader.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
 		expect.OK(t, err)
-		if got := sourcetest.Spell(t, g); !strings.Contains(got, "val 0 of node: [4 2]") ||
-			!strings.Contains(got, "feature float32") {
-			t.Errorf("%s: %s", name, got)
-		}
+		got := sourcetest.Spell(t, g)
+		expect.That(t, strings.Contains(got, "val 0 of node: [4 2]") && strings.Contains(got, "feature float32"),
+			"%s: %s", name, got)
 		expect.OK(t, g.Close())
 	}
 }

@@ -23,9 +23,8 @@ func gzipped(t *testing.T) func(map[string]string) map[string]string {
 			} else if strings.HasSuffix(name, ".gz") {
 				var z bytes.Buffer
 				w := gzip.NewWriter(&z)
-				if _, err := w.Write([]byte(text)); err != nil || w.Close() != nil {
-					t.Fatal(err)
-				}
+				_, err := w.Write([]byte(text))
+				expect.Ensure(t, err == nil && w.Close() == nil, "%v", err)
 				files[name], packed[text] = z.String(), z.String()
 			}
 		}

@@ -72,17 +72,13 @@ func TestDatasetsOfSeveralTypesAndInArchivesAreRead(t *testing.T) {
 			"test 0 of node: [2]\ntrain 0 of node: [0 3]\nval 0 of node: [1]\n"},
 	} {
 		at := folder(t, "x", c.files)
-		if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
-			t.Errorf("found %v", found)
-		}
+		found := Reader.Find(at.Tree)
+		expect.That(t, fmt.Sprint(found) == "[.]", "found %v", found)
 		g, err := Reader.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
 		expect.OK(t, err)
-		if got := sourcetest.Spell(t, g); got != c.want {
-			t.Errorf("got\n%s\nwant\n%s", got, c.want)
-		}
-		if len(g.Notes) > 0 {
-			t.Errorf("notes %q", g.Notes)
-		}
+		got := sourcetest.Spell(t, g)
+		expect.That(t, got == c.want, "got\n%s\nwant\n%s", got, c.want)
+		expect.That(t, len(g.Notes) <= 0, "notes %q", g.Notes)
 		expect.OK(t, g.Close())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/array"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -49,9 +50,8 @@ func TestPlainValuesAreRead(t *testing.T) {
 		"S'it\\'s \\x41'\n.": `b"it's A"`,
 	} {
 		v, err := parse(text)
-		if got := spell(v); err != nil || got != want {
-			t.Errorf("%q\ngot  %s, %v\nwant %s", text, got, err, want)
-		}
+		got := spell(v)
+		expect.That(t, err == nil && got == want, "%q\ngot  %s, %v\nwant %s", text, got, err, want)
 	}
 }
 
@@ -66,29 +66,23 @@ func TestNothingIsRun(t *testing.T) {
 		"\x82\x01.", "(cos\nsystem\nS'id'\no.",
 	} {
 		v, err := parse(text)
-		if err == nil || !errors.Is(err, ErrForbidden) && !errors.Is(err, ErrFormat) {
-			t.Errorf("%q: %v, %v", text, v, err)
-		}
+		expect.That(t, err != nil && (errors.Is(err, ErrForbidden) || errors.Is(err, ErrFormat)), "%q: %v, %v", text, v,
+			err)
 	}
-	if _, err := parse("cos\nsystem\n."); !errors.Is(err, ErrForbidden) || !strings.Contains(err.Error(), "os.system") {
-		t.Errorf("os.system: %v", err)
-	}
+	expect.Says(t, expect.Err(parse("cos\nsystem\n.")), ErrForbidden, "os.system", "os.system")
 }
 
 func TestDamagedPicklesAreErrors(t *testing.T) {
 	for _, text := range []string{"", ".", "K", "(", "a.", "]K\x01", "h\x05.", "X\xff\xff\xff\x7fabc",
 		"\x8e\xff\xff\xff\xff\xff\xff\xff\xffabc",
 		"t.", "\x86.", "R.", "NNb.", "(I1\nd.", "\x80\x09.", "\xff.", strings.Repeat("(", 1<<13), "I1x\n.", "S'a\n."} {
-		if v, err := parse(text); !errors.Is(err, ErrFormat) {
-			t.Errorf("%.20q: %v, %v", text, v, err)
-		}
+		v, err := parse(text)
+		expect.That(t, errors.Is(err, ErrFormat), "%.20q: %v, %v", text, v, err)
 	}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 16)
-	if _, err := Read(bufio.NewReader(strings.NewReader(strings.Repeat("]", 1<<20))), nil, ledger); !errors.Is(err,
-		pinned.ErrLimit) {
-		t.Errorf("a million lists in 64 KiB: %v", err)
-	}
+	expect.Is(t, expect.Err(Read(bufio.NewReader(strings.NewReader(strings.Repeat("]", 1<<20))), nil, ledger)),
+		pinned.ErrLimit, "a million lists in 64 KiB")
 }
 
 // TestSharedValuesTakeNoMoreThanTheLedgerGives: what a pickle holds once and names often is neither written out nor
@@ -99,14 +93,12 @@ func TestSharedValuesTakeNoMoreThanTheLedgerGives(t *testing.T) {
 		"N" + strings.Repeat(twice, 40) + "\x8c\x01n\x93.", // a name of 2^40 parts
 		"\x8c\x01m" + "N" + strings.Repeat(twice, 40) + "\x93.",
 	} {
-		if v, err := parse(text); !errors.Is(err, ErrFormat) {
-			t.Errorf("%.20q: %v", text, err == nil && v != nil)
-		}
+		v, err := parse(text)
+		expect.That(t, errors.Is(err, ErrFormat), "%.20q: %v", text, err == nil && v != nil)
 	}
 	v, err := parse("}N" + strings.Repeat(twice, 40) + "Ns.")
-	if says := Describe(v); err != nil || len(says) > 100 {
-		t.Errorf("a key of 2^40 parts: %.100q, %v", says, err)
-	}
+	says := Describe(v)
+	expect.That(t, err == nil && len(says) <= 100, "a key of 2^40 parts: %.100q, %v", says, err)
 	const n = 1 << 20
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(16 << 20)
@@ -116,9 +108,8 @@ func TestSharedValuesTakeNoMoreThanTheLedgerGives(t *testing.T) {
 		"B" + long[1:] + "q\x010" + strings.Repeat("}h\x01Ns", 1<<10) + ".",
 	} {
 		ledger.Give(pinned.Sources, ledger.Used(pinned.Sources))
-		if _, err := Read(bufio.NewReader(strings.NewReader(text)), nil, ledger); !errors.Is(err, pinned.ErrLimit) {
-			t.Errorf("%.1q: 1024 copies of a mebibyte in 16 MiB: %v", text, err)
-		}
+		expect.Is(t, expect.Err(Read(bufio.NewReader(strings.NewReader(text)), nil, ledger)), pinned.ErrLimit,
+			"%.1q: 1024 copies of a mebibyte in 16 MiB", text)
 	}
 	if v, err := parse("\x8b\x00\x00\x40\x00" + strings.Repeat("\x01", 4<<20) + "."); err != nil || v == nil {
 		t.Errorf("a long integer: %v", err) // in time that grows with its length, not with the square
@@ -151,7 +142,6 @@ func TestIntegersOfAnArrayAreCounted(t *testing.T) {
 		t.Errorf("%v, %d bytes are counted", err, ledger.Total())
 	}
 	ledger.SetLimit(2000)
-	if _, err := Ints(a, ledger); err != nil || ledger.Total() != 800 {
-		t.Errorf("%v, %d bytes are counted", err, ledger.Total())
-	}
+	_, err := Ints(a, ledger)
+	expect.That(t, err == nil && ledger.Total() == 800, "%v, %d bytes are counted", err, ledger.Total())
 }

@@ -28,9 +28,8 @@ func files(t testing.TB) map[string]string {
 
 func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
 	at := sourcetest.Folder(t, "x", files(t))
-	if found := Reader.Find(at.Tree); len(found) != 1 || found[0] != "ind.tiny.graph" {
-		t.Fatalf("found %v", found)
-	}
+	found := Reader.Find(at.Tree)
+	expect.Ensure(t, len(found) == 1 && found[0] == "ind.tiny.graph", "found %v", found)
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 20)
 	g := expect.Must(Reader.Read(context.Background(), at.In("ind.tiny.graph"), &source.Request{
@@ -40,17 +39,15 @@ func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
 		"  label int64[]: [0,1,1,0,0,-1,1]\n" +
 		"node:edge:node 0>1 0>3 1>0 3>0 3>6 4>6 6>3 6>4\n" +
 		"train 0 of node: [0 1]\nval 0 of node: [2 3]\ntest 0 of node: [4 6]\n"
-	if got := sourcetest.Spell(t, g); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	got := sourcetest.Spell(t, g)
+	expect.That(t, got == want, "got\n%s\nwant\n%s", got, want)
 	if notes := strings.Join(g.Notes, "\n"); !strings.Contains(notes, "1 node has no features") ||
 		!strings.Contains(notes, "2 are there twice and 1 are the node itself") {
 		t.Errorf("notes: %s", notes)
 	}
 	expect.OK(t, g.Close())
-	if n := ledger.Used(pinned.Sources); n > 100 {
-		t.Errorf("%d bytes are still counted", n)
-	}
+	n := ledger.Used(pinned.Sources)
+	expect.That(t, n <= 100, "%d bytes are still counted", n)
 }
 
 func TestWhatIsWrongIsNamed(t *testing.T) {
@@ -69,12 +66,9 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		all[name] = strings.Replace(all[name], c.from, c.to, 1)
 		_, err := Reader.Read(context.Background(), sourcetest.Folder(t, "x", all).In("ind.tiny.graph"),
 			&source.Request{})
-		if err == nil || !strings.Contains(err.Error(), strings.Replace(c.says, "line 2", "row 2", 1)) {
-			t.Errorf("%s: %v; want %q", c.part, err, c.says)
-		}
-		if strings.HasPrefix(c.from, "c") && !errors.Is(err, pickle.ErrForbidden) {
-			t.Errorf("%s: %v", c.part, err)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), strings.Replace(c.says, "line 2", "row 2", 1)),
+			"%s: %v; want %q", c.part, err, c.says)
+		expect.That(t, !strings.HasPrefix(c.from, "c") || errors.Is(err, pickle.ErrForbidden), "%s: %v", c.part, err)
 	}
 }
 

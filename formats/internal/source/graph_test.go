@@ -77,9 +77,7 @@ func TestPartsAreJoinedToOneListOfEdges(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil || !slices.Equal(got, want) {
-			t.Fatalf("%q, want %q, %v", got, want, err)
-		}
+		expect.Ensure(t, err == nil && slices.Equal(got, want), "%q, want %q, %v", got, want, err)
 	}
 	if g.Edges.Count != int64(len(want)) || len(g.Notes) != 8 ||
 		!slices.Contains(g.Notes, `edges "knows" have no column "weight": it is 1 there`) ||
@@ -89,14 +87,13 @@ func TestPartsAreJoinedToOneListOfEdges(t *testing.T) {
 	}
 	enough := errors.New("enough")
 	for stop := range 6 {
-		if err := g.Edges.Each(func(Batch) error {
+		err := g.Edges.Each(func(Batch) error {
 			if stop--; stop < 0 {
 				return enough
 			}
 			return nil
-		}); !errors.Is(err, enough) {
-			t.Errorf("an error after some batches is lost: %v", err)
-		}
+		})
+		expect.That(t, errors.Is(err, enough), "an error after some batches is lost: %v", err)
 	}
 }
 
@@ -105,9 +102,8 @@ func TestColumnsThatDoNotGoTogetherAreNotJoined(t *testing.T) {
 	expect.OK(t, g.Join([]Part{partOf(t, 0, -1, "weight", unified.Int16, []int16{1}, []int64{0}, []int64{0}),
 		partOf(t, 0, -1, "t", unified.Int8, []int8{1}, []int64{0}, []int64{0})}))
 	wide := partOf(t, 1, -1, "weight", unified.Float16, []uint16{1}, []int64{0}, []int64{0})
-	if err := g.Join([]Part{wide}); err == nil || !strings.Contains(err.Error(), `"weight"`) {
-		t.Errorf("numbers of 16 bits beside others: %v", err)
-	}
+	err := g.Join([]Part{wide})
+	expect.That(t, err != nil && strings.Contains(err.Error(), `"weight"`), "numbers of 16 bits beside others: %v", err)
 	long := partOf(t, 1, -1, "t", unified.Int8, []int8{1}, []int64{0}, []int64{0})
 	long.Columns[0].Shape = []int64{2}
 	if err := g.Join([]Part{long}); err == nil || !strings.Contains(err.Error(), `"t"`) {
@@ -119,9 +115,7 @@ func TestColumnsThatDoNotGoTogetherAreNotJoined(t *testing.T) {
 		t.Errorf("one part: %+v, %v", one, err)
 	}
 	_ = one.Edges.Each(func(b Batch) error {
-		if b.Types != nil {
-			t.Error("edges of one type have types")
-		}
+		expect.That(t, b.Types == nil, "edges of one type have types")
 		return nil
 	})
 }
@@ -145,28 +139,22 @@ func TestNumbersKeepTheirValueInTheCommonType(t *testing.T) {
 				continue // up to 2^63 alone
 			}
 			got := Convert([]byte{9}, a, c, data)
-			if got[0] != 9 || int64(len(got)) != 1+2*c.Size() {
-				t.Fatalf("%v as %v: %d bytes", a, c, len(got))
-			}
+			expect.Ensure(t, got[0] == 9 && int64(len(got)) == 1+2*c.Size(), "%v as %v: %d bytes", a, c, len(got))
 			for i := range 2 {
 				x, y := a.Float(data[int64(i)*a.Size():]), c.Float(got[1+int64(i)*c.Size():])
-				if x != y {
-					t.Errorf("%v as %v, for %v: %v becomes %v", a, c, b, x, y)
-				}
+				expect.That(t, x == y, "%v as %v, for %v: %v becomes %v", a, c, b, x, y)
 			}
 		}
 		for _, half := range []unified.DType{unified.Float16, unified.BFloat16} {
-			if Common(a, half) != unified.Invalid || Common(half, half) != half {
-				t.Errorf("%v and %v: %v", a, half, Common(a, half))
-			}
+			expect.That(t, Common(a, half) == unified.Invalid && Common(half, half) == half, "%v and %v: %v", a, half,
+				Common(a, half))
 		}
 	}
 	for pair, want := range map[[2]unified.DType]unified.DType{{unified.Float32, unified.Int16}: unified.Float32,
 		{unified.Float32, unified.Int32}: unified.Float64, {unified.Float64, unified.Uint8}: unified.Float64,
 		{unified.Int8, unified.Uint8}: unified.Int64, {unified.Float32, unified.Float64}: unified.Float64} {
-		if got := Common(pair[0], pair[1]); got != want {
-			t.Errorf("%v: %v, want %v", pair, got, want)
-		}
+		got := Common(pair[0], pair[1])
+		expect.That(t, got == want, "%v: %v, want %v", pair, got, want)
 	}
 }
 
@@ -225,14 +213,11 @@ func TestEdgesThatAreKeptComeBack(t *testing.T) {
 				at++
 				return nil
 			})
-			if err != nil || at != len(chunks) {
-				t.Fatalf("%d chunks of %d: %v", at, len(chunks), err)
-			}
+			expect.Ensure(t, err == nil && at == len(chunks), "%d chunks of %d: %v", at, len(chunks), err)
 		}
 		stop := errors.New("stop")
-		if err := s.Each(func(_, _ []int64) error { return stop }); !errors.Is(err, stop) {
-			t.Errorf("%v", err)
-		}
+		err := s.Each(func(_, _ []int64) error { return stop })
+		expect.That(t, errors.Is(err, stop), "%v", err)
 		if a, b := s.Range(); a != least || b != greatest || s.Len() != int64(n) {
 			t.Errorf("ids %d to %d of %d edges, want %d to %d of %d", a, b, s.Len(), least, greatest, n)
 		}
@@ -249,9 +234,8 @@ func TestDenseRowsAreTheSumsOfTheirEntries(t *testing.T) {
 		rows, width := size[0], size[1]
 		var out bytes.Buffer
 		w := expect.Must(NewRows(t.Context(), &out, rows, width, &ledger))(t)
-		if most := 4 * max(width, 1<<18); ledger.Total() > most || ledger.Total() < 4*width {
-			t.Errorf("%d bytes are taken for rows of %d", ledger.Total(), width)
-		}
+		expect.That(t, ledger.Total() <= (4*max(width, 1<<18)) && ledger.Total() >= 4*width,
+			"%d bytes are taken for rows of %d", ledger.Total(), width)
 		want := make([]float32, rows*width)
 		for i := int64(0); i < rows; i += 1 + i/3 {
 			for _, c := range []int64{0, width - 1, width / 2, 0} {
@@ -267,9 +251,8 @@ func TestDenseRowsAreTheSumsOfTheirEntries(t *testing.T) {
 		if err := w.End(); err != nil || !bytes.Equal(out.Bytes(), unified.FromSlice(want).Bytes()) {
 			t.Errorf("%v: %d bytes of %d, or others: %v", size, out.Len(), 4*len(want), err)
 		}
-		if w.Close(); ledger.Total() != 0 {
-			t.Errorf("%d bytes are left", ledger.Total())
-		}
+		w.Close()
+		expect.That(t, ledger.Total() == 0, "%d bytes are left", ledger.Total())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -277,21 +260,15 @@ func TestDenseRowsAreTheSumsOfTheirEntries(t *testing.T) {
 		t.Errorf("rows go on after their context has ended: %v", err)
 	}
 	small := limited(100)
-	if _, err := NewRows(t.Context(), io.Discard, 10, 10, small); !errors.Is(err, pinned.ErrLimit) ||
-		small.Total() != 0 {
-		t.Errorf("rows beyond the limit: %v", err)
-	}
+	_, err := NewRows(t.Context(), io.Discard, 10, 10, small)
+	expect.That(t, errors.Is(err, pinned.ErrLimit) && small.Total() == 0, "rows beyond the limit: %v", err)
 	g := &Graph{}
 	for _, quiet := range [][3]int64{{1 << 12, 1 << 12, 0}, {1<<12 + 1, 1 << 12, 1 << 20}} {
 		g.NoteDense(quiet[0], quiet[1], quiet[2])
 	}
-	if len(g.Notes) > 0 {
-		t.Errorf("%q", g.Notes)
-	}
-	if g.NoteDense(1<<12+1, 1<<12, 5); len(g.Notes) != 1 || !strings.Contains(g.Notes[0],
-		"sparse features of 5 entries") {
-		t.Errorf("%q", g.Notes)
-	}
+	expect.That(t, len(g.Notes) <= 0, "%q", g.Notes)
+	g.NoteDense(1<<12+1, 1<<12, 5)
+	expect.That(t, len(g.Notes) == 1 && strings.Contains(g.Notes[0], "sparse features of 5 entries"), "%q", g.Notes)
 }
 
 func TestABudgetOfDiskIsKept(t *testing.T) {
@@ -301,19 +278,16 @@ func TestABudgetOfDiskIsKept(t *testing.T) {
 		fits             bool
 	}{{60, 0, 60, true}, {41, 0, 60, false}, {40, 0, 100, true}, {1, 50, 100, false}, {50, 0, 100, true}} {
 		room, took := b.RoomOnDisk(step.take), b.TakeDisk(step.take)
-		if (room == nil) != step.fits || (took == nil) != step.fits || b.DiskPeak() != step.peak {
-			t.Errorf("%+v: %v, %v, a peak of %d", step, room, took, b.DiskPeak())
-		}
-		if !step.fits && (!errors.Is(took, formats.ErrSpace) || !strings.Contains(took.Error(), "here: ")) {
-			t.Errorf("%v", took)
-		}
+		expect.That(t, (room == nil) == step.fits && (took == nil) == step.fits && b.DiskPeak() == step.peak,
+			"%+v: %v, %v, a peak of %d", step, room, took, b.DiskPeak())
+		expect.That(t, step.fits || errors.Is(took, formats.ErrSpace) && strings.Contains(took.Error(), "here: "), "%v",
+			took)
 		b.GiveDisk(step.give)
 	}
 	b.Moved(3, 4)
 	b.Moved(10, 20)
-	if written, read := b.Traffic(); written != 13 || read != 24 {
-		t.Errorf("%d written, %d read", written, read)
-	}
+	written, read := b.Traffic()
+	expect.That(t, written == 13 && read == 24, "%d written, %d read", written, read)
 	var none *Budget
 	if none.Moved(1, 1); none.TakeDisk(1<<60) != nil || none.RoomOnDisk(1<<60) != nil || none.DiskPeak() != 0 ||
 		none.Ledger() != nil || none.dir() != "" {
@@ -347,9 +321,8 @@ func TestAGraphClosesWhatItOwnsOnceTheLastFirst(t *testing.T) {
 		g.Own(ownedBy{&list, i + 1})
 	}
 	err := g.Close()
-	if text := "3 others\n2 others\n1 one"; err == nil || err.Error() != text || !slices.Equal(list, []int{3, 2, 1}) {
-		t.Errorf("%v closed: %v", list, err)
-	}
+	expect.That(t, err != nil && err.Error() == "3 others\n2 others\n1 one" && slices.Equal(list, []int{3, 2, 1}),
+		"%v closed: %v", list, err)
 	if err := g.Close(); err != nil || len(list) != 3 {
 		t.Errorf("closed again: %v, %v", list, err)
 	}
@@ -365,27 +338,22 @@ func TestLinksAndLabelsAreKeptAsTheyAre(t *testing.T) {
 			t.Fatalf("link %d is %d -> %d, %d", i, k.Src[i], k.Dst[i], k.Labels[i])
 		}
 	}
-	if took := ledger.Total(); took < 3*8*1000 || took > 3*8*2100 {
-		t.Errorf("%d bytes are counted", took)
-	}
+	took := ledger.Total()
+	expect.That(t, took >= 3*8*1000 && took <= 3*8*2100, "%d bytes are counted", took)
 	few := limited(3 * 8 * 500)
 	failed := error(nil)
 	for i := 0; failed == nil && i < 1000; i++ {
 		failed = (&Link{}).Append(few, 1, 1, 1)
 	}
-	if !errors.Is(failed, pinned.ErrLimit) {
-		t.Errorf("beyond the limit: %v", failed)
-	}
+	expect.Is(t, failed, pinned.ErrLimit, "beyond the limit")
 	for want, labels := range map[int64][]int64{0: {-1, -5}, 1: {0}, 8: {3, 7, -1}} {
-		if got := Classes(labels); got != want {
-			t.Errorf("%v: %d classes", labels, got)
-		}
+		got := Classes(labels)
+		expect.That(t, got == want, "%v: %d classes", labels, got)
 	}
 	stop := errors.New("stop")
 	names, got := List("names", []string{"a", "b"}), ""
-	if err := names.Each(func(s string) error { got += s; return nil }); err != nil || got != "ab" || names.Rows != 2 {
-		t.Errorf("%q, %d rows, %v", got, names.Rows, err)
-	}
+	err := names.Each(func(s string) error { got += s; return nil })
+	expect.That(t, err == nil && got == "ab" && names.Rows == 2, "%q, %d rows, %v", got, names.Rows, err)
 	if err := names.Each(func(string) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}

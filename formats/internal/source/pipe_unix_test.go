@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestPipesAndDevicesAreRefusedAtOnce(t *testing.T) {
@@ -18,10 +20,9 @@ func TestPipesAndDevicesAreRefusedAtOnce(t *testing.T) {
 	for path, says := range map[string]string{pipe: "is a pipe; copy it to a file first", "/dev/zero": "is a device",
 		"-": "standard input is not read; write it to a file first"} {
 		for what, open := range map[string]func(string) (*File, error){"Open": Open, "OpenText": OpenText} {
-			if _, err := open(path); err == nil || !strings.Contains(err.Error(), path) ||
-				!strings.Contains(err.Error(), says) {
-				t.Errorf("%s %s: %v, want %q", what, path, err, says)
-			}
+			_, err := open(path)
+			expect.That(t, err != nil && strings.Contains(err.Error(), path) && strings.Contains(err.Error(), says),
+				"%s %s: %v, want %q", what, path, err, says)
 		}
 	}
 }

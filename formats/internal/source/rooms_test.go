@@ -46,15 +46,12 @@ func TestNamesAreNumberedAsTheyAppear(t *testing.T) {
 	}
 	list, at := n.Strings("id"), 0
 	err := list.Each(func(s string) error {
-		if s != fmt.Sprint("name ", at) {
-			t.Errorf("string %d is %q", at, s)
-		}
+		expect.That(t, s == fmt.Sprint("name ", at), "string %d is %q", at, s)
 		at++
 		return nil
 	})
-	if err != nil || list.Rows != many || at != many || list.Name != "id" {
-		t.Errorf("%d of %d strings %q, %v", at, list.Rows, list.Name, err)
-	}
+	expect.That(t, err == nil && list.Rows == many && at == many && list.Name == "id", "%d of %d strings %q, %v", at,
+		list.Rows, list.Name, err)
 	stop := errors.New("stop")
 	if err := list.Each(func(string) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
@@ -78,10 +75,8 @@ func TestWhatHasNoRoomSaysSoAndIsClosed(t *testing.T) {
 			n := NewNames(b)
 			for i := range 700 {
 				if _, err := n.Number(fmt.Appendf(nil, "a name of some length %d", i)); err != nil {
-					if says := fmt.Sprintf("ids are names, and there is no room for more than %d: ", n.Len()); !strings.
-						HasPrefix(err.Error(), says) {
-						t.Errorf("%v, want %q", err, says)
-					}
+					says := fmt.Sprintf("ids are names, and there is no room for more than %d: ", n.Len())
+					expect.That(t, strings.HasPrefix(err.Error(), says), "%v, want %q", err, says)
 					return n, err
 				}
 			}
@@ -114,16 +109,14 @@ func TestWhatHasNoRoomSaysSoAndIsClosed(t *testing.T) {
 			for memory := int64(1); memory < 64<<20; memory += 1 + memory/3 {
 				b := &Budget{Dir: t.TempDir(), Memory: limited(memory), Disk: disk}
 				c, err := use(b)
-				if err != nil && !errors.Is(err, pinned.ErrLimit) && !errors.Is(err, formats.ErrSpace) {
-					t.Fatalf("%s in %d bytes: %v", name, memory, err)
-				}
+				expect.Ensure(t, err == nil || errors.Is(err, pinned.ErrLimit) || errors.Is(err, formats.ErrSpace),
+					"%s in %d bytes: %v", name, memory, err)
 				if err := c.Close(); err != nil || b.Memory.Total() != 0 || b.RoomOnDisk(max(disk, 1)) != nil {
 					t.Fatalf("%s in %d bytes of memory, %d of disk: closed %v, %d bytes are counted, room %v", name,
 						memory, disk, err, b.Memory.Total(), b.RoomOnDisk(max(disk, 1)))
 				}
-				if left, _ := os.ReadDir(b.Dir); len(left) > 0 {
-					t.Fatalf("%s: left behind %v", name, left)
-				}
+				left, _ := os.ReadDir(b.Dir)
+				expect.Ensure(t, len(left) <= 0, "%s: left behind %v", name, left)
 				if disk != 0 {
 					memory += 10 * memory
 				}
@@ -141,16 +134,15 @@ func TestAListingKeepsNumbersBesideItsEdges(t *testing.T) {
 				l.Add(n, 2*n+i%2, uint64(n)<<33|uint64(n))
 				n++
 			}
-			if l.Len() != n-700 || l.Full() {
-				t.Errorf("%d edges before they are put away, full %t", l.Len(), l.Full())
-			}
+			expect.That(t, l.Len() == n-700 && !l.Full(), "%d edges before they are put away, full %t", l.Len(),
+				l.Full())
 			if err := l.Flush(); err != nil || l.Len() != n {
 				t.Fatal(err, l.Len())
 			}
 		}
 		each := expect.Must(l.Each())(t)
 		at := int64(0)
-		if err := each(func(b Batch) error {
+		err := each(func(b Batch) error {
 			for i := range b.Src {
 				if b.Src[i] != at || b.Dst[i]/2 != at || width == 0 && len(b.Columns) > 0 {
 					t.Fatalf("edge %d is %d -> %d", at, b.Src[i], b.Dst[i])
@@ -164,56 +156,44 @@ func TestAListingKeepsNumbersBesideItsEdges(t *testing.T) {
 				at++
 			}
 			return nil
-		}); err != nil || at != n {
-			t.Errorf("%d edges of %d, %v", at, n, err)
-		}
+		})
+		expect.That(t, err == nil && at == n, "%d edges of %d, %v", at, n, err)
 		expect.OK(t, l.Close())
 	}
 	l := NewListing(nil, 0)
 	for i := range int64(1 << 18) {
-		if l.Full() {
-			t.Fatalf("full with %d edges", i)
-		}
+		expect.Ensure(t, !l.Full(), "full with %d edges", i)
 		l.Add(i, i, 0)
 	}
-	if !l.Full() {
-		t.Error("not full with 2^18 edges")
-	}
+	expect.That(t, l.Full(), "not full with 2^18 edges")
 }
 
 // TestBadLinesAreSkippedUpToTheLimit, the first twenty with what is wrong.
 func TestBadLinesAreSkippedUpToTheLimit(t *testing.T) {
 	var none *Skips
 	bad := errors.New("bad")
-	if none.Any() || none.Skip(bad) != bad || none.Count() != 0 || none.Notes() != nil {
-		t.Error("nil skips")
-	}
+	expect.That(t, !none.Any() && none.Skip(bad) == bad && none.Count() == 0 && none.Notes() == nil, "nil skips")
 	if s := (&Skips{}); s.Any() || s.Skip(bad) != bad || s.Count() != 0 || s.Notes() != nil {
 		t.Error("a limit of 0 skips")
 	}
 	for _, n := range []int64{1, 19, 20, 21, 22} {
 		s := &Skips{Limit: n}
 		for i := range n {
-			if err := s.Skip(Error("f", "", i, "do", fmt.Errorf("bad %d", i))); err != nil || s.Count() != i+1 {
-				t.Fatalf("line %d: %v, %d", i, err, s.Count())
-			}
+			err := s.Skip(Error("f", "", i, "do", fmt.Errorf("bad %d", i)))
+			expect.Ensure(t, err == nil && s.Count() == i+1, "line %d: %v, %d", i, err, s.Count())
 		}
 		notes := s.Notes()
 		if int64(len(notes)) != min(n, 20)+max(0, min(1, n-20)) || notes[0] != "skipped: f: row 0: bad 0; do" {
 			t.Errorf("%q", notes)
 		}
-		if last := notes[len(notes)-1]; n > 20 && last != fmt.Sprintf("skipped: %d more bad lines", n-20) {
-			t.Errorf("%q", last)
-		}
+		last := notes[len(notes)-1]
+		expect.That(t, n <= 20 || last == fmt.Sprintf("skipped: %d more bad lines", n-20), "%q", last)
 		err := s.Skip(Error("f", "c", 99, "do", bad))
 		want := fmt.Sprintf("f: column \"c\": row 99: bad; bad lines before it that were skipped: %d, "+
 			"which is as many as may be; do", n)
-		if err == nil || err.Error() != want || !errors.Is(err, bad) || s.Count() != n {
-			t.Errorf("%v\nwant %s", err, want)
-		}
-		if s.Skip(bad) != bad {
-			t.Error("an error without a place is changed")
-		}
+		expect.That(t, err != nil && err.Error() == want && errors.Is(err, bad) && s.Count() == n, "%v\nwant %s", err,
+			want)
+		expect.That(t, s.Skip(bad) == bad, "an error without a place is changed")
 	}
 }
 
@@ -246,9 +226,7 @@ func TestNodesMustHaveEdgesOrBytes(t *testing.T) {
 		sparse       bool
 	}{{1 << 20, 0, false}, {1<<20 + 31, 0, false}, {1<<20 + 32, 0, true}, {1<<20 + 32, 1, false},
 		{1<<20 + 64, 1, true}, {5, 0, false}, {1 << 50, 1 << 45, false}, {1<<50 + 2<<20, 1 << 45, true}} {
-		if TooSparse(c.nodes, c.edges) != c.sparse {
-			t.Errorf("%+v", c)
-		}
+		expect.That(t, TooSparse(c.nodes, c.edges) == c.sparse, "%+v", c)
 	}
 }
 
@@ -289,9 +267,7 @@ func TestFilesAreKnownByTheirFirstBytes(t *testing.T) {
 		expect.OK(t, os.WriteFile(path, []byte(c.bytes), 0o600))
 		f, err := Open(path)
 		if err != nil {
-			if c.says == "" || err.Error() != path+": "+c.says {
-				t.Errorf("%s: %v, want %q", c.name, err, c.says)
-			}
+			expect.That(t, c.says != "" && err.Error() == path+": "+c.says, "%s: %v, want %q", c.name, err, c.says)
 			continue
 		}
 		text, err := io.ReadAll(f)
@@ -307,9 +283,8 @@ func TestFilesAreKnownByTheirFirstBytes(t *testing.T) {
 		}
 		expect.OK(t, f.Close())
 	}
-	if _, err := Stat("-"); err == nil || err.Error() != "-: standard input is not read; write it to a file first" {
-		t.Errorf("%v", err)
-	}
+	_, err := Stat("-")
+	expect.That(t, err != nil && err.Error() == "-: standard input is not read; write it to a file first", "%v", err)
 	if _, _, err := OpenFile(dir); err == nil || err.Error() != dir+": is a directory; name a file" {
 		t.Errorf("%v", err)
 	}
@@ -331,9 +306,7 @@ func lookInto(t *testing.T, path string, b []byte) (text string) {
 	if err == nil {
 		for _, name := range x.Files() {
 			f, err := x.At(name).Open()
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			expect.Ensure(t, err == nil, "%s: %v", name, err)
 			content, err := io.ReadAll(f)
 			text += fmt.Sprintf("%s %d %v, ", name, len(content), err)
 			expect.OK(t, f.Close())
@@ -342,9 +315,8 @@ func lookInto(t *testing.T, path string, b []byte) (text string) {
 		err = x.Close()
 	}
 	if err != nil {
-		if text = err.Error(); !strings.Contains(text, path) {
-			t.Errorf("the archive is not named: %v", err)
-		}
+		text = err.Error()
+		expect.That(t, strings.Contains(text, path), "the archive is not named: %v", err)
 	}
 	if left, _ := os.ReadDir(budget.Dir); len(left) > 0 || budget.Memory.Total() != 0 {
 		t.Errorf("after %q: %d bytes and %v are left", text, budget.Memory.Total(), left)
@@ -370,18 +342,14 @@ func TestAnArchiveIsReadOrRefusedWhereverItIsDamaged(t *testing.T) {
 		}
 		refused := 0
 		for at := 0; at < end; at += step {
-			if got := look(b[:at]); got == want {
-				t.Errorf("%s, cut at %d of %d: nothing is missed", whole, at, len(b))
-			}
+			expect.That(t, look(b[:at]) != want, "%s, cut at %d of %d: nothing is missed", whole, at, len(b))
 			c := bytes.Clone(b)
 			c[at] ^= 0x55
 			if got := look(c); strings.HasPrefix(got, path) {
 				refused++
 			}
 		}
-		if refused == 0 {
-			t.Errorf("%s: nothing is refused", whole)
-		}
+		expect.That(t, refused != 0, "%s: nothing is refused", whole)
 	}
 }
 
@@ -456,18 +424,14 @@ func TestBytesOfAFileAreMappedOnce(t *testing.T) {
 	for _, at := range []Place{archive.At("a"), Local(plain)} {
 		r := expect.Must(at.Raw())(t)
 		for range 2 {
-			if b, err := r.Map(); err != nil || string(b) != "0123456789" || r.Size != 10 {
-				t.Errorf("%q, %v", b, err)
-			}
+			b, err := r.Map()
+			expect.That(t, err == nil && string(b) == "0123456789" && r.Size == 10, "%q, %v", b, err)
 		}
-		if r.Ahead(0, r.Size) != nil {
-			t.Error("a small file is read ahead")
-		}
+		expect.That(t, r.Ahead(0, r.Size) == nil, "a small file is read ahead")
 		expect.OK(t, r.Close())
 	}
-	if _, err := archive.At("none").Raw(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none") {
-		t.Errorf("%v", err)
-	}
+	_, err := archive.At("none").Raw()
+	expect.That(t, errors.Is(err, os.ErrNotExist) && strings.Contains(err.Error(), "none"), "%v", err)
 	expect.OK(t, archive.Close())
 }
 

@@ -52,9 +52,8 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 			if l := s.Budget.Ledger(); l.Peak() > memory/4 || l != nil && l.Left() != memory {
 				t.Errorf("a peak of %d, %d left", l.Peak(), l.Left())
 			}
-			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
-			}
+			left, _ := os.ReadDir(dir)
+			expect.That(t, len(left) <= 0, "left behind: %v", left)
 		})
 	}
 }
@@ -71,9 +70,8 @@ func TestFewEdgesAreReadBackWhateverWasExpected(t *testing.T) {
 			}
 			return nil
 		})
-		if err = errors.Join(err, s.Close()); err != nil {
-			t.Errorf("%d bytes were expected: %v", expected, err)
-		}
+		err = errors.Join(err, s.Close())
+		expect.That(t, err == nil, "%d bytes were expected: %v", expected, err)
 	}
 }
 
@@ -105,15 +103,12 @@ func TestWriteRowsClearsEachRow(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := WriteRows(ctx, &b, rows, width, func(int64, []float32) {}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	expect.Is(t, WriteRows(ctx, &b, rows, width, func(int64, []float32) {}), context.Canceled, "cancelled")
 }
 
 func TestOpenRefusesADirectory(t *testing.T) {
-	if _, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "directory") {
-		t.Errorf("got %v", err)
-	}
+	_, err := Open(t.TempDir())
+	expect.That(t, err != nil && strings.Contains(err.Error(), "directory"), "got %v", err)
 }
 
 func TestTextsKeepTheLastMegabytesInMemory(t *testing.T) {
@@ -133,15 +128,11 @@ func TestTextsKeepTheLastMegabytesInMemory(t *testing.T) {
 			t.Errorf("string %d of %d bytes: got %d bytes", i, len(b), len(x.At(int64(i))))
 		}
 	}
-	if x.Len() != 150 || ledger.Peak() > 36<<20 {
-		t.Errorf("%d strings, a peak of %d bytes", x.Len(), ledger.Peak())
-	}
-	if err := x.Close(); err != nil || ledger.Total() != 0 {
-		t.Errorf("closed: %v, %d bytes are counted", err, ledger.Total())
-	}
-	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	expect.That(t, x.Len() == 150 && ledger.Peak() <= 36<<20, "%d strings, a peak of %d bytes", x.Len(), ledger.Peak())
+	err := x.Close()
+	expect.That(t, err == nil && ledger.Total() == 0, "closed: %v, %d bytes are counted", err, ledger.Total())
+	left, _ := os.ReadDir(dir)
+	expect.That(t, len(left) <= 0, "left behind: %v", left)
 }
 
 // TestTheWindowOfAFileIsCounted: what a Zstandard file makes the reader keep is its own choice.
@@ -156,9 +147,7 @@ func TestTheWindowOfAFileIsCounted(t *testing.T) {
 	err = errors.Join(err, os.WriteFile(path, b.Bytes(), 0o600))
 	expect.OK(t, err)
 	f := expect.Must(Open(path))(t)
-	if err := f.Count(limited(60 << 20)); !errors.Is(err, pinned.ErrLimit) || !strings.Contains(err.Error(), path) {
-		t.Errorf("under a limit of 60 MiB: %v", err)
-	}
+	expect.Says(t, f.Count(limited(60<<20)), pinned.ErrLimit, path, "under a limit of 60 MiB")
 	l := limited(80 << 20)
 	if err := f.Count(l); err != nil || l.Total() != 64<<20 {
 		t.Errorf("%v, %d bytes are counted", err, l.Total())
@@ -179,9 +168,8 @@ func TestARecordWithoutEndIsRefused(t *testing.T) {
 		}
 		p.Next()
 	}
-	if n, err := io.Copy(io.Discard, p); n != MaxRecord || err == nil {
-		t.Errorf("%d bytes, %v", n, err)
-	}
+	n, err := io.Copy(io.Discard, p)
+	expect.That(t, n == MaxRecord && err != nil, "%d bytes, %v", n, err)
 }
 
 type zeros struct{}
@@ -211,17 +199,13 @@ func TestALargeFileIsReadAheadOfTheCache(t *testing.T) {
 		default:
 			for at := int64(100); at < raw.Size; {
 				b, err := a.From(at)
-				if err != nil || !bytes.Equal(b, data[at:at+int64(len(b))]) {
-					t.Fatalf("byte %d: %d bytes, %v", at, len(b), err)
-				}
+				expect.Ensure(t, err == nil && bytes.Equal(b, data[at:at+int64(len(b))]), "byte %d: %d bytes, %v", at,
+					len(b), err)
 				at += int64(len(b))
 			}
-			if l.Left() > limit-3<<16 {
-				t.Errorf("only %d bytes are counted", limit-l.Left())
-			}
+			expect.That(t, l.Left() <= limit-3<<16, "only %d bytes are counted", limit-l.Left())
 		}
-		if err := errors.Join(raw.Close(), tree.Close()); err != nil || l.Left() != limit {
-			t.Errorf("%d of %d bytes are left, %v", l.Left(), limit, err)
-		}
+		err := errors.Join(raw.Close(), tree.Close())
+		expect.That(t, err == nil && l.Left() == limit, "%d of %d bytes are left, %v", l.Left(), limit, err)
 	}
 }

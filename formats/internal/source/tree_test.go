@@ -34,9 +34,8 @@ func tarball(t *testing.T, name string, files ...[2]string) string {
 	if strings.HasSuffix(name, "gz") {
 		var z bytes.Buffer
 		g := gzip.NewWriter(&z)
-		if _, err := g.Write(b.Bytes()); err != nil || g.Close() != nil {
-			t.Fatal(err)
-		}
+		_, err := g.Write(b.Bytes())
+		expect.Ensure(t, err == nil && g.Close() == nil, "%v", err)
 		b = z
 	}
 	expect.OK(t, os.WriteFile(path, b.Bytes(), 0o600))
@@ -72,9 +71,8 @@ func TestATreeIsAFolderOrAnArchive(t *testing.T) {
 		files...)} {
 		budget := &Budget{Dir: t.TempDir()}
 		x := expect.Must(OpenTree(path, budget))(t)
-		if got := fmt.Sprint(x.Files(), x.Single()); got != "[a/train.txt b.csv] false" {
-			t.Errorf("%s: %s", path, got)
-		}
+		got := fmt.Sprint(x.Files(), x.Single())
+		expect.That(t, got == "[a/train.txt b.csv] false", "%s: %s", path, got)
 		for _, f := range files[:2] {
 			at := x.At(f[0])
 			if r, err := at.Open(); err != nil {
@@ -83,17 +81,15 @@ func TestATreeIsAFolderOrAnArchive(t *testing.T) {
 				t.Errorf("%s: %q, %v", at.Path(), text, err)
 			}
 		}
-		if found := x.Archives(); found != nil {
-			t.Errorf("archives in %s: %v", path, found)
-		}
+		found := x.Archives()
+		expect.That(t, found == nil, "archives in %s: %v", path, found)
 		if x.At("a").In("train.txt").Beside("../b.csv").Name != "b.csv" || !strings.HasPrefix(x.At("b.csv").Path(),
 			path) {
 			t.Errorf("places: %v", x.At("b.csv").Path())
 		}
 		expect.OK(t, x.Close())
-		if left, _ := os.ReadDir(budget.Dir); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
+		left, _ := os.ReadDir(budget.Dir)
+		expect.That(t, len(left) <= 0, "left behind: %v", left)
 	}
 }
 
@@ -106,21 +102,17 @@ func TestAnArchiveIsNotBelieved(t *testing.T) {
 		"member twice":       tarball(t, "x.tar", [2]string{"a", "1"}, [2]string{"./a", "2"}),
 	} {
 		x, err := OpenTree(path, &Budget{Dir: t.TempDir()})
-		if err == nil || !strings.Contains(err.Error(), name) || strings.Count(err.Error(), path) != 1 {
-			t.Errorf("%s: %v, %v", path, x, err)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), name) && strings.Count(err.Error(), path) == 1,
+			"%s: %v, %v", path, x, err)
 	}
 	bomb := tarball(t, "bomb.tar.gz", [2]string{"zeros", string(make([]byte, 40<<20))})
-	if _, err := OpenTree(bomb, &Budget{Dir: t.TempDir(), Memory: limited(1 << 20), Disk: 8 << 20}); !errors.Is(err,
-		formats.ErrSpace) {
-		t.Errorf("an archive of 40 MB where 8 MB are left: %v", err)
-	}
+	expect.Is(t, expect.Err(OpenTree(bomb, &Budget{Dir: t.TempDir(), Memory: limited(1 << 20), Disk: 8 << 20})),
+		formats.ErrSpace, "an archive of 40 MB where 8 MB are left")
 	text := expect.Must(os.ReadFile(tarball(t, "x.tar", [2]string{"a", strings.Repeat("0 1\n", 1000)})))(t)
 	cut := filepath.Join(t.TempDir(), "cut.tar")
 	expect.OK(t, os.WriteFile(cut, text[:2000], 0o600))
-	if _, err := OpenTree(cut, nil); err == nil || !strings.Contains(err.Error(), "cut.tar") {
-		t.Errorf("an archive that is cut short: %v", err)
-	}
+	_, err := OpenTree(cut, nil)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "cut.tar"), "an archive that is cut short: %v", err)
 }
 
 func TestArchivesInAFolderAreFound(t *testing.T) {
@@ -133,9 +125,8 @@ func TestArchivesInAFolderAreFound(t *testing.T) {
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "c.txt"), []byte("0 1\n"), 0o600))
 	for path, want := range map[string][]string{dir: want, want[0]: nil, filepath.Join(dir, "c.txt"): nil} {
 		x := expect.Must(OpenTree(path, &Budget{Dir: t.TempDir()}))(t)
-		if got := x.Archives(); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", path, got, want)
-		}
+		got := x.Archives()
+		expect.That(t, slices.Equal(got, want), "%s: %v, want %v", path, got, want)
 		expect.OK(t, x.Close())
 	}
 }

@@ -93,9 +93,7 @@ func spellColumns(t *testing.T, f *arrowFile, want []int) string {
 	all := make([]bytes.Buffer, len(want))
 	row := int64(0)
 	expect.OK(t, f.scan(context.Background(), want, func(b *batch) error {
-		if b.row != row {
-			t.Fatalf("a batch begins at row %d, not %d", b.row, row)
-		}
+		expect.Ensure(t, b.row == row, "a batch begins at row %d, not %d", b.row, row)
 		row += int64(b.rows)
 		for i := range want {
 			v := &b.columns[i]
@@ -109,9 +107,7 @@ func spellColumns(t *testing.T, f *arrowFile, want []int) string {
 		}
 		return nil
 	}))
-	if row != f.rows() {
-		t.Fatalf("%d rows, not %d", row, f.rows())
-	}
+	expect.Ensure(t, row == f.rows(), "%d rows, not %d", row, f.rows())
 	return fmt.Sprintf("%q", all)
 }
 
@@ -129,13 +125,10 @@ func TestBatchesOfAnySizeAreReadByRows(t *testing.T) {
 			&source.Request{Budget: &source.Budget{Memory: ledger}}))(t)
 		f := p.(*arrowFile)
 		got := spellColumns(t, f, want)
-		if used := ledger.Used(pinned.Sources); used != 0 {
-			t.Errorf("%s: %d bytes are still counted", name, used)
-		}
+		used := ledger.Used(pinned.Sources)
+		expect.That(t, used == 0, "%s: %d bytes are still counted", name, used)
 		f.lie, f.budget = nil, nil
-		if spellColumns(t, f, want) != got {
-			t.Errorf("%s: columns differ from what the library reads", name)
-		}
+		expect.That(t, spellColumns(t, f, want) == got, "%s: columns differ from what the library reads", name)
 	}
 }
 
@@ -148,8 +141,7 @@ func TestACompressedBatchThatIsTooLargeIsRefusedWithWhatItNeeds(t *testing.T) {
 	_, err := openPart(context.Background(), source.Local(path), Format{},
 		&source.Request{Budget: &source.Budget{Memory: ledger}})
 	var said *formats.Error
-	if !errors.Is(err, pinned.ErrLimit) || !errors.As(err, &said) || said.Path != path || said.Remedy == "" {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, errors.Is(err, pinned.ErrLimit) && errors.As(err, &said) && said.Path == path && said.Remedy != "",
+		"%v", err)
 	t.Log(err)
 }

@@ -50,9 +50,8 @@ func TestAPageThatExpandsBeyondWhatItStatesIsRefused(t *testing.T) {
 		"snappy": compress.Codecs.Snappy} {
 		for _, version := range []parquet.DataPageVersion{parquet.DataPageV1, parquet.DataPageV2} {
 			good := zeros(t, codec, version, rows)
-			if err := readEdges(t, good, rows); err != nil {
-				t.Fatalf("%s %d: %v", name, version, err)
-			}
+			err := readEdges(t, good, rows)
+			expect.Ensure(t, err == nil, "%s %d: %v", name, version, err)
 			size := binary.AppendVarint(nil, 8*rows)
 			small := binary.AppendVarint(nil, 64)
 			for len(small) < len(size) { // the same number, spelt longer
@@ -60,9 +59,7 @@ func TestAPageThatExpandsBeyondWhatItStatesIsRefused(t *testing.T) {
 				small = append(small, 0)
 			}
 			bomb := bytes.Replace(good, append([]byte{0x15}, size...), append([]byte{0x15}, small...), 1)
-			if bytes.Equal(bomb, good) {
-				t.Fatalf("%s: no page states its size", name)
-			}
+			expect.Ensure(t, !bytes.Equal(bomb, good), "%s: no page states its size", name)
 			if err := readEdges(t, bomb, rows); err == nil || !strings.Contains(err.Error(), "than the 64 bytes that") {
 				t.Errorf("%s %d: %v", name, version, err)
 			}
@@ -86,8 +83,6 @@ func readEdges(t *testing.T, b []byte, rows int64) error {
 		n += int64(len(b.Src))
 		return nil
 	})
-	if err == nil && n != rows {
-		t.Errorf("%d edges of %d", n, rows)
-	}
+	expect.That(t, err != nil || n == rows, "%d edges of %d", n, rows)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // header is a first line of n columns: src, dst, and numbers.
@@ -78,16 +79,13 @@ func TestRefusalsSayWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 		if c.says == "" && err == nil {
 			continue
 		}
-		if c.says == "" || err == nil || !strings.Contains(err.Error(), c.says) || !errors.As(err, &within) {
-			t.Errorf("%.120s, %.80q, %.80q:\ngot  %.300v\nwant %q", c.mapping, c.a, c.e, err, c.says)
-		}
+		expect.That(t, c.says != "" && err != nil && strings.Contains(err.Error(), c.says) && errors.As(err, &within),
+			"%.120s, %.80q, %.80q:\ngot  %.300v\nwant %q", c.mapping, c.a, c.e, err, c.says)
 	}
 }
 
 func TestATableHasAsManyColumnsAsItMay(t *testing.T) {
 	at := sourcetest.Folder(t, "g", map[string]string{"e.csv": header(maxFields)}).In("e.csv")
 	p, err := openPart(context.Background(), at, Format{}, &source.Request{})
-	if err != nil || len(p.fields()) != maxFields {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, err == nil && len(p.fields()) == maxFields, "%v", err)
 }

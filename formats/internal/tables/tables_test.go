@@ -65,16 +65,13 @@ func TestTheSameTablesAreTheSameGraph(t *testing.T) {
 	expect.OK(t, os.CopyFS(dir, os.DirFS("testdata")))
 	for _, ext := range []string{".snappy.parquet", ".zstd.parquet", ".?.parquet", ".arrow", ".arrows", ".csv"} {
 		at := mapping(t, dir, strings.ReplaceAll(library, "{}", ext))
-		if found := Reader.Find(at.Tree); len(found) != 1 || found[0] != "graph.yaml" {
-			t.Errorf("found %v", found)
-		}
+		found := Reader.Find(at.Tree)
+		expect.That(t, len(found) == 1 && found[0] == "graph.yaml", "found %v", found)
 		got, g := read(t, at)
 		if want == "" {
 			want = got
 		}
-		if got != want {
-			t.Errorf("%s:\n%s\nwant\n%s", ext, got, want)
-		}
+		expect.That(t, got == want, "%s:\n%s\nwant\n%s", ext, got, want)
 		if notes := strings.Join(g.Notes, "\n"); !strings.Contains(notes, `edges "writes" have no column "time": it `+
 			"is 0") {
 			t.Errorf("notes: %s", notes)
@@ -87,9 +84,7 @@ func TestTheSameTablesAreTheSameGraph(t *testing.T) {
 		"edge time int64[]", "paper:cites:paper 0>0:0:1e+12 43>43:0.125:1.000000000001e+12 36>22:0.25",
 		"author:writes:paper 0>0:1:0 1>29:1:0", "paper:by:author 1>1:1:0 2>4:1:0", "author:wrote:paper 1>1:1:0 4>2",
 	} {
-		if !strings.Contains(want, says) {
-			t.Errorf("%q is not in\n%s", says, want)
-		}
+		expect.That(t, strings.Contains(want, says), "%q is not in\n%s", says, want)
 	}
 }
 
@@ -99,22 +94,16 @@ func TestATableOfEdgesNeedsNoMapping(t *testing.T) {
 		"edge flag uint8[]\nnode:edge:node 0>1:18000:5:3e00:1:1 1>0:18001:6:c000:255:0\n"
 	for _, name := range []string{"types.parquet", "types.arrow"} {
 		tree := expect.Must(source.OpenTree(filepath.Join("testdata", name), nil))(t)
-		if found := Reader.Find(tree); len(found) != 1 {
-			t.Errorf("%s: found %v", name, found)
-		}
+		found := Reader.Find(tree)
+		expect.That(t, len(found) == 1, "%s: found %v", name, found)
 		got, g := read(t, tree.At(name))
-		if got != want {
-			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
-		}
-		if notes := strings.Join(g.Notes, "\n"); !strings.Contains(notes, "word (text)") {
-			t.Errorf("%s: notes %q", name, notes)
-		}
+		expect.That(t, got == want, "%s:\n%s\nwant\n%s", name, got, want)
+		notes := strings.Join(g.Notes, "\n")
+		expect.That(t, strings.Contains(notes, "word (text)"), "%s: notes %q", name, notes)
 	}
 	beside := sourcetest.Folder(t, "g", map[string]string{"edges.csv": "src,dst\n0,1\n", "nodes.csv": "y\n1\n0\n3\n"})
-	if got, _ := read(t, beside.In("edges.csv")); got != "3 node, 4 classes\n  label int64[]: [1,0,3]\n"+
-		"node:edge:node 0>1\n" {
-		t.Errorf("got %s", got)
-	}
+	got, _ := read(t, beside.In("edges.csv"))
+	expect.That(t, got == "3 node, 4 classes\n  label int64[]: [1,0,3]\n"+"node:edge:node 0>1\n", "got %s", got)
 }
 
 func TestIdsAreWhatColumnsSay(t *testing.T) {
@@ -132,9 +121,8 @@ func TestIdsAreWhatColumnsSay(t *testing.T) {
 			"2 node\nedge time int64[]\nnode:e:node 1>0:3 0>0:5\n"},
 	} {
 		at := sourcetest.Folder(t, "g", map[string]string{"m.yaml": c.mapping, "e.csv": c.edges})
-		if got, _ := read(t, at.In("m.yaml")); got != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", c.mapping, got, c.want)
-		}
+		got, _ := read(t, at.In("m.yaml"))
+		expect.That(t, got == c.want, "%s: got\n%s\nwant\n%s", c.mapping, got, c.want)
 	}
 }
 
@@ -170,9 +158,8 @@ func TestWhatIsWrongWithTablesIsNamed(t *testing.T) {
 			err = g.Edges.Each(func(source.Batch) error { return nil })
 		}
 		var within *formats.Error
-		if err == nil || !strings.Contains(err.Error(), c.says) || !errors.As(err, &within) {
-			t.Errorf("%s, %.80q, %.80q: %v; want %q", c.mapping, c.a, c.e, err, c.says)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), c.says) && errors.As(err, &within),
+			"%s, %.80q, %.80q: %v; want %q", c.mapping, c.a, c.e, err, c.says)
 	}
 }
 
@@ -219,12 +206,9 @@ func look(t testing.TB, dir, name string, b []byte) {
 		err = errors.Join(err, g.Close())
 	}
 	var within *formats.Error
-	if err != nil && !errors.As(err, &within) {
-		t.Fatalf("%s: %v", name, err)
-	}
-	if n := ledger.Used(pinned.Sources); n > 1<<12 {
-		t.Fatalf("%s: %d bytes are still counted after %v", name, n, err)
-	}
+	expect.Ensure(t, err == nil || errors.As(err, &within), "%s: %v", name, err)
+	n := ledger.Used(pinned.Sources)
+	expect.Ensure(t, n <= 1<<12, "%s: %d bytes are still counted after %v", name, n, err)
 }
 
 // TestATableStopsAndKeepsItsLimit: the context ends the reading of every kind, and a page that does not fit is said.

@@ -25,9 +25,8 @@ func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
 	}
 	for _, name := range list {
 		tree := expect.Must(source.OpenTree(name, nil))(t)
-		if found := Reader.Find(tree); len(found) != 1 {
-			t.Errorf("%s: found %v", name, found)
-		}
+		found := Reader.Find(tree)
+		expect.That(t, len(found) == 1, "%s: found %v", name, found)
 		want := expect.Must(os.ReadFile(strings.TrimSuffix(name, ".pt") + ".txt"))(t)
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(1 << 20)
@@ -36,9 +35,8 @@ func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if got := sourcetest.Spell(t, g); got != string(want) {
-			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
-		}
+		got := sourcetest.Spell(t, g)
+		expect.That(t, got == string(want), "%s:\n%s\nwant\n%s", name, got, want)
 		if strings.Contains(name, "data.pt") && !strings.Contains(strings.Join(g.Notes, "\n"), "num_things") {
 			t.Errorf("%s: notes %q", name, g.Notes)
 		}
@@ -57,9 +55,8 @@ func TestAFileThatWouldRunCodeIsRefused(t *testing.T) {
 		to = append(to, bytes.Repeat([]byte{'x'}, len(from)-len(to)-1)...)
 		at := sourcetest.File(t, name, string(bytes.Replace(b, from, append(to, '\n'), 1)))
 		g, err := Reader.Read(context.Background(), at, &source.Request{})
-		if !errors.Is(err, pickle.ErrForbidden) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v, %v", name, g, err)
-		}
+		expect.That(t, errors.Is(err, pickle.ErrForbidden) && strings.Contains(err.Error(), name), "%s: %v, %v", name,
+			g, err)
 	}
 }
 

@@ -36,22 +36,18 @@ func TestRoomIsComparedToTheByte(t *testing.T) {
 	free := expect.Must(FreeSpace(dir))(t)
 	var st syscall.Statfs_t
 	expect.OK(t, syscall.Statfs(dir, &st))
-	if now := int64(st.Bavail) * int64(st.Bsize); free < now/2 || free > 2*now {
-		t.Errorf("%d bytes are free, not %d", free, now)
-	}
+	now := int64(st.Bavail) * int64(st.Bsize)
+	expect.That(t, free >= now/2 && free <= 2*now, "%d bytes are free, not %d", free, now)
 	const far = 1 << 60
 	for _, c := range []struct {
 		need, freed int64
 		want        bool
 	}{{0, 0, true}, {-1, -far, true}, {far, far, true}, {far, far - 1<<59, false}, {1, -far, false}, {1, 0, true}} {
 		err := plain.checkSpace(dir, c.need, c.freed)
-		if (err == nil) != c.want || err != nil && !errors.Is(err, ErrSpace) {
-			t.Errorf("%d are needed, %d become free: %v", c.need, c.freed, err)
-		}
+		expect.That(t, (err == nil) == c.want && (err == nil || errors.Is(err, ErrSpace)),
+			"%d are needed, %d become free: %v", c.need, c.freed, err)
 	}
-	if err := plain.checkSpace(filepath.Join(dir, "none"), far, 0); err != nil {
-		t.Errorf("what is free is not known: %v", err)
-	}
+	expect.Is(t, plain.checkSpace(filepath.Join(dir, "none"), far, 0), nil, "what is free is not known")
 	err := plain.checkSpace(dir, far, -free)
 	if want := ": not enough disk space: 1,152,921,504,606,846,976 bytes (1.0 EiB) are needed, "; err == nil ||
 		!strings.HasPrefix(err.Error(), dir+want) || !strings.HasSuffix(err.Error(),
@@ -95,9 +91,8 @@ func TestAnOldDirectoryThatCannotBePutBackIsNamed(t *testing.T) {
 	m := expect.Must(plain.lockMarker(filepath.Dir(old)))(t)
 	defer func() { _ = m.release() }()
 	beside := filepath.Join(dir, "none", "x")
-	if err := m.tidy(beside); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), beside+": rename ") {
-		t.Errorf("%v", err)
-	}
+	err := m.tidy(beside)
+	expect.That(t, errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(err.Error(), beside+": rename "), "%v", err)
 	if _, err := os.Stat(filepath.Join(old, "whole")); err != nil {
 		t.Error(err)
 	}
@@ -128,17 +123,14 @@ func TestLinksToADirectoryAreFollowed(t *testing.T) {
 	}
 	expect.OK(t, err)
 	for _, name := range []string{"x.khop", "far", "a/near", "a/../far", "./x.khop"} {
-		if got := target(filepath.Join(root, name)); got != dir {
-			t.Errorf("%s is %s", name, got)
-		}
+		got := target(filepath.Join(root, name))
+		expect.That(t, got == dir, "%s is %s", name, got)
 	}
 	for i, want := range map[int]string{39: "l-1", 40: "l0"} {
-		if got := target(filepath.Join(root, fmt.Sprint("l", i))); got != filepath.Join(root, want) {
-			t.Errorf("after %d links: %s", i+1, got)
-		}
+		got := target(filepath.Join(root, fmt.Sprint("l", i)))
+		expect.That(t, got == filepath.Join(root, want), "after %d links: %s", i+1, got)
 	}
 	t.Chdir(filepath.Join(root, "a"))
-	if target(".") != filepath.Join(root, "a") || target("..") != root || target("near") != "../x.khop" {
-		t.Errorf("from within: %s, %s, %s", target("."), target(".."), target("near"))
-	}
+	expect.That(t, target(".") == filepath.Join(root, "a") && target("..") == root && target("near") == "../x.khop",
+		"from within: %s, %s, %s", target("."), target(".."), target("near"))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestTriplesAreEdgesAndLinks(t *testing.T) {
@@ -14,9 +15,8 @@ func TestTriplesAreEdgesAndLinks(t *testing.T) {
 		"valid.txt": "y\tlikes:it\tz\n", "test.txt": "x\t/is/a\tx\n", "about.md": "words"}
 	const names = `4 node; id: ["007" "x" "y" "z"]; relation: ["/is/a" "likes:it"]; `
 	at := sourcetest.Folder(t, "", files)
-	if found := Reader.Find(at.Tree); fmt.Sprint(found) != "[.]" {
-		t.Fatalf("found %v", found)
-	}
+	found := Reader.Find(at.Tree)
+	expect.Ensure(t, fmt.Sprint(found) == "[.]", "found %v", found)
 	sourcetest.Reads(t, Reader, at, source.Request{}, names+"edge relation int32[]; "+
 		"node:edge:node 0>1:0 1>0:1 0>2:0; val 0 links: [2] > [3], types [], labels [1]; "+
 		"test 0 links: [1] > [1], types [], labels [0]")

@@ -52,9 +52,8 @@ func TestSlotsForWhichThereWasNoRoomGoBackLater(t *testing.T) {
 	n := 0
 	for ; a.Send([]byte{1}, -1, 0) == nil; n++ { // until there is no room
 	}
-	if err := c.acknowledge(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("%v, want os.ErrDeadlineExceeded", err)
-	}
+	err := c.acknowledge()
+	expect.Ensure(t, errors.Is(err, os.ErrDeadlineExceeded), "%v, want os.ErrDeadlineExceeded", err)
 	room := make([]byte, 64)
 	for range n {
 		expect.Must2(b.Receive(t.Context(), time.Now().Add(patience), room))(t)
@@ -124,18 +123,15 @@ func TestAConsumerThatHoldsAllSlotsIsTold(t *testing.T) {
 	var kept []*Batch
 	for b, err := range c.Epoch(t.Context(), 0) {
 		if err != nil {
-			if !errors.Is(err, shm.ErrHeld) || !strings.Contains(err.Error(), "all 2") {
-				t.Errorf("%v, want ErrHeld", err)
-			}
+			expect.That(t, errors.Is(err, shm.ErrHeld) && strings.Contains(err.Error(), "all 2"), "%v, want ErrHeld",
+				err)
 			break
 		}
 		if kept = append(kept, b.Keep()); len(kept) == 2 {
 			c.opt.Timeout = time.Millisecond // what comes now comes too late
 		}
 	}
-	if len(kept) != 2 {
-		t.Errorf("%d batches, where 2 may be held", len(kept))
-	}
+	expect.That(t, len(kept) == 2, "%d batches, where 2 may be held", len(kept))
 	for _, b := range kept {
 		b.Release()
 		b.Release()
@@ -159,9 +155,8 @@ func TestAForkMustNotUseTheConnection(t *testing.T) {
 	c := script(t)
 	c.process++ // as seen from a fork
 	for _, err := range c.Epoch(t.Context(), 0) {
-		if !errors.Is(err, shm.ErrClosed) || !strings.Contains(err.Error(), "fork") {
-			t.Errorf("%v, want a refusal", err)
-		}
+		expect.That(t, errors.Is(err, shm.ErrClosed) && strings.Contains(err.Error(), "fork"), "%v, want a refusal",
+			err)
 	}
 	c.process--
 }
@@ -199,16 +194,12 @@ func FuzzConsumer(f *testing.F) {
 			for b, err := range reader.Epoch(t.Context(), 0) {
 				if err == nil {
 					for _, a := range b.Arrays() {
-						if len(a.Tensor.Bytes()) > 4<<20 {
-							t.Fatal("an array larger than the ring")
-						}
+						expect.Ensure(t, len(a.Tensor.Bytes()) <= 4<<20, "an array larger than the ring")
 					}
 				}
 			}
 		}
-		if reader.total > 4<<20 {
-			t.Fatalf("%d bytes were mapped", reader.total)
-		}
+		expect.Ensure(t, reader.total <= 4<<20, "%d bytes were mapped", reader.total)
 		expect.OK(t, reader.Close())
 	})
 }

@@ -58,9 +58,8 @@ func meet(t *testing.T, l *net.UnixListener, messages [][]byte, heard chan<- []b
 	}
 	heard <- append([]byte(nil), b[:n]...)
 	for _, m := range messages {
-		if err := s.Send(m, -1, patience); err != nil && !wire.IsBroken(err) {
-			t.Error(err)
-		}
+		err := s.Send(m, -1, patience)
+		expect.That(t, err == nil || wire.IsBroken(err), "%v", err)
 	}
 	for err == nil {
 		_, _, err = s.Receive(context.Background(), time.Now().Add(patience), b)
@@ -81,9 +80,7 @@ func TestHELLOAsksForWhatTheOptionsSay(t *testing.T) {
 	} {
 		path, first := listening(t, welcome(4))
 		c0, err := Dial(t.Context(), path, c.opt)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		expect.Ensure(t, err == nil, "%s: %v", name, err)
 		h, tail, err := wire.Parse[wire.Hello](<-first)
 		want := plain
 		want.Head = h.Head
@@ -94,9 +91,7 @@ func TestHELLOAsksForWhatTheOptionsSay(t *testing.T) {
 		if timeout == 0 {
 			timeout = time.Minute
 		}
-		if c0.opt.Timeout != timeout || c0.Info().Hold != 4 {
-			t.Errorf("%s: %+v, %+v", name, c0.opt, c0.Info())
-		}
+		expect.That(t, c0.opt.Timeout == timeout && c0.Info().Hold == 4, "%s: %+v, %+v", name, c0.opt, c0.Info())
 		expect.OK(t, errors.Join(c0.Close(), c0.Close()))
 	}
 }
@@ -142,9 +137,7 @@ func badVersion() []byte {
 func waitFor(t *testing.T, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !is(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it never came")
-		}
+		expect.Ensure(t, !time.Now().After(end), "it never came")
 	}
 }
 
@@ -163,13 +156,10 @@ func TestSegmentsAreMappedUpToTheLimitAndInOrder(t *testing.T) {
 		c.opt.MaxRing = limit
 		before := expect.OpenFiles(t)
 		for i, number := range []int{1, 3} {
-			if err := hand(c, theirs, number); errors.Is(err, shm.ErrNoRoom) != (i >= want) {
-				t.Errorf("limit %d, segment %d: %v", limit, i, err)
-			}
+			err := hand(c, theirs, number)
+			expect.That(t, errors.Is(err, shm.ErrNoRoom) == (i >= want), "limit %d, segment %d: %v", limit, i, err)
 		}
-		if c.total != int64(want)*size {
-			t.Errorf("limit %d: %d bytes are mapped", limit, c.total)
-		}
+		expect.That(t, c.total == int64(want)*size, "limit %d: %d bytes are mapped", limit, c.total)
 		for number := range uint32(6) {
 			if there := c.memory(number) != nil; there != (want > 0 && number == 1 || want > 1 && number == 3) {
 				t.Errorf("limit %d: segment %d is there: %t", limit, number, there)
@@ -177,21 +167,15 @@ func TestSegmentsAreMappedUpToTheLimitAndInOrder(t *testing.T) {
 		}
 		if want == 2 {
 			for _, number := range []int{0, 1, 3} {
-				if err := hand(c, theirs, number); !errors.Is(err, wire.ErrMessage) ||
-					!strings.Contains(err.Error(), "after 4 others") {
-					t.Errorf("segment %d again: %v", number, err)
-				}
+				expect.Says(t, hand(c, theirs, number), wire.ErrMessage, "after 4 others", "segment %d again", number)
 			}
 		}
-		if after := expect.OpenFiles(t); after > before {
-			t.Errorf("limit %d: %d descriptors are open, %d before", limit, after, before)
-		}
+		after := expect.OpenFiles(t)
+		expect.That(t, after <= before, "limit %d: %d descriptors are open, %d before", limit, after, before)
 		mapped := append([]*wire.Memory(nil), c.segments...)
 		expect.OK(t, c.Close())
 		for _, m := range mapped {
-			if m != nil && m.Data != nil {
-				t.Errorf("limit %d: a segment stays mapped", limit)
-			}
+			expect.That(t, m == nil || m.Data == nil, "limit %d: a segment stays mapped", limit)
 		}
 	}
 }
@@ -199,40 +183,27 @@ func TestSegmentsAreMappedUpToTheLimitAndInOrder(t *testing.T) {
 // What cannot be asked says why, and answers that are none are the server's fault.
 func TestQuestionsThatGetNoAnswerSayWhy(t *testing.T) {
 	c, _ := greeted(t, wire.AppendText(nil, wire.KindTell, wire.AskStatistics, 1, []byte("{")))
-	if _, err := c.Statistics(t.Context()); !errors.Is(err, wire.ErrMessage) ||
-		!strings.HasPrefix(err.Error(), "bad message: TELL: ") {
-		t.Errorf("an answer that is no JSON: %v", err)
-	}
+	_, err := c.Statistics(t.Context())
+	expect.That(t, errors.Is(err, wire.ErrMessage) && strings.HasPrefix(err.Error(), "bad message: TELL: "),
+		"an answer that is no JSON: %v", err)
 	c, _ = greeted(t, wire.Append(nil, wire.KindTell, wire.Pair{}, nil))
-	if _, err := c.Statistics(t.Context()); !errors.Is(err, wire.ErrMessage) {
-		t.Errorf("an answer that is cut: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Statistics(t.Context())), wire.ErrMessage, "an answer that is cut")
 	c, _ = greeted(t)
 	expect.OK(t, c.enter())
-	if _, err := c.Statistics(t.Context()); !errors.Is(err, shm.ErrBusy) {
-		t.Errorf("in a loop: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Statistics(t.Context())), shm.ErrBusy, "in a loop")
 	c.exit()
 	c.process++ // as seen from a fork
-	if _, err := c.Statistics(t.Context()); !errors.Is(err, shm.ErrClosed) {
-		t.Errorf("of a fork: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Statistics(t.Context())), shm.ErrClosed, "of a fork")
 	c.process--
 	expect.OK(t, c.Close())
-	if _, err := c.Statistics(t.Context()); !errors.Is(err, shm.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Statistics(t.Context())), shm.ErrClosed, "after Close")
 	c, theirs := greeted(t)
 	expect.OK(t, theirs.Close())
-	if _, err := c.Statistics(t.Context()); !errors.Is(err, shm.ErrGone) {
-		t.Errorf("of a server that is gone: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Statistics(t.Context())), shm.ErrGone, "of a server that is gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errEnough)
 	c, _ = greeted(t)
-	if _, err := c.Statistics(ctx); !errors.Is(err, errEnough) {
-		t.Errorf("after the end of the context: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Statistics(ctx)), errEnough, "after the end of the context")
 }
 
 var errEnough = errors.New("enough")
@@ -254,18 +225,15 @@ func TestCloseEndsARunUnderWay(t *testing.T) {
 		}
 		expect.OK(t, c.Close())
 	}()
-	if err := first(t, c); !errors.Is(err, shm.ErrClosed) {
-		t.Errorf("%v, want ErrClosed", err)
-	}
+	err := first(t, c)
+	expect.That(t, errors.Is(err, shm.ErrClosed), "%v, want ErrClosed", err)
 	<-begun
 	c, theirs = greeted(t)
 	c.process++
 	if err := c.Close(); err != nil || c.mapped {
 		t.Errorf("of a fork: %v, mapped %t", err, c.mapped)
 	}
-	if theirs.Ended() {
-		t.Error("a fork has ended the connection")
-	}
+	expect.That(t, !theirs.Ended(), "a fork has ended the connection")
 	expect.OK(t, c.socket.Close())
 }
 
@@ -286,14 +254,11 @@ func TestSoManyMessagesMayWait(t *testing.T) {
 	end := func(n uint32) []byte { return wire.Append(nil, wire.KindEnd, wire.End{Run: n}, nil) }
 	most := uint32(c.info.Slots + mostLeft)
 	for n := range most {
-		if err := c.postpone(wire.KindEnd, end(n)); err != nil {
-			t.Fatalf("message %d of %d: %v", n, most, err)
-		}
+		err := c.postpone(wire.KindEnd, end(n))
+		expect.Ensure(t, err == nil, "message %d of %d: %v", n, most, err)
 	}
 	for _, k := range []wire.Kind{wire.KindSegment, wire.KindTell, wire.KindBegun} {
-		if err := c.postpone(k, nil); err != nil {
-			t.Errorf("%v, which is dropped: %v", k, err)
-		}
+		expect.Is(t, c.postpone(k, nil), nil, "%v, which is dropped", k)
 	}
 	if err := c.postpone(wire.KindEnd, end(most)); !errors.Is(err, wire.ErrMessage) ||
 		!strings.HasSuffix(err.Error(), "68 messages that nobody waits for") {
@@ -302,11 +267,7 @@ func TestSoManyMessagesMayWait(t *testing.T) {
 	for n := range most {
 		b, err := c.receive(t.Context(), time.Now(), wire.KindEnd)
 		m, _, parsing := wire.Parse[wire.End](b)
-		if err != nil || parsing != nil || m.Run != n {
-			t.Fatalf("message %d: %+v, %v", n, m, err)
-		}
+		expect.Ensure(t, err == nil && parsing == nil && m.Run == n, "message %d: %+v, %v", n, m, err)
 	}
-	if len(c.pending) != 0 {
-		t.Errorf("%d messages are left", len(c.pending))
-	}
+	expect.That(t, len(c.pending) == 0, "%d messages are left", len(c.pending))
 }

@@ -37,12 +37,8 @@ func said(t *testing.T, c *Consumer, theirs *wire.Socket) (list [][]byte) {
 	for {
 		b := make([]byte, wire.MaxMessage)
 		n, fd, err := theirs.Receive(t.Context(), time.Now().Add(patience), b)
-		if err != nil {
-			t.Fatalf("the consumer did not say BYE: %v", err)
-		}
-		if fd >= 0 {
-			t.Error("a descriptor from a consumer")
-		}
+		expect.Ensure(t, err == nil, "the consumer did not say BYE: %v", err)
+		expect.That(t, fd < 0, "a descriptor from a consumer")
 		switch k, _ := wire.KindOf(b[:n]); k {
 		case wire.KindHello:
 		case wire.KindBye:
@@ -63,9 +59,8 @@ type returned struct {
 func nextOf(t *testing.T, b []byte) returned {
 	t.Helper()
 	m, slots, err := wire.Parse[wire.Next](b)
-	if k, _ := wire.KindOf(b); err != nil || k != wire.KindNext {
-		t.Fatalf("%v, %v, want NEXT", k, err)
-	}
+	k, _ := wire.KindOf(b)
+	expect.Ensure(t, err == nil && k == wire.KindNext, "%v, %v, want NEXT", k, err)
 	return returned{m.Run, m.Done, wire.AppendSlots(nil, slots)}
 }
 
@@ -82,13 +77,10 @@ func TestSlotsGoBackInAsManyMessagesAsTheyNeed(t *testing.T) {
 	c.run, c.done, c.back = 7, 5, slices.Clone(all)
 	expect.OK(t, c.acknowledge())
 	list := said(t, c, theirs)
-	if len(list) != 3 {
-		t.Fatalf("%d messages", len(list))
-	}
+	expect.Ensure(t, len(list) == 3, "%d messages", len(list))
 	for i, want := range []returned{{7, 5, all[:1024]}, {0, 0, all[1024:2048]}, {0, 0, all[2048:]}} {
-		if got := nextOf(t, list[i]); !got.equals(want) {
-			t.Errorf("message %d: run %d, done %d, %d slots", i, got.run, got.done, len(got.slots))
-		}
+		got := nextOf(t, list[i])
+		expect.That(t, got.equals(want), "message %d: run %d, done %d, %d slots", i, got.run, got.done, len(got.slots))
 	}
 }
 
@@ -96,13 +88,11 @@ func TestAForkReturnsNoSlots(t *testing.T) {
 	c, theirs := greeted(t)
 	c.process++ // as seen from a fork
 	c.back = []uint32{1}
-	if err := c.flushSlots(); !errors.Is(err, shm.ErrClosed) || !strings.Contains(err.Error(), "fork") {
-		t.Errorf("%v, want a refusal", err)
-	}
+	err := c.flushSlots()
+	expect.That(t, errors.Is(err, shm.ErrClosed) && strings.Contains(err.Error(), "fork"), "%v, want a refusal", err)
 	c.process--
-	if list := said(t, c, theirs); len(list) != 0 {
-		t.Errorf("%d messages were sent", len(list))
-	}
+	list := said(t, c, theirs)
+	expect.That(t, len(list) == 0, "%d messages were sent", len(list))
 }
 
 // tellBatches sends what a server says of a run, but for its end: BEGUN, SEGMENT and three batches.
@@ -129,26 +119,21 @@ func TestARunThatIsLeftGivesAllItsSlotsBack(t *testing.T) {
 		break
 	}
 	list := said(t, c, theirs) // BEGIN, NEXT, NEXT, STOP, NEXT
-	if len(list) != 5 {
-		t.Fatalf("%d messages", len(list))
-	}
+	expect.Ensure(t, len(list) == 5, "%d messages", len(list))
 	for i, want := range map[int]returned{1: {1, 0, nil}, 2: {1, 0, []uint32{0}}, 4: {0, 0, []uint32{1, 2}}} {
-		if got := nextOf(t, list[i]); !got.equals(want) {
-			t.Errorf("message %d: %+v, want %+v", i, got, want)
-		}
+		got := nextOf(t, list[i])
+		expect.That(t, got.equals(want), "message %d: %+v, want %+v", i, got, want)
 	}
-	if m, _, err := wire.Parse[wire.Pair](list[3]); err != nil || m.Kind != wire.KindStop || m.First != 1 {
-		t.Errorf("%+v, %v, want STOP of run 1", m, err)
-	}
+	m, _, err := wire.Parse[wire.Pair](list[3])
+	expect.That(t, err == nil && m.Kind == wire.KindStop && m.First == 1, "%+v, %v, want STOP of run 1", m, err)
 }
 
 // first returns the error of a run that has no batches.
 func first(t *testing.T, c *Consumer) (failure error) {
 	t.Helper()
 	for _, err := range c.Epoch(t.Context(), 0) {
-		if failure = err; err == nil {
-			t.Error("a batch came")
-		}
+		failure = err
+		expect.That(t, err != nil, "a batch came")
 	}
 	return failure
 }
@@ -186,9 +171,8 @@ func TestWhatTheServerSaysIsTheError(t *testing.T) {
 		}
 		over := c.text == "xxxx" // nothing is left to stop
 		for _, b := range said(t, consumer, theirs) {
-			if k, _ := wire.KindOf(b); over && k == wire.KindStop {
-				t.Errorf("%s: STOP of a run that is over", name)
-			}
+			k, _ := wire.KindOf(b)
+			expect.That(t, !over || k != wire.KindStop, "%s: STOP of a run that is over", name)
 		}
 	}
 }
@@ -198,15 +182,11 @@ func TestTheEndOfTheServerIsSaid(t *testing.T) {
 	for reason, want := range map[uint32]string{0: "is done", 1: "interrupted", 2: "all epochs", 9: "all epochs"} {
 		c, theirs := greeted(t, pair(wire.KindBye, reason, 0))
 		expect.OK(t, theirs.Close())
-		if err := first(t, c); !errors.Is(err, shm.ErrEnded) || !strings.Contains(err.Error(), want) {
-			t.Errorf("BYE %d: %v", reason, err)
-		}
+		expect.Says(t, first(t, c), shm.ErrEnded, want, "BYE %d", reason)
 	}
 	c, theirs := greeted(t)
 	expect.OK(t, theirs.Close())
-	if err := first(t, c); !errors.Is(err, shm.ErrGone) {
-		t.Errorf("without a word: %v, want ErrGone", err)
-	}
+	expect.Is(t, first(t, c), shm.ErrGone, "without a word")
 }
 
 // What comes before an answer waits for its turn.
@@ -228,9 +208,8 @@ func TestInfoSaysWhatTheServerIs(t *testing.T) {
 		m.Is = is
 		expect.OK(t, c.meet(h, m, []byte(`{"state":{"epoch":7,"next":8}}`)))
 		i := c.Info()
-		if i.Broadcast != (is&1 != 0) || i.Durable != (is&2 != 0) || i.OnDevice != (is&4 != 0) {
-			t.Errorf("WELCOME is %d: %+v", is, i)
-		}
+		expect.That(t, i.Broadcast == (is&1 != 0) && i.Durable == (is&2 != 0) && i.OnDevice == (is&4 != 0),
+			"WELCOME is %d: %+v", is, i)
 		if i.Rank != 2 || i.WorldSize != 3 || i.Hold != 4 || i.Slots != 5 || i.IndexDType != unified.Int32 ||
 			i.Batches != 6 || i.State != (loader.State{Epoch: 7, Next: 8}) || len(i.Server) == 0 {
 			t.Errorf("%+v", i)
@@ -238,21 +217,14 @@ func TestInfoSaysWhatTheServerIs(t *testing.T) {
 	}
 	bare, theirs := sockets(t)
 	tell(t, theirs, welcome(0), -1)
-	if err := newConsumer(bare, Options{Timeout: patience}).greet(t.Context()); !errors.Is(err, wire.ErrMessage) {
-		t.Errorf("a WELCOME to no slots: %v", err)
-	}
+	expect.Is(t, newConsumer(bare, Options{Timeout: patience}).greet(t.Context()), wire.ErrMessage,
+		"a WELCOME to no slots")
 	h.Takes = 0
-	if err := c.meet(h, m, []byte(someState)); !errors.Is(err, wire.ErrMessage) {
-		t.Errorf("batches on a device, which nobody asked for: %v", err)
-	}
+	expect.Is(t, c.meet(h, m, []byte(someState)), wire.ErrMessage, "batches on a device, which nobody asked for")
 	m.Is, m.Version = 0, 2
-	if err := c.meet(h, m, []byte(someState)); !errors.Is(err, wire.ErrMessage) {
-		t.Errorf("another version: %v", err)
-	}
+	expect.Is(t, c.meet(h, m, []byte(someState)), wire.ErrMessage, "another version")
 	m.Version = 1
-	if err := c.meet(h, m, []byte(`{}`)); !errors.Is(err, wire.ErrMessage) {
-		t.Errorf("no state: %v", err)
-	}
+	expect.Is(t, c.meet(h, m, []byte(`{}`)), wire.ErrMessage, "no state")
 }
 
 func TestOptionsOutOfTheirRangeAreRefused(t *testing.T) {
@@ -262,9 +234,7 @@ func TestOptionsOutOfTheirRangeAreRefused(t *testing.T) {
 			ours, _ := sockets(t)
 			c, err = nil, newConsumer(ours, opt).openDevice()
 		}
-		if c != nil || !errors.Is(err, shm.ErrOptions) {
-			t.Errorf("%+v: %v, want ErrOptions", opt, err)
-		}
+		expect.That(t, c == nil && errors.Is(err, shm.ErrOptions), "%+v: %v, want ErrOptions", opt, err)
 	}
 }
 
@@ -311,21 +281,17 @@ func TestEachLieIsRefused(t *testing.T) {
 func TestADigestOfWhatCannotBeReadIsZero(t *testing.T) {
 	x := expect.Must(unified.NewPlaced(unified.Device, unified.Int64, make([]byte, 8), 1))(t)
 	b := Batch{arrays: []shm.Array{{Name: "nodes/node", Tensor: x, Flags: shm.InTopology | shm.InFull}}}
-	if topology, full := b.Digest(); topology != 0 || full != 0 {
-		t.Errorf("%x, %x", topology, full)
-	}
+	topology, full := b.Digest()
+	expect.That(t, topology == 0 && full == 0, "%x, %x", topology, full)
 }
 
 func TestAnEpochWithinAnEpochIsRefused(t *testing.T) {
 	c, _ := greeted(t)
 	expect.OK(t, c.enter())
-	if err := first(t, c); !errors.Is(err, shm.ErrBusy) {
-		t.Errorf("%v, want ErrBusy", err)
-	}
+	err := first(t, c)
+	expect.That(t, errors.Is(err, shm.ErrBusy), "%v, want ErrBusy", err)
 	c.exit()
-	if err := c.enter(); err != nil {
-		t.Errorf("after it: %v", err)
-	}
+	expect.Is(t, c.enter(), nil, "after it")
 	c.exit()
 }
 
@@ -337,7 +303,5 @@ func TestARunBeginsWithItsOwnBEGUN(t *testing.T) {
 		tell(t, theirs, wire.Append(nil, wire.KindBegun, m, nil), -1)
 	}
 	expect.OK(t, c.start(t.Context(), wire.Begin{Mode: wire.BeginAt, Epoch: 3}, nil))
-	if c.run != 5 || c.epoch != 3 || c.count != 7 {
-		t.Errorf("run %d, epoch %d, %d batches", c.run, c.epoch, c.count)
-	}
+	expect.That(t, c.run == 5 && c.epoch == 3 && c.count == 7, "run %d, epoch %d, %d batches", c.run, c.epoch, c.count)
 }

@@ -172,12 +172,9 @@ func TestALyingServerIsAnError(t *testing.T) {
 				}
 				expect.OK(t, l.ring.Close())
 			}
-			if refused < 30 {
-				t.Errorf("seed %d: %d were refused", seed, refused)
-			}
-			if after := expect.OpenFiles(t); after != before {
-				t.Errorf("seed %d: %d descriptors are open, %d before", seed, after, before)
-			}
+			expect.That(t, refused >= 30, "seed %d: %d were refused", seed, refused)
+			after := expect.OpenFiles(t)
+			expect.That(t, after == before, "seed %d: %d descriptors are open, %d before", seed, after, before)
 		})
 	}
 }
@@ -217,12 +214,9 @@ func TestEndlessMessagesAreAnErrorInTime(t *testing.T) {
 					}
 				}()
 				err := use(t, c, when)
-				if err == nil {
-					t.Error("no error")
-				}
-				if len(c.pending) > 1000 || len(c.back) > 1000 {
-					t.Errorf("%d messages and %d slots are kept", len(c.pending), len(c.back))
-				}
+				expect.That(t, err != nil, "no error")
+				expect.That(t, len(c.pending) <= 1000 && len(c.back) <= 1000, "%d messages and %d slots are kept",
+					len(c.pending), len(c.back))
 				c.Close()
 				<-ended
 			})
@@ -274,9 +268,7 @@ func TestAServerThatSaysNothingIsAnErrorInTime(t *testing.T) {
 		if when == "NEXT" {
 			tell(t, theirs, wire.Append(nil, wire.KindBegun, wire.Begun{Run: 1, Batches: 3}, nil), -1)
 		}
-		if err := use(t, c, when); !errors.Is(err, shm.ErrTimeout) {
-			t.Errorf("after %s: %v, want ErrTimeout", when, err)
-		}
+		expect.Is(t, use(t, c, when), shm.ErrTimeout, "after %s", when)
 		expect.OK(t, c.Close())
 	}
 }
@@ -289,9 +281,8 @@ func TestAWELCOMEThatIsNoAnswerIsRefused(t *testing.T) {
 		opt.Timeout = patience
 		c := newConsumer(ours, opt)
 		tell(t, theirs, welcome(4), -1)
-		if err := c.greet(t.Context()); errors.Is(err, wire.ErrMessage) != (name != "") {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := c.greet(t.Context())
+		expect.That(t, errors.Is(err, wire.ErrMessage) == (name != ""), "%s: %v", name, err)
 		expect.OK(t, c.Close())
 	}
 }

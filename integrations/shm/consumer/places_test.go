@@ -36,20 +36,15 @@ func TestARunIsAskedForWhereItIsToBegin(t *testing.T) {
 	} {
 		consumer, theirs := greeted(t)
 		for b, err := range c.run(consumer) {
-			if b != nil || !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v, %v", name, b, err)
-			}
+			expect.That(t, b == nil && errors.Is(err, context.Canceled), "%s: %v, %v", name, b, err)
 		}
 		list := said(t, consumer, theirs)
-		if len(list) == 0 {
-			t.Fatalf("%s: nothing was asked for", name)
-		}
+		expect.Ensure(t, len(list) != 0, "%s: nothing was asked for", name)
 		m, tail, err := wire.Parse[wire.Begin](list[0])
 		c.want.Head, c.want.Run = m.Head, m.Run
-		if k, _ := wire.KindOf(list[0]); err != nil || k != wire.KindBegin || m != c.want || m.Run == 0 ||
-			string(tail) != c.tail {
-			t.Errorf("%s: %+v, %q, %v", name, m, tail, err)
-		}
+		k, _ := wire.KindOf(list[0])
+		expect.That(t, err == nil && k == wire.KindBegin && m == c.want && m.Run != 0 && string(tail) == c.tail,
+			"%s: %+v, %q, %v", name, m, tail, err)
 	}
 }
 
@@ -71,19 +66,15 @@ func TestABatchHasItsArraysByNameAndItsPlace(t *testing.T) {
 			}
 		}
 		nodes := b.Array("nodes/node")
-		if nodes.DType() != unified.Int32 || nodes.Len() != 100 || b.Array("nodes/nobody").Valid() {
-			t.Errorf("batch %d has nodes %v, and %v", n, nodes, b.Array("nodes/nobody"))
-		}
+		expect.That(t, nodes.DType() == unified.Int32 && nodes.Len() == 100 && !b.Array("nodes/nobody").Valid(),
+			"batch %d has nodes %v, and %v", n, nodes, b.Array("nodes/nobody"))
 		want := c.info.State
 		want.Epoch, want.Next = 0, n+1
-		if b.State() != want || b.Number != n {
-			t.Errorf("batch %d, number %d: %+v, want %+v", n, b.Number, b.State(), want)
-		}
+		expect.That(t, b.State() == want && b.Number == n, "batch %d, number %d: %+v, want %+v", n, b.Number, b.State(),
+			want)
 		n++
 	}
-	if n != 3 {
-		t.Errorf("%d batches", n)
-	}
+	expect.That(t, n == 3, "%d batches", n)
 	_ = said(t, c, theirs)
 }
 
@@ -118,7 +109,5 @@ func TestAHeldBatchOutlivesItsConsumer(t *testing.T) {
 		}
 	}
 	held.Release()
-	if c.mapped {
-		t.Error("the last batch was released, and the memory is mapped still")
-	}
+	expect.That(t, !c.mapped, "the last batch was released, and the memory is mapped still")
 }

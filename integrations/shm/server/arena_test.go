@@ -28,9 +28,8 @@ func takePiece(t *testing.T, a *arena, r *rand.Rand, mark byte) piece {
 		n, align = pinned.HugePage*(1+r.Int64N(2)), pinned.HugePage
 	}
 	b := expect.Must(a.Take(n))(t)
-	if int64(len(b)) < n || uintptr(unsafe.Pointer(&b[0]))%align != 0 {
-		t.Fatalf("%d bytes for %d, at %p", len(b), n, &b[0])
-	}
+	expect.Ensure(t, int64(len(b)) >= n && uintptr(unsafe.Pointer(&b[0]))%align == 0, "%d bytes for %d, at %p", len(b),
+		n, &b[0])
 	b[0], b[len(b)/2], b[len(b)-1] = mark, mark, mark
 	return piece{b, mark}
 }
@@ -72,9 +71,7 @@ func TestPiecesOfAnArenaDoNotOverlapAndComeBack(t *testing.T) {
 			t.Errorf("segment %d is not whole again: %v", i, list)
 		}
 	}
-	if err := a.Give(make([]byte, 10)); err == nil {
-		t.Error("memory of somebody else's was taken")
-	}
+	expect.That(t, a.Give(make([]byte, 10)) != nil, "memory of somebody else's was taken")
 }
 
 // A ring takes what the machine has room for, and not a byte more.
@@ -83,9 +80,8 @@ func TestASegmentIsNoLargerThanTheMachinesRoom(t *testing.T) {
 	for room, fits := range map[int64]bool{0: true, n: true, n - 1: false, n / 2: false, n + 1: true} {
 		a := newArena(wire.ReadWrite, nil)
 		a.least, a.room = 4096, func() int64 { return room }
-		if _, err := a.Take(n); errors.Is(err, shm.ErrNoRoom) == fits {
-			t.Errorf("%d bytes where there is room for %d: %v", n, room, err)
-		}
+		_, err := a.Take(n)
+		expect.That(t, errors.Is(err, shm.ErrNoRoom) != fits, "%d bytes where there is room for %d: %v", n, room, err)
 		expect.OK(t, a.close())
 	}
 }

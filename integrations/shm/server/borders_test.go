@@ -27,21 +27,18 @@ import (
 func refusedWith(t *testing.T, err error, code shm.Code, text string) {
 	t.Helper()
 	var no *refusal
-	if !errors.As(err, &no) || no.code != code || !strings.Contains(err.Error(), text) {
-		t.Errorf("%v, want %v: %s", err, code, text)
-	}
+	expect.That(t, errors.As(err, &no) && no.code == code && strings.Contains(err.Error(), text), "%v, want %v: %s",
+		err, code, text)
 }
 
 func TestPlacesInTheRingAreAligned(t *testing.T) {
 	for n, want := range map[int64]int64{0: 0, 1: 128, 127: 128, 128: 128, 129: 256, 1 << 40: 1 << 40} {
-		if got := aligned(n); got != want {
-			t.Errorf("%d bytes take %d, want %d", n, got, want)
-		}
+		got := aligned(n)
+		expect.That(t, got == want, "%d bytes take %d, want %d", n, got, want)
 	}
 	for n, want := range map[int64]int64{0: 0, 1: 2 << 20, 2 << 20: 2 << 20, 2<<20 + 1: 4 << 20} {
-		if got := huge(n); got != want {
-			t.Errorf("%d bytes take %d of huge pages, want %d", n, got, want)
-		}
+		got := huge(n)
+		expect.That(t, got == want, "%d bytes take %d of huge pages, want %d", n, got, want)
 	}
 }
 
@@ -65,9 +62,7 @@ func TestAFormHasRoomForWhatIsCopied(t *testing.T) {
 		{of(unified.Int32, true, rows), 40_000, 45_056},
 		{of(unified.Int32, true, endless), 1 << 60, 1 << 60},
 	} {
-		if c.got < c.least || c.got > c.most {
-			t.Errorf("%d bytes, want %d to %d", c.got, c.least, c.most)
-		}
+		expect.That(t, c.got >= c.least && c.got <= c.most, "%d bytes, want %d to %d", c.got, c.least, c.most)
 	}
 	_, err := newForm(make([]layout.Array, wire.MaxArrays+1), way{unified.Int32, unified.Host}, false)
 	if !errors.Is(err, shm.ErrOptions) ||
@@ -97,9 +92,7 @@ func TestIdsThatDoNotFitAreRefused(t *testing.T) {
 		"a column":  {array(layout.NodeColumn, unified.Int64), to32, unified.Int64},
 	} {
 		f, err := newForm(c.arrays, c.to, false)
-		if err != nil || f.dtypes[0] != c.want {
-			t.Errorf("%s: %+v, %v", name, f, err)
-		}
+		expect.That(t, err == nil && f.dtypes[0] == c.want, "%s: %+v, %v", name, f, err)
 	}
 	wide := array(layout.Nodes, unified.Int64)
 	for asked, forms := range map[unified.DType]int{unified.Invalid: 1, unified.Int64: 1, unified.Int32: 0} {
@@ -126,16 +119,14 @@ func TestABatchThatDoesNotLieInTheRingIsRefused(t *testing.T) {
 			text   string
 		}{{&elsewhere, "a batch's memory is not in the ring"},
 			{&inside, "node/node/feature, made by the loader, does not lie in the ring"}} {
-			if err := r.form.write(c.record, r.arena, b); !errors.Is(err, shm.ErrOptions) ||
-				!strings.HasSuffix(err.Error(), c.text) {
-				t.Errorf("%v, want %s", err, c.text)
-			}
+			err := r.form.write(c.record, r.arena, b)
+			expect.That(t, errors.Is(err, shm.ErrOptions) && strings.HasSuffix(err.Error(), c.text), "%v, want %s", err,
+				c.text)
 			expect.OK(t, c.record.memory.Close())
 		}
 		err := elsewhere.copy(b, unified.FromSlice([]float32{1}), unified.Int64, make([]byte, 8))
-		if !errors.Is(err, shm.ErrOptions) || !strings.HasSuffix(err.Error(), "as int64") {
-			t.Errorf("numbers as ids: %v", err)
-		}
+		expect.That(t, errors.Is(err, shm.ErrOptions) && strings.HasSuffix(err.Error(), "as int64"),
+			"numbers as ids: %v", err)
 		break
 	}
 }
@@ -161,9 +152,7 @@ func TestIdsOfAnyNumberChangeTheirWidth(t *testing.T) {
 				t.Fatalf("%d ids: number %d is %d", n, i, v)
 			}
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, err)
 	}
 }
 
@@ -177,10 +166,7 @@ func TestASegmentThatCannotBeMadeSaysWhy(t *testing.T) {
 	a := newArena(wire.ReadWrite, nil)
 	a.least, a.room = 4096, func() int64 { return 0 }
 	before := expect.OpenFiles(t)
-	if _, err := a.Take(1 << 60); !errors.Is(err, shm.ErrNoRoom) ||
-		!strings.Contains(err.Error(), "a segment of 1152921504606846976 bytes: ") {
-		t.Errorf("2^60 bytes: %v", err)
-	}
+	expect.Says(t, expect.Err(a.Take(1<<60)), shm.ErrNoRoom, "a segment of 1152921504606846976 bytes: ", "2^60 bytes")
 	if after := expect.OpenFiles(t); after > before || len(a.all()) != 0 || a.size(nil) != 0 {
 		t.Errorf("%d descriptors, %d before; %d segments", after, before, len(a.all()))
 	}
@@ -194,9 +180,8 @@ func TestASegmentThatCannotBeMadeSaysWhy(t *testing.T) {
 	}
 	list = list[1:]
 	a.segments.Store(&list)
-	if err := a.grow(4096, nil); err != nil || len(a.all()) != wire.MaxSegments {
-		t.Errorf("the last: %v", err)
-	}
+	err := a.grow(4096, nil)
+	expect.That(t, err == nil && len(a.all()) == wire.MaxSegments, "the last: %v", err)
 	if err := a.close(); err != nil || a.all() != nil {
 		t.Error(err)
 	}
@@ -222,10 +207,9 @@ func TestARankIsEnteredWhenItIsFree(t *testing.T) {
 	for asked, want := range map[uint32]int{0: 5, 1: 1, 4: 4, 5: 5, 6: 5, 1<<32 - 1: 5} {
 		h := good
 		h.Hold = asked
-		if p, err := enter(r, t.Context(), h, true, patience); err != nil || p.hold != want || p.rank != r ||
-			p.way != (way{unified.Int32, unified.Host}) {
-			t.Errorf("hold %d: %d, %v, %v", asked, p.hold, p.way, err)
-		}
+		p, err := enter(r, t.Context(), h, true, patience)
+		expect.That(t, err == nil && p.hold == want && p.rank == r && p.way == (way{unified.Int32, unified.Host}),
+			"hold %d: %d, %v, %v", asked, p.hold, p.way, err)
 	}
 	holder := &peer{socket: &scripted{}, pid: 77}
 	set := func(there bool) {
@@ -264,9 +248,7 @@ func TestARingOfSeveralReadersHasOneIndexDType(t *testing.T) {
 		h := good
 		h.Index = uint32(unified.Int64)
 		p, err := enter(r, t.Context(), h, true, patience)
-		if taken && (err != nil || p.way.index != unified.Int64) {
-			t.Errorf("%d readers: %v, %v", readers, p.way, err)
-		}
+		expect.That(t, !taken || err == nil && p.way.index == unified.Int64, "%d readers: %v, %v", readers, p.way, err)
 		if !taken {
 			refusedWith(t, err, shm.CodeIndexDType, "the ring has ids as int32, not as int64")
 		}
@@ -299,15 +281,12 @@ func TestRunsBeginWithinTheEpoch(t *testing.T) {
 		at, err := (&peer{server: s.Server, rank: s.ranks[0]}).resolve(c.begin, []byte("no"))
 		switch {
 		case c.code == 0:
-			if err != nil || at != (place{c.begin.Epoch, c.next}) {
-				t.Errorf("%+v: %+v, %v", c.begin, at, err)
-			}
+			expect.That(t, err == nil && at == (place{c.begin.Epoch, c.next}), "%+v: %+v, %v", c.begin, at, err)
 		default:
 			refusedWith(t, blame(err), c.code, c.text)
 		}
-		if n := s.NumBatches(); n != uint64(16+c.world-1)/uint64(c.world) {
-			t.Errorf("%d ranks: %d batches", c.world, n)
-		}
+		n := s.NumBatches()
+		expect.That(t, n == uint64(16+c.world-1)/uint64(c.world), "%d ranks: %d batches", c.world, n)
 	}
 }
 
@@ -326,9 +305,8 @@ func TestStatisticsAreCounted(t *testing.T) {
 			st.RingBytes != bytes || st.Segments != len(s.ranks[0].arena.all()) || st.OnDevice != 0 {
 			t.Errorf("epoch %d of %d batches: %+v", epoch, n, st)
 		}
-		if len(st.Consumers) != 1 || st.Consumers[0].PID != os.Getpid() || st.Consumers[0].Done != n {
-			t.Errorf("consumers %+v", st.Consumers)
-		}
+		expect.That(t, len(st.Consumers) == 1 && st.Consumers[0].PID == os.Getpid() && st.Consumers[0].Done == n,
+			"consumers %+v", st.Consumers)
 	}
 	r := s.ranks[0]
 	add := func(n int) {
@@ -343,9 +321,8 @@ func TestStatisticsAreCounted(t *testing.T) {
 	for _, more := range []int{254, 1, 1} { // with the one that is there 255, 256 and 257
 		add(more)
 		st := r.statistics()
-		if want := min(len(r.peers), 256); len(st.Consumers) != want {
-			t.Errorf("%d consumers of %d are listed", len(st.Consumers), len(r.peers))
-		}
+		expect.That(t, len(st.Consumers) == min(len(r.peers), 256), "%d consumers of %d are listed", len(st.Consumers),
+			len(r.peers))
 		for _, p := range st.Consumers {
 			if p.PID == -1 && (p.Held != 3 || p.Done != 9 || p.OldestHeld < 7200 || p.OldestHeld > 10_000) {
 				t.Errorf("%+v", p)
@@ -388,9 +365,7 @@ func TestWithinAProcessCloseSaysWhatFailed(t *testing.T) {
 	}
 	g.server.remove = func() error { return errBroken }
 	for range 2 {
-		if err := g.Close(); !errors.Is(err, errBroken) {
-			t.Errorf("Close: %v", err)
-		}
+		expect.Is(t, g.Close(), errBroken, "Close")
 	}
 	g.once.Do(func() {})
 	g.err = nil // the test's end closes it again
@@ -418,9 +393,8 @@ func TestTheLogHearsOfLessAndOfNoConnections(t *testing.T) {
 	expect.OK(t, s.listener.SetDeadline(time.Unix(1, 0)))
 	until(t, func() bool { return strings.Contains(log.String(), `msg="a consumer could not connect" error=`) })
 	expect.OK(t, s.listener.SetDeadline(time.Time{}))
-	if n := len(lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0))); n != 4 {
-		t.Errorf("afterwards there are %d batches", n)
-	}
+	n := len(lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0)))
+	expect.That(t, n == 4, "afterwards there are %d batches", n)
 }
 
 // A clock that was stopped, or whose reader is gone, gives nobody up.
@@ -451,9 +425,8 @@ func TestAProcessThatIsNotThereIsNotWatched(t *testing.T) {
 	before := expect.OpenFiles(t)
 	WatchProcess(1<<30, func() { t.Error("it has ended") })()
 	WatchProcess(0, func() { t.Error("there is none") })()
-	if after := expect.OpenFiles(t); after > before {
-		t.Errorf("%d descriptors are open, %d before", after, before)
-	}
+	after := expect.OpenFiles(t)
+	expect.That(t, after <= before, "%d descriptors are open, %d before", after, before)
 }
 
 // A state that cannot take the place of the one before is an error.
@@ -463,18 +436,14 @@ func TestAStateThatCannotBeReplacedIsAnError(t *testing.T) {
 	expect.OK(t, os.MkdirAll(filepath.Join(taken, "inside"), 0o700))
 	before := expect.OpenFiles(t)
 	for name, path := range map[string]string{"a folder": taken, "nowhere": filepath.Join(dir, "no", "file")} {
-		if err := (&stateFile{path: path}).replace([]byte("{}")); err == nil {
-			t.Errorf("%s was replaced", name)
-		}
+		expect.That(t, (&stateFile{path: path}).replace([]byte("{}")) != nil, "%s was replaced", name)
 	}
 	path := filepath.Join(dir, "file")
 	expect.OK(t, (&stateFile{path: path}).replace([]byte("{}")))
-	if b, err := os.ReadFile(path); err != nil || string(b) != "{}" {
-		t.Errorf("%s, %v", b, err)
-	}
-	if after := expect.OpenFiles(t); after > before {
-		t.Errorf("%d descriptors are open, %d before", after, before)
-	}
+	b, err := os.ReadFile(path)
+	expect.That(t, err == nil && string(b) == "{}", "%s, %v", b, err)
+	after := expect.OpenFiles(t)
+	expect.That(t, after <= before, "%d descriptors are open, %d before", after, before)
 }
 
 // Within a process a consumer has the number that it gives itself, and Close waits until its connection is closed.
@@ -483,14 +452,11 @@ func TestWithinAProcessCloseWaitsForTheConnection(t *testing.T) {
 	say(g, wire.Append[wire.Hello], wire.KindHello, wire.Hello{Magic: wire.Magic, Oldest: shm.Version,
 		Newest: shm.Version, Rank: wire.AnyRank, Process: 4321})
 	g.hear(wire.KindWelcome)
-	if list := g.server.Stats()[0].Consumers; len(list) != 1 || list[0].PID != 4321 {
-		t.Errorf("consumers %+v", list)
-	}
+	list := g.server.Stats()[0].Consumers
+	expect.That(t, len(list) == 1 && list[0].PID == 4321, "consumers %+v", list)
 	for range 20 {
 		g := visit(t, plainGraph(t, 50), Options{Hold: 2})
 		expect.OK(t, g.Close())
-		if g.mail.Down.ended.Load() != 1 {
-			t.Fatal("the server was closed before the consumer's connection")
-		}
+		expect.Ensure(t, g.mail.Down.ended.Load() == 1, "the server was closed before the consumer's connection")
 	}
 }

@@ -81,29 +81,20 @@ func TestSixtyFourRanksShareAnEpoch(t *testing.T) {
 			mu.Unlock()
 		}
 	})
-	if len(seen) != 64 {
-		t.Errorf("%d of 64 batches came", len(seen))
-	}
+	expect.That(t, len(seen) == 64, "%d of 64 batches came", len(seen))
 	for n, times := range seen {
-		if times != 1 {
-			t.Errorf("batch %d came %d times", n, times)
-		}
+		expect.That(t, times == 1, "batch %d came %d times", n, times)
 	}
 }
 
 func TestABroadcastRingCannotBeWritten(t *testing.T) {
 	s := serve(t, plainGraph(t, 500), Options{Readers: 1})
 	c := connect(t, s, consumer.Options{})
-	if !c.Info().Broadcast {
-		t.Error("it is not called a broadcast")
-	}
+	expect.That(t, c.Info().Broadcast, "it is not called a broadcast")
 	fd := s.ranks[0].arena.all()[0].FD
-	if _, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EPERM) {
-		t.Errorf("mapped for writing: %v", err)
-	}
-	if err := unix.Ftruncate(fd, 1); !errors.Is(err, unix.EPERM) {
-		t.Errorf("cut short: %v", err)
-	}
+	expect.Is(t, expect.Err(unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)), unix.EPERM,
+		"mapped for writing")
+	expect.Is(t, unix.Ftruncate(fd, 1), unix.EPERM, "cut short")
 }
 
 func TestReadersThatAskForDifferentPlacesAreTold(t *testing.T) {
@@ -133,12 +124,10 @@ func TestReadersThatAskForDifferentPlacesAreTold(t *testing.T) {
 		}
 		return false
 	})
-	if err := last(b.Epoch(t.Context(), 0)); code(err) != shm.CodeReaders {
-		t.Errorf("%v, want an error for different places", err)
-	}
-	if l := lines(t, b.Epoch(t.Context(), 1)); !slices.Equal(l, want(t, g, usual(), 1)) || !slices.Equal(<-got, l) {
-		t.Errorf("afterwards got %q", l)
-	}
+	err := last(b.Epoch(t.Context(), 0))
+	expect.That(t, code(err) == shm.CodeReaders, "%v, want an error for different places", err)
+	l := lines(t, b.Epoch(t.Context(), 1))
+	expect.That(t, slices.Equal(l, want(t, g, usual(), 1)) && slices.Equal(<-got, l), "afterwards got %q", l)
 }
 
 func TestWhenAReaderLeavesTheOthersGoOn(t *testing.T) {
@@ -164,9 +153,7 @@ func TestWhenAReaderLeavesTheOthersGoOn(t *testing.T) {
 				break
 			}
 		}
-		if n := []int{16, 3, 5}[i]; !slices.Equal(got, want[:n]) {
-			t.Errorf("consumer %d got %q", i, got)
-		}
+		expect.That(t, slices.Equal(got, want[:[]int{16, 3, 5}[i]]), "consumer %d got %q", i, got)
 	})
 	until(t, func() bool { return s.Stats()[0].Loader.SlotsHeld == 0 }) // what the others left is free again
 }
@@ -180,9 +167,8 @@ func TestAReaderThatLeavesIsToldAtOnce(t *testing.T) {
 	}
 	together(2, func(i int) {
 		if i == 0 {
-			if got := lines(t, a.Epoch(t.Context(), 0)); !slices.Equal(got, want(t, g, usual(), 0)) {
-				t.Errorf("got %q", got)
-			}
+			got := lines(t, a.Epoch(t.Context(), 0))
+			expect.That(t, slices.Equal(got, want(t, g, usual(), 0)), "got %q", got)
 			return
 		}
 		until(t, func() bool { // everybody waits for this reader, which holds all slots
@@ -216,9 +202,7 @@ func TestAReaderThatLeavesIsToldAtOnce(t *testing.T) {
 func until(t *testing.T, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !is(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it did not happen within %v", patience)
-		}
+		expect.Ensure(t, !time.Now().After(end), "it did not happen within %v", patience)
 	}
 }
 
@@ -247,16 +231,12 @@ func TestStatisticsNameTheSlowReader(t *testing.T) {
 	n := 0
 	for _, err := range fast.Epoch(ctx, 0) {
 		if err != nil {
-			if !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			expect.That(t, errors.Is(err, context.Canceled), "%v", err)
 			break
 		}
 		n++
 	}
-	if n != 2 {
-		t.Errorf("%d batches, where the slow reader holds two", n)
-	}
+	expect.That(t, n == 2, "%d batches, where the slow reader holds two", n)
 	close(done)
 	<-ended
 }
@@ -287,7 +267,5 @@ func TestABroadcastStandsWhereItsSlowestReaderDoes(t *testing.T) {
 		}
 		total = s.ranks[0].acknowledged()
 	}
-	if total != 15 {
-		t.Errorf("%d batches were acknowledged", total)
-	}
+	expect.That(t, total == 15, "%d batches were acknowledged", total)
 }

@@ -51,9 +51,7 @@ func answer(t *testing.T, k *wire.Socket) ([]byte, error) {
 	if err == nil && (fd >= 0) != (kindOf(b[:n]) == wire.KindSegment) {
 		t.Errorf("a %v with descriptor %d", kindOf(b[:n]), fd)
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatal("no answer")
-	}
+	expect.Ensure(t, !errors.Is(err, os.ErrDeadlineExceeded), "no answer")
 	return b[:n], err
 }
 
@@ -71,9 +69,8 @@ func refused(t *testing.T, k *wire.Socket, message []byte, want shm.Code) {
 			continue
 		}
 		m, text, err := wire.Parse[wire.Text](b)
-		if err != nil || m.First != 0 || shm.Code(m.Second) != want || len(text) == 0 {
-			t.Errorf("ERROR %+v (%s), %v; want code %v", m, text, err, want)
-		}
+		expect.That(t, err == nil && m.First == 0 && shm.Code(m.Second) == want && len(text) != 0,
+			"ERROR %+v (%s), %v; want code %v", m, text, err, want)
 		if _, err := answer(t, k); err == nil {
 			t.Error("the connection went on")
 		}
@@ -125,9 +122,8 @@ func TestAnotherUserIsRefused(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- s.Serve(ctx) }()
 	_, err := consumer.Dial(t.Context(), s.Path(), consumer.Options{})
-	if code(err) != shm.CodeUser || !strings.Contains(err.Error(), "same user") {
-		t.Errorf("%v, want a refusal of the user", err)
-	}
+	expect.That(t, code(err) == shm.CodeUser && strings.Contains(err.Error(), "same user"),
+		"%v, want a refusal of the user", err)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -178,27 +174,23 @@ func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
 		}(), "an index dtype that is none": hello(wire.Hello{Magic: wire.Magic, Oldest: 1, Newest: 1, Index: 11})} {
 		t.Run(name, func(t *testing.T) { refused(t, raw(t, s), m, shm.CodeMessage) })
 	}
-	if got, want := lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0)),
-		want(t, plainGraph(t, 200), usual(), 0); !slices.Equal(got, want) {
-		t.Errorf("afterwards got %q, want %q", got, want)
-	}
+	got, want := lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0)),
+		want(t, plainGraph(t, 200), usual(), 0)
+	expect.That(t, slices.Equal(got, want), "afterwards got %q, want %q", got, want)
 }
 
 func TestRanksAreGivenOnceAndSaidPlainly(t *testing.T) {
 	s := serve(t, plainGraph(t, 100), Options{WorldSize: 2})
 	a, b := connect(t, s, consumer.Options{Rank: consumer.RankOf(1)}), connect(t, s, consumer.Options{})
-	if a.Info().Rank != 1 || b.Info().Rank != 0 {
-		t.Errorf("ranks %d and %d", a.Info().Rank, b.Info().Rank)
-	}
+	expect.That(t, a.Info().Rank == 1 && b.Info().Rank == 0, "ranks %d and %d", a.Info().Rank, b.Info().Rank)
 	if _, err := consumer.Dial(t.Context(), s.path,
 		consumer.Options{Rank: consumer.RankOf(2)}); code(err) != shm.CodeRank {
 		t.Errorf("rank 2 of 2: %v", err)
 	}
 	for _, choice := range []consumer.RankChoice{consumer.AnyRank, consumer.RankOf(1)} {
-		if _, err := consumer.Dial(t.Context(), s.path, consumer.Options{Rank: choice}); code(err) != shm.CodeTaken ||
-			!strings.Contains(err.Error(), "process") {
-			t.Errorf("a rank that is taken: %v", err)
-		}
+		_, err := consumer.Dial(t.Context(), s.path, consumer.Options{Rank: choice})
+		expect.That(t, code(err) == shm.CodeTaken && strings.Contains(err.Error(), "process"),
+			"a rank that is taken: %v", err)
 	}
 	expect.OK(t, a.Close())
 	c := connect(t, s, consumer.Options{Rank: consumer.RankOf(1)}) // at once: the server may not have seen the end yet
@@ -212,9 +204,8 @@ func TestAConsumerWhoseConnectionHasEndedHoldsNoRank(t *testing.T) {
 	r := s.ranks[0]
 	r.mu.Lock() // the server sees nothing meanwhile
 	defer r.mu.Unlock()
-	if pid := r.holder(); pid != os.Getpid() {
-		t.Errorf("process %d has the rank", pid)
-	}
+	pid := r.holder()
+	expect.That(t, pid == os.Getpid(), "process %d has the rank", pid)
 	expect.OK(t, c.Close())
 	if pid := r.holder(); pid != 0 || len(r.peers) != 1 {
 		t.Errorf("process %d has the rank, of %d", pid, len(r.peers))
@@ -226,27 +217,19 @@ func TestServersAndWhatIsLeftOfThem(t *testing.T) {
 	dir := filepath.Join(filepath.Dir(filepath.Dir(socketPath(t))), "mine")
 	expect.OK(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, "socket")
-	if _, err := consumer.Dial(t.Context(), path, consumer.Options{}); !errors.Is(err, shm.ErrNoServer) {
-		t.Errorf("nothing there: %v", err)
-	}
+	expect.Is(t, expect.Err(consumer.Dial(t.Context(), path, consumer.Options{})), shm.ErrNoServer, "nothing there")
 	l := expect.Must(net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 	l.SetUnlinkOnClose(false) // as if it was killed
 	l.Close()
-	if _, err := consumer.Dial(t.Context(), path, consumer.Options{}); !errors.Is(err, shm.ErrNoServer) ||
-		!strings.Contains(err.Error(), "has ended") {
-		t.Errorf("a stale socket: %v", err)
-	}
+	expect.Says(t, expect.Err(consumer.Dial(t.Context(), path, consumer.Options{})), shm.ErrNoServer, "has ended",
+		"a stale socket")
 	opt := Options{Path: path, Loader: usual()}
 	s, err := New(t.Context(), g, opt)
-	if err != nil {
-		t.Fatalf("in place of a stale socket: %v", err)
-	}
+	expect.Ensure(t, err == nil, "in place of a stale socket: %v", err)
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("the socket's mode is %v, %v", st.Mode(), err)
 	}
-	if _, err := New(t.Context(), g, opt); !errors.Is(err, shm.ErrRunning) {
-		t.Errorf("beside a running server: %v", err)
-	}
+	expect.Is(t, expect.Err(New(t.Context(), g, opt)), shm.ErrRunning, "beside a running server")
 	expect.OK(t, s.Close())
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("the socket is still there")
@@ -295,23 +278,19 @@ func TestABatchLargerThanAllBeforeGetsAnotherSegment(t *testing.T) {
 	before := s.Stats()[0].Segments
 	c := connect(t, s, consumer.Options{})
 	for range 2 {
-		if got, want := lines(t, c.Epoch(t.Context(), 0)), want(t, g, opt, 0); !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		got, want := lines(t, c.Epoch(t.Context(), 0)), want(t, g, opt, 0)
+		expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 	}
-	if n := s.Stats()[0].Segments; n <= before {
-		t.Errorf("%d segments, %d before", n, before)
-	}
+	n := s.Stats()[0].Segments
+	expect.That(t, n > before, "%d segments, %d before", n, before)
 }
 
 func TestNoRoomIsSaidAndServingGoesOn(t *testing.T) {
 	defer func(f func() int64, n int64) { roomLeft, leastSegment = f, n }(roomLeft, leastSegment)
 	g, opt := growing(t)
 	roomLeft = func() int64 { return 1000 }
-	if _, err := New(t.Context(), g, Options{Path: socketPath(t),
-		Loader: opt}); !errors.Is(err, shm.ErrNoRoom) {
-		t.Errorf("with 1000 bytes left: %v", err)
-	}
+	expect.Is(t, expect.Err(New(t.Context(), g, Options{Path: socketPath(t), Loader: opt})), shm.ErrNoRoom,
+		"with 1000 bytes left")
 	leastSegment = 4096
 	var room atomic.Int64
 	room.Store(1 << 40)
@@ -323,16 +302,13 @@ func TestNoRoomIsSaidAndServingGoesOn(t *testing.T) {
 	var got []string
 	for b, err := range c.Epoch(t.Context(), 0) {
 		if err != nil {
-			if code(err) != shm.CodeMemory || !strings.Contains(err.Error(), "available") {
-				t.Errorf("%v, want a report that there is no room", err)
-			}
+			expect.That(t, code(err) == shm.CodeMemory && strings.Contains(err.Error(), "available"),
+				"%v, want a report that there is no room", err)
 			break
 		}
 		got = append(got, lineOf(b))
 	}
-	if !slices.Equal(got, all[:7]) {
-		t.Errorf("before the large batch got %q", got)
-	}
+	expect.That(t, slices.Equal(got, all[:7]), "before the large batch got %q", got)
 	room.Store(1 << 40)
 	if got := lines(t, c.GoOn(t.Context())); !slices.Equal(got, all[7:]) {
 		t.Errorf("afterwards got %q, want %q", got, all[7:])
@@ -361,10 +337,9 @@ func TestAConsumerThatReturnsNothingIsNamed(t *testing.T) {
 		}
 	}
 	until(t, func() bool { return len(s.Stats()[0].Consumers) == 1 })
-	if st := s.Stats()[0]; st.Consumers[0].Held != 2 || st.Consumers[0].PID != os.Getpid() ||
-		st.Consumers[0].OldestHeld <= 0 {
-		t.Errorf("statistics: %+v", st)
-	}
+	st := s.Stats()[0]
+	expect.That(t, st.Consumers[0].Held == 2 && st.Consumers[0].PID == os.Getpid() && st.Consumers[0].OldestHeld > 0,
+		"statistics: %+v", st)
 	for i, b := range kept {
 		if got := lineOf(b); got != before[i] {
 			t.Errorf("a batch changed while it was held: %s, was %s", got, before[i])
@@ -373,9 +348,8 @@ func TestAConsumerThatReturnsNothingIsNamed(t *testing.T) {
 		b.Release()
 	}
 	got := append(before[:1], lines(t, c.GoOn(t.Context()))...) // the second was not acknowledged
-	if want := want(t, g, usual(), 0); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	want := want(t, g, usual(), 0)
+	expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 }
 
 func stateAt(s *serving, epoch, next uint64) loader.State {
@@ -387,18 +361,14 @@ func TestRunsBeginWhereTheyAreToldTo(t *testing.T) {
 	all := append(want(t, g, usual(), 0), want(t, g, usual(), 1)...)
 	s := serve(t, g, Options{})
 	c := connect(t, s, consumer.Options{})
-	if got := lines(t, c.Resume(t.Context(), stateAt(s, 1, 3))); !slices.Equal(got, all[19:]) {
-		t.Errorf("from a state: got %q, want %q", got, all[19:])
-	}
+	expect.Same(t, lines(t, c.Resume(t.Context(), stateAt(s, 1, 3))), all[19:], "from a state")
 	if got := lines(t, c.Resume(t.Context(), stateAt(s, 1, 16))); len(got) != 0 {
 		t.Errorf("from the end: got %q", got)
 	}
 	foreign := stateAt(s, 0, 0)
 	foreign.Seed++
-	if err := last(c.Resume(t.Context(), foreign)); code(err) != shm.CodeState || !strings.Contains(err.Error(),
-		"seed") {
-		t.Errorf("a foreign state: %v", err)
-	}
+	err := last(c.Resume(t.Context(), foreign))
+	expect.That(t, code(err) == shm.CodeState && strings.Contains(err.Error(), "seed"), "a foreign state: %v", err)
 	var got []string
 	for b, err := range c.Epoch(t.Context(), 0) {
 		expect.OK(t, err)
@@ -408,31 +378,23 @@ func TestRunsBeginWhereTheyAreToldTo(t *testing.T) {
 	}
 	got = append(got[:4], lines(t, c.GoOn(t.Context()))...) // the fifth was not acknowledged
 	got = append(got, lines(t, c.GoOn(t.Context()))...)
-	if !slices.Equal(got, all) {
-		t.Errorf("going on: got %q, want %q", got, all)
-	}
-	if st := s.Stats()[0]; st.Loader.SlotsHeld > 3 {
-		t.Errorf("%d slots are held", st.Loader.SlotsHeld)
-	}
+	expect.Same(t, got, all, "going on")
+	st := s.Stats()[0]
+	expect.That(t, st.Loader.SlotsHeld <= 3, "%d slots are held", st.Loader.SlotsHeld)
 }
 
 func TestTheServerEndsWithTheLastEpoch(t *testing.T) {
 	g := plainGraph(t, 500)
 	s := serve(t, g, Options{Epochs: 2, WorldSize: 2})
 	a, b := connect(t, s, consumer.Options{}), connect(t, s, consumer.Options{})
-	if err := last(a.Epoch(t.Context(), 2)); code(err) != shm.CodeEpochs {
-		t.Errorf("epoch 2 of 2: %v", err)
-	}
+	err := last(a.Epoch(t.Context(), 2))
+	expect.That(t, code(err) == shm.CodeEpochs, "epoch 2 of 2: %v", err)
 	for range 2 {
 		lines(t, a.GoOn(t.Context()))
 		lines(t, b.GoOn(t.Context()))
 	}
-	if err := <-s.err; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-	if err := last(a.GoOn(t.Context())); !errors.Is(err, shm.ErrEnded) || !strings.Contains(err.Error(), "all epochs") {
-		t.Errorf("afterwards: %v", err)
-	}
+	expect.Is(t, <-s.err, nil, "Serve")
+	expect.Says(t, last(a.GoOn(t.Context())), shm.ErrEnded, "all epochs", "afterwards")
 }
 
 func TestInterruptingTheServerEndsItsConsumers(t *testing.T) {
@@ -442,23 +404,19 @@ func TestInterruptingTheServerEndsItsConsumers(t *testing.T) {
 	was := ""
 	for b, err := range c.Epoch(t.Context(), 0) {
 		if err != nil {
-			if !errors.Is(err, shm.ErrEnded) || !strings.Contains(err.Error(), "interrupted") {
-				t.Errorf("%v, want shm.ErrEnded", err)
-			}
+			expect.That(t, errors.Is(err, shm.ErrEnded) && strings.Contains(err.Error(), "interrupted"),
+				"%v, want shm.ErrEnded", err)
 			break
 		}
 		if kept == nil {
 			kept, was = b.Keep(), lineOf(b)
 			s.end()
-			if err := <-s.err; !errors.Is(err, context.Canceled) {
-				t.Errorf("Serve: %v", err)
-			}
+			expect.Is(t, <-s.err, context.Canceled, "Serve")
 			expect.OK(t, s.Close())
 		}
 	}
-	if got := lineOf(kept); got != was {
-		t.Errorf("a held batch is %s after the end of the server, was %s", got, was)
-	}
+	got := lineOf(kept)
+	expect.That(t, got == was, "a held batch is %s after the end of the server, was %s", got, was)
 	kept.Release()
 }
 
@@ -471,34 +429,26 @@ func TestInterruptingAConsumer(t *testing.T) {
 	var got []string
 	for b, err := range c.Epoch(ctx, 0) {
 		if err != nil {
-			if !errors.Is(err, errBroken) {
-				t.Errorf("%v, want the context's cause", err)
-			}
+			expect.That(t, errors.Is(err, errBroken), "%v, want the context's cause", err)
 			break
 		}
 		if got = append(got, lineOf(b)); len(got) == 3 {
 			cancel(errBroken)
 		}
 	}
-	if got = append(got, lines(t, c.GoOn(t.Context()))...); !slices.Equal(got, want(t, g, usual(), 0)) {
-		t.Errorf("going on got %q", got)
-	}
+	got = append(got, lines(t, c.GoOn(t.Context()))...)
+	expect.That(t, slices.Equal(got, want(t, g, usual(), 0)), "going on got %q", got)
 	for range c.Epoch(t.Context(), 0) {
-		if err := last(c.Epoch(t.Context(), 0)); !errors.Is(err, shm.ErrBusy) {
-			t.Errorf("a second run: %v", err)
-		}
+		expect.Is(t, last(c.Epoch(t.Context(), 0)), shm.ErrBusy, "a second run")
 		expect.OK(t, c.Close())
 		break
 	}
-	if err := last(c.Epoch(t.Context(), 0)); !errors.Is(err, shm.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	expect.Is(t, last(c.Epoch(t.Context(), 0)), shm.ErrClosed, "after Close")
 }
 
 func TestAConsumerMapsNoMoreThanItWants(t *testing.T) {
 	s := serve(t, plainGraph(t, 500), Options{})
 	c := connect(t, s, consumer.Options{MaxRing: 1 << 20})
-	if err := last(c.Epoch(t.Context(), 0)); !errors.Is(err, shm.ErrNoRoom) {
-		t.Errorf("%v, want shm.ErrNoRoom", err)
-	}
+	err := last(c.Epoch(t.Context(), 0))
+	expect.That(t, errors.Is(err, shm.ErrNoRoom), "%v, want shm.ErrNoRoom", err)
 }

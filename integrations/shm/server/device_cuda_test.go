@@ -59,9 +59,8 @@ func TestAnotherProcessGetsTheBatchesOfADevice(t *testing.T) {
 			p := play(t, "consume", s.path, "")
 			p.wait(t, "connected", nil)
 			for _, want := range list {
-				if got := p.wait(t, "", nil); got != "got "+want {
-					t.Fatalf("got %q, want %q", got, want)
-				}
+				got := p.wait(t, "", nil)
+				expect.Ensure(t, got == "got "+want, "got %q, want %q", got, want)
 			}
 			if st := s.Stats()[0]; st.OnDevice == 0 || st.RingBytes == 0 {
 				t.Errorf("a ring of %d bytes on the host and %d on the device", st.RingBytes, st.OnDevice)
@@ -73,17 +72,12 @@ func TestAnotherProcessGetsTheBatchesOfADevice(t *testing.T) {
 func TestCUDAOpensNoMemoryOfItsOwnProcess(t *testing.T) {
 	cudatest.Open(t)
 	s := serve(t, plainGraph(t, 500), Options{Loader: usualOn("cuda:0")})
-	if _, err := consumer.Dial(t.Context(), s.path, consumer.Options{Device: "cpu"}); !errors.Is(err, shm.ErrOptions) {
-		t.Errorf("a consumer on device cpu: %v", err)
-	}
+	expect.Is(t, expect.Err(consumer.Dial(t.Context(), s.path, consumer.Options{Device: "cpu"})), shm.ErrOptions,
+		"a consumer on device cpu")
 	c := connect(t, s, consumer.Options{Device: "cuda:0"})
-	if !c.Info().OnDevice {
-		t.Errorf("connected to %+v", c.Info())
-	}
+	expect.That(t, c.Info().OnDevice, "connected to %+v", c.Info())
 	for b, err := range c.Epoch(t.Context(), 0) {
-		if err == nil || !strings.Contains(err.Error(), "segment ") {
-			t.Errorf("batch %v, error %v", b, err)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), "segment "), "batch %v, error %v", b, err)
 	}
 }
 
@@ -102,9 +96,7 @@ func TestWhereADeviceSharesNothingBatchesLieOnTheHost(t *testing.T) {
 		}
 	}
 	opt := Options{Path: socketPath(t), Loader: usualOn("cuda:7")}
-	if _, err := New(t.Context(), g, opt); !errors.Is(err, loader.ErrDevice) {
-		t.Errorf("a device that is not there: %v", err)
-	}
+	expect.Is(t, expect.Err(New(t.Context(), g, opt)), loader.ErrDevice, "a device that is not there")
 }
 
 func TestAServerTakesADeviceWhereThereIsOne(t *testing.T) {
@@ -115,9 +107,8 @@ func TestAServerTakesADeviceWhereThereIsOne(t *testing.T) {
 		opt.Device.Name = device
 		s := serve(t, g, Options{Loader: opt})
 		c := connect(t, s, consumer.Options{Device: "cuda:0"}) // it may ask
-		if got := c.Info().OnDevice; got != on {
-			t.Errorf("device %q: batches lie on the device: %t, want %t", device, got, on)
-		}
+		got := c.Info().OnDevice
+		expect.That(t, got == on, "device %q: batches lie on the device: %t, want %t", device, got, on)
 	}
 }
 
@@ -133,9 +124,7 @@ func TestConsumersOutliveTheServerOfADevice(t *testing.T) {
 	var kept []*consumer.Batch
 	for b, err := range c.Epoch(t.Context(), 0) {
 		if err != nil {
-			if !errors.Is(err, shm.ErrGone) {
-				t.Error(err)
-			}
+			expect.That(t, errors.Is(err, shm.ErrGone), "%v", err)
 			break
 		}
 		if kept = append(kept, b.Keep()); len(kept) == 2 {
@@ -152,9 +141,8 @@ func TestConsumersOutliveTheServerOfADevice(t *testing.T) {
 		b.Release()
 	}
 	expect.OK(t, c.Close())
-	if after := cudatest.NowLive(t); after != before {
-		t.Errorf("left: %+v, was %+v", after, before)
-	}
+	after := cudatest.NowLive(t)
+	expect.That(t, after == before, "left: %+v, was %+v", after, before)
 }
 
 func TestABatchOnADeviceGoesToTheNextConsumerWhenOneDies(t *testing.T) {
@@ -191,9 +179,7 @@ func TestKernelsOfAConsumerMayEndBeforeItsSlotsGoOn(t *testing.T) {
 		k := raw(t, s)
 		expect.OK(t, k.Send(hello(m), -1, time.Second))
 		b, err := answer(t, k)
-		if err != nil || kindOf(b) != wire.KindWelcome {
-			t.Fatalf("%v, %v instead of WELCOME", kindOf(b), err)
-		}
+		expect.Ensure(t, err == nil && kindOf(b) == wire.KindWelcome, "%v, %v instead of WELCOME", kindOf(b), err)
 		return k
 	}
 	first := enter()
@@ -269,9 +255,8 @@ func TestRanksOfADeviceShareOneUploadWithinTheLimit(t *testing.T) {
 	p.wait(t, "ready", nil)
 	// This process sees one device, the server's first. Rank 1 is on its second.
 	c, err := consumer.Dial(t.Context(), socket, consumer.Options{Rank: consumer.RankOf(1), Device: "cuda:0"})
-	if !errors.Is(err, shm.ErrOptions) || !strings.Contains(err.Error(), "does not see that device") {
-		t.Errorf("another device than the server's: %v, %v", c, err)
-	}
+	expect.That(t, errors.Is(err, shm.ErrOptions) && strings.Contains(err.Error(), "does not see that device"),
+		"another device than the server's: %v, %v", c, err)
 	for rank := range 4 {
 		c, err := consumer.Dial(t.Context(), socket, consumer.Options{Rank: consumer.RankOf(rank), Timeout: patience})
 		expect.OK(t, err)
@@ -279,9 +264,8 @@ func TestRanksOfADeviceShareOneUploadWithinTheLimit(t *testing.T) {
 		opt.Rank, opt.WorldSize = rank, 4
 		for epoch := range uint64(2) {
 			want := want(t, plainGraph(t, 500), opt, epoch)
-			if got := lines(t, c.Epoch(t.Context(), epoch)); !slices.Equal(got, want) {
-				t.Errorf("rank %d: got\n%q\nwant\n%q", rank, got, want)
-			}
+			got := lines(t, c.Epoch(t.Context(), epoch))
+			expect.That(t, slices.Equal(got, want), "rank %d: got\n%q\nwant\n%q", rank, got, want)
 		}
 		expect.OK(t, c.Close())
 	}
@@ -289,10 +273,9 @@ func TestRanksOfADeviceShareOneUploadWithinTheLimit(t *testing.T) {
 	var uploaded, once, peak, live, counted int64
 	for range 2 {
 		l := p.wait(t, "device", nil)
-		if _, err := fmt.Sscanf(l, "device %d %d %d", &uploaded, &once, &peak); err != nil || uploaded == 0 ||
-			uploaded != once || peak > limitOfDevices {
-			t.Errorf("%q: %v; want one upload, and %d bytes at most", l, err, limitOfDevices)
-		}
+		_, err := fmt.Sscanf(l, "device %d %d %d", &uploaded, &once, &peak)
+		expect.That(t, err == nil && uploaded != 0 && uploaded == once && peak <= limitOfDevices,
+			"%q: %v; want one upload, and %d bytes at most", l, err, limitOfDevices)
 	}
 	l := p.wait(t, "live", nil)
 	if _, err := fmt.Sscanf(l, "live %d %d", &live, &counted); err != nil || live-counted > 1<<16 ||

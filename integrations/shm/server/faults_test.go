@@ -64,13 +64,9 @@ func TestWhatFailsInTheLoaderComesInItsPlace(t *testing.T) {
 			!strings.Contains(failure.Error(), "batch 5") {
 			t.Errorf("%v, want the loader's error", failure)
 		}
-		if !slices.Equal(got, good[:5]) {
-			t.Errorf("got %q", got)
-		}
+		expect.That(t, slices.Equal(got, good[:5]), "got %q", got)
 	}
-	if got := lines(t, c.Resume(t.Context(), stateAt(s, 0, 6))); !slices.Equal(got, good[6:]) {
-		t.Errorf("after the batch that failed: got %q, want %q", got, good[6:])
-	}
+	expect.Same(t, lines(t, c.Resume(t.Context(), stateAt(s, 0, 6))), good[6:], "after the batch that failed")
 }
 
 // slow waits at every batch for its context's end.
@@ -109,15 +105,11 @@ func TestABatchThatDoesNotComeIsAnErrorThatSaysWhy(t *testing.T) {
 		if err == nil {
 			err = errors.Join(last(c.Epoch(t.Context(), 0)), c.Close())
 		}
-		if !errors.Is(err, shm.ErrTimeout) {
-			t.Fatalf("%v, want ErrTimeout", err)
-		}
+		expect.Ensure(t, errors.Is(err, shm.ErrTimeout), "%v, want ErrTimeout", err)
 		if strings.Contains(err.Error(), "loader") {
 			break
 		}
-		if timeout > patience {
-			t.Fatalf("%v, want what the server waits for", err)
-		}
+		expect.Ensure(t, timeout <= patience, "%v, want what the server waits for", err)
 	}
 	cancel()
 	<-done

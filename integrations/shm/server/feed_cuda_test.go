@@ -22,9 +22,8 @@ func TestBatchesOfADeviceReachConsumers(t *testing.T) {
 		s := serve(t, src, Options{Loader: opt})
 		for _, index := range []unified.DType{unified.Int32, unified.Int64} {
 			c := connect(t, s, consumer.Options{IndexDType: index})
-			if got := lines(t, c.Epoch(t.Context(), 1)); !slices.Equal(got, want) {
-				t.Errorf("%s, %v: got\n%q\nwant\n%q", name, index, got, want)
-			}
+			got := lines(t, c.Epoch(t.Context(), 1))
+			expect.That(t, slices.Equal(got, want), "%s, %v: got\n%q\nwant\n%q", name, index, got, want)
 			c.Close()
 		}
 	}
@@ -68,7 +67,6 @@ func TestConsumersGetRowsThatCopiesBring(t *testing.T) {
 	all := want(t, src, opt, 1)
 	opt.Device.Name, opt.Tuning.Carry, opt.Device.Cache = "cuda:0", loader.CarryCopies, loader.NoDeviceCache
 	c := connect(t, serve(t, src, Options{Loader: opt}), consumer.Options{})
-	if got := lines(t, c.Epoch(t.Context(), 1)); !slices.Equal(got, all) {
-		t.Errorf("got\n%q\nwant\n%q", got, all)
-	}
+	got := lines(t, c.Epoch(t.Context(), 1))
+	expect.That(t, slices.Equal(got, all), "got\n%q\nwant\n%q", got, all)
 }

@@ -93,9 +93,8 @@ func TestABatchTellsItsSeeds(t *testing.T) {
 		}
 		gotIDs, gotItems = append(gotIDs, in...), append(gotItems, items...)
 	}
-	if !slices.Equal(gotIDs, ids) || !slices.Equal(gotItems, []int64{0, 1, 2, 3, 4, 5}) {
-		t.Errorf("seeds %v, items %v", gotIDs, gotItems)
-	}
+	expect.That(t, slices.Equal(gotIDs, ids) && slices.Equal(gotItems, []int64{0, 1, 2, 3, 4, 5}), "seeds %v, items %v",
+		gotIDs, gotItems)
 }
 
 func view(t testing.TB, x unified.Tensor) []int64 {
@@ -128,9 +127,7 @@ func TestReleasingFromAnotherGoroutineLetsTheRunGoOn(t *testing.T) {
 		b.Keep()
 		time.AfterFunc(time.Millisecond, b.Release) // likely while the loop waits for the next
 	}
-	if n != 16 {
-		t.Errorf("%d batches", n)
-	}
+	expect.That(t, n == 16, "%d batches", n)
 }
 
 func TestABatchMayBeReleasedWhileItsRunIsLeft(t *testing.T) {
@@ -149,9 +146,8 @@ func TestABatchMayBeReleasedWhileItsRunIsLeft(t *testing.T) {
 		}
 		<-released
 	}
-	if n := len(lines(t, c.Epoch(t.Context(), 1))); n != 16 {
-		t.Errorf("%d batches afterwards", n)
-	}
+	n := len(lines(t, c.Epoch(t.Context(), 1)))
+	expect.That(t, n == 16, "%d batches afterwards", n)
 }
 
 // The server uses the slots of a consumer that has gone for the next one.

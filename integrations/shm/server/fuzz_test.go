@@ -37,27 +37,19 @@ func FuzzServer(f *testing.F) {
 		for {
 			_, fd, err := k.Receive(t.Context(), end, room)
 			wire.CloseDescriptor(fd)
-			if os.IsTimeout(err) {
-				t.Fatal("the server did not end the connection")
-			}
+			expect.Ensure(t, !os.IsTimeout(err), "the server did not end the connection")
 			if err != nil {
 				break
 			}
 		}
 		next, err := consumer.Dial(t.Context(), s.path, consumer.Options{})
-		if err != nil {
-			t.Fatalf("the next consumer: %v", err)
-		}
+		expect.Ensure(t, err == nil, "the next consumer: %v", err)
 		defer next.Close()
 		n := 0
 		for _, err := range next.Epoch(t.Context(), 0) {
-			if err != nil {
-				t.Fatalf("the next consumer: %v", err)
-			}
+			expect.Ensure(t, err == nil, "the next consumer: %v", err)
 			n++
 		}
-		if n != 4 {
-			t.Fatalf("the next consumer got %d batches", n)
-		}
+		expect.Ensure(t, n == 4, "the next consumer got %d batches", n)
 	})
 }

@@ -54,13 +54,10 @@ func visit(t *testing.T, src loader.Source, opt Options) *guest {
 func (g *guest) put(m []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.mail.Up.put(m) {
-		g.t.Error("the server reads nothing")
-	}
+	expect.That(g.t, g.mail.Up.put(m), "the server reads nothing")
 	if g.mail.Up.mustRing() {
-		if _, err := g.ring.Write([]byte{1}); err != nil {
-			g.t.Error(err)
-		}
+		_, err := g.ring.Write([]byte{1})
+		expect.That(g.t, err == nil, "%v", err)
 	}
 }
 
@@ -95,9 +92,7 @@ func (g *guest) hear(k wire.Kind) []byte {
 		if got == k {
 			return m
 		}
-		if got != wire.KindSegment {
-			g.t.Fatalf("%v came where %v should", got, k)
-		}
+		expect.Ensure(g.t, got == wire.KindSegment, "%v came where %v should", got, k)
 	}
 }
 
@@ -182,9 +177,8 @@ func TestWithinAProcessABadMessageEndsTheConnectionAndSaysWhy(t *testing.T) {
 	g.hello()
 	g.put([]byte("nonsense"))
 	m, text, err := wire.Parse[wire.Text](g.hear(wire.KindError))
-	if err != nil || shm.Code(m.Second) != shm.CodeMessage || len(text) == 0 {
-		t.Errorf("ERROR %v %q %v", m, text, err)
-	}
+	expect.That(t, err == nil && shm.Code(m.Second) == shm.CodeMessage && len(text) != 0, "ERROR %v %q %v", m, text,
+		err)
 	if m := g.take(); m != nil {
 		t.Errorf("after the last message: %q", m)
 	}
@@ -218,14 +212,10 @@ func TestAMailboxKeepsMessagesWholeAroundItsEnd(t *testing.T) {
 			}
 			took++
 		}
-		if took == put && p.take(room) != 0 {
-			t.Fatal("there is a message that nobody put")
-		}
+		expect.Ensure(t, took != put || p.take(room) == 0, "there is a message that nobody put")
 	}
 	if put == took {
 		p.put(message(put))
 	}
-	if p.fallAsleep() {
-		t.Error("who takes would sleep though there is a message")
-	}
+	expect.That(t, !p.fallAsleep(), "who takes would sleep though there is a message")
 }

@@ -186,9 +186,7 @@ func (p *player) wait(t testing.TB, prefix string, see func(string)) string {
 	for {
 		select {
 		case l, ok := <-p.lines:
-			if !ok {
-				t.Fatalf("the program ended before it said %q", prefix)
-			}
+			expect.Ensure(t, ok, "the program ended before it said %q", prefix)
 			if strings.HasPrefix(l, prefix) {
 				return l
 			}
@@ -214,9 +212,7 @@ type journal struct {
 func (j *journal) see(l string) {
 	l, ok := strings.CutPrefix(l, "got ")
 	if !ok {
-		if strings.HasPrefix(l, "fatal") {
-			j.t.Error(l)
-		}
+		expect.That(j.t, !strings.HasPrefix(l, "fatal"), "%v", l)
 		return
 	}
 	j.t.Helper()
@@ -226,9 +222,7 @@ func (j *journal) see(l string) {
 	if j.want[epoch] == nil {
 		j.want[epoch] = want(j.t, j.src, usual(), epoch)
 	}
-	if number >= len(j.want[epoch]) || j.want[epoch][number] != l {
-		j.t.Errorf("batch %q is wrong", l)
-	}
+	expect.That(j.t, number < len(j.want[epoch]) && j.want[epoch][number] == l, "batch %q is wrong", l)
 	at := int(epoch)*len(j.want[epoch]) + number
 	if at != j.last+1 && !(j.from && at == j.last) {
 		j.t.Errorf("batch %d of epoch %d came after place %d (%d an epoch), first of a consumer: %t", number, epoch,
@@ -278,9 +272,8 @@ func noticedSoon(t *testing.T, noticed []time.Duration) {
 	t.Helper()
 	slices.Sort(noticed)
 	half := noticed[len(noticed)/2]
-	if t.Logf("half of the deaths are noticed after %v", half); half > patience/4 {
-		t.Errorf("deaths are noticed after %v", noticed)
-	}
+	t.Logf("half of the deaths are noticed after %v", half)
+	expect.That(t, half <= patience/4, "deaths are noticed after %v", noticed)
 }
 
 func TestKilledConsumersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
@@ -310,13 +303,11 @@ func TestKilledConsumersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 	}
 	noticedSoon(t, noticed)
 	expect.OK(t, server.Process.Signal(syscall.SIGTERM))
-	if rest := server.rest(); len(rest) > 0 {
-		t.Errorf("the server said %q", rest)
-	}
+	rest := server.rest()
+	expect.That(t, len(rest) <= 0, "the server said %q", rest)
 	expect.OK(t, server.Wait())
-	if after := left(t, dir); !slices.Equal(before, after) {
-		t.Errorf("left: %q, before %q", after, before)
-	}
+	after := left(t, dir)
+	expect.That(t, slices.Equal(before, after), "left: %q, before %q", after, before)
 	t.Logf("%d batches came", j.got)
 }
 
@@ -335,9 +326,8 @@ func TestKilledServersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 		j.from = true
 		letRun(t, r, c, j)
 		killed := server.kill(t)
-		if l := c.wait(t, "error:", j.see); !strings.Contains(l, shm.ErrGone.Error()) {
-			t.Errorf("the consumer said %q", l)
-		}
+		l := c.wait(t, "error:", j.see)
+		expect.That(t, strings.Contains(l, shm.ErrGone.Error()), "the consumer said %q", l)
 		noticed = append(noticed, time.Since(killed))
 		c.rest()
 		_, _ = c.Wait(), server.Wait()
@@ -353,9 +343,8 @@ func TestKilledServersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 	expect.OK(t, os.Remove(filepath.Dir(socket)))
 	expect.OK(t, os.Remove(state))
 	_ = os.Remove(filepath.Join(dir, ".state.json.new")) // the next server would have removed it
-	if after := left(t, dir); !slices.Equal(before, after) {
-		t.Errorf("left: %q, before %q", after, before)
-	}
+	after := left(t, dir)
+	expect.That(t, slices.Equal(before, after), "left: %q, before %q", after, before)
 	t.Logf("%d batches came", j.got)
 }
 
@@ -371,9 +360,7 @@ func TestAConsumerThatDiesIsNoticedThoughItsChildHasTheSocket(t *testing.T) {
 		killed := c.kill(t)
 		server.wait(t, "gone", nil)
 		noticed = append(noticed, time.Since(killed))
-		if err := syscall.Kill(child, 0); err != nil {
-			t.Errorf("the child is not there any more, so this shows nothing: %v", err)
-		}
+		expect.Is(t, syscall.Kill(child, 0), nil, "the child is not there any more, so this shows nothing")
 	}
 	noticedSoon(t, noticed)
 	next := play(t, "consume", socket, "")

@@ -42,18 +42,15 @@ func TestOptionsAreTakenUpToTheirLimits(t *testing.T) {
 		}
 	}
 	o := Options{Path: "x", Loader: usual(), WorldSize: 65537}
-	if err := o.EnsureDefaults().Validate(); !strings.Contains(err.Error(), "is 65537: must be at most 65536") {
-		t.Error(err)
-	}
+	err := o.EnsureDefaults().Validate()
+	expect.That(t, strings.Contains(err.Error(), "is 65537: must be at most 65536"), "%v", err)
 }
 
 func TestNamesOfArraysAreTakenUpToTheirLimit(t *testing.T) {
 	for more := range 2 {
 		a := layout.Array{Name: strings.Repeat("x", wire.MaxName+more), Kind: layout.Nodes, DType: unified.Int32}
 		_, err := newForm([]layout.Array{a}, way{unified.Int32, unified.Host}, false)
-		if errors.Is(err, shm.ErrOptions) != (more > 0) {
-			t.Errorf("%d bytes more than there may be: %v", more, err)
-		}
+		expect.That(t, errors.Is(err, shm.ErrOptions) == (more > 0), "%d bytes more than there may be: %v", more, err)
 	}
 }
 
@@ -69,13 +66,11 @@ func TestARingDoubles(t *testing.T) {
 		want := int64(pinned.HugePage) // 1, 2, 4, 8, 16 pages for 1, 2, 3 to 4, 5 to 8, 9 to 16
 		for ; want < int64(n+1)*pinned.HugePage; want *= 2 {
 		}
-		if got := a.size(nil); got != want {
-			t.Errorf("%d pieces: %d bytes, want %d", n+1, got, want)
-		}
+		got := a.size(nil)
+		expect.That(t, got == want, "%d pieces: %d bytes, want %d", n+1, got, want)
 	}
-	if n := len(a.all()); n != 5 {
-		t.Errorf("%d segments", n)
-	}
+	n := len(a.all())
+	expect.That(t, n == 5, "%d segments", n)
 }
 
 // WELCOME describes the dataset, the sampler and the epoch.
@@ -90,13 +85,10 @@ func TestWELCOMESaysWhatIsServed(t *testing.T) {
 		Sampler: opt.Sampler.Fingerprint(), Layers: 2, Frontier: "all", Seeds: opt.Seeds.String(), NumSeeds: 500,
 		BatchSize: 32, Shuffle: true, Remainder: s.Options().Loader.Remainder.String(), Batches: 16, Epochs: 3,
 		Device: "cpu", Why: "it was asked for", State: stateAt(s, 0, 0)}
-	if d != want || d.PID == 0 {
-		t.Errorf("got %+v\nwant %+v", d, want)
-	}
+	expect.That(t, d == want && d.PID != 0, "got %+v\nwant %+v", d, want)
 	r := s.ranks[0]
-	if i := c.Info(); i.Batches != 8 || i.WorldSize != 2 || i.Hold != r.hold || i.Slots != len(r.slots) {
-		t.Errorf("%+v", i)
-	}
+	i := c.Info()
+	expect.That(t, i.Batches == 8 && i.WorldSize == 2 && i.Hold == r.hold && i.Slots == len(r.slots), "%+v", i)
 }
 
 // An answer names its question.
@@ -157,9 +149,8 @@ func TestConsumersAreNotTurnedOut(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.peers) > mostStrangers
 	})
-	if n := len(lines(t, c.Epoch(t.Context(), 0))); n != 16 {
-		t.Errorf("%d batches", n)
-	}
+	n := len(lines(t, c.Epoch(t.Context(), 0)))
+	expect.That(t, n == 16, "%d batches", n)
 }
 
 // What the log hears has a name for each value.
@@ -169,9 +160,8 @@ func TestTheLogNamesWhatItSays(t *testing.T) {
 	opt.Sampler = failing{usual().Sampler.(sampling.Neighbor), 1}
 	s := serve(t, plainGraph(t, 100), Options{Loader: opt, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	c := connect(t, s, consumer.Options{})
-	if err := last(c.Epoch(t.Context(), 3)); code(err) != shm.CodeLoad {
-		t.Error(err)
-	}
+	err := last(c.Epoch(t.Context(), 3))
+	expect.That(t, code(err) == shm.CodeLoad, "%v", err)
 	refused(t, raw(t, s), make([]byte, 64), shm.CodeMessage)
 	expect.OK(t, c.Close())
 	s.end()
@@ -179,9 +169,7 @@ func TestTheLogNamesWhatItSays(t *testing.T) {
 	text := log.String()
 	for _, want := range []string{`msg="a consumer is there" rank=0 pid=`, `msg="a run failed" rank=0 epoch=3 error=`,
 		`msg="a consumer was refused" pid=`, `code="bad message" error=`, `msg="a consumer has gone" rank=0 pid=`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in the log:\n%s", want, text)
-		}
+		expect.That(t, strings.Contains(text, want), "no %s in the log:\n%s", want, text)
 	}
 }
 
@@ -221,9 +209,7 @@ func TestWhoStopsWatchingWaits(t *testing.T) {
 	<-began
 	time.AfterFunc(10*time.Millisecond, func() { close(release) })
 	stop()
-	if !over.Load() {
-		t.Error("it did not wait")
-	}
+	expect.That(t, over.Load(), "it did not wait")
 	<-release
 	expect.OK(t, cmd.Wait())
 }
@@ -235,9 +221,8 @@ func TestRanksShareTheWorkers(t *testing.T) {
 	for world, want := range map[int]int{1: 5, 2: 2, 8: 1} {
 		s := serve(t, plainGraph(t, 500), Options{Loader: opt, WorldSize: world})
 		for _, r := range s.ranks {
-			if got := r.loader.Options().Workers; got != want {
-				t.Errorf("%d ranks: %d workers, want %d", world, got, want)
-			}
+			got := r.loader.Options().Workers
+			expect.That(t, got == want, "%d ranks: %d workers, want %d", world, got, want)
 		}
 	}
 }

@@ -140,9 +140,8 @@ func serve(t testing.TB, src loader.Source, opt Options) *serving {
 	t.Cleanup(func() {
 		cancel()
 		expect.OK(t, s.Close())
-		if _, err := os.Lstat(filepath.Dir(opt.Path)); err == nil {
-			t.Error("the server left the directory that it made")
-		}
+		_, err := os.Lstat(filepath.Dir(opt.Path))
+		expect.That(t, err != nil, "the server left the directory that it made")
 	})
 	return v
 }

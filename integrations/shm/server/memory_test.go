@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -17,9 +18,7 @@ func TestMaxMemoryBoundsTheWholeServer(t *testing.T) {
 	s := serve(t, plainGraph(t, 500), Options{Loader: opt, WorldSize: 2, Hold: 1})
 	for range s.ranks {
 		c := connect(t, s, consumer.Options{IndexDType: unified.Int64})
-		if len(lines(t, c.Epoch(t.Context(), 0))) == 0 {
-			t.Error("a rank has no batches")
-		}
+		expect.That(t, len(lines(t, c.Epoch(t.Context(), 0))) != 0, "a rank has no batches")
 	}
 	ledger, loaders, rings := s.placed[0].Ledger(), int64(0), int64(0)
 	for _, r := range s.ranks {
@@ -28,10 +27,8 @@ func TestMaxMemoryBoundsTheWholeServer(t *testing.T) {
 			rings += r.records[i].memory.Cap()
 		}
 	}
-	if peak := ledger.Peak(); peak > opt.MaxMemory {
-		t.Errorf("the server took %d bytes, MaxMemory is %d", peak, opt.MaxMemory)
-	}
-	if rings == 0 || ledger.Total() < loaders+rings {
-		t.Errorf("%d bytes are counted, of loaders %d and copies of ids %d", ledger.Total(), loaders, rings)
-	}
+	peak := ledger.Peak()
+	expect.That(t, peak <= opt.MaxMemory, "the server took %d bytes, MaxMemory is %d", peak, opt.MaxMemory)
+	expect.That(t, rings != 0 && ledger.Total() >= loaders+rings,
+		"%d bytes are counted, of loaders %d and copies of ids %d", ledger.Total(), loaders, rings)
 }

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,22 +27,17 @@ func TestAServerWithoutALoaderSaysWhy(t *testing.T) {
 		opt := usual()
 		change(&opt)
 		_, want := loader.New(g, opt)
-		if want == nil {
-			t.Fatalf("%s: a loader takes them", name)
-		}
+		expect.Ensure(t, want != nil, "%s: a loader takes them", name)
 		for _, hold := range []int{0, 2} { // 0 asks the loader's plan first
 			path := socketPath(t)
 			_, err := New(t.Context(), g, Options{Path: path, Loader: opt, Hold: hold})
-			if err == nil || !strings.Contains(err.Error(), want.Error()) {
-				t.Errorf("%s, hold %d: %v, not %v", name, hold, err, want)
-			}
-			if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s, hold %d: the directory is left: %v", name, hold, err)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), want.Error()), "%s, hold %d: %v, not %v", name,
+				hold, err, want)
+			expect.Is(t, expect.Err(os.Stat(filepath.Dir(path))), os.ErrNotExist, "%s, hold %d: the directory is left",
+				name, hold)
 			in, err := NewInside(t.Context(), g, Options{Loader: opt, Hold: hold}, Within{})
-			if err == nil || in != nil || !strings.Contains(err.Error(), want.Error()) {
-				t.Errorf("%s, hold %d, within a process: %v, not %v", name, hold, err, want)
-			}
+			expect.That(t, err != nil && in == nil && strings.Contains(err.Error(), want.Error()),
+				"%s, hold %d, within a process: %v, not %v", name, hold, err, want)
 		}
 	}
 }
@@ -62,9 +56,7 @@ func TestAServerNamesItsDataset(t *testing.T) {
 	opt.Device.Name = ""
 	s := serve(t, pathed{plainGraph(t, 50), "/data/some\n.khop"}, Options{Loader: opt})
 	info := string(connect(t, s, consumer.Options{}).Info().Server)
-	if !strings.Contains(info, `/data/some\\n.khop`) || !strings.Contains(info, `"device":"cpu"`) {
-		t.Errorf("%s", info)
-	}
+	expect.That(t, strings.Contains(info, `/data/some\\n.khop`) && strings.Contains(info, `"device":"cpu"`), "%s", info)
 }
 
 // TestWhoSpeaksAnotherVersionIsToldBoth: the consumer's versions, and the server's.
@@ -75,8 +67,6 @@ func TestWhoSpeaksAnotherVersionIsToldBoth(t *testing.T) {
 	expect.OK(t, k.Send(hello(h), -1, time.Second))
 	b := expect.Must(answer(t, k))(t)
 	_, text, err := wire.Parse[wire.Text](b)
-	if want := "you speak versions 2 to 3 of the feed, the server 1: "; err != nil ||
-		!strings.HasPrefix(string(text), want) {
-		t.Errorf("%q, %v, not %q", text, err, want)
-	}
+	want := "you speak versions 2 to 3 of the feed, the server 1: "
+	expect.That(t, err == nil && strings.HasPrefix(string(text), want), "%q, %v, not %q", text, err, want)
 }

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -55,19 +54,15 @@ func TestMaxMemoryHoldsForAllRanksTheirRingsAndCopiesOfIDs(t *testing.T) {
 	opt.MaxMemory, opt.Residence = limit, loader.Resident
 	s := serve(t, g, Options{Loader: opt, WorldSize: 2, Hold: 100})
 	total := s.placed[0].Ledger().Used(pinned.Topology) + s.placed[0].Ledger().Used(pinned.Columns)
-	if total == 0 {
-		t.Error("no copy of the graph is counted")
-	}
+	expect.That(t, total != 0, "no copy of the graph is counted")
 	for rank := range 2 {
 		c := connect(t, s, consumer.Options{Rank: consumer.RankOf(rank), IndexDType: unified.Int64})
 		opt := usual()
 		opt.Rank, opt.WorldSize = rank, 2
-		if got, want := lines(t, c.Epoch(t.Context(), 0)), want(t, g, opt, 0); !slices.Equal(got, want) {
-			t.Errorf("rank %d: got %q, want %q", rank, got, want)
-		}
-		if hold := c.Info().Hold; hold < 1 || hold >= 100 {
-			t.Errorf("%d batches may be held", hold)
-		}
+		got, want := lines(t, c.Epoch(t.Context(), 0)), want(t, g, opt, 0)
+		expect.That(t, slices.Equal(got, want), "rank %d: got %q, want %q", rank, got, want)
+		hold := c.Info().Hold
+		expect.That(t, hold >= 1 && hold < 100, "%d batches may be held", hold)
 		total += s.ranks[rank].arena.given()
 	}
 	if peak := s.placed[0].Ledger().Peak(); total > limit || peak > limit || peak < total {
@@ -75,9 +70,7 @@ func TestMaxMemoryHoldsForAllRanksTheirRingsAndCopiesOfIDs(t *testing.T) {
 	}
 	opt.MaxMemory = limit / 30
 	_, err := New(t.Context(), g, Options{Path: socketPath(t), Loader: opt, WorldSize: 2})
-	if !errors.Is(err, loader.ErrMemory) {
-		t.Errorf("within %d bytes: %v, want ErrMemory", opt.MaxMemory, err)
-	}
+	expect.Is(t, err, loader.ErrMemory, "within %d bytes", opt.MaxMemory)
 }
 
 func TestOptionsThatMakeNoSense(t *testing.T) {
@@ -92,8 +85,6 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		if opt.Loader.Sampler == nil {
 			opt.Loader = usual()
 		}
-		if _, err := New(t.Context(), plainGraph(t, 50), opt); !errors.Is(err, shm.ErrOptions) {
-			t.Errorf("%s: %v, want shm.ErrOptions", name, err)
-		}
+		expect.Is(t, expect.Err(New(t.Context(), plainGraph(t, 50), opt)), shm.ErrOptions, name)
 	}
 }

@@ -75,9 +75,7 @@ func TestMessagesForWhichThereIsNoRoomGoLaterInOrder(t *testing.T) {
 		if most == 0 {
 			return os.ErrDeadlineExceeded
 		}
-		if most != math.MaxInt64 {
-			t.Errorf("a message that is kept waits for %v", most)
-		}
+		expect.That(t, most == math.MaxInt64, "a message that is kept waits for %v", most)
 		<-release
 		return nil
 	}}
@@ -89,9 +87,8 @@ func TestMessagesForWhichThereIsNoRoomGoLaterInOrder(t *testing.T) {
 		expect.OK(t, o.post(b, i-1))
 	}
 	o.wait(time.Nanosecond) // ends
-	if sent, _ := link.state(); sent != "" {
-		t.Errorf("%s is sent already", sent)
-	}
+	sent, _ := link.state()
+	expect.That(t, sent == "", "%s is sent already", sent)
 	close(release)
 	o.wait(0)
 	if sent, closed := link.state(); sent != "a -1, b 0, c 1, d 2, e 3" || closed != 0 {
@@ -108,12 +105,9 @@ func TestMessagesForWhichThereIsNoRoomGoLaterInOrder(t *testing.T) {
 func TestAMessageThatCannotBeSentEndsTheConnection(t *testing.T) {
 	link := &scripted{answer: func(string, int, time.Duration) error { return errBroken }}
 	o := outbox{socket: link}
-	if err := o.post([]byte("a"), -1); !errors.Is(err, errBroken) {
-		t.Errorf("at once: %v", err)
-	}
-	if _, closed := link.state(); closed != 1 || o.kept != nil || o.empty != nil {
-		t.Errorf("closed %d times, %v is kept", closed, o.kept)
-	}
+	expect.Is(t, o.post([]byte("a"), -1), errBroken, "at once")
+	_, closed := link.state()
+	expect.That(t, closed == 1 && o.kept == nil && o.empty == nil, "closed %d times, %v is kept", closed, o.kept)
 	link = &scripted{answer: func(text string, _ int, most time.Duration) error {
 		switch {
 		case most == 0:
@@ -158,9 +152,8 @@ func TestERRORSaysWhatWentWrong(t *testing.T) {
 	} {
 		var got []byte
 		link := &scripted{answer: func(text string, fd int, most time.Duration) error {
-			if got = []byte(text); fd != -1 || most != 0 {
-				t.Errorf("ERROR with descriptor %d within %v", fd, most)
-			}
+			got = []byte(text)
+			expect.That(t, fd == -1 && most == 0, "ERROR with descriptor %d within %v", fd, most)
 			return nil
 		}}
 		(&peer{outbox: outbox{socket: link}}).complain(9, c.err)
@@ -189,21 +182,15 @@ func TestAMailboxHasRoomToTheByte(t *testing.T) {
 	p, m := new(Post), make([]byte, wire.MaxMessage-frame)
 	binary.LittleEndian.PutUint16(m, uint16(wire.KindBatch))
 	for n := range PostBytes / wire.MaxMessage {
-		if !p.put(m) {
-			t.Fatalf("there is no room for message %d", n)
-		}
+		expect.Ensure(t, p.put(m), "there is no room for message %d", n)
 	}
-	if p.put(nil) {
-		t.Error("there is room for more")
-	}
-	if length, kind := binary.LittleEndian.Uint32(p.data[:]), binary.LittleEndian.Uint32(p.data[4:]); length !=
-		wire.MaxMessage-frame || kind != uint32(wire.KindBatch) {
-		t.Errorf("a frame of %d bytes, of kind %d", length, kind)
-	}
+	expect.That(t, !p.put(nil), "there is room for more")
+	length, kind := binary.LittleEndian.Uint32(p.data[:]), binary.LittleEndian.Uint32(p.data[4:])
+	expect.That(t, length == wire.MaxMessage-frame && kind == uint32(wire.KindBatch), "a frame of %d bytes, of kind %d",
+		length, kind)
 	room := make([]byte, wire.MaxMessage)
-	if n := p.take(room); n != wire.MaxMessage-frame || !p.put(m) || p.put(nil) {
-		t.Errorf("%d bytes came, and room for as many", n)
-	}
+	n := p.take(room)
+	expect.That(t, n == wire.MaxMessage-frame && p.put(m) && !p.put(nil), "%d bytes came, and room for as many", n)
 	small := new(Post)
 	if !small.put([]byte{7}) || binary.LittleEndian.Uint64(small.data[:]) != 1 {
 		t.Errorf("a message of a byte has the frame %x", small.data[:frame])
@@ -219,21 +206,14 @@ func TestAMailboxThatIsFullSaysSo(t *testing.T) {
 	for range PostBytes / wire.MaxMessage {
 		expect.OK(t, b.Send(m, -1, 0))
 	}
-	if rung != 0 {
-		t.Error("who is awake is woken")
-	}
+	expect.That(t, rung == 0, "who is awake is woken")
 	for _, most := range []time.Duration{0, time.Millisecond} {
-		if err := b.Send(m, -1, most); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("in %v: %v", most, err)
-		}
+		expect.Is(t, b.Send(m, -1, most), os.ErrDeadlineExceeded, "in %v", most)
 	}
 	time.AfterFunc(time.Millisecond, func() { b.Mail.Down.take(make([]byte, wire.MaxMessage)) })
-	if err := b.Send(m, -1, patience); err != nil {
-		t.Errorf("after there was room: %v", err)
-	}
-	if uid, pid, err := b.Peer(); uid != uint32(os.Geteuid()) || pid != 0 || err != nil {
-		t.Errorf("user %d, process %d, %v", uid, pid, err)
-	}
+	expect.Is(t, b.Send(m, -1, patience), nil, "after there was room")
+	uid, pid, err := b.Peer()
+	expect.That(t, uid == uint32(os.Geteuid()) && pid == 0 && err == nil, "user %d, process %d, %v", uid, pid, err)
 	b.CloseRead()
 	if err := b.Send(m, -1, patience); !errors.Is(err, io.ErrClosedPipe) || !b.Ended() {
 		t.Errorf("to who is gone: %v", err)
@@ -260,9 +240,8 @@ func TestAMailboxHearsUntilItsEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b.Mail.Up.put([]byte("first"))
 		room := make([]byte, wire.MaxMessage)
-		if n, fd, err := b.Receive(ctx, time.Time{}, room); string(room[:n]) != "first" || fd != -1 || err != nil {
-			t.Errorf("%s: %q, %d, %v", name, room[:n], fd, err)
-		}
+		n, fd, err := b.Receive(ctx, time.Time{}, room)
+		expect.That(t, string(room[:n]) == "first" && fd == -1 && err == nil, "%s: %q, %d, %v", name, room[:n], fd, err)
 		c.end(b, cancel)
 		if n, fd, err := b.Receive(ctx, time.Time{}, room); n != 0 || fd != -1 || !errors.Is(err, c.want) {
 			t.Errorf("%s: %d bytes, %d, %v", name, n, fd, err)

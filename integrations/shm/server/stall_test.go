@@ -27,9 +27,7 @@ func next(t *testing.T, k *wire.Socket, want wire.Kind) []byte {
 	t.Helper()
 	for {
 		b, err := answer(t, k)
-		if err != nil {
-			t.Fatalf("no %v: %v", want, err)
-		}
+		expect.Ensure(t, err == nil, "no %v: %v", want, err)
 		if kindOf(b) == want {
 			return b
 		}
@@ -84,9 +82,8 @@ func TestTheOthersGoOnWithoutAReaderThatStops(t *testing.T) {
 				s.allow(time.Millisecond) // not before: a busy machine may keep the other reader waiting as long
 			}()
 			for range 2 { // the second run does not wait for it
-				if got := lines(t, fit.Epoch(t.Context(), 0)); !slices.Equal(got, all) {
-					t.Errorf("the other reader got %q", got)
-				}
+				got := lines(t, fit.Epoch(t.Context(), 0))
+				expect.That(t, slices.Equal(got, all), "the other reader got %q", got)
 			}
 			<-taken
 			stalled(t, frozen)
@@ -94,9 +91,8 @@ func TestTheOthersGoOnWithoutAReaderThatStops(t *testing.T) {
 			// Who comes back is waited for.
 			again := connect(t, s, consumer.Options{})
 			together(2, func(i int) {
-				if got := lines(t, []*consumer.Consumer{fit, again}[i].Epoch(t.Context(), 0)); !slices.Equal(got, all) {
-					t.Errorf("when it was back reader %d got %q", i, got)
-				}
+				got := lines(t, []*consumer.Consumer{fit, again}[i].Epoch(t.Context(), 0))
+				expect.That(t, slices.Equal(got, all), "when it was back reader %d got %q", i, got)
 			})
 		})
 	}
@@ -181,9 +177,7 @@ func TestAReadersTimeRunsWhileOthersWaitForIt(t *testing.T) {
 	until(t, running(false, false)) // both have all they may hold: nobody waits for the other
 	give(fast, 2, 1, 1)
 	until(t, func() bool { return s.ranks[0].acknowledged() == 1 })
-	if !running(false, false)() {
-		t.Error("fast has a batch left, and slow's time runs")
-	}
+	expect.That(t, running(false, false)(), "fast has a batch left, and slow's time runs")
 	give(fast, 2, 2, 1)
 	until(t, running(true, false))
 	before := clocks(s)[1]
@@ -215,9 +209,7 @@ func TestAnnouncementsWaitForWhoReadsLate(t *testing.T) {
 	lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0))
 	for n := range uint64(750) {
 		m, _, err := wire.Parse[wire.Batch](next(t, k, wire.KindBatch))
-		if err != nil || m.Sequence != n {
-			t.Fatalf("%+v, %v, want batch %d of the run", m, err, n)
-		}
+		expect.Ensure(t, err == nil && m.Sequence == n, "%+v, %v, want batch %d of the run", m, err, n)
 	}
 	send(t, k, wire.AppendNext(nil, 1, 750, nil))
 	next(t, k, wire.KindEnd)
@@ -232,18 +224,14 @@ func TestWhoReadsNothingIsNotAnswered(t *testing.T) {
 	for full < 100_000 && k.Send(pair(wire.KindAsk, wire.AskState, 1), -1, 0) == nil {
 		full++
 	}
-	if full == 100_000 {
-		t.Error("the server read all questions")
-	}
-	if got := len(lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0))); got != 8 {
-		t.Errorf("%d batches", got)
-	}
+	expect.That(t, full != 100_000, "the server read all questions")
+	got := len(lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0)))
+	expect.That(t, got == 8, "%d batches", got)
 	begin := time.Now()
 	s.end()
 	<-s.err
-	if d := time.Since(begin); d > patience/2 {
-		t.Errorf("the end took %v", d)
-	}
+	d := time.Since(begin)
+	expect.That(t, d <= patience/2, "the end took %v", d)
 }
 
 // A consumer that floods the server is let go of; nobody waits for it.
@@ -278,9 +266,8 @@ func TestWhoFloodsTheServerIsRefused(t *testing.T) {
 					}
 				}
 			}()
-			if got := lines(t, fit.Epoch(t.Context(), 0)); !slices.Equal(got, want(t, g, usual(), 0)) {
-				t.Errorf("the other reader got %q", got)
-			}
+			got := lines(t, fit.Epoch(t.Context(), 0))
+			expect.That(t, slices.Equal(got, want(t, g, usual(), 0)), "the other reader got %q", got)
 			<-refusals
 		})
 	}

@@ -28,9 +28,7 @@ func TestTheStateFileLetsAnotherServerGoOn(t *testing.T) {
 		s := serve(t, g, Options{WorldSize: 2, StateFile: file})
 		for rank := range 2 {
 			c := connect(t, s, consumer.Options{Rank: consumer.RankOf(rank)})
-			if !c.Info().Durable {
-				t.Error("it is not called durable")
-			}
+			expect.That(t, c.Info().Durable, "it is not called durable")
 			n := 0
 			for b, err := range c.GoOn(t.Context()) {
 				expect.OK(t, err)
@@ -38,9 +36,8 @@ func TestTheStateFileLetsAnotherServerGoOn(t *testing.T) {
 					break // not acknowledged
 				}
 				got[rank] = append(got[rank], lineOf(b))
-				if sent := s.ranks[rank].sentOrDone(); sent > 1 {
-					t.Errorf("%d batches were announced and not acknowledged", sent)
-				}
+				sent := s.ranks[rank].sentOrDone()
+				expect.That(t, sent <= 1, "%d batches were announced and not acknowledged", sent)
 			}
 			c.Close()
 		}
@@ -54,9 +51,8 @@ func TestTheStateFileLetsAnotherServerGoOn(t *testing.T) {
 			t.Errorf("rank %d got %q, want the beginning of %q", rank, got[rank], all)
 		}
 	}
-	if list, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "*")); len(list) != 1 {
-		t.Errorf("left %q", list)
-	}
+	list, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
+	expect.That(t, len(list) == 1, "left %q", list)
 }
 
 // sentOrDone returns the batches that were announced and not acknowledged.
@@ -115,13 +111,9 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 		}
 	}
 	file = filepath.Dir(file)
-	if err := try(1); !errors.Is(err, syscall.EISDIR) {
-		t.Errorf("a folder: %v", err)
-	}
+	expect.Is(t, try(1), syscall.EISDIR, "a folder")
 	file = filepath.Join(file, "no", "such", "folder")
-	if err := try(1); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("where it cannot be written: %v", err)
-	}
+	expect.Is(t, try(1), os.ErrNotExist, "where it cannot be written")
 }
 
 // textOf is a state file's text.
@@ -157,12 +149,10 @@ func TestTheStateFileOutlivesTheMachine(t *testing.T) {
 	s := serve(t, g, Options{StateFile: file})
 	before, steps = read(), nil
 	expect.OK(t, s.states.save(0, stateAt(s, 0, 1)))
-	if want := []string{".state.json.new true", "its folder false"}; !slices.Equal(steps, want) {
-		t.Errorf("synced, and whether the file was the old one then: %q, want %q", steps, want)
-	}
-	if err := s.states.save(0, stateAt(s, 0, 1)); err != nil || len(steps) != 2 {
-		t.Errorf("the same again: %v, %q", err, steps)
-	}
+	expect.Same(t, steps, []string{".state.json.new true", "its folder false"},
+		"synced, and whether the file was the old one then")
+	err := s.states.save(0, stateAt(s, 0, 1))
+	expect.That(t, err == nil && len(steps) == 2, "the same again: %v, %q", err, steps)
 }
 
 // Where the disk fails the consumer is told, and the state is not taken for written.
@@ -187,15 +177,13 @@ func TestAStateThatCannotBeWrittenIsSaid(t *testing.T) {
 			t.Errorf("%d batches were announced, a whole epoch", st.Sent)
 		}
 	}
-	if list, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); len(list) != 0 {
-		t.Errorf("left %q", list)
-	}
+	list, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*"))
+	expect.That(t, len(list) == 0, "left %q", list)
 	broken.Store(false)
 	c := connect(t, s, consumer.Options{})
 	lines(t, c.GoOn(t.Context()))
-	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"next":16`) {
-		t.Errorf("afterwards: %s, %v", text, err)
-	}
+	text, err := os.ReadFile(file)
+	expect.That(t, err == nil && strings.Contains(string(text), `"next":16`), "afterwards: %s, %v", text, err)
 }
 
 // Ranks that save at a time share a write, and what each has saved is there.

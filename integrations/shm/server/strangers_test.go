@@ -70,9 +70,8 @@ func TestAFirstMessageThatIsNoHELLOIsToldSo(t *testing.T) {
 func TestAConnectionThatSaysNothingIsToldSo(t *testing.T) {
 	letSilence(t, 100*time.Millisecond)
 	b, err := answer(t, raw(t, serve(t, plainGraph(t, 100), Options{})))
-	if _, text, _ := wire.Parse[wire.Text](b); err != nil || !strings.Contains(string(text), "no HELLO came within") {
-		t.Errorf("%v, %s", err, text)
-	}
+	_, text, _ := wire.Parse[wire.Text](b)
+	expect.That(t, err == nil && strings.Contains(string(text), "no HELLO came within"), "%v, %s", err, text)
 }
 
 func TestADescriptorInAnyMessageIsABadMessage(t *testing.T) {
@@ -82,10 +81,9 @@ func TestADescriptorInAnyMessageIsABadMessage(t *testing.T) {
 	expect.Must(answer(t, k))(t)
 	expect.OK(t, k.Send(start(wire.Begin{Run: 1}), 1, time.Second))
 	b, err := answer(t, k)
-	if m, text, _ := wire.Parse[wire.Text](b); err != nil || shm.Code(m.Second) != shm.CodeMessage ||
-		!strings.Contains(string(text), "descriptor") {
-		t.Errorf("%v, %+v (%s)", err, m, text)
-	}
+	m, text, _ := wire.Parse[wire.Text](b)
+	expect.That(t, err == nil && shm.Code(m.Second) == shm.CodeMessage && strings.Contains(string(text), "descriptor"),
+		"%v, %+v (%s)", err, m, text)
 }
 
 // logged is a log in memory.
@@ -121,9 +119,8 @@ func TestStrangersTakeNoPlaceAndFillNoLog(t *testing.T) {
 	for range 2 {
 		lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0))
 	}
-	if _, err := consumer.Dial(t.Context(), s.path, consumer.Options{}); code(err) != shm.CodeFull {
-		t.Errorf("the third consumer of two: %v", err)
-	}
+	_, err := consumer.Dial(t.Context(), s.path, consumer.Options{})
+	expect.That(t, code(err) == shm.CodeFull, "the third consumer of two: %v", err)
 	if b, err := answer(t, silent[0]); err != nil || kindOf(b) != wire.KindError {
 		t.Errorf("the first that said nothing: %v, %v", kindOf(b), err)
 	}
@@ -148,9 +145,8 @@ func TestAPlaceIsFreeWhenItsConsumerHasGone(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.consumers != 0 || len(s.strangers) != 0 {
-		t.Errorf("%d consumers and %d strangers are left", s.consumers, len(s.strangers))
-	}
+	expect.That(t, s.consumers == 0 && len(s.strangers) == 0, "%d consumers and %d strangers are left", s.consumers,
+		len(s.strangers))
 }
 
 func TestARunBeginsNoFurtherThanAnEpochGoes(t *testing.T) {
@@ -186,11 +182,9 @@ func TestAConnectionThatEndsAtOnceIsNoError(t *testing.T) {
 	}
 	k := raw(t, s)
 	k.CloseRead()
-	if _, err := answer(t, k); !errors.Is(err, io.EOF) {
-		t.Error(err)
-	}
+	_, err := answer(t, k)
+	expect.That(t, errors.Is(err, io.EOF), "%v", err)
 	lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0))
-	if text := log.String(); strings.Contains(text, "refused") {
-		t.Errorf("the log:\n%s", text)
-	}
+	text := log.String()
+	expect.That(t, !strings.Contains(text, "refused"), "the log:\n%s", text)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -55,9 +56,7 @@ func FuzzDescriptor(f *testing.F) {
 				for _, m := range memory {
 					inside = inside || within(data, m)
 				}
-				if !inside || len(a.Name) == 0 {
-					t.Fatalf("array %q of %v lies outside the ring", a.Name, a.Tensor)
-				}
+				expect.Ensure(t, inside && len(a.Name) != 0, "array %q of %v lies outside the ring", a.Name, a.Tensor)
 			}
 		}
 	})
@@ -96,9 +95,8 @@ func TestADescriptorGivesBackWhatWasPutIn(t *testing.T) {
 			!slices.Equal(arrays[0].Tensor.Shape(), dims) || int64(len(arrays[0].Tensor.Bytes())) != size {
 			t.Errorf("rank %d: %+v, %v", rank, arrays, err)
 		}
-		if epoch, number, next := PlaceOf(d); epoch != 1 || number != 2 || next != 3 {
-			t.Errorf("place %d %d %d", epoch, number, next)
-		}
+		epoch, number, next := PlaceOf(d)
+		expect.That(t, epoch == 1 && number == 2 && next == 3, "place %d %d %d", epoch, number, next)
 		e := entryAt(d, 0)
 		for name, change := range map[string]func(){
 			"beyond the end":     func() { le.PutUint64(e, 4096) },
@@ -121,9 +119,8 @@ func TestADescriptorGivesBackWhatWasPutIn(t *testing.T) {
 		} {
 			was := bytes.Clone(d)
 			change()
-			if _, err := ParseDescriptor(d, of, nil); err == nil {
-				t.Errorf("rank %d, %s: taken", rank, name)
-			}
+			_, err := ParseDescriptor(d, of, nil)
+			expect.That(t, err != nil, "rank %d, %s: taken", rank, name)
 			copy(d, was)
 		}
 	}

@@ -67,18 +67,16 @@ func TestAnErrorBringsNoDescriptor(t *testing.T) {
 		a, b := socketPair(t)
 		expect.OK(t, c.prepare(a, b))
 		n, fd, err := a.Receive(t.Context(), time.Now().Add(time.Millisecond), make([]byte, 64))
-		if n != 0 || fd != -1 || !errors.Is(err, c.want) {
-			t.Errorf("%s: %d bytes, descriptor %d, %v", name, n, fd, err)
-		}
+		expect.That(t, n == 0 && fd == -1 && errors.Is(err, c.want), "%s: %d bytes, descriptor %d, %v", name, n, fd,
+			err)
 	}
 	a, _ := socketPair(t)
 	if uid, pid, err := a.Peer(); err != nil || uid != uint32(os.Geteuid()) || pid != os.Getpid() || a.Ended() {
 		t.Errorf("user %d, process %d, %v", uid, pid, err)
 	}
 	expect.OK(t, a.Close())
-	if _, _, err := a.Peer(); !errors.Is(err, net.ErrClosed) || !a.Ended() {
-		t.Errorf("after Close: %v", err)
-	}
+	_, _, err := a.Peer()
+	expect.That(t, errors.Is(err, net.ErrClosed) && a.Ended(), "after Close: %v", err)
 }
 
 // What was sent comes to who waits, even if the other end left a message unread and is gone before it looks.
@@ -96,9 +94,8 @@ func TestTheLastWordComesToWhoWaits(t *testing.T) {
 			got <- string(room[:n])
 		}()
 		soon(t, time.Millisecond, func() { _, _ = b.Send([]byte("last"), -1, time.Second), b.Close() })
-		if text := <-got; text != "last" {
-			t.Fatalf("%q", text)
-		}
+		text := <-got
+		expect.Ensure(t, text == "last", "%q", text)
 	}
 }
 
@@ -107,21 +104,17 @@ func TestMemoryIsShared(t *testing.T) {
 	for access, is := range map[Access]uint32{ReadWrite: 0, ReadOnly: SegmentReadOnly} {
 		m := expect.Must(NewMemory(pinned.HugePage, access, pinned.Options{}))(t)
 		note := m.Note(3)
-		if note.Index != 3 || note.Size != pinned.HugePage || note.Is != is || note.Memory != OnHost {
-			t.Errorf("%+v", note)
-		}
+		expect.That(t, note.Index == 3 && note.Size == pinned.HugePage && note.Is == is && note.Memory == OnHost, "%+v",
+			note)
 		copied := func() int {
 			return expect.Must(unix.FcntlInt(uintptr(m.FD), unix.F_DUPFD_CLOEXEC, 0))(t)
 		}
 		copy(m.Data[pinned.HugePage-4:], "last")
 		theirs := expect.Must(OpenMemory(note, copied(), nil))(t)
-		if !bytes.Equal(m.Data, theirs.Data) {
-			t.Error("the consumer reads something else")
-		}
+		expect.That(t, bytes.Equal(m.Data, theirs.Data), "the consumer reads something else")
 		if access == ReadWrite {
-			if theirs.Data[0] = 'x'; m.Data[0] != 'x' {
-				t.Error("the server reads something else")
-			}
+			theirs.Data[0] = 'x'
+			expect.That(t, m.Data[0] == 'x', "the server reads something else")
 		}
 		if err := theirs.Close(); err != nil || theirs.Data != nil {
 			t.Error(err)
@@ -151,9 +144,7 @@ func TestMemoryThatThereIsNotIsRefused(t *testing.T) {
 		fd     int
 	}{{OnHost, -1}, {OnDevice, -1}, {OnDevice, openFile(t)}} {
 		m, err := OpenMemory(Segment{Memory: c.memory, Size: 4096}, c.fd, nil)
-		if m != nil || !errors.Is(err, ErrMessage) {
-			t.Errorf("memory %d with descriptor %d: %v", c.memory, c.fd, err)
-		}
+		expect.That(t, m == nil && errors.Is(err, ErrMessage), "memory %d with descriptor %d: %v", c.memory, c.fd, err)
 		if _, err := unix.FcntlInt(uintptr(c.fd), unix.F_GETFD, 0); c.fd >= 0 && err == nil {
 			t.Error("the descriptor was left open")
 		}
@@ -200,9 +191,7 @@ func TestWhoListensCanBeDialled(t *testing.T) {
 	_ = l.Close()
 	nobody("a stale socket", unix.ECONNREFUSED, "has ended")
 	again, _, err := Listen(path)
-	if err != nil {
-		t.Fatalf("in place of a stale socket: %v", err)
-	}
+	expect.Ensure(t, err == nil, "in place of a stale socket: %v", err)
 	_ = again.Close()
 }
 
@@ -212,17 +201,15 @@ func TestListeningInVainLeavesNothingOpen(t *testing.T) {
 	l, _ := expect.Must2(Listen(path))(t)
 	defer l.Close()
 	before := expect.OpenFiles(t)
-	if _, _, err := Listen(path); !errors.Is(err, shm.ErrRunning) {
-		t.Errorf("beside a server: %v", err)
-	}
+	_, _, err := Listen(path)
+	expect.That(t, errors.Is(err, shm.ErrRunning), "beside a server: %v", err)
 	if _, _, err := Listen(filepath.Join(dir, strings.Repeat("x", 100))); err == nil {
 		t.Error("the path is too long")
 	}
 	other, _ := expect.Must2(Listen(filepath.Join(dir, "other")))(t)
 	_ = other.Close()
-	if after := expect.OpenFiles(t); after != before {
-		t.Errorf("%d descriptors are open, there were %d", after, before)
-	}
+	after := expect.OpenFiles(t)
+	expect.That(t, after == before, "%d descriptors are open, there were %d", after, before)
 }
 
 func TestWhoListensLeavesWhatWasThere(t *testing.T) {
@@ -232,9 +219,8 @@ func TestWhoListensLeavesWhatWasThere(t *testing.T) {
 	again, keep := expect.Must2(Listen(path))(t)
 	_ = again.Close()
 	expect.OK(t, keep())
-	if _, err := os.Stat(dir); err != nil {
-		t.Errorf("a directory that was there is removed: %v", err)
-	}
+	_, err := os.Stat(dir)
+	expect.That(t, err == nil, "a directory that was there is removed: %v", err)
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), remove()); err != nil { // not while it has something
 		t.Error(err)
 	}

@@ -43,9 +43,7 @@ func TestMemoryThatCannotBeMadeSaysWhyAndLeavesNothing(t *testing.T) {
 	} {
 		m := &Memory{FD: c.fd}
 		err := m.prepare(c.n)
-		if !errors.Is(err, c.is) || err.Error() != c.text+c.is.Error() {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.That(t, errors.Is(err, c.is) && err.Error() == c.text+c.is.Error(), "%s: %v", name, err)
 		mapped := m.Data
 		if err := m.Close(); err != nil || m.Data != nil || m.FD != -1 {
 			t.Errorf("%s: %v, %+v is left", name, err, m)
@@ -53,9 +51,8 @@ func TestMemoryThatCannotBeMadeSaysWhyAndLeavesNothing(t *testing.T) {
 		if _, err := unix.FcntlInt(uintptr(c.fd), unix.F_GETFD, 0); err == nil {
 			t.Errorf("%s: the descriptor was left open", name)
 		}
-		if len(mapped) > 0 && unix.Madvise(mapped, unix.MADV_NORMAL) == nil {
-			t.Errorf("%s: the memory was left mapped", name)
-		}
+		expect.That(t, len(mapped) <= 0 || unix.Madvise(mapped, unix.MADV_NORMAL) != nil,
+			"%s: the memory was left mapped", name)
 	}
 	fd := reading() // may be mapped for reading only
 	m := &Memory{FD: -1}
@@ -107,9 +104,8 @@ func TestWhatIsWrongWithASegmentIsSaid(t *testing.T) {
 		},
 	} {
 		m, err := OpenMemory(c.note, c.fd, nil)
-		if m != nil || !errors.Is(err, ErrMessage) || err.Error() != "bad message: "+want {
-			t.Errorf("%v, want %s", err, want)
-		}
+		expect.That(t, m == nil && errors.Is(err, ErrMessage) && err.Error() == "bad message: "+want, "%v, want %s",
+			err, want)
 	}
 }
 
@@ -121,16 +117,13 @@ func cutAndStretched[M message](t *testing.T, k Kind, m M, tail string) {
 		t.Errorf("%v: %q, %v", k, rest, err)
 	}
 	for n := range len(whole) {
-		if _, _, err := Parse[M](whole[:n]); !errors.Is(err, ErrMessage) {
-			t.Errorf("%v of %d bytes, cut to %d: %v", k, len(whole), n, err)
-		}
-		if _, err := KindOf(whole[:n]); !errors.Is(err, ErrMessage) {
-			t.Errorf("the head of %v of %d bytes, cut to %d: %v", k, len(whole), n, err)
-		}
+		_, _, err := Parse[M](whole[:n])
+		expect.That(t, errors.Is(err, ErrMessage), "%v of %d bytes, cut to %d: %v", k, len(whole), n, err)
+		expect.Is(t, expect.Err(KindOf(whole[:n])), ErrMessage, "the head of %v of %d bytes, cut to %d", k, len(whole),
+			n)
 	}
-	if _, _, err := Parse[M](append(bytes.Clone(whole), 0)); !errors.Is(err, ErrMessage) {
-		t.Errorf("%v and a byte more: %v", k, err)
-	}
+	_, _, err := Parse[M](append(bytes.Clone(whole), 0))
+	expect.That(t, errors.Is(err, ErrMessage), "%v and a byte more: %v", k, err)
 	if got, err := KindOf(whole); err != nil || got != k {
 		t.Errorf("%v is taken for %v, %v", k, got, err)
 	}
@@ -186,9 +179,7 @@ func TestNumbersAreTakenAtTheirBorders(t *testing.T) {
 		"a segment of a byte":       {parses(t, KindSegment, Segment{Size: 1}, ""), true},
 		"no index dtype":            {parses(t, KindHello, Hello{Magic: Magic}, ""), true},
 	} {
-		if c[0] != c[1] {
-			t.Errorf("%s: taken: %t", name, c[0])
-		}
+		expect.That(t, c[0] == c[1], "%s: taken: %t", name, c[0])
 	}
 }
 
@@ -197,27 +188,23 @@ func TestWhatCannotBeSentIsSaid(t *testing.T) {
 	a, b := socketPair(t)
 	for _, fd := range []int{-1, 0} {
 		err := a.Send(make([]byte, 64<<20), fd, time.Second)
-		if !errors.Is(err, unix.EMSGSIZE) || IsBroken(err) || !strings.HasPrefix(err.Error(), "sendmsg: ") {
-			t.Errorf("64 MiB: %v", err)
-		}
+		expect.That(t, errors.Is(err, unix.EMSGSIZE) && !IsBroken(err) && strings.HasPrefix(err.Error(), "sendmsg: "),
+			"64 MiB: %v", err)
 	}
 	expect.OK(t, b.Close())
-	if err := a.Send([]byte("late"), -1, time.Second); !IsBroken(err) || !errors.Is(err, unix.EPIPE) {
-		t.Errorf("to nobody: %v", err)
-	}
-	if IsBroken(nil) || IsBroken(os.ErrDeadlineExceeded) {
-		t.Error("something else says that the other end is gone")
-	}
+	err := a.Send([]byte("late"), -1, time.Second)
+	expect.That(t, IsBroken(err) && errors.Is(err, unix.EPIPE), "to nobody: %v", err)
+	expect.That(t, !IsBroken(nil) && !IsBroken(os.ErrDeadlineExceeded),
+		"something else says that the other end is gone")
 }
 
 // Where nobody can listen or be reached, the error says why, names the path, and nothing is left.
 func TestWhereNobodyCanListenTheErrorSaysWhy(t *testing.T) {
 	dir, path := socketIn(t)
 	before := expect.OpenFiles(t)
-	if _, _, err := Listen(filepath.Join(dir, "deeper", "socket")); !errors.Is(err, fs.ErrNotExist) ||
-		!strings.HasPrefix(err.Error(), "directory of the socket: ") {
-		t.Errorf("in a folder of a folder that is not there: %v", err)
-	}
+	_, _, err := Listen(filepath.Join(dir, "deeper", "socket"))
+	expect.That(t, errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(err.Error(), "directory of the socket: "),
+		"in a folder of a folder that is not there: %v", err)
 	expect.OK(t, os.WriteFile(dir, nil, 0o600))
 	want := dir + ": others may enter it: the socket's directory must be yours alone (mode 0700); name one that " +
 		"does not exist yet, such as " + filepath.Join(dir, "khop", "socket")
@@ -245,7 +232,5 @@ func TestWhoHasMadeTheDirectoryRemovesIt(t *testing.T) {
 	dir, path := socketIn(t)
 	l, remove := expect.Must2(Listen(path))(t)
 	expect.OK(t, errors.Join(l.Close(), os.Remove(dir)))
-	if err := remove(); err != nil {
-		t.Errorf("the directory is gone already: %v", err)
-	}
+	expect.Is(t, remove(), nil, "the directory is gone already")
 }

@@ -26,9 +26,7 @@ func TestListeningThatFailsAnywhereLeavesNothing(t *testing.T) {
 		opened := expect.OpenFiles(t)
 		calls := expect.FailingCall(t, filepath.Dir(dir), number, unix.EIO, func() { l, remove, err = Listen(path) })
 		if err == nil {
-			if err := errors.Join(l.Close(), remove()); err != nil {
-				t.Errorf("call %d: %v", number, err)
-			}
+			expect.Is(t, errors.Join(l.Close(), remove()), nil, "call %d", number)
 		} else if !errors.Is(err, unix.EIO) {
 			t.Errorf("call %d of %v: %v", number, calls, err)
 		}
@@ -53,10 +51,9 @@ func TestASocketOfAnotherKindIsLeftAlone(t *testing.T) {
 	expect.OK(t, os.Mkdir(dir, 0o700))
 	other := expect.Must(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	defer other.Close()
-	if _, _, err := Listen(path); err == nil ||
-		!strings.HasPrefix(err.Error(), path+": cannot tell whether a server listens: ") {
-		t.Errorf("%v", err)
-	}
+	_, _, err := Listen(path)
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), path+": cannot tell whether a server listens: "), "%v",
+		err)
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("the socket is gone: %v", err)
 	}
@@ -103,7 +100,5 @@ func TestNumbersOfMessagesAreVersionOnes(t *testing.T) {
 		IsDurable, IsOnDevice, EndComplete, EndStopped, AskStatistics, AskState, ByeDone, ByeInterrupted, ByeAllEpochs,
 		MaxMessage, MaxSegments, MaxSlots, MaxReturned, MaxText, MaxArrays, MaxName, Alignment}
 	want := []int{1, 2, 0, 1, 0, 1, 2, 1, 2, 4, 0, 1, 1, 2, 0, 1, 2, 65536, 4096, 65536, 1024, 4096, 1 << 20, 4096, 128}
-	if !slices.Equal(got, want) {
-		t.Errorf("%d, not %d", got, want)
-	}
+	expect.That(t, slices.Equal(got, want), "%d, not %d", got, want)
 }

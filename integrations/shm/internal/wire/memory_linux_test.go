@@ -28,13 +28,10 @@ func TestOnlySealedMemoryOfTheRightSizeIsMapped(t *testing.T) {
 			t.Errorf("%s: mapped", name)
 			s.Close()
 		}
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
-			t.Errorf("%s: the descriptor was left open", name)
-		}
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		expect.That(t, err != nil, "%s: the descriptor was left open", name)
 	}
 	s, err := OpenMemory(note, file(8192, fixedSize), nil)
-	if err != nil || len(s.Data) != 8192 {
-		t.Fatal(err)
-	}
+	expect.Ensure(t, err == nil && len(s.Data) == 8192, "%v", err)
 	s.Close()
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -50,9 +51,8 @@ func TestMessagesHaveTheBytesOfVersionOne(t *testing.T) {
 				"c90000000700000000000000000000006400000000000000000000000000000000000000000000000000000000000000" +
 				"6e756d5f6e6f6465736e6f6465732f6e"},
 	} {
-		if got := hex.EncodeToString(c.got); got != c.want {
-			t.Errorf("got\n%s\nwant\n%s", got, c.want)
-		}
+		got := hex.EncodeToString(c.got)
+		expect.That(t, got == c.want, "got\n%s\nwant\n%s", got, c.want)
 	}
 }
 
@@ -69,9 +69,8 @@ func someDescriptor() []byte {
 func parses[M message](t *testing.T, k Kind, m M, tail string) bool {
 	t.Helper()
 	got, rest, err := Parse[M](Append(nil, k, m, []byte(tail)))
-	if err == nil && (string(rest) != tail || string(bytesOf(&got)[8:]) != string(bytesOf(&m)[8:])) {
-		t.Errorf("%+v came back as %+v, %q", m, got, rest)
-	}
+	expect.That(t, err != nil || string(rest) == tail && string(bytesOf(&got)[8:]) == string(bytesOf(&m)[8:]),
+		"%+v came back as %+v, %q", m, got, rest)
 	return err == nil
 }
 
@@ -79,10 +78,9 @@ func TestNumbersOutOfTheirRangeAreRefused(t *testing.T) {
 	hello := Hello{Magic: Magic, Index: uint32(unified.Int32)}
 	welcome := Welcome{Magic: Magic, Index: uint32(unified.Int64), Rank: 1, WorldSize: 2, Hold: 3, Slots: 3, JSON: 2}
 	begin := Begin{Run: 1, Mode: BeginState, JSON: 2}
-	if !parses(t, KindHello, hello, "") || !parses(t, KindWelcome, welcome, "{}") || !parses(t, KindBegin, begin,
-		"{}") {
-		t.Error("what is right was refused")
-	}
+	expect.That(t,
+		parses(t, KindHello, hello, "") && parses(t, KindWelcome, welcome, "{}") && parses(t, KindBegin, begin, "{}"),
+		"what is right was refused")
 	for name, taken := range map[string]bool{
 		"HELLO and more":          parses(t, KindHello, hello, "more"),
 		"HELLO of something else": parses(t, KindHello, Hello{}, ""),
@@ -101,9 +99,7 @@ func TestNumbersOutOfTheirRangeAreRefused(t *testing.T) {
 		"a descriptor not aligned":   parses(t, KindBatch, Batch{Size: 64, Offset: 64}, ""),
 		"slots that do not come":     parses(t, KindNext, Next{Count: 2}, "1234"),
 	} {
-		if taken {
-			t.Errorf("%s was taken", name)
-		}
+		expect.That(t, !taken, "%s was taken", name)
 	}
 }
 
@@ -130,25 +126,18 @@ func TestLimitsAreThoseOfVersionOne(t *testing.T) {
 		"modes":   {parses(t, KindBegin, Begin{Run: 1, Mode: 1}, ""), parses(t, KindBegin, Begin{Run: 1, Mode: 3}, "")},
 		"reasons": {parses(t, KindEnd, End{Reason: 1}, ""), parses(t, KindEnd, End{Reason: 2}, "")},
 	} {
-		if !taken[0] || taken[1] {
-			t.Errorf("%s: the greatest was taken: %t, one more: %t", name, taken[0], taken[1])
-		}
+		expect.That(t, taken[0] && !taken[1], "%s: the greatest was taken: %t, one more: %t", name, taken[0], taken[1])
 	}
-	if b := Append([]byte("before"), KindStop, Pair{First: 1}, []byte("after")); string(b[:6]) != "before" ||
-		b[6] != byte(KindStop) || string(b[22:]) != "after" {
-		t.Errorf("appended: %q", b)
-	}
-	if AnyRank != uint64(1<<32-1) {
-		t.Error("AnyRank is another")
-	}
+	b := Append([]byte("before"), KindStop, Pair{First: 1}, []byte("after"))
+	expect.That(t, string(b[:6]) == "before" && b[6] == byte(KindStop) && string(b[22:]) == "after", "appended: %q", b)
+	expect.That(t, AnyRank == uint64(1<<32-1), "AnyRank is another")
 	if MaxMessage != 65536 || MaxArrays != 1048576 || MaxName != 4096 || MaxText != 4096 || Alignment != 128 {
 		t.Error("a limit of docs/feed.md is another here")
 	}
 	long := make([]byte, MaxMessage+1)
 	le.PutUint32(long[4:], MaxMessage)
-	if _, err := KindOf(long[:MaxMessage]); err != nil {
-		t.Errorf("a message of 64 KiB: %v", err)
-	}
+	_, err := KindOf(long[:MaxMessage])
+	expect.That(t, err == nil, "a message of 64 KiB: %v", err)
 	le.PutUint32(long[4:], MaxMessage+1)
 	if _, err := KindOf(long); err == nil {
 		t.Error("a longer message was taken")

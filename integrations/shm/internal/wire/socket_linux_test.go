@@ -65,9 +65,8 @@ func TestCancellingEndsAWaitAndNotTheConnection(t *testing.T) {
 	for range 3 {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		soon(t, 10*time.Millisecond, func() { cancel(errTest) })
-		if _, _, err := a.Receive(ctx, inTime(), room); !errors.Is(err, errTest) {
-			t.Fatalf("%v, want the context's cause", err)
-		}
+		_, _, err := a.Receive(ctx, inTime(), room)
+		expect.Ensure(t, errors.Is(err, errTest), "%v, want the context's cause", err)
 		if _, _, err := a.Receive(ctx, inTime(), room); !errors.Is(err, errTest) {
 			t.Fatalf("with a context that has ended: %v, want its cause", err)
 		}
@@ -96,32 +95,24 @@ func TestClosingEndsAllWaits(t *testing.T) {
 	begin := time.Now()
 	soon(t, 10*time.Millisecond, func() { _ = a.Close() })
 	for range 2 {
-		if err := <-ended; !errors.Is(err, net.ErrClosed) && !IsBroken(err) {
-			t.Errorf("%v, want that it is closed", err)
-		}
+		err := <-ended
+		expect.That(t, errors.Is(err, net.ErrClosed) || IsBroken(err), "%v, want that it is closed", err)
 	}
-	if d := time.Since(begin); d > patience/2 {
-		t.Errorf("it took %v", d)
-	}
+	d := time.Since(begin)
+	expect.That(t, d <= patience/2, "it took %v", d)
 	for _, err := range []error{a.Close(), a.Send([]byte("more"), -1, time.Second)} {
-		if !errors.Is(err, net.ErrClosed) {
-			t.Errorf("afterwards: %v, want net.ErrClosed", err)
-		}
+		expect.Is(t, err, net.ErrClosed, "afterwards")
 	}
 	a.CloseRead() // does nothing
 	n := 0
 	for {
 		if _, _, err := b.Receive(t.Context(), inTime(), make([]byte, 64)); err != nil {
-			if !errors.Is(err, io.EOF) {
-				t.Errorf("at the other end: %v, want io.EOF", err)
-			}
+			expect.Is(t, err, io.EOF, "at the other end")
 			break
 		}
 		n++
 	}
-	if n == 0 {
-		t.Error("what was sent before is lost")
-	}
+	expect.That(t, n != 0, "what was sent before is lost")
 }
 
 func TestTheOtherEndsDeathEndsAllWaits(t *testing.T) {
@@ -129,9 +120,8 @@ func TestTheOtherEndsDeathEndsAllWaits(t *testing.T) {
 	ended := waitBothWays(t, a)
 	soon(t, 10*time.Millisecond, func() { _ = b.Close() })
 	for range 2 {
-		if err := <-ended; !IsBroken(err) {
-			t.Errorf("%v, want that the other end is gone", err)
-		}
+		err := <-ended
+		expect.That(t, IsBroken(err), "%v, want that the other end is gone", err)
 	}
 }
 
@@ -144,9 +134,8 @@ func TestWhatADeadEndHasSentStillComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	room := make([]byte, 64)
-	if n, _, err := a.Receive(t.Context(), inTime(), room); err != nil || string(room[:n]) != "last" {
-		t.Errorf("%q, %v", room[:n], err)
-	}
+	n, _, err := a.Receive(t.Context(), inTime(), room)
+	expect.That(t, err == nil && string(room[:n]) == "last", "%q, %v", room[:n], err)
 	if _, _, err := a.Receive(t.Context(), inTime(), room); !errors.Is(err, io.EOF) {
 		t.Errorf("%v, want io.EOF", err)
 	}
@@ -159,9 +148,8 @@ func TestASenderWaitsForRoom(t *testing.T) {
 	if err := a.Send([]byte("more"), -1, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v, want os.ErrDeadlineExceeded", err)
 	}
-	if d := time.Since(begin); d < 50*time.Millisecond || d > patience/2 {
-		t.Errorf("it waited for %v", d)
-	}
+	d := time.Since(begin)
+	expect.That(t, d >= 50*time.Millisecond && d <= patience/2, "it waited for %v", d)
 	sent := make(chan error)
 	go func() {
 		for i := range 3 * n {
@@ -174,9 +162,8 @@ func TestASenderWaitsForRoom(t *testing.T) {
 	}()
 	room := make([]byte, 64)
 	for i := range 4 * n {
-		if _, _, err := b.Receive(t.Context(), inTime(), room); err != nil || room[0] != byte(i) {
-			t.Fatalf("message %d is %d, %v", i, room[0], err)
-		}
+		_, _, err := b.Receive(t.Context(), inTime(), room)
+		expect.Ensure(t, err == nil && room[0] == byte(i), "message %d is %d, %v", i, room[0], err)
 	}
 	expect.OK(t, <-sent)
 }
@@ -187,12 +174,10 @@ func TestASenderWaitsNoLongerThanThisEndReads(t *testing.T) {
 	expect.OK(t, b.Send([]byte("before"), -1, time.Second))
 	soon(t, 10*time.Millisecond, a.CloseRead)
 	begin := time.Now()
-	if err := a.Send([]byte("more"), -1, patience); !IsBroken(err) {
-		t.Errorf("%v, want that nobody reads", err)
-	}
-	if d := time.Since(begin); d > patience/2 {
-		t.Errorf("it waited for %v", d)
-	}
+	err := a.Send([]byte("more"), -1, patience)
+	expect.That(t, IsBroken(err), "%v, want that nobody reads", err)
+	d := time.Since(begin)
+	expect.That(t, d <= patience/2, "it waited for %v", d)
 	room := make([]byte, 64)
 	if k, _, err := a.Receive(t.Context(), inTime(), room); err != nil || string(room[:k]) != "before" {
 		t.Errorf("what the other end had sent: %q, %v", room[:k], err)
@@ -229,10 +214,9 @@ func TestAWaitEndsInTimeAndNotBefore(t *testing.T) {
 		}()
 		begin := time.Now()
 		_, _, err := a.Receive(t.Context(), begin.Add(50*time.Millisecond), room)
-		if d := time.Since(begin); !errors.Is(err, os.ErrDeadlineExceeded) || d < 50*time.Millisecond ||
-			d > patience/2 {
-			t.Errorf("%v after %v, want os.ErrDeadlineExceeded", err, d)
-		}
+		d := time.Since(begin)
+		expect.That(t, errors.Is(err, os.ErrDeadlineExceeded) && d >= 50*time.Millisecond && d <= patience/2,
+			"%v after %v, want os.ErrDeadlineExceeded", err, d)
 		close(waited)
 		if n, _, err := a.Receive(t.Context(), time.Time{}, room); err != nil || string(room[:n]) != "late" {
 			t.Errorf("without an end: %q, %v", room[:n], err)

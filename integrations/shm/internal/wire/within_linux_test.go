@@ -34,14 +34,10 @@ func TestMemoryWithinAProcessIsSharedUntilTheLastLetsGo(t *testing.T) {
 	m.Keep()
 	m.Keep()
 	for left := 2; left >= 0; left-- {
-		if !there() || m.Data == nil {
-			t.Fatalf("the memory is gone, and %d keep it", left+1)
-		}
+		expect.Ensure(t, there() && m.Data != nil, "the memory is gone, and %d keep it", left+1)
 		expect.OK(t, m.Close())
 	}
-	if there() || m.Data != nil || m.FD != -1 {
-		t.Error("the last has let go, and the memory is there still")
-	}
+	expect.That(t, !there() && m.Data == nil && m.FD == -1, "the last has let go, and the memory is there still")
 }
 
 // Owned bytes are as they were; what their pages share with others is cut off, and nothing else.
@@ -57,16 +53,13 @@ func TestOwnedBytesAreCutOffFromTheOthers(t *testing.T) {
 		fd := expect.Must(unix.FcntlInt(uintptr(m.FD), unix.F_DUPFD_CLOEXEC, 0))(t)
 		theirs := expect.Must(OpenMemory(m.Note(0), fd, nil))(t)
 		expect.OK(t, theirs.Own(c[0], c[1]))
-		if !bytes.Equal(m.Data, theirs.Data) {
-			t.Errorf("bytes %v: what is owned is another", c)
-		}
+		expect.That(t, bytes.Equal(m.Data, theirs.Data), "bytes %v: what is owned is another", c)
 		for at := 0; at < pinned.HugePage; at += page {
 			own := at+page > c[0]/page*page && at < c[1]
 			old := m.Data[at]
 			m.Data[at]++
-			if seen := theirs.Data[at] != old; seen == own {
-				t.Errorf("bytes %v: a change of page %d is seen: %v", c, at/page, seen)
-			}
+			seen := theirs.Data[at] != old
+			expect.That(t, seen != own, "bytes %v: a change of page %d is seen: %v", c, at/page, seen)
 			m.Data[at] = old
 		}
 		expect.OK(t, theirs.Close())
@@ -78,16 +71,12 @@ func TestSlotsAreReadAsTheyWereWritten(t *testing.T) {
 	slots := []uint32{7, 0, 1<<32 - 1, 256}
 	for n := range len(slots) + 1 {
 		m, tail, err := Parse[Next](AppendNext(nil, 3, 9, slots[:n]))
-		if err != nil || m.Run != 3 || m.Done != 9 || m.Count != uint32(n) {
-			t.Fatalf("%+v, %v", m, err)
-		}
-		if got := AppendSlots([]uint32{5}, tail); !slices.Equal(got, append([]uint32{5}, slots[:n]...)) {
-			t.Errorf("%v", got)
-		}
+		expect.Ensure(t, err == nil && m.Run == 3 && m.Done == 9 && m.Count == uint32(n), "%+v, %v", m, err)
+		got := AppendSlots([]uint32{5}, tail)
+		expect.That(t, slices.Equal(got, append([]uint32{5}, slots[:n]...)), "%v", got)
 	}
-	if _, _, err := Parse[Next](AppendNext(nil, 3, 9, make([]uint32, MaxReturned))); err != nil {
-		t.Errorf("as many as may be: %v", err)
-	}
+	_, _, err := Parse[Next](AppendNext(nil, 3, 9, make([]uint32, MaxReturned)))
+	expect.That(t, err == nil, "as many as may be: %v", err)
 	if _, _, err := Parse[Next](AppendNext(nil, 3, 9, make([]uint32, MaxReturned+1))); !errors.Is(err, ErrMessage) {
 		t.Errorf("one more than may be: %v", err)
 	}
@@ -103,20 +92,16 @@ func TestALayoutIsOfNamesAndTypes(t *testing.T) {
 	}
 	form := Form{Name: "nodes/node", DType: unified.Int32, Rank: 1, Flags: 3}
 	same := Layout(of(form, 1))
-	if same == 0 || Layout(of(form, 2)) != same || Layout(of(form, 1)[:3]) != 0 {
-		t.Errorf("layouts %x, %x, %x", same, Layout(of(form, 2)), Layout(of(form, 1)[:3]))
-	}
+	expect.That(t, same != 0 && Layout(of(form, 2)) == same && Layout(of(form, 1)[:3]) == 0, "layouts %x, %x, %x", same,
+		Layout(of(form, 2)), Layout(of(form, 1)[:3]))
 	for _, other := range []Form{{Name: "nodes/nod", DType: unified.Int32, Rank: 1, Flags: 3},
 		{Name: "nodes/node", DType: unified.Int64, Rank: 1, Flags: 3}, {Name: "nodes/node", DType: unified.Int32,
 			Rank:  2,
 			Flags: 3}, {Name: "nodes/node", DType: unified.Int32, Rank: 1, Flags: 2}} {
-		if Layout(of(other, 1)) == same {
-			t.Errorf("%+v has the layout of %+v", other, form)
-		}
+		expect.That(t, Layout(of(other, 1)) != same, "%+v has the layout of %+v", other, form)
 	}
-	if epoch, number, next := PlaceOf(of(form, 8)); epoch != 4 || number != 8 || next != 9 {
-		t.Errorf("epoch %d, number %d, next %d", epoch, number, next)
-	}
+	epoch, number, next := PlaceOf(of(form, 8))
+	expect.That(t, epoch == 4 && number == 8 && next == 9, "epoch %d, number %d, next %d", epoch, number, next)
 	if epoch, number, next := PlaceOf(of(form, 8)[:8]); epoch != 0 || number != 0 || next != 0 {
 		t.Errorf("of a descriptor that is too short: %d, %d, %d", epoch, number, next)
 	}

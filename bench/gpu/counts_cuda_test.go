@@ -4,7 +4,6 @@ package gpu
 
 import (
 	"encoding/json"
-	"flag"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,11 +12,10 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
-
-var writeCounts = flag.Bool("write-counts", false, "write counts.json in place of comparing with it")
 
 // batchKernels make a batch by uniform neighbours, one node type, on a device.
 var batchKernels = []string{"assembly_seed", "neighbor_count", "neighbor_pick", "neighbor_expand", "assembly_admit",
@@ -44,7 +42,7 @@ type batchCounts struct {
 	Bus       map[string]kernelCount `json:"bus"`  // with all over the bus
 }
 
-// TestCountsOfABatch keeps counts.json true, which -write-counts makes: what docs/results/gpu-model.md rests on. A
+// TestCountsOfABatch keeps counts.json true, which -rewrite makes: what docs/results/gpu-model.md rests on. A
 // kernel that reads a sixth more than is written there is noticed.
 func TestCountsOfABatch(t *testing.T) {
 	cudatest.NeedSimulator(t)
@@ -63,7 +61,7 @@ func TestCountsOfABatch(t *testing.T) {
 	got.Card = got.count(t, ds, 0)
 	got.Bus = got.count(t, ds, loader.NoDeviceCache)
 	const file = "counts.json"
-	if *writeCounts {
+	if expect.Rewriting() {
 		text, _ := json.MarshalIndent(got, "", " ")
 		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
 			t.Fatal(err)
@@ -79,7 +77,7 @@ func TestCountsOfABatch(t *testing.T) {
 		for name, w := range kernels[1] {
 			g := kernels[0][name]
 			if g.Launches != w.Launches || far(g.DeviceSectors, w.DeviceSectors) || far(g.BusSectors, w.BusSectors) {
-				t.Errorf("%s, %s: %+v, in %s %+v: make it again with -args -write-counts", way, name, g, file, w)
+				t.Errorf("%s, %s: %+v, in %s %+v: make it again with -args -rewrite", way, name, g, file, w)
 			}
 		}
 	}

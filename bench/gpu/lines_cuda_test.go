@@ -5,7 +5,6 @@ package gpu
 import (
 	"context"
 	"crypto/sha1"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,11 +15,10 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
-
-var writeLines = flag.Bool("write-lines", false, "write docs/results/lines.md in place of comparing with it")
 
 const linesPage = "../../docs/results/lines.md"
 
@@ -77,7 +75,7 @@ func (r *rig) linesRead(rnd *rand.Rand, rowBytes, shift int) (least float64, rea
 	return least, read, err
 }
 
-// TestLinesOfEveryMethod keeps docs/results/lines.md true, which -write-lines makes. The product's gather stays within
+// TestLinesOfEveryMethod keeps docs/results/lines.md true, which -rewrite makes. The product's gather stays within
 // 2 % of the minimum at every alignment of the column.
 func TestLinesOfEveryMethod(t *testing.T) {
 	const seed = 31
@@ -121,7 +119,7 @@ func TestLinesOfEveryMethod(t *testing.T) {
 	for _, kernels := range []string{"gather/rows.cu", "gather/rows.cuh", "bench/gpu/elements.cu"} {
 		fmt.Fprintf(&page, "- %s, git blob %s\n", kernels, blob(t, "../../"+kernels))
 	}
-	if *writeLines {
+	if expect.Rewriting() {
 		if err := os.WriteFile(filepath.FromSlash(linesPage), []byte(page.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +153,7 @@ Made by
 ` + "```sh" + `
 make cudasim && eval "$(tools/cuda-env.sh)"
 export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so
-go test -C bench -tags cuda -run TestLinesOfEveryMethod ./gpu -args -write-lines
+go test -C bench -tags cuda -run TestLinesOfEveryMethod ./gpu -args -rewrite
 ` + "```" + `
 
 Every test run with -tags cuda compares with this table. Rows that begin and end anywhere, of elements of 1, 2, 4 and 8

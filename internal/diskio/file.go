@@ -37,21 +37,28 @@ const diskSector = 512
 // openFile opens the file that b is mapped from, and says where in it b begins. It is read past the page cache where
 // the file system allows that.
 func openFile(b []byte) (*File, int64, error) {
-	file, offset, err := pinned.OpenMapped(b)
+	f, offset, err := openBuffered(b, "")
 	if err != nil {
 		return nil, 0, err
 	}
-	f := &File{file: file, path: file.Name(), page: diskPage}
-	st, err := file.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, file.Close())
-	}
-	f.size = st.Size()
 	if err := f.goDirect(); err != nil {
 		f.why = err.Error()
 	}
 	setDefault(&f.sector, f.page)
 	return f, offset, nil
+}
+
+// openBuffered is openFile for a file that is read through the page cache, and says why.
+func openBuffered(b []byte, why string) (*File, int64, error) {
+	file, offset, err := pinned.OpenMapped(b)
+	if err != nil {
+		return nil, 0, err
+	}
+	st, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	return &File{file: file, path: file.Name(), size: st.Size(), page: diskPage, why: why}, offset, nil
 }
 
 func (f *File) close() error { return f.file.Close() }

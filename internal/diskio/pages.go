@@ -105,17 +105,12 @@ func PagesBytes(arrays int64) int64 { return listBytes(arrays/PageBytes+2) + Sta
 
 // openPaged opens the file that b is mapped from, to be read through the page cache, and says where in it b begins.
 func openPaged(b []byte) (*File, int64, error) {
-	file, offset, err := pinned.OpenMapped(b)
-	if err != nil {
-		return nil, 0, err
+	f, offset, err := openBuffered(b, "pages are kept in the page cache")
+	if err == nil {
+		f.page, f.sector = PageBytes, PageBytes
+		readAtRandom(f.file)
 	}
-	st, err := file.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, file.Close())
-	}
-	readAtRandom(file)
-	return &File{file: file, path: file.Name(), size: st.Size(), page: PageBytes, sector: PageBytes,
-		why: "pages are kept in the page cache"}, offset, nil
+	return f, offset, err
 }
 
 // AtRandom tells the system whether pages are read at random from now on: without it a page fault reads its neighbours

@@ -2,6 +2,7 @@ package arrays
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -325,34 +326,60 @@ func (d *Describer) countEnds(ctx context.Context,
 	return nil
 }
 
-// greatestOf returns the greatest number of an array, and at least -1.
-func (d *Describer) greatestOf(ctx context.Context, name string) (int64, error) {
+// eachInt hands the numbers of an array on, n at a time, and where in it these begin.
+func (d *Describer) eachInt(ctx context.Context, name string, n int64, take func(at int64, v []int64) error) error {
+	return d.read(ctx, name, func(r *array.Reader, at int64) error {
+		v, err := r.Ints(n)
+		if err != nil {
+			return d.fail(name, -1, "%w", err)
+		}
+		return take(at, v)
+	})
+}
+
+// eachFloat is eachInt for numbers of any kind.
+func (d *Describer) eachFloat(name string, take func(at int64, v []float64) error) error {
+	return d.read(context.Background(), name, func(r *array.Reader, at int64) error {
+		v, err := r.Floats(chunkEdges)
+		if err != nil {
+			return d.fail(name, -1, "%w", err)
+		}
+		return take(at, v)
+	})
+}
+
+// read opens an array, and has some read until none are left.
+func (d *Describer) read(ctx context.Context, name string, some func(r *array.Reader, at int64) error) error {
 	r, c, err := d.Set[name].Open()
 	if err != nil {
-		return -1, err
+		return err
 	}
 	defer c.Close()
+	for all := r.Left(); r.Left() > 0; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := some(r, all-r.Left()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// greatestOf returns the greatest number of an array, and at least -1.
+func (d *Describer) greatestOf(ctx context.Context, name string) (int64, error) {
 	most := make([]int64, machine.Workers())
 	for w := range most {
 		most[w] = -1
 	}
-	for r.Left() > 0 {
-		if ctx.Err() != nil {
-			return -1, context.Cause(ctx)
-		}
-		v, err := r.Ints(2 * chunkEdges)
-		if err != nil {
-			return -1, d.fail(name, -1, "%w", err)
-		}
-		if err := inParts(len(v), func(w, lo, hi int) {
+	err := d.eachInt(ctx, name, 2*chunkEdges, func(_ int64, v []int64) error {
+		return inParts(len(v), func(w, lo, hi int) {
 			if lo < hi {
 				most[w] = max(most[w], slices.Max(v[lo:hi]))
 			}
-		}); err != nil {
-			return -1, err
-		}
-	}
-	return slices.Max(most), nil
+		})
+	})
+	return slices.Max(most), err
 }
 
 // ints reads a whole array of integers. 8 bytes each stay counted.
@@ -370,54 +397,43 @@ func (d *Describer) ints(name string) ([]int64, error) {
 }
 
 // labels reads labels, of which NaN is -1.
-func (d *Describer) labels(name string, h *array.Header) ([]int64, error) {
+func (d *Describer) labels(name string, h *array.Header) (list []int64, err error) {
 	if h.DType != unified.Float32 && h.DType != unified.Float64 {
 		return d.ints(name)
 	}
-	r, c, err := d.Set[name].Open()
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	v := []int64{}
-	for r.Left() > 0 {
-		at := h.Elements() - r.Left()
-		part, err := r.Floats(chunkEdges)
-		if err != nil {
-			return nil, d.fail(name, -1, "%w", err)
+	list = []int64{}
+	err = d.eachFloat(name, func(at int64, v []float64) (err error) {
+		if list, err = source.Grow(d.R.Budget.Ledger(), list, len(v)); err != nil {
+			return d.fail(name, -1, "%w", err)
 		}
-		if v, err = source.Grow(d.R.Budget.Ledger(), v, len(part)); err != nil {
-			return nil, d.fail(name, -1, "%w", err)
-		}
-		for i, x := range part {
+		for i, x := range v {
 			switch {
 			case math.IsNaN(x):
-				v = append(v, -1)
+				list = append(list, -1)
 			case x == math.Trunc(x) && math.Abs(x) < 1<<62:
-				v = append(v, int64(x))
+				list = append(list, int64(x))
 			default:
-				return nil, d.fail(name, at+int64(i), "%v is not a class", x)
+				return d.fail(name, at+int64(i), "%v is not a class", x)
 			}
 		}
-	}
-	return v, nil
+		return nil
+	})
+	return list, err
 }
+
+// errNoWeight ends the reading of weights.
+var errNoWeight = errors.New("not a weight")
 
 // weights reports whether all numbers of an array are finite and none is negative.
 func (d *Describer) weights(name string) (bool, error) {
-	r, c, err := d.Set[name].Open()
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
-	for r.Left() > 0 {
-		v, err := r.Floats(chunkEdges)
-		if err != nil {
-			return false, d.fail(name, -1, "%w", err)
-		}
+	err := d.eachFloat(name, func(_ int64, v []float64) error {
 		if slices.ContainsFunc(v, func(x float64) bool { return !(x >= 0) || math.IsInf(x, 0) }) {
-			return false, nil
+			return errNoWeight
 		}
+		return nil
+	})
+	if err == errNoWeight {
+		return false, nil
 	}
-	return true, nil
+	return err == nil, err
 }

@@ -168,27 +168,17 @@ func (d *Describer) edgeColumn(column, name string, h *array.Header) (bool, erro
 
 // stream writes all elements of an array, row by row.
 func (d *Describer) stream(ctx context.Context, w io.Writer, name string) error {
-	r, c, err := d.Set[name].Open()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if r.Fortran && len(r.Shape) > 1 {
-		return d.fail(name, -1, "its columns lie together, not its rows: write it by numpy.ascontiguousarray")
-	}
-	for r.Left() > 0 {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	return d.read(ctx, name, func(r *array.Reader, _ int64) error {
+		if r.Fortran && len(r.Shape) > 1 {
+			return d.fail(name, -1, "its columns lie together, not its rows: write it by numpy.ascontiguousarray")
 		}
 		b, err := r.Next(1 << 18)
 		if err != nil {
 			return d.fail(name, -1, "%w", err)
 		}
-		if _, err := w.Write(b); err != nil {
-			return err
-		}
-	}
-	return nil
+		_, err = w.Write(b)
+		return err
+	})
 }
 
 // splitNames are what names of arrays of splits are made of: "train_idx", "val_mask", "test", "train_3_idx".
@@ -212,34 +202,26 @@ const maxSplits = 1 << 10
 
 // masks takes the masks of many splits over all nodes: one a column.
 func (d *Describer) masks(name, split string, h *array.Header) error {
-	r, c, err := d.Set[name].Open()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	first := len(d.Graph.Splits)
 	for k := range h.Shape[1] {
 		d.Graph.Splits = append(d.Graph.Splits, source.Split{Name: split, Index: int(k), IDs: []int64{}})
 	}
-	splits := d.Graph.Splits[first:]
-	for row := int64(0); r.Left() > 0; {
-		part, err := r.Ints(max(1, chunkEdges/max(h.Shape[1], 1)) * h.Shape[1])
-		if err != nil {
-			return d.fail(name, -1, "%w", err)
-		}
-		for ; len(part) > 0; part, row = part[h.Shape[1]:], row+1 {
-			for k, x := range part[:h.Shape[1]] {
-				if x == 0 {
-					continue
+	splits, width := d.Graph.Splits[first:], h.Shape[1]
+	return d.eachInt(context.Background(), name, max(1, chunkEdges/max(width, 1))*width,
+		func(at int64, v []int64) (err error) {
+			for row := at / width; len(v) > 0; v, row = v[width:], row+1 {
+				for k, x := range v[:width] {
+					if x == 0 {
+						continue
+					}
+					if splits[k].IDs, err = source.Grow(d.R.Budget.Ledger(), splits[k].IDs, 1); err != nil {
+						return d.fail(name, -1, "%w", err)
+					}
+					splits[k].IDs = append(splits[k].IDs, row)
 				}
-				if splits[k].IDs, err = source.Grow(d.R.Budget.Ledger(), splits[k].IDs, 1); err != nil {
-					return d.fail(name, -1, "%w", err)
-				}
-				splits[k].IDs = append(splits[k].IDs, row)
 			}
-		}
-	}
-	return nil
+			return nil
+		})
 }
 
 // split takes a mask over all nodes, or a list of nodes.
@@ -252,23 +234,14 @@ func (d *Describer) split(name, split string, index int, h *array.Header) (bool,
 	if len(h.Shape) != 1 || h.DType == unified.Invalid {
 		return false, nil
 	}
-	r, c, err := d.Set[name].Open()
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
 	s := source.Split{Name: split, Index: index, IDs: []int64{}}
 	mask := h.Kind == array.Bool || h.Shape[0] == nodes && h.DType == unified.Uint8
 	if mask && h.Shape[0] != nodes {
 		return false, d.fail(name, -1, "is %v, but there are %d nodes", h, nodes)
 	}
-	for at := int64(0); r.Left() > 0; {
-		part, err := r.Ints(1 << 18)
-		if err != nil {
-			return false, d.fail(name, -1, "%w", err)
-		}
+	if err := d.eachInt(context.Background(), name, 1<<18, func(at int64, part []int64) (err error) {
 		if s.IDs, err = source.Grow(d.R.Budget.Ledger(), s.IDs, len(part)); err != nil {
-			return false, d.fail(name, -1, "%w", err)
+			return d.fail(name, -1, "%w", err)
 		}
 		for i, x := range part {
 			v := x
@@ -278,11 +251,13 @@ func (d *Describer) split(name, split string, index int, h *array.Header) (bool,
 				}
 			}
 			if v < 0 || v >= nodes || mask && x != 1 {
-				return false, d.fail(name, at+int64(i), "%d is not a node: there are %d nodes", x, nodes)
+				return d.fail(name, at+int64(i), "%d is not a node: there are %d nodes", x, nodes)
 			}
 			s.IDs = append(s.IDs, v)
 		}
-		at += int64(len(part))
+		return nil
+	}); err != nil {
+		return false, err
 	}
 	d.Graph.Splits = append(d.Graph.Splits, s)
 	return true, nil

@@ -55,7 +55,8 @@ func TestWhatDenseRowsTakeIsNoted(t *testing.T) {
 	for i := range 20 {
 		nodes += fmt.Sprintf("%d,x,1\n", i)
 	}
-	g, err := Read(context.Background(), collected(t, edges, `{"0": [1], "1": [999999]}`, nodes), "x", Options{})
+	at := collected(t, edges, `{"0": [1], "1": [999999]}`, nodes)
+	g, err := Read(context.Background(), at, "x", &source.Request{})
 	expect.OK(t, err)
 	defer g.Close()
 	notes := strings.Join(g.Notes, "")
@@ -98,7 +99,7 @@ func TestBadFilesAreNamed(t *testing.T) {
 		{"empty table", edges, features, "", "x_target.csv", "", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), collected(t, c.edges, c.features, c.targets), "x", Options{})
+			g, err := Read(context.Background(), collected(t, c.edges, c.features, c.targets), "x", &source.Request{})
 			if err == nil {
 				g.Close()
 			}

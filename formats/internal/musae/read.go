@@ -14,7 +14,6 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/edgelist"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
@@ -25,21 +24,15 @@ import (
 // maxWidth is the greatest feature number that is taken, plus one.
 const maxWidth = 1 << 20
 
-// Options say how to read.
-type Options struct {
-	Budget   *source.Budget // nil: no limit
-	Progress formats.Progress
-}
-
 // Read reads the collection in a folder, whose files begin with prefix. The caller closes the graph.
-func Read(ctx context.Context, dir source.Place, prefix string, opt Options) (*source.Graph, error) {
-	ledger := opt.Budget.Ledger()
+func Read(ctx context.Context, dir source.Place, prefix string, r *source.Request) (*source.Graph, error) {
+	ledger := r.Budget.Ledger()
 	t, err := readTarget(ctx, dir.In(prefix+"_target.csv"), ledger)
 	if err != nil {
 		return nil, err
 	}
 	g, err := edgelist.Read(ctx, dir.In(prefix+"_edges.csv"), edgelist.Options{IDs: edgelist.Numbers,
-		Nodes: int64(len(t.labels)), Budget: opt.Budget, Progress: opt.Progress})
+		Nodes: int64(len(t.labels)), Budget: r.Budget, Progress: r.Progress})
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +41,7 @@ func Read(ctx context.Context, dir source.Place, prefix string, opt Options) (*s
 		return nil, errors.Join(err, g.Close())
 	}
 	node := g.Node()
-	node.Classes = int64(len(t.classes))
-	node.Columns = append(node.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
-		unified.FromSlice(t.labels).Bytes()))
+	node.SetLabels(t.labels)
 	node.Strings = append(node.Strings, source.List("class", t.classes))
 	if t.names != nil {
 		node.Strings = append(node.Strings, source.List("name", t.names))

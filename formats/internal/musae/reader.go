@@ -33,7 +33,7 @@ func prefix(dir source.Place, edges string) string {
 func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
 	for _, name := range at.Tree.Files() {
 		if p := prefix(at, name); p != "" {
-			return Read(ctx, at, p, Options{Budget: r.Budget, Progress: r.Progress})
+			return Read(ctx, at, p, r)
 		}
 	}
 	return nil, source.Error(at.Path(), "", -1, "name a directory with X_edges.csv, X_features.json and X_target.csv",

@@ -307,9 +307,7 @@ func (a *Archive) addLabels(g *source.Graph, name string) error {
 	if err != nil {
 		return err
 	}
-	g.Node().Classes = source.Classes(labels)
-	g.Node().Columns = append(g.Node().Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
-		unified.FromSlice(labels).Bytes()))
+	g.Node().SetLabels(labels)
 	return nil
 }
 

@@ -331,9 +331,7 @@ func (d *dataset) readLabels(context.Context) error {
 	for i, v := range d.test {
 		labels[v] = test[i]
 	}
-	node.Classes = source.Classes(labels)
-	node.Columns = append(node.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
-		unified.FromSlice(labels).Bytes()))
+	node.SetLabels(labels)
 	n := int64(len(train))
 	if n > d.all {
 		return d.fail("y", -1, fmt.Errorf("there are %d training nodes, and allx has %d rows", n, d.all))

@@ -167,6 +167,13 @@ func List(name string, list []string) Strings {
 	}}
 }
 
+// SetLabels makes labels, which are kept, the column "label", and counts their classes.
+func (n *NodeType) SetLabels(labels []int64) {
+	n.Classes = Classes(labels)
+	n.Columns = append(n.Columns, Bytes(graph.Column{Name: "label", DType: unified.Int64},
+		unified.FromSlice(labels).Bytes()))
+}
+
 // Counted returns "1 edge", "2 edges".
 func Counted(n int64, one, many string) string {
 	if n == 1 {

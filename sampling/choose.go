@@ -17,17 +17,17 @@ import (
 // have weights. It finds the edges that may be followed, and chooses among them. It looks at all edges of a
 // destination, so it picks while it counts, and keeps the picks of a stage.
 type choosePicker[V nodeID] struct {
-	a      *assembly[V]
-	plan   plan
-	opt    Neighbor
-	share  uint64 // Share as a multiple of 2^-32
-	values edgeValues
-	set    subsetter
-	race   racer
-	late   smallest[int64] // the most recent edges, by time with all bits inverted
-	chunk  edgeChunk
-	part   edgeChunk // of chunk, between edges that are left out
-	rand   Rand
+	a       *assembly[V]
+	fanouts hopFanouts
+	opt     Neighbor
+	share   uint64 // Share as a multiple of 2^-32
+	values  edgeValues
+	set     subsetter
+	race    racer
+	late    smallest[int64] // the most recent edges, by time with all bits inverted
+	chunk   edgeChunk
+	part    edgeChunk // of chunk, between edges that are left out
+	rand    Rand
 
 	keptPicks
 	draws unified.Buffer // those of a destination, with replacement
@@ -74,12 +74,12 @@ type drawn struct {
 	pick int64
 }
 
-func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (*choosePicker[V], error) {
+func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p hopFanouts, env Env) (*choosePicker[V], error) {
 	values, err := opt.values(env.Graph)
 	if err != nil {
 		return nil, err
 	}
-	c := &choosePicker[V]{a: a, plan: p, opt: opt, share: fixedShare(opt.Share), values: values}
+	c := &choosePicker[V]{a: a, fanouts: p, opt: opt, share: fixedShare(opt.Share), values: values}
 	columns, err := EdgeColumns(opt, env.Graph)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (p *choosePicker[V]) step(pos, source int64, srcType int, asOf int64) int64
 
 // chooseBytes is the memory of a choosePicker beyond the assembly: the picks of a stage, and the candidates or draws of
 // a destination.
-func (n Neighbor) chooseBytes(s *graph.Schema, p plan, blocks [][]int64) int64 {
+func (n Neighbor) chooseBytes(s *graph.Schema, p hopFanouts, blocks [][]int64) int64 {
 	stage, picks, degree := int64(0), int64(0), int64(0)
 	for _, layer := range blocks {
 		for e, edges := range layer {
@@ -154,7 +154,7 @@ func (p *choosePicker[V]) hop(r Rand, _ []stage[V]) error {
 
 func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	p.st, p.made, p.done = st, 0, 0
-	if p.fanout = int64(p.plan[st.hop][st.edgeType]); p.fanout == 0 {
+	if p.fanout = int64(p.fanouts[st.hop][st.edgeType]); p.fanout == 0 {
 		return st.takeNone(ends), nil
 	}
 	if err := p.a.ranges(st); err != nil {

@@ -16,7 +16,7 @@ type deviceChoose struct {
 	kernels *chooseKernels
 	schema  *graph.Schema
 	opt     Neighbor
-	plan    plan
+	fanouts hopFanouts
 	purpose Purpose
 	values  edgeValues       // on the host, for times of seeds, and errors
 	nodes   []device.Address // [node type] where the times of nodes are; 0 for none
@@ -25,13 +25,13 @@ type deviceChoose struct {
 
 var sharedChooseKernels device.PerDevice[*chooseKernels]
 
-func openDeviceChoose(n Neighbor, env DeviceEnv, p plan) (DeviceWorker, error) {
+func openDeviceChoose(n Neighbor, env DeviceEnv, p hopFanouts) (DeviceWorker, error) {
 	s := env.Graph.Schema()
 	values, err := n.values(env.Graph)
 	if err != nil {
 		return nil, err
 	}
-	d := &deviceChoose{device: env.Device, schema: s, opt: n, plan: p, values: values, purpose: PurposePick}
+	d := &deviceChoose{device: env.Device, schema: s, opt: n, fanouts: p, values: values, purpose: PurposePick}
 	if values.weighted() || n.Time.HalfLife > 0 {
 		d.purpose = purposeWeigh
 	}
@@ -96,7 +96,7 @@ func (d *deviceChoose) close() error { return sharedChooseKernels.LetGo(d.device
 
 func (d *deviceChoose) needs() deviceNeeds {
 	n := deviceNeeds{eligible: true}
-	for _, fanouts := range d.plan {
+	for _, fanouts := range d.fanouts {
 		for _, k := range fanouts {
 			n.cells = n.cells || k > 32 && !d.opt.Replace || k == All && d.opt.Share != 0
 		}
@@ -106,7 +106,7 @@ func (d *deviceChoose) needs() deviceNeeds {
 
 func (d *deviceChoose) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 	et := &d.schema.Edges[edgeType]
-	seg.fanout = int64(d.plan[hop][edgeType])
+	seg.fanout = int64(d.fanouts[hop][edgeType])
 	seg.key = r.Stage(et.Key, d.purpose, uint8(hop)).key
 	seg.ordered = bit(d.opt.Time.ordered(et))
 	if d.nodes != nil {

@@ -15,7 +15,7 @@ type deviceLabor struct {
 	kernels *laborKernels
 	all     *neighborKernels // for fan-outs that take every edge; nil without such
 	graph   *graph.Graph
-	plan    plan
+	fanouts hopFanouts
 	opt     Labor
 }
 
@@ -26,11 +26,11 @@ func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if err := l.Validate(s); err != nil {
 		return nil, err
 	}
-	p, err := newPlan(s, l.Fanouts, l.PerType)
+	p, err := newHopFanouts(s, l.Fanouts, l.PerType)
 	if err != nil {
 		return nil, err
 	}
-	d := &deviceLabor{device: env.Device, graph: env.Graph, plan: p, opt: l}
+	d := &deviceLabor{device: env.Device, graph: env.Graph, fanouts: p, opt: l}
 	if d.kernels, err = sharedLaborKernels.Hold(env.Device, loadLaborKernels); err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 }
 
 // takesAll reports whether some fan-out takes every edge.
-func (p plan) takesAll() bool {
+func (p hopFanouts) takesAll() bool {
 	for _, fanouts := range p {
 		for _, k := range fanouts {
 			if k == All {
@@ -66,7 +66,7 @@ func (d *deviceLabor) needs() deviceNeeds { return deviceNeeds{} }
 func (d *deviceLabor) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 	s := d.graph.Schema()
 	src := s.Edges[edgeType].Src
-	seg.fanout = int64(d.plan[hop][edgeType])
+	seg.fanout = int64(d.fanouts[hop][edgeType])
 	v := d.opt.variates(r, s.Nodes[src].Key, hop, d.graph.Offset(src))
 	if seg.key = v.key; v.many {
 		seg.next, seg.phases, seg.turn = v.next, v.phases, v.turn

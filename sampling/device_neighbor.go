@@ -14,7 +14,7 @@ type deviceNeighbor struct {
 	device  *device.Device
 	kernels *neighborKernels
 	keys    []uint64 // of the edge types
-	plan    plan
+	fanouts hopFanouts
 	replace bool
 	has     struct{ all, large bool } // fan-outs that take every edge, or more than a warp has lanes
 }
@@ -36,14 +36,14 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if err := errors.Join(n.Validate(s), n.OnDevice()); err != nil {
 		return nil, err
 	}
-	p, err := newPlan(s, n.Fanouts, n.PerType)
+	p, err := newHopFanouts(s, n.Fanouts, n.PerType)
 	if err != nil {
 		return nil, err
 	}
 	if n.chooses() {
 		return openDeviceChoose(n, env, p)
 	}
-	d := &deviceNeighbor{device: env.Device, plan: p, replace: n.Replace}
+	d := &deviceNeighbor{device: env.Device, fanouts: p, replace: n.Replace}
 	for e := range s.Edges {
 		d.keys = append(d.keys, s.Edges[e].Key)
 	}
@@ -65,7 +65,7 @@ func (d *deviceNeighbor) close() error { return sharedNeighborKernels.LetGo(d.de
 func (d *deviceNeighbor) needs() deviceNeeds { return deviceNeeds{cells: d.has.large} }
 
 func (d *deviceNeighbor) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
-	seg.fanout = int64(d.plan[hop][edgeType])
+	seg.fanout = int64(d.fanouts[hop][edgeType])
 	seg.key = r.Stage(d.keys[edgeType], PurposePick, uint8(hop)).key
 }
 

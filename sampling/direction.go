@@ -36,7 +36,7 @@ func (d *Direction) UnmarshalText(text []byte) error {
 }
 
 // checkDirection refuses edge types whose blocks cannot hold the edges that are followed.
-func (n Neighbor) checkDirection(s *graph.Schema, p plan) error {
+func (n Neighbor) checkDirection(s *graph.Schema, p hopFanouts) error {
 	if n.Direction > Both {
 		return fmt.Errorf("%w: %v of edges", ErrOptions, n.Direction)
 	}
@@ -53,7 +53,7 @@ func (n Neighbor) checkDirection(s *graph.Schema, p plan) error {
 }
 
 // follows reports whether any hop follows edges of a type.
-func (p plan) follows(e int) bool {
+func (p hopFanouts) follows(e int) bool {
 	return slices.ContainsFunc(p, func(fanouts []int) bool { return fanouts[e] != 0 })
 }
 

@@ -27,16 +27,17 @@ func ParseFanouts(text string) (all []int, perType map[string][]int, err error) 
 	return all, perType, err
 }
 
-// plan is the fan-out of each hop and edge type: [hop][edge type]; of HGT the number of nodes of each node type.
-type plan [][]int
+// hopFanouts is the fan-out of each hop and edge type: [hop][edge type]. For HGT it is the number of nodes of each node
+// type.
+type hopFanouts [][]int
 
-func newPlan(s *graph.Schema, all []int, perType map[string][]int) (plan, error) {
-	return planFor("fan-out", len(s.Edges), all, perType, s.EdgeTypes())
+func newHopFanouts(s *graph.Schema, all []int, perType map[string][]int) (hopFanouts, error) {
+	return hopFanoutsFor("fan-out", len(s.Edges), all, perType, s.EdgeTypes())
 }
 
-// planFor is newPlan for so many types, which find finds by name. what is the word for a number of the plan.
-func planFor(what string, types int, all []int, perType map[string][]int, find func(string) (int, error)) (plan,
-	error) {
+// hopFanoutsFor is newHopFanouts for any kind of type: find finds one by name, and what names the numbers in errors.
+func hopFanoutsFor(what string, types int, all []int, perType map[string][]int,
+	find func(string) (int, error)) (hopFanouts, error) {
 	hops := len(all)
 	for _, k := range perType {
 		hops = max(hops, len(k))
@@ -55,7 +56,7 @@ func planFor(what string, types int, all []int, perType map[string][]int, find f
 		}
 		lists[t], named[t] = perType[name], name
 	}
-	p := make(plan, hops)
+	p := make(hopFanouts, hops)
 	for h := range p {
 		p[h] = make([]int, types)
 		for t, list := range lists {
@@ -73,7 +74,7 @@ func planFor(what string, types int, all []int, perType map[string][]int, find f
 
 // bound returns the most distinct nodes of each type that a batch can have, and the most edges of each [layer][edge
 // type]. With NewNodes all edges lie in layer 0.
-func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, blocks [][]int64) {
+func (p hopFanouts) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, blocks [][]int64) {
 	if n.Time.Chain {
 		return p.boundOfPaths(s, batchSize, n.Frontier)
 	}
@@ -125,7 +126,7 @@ func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, 
 }
 
 // boundOfPaths is bound where a node is in a list once for each time that leads to it, so for each path at most.
-func (p plan) boundOfPaths(s *graph.Schema, batchSize int, f Frontier) (lists []int64, blocks [][]int64) {
+func (p hopFanouts) boundOfPaths(s *graph.Schema, batchSize int, f Frontier) (lists []int64, blocks [][]int64) {
 	lists, blocks = make([]int64, len(s.Nodes)), make([][]int64, len(p))
 	for t := range lists {
 		lists[t] = int64(batchSize)

@@ -30,9 +30,9 @@ type HGT struct {
 // purposeBudget is the purpose of races by budget.
 const purposeBudget = Purpose(14)
 
-// plan returns how many nodes are drawn: [hop][node type].
-func (k HGT) plan(s *graph.Schema) (plan, error) {
-	return planFor("number of nodes", len(s.Nodes), k.Nodes, k.PerType, func(name string) (int, error) {
+// fanouts returns how many nodes are drawn: [hop][node type].
+func (k HGT) fanouts(s *graph.Schema) (hopFanouts, error) {
+	return hopFanoutsFor("number of nodes", len(s.Nodes), k.Nodes, k.PerType, func(name string) (int, error) {
 		t := s.NodeType(name)
 		if t < 0 {
 			return t, fmt.Errorf("no node type %q", name)
@@ -41,11 +41,11 @@ func (k HGT) plan(s *graph.Schema) (plan, error) {
 	})
 }
 
-func (k HGT) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
+func (k HGT) Validate(s *graph.Schema) error { _, err := k.fanouts(s); return err }
 func (k HGT) Fingerprint() string            { return option.Fingerprint("hgt", k) }
 
 func (k HGT) Bound(s *graph.Schema, batchSize int) Bound {
-	p, err := k.plan(s)
+	p, err := k.fanouts(s)
 	if err != nil {
 		return Bound{}
 	}
@@ -81,7 +81,7 @@ type budget[V nodeID] struct {
 
 type hgtWorker[V nodeID] struct {
 	*inducer[V]
-	plan    plan
+	fanouts hopFanouts
 	budgets []budget[V]       // [node type]
 	spent   []int             // [node type] nodes of the list whose in-edges count in budgets
 	race    smallest[float64] // by place in the pool
@@ -91,7 +91,7 @@ type hgtWorker[V nodeID] struct {
 
 func openHGT[V nodeID](k HGT, env Env, indices []V) (Worker, error) {
 	s := env.Graph.Schema()
-	p, err := k.plan(s)
+	p, err := k.fanouts(s)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func openHGT[V nodeID](k HGT, env Env, indices []V) (Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &hgtWorker[V]{inducer: newInducer(a, env), plan: p, budgets: make([]budget[V], len(s.Nodes)),
+	w := &hgtWorker[V]{inducer: newInducer(a, env), fanouts: p, budgets: make([]budget[V], len(s.Nodes)),
 		spent: make([]int, len(s.Nodes))}
 	for t := range w.budgets {
 		w.budgets[t].pool.init(s.Nodes[t].Count, a.scratch)
@@ -119,7 +119,7 @@ func (w *hgtWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Samp
 			return err
 		}
 	}
-	for h := range w.plan {
+	for h := range w.fanouts {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -204,7 +204,7 @@ func (w *hgtWorker[V]) give(t int, from, to int64, amount float64) (err error) {
 
 // draw draws nodes of a type.
 func (w *hgtWorker[V]) draw(r Rand, h, t int, out *graph.Sample) (err error) {
-	b, l, k := &w.budgets[t], &w.lists[t], w.plan[h][t]
+	b, l, k := &w.budgets[t], &w.lists[t], w.fanouts[h][t]
 	n := b.nodes.n
 	if k == 0 || n == 0 {
 		return nil

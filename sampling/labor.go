@@ -76,7 +76,7 @@ func (l Labor) Fingerprint() string {
 
 func (l Labor) Bound(s *graph.Schema, batchSize int) Bound {
 	b := l.neighbor().Bound(s, batchSize)
-	if p, err := newPlan(s, l.Fanouts, l.PerType); err == nil {
+	if p, err := newHopFanouts(s, l.Fanouts, l.PerType); err == nil {
 		b.Scratch = sat.Add(b.Scratch, 16*p.laborRoom(s))
 	}
 	return b
@@ -84,7 +84,7 @@ func (l Labor) Bound(s *graph.Schema, batchSize int) Bound {
 
 // laborRoom returns how many edges a picker of a fixed number keeps in view while it looks for the least. Twice the
 // most picks make room for a look at as many edges again before the greater half is dropped.
-func (p plan) laborRoom(s *graph.Schema) int64 {
+func (p hopFanouts) laborRoom(s *graph.Schema) int64 {
 	most := int64(0)
 	for _, fanouts := range p {
 		for e, k := range fanouts {
@@ -106,7 +106,7 @@ func (l Labor) Open(env Env) (Worker, error) {
 
 func openLabor[V nodeID](opt Labor, env Env, indices []V) (Worker, error) {
 	s := env.Graph.Schema()
-	p, err := newPlan(s, opt.Fanouts, opt.PerType)
+	p, err := newHopFanouts(s, opt.Fanouts, opt.PerType)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func openLabor[V nodeID](opt Labor, env Env, indices []V) (Worker, error) {
 		return nil, err
 	}
 	a.pages.looksAt(env.Graph.Indices())
-	w := &laborPicker[V]{a: a, plan: p, opt: opt}
+	w := &laborPicker[V]{a: a, fanouts: p, opt: opt}
 	a.own(&w.seen)
 	return &worker[V]{a, w}, nil
 }

@@ -61,10 +61,10 @@ func (v *variates) of(id uint64) uint64 {
 
 // laborPicker picks for Labor: of each destination's edges those whose sources have the least variates.
 type laborPicker[V nodeID] struct {
-	a    *assembly[V]
-	plan plan
-	opt  Labor
-	rand Rand
+	a       *assembly[V]
+	fanouts hopFanouts
+	opt     Labor
+	rand    Rand
 
 	// of the stage at hand
 	*stage[V]
@@ -88,7 +88,7 @@ func (p *laborPicker[V]) hop(r Rand, _ []stage[V]) error {
 }
 
 func (p *laborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
-	n, k := int64(st.have), int64(p.plan[st.hop][st.edgeType])
+	n, k := int64(st.have), int64(p.fanouts[st.hop][st.edgeType])
 	p.stage, p.fanout, p.i, p.done = st, k, st.lo, 0
 	if k == 0 {
 		p.i = st.hi

@@ -48,9 +48,9 @@ func (l littleGraph) copies(t *testing.T, n int) *graph.Graph {
 	return graphs.New(t, d)
 }
 
-// eachWalk calls f for every walk of a plan from node 0, with its nodes (the root first), whether each step was one to
+// eachWalk calls f for every walk by rules p from node 0, with its nodes (the root first), whether each step was one to
 // the root in place of a step, and its probability.
-func (l littleGraph) eachWalk(p walkPlan, f func(nodes []int64, jumps []bool, chance float64)) {
+func (l littleGraph) eachWalk(p walkRules, f func(nodes []int64, jumps []bool, chance float64)) {
 	var walk func(nodes []int64, jumps []bool, phase int, chance float64)
 	walk = func(nodes []int64, jumps []bool, phase int, chance float64) {
 		if len(nodes) > p.length || chance == 0 {
@@ -91,7 +91,7 @@ func (l littleGraph) eachWalk(p walkPlan, f func(nodes []int64, jumps []bool, ch
 }
 
 // secondOrder is node2vec's weight of a step to a node, after some nodes.
-func (l littleGraph) secondOrder(p walkPlan, nodes []int64, to int64) float64 {
+func (l littleGraph) secondOrder(p walkRules, nodes []int64, to int64) float64 {
 	if p.p == 0 || len(nodes) < 2 {
 		return 1
 	}
@@ -136,7 +136,7 @@ func TestWalksGoAsTheirLawsSay(t *testing.T) {
 				k.PerSeed = perSeed
 				c.of = k
 			}
-			p := planOf(t, c.of, g.Schema())
+			p := rulesOf(t, c.of, g.Schema())
 			one := make([]float64, 1<<(lawNodes*p.length))
 			c.graph.eachWalk(p, func(nodes []int64, _ []bool, chance float64) {
 				set := 0
@@ -157,7 +157,7 @@ func TestWalksGoAsTheirLawsSay(t *testing.T) {
 }
 
 // countWalks draws walks from node 0 of each copy of the little graph.
-func countWalks(t *testing.T, g *graph.Graph, of Sampler, p walkPlan, together int, counts *chances, trials int) {
+func countWalks(t *testing.T, g *graph.Graph, of Sampler, p walkRules, together int, counts *chances, trials int) {
 	t.Helper()
 	req := &Request{Seeds: [][]int64{nil}}
 	for v := int64(0); v < g.NumNodes(); v += lawNodes {
@@ -191,7 +191,7 @@ func TestVisitsChooseAsTheirLawsSay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := littleBack[:1].copies(t, roots)
-			p := expect.Must(k.plan(g.Schema()))(t)
+			p := expect.Must(k.rules(g.Schema()))(t)
 			c := newChances(littleBack[:1].visitsLaw(p))
 			req := &Request{Seeds: [][]int64{nil}}
 			for i := range int64(roots) {
@@ -217,7 +217,7 @@ func TestVisitsChooseAsTheirLawsSay(t *testing.T) {
 }
 
 // visitsLaw enumerates the walks of a node, and how often they come to each node together.
-func (l littleGraph) visitsLaw(p visitPlan) []float64 {
+func (l littleGraph) visitsLaw(p visitRules) []float64 {
 	type visits [lawNodes]int
 	one, all := map[visits]float64{}, map[visits]float64{{}: 1}
 	l.eachWalk(p.walks, func(nodes []int64, jumps []bool, chance float64) {

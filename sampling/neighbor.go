@@ -94,7 +94,7 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 	if err := errors.Join(n.checkColumns(s), n.checkTimes(s), n.checkTogether(), n.checkInduced()); err != nil {
 		return err
 	}
-	p, err := newPlan(s, n.Fanouts, n.PerType)
+	p, err := newHopFanouts(s, n.Fanouts, n.PerType)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	if n.Induced {
 		return n.boundInduced(s, batchSize)
 	}
-	p, err := newPlan(s, n.Fanouts, n.PerType)
+	p, err := newHopFanouts(s, n.Fanouts, n.PerType)
 	if err != nil {
 		return Bound{}
 	}
@@ -178,7 +178,7 @@ func (n Neighbor) Open(env Env) (Worker, error) {
 
 func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) {
 	s := env.Graph.Schema()
-	p, err := newPlan(s, opt.Fanouts, opt.PerType)
+	p, err := newHopFanouts(s, opt.Fanouts, opt.PerType)
 	if err != nil {
 		return nil, err
 	}
@@ -200,9 +200,9 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 }
 
 // newPicker returns the picker among the edges of one type.
-func newPicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (picker[V], error) {
+func newPicker[V nodeID](a *assembly[V], opt Neighbor, p hopFanouts, env Env) (picker[V], error) {
 	if !opt.chooses() {
-		w := &neighborPicker[V]{a: a, plan: p, replace: opt.Replace}
+		w := &neighborPicker[V]{a: a, fanouts: p, replace: opt.Replace}
 		a.own(&w.picks)
 		return w, nil
 	}

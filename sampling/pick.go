@@ -11,7 +11,7 @@ import (
 // neighborPicker picks for Neighbor: up to a fan-out of each destination's edges, or all of them.
 type neighborPicker[V nodeID] struct {
 	a       *assembly[V]
-	plan    plan
+	fanouts hopFanouts
 	replace bool
 	set     subsetter
 	rand    Rand
@@ -29,7 +29,7 @@ type neighborPicker[V nodeID] struct {
 
 // manyPicks returns the most picks that a destination takes at once without taking all its edges, if they are more than
 // a chunk holds; else 0. No destination has more edges than its type.
-func (p plan) manyPicks(s *graph.Schema) (most int64) {
+func (p hopFanouts) manyPicks(s *graph.Schema) (most int64) {
 	for _, fanouts := range p {
 		for e, k := range fanouts {
 			if n := min(int64(k), s.Edges[e].Count); n > chunkPicks {
@@ -48,7 +48,7 @@ func (p *neighborPicker[V]) hop(r Rand, _ []stage[V]) error {
 }
 
 func (p *neighborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
-	n, k := int64(st.have), int64(p.plan[st.hop][st.edgeType])
+	n, k := int64(st.have), int64(p.fanouts[st.hop][st.edgeType])
 	if k == 0 {
 		for i := st.lo; i < st.hi; i++ {
 			ends[i] = int32(n)

@@ -25,7 +25,7 @@ type pusher[V nodeID] struct {
 	head              int
 }
 
-func newPusher[V nodeID](a *assembly[V], p visitPlan) *pusher[V] {
+func newPusher[V nodeID](a *assembly[V], p visitRules) *pusher[V] {
 	u := &pusher[V]{a: a, alpha: p.alpha, spread: p.spread}
 	u.pool.init(1<<62, a.scratch)
 	a.own(&u.kept, &u.left, &u.waits)

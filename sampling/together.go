@@ -47,9 +47,9 @@ func (n Neighbor) checkTogether() error {
 	return nil
 }
 
-// ofNodeTypes returns a plan by node type of the destination.
-func (p plan) ofNodeTypes(s *graph.Schema, all []int) plan {
-	by := make(plan, len(p))
+// ofNodeTypes returns the fan-outs by node type of the destination.
+func (p hopFanouts) ofNodeTypes(s *graph.Schema, all []int) hopFanouts {
+	by := make(hopFanouts, len(p))
 	for h := range by {
 		by[h] = slices.Repeat([]int{all[h]}, len(s.Nodes))
 	}
@@ -73,7 +73,7 @@ func (a *assembly[V]) allEdges() *assembly[V] {
 	return b
 }
 
-func newTogetherPicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (picker[V], error) {
+func newTogetherPicker[V nodeID](a *assembly[V], opt Neighbor, p hopFanouts, env Env) (picker[V], error) {
 	w := &togetherPicker[V]{a: a, all: a.allEdges(), sort: opt.Replace, dealt: make([]dealt[V], len(a.lists)),
 		chunk: newChunk[V]()}
 	var err error
@@ -103,7 +103,7 @@ func (n Neighbor) capTogether(s *graph.Schema, fanouts []int, lists, fresh, reac
 }
 
 // togetherBytes is the memory of a togetherPicker beyond the assembly.
-func (n Neighbor) togetherBytes(s *graph.Schema, p plan, b Bound) int64 {
+func (n Neighbor) togetherBytes(s *graph.Schema, p hopFanouts, b Bound) int64 {
 	most := int64(0) // picks of a hop
 	for _, layer := range b.Blocks {
 		sum := int64(0)
@@ -121,7 +121,7 @@ func (n Neighbor) togetherBytes(s *graph.Schema, p plan, b Bound) int64 {
 		return sat.Add(bytes, n.chooseBytes(&all, by, [][]int64{{most}}))
 	}
 	if !n.Replace {
-		by = plan{slices.Repeat([]int{slices.Max(n.Fanouts)}, 1)}
+		by = hopFanouts{slices.Repeat([]int{slices.Max(n.Fanouts)}, 1)}
 		bytes = sat.Add(bytes, 8*by.manyPicks(&all))
 	}
 	return bytes

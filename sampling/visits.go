@@ -52,16 +52,16 @@ type PPR struct {
 	As      string  `same:"edge-type" id:"as"` // as in PinSage
 }
 
-// visitPlan has the options of PinSage and PPR in one form, checked against a schema.
-type visitPlan struct {
-	walks         walkPlan
+// visitRules has the options of PinSage and PPR in one form, checked against a schema.
+type visitRules struct {
+	walks         walkRules
 	hops, most    int
 	as            int // edge type
 	alpha, spread uint64
 	push          bool
 }
 
-func (k PinSage) plan(s *graph.Schema) (p visitPlan, err error) {
+func (k PinSage) rules(s *graph.Schema) (p visitRules, err error) {
 	p.hops, p.most = max(k.Hops, 1), k.Neighbors
 	walks := max(k.Walks, 10*int(bit(k.Walks == 0)))
 	if k.Neighbors < 1 || k.Hops < 0 || k.Walks < 0 || p.hops*walks > mostWalks {
@@ -69,7 +69,7 @@ func (k PinSage) plan(s *graph.Schema) (p visitPlan, err error) {
 			"%d walks over all hops", ErrOptions, k.Neighbors, p.hops, walks, mostWalks)
 	}
 	p.walks, err = Walk{Length: k.Length, PerSeed: walks, Restart: k.Restart, Stop: k.Stop, Metapath: k.Metapath,
-		Edges: true}.plan(s)
+		Edges: true}.rules(s)
 	if err != nil {
 		return p, err
 	}
@@ -81,7 +81,7 @@ func (k PinSage) plan(s *graph.Schema) (p visitPlan, err error) {
 	return p, err
 }
 
-func (k PPR) plan(s *graph.Schema) (p visitPlan, err error) {
+func (k PPR) rules(s *graph.Schema) (p visitRules, err error) {
 	alpha, epsilon := cmp.Or(k.Alpha, 0.15), cmp.Or(k.Epsilon, 1e-4)
 	if k.Neighbors < 1 || !(alpha >= 0.001 && alpha < 1 && epsilon >= 1e-9 && epsilon <= 1) {
 		return p, fmt.Errorf("%w: ppr: %d neighbours, alpha %v, epsilon %v: there must be a neighbour, 0.001 <= alpha "+
@@ -119,8 +119,8 @@ func joining(s *graph.Schema, name string, nodes int) (int, error) {
 	return found[0], nil
 }
 
-func (k PinSage) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
-func (k PPR) Validate(s *graph.Schema) error     { _, err := k.plan(s); return err }
+func (k PinSage) Validate(s *graph.Schema) error { _, err := k.rules(s); return err }
+func (k PPR) Validate(s *graph.Schema) error     { _, err := k.rules(s); return err }
 
 func (k PinSage) Fingerprint() string {
 	return option.Fingerprint("pinsage", option.Filled(k))
@@ -130,10 +130,10 @@ func (k PPR) Fingerprint() string {
 	return option.Fingerprint("ppr", option.Filled(k))
 }
 
-func (k PinSage) Bound(s *graph.Schema, batchSize int) Bound { return boundOf(k.plan, s, batchSize) }
-func (k PPR) Bound(s *graph.Schema, batchSize int) Bound     { return boundOf(k.plan, s, batchSize) }
+func (k PinSage) Bound(s *graph.Schema, batchSize int) Bound { return boundOf(k.rules, s, batchSize) }
+func (k PPR) Bound(s *graph.Schema, batchSize int) Bound     { return boundOf(k.rules, s, batchSize) }
 
-func (p visitPlan) bound(s *graph.Schema, batchSize int) Bound {
+func (p visitRules) bound(s *graph.Schema, batchSize int) Bound {
 	of := s.Nodes[s.Edges[p.as].Dst].Count
 	most := int64(p.most)
 	if !p.push {
@@ -168,10 +168,10 @@ func (p visitPlan) bound(s *graph.Schema, batchSize int) Bound {
 	return b
 }
 
-func (k PinSage) Open(env Env) (Worker, error) { return openOf(k.plan, env) }
-func (k PPR) Open(env Env) (Worker, error)     { return openOf(k.plan, env) }
+func (k PinSage) Open(env Env) (Worker, error) { return openOf(k.rules, env) }
+func (k PPR) Open(env Env) (Worker, error)     { return openOf(k.rules, env) }
 
-func (p visitPlan) open(env Env) (Worker, error) {
+func (p visitRules) open(env Env) (Worker, error) {
 	if env.EdgePos {
 		return nil, fmt.Errorf("%w: edges to neighbours that walks or scores choose are none of the graph's, so they "+
 			"have no positions and no columns", ErrOptions)
@@ -188,20 +188,20 @@ type scored[V nodeID] struct {
 // visitWorker makes blocks of the nodes that score highest.
 type visitWorker[V nodeID] struct {
 	*assembly[V]
-	visitPlan
+	visitRules
 	walk *walkWorker[V] // of PinSage
 	push *pusher[V]     // of PPR
 	best []scored[V]    // of the node at hand
 	ids  []V            // of the neighbours that were taken
 }
 
-func openVisits[V nodeID](p visitPlan, env Env, indices []V) (Worker, error) {
+func openVisits[V nodeID](p visitRules, env Env, indices []V) (Worker, error) {
 	s := env.Graph.Schema()
 	a, err := newAssembly(env, indices, AllNodes, false, p.bound(s, env.BatchSize))
 	if err != nil {
 		return nil, err
 	}
-	w := &visitWorker[V]{assembly: a, visitPlan: p}
+	w := &visitWorker[V]{assembly: a, visitRules: p}
 	if p.push {
 		w.push = newPusher(a, p)
 	} else {

@@ -75,7 +75,7 @@ func oracleScores(t *testing.T, g *graph.Graph, k Sampler, r Rand, v int64, own 
 		score, _ := oraclePush(g, k, v)
 		return score
 	}
-	p := expect.Must(k.(PinSage).plan(g.Schema()))(t)
+	p := expect.Must(k.(PinSage).rules(g.Schema()))(t)
 	score := map[int64]uint64{}
 	for w := range p.walks.perSeed {
 		nodes, edges := oracleWalk(g, p.walks, r, v, own, hop*p.walks.perSeed+w)

@@ -62,8 +62,8 @@ const (
 	mostWalks = 256
 )
 
-// walkPlan has the options of Walk and Node2Vec in one form, checked against a schema.
-type walkPlan struct {
+// walkRules has the options of Walk and Node2Vec in one form, checked against a schema.
+type walkRules struct {
 	length, perSeed int
 	restart, stop   float64
 	path            []int   // edge types; nil: any
@@ -71,8 +71,8 @@ type walkPlan struct {
 	withEdges       bool
 }
 
-func (k Walk) plan(s *graph.Schema) (walkPlan, error) {
-	w := walkPlan{length: k.Length, perSeed: max(k.PerSeed, 1), restart: k.Restart, stop: k.Stop, withEdges: k.Edges}
+func (k Walk) rules(s *graph.Schema) (walkRules, error) {
+	w := walkRules{length: k.Length, perSeed: max(k.PerSeed, 1), restart: k.Restart, stop: k.Stop, withEdges: k.Edges}
 	if !(k.Restart >= 0 && k.Stop >= 0 && k.Restart+k.Stop <= 1) {
 		return w, fmt.Errorf("%w: restart %v and stop %v: they are probabilities of at most 1 together", ErrOptions,
 			k.Restart, k.Stop)
@@ -85,7 +85,7 @@ func (k Walk) plan(s *graph.Schema) (walkPlan, error) {
 	return w, err
 }
 
-func (w *walkPlan) check(perSeed int) error {
+func (w *walkRules) check(perSeed int) error {
 	if w.length < 1 || w.length > mostSteps || perSeed < 0 || perSeed > mostWalks {
 		return fmt.Errorf("%w: %d walks of %d steps a seed: at most %d of 1 to %d are possible", ErrOptions, perSeed,
 			w.length, mostWalks, mostSteps)
@@ -114,8 +114,8 @@ func metapath(s *graph.Schema, names []string, steps int) (path []int, err error
 	return path, nil
 }
 
-func (k Node2Vec) plan(s *graph.Schema) (walkPlan, error) {
-	w := walkPlan{length: k.Length, perSeed: max(k.PerSeed, 1), p: k.P, q: k.Q, withEdges: k.Edges}
+func (k Node2Vec) rules(s *graph.Schema) (walkRules, error) {
+	w := walkRules{length: k.Length, perSeed: max(k.PerSeed, 1), p: k.P, q: k.Q, withEdges: k.Edges}
 	for _, x := range []*float64{&w.p, &w.q} {
 		if *x == 0 {
 			*x = 1
@@ -133,8 +133,8 @@ func (k Node2Vec) plan(s *graph.Schema) (walkPlan, error) {
 	return w, w.check(k.PerSeed)
 }
 
-func (k Walk) Validate(s *graph.Schema) error     { _, err := k.plan(s); return err }
-func (k Node2Vec) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
+func (k Walk) Validate(s *graph.Schema) error     { _, err := k.rules(s); return err }
+func (k Node2Vec) Validate(s *graph.Schema) error { _, err := k.rules(s); return err }
 
 func (k Walk) Fingerprint() string {
 	return option.Fingerprint("walk", option.Filled(k))
@@ -144,10 +144,10 @@ func (k Node2Vec) Fingerprint() string {
 	return option.Fingerprint("node2vec", option.Filled(k))
 }
 
-func (k Walk) Bound(s *graph.Schema, batchSize int) Bound     { return boundOf(k.plan, s, batchSize) }
-func (k Node2Vec) Bound(s *graph.Schema, batchSize int) Bound { return boundOf(k.plan, s, batchSize) }
+func (k Walk) Bound(s *graph.Schema, batchSize int) Bound     { return boundOf(k.rules, s, batchSize) }
+func (k Node2Vec) Bound(s *graph.Schema, batchSize int) Bound { return boundOf(k.rules, s, batchSize) }
 
-func (w walkPlan) bound(s *graph.Schema, batchSize int) Bound {
+func (w walkRules) bound(s *graph.Schema, batchSize int) Bound {
 	rows := sat.Mul(int64(batchSize), int64(w.perSeed))
 	steps, entry := int64(w.length), graph.Column{DType: unified.Int32, Shape: []int64{int64(w.length) + 1}}
 	b := boundNodes(s, sat.Add(int64(batchSize), sat.Mul(rows, steps)))
@@ -167,12 +167,12 @@ func (w walkPlan) bound(s *graph.Schema, batchSize int) Bound {
 }
 
 // group returns how many walks go side by side.
-func (w *walkPlan) group() int {
+func (w *walkRules) group() int {
 	return max(w.perSeed, max(16, min(walkers, 65536/(w.length+1))))
 }
 
 // scratch returns the memory that walkerOver takes.
-func (w *walkPlan) scratch(s *graph.Schema) int64 {
+func (w *walkRules) scratch(s *graph.Schema) int64 {
 	id, n := s.IDType().Size(), int64(w.length)
 	each := 3*id + 3*4 + 3*8 + (n+1)*id // fields of walkWorker, of one walk
 	if w.withEdges {
@@ -182,9 +182,9 @@ func (w *walkPlan) scratch(s *graph.Schema) int64 {
 	return sat.Add(sat.Mul(int64(w.group()), each), 8*keys)
 }
 
-func (k Walk) Open(env Env) (Worker, error)     { return openOf(k.plan, env) }
-func (k Node2Vec) Open(env Env) (Worker, error) { return openOf(k.plan, env) }
+func (k Walk) Open(env Env) (Worker, error)     { return openOf(k.rules, env) }
+func (k Node2Vec) Open(env Env) (Worker, error) { return openOf(k.rules, env) }
 
-func (w walkPlan) open(env Env) (Worker, error) {
+func (w walkRules) open(env Env) (Worker, error) {
 	return openByWidth(w, env, newWalker, newWalker)
 }

@@ -53,7 +53,7 @@ func (o *oracleLists) typeOf(fused int64) int {
 }
 
 // oracleWalk is docs/sampling.md, "Random walks": the fused ids of a walk and the positions of its edges.
-func oracleWalk(g *graph.Graph, k walkPlan, r Rand, root int64, own uint64, walk int) (nodes, edges []int64) {
+func oracleWalk(g *graph.Graph, k walkRules, r Rand, root int64, own uint64, walk int) (nodes, edges []int64) {
 	s := g.Schema()
 	draw := func(key uint64, p rng.Purpose, i int) uint64 {
 		return rng.Draw(rng.Stream(rng.StageKey(r.key, key, p, uint8(walk)), own), uint64(i))
@@ -100,7 +100,7 @@ func oracleWalk(g *graph.Graph, k walkPlan, r Rand, root int64, own uint64, walk
 }
 
 // oracleNode2Vec is the same for walks of second order.
-func oracleNode2Vec(g *graph.Graph, k walkPlan, r Rand, root int64, own uint64, walk int) (nodes, edges []int64) {
+func oracleNode2Vec(g *graph.Graph, k walkRules, r Rand, root int64, own uint64, walk int) (nodes, edges []int64) {
 	picks := rng.Stream(rng.StageKey(r.key, 0, rng.Walk, uint8(walk)), own)
 	accept := rng.Stream(rng.StageKey(r.key, 0, 11, uint8(walk)), own)
 	nodes = []int64{root}
@@ -120,7 +120,7 @@ func oracleNode2Vec(g *graph.Graph, k walkPlan, r Rand, root int64, own uint64, 
 	return nodes, edges
 }
 
-func oracleBiased(g *graph.Graph, k walkPlan, picks, accept, step uint64, at, before int64) int64 {
+func oracleBiased(g *graph.Graph, k walkRules, picks, accept, step uint64, at, before int64) int64 {
 	weight := func(pos int64) float64 {
 		x := indexAt(g, pos)
 		if x == before {
@@ -201,14 +201,14 @@ func randomWalk(r *rand.Rand, s *graph.Schema) Sampler {
 	return k
 }
 
-func planOf(t testing.TB, k Sampler, s *graph.Schema) walkPlan {
+func rulesOf(t testing.TB, k Sampler, s *graph.Schema) walkRules {
 	t.Helper()
-	var p walkPlan
+	var p walkRules
 	var err error
 	if w, ok := k.(Walk); ok {
-		p, err = w.plan(s)
+		p, err = w.rules(s)
 	} else {
-		p, err = k.(Node2Vec).plan(s)
+		p, err = k.(Node2Vec).rules(s)
 	}
 	expect.OK(t, err)
 	return p
@@ -223,7 +223,7 @@ func TestWalksEqualTheOracle(t *testing.T) {
 			return []int{0, 1, 2, r.IntN(4), r.IntN(60)}[r.IntN(5)]
 		})
 		k := randomWalk(r, g.Schema())
-		p := planOf(t, k, g.Schema())
+		p := rulesOf(t, k, g.Schema())
 		for variant, w := range openWide(t, g, k) {
 			for batch := range 2 {
 				req := randomRequest(r, g.Schema(), uint64(batch))
@@ -253,12 +253,12 @@ func openWide(t *testing.T, g *graph.Graph, k Sampler) map[string]Worker {
 		wide[i] = int64(v)
 	}
 	w := expect.Must(k.Open(env))(t)
-	x := expect.Must(newWalker(planOf(t, k, g.Schema()), env, wide))(t)
+	x := expect.Must(newWalker(rulesOf(t, k, g.Schema()), env, wide))(t)
 	x.(*walkWorker[int64]).local = &hashMap[int64]{}
 	return map[string]Worker{"int32": w, "int64": x}
 }
 
-func compareWalks(t *testing.T, what string, g *graph.Graph, k Sampler, p walkPlan, w Worker, req *Request) {
+func compareWalks(t *testing.T, what string, g *graph.Graph, k Sampler, p walkRules, w Worker, req *Request) {
 	t.Helper()
 	s := g.Schema()
 	b := k.Bound(s, 40)

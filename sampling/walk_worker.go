@@ -28,7 +28,7 @@ const (
 // walkWorker takes the walks of a batch, a group after the other.
 type walkWorker[V nodeID] struct {
 	*assembly[V]
-	walkPlan
+	walkRules
 	keys    []uint64 // [walk][edge type of the path, or all]: of the batch's draws
 	goOn    []uint64 // [walk], purposeGoOn
 	accept  []uint64 // [walk], purposeAccept
@@ -55,7 +55,7 @@ type walkWorker[V nodeID] struct {
 	waiting []int32 // node2vec: walks that try again
 }
 
-func newWalker[V nodeID](p walkPlan, env Env, indices []V) (Worker, error) {
+func newWalker[V nodeID](p walkRules, env Env, indices []V) (Worker, error) {
 	s := env.Graph.Schema()
 	bound := p.bound(s, env.BatchSize)
 	a, err := newAssembly(env, indices, AllNodes, false, bound)
@@ -69,8 +69,8 @@ func newWalker[V nodeID](p walkPlan, env Env, indices []V) (Worker, error) {
 }
 
 // walkerOver returns a worker that takes walks from nodes of an assembly's lists.
-func walkerOver[V nodeID](p walkPlan, a *assembly[V]) *walkWorker[V] {
-	w := &walkWorker[V]{assembly: a, walkPlan: p}
+func walkerOver[V nodeID](p walkRules, a *assembly[V]) *walkWorker[V] {
+	w := &walkWorker[V]{assembly: a, walkRules: p}
 	w.size = p.group()
 	w.row, w.at, w.pos = make([]int32, w.size), make([]V, w.size), make([]int64, w.size)
 	w.draws = make([]uint64, w.size)
@@ -141,7 +141,7 @@ func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sam
 			done += n
 		}
 	}
-	if err := to.finish(w.schema, &w.walkPlan, out, rows); err != nil {
+	if err := to.finish(w.schema, &w.walkRules, out, rows); err != nil {
 		return err
 	}
 	return w.finishLists(req, out)
@@ -402,7 +402,7 @@ func (w *walkWorker[V]) deliver(to walkRows, done, n int, out *graph.Sample) err
 }
 
 // finish views the arrays as the sample's.
-func (to *walkRows) finish(s *graph.Schema, w *walkPlan, out *graph.Sample, rows int64) (err error) {
+func (to *walkRows) finish(s *graph.Schema, w *walkRules, out *graph.Sample, rows int64) (err error) {
 	for i := range out.Arrays {
 		c, width := unified.Int32, int64(w.length)+1
 		if w.withEdges && i == to.edge {

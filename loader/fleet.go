@@ -45,7 +45,7 @@ func PlaceAll(ctx context.Context, src Source, opt Options, loaders int) (all []
 			}
 			return []*Placed{p}, nil
 		}
-		p, err := newPlaced(ctx, src, own, n, oncuda.ShareLater)
+		p, err := newPlaced(ctx, src, own, n, true)
 		if err != nil {
 			return all, err
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader/internal/makers"
-	"github.com/khop-gnn/khop/loader/internal/oncuda"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
@@ -76,7 +75,7 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 		bound.Topology, bound.Columns = 0, 0 // not this loader's
 		return l, err
 	}
-	p, err := newPlaced(ctx, src, opt, 1, oncuda.KeepAtOnce)
+	p, err := newPlaced(ctx, src, opt, 1, false)
 	if err != nil {
 		return nil, err
 	}

@@ -48,17 +48,17 @@ func Place(ctx context.Context, src Source, opt Options, loaders int) (*Placed, 
 	if p, ok := src.(*Placed); ok {
 		return nil, fmt.Errorf("%w: %s is placed already", ErrOptions, p.plan.Name)
 	}
-	return newPlaced(ctx, src, opt, loaders, oncuda.KeepAtOnce)
+	return newPlaced(ctx, src, opt, loaders, false)
 }
 
-func newPlaced(ctx context.Context, src Source, opt Options, loaders int, when oncuda.HotRows) (*Placed, error) {
+func newPlaced(ctx context.Context, src Source, opt Options, loaders int, shareLater bool) (*Placed, error) {
 	p := &Placed{src: src, opt: opt, users: 1}
 	var err error
 	if p.plan, err = settle(src, &p.opt, loaders); err != nil {
 		return nil, err
 	}
 	if d, ok := p.plan.On.(*oncuda.Processor); ok {
-		d.When = when
+		d.ShareLater = shareLater
 	}
 	err = p.plan.ExplainDamage(pinned.Guard(func() error { return p.bring(ctx) }))
 	if err != nil {

@@ -119,7 +119,7 @@ type totals struct {
 	makers.Counters                    // of workers
 	tiers                              atomic.Pointer[tier.Stats]
 	batches, nodes, edges, rows, bytes atomic.Uint64
-	links                              [3]atomic.Uint64 // as ArrayLinkCounts
+	links                              [3]atomic.Uint64 // as layout.LinkCounts
 	ready, wait, body                  makers.Histogram
 }
 

@@ -13,16 +13,16 @@ const (
 	Nodes
 	// Seeds is Sample.SeedLocal of a node type.
 	Seeds
-	// Inputs is the ids of a node type's seeds as they were asked for, ArrayItems their numbers in the list of
+	// Inputs is the ids of a node type's seeds as they were asked for, Items their numbers in the list of
 	// seeds: see Batch.Seeds. They lie on the host always, and are in no digest.
 	Inputs
 	Items
-	// Indptr, ArrayIndices and ArrayEdgePos are a block's.
+	// Indptr, Indices and EdgePos are a block's.
 	Indptr
 	Indices
 	EdgePos
-	// LinkLabels, ArrayLinkTimes and ArrayLinkGroup are of an edge type's seeds and negatives, ArrayLinkItems of
-	// its seeds: see Batch.Links. ArrayLinkCounts is how many they are: seeds, negatives, and negatives that were not
+	// LinkLabels, LinkTimes and LinkGroup are of an edge type's seeds and negatives, LinkItems of
+	// its seeds: see Batch.Links. LinkCounts is how many they are: seeds, negatives, and negatives that were not
 	// found. They lie on the host always. Items are in no digest.
 	LinkLabels
 	LinkTimes
@@ -31,7 +31,7 @@ const (
 	LinkCounts
 	// Own is one that the sampler adds of its own: Sample.Arrays[Type].
 	Own
-	// NodeColumn, ArraySeedColumn and ArrayEdgeColumn are rows of a column: see Batch.Node, Seed and Edge.
+	// NodeColumn, SeedColumn and EdgeColumn are rows of a column: see Batch.Node, Seed and Edge.
 	NodeColumn
 	SeedColumn
 	EdgeColumn

@@ -387,7 +387,7 @@ func (t *carryTrial) Close() error {
 
 // leaveToCopies frees what a column took on the device and what lets the device address it.
 func (p *placer) leaveToCopies(c *deviceColumn) error {
-	err := errors.Join(c.device.Close(), c.attached.Close()) // onCUDA closes both again, which does nothing
+	err := errors.Join(c.device.Close(), c.attached.Close()) // the processor closes both again, which does nothing
 	c.device, c.attached, c.counted = nil, nil, false
 	p.d.Placed[c.placed] = p.carriedArray(c)
 	return err

@@ -36,9 +36,10 @@ type Processor struct {
 	columns  []*deviceColumn
 	Opt      Options
 	log      *slog.Logger
-	When     HotRows
-	placer   *placer // while arrays are placed
-	waiting  *placer // what is to fill the cache of hot rows (shareLater)
+	// ShareLater leaves the cache of hot rows to ShareHotRows, which fills it for all devices.
+	ShareLater bool
+	placer     *placer // while arrays are placed
+	waiting    *placer // what is to fill the cache of hot rows (ShareLater)
 }
 
 // Options are those of package loader that decide how a device reads the source.
@@ -63,14 +64,6 @@ const (
 	ShareAll                  // each row on one device alone
 )
 
-// HotRows says when a placed source fills its cache of hot rows.
-type HotRows uint8
-
-const (
-	KeepAtOnce HotRows = iota
-	ShareLater         // ShareHotRows does, for all devices
-)
-
 // New takes over a device.
 func New(d *device.Device, opt Options) *Processor { return &Processor{Device: d, Opt: opt} }
 
@@ -79,7 +72,7 @@ type deviceColumn struct {
 	*tiers.Column
 	device   *gather.DeviceStore // nil: copies bring its rows, out of memory or from disk
 	attached *pinned.Attachment
-	placed   int            // in onCUDA.placed
+	placed   int            // in Processor.Placed
 	counted  bool           // its rows are ranked again, from their uses
 	before   gather.Traffic // what was gathered on trial
 	ledger   *pinned.Ledger
@@ -286,7 +279,7 @@ func (p *placer) columns() error {
 			return fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
-	if p.d.When == ShareLater {
+	if p.d.ShareLater {
 		p.d.waiting = p
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// ShareHotRows fills the caches of hot rows of several devices, each placed with shareLater. It returns those that then
+// ShareHotRows fills the caches of hot rows of several devices, each placed with ShareLater. It returns those that then
 // read each other's.
 func ShareHotRows(all []*Processor) (groups [][]*Processor, err error) {
 	var waiting []*placer

@@ -23,7 +23,7 @@ type Kit struct {
 	prepared sampling.Sampler // opens workers in place of the recipe's sampler; nil where that needs no preparation
 	Drawer   *sampling.Drawer // of negatives, once there is memory for it; nil for none
 	indexed  *pinned.Ledger   // counts the index of seeds that are edges of some types; nil before it is there
-	shared   bool             // openShared has made prepared and drawer
+	shared   bool             // OpenShared has made prepared and drawer
 }
 
 // OpenShared makes what all workers share: tables of negatives, and what the sampler learns of the whole graph.
@@ -54,7 +54,7 @@ func (k *Kit) OpenShared(ctx context.Context, ledger *pinned.Ledger) error {
 	})
 }
 
-// CloseShared frees what openShared took.
+// CloseShared frees what OpenShared took.
 func (k *Kit) CloseShared() (err error) {
 	if c, ok := k.prepared.(io.Closer); ok {
 		err = c.Close()

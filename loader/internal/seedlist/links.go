@@ -112,7 +112,7 @@ func (x *edgeIndex) count(ctx context.Context, progress func(done, total int64))
 	return nil
 }
 
-// IndexBytes returns what countLinks takes.
+// IndexBytes returns what CountLinks takes.
 func (l *List) IndexBytes() (bytes int64) {
 	for i := range l.links {
 		bytes += l.links[i].where.bytes()

@@ -24,7 +24,7 @@ type List struct {
 	Numbers bool    // the items are not nodes: sampling.ItemSampler
 	key     uint64  // type key of the shuffle
 
-	// of seeds that are edges, in place of sets; byType then counts their ends
+	// of seeds that are edges, in place of sets; ByType then counts their ends
 	links           []linkRun
 	ByEdge          []int64 // edges of each type; nil where seeds are nodes
 	Timed, labelled bool    // all have times (nodes too), some have labels

@@ -18,7 +18,7 @@ import (
 // the window, the loop body, or who kept the batch.
 type Slot struct {
 	Recipe     *recipe.Recipe
-	Index      int   // in Loader.slots
+	Index      int   // among those of its loader
 	State      State // the owner's
 	ids        pinned.Options
 	Fence      Fence                // nil on the CPU, where a batch is complete when it is delivered

@@ -16,7 +16,7 @@ import (
 type Column struct {
 	recipe.ColumnKey
 	Store    *gather.Store
-	Given    bool            // Options.Tier has it
+	Given    bool            // a tier from outside has it
 	Tier     *PlacedTier     // that brings its rows, once that is chosen
 	Number   int             // among the tier's
 	scales   unified.Tensor  // of a column that is widened with them

@@ -108,6 +108,17 @@ func thing[T closer](h C.khop_handle) (t T, err error) {
 	return t, nil
 }
 
+// with is call for a function of what a handle stands for.
+func with[T closer](h C.khop_handle, e *C.khop_error, f func(T) error) C.int32_t {
+	return call(e, func() error {
+		t, err := thing[T](h)
+		if err != nil {
+			return err
+		}
+		return f(t)
+	})
+}
+
 // khop_abi and all functions with such names are documented in khop.h.
 //
 //export khop_abi
@@ -123,11 +134,7 @@ func khop_version() *C.char { return version() }
 
 //export khop_close
 func khop_close(h C.khop_handle, e *C.khop_error) C.int32_t {
-	return call(e, func() error {
-		t, err := thing[closer](h)
-		if err != nil {
-			return err
-		}
+	return with(h, e, func(t closer) error {
 		handles.Lock()
 		delete(handles.all, h)
 		handles.Unlock()

@@ -9,8 +9,7 @@
 //
 //	//export khop_example
 //	func khop_example(h C.khop_handle, e *C.khop_error) C.int32_t {
-//		return call(e, func() error {
-//			t, err := thing[*Example](h)
+//		return with(h, e, func(t *Example) error {
 //			...
 //		})
 //	}

@@ -133,12 +133,9 @@ func khop_loader_open(config *C.char, quiet C.int32_t, feed *C.khop_feed, to *C.
 
 //export khop_loader_ready
 func khop_loader_ready(h C.khop_handle, e *C.khop_error) C.int32_t {
-	return call(e, func() error {
-		l, err := thing[*loader](h)
-		if err == nil {
-			_, _ = unix.Read(int(l.feed.down_bell), make([]byte, 8))
-			_, err = l.open()
-		}
+	return with(h, e, func(l *loader) error {
+		_, _ = unix.Read(int(l.feed.down_bell), make([]byte, 8))
+		_, err := l.open()
 		return err
 	})
 }
@@ -146,11 +143,7 @@ func khop_loader_ready(h C.khop_handle, e *C.khop_error) C.int32_t {
 //export khop_loader_segment
 func khop_loader_segment(h C.khop_handle, number C.uint32_t, to *C.khop_handle, address *C.uint64_t,
 	size *C.uint64_t, e *C.khop_error) C.int32_t {
-	return call(e, func() error {
-		l, err := thing[*loader](h)
-		if err != nil {
-			return err
-		}
+	return with(h, e, func(l *loader) error {
 		in, err := l.open()
 		if err != nil {
 			return err

@@ -26,8 +26,9 @@ var workers struct {
 	pool *sparse.Pool
 }
 
-// withPool calls f with a pool of so many threads; 0 is all.
+// withPool calls f, an operation, with a pool of so many threads; 0 is all.
 func withPool(threads C.int32_t, f func(*sparse.Pool) error) error {
+	operations.Add(1)
 	if threads < 0 {
 		return argument("%d threads", threads)
 	}
@@ -163,24 +164,14 @@ func khop_sparse_edges(rows, cols, edges C.int64_t, targets, sources unsafe.Poin
 
 //export khop_sparse_multiply
 func khop_sparse_multiply(h C.khop_handle, p *C.khop_product, e *C.khop_error) C.int32_t {
-	return call(e, func() error {
-		m, err := thing[*matrix](h)
-		if err != nil {
-			return err
-		}
-		operations.Add(1)
+	return with(h, e, func(m *matrix) error {
 		return withPool(p.threads, func(pool *sparse.Pool) error { return m.multiply(pool, p) })
 	})
 }
 
 //export khop_sparse_sample
 func khop_sparse_sample(h C.khop_handle, s *C.khop_sampled, e *C.khop_error) C.int32_t {
-	return call(e, func() error {
-		m, err := thing[*matrix](h)
-		if err != nil {
-			return err
-		}
-		operations.Add(1)
+	return with(h, e, func(m *matrix) error {
 		return withPool(s.threads, func(pool *sparse.Pool) error { return m.sample(pool, s) })
 	})
 }

@@ -3,6 +3,7 @@ package sparse
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
@@ -26,22 +27,31 @@ const (
 // Valid reports whether all bits are preparations.
 func (p Preparation) Valid() bool { return p < preparations }
 
+// preparationNames are the names of the bits.
+var preparationNames = []string{"transpose", "gcn-norm", "loops"}
+
 // UnmarshalText reads names with commas: "transpose", "gcn-norm", "loops".
 func (p *Preparation) UnmarshalText(text []byte) error {
 	*p = 0
 	for _, name := range strings.Split(string(text), ",") {
-		switch strings.TrimSpace(name) {
-		case "transpose":
-			*p |= Transpose
-		case "gcn-norm":
-			*p |= GCNNorm
-		case "loops":
-			*p |= Loops
-		default:
+		i := slices.Index(preparationNames, strings.TrimSpace(name))
+		if i < 0 {
 			return fmt.Errorf("%w: %q is not transpose, gcn-norm or loops", ErrShape, name)
 		}
+		*p |= 1 << i
 	}
 	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (p Preparation) MarshalText() (text []byte, err error) {
+	var names []string
+	for i, name := range preparationNames {
+		if p>>i&1 == 1 {
+			names = append(names, name)
+		}
+	}
+	return []byte(strings.Join(names, ",")), nil
 }
 
 // LoopBlock writes the arrays of a block with loops, and returns how many edges it has. indptr has NumDst+1 elements,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,16 +28,18 @@ type benchCmd struct {
 
 // benchResult is what "khop bench --json" prints. Scripts rely on the names.
 type benchResult struct {
-	Dataset   string `json:"dataset"`
-	Sampler   string `json:"sampler"`
-	Residence string `json:"residence"`
-	Features  bool   `json:"features"`
-	BatchSize int    `json:"batch_size"`
-	Seed      uint64 `json:"seed"`
-	Workers   int    `json:"workers"`
-	Prefetch  int    `json:"prefetch"`
-	Warmup    int    `json:"warmup"`
-	Batches   int    `json:"batches"`
+	Dataset string `json:"dataset"`
+	Sampler string `json:"sampler"`
+	// Options are those of the loader, as a configuration that khop serve --config reads.
+	Options   json.RawMessage `json:"options"`
+	Residence string          `json:"residence"`
+	Features  bool            `json:"features"`
+	BatchSize int             `json:"batch_size"`
+	Seed      uint64          `json:"seed"`
+	Workers   int             `json:"workers"`
+	Prefetch  int             `json:"prefetch"`
+	Warmup    int             `json:"warmup"`
+	Batches   int             `json:"batches"`
 
 	Seconds      float64 `json:"seconds"`
 	BatchesPerS  float64 `json:"batches_per_s"`
@@ -114,6 +117,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	opt := ld.Options()
 	r := benchResult{
 		Dataset: paths.Text(c.Dataset), Sampler: ld.Options().Sampler.Fingerprint(),
+		Options:   json.RawMessage(opt.String()),
 		Residence: opt.Residence.String(),
 		Features:  !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Tuning.Prefetch, Warmup: c.Warmup,

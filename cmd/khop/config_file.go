@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
@@ -70,15 +71,10 @@ func parseDocument(text []byte) (document, error) {
 	return d, nil
 }
 
-// optionError says what is wrong with an option.
-type optionError struct {
-	flag string
-	err  error // what follows the option's name
+// wrongOption returns an error of exit status 2 that says what is wrong with an option.
+func wrongOption(name, format string, args ...any) error {
+	return &usage{option.Wrong(name, format, args...)}
 }
-
-func (e *optionError) Error() string        { return "--" + e.flag + e.err.Error() }
-func (e *optionError) Unwrap() error        { return e.err }
-func (e *optionError) Is(target error) bool { return target == errUsage }
 
 // Validate refuses keys that are no options. kong calls it where the application is checked.
 func (d document) Validate(*kong.Application) error { return nil }
@@ -92,7 +88,7 @@ func (d document) take(flag string) (string, error) {
 	}
 	text, err := plainText(value)
 	if err != nil {
-		return "", &optionError{flag, fmt.Errorf(": %w", err)}
+		return "", wrongOption(flag, ": %w", err)
 	}
 	return text, nil
 }
@@ -109,10 +105,10 @@ func (d document) unknown(command *kong.Path) error {
 		switch {
 		case near == key:
 		case near == "":
-			return &optionError{key, fmt.Errorf(" is no option of khop %s", command.Node().Name)}
+			return wrongOption(key, " is no option of khop %s", command.Node().Name)
 		default:
-			return &optionError{key, fmt.Errorf(" is no option of khop %s: did you mean --%s?", command.Node().Name,
-				near)}
+			return wrongOption(key, " is no option of khop %s: did you mean %s?", command.Node().Name,
+				option.Name{Option: near})
 		}
 	}
 	return nil
@@ -156,14 +152,13 @@ func (d document) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any,
 		return nil, nil
 	}
 	if err == nil && flag.Enum != "" && !slices.Contains(flag.EnumSlice(), text) {
-		return nil, &optionError{flag.Name, fmt.Errorf(" must be one of %s but got %q",
-			strings.Join(flag.EnumSlice(), ","), text)}
+		return nil, wrongOption(flag.Name, " must be one of %s but got %q", strings.Join(flag.EnumSlice(), ","), text)
 	}
 	if err == nil {
 		err = tried(flag, text)
 	}
 	if err != nil {
-		return nil, &optionError{flag.Name, fmt.Errorf(": %w", err)}
+		return nil, wrongOption(flag.Name, ": %w", err)
 	}
 	return text, nil
 }
@@ -254,26 +249,20 @@ var ofFlags = regexp.MustCompile(`--([a-z]+(?:-[a-z]+)*)\b`)
 
 // asProblem returns what is wrong, in the words of the document.
 func asProblem(err error) problem {
-	inDocument := func(text string) string {
-		return ofFlags.ReplaceAllStringFunc(paths.Message(text), func(flag string) string {
-			return strings.ReplaceAll(flag[2:], "-", "_")
-		})
-	}
-	p := problem{Usage: isUsage(err)}
-	said := errorText(err)
-	if at := (*optionError)(nil); errors.As(err, &at) {
-		said = at.Error() // without what kong writes before it
-	}
-	p.Message = inDocument(said)
+	p := problem{Usage: isUsage(err), Message: paths.Message(errorText(err))}
 	p.Text = p.Message
-	if array := (*seedArrayError)(nil); errors.As(err, &array) {
-		p.Option, p.Key, p.Part, p.Text = "seeds", array.key, array.part, inDocument(": "+array.err.Error())
-		if array.row >= 0 {
-			p.Row = &array.row
-		}
-	} else if m := ofFlags.FindStringIndex(said); m != nil && m[0] == 0 {
-		p.Option = inDocument(said[:m[1]])
-		p.Text = p.Message[len(p.Option):]
+	of := (*option.Error)(nil)
+	if !errors.As(err, &of) { // remedies of packages below, in words of the command line
+		p.Message = ofFlags.ReplaceAllStringFunc(p.Message, func(flag string) string {
+			return option.Key(option.Name{Option: flag[2:]})
+		})
+		p.Text = p.Message
+		return p
+	}
+	p.Option, p.Key, p.Part = option.Key(option.Name{Option: of.Option}), of.Key, of.Part
+	p.Text, p.Message = paths.Message(of.Said(option.Key)), paths.Message(of.In(option.Key))
+	if of.Row >= 0 {
+		p.Row = &of.Row
 	}
 	return p
 }

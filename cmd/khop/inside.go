@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm/server"
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // inside is a loader for one consumer in this process, and the dataset that it reads.
@@ -31,7 +31,15 @@ func (i *inside) Close() error {
 }
 
 // ofServers are flags of "khop serve" that mean something only where others connect.
-var ofServers = []string{"broadcast", "epochs", "max-consumers", "reader-timeout", "state", "metrics", "parent", "json"}
+func ofServers() []string {
+	names := []string{"metrics", "parent", "json"} // of the command alone
+	for _, o := range option.Of(server.Options{}) {
+		if !o.At("library") {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
 
 // openInside makes a loader of a configuration: what "khop serve --config" takes, with the dataset and the rank. Notes
 // and warnings go to stderr. asProblem tells what errors say.
@@ -50,7 +58,7 @@ func openInside(ctx context.Context, config string, stderr io.Writer, w server.W
 	}
 	number, err := strconv.Atoi(cmp.Or(rank, "0"))
 	if err != nil {
-		return nil, &optionError{"rank", fmt.Errorf(": %w", err)}
+		return nil, wrongOption("rank", ": %w", err)
 	}
 	var cli commands
 	parser, err := newParser(&cli, stderr, stderr, kong.Resolvers(d))
@@ -62,8 +70,8 @@ func openInside(ctx context.Context, config string, stderr io.Writer, w server.W
 		return nil, &usage{err}
 	}
 	for _, at := range line.Path {
-		if at.Flag != nil && slices.Contains(ofServers, at.Flag.Name) {
-			return nil, &optionError{at.Flag.Name, errors.New(" is for a server of its own: khop serve")}
+		if at.Flag != nil && slices.Contains(ofServers(), at.Flag.Name) {
+			return nil, wrongOption(at.Flag.Name, " is for a server of its own: khop serve")
 		}
 	}
 	i := &inside{release: heaps.enter()}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -29,7 +30,7 @@ func edgeSeeds(name string, s *graph.Schema) (seeds loader.SeedSource, ok bool, 
 	find := s.EdgeTypes()
 	for _, t := range types {
 		if _, err := find(t); err != nil {
-			return loader.SeedSource{}, true, usageError("--seeds %s: %w", name, err)
+			return loader.SeedSource{}, true, wrongOption("seeds", " %s: %w", name, err)
 		}
 	}
 	return loader.AllEdges(types...), true, nil
@@ -38,7 +39,7 @@ func edgeSeeds(name string, s *graph.Schema) (seeds loader.SeedSource, ok bool, 
 func readEdgeFile(path string, s *graph.Schema) (graph.Seeds, error) {
 	f, err := convert.OpenText(path)
 	if err != nil {
-		return graph.Seeds{}, fmt.Errorf("--seeds edges@%s: %w", path, err)
+		return graph.Seeds{}, option.Wrong("seeds", " edges@%s: %w", path, err)
 	}
 	defer f.Close()
 	l := edgeLines{schema: s, find: s.EdgeTypes()}

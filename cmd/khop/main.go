@@ -210,7 +210,7 @@ func (env *environment) status(err error) int {
 		env.note("%s", errorText(err))
 		return exitUsage
 	default:
-		env.note("%v", err)
+		env.note("%s", errorText(err))
 		return exitFailed
 	}
 }

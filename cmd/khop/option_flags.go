@@ -195,12 +195,14 @@ func (f *optionFlags) set(said option.Said) (err error) {
 		}
 	}
 	if f.door == "serve" {
-		if name, ok := said["index-dtype"].(string); ok && name != "auto" {
-			if said["index-dtype"], err = unified.ParseDType(name); err != nil {
+		all := f.of(server.Options{})
+		i := slices.IndexFunc(all, func(o option.Option) bool { return o.Path == "IndexDType" })
+		if name, ok := said[all[i].Name].(string); ok && name != all[i].Default {
+			if said[all[i].Name], err = unified.ParseDType(name); err != nil {
 				return err
 			}
 		}
-		return option.Apply(&f.server, f.of(server.Options{}), said)
+		return option.Apply(&f.server, all, said)
 	}
 	return nil
 }

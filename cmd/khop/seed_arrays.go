@@ -14,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -45,35 +46,17 @@ type npyArray struct {
 	FD   *int   `json:"fd"`
 }
 
-// seedArrayError says what is wrong with an array of seeds.
-type seedArrayError struct {
-	key  string // the type of the row; empty where none is named
-	part string // "ids", "times", "edges", "labels"; empty for the whole row
-	row  int64  // of the array's elements; -1 for none
-	err  error
-}
-
-func (e *seedArrayError) Error() string {
-	at := "seeds"
-	if e.key != "" {
-		at += fmt.Sprintf("[%q]", e.key)
-	}
-	if e.part != "" && e.part != "ids" && e.part != "edges" {
-		at += "." + e.part
-	}
-	if e.row >= 0 {
-		at += fmt.Sprintf("[%d]", e.row)
-	}
-	return at + ": " + e.err.Error()
-}
-
-func (e *seedArrayError) Unwrap() error { return e.err }
-
-func (e *seedArrayError) Is(target error) bool { return target == errUsage }
-
-// seedArrayErrorf returns the error of a whole array, or of a row where part is empty.
+// seedArrayErrorf returns the error of an array of seeds, or of a row where part is empty: ids, times, edges or labels.
+// key is the type of the row; empty where none is named.
 func seedArrayErrorf(key, part, format string, args ...any) error {
-	return &seedArrayError{key, part, -1, fmt.Errorf(format, args...)}
+	return seedArrayErrorAt(key, part, -1, fmt.Errorf(format, args...))
+}
+
+// seedArrayErrorAt returns the error of an element of an array; -1 for none.
+func seedArrayErrorAt(key, part string, row int64, err error) error {
+	of := option.Wrong("seeds", ": %w", err)
+	of.Key, of.Part, of.Row = key, part, row
+	return &usage{of}
 }
 
 // parseSeedArrays reads what a configuration says of seeds that are arrays.
@@ -153,7 +136,7 @@ func (r *nodeArrays) read(schema *graph.Schema, t int) (ids, times []int64, err 
 	}
 	for i, id := range ids {
 		if err := checkNode(id, nt); err != nil {
-			return nil, nil, &seedArrayError{r.Type, "ids", int64(i), err}
+			return nil, nil, seedArrayErrorAt(r.Type, "ids", int64(i), err)
 		}
 	}
 	if r.Times == nil {
@@ -251,7 +234,7 @@ func (r *edgeArrays) ends(schema *graph.Schema, t int) (sources, targets []int64
 			err = checkNode(targets[i], dst)
 		}
 		if err != nil {
-			return nil, nil, &seedArrayError{r.Type, "edges", int64(i), err}
+			return nil, nil, seedArrayErrorAt(r.Type, "edges", int64(i), err)
 		}
 	}
 	return sources, targets, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -45,7 +46,7 @@ func (env *environment) seedSource(name string, split int, src loader.Source) (l
 		types := strings.Split(list, ",")
 		for _, t := range types {
 			if g.Schema().NodeType(t) < 0 {
-				return loader.SeedSource{}, usageError("--seeds %s: %w", name, noNodeType(t, g.Schema()))
+				return loader.SeedSource{}, wrongOption("seeds", " %s: %w", name, noNodeType(t, g.Schema()))
 			}
 		}
 		return loader.AllNodes(types...), nil
@@ -61,8 +62,8 @@ func (env *environment) seedSource(name string, split int, src loader.Source) (l
 		name = "train"
 	}
 	if _, err := src.Split(name, split); err != nil {
-		return loader.SeedSource{}, usageError("--seeds %s --split %d: %w; or take all, all:TYPE, @FILE or timed@FILE",
-			name, split, err)
+		return loader.SeedSource{}, wrongOption("seeds", " %s %s %d: %w; or take all, all:TYPE, @FILE or timed@FILE",
+			name, option.Name{Option: "split"}, split, err)
 	}
 	return loader.SplitIndex(name, split), nil
 }
@@ -83,7 +84,7 @@ func noNodeType(name string, s *graph.Schema) error {
 func readSeedFile(path string, schema *graph.Schema, timed bool) (graph.Seeds, error) {
 	f, err := convert.OpenText(path)
 	if err != nil {
-		return graph.Seeds{}, fmt.Errorf("--seeds @%s: %w", path, err)
+		return graph.Seeds{}, option.Wrong("seeds", " @%s: %w", path, err)
 	}
 	defer f.Close()
 	seeds, err := readSeeds(f, schema, timed)

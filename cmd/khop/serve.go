@@ -52,7 +52,7 @@ func (c *serveCmd) Run(env *environment) (err error) {
 		stop := server.WatchProcess(c.Parent, func() { cancel(errParent) })
 		defer stop()
 		if os.Getppid() != c.Parent { // it has ended before it could be watched
-			return usageError("--parent %d: that is not the process that started this one", c.Parent)
+			return wrongOption("parent", " %d: that is not the process that started this one", c.Parent)
 		}
 	}
 	ds, err := formats.Open(c.Dataset)

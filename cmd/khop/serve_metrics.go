@@ -15,6 +15,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -36,7 +37,7 @@ func (c *serveCmd) serveMetrics(s *server.Server) (address string, stop func(), 
 	}
 	l, err := net.Listen("tcp", c.Metrics)
 	if err != nil {
-		return "", nil, fmt.Errorf("--metrics: %w", err)
+		return "", nil, option.Wrong("metrics", ": %w", err)
 	}
 	return l.Addr().String(), scrapes.serve(l, s.Stats), nil
 }

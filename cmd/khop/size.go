@@ -10,6 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -42,8 +44,9 @@ func (p *positive) UnmarshalText(text []byte) error {
 // forData returns what a limit of the process leaves beside what the program itself takes; 0 for none.
 func (b byteSize) forData() (int64, error) {
 	if b > 0 && b <= machine.Own {
-		return 0, fmt.Errorf("%w: --max-memory is %s, and the program itself takes up to %s; allow at least %s",
-			pinned.ErrLimit, machine.Bytes(int64(b)), machine.Bytes(machine.Own), machine.Bytes(5*machine.Own/4))
+		return 0, option.Errorf(nil, loader.Options{}, "MaxMemory",
+			" is %s, and the program itself takes up to %s; allow at least %s: %w", machine.Bytes(int64(b)),
+			machine.Bytes(machine.Own), machine.Bytes(5*machine.Own/4), pinned.ErrLimit)
 	}
 	return max(int64(b)-machine.Own, 0), nil
 }

@@ -45,8 +45,14 @@ func Errorf(invalid error, options any, field, format string, args ...any) error
 }
 
 // Errorf returns an Error of the option.
-func (o *Option) Errorf(invalid error, format string, args ...any) error {
+func (o *Option) Errorf(invalid error, format string, args ...any) *Error {
 	return &Error{Option: o.Name, Field: o.Path, Row: -1, Text: format, Err: invalid, args: args}
+}
+
+// Wrong returns an Error of an option that is known by its name alone.
+func Wrong(name, format string, args ...any) *Error {
+	o := Option{Name: name}
+	return o.Errorf(nil, format, args...)
 }
 
 // Error says what is wrong with the name in Go.
@@ -65,7 +71,21 @@ func (e *Error) Error() string {
 
 // In says what is wrong with a door's names of options.
 func (e *Error) In(spell func(Name) string) string {
-	return spell(Name{e.Option, e.Field}) + e.Said(spell)
+	return spell(Name{e.Option, e.Field}) + e.place() + e.Said(spell)
+}
+
+// place says which element of an option that is a list, or has arrays, is meant: ["paper"].times[1].
+func (e *Error) place() (at string) {
+	if e.Key != "" {
+		at = fmt.Sprintf("[%q]", e.Key)
+	}
+	if e.Part != "" && e.Part != "ids" && e.Part != "edges" { // these are what seeds are
+		at += "." + e.Part
+	}
+	if e.Row >= 0 {
+		at += fmt.Sprintf("[%d]", e.Row)
+	}
+	return at
 }
 
 // Said is In without the option's own name.

@@ -51,6 +51,7 @@ var long = map[string]string{
 		"(measured).",
 	"hot-share": "Where several devices reach each other's memory: keep hot rows on each (none), once among them " +
 		"(all), or as copies between them take time (auto).",
+	"state":       "Keep the place in a file, and go on from it.",
 	"socket":      "Where to make the socket, in a folder of your own.",
 	"index-dtype": "Type of ids where a consumer asks for none: auto, int32 or int64.",
 }

@@ -3,6 +3,7 @@
 package samplers
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -99,11 +100,21 @@ func (k *Kind) OnDevice() bool {
 	return ok
 }
 
-// Make returns the sampler with options set.
+// Make returns the sampler with options as they were said, and others at their defaults.
 func (k *Kind) Make(said option.Said) (sampling.Sampler, error) {
+	return k.with(func(sampler any) error { return option.Apply(sampler, k.Options(), said) })
+}
+
+// Parse returns the sampler with the options of a JSON object, and others at zero.
+func (k *Kind) Parse(document map[string]json.RawMessage) (sampling.Sampler, error) {
+	return k.with(func(sampler any) error { return option.SetDocument(sampler, k.Options(), document) })
+}
+
+// with returns the sampler after set, which is given a pointer to it.
+func (k *Kind) with(set func(sampler any) error) (sampling.Sampler, error) {
 	at := reflect.New(reflect.TypeOf(k.bare))
 	at.Elem().Set(reflect.ValueOf(k.bare))
-	if err := option.Apply(at.Interface(), k.Options(), said); err != nil {
+	if err := set(at.Interface()); err != nil {
 		return nil, err
 	}
 	return at.Elem().Interface().(sampling.Sampler), nil

@@ -95,7 +95,7 @@ def test_torch_geometric_gets_labels(dataset):
     (dict(edge_label_index=[[0], [3000]]), "node 3000 is not in"),
     (dict(edge_label_index=("cites", [[0], [1]])), "no edge type"),
     (dict(seeds="all-edges", negatives="uniform", negative_ratio=-1), "ratio -1"),
-    (dict(seeds="all-edges", strict=True), "are for negatives"),
+    (dict(seeds="all-edges", strict=True), "is for negatives"),
     (dict(seeds="all-edges", negative="uniform"), "did you mean 'negatives'"),
 ])
 def test_what_makes_no_sense_is_refused(options, error, dataset):

@@ -30,7 +30,7 @@ type Options struct {
 	WorldSize int `same:"world-size"`
 	// Readers, if above 0, makes one ring that as many consumers read: all get the same batches. WorldSize must be 1
 	// then.
-	Readers int `name:"broadcast" default:"0" help:"Give the same batches to N consumers, from one ring."`
+	Readers int `name:"broadcast" of:"serve" default:"0" help:"Give the same batches to N consumers, from one ring."`
 	// Hold is how many batches a consumer may hold at a time, announced ones included. Default: as many as 64 MiB have
 	// room for, but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some
 	// milliseconds: the workers would rest where that is as long as several batches take.
@@ -38,15 +38,15 @@ type Options struct {
 	// ReaderTimeout is how long the readers of a broadcast ring wait for one of them, before it is given up: its
 	// connection ends, and until it is back the others go on without it. Less than consumers wait for a batch; below 0
 	// there is no end.
-	ReaderTimeout time.Duration `default:"50s" zero:"-1ns" help:"How long a broadcast waits for a reader."`
+	ReaderTimeout time.Duration `of:"serve" default:"50s" zero:"-1ns" help:"How long a broadcast waits for a reader."`
 	// IndexDType is the dtype of ids where a consumer asks for none: Int32 or Int64. Default: what the dataset has.
 	IndexDType unified.DType `name:"index-dtype" choices:"auto,int32,int64" default:"auto" empty:"auto" help:"..."`
 	// Epochs, if above 0, is how many epochs there are; Serve returns when all ranks have acknowledged the last.
-	Epochs uint64 `default:"0" help:"End after N epochs; 0: go on."`
+	Epochs uint64 `of:"serve" default:"0" help:"End after N epochs; 0: go on."`
 	// MaxConsumers is how many consumers may be connected at a time.
-	MaxConsumers int `default:"64" help:"Consumers that may be connected at a time."`
+	MaxConsumers int `of:"serve" default:"64" help:"Consumers that may be connected at a time."`
 	// StateFile, if set, keeps the place of every rank, so that another server goes on where this one was killed.
-	StateFile string `name:"state" kind:"path" value:"FILE" help:"Keep the place in a file, and go on from it."`
+	StateFile string `name:"state" of:"serve" kind:"path" value:"FILE" help:"..."`
 	// Version is the program's, for consumers to report.
 	Version string
 	// Logger hears of consumers that come and go, and of decisions; nil is silent.

@@ -1,0 +1,68 @@
+package loader
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/samplers"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// String returns the options as the JSON object that "khop serve --config" reads, with keys in order: the sampler by
+// its name, and every option that is not zero. Seeds and Hooks are left out, as is a sampler that khop does not have.
+func (o Options) String() string {
+	d := option.Document(o, option.Of(o))
+	s := o.Sampler
+	for {
+		w, ok := s.(sampling.Wrapper)
+		if !ok {
+			break
+		}
+		s = w.Unwrap()
+	}
+	if kind := samplers.Of(s); kind != nil {
+		d["sampler"] = kind.Name
+		maps.Copy(d, option.Document(s, kind.Options()))
+	}
+	text, err := json.Marshal(d)
+	if err != nil { // a number that is none: no loader takes it
+		return fmt.Sprintf(`{"error": %q}`, err)
+	}
+	return string(text)
+}
+
+// ParseOptions is the inverse of String. What the text does not say is the zero value. It returns ErrOptions for a text
+// that is none of String, and for a sampler that has more than options: a Cluster with a partition.
+func ParseOptions(text string) (o Options, err error) {
+	var d map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		return Options{}, fmt.Errorf("%w: options are no JSON object: %w", ErrOptions, err)
+	}
+	all, rest := option.Of(o), map[string]json.RawMessage{}
+	var kind *samplers.Kind
+	if named, ok := d["sampler"]; ok {
+		var name string
+		if err = json.Unmarshal(named, &name); err == nil {
+			kind, err = samplers.Named(name)
+		}
+		if err != nil {
+			return Options{}, fmt.Errorf("%w: sampler: %w", ErrOptions, err)
+		}
+		delete(d, "sampler")
+		for _, of := range kind.Options() {
+			if value, ok := d[of.Key()]; ok {
+				rest[of.Key()] = value
+				delete(d, of.Key())
+			}
+		}
+		if o.Sampler, err = kind.Parse(rest); err != nil {
+			return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
+		}
+	}
+	if err := option.SetDocument(&o, all, d); err != nil {
+		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return o, nil
+}

@@ -177,6 +177,14 @@ asm: ## write the assembly for processors and its declarations
 asm-check: ## fail if committed assembly is not what tools/asm gives
 	cd tools/asm && go test -count 1 .
 
+.PHONY: options
+options: ## write what Python says of options (integrations/python/src/khop/_options.py), of what khop says
+	CGO_ENABLED=0 go run ./cmd/khop options --json | python3 tools/options/options.py
+
+.PHONY: options-check
+options-check: ## fail if that is not current
+	CGO_ENABLED=0 go run ./cmd/khop options --json | python3 tools/options/options.py --check
+
 .PHONY: notices
 notices: ## write the licences of what the program contains, which are committed
 	cd tools/bom && go run . notices ../..

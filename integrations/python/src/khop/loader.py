@@ -18,13 +18,15 @@ from . import drawing
 from . import place as _place
 from . import protocol, server
 from .batch import Batch
-from .errors import BusyError, KhopError, OptionError, ServerError, StateError
+from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .info import info
 from .inside import choose
 from .opening import Opening
-from .options import Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of
+from .options import (
+    OPTIONS, Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, described, fanouts_of, value_of,
+)
 from .protocol import End
 from .quick import quick
 from .ring import SlotArrays
@@ -336,9 +338,6 @@ class Loader(Connection):
         edge_label_index: Optional[EdgeSeeds] = None,
         edge_label: Any = None,
         edge_label_time: Any = None,
-        seed: int = 0,
-        device: Any = "auto",
-        resident: bool = False,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
         index_dtype: str = "int64",
@@ -357,7 +356,7 @@ class Loader(Connection):
     ) -> None:
         _refuse_workers()
         check_names(options, inspect.signature(Loader).parameters)
-        here = _place.find(rank, world_size)
+        here, device = _place.find(rank, world_size), value_of("device", options)
         on, framework = device_.prepare(
             device, framework if isinstance(framework, Framework) else _framework(framework))
         auto, why = str(device) == "auto", ""
@@ -370,10 +369,8 @@ class Loader(Connection):
         self.process, self.process_reason = choose(
             process, here.local_world_size, on is not None, socket is not None, binary is not None, serve_options)
         config = Configuration({
-            **options, "fanouts": _one_of(fanouts, num_neighbors), "seed": seed % (1 << 64), "index_dtype": index_dtype,
-            "device": "cpu" if why else device, "world_size": here.world_size})
-        if resident:
-            _reside(config.options)
+            **options, "fanouts": _one_of(fanouts, num_neighbors), "seed": value_of("seed", options) % (1 << 64),
+            "index_dtype": index_dtype, "device": "cpu" if why else device, "world_size": here.world_size})
         opened = Opening(here, dict(
             rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on,
             or_host=auto,
@@ -407,14 +404,16 @@ def on_host(dataset: Any, fanouts: Optional[Fanouts] = None, **options: Any) -> 
 
 
 def _signature() -> inspect.Signature:
-    """That of khop.Loader with every option by its name, for notebooks and help(); None is khop's own default."""
+    """That of khop.Loader with every option by its name, for notebooks and help(). None is a default that khop finds
+    out."""
     own = inspect.signature(Loader).parameters
-    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-            for name, kind in LoaderOptions.__annotations__.items()]
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default,
+                              annotation=LoaderOptions.__annotations__[name]) for name, option in OPTIONS.items()]
     return inspect.Signature([*(p for p in own.values() if p.kind is not inspect.Parameter.VAR_KEYWORD), *more])
 
 
 setattr(Loader, "__signature__", _signature())
+Loader.__doc__ = f"{Loader.__doc__}\n    Options of khop:\n\n{described()}\n"
 
 
 def connect(
@@ -462,13 +461,6 @@ def _one_of(fanouts: Optional[Fanouts], num_neighbors: Optional[Fanouts]) -> Any
         raise TypeError("fanouts and num_neighbors are the same: give one")
     fanouts = num_neighbors if fanouts is None else fanouts
     return None if fanouts is None else fanouts_of(fanouts)
-
-
-def _reside(options: dict[str, Any]) -> None:
-    """resident=True is a residence."""
-    if options.get("residence", "mapped") not in ("mapped", "resident"):
-        raise OptionError(f"resident=True and residence={options['residence']!r} contradict each other")
-    options["residence"] = "resident"
 
 
 def _number(state: Mapping[str, Any], key: str) -> int:

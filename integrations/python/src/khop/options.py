@@ -10,14 +10,17 @@ import numbers
 import operator
 import os
 import tempfile
+import textwrap
 from typing import IO, Any, Iterable, Mapping, Optional, Sequence
 
 import numpy as np
 
-from ._options import Fanouts, LoaderOptions, SamplerOptions
+from ._options import OPTIONS, Fanouts, LoaderOptions, SamplerOptions
 from .errors import KhopError, OptionError, ServerError
 
-__all__ = ["Configuration", "EdgeSeeds", "Fanouts", "LoaderOptions", "SamplerOptions", "Seeds", "check_names"]
+__all__ = [
+    "Configuration", "EdgeSeeds", "Fanouts", "LoaderOptions", "OPTIONS", "SamplerOptions", "Seeds", "check_names",
+]
 
 Seeds = Any
 """A split's name, "all", "all:TYPE", "@FILE", node ids, a mask, (node type, ids or mask), or a mapping of such."""
@@ -30,10 +33,27 @@ triple."""
 def check_names(given: Iterable[str], others: Iterable[str]) -> None:
     """Refuses options that khop.Loader does not have, and names the nearest one, of others too."""
     for name in given:
-        if name not in LoaderOptions.__annotations__:
-            near = difflib.get_close_matches(name, [*LoaderOptions.__annotations__, *others], 1)
+        if name not in OPTIONS:
+            near = difflib.get_close_matches(name, [*OPTIONS, *others], 1)
             instead = f": did you mean {near[0]!r}?" if near else "; docs/python.md lists them"
             raise TypeError(f"khop.Loader has no option {name!r}{instead}")
+
+
+def value_of(name: str, given: Mapping[str, Any]) -> Any:
+    """What was said of an option, or its default."""
+    value = given.get(name)
+    return OPTIONS[name].default if value is None else value
+
+
+def described() -> str:
+    """Options with their defaults and what they mean, as help() shows them."""
+    lines = []
+    for name, option in OPTIONS.items():
+        default = "" if option.default is None else f" = {option.default!r}"
+        takers = f" For {', '.join(option.samplers)}." if option.samplers else ""
+        lines += textwrap.wrap(f"{name}{default}: {option.help}{takers}", 116, initial_indent="    ",
+                               subsequent_indent="        ", break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 class Configuration:

@@ -355,40 +355,49 @@ const (
 	notLessOrEqual = 0x16 // true for NaN
 )
 
-func (e *elementwise) relu() {
-	e.begin("relu", "(x *float32, n int)", "sets those of n elements to 0 that are not positive. NaN stays.")
+// activation makes a function that replaces n elements of x by what of gives for them.
+func (e *elementwise) activation(name, doc string, of func(v reg.VecVirtual) reg.VecVirtual) {
+	e.begin(name, "(x *float32, n int)", doc)
 	x, n := e.pointer("x"), e.arg("n", reg.RCX)
-	e.loop(n, func(rest bool) {
-		v := e.load(at(x, 0), rest)
-		e.keepWhere(notLessOrEqual, v, v)
-		e.store(v, at(x, 0), rest)
-	}, e.floats(x))
+	e.loop(n, func(rest bool) { e.store(of(e.load(at(x, 0), rest)), at(x, 0), rest) }, e.floats(x))
 	e.end()
 }
 
-func (e *elementwise) slope() {
-	e.begin("slope", "(d, y *float32, n int, factor float32)",
-		"multiplies n elements of d by factor, and sets to 0 those whose y is not positive.")
+// gradient makes a function that replaces n elements of d by what of gives for them, those of y and the factor.
+func (e *elementwise) gradient(name, doc string, of func(d, y, factor reg.VecVirtual) reg.VecVirtual) {
+	e.begin(name, "(d, y *float32, n int, factor float32)", doc)
 	d, y, n, factor := e.pointer("d"), e.pointer("y"), e.arg("n", reg.RCX), e.factor("factor")
 	e.loop(n, func(rest bool) {
 		v, u := e.load(at(d, 0), rest), e.load(at(y, 0), rest)
-		e.VMULPS(factor, v, v)
-		e.keepWhere(greater, u, v)
-		e.store(v, at(d, 0), rest)
+		e.store(of(v, u, factor), at(d, 0), rest)
 	}, e.floats(d, y))
 	e.end()
 }
 
+func (e *elementwise) relu() {
+	e.activation("relu", "sets those of n elements to 0 that are not positive. NaN stays.",
+		func(v reg.VecVirtual) reg.VecVirtual {
+			e.keepWhere(notLessOrEqual, v, v)
+			return v
+		})
+}
+
+func (e *elementwise) slope() {
+	e.gradient("slope", "multiplies n elements of d by factor, and sets to 0 those whose y is not positive.",
+		func(d, y, factor reg.VecVirtual) reg.VecVirtual {
+			e.VMULPS(factor, d, d)
+			e.keepWhere(greater, y, d)
+			return d
+		})
+}
+
 func (e *elementwise) elu() {
-	e.begin("elu", "(x *float32, n int)", "sets those of n elements to e^x - 1 that are not positive.")
-	x, n := e.pointer("x"), e.arg("n", reg.RCX)
-	e.loop(n, func(rest bool) {
-		v := e.load(at(x, 0), rest)
-		low := e.exp(v, true)
-		e.choose(v, v, low)
-		e.store(low, at(x, 0), rest)
-	}, e.floats(x))
-	e.end()
+	e.activation("elu", "sets those of n elements to e^x - 1 that are not positive.",
+		func(v reg.VecVirtual) reg.VecVirtual {
+			low := e.exp(v, true)
+			e.choose(v, v, low)
+			return low
+		})
 }
 
 // choose sets lanes of to to those of v where a is positive.
@@ -401,30 +410,23 @@ func (e *elementwise) choose(a, v, to reg.VecVirtual) {
 }
 
 func (e *elementwise) eluSlope() {
-	e.begin("eluSlope", "(d, y *float32, n int, factor float32)",
-		"multiplies those of n elements of d whose y is not positive by y times factor, and 1.")
-	d, y, n, factor := e.pointer("d"), e.pointer("y"), e.arg("n", reg.RCX), e.factor("factor")
-	e.loop(n, func(rest bool) {
-		v, u := e.load(at(d, 0), rest), e.load(at(y, 0), rest)
-		slope := e.vector()
-		e.VMULPS(factor, u, slope)
-		e.VADDPS(e.ones, slope, slope)
-		e.VMULPS(slope, v, slope)
-		e.choose(u, v, slope)
-		e.store(slope, at(d, 0), rest)
-	}, e.floats(d, y))
-	e.end()
+	e.gradient("eluSlope", "multiplies those of n elements of d whose y is not positive by y times factor, and 1.",
+		func(d, y, factor reg.VecVirtual) reg.VecVirtual {
+			slope := e.vector()
+			e.VMULPS(factor, y, slope)
+			e.VADDPS(e.ones, slope, slope)
+			e.VMULPS(slope, d, slope)
+			e.choose(y, d, slope)
+			return slope
+		})
 }
 
 func (e *elementwise) leaky() {
-	e.begin("leaky", "(d, y *float32, n int, factor float32)",
-		"multiplies those of n elements of d by factor whose y is not positive.")
-	d, y, n, factor := e.pointer("d"), e.pointer("y"), e.arg("n", reg.RCX), e.factor("factor")
-	e.loop(n, func(rest bool) {
-		v, u, slope := e.load(at(d, 0), rest), e.load(at(y, 0), rest), e.vector()
-		e.VMULPS(factor, v, slope)
-		e.choose(u, v, slope)
-		e.store(slope, at(d, 0), rest)
-	}, e.floats(d, y))
-	e.end()
+	e.gradient("leaky", "multiplies those of n elements of d by factor whose y is not positive.",
+		func(d, y, factor reg.VecVirtual) reg.VecVirtual {
+			slope := e.vector()
+			e.VMULPS(factor, d, slope)
+			e.choose(y, d, slope)
+			return slope
+		})
 }

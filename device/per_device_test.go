@@ -29,9 +29,8 @@ func TestWhatIsSharedIsMadeOncePerOrdinalAndClosedByTheLast(t *testing.T) {
 	expect.That(t, loads == 2 && held[0] == held[1] && held[1] != held[2], "%d loads, %p %p %p", loads, held[0],
 		held[1], held[2])
 	for i, closed := range []int{0, 1, 1} {
-		if err := s.LetGo(devices[i]); err != nil || held[i].closed != closed {
-			t.Errorf("after %d: closed %d times, %v", i, held[i].closed, err)
-		}
+		err := s.LetGo(devices[i])
+		expect.That(t, err == nil && held[i].closed == closed, "after %d: closed %d times, %v", i, held[i].closed, err)
 	}
 	_, err := s.Hold(devices[0], load)
 	expect.That(t, err == nil && loads == 3, "%d loads, %v", loads, err)
@@ -46,8 +45,7 @@ func TestWhatCannotBeSharedIsTriedAgain(t *testing.T) {
 	refused := errors.New("refused")
 	_, err := s.Hold(d, func(*Device) (*closer, error) { return nil, refused })
 	expect.That(t, errors.Is(err, refused), "%v", err)
-	if _, err := s.Hold(d, func(*Device) (*closer, error) { return &closer{}, nil }); err != nil {
-		t.Error(err)
-	}
+	_, err = s.Hold(d, func(*Device) (*closer, error) { return &closer{}, nil })
+	expect.That(t, err == nil, "%v", err)
 	expect.OK(t, s.LetGo(d))
 }

@@ -49,12 +49,10 @@ func TestHottestAreTheHighestScoresThenTheLowestRows(t *testing.T) {
 		for _, k := range []int64{-1, 0, 1, r.Int64N(int64(n) + 1), int64(n), int64(n) + 1} {
 			got, want := Hottest(floats, k), hottestBySorting(floats, k)
 			expect.Ensure(t, slices.Equal(got, want), "%d of %v: %v, want %v; seed %d", k, floats, got, want, seed)
-			if got, want := Hottest(ints, k), hottestBySorting(ints, k); !slices.Equal(got, want) {
-				t.Fatalf("%d of %v: %v, want %v; seed %d", k, ints, got, want, seed)
-			}
-			if got, want := Hottest(counts, k), hottestBySorting(counts, k); !slices.Equal(got, want) {
-				t.Fatalf("%d of %v: %v, want %v; seed %d", k, counts, got, want, seed)
-			}
+			got, want = Hottest(ints, k), hottestBySorting(ints, k)
+			expect.Ensure(t, slices.Equal(got, want), "%d of %v: %v, want %v; seed %d", k, ints, got, want, seed)
+			got, want = Hottest(counts, k), hottestBySorting(counts, k)
+			expect.Ensure(t, slices.Equal(got, want), "%d of %v: %v, want %v; seed %d", k, counts, got, want, seed)
 		}
 	}
 }
@@ -62,9 +60,8 @@ func TestHottestAreTheHighestScoresThenTheLowestRows(t *testing.T) {
 func TestInDegreeCountsInEdges(t *testing.T) {
 	got := InDegree([]int64{5, 5, 8, 9})
 	expect.That(t, slices.Equal(got, []int64{0, 3, 1}), "%v", got)
-	if got := InDegree(nil); len(got) != 0 {
-		t.Errorf("no graph has %v", got)
-	}
+	got = InDegree(nil)
+	expect.That(t, len(got) == 0, "no graph has %v", got)
 }
 
 // TestPageRankIsTheChanceToBeVisited compares with walks that are played.
@@ -98,9 +95,8 @@ func TestPageRankIsTheChanceToBeVisited(t *testing.T) {
 	}
 	// A lost walk begins anew in the played walks, at the next restart, as it does in the scores: (1 - damping) of all.
 	for v := range scores {
-		if math.Abs(scores[v]-stood[v]/walks) > 0.005 {
-			t.Errorf("node %d: score %.4f, visited %.4f; seed %d", v, scores[v], stood[v]/walks, seed)
-		}
+		expect.That(t, math.Abs(scores[v]-stood[v]/walks) <= 0.005, "node %d: score %.4f, visited %.4f; seed %d", v,
+			scores[v], stood[v]/walks, seed)
 	}
 	narrow := p
 	narrow.Indices = unified.FromSlice(narrowed(indices))

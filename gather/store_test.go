@@ -152,10 +152,9 @@ func TestResidentLeavesNothingWhenItFails(t *testing.T) {
 	expect.That(t, errors.Is(err, why) && ledger.Total() == 0, "cancelled: %v, %d bytes held", err, ledger.Total())
 
 	ledger.SetLimit(1 << 20)
-	if _, _, err := gather.Resident(context.Background(), big, memory, nil); !errors.Is(err, pinned.ErrLimit) ||
-		ledger.Total() != 0 {
-		t.Errorf("beyond the limit: %v, %d bytes held", err, ledger.Total())
-	}
+	_, _, err = gather.Resident(context.Background(), big, memory, nil)
+	expect.That(t, errors.Is(err, pinned.ErrLimit) && ledger.Total() == 0, "beyond the limit: %v, %d bytes held", err,
+		ledger.Total())
 	ledger.SetLimit(0)
 
 	if runtime.GOOS == "windows" {
@@ -164,8 +163,7 @@ func TestResidentLeavesNothingWhenItFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "column")
 	mapped := expect.Must(unified.New(unified.Uint8, pinnedtest.Map(t, path, 0, big.Bytes()), big.Len()))(t)
 	expect.OK(t, os.Truncate(path, 20<<20))
-	if _, _, err := gather.Resident(context.Background(), mapped, memory, nil); !errors.Is(err, pinned.ErrFault) ||
-		ledger.Total() != 0 {
-		t.Errorf("a file cut short: %v, %d bytes held", err, ledger.Total())
-	}
+	_, _, err = gather.Resident(context.Background(), mapped, memory, nil)
+	expect.That(t, errors.Is(err, pinned.ErrFault) && ledger.Total() == 0, "a file cut short: %v, %d bytes held", err,
+		ledger.Total())
 }

@@ -14,9 +14,7 @@ func TestBufferGrowsAndKeeps(t *testing.T) {
 		expect.OK(t, b.Grow(n, kept))
 		expect.Ensure(t, b.Cap() >= n, "%d bytes asked, %d given", n, b.Cap())
 		for i := range kept {
-			if b.Bytes()[i] != byte(i*3) {
-				t.Fatalf("byte %d was lost growing to %d", i, n)
-			}
+			expect.Ensure(t, b.Bytes()[i] == byte(i*3), "byte %d was lost growing to %d", i, n)
 		}
 		for i := kept; i < n; i++ {
 			b.Bytes()[i] = byte(i * 3)
@@ -29,9 +27,8 @@ func TestBufferGrowsAndKeeps(t *testing.T) {
 	if err := b.Close(); err != nil || ledger.Total() != 0 || b.Cap() != 0 {
 		t.Errorf("closed: %v, %d bytes counted", err, ledger.Total())
 	}
-	if err := b.Grow(10, 0); err != nil || b.Cap() < 10 {
-		t.Errorf("a closed buffer cannot be used again: %v", err)
-	}
+	err = b.Grow(10, 0)
+	expect.That(t, err == nil && b.Cap() >= 10, "a closed buffer cannot be used again: %v", err)
 	b.Close()
 }
 

@@ -90,9 +90,8 @@ func TestWithoutADeviceFilesStayMapped(t *testing.T) {
 func TestRungsHaveNames(t *testing.T) {
 	seen := map[string]bool{}
 	for r := range RungHost + 2 {
-		if text, _ := r.MarshalText(); string(text) != r.String() || seen[r.String()] || r.String() == "" {
-			t.Errorf("%d is %q", r, text)
-		}
+		text, _ := r.MarshalText()
+		expect.That(t, string(text) == r.String() && !seen[r.String()] && r.String() != "", "%d is %q", r, text)
 		seen[r.String()] = true
 	}
 }
@@ -123,13 +122,11 @@ func TestDescribeTellsKindsOfMemoryApart(t *testing.T) {
 		m.offset != 0 || m.lo != uintptr(addressOf(file.Bytes())) || m.hi < m.lo+99_000 {
 		t.Errorf("a mapped file: %+v", m)
 	}
-	if m := describe(make([]byte, 1<<20)); m.kind != memoryForeign || !m.writable || m.shared {
-		t.Errorf("the Go heap: %+v", m)
-	}
+	m = describe(make([]byte, 1<<20))
+	expect.That(t, m.kind == memoryForeign && m.writable && !m.shared, "the Go heap: %+v", m)
 	beyond := bytesAt(uintptr(addressOf(file.Bytes())), 1<<30)
-	if m := describe(beyond); m.kind != memoryUnknown || m.why == "" {
-		t.Errorf("a range beyond the mapping: %+v", m)
-	}
+	m = describe(beyond)
+	expect.That(t, m.kind == memoryUnknown && m.why != "", "a range beyond the mapping: %+v", m)
 	expect.OK(t, anonymous.Close())
 	expect.That(t, len(own.at) == 0, "%d closed regions are remembered", len(own.at))
 }

@@ -102,9 +102,8 @@ func TestGuardTurnsATruncatedFileIntoAnError(t *testing.T) {
 	}
 	err := Guard(read)
 	expect.Ensure(t, errors.Is(err, ErrFault), "%v, want ErrFault", err)
-	if err := Guard(func() error { return os.ErrClosed }); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("Guard returned %v for an ordinary error", err)
-	}
+	err = Guard(func() error { return os.ErrClosed })
+	expect.That(t, errors.Is(err, os.ErrClosed), "Guard returned %v for an ordinary error", err)
 	defer func() {
 		p := recover()
 		expect.That(t, p == "mine", "Guard swallowed a panic of the caller's: %v", p)
@@ -118,9 +117,8 @@ func TestLedgerRefusesMoreThanItsLimit(t *testing.T) {
 	opt := Options{Ledger: &ledger, Pages: PagesSmall}
 	r, err := Allocate(1<<19, opt)
 	expect.OK(t, err)
-	if _, err := Allocate(1<<20, opt); !errors.Is(err, ErrLimit) {
-		t.Errorf("%v, want ErrLimit", err)
-	}
+	_, err = Allocate(1<<20, opt)
+	expect.That(t, errors.Is(err, ErrLimit), "%v, want ErrLimit", err)
 	expect.OK(t, r.Close())
 	r, err = Allocate(1<<20, opt)
 	expect.Ensure(t, err == nil, "memory that was given back is not to be had: %v", err)
@@ -160,11 +158,9 @@ func TestPlacementsNeedADevice(t *testing.T) {
 func TestNilLedgerCountsNothing(t *testing.T) {
 	var l *Ledger
 	l.Add(Topology, 5)
-	if l.Total() != 0 || l.Peak() != 0 || l.Used(Topology) != 0 ||
-		l.take(Device, Topology, 1) != nil || l.DeviceTotal() != 0 || l.DevicePeak() != 0 ||
-		l.DeviceUsed(Topology) != 0 {
-		t.Error("a nil ledger counted")
-	}
+	expect.That(t,
+		l.Total() == 0 && l.Peak() == 0 && l.Used(Topology) == 0 && l.take(Device, Topology, 1) == nil &&
+			l.DeviceTotal() == 0 && l.DevicePeak() == 0 && l.DeviceUsed(Topology) == 0, "a nil ledger counted")
 }
 
 func TestPopulateReadsWhatIsThere(t *testing.T) {

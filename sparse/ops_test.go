@@ -134,9 +134,7 @@ func TestEdgeSoftmaxSumsToOneAndPassesOnNaN(t *testing.T) {
 	expect.OK(t, open(t, 1).Softmax(s, p.matrix(t, false, false), s))
 	e1, e2 := math.Exp(-1), math.Exp(-2)
 	for i, want := range []float64{e2 / (1 + e1 + e2), e1 / (1 + e1 + e2), 1 / (1 + e1 + e2), 1} {
-		if math.Abs(float64(scores[i])-want) > 1e-7 {
-			t.Errorf("edge %d: %g, not %g", i, scores[i], want)
-		}
+		expect.That(t, math.Abs(float64(scores[i])-want) <= 1e-7, "edge %d: %g, not %g", i, scores[i], want)
 	}
 	expect.OK(t, sameBits(scores[4:], []float32{nan, nan, nan, nan, nan, nan}))
 }
@@ -217,18 +215,16 @@ func TestDenseProducts(t *testing.T) {
 			for k := range c.k {
 				sum += float64(x[i/c.m*c.k+k]) * float64(w[k*c.m+i%c.m])
 			}
-			if math.Abs(sum-float64(floats(y)[i])) > 1e-4 {
-				t.Fatalf("%+v: element %d is %g, not %g", c, i, floats(y)[i], sum)
-			}
+			expect.Ensure(t, math.Abs(sum-float64(floats(y)[i])) <= 1e-4, "%+v: element %d is %g, not %g", c, i,
+				floats(y)[i], sum)
 		}
 		for i := range c.k * c.m {
 			sum := 0.0
 			for n := range c.n {
 				sum += float64(x[n*c.k+i/c.m]) * float64(d[n*c.m+i%c.m])
 			}
-			if math.Abs(sum-float64(floats(dw)[i])) > 1e-3 {
-				t.Fatalf("%+v: element %d of x^T w is %g, not %g", c, i, floats(dw)[i], sum)
-			}
+			expect.Ensure(t, math.Abs(sum-float64(floats(dw)[i])) <= 1e-3, "%+v: element %d of x^T w is %g, not %g", c,
+				i, floats(dw)[i], sum)
 		}
 	}
 }

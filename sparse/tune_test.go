@@ -78,10 +78,9 @@ func TestTwoProcessesKeepTheirChoicesInOneFile(t *testing.T) {
 	mine.KeepWay("another", "((A X) W)")
 	expect.OK(t, errors.Join(theirs.Save(path), mine.Save(path)))
 	both, err := LoadTuning(path)
-	if err != nil || both.Way("a layer") != "(A (X W))" || both.Way("another") != "((A X) W)" ||
-		both.Way("none") != "" {
-		t.Errorf("ways: %v, %v", both.ways, err)
-	}
+	expect.That(t,
+		err == nil && both.Way("a layer") == "(A (X W))" && both.Way("another") == "((A X) W)" &&
+			both.Way("none") == "", "ways: %v, %v", both.ways, err)
 	c := both.choices
 	expect.That(t, len(c) == 2 && c[tuneKey{Workers: 1, Width: 3}] == won, "choices: %v", c)
 	var none *Tuning

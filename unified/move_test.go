@@ -39,9 +39,8 @@ func TestTensorsOnADeviceAreNotViewed(t *testing.T) {
 	flat, err := rows.Reshape(8)
 	expect.That(t, err == nil && flat.Placement() == Device && flat.Address() == rows.Address(), "%v, %v", flat, err)
 	expect.Is(t, expect.Err(View[int32](flat)), ErrShape, "viewed on the host")
-	if x := FromSlice([]int32{1}); x.Address() != 0 {
-		t.Error("pageable memory has an address on a device")
-	}
+	x = FromSlice([]int32{1})
+	expect.That(t, x.Address() == 0, "pageable memory has an address on a device")
 	b := Buffer{pinned.Buffer{Options: pinned.Options{Place: Device}}}
 	expect.Is(t, expect.Err(Grow[int32](&b, 1, 0)), pinned.ErrPlacement, "a slice of device memory")
 	expect.Is(t, b.Claim(1), pinned.ErrPlacement, "device memory without a device")

@@ -15,9 +15,8 @@ import (
 func TestTheWayOfALayerIsChosenOnceForItsSizes(t *testing.T) {
 	g, tuning := communities(t, 200, false), sparse.NewTuning()
 	opt := Options{Model: "gcn", Tuning: tuning, Fastest: true, Epochs: 1}
-	if r, err := Train(t.Context(), g, opt); err != nil || r.Choosing <= 0 {
-		t.Fatalf("%+v, %v", r, err)
-	}
+	r, err := Train(t.Context(), g, opt)
+	expect.Ensure(t, err == nil && r.Choosing > 0, "%+v, %v", r, err)
 	path := filepath.Join(t.TempDir(), "tune.json")
 	expect.OK(t, tuning.Save(path))
 	opt.Tuning, _ = sparse.LoadTuning(path)
@@ -78,9 +77,7 @@ func TestTheContestLeavesTheModelAsItWas(t *testing.T) {
 			expect.Must(tr.race(t.Context(), i, tr.ways(i), choosing))(t)
 		}
 		for i, b := range tr.arrays() {
-			if !slices.Equal(b, before[i]) {
-				t.Errorf("%s: numbers %d have changed", model, i)
-			}
+			expect.That(t, slices.Equal(b, before[i]), "%s: numbers %d have changed", model, i)
 		}
 		for _, p := range tr.model.params {
 			if slices.ContainsFunc(p.Grad, func(v float32) bool { return v != 0 }) {

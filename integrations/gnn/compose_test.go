@@ -100,10 +100,9 @@ func TestExplainMeasuresEveryCandidate(t *testing.T) {
 		expect.Ensure(t, err == nil && len(all) == want, "%s: %d ways, %v", model, len(all), err)
 		usual, fastest, best := 0, 0, 0
 		for _, c := range all {
-			if c.Predicted <= 0 || c.Measured <= 0 || c.Regret < 0 || len(c.Rounds) < explaining.least ||
-				!strings.Contains(c.Product, "W") {
-				t.Errorf("%s: %+v", model, c)
-			}
+			expect.That(t,
+				c.Predicted > 0 && c.Measured > 0 && c.Regret >= 0 && len(c.Rounds) >= explaining.least &&
+					strings.Contains(c.Product, "W"), "%s: %+v", model, c)
 			for n, is := range map[*int]bool{&usual: c.Usual, &fastest: c.Fastest, &best: c.Regret == 0} {
 				if is {
 					*n++

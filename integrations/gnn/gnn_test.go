@@ -235,9 +235,7 @@ func TestCrossEntropyOfRowsThatRepeat(t *testing.T) {
 	}
 	share := 1 / (1 + math.Exp(2)) // of the first class in row 1
 	for i, want := range []float64{-.125, .125, (3*share - 1) / 4, (1 - 3*share) / 4, 0, 0} {
-		if math.Abs(float64(x.Grad[i])-want) > 1e-6 {
-			t.Errorf("gradient %d is %g, not %g", i, x.Grad[i], want)
-		}
+		expect.That(t, math.Abs(float64(x.Grad[i])-want) <= 1e-6, "gradient %d is %g, not %g", i, x.Grad[i], want)
 	}
 	tape.CrossEntropy(x, []int64{2}, []int64{2})
 	if err := tape.Err(); err == nil || !strings.Contains(err.Error(), "label 2 is not below 2 classes") {

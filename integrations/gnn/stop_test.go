@@ -91,9 +91,8 @@ func TestCheckpointsCarryWhatWasTuned(t *testing.T) {
 	foreign := bytes.Replace(want, []byte(`"processor":"`), []byte(`"processor":"another `), 1)
 	err := tr.adopt(foreign)
 	expect.That(t, err == nil && !bytes.Equal(foreign, want), "choices of another machine: %v", err)
-	if got, _ := tr.opt.Tuning.MarshalJSON(); bytes.Contains(got, []byte("width")) {
-		t.Errorf("choices of another machine are taken: %s", got)
-	}
+	got, _ = tr.opt.Tuning.MarshalJSON()
+	expect.That(t, !bytes.Contains(got, []byte("width")), "choices of another machine are taken: %s", got)
 }
 
 func TestTrainingStaysWithinItsMemory(t *testing.T) {

@@ -100,9 +100,8 @@ func TestAFileIsWrittenBehindItsOwner(t *testing.T) {
 			expect.Ensure(t, err == nil && k == n, "seed %d: %d of %d bytes, %v", seed, k, n, err)
 			rest = rest[n:]
 		}
-		if err := b.Close(); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		err = b.Close()
+		expect.Ensure(t, err == nil, "seed %d: %v", seed, err)
 		if _, err := f.WriteString("tail"); err != nil { // not aligned, from where it ended
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -278,9 +278,8 @@ func TestFetchingEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(background)
 	cancel(enough)
 	to := make([]byte, 100)
-	if err := r.Fetch(ctx, 0, layouts[0], []int64{7}, to); !errors.Is(err, enough) {
-		t.Errorf("%v, want the context's cause", err)
-	}
+	err = r.Fetch(ctx, 0, layouts[0], []int64{7}, to)
+	expect.That(t, errors.Is(err, enough), "%v, want the context's cause", err)
 	close(release)
 	expect.OK(t, r.Close())
 	expect.That(t, bytes.Equal(to, make([]byte, 100)), "rows came after the end")

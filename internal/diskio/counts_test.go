@@ -62,9 +62,8 @@ func TestALargeFileIsTriedWhenItIsOpened(t *testing.T) {
 			direct, why := r.files[0].Direct()
 			expect.That(t, r.files[0].Path() == path && direct == (why == "") && p.Buffered == why,
 				"%s is read past the page cache: %v, %q; %q was said", r.files[0].Path(), direct, why, p.Buffered)
-			if err := r.Close(); err != nil || ledger.Total() != 0 {
-				t.Errorf("%d bytes are left: %v", ledger.Total(), err)
-			}
+			err = r.Close()
+			expect.That(t, err == nil && ledger.Total() == 0, "%d bytes are left: %v", ledger.Total(), err)
 			expect.Is(t, expect.Err(r.files[0].file.Stat()), os.ErrClosed, "the file is open still")
 		}
 	}

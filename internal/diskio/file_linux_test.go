@@ -18,16 +18,13 @@ func TestAHiddenFileHasNoName(t *testing.T) {
 		}
 		page := expect.Must(pinned.Allocate(1<<16, pinned.Options{}))(t)
 		page.Bytes()[77] = 5
-		if n, err := f.WriteAt(page.Bytes(), 1<<16); err != nil || n != 1<<16 {
-			t.Errorf("%s: %d bytes written: %v", name, n, err)
-		}
+		n, err := f.WriteAt(page.Bytes(), 1<<16)
+		expect.That(t, err == nil && n == 1<<16, "%s: %d bytes written: %v", name, n, err)
 		clear(page.Bytes())
-		if _, err := f.ReadAt(page.Bytes(), 1<<16); err != nil || page.Bytes()[77] != 5 {
-			t.Errorf("%s: %v", name, err)
-		}
-		if files, err := os.ReadDir(folder); err != nil || len(files) > 0 {
-			t.Errorf("%s: %v, %v", name, files, err)
-		}
+		_, err = f.ReadAt(page.Bytes(), 1<<16)
+		expect.That(t, err == nil && page.Bytes()[77] == 5, "%s: %v", name, err)
+		files, err := os.ReadDir(folder)
+		expect.That(t, err == nil && len(files) <= 0, "%s: %v, %v", name, files, err)
 		expect.OK(t, f.Close())
 		expect.OK(t, page.Close())
 		if f, err := create(folder + "/none"); err == nil {

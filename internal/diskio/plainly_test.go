@@ -293,12 +293,11 @@ func TestPlansAreThoseOfAPlainPlanner(t *testing.T) {
 				}
 			}
 			asks := len(slices.Concat(q.window...))
-			if p.Known() != len(q.window) || p.Asks() != asks || p.Full() != (len(q.window) == q.lookahead) ||
-				p.Spare() != q.spare() || p.Count() != q.count {
-				t.Fatalf("%d batches known, %d asks, %d spare, %+v; want %d, %d, %d, %+v", p.Known(), p.Asks(),
-					p.Spare(),
-					p.Count(), len(q.window), asks, q.spare(), q.count)
-			}
+			expect.Ensure(t,
+				p.Known() == len(q.window) && p.Asks() == asks && p.Full() == (len(q.window) == q.lookahead) &&
+					p.Spare() == q.spare() && p.Count() == q.count,
+				"%d batches known, %d asks, %d spare, %+v; want %d, %d, %d, %+v", p.Known(), p.Asks(), p.Spare(),
+				p.Count(), len(q.window), asks, q.spare(), q.count)
 		}
 		expect.OK(t, p.Close())
 	}

@@ -122,9 +122,7 @@ func plans(t *testing.T, p *Planner, asks [][]uint32) {
 		}
 		p.Next(&plan)
 		for k, got := range c.run(&plan) {
-			if got != int64(rows[k]) {
-				t.Fatalf("batch %d, row %d: got row %d, want %d", i, k, got, rows[k])
-			}
+			expect.Ensure(t, got == int64(rows[k]), "batch %d, row %d: got row %d, want %d", i, k, got, rows[k])
 		}
 	}
 }

@@ -82,9 +82,8 @@ func TestResultsOfARingEndItsRequestsOrAskAgain(t *testing.T) {
 			ended bool
 			err   error
 		}{{true, nil}, {false, nil}, {true, unix.EIO}, {false, nil}} {
-			if of[i].settled != want.ended || !errors.Is(of[i].err, want.err) {
-				t.Errorf("transfer %d: %v, %v", i, of[i].settled, of[i].err)
-			}
+			expect.That(t, of[i].settled == want.ended && errors.Is(of[i].err, want.err), "transfer %d: %v, %v", i,
+				of[i].settled, of[i].err)
 			empty := reflect.DeepEqual(e.requests[i], request{})
 			expect.That(t, empty == want.ended, "request %d is kept: %v", i, !empty)
 		}

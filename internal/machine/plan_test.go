@@ -58,15 +58,11 @@ func TestPlanNamesEveryStageOnce(t *testing.T) {
 	m := Probe()
 	seen := map[string]bool{}
 	for _, c := range m.Plan(Load{CopyKernel: "avx2", DeviceWhy: "no device"}) {
-		if c.Path == "" || c.Why == "" || seen[c.Stage] {
-			t.Errorf("%+v", c)
-		}
+		expect.That(t, c.Path != "" && c.Why != "" && !seen[c.Stage], "%+v", c)
 		seen[c.Stage] = true
 	}
 	for _, stage := range []string{"device", "topology", "sampling", "features", "gather", "batches"} {
-		if !seen[stage] {
-			t.Errorf("no path for %s", stage)
-		}
+		expect.That(t, seen[stage], "no path for %s", stage)
 	}
 }
 

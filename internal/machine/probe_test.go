@@ -67,10 +67,9 @@ func TestProbeReadsWhatLinuxTells(t *testing.T) {
 
 func TestProbeOfASystemThatTellsNothingLeavesUnknowns(t *testing.T) {
 	m := probe(tree(nil))
-	if m.CacheBytes != DefaultCache || !m.CacheAssumed || m.MemoryLimit != Unlimited || m.Room() != 0 ||
-		m.HugePages.OnRequest() {
-		t.Errorf("%+v", m)
-	}
+	expect.That(t,
+		m.CacheBytes == DefaultCache && m.CacheAssumed && m.MemoryLimit == Unlimited && m.Room() == 0 &&
+			!m.HugePages.OnRequest(), "%+v", m)
 }
 
 func TestMemoryLimit(t *testing.T) {
@@ -158,9 +157,8 @@ func TestGroupRoomLeavesWhatTheProgramTakes(t *testing.T) {
 	m := Machine{MemoryLimit: 100 << 20, MemoryInGroup: 8 << 20}
 	room, ok := m.GroupRoom()
 	expect.That(t, ok && room == 60<<20, "%d, %t", room, ok)
-	if room, ok := (&Machine{MemoryLimit: Unlimited}).GroupRoom(); ok {
-		t.Errorf("without a limit: %d", room)
-	}
+	room, ok = (&Machine{MemoryLimit: Unlimited}).GroupRoom()
+	expect.That(t, !ok, "without a limit: %d", room)
 }
 
 func TestWorkersFollowTheQuota(t *testing.T) {

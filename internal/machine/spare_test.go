@@ -18,9 +18,8 @@ func TestSpareThreadsAreNoWorkers(t *testing.T) {
 	first()
 	expect.That(t, runtime.GOMAXPROCS(0) != before, "the first that needs no more threads takes the second's")
 	second()
-	if got := runtime.GOMAXPROCS(0); got != before {
-		t.Errorf("Go runs %d threads at a time afterwards, before %d", got, before)
-	}
+	got = runtime.GOMAXPROCS(0)
+	expect.That(t, got == before, "Go runs %d threads at a time afterwards, before %d", got, before)
 	release := Spare()
 	defer runtime.GOMAXPROCS(before)
 	runtime.GOMAXPROCS(before + 7)

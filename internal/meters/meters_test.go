@@ -51,9 +51,8 @@ func TestSamplesAreAveraged(t *testing.T) {
 	expect.That(t, v != nil && *v == 2 && len(why) <= 0, "%v, %v", v, why)
 	m = mean{}
 	m.add(0, errors.New("busy"))
-	if v := m.value(1, "pcie", why); v != nil || why["pcie"] != "busy" {
-		t.Errorf("%v, %v", v, why)
-	}
+	v = m.value(1, "pcie", why)
+	expect.That(t, v == nil && why["pcie"] == "busy", "%v, %v", v, why)
 }
 
 func TestWithoutADeviceTheReportSaysSo(t *testing.T) {

@@ -24,9 +24,8 @@ func TestTheOldFileStaysWhereTheNewOneFails(t *testing.T) {
 		t.Helper()
 		got, err := os.ReadFile(name)
 		expect.That(t, err == nil && string(got) == want, "the file holds %q, %v; want %q", got, err, want)
-		if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
-			t.Errorf("the folder holds %v, %v; want one file", files, err)
-		}
+		files, err := os.ReadDir(folder)
+		expect.That(t, err == nil && len(files) == 1, "the folder holds %v, %v; want one file", files, err)
 	}
 	expect.OK(t, Replace(name, 0o600, text("old", nil)))
 	holds("old")

@@ -85,10 +85,8 @@ func TestAColumnThatBatchesDoNotHaveIsSaid(t *testing.T) {
 	l := open(t, graphs.Plain(t, 100, 3), loader.Options{Sampler: neighbor})
 	i, err := l.Find("node/node/feature")
 	expect.That(t, err == nil && l.Arrays()[i].Column == "feature", "array %d, %v", i, err)
-	if _, err := l.Find("node/node/featuer"); !errors.Is(err, loader.ErrOptions) ||
-		!strings.Contains(err.Error(), "node/node/feature, ") {
-		t.Error(err)
-	}
+	_, err = l.Find("node/node/featuer")
+	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.Contains(err.Error(), "node/node/feature, "), "%v", err)
 	bare := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 4}},
 		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3, 0}, Dst: []int64{0, 1, 2, 3}}}})
 	var said strings.Builder

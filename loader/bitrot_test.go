@@ -50,10 +50,9 @@ func TestAFileThatChangedIsToldWhenAnEpochBegins(t *testing.T) {
 		expect.OK(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
 		for range 2 {
 			err := lastError(l.Epoch(background, 1))
-			if !errors.Is(err, formats.ErrChanged) || !strings.HasPrefix(err.Error(), path) ||
-				!strings.Contains(err.Error(), "khop check "+d.Path()) {
-				t.Errorf("%v", err)
-			}
+			expect.That(t,
+				errors.Is(err, formats.ErrChanged) && strings.HasPrefix(err.Error(), path) &&
+					strings.Contains(err.Error(), "khop check "+d.Path()), "%v", err)
 		}
 	}
 }

@@ -130,9 +130,8 @@ func TestDigestIsTheHashOfTheArraysByName(t *testing.T) {
 			topology, full := b.Digest()
 			want := hashArrays(arraysOf(c.g, b, false))
 			expect.That(t, topology == want, "topology %016x, want %016x", topology, want)
-			if want := hashArrays(arraysOf(c.g, b, true)); full != want {
-				t.Errorf("full %016x, want %016x", full, want)
-			}
+			want = hashArrays(arraysOf(c.g, b, true))
+			expect.That(t, full == want, "full %016x, want %016x", full, want)
 		}
 	}
 }

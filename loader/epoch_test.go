@@ -37,11 +37,10 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 				for b, err := range l.Epoch(background, epoch) {
 					expect.OK(t, err)
 					seeds := seedsOf(t, b)
-					if len(seeds) != min(batchSize, 115-len(got)) || b.Number != number || b.Epoch != epoch ||
-						b.Padded {
-						t.Fatalf("batch size %d: batch %d of epoch %d has %d seeds", batchSize, b.Number, b.Epoch,
-							len(seeds))
-					}
+					expect.Ensure(t,
+						len(seeds) == min(batchSize, 115-len(got)) && b.Number == number && b.Epoch == epoch &&
+							!b.Padded, "batch size %d: batch %d of epoch %d has %d seeds", batchSize, b.Number, b.Epoch,
+						len(seeds))
 					got = append(got, seeds...)
 					number++
 				}
@@ -105,10 +104,8 @@ func TestColumnsComeWithTheirNodes(t *testing.T) {
 		for layer := range b.Sample.Blocks {
 			w := view[float32](t, b.Edge(layer, 0, "weight"))
 			for i, p := range view[int32](t, b.Sample.Blocks[layer][0].EdgePos) {
-				if w[i] != all[p] {
-					t.Fatalf("batch %d, layer %d: edge %d at position %d has weight %g, want %g", b.Number, layer, i, p,
-						w[i], all[p])
-				}
+				expect.Ensure(t, w[i] == all[p], "batch %d, layer %d: edge %d at position %d has weight %g, want %g",
+					b.Number, layer, i, p, w[i], all[p])
 			}
 		}
 	}
@@ -188,10 +185,9 @@ func TestRanksShareAnEpoch(t *testing.T) {
 				}
 				n++
 			}
-			if n != c.want[rank] || uint64(n) != l.NumBatches() {
-				t.Errorf("rank %d of %d, %v: %d batches, want %d; NumBatches says %d", rank, c.world, c.remainder, n,
-					c.want[rank], l.NumBatches())
-			}
+			expect.That(t, n == c.want[rank] && uint64(n) == l.NumBatches(),
+				"rank %d of %d, %v: %d batches, want %d; NumBatches says %d", rank, c.world, c.remainder, n,
+				c.want[rank], l.NumBatches())
 		}
 		expect.That(t, padded == c.padded, "%d ranks, %v: %d batches are padding, want %d", c.world, c.remainder,
 			padded, c.padded)

@@ -205,9 +205,8 @@ func TestWorkersThatBrokeAreOpenedAgain(t *testing.T) {
 		expect.Ensure(t, errors.Is(err, loader.ErrSampler), "%v", err)
 		breaks = false
 		f.point, f.left = "open", fails
-		if err := lastError(l.Epoch(background, 0)); errors.Is(err, errFault) != (fails > 0) {
-			t.Errorf("%d: %v", fails, err)
-		}
+		err = lastError(l.Epoch(background, 0))
+		expect.That(t, errors.Is(err, errFault) == (fails > 0), "%d: %v", fails, err)
 		expect.Same(t, digests(t, l.Range(background, 0, 0, 1)), want[:1])
 		expect.Same(t, digests(t, l.Epoch(background, 0)), want)
 	}

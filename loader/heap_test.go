@@ -50,9 +50,8 @@ func TestGoHeapOfALoaderIsInItsMemory(t *testing.T) {
 		less, more := held(t, g, c.less), held(t, g, c.more)
 		d := more.Batches - less.Batches
 		expect.That(t, c.batches <= 0 || d >= c.batches, "%s: %d bytes more of batches, want %d", name, d, c.batches)
-		if d := more.Scratch - less.Scratch; c.scratch > 0 && d < c.scratch {
-			t.Errorf("%s: %d bytes more of scratch, want %d", name, d, c.scratch)
-		}
+		d = more.Scratch - less.Scratch
+		expect.That(t, c.scratch <= 0 || d >= c.scratch, "%s: %d bytes more of scratch, want %d", name, d, c.scratch)
 		c.more.Workers, c.more.Tuning.Prefetch, c.more.Device.Name = 1, 1, "cpu"
 		e := expect.Must(loader.Plan(t.Context(), g, c.more))(t)
 		if h := more.Total(); e.Expected.Total() < h*9/10 || e.Expected.Total() > h*5/4 {

@@ -59,11 +59,10 @@ func TestAnEpochGoesOverAllEdges(t *testing.T) {
 			for e := range s.Edges {
 				x := b.Links(e)
 				sources, targets := endsOf(t, g, b, e)
-				if !slices.Equal(sources, x.Sources) || !slices.Equal(targets, x.Targets) ||
-					!slices.Equal(x.Labels, x.Times) {
-					t.Fatalf("%v: ends %v, %v; want %v, %v; labels %v, times %v", types, sources, targets, x.Sources,
-						x.Targets, x.Labels, x.Times)
-				}
+				expect.Ensure(t,
+					slices.Equal(sources, x.Sources) && slices.Equal(targets, x.Targets) &&
+						slices.Equal(x.Labels, x.Times), "%v: ends %v, %v; want %v, %v; labels %v, times %v", types,
+					sources, targets, x.Sources, x.Targets, x.Labels, x.Times)
 				for i := range x.Sources {
 					got[[4]int64{int64(e), x.Sources[i], x.Targets[i], x.Labels[i]}]++
 				}
@@ -161,10 +160,9 @@ func TestStatisticsCountNegatives(t *testing.T) {
 		negatives, missed = negatives+uint64(len(x.Sources)-len(x.Items)), missed+uint64(x.Missed)
 	}
 	s := l.Stats()
-	if s.Links != 1200 || s.Links != links || s.Negatives != negatives || s.NegativesMissed != missed || missed == 0 ||
-		negatives+missed != 2400 {
-		t.Errorf("%d links, %d negatives, %d missed; statistics %+v", links, negatives, missed, s)
-	}
+	expect.That(t,
+		s.Links == 1200 && s.Links == links && s.Negatives == negatives && s.NegativesMissed == missed && missed != 0 &&
+			negatives+missed == 2400, "%d links, %d negatives, %d missed; statistics %+v", links, negatives, missed, s)
 }
 
 // Every type of the seeds has its negatives, which are no edges of the graph, and labels tell them apart.
@@ -279,9 +277,8 @@ func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
 	for b, err := range l.Epoch(t.Context(), 0) {
 		expect.OK(t, err)
 		for i, x := 0, b.Links(e); i < len(x.Items); i++ {
-			if x.Labels[i] != 100+x.Items[i] || x.Times[i] != -x.Labels[i] {
-				t.Fatalf("edge %d has label %d and time %d", x.Items[i], x.Labels[i], x.Times[i])
-			}
+			expect.Ensure(t, x.Labels[i] == 100+x.Items[i] && x.Times[i] == -x.Labels[i],
+				"edge %d has label %d and time %d", x.Items[i], x.Labels[i], x.Times[i])
 		}
 	}
 	other := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Seeds: seeds(101)})

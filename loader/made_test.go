@@ -155,9 +155,7 @@ func TestSeedsAreToldAsTheyWereAskedFor(t *testing.T) {
 			t.Errorf("seeds are %v, the sample has %v", got, seedsOf(t, b))
 		}
 		for i, item := range items {
-			if ids[item] != got[i] || seen[item] {
-				t.Errorf("item %d is node %d, or came twice", item, got[i])
-			}
+			expect.That(t, ids[item] == got[i] && !seen[item], "item %d is node %d, or came twice", item, got[i])
 			seen[item] = true
 		}
 		if a, b := b.Seeds(1); a != nil || b != nil {

@@ -161,10 +161,9 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 	mapped := open(t, g, opt)
 	expect.Same(t, digests(t, l.Epoch(background, 0)), digests(t, mapped.Epoch(background, 0)))
 	copies := l.Estimate().Bound
-	if m := mapped.Stats().Memory; m.Topology != 0 || m.Columns != 0 ||
-		mapped.Estimate().FileBytes != copies.Topology+copies.Columns {
-		t.Errorf("a loader that reads in place holds %+v", m)
-	}
+	m = mapped.Stats().Memory
+	expect.That(t, m.Topology == 0 && m.Columns == 0 && mapped.Estimate().FileBytes == copies.Topology+copies.Columns,
+		"a loader that reads in place holds %+v", m)
 }
 
 func TestNewStopsWhenItsContextEnds(t *testing.T) {

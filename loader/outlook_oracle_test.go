@@ -123,10 +123,9 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 		}
 		opt.Device.Name, opt.Residence = "cuda:9", loader.Residence(9) // which an outlook does not look at
 		o := expect.Must(loader.LookOut(background, g, opt))(t)
-		if o.Share != 1/float64(c.one) || o.Rows != x.rows/2 || o.Batches != batches || o.ColumnBytes != n*row ||
-			o.TopologyBytes != (n+1)*8+5*n*4 || o.Topology != nil {
-			t.Errorf("%s: %+v", what, o)
-		}
+		expect.That(t,
+			o.Share == 1/float64(c.one) && o.Rows == x.rows/2 && o.Batches == batches && o.ColumnBytes == n*row &&
+				o.TopologyBytes == (n+1)*8+5*n*4 && o.Topology == nil, "%s: %+v", what, o)
 		steps := int64(len(o.Caches))
 		if want := map[string][3]int64{"sampling": {2 * batches, 2 * batches, 2 * batches},
 			"simulating": {steps, steps, steps}}; !maps.Equal(last, want) {

@@ -44,9 +44,7 @@ func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 				t.Errorf("%d bytes: %+v, at best %d misses", c.CacheBytes, p, best)
 			}
 		}
-		if c.Seconds() != c.Policies[disk.Ahead].Seconds {
-			t.Errorf("%d bytes: %v s", c.CacheBytes, c.Seconds())
-		}
+		expect.That(t, c.Seconds() == c.Policies[disk.Ahead].Seconds, "%d bytes: %v s", c.CacheBytes, c.Seconds())
 	}
 	expect.That(t, slices.Equal(caches, want), "caches of %d bytes, want %d", caches, want)
 	expect.Is(t, expect.Err(loader.LookOut(background, graphs.Plain(t, 50, 4), opt)), loader.ErrOptions,

@@ -62,10 +62,9 @@ func TestArraysOfASamplersOwnAreInEveryBatchAndBothDigests(t *testing.T) {
 	for i, a := range l.Arrays() {
 		if a.Name == "sample/norm" {
 			at = i
-			if a.Kind != layout.Own || a.DType != unified.Float32 ||
-				!slices.Equal(a.Row, []int64{2}) || a.Most != 7 {
-				t.Errorf("%+v", a)
-			}
+			expect.That(t,
+				a.Kind == layout.Own && a.DType == unified.Float32 && slices.Equal(a.Row, []int64{2}) && a.Most == 7,
+				"%+v", a)
 		}
 	}
 	expect.Ensure(t, at >= 0, "the list has no array sample/norm")

@@ -269,16 +269,14 @@ func TestStatisticsAreThoseOfTheLoader(t *testing.T) {
 	expect.OK(t, l.ledger.Take(pinned.Columns, 1000))
 	l.ledger.Give(pinned.Columns, 900)
 	s := l.Stats()
-	if s.DeviceRows != 7 || s.DeviceHits != 5 || s.DevicePeers != 3 || s.DeviceSaved != 2 || s.Replays != 4 ||
-		s.Device != "cpu" || s.Slots != 4 || s.SlotsHeld != 0 || s.OnDisk != nil || s.TopologyOnDisk != nil ||
-		s.Meters != nil || s.DeviceMemory != (Memory{}) || s.DeviceMemoryPeak != 0 {
-		t.Errorf("%+v", s)
-	}
+	expect.That(t,
+		s.DeviceRows == 7 && s.DeviceHits == 5 && s.DevicePeers == 3 && s.DeviceSaved == 2 && s.Replays == 4 &&
+			s.Device == "cpu" && s.Slots == 4 && s.SlotsHeld == 0 && s.OnDisk == nil && s.TopologyOnDisk == nil &&
+			s.Meters == nil && s.DeviceMemory == (Memory{}) && s.DeviceMemoryPeak == 0, "%+v", s)
 	want := Memory{Columns: 100, Batches: l.ledger.Used(pinned.Batches), Scratch: l.ledger.Used(pinned.Scratch)}
-	if s.Memory != want || want.Batches == 0 || want.Scratch == 0 || s.MemoryPeak < want.Total()+900 ||
-		want.Total() != 100+want.Batches+want.Scratch {
-		t.Errorf("%+v, want %+v; at most %d", s.Memory, want, s.MemoryPeak)
-	}
+	expect.That(t,
+		s.Memory == want && want.Batches != 0 && want.Scratch != 0 && s.MemoryPeak >= want.Total()+900 &&
+			want.Total() == 100+want.Batches+want.Scratch, "%+v, want %+v; at most %d", s.Memory, want, s.MemoryPeak)
 	l.ledger.Give(pinned.Columns, 100)
 	m := (Memory{Topology: 1, Columns: 20, Batches: 300, Scratch: 4000})
 	expect.That(t, m.Total() == 4321, "%d in all", m.Total())

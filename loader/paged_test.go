@@ -111,9 +111,8 @@ func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
 				l.Estimate().Workers != n || plan.Expected.Total() > room || l.Stats().MemoryPeak > room {
 				t.Errorf("%s: %d workers, %d planned, at most %d bytes", of, n, plan.Workers, l.Stats().MemoryPeak)
 			}
-			if err := l.Close(); err != nil {
-				t.Fatalf("%s: %v", of, err)
-			}
+			err = l.Close()
+			expect.Ensure(t, err == nil, "%s: %v", of, err)
 		}
 		t.Logf("workers, and how often: %v", counts)
 	}
@@ -173,10 +172,9 @@ func TestAFailingDiskUnderTheTopologyIsTheErrorOfItsBatch(t *testing.T) {
 		}
 	}
 	var at *disk.ReadError
-	if !errors.As(failed, &at) || !errors.Is(failed, syscall.EIO) || filepath.Dir(at.Path) != folder ||
-		!strings.Contains(failed.Error(), ": byte ") {
-		t.Fatalf("got %v", failed)
-	}
+	expect.Ensure(t,
+		errors.As(failed, &at) && errors.Is(failed, syscall.EIO) && filepath.Dir(at.Path) == folder &&
+			strings.Contains(failed.Error(), ": byte "), "got %v", failed)
 	expect.Same(t, got, want[:len(got)])
 	expect.Same(t, digests(t, l.Epoch(background, 0)), want, "after the failure")
 }
@@ -192,10 +190,9 @@ func TestATopologyThatIsCutShortIsAnErrorWithItsPlace(t *testing.T) {
 	for _, err := range l.Epoch(background, 0) {
 		failed = err
 	}
-	if !errors.Is(failed, pinned.ErrFault) || !errors.Is(failed, io.ErrUnexpectedEOF) ||
-		!strings.Contains(failed.Error(), path+": byte ") {
-		t.Errorf("got %v", failed)
-	}
+	expect.That(t,
+		errors.Is(failed, pinned.ErrFault) && errors.Is(failed, io.ErrUnexpectedEOF) &&
+			strings.Contains(failed.Error(), path+": byte "), "got %v", failed)
 }
 
 // The trainer is told that it waits for the disk, and can stop waiting.

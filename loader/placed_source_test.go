@@ -58,9 +58,8 @@ func TestAPlacedSourceSaysWhatItsSourceSays(t *testing.T) {
 	if _, none := p.Split("train", 1); err != nil || seeds.Len() != 30 || !errors.Is(none, graph.ErrNoSplit) {
 		t.Errorf("a split: %v, %v; of another number: %v", seeds, err, none)
 	}
-	if err := p.Verify(make([]byte, 17)); err != nil || src.verified != 17 {
-		t.Errorf("%d bytes were verified: %v", src.verified, err)
-	}
+	err = p.Verify(make([]byte, 17))
+	expect.That(t, err == nil && src.verified == 17, "%d bytes were verified: %v", src.verified, err)
 	src.changed = errors.New("it has changed")
 	expect.Is(t, lastError(l.Epoch(background, 0)), src.changed, "an epoch of what has changed")
 	src.changed = nil
@@ -68,10 +67,9 @@ func TestAPlacedSourceSaysWhatItsSourceSays(t *testing.T) {
 	expect.That(t, n == 3, "%d batches", n)
 	bare := place(t, graphs.Plain(t, 60, 4), opt, 1)
 	id := bare.ID()
-	if err := bare.Verify([]byte{1}); err != nil || bare.Path() != fmt.Sprintf("dataset %x", id) ||
-		bare.Remedy() != "" {
-		t.Errorf("%v, %q, %q", err, bare.Path(), bare.Remedy())
-	}
+	err = bare.Verify([]byte{1})
+	expect.That(t, err == nil && bare.Path() == fmt.Sprintf("dataset %x", id) && bare.Remedy() == "", "%v, %q, %q", err,
+		bare.Path(), bare.Remedy())
 }
 
 // What was decided as a source was placed holds for each of its loaders, whatever its own options say; the rest of its
@@ -120,14 +118,11 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 	asked.Sampler, asked.Hooks.PerSlot = neighbor, 1<<40
 	l, err := loader.New(p, asked)
 	expect.That(t, l == nil && errors.Is(err, loader.ErrMemory), "no room for a slot: %v", err)
-	if _, err := loader.Place(background, g, own, 0); err == nil ||
-		!strings.HasSuffix(err.Error(), ": 0 loaders share a placed source: must be 1 or more") {
-		t.Error(err)
-	}
-	if _, err := loader.Place(background, p, own, 1); err == nil ||
-		!strings.HasSuffix(err.Error(), ": /data/told.khop is placed already") {
-		t.Error(err)
-	}
+	_, err = loader.Place(background, g, own, 0)
+	expect.That(t, err != nil && strings.HasSuffix(err.Error(), ": 0 loaders share a placed source: must be 1 or more"),
+		"%v", err)
+	_, err = loader.Place(background, p, own, 1)
+	expect.That(t, err != nil && strings.HasSuffix(err.Error(), ": /data/told.khop is placed already"), "%v", err)
 }
 
 // A loader's sampler may read columns of the edges that were placed, all of them, or none.

@@ -44,9 +44,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 		n := 0
 		for b, err := range p.Epoch(background, 0) {
 			expect.Ensure(t, err == nil, "%s: %v", what, err)
-			if blocksOf(b) != bare[n] {
-				t.Errorf("%s: batch %d has other blocks", what, n)
-			}
+			expect.That(t, blocksOf(b) == bare[n], "%s: batch %d has other blocks", what, n)
 			n++
 			for layer := range b.Sample.Blocks {
 				checkPrepared(t, what, p, b, layer)

@@ -50,9 +50,8 @@ func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 		within(room)
 		_, err := New(g, opt)
 		expect.Says(t, err, ErrMemory, "allow", "room for %d bytes of %d", room, need)
-		if _, err := Plan(t.Context(), g, opt); !errors.Is(err, ErrMemory) {
-			t.Errorf("room for %d bytes of %d: planned with %v", room, need, err)
-		}
+		_, err = Plan(t.Context(), g, opt)
+		expect.That(t, errors.Is(err, ErrMemory), "room for %d bytes of %d: planned with %v", room, need, err)
 	}
 	within(need / 2)
 	opt.MaxMemory = 1 << 40

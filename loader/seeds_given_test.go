@@ -202,10 +202,9 @@ func TestItemsOfASamplerStandInForSeeds(t *testing.T) {
 	}{{0, 1, 0, false, false}, {5, 2, 3, false, true}, {5, 2, 2, true, false}, {4, 2, 2, true, true}} {
 		l := open(t, g, loader.Options{Sampler: ofItems{items: sampling.Items{Count: int64(c.items),
 			PerBatch: c.perBatch, InOrder: c.inOrder}}, BatchSize: 77, DropLast: c.drop, Shuffle: !c.inOrder})
-		if l.NumSeeds() != int64(c.items) || l.AllBatches() != uint64(c.batches) || l.Options().BatchSize !=
-			c.perBatch {
-			t.Errorf("%+v: %d batches of %d items", c, l.AllBatches(), l.NumSeeds())
-		}
+		expect.That(t,
+			l.NumSeeds() == int64(c.items) && l.AllBatches() == uint64(c.batches) &&
+				l.Options().BatchSize == c.perBatch, "%+v: %d batches of %d items", c, l.AllBatches(), l.NumSeeds())
 	}
 }
 

@@ -23,9 +23,8 @@ func TestQuantilesAreExactToSixPercent(t *testing.T) {
 		}
 		slices.Sort(all)
 		d := h.Durations()
-		if d.Count != uint64(len(all)) || d.Sum != sum || d.Max != all[len(all)-1] {
-			t.Fatalf("seed %d round %d: %+v of %v", seed, round, d, all)
-		}
+		expect.Ensure(t, d.Count == uint64(len(all)) && d.Sum == sum && d.Max == all[len(all)-1],
+			"seed %d round %d: %+v of %v", seed, round, d, all)
 		for _, q := range []struct {
 			of  float64
 			got time.Duration

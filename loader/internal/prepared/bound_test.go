@@ -73,10 +73,9 @@ func TestTheBoundOfWhatIsPrepared(t *testing.T) {
 		for _, x := range got.Arrays {
 			list = append(list, fmt.Sprintf("%s %v %d", x.Name, x.DType, x.Rows))
 		}
-		if d := expect.Diff(c.want, list); d != "" || got.Scratch != c.scratch || got.Nodes != 9 ||
-			room[:20][len(room)].Rows != 0 {
-			t.Errorf("%s: scratch of %d, %s, and in the sampler's own bound is %v", name, got.Scratch, d, room[:20])
-		}
+		d := expect.Diff(c.want, list)
+		expect.That(t, d == "" && got.Scratch == c.scratch && got.Nodes == 9 && room[:20][len(room)].Rows == 0,
+			"%s: scratch of %d, %s, and in the sampler's own bound is %v", name, got.Scratch, d, room[:20])
 		expect.That(t, p.Fingerprint() == fmt.Sprintf("bounded prepare=%d", c.what) && p.Unwrap() != nil, "%s: %s",
 			name, p.Fingerprint())
 	}

@@ -91,9 +91,8 @@ func TestTheBordersOfWhatIsKeptWhole(t *testing.T) {
 	d := s.OnDisk[0]
 	expect.That(t, d.MostAsks == 1<<21 && d.Slots == cache/512, "%+v", d)
 	s = SplitColumns([]*Column{rest}, 1<<31, DiskOptions{CacheBytes: cache - 200}, 1, nil)
-	if d := s.OnDisk[0]; d.MostAsks != 1<<20 {
-		t.Errorf("%+v", d)
-	}
+	d = s.OnDisk[0]
+	expect.That(t, d.MostAsks == 1<<20, "%+v", d)
 }
 
 // Rows of a column are verified up to its last piece, however many it has.
@@ -161,7 +160,6 @@ func TestATopologyIsPagedWhereTheCacheHasNoRoom(t *testing.T) {
 			t.Errorf("%+v: %+v", c, p)
 		}
 	}
-	if asker, err := (*Paged)(nil).Ask(); asker != nil || err != nil {
-		t.Errorf("%v, %v", asker, err)
-	}
+	asker, err := (*Paged)(nil).Ask()
+	expect.That(t, asker == nil && err == nil, "%v, %v", asker, err)
 }

@@ -178,7 +178,8 @@ asm-check: ## fail if committed assembly is not what tools/asm gives
 	cd tools/asm && go test -count 1 .
 
 .PHONY: options
-options: ## write what Python says of options (integrations/python/src/khop/_options.py), of what khop says
+options: ## write what Python (integrations/python/src/khop/_options.py) and docs/cli.md say of options, of what khop says
+	go test -count 1 ./cmd/khop -run TheManualHasTheOptions -rewrite
 	CGO_ENABLED=0 go run ./cmd/khop options --json | python3 tools/options/options.py
 
 .PHONY: options-check

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -35,5 +36,40 @@ func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
 			continue
 		}
 		t.Errorf("docs/cli.md describes khop %s, which there is not", name)
+	}
+}
+
+// The manual's table of samplers has the options of each from the tags: make options writes them. The defaults in its
+// table of options are theirs, too.
+func TestTheManualHasTheOptionsOfTheTags(t *testing.T) {
+	const file = "../../docs/cli.md"
+	text, made := string(expect.Must(os.ReadFile(file))(t)), listOptions()
+	_, manual, _ := strings.Cut(text, "\n## khop sample ")
+	manual, _, _ = strings.Cut(manual, "\n## khop samplers")
+	for _, s := range made.Samplers {
+		row := regexp.MustCompile("(?m)^(\\| `" + s.Name + "` \\|.*\\|) .*\\|$").FindStringSubmatch(manual)
+		if row == nil {
+			t.Errorf("docs/cli.md: the table of samplers has no %s", s.Name)
+			continue
+		}
+		var flags []string
+		for _, name := range s.Options {
+			flags = append(flags, "`--"+name+"`")
+		}
+		want := strings.TrimSuffix(row[1]+" "+strings.Join(flags, ", "), " ") + " |"
+		if expect.Rewriting() {
+			text = strings.Replace(text, row[0], want, 1)
+		} else if row[0] != want {
+			t.Errorf("docs/cli.md, as make options writes it:\n%s\nnot\n%s", want, row[0])
+		}
+	}
+	for _, o := range made.Options {
+		row := regexp.MustCompile("(?m)^\\| `--" + o.Name + "` \\| (.*?) \\|").FindStringSubmatch(manual)
+		if row != nil && o.Default != "" && o.Default != "0" && row[1] != o.Default {
+			t.Errorf("docs/cli.md: the default of --%s is %s, not %s", o.Name, o.Default, row[1])
+		}
+	}
+	if expect.Rewriting() {
+		expect.OK(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 }

@@ -33,7 +33,8 @@ func TestPlanComparesPoliciesBySizeOfTheCache(t *testing.T) {
 		t.Skip("the system does not tell which file is mapped")
 	}
 	data, plot := small(t), filepath.Join(t.TempDir(), "plan.svg")
-	args := []string{"plan", data, "--fanouts", "5,3", "--batch-size", "100", "--shuffle", "--plot", plot}
+	args := []string{"plan", data, "--fanouts", "5,3", "--frontier", "all", "--batch-size", "100",
+		"--shuffle", "--plot", plot}
 	var o outlook
 	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o))
 	expect.Ensure(t, o.Batches == 12 && o.Rows != 0 && len(o.Caches) == 6, "got %+v", o)

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -169,21 +169,29 @@ func TestColumnsOnDiskFollowAnyOrderOfRuns(t *testing.T) {
 
 func TestAFailingDiskIsTheErrorOfItsBatch(t *testing.T) {
 	g := wideRows(t)
-	var mu sync.Mutex
-	left := 8
-	loader.ReadWith(t, diskio.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
-		error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if left--; left == 0 {
-			return 0, syscall.EIO
-		}
-		return n, err
-	}})
+	var requests atomic.Int64
+	failRead(t, func() bool { return requests.Add(1) == 8 })
 	mapped := onDiskOptions
 	mapped.Residence = loader.Mapped
 	want := digests(t, open(t, g, mapped).Epoch(background, 0))
 	l := open(t, g, onDiskOptions)
+	failsOnce(t, l, want)
+}
+
+// failRead lets a read of the disk fail where fails says so. fails is called once for each read, from any goroutine.
+func failRead(t *testing.T, fails func() bool) {
+	loader.ReadWith(t, diskio.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
+		error) {
+		if fails() {
+			return 0, syscall.EIO
+		}
+		return n, err
+	}})
+}
+
+// failsOnce fails the test unless an epoch ends on the error of a disk, which it returns, and the next one is whole.
+func failsOnce(t *testing.T, l *loader.Loader, want []string) *disk.ReadError {
+	t.Helper()
 	var got []string
 	var failed error
 	for b, err := range l.Epoch(background, 0) {
@@ -192,11 +200,11 @@ func TestAFailingDiskIsTheErrorOfItsBatch(t *testing.T) {
 		}
 	}
 	var at *disk.ReadError
-	if !errors.As(failed, &at) || !errors.Is(failed, syscall.EIO) || !strings.Contains(failed.Error(), ": byte ") {
-		t.Fatalf("got %v", failed)
-	}
+	expect.Ensure(t, errors.As(failed, &at) && errors.Is(failed, syscall.EIO) &&
+		strings.Contains(failed.Error(), ": byte "), "got %v", failed)
 	expect.Same(t, got, want[:len(got)])
 	expect.Same(t, digests(t, l.Epoch(background, 0)), want, "after the failure")
+	return at
 }
 
 // leaveAStalledDisk leaves an epoch when the disk stalls, and goes through one when that reads again.

@@ -97,9 +97,7 @@ func TestTwoRanksOnEachOfTwoDevicesShareHotRows(t *testing.T) {
 		return
 	}
 	cudatest.Open(t)
-	if shares := peerShares(sharedOn(t, 2, loader.ShareAll, 200)); !slices.Equal(shares, []int64{1, 1}) {
-		t.Errorf("%v times the rows at peers, want what each other device has room for", shares)
-	}
+	expect.Same(t, peerShares(sharedOn(t, 2, loader.ShareAll, 200)), []int64{1, 1}, "times the rows at peers")
 	sharedOn(t, 2, loader.ShareAuto, 200)
 }
 
@@ -108,9 +106,7 @@ func TestTwoRanksOnEachOfFourDevicesShareHotRows(t *testing.T) {
 		return
 	}
 	cudatest.Open(t)
-	if shares := peerShares(sharedOn(t, 4, loader.ShareAll, 200)); !slices.Equal(shares, []int64{3, 3, 3, 3}) {
-		t.Errorf("%v times the rows at peers, want what the other devices have room for", shares)
-	}
+	expect.Same(t, peerShares(sharedOn(t, 4, loader.ShareAll, 200)), []int64{3, 3, 3, 3}, "times the rows at peers")
 	for _, p := range sharedOn(t, 4, loader.ShareAll, nodes/3) { // together they have room for all rows
 		a := p.Arrays()[2]
 		expect.That(t, a.CachedRows+a.PeerRows == nodes, "%+v: rows are left on the host", a)

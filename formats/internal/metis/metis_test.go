@@ -3,25 +3,22 @@ package metis
 import (
 	"testing"
 
-	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 )
 
 func TestNeighboursAreEdges(t *testing.T) {
-	for text, want := range map[string]string{
+	sourcetest.ReadsEach(t, Reader, "m.graph", map[string]string{
 		"% c\n3 2\n2\n1 3\n% c\n2\n": "3 node; node:edge:node 0>1 1>0 1>2 2>1",
 		"3 1\n\n3\n2":                "3 node; node:edge:node 1>2 2>1",
 		"2 1 001\n2 7\n1 7\n":        "2 node; edge weight int64[]; node:edge:node 0>1:7 1>0:7",
 		"2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n\r\n": "2 node; size int64[]: [5,8]; weight int64[2]: [6,7,1,2]; " +
 			"edge weight int64[]; node:edge:node 0>1:9 1>0:9",
 		"2 0 10\n4\n5\n": "2 node; weight int64[]: [4,5]; node:edge:node",
-	} {
-		sourcetest.Reads(t, Reader, sourcetest.File(t, "m.graph", text), source.Request{}, want)
-	}
+	})
 }
 
 func TestBadGraphsNameTheirLine(t *testing.T) {
-	for text, says := range map[string]string{
+	sourcetest.RefusesEach(t, Reader, "m.graph", map[string]string{
 		"":                                  "lines of 0 nodes",
 		"3\n":                               "row 1: the header has 1 field",
 		"3 1 012\n":                         "row 1: the format",
@@ -35,9 +32,7 @@ func TestBadGraphsNameTheirLine(t *testing.T) {
 		"2 1 10 2\n1\n1 1 1\n":              "row 2: node 1 has fewer than 2 weights",
 		"99999999999 1\n2\n1\n":             "99999999999 nodes, but only 1 edge",
 		"2 1\n2 999999999999999999999999\n": "in a number",
-	} {
-		sourcetest.Refuses(t, Reader, sourcetest.File(t, "m.graph", text), text, says)
-	}
+	})
 }
 
 func FuzzRead(f *testing.F) {

@@ -3,12 +3,11 @@ package mtx
 import (
 	"testing"
 
-	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 )
 
 func TestMatricesAreGraphs(t *testing.T) {
-	for text, want := range map[string]string{
+	sourcetest.ReadsEach(t, Reader, "m.mtx", map[string]string{
 		"%%MatrixMarket matrix coordinate real general\n% c\n\n3 3 2\n1 2 .5\n3 1 2e1\n": "3 node; " +
 			"edge weight float64[]; node:edge:node 0>1:0.5 2>0:20",
 		"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n": "3 node; " +
@@ -17,14 +16,12 @@ func TestMatricesAreGraphs(t *testing.T) {
 			"node:edge:node 1>0:7 0>1:-7",
 		"%%MatrixMarket MATRIX Coordinate Integer General\r\n2 3 2\r\n1 3 -4\r\n2 1 5\r\n": "2 row; 3 column; " +
 			"edge value int64[]; row:entry:column 0>2:-4 1>0:5",
-	} {
-		sourcetest.Reads(t, Reader, sourcetest.File(t, "m.mtx", text), source.Request{}, want)
-	}
+	})
 }
 
 func TestBadMatricesNameTheirLine(t *testing.T) {
 	const head = "%%MatrixMarket matrix coordinate real general\n"
-	for text, says := range map[string]string{
+	sourcetest.RefusesEach(t, Reader, "m.mtx", map[string]string{
 		"%%MatrixMarket matrix array real general\n2 2\n":           "row 1: a matrix of the format \"array\"",
 		"%%MatrixMarket matrix coordinate complex general\n1 1 0\n": "\"complex\" are not supported",
 		"%%MatrixMarket matrix coordinate real hermitian\n1 1 0\n":  "kind \"hermitian\"",
@@ -37,9 +34,7 @@ func TestBadMatricesNameTheirLine(t *testing.T) {
 		head + "2 2 2\n1 1 1\n":                   "1 entries, not 2",
 		head + "2 2 1\n1 1 1\n1 1 1\n":            "more than the 1 entries that the sizes say",
 		head + "9000000000 9000000000 1\n1 1 1\n": "entries of a general matrix",
-	} {
-		sourcetest.Refuses(t, Reader, sourcetest.File(t, "m.mtx", text), text, says)
-	}
+	})
 }
 
 func FuzzRead(f *testing.F) {

@@ -75,6 +75,23 @@ func Refuses(t testing.TB, r source.Reader, at source.Place, what, says string) 
 	}
 }
 
+// ReadsEach fails the test unless the reader reads each text, in a file of the name, as it is spelled.
+func ReadsEach(t testing.TB, r source.Reader, name string, spelled map[string]string) {
+	t.Helper()
+	for text, want := range spelled {
+		Reads(t, r, File(t, name, text), source.Request{}, want)
+	}
+}
+
+// RefusesEach fails the test unless the reader refuses each text, in a file of the name, with an error that says
+// something.
+func RefusesEach(t testing.TB, r source.Reader, name string, says map[string]string) {
+	t.Helper()
+	for text, words := range says {
+		Refuses(t, r, File(t, name, text), text, words)
+	}
+}
+
 // Survives fails the test unless a reader can read a file of these bytes, in folder dir, in little memory, or says in
 // an error that names the file what is wrong with it.
 func Survives(t testing.TB, r source.Reader, dir, name string, b []byte) {

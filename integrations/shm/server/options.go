@@ -40,7 +40,7 @@ type Options struct {
 	// there is no end.
 	ReaderTimeout time.Duration `of:"serve" default:"50s" zero:"-1ns" help:"How long a broadcast waits for a reader."`
 	// IndexDType is the dtype of ids where a consumer asks for none: Int32 or Int64. Default: what the dataset has.
-	IndexDType unified.DType `name:"index-dtype" choices:"auto,int32,int64" default:"auto" empty:"auto" help:"..."`
+	IndexDType unified.DType `name:"index-dtype" choices:"int32,int64" default:"auto" empty:"auto" help:"..."`
 	// Epochs, if above 0, is how many epochs there are; Serve returns when all ranks have acknowledged the last.
 	Epochs uint64 `of:"serve" default:"0" help:"End after N epochs; 0: go on."`
 	// MaxConsumers is how many consumers may be connected at a time.

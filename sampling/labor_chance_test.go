@@ -54,7 +54,7 @@ func (g gadget) edges() (n int) {
 
 // law returns the probability of each set of edges, given the probability of each rank or share of the sources.
 func (g gadget) law(k int, poisson bool) []float64 {
-	law := []float64{1}
+	var laws [][]float64
 	for _, part := range []gadget{g[:2], g[2:]} { // they have no source in common
 		sets := make([]float64, 1<<part.edges())
 		if poisson {
@@ -62,15 +62,9 @@ func (g gadget) law(k int, poisson bool) []float64 {
 		} else {
 			part.orderLaw(k, sets)
 		}
-		var both []float64
-		for _, p := range sets {
-			for _, q := range law {
-				both = append(both, p*q)
-			}
-		}
-		law = both
+		laws = append(laws, sets)
 	}
-	return law
+	return apart(laws...)
 }
 
 // numbers returns sources numbered from 0 on.

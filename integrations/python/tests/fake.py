@@ -161,6 +161,13 @@ class Fake:
         self.run = begin[0]
         return begin
 
+    def begun(self):
+        """Greets, and says to the first BEGIN that its epoch has begun: run."""
+        self.greet()
+        run, *_ = self.begin()
+        self.send(begun(run))
+        return run
+
     @staticmethod
     def parse_begin(body):
         run, mode, epoch, following, size, _ = struct.unpack_from("<IIQQII", body)

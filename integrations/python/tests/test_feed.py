@@ -309,9 +309,7 @@ def test_int32_ids_are_widened_by_a_copy_and_only_then(start):
 @pytest.mark.parametrize("code, kind", [(10, khop.ServerError), (8, khop.StateError)])
 def test_an_error_of_a_run_is_raised_in_its_place(code, kind, start):
     def script(s):
-        s.greet()
-        run, *_ = s.begin()
-        s.send(f.begun(run))
+        run = s.begun()
         s.put(run, 0, 0)
         s.send(f.error(run, code, "features.arrow is cut short: convert again"))
         run, *_ = s.begin()
@@ -329,9 +327,7 @@ def test_an_error_of_a_run_is_raised_in_its_place(code, kind, start):
 
 def test_a_server_that_dies_is_reported_at_once(start):
     def script(s):
-        s.greet()
-        run, *_ = s.begin()
-        s.send(f.begun(run))
+        run = s.begun()
         s.receive(f.NEXT)
         s.put(run, 0, 0)
     _, loader = start(script)
@@ -356,9 +352,7 @@ def test_a_server_may_take_its_time_to_load(start):
 
 def test_a_server_that_says_goodbye_is_quoted(start):
     def script(s):
-        s.greet()
-        run, *_ = s.begin()
-        s.send(f.begun(run))
+        run = s.begun()
         s.send(f.bye(1))
     _, loader = start(script)
     with pytest.raises(khop.ServerError, match="interrupted"):
@@ -367,9 +361,7 @@ def test_a_server_that_says_goodbye_is_quoted(start):
 
 def test_a_batch_that_does_not_come_in_time_is_an_error(start):
     def script(s):
-        s.greet()
-        run, *_ = s.begin()
-        s.send(f.begun(run))
+        run = s.begun()
         s.receive(f.BYE)
     _, loader = start(script)
     epoch = iter(loader)
@@ -433,9 +425,7 @@ def test_a_forked_child_is_told_plainly_and_its_parent_goes_on(start):
 
 def begun_with(make):
     def script(s):
-        s.greet()
-        run, *_ = s.begin()
-        s.send(f.begun(run))
+        run = s.begun()
         make(s, run)
         try:
             s.receive(f.BYE)

@@ -226,9 +226,7 @@ def test_every_answer_that_is_changed_is_right_or_a_protocol_error(change):
 @pytest.mark.parametrize("what", ["batches of a run before", "ends of a run before", "answers to nothing"])
 def test_endless_messages_are_an_error_in_time(what):
     def script(s):
-        s.greet()
-        run, *_ = s.begin()
-        s.send(f.begun(run))
+        run = s.begun()
         while True:
             s.send(
                 {"batches of a run before": f.batch(run + 7, 0, 0, size=64), "ends of a run before": f.end(run + 7, 0),
@@ -302,9 +300,7 @@ def test_what_is_announced_by_a_server_that_reads_no_more_is_not_taken():
     over = threading.Event()
 
     def script(s):
-        s.greet()
-        run, *_ = s.begin()
-        s.send(f.begun(run))
+        run = s.begun()
         s.put(run, 0, 0)
         s.put(run, 1, 1)
         s.receive(f.NEXT)

@@ -76,9 +76,7 @@ def test_every_dtype_of_the_feed_has_a_tensor_or_says_that_it_has_none(start):
         arrays[f"node/node/{dtype}"] = (dtype, raw)
 
     def script(s):
-        s.greet()
-        run, *_ = s.begin()
-        s.send(f.begun(run))
+        run = s.begun()
         s.put(run, 0, 0, arrays)
         s.receive(f.BYE)
     batch = next(iter(start(script)))

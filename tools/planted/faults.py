@@ -2,6 +2,7 @@
 catches it."""
 
 SAMPLING, GATHER, LOADER, SPARSE = "sampling", "gather", "loader", "sparse"
+FENCE = "loader/internal/oncuda/fence.go"
 
 FAULTS = [
     ("bounds", "sampling/neighbor.cu", "if (dst < seg->hi && part == 0) seg->indptr",
@@ -30,14 +31,14 @@ FAULTS = [
     ("plain add", "sampling/assembly.cu", "if (fresh) atomicAdd(&counted->fresh, fresh);",
      "if (fresh) counted->fresh += fresh;",
      SAMPLING, "TestDeviceSharesManyDestinationsAmongFewWarps"),
-    ("missing event", "loader/internal/oncuda/fence.go", "return f.BorrowStream(stream).Wait(f.ready)", "return nil", LOADER,
+    ("missing event", FENCE, "return f.BorrowStream(stream).Wait(f.ready)", "return nil", LOADER,
      "TestAConsumersStreamHoldsTheSlot"),
-    ("missing event", "loader/internal/oncuda/fence.go",
+    ("missing event", FENCE,
      "\t\tif err := stream.Wait(f.ready); err != nil {\n\t\t\treturn err\n\t\t}\n", "",
      LOADER, "TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled"),
-    ("slot reused early", "loader/internal/oncuda/fence.go", "\t\treturn stream.Wait(f.read)\n", "\t\treturn nil\n", LOADER,
+    ("slot reused early", FENCE, "\t\treturn stream.Wait(f.read)\n", "\t\treturn nil\n", LOADER,
      "TestAConsumersStreamHoldsTheSlot"),
-    ("slot reused early", "loader/internal/oncuda/fence.go", "\t\treturn f.read.Synchronize()\n", "\t\treturn nil\n",
+    ("slot reused early", FENCE, "\t\treturn f.read.Synchronize()\n", "\t\treturn nil\n",
      LOADER, "TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone"),
     ("probe cut short", "sampling/table.cuh", "constexpr int kMaxProbes = 1024;", "constexpr int kMaxProbes = 16;",
      SAMPLING, "TestDeviceTableTakesEverySlot"),
@@ -56,7 +57,7 @@ FAULTS = [
      SAMPLING, "TestDeviceStampsStartOver"),
     ("use after free", "loader/fleet.go", "last := f.left == len(f.members)", "last := f.left == 1", LOADER,
      "TestTwoRanksOnEachOfTwoDevicesShareHotRows"),
-    ("use after free", "loader/internal/oncuda/fence.go",
+    ("use after free", FENCE,
      "\t\tif err := f.ready.Synchronize(); err != nil {\n\t\t\treturn err\n\t\t}\n", "",
      LOADER, "TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone"),
     ("wrong mask", "gather/rows.cuh", "__shfl_down_sync(0xffffffffu, sum, d)", "__shfl_down_sync(0x7fffffffu, sum, d)",

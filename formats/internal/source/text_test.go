@@ -23,18 +23,9 @@ func readText(t testing.TB, text string, size int) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	var got []byte
-	for {
-		p := make([]byte, size)
-		n, err := f.Read(p)
-		got = append(got, p[:n]...)
-		if err == io.EOF {
-			return string(got), nil
-		}
-		if err != nil {
-			return string(got), err
-		}
-	}
+	var got strings.Builder // without the faster ways to copy, which have buffers of their own
+	_, err = io.CopyBuffer(struct{ io.Writer }{&got}, struct{ io.Reader }{f}, make([]byte, size))
+	return got.String(), err
 }
 
 func TestTextIsMadePlainWhereverItIsCut(t *testing.T) {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests that ./test.sh, run just before without KHOP_TESTDATA, has left out: those of real graphs. With
-# KHOP_TESTDATA set
-# ./test.sh runs them itself.
+# KHOP_TESTDATA set ./test.sh runs them itself.
 #
 # Environment: KHOP_TESTDATA   folder of real graphs
 #              KHOP_PYG_TESTS  folder "test" of PyTorch Geometric's sources; its tests skip without it

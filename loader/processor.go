@@ -79,7 +79,7 @@ func ParseDevice(name string) (ordinal int, err error) {
 	}
 	if ordinal, err = unified.ParseDevice(name); err != nil {
 		return -1, option.Errorf(ErrOptions, Options{}, "Device.Name",
-			" %q: must be auto, cpu, cuda or cuda:<number>", name)
+			" %q: must be auto, cpu, cuda or cuda:N", name)
 	}
 	return ordinal, nil
 }

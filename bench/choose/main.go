@@ -179,7 +179,7 @@ func (o *opened) Close() error { return errors.Join(o.w.Close(), o.out.Close()) 
 // beside are samplers of two hops, and of one with times, whose lists of GraphBolt may have a node twice.
 var beside = map[string]sampling.Sampler{
 	"uniform":      sampling.Neighbor{Fanouts: fanouts[:2], Frontier: sampling.AllNodes},
-	"uniform, new": sampling.Neighbor{Fanouts: fanouts, Frontier: sampling.AllNodes[:2], Frontier: sampling.NewNodes},
+	"uniform, new": sampling.Neighbor{Fanouts: fanouts[:2], Frontier: sampling.NewNodes},
 	"weighted":     sampling.Neighbor{Fanouts: fanouts[:2], Frontier: sampling.AllNodes, Weight: "weight"},
 	"labor":        sampling.Labor{Fanouts: fanouts[:2], Frontier: sampling.AllNodes},
 	"temporal": sampling.Neighbor{Fanouts: fanouts[:1], Frontier: sampling.AllNodes,

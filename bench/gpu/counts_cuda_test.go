@@ -91,8 +91,9 @@ func (c *batchCounts) count(t *testing.T, ds *formats.Dataset, cache int64) map[
 	for i := range seeds {
 		seeds[i] = int64(i) * 7
 	}
-	l, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: c.Fanouts}, BatchSize: c.BatchSize,
-		Seeds: loader.NodeIDs(seeds), Device: loader.DeviceOptions{Name: "cuda:0", Cache: cache}})
+	l, err := loader.New(ds, loader.Options{BatchSize: c.BatchSize,
+		Sampler: sampling.Neighbor{Fanouts: c.Fanouts, Frontier: sampling.AllNodes},
+		Seeds:   loader.NodeIDs(seeds), Device: loader.DeviceOptions{Name: "cuda:0", Cache: cache}})
 	if err != nil {
 		t.Fatal(err)
 	}

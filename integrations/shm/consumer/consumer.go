@@ -131,7 +131,7 @@ func (c *Consumer) openDevice() error {
 	}
 	n, err := loader.ParseDevice(c.opt.Device)
 	if err != nil || n < 0 {
-		return fmt.Errorf("%w: Device %q: must be cuda or cuda:<number>", shm.ErrOptions, c.opt.Device)
+		return fmt.Errorf("%w: Device %q: must be cuda or cuda:N", shm.ErrOptions, c.opt.Device)
 	}
 	c.device, err = device.Open(n)
 	return err

@@ -106,7 +106,7 @@ func TestDiallingInVainLeavesNothingOpen(t *testing.T) {
 		text     string
 	}{
 		"refused":      {[][]byte{no}, Options{}, nil, "the server says (taken): taken by 7"},
-		"a bad device": {nil, Options{Device: "cpu"}, shm.ErrOptions, `Device "cpu": must be cuda or cuda:<number>`},
+		"a bad device": {nil, Options{Device: "cpu"}, shm.ErrOptions, `Device "cpu": must be cuda or cuda:N`},
 		"another version": {[][]byte{badVersion()}, Options{}, wire.ErrMessage,
 			"speaks version 2 of the feed, this is 1"},
 		"another message": {[][]byte{pair(wire.KindStop, 1, 0)}, Options{}, wire.ErrMessage, "a STOP from a server"},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -45,13 +46,19 @@ type chosen struct {
 // doors are the commands that have options of loaders.
 var doors = []string{"bench", "plan", "sample", "serve"}
 
-// everyOption returns all options that loaders, samplers and servers have.
-func everyOption() []option.Option {
+// everyOption returns all options that loaders, samplers and servers have. Callers do not write to them. It is asked for
+// at every start, so it is made once.
+var everyOption = sync.OnceValue(func() []option.Option {
+	return option.Union(append(ofSampling(), option.Of(loader.Options{}), ofServer())...)
+})
+
+// ofSampling returns the options that say what is sampled: chosen, and those of each sampler.
+func ofSampling() [][]option.Option {
 	lists := [][]option.Option{chosenOptions()}
 	for i := range samplers.All {
 		lists = append(lists, samplers.All[i].Options())
 	}
-	return option.Union(append(lists, option.Of(loader.Options{}), ofServer())...)
+	return lists
 }
 
 // ofServer returns the options of server.Options.
@@ -84,11 +91,7 @@ func (f *optionFlags) of(options any) []option.Option {
 // declare makes the flags of a command.
 func (f *optionFlags) declare(door string) {
 	f.door = door
-	lists := [][]option.Option{chosenOptions()}
-	for i := range samplers.All {
-		lists = append(lists, samplers.All[i].Options())
-	}
-	lists = append(lists, f.of(loader.Options{}))
+	lists := append(ofSampling(), f.of(loader.Options{}))
 	if door == "serve" {
 		lists = append(lists, f.of(server.Options{}))
 	}
@@ -253,15 +256,19 @@ func (f *optionFlags) makeSampler(said option.Said) error {
 }
 
 // samplersThatTake names the samplers that take an option; none for one that is not of samplers.
-func samplersThatTake(name string) (names []string) {
+func samplersThatTake(name string) []string { return takers()[name] }
+
+// takers has the samplers that take an option, by its name.
+var takers = sync.OnceValue(func() map[string][]string {
+	all := map[string][]string{}
 	for i := range samplers.All {
 		s := &samplers.All[i]
-		if slices.ContainsFunc(s.Options(), func(o option.Option) bool { return o.Name == name }) {
-			names = append(names, s.Name)
+		for _, o := range s.Options() {
+			all[o.Name] = append(all[o.Name], s.Name)
 		}
 	}
-	return names
-}
+	return all
+})
 
 // readPartition reads a file with the part of each node.
 func readPartition(file string) (*graph.Partition, error) {

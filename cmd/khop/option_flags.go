@@ -46,8 +46,8 @@ type chosen struct {
 // doors are the commands that have options of loaders.
 var doors = []string{"bench", "plan", "sample", "serve"}
 
-// everyOption returns all options that loaders, samplers and servers have. Callers do not write to them. It is asked for
-// at every start, so it is made once.
+// everyOption returns all options that loaders, samplers and servers have. Callers do not write to them. Each command
+// asks for them at every start.
 var everyOption = sync.OnceValue(func() []option.Option {
 	return option.Union(append(ofSampling(), option.Of(loader.Options{}), ofServer())...)
 })

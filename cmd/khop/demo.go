@@ -74,9 +74,14 @@ func (c *demoCmd) tour(env *environment, made string) (err error) {
 	if err := c.train(env, ds); err != nil {
 		return err
 	}
-	fmt.Fprintf(env.stdout, ` The dataset stays where it is. Next: %[1]s info %[2]s %[1]s sample %[2]s --batches 3
-		--digest %[1]s bench %[2]s %[1]s train %[2]s --model gat --plot curves.svg rm -r %[3]s `, programName(),
-		paths.Text(c.Dataset), made)
+	fmt.Fprintf(env.stdout, `
+The dataset stays where it is. Next:
+  %[1]s info %[2]s
+  %[1]s sample %[2]s --batches 3 --digest
+  %[1]s bench %[2]s
+  %[1]s train %[2]s --model gat --plot curves.svg
+  rm -r %[3]s
+`, programName(), paths.Text(c.Dataset), made)
 	return nil
 }
 

@@ -61,7 +61,7 @@ func openInside(ctx context.Context, config string, stderr io.Writer, w server.W
 		return nil, wrongOption("rank", ": %w", err)
 	}
 	var cli commands
-	parser, err := newParser(&cli, stderr, stderr, kong.Resolvers(d))
+	parser, err := newParser(&cli, []string{"serve"}, stderr, stderr, kong.Resolvers(d))
 	if err != nil {
 		return nil, err
 	}

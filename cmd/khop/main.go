@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -94,20 +95,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 			code = exitFailed
 		}
 	}()
-	var cli commands
-	parser, err := newParser(&cli, stdout, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "khop:", err)
-		return exitFailed
-	}
-	if os.Getenv("COMP_LINE") != "" { // a shell asks: answers it, and exits
-		kongplete.Complete(parser)
-	}
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
 	if len(args) == 1 && args[0] == "--version" { // as most programs take it
 		args = []string{"version"}
+	}
+	var cli commands
+	named, asked := args, os.Getenv("COMP_LINE") != ""
+	if asked {
+		named = doors
+	}
+	parser, err := newParser(&cli, named, stdout, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "khop:", err)
+		return exitFailed
+	}
+	if asked { // by a shell: answers it, and exits
+		kongplete.Complete(parser)
 	}
 	line, err := parser.Parse(args)
 	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal,
@@ -123,11 +128,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	return env.status(line.Run(env))
 }
 
-func newParser(cli *commands, stdout, stderr io.Writer, more ...kong.Option) (*kong.Kong, error) {
-	cli.Serve.declare("serve")
-	cli.Sample.declare("sample")
-	cli.Bench.declare("bench")
-	cli.Plan.declare("plan")
+// newParser returns a parser of command lines. Of commands that have flags made from tags it knows those of the named
+// ones: no start makes flags that it does not need.
+func newParser(cli *commands, named []string, stdout, stderr io.Writer, more ...kong.Option) (*kong.Kong, error) {
+	for door, flags := range map[string]interface{ declare(door string) }{
+		"bench": &cli.Bench, "plan": &cli.Plan, "sample": &cli.Sample, "serve": &cli.Serve,
+	} {
+		if slices.Contains(named, door) {
+			flags.declare(door)
+		}
+	}
 	return kong.New(cli, append([]kong.Option{
 		kong.Name("khop"),
 		kong.Description("Mini-batches of large graphs for training graph neural networks."),

@@ -28,7 +28,7 @@ var ofCommands = map[string]string{
 // to change.
 func TestNoOptionIsDeclaredTwice(t *testing.T) {
 	var cli commands
-	k := expect.Must(newParser(&cli, nil, nil))(t)
+	k := expect.Must(newParser(&cli, doors, nil, nil))(t)
 	made := listOptions()
 	for _, command := range k.Model.Children {
 		own, loads := ofCommands[command.Name]

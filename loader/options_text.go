@@ -40,28 +40,18 @@ func ParseOptions(text string) (o Options, err error) {
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		return Options{}, fmt.Errorf("%w: options are no JSON object: %w", ErrOptions, err)
 	}
-	all, rest := option.Of(o), map[string]json.RawMessage{}
-	var kind *samplers.Kind
 	if named, ok := d["sampler"]; ok {
-		var name string
-		if err = json.Unmarshal(named, &name); err == nil {
-			kind, err = samplers.Named(name)
-		}
+		name, _ := option.Say(named).(string)
+		kind, err := samplers.Named(name)
 		if err != nil {
 			return Options{}, fmt.Errorf("%w: sampler: %w", ErrOptions, err)
 		}
 		delete(d, "sampler")
-		for _, of := range kind.Options() {
-			if value, ok := d[of.Key()]; ok {
-				rest[of.Key()] = value
-				delete(d, of.Key())
-			}
-		}
-		if o.Sampler, err = kind.Parse(rest); err != nil {
+		if o.Sampler, err = kind.Take(d); err != nil {
 			return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
 		}
 	}
-	if err := option.SetDocument(&o, all, d); err != nil {
+	if err := option.SetDocument(&o, option.Of(o), d); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	return o, nil

@@ -40,11 +40,11 @@ func (o *Option) stands(v reflect.Value, of []Option) bool {
 	return group(o.Name)
 }
 
-// value returns the option as JSON has it: a bool, a number, a list of texts or a text.
+// value returns the option as JSON has it: a bool, a number, a text or a list; fan-outs by type are an object.
 func (o *Option) value(v reflect.Value) any {
 	at := v.FieldByIndex(o.index)
 	if o.Kind == "fanouts" {
-		return o.text(v, at)
+		return o.fanouts(v, at)
 	}
 	if at.Kind() == reflect.Pointer && !at.IsNil() && at.Type().Elem().Kind() != reflect.Struct {
 		at = at.Elem()
@@ -52,61 +52,144 @@ func (o *Option) value(v reflect.Value) any {
 	if at.IsZero() && o.zero == "-" {
 		return o.empty
 	}
-	switch value := at.Interface().(type) {
-	case fmt.Stringer:
+	if value, ok := at.Interface().(fmt.Stringer); ok {
 		return value.String()
-	case []string:
-		return slices.Clone(value)
 	}
-	switch {
-	case at.Kind() == reflect.Slice:
-		texts := make([]string, at.Len())
-		for i := range texts {
-			texts[i] = fmt.Sprint(at.Index(i).Interface())
-		}
-		return texts
-	default:
+	if at.Kind() != reflect.Slice {
 		return at.Interface()
 	}
+	texts := make([]string, at.Len())
+	for i := range texts {
+		texts[i] = fmt.Sprint(at.Index(i).Interface())
+	}
+	return texts
+}
+
+// fanouts returns fan-outs as JSON has them.
+func (o *Option) fanouts(v, at reflect.Value) any {
+	all, by := at.Interface().([]int), map[string][]int{}
+	if o.perType != nil {
+		maps.Copy(by, v.FieldByIndex(o.perType).Interface().(map[string][]int))
+	}
+	if len(by) == 0 {
+		return all
+	}
+	if all != nil {
+		by["*"] = all
+	}
+	return by
 }
 
 // SetDocument sets options to values of a JSON object. It returns an Error for one that is wrong, or is none of them.
 func SetDocument(options any, of []Option, document map[string]json.RawMessage) error {
+	if err := TakeDocument(options, of, document); err != nil {
+		return err
+	}
 	for _, key := range slices.Sorted(maps.Keys(document)) {
-		value := document[key]
-		o := find(of, strings.ReplaceAll(key, "_", "-"))
-		if o.typ == nil {
-			return o.Errorf(nil, " is no option")
-		}
-		said, err := sayJSON(value)
-		if err != nil {
-			return o.Errorf(nil, ": %w", err)
-		}
-		if err := o.Set(options, said); err != nil {
-			return err
-		}
+		return Wrong(nameOf(key), " is no option")
 	}
 	return nil
 }
 
-// sayJSON returns a value of JSON as a door says it: a text, or a list of texts.
-func sayJSON(value json.RawMessage) (any, error) {
-	switch value[0] {
-	case '"':
-		var text string
-		err := json.Unmarshal(value, &text)
-		return text, err
-	case '[':
-		var all []json.RawMessage
-		list, err := []string{}, json.Unmarshal(value, &all)
-		for _, one := range all {
-			text, wrong := sayJSON(one)
-			if _, nested := text.([]string); nested || wrong != nil {
-				return nil, fmt.Errorf("%s: must be a list of plain values", value)
-			}
-			list = append(list, text.(string))
+// TakeDocument sets options to values of a JSON object, and takes these out of it. null is as if nothing stood there.
+func TakeDocument(options any, of []Option, document map[string]json.RawMessage) error {
+	for _, key := range slices.Sorted(maps.Keys(document)) {
+		o := find(of, nameOf(key))
+		if o.typ == nil {
+			continue
 		}
-		return list, err
+		if said := Say(document[key]); said != nil {
+			if err := o.Set(options, said); err != nil {
+				return err
+			}
+		}
+		delete(document, key)
 	}
-	return string(value), nil
+	return nil
+}
+
+// nameOf returns the name of an option by its key: half-life.
+func nameOf(key string) string { return strings.ReplaceAll(key, "_", "-") }
+
+// Say returns a value of JSON as Set takes it: a text, nil for null, and else the JSON itself. Bytes that are no text
+// stand as {"base64": "..."}.
+func Say(value json.RawMessage) any {
+	var text string
+	var bytes struct {
+		Base64 []byte `json:"base64"`
+	}
+	switch {
+	case string(value) == "null":
+		return nil
+	case json.Unmarshal(value, &text) == nil:
+		return text
+	case json.Unmarshal(value, &bytes) == nil && bytes.Base64 != nil:
+		return string(bytes.Base64)
+	}
+	return value
+}
+
+// setJSON sets a field to a value of JSON that is no text.
+func (o *Option) setJSON(v, at reflect.Value, value json.RawMessage) error {
+	var list []string
+	isList := value[0] == '['
+	switch own, ok := at.Addr().Interface().(json.Unmarshaler); {
+	case ok:
+		return own.UnmarshalJSON(value)
+	case o.Kind == "fanouts":
+		return o.setFanouts(v, at, value)
+	case isList && o.Kind == "list" && json.Unmarshal(value, &list) == nil:
+		return o.set(v, at, list)
+	case o.Kind == "list":
+		return fmt.Errorf("%s: must be a list of texts", value)
+	case isList || value[0] == '{':
+		return fmt.Errorf("%s: must be one value", value)
+	case o.Kind == "text" || o.Kind == "path":
+		return fmt.Errorf("%s: must be a text", value)
+	}
+	return o.set(v, at, string(value))
+}
+
+// setFanouts sets fan-outs to a number, a list of such, or an object with these by type.
+func (o *Option) setFanouts(v, at reflect.Value, value json.RawMessage) error {
+	lists := map[string]json.RawMessage{"": value}
+	if value[0] == '{' {
+		clear(lists)
+		_ = json.Unmarshal(value, &lists)
+	}
+	var all []int
+	perType := map[string][]int{}
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		list, err := o.fanoutsOf(name, lists[name])
+		switch {
+		case err != nil:
+			return err
+		case name == "*" || value[0] != '{':
+			all = list
+		default:
+			perType[name] = list
+		}
+	}
+	return o.putFanouts(v, at, all, perType)
+}
+
+// fanoutsOf reads the fan-outs of a type.
+func (o *Option) fanoutsOf(name string, value json.RawMessage) ([]int, error) {
+	if text, ok := Say(value).(string); ok {
+		return parseList(text)
+	}
+	parts := []json.RawMessage{value}
+	if value[0] == '[' {
+		_ = json.Unmarshal(value, &parts)
+	}
+	list := make([]int, len(parts))
+	for i, part := range parts {
+		var err error
+		if list[i], err = parseFanout(string(part)); err != nil {
+			wrong := o.Errorf(nil, ": %w", err)
+			wrong.Key, wrong.Row = name, int64(i)
+			return nil, wrong
+		}
+	}
+	return list, nil
 }

@@ -2,6 +2,7 @@ package option
 
 import (
 	"encoding"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,8 +16,8 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Set sets the field of an option in the struct that a pointer leads to. value is a text, as on the command line, or a
-// []string for a list, or of the field's own type. It returns an Error.
+// Set sets the field of an option in the struct that a pointer leads to. value is a text, as on the command line, a
+// []string for a list, a json.RawMessage for what JSON has, or of the field's own type. It returns an Error.
 func (o *Option) Set(options any, value any) error {
 	v := reflect.ValueOf(options).Elem()
 	at := v.FieldByIndex(o.index)
@@ -24,7 +25,12 @@ func (o *Option) Set(options any, value any) error {
 		at.Set(reflect.ValueOf(value))
 		return nil
 	}
-	err := o.set(v, at, value)
+	var err error
+	if raw, ok := value.(json.RawMessage); ok {
+		err = o.setJSON(v, at, raw)
+	} else {
+		err = o.set(v, at, value)
+	}
 	if of := (*Error)(nil); err != nil && !errors.As(err, &of) {
 		return o.Errorf(nil, ": %w", err)
 	}
@@ -50,16 +56,10 @@ func (o *Option) set(v, at reflect.Value, value any) error {
 	}
 	if o.Kind == "fanouts" {
 		all, perType, err := ParseFanouts(text)
-		if err == nil && perType != nil && o.perType == nil {
-			err = fmt.Errorf("this sampler draws from all types together: name numbers, and no types")
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			at.Set(reflect.ValueOf(all))
-			if o.perType != nil {
-				v.FieldByIndex(o.perType).Set(reflect.ValueOf(perType))
-			}
-		}
-		return err
+		return o.putFanouts(v, at, all, perType)
 	}
 	if err := o.parse(at, text); err != nil {
 		return err
@@ -73,16 +73,44 @@ func (o *Option) set(v, at reflect.Value, value any) error {
 	return o.check(nil, at)
 }
 
-// Said has what a door says of options, by name: a text, a []string for a list, or what the field itself holds.
+// putFanouts sets fan-outs, those of all types and lists by type.
+func (o *Option) putFanouts(v, at reflect.Value, all []int, perType map[string][]int) error {
+	switch {
+	case len(perType) > 0 && o.perType == nil:
+		return fmt.Errorf("this sampler draws from all types together: name numbers, and no types")
+	case len(perType) > 0:
+		v.FieldByIndex(o.perType).Set(reflect.ValueOf(perType))
+	case len(all) == 0:
+		return fmt.Errorf("must be numbers, one a hop, such as 15,10")
+	case o.perType != nil:
+		v.FieldByIndex(o.perType).SetZero()
+	}
+	at.Set(reflect.ValueOf(all))
+	return nil
+}
+
+// Said has what a door says of options, by name: what Option.Set takes; nil where it says nothing.
 type Said map[string]any
+
+// Text returns what was said of an option, where that is a text or a plain value; else "".
+func (s Said) Text(name string) string {
+	switch value := s[name].(type) {
+	case string:
+		return value
+	case json.RawMessage:
+		return string(value)
+	}
+	return ""
+}
 
 // Apply sets options of a struct, which a pointer leads to, as they were said, and others to their defaults.
 func Apply(options any, of []Option, said Said) error {
 	for i := range of {
 		o := &of[i]
-		value, ok := said[o.Name]
-		if with := said[o.With]; o.With != "" && (with == nil || with == find(of, o.With).empty) {
-			if ok && value != o.Default {
+		value := said[o.Name]
+		ok := value != nil
+		if with := said[o.With]; o.With != "" && (with == nil || said.Text(o.With) == find(of, o.With).empty) {
+			if ok && said.Text(o.Name) != o.Default {
 				return o.Errorf(nil, " is for %s, which is none", Name{Option: o.With})
 			}
 			continue
@@ -137,11 +165,11 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 		}
 		at.SetInt(int64(d))
 	case at.Kind() == reflect.Bool:
-		b, err := strconv.ParseBool(text)
-		if err != nil {
+		no := slices.Contains([]string{"false", "0", "no"}, strings.ToLower(text))
+		if !no && !slices.Contains([]string{"true", "1", "yes"}, strings.ToLower(text)) {
 			return fmt.Errorf("%q is neither true nor false", text)
 		}
-		at.SetBool(b)
+		at.SetBool(!no)
 	case at.Kind() == reflect.String:
 		at.SetString(text)
 	case at.Kind() == reflect.Slice:
@@ -252,6 +280,8 @@ func (o *Option) inRange(x float64) bool {
 	return (errLeast != nil || x >= least) && (errMost != nil || x <= most)
 }
 
+var errFanout = errors.New("must be a number, 0 for no edge or -1 for all")
+
 // ParseFanouts reads "15,10,5", or lists by type, "cites=15,10;*=5,5".
 func ParseFanouts(text string) (all []int, perType map[string][]int, err error) {
 	if !strings.Contains(text, "=") {
@@ -283,13 +313,21 @@ func ParseFanouts(text string) (all []int, perType map[string][]int, err error) 
 func parseList(text string) ([]int, error) {
 	var list []int
 	for _, f := range strings.Split(text, ",") {
-		k, err := strconv.ParseInt(strings.TrimSpace(f), 10, 32)
-		if err != nil || k < -1 {
-			return nil, fmt.Errorf("fan-out %q in %q: must be a number, 0 for no edge or -1 for all", f, text)
+		k, err := parseFanout(f)
+		if err != nil {
+			return nil, fmt.Errorf("fan-out %q in %q: %w", f, text, err)
 		}
-		list = append(list, int(k))
+		list = append(list, k)
 	}
 	return list, nil
+}
+
+func parseFanout(text string) (int, error) {
+	k, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
+	if err != nil || k < -1 {
+		return 0, errFanout
+	}
+	return int(k), nil
 }
 
 // FormatFanouts is the inverse of ParseFanouts, with the types in order.

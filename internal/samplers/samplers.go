@@ -105,9 +105,9 @@ func (k *Kind) Make(said option.Said) (sampling.Sampler, error) {
 	return k.with(func(sampler any) error { return option.Apply(sampler, k.Options(), said) })
 }
 
-// Parse returns the sampler with the options of a JSON object, and others at zero.
-func (k *Kind) Parse(document map[string]json.RawMessage) (sampling.Sampler, error) {
-	return k.with(func(sampler any) error { return option.SetDocument(sampler, k.Options(), document) })
+// Take returns the sampler with its options of a JSON object, which it takes out of that, and others at zero.
+func (k *Kind) Take(document map[string]json.RawMessage) (sampling.Sampler, error) {
+	return k.with(func(sampler any) error { return option.TakeDocument(sampler, k.Options(), document) })
 }
 
 // with returns the sampler after set, which is given a pointer to it.

@@ -1,26 +1,27 @@
 package graph
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// PartitionOptions say how StreamPartition divides a graph.
+// PartitionOptions say how StreamPartition divides a graph. Zeros are defaults; package internal/option reads the tags.
 type PartitionOptions struct {
-	Parts  int     // 1 or more, and no more than there are nodes
-	Passes int     // how often it goes over the graph at most; 0 is 10
-	Slack  float64 // how much larger than the mean a part may be, as a share of it; 0 is 0.03
+	Parts  int     `default:"16" range:"1,2147483647" help:"How many parts, no more than there are nodes."`
+	Passes int     `default:"10" range:"1,2147483647" help:"How often to go over the graph at most."`
+	Slack  float64 `default:"0.03" range:"0,10" help:"How much larger than the mean a part may be, as a share."`
 	// Progress, if set, is told how many nodes the passes have gone over, and how many that can be.
 	Progress func(done, total int64)
 }
 
 // Most returns the most nodes that a part of a graph may have, given the nodes of the graph.
 func (o PartitionOptions) Most(nodes int64) int64 {
+	option.Fill(&o)
 	mean := float64(nodes) / float64(o.Parts)
-	return max(int64(mean*(1+cmp.Or(o.Slack, 0.03))), (nodes+int64(o.Parts)-1)/int64(o.Parts))
+	return max(int64(mean*(1+o.Slack)), (nodes+int64(o.Parts)-1)/int64(o.Parts))
 }
 
 // PartitionQuality says how good a partition is.
@@ -43,11 +44,13 @@ type PartitionQuality struct {
 // partitioning", KDD 2013.
 func StreamPartition(ctx context.Context, g *Graph, o PartitionOptions) (*Partition, PartitionQuality, error) {
 	n := g.NumNodes()
-	o.Passes, o.Slack = cmp.Or(o.Passes, 10), cmp.Or(o.Slack, 0.03)
-	if o.Parts < 1 || int64(o.Parts) > n || o.Passes < 1 || !(o.Slack > 0 && o.Slack <= 10) {
-		return nil, PartitionQuality{}, fmt.Errorf("%w: %d nodes into %d parts in %d passes with a slack of %v: there "+
-			"must be 1 to %d parts, a pass or more, and a slack of at most 10", ErrPartition, n, o.Parts, o.Passes,
-			o.Slack, n)
+	option.Fill(&o)
+	err := option.Check(ErrPartition, o)
+	if err == nil && int64(o.Parts) > n {
+		err = option.Errorf(ErrPartition, o, "Parts", " is %d: there are %d nodes", o.Parts, n)
+	}
+	if err != nil {
+		return nil, PartitionQuality{}, err
 	}
 	if ids, err := unified.View[int32](g.Indices()); err == nil {
 		return streamPartition(ctx, g, ids, o)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"reflect"
@@ -104,7 +105,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	var cli commands
 	named, asked := args, os.Getenv("COMP_LINE") != ""
 	if asked {
-		named = doors
+		named = slices.Collect(maps.Keys(cli.tagged()))
 	}
 	parser, err := newParser(&cli, named, stdout, stderr)
 	if err != nil {
@@ -131,9 +132,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 // newParser returns a parser of command lines. Of commands that have flags made from tags it knows those of the named
 // ones: no start makes flags that it does not need.
 func newParser(cli *commands, named []string, stdout, stderr io.Writer, more ...kong.Option) (*kong.Kong, error) {
-	for door, flags := range map[string]interface{ declare(door string) }{
-		"bench": &cli.Bench, "plan": &cli.Plan, "sample": &cli.Sample, "serve": &cli.Serve,
-	} {
+	for door, flags := range cli.tagged() {
 		if slices.Contains(named, door) {
 			flags.declare(door)
 		}

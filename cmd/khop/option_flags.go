@@ -1,12 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -22,14 +19,11 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// optionFlags are flags that are made from the tags of structs of options, each by the name that it has there. kong
-// takes them as fields of a struct that reflect makes, and has no say in the structs of options themselves: samplers
-// share options, which kong would not allow, and what is not said must be told from what is said to be the default.
+// optionFlags are flags of loaders, of all samplers, and of servers.
 type optionFlags struct {
-	kong.Plugins
+	tagFlags
 
 	door    string
-	flags   []option.Option
 	chosen  chosen
 	loader  loader.Options // as said, with Sampler, but without Seeds
 	server  server.Options // of khop serve
@@ -42,9 +36,6 @@ type chosen struct {
 	Seeds   string `value:"SEEDS" help:"..."`
 	Split   int    `default:"0" help:"Which of several splits of the name."`
 }
-
-// doors are the commands that have options of loaders.
-var doors = []string{"bench", "plan", "sample", "serve"}
 
 // everyOption returns all options that loaders, samplers and servers have. Callers do not write to them. Each command
 // asks for them at every start.
@@ -83,94 +74,26 @@ func chosenOptions() []option.Option {
 }
 
 // of returns those of a struct's options that the command takes.
-func (f *optionFlags) of(options any) []option.Option {
-	all := slices.DeleteFunc(slices.Clone(option.Of(options)), func(o option.Option) bool { return !o.At(f.door) })
-	return option.Complete(all, everyOption())
+func (f *optionFlags) of(all []option.Option) []option.Option {
+	return option.Complete(option.Taken(all, f.door), everyOption())
 }
 
-// declare makes the flags of a command.
-func (f *optionFlags) declare(door string) {
+// declare makes the flags of a command, and returns their options.
+func (f *optionFlags) declare(door string) []option.Option {
 	f.door = door
-	lists := append(ofSampling(), f.of(loader.Options{}))
+	lists := append(ofSampling(), f.of(option.Of(loader.Options{})))
 	if door == "serve" {
-		lists = append(lists, f.of(server.Options{}))
+		lists = append(lists, f.of(ofServer()))
 	}
-	f.flags = option.Union(lists...)
-	var fields []reflect.StructField
-	for i := range f.flags {
-		o := &f.flags[i]
-		fields = append(fields, flagField(o))
-		if o.Short != "" {
-			fields = append(fields, flagOf(o.Short, reflect.TypeFor[bool](), "help", shortHelp(o)))
-		}
+	all := option.Union(lists...)
+	for i := range all {
+		all[i].For = samplersThatTake(all[i].Name)
 	}
-	for i := range fields {
-		fields[i].Name = fmt.Sprintf("Flag%d", i)
-	}
-	f.Plugins = kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}
-}
-
-// shortHelp is help for the switch that stands for a value of an option.
-func shortHelp(o *option.Option) string { return "The same as --" + o.Name + " " + o.Short + "." }
-
-// flagField is a flag in kong's terms.
-func flagField(o *option.Option) reflect.StructField {
-	help := o.Help
-	if takers := samplersThatTake(o.Name); takers != nil && len(takers) < len(samplers.All) {
-		help += " For " + strings.Join(takers, ", ") + "."
-	}
-	tags := []string{"help", help}
-	if o.Default != "" {
-		tags = append(tags, "default", o.Default)
-	}
-	switch o.Kind {
-	case "choice":
-		tags = append(tags, "enum", strings.Join(o.Choices, ","))
-	case "path":
-		tags = append(tags, "type", "path")
-	case "size":
-		tags = append(tags, "placeholder", "SIZE")
-	}
-	if value := cmp.Or(o.Value, o.Default); value != "" && (o.Value != "" || !o.IsList()) {
-		tags = append(tags, "placeholder", value) // unlike a default that is a text it has no quotes
-	}
-	if o.Required {
-		tags = append(tags, "required", "true")
-	}
-	of := reflect.TypeFor[string]()
-	switch {
-	case o.Kind == "bool":
-		of = reflect.TypeFor[bool]()
-	case o.IsList():
-		of = reflect.TypeFor[[]string]()
-	}
-	return flagOf(o.Name, of, tags...)
-}
-
-func flagOf(name string, of reflect.Type, tags ...string) reflect.StructField {
-	text := "name:" + strconv.Quote(name)
-	for i := 0; i < len(tags); i += 2 {
-		text += " " + tags[i] + ":" + strconv.Quote(tags[i+1])
-	}
-	return reflect.StructField{Type: of, Tag: reflect.StructTag(text)}
+	return f.make(all)
 }
 
 // AfterApply sets the options as they were said. kong calls it.
-func (f *optionFlags) AfterApply(line *kong.Context) error {
-	said := option.Said{}
-	for _, at := range line.Path {
-		if at.Flag == nil {
-			continue
-		}
-		switch value := at.Flag.Target.Interface().(type) {
-		case bool:
-			said[at.Flag.Name] = strconv.FormatBool(value)
-		case string, []string:
-			said[at.Flag.Name] = value
-		}
-	}
-	return f.set(said)
-}
+func (f *optionFlags) AfterApply(line *kong.Context) error { return f.set(saidOn(line)) }
 
 // set sets the options.
 func (f *optionFlags) set(said option.Said) (err error) {
@@ -183,7 +106,7 @@ func (f *optionFlags) set(said option.Said) (err error) {
 	if err := f.makeSampler(said); err != nil {
 		return err
 	}
-	if err := option.Apply(&f.loader, f.of(loader.Options{}), said); err != nil {
+	if err := option.Apply(&f.loader, f.of(option.Of(loader.Options{})), said); err != nil {
 		return err
 	}
 	if law, ok := said["negatives"]; ok && law != "none" && (f.loader.Links.Negatives.Ratio == 0 ||
@@ -198,7 +121,7 @@ func (f *optionFlags) set(said option.Said) (err error) {
 		}
 	}
 	if f.door == "serve" {
-		all := f.of(server.Options{})
+		all := f.of(ofServer())
 		i := slices.IndexFunc(all, func(o option.Option) bool { return o.Path == "IndexDType" })
 		if name, ok := said[all[i].Name].(string); ok && name != all[i].Default {
 			if said[all[i].Name], err = unified.ParseDType(name); err != nil {
@@ -206,22 +129,6 @@ func (f *optionFlags) set(said option.Said) (err error) {
 			}
 		}
 		return option.Apply(&f.server, all, said)
-	}
-	return nil
-}
-
-// widenShorts puts an option in the place of the switch that stands for one of its values.
-func (f *optionFlags) widenShorts(said option.Said) error {
-	for i := range f.flags {
-		o := &f.flags[i]
-		if o.Short == "" || said[o.Short] != "true" {
-			continue
-		}
-		if value, ok := said[o.Name]; ok && value != o.Default && value != o.Short {
-			short := option.Option{Name: o.Short}
-			return short.Errorf(nil, " and %s %v contradict each other", option.Name{Option: o.Name}, value)
-		}
-		said[o.Name] = o.Short
 	}
 	return nil
 }
@@ -235,11 +142,10 @@ func (f *optionFlags) makeSampler(said option.Said) error {
 	takes := kind.Options()
 	for i := range f.flags {
 		o := &f.flags[i]
-		takers := samplersThatTake(o.Name)
-		if _, ok := said[o.Name]; !ok || takers == nil || slices.Contains(takers, kind.Name) {
+		if _, ok := said[o.Name]; !ok || o.Is(kind.Name) {
 			continue
 		}
-		args := []any{option.Name{Option: "sampler"}, kind.Name, strings.Join(takers, ", "), kind.Name}
+		args := []any{option.Name{Option: "sampler"}, kind.Name, strings.Join(o.For, ", "), kind.Name}
 		for _, t := range takes {
 			args = append(args, option.Name{Option: t.Name})
 		}

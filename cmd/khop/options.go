@@ -2,7 +2,10 @@ package main
 
 import (
 	"cmp"
+	"maps"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/samplers"
@@ -43,29 +46,19 @@ type samplerOfName struct {
 	Options []string `json:"options"`
 }
 
-// listOptions returns all options and samplers.
+// listOptions returns all options and samplers. An option of several commands is there once for all that take the same.
 func listOptions() (r optionsResult) {
-	at := map[string][]string{}
-	for _, door := range doors {
-		var f optionFlags
-		f.declare(door)
-		for i := range f.flags {
-			at[f.flags[i].Name] = append(at[f.flags[i].Name], door)
+	commands := new(commands).tagged()
+	for _, door := range slices.Sorted(maps.Keys(commands)) {
+		for _, o := range commands[door].declare(door) {
+			r.add(door, recordOf(&o))
+			if o.Short != "" {
+				r.add(door, optionRecord{Name: o.Short, Key: o.Short, Kind: "bool", Choices: []string{},
+					Samplers: []string{}, Means: o.Name + "=" + o.Short, Help: shortHelp(&o)})
+			}
 		}
 	}
-	for _, o := range everyOption() {
-		if at[o.Name] == nil {
-			continue
-		}
-		record := recordOf(&o)
-		record.Doors = at[o.Name]
-		r.Options = append(r.Options, record)
-		if o.Short != "" {
-			r.Options = append(r.Options, optionRecord{Name: o.Short, Key: o.Short, Kind: "bool", Choices: []string{},
-				Samplers: []string{}, Doors: record.Doors, Means: o.Name + "=" + o.Short, Help: shortHelp(&o)})
-		}
-	}
-	slices.SortFunc(r.Options, func(a, b optionRecord) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(r.Options, func(a, b optionRecord) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range samplers.All {
 		s := &samplers.All[i]
 		of := samplerOfName{Name: s.Name, Help: s.About, Device: s.OnDevice(), Options: []string{}}
@@ -77,15 +70,29 @@ func listOptions() (r optionsResult) {
 	return r
 }
 
+// add adds an option of a command.
+func (r *optionsResult) add(door string, o optionRecord) {
+	group := o.Group
+	for i := range r.Options { // servers have one of the loader's
+		o.Doors, o.Group = r.Options[i].Doors, r.Options[i].Group
+		if reflect.DeepEqual(o, r.Options[i]) {
+			r.Options[i].Doors = append(o.Doors, door)
+			return
+		}
+	}
+	o.Doors, o.Group = []string{door}, group
+	r.Options = append(r.Options, o)
+}
+
 // recordOf returns what the tags say of an option.
 func recordOf(o *option.Option) optionRecord {
-	group, takers := o.Group, samplersThatTake(o.Name)
-	if takers != nil {
+	group := o.Group
+	if o.For != nil {
 		group = "sampler"
 	}
 	return optionRecord{Name: o.Name, Key: o.Key(), Kind: o.Kind, Default: o.Default,
 		Choices: append([]string{}, o.Choices...), Least: o.Least, Most: o.Most, Group: group,
-		Samplers: append([]string{}, takers...), With: o.With, Value: o.Value, Help: o.Help}
+		Samplers: append([]string{}, o.For...), With: o.With, Value: o.Value, Help: o.Help}
 }
 
 // Run prints the table of options.
@@ -96,7 +103,7 @@ func (c *optionsCmd) Run(env *environment) error {
 	}
 	t := newTable(env.stdout)
 	for _, o := range r.Options {
-		t.row(flagText(o.Name, o.Default), o.Help)
+		t.row(flagText(o.Name, o.Default), o.Help+" For "+strings.Join(o.Doors, ", ")+".")
 	}
 	return t.flush()
 }

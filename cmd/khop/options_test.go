@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -28,7 +29,7 @@ var ofCommands = map[string]string{
 // to change.
 func TestNoOptionIsDeclaredTwice(t *testing.T) {
 	var cli commands
-	k := expect.Must(newParser(&cli, doors, nil, nil))(t)
+	k := expect.Must(newParser(&cli, slices.Collect(maps.Keys(cli.tagged())), nil, nil))(t)
 	made := listOptions()
 	for _, command := range k.Model.Children {
 		own, loads := ofCommands[command.Name]

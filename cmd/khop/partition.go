@@ -20,11 +20,10 @@ type partitionCmd struct {
 	Dataset string     `arg:"" help:"Dataset: a directory that khop has written."`
 	Config  configFile `placeholder:"FILE" help:"${config_help}"`
 
-	Parts  positive `default:"16" placeholder:"N" help:"How many parts."`
-	Passes positive `default:"10" placeholder:"N" help:"How often to go over the graph at most."`
-	Slack  float64  `default:"0.03" placeholder:"X" help:"How much larger than the mean a part may be, as a share."`
-	Out    string   `placeholder:"FILE" help:"File to write; default: the dataset's name with .part.N behind it."`
-	Force  bool     `help:"Replace a file that is there."`
+	flagsOf[graph.PartitionOptions] `embed:""`
+
+	Out   string `placeholder:"FILE" help:"File to write; default: the dataset's name with .part.N behind it."`
+	Force bool   `help:"Replace a file that is there."`
 
 	jsonFlag `embed:""`
 }
@@ -42,7 +41,7 @@ type partitionResult struct {
 func (c *partitionCmd) Run(env *environment) (err error) {
 	out := c.Out
 	if out == "" {
-		out = fmt.Sprintf("%s.part.%d", filepath.Clean(c.Dataset), c.Parts)
+		out = fmt.Sprintf("%s.part.%d", filepath.Clean(c.Dataset), c.opt.Parts)
 	}
 	if _, err := os.Lstat(out); !c.Force && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w: name another (--out), or replace it (--force)", paths.Text(out), fs.ErrExist)
@@ -55,8 +54,8 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 	q, took, err := watched(env, func(bar *progress) (q graph.PartitionQuality, err error) {
 		var p *graph.Partition
 		err = pinned.Guard(func() (err error) {
-			p, q, err = graph.StreamPartition(env.ctx, ds.Graph(), graph.PartitionOptions{Parts: int(c.Parts),
-				Passes: int(c.Passes), Slack: c.Slack, Progress: bar.of("partition")})
+			c.opt.Progress = bar.of("partition")
+			p, q, err = graph.StreamPartition(env.ctx, ds.Graph(), c.opt)
 			return err
 		})
 		if err != nil {
@@ -67,7 +66,7 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 	if err != nil {
 		return err
 	}
-	r := partitionResult{paths.Text(c.Dataset), paths.Text(out), int(c.Parts), q, took.Seconds()}
+	r := partitionResult{paths.Text(c.Dataset), paths.Text(out), c.opt.Parts, q, took.Seconds()}
 	return c.answer(env, r, "%s: %d parts of at most %s nodes (%.3f of the mean), %s of %s edges cut (%s), "+
 		"%d passes in %s\n", r.File, r.Parts, humanize.Comma(r.Largest), r.Balance, humanize.Comma(r.Cut),
 		humanize.Comma(r.Edges), percent(r.Cut, r.Edges), r.Passes, durationText(took))

@@ -30,7 +30,7 @@ func TestAPartitionIsWrittenAndSampledFrom(t *testing.T) {
 	if left, err := filepath.Glob(file + ".*"); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
 	}
-	for args, says := range map[string]string{"--parts 601": "601 parts",
+	for args, says := range map[string]string{"--parts 601": "--parts is 601: there are 600 nodes",
 		"--parts 2 --out " + dir + "/no/way": "no such"} {
 		_, stderr, code := khop(t, append([]string{"partition", data}, strings.Fields(args)...)...)
 		expect.That(t, code != exitDone && strings.Contains(stderr, says), "%s: status %d, %s", args, code, stderr)

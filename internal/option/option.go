@@ -161,6 +161,11 @@ func (o *Option) Is(sampler string) bool { return o.For == nil || slices.Contain
 // At says that a command, whose structs have the option, takes it.
 func (o *Option) At(door string) bool { return o.Doors == nil || slices.Contains(o.Doors, door) }
 
+// Taken returns those of options that a command takes.
+func Taken(all []Option, door string) []Option {
+	return slices.DeleteFunc(slices.Clone(all), func(o Option) bool { return !o.At(door) })
+}
+
 // Union returns the options of several structs by name, in the order of the first of each, and completes those that are
 // the same as another. Where samplers have different defaults the default is 0, which stands for each one's own.
 func Union(lists ...[]Option) (all []Option) {

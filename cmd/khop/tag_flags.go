@@ -1,0 +1,147 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/samplers"
+)
+
+// tagFlags are flags that are made from the tags of structs of options, each by the name that it has there. kong takes
+// them as fields of a struct that reflect makes, and has no say in the structs of options themselves: samplers share
+// options, which kong would not allow, and what is not said must be told from what is said to be the default.
+type tagFlags struct {
+	kong.Plugins
+
+	flags []option.Option
+}
+
+// flagsOf are flags of the options of a struct. When a command runs, opt has them as they were said.
+type flagsOf[T any] struct {
+	tagFlags
+
+	opt T
+}
+
+// declare makes the flags of a command, and returns their options.
+func (f *flagsOf[T]) declare(door string) []option.Option {
+	return f.make(option.Taken(option.Of(f.opt), door))
+}
+
+// AfterApply sets the options as they were said. kong calls it.
+func (f *flagsOf[T]) AfterApply(line *kong.Context) error {
+	return option.Apply(&f.opt, f.flags, saidOn(line))
+}
+
+// tagged are the commands whose flags are made from tags, by name.
+func (c *commands) tagged() map[string]interface {
+	declare(door string) []option.Option
+} {
+	return map[string]interface {
+		declare(door string) []option.Option
+	}{
+		"bench": &c.Bench, "partition": &c.Partition, "plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve,
+	}
+}
+
+// make makes the flags of options, and returns these.
+func (f *tagFlags) make(all []option.Option) []option.Option {
+	f.flags = all
+	var fields []reflect.StructField
+	for i := range all {
+		o := &all[i]
+		fields = append(fields, flagField(o))
+		if o.Short != "" {
+			fields = append(fields, flagOf(o.Short, reflect.TypeFor[bool](), "help", shortHelp(o)))
+		}
+	}
+	for i := range fields {
+		fields[i].Name = fmt.Sprintf("Flag%d", i)
+	}
+	f.Plugins = kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}
+	return all
+}
+
+// shortHelp is help for the switch that stands for a value of an option.
+func shortHelp(o *option.Option) string { return "The same as --" + o.Name + " " + o.Short + "." }
+
+// flagField is a flag in kong's terms.
+func flagField(o *option.Option) reflect.StructField {
+	help := o.Help
+	if o.For != nil && len(o.For) < len(samplers.All) {
+		help += " For " + strings.Join(o.For, ", ") + "."
+	}
+	tags := []string{"help", help}
+	if o.Default != "" {
+		tags = append(tags, "default", o.Default)
+	}
+	switch o.Kind {
+	case "choice":
+		tags = append(tags, "enum", strings.Join(o.Choices, ","))
+	case "path":
+		tags = append(tags, "type", "path")
+	case "size":
+		tags = append(tags, "placeholder", "SIZE")
+	}
+	if value := cmp.Or(o.Value, o.Default); value != "" && (o.Value != "" || !o.IsList()) {
+		tags = append(tags, "placeholder", value) // unlike a default that is a text it has no quotes
+	}
+	if o.Required {
+		tags = append(tags, "required", "true")
+	}
+	of := reflect.TypeFor[string]()
+	switch {
+	case o.Kind == "bool":
+		of = reflect.TypeFor[bool]()
+	case o.IsList():
+		of = reflect.TypeFor[[]string]()
+	}
+	return flagOf(o.Name, of, tags...)
+}
+
+func flagOf(name string, of reflect.Type, tags ...string) reflect.StructField {
+	text := "name:" + strconv.Quote(name)
+	for i := 0; i < len(tags); i += 2 {
+		text += " " + tags[i] + ":" + strconv.Quote(tags[i+1])
+	}
+	return reflect.StructField{Type: of, Tag: reflect.StructTag(text)}
+}
+
+// saidOn returns what a command line says of options.
+func saidOn(line *kong.Context) option.Said {
+	said := option.Said{}
+	for _, at := range line.Path {
+		if at.Flag == nil {
+			continue
+		}
+		switch value := at.Flag.Target.Interface().(type) {
+		case bool:
+			said[at.Flag.Name] = strconv.FormatBool(value)
+		case string, []string:
+			said[at.Flag.Name] = value
+		}
+	}
+	return said
+}
+
+// widenShorts puts an option in the place of the switch that stands for one of its values.
+func (f *tagFlags) widenShorts(said option.Said) error {
+	for i := range f.flags {
+		o := &f.flags[i]
+		if o.Short == "" || said[o.Short] != "true" {
+			continue
+		}
+		if value, ok := said[o.Name]; ok && value != o.Default && value != o.Short {
+			short := option.Option{Name: o.Short}
+			return short.Errorf(nil, " and %s %v contradict each other", option.Name{Option: o.Name}, value)
+		}
+		said[o.Name] = o.Short
+	}
+	return nil
+}

@@ -48,7 +48,7 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 	}
 	got, _ := open(`"metrics": "127.0.0.1:0"`)
 	expect.That(t, got.Option == "metrics" && got.Usage, "metrics: %+v", got)
-	first, one := open(`"max_memory": "300MB"`)
+	first, one := open(`"max_memory": "2GB"`)
 	second, two := open(`"seeds": null`)
 	if one == nil || two == nil {
 		t.Fatal(first, second)

@@ -110,3 +110,34 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 		}
 	}
 }
+
+// A mutant that is listed and cannot be planted excuses nothing: its line was changed since.
+func TestListedMutantsCanBePlanted(t *testing.T) {
+	list, err := readEquivalent("equivalent.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	possible := map[string]map[known]bool{} // of each file
+	for k := range list {
+		if possible[k.file] == nil {
+			possible[k.file] = plantable(t, k.file)
+		}
+		if !possible[k.file][k] {
+			t.Errorf("no such mutant: %s | %s | %s", k.file, k.before, k.after)
+		}
+	}
+}
+
+// plantable returns the mutants of a file of the repository, as the list of equivalent ones has them.
+func plantable(t *testing.T, file string) map[known]bool {
+	s, err := parse(filepath.Join("..", "..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[known]bool{}
+	for _, m := range mutants(s) {
+		before, after := s.lines(&m)
+		all[known{file, before, after}] = true
+	}
+	return all
+}

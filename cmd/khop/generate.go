@@ -14,13 +14,7 @@ type generateCmd struct {
 	Kind    string `arg:"" enum:"sbm,rmat,products,typed" help:"sbm, rmat, products or typed."`
 	Dataset string `arg:"" help:"Directory to write; it must not exist."`
 
-	Nodes    int64  `default:"0" placeholder:"N" help:"Nodes; 0: the kind's default."`
-	Edges    int64  `default:"0" placeholder:"N" help:"Directed edges; 0: the kind's mean degree times the nodes."`
-	Features int    `default:"0" placeholder:"N" help:"Width of the float32 features; 0: the kind's default, -1: none."`
-	Classes  int    `default:"0" placeholder:"N" help:"Classes of the labels; 0: the kind's default, -1: no labels."`
-	Seed     uint64 `default:"0" placeholder:"N" help:"Equal seeds make equal files."`
-	Workers  int    `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They do not change what is written."`
-	Force    bool   `help:"Replace a dataset that is there."`
+	flagsOf[synthetic.Options] `embed:""`
 
 	jsonFlag `embed:""`
 }
@@ -51,10 +45,8 @@ type generateResult struct {
 // Run generates.
 func (c *generateCmd) Run(env *environment) error {
 	res, took, err := watched(env, func(bar *progress) (*synthetic.Result, error) {
-		return synthetic.Generate(env.ctx, c.Kind, c.Dataset, synthetic.Options{
-			Nodes: c.Nodes, Edges: c.Edges, Features: c.Features, Classes: c.Classes, Seed: c.Seed, Force: c.Force,
-			Workers: c.Workers, Progress: bar.report(),
-		})
+		c.opt.Progress = bar.report()
+		return synthetic.Generate(env.ctx, c.Kind, c.Dataset, c.opt)
 	})
 	if err != nil {
 		return err

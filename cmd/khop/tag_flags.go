@@ -46,7 +46,7 @@ func (c *commands) tagged() map[string]interface {
 	return map[string]interface {
 		declare(door string) []option.Option
 	}{
-		"bench": &c.Bench, "partition": &c.Partition, "plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve,
+		"bench": &c.Bench, "generate": &c.Generate, "partition": &c.Partition, "plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve,
 	}
 }
 

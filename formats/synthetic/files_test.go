@@ -139,11 +139,11 @@ func TestBadOptionsSayWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{"smb", Options{}, `"smb"; there are: sbm, rmat, products, typed`},
-		{SBM, Options{Nodes: -2}, "-2 nodes"},
-		{SBM, Options{Features: -5}, "-5 features"},
-		{SBM, Options{Classes: maxClasses + 1}, "classes"},
-		{RMAT, Options{Edges: 1 << 60}, "edges"},
-		{RMAT, Options{Workers: -1}, "-1 workers"},
+		{SBM, Options{Nodes: -2}, "Nodes is -2"},
+		{SBM, Options{Features: -5}, "Features is -5"},
+		{SBM, Options{Classes: 1<<20 + 1}, "Classes"},
+		{RMAT, Options{Edges: 1 << 60}, "Edges"},
+		{RMAT, Options{Workers: -1}, "Workers is -1"},
 		{RMAT, Options{Nodes: None, Edges: 7}, "7 edges without nodes"},
 		{Products, Options{Nodes: 10, Classes: 11}, "11 classes of 10"},
 		{Typed, Options{Nodes: 2, Edges: 7}, "3 nodes at least"},

@@ -15,17 +15,21 @@ func TestLimitsOfOptionsAreKeptToTheOne(t *testing.T) {
 		most int64
 		set  func(n int64) Options
 	}{
-		{"nodes", 1 << 50, func(n int64) Options { return Options{Nodes: n, Edges: 1} }},
-		{"edges", 1 << 50, func(n int64) Options { return Options{Edges: n} }},
-		{"features", 1 << 20, func(n int64) Options { return Options{Features: int(n)} }},
-		{"classes", 1 << 20, func(n int64) Options { return Options{Nodes: 1 << 21, Classes: int(n)} }},
-		{"workers", 1<<15 - 1, func(n int64) Options { return Options{Workers: int(n)} }},
+		{"Nodes", 1 << 50, func(n int64) Options { return Options{Nodes: n, Edges: 1} }},
+		{"Edges", 1 << 50, func(n int64) Options { return Options{Edges: n} }},
+		{"Features", 1 << 20, func(n int64) Options { return Options{Features: int(n)} }},
+		{"Classes", 1 << 20, func(n int64) Options { return Options{Nodes: 1 << 21, Classes: int(n)} }},
+		{"Workers", 1<<15 - 1, func(n int64) Options { return Options{Workers: int(n)} }},
 	} {
-		for n, good := range map[int64]bool{c.most: true, c.most + 1: false, -2: false, -1: c.name != "workers"} {
+		for n, good := range map[int64]bool{c.most: true, c.most + 1: false, -2: false, -1: c.name != "Workers"} {
+			least := -1
+			if c.name == "Workers" {
+				least = 0
+			}
 			_, err := c.set(n).resolve(SBM)
-			if c.name == "nodes" && n == -1 { // an edge without nodes
+			if c.name == "Nodes" && n == -1 { // an edge without nodes
 				good = false
-			} else if want := fmt.Sprintf("%v: %d %s: not within 0 .. %d", ErrOptions, n, c.name, c.most); !good &&
+			} else if want := fmt.Sprintf("%v: %s is %d: must be %d to %d", ErrOptions, c.name, n, least, c.most); !good &&
 				(err == nil || err.Error() != want) {
 				t.Errorf("%d %s: %v, want %s", n, c.name, err, want)
 			}

@@ -3,11 +3,11 @@ package synthetic
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // ErrOptions is returned for options that make no graph.
@@ -34,29 +34,24 @@ func Kinds() [][2]string {
 // None, in Options, is "0 of it" where 0 would be the kind's default.
 const None = -1
 
-// maxClasses and maxFeatures are the greatest number of classes and the greatest width of a feature row.
-const maxClasses, maxFeatures = 1 << 20, 1 << 20
-
-// maxCount bounds nodes and edges, so that no size in bytes overflows and every count is exact as a float64.
-const maxCount = 1 << 50
-
-// Options says what to generate. The zero value is the kind's default of everything.
+// Options says what to generate. The zero value is the kind's default of everything. Package internal/option reads the
+// tags. Counts end at 2^50, so that no size in bytes overflows and every count is exact as a float64.
 type Options struct {
-	// Nodes of all types. 0 is the kind's default, None none.
-	Nodes int64
-	// Edges, directed, of all types. 0 is the kind's default, or its average degree times Nodes where Nodes was given.
-	Edges int64
-	// Features is the width of the float32 feature column. 0 is the kind's default, None no such column.
-	Features int
-	// Classes is the number of labels. 0 is the kind's default (but not more than there are nodes of the labelled
-	// type), None no label column.
-	Classes int
+	// Nodes of all types. None is none.
+	Nodes int64 `default:"0" range:"-1,1125899906842624" help:"Nodes; 0: the kind's default."`
+	// Edges, directed, of all types. None is none.
+	Edges int64 `default:"0" range:"-1,1125899906842624" help:"Edges; 0: the kind's mean degree times the nodes."`
+	// Features is the width of the float32 feature column. None is no such column.
+	Features int `default:"0" range:"-1,1048576" help:"Width of float32 features; 0: the kind's default, -1: none."`
+	// Classes is the number of labels, by default no more than there are nodes of the labelled type. None is no label
+	// column.
+	Classes int `default:"0" range:"-1,1048576" help:"Classes of the labels; 0: the kind's default, -1: no labels."`
 	// Seed keys all randomness: equal options make equal files, on every machine.
-	Seed uint64
+	Seed uint64 `default:"0" help:"Equal seeds make equal files."`
+	// Workers is the number of goroutines that compute.
+	Workers int `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They do not change what is written."`
 	// Force replaces an existing dataset, when the new one is complete.
-	Force bool
-	// Workers is the number of goroutines that compute. 0 is one a CPU. It changes nothing that is written.
-	Workers int
+	Force bool `help:"Replace a dataset that is there."`
 	// Progress, if not nil, is told of the bytes written.
 	Progress formats.Progress
 }
@@ -75,7 +70,7 @@ func (o Options) resolve(kind string) (Options, error) {
 	if !ok {
 		return o, fmt.Errorf("%w: no kind of graph %q; there are: %s", ErrOptions, kind, kindNames())
 	}
-	if err := o.checkRanges(); err != nil {
+	if err := option.Check(ErrOptions, o); err != nil {
 		return o, err
 	}
 	if o.Edges == 0 {
@@ -110,22 +105,6 @@ func (o Options) resolve(kind string) (Options, error) {
 		o.Workers = machine.Workers()
 	}
 	return o, nil
-}
-
-func (o Options) checkRanges() error {
-	checks := []struct {
-		name       string
-		value, max int64
-	}{
-		{"nodes", o.Nodes, maxCount}, {"edges", o.Edges, maxCount}, {"features", int64(o.Features), maxFeatures},
-		{"classes", int64(o.Classes), maxClasses}, {"workers", int64(o.Workers), math.MaxInt16},
-	}
-	for _, c := range checks {
-		if c.value > c.max || c.value < None || c.name == "workers" && c.value < 0 {
-			return fmt.Errorf("%w: %d %s: not within 0 .. %d", ErrOptions, c.value, c.name, c.max)
-		}
-	}
-	return nil
 }
 
 func orDefault[T int | int64](v, d T) T {

@@ -39,14 +39,16 @@ func (f *flagsOf[T]) AfterApply(line *kong.Context) error {
 	return option.Apply(&f.opt, f.flags, saidOn(line))
 }
 
-// tagged are the commands whose flags are made from tags, by name.
-func (c *commands) tagged() map[string]interface {
+// tagged is a command whose flags are made from tags.
+type tagged interface {
 	declare(door string) []option.Option
-} {
-	return map[string]interface {
-		declare(door string) []option.Option
-	}{
-		"bench": &c.Bench, "generate": &c.Generate, "partition": &c.Partition, "plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve,
+}
+
+// tagged returns those commands by name.
+func (c *commands) tagged() map[string]tagged {
+	return map[string]tagged{
+		"bench": &c.Bench, "generate": &c.Generate, "partition": &c.Partition, "plan": &c.Plan,
+		"sample": &c.Sample, "serve": &c.Serve,
 	}
 }
 

@@ -26,11 +26,11 @@ func TestLimitsOfOptionsAreKeptToTheOne(t *testing.T) {
 			if c.name == "Workers" {
 				least = 0
 			}
+			want := fmt.Sprintf("%v: %s is %d: must be %d to %d", ErrOptions, c.name, n, least, c.most)
 			_, err := c.set(n).resolve(SBM)
 			if c.name == "Nodes" && n == -1 { // an edge without nodes
 				good = false
-			} else if want := fmt.Sprintf("%v: %s is %d: must be %d to %d", ErrOptions, c.name, n, least, c.most); !good &&
-				(err == nil || err.Error() != want) {
+			} else if !good && (err == nil || err.Error() != want) {
 				t.Errorf("%d %s: %v, want %s", n, c.name, err, want)
 			}
 			expect.That(t, (err == nil) == good && (err == nil || errors.Is(err, ErrOptions)), "%d %s: %v", n, c.name,

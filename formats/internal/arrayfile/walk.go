@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	flatbuffers "github.com/google/flatbuffers/go"
+
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -19,29 +21,30 @@ func corruptf(format string, args ...any) error {
 // Walk finds the one array of an Arrow IPC file. It reads the head and the footer, checks every offset against the
 // file, and does not touch the body. It works in memory that does not depend on the file. ErrCorrupt says what is not
 // as it must be.
-func Walk(file []byte) (Layout, error) {
+func Walk(file []byte) (l Layout, err error) {
+	defer func() {
+		if recover() != nil { // flatbuffers reads at whatever place the metadata says
+			l, err = Layout{}, corruptf("Arrow metadata: an offset points outside")
+		}
+	}()
 	foot, end, err := findFooter(file)
 	if err != nil {
 		return Layout{}, err
 	}
-	f := &flatbuf{b: foot}
-	t := f.root()
-	version := f.fieldI16(t, 0)
-	schema, _ := f.fieldTable(t, 1)
-	a, err := readSchema(f, schema)
+	t := root(foot)
+	version := t.GetInt16Slot(4, 0)
+	schema, _ := t.table(6)
+	a, err := readSchema(schema)
 	if err != nil {
 		return Layout{}, err
 	}
-	dictionaries := f.fieldVector(t, 2, blockSize)
-	blocks := f.fieldVector(t, 3, blockSize)
-	if f.err != nil {
-		return Layout{}, f.err
-	}
-	if version != arrowV5 || dictionaries.n != 0 || blocks.n != 1 {
+	_, dictionaries := t.vector(8)
+	block, blocks := t.vector(10)
+	if version != arrowV5 || dictionaries != 0 || blocks != 1 {
 		return Layout{}, corruptf("Arrow footer: version %d, %d dictionaries, %d record batches; expected 4, 0 and 1",
-			version, dictionaries.n, blocks.n)
+			version, dictionaries, blocks)
 	}
-	offset, meta, body := f.i64(blocks.pos), int64(int32(f.u32(blocks.pos+8))), f.i64(blocks.pos+16)
+	offset, meta, body := t.GetInt64(block), int64(t.GetInt32(block+8)), t.GetInt64(block+16)
 	first, err := readMessage(file, firstMessage, end)
 	if err != nil {
 		return Layout{}, err
@@ -82,10 +85,45 @@ func findFooter(file []byte) (foot []byte, end int64, err error) {
 
 // message is an encapsulated message: its metadata and where what follows it begins.
 type message struct {
-	f    *flatbuf
-	root fbTable
+	table
 	kind uint8
 	next int64
+}
+
+// table is a table of metadata that nobody has checked: what points outside panics. The fields are as flatbuffers
+// number them, from 4 in steps of 2.
+type table struct{ flatbuffers.Table }
+
+func root(b []byte) table { return table{flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}} }
+
+// table returns the table that a field refers to; ok is false if it is absent.
+func (t table) table(field flatbuffers.VOffsetT) (sub table, ok bool) {
+	at := flatbuffers.UOffsetT(t.Offset(field))
+	if at != 0 {
+		t.Union(&sub.Table, at)
+	}
+	return sub, at != 0
+}
+
+// vector returns where a vector begins, and of how many elements it says to be.
+func (t table) vector(field flatbuffers.VOffsetT) (first flatbuffers.UOffsetT, n int) {
+	if at := flatbuffers.UOffsetT(t.Offset(field)); at != 0 {
+		return t.Vector(at), t.VectorLen(at)
+	}
+	return 0, 0
+}
+
+// element returns table i of a vector of tables.
+func (t table) element(first flatbuffers.UOffsetT, i int) table {
+	return table{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(first + flatbuffers.UOffsetT(4*i))}}
+}
+
+// bytes returns those of a string, without copying them.
+func (t table) bytes(field flatbuffers.VOffsetT) []byte {
+	if at := flatbuffers.UOffsetT(t.Offset(field)); at != 0 {
+		return t.ByteVector(at + t.Pos)
+	}
+	return nil
 }
 
 func readMessage(file []byte, pos, end int64) (message, error) {
@@ -97,26 +135,22 @@ func readMessage(file []byte, pos, end int64) (message, error) {
 		size > end-pos-messagePrefix {
 		return message{}, corruptf("an Arrow message of %d bytes at %d of %d", size, pos, end)
 	}
-	m := message{f: &flatbuf{b: file[pos+messagePrefix : pos+messagePrefix+size]}, next: pos + messagePrefix + size}
-	m.root = m.f.root()
-	version := m.f.fieldI16(m.root, 0)
-	m.kind = m.f.fieldU8(m.root, 1)
-	if m.f.err == nil && version != arrowV5 {
-		m.f.err = corruptf("an Arrow message of metadata version %d", version)
+	pos += messagePrefix
+	m := message{table: root(file[pos : pos+size]), next: pos + size}
+	m.kind = m.GetByteSlot(6, 0)
+	if version := m.GetInt16Slot(4, 0); version != arrowV5 {
+		return message{}, corruptf("an Arrow message of metadata version %d", version)
 	}
-	return m, m.f.err
+	return m, nil
 }
 
 // checkSchemaMessage checks that the first message says what the footer says.
 func checkSchemaMessage(m message, want Type) error {
-	schema, ok := m.f.fieldTable(m.root, 2)
-	if m.f.err != nil {
-		return m.f.err
-	}
+	schema, ok := m.table.table(8)
 	if m.kind != headerSchema || !ok {
 		return corruptf("the first Arrow message is not a schema")
 	}
-	a, err := readSchema(m.f, schema)
+	a, err := readSchema(schema)
 	if err == nil && !a.Equal(want) {
 		err = corruptf("head and footer of the Arrow file have different schemas")
 	}
@@ -124,73 +158,69 @@ func checkSchemaMessage(m message, want Type) error {
 }
 
 // readSchema reads a schema of one field that is never null.
-func readSchema(f *flatbuf, schema fbTable) (Type, error) {
-	endian := f.fieldI16(schema, 0)
-	fields := f.fieldVector(schema, 1, 4)
-	if f.err == nil && (endian != 0 || fields.n != 1) {
-		f.err = corruptf("an Arrow schema with %d fields, endianness %d; expected 1 and 0", fields.n, endian)
+func readSchema(schema table) (Type, error) {
+	endian := schema.GetInt16Slot(4, 0)
+	first, fields := schema.vector(6)
+	if endian != 0 || fields != 1 {
+		return Type{}, corruptf("an Arrow schema with %d fields, endianness %d; expected 1 and 0", fields, endian)
 	}
-	if f.err != nil {
-		return Type{}, f.err
-	}
-	field := f.element(fields, 0)
-	a := Type{Name: string(f.fieldBytes(field, 0))}
-	special := specialType(f, f.fieldVector(field, 6, 4))
-	for depth := 0; f.err == nil; depth++ {
-		kind := f.fieldU8(field, 2)
-		typ, _ := f.fieldTable(field, 3)
-		if _, dictionary := f.fieldTable(field, 4); dictionary || f.fieldU8(field, 1) != 0 {
+	field := schema.element(first, 0)
+	a := Type{Name: string(field.bytes(4))}
+	special := specialType(field)
+	for depth := 0; ; depth++ {
+		kind := field.GetByteSlot(8, 0)
+		typ, _ := field.table(10)
+		if _, dictionary := field.table(12); dictionary || field.GetByteSlot(6, 0) != 0 {
 			return Type{}, corruptf("Arrow field %q is a dictionary or may be null", a.Name)
 		}
-		children := f.fieldVector(field, 5, 4)
+		first, children := field.vector(14)
 		if kind != typeFixedList {
-			return a, readElement(f, &a, kind, typ, children, special)
+			return a, readElement(&a, kind, typ, children, special)
 		}
-		n := f.fieldI32(typ, 0)
-		if f.err == nil && (n <= 0 || children.n != 1 || depth >= MaxDims) {
+		n := typ.GetInt32Slot(4, 0)
+		if n <= 0 || children != 1 || depth >= MaxDims {
 			return Type{}, corruptf("Arrow field %q: a list of size %d with %d children at depth %d", a.Name, n,
-				children.n, depth)
+				children, depth)
 		}
 		a.Shape = append(a.Shape, int64(n))
-		field = f.element(children, 0)
+		field = field.element(first, 0)
 	}
-	return Type{}, f.err
 }
 
-func readElement(f *flatbuf, a *Type, kind uint8, typ fbTable, children fbVector,
-	special unified.DType) error {
+func readElement(a *Type, kind uint8, typ table, children int, special unified.DType) error {
 	switch kind {
 	case typeInt:
 		kind := unified.Unsigned
-		if f.fieldU8(typ, 1) != 0 {
+		if typ.GetByteSlot(6, 0) != 0 {
 			kind = unified.Signed
 		}
-		a.DType = unified.OfKind(kind, int64(f.fieldI32(typ, 0)))
+		a.DType = unified.OfKind(kind, int64(typ.GetInt32Slot(4, 0)))
 		if special != unified.Invalid && special.Stored() == a.DType {
 			a.DType = special
 		}
 	case typeFloat:
-		if p := f.fieldI16(typ, 0); p >= 0 && p < 3 {
+		if p := typ.GetInt16Slot(4, 0); p >= 0 && p < 3 {
 			a.DType = unified.OfKind(unified.IEEE, 16<<p)
 		}
 	case typeLargeUtf8:
 		a.Strings = len(a.Shape) == 0
 	}
-	if f.err == nil && (children.n != 0 || a.DType == unified.Invalid && !a.Strings) {
+	if children != 0 || a.DType == unified.Invalid && !a.Strings {
 		return corruptf("Arrow field %q has type %d, which no khop dataset has", a.Name, kind)
 	}
-	return f.err
+	return nil
 }
 
 // specialType looks among a field's first metadata entries for a dtype that Arrow does not know; Invalid if none is
 // there.
-func specialType(f *flatbuf, v fbVector) unified.DType {
-	for i := 0; i < min(v.n, 64) && f.err == nil; i++ {
-		kv := f.element(v, i)
-		if string(f.fieldBytes(kv, 0)) != dtypeKey {
+func specialType(field table) unified.DType {
+	first, n := field.vector(16)
+	for i := range min(n, 64) {
+		kv := field.element(first, i)
+		if string(kv.bytes(4)) != dtypeKey {
 			continue
 		}
-		if d, _ := unified.ParseDType(string(f.fieldBytes(kv, 1))); d.Stored() != d && f.err == nil {
+		if d, _ := unified.ParseDType(string(kv.bytes(6))); d.Stored() != d {
 			return d
 		}
 	}
@@ -199,25 +229,21 @@ func specialType(f *flatbuf, v fbVector) unified.DType {
 
 // readBatch reads the record batch's message and checks it against the type and the length of the body.
 func readBatch(m message, a Type, body int64) (Layout, error) {
-	batch, ok := m.f.fieldTable(m.root, 2)
-	if m.f.err == nil && (m.kind != headerBatch || !ok) {
-		m.f.err = corruptf("the second Arrow message is not a record batch")
+	batch, ok := m.table.table(8)
+	if m.kind != headerBatch || !ok {
+		return Layout{}, corruptf("the second Arrow message is not a record batch")
 	}
-	l := Layout{Type: a, BodyOffset: m.next, Rows: m.f.fieldI64(batch, 0)}
-	if declared := m.f.fieldI64(m.root, 3); m.f.err == nil && declared != body {
-		m.f.err = corruptf("the Arrow record batch has %d bytes, its footer says %d", declared, body)
+	l := Layout{Type: a, BodyOffset: m.next, Rows: batch.GetInt64Slot(4, 0)}
+	if declared := m.GetInt64Slot(10, 0); declared != body {
+		return Layout{}, corruptf("the Arrow record batch has %d bytes, its footer says %d", declared, body)
 	}
-	nodes, buffers := m.f.fieldVector(batch, 1, nodeSize), m.f.fieldVector(batch, 2, bufferSize)
-	if _, compressed := m.f.fieldTable(batch, 3); m.f.err == nil && compressed {
-		m.f.err = corruptf("the Arrow record batch is compressed")
-	}
-	if m.f.err != nil {
-		return Layout{}, m.f.err
+	if _, compressed := batch.table(10); compressed {
+		return Layout{}, corruptf("the Arrow record batch is compressed")
 	}
 	if err := l.Fit(body); err != nil {
 		return Layout{}, err
 	}
-	return l.readBuffers(m.f, nodes, buffers, body)
+	return l.readBuffers(batch, body)
 }
 
 // Fit checks that the rows can lie in the body at all, so that no product overflows later.
@@ -243,30 +269,36 @@ func (l Layout) Fit(body int64) error {
 }
 
 // readBuffers checks the field nodes and buffers and sets where the body's parts lie.
-func (l Layout) readBuffers(f *flatbuf, nodes, buffers fbVector, body int64) (Layout, error) {
+func (l Layout) readBuffers(batch table, body int64) (Layout, error) {
+	node, nodes := batch.vector(6)
+	buffer, buffers := batch.vector(8)
+	pair := func(first flatbuffers.UOffsetT, i int) (a, b int64) {
+		first += flatbuffers.UOffsetT(bufferSize * i) // as long as a node
+		return batch.GetInt64(first), batch.GetInt64(first + 8)
+	}
 	l.Bytes = l.Rows * l.RowBytes()
 	if l.Strings {
-		if buffers.n != 3 {
-			return Layout{}, corruptf("%d Arrow buffers for strings", buffers.n)
+		if buffers != 3 {
+			return Layout{}, corruptf("%d Arrow buffers for strings", buffers)
 		}
-		at, n := f.i64(buffers.pos+2*bufferSize), f.i64(buffers.pos+2*bufferSize+8)
+		at, n := pair(buffer, 2)
 		if at < (l.Rows+1)*8 || at%8 != 0 || n < 0 || at > body || n > body-at {
 			return Layout{}, corruptf("characters at %d + %d of %d bytes", at, n, body)
 		}
 		l.Data, l.Bytes = at, at+n
 	}
 	lengths, extents := l.extents()
-	if nodes.n != len(lengths) || buffers.n != len(extents) {
-		return Layout{}, corruptf("%d Arrow nodes and %d buffers, expected %d and %d", nodes.n, buffers.n, len(lengths),
+	if nodes != len(lengths) || buffers != len(extents) {
+		return Layout{}, corruptf("%d Arrow nodes and %d buffers, expected %d and %d", nodes, buffers, len(lengths),
 			len(extents))
 	}
 	for i, want := range lengths {
-		if n, nulls := f.i64(nodes.pos+nodeSize*i), f.i64(nodes.pos+nodeSize*i+8); n != want || nulls != 0 {
+		if n, nulls := pair(node, i); n != want || nulls != 0 {
 			return Layout{}, corruptf("an Arrow node of %d values, %d of them null; expected %d and 0", n, nulls, want)
 		}
 	}
 	for i, want := range extents {
-		at, n := f.i64(buffers.pos+bufferSize*i), f.i64(buffers.pos+bufferSize*i+8)
+		at, n := pair(buffer, i)
 		if n != want[1] || n > 0 && at != want[0] || at < 0 || at > body {
 			return Layout{}, corruptf("an Arrow buffer at %d + %d, expected %d + %d", at, n, want[0], want[1])
 		}
@@ -274,5 +306,5 @@ func (l Layout) readBuffers(f *flatbuf, nodes, buffers fbVector, body int64) (La
 	if roundUp(l.Bytes, bufferAlign) != body {
 		return Layout{}, corruptf("%d bytes of elements in an Arrow body of %d", l.Bytes, body)
 	}
-	return l, f.err
+	return l, nil
 }

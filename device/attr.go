@@ -17,14 +17,6 @@ const (
 	AttrHostPointerForRegistered   Attr = 91  // a kernel may use the host's address of registered memory
 	AttrHostRegister               Attr = 99  // registering host memory is supported
 	AttrPageableUsesHostPageTables Attr = 100 // pageable access goes through the host's page tables (hardware)
-	AttrReadOnlyRegister           Attr = 113 // read-only mappings may be registered with RegisterReadOnly
+	AttrReadOnlyRegister           Attr = 113 // read-only mappings may be registered as such
 	attrMPS                        Attr = 133 // 1: contexts are shared by MPS; CUDA 12.5 and later tell
 )
-
-// Dim3 is the extent of a grid in blocks or of a block in threads. A zero counts as one.
-type Dim3 struct{ X, Y, Z uint32 }
-
-// Dim returns the one-dimensional extent x.
-func Dim(x int) Dim3 { return Dim3{X: uint32(x), Y: 1, Z: 1} }
-
-func (d Dim3) filled() Dim3 { return Dim3{max(d.X, 1), max(d.Y, 1), max(d.Z, 1)} }

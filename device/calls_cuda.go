@@ -9,11 +9,10 @@ package device
 #include "table_cuda.h"
 
 // A kernel takes one parameter, or none. The array of pointers is made here: Go may not pass pointers to pointers.
-static CUresult khop_launch(CUfunction kernel, CUstream stream, const unsigned *grid, const unsigned *block,
-                            unsigned shared, void *argument) {
+static CUresult khop_launch(CUfunction kernel, CUstream stream, unsigned grid, unsigned block, unsigned shared,
+                            void *argument) {
 	void *parameters[] = {argument};
-	return cuLaunchKernel(kernel, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, stream,
-	                      parameters, NULL);
+	return cuLaunchKernel(kernel, grid, 1, 1, block, 1, 1, shared, stream, parameters, NULL);
 }
 
 // What the assembler in the driver says of a mistake goes to log, which has room for as many bytes.
@@ -92,8 +91,11 @@ func (native) hostAlloc(n int64) (uintptr, result) {
 	return uintptr(p), result(code)
 }
 
-func (native) register(p uintptr, n int64, f RegisterFlags) result {
-	flags := C.uint(f) | C.CU_MEMHOSTREGISTER_PORTABLE | C.CU_MEMHOSTREGISTER_DEVICEMAP
+func (native) register(p uintptr, n int64, readOnly bool) result {
+	flags := C.uint(C.CU_MEMHOSTREGISTER_PORTABLE | C.CU_MEMHOSTREGISTER_DEVICEMAP)
+	if readOnly {
+		flags |= 0x08 // CU_MEMHOSTREGISTER_READ_ONLY, which the headers of CUDA 11.0 lack
+	}
 	return result(C.cuMemHostRegister(pointer(p), C.size_t(n), flags))
 }
 
@@ -117,7 +119,7 @@ func (native) pointer(a Address) (PointerInfo, result) {
 	default:
 		return PointerInfo{}, code
 	}
-	info := PointerInfo{Type: MemoryType(kind)}
+	info := PointerInfo{OnDevice: kind == C.CU_MEMORYTYPE_DEVICE}
 	var ordinal C.int
 	var managed C.uint
 	var device, start C.CUdeviceptr
@@ -136,7 +138,7 @@ func (native) pointer(a Address) (PointerInfo, result) {
 		}
 	}
 	info.Ordinal, info.Managed = int(ordinal), managed != 0
-	if info.Type == MemoryHost || info.Managed { // a driver refuses to say it of other memory
+	if kind == C.CU_MEMORYTYPE_HOST || info.Managed { // a driver refuses to say it of other memory
 		if code := get(C.CU_POINTER_ATTRIBUTE_HOST_POINTER, unsafe.Pointer(&host)); code != success {
 			return PointerInfo{}, code
 		}
@@ -166,10 +168,9 @@ func cExecutable(h handle) C.CUgraphExec {
 	return *(*C.CUgraphExec)(unsafe.Pointer(&h))
 }
 
-func (native) launch(function, stream handle, grid, block Dim3, shared int, argument []byte) result {
-	extent := func(d *Dim3) *C.uint { return (*C.uint)(&d.X) }
-	return result(C.khop_launch(*(*C.CUfunction)(unsafe.Pointer(&function)), cStream(stream), extent(&grid),
-		extent(&block), C.uint(shared), unsafe.Pointer(unsafe.SliceData(argument))))
+func (native) launch(function, stream handle, grid, block, shared int, argument []byte) result {
+	return result(C.khop_launch(*(*C.CUfunction)(unsafe.Pointer(&function)), cStream(stream), C.uint(grid),
+		C.uint(block), C.uint(shared), unsafe.Pointer(unsafe.SliceData(argument))))
 }
 
 func (native) beginCapture(stream handle) result {

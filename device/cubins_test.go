@@ -50,7 +50,7 @@ func TestACubinIsLoadedInPlaceOfItsPTX(t *testing.T) {
 		}
 		d := expect.Must(Open(0))(t)
 		f.fail = c.fail
-		m, err := d.Load([]byte(c.image))
+		m, err := d.loadBest([]byte(c.image))
 		expect.That(t, errors.Is(err, c.want) && slices.Equal(f.loaded, c.loads),
 			"%s: %v after loading %q, want %v after %q", name, err, f.loaded, c.want, c.loads)
 		if err == nil {

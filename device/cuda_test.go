@@ -65,7 +65,7 @@ func TestContextIsRetainedOnceAndReleasedWithTheLastClose(t *testing.T) {
 		expect.That(t, err == nil && f.retained == 1, "%v, retained %d times", err, f.retained)
 	}
 	expect.Is(t, expect.Err(first.Alloc(1)), ErrClosed, "a closed device allocates")
-	expect.Is(t, second.Synchronize(), nil, "the other device of the same context")
+	expect.Is(t, second.Register(nil, false), nil, "the other device of the same context")
 	err := second.Close()
 	expect.That(t, err == nil && f.retained == 0, "%v, retained %d times", err, f.retained)
 }
@@ -73,9 +73,9 @@ func TestContextIsRetainedOnceAndReleasedWithTheLastClose(t *testing.T) {
 func TestDeviceIsLostFromTheFirstFaultOn(t *testing.T) {
 	f := newFake(t)
 	d := expect.Must(Open(0))(t)
-	s := expect.Must(d.NewStream(PriorityLow))(t)
+	s := expect.Must(d.NewStream())(t)
 	held := expect.Must(d.Alloc(1))(t)
-	if err := d.Lost(); err != nil {
+	if err := d.fault(); err != nil {
 		t.Fatalf("lost before anything happened: %v", err)
 	}
 	f.fail = map[string]result{"syncStream": 700, "free": 700, "closeStream": 700, "release": 700}
@@ -87,14 +87,14 @@ func TestDeviceIsLostFromTheFirstFaultOn(t *testing.T) {
 	expect.That(t,
 		errors.Is(err, ErrDeviceLost) && strings.Contains(err.Error(), "CUDA_ERROR_700") && f.calls["alloc"] == before,
 		"later: %v; the driver was asked %d times", err, f.calls["alloc"]-before)
-	expect.That(t, errors.Is(d.Lost(), ErrDeviceLost), "Lost is %v", d.Lost())
+	expect.That(t, errors.Is(d.fault(), ErrDeviceLost), "it is %v", d.fault())
 	for what, err := range map[string]error{"free": held.Close(), "close stream": s.Close(),
 		"close device": d.Close()} {
 		expect.Is(t, err, nil, "%s on a lost device", what)
 	}
 	f.fail = nil
 	again, err := Open(0)
-	expect.That(t, err == nil && again.Lost() == nil, "opened again: %v, lost: %v", err, again.Lost())
+	expect.That(t, err == nil && again.fault() == nil, "opened again: %v, lost: %v", err, again.fault())
 	again.Close()
 }
 
@@ -106,9 +106,9 @@ func TestEveryFaultLosesTheDevice(t *testing.T) {
 	for _, code := range []result{214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721,
 		805, 806, 807, 808, 809, 810, 999} {
 		d := expect.Must(Open(0))(t)
-		f.fail = map[string]result{"synchronize": code, "queryStream": code}
-		err := d.Synchronize()
-		expect.That(t, errors.Is(err, ErrDeviceLost) && errors.Is(d.Lost(), ErrDeviceLost), "code %d: %v", code, err)
+		f.fail = map[string]result{"memory": code, "queryStream": code}
+		_, _, err := d.Memory()
+		expect.That(t, errors.Is(err, ErrDeviceLost) && errors.Is(d.fault(), ErrDeviceLost), "code %d: %v", code, err)
 		f.fail = nil
 		d.Close()
 	}
@@ -126,7 +126,7 @@ func TestOrdinaryErrorsAreNotFinal(t *testing.T) {
 	expect.That(t, errors.As(err, &e) && e.Code == 2 && err.Error() == want, "%v", err)
 	f.fail = map[string]result{"alloc": codeUnknown} // a device that is lost answers so to other calls, too
 	_, err = d.Alloc(1)
-	expect.That(t, err != nil && !errors.Is(err, ErrDeviceLost) && d.Lost() == nil, "%v", err)
+	expect.That(t, err != nil && !errors.Is(err, ErrDeviceLost) && d.fault() == nil, "%v", err)
 	f.fail = nil
 	if _, err := d.Alloc(1); err != nil {
 		t.Errorf("after it: %v", err)
@@ -151,17 +151,17 @@ func TestThreadKeepsItsCurrentContext(t *testing.T) {
 		{before: own, asked: 1, call: 1},
 		{before: 0, asked: 3, call: 1},
 		{before: others, asked: 3, call: 1},
-		{before: others, asked: 3, call: 1, fail: map[string]result{"synchronize": 1}},
+		{before: others, asked: 3, call: 1, fail: map[string]result{"memory": 1}},
 		{before: others, asked: 1, call: 0, fail: map[string]result{"current": 201}},
 		{before: others, asked: 2, call: 0, fail: map[string]result{"push": 201}},
 	} {
 		f.thread, f.fail = test.before, test.fail
 		clear(f.calls)
-		err := d.Synchronize()
+		_, _, err := d.Memory()
 		expect.That(t, (err != nil) == (test.fail != nil), "%+v: %v", test, err)
 		expect.That(t, f.thread == test.before, "%+v: context %d is current afterwards", test, f.thread)
 		if asked := f.calls["current"] + f.calls["push"] + f.calls["pop"]; asked != test.asked ||
-			f.calls["synchronize"] != test.call {
+			f.calls["memory"] != test.call {
 			t.Errorf("%+v: the driver is called %v", test, f.calls)
 		}
 	}
@@ -171,7 +171,7 @@ func TestNotReadyIsNoError(t *testing.T) {
 	f := newFake(t)
 	d, _ := Open(0)
 	defer d.Close()
-	s, _ := d.NewStream(PriorityHigh)
+	s, _ := d.NewStream()
 	for code, want := range map[result]bool{success: true, codeNotReady: false} {
 		f.fail = map[string]result{"queryStream": code}
 		done, err := s.Query()
@@ -186,12 +186,12 @@ func TestRegisteringIsCountedByRange(t *testing.T) {
 	first, _ := Open(0)
 	second, _ := Open(1)
 	memory := make([]byte, 1<<16)
-	expect.OK(t, errors.Join(first.Register(memory, 0), second.Register(memory, 0)))
+	expect.OK(t, errors.Join(first.Register(memory, false), second.Register(memory, false)))
 	expect.That(t, f.calls["register"] == 1, "the driver was asked %d times", f.calls["register"])
-	expect.Is(t, second.Register(memory[4096:8192], 0), ErrHostRegistered, "a part of it")
-	expect.Is(t, second.Register(memory[:4096], 0), ErrHostRegistered, "its beginning")
+	expect.Is(t, second.Register(memory[4096:8192], false), ErrHostRegistered, "a part of it")
+	expect.Is(t, second.Register(memory[:4096], false), ErrHostRegistered, "its beginning")
 	expect.Is(t, second.Unregister(memory[:4096]), ErrNotRegistered, "unregistering a part")
-	err := first.Register(nil, 0)
+	err := first.Register(nil, false)
 	expect.That(t, err == nil && f.calls["register"] == 3, "nothing: %v", err)
 	// The device that registered first may go first: the registration holds its context.
 	if err := errors.Join(first.Unregister(memory), first.Close()); err != nil || f.retained != 2 ||
@@ -209,7 +209,7 @@ func TestRefusedRegistrationLeavesNothing(t *testing.T) {
 	f := newFake(t)
 	d, _ := Open(0)
 	f.fail = map[string]result{"register": codeNotSupported}
-	err := d.Register(make([]byte, 4096), RegisterReadOnly)
+	err := d.Register(make([]byte, 4096), true)
 	expect.That(t, errors.Is(err, ErrNotSupported), "%v", err)
 	if err := d.Close(); err != nil || f.retained != 0 {
 		t.Errorf("%v, %d contexts", err, f.retained)
@@ -230,7 +230,7 @@ func TestManyGoroutinesOpenAndClose(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := errors.Join(d.Register(memory, 0), d.Synchronize(), d.Unregister(memory),
+				if err := errors.Join(d.Register(memory, false), d.Unregister(memory),
 					d.Close()); err != nil {
 					t.Error(err)
 				}

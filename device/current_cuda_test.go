@@ -23,7 +23,7 @@ func TestProgramsOwnContextStaysCurrent(t *testing.T) {
 		a, err := d.Alloc(64)
 		if err == nil {
 			var s *Stream
-			if s, err = d.NewStream(PriorityLow); err == nil {
+			if s, err = d.NewStream(); err == nil {
 				err = errors.Join(s.Fill32(a.Address(), 1, 16), s.Synchronize(), s.Close())
 			}
 			err = errors.Join(err, a.Close())

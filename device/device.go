@@ -215,10 +215,6 @@ func made[T any](d *Device, v *T, h *atomic.Uintptr, op string, call func() (han
 	return v, nil
 }
 
-// Lost returns nil, or the error after which the device is lost: errors.Is(err, ErrDeviceLost). It asks nothing of the
-// driver: a fault shows with the next call that waits or asks.
-func (d *Device) Lost() error { return d.fault() }
-
 // Ordinal returns the number of the device: 1 for cuda:1.
 func (d *Device) Ordinal() int { return d.ordinal }
 
@@ -271,9 +267,4 @@ func (d *Device) Memory() (free, total int64, err error) {
 		return code
 	})
 	return free, total, err
-}
-
-// Synchronize waits for everything on all streams of the device.
-func (d *Device) Synchronize() error {
-	return d.do("synchronize the device", drv.synchronize)
 }

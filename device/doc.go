@@ -9,10 +9,10 @@
 // struct, and tools/ptx writes it from the kernel's source.
 //
 //	gpu, err := device.Open(0)
-//	stream, err := gpu.NewStream(device.PriorityLow)
+//	stream, err := gpu.NewStream()
 //	memory, err := gpu.Alloc(int64(len(data)))
 //	err = stream.CopyToDevice(memory.Address(), data)
-//	err = kernels.scale.Launch(stream, device.Dim(40), device.Dim(256), 0,
+//	err = kernels.scale.Launch(stream, 40, 256, 0,
 //		deviceScale{at: memory.Address(), factor: 2})
 //	err = stream.CopyToHost(data, memory.Address())
 //	err = stream.Synchronize()

@@ -23,13 +23,12 @@ type driver interface {
 	// ---
 	reach(other handle) result // lets kernels of the current context use memory of another one's device
 	memory() (free, total int64, code result)
-	synchronize() result
 
 	alloc(n int64) (Address, result)
 	free(a Address) result
 	hostAlloc(n int64) (uintptr, result)
 	hostFree(p uintptr) result
-	register(p uintptr, n int64, f RegisterFlags) result
+	register(p uintptr, n int64, readOnly bool) result
 	unregister(p uintptr) result
 	hostAddress(p uintptr) (Address, result)
 	pointer(a Address) (PointerInfo, result)
@@ -42,9 +41,9 @@ type driver interface {
 	unload(module handle) result
 	function(module handle, name string) (handle, result)
 	functionAttribute(function handle, a kernelAttr) (int, result)
-	launch(function, stream handle, grid, block Dim3, shared int, argument []byte) result
+	launch(function, stream handle, grid, block, shared int, argument []byte) result
 
-	newStream(p Priority) (handle, result)
+	newStream() (handle, result)
 	closeStream(stream handle) result
 	syncStream(stream handle) result
 	queryStream(stream handle) result

@@ -112,8 +112,6 @@ func (native) memory() (free, total int64, code result) {
 	return free, total, answer(err)
 }
 
-func (native) synchronize() result { return answer(cu.Synchronize()) }
-
 func (native) alloc(n int64) (Address, result) {
 	p, err := cu.MemAlloc(n)
 	return Address(p), answer(err)
@@ -134,16 +132,12 @@ func (native) functionAttribute(function handle, a kernelAttr) (int, result) {
 	return v, answer(err)
 }
 
-func (native) newStream(p Priority) (handle, result) {
-	least, greatest, err := cu.StreamPriorityRange()
+func (native) newStream() (handle, result) {
+	least, _, err := cu.StreamPriorityRange()
 	if err != nil {
 		return 0, answer(err)
 	}
-	priority := least
-	if p == PriorityHigh {
-		priority = greatest
-	}
-	return out(cu.MakeStreamWithPriority(priority, cu.NonBlocking))
+	return out(cu.MakeStreamWithPriority(least, cu.NonBlocking))
 }
 
 func (native) closeStream(stream handle) result {

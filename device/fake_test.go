@@ -125,19 +125,19 @@ func (f *fake) load(image []byte) (handle, string, result) {
 	f.mu.Unlock()
 	return 9, "", f.answer("load " + string(image))
 }
-func (f *fake) unload(handle) result          { return f.answer("unload") }
-func (f *fake) synchronize() result           { return f.answer("synchronize") }
-func (f *fake) alloc(int64) (Address, result) { return 4096, f.answer("alloc") }
+func (f *fake) unload(handle) result                     { return f.answer("unload") }
+func (f *fake) memory() (free, total int64, code result) { return 1, 2, f.answer("memory") }
+func (f *fake) alloc(int64) (Address, result)            { return 4096, f.answer("alloc") }
 func (f *fake) pointer(Address) (PointerInfo, result) {
-	return PointerInfo{Type: MemoryDevice, Ordinal: f.home}, f.answer("pointer")
+	return PointerInfo{OnDevice: true, Ordinal: f.home}, f.answer("pointer")
 }
-func (f *fake) free(Address) result                 { return f.answer("free") }
-func (f *fake) newStream(Priority) (handle, result) { return 7, f.answer("newStream") }
-func (f *fake) closeStream(handle) result           { return f.answer("closeStream") }
-func (f *fake) queryStream(handle) result           { return f.answer("queryStream") }
-func (f *fake) syncStream(handle) result            { return f.answer("syncStream") }
+func (f *fake) free(Address) result         { return f.answer("free") }
+func (f *fake) newStream() (handle, result) { return 7, f.answer("newStream") }
+func (f *fake) closeStream(handle) result   { return f.answer("closeStream") }
+func (f *fake) queryStream(handle) result   { return f.answer("queryStream") }
+func (f *fake) syncStream(handle) result    { return f.answer("syncStream") }
 
-func (f *fake) register(p uintptr, n int64, _ RegisterFlags) result {
+func (f *fake) register(p uintptr, n int64, _ bool) result {
 	if code := f.answer("register"); code != success {
 		return code
 	}

@@ -103,28 +103,19 @@ func (d *Device) HostAddress(b []byte) (a Address, err error) {
 // start0 returns where a slice begins, as a number.
 func start0(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// MemoryType says what kind of memory an address lies in. The values are those of CUmemorytype.
-type MemoryType int
-
-// Kinds of memory.
-const (
-	MemoryUnknown MemoryType = 0 // not known to the driver: pageable host memory, or nothing
-	MemoryHost    MemoryType = 1 // page-locked host memory
-	MemoryDevice  MemoryType = 2
-)
-
 // PointerInfo describes an address, as the driver does.
 type PointerInfo struct {
-	Type    MemoryType
-	Ordinal int     // of the device that the memory belongs to
-	Managed bool    // memory that migrates between host and device
-	Device  Address // where the device finds it
-	Host    uintptr // where the host finds it, 0 if it does not
-	Start   Address // of the allocation or registration
-	Size    int64   // of it, in bytes
+	OnDevice bool    // device memory, not page-locked host memory
+	Ordinal  int     // of the device that the memory belongs to
+	Managed  bool    // memory that migrates between host and device
+	Device   Address // where the device finds it
+	Host     uintptr // where the host finds it, 0 if it does not
+	Start    Address // of the allocation or registration
+	Size     int64   // of it, in bytes
 }
 
-// Pointer asks the driver about an address. Memory that it does not know is not an error: its Type is MemoryUnknown.
+// Pointer asks the driver about an address. Memory that it does not know, pageable host memory or none, is not an
+// error: nothing is said of it.
 func (d *Device) Pointer(a Address) (info PointerInfo, err error) {
 	err = d.do("read pointer attributes", func() (code result) {
 		info, code = drv.pointer(a)

@@ -20,7 +20,6 @@ type Module struct {
 
 // Kernel is a function of a module. It is valid as long as the module.
 type Kernel struct {
-	name     string
 	launchOp string
 	h        handle
 
@@ -29,10 +28,25 @@ type Kernel struct {
 	Registers, Shared, Local, MaxThreads int
 }
 
-// Load loads PTX text or a cubin for this device. Close it. In place of PTX that the program has as a cubin for this
-// device, too (-tags cubins), it loads that, which takes no assembling; where the driver refuses it, the PTX. It fails
-// with ErrInvalidImage, and what the driver's assembler says, if that cannot assemble it.
-func (d *Device) Load(image []byte) (*Module, error) {
+// LoadKernels loads PTX text or a cubin for this device, and sets each of the pointers to the kernel of that name, or
+// loads nothing. Close the module. In place of PTX that the program has as a cubin for this device, too (-tags cubins),
+// it loads that, which takes no assembling; where the driver refuses it, the PTX. It fails with ErrInvalidImage, and
+// what the driver's assembler says, if that cannot assemble it, and with ErrNotFound for a kernel that is not there.
+func (d *Device) LoadKernels(image []byte, kernels map[string]**Kernel) (*Module, error) {
+	m, err := d.loadBest(image)
+	if err != nil {
+		return nil, err
+	}
+	for name, to := range kernels {
+		if *to, err = m.kernel(name); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	return m, nil
+}
+
+// loadBest loads the cubin that the program has in place of an image, else the image.
+func (d *Device) loadBest(image []byte) (*Module, error) {
 	cubin, arch := cubinOf(image, d.Attribute(AttrComputeMajor), d.Attribute(AttrComputeMinor))
 	if cubin == nil {
 		return d.load(image)
@@ -79,13 +93,9 @@ func (m *Module) Code() string {
 	return "PTX, assembled by the driver"
 }
 
-// Kernel finds a kernel by its name. It fails with ErrNotFound.
-func (m *Module) Kernel(name string) (*Kernel, error) {
+func (m *Module) kernel(name string) (*Kernel, error) {
 	h := m.h.Load()
-	if h == 0 {
-		return nil, closedError("module")
-	}
-	k := &Kernel{name: name, launchOp: "launch kernel " + name}
+	k := &Kernel{launchOp: "launch kernel " + name}
 	err := m.device.do("find kernel "+name, func() (code result) {
 		if k.h, code = drv.function(handle(h), name); code != success {
 			return code
@@ -104,32 +114,18 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// LoadKernels is Load for a program that knows the kernels by name: it sets each of the pointers, or loads nothing.
-func (d *Device) LoadKernels(image []byte, kernels map[string]**Kernel) (*Module, error) {
-	m, err := d.Load(image)
-	if err != nil {
-		return nil, err
-	}
-	for name, to := range kernels {
-		if *to, err = m.Kernel(name); err != nil {
-			return nil, errors.Join(err, m.Close())
-		}
-	}
-	return m, nil
-}
-
 // Launcher is a kernel with the Go type of its argument, which has no pointers of Go. tools/ptx writes both from the
 // kernel's source.
 type Launcher[A any] struct{ *Kernel }
 
-// Launch puts the kernel on a stream, as Stream.Launch says.
-func (l Launcher[A]) Launch(s *Stream, grid, block Dim3, shared int, argument A) error {
+// Launch puts the kernel on a stream: grid blocks of block threads, where 0 counts as 1, with shared bytes of dynamic
+// shared memory. argument is the kernel's only parameter; it is copied before Launch returns.
+func (l Launcher[A]) Launch(s *Stream, grid, block, shared int, argument A) error {
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&argument)), unsafe.Sizeof(argument))
-	return s.Launch(l.Kernel, grid, block, shared, bytes)
+	return s.do(l.launchOp, func(h handle) result {
+		return drv.launch(l.h, h, max(grid, 1), max(block, 1), shared, bytes)
+	})
 }
-
-// Name returns the kernel's name in its module.
-func (k *Kernel) Name() string { return k.name }
 
 // Close unloads the kernels. None of them may be running. A second Close does nothing.
 func (m *Module) Close() error {

@@ -6,13 +6,6 @@ import (
 	"sync"
 )
 
-// RegisterFlags says how host memory is registered. Memory is always registered for all devices of the process and
-// mapped for kernels.
-type RegisterFlags uint32
-
-// RegisterReadOnly says that the device only reads: mappings without PROT_WRITE need it (see AttrReadOnlyRegister).
-const RegisterReadOnly RegisterFlags = 0x08
-
 // registrations counts what is registered in the process, by address: the driver refuses a range that is registered
 // already, and two loaders may share a file.
 var registrations struct {
@@ -21,18 +14,20 @@ var registrations struct {
 }
 
 type registration struct {
-	n     int64
-	flags RegisterFlags
-	count int
-	owner *primary // held until the last Unregister
+	n        int64
+	readOnly bool
+	count    int
+	owner    *primary // held until the last Unregister
 }
 
-// Register page-locks b and lets kernels address it, until Unregister. b must be outside the Go heap and stay mapped.
+// Register page-locks b and lets kernels of all devices of the process address it, until Unregister. b must be outside
+// the Go heap and stay mapped. readOnly says that devices only read: mappings without PROT_WRITE need it (see
+// AttrReadOnlyRegister).
 // The same range may be registered again: it is counted. A range that overlaps another one without being equal to it
 // fails with ErrHostRegistered. An empty b does nothing.
 //
 // The call takes about 0.1 s a GB, and holds the process's memory map meanwhile: register large files in pieces.
-func (d *Device) Register(b []byte, f RegisterFlags) error {
+func (d *Device) Register(b []byte, readOnly bool) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -40,7 +35,7 @@ func (d *Device) Register(b []byte, f RegisterFlags) error {
 	op := fmt.Sprintf("register %d bytes of host memory", n)
 	registrations.Lock()
 	defer registrations.Unlock()
-	if r := registrations.at[at]; r != nil && r.n == n && r.flags == f {
+	if r := registrations.at[at]; r != nil && r.n == n && r.readOnly == readOnly {
 		r.count++
 		return nil
 	}
@@ -48,13 +43,13 @@ func (d *Device) Register(b []byte, f RegisterFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := d.do(op, func() result { return drv.register(at, n, f) }); err != nil {
+	if err := d.do(op, func() result { return drv.register(at, n, readOnly) }); err != nil {
 		return errors.Join(err, owner.letGo())
 	}
 	if registrations.at == nil {
 		registrations.at = map[uintptr]*registration{}
 	}
-	registrations.at[at] = &registration{n, f, 1, owner}
+	registrations.at[at] = &registration{n, readOnly, 1, owner}
 	return nil
 }
 

@@ -2,15 +2,6 @@ package device
 
 import "sync/atomic"
 
-// Priority of a stream beside others of the same device.
-type Priority int
-
-// Priorities. CUDA has none below the default.
-const (
-	PriorityLow  Priority = iota // the driver's lowest, which is also its default
-	PriorityHigh                 // the driver's highest: its blocks go first when an SM has room
-)
-
 // Stream is a queue of work on a device. Work on one stream runs in order, work on different streams in any order that
 // their events allow. No stream waits for the legacy default stream. The zero value is not usable.
 type Stream struct {
@@ -19,10 +10,10 @@ type Stream struct {
 	borrowed bool // not ours to destroy
 }
 
-// NewStream makes a stream. Close it.
-func (d *Device) NewStream(priority Priority) (*Stream, error) {
+// NewStream makes a stream of the lowest priority, the driver's default. Close it.
+func (d *Device) NewStream() (*Stream, error) {
 	s := &Stream{device: d.primary}
-	return made(d, s, &s.h, "make a stream", func() (handle, result) { return drv.newStream(priority) })
+	return made(d, s, &s.h, "make a stream", drv.newStream)
 }
 
 // do runs a call on the stream.
@@ -32,15 +23,6 @@ func (s *Stream) do(op string, call func(stream handle) result) error {
 		return closedError("stream")
 	}
 	return s.device.do(op, func() result { return call(handle(h)) })
-}
-
-// Launch puts a kernel on the stream: grid blocks of block threads, with shared bytes of dynamic shared memory.
-// argument is the kernel's only parameter, a struct as the device has it in memory, or empty; it is copied before
-// Launch returns, and its length is not checked (see Launcher). A grid without blocks is ErrInvalidValue.
-func (s *Stream) Launch(k *Kernel, grid, block Dim3, shared int, argument []byte) error {
-	return s.do(k.launchOp, func(h handle) result {
-		return drv.launch(k.h, h, grid.filled(), block.filled(), shared, argument)
-	})
 }
 
 // CopyToDevice copies src to dst. It returns at once if src is page-locked (HostAlloc, Register), which must then stay
@@ -100,9 +82,6 @@ func (s *Stream) Synchronize() error {
 func (s *Stream) Query() (bool, error) {
 	return s.device.ready(s.do, "query a stream", drv.queryStream)
 }
-
-// Device returns the ordinal of the device that the stream belongs to.
-func (s *Stream) Device() int { return s.device.ordinal }
 
 // Handle returns the stream's CUstream as a number, for programs that wrap streams of others; 0 after Close.
 func (s *Stream) Handle() uintptr { return s.h.Load() }

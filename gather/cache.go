@@ -137,7 +137,7 @@ func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, table b
 // mark enters rows into a table.
 func (s *DeviceStore) mark(ids unified.Tensor, m deviceMark) error {
 	m.ids, m.length = ids.Address(), ids.Len()
-	return s.kernels.cacheMark.Launch(s.own, s.grid(m.length, 1), device.Dim(blockThreads), 0, m)
+	return s.kernels.cacheMark.Launch(s.own, s.grid(m.length, 1), blockThreads, 0, m)
 }
 
 // inParts does something with a list of rows, nil for all, some at a time, and waits for each: the list is in host

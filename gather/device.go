@@ -83,12 +83,12 @@ func (s *DeviceStore) open() (err error) {
 		if err != nil {
 			return err
 		}
-		s.onDevice = at.Type == device.MemoryDevice && !at.Managed
+		s.onDevice = at.OnDevice && !at.Managed
 	}
 	if s.kernels, err = sharedKernels.Hold(s.device, loadRowsKernels); err != nil {
 		return err
 	}
-	if s.own, err = s.device.NewStream(device.PriorityLow); err != nil {
+	if s.own, err = s.device.NewStream(); err != nil {
 		return err
 	}
 	if s.words, err = pinned.Allocate(wordsBytes, pinned.Options{Device: s.device}); err != nil {
@@ -180,11 +180,11 @@ func (s *DeviceStore) gather(stream *device.Stream, dst device.Address, c device
 	if unit < 4 {
 		run = s.kernels.gatherRowsRagged
 	}
-	return run.Launch(stream, s.grid(ids.room, 1<<g.shift), device.Dim(blockThreads), 0, g)
+	return run.Launch(stream, s.grid(ids.room, 1<<g.shift), blockThreads, 0, g)
 }
 
 // grid returns how many blocks copy n rows with that many lanes each, within bounds.
-func (s *DeviceStore) grid(n, lanes int64) device.Dim3 {
+func (s *DeviceStore) grid(n, lanes int64) int {
 	most := int64(s.MaxBlocks)
 	if most <= 0 {
 		most = int64(s.device.SMs()) * smBlocks
@@ -193,7 +193,7 @@ func (s *DeviceStore) grid(n, lanes int64) device.Dim3 {
 		}
 	}
 	each := blockThreads / lanes
-	return device.Dim(int(min(max(most, 1), (n-1)/each+1, 1<<31-1)))
+	return int(min(max(most, 1), (n-1)/each+1, 1<<31-1))
 }
 
 // gridOverBus returns how many blocks keep a bus as busy as busBlocks do, if a share of the rows is not read over it.

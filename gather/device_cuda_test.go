@@ -31,7 +31,7 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, dev: cudatest.Open(t)}
-	r.stream = must(r.dev.NewStream(device.PriorityLow))(t)
+	r.stream = must(r.dev.NewStream())(t)
 	t.Cleanup(func() { r.check(r.stream.Close()) })
 	return r
 }
@@ -298,7 +298,7 @@ func TestStoresShareADeviceAndStreams(t *testing.T) {
 	slots := make([]slot, 3)
 	for i := range slots {
 		p := &slots[i]
-		p.stream = must(r.dev.NewStream(device.PriorityLow))(t)
+		p.stream = must(r.dev.NewStream())(t)
 		p.buf.Options.Device = r.dev
 		p.ids = make([]int64, 100+i*150)
 		for j := range p.ids {

@@ -61,7 +61,7 @@ func TestCacheThatFailsLeavesNothing(t *testing.T) {
 // TestDeviceLostWhileGathering: every call says so, and closing returns.
 func TestDeviceLostWhileGathering(t *testing.T) {
 	dev := must(device.Open(0))(t)
-	stream := must(dev.NewStream(device.PriorityLow))(t)
+	stream := must(dev.NewStream())(t)
 	r := &rig{t: t, dev: dev, stream: stream}
 	src := must(pinned.Allocate(4000, pinned.Options{Device: dev, Place: pinned.Pinned}))(t)
 	column := must(unified.NewPlaced(unified.Pinned, unified.Float32, src.Bytes(), 100, 10))(t)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -23,7 +22,7 @@ func rigs(t *testing.T, k int) []*rig {
 	var all []*rig
 	for i := range k {
 		r := &rig{t: t, dev: cudatest.OpenAt(t, i)}
-		r.stream = must(r.dev.NewStream(device.PriorityLow))(t)
+		r.stream = must(r.dev.NewStream())(t)
 		t.Cleanup(func() { r.check(r.stream.Close()) })
 		all = append(all, r)
 	}

@@ -205,7 +205,7 @@ func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
 
 func holdSlot(t *testing.T, g *graph.Graph, opt loader.Options) {
 	d := cudatest.Open(t)
-	consumer := expect.Must(d.NewStream(device.PriorityLow))(t)
+	consumer := expect.Must(d.NewStream())(t)
 	defer consumer.Close()
 	l := open(t, g, opt)
 	var sums [][]byte

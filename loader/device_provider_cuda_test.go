@@ -80,7 +80,7 @@ func check(t *testing.T, err error) {
 // streamWithScratch returns a stream and 4 bytes for its work, until the test ends.
 func streamWithScratch(t *testing.T, dev *device.Device) (*device.Stream, *device.Memory) {
 	t.Helper()
-	s, err := dev.NewStream(device.PriorityLow)
+	s, err := dev.NewStream()
 	check(t, err)
 	m, err := dev.Alloc(4)
 	check(t, err)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
@@ -24,7 +23,7 @@ func TestRowsOnTheirWayToAConsumersStreamAreNotReadOver(t *testing.T) {
 	needDisk(t)
 	d := cudatest.Open(t)
 	cudatest.Configure(t, "order=forward") // nothing but the batch's own work goes before its rows
-	consumer, err := d.NewStream(device.PriorityLow)
+	consumer, err := d.NewStream()
 	check(t, err)
 	defer consumer.Close()
 	var mu sync.Mutex

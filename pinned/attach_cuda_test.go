@@ -19,7 +19,7 @@ import (
 
 func newStream(t *testing.T, dev *device.Device) *device.Stream {
 	t.Helper()
-	s := expect.Must(dev.NewStream(device.PriorityLow))(t)
+	s := expect.Must(dev.NewStream())(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -28,7 +28,7 @@ func newStream(t *testing.T, dev *device.Device) *device.Stream {
 // to the host.
 func readBack(t *testing.T, dev *device.Device, a *Attachment) []byte {
 	t.Helper()
-	s := expect.Must(dev.NewStream(device.PriorityLow))(t)
+	s := expect.Must(dev.NewStream())(t)
 	defer s.Close()
 	n := int64(len(a.Bytes()))
 	there := expect.Must(Allocate(n, Options{Device: dev}))(t)

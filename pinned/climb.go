@@ -89,10 +89,10 @@ func (c *climb) try(r Rung, e *entry) error {
 	}
 	switch r {
 	case RungReadOnly:
-		return c.inPlace(e, bytesAt(e.lo, int(e.hi-e.lo)), device.RegisterReadOnly)
+		return c.inPlace(e, bytesAt(e.lo, int(e.hi-e.lo)), true)
 	case RungInPlace:
 		if c.what.kind == memoryOwn {
-			return c.inPlace(e, bytesAt(e.lo, int(e.hi-e.lo)), 0)
+			return c.inPlace(e, bytesAt(e.lo, int(e.hi-e.lo)), false)
 		}
 		return c.shared(e)
 	case RungCopy:
@@ -104,7 +104,7 @@ func (c *climb) try(r Rung, e *entry) error {
 
 // inPlace registers memory for e's range. Pages of a file are read ahead, and from then on count as memory of this
 // process.
-func (c *climb) inPlace(e *entry, mem []byte, flags device.RegisterFlags) error {
+func (c *climb) inPlace(e *entry, mem []byte, readOnly bool) error {
 	n := int64(len(mem))
 	if c.what.kind == memoryFile {
 		if c.what.fs == "" { // pages of tmpfs are in memory anyway
@@ -124,7 +124,7 @@ func (c *climb) inPlace(e *entry, mem []byte, flags device.RegisterFlags) error 
 				return err
 			}
 		}
-		return e.register(c.dev, mem[lo:hi], flags)
+		return e.register(c.dev, mem[lo:hi], readOnly)
 	})
 }
 
@@ -139,7 +139,7 @@ func (c *climb) shared(e *entry) error {
 		e.onUndo(func() error { return sysUnmap(again) })
 		mem = again[e.lo-c.what.lo:][:len(mem)]
 	}
-	return c.inPlace(e, mem, 0)
+	return c.inPlace(e, mem, false)
 }
 
 // copied copies the bytes once, to pageable memory that is then registered or to memory of the driver.
@@ -165,7 +165,7 @@ func (c *climb) copied(e *entry, to Options) error {
 		if err := Copy(c.ctx, r.data[lo:hi], c.b[lo:hi], nil); err != nil || to.Place != Host {
 			return err
 		}
-		return e.register(c.dev, r.data[lo:hi], 0)
+		return e.register(c.dev, r.data[lo:hi], false)
 	})
 }
 

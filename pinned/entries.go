@@ -147,8 +147,8 @@ func (e *entry) giveBack() (err error) {
 }
 
 // register page-locks a piece of memory for an entry and makes sure that the device finds it where the host does.
-func (e *entry) register(dev *device.Device, piece []byte, flags device.RegisterFlags) error {
-	if err := dev.Register(piece, flags); err != nil {
+func (e *entry) register(dev *device.Device, piece []byte, readOnly bool) error {
+	if err := dev.Register(piece, readOnly); err != nil {
 		return err
 	}
 	e.onUndo(func() error { return dev.Unregister(piece) })

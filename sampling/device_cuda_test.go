@@ -31,7 +31,7 @@ type deviceUnderTest struct {
 func openDevice(t testing.TB) *deviceUnderTest {
 	t.Helper()
 	gpu := cudatest.Open(t)
-	stream := expect.Must(gpu.NewStream(device.PriorityLow))(t)
+	stream := expect.Must(gpu.NewStream())(t)
 	t.Cleanup(func() {
 		expect.OK(t, stream.Close())
 	})

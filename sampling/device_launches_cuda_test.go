@@ -35,7 +35,7 @@ func TestDeviceRunsEveryKernel(t *testing.T) {
 func TestDeviceWorkerLeavesNothingBehind(t *testing.T) {
 	gpu := cudatest.Open(t)
 	before := cudatest.NowLive(t)
-	stream := expect.Must(gpu.NewStream(device.PriorityLow))(t)
+	stream := expect.Must(gpu.NewStream())(t)
 	t.Run("sample", func(t *testing.T) {
 		d := &deviceUnderTest{t, gpu, stream}
 		g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 2, 4)

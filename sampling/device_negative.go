@@ -204,7 +204,7 @@ func (x *DeviceDrawer) run(l *linksLayout, mem []byte, types, negatives int64) e
 		return err
 	}
 	blocks := min((negatives+deviceThreads-1)/deviceThreads, int64(x.blocks))
-	grid, block := device.Dim(int(blocks)), device.Dim(deviceThreads)
+	grid, block := int(blocks), deviceThreads
 	if err := x.kernels.negativeDraw.Launch(s, grid, block, 0, step); err != nil {
 		return err
 	}

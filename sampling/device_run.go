@@ -25,16 +25,16 @@ type deviceLaunch struct {
 }
 
 // grid returns blocks for a number of warps.
-func (l *deviceLaunch) grid(warps int64) device.Dim3 {
+func (l *deviceLaunch) grid(warps int64) int {
 	blocks := (warps + deviceBlockWarps - 1) / deviceBlockWarps
-	return device.Dim(int(max(min(blocks, int64(l.blocks)), 1)))
+	return int(max(min(blocks, int64(l.blocks)), 1))
 }
 
-func (l *deviceLaunch) block() device.Dim3 { return device.Dim(deviceThreads) }
+func (l *deviceLaunch) block() int { return deviceThreads }
 
 // one launches a kernel that is one block.
 func (l *deviceLaunch) one(k device.Launcher[deviceStep]) error {
-	return k.Launch(l.stream, device.Dim(1), device.Dim(deviceSpine), 0, l.step)
+	return k.Launch(l.stream, 1, deviceSpine, 0, l.step)
 }
 
 // capture makes the graph of a batch's launches, which are dozens, unless there is one for buffers as they are. It is
@@ -47,7 +47,7 @@ func (w *deviceAssembly) capture() (err error) {
 	if err := w.dropGraph(); err != nil {
 		return err
 	}
-	stream, err := w.env.Device.NewStream(device.PriorityLow)
+	stream, err := w.env.Device.NewStream()
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (d *DeviceKernels) SpMM(s *device.Stream, y unified.Tensor, r Reduce, a Dev
 	if r == Mean {
 		arg.mean = 1
 	}
-	return d.kernels.sparseMultiply.Launch(s, d.grid(a.Rows(), shift), device.Dim(deviceThreads), 0, arg)
+	return d.kernels.sparseMultiply.Launch(s, d.grid(a.Rows(), shift), deviceThreads, 0, arg)
 }
 
 // SDDMM puts on the stream what Pool.SDDMM computes: out [edges] or [heads, edges] becomes the dot product of row i of
@@ -114,7 +114,7 @@ func (d *DeviceKernels) SDDMM(s *device.Stream, out unified.Tensor, a DeviceMatr
 		return s.Fill32(out.Address(), 0, heads*m.edges)
 	}
 	arg := deviceSampled{a: m, u: u.Address(), v: v.Address(), out: out.Address(), width: width, part: width / heads}
-	return d.kernels.sparseSample.Launch(s, d.grid(a.Rows(), 5), device.Dim(deviceThreads), 0, arg)
+	return d.kernels.sparseSample.Launch(s, d.grid(a.Rows(), 5), deviceThreads, 0, arg)
 }
 
 // Softmax puts on the stream what Pool.Softmax computes: the scores of the edges of each row become a distribution, for
@@ -132,13 +132,13 @@ func (d *DeviceKernels) Softmax(s *device.Stream, out unified.Tensor, a DeviceMa
 		return nil
 	}
 	arg := deviceSoftmax{a: m, scores: scores.Address(), out: out.Address(), heads: headsOf(out)}
-	return d.kernels.sparseSoftmax.Launch(s, d.grid(a.Rows(), 5), device.Dim(deviceThreads), 0, arg)
+	return d.kernels.sparseSoftmax.Launch(s, d.grid(a.Rows(), 5), deviceThreads, 0, arg)
 }
 
 // grid returns how many blocks take n rows with 1<<shift lanes each.
-func (d *DeviceKernels) grid(rows int64, shift int) device.Dim3 {
+func (d *DeviceKernels) grid(rows int64, shift int) int {
 	per := int64(deviceThreads >> shift)
-	return device.Dim(int(min((rows+per-1)/per, int64(deviceBlocks*max(d.device.SMs(), 1)))))
+	return int(min((rows+per-1)/per, int64(deviceBlocks*max(d.device.SMs(), 1))))
 }
 
 // layout checks a matrix and returns it as kernels read it.

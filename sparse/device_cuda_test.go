@@ -25,7 +25,7 @@ type bench struct {
 
 func onBench(t *testing.T) *bench {
 	b := &bench{T: t, dev: cudatest.Open(t)}
-	b.stream = expect.Must(b.dev.NewStream(device.PriorityLow))(t)
+	b.stream = expect.Must(b.dev.NewStream())(t)
 	b.kernels = expect.Must(OpenDevice(b.dev))(t)
 	t.Cleanup(func() {
 		expect.OK(t, errors.Join(b.stream.Close(), b.kernels.Close(), b.kernels.Close()))

@@ -34,7 +34,7 @@ func (t Tensor) OnHost() (host Tensor, release func() error, err error) {
 }
 
 func download(dev *device.Device, dst []byte, src device.Address) error {
-	s, err := dev.NewStream(device.PriorityLow)
+	s, err := dev.NewStream()
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func elements(t *testing.T, x Tensor) []float32 {
 
 func TestBuffersHoldDeviceMemory(t *testing.T) {
 	dev := cudatest.Open(t)
-	s := expect.Must(dev.NewStream(device.PriorityLow))(t)
+	s := expect.Must(dev.NewStream())(t)
 	defer s.Close()
 	var ledger pinned.Ledger
 	there := Buffer{pinned.Buffer{Options: pinned.Options{Ledger: &ledger, Device: dev}}}

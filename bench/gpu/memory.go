@@ -137,7 +137,7 @@ func (r *rig) anonymous(m *memory, o memoryOptions) error {
 	touch(b)
 	for at := int64(0); at < o.bytes; at += chunkBytes {
 		chunk := b[at:min(at+chunkBytes, o.bytes)]
-		if err := r.dev.Register(chunk, 0); err != nil {
+		if err := r.dev.Register(chunk, false); err != nil {
 			return err
 		}
 		m.undo = append(m.undo, func() error { return r.dev.Unregister(chunk) })

@@ -40,7 +40,7 @@ func (r *rig) open() (err error) {
 	if r.dev, err = device.Open(0); err != nil {
 		return err
 	}
-	if r.stream, err = r.dev.NewStream(device.PriorityLow); err == nil {
+	if r.stream, err = r.dev.NewStream(); err == nil {
 		r.begin, err = r.dev.NewEvent(device.Timed)
 	}
 	if err == nil {

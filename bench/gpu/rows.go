@@ -184,7 +184,7 @@ func (r *rig) gather(method string, store *gather.DeviceStore, at device.Address
 		blocks = 40
 	}
 	grid := min(blocks, (ids.Len()*width-1)/blockThreads+1)
-	return run.Launch(r.stream, device.Dim(int(grid)), device.Dim(blockThreads), 0,
+	return run.Launch(r.stream, int(grid), blockThreads, 0,
 		deviceElements{base: at, width: width, ids: ids.Address(), rows: ids.Len(), dst: out.Address()})
 }
 

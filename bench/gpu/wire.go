@@ -1,8 +1,6 @@
 package gpu
 
-import (
-	"github.com/khop-gnn/khop/device"
-)
+import ()
 
 // The model of the bus (docs/gpu-bundle.md): a read of a line, or of a part of one, costs its sectors of 32 bytes and
 // 20 bytes besides, and it is one request. So many bytes and so many requests go by in a second.
@@ -47,7 +45,7 @@ func (r *rig) bus(m *memory, reads int64) (b busResult, err error) {
 	n := min(int64(len(m.bytes)), 1<<30) &^ (lineBytes - 1)
 	for _, blocks := range inOrder {
 		took, err := r.time(func() error {
-			return r.probe.readInOrder.Launch(r.stream, device.Dim(blocks), device.Dim(blockThreads), 0,
+			return r.probe.readInOrder.Launch(r.stream, blocks, blockThreads, 0,
 				deviceOrdered{from: m.addr, n: n / 16, sink: r.sink.Address()})
 		})
 		if err != nil {
@@ -113,7 +111,7 @@ func (r *rig) reads(m *memory, n int64) (best int, least float64, err error) {
 	for _, blocks := range inOrder {
 		took, err := r.time(func() error {
 			key++ // other sectors each time
-			return r.probe.readAtRandom.Launch(r.stream, device.Dim(blocks), device.Dim(blockThreads), 0,
+			return r.probe.readAtRandom.Launch(r.stream, blocks, blockThreads, 0,
 				deviceRandom{from: m.addr, sectors: int64(len(m.bytes)) / sectorBytes, n: n,
 					key: key * 0x9E3779B97F4A7C15, sink: r.sink.Address()})
 		})

@@ -86,7 +86,7 @@ func (w *deviceWorker) Enqueue(ctx context.Context, req *sampling.Request, out *
 	if err := stream.Fill32(w.local.Address(), ^uint32(0), w.env.Graph.NumNodes()); err != nil {
 		return err
 	}
-	if err := w.kernels.outsideFirst.Launch(stream, device.Dim(1), device.Dim(32), 0, args); err != nil {
+	if err := w.kernels.outsideFirst.Launch(stream, 1, 32, 0, args); err != nil {
 		return err
 	}
 	w.out = out

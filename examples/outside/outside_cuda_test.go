@@ -19,7 +19,7 @@ func openDevice(t *testing.T) (*device.Device, *device.Stream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := d.NewStream(device.PriorityLow)
+	stream, err := d.NewStream()
 	if err != nil {
 		t.Fatal(err)
 	}

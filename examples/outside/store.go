@@ -91,7 +91,7 @@ func (d *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids un
 	if err := dst.Claim(4 * n); err != nil {
 		return unified.Tensor{}, err
 	}
-	err := d.kernels.outsideExpand.Launch(stream, device.Dim(int(min((n+255)/256, 160))), device.Dim(256), 0,
+	err := d.kernels.outsideExpand.Launch(stream, int(min((n+255)/256, 160)), 256, 0,
 		deviceExpand{codes: d.codes.Address(), scales: d.scales.Address(), width: int64(d.width), ids: ids.Address(),
 			numIds: ids.Len(), out: dst.Address()})
 	if err != nil {

@@ -41,9 +41,8 @@ func must[T any](v T, err error) func(t *testing.T) T {
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{Device: Open(t), t: t}
-	m := must(f.Load([]byte(increment)))(t)
-	f.kernel = must(m.Kernel("sim_increase"))(t)
-	f.stream = must(f.NewStream(device.PriorityLow))(t)
+	m := must(f.LoadKernels([]byte(increment), map[string]**device.Kernel{"sim_increase": &f.kernel}))(t)
+	f.stream = must(f.NewStream())(t)
 	memory := must(f.Alloc(4000))(t)
 	f.cells = memory.Address()
 	t.Cleanup(func() {
@@ -60,7 +59,7 @@ func (f *fixture) run(n uint64) error {
 		at device.Address
 		n  uint64
 	}
-	if err := (device.Launcher[cells]{Kernel: f.kernel}).Launch(f.stream, device.Dim(4), device.Dim(256), 0,
+	if err := (device.Launcher[cells]{Kernel: f.kernel}).Launch(f.stream, 4, 256, 0,
 		cells{f.cells, n}); err != nil {
 		return err
 	}

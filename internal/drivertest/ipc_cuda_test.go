@@ -27,7 +27,7 @@ func TestMemoryIsSharedBetweenProcesses(t *testing.T) {
 		a := memory.Address()
 		out := r.alloc(8 * n)
 		r.must(r.stream.Fill32(out, 0, 2*n))
-		r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(1), device.Dim(64), 0, deviceScale{out, a, 2, n}))
+		r.must(r.kernels.scaleAdd.Launch(r.stream, 1, 64, 0, deviceScale{out, a, 2, n}))
 		r.must(r.stream.Copy(a, out, 8*n))
 		r.must(r.stream.Synchronize())
 		r.must(memory.Close())

@@ -29,16 +29,16 @@ func TestKernelsAddressRegisteredHostMemory(t *testing.T) {
 	for i := range n {
 		binary.LittleEndian.PutUint64(memory[offset+8*i:], uint64(i)+5)
 	}
-	r.must(r.device.Register(memory, 0))
-	r.must(r.device.Register(memory, 0)) // counted
-	expect.Is(t, r.device.Register(memory[4096:12288], 0), device.ErrHostRegistered, "a part of it")
+	r.must(r.device.Register(memory, false))
+	r.must(r.device.Register(memory, false)) // counted
+	expect.Is(t, r.device.Register(memory[4096:12288], false), device.ErrHostRegistered, "a part of it")
 	r.must(r.device.Unregister(memory))
 	in, err := r.device.HostAddress(memory[offset:])
 	r.must(err)
 	words, b := r.host(n)
 	out, err := r.device.HostAddress(b)
 	r.must(err)
-	r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(4), device.Dim(64), 0, deviceScale{out, in, 2, n}))
+	r.must(r.kernels.scaleAdd.Launch(r.stream, 4, 64, 0, deviceScale{out, in, 2, n}))
 	r.must(r.stream.Synchronize())
 	for i, got := range words {
 		want := 2*(uint64(i)+5) + uint64(i)
@@ -59,7 +59,7 @@ func TestPointersTellWhereTheyPoint(t *testing.T) {
 	info, err := r.device.Pointer(a + 5000)
 	r.must(err)
 	cudatest.Findings()
-	expect.That(t, info.Type == device.MemoryDevice && info.Ordinal == 0 && !info.Managed && info.Device == a+5000,
+	expect.That(t, info.OnDevice && info.Ordinal == 0 && !info.Managed && info.Device == a+5000,
 		"device memory: %+v", info)
 	expect.That(t, info.Start == a && info.Size >= n, "of %d bytes at %#x: %+v", n, a, info)
 	_, b := r.host(n / 8)
@@ -67,11 +67,11 @@ func TestPointersTellWhereTheyPoint(t *testing.T) {
 	r.must(err)
 	address, err := r.device.HostAddress(b)
 	r.must(err)
-	if info.Type != device.MemoryHost || info.Host != uintptr(unsafe.Pointer(&b[0])) || info.Device != address {
+	if info.OnDevice || info.Host != uintptr(unsafe.Pointer(&b[0])) || info.Device != address {
 		t.Errorf("page-locked memory: %+v", info)
 	}
 	pageable := anonymous(r, 4096)
 	info, err = r.device.Pointer(device.Address(uintptr(unsafe.Pointer(&pageable[0]))))
 	r.must(err)
-	expect.That(t, info.Type == device.MemoryUnknown, "pageable memory: %+v", info)
+	expect.That(t, info == device.PointerInfo{}, "pageable memory: %+v", info)
 }

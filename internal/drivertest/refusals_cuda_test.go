@@ -25,7 +25,7 @@ func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
 		after := cudatest.NowLive(t)
 		expect.That(t, after == before, "%s refuses: there was %+v, there is %+v", function, before, after)
 	}
-	expect.OK(t, r.device.Lost())
+	expect.OK(t, r.stream.Synchronize())
 }
 
 func TestDeviceWithoutRoomDoesNotOpen(t *testing.T) {
@@ -45,12 +45,11 @@ func callsOf(r *rig) map[string]func() error {
 	memory := anonymous(r, 4096)
 	return map[string]func() error{
 		"cuMemGetInfo_v2":              func() error { _, _, err := r.device.Memory(); return err },
-		"cuCtxGetCurrent":              r.device.Synchronize,
-		"cuCtxPushCurrent_v2":          r.device.Synchronize,
-		"cuCtxSynchronize":             r.device.Synchronize,
+		"cuCtxGetCurrent":              r.stream.Synchronize,
+		"cuCtxPushCurrent_v2":          r.stream.Synchronize,
 		"cuMemAlloc_v2":                func() error { _, err := r.device.Alloc(8); return err },
 		"cuMemHostAlloc":               func() error { _, err := r.device.HostAlloc(8); return err },
-		"cuMemHostRegister_v2":         func() error { return r.device.Register(memory, 0) },
+		"cuMemHostRegister_v2":         func() error { return r.device.Register(memory, false) },
 		"cuMemHostGetDevicePointer_v2": func() error { _, err := r.device.HostAddress(host); return err },
 		"cuPointerGetAttribute":        func() error { _, err := r.device.Pointer(a); return err },
 		"cuIpcGetMemHandle":            func() error { _, err := r.device.ExportMemory(a); return err },
@@ -58,11 +57,11 @@ func callsOf(r *rig) map[string]func() error {
 			_, err := r.device.ImportMemory(device.IPCHandle{})
 			return err
 		},
-		"cuModuleLoadDataEx":          func() error { _, err := r.device.Load(drivertestPTX); return err },
+		"cuModuleLoadDataEx":          func() error { _, err := loadDrivertestKernels(r.device); return err },
 		"cuModuleGetFunction":         func() error { _, err := loadDrivertestKernels(r.device); return err },
 		"cuFuncGetAttribute":          func() error { _, err := loadDrivertestKernels(r.device); return err },
-		"cuCtxGetStreamPriorityRange": func() error { _, err := r.device.NewStream(device.PriorityHigh); return err },
-		"cuStreamCreateWithPriority":  func() error { _, err := r.device.NewStream(device.PriorityLow); return err },
+		"cuCtxGetStreamPriorityRange": func() error { _, err := r.device.NewStream(); return err },
+		"cuStreamCreateWithPriority":  func() error { _, err := r.device.NewStream(); return err },
 		"cuStreamSynchronize":         r.stream.Synchronize,
 		"cuStreamQuery":               func() error { _, err := r.stream.Query(); return err },
 		"cuStreamWaitEvent":           func() error { return r.stream.Wait(timed) },
@@ -71,7 +70,7 @@ func callsOf(r *rig) map[string]func() error {
 		"cuMemcpyDtoDAsync_v2":        func() error { return r.stream.Copy(a, a+2048, 8) },
 		"cuMemsetD32Async":            func() error { return r.stream.Fill32(a, 1, 1) },
 		"cuLaunchKernel": func() error {
-			return r.kernels.poke.Launch(r.stream, device.Dim(1), device.Dim(1), 0, devicePoke{a, 1})
+			return r.kernels.poke.Launch(r.stream, 1, 1, 0, devicePoke{a, 1})
 		},
 		"cuEventCreate":           func() error { _, err := r.device.NewEvent(device.Untimed); return err },
 		"cuEventRecord":           func() error { return r.stream.Record(timed) },

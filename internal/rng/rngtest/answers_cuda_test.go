@@ -27,7 +27,7 @@ func open(t *testing.T) *bench {
 	gpu, err := device.Open(0)
 	expect.Ensure(t, err == nil,
 		"%v; for the simulated one run make cudasim and set KHOP_CUDA_DRIVER=dist/libcudasim.so", err)
-	stream := expect.Must(gpu.NewStream(device.PriorityLow))(t)
+	stream := expect.Must(gpu.NewStream())(t)
 	kernels := expect.Must(loadAnswersKernels(gpu))(t)
 	t.Cleanup(func() {
 		for _, err := range []error{kernels.Close(), stream.Close(), gpu.Close()} {
@@ -68,7 +68,7 @@ func TestDeviceDrawsWhatTheHostDraws(t *testing.T) {
 	}
 	in = append(in[:len(in)-7], 0, 0, 0, 0, math.MaxUint64, math.MaxUint64, math.MaxUint64)
 	out := run[uint64](b, in, 6*n, func(in, out device.Address) error {
-		return b.kernels.rngAnswers.Launch(b.stream, device.Dim(4), device.Dim(256), 0, deviceDraws{in, out, n})
+		return b.kernels.rngAnswers.Launch(b.stream, 4, 256, 0, deviceDraws{in, out, n})
 	})
 	for i := range n {
 		q := in[7*i : 7*i+7]
@@ -101,7 +101,7 @@ func TestDeviceSubsetsAreFloyds(t *testing.T) {
 					continue
 				}
 				got := run[int64](b, streams, sets*int(k), func(in, out device.Address) error {
-					return b.kernels.rngSubsets.Launch(b.stream, device.Dim(2), device.Dim(64), 0,
+					return b.kernels.rngSubsets.Launch(b.stream, 2, 64, 0,
 						deviceSubsets{in, out, sets, k, n, wide})
 				})
 				for i := range want {

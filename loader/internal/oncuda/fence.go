@@ -142,7 +142,7 @@ func (f *cudaFence) Host(t unified.Tensor) (host unified.Tensor, err error) {
 		return t, nil
 	}
 	if f.down == nil {
-		if f.down, err = f.NewStream(device.PriorityLow); err != nil {
+		if f.down, err = f.NewStream(); err != nil {
 			return host, err
 		}
 	}

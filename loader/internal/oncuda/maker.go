@@ -37,10 +37,10 @@ func (d *Processor) OpenMaker(p *plan.Plan, columns []*tiers.Column, ledger *pin
 			err = errors.Join(err, m.Close())
 		}
 	}()
-	if m.picks, err = d.NewStream(device.PriorityLow); err != nil {
+	if m.picks, err = d.NewStream(); err != nil {
 		return nil, err
 	}
-	if m.columns, err = d.NewStream(device.PriorityLow); err != nil {
+	if m.columns, err = d.NewStream(); err != nil {
 		return nil, err
 	}
 	if m.sampled, err = d.NewEvent(device.Untimed); err != nil {

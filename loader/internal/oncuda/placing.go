@@ -154,7 +154,7 @@ func (d *Processor) Place(ctx context.Context, of *plan.Plan) error {
 		return err
 	}
 	p := &placer{d: d, plan: of, ctx: ctx, rest: rest, total: of.Set.SourceBytes().Total()}
-	if p.stream, err = d.NewStream(device.PriorityLow); err != nil {
+	if p.stream, err = d.NewStream(); err != nil {
 		return err
 	}
 	defer p.stream.Close()

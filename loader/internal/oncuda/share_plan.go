@@ -106,7 +106,7 @@ func measureCost(group []*placer) (cost readCost, err error) {
 			return cost, err
 		}
 	}
-	stream, err := near.NewStream(device.PriorityLow)
+	stream, err := near.NewStream()
 	if err != nil {
 		return cost, err
 	}

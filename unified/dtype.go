@@ -148,6 +148,12 @@ func ParseDType(name string) (DType, error) {
 	return d, nil
 }
 
+// UnmarshalText is the inverse of String.
+func (d *DType) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDType(string(text))
+	return err
+}
+
 // Half and BHalf are the storage of Float16 and BFloat16 elements.
 type (
 	Half  uint16

@@ -154,7 +154,7 @@ func exits(data, unsplit, empty, list string) []exit {
 		{"convert " + list + " " + empty + "/small.khop --max-memory 1kB", exitFailed, "allow at least"},
 		{"convert " + empty + "/none x.khop", exitFailed, "none"},
 		{"generate nosuch x", exitUsage, "sbm"},
-		{"generate sbm " + empty + "/x --nodes -5", exitUsage, "-5 nodes"},
+		{"generate sbm " + empty + "/x --nodes -5", exitUsage, "--nodes is -5"},
 		{"generate sbm " + empty + "/no/such/folder", exitFailed, "no such file"},
 		{"completion tcsh", exitUsage, "bash"},
 		{"bench " + unsplit + " --batches 0", exitUsage, "not a number from 1 to 2147483647"},

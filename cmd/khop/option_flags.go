@@ -16,7 +16,6 @@ import (
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // optionFlags are flags of loaders, of all samplers, and of servers.
@@ -121,14 +120,7 @@ func (f *optionFlags) set(said option.Said) (err error) {
 		}
 	}
 	if f.door == "serve" {
-		all := f.of(ofServer())
-		i := slices.IndexFunc(all, func(o option.Option) bool { return o.Path == "IndexDType" })
-		if name, ok := said[all[i].Name].(string); ok && name != all[i].Default {
-			if said[all[i].Name], err = unified.ParseDType(name); err != nil {
-				return err
-			}
-		}
-		return option.Apply(&f.server, all, said)
+		return option.Apply(&f.server, f.of(ofServer()), said)
 	}
 	return nil
 }

@@ -47,8 +47,8 @@ type tagged interface {
 // tagged returns those commands by name.
 func (c *commands) tagged() map[string]tagged {
 	return map[string]tagged{
-		"bench": &c.Bench, "generate": &c.Generate, "partition": &c.Partition, "plan": &c.Plan,
-		"sample": &c.Sample, "serve": &c.Serve,
+		"bench": &c.Bench, "convert": &c.Convert, "generate": &c.Generate, "partition": &c.Partition,
+		"plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve,
 	}
 }
 
@@ -93,6 +93,9 @@ func flagField(o *option.Option) reflect.StructField {
 	}
 	if value := cmp.Or(o.Value, o.Default); value != "" && (o.Value != "" || !o.IsList()) {
 		tags = append(tags, "placeholder", value) // unlike a default that is a text it has no quotes
+	}
+	if o.Sets > 0 {
+		tags = append(tags, "xor", o.Path) // it takes one value
 	}
 	if o.Required {
 		tags = append(tags, "required", "true")

@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -66,48 +67,47 @@ const (
 	AddLoops
 )
 
-// Options say how to convert. The zero value recognises everything.
+// Options say how to convert. The zero value recognises everything. Package internal/option reads the tags. Shares have
+// a digest of all fields, in this order.
 type Options struct {
-	// From names the kind of the source (see Kinds); "" recognises it.
-	From      string
-	Direction Direction
-	Merge     Merge
-	Loops     Loops
-	// ByTime orders the edges of a destination by the column "time", not by their source.
-	ByTime bool
-	// RelationsAsTypes makes an edge type of each relation of a knowledge graph.
-	RelationsAsTypes bool
-	// Features and Labels are .npy files with a row a node: features [n, width] of any number type, labels [n] of
-	// integers. They go beside, or in place of, what the source has.
-	Features, Labels string
+	// From names the kind of the source (see Kinds).
+	From      string    `value:"KIND" help:"Kind of the source; recognised without it."`
+	Direction Direction `switches:"directed,symmetrise"`
+	Merge     Merge     `name:"dedupe" choices:"no,first,sum,max" default:"no" help:"..."`
+	Loops     Loops     `name:"self-loops" choices:"keep,drop,add" default:"keep" help:"Self-loops:"`
+	ByTime    bool      `help:"Order the edges of a node by their column time."`
+	// RelationsAsTypes is for knowledge graphs.
+	RelationsAsTypes bool `help:"Make an edge type of each relation of a knowledge graph."`
+	// Features and Labels are .npy files: features [n, width] of any number type, labels [n] of integers. They go
+	// beside, or in place of, what the source has.
+	Features string `value:"FILE" help:".npy file with a row of features a node."`
+	Labels   string `value:"FILE" help:".npy file with a label a node."`
 	// Columns name the fields of an edge list, see edgelist.Options.
-	Columns []string
-	// IDs says what the ids of an edge list are: "auto" (or ""), "numbers", "names".
-	IDs string
-	// FeatureDType is what rows of floating-point numbers a node are stored as: one of 16 bits, or Int8 with a scale
-	// a row in a column of its own, "feature_scale" for "feature". Invalid: as they are.
-	FeatureDType unified.DType
-	// RowStride makes the rows of columns of nodes that have several numbers longer, by zeros, to a multiple of so many
-	// bytes: a power of two from 8 to 65,536; 0: as they are.
-	RowStride int64
-	// Reorder says how nodes are numbered anew. Their numbers in the source are kept as the column "old_id".
-	Reorder Reorder
+	Columns []string `value:"NAME" help:"Names of an edge list's fields, in order."`
+	IDs     string   `choices:"auto,numbers,names" default:"auto" help:"Ids of an edge list:"`
+	// FeatureDType is what rows of floating-point numbers a node are stored as; Int8 has a scale a row in a column of
+	// its own, "feature_scale" for "feature".
+	FeatureDType unified.DType `choices:"float16,bfloat16,int8" empty:"as-is" default:"as-is" help:"..."`
+	// RowStride is a power of two from 8 to 65,536, for columns of nodes that have several numbers; 0: rows stay as
+	// they are.
+	RowStride int64 `value:"BYTES" help:"Pad rows of node columns with zeros to a multiple of BYTES."`
+	// Reorder keeps the numbers that nodes have in the source as the column "old_id".
+	Reorder Reorder `default:"no" help:"Renumber the nodes:"`
 	// Heat is asked for scores of nodes by ByHeat.
 	Heat Heat
-	// Share writes one share of the dataset: the in-edges of the nodes in part Number of Of equal parts. Merge joins
-	// shares. The zero value writes all.
-	Share Share
-	// SkipBad is how many bad lines of a text may be left out. Result counts them, and its notes name the first.
-	SkipBad int64
-	// DryRun reads the source and says what would be written and taken, but writes nothing. Result's counts of edges
-	// and bytes are bounds then, its peaks what is expected.
-	DryRun bool
-	// Force replaces a dataset that is there.
-	Force bool
+	// Share writes the in-edges of the nodes in part Number of Of equal parts. Merge joins shares. The zero value
+	// writes all.
+	Share Share `name:"partition" kind:"text" value:"I/N" help:"Write share I of N; khop merge joins shares."`
+	// SkipBad counts lines of texts. Result has their number, and its notes name the first.
+	SkipBad int64 `default:"0" range:"0," help:"Leave out up to so many bad lines of an edge list, and list them."`
+	// DryRun reads the source. Result's counts of edges and bytes are bounds then, its peaks what is expected.
+	DryRun bool `help:"Say what would be written and taken, and write nothing."`
+	Force  bool `help:"Replace a dataset that is there."`
 	// MemoryLimit bounds, in bytes, what reading the source and ordering the edges take together, beside some megabytes
-	// of buffers; 0: a quarter of what the machine has free. Settle lowers it to what the control group leaves.
-	MemoryLimit int64
-	Progress    formats.Progress
+	// of buffers. Settle lowers it to what the control group leaves.
+	MemoryLimit int64 `name:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
+
+	Progress formats.Progress
 	// Log, if set, is told what is understood and what is about to happen, a line at a time.
 	Log func(line string)
 }
@@ -290,18 +290,18 @@ func (c *conversion) unchanged() error {
 // checkOptions refuses options that the kind of the source does not take.
 func (c *conversion) checkOptions(r *source.Reader) error {
 	for _, o := range []struct {
-		set            bool
-		option, allows string
+		set           bool
+		field, allows string
 	}{
-		{c.opt.Columns != nil, "--columns", "columns"},
-		{c.opt.IDs != "" && c.opt.IDs != "auto", "--ids", "ids"},
-		{c.opt.SkipBad > 0, "--skip-bad", "skip-bad"},
-		{c.opt.RelationsAsTypes, "--relations-as-types", "relations"},
-		{c.opt.Features != "", "--features", "tables"},
-		{c.opt.Labels != "", "--labels", "tables"},
+		{c.opt.Columns != nil, "Columns", "columns"},
+		{c.opt.IDs != "" && c.opt.IDs != "auto", "IDs", "ids"},
+		{c.opt.SkipBad > 0, "SkipBad", "skip-bad"},
+		{c.opt.RelationsAsTypes, "RelationsAsTypes", "relations"},
+		{c.opt.Features != "", "Features", "tables"},
+		{c.opt.Labels != "", "Labels", "tables"},
 	} {
 		if o.set && !slices.Contains(r.Options, o.allows) {
-			return fmt.Errorf("%w: %s is for edge lists and the like, %s is: %s", ErrOptions, o.option, c.src,
+			return option.Errorf(ErrOptions, c.opt, o.field, " is for edge lists and the like, %s is: %s", c.src,
 				r.Title)
 		}
 	}

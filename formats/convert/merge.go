@@ -52,7 +52,7 @@ func JoinShares(ctx context.Context, shares []string, dst string, opt MergeOptio
 			return nil, fmt.Errorf("%w: %s is not a share: convert with --partition makes one", ErrOptions,
 				paths.Text(path))
 		}
-		if p.share, err = ParseShare(text); err != nil {
+		if err := p.share.UnmarshalText([]byte(text)); err != nil {
 			return nil, fmt.Errorf("%s: %w", paths.Text(path), err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -97,8 +98,15 @@ func (c *conversion) reorder(ctx context.Context, o *order) error {
 	return c.renumber(ctx, m)
 }
 
-// String returns the option's word.
-func (r Reorder) String() string { return [...]string{"no", "degree", "bfs", "rcm", "hot"}[r] }
+var reorders = []string{"no", "degree", "bfs", "rcm", "hot"}
+
+// String returns the name on the command line.
+func (r Reorder) String() string { return enum.Name(reorders, r) }
+
+// UnmarshalText is the inverse of String.
+func (r *Reorder) UnmarshalText(text []byte) error {
+	return enum.Parse(ErrOptions, "order", reorders, text, r)
+}
 
 // byType puts the nodes of each type together, in the order that they have, and numbers them.
 func (m *numbering) byType() {

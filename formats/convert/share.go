@@ -30,19 +30,21 @@ const (
 // maxShares is the greatest number of shares.
 const maxShares = 1 << 12
 
-// ParseShare reads "3/8"; ErrOptions for anything else.
-func ParseShare(text string) (s Share, err error) {
-	number, of, ok := strings.Cut(text, "/")
+// UnmarshalText reads "3/8"; ErrOptions for anything else.
+func (s *Share) UnmarshalText(text []byte) (err error) {
+	var read Share
+	number, of, ok := strings.Cut(string(text), "/")
 	if ok {
-		s.Number, err = strconv.Atoi(number)
+		read.Number, err = strconv.Atoi(number)
 	}
 	if ok && err == nil {
-		s.Of, err = strconv.Atoi(of)
+		read.Of, err = strconv.Atoi(of)
 	}
-	if !ok || err != nil || s.Of == 0 {
-		return Share{}, fmt.Errorf("%w: share %q: the third of eight is 3/8", ErrOptions, text)
+	if !ok || err != nil || read.Of == 0 {
+		return fmt.Errorf("%w: share %q: the third of eight is 3/8", ErrOptions, text)
 	}
-	return s, s.check()
+	*s = read
+	return s.check()
 }
 
 func (s Share) check() error {

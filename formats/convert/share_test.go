@@ -122,7 +122,8 @@ func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
 
 func TestSharesAreReadAsTheyAreWritten(t *testing.T) {
 	for _, s := range []Share{{1, 1}, {3, 8}, {4096, 4096}} {
-		got, err := ParseShare(s.String())
+		var got Share
+		err := got.UnmarshalText([]byte(s.String()))
 		expect.That(t, got == s && err == nil, "%v: %v, %v", s, got, err)
 	}
 	for text, says := range map[string]string{
@@ -133,7 +134,8 @@ func TestSharesAreReadAsTheyAreWritten(t *testing.T) {
 		"1/-1":   "share 1/-1: shares are 1/n to n/n, and n is at most 4096",
 		"1/4097": "share 1/4097: shares are 1/n to n/n, and n is at most 4096",
 	} {
-		s, err := ParseShare(text)
+		var s Share
+		err := s.UnmarshalText([]byte(text))
 		expect.That(t, errors.Is(err, ErrOptions) && strings.HasSuffix(err.Error(), says), "%q: %v, %v", text, s, err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // A Fault is what golden files hold of an error. Its sentence stands in one table for all packages, see SentenceKey.
@@ -45,7 +47,8 @@ func FaultOf(err error, dir string) Fault {
 		break
 	}
 	for { // what Join puts around one error is no part of the sentence
-		if _, ok := what.(interface{ Unwrap() []error }); !ok || inner(what) == nil {
+		_, says := what.(*option.Error) // a sentence of its own
+		if _, ok := what.(interface{ Unwrap() []error }); !ok || says || inner(what) == nil {
 			break
 		}
 		what = inner(what)

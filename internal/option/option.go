@@ -11,7 +11,8 @@
 //	empty    the text that stands for nothing: no column, an empty list
 //	range    least and greatest value, with a comma; one may be left out
 //	kind     size (bytes, such as 4GB), path
-//	choices  what a text may be, with commas
+//	choices  what a text may be, or the names of the values 0, 1, ... of a number, with commas
+//	switches the names of the values 1, 2, ... of a number, each a switch of its own
 //	value    what stands for the value in help
 //	for      the samplers that take it, where not all that have the struct do
 //	of       the commands that take it, with commas, where not all that have the struct do; go: no door but Go
@@ -20,7 +21,7 @@
 //	short    a value that has a switch of its name, too: resident, for --residence resident
 //	id       its name in a fingerprint, where it always stands; without, it stands there if it is not zero, as key
 //	required true: there is no default
-//	help     one sentence; "..." where it is long: in help.go
+//	help     one sentence; "..." where it is long: in help.go; after a colon at its end come the choices
 //	same     the option of another struct whose other tags these are
 package option
 
@@ -52,6 +53,7 @@ type Option struct {
 	Doors    []string // commands; nil: all that have the struct
 	With     string   // the option that it belongs to
 	Short    string   // a value that is a switch, too
+	Sets     int      // of a switch: the value that it stands for; 0 for true
 	Required bool
 	CPU      bool // a sampler with it does not run on devices
 	Same     string
@@ -99,6 +101,12 @@ func fields(t reflect.Type, index []int, path, group string) (all []Option) {
 				}
 			}
 			all = append(all, o)
+		case tag.Get("switches") != "":
+			for n, name := range list(tag.Get("switches")) {
+				o := newOption(f, at, path, group)
+				o.Name, o.Kind, o.Choices, o.Help, o.Sets = name, "bool", nil, long[name], n+1
+				all = append(all, o)
+			}
 		case f.Type.Kind() == reflect.Struct && tag == "":
 			inner := group
 			if inner == "" {
@@ -130,10 +138,14 @@ func newOption(f reflect.StructField, index []int, path, group string) Option {
 	if o.Help == "..." {
 		o.Help = long[o.Name]
 	}
-	if o.Kind, o.Choices = kindOf(f.Type, tag.Get("kind")); tag.Get("choices") != "" {
-		o.Kind, o.Choices = "choice", list(tag.Get("choices"))
+	if o.Choices = list(tag.Get("choices")); o.Choices != nil {
+		o.Kind = "choice"
 	} else {
+		o.Kind, o.Choices = kindOf(f.Type, tag.Get("kind"))
 		o.names = len(o.Choices)
+	}
+	if strings.HasSuffix(o.Help, ":") {
+		o.Help += " " + strings.Join(o.Choices, ", ") + "."
 	}
 	if o.empty != "" && o.Kind == "choice" {
 		o.Choices = append([]string{o.empty}, o.Choices...)

@@ -153,6 +153,16 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 		return nil
 	}
 	switch {
+	case o.Sets > 0:
+		if text == "true" {
+			at.SetUint(uint64(o.Sets))
+		}
+	case o.Kind == "choice" && at.CanUint():
+		n := slices.Index(o.Choices, text)
+		if n < 0 {
+			return fmt.Errorf("must be one of %s, not %q", strings.Join(o.Choices, ", "), text)
+		}
+		at.SetUint(uint64(n))
 	case o.Kind == "size":
 		return parseSize(at, text)
 	case o.Kind == "duration":

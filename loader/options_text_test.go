@@ -1,12 +1,19 @@
 package loader_test
 
 import (
+	"encoding"
+	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	tags "github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -65,5 +72,109 @@ func TestOptionsArePrintedAndReadBack(t *testing.T) {
 		if o, err := loader.ParseOptions(text); !errors.Is(err, loader.ErrOptions) {
 			t.Errorf("%s: %+v, %v", text, o, err)
 		}
+	}
+}
+
+// names are texts that the text form of options could trip over.
+var names = []string{"w", "a,b", `a\,"b"`, "a=1;b", "*", "-", " ", "größe", "null", "true", "1", "{}", "--x", "a_b"}
+
+// drawOption puts a value that an option takes into its field.
+func drawOption(t *testing.T, r *rand.Rand, o *tags.Option, at reflect.Value) {
+	bound := func(text string, otherwise float64) float64 {
+		if x, err := strconv.ParseFloat(text, 64); err == nil {
+			return x
+		}
+		return otherwise
+	}
+	least, most := bound(o.Least, 0), bound(o.Most, 1<<40)
+	switch {
+	case o.Kind == "partition": // which has no text
+	case o.Choices != nil && at.Kind() != reflect.Slice:
+		name := o.Choices[r.IntN(len(o.Choices))]
+		err := at.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(name))
+		expect.Ensure(t, err == nil || name == "none", "%s: %v", name, err) // which is no law of negatives
+	case at.Kind() == reflect.Pointer:
+		at.Set(reflect.New(at.Type().Elem()))
+		at.Elem().SetInt(int64(r.Uint64()))
+	case o.Kind == "fanouts":
+		list := make([]int, 1+r.IntN(3))
+		for i := range list {
+			list[i] = r.IntN(20) - 1
+		}
+		at.Set(reflect.ValueOf(list))
+	case at.Kind() == reflect.Slice:
+		at.Set(reflect.MakeSlice(at.Type(), r.IntN(4), 4))
+		for i := range at.Len() {
+			drawOption(t, r, &tags.Option{Choices: o.Choices}, at.Index(i))
+		}
+	case at.Kind() == reflect.Bool:
+		at.SetBool(r.IntN(2) == 0)
+	case at.Kind() == reflect.String:
+		at.SetString(names[r.IntN(len(names))])
+	case at.CanFloat():
+		at.SetFloat(least + r.Float64()*(min(most, 1e9)-least))
+	case at.CanUint() && o.Most == "":
+		at.SetUint(r.Uint64() >> (64 - at.Type().Bits()))
+	case at.CanUint():
+		at.SetUint(r.Uint64N(uint64(most) + 1))
+	default:
+		at.SetInt(int64(least) + r.Int64N(int64(most-least)+1))
+	}
+}
+
+// drawOptions draws some of the options of a struct that a pointer leads to.
+func drawOptions(t *testing.T, r *rand.Rand, options any, of []tags.Option) {
+	v := reflect.ValueOf(options).Elem()
+	for i := range of {
+		at := v
+		for _, name := range strings.Split(of[i].Path, ".") {
+			at = at.FieldByName(name)
+		}
+		if r.IntN(3) == 0 || of[i].Name == "length" { // of which 0 is none in Go, and the default elsewhere
+			drawOption(t, r, &of[i], at)
+		}
+		if by := v.FieldByName("PerType"); of[i].Kind == "fanouts" && by.IsValid() && r.IntN(2) == 0 {
+			list := reflect.New(at.Type()).Elem()
+			drawOption(t, r, &of[i], list)
+			by.Set(reflect.MakeMap(by.Type()))
+			by.SetMapIndex(reflect.ValueOf("writes;a=b"), list)
+		}
+	}
+}
+
+func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
+	seed := expect.Seed(t)
+	for i := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, i))
+		kind := &samplers.All[i%uint64(len(samplers.All))]
+		sampler := reflect.New(reflect.TypeOf(expect.Must(kind.Take(nil))(t)))
+		sampler.Elem().Set(reflect.ValueOf(expect.Must(kind.Take(nil))(t)))
+		drawOptions(t, r, sampler.Interface(), kind.Options())
+		o := loader.Options{Sampler: sampler.Elem().Interface().(sampling.Sampler)}
+		drawOptions(t, r, &o, tags.Of(o))
+		again, err := loader.ParseOptions(o.String())
+		expect.That(t, err == nil && reflect.DeepEqual(o, again), "case %d, %s:\n%+v\n%+v, %v", i, o, o, again, err)
+		// A door takes the default of what is not said.
+		said, d := tags.Said{}, map[string]json.RawMessage{}
+		expect.OK(t, json.Unmarshal([]byte(o.String()), &d))
+		for key, value := range d {
+			said[strings.ReplaceAll(key, "_", "-")] = tags.Say(value)
+		}
+		kind = expect.Must(samplers.Named(said.Text("sampler")))(t)
+		door := reflect.New(sampler.Type().Elem())
+		door.Elem().Set(reflect.ValueOf(expect.Must(kind.Make(said))(t)))
+		tags.Fill(sampler.Interface())
+		tags.Fill(door.Interface())
+		want := tags.Document(sampler.Elem().Interface(), kind.Options())
+		got := tags.Document(door.Elem().Interface(), kind.Options())
+		for _, of := range kind.Options() {
+			key := of.Key()
+			if said[of.Name] != nil || of.Kind != "fanouts" && of.Kind != "list" { // whose zeros are no defaults
+				expect.That(t, reflect.DeepEqual(want[key], got[key]), "case %d, %s: %s is %v", i, o, key, got[key])
+			}
+		}
+		other := loader.Options{Sampler: o.Sampler}
+		expect.OK(t, tags.Apply(&other, tags.Of(other), said))
+		expect.That(t, tags.Filled(o).String() == tags.Filled(other).String(), "case %d, %s: %s", i, o, other)
 	}
 }

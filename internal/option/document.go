@@ -26,8 +26,8 @@ func (o *Option) stands(v reflect.Value, of []Option) bool {
 	zero := func(o *Option) bool {
 		return v.FieldByIndex(o.index).IsZero() && (o.perType == nil || v.FieldByIndex(o.perType).IsZero())
 	}
-	group := func(name string) bool { // some option that belongs to this one is said
-		return slices.ContainsFunc(of, func(p Option) bool { return p.With == name && !zero(&p) })
+	group := func(name string) bool { // this one, or some option that belongs to it, is said
+		return slices.ContainsFunc(of, func(p Option) bool { return (p.With == name || p.Name == name) && !zero(&p) })
 	}
 	switch {
 	case !zero(o):

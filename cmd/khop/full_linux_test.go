@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -57,9 +56,7 @@ func (w *writers) command(i int, target string) []string {
 func (w *writers) run(t *testing.T, what, dir string, args []string, shell string) (failed bool) {
 	t.Helper()
 	target := filepath.Join(dir, "target")
-	cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-c", shell + "exec \"$0\" \"$@\"", os.Args[0]},
-		args...)...)
-	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
+	cmd := process(t, "bash", append([]string{"-c", shell + "exec \"$0\" \"$@\"", program(t)}, args...)...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	_ = cmd.Run()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,8 +77,8 @@ func sharedMemory(t *testing.T) (names []string) {
 // killSample kills a "khop sample" that has made so many batches, and returns how many files without a name it had.
 func killSample(t *testing.T, batches int, data, scratch string, how []string) (hidden int) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{"sample", data, "--digest", "--epoch", "0"}, how...)...)
-	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "TMPDIR="+scratch)
+	cmd := process(t, program(t), append([]string{"sample", data, "--digest", "--epoch", "0"}, how...)...)
+	cmd.Env = append(cmd.Env, "TMPDIR="+scratch)
 	out := expect.Must(cmd.StdoutPipe())(t)
 	expect.OK(t, cmd.Start())
 	for lines := bufio.NewScanner(out); batches > 0 && lines.Scan(); {

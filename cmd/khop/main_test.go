@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -41,6 +43,24 @@ func khopIn(ctx context.Context, args ...string) (stdout, stderr string, code in
 	var out, err strings.Builder
 	code = run(ctx, args, &out, &err, false)
 	return out.String(), err.String(), code
+}
+
+// program is what runs as khop in a process of its own: what KHOP names, which is as it is released and starts sooner,
+// else this test.
+func program(t *testing.T) string {
+	t.Helper()
+	path := cmp.Or(os.Getenv("KHOP"), os.Args[0])
+	_, err := os.Stat(path) // so that go test knows a result of another program from this one's
+	expect.OK(t, err)
+	return path
+}
+
+// process is a program that runs until the test ends at most. Where it is this test, it stands for khop.
+func process(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
+	return cmd
 }
 
 // must runs a command line that has to succeed and returns what it prints.

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,16 +15,10 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// program runs the command line in a process of its own, which gets the bytes as they are: of the program that KHOP
-// names, which starts sooner than this test.
-func program(t *testing.T, args ...string) (stdout, stderr string, code int) {
+// apart runs the command line in a process of its own, which gets the bytes as they are.
+func apart(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	name := cmp.Or(os.Getenv("KHOP"), os.Args[0])
-	if _, err := os.Stat(name); err != nil { // so that go test knows a result of another program from this one's
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
+	cmd := process(t, program(t), args...)
 	var out, err strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &err
 	_ = cmd.Run()
@@ -47,7 +39,7 @@ func TestPathsAreTakenByteForByte(t *testing.T) {
 	dir := oddDir(t)
 	done := func(args ...string) string {
 		t.Helper()
-		out, err, code := program(t, args...)
+		out, err, code := apart(t, args...)
 		expect.Ensure(t, code == exitDone && utf8.ValidString(out) && utf8.ValidString(err),
 			"khop %q: status %d, %q, %q", args, code, out, err)
 		return out
@@ -96,7 +88,7 @@ func TestPathsThatAreNoTextAreQuotedInErrors(t *testing.T) {
 		{"nosuch\xff\x1b[2J"}, {"info", dir, "more\xff\x1b[2J"}, {"sample", dir, "--nosuch\xff\x1b[2J"},
 		{"serve", dir, "--socket", dir + "/socket\xff\x1b[2J"},
 	} {
-		_, err, code := program(t, args...)
+		_, err, code := apart(t, args...)
 		if code == exitDone || !utf8.ValidString(err) || strings.ContainsRune(err, '\x1b') ||
 			!strings.Contains(err, `\xff`) {
 			t.Errorf("khop %q: status %d, %q", args, code, err)

@@ -49,8 +49,7 @@ func TestAnInterruptedCommandLeavesTheOldDataset(t *testing.T) {
 // interrupt runs a command, interrupts it when the workspace beside the dataset is there, and returns its exit status.
 func interrupt(t *testing.T, data string, command []string) int {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], command...)
-	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
+	cmd := process(t, program(t), command...)
 	expect.OK(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

@@ -35,8 +35,7 @@ func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "feed",
 func startServer(t *testing.T, args ...string) *served {
 	t.Helper()
 	socket := socketPath(t)
-	cmd := exec.Command(os.Args[0], append([]string{"serve", "--socket", socket, "--json"}, args...)...)
-	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
+	cmd := process(t, program(t), append([]string{"serve", "--socket", socket, "--json"}, args...)...)
 	s := &served{Cmd: cmd, stderr: &strings.Builder{}}
 	cmd.Stderr = s.stderr
 	out := expect.Must(cmd.StdoutPipe())(t)
@@ -154,9 +153,8 @@ func TestServeEndsWithItsEpochsAndGoesOnFromItsState(t *testing.T) {
 
 func TestServeEndsWithItsParent(t *testing.T) {
 	socket := socketPath(t)
-	parent := exec.Command("sh", "-c", `"$0" serve "$1" --socket "$2" --parent $$ & read nothing`, os.Args[0], small(t),
+	parent := process(t, "sh", "-c", `"$0" serve "$1" --socket "$2" --parent $$ & read nothing`, program(t), small(t),
 		socket)
-	parent.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
 	in := expect.Must(parent.StdinPipe())(t)
 	defer in.Close()
 	out, err := parent.StdoutPipe() // its child has it too: it ends with both

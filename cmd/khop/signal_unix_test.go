@@ -21,9 +21,7 @@ func TestSignalsEndTheProgram(t *testing.T) {
 	seeds := filepath.Join(t.TempDir(), "seeds.txt")
 	expect.OK(t, os.WriteFile(seeds, bytes.Repeat([]byte("7\n"), 200_000), 0o600))
 	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "sample", data, "--jsonl", "--batch-size", "1", "--seeds",
-			"@"+seeds)
-		cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1")
+		cmd := process(t, program(t), "sample", data, "--jsonl", "--batch-size", "1", "--seeds", "@"+seeds)
 		out := expect.Must(cmd.StdoutPipe())(t)
 		expect.OK(t, cmd.Start())
 		lines := bufio.NewReader(out)

@@ -244,8 +244,8 @@ planted-drawn: cudasim ## plant N faults in kernels, drawn by SEED, and list tho
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/drawn.py --count $(or $(N),40) --seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: cuda-headers
-cuda-headers: ## see that device links with the headers of CUDA 11, 12 and 13
-	@set -e; for major in 11 12 13; do \
+cuda-headers: ## see that device links with the headers of CUDA 11, 12 and 13 (MAJORS=)
+	@set -e; for major in $(or $(MAJORS),11 12 13); do \
 		echo "CUDA $$major"; exports=$$(tools/cuda-env.sh $$major); eval "$$exports"; \
 		go test -tags cuda -c -o /dev/null ./internal/drivertest; \
 	done

@@ -18,8 +18,10 @@ govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.7.0
 requirements=tests/requirements.txt
 started=$SECONDS
 unchecked=
-totals=$(mktemp)
-trap 'rm -f "$totals" "$totals.times"' EXIT
+work=$(mktemp -d)
+totals=$work/totals
+: >"$totals"
+trap 'kill $(jobs -p) 2>/dev/null || :; rm -rf "$work"' EXIT
 
 # Most of a run on a new machine is compiling, so builds differ in as little as can be: all as programs are released
 # (-trimpath), and without cgo where nothing needs it. "go vet" runs once by itself, so "go test" need not.
@@ -32,6 +34,18 @@ step() {
         'NR == 2 {printf "\n== %s (after %d s, %d s of processor)\n", step, s, $1 * 60 + $2 + $3 * 60 + $4}' "$totals.times"
 }
 fail() { printf 'test.sh: %s\n' "$*" >&2; exit 1; }
+
+# What uses one processor, or waits, runs beside what follows.
+begin() { # NAME COMMAND...
+    "${@:2}" >"$work/$1.log" 2>&1 </dev/null &
+    echo $! >"$work/$1.pid"
+}
+end() { # NAME: shows what it said
+    local status=0
+    wait "$(cat "$work/$1.pid")" || status=$?
+    cat "$work/$1.log"
+    [ $status = 0 ] || fail "$1: see above"
+}
 
 # --- what must be there ---------------------------------------------------------------------------------------------
 
@@ -76,12 +90,14 @@ unformatted=$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l 
 [ -z "$unformatted" ] || fail "not gofmt-ed:
 $unformatted"
 
+types_elsewhere() { # and one that is linked; "make cross" compiles for more, which takes minutes
+    (cd tools/crosscheck && go run . ../.. linux/arm64 darwin/arm64 windows/amd64)
+    CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -o /dev/null ./cmd/khop
+}
+begin types types_elsewhere
+
 step "vet"
 CGO_ENABLED=0 go vet ./...
-
-step "types on other systems" # and one that is linked; "make cross" compiles for more, which takes minutes
-(cd tools/crosscheck && go run . ../.. linux/arm64 darwin/arm64 windows/amd64)
-CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -o /dev/null ./cmd/khop
 
 step "modules"
 go mod verify
@@ -108,10 +124,10 @@ else
 fi
 [ -z "$unchecked" ] || [ "${KHOP_VULNCHECK:-}" != required ] || fail "not checked: $unchecked"
 
-# --- tests ----------------------------------------------------------------------------------------------------------
+step "types on other systems"
+end types
 
-work=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null || :; rm -rf "$totals" "$totals.times" "$work"' EXIT
+# --- tests ----------------------------------------------------------------------------------------------------------
 
 # The program as it is released: one for all tests that run it.
 mkdir -p dist
@@ -123,10 +139,11 @@ report=("$PWD/tools/report.py" --totals "$totals")
 strict=("${report[@]}")
 [ -z "${KHOP_TESTDATA:-}" ] || strict+=(--allowed "$PWD/tests/allowed-skips.txt")
 
-# Three packages at a time on two processors: some tests wait most of the time.
+# Three packages at a time on two processors: some tests wait most of the time. Those that take longest come first, so
+# that none of them runs alone in the end.
 export GORACE=atexit_sleep_ms=0 # each program with the race detector sleeps for a second before it ends otherwise
 step "tests with the race detector"
-go test -race -p 3 -timeout 30m -json ./... | "${strict[@]}"
+go test -race -p 3 -timeout 30m -json ./cmd/khop ./loader ./formats/convert ./formats ./sampling ./... | "${strict[@]}"
 
 # What these find beyond the first run is in files for !race or that ask for it, and in packages that compute: the
 # compiler's other code may round in another way, for it fuses multiplications and additions, and assembly takes other
@@ -144,29 +161,32 @@ folders() { go list -f '{{.Dir}}' "$@" | sed "s|^$PWD|.|" | sort; }
 xargs -n 1 dirname <<<"$files" | sort -u | comm -12 - <(folders ./...) | comm -23 - <(folders "${computing[@]}") |
     CGO_ENABLED=0 xargs go test -short -run "^($names)$" -p 3 -timeout 30m -json | "${strict[@]}"
 
-step "modules of their own"
-while IFS= read -r mod; do
-    echo "$mod"
-    workspace=
-    if grep -q '^replace github.com/khop-gnn/khop ' "$mod/go.mod"; then
-        # What it imports of this module is then compiled as above; elsewhere its paths have a version, so it is all anew.
-        workspace=$work/go.work
-        printf 'go 1.25.0\n\nuse (\n\t%s\n\t%s\n)\n' "$PWD" "$PWD/${mod#./}" >"$workspace"
-    fi
-    # Without cgo, as most was compiled; programs of tools compile anew in either way, and bom asks for what cgo brings.
-    (cd "$mod" && export GOWORK=$workspace && { [ -z "$workspace" ] || export CGO_ENABLED=0; } && go vet ./... && go test -count 1 -json ./... | "${report[@]}")
-done < <(find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*' -exec dirname {} \; | sort)
+test_modules() {
+    local mod workspace
+    find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*' -exec dirname {} \; | sort | while IFS= read -r mod; do
+        echo "$mod"
+        workspace=
+        if grep -q '^replace github.com/khop-gnn/khop ' "$mod/go.mod"; then
+            # What it imports of this module is then compiled as above; elsewhere its paths have a version, so it is all anew.
+            workspace=$work/go.work
+            printf 'go 1.25.0\n\nuse (\n\t%s\n\t%s\n)\n' "$PWD" "$PWD/${mod#./}" >"$workspace"
+        fi
+        # Without cgo, as most was compiled; programs of tools compile anew in either way, and bom asks for what cgo brings.
+        (cd "$mod" && export GOWORK=$workspace && { [ -z "$workspace" ] || export CGO_ENABLED=0; } && go vet ./... && go test -count 1 -json ./... | "${report[@]}")
+    done
+}
+
+# Kernels and modules are compiled and tested one after the other, so both use one processor most of the time.
+begin modules test_modules
 
 step "CUDA build"
 TOTALS="$totals" tools/test-cuda.sh
 
-# The package's tests wait for a third of their time, so they run beside the others.
-package_log=$work/package.log
-on_package=
-if [ "$(go env GOOS)" = linux ]; then
-    tools/test-python.sh "$KHOP" >"$package_log" 2>&1 &
-    on_package=$!
-fi
+step "modules of their own"
+end modules
+
+# The package's tests wait for a third of their time.
+[ "$(go env GOOS)" != linux ] || begin package tools/test-python.sh "$KHOP"
 
 step "Python tests"
 python_passed=0
@@ -186,12 +206,9 @@ else
 fi
 
 step "Python package"
-if [ -n "$on_package" ]; then
-    status=0
-    wait $on_package || status=$?
-    cat "$package_log"
-    [ $status = 0 ] || fail "the Python package fails"
-    python_passed=$((python_passed + $(grep -Eo '[0-9]+ passed' "$package_log" | tail -n 1 | grep -Eo '[0-9]+' || echo 0)))
+if [ -f "$work/package.pid" ]; then
+    end package
+    python_passed=$((python_passed + $(grep -Eo '[0-9]+ passed' "$work/package.log" | tail -n 1 | grep -Eo '[0-9]+' || echo 0)))
 else
     echo "not run: the feed is for Linux"
 fi

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/khop-gnn/khop/unified"
 )
@@ -103,12 +104,15 @@ func (w *walker) Read(p []byte) (int, error) {
 
 // Member is an array of a Set.
 type Member struct {
-	Path string // what messages call it
+	Path, Column string // what messages call it
 	// Open opens it at its first element. The caller closes what comes with it.
 	Open func() (*Reader, io.Closer, error)
 	// OpenPlaces is Open where little is read, here and there; nil: it is read from the beginning on alone.
 	OpenPlaces func() (*Reader, io.Closer, error)
 }
+
+// String is what messages call an array.
+func (m Member) String() string { return strings.TrimSuffix(m.Path+": "+m.Column, ": ") }
 
 // Set is arrays by their names: the files of a folder, the members of an archive.
 type Set map[string]Member

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -41,53 +40,10 @@ func readBytes(r io.Reader, h *Header, l *pinned.Ledger) (b []byte, err error) {
 // blockBytes is how much of an array is read at a time: a multiple of the width of every number.
 const blockBytes = 1 << 18
 
-// ReadInts reads a whole array of integers, in row-major order, and converts it as it arrives. l counts 8 bytes an
-// element before any is read, and as many again while columns are turned into rows; what it returns stays counted.
-//
-// Errors: ErrObject, ErrType for what holds no integers, io.ErrUnexpectedEOF where elements are missing,
-// pinned.ErrLimit. An element that int64 cannot hold is an error with its row; floats are taken if each is an integer.
-func ReadInts(r io.Reader, h Header, l *pinned.Ledger) (v []int64, err error) {
-	if err := h.numbers(); err != nil {
-		return nil, err
-	}
-	keep, columns := sat.Mul(8, h.elements), h.Fortran && len(h.Shape) > 1
-	need := keep
-	if columns {
-		need = sat.Mul(2, keep)
-	}
-	if err := l.Take(pinned.Sources, need); err != nil {
-		return nil, fmt.Errorf("%v in 8 bytes an element: %w", &h, err)
-	}
-	defer func() {
-		if err == nil {
-			need -= keep
-		}
-		l.Give(pinned.Sources, need)
-	}()
-	room := h.elements
-	if l.Left() == math.MaxInt64 { // nothing says that there is so much: more is taken as it arrives
-		room = min(room, 1<<13)
-	}
-	v = make([]int64, 0, room)
-	err = EachInts(r, h, func(block []int64, _ int64) error {
-		v = append(v, block...)
-		return nil
-	})
-	if err == nil && columns {
-		var rows *Reader
-		a := Array{DType: unified.Int64, Shape: h.Shape, Fortran: true, Data: unified.FromSlice(v).Bytes()}
-		if rows, err = a.Reader(false); err == nil {
-			v, err = rows.Ints(h.elements)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return v, nil
-}
-
 // EachInts hands the elements of an array of integers on in the order of the file, a block at a time; at is the number
-// of a block's first element. The block is valid until take returns. Errors are those of ReadInts and of take.
+// of a block's first element. The block is valid until take returns. Errors are those of
+// NewReader and of take, and io.ErrUnexpectedEOF where elements are missing. An element that int64 cannot hold is an
+// error with its row; floats are taken if each is an integer.
 func EachInts(r io.Reader, h Header, take func(block []int64, at int64) error) error {
 	x, err := NewReader(r, h)
 	for err == nil && x.Left() > 0 {
@@ -100,20 +56,56 @@ func EachInts(r io.Reader, h Header, take func(block []int64, at int64) error) e
 	return err
 }
 
-// AllInts reads the integers that are left. l counts 8 bytes each, which stay counted.
-func (r *Reader) AllInts(l *pinned.Ledger) ([]int64, error) {
-	all := []int64{}
-	for r.Left() > 0 {
-		part, err := r.Ints(blockBytes)
-		if err != nil {
-			return nil, err
-		}
-		if all, err = source.Grow(l, all, len(part)); err != nil {
-			return nil, err
-		}
+// ReadInts is AllInts of what follows a header. It returns the errors of NewReader too.
+func ReadInts(r io.Reader, h Header, l *pinned.Ledger) ([]int64, error) {
+	x, err := NewReader(r, h)
+	if err != nil {
+		return nil, err
+	}
+	return x.AllInts(l)
+}
+
+// AllInts reads the integers that are left, row-major. l counts 8 bytes each before any is read, which stay counted:
+// pinned.ErrLimit.
+func (r *Reader) AllInts(l *pinned.Ledger) (all []int64, err error) {
+	need := sat.Mul(8, r.Left())
+	if err := l.Take(pinned.Sources, need); err != nil {
+		return nil, fmt.Errorf("%v in 8 bytes an element: %w", &r.Header, err)
+	}
+	rows, give, err := r.rows(context.Background(), l)
+	defer give()
+	room := r.elements
+	if l.Left() == math.MaxInt64 { // nothing says that there is so much: more is taken as it arrives
+		room = min(room, 1<<13)
+	}
+	all = make([]int64, 0, room)
+	for err == nil && rows.Left() > 0 {
+		var part []int64
+		part, err = rows.Ints(blockBytes / max(r.Width, 1))
 		all = append(all, part...)
 	}
+	if err != nil {
+		l.Give(pinned.Sources, need)
+		return nil, err
+	}
 	return all, nil
+}
+
+// rows returns a reader of what is left, row-major: a column-major array is read as a whole, which l counts until give.
+func (r *Reader) rows(ctx context.Context, l *pinned.Ledger) (rows *Reader, give func(), err error) {
+	if !r.Fortran || len(r.Shape) < 2 {
+		return r, func() {}, nil
+	}
+	need := sat.Mul(2, r.Bytes())
+	if err := l.Take(pinned.Sources, need); err != nil {
+		return nil, func() {}, fmt.Errorf("%v: %w", &r.Header, err)
+	}
+	var columns bytes.Buffer
+	if err = r.each(ctx, &columns); err == nil {
+		a := Array{DType: r.DType, Shape: r.Shape, Fortran: true, Data: columns.Bytes()}
+		rows, err = a.Reader(false)
+	}
+	return rows, func() { l.Give(pinned.Sources, need) }, err
 }
 
 // ReadStrings reads a whole array of text or bytes as strings, without their padding: ErrType for others. Invalid
@@ -152,34 +144,42 @@ func ReadStrings(r io.Reader, h Header, l *pinned.Ledger) ([]string, error) {
 	return s, nil
 }
 
-// Stream copies the elements that follow a header to w, row-major and little-endian, in constant memory; a column-major
-// array is read as a whole first, which l counts meanwhile. It returns the errors of ReadInts, of w, and
-// context.Cause(ctx). The elements are numbers: ErrType for others.
+// Stream copies the elements that follow a header to w, as Reader.Stream does. It returns the errors of NewReader too.
 func Stream(ctx context.Context, w io.Writer, r io.Reader, h Header, l *pinned.Ledger) error {
 	x, err := NewReader(r, h)
-	n := blockBytes / max(h.Width, 1)
-	if err == nil && h.Fortran && len(h.Shape) > 1 {
-		need := sat.Mul(2, h.Bytes())
-		if err := l.Take(pinned.Sources, need); err != nil {
-			return fmt.Errorf("%v: %w", &h, err)
-		}
-		defer l.Give(pinned.Sources, need)
-		n = h.elements
-		a := Array{DType: h.DType, Shape: h.Shape, Fortran: true}
-		if a.Data, err = readBytes(r, &h, l); err == nil {
-			x, err = a.Reader(false)
-		}
+	if err != nil {
+		return err
 	}
-	for err == nil && x.Left() > 0 {
+	return x.Stream(ctx, w, l)
+}
+
+// Stream copies the elements that are left to w, row-major and little-endian, in constant memory; a column-major array
+// is read as a whole first, which l counts meanwhile: pinned.ErrLimit. It returns the errors of w too, and
+// context.Cause(ctx).
+func (r *Reader) Stream(ctx context.Context, w io.Writer, l *pinned.Ledger) error {
+	rows, give, err := r.rows(ctx, l)
+	defer give()
+	if err != nil {
+		return err
+	}
+	return rows.each(ctx, w)
+}
+
+// each copies the elements that are left as they come.
+func (r *Reader) each(ctx context.Context, w io.Writer) error {
+	for r.Left() > 0 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		var b []byte
-		if b, err = x.Next(n); err == nil {
-			_, err = w.Write(b)
+		b, err := r.Next(blockBytes / max(r.Width, 1))
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // checkBools checks a run of elements, of which the first is element number at, if they are bools.

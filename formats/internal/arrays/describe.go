@@ -22,7 +22,8 @@ var (
 	srcNames  = []string{"src", "source", "row"}
 	dstNames  = []string{"dst", "target", "destination", "col"}
 	ofNodes   = map[string]string{"node_feat": "feature", "node_features": "feature", "node_feature": "feature",
-		"features": "feature", "feature": "feature", "feat": "feature", "x": "feature", "node_label": "label",
+		"features": "feature", "attr_matrix": "feature", "feature": "feature", "feat": "feature", "x": "feature",
+		"node_label":  "label",
 		"node_labels": "label", "labels": "label", "label": "label", "y": "label", "node_time": "time",
 		"node_year": "year", "node_weight": "weight"}
 	ofEdges = map[string]string{"edge_weight": "weight", "edge_weights": "weight", "weight": "weight",
@@ -75,7 +76,7 @@ func (d *Describer) header(name string) (array.Header, error) {
 }
 
 func (d *Describer) fail(name string, row int64, format string, args ...any) error {
-	return source.Error(d.Set[name].Path, "", row, "", fmt.Errorf(format, args...))
+	return source.Error(d.Set[name].Path, d.Set[name].Column, row, "", fmt.Errorf(format, args...))
 }
 
 // find returns the first of the names that the set has; "" for none.
@@ -110,7 +111,7 @@ func (d *Describer) Edges(ctx context.Context) (bool, error) {
 // findEnds finds the edges.
 func (d *Describer) findEnds() (bool, error) {
 	if name := d.find(edgeNames); name != "" {
-		return true, d.SetEdges(name)
+		return true, d.setEdges(name)
 	}
 	e := ends{src: d.find(srcNames), dst: d.find(dstNames)}
 	if e.src == "" || e.dst == "" {
@@ -132,8 +133,8 @@ func (d *Describer) findEnds() (bool, error) {
 	return true, nil
 }
 
-// SetEdges makes an array of the shape (edges, 2) or (2, edges) the graph's edges.
-func (d *Describer) SetEdges(name string) error {
+// setEdges makes an array of the shape (edges, 2) or (2, edges) the graph's edges.
+func (d *Describer) setEdges(name string) error {
 	h, err := d.header(name)
 	if err != nil {
 		return err
@@ -156,7 +157,7 @@ func (d *Describer) set(e ends) {
 	d.ends = e
 	d.Used[e.src], d.Used[e.dst] = true, true
 	d.Graph.Edges.Count = e.m
-	d.Graph.Edges.Where = func(edge int64) string { return fmt.Sprintf("%s: edge %d", d.Set[e.src].Path, edge) }
+	d.Graph.Edges.Where = func(edge int64) string { return fmt.Sprintf("%s: edge %d", d.Set[e.src], edge) }
 	d.Graph.Edges.Each = func(yield func(source.Batch) error) error { return d.each(d.columns, yield) }
 }
 
@@ -291,7 +292,7 @@ func (d *Describer) countNodes(ctx context.Context) error {
 			continue
 		}
 		h, err := d.header(name)
-		if err != nil {
+		if err != nil && !errors.Is(err, array.ErrObject) {
 			return err
 		}
 		if len(h.Shape) > 0 && h.Elements() > 0 {

@@ -10,8 +10,8 @@
 //     "label", int64, of which NaN is -1, no label;
 //   - of edges: edge_weight, weight become "weight"; edge_time, time, timestamp, t become "time"; edge_attr, edge_feat
 //     become "feature";
-//   - splits: train, val (valid), test, with _mask, _masks, _idx, _index or nothing behind: masks over all nodes, or
-//     lists;
+//   - splits: train, val (valid), test, with _mask, _masks, _idx, _index or nothing behind: masks over all nodes
+//     (of one split, or of some: [splits, n] or [n, splits]), or lists;
 //   - num_nodes: a number.
 //
 // A graph of several types has folders: nodes/TYPE with the arrays of a node type, edges/SOURCE__RELATION__TARGET with

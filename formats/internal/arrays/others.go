@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -125,8 +126,7 @@ func (d *Describer) nodeColumn(column, name string, h *array.Header) (bool, erro
 		if err != nil {
 			return false, err
 		}
-		c.DType, node.Classes = unified.Int64, source.Classes(labels)
-		node.Columns = append(node.Columns, source.Bytes(c, unified.FromSlice(labels).Bytes()))
+		node.SetLabels(labels)
 		return true, nil
 	}
 	node.Columns = append(node.Columns, source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
@@ -168,17 +168,15 @@ func (d *Describer) edgeColumn(column, name string, h *array.Header) (bool, erro
 
 // stream writes all elements of an array, row by row.
 func (d *Describer) stream(ctx context.Context, w io.Writer, name string) error {
-	return d.read(ctx, name, func(r *array.Reader, _ int64) error {
-		if r.Fortran && len(r.Shape) > 1 {
-			return d.fail(name, -1, "its columns lie together, not its rows: write it by numpy.ascontiguousarray")
-		}
-		b, err := r.Next(1 << 18)
-		if err != nil {
-			return d.fail(name, -1, "%w", err)
-		}
-		_, err = w.Write(b)
+	r, c, err := d.Set[name].Open()
+	if err != nil {
 		return err
-	})
+	}
+	defer c.Close()
+	if err = r.Stream(ctx, w, d.R.Budget.Ledger()); err != nil && ctx.Err() == nil {
+		err = source.Error(d.Set[name].Path, d.Set[name].Column, -1, "", err)
+	}
+	return err
 }
 
 // splitNames are what names of arrays of splits are made of: "train_idx", "val_mask", "test", "train_3_idx".
@@ -197,68 +195,75 @@ func splitName(name string) (split string, index int, ok bool) {
 	return split, index, true
 }
 
-// maxSplits is the most splits that one array of masks holds.
-const maxSplits = 1 << 10
-
-// masks takes the masks of many splits over all nodes: one a column.
-func (d *Describer) masks(name, split string, h *array.Header) error {
-	first := len(d.Graph.Splits)
-	for k := range h.Shape[1] {
-		d.Graph.Splits = append(d.Graph.Splits, source.Split{Name: split, Index: int(k), IDs: []int64{}})
-	}
-	splits, width := d.Graph.Splits[first:], h.Shape[1]
-	return d.eachInt(context.Background(), name, max(1, chunkEdges/max(width, 1))*width,
-		func(at int64, v []int64) (err error) {
-			for row := at / width; len(v) > 0; v, row = v[width:], row+1 {
-				for k, x := range v[:width] {
-					if x == 0 {
-						continue
-					}
-					if splits[k].IDs, err = source.Grow(d.R.Budget.Ledger(), splits[k].IDs, 1); err != nil {
-						return d.fail(name, -1, "%w", err)
-					}
-					splits[k].IDs = append(splits[k].IDs, row)
-				}
-			}
-			return nil
-		})
-}
+// maxSplits is how many splits of a name are taken. Each is a file.
+const maxSplits = 1 << 12
 
 // split takes a mask over all nodes, or a list of nodes.
 func (d *Describer) split(name, split string, index int, h *array.Header) (bool, error) {
 	nodes := d.Graph.Node().Count
-	if index == 0 && len(h.Shape) == 2 && h.Kind == array.Bool && h.Shape[0] == nodes && h.Shape[1] <= maxSplits &&
-		!h.Fortran {
-		return true, d.masks(name, split, h)
+	if h.Kind == array.Bool || h.DType != unified.Invalid && (strings.Contains(name, "mask") ||
+		h.DType == unified.Uint8 && slices.Equal(h.Shape, []int64{nodes})) {
+		return true, d.masks(name, split, index, h)
 	}
 	if len(h.Shape) != 1 || h.DType == unified.Invalid {
 		return false, nil
 	}
 	s := source.Split{Name: split, Index: index, IDs: []int64{}}
-	mask := h.Kind == array.Bool || h.Shape[0] == nodes && h.DType == unified.Uint8
-	if mask && h.Shape[0] != nodes {
-		return false, d.fail(name, -1, "is %v, but there are %d nodes", h, nodes)
-	}
-	if err := d.eachInt(context.Background(), name, 1<<18, func(at int64, part []int64) (err error) {
+	err := d.eachInt(context.Background(), name, 1<<18, func(at int64, part []int64) (err error) {
 		if s.IDs, err = source.Grow(d.R.Budget.Ledger(), s.IDs, len(part)); err != nil {
 			return d.fail(name, -1, "%w", err)
 		}
-		for i, x := range part {
-			v := x
-			if mask {
-				if v = at + int64(i); x == 0 {
-					continue
-				}
+		for i, v := range part {
+			if v < 0 || v >= nodes {
+				return d.fail(name, at+int64(i), "%d is not a node: there are %d nodes", v, nodes)
 			}
-			if v < 0 || v >= nodes || mask && x != 1 {
-				return d.fail(name, at+int64(i), "%d is not a node: there are %d nodes", x, nodes)
+		}
+		s.IDs = append(s.IDs, part...)
+		return nil
+	})
+	d.Graph.Splits = append(d.Graph.Splits, s)
+	return true, err
+}
+
+// masks takes a mask over all nodes, of the shape [n], or those of some splits: [n, splits] or [splits, n].
+func (d *Describer) masks(name, split string, index int, h *array.Header) error {
+	nodes, width, byNode := d.Graph.Node().Count, int64(1), false
+	switch s := h.Shape; {
+	case len(s) == 1 && s[0] == nodes:
+	case len(s) == 2 && s[0] == nodes:
+		width, byNode = s[1], !h.Fortran
+	case len(s) == 2 && s[1] == nodes:
+		width, byNode = s[0], h.Fortran
+	default:
+		return d.fail(name, -1, "is %v, but there are %d nodes", h, nodes)
+	}
+	if width > maxSplits {
+		return d.fail(name, -1, "has %d splits, at most %d are possible", width, maxSplits)
+	}
+	first := len(d.Graph.Splits)
+	for k := range width {
+		d.Graph.Splits = append(d.Graph.Splits, source.Split{Name: split, Index: index + int(k), IDs: []int64{}})
+	}
+	splits := d.Graph.Splits[first:]
+	return d.eachInt(context.Background(), name, chunkEdges, func(at int64, part []int64) (err error) {
+		for i, x := range part {
+			if x == 0 {
+				continue
+			}
+			e := at + int64(i)
+			v, k := e%nodes, e/nodes
+			if byNode {
+				v, k = e/width, e%width
+			}
+			if x != 1 {
+				return d.fail(name, v, "a mask holds 0 and 1, not %d", x)
+			}
+			s := &splits[k]
+			if s.IDs, err = source.Grow(d.R.Budget.Ledger(), s.IDs, 1); err != nil {
+				return d.fail(name, -1, "%w", err)
 			}
 			s.IDs = append(s.IDs, v)
 		}
 		return nil
-	}); err != nil {
-		return false, err
-	}
-	d.Graph.Splits = append(d.Graph.Splits, s)
-	return true, nil
+	})
 }

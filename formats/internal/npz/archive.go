@@ -3,7 +3,6 @@ package npz
 import (
 	"archive/zip"
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -43,7 +42,7 @@ type Archive struct {
 func (a *Archive) Set() array.Set {
 	set := array.Set{}
 	for name := range a.members {
-		set[name] = array.Member{Path: a.Path + ": " + name, Open: func() (*array.Reader, io.Closer, error) {
+		set[name] = array.Member{Path: a.Path, Column: name, Open: func() (*array.Reader, io.Closer, error) {
 			r, h, err := a.open(name)
 			if err != nil {
 				return nil, nil, err
@@ -192,20 +191,6 @@ func (a *Archive) vector(name string) (int64, error) {
 	return h.Elements(), err
 }
 
-// ints reads a whole member of integers. 8 bytes each stay counted.
-func (a *Archive) ints(name string) (v []int64, err error) {
-	err = a.elements(name, func(r io.Reader, h array.Header) error {
-		v, err = array.ReadInts(r, h, a.ledger)
-		return err
-	})
-	return v, err
-}
-
-// stream copies the elements of a member to w.
-func (a *Archive) stream(ctx context.Context, w io.Writer, name string) error {
-	return a.elements(name, func(r io.Reader, h array.Header) error { return array.Stream(ctx, w, r, h, a.ledger) })
-}
-
 // stringBytes is what a string takes besides its characters, about.
 const stringBytes = 32
 
@@ -230,21 +215,4 @@ func (a *Archive) strings(g *source.Graph, name string, rows int64) (list []stri
 		return err
 	})
 	return list, err == nil, err
-}
-
-// noteObjects says which members hold objects.
-func (a *Archive) noteObjects(g *source.Graph, used map[string]bool) {
-	var names []string
-	for _, f := range a.zip.File {
-		name := strings.TrimSuffix(f.Name, ".npy")
-		if a.members[name] != f {
-			continue
-		}
-		if h, err := a.header(name); err == nil && h.Kind == array.Object {
-			names, used[name] = append(names, name), true
-		}
-	}
-	if len(names) > 0 {
-		g.Note("not stored, because they are Python objects, which are never executed: %s", source.Few(names))
-	}
 }

@@ -8,13 +8,13 @@
 //     labels, names (also spelt adj_data, attr_data, ..; the layout of the SparseGraph collections). Row i, column j is
 //     the edge i -> j: j has the in-neighbour i. Edges are listed row by row. Entries other than 1 are stored as
 //     "weight".
-//   - dense: edges [m, 2], node_features [n, width], node_labels [n], {train,val,test}_masks [splits, n] (the layout of
-//     the heterophilous graphs). Each edge is listed once and goes both ways.
 //   - csr: indptr and indices alone, perhaps with data and shape (scipy.sparse.save_npz);
-//   - by name: edge_index or src and dst, with what package arrays knows.
+//   - by name: edge_index, edges, or src and dst, as package arrays knows them. Each edge of an array "edges" is listed
+//     once and goes both ways (the layout of the heterophilous graphs).
 //
-// Other arrays of any layout with a row a node or an edge (edge_attr, time, ..) become columns, as package arrays
-// says; what has no meaning is named in a note. Edges, matrices and features are streamed, in constant memory.
+// Features, labels, masks and other arrays of any layout with a row a node or an edge become columns and splits, as
+// package arrays says; what has no meaning is named in a note. Edges, matrices and features are streamed, in
+// constant memory.
 //
 // Features become float32 rows; those of a sparse matrix are made dense as they are written, row by row. Labels become
 // int64, masks become splits.

@@ -70,8 +70,11 @@ func (a *Archive) matrix(prefix string) (*matrix, error) {
 		return nil, err
 	}
 	if a.has(prefix + "shape") {
-		shape, err := a.ints(prefix + "shape")
-		if err != nil {
+		var shape []int64
+		if err := a.scanInts(prefix+"shape", func(block []int64, _ int64) error {
+			shape = append(shape, block...)
+			return nil
+		}); err != nil {
 			return nil, err
 		}
 		if shape[0] != m.rows || shape[1] < 0 {
@@ -157,6 +160,9 @@ func (m *matrix) checkValues() error {
 		return nil
 	})
 }
+
+// maxWidth is the greatest width of features that is taken.
+const maxWidth = 1 << 24
 
 const chunkEdges = 1 << 18
 

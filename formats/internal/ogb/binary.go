@@ -91,7 +91,7 @@ func (s *archives) one(name string) (int64, error) {
 		err = errors.New("there are several graphs in it: one is wanted")
 	}
 	if err != nil {
-		return 0, source.Error(member.Path, "", -1, "convert datasets of one graph", err)
+		return 0, source.Error(member.Path, member.Column, -1, "convert datasets of one graph", err)
 	}
 	return v[0], nil
 }

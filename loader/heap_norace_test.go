@@ -1,3 +1,5 @@
+//go:build !race
+
 package loader_test
 
 import (

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,7 +10,10 @@ import (
 
 	"github.com/apache/arrow/go/v15/parquet/compress"
 	"github.com/apache/arrow/go/v15/parquet/file"
+	"github.com/apache/thrift/lib/go/thrift"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
 // blockBytes is the most that a block of Zstandard expands to.
@@ -144,158 +148,82 @@ type pageHeader struct {
 	plain                bool  // not compressed
 }
 
+const maxHeader = 16 << 20 // bytes of a header, as the library bounds them
+
 // readPageHeader reads a header, which is a struct of Thrift's compact protocol.
 func readPageHeader(r io.Reader) (h pageHeader, err error) {
-	t := &thrift{r: bufio.NewReaderSize(r, 512)}
-	t.structure(0, func(id int16, kind byte) bool {
+	count := &source.Counting{R: io.LimitReader(r, maxHeader)}
+	ahead := bufio.NewReader(count)
+	t := thriftStruct{thrift.NewTCompactProtocolConf(thrift.NewStreamTransportR(ahead), nil)}
+	values := func(id int16, kind thrift.TType) (err error) {
+		if id != 1 || kind != thrift.I32 {
+			return errSkip
+		}
+		h.values, err = t.number()
+		return err
+	}
+	err = t.each(func(id int16, kind thrift.TType) (err error) {
 		switch {
-		case id == 2 && kind == thriftI32:
-			h.expanded = t.zigzag()
-		case id == 3 && kind == thriftI32:
-			h.compressed = t.zigzag()
-		case id == 5 && kind == thriftStruct:
-			t.structure(1, func(id int16, kind byte) bool {
-				if id == 1 && kind == thriftI32 {
-					h.values = t.zigzag()
-					return true
-				}
-				return false
-			})
-		case id == 8 && kind == thriftStruct:
-			t.structure(1, func(id int16, kind byte) bool {
+		case id == 2 && kind == thrift.I32:
+			h.expanded, err = t.number()
+		case id == 3 && kind == thrift.I32:
+			h.compressed, err = t.number()
+		case id == 5 && kind == thrift.STRUCT:
+			return t.each(values)
+		case id == 8 && kind == thrift.STRUCT:
+			return t.each(func(id int16, kind thrift.TType) (err error) {
+				n := int64(0)
 				switch {
-				case id == 1 && kind == thriftI32:
-					h.values = t.zigzag()
-				case (id == 5 || id == 6) && kind == thriftI32:
-					h.levels += max(t.zigzag(), 0)
-				case id == 7:
-					h.plain = kind == thriftFalse
+				case (id == 5 || id == 6) && kind == thrift.I32:
+					n, err = t.number()
+					h.levels += max(n, 0)
+				case id == 7 && kind == thrift.BOOL:
+					h.plain, err = t.p.ReadBool(context.Background())
+					h.plain = !h.plain
 				default:
-					return false
+					return values(id, kind)
 				}
-				return true
+				return err
 			})
 		default:
-			return false
+			return errSkip
 		}
-		return true
+		return err
 	})
-	h.bytes = t.n
-	return h, t.err
+	h.bytes = count.N - int64(ahead.Buffered())
+	return h, err
 }
 
-// The types of Thrift's compact protocol.
-const (
-	thriftFalse  = 2
-	thriftI32    = 5
-	thriftI64    = 6
-	thriftDouble = 7
-	thriftBinary = 8
-	thriftList   = 9
-	thriftSet    = 10
-	thriftMap    = 11
-	thriftStruct = 12
+// errSkip says that a field is not looked at.
+var errSkip = errors.New("another field")
 
-	maxHeader = 16 << 20 // bytes of a header, as the library bounds them
-	maxNested = 16
-)
+// thriftStruct reads structs.
+type thriftStruct struct{ p thrift.TProtocol }
 
-// thrift reads values. The first error stays.
-type thrift struct {
-	r   *bufio.Reader
-	n   int64 // bytes read
-	err error
+func (t thriftStruct) number() (int64, error) {
+	n, err := t.p.ReadI32(context.Background())
+	return int64(n), err
 }
 
-func (t *thrift) skipBytes(n uint64) {
-	if t.err == nil && n > uint64(maxHeader-t.n) {
-		t.err = errors.New("the header is longer than any")
+// each calls take for the fields of a struct, and leaves out those for which it returns errSkip.
+func (t thriftStruct) each(take func(id int16, kind thrift.TType) error) error {
+	ctx := context.Background()
+	if _, err := t.p.ReadStructBegin(ctx); err != nil {
+		return err
 	}
-	if t.err == nil {
-		k, err := t.r.Discard(int(n))
-		t.n, t.err = t.n+int64(k), err
-	}
-}
-
-func (t *thrift) byte() byte {
-	if t.err != nil {
-		return 0
-	}
-	b, err := t.r.ReadByte()
-	if t.n++; err != nil || t.n > maxHeader {
-		t.err = errors.Join(errors.New("the header does not end"), err)
-	}
-	return b
-}
-
-func (t *thrift) uvarint() (v uint64) {
-	for shift := 0; t.err == nil; shift += 7 {
-		b := t.byte()
-		if v |= uint64(b&0x7f) << shift; b < 0x80 {
-			break
+	for {
+		_, kind, id, err := t.p.ReadFieldBegin(ctx)
+		if err != nil {
+			return err
 		}
-		if shift > 63 {
-			t.err = errors.New("a number is too long")
+		if kind == thrift.STOP {
+			return t.p.ReadStructEnd(ctx)
 		}
-	}
-	return v
-}
-
-func (t *thrift) zigzag() int64 {
-	v := t.uvarint()
-	return int64(v>>1) ^ -int64(v&1)
-}
-
-// structure reads the fields of a struct. take reads a field, or reports that it does not.
-func (t *thrift) structure(depth int, take func(id int16, kind byte) bool) {
-	for id := int16(0); t.err == nil; {
-		b := t.byte()
-		kind := b & 15
-		if kind == 0 {
-			return
+		if err = take(id, kind); err == errSkip {
+			err = thrift.SkipDefaultDepth(ctx, t.p, kind)
 		}
-		if b>>4 != 0 {
-			id += int16(b >> 4)
-		} else {
-			id = int16(t.zigzag())
-		}
-		if !take(id, kind) {
-			t.skip(depth, kind)
-		}
-	}
-}
-
-// skip leaves a value out.
-func (t *thrift) skip(depth int, kind byte) {
-	if depth > maxNested {
-		t.err = errors.New("the header is nested too deeply")
-	}
-	switch kind {
-	case 1, thriftFalse:
-	case 3:
-		t.byte()
-	case 4, thriftI32, thriftI64:
-		t.uvarint()
-	case thriftDouble:
-		t.skipBytes(8)
-	case thriftBinary:
-		t.skipBytes(t.uvarint())
-	case thriftList, thriftSet:
-		b := t.byte()
-		n := uint64(b >> 4)
-		if n == 15 {
-			n = t.uvarint()
-		}
-		for ; n > 0 && t.err == nil; n-- {
-			t.skip(depth+1, max(b&15, 3)) // a bool within a list takes a byte
-		}
-	case thriftStruct:
-		t.structure(depth+1, func(int16, byte) bool { return false })
-	case thriftMap:
-		t.err = errors.New("the header has a map")
-	default:
-		if t.err == nil {
-			t.err = fmt.Errorf("the header has a value of the type %d", kind)
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -131,9 +131,6 @@ func (h *HotRows) fill(ctx context.Context, opt *HotRowsOptions) (err error) {
 // Most returns the most rows that may arrive for a batch.
 func (h *HotRows) Most() int64 { return h.most }
 
-// Len returns how many rows are kept.
-func (h *HotRows) Len() int64 { return h.store.column.Len() }
-
 // Missing returns the rows of a list that are not kept; it overwrites the list.
 func (h *HotRows) Missing(rows []uint32) []uint32 {
 	missing := rows[:0]
@@ -151,7 +148,7 @@ func (h *HotRows) Places(rows []uint32, places []int32) (missing []uint32) {
 	for i, row := range rows {
 		slot, ok := h.index.find(row)
 		if !ok {
-			slot = int32(h.Len()) + int32(len(missing))
+			slot = int32(h.store.column.Len()) + int32(len(missing))
 			missing = append(missing, row)
 		}
 		places[i] = slot
@@ -162,7 +159,7 @@ func (h *HotRows) Places(rows []uint32, places []int32) (missing []uint32) {
 // Enqueue puts on the stream that out gets the rows whose places are given, in memory that the device addresses: those
 // that are kept, and those that arrived at an address.
 func (h *HotRows) Enqueue(stream *device.Stream, out, places unified.Tensor, arrived device.Address, rows int64) error {
-	s, n := h.store, h.Len()
+	s, n := h.store, h.store.column.Len()
 	if rows > h.most || places.Len() != out.Len() || out.RowBytes() != s.rowBytes {
 		return fmt.Errorf("%w: %v for %v and %d rows that arrived", unified.ErrShape, out, places, rows)
 	}

@@ -27,15 +27,15 @@ func TestGatherParallelEqualsGather(t *testing.T) {
 			ids[i] = int32(r.IntN(rows))
 		}
 		var one, several unified.Buffer
-		want := expect.Must(s.Gather(&one, unified.FromSlice(ids)))(t)
+		want := expect.Must(s.Gather(&one, unified.FromSlice(ids), 1))(t)
 		for _, goroutines := range []int{1, 2, 7} {
-			got, err := s.GatherParallel(&several, unified.FromSlice(ids), goroutines)
+			got, err := s.Gather(&several, unified.FromSlice(ids), goroutines)
 			expect.That(t, err == nil && got.Len() == int64(n) && bytes.Equal(got.Bytes(), want.Bytes()),
 				"%d rows by %d goroutines are not those of one: %v, %v", n, goroutines, got, err)
 		}
 		if n > 1000 {
 			ids[n-2], ids[n-900] = rows, -1
-			_, err := s.GatherParallel(&several, unified.FromSlice(ids), 7)
+			_, err := s.Gather(&several, unified.FromSlice(ids), 7)
 			expect.That(t, errors.Is(err, ErrRange) && strings.Contains(err.Error(), "ids[2101] is -1"),
 				"%v; want the first id that is no row", err)
 		}

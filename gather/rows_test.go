@@ -48,7 +48,7 @@ func TestAResultThatIsRefusedMemoryIsAnError(t *testing.T) {
 	dst.Options.Ledger = &ledger
 	ids := unified.FromSlice(make([]int32, 40_000))
 	for _, goroutines := range []int{1, 4} {
-		x, err := s.GatherParallel(&dst, ids, goroutines)
+		x, err := s.Gather(&dst, ids, goroutines)
 		expect.That(t, errors.Is(err, pinned.ErrLimit) && !x.Valid(), "%d goroutines: %v, %v", goroutines, x, err)
 	}
 	n := ledger.Total()

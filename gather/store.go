@@ -46,14 +46,10 @@ func (s *Store) RowBytes() int64 { return s.rowBytes }
 
 // Gather copies row ids[i] of the column to row i of dst, which grows as needed, and returns it as a tensor [len(ids),
 // ...] over dst. ids are int32 or int64 [m], in any order, repeats allowed; ErrRange names the first that is not a row.
+// GatherInto says what more goroutines than one are for.
 //
-// Cost: a pass over ids to check them, then one copy a row. It allocates nothing once dst is large enough.
-func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
-	return s.GatherParallel(dst, ids, 1)
-}
-
-// GatherParallel is Gather by several goroutines: see GatherInto.
-func (s *Store) GatherParallel(dst *unified.Buffer, ids unified.Tensor, goroutines int) (unified.Tensor, error) {
+// Cost: a pass over ids to check them, then one copy a row. One goroutine allocates nothing once dst is large enough.
+func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor, goroutines int) (unified.Tensor, error) {
 	m, row := ids.Len(), s.OutBytes()
 	if m > (1<<62)/row {
 		return unified.Tensor{}, fmt.Errorf("%w: ids are %v", unified.ErrShape, ids)
@@ -68,7 +64,7 @@ func (s *Store) GatherParallel(dst *unified.Buffer, ids unified.Tensor, goroutin
 	return s.over(dst, m)
 }
 
-// GatherInto is Gather for memory that is there already, OutBytes for each id, and by up to workers goroutines, each of
+// GatherInto is Gather for memory that is there already, OutBytes for each id, and by up to as many goroutines, each of
 // which copies rows that lie side by side. More than one is for a reader that one core cannot keep busy, such as a copy
 // engine; a fault in a mapped column is pinned.ErrFault then.
 func (s *Store) GatherInto(dst []byte, ids unified.Tensor, goroutines int) error {

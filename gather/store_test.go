@@ -52,7 +52,7 @@ func TestGatherCopiesTheRowsOfEveryDType(t *testing.T) {
 					ids64[i] = int64(ids32[i])
 				}
 				for _, ids := range []unified.Tensor{unified.FromSlice(ids32), unified.FromSlice(ids64)} {
-					got := expect.Must(s.Gather(&dst, ids))(t)
+					got := expect.Must(s.Gather(&dst, ids, 1))(t)
 					var want []byte
 					for _, id := range ids64 {
 						want = append(want, c.Bytes()[id*c.RowBytes():(id+1)*c.RowBytes()]...)
@@ -80,21 +80,21 @@ func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
 		"ids[2] is -9223372036854775808":             unified.FromSlice([]int64{0, 0, -1 << 63}),
 		"ids[99] is -2147483648, but the column has": unified.FromSlice(append(make([]int32, 99), -1<<31)),
 	} {
-		expect.Says(t, expect.Err(s.Gather(&dst, ids)), gather.ErrRange, text, text)
+		expect.Says(t, expect.Err(s.Gather(&dst, ids, 1)), gather.ErrRange, text, text)
 	}
 	empty := expect.Must(gather.NewStore(unified.FromSlice([]int64{})))(t)
-	expect.Is(t, expect.Err(empty.Gather(&dst, unified.FromSlice([]int32{0}))), gather.ErrRange,
+	expect.Is(t, expect.Err(empty.Gather(&dst, unified.FromSlice([]int32{0}), 1)), gather.ErrRange,
 		"a row of an empty column")
-	expect.Is(t, expect.Err(s.Gather(&dst, unified.FromSlice([]float32{0}))), unified.ErrShape, "floats as ids")
+	expect.Is(t, expect.Err(s.Gather(&dst, unified.FromSlice([]float32{0}), 1)), unified.ErrShape, "floats as ids")
 	for _, ids := range []unified.Tensor{unified.FromSlice([]int32{0, 1}), unified.FromSlice([]int64{0, 1})} {
 		wide, _ := ids.Reshape(1, 2)
-		expect.Is(t, expect.Err(s.Gather(&dst, wide)), unified.ErrShape, "ids in two dimensions")
+		expect.Is(t, expect.Err(s.Gather(&dst, wide, 1)), unified.ErrShape, "ids in two dimensions")
 		far, _ := unified.NewPlaced(unified.Device, ids.DType(), ids.Bytes(), 2)
-		x, err := s.Gather(&dst, far)
+		x, err := s.Gather(&dst, far, 1)
 		expect.That(t, err != nil && !x.Valid(), "ids on a device: %v, %v", x, err)
 		expect.Is(t, expect.Err(gather.NewStore(far)), unified.ErrShape, "a column on a device")
 	}
-	x, err := s.Gather(&dst, unified.Tensor{})
+	x, err := s.Gather(&dst, unified.Tensor{}, 1)
 	expect.That(t, err == nil && x.Len() == 0 && x.DType() == unified.Int64, "no ids: %v, %v", x, err)
 	expect.Is(t, expect.Err(gather.NewStore(unified.Tensor{})), unified.ErrShape, "a store of nothing")
 }
@@ -115,7 +115,7 @@ func TestGatherAllocatesNothingOnceItsBufferIsLargeEnough(t *testing.T) {
 	var dst unified.Buffer
 	defer dst.Close()
 	ids := unified.FromSlice(make([]int32, 500))
-	n := testing.AllocsPerRun(100, func() { _, _ = s.Gather(&dst, ids) })
+	n := testing.AllocsPerRun(100, func() { _, _ = s.Gather(&dst, ids, 1) })
 	expect.That(t, n == 0, "%g allocations", n)
 }
 

@@ -60,7 +60,7 @@ func benchmarkWiden(b *testing.B, width int) {
 				ids[k] = r.Int32N(int32(rows))
 			}
 			before := threadTime(b)
-			expect.Must(s.Gather(&dst, unified.FromSlice(ids)))(b)
+			expect.Must(s.Gather(&dst, unified.FromSlice(ids), 1))(b)
 			t := (threadTime(b) - before).Seconds()
 			if i == 0 {
 				base = t

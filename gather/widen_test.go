@@ -45,7 +45,7 @@ func TestRowsAreWidenedAsTheSpecificationSays(t *testing.T) {
 				ids[i] = r.Int32N(200)
 			}
 			var dst unified.Buffer
-			got := expect.Must(s.Gather(&dst, unified.FromSlice(ids)))(t)
+			got := expect.Must(s.Gather(&dst, unified.FromSlice(ids), 1))(t)
 			v, err := unified.View[float32](got)
 			expect.Ensure(t, err == nil && got.Dim(0) == 77 && got.Dim(1) == int64(width), "%v, %v", got, err)
 			want := make([]float32, width)

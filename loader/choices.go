@@ -20,11 +20,6 @@ var hostPages = []string{"ladder", "measured"}
 // String returns the name on the command line.
 func (p HostPages) String() string { return enum.Name(hostPages, p) }
 
-// UnmarshalText is the inverse of String.
-func (p *HostPages) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "host pages", hostPages, text, p)
-}
-
 // Sharing says how devices that reach each other's memory keep hot rows.
 type Sharing uint8
 
@@ -42,8 +37,3 @@ var sharings = []string{"auto", "none", "all"}
 
 // String returns the name on the command line.
 func (s Sharing) String() string { return enum.Name(sharings, s) }
-
-// UnmarshalText is the inverse of String.
-func (s *Sharing) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "sharing", sharings, text, s)
-}

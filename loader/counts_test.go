@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
+	tags "github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
@@ -142,34 +144,34 @@ func numbers(from, end, step int) (list []int) {
 	return list
 }
 
-// text is an option that has names.
-type text interface {
-	fmt.Stringer
-	UnmarshalText([]byte) error
-}
-
 func TestNamesOfOptionsAreReadAndWritten(t *testing.T) {
-	for list, of := range map[string]func(i uint8) text{
-		"pad, drop, short":                           func(i uint8) text { r := loader.Remainder(i); return &r },
-		"mapped, resident, disk, auto":               func(i uint8) text { r := loader.Residence(i); return &r },
-		"in-degree, pagerank, presample, uses, none": func(i uint8) text { r := loader.Ranking(i); return &r },
-		"ladder, measured":                           func(i uint8) text { r := loader.HostPages(i); return &r },
-		"kernels, copies, measured":                  func(i uint8) text { r := loader.Carry(i); return &r },
-		"none, seeds, reverse":                       func(i uint8) text { r := loader.Exclusion(i); return &r },
+	for list, of := range map[string]any{
+		"remainder: pad, drop, short":                          &loader.Options{},
+		"residence: mapped, resident, disk, auto":              &loader.Options{},
+		"exclude-seeds: none, seeds, reverse":                  &loader.LinkOptions{},
+		"hot-rows: in-degree, pagerank, presample, uses, none": &loader.DeviceOptions{},
+		"host-pages: ladder, measured":                         &loader.TuningOptions{},
+		"carry: kernels, copies, measured":                     &loader.TuningOptions{},
+		"hot-share: auto, none, all":                           &loader.TuningOptions{},
+		"frontier: new, all":                                   &sampling.Neighbor{},
+		"direction: in, out, both":                             &sampling.Neighbor{},
+		"negatives: uniform, degree, weight, batch":            &sampling.Negatives{},
+		"corrupt: target, source, either, both":                &sampling.Negatives{},
 	} {
-		names := strings.Split(list, ", ")
-		for i, name := range names {
-			read := of(99)
-			err := read.UnmarshalText([]byte(name))
-			expect.That(t, err == nil && of(uint8(i)).String() == name && reflect.DeepEqual(read, of(uint8(i))),
-				"%s: number %d is %v, read as %v, %v", name, i, of(uint8(i)), read, err)
+		name, values, _ := strings.Cut(list, ": ")
+		all := tags.Of(of)
+		o := &all[slices.IndexFunc(all, func(o tags.Option) bool { return o.Name == name })]
+		field := reflect.ValueOf(of).Elem().FieldByName(o.Path)
+		for i, value := range strings.Split(values, ", ") {
+			err := o.Set(of, value)
+			expect.That(t, err == nil && field.Uint() == uint64(i) && fmt.Sprint(field) == value,
+				"%s is %v, number %d: %v, not %s", name, field, field.Uint(), err, value)
 		}
-		beyond := of(uint8(len(names))).String()
-		expect.That(t, beyond == fmt.Sprintf("unknown(%d)", len(names)), "%s: the one behind is %s", list, beyond)
-		if err := of(0).UnmarshalText([]byte("other")); !errors.Is(err, loader.ErrOptions) ||
-			!strings.Contains(err.Error(), `"other": must be one of `+list) {
-			t.Errorf("%s: %v", list, err)
-		}
+		field.SetUint(9)
+		expect.That(t, fmt.Sprint(field) == "unknown(9)", "%s: one beyond is %v", name, field)
+		err := o.Set(of, "other")
+		expect.That(t, err != nil && strings.Contains(err.Error(), "must be one of ") &&
+			strings.Contains(err.Error(), values+`, not "other"`), "%s: %v", name, err)
 	}
 }
 

@@ -26,11 +26,6 @@ var exclusions = []string{"none", "seeds", "reverse"}
 // String returns the name on the command line.
 func (x Exclusion) String() string { return enum.Name(exclusions, x) }
 
-// UnmarshalText is the inverse of String.
-func (x *Exclusion) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "exclusion", exclusions, text, x)
-}
-
 // checkLinks refuses options that make no sense for these seeds.
 func (o *Options) checkLinks(s *recipe.Spec) error {
 	l := &s.Seeds

@@ -46,11 +46,6 @@ var remainders = []string{"pad", "drop", "short"}
 // String returns the name on the command line.
 func (r Remainder) String() string { return enum.Name(remainders, r) }
 
-// UnmarshalText is the inverse of String.
-func (r *Remainder) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "remainder", remainders, text, r)
-}
-
 // Residence says where the dataset lies while it is read.
 type Residence uint8
 
@@ -73,11 +68,6 @@ var residences = []string{"mapped", "resident", "disk", "auto"}
 
 // String returns the name on the command line.
 func (r Residence) String() string { return enum.Name(residences, r) }
-
-// UnmarshalText is the inverse of String.
-func (r *Residence) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "residence", residences, text, r)
-}
 
 // NoDeviceCache is the Options.DeviceCache with which all of the source is read over the bus.
 const NoDeviceCache = -1
@@ -105,11 +95,6 @@ var rankings = []string{"in-degree", "pagerank", "presample", "uses", "none"}
 // String returns the name on the command line.
 func (r Ranking) String() string { return enum.Name(rankings, r) }
 
-// UnmarshalText is the inverse of String.
-func (r *Ranking) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "ranking", rankings, text, r)
-}
-
 // Carry says who brings a device the rows of columns that do not lie in its memory.
 type Carry uint8
 
@@ -131,11 +116,6 @@ var carries = []string{"kernels", "copies", "measured"}
 
 // String returns the name on the command line.
 func (c Carry) String() string { return enum.Name(carries, c) }
-
-// UnmarshalText is the inverse of String.
-func (c *Carry) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "carry", carries, text, c)
-}
 
 // Options say what to load and how. The zero value of every field but Sampler is its default.
 //

@@ -1,9 +1,9 @@
 package loader_test
 
 import (
-	"encoding"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strconv"
@@ -90,9 +90,10 @@ func drawOption(t *testing.T, r *rand.Rand, o *tags.Option, at reflect.Value) {
 	switch {
 	case o.Kind == "partition": // which has no text
 	case o.Choices != nil && at.Kind() != reflect.Slice:
-		name := o.Choices[r.IntN(len(o.Choices))]
-		err := at.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(name))
-		expect.Ensure(t, err == nil || name == "none", "%s: %v", name, err) // which is no law of negatives
+		at.SetUint(uint64(r.IntN(len(o.Choices))))
+		if strings.HasPrefix(fmt.Sprint(at), "unknown") { // "none" is no law of negatives
+			at.SetZero()
+		}
 	case at.Kind() == reflect.Pointer:
 		at.Set(reflect.New(at.Type().Elem()))
 		at.Elem().SetInt(int64(r.Uint64()))

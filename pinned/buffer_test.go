@@ -34,7 +34,7 @@ func TestBufferGrowsAndKeeps(t *testing.T) {
 
 func TestReserveTakesNoMoreThanAsked(t *testing.T) {
 	var ledger Ledger
-	b := Buffer{Options: Options{Ledger: &ledger, Pages: PagesSmall}}
+	b := Buffer{Options: Options{Ledger: &ledger}}
 	defer b.Close()
 	expect.OK(t, b.Reserve(1<<20))
 	expect.That(t, ledger.Total() == 1<<20, "%d bytes taken for %d", ledger.Total(), 1<<20)

@@ -107,7 +107,7 @@ var nothing account
 func (l *Ledger) Take(p Purpose, n int64) error { return l.take(Host, p, n) }
 
 // Give counts n bytes less, which were counted by Take.
-func (l *Ledger) Give(p Purpose, n int64) { l.Add(p, -n) }
+func (l *Ledger) Give(p Purpose, n int64) { l.give(Host, p, n) }
 
 // Left returns the bytes of host memory that may still be taken; the greatest int64 without a limit.
 func (l *Ledger) Left() int64 {
@@ -128,9 +128,6 @@ func (l *Ledger) give(place Placement, p Purpose, n int64) {
 		l.Within.give(place, p, n)
 	}
 }
-
-// Add counts n more bytes of host memory (fewer if n is negative) for a purpose.
-func (l *Ledger) Add(p Purpose, n int64) { l.give(Host, p, -n) }
 
 func (a *account) add(p Purpose, n int64) {
 	used, sum := a.used[p].Add(n), a.sum.Add(n)

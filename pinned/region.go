@@ -11,18 +11,6 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// PageSize is the preferred page size of an allocation in pageable host memory.
-type PageSize uint8
-
-const (
-	// PagesAuto asks for huge pages if the allocation is large enough to profit (HugePage bytes or more).
-	PagesAuto PageSize = iota
-	// PagesSmall asks for the system's base pages.
-	PagesSmall
-	// PagesHuge asks for huge pages whatever the size.
-	PagesHuge
-)
-
 // HugePage is the size of a transparent huge page on the systems that khop knows, in bytes.
 const HugePage = 2 << 20
 
@@ -32,11 +20,10 @@ var ErrTooLarge = errors.New("pinned: size out of range")
 // ErrPlacement is returned for an operation that memory of a placement does not allow.
 var ErrPlacement = errors.New("not possible with memory there")
 
-// Options say how Allocate and Buffer take memory. The zero value is anonymous host memory on PagesAuto, not counted.
+// Options say how Allocate and Buffer take memory. The zero value is anonymous host memory, not counted.
 type Options struct {
 	Ledger  *Ledger // counts the bytes, device memory apart from host memory; nil counts nothing
 	Purpose Purpose
-	Pages   PageSize
 
 	// Device takes the memory for a device: device memory, or, with Place Pinned, page-locked host memory that every
 	// open device addresses too. nil is pageable host memory, and Place must then be Host. The device must stay open as
@@ -113,14 +100,14 @@ func Map(f *os.File) (*Region, error) {
 }
 
 // Allocate returns a region of n bytes (n may be 0). Host memory is zero, unless opt.From gives it, and aligned to a
-// page, or to HugePage where huge pages were asked for; its pages are taken when they are first written (see Touch),
-// page-locked ones at once. Device memory is aligned to 256 bytes and holds anything.
+// page, or to HugePage where it is as large; its pages, huge ones then, are taken when they are first written (see
+// Touch), page-locked ones at once. Device memory is aligned to 256 bytes and holds anything.
 //
 // Errors: ErrTooLarge, ErrLimit of the Ledger, device.ErrOutOfMemory and others of the driver, ErrPlacement for a Place
 // that needs a device and options without one.
 func Allocate(n int64, opt Options) (*Region, error) {
 	r, err := allocate(n, opt)
-	if err == nil && r.Placement() == Pinned {
+	if err == nil && r.opt.Placement() == Pinned {
 		clear(r.data) // the driver promises nothing
 	}
 	return r, err
@@ -161,7 +148,7 @@ func allocate(n int64, opt Options) (*Region, error) {
 // take gets memory for n bytes, which count as size, from the system, the driver or a Provider. The driver is asked for
 // n: it rounds by itself, and what checks the accesses of kernels then knows where the memory ends.
 func (r *Region) take(n, size int64) (raw, data []byte, err error) {
-	switch place := r.Placement(); {
+	switch place := r.opt.Placement(); {
 	case place == Pinned:
 		raw, err = r.opt.Device.HostAlloc(n)
 	case r.opt.From != nil:
@@ -179,7 +166,7 @@ func (r *Region) take(n, size int64) (raw, data []byte, err error) {
 
 // give undoes take.
 func (r *Region) give() error {
-	switch place := r.Placement(); {
+	switch place := r.opt.Placement(); {
 	case place == Pinned:
 		return r.opt.Device.HostFree(r.raw)
 	case r.opt.From != nil:
@@ -202,7 +189,7 @@ func (o Options) Size(n int64) int64 {
 }
 
 func (o Options) huge(n int64) bool {
-	return o.Placement() == Host && (o.Pages == PagesHuge && n > 0 || o.Pages == PagesAuto && n >= HugePage)
+	return o.Placement() == Host && n >= HugePage
 }
 
 // deviceUnit is the unit in which device memory is counted: that of the driver.
@@ -221,13 +208,10 @@ func (r *Region) Bytes() []byte {
 	return r.data
 }
 
-// Placement returns where the memory lies.
-func (r *Region) Placement() Placement { return r.opt.Placement() }
-
 // Address returns what kernels address the first byte by; 0 without bytes, and for pageable memory, which has to be
 // attached first (Attach).
 func (r *Region) Address() device.Address {
-	if r == nil || r.Placement() == Host {
+	if r == nil || r.opt.Placement() == Host {
 		return 0
 	}
 	return addressOf(r.data)
@@ -239,7 +223,7 @@ func (r *Region) Len() int64 { return int64(len(r.Bytes())) }
 // Touch writes one byte to every page of the first n bytes of pageable memory that Allocate took, so that later writes
 // find the pages there: a fresh page costs microseconds. It keeps the contents, and does nothing to other regions.
 func (r *Region) Touch(n int64) {
-	if r.mapped || r.Placement() != Host {
+	if r.mapped || r.opt.Placement() != Host {
 		return
 	}
 	const page = 4096
@@ -263,11 +247,11 @@ func (r *Region) Close() error {
 			fileMappings.remove(r.raw)
 			r.closeErr = sysUnmap(r.raw)
 		default:
-			if r.Placement() == Host {
+			if r.opt.Placement() == Host {
 				own.remove(r.data)
 			}
 			r.closeErr = r.give()
-			r.opt.Ledger.give(r.Placement(), r.opt.Purpose, r.size)
+			r.opt.Ledger.give(r.opt.Placement(), r.opt.Purpose, r.size)
 		}
 		r.raw, r.data = nil, nil
 	})

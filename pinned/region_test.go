@@ -15,29 +15,27 @@ import (
 func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
 	var ledger Ledger
 	for _, n := range []int64{1, 4095, 4096, 4097, HugePage - 1, HugePage, 3*HugePage + 5} {
-		for _, pages := range []PageSize{PagesAuto, PagesSmall, PagesHuge} {
-			before := ledger.Total()
-			r := expect.Must(Allocate(n, Options{Ledger: &ledger, Purpose: Batches, Pages: pages}))(t)
-			b := r.Bytes()
-			expect.That(t, int64(len(b)) == n && r.Len() == n && r.Placement() == Host, "%d bytes asked, %d given, %v",
-				n, len(b), r.Placement())
-			expect.That(t, len(bytes.Trim(b, "\x00")) == 0, "%d bytes are not zero", n)
-			align := uintptr(os.Getpagesize())
-			if pages == PagesHuge || pages == PagesAuto && n >= HugePage {
-				align = HugePage
-			}
-			if at := uintptr(unsafe.Pointer(&b[0])); at%align != 0 && runtime.GOOS != "windows" {
-				t.Errorf("%d bytes with pages %d begin at %#x, not a multiple of %d", n, pages, at, align)
-			}
-			got := ledger.Used(Batches) - before
-			expect.That(t, got >= n && got < n+HugePage, "%d bytes are counted as %d", n, got)
-			for i := range b { // every byte can be written
-				b[i] = 1
-			}
-			expect.OK(t, r.Close())
-			if err := r.Close(); err != nil || ledger.Total() != before {
-				t.Errorf("closed twice: %v, and %d bytes are still counted", err, ledger.Total()-before)
-			}
+		before := ledger.Total()
+		r := expect.Must(Allocate(n, Options{Ledger: &ledger, Purpose: Batches}))(t)
+		b := r.Bytes()
+		expect.That(t, int64(len(b)) == n && r.Len() == n && r.opt.Placement() == Host, "%d bytes asked, %d given, %v",
+			n, len(b), r.opt.Placement())
+		expect.That(t, len(bytes.Trim(b, "\x00")) == 0, "%d bytes are not zero", n)
+		align := uintptr(os.Getpagesize())
+		if n >= HugePage {
+			align = HugePage
+		}
+		if at := uintptr(unsafe.Pointer(&b[0])); at%align != 0 && runtime.GOOS != "windows" {
+			t.Errorf("%d bytes begin at %#x, not a multiple of %d", n, at, align)
+		}
+		got := ledger.Used(Batches) - before
+		expect.That(t, got >= n && got < n+HugePage, "%d bytes are counted as %d", n, got)
+		for i := range b { // every byte can be written
+			b[i] = 1
+		}
+		expect.OK(t, r.Close())
+		if err := r.Close(); err != nil || ledger.Total() != before {
+			t.Errorf("closed twice: %v, and %d bytes are still counted", err, ledger.Total()-before)
 		}
 	}
 	expect.That(t, ledger.Peak() >= 3*HugePage+5, "peak is %d", ledger.Peak())
@@ -69,7 +67,7 @@ func TestMappedFileIsTheFile(t *testing.T) {
 	expect.OK(t, os.WriteFile(path, want, 0o600))
 	r := expect.Must(MapFile(path))(t)
 	defer r.Close()
-	expect.That(t, bytes.Equal(r.Bytes(), want) && r.Placement() == Host, "the mapping differs from the file")
+	expect.That(t, bytes.Equal(r.Bytes(), want) && r.opt.Placement() == Host, "the mapping differs from the file")
 }
 
 func TestWhatCannotBeMappedIsAnError(t *testing.T) {
@@ -114,7 +112,7 @@ func TestGuardTurnsATruncatedFileIntoAnError(t *testing.T) {
 func TestLedgerRefusesMoreThanItsLimit(t *testing.T) {
 	var ledger Ledger
 	ledger.SetLimit(1 << 20)
-	opt := Options{Ledger: &ledger, Pages: PagesSmall}
+	opt := Options{Ledger: &ledger}
 	r, err := Allocate(1<<19, opt)
 	expect.OK(t, err)
 	_, err = Allocate(1<<20, opt)
@@ -157,7 +155,7 @@ func TestPlacementsNeedADevice(t *testing.T) {
 
 func TestNilLedgerCountsNothing(t *testing.T) {
 	var l *Ledger
-	l.Add(Topology, 5)
+	l.Give(Topology, -5)
 	expect.That(t,
 		l.Total() == 0 && l.Peak() == 0 && l.Used(Topology) == 0 && l.take(Device, Topology, 1) == nil &&
 			l.DeviceTotal() == 0 && l.DevicePeak() == 0 && l.DeviceUsed(Topology) == 0, "a nil ledger counted")

@@ -34,13 +34,7 @@ func preferNode(b []byte, node int) error {
 	return nil
 }
 
-// Populate reads the pages that b touches, in order, and enters them in the page table, so that the first random read
-// of each costs no fault. b may be part of a mapped file; nothing is written. errors.ErrUnsupported where the system
-// cannot (Linux can from 5.14 on), ErrFault where a file was cut short.
-func Populate(b []byte) error {
-	if len(b) == 0 {
-		return nil
-	}
+func populate(b []byte) error {
 	switch errno := advise(b, unix.MADV_POPULATE_READ); {
 	case errno == 0:
 		return nil
@@ -63,27 +57,16 @@ func advise(b []byte, advice uintptr) unix.Errno {
 	return errno
 }
 
-// ReadAhead asks the system to read the pages that b touches, a part of a mapped file, and does not wait for them. It
-// is a hint, which systems other than Linux do not get.
-func ReadAhead(b []byte) {
-	if len(b) > 0 {
-		_ = advise(b, unix.MADV_WILLNEED)
-	}
-}
+const (
+	soon     = unix.MADV_WILLNEED
+	atRandom = unix.MADV_RANDOM
+	inOrder  = unix.MADV_NORMAL
+)
 
-// ReadAtRandom tells the system that the pages which b touches, a part of a mapped file, are read at random: a fault
-// then reads its own page alone, and the system no longer looks at which pages of the mapping were read when it needs
-// memory. ReadInOrder takes that back. Both are hints, which systems other than Linux do not get.
-func ReadAtRandom(b []byte) {
+// hint tells the system how the pages that b touches will be read.
+func hint(b []byte, advice uintptr) {
 	if len(b) > 0 {
-		_ = advise(b, unix.MADV_RANDOM)
-	}
-}
-
-// ReadInOrder takes back ReadAtRandom.
-func ReadInOrder(b []byte) {
-	if len(b) > 0 {
-		_ = advise(b, unix.MADV_NORMAL)
+		_ = advise(b, advice)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 func TestMemoryPrefersANode(t *testing.T) {
-	r := expect.Must(Allocate(1<<20, Options{Pages: PagesSmall}))(t)
+	r := expect.Must(Allocate(1<<20, Options{}))(t)
 	defer r.Close()
 	if err := preferNode(r.Bytes(), 0); err != nil {
 		t.Skipf("a kernel without NUMA: %v", err)

@@ -7,17 +7,11 @@ import (
 	"os"
 )
 
-// Populate reads pages ahead on Linux alone; here it returns errors.ErrUnsupported.
-func Populate([]byte) error { return errors.ErrUnsupported }
+func populate([]byte) error { return errors.ErrUnsupported }
 
-// ReadAhead is a hint that Linux alone gets.
-func ReadAhead([]byte) {}
+const soon, atRandom, inOrder = 0, 0, 0
 
-// ReadAtRandom is a hint that Linux alone gets.
-func ReadAtRandom([]byte) {}
-
-// ReadInOrder takes back ReadAtRandom.
-func ReadInOrder([]byte) {}
+func hint([]byte, uintptr) {}
 
 func fileSystem(string) string { return "" }
 

@@ -30,11 +30,6 @@ var directions = []string{"in", "out", "both"}
 // String returns the direction's name on the command line.
 func (d Direction) String() string { return enum.Name(directions, d) }
 
-// UnmarshalText is the inverse of String.
-func (d *Direction) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "direction", directions, text, d)
-}
-
 // checkDirection refuses edge types whose blocks cannot hold the edges that are followed.
 func (n Neighbor) checkDirection(s *graph.Schema, p hopFanouts) error {
 	if n.Direction > Both {

@@ -32,11 +32,6 @@ var laws = []string{"uniform", "degree", "weight", "batch"}
 // String returns the name on the command line.
 func (l Law) String() string { return enum.Name(laws, l) }
 
-// UnmarshalText is the inverse of String.
-func (l *Law) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "law of negatives", laws, text, l)
-}
-
 // End says which end of an edge a negative replaces.
 type End uint8
 
@@ -55,9 +50,6 @@ var ends = []string{"target", "source", "either", "both"}
 
 // String returns the name on the command line.
 func (e End) String() string { return enum.Name(ends, e) }
-
-// UnmarshalText is the inverse of String.
-func (e *End) UnmarshalText(text []byte) error { return enum.Parse(ErrOptions, "end", ends, text, e) }
 
 // Negatives say which false edges a batch gets beside its seed edges: each is a true edge with one end or both
 // replaced. The zero value adds none. docs/sampling.md, "Negatives", states the result in full.

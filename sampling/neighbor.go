@@ -27,11 +27,6 @@ var frontiers = []string{"new", "all"}
 // String returns the frontier's name on the command line: "new" or "all".
 func (f Frontier) String() string { return enum.Name(frontiers, f) }
 
-// UnmarshalText is the inverse of String.
-func (f *Frontier) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "frontier", frontiers, text, f)
-}
-
 // Neighbor samples in-neighbours: for each destination and edge type up to a fan-out of its in-edges, every subset of
 // that size with equal probability (up to 2^-32), or with Replace that many independent picks. Without replacement
 // picks are ascending by edge position, with replacement in the order of the draws.

@@ -2,14 +2,10 @@ package sampling
 
 import (
 	"context"
-	"encoding"
 	"errors"
-	"fmt"
 	"io"
 	"math"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -91,21 +87,6 @@ func TestPartitionsHaveBorders(t *testing.T) {
 		expect.Is(t, expect.Err(graph.NewPartition(of, 2)), graph.ErrPartition, "parts %v of 2", of)
 	}
 	expect.Is(t, expect.Err(graph.NewPartition(nil, 0)), graph.ErrPartition, "no part")
-}
-
-// The options that have names are read as they are written.
-func TestNamesOfOptionsAreReadAsTheyAreWritten(t *testing.T) {
-	for list, option := range map[string]encoding.TextUnmarshaler{"in, out, both": new(Direction),
-		"new, all":                       new(Frontier),
-		"uniform, degree, weight, batch": new(Law), "target, source, either, both": new(End)} {
-		v := reflect.ValueOf(option).Elem()
-		for i, name := range strings.Split(list, ", ") {
-			if err := option.UnmarshalText([]byte(name)); err != nil || v.Uint() != uint64(i) || fmt.Sprint(v) != name {
-				t.Errorf("%s is %v, number %d: %v", name, v, v.Uint(), err)
-			}
-		}
-		expect.Is(t, option.UnmarshalText([]byte("other")), ErrOptions, list)
-	}
 }
 
 // everySampler calls f for the samplers of statedSamplers, prepared and opened for a graph, with a request for them.

@@ -29,11 +29,6 @@ var timeRules = []string{"not-after", "before", "any"}
 // String returns the rule's name on the command line.
 func (r TimeRule) String() string { return enum.Name(timeRules, r) }
 
-// UnmarshalText is the inverse of String.
-func (r *TimeRule) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "rule of time", timeRules, text, r)
-}
-
 // Temporal lets Neighbor follow the edges of the past only, as of the time of each seed: Request.Times and
 // SeedEdges.Times; a node without one has the time of the column Node, or AsOf. A node is then in a list once for every
 // time as of which it is looked at (and for every tree, with Disjoint), and draws independently for each. The sample

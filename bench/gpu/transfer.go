@@ -299,7 +299,7 @@ func (t *transferring) cpuCentric(depth int) error {
 				return err
 			}
 		}
-		rows, err := t.cpu.GatherParallel(&t.staged[half], unified.FromSlice(b.host), t.o.threads)
+		rows, err := t.cpu.Gather(&t.staged[half], unified.FromSlice(b.host), t.o.threads)
 		if err != nil {
 			return err
 		}

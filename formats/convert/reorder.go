@@ -103,11 +103,6 @@ var reorders = []string{"no", "degree", "bfs", "rcm", "hot"}
 // String returns the name on the command line.
 func (r Reorder) String() string { return enum.Name(reorders, r) }
 
-// UnmarshalText is the inverse of String.
-func (r *Reorder) UnmarshalText(text []byte) error {
-	return enum.Parse(ErrOptions, "order", reorders, text, r)
-}
-
 // byType puts the nodes of each type together, in the order that they have, and numbers them.
 func (m *numbering) byType() {
 	next := slices.Clone(m.offset)

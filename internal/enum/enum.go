@@ -1,10 +1,7 @@
-// Package enum names the values of options that are one of a few words.
+// Package enum names the values of options that are one of a few words. Package option reads them by these names.
 package enum
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Name returns the name of a value, which is its index among the names.
 func Name[E ~uint8](names []string, value E) string {
@@ -12,15 +9,4 @@ func Name[E ~uint8](names []string, value E) string {
 		return names[value]
 	}
 	return fmt.Sprintf("unknown(%d)", value)
-}
-
-// Parse sets *to to the value of that name. An error wraps invalid, and says what the option is and what it may be.
-func Parse[E ~uint8](invalid error, what string, names []string, text []byte, to *E) error {
-	for i, name := range names {
-		if name == string(text) {
-			*to = E(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: %s %q: must be one of %s", invalid, what, text, strings.Join(names, ", "))
 }

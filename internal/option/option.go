@@ -246,7 +246,7 @@ func kindOf(t reflect.Type, said string) (kind string, choices []string) {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		return "duration", nil
-	case unmarshals && t.Implements(reflect.TypeFor[fmt.Stringer]()):
+	case t.Kind() == reflect.Uint8 && !unmarshals && t.Implements(reflect.TypeFor[fmt.Stringer]()):
 		return "choice", names(t)
 	case unmarshals:
 		return "list", nil

@@ -138,6 +138,14 @@ func find(of []Option, name string) *Option {
 	return &Option{Name: name}
 }
 
+// values names the values 0, 1, ... of an option that is a choice.
+func (o *Option) values() []string {
+	if o.names > 0 {
+		return o.Choices[len(o.Choices)-o.names:] // behind what stands for nothing
+	}
+	return o.Choices
+}
+
 // parse reads a text into the field of an option.
 func (o *Option) parse(at reflect.Value, text string) (err error) {
 	if at.Kind() == reflect.Pointer {
@@ -157,8 +165,8 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 		if text == "true" {
 			at.SetUint(uint64(o.Sets))
 		}
-	case o.Kind == "choice" && at.CanUint():
-		n := slices.Index(o.Choices, text)
+	case o.Choices != nil && at.CanUint():
+		n := slices.Index(o.values(), text)
 		if n < 0 {
 			return fmt.Errorf("must be one of %s, not %q", strings.Join(o.Choices, ", "), text)
 		}
@@ -186,7 +194,7 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 		all := reflect.MakeSlice(at.Type(), 0, 1)
 		for _, part := range strings.Split(text, ",") {
 			one := reflect.New(at.Type().Elem()).Elem()
-			if err := (&Option{Choices: o.Choices}).parse(one, part); err != nil {
+			if err := (&Option{Choices: o.Choices, names: o.names}).parse(one, part); err != nil {
 				return err
 			}
 			all = reflect.Append(all, one)

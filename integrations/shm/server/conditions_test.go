@@ -121,7 +121,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Serve(ctx) }()
-	_, err := consumer.Dial(t.Context(), s.Path(), consumer.Options{})
+	_, err := consumer.Dial(t.Context(), s.Options().Path, consumer.Options{})
 	expect.That(t, code(err) == shm.CodeUser && strings.Contains(err.Error(), "same user"),
 		"%v, want a refusal of the user", err)
 	cancel()

@@ -101,7 +101,7 @@ func TestABatchThatDoesNotComeIsAnErrorThatSaysWhy(t *testing.T) {
 	go func() { done <- s.Serve(ctx) }()
 	// A busy machine may not come to an answer, or to waiting for the loader, within the first.
 	for timeout := 100 * time.Millisecond; ; timeout *= 2 {
-		c, err := consumer.Dial(t.Context(), s.Path(), consumer.Options{Timeout: timeout})
+		c, err := consumer.Dial(t.Context(), s.Options().Path, consumer.Options{Timeout: timeout})
 		if err == nil {
 			err = errors.Join(last(c.Epoch(t.Context(), 0)), c.Close())
 		}

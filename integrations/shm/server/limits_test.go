@@ -36,13 +36,13 @@ func TestOptionsAreTakenUpToTheirLimits(t *testing.T) {
 		for more := range 2 {
 			o := taken(more)
 			o.Path, o.Loader = "x", usual()
-			if err := o.EnsureDefaults().Validate(); errors.Is(err, shm.ErrOptions) != (more > 0) {
+			if err := o.ensureDefaults().validate(); errors.Is(err, shm.ErrOptions) != (more > 0) {
 				t.Errorf("%s, %d more than there may be: %v", name, more, err)
 			}
 		}
 	}
 	o := Options{Path: "x", Loader: usual(), WorldSize: 65537}
-	err := o.EnsureDefaults().Validate()
+	err := o.ensureDefaults().validate()
 	expect.That(t, strings.Contains(err.Error(), "is 65537: must be at most 65536"), "%v", err)
 }
 

@@ -53,8 +53,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// EnsureDefaults replaces zero values by their defaults, but that of Hold, and returns o.
-func (o *Options) EnsureDefaults() *Options {
+// ensureDefaults replaces zero values by their defaults, but that of Hold, and returns o.
+func (o *Options) ensureDefaults() *Options {
 	o.Loader.EnsureDefaults()
 	o.WorldSize = max(o.WorldSize, 1)
 	option.Fill(o)
@@ -64,9 +64,9 @@ func (o *Options) EnsureDefaults() *Options {
 	return o
 }
 
-// Validate returns an error that wraps shm.ErrOptions for options that make no sense. It expects defaults to be in
+// validate returns an error that wraps shm.ErrOptions for options that make no sense. It expects defaults to be in
 // place.
-func (o *Options) Validate() error {
+func (o *Options) validate() error {
 	switch {
 	case o.Path == "":
 		return fmt.Errorf("%w: no path for the socket", shm.ErrOptions)

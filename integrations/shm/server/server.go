@@ -57,7 +57,7 @@ func New(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
 }
 
 func newServer(ctx context.Context, src loader.Source, opt Options, within bool) (*Server, error) {
-	if err := opt.EnsureDefaults().Validate(); err != nil {
+	if err := opt.ensureDefaults().validate(); err != nil {
 		return nil, err
 	}
 	s := &Server{opt: opt, within: within, id: src.ID(), uid: uint32(os.Geteuid()), peers: map[*peer]struct{}{}}
@@ -317,9 +317,6 @@ func (s *Server) Close() error {
 	})
 	return s.closeErr
 }
-
-// Path returns where the socket is.
-func (s *Server) Path() string { return s.opt.Path }
 
 // Options returns the options in effect: defaults filled in, the loader's as they turned out for rank 0.
 func (s *Server) Options() Options {

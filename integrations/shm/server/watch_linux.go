@@ -6,9 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatchProcess calls gone, in a goroutine of its own, when the process pid ends, unless stop is called first; stop
-// waits for that goroutine. Where the process cannot be seen it does nothing.
-func WatchProcess(pid int, gone func()) (stop func()) {
+func watchProcess(pid int, gone func()) (stop func()) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return func() {}

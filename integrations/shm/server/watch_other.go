@@ -2,5 +2,4 @@
 
 package server
 
-// WatchProcess does nothing here.
-func WatchProcess(pid int, gone func()) (stop func()) { return func() {} }
+func watchProcess(pid int, gone func()) (stop func()) { return func() {} }

@@ -357,7 +357,7 @@ func (t *carryTrial) byCopies() error {
 		if err := t.sent[half].Synchronize(); err != nil {
 			return err
 		}
-		rows, err := store.GatherParallel(&t.staged[half], unified.FromSlice(ids), carryGoroutines(1))
+		rows, err := store.Gather(&t.staged[half], unified.FromSlice(ids), carryGoroutines(1))
 		if err != nil {
 			return err
 		}

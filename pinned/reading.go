@@ -1,0 +1,23 @@
+package pinned
+
+// Populate reads the pages that b touches, in order, and enters them in the page table, so that the first random read
+// of each costs no fault. b may be part of a mapped file; nothing is written. errors.ErrUnsupported where the system
+// cannot (Linux can from 5.14 on), ErrFault where a file was cut short.
+func Populate(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	return populate(b)
+}
+
+// ReadAhead asks the system to read the pages that b touches, a part of a mapped file, and does not wait for them. It
+// is a hint, which systems other than Linux do not get.
+func ReadAhead(b []byte) { hint(b, soon) }
+
+// ReadAtRandom tells the system that the pages which b touches, a part of a mapped file, are read at random: a fault
+// then reads its own page alone, and the system no longer looks at which pages of the mapping were read when it needs
+// memory. ReadInOrder takes that back. Both are hints, which systems other than Linux do not get.
+func ReadAtRandom(b []byte) { hint(b, atRandom) }
+
+// ReadInOrder takes back ReadAtRandom.
+func ReadInOrder(b []byte) { hint(b, inOrder) }

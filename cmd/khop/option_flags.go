@@ -74,7 +74,8 @@ func chosenOptions() []option.Option {
 
 // of returns those of a struct's options that the command takes.
 func (f *optionFlags) of(all []option.Option) []option.Option {
-	return option.Complete(option.Taken(all, f.door), everyOption())
+	all = slices.DeleteFunc(slices.Clone(all), func(o option.Option) bool { return !o.At(f.door) })
+	return option.Complete(all, everyOption())
 }
 
 // declare makes the flags of a command, and returns their options.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/samplers"
+	"github.com/khop-gnn/khop/loader"
 )
 
 // tagFlags are flags that are made from the tags of structs of options, each by the name that it has there. kong takes
@@ -30,8 +31,8 @@ type flagsOf[T any] struct {
 }
 
 // declare makes the flags of a command, and returns their options.
-func (f *flagsOf[T]) declare(door string) []option.Option {
-	return f.make(option.Taken(option.Of(f.opt), door))
+func (f *flagsOf[T]) declare(string) []option.Option {
+	return f.make(option.Complete(option.Of(f.opt), option.Of(loader.Options{})))
 }
 
 // AfterApply sets the options as they were said. kong calls it.
@@ -48,7 +49,7 @@ type tagged interface {
 func (c *commands) tagged() map[string]tagged {
 	return map[string]tagged{
 		"bench": &c.Bench, "convert": &c.Convert, "generate": &c.Generate, "partition": &c.Partition,
-		"plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve,
+		"plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve, "train": &c.Train,
 	}
 }
 

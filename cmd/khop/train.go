@@ -9,35 +9,18 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
 )
 
 type trainCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Model        string        `enum:"sage,gcn,gin,gat" default:"sage" help:"sage, gcn, gin or gat."`
-	Epochs       positive      `default:"100" help:"Epochs to train, including those of the checkpoint."`
-	Layers       positive      `default:"2" help:"Layers of the model."`
-	Hidden       int           `default:"0" placeholder:"N" help:"Width of hidden layers, or heads; 0: 16, gat 8."`
-	Heads        positive      `default:"8" help:"Heads of hidden layers of gat."`
-	Dropout      float32       `default:"0.5" help:"Chance that an element is dropped in training."`
-	Rate         float64       `default:"0.01" help:"Learning rate of Adam."`
-	Decay        float64       `default:"0.0005" help:"Weight decay, added to the gradient."`
-	RowNormalise bool          `help:"Divide each node's features by their sum."`
-	Fanouts      *fanouts      `placeholder:"N,..." help:"Train on batches: fan-outs, one a layer."`
-	BatchSize    positive      `default:"1024" help:"Seeds a batch."`
-	Budget       float64       `name:"backward-budget" default:"0" help:"Share of gradient work to do; 0: all."`
-	Fastest      bool          `help:"Compute each layer in the way that is fastest here."`
-	Explain      bool          `help:"Print ways to compute each layer, and their times; train nothing."`
-	Seed         uint64        `default:"0" help:"Keys every random choice."`
-	Workers      int           `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They change no result."`
-	MaxMemory    byteSize      `placeholder:"SIZE" help:"The most memory to take, such as 4GB, without mapped files."`
-	Checkpoint   string        `type:"path" placeholder:"FILE" help:"Continue from this file if it exists; write it."`
-	SaveEvery    time.Duration `default:"1m" help:"Write the checkpoint at least so often while training."`
-	Plot         string        `type:"path" placeholder:"FILE" help:"Draw the learning curves, as SVG."`
-	JSON         bool          `name:"json" xor:"output" help:"Print one JSON object."`
-	JSONL        bool          `name:"jsonl" xor:"output" help:"Print a JSON object an epoch, then the result."`
+	flagsOf[gnn.Options] `embed:""`
+
+	Explain bool   `help:"Print ways to compute each layer, and their times; train nothing."`
+	Plot    string `type:"path" placeholder:"FILE" help:"Draw the learning curves, as SVG."`
+	JSON    bool   `name:"json" xor:"output" help:"Print one JSON object."`
+	JSONL   bool   `name:"jsonl" xor:"output" help:"Print a JSON object an epoch, then the result."`
 }
 
 // trainResult is what "khop train --json" prints. Scripts rely on the names.
@@ -48,11 +31,12 @@ type trainResult struct {
 
 // Run trains.
 func (c *trainCmd) Run(env *environment) (err error) {
-	opt, choices, err := c.options(env)
+	choices, err := c.settle(env)
 	if err != nil {
 		return err
 	}
-	if (c.Fastest || c.Explain) && opt.Tuning != nil {
+	opt := &c.opt
+	if (opt.Fastest || c.Explain) && opt.Tuning != nil {
 		defer func() {
 			if saved := opt.Tuning.Save(choices); saved != nil && err == nil {
 				env.note("choices of ways are not kept: %v", saved)
@@ -65,7 +49,7 @@ func (c *trainCmd) Run(env *environment) (err error) {
 	}
 	defer closing(&err, ds.Close)
 	if c.Explain {
-		return c.explain(env, ds, opt)
+		return c.explain(env, ds)
 	}
 	line := &trainLine{env: env, epochs: opt.Epochs, began: time.Now()}
 	opt.Progress = line.step
@@ -76,15 +60,15 @@ func (c *trainCmd) Run(env *environment) (err error) {
 			printErr = env.printJSONLine(e)
 		}
 	}
-	result, err := gnn.Train(env.ctx, ds, opt)
+	result, err := gnn.Train(env.ctx, ds, *opt)
 	line.end()
 	if result != nil && c.Plot != "" && len(result.Curve) > 0 { // also of training that was interrupted
-		title := fmt.Sprintf("%s: %s", paths.Text(c.Dataset), c.Model)
+		title := fmt.Sprintf("%s: %s", paths.Text(c.Dataset), c.opt.Model)
 		err = errors.Join(err, learningCurves(title, result.Curve).Save(c.Plot))
 	}
-	if env.ctx.Err() != nil && result != nil && c.Checkpoint != "" {
+	if env.ctx.Err() != nil && result != nil && opt.Checkpoint != "" {
 		env.note("stopped after %d of %d epochs; %s has all steps so far, and the same command goes on from there",
-			result.Epochs, opt.Epochs, paths.Text(c.Checkpoint))
+			result.Epochs, opt.Epochs, paths.Text(opt.Checkpoint))
 	}
 	if err = errors.Join(err, printErr); err != nil {
 		return err
@@ -99,13 +83,13 @@ type explainResult struct {
 	Compositions []gnn.Composition `json:"compositions"`
 }
 
-func (c *trainCmd) explain(env *environment, ds *formats.Dataset, opt gnn.Options) error {
-	all, err := gnn.Explain(env.ctx, ds, opt)
+func (c *trainCmd) explain(env *environment, ds *formats.Dataset) error {
+	all, err := gnn.Explain(env.ctx, ds, c.opt)
 	if err != nil {
 		return err
 	}
 	if c.JSON || c.JSONL {
-		return env.printJSON(explainResult{paths.Text(c.Dataset), c.Model, all})
+		return env.printJSON(explainResult{paths.Text(c.Dataset), c.opt.Model, all})
 	}
 	t := newTable(env.stdout)
 	t.row("layer", "columns", "product", "predicted", "measured", "regret", "")
@@ -139,26 +123,17 @@ func trainedText(r *gnn.Result) string {
 		r.Epochs, durationText(time.Duration(r.Seconds*float64(time.Second))), r.Test, r.Val, r.Best, r.Loss)
 }
 
-// options returns those of training, and the file of opt.Tuning.
-func (c *trainCmd) options(env *environment) (opt gnn.Options, choices string, err error) {
-	opt = gnn.Options{Model: c.Model, Epochs: int(c.Epochs), Layers: int(c.Layers), Hidden: c.Hidden,
-		Heads: int(c.Heads), Dropout: c.Dropout, Rate: c.Rate, Decay: c.Decay, RowNormalise: c.RowNormalise,
-		BatchSize: int(c.BatchSize), Seed: c.Seed, Workers: c.Workers, Checkpoint: c.Checkpoint,
-		CheckpointEvery: c.SaveEvery, BackwardBudget: c.Budget, Fastest: c.Fastest}
-	if c.Fanouts != nil {
-		if opt.Fanouts = c.Fanouts.all; opt.Fanouts == nil {
-			return opt, "", usageError("--fanouts: a model of one edge type takes fan-outs alone, such as 15,10")
-		}
+// settle decides on memory and tuning, and returns the file of the latter.
+func (c *trainCmd) settle(env *environment) (choices string, err error) {
+	if c.opt.MaxMemory, err = byteSize(c.opt.MaxMemory).forData(); err != nil {
+		return "", err
 	}
-	if opt.MaxMemory, err = c.MaxMemory.forData(); err != nil {
-		return opt, "", err
-	}
-	limitHeap(opt.MaxMemory, true)
+	limitHeap(c.opt.MaxMemory, true)
 	if path, err := sparse.TuningPath(); err == nil { // without a home there are no choices
-		opt.Tuning, choices, err = env.tuning(path)
-		return opt, choices, err
+		c.opt.Tuning, choices, err = env.tuning(path)
+		return choices, err
 	}
-	return opt, "", nil
+	return "", nil
 }
 
 // trainLine shows on a terminal how training stands.
@@ -195,16 +170,4 @@ func (l *trainLine) end() {
 	if !l.shown.IsZero() {
 		fmt.Fprint(l.env.stderr, "\r\x1b[K")
 	}
-}
-
-// fanouts is the value of --fanouts.
-type fanouts struct {
-	all     []int
-	perType map[string][]int
-}
-
-// UnmarshalText reads fan-outs as package sampling does.
-func (f *fanouts) UnmarshalText(text []byte) (err error) {
-	f.all, f.perType, err = sampling.ParseFanouts(string(text))
-	return err
 }

@@ -105,7 +105,7 @@ type Options struct {
 	Force  bool `help:"Replace a dataset that is there."`
 	// MemoryLimit bounds, in bytes, what reading the source and ordering the edges take together, beside some megabytes
 	// of buffers. Settle lowers it to what the control group leaves.
-	MemoryLimit int64 `name:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
+	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
 
 	Progress formats.Progress
 	// Log, if set, is told what is understood and what is about to happen, a line at a time.
@@ -295,7 +295,7 @@ func (c *conversion) checkOptions(r *source.Reader) error {
 	}{
 		{c.opt.Columns != nil, "Columns", "columns"},
 		{c.opt.IDs != "" && c.opt.IDs != "auto", "IDs", "ids"},
-		{c.opt.SkipBad > 0, "SkipBad", "skip-bad"},
+		{c.opt.SkipBad > 0, "SkipBad", "skips"},
 		{c.opt.RelationsAsTypes, "RelationsAsTypes", "relations"},
 		{c.opt.Features != "", "Features", "tables"},
 		{c.opt.Labels != "", "Labels", "tables"},

@@ -62,7 +62,7 @@ func TestAWayThatIsClearlySlowLeavesTheContest(t *testing.T) {
 
 // TestTheContestLeavesTheModelAsItWas: what it computed is no part of the first step.
 func TestTheContestLeavesTheModelAsItWas(t *testing.T) {
-	for _, model := range Models {
+	for _, model := range models {
 		tr, err := prepare(t.Context(), communities(t, 60, false), Options{Model: model}.withDefaults())
 		if err == nil {
 			err = tr.sample(t.Context())

@@ -21,7 +21,7 @@ import (
 func TestPrunedWaysAreNeverFastest(t *testing.T) {
 	draw := rand.New(rand.NewPCG(expect.Seed(t), 0))
 	number := func() float64 { return math.Exp(10*draw.Float64() - 5) }
-	for _, model := range Models {
+	for _, model := range models {
 		all, some := enumerate(factorsOf(model)), candidates(model, false)
 		if model == "gcn" && (len(all) != 12 || len(some) != 6) || model != "gcn" && len(some) != 2 {
 			t.Errorf("%s: %d candidates of %d ways", model, len(some), len(all))
@@ -56,7 +56,7 @@ func TestPrunedWaysAreNeverFastest(t *testing.T) {
 // TestAllWaysToComputeALayerGiveTheSame, forward and backward, but for rounding.
 func TestAllWaysToComputeALayerGiveTheSame(t *testing.T) {
 	g := communities(t, 60, true)
-	for _, model := range Models {
+	for _, model := range models {
 		opt := Options{Model: model, Hidden: 7, Layers: 3, Heads: 2, Seed: 1}
 		tr := expect.Must(prepare(t.Context(), g, opt.withDefaults()))(t)
 		defer tr.close()

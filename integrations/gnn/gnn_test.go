@@ -14,11 +14,15 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
 
 func TestMain(m *testing.M) { expect.NoGoroutines(m) }
+
+// models are the names of the models that there are.
+var models = option.Of(Options{})[0].Choices
 
 // communities returns a graph whose nodes know little of their class and have most edges within it, with splits.
 func communities(t testing.TB, nodes int, mostlyZero bool) *graph.Graph {
@@ -68,7 +72,7 @@ func crowded(t testing.TB, nodes, degree int, mostlyZero bool) *graph.Graph {
 func TestEveryModelLearns(t *testing.T) {
 	for _, mostlyZero := range []bool{false, true} {
 		g := communities(t, 180, mostlyZero)
-		for _, model := range Models {
+		for _, model := range models {
 			for _, fanouts := range [][]int{nil, {8, 8}} {
 				if fanouts != nil && (mostlyZero || model == "gin" || model == "gcn") {
 					continue
@@ -87,7 +91,7 @@ func TestGradientsOfEveryModel(t *testing.T) {
 	d := expect.Must(read(communities(t, 24, true), Options{}, &budget{}))(t)
 	pool := sparse.Open(sparse.Options{Workers: 1})
 	defer pool.Close()
-	for _, model := range Models {
+	for _, model := range models {
 		for _, in := range []modelInput{{Dense: d.input().Dense}, d.input()} {
 			opt := Options{Model: model, Hidden: 5, Heads: 2, Seed: 1}.withDefaults()
 			m := expect.Must(newNetwork(d.features, d.classes, opt))(t)
@@ -198,7 +202,7 @@ func TestTrainingThatDivergesSaysSo(t *testing.T) {
 	x := expect.Must(unified.View[float32](column))(t)
 	x[3] = float32(math.NaN())
 	for _, fanouts := range [][]int{nil, {2, 2}} {
-		for _, model := range Models {
+		for _, model := range models {
 			_, err := Train(t.Context(), g, Options{Model: model, Epochs: 3, Fanouts: fanouts})
 			expect.That(t, err != nil && strings.Contains(err.Error(), "features are finite"),
 				"%s, fan-outs %v: a feature is NaN: %v", model, fanouts, err)
@@ -214,7 +218,7 @@ func TestNodesWithoutEdgesAreTrained(t *testing.T) {
 		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int64{3, 0, 3, 1})},
 			{Name: "val", Seeds: graph.NodeIDs([]int64{2})}, {Name: "test", Seeds: graph.NodeIDs([]int64{})}}})
 	expect.OK(t, err)
-	for _, model := range Models {
+	for _, model := range models {
 		for _, fanouts := range [][]int{nil, {2, 2}} {
 			r, err := Train(t.Context(), g, Options{Model: model, Epochs: 3, Workers: 16, Fanouts: fanouts, Hidden: 1,
 				Heads: 1, Dropout: 0.5})

@@ -4,17 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/sparse"
 )
 
 // ErrOptions is returned for options that do not fit each other or the dataset.
 var ErrOptions = errors.New("gnn: invalid options")
-
-// Models are the names of the models that there are.
-var Models = []string{"sage", "gcn", "gin", "gat"}
 
 // parameter is a parameter: a value to train, with the moments of Adam.
 type parameter struct {
@@ -41,11 +38,11 @@ type layer struct {
 // newNetwork returns a model with parameters drawn from the seed: Glorot's uniform distribution for weights, zeros for
 // biases. ErrOptions for what no model has.
 func newNetwork(features, classes int, opt Options) (*network, error) {
-	if !slices.Contains(Models, opt.Model) || features < 1 || classes < 1 || opt.Layers < 1 || opt.Hidden < 1 ||
-		opt.Heads < 1 || !(opt.Dropout >= 0 && opt.Dropout < 1) {
-		return nil, fmt.Errorf("%w: model %q of %d layers of %d, %d heads, dropout %g, for %d features and "+
-			"%d classes; models are %v", ErrOptions, opt.Model, opt.Layers, opt.Hidden, opt.Heads, opt.Dropout,
-			features, classes, Models)
+	if opt.Dropout >= 1 {
+		return nil, option.Errorf(ErrOptions, opt, "Dropout", " is %g: must be below 1", opt.Dropout)
+	}
+	if features < 1 || classes < 1 {
+		return nil, fmt.Errorf("%w: %d features and %d classes", ErrOptions, features, classes)
 	}
 	m := &network{kind: opt.Model, opt: opt}
 	in := features

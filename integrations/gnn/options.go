@@ -1,49 +1,52 @@
 package gnn
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sparse"
 )
 
-// Options say what to train and how. Zero values are defaults, but for Seed and Dropout, which may be 0.
+// Options say what to train and how. Zero values are defaults, but for Seed, Dropout and Decay, which may be 0. Package
+// internal/option reads the tags.
 type Options struct {
-	Model   string  // "sage", "gcn", "gin" or "gat"
-	Layers  int     // default 2
-	Hidden  int     // width of hidden layers, of each head for gat; default 16, 8 for gat
-	Heads   int     // of gat; default 8
-	Dropout float32 // of the input, of hidden layers and of attention
-	Rate    float64 // learning rate; default 0.01
-	Decay   float64 // of weights, added to the gradient
-	Epochs  int     // default 100
-	Seed    uint64
-
-	// RowNormalise divides each node's features by their sum, where that is not 0.
-	RowNormalise bool
-	// Fanouts are those of batches, hop by hop out of the seeds, one a layer; nil trains on the whole graph at once.
-	Fanouts   []int
-	BatchSize int // default 1024
-	Workers   int // goroutines; default all processors
-	// Tuning says how sparse products are computed; nil is the default. It changes no result. Fastest adds its ways.
-	Tuning *sparse.Tuning
-
+	Model  string `choices:"sage,gcn,gin,gat" default:"sage" help:"What to train:"`
+	Epochs int    `default:"100" range:"1,2147483647" help:"Epochs to train, including those of the checkpoint."`
+	Layers int    `default:"2" range:"1,2147483647" help:"Layers of the model."`
+	// Hidden is of each head for gat.
+	Hidden int `default:"0" range:"0,2147483647" help:"Width of hidden layers, or heads; 0: 16, gat 8."`
+	Heads  int `default:"8" range:"1,2147483647" help:"Heads of hidden layers of gat."`
+	// Dropout, below 1, is of the input, of hidden layers and of attention.
+	Dropout float32 `default:"0.5" zero:"0" range:"0,1" help:"Chance that an element is dropped in training."`
+	Rate    float64 `default:"0.01" range:"0,1e300" help:"Learning rate of Adam."`
+	Decay   float64 `default:"0.0005" zero:"0" range:"0,1e300" help:"Weight decay, added to the gradient."`
+	// RowNormalise leaves rows whose sum is 0.
+	RowNormalise bool `help:"Divide each node's features by their sum."`
+	// Fanouts are hop by hop out of the seeds; nil trains on the whole graph at once.
+	Fanouts   []int `value:"N,..." help:"Train on batches: fan-outs, one a layer."`
+	BatchSize int   `same:"batch-size"`
 	// BackwardBudget is the share of the work for the gradients of aggregations that is done, in the first four fifths
 	// of the epochs: rows are drawn, those that count most rather than others, and stand for all. 0 is all of it,
 	// exactly. On the whole graph the layers share the budget, and a choice serves ten steps; with Fanouts each batch
 	// and layer has its own. GAT, whose edges have trained values, is always exact.
-	BackwardBudget float64
-	// Fastest computes each layer in the way that is the fastest here (Explain): of those that a model of costs, fitted
-	// to this machine, predicts to be near the fastest, the one that wins when they take turns. Tuning keeps the winner
-	// for layers of such sizes. The result then depends on the machine, by rounding. A checkpoint keeps the ways.
-	Fastest bool
-	// MaxMemory bounds what training takes outside of the source, in bytes; 0 is no limit. Where it does not suffice,
-	// the error is loader.ErrMemory.
-	MaxMemory int64
+	BackwardBudget float64 `default:"0" range:"0,1" help:"Share of gradient work to do; 0: all."`
+	// Fastest takes, of the ways (Explain) that a model of costs, fitted to this machine, predicts to be near the
+	// fastest, the one that wins when they take turns. Tuning keeps the winner for layers of such sizes. The result
+	// then depends on the machine, by rounding. A checkpoint keeps the ways.
+	Fastest bool   `help:"Compute each layer in the way that is fastest here."`
+	Seed    uint64 `same:"seed"`
+	Workers int    `default:"0" help:"Goroutines; 0: one a core. They change no result."`
+	// MaxMemory is without the source, in bytes. Where it does not suffice, the error is loader.ErrMemory.
+	MaxMemory int64 `same:"max-memory" kind:"size"`
+	// Checkpoint is read before the first epoch: training goes on from it. It is written after the last epoch, once in
+	// CheckpointEvery, and when the context ends.
+	Checkpoint      string        `kind:"path" value:"FILE" help:"Continue from this file if it exists; write it."`
+	CheckpointEvery time.Duration `name:"save-every" default:"1m" help:"Write the checkpoint at least so often."`
 
-	// Checkpoint is a file that is read before the first epoch where it is there: training goes on from it. It is
-	// written after the last epoch, once in CheckpointEvery (default a minute), and when the context ends. "" is none.
-	Checkpoint      string
-	CheckpointEvery time.Duration
+	// Tuning says how sparse products are computed; nil is the default. It changes no result. Fastest adds its ways.
+	Tuning *sparse.Tuning
 	// Report is called after each epoch, Progress after each batch.
 	Report   func(Epoch)
 	Progress func(Step)
@@ -91,24 +94,10 @@ type Result struct {
 }
 
 func (o Options) withDefaults() Options {
-	set := func(v *int, to int) {
-		if *v == 0 {
-			*v = to
-		}
-	}
-	set(&o.Layers, 2)
-	set(&o.Heads, 8)
-	set(&o.Epochs, 100)
-	set(&o.BatchSize, 1024)
-	if o.Model == "gat" {
-		set(&o.Hidden, 8)
-	}
-	set(&o.Hidden, 16)
-	if o.Rate == 0 {
-		o.Rate = 0.01
-	}
-	if o.CheckpointEvery == 0 {
-		o.CheckpointEvery = time.Minute
+	option.Fill(&o)
+	o.BatchSize = cmp.Or(o.BatchSize, option.Default(loader.Options{}, "BatchSize"))
+	if o.Hidden == 0 {
+		o.Hidden = map[bool]int{false: 16, true: 8}[o.Model == "gat"]
 	}
 	return o
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
@@ -65,11 +66,8 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 // prepare checks options, reads the graph, makes a model, and opens a loader where there are fan-outs. The caller
 // closes what it returns.
 func prepare(ctx context.Context, source loader.Source, opt Options) (*trainer, error) {
-	if !(opt.Rate > 0 && opt.Decay >= 0) || math.IsInf(opt.Rate+opt.Decay, 0) {
-		return nil, fmt.Errorf("%w: a learning rate of %g with weight decay of %g", ErrOptions, opt.Rate, opt.Decay)
-	}
-	if b := opt.BackwardBudget; !(b >= 0 && b <= 1) {
-		return nil, fmt.Errorf("%w: a budget of %g for gradients: it is from 0 to 1", ErrOptions, b)
+	if err := option.Check(ErrOptions, opt); err != nil {
+		return nil, err
 	}
 	memory := &budget{limit: opt.MaxMemory}
 	d, err := read(source.Graph(), opt, memory)

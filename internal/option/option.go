@@ -22,7 +22,7 @@
 //	id       its name in a fingerprint, where it always stands; without, it stands there if it is not zero, as key
 //	required true: there is no default
 //	help     one sentence; "..." where it is long: in help.go; after a colon at its end come the choices
-//	same     the option of another struct whose other tags these are
+//	same     the option of another struct whose other tags these are, but for those that stand beside it
 package option
 
 import (
@@ -144,11 +144,11 @@ func newOption(f reflect.StructField, index []int, path, group string) Option {
 		o.Kind, o.Choices = kindOf(f.Type, tag.Get("kind"))
 		o.names = len(o.Choices)
 	}
-	if strings.HasSuffix(o.Help, ":") {
-		o.Help += " " + strings.Join(o.Choices, ", ") + "."
-	}
 	if o.empty != "" && o.Kind == "choice" {
 		o.Choices = append([]string{o.empty}, o.Choices...)
+	}
+	if strings.HasSuffix(o.Help, ":") {
+		o.Help += " " + strings.Join(o.Choices, ", ") + "."
 	}
 	return o
 }
@@ -172,11 +172,6 @@ func (o *Option) Is(sampler string) bool { return o.For == nil || slices.Contain
 
 // At says that a command, whose structs have the option, takes it.
 func (o *Option) At(door string) bool { return o.Doors == nil || slices.Contains(o.Doors, door) }
-
-// Taken returns those of options that a command takes.
-func Taken(all []Option, door string) []Option {
-	return slices.DeleteFunc(slices.Clone(all), func(o Option) bool { return !o.At(door) })
-}
 
 // Union returns the options of several structs by name, in the order of the first of each, and completes those that are
 // the same as another. Where samplers have different defaults the default is 0, which stands for each one's own.

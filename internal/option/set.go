@@ -77,7 +77,7 @@ func (o *Option) set(v, at reflect.Value, value any) error {
 func (o *Option) putFanouts(v, at reflect.Value, all []int, perType map[string][]int) error {
 	switch {
 	case len(perType) > 0 && o.perType == nil:
-		return fmt.Errorf("this sampler draws from all types together: name numbers, and no types")
+		return fmt.Errorf("it is for all types together: give numbers, such as 15,10, and no types")
 	case len(perType) > 0:
 		v.FieldByIndex(o.perType).Set(reflect.ValueOf(perType))
 	case len(all) == 0:

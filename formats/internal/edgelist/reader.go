@@ -10,7 +10,7 @@ import (
 
 // Reader reads edge lists.
 var Reader = source.Reader{Name: "edgelist", Title: "an edge list",
-	Options: []string{"columns", "ids", "skip-bad", "tables"}, Find: findGraphs, Read: readGraph}
+	Options: []string{"columns", "ids", "skips", "tables"}, Find: findGraphs, Read: readGraph}
 
 // findGraphs takes any text that is named; among other files the first lines must be rows of as many fields.
 func findGraphs(t *source.Tree) []string {

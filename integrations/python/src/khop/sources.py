@@ -158,10 +158,6 @@ def _plain(of: str, plain: str) -> str:
     return plain if of in ("_N", "_E") else of
 
 
-_SLACK = 0.03
-"""How much larger than the mean a part may be: METIS's own bound."""
-
-
 def partition(dataset: str, parts: int, file: str) -> None:
     """Divides a dataset's nodes into parts: the file, which is not there yet, gets the part of each, one a line."""
-    program.run("partition", [dataset], {"parts": parts, "slack": _SLACK, "out": file})
+    program.run("partition", [dataset], {"parts": parts, "out": file})

@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import warnings
-from typing import Any, Callable, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
@@ -18,12 +18,18 @@ from . import program
 from .errors import KhopError, WriteError
 from .protocol import FOREIGN
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import ConvertOptions
+
 _Key = Union[None, str, Tuple[str, str, str]]  # of a plain graph, a node type, an edge type
 _Arrays = Mapping[str, Any]
 _EDGES = frozenset({"edge_index", "edges", "edge_list", "edgelist", "src", "source", "row"})  # one is in a plain graph
 
 
-def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLike] = None, **options: Any) -> None:
+def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLike] = None,
+          **options: Unpack[ConvertOptions]) -> None:
     """Writes a dataset of a graph that is in memory, by ``khop convert``.
 
     data is one of

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,20 +77,6 @@ func wrongOption(name, format string, args ...any) error {
 // Validate refuses keys that are no options. kong calls it where the application is checked.
 func (d document) Validate(*kong.Application) error { return nil }
 
-// take removes an option from the document, and returns its value as text; empty where there is none.
-func (d document) take(flag string) (string, error) {
-	value, ok := d[flag]
-	delete(d, flag)
-	if !ok || string(value) == "null" {
-		return "", nil
-	}
-	text, err := plainText(value)
-	if err != nil {
-		return "", wrongOption(flag, ": %w", err)
-	}
-	return text, nil
-}
-
 // unknown refuses keys that are no flags of a command, and names the nearest flag.
 func (d document) unknown(command *kong.Path) error {
 	for _, key := range slices.Sorted(maps.Keys(d)) {
@@ -134,8 +118,8 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// Resolve returns the value of a flag as the command line would have it; nil where the document has none. kong calls it
-// for flags that are not on the command line.
+// Resolve returns what the document says of a flag: nil where that is nothing. kong calls it for flags that are not on
+// the command line.
 func (d document) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any, error) {
 	if at.Command == nil {
 		return nil, nil
@@ -144,93 +128,21 @@ func (d document) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any,
 		return nil, err
 	}
 	value, ok := d[flag.Name]
-	if !ok || string(value) == "null" || string(value) == "false" && flag.IsBool() {
+	if !ok || string(value) == "null" {
 		return nil, nil
 	}
-	text, err := valueText(flag, value)
-	if err == nil && text == "" && flag.Target.Kind() == reflect.Slice {
-		return nil, nil
-	}
-	if err == nil && flag.Enum != "" && !slices.Contains(flag.EnumSlice(), text) {
+	said := option.Said{flag.Name: option.Say(value)}
+	text := said.Text(flag.Name)
+	if flag.Enum != "" && !slices.Contains(flag.EnumSlice(), text) {
 		return nil, wrongOption(flag.Name, " must be one of %s but got %q", strings.Join(flag.EnumSlice(), ","), text)
 	}
-	if err == nil {
-		err = tried(flag, text)
-	}
-	if err != nil {
-		return nil, wrongOption(flag.Name, ": %w", err)
+	switch _, made := flag.Mapper.(spoken); {
+	case flag.IsBool() && text == "false":
+		return nil, nil
+	case made:
+		return said[flag.Name], nil
 	}
 	return text, nil
-}
-
-// tried parses a flag's text, and throws the value away.
-func tried(flag *kong.Flag, text string) error {
-	to := reflect.New(flag.Target.Type()).Elem()
-	return flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value,
-		Scan: kong.Scan().PushTyped(text, kong.FlagValueToken)}, to)
-}
-
-// valueText returns a value of JSON as the text of a flag.
-func valueText(flag *kong.Flag, value json.RawMessage) (string, error) {
-	if value[0] == '[' && flag.Target.Kind() == reflect.Slice && strings.HasSuffix(flag.Name, "-columns") &&
-		len(bytes.TrimSpace(value[1:len(value)-1])) == 0 {
-		return "none", nil
-	}
-	if value[0] == '{' && flag.Name == "seeds" {
-		return string(value), nil
-	}
-	return plainText(value)
-}
-
-// plainText spells a value: lists with commas, an object as key=value;key=value, or bytes that JSON has no text for.
-func plainText(value json.RawMessage) (string, error) {
-	switch value[0] {
-	case '"':
-		var s string
-		err := json.Unmarshal(value, &s)
-		return s, err
-	case '[':
-		var list []json.RawMessage
-		if err := json.Unmarshal(value, &list); err != nil {
-			return "", err
-		}
-		texts := make([]string, len(list))
-		for i := range list {
-			var err error
-			if list[i][0] == '[' || list[i][0] == '{' {
-				return "", fmt.Errorf("%s: must be a list of plain values", value)
-			}
-			if texts[i], err = plainText(list[i]); err != nil {
-				return "", err
-			}
-		}
-		return kong.JoinEscaped(texts, ','), nil
-	case '{':
-		return objectText(value)
-	}
-	return string(value), nil
-}
-
-// objectText spells an object.
-func objectText(value json.RawMessage) (string, error) {
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(value, &object); err != nil {
-		return "", err
-	}
-	if b, ok := object["base64"]; ok && len(object) == 1 && b[0] == '"' {
-		var text []byte
-		err := json.Unmarshal(b, &text)
-		return string(text), err
-	}
-	parts := make([]string, 0, len(object))
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		text, err := plainText(object[key])
-		if err != nil {
-			return "", err
-		}
-		parts = append(parts, key+"="+text)
-	}
-	return strings.Join(parts, ";"), nil
 }
 
 // problem is an error as values, for programs that say options by a document (docs/cli.md, "khop serve").

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/alecthomas/kong"
@@ -30,6 +28,12 @@ func (i *inside) Close() error {
 	return err
 }
 
+// ofInside are options of a loader in this process beside those of "khop serve".
+type ofInside struct {
+	Dataset string `kind:"path" help:"Dataset: a directory that khop has written."`
+	Rank    int    `help:"The rank, of --world-size."`
+}
+
 // ofServers are flags of "khop serve" that mean something only where others connect.
 func ofServers() []string {
 	names := []string{"metrics", "parent", "json"} // of the command alone
@@ -48,24 +52,16 @@ func openInside(ctx context.Context, config string, stderr io.Writer, w server.W
 	if err != nil {
 		return nil, &usage{err}
 	}
-	dataset, err := d.take("dataset")
-	if err != nil {
-		return nil, err
-	}
-	rank, err := d.take("rank")
-	if err != nil {
-		return nil, err
-	}
-	number, err := strconv.Atoi(cmp.Or(rank, "0"))
-	if err != nil {
-		return nil, wrongOption("rank", ": %w", err)
+	var of ofInside
+	if err := option.TakeDocument(&of, option.Of(of), d); err != nil {
+		return nil, &usage{err}
 	}
 	var cli commands
 	parser, err := newParser(&cli, []string{"serve"}, stderr, stderr, kong.Resolvers(d))
 	if err != nil {
 		return nil, err
 	}
-	line, err := parser.Parse([]string{"serve", "--socket=none", "--", dataset})
+	line, err := parser.Parse([]string{"serve", "--socket=none", "--", of.Dataset})
 	if err != nil {
 		return nil, &usage{err}
 	}
@@ -75,7 +71,7 @@ func openInside(ctx context.Context, config string, stderr io.Writer, w server.W
 		}
 	}
 	i := &inside{release: heaps.enter()}
-	if err := i.open(ctx, &cli.Serve, number, stderr, w); err != nil {
+	if err := i.open(ctx, &cli.Serve, of.Rank, stderr, w); err != nil {
 		i.release()
 		return nil, err
 	}

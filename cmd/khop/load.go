@@ -18,10 +18,15 @@ type loadFlags struct {
 
 // seeds returns what an epoch goes over; samplers with items of their own are given none.
 func (f *loadFlags) seeds(env *environment, src loader.Source) (loader.SeedSource, error) {
-	if _, items := sampling.As[sampling.ItemSampler](f.sampler); items && f.chosen.Seeds == "" {
+	given := f.chosen.Seeds
+	if given.arrays != nil {
+		seeds, err := given.arrays.seeds(src.Graph().Schema())
+		return loader.GivenSeeds(seeds), err
+	}
+	if _, items := sampling.As[sampling.ItemSampler](f.sampler); items && given.name == "" {
 		return loader.SeedSource{}, nil
 	}
-	return env.seedSource(f.chosen.Seeds, f.chosen.Split, src)
+	return env.seedSource(given.name, f.chosen.Split, src)
 }
 
 // options returns the loader's options; src has the seeds.

@@ -147,7 +147,7 @@ func newParser(cli *commands, named []string, stdout, stderr io.Writer, more ...
 		kong.WithHyphenPrefixedParameters(true), // --fanouts -1
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
-	}, more...)...)
+	}, append(spokenMappers(), more...)...)...)
 }
 
 // takeBytes takes a value as it is. kong's own way passes it through JSON, which turns bytes that are not UTF-8 into

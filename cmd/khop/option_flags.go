@@ -31,9 +31,9 @@ type optionFlags struct {
 
 // chosen are options that the command itself turns into those of the loader.
 type chosen struct {
-	Sampler string `default:"neighbor" choices:"..." help:"How to sample"`
-	Seeds   string `value:"SEEDS" help:"..."`
-	Split   int    `default:"0" help:"Which of several splits of the name."`
+	Sampler string     `default:"neighbor" choices:"..." help:"How to sample"`
+	Seeds   givenSeeds `kind:"text" value:"SEEDS" help:"..."`
+	Split   int        `default:"0" help:"Which of several splits of the name."`
 }
 
 // everyOption returns all options that loaders, samplers and servers have. Callers do not write to them. Each command
@@ -109,7 +109,7 @@ func (f *optionFlags) set(said option.Said) (err error) {
 	if err := option.Apply(&f.loader, f.of(option.Of(loader.Options{})), said); err != nil {
 		return err
 	}
-	if law, ok := said["negatives"]; ok && law != "none" && (f.loader.Links.Negatives.Ratio == 0 ||
+	if law := said.Text("negatives"); law != "" && law != "none" && (f.loader.Links.Negatives.Ratio == 0 ||
 		f.loader.Links.Negatives.Tries < 1) {
 		return option.Errorf(nil, f.loader, "Links.Negatives.Ratio", " %v, %s %d: must be above 0",
 			f.loader.Links.Negatives.Ratio, option.NameOf(f.loader, "Links.Negatives.Tries"),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,27 @@ import (
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
+
+// givenSeeds are seeds as a door says them: by a name, as --seeds has it, or as arrays.
+type givenSeeds struct {
+	name   string
+	arrays *seedArrays
+}
+
+// UnmarshalText takes what --seeds says.
+func (s *givenSeeds) UnmarshalText(text []byte) error {
+	if bytes.HasPrefix(text, []byte("{")) {
+		return s.UnmarshalJSON(text)
+	}
+	s.name = string(text)
+	return nil
+}
+
+// UnmarshalJSON takes what a configuration says.
+func (s *givenSeeds) UnmarshalJSON(text []byte) (err error) {
+	s.arrays, err = parseSeedArrays(text)
+	return err
+}
 
 // seedArrays are seeds that a configuration gives as arrays: nodes or edges, not both. Seeds are in the order of the
 // rows.
@@ -60,8 +82,8 @@ func seedArrayErrorAt(key, part string, row int64, err error) error {
 }
 
 // parseSeedArrays reads what a configuration says of seeds that are arrays.
-func parseSeedArrays(text string) (a *seedArrays, err error) {
-	d := json.NewDecoder(strings.NewReader(text))
+func parseSeedArrays(text []byte) (a *seedArrays, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&a); err != nil {
 		return nil, seedArrayErrorf("", "", "%w", err)

@@ -22,14 +22,6 @@ import (
 // that has no train split, and tells the user so.
 func (env *environment) seedSource(name string, split int, src loader.Source) (loader.SeedSource, error) {
 	g := src.Graph()
-	if strings.HasPrefix(name, "{") {
-		arrays, err := parseSeedArrays(name)
-		if err != nil {
-			return loader.SeedSource{}, err
-		}
-		seeds, err := arrays.seeds(g.Schema())
-		return loader.GivenSeeds(seeds), err
-	}
 	list, each := strings.CutPrefix(name, "each:")
 	if kind, file, ok := strings.Cut(list, "@"); ok && (kind == "" || kind == "timed") {
 		read := func() (graph.Seeds, error) { return readSeedFile(file, g.Schema(), kind == "timed") }

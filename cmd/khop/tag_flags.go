@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -61,7 +62,7 @@ func (f *tagFlags) make(all []option.Option) []option.Option {
 		o := &all[i]
 		fields = append(fields, flagField(o))
 		if o.Short != "" {
-			fields = append(fields, flagOf(o.Short, reflect.TypeFor[bool](), "help", shortHelp(o)))
+			fields = append(fields, flagOf(o.Short, "type", string(spokenBool), "help", shortHelp(o)))
 		}
 	}
 	for i := range fields {
@@ -87,50 +88,94 @@ func flagField(o *option.Option) reflect.StructField {
 	switch o.Kind {
 	case "choice":
 		tags = append(tags, "enum", strings.Join(o.Choices, ","))
-	case "path":
-		tags = append(tags, "type", "path")
 	case "size":
 		tags = append(tags, "placeholder", "SIZE")
 	}
-	if value := cmp.Or(o.Value, o.Default); value != "" && (o.Value != "" || !o.IsList()) {
-		tags = append(tags, "placeholder", value) // unlike a default that is a text it has no quotes
+	value := cmp.Or(o.Value, o.Default, "STRING")
+	if o.IsList() {
+		value = cmp.Or(o.Value, o.Default, strings.ToUpper(o.Name)) + ",..."
 	}
+	tags = append(tags, "placeholder", value)
 	if o.Sets > 0 {
 		tags = append(tags, "xor", o.Path) // it takes one value
 	}
 	if o.Required {
 		tags = append(tags, "required", "true")
 	}
-	of := reflect.TypeFor[string]()
+	of := spokenValue
 	switch {
-	case o.Kind == "bool":
-		of = reflect.TypeFor[bool]()
 	case o.IsList():
-		of = reflect.TypeFor[[]string]()
+		of = spokenList
+	case o.Kind == "path":
+		of = spokenFile
+	case o.Kind == "bool":
+		of = spokenBool
 	}
-	return flagOf(o.Name, of, tags...)
+	return flagOf(o.Name, append(tags, "type", string(of))...)
 }
 
-func flagOf(name string, of reflect.Type, tags ...string) reflect.StructField {
+// flagOf is a flag that holds what is said of it.
+func flagOf(name string, tags ...string) reflect.StructField {
 	text := "name:" + strconv.Quote(name)
 	for i := 0; i < len(tags); i += 2 {
 		text += " " + tags[i] + ":" + strconv.Quote(tags[i+1])
 	}
-	return reflect.StructField{Type: of, Tag: reflect.StructTag(text)}
+	return reflect.StructField{Type: reflect.TypeFor[any](), Tag: reflect.StructTag(text)}
+}
+
+// spoken is kong's mapper of flags that are made from tags. It takes texts of the command line and values of a
+// configuration as they are: option.Set makes something of them.
+type spoken string
+
+const (
+	spokenValue spoken = "spoken value"
+	spokenList  spoken = "spoken list"
+	spokenFile  spoken = "spoken file"
+	spokenBool  spoken = "spoken bool"
+)
+
+// spokenMappers name the mappers for kong.
+func spokenMappers() (all []kong.Option) {
+	for _, s := range []spoken{spokenValue, spokenList, spokenFile, spokenBool} {
+		all = append(all, kong.NamedMapper(string(s), s))
+	}
+	return all
+}
+
+// IsBool says that the flag needs no value. kong calls it.
+func (s spoken) IsBool() bool { return s == spokenBool }
+
+// Decode takes what is said. kong calls it.
+func (s spoken) Decode(line *kong.DecodeContext, to reflect.Value) error {
+	if s.IsBool() && line.Scan.Peek().Type != kong.FlagValueToken {
+		to.Set(reflect.ValueOf("true"))
+		return nil
+	}
+	token, err := line.Scan.PopValue(string(s))
+	if err != nil {
+		return err
+	}
+	text, isText := token.Value.(string)
+	switch {
+	case token.IsEOL():
+		return errors.New("a value is missing")
+	case isText && s == spokenFile:
+		to.Set(reflect.ValueOf(kong.ExpandPath(text)))
+	case isText && s == spokenList:
+		before, _ := to.Interface().([]string)
+		to.Set(reflect.ValueOf(append(before, kong.SplitEscaped(text, ',')...)))
+	default:
+		to.Set(reflect.ValueOf(token.Value))
+	}
+	return nil
 }
 
 // saidOn returns what a command line says of options.
 func saidOn(line *kong.Context) option.Said {
 	said := option.Said{}
 	for _, at := range line.Path {
-		if at.Flag == nil {
-			continue
-		}
-		switch value := at.Flag.Target.Interface().(type) {
-		case bool:
-			said[at.Flag.Name] = strconv.FormatBool(value)
-		case string, []string:
-			said[at.Flag.Name] = value
+		if at.Flag != nil {
+			said[at.Flag.Name] = at.Flag.Target.Interface()
 		}
 	}
 	return said
@@ -140,10 +185,10 @@ func saidOn(line *kong.Context) option.Said {
 func (f *tagFlags) widenShorts(said option.Said) error {
 	for i := range f.flags {
 		o := &f.flags[i]
-		if o.Short == "" || said[o.Short] != "true" {
+		if o.Short == "" || said.Text(o.Short) != "true" {
 			continue
 		}
-		if value, ok := said[o.Name]; ok && value != o.Default && value != o.Short {
+		if value := said.Text(o.Name); said[o.Name] != nil && value != o.Default && value != o.Short {
 			short := option.Option{Name: o.Short}
 			return short.Errorf(nil, " and %s %v contradict each other", option.Name{Option: o.Name}, value)
 		}

@@ -186,7 +186,7 @@ func (o *Option) fanoutsOf(name string, value json.RawMessage) ([]int, error) {
 	for i, part := range parts {
 		var err error
 		if list[i], err = parseFanout(string(part)); err != nil {
-			wrong := o.Errorf(nil, ": %w", err)
+			wrong := o.Errorf(nil, ": %s: %w", part, err)
 			wrong.Key, wrong.Row = name, int64(i)
 			return nil, wrong
 		}

@@ -12,13 +12,7 @@ import (
 )
 
 func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
-	b := expect.Must(os.ReadFile("../../docs/cli.md"))(t)
-	_, manual, _ := strings.Cut(string(b), "\n## Conventions")
-	sections := map[string]string{}
-	for _, s := range strings.Split(manual, "\n## khop ")[1:] {
-		name, _, _ := strings.Cut(s, "\n")
-		sections[strings.Fields(name)[0]] = s
-	}
+	sections := manual(string(expect.Must(os.ReadFile("../../docs/cli.md"))(t)))
 	var cli commands
 	parser := expect.Must(newParser(&cli, slices.Collect(maps.Keys(cli.tagged())), os.Stdout, os.Stderr))(t)
 	there := map[string]bool{}
@@ -41,15 +35,25 @@ func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
 	}
 }
 
+// manual returns the sections of the manual by command.
+func manual(text string) map[string]string {
+	_, text, _ = strings.Cut(text, "\n## Conventions")
+	sections := map[string]string{}
+	for _, s := range strings.Split(text, "\n## khop ")[1:] {
+		name, _, _ := strings.Cut(s, "\n")
+		sections[strings.Fields(name)[0]] = s
+	}
+	return sections
+}
+
 // The manual's table of samplers has the options of each from the tags: make options writes them. The defaults in its
-// table of options are theirs, too.
+// tables of options are theirs, too.
 func TestTheManualHasTheOptionsOfTheTags(t *testing.T) {
 	const file = "../../docs/cli.md"
 	text, made := string(expect.Must(os.ReadFile(file))(t)), listOptions()
-	_, manual, _ := strings.Cut(text, "\n## khop sample ")
-	manual, _, _ = strings.Cut(manual, "\n## khop samplers")
+	sections := manual(text)
 	for _, s := range made.Samplers {
-		row := regexp.MustCompile("(?m)^(\\| `" + s.Name + "` \\|.*\\|) .*\\|$").FindStringSubmatch(manual)
+		row := regexp.MustCompile("(?m)^(\\| `" + s.Name + "` \\|.*\\|) .*\\|$").FindStringSubmatch(sections["sample"])
 		if row == nil {
 			t.Errorf("docs/cli.md: the table of samplers has no %s", s.Name)
 			continue
@@ -65,10 +69,22 @@ func TestTheManualHasTheOptionsOfTheTags(t *testing.T) {
 			t.Errorf("docs/cli.md, as make options writes it:\n%s\nnot\n%s", want, row[0])
 		}
 	}
-	for _, o := range made.Options {
-		row := regexp.MustCompile("(?m)^\\| `--" + o.Name + "` \\| (.*?) \\|").FindStringSubmatch(manual)
-		if row != nil && o.Default != "" && o.Default != "0" && row[1] != o.Default {
-			t.Errorf("docs/cli.md: the default of --%s is %s, not %s", o.Name, o.Default, row[1])
+	rows, names := regexp.MustCompile("(?m)^\\| (`--.*?) \\| (.*?) \\|"), regexp.MustCompile("`--([a-z0-9-]+)`")
+	for door, section := range sections {
+		section, _, _ = strings.Cut(section, "\n### A configuration")
+		for _, row := range rows.FindAllStringSubmatch(section, -1) {
+			var defaults []string
+			for _, name := range names.FindAllStringSubmatch(row[1], -1) {
+				for _, o := range made.Options {
+					if o.Name == name[1] && slices.Contains(o.Doors, door) && o.Default != "" {
+						defaults = append(defaults, o.Default)
+					}
+				}
+			}
+			want := strings.Join(defaults, ", ")
+			if want != "" && strings.Trim(want, "0, ") != "" && strings.Trim(row[2], "`") != want {
+				t.Errorf("docs/cli.md, khop %s: the default of %s is %s, not %s", door, row[1], want, row[2])
+			}
 		}
 	}
 	if expect.Rewriting() {

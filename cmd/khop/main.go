@@ -50,7 +50,7 @@ type commands struct {
 	Partition  partitionCmd  `cmd:"" help:"Divide the nodes of a dataset into parts, for --sampler cluster."`
 	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
 	Samplers   samplersCmd   `cmd:"" help:"List the samplers, and the options of each with their defaults."`
-	Options    optionsCmd    `cmd:"" help:"List the options of loaders: names, defaults, and who takes them."`
+	Options    optionsCmd    `cmd:"" help:"List the options of commands: names, defaults, and who takes them."`
 	Plan       planCmd       `cmd:"" help:"Say what reading features from disk costs, by size of the cache."`
 	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`
 	Train      trainCmd      `cmd:"" help:"Train a graph neural network on a dataset, on the CPU."`

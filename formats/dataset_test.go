@@ -171,7 +171,7 @@ func TestStringsAreReadByTypeAndName(t *testing.T) {
 	for _, v := range want {
 		expect.OK(t, s.Write(v))
 	}
-	expect.OK(t, errors.Join(s.Close(), s.Close(), w.writeEdges(context.Background(), newGraph(t, a))))
+	expect.OK(t, errors.Join(s.Close(), s.Close(), w.writeAll(context.Background(), edgeArrays(newGraph(t, a)))))
 	empty, err := w.NodeStrings(0, "one empty string", 1) // its body ends in a gap, which the checksum covers
 	expect.OK(t, errors.Join(err, empty.Write(""), empty.Close()))
 	a.Schema.Nodes[0].Columns = nil

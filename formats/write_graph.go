@@ -32,52 +32,66 @@ func WriteGraph(ctx context.Context, dir string, g *graph.Graph, opt WriterOptio
 
 // writeArrays writes all arrays of a graph.
 func (w *Writer) writeArrays(ctx context.Context, g *graph.Graph) error {
-	if err := w.writeEdges(ctx, g); err != nil {
+	if err := w.writeAll(ctx, append(edgeArrays(g), nodeArrays(g)...)); err != nil {
 		return err
 	}
-	s := g.Schema()
-	for t := range s.Nodes {
-		for _, c := range s.Nodes[t].Columns {
-			col, _ := g.NodeColumn(t, c.Name)
-			cw, err := w.NodeColumn(t, c, col.Len())
-			if err := writeTensor(ctx, cw, err, col); err != nil {
-				return err
-			}
-		}
-	}
 	for _, split := range g.Splits() {
-		if err := w.writeSplit(ctx, s, split); err != nil {
+		if err := w.writeSplit(ctx, g.Schema(), split); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *Writer) writeEdges(ctx context.Context, g *graph.Graph) error {
-	topology := []struct {
-		name string
-		t    unified.Tensor
-	}{
-		{nameIndptr, unified.FromSlice(g.Indptr())}, {nameIndices, g.Indices()}, {nameType, g.Types()},
-		{nameEdgeID, g.EdgeIDs()},
-	}
-	for _, a := range topology {
-		if !a.t.Valid() {
-			continue
-		}
-		cw, err := w.Topology(a.name, a.t.DType(), a.t.Len())
-		if err := writeTensor(ctx, cw, err, a.t); err != nil {
-			return err
-		}
-	}
-	for _, c := range g.Schema().EdgeColumns {
-		t, _ := g.EdgeColumn(c.Name)
-		cw, err := w.EdgeColumn(c, t.Len())
-		if err := writeTensor(ctx, cw, err, t); err != nil {
+// storedArray is an array of a graph, and what opens the writer of its file.
+type storedArray struct {
+	unified.Tensor
+	open func(w *Writer) (*ColumnWriter, error)
+}
+
+func (w *Writer) writeAll(ctx context.Context, all []storedArray) error {
+	for _, a := range all {
+		cw, err := a.open(w)
+		if err := writeTensor(ctx, cw, err, a.Tensor); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// edgeArrays returns the structure of a graph and the columns of its edges.
+func edgeArrays(g *graph.Graph) (all []storedArray) {
+	topology := func(name string, t unified.Tensor) {
+		if t.Valid() {
+			all = append(all, storedArray{t, func(w *Writer) (*ColumnWriter, error) {
+				return w.Topology(name, t.DType(), t.Len())
+			}})
+		}
+	}
+	topology(nameIndptr, unified.FromSlice(g.Indptr()))
+	topology(nameIndices, g.Indices())
+	topology(nameType, g.Types())
+	topology(nameEdgeID, g.EdgeIDs())
+	for _, c := range g.Schema().EdgeColumns {
+		col, _ := g.EdgeColumn(c.Name)
+		all = append(all, storedArray{col, func(w *Writer) (*ColumnWriter, error) {
+			return w.EdgeColumn(c, col.Len())
+		}})
+	}
+	return all
+}
+
+// nodeArrays returns the columns of the nodes.
+func nodeArrays(g *graph.Graph) (all []storedArray) {
+	for t, n := range g.Schema().Nodes {
+		for _, c := range n.Columns {
+			col, _ := g.NodeColumn(t, c.Name)
+			all = append(all, storedArray{col, func(w *Writer) (*ColumnWriter, error) {
+				return w.NodeColumn(t, c, col.Len())
+			}})
+		}
+	}
+	return all
 }
 
 func (w *Writer) writeSplit(ctx context.Context, s *graph.Schema, split graph.Split) error {
@@ -156,27 +170,11 @@ func copyTensor(ctx context.Context, w io.Writer, t unified.Tensor) error {
 // graphBytes estimates the bytes of a dataset: the arrays, and what is around them.
 func graphBytes(g *graph.Graph) int64 {
 	n := int64(1 << 16)
-	add := func(t unified.Tensor) {
-		if t.Valid() {
-			n += arrayfile.FileBytes(int64(len(t.Bytes())))
-		}
-	}
-	for _, t := range []unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types(), g.EdgeIDs()} {
-		add(t)
-	}
-	s := g.Schema()
-	for t := range s.Nodes {
-		for _, c := range s.Nodes[t].Columns {
-			col, _ := g.NodeColumn(t, c.Name)
-			add(col)
-		}
-	}
-	for _, c := range s.EdgeColumns {
-		col, _ := g.EdgeColumn(c.Name)
-		add(col)
+	for _, a := range append(edgeArrays(g), nodeArrays(g)...) {
+		n += arrayfile.FileBytes(int64(len(a.Bytes())))
 	}
 	for _, split := range g.Splits() {
-		n += split.Seeds.Len() * s.IDType().Size()
+		n += split.Seeds.Len() * g.Schema().IDType().Size()
 	}
 	return n
 }

@@ -340,7 +340,7 @@ func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
 			g := newGraph(t, plainArrays(t))
 			dir := filepath.Join(scratchDir(t), "x.khop")
 			w := expect.Must(Create(dir, WriterOptions{}))(t)
-			expect.OK(t, w.writeEdges(context.Background(), g))
+			expect.OK(t, w.writeAll(context.Background(), edgeArrays(g)))
 			for _, c := range g.Schema().Nodes[0].Columns {
 				x, _ := g.NodeColumn(0, c.Name)
 				cw, err := w.NodeColumn(0, c, x.Len())
@@ -439,7 +439,7 @@ func TestAnnotationsAreInTheManifest(t *testing.T) {
 	c.Annotate("m", 0.25, nan())
 	feed(t, c, 12)
 	g := newGraph(t, graph.Arrays{Schema: plainSchema(5, 6), Indptr: a.Indptr, Indices: a.Indices})
-	expect.OK(t, errors.Join(c.Close(), w.writeEdges(context.Background(), g), w.Commit(a.Schema)))
+	expect.OK(t, errors.Join(c.Close(), w.writeAll(context.Background(), edgeArrays(g)), w.Commit(a.Schema)))
 	info := open(t, dir).Manifest().Columns[2]
 	if info.Name != "length" || info.Unit != "m" || info.Scale == nil || *info.Scale != 0.25 || info.Fill != nil {
 		t.Errorf("%+v", info)

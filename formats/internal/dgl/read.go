@@ -3,7 +3,6 @@ package dgl
 import (
 	"context"
 	"fmt"
-	"io"
 	"path"
 
 	"go.yaml.in/yaml/v3"
@@ -36,28 +35,16 @@ type meta struct {
 	} `yaml:"graph_data"`
 }
 
-// maxMeta is the most bytes of meta.yaml.
-const maxMeta = 1 << 20
-
 // readMeta reads a meta.yaml.
 func readMeta(at source.Place) (*meta, error) {
-	f, err := at.OpenText()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxMeta))
 	m := &meta{}
-	if err == nil {
-		err = yaml.Unmarshal(text, m)
-	}
-	if err == nil && len(m.Edges) == 0 {
-		err = fmt.Errorf("%w: it has no edge_data", source.ErrUnknown)
-	}
-	if err != nil {
-		return nil, source.Error(f.Path, "", -1, "meta.yaml names node_data and edge_data", err)
-	}
-	return m, nil
+	return m, at.Parse("meta.yaml names node_data and edge_data", func(text []byte) error {
+		err := yaml.Unmarshal(text, m)
+		if err == nil && len(m.Edges) == 0 {
+			err = fmt.Errorf("%w: it has no edge_data", source.ErrUnknown)
+		}
+		return err
+	})
 }
 
 func findGraphs(t *source.Tree) (found []string) {

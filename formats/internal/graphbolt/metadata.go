@@ -2,7 +2,6 @@ package graphbolt
 
 import (
 	"fmt"
-	"io"
 	"path"
 	"strings"
 
@@ -60,26 +59,13 @@ type set struct {
 	} `yaml:"data"`
 }
 
-// maxMetadata is the most bytes of metadata.yaml.
-const maxMetadata = 1 << 20
-
 // readMetadata reads a metadata.yaml; nil where the file is not one of GraphBolt's.
 func readMetadata(at source.Place) (*metadata, error) {
-	f, err := at.OpenText()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxMetadata+1))
-	if err == nil && len(text) > maxMetadata {
-		err = fmt.Errorf("it is longer than %d bytes", maxMetadata)
-	}
 	m := &metadata{}
-	if err == nil {
-		err = yaml.Unmarshal(text, m)
-	}
-	if err != nil {
-		return nil, source.Error(f.Path, "", -1, "metadata.yaml is as GraphBolt writes it", err)
+	if err := at.Parse("metadata.yaml is as GraphBolt writes it", func(text []byte) error {
+		return yaml.Unmarshal(text, m)
+	}); err != nil {
+		return nil, err
 	}
 	if m.Graph == nil && m.Topology == nil {
 		return nil, nil

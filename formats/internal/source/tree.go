@@ -373,6 +373,29 @@ func (p Place) OpenText() (*File, error) {
 	return f, f.plain()
 }
 
+// maxSettings is the most bytes of a text that Parse reads.
+const maxSettings = 1 << 20
+
+// Parse has a function take a short text: settings. Errors, of the function too, name the file, with a remedy.
+func (p Place) Parse(remedy string, take func(text []byte) error) error {
+	f, err := p.OpenText()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
+	if err == nil && len(text) > maxSettings {
+		err = fmt.Errorf("it is longer than %d bytes", maxSettings)
+	}
+	if err == nil {
+		err = take(text)
+	}
+	if err != nil {
+		return Error(f.Path, "", -1, remedy, err)
+	}
+	return nil
+}
+
 // Head returns the first bytes of a file as they are when decompressed.
 func (p Place) Head() ([]byte, error) {
 	if h, ok := p.Tree.heads[p.Name]; ok {

@@ -208,14 +208,8 @@ func (l *Keys) UnmarshalYAML(n *yaml.Node) error {
 	})
 }
 
-// maxMapping is the most bytes of a mapping.
-const maxMapping = 1 << 20
-
 // Parse reads a mapping, in YAML or JSON.
 func Parse(text []byte) (*Mapping, error) {
-	if len(text) > maxMapping {
-		return nil, fmt.Errorf("a mapping is longer than %d bytes", maxMapping)
-	}
 	var m Mapping
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
@@ -310,18 +304,10 @@ func (m *Mapping) checkNames() error {
 }
 
 // readMapping reads the mapping in a file.
-func readMapping(at source.Place) (*Mapping, error) {
-	f, err := at.OpenText()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxMapping+1))
-	if err == nil {
-		var m *Mapping
-		if m, err = Parse(text); err == nil {
-			return m, nil
-		}
-	}
-	return nil, source.Error(f.Path, "", -1, `a mapping has "nodes" and "edges" (docs/cli.md, "Tables")`, err)
+func readMapping(at source.Place) (m *Mapping, err error) {
+	err = at.Parse(`a mapping has "nodes" and "edges" (docs/cli.md, "Tables")`, func(text []byte) (err error) {
+		m, err = Parse(text)
+		return err
+	})
+	return m, err
 }

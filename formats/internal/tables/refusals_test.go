@@ -49,7 +49,7 @@ func TestRefusalsSayWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 		{plain + "\n---\n" + plain, "", edge, "the mapping goes on after its end"},
 		{"edges: {e: {file: e.csv, src: [1]}}", "", edge, "line 1"},
 		{"edges: {e: [[e.csv]]}", "", edge, "line 1"},
-		{plain + "\n#" + strings.Repeat("x", maxMapping), "", edge, "a mapping is longer than 1048576 bytes"},
+		{plain + "\n#" + strings.Repeat("x", 1<<20), "", edge, "it is longer than 1048576 bytes"},
 		{node("features: t"), "t\nx\ny\n", edge, `a.csv: column "t": is text, which cannot be a part of features`},
 		{node("features: none"), "t\n1\n2\n", edge, `a.csv: there is no column "none"; there are: "t"`},
 		{node("count: 3"), "t\n1\n2\n", edge, "a.csv: there are 2 rows, and the mapping says 3"},

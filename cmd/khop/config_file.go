@@ -7,9 +7,9 @@ import (
 	"io"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -156,8 +156,15 @@ type problem struct {
 	Message string `json:"message"`
 }
 
-// ofFlags finds names of flags in a message.
-var ofFlags = regexp.MustCompile(`--([a-z]+(?:-[a-z]+)*)\b`)
+// keysOfFlags spells the options of all commands as a document does, where a message has them as flags.
+var keysOfFlags = sync.OnceValue(func() *strings.Replacer {
+	all, pairs := listOptions().Options, []string(nil)
+	slices.SortFunc(all, func(a, b optionRecord) int { return len(b.Name) - len(a.Name) }) // the longest that fits
+	for _, o := range all {
+		pairs = append(pairs, "--"+o.Name, o.Key)
+	}
+	return strings.NewReplacer(pairs...)
+})
 
 // asProblem returns what is wrong, in the words of the document.
 func asProblem(err error) problem {
@@ -165,9 +172,7 @@ func asProblem(err error) problem {
 	p.Text = p.Message
 	of := (*option.Error)(nil)
 	if !errors.As(err, &of) { // remedies of packages below, in words of the command line
-		p.Message = ofFlags.ReplaceAllStringFunc(p.Message, func(flag string) string {
-			return option.Key(option.Name{Option: flag[2:]})
-		})
+		p.Message = keysOfFlags().Replace(p.Message)
 		p.Text = p.Message
 		return p
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -142,6 +143,8 @@ func TestAConfigurationSaysWhatFlagsSay(t *testing.T) {
 			t.Errorf("%s: status %d, %+v", c.text, code, p)
 		}
 	}
+	remedy := asProblem(errors.New("--dedupe, --feature-dtype float16 or --max-memory; numactl --membind=1"))
+	expect.That(t, remedy.Message == "dedupe, feature_dtype float16 or max_memory; numactl --membind=1", "%+v", remedy)
 	long := problem{Text: strings.Repeat("x", 5000), Message: strings.Repeat("é", 5000)}
 	line := long.line(4092)
 	expect.That(t, len(line) < 4092 && json.Valid([]byte(line)), "%d bytes: %s", len(line), line)

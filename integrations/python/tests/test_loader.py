@@ -399,7 +399,7 @@ def test_a_server_that_crashes_is_reported_in_a_line(load):
     (dict(seeds={"node": [5, -1]}), "seeds['node'][1]: seed out of range: node -1"),
     (dict(edge_label_index=np.array([[1, 2], [3, 10**8]])), "edge_label_index[:, 1]: "),
     (dict(batch_size=0), 'batch_size is 0: must be 1 to 1073741824'),
-    (dict(fanouts=[3, -2]), "fanouts: "),
+    (dict(fanouts=[3, -2]), "fanouts[1]: -2: must be a number"),
 ])
 def test_errors_speak_of_what_python_said(options, says, load):
     with pytest.raises(ValueError) as e:

@@ -111,9 +111,6 @@ func misuse(path, array string, row int64, err error) error {
 	return &Error{Path: path, Column: array, Row: row, Err: err}
 }
 
-// Path returns the directory that is written.
-func (w *Writer) Path() string { return w.dir }
-
 // Topology returns the writer of one array of the graph's structure: "indptr" (int64, nodes + 1 rows), "indices" (int32
 // or int64, Schema.IDType), "type" (uint8, or uint16 with more than 256 edge types; only with more than one), "edge_id"
 // (int64, optional). Indices are fused ids; the order within a destination is docs/format.md's.

@@ -150,7 +150,7 @@ func (s *DeviceStore) inParts(ctx context.Context, hot []int64, rows int64, ledg
 		return err
 	}
 	defer func() { err = errors.Join(err, s.own.Synchronize(), list.Close()) }()
-	whole, err := unified.NewPlaced(unified.Pinned, unified.Int64, list.Bytes(), min(rows, fillRows))
+	whole, err := unified.NewPlaced(pinned.Pinned, unified.Int64, list.Bytes(), min(rows, fillRows))
 	if err != nil {
 		return err
 	}

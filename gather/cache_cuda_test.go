@@ -169,7 +169,7 @@ func TestColumnOnTheDeviceIsNotCached(t *testing.T) {
 	src := random(rand.New(rand.NewPCG(2, 0)), 50*12)
 	d := r.take(pinned.Device, len(src), 4)
 	r.upload(d, src)
-	column := r.tensor(unified.Device, unified.Float32, d, 50, 3)
+	column := r.tensor(pinned.Device, unified.Float32, d, 50, 3)
 	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
 	defer s.Close()
 	r.check(s.Cache(context.Background(), nil, pinned.Options{}))

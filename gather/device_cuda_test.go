@@ -87,11 +87,11 @@ func (r *rig) idsOnDevice(dtype unified.DType, ids []int64) unified.Tensor {
 	}
 	d := r.take(pinned.Device, len(b), 0)
 	r.upload(d, b)
-	return r.tensor(unified.Device, dtype, d, int64(len(ids)))
+	return r.tensor(pinned.Device, dtype, d, int64(len(ids)))
 }
 
 func addressOf(b []byte) device.Address {
-	t, _ := unified.NewPlaced(unified.Device, unified.Uint8, b, int64(len(b)))
+	t, _ := unified.NewPlaced(pinned.Device, unified.Uint8, b, int64(len(b)))
 	return t.Address()
 }
 
@@ -112,7 +112,7 @@ func (r *rig) download(from []byte) []byte {
 // store returns a store of a column of n rows at b.
 func (r *rig) store(dtype unified.DType, b []byte, n, width int64) *DeviceStore {
 	r.t.Helper()
-	column := r.tensor(unified.Pinned, dtype, b, n, width)
+	column := r.tensor(pinned.Pinned, dtype, b, n, width)
 	s := must(NewDeviceStore(r.dev, column, addressOf(b)))(r.t)
 	r.t.Cleanup(func() { r.check(s.Close()) })
 	return s
@@ -127,7 +127,7 @@ func (r *rig) gather(s *DeviceStore, ids unified.Tensor, shift int) []byte {
 	mark := bytes.Repeat([]byte{0xA5}, len(room))
 	r.upload(room, mark)
 	at := margin + shift
-	out := r.tensor(unified.Device, dtype, room[at:at+size], ids.Len(), s.column.Width())
+	out := r.tensor(pinned.Device, dtype, room[at:at+size], ids.Len(), s.column.Width())
 	r.check(s.EnqueueInto(r.stream, out, ids, 0))
 	all := r.download(room)
 	expect.That(r.t, bytes.Equal(all[:at], mark[:at]) && bytes.Equal(all[at+size:], mark[at+size:]),
@@ -193,7 +193,7 @@ func TestBufferOfTheBatchGrows(t *testing.T) {
 	const seed = 12
 	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
 	src := random(rnd, 8*1000)
-	column := r.tensor(unified.Pinned, unified.Int64, r.host(src, 8), 1000)
+	column := r.tensor(pinned.Pinned, unified.Int64, r.host(src, 8), 1000)
 	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
 	defer s.Close()
 	var buf unified.Buffer
@@ -206,7 +206,7 @@ func TestBufferOfTheBatchGrows(t *testing.T) {
 		}
 		out := must(s.Enqueue(r.stream, &buf, r.idsOnDevice(unified.Int32, ids)))(t)
 		if out.Rank() != 1 || out.Len() != int64(m) || out.DType() != unified.Int64 ||
-			out.Placement() != unified.Device {
+			out.Placement() != pinned.Device {
 			t.Fatalf("%d labels are %v", m, out)
 		}
 		want := make([]byte, 8*m)
@@ -231,7 +231,7 @@ func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
 		mark := bytes.Repeat([]byte{7}, room*20)
 		dst := r.take(pinned.Device, len(mark), 0)
 		r.upload(dst, mark)
-		r.check(s.EnqueueInto(r.stream, r.tensor(unified.Device, unified.Float32, dst, room, 5), ids,
+		r.check(s.EnqueueInto(r.stream, r.tensor(pinned.Device, unified.Float32, dst, room, 5), ids,
 			addressOf(word)))
 		n := min(m, room)
 		copyPlain(mark[:n*20], src, list[:n], 20)
@@ -319,7 +319,7 @@ func TestStoresShareADeviceAndStreams(t *testing.T) {
 
 func TestDeviceStoreRefusesWhatItCannotGather(t *testing.T) {
 	r := newRig(t)
-	column := r.tensor(unified.Pinned, unified.Float32, r.host(make([]byte, 400), 0), 10, 10)
+	column := r.tensor(pinned.Pinned, unified.Float32, r.host(make([]byte, 400), 0), 10, 10)
 	expect.Is(t, expect.Err(NewDeviceStore(r.dev, unified.Tensor{}, 0)), unified.ErrShape, "no column")
 	expect.Is(t, expect.Err(NewDeviceStore(r.dev, column, column.Address()+1)), unified.ErrShape,
 		"an address between elements")
@@ -343,7 +343,7 @@ func TestRowsBeyondFourBillion(t *testing.T) {
 	nothing := must(unix.Mmap(-1, 0, n, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE))(t)
 	defer func() { r.check(unix.Munmap(nothing)) }()
 	src := r.host(random(rand.New(rand.NewPCG(3, 0)), held), 0)
-	column := r.tensor(unified.Pinned, unified.Uint8, nothing, n, 1)
+	column := r.tensor(pinned.Pinned, unified.Uint8, nothing, n, 1)
 	s := must(NewDeviceStore(r.dev, column, addressOf(src)-first))(t)
 	defer func() { r.check(s.Close()) }()
 	list := make([]int64, 500)

@@ -19,7 +19,7 @@ const codeOutOfMemory, codeLaunchFailed = 2, 719
 // TestStoreThatCannotBeMadeLeavesNothing lets each call of the driver fail in turn.
 func TestStoreThatCannotBeMadeLeavesNothing(t *testing.T) {
 	r := newRig(t)
-	column := r.tensor(unified.Pinned, unified.Float32, r.host(make([]byte, 4000), 0), 100, 10)
+	column := r.tensor(pinned.Pinned, unified.Float32, r.host(make([]byte, 4000), 0), 100, 10)
 	before := cudatest.NowLive(t)
 	for _, call := range []string{"cuModuleLoadDataEx", "cuModuleGetFunction",
 		"cuStreamCreateWithPriority", "cuMemAlloc", "cuMemHostAlloc", "cuMemsetD32Async", "cuStreamSynchronize"} {
@@ -64,12 +64,12 @@ func TestDeviceLostWhileGathering(t *testing.T) {
 	stream := must(dev.NewStream())(t)
 	r := &rig{t: t, dev: dev, stream: stream}
 	src := must(pinned.Allocate(4000, pinned.Options{Device: dev, Place: pinned.Pinned}))(t)
-	column := must(unified.NewPlaced(unified.Pinned, unified.Float32, src.Bytes(), 100, 10))(t)
+	column := must(unified.NewPlaced(pinned.Pinned, unified.Float32, src.Bytes(), 100, 10))(t)
 	s := must(NewDeviceStore(dev, column, column.Address()))(t)
 	var buf unified.Buffer
 	buf.Options = pinned.Options{Device: dev}
 	idMemory := must(pinned.Allocate(8, pinned.Options{Device: dev, Place: pinned.Pinned}))(t)
-	ids := r.tensor(unified.Pinned, unified.Int32, idMemory.Bytes(), 2)
+	ids := r.tensor(pinned.Pinned, unified.Int32, idMemory.Bytes(), 2)
 	cudatest.Fail(t, "kernel:gather_rows", 1, codeLaunchFailed)
 	_, err := s.Enqueue(stream, &buf, ids)
 	r.check(err)

@@ -38,7 +38,7 @@ func (r *rig) farTensor(dtype unified.DType, at device.Address, shape ...int64) 
 	for _, d := range shape {
 		n *= d
 	}
-	return r.tensor(unified.Device, dtype, bytesAt(at, n), shape...)
+	return r.tensor(pinned.Device, dtype, bytesAt(at, n), shape...)
 }
 
 // TestColdAndHotRowsLieBeyondFourGiB gathers from a column whose last rows alone are in memory, with one of them in a

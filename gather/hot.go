@@ -67,7 +67,7 @@ func NewHotRows(ctx context.Context, dev *device.Device, opt HotRowsOptions) (_ 
 	}
 	shape := opt.Column.Shape()
 	shape[0] = n
-	kept, err := unified.NewPlaced(unified.Device, opt.Column.DType(), h.mem.Bytes()[:n*row], shape...)
+	kept, err := unified.NewPlaced(pinned.Device, opt.Column.DType(), h.mem.Bytes()[:n*row], shape...)
 	if err != nil {
 		return nil, err
 	}

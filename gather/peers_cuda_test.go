@@ -64,7 +64,7 @@ func shareOne(t *testing.T, devices []*rig, rnd *rand.Rand, dtype unified.DType,
 	column := devices[0].host(src, 0)
 	stores, memory := make([]*DeviceStore, len(devices)), make([]pinned.Options, len(devices))
 	for i, r := range devices {
-		tensor := r.tensor(unified.Pinned, dtype, column, int64(n), int64(width))
+		tensor := r.tensor(pinned.Pinned, dtype, column, int64(n), int64(width))
 		stores[i] = must(NewDeviceStore(r.dev, tensor, addressOf(column)))(t)
 	}
 	expect.OK(t, ShareCaches(t.Context(), stores, own, shared, memory))

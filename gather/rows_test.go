@@ -34,7 +34,7 @@ func TestRowsAreAppendedInTheirOrder(t *testing.T) {
 			"%s: %v, %v", text, list, err)
 	}
 	ids := unified.FromSlice([]int32{0, 1})
-	far := expect.Must(unified.NewPlaced(unified.Device, ids.DType(), ids.Bytes(), 2))(t)
+	far := expect.Must(unified.NewPlaced(pinned.Device, ids.DType(), ids.Bytes(), 2))(t)
 	list, err := s.Rows([]uint32{7}, far)
 	expect.That(t, err != nil && len(list) == 1, "ids on a device: %v, %v", list, err)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -28,7 +29,7 @@ type Store struct {
 // host cannot read, or whose rows are empty or of 1 GiB or more.
 func NewStore(column unified.Tensor) (*Store, error) {
 	row := column.RowBytes()
-	if !column.Valid() || column.Placement() == unified.Device || row <= 0 || row >= maxRow {
+	if !column.Valid() || column.Placement() == pinned.Device || row <= 0 || row >= maxRow {
 		return nil, fmt.Errorf("%w: no rows can be gathered from %v", unified.ErrShape, column)
 	}
 	s := &Store{column: column, rowBytes: row}

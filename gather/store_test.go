@@ -89,7 +89,7 @@ func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
 	for _, ids := range []unified.Tensor{unified.FromSlice([]int32{0, 1}), unified.FromSlice([]int64{0, 1})} {
 		wide, _ := ids.Reshape(1, 2)
 		expect.Is(t, expect.Err(s.Gather(&dst, wide, 1)), unified.ErrShape, "ids in two dimensions")
-		far, _ := unified.NewPlaced(unified.Device, ids.DType(), ids.Bytes(), 2)
+		far, _ := unified.NewPlaced(pinned.Device, ids.DType(), ids.Bytes(), 2)
 		x, err := s.Gather(&dst, far, 1)
 		expect.That(t, err != nil && !x.Valid(), "ids on a device: %v, %v", x, err)
 		expect.Is(t, expect.Err(gather.NewStore(far)), unified.ErrShape, "a column on a device")

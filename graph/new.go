@@ -100,7 +100,7 @@ func schemaOf(data *Data, a *Arrays) error {
 			if nt.Count == 0 {
 				nt.Count = t.Len()
 			}
-			if t.Placement() == unified.Device {
+			if t.Placement() == pinned.Device {
 				return fmt.Errorf("%w: node type %q: column %q lies in device memory", ErrSchema, n.Name, name)
 			}
 			nt.Columns = append(nt.Columns, columnOf(name, t))
@@ -159,7 +159,7 @@ func checkData(data *Data, s *Schema) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Columns)) {
 			t := e.Columns[name]
-			if t.Len() != et.Count || t.Placement() == unified.Device {
+			if t.Len() != et.Count || t.Placement() == pinned.Device {
 				return fmt.Errorf("%w: edge type %v: column %q is %v, but there are %d edges", ErrSchema, et, name, t,
 					et.Count)
 			}

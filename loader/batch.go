@@ -5,6 +5,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -165,7 +166,7 @@ func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
 	if len(to) != len(t.Bytes()) {
 		return fmt.Errorf("%w: %v into %d bytes", unified.ErrShape, t, len(to))
 	}
-	if t.Placement() != unified.Device || len(to) == 0 {
+	if t.Placement() != pinned.Device || len(to) == 0 {
 		copy(to, t.Bytes())
 		return nil
 	}

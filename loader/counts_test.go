@@ -175,6 +175,16 @@ func TestNamesOfOptionsAreReadAndWritten(t *testing.T) {
 	}
 }
 
+func TestDeviceNames(t *testing.T) {
+	for name, want := range map[string]int{"auto": -1, "cpu": -1, "cuda": 0, "cuda:0": 0, "cuda:7": 7} {
+		got, err := loader.ParseDevice(name)
+		expect.That(t, err == nil && got == want, "%q: %d, %v; want %d", name, got, err, want)
+	}
+	for _, name := range []string{"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:99999999", "CUDA", "cuda0"} {
+		expect.Is(t, expect.Err(loader.ParseDevice(name)), loader.ErrOptions, name)
+	}
+}
+
 func TestSeedSourcesSayWhatTheyAre(t *testing.T) {
 	for want, s := range map[string]loader.SeedSource{
 		"split test": loader.Split("test"), "split test 2": loader.SplitIndex("test", 2),

@@ -357,7 +357,7 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 			l := open(t, g, c.opt)
 			for b, err := range l.Range(context.Background(), 0, 0, 2) {
 				expect.OK(t, err)
-				if x := b.X(); x.Placement() != unified.Device || b.Device() != "cuda:0" {
+				if x := b.X(); x.Placement() != pinned.Device || b.Device() != "cuda:0" {
 					t.Fatalf("features are %v on %s", x, b.Device())
 				}
 				_, err := unified.View[float32](b.X())

@@ -3,6 +3,7 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/khop-gnn/khop/device"
@@ -11,7 +12,6 @@ import (
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // ChooseDevice returns where a loader with these options makes batches, as Options.Device.Name has it, and why. "auto"
@@ -74,14 +74,18 @@ func autoProcessor(opt *Options) (on plan.Processor, why string) {
 // ParseDevice reads Options.Device.Name: the number of the CUDA device that it names, or -1 for "cpu" and "auto";
 // ErrOptions for a name of another form.
 func ParseDevice(name string) (ordinal int, err error) {
-	if name == "auto" {
+	rest, numbered := strings.CutPrefix(name, "cuda:")
+	switch {
+	case name == "auto", name == "cpu":
 		return -1, nil
+	case name == "cuda":
+		return 0, nil
+	case numbered:
+		if n, err := strconv.ParseUint(rest, 10, 16); err == nil {
+			return int(n), nil
+		}
 	}
-	if ordinal, err = unified.ParseDevice(name); err != nil {
-		return -1, option.Errorf(ErrOptions, Options{}, "Device.Name",
-			" %q: must be auto, cpu, cuda or cuda:N", name)
-	}
-	return ordinal, nil
+	return -1, option.Errorf(ErrOptions, Options{}, "Device.Name", " %q: must be auto, cpu, cuda or cuda:N", name)
 }
 
 func noDevice(name string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -19,7 +20,7 @@ import (
 func onADevice(t *testing.T) graph.Seeds {
 	t.Helper()
 	ids := []int64{1, 2}
-	x := expect.Must(unified.NewPlaced(unified.Device, unified.Int64, unified.FromSlice(ids).Bytes(), 2))(t)
+	x := expect.Must(unified.NewPlaced(pinned.Device, unified.Int64, unified.FromSlice(ids).Bytes(), 2))(t)
 	return graph.Seeds{Sets: []graph.SeedSet{{IDs: x}}}
 }
 

@@ -41,7 +41,7 @@ func (b *bench) put(from unified.Tensor) unified.Tensor {
 	}
 	region := expect.Must(pinned.Allocate(int64(max(len(from.Bytes()), 1)), pinned.Options{Device: b.dev}))(b)
 	b.Cleanup(func() { _ = region.Close() })
-	t, err := unified.NewPlaced(unified.Device, from.DType(), region.Bytes()[:len(from.Bytes())], from.Shape()...)
+	t, err := unified.NewPlaced(pinned.Device, from.DType(), region.Bytes()[:len(from.Bytes())], from.Shape()...)
 	if err == nil && t.Address() != 0 {
 		err = b.stream.CopyToDevice(t.Address(), from.Bytes())
 	}

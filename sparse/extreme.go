@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/vector"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -43,7 +44,7 @@ func checkExtreme(y, arg unified.Tensor, a *Matrix, values, x unified.Tensor) er
 	if a.edges > 1<<31-1 {
 		want = unified.Int64
 	}
-	if arg.DType() != want || arg.Placement() == unified.Device || arg.Len() != a.rows || arg.Width() != y.Width() {
+	if arg.DType() != want || arg.Placement() == pinned.Device || arg.Len() != a.rows || arg.Width() != y.Width() {
 		return fmt.Errorf("%w: the edges are %v, not %v on the host with %d rows of %d", ErrShape, arg, want, a.rows,
 			y.Width())
 	}

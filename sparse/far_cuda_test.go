@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -23,7 +24,7 @@ func TestMatricesReachBeyondFourBillionElements(t *testing.T) {
 	b, r, pool := onBench(t), rand.New(rand.NewPCG(81, 0)), open(t, 2)
 	memory := expect.Must(b.dev.Alloc(rows * width * 4))(t)
 	defer memory.Close()
-	x, err := unified.NewPlaced(unified.Device, unified.Float32, at(memory.Address(), rows*width*4), rows, width)
+	x, err := unified.NewPlaced(pinned.Device, unified.Float32, at(memory.Address(), rows*width*4), rows, width)
 	expect.OK(t, err)
 	near := numbers(r, 3*width) // the rows that are read, together
 	ids := []int32{69_999, 0, 40_000}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -92,12 +93,12 @@ func headsOf(t unified.Tensor) int64 {
 
 // dense reports whether the CPU can compute with a tensor.
 func dense(t unified.Tensor) bool {
-	return t.DType() == unified.Float32 && t.Placement() != unified.Device
+	return t.DType() == unified.Float32 && t.Placement() != pinned.Device
 }
 
 // half reports whether a tensor has elements of 16 bits that the CPU can widen.
 func half(t unified.Tensor) bool {
-	return t.DType().IsHalf() && t.Placement() != unified.Device
+	return t.DType().IsHalf() && t.Placement() != pinned.Device
 }
 
 func overlap(a, b unified.Tensor) bool {

@@ -16,7 +16,7 @@ type Buffer struct{ pinned.Buffer }
 func Grow[T Element](b *Buffer, n, keep int64) ([]T, error) {
 	var z T
 	size := int64(unsafe.Sizeof(z))
-	if b.Options.Placement() == Device {
+	if b.Options.Placement() == pinned.Device {
 		return nil, fmt.Errorf("view %d elements on the host: %w", n, pinned.ErrPlacement)
 	}
 	if n < 0 || n > (1<<62)/size {

@@ -11,9 +11,9 @@ import (
 // other tensor itself. Work that writes to the tensor must have ended before. Errors: those of the device and of
 // memory.
 func (t Tensor) OnHost() (host Tensor, release func() error, err error) {
-	if t.placement != Device || len(t.data) == 0 {
-		if t.placement == Device {
-			t.placement, t.data = Host, nil
+	if t.placement != pinned.Device || len(t.data) == 0 {
+		if t.placement == pinned.Device {
+			t.placement, t.data = pinned.Host, nil
 		}
 		return t, func() error { return nil }, nil
 	}
@@ -29,7 +29,7 @@ func (t Tensor) OnHost() (host Tensor, release func() error, err error) {
 	if err := download(home, r.Bytes(), t.Address()); err != nil {
 		return Tensor{}, nil, errors.Join(err, r.Close())
 	}
-	t.placement, t.data = Host, r.Bytes()[:len(t.data):len(t.data)]
+	t.placement, t.data = pinned.Host, r.Bytes()[:len(t.data):len(t.data)]
 	return t, r.Close, nil
 }
 

@@ -28,7 +28,7 @@ func TestBuffersHoldDeviceMemory(t *testing.T) {
 	defer s.Close()
 	var ledger pinned.Ledger
 	there := Buffer{pinned.Buffer{Options: pinned.Options{Ledger: &ledger, Device: dev}}}
-	stage := Buffer{pinned.Buffer{Options: pinned.Options{Ledger: &ledger, Device: dev, Place: Pinned}}}
+	stage := Buffer{pinned.Buffer{Options: pinned.Options{Ledger: &ledger, Device: dev, Place: pinned.Pinned}}}
 	for _, n := range []int64{10, 5000, 100} {
 		in := expect.Must(Grow[float32](&stage, n, 0))(t)
 		for i := range n {
@@ -36,10 +36,12 @@ func TestBuffersHoldDeviceMemory(t *testing.T) {
 		}
 		expect.OK(t, there.Claim(n*4))
 		x, err := there.Tensor(Float32, n)
-		expect.Ensure(t, err == nil && x.Placement() == Device && x.Address() == there.Address() && x.Address() != 0,
+		expect.Ensure(t,
+			err == nil && x.Placement() == pinned.Device && x.Address() == there.Address() && x.Address() != 0,
 			"%v at %#x, %v", x, x.Address(), err)
 		staged, err := stage.Tensor(Float32, n)
-		if err != nil || staged.Placement() != Pinned || staged.Address() != stage.Address() || staged.Address() == 0 {
+		if err != nil || staged.Placement() != pinned.Pinned || staged.Address() != stage.Address() ||
+			staged.Address() == 0 {
 			t.Fatalf("%v at %#x, %v", staged, staged.Address(), err)
 		}
 		expect.OK(t, errors.Join(s.CopyToDevice(x.Address(), staged.Bytes()), s.Synchronize()))

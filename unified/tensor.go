@@ -17,22 +17,12 @@ var ErrShape = errors.New("shape does not fit")
 // MaxRank is the greatest number of dimensions.
 const MaxRank = 4
 
-// Placement says which memory holds a tensor's bytes.
-type Placement = pinned.Placement
-
-// The placements.
-const (
-	Host   = pinned.Host   // pageable host memory, mapped files among it
-	Pinned = pinned.Pinned // host memory that a device addresses too: a unified tensor
-	Device = pinned.Device // device memory: the host cannot read Bytes
-)
-
 // Tensor is a view of a dense array in row-major order, a value: copying it copies no element. The zero value is "no
 // tensor" (Valid is false). Its maker says how long its bytes are valid and who may write them.
 type Tensor struct {
 	dtype     DType
 	rank      uint8
-	placement Placement
+	placement pinned.Placement
 	shape     [MaxRank]int64
 	data      []byte
 }
@@ -65,7 +55,7 @@ func New(dtype DType, data []byte, shape ...int64) (Tensor, error) {
 }
 
 // NewPlaced is New for memory at a placement, such as the bytes of a pinned.Region or a pinned.Attachment.
-func NewPlaced(place Placement, dtype DType, data []byte, shape ...int64) (Tensor, error) {
+func NewPlaced(place pinned.Placement, dtype DType, data []byte, shape ...int64) (Tensor, error) {
 	t, err := New(dtype, data, shape...)
 	if err == nil {
 		t.placement = place
@@ -139,14 +129,14 @@ func (t Tensor) Bytes() []byte { return t.data }
 // Address returns the address of the first element for kernels; 0 where no device can reach it (placement Host), and
 // without elements. It is valid as long as the tensor is.
 func (t Tensor) Address() device.Address {
-	if t.placement == Host || len(t.data) == 0 {
+	if t.placement == pinned.Host || len(t.data) == 0 {
 		return 0
 	}
 	return device.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
 }
 
 // Placement returns where the bytes lie.
-func (t Tensor) Placement() Placement { return t.placement }
+func (t Tensor) Placement() pinned.Placement { return t.placement }
 
 // String describes the tensor, not its elements: "float32[10,4] host".
 func (t Tensor) String() string {
@@ -160,7 +150,7 @@ func (t Tensor) String() string {
 // View returns the elements as a Go slice over the same memory, valid as long as the tensor is. ErrShape if the
 // tensor's dtype is not T's, or the host cannot read it.
 func View[T Element](t Tensor) ([]T, error) {
-	if t.dtype != Of[T]() || t.placement == Device {
+	if t.dtype != Of[T]() || t.placement == pinned.Device {
 		t.data = nil
 		return nil, &viewError{t, Of[T]()}
 	}

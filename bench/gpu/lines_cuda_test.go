@@ -35,7 +35,7 @@ func (r *rig) linesRead(rnd *rand.Rand, rowBytes, shift int) (least float64, rea
 	for i := range src {
 		src[i] = byte(rnd.Uint32())
 	}
-	column, err := unified.NewPlaced(unified.Pinned, unified.Float32, src, n, int64(rowBytes/4))
+	column, err := unified.NewPlaced(pinned.Pinned, unified.Float32, src, n, int64(rowBytes/4))
 	if err != nil {
 		return 0, read, err
 	}

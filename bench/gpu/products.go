@@ -211,7 +211,7 @@ func (m *multiplying) put(t unified.Tensor) (unified.Tensor, error) {
 	if err := errors.Join(m.stream.CopyToDevice(room.Address(), t.Bytes()), m.stream.Synchronize()); err != nil {
 		return unified.Tensor{}, err
 	}
-	return unified.NewPlaced(unified.Device, t.DType(), room.Bytes(), t.Shape()...)
+	return unified.NewPlaced(pinned.Device, t.DType(), room.Bytes(), t.Shape()...)
 }
 
 // numbers returns numbers from -1 to 1: so many, or with a width so many rows.
@@ -243,7 +243,7 @@ func (m *multiplying) room(shape ...int64) (unified.Tensor, error) {
 		return unified.Tensor{}, err
 	}
 	m.undo = append(m.undo, room.Close)
-	return unified.NewPlaced(unified.Device, unified.Float32, room.Bytes(), shape...)
+	return unified.NewPlaced(pinned.Device, unified.Float32, room.Bytes(), shape...)
 }
 
 // at measures the operations that have a width.

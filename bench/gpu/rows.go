@@ -93,7 +93,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResul
 		dtype, by = unified.Uint8, methods[:2] // the others know float32 alone
 	}
 	wide := width / dtype.Size()
-	column, err := unified.NewPlaced(unified.Pinned, dtype, m.bytes[offset:offset+n*width], n, wide)
+	column, err := unified.NewPlaced(pinned.Pinned, dtype, m.bytes[offset:offset+n*width], n, wide)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResul
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, room.Close()) }()
-	out, err := unified.NewPlaced(unified.Device, dtype, room.Bytes(), count, wide)
+	out, err := unified.NewPlaced(pinned.Device, dtype, room.Bytes(), count, wide)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (r *rig) idsOnDevice(ids []int64) (t unified.Tensor, release func() error, 
 		err = r.stream.Synchronize()
 	}
 	if err == nil {
-		t, err = unified.NewPlaced(unified.Device, unified.Int64, room.Bytes(), int64(len(ids)))
+		t, err = unified.NewPlaced(pinned.Device, unified.Int64, room.Bytes(), int64(len(ids)))
 	}
 	if err != nil {
 		return t, nil, errors.Join(err, room.Close())

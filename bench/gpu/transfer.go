@@ -323,7 +323,7 @@ func (t *transferring) overBus() error {
 	width := t.column.RowBytes()
 	for i, b := range t.batches {
 		half := t.out.Bytes()[i%2*len(t.out.Bytes())/2:]
-		out, err := unified.NewPlaced(unified.Device, t.column.DType(), half[:int64(len(b.host))*width],
+		out, err := unified.NewPlaced(pinned.Device, t.column.DType(), half[:int64(len(b.host))*width],
 			int64(len(b.host)), t.column.Width())
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -154,7 +155,7 @@ func (w *writer) rows(dtype dtypes.DType, n int, row []int64, t unified.Tensor) 
 		dims = append(dims, int(d))
 	}
 	w.add(dtype, dims, func(out *tensors.Tensor) error {
-		if t.Placement() == unified.Device {
+		if t.Placement() == pinned.Device {
 			return fmt.Errorf("%w: it lies in device memory: set the loader's Options.Device.Name to \"cpu\"", ErrBatch)
 		}
 		if t.Valid() && (dtypeOf(t.DType()) != dtype || uintptr(len(t.Bytes())) > out.Memory()) {

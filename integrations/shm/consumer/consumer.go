@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -456,7 +457,7 @@ func (c *Consumer) keepHeld() error {
 	var errs []error
 	for _, b := range c.held {
 		for i := range b.arrays {
-			if t := b.arrays[i].Tensor; t.Placement() != unified.Device && len(t.Bytes()) > 0 {
+			if t := b.arrays[i].Tensor; t.Placement() != pinned.Device && len(t.Bytes()) > 0 {
 				errs = append(errs, c.keep(t.Bytes()))
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -279,7 +280,7 @@ func TestEachLieIsRefused(t *testing.T) {
 
 // A digest of what cannot be read is 0, not that of something else.
 func TestADigestOfWhatCannotBeReadIsZero(t *testing.T) {
-	x := expect.Must(unified.NewPlaced(unified.Device, unified.Int64, make([]byte, 8), 1))(t)
+	x := expect.Must(unified.NewPlaced(pinned.Device, unified.Int64, make([]byte, 8), 1))(t)
 	b := Batch{arrays: []shm.Array{{Name: "nodes/node", Tensor: x, Flags: shm.InTopology | shm.InFull}}}
 	topology, full := b.Digest()
 	expect.That(t, topology == 0 && full == 0, "%x, %x", topology, full)

@@ -20,6 +20,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -50,7 +51,7 @@ func TestAFormHasRoomForWhatIsCopied(t *testing.T) {
 	endless := rows
 	endless.Most = math.MaxInt64
 	of := func(index unified.DType, down bool, arrays ...layout.Array) int64 {
-		f := expect.Must(newForm(arrays, way{index, unified.Host}, down))(t)
+		f := expect.Must(newForm(arrays, way{index, pinned.Host}, down))(t)
 		return f.most()
 	}
 	for _, c := range []struct {
@@ -64,7 +65,7 @@ func TestAFormHasRoomForWhatIsCopied(t *testing.T) {
 	} {
 		expect.That(t, c.got >= c.least && c.got <= c.most, "%d bytes, want %d to %d", c.got, c.least, c.most)
 	}
-	_, err := newForm(make([]layout.Array, wire.MaxArrays+1), way{unified.Int32, unified.Host}, false)
+	_, err := newForm(make([]layout.Array, wire.MaxArrays+1), way{unified.Int32, pinned.Host}, false)
 	if !errors.Is(err, shm.ErrOptions) ||
 		!strings.HasSuffix(err.Error(), "1048577 arrays a batch, at most 1048576 are possible") {
 		t.Errorf("an array more than there may be: %v", err)
@@ -76,7 +77,7 @@ func TestIdsThatDoNotFitAreRefused(t *testing.T) {
 	array := func(k layout.Kind, d unified.DType) []layout.Array {
 		return []layout.Array{{Name: "a", Kind: k, DType: d}}
 	}
-	to32 := way{unified.Int32, unified.Host}
+	to32 := way{unified.Int32, pinned.Host}
 	_, err := newForm(array(layout.Nodes, unified.Int64), to32, false)
 	refusedWith(t, err, shm.CodeIndexDType, "the dataset has more than 2^31 nodes or edges")
 	for name, c := range map[string]struct {
@@ -86,9 +87,9 @@ func TestIdsThatDoNotFitAreRefused(t *testing.T) {
 	}{
 		"seeds":     {array(layout.Inputs, unified.Int64), to32, unified.Int32},
 		"narrow":    {array(layout.Nodes, unified.Int32), to32, unified.Int32},
-		"widened":   {array(layout.Nodes, unified.Int32), way{unified.Int64, unified.Host}, unified.Int64},
-		"wide":      {array(layout.Nodes, unified.Int64), way{unified.Int64, unified.Host}, unified.Int64},
-		"on device": {array(layout.Nodes, unified.Int32), way{unified.Int64, unified.Device}, unified.Int32},
+		"widened":   {array(layout.Nodes, unified.Int32), way{unified.Int64, pinned.Host}, unified.Int64},
+		"wide":      {array(layout.Nodes, unified.Int64), way{unified.Int64, pinned.Host}, unified.Int64},
+		"on device": {array(layout.Nodes, unified.Int32), way{unified.Int64, pinned.Device}, unified.Int32},
 		"a column":  {array(layout.NodeColumn, unified.Int64), to32, unified.Int64},
 	} {
 		f, err := newForm(c.arrays, c.to, false)
@@ -208,7 +209,7 @@ func TestARankIsEnteredWhenItIsFree(t *testing.T) {
 		h := good
 		h.Hold = asked
 		p, err := enter(r, t.Context(), h, true, patience)
-		expect.That(t, err == nil && p.hold == want && p.rank == r && p.way == (way{unified.Int32, unified.Host}),
+		expect.That(t, err == nil && p.hold == want && p.rank == r && p.way == (way{unified.Int32, pinned.Host}),
 			"hold %d: %d, %v, %v", asked, p.hold, p.way, err)
 	}
 	holder := &peer{socket: &scripted{}, pid: 77}

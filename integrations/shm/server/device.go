@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/unified"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // openDevice lets the loader make batches in the ring's device memory, where it makes them on a device. Where a driver
@@ -53,19 +53,19 @@ func (r *rank) deviceBytes() int64 {
 
 // places returns where consumers can have batches. What several read lies on the host: CUDA shares no memory for
 // reading only.
-func (r *rank) places() []unified.Placement {
+func (r *rank) places() []pinned.Placement {
 	if r.device == nil || r.server.opt.Readers > 0 {
-		return []unified.Placement{unified.Host}
+		return []pinned.Placement{pinned.Host}
 	}
-	return []unified.Placement{unified.Host, unified.Device}
+	return []pinned.Placement{pinned.Host, pinned.Device}
 }
 
 // placeFor returns where a consumer gets its batches.
-func (r *rank) placeFor(h wire.Hello) unified.Placement {
+func (r *rank) placeFor(h wire.Hello) pinned.Placement {
 	if h.Takes&wire.TakesDevice == 0 || len(r.places()) == 1 {
-		return unified.Host
+		return pinned.Host
 	}
-	return unified.Device
+	return pinned.Device
 }
 
 // teardownTimeout is how long a process may take to end that has died with batches on a device. A variable
@@ -75,7 +75,7 @@ var teardownTimeout = 5 * time.Second
 // awaitKernels waits until a consumer that went without a word has ended: until then its kernels may still write to
 // slots that it held on a device.
 func (p *peer) awaitKernels(ctx context.Context, ended <-chan struct{}) {
-	if p.way.place != unified.Device || p.watched == 0 {
+	if p.way.place != pinned.Device || p.watched == 0 {
 		return
 	}
 	select {

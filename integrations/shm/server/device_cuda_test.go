@@ -197,7 +197,7 @@ func TestADeviceKeepsTheDatasetsIDs(t *testing.T) {
 	opt.Columns.EdgePos = true
 	s := serve(t, plainGraph(t, 500), Options{Loader: opt})
 	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
-		f := s.ranks[0].forms[way{index, unified.Device}]
+		f := s.ranks[0].forms[way{index, pinned.Device}]
 		for i, a := range f.arrays {
 			dtype := unified.Int32
 			switch {
@@ -235,7 +235,7 @@ func init() {
 		for _, p := range s.placed {
 			once, l := int64(0), p.Ledger()
 			for _, a := range p.Arrays() {
-				once += pinned.Options{Place: unified.Device}.Size(a.Bytes)
+				once += pinned.Options{Place: pinned.Device}.Size(a.Bytes)
 			}
 			fmt.Println("device", l.DeviceUsed(pinned.Topology)+l.DeviceUsed(pinned.Columns), once, l.DevicePeak())
 			counted += l.DeviceTotal()

@@ -25,7 +25,7 @@ type form struct {
 // way is how a consumer gets batches: with ids of which dtype, and where ids and columns lie, Host or Device.
 type way struct {
 	index unified.DType
-	place unified.Placement
+	place pinned.Placement
 }
 
 // newForm describes the arrays of a loader's batches.
@@ -68,7 +68,7 @@ func newForm(arrays []layout.Array, w way, down bool) (*form, error) {
 // liesOnDevice reports whether consumers read an array where it lies on a device: all arrays but those that the loader
 // keeps on the host.
 func (f *form) liesOnDevice(a *layout.Array) bool {
-	return f.place == unified.Device && !a.OnHost()
+	return f.place == pinned.Device && !a.OnHost()
 }
 
 // record is the ring's part of a loader slot: one piece of memory with the descriptor and the arrays that are copied,
@@ -124,7 +124,7 @@ func (f *form) lay(r *record, b *loader.Batch) (total int64) {
 			p.size *= d
 		}
 		switch {
-		case p.size == 0 || f.liesOnDevice(a) || a.IsColumn() && t.Placement() != unified.Device:
+		case p.size == 0 || f.liesOnDevice(a) || a.IsColumn() && t.Placement() != pinned.Device:
 		case b.IsView(i):
 			p.at, p.isView = r.places[a.Base].at, true
 		default:
@@ -174,7 +174,7 @@ func (r *record) copy(b *loader.Batch, t unified.Tensor, dtype unified.DType, to
 	if t.DType() == dtype {
 		return b.CopyTo(to, t)
 	}
-	if t.Placement() == unified.Device {
+	if t.Placement() == pinned.Device {
 		n := len(t.Bytes())
 		r.scratch = slices.Grow(r.scratch[:0], n)[:n]
 		if err := b.CopyTo(r.scratch, t); err != nil {

@@ -49,7 +49,7 @@ func TestOptionsAreTakenUpToTheirLimits(t *testing.T) {
 func TestNamesOfArraysAreTakenUpToTheirLimit(t *testing.T) {
 	for more := range 2 {
 		a := layout.Array{Name: strings.Repeat("x", wire.MaxName+more), Kind: layout.Nodes, DType: unified.Int32}
-		_, err := newForm([]layout.Array{a}, way{unified.Int32, unified.Host}, false)
+		_, err := newForm([]layout.Array{a}, way{unified.Int32, pinned.Host}, false)
 		expect.That(t, errors.Is(err, shm.ErrOptions) == (more > 0), "%d bytes more than there may be: %v", more, err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -103,7 +104,7 @@ func misplaced(b *consumer.Batch, onDevice bool) string {
 	for _, a := range b.Arrays() {
 		always, _, _ := strings.Cut(a.Name, "/")
 		host := !onDevice || always == "num_nodes" || always == "input" || always == "item"
-		if len(a.Tensor.Bytes()) > 0 && (a.Tensor.Placement() == unified.Host) != host {
+		if len(a.Tensor.Bytes()) > 0 && (a.Tensor.Placement() == pinned.Host) != host {
 			return a.Name
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/unified"
 )
 
 const (
@@ -211,7 +211,7 @@ func (p *peer) welcome() error {
 		Hold: uint32(p.hold), Slots: uint32(len(r.records)), Index: uint32(p.way.index), JSON: uint32(len(text)),
 		Batches: r.loader.NumBatches()}
 	for flag, is := range map[uint32]bool{wire.IsBroadcast: s.opt.Readers > 0, wire.IsDurable: s.states != nil,
-		wire.IsOnDevice: p.way.place == unified.Device} {
+		wire.IsOnDevice: p.way.place == pinned.Device} {
 		if is {
 			w.Is |= flag
 		}

@@ -145,7 +145,7 @@ func (r *rank) makeForms(arrays []layout.Array, ids unified.DType) error {
 			r.forms[w] = f
 		}
 	}
-	r.form = r.forms[way{r.index, unified.Host}]
+	r.form = r.forms[way{r.index, pinned.Host}]
 	return nil
 }
 

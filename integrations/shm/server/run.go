@@ -8,7 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/unified"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // loop makes the runs that consumers ask for, until ctx ends.
@@ -229,7 +229,7 @@ func (r *rank) finishRun(run *run, ending bool) {
 func (p *peer) announce(m wire.Batch) {
 	for all := p.rank.arena.all(); p.segments < len(all); p.segments++ {
 		s := all[p.segments]
-		if s.Device != nil && p.way.place == unified.Host {
+		if s.Device != nil && p.way.place == pinned.Host {
 			continue
 		}
 		if p.outbox.post(wire.Append(nil, wire.KindSegment, s.Note(p.segments), nil), s.FD) != nil {

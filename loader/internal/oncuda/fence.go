@@ -138,7 +138,7 @@ func (f *cudaFence) Sync() error {
 
 // Host returns the elements of a tensor of the batch in host memory, valid until the next call.
 func (f *cudaFence) Host(t unified.Tensor) (host unified.Tensor, err error) {
-	if t.Placement() != unified.Device || len(t.Bytes()) == 0 {
+	if t.Placement() != pinned.Device || len(t.Bytes()) == 0 {
 		return t, nil
 	}
 	if f.down == nil {
@@ -157,7 +157,7 @@ func (f *cudaFence) Host(t unified.Tensor) (host unified.Tensor, err error) {
 	if err := f.down.Synchronize(); err != nil {
 		return host, err
 	}
-	return unified.NewPlaced(unified.Pinned, t.DType(), mem, t.Shape()...)
+	return unified.NewPlaced(pinned.Pinned, t.DType(), mem, t.Shape()...)
 }
 
 // Close frees the fence, after the slot's memory.

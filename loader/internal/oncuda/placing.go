@@ -322,6 +322,6 @@ func (p *placer) upload(ids []int64, memory pinned.Options) (t unified.Tensor, r
 	if err := p.stream.Synchronize(); err != nil {
 		return t, r, err
 	}
-	t, err = unified.NewPlaced(unified.Device, unified.Int64, r.Bytes(), int64(len(ids)))
+	t, err = unified.NewPlaced(pinned.Device, unified.Int64, r.Bytes(), int64(len(ids)))
 	return t, r, err
 }

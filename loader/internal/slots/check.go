@@ -5,6 +5,7 @@ import (
 
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/layout"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -100,6 +101,6 @@ func (s *Slot) isList(t unified.Tensor, n int64, dtype unified.DType) bool {
 	if !t.Valid() {
 		return n == 0
 	}
-	lies := t.Placement() == s.ids.Placement() || s.ids.Placement() == unified.Host && t.Placement() == unified.Pinned
+	lies := t.Placement() == s.ids.Placement() || s.ids.Placement() == pinned.Host && t.Placement() == pinned.Pinned
 	return lies && t.DType() == dtype && t.Rank() == 1 && t.Len() == n
 }

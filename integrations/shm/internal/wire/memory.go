@@ -9,7 +9,6 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // Memory is a segment of a ring: a memfd, mapped, or memory of a device. Within a process it is anonymous memory, or
@@ -36,11 +35,11 @@ const (
 )
 
 // Placement says where the memory lies.
-func (m *Memory) Placement() unified.Placement {
+func (m *Memory) Placement() pinned.Placement {
 	if m.Device != nil {
-		return unified.Device
+		return pinned.Device
 	}
-	return unified.Host
+	return pinned.Host
 }
 
 // Note returns the SEGMENT that hands the memory over as segment number i, together with FD.

@@ -23,7 +23,7 @@ func TestMemoryWithinAProcessIsSharedUntilTheLastLetsGo(t *testing.T) {
 	if note.Is != SegmentWithin || note.Memory != OnHost || note.Size != pinned.HugePage || note.Index != 2 ||
 		m.FD != -1 ||
 		binary.LittleEndian.Uint64(note.Handle[:]) != uint64(at) || at%pinned.HugePage != 0 ||
-		m.Placement() != unified.Host || cap(m.Data) != pinned.HugePage {
+		m.Placement() != pinned.Host || cap(m.Data) != pinned.HugePage {
 		t.Errorf("%+v of memory at %x, %d bytes", note, at, cap(m.Data))
 	}
 	there := func() bool { // whether something is mapped there

@@ -41,6 +41,16 @@ func TestConvertLeavesOutAsManyBadLinesAsItMay(t *testing.T) {
 	must(t, "check", out)
 }
 
+// A configuration says switches and lists as JSON has them; an empty list is none.
+func TestConvertTakesAConfiguration(t *testing.T) {
+	src, out := textFile(t, "edges.txt", "0 1\n1 2\n"), filepath.Join(t.TempDir(), "out.khop")
+	for config, edges := range map[string]float64{`{"symmetrise": true, "columns": []}`: 4, `{"symmetrise": 1}`: 4,
+		`{"symmetrise": false, "columns": ["src", "dst"], "self_loops": "add"}`: 5} {
+		res := object(t, "convert", src, out, "--force", "--json", "--config", textFile(t, "config.json", config))
+		expect.That(t, res["edges"] == edges, "%s: %v edges", config, res["edges"])
+	}
+}
+
 // expectStrings joins a list of strings.
 func expectStrings(t *testing.T, v any) string {
 	t.Helper()

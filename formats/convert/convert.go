@@ -293,7 +293,7 @@ func (c *conversion) checkOptions(r *source.Reader) error {
 		set           bool
 		field, allows string
 	}{
-		{c.opt.Columns != nil, "Columns", "columns"},
+		{len(c.opt.Columns) > 0, "Columns", "columns"},
 		{c.opt.IDs != "" && c.opt.IDs != "auto", "IDs", "ids"},
 		{c.opt.SkipBad > 0, "SkipBad", "skips"},
 		{c.opt.RelationsAsTypes, "RelationsAsTypes", "relations"},

@@ -161,10 +161,6 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 		return nil
 	}
 	switch {
-	case o.Sets > 0:
-		if text == "true" {
-			at.SetUint(uint64(o.Sets))
-		}
 	case o.Choices != nil && at.CanUint():
 		n := slices.Index(o.values(), text)
 		if n < 0 {
@@ -182,12 +178,17 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 			return fmt.Errorf("%q is not a time such as 50s or 2m", text)
 		}
 		at.SetInt(int64(d))
-	case at.Kind() == reflect.Bool:
+	case o.Kind == "bool":
 		no := slices.Contains([]string{"false", "0", "no"}, strings.ToLower(text))
 		if !no && !slices.Contains([]string{"true", "1", "yes"}, strings.ToLower(text)) {
 			return fmt.Errorf("%q is neither true nor false", text)
 		}
-		at.SetBool(!no)
+		switch {
+		case o.Sets == 0:
+			at.SetBool(!no)
+		case !no:
+			at.SetUint(uint64(o.Sets))
+		}
 	case at.Kind() == reflect.String:
 		at.SetString(text)
 	case at.Kind() == reflect.Slice:

@@ -155,7 +155,7 @@ func (r *reader) nameFields(lay *layout, p *piece, lines *[]sampled) error {
 		*lines = (*lines)[1:]
 	}
 	switch {
-	case r.opt.Columns != nil:
+	case len(r.opt.Columns) > 0:
 		return r.explicitColumns(lay)
 	case isHeader && lay.fields > maxColumns+2:
 		return r.lineError(p, first.at, badf("name those that are wanted, as in --columns src,dst,weight,-,time",

@@ -1,0 +1,168 @@
+package option_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/option"
+)
+
+// all has an option of each kind.
+type all struct {
+	Count   int           `default:"4" range:"1,9" id:"n" help:"Count."`
+	Share   float64       `default:"0.5" zero:"0" range:",1" help:"Share."`
+	Seed    uint64        `default:"0" help:"Seed."`
+	Size    int64         `kind:"size" range:"0," help:"Size."`
+	Wait    time.Duration `default:"2s" help:"Wait."`
+	On      bool          `help:"On."`
+	Column  string        `default:"time" zero:"-" empty:"none" help:"Column."`
+	Names   []string      `name:"some-names" empty:"none" help:"Names."`
+	Fanouts []int         `default:"3" help:"..."`
+	PerType map[string][]int
+	AsOf    *int64 `with:"column" help:"Time."`
+	Group   struct {
+		Depth int `of:"serve" default:"1" help:"Depth."`
+	}
+	Own    int `range:"0,"`
+	hidden int
+}
+
+func TestTagsSayWhatAnOptionIs(t *testing.T) {
+	got := ""
+	for _, o := range option.Of(&all{hidden: 1}) {
+		got += fmt.Sprintf("%s %s %s %s [%s,%s] %s%v\n", o.Name, o.Key(), o.Path, o.Kind, o.Least, o.Most, o.Group,
+			o.Doors)
+	}
+	expect.Same(t, got, `count count Count int [1,9] []
+share share Share float [,1] []
+seed seed Seed int [,] []
+size size Size size [0,] []
+wait wait Wait duration [,] []
+on on On bool [,] []
+column column Column text [,] []
+some-names some_names Names list [,] []
+fanouts fanouts Fanouts fanouts [,] []
+as-of as_of AsOf int [,] []
+depth depth Group.Depth int [,] group[serve]
+own own Own int [0,] [go]
+`)
+}
+
+// values are values of JSON, and what becomes of them: the text of the field, or an error.
+var values = []struct{ key, value, want, err string }{
+	{"count", `9`, "9", ""},
+	{"count", `"0x9"`, "9", ""},
+	{"count", `10`, "", "Count is 10: must be 1 to 9"},
+	{"count", `0`, "", "Count is 0: must be 1 to 9"},
+	{"count", `1.5`, "", `Count: "1.5" is not a whole number`},
+	{"count", `[1]`, "", "Count: [1]: must be one value"},
+	{"share", `1.5`, "", "Share is 1.5: must be at most 1"},
+	{"share", `0`, "0", ""},
+	{"seed", `18446744073709551615`, "18446744073709551615", ""},
+	{"seed", `-1`, "", `Seed: "-1" is not a whole number from 0 to 2^64 - 1`},
+	{"size", `"4GB"`, "4000000000", ""},
+	{"size", `"much"`, "", `Size: "much" is not a size such as 4GB, 1.5GiB or 500MB`},
+	{"size", `-1`, "", "Size is -1: must be 0 or more"},
+	{"wait", `1.5`, "1.5s", ""},
+	{"wait", `"2m"`, "2m0s", ""},
+	{"on", `true`, "true", ""},
+	{"on", `"no"`, "false", ""},
+	{"on", `3`, "", `On: "3" is neither true nor false`},
+	{"column", `"none"`, "", ""},
+	{"column", `{"base64": "/w=="}`, "\xff", ""},
+	{"column", `7`, "", "Column: 7: must be a text"},
+	{"some_names", `["a,b", "c"]`, "[a,b c]", ""},
+	{"some_names", `[]`, "[]", ""},
+	{"some_names", `"none"`, "[]", ""},
+	{"some_names", `[1]`, "", "Names: [1]: must be a list of texts"},
+	{"fanouts", `[15, -1]`, "[15 -1]", ""},
+	{"fanouts", `5`, "[5]", ""},
+	{"fanouts", `{"*": 5, "a=b": [1]}`, "[5]", ""},
+	{"fanouts", `{"a": [1, -2]}`, "", `Fanouts["a"][1]: -2: must be a number, 0 for no edge or -1 for all`},
+	{"fanouts", `[]`, "", "Fanouts: must be numbers, one a hop, such as 15,10"},
+	{"as_of", `-3`, "-3", ""},
+	{"count", `null`, "0", ""},
+	{"depth", `2`, "2", ""},
+	{"nothing", `2`, "", "nothing is no option"},
+}
+
+func TestValuesAreSetOrRefusedWithTheirPlace(t *testing.T) {
+	of := option.Of(all{})
+	for _, c := range values {
+		var a all
+		err := option.SetDocument(&a, of, map[string]json.RawMessage{c.key: json.RawMessage(c.value)})
+		if c.err != "" {
+			var wrong *option.Error
+			if !errors.As(err, &wrong) || wrong.Error() != c.err ||
+				option.Key(option.Name{Option: wrong.Option}) != c.key {
+				t.Errorf("%s %s: %v", c.key, c.value, err)
+			}
+			continue
+		}
+		at := reflect.ValueOf(a)
+		for _, o := range of {
+			if o.Key() == c.key && o.Group == "" {
+				at = at.FieldByName(o.Path)
+			} else if o.Key() == c.key {
+				at = reflect.ValueOf(a.Group.Depth)
+			}
+		}
+		if at.Kind() == reflect.Pointer {
+			at = at.Elem()
+		}
+		expect.That(t, err == nil && fmt.Sprint(at) == c.want, "%s %s: %v, %v", c.key, c.value, at, err)
+	}
+}
+
+func TestErrorsSpeakTheNamesOfADoor(t *testing.T) {
+	invalid := errors.New("invalid")
+	err := option.Errorf(invalid, all{}, "Names", " and %s: %w", option.NameOf(all{}, "AsOf"), errors.ErrUnsupported)
+	of := err.(*option.Error)
+	of.Key, of.Part, of.Row = "paper", "times", 1
+	expect.Same(t, err.Error(), `invalid: Names["paper"].times[1] and AsOf: unsupported operation`)
+	expect.Same(t, of.In(option.Flag), `--some-names["paper"].times[1] and --as-of: unsupported operation`)
+	expect.Same(t, of.Said(option.Key), ` and as_of: unsupported operation`)
+	expect.That(t, errors.Is(err, invalid) && errors.Is(err, errors.ErrUnsupported), "%v", err)
+}
+
+func TestApplyTakesDefaultsAndWhatBelongsTogether(t *testing.T) {
+	var a all
+	of := option.Of(a)
+	expect.OK(t, option.Apply(&a, of, option.Said{"on": "true", "column": "t", "as-of": json.RawMessage("5")}))
+	expect.That(t, a.Count == 4 && a.Share == 0.5 && a.On && a.Column == "t" && *a.AsOf == 5 && a.Group.Depth == 1 &&
+		a.Wait == 2*time.Second && reflect.DeepEqual(a.Fanouts, []int{3}), "%+v", a)
+	err := option.Apply(&a, of, option.Said{"column": "none", "as-of": "5"})
+	expect.That(t, err != nil && err.Error() == "AsOf is for column, which is none", "%v", err)
+	expect.That(t, option.Check(errors.ErrUnsupported, all{Count: 10}) != nil, "10 is out of range")
+	expect.Same(t, option.Filled(all{}).Count, 4)
+}
+
+func TestDocumentsAndFingerprintsHaveWhatIsSet(t *testing.T) {
+	a := all{Count: 2, Names: []string{}, PerType: map[string][]int{"x": {1}}, Fanouts: []int{5}, Wait: time.Minute}
+	expect.Same(t, string(expect.Must(json.Marshal(option.Document(a, option.Of(a))))(t)),
+		`{"column":"none","count":2,"fanouts":{"*":[5],"x":[1]},"share":0,"some_names":[],"wait":"1m0s"}`)
+	expect.Same(t, option.Fingerprint("all", a), "all n=2 wait=1m0s some-names= fanouts=*=5;x=1")
+	expect.Same(t, option.Fingerprint("all", all{}), "all n=0")
+}
+
+func TestUnionCompletesWhatIsTheSame(t *testing.T) {
+	type other struct {
+		N    int   `same:"count" default:"7"`
+		Size int64 `same:"size"`
+	}
+	mine := option.Of(other{})
+	u := option.Union(mine, option.Of(all{}))
+	expect.Same(t, []string{u[0].Name, u[0].Default, u[0].Help, u[1].Name, u[1].Kind}, []string{"count", "4", "Count.",
+		"size", "size"})
+	expect.Same(t, option.Union(option.Of(all{}), mine)[0].Default, "0") // each has its own
+	c := option.Complete(mine, option.Of(all{}))
+	expect.Same(t, []string{c[0].Help, c[0].Default, c[0].Most, c[1].Help, c[1].Least}, []string{"Count.", "7", "9",
+		"Size.", "0"})
+	expect.That(t, mine[0].Help == "", "Complete changed its argument")
+	expect.Same(t, len(u), len(option.Of(all{})))
+}

@@ -52,7 +52,7 @@ func TestTooLittleDeviceMemoryIsSaid(t *testing.T) {
 	opt := onDevice
 	opt.BatchSize, opt.Device.Memory = 1024, 300_000
 	_, err := loader.New(g, opt)
-	expect.Says(t, err, loader.ErrMemory, "DeviceMemory is 300000", "DeviceMemory below one batch")
+	expect.Says(t, err, loader.ErrMemory, "Device.Memory is 300000", "Device.Memory below one batch")
 	cudatest.SetMemory(t, 2<<20)
 	opt.Device.Memory = 1 << 30
 	_, err = loader.New(g, opt)

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/plan"
@@ -44,7 +45,7 @@ type Processor struct {
 
 // Options are those of package loader that decide how a device reads the source.
 type Options struct {
-	Memory        int64    // the most device memory; 0: half of what is free
+	Memory        int64    `same:"device-memory"` // the most device memory; 0: half of what is free
 	Cache         int64    // of it for the source; 0: what slots and scratch leave; negative: none
 	Resident      bool     // what the device reads over the bus is a copy on huge pages
 	Ranking       *Ranking // of hot rows; nil: none are kept
@@ -121,20 +122,28 @@ func (d *Processor) carried(a *layout.Array) bool {
 }
 
 func (d *Processor) Explain(err error, maxMemory int64) error {
-	limits := fmt.Sprintf("DeviceMemory is %d", d.Opt.Memory)
-	if maxMemory > 0 {
-		limits = fmt.Sprintf("MaxMemory is %d, DeviceMemory %d", maxMemory, d.Opt.Memory)
-	}
+	const remedy = "; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\""
 	switch {
 	case errors.Is(err, pinned.ErrLimit):
-		return fmt.Errorf("%w: %s: %w", errs.ErrMemory, limits, err)
+		return d.memoryError("%w", err, maxMemory)
 	case errors.Is(err, device.ErrOutOfMemory):
-		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", errs.ErrMemory,
-			limits, err)
+		return d.memoryError("%w"+remedy, err, maxMemory)
 	case errors.Is(err, device.ErrDeviceLost):
 		return fmt.Errorf("%s: %w; start the process again, or take \"cpu\"", d, err)
 	}
 	return err
+}
+
+// memoryError names the options that bound memory.
+func (d *Processor) memoryError(format string, err error, maxMemory int64) error {
+	limits, args := " is %d: ", []any{d.Opt.Memory, err}
+	if maxMemory > 0 {
+		host := option.Name{Option: option.Kebab("MaxMemory"), Field: "MaxMemory"}
+		limits, args = " is %d, %s %d: ", []any{d.Opt.Memory, host, maxMemory, err}
+	}
+	of := option.Errorf(errs.ErrMemory, d.Opt, "Memory", limits+format, args...).(*option.Error)
+	of.Field = "Device.Memory" // of loader.Options
+	return of
 }
 
 // Close frees what the source's arrays took. No kernel that reads them may be under way.

@@ -1,6 +1,7 @@
 package sparse
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,10 @@ type tuneEntry struct {
 	choice
 }
 
-const tuneFormat = "khop-tune 1"
+const (
+	tuneFormat = "khop-tune 1"
+	tuneBegins = "{\n \"format\": \"khop-tune " // files of choices, of any version
+)
 
 // TuningPath returns the file in the user's cache directory where khop keeps choices.
 func TuningPath() (string, error) {
@@ -90,7 +94,7 @@ func NewTuning() *Tuning { return &Tuning{choices: map[tuneKey]choice{}} }
 // one without choices, and an ErrTuning that says why, if the file cannot be used.
 func LoadTuning(path string) (*Tuning, error) {
 	t := NewTuning()
-	text, err := os.ReadFile(path)
+	text, err := wholefile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	}
@@ -218,7 +222,8 @@ func (k tuneKey) order() []int64 {
 }
 
 // Save writes the choices to a file, beside it first; folders are made. Choices of other keys that the file has stay: a
-// process that ran meanwhile may have made them. A file that does not serve here is replaced.
+// process that ran meanwhile may have made them. A file of choices that do not serve here is
+// replaced, and any other file refused, as by [io/fs.ErrExist].
 func (t *Tuning) Save(path string) error {
 	mine, err := t.MarshalJSON()
 	if err != nil {
@@ -235,7 +240,8 @@ func (t *Tuning) Save(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return wholefile.Replace(path, 0o600, func(w io.Writer) error {
+	file := wholefile.Output{Path: path, Mode: 0o600, Ours: wholefile.Begins(tuneBegins), Kept: true}
+	return file.Write(context.Background(), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})

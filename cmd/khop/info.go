@@ -18,8 +18,8 @@ import (
 type infoCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Deep bool   `help:"Read all arrays: print degrees, likely mistakes, memory for training."`
-	Plot string `type:"path" placeholder:"FILE" help:"Draw the degrees, as SVG; reads all arrays, too."`
+	Deep      bool `help:"Read all arrays: print degrees, likely mistakes, memory for training."`
+	plotFlags `embed:"" set:"plot_of=the degrees, for which all arrays are read"`
 
 	jsonFlag `embed:""`
 }
@@ -80,6 +80,9 @@ type namesInfo struct {
 
 // Run prints what the dataset holds.
 func (c *infoCmd) Run(env *environment) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
 	ds, err := formats.Open(c.Dataset)
 	if err != nil {
 		return err
@@ -91,10 +94,8 @@ func (c *infoCmd) Run(env *environment) (err error) {
 			return err
 		}
 	}
-	if c.Plot != "" {
-		if err := r.degrees().Save(c.Plot); err != nil {
-			return err
-		}
+	if err := c.draw(env, r.degrees); err != nil {
+		return err
 	}
 	return c.show(env, r, r.print)
 }

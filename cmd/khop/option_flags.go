@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/samplers"
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -171,7 +171,7 @@ var takers = sync.OnceValue(func() map[string][]string {
 
 // readPartition reads a file with the part of each node.
 func readPartition(file string) (*graph.Partition, error) {
-	f, err := os.Open(file)
+	f, _, err := wholefile.Open(file)
 	if err != nil {
 		return nil, err
 	}

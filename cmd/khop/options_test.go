@@ -22,11 +22,11 @@ import (
 // ofCommands are flags that are no options of packages, of the commands whose flags are made from tags.
 var ofCommands = map[string]string{
 	"convert": "config json", "generate": "json", "partition": "config out force json",
-	"train":  "explain plot json jsonl",
+	"train":  "explain plot force json jsonl",
 	"serve":  "config metrics parent json",
 	"sample": "epoch first batches digest json jsonl",
 	"bench":  "batches warmup no-features no-memcpy json",
-	"plan":   "plot json",
+	"plan":   "plot force json",
 }
 
 // An option is a tag of one field. A flag that is written by hand, or its name in other code, would be a second place

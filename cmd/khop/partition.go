@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/dustin/go-humanize"
@@ -43,8 +40,10 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 	if out == "" {
 		out = fmt.Sprintf("%s.part.%d", filepath.Clean(c.Dataset), c.opt.Parts)
 	}
-	if _, err := os.Lstat(out); !c.Force && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w: name another (--out), or replace it (--force)", paths.Text(out), fs.ErrExist)
+	file := wholefile.Output{Path: out, Mode: 0o644, Force: c.Force,
+		Else: "name another (--out), or replace it (--force)"}
+	if err := file.Check(); err != nil {
+		return err
 	}
 	ds, err := formats.Open(c.Dataset)
 	if err != nil {
@@ -61,7 +60,7 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 		if err != nil {
 			return q, fmt.Errorf("%s: %w", paths.Text(c.Dataset), err)
 		}
-		return q, wholefile.Replace(out, 0o644, p.Write)
+		return q, file.Write(env.ctx, p.Write)
 	})
 	if err != nil {
 		return err

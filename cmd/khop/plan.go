@@ -17,7 +17,7 @@ import (
 type planCmd struct {
 	loadFlags `embed:""`
 
-	Plot string `placeholder:"FILE" type:"path" help:"Draw seconds an epoch by size of the cache, as SVG."`
+	plotFlags `embed:"" set:"plot_of=seconds an epoch by size of the cache"`
 
 	jsonFlag `embed:""`
 }
@@ -38,6 +38,9 @@ type planResult struct {
 
 // Run simulates.
 func (c *planCmd) Run(env *environment) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
 	ds, err := formats.Open(c.Dataset)
 	if err != nil {
 		return err
@@ -65,10 +68,8 @@ func (c *planCmd) Run(env *environment) (err error) {
 	}
 	r.KneeBytes = knee(o.Caches)
 	r.HalfBytes = r.halving(int64(c.loader.Disk.CacheBytes))
-	if c.Plot != "" {
-		if err := r.draw(c.Dataset).Save(c.Plot); err != nil {
-			return err
-		}
+	if err := c.draw(env, func() *plot.Plot { return r.draw(c.Dataset) }); err != nil {
+		return err
 	}
 	return c.show(env, r, r.print)
 }

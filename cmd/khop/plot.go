@@ -6,8 +6,38 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/plot"
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/sparse"
 )
+
+// orForce is the remedy where a file is in the way of a command that has --force.
+const orForce = "name another, or replace it (--force)"
+
+// plotFlags are for commands that draw what they found.
+type plotFlags struct {
+	Plot  string `type:"path" placeholder:"FILE" help:"Draw ${plot_of}, as SVG."`
+	Force bool   `help:"Let --plot replace a file that khop has not drawn."`
+}
+
+func (f plotFlags) output() wholefile.Output {
+	return wholefile.Output{Path: f.Plot, Mode: 0o644, Ours: plot.Ours, Force: f.Force, Else: orForce}
+}
+
+// check refuses, before long work, a file that could not be drawn.
+func (f plotFlags) check() error {
+	if f.Plot == "" {
+		return nil
+	}
+	return f.output().Check()
+}
+
+// draw makes and writes the plot, where one is wanted.
+func (f plotFlags) draw(env *environment, of func() *plot.Plot) error {
+	if f.Plot == "" {
+		return nil
+	}
+	return f.output().Write(env.ctx, of().Write)
+}
 
 // learningCurves draws loss and accuracies by epoch.
 func learningCurves(title string, points []gnn.Point) *plot.Plot {

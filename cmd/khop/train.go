@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/sparse"
 )
 
@@ -16,11 +17,11 @@ type trainCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
 	flagsOf[gnn.Options] `embed:""`
+	plotFlags            `embed:"" set:"plot_of=the learning curves"`
 
-	Explain bool   `help:"Print ways to compute each layer, and their times; train nothing."`
-	Plot    string `type:"path" placeholder:"FILE" help:"Draw the learning curves, as SVG."`
-	JSON    bool   `name:"json" xor:"output" help:"Print one JSON object."`
-	JSONL   bool   `name:"jsonl" xor:"output" help:"Print a JSON object an epoch, then the result."`
+	Explain bool `help:"Print ways to compute each layer, and their times; train nothing."`
+	JSON    bool `name:"json" xor:"output" help:"Print one JSON object."`
+	JSONL   bool `name:"jsonl" xor:"output" help:"Print a JSON object an epoch, then the result."`
 }
 
 // trainResult is what "khop train --json" prints. Scripts rely on the names.
@@ -31,6 +32,9 @@ type trainResult struct {
 
 // Run trains.
 func (c *trainCmd) Run(env *environment) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
 	choices, err := c.settle(env)
 	if err != nil {
 		return err
@@ -62,9 +66,9 @@ func (c *trainCmd) Run(env *environment) (err error) {
 	}
 	result, err := gnn.Train(env.ctx, ds, *opt)
 	line.end()
-	if result != nil && c.Plot != "" && len(result.Curve) > 0 { // also of training that was interrupted
+	if result != nil && len(result.Curve) > 0 { // also of training that was interrupted
 		title := fmt.Sprintf("%s: %s", paths.Text(c.Dataset), c.opt.Model)
-		err = errors.Join(err, learningCurves(title, result.Curve).Save(c.Plot))
+		err = errors.Join(err, c.draw(env, func() *plot.Plot { return learningCurves(title, result.Curve) }))
 	}
 	if env.ctx.Err() != nil && result != nil && opt.Checkpoint != "" {
 		env.note("stopped after %d of %d epochs; %s has all steps so far, and the same command goes on from there",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -16,11 +17,11 @@ import (
 type tuneCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Widths  widths   `default:"16..1024" help:"Widths to tune: 16..1024 doubles from one to the other; or 16,47,100."`
-	Rounds  positive `default:"5" help:"Measurements of each candidate; the median counts."`
-	Workers int      `default:"0" placeholder:"N" help:"Goroutines that compute; 0: one a core."`
-	File    string   `type:"path" placeholder:"FILE" help:"Where choices are kept; default: in the user's cache."`
-	Plot    string   `type:"path" placeholder:"FILE" help:"Draw the speed-up by width, as SVG."`
+	Widths    widths   `default:"16..1024" help:"Widths to tune: 16..1024 doubles from one to the other; or 16,47,100."`
+	Rounds    positive `default:"5" help:"Measurements of each candidate; the median counts."`
+	Workers   int      `default:"0" placeholder:"N" help:"Goroutines that compute; 0: one a core."`
+	File      string   `type:"path" placeholder:"FILE" help:"Where choices are kept; default: in the user's cache."`
+	plotFlags `embed:"" set:"plot_of=the speed-up by width"`
 
 	jsonFlag `embed:""`
 }
@@ -64,6 +65,9 @@ type tuneResult struct {
 
 // Run tunes sums over the whole graph, with values of edges and without, width by width.
 func (c *tuneCmd) Run(env *environment) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
 	ds, err := formats.Open(c.Dataset)
 	if err != nil {
 		return err
@@ -101,10 +105,8 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.Plot != "" {
-		if err := speedUps(r.Tuned).Save(c.Plot); err != nil {
-			return err
-		}
+	if err := c.draw(env, func() *plot.Plot { return speedUps(r.Tuned) }); err != nil {
+		return err
 	}
 	return c.show(env, r, r.print)
 }

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -29,7 +29,7 @@ var ErrFormat = errors.New("no such format")
 // Options say how to export.
 type Options struct {
 	To       string // one of Formats
-	Force    bool   // replace a file or folder that is there
+	Force    bool   // replace an archive or an exported folder that is there
 	Progress formats.Progress
 }
 
@@ -53,14 +53,8 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	if write == nil {
 		return nil, fmt.Errorf("%w: %q", ErrFormat, opt.To)
 	}
-	target = filepath.Clean(target)
-	if _, err := os.Lstat(target); err == nil && !opt.Force {
-		return nil, &formats.Error{Path: target, Row: -1, Remedy: "choose another target, or replace it by --force",
-			Err: formats.ErrExist}
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if err := ours(target, opt); err != nil {
+	target, stream, err := place(filepath.Clean(target), opt)
+	if err != nil {
 		return nil, err
 	}
 	x, err := newSource(ctx, ds)
@@ -68,6 +62,15 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 		return nil, err
 	}
 	j := &job{source: x, root: target + temporary, opt: opt, res: &Result{Notes: []string{}}}
+	if stream {
+		j.root = ""
+		return j.res, pinned.Guard(func() error {
+			return wholefile.Output{Path: target}.Write(ctx, func(w io.Writer) error {
+				j.stream = w
+				return write(j)
+			})
+		})
+	}
 	if err := os.RemoveAll(j.root); err != nil {
 		return nil, err
 	}
@@ -81,29 +84,48 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 // madeBy is a file that says that a folder was exported.
 const madeBy = "exported-by-khop.txt"
 
-// ours refuses to replace a folder that was not exported.
-func ours(target string, opt Options) error {
-	st, err := os.Stat(target)
-	if err != nil || !st.IsDir() && opt.To == "npz" {
-		return nil
+// place follows the links of a target, and refuses what must not be replaced: a file or folder without Force, and with
+// it a folder that was not exported. An archive goes to a device or pipe as it is, which is never replaced.
+func place(target string, opt Options) (path string, stream bool, err error) {
+	exists := func(remedy string, err error) error {
+		return &formats.Error{Path: target, Row: -1, Remedy: remedy, Err: err}
 	}
-	if _, err := os.Stat(filepath.Join(target, madeBy)); err == nil && opt.To != "npz" {
-		return nil
+	path, st, err := wholefile.Follow(target)
+	archive := opt.To == "npz"
+	switch {
+	case err != nil:
+		return "", false, err
+	case archive && (st == nil || !st.IsDir() && !st.Mode().IsRegular()):
+		_, stream, err = wholefile.Output{Path: target}.Target()
+		return path, stream, err
+	case st == nil:
+		return path, false, nil
+	case !opt.Force:
+		return "", false, exists("choose another target, or replace it by --force", formats.ErrExist)
+	case archive && !st.IsDir():
+		return path, false, nil
 	}
-	return &formats.Error{Path: target, Row: -1, Remedy: "choose another target, or remove it yourself",
-		Err: fmt.Errorf("%w, and was not written by khop export", formats.ErrExist)}
+	if _, err := os.Stat(filepath.Join(path, madeBy)); err == nil && !archive {
+		return path, false, nil
+	}
+	return "", false, exists("choose another target, or remove it yourself",
+		fmt.Errorf("%w, and was not written by khop export", formats.ErrExist))
 }
 
 // job is one run.
 type job struct {
 	*source
-	root string
-	opt  Options
-	res  *Result
+	root   string
+	stream io.Writer // nil where files are written
+	opt    Options
+	res    *Result
 }
 
 // file writes a file, which is on the disk when it returns.
 func (j *job) file(name string, write func(w io.Writer) error) (err error) {
+	if j.stream != nil {
+		return j.fill(j.stream, write)
+	}
 	path := j.root
 	if name != "" {
 		path = filepath.Join(j.root, filepath.FromSlash(name))
@@ -120,16 +142,20 @@ func (j *job) file(name string, write func(w io.Writer) error) (err error) {
 			err = e
 		}
 	}()
-	c := &counter{w: f, j: j}
-	b := bufio.NewWriterSize(c, 1<<20)
+	if err := j.fill(f, write); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// fill writes what a file holds, and counts it.
+func (j *job) fill(w io.Writer, write func(w io.Writer) error) error {
+	b := bufio.NewWriterSize(&counter{w: w, j: j}, 1<<20)
 	if err := write(b); err != nil {
 		return err
 	}
-	if err := b.Flush(); err != nil {
-		return err
-	}
 	j.res.Files++
-	return f.Sync()
+	return b.Flush()
 }
 
 // counter counts what is written.

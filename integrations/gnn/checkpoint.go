@@ -2,13 +2,13 @@ package gnn
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 	"unsafe"
@@ -107,6 +107,11 @@ func (t *trainer) saveInTime() error {
 	return t.save()
 }
 
+// checkpointFile is a checkpoint that is written. What is there has been read before, so it is one.
+func checkpointFile(path string) wholefile.Output {
+	return wholefile.Output{Path: path, Mode: 0o600, Force: true, Kept: true}
+}
+
 // save replaces the checkpoint.
 func (t *trainer) save() error {
 	if t.opt.Checkpoint == "" {
@@ -125,7 +130,7 @@ func (t *trainer) save() error {
 		text = append(text, b...)
 	}
 	sum := xxh3.Hash128(text).Bytes()
-	return wholefile.Replace(t.opt.Checkpoint, 0o600, func(w io.Writer) error {
+	return checkpointFile(t.opt.Checkpoint).Write(context.Background(), func(w io.Writer) error {
 		_, err := w.Write(append(text, sum[:]...))
 		return err
 	})
@@ -136,7 +141,10 @@ func (t *trainer) restore() error {
 	if t.opt.Checkpoint == "" {
 		return nil
 	}
-	text, err := os.ReadFile(t.opt.Checkpoint)
+	if err := checkpointFile(t.opt.Checkpoint).Check(); err != nil {
+		return err
+	}
+	text, err := wholefile.Read(t.opt.Checkpoint)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,18 +1,77 @@
-// Package wholefile replaces a file so that whoever reads it finds the old one or the new one, whole.
+// Package wholefile reads and writes files that people name. Who reads a file that it writes finds the old one or the
+// new one, whole. It never waits for the other end of a pipe that it reads, and replaces no file that is not khop's.
 package wholefile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
+
+// ErrKind is returned for a name that stands for something else than a file that can be used: a folder, a device, a
+// pipe, a socket.
+var ErrKind = errors.New("not a regular file")
+
+// Open opens a regular file to read it. It never waits. It returns ErrKind for anything else, and what the system says.
+func Open(name string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // else a pipe waits for who writes to it
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := f.Stat()
+	if err == nil {
+		err = regular(name, st)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, st, nil
+}
+
+// Read returns what a regular file holds, which ends where its size says. Errors are those of Open.
+func Read(name string) ([]byte, error) {
+	f, st, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err == nil && int64(len(text)) < st.Size() {
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: it ends at byte %d of %d",
+			io.ErrUnexpectedEOF, len(text), st.Size())}
+	}
+	return text, err
+}
+
+// regular refuses what is not a regular file.
+func regular(name string, st fs.FileInfo) error {
+	if st.Mode().IsRegular() {
+		return nil
+	}
+	return &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("%w: it is %s", ErrKind, kindOf(st.Mode()))}
+}
+
+// kindOf names what is no regular file.
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a folder"
+	case m&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
+}
 
 // Replace makes the file of that name what write writes, with these permissions. It writes beside the file, syncs, and
 // moves the new one into place; the name outlives the machine's end too. On an error the old file, or none, is there. A
-// process that is killed may leave a file ".NAME.*.new".
+// process that is killed may leave a file ".NAME.*.new". It takes the name as it is: Output looks what is there.
 func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.new")
 	if err != nil {

@@ -2,11 +2,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"log"
 	"os"
 
 	"github.com/khop-gnn/khop/internal/plot"
+	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 func main() {
@@ -18,7 +20,8 @@ func main() {
 	if err := json.NewDecoder(os.Stdin).Decode(&p); err != nil {
 		log.Fatal(err)
 	}
-	if err := p.Save(os.Args[1]); err != nil {
+	file := wholefile.Output{Path: os.Args[1], Mode: 0o644, Ours: plot.Ours}
+	if err := file.Write(context.Background(), p.Write); err != nil {
 		log.Fatal(err)
 	}
 }

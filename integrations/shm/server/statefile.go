@@ -1,14 +1,19 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -26,18 +31,49 @@ type stateFile struct {
 
 // savedStates is the file's contents.
 type savedStates struct {
-	Version int            `json:"khop_feed_state"`
+	Version int            `json:"khop_feed_state"` // 2; 1 has no checksum
+	Sum     string         `json:"xxh3,omitempty"`  // of the ranks' JSON, in hexadecimal
 	Ranks   []loader.State `json:"ranks"`
 }
 
+// sealed returns states with their checksum.
+func sealed(ranks []loader.State) savedStates {
+	s := savedStates{Version: 2, Ranks: ranks}
+	s.Sum = s.sum()
+	return s
+}
+
+// sum returns the checksum of the ranks.
+func (s savedStates) sum() string {
+	text, _ := json.Marshal(s.Ranks) // nothing in it can fail
+	return fmt.Sprintf("%016x", xxh3.Hash(text))
+}
+
+// sound reports whether the states are as a server wrote them.
+func (s savedStates) sound() error {
+	switch {
+	case s.Version != 1 && s.Version != 2:
+		return fmt.Errorf("version %d, this khop reads 1 and 2", s.Version)
+	case len(s.Ranks) == 0:
+		return errors.New("no ranks")
+	case s.Version == 2 && s.Sum != s.sum() || s.Version == 1 && s.Sum != "":
+		return errors.New("its checksum is wrong")
+	}
+	return nil
+}
+
 // openStates sets the ranks' places from the file, if there is one.
-func openStates(path string, ranks []*rank) (*stateFile, error) {
+func openStates(named string, ranks []*rank) (*stateFile, error) {
+	path, _, err := wholefile.Output{Path: named, Force: true, Kept: true}.Target()
+	if err != nil {
+		return nil, err
+	}
 	f := &stateFile{path: path, states: make([]loader.State, len(ranks))}
 	for i, r := range ranks {
 		f.states[i] = r.state()
 	}
 	_ = os.Remove(f.temporary()) // of a server that was killed while it wrote
-	text, err := os.ReadFile(path)
+	text, err := wholefile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, f.write() // now, so that a path that cannot be written is found now
 	}
@@ -48,10 +84,10 @@ func openStates(path string, ranks []*rank) (*stateFile, error) {
 		return nil, fmt.Errorf("%s: the file is empty, so it says no place: remove it to begin anew, put a copy of "+
 			"it back, or name another file", path)
 	}
-	var saved savedStates
-	if err := json.Unmarshal(text, &saved); err != nil || saved.Version != 1 || len(saved.Ranks) == 0 {
-		return nil, fmt.Errorf("%s: not a state of khop serve, or a damaged one%s: remove it to begin anew, put a "+
-			"copy of it back, or name another file", path, because(err))
+	saved, err := parseStates(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: not a state of khop serve, or a damaged one (%w): remove it to begin anew, put a "+
+			"copy of it back, or name another file", path, err)
 	}
 	if len(saved.Ranks) != len(ranks) && !allEqual(saved.Ranks) {
 		return nil, fmt.Errorf("%s: %w: it has %d ranks, which do not stand at the same place; the server has %d", path,
@@ -79,11 +115,17 @@ func allEqual(s []loader.State) bool {
 	return true
 }
 
-func because(err error) string {
-	if err == nil {
-		return ""
+// parseStates reads a file's contents, and says what is wrong with them.
+func parseStates(text []byte) (s savedStates, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, err
 	}
-	return fmt.Sprintf(" (%v)", err)
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return s, errors.New("something follows it")
+	}
+	return s, s.sound()
 }
 
 // save replaces a rank's state, in memory and in the file. Ranks that save at a time share one write.
@@ -108,7 +150,7 @@ func (f *stateFile) save(rank int, s loader.State) error {
 func (f *stateFile) write() error {
 	f.mu.Lock()
 	changes := f.changes
-	text, err := json.Marshal(savedStates{1, f.states})
+	text, err := json.Marshal(sealed(f.states))
 	f.mu.Unlock()
 	if err == nil {
 		err = f.replace(append(text, '\n'))

@@ -11,12 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -85,7 +85,7 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 	of := func(ranks int, change func(last *loader.State)) string {
 		list := slices.Repeat(saved.Ranks[:1], ranks)
 		change(&list[ranks-1])
-		return textOf(savedStates{1, list})
+		return textOf(sealed(list))
 	}
 	for name, c := range map[string]struct {
 		world          int
@@ -97,12 +97,15 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 		"fewer ranks, other epochs": {3, of(2, func(s *loader.State) { s.Epoch = 1 }), "2 ranks"},
 		"an epoch too far":          {1, of(1, func(s *loader.State) { s.Epoch = 1 << 32 }), "epoch"},
 		"no state":                  {1, `{"a": 1}`, "not a state of khop serve"},
-		"no ranks":                  {1, textOf(savedStates{1, nil}), "remove it to begin anew"},
-		"another version":           {1, textOf(savedStates{2, saved.Ranks}), "remove it to begin anew"},
+		"no ranks":                  {1, textOf(sealed(nil)), "remove it to begin anew"},
+		"another version":           {1, textOf(savedStates{Version: 3, Ranks: saved.Ranks}), "version 3"},
 		"empty":                     {1, "", "is empty, so it says no place: remove it to begin anew"},
-		"cut short":                 {1, "{", "damaged one (unexpected end of JSON input): remove it to begin anew"},
+		"cut short":                 {1, "{", "damaged one (unexpected EOF): remove it to begin anew"},
 		"zeros":                     {1, "\x00\x00", "remove it to begin anew"},
-		"more after it":             {1, string(text) + "{}", "remove it to begin anew"},
+		"checksum left out":         {1, textOf(savedStates{Version: 2, Ranks: saved.Ranks}), "its checksum is wrong"},
+		"a version that had none": {1, strings.Replace(string(text), "state\":2", "state\":1", 1),
+			"its checksum is wrong"},
+		"more after it": {1, string(text) + "{}", "remove it to begin anew"},
 	} {
 		expect.OK(t, os.WriteFile(file, []byte(c.contents), 0o600))
 		if err := try(c.world); err == nil || !strings.Contains(err.Error(), file) ||
@@ -111,9 +114,23 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 		}
 	}
 	file = filepath.Dir(file)
-	expect.Is(t, try(1), syscall.EISDIR, "a folder")
+	expect.Is(t, try(1), wholefile.ErrKind, "a folder")
 	file = filepath.Join(file, "no", "such", "folder")
 	expect.Is(t, try(1), os.ErrNotExist, "where it cannot be written")
+}
+
+// A state file of which any bit has turned is refused, or says the same.
+func TestADamagedStateIsNotTaken(t *testing.T) {
+	ranks := []loader.State{{Semantics: 1, Dataset: "0123", Sampler: "neighbor 4,3", Seeds: "ff", BatchSize: 8}}
+	text := textOf(sealed(ranks))
+	for i := range 8 * len(text) {
+		damaged := []byte(text)
+		damaged[i/8] ^= 1 << (i % 8)
+		s, err := parseStates(damaged)
+		expect.That(t, err != nil || slices.Equal(s.Ranks, ranks), "bit %d of %s: taken as %+v", i, text, s.Ranks)
+	}
+	old, err := parseStates([]byte(`{"khop_feed_state":1,` + text[strings.Index(text, `"ranks"`):]))
+	expect.That(t, err == nil && slices.Equal(old.Ranks, ranks), "without checksum, as servers once wrote: %v", err)
 }
 
 // textOf is a state file's text.

@@ -94,7 +94,7 @@ func (native) hostAlloc(n int64) (uintptr, result) {
 func (native) register(p uintptr, n int64, readOnly bool) result {
 	flags := C.uint(C.CU_MEMHOSTREGISTER_PORTABLE | C.CU_MEMHOSTREGISTER_DEVICEMAP)
 	if readOnly {
-		flags |= 0x08 // CU_MEMHOSTREGISTER_READ_ONLY, which the headers of CUDA 11.0 lack
+		flags |= 0x08 // CU_MEMHOSTREGISTER_READ_ONLY
 	}
 	return result(C.cuMemHostRegister(pointer(p), C.size_t(n), flags))
 }

@@ -80,10 +80,7 @@ type namesInfo struct {
 
 // Run prints what the dataset holds.
 func (c *infoCmd) Run(env *environment) (err error) {
-	if err := c.check(); err != nil {
-		return err
-	}
-	ds, err := formats.Open(c.Dataset)
+	ds, err := c.openDataset(c.Dataset)
 	if err != nil {
 		return err
 	}

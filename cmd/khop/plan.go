@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/plot"
@@ -38,10 +37,7 @@ type planResult struct {
 
 // Run simulates.
 func (c *planCmd) Run(env *environment) (err error) {
-	if err := c.check(); err != nil {
-		return err
-	}
-	ds, err := formats.Open(c.Dataset)
+	ds, err := c.openDataset(c.Dataset)
 	if err != nil {
 		return err
 	}

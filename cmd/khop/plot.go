@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/internal/wholefile"
@@ -23,12 +24,14 @@ func (f plotFlags) output() wholefile.Output {
 	return wholefile.Output{Path: f.Plot, Mode: 0o644, Ours: plot.Ours, Force: f.Force, Else: orForce}
 }
 
-// check refuses, before long work, a file that could not be drawn.
-func (f plotFlags) check() error {
-	if f.Plot == "" {
-		return nil
+// openDataset opens a dataset, unless the plot of it could not be drawn, which is said before long work.
+func (f plotFlags) openDataset(dataset string) (*formats.Dataset, error) {
+	if f.Plot != "" {
+		if err := f.output().Check(); err != nil {
+			return nil, err
+		}
 	}
-	return f.output().Check()
+	return formats.Open(dataset)
 }
 
 // draw makes and writes the plot, where one is wanted.

@@ -32,9 +32,6 @@ type trainResult struct {
 
 // Run trains.
 func (c *trainCmd) Run(env *environment) (err error) {
-	if err := c.check(); err != nil {
-		return err
-	}
 	choices, err := c.settle(env)
 	if err != nil {
 		return err
@@ -47,7 +44,7 @@ func (c *trainCmd) Run(env *environment) (err error) {
 			}
 		}()
 	}
-	ds, err := formats.Open(c.Dataset)
+	ds, err := c.openDataset(c.Dataset)
 	if err != nil {
 		return err
 	}

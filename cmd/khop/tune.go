@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/pinned"
@@ -65,10 +64,7 @@ type tuneResult struct {
 
 // Run tunes sums over the whole graph, with values of edges and without, width by width.
 func (c *tuneCmd) Run(env *environment) (err error) {
-	if err := c.check(); err != nil {
-		return err
-	}
-	ds, err := formats.Open(c.Dataset)
+	ds, err := c.openDataset(c.Dataset)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -142,7 +143,19 @@ func (d document) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any,
 	case made:
 		return said[flag.Name], nil
 	}
-	return text, nil
+	return text, fits(flag, said[flag.Name], text)
+}
+
+// fits returns an error that names a flag which takes no such value. kong's own names none.
+func fits(flag *kong.Flag, said any, text string) error {
+	if _, ok := said.(string); !ok && flag.Target.Kind() == reflect.String {
+		return wrongOption(flag.Name, ": %s: must be a text", text)
+	}
+	line := &kong.DecodeContext{Value: flag.Value, Scan: kong.Scan().PushTyped(text, kong.FlagValueToken)}
+	if err := flag.Mapper.Decode(line, reflect.New(flag.Target.Type()).Elem()); err != nil {
+		return wrongOption(flag.Name, ": %w", err)
+	}
+	return nil
 }
 
 // problem is an error as values, for programs that say options by a document (docs/cli.md, "khop serve").

@@ -12,6 +12,7 @@ import (
 
 // String returns the options as the JSON object that "khop serve --config" reads, with keys in order: the sampler by
 // its name, and every option that is not zero. Seeds and Hooks are left out, as is a sampler that khop does not have.
+// SlotTimeout, Rank and WorldSize are no options of its: leave them zero for it.
 func (o Options) String() string {
 	d := option.Document(o, option.Of(o))
 	s := o.Sampler

@@ -30,7 +30,7 @@ type benchCmd struct {
 type benchResult struct {
 	Dataset string `json:"dataset"`
 	Sampler string `json:"sampler"`
-	// Options are those of the loader, as a configuration that khop serve --config reads.
+	// Options are those of the loader as they were said, as a configuration that khop serve --config reads.
 	Options   json.RawMessage `json:"options"`
 	Residence string          `json:"residence"`
 	Features  bool            `json:"features"`
@@ -91,11 +91,10 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		return usageError("--warmup %d: must be 0 or more", c.Warmup)
 	}
 	var memory loader.Estimate
-	ld, err := c.open(env, func(o *loader.Options) {
-		if c.NoFeatures {
-			o.Columns.Nodes, o.Columns.Seeds = []string{}, []string{}
-		}
-	}, func(e loader.Estimate) {
+	if c.NoFeatures {
+		c.withoutColumns()
+	}
+	ld, err := c.open(env, func(e loader.Estimate) {
 		memory = e
 		if on := e.Device.Total(); on > 0 {
 			env.note("the loader will need up to about %s of device memory for batches, and takes more for graph and "+
@@ -117,7 +116,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	opt := ld.Options()
 	r := benchResult{
 		Dataset: paths.Text(c.Dataset), Sampler: ld.Options().Sampler.Fingerprint(),
-		Options:   json.RawMessage(opt.String()),
+		Options:   json.RawMessage(c.said().String()),
 		Residence: opt.Residence.String(),
 		Features:  !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Tuning.Prefetch, Warmup: c.Warmup,

@@ -29,10 +29,22 @@ func (f *loadFlags) seeds(env *environment, src loader.Source) (loader.SeedSourc
 	return env.seedSource(given.name, f.chosen.Split, src)
 }
 
+// said returns the loader's options as the flags say them, with defaults in place of what they do not say. As text they
+// are a configuration, which lacks the seeds.
+func (f *loadFlags) said() loader.Options {
+	o := f.loader
+	o.Sampler = f.sampler
+	return o
+}
+
+// withoutColumns asks for no rows of nodes.
+func (f *loadFlags) withoutColumns() {
+	f.loader.Columns.Nodes, f.loader.Columns.Seeds = []string{}, []string{}
+}
+
 // options returns the loader's options; src has the seeds.
 func (f *loadFlags) options(env *environment, src loader.Source) (o loader.Options, err error) {
-	o = f.loader
-	o.Sampler = f.sampler
+	o = f.said()
 	if o.Seeds, err = f.seeds(env, src); err != nil {
 		return loader.Options{}, err
 	}
@@ -49,10 +61,9 @@ type loading struct {
 	*loader.Loader
 }
 
-// open opens the dataset and a loader of it, with the flags' options after change has had a look at them. planned, if
-// not nil, is told what memory the loader will need before any is taken.
-func (f *loadFlags) open(env *environment, change func(*loader.Options), planned func(loader.Estimate)) (*loading,
-	error) {
+// open opens the dataset and a loader of it. planned, if not nil, is told what memory the loader will need before it
+// takes any.
+func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*loading, error) {
 	ds, err := formats.Open(f.Dataset)
 	if err != nil {
 		return nil, err
@@ -61,7 +72,6 @@ func (f *loadFlags) open(env *environment, change func(*loader.Options), planned
 	if err != nil {
 		return nil, errors.Join(err, ds.Close())
 	}
-	change(&opt)
 	var why string
 	opt.Device.Name, why = loader.ChooseDevice(opt)
 	env.note("%s: %s", opt.Device.Name, why)

@@ -45,11 +45,10 @@ type sampleResult struct {
 
 // Run loads the batches and prints a line each.
 func (c *sampleCmd) Run(env *environment) (err error) {
-	ld, err := c.open(env, func(o *loader.Options) {
-		if !c.Digest { // nothing looks at columns
-			o.Columns.Nodes, o.Columns.Seeds = []string{}, []string{}
-		}
-	}, nil)
+	if !c.Digest { // nothing looks at columns
+		c.withoutColumns()
+	}
+	ld, err := c.open(env, nil)
 	if err != nil {
 		return err
 	}

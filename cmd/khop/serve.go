@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,6 +40,8 @@ type serveReady struct {
 	Protocol   int    `json:"protocol"`
 	Device     string `json:"device"` // where batches of rank 0 are made
 	Why        string `json:"device_reason"`
+	// Options are those of the loader as they were said, as a configuration that --config reads.
+	Options json.RawMessage `json:"options"`
 }
 
 // errParent ends a server whose parent has ended.
@@ -123,6 +126,7 @@ func (c *serveCmd) ready(env *environment, s *server.Server, metrics string) err
 		Readers: o.Readers,
 		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics,
 		Protocol: shm.Version, Device: o.Loader.Device.Name, Why: s.DeviceReason(),
+		Options: json.RawMessage(c.said().String()),
 	}
 	if c.JSON {
 		return env.printJSON(r)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,6 +20,9 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
 )
 
 // served is a "khop serve" under way.
@@ -99,6 +103,40 @@ func TestServedBatchesAreThoseOfSample(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What runs say of their options is a configuration: a run that is given it says the same.
+func TestRunsSayTheirOptionsAsAConfiguration(t *testing.T) {
+	data, file := small(t), filepath.Join(t.TempDir(), "c.json")
+	read := func(text json.RawMessage) loader.Options {
+		o, err := loader.ParseOptions(string(text))
+		expect.Ensure(t, err == nil, "%s: %v", text, err)
+		return o
+	}
+	for _, args := range []string{
+		"--batch-size 50 --fanouts 3,2 --replace --max-memory 2GB --resident",
+		"--sampler pinsage --walks 3 --seed 18446744073709551615 --shuffle --workers 2",
+		"--seeds all-edges --negatives degree --negative-ratio 0.5 --exclude-seeds reverse --prefetch 3",
+	} {
+		flags := append([]string{data}, strings.Fields(args)...)
+		said := startServer(t, flags...).ready.Options
+		first := read(said)
+		var bench benchResult
+		measure := append([]string{"bench", "--json", "--batches", "1", "--warmup", "0", "--no-memcpy"}, flags...)
+		expect.OK(t, json.Unmarshal([]byte(must(t, measure...)), &bench))
+		expect.OK(t, os.WriteFile(file, said, 0o600))
+		again := startServer(t, data, "--seeds", "all-edges", "--config", file).ready.Options
+		for name, text := range map[string]json.RawMessage{"bench": bench.Options, "the second server": again} {
+			expect.That(t, reflect.DeepEqual(read(text), first), "%s: %s says %s, and the first %s", args, name, text,
+				said)
+		}
+	}
+	want := loader.Options{Sampler: sampling.Induced{}, BatchSize: 7, Device: loader.DeviceOptions{Name: "cpu"}}
+	said := startServer(t, data, "--sampler", "induced", "--batch-size", "7", "--device", "cpu").ready.Options
+	got := read(said)
+	option.Fill(&want)
+	option.Fill(&got)
+	expect.That(t, reflect.DeepEqual(got, want), "%s:\n%+v, not\n%+v", said, got, want)
 }
 
 func TestServeEndsOnSignalsAndLeavesNothing(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 )
 
@@ -118,6 +119,10 @@ func with[T closer](h C.khop_handle, e *C.khop_error, f func(T) error) C.int32_t
 		return f(t)
 	})
 }
+
+// Go's runtime makes the file descriptors of its poller when something first waits, and ends the process where none are
+// left. With this it makes them while the library is loaded, before which its caller can look (khop.h).
+func init() { time.AfterFunc(0, func() {}) }
 
 // khop_abi and all functions with such names are documented in khop.h.
 //

@@ -12,6 +12,9 @@
  * Handles. What lives longer than a call has a number, which is never used again: a call with that of something
  * closed is KHOP_CLOSED, not a crash. khop_close ends whatever a handle stands for.
  *
+ * Descriptors. The runtime ends the process where no file descriptors are left for it to start with. See that there are
+ * 8 before the library is loaded; afterwards functions say which they lack.
+ *
  * Forks. Go's runtime has threads, which a fork does not copy. A child that was forked from a process that has loaded
  * the library must not call it, before it has called exec.
  *

@@ -1,7 +1,9 @@
 """khop.Loader(..., process="inside"): the same batches by threads of this process, and whatever may happen to a
 process."""
+import copy
 import gc
 import os
+import pickle
 import random
 import re
 import signal
@@ -341,3 +343,111 @@ for _ in range(int(sys.argv[3])):
     os.close(read)
 """, dataset("sbm"), seed, os.environ.get("KHOP_KILLS", "20"))
     assert os.listdir(temporary_folder) == [] and shared() <= before
+
+
+# --- one loader in several places ---
+
+def shared_by_threads(iterator, threads=6):
+    """The numbers of the batches that threads took of one iterator, and what they raised."""
+    numbers, errors = [], []
+
+    def work():
+        try:
+            for batch in iterator:
+                assert batch.n_id.max() < 3000
+                numbers.append(batch.number)
+        except Exception as e:
+            errors.append(repr(e))
+    every = [threading.Thread(target=work) for _ in range(threads)]
+    for t in every:
+        t.start()
+    for t in every:
+        t.join(PATIENCE)
+    return sorted(numbers), errors
+
+
+@pytest.mark.parametrize("process", ["inside", "server"])
+def test_threads_that_share_an_iterator_share_its_batches(load, process, monkeypatch):
+    loader = load(batch_size=16, hold=16, process=process)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(4):
+            assert shared_by_threads(iter(loader)) == (list(range(len(loader))), [])
+    finally:
+        sys.setswitchinterval(before)
+    assert loader.state_dict()["epoch"] == 4
+
+
+def test_an_iterator_that_another_thread_waits_in_is_no_lock_for_a_forked_child(load):
+    """A child gets its error at once, whatever its parent's threads did when it was forked."""
+    loader = load(hold=2, batch_size=64)
+    taken = iter(loader)
+    held = [next(taken), next(taken)]
+    waits = threading.Thread(target=lambda: next(taken))
+    waits.start()
+    while taken._feed.lock.acquire(blocking=False):  # until it waits
+        taken._feed.lock.release()
+        time.sleep(0.01)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.alarm(60)
+            next(taken)
+        except khop.ForkError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    del held[:]
+    waits.join(PATIENCE)
+
+
+def test_a_loader_is_pickled_as_its_options_and_its_state(load):
+    loader = load(shuffle=True, seeds=np.arange(1000), fanouts=[4, 2])
+    whole = [b.digest() for b in loader]
+    for copied in (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+        loader.set_epoch(0)
+        for batch in loader:
+            break
+        with copied(loader) as other:
+            assert type(other) is khop.Loader and other.process == "inside" and other.state_dict() == loader.state_dict()
+            assert [b.digest() for b in other] == whole[1:]
+        assert [b.digest() for b in loader] != whole  # the first one goes on by itself, with its next epoch
+    done = run("import pickle, sys; print([b.digest() for b in pickle.loads(bytes.fromhex(sys.argv[1]))][0])",
+               pickle.dumps(load(shuffle=True, seeds=np.arange(1000), fanouts=[4, 2])).hex())
+    assert done.strip() == whole[0]
+
+
+def test_what_cannot_be_pickled_says_why_and_what_to_do(load, dataset):
+    with khop.Loader(dict(edge_index=np.array([[0, 1], [1, 0]])), [2], process="inside", framework="numpy") as loader:
+        with pytest.raises(TypeError, match="a graph in memory.*khop.write"):
+            copy.deepcopy(loader)
+    taken = iter(load())
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="an iterator of a khop loader is not copied: copy the loader"):
+            copied(taken)
+
+
+def test_a_half_made_loader_goes_quietly():
+    """Whatever failed, and whoever made it without __init__."""
+    assert not run("""
+import gc, khop, numpy
+from khop import device, inside, loader, ring, server
+for kind in (khop.Loader, loader.Epoch, loader.Feed, inside.Inside, inside.InsideMemory, inside.Owner, ring.Memory,
+             ring.Ring, ring.SlotArrays, server.Server, device.DeviceRing):
+    kind.__new__(kind)
+    gc.collect()
+for options in (dict(fanouts=[1], batch_size=0), dict(fanouts=[1], nosuch=1), dict(fanouts=[1], process="nowhere")):
+    try:
+        khop.Loader("nowhere.khop", **{"process": "inside", **options})
+    except (khop.KhopError, ValueError, TypeError):
+        gc.collect()
+""")
+
+
+def test_workers_are_refused_in_words_that_are_true_inside_too(load):
+    data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
+    from khop.torch import Dataset
+    with pytest.raises(RuntimeError) as e:
+        list(data.DataLoader(Dataset(load(process="server")), batch_size=None, num_workers=2))
+    assert "num_workers=0" in str(e.value) and "server" not in str(e.value).splitlines()[-1]

@@ -101,3 +101,39 @@ except BrokenPipeError:
         assert done.returncode == -11 and "Fatal Python error: Segmentation fault" in done.stderr, done.stderr
     done = python("import ctypes; from khop import _library; _library.load(); ctypes.string_at(0)")
     assert done.returncode == -11, (done.returncode, done.stderr)  # as without it
+
+
+@pytest.mark.parametrize("left", [0, 1, 3, 7, 8, 12])
+def test_few_file_descriptors_are_an_error_and_never_the_end_of_the_process(left, dataset):
+    """Go's runtime aborts a process in which it cannot make those of its poller."""
+    done = python(f"""
+import os, resource, numpy, khop
+from khop import _library
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+def leave(n):
+    taken = []
+    try:
+        while True:
+            taken.append(os.dup(0))
+    except OSError:
+        for _ in range(n):
+            os.close(taken.pop())
+    return taken
+
+taken = leave({left})
+try:
+    _library.load()
+    assert {left} >= 8
+except khop.LibraryNotFound as e:
+    assert {left} < 8 and "fewer than 8 file descriptors are left of 64" in str(e), e
+for fd in taken:
+    os.close(fd)
+_library.load()  # as soon as there are some
+taken = leave({left})
+try:
+    khop.Loader({dataset("sbm")!r}, [3], process="inside", framework="numpy").close()
+except (khop.KhopError, OSError) as e:
+    assert "descriptors" in str(e) or "too many open files" in str(e), e
+""")
+    assert done.returncode == 0, done.stderr

@@ -355,7 +355,7 @@ def test_a_server_that_hangs_is_reported_with_what_it_wrote(load):
 def test_what_the_server_complains_of_is_in_the_error(load, dataset, tmp_path):
     with pytest.raises(khop.ServerError, match="no-such"):
         khop.Loader(tmp_path / "no-such.khop")
-    with pytest.raises(khop.OptionError, match="fan-out"):
+    with pytest.raises(khop.OptionError, match="fanouts"):
         load("sbm", fanouts=[-7])
     with pytest.raises(khop.OptionError, match="split"):
         load("sbm", seeds="holdout")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import threading
 from pathlib import Path
@@ -18,6 +19,8 @@ from .errors import ForkError, KhopError, LibraryNotFound, OptionError, ServerEr
 ABI = 3  # KHOP_ABI
 OK, AGAIN, ARGUMENT, CLOSED, FAILED, STATE, BUG = range(7)
 Handle = ctypes.c_uint64
+DESCRIPTORS = 8
+"""File descriptors that must be left: where Go's runtime finds none for its poller as it starts, it ends the process."""
 
 _RAISES: dict[int, type[Exception]] = {
     ARGUMENT: OptionError, CLOSED: ServerError, FAILED: ServerError, STATE: StateError,
@@ -44,6 +47,7 @@ class Library:
     """The library, loaded. Any thread may call it."""
 
     def __init__(self, path: str) -> None:
+        _look_for_descriptors()
         # Go's threads keep this mask, so that the signals of this process go to Python's threads.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - set(_GO_NEEDS))
         try:
@@ -89,6 +93,21 @@ class Library:
         """Ends what a handle stands for. Does nothing in a forked child: there it is its parent's."""
         if self.usable:
             self._close(handle)
+
+
+def _look_for_descriptors() -> None:
+    """OSError where too few are left. Others may take them meanwhile, so there is room to spare."""
+    taken: list[int] = []
+    try:
+        while len(taken) < DESCRIPTORS:
+            taken += os.pipe()
+    except OSError as e:
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise OSError(e.errno, f"fewer than {DESCRIPTORS} file descriptors are left of {most}, and without them Go's "
+                               "runtime would end this process: close some, or allow more (ulimit -n)") from None
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 def failure(error: Error) -> Exception:

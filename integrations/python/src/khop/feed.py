@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import struct
+import threading
 import time
 import warnings
 import weakref
@@ -36,7 +37,8 @@ _E = TypeVar("_E", bound=KhopError)
 
 
 class Feed:
-    """A connection, from HELLO to BYE. One thread at a time may call it; slots come back from any."""
+    """A connection, from HELLO to BYE. Whoever begins, reads or ends a run, or asks, holds its lock meanwhile; slots
+    come back from any thread, and close may be called by any."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Feed:
         start_timeout, if it is longer, is for the first answer, which comes when the server has loaded. device is where
         batches may lie; with or_host a server that has none there is read as on the host. server is the process at the
         other end, where this one started it: it says why it has ended."""
+        self.lock = threading.RLock()
         self._socket: Union[socket.socket, Inside, None] = connection
         self._inside = connection if isinstance(connection, Inside) else None
         self.lazy = 0
@@ -366,8 +369,9 @@ class Feed:
     def _unusable(self) -> NoReturn:
         if not self._mine():
             raise ForkError(
-                f"this loader belongs to process {self._pid}, and this is its child {os.getpid()}: batches come from "
-                "a server, so there is nothing to win by forking. Use num_workers=0, or make the loader in the child"
+                f"this loader belongs to process {self._pid}, and this is its child {os.getpid()}: batches are made "
+                "ahead of the loop, so there is nothing to win by forking. Use num_workers=0, or make the loader in "
+                "the child"
             )
         raise ServerError("the loader is closed")
 
@@ -413,6 +417,7 @@ def _in_child() -> None:
     use it so."""
     for feed in list(_open_feeds):
         s, feed._socket, feed._inside = feed._socket, None, None
+        feed.lock = threading.RLock()  # whoever held it is not in this process
         if s is not None:
             s.close()
     _open_feeds.clear()

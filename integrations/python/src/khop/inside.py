@@ -71,10 +71,11 @@ class Inside:
     It ends when close is called, when this object is gone, and with this process.
     """
 
+    _handle = _feed = 0  # of one that was never opened
+
     def __init__(self, config: Configuration, quiet: bool = True) -> None:
         """Begins to open the loader. config has the dataset and the rank beside options of khop serve; the caller
         closes it."""
-        self._handle = self._feed = 0
         self._library = library = _library.load()
         self._config = config
         self._owner = os.getpid()
@@ -182,8 +183,11 @@ class InsideMemory(Memory):
 class Owner:
     """Who has a handle of the library, and closes it in the end."""
 
+    _handle = 0
+
     def __init__(self, library: _library.Library, handle: int) -> None:
         self._library, self._handle = library, handle
 
     def __del__(self) -> None:
-        self._library.close(self._handle)
+        if self._handle:
+            self._library.close(self._handle)

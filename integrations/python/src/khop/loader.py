@@ -42,7 +42,7 @@ _log = logging.getLogger("khop")
 class Connection:
     """Batches of a running server: what connect returns, and what Loader is.
 
-    Each ``iter`` runs the next epoch. One iterator at a time.
+    Each ``iter`` runs the next epoch. One iterator at a time, which threads may share.
     """
 
     def __init__(
@@ -122,6 +122,10 @@ class Connection:
     def __iter__(self) -> Epoch:
         """Begins the next epoch, or what load_state_dict left of one."""
         _refuse_workers()
+        with self._feed.lock:
+            return self._begin()
+
+    def _begin(self) -> Epoch:
         if self.closed:
             raise ServerError("the loader is closed: make another")
         running = self._running()
@@ -147,11 +151,12 @@ class Connection:
 
         For libraries that leave a loop early and keep the iterator.
         """
-        running = self._running()
-        if running is not None:
-            running.close()
-            running.taken_over = True
-        return iter(self)
+        with self._feed.lock:
+            running = self._running()
+            if running is not None:
+                running.close()
+                running.taken_over = True
+            return iter(self)
 
     def _running(self) -> Optional[Epoch]:
         running = self._iterator() if self._iterator is not None else None
@@ -216,9 +221,13 @@ class Connection:
 
     def statistics(self) -> dict[str, Any]:
         """What the server counts: batches, waiting times, memory (docs/feed.md, TELL). Between epochs."""
-        return self._feed.statistics()
+        with self._feed.lock:
+            return self._feed.statistics()
 
     # --- the end ---
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a connection to a khop server is not copied: call khop.connect where another one is needed")
 
     def close(self) -> None:
         """Leaves the server; a Loader ends it. Arrays that are still in use stay valid: where they are on a device, its
@@ -248,10 +257,11 @@ class Connection:
 
 
 class Epoch:
-    """One pass: the iterator of a loader."""
+    """One pass: the iterator of a loader. Threads may share it: each batch goes to one of them."""
 
     def __init__(self, loader: Connection, begun: protocol.Begun) -> None:
         self._loader: Optional[Connection] = loader
+        self._feed = loader._feed
         self.epoch = begun.epoch
         self._first = begun.next
         self._all = self._left = begun.batches
@@ -266,20 +276,25 @@ class Epoch:
         return self._left
 
     def __next__(self) -> Batch:
-        if self._quick is not None:
-            batch: Optional[Batch] = self._quick()
-            if batch is not None:
-                self._left -= 1
-                return batch
+        with self._feed.lock:
+            if self._quick is not None:
+                batch: Optional[Batch] = self._quick()
+                if batch is not None:
+                    self._left -= 1
+                    return batch
+            return self._wait()
+
+    def _wait(self) -> Batch:
+        """The next batch, which may not be there yet."""
         loader = self._loader
         if loader is None:
             if self.taken_over:
                 raise BusyError("another iterator of this loader was begun meanwhile, and a loader has one at a time")
             raise StopIteration
         try:
-            arrays = loader._feed.next()
+            arrays = self._feed.next()
         except KhopError as e:
-            if loader._feed.closed or e.code:
+            if self._feed.closed or e.code:
                 self._loader = self._quick = None  # the pass is over; the next one begins with the batch that failed
             raise
         if isinstance(arrays, End):
@@ -300,13 +315,18 @@ class Epoch:
 
         The loader's state stays the place after the last batch that was taken.
         """
-        loader, self._loader, self._quick = self._loader, None, None
-        if loader is not None:
-            loader._feed.stop()
-            loader._epoch, loader._next = (self.epoch + 1, 0) if self._left < self._all else (self.epoch, self._first)
+        with self._feed.lock:
+            loader, self._loader, self._quick = self._loader, None, None
+            if loader is not None:
+                self._feed.stop()
+                taken = self._left < self._all
+                loader._epoch, loader._next = (self.epoch + 1, 0) if taken else (self.epoch, self._first)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an iterator of a khop loader is not copied: copy the loader, which takes its place along")
 
     def __del__(self) -> None:
-        if hasattr(self, "_loader"):
+        if hasattr(self, "_feed"):
             self.close()
 
 
@@ -325,7 +345,17 @@ class Loader(Connection):
 
     Where several processes train together (torch.distributed, or RANK and WORLD_SIZE in the environment) each gets its
     share; the processes of a machine share one server, which its local rank 0 starts.
+
+    It is pickled and copied as its options and its state: what comes of that is another loader, which goes on where
+    this one stands.
     """
+
+    _made_of: Optional[tuple[tuple[Any, ...], dict[str, Any]]]
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        made = super().__new__(cls)
+        made._made_of = arguments, options
+        return made
 
     def __init__(
         self,
@@ -390,11 +420,26 @@ class Loader(Connection):
         finally:
             config.close()
         self._server = opened.own
+        if not isinstance(dataset, (str, bytes, os.PathLike)):
+            self._made_of = None  # nothing of the user's graph stays
+
+    def __reduce__(self) -> Any:
+        if self._made_of is None:
+            raise TypeError("a khop loader of a graph in memory is not copied: khop.write the graph to a dataset, and "
+                            "make the loader of its path")
+        return _another, (type(self), *self._made_of, self.state_dict())
 
     @property
     def server_pid(self) -> int:
         """The process id of the server, where this process has started it; else 0."""
         return self._server.pid if self._server is not None else 0
+
+
+def _another(kind: Type[Loader], arguments: Sequence[Any], options: Mapping[str, Any], state: Any) -> Loader:
+    """A loader like another one, in the place of that one."""
+    made = kind(*arguments, **options)
+    made.load_state_dict(state)
+    return made
 
 
 def on_host(dataset: Any, fanouts: Optional[Fanouts] = None, **options: Any) -> Loader:
@@ -474,7 +519,8 @@ def _refuse_workers() -> None:
     """In a worker of torch's DataLoader: says that there is nothing for it to do."""
     torch_data = sys.modules.get("torch.utils.data")
     if torch_data is not None and torch_data.get_worker_info() is not None:
-        raise RuntimeError("khop makes batches in a server of its own: use num_workers=0 with khop.torch.Dataset")
+        raise RuntimeError("khop makes batches by itself, ahead of the loop, and workers would have nothing to do: use "
+                           "num_workers=0 with khop.torch.Dataset")
 
 
 def _has_gpu(framework: Framework) -> bool:

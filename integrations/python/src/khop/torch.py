@@ -18,7 +18,7 @@ else:
 class Dataset(_Base):
     """A loader as an iterable dataset: ``DataLoader(khop.torch.Dataset(loader), batch_size=None)``, and for Lightning.
 
-    num_workers must be 0: batches are made in the server, ahead of the loop. A pass that begins ends one that was left:
+    num_workers must be 0: khop makes batches by itself, ahead of the loop. A pass that begins ends one that was left:
     Lightning keeps the iterators of loops that it has left early.
     """
 
@@ -38,7 +38,8 @@ class Dataset(_Base):
 
     def __getstate__(self) -> Any:
         raise RuntimeError(
-            "a khop dataset does not go to another process: batches are made in a server, use num_workers=0")
+            "a khop dataset does not go to another process: khop makes batches by itself, ahead of the loop; use "
+            "num_workers=0")
 
 
 def random_seed(seed: Optional[int]) -> int:

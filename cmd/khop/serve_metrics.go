@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/net/netutil"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
@@ -21,13 +21,13 @@ import (
 
 // scraping bounds what those who read metrics can take.
 type scraping struct {
-	connections int           // open at a time; others wait
+	connections int           // open at a time; the oldest gives way to another
 	header      int           // bytes of a request
 	read, write time.Duration // for a request, and for its answer
 	idle        time.Duration // between requests
 }
 
-var scrapes = scraping{connections: 16, header: 8 << 10, read: 5 * time.Second, write: 10 * time.Second,
+var scrapes = scraping{connections: 64, header: 8 << 10, read: 5 * time.Second, write: 10 * time.Second,
 	idle: 30 * time.Second}
 
 // serveMetrics answers Prometheus at --metrics, where that is given, until stop is called.
@@ -55,7 +55,7 @@ func (limits scraping) serve(l net.Listener, stats func() []shm.RankStats) (stop
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = h.Serve(netutil.LimitListener(l, limits.connections)) // this closes the listener
+		_ = h.Serve(&crowd{Listener: l, most: limits.connections}) // this closes the listener
 	}()
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -65,6 +65,48 @@ func (limits scraping) serve(l net.Listener, stats func() []shm.RankStats) (stop
 		}
 		<-done
 	}
+}
+
+// crowd is a listener with so many connections at most. The one that has been open longest gives way to a new one, so
+// nobody waits for those who do not finish what they say, or read nothing.
+type crowd struct {
+	net.Listener
+	most int
+
+	mu   sync.Mutex
+	open []net.Conn // the oldest first
+}
+
+// Accept implements net.Listener.
+func (c *crowd) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	m := &member{conn, c}
+	c.mu.Lock()
+	c.open = append(c.open, m)
+	oldest := c.open[0]
+	full := len(c.open) > c.most
+	c.mu.Unlock()
+	if full {
+		_ = oldest.Close()
+	}
+	return m, nil
+}
+
+// member is a connection of a crowd.
+type member struct {
+	net.Conn
+	of *crowd
+}
+
+// Close implements net.Conn.
+func (m *member) Close() error {
+	m.of.mu.Lock()
+	m.of.open = slices.DeleteFunc(m.of.open, func(c net.Conn) bool { return c == m })
+	m.of.mu.Unlock()
+	return m.Conn.Close()
 }
 
 // value is one value of a metric: suffix is appended to the metric's name, labels to the rank's.

@@ -410,7 +410,8 @@ def test_a_loader_is_pickled_as_its_options_and_its_state(load):
         for batch in loader:
             break
         with copied(loader) as other:
-            assert type(other) is khop.Loader and other.process == "inside" and other.state_dict() == loader.state_dict()
+            assert type(other) is khop.Loader and other.process == "inside"
+            assert other.state_dict() == loader.state_dict()
             assert [b.digest() for b in other] == whole[1:]
         assert [b.digest() for b in loader] != whole  # the first one goes on by itself, with its next epoch
     done = run("import pickle, sys; print([b.digest() for b in pickle.loads(bytes.fromhex(sys.argv[1]))][0])",

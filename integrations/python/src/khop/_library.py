@@ -20,7 +20,7 @@ ABI = 3  # KHOP_ABI
 OK, AGAIN, ARGUMENT, CLOSED, FAILED, STATE, BUG = range(7)
 Handle = ctypes.c_uint64
 DESCRIPTORS = 8
-"""File descriptors that must be left: where Go's runtime finds none for its poller as it starts, it ends the process."""
+"""File descriptors that must be left: where Go's runtime finds none for its poller, it ends the process."""
 
 _RAISES: dict[int, type[Exception]] = {
     ARGUMENT: OptionError, CLOSED: ServerError, FAILED: ServerError, STATE: StateError,

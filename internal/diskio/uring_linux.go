@@ -78,6 +78,9 @@ func newRing(r *Reader) (engine, error) {
 	if err := e.share(&p); err != nil {
 		return nil, errors.Join(fmt.Errorf("the rings of io_uring cannot be mapped: %w", err), e.close())
 	}
+	if _, errno := e.enter(0, 0); errno != 0 { // a filter of system calls may refuse this one alone
+		return nil, errors.Join(fmt.Errorf("the system refuses io_uring_enter: %w", errno), e.close())
+	}
 	if int(p.sqEntries) < r.opt.Depth {
 		return nil, errors.Join(fmt.Errorf("io_uring has %d entries only", p.sqEntries), e.close())
 	}
@@ -147,6 +150,13 @@ func (e *ring) close() error {
 	return errors.Join(append(errs, unix.Close(e.fd))...)
 }
 
+// enter begins so many requests of the ring, and waits until so many have ended.
+func (e *ring) enter(begin, end int) (begun int, errno unix.Errno) {
+	n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(e.fd), uintptr(begin), uintptr(end), ringGetEvents, 0,
+		0)
+	return int(n), errno
+}
+
 // submit puts the request of buffer i into the ring; enter begins it.
 func (e *ring) submit(i int) {
 	q := &e.requests[i]
@@ -185,10 +195,10 @@ func (e *ring) run(r *Reader) {
 		if len(e.free) == len(e.requests) { // the reader is closed
 			return
 		}
-		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(e.fd), uintptr(begun), 1, ringGetEvents, 0, 0)
+		n, errno := e.enter(begun, 1)
 		switch errno {
 		case 0:
-			begun -= int(n)
+			begun -= n
 		case unix.EINTR, unix.EAGAIN, unix.EBUSY:
 		default:
 			e.fail(r, fmt.Errorf("io_uring_enter: %w", errno))

@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -29,6 +31,46 @@ func TestABrokenRingFailsItsBatches(t *testing.T) {
 		expect.That(t, errors.Is(err, unix.EOPNOTSUPP), "got %v", err)
 		expect.OK(t, c.Stop())
 	}
+}
+
+// A filter of system calls that lets a program make a ring, and not use it, is seen when the reader is made.
+func TestARingThatMayNotBeEnteredGivesWayToThreads(t *testing.T) {
+	if name, why := Engine(); name != "io_uring" {
+		t.Skip(why)
+	}
+	m, _ := columnFile(t, t.TempDir(), 100, 512)
+	var r *Reader
+	var layouts []Layout
+	name, refused, ended := "", "", make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with its filter
+		err := forbid(unix.SYS_IO_URING_ENTER)
+		if err == nil {
+			name, refused = Engine()
+			r, layouts, err = Open(background, []Mapped{m}, ReaderOptions{Depth: 4})
+		}
+		ended <- err
+	}()
+	mustOpen(t, <-ended)
+	c := expect.Must(NewColumn(r, 0, layouts[0], ColumnOptions{}))(t)
+	t.Cleanup(func() { expect.OK(t, errors.Join(c.Stop(), r.Close(), c.Close())) })
+	if name != "threads" || !strings.Contains(refused, "operation not permitted") {
+		t.Errorf("%s, %s", name, refused)
+	}
+	expect.OK(t, fetch(background, c, m, [][]uint32{{1, 2, 3}}, 1))
+}
+
+// forbid has a system call of this thread fail from now on.
+func forbid(call uint32) error {
+	code := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: call},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
+	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
 }
 
 // fakeRing is a ring of four entries whose memory no kernel reads. Its requests are of 4 KiB each, from a file that is

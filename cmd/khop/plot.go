@@ -11,17 +11,14 @@ import (
 	"github.com/khop-gnn/khop/sparse"
 )
 
-// orForce is the remedy where a file is in the way of a command that has --force.
-const orForce = "name another, or replace it (--force)"
-
 // plotFlags are for commands that draw what they found.
 type plotFlags struct {
-	Plot  string `type:"path" placeholder:"FILE" help:"Draw ${plot_of}, as SVG."`
+	Plot  string `type:"path" placeholder:"FILE" help:"Draw ${plot_of}, as SVG, or as PNG if it ends in .png."`
 	Force bool   `help:"Let --plot replace a file that khop has not drawn."`
 }
 
 func (f plotFlags) output() wholefile.Output {
-	return wholefile.Output{Path: f.Plot, Mode: 0o644, Ours: plot.Ours, Force: f.Force, Else: orForce}
+	return plot.File(f.Plot, f.Force, "name another, or replace it (--force)")
 }
 
 // openDataset opens a dataset, unless the plot of it could not be drawn, which is said before long work.
@@ -39,7 +36,7 @@ func (f plotFlags) draw(env *environment, of func() *plot.Plot) error {
 	if f.Plot == "" {
 		return nil
 	}
-	return f.output().Write(env.ctx, of().Write)
+	return f.output().Write(env.ctx, of().Draw(f.Plot))
 }
 
 // learningCurves draws loss and accuracies by epoch.

@@ -1,27 +1,30 @@
-// Package plot draws curves as SVG.
+// Package plot draws curves as SVG or PNG.
 //
-// A Plot is data, which may come as JSON, and Write draws it by a library. Its x-axis is linear: who wants powers gives
-// logarithms, and Ticks that say what they stand for.
+// A Plot is data, which may come as JSON. The x-axis is linear: who wants powers gives logarithms, and Ticks that say
+// what they stand for. A library draws lines and texts. Where they go is decided here, so that no text lies on another.
 package plot
 
 import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
 	"html"
 	"io"
-	"math"
-	"strconv"
+	"path/filepath"
+	"strings"
 
 	"github.com/wcharczuk/go-chart/v2"
 
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
-// Plot is what an SVG shows.
+// Plot is what a picture shows.
 type Plot struct {
 	Title  string  `json:"title"`
 	Bottom string  `json:"bottom"` // what stands at an axis
 	Left   string  `json:"left"`
 	Right  string  `json:"right"`
-	Ticks  []Tick  `json:"ticks"` // of the axis below; none: as they come
+	Ticks  []Tick  `json:"ticks"` // of the axis below; none: round numbers
 	Curves []Curve `json:"curves"`
 }
 
@@ -42,64 +45,68 @@ type Curve struct {
 // Add appends a point.
 func (c *Curve) Add(x, y float64) { c.X, c.Y = append(c.X, x), append(c.Y, y) }
 
-// mark is how files that Write makes begin.
-const mark = "<!-- drawn by khop -->\n"
+// mark is in files that are drawn here, near the beginning.
+const mark = "drawn by khop"
 
-// Ours reports whether a file that begins so is a plot that Write has drawn.
-var Ours = wholefile.Begins(mark)
+// Ours reports whether a file that begins so was drawn here.
+func Ours(head []byte) bool { return bytes.Contains(head, []byte(mark)) }
 
-// Write draws the plot as SVG.
-func (p *Plot) Write(w io.Writer) error {
-	var ticks []chart.Tick
-	for _, t := range p.Ticks {
-		ticks = append(ticks, chart.Tick{Value: t.At, Label: html.EscapeString(t.Label)})
+// File returns the plot's file: a picture that was drawn here is replaced, any other file only with force.
+func File(path string, force bool, remedy string) wholefile.Output {
+	return wholefile.Output{Path: path, Mode: 0o644, Ours: Ours, Force: force, Else: remedy}
+}
+
+// Draw returns what writes the plot to a file of that name: as PNG if it ends in .png, else as SVG.
+func (p *Plot) Draw(path string) func(io.Writer) error {
+	if strings.EqualFold(filepath.Ext(path), ".png") {
+		return p.PNG
 	}
-	c := chart.Chart{Title: html.EscapeString(p.Title), Width: 800, Height: 480,
-		Background: chart.Style{Padding: chart.Box{Top: 60, Left: 30, Right: 30, Bottom: 20}},
-		XAxis: chart.XAxis{Name: p.Bottom, Ticks: ticks, ValueFormatter: shortNumber,
-			Range: p.span(xOf, nil)},
-		YAxis:          chart.YAxis{Name: p.Right, ValueFormatter: shortNumber, Range: p.span(yOf, onRight)},
-		YAxisSecondary: chart.YAxis{Name: p.Left, ValueFormatter: shortNumber, Range: p.span(yOf, onLeft)}}
-	for i, line := range p.Curves {
-		color := chart.GetDefaultColor(i)
-		s := chart.ContinuousSeries{Name: line.Name, XValues: line.X, YValues: line.Y,
-			Style: chart.Style{StrokeColor: color, StrokeWidth: 2}}
-		if len(line.X) < 20 {
-			s.Style.DotColor, s.Style.DotWidth = color, 3
-		}
-		if line.Left {
-			s.YAxis = chart.YAxisSecondary
-		}
-		c.Series = append(c.Series, s)
-	}
-	c.Elements = []chart.Renderable{chart.LegendThin(&c)}
-	if _, err := io.WriteString(w, mark); err != nil {
+	return p.SVG
+}
+
+// SVG writes the plot as SVG.
+func (p *Plot) SVG(w io.Writer) error {
+	if _, err := io.WriteString(w, "<!-- "+mark+" -->\n"); err != nil {
 		return err
 	}
-	return c.Render(chart.SVG, w)
+	r, err := chart.SVG(width, height)
+	if err != nil {
+		return err
+	}
+	return p.draw(escaped{r}).Save(w)
 }
 
-func xOf(c Curve) []float64    { return c.X }
-func yOf(c Curve) []float64    { return c.Y }
-func onLeft(c Curve) bool      { return c.Left }
-func onRight(c Curve) bool     { return !c.Left }
-func shortNumber(v any) string { return strconv.FormatFloat(v.(float64), 'g', 3, 64) }
-
-// span returns the range of the values of some curves, which is never empty.
-func (p *Plot) span(of func(Curve) []float64, which func(Curve) bool) chart.Range {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, c := range p.Curves {
-		if which == nil || which(c) {
-			for _, v := range of(c) {
-				low, high = min(low, v), max(high, v)
-			}
-		}
+// PNG writes the plot as PNG.
+func (p *Plot) PNG(w io.Writer) error {
+	r, err := chart.PNG(width, height)
+	if err != nil {
+		return err
 	}
-	if !(low < high) {
-		low, high = low-0.5, high+0.5
+	var b bytes.Buffer
+	if err := p.draw(r).Save(&b); err != nil {
+		return err
 	}
-	if low > high { // no curve
-		low, high = 0, 1
-	}
-	return &chart.ContinuousRange{Min: low, Max: high}
+	const head = 33 // bytes of the signature and the first chunk
+	_, err = w.Write(append(append(b.Bytes()[:head:head], textChunk("Software", mark)...), b.Bytes()[head:]...))
+	return err
 }
+
+// textChunk is a chunk of PNG that says something of the picture.
+func textChunk(key, text string) []byte {
+	body := "tEXt" + key + "\x00" + text
+	chunk := binary.BigEndian.AppendUint32(nil, uint32(len(body)-4))
+	return binary.BigEndian.AppendUint32(append(chunk, body...), crc32.ChecksumIEEE([]byte(body)))
+}
+
+// escaped is a renderer of SVG that takes any text, which the library puts into the file as it is.
+type escaped struct{ chart.Renderer }
+
+// MeasureText implements chart.Renderer. Who looks at the picture may have a wider font.
+func (e escaped) MeasureText(text string) chart.Box {
+	b := e.Renderer.MeasureText(text)
+	b.Right += b.Width() / 5
+	return b
+}
+
+// Text implements chart.Renderer.
+func (e escaped) Text(text string, x, y int) { e.Renderer.Text(html.EscapeString(text), x, y) }

@@ -1,4 +1,4 @@
-// Command plot draws a plot that it reads as JSON from standard input (internal/plot) to a file, as SVG.
+// Command plot draws a plot that it reads as JSON from standard input (internal/plot) to a file.
 package main
 
 import (
@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/khop-gnn/khop/internal/plot"
-	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 func main() {
@@ -20,8 +19,8 @@ func main() {
 	if err := json.NewDecoder(os.Stdin).Decode(&p); err != nil {
 		log.Fatal(err)
 	}
-	file := wholefile.Output{Path: os.Args[1], Mode: 0o644, Ours: plot.Ours}
-	if err := file.Write(context.Background(), p.Write); err != nil {
+	file := plot.File(os.Args[1], false, "")
+	if err := file.Write(context.Background(), p.Draw(os.Args[1])); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -1,0 +1,99 @@
+package plot
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"image"
+	"image/png"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/wcharczuk/go-chart/v2"
+
+	"github.com/khop-gnn/khop/internal/expect"
+)
+
+// watched is a renderer that notes where texts lie.
+type watched struct {
+	chart.Renderer
+	texts []string
+	boxes []image.Rectangle
+}
+
+func (w *watched) Text(text string, x, y int) {
+	if size := w.MeasureText(text); text != "" {
+		w.texts = append(w.texts, text)
+		w.boxes = append(w.boxes, image.Rect(x, y-size.Height(), x+size.Width(), y))
+	}
+	w.Renderer.Text(text, x, y)
+}
+
+// drawn makes a plot of some curves, with numbers of any size.
+func drawn(r *rand.Rand) *Plot {
+	word := func() string { return strings.Repeat("word ", 10)[:2+r.IntN(45)] }
+	p := &Plot{Title: strings.Repeat("/a folder", 1+r.IntN(30)), Bottom: word(), Left: word(), Right: word()}
+	n := []int{0, 1, 2, 12, 300}[r.IntN(5)]
+	scale, base := math.Pow(10, float64(r.IntN(24)-12)), float64(r.IntN(3))*math.Pow(10, float64(r.IntN(12)))
+	for range r.IntN(6) {
+		c := Curve{Name: word(), Left: r.IntN(2) == 0}
+		for i := range n {
+			c.Add(float64(i+1), base+scale*(r.Float64()-0.3))
+		}
+		p.Curves = append(p.Curves, c)
+	}
+	for i := range r.IntN(2) * r.IntN(40) {
+		p.Ticks = append(p.Ticks, Tick{float64(i), fmt.Sprint(1 << i)})
+	}
+	return p
+}
+
+// TestNoTextLiesOnAnother draws plots, and looks where their texts lie.
+func TestNoTextLiesOnAnother(t *testing.T) {
+	r := rand.New(rand.NewPCG(40, 1))
+	for i := range 40 {
+		p := drawn(r)
+		w := &watched{Renderer: expect.Must(chart.PNG(width, height))(t)}
+		p.draw(w)
+		for j, b := range w.boxes {
+			expect.That(t, b.In(image.Rect(0, 0, width, height)), "plot %d: %q is cut at %v", i, w.texts[j], b)
+			for k, other := range w.boxes[:j] {
+				expect.That(t, !b.Overlaps(other), "plot %d: %q at %v lies on %q at %v", i, w.texts[j], b, w.texts[k],
+					other)
+			}
+		}
+	}
+}
+
+// TestEpochsAreWhole looks at the marks of whole numbers.
+func TestEpochsAreWhole(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 12, 20, 99, 100, 1234} {
+		c := Curve{}
+		for i := range n {
+			c.Add(float64(i+1), 1)
+		}
+		a := (&Plot{Curves: []Curve{c}}).below()
+		expect.That(t, len(a.ticks) > 0 && len(a.ticks) <= 13, "%d epochs have %d marks", n, len(a.ticks))
+		for _, tick := range a.ticks {
+			whole := tick.At == math.Trunc(tick.At) && tick.Label == fmt.Sprint(int(tick.At))
+			expect.That(t, whole, "%v of %d", tick, n)
+		}
+	}
+}
+
+// TestPicturesAreOfTheirKind reads back what is written.
+func TestPicturesAreOfTheirKind(t *testing.T) {
+	line := Curve{Name: "one", X: []float64{1, 2, 3}, Y: []float64{1, math.NaN(), 2}}
+	p := &Plot{Title: "a <b> & c", Curves: []Curve{line}}
+	var svg, picture bytes.Buffer
+	expect.OK(t, p.Draw("x.svg")(&svg), p.Draw("x.PNG")(&picture))
+	expect.OK(t, xml.Unmarshal(svg.Bytes(), new(struct{})))
+	at := expect.Must(png.Decode(bytes.NewReader(picture.Bytes())))(t).Bounds()
+	expect.Same(t, at, image.Rect(0, 0, width, height), "the picture's size")
+	for _, b := range [][]byte{svg.Bytes(), picture.Bytes()} {
+		expect.That(t, Ours(b[:min(len(b), 512)]), "its beginning does not say who drew it: %.99q", b)
+	}
+	expect.That(t, !Ours([]byte("\x89PNG\r\n")), "a picture of somebody else is taken for an own one")
+}

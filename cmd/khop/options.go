@@ -43,7 +43,9 @@ type samplerOfName struct {
 	Name    string   `json:"name"`
 	Help    string   `json:"help"`
 	Device  bool     `json:"device"` // runs on CUDA devices, too
+	Struct  string   `json:"struct"` // in Go, in package sampling
 	Options []string `json:"options"`
+	Fields  []string `json:"fields"` // of the struct, one for each option
 }
 
 // listOptions returns all options and samplers. An option of several commands is there once for all that take the same.
@@ -61,9 +63,10 @@ func listOptions() (r optionsResult) {
 	slices.SortStableFunc(r.Options, func(a, b optionRecord) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range samplers.All {
 		s := &samplers.All[i]
-		of := samplerOfName{Name: s.Name, Help: s.About, Device: s.OnDevice(), Options: []string{}}
+		of := samplerOfName{Name: s.Name, Help: s.About, Device: s.OnDevice(), Struct: s.Struct(), Options: []string{},
+			Fields: []string{}}
 		for _, o := range s.Options() {
-			of.Options = append(of.Options, o.Name)
+			of.Options, of.Fields = append(of.Options, o.Name), append(of.Fields, o.Path)
 		}
 		r.Samplers = append(r.Samplers, of)
 	}

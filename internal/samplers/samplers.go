@@ -78,6 +78,9 @@ func Of(s sampling.Sampler) *Kind {
 	return nil
 }
 
+// Struct names the struct of package sampling.
+func (k *Kind) Struct() string { return reflect.TypeOf(k.bare).Name() }
+
 // Options returns the options that the sampler takes.
 func (k *Kind) Options() []option.Option { return options()[k.Name] }
 

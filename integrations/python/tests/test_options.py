@@ -1,7 +1,9 @@
 """Options of khop.Loader are declared once, in Go: what Python says of them is made of what khop says."""
 import ast
+import inspect
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -80,3 +82,9 @@ def strings(node):
 def test_help_says_what_each_means():
     for name, option in OPTIONS.items():
         assert f"    {name}" in khop.Loader.__doc__ and option.help
+
+
+def test_the_manual_has_every_keyword():
+    section = (ROOT / "docs/python.md").read_text().split("\n## Options\n")[1].split("\n## ")[0]
+    there = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", section, re.M)))
+    assert set(there) == {*inspect.signature(khop.Loader).parameters, *OPTIONS} - {"dataset", "options"}

@@ -352,10 +352,11 @@ class Loader(Connection):
 
     _made_of: Optional[tuple[tuple[Any, ...], dict[str, Any]]]
 
-    def __new__(cls, *arguments: Any, **options: Any) -> Any:
-        made = super().__new__(cls)
-        made._made_of = arguments, options
-        return made
+    if not TYPE_CHECKING:  # which reads what a call takes from __init__
+        def __new__(cls, *arguments: Any, **options: Any) -> Any:
+            made = super().__new__(cls)
+            made._made_of = arguments, options
+            return made
 
     def __init__(
         self,
@@ -451,10 +452,10 @@ def on_host(dataset: Any, fanouts: Optional[Fanouts] = None, **options: Any) -> 
 def _signature() -> inspect.Signature:
     """That of khop.Loader with every option by its name, for notebooks and help(). None is a default that khop finds
     out."""
-    own = inspect.signature(Loader).parameters
+    _, *own = inspect.signature(Loader.__init__).parameters.values()
     more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default,
                               annotation=LoaderOptions.__annotations__[name]) for name, option in OPTIONS.items()]
-    return inspect.Signature([*(p for p in own.values() if p.kind is not inspect.Parameter.VAR_KEYWORD), *more])
+    return inspect.Signature([*(p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD), *more])
 
 
 setattr(Loader, "__signature__", _signature())

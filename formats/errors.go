@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 // What went wrong, for errors.Is. Details are in an *Error.
@@ -24,6 +25,8 @@ var (
 	ErrExist = transaction.ErrExist
 	// ErrSpace is a file system without room for the dataset.
 	ErrSpace = transaction.ErrSpace
+	// ErrInput is a target that is what is read, contains it or lies in it.
+	ErrInput = wholefile.ErrInput
 	// ErrNoStrings is a list of strings that the dataset does not have.
 	ErrNoStrings = errors.New("no such list of strings")
 )

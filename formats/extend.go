@@ -16,6 +16,8 @@ type ExtendOptions struct {
 	Progress   Progress
 	// ExpectBytes is what the new arrays will take; checked against the free space. 0 is not known.
 	ExpectBytes int64
+	// Inputs are what is read meanwhile: see WriterOptions.
+	Inputs []string
 	// Drop, if set, says which array is left out, because a new one takes its place. Splits have an owner of "".
 	Drop func(owner, name string, index int) bool
 }
@@ -26,8 +28,8 @@ type ExtendOptions struct {
 // takes the place of the old one as a replaced dataset does. Who has the old one open keeps it. Errors are those of
 // Create with Force; fs.ErrNotExist and ErrIncomplete if there is no complete dataset.
 func Extend(dir string, opt ExtendOptions) (*Writer, error) {
-	w, err := begin(dir, WriterOptions{Progress: opt.Progress, ExpectBytes: opt.ExpectBytes},
-		transaction.Options{Extend: true, Expect: opt.ExpectBytes})
+	w, err := begin(dir, WriterOptions{Progress: opt.Progress, ExpectBytes: opt.ExpectBytes,
+		Inputs: opt.Inputs}, transaction.Options{Extend: true, Expect: opt.ExpectBytes})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -28,6 +29,8 @@ type WriterOptions struct {
 	Progress   Progress
 	// what the dataset will take; checked against the free space before anything is touched. 0 is not known.
 	ExpectBytes int64
+	// what is read while the dataset is written: files and folders, which a target must not be, contain or lie in
+	Inputs []string
 
 	chunkBytes int64 // tests write small chunks; 0 is 64 MiB
 }
@@ -87,14 +90,17 @@ type written struct {
 // one step; the disk needs room for both. Its parent must exist. The target is locked against other writers until
 // Commit or Abort, in this process and others.
 //
-// Errors: ErrExist if there is something that must not be replaced, or another writer is at work; ErrSpace if there is
-// less room than ExpectBytes; else what the system says.
+// Errors: ErrExist if there is something that must not be replaced, or another writer is at work; ErrInput; ErrSpace if
+// there is less room than ExpectBytes; else what the system says.
 func Create(dir string, opt WriterOptions) (*Writer, error) {
 	return begin(dir, opt, transaction.Options{Replace: opt.Force, Expect: opt.ExpectBytes})
 }
 
 // begin is the one way to a Writer.
 func begin(dir string, opt WriterOptions, how transaction.Options) (*Writer, error) {
+	if err := wholefile.Apart(dir, opt.Inputs...); err != nil {
+		return nil, err
+	}
 	tx, err := directories.Begin(dir, how)
 	if err != nil {
 		return nil, err

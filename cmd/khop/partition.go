@@ -41,7 +41,7 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 		out = fmt.Sprintf("%s.part.%d", filepath.Clean(c.Dataset), c.opt.Parts)
 	}
 	file := wholefile.Output{Path: out, Mode: 0o644, Force: c.Force,
-		Else: "name another (--out), or replace it (--force)"}
+		Else: "name another (--out), or replace it (--force)", From: []string{c.Dataset}}
 	if err := file.Check(); err != nil {
 		return err
 	}

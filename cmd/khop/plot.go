@@ -21,8 +21,14 @@ func (f plotFlags) output() wholefile.Output {
 	return plot.File(f.Plot, f.Force, "name another, or replace it (--force)")
 }
 
-// openDataset opens a dataset, unless the plot of it could not be drawn, which is said before long work.
-func (f plotFlags) openDataset(dataset string) (*formats.Dataset, error) {
+// openDataset opens a dataset, unless the plot of it, or another file, could not be written, which is said before long
+// work.
+func (f plotFlags) openDataset(dataset string, written ...string) (*formats.Dataset, error) {
+	for _, file := range append(written, f.Plot) {
+		if err := wholefile.Apart(file, dataset); file != "" && err != nil {
+			return nil, err
+		}
+	}
 	if f.Plot != "" {
 		if err := f.output().Check(); err != nil {
 			return nil, err

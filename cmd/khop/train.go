@@ -44,7 +44,7 @@ func (c *trainCmd) Run(env *environment) (err error) {
 			}
 		}()
 	}
-	ds, err := c.openDataset(c.Dataset)
+	ds, err := c.openDataset(c.Dataset, opt.Checkpoint)
 	if err != nil {
 		return err
 	}

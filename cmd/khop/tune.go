@@ -64,7 +64,7 @@ type tuneResult struct {
 
 // Run tunes sums over the whole graph, with values of edges and without, width by width.
 func (c *tuneCmd) Run(env *environment) (err error) {
-	ds, err := c.openDataset(c.Dataset)
+	ds, err := c.openDataset(c.Dataset, c.File)
 	if err != nil {
 		return err
 	}

@@ -77,6 +77,7 @@ func Add(ctx context.Context, dir string, list []Addition, opt AddOptions) (*gra
 	schema := ds.SchemaOf()
 	err = ds.Close()
 	provenance, bytes := map[string]string{}, int64(0)
+	var inputs []string
 	var adds []*addition
 	for _, a := range list {
 		if err != nil {
@@ -84,7 +85,7 @@ func Add(ctx context.Context, dir string, list []Addition, opt AddOptions) (*gra
 		}
 		x := &addition{Addition: a, npy: npy{path: a.Path}}
 		if err = x.open(&schema, ledger, opt.Force); err == nil {
-			adds, bytes = append(adds, x), bytes+x.header.Bytes()
+			adds, bytes, inputs = append(adds, x), bytes+x.header.Bytes(), append(inputs, a.Path)
 		}
 		if x.labels != nil {
 			provenance["classes"] = strconv.FormatInt(source.Classes(x.labels), 10)
@@ -94,7 +95,7 @@ func Add(ctx context.Context, dir string, list []Addition, opt AddOptions) (*gra
 		return nil, err
 	}
 	w, err := formats.Extend(dir, formats.ExtendOptions{Provenance: provenance, Progress: opt.Progress,
-		ExpectBytes: bytes, Drop: func(owner, name string, index int) bool {
+		ExpectBytes: bytes, Inputs: inputs, Drop: func(owner, name string, index int) bool {
 			return opt.Force &&
 				slices.ContainsFunc(adds, func(x *addition) bool { return x.replaces(owner, name, index) })
 		}})

@@ -277,6 +277,11 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 	return err
 }
 
+// inputs are the files and folders that are read.
+func (c *conversion) inputs() []string {
+	return slices.DeleteFunc([]string{c.src, c.opt.Features, c.opt.Labels}, func(s string) bool { return s == "" })
+}
+
 // unchanged refuses a source that was written to meanwhile: what was read may be neither the old nor the new one.
 func (c *conversion) unchanged() error {
 	for _, t := range c.tables {
@@ -386,7 +391,8 @@ func (c *conversion) writeAll(ctx context.Context, o *order, schema *graph.Schem
 	c.opt.Log(fmt.Sprintf("writing %s: %s, %s (%s), about %s", c.dst, source.Counted(res.Nodes, "node", "nodes"),
 		source.Counted(res.Edges, "edge", "edges"), res.Direction, machine.Bytes(res.Bytes)))
 	w, err := formats.Create(c.dst, formats.WriterOptions{
-		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes, Provenance: c.provenance(res)})
+		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes, Provenance: c.provenance(res),
+		Inputs: c.inputs()})
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,8 @@ func (c *conversion) placeFirst(ctx context.Context, o *order) (*edgesort.Sorter
 
 // roomFor refuses a target that the dataset does not fit, before it is written.
 func (c *conversion) roomFor(bytes int64) error {
-	w, err := formats.Create(c.dst, formats.WriterOptions{Force: c.opt.Force, ExpectBytes: bytes})
+	w, err := formats.Create(c.dst, formats.WriterOptions{Force: c.opt.Force, ExpectBytes: bytes,
+		Inputs: c.inputs()})
 	if err != nil {
 		return err
 	}

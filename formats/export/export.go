@@ -45,7 +45,7 @@ type Result struct {
 const temporary = ".khop-export"
 
 // Run writes a dataset to target, a file or folder that must not exist, or is replaced with Force. Its parent must
-// exist. Errors: ErrFormat; formats.ErrExist; formats.ErrCorrupt; context.Cause(ctx); else what the system says. After
+// exist. Errors: ErrFormat; formats.ErrExist, ErrInput; formats.ErrCorrupt; context.Cause(ctx); else what the system says. After
 // an error the target is as it was.
 func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (res *Result, err error) {
 	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "graphbolt": graphbolt,
@@ -53,7 +53,11 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	if write == nil {
 		return nil, fmt.Errorf("%w: %q", ErrFormat, opt.To)
 	}
-	target, stream, err := place(filepath.Clean(target), opt)
+	target = filepath.Clean(target)
+	if err := wholefile.Apart(target, ds.Path()); err != nil {
+		return nil, err
+	}
+	target, stream, err := place(target, opt)
 	if err != nil {
 		return nil, err
 	}

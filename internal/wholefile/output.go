@@ -25,6 +25,7 @@ type Output struct {
 	Force bool                   // replace any regular file
 	Else  string                 // what to do where a file is not replaced; default: remove it, or name another
 	Kept  bool                   // it is read again later, so that nothing but a regular file will do
+	From  []string               // the inputs of the command: see Apart
 }
 
 // end is what the name of an output stands for.
@@ -37,8 +38,8 @@ type end struct {
 // stream reports whether the output is written to as it is.
 func (e end) stream() bool { return e.fd >= 0 || e.st != nil && !e.st.Mode().IsRegular() }
 
-// Check says, before long work begins, why Write would refuse. Errors: ErrKind; fs.ErrExist for a file that is not
-// replaced; fs.ErrPermission for one that nobody may write; what the system says.
+// Check says, before long work begins, why Write would refuse. Errors: ErrKind; ErrInput; fs.ErrExist for a file that is
+// not replaced; fs.ErrPermission for one that nobody may write; what the system says.
 func (o Output) Check() error {
 	_, err := o.find()
 	return err
@@ -77,6 +78,9 @@ func Follow(name string) (string, fs.FileInfo, error) {
 // find follows links, and refuses what Write must not touch.
 func (o Output) find() (end, error) {
 	e, err := resolve(o.Path)
+	if err == nil {
+		err = Apart(o.Path, o.From...)
+	}
 	if err != nil {
 		return e, err
 	}

@@ -105,7 +105,7 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 		s.ranks = append(s.ranks, r)
 	}
 	if s.opt.StateFile != "" {
-		s.states, err = openStates(s.opt.StateFile, s.ranks)
+		s.states, err = openStates(s.opt.StateFile, s.ranks, src)
 	}
 	return err
 }

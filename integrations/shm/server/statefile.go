@@ -63,8 +63,12 @@ func (s savedStates) sound() error {
 }
 
 // openStates sets the ranks' places from the file, if there is one.
-func openStates(named string, ranks []*rank) (*stateFile, error) {
-	path, _, err := wholefile.Output{Path: named, Force: true, Kept: true}.Target()
+func openStates(named string, ranks []*rank, src loader.Source) (*stateFile, error) {
+	out := wholefile.Output{Path: named, Force: true, Kept: true}
+	if at, ok := src.(interface{ Path() string }); ok {
+		out.From = []string{at.Path()}
+	}
+	path, _, err := out.Target()
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,77 @@
+package wholefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/khop-gnn/khop/internal/paths"
+)
+
+// ErrInput is returned for a target that is an input, contains one or lies in one: writing it would harm what is read.
+var ErrInput = errors.New("the target is what is read")
+
+// Apart refuses a target that is one of the inputs, contains it or lies in it, by whatever names and links. Names that
+// nothing is behind are left to who opens them. Errors: ErrInput.
+func Apart(target string, inputs ...string) error {
+	e, err := resolve(filepath.Clean(target))
+	if err != nil || e.stream() && (e.st == nil || !e.st.IsDir()) {
+		return nil // who writes says why, or writes to a device or pipe
+	}
+	st, above := e.st, upwards(e.path)
+	for _, in := range inputs {
+		read, err := os.Stat(in)
+		if err != nil {
+			continue
+		}
+		how := ""
+		switch {
+		case st != nil && os.SameFile(st, read):
+			how = "is"
+		case among(read, above):
+			how = "lies in"
+		case st != nil && among(st, upwards(in)):
+			how = "contains"
+		default:
+			continue
+		}
+		return &fs.PathError{Op: "write", Path: target, Err: fmt.Errorf("%w: it %s %s: name another", ErrInput, how,
+			paths.Text(in))}
+	}
+	return nil
+}
+
+// upwards returns what a name stands for, where something is there, and the folders that it lies in.
+func upwards(name string) (list []fs.FileInfo) {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return nil
+	}
+	if end, err := filepath.EvalSymlinks(path); err == nil {
+		path = end
+	} else if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
+	}
+	for {
+		if st, err := os.Stat(path); err == nil {
+			list = append(list, st)
+		}
+		up := filepath.Dir(path)
+		if up == path {
+			return list
+		}
+		path = up
+	}
+}
+
+// among reports whether a folder is one of those.
+func among(st fs.FileInfo, list []fs.FileInfo) bool {
+	for _, other := range list {
+		if os.SameFile(st, other) {
+			return true
+		}
+	}
+	return false
+}

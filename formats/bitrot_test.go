@@ -106,7 +106,7 @@ func TestVerifyFindsARottenChunkAndNoOther(t *testing.T) {
 		expect.OK(t, d.Unchanged(), d.Verify(b[:8192]), d.Verify(b[12288:]), d.Verify(nil), d.Verify([]byte{1, 2, 3}))
 		for _, part := range [][]byte{b, b[8191:8193], b[8192:8193], b[12287:]} {
 			err := d.Verify(part)
-			says := fmt.Sprintf("%s: corrupt dataset: bytes %s to %s do not fit", path, humanize.Comma(offset+8192),
+			says := fmt.Sprintf("%s: corrupt dataset: bytes %s to %s (chunk 3 of ", path, humanize.Comma(offset+8192),
 				humanize.Comma(offset+12288))
 			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), says) ||
 				!strings.Contains(err.Error(), `run "khop check `+dir) {

@@ -217,19 +217,15 @@ func (c *checker) addChecksums() {
 		if f.region == nil {
 			continue
 		}
-		sums, err := f.part.sums(c.m.ChunkBytes)
+		chunks, err := chunksOf(f.path, f.part, c.m.ChunkBytes)
 		if err != nil {
-			c.add(f.index, 0, fileError(f.path, remedyConvert, err))
+			c.add(f.index, 0, err)
 			continue
 		}
-		for i, want := range sums {
-			lo := int64(i) * c.m.ChunkBytes
-			hi := min(lo+c.m.ChunkBytes, f.l.Bytes)
+		for i := range chunks.sums {
+			lo, hi := chunks.bounds(i)
 			c.tasks = append(c.tasks, task{file: f, at: f.l.BodyOffset + lo, bytes: hi - lo, run: func(*scratch) error {
-				if xxh3.Hash(f.body[lo:hi]) == want {
-					return nil
-				}
-				return chunkError(f.path, f.part, lo, hi)
+				return chunks.compare(i, xxh3.Hash(f.body[lo:hi]))
 			}})
 		}
 	}

@@ -128,7 +128,7 @@ func flip(t testing.TB, f *os.File, b byte, at int64) {
 	expect.OK(t, err)
 }
 
-var byteRange = regexp.MustCompile(`bytes ([\d,]+) to ([\d,]+) do not fit their checksum`)
+var byteRange = regexp.MustCompile(`bytes ([\d,]+) to ([\d,]+) \(chunk \d+ of \d+\) do not fit their checksum`)
 
 func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
 	dir := write(t, randomArrays(t, 9, 3000, 3), WriterOptions{chunkBytes: 4096})

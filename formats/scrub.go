@@ -67,9 +67,9 @@ func (s *scrubber) files() error {
 
 // file compares the elements of a file with their checksums. Head and footer have been compared.
 func (s *scrubber) file(f *checkedFile) error {
-	sums, err := f.part.sums(s.c.m.ChunkBytes)
+	chunks, err := chunksOf(f.path, f.part, s.c.m.ChunkBytes)
 	if err != nil {
-		s.c.add(f.index, 0, fileError(f.path, remedyConvert, err))
+		s.c.add(f.index, 0, err)
 		return nil
 	}
 	in, err := os.OpenFile(f.path, os.O_RDONLY|transaction.OpenNonblock, 0)
@@ -84,9 +84,8 @@ func (s *scrubber) file(f *checkedFile) error {
 		return fileError(f.path, "check again", fmt.Errorf("the dataset was replaced meanwhile: %w", err))
 	}
 	adviseRandom(in)
-	for i, want := range sums {
-		lo := int64(i) * s.c.m.ChunkBytes
-		hi := min(lo+s.c.m.ChunkBytes, f.l.Bytes)
+	for i := range chunks.sums {
+		lo, hi := chunks.bounds(i)
 		h := xxh3.New()
 		for at := lo; at < hi && err == nil; at += scrubBlock {
 			err = s.block(in, f, at, min(at+scrubBlock, hi), h)
@@ -97,8 +96,10 @@ func (s *scrubber) file(f *checkedFile) error {
 		case err != nil:
 			s.c.add(f.index, f.l.BodyOffset+lo, corrupt(f.path, "bytes %s to %s cannot be read: %v",
 				humanize.Comma(f.l.BodyOffset+lo), humanize.Comma(f.l.BodyOffset+hi), err))
-		case h.Sum64() != want:
-			s.c.add(f.index, f.l.BodyOffset+lo, chunkError(f.path, f.part, lo, hi))
+		default:
+			if err := chunks.compare(i, h.Sum64()); err != nil {
+				s.c.add(f.index, f.l.BodyOffset+lo, err)
+			}
 		}
 		err = nil
 		s.meter.add(hi - lo)

@@ -19,6 +19,9 @@ type Strings struct {
 	l    arrayfile.Layout
 }
 
+// Bytes returns what Verify of the dataset takes to compare the list with its checksums.
+func (s *Strings) Bytes() []byte { return s.body }
+
 // Len returns the number of strings.
 func (s *Strings) Len() int64 { return s.l.Rows }
 

@@ -12,18 +12,48 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
+// chunks are the checksums of a file's elements: all that reads elements to compare them goes by these.
+type chunks struct {
+	path string
+	part *Part
+	size int64 // of a chunk
+	sums []uint64
+}
+
+// chunksOf decodes the checksums of a file.
+func chunksOf(path string, p *Part, size int64) (chunks, error) {
+	sums, err := p.sums(size)
+	if err != nil {
+		return chunks{}, fileError(path, remedyConvert, err)
+	}
+	return chunks{path, p, size, sums}, nil
+}
+
+// bounds returns where among the elements a chunk lies.
+func (c *chunks) bounds(i int) (from, to int64) {
+	from = int64(i) * c.size
+	return from, min(from+c.size, c.part.Bytes)
+}
+
+// compare says that a chunk, whose bytes have that sum, is not what it was.
+func (c *chunks) compare(i int, sum uint64) error {
+	if sum == c.sums[i] {
+		return nil
+	}
+	from, to := c.bounds(i)
+	return corrupt(c.path, "bytes %s to %s (chunk %d of %d) do not fit their checksum",
+		humanize.Comma(c.part.BodyOffset+from), humanize.Comma(c.part.BodyOffset+to), i+1, len(c.sums))
+}
+
 // verifiedFile is the elements of a file, and which chunks of them have been compared with their checksums.
 type verifiedFile struct {
-	dir   string
-	path  string
-	part  *Part
-	body  []byte // mapped
-	chunk int64
+	chunks
+	dir  string
+	body []byte // mapped
 
-	once   sync.Once
-	err    error // of the list of sums
-	sums   []uint64
-	chunks []verifiedChunk
+	once sync.Once
+	err  error // of the list of sums
+	each []verifiedChunk
 }
 
 type verifiedChunk struct {
@@ -35,8 +65,8 @@ type verifiedChunk struct {
 // verifiable notes the elements of a file that was mapped.
 func (d *Dataset) verifiable(path string, p *Part, body []byte) {
 	if len(body) > 0 {
-		d.verified = append(d.verified, &verifiedFile{dir: d.dir, path: path, part: p, body: body,
-			chunk: d.manifest.ChunkBytes})
+		d.verified = append(d.verified, &verifiedFile{dir: d.dir, body: body,
+			chunks: chunks{path: path, part: p, size: d.manifest.ChunkBytes}})
 	}
 }
 
@@ -70,49 +100,58 @@ func (d *Dataset) Verify(b []byte) error {
 	return f.verify(lo, min(lo+int64(len(b)), int64(len(f.body))))
 }
 
+// Each calls yield for elements of the dataset, in order and some megabytes at a time, when they have been verified.
+// Errors are those of Verify and of yield.
+func (d *Dataset) Each(elements []byte, yield func(part []byte) error) error {
+	for rest := elements; len(rest) > 0; {
+		part := rest[:min(len(rest), eachBytes)]
+		if err := d.Verify(part); err != nil {
+			return err
+		}
+		if err := yield(part); err != nil {
+			return err
+		}
+		rest = rest[len(part):]
+	}
+	return nil
+}
+
+// eachBytes is how many bytes Each hands on at a time.
+const eachBytes = 4 << 20
+
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // verify compares the chunks of bytes lo to hi.
 func (f *verifiedFile) verify(lo, hi int64) error {
 	f.once.Do(func() {
-		f.chunks = make([]verifiedChunk, (int64(len(f.body))+f.chunk-1)/f.chunk)
-		if f.sums, f.err = f.part.sums(f.chunk); f.err != nil {
-			f.err = withRemedy(f.dir, fileError(f.path, remedyConvert, f.err))
+		if f.chunks, f.err = chunksOf(f.path, f.part, f.size); f.err != nil {
+			f.err = withRemedy(f.dir, f.err)
 		}
+		f.each = make([]verifiedChunk, len(f.sums))
 	})
 	if f.err != nil {
 		return f.err
 	}
-	for c := lo / f.chunk; c*f.chunk < hi; c++ {
-		if err := f.verifyChunk(c); err != nil {
+	for c := lo / f.size; c*f.size < hi; c++ {
+		if err := f.verifyChunk(int(c)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *verifiedFile) verifyChunk(c int64) error {
-	v := &f.chunks[c]
+func (f *verifiedFile) verifyChunk(c int) error {
+	v := &f.each[c]
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.done {
 		return v.err
 	}
-	from, to := c*f.chunk, min((c+1)*f.chunk, int64(len(f.body)))
-	sum := uint64(0)
-	v.err = pinned.Guard(func() error {
-		sum = xxh3.Hash(f.body[from:to])
-		return nil
-	})
-	if v.err == nil && sum != f.sums[c] {
-		v.err = withRemedy(f.dir, chunkError(f.path, f.part, from, to))
+	from, to := f.bounds(c)
+	v.err = pinned.Guard(func() error { return f.compare(c, xxh3.Hash(f.body[from:to])) })
+	if v.err != nil {
+		v.err = withRemedy(f.dir, v.err)
 	}
 	v.done = true
 	return v.err
-}
-
-// chunkError says that bytes from to to of a file's elements are not what they were.
-func chunkError(path string, p *Part, from, to int64) error {
-	return corrupt(path, "bytes %s to %s do not fit their checksum", humanize.Comma(p.BodyOffset+from),
-		humanize.Comma(p.BodyOffset+to))
 }

@@ -425,7 +425,30 @@ func TestSharesThatAreNotWholeAreNotJoined(t *testing.T) {
 			for i := range a.Schema.Nodes {
 				a.Schema.Nodes[i].Columns, a.NodeColumns[i] = nil, nil
 			}
-		}, ": it lacks columns of nodes, or another share has too many; convert the share again"},
+		}, "2 arrays together, and say that all have 110 nodes, 140 edges, 3 arrays: convert them again"},
+		"a column too many": {func(a *graph.Arrays) {
+			a.Schema.Nodes[0].Columns = append(a.Schema.Nodes[0].Columns, graph.Column{Name: "x", DType: unified.Int8})
+			a.NodeColumns[0]["x"] = unified.FromSlice(make([]int8, a.Schema.Nodes[0].Count))
+		}, "4 arrays together, and say that all have 110 nodes, 140 edges, 3 arrays: convert them again"},
+		"splits": {func(a *graph.Arrays) {
+			a.Splits = []graph.Split{{Name: "val", Seeds: graph.NodeIDs([]int64{1})}}
+		}, "share 2/2 has splits, which only the first has: convert it again, and add to the result"},
+		"more edges than are said": {func(a *graph.Arrays) {
+			a.Schema.Edges[0].Count++
+			v, _ := unified.View[int64](a.Indptr)
+			v[len(v)-1]++
+			ids, _ := unified.View[int32](a.Indices)
+			a.Indices = unified.FromSlice(append(slices.Clone(ids), ids[len(ids)-1]))
+			if a.Types.Valid() {
+				types, _ := unified.View[uint8](a.Types)
+				a.Types = unified.FromSlice(append(slices.Clone(types), 0))
+			}
+			for name, c := range a.EdgeColumns {
+				b := append(slices.Clone(c.Bytes()), make([]byte, int64(len(c.Bytes()))/c.Len())...)
+				a.EdgeColumns[name] = expect.Must(unified.New(c.DType(), b, append([]int64{c.Len() + 1},
+					c.Shape()[1:]...)...))(t)
+			}
+		}, ": convert it again"},
 		"another name": {func(a *graph.Arrays) { a.Schema.Edges[0].Relation = "x" },
 			"of different conversions: their types or columns of edges differ"},
 		"another order": {func(a *graph.Arrays) {

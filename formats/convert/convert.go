@@ -202,6 +202,7 @@ type conversion struct {
 	kind   string
 	graph  *source.Graph
 	tables []*table
+	record record // of a share
 }
 
 func (c *conversion) run(ctx context.Context) (res *Result, err error) {
@@ -433,6 +434,7 @@ func (c *conversion) provenance(res *Result) map[string]string {
 	}
 	if c.opt.Share.Of > 0 {
 		p[shareKey], p[optionsKey] = c.opt.Share.String(), c.opt.digest()
+		c.record.put(p)
 	}
 	return p
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
@@ -26,13 +28,15 @@ type MergeOptions struct {
 // part is an open share.
 type part struct {
 	*formats.Dataset
-	share Share
+	share  Share
+	placed int64 // edges that it has at most
 }
 
 // JoinShares makes the dataset dst of all shares of a conversion, in any order: the same bytes that converting at once
 // writes. It takes little memory, and the shares stay. The result has the counts of the dataset.
 //
-// Errors: ErrOptions where a share is missing, twice there or of another conversion; those of formats.Open and Create.
+// Errors: ErrOptions where a share is missing, twice there, of another source, of other options or of another version;
+// formats.ErrCorrupt where what is read of one does not fit its checksums; those of formats.Open and Create.
 func JoinShares(ctx context.Context, shares []string, dst string, opt MergeOptions) (s *graph.Schema, err error) {
 	parts := make([]*part, 0, len(shares))
 	defer func() {
@@ -47,13 +51,8 @@ func JoinShares(ctx context.Context, shares []string, dst string, opt MergeOptio
 		}
 		p := &part{Dataset: ds}
 		parts = append(parts, p)
-		text, ok := ds.Manifest().Provenance[shareKey]
-		if !ok {
-			return nil, fmt.Errorf("%w: %s is not a share: convert with --partition makes one", ErrOptions,
-				paths.Text(path))
-		}
-		if err := p.share.UnmarshalText([]byte(text)); err != nil {
-			return nil, fmt.Errorf("%s: %w", paths.Text(path), err)
+		if err := p.read(); err != nil {
+			return nil, err
 		}
 	}
 	if len(parts) == 0 {
@@ -68,6 +67,36 @@ func JoinShares(ctx context.Context, shares []string, dst string, opt MergeOptio
 		return nil, err
 	}
 	return s, nil
+}
+
+// read reads what the share says of itself.
+func (p *part) read() error {
+	about := p.Manifest().Provenance
+	text, ok := about[shareKey]
+	if !ok {
+		return p.refuse("it is not a share: convert with --partition makes one")
+	}
+	if err := p.share.UnmarshalText([]byte(text)); err != nil {
+		return fmt.Errorf("%s: %w", paths.Text(p.Path()), err)
+	}
+	if !strings.HasPrefix(about[sourceKey], fmt.Sprintf("%d:", shareVersion)) {
+		return p.refuse("share %v is of another version of khop: convert all shares with one version", p.share)
+	}
+	edges, err := strconv.ParseInt(about[placedKey], 10, 64)
+	if p.placed = edges; err != nil || edges < p.Graph().NumEdges() {
+		return p.refuse("share %v says that it has %s edges, and has %d: convert it again", p.share, about[placedKey],
+			p.Graph().NumEdges())
+	}
+	if p.share.Number > 1 && len(p.Graph().Splits())+len(p.LinkSplits()) > 0 {
+		return p.refuse("share %v has splits, which only the first has: convert it again, and add to the result",
+			p.share)
+	}
+	return nil
+}
+
+// refuse is an error about the share.
+func (p *part) refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s", ErrOptions, paths.Text(p.Path()), fmt.Sprintf(format, args...))
 }
 
 // join is one run of JoinShares.
@@ -102,13 +131,37 @@ func (j *join) check() error {
 				paths.Text(j.parts[0].Path()), paths.Text(p.Path()), what)
 		}
 	}
-	return nil
+	return j.complete()
+}
+
+// complete compares what the shares have together with what each says that all have.
+func (j *join) complete() error {
+	are, most := whole{nodes: j.first.NumNodes(), exact: true}, int64(0)
+	for _, p := range j.parts {
+		are.edges, most = are.edges+p.Graph().NumEdges(), most+p.placed
+		for _, c := range p.Manifest().Columns {
+			if strings.HasPrefix(c.Owner, "nodes/") {
+				are.arrays++
+			}
+		}
+	}
+	atMost := are
+	atMost.edges, atMost.exact = most, false
+	say := j.parts[0].Manifest().Provenance[wholeKey]
+	if say == are.String() || say == atMost.String() {
+		return nil
+	}
+	if strings.Contains(say, " at most ") {
+		are = atMost
+	}
+	return fmt.Errorf("%w: %s and its other shares have %v together, and say that all have %s: convert them again",
+		ErrOptions, paths.Text(j.parts[0].Path()), are, say)
 }
 
 // differs says in what a share differs from the first; "" for nothing.
 func (j *join) differs(p *part) string {
 	a, b := j.parts[0].Manifest().Provenance, p.Manifest().Provenance
-	for _, key := range []string{optionsKey, "kind", "source_edges", "direction", "classes"} {
+	for _, key := range []string{optionsKey, "kind", "source_edges", "direction", "classes", wholeKey} {
 		if a[key] != b[key] {
 			return fmt.Sprintf("%s is %q, not %q", key, b[key], a[key])
 		}
@@ -127,23 +180,27 @@ func (j *join) differs(p *part) string {
 	if !same {
 		return "their types or columns of edges differ"
 	}
+	if a[sourceKey] != b[sourceKey] {
+		return "they were made of different sources, or of one that was edited in between"
+	}
 	return ""
 }
 
 // write writes the dataset.
 func (j *join) write(dst string, opt MergeOptions) (s *graph.Schema, err error) {
 	provenance := map[string]string{}
-	bytes := int64(0)
+	bytes, inputs := int64(0), []string{}
 	for _, p := range j.parts {
+		inputs = append(inputs, p.Path())
 		bytes += p.FileBytes()
 		for k, v := range p.Manifest().Provenance {
-			if k != shareKey && k != optionsKey {
+			if !slices.Contains(shareKeys, k) {
 				provenance[k] = v
 			}
 		}
 	}
 	j.w, err = formats.Create(dst, formats.WriterOptions{Force: opt.Force, Progress: opt.Progress,
-		ExpectBytes: bytes, Provenance: provenance})
+		ExpectBytes: bytes, Provenance: provenance, Inputs: inputs})
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +233,7 @@ func (j *join) edges(s *graph.Schema) error {
 	joined := func(cw *formats.ColumnWriter, err error, of func(g *graph.Graph) unified.Tensor) error {
 		return fill(cw, err, func() error {
 			for _, p := range j.parts {
-				if err := j.copy(cw, of(p.Graph()).Bytes()); err != nil {
+				if err := j.copy(cw, p, of(p.Graph()).Bytes()); err != nil {
 					return err
 				}
 			}
@@ -215,6 +272,9 @@ func (j *join) indptr() error {
 		for i, p := range j.parts {
 			indptr := p.Graph().Indptr()
 			first, last := p.share.bounds(n)
+			if err := p.verify(unified.FromSlice(indptr).Bytes()); err != nil {
+				return err
+			}
 			if indptr[first] != 0 || indptr[last] != p.Graph().NumEdges() {
 				return source.Error(p.Path(), "", -1, "convert the share again",
 					errors.New("it has edges to nodes of other shares"))
@@ -224,7 +284,7 @@ func (j *join) indptr() error {
 			}
 			for _, at := range indptr[first:last] {
 				if buf = binary.LittleEndian.AppendUint64(buf, uint64(base+at)); len(buf) >= 1<<18 {
-					if err := j.copy(cw, buf); err != nil {
+					if err := j.put(cw, buf); err != nil {
 						return err
 					}
 					buf = buf[:0]
@@ -232,22 +292,33 @@ func (j *join) indptr() error {
 			}
 			base += p.Graph().NumEdges()
 		}
-		return j.copy(cw, buf)
+		return j.put(cw, buf)
 	})
 }
 
-// copy writes bytes, and looks at the context in between.
-func (j *join) copy(w io.Writer, data []byte) error {
-	const step = 4 << 20
-	for ; len(data) > 0; data = data[min(step, len(data)):] {
-		if j.ctx.Err() != nil {
-			return context.Cause(j.ctx)
-		}
-		if _, err := w.Write(data[:min(step, len(data))]); err != nil {
-			return err
-		}
+// copy writes elements of a share, which are verified before.
+func (j *join) copy(w io.Writer, p *part, elements []byte) error {
+	return p.named(p.Each(elements, func(b []byte) error { return j.put(w, b) }))
+}
+
+// put writes bytes, unless the context has ended.
+func (j *join) put(w io.Writer, b []byte) error {
+	if j.ctx.Err() != nil {
+		return context.Cause(j.ctx)
 	}
-	return nil
+	_, err := w.Write(b)
+	return err
+}
+
+// verify compares elements of a share with their checksums.
+func (p *part) verify(elements []byte) error { return p.named(p.Verify(elements)) }
+
+// named says of damage which share has it.
+func (p *part) named(err error) error {
+	if errors.Is(err, formats.ErrCorrupt) {
+		return fmt.Errorf("share %v: %w", p.share, err)
+	}
+	return err
 }
 
 // nodes writes the columns of nodes, which the shares have in turns, and the names, which the first has.
@@ -278,7 +349,7 @@ func (j *join) nodes(s *graph.Schema) error {
 		lists[p] = lists[p][1:]
 		col, _ := j.parts[p].Graph().NodeColumn(c.typ, c.Name)
 		cw, err := j.w.NodeColumn(c.typ, c.Column, col.Len())
-		if err := fill(cw, err, func() error { return j.copy(cw, col.Bytes()) }); err != nil {
+		if err := fill(cw, err, func() error { return j.copy(cw, j.parts[p], col.Bytes()) }); err != nil {
 			return err
 		}
 		s.Nodes[c.typ].Columns = append(s.Nodes[c.typ].Columns, c.Column)
@@ -290,6 +361,9 @@ func (j *join) nodes(s *graph.Schema) error {
 		}
 		t := slices.IndexFunc(s.Nodes, func(n graph.NodeType) bool { return a.Owner == ownerOf(s, n.Name) })
 		list, err := first.Strings(t, a.Name)
+		if err == nil {
+			err = first.verify(list.Bytes())
+		}
 		if err != nil {
 			return err
 		}
@@ -318,7 +392,7 @@ func ownerOf(s *graph.Schema, name string) string { return fmt.Sprintf("nodes/%d
 // splits writes the splits and links, which the first share has.
 func (j *join) splits(s *graph.Schema) error {
 	put := func(cw *formats.ColumnWriter, err error, data []byte) error {
-		return fill(cw, err, func() error { return j.copy(cw, data) })
+		return fill(cw, err, func() error { return j.copy(cw, j.parts[0], data) })
 	}
 	if err := s.Init(); err != nil {
 		return err

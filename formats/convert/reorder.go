@@ -160,7 +160,7 @@ func mustView[T unified.Element](t unified.Tensor) []T {
 }
 
 // fused yields the edges with fused ids.
-func (c *conversion) fused(ctx context.Context, m *numbering, yield func(source.Batch) error) error {
+func (c *conversion) fused(ctx context.Context, m *numbering, yield func(listed, fused source.Batch) error) error {
 	var src, dst []int64
 	at := int64(0)
 	return c.graph.Edges.Each(func(b source.Batch) error {
@@ -186,7 +186,7 @@ func (c *conversion) fused(ctx context.Context, m *numbering, yield func(source.
 			src, dst = append(src, v+m.offset[typ.Source]), append(dst, b.Dst[i]+m.offset[typ.Target])
 		}
 		at += int64(len(src))
-		return yield(source.Batch{Src: src, Dst: dst})
+		return yield(b, source.Batch{Src: src, Dst: dst})
 	})
 }
 
@@ -197,7 +197,7 @@ func (c *conversion) byDegree(ctx context.Context, m *numbering) ([]uint32, erro
 	}
 	defer give()
 	degree := make([]int64, m.n)
-	if err := c.fused(ctx, m, func(b source.Batch) error {
+	if err := c.fused(ctx, m, func(_, b source.Batch) error {
 		for i, v := range b.Src {
 			degree[v]++
 			degree[b.Dst[i]]++
@@ -277,7 +277,7 @@ func (c *conversion) neighbours(ctx context.Context, o *order, m *numbering) (_ 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sorter.Close()) }()
-	if err := c.fused(ctx, m, func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
+	if err := c.fused(ctx, m, func(_, b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
 		return nil, err
 	}
 	if err := sorter.Emit(ctx, edgesort.Sink{Indptr: &a.files[0], Indices: &a.files[1]}); err != nil {

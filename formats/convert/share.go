@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // Share is one of several shares of a conversion, so that several machines can convert one source. A share is a dataset
@@ -21,11 +22,50 @@ type Share struct {
 	Number, Of int // 1 to Of; zeros are no share
 }
 
-// The provenance of a share says which it is, and by which options it was made.
+// The provenance of a share says which it is, by which options and of what it was made, and what the shares make
+// together: docs/format.md.
 const (
 	shareKey   = "share"
 	optionsKey = "options"
+	sourceKey  = "source_xxh3"
+	placedKey  = "share_edges"
+	wholeKey   = "whole"
 )
+
+// shareKeys are those that a dataset of all shares does not have.
+var shareKeys = []string{shareKey, optionsKey, sourceKey, placedKey, wholeKey}
+
+// shareVersion is the first part of a source's checksum. It changes with what the checksum covers, and with what shares
+// hold: shares of different versions are not joined.
+const shareVersion = 1
+
+// whole is what all shares have together.
+type whole struct {
+	nodes, edges int64
+	exact        bool // edges are so many, not so many at most: none is merged, added or left out
+	arrays       int  // columns and names of nodes
+}
+
+// String is what the provenance of a share has.
+func (w whole) String() string {
+	most := "at most "
+	if w.exact {
+		most = ""
+	}
+	return fmt.Sprintf("%d nodes, %s%d edges, %d arrays", w.nodes, most, w.edges, w.arrays)
+}
+
+// record is what a share says of itself.
+type record struct {
+	source string // checksum
+	placed int64  // the edges that it has, at most
+	whole  whole
+}
+
+// put adds the record to a provenance.
+func (r *record) put(p map[string]string) {
+	p[sourceKey], p[placedKey], p[wholeKey] = r.source, strconv.FormatInt(r.placed, 10), r.whole.String()
+}
 
 // maxShares is the greatest number of shares.
 const maxShares = 1 << 12
@@ -80,6 +120,7 @@ func (o *order) share(ctx context.Context) error {
 		return nil
 	}
 	first, last := s.bounds(o.nodes())
+	all := whole{nodes: o.nodes(), exact: o.exact, arrays: nodeArrays(o.c.graph)}
 	o.keepColumns(s)
 	if first == last { // none: a Last of 0 would mean all
 		first, last = o.nodes(), o.nodes()
@@ -89,9 +130,14 @@ func (o *order) share(ctx context.Context) error {
 		m.offset = append(m.offset, m.n)
 		m.n += n.Count
 	}
-	kept := int64(0)
-	if err := o.c.fused(ctx, m, func(b source.Batch) error {
+	kept, sums := int64(0), newEdgeSums(o.c.graph)
+	if err := o.c.fused(ctx, m, func(listed, b source.Batch) error {
+		sums.add(listed)
 		for i, v := range b.Dst {
+			all.edges++
+			if o.both && b.Src[i] != v {
+				all.edges++
+			}
 			if v >= first && v < last {
 				kept++
 			}
@@ -103,6 +149,10 @@ func (o *order) share(ctx context.Context) error {
 	}); err != nil {
 		return o.explain(err)
 	}
+	files, err := source.Checksum(ctx, o.c.tree, o.c.inputs()[1:]...)
+	if err != nil {
+		return err
+	}
 	o.opt.First, o.opt.Last = first, last
 	o.most, o.opt.Edges = kept, kept
 	if o.both {
@@ -110,8 +160,60 @@ func (o *order) share(ctx context.Context) error {
 	}
 	if o.opt.Loops == edgesort.AddLoops {
 		o.most += last - first
+		all.edges += all.nodes
 	}
+	o.c.record = record{fmt.Sprintf("%d:%x", shareVersion, sums.with(files)), o.most, all}
 	return nil
+}
+
+// nodeArrays counts the columns of nodes, which shares divide among themselves, and names, which the first has.
+func nodeArrays(g *source.Graph) (n int) {
+	for _, t := range g.Nodes {
+		n += len(t.Columns) + len(t.Strings)
+	}
+	return n
+}
+
+// edgeSums are checksums of all edges as they are listed, however they come in batches: every share reads them.
+type edgeSums struct {
+	typed bool
+	zeros []uint16
+	sums  []*xxh3.Hasher // of sources, destinations, types and each column
+}
+
+func newEdgeSums(g *source.Graph) *edgeSums {
+	s := &edgeSums{typed: len(g.Types) > 1}
+	for range 3 + len(g.Edges.Columns) {
+		s.sums = append(s.sums, xxh3.New())
+	}
+	return s
+}
+
+func (s *edgeSums) add(b source.Batch) {
+	for i, end := range [][]int64{b.Src, b.Dst} {
+		_, _ = s.sums[i].Write(unified.FromSlice(end).Bytes())
+	}
+	if types := b.Types; s.typed {
+		if types == nil { // all of type 0
+			s.zeros = append(s.zeros, make([]uint16, max(0, len(b.Src)-len(s.zeros)))...)
+			types = s.zeros[:len(b.Src)]
+		}
+		_, _ = s.sums[2].Write(unified.FromSlice(types).Bytes())
+	}
+	for i, c := range b.Columns {
+		_, _ = s.sums[3+i].Write(c)
+	}
+}
+
+// with returns a checksum of the edges and of the source's files.
+func (s *edgeSums) with(files [16]byte) [16]byte {
+	all := xxh3.New()
+	_, _ = all.Write(files[:])
+	for _, h := range s.sums {
+		sum := h.Sum128().Bytes()
+		_, _ = all.Write(sum[:])
+	}
+	return all.Sum128().Bytes()
 }
 
 // keepColumns leaves out the columns of nodes, and the splits, that other shares have.

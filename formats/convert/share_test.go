@@ -90,7 +90,7 @@ func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
 		says  string
 	}{
 		{nil, "there are no shares to join"},
-		{[]string{first, whole}, whole + " is not a share: convert with --partition makes one"},
+		{[]string{first, whole}, whole + ": it is not a share: convert with --partition makes one"},
 		{[]string{first}, "share 2/2 is missing: convert with --partition 2/2, and merge again"},
 		{[]string{second}, "share 1/2 is missing: convert with --partition 1/2, and merge again"},
 		{third[:2], "share 1/3 is missing: convert with --partition 1/3, and merge again"},

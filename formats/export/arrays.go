@@ -56,18 +56,49 @@ func newSource(ctx context.Context, ds *formats.Dataset) (*source, error) {
 	return x, nil
 }
 
-// eachEdge calls yield for the edges of a type, with their position and destination (fused).
-func (x *source) eachEdge(t int, yield func(at, dst int64) error) error {
-	indptr, edges := x.g.Indptr(), x.g.NumEdges()
-	for v := x.g.Offset(x.s.Edges[t].Dst); v < x.g.Offset(x.s.Edges[t].Dst+1); v++ {
-		if v&0xFFFF == 0 && x.ctx.Err() != nil {
-			return context.Cause(x.ctx)
+// stretch is how many rows of arrays that are read side by side are verified at a time.
+const stretch = 1 << 16
+
+// verify compares rows lo to below hi of arrays with their checksums: before they are read, always.
+func (x *source) verify(lo, hi int64, arrays ...unified.Tensor) error {
+	for _, a := range arrays {
+		if !a.Valid() || a.Len() == 0 {
+			continue
+		}
+		row := int64(len(a.Bytes())) / a.Len()
+		if err := x.ds.Verify(a.Bytes()[lo*row : min(hi, a.Len())*row]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachEdge calls yield for the edges of a type, with their position and destination (fused). What yield reads of
+// columns is verified.
+func (x *source) eachEdge(t int, columns []unified.Tensor, yield func(at, dst int64) error) error {
+	indptr, edges, verified := x.g.Indptr(), x.g.NumEdges(), int64(0)
+	read := append([]unified.Tensor{x.g.Indices(), x.g.Types()}, columns...)
+	first, last := x.g.Offset(x.s.Edges[t].Dst), x.g.Offset(x.s.Edges[t].Dst+1)
+	for v := first; v < last; v++ {
+		if (v-first)%stretch == 0 {
+			if x.ctx.Err() != nil {
+				return context.Cause(x.ctx)
+			}
+			if err := x.verify(v, v+stretch+1, unified.FromSlice(indptr)); err != nil {
+				return err
+			}
 		}
 		if indptr[v] < 0 || indptr[v+1] > edges {
 			return fmt.Errorf("%s: %w: node %d: its edges are not among %d; %s", x.ds.Path(), formats.ErrCorrupt, v,
 				edges, x.ds.Remedy())
 		}
 		for e := indptr[v]; e < indptr[v+1]; e++ {
+			if e >= verified {
+				verified = e + stretch
+				if err := x.verify(e, verified, read...); err != nil {
+					return err
+				}
+			}
 			if x.typ(e) == t {
 				if err := yield(e, v); err != nil {
 					return err
@@ -101,7 +132,7 @@ func (w *words) flush() error {
 func (x *source) ends(t, end int, w io.Writer) error {
 	src, dst := x.g.Offset(x.s.Edges[t].Src), x.g.Offset(x.s.Edges[t].Dst)
 	out := &words{w: w}
-	if err := x.eachEdge(t, func(at, v int64) error {
+	if err := x.eachEdge(t, nil, func(at, v int64) error {
 		if end == 1 {
 			return out.put(v - dst)
 		}
@@ -125,7 +156,7 @@ func (x *source) edgeIndex(t int) *output {
 // column is a column of nodes.
 func (x *source) column(c graph.Column, t unified.Tensor) *output {
 	a := &output{c.DType.NumPy(), append([]int64{t.Len()}, c.Shape...), func(w io.Writer) error {
-		return x.elements(w, t.Bytes(), c.DType)
+		return x.ds.Each(t.Bytes(), func(part []byte) error { return x.elements(w, part, c.DType) })
 	}}
 	if a.descr == "" {
 		a.descr = "<f4"
@@ -148,7 +179,7 @@ func (x *source) edgeColumn(c graph.Column, edges unified.Tensor, t int) *output
 			buf = buf[:0]
 			return err
 		}
-		if err := x.eachEdge(t, func(at, _ int64) error {
+		if err := x.eachEdge(t, []unified.Tensor{edges}, func(at, _ int64) error {
 			if buf = append(buf, data[at*row:][:row]...); len(buf) < 1<<18 {
 				return nil
 			}
@@ -186,6 +217,9 @@ func (x *source) elements(w io.Writer, data []byte, t unified.DType) error {
 func (x *source) list(t unified.Tensor) *output {
 	return &output{"<i8", []int64{t.Len()}, func(w io.Writer) error {
 		at, err := unified.Integers(t)
+		if err == nil {
+			err = x.verify(0, t.Len(), t)
+		}
 		if err != nil {
 			return err
 		}

@@ -61,6 +61,9 @@ func (j *job) boltArrays() (list []named, err error) {
 func (j *job) labelsOf(set graph.SeedSet, labels unified.Tensor) *output {
 	return &output{"<i8", []int64{set.Len()}, func(w io.Writer) error {
 		at, err := unified.Integers(labels)
+		if err == nil {
+			err = j.verify(0, max(labels.Len(), set.Len()), labels, set.IDs)
+		}
 		if err != nil {
 			return err
 		}

@@ -138,6 +138,9 @@ func (j *job) addNames(list []named, in string, t int) ([]named, error) {
 			continue
 		}
 		strings, err := j.ds.Strings(t, c.Name)
+		if err == nil {
+			err = j.ds.Verify(strings.Bytes())
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +190,7 @@ func safe(name string) string {
 
 // mask returns seeds as a boolean a node; nil where that would lose their order, or repeats.
 func (j *job) mask(s graph.SeedSet) *output {
-	if !s.IDs.Valid() {
+	if !s.IDs.Valid() || j.verify(0, s.IDs.Len(), s.IDs) != nil { // who writes them says that they are damaged
 		return nil
 	}
 	at, err := unified.Integers(s.IDs)

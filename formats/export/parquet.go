@@ -208,6 +208,9 @@ func (j *job) nodeTable(w io.Writer, t int) error {
 	}
 	for lo := int64(0); lo < n.Count; lo += out.rows {
 		hi := min(lo+out.rows, n.Count)
+		if err := j.verify(lo, hi, data...); err != nil {
+			return err
+		}
 		ids := each(hi-lo, func(i int64) int64 { return lo + i })
 		columns := [][]byte{unified.FromSlice(ids).Bytes()}
 		for i, c := range n.Columns {
@@ -239,7 +242,10 @@ func (j *job) masks(t int) (list []mask, err error) {
 			m := mask{splitName(s.Name, s.Index, "_mask"), make([]byte, j.s.Nodes[t].Count)}
 			at := func(i int64) int64 { return i }
 			if set.IDs.Valid() {
-				if at, err = unified.Integers(set.IDs); err != nil {
+				if at, err = unified.Integers(set.IDs); err == nil {
+					err = j.verify(0, set.Len(), set.IDs)
+				}
+				if err != nil {
 					return nil, err
 				}
 			}
@@ -275,7 +281,7 @@ func (j *job) edgeTable(w io.Writer, t int) error {
 		n = 0
 		return err
 	}
-	if err := j.eachEdge(t, func(at, v int64) error {
+	if err := j.eachEdge(t, from, func(at, v int64) error {
 		data[0] = binary.LittleEndian.AppendUint64(data[0], uint64(j.ids(at)-j.g.Offset(e.Src)))
 		data[1] = binary.LittleEndian.AppendUint64(data[1], uint64(v-j.g.Offset(e.Dst)))
 		for i, c := range j.s.EdgeColumns {

@@ -321,7 +321,7 @@ func (p *part) named(err error) error {
 	return err
 }
 
-// nodes writes the columns of nodes, which the shares have in turns, and the names, which the first has.
+// nodes writes the columns of nodes, which the shares have in turns, and the names.
 func (j *join) nodes(s *graph.Schema) error {
 	for _, n := range j.first.Nodes {
 		s.Nodes = append(s.Nodes, graph.NodeType{Name: n.Name, Count: n.Count})
@@ -354,6 +354,11 @@ func (j *join) nodes(s *graph.Schema) error {
 		}
 		s.Nodes[c.typ].Columns = append(s.Nodes[c.typ].Columns, c.Column)
 	}
+	return j.names(s)
+}
+
+// names writes the names of nodes, which the first share has.
+func (j *join) names(s *graph.Schema) error {
 	first := j.parts[0]
 	for _, a := range first.Manifest().Columns {
 		if a.DType != "utf8" {

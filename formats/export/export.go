@@ -45,8 +45,8 @@ type Result struct {
 const temporary = ".khop-export"
 
 // Run writes a dataset to target, a file or folder that must not exist, or is replaced with Force. Its parent must
-// exist. Errors: ErrFormat; formats.ErrExist, ErrInput; formats.ErrCorrupt; context.Cause(ctx); else what the system says. After
-// an error the target is as it was.
+// exist. Errors: ErrFormat; formats.ErrExist; formats.ErrInput; formats.ErrCorrupt, where what is read does not fit its
+// checksums; context.Cause(ctx); else what the system says. After an error the target is as it was.
 func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (res *Result, err error) {
 	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "graphbolt": graphbolt,
 		"parquet": tables}[opt.To]

@@ -38,7 +38,7 @@ func TestATargetLiesApartFromWhatIsRead(t *testing.T) {
 	} {
 		err := Apart(c.target, "nowhere", c.input)
 		expect.That(t, errors.Is(err, ErrInput) == (c.how != ""), "%s of %s: %v", c.target, c.input, err)
-		expect.That(t, c.how == "" || strings.Contains(err.Error(), " it "+c.how+" "), "%s of %s: %v; want %s", c.target,
-			c.input, err, c.how)
+		expect.That(t, c.how == "" || strings.Contains(err.Error(), " it "+c.how+" "), "%s of %s: %v; want %s",
+			c.target, c.input, err, c.how)
 	}
 }

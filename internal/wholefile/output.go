@@ -38,8 +38,8 @@ type end struct {
 // stream reports whether the output is written to as it is.
 func (e end) stream() bool { return e.fd >= 0 || e.st != nil && !e.st.Mode().IsRegular() }
 
-// Check says, before long work begins, why Write would refuse. Errors: ErrKind; ErrInput; fs.ErrExist for a file that is
-// not replaced; fs.ErrPermission for one that nobody may write; what the system says.
+// Check says, before long work begins, why Write would refuse. Errors: ErrKind; ErrInput; fs.ErrExist for a file that
+// is not replaced; fs.ErrPermission for one that nobody may write; what the system says.
 func (o Output) Check() error {
 	_, err := o.find()
 	return err

@@ -171,7 +171,7 @@ func contents(t *testing.T, target, format string) string {
 			id, _, _ := strings.Cut(string(b), "of the dataset")
 			fmt.Fprintf(&s, "%s: %s\n", name, strings.TrimSpace(id))
 		default:
-			fmt.Fprintf(&s, "%s: %d bytes, %x\n", name, len(b), digest[:6])
+			fmt.Fprintf(&s, "%s: %x\n", name, digest[:6])
 		}
 		return err
 	}))

@@ -106,9 +106,12 @@ func OpenFile(path string) (*os.File, fs.FileInfo, error) {
 // read.
 func Open(path string) (*File, error) { return Local(path).Open() }
 
+// fileAhead is how much of a file is read at a time.
+const fileAhead = 1 << 18
+
 func newFile(raw *Raw) (*File, error) {
 	file := &File{Path: raw.Path, Size: raw.Size, in: &counted{r: raw}, raw: raw, close: func() {}}
-	b := bufio.NewReaderSize(file.in, 1<<18)
+	b := bufio.NewReaderSize(file.in, int(min(max(raw.Size, 64), fileAhead))) // an archive may have many that are small
 	head, err := b.Peek(6)
 	if err != nil && err != io.EOF { // it could be compressed
 		return nil, errors.Join(Error(file.Path, "", -1, "", err), raw.Close())

@@ -186,10 +186,14 @@ func (t *Tree) begin() {
 // take copies a member of an archive of so many bytes.
 func (t *Tree) take(name string, r io.Reader, size int64) error {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
+	deep := strings.Count(clean, "/")
 	fail := func(err error) error { return Error(t.Path+"/"+paths.Text(name), "", -1, "", err) }
 	switch _, twice := t.spans[clean]; {
-	case !fs.ValidPath(clean) || strings.Count(clean, "/") > maxDepth:
+	case !fs.ValidPath(clean):
 		return fail(errors.New("the name of a member leads out of the archive"))
+	case deep > maxDepth:
+		return Error(t.Path, "", -1, "unpack the archive, and name the folder that holds the graph",
+			fmt.Errorf("a member lies in %d folders, where %d are the most: %.100q..", deep, maxDepth, name))
 	case twice:
 		return fail(errors.New("the archive has the member twice"))
 	case len(t.names) == maxFiles:
@@ -411,6 +415,7 @@ func (p Place) Head() ([]byte, error) {
 	if err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, Error(p.Path(), "", -1, "", err)
 	}
-	p.Tree.heads[p.Name] = head[:n]
-	return head[:n], nil
+	head = bytes.Clone(head[:n])
+	p.Tree.heads[p.Name] = head
+	return head, nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -99,7 +100,9 @@ func TestAnArchiveIsNotBelieved(t *testing.T) {
 		"leads out of":       tarball(t, "x.tar", out),
 		"leads out":          tarball(t, "x.tar.gz", [2]string{"/etc/passwd", "x"}),
 		"out of the archive": zipped(t, out),
-		"member twice":       tarball(t, "x.tar", [2]string{"a", "1"}, [2]string{"./a", "2"}),
+		"lies in 61 folders, where 16 are the most": tarball(t, "x.tar",
+			[2]string{strings.Repeat("d/", 61) + "x.csv", "0 1\n"}),
+		"member twice": tarball(t, "x.tar", [2]string{"a", "1"}, [2]string{"./a", "2"}),
 	} {
 		x, err := OpenTree(path, &Budget{Dir: t.TempDir()})
 		expect.That(t, err != nil && strings.Contains(err.Error(), name) && strings.Count(err.Error(), path) == 1,
@@ -113,6 +116,25 @@ func TestAnArchiveIsNotBelieved(t *testing.T) {
 	expect.OK(t, os.WriteFile(cut, text[:2000], 0o600))
 	_, err := OpenTree(cut, nil)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "cut.tar"), "an archive that is cut short: %v", err)
+}
+
+// What many small members take does not grow with what a large file would be read by.
+func TestLookingAtManySmallMembersTakesLittle(t *testing.T) {
+	const members = 2000
+	var files [][2]string
+	for i := range members {
+		files = append(files, [2]string{fmt.Sprintf("%d/%d.csv", i%7, i), "0 1\n"[:i%2*4]})
+	}
+	path := zipped(t, files...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	x := expect.Must(OpenTree(path, &Budget{Dir: t.TempDir()}))(t)
+	empty := x.Beginning(func(head []byte) bool { return len(head) == 0 })
+	runtime.ReadMemStats(&after)
+	expect.OK(t, x.Close())
+	expect.That(t, len(empty) == members/2, "%d are empty", len(empty))
+	each := (after.TotalAlloc - before.TotalAlloc) / members
+	expect.That(t, each < 8<<10, "%d bytes for each member", each)
 }
 
 func TestArchivesInAFolderAreFound(t *testing.T) {

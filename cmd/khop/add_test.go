@@ -58,12 +58,14 @@ func TestWhatDoesNotFitIsNotAdded(t *testing.T) {
 	data := small(t)
 	few := textFile(t, "few.npy", string(expect.NPY([]int64{7, 3})))
 	far := textFile(t, "far.npy", string(expect.NPY([]int64{2001})))
+	twice := textFile(t, "twice.npy", string(expect.NPY([]int64{7, 3, 5, 3, 7})))
 	for what, args := range map[string][]string{
-		"has the shape [2], but there are 2000 nodes": {"--column", "x=" + few},
-		"or none of that name":                        {"--column", "paper:x=" + few},
-		"node 2001 is not below 2000":                 {"--split", "x=" + far},
-		"name=file.npy":                               {"--column", "x"},
-		"name what to add":                            {},
+		"twice.npy: row 3: node 3 is in row 1 already": {"--split", "x=" + twice},
+		"has the shape [2], but there are 2000 nodes":  {"--column", "x=" + few},
+		"or none of that name":                         {"--column", "paper:x=" + few},
+		"node 2001 is not below 2000":                  {"--split", "x=" + far},
+		"name=file.npy":                                {"--column", "x"},
+		"name what to add":                             {},
 	} {
 		_, err, code := khop(t, append([]string{"add", data}, args...)...)
 		expect.That(t, code != exitDone && strings.Contains(err, what), "%q: status %d, %s", what, code, err)

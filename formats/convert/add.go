@@ -192,7 +192,7 @@ func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, 
 	return nil
 }
 
-// readIDs reads the nodes of a split.
+// readIDs reads the nodes of a split, each of which it has once.
 func (x *addition) readIDs(f *source.File, nodes int64, l *pinned.Ledger) error {
 	list, err := array.ReadInts(f, x.header, l)
 	if err != nil {
@@ -207,10 +207,23 @@ func (x *addition) readIDs(f *source.File, nodes int64, l *pinned.Ledger) error 
 			}
 		}
 	}
+	words := nodes/64 + 1
+	if err := l.Take(pinned.Sources, 8*words); err != nil {
+		return err
+	}
+	defer l.Give(pinned.Sources, 8*words)
+	seen := make([]uint64, words)
 	for i, v := range x.ids {
-		if v < 0 || v >= nodes {
-			return source.Error(x.Path, "", int64(i), "", fmt.Errorf("node %d is not below %d", v, nodes))
+		switch {
+		case v < 0 || v >= nodes:
+			err = fmt.Errorf("node %d is not below %d", v, nodes)
+		case seen[v/64]>>(v%64)&1 != 0:
+			err = fmt.Errorf("node %d is in row %d already", v, slices.Index(x.ids, v))
 		}
+		if err != nil {
+			return source.Error(x.Path, "", int64(i), "", err)
+		}
+		seen[v/64] |= 1 << (v % 64)
 	}
 	return nil
 }

@@ -224,6 +224,7 @@ func mapping(v any) (*pickle.Dict, bool) {
 type set struct {
 	array.Set
 	nodes  int64    // num_nodes; -1: it is not there
+	odd    int64    // num_nodes that is below 0, and not believed
 	others []string // attributes that are not tensors
 }
 
@@ -239,7 +240,7 @@ func (f *File) set(s store) *set {
 		}
 		v := s.values.Values[i]
 		if n, ok := v.(int64); ok && name == "num_nodes" {
-			x.nodes = n
+			x.nodes, x.odd = max(n, -1), min(n, 0)
 			continue
 		}
 		t, ok, err := f.Tensor(v)
@@ -258,8 +259,11 @@ func (f *File) set(s store) *set {
 	return x
 }
 
-// note names what is not stored.
+// note names what is not believed, and what is not stored.
 func (x *set) note(g *source.Graph, prefix string) {
+	if x.odd < 0 {
+		g.Note("%snum_nodes is %d, which is no number of nodes: they are counted by edges and columns", prefix, x.odd)
+	}
 	if len(x.others) > 12 {
 		x.others = append(x.others[:12], "..")
 	}

@@ -85,3 +85,17 @@ func FuzzRead(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) { sourcetest.Survives(t, Reader, dir, "x.pt", b) })
 }
+
+// A number of nodes that is none is said, and not taken.
+func TestANegativeNumberOfNodesIsNoted(t *testing.T) {
+	files := sourcetest.Members(t, "testdata/hetero.pt")
+	const member, five, fewer = "hetero/data.pkl", "num_nodesq9K\x05", "num_nodesq9J\xfb\xff\xff\xff"
+	expect.Ensure(t, strings.Contains(files[member], five), "no num_nodes in %q", files[member])
+	files[member] = strings.Replace(files[member], five, fewer, 1)
+	packed := sourcetest.Zipped(t, "g.pt")(files)
+	g := expect.Must(Reader.Read(context.Background(), sourcetest.File(t, "g.pt", packed["g.pt"]), &source.Request{
+		Budget: &source.Budget{Dir: t.TempDir()}}))(t)
+	notes := strings.Join(g.Notes, "\n")
+	expect.That(t, strings.Contains(notes, "num_nodes is -5, which is no number of nodes"), "notes: %s", notes)
+	expect.OK(t, g.Close())
+}

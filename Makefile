@@ -145,6 +145,7 @@ fault-test: ## fail system calls, lose power, break disks and kill writers under
 	KHOP_SEED=new KHOP_KILLS=1000 go test -count 1 -run 'KilledAtAnyMoment' -timeout 60m -v ./formats
 	KHOP_KILLS=100 go test -count 1 -run 'AKilledConversion' -timeout 60m -v ./formats/convert
 	KHOP_KILLS=200 go test -count 1 -run 'FilesThatMayNotGrow|AFullFileSystem' -timeout 60m -v ./cmd/khop
+	KHOP_SEED=new KHOP_DRAWS=500 go test -count 1 -run TestDrawnShares -timeout 60m -v ./formats/convert
 
 .PHONY: fault-memory
 fault-test: fault-memory

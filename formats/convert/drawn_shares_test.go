@@ -275,7 +275,7 @@ func nodesOf(s *drawnShares) map[string]bool {
 	return names
 }
 
-// TestDrawnSharesAreJoinedOrRefusedByName draws sets of shares: one in three is right, in any order. KHOP_DRAWS says
+// TestDrawnSharesAreJoinedOrRefusedByName draws sets of shares: every second is right, in any order. KHOP_DRAWS says
 // how many.
 func TestDrawnSharesAreJoinedOrRefusedByName(t *testing.T) {
 	draws := 2 * len(spoiled)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,6 +119,37 @@ func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
 		"stopped")
 	_, err := formats.Open(dst)
 	expect.That(t, err != nil, "stopped: there is a dataset")
+}
+
+// TestADamagedShareIsNotJoined: a flipped bit of any file is named, with share and chunk, and no new checksum is
+// written over it.
+func TestADamagedShareIsNotJoined(t *testing.T) {
+	paths := shares(t, newLibrary(5).write(t), 2, Options{})
+	for i, path := range paths {
+		ds := expect.Must(formats.Open(path))(t)
+		columns := ds.Manifest().Columns
+		expect.OK(t, ds.Close())
+		for _, c := range columns {
+			if c.Parts[0].Bytes == 0 {
+				continue
+			}
+			p, of := c.Parts[0], fmt.Sprintf("share %d/2: %s: ", 2-i, filepath.Join(path, c.Parts[0].Path))
+			flip := func() {
+				file := filepath.Join(path, p.Path)
+				text := expect.Must(os.ReadFile(file))(t)
+				text[p.BodyOffset+p.Bytes/2] ^= 4
+				expect.OK(t, os.WriteFile(file, text, 0o600))
+			}
+			flip()
+			dst := filepath.Join(t.TempDir(), "x")
+			_, err := JoinShares(context.Background(), paths, dst, MergeOptions{})
+			expect.That(t, errors.Is(err, formats.ErrCorrupt) && strings.Contains(err.Error(), of) &&
+				strings.Contains(err.Error(), "(chunk 1 of 1)"), "%s of share %d: %v", p.Path, 2-i, err)
+			_, err = os.Stat(dst)
+			expect.That(t, os.IsNotExist(err), "%s of share %d: a dataset is there", p.Path, 2-i)
+			flip()
+		}
+	}
 }
 
 func TestSharesAreReadAsTheyAreWritten(t *testing.T) {

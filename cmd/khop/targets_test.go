@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+)
+
+// TestATargetIsNeverWhatIsRead: each command with an input and a target refuses one that is, contains or lies in the
+// other, and changes nothing.
+func TestATargetIsNeverWhatIsRead(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	expect.OK(t, os.Chmod(dir, 0o700), os.Mkdir(at("F"), 0o700),
+		os.WriteFile(at("F/edges.csv"), []byte("src,dst\n0,1\n1,2\n"), 0o600))
+	must(t, "convert", at("F"), at("D"))
+	for _, s := range []string{"1", "2"} {
+		must(t, "convert", at("F"), at("S"+s), "--partition", s+"/2")
+	}
+	expect.OK(t, os.Mkdir(at("T"), 0o700), os.Rename(at("S2"), at("T/S2")), os.Symlink("D", at("L")))
+	expect.OK(t, os.WriteFile(at("D/x.npy"), []byte(expect.NPY(make([]float32, 3), 3, 1)), 0o600))
+	look := func() (list []string) {
+		expect.OK(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && d.Type().IsRegular() {
+				text, _ := os.ReadFile(path)
+				path += " " + string(text)
+			}
+			list = append(list, path)
+			return err
+		}))
+		return list
+	}
+	before := strings.Join(look(), "\n")
+	for line, how := range map[string]string{
+		"convert F F/new": "lies in", "convert F F --force": "is", "convert F/edges.csv F --force": "contains",
+		"convert F/edges.csv F/edges.csv": "is", "convert F/edges.csv D --force --features D/x.npy": "contains",
+		"add D --column x=D/x.npy": "contains", "add L --column x=D/x.npy": "contains",
+		"merge S1 S1 T/S2 --force": "is", "merge T/S2 S1 T/S2 --force": "is", "merge S1/new S1 T/S2": "lies in",
+		"merge T S1 T/S2 --force": "contains", "export D D --to numpy --force": "is",
+		"export D D/new --to parquet": "lies in", "export D L/new --to npz": "lies in",
+		"export L D/graph/new --to graphbolt": "lies in", "partition D --parts 2 --out D/new": "lies in",
+		"info D --plot L/new.svg": "lies in", "plan D --batch-size 1 --fanouts 2 --plot D/new.svg": "lies in",
+		"tune D --widths 4 --file D/new": "lies in", "tune D --widths 4 --file new --plot D/new.svg": "lies in",
+		"train D --checkpoint D/new": "lies in", "train D --plot D/new.svg": "lies in",
+		"serve D --socket s --seeds all --batch-size 1 --fanouts 2 --state D/new": "lies in",
+	} {
+		args := strings.Fields(line)
+		for i, a := range args {
+			name, file, named := strings.Cut(a, "=")
+			switch {
+			case named:
+				args[i] = name + "=" + at(file)
+			case i > 0 && (strings.ContainsAny(a[:1], "DFLST") || a == "new" || a == "s"):
+				args[i] = at(a)
+			}
+		}
+		_, said, code := khop(t, args...)
+		expect.That(t, code == exitFailed && strings.Contains(said, "the target is what is read: it "+how+" "),
+			"khop %s: status %d: %s; want %s", line, code, said, how)
+		after := strings.Join(look(), "\n")
+		expect.Ensure(t, after == before, "khop %s: something has changed:\n%s\nwas\n%s", line, after, before)
+	}
+}

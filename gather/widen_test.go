@@ -69,11 +69,13 @@ func same(a, b float32) bool { return a == b || math.IsNaN(float64(a)) && math.I
 
 func TestWhatCannotBeWidenedIsRefused(t *testing.T) {
 	scales := unified.FromSlice(make([]float32, 3))
+	wide := expect.Must(unified.New(unified.Float16, nil, 0, maxRow/4))(t) // float32 rows are twice as wide
 	for _, c := range []struct{ column, scales unified.Tensor }{
 		{unified.FromSlice(make([]float32, 4)), unified.Tensor{}},
 		{unified.FromSlice(make([]int8, 4)), unified.Tensor{}},
 		{unified.FromSlice(make([]int8, 4)), scales},
 		{unified.FromSlice(make([]unified.Half, 3)), scales},
+		{wide, unified.Tensor{}},
 	} {
 		s := expect.Must(NewStore(c.column))(t)
 		w, err := s.Widened(c.scales)

@@ -42,10 +42,14 @@ func Read(name string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(f)
 	if err == nil && int64(len(text)) < st.Size() {
-		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: it ends at byte %d of %d",
-			io.ErrUnexpectedEOF, len(text), st.Size())}
+		err = &fs.PathError{Op: "read", Path: name, Err: EndsEarly(int64(len(text)), st.Size())}
 	}
 	return text, err
+}
+
+// EndsEarly says of a file that it ends at a byte before the size that it states: io.ErrUnexpectedEOF.
+func EndsEarly(at, size int64) error {
+	return fmt.Errorf("%w: it ends at byte %d of %d", io.ErrUnexpectedEOF, at, size)
 }
 
 // regular refuses what is not a regular file.

@@ -9,11 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -30,17 +30,20 @@ type File struct {
 	ledger      *pinned.Ledger
 }
 
-// counted reads a file from its beginning on, and counts.
+// counted reads a file from its beginning on, and counts. One that ends before its size is an error.
 type counted struct {
-	r    io.ReaderAt
+	r    *Raw
 	read int64
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.ReadAt(p, c.read)
 	c.read += int64(n)
-	if n > 0 && err == io.EOF {
+	switch {
+	case n > 0 && err == io.EOF:
 		err = nil
+	case err == io.EOF && c.read < c.r.Size:
+		err = wholefile.EndsEarly(c.read, c.r.Size)
 	}
 	return n, err
 }
@@ -66,40 +69,26 @@ func Stat(path string) (fs.FileInfo, error) {
 	case err != nil:
 		return nil, err
 	}
-	return st, checkMode(path, st)
-}
-
-func checkMode(path string, st fs.FileInfo) error {
 	if st.IsDir() || st.Mode().IsRegular() {
-		return nil
+		return st, nil
 	}
 	what := "a device or socket"
 	if st.Mode()&fs.ModeNamedPipe != 0 {
 		what = "a pipe"
 	}
-	return Error(path, "", -1, "copy it to a file first: a file is read more than once", fmt.Errorf("is %s", what))
+	return st, Error(path, "", -1, "copy it to a file first: a file is read more than once", fmt.Errorf("is %s", what))
 }
 
 // OpenFile opens a regular file, as it lies on the disk. It never waits.
 func OpenFile(path string) (*os.File, fs.FileInfo, error) {
-	if _, err := Stat(path); err != nil {
-		return nil, nil, err
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe meanwhile
-	if err != nil {
-		return nil, nil, err
-	}
-	st, err := f.Stat()
+	st, err := Stat(path)
 	if err == nil && st.IsDir() {
 		err = Error(path, "", -1, "name a file", errors.New("is a directory"))
 	}
-	if err == nil {
-		err = checkMode(path, st)
-	}
 	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
+		return nil, nil, err
 	}
-	return f, st, nil
+	return wholefile.Open(path)
 }
 
 // Open opens a regular file. gzip, bzip2 and Zstandard are recognised by their first bytes and decompressed as they are

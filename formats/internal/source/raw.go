@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/khop-gnn/khop/internal/direct"
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -42,7 +43,11 @@ func (r *Raw) Whole(b *Budget) ([]byte, error) {
 	}
 	s := &Spool{Budget: b}
 	r.Closer = closers{s, r.Closer}
-	if _, err := io.Copy(s, io.NewSectionReader(r, 0, r.Size)); err != nil {
+	n, err := io.Copy(s, io.NewSectionReader(r, 0, r.Size))
+	if err == nil && n < r.Size {
+		err = Error(r.Path, "", -1, "", wholefile.EndsEarly(n, r.Size))
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s.Bytes()

@@ -92,3 +92,31 @@ func BenchmarkText(b *testing.B) {
 		})
 	}
 }
+
+// A file that has fewer bytes than it states, as one that is cut while it is read, is not taken for a whole one.
+func TestAFileThatEndsBeforeItsSizeIsAnError(t *testing.T) {
+	const size, left = 1 << 20, 600_000
+	path := filepath.Join(t.TempDir(), "edges.txt")
+	for name, read := range map[string]func(p Place) error{
+		"as a stream": func(p Place) error {
+			f := expect.Must(p.Open())(t)
+			defer f.Close()
+			expect.OK(t, os.Truncate(path, left))
+			_, err := io.Copy(io.Discard, f)
+			return err
+		},
+		"whole, where it is not mapped": func(p Place) error {
+			r := expect.Must(p.Raw())(t)
+			defer r.Close()
+			r.file = nil
+			expect.OK(t, os.Truncate(path, left))
+			_, err := r.Whole(&Budget{Dir: t.TempDir()})
+			return err
+		},
+	} {
+		expect.OK(t, os.WriteFile(path, make([]byte, size), 0o600))
+		err := read(Local(path))
+		expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) &&
+			strings.Contains(err.Error(), "it ends at byte 600000 of 1048576"), "%s: %v", name, err)
+	}
+}

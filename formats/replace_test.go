@@ -187,6 +187,14 @@ var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 		})
 		return typedArrays(t)
 	},
+	"when the old one was copied to be set aside, and went": func(t *testing.T, dir string) graph.Arrays {
+		dieAt(t, dir, func(a, b string) error {
+			expect.OK(t, os.CopyFS(filepath.Join(a+transaction.WorkSuffix, "old"), os.DirFS(a)),
+				os.Remove(filepath.Join(a, "dataset.json")), os.Remove(filepath.Join(a, "graph", "indptr.arrow")))
+			return errors.New("killed")
+		})
+		return typedArrays(t)
+	},
 	"when the new one has the name": func(t *testing.T, dir string) graph.Arrays {
 		dieAt(t, dir, func(a, b string) error {
 			expect.OK(t, os.Rename(a, filepath.Join(a+transaction.WorkSuffix, "old")), os.Rename(b, a))

@@ -13,8 +13,8 @@
 // A complete directory is replaced by one that is written whole beside it. <name>.khop-new is the workspace: a
 // directory with a marker, whose lock keeps other writers away. The new directory is written to new/ there. When it is
 // on the disk, it and the old one exchange names in one step; the old one is then in the workspace, and goes with it.
-// Where the system cannot exchange, the old one is in old/ for a moment: a reader that finds nothing looks there
-// (Kind.Read), and the next writer puts it back.
+// Where the system cannot exchange, the old one is in old/ for a moment, by renaming or, in the lower layer of an
+// overlay, by copying: a reader that finds nothing complete looks there (Kind.Read), and the next writer puts it back.
 //
 // # Caveats
 //

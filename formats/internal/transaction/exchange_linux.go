@@ -17,7 +17,7 @@ func Exchange(a, b string) error {
 	switch err {
 	case 0:
 		return nil
-	case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM:
+	case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM, unix.EXDEV: // the last of an overlay's lower layer
 		return errors.ErrUnsupported
 	}
 	return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err}

@@ -37,13 +37,17 @@ func replaced(dir string, root *os.Root) bool {
 // openRoot opens the directory at dir, or the place where it is set aside while it is replaced.
 func (k *Kind) openRoot(dir string) (*os.Root, error) {
 	root, err := k.openDirectory(dir)
-	if !errors.Is(err, fs.ErrNotExist) {
+	if err == nil && exists(filepath.Join(dir, k.Manifest)) || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return root, err
 	}
-	if aside, e := k.openDirectory(filepath.Join(target(dir)+WorkSuffix, workOld)); e == nil {
-		return aside, nil
+	aside := filepath.Join(target(dir)+WorkSuffix, workOld)
+	if !exists(filepath.Join(aside, k.Manifest)) {
+		return root, err
 	}
-	return nil, err
+	if root != nil {
+		_ = root.Close()
+	}
+	return k.openDirectory(aside)
 }
 
 func (k *Kind) openDirectory(dir string) (*os.Root, error) {

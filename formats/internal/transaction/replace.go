@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 )
 
 // WorkSuffix is what the name of a directory's workspace ends in.
@@ -98,8 +100,9 @@ func (m *marker) tidy(dir string) error {
 	if exists(filepath.Join(m.dir, m.kind.Manifest)) { // a dataset of that name
 		return m.kind.foreignError(m.dir, m.kind.Manifest)
 	}
-	if _, err := m.root.Lstat(workOld + "/" + m.kind.Manifest); err == nil && !exists(dir) {
-		if err := os.Rename(filepath.Join(m.dir, workOld), dir); err != nil {
+	_, err := m.root.Lstat(workOld + "/" + m.kind.Manifest)
+	if err == nil && !exists(filepath.Join(dir, m.kind.Manifest)) {
+		if err := m.putBack(dir); err != nil {
 			return m.kind.Error(dir, "", err)
 		}
 	}
@@ -116,6 +119,25 @@ func (m *marker) tidy(dir string) error {
 		return err
 	}
 	return m.restart()
+}
+
+// putBack gives the dataset that was set aside its name again. Where it was copied for that, files of it may be left
+// there, which go first.
+func (m *marker) putBack(dir string) error {
+	var left []string
+	for _, name := range m.files {
+		if in, ok := strings.CutPrefix(name, workOld+"/"); ok {
+			left = append(left, in)
+		}
+	}
+	names := append(append([]string{"."}, dirsOf(left)...), left...) // the inner last
+	for _, name := range slices.Backward(names) {
+		err := os.Remove(filepath.Join(dir, filepath.FromSlash(name)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Rename(filepath.Join(m.dir, workOld), dir)
 }
 
 // settle waits until the disk has the names of the datasets within and beside the workspace as they are. Until then
@@ -144,7 +166,7 @@ func (k *Kind) leaveWork(dir string) error {
 func (t *Tx) takePlace() error {
 	k := t.mark.kind
 	fresh, aside := filepath.Join(t.mark.dir, workNew), filepath.Join(t.mark.dir, workOld)
-	forth := func() error { return trade(k.Exchange, t.Dir, fresh, aside) }
+	forth := func() error { return trade(k.Exchange, t.Dir, fresh, aside, k.Manifest) }
 	back := forth
 	if exists(t.Dir) {
 		_, old, err := k.replaceable(t.Dir)
@@ -174,14 +196,18 @@ func (t *Tx) takePlace() error {
 }
 
 // trade gives two directories each other's name. Where the system cannot do it in one step, three renames do it, and a
-// is at aside after the first one. On an error all is as it was.
-func trade(inOneStep func(a, b string) error, a, b, aside string) error {
+// is at aside after the first one; see carry for last. On an error all is as it was.
+func trade(inOneStep func(a, b string) error, a, b, aside, last string) error {
 	if err := inOneStep(a, b); !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	steps := [][2]string{{a, aside}, {b, a}, {aside, b}}
 	for i, s := range steps {
-		if err := os.Rename(s[0], s[1]); err != nil {
+		err := os.Rename(s[0], s[1])
+		if i == 0 && errors.Is(err, syscall.EXDEV) {
+			err = carry(a, aside, last)
+		}
+		if err != nil {
 			for _, done := range slices.Backward(steps[:i]) {
 				err = errors.Join(err, os.Rename(done[1], done[0]))
 			}
@@ -189,6 +215,61 @@ func trade(inOneStep func(a, b string) error, a, b, aside string) error {
 		}
 	}
 	return nil
+}
+
+// carry gives a directory another name by copying it: one of a lower layer of an overlay cannot be renamed. The file
+// last, without which it is not complete, is copied last and removed first, so that one of the two is complete at any
+// moment. On an error before that the copy is removed.
+func carry(from, to, last string) error {
+	if err := copyDirectory(from, to, last); err != nil {
+		return errors.Join(err, os.RemoveAll(to))
+	}
+	if last != "" {
+		root, err := os.OpenRoot(from)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(root.Remove(last), syncDir(root, "."), root.Close())
+		if err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(from)
+}
+
+// copyDirectory copies files and folders, the file last at the end, and waits until they are on the disk.
+func copyDirectory(from, to, last string) error {
+	dirs := []string{}
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		switch {
+		case err != nil || name == last:
+			return err
+		case d.IsDir():
+			dirs = append(dirs, name)
+			return os.Mkdir(filepath.Join(to, name), 0o777)
+		}
+		return copyFile(path, filepath.Join(to, name))
+	})
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range dirs {
+		err = cmp.Or(err, syncDir(root, name))
+	}
+	if err == nil && last != "" {
+		err = copyFile(filepath.Join(from, last), filepath.Join(to, last))
+		err = cmp.Or(err, syncDir(root, "."))
+	}
+	return cmp.Or(err, syncParent(to))
 }
 
 // Put gives a file or directory that is whole the name target. What is there exchanges names with it, and is then
@@ -200,7 +281,7 @@ func Put(fresh, target string) error {
 			return err
 		}
 	}
-	err := trade(Exchange, target, fresh, before)
+	err := trade(Exchange, target, fresh, before, "")
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.Rename(fresh, target); err != nil {
 			if e := os.Rename(before, target); !errors.Is(e, fs.ErrNotExist) {

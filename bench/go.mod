@@ -19,6 +19,7 @@ require (
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/wcharczuk/go-chart/v2 v2.1.2 // indirect
 	golang.org/x/image v0.18.0 // indirect
+	golang.org/x/text v0.28.0 // indirect
 	gorgonia.org/cu v0.9.6 // indirect
 )
 

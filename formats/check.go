@@ -58,7 +58,7 @@ func Check(ctx context.Context, dir string, opt CheckOptions) (*Report, error) {
 	err := directories.Read(dir, func(root *os.Root) error {
 		c.close()
 		c = &checker{}
-		m, err := readManifest(dir, root)
+		m, err := readManifest(dir, root, manifestName)
 		if err != nil {
 			return err
 		}

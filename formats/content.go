@@ -61,6 +61,9 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 		return nil, err
 	}
 	w.addSplits(c)
+	if err := c.checkNames(); err != nil {
+		return nil, fileError(w.dir, "rename it", err)
+	}
 	if err := c.check(); err != nil {
 		return nil, fileError(w.dir, "", fmt.Errorf("%w: %v", graph.ErrSchema, err))
 	}

@@ -48,22 +48,28 @@ type Dataset struct {
 func Open(dir string) (*Dataset, error) {
 	dir = filepath.Clean(dir)
 	var d *Dataset
-	err := directories.Read(dir, func(root *os.Root) error {
-		m, err := readManifest(dir, root)
-		if err != nil {
-			return err
-		}
-		d = &Dataset{dir: dir, manifest: m, strings: make(map[[2]string]*Strings)}
-		if err := d.opened(root); err != nil {
-			return err
-		}
-		if err := d.open(root); err != nil {
-			return errors.Join(err, d.Close())
-		}
-		return nil
+	err := directories.Read(dir, func(root *os.Root) (err error) {
+		d, err = openRoot(dir, root, manifestName)
+		return err
 	})
 	if err != nil {
 		return nil, withRemedy(dir, err)
+	}
+	return d, nil
+}
+
+// openRoot maps the dataset that root has open, by the manifest of that name.
+func openRoot(dir string, root *os.Root, manifest string) (*Dataset, error) {
+	m, err := readManifest(dir, root, manifest)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dataset{dir: dir, manifest: m, strings: make(map[[2]string]*Strings)}
+	if err := d.opened(root, manifest); err != nil {
+		return nil, err
+	}
+	if err := d.open(root); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }

@@ -43,7 +43,7 @@ func Extend(dir string, opt ExtendOptions) (*Writer, error) {
 func (w *Writer) keepAll(opt ExtendOptions) error {
 	var m *Manifest
 	err := directories.Read(w.dir, func(root *os.Root) (err error) {
-		m, err = readManifest(w.dir, root)
+		m, err = readManifest(w.dir, root, manifestName)
 		return err
 	})
 	if err != nil {

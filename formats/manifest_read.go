@@ -27,7 +27,6 @@ const (
 	maxDepth    = 16
 	maxObjects  = 1 << 18
 	maxValues   = 1 << 22
-	maxName     = 4096    // bytes of a type's or a column's name
 	maxCount    = 1 << 56 // nodes or edges
 )
 
@@ -41,10 +40,11 @@ type manifestJSON struct {
 	Content    json.RawMessage            `json:"content"`
 }
 
-// readManifest reads the manifest of the dataset at dir, which root has open, and checks it.
-func readManifest(dir string, root *os.Root) (*Manifest, error) {
-	path := filepath.Join(dir, manifestName)
-	f, err := openRegular(root, manifestName)
+// readManifest reads the manifest of the dataset at dir, which root has open, and checks it. name is manifestName, but
+// before it is complete.
+func readManifest(dir string, root *os.Root, name string) (*Manifest, error) {
+	path := filepath.Join(dir, name)
+	f, err := openRegular(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, incomplete(dir, root)
 	}
@@ -192,14 +192,13 @@ func (c *Content) check() error {
 	}
 	nodes, edges := int64(0), int64(0)
 	for _, n := range c.NodeTypes {
-		if n.Count < 0 || n.Count > maxCount || nodes > maxCount || len(n.Name) > maxName {
+		if n.Count < 0 || n.Count > maxCount || nodes > maxCount {
 			return corruptf("node type %.100q has %d nodes", n.Name, n.Count)
 		}
 		nodes += n.Count
 	}
 	for _, e := range c.EdgeTypes {
-		if e.Count < 0 || e.Count > maxCount || edges > maxCount || max(len(e.Source), len(e.Relation),
-			len(e.Target)) > maxName {
+		if e.Count < 0 || e.Count > maxCount || edges > maxCount {
 			return corruptf("edge type %.100q has %d edges", e.Relation, e.Count)
 		}
 		if e.Order != graph.BySource.String() && e.Order != graph.ByTime.String() {
@@ -207,13 +206,11 @@ func (c *Content) check() error {
 		}
 		edges += e.Count
 	}
-	for i := range c.Columns {
-		if len(c.Columns[i].Name) > maxName {
-			return corruptf("a column's name has %d bytes", len(c.Columns[i].Name))
-		}
-	}
 	s := c.schema()
 	if err := s.Init(); err != nil {
+		return corruptf("%v", err)
+	}
+	if err := c.checkNames(); err != nil {
 		return corruptf("%v", err)
 	}
 	return c.checkArrays(&s)
@@ -302,7 +299,7 @@ func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {
 		if sp.Task != taskNode && sp.Task != taskLink {
 			return fmt.Errorf("%w: splits of task %.100q", ErrVersion, sp.Task)
 		}
-		if seen[k] || sp.Index < 0 || sp.Name == "" || len(sp.Name) > maxName || len(sp.Sets) == 0 {
+		if seen[k] || sp.Index < 0 || len(sp.Sets) == 0 {
 			return corruptf("split %.100q %d: there twice, or empty", sp.Name, sp.Index)
 		}
 		seen[k] = true

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/graph"
 )
 
 // Names within a dataset's directory.
@@ -21,6 +23,30 @@ const (
 	nameType    = "type"
 	nameEdgeID  = "edge_id"
 )
+
+// checkNames checks the names that no schema has, and those of one owner with each other: of lists of strings, splits.
+func (c *Content) checkNames() error {
+	places := map[string]*graph.Names{}
+	add := func(place, what, name string) error {
+		if places[place] == nil {
+			places[place] = &graph.Names{}
+		}
+		return places[place].Add(what, name)
+	}
+	for i := range c.Columns {
+		if a := &c.Columns[i]; a.Owner != OwnerGraph {
+			if err := add(a.Owner, "column of "+a.Owner, a.Name); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range c.Splits {
+		if err := add("", "split", c.Splits[i].Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // taken are names that an edge column's file cannot have, because the structure's files have them or may one day.
 var taken = map[string]bool{nameIndptr: true, nameIndices: true, nameType: true, nameEdgeID: true, "by_source": true}

@@ -61,6 +61,42 @@ func TestAReplacementThatFailsLeavesTheOldDataset(t *testing.T) {
 	}
 }
 
+// A disk, or somebody else, damages what was written before it is committed.
+func TestWhatCannotBeOpenedIsNotCommitted(t *testing.T) {
+	damage := map[string]func(path string) error{
+		"a head":       func(path string) error { return overwrite(path, 100) },
+		"cut short":    func(path string) error { return os.Truncate(path, 200) },
+		"not there":    os.Remove,
+		"another file": func(path string) error { return errors.Join(os.Remove(path), os.Symlink("/", path)) },
+	}
+	for name, harm := range damage {
+		for _, old := range []bool{false, true} {
+			dir := filepath.Join(t.TempDir(), "data")
+			if old {
+				dir = write(t, typedArrays(t), WriterOptions{})
+			}
+			before := files(t, filepath.Dir(dir))
+			w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
+			g := newGraph(t, plainArrays(t))
+			expect.OK(t, w.writeArrays(context.Background(), g), harm(w.tx.Path(nodeColumnPath(0, "label"))))
+			err := w.Commit(*g.Schema())
+			expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), "label.arrow"), "%s: %v",
+				name, err)
+			expect.OK(t, w.Abort())
+			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+		}
+	}
+}
+
+func overwrite(path string, at int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{0xa5}, at)
+	return errors.Join(err, f.Close())
+}
+
 func TestTheOldDatasetIsThereUntilTheNewOneIsComplete(t *testing.T) {
 	bothWays(t, func(t *testing.T) {
 		dir := write(t, typedArrays(t), WriterOptions{})

@@ -113,16 +113,16 @@ func borders(m *Content) map[string]func() {
 		"edges, negative":  func() { m.EdgeTypes[3].Count = -1 },
 		"edges, of all":    func() { m.EdgeTypes[0].Count, m.EdgeTypes[1].Count = maxCount, maxCount },
 		"nodes, of all":    func() { m.NodeTypes[0].Count, m.NodeTypes[1].Count = maxCount, maxCount },
-		"type, long":       func() { m.NodeTypes[2].Name = long(maxName) },
-		"type, longer":     func() { m.NodeTypes[2].Name = long(maxName + 1) },
-		"relation, long":   func() { m.EdgeTypes[3].Relation = long(maxName) },
-		"relation, longer": func() { m.EdgeTypes[3].Relation = long(maxName + 1) },
-		"source, longer":   func() { m.EdgeTypes[3].Source = long(maxName + 1) },
-		"target, longer":   func() { m.EdgeTypes[3].Target = long(maxName + 1) },
-		"column, long":     func() { m.Columns[5].Name = long(maxName) },
-		"column, longer":   func() { m.Columns[5].Name = long(maxName + 1) },
-		"split, long":      func() { m.Splits[0].Name = long(maxName) },
-		"split, longer":    func() { m.Splits[0].Name = long(maxName + 1) },
+		"type, long":       func() { m.NodeTypes[2].Name = long(graph.MaxName) },
+		"type, longer":     func() { m.NodeTypes[2].Name = long(graph.MaxName + 1) },
+		"relation, long":   func() { m.EdgeTypes[3].Relation = long(graph.MaxName) },
+		"relation, longer": func() { m.EdgeTypes[3].Relation = long(graph.MaxName + 1) },
+		"source, longer":   func() { m.EdgeTypes[3].Source = long(graph.MaxName + 1) },
+		"target, longer":   func() { m.EdgeTypes[3].Target = long(graph.MaxName + 1) },
+		"column, long":     func() { m.Columns[5].Name = long(graph.MaxName) },
+		"column, longer":   func() { m.Columns[5].Name = long(graph.MaxName + 1) },
+		"split, long":      func() { m.Splits[0].Name = long(graph.MaxName) },
+		"split, longer":    func() { m.Splits[0].Name = long(graph.MaxName + 1) },
 		"split, unnamed":   func() { m.Splits[0].Name = "" },
 		"split, negative":  func() { m.Splits[0].Index = -1 },
 		"order":            func() { m.EdgeTypes[1].Order = "degree" },
@@ -259,7 +259,7 @@ func TestWhatIsWrittenWrongIsNamed(t *testing.T) {
 		"column, dtype":         first(w.EdgeColumn(col("x", unified.Invalid), 1)),
 		"column, zero":          first(w.EdgeColumn(col("a\x00b", unified.Int8), 1)),
 		"column, unnamed":       first(w.EdgeColumn(col("", unified.Int8), 1)),
-		"column, long":          first(w.EdgeColumn(col(strings.Repeat("x", maxName+1), unified.Int8), 1)),
+		"column, long":          first(w.EdgeColumn(col(strings.Repeat("x", graph.MaxName+1), unified.Int8), 1)),
 		"column, twice": cmp.Or(first(w.EdgeColumn(col("y", unified.Int8), 0)), first(w.EdgeColumn(col("y",
 			unified.Int8), 0))),
 		"strings, one more": strings1.Write("b"),
@@ -284,7 +284,7 @@ func TestTheLongestNameIsTaken(t *testing.T) {
 	w, err := Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{})
 	expect.OK(t, err)
 	defer func() { expect.OK(t, w.Abort()) }()
-	_, err = w.EdgeColumn(graph.Column{Name: strings.Repeat("x", maxName), DType: unified.Int8}, 1)
+	_, err = w.EdgeColumn(graph.Column{Name: strings.Repeat("x", graph.MaxName), DType: unified.Int8}, 1)
 	expect.OK(t, err)
 	_, err = w.Split("x", 0, 0, unified.Int64, 0)
 	expect.OK(t, err)

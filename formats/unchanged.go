@@ -24,12 +24,12 @@ type openedFile struct {
 }
 
 // opened notes the dataset's directory and manifest as they are now.
-func (d *Dataset) opened(root *os.Root) (err error) {
+func (d *Dataset) opened(root *os.Root, manifest string) (err error) {
 	if d.directory, err = root.Stat("."); err != nil {
 		return fileError(d.dir, "", err)
 	}
-	path := filepath.Join(d.dir, manifestName)
-	st, err := root.Stat(manifestName)
+	path := filepath.Join(d.dir, manifest)
+	st, err := root.Stat(manifest)
 	if err != nil {
 		return fileError(path, "", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/dustin/go-humanize"
@@ -40,6 +39,7 @@ var directories = transaction.Kind{
 	Manifest: manifestName,
 	Makes:    func(name string) bool { return checkPath(name) == nil },
 	Inspect:  inspect,
+	Verify:   verify,
 	Error:    func(path, remedy string, err error) error { return fileError(path, remedy, err) },
 	Exchange: transaction.Exchange,
 	Link:     os.Link,
@@ -47,7 +47,7 @@ var directories = transaction.Kind{
 
 // inspect reads the manifest of the dataset at dir, which root has open.
 func inspect(dir string, root *os.Root) (generation int64, files []string, err error) {
-	m, err := readManifest(dir, root)
+	m, err := readManifest(dir, root, manifestName)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -55,6 +55,16 @@ func inspect(dir string, root *os.Root) (generation int64, files []string, err e
 		files = append(files, f.part.Path)
 	}
 	return m.Generation, files, nil
+}
+
+// verify opens the dataset that root has open, and whose manifest has not got its name yet.
+func verify(dir string, root *os.Root, manifest string) error {
+	d, err := openRoot(dir, root, manifest)
+	if err != nil {
+		return fileError(dir, "nothing was replaced; write it again, to another disk if this one is damaged",
+			fmt.Errorf("what was written cannot be opened: %w", err))
+	}
+	return d.Close()
 }
 
 // passCache says which arrays pass the page cache by. Tests change it.
@@ -224,8 +234,10 @@ func (w *Writer) add(a *written, name string, rows int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a.path = w.tx.Path(name)
-	if a.typ.Name == "" || strings.ContainsRune(a.typ.Name, 0) || len(a.typ.Name) > maxName || rows < 0 ||
-		rows > maxCount {
+	if err := graph.CheckName("column or split", a.typ.Name); err != nil {
+		return fileError(w.dir, "rename it", err)
+	}
+	if rows < 0 || rows > maxCount {
 		return fileError(a.path, "", fmt.Errorf("%w: column %.100q with %d rows", graph.ErrSchema, a.typ.Name, rows))
 	}
 	if w.tx.Has(name) {
@@ -252,9 +264,9 @@ func (w *Writer) Abort() error {
 }
 
 // Commit makes what was written a dataset: it checks that the arrays are those that the schema describes and are whole,
-// waits until all is on the disk, and renames the manifest into place. Where it replaces a dataset, the new one then
-// takes the place of the old one, which is removed. The schema's counts must be set; its columns are listed in its
-// order. On an error nothing is committed, and the caller calls Abort.
+// waits until all is on the disk, opens it as Open does, and renames the manifest into place. Where it replaces a
+// dataset, the new one then takes the place of the old one, which is removed. The schema's counts must be set; its
+// columns are listed in its order. On an error nothing is committed, and the caller calls Abort.
 func (w *Writer) Commit(s graph.Schema) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

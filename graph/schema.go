@@ -74,8 +74,8 @@ type Schema struct {
 	EdgeColumns []Column
 }
 
-// Init checks the schema and sets the keys and indices of the types. Names must be unique, not empty, and free of zero
-// bytes, ':' , ';' , '=' and ','; counts must not be negative. ErrSchema otherwise.
+// Init checks the schema and sets the keys and indices of the types. Names must be unique, and what Names takes; counts
+// must not be negative. ErrSchema otherwise.
 func (s *Schema) Init() error {
 	if len(s.Nodes) == 0 || len(s.Edges) == 0 {
 		return fmt.Errorf("%w: there must be at least one node type and one edge type", ErrSchema)
@@ -83,10 +83,10 @@ func (s *Schema) Init() error {
 	if len(s.Edges) > MaxEdgeTypes {
 		return fmt.Errorf("%w: %d edge types, at most %d are possible", ErrSchema, len(s.Edges), MaxEdgeTypes)
 	}
-	index := make(map[string]int, len(s.Nodes))
+	index, names := make(map[string]int, len(s.Nodes)), Names{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if err := checkName("node type", n.Name); err != nil {
+		if err := names.Add("node type", n.Name); err != nil {
 			return err
 		}
 		if _, twice := index[n.Name]; twice || n.Count < 0 {
@@ -105,8 +105,11 @@ func (s *Schema) Init() error {
 			n.Key = k
 		}
 	}
-	seen := make(map[string]bool, len(s.Edges))
+	seen, relations := make(map[string]bool, len(s.Edges)), Names{}
 	for i := range s.Edges {
+		if err := relations.Add("relation", s.Edges[i].Relation); err != nil {
+			return err
+		}
 		if err := s.initEdge(&s.Edges[i], index, seen); err != nil {
 			return err
 		}
@@ -115,16 +118,14 @@ func (s *Schema) Init() error {
 }
 
 func (s *Schema) initEdge(e *EdgeType, index map[string]int, seen map[string]bool) error {
-	if err := checkName("relation", e.Relation); err != nil {
-		return err
-	}
 	src, okSrc := index[e.Source]
 	dst, okDst := index[e.Target]
 	if !okSrc || !okDst {
-		return fmt.Errorf("%w: edge type %v names a node type that does not exist", ErrSchema, e)
+		return fmt.Errorf("%w: edge type %.300v names a node type that does not exist", ErrSchema, e)
 	}
 	if seen[e.String()] || e.Count < 0 || e.Order > ByTime {
-		return fmt.Errorf("%w: edge type %v: there twice, count %d negative, or order unknown", ErrSchema, e, e.Count)
+		return fmt.Errorf("%w: edge type %.300v: there twice, count %d negative, or order unknown", ErrSchema, e,
+			e.Count)
 	}
 	seen[e.String()] = true
 	e.Src, e.Dst, e.Key = src, dst, 0
@@ -138,18 +139,10 @@ func (s *Schema) initEdge(e *EdgeType, index map[string]int, seen map[string]boo
 	return nil
 }
 
-func checkName(what, name string) error {
-	if name == "" || strings.ContainsAny(name, "\x00:;=,\n") {
-		return fmt.Errorf("%w: %s %q: a name must not be empty or contain any of : ; = , or a zero byte", ErrSchema,
-			what, name)
-	}
-	return nil
-}
-
 func checkColumns(owner string, cols []Column) error {
-	seen := make(map[string]bool, len(cols))
+	seen, names := make(map[string]bool, len(cols)), Names{}
 	for _, c := range cols {
-		if err := checkName("column of "+owner, c.Name); err != nil {
+		if err := names.Add("column of "+owner, c.Name); err != nil {
 			return err
 		}
 		if seen[c.Name] || c.DType.Size() == 0 || len(c.Shape) >= unified.MaxRank {

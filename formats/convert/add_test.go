@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -32,6 +33,25 @@ func counted8(n int, first uint8) []uint8 {
 		v[i] = first + uint8(i)
 	}
 	return v
+}
+
+func TestANameThatIsNotTextIsRefusedBeforeAnythingIsReplaced(t *testing.T) {
+	data := adding(t)
+	id := func() [16]byte {
+		ds := expect.Must(formats.Open(data))(t)
+		defer ds.Close()
+		return ds.ID()
+	}
+	before := id()
+	for _, name := range []string{"s\xf1", "a\x1b[2J", "a\u202e", "a;b"} {
+		for _, a := range []Addition{{Split, name, "author", numpy(t, expect.NPY([]int64{1}))},
+			{NodeColumn, name, "author", numpy(t, expect.NPY(counted8(30, 1)))},
+			{EdgeColumn, name, "", numpy(t, expect.NPY(counted8(140, 1)))}} {
+			_, err := Add(context.Background(), data, []Addition{a}, AddOptions{Force: true})
+			expect.That(t, errors.Is(err, graph.ErrSchema), "%q: %v", name, err)
+			expect.That(t, id() == before, "the dataset is another one")
+		}
+	}
 }
 
 func TestArraysAreAddedAsTheyAre(t *testing.T) {

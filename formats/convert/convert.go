@@ -85,6 +85,8 @@ type Options struct {
 	// Columns name the fields of an edge list, see edgelist.Options.
 	Columns []string `value:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs     string   `choices:"auto,numbers,names" default:"auto" help:"Ids of an edge list:"`
+	// Encoding is that of the source's texts.
+	Encoding string `choices:"latin-1,windows-1252,utf-16" empty:"utf-8" default:"utf-8" help:"Encoding of texts:"`
 	// FeatureDType is what rows of floating-point numbers a node are stored as; Int8 has a scale a row in a column of
 	// its own, "feature_scale" for "feature".
 	FeatureDType unified.DType `choices:"float16,bfloat16,int8" empty:"as-is" default:"as-is" help:"..."`
@@ -213,6 +215,7 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 	c.tree = t
 	defer func() {
 		if err != nil { // that is then why
+			err = t.ExplainText(err)
 			if changed := c.unchanged(); changed != nil {
 				err = changed
 			}
@@ -233,6 +236,7 @@ func (c *conversion) open() (*source.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.SetEncoding(c.opt.Encoding)
 	archives := t.Archives()
 	_, _, err = recognise(t, c.opt.From)
 	if several := new(severalError); err == nil || errors.As(err, &several) || len(archives) != 1 {
@@ -241,7 +245,10 @@ func (c *conversion) open() (*source.Tree, error) {
 	if err := t.Close(); err != nil {
 		return nil, err
 	}
-	return source.OpenTree(archives[0], &c.budget)
+	if t, err = source.OpenTree(archives[0], &c.budget); err == nil {
+		t.SetEncoding(c.opt.Encoding)
+	}
+	return t, err
 }
 
 // read recognises the source and reads it, with the tables beside it.

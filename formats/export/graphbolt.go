@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
@@ -54,7 +55,7 @@ func (j *job) boltArrays() (list []named, err error) {
 	for _, k := range j.ds.LinkSplits() {
 		j.note("links %q are left out: GraphBolt's tasks of links differ", k.Name)
 	}
-	return list, nil
+	return list, unequal(list)
 }
 
 // labelsOf are the labels of seeds.
@@ -88,10 +89,19 @@ func (j *job) labelsOf(set graph.SeedSet, labels unified.Tensor) *output {
 	}}
 }
 
-func (j *job) boltEdges(t int) string { return "edges/" + safe(j.s.Edges[t].String()) }
+func (j *job) boltEdges(t int) string { return "edges/" + safeType(j.s.Edges[t].String()) }
 
 func boltColumn(domain, owner, name string) string {
-	return "data/" + domain + "_" + safe(owner) + "_" + safe(name) + ".npy"
+	return "data/" + domain + "_" + safeType(owner) + "_" + safe(name) + ".npy"
+}
+
+// safeType is safe of a node type, or of the names of an edge type.
+func safeType(owner string) string {
+	names := strings.Split(owner, ":")
+	for i := range names {
+		names[i] = safe(names[i])
+	}
+	return strings.Join(names, "_")
 }
 
 func boltSet(s graph.Split, nodeType string) string {

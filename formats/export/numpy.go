@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -76,11 +79,11 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		if !typed {
 			return ""
 		}
-		return in + safe(name) + "/"
+		return in + name + "/"
 	}
 	ofEdge := func(t int) string {
 		e := j.s.Edges[t]
-		return folder(by.edges, e.Source+"__"+e.Relation+"__"+e.Target)
+		return folder(by.edges, safe(e.Source)+"__"+safe(e.Relation)+"__"+safe(e.Target))
 	}
 	for t := range j.s.Edges {
 		in := ofEdge(t)
@@ -91,7 +94,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		}
 	}
 	for t, n := range j.s.Nodes {
-		in := folder(by.nodes, n.Name)
+		in := folder(by.nodes, safe(n.Name))
 		count := n.Count
 		add(in, "num_nodes", &output{"<i8", nil, func(w io.Writer) error {
 			out := &words{w: w}
@@ -108,7 +111,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 	}
 	for _, s := range j.g.Splits() {
 		for _, set := range s.Seeds.Sets {
-			add(folder(by.nodes, j.s.Nodes[set.Type].Name), splitName(s.Name, s.Index, ""), nil)
+			add(folder(by.nodes, safe(j.s.Nodes[set.Type].Name)), splitName(s.Name, s.Index, ""), nil)
 			last := &list[len(list)-1]
 			if mask := j.mask(set); by.masks && mask != nil {
 				last.name, last.output = last.name+"_mask", mask
@@ -127,7 +130,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 			}
 		}
 	}
-	return list, nil
+	return list, unequal(list)
 }
 
 // addNames adds the strings of a node type.
@@ -178,14 +181,38 @@ func (n *naming) ofEdges(c graph.Column) string {
 	return n.edge + safe(c.Name)
 }
 
-// safe makes a name one that is a file's everywhere.
+// maxStem is the most bytes of a name that become part of a file's: several together are a file name everywhere.
+const maxStem = 64
+
+// safe makes a name one that is part of a file's name everywhere: the name itself, where it is. Else it ends in a hash,
+// so that different names have different files.
 func safe(name string) string {
-	return strings.Map(func(r rune) rune {
+	s := strings.Map(func(r rune) rune {
 		if r < ' ' || strings.ContainsRune(`/\:*?"<>|`, r) {
 			return '_'
 		}
 		return r
 	}, name)
+	if len(s) > maxStem {
+		s = strings.ToValidUTF8(s[:maxStem], "")
+	}
+	if s != name || s == "." || s == ".." {
+		s += fmt.Sprintf("-%08x", uint32(xxh3.HashString(name)))
+	}
+	return s
+}
+
+// unequal refuses arrays that would have the same name.
+func unequal(list []named) error {
+	seen := make(map[string]bool, len(list))
+	for _, a := range list {
+		if seen[a.name] {
+			return fmt.Errorf("%w: two arrays would both be %q: rename one of them, or export to parquet",
+				formats.ErrExist, a.name)
+		}
+		seen[a.name] = true
+	}
+	return nil
 }
 
 // mask returns seeds as a boolean a node; nil where that would lose their order, or repeats.

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow/go/v15/parquet/file"
 	"github.com/apache/arrow/go/v15/parquet/schema"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -28,7 +29,7 @@ func tables(j *job) error {
 	}
 	m.WriteString("edges:\n")
 	for t, e := range j.s.Edges {
-		name := "edges_" + safe(e.Source+"__"+e.Relation+"__"+e.Target) + ".parquet"
+		name := "edges_" + safe(e.Source) + "__" + safe(e.Relation) + "__" + safe(e.Target) + ".parquet"
 		if err := j.file(name, func(w io.Writer) error { return j.edgeTable(w, t) }); err != nil {
 			return err
 		}
@@ -83,7 +84,13 @@ type table struct {
 func newTable(w io.Writer, fields []field) (*table, error) {
 	var nodes schema.FieldList
 	rowBytes := int64(0)
+	names := make(map[string]bool, len(fields))
 	for _, f := range fields {
+		if names[f.Name] {
+			return nil, fmt.Errorf("%w: two columns of a table would both be %q: rename one of them", formats.ErrExist,
+				f.Name)
+		}
+		names[f.Name] = true
 		n, err := f.node()
 		if err != nil {
 			return nil, err

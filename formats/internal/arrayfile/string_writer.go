@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/graph"
 )
 
 // StringWriter takes a list of strings, in order, in constant memory. One goroutine at a time.
@@ -41,9 +43,13 @@ func (s *StringWriter) Write(v string) error {
 	if s.err != nil {
 		return s.err
 	}
-	if s.n == s.l.Rows || !utf8.ValidString(v) {
+	switch {
+	case s.n == s.l.Rows:
 		s.err = s.f.s.Misuse(s.f.path, s.l.Name, s.n,
-			fmt.Errorf("one string more than the %s declared, or not UTF-8", humanize.Comma(s.l.Rows)))
+			fmt.Errorf("one string more than the %s declared", humanize.Comma(s.l.Rows)))
+		return s.err
+	case !utf8.ValidString(v):
+		s.err = s.f.s.Misuse(s.f.path, s.l.Name, s.n, fmt.Errorf("the string is %w: %.40q", graph.ErrText, v))
 		return s.err
 	}
 	s.n++

@@ -90,9 +90,9 @@ func (d *Describer) other(ctx context.Context, name string, h *array.Header) (bo
 	}
 	switch d.of {
 	case ofNode:
-		node, edge = cmp.Or(node, low), ""
+		node, edge = cmp.Or(node, ownName(name, "")), ""
 	case ofEdge:
-		node, edge = "", cmp.Or(edge, node, low)
+		node, edge = "", cmp.Or(edge, node, ownName(name, ""))
 	}
 	switch {
 	case node != "" && rows == nodes:
@@ -101,9 +101,9 @@ func (d *Describer) other(ctx context.Context, name string, h *array.Header) (bo
 	case node != "" || edge != "":
 		return false, d.fail(name, -1, "is %v, but there are %s", h, d.rows())
 	case rows == nodes && (rows != edges || strings.HasPrefix(low, "node")):
-		node = strings.TrimPrefix(low, "node_")
+		node = ownName(name, "node_")
 	case rows == edges && (rows != nodes || strings.HasPrefix(low, "edge")):
-		edge = strings.TrimPrefix(low, "edge_")
+		edge = ownName(name, "edge_")
 	default:
 		return false, nil
 	}
@@ -111,6 +111,19 @@ func (d *Describer) other(ctx context.Context, name string, h *array.Header) (bo
 		return d.nodeColumn(node, name, h)
 	}
 	return d.edgeColumn(edge, name, h)
+}
+
+// ownName is the name of a column that is none of those that are known: the array's, without a prefix, or that of a
+// role.
+func ownName(name, prefix string) string {
+	low := strings.ToLower(name)
+	if strings.HasPrefix(low, prefix) && len(low) == len(name) {
+		name = name[len(prefix):]
+	}
+	if role := graph.RoleOf(strings.ToLower(name)); role != graph.NoRole {
+		return role.String()
+	}
+	return name
 }
 
 func (d *Describer) nodeColumn(column, name string, h *array.Header) (bool, error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -212,19 +213,8 @@ func isNumber(f []byte) bool {
 	return err == nil
 }
 
-// columnName makes a header's word a name that a schema takes; "" for none.
-func columnName(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if strings.ContainsRune(":;=,\n\x00", r) {
-			return '_'
-		}
-		return r
-	}, strings.TrimSpace(s))
-	if len(s) > 200 {
-		return ""
-	}
-	return s
-}
+// columnName makes a header's word a name; "" for none.
+func columnName(s string) string { return graph.CleanName(strings.TrimSpace(s)) }
 
 func uniqueName(columns []columnSpec, name string) string {
 	for slices.ContainsFunc(columns, func(c columnSpec) bool { return c.name == name }) {

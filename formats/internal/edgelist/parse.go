@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
 )
 
 // parser parses pieces of a text whose layout is known. Each worker has one.
@@ -148,7 +149,7 @@ func checkName(f []byte) error {
 	case len(f) == 0:
 		return badf("", "an id is empty")
 	case !utf8.Valid(f):
-		return badf("convert the file to UTF-8 first", "id %w: %q", source.ErrText, clip(f))
+		return badf("convert the file to UTF-8 first", "id %w: %q", graph.ErrText, clip(f))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -17,9 +18,6 @@ type Names struct {
 	slots []slot // none, or a power of two, at most half full
 	Texts
 }
-
-// ErrText is returned for a name that is not text.
-var ErrText = errors.New("not UTF-8")
 
 type slot struct {
 	tag    uint32 // of the hash, so that most other names are passed without looking at them
@@ -38,7 +36,7 @@ func (n *Names) Close() error {
 	return n.Texts.Close()
 }
 
-// Number returns the number of a name, a new one for a new name. The bytes are copied. Errors are ErrText,
+// Number returns the number of a name, a new one for a new name. The bytes are copied. Errors are graph.ErrText,
 // pinned.ErrLimit, formats.ErrSpace.
 func (n *Names) Number(name []byte) (int64, error) {
 	if 2*n.Len() >= int64(len(n.slots)) {
@@ -55,7 +53,7 @@ func (n *Names) Number(name []byte) (int64, error) {
 		}
 	}
 	if !utf8.Valid(name) {
-		return 0, fmt.Errorf("%w: %q", ErrText, name[:min(len(name), 80)])
+		return 0, fmt.Errorf("%w: %q", graph.ErrText, name[:min(len(name), 80)])
 	}
 	if n.Len() == 1<<32-2 {
 		return 0, errors.New("there are 2^32 different names, which is more than can be numbered")

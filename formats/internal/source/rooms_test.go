@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -55,7 +56,8 @@ func TestNamesAreNumberedAsTheyAppear(t *testing.T) {
 	if err := list.Each(func(string) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}
-	if v, err := n.Number([]byte("a\xff")); !errors.Is(err, ErrText) || v != 0 || err.Error() != `not UTF-8: "a\xff"` {
+	if v, err := n.Number([]byte("a\xff")); !errors.Is(err, graph.ErrText) || v != 0 ||
+		err.Error() != `not UTF-8: "a\xff"` {
 		t.Errorf("%d, %v", v, err)
 	}
 	long := "\xff" + strings.Repeat("x", 100)

@@ -4,7 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+
+	"golang.org/x/text/transform"
+
+	"github.com/khop-gnn/khop/graph"
 )
 
 // OpenText opens a file as Open does and makes its text plain: a line ends in LF or CR LF, since a CR alone is read as
@@ -12,16 +17,21 @@ import (
 // on, with its line: it would be part of a name or a number that nobody sees.
 func OpenText(path string) (*File, error) { return Local(path).OpenText() }
 
-// plain makes the text plain. It closes the file where that cannot be.
-func (f *File) plain() error {
+// plain makes the text plain, which is in an encoding that Tree.SetEncoding takes. It closes the file where that cannot
+// be.
+func (f *File) plain(encoding string) error {
 	b, ok := f.Reader.(*bufio.Reader)
 	if !ok {
 		b = bufio.NewReaderSize(f.Reader, 1<<16)
 	}
 	head, _ := b.Peek(4)
+	if d := decoderOf(encoding, head); d != nil {
+		b = bufio.NewReaderSize(transform.NewReader(b, d), 1<<16)
+		head, _ = b.Peek(len(mark))
+	}
 	if Wide(head) {
 		return errors.Join(Error(f.Path, "", -1, "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8",
-			errors.New("is text in UTF-16 or UTF-32")), f.Close())
+			fmt.Errorf("is text in UTF-16 or UTF-32, %w", graph.ErrText)), f.Close())
 	}
 	if bytes.HasPrefix(head, []byte(mark)) {
 		_, _ = b.Discard(len(mark))
@@ -33,8 +43,18 @@ func (f *File) plain() error {
 // mark is the byte order mark in UTF-8.
 const mark = "\xef\xbb\xbf"
 
-// Wide reports whether a file's first bytes are the byte order mark of UTF-16 or UTF-32.
+// Wide reports whether a file's first bytes are the byte order mark of UTF-16 or UTF-32, or two signs of ASCII in
+// UTF-16.
 func Wide(head []byte) bool {
+	if len(head) >= 4 && (head[0] == 0) != (head[1] == 0) {
+		zero := 0
+		if head[1] == 0 {
+			zero = 1
+		}
+		if head[zero+2] == 0 && printable(head[1-zero]) && printable(head[3-zero]) {
+			return true
+		}
+	}
 	for _, m := range []string{"\xff\xfe", "\xfe\xff", "\x00\x00\xfe\xff"} {
 		if bytes.HasPrefix(head, []byte(m)) {
 			return true
@@ -42,6 +62,8 @@ func Wide(head []byte) bool {
 	}
 	return false
 }
+
+func printable(b byte) bool { return b >= ' ' && b < 0x7f || b == '\t' || b == '\n' || b == '\r' }
 
 // text reads plain text of any text.
 type text struct {

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/text/transform"
+
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
@@ -22,15 +24,16 @@ import (
 type Tree struct {
 	Path string // as the user named it
 
-	budget *Budget
-	dir    string // of files on the disk
-	single bool   // one file was named
-	names  []string
-	heads  map[string][]byte
-	opened map[string]fs.FileInfo // files on the disk, as they were when they were first opened
-	spool  *Spool                 // of an archive: its members, one behind the other
-	spans  map[string][2]int64    // where in spool each lies
-	buf    []byte                 // for copying members
+	budget   *Budget
+	encoding string // of texts; "": UTF-8
+	dir      string // of files on the disk
+	single   bool   // one file was named
+	names    []string
+	heads    map[string][]byte
+	opened   map[string]fs.FileInfo // files on the disk, as they were when they were first opened
+	spool    *Spool                 // of an archive: its members, one behind the other
+	spans    map[string][2]int64    // where in spool each lies
+	buf      []byte                 // for copying members
 }
 
 // The limits of a tree: what an archive or a folder may hold.
@@ -369,20 +372,29 @@ func (p Place) Open() (*File, error) {
 }
 
 // OpenText opens a file as the function OpenText does.
-func (p Place) OpenText() (*File, error) {
+func (p Place) OpenText() (*File, error) { return p.openText(p.Tree.encoding) }
+
+func (p Place) openText(encoding string) (*File, error) {
 	f, err := p.Open()
 	if err != nil {
 		return nil, err
 	}
-	return f, f.plain()
+	return f, f.plain(encoding)
 }
 
 // maxSettings is the most bytes of a text that Parse reads.
 const maxSettings = 1 << 20
 
-// Parse has a function take a short text: settings. Errors, of the function too, name the file, with a remedy.
+// Parse has a function take a short text: settings, which may be in UTF-8 whatever the others are in. Errors, of the
+// function too, name the file, with a remedy.
 func (p Place) Parse(remedy string, take func(text []byte) error) error {
-	f, err := p.OpenText()
+	encoding := p.Tree.encoding
+	if encoding != "" {
+		if at, _ := p.notText(); at < 0 {
+			encoding = ""
+		}
+	}
+	f, err := p.openText(encoding)
 	if err != nil {
 		return err
 	}
@@ -400,8 +412,20 @@ func (p Place) Parse(remedy string, take func(text []byte) error) error {
 	return nil
 }
 
-// Head returns the first bytes of a file as they are when decompressed.
+// Head returns the first bytes of a file as they are when decompressed, in one byte a sign where they are ASCII.
 func (p Place) Head() ([]byte, error) {
+	h, err := p.head()
+	for end := len(h) &^ 1; end >= len(h)-3 && end > 0 && Wide(h); end -= 2 { // the last sign may be cut in two
+		if d := decoderOf(p.Tree.encoding, h); d != nil {
+			if text, _, e := transform.Bytes(d, h[:end]); e == nil {
+				return text, err
+			}
+		}
+	}
+	return h, err
+}
+
+func (p Place) head() ([]byte, error) {
 	if h, ok := p.Tree.heads[p.Name]; ok {
 		return h, nil
 	}

@@ -11,8 +11,10 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -65,6 +67,10 @@ func (f *csvFile) each(ctx context.Context, take func(line int64, cells []string
 		if header {
 			if header = false; f.list == nil {
 				for _, name := range cells {
+					if !utf8.ValidString(name) {
+						return source.Error(f.at.Path(), "", int64(line), "",
+							fmt.Errorf("the name %q is %w", name, graph.ErrText))
+					}
 					f.list = append(f.list, field{name: strings.TrimSpace(strings.Clone(name)), width: 1})
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
@@ -497,8 +498,11 @@ func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
 func (t *table) strings(ctx context.Context, name string, at int) source.Strings {
 	return source.Strings{Name: name, Rows: t.count, Each: func(yield func(string) error) error {
 		return t.scan(ctx, []int{at}, func(b *batch) error {
-			for _, s := range b.columns[0].texts {
-				if err := yield(strings.ToValidUTF8(string(s), "\uFFFD")); err != nil {
+			for i, s := range b.columns[0].texts {
+				if !utf8.Valid(s) {
+					return source.Error(b.path, name, b.at(i), "", fmt.Errorf("%.40q is %w", s, graph.ErrText))
+				}
+				if err := yield(string(s)); err != nil {
 					return err
 				}
 			}

@@ -24,6 +24,8 @@ type Kind struct {
 	Makes    func(name string) bool // whether such a directory may have a file of this name, with slashes
 	// Inspect reads the manifest of the directory that root has open: its generation, and all files that it names.
 	Inspect func(dir string, root *os.Root) (generation int64, files []string, err error)
+	// Verify opens the directory that root has open as a reader does, by the manifest of that name.
+	Verify func(dir string, root *os.Root, manifest string) error
 	// Error says where something is wrong, and what to do about it.
 	Error func(path, remedy string, err error) error
 	// Exchange and Link are those of this package and os, but in tests of systems that have none.

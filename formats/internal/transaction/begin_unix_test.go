@@ -21,6 +21,7 @@ var plain = &Kind{
 	Manifest: "whole",
 	Makes:    func(name string) bool { return strings.HasSuffix(name, ".arrow") && !strings.Contains(name, "..") },
 	Inspect:  func(string, *os.Root) (int64, []string, error) { return 1, nil, nil },
+	Verify:   func(string, *os.Root, string) error { return nil },
 	Error: func(path, remedy string, err error) error {
 		if remedy != "" {
 			remedy = "; " + remedy

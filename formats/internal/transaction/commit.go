@@ -123,9 +123,9 @@ func (t *Tx) remove() error {
 	return t.mark.undo()
 }
 
-// Commit writes the manifest, by which the directory is complete, and waits until all is on the disk. Where the new
-// directory replaces another one, it then takes its place, and the old one is removed. On an error nothing is
-// committed, and the caller calls Abort.
+// Commit writes the manifest, waits until all is on the disk, and opens the directory as a reader does. Only then does
+// the manifest get its name, by which the directory is complete. Where the new directory replaces another one, it then
+// takes its place, and the old one is removed. On an error nothing is committed, and the caller calls Abort.
 func (t *Tx) Commit(manifest []byte) error {
 	if t.done {
 		return t.mark.kind.Error(t.Dir, "", errEnded)
@@ -149,7 +149,7 @@ func (t *Tx) Commit(manifest []byte) error {
 	return nil
 }
 
-// publish writes the manifest under another name, makes everything durable, and renames it.
+// publish writes the manifest under another name, makes everything durable, opens it, and renames the manifest.
 func (t *Tx) publish(text []byte) error {
 	k, root := t.mark.kind, t.mark.root
 	if t.in != "" { // in a workspace every file is named; elsewhere the manifest says that the directory is complete
@@ -170,6 +170,10 @@ func (t *Tx) publish(text []byte) error {
 	if t.mark.madeDirectory() {
 		err = cmp.Or(err, syncParent(t.mark.dir))
 	}
+	if err != nil {
+		return k.WriteError(t.Path(k.Manifest), err, int64(len(text)))
+	}
+	err = t.verify()
 	if err == nil {
 		err = os.Rename(t.Path(k.temporary()), t.Path(k.Manifest))
 	}
@@ -178,6 +182,15 @@ func (t *Tx) publish(text []byte) error {
 		return k.WriteError(t.Path(k.Manifest), err, int64(len(text)))
 	}
 	return nil
+}
+
+// verify sees that what was written can be opened, before anything stands for it.
+func (t *Tx) verify() error {
+	root, err := t.mark.root.OpenRoot(filepath.Join(".", filepath.FromSlash(t.in)))
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.mark.kind.Verify(t.Path(""), root, t.mark.kind.temporary()), root.Close())
 }
 
 // syncParent makes the name of a directory durable, where this user may read the directory that holds it.

@@ -201,15 +201,9 @@ func (d *reader) finish() error {
 	return nil
 }
 
-// typeName makes a relation a name that a schema takes.
+// typeName makes a relation a name.
 func typeName(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if strings.ContainsRune(":;=,\n\x00", r) {
-			return '_'
-		}
-		return r
-	}, s)
-	if len(s) > 200 {
+	if s = graph.CleanName(s); len(s) > 200 {
 		s = strings.ToValidUTF8(s[:200], "")
 	}
 	return s

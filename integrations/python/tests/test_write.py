@@ -159,3 +159,48 @@ def test_what_makes_no_graph_is_refused(data, error, says, program, tmp_path):
         khop.write(tmp_path / "a.khop", EDGES, dedupe="nosuch")
     with pytest.raises(khop.WriteError, match="No such file"):
         khop.write(tmp_path / "nowhere" / "d.khop", EDGES)
+
+
+def drawn_name(rng):
+    """A name as users, sources and attackers have them."""
+    kinds = (
+        lambda: "".join(chr(c) for c in rng.integers(1, 0x110000, rng.integers(1, 9)) if not 0xD800 <= c < 0xE000),
+        lambda: str(rng.choice(["año", "an\u0303o", "\u212b", "\uac00", "\u1100\u1161", "ﬁ"])),
+        lambda: str(rng.choice(["\u212a", "a\u200bb", "аbс", "e\u0301\u0323", "👩\u200d🔬"])),
+        lambda: str(rng.choice(["שלום", "مرحبا", "\u202eabc", "א1ב"])),
+        lambda: str(rng.choice(["", " ", ".", "..", "../a", "a/b", ".hidden"])),
+        lambda: str(rng.choice(["\ud800", "a\0b", "\x1b[2J", "a\nb", "a;b"])),
+        lambda: str(rng.choice(["con", "indptr", "id", "--force", "*", '"', "$HOME", "%s", "null"])),
+        lambda: str(rng.choice(["名" * 50, "x" * 300])),
+        lambda: f"n{rng.integers(1 << 30):x}",
+    )
+    return kinds[rng.integers(len(kinds))]() + (str(rng.integers(100)) if rng.random() < 0.3 else "")
+
+
+def test_names_are_read_back_as_they_are_or_refused(program, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    rng, draws = np.random.default_rng(7), int(os.environ.get("KHOP_DRAWS", 20))
+    path, taken = tmp_path / "d.khop", 0
+    khop.write(path, {"edge_index": EDGES})
+    for number in range(draws):
+        name, typed = drawn_name(rng), number % 2 > 0
+        arrays = {"num_nodes": N, name: np.arange(N)}
+        data = {"other": {"num_nodes": N}, name: {"num_nodes": N}, ("other", "to", "other"): {"edge_index": EDGES}}
+        if not typed:
+            data = {"node": arrays, ("node", "to", "node"): {"edge_index": EDGES}}
+        before = (path / "dataset.json").read_bytes()
+        try:
+            khop.write(path, data, force=True)
+        except (ValueError, khop.WriteError):
+            assert (path / "dataset.json").read_bytes() == before, repr(name)
+            assert not (name.isascii() and name.isalnum() and len(name) < 60), repr(name)
+            continue
+        taken += 1
+        types = khop.info(path)["node_types"]
+        assert name in [t["name"] for t in (types if typed else types[0]["columns"])], repr(name)
+        files = list(path.glob("nodes/*/*.arrow"))
+        fields = [pyarrow.ipc.open_file(pyarrow.memory_map(str(f))).schema.names[0] for f in files]
+        assert typed or fields == [name], repr(name)
+    assert taken > draws / 4
+    print(f"{draws} names, {taken} taken")
+    assert sorted(os.listdir(tmp_path)) == ["d.khop"]

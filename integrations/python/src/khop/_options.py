@@ -228,6 +228,8 @@ class ConvertOptions(TypedDict, total=False):
     """Store edges as they are listed. Default: False."""
     dry_run: Optional[bool]
     """Say what would be written and taken, and write nothing. Default: False."""
+    encoding: Optional[str]
+    """Encoding of texts: utf-8, latin-1, windows-1252, utf-16. Default: "utf-8"."""
     feature_dtype: Optional[str]
     """Store rows of features: as-is, float16, bfloat16, int8. Default: "as-is"."""
     features: Optional[str]

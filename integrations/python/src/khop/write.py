@@ -80,11 +80,13 @@ def _write(folder: pathlib.Path, parts: Mapping[_Key, _Arrays]) -> pathlib.Path:
         if key is not None:
             names = (key,) if isinstance(key, str) else key
             for name in names:
-                if not isinstance(name, str) or not name or "__" in name or "/" in name or name in (".", ".."):
-                    raise ValueError(f"khop.write: {key!r}: types need names without '__' and '/'")
+                if not _is_file_name(name) or "__" in name:
+                    raise ValueError(f"khop.write: {key!r}: types need names of up to 200 bytes without '__' and '/'")
             at = folder / ("nodes" if isinstance(key, str) else "edges") / "__".join(names)
         at.mkdir(parents=True, exist_ok=True)
         for name, value in arrays.items():
+            if not _is_file_name(name):
+                raise ValueError(f"khop.write: {name!r}: arrays need names of up to 200 bytes without '/'")
             array = _numpy(value)
             if array is None:
                 what = f"{key!r}: {name}" if key is not None else name
@@ -93,6 +95,16 @@ def _write(folder: pathlib.Path, parts: Mapping[_Key, _Arrays]) -> pathlib.Path:
             else:
                 _save(at / f"{name}.npy", array)
     return folder
+
+
+def _is_file_name(name: Any) -> bool:
+    """Whether a name can be that of a file that khop convert reads; khop convert checks the rest."""
+    if not isinstance(name, str) or name.startswith(".") or {"/", "\0"} & set(name):
+        return False
+    try:
+        return 0 < len(name.encode()) <= 200
+    except UnicodeEncodeError:
+        return False
 
 
 def _numpy(value: Any) -> Any:

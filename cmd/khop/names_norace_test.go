@@ -253,6 +253,12 @@ func bytesBelow(t *testing.T, dir string) map[string]string {
 	return all
 }
 
+func TestAListOfNamesThatIsNotTextIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := put(t, dir+"/x.txt", []byte("0 1 5\n1 2 6\n"))
+	fails(t, exitUsage, `"src,dst,s\xf1" is not UTF-8`, "convert", file, dir+"/data", "--columns", "src,dst,s\xf1")
+}
+
 // scratchInMemory is a folder that is in memory, where the system has one: a thousand datasets wait for no disk.
 func scratchInMemory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "khop-names-")

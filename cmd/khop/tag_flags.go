@@ -7,9 +7,11 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
@@ -161,6 +163,8 @@ func (s spoken) Decode(line *kong.DecodeContext, to reflect.Value) error {
 		return errors.New("a value is missing")
 	case isText && s == spokenFile:
 		to.Set(reflect.ValueOf(kong.ExpandPath(text)))
+	case isText && s == spokenList && !utf8.ValidString(text): // dividing it would make it another text
+		return fmt.Errorf("%q is %w", text, graph.ErrText)
 	case isText && s == spokenList:
 		before, _ := to.Interface().([]string)
 		to.Set(reflect.ValueOf(append(before, kong.SplitEscaped(text, ',')...)))

@@ -60,13 +60,18 @@ class Source:
         return os.path.join(folder, "data.khop")
 
     def _converted(self, folder: str) -> str:
-        """The dataset of a folder of GraphBolt: beside its own preprocessed one where one may write there."""
+        """The dataset of a folder of GraphBolt: beside its own preprocessed one where one may write there.
+
+        The source is then metadata.yaml and not the folder, in which the target lies.
+        """
         kept = os.path.join(folder, "khop")
         metadata = [p for p in _metadata(folder) if os.path.exists(p)]
         if os.path.isdir(kept) and os.path.getmtime(kept) >= max(map(os.path.getmtime, metadata)):
             return kept
-        target = kept if os.access(folder, os.W_OK) else self._temporary()
-        program.run("convert", [folder, target], {"from": "graphbolt", "force": True}, otherwise=WriteError)
+        source, target = metadata[0], kept
+        if os.path.dirname(source) != folder or not os.access(folder, os.W_OK):
+            source, target = folder, self._temporary()
+        program.run("convert", [source, target], {"from": "graphbolt", "force": True}, otherwise=WriteError)
         return target
 
     def _structure(self, graph: Any, edge_columns: Sequence[str], backward: bool) -> Mapping[Any, Any]:

@@ -25,7 +25,7 @@ func tables(j *job) error {
 		if err := j.file(name, func(w io.Writer) error { return j.nodeTable(w, t) }); err != nil {
 			return err
 		}
-		fmt.Fprintf(m, "  %q: {file: %q%s}\n", n.Name, name, parts(n.Columns))
+		fmt.Fprintf(m, "  %s {file: %q%s}\n", keyOf(n.Name), name, parts(n.Columns))
 	}
 	m.WriteString("edges:\n")
 	for t, e := range j.s.Edges {
@@ -33,7 +33,7 @@ func tables(j *job) error {
 		if err := j.file(name, func(w io.Writer) error { return j.edgeTable(w, t) }); err != nil {
 			return err
 		}
-		fmt.Fprintf(m, "  %q: {file: %q, src: src, dst: dst%s}\n", e.String(), name, parts(j.s.EdgeColumns))
+		fmt.Fprintf(m, "  %s {file: %q, src: src, dst: dst%s}\n", keyOf(e.String()), name, parts(j.s.EdgeColumns))
 	}
 	if len(j.ds.LinkSplits()) > 0 {
 		j.note("links are left out of the tables: --to numpy has them")
@@ -45,6 +45,15 @@ func tables(j *job) error {
 		return err
 	}
 	return j.sign()
+}
+
+// keyOf is a name as a key of YAML, which has another form for long ones.
+func keyOf(name string) string {
+	text := fmt.Sprintf("%q", name)
+	if len(text) > 1000 {
+		return "? " + text + "\n  :"
+	}
+	return text + ":"
 }
 
 // parts says in a mapping what the columns of a table are.

@@ -116,9 +116,8 @@ func (d *Describer) other(ctx context.Context, name string, h *array.Header) (bo
 // ownName is the name of a column that is none of those that are known: the array's, without a prefix, or that of a
 // role.
 func ownName(name, prefix string) string {
-	low := strings.ToLower(name)
-	if strings.HasPrefix(low, prefix) && len(low) == len(name) {
-		name = name[len(prefix):]
+	if n := len(prefix); len(name) > n && strings.EqualFold(name[:n], prefix) {
+		name = name[n:]
 	}
 	if role := graph.RoleOf(strings.ToLower(name)); role != graph.NoRole {
 		return role.String()

@@ -21,7 +21,8 @@ func findGraphs(t *source.Tree) (found []string) {
 		}
 		switch ext := strings.ToLower(path.Ext(name)); {
 		case slices.Contains([]string{".yaml", ".yml", ".json"}, ext):
-			if !strings.Contains(string(head), "edges") && !strings.Contains(string(head), "keys") {
+			if h := string(head); !strings.Contains(h, "nodes") && !strings.Contains(h, "edges") &&
+				!strings.Contains(h, "keys") {
 				continue
 			}
 			if m, err := readMapping(t.At(name)); err == nil && hasFiles(m) {

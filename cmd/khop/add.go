@@ -45,12 +45,8 @@ func (c *addCmd) Run(env *environment) error {
 	if len(list) == 0 {
 		return usageError("name what to add: --column, --edge-column, --split")
 	}
-	limit := convert.Options{}
-	var err error
-	if limit.MemoryLimit, err = c.MaxMemory.forData(); err == nil {
-		err = limit.Settle()
-	}
-	if err != nil {
+	limit := convert.Options{MemoryLimit: env.memory.bytes}
+	if err := limit.Settle(); err != nil {
 		return err
 	}
 	_, took, err := watched(env, func(bar *progress) (*graph.Schema, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -287,16 +288,7 @@ func (c *benchCmd) copyRate(env *environment, r *benchResult) (err error) {
 		return nil
 	}
 	m := machine.Probe()
-	limit, err := byteSize(c.loader.MaxMemory).forData()
-	if room, ok := m.GroupRoom(); ok && (limit == 0 || room < limit) {
-		limit = max(room, 1)
-	}
-	if limit == 0 {
-		limit = m.Room() / 2
-	}
-	if err != nil {
-		return err
-	}
+	limit := cmp.Or(env.memory.bytes, m.Room()/2)
 	var regions []*pinned.Region
 	defer func() {
 		for _, r := range regions {

@@ -47,22 +47,18 @@ func heat(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []i
 }
 
 // settle decides on memory, and bounds the heap.
-func (c *convertCmd) settle() (err error) {
-	said := c.opt.MemoryLimit > 0
-	if c.opt.MemoryLimit, err = byteSize(c.opt.MemoryLimit).forData(); err != nil {
-		return err
-	}
+func (c *convertCmd) settle(env *environment) error {
+	c.opt.MemoryLimit = env.memory.asked
 	if err := c.opt.Settle(); err != nil {
 		return err
 	}
-	_, grouped := machine.Probe().GroupRoom()
-	limitHeap(c.opt.MemoryLimit, said || grouped)
+	limitHeap(c.opt.MemoryLimit, false) // also of the default
 	return nil
 }
 
 // Run converts.
 func (c *convertCmd) Run(env *environment) error {
-	if err := c.settle(); err != nil {
+	if err := c.settle(env); err != nil {
 		return err
 	}
 	c.opt.Heat = heat

@@ -184,7 +184,7 @@ func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error
 func (c *demoCmd) train(env *environment, ds *formats.Dataset) error {
 	line := &trainLine{env: env, epochs: demoTrained, began: time.Now()}
 	r, err := gnn.Train(env.ctx, ds, gnn.Options{Model: "sage", Fanouts: demoFanouts, BatchSize: demoBatch,
-		Epochs: demoTrained, Seed: c.Seed, Progress: line.step})
+		Epochs: demoTrained, Seed: c.Seed, MaxMemory: env.memory.bytes, Progress: line.step})
 	line.end()
 	if err != nil {
 		return err

@@ -51,7 +51,8 @@ func (c *exportCmd) Run(env *environment) (err error) {
 	}
 	defer closing(&err, ds.Close)
 	res, took, err := watched(env, func(bar *progress) (*export.Result, error) {
-		return export.Run(env.ctx, ds, c.Target, export.Options{To: c.To, Force: c.Force, Progress: bar.report()})
+		return export.Run(env.ctx, ds, c.Target, export.Options{To: c.To, Force: c.Force,
+			Progress: bar.report(), Memory: &env.memory.Ledger})
 	})
 	if err != nil {
 		return err

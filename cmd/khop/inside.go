@@ -71,21 +71,25 @@ func openInside(ctx context.Context, config string, stderr io.Writer, w server.W
 		}
 	}
 	i := &inside{release: heaps.enter()}
-	if err := i.open(ctx, &cli.Serve, of.Rank, stderr, w); err != nil {
+	env := &environment{ctx: ctx, stdout: stderr, stderr: stderr}
+	if err = env.limitMemory(line); err == nil {
+		err = i.open(env, &cli.Serve, of.Rank, w)
+	}
+	if err != nil {
 		i.release()
 		return nil, err
 	}
 	return i, nil
 }
 
-func (i *inside) open(ctx context.Context, c *serveCmd, rank int, stderr io.Writer, w server.Within) (err error) {
+func (i *inside) open(env *environment, c *serveCmd, rank int, w server.Within) (err error) {
 	if i.dataset, err = formats.Open(c.Dataset); err != nil {
 		return err
 	}
-	opt, err := c.serverOptions(&environment{ctx: ctx, stdout: stderr, stderr: stderr}, i.dataset)
+	opt, err := c.serverOptions(env, i.dataset)
 	if err == nil {
 		opt.Loader.Rank = rank
-		i.Inside, err = server.NewInside(ctx, i.dataset, opt, w)
+		i.Inside, err = server.NewInside(env.ctx, i.dataset, opt, w)
 	}
 	if err != nil {
 		return errors.Join(err, i.dataset.Close())

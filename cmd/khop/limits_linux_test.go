@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,11 +96,11 @@ var theProgram = sync.OnceValues(func() ([]byte, error) {
 func openWorkshop(t *testing.T) *workshop {
 	t.Helper()
 	w := &workshop{program: builtProgram(t), dir: t.TempDir(), scale: 1, sources: drawnFiles()}
-	datasets := []string{"typed --nodes 30000 --edges 300000"}
+	datasets := []string{"typed --nodes 30000 --edges 300000",
+		fmt.Sprintf("sbm --nodes %d --edges 800000 --features 64", sbmNodes)}
 	if os.Getenv("KHOP_DRAWS") != "" {
 		w.scale = 5
-		datasets = append(datasets, "sbm --nodes 40000 --edges 800000 --features 64",
-			"rmat --nodes 65536 --edges 900000")
+		datasets = append(datasets, "rmat --nodes 65536 --edges 900000")
 	}
 	for _, args := range datasets {
 		kind, rest, _ := strings.Cut(args, " ")
@@ -234,50 +236,46 @@ func archive(arrays []zeros) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", a.descr, a.shape)
-		_, _ = f.Write(append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8)))
-		_, _ = f.Write(append([]byte(header), make([]byte, a.bytes)...))
+		_, _ = f.Write(npyZeros(a.descr, a.shape, a.bytes))
 	}
 	err := z.Close()
 	return out.Bytes(), err
 }
 
+// npyZeros is an array of zero bytes as a file.
+func npyZeros(descr, shape string, bytes int) []byte {
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape)
+	text := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
+	return append(append(text, header...), make([]byte, bytes)...)
+}
+
 func oneOf[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// draw draws a command line, without a limit, that writes what it writes to a folder.
-func (w *workshop) draw(t *testing.T, r *rand.Rand, dir string) []string {
+// draw draws the line of a command, without a limit, that writes what it writes to a folder.
+func (w *workshop) draw(t *testing.T, r *rand.Rand, dir, command string) []string {
 	t.Helper()
-	switch command := oneOf(r, "convert", "convert", "sample", "sample", "bench", "serve"); command {
-	case "convert":
-		args := []string{command, w.write(t, oneOf(r, w.sources...)), filepath.Join(dir, "out.khop")}
-		args = append(args, oneOf(r, nil, nil, []string{"--symmetrise"}, []string{"--directed"})...)
-		if strings.HasSuffix(args[1], "numbers.txt") {
-			args = append(args, oneOf(r, nil, []string{"--ids", "names"}, []string{"--columns", "src,dst,weight"})...)
-		}
-		return args
-	default:
-		args := append([]string{command, oneOf(r, w.datasets...), "--device", "cpu"}, w.drawLoad(r)...)
-		switch command {
-		case "sample":
-			return append(append(args, "--batches", "12"), oneOf(r, nil, []string{"--digest"}, []string{"--json"})...)
-		case "bench":
-			return append(append(args, "--batches", "8", "--warmup", "2"),
-				oneOf(r, nil, nil, []string{"--no-memcpy"}, []string{"--no-features"})...)
-		}
-		return append(append(args, "--socket", filepath.Join(dir, "feed", "socket")),
-			oneOf(r, nil, nil, []string{"--hold", "2"}, []string{"--edge-pos"})...)
+	return append([]string{command}, drawnCommands[command](w, t, r, dir)...)
+}
+
+// drawConvert draws a conversion.
+func (w *workshop) drawConvert(t *testing.T, r *rand.Rand, dir string) []string {
+	args := []string{w.write(t, oneOf(r, w.sources...)), filepath.Join(dir, "out.khop")}
+	args = append(args, oneOf(r, nil, nil, []string{"--symmetrise"}, []string{"--directed"})...)
+	if strings.HasSuffix(args[0], "numbers.txt") {
+		args = append(args, oneOf(r, nil, []string{"--ids", "names"}, []string{"--columns", "src,dst,weight"})...)
 	}
+	return args
 }
 
 // drawLoad draws what is loaded.
 func (w *workshop) drawLoad(r *rand.Rand) []string {
-	args := []string{"--fanouts", oneOf(r, "15,10,5", "5,5", "-1", "-1,-1", "400000000", "30,30,30", "700,3", "0,4"),
+	args := []string{oneOf(r, w.datasets...), "--device", "cpu", "--fanouts", oneOf(r, "15,10,5", "5,5", "-1", "-1,-1", "400000000", "30,30,30", "700,3", "0,4"),
 		"--batch-size", oneOf(r, "1", "100", "1024", "5000", "40000"), "--seeds", "all",
 		"--workers", oneOf(r, "1", "2", "7"), "--prefetch", oneOf(r, "1", "4", "30")}
 	args = append(args, oneOf(r, nil, nil, []string{"--resident"}, []string{"--frontier", "new"},
 		[]string{"--shuffle"}, []string{"--residence", "disk", "--cache-bytes", oneOf(r, "4kB", "1MB", "6MB"),
 			"--lookahead", oneOf(r, "1", "20", "500")})...)
-	if r.IntN(6) == 0 && args[1] != "400000000" {
+	if r.IntN(6) == 0 && args[4] != "400000000" {
 		args = append(args, "--replace")
 	}
 	return args
@@ -412,7 +410,8 @@ func TestDrawnCommandsKeepTheirLimit(t *testing.T) {
 	done, most := 0, 0.0
 	for i := range n {
 		dir := t.TempDir()
-		args, limit := w.draw(t, r, dir), drawSize(r, 20e6, 400e6)
+		command := oneOf(r, limited...)
+		args, limit := w.draw(t, r, dir, command), drawSize(r, 20e6, 400e6)
 		args = append(args, "--max-memory", fmt.Sprint(limit))
 		o := w.run(t, []string{w.program}, args...)
 		if what := o.judge(limit); what != "" {
@@ -456,8 +455,8 @@ func memoryGroup(t *testing.T, limit int64) (prefix []string, kills func() strin
 	}
 }
 
-// TestDrawnControlGroupsKillNothing runs commands in control groups of drawn sizes, most of them without a limit of
-// their own.
+// TestDrawnControlGroupsKillNothing runs all commands in control groups of drawn sizes, most of them without a limit
+// of their own.
 func TestDrawnControlGroupsKillNothing(t *testing.T) {
 	n, r := draws(t, 8)
 	memoryGroup(t, 1<<30) // skips where none can be made
@@ -465,8 +464,9 @@ func TestDrawnControlGroupsKillNothing(t *testing.T) {
 	done := 0
 	for i := range n {
 		dir := t.TempDir()
-		args, size := w.draw(t, r, dir), drawSize(r, 48e6, 700e6)
-		if r.IntN(4) == 0 {
+		command := oneOf(r, slices.Sorted(maps.Keys(drawnCommands))...)
+		args, size := w.draw(t, r, dir, command), drawSize(r, 24<<20, 512<<20)
+		if slices.Contains(limited, command) && r.IntN(4) == 0 {
 			args = append(args, "--max-memory", fmt.Sprint(drawSize(r, 40e6, 4e9)))
 		}
 		prefix, kills := memoryGroup(t, size)

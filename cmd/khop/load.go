@@ -48,10 +48,7 @@ func (f *loadFlags) options(env *environment, src loader.Source) (o loader.Optio
 	if o.Seeds, err = f.seeds(env, src); err != nil {
 		return loader.Options{}, err
 	}
-	if o.MaxMemory, err = byteSize(f.loader.MaxMemory).forData(); err != nil {
-		return loader.Options{}, err
-	}
-	limitHeap(o.MaxMemory, true)
+	o.MaxMemory = env.memory.asked // loaders know themselves what the control group leaves
 	return o, nil
 }
 

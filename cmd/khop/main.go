@@ -67,6 +67,7 @@ type environment struct {
 	stdout, stderr io.Writer
 	terminal       bool // stderr is a terminal: progress is shown
 	values         bool // errors are told as values
+	memory         memoryLimit
 }
 
 func main() {
@@ -126,7 +127,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		return exitUsage
 	}
 	defer keepHeap()()
-	return env.status(line.Run(env))
+	if err = env.limitMemory(line); err == nil {
+		err = line.Run(env)
+	}
+	return env.status(err)
 }
 
 // newParser returns a parser of command lines. Of commands that have flags made from tags it knows those of the named

@@ -126,10 +126,7 @@ func trainedText(r *gnn.Result) string {
 
 // settle decides on memory and tuning, and returns the file of the latter.
 func (c *trainCmd) settle(env *environment) (choices string, err error) {
-	if c.opt.MaxMemory, err = byteSize(c.opt.MaxMemory).forData(); err != nil {
-		return "", err
-	}
-	limitHeap(c.opt.MaxMemory, true)
+	c.opt.MaxMemory = env.memory.bytes
 	if path, err := sparse.TuningPath(); err == nil { // without a home there are no choices
 		c.opt.Tuning, choices, err = env.tuning(path)
 		return choices, err

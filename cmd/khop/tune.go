@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,6 +78,9 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := c.fits(env, a); err != nil {
+		return err
+	}
 	pool := sparse.Open(sparse.Options{Workers: c.Workers})
 	defer pool.Close()
 	r := tuneResult{Dataset: paths.Text(c.Dataset), File: paths.Text(path), Kernel: sparse.Kernel(),
@@ -107,12 +111,24 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	return c.show(env, r, r.print)
 }
 
+// fits says before anything is measured what the widest rows need, where that is more than the limit.
+func (c *tuneCmd) fits(env *environment, a *sparse.Matrix) error {
+	width := slices.Max(c.Widths)
+	need := 4 * ((a.Cols()+a.Rows())*width + a.Edges())
+	if err := env.memory.Take(pinned.Scratch, need); err != nil {
+		return fmt.Errorf("rows of %d columns, for all nodes twice: %w, or take narrower --widths", width, err)
+	}
+	env.memory.Give(pinned.Scratch, need)
+	return nil
+}
+
 // tune measures one width, on random rows.
 func (c *tuneCmd) tune(env *environment, pool *sparse.Pool, tuning *sparse.Tuning, a *sparse.Matrix,
 	width int64) (found []sparse.Tuned, err error) {
 	var operands [3]unified.Tensor // x, y, values
 	for i, shape := range [][]int64{{a.Cols(), width}, {a.Rows(), width}, {a.Edges()}} {
-		region, err := pinned.Allocate(4*shape[0]*append(shape, 1)[1], pinned.Options{})
+		region, err := pinned.Allocate(4*shape[0]*append(shape, 1)[1],
+			pinned.Options{Ledger: &env.memory.Ledger, Purpose: pinned.Scratch})
 		if err != nil {
 			return nil, err
 		}

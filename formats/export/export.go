@@ -31,6 +31,8 @@ type Options struct {
 	To       string // one of Formats
 	Force    bool   // replace an archive or an exported folder that is there
 	Progress formats.Progress
+	// Memory counts what tables hold of rows and splits; nil: nobody counts. Its pinned.ErrLimit is an error of Run.
+	Memory *pinned.Ledger
 }
 
 // Result says what was written.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -159,14 +160,29 @@ func (t *table) put(columns [][]byte) error {
 	return rows.Close()
 }
 
+// piece is how many elements are converted at a time: a multiple of what Arrow writes at a time, so that its pages end
+// where they would otherwise.
+const piece = 1 << 16
+
 // write writes elements.
 func (f *field) write(cw file.ColumnChunkWriter, data []byte) error {
+	size := f.DType.Size()
+	for from, n := int64(0), int64(len(data))/size; from < n; from += piece {
+		if err := f.writePiece(cw, data[from*size:min(from+piece, n)*size], from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writePiece writes elements of which the first has a number in its column.
+func (f *field) writePiece(cw file.ColumnChunkWriter, data []byte, first int64) error {
 	n := int64(len(data)) / f.DType.Size()
 	var def, rep []int16
 	if len(f.Shape) > 0 { // each row is a list: its first element begins it
 		def, rep = make([]int16, n), make([]int16, n)
 		for i := range def {
-			if def[i] = 1; int64(i)%f.Width() != 0 {
+			if def[i] = 1; (first+int64(i))%f.Width() != 0 {
 				rep[i] = 1
 			}
 		}
@@ -212,6 +228,7 @@ func (j *job) nodeTable(w io.Writer, t int) error {
 		fields, data = append(fields, field{Column: c}), append(data, col)
 	}
 	masks, err := j.masks(t)
+	defer func() { j.opt.Memory.Give(pinned.Scratch, int64(len(masks))*n.Count) }()
 	if err != nil {
 		return err
 	}
@@ -222,6 +239,11 @@ func (j *job) nodeTable(w io.Writer, t int) error {
 	if err != nil {
 		return err
 	}
+	held := 8 * out.rows // the ids; columns are read where they lie
+	if err := j.opt.Memory.Take(pinned.Scratch, held); err != nil {
+		return err
+	}
+	defer j.opt.Memory.Give(pinned.Scratch, held)
 	for lo := int64(0); lo < n.Count; lo += out.rows {
 		hi := min(lo+out.rows, n.Count)
 		if err := j.verify(lo, hi, data...); err != nil {
@@ -248,21 +270,26 @@ type mask struct {
 	in   []byte
 }
 
-// masks returns the splits of a node type.
+// masks returns the splits of a node type, also after an error those that it has counted as memory.
 func (j *job) masks(t int) (list []mask, err error) {
 	for _, s := range j.g.Splits() {
 		for _, set := range s.Seeds.Sets {
 			if set.Type != t {
 				continue
 			}
-			m := mask{splitName(s.Name, s.Index, "_mask"), make([]byte, j.s.Nodes[t].Count)}
+			n := j.s.Nodes[t].Count
+			if err := j.opt.Memory.Take(pinned.Scratch, n); err != nil {
+				return list, err
+			}
+			m := mask{splitName(s.Name, s.Index, "_mask"), make([]byte, n)}
+			list = append(list, m)
 			at := func(i int64) int64 { return i }
 			if set.IDs.Valid() {
 				if at, err = unified.Integers(set.IDs); err == nil {
 					err = j.verify(0, set.Len(), set.IDs)
 				}
 				if err != nil {
-					return nil, err
+					return list, err
 				}
 			}
 			for i := range set.Len() {
@@ -270,7 +297,6 @@ func (j *job) masks(t int) (list []mask, err error) {
 					m.in[v] = 1
 				}
 			}
-			list = append(list, m)
 		}
 	}
 	return list, nil
@@ -289,6 +315,17 @@ func (j *job) edgeTable(w io.Writer, t int) error {
 		return err
 	}
 	data, n, e := make([][]byte, len(fields)), int64(0), j.s.Edges[t]
+	rows, held := min(out.rows, e.Count), int64(0)
+	for i := range fields {
+		held += rows * fields[i].RowBytes()
+	}
+	if err := j.opt.Memory.Take(pinned.Scratch, held); err != nil {
+		return err
+	}
+	defer j.opt.Memory.Give(pinned.Scratch, held)
+	for i := range data {
+		data[i] = make([]byte, 0, rows*fields[i].RowBytes())
+	}
 	flush := func() error {
 		err := out.put(data)
 		for i := range data {

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"math"
+	"os"
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// memoryLimit is the memory that a command may take beside what the program itself takes (machine.Own). It is decided
+// here for all commands, before one begins.
+type memoryLimit struct {
+	// Ledger counts what libraries take that are given it. Its limit is the smaller one of what --max-memory and the
+	// control group leave.
+	pinned.Ledger
+
+	asked int64 // what --max-memory leaves; 0: nobody asked for a limit
+	bytes int64 // the limit of Ledger; 0: none
+}
+
+// withoutData is a command that may read no array and make none: it runs also where a control group has no room.
+type withoutData interface{ withoutData() bool }
+
+func (*versionCmd) withoutData() bool    { return true }
+func (*completionCmd) withoutData() bool { return true }
+func (*samplersCmd) withoutData() bool   { return true }
+func (*optionsCmd) withoutData() bool    { return true }
+func (*doctorCmd) withoutData() bool     { return true }
+func (c *infoCmd) withoutData() bool     { return !c.Deep && c.Plot == "" }
+
+// limitMemory decides what the command of a line may take, and limits the heap accordingly.
+func (env *environment) limitMemory(line *kong.Context) error {
+	command := line.Selected()
+	if command == nil {
+		return nil
+	}
+	if c, ok := command.Target.Addr().Interface().(withoutData); ok && c.withoutData() {
+		return nil
+	}
+	var size byteSize
+	switch said := saidOn(line)["max-memory"].(type) {
+	case byteSize:
+		size = said
+	case nil:
+	default:
+		var of loader.Options
+		if err := option.Apply(&of, option.Of(of), option.Said{"max-memory": said}); err != nil {
+			return err
+		}
+		size = byteSize(of.MaxMemory)
+	}
+	return env.memory.settle(size, machine.Probe())
+}
+
+// settle sets the limits of a process that was told to take at most size bytes; 0: it was told nothing.
+func (l *memoryLimit) settle(size byteSize, m *machine.Machine) (err error) {
+	if l.asked, err = size.forData(); err != nil {
+		return err
+	}
+	l.bytes = l.asked
+	if room, ok := m.GroupRoom(); ok {
+		if room <= 0 {
+			return m.GroupIsFull(pinned.ErrLimit)
+		}
+		if l.bytes == 0 || room < l.bytes {
+			l.bytes = room
+		}
+	}
+	l.SetLimit(l.bytes)
+	limitHeap(l.bytes, true)
+	return nil
+}
+
+// forData returns what a limit of the process leaves beside what the program itself takes; 0 for none.
+func (b byteSize) forData() (int64, error) {
+	if b > 0 && b <= machine.Own {
+		return 0, option.Errorf(nil, loader.Options{}, "MaxMemory",
+			" is %s, and the program itself takes up to %s; allow at least %s: %w", machine.Bytes(int64(b)),
+			machine.Bytes(machine.Own), machine.Bytes(5*machine.Own/4), pinned.ErrLimit)
+	}
+	return max(int64(b)-machine.Own, 0), nil
+}
+
+// limitHeap makes the Go runtime collect garbage before its memory exceeds what the limit on data leaves to it; where
+// that is tight, also before garbage is a tenth of what is in use, because the runtime does not see what is taken
+// outside its heap. What the user has set of the runtime (GOMEMLIMIT, GOGC) stays.
+func limitHeap(data int64, tight bool) {
+	if data > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(min(data, math.MaxInt64-machine.Own) + machine.Own)
+	}
+	if data > 0 && tight && os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(10)
+	}
+}
+
+// keepHeap returns a function that undoes what limitHeap sets.
+func keepHeap() (undo func()) {
+	limit, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
+	debug.SetGCPercent(percent)
+	return func() {
+		debug.SetMemoryLimit(limit)
+		debug.SetGCPercent(percent)
+	}
+}

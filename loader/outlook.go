@@ -55,7 +55,7 @@ func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
 		return nil, err
 	}
 	o, err := lookOut(ctx, p, own, tiers.DiskOptions(opt.Disk))
-	if err = errors.Join(p.ExplainDamage(err), p.On.Close()); err != nil {
+	if err = errors.Join(p.ExplainMemory(p.ExplainDamage(err)), p.On.Close()); err != nil {
 		return nil, err
 	}
 	return o, nil

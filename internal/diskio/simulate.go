@@ -21,6 +21,10 @@ func Simulate(policy disk.Policy, layout Layout, opt PlannerOptions, asks [][]ui
 		opt.Lookahead, opt.Along = len(asks), 0
 		return simulatePlans(layout, opt, asks, from)
 	}
+	if err := opt.Memory.Ledger.Take(opt.Memory.Purpose, QueueBytes(layout.Rows)); err != nil {
+		return disk.Counts{}, err
+	}
+	defer opt.Memory.Ledger.Give(opt.Memory.Purpose, QueueBytes(layout.Rows))
 	c := newQueue(layout.Rows, opt.Slots)
 	hit, miss := c.touch, c.insert
 	switch policy {
@@ -92,6 +96,12 @@ type queued struct {
 	newer, older uint32
 	in, visited  bool
 }
+
+// QueueBytes returns what a simulation of a policy without a plan takes for so many rows.
+func QueueBytes(rows int64) int64 { return queuedBytes * (rows + 1) }
+
+// queuedBytes are a queued row, and what hold has of it.
+const queuedBytes = 20
 
 func newQueue(rows int64, slots int) *queue {
 	q := &queue{at: make([]queued, rows+1), end: uint32(rows), room: slots}

@@ -38,6 +38,7 @@ type rowTrace struct {
 	sampled  int64                        // batches
 	asks     map[*tiers.Column][][]uint32 // by batch
 	mu       sync.Mutex
+	ledger   pinned.Ledger
 }
 
 // keeps reports whether the place numbered n is in the trace.
@@ -46,6 +47,7 @@ func (t *rowTrace) keeps(n uint32) bool { return (n*2654435761>>4)%t.One == 0 }
 // New makes a trace of the columns of a plan that lie in files; none where there is nothing to look at.
 func New(p *plan.Plan, o tiers.DiskOptions) *rowTrace {
 	t := &rowTrace{Kit: p.Kit, workers: p.Workers, disk: o}
+	t.ledger.SetLimit(p.Limit())
 	t.columns, t.Bytes = p.Set.InFiles()
 	if p.Batches == 0 || len(t.columns) == 0 && p.Paged == nil {
 		return nil
@@ -57,7 +59,7 @@ func New(p *plan.Plan, o tiers.DiskOptions) *rowTrace {
 func (t *rowTrace) Look(ctx context.Context) (err error) {
 	var owned []io.Closer
 	defer func() { err = errors.Join(err, t.CloseShared(), tiers.CloseAll(owned)) }()
-	if err := t.Paged.Open(t.Recipe, &pinned.Ledger{}, &owned); err != nil {
+	if err := t.Paged.Open(t.Recipe, &t.ledger, &owned); err != nil {
 		return err
 	}
 	if err := t.Sample(ctx); err != nil {
@@ -92,13 +94,12 @@ func (t *rowTrace) probeColumns(ctx context.Context) error {
 
 // Sample samples the epochs.
 func (t *rowTrace) Sample(ctx context.Context) error {
-	var ledger pinned.Ledger
-	if err := t.OpenShared(ctx, &ledger); err != nil {
+	if err := t.OpenShared(ctx, &t.ledger); err != nil {
 		return err
 	}
 	t.Paged.Begin()
-	mean := int64(0)
-	err := t.Trial(ctx, min(t.Batches, plan.LeastTried), &ledger, func(s *slots.Slot) {
+	mean, before := int64(0), t.ledger.Total()
+	err := t.Trial(ctx, min(t.Batches, plan.LeastTried), &t.ledger, func(s *slots.Slot) {
 		for _, c := range t.columns {
 			for _, a := range t.ArraysOf(c.ColumnKey) {
 				if ids, view := s.RowIDs(a); !view {
@@ -114,7 +115,10 @@ func (t *rowTrace) Sample(ctx context.Context) error {
 		t.before = on.PageCounts
 	}
 	all := mean / int64(min(t.Batches, plan.LeastTried)) * int64(t.Batches) * 2
-	t.One, t.asks = uint32(all/MostSimulated+1), map[*tiers.Column][][]uint32{}
+	if err := t.fit(all, t.ledger.Peak()-before); err != nil {
+		return err
+	}
+	t.asks = map[*tiers.Column][][]uint32{}
 	for _, c := range t.columns {
 		t.asks[c] = make([][]uint32, 2*t.Batches)
 	}
@@ -124,7 +128,7 @@ func (t *rowTrace) Sample(ctx context.Context) error {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			errs[w] = t.sampleSome(ctx, uint64(w), &ledger)
+			errs[w] = t.sampleSome(ctx, uint64(w))
 		}()
 	}
 	wg.Wait()
@@ -132,8 +136,8 @@ func (t *rowTrace) Sample(ctx context.Context) error {
 }
 
 // sampleSome samples the batches of one worker: from, from + workers, and so on.
-func (t *rowTrace) sampleSome(ctx context.Context, from uint64, ledger *pinned.Ledger) (err error) {
-	s, err := presamplers.New(t.Kit, ledger)
+func (t *rowTrace) sampleSome(ctx context.Context, from uint64) (err error) {
+	s, err := presamplers.New(t.Kit, &t.ledger)
 	if err != nil {
 		return err
 	}
@@ -151,7 +155,9 @@ func (t *rowTrace) sampleSome(ctx context.Context, from uint64, ledger *pinned.L
 			if rows, err = t.rowsOf(s.Slot, c, rows[:0]); err != nil {
 				return t.Explain(err, epoch, number)
 			}
-			t.note(c, i, rows)
+			if err := t.note(c, i, rows); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -168,13 +174,16 @@ func (t *rowTrace) rowsOf(s *slots.Slot, c *tiers.Column, rows []uint32) (_ []ui
 }
 
 // note keeps those rows of a batch that are in the trace.
-func (t *rowTrace) note(c *tiers.Column, batch uint64, rows []uint32) {
+func (t *rowTrace) note(c *tiers.Column, batch uint64, rows []uint32) error {
 	var kept []uint32
 	place := c.Together()
 	for _, row := range rows {
 		if t.keeps(row / place) {
 			kept = append(kept, row)
 		}
+	}
+	if err := t.ledger.Take(pinned.Scratch, int64(cap(kept))*rowBytes); err != nil {
+		return err
 	}
 	t.asks[c][batch] = kept
 	t.mu.Lock()
@@ -184,6 +193,60 @@ func (t *rowTrace) note(c *tiers.Column, batch uint64, rows []uint32) {
 		t.sampled++
 		t.Progress("sampling", t.sampled, int64(2*t.Batches))
 	}
+	return nil
+}
+
+// rowBytes is a row of the trace, whose memory is at most twice what it needs; mapBytes is a place while pack numbers
+// them.
+const rowBytes, mapBytes = 4, 48
+
+// fit decides how much is simulated, and by how many workers, so that it has room: asks for rows are those of all of
+// two epochs, and a sampler takes so many bytes. pinned.ErrLimit where a thousandth has none.
+func (t *rowTrace) fit(asks, sampler int64) error {
+	left := t.ledger.Left()
+	t.workers = int(max(min(int64(t.workers), left/2/max(2*sampler, 1)), 1))
+	left -= min(int64(t.workers)*2*sampler, left)
+	t.One = uint32(asks/MostSimulated + 1)
+	for t.need(asks) > left && t.One < 1000 {
+		t.One *= 2
+	}
+	if need := t.need(asks); need > left {
+		return t.ledger.Take(pinned.Scratch, need+t.ledger.Left()-left)
+	}
+	return nil
+}
+
+// need returns what the trace takes of all asks, with one simulation over it.
+func (t *rowTrace) need(asks int64) int64 {
+	asks /= int64(t.One)
+	most := int64(0)
+	for _, c := range t.columns {
+		rows, place, numbers := c.Store.Column().Len(), int64(c.Together()), int64(0)
+		if t.One > 1 { // pack numbers places anew, and every second one is empty
+			numbers = min(rows/place/int64(t.One)+1, asks)
+			rows = 2 * place * numbers
+		}
+		most = max(most, simulationBytes(rows, asks)+mapBytes*numbers)
+	}
+	return 2*rowBytes*asks + most
+}
+
+// simulationBytes returns the most that a simulation takes for so many rows, and asks for them.
+func simulationBytes(rows, asks int64) int64 {
+	return max(diskio.PlanBytes(rows, rows)+2*diskio.WindowBytes(asks), diskio.QueueBytes(rows))
+}
+
+// simulations returns how many simulations have room at a time.
+func (t *rowTrace) simulations() int {
+	most := int64(1)
+	for _, c := range t.columns {
+		asks := int64(0)
+		for _, rows := range t.asks[c] {
+			asks += int64(len(rows))
+		}
+		most = max(most, simulationBytes(t.layouts[c].Rows, asks))
+	}
+	return int(max(min(int64(machine.Workers()), t.ledger.Left()/most), 1))
 }
 
 // pack numbers the rows of the trace anew, so that a simulation takes no more memory than they need, and returns how
@@ -230,7 +293,7 @@ func (t *rowTrace) Simulate(ctx context.Context, caches []int64) ([]cacheRead, e
 	}
 	type run struct{ cache, policy int }
 	runs := make(chan run)
-	errs := make([]error, machine.Workers())
+	errs := make([]error, t.simulations())
 	var wg sync.WaitGroup
 	for w := range errs {
 		wg.Add(1)
@@ -270,6 +333,7 @@ func (t *rowTrace) simulateOne(cache int64, policy disk.Policy) (sum disk.Counts
 		c, err := diskio.Simulate(policy, t.layouts[d.Column], diskio.PlannerOptions{Slots: d.Slots / int(t.One),
 			Lookahead: int(min(int64(opt.Lookahead), d.MostAsks/max(perBatch, 1)+1)),
 			Along:     d.Along / int(t.One),
+			Memory:    pinned.Options{Ledger: &t.ledger, Purpose: pinned.Scratch},
 			Pack:      d.Pack.OfShare(int64(t.One))},
 			asks, int(t.Batches))
 		if err != nil {

@@ -94,7 +94,7 @@ func TestGradientsOfEveryModel(t *testing.T) {
 	for _, model := range models {
 		for _, in := range []modelInput{{Dense: d.input().Dense}, d.input()} {
 			opt := Options{Model: model, Hidden: 5, Heads: 2, Seed: 1}.withDefaults()
-			m := expect.Must(newNetwork(d.features, d.classes, opt))(t)
+			m := expect.Must(newNetwork(d.features, d.classes, opt, &budget{}))(t)
 			for _, p := range m.params { // away from 0, where relu has no gradient
 				for i := range p.Data {
 					p.Data[i] += 0.1 * float32(1+i%3)

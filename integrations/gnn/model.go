@@ -26,6 +26,7 @@ type network struct {
 	opt    Options
 	layers []layer
 	params []*parameter
+	memory *budget
 	ways   []*product // of each layer, to be computed; nil: the usual one
 }
 
@@ -36,15 +37,23 @@ type layer struct {
 }
 
 // newNetwork returns a model with parameters drawn from the seed: Glorot's uniform distribution for weights, zeros for
-// biases. ErrOptions for what no model has.
-func newNetwork(features, classes int, opt Options) (*network, error) {
+// biases. ErrOptions for what no model has; loader.ErrMemory where memory has no room for it.
+func newNetwork(features, classes int, opt Options, memory *budget) (m *network, err error) {
+	err = memory.within(func() (err error) {
+		m, err = buildNetwork(features, classes, opt, memory)
+		return err
+	})
+	return m, err
+}
+
+func buildNetwork(features, classes int, opt Options, memory *budget) (*network, error) {
 	if opt.Dropout >= 1 {
 		return nil, option.Errorf(ErrOptions, opt, "Dropout", " is %g: must be below 1", opt.Dropout)
 	}
 	if features < 1 || classes < 1 {
 		return nil, fmt.Errorf("%w: %d features and %d classes", ErrOptions, features, classes)
 	}
-	m := &network{kind: opt.Model, opt: opt}
+	m := &network{kind: opt.Model, opt: opt, memory: memory}
 	in := features
 	for i := range opt.Layers {
 		l := layer{in: in, out: opt.Hidden, heads: 1, w: map[string]*variable{}}
@@ -65,6 +74,10 @@ func newNetwork(features, classes int, opt Options) (*network, error) {
 // shape makes the parameters of a layer.
 func (m *network) shape(l *layer, number int) {
 	weight := func(name string, rows, cols, fanIn, fanOut int) {
+		const copies = 4 // itself, its gradient and two moments
+		if err := m.memory.take(int64(rows)*int64(cols)*copies*floatBytes, "the parameters"); err != nil {
+			panic(exceeded{err})
+		}
 		p := &parameter{Name: fmt.Sprintf("%d.%s", number, name),
 			variable: newVariable(rows, cols, make([]float32, rows*cols)),
 			first:    make([]float32, rows*cols), second: make([]float32, rows*cols)}

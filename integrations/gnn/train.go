@@ -74,7 +74,7 @@ func prepare(ctx context.Context, source loader.Source, opt Options) (*trainer, 
 	if err != nil {
 		return nil, err
 	}
-	model, err := newNetwork(d.features, d.classes, opt)
+	model, err := newNetwork(d.features, d.classes, opt, memory)
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +159,23 @@ func (t *trainer) run(ctx context.Context) (*Result, error) {
 	if err := t.restore(); err != nil {
 		return nil, err
 	}
+	if err := t.fits(); err != nil {
+		return nil, err
+	}
 	t.saved = time.Now()
 	err := t.train(ctx)
 	if cause := context.Cause(ctx); err == nil || cause != nil && errors.Is(err, cause) {
 		err = errors.Join(err, t.save())
 	}
 	return t.result(), err
+}
+
+// fits sees before the first batch that the limit has room to measure accuracy, which takes the whole graph.
+func (t *trainer) fits() error {
+	if t.loader == nil || t.opt.MaxMemory == 0 {
+		return nil // the first step takes more
+	}
+	return t.evaluate(&Point{})
 }
 
 func (t *trainer) train(ctx context.Context) error {

@@ -31,7 +31,9 @@ func (t *trainer) choose(ctx context.Context) error {
 	if !t.opt.Fastest {
 		return nil
 	}
-	start := time.Now()
+	start, limit := time.Now(), t.tape.memory.limit
+	t.tape.memory.limit = measuring(limit)
+	defer func() { t.tape.memory.limit = limit }()
 	if err := t.sample(ctx); err != nil {
 		return err
 	}
@@ -99,6 +101,7 @@ func (t *trainer) fastest(ctx context.Context, number int) (*product, time.Durat
 // predict returns the seconds that each way of a layer should take, of the prices of its primitives here.
 func (t *trainer) predict(number int, ways []*product) ([]float64, error) {
 	m := newMeter(t, number)
+	defer m.release()
 	seconds := make([]float64, len(ways))
 	for i, p := range ways {
 		seconds[i] = prices(m.price).seconds(p, t.sizes(number))
@@ -109,6 +112,11 @@ func (t *trainer) predict(number int, ways []*product) ([]float64, error) {
 // race computes a layer in all ways in turns, forwards and backwards, and returns the seconds of each round of each. A
 // way that is clearly slow has fewer rounds.
 func (t *trainer) race(ctx context.Context, number int, ways []*product, c contest) ([][]float64, error) {
+	room := t.inputBytes(number)
+	if err := t.tape.memory.take(room, "the input of a layer"); err != nil {
+		return nil, err
+	}
+	defer t.tape.memory.give(room)
 	step, seconds, out := t.layerStep(number), make([][]float64, len(ways)), make([]bool, len(ways))
 	defer func() { // training begins without gradients
 		for _, p := range t.model.params {
@@ -167,6 +175,18 @@ func median(s []float64) float64 { return quantile(s, 1, 2) }
 // quantile returns the number below which at most a part of all are.
 func quantile(s []float64, part, of int) float64 {
 	return slices.Sorted(slices.Values(s))[len(s)*part/of]
+}
+
+// inputBytes returns what layerStep makes: the input of a layer, and its gradient.
+func (t *trainer) inputBytes(number int) int64 {
+	n := t.sampled[number].Cols() * int64(t.model.layers[number].in) * floatBytes
+	switch {
+	case t.sparseInput(number):
+		return 0
+	case number > 0:
+		return 2 * n
+	}
+	return n
 }
 
 // layerStep returns what computes a step of a layer in a way, forward and backward.

@@ -36,6 +36,7 @@ type Composition struct {
 func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composition, error) {
 	opt = opt.withDefaults()
 	opt.Checkpoint, opt.BackwardBudget = "", 0
+	opt.MaxMemory = measuring(opt.MaxMemory)
 	t, err := prepare(ctx, source, opt)
 	if err != nil {
 		return nil, err
@@ -110,6 +111,10 @@ func (t *trainer) sample(ctx context.Context) error {
 		t.sampled = nil
 		for i := range t.opt.Layers {
 			b := &batch.Sample.Blocks[i][0]
+			room := (matrixBytes + 8) * (b.NumDst + b.Indices.Len())
+			if err := t.tape.memory.take(room, "the blocks"); err != nil {
+				return err
+			}
 			a, err := sparse.New(b.NumSrc, copied(b.Indptr), copied(b.Indices))
 			if err == nil {
 				a, err = t.prepared(a)

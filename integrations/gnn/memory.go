@@ -2,6 +2,7 @@ package gnn
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
@@ -22,6 +23,21 @@ func (b *budget) take(bytes int64, what string) error {
 	}
 	b.held += bytes
 	return nil
+}
+
+// measuring returns the part of a limit that is counted while ways take turns: the matrices of the way before may still
+// be there.
+func measuring(limit int64) int64 { return (limit + 1) / 2 }
+
+// give takes back what take counted.
+func (b *budget) give(bytes int64) { b.held -= bytes }
+
+// collect returns garbage to the system before much is taken anew: what one goes past a limit by, no heap's limit sees
+// in time.
+func (b *budget) collect() {
+	if b.limit > 0 {
+		debug.FreeOSMemory()
+	}
 }
 
 // exceeded is what an arena panics with, for within.
@@ -74,6 +90,7 @@ func (a *arena) reset() {
 		n := a.used + a.extra
 		a.memory.held -= int64(len(a.slab)-a.used) * floatBytes
 		a.slab = nil // before the next is made
+		a.memory.collect()
 		a.slab = make([]float32, n)
 	}
 	a.used, a.extra = 0, 0

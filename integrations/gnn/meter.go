@@ -32,10 +32,21 @@ func (m *meter) price(what primitive, columns, other int) float64 {
 	if have, ok := m.found[key]; ok || m.err != nil {
 		return have
 	}
+	memory := m.t.tape.memory
 	n := int(max(m.a.Rows(), m.a.Cols())) * max(columns, other)
-	if len(m.x) < n {
+	if more := 2 * floatBytes * int64(n-len(m.x)); more > 0 {
+		if m.err = memory.take(more, "operands that are measured"); m.err != nil {
+			return 0
+		}
+		m.x, m.y = nil, nil // before the next are made
+		memory.collect()
 		m.x, m.y = waves(n), make([]float32, n)
 	}
+	room := m.operandBytes(what, columns, other)
+	if m.err = memory.take(room, "operands that are measured"); m.err != nil {
+		return 0
+	}
+	defer memory.give(room)
 	f := m.aggregation(what, columns, other)
 	if f == nil {
 		f = m.denseWork(what, columns, other)
@@ -47,6 +58,19 @@ func (m *meter) price(what primitive, columns, other int) float64 {
 	m.found[key], m.err = took.Seconds(), err
 	return m.found[key]
 }
+
+// operandBytes bounds what a primitive takes beside x and y: values of edges twice, or a weight and its gradient.
+func (m *meter) operandBytes(what primitive, columns, other int) int64 {
+	n := int64(max(other, m.t.data.features, 1)) * int64(columns)
+	switch what {
+	case summingValues, summingValuesBack, dotting:
+		n = int64(max(other, 1)) * m.a.Edges()
+	}
+	return 2 * floatBytes * (n + m.a.Cols())
+}
+
+// release gives back what the meter holds. Nobody uses it afterwards.
+func (m *meter) release() { m.t.tape.memory.give(2 * floatBytes * int64(len(m.x))) }
 
 // priceRounds is how often a primitive is measured; the least time counts.
 const priceRounds = 3

@@ -73,6 +73,7 @@ func newAutodiff(pool *sparse.Pool) *autodiff {
 
 // Reset forgets what was computed. All values but parameters and inputs are invalid from then on.
 func (t *autodiff) Reset() {
+	clear(t.steps) // what they hold is garbage from now on
 	t.steps, t.draws, t.aggregates, t.err = t.steps[:0], 0, 0, nil
 	t.reset()
 }

@@ -269,7 +269,8 @@ func (w *workshop) drawConvert(t *testing.T, r *rand.Rand, dir string) []string 
 
 // drawLoad draws what is loaded.
 func (w *workshop) drawLoad(r *rand.Rand) []string {
-	args := []string{oneOf(r, w.datasets...), "--device", "cpu", "--fanouts", oneOf(r, "15,10,5", "5,5", "-1", "-1,-1", "400000000", "30,30,30", "700,3", "0,4"),
+	args := []string{oneOf(r, w.datasets...), "--device", "cpu", "--fanouts",
+		oneOf(r, "15,10,5", "5,5", "-1", "-1,-1", "400000000", "30,30,30", "700,3", "0,4"),
 		"--batch-size", oneOf(r, "1", "100", "1024", "5000", "40000"), "--seeds", "all",
 		"--workers", oneOf(r, "1", "2", "7"), "--prefetch", oneOf(r, "1", "4", "30")}
 	args = append(args, oneOf(r, nil, nil, []string{"--resident"}, []string{"--frontier", "new"},
@@ -405,7 +406,7 @@ func drawSize(r *rand.Rand, least, most float64) int64 {
 
 // TestDrawnCommandsKeepTheirLimit runs commands under limits of memory.
 func TestDrawnCommandsKeepTheirLimit(t *testing.T) {
-	n, r := draws(t, 12)
+	n, r := draws(t, 8)
 	w := openWorkshop(t)
 	done, most := 0, 0.0
 	for i := range n {

@@ -19,7 +19,8 @@ import (
 var drawnCommands = map[string]func(w *workshop, t *testing.T, r *rand.Rand, dir string) []string{
 	"convert": (*workshop).drawConvert,
 	"sample": func(w *workshop, _ *testing.T, r *rand.Rand, _ string) []string {
-		return append(append(w.drawLoad(r), "--batches", "12"), oneOf(r, nil, []string{"--digest"}, []string{"--json"})...)
+		return append(append(w.drawLoad(r), "--batches", "12"),
+			oneOf(r, nil, []string{"--digest"}, []string{"--json"})...)
 	},
 	"bench": func(w *workshop, _ *testing.T, r *rand.Rand, _ string) []string {
 		return append(append(w.drawLoad(r), "--batches", "8", "--warmup", "2"),

@@ -474,7 +474,8 @@ func TestDrawnControlGroupsKillNothing(t *testing.T) {
 		begin := time.Now()
 		o := w.run(t, append(prefix, w.program), args...)
 		if took := time.Since(begin); took > 10*time.Second {
-			t.Logf("draw %d: %v: khop %s in a group of %d bytes: status %d", i, took, strings.Join(args, " "), size, o.code)
+			t.Logf("draw %d: %v: khop %s in a group of %d bytes: status %d", i, took, strings.Join(args, " "), size,
+				o.code)
 		}
 		if what := o.judge(size); what != "" || kills() != "" {
 			t.Errorf("draw %d: khop %s in a group of %d bytes: %s: status %d, killed %q: a peak of %d bytes: %s", i,

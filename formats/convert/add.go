@@ -38,10 +38,11 @@ const (
 func ParseAddition(kind Kind, text string) (Addition, error) {
 	name, path, ok := strings.Cut(text, "=")
 	a := Addition{Kind: kind, Name: name, Path: path}
-	if typ, of, typed := strings.Cut(name, ":"); typed {
+	typ, of, typed := strings.Cut(name, ":")
+	if typed {
 		a.Type, a.Name = typ, of
 	}
-	if !ok || a.Name == "" || a.Path == "" || kind == EdgeColumn && a.Type != "" {
+	if !ok || a.Name == "" || typed && typ == "" || a.Path == "" || kind == EdgeColumn && a.Type != "" {
 		return a, fmt.Errorf("%w: %q: write name=file.npy, or type:name=file.npy for nodes of a type", ErrOptions, text)
 	}
 	return a, nil

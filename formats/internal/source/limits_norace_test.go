@@ -22,8 +22,8 @@ func TestLimitsOfAnArchiveAreKeptToTheOne(t *testing.T) {
 		path := tarball(t, "x.tar", [2]string{name, "1"})
 		x, err := OpenTree(path, &Budget{Dir: t.TempDir()})
 		if good && (err != nil || len(x.Files()) != 1) || !good && (err == nil || err.Error() !=
-			path+": a member lies in 17 folders, where 16 are the most: "+strconv.Quote(name)+
-				"..; unpack the archive, and name the folder that holds the graph") {
+			path+": the member "+strconv.Quote(name)+" lies in 17 folders, where 16 are the most"+
+				"; unpack the archive, and name the folder that holds the graph") {
 			t.Errorf("%d folders: %v", depth, err)
 		}
 		dir := t.TempDir()

@@ -196,7 +196,7 @@ func (t *Tree) take(name string, r io.Reader, size int64) error {
 		return fail(errors.New("the name of a member leads out of the archive"))
 	case deep > maxDepth:
 		return Error(t.Path, "", -1, "unpack the archive, and name the folder that holds the graph",
-			fmt.Errorf("a member lies in %d folders, where %d are the most: %.100q..", deep, maxDepth, name))
+			fmt.Errorf("the member %.100q lies in %d folders, where %d are the most", name, deep, maxDepth))
 	case twice:
 		return fail(errors.New("the archive has the member twice"))
 	case len(t.names) == maxFiles:

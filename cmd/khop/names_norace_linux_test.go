@@ -81,8 +81,14 @@ func plainName(s string) bool {
 // empty folder. ok is false where the name cannot be written so.
 type door struct {
 	title string
-	open  func(t *testing.T, name, target, in string) (err error, want string)
+	open  func(t *testing.T, name, target, in string) attempt
 	list  func(ds *formats.Dataset) []string
+}
+
+// An attempt is what came of it, and the name to look for.
+type attempt struct {
+	err  error
+	want string
 }
 
 func columnsOf(ds *formats.Dataset) (list []string) {
@@ -168,45 +174,45 @@ func zipped(t *testing.T, in string) string {
 var ids5 = []int64{0, 1, 2, 3, 4}
 
 var nameDoors = []door{
-	{"add --column", func(t *testing.T, name, target, in string) (error, string) {
-		return said("add", target, "--column", name+"="+put(t, in+"/x.npy", expect.NPY(ids5))), name
+	{"add --column", func(t *testing.T, name, target, in string) attempt {
+		return attempt{said("add", target, "--column", name+"="+put(t, in+"/x.npy", expect.NPY(ids5))), name}
 	}, columnsOf},
-	{"add --edge-column", func(t *testing.T, name, target, in string) (error, string) {
-		return said("add", target, "--edge-column", name+"="+put(t, in+"/x.npy", expect.NPY(ids5[:4]))), name
+	{"add --edge-column", func(t *testing.T, name, target, in string) attempt {
+		return attempt{said("add", target, "--edge-column", name+"="+put(t, in+"/x.npy", expect.NPY(ids5[:4]))), name}
 	}, edgeColumnsOf},
-	{"add --split", func(t *testing.T, name, target, in string) (error, string) {
-		return said("add", target, "--split", name+"="+put(t, in+"/x.npy", expect.NPY(ids5))), name
+	{"add --split", func(t *testing.T, name, target, in string) attempt {
+		return attempt{said("add", target, "--split", name+"="+put(t, in+"/x.npy", expect.NPY(ids5))), name}
 	}, splitsOf},
-	{"a header", func(t *testing.T, name, target, in string) (error, string) {
+	{"a header", func(t *testing.T, name, target, in string) attempt {
 		file := put(t, in+"/x.tsv", []byte("src\tdst\t"+name+"\n0\t1\t5\n1\t2\t6\n"))
 		want := graph.CleanName(strings.TrimSpace(name))
 		if want == "" { // a field without a name is left out
-			return errors.New("no name"), ""
+			return attempt{errors.New("no name"), ""}
 		}
-		return said("convert", file, target, "--force", "--from", "edgelist"), want
+		return attempt{said("convert", file, target, "--force", "--from", "edgelist"), want}
 	}, edgeColumnsOf},
-	{"--columns", func(t *testing.T, name, target, in string) (error, string) {
+	{"--columns", func(t *testing.T, name, target, in string) attempt {
 		file := put(t, in+"/x.txt", []byte("0 1 5\n1 2 6\n"))
 		want, _, _ := strings.Cut(name, ":")
-		if want == "" { // a list that ends in a comma has no name there
-			return errors.New("no name"), ""
+		if want == "" || want == "-" { // a list that ends in a comma has no name there, and "-" is not stored
+			return attempt{errors.New("no name"), ""}
 		}
-		return said("convert", file, target, "--force", "--columns", "src,dst,"+name),
-			graph.CleanName(strings.TrimSpace(want))
+		return attempt{said("convert", file, target, "--force", "--columns", "src,dst,"+name),
+			graph.CleanName(strings.TrimSpace(want))}
 	}, edgeColumnsOf},
-	{"a table's column", func(t *testing.T, name, target, in string) (error, string) {
+	{"a table's column", func(t *testing.T, name, target, in string) attempt {
 		if strings.TrimSpace(name) == "id" { // there is one already
 			name = "ids"
 		}
-		return said("convert", tableFolder(t, in, name, false), target, "--force"), strings.TrimSpace(name)
+		return attempt{said("convert", tableFolder(t, in, name, false), target, "--force"), strings.TrimSpace(name)}
 	}, columnsOf},
-	{"a mapping's types", func(t *testing.T, name, target, in string) (error, string) {
-		return said("convert", tableFolder(t, in, name, true), target, "--force"), name
+	{"a mapping's types", func(t *testing.T, name, target, in string) attempt {
+		return attempt{said("convert", tableFolder(t, in, name, true), target, "--force"), name}
 	}, typesOf},
-	{"an archive", func(t *testing.T, name, target, in string) (error, string) {
-		return said("convert", zipped(t, tableFolder(t, in, name, true)), target, "--force"), name
+	{"an archive", func(t *testing.T, name, target, in string) attempt {
+		return attempt{said("convert", zipped(t, tableFolder(t, in, name, true)), target, "--force"), name}
 	}, typesOf},
-	{"a member's name", func(t *testing.T, name, target, in string) (error, string) {
+	{"a member's name", func(t *testing.T, name, target, in string) attempt {
 		f := expect.Must(os.Create(in + "/x.npz"))(t)
 		z := zip.NewWriter(f)
 		for member, data := range map[string][]byte{"edge_index": expect.NPY([]int64{0, 1, 1, 2}, 2, 2),
@@ -216,28 +222,28 @@ var nameDoors = []door{
 			expect.OK(t, err)
 		}
 		expect.OK(t, z.Close(), f.Close())
-		return said("convert", in+"/x.npz", target, "--force"), cmp.Or(name, "node_")
+		return attempt{said("convert", in+"/x.npz", target, "--force"), cmp.Or(name, "node_")}
 	}, columnsOf},
-	{"merge", func(t *testing.T, name, target, in string) (error, string) {
+	{"merge", func(t *testing.T, name, target, in string) attempt {
 		from := tableFolder(t, in, name, true)
 		for _, i := range []string{"1", "2"} {
 			if err := said("convert", from, in+"."+i, "--partition", i+"/2"); err != nil {
-				return err, name
+				return attempt{err, name}
 			}
 		}
-		return said("merge", target, in+".1", in+".2", "--force"), name
+		return attempt{said("merge", target, in+".1", in+".2", "--force"), name}
 	}, typesOf},
-	{"Go, types", func(t *testing.T, name, target, in string) (error, string) {
-		return written(target, graph.Data{Nodes: []graph.NodeData{{Name: name, Count: 3}},
-			Edges: []graph.EdgeData{{Relation: name, Src: []int64{0}, Dst: []int64{1}}}}), cmp.Or(name, "node")
+	{"Go, types", func(t *testing.T, name, target, in string) attempt {
+		return attempt{written(target, graph.Data{Nodes: []graph.NodeData{{Name: name, Count: 3}},
+			Edges: []graph.EdgeData{{Relation: name, Src: []int64{0}, Dst: []int64{1}}}}), cmp.Or(name, "node")}
 	}, typesOf},
-	{"Go, columns", func(t *testing.T, name, target, in string) (error, string) {
-		return written(target, graph.Data{Nodes: []graph.NodeData{{
-			Columns: map[string]unified.Tensor{name: unified.FromSlice(ids5)}}}}), name
+	{"Go, columns", func(t *testing.T, name, target, in string) attempt {
+		return attempt{written(target, graph.Data{Nodes: []graph.NodeData{{
+			Columns: map[string]unified.Tensor{name: unified.FromSlice(ids5)}}}}), name}
 	}, columnsOf},
-	{"Go, splits", func(t *testing.T, name, target, in string) (error, string) {
-		return written(target, graph.Data{Nodes: []graph.NodeData{{Count: 3}},
-			Splits: []graph.Split{{Name: name, Seeds: graph.NodeIDs([]int64{1})}}}), name
+	{"Go, splits", func(t *testing.T, name, target, in string) attempt {
+		return attempt{written(target, graph.Data{Nodes: []graph.NodeData{{Count: 3}},
+			Splits: []graph.Split{{Name: name, Seeds: graph.NodeIDs([]int64{1})}}}), name}
 	}, splitsOf},
 }
 
@@ -301,14 +307,14 @@ func TestNamesAreReadBackAsTheyAreOrRefused(t *testing.T) {
 			expect.OK(t, os.Mkdir(work, 0o700))
 			target, in := filepath.Join(work, "data"), filepath.Join(work, "in")
 			expect.OK(t, os.CopyFS(target, os.DirFS(base)), os.Mkdir(in, 0o700))
-			err, want := d.open(t, name, target, in)
-			if err != nil {
+			try := d.open(t, name, target, in)
+			if err := try.err; err != nil {
 				refused[d.title]++
 				expect.That(t, maps.Equal(before, bytesBelow(t, target)), "%s: %q is refused, and the dataset is "+
 					"another one: %v", d.title, name, err)
 				expect.That(t, !plainName(name), "%s: %q is refused: %v", d.title, name, err)
 			} else if taken[d.title]++; true {
-				readBack(t, &d, target, name, want, n < 100 || r.IntN(8) == 0)
+				readBack(t, &d, target, name, try.want, n < 100 || r.IntN(8) == 0)
 			}
 			_ = os.RemoveAll(work)
 		}

@@ -44,13 +44,14 @@ func (env *environment) limitMemory(line *kong.Context) error {
 		return nil
 	}
 	var size byteSize
-	switch said := saidOn(line)["max-memory"].(type) {
+	name := option.NameOf(loader.Options{}, "MaxMemory").Option
+	switch said := saidOn(line)[name].(type) {
 	case byteSize:
 		size = said
 	case nil:
 	default:
 		var of loader.Options
-		if err := option.Apply(&of, option.Of(of), option.Said{"max-memory": said}); err != nil {
+		if err := option.Apply(&of, option.Of(of), option.Said{name: said}); err != nil {
 			return err
 		}
 		size = byteSize(of.MaxMemory)

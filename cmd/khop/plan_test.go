@@ -86,8 +86,8 @@ func TestPlanSaysHowManyWorkersATopologyOnDiskHas(t *testing.T) {
 		!strings.Contains(text, fmt.Sprintf("training has %d workers (%d cores)", o.Workers, machine.Workers())) {
 		t.Errorf("%d workers, %d bytes: %s", o.Workers, o.Needs, text)
 	}
-	text := must(t, append(args, "--max-memory", "42MB")...)
-	expect.That(t, strings.Contains(text, "training would be refused"), "in 42 MB: %s", text)
+	text := must(t, append(args, "--max-memory", "48MB")...)
+	expect.That(t, strings.Contains(text, "training would be refused"), "in 48 MB: %s", text)
 }
 
 func TestResidenceChangesNoBatch(t *testing.T) {

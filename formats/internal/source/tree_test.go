@@ -17,6 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/invariants"
 )
 
 // tarball writes a tar archive of files, compressed if its name says so.
@@ -134,7 +135,7 @@ func TestLookingAtManySmallMembersTakesLittle(t *testing.T) {
 	expect.OK(t, x.Close())
 	expect.That(t, len(empty) == members/2, "%d are empty", len(empty))
 	each := (after.TotalAlloc - before.TotalAlloc) / members
-	expect.That(t, each < 8<<10, "%d bytes for each member", each)
+	expect.That(t, each < 8<<10 || invariants.Enabled, "%d bytes for each member", each) // -race takes more
 }
 
 func TestArchivesInAFolderAreFound(t *testing.T) {

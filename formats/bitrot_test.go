@@ -189,7 +189,7 @@ func TestAFaultNamesFileAndOffset(t *testing.T) {
 func TestCheckListsProblemsInOrder(t *testing.T) {
 	dir := write(t, randomArrays(t, 9, 3000, 3), WriterOptions{chunkBytes: 4096})
 	p := manifestOf(t, dir).Columns[0].Parts[0]
-	b := files(t, dir)[p.Path]
+	b := expect.Files(t, dir)[p.Path]
 	for _, chunk := range []int64{0, 2, 4} {
 		b[p.BodyOffset+4096*chunk] ^= 1
 	}

@@ -83,7 +83,7 @@ func reseal(t *testing.T, dir, path string, change func(body []byte)) {
 	forge(t, dir, func(m *Manifest) {
 		for _, p := range m.parts() {
 			if p.Path == path {
-				b := files(t, dir)[path]
+				b := expect.Files(t, dir)[path]
 				body := b[p.BodyOffset : p.BodyOffset+p.Bytes]
 				change(body)
 				put(t, dir, path, b)

@@ -58,7 +58,7 @@ func TestEveryFlippedBitOfManifestHeadAndFooterIsFound(t *testing.T) {
 		elements[p.Path] = [2]int64{p.BodyOffset, p.BodyOffset + p.Bytes}
 		checks[p.Path] = func(b []byte) error { _, err := checkFile(b, typ, p); return err }
 	}
-	all := files(t, dir)
+	all := expect.Files(t, dir)
 	for name, check := range checks {
 		b := all[name]
 		expect.OK(t, check(b))
@@ -89,7 +89,7 @@ func TestEveryFlippedBitOfManifestHeadAndFooterIsFound(t *testing.T) {
 
 func TestOpenFindsEveryCutAndEveryTail(t *testing.T) {
 	dir := write(t, randomArrays(t, 7, 20_000, 8), WriterOptions{})
-	for name, b := range files(t, dir) {
+	for name, b := range expect.Files(t, dir) {
 		for n := 0; n < len(b); n += 4096 {
 			put(t, dir, name, b[:n])
 			if err := openError(dir); !errors.Is(err, ErrCorrupt) {
@@ -134,7 +134,7 @@ func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
 	dir := write(t, randomArrays(t, 9, 3000, 3), WriterOptions{chunkBytes: 4096})
 	m := manifestOf(t, dir)
 	for _, p := range m.parts() {
-		b := files(t, dir)[p.Path]
+		b := expect.Files(t, dir)[p.Path]
 		f := expect.Must(os.OpenFile(filepath.Join(dir, filepath.FromSlash(p.Path)), os.O_WRONLY, 0))(t)
 		step := int64(97)
 		if invariants.Enabled {
@@ -232,7 +232,7 @@ func TestCheckReportsABoundedNumberOfProblems(t *testing.T) {
 	w, _ := unified.View[float32](a.EdgeColumns["weight"])
 	dir := write(t, a, WriterOptions{chunkBytes: 4096})
 	path := filepath.Join(dir, "graph/weight.arrow")
-	b := files(t, dir)["graph/weight.arrow"]
+	b := expect.Files(t, dir)["graph/weight.arrow"]
 	p := manifestOf(t, dir).Columns[2].Parts[0]
 	for i := range int64(len(w)) {
 		copy(b[p.BodyOffset+4*i:], "\xff\xff\xff\xff")
@@ -420,7 +420,7 @@ func TestOpenRefusesLinksAndPipes(t *testing.T) {
 // rewrite replaces text in a manifest and makes the checksum right again, but not the id.
 func rewrite(t testing.TB, dir, old, new string) {
 	t.Helper()
-	text := string(files(t, dir)[manifestName])
+	text := string(expect.Files(t, dir)[manifestName])
 	expect.Ensure(t, strings.Count(text, old) == 1, "%q is not there once", old)
 	put(t, dir, manifestName, seal(strings.Replace(text, old, new, 1)))
 }
@@ -456,7 +456,7 @@ func TestAManifestWithoutEndIsNotRead(t *testing.T) {
 
 func FuzzManifest(f *testing.F) {
 	for _, a := range []graph.Arrays{plainArrays(f), typedArrays(f)} {
-		text := files(f, write(f, a, WriterOptions{}))[manifestName]
+		text := expect.Files(f, write(f, a, WriterOptions{}))[manifestName]
 		f.Add(text)
 		var j manifestJSON
 		expect.OK(f, json.Unmarshal(text, &j))

@@ -57,12 +57,13 @@ func TestOpenReadsWhatWriteGraphWrote(t *testing.T) {
 			expect.That(t, d.ID() != [16]byte{} && d.ID() == d.Graph().ID() && d.Path() == dir,
 				"id %x, graph's id %x, path %s", d.ID(), d.Graph().ID(), d.Path())
 			total := int64(0)
-			for _, b := range files(t, dir) {
+			for _, b := range expect.Files(t, dir) {
 				total += int64(len(b))
 			}
 			expect.That(t, d.FileBytes() == total, "FileBytes is %d, the files have %d", d.FileBytes(), total)
 			report, err := Check(context.Background(), dir, CheckOptions{})
-			expect.That(t, err == nil && report.OK() && report.Bytes == total && report.Files == len(files(t, dir)),
+			files := len(expect.Files(t, dir))
+			expect.That(t, err == nil && report.OK() && report.Bytes == total && report.Files == files,
 				"check: %+v, %v", report, err)
 			again := filepath.Join(scratchDir(t), "y.khop") // a graph over mapped files can be written like any other
 			expect.OK(t, WriteGraph(context.Background(), again, d.Graph(), WriterOptions{}))
@@ -135,12 +136,12 @@ func writeBackwards(t *testing.T, w *Writer, a graph.Arrays) {
 func TestEqualDataHasEqualFilesAndIDWhereverWrittenAndInWhateverOrder(t *testing.T) {
 	a := plainArrays(t)
 	first := write(t, a, WriterOptions{})
-	want := files(t, first)
+	want := expect.Files(t, first)
 	dir := filepath.Join(scratchDir(t), "other name.khop")
 	w := expect.Must(Create(dir, WriterOptions{}))(t)
 	writeBackwards(t, w, a)
 	expect.OK(t, w.Commit(a.Schema))
-	got := files(t, dir)
+	got := expect.Files(t, dir)
 	for name := range want {
 		if !bytes.Equal(got[name], want[name]) {
 			t.Errorf("%s differs", name)

@@ -21,10 +21,10 @@ func TestADatasetWrittenPastThePageCacheHasTheSameBytes(t *testing.T) {
 	for name, a := range map[string]graph.Arrays{
 		"plain": plainArrays(t), "typed": typedArrays(t), "many edges": randomArrays(t, 3, 3000, 6)} {
 		t.Run(name, func(t *testing.T) {
-			want := files(t, write(t, a, WriterOptions{chunkBytes: 4096}))
+			want := expect.Files(t, write(t, a, WriterOptions{chunkBytes: 4096}))
 			past(t)
 			t.Setenv("TMPDIR", t.TempDir()) // on a disk
-			requireEqualFiles(t, want, files(t, write(t, a, WriterOptions{chunkBytes: 4096})))
+			requireEqualFiles(t, want, expect.Files(t, write(t, a, WriterOptions{chunkBytes: 4096})))
 		})
 	}
 }
@@ -51,7 +51,7 @@ func TestAnArrayPastThePageCacheMayBeShorterThanAnnounced(t *testing.T) {
 			feed(t, p, int(8*(rows+1)))
 			i := expect.Must(w.Topology("indices", unified.Int32, 0))(t)
 			expect.OK(t, p.Close(), i.Close(), s.Init(), w.Commit(s))
-			if got := files(t, dir); !direct {
+			if got := expect.Files(t, dir); !direct {
 				want = got
 			} else {
 				requireEqualFiles(t, want, got)

@@ -78,7 +78,7 @@ func TestGoldenDatasetsOfFormat1AreReadAndWrittenByteForByte(t *testing.T) {
 			}
 			dir := filepath.Join(scratchDir(t), name)
 			writeGolden(t, name, dir)
-			want, got := files(t, golden), files(t, dir)
+			want, got := expect.Files(t, golden), expect.Files(t, dir)
 			for file := range want {
 				if !bytes.Equal(want[file], got[file]) {
 					t.Errorf("%s is written otherwise today", file)

@@ -151,22 +151,6 @@ func open(t testing.TB, dir string) *Dataset {
 	return d
 }
 
-// files reads all files of a directory.
-func files(t testing.TB, dir string) map[string][]byte {
-	t.Helper()
-	list := map[string][]byte{}
-	expect.OK(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		name, _ := filepath.Rel(dir, path)
-		list[filepath.ToSlash(name)] = b
-		return err
-	}))
-	return list
-}
-
 // put writes a file of a dataset.
 func put(t testing.TB, dir, name string, b []byte) {
 	t.Helper()

@@ -24,7 +24,7 @@ func TestADatasetOfALowerLayerIsReplaced(t *testing.T) {
 		t.Skip("this user or this system mounts no overlay: ", err)
 	}
 	t.Cleanup(func() { expect.OK(t, unix.Unmount(at("merged"), unix.MNT_DETACH)) })
-	before := files(t, filepath.Dir(dir))
+	before := expect.Files(t, filepath.Dir(dir))
 	seen := filepath.Join(at("merged"), filepath.Base(dir))
 	if err := os.Rename(seen, seen+".other"); err == nil {
 		t.Skip("this system renames directories of a lower layer")
@@ -35,5 +35,5 @@ func TestADatasetOfALowerLayerIsReplaced(t *testing.T) {
 		requireEqualGraphs(t, g, open(t, seen).Graph())
 		requireEqualNames(t, at("merged"), filepath.Dir(write(t, plainArrays(t), WriterOptions{})))
 	}
-	requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+	requireEqualFiles(t, before, expect.Files(t, filepath.Dir(dir)))
 }

@@ -53,9 +53,9 @@ func TestAReplacementThatFailsLeavesTheOldDataset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, typedArrays(t), WriterOptions{})
-			before := files(t, filepath.Dir(dir))
+			before := expect.Files(t, filepath.Dir(dir))
 			expect.Ensure(t, fail(t, dir) != nil, "it does not fail")
-			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+			requireEqualFiles(t, before, expect.Files(t, filepath.Dir(dir)))
 			requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, typedArrays(t), WriterOptions{})))
 		})
 	}
@@ -75,7 +75,7 @@ func TestWhatCannotBeOpenedIsNotCommitted(t *testing.T) {
 			if old {
 				dir = write(t, typedArrays(t), WriterOptions{})
 			}
-			before := files(t, filepath.Dir(dir))
+			before := expect.Files(t, filepath.Dir(dir))
 			w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
 			g := newGraph(t, plainArrays(t))
 			expect.OK(t, w.writeArrays(context.Background(), g), harm(w.tx.Path(nodeColumnPath(0, "label"))))
@@ -83,7 +83,7 @@ func TestWhatCannotBeOpenedIsNotCommitted(t *testing.T) {
 			expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), "label.arrow"), "%s: %v",
 				name, err)
 			expect.OK(t, w.Abort())
-			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+			requireEqualFiles(t, before, expect.Files(t, filepath.Dir(dir)))
 		}
 	}
 }
@@ -309,13 +309,13 @@ func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, typedArrays(t), WriterOptions{})
 			prepare(t, dir+transaction.WorkSuffix)
-			before := files(t, filepath.Dir(dir))
+			before := expect.Files(t, filepath.Dir(dir))
 			err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true})
 			if !errors.Is(err, ErrExist) || !strings.HasPrefix(err.Error(), dir+transaction.WorkSuffix+": ") ||
 				!strings.Contains(err.Error(), said[name]) {
 				t.Errorf("%v", err)
 			}
-			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+			requireEqualFiles(t, before, expect.Files(t, filepath.Dir(dir)))
 		})
 	}
 }
@@ -323,11 +323,11 @@ func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
 // Where a dataset cannot be put in another's place, the error names it and says that the old one is there.
 func TestADatasetThatCannotTakeItsPlaceIsNamed(t *testing.T) {
 	dir := write(t, typedArrays(t), WriterOptions{})
-	before := files(t, filepath.Dir(dir))
+	before := expect.Files(t, filepath.Dir(dir))
 	defer func() { directories.Exchange = transaction.Exchange }()
 	directories.Exchange = func(string, string) error { return errors.New("the disk is tired") }
 	err := WriteGraph(context.Background(), dir, newGraph(t, plainArrays(t)), WriterOptions{Force: true})
 	want := dir + ": the disk is tired; the old dataset is as it was: choose another target"
 	expect.That(t, err != nil && err.Error() == want, "%v, not %s", err, want)
-	requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+	requireEqualFiles(t, before, expect.Files(t, filepath.Dir(dir)))
 }

@@ -57,7 +57,7 @@ var foreignDirectories = map[string]func(t *testing.T, dir string){
 	},
 	"a marker that names files outside": func(t *testing.T, dir string) {
 		leave(t, dir)
-		put(t, dir, transaction.Marker, append(files(t, dir)[transaction.Marker], "file ../precious.arrow\n"...))
+		put(t, dir, transaction.Marker, append(expect.Files(t, dir)[transaction.Marker], "file ../precious.arrow\n"...))
 		put(t, filepath.Dir(dir), "precious.arrow", []byte("mine"))
 	},
 	"a marker that names directories beyond": func(t *testing.T, dir string) {
@@ -71,10 +71,10 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 	ctx, g := context.Background(), newGraph(t, plainArrays(t))
 	t.Run("a complete dataset", func(t *testing.T) {
 		dir := write(t, plainArrays(t), WriterOptions{})
-		before := files(t, dir)
+		before := expect.Files(t, dir)
 		err := WriteGraph(ctx, dir, g, WriterOptions{})
 		expect.That(t, errors.Is(err, ErrExist), "%v", err)
-		requireEqualFiles(t, before, files(t, dir))
+		requireEqualFiles(t, before, expect.Files(t, dir))
 	})
 	t.Run("a file", func(t *testing.T) {
 		dir := scratchDir(t)
@@ -83,17 +83,17 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 			expect.Is(t, WriteGraph(ctx, filepath.Join(dir, "x.khop"), g, WriterOptions{Force: force}), ErrExist,
 				"force %t", force)
 		}
-		requireEqualFiles(t, map[string][]byte{"x.khop": []byte("precious")}, files(t, dir))
+		requireEqualFiles(t, map[string][]byte{"x.khop": []byte("precious")}, expect.Files(t, dir))
 	})
 	for name, change := range foreignDirectories {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, plainArrays(t), WriterOptions{})
 			change(t, dir)
-			before := files(t, filepath.Dir(dir))
+			before := expect.Files(t, filepath.Dir(dir))
 			for _, force := range []bool{false, true} {
 				expect.Is(t, WriteGraph(ctx, dir, g, WriterOptions{Force: force}), ErrExist, "force %t", force)
 			}
-			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+			requireEqualFiles(t, before, expect.Files(t, filepath.Dir(dir)))
 		})
 	}
 }
@@ -102,7 +102,7 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 func leave(t *testing.T, dir string) {
 	t.Helper()
 	text := markerHead
-	for name := range files(t, dir) {
+	for name := range expect.Files(t, dir) {
 		if name != manifestName {
 			text += markerFile + name + "\n"
 		}
@@ -156,7 +156,7 @@ func TestAnUnfinishedDatasetIsRefusedAndThenReplaced(t *testing.T) {
 	leave(t, dir)
 	expect.Is(t, openError(dir), ErrIncomplete, "open")
 	// the writer died in the middle of a line
-	torn := append(files(t, dir)[transaction.Marker], "file nodes/n0/torn.ar"...)
+	torn := append(expect.Files(t, dir)[transaction.Marker], "file nodes/n0/torn.ar"...)
 	put(t, dir, transaction.Marker, torn)
 	g := newGraph(t, plainArrays(t))
 	expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{}))
@@ -166,7 +166,7 @@ func TestAnUnfinishedDatasetIsRefusedAndThenReplaced(t *testing.T) {
 
 func TestADatasetWhoseMarkerWasLeftIsComplete(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
-	text := files(t, dir)[manifestName]
+	text := expect.Files(t, dir)[manifestName]
 	leave(t, dir)
 	put(t, dir, manifestName, text)
 	g := newGraph(t, plainArrays(t))
@@ -370,11 +370,11 @@ func TestCreateChecksTheSpaceBeforeItTouchesAnything(t *testing.T) {
 	list, _ := os.ReadDir(parent)
 	expect.That(t, len(list) <= 0, "left behind: %v", list)
 	dir = write(t, plainArrays(t), WriterOptions{})
-	before := files(t, dir)
+	before := expect.Files(t, dir)
 	if _, err := Create(dir, WriterOptions{ExpectBytes: 1 << 60, Force: true}); !errors.Is(err, ErrSpace) {
 		t.Errorf("%v", err)
 	}
-	requireEqualFiles(t, before, files(t, dir))
+	requireEqualFiles(t, before, expect.Files(t, dir))
 }
 
 func TestWriteGraphStopsWhenCancelledAndLeavesNothing(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/khop-gnn/khop/internal/paths"
 )
 
 // MaxName is the most bytes that a name has.
@@ -23,7 +25,7 @@ const reservedSigns = ":;=,"
 // a split. docs/format.md ("Names") has the rule, which every door of khop keeps. what says what the name is of.
 // ErrSchema, with the reason.
 func CheckName(what, name string) error {
-	if at := notText(name); at >= 0 {
+	if at := paths.NotText(name); at < len(name) {
 		return fmt.Errorf("%w: %s %.100q: a name must be text, and byte %d of it, 0x%02x, is %w", ErrSchema, what, name,
 			at, name[at], ErrText)
 	}
@@ -31,18 +33,6 @@ func CheckName(what, name string) error {
 		return fmt.Errorf("%w: %s %.100q: a name %s", ErrSchema, what, name, problem)
 	}
 	return nil
-}
-
-// notText returns where a name is not UTF-8; -1 for nowhere.
-func notText(name string) int {
-	for at := 0; at < len(name); {
-		r, n := utf8.DecodeRuneInString(name[at:])
-		if r == utf8.RuneError && n == 1 {
-			return at
-		}
-		at += n
-	}
-	return -1
 }
 
 // nameProblem says what a name must not, or nothing.

@@ -222,8 +222,8 @@ func (k tuneKey) order() []int64 {
 }
 
 // Save writes the choices to a file, beside it first; folders are made. Choices of other keys that the file has stay: a
-// process that ran meanwhile may have made them. A file of choices that do not serve here is
-// replaced, and any other file refused, as by [io/fs.ErrExist].
+// process that ran meanwhile may have made them. It replaces a file of choices that do not serve here. It refuses any
+// other file: fs.ErrExist.
 func (t *Tuning) Save(path string) error {
 	mine, err := t.MarshalJSON()
 	if err != nil {

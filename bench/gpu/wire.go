@@ -1,7 +1,5 @@
 package gpu
 
-import ()
-
 // The model of the bus (docs/gpu-bundle.md): a read of a line, or of a part of one, costs its sectors of 32 bytes and
 // 20 bytes besides, and it is one request. So many bytes and so many requests go by in a second.
 const (

@@ -10,7 +10,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -256,21 +255,6 @@ func written(target string, data graph.Data) error {
 	return formats.WriteGraph(context.Background(), target, g, formats.WriterOptions{Force: true})
 }
 
-// bytesBelow is what a folder holds.
-func bytesBelow(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	expect.OK(t, fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(filepath.Join(dir, name))
-		all[name] = string(text)
-		return err
-	}))
-	return all
-}
-
 func TestAListOfNamesThatIsNotTextIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := put(t, dir+"/x.txt", []byte("0 1 5\n1 2 6\n"))
@@ -296,7 +280,7 @@ func TestNamesAreReadBackAsTheyAreOrRefused(t *testing.T) {
 	base := filepath.Join(scratch, "base")
 	expect.OK(t, written(base, graph.Data{Nodes: []graph.NodeData{{Count: 5}},
 		Edges: []graph.EdgeData{{Src: ids5[:4], Dst: ids5[1:]}}}))
-	before := bytesBelow(t, base)
+	before := expect.Files(t, base)
 	for k := range n {
 		name := drawnName(r)
 		for i, d := range nameDoors {
@@ -310,8 +294,8 @@ func TestNamesAreReadBackAsTheyAreOrRefused(t *testing.T) {
 			try := d.open(t, name, target, in)
 			if err := try.err; err != nil {
 				refused[d.title]++
-				expect.That(t, maps.Equal(before, bytesBelow(t, target)), "%s: %q is refused, and the dataset is "+
-					"another one: %v", d.title, name, err)
+				same := maps.EqualFunc(before, expect.Files(t, target), bytes.Equal)
+				expect.That(t, same, "%s: %q is refused, and the dataset is another one: %v", d.title, name, err)
 				expect.That(t, !plainName(name), "%s: %q is refused: %v", d.title, name, err)
 			} else if taken[d.title]++; true {
 				readBack(t, &d, target, name, try.want, n < 100 || r.IntN(8) == 0)

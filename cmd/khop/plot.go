@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 
@@ -17,22 +18,24 @@ type plotFlags struct {
 	Force bool   `help:"Let --plot replace a file that khop has not drawn."`
 }
 
-func (f plotFlags) output() wholefile.Output {
-	return plot.File(f.Plot, f.Force, "name another, or replace it (--force)")
+func (f plotFlags) output(read ...string) wholefile.Output {
+	return plot.File(f.Plot, f.Force, "name another, or replace it (--force)", read...)
 }
 
 // openDataset opens a dataset, unless the plot of it, or another file, could not be written, which is said before long
 // work.
 func (f plotFlags) openDataset(dataset string, written ...string) (*formats.Dataset, error) {
-	for _, file := range append(written, f.Plot) {
-		if err := wholefile.Apart(file, dataset); file != "" && err != nil {
-			return nil, err
+	var err error
+	for _, file := range written {
+		if file != "" {
+			err = cmp.Or(err, wholefile.Apart(file, dataset))
 		}
 	}
 	if f.Plot != "" {
-		if err := f.output().Check(); err != nil {
-			return nil, err
-		}
+		err = cmp.Or(err, f.output(dataset).Check())
+	}
+	if err != nil {
+		return nil, err
 	}
 	return formats.Open(dataset)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -322,14 +323,10 @@ func (s *drawnShares) join() {
 func filesOf(t *testing.T, folders []string) (list []string) {
 	t.Helper()
 	for _, dir := range folders {
-		expect.OK(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			text, err := os.ReadFile(p)
-			list = append(list, fmt.Sprintf("%s %x", strings.TrimPrefix(p, dir), xxh3.Hash128(text).Bytes()))
-			return err
-		}))
+		files := expect.Files(t, dir)
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			list = append(list, fmt.Sprintf("%s %x", name, xxh3.Hash128(files[name]).Bytes()))
+		}
 	}
 	return list
 }

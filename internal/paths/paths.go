@@ -18,6 +18,19 @@ func Text(path string) string {
 	return strconv.Quote(path)
 }
 
+// NotText returns where the first byte lies that is not UTF-8; the length of the text where there is none. A character
+// that is cut off at the end counts.
+func NotText[T ~string | ~[]byte](text T) (at int) {
+	for at < len(text) {
+		r, n := utf8.DecodeRuneInString(string(text[at:min(at+utf8.UTFMax, len(text))]))
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		at += n
+	}
+	return at
+}
+
 // Message returns a message in which all that is not text is escaped: bytes that are not UTF-8, and characters that do
 // not print, such as those that steer a terminal.
 func Message(text string) string {

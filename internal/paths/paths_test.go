@@ -31,3 +31,11 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func TestTheFirstByteThatIsNotTextIsFound(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "größe": 7, "a\xff": 1, "a\uFFFDb\xf1": 5, "ab\xe2\x82": 2,
+		"\xf1o": 0} {
+		expect.Same(t, NotText(text), want, "%q", text)
+		expect.Same(t, NotText([]byte(text)), want, "the bytes of %q", text)
+	}
+}

@@ -17,6 +17,7 @@ const (
 	sample        = 22 // length of the line beside a name
 	titleSize     = 14
 	textSize      = 9
+	fewPoints     = 20 // a line of fewer has its points marked
 )
 
 // canvas is a picture that is being drawn.
@@ -112,29 +113,33 @@ func (c *canvas) curve(line Curve, color drawing.Color) {
 	if line.Left || c.alone {
 		a = c.y[1]
 	}
-	c.pen(color, 2)
-	drawn := false
-	for i := range line.X {
-		if i >= len(line.Y) || math.IsNaN(line.Y[i]) || math.IsInf(line.Y[i], 0) {
-			continue
+	var points [][2]int
+	for i, x := range line.X {
+		if i < len(line.Y) && finite(line.Y[i]) {
+			points = append(points, [2]int{c.along(x), c.across(a, line.Y[i])})
 		}
-		if x, y := c.along(line.X[i]), c.across(a, line.Y[i]); drawn {
-			c.LineTo(x, y)
+	}
+	c.pen(color, 2)
+	for i, p := range points {
+		if i == 0 {
+			c.MoveTo(p[0], p[1])
 		} else {
-			c.MoveTo(x, y)
-			drawn = true
+			c.LineTo(p[0], p[1])
 		}
 	}
 	c.Stroke()
-	for i := range line.X {
-		if len(line.X) < 20 && i < len(line.Y) && !math.IsNaN(line.Y[i]) && !math.IsInf(line.Y[i], 0) {
-			c.pen(color, 1)
-			c.SetFillColor(color)
-			c.Circle(3, c.along(line.X[i]), c.across(a, line.Y[i]))
-			c.FillStroke()
-		}
+	if len(line.X) >= fewPoints {
+		return
+	}
+	for _, p := range points {
+		c.pen(color, 1)
+		c.SetFillColor(color)
+		c.Circle(3, p[0], p[1])
+		c.FillStroke()
 	}
 }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // along and across return where a value lies.
 func (c *canvas) along(v float64) int {
@@ -236,7 +241,7 @@ func span(curves []Curve, of func(Curve) []float64) (low, high float64, whole bo
 	low, high, whole = math.Inf(1), math.Inf(-1), true
 	for _, c := range curves {
 		for _, v := range of(c) {
-			if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			if finite(v) {
 				low, high, whole = min(low, v), max(high, v), whole && v == math.Trunc(v)
 			}
 		}
@@ -275,5 +280,5 @@ func number(v, step float64) string {
 	if magnitude := math.Abs(v); digits > 6 || magnitude >= 1e9 {
 		return strconv.FormatFloat(v, 'g', 6, 64)
 	}
-	return strconv.FormatFloat(v+0, 'f', digits, 64)
+	return strconv.FormatFloat(v+0, 'f', digits, 64) // -0 is 0
 }

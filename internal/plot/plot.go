@@ -1,7 +1,8 @@
 // Package plot draws curves as SVG or PNG.
 //
 // A Plot is data, which may come as JSON. The x-axis is linear: who wants powers gives logarithms, and Ticks that say
-// what they stand for. A library draws lines and texts. Where they go is decided here, so that no text lies on another.
+// what they stand for. A library draws lines and texts. This package says where they go, so that no text lies on
+// another.
 package plot
 
 import (
@@ -51,9 +52,10 @@ const mark = "drawn by khop"
 // Ours reports whether a file that begins so was drawn here.
 func Ours(head []byte) bool { return bytes.Contains(head, []byte(mark)) }
 
-// File returns the plot's file: a picture that was drawn here is replaced, any other file only with force.
-func File(path string, force bool, remedy string) wholefile.Output {
-	return wholefile.Output{Path: path, Mode: 0o644, Ours: Ours, Force: force, Else: remedy}
+// File returns the plot's file. It replaces a picture that was drawn here, any other file only with force, and none of
+// those that were read (wholefile.Apart).
+func File(path string, force bool, remedy string, read ...string) wholefile.Output {
+	return wholefile.Output{Path: path, Mode: 0o644, Ours: Ours, Force: force, Else: remedy, From: read}
 }
 
 // Draw returns what writes the plot to a file of that name: as PNG if it ends in .png, else as SVG.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/khop-gnn/khop/internal/paths"
 )
@@ -17,8 +18,16 @@ var ErrInput = errors.New("the target is what is read")
 // nothing is behind are left to who opens them. Errors: ErrInput.
 func Apart(target string, inputs ...string) error {
 	e, err := resolve(filepath.Clean(target))
-	if err != nil || e.stream() && (e.st == nil || !e.st.IsDir()) {
-		return nil // who writes says why, or writes to a device or pipe
+	if err != nil {
+		return nil // who writes says why
+	}
+	return e.apart(target, inputs)
+}
+
+// apart is Apart of a target whose links have been followed.
+func (e end) apart(target string, inputs []string) error {
+	if len(inputs) == 0 || e.stream() && (e.st == nil || !e.st.IsDir()) {
+		return nil // a device or pipe is written to as it is
 	}
 	st, above := e.st, upwards(e.path)
 	for _, in := range inputs {
@@ -68,10 +77,5 @@ func upwards(name string) (list []fs.FileInfo) {
 
 // among reports whether a folder is one of those.
 func among(st fs.FileInfo, list []fs.FileInfo) bool {
-	for _, other := range list {
-		if os.SameFile(st, other) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(other fs.FileInfo) bool { return os.SameFile(st, other) })
 }

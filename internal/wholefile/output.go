@@ -79,7 +79,7 @@ func Follow(name string) (string, fs.FileInfo, error) {
 func (o Output) find() (end, error) {
 	e, err := resolve(o.Path)
 	if err == nil {
-		err = Apart(o.Path, o.From...)
+		err = e.apart(o.Path, o.From)
 	}
 	if err != nil {
 		return e, err

@@ -41,9 +41,9 @@ func readBytes(r io.Reader, h *Header, l *pinned.Ledger) (b []byte, err error) {
 const blockBytes = 1 << 18
 
 // EachInts hands the elements of an array of integers on in the order of the file, a block at a time; at is the number
-// of a block's first element. The block is valid until take returns. Errors are those of
-// NewReader and of take, and io.ErrUnexpectedEOF where elements are missing. An element that int64 cannot hold is an
-// error with its row; floats are taken if each is an integer.
+// of a block's first element. The block is valid until take returns. Errors are those of NewReader and of take, and
+// io.ErrUnexpectedEOF where elements are missing. An element that int64 cannot hold is an error with its row. Floats
+// are taken if each is an integer.
 func EachInts(r io.Reader, h Header, take func(block []int64, at int64) error) error {
 	x, err := NewReader(r, h)
 	for err == nil && x.Left() > 0 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/paths"
 )
 
 // The encodings of texts that are read, beside UTF-8.
@@ -116,7 +117,7 @@ func (p Place) notText() (at int64, sample []byte) {
 			}
 			return 0, b
 		}
-		i := validPrefix(b)
+		i := paths.NotText(b)
 		if len(b)-i >= utf8.UTFMax || err != nil && i < len(b) {
 			return at + int64(i), b[i:]
 		}
@@ -125,16 +126,4 @@ func (p Place) notText() (at int64, sample []byte) {
 		}
 		at, kept = at+int64(i), copy(buf, b[i:])
 	}
-}
-
-// validPrefix returns how many bytes are UTF-8.
-func validPrefix(b []byte) int {
-	for i := 0; i < len(b); {
-		r, n := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return len(b)
 }

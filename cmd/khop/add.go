@@ -11,11 +11,7 @@ import (
 type addCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Column     []string `sep:"none" placeholder:"NAME=FILE" help:"Add a column of nodes from a .npy file."`
-	EdgeColumn []string `sep:"none" placeholder:"NAME=FILE" help:"Add a column of edges."`
-	Split      []string `sep:"none" placeholder:"NAME=FILE" help:"Add a split: ids, or a boolean a node."`
-	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take; default: a quarter of what is free."`
-	Force      bool     `help:"Replace columns and splits of the same names."`
+	flagsOf[convert.AddOptions] `embed:""`
 
 	jsonFlag `embed:""`
 }
@@ -29,34 +25,16 @@ type addResult struct {
 
 // Run adds.
 func (c *addCmd) Run(env *environment) error {
-	var list []convert.Addition
-	for _, of := range []struct {
-		kind convert.Kind
-		args []string
-	}{{convert.NodeColumn, c.Column}, {convert.EdgeColumn, c.EdgeColumn}, {convert.Split, c.Split}} {
-		for _, text := range of.args {
-			a, err := convert.ParseAddition(of.kind, text)
-			if err != nil {
-				return err
-			}
-			list = append(list, a)
-		}
-	}
-	if len(list) == 0 {
-		return usageError("name what to add: --column, --edge-column, --split")
-	}
-	limit := convert.Options{MemoryLimit: env.memory.bytes}
-	if err := limit.Settle(); err != nil {
-		return err
-	}
+	c.opt.MemoryLimit = env.memory.bytes
 	_, took, err := watched(env, func(bar *progress) (*graph.Schema, error) {
-		return convert.Add(env.ctx, c.Dataset, list, convert.AddOptions{Force: c.Force, Memory: limit.MemoryLimit,
-			Progress: bar.report()})
+		c.opt.Progress = bar.report()
+		return convert.Add(env.ctx, c.Dataset, c.opt)
 	})
 	if err != nil {
 		return err
 	}
-	r := addResult{paths.Text(c.Dataset), len(list), took.Seconds()}
+	r := addResult{paths.Text(c.Dataset), len(c.opt.Columns) + len(c.opt.EdgeColumns) + len(c.opt.Splits),
+		took.Seconds()}
 	return c.answer(env, r, "%s: added %s, in %s\n", r.Dataset, english.Plural(r.Added, "array", ""),
 		durationText(took))
 }

@@ -16,10 +16,9 @@ import (
 type checkCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Workers int      `default:"0" placeholder:"N" help:"Goroutines that read; 0: one a core."`
-	Deep    bool     `help:"Also list what is legal but perhaps not meant: see khop info --deep."`
-	Scrub   bool     `help:"Compare checksums alone, slowly, at the lowest priority, past the page cache."`
-	Rate    byteSize `placeholder:"SIZE" help:"The most bytes a second that --scrub reads; default: 100MB."`
+	flagsOf[formats.CheckOptions] `embed:""`
+
+	Deep bool `help:"Also list what is legal but perhaps not meant: see khop info --deep."`
 
 	jsonFlag `embed:""`
 }
@@ -48,15 +47,12 @@ var errProblems = errors.New("the dataset is damaged")
 
 // Run checks.
 func (c *checkCmd) Run(env *environment) error {
-	if c.Deep && c.Scrub {
+	if c.Deep && c.opt.Scrub {
 		return usageError("--deep reads more than --scrub: leave out one")
 	}
-	if c.Rate > 0 && !c.Scrub {
-		return usageError("--rate is for --scrub")
-	}
 	rep, took, err := watched(env, func(bar *progress) (*formats.Report, error) {
-		return formats.Check(env.ctx, c.Dataset, formats.CheckOptions{Workers: c.Workers, Progress: bar.report(),
-			Scrub: c.Scrub, Rate: int64(c.Rate)})
+		c.opt.Progress = bar.report()
+		return formats.Check(env.ctx, c.Dataset, c.opt)
 	})
 	if err != nil {
 		return err

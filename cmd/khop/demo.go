@@ -21,8 +21,13 @@ import (
 type demoCmd struct {
 	Dataset string `arg:"" optional:"" help:"Directory to write the dataset to; default: a new temporary one."`
 
-	Nodes int64  `default:"20000" placeholder:"N" help:"Nodes of the graph."`
-	Seed  uint64 `default:"7" placeholder:"N" help:"Keys every random choice."`
+	flagsOf[demoOptions] `embed:""`
+}
+
+// demoOptions say what graph is made.
+type demoOptions struct {
+	Nodes int64  `default:"20000" help:"Nodes of the graph."`
+	Seed  uint64 `same:"seed" default:"7"`
 	Force bool   `help:"Replace a dataset that is there."`
 }
 
@@ -95,8 +100,8 @@ func programName() string {
 
 func (c *demoCmd) make(env *environment) error {
 	res, took, err := watched(env, func(bar *progress) (*synthetic.Result, error) {
-		return synthetic.Generate(env.ctx, synthetic.SBM, c.Dataset, synthetic.Options{Nodes: c.Nodes, Seed: c.Seed,
-			Force: c.Force, Progress: bar.report()})
+		return synthetic.Generate(env.ctx, synthetic.SBM, c.Dataset, synthetic.Options{Nodes: c.opt.Nodes,
+			Seed: c.opt.Seed, Force: c.opt.Force, Progress: bar.report()})
 	})
 	if err != nil {
 		return err
@@ -122,7 +127,7 @@ func (c *demoCmd) check(env *environment) error {
 func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 	opt := loader.Options{
 		Sampler: sampling.Neighbor{Fanouts: demoFanouts}, Seeds: loader.Split("train"), BatchSize: demoBatch,
-		Shuffle: true, Seed: c.Seed,
+		Shuffle: true, Seed: c.opt.Seed,
 	}
 	said, err := loader.Plan(env.ctx, ds, opt)
 	if err != nil {
@@ -184,7 +189,7 @@ func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error
 func (c *demoCmd) train(env *environment, ds *formats.Dataset) error {
 	line := &trainLine{env: env, epochs: demoTrained, began: time.Now()}
 	r, err := gnn.Train(env.ctx, ds, gnn.Options{Model: "sage", Fanouts: demoFanouts, BatchSize: demoBatch,
-		Epochs: demoTrained, Seed: c.Seed, MaxMemory: env.memory.bytes, Progress: line.step})
+		Epochs: demoTrained, Seed: c.opt.Seed, MaxMemory: env.memory.bytes, Progress: line.step})
 	line.end()
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -16,8 +15,7 @@ type exportCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 	Target  string `arg:"" help:"Folder or file to write; it must not exist."`
 
-	To    string `required:"" placeholder:"FORMAT" help:"Format: see below."`
-	Force bool   `help:"Replace what an export has written there."`
+	flagsOf[export.Options] `embed:""`
 
 	jsonFlag `embed:""`
 }
@@ -42,17 +40,14 @@ type exportResult struct {
 
 // Run exports.
 func (c *exportCmd) Run(env *environment) (err error) {
-	if !slices.ContainsFunc(export.Formats, func(f [2]string) bool { return f[0] == c.To }) {
-		return usageError("--to %s: see khop export --help for the formats", c.To)
-	}
 	ds, err := formats.Open(c.Dataset)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, ds.Close)
 	res, took, err := watched(env, func(bar *progress) (*export.Result, error) {
-		return export.Run(env.ctx, ds, c.Target, export.Options{To: c.To, Force: c.Force,
-			Progress: bar.report(), Memory: &env.memory.Ledger})
+		c.opt.Progress, c.opt.Memory = bar.report(), &env.memory.Ledger
+		return export.Run(env.ctx, ds, c.Target, c.opt)
 	})
 	if err != nil {
 		return err
@@ -60,7 +55,7 @@ func (c *exportCmd) Run(env *environment) (err error) {
 	for _, n := range res.Notes {
 		env.note("note: %s", n)
 	}
-	r := exportResult{paths.Text(c.Dataset), paths.Text(c.Target), c.To, res, took.Seconds()}
+	r := exportResult{paths.Text(c.Dataset), paths.Text(c.Target), c.opt.To, res, took.Seconds()}
 	return c.answer(env, r, "%s: %s, %s, in %s\n", r.Target, english.Plural(r.Files, "file", ""),
 		machine.Bytes(r.Bytes), durationText(took))
 }

@@ -43,25 +43,17 @@ func (env *environment) limitMemory(line *kong.Context) error {
 	if c, ok := command.Target.Addr().Interface().(withoutData); ok && c.withoutData() {
 		return nil
 	}
-	var size byteSize
-	name := option.NameOf(loader.Options{}, "MaxMemory").Option
-	switch said := saidOn(line)[name].(type) {
-	case byteSize:
-		size = said
-	case nil:
-	default:
-		var of loader.Options
-		if err := option.Apply(&of, option.Of(of), option.Said{name: said}); err != nil {
-			return err
-		}
-		size = byteSize(of.MaxMemory)
+	var of loader.Options
+	name := option.NameOf(of, "MaxMemory").Option
+	if err := option.Apply(&of, option.Of(of), option.Said{name: saidOn(line)[name]}); err != nil {
+		return err
 	}
-	return env.memory.settle(size, machine.Probe())
+	return env.memory.settle(of.MaxMemory, machine.Probe())
 }
 
 // settle sets the limits of a process that was told to take at most size bytes; 0: it was told nothing.
-func (l *memoryLimit) settle(size byteSize, m *machine.Machine) (err error) {
-	if l.asked, err = size.forData(); err != nil {
+func (l *memoryLimit) settle(size int64, m *machine.Machine) (err error) {
+	if l.asked, err = forData(size); err != nil {
 		return err
 	}
 	l.bytes = l.asked
@@ -79,13 +71,13 @@ func (l *memoryLimit) settle(size byteSize, m *machine.Machine) (err error) {
 }
 
 // forData returns what a limit of the process leaves beside what the program itself takes; 0 for none.
-func (b byteSize) forData() (int64, error) {
-	if b > 0 && b <= machine.Own {
+func forData(size int64) (int64, error) {
+	if size > 0 && size <= machine.Own {
 		return 0, option.Errorf(nil, loader.Options{}, "MaxMemory",
-			" is %s, and the program itself takes up to %s; allow at least %s: %w", machine.Bytes(int64(b)),
+			" is %s, and the program itself takes up to %s; allow at least %s: %w", machine.Bytes(size),
 			machine.Bytes(machine.Own), machine.Bytes(5*machine.Own/4), pinned.ErrLimit)
 	}
-	return max(int64(b)-machine.Own, 0), nil
+	return max(size-machine.Own, 0), nil
 }
 
 // limitHeap makes the Go runtime collect garbage before its memory exceeds what the limit on data leaves to it; where

@@ -20,6 +20,7 @@ import (
 	"github.com/willabides/kongplete"
 
 	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/formats/export"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -201,7 +202,7 @@ func (u *usage) Unwrap() error        { return u.error }
 // isUsage tells errors that another command line would not have.
 func isUsage(err error) bool {
 	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, graph.ErrPartition,
-		synthetic.ErrOptions, convert.ErrOptions, shm.ErrOptions} {
+		synthetic.ErrOptions, convert.ErrOptions, export.ErrFormat, shm.ErrOptions} {
 		if errors.Is(err, target) {
 			return true
 		}

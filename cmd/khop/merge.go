@@ -12,7 +12,7 @@ type mergeCmd struct {
 	Dataset string   `arg:"" help:"Directory to write; it must not exist."`
 	Shares  []string `arg:"" help:"All shares of a conversion, in any order."`
 
-	Force bool `help:"Replace a dataset that is there."`
+	flagsOf[convert.MergeOptions] `embed:""`
 
 	jsonFlag `embed:""`
 }
@@ -29,8 +29,8 @@ type mergeResult struct {
 // Run joins shares.
 func (c *mergeCmd) Run(env *environment) error {
 	s, took, err := watched(env, func(bar *progress) (*graph.Schema, error) {
-		return convert.JoinShares(env.ctx, c.Shares, c.Dataset,
-			convert.MergeOptions{Force: c.Force, Progress: bar.report()})
+		c.opt.Progress = bar.report()
+		return convert.JoinShares(env.ctx, c.Shares, c.Dataset, c.opt)
 	})
 	if err != nil {
 		return err

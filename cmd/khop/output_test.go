@@ -9,6 +9,8 @@ import (
 
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/loader"
 )
 
 func TestNumbersAsPeopleReadThem(t *testing.T) {
@@ -27,9 +29,10 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 		"0": 0, "123": 123, "4GB": 4e9, "1.5 GiB": 3 << 29, "500mb": 5e8, "2KiB": 2048, "7b": 7, "1TB": 1e12,
 		"": -1, "GB": -1, "-1GB": -1, "four": -1, "1e30": -1, "NaN": -1, "9999999TiB": -1,
 	} {
-		size := byteSize(-1)
-		err := size.UnmarshalText([]byte(text))
-		expect.That(t, (err != nil) == (want < 0) && int64(size) == want, "%q: %d, %v; want %d", text, size, err, want)
+		of := loader.Options{MaxMemory: -1}
+		err := option.Apply(&of, option.Of(of), option.Said{"max-memory": text})
+		expect.That(t, (err != nil) == (want < 0) && of.MaxMemory == want, "%q: %d, %v; want %d", text, of.MaxMemory,
+			err, want)
 	}
 }
 

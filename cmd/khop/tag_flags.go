@@ -51,8 +51,9 @@ type tagged interface {
 // tagged returns those commands by name.
 func (c *commands) tagged() map[string]tagged {
 	return map[string]tagged{
-		"bench": &c.Bench, "convert": &c.Convert, "generate": &c.Generate, "partition": &c.Partition,
-		"plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve, "train": &c.Train,
+		"add": &c.Add, "bench": &c.Bench, "check": &c.Check, "convert": &c.Convert, "demo": &c.Demo,
+		"export": &c.Export, "generate": &c.Generate, "merge": &c.Merge, "partition": &c.Partition, "plan": &c.Plan,
+		"sample": &c.Sample, "serve": &c.Serve, "train": &c.Train, "tune": &c.Tune,
 	}
 }
 
@@ -108,6 +109,8 @@ func flagField(o *option.Option) reflect.StructField {
 	switch {
 	case o.IsList():
 		of = spokenList
+	case o.Kind == "each":
+		of = spokenEach
 	case o.Kind == "path":
 		of = spokenFile
 	case o.Kind == "bool":
@@ -132,13 +135,14 @@ type spoken string
 const (
 	spokenValue spoken = "spoken value"
 	spokenList  spoken = "spoken list"
+	spokenEach  spoken = "spoken each"
 	spokenFile  spoken = "spoken file"
 	spokenBool  spoken = "spoken bool"
 )
 
 // spokenMappers name the mappers for kong.
 func spokenMappers() (all []kong.Option) {
-	for _, s := range []spoken{spokenValue, spokenList, spokenFile, spokenBool} {
+	for _, s := range []spoken{spokenValue, spokenList, spokenEach, spokenFile, spokenBool} {
 		all = append(all, kong.NamedMapper(string(s), s))
 	}
 	return all
@@ -165,9 +169,13 @@ func (s spoken) Decode(line *kong.DecodeContext, to reflect.Value) error {
 		to.Set(reflect.ValueOf(kong.ExpandPath(text)))
 	case isText && s == spokenList && !utf8.ValidString(text): // dividing it would make it another text
 		return fmt.Errorf("%q is %w", text, graph.ErrText)
-	case isText && s == spokenList:
-		before, _ := to.Interface().([]string)
-		to.Set(reflect.ValueOf(append(before, kong.SplitEscaped(text, ',')...)))
+	case isText && (s == spokenList || s == spokenEach):
+		said, parts := to.Interface(), []string{text}
+		if s == spokenList {
+			parts = kong.SplitEscaped(text, ',')
+		}
+		before, _ := said.([]string)
+		to.Set(reflect.ValueOf(append(before, parts...)))
 	default:
 		to.Set(reflect.ValueOf(token.Value))
 	}

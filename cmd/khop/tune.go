@@ -17,13 +17,18 @@ import (
 type tuneCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Widths    widths   `default:"16..1024" help:"Widths to tune: 16..1024 doubles from one to the other; or 16,47,100."`
-	Rounds    positive `default:"5" help:"Measurements of each candidate; the median counts."`
-	Workers   int      `default:"0" placeholder:"N" help:"Goroutines that compute; 0: one a core."`
-	File      string   `type:"path" placeholder:"FILE" help:"Where choices are kept; default: in the user's cache."`
-	plotFlags `embed:"" set:"plot_of=the speed-up by width"`
+	flagsOf[tuneOptions] `embed:""`
+	plotFlags            `embed:"" set:"plot_of=the speed-up by width"`
 
 	jsonFlag `embed:""`
+}
+
+// tuneOptions say what is measured.
+type tuneOptions struct {
+	Widths  widths `default:"16..1024" kind:"text" help:"Widths to tune: 16..1024 doubles them; or 16,47,100."`
+	Rounds  int    `default:"5" range:"1," help:"Measurements of each candidate; the median counts."`
+	Workers int    `default:"0" range:"0,32767" help:"Goroutines that compute; 0: one a core."`
+	File    string `kind:"path" value:"FILE" help:"Where choices are kept; default: in the user's cache."`
 }
 
 // widths is the value of --widths.
@@ -65,7 +70,7 @@ type tuneResult struct {
 
 // Run tunes sums over the whole graph, with values of edges and without, width by width.
 func (c *tuneCmd) Run(env *environment) (err error) {
-	ds, err := c.openDataset(c.Dataset, c.File)
+	ds, err := c.openDataset(c.Dataset, c.opt.File)
 	if err != nil {
 		return err
 	}
@@ -74,20 +79,20 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	if err != nil {
 		return err
 	}
-	tuning, path, err := env.tuning(c.File)
+	tuning, path, err := env.tuning(c.opt.File)
 	if err != nil {
 		return err
 	}
 	if err := c.fits(env, a); err != nil {
 		return err
 	}
-	pool := sparse.Open(sparse.Options{Workers: c.Workers})
+	pool := sparse.Open(sparse.Options{Workers: c.opt.Workers})
 	defer pool.Close()
 	r := tuneResult{Dataset: paths.Text(c.Dataset), File: paths.Text(path), Kernel: sparse.Kernel(),
 		Workers: pool.Workers()}
 	r.Tuned, _, err = watched(env, func(bar *progress) (tuned []sparse.Tuned, err error) {
 		report := bar.of("tuning")
-		for i, width := range c.Widths {
+		for i, width := range c.opt.Widths {
 			found, err := c.tune(env, pool, tuning, a, width)
 			if err == nil {
 				err = tuning.Save(path) // what was measured is kept, whatever comes
@@ -97,7 +102,7 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 			}
 			tuned = append(tuned, found...)
 			if report != nil {
-				report(int64(i+1), int64(len(c.Widths)))
+				report(int64(i+1), int64(len(c.opt.Widths)))
 			}
 		}
 		return tuned, nil
@@ -113,7 +118,7 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 
 // fits says before anything is measured what the widest rows need, where that is more than the limit.
 func (c *tuneCmd) fits(env *environment, a *sparse.Matrix) error {
-	width := slices.Max(c.Widths)
+	width := slices.Max(c.opt.Widths)
 	need := 4 * ((a.Cols()+a.Rows())*width + a.Edges())
 	if err := env.memory.Take(pinned.Scratch, need); err != nil {
 		return fmt.Errorf("rows of %d columns, for all nodes twice: %w, or take narrower --widths", width, err)
@@ -145,7 +150,7 @@ func (c *tuneCmd) tune(env *environment, pool *sparse.Pool, tuning *sparse.Tunin
 		if env.ctx.Err() != nil {
 			return nil, env.ctx.Err()
 		}
-		one, err := pool.Tune(tuning, operands[1], a, v, operands[0], int(c.Rounds))
+		one, err := pool.Tune(tuning, operands[1], a, v, operands[0], c.opt.Rounds)
 		if err != nil {
 			return nil, err
 		}

@@ -12,52 +12,77 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // Addition is an array that is added to a dataset: a .npy file.
 type Addition struct {
-	Kind Kind
 	Name string // of the column or split
 	Type string // of the nodes; "" where the dataset has one type
 	Path string
 }
 
-// Kind says what an addition is.
-type Kind uint8
-
-// The kinds of additions.
-const (
-	NodeColumn Kind = iota // a row a node, by own id
-	EdgeColumn             // a row an edge, in the order of the dataset
-	Split                  // own ids, or a boolean a node
-)
-
-// ParseAddition reads "name=file" or "type:name=file"; ErrOptions for anything else.
-func ParseAddition(kind Kind, text string) (Addition, error) {
-	name, path, ok := strings.Cut(text, "=")
-	a := Addition{Kind: kind, Name: name, Path: path}
+// UnmarshalText reads "name=file" or "type:name=file".
+func (a *Addition) UnmarshalText(text []byte) error {
+	name, path, ok := strings.Cut(string(text), "=")
+	*a = Addition{Name: name, Path: path}
 	typ, of, typed := strings.Cut(name, ":")
 	if typed {
 		a.Type, a.Name = typ, of
 	}
-	if !ok || a.Name == "" || typed && typ == "" || a.Path == "" || kind == EdgeColumn && a.Type != "" {
-		return a, fmt.Errorf("%w: %q: write name=file.npy, or type:name=file.npy for nodes of a type", ErrOptions, text)
+	if !ok || a.Name == "" || typed && typ == "" || a.Path == "" {
+		return fmt.Errorf("%q: write name=file.npy, or type:name=file.npy for nodes of a type", text)
 	}
-	return a, nil
+	return nil
 }
 
-// AddOptions say how to add.
+// AddOptions say what to add, and how.
 type AddOptions struct {
-	Force    bool // replace columns and splits of the same names
-	Memory   int64
-	Progress formats.Progress
+	// Columns have a row a node, by own id.
+	Columns []Addition `name:"column" kind:"each" value:"NAME=FILE" help:"Add a column of nodes from a .npy file."`
+	// EdgeColumns have a row an edge, in the order of the dataset.
+	EdgeColumns []Addition `name:"edge-column" kind:"each" value:"NAME=FILE" help:"Add a column of edges."`
+	// Splits are own ids, or a boolean a node.
+	Splits []Addition `name:"split" kind:"each" value:"NAME=FILE" help:"Add a split: ids, or a boolean a node."`
+	Force  bool       `help:"Replace columns and splits of the same names."`
+	// MemoryLimit is that of Options.
+	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
+	Progress    formats.Progress
+}
+
+// sort says what an addition is.
+type sort uint8
+
+const (
+	nodeColumn sort = iota
+	edgeColumn
+	split
+)
+
+// additions returns what to add.
+func (o *AddOptions) additions() (all []*addition, err error) {
+	for is, list := range [][]Addition{nodeColumn: o.Columns, edgeColumn: o.EdgeColumns, split: o.Splits} {
+		for _, a := range list {
+			if a.Type != "" && sort(is) == edgeColumn {
+				return nil, option.Errorf(ErrOptions, *o, "EdgeColumns", ": %q is a type of nodes: write name=file.npy",
+					a.Type)
+			}
+			all = append(all, &addition{Addition: a, sort: sort(is), npy: npy{path: a.Path}})
+		}
+	}
+	if len(all) == 0 {
+		return nil, option.Errorf(ErrOptions, *o, "Columns", ", %s, %s: name what to add",
+			option.NameOf(*o, "EdgeColumns"), option.NameOf(*o, "Splits"))
+	}
+	return all, nil
 }
 
 // addition is an Addition on its way.
 type addition struct {
 	Addition
+	sort
 	npy
 	typ    int
 	col    graph.Column
@@ -68,9 +93,17 @@ type addition struct {
 // Add adds columns and splits to the dataset at dir. The arrays that it has are not written again (formats.Extend). It
 // returns the schema. Errors: *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there;
 // those of formats.Extend. After an error the dataset is as it was.
-func Add(ctx context.Context, dir string, list []Addition, opt AddOptions) (*graph.Schema, error) {
+func Add(ctx context.Context, dir string, opt AddOptions) (*graph.Schema, error) {
+	adds, err := opt.additions()
+	if err != nil {
+		return nil, err
+	}
+	limit := Options{MemoryLimit: opt.MemoryLimit}
+	if err := limit.Settle(); err != nil {
+		return nil, err
+	}
 	ledger := &pinned.Ledger{}
-	ledger.SetLimit(opt.Memory)
+	ledger.SetLimit(limit.MemoryLimit)
 	ds, err := formats.Open(dir)
 	if err != nil {
 		return nil, err
@@ -79,14 +112,12 @@ func Add(ctx context.Context, dir string, list []Addition, opt AddOptions) (*gra
 	err = ds.Close()
 	provenance, bytes := map[string]string{}, int64(0)
 	var inputs []string
-	var adds []*addition
-	for _, a := range list {
+	for _, x := range adds {
 		if err != nil {
 			return nil, err
 		}
-		x := &addition{Addition: a, npy: npy{path: a.Path}}
 		if err = x.open(&schema, ledger, opt.Force); err == nil {
-			adds, bytes, inputs = append(adds, x), bytes+x.header.Bytes(), append(inputs, a.Path)
+			bytes, inputs = bytes+x.header.Bytes(), append(inputs, x.Path)
 		}
 		if x.labels != nil {
 			provenance["classes"] = strconv.FormatInt(source.Classes(x.labels), 10)
@@ -118,7 +149,7 @@ func (x *addition) replaces(owner, name string, index int) bool {
 	if name != x.Name || index != 0 {
 		return false
 	}
-	return owner == map[Kind]string{NodeColumn: fmt.Sprintf("nodes/%d", x.typ), EdgeColumn: formats.OwnerEdges}[x.Kind]
+	return owner == map[sort]string{nodeColumn: fmt.Sprintf("nodes/%d", x.typ), edgeColumn: formats.OwnerEdges}[x.sort]
 }
 
 // open reads the file's header, compares it with the dataset, and adds the column to the schema.
@@ -126,12 +157,12 @@ func (x *addition) open(s *graph.Schema, l *pinned.Ledger, force bool) error {
 	if x.typ = s.NodeType(x.Type); x.Type == "" && len(s.Nodes) == 1 {
 		x.typ = 0
 	}
-	if x.typ < 0 && x.Kind != EdgeColumn {
+	if x.typ < 0 && x.sort != edgeColumn {
 		return fmt.Errorf("%w: %q: there are several types of nodes, or none of that name: name one, as in %s:%s=%s",
 			ErrOptions, x.Type, s.Nodes[0].Name, x.Name, x.Path)
 	}
 	rows, what := s.NumEdges(), "edges"
-	if x.Kind != EdgeColumn {
+	if x.sort != edgeColumn {
 		rows, what = s.Nodes[x.typ].Count, "nodes"
 	}
 	f, err := source.Open(x.Path)
@@ -145,13 +176,13 @@ func (x *addition) open(s *graph.Schema, l *pinned.Ledger, force bool) error {
 	h := &x.header
 	switch {
 	case err != nil:
-	case x.Kind == Split && h.Kind == array.Bool && (len(h.Shape) != 1 || h.Shape[0] != rows):
+	case x.sort == split && h.Kind == array.Bool && (len(h.Shape) != 1 || h.Shape[0] != rows):
 		err = fmt.Errorf("a mask has a boolean a node, not %v for %d nodes", h, rows)
-	case x.Kind == Split && len(h.Shape) != 1:
+	case x.sort == split && len(h.Shape) != 1:
 		err = fmt.Errorf("a split is a list of ids, or a boolean a node, not %v", h)
-	case x.Kind != Split && (len(h.Shape) == 0 || len(h.Shape) > 4 || h.Shape[0] != rows):
+	case x.sort != split && (len(h.Shape) == 0 || len(h.Shape) > 4 || h.Shape[0] != rows):
 		err = fmt.Errorf("has the shape %v, but there are %d %s", h.Shape, rows, what)
-	case x.Kind == Split:
+	case x.sort == split:
 		err = x.readIDs(f, rows, l)
 	default:
 		err = x.addColumn(f, s, l, force)
@@ -169,14 +200,14 @@ func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, 
 	if x.col.Width() == 1 {
 		x.col.Shape = nil
 	}
-	if x.Kind == NodeColumn && graph.RoleOf(x.Name) == graph.Label && len(x.col.Shape) == 0 {
+	if x.sort == nodeColumn && graph.RoleOf(x.Name) == graph.Label && len(x.col.Shape) == 0 {
 		x.col.DType = unified.Int64
 		if x.labels, err = array.ReadInts(f, *h, l); err != nil {
 			return err
 		}
 	}
 	to := &s.EdgeColumns
-	if x.Kind == NodeColumn {
+	if x.sort == nodeColumn {
 		to = &s.Nodes[x.typ].Columns
 	}
 	for i := range *to {
@@ -231,13 +262,13 @@ func (x *addition) readIDs(f *source.File, nodes int64, l *pinned.Ledger) error 
 
 // write writes the array.
 func (x *addition) write(ctx context.Context, w *formats.Writer, s *graph.Schema, l *pinned.Ledger) error {
-	if x.Kind == Split {
+	if x.sort == split {
 		dtype, data := ids(x.ids, s.IDType() == unified.Int32)
 		cw, err := w.Split(x.Name, 0, x.typ, dtype, int64(len(x.ids)))
 		return fill(cw, err, func() error { _, err := cw.Write(data); return err })
 	}
 	open := func(c graph.Column, rows int64) (*formats.ColumnWriter, error) { return w.NodeColumn(x.typ, c, rows) }
-	if x.Kind == EdgeColumn {
+	if x.sort == edgeColumn {
 		open = w.EdgeColumn
 	}
 	cw, err := open(x.col, x.header.Shape[0])

@@ -35,6 +35,21 @@ func counted8(n int, first uint8) []uint8 {
 	return v
 }
 
+// extra is an addition and what it is.
+type extra struct {
+	sort
+	name, typ, path string
+}
+
+// adds returns options that add these, too.
+func adds(o AddOptions, list ...extra) AddOptions {
+	for _, x := range list {
+		to := map[sort]*[]Addition{nodeColumn: &o.Columns, edgeColumn: &o.EdgeColumns, split: &o.Splits}[x.sort]
+		*to = append(*to, Addition{x.name, x.typ, x.path})
+	}
+	return o
+}
+
 func TestANameThatIsNotTextIsRefusedBeforeAnythingIsReplaced(t *testing.T) {
 	data := adding(t)
 	id := func() [16]byte {
@@ -44,10 +59,10 @@ func TestANameThatIsNotTextIsRefusedBeforeAnythingIsReplaced(t *testing.T) {
 	}
 	before := id()
 	for _, name := range []string{"s\xf1", "a\x1b[2J", "a\u202e", "a;b"} {
-		for _, a := range []Addition{{Split, name, "author", numpy(t, expect.NPY([]int64{1}))},
-			{NodeColumn, name, "author", numpy(t, expect.NPY(counted8(30, 1)))},
-			{EdgeColumn, name, "", numpy(t, expect.NPY(counted8(140, 1)))}} {
-			_, err := Add(context.Background(), data, []Addition{a}, AddOptions{Force: true})
+		for _, a := range []extra{{split, name, "author", numpy(t, expect.NPY([]int64{1}))},
+			{nodeColumn, name, "author", numpy(t, expect.NPY(counted8(30, 1)))},
+			{edgeColumn, name, "", numpy(t, expect.NPY(counted8(140, 1)))}} {
+			_, err := Add(context.Background(), data, adds(AddOptions{Force: true}, a))
 			expect.That(t, errors.Is(err, graph.ErrSchema), "%q: %v", name, err)
 			expect.That(t, id() == before, "the dataset is another one")
 		}
@@ -58,16 +73,17 @@ func TestArraysAreAddedAsTheyAre(t *testing.T) {
 	data := adding(t)
 	mask := make([]bool, 80)
 	mask[0], mask[7], mask[79] = true, true, true
-	list := []Addition{
-		{NodeColumn, "wide", "paper", numpy(t, expect.NPY(counted8(240, 1), 80, 3))},
-		{NodeColumn, "thin", "author", numpy(t, expect.NPY(counted8(30, 2), 30, 1))},
-		{NodeColumn, "label", "author", numpy(t, expect.NPY(counted8(30, 3)))},
-		{EdgeColumn, "weight", "", numpy(t, expect.NPY(counted8(140, 4)))},
-		{Split, "masked", "paper", numpy(t, expect.NPY(mask))},
-		{Split, "listed", "author", numpy(t, expect.NPY([]int64{29, 0, 28}))},
+	list := []extra{
+		{nodeColumn, "wide", "paper", numpy(t, expect.NPY(counted8(240, 1), 80, 3))},
+		{nodeColumn, "thin", "author", numpy(t, expect.NPY(counted8(30, 2), 30, 1))},
+		{nodeColumn, "label", "author", numpy(t, expect.NPY(counted8(30, 3)))},
+		{edgeColumn, "weight", "", numpy(t, expect.NPY(counted8(140, 4)))},
+		{split, "masked", "paper", numpy(t, expect.NPY(mask))},
+		{split, "listed", "author", numpy(t, expect.NPY([]int64{29, 0, 28}))},
 	}
 	progress := 0
-	s, err := Add(context.Background(), data, list, AddOptions{Progress: func(string, int64, int64) { progress++ }})
+	s, err := Add(context.Background(), data,
+		adds(AddOptions{Progress: func(string, int64, int64) { progress++ }}, list...))
 	expect.OK(t, err)
 	ds := expect.Must(formats.Open(data))(t)
 	defer ds.Close()
@@ -99,14 +115,14 @@ func TestArraysAreAddedAsTheyAre(t *testing.T) {
 // TestForceReplacesTheColumnAndTheSplitOfThatNameAlone
 func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 	data := adding(t)
-	add := func(force bool, list ...Addition) error {
-		_, err := Add(context.Background(), data, list, AddOptions{Force: force})
+	add := func(force bool, list ...extra) error {
+		_, err := Add(context.Background(), data, adds(AddOptions{Force: force}, list...))
 		return err
 	}
-	both := []Addition{{NodeColumn, "x", "paper", numpy(t, expect.NPY(counted8(80, 1)))},
-		{NodeColumn, "x", "author", numpy(t, expect.NPY(counted8(30, 2)))},
-		{EdgeColumn, "x", "", numpy(t, expect.NPY(counted8(140, 3)))},
-		{Split, "x", "paper", numpy(t, expect.NPY([]int64{1, 2}))}}
+	both := []extra{{nodeColumn, "x", "paper", numpy(t, expect.NPY(counted8(80, 1)))},
+		{nodeColumn, "x", "author", numpy(t, expect.NPY(counted8(30, 2)))},
+		{edgeColumn, "x", "", numpy(t, expect.NPY(counted8(140, 3)))},
+		{split, "x", "paper", numpy(t, expect.NPY([]int64{1, 2}))}}
 	expect.OK(t, add(false, both...))
 	for i, says := range []string{`there is a column "x" already: choose another name, or replace it by --force`,
 		`there is a column "x" already`, `there is a column "x" already`, ""} {
@@ -138,7 +154,7 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 		{"author", expect.NPY(counted8(30, 9)), string(counted8(30, 9))},
 		{"edges", expect.NPY(counted8(140, 9)), string(counted8(140, 9))},
 		{"split", expect.NPY([]int64{5}), "\x05\x00\x00\x00"}} {
-		both[i].Path = numpy(t, x.data)
+		both[i].path = numpy(t, x.data)
 		expect.Is(t, add(true, both[i]), nil, x.what)
 		want[x.what] = x.is
 		got := contents()
@@ -152,39 +168,39 @@ func TestAdditionsThatDoNotFitChangeNothing(t *testing.T) {
 	ids := expect.NPY([]int64{3, 80})
 	cut := expect.NPY(counted8(80, 1))
 	for _, c := range []struct {
-		kind      Kind
+		sort      sort
 		name, typ string
 		data      []byte
 		want      error
 		says      string
 	}{
-		{NodeColumn, "x", "", ids, ErrOptions, `"": there are several types of nodes, or none of that name: name ` +
+		{nodeColumn, "x", "", ids, ErrOptions, `"": there are several types of nodes, or none of that name: name ` +
 			"one, as in author:x="},
-		{NodeColumn, "x", "paer", ids, ErrOptions, `"paer": there are several types of nodes, or none of that name`},
-		{Split, "x", "", ids, ErrOptions, `"": there are several types of nodes`},
-		{NodeColumn, "x", "paper", ids, nil, "has the shape [2], but there are 80 nodes"},
-		{NodeColumn, "x", "paper", expect.NPY([]int64{1}), nil, "has the shape [1], but there are 80 nodes"},
-		{NodeColumn, "x", "author", expect.NPY(counted8(30, 1), 30, 1, 1, 1, 1), nil,
+		{nodeColumn, "x", "paer", ids, ErrOptions, `"paer": there are several types of nodes, or none of that name`},
+		{split, "x", "", ids, ErrOptions, `"": there are several types of nodes`},
+		{nodeColumn, "x", "paper", ids, nil, "has the shape [2], but there are 80 nodes"},
+		{nodeColumn, "x", "paper", expect.NPY([]int64{1}), nil, "has the shape [1], but there are 80 nodes"},
+		{nodeColumn, "x", "author", expect.NPY(counted8(30, 1), 30, 1, 1, 1, 1), nil,
 			"has the shape [30 1 1 1 1], but there are 30 nodes"},
-		{EdgeColumn, "x", "", ids, nil, "has the shape [2], but there are 140 edges"},
-		{NodeColumn, "x", "paper", cut[:len(cut)-1], nil, "79 of 80 bytes: unexpected EOF"},
-		{NodeColumn, "x", "paper", expect.NPY(make([]int64, 3200), 80, 40)[:300], nil,
+		{edgeColumn, "x", "", ids, nil, "has the shape [2], but there are 140 edges"},
+		{nodeColumn, "x", "paper", cut[:len(cut)-1], nil, "79 of 80 bytes: unexpected EOF"},
+		{nodeColumn, "x", "paper", expect.NPY(make([]int64, 3200), 80, 40)[:300], nil,
 			"elements take 25600 bytes, but the file has 300: it is cut short"},
-		{NodeColumn, "x", "paper", []byte("\x93NUMPY\x01\x00\x3a\x00{'descr': '<U4', 'fortran_order': False, " +
+		{nodeColumn, "x", "paper", []byte("\x93NUMPY\x01\x00\x3a\x00{'descr': '<U4', 'fortran_order': False, " +
 			"'shape': (80,), }\n  \n"), nil, `"<U4": numbers are wanted`},
-		{NodeColumn, "x", "paper", []byte("text"), nil, "x.npy"},
-		{Split, "x", "paper", expect.NPY(make([]bool, 79)), nil, "a mask has a boolean a node, not "},
-		{Split, "x", "paper", expect.NPY(make([]bool, 80), 80, 1), nil, "a mask has a boolean a node, not "},
-		{Split, "x", "paper", expect.NPY([]int64{1, 2}, 2, 1), nil,
+		{nodeColumn, "x", "paper", []byte("text"), nil, "x.npy"},
+		{split, "x", "paper", expect.NPY(make([]bool, 79)), nil, "a mask has a boolean a node, not "},
+		{split, "x", "paper", expect.NPY(make([]bool, 80), 80, 1), nil, "a mask has a boolean a node, not "},
+		{split, "x", "paper", expect.NPY([]int64{1, 2}, 2, 1), nil,
 			"a split is a list of ids, or a boolean a node, not "},
-		{Split, "x", "paper", ids, nil, "row 1: node 80 is not below 80"},
-		{Split, "x", "paper", expect.NPY([]int64{-1}), nil, "row 0: node -1 is not below 80"},
-		{Split, "train", "paper", expect.NPY([]int64{1}), formats.ErrExist, ""},
+		{split, "x", "paper", ids, nil, "row 1: node 80 is not below 80"},
+		{split, "x", "paper", expect.NPY([]int64{-1}), nil, "row 0: node -1 is not below 80"},
+		{split, "train", "paper", expect.NPY([]int64{1}), formats.ErrExist, ""},
 	} {
-		a := Addition{c.kind, c.name, c.typ, numpy(t, c.data)}
-		_, err := Add(context.Background(), data, []Addition{a}, AddOptions{})
+		a := extra{c.sort, c.name, c.typ, numpy(t, c.data)}
+		_, err := Add(context.Background(), data, adds(AddOptions{}, a))
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) ||
-			c.want == nil && !strings.Contains(err.Error(), a.Path) {
+			c.want == nil && !strings.Contains(err.Error(), a.path) {
 			t.Errorf("got %v\nwant %s", err, c.says)
 		}
 	}
@@ -205,19 +221,19 @@ func unchanged(t *testing.T, data string, before []byte) {
 func TestAdditionsThatFailHalfwayChangeNothing(t *testing.T) {
 	data := adding(t)
 	before := expect.Must(os.ReadFile(filepath.Join(data, "dataset.json")))(t)
-	good := Addition{NodeColumn, "y", "paper", numpy(t, expect.NPY(make([]int64, 80)))}
-	if _, err := Add(context.Background(), data, []Addition{good, {NodeColumn, "x", "paper", "none.npy"}},
-		AddOptions{}); !errors.Is(err, os.ErrNotExist) {
+	good := extra{nodeColumn, "y", "paper", numpy(t, expect.NPY(make([]int64, 80)))}
+	if _, err := Add(context.Background(), data, adds(AddOptions{}, good,
+		extra{nodeColumn, "x", "paper", "none.npy"})); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	good.Name = "label"
-	expect.Is(t, expect.Err(Add(context.Background(), data, []Addition{good}, AddOptions{Memory: 600})),
+	good.name = "label"
+	expect.Is(t, expect.Err(Add(context.Background(), data, adds(AddOptions{MemoryLimit: 600}, good))),
 		pinned.ErrLimit, "in 600 bytes")
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	good.Name = "y"
-	expect.Is(t, expect.Err(Add(stopped, data, []Addition{good}, AddOptions{})), context.Canceled, "stopped")
-	_, err := Add(context.Background(), t.TempDir(), []Addition{good}, AddOptions{})
+	good.name = "y"
+	expect.Is(t, expect.Err(Add(stopped, data, adds(AddOptions{}, good))), context.Canceled, "stopped")
+	_, err := Add(context.Background(), t.TempDir(), adds(AddOptions{}, good))
 	expect.That(t, err != nil, "a folder that is no dataset was added to")
 	unchanged(t, data, before)
 }
@@ -225,21 +241,21 @@ func TestAdditionsThatFailHalfwayChangeNothing(t *testing.T) {
 func TestAdditionsAreNamedInOneWay(t *testing.T) {
 	for text, want := range map[string]Addition{"a=b": {Name: "a", Path: "b"}, "a=p:b": {Name: "a", Path: "p:b"},
 		"p:a=b=c": {Name: "a", Type: "p", Path: "b=c"}} {
-		for _, kind := range []Kind{NodeColumn, Split} {
-			want.Kind = kind
-			got, err := ParseAddition(kind, text)
-			expect.That(t, got == want && err == nil, "%q: %+v, %v", text, got, err)
-		}
+		got := Addition{}
+		err := got.UnmarshalText([]byte(text))
+		expect.That(t, got == want && err == nil, "%q: %+v, %v", text, got, err)
 	}
-	if got, err := ParseAddition(EdgeColumn, "a=b"); got != (Addition{EdgeColumn, "a", "", "b"}) || err != nil {
-		t.Errorf("%+v, %v", got, err)
+	for _, text := range []string{"", "a", "a=", "=b", "p:=b"} {
+		err := new(Addition).UnmarshalText([]byte(text))
+		expect.That(t, err != nil && strings.HasSuffix(err.Error(), `: write name=file.npy, or type:name=file.npy `+
+			`for nodes of a type`), "%q: %v", text, err)
 	}
-	for kind, list := range map[Kind][]string{NodeColumn: {"", "a", "a=", "=b", "p:=b"}, EdgeColumn: {"p:a=b"}} {
-		for _, text := range list {
-			if _, err := ParseAddition(kind, text); !errors.Is(err, ErrOptions) || !strings.HasSuffix(err.Error(),
-				`: write name=file.npy, or type:name=file.npy for nodes of a type`) {
-				t.Errorf("%q: %v", text, err)
-			}
-		}
+	for says, o := range map[string]AddOptions{
+		`EdgeColumns: "p" is a type of nodes: write name=file.npy`: adds(AddOptions{},
+			extra{edgeColumn, "a", "p", "b"}),
+		"Columns, EdgeColumns, Splits: name what to add": {},
+	} {
+		_, err := Add(t.Context(), "", o)
+		expect.Says(t, err, ErrOptions, says, "what is no addition")
 	}
 }

@@ -71,8 +71,9 @@ func works(t *testing.T) map[string]func(ctx context.Context, dst string, memory
 			if err := os.CopyFS(dst, os.DirFS(parts[0])); err != nil {
 				return err
 			}
-			_, err := Add(ctx, dst, []Addition{{NodeColumn, "x", "paper", numpy(t, expect.NPY(make([]int64, 80)))},
-				{NodeColumn, "label", "author", numpy(t, expect.NPY(make([]int64, 30)))}}, AddOptions{Memory: memory})
+			_, err := Add(ctx, dst, adds(AddOptions{MemoryLimit: memory},
+				extra{nodeColumn, "x", "paper", numpy(t, expect.NPY(make([]int64, 80)))},
+				extra{nodeColumn, "label", "author", numpy(t, expect.NPY(make([]int64, 30)))}))
 			if err != nil {
 				return errors.Join(err, os.RemoveAll(dst))
 			}

@@ -58,7 +58,7 @@ func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
 			return err
 		}},
 		"add": {Before: run(Options{}), State: stateOf, Do: func(dir string) error {
-			_, err := Add(ctx, dir, []Addition{{NodeColumn, "x", "", features}}, AddOptions{})
+			_, err := Add(ctx, dir, adds(AddOptions{}, extra{nodeColumn, "x", "", features}))
 			return err
 		}},
 	} {

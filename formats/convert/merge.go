@@ -21,7 +21,7 @@ import (
 
 // MergeOptions say how to join shares.
 type MergeOptions struct {
-	Force    bool // replace a dataset that is there
+	Force    bool `help:"Replace a dataset that is there."`
 	Progress formats.Progress
 }
 

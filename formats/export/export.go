@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -28,8 +29,9 @@ var ErrFormat = errors.New("no such format")
 
 // Options say how to export.
 type Options struct {
-	To       string // one of Formats
-	Force    bool   // replace an archive or an exported folder that is there
+	// To is one of Formats.
+	To       string `required:"true" value:"FORMAT" help:"Format: see below."`
+	Force    bool   `help:"Replace what an export has written there."`
 	Progress formats.Progress
 	// Memory counts what tables hold of rows and splits; nil: nobody counts. Its pinned.ErrLimit is an error of Run.
 	Memory *pinned.Ledger
@@ -53,7 +55,7 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "graphbolt": graphbolt,
 		"parquet": tables}[opt.To]
 	if write == nil {
-		return nil, fmt.Errorf("%w: %q", ErrFormat, opt.To)
+		return nil, option.Errorf(ErrFormat, opt, "To", " is %q: see Formats, or khop export --help", opt.To)
 	}
 	target = filepath.Clean(target)
 	if err := wholefile.Apart(target, ds.Path()); err != nil {

@@ -10,7 +10,7 @@
 //	zero     what a zero that is said stands for; a zero in Go is then not the default, unless this is -1, for none
 //	empty    the text that stands for nothing: no column, an empty list
 //	range    least and greatest value, with a comma; one may be left out
-//	kind     size (bytes, such as 4GB), path
+//	kind     size (bytes, such as 4GB), path, each (values that may hold commas: the option is said once for each)
 //	choices  what a text may be, or the names of the values 0, 1, ... of a number, with commas
 //	switches the names of the values 1, 2, ... of a number, each a switch of its own
 //	value    what stands for the value in help
@@ -45,7 +45,7 @@ type Option struct {
 	Default  string
 	Value    string
 	Help     string
-	Kind     string   // int, float, bool, text, choice, size, duration, list, fanouts, path
+	Kind     string   // int, float, bool, text, choice, size, duration, list, each, fanouts, path
 	Choices  []string // of a choice or a list
 	Least    string   // "" for none
 	Most     string

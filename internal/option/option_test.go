@@ -166,3 +166,24 @@ func TestUnionCompletesWhatIsTheSame(t *testing.T) {
 	expect.That(t, mine[0].Help == "", "Complete changed its argument")
 	expect.Same(t, len(u), len(option.Of(all{})))
 }
+
+// pair is a value that may hold commas.
+type pair string
+
+func (p *pair) UnmarshalText(text []byte) error {
+	if *p = pair(text); *p == "" {
+		return errors.New("a pair is missing")
+	}
+	return nil
+}
+
+func TestValuesOfWhichEachIsSaidAloneStayWhole(t *testing.T) {
+	var a struct {
+		Pairs []pair `kind:"each" help:"Pairs."`
+	}
+	of := option.Of(a)
+	expect.OK(t, option.Apply(&a, of, option.Said{"pairs": []string{"a,b", "c"}}))
+	expect.Same(t, a.Pairs, []pair{"a,b", "c"})
+	err := option.Apply(&a, of, option.Said{"pairs": []string{""}})
+	expect.That(t, err != nil && err.Error() == "Pairs: a pair is missing", "%v", err)
+}

@@ -1,6 +1,7 @@
 package option
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,8 @@ func (o *Option) set(v, at reflect.Value, value any) error {
 		text = strings.Join(list, ",")
 	}
 	switch {
+	case o.Kind == "each":
+		return o.parseEach(at, list)
 	case (o.empty != "" || isList) && text == o.empty && at.Kind() == reflect.Slice:
 		at.Set(reflect.MakeSlice(at.Type(), 0, 0))
 		return nil
@@ -111,7 +114,8 @@ func Apply(options any, of []Option, said Said) error {
 		ok := value != nil
 		if with := said[o.With]; o.With != "" && (with == nil || said.Text(o.With) == find(of, o.With).empty) {
 			if ok && said.Text(o.Name) != o.Default {
-				return o.Errorf(nil, " is for %s, which is none", Name{Option: o.With})
+				return o.Errorf(nil, " is for %s, which is "+cmp.Or(find(of, o.With).empty, "not there"),
+					Name{Option: o.With})
 			}
 			continue
 		}
@@ -192,18 +196,22 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 	case at.Kind() == reflect.String:
 		at.SetString(text)
 	case at.Kind() == reflect.Slice:
-		all := reflect.MakeSlice(at.Type(), 0, 1)
-		for _, part := range strings.Split(text, ",") {
-			one := reflect.New(at.Type().Elem()).Elem()
-			if err := (&Option{Choices: o.Choices, names: o.names}).parse(one, part); err != nil {
-				return err
-			}
-			all = reflect.Append(all, one)
-		}
-		at.Set(all)
+		return o.parseEach(at, strings.Split(text, ","))
 	default:
 		return parseNumber(at, text)
 	}
+	return nil
+}
+
+// parseEach reads a text for each element into the field of an option that is a slice.
+func (o *Option) parseEach(at reflect.Value, texts []string) error {
+	all := reflect.MakeSlice(at.Type(), len(texts), len(texts))
+	for i, text := range texts {
+		if err := (&Option{Choices: o.Choices, names: o.names}).parse(all.Index(i), text); err != nil {
+			return err
+		}
+	}
+	at.Set(all)
 	return nil
 }
 

@@ -20,8 +20,30 @@ import (
 func scrapesHere(t *testing.T, limits scraping) string {
 	t.Helper()
 	l := expect.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	t.Cleanup(limits.serve(l, func() []shm.RankStats { return make([]shm.RankStats, 20) }))
+	t.Cleanup(limits.serve(shallow{l}, func() []shm.RankStats { return make([]shm.RankStats, 20) }))
 	return l.Addr().String()
+}
+
+// says dials and writes a message; the caller reads what comes back, or nothing.
+func says(t *testing.T, address, message string) net.Conn {
+	t.Helper()
+	k := dial(t, address)
+	if strings.Count(message, scrape) > 1 { // what the server writes then soon finds no room
+		expect.OK(t, k.(*net.TCPConn).SetReadBuffer(1<<10))
+	}
+	go func() { _, _ = io.WriteString(k, message) }() // the server may have had enough
+	return k
+}
+
+// shallow is a listener whose connections soon have no room for what nobody reads: else a server writes megabytes to each.
+type shallow struct{ net.Listener }
+
+func (l shallow) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(1 << 10)
+	}
+	return c, err
 }
 
 func dial(t *testing.T, address string) net.Conn {
@@ -49,26 +71,18 @@ func scraped(address string) (string, error) {
 func TestWhoReadsMetricsCannotTakeAllThereIs(t *testing.T) {
 	short := scraping{connections: 4, header: 1 << 10, read: 50 * time.Millisecond, write: 50 * time.Millisecond,
 		idle: 50 * time.Millisecond}
-	for name, c := range map[string]struct {
-		message string // of each of six clients, which then say no more
-		unread  bool
-	}{
-		"silent":               {"", false},
-		"half a request":       {"GET /met", false},
-		"a body without end":   {"GET /metrics HTTP/1.1\r\nHost: here\r\nContent-Length: 99999999\r\n\r\n", false},
-		"idle after a request": {scrape, false},
-		"reads nothing":        {strings.Repeat(scrape, 3000), true},
+	for name, message := range map[string]string{ // of each of six clients, which then say no more
+		"silent":               "",
+		"half a request":       "GET /met",
+		"a body without end":   "GET /metrics HTTP/1.1\r\nHost: here\r\nContent-Length: 99999999\r\n\r\n",
+		"idle after a request": scrape,
+		"reads nothing":        strings.Repeat(scrape, 3000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := scrapesHere(t, short)
 			var clients []net.Conn
 			for range 6 {
-				k := dial(t, address)
-				if c.unread { // what the server writes then soon finds no room
-					expect.OK(t, k.(*net.TCPConn).SetReadBuffer(1<<10))
-				}
-				clients = append(clients, k)
-				go func() { _, _ = io.WriteString(k, c.message) }() // the server may have had enough
+				clients = append(clients, says(t, address, message))
 			}
 			text, err := scraped(address)
 			for end := time.Now().Add(2 * time.Minute); err != nil && time.Now().Before(end); {
@@ -90,8 +104,7 @@ func TestACrowdThatWaitsIsNotInTheWayOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := scrapesHere(t, scrapes)
 			for range 300 {
-				k := dial(t, address)
-				go func() { _, _ = io.WriteString(k, message) }()
+				says(t, address, message)
 			}
 			begin := time.Now()
 			text, err := scraped(address)

@@ -96,8 +96,12 @@ types_elsewhere() { # and one that is linked; "make cross" compiles for more, wh
 }
 begin types types_elsewhere
 
+# Where assembly of its own is taken, what is compiled for these checks is what the tests without the race detector need.
+level=v1
+[ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
+
 step "vet"
-CGO_ENABLED=0 go vet ./...
+CGO_ENABLED=0 GOAMD64=$level go vet ./...
 
 step "modules"
 go mod verify
@@ -105,7 +109,7 @@ go mod tidy -diff || fail "go.mod or go.sum is not tidy: run go mod tidy"
 
 if [ -z "${KHOP_TEST_FAST:-}" ]; then
     step "staticcheck"
-    CGO_ENABLED=0 go run "$staticcheck" ./...
+    CGO_ENABLED=0 GOAMD64=$level go run "$staticcheck" ./...
 
     step "known vulnerabilities"
     database=${KHOP_VULNDB:-https://vuln.go.dev}
@@ -139,27 +143,37 @@ report=("$PWD/tools/report.py" --totals "$totals")
 strict=("${report[@]}")
 [ -z "${KHOP_TESTDATA:-}" ] || strict+=(--allowed "$PWD/tests/allowed-skips.txt")
 
+# The race detector has nothing to find in a package that starts no goroutine, holds no lock and knows no workers, and
+# makes its tests four times as long. So such a package runs without it, beside those that compute: the compiler's other
+# code may round in another way, for it fuses multiplications and additions, and assembly takes other ways.
+shared=() alone=()
+for package in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | sed "s|^$PWD|.|"); do
+    if grep -qE '\bgo (func|[a-zA-Z.]+\()|"sync(/atomic)?"|errgroup|Workers' "$package"/*.go; then
+        shared+=("$package")
+    else
+        alone+=("$package")
+    fi
+done
+computing=(./gather ./integrations/gnn ./internal/prefetch ./internal/rng/... ./sampling ./sparse/... ./formats/synthetic)
+
 # Three packages at a time on two processors: some tests wait most of the time. Those that take longest come first, so
 # that none of them runs alone in the end.
+tests() { go test -p 3 -timeout 30m -json "$@" | "${strict[@]}"; }
 export GORACE=atexit_sleep_ms=0 # each program with the race detector sleeps for a second before it ends otherwise
 step "tests with the race detector"
-go test -race -p 3 -timeout 30m -json ./cmd/khop ./loader ./formats/convert ./formats ./sampling ./... | "${strict[@]}"
+tests -race ./cmd/khop ./loader ./formats ./formats/convert ./sampling "${shared[@]}"
 
-# What these find beyond the first run is in files for !race or that ask for it, and in packages that compute: the
-# compiler's other code may round in another way, for it fuses multiplications and additions, and assembly takes other
-# ways.
-level=v1
-[ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
-computing=(./gather ./integrations/gnn ./internal/prefetch ./internal/rng/... ./loader/... ./sampling ./sparse/... ./formats/synthetic)
-step "tests of computing without race detector and cgo, at GOAMD64=$level, short"
-GOAMD64=$level CGO_ENABLED=0 go test -short -p 3 -timeout 30m -json "${computing[@]}" | "${strict[@]}"
+export CGO_ENABLED=0 GOAMD64=$level
+step "tests of computing, and of what is not shared, without race detector and cgo, at GOAMD64=$level"
+tests -short ./sampling "${computing[@]}" "${alone[@]}"
 
 step "tests that the race detector leaves out or shortens"
 files=$(grep -rlE --include='*_test.go' --exclude-dir='.?*' '^//go:build .*!race|invariants\.Enabled' . | grep -v _cuda_test)
 names=$(xargs grep -hoE '^func (Test|Fuzz|Example)[A-Za-z0-9_]*' <<<"$files" | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
-folders() { go list -f '{{.Dir}}' "$@" | sed "s|^$PWD|.|" | sort; }
-xargs -n 1 dirname <<<"$files" | sort -u | comm -12 - <(folders ./...) | comm -23 - <(folders "${computing[@]}") |
-    CGO_ENABLED=0 xargs go test -short -run "^($names)$" -p 3 -timeout 30m -json | "${strict[@]}"
+mapfile -t left < <(xargs -n 1 dirname <<<"$files" | sort -u | grep -xFf <(printf '%s\n' "${shared[@]}") |
+    grep -vxFf <(go list -f '{{.Dir}}' "${computing[@]}" | sed "s|^$PWD|.|"))
+tests -short -run "^($names)$" "${left[@]}"
+export -n CGO_ENABLED GOAMD64
 
 test_modules() {
     local mod workspace
@@ -172,7 +186,7 @@ test_modules() {
             printf 'go 1.25.0\n\nuse (\n\t%s\n\t%s\n)\n' "$PWD" "$PWD/${mod#./}" >"$workspace"
         fi
         # Without cgo, as most was compiled; programs of tools compile anew in either way, and bom asks for what cgo brings.
-        (cd "$mod" && export GOWORK=$workspace && { [ -z "$workspace" ] || export CGO_ENABLED=0; } && go vet ./... && go test -count 1 -json ./... | "${report[@]}")
+        (cd "$mod" && export GOWORK=$workspace && { [ -z "$workspace" ] || export CGO_ENABLED=0 GOAMD64=$level; } && go vet ./... && go test -count 1 -json ./... | "${report[@]}")
     done
 }
 

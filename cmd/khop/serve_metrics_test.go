@@ -35,7 +35,7 @@ func says(t *testing.T, address, message string) net.Conn {
 	return k
 }
 
-// shallow is a listener whose connections soon have no room for what nobody reads: else a server writes megabytes to each.
+// shallow is a listener whose connections soon have no room for what nobody reads, which else takes megabytes each.
 type shallow struct{ net.Listener }
 
 func (l shallow) Accept() (net.Conn, error) {

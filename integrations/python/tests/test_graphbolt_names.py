@@ -33,19 +33,19 @@ def check(minibatch, ends):
 def test_a_folder_of_graphbolt_opens_as_it_is(folder, dataset):
     data = gb.OnDiskDataset(folder).load()
     task = data.tasks[0]
-    assert task.metadata["num_classes"] == 5 and data.feature.size("node", None, "feat") == (16,)
+    assert task.metadata["num_classes"] == 5 and data.feature.size("node", None, "feature") == (16,)
     with khop.Loader(dataset("sbm"), [5, 3], frontier="all", seeds="train", batch_size=200, seed=4, shuffle=True,
                      framework="torch") as loader:
         want = [(b.n_id.tolist(), b.x.sum().item(), b.y.tolist()) for b in loader]
     pipe = gb.ItemSampler(task.train_set, batch_size=200, shuffle=True, seed=4)
     pipe = pipe.sample_neighbor(data.graph,
-                                [3, 5]).fetch_feature(data.feature, node_feature_keys=["feat"]).copy_to("cpu")
-    got = [
-        (m.input_nodes.tolist(), m.node_features["feat"].sum().item(), m.labels.tolist()) for m in gb.DataLoader(pipe)]
+                                [3, 5]).fetch_feature(data.feature, node_feature_keys=["feature"]).copy_to("cpu")
+    got = [(m.input_nodes.tolist(), m.node_features["feature"].sum().item(), m.labels.tolist())
+           for m in gb.DataLoader(pipe)]
     assert got == want
     nodes, labels = task.train_set._items
     whole = data.feature.read("node", None, "label")
-    assert len(nodes) == len(task.train_set) and torch.equal(whole[nodes], labels) and task.train_set[3] == (
+    assert len(nodes) == len(task.train_set) and torch.equal(whole[nodes.long(), 0], labels) and task.train_set[3] == (
         nodes[3], labels[3])
     before = (folder / "khop").stat()
     again = gb.OnDiskDataset(folder)  # takes what was converted
@@ -66,7 +66,7 @@ def test_types_too(tmp_path, program):
     assert torch.equal(m.node_features["author", "age"],
                        data.feature.read("node", "author", "age")[m.input_nodes["author"]])
     assert set(m.sampled_subgraphs[0].original_edge_ids) == {"author:writes:paper", "paper:cites:paper"}
-    assert "seeds={'paper': [2]}" in repr(m)
+    assert "seeds={'paper': tensor([4, 1])}" in repr(m)
 
 
 def test_items_and_features_in_memory(program):
@@ -77,7 +77,7 @@ def test_items_and_features_in_memory(program):
     graph = gb.fused_csc_sampling_graph(indptr, source[order], edge_attributes={"w": (torch.arange(2000) % 2).float()})
     ends = source[order], target[order]
     store = gb.BasicFeatureStore({("node", None, "feat"): gb.TorchBasedFeature(torch.arange(300)[:, None]),
-                                  ("edge", None, "number"): gb.TorchBasedFeature(torch.arange(2000))})
+                                  ("edge", None, "number"): gb.TorchBasedFeature(torch.arange(2000)[:, None])})
     items = gb.ItemSet((torch.tensor([5, 5, 200, 9]), torch.tensor([1, 2, 3, 4])), names=("seeds", "labels"))
     pipe = gb.ItemSampler(items, batch_size=4).sample_neighbor(graph, [4, 2], prob_name="w")
     pipe = pipe.fetch_feature(store, node_feature_keys=["feat"], edge_feature_keys=["number"])
@@ -87,14 +87,14 @@ def test_items_and_features_in_memory(program):
     assert m.input_nodes[m.compacted_seeds].tolist() == m.seeds.tolist()
     assert torch.equal(m.node_features["feat"][:, 0], m.input_nodes)
     for s, features in zip(m.sampled_subgraphs, m.edge_features):
-        assert torch.equal(features["number"], s.original_edge_ids) and (s.original_edge_ids % 2 == 1).all()
+        assert torch.equal(features["number"][:, 0], s.original_edge_ids) and (s.original_edge_ids % 2 == 1).all()
     whole = [m.seeds.tolist() for m in gb.DataLoader(gb.ItemSampler(300, batch_size=100).sample_in_subgraph(graph))]
     assert sum(whole, []) == list(range(300))
 
 
 def test_links_with_negatives(program):
     g = random_graph()
-    graph, pairs = gb.from_dglgraph(g), torch.stack(g.edges(), 1)[:90]
+    graph, pairs = gb.from_dglgraph(g, True, True), torch.stack(g.edges(), 1)[:90]
     pipe = gb.ItemSampler(gb.ItemSet(pairs, names="seeds"), batch_size=40)
     pipe = pipe.sample_uniform_negative(graph,
                                         3).sample_neighbor(graph, [2]).exclude_seed_edges(include_reverse_edges=True)
@@ -117,17 +117,17 @@ def test_what_there_is_not_names_what_there_is(program, tmp_path):
     items = gb.ItemSampler(2, batch_size=1)
     for use, says in [
         (lambda: gb.ItemSampler(2, batch_size=1, shufle=True), "did you mean 'shuffle'.*From GraphBolt"),
-        (lambda: gb.ItemSampler(2, batch_size=1, minibatcher=len), "khop makes minibatches itself"),
+        (lambda: gb.DataLoader(gb.ItemSampler(2, 1, minibatcher=len).sample_neighbor(graph, [1])), "a minibatcher"),
         (lambda: items.sample_neighbour(graph, [1]), "did you mean 'sample_neighbor'"),
-        (lambda: items.sample_neighbor(graph, [1], deduplicate=False), "a node is in a batch once"),
-        (lambda: items.sample_layer_neighbor(graph, [1], prob_name="w"), "without replace and prob_name"),
-        (lambda: items.sample_neighbor(graph, [1], prob_name="w"), "no column 'w' of edges; there are"),
-        (lambda: gb.DataLoader(items), "add sample_neighbor"),
+        (lambda: gb.DataLoader(items.sample_neighbor(graph, [1], deduplicate=False)), "a node is in a batch once"),
+        (lambda: gb.DataLoader(items.sample_layer_neighbor(graph, [1], prob_name="w")), "without replace and prob"),
+        (lambda: gb.DataLoader(items.sample_neighbor(graph, [1], prob_name="w")), "no column 'w' of edges; there are"),
+        (lambda: gb.DataLoader(items, options={"workers": 1}), "add sample_neighbor"),
         (lambda: gb.DataLoader(items.sample_neighbor(graph, [1]), overlap_grap_fetch=True), "overlap_graph_fetch"),
-        (lambda: gb.ItemSet((torch.arange(2), torch.arange(3))), "all as many rows"),
-        (lambda: gb.OnDiskDataset(tmp_path / "none").load(), "none"),
+        (lambda: gb.ItemSet((torch.arange(2), torch.arange(3))), "all need as many rows"),
+        (lambda: gb.OnDiskDataset(tmp_path / "none").load(), "Invalid dataset path.*none"),
     ]:
-        with pytest.raises((TypeError, ValueError, KeyError, AttributeError, khop.KhopError), match=says):
+        with pytest.raises((TypeError, ValueError, KeyError, AttributeError, RuntimeError), match=says):
             use()
 
 
@@ -136,7 +136,7 @@ def test_times_of_items_bound_the_edges(program):
     g.edges["_N", "_E", "_N"].data["stamp"] = torch.arange(2000) % 100
     items = gb.ItemSet((torch.arange(60), torch.arange(60) + 20), names=("seeds", "timestamp"))
     pipe = gb.ItemSampler(items, batch_size=1).temporal_sample_neighbor(
-        gb.from_dglgraph(g), [5, 5], edge_timestamp_attr_name="stamp")
+        gb.from_dglgraph(g, True, True), [5, 5], edge_timestamp_attr_name="stamp")
     taken = 0
     for m in gb.DataLoader(pipe):
         for s in m.sampled_subgraphs:
@@ -171,8 +171,8 @@ def test_names_of_graphbolt_2_1(program):
     pairs, labels = m.node_pairs_with_labels
     assert torch.equal(torch.stack(m.node_pairs), ends[:, :50]) and labels.tolist() == [1] * 50 + [0] * 100
     assert torch.equal(m.input_nodes[torch.stack(m.positive_node_pairs)], ends[:, :50])
-    assert torch.equal(torch.cat([torch.stack(m.compacted_node_pairs), torch.stack(m.negative_node_pairs)], 1),
-                       torch.stack(pairs))
+    negative = torch.stack(m.negative_node_pairs).flatten(1)
+    assert torch.equal(torch.cat([torch.stack(m.compacted_node_pairs), negative], 1), torch.stack(pairs))
     sources, targets = m.blocks[0].edges()
     followed = set(zip(m.input_nodes[sources].tolist(), m.input_nodes[targets].tolist()))
     asked = set(zip(*ends[:, :50].tolist()))
@@ -194,5 +194,5 @@ def test_items_alone():
     feature = gb.TorchBasedFeature(torch.zeros(5, 2))
     feature.update(torch.ones(2, 2), torch.tensor([1, 3]))
     assert feature.read().sum() == 4
-    with pytest.raises(ValueError, match="rows of"):
+    with pytest.raises(ValueError, match="size of the feature"):
         feature.update(torch.ones(5, 3))

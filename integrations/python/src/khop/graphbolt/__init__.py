@@ -1,4 +1,4 @@
-"""GraphBolt's pipelines with khop's sampling: what dgl.graphbolt's users call most, by its names.
+"""GraphBolt's pipelines with khop's sampling: what dgl.graphbolt's users call, by its names.
 
     import khop.graphbolt as gb
 
@@ -9,30 +9,52 @@
     for minibatch in gb.DataLoader(datapipe):
         minibatch.node_features["feat"], minibatch.blocks, minibatch.labels
 
-A pipeline is a description: a khop server does what it says when DataLoader is iterated. docs/migrating.md, "From
-GraphBolt", says what differs.
+DataLoader has khop make the minibatches where it knows all stages, and the stages make them otherwise.
+docs/migrating.md, "From GraphBolt", says what differs.
 """
 
 from ..blocks import Block
-from .data import (
-    BasicFeatureStore, DatasetFeatures, OnDiskDataset, SamplingGraph, TorchBasedFeature, from_dglgraph,
-    fused_csc_sampling_graph,
+from . import base, impl, internal
+from .base import (
+    CANONICAL_ETYPE_DELIMITER, ORIGINAL_EDGE_ID, CSCFormatBase, etype_str_to_tuple, etype_tuple_to_str, expand_indptr,
+    index_select, isin, seed,
 )
+from .compact import compact_csc_format, unique_and_compact, unique_and_compact_csc_formats
+from .features import (
+    BasicFeatureStore, CPUCachedFeature, Feature, TorchBasedFeature, TorchBasedFeatureStore,
+)
+from .fetching import FeatureFetcher
+from .graph import (
+    FusedCSCSamplingGraph, SamplingGraph, from_dglgraph, fused_csc_sampling_graph, load_from_shared_memory,
+)
+from .item_sampler import DistributedItemSampler, ItemSampler, minibatcher_default
 from .items import HeteroItemSet, ItemSet, ItemSetDict
-from .minibatch import (
-    CSCFormatBase, DataLoader, MiniBatch, MultiProcessDataLoader, SampledSubgraph, SingleProcessDataLoader,
+from .loading import DataLoader, MultiProcessDataLoader, SingleProcessDataLoader
+from .metadata import OnDiskFeatureData, OnDiskTaskData
+from .minibatch import MiniBatch
+from .ondisk import Dataset, DatasetFeatures, OnDiskDataset, OnDiskTask
+from .pipes import Bufferer, CopyTo, EndMarker, MiniBatchTransformer, Waiter
+from .reverse import add_reverse_edges, add_reverse_edges_2, exclude_seed_edges
+from .samplers import (
+    InSubgraphSampler, LayerNeighborSampler, NegativeSampler, NeighborSampler, SubgraphSampler,
+    TemporalLayerNeighborSampler, TemporalNeighborSampler, UniformNegativeSampler,
 )
-from .pipes import (
-    CopyTo, DistributedItemSampler, FeatureFetcher, ItemSampler, LayerNeighborSampler, NeighborSampler,
-    TemporalNeighborSampler, UniformNegativeSampler, exclude_seed_edges,
-)
+from .subgraph import FusedSampledSubgraphImpl, SampledSubgraph, SampledSubgraphImpl
+
+FeatureStore = BasicFeatureStore
+Task = OnDiskTask
 
 __all__ = [
-    "BasicFeatureStore", "Block", "CSCFormatBase", "CopyTo", "DataLoader", "DatasetFeatures",
-    "DistributedItemSampler", "FeatureFetcher",
-    "HeteroItemSet", "ItemSampler", "ItemSet", "ItemSetDict", "LayerNeighborSampler", "MiniBatch",
-    "MultiProcessDataLoader", "NeighborSampler", "OnDiskDataset", "SampledSubgraph", "SamplingGraph",
-    "SingleProcessDataLoader",
-    "TemporalNeighborSampler", "TorchBasedFeature", "UniformNegativeSampler",
-    "exclude_seed_edges", "from_dglgraph", "fused_csc_sampling_graph",
+    "BasicFeatureStore", "Block", "Bufferer", "CANONICAL_ETYPE_DELIMITER", "CPUCachedFeature", "CSCFormatBase",
+    "CopyTo", "DataLoader", "Dataset", "DatasetFeatures", "DistributedItemSampler", "EndMarker", "Feature",
+    "FeatureFetcher", "FeatureStore", "FusedCSCSamplingGraph", "FusedSampledSubgraphImpl", "HeteroItemSet",
+    "InSubgraphSampler", "ItemSampler", "ItemSet", "ItemSetDict", "LayerNeighborSampler", "MiniBatch",
+    "MiniBatchTransformer", "MultiProcessDataLoader", "NegativeSampler", "NeighborSampler", "ORIGINAL_EDGE_ID",
+    "OnDiskDataset", "OnDiskFeatureData", "OnDiskTask", "OnDiskTaskData", "SampledSubgraph", "SampledSubgraphImpl",
+    "SamplingGraph", "SingleProcessDataLoader", "SubgraphSampler", "Task", "TemporalLayerNeighborSampler",
+    "TemporalNeighborSampler", "TorchBasedFeature", "TorchBasedFeatureStore", "UniformNegativeSampler", "Waiter",
+    "add_reverse_edges", "add_reverse_edges_2", "base", "compact_csc_format", "etype_str_to_tuple",
+    "etype_tuple_to_str", "exclude_seed_edges", "expand_indptr", "from_dglgraph", "fused_csc_sampling_graph", "impl",
+    "index_select", "internal", "isin", "load_from_shared_memory", "minibatcher_default", "seed",
+    "unique_and_compact", "unique_and_compact_csc_formats",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sized
 from typing import Any, Iterator, Mapping
 
 import torch
@@ -9,89 +11,147 @@ import torch
 from ..loader import on_host
 from ..schema import LABEL
 from ..sources import Source
+from .base import require
 
 SECTION = "From GraphBolt"
 """The section of docs/migrating.md that says what differs."""
 
 
-_NAMES_OF_21 = {"seed_nodes": "seeds", "node_pairs": "seeds"}
-"""Names of GraphBolt 2.1, which DGL of PyPI has, for those of 2.2 and later."""
+def _is_number(items: Any) -> bool:
+    return items.dim() == 0 if isinstance(items, torch.Tensor) else isinstance(items, int)
 
 
 class ItemSet:
-    """dgl.graphbolt.ItemSet: a tensor, a tuple of tensors with a row for each item, or the number of items 0, 1, .."""
+    """dgl.graphbolt.ItemSet: whatever can be iterated over, a tuple of such with as many items each, or the number of
+    items 0, 1, .."""
 
     def __init__(self, items: Any, names: Any = None) -> None:
-        self._whole = items if isinstance(items, int) else None
-        items = torch.arange(items) if isinstance(items, int) else items
-        self._items = tuple(map(torch.as_tensor, items if isinstance(items, tuple) else (items,)))
-        self.names: tuple[str, ...] = ("seeds", "labels")[:len(self._items)] if names is None else (
-            (names,) if isinstance(names, str) else tuple(names))
-        # What khop calls them.
-        self.called = tuple(_NAMES_OF_21.get(name, name) for name in self.names)
-        lengths = {len(item) for item in self._items}
-        if len(self.names) != len(self._items) or len(lengths) != 1:
-            raise ValueError(f"ItemSet: {len(self._items)} arrays of {sorted(lengths)} rows, with names {self.names}: "
-                             "each needs a name, and all as many rows")
+        self._items: Any = items if isinstance(items, tuple) or _is_number(items) else (items,)
+        self._names: Any = names if names is None or isinstance(names, tuple) else (names,)
+        number = len(self._items) if isinstance(self._items, tuple) else 1
+        named = len(self._names or ())
+        require(names is None or number == named, f"Number of items ({number}) and names ({named}) must match.")
+        lengths = {len(i) for i in self._items if isinstance(i, torch.Tensor)} if number > 1 else set()
+        require(len(lengths) < 2, f"ItemSet: tensors of {sorted(lengths)} rows: all need as many rows")
+
+    @property
+    def names(self) -> Any:
+        """The names of the items, which say what they are in a minibatch: "seeds", "labels", .."""
+        return self._names
+
+    @property
+    def _counted(self) -> bool:
+        return not isinstance(self._items, tuple)
+
+    @property
+    def _dtype(self) -> Any:
+        return getattr(self._items, "dtype", torch.int64)
 
     def __len__(self) -> int:
+        if self._counted:
+            return int(self._items)
+        if not isinstance(self._items[0], Sized):
+            raise TypeError(f"{type(self).__name__} instance doesn't have valid length.")
         return len(self._items[0])
 
     def __getitem__(self, index: Any) -> Any:
+        if self._counted:
+            return self._number(index)
+        if not hasattr(self._items[0], "__len__"):
+            raise TypeError(f"{type(self).__name__} instance doesn't support indexing.")
         return self._items[0][index] if len(self._items) == 1 else tuple(item[index] for item in self._items)
 
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
+    def _number(self, index: Any) -> Any:
+        whole = range(len(self))
+        if isinstance(index, slice):
+            return torch.arange(*index.indices(len(whole)), dtype=self._dtype)
+        if not isinstance(index, int):
+            raise TypeError(f"{type(self).__name__} indices must be integer or slice.")
+        if not -len(whole) <= index < len(whole):
+            raise IndexError(f"{type(self).__name__} index out of range.")
+        at = whole[index]
+        return torch.tensor(at, dtype=self._dtype) if isinstance(self._items, torch.Tensor) else at
 
-    def of(self, name: str) -> Any:
-        """The array of a name; None if there is none."""
-        return dict(zip(self.called, self._items)).get(name)
+    def __iter__(self) -> Iterator[Any]:
+        if self._counted:
+            yield from torch.arange(len(self), dtype=self._dtype)
+        elif len(self._items) == 1:
+            yield from self._items[0]
+        elif isinstance(self._items[0], Sized):
+            yield from (tuple(item[i] for item in self._items) for i in range(len(self)))
+        else:
+            yield from zip(*self._items)
+
+    def array(self, *names: str) -> Any:
+        """The tensor of the first name that there is; None if there is none."""
+        for name in names:
+            if name in (self.names or ()):
+                found = torch.arange(len(self), dtype=self._dtype) if self._counted else self._items[
+                    self.names.index(name)]
+                return found if isinstance(found, torch.Tensor) else None
+        return None
 
     def __repr__(self) -> str:
-        return f"ItemSet({len(self):,} items, names={self.names})"
+        return f"{type(self).__name__}(\n    items={self._items},\n    names={self.names},\n)"
 
 
 class HeteroItemSet:
     """dgl.graphbolt.HeteroItemSet: item sets by node type, or by edge type as "source:relation:target"."""
 
     def __init__(self, itemsets: Mapping[str, ItemSet]) -> None:
-        self._itemsets = dict(itemsets)
-        some = next(iter(self._itemsets.values()))
-        self.names, self.called = some.names, some.called
+        self._itemsets = itemsets
+        names = [s.names for s in itemsets.values()]
+        self.names = names[0] if names else None
+        require(all(n == self.names for n in names), "All itemsets must have the same names.")
+        self._indexed = all(s._counted or isinstance(s._items[0], Sized) for s in itemsets.values())
 
     def __len__(self) -> int:
         return sum(map(len, self._itemsets.values()))
 
-    def __getitem__(self, key: Any) -> Any:
-        """The set of a type, an item as {type: item}, or some items as {type: items}, type after type."""
-        if isinstance(key, str):
-            return self._itemsets[key]
-        whole = range(len(self))
-        some = [key] if isinstance(key, int) else key
-        wanted = whole[some] if isinstance(some, slice) else [whole[int(i)] for i in some]
+    def __iter__(self) -> Iterator[Any]:
+        return ({key: item} for key, items in self._itemsets.items() for item in items)
+
+    def __getitem__(self, index: Any) -> Any:
+        """An item as {type: item}, items as {type: items}, or the set of a type."""
+        if isinstance(index, str):
+            return self._itemsets[index]
+        name = type(self).__name__
+        if not self._indexed:
+            raise TypeError(f"{name} instance doesn't support indexing.")
+        if not isinstance(index, (int, slice)):
+            raise TypeError(f"{name} indices must be int or slice.")
+        if isinstance(index, int) and not -len(self) <= index < len(self):
+            raise IndexError(f"{name} index out of range.")
+        chosen = range(len(self))[index]
+        if isinstance(chosen, range):
+            require(chosen.step == 1, "Step must be 1.")
+            require(len(chosen) > 0, "Start must be smaller than stop.")
         found, first = {}, 0
-        for of, items in self._itemsets.items():
-            at = [i - first for i in wanted if first <= i < first + len(items)]
-            first += len(items)
-            if at:
-                found[of] = items[at[0] if isinstance(key, int) else torch.tensor(at)]
+        for key, items in self._itemsets.items():
+            begin, first = first, first + len(items)
+            if isinstance(chosen, int):
+                if begin <= chosen < first:
+                    return {key: items[chosen - begin]}
+            elif max(begin, chosen.start) < min(first, chosen.stop):
+                found[key] = items[max(begin, chosen.start) - begin:min(first, chosen.stop) - begin]
         return found
 
     def __repr__(self) -> str:
-        return f"HeteroItemSet({self._itemsets})"
+        sets = textwrap.indent(repr(self._itemsets), " " * 13).strip()
+        return f"{type(self).__name__}(\n    itemsets={sets},\n    names={self.names},\n)"
 
 
-ItemSetDict = HeteroItemSet
+class ItemSetDict(HeteroItemSet):
+    """dgl.graphbolt.ItemSetDict: what 2.1 calls a HeteroItemSet."""
 
 
 class Split(ItemSet):
-    """A split of a dataset: the server has its items. They are read when they are asked for."""
+    """A split of a dataset of khop: the server has its items. They are read when they are asked for."""
 
     def __init__(self, source: Source, split: str, count: int) -> None:
         self.source, self.split, self._count = source, split, count
         self._read: Any = None
-        self._whole = None
-        self.names = self.called = ("seeds", "labels")
+        self._names = ("seeds", "labels") if LABEL in source.columns else ("seeds",)
 
     def __len__(self) -> int:
         return self._count

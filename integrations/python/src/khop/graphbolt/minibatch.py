@@ -1,315 +1,183 @@
-"""Minibatches, and the loader that makes them."""
+"""What the stages of a pipeline hand on."""
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Iterator, Mapping, NamedTuple, Optional
+from typing import Any, Mapping, Optional
 
 import torch
 
-from .. import names
-from ..batch import Batch
-from ..blocks import blocks_of
-from ..schema import LABEL
-from ..sources import OverSource
-from .data import DatasetFeatures
-from .described import Described
-from .items import SECTION, HeteroItemSet, ItemSet, Split
+from ..blocks import EID, NID, Block
+from .base import CSCFormatBase, called, etype_str_to_tuple, expand_indptr, moved, require
 
-
-class SampledSubgraph:
-    """dgl.graphbolt.SampledSubgraph: one layer, as a CSC over its nodes. Values are as those of a MiniBatch."""
-
-    def __init__(self, batch: Batch, layer: int) -> None:
-        blocks = {":".join(e): batch[e].blocks[layer] for e in batch.edge_types}
-        hop = batch.schema.layers - layer
-        plain = batch.schema.plain
-
-        def joined(of: Mapping[str, Any]) -> Any:
-            return next(iter(of.values())) if plain else dict(of)
-        heads = {t: batch[t].n_id for t in batch.node_types}
-        self.sampled_csc = joined({e: CSCFormatBase(b.indptr, b.indices) for e, b in blocks.items()})
-        self.original_row_node_ids = joined({t: ids[:n] for (t, ids), n in zip(heads.items(), batch._counts[hop])})
-        self.original_column_node_ids = joined({
-            t: ids[:n] for (t, ids), n in zip(heads.items(), batch._counts[hop - 1])})
-        self.original_edge_ids = joined({
-            ":".join(e): b["edge_id"] if "edge_id" in batch[e].columns() else b.edge_pos
-            for e, b in zip(batch.edge_types, blocks.values())})
-
-
-class CSCFormatBase(NamedTuple):
-    """Edges by destination: indptr and indices."""
-
-    indptr: Any
-    indices: Any
+FIELDS = (
+    "seed_nodes", "node_pairs", "labels", "seeds", "indexes", "negative_srcs", "negative_dsts", "sampled_subgraphs",
+    "input_nodes", "node_features", "edge_features", "compacted_node_pairs", "compacted_seeds",
+    "compacted_negative_srcs", "compacted_negative_dsts")
 
 
 class MiniBatch:
-    """dgl.graphbolt.MiniBatch. Values are tensors of a graph with one type, mappings of types to tensors of others."""
+    """dgl.graphbolt.MiniBatch. Values are tensors of a graph with one type, mappings of types to tensors of others.
 
-    def __init__(self, batch: Any) -> None:
-        self._batch: Any = batch  # None where nothing was sampled
-        self.seeds: Any = None
-        self.labels: Any = None
-        self.indexes: Any = None
-        self.compacted_seeds: Any = None
-        self.input_nodes: Any = None
-        self.node_features: dict[Any, Any] = {}
-        self.edge_features: list[dict[Any, Any]] = []
-        self._blocks: Optional[list[Any]] = None
+    GraphBolt 2.1 has nodes in seed_nodes and pairs in node_pairs, with negatives apart; later ones have both in seeds,
+    where negatives follow the pairs. A minibatch has those that the names of the items say.
+    """
 
-    @property
-    def blocks(self) -> list[Any]:
-        """A block a layer, the furthest from the seeds first: DGL's, or khop.blocks.Block."""
-        if self._blocks is None:
-            self._blocks = blocks_of(self._batch)
-        return self._blocks
+    seed_nodes: Any = None
+    node_pairs: Any = None
+    labels: Any = None
+    seeds: Any = None
+    indexes: Any = None
+    negative_srcs: Any = None
+    negative_dsts: Any = None
+    sampled_subgraphs: Any = None
+    input_nodes: Any = None
+    node_features: Any = None
+    edge_features: Any = None
+    compacted_node_pairs: Any = None
+    compacted_seeds: Any = None
+    compacted_negative_srcs: Any = None
+    compacted_negative_dsts: Any = None
 
-    @property
-    def sampled_subgraphs(self) -> list[SampledSubgraph]:
-        """A subgraph a layer, the furthest from the seeds first."""
-        return [SampledSubgraph(self._batch, layer) for layer in range(self.num_layers())]
+    def __init__(self, *values: Any, **named: Any) -> None:
+        for name, value in [*zip(FIELDS, values), *named.items()]:
+            require(name in FIELDS, f"a minibatch has no {name!r}")
+            setattr(self, name, value)
+
+    def node_ids(self) -> Any:
+        """The nodes whose features a model reads first."""
+        return self.input_nodes
 
     def num_layers(self) -> int:
-        return 0 if self._batch is None else int(self._batch.schema.layers)
+        """How many layers were sampled."""
+        return len(self.sampled_subgraphs or ())
 
-    # --- names of GraphBolt 2.1 ---
+    def edge_ids(self, layer_id: int) -> Any:
+        """The ids of a layer's edges."""
+        return self.sampled_subgraphs[layer_id].original_edge_ids
 
-    @property
-    def seed_nodes(self) -> Any:
-        """The seeds, where they are nodes."""
-        return self.seeds
+    def set_node_features(self, node_features: Any) -> None:
+        """Sets node_features."""
+        self.node_features = node_features
 
-    def _pairs(self, name: str, negative: bool = False) -> Any:
-        """Sources and targets of the pairs that were given, or of their negatives."""
-        def ends(pairs: Any, group: Any) -> tuple[Any, Any]:
-            if group is None:
-                pairs = pairs[:0] if negative else pairs
-            else:  # the pairs come first
-                number = int(group.max()) + 1 if len(group) else 0
-                pairs = pairs[number:] if negative else pairs[:number]
-            return pairs[:, 0], pairs[:, 1]
-        pairs = getattr(self, name)
-        if not isinstance(pairs, Mapping):
-            return ends(pairs, self.indexes)
-        return {e: ends(p, (self.indexes or {}).get(e)) for e, p in pairs.items()}
+    def set_edge_features(self, edge_features: Any) -> None:
+        """Sets edge_features."""
+        self.edge_features = edge_features
 
     @property
-    def node_pairs(self) -> Any:
-        """Sources and targets of the pairs."""
-        return self._pairs("seeds")
+    def blocks(self) -> Any:
+        """A block a layer, the furthest from the seeds first: DGL's where it is installed, or khop.blocks.Block."""
+        if not self.sampled_subgraphs:
+            return None
+        blocks = [_block(s) for s in self.sampled_subgraphs]
+        first = self.sampled_subgraphs[0].original_row_node_ids
+        for t, ids in first.items() if isinstance(first, Mapping) else ((None, first),):
+            (blocks[0].srcdata if t is None else blocks[0].srcnodes[t].data)[NID] = ids
+        for block, subgraph in zip(blocks, self.sampled_subgraphs):
+            ids = subgraph.original_edge_ids
+            for e, of in ids.items() if isinstance(ids, Mapping) else ((None, ids),):
+                if of is not None:
+                    (block.edata if e is None else block.edges[etype_str_to_tuple(e)].data)[EID] = of
+        return blocks
+
+    # --- pairs ---
 
     @property
-    def compacted_node_pairs(self) -> Any:
-        """The same, as places in input_nodes."""
-        return self._pairs("compacted_seeds")
-
-    positive_node_pairs = compacted_node_pairs
+    def positive_node_pairs(self) -> Any:
+        """The pairs that were given, as places in input_nodes."""
+        return self.compacted_node_pairs
 
     @property
     def negative_node_pairs(self) -> Any:
-        """Those of the negatives, as places in input_nodes."""
-        return self._pairs("compacted_seeds", True)
+        """Their negatives, as places in input_nodes; the end that was not drawn is that of the pair."""
+        sources, targets, pairs = self.compacted_negative_srcs, self.compacted_negative_dsts, self.compacted_node_pairs
+        drawn = sources if sources is not None else targets
+        if drawn is None or (sources is None or targets is None) and pairs is None:
+            return None
+
+        def of(source: Any, target: Any, pair: Any) -> Any:
+            if source is None:
+                source = pair[0][:, None].expand_as(target)
+            if target is None:
+                target = pair[1][:, None].expand_as(source)
+            return source, target
+        if isinstance(drawn, Mapping):
+            return {e: of(*(None if x is None else x.get(e) for x in (sources, targets, pairs))) for e in drawn}
+        return of(sources, targets, pairs)
 
     @property
     def node_pairs_with_labels(self) -> Any:
-        """Sources and targets of pairs and negatives, as places in input_nodes, and their labels."""
-        if isinstance(self.compacted_seeds, Mapping):
-            return {e: ((p[:, 0], p[:, 1]), self.labels[e]) for e, p in self.compacted_seeds.items()}
-        return (self.compacted_seeds[:, 0], self.compacted_seeds[:, 1]), self.labels
+        """Sources and targets as places in input_nodes, and their labels: 1 for pairs and 0 for negatives unless labels
+        were given."""
+        pairs, negatives = self.positive_node_pairs, self.negative_node_pairs
+        if self.labels is not None:
+            return None if pairs is None else (pairs, self.labels)
+        if pairs is None or negatives is None:
+            return None
 
-    def node_ids(self) -> Any:
-        return self.input_nodes
+        def joined(pair: Any, negative: Any) -> tuple[Any, Any]:
+            flat = [n.reshape(-1) for n in negative]
+            ends = tuple(torch.cat([p, n]) for p, n in zip(pair, flat))
+            return ends, torch.cat([torch.ones_like(pair[0]), torch.zeros_like(flat[0])])
+        if not isinstance(pairs, Mapping):
+            ends, labels = joined(pairs, negatives)
+            return ends, labels.float()
+        each = {e: joined(p, negatives[e]) for e, p in pairs.items()}
+        return {e: j[0] for e, j in each.items()}, {e: j[1] for e, j in each.items()}
 
-    def to(self, device: Any, non_blocking: bool = False) -> MiniBatch:
-        """The minibatch on a device."""
-        def move(value: Any) -> Any:
-            if isinstance(value, Mapping):
-                return {k: move(v) for k, v in value.items()}
-            if isinstance(value, list):
-                return [move(v) for v in value]
-            return value.to(device, non_blocking=non_blocking) if hasattr(value, "to") else value
-        out = MiniBatch(None if self._batch is None else self._batch.to(device, non_blocking))
-        for name in ("seeds", "labels", "indexes", "compacted_seeds", "input_nodes", "node_features", "edge_features"):
-            setattr(out, name, move(getattr(self, name)))
-        return out
+    # --- elsewhere ---
 
     def to_pyg_data(self) -> Any:
-        """A Data or HeteroData of PyTorch Geometric, with the columns that came with the batch."""
-        return self._batch.to_pyg()
+        """A Data of PyTorch Geometric: all edges between places in input_nodes, features and labels."""
+        from torch_geometric.data import Data
+
+        edges = None
+        for s in self.sampled_subgraphs or ():
+            require(isinstance(s.sampled_csc, CSCFormatBase), "to_pyg_data: only of a graph with one type")
+            target = expand_indptr(s.sampled_csc.indptr, s.sampled_csc.indices.dtype)
+            layer = torch.stack([s.sampled_csc.indices, target]).long()
+            edges = layer if edges is None else torch.cat([edges, layer], 1)
+        features = list((self.node_features or {}).values())
+        require(self.node_features is None or len(features) == 1,
+                "`to_pyg_data` only supports single feature homogeneous graph.")
+        return Data(x=features[0] if features else None, y=self.labels,
+                    edge_index=None if edges is None else edges.unique(dim=1))
+
+    def to(self, device: Any, non_blocking: bool = False) -> MiniBatch:
+        """Moves the minibatch to a device."""
+        for name, value in list(self.__dict__.items()):
+            setattr(self, name, moved(value, device))
+        return self
 
     def __repr__(self) -> str:
-        def text(value: Any) -> str:
-            if isinstance(value, Mapping):
-                return "{" + ", ".join(f"{k!r}: {text(v)}" for k, v in value.items()) + "}"
-            return f"{list(value.shape)}" if hasattr(value, "shape") else repr(value)
-        fields = {n: getattr(self, n) for n in ("seeds", "labels", "compacted_seeds", "input_nodes", "node_features")}
-        said = ", ".join(f"{n}={text(v)}" for n, v in fields.items() if v is not None)
-        return f"MiniBatch({said}, layers={self.num_layers()})"
+        more = ("blocks", "negative_node_pairs", "node_pairs_with_labels", "positive_node_pairs")
+        own = [n for n in self.__dict__ if n not in FIELDS]
+        return called("MiniBatch", {n: getattr(self, n) for n in sorted({*FIELDS, *more, *own}, reverse=True)},
+                      10, ",\n       )")
 
 
-def of_items(pipe: Described) -> Iterator[Any]:
-    """Minibatches of items alone, of a pipeline that does not sample."""
-    number, size = len(pipe.items), int(pipe.how["batch_size"])
-    order = torch.arange(number)
-    if pipe.how["shuffle"]:
-        order = torch.randperm(number, generator=torch.Generator().manual_seed(pipe.how["seed"]))
-    for begin in range(0, number - size + 1 if pipe.how["drop_last"] else number, size):
-        at = order[begin:begin + size]
-        out: Any = MiniBatch(None)
-        sets = pipe.items[at] if isinstance(pipe.items, HeteroItemSet) else {None: pipe.items[at]}
-        for of, values in sets.items():
-            for name, value in zip(pipe.items.called, values if isinstance(values, tuple) else (values,)):
-                setattr(out, name, value if of is None else {**(getattr(out, name, None) or {}), of: value})
-        for fn in pipe.after:
-            out = fn(out)
-        yield out
+def _block(subgraph: Any) -> Any:
+    """The block of a layer. DGL's has numbers of 32 bits where they fit, and so has the layer from then on."""
+    typed = isinstance(subgraph.sampled_csc, Mapping)
+    require(subgraph.original_row_node_ids is not None and subgraph.original_column_node_ids is not None,
+            "blocks: a layer without the ids of its nodes")
+    csc = subgraph.sampled_csc if typed else {"_N:_E:_N": subgraph.sampled_csc}
+    sources, targets = (
+        {t: len(v) for t, v in (ids.items() if typed else [("_N", ids)])}
+        for ids in (subgraph.original_row_node_ids, subgraph.original_column_node_ids))
+    try:
+        import dgl
+    except ImportError:
+        return Block({etype_str_to_tuple(e): (c.indptr, c.indices, len(c.indices)) for e, c in csc.items()}, sources,
+                     targets)
+    parts = {}
+    for e, c in csc.items():
+        dtype = torch.int32 if max(len(c.indptr) - 2, len(c.indices)) < 1 << 31 else torch.int64
+        c.indptr, c.indices = c.indptr.to(dtype), c.indices.to(dtype)
+        number = torch.arange(len(c.indices), dtype=dtype, device=c.indptr.device)
+        parts[etype_str_to_tuple(e)] = ("csc", (c.indptr, c.indices, number))
+    return dgl.create_block(parts, sources, targets)
 
 
-class DataLoader(OverSource):
-    """dgl.graphbolt.DataLoader: what a pipeline describes. num_workers and its like are taken and have no meaning.
-
-    options are further ones of khop.Loader. One iteration runs at a time. close() ends the server, and so does the
-    loader's end.
-    """
-
-    def __init__(
-        self, datapipe: Described, num_workers: int = 0, *, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
-    ) -> None:
-        ignored = (
-            "persistent_workers", "max_uva_threads", "overlap_feature_fetch", "overlap_graph_fetch", "asynchronous")
-        names.check("khop.graphbolt.DataLoader", kwargs, [*inspect.signature(DataLoader).parameters, *ignored], SECTION)
-        if datapipe.graph is None:
-            raise TypeError("a pipeline without sampling: add sample_neighbor(graph, fanouts)")
-        self._pipe, self._source = datapipe, datapipe.graph.source
-        self._node_keys, self._edge_keys = _keys(datapipe.node_keys), _keys(datapipe.edge_keys)
-        self._how = {**datapipe.how, **self._columns(), **self._seeds(), "framework": "torch", **(options or {})}
-
-    @property
-    def _served(self) -> bool:
-        """Whether features come with the batches."""
-        return isinstance(self._pipe.features, DatasetFeatures)
-
-    def _columns(self) -> dict[str, Any]:
-        source = self._source
-        how: dict[str, Any] = {"node_columns": [], "seed_columns": []}
-        edges = []
-        if self._served:
-            how["node_columns"] = list(dict.fromkeys(source.column(name) for _, name in self._node_keys))
-            edges = [source.column(name, of_edges=True) for _, name in self._edge_keys]
-        if isinstance(self._pipe.items, Split) and LABEL in source.columns:
-            how["seed_columns"] = [LABEL]
-        if "edge_id" in source.edge_columns:
-            edges.append("edge_id")
-        else:
-            how["edge_pos"] = True
-        return {**how, "edge_columns": list(dict.fromkeys(edges)) or None}
-
-    def _seeds(self) -> dict[str, Any]:
-        items, source = self._pipe.items, self._source
-        if isinstance(items, Split):
-            return {"seeds": items.split}
-        sets: dict[Any, Any] = {None: items}
-        if isinstance(items, HeteroItemSet):
-            sets = dict(items._itemsets)
-        self._links = any(s.of("seeds").dim() == 2 for s in sets.values())
-        times = {k: s.of("timestamp") for k, s in sets.items()}
-        timed = all(t is not None for t in times.values())
-        if not self._links:
-            if isinstance(items, ItemSet) and items._whole is not None:
-                return {"seeds": f"all:{source.node_type(None)}"}
-            return {"seeds": {source.node_type(k): s.of("seeds") for k, s in sets.items()},
-                    "input_time": {source.node_type(k): t for k, t in times.items()} if timed else None}
-        self._sets: dict[Any, Any] = {source.edge_type(k): s for k, s in sets.items()}
-        return {"edge_label_index": {e: s.of("seeds").T for e, s in self._sets.items()},
-                "edge_label_time": {source.edge_type(k): t for k, t in times.items()} if timed else None}
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self._opened().restart():
-            minibatch: Any = self._minibatch(batch)
-            del batch
-            for fn in self._pipe.after:
-                minibatch = fn(minibatch)
-            yield minibatch
-
-    def _minibatch(self, batch: Batch) -> MiniBatch:
-        out = MiniBatch(batch)
-        out.input_nodes = self._joined({t: batch[t].n_id for t in batch.node_types})
-        if "edge_label_index" in self._how:
-            self._fill_links(out, batch)
-        else:
-            self._fill_nodes(out, batch)
-        for t, name in self._node_keys:
-            of = self._source.node_type(t)
-            rows = (batch[of][self._source.column(name)] if self._served
-                    else self._pipe.features.read("node", t, name, batch[of].n_id))
-            out.node_features[name if t is None else (t, name)] = rows
-        for layer in range(batch.schema.layers if self._edge_keys else 0):
-            rows = {(e, name): self._edge_rows(batch, layer, e, name) for e, name in self._edge_keys}
-            out.edge_features.append({key if key[0] is not None else key[1]: v for key, v in rows.items()})
-        return out
-
-    def _edge_rows(self, batch: Batch, layer: int, of: Any, name: str) -> Any:
-        view = batch[self._source.edge_type(of)]
-        block = view.blocks[layer]
-        if self._served:
-            return block[self._source.column(name, of_edges=True)]
-        ids = block["edge_id"] if "edge_id" in view.columns() else block.edge_pos
-        return self._pipe.features.read("edge", of, name, ids)
-
-    def _fill_nodes(self, out: MiniBatch, batch: Batch) -> None:
-        items = self._pipe.items
-        seeded = [t for t in batch.node_types if batch[t].batch_size]
-        hetero = isinstance(items, HeteroItemSet) or not self._source.plain
-        values: dict[str, dict[str, Any]] = {"seeds": {}, "compacted_seeds": {}, "labels": {}}
-        for t in seeded:
-            view = batch[t]
-            values["seeds"][t], values["compacted_seeds"][t] = view.input_node, view.seeds
-            if isinstance(items, Split):
-                if f"seed/{t}/label" in batch:
-                    values["labels"][t] = view.y[view.seeds]
-                continue
-            of = items[t] if isinstance(items, HeteroItemSet) else items
-            for name in of.called:
-                if name not in ("seeds", "timestamp"):
-                    values.setdefault(name, {})[t] = of.of(name)[view.input_id]
-        for name, found in values.items():
-            setattr(out, name, (found if hetero else next(iter(found.values()))) if found else None)
-
-    def _fill_links(self, out: MiniBatch, batch: Batch) -> None:
-        hetero = isinstance(self._pipe.items, HeteroItemSet)
-        values: dict[str, dict[str, Any]] = {"seeds": {}, "compacted_seeds": {}, "labels": {}, "indexes": {}}
-        for e, items in self._sets.items():
-            view = batch[e]
-            seeds, negatives, _ = view.num_links
-            ends, key = view.edge_label_index, ":".join(e)
-            heads = batch[e[0]].n_id, batch[e[2]].n_id
-            values["seeds"][key] = torch.stack([heads[0][ends[0]], heads[1][ends[1]]], 1)
-            values["compacted_seeds"][key] = ends.T
-            if negatives:
-                values["labels"][key] = torch.cat([torch.ones(seeds), torch.zeros(negatives)])
-                values["indexes"][key] = view.edge_label_group
-            for name in items.called:
-                if name not in ("seeds", "timestamp") and not (negatives and name == "labels"):
-                    values.setdefault(name, {})[key] = items.of(name)[view.input_id]
-        for name, found in values.items():
-            setattr(out, name, (found if hetero else next(iter(found.values()))) if found else None)
-
-    def _joined(self, of: Mapping[str, Any]) -> Any:
-        return next(iter(of.values())) if self._source.plain else dict(of)
-
-    def close(self) -> None:
-        """Ends the server."""
-        if self._loader is not None:
-            self._loader.close()
-            self._loader = None
-
-
-MultiProcessDataLoader = SingleProcessDataLoader = DataLoader
-
-
-def _keys(keys: Any) -> list[tuple[Any, str]]:
-    """(type, name) of each feature to fetch; the type is None where there is one."""
-    if isinstance(keys, Mapping):
-        return [(t, name) for t, names in keys.items() for name in names]
-    return [(None, name) for name in keys or ()]
+def name_of_seeds(minibatch: Optional[MiniBatch]) -> Optional[str]:
+    """Which of its fields has what a minibatch asks for; None if none has."""
+    return next((n for n in ("node_pairs", "seed_nodes", "seeds") if getattr(minibatch, n, None) is not None), None)

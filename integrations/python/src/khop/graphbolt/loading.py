@@ -1,0 +1,81 @@
+"""Who makes minibatches: khop, or the stages of the pipeline themselves."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any, Iterator, Mapping, Optional
+
+from .. import names
+from .graph import FusedCSCSamplingGraph, SamplingGraph
+from .items import SECTION
+from .pipes import Stage
+from .plan import NotByKhop
+from .served import Served
+
+_log = logging.getLogger("khop")
+
+
+def minibatches(stage: Stage) -> Iterator[Any]:
+    """The minibatches of a stage that is iterated over: khop makes those of a dataset."""
+    if _dataset(stage) is None:
+        return stage.made()
+    return iter(DataLoader(stage))
+
+
+def _dataset(stage: Any) -> Optional[SamplingGraph]:
+    """The graph of a pipeline that lies in a dataset; None if all are in tensors."""
+    while isinstance(stage, Stage):
+        graph = getattr(stage, "graph", None) if "graph" in stage.__dict__ else None
+        if isinstance(graph, SamplingGraph) and graph.on_disk:
+            return graph
+        stage = stage.datapipe
+    return None
+
+
+class DataLoader:
+    """dgl.graphbolt.DataLoader: the minibatches of a pipeline.
+
+    khop makes them where it knows all stages (by says so): with its own threads, on a server or in this process, so
+    that num_workers and its like are taken and have no meaning. Otherwise the stages make them, in this process.
+
+    options are further ones of khop.Loader. One iteration runs at a time. close() ends the server, and so does the
+    loader's end.
+    """
+
+    def __init__(
+        self, datapipe: Any, num_workers: int = 0, *, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+    ) -> None:
+        ignored = (
+            "persistent_workers", "max_uva_threads", "overlap_feature_fetch", "overlap_graph_fetch", "asynchronous")
+        names.check("khop.graphbolt.DataLoader", kwargs, [*inspect.signature(DataLoader).parameters, *ignored], SECTION)
+        self.dataset = datapipe
+        self._served: Optional[Served] = None
+        try:
+            if not isinstance(datapipe, Stage):
+                raise NotByKhop(f"it is {type(datapipe).__name__}")
+            self._served = Served(datapipe.plan(), options)
+            self.by = "khop"
+            """Who makes the minibatches: "khop", or "the stages" and why."""
+        except NotByKhop as e:
+            graph = _dataset(datapipe)
+            if options or graph is not None and not isinstance(graph, FusedCSCSamplingGraph):
+                raise TypeError(f'{e} (docs/migrating.md, "{SECTION}")') from None
+            self.by = f"the stages: {e}"
+            _log.info("minibatches are made by %s", self.by)
+
+    def __len__(self) -> int:
+        if self._served is None:
+            raise TypeError(f"this loader has no len(): its minibatches are made by {self.by}")
+        return len(self._served)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._served) if self._served is not None else self.dataset.made()
+
+    def close(self) -> None:
+        """Ends the server."""
+        if self._served is not None:
+            self._served.close()
+
+
+MultiProcessDataLoader = SingleProcessDataLoader = DataLoader

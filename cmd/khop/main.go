@@ -24,6 +24,7 @@ import (
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
@@ -60,6 +61,8 @@ type commands struct {
 	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has, which path each stage takes, and why."`
 	Version    versionCmd    `cmd:"" help:"Print versions: program, file format, sampling semantics."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+
+	Parent int `placeholder:"PID" hidden:"" help:"End when that process, which started this one, ends."`
 }
 
 // environment is what a command runs in, so that tests run commands in memory.
@@ -129,9 +132,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	}
 	defer keepHeap()()
 	if err = env.limitMemory(line); err == nil {
-		err = line.Run(env)
+		err = env.withParent(cli.Parent, func() error { return line.Run(env) })
 	}
 	return env.status(err)
+}
+
+// errParent ends a command whose parent has ended.
+var errParent = errors.New("the process that started this one has ended")
+
+// withParent runs a command, which is interrupted when the process that started this one ends: 0 is any.
+func (env *environment) withParent(pid int, run func() error) error {
+	if pid == 0 {
+		return run()
+	}
+	ctx, cancel := context.WithCancelCause(env.ctx)
+	defer cancel(nil)
+	env.ctx = ctx
+	defer server.WatchProcess(pid, func() { cancel(errParent) })()
+	if os.Getppid() != pid { // it has ended before it could be watched
+		return wrongOption("parent", " %d: that is not the process that started this one", pid)
+	}
+	if err := run(); context.Cause(ctx) != errParent || err == nil {
+		return err
+	}
+	return nil // an orderly end
 }
 
 // newParser returns a parser of command lines. Of commands that have flags made from tags it knows those of the named

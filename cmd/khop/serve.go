@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -22,7 +20,6 @@ type serveCmd struct {
 	Config configFile `placeholder:"FILE" help:"${config_help}"`
 
 	Metrics string `placeholder:"ADDRESS" help:"Serve metrics for Prometheus there, such as 127.0.0.1:0."`
-	Parent  int    `placeholder:"PID" help:"End when that process, which started this one, ends."`
 	JSON    bool   `name:"json" help:"Print one JSON object when consumers can connect."`
 }
 
@@ -44,28 +41,16 @@ type serveReady struct {
 	Options json.RawMessage `json:"options"`
 }
 
-// errParent ends a server whose parent has ended.
-var errParent = errors.New("the process that started the server has ended")
-
-// Run serves until it is interrupted, its parent ends or all epochs are loaded.
+// Run serves until it is interrupted or all epochs are loaded.
 func (c *serveCmd) Run(env *environment) (err error) {
-	ctx, cancel := context.WithCancelCause(env.ctx)
-	defer cancel(nil)
-	if c.Parent != 0 {
-		stop := server.WatchProcess(c.Parent, func() { cancel(errParent) })
-		defer stop()
-		if os.Getppid() != c.Parent { // it has ended before it could be watched
-			return wrongOption("parent", " %d: that is not the process that started this one", c.Parent)
-		}
-	}
 	ds, err := formats.Open(c.Dataset)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, ds.Close)
-	s, err := c.listen(ctx, env, ds)
+	s, err := c.listen(env, ds)
 	if err != nil {
-		return c.ended(err)
+		return err
 	}
 	defer closing(&err, s.Close)
 	address, stop, err := c.serveMetrics(s)
@@ -77,11 +62,11 @@ func (c *serveCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer env.showStatus(s)()
-	return c.ended(s.Serve(ctx))
+	return s.Serve(env.ctx)
 }
 
 // listen makes the server.
-func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dataset) (*server.Server, error) {
+func (c *serveCmd) listen(env *environment, ds *formats.Dataset) (*server.Server, error) {
 	opt, err := c.serverOptions(env, ds)
 	if err != nil {
 		return nil, err
@@ -89,7 +74,7 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 	bar := env.newProgress()
 	defer bar.finish()
 	opt.Loader.Hooks.Progress = bar.report()
-	return server.New(ctx, ds, opt)
+	return server.New(env.ctx, ds, opt)
 }
 
 // serverOptions returns what the flags say.
@@ -108,14 +93,6 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 		return slog.Attr{}
 	}
 	return a
-}
-
-// ended makes an orderly end of what was told to end with its parent.
-func (c *serveCmd) ended(err error) error {
-	if errors.Is(err, errParent) {
-		return nil
-	}
-	return err
 }
 
 // ready tells that consumers can connect.

@@ -187,7 +187,8 @@ def test_releasing_gives_the_slot_back_at_once_and_once(start):
     assert server.returned()[0].count(0) in (3, 4)  # of ten batches in three slots; the last may be on its way
 
 
-def test_holding_every_slot_waits_and_then_says_who_holds_them(start):
+def test_holding_every_slot_waits_and_then_says_who_holds_them(start, caplog):
+    said = []
     _, loader = start(lambda s: s.serve(batches=10, hold=2))
     epoch = iter(loader)
     held = [next(epoch), next(epoch)]
@@ -195,10 +196,10 @@ def test_holding_every_slot_waits_and_then_says_who_holds_them(start):
     with pytest.raises(khop.SlotsHeldError, match=r"all 2 slots .* batch 0 of epoch 0; batch 1 of epoch 0. .*copy"):
         next(epoch)
     loader._feed._timeout = PATIENCE
-    timer = threading.Timer(0.2, held.pop)  # another thread lets go of one
-    timer.start()
-    assert next(epoch).number == 2  # and the loop goes on
-    timer.join()
+    with caplog.at_level("WARNING", "khop"):
+        caplog.handler.emit = lambda record: (said.append(record.getMessage()), held.pop())  # and lets go of one
+        assert next(epoch).number == 2  # and the loop goes on
+    assert len(said) == 1 and "for a second: all 2 slots are held" in said[0]
 
 
 def test_batches_in_reference_cycles_are_found_when_slots_run_out(start):

@@ -163,6 +163,20 @@ def test_a_slot_comes_back_when_the_last_array_over_it_is_gone(load):
     assert loader.statistics()["consumers"][0]["held"] <= 2
 
 
+@pytest.mark.parametrize("process", ["inside", "server"])
+def test_a_list_of_all_batches_fails_at_once_where_nobody_can_let_go(process, dataset):
+    run("""
+import sys, khop
+with khop.Loader(sys.argv[1], [5, 3], batch_size=64, process=sys.argv[2], framework="numpy", hold=2) as loader:
+    try:
+        [batch for batch in loader]
+    except khop.SlotsHeldError as e:  # after the default timeout it would say for how long
+        assert str(e).startswith("no batch: all 2 slots are held"), e
+    else:
+        raise AssertionError("all batches were held")
+""", dataset("sbm"), process)
+
+
 # --- threads and signals ---
 
 def test_several_loaders_in_threads_at_once(load):

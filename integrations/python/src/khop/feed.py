@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import socket
 import struct
@@ -30,6 +31,7 @@ _NO_SIGNAL, _AT_ONCE, _CLOSE_ON_EXEC = int(socket.MSG_NOSIGNAL), int(socket.MSG_
 _TRUNCATED = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
 
+_log = logging.getLogger("khop")
 _NOTHING: Any = ()
 _CALL: Callable[[Any], object] = methodcaller("__call__")
 
@@ -74,6 +76,7 @@ class Feed:
         self._length = self._view[4:8].cast("I")  # of a message in the buffer; 0 where it was dealt with
         self._epoch, self._batches = 0, 0  # of the run, and how many it has
         self._cut = False  # the server reads no more
+        self._complained = 0.0  # of which wait
         self._slots = 0
         self.ring = DeviceRing(device, max_ring_bytes, self._flush) if device else Ring(max_ring_bytes, self._flush)
         self._hold = 1
@@ -270,20 +273,29 @@ class Feed:
     def _tick(self, deadline: float, what: str) -> None:
         """Looks around while nothing comes."""
         forget_copied()
-        starved = len(self.ring.held) >= self._hold
-        if starved:
+        if len(self.ring.held) >= self._hold:
             gc.collect()  # batches in reference cycles
         if self.ring.returned or self.ring.passing:
             self._return_slots()
+        if len(self.ring.held) >= self._hold:
+            self._starve(deadline)
         if time.monotonic() < deadline:
             return
-        if starved:
-            raise SlotsHeldError(
-                f"no batch for {self._timeout:.0f} s: all {self._hold} slots are held by arrays that are still in "
-                f"use: {self.ring.holders()}. Let go of them, keep a copy (batch.copy()), or make the loader with "
-                "more slots (hold=)"
-            )
         raise ServerError(f"{what} did not come within {self._timeout:.0f} s{self._tail()}")
+
+    def _starve(self, deadline: float) -> None:
+        """All slots are held: says so after a second, and raises where nobody can let go of one, or in the end."""
+        waited = time.monotonic() - (deadline - self._timeout)
+        held = f"all {self._hold} slots are held by arrays that are still in use: {self.ring.holders()}"
+        alone = threading.active_count() == 1 and not copying
+        if alone or waited >= self._timeout:
+            since = "" if alone else f" for {self._timeout:.0f} s"
+            raise SlotsHeldError(f"no batch{since}: {held}. Let go of them, keep a copy (batch.copy()), or make the "
+                                 "loader with more slots (hold=)")
+        if waited >= 1 and deadline != self._complained:
+            self._complained = deadline
+            _log.warning("no batch for a second: %s; another thread may let go of one: waiting for %.0f s", held,
+                         self._timeout)
 
     def _send(self, message: bytes, then: Optional[Callable[[], object]] = None) -> None:
         """Sends a message, and calls then at once: no signal is handled in between, as long as it is a function of

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence
 
@@ -15,6 +13,7 @@ from .feed import Feed
 from .inside import Inside
 from .meeting import Meeting
 from .options import Configuration
+from .scratch import Scratch
 from .write import write
 
 _loaders_made = 0  # of this process that have a server, for the meeting points of several ranks
@@ -34,15 +33,15 @@ class Opening:
     own: Optional[server.Server] = None
     _inside: Optional[Inside] = None
     _meeting: Optional[Meeting] = None
-    _data: Optional[str] = None  # a folder with a dataset of a graph in memory
+    _data: Optional[Scratch] = None  # a folder with a dataset of a graph in memory
     _pid: int = field(default_factory=os.getpid)
 
     def dataset(self, data: Any) -> str:
         """The path of a dataset; one that is temporary, where data is a graph in memory."""
         if isinstance(data, (str, bytes, os.PathLike)):
             return os.fsdecode(data)
-        self._data = tempfile.mkdtemp(prefix="khop-data-")
-        path = os.path.join(self._data, "data.khop")
+        self._data = Scratch("khop-data-")
+        path = self._data.file("data.khop")
         write(path, data, binary=self.binary)
         return path
 
@@ -98,4 +97,4 @@ class Opening:
         elif self.own is not None:
             self.own.close()
         if self._data is not None:
-            shutil.rmtree(self._data, ignore_errors=True)
+            self._data.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import Any, Mapping, Optional, Sequence
 
@@ -19,8 +20,8 @@ def run(
     config = Configuration(options)
     try:
         done = subprocess.run(
-            [_binary.find(binary), command, *arguments, "--config", config.file()], stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=config.inherit())
+            [_binary.find(binary), command, *arguments, "--config", config.file(), "--parent", str(os.getpid())],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=config.inherit())
     finally:
         config.close()
     if done.returncode:

@@ -16,6 +16,7 @@ from typing import Callable, Optional, Sequence
 
 from .errors import KhopError, ServerError
 from .options import Configuration
+from .scratch import Scratch
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 1 << 18
@@ -43,7 +44,7 @@ class Server:
         """
         self._config = config
         self._owner = os.getpid()
-        self.data: Optional[str] = None  # a folder that goes with the server: the dataset of a graph in memory
+        self.data: Optional[Scratch] = None  # a folder that goes with the server: the dataset of a graph in memory
         self._folder = None if path else os.path.join(tempfile.gettempdir(), f"khop-{secrets.token_hex(8)}")
         self.path = path or os.path.join(self._folder or "", "feed.sock")
         self.command = [
@@ -132,7 +133,7 @@ class Server:
                 process.wait()
         self.forget_socket()
         if self.data is not None:
-            shutil.rmtree(self.data, ignore_errors=True)
+            self.data.close()
             self.data = None
         if self._log is not None:
             self._log.close()

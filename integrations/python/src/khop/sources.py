@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import weakref
 from typing import Any, Mapping, Optional, Sequence
 
 from . import program
@@ -13,6 +10,7 @@ from .errors import WriteError
 from .info import info
 from .loader import Loader, on_host
 from .schema import EdgeType
+from .scratch import Scratch
 from .write import write
 
 _COLUMNS = {"feat": "feature", "features": "feature", "x": "feature", "labels": "label", "y": "label"}
@@ -32,7 +30,7 @@ class Source:
         self.memory = graph if hasattr(graph, "canonical_etypes") else None
         self.names: dict[EdgeType, Any] = {}
         """DGL's names of the edge types of a graph of DGL."""
-        self._end: Optional[weakref.finalize[Any, Any]] = None
+        self._scratch: Optional[Scratch] = None
         if isinstance(graph, (str, bytes, os.PathLike)):
             self.path = os.path.abspath(os.fsdecode(graph))
             if is_graphbolt(self.path):
@@ -55,9 +53,8 @@ class Source:
         self.edge_columns = [c["name"] for c in about["edge_columns"]]
 
     def _temporary(self) -> str:
-        folder = tempfile.mkdtemp(prefix="khop-graph-")
-        self._end = weakref.finalize(self, shutil.rmtree, folder, True)
-        return os.path.join(folder, "data.khop")
+        self._scratch = Scratch("khop-graph-")
+        return self._scratch.file("data.khop")
 
     def _converted(self, folder: str) -> str:
         """The dataset of a folder of GraphBolt: beside its own preprocessed one where one may write there.
@@ -129,8 +126,8 @@ class Source:
 
     def close(self) -> None:
         """Removes the dataset if it is a temporary one."""
-        if self._end is not None:
-            self._end()
+        if self._scratch is not None:
+            self._scratch.close()
 
 
 class OverSource:

@@ -6,8 +6,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
-import tempfile
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple, Union
 
@@ -17,6 +15,7 @@ from . import binary as _binary
 from . import program
 from .errors import KhopError, WriteError
 from .protocol import FOREIGN
+from .scratch import Scratch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,9 +49,10 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     """
     target = pathlib.Path(os.fsdecode(path)).absolute()
     try:
-        folder = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
+        scratch = Scratch(f".{target.name}.", str(target.parent))
     except OSError as e:
         raise WriteError(f"{target.parent}: {e.strerror}") from None
+    folder = scratch.path
     try:
         source = _spill(pathlib.Path(folder), data)
         try:
@@ -61,7 +61,7 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
             said = str(e).replace(str(source) + os.sep, "").replace(str(source), "the graph")
             raise type(e)(said.replace(folder + os.sep, "")) from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        scratch.close()
 
 
 def _spill(folder: pathlib.Path, data: Any) -> pathlib.Path:

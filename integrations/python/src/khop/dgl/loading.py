@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import shutil
-import tempfile
-import weakref
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from .. import names
 from ..batch import Batch
 from ..blocks import EID, blocks_of
 from ..schema import EdgeType
+from ..scratch import Scratch
 from ..sources import OverSource, Source
 from ..torch import random_seed
 from .described import SECTION, Drawn, EdgeSampler, Sampler
@@ -54,7 +52,7 @@ class DataLoader(OverSource):
                             f'as_edge_prediction_sampler of one (docs/migrating.md, "{SECTION}")')
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: must be 1 or more")
-        self._end: Any = list  # removes what was made for this loader
+        self._scratch: Optional[Scratch] = None
         self._edges = isinstance(graph_sampler, EdgeSampler)
         sampler: Sampler = graph_sampler.sampler if isinstance(graph_sampler, EdgeSampler) else graph_sampler
         self.graph, self.graph_sampler, self.batch_size = graph, graph_sampler, batch_size
@@ -81,9 +79,8 @@ class DataLoader(OverSource):
             return {"fanouts": fanouts, "drop_last": drop_last, **self._seeds(indices)}
         if not self._source.plain:
             raise TypeError(f"{type(sampler).__name__}: takes a graph with one type of nodes and of edges")
-        folder = tempfile.mkdtemp(prefix="khop-dgl-")
-        self._end = weakref.finalize(self, shutil.rmtree, folder, True)
-        return sampler.items(indices, self.batch_size, drop_last, folder)
+        self._scratch = Scratch("khop-dgl-")
+        return sampler.items(indices, self.batch_size, drop_last, self._scratch.path)
 
     def _fanouts(self, fanouts: Sequence[Any]) -> Any:
         """khop's fan-outs: the first out of the seeds."""
@@ -245,7 +242,8 @@ class DataLoader(OverSource):
         """Ends the server, and removes the temporary dataset."""
         if self._loader is not None:
             self._loader.close()
-        self._end()
+        if self._scratch is not None:
+            self._scratch.close()
         self._source.close()
 
 

@@ -6,12 +6,12 @@ import contextlib
 import inspect
 import os
 import pickle
-import tempfile
 from typing import Any, Mapping, Optional, Sequence
 
 import numpy as np
 
 from .. import names
+from ..scratch import Scratch
 from ..sources import Source, partition
 from .described import SECTION, Drawn, EdgeSampler, Negatives, Sampler
 from .loading import DataLoader
@@ -202,10 +202,10 @@ def _one(g: Any, indices: Any, sampler: Any, batch_size: int) -> Any:
 
 def _divided(g: Any, parts: int) -> Any:
     """The part of each node."""
-    with contextlib.closing(Source(g)) as source, tempfile.TemporaryDirectory(prefix="khop-parts-") as folder:
+    with contextlib.closing(Source(g)) as source, contextlib.closing(Scratch("khop-parts-")) as scratch:
         if not source.plain:
             raise TypeError("ClusterGCNSampler: takes a graph with one type of nodes and of edges")
-        file = os.path.join(folder, "parts")
+        file = scratch.file("parts")
         partition(source.path, parts, file)
         return np.loadtxt(file, dtype=np.int64, ndmin=1)
 

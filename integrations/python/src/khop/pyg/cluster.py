@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
-import weakref
 from typing import Any, Mapping, Optional
 
 import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import cluster as pyg
 
+from ..scratch import Scratch
 from ..sources import partition
 from ..torch import random_seed
 from .served import Served, without_workers
@@ -47,8 +45,8 @@ class ClusterData(pyg.ClusterData):  # type: ignore[misc]
         if folder:
             os.makedirs(folder, exist_ok=True)
         else:
-            folder = tempfile.mkdtemp(prefix="khop-parts-")
-            self._end = weakref.finalize(self, shutil.rmtree, folder, True)
+            self._scratch = Scratch("khop-parts-")
+            folder = self._scratch.path
         self.file = os.path.join(folder, filename or "khop.part")
         if not os.path.exists(self.file):
             if log:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
-import shutil
-import tempfile
-import weakref
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 
 from .. import names
 from ..batch import Batch
 from ..loader import Loader
+from ..scratch import Scratch
 from .structure import Structure
 
 OF_WORKERS = frozenset({
@@ -42,9 +40,8 @@ class Listed:
     """Seeds that are others in each epoch, in a file that a server reads when one begins."""
 
     def __init__(self) -> None:
-        folder = tempfile.mkdtemp(prefix="khop-seeds-")
-        self._end = weakref.finalize(self, shutil.rmtree, folder, True)
-        self._path = os.path.join(folder, "seeds")
+        self._scratch = Scratch("khop-seeds-")
+        self._path = self._scratch.file("seeds")
         self._form: Any = None
         self._loader: Optional[Loader] = None
 
@@ -75,7 +72,7 @@ class Listed:
         if self._loader is not None:
             self._loader.close()
             self._loader = None
-        self._end()
+        self._scratch.close()
 
 
 class Served:

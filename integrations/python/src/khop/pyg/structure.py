@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import shutil
-import tempfile
-import weakref
 from typing import Any, Mapping, Optional
 
 import torch
@@ -18,6 +15,7 @@ from ..errors import ServerError, WriteError
 from ..info import info
 from ..loader import Loader, on_host
 from ..schema import EDGE_NAMES, NODE_NAMES
+from ..scratch import Scratch
 from ..write import adjacency, write
 from .repeats import Repeats
 
@@ -37,7 +35,8 @@ class Structure:
         self.dataset = isinstance(data, (str, bytes, os.PathLike))
         self.backward = backward
         self.options: dict[str, Any] = {"framework": "torch"}
-        self._end: weakref.finalize[Any, Any]
+        self._scratch: Optional[Scratch] = None
+        self._closed = False
         self.time_of_edges = False
         if self.dataset:
             self._open(os.path.abspath(os.fsdecode(data)), weight, time, negative_weight, links)
@@ -61,16 +60,15 @@ class Structure:
             stores = [data.edge_attrs()] if isinstance(data, Data) else data.edge_stores
             self.time_of_edges = any(time in s for s in stores)
         self.options.update(node_columns=[], seed_columns=[], edge_columns=["edge_id"])
-        folder = tempfile.mkdtemp(prefix="khop-pyg-")
-        self._end = weakref.finalize(self, shutil.rmtree, folder, True)
-        self.path = os.path.join(folder, "data.khop")
+        self._scratch = Scratch("khop-pyg-")
+        self.path = self._scratch.file("data.khop")
         try:
             parts = self._parts(weight, time)
             if negative_weight is not None:
                 parts[self.edge_type(links)[2]]["negative_weight"] = negative_weight
             self._write(parts)
         except BaseException:
-            self._end()
+            self.close()
             raise
 
     def _write(self, parts: dict[Any, Any]) -> None:
@@ -90,7 +88,6 @@ class Structure:
             raise TypeError("neg_sampling: weights of a dataset's nodes are a column of it: "
                             'options={"negatives": "weight", "negative_weight": NAME}')
         self.path = path
-        self._end = weakref.finalize(self, len, ())  # there is nothing to remove
         about = info(path)
         nodes, edges = about["node_types"], about["edge_types"]
         types = [(e["source"], e["relation"], e["target"]) for e in edges]
@@ -179,7 +176,7 @@ class Structure:
 
     def open(self, **how: Any) -> Loader:
         """A loader of the structure."""
-        if not self._end.alive:
+        if self._closed:
             raise ServerError("the loader is closed: make another")
         alone = {"rank": 0, "world_size": 1}  # PyG gives each process all seeds that it names
         return on_host(self.path, **{**self.options, **alone, **how})
@@ -239,7 +236,9 @@ class Structure:
 
     def close(self) -> None:
         """Removes the dataset if it is a temporary one."""
-        self._end()
+        self._closed = True
+        if self._scratch is not None:
+            self._scratch.close()
 
 
 def _weights(name: str, store: Any, edges: int) -> Any:

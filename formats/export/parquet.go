@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/apache/arrow/go/v15/arrow/memory"
 	"github.com/apache/arrow/go/v15/parquet"
 	"github.com/apache/arrow/go/v15/parquet/compress"
 	"github.com/apache/arrow/go/v15/parquet/file"
@@ -116,6 +117,21 @@ func newTable(w io.Writer, fields []field) (*table, error) {
 	return &table{w: file.NewParquetWriter(struct{ io.Writer }{w}, root, file.WithWriterProps(props)), fields: fields,
 		rows: max(1<<10, min(1<<18, batchBytes/max(rowBytes, 1)))}, nil
 }
+
+// roomy gives a buffer that asks for little more half as much again. Where rows are lists, Arrow's encoder of levels
+// asks for 64 bytes more at each of their runs, and would copy them all each time.
+type roomy struct{ memory.Allocator }
+
+// Reallocate implements memory.Allocator.
+func (r roomy) Reallocate(size int, b []byte) []byte {
+	if size > cap(b) && size <= len(b)+64 {
+		return r.Allocator.Reallocate(size+size/2, b)[:size]
+	}
+	return r.Allocator.Reallocate(size, b)
+}
+
+// The encoder takes its buffers from a pool that has no other allocator.
+func init() { memory.DefaultAllocator = roomy{memory.DefaultAllocator} }
 
 // node describes a column: floating-point numbers of 16 bits are float32; a row of several numbers is a list.
 func (f *field) node() (schema.Node, error) {

@@ -154,6 +154,10 @@ fault-memory: ## draw 200 commands under limits of memory, and 100 in control gr
 	KHOP_DRAWS=100 go test -count 1 -run TestDrawnControlGroups -timeout 60m -v ./cmd/khop
 	KHOP_READER_EDGES=16000000 .venv/bin/python -m pytest -s tests/test_memory.py
 
+.PHONY: soak
+soak: ## feed on servers for SOAK (60m) while datasets are replaced beside them: the same batches, no more memory
+	KHOP_SOAK=$(or $(SOAK),60m) go test -count 1 -timeout 0 -v -run TestALongRun ./cmd/khop
+
 .PHONY: golden
 golden: ## make the golden digests again with the independent program
 	.venv/bin/python tests/make_golden.py

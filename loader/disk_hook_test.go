@@ -26,8 +26,9 @@ func AvailableMemory(t testing.TB, bytes int64) {
 
 // GroupRoom makes loaders find a control group that leaves them so many bytes until the test ends.
 func GroupRoom(t testing.TB, bytes int64) {
+	own := max(machine.OwnLeast, min(machine.Own, bytes))
 	plan.ProbeMachine = func() *machine.Machine {
-		return &machine.Machine{MemoryLimit: 10<<20 + machine.Own + bytes, MemoryInGroup: 10 << 20}
+		return &machine.Machine{MemoryLimit: 10<<20 + own + bytes, MemoryInGroup: 10 << 20}
 	}
 	t.Cleanup(func() { plan.ProbeMachine = machine.Probe })
 }

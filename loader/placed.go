@@ -70,7 +70,7 @@ func newPlaced(ctx context.Context, src Source, opt Options, loaders int, shareL
 // groupRoom returns what the control group leaves to loaders, 0 where none limits memory, and lowers MaxMemory to it.
 func groupRoom(opt *Options) (int64, error) {
 	m := plan.ProbeMachine()
-	room, ok := m.GroupRoom()
+	_, room, ok := m.GroupRoom()
 	switch {
 	case !ok:
 		return 0, nil

@@ -8,8 +8,6 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
-	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -36,12 +34,7 @@ func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 	free := expect.Must(New(g, opt))(t)
 	need := free.Estimate().Expected.Total()
 	expect.OK(t, free.Close())
-	defer func() { plan.ProbeMachine = machine.Probe }()
-	within := func(room int64) {
-		plan.ProbeMachine = func() *machine.Machine {
-			return &machine.Machine{MemoryLimit: 10<<20 + machine.Own + room, MemoryInGroup: 10 << 20}
-		}
-	}
+	within := func(room int64) { GroupRoom(t, room) }
 	within(2 * need)
 	l, err := New(g, opt)
 	expect.Ensure(t, err == nil, "twice the %d bytes that are needed: %v", need, err)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync/atomic"
 
+	"github.com/khop-gnn/khop/internal/heap"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/internal/machine"
 )
@@ -104,7 +105,13 @@ var nothing account
 
 // Take counts n bytes of host memory that the caller is about to take by itself, such as memory of the Go heap. After
 // ErrLimit, which says what is needed and what is left, nothing is counted.
-func (l *Ledger) Take(p Purpose, n int64) error { return l.take(Host, p, n) }
+func (l *Ledger) Take(p Purpose, n int64) error {
+	err := l.take(Host, p, n)
+	if err == nil {
+		heap.Expect(n)
+	}
+	return err
+}
 
 // Give counts n bytes less, which were counted by Take.
 func (l *Ledger) Give(p Purpose, n int64) { l.give(Host, p, n) }

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/heap"
 )
 
 // HugePage is the size of a transparent huge page on the systems that khop knows, in bytes.
@@ -134,7 +135,9 @@ func allocate(n int64, opt Options) (*Region, error) {
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
 	raw, data, err := r.take(n, size)
-	if err != nil {
+	if err == nil {
+		r.outside(size)
+	} else {
 		opt.Ledger.give(place, opt.Purpose, size)
 		return nil, fmt.Errorf("allocate %d bytes of %v memory: %w", n, place, err)
 	}
@@ -164,8 +167,17 @@ func (r *Region) take(n, size int64) (raw, data []byte, err error) {
 	return raw, raw, err
 }
 
+// outside counts memory of the host as such that Go's heap has not.
+func (r *Region) outside(size int64) {
+	if r.opt.Placement() != Device {
+		heap.Expect(size)
+		heap.Outside(size)
+	}
+}
+
 // give undoes take.
 func (r *Region) give() error {
+	r.outside(-r.size)
 	switch place := r.opt.Placement(); {
 	case place == Pinned:
 		return r.opt.Device.HostFree(r.raw)

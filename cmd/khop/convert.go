@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/dustin/go-humanize"
 
@@ -52,7 +53,9 @@ func (c *convertCmd) settle(env *environment) error {
 	if err := c.opt.Settle(); err != nil {
 		return err
 	}
-	limitHeap(c.opt.MemoryLimit, false) // also of the default
+	if env.memory.bytes == 0 { // the default bounds it, too
+		limitHeap(min(c.opt.MemoryLimit, math.MaxInt64-machine.Own) + machine.Own)
+	}
 	return nil
 }
 

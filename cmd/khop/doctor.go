@@ -175,7 +175,7 @@ func (d *diagnosis) printFound(t *table) {
 	t.row("  last-level cache", cache)
 	t.say("  memory", "%s, %s available", size(m.MemoryTotal), size(m.MemoryAvailable))
 	group := "memory: " + limit(m.MemoryLimit)
-	if room, ok := m.GroupRoom(); ok {
+	if _, room, ok := m.GroupRoom(); ok {
 		group += fmt.Sprintf(", %s in use, room for %s of data", machine.Bytes(m.MemoryInGroup),
 			machine.Bytes(max(room, 0)))
 	}

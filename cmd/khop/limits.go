@@ -1,12 +1,12 @@
 package main
 
 import (
-	"math"
 	"os"
 	"runtime/debug"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/khop-gnn/khop/internal/heap"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
@@ -57,16 +57,19 @@ func (l *memoryLimit) settle(size int64, m *machine.Machine) (err error) {
 		return err
 	}
 	l.bytes = l.asked
-	if room, ok := m.GroupRoom(); ok {
+	all := int64(size)
+	if left, room, ok := m.GroupRoom(); ok {
 		if room <= 0 {
 			return m.GroupIsFull(pinned.ErrLimit)
 		}
 		if l.bytes == 0 || room < l.bytes {
-			l.bytes = room
+			l.bytes, all = room, left
 		}
 	}
 	l.SetLimit(l.bytes)
-	limitHeap(l.bytes, true)
+	if all > 0 {
+		limitHeap(all)
+	}
 	return nil
 }
 
@@ -80,24 +83,19 @@ func forData(size int64) (int64, error) {
 	return max(size-machine.Own, 0), nil
 }
 
-// limitHeap makes the Go runtime collect garbage before its memory exceeds what the limit on data leaves to it; where
-// that is tight, also before garbage is a tenth of what is in use, because the runtime does not see what is taken
-// outside its heap. What the user has set of the runtime (GOMEMLIMIT, GOGC) stays.
-func limitHeap(data int64, tight bool) {
-	if data > 0 && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(min(data, math.MaxInt64-machine.Own) + machine.Own)
-	}
-	if data > 0 && tight && os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(10)
+// limitHeap makes the Go runtime collect garbage before the process takes all of a limit; a sixteenth stays for what
+// neither the runtime nor package heap knows of. What the user has set of the runtime (GOMEMLIMIT) stays.
+func limitHeap(all int64) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		heap.SetLimit(all - all/16)
 	}
 }
 
 // keepHeap returns a function that undoes what limitHeap sets.
 func keepHeap() (undo func()) {
-	limit, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
-	debug.SetGCPercent(percent)
+	limit := debug.SetMemoryLimit(-1)
 	return func() {
+		heap.SetLimit(0)
 		debug.SetMemoryLimit(limit)
-		debug.SetGCPercent(percent)
 	}
 }

@@ -303,7 +303,7 @@ func (w *workshop) run(t *testing.T, prefix []string, args ...string) outcome {
 		cmd.Stdout = &announced{ready: ready}
 	}
 	expect.OK(t, cmd.Start())
-	late := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(10*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	end := make(chan struct{})
 	var fed sync.WaitGroup

@@ -181,7 +181,7 @@ func (o *Options) Settle() error {
 	if o.MemoryLimit == 0 {
 		o.MemoryLimit = m.Room() / 4
 	}
-	room, ok := m.GroupRoom()
+	_, room, ok := m.GroupRoom()
 	if !ok {
 		return nil
 	}

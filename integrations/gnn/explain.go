@@ -36,7 +36,6 @@ type Composition struct {
 func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composition, error) {
 	opt = opt.withDefaults()
 	opt.Checkpoint, opt.BackwardBudget = "", 0
-	opt.MaxMemory = measuring(opt.MaxMemory)
 	t, err := prepare(ctx, source, opt)
 	if err != nil {
 		return nil, err

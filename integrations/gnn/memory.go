@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/khop-gnn/khop/internal/heap"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -22,12 +23,9 @@ func (b *budget) take(bytes int64, what string) error {
 			machine.Bytes(b.limit))
 	}
 	b.held += bytes
+	heap.Expect(bytes)
 	return nil
 }
-
-// measuring returns the part of a limit that is counted while ways take turns: the matrices of the way before may still
-// be there.
-func measuring(limit int64) int64 { return (limit + 1) / 2 }
 
 // give takes back what take counted.
 func (b *budget) give(bytes int64) { b.held -= bytes }

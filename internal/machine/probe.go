@@ -69,23 +69,29 @@ func (m *Machine) Room() int64 {
 }
 
 // Own is what the program takes beside the memory that ledgers count: its data, Go's heap and stacks, buffers that do
-// not grow with what is read. Limits of the whole process leave room for it.
-const Own = 32 << 20
+// not grow with what is read. Limits of the whole process leave room for it. OwnLeast is what it does with where
+// garbage is collected more often.
+const (
+	Own      = 32 << 20
+	OwnLeast = 12 << 20
+)
 
-// GroupRoom returns the bytes that the control group leaves to be counted by ledgers, beside Own; negative where not
-// even that is left. ok is false where no group limits memory.
-func (m *Machine) GroupRoom() (room int64, ok bool) {
+// GroupRoom returns the bytes that the control group leaves, and those of it to be counted by ledgers, beside half of
+// them for the program itself, but OwnLeast to Own; negative where not even OwnLeast is left. ok is false where no
+// group limits memory.
+func (m *Machine) GroupRoom() (left, room int64, ok bool) {
 	if m.MemoryLimit == Unlimited || m.MemoryLimit <= 0 {
-		return 0, false
+		return 0, 0, false
 	}
-	return m.MemoryLimit - m.MemoryInGroup - Own, true
+	left = m.MemoryLimit - m.MemoryInGroup
+	return left, left - min(Own, max(OwnLeast, left/2)), true
 }
 
 // GroupIsFull returns the error of a program for which GroupRoom leaves nothing; it wraps the sentinel.
 func (m *Machine) GroupIsFull(sentinel error) error {
 	return fmt.Errorf("%w: the control group allows %s, of which %s are in use, and the program takes %s before it "+
 		"loads anything; allow more, or end others in the group", sentinel, Bytes(m.MemoryLimit),
-		Bytes(m.MemoryInGroup), Bytes(Own))
+		Bytes(m.MemoryInGroup), Bytes(OwnLeast))
 }
 
 // Workers returns the default number of goroutines that compute: as many as Go runs threads, but no more than a quota

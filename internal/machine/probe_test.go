@@ -154,10 +154,12 @@ func TestCPUQuota(t *testing.T) {
 }
 
 func TestGroupRoomLeavesWhatTheProgramTakes(t *testing.T) {
-	m := Machine{MemoryLimit: 100 << 20, MemoryInGroup: 8 << 20}
-	room, ok := m.GroupRoom()
-	expect.That(t, ok && room == 60<<20, "%d, %t", room, ok)
-	room, ok = (&Machine{MemoryLimit: Unlimited}).GroupRoom()
+	for _, c := range []struct{ used, left, room int64 }{{8, 92, 60}, {50, 50, 25}, {80, 20, 8}, {90, 10, -2}} {
+		m := Machine{MemoryLimit: 100 << 20, MemoryInGroup: c.used << 20}
+		left, room, ok := m.GroupRoom()
+		expect.That(t, ok && left == c.left<<20 && room == c.room<<20, "%d used: %d, %d, %t", c.used, left, room, ok)
+	}
+	_, room, ok := (&Machine{MemoryLimit: Unlimited}).GroupRoom()
 	expect.That(t, !ok, "without a limit: %d", room)
 }
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from .base import index_select, moved, require
+from .cache import CPUFeatureCache
 
 
 class Feature:
@@ -91,8 +92,6 @@ class CPUCachedFeature(Feature):
 
     def __init__(self, fallback_feature: Feature, max_cache_size_in_bytes: int, policy: Optional[str] = None,
                  pin_memory: bool = False) -> None:
-        from .cache import CPUFeatureCache
-
         require(isinstance(fallback_feature, Feature),
                 f"The fallback_feature must be an instance of Feature, but got {type(fallback_feature)}.")
         row = fallback_feature.read(torch.tensor([0]))

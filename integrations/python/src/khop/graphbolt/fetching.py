@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .pipes import MiniBatchTransformer, Stage, checked
+from .pipes import MiniBatchTransformer, Stage, checked, stage
 from .plan import NotByKhop, Plan
 
 
+@stage("fetch_feature")
 class FeatureFetcher(MiniBatchTransformer):
     """dgl.graphbolt.FeatureFetcher. The store is one in memory, or a dataset's, whose features come with batches."""
 

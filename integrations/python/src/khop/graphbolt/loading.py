@@ -16,11 +16,12 @@ from .served import Served
 _log = logging.getLogger("khop")
 
 
-def minibatches(stage: Stage) -> Iterator[Any]:
-    """The minibatches of a stage that is iterated over: khop makes those of a dataset."""
-    if _dataset(stage) is None:
-        return stage.made()
-    return iter(DataLoader(stage))
+def _served(stage: Stage) -> Optional[Iterator[Any]]:
+    """The minibatches of a stage that is iterated over, where its graph lies in a dataset."""
+    return None if _dataset(stage) is None else iter(DataLoader(stage))
+
+
+Stage.served = _served
 
 
 def _dataset(stage: Any) -> Optional[SamplingGraph]:

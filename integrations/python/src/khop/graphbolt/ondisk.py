@@ -17,6 +17,7 @@ from .graph import FusedCSCSamplingGraph, SamplingGraph
 from .items import HeteroItemSet, ItemSet, ItemSetDict, Split
 from .metadata import SETS, Metadata, OnDiskTaskData, read_yaml
 from .pipes import checked
+from .preprocessed import read_graph
 
 
 class Dataset:
@@ -168,8 +169,6 @@ class OnDiskDataset(Dataset):
         if meta.graph is not None:
             self._graph = FolderGraph(meta, self._include, self._cast, self._force)
         elif meta.topology is not None:
-            from .preprocessed import read_graph
-
             self._graph = read_graph(meta.topology)
         self._feature = FolderFeatures(meta, self._graph)
         small = self._cast and self._graph is not None and self._graph.indices_dtype == torch.int32

@@ -7,7 +7,8 @@ A stage makes minibatches itself, one after another, when it is iterated over. W
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Iterator, Optional, Sequence
+from functools import partial
+from typing import Any, Callable, Iterator, Optional
 
 from torch.utils.data import IterableDataset
 
@@ -22,7 +23,6 @@ class Stage(IterableDataset[Any]):
     """A stage of a pipeline. datapipe is the one before, or whatever else can be iterated over."""
 
     datapipe: Any = None
-
     def __init__(self, datapipe: Any) -> None:
         self.datapipe = datapipe
 
@@ -39,92 +39,21 @@ class Stage(IterableDataset[Any]):
         plan.check()
         return plan
 
-    def __iter__(self) -> Iterator[Any]:
-        from .loading import minibatches
+    served: Callable[[Stage], Optional[Iterator[Any]]]
+    """The minibatches of a stage, where khop makes them without being asked (loading.py)."""
 
-        return minibatches(self)
+    def __iter__(self) -> Iterator[Any]:
+        found = Stage.served(self)
+        return self.made() if found is None else found
 
     def made(self) -> Iterator[Any]:
         """The minibatches, made in this process by the stages themselves."""
         return iter(self.datapipe)
 
-    # --- stages behind this one ---
-
-    def sample_subgraph(self, *args: Any, **kwargs: Any) -> Any:
-        """SubgraphSampler of this stage."""
-        return _samplers().SubgraphSampler(self, *args, **kwargs)
-
-    def sample_neighbor(self, graph: Any, fanouts: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        """NeighborSampler of this stage."""
-        return _samplers().NeighborSampler(self, graph, fanouts, *args, **kwargs)
-
-    def sample_layer_neighbor(self, graph: Any, fanouts: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        """LayerNeighborSampler of this stage."""
-        return _samplers().LayerNeighborSampler(self, graph, fanouts, *args, **kwargs)
-
-    def temporal_sample_neighbor(self, graph: Any, fanouts: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        """TemporalNeighborSampler of this stage."""
-        return _samplers().TemporalNeighborSampler(self, graph, fanouts, *args, **kwargs)
-
-    def temporal_sample_layer_neighbor(self, graph: Any, fanouts: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        """TemporalLayerNeighborSampler of this stage."""
-        return _samplers().TemporalLayerNeighborSampler(self, graph, fanouts, *args, **kwargs)
-
-    def sample_in_subgraph(self, graph: Any) -> Any:
-        """InSubgraphSampler of this stage."""
-        return _samplers().InSubgraphSampler(self, graph)
-
-    def sample_negative(self, negative_ratio: int) -> Any:
-        """NegativeSampler of this stage."""
-        return _samplers().NegativeSampler(self, negative_ratio)
-
-    def sample_uniform_negative(self, graph: Any, negative_ratio: int) -> Any:
-        """UniformNegativeSampler of this stage."""
-        return _samplers().UniformNegativeSampler(self, graph, negative_ratio)
-
-    def fetch_feature(self, feature_store: Any, node_feature_keys: Any = None, edge_feature_keys: Any = None,
-                      **ignored: Any) -> Stage:
-        """FeatureFetcher of this stage."""
-        from .fetching import FeatureFetcher
-
-        return FeatureFetcher(self, feature_store, node_feature_keys, edge_feature_keys, **ignored)
-
-    def exclude_seed_edges(self, include_reverse_edges: bool = False, reverse_etypes_mapping: Any = None,
-                           **ignored: Any) -> Stage:
-        """Leaves out the edges that minibatches ask for."""
-        from functools import partial
-
-        from .reverse import exclude_seed_edges
-        names.check("exclude_seed_edges", ignored, IGNORED, SECTION)
-        return self.transform(partial(exclude_seed_edges, include_reverse_edges=include_reverse_edges,
-                                      reverse_etypes_mapping=reverse_etypes_mapping))
-
-    def copy_to(self, device: Any, extra_attrs: Any = None, **ignored: Any) -> Stage:
-        """CopyTo of this stage."""
-        return CopyTo(self, device, extra_attrs, **ignored)
-
-    def transform(self, transformer: Optional[Callable[[Any], Any]] = None) -> Stage:
-        """MiniBatchTransformer of this stage."""
-        return MiniBatchTransformer(self, transformer)
-
-    def map(self, fn: Callable[[Any], Any]) -> Stage:
-        """Mapper of this stage."""
-        return Mapper(self, fn)
-
-    def mark_end(self) -> Stage:
-        """EndMarker of this stage."""
-        return EndMarker(self)
-
-    def buffer(self, buffer_size: int = 1) -> Stage:
-        """Bufferer of this stage."""
-        return Bufferer(self, buffer_size)
-
-    def wait(self) -> Stage:
-        """Waiter of this stage."""
-        return Waiter(self)
-
     def __getattr__(self, name: str) -> Any:
-        """Stages of torch's own, or of torchdata."""
+        """Stages behind this one by the names that they have as functions; torch's own, or torchdata's, too."""
+        if name in STAGES:
+            return partial(STAGES[name], self)
         if name.startswith("_"):
             raise AttributeError(name)
         try:
@@ -135,21 +64,26 @@ class Stage(IterableDataset[Any]):
         else:
             if name in IterDataPipe.functions:
                 return getattr(IterableWrapper(self, deepcopy=False), name)  # type: ignore[no-untyped-call]
-        known = [n for n in dir(Stage) if not n.startswith("_")]
         try:
-            names.check("a pipeline of khop.graphbolt", [name], known, SECTION)
+            names.check("a pipeline of khop.graphbolt", [name], STAGES, SECTION)
         except TypeError as e:
             raise AttributeError(str(e)) from None
 
 
+STAGES: dict[str, Callable[..., Stage]] = {}
+"""Stages by the names by which others call them: pipe.sample_neighbor(..) is NeighborSampler(pipe, ..)."""
+
+
+def stage(name: str) -> Callable[[Any], Any]:
+    """Gives a stage its name as a function."""
+    def named(made: Any) -> Any:
+        STAGES[name] = made
+        return made
+    return named
+
+
 IGNORED = ("overlap_fetch", "num_gpu_cached_edges", "gpu_cache_threshold", "asynchronous")
 """Arguments that say how GraphBolt is to be fast, and change no minibatch."""
-
-
-def _samplers() -> Any:
-    from . import samplers
-
-    return samplers
 
 
 def checked(of: Any, unknown: Any) -> None:
@@ -157,6 +91,7 @@ def checked(of: Any, unknown: Any) -> None:
     names.check(of.__name__, unknown, [*inspect.signature(of).parameters, *IGNORED], SECTION)
 
 
+@stage("map")
 class Mapper(Stage):
     """Applies a function to each minibatch, or to whatever else comes."""
 
@@ -174,6 +109,7 @@ class Mapper(Stage):
         return map(self.fn, self.datapipe)
 
 
+@stage("transform")
 class MiniBatchTransformer(Mapper):
     """dgl.graphbolt.MiniBatchTransformer: applies a function to each minibatch, which returns one."""
 
@@ -187,6 +123,7 @@ class MiniBatchTransformer(Mapper):
         return found
 
 
+@stage("copy_to")
 class CopyTo(Mapper):
     """dgl.graphbolt.CopyTo: minibatches go to a device, whole."""
 
@@ -201,10 +138,12 @@ class CopyTo(Mapper):
         plan.after.append(self.fn)
 
 
+@stage("mark_end")
 class EndMarker(Stage):
     """dgl.graphbolt.EndMarker: hands on what comes."""
 
 
+@stage("buffer")
 class Bufferer(Stage):
     """dgl.graphbolt.Bufferer: holds buffer_size minibatches back."""
 
@@ -224,6 +163,7 @@ class Bufferer(Stage):
         yield from held
 
 
+@stage("wait")
 class Waiter(Mapper):
     """dgl.graphbolt.Waiter: waits for what each minibatch waits for."""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Mapping, Optional
 
 import torch
 
+from .. import names
 from .base import require
+from .items import SECTION
+from .pipes import IGNORED, MiniBatchTransformer, Stage, stage
 
 
 def add_reverse_edges(edges: Any, reverse_etypes_mapping: Optional[Mapping[str, str]] = None) -> Any:
@@ -34,6 +38,15 @@ def exclude_seed_edges(minibatch: Any, include_reverse_edges: bool = False,
         edges = add_reverse_edges(edges, reverse_etypes_mapping)
     minibatch.sampled_subgraphs = [s.exclude_edges(edges) for s in minibatch.sampled_subgraphs]
     return minibatch
+
+
+@stage("exclude_seed_edges")
+def _without_seed_edges(datapipe: Any, include_reverse_edges: bool = False, reverse_etypes_mapping: Any = None,
+                        **ignored: Any) -> Stage:
+    """exclude_seed_edges as a stage."""
+    names.check("exclude_seed_edges", ignored, IGNORED, SECTION)
+    return MiniBatchTransformer(datapipe, partial(
+        exclude_seed_edges, include_reverse_edges=include_reverse_edges, reverse_etypes_mapping=reverse_etypes_mapping))
 
 
 def _reversed(edges: Any) -> Any:

@@ -14,7 +14,7 @@ from .compact import (
 from .graph import FusedCSCSamplingGraph, SamplingGraph
 from .items import SECTION
 from .minibatch import MiniBatch, name_of_seeds
-from .pipes import MiniBatchTransformer, Stage, checked
+from .pipes import MiniBatchTransformer, Stage, checked, stage
 from .plan import NotByKhop, Plan
 from .subgraph import SampledSubgraphImpl
 
@@ -23,6 +23,7 @@ def _graph(graph: Any) -> SamplingGraph:
     return graph if isinstance(graph, SamplingGraph) else SamplingGraph(graph)
 
 
+@stage("sample_subgraph")
 class SubgraphSampler(Stage):
     """dgl.graphbolt.SubgraphSampler: a class of yours has sample_subgraphs."""
 
@@ -132,6 +133,7 @@ class _Gathered:
         return (nodes, times) if self.typed else (nodes["_N"], None if times is None else times["_N"])
 
 
+@stage("sample_in_subgraph")
 class InSubgraphSampler(SubgraphSampler):
     """dgl.graphbolt.InSubgraphSampler: all in-edges of the seeds."""
 
@@ -151,6 +153,7 @@ class InSubgraphSampler(SubgraphSampler):
         return subgraph.original_row_node_ids, [subgraph]
 
 
+@stage("sample_neighbor")
 class NeighborSampler(SubgraphSampler):
     """dgl.graphbolt.NeighborSampler: fanouts as GraphBolt has them, the furthest from the seeds first.
 
@@ -192,6 +195,7 @@ class NeighborSampler(SubgraphSampler):
         return seeds, subgraphs
 
 
+@stage("sample_layer_neighbor")
 class LayerNeighborSampler(NeighborSampler):
     """dgl.graphbolt.LayerNeighborSampler: LABOR."""
 
@@ -224,6 +228,7 @@ class LayerNeighborSampler(NeighborSampler):
         return super().sample_subgraphs(seeds, seeds_timestamp)
 
 
+@stage("temporal_sample_neighbor")
 class TemporalNeighborSampler(NeighborSampler):
     """dgl.graphbolt.TemporalNeighborSampler: edges and nodes before the time of the item, which is named timestamp."""
 
@@ -260,6 +265,7 @@ class TemporalNeighborSampler(NeighborSampler):
         return seeds, subgraphs
 
 
+@stage("temporal_sample_layer_neighbor")
 class TemporalLayerNeighborSampler(TemporalNeighborSampler):
     """dgl.graphbolt.TemporalLayerNeighborSampler: the same by LABOR."""
 
@@ -302,6 +308,7 @@ def _fanouts(graph: SamplingGraph, fanouts: Sequence[Any]) -> dict[str, Any]:
     return {"fanouts": {e: [k[i] for k in hops] for i, e in enumerate(graph.edge_types)}}
 
 
+@stage("sample_negative")
 class NegativeSampler(MiniBatchTransformer):
     """dgl.graphbolt.NegativeSampler: a class of yours has _sample_with_etype."""
 
@@ -336,6 +343,7 @@ class NegativeSampler(MiniBatchTransformer):
         return minibatch
 
 
+@stage("sample_uniform_negative")
 class UniformNegativeSampler(NegativeSampler):
     """dgl.graphbolt.UniformNegativeSampler: negative_ratio targets for each pair, uniformly."""
 

@@ -271,8 +271,8 @@ func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) (b
 		factors[f].apply(&c, i)
 		text = append(text, fmt.Sprintf("%s %d", factors[f].name, i))
 	}
-	x, ok := sampling.As[sampling.Excluder](c.opt.Sampler)
-	if ok && x.CanExclude() && strings.HasSuffix(c.opt.Seeds.String(), "edges") {
+	said, _ := c.opt.Sampler.Describe(c.graph.Schema(), 1)
+	if said.Excludes && strings.HasSuffix(c.opt.Seeds.String(), "edges") {
 		c.opt.Links.ExcludeSeeds = c.exclude
 	}
 	want := c.opt

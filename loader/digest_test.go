@@ -191,10 +191,11 @@ func suit(t *testing.T, o *loader.Options, g *graph.Graph) sampling.Sampler {
 		c.Partition = expect.Must(graph.NewPartition(of, 11))(t)
 		o.Sampler = c
 	}
-	switch s := o.Sampler.(type) {
-	case sampling.ItemSampler:
+	if d, _ := o.Sampler.Describe(g.Schema(), 1); d.Items != nil {
 		o.Seeds = loader.SeedSource{}
-		o.Shuffle = o.Shuffle && !s.Items(g.Schema()).InOrder
+		o.Shuffle = o.Shuffle && !d.Items.InOrder
+	}
+	switch o.Sampler.(type) {
 	case sampling.PinSage, sampling.PPR:
 		o.Columns.EdgePos, o.Columns.Edges, o.Seeds = false, nil, loader.AllNodes(g.Schema().Nodes[0].Name)
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 // Exclusion says which edges batches leave out because they are seeds.
@@ -51,8 +50,7 @@ func (o *Options) checkLinks(s *recipe.Spec) error {
 		return option.Errorf(ErrOptions, o, "BatchSize", " %d with %v negatives an edge: a batch has more than 2^29 "+
 			"edges", o.BatchSize, o.Links.Negatives.Ratio)
 	}
-	if x, ok := sampling.As[sampling.Excluder](o.Sampler); o.Links.ExcludeSeeds != ExcludeNone && (!ok ||
-		!x.CanExclude()) {
+	if o.Links.ExcludeSeeds != ExcludeNone && !s.CanExclude {
 		return option.Errorf(ErrOptions, o, "Links.ExcludeSeeds", " is %v, but the sampler cannot leave edges out: %s",
 			o.Links.ExcludeSeeds, o.Sampler.Fingerprint())
 	}

@@ -269,7 +269,7 @@ func (c *loadCase) settle(t *testing.T) sampling.Sampler {
 	t.Helper()
 	c.opt.Device.Name, c.opt.Sampler = "cpu", c.make(c)
 	s, edges := suit(t, &c.opt, c.graph), strings.Contains(c.opt.Seeds.String(), "edges")
-	if x, ok := s.(sampling.Excluder); !ok || !x.CanExclude() || !edges {
+	if d, _ := s.Describe(c.graph.Schema(), 1); !d.Excludes || !edges {
 		c.opt.Links.ExcludeSeeds = 0
 	}
 	if !edges {
@@ -300,14 +300,14 @@ func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (
 		return 0, err.Error()
 	}
 	var whole []string
-	bound := s.Bound(c.graph.Schema(), mostSeedsOf(&c.opt))
+	of := expect.Must(s.Describe(c.graph.Schema(), mostSeedsOf(&c.opt)))(t)
 	for b, err := range l.Epoch(background, c.epoch) {
 		if err != nil {
 			t.Errorf("%s, %s: %v", s.Fingerprint(), strings.Join(text, ", "), err)
 			break
 		}
 		whole = append(whole, digestOf(b))
-		checkBound(t, b, s, bound)
+		checkBound(t, b, s, of.Bound)
 	}
 	expect.OK(t, l.Close())
 	first := uint64(r.IntN(len(whole) + 1))

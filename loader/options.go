@@ -127,8 +127,9 @@ func (c Carry) String() string { return enum.Name(carries, c) }
 type Options struct {
 	// Sampler makes the batches; required.
 	Sampler sampling.Sampler
-	// Seeds are what an epoch goes over. A sampling.ItemSampler has items of its own: Seeds must be the zero value
-	// then, and BatchSize is not looked at. Default: the split "train" of index 0, and where there is none all nodes.
+	// Seeds are what an epoch goes over. Some samplers have items of their own (sampling.Items): Seeds must be the
+	// zero value then, and BatchSize is not looked at. Default: the split "train" of index 0, and where there is none
+	// all nodes.
 	Seeds SeedSource
 	// BatchSize is the seeds of a batch; the last may have fewer.
 	BatchSize int `default:"1024" range:"1,1073741824" help:"Seeds a batch."`

@@ -104,7 +104,11 @@ type weighing struct {
 	opened func(*graph.Graph)
 }
 
-func (w weighing) EdgeColumns() []string { return []string{w.column} }
+func (w weighing) Describe(s *graph.Schema, n int) (sampling.Description, error) {
+	d, err := w.Neighbor.Describe(s, n)
+	d.EdgeColumns = []string{w.column}
+	return d, err
+}
 
 func (w weighing) Open(env sampling.Env) (sampling.Worker, error) {
 	w.opened(env.Graph)

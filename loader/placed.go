@@ -11,7 +11,6 @@ import (
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
 	"github.com/khop-gnn/khop/loader/internal/plan"
-	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/loader/tier"
@@ -113,11 +112,6 @@ func (p *Placed) planFor(opt *Options) (*plan.Plan, error) {
 		return nil, option.Errorf(ErrOptions, opt, "Device.Name", " is %s, but %s was placed for %s", opt.Device.Name,
 			p.plan.Name, own.Device.Name)
 	}
-	reads, placed := recipe.EdgeColumnsOf(opt.Sampler), recipe.EdgeColumnsOf(own.Sampler)
-	if reads != nil && !slices.Equal(reads, placed) {
-		return nil, fmt.Errorf("%w: the sampler reads columns %q of the edges, but %s was placed for one that reads %q",
-			ErrOptions, reads, p.plan.Name, placed)
-	}
 	if workers == 0 {
 		opt.Workers = p.plan.On.DefaultWorkers()
 		if p.plan.Paged != nil {
@@ -133,6 +127,10 @@ func (p *Placed) planFor(opt *Options) (*plan.Plan, error) {
 	r, err := newRecipeOf(p, opt)
 	if err != nil {
 		return nil, err
+	}
+	if placed := p.plan.EdgesRead; r.EdgesRead != nil && !slices.Equal(r.EdgesRead, placed) {
+		return nil, fmt.Errorf("%w: the sampler reads columns %q of the edges, but %s was placed for one that reads %q",
+			ErrOptions, r.EdgesRead, p.plan.Name, placed)
 	}
 	of := opt.newPlan(r, p.plan.On)
 	of.Set, of.Paged, of.Room, of.AnyWorkers = p.plan.Set, p.plan.Paged, p.plan.Room, workers == 0

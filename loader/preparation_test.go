@@ -19,12 +19,12 @@ func TestClustersHaveAPartitionByDefault(t *testing.T) {
 	want := digests(t, open(t, g, opt).Epoch(background, 1))
 	opt.Sampler = sampling.Cluster{PerBatch: 2}
 	l := open(t, g, opt)
-	bound := opt.Sampler.Bound(g.Schema(), 0)
+	said := expect.Must(opt.Sampler.Describe(g.Schema(), 0))(t)
 	var got []string
 	for b, err := range l.Epoch(background, 1) {
 		expect.OK(t, err)
 		got = append(got, digestOf(b))
-		checkBound(t, b, opt.Sampler, bound)
+		checkBound(t, b, opt.Sampler, said.Bound)
 	}
 	d := expect.Diff(want, got)
 	expect.That(t, d == "" && len(got) == 2, "%d batches: %s", len(got), d)

@@ -28,7 +28,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 	} {
 		opt := loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes(), Seed: 4, Workers: 2,
 			Device: loader.DeviceOptions{Name: "cpu"}}
-		if _, items := s.(sampling.ItemSampler); items {
+		if d, _ := s.Describe(g.Schema(), 1); d.Items != nil {
 			opt.Seeds = loader.SeedSource{}
 		}
 		var bare []uint64

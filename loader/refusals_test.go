@@ -26,7 +26,11 @@ func (none) Graph() *graph.Graph { return nil }
 // naming is a sampler of somebody's that names a column and does not look whether it is there.
 type naming struct{ cycle }
 
-func (naming) EdgeColumns() []string { return []string{"price"} }
+func (n naming) Describe(s *graph.Schema, size int) (sampling.Description, error) {
+	d, err := n.cycle.Describe(s, size)
+	d.EdgeColumns = []string{"price"}
+	return d, err
+}
 
 // refusing makes a loader, a plan, a placed source and an outlook, each of which must be refused alike.
 func refusing(t *testing.T, what string, src loader.Source, opt loader.Options, is error, says string) {

@@ -52,14 +52,13 @@ type cycle struct {
 	bound func(*sampling.Bound) // applied to what it says a batch takes; nil for nothing
 }
 
-func (cycle) Validate(*graph.Schema) error { return nil }
-func (cycle) Fingerprint() string          { return "cycle" }
-func (c cycle) Bound(_ *graph.Schema, n int) sampling.Bound {
+func (cycle) Fingerprint() string { return "cycle" }
+func (c cycle) Describe(_ *graph.Schema, n int) (sampling.Description, error) {
 	b := sampling.Bound{Layers: 1, Nodes: 2 * int64(n), Edges: int64(n)}
 	if c.bound != nil {
 		c.bound(&b)
 	}
-	return b
+	return sampling.Description{Bound: b}, nil
 }
 
 func (c cycle) Open(env sampling.Env) (sampling.Worker, error) {
@@ -345,12 +344,11 @@ func (p panicky) at(method string) {
 	}
 }
 
-func (p panicky) Validate(*graph.Schema) error { p.at("Validate"); return nil }
-func (p panicky) Fingerprint() string          { p.at("Fingerprint"); return "" }
+func (p panicky) Fingerprint() string { p.at("Fingerprint"); return "" }
 
-func (p panicky) Bound(s *graph.Schema, n int) sampling.Bound {
-	p.at("Bound")
-	return p.cycle.Bound(s, n)
+func (p panicky) Describe(s *graph.Schema, n int) (sampling.Description, error) {
+	p.at("Describe")
+	return p.cycle.Describe(s, n)
 }
 
 func (p panicky) Open(env sampling.Env) (sampling.Worker, error) {
@@ -368,7 +366,7 @@ func (w panickyWorker) Close() error { w.p.at("Close"); return nil }
 
 func TestASamplersPanicIsAnErrorWhereverItHappens(t *testing.T) {
 	g := graphs.Plain(t, 100, 3)
-	for _, method := range []string{"Validate", "Fingerprint", "Bound", "Open", "Close"} {
+	for _, method := range []string{"Describe", "Fingerprint", "Open", "Close"} {
 		l, err := loader.New(g, loader.Options{Sampler: panicky{in: method}, BatchSize: 10})
 		if err == nil {
 			err = l.Close()

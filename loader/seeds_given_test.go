@@ -161,12 +161,13 @@ type ofItems struct {
 	veto  error
 }
 
-func (s ofItems) Validate(*graph.Schema) error { return s.veto }
-func (s ofItems) Items(*graph.Schema) sampling.Items {
+func (s ofItems) Describe(schema *graph.Schema, n int) (sampling.Description, error) {
 	if s.items.PerBatch == 99 {
 		panic("no items")
 	}
-	return s.items
+	d, _ := s.cycle.Describe(schema, n)
+	d.Items = &s.items
+	return d, s.veto
 }
 
 // A sampler that has items of its own takes no other seeds; they come in batches of its size.

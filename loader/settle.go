@@ -7,7 +7,6 @@ import (
 
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/prepared"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
@@ -132,8 +131,13 @@ func nameOfSource(src Source) string {
 // findSeeds looks up the seeds, and notes in the options what they are.
 func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 	schema := s.Graph.Schema()
-	if own, ok := sampling.As[sampling.ItemSampler](o.Sampler); ok {
-		return o.findItems(own, s)
+	said, err := recipe.Describe(o.Sampler, schema, o.BatchSize)
+	if err != nil {
+		return err
+	}
+	s.CanExclude = said.Excludes
+	if said.Items != nil {
+		return o.findItems(said.Items, s)
 	}
 	seeds, what, err := o.Seeds.resolve(src, schema)
 	if err != nil {
@@ -161,14 +165,8 @@ func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 	return o.checkLinks(s)
 }
 
-// findItems asks a sampler for the items that stand in for seeds.
-func (o *Options) findItems(of sampling.ItemSampler, s *recipe.Spec) (err error) {
-	defer errs.Recovered(&err)
-	schema := s.Graph.Schema()
-	if err := of.Validate(schema); err != nil {
-		return err
-	}
-	items := of.Items(schema)
+// findItems takes the items of a sampler, which stand in for seeds.
+func (o *Options) findItems(items *sampling.Items, s *recipe.Spec) error {
 	switch {
 	case o.Seeds.kind != trainOrAll && o.Seeds.kind != ownItems:
 		return fmt.Errorf("%w: %s are set, but this sampler makes batches of items of its own", ErrOptions, o.Seeds)
@@ -179,7 +177,7 @@ func (o *Options) findItems(of sampling.ItemSampler, s *recipe.Spec) (err error)
 	}
 	o.Seeds, o.BatchSize = SeedSource{kind: ownItems}, items.PerBatch
 	s.BatchSize = items.PerBatch
-	s.Seeds = seedlist.List{Count: items.Count, ByType: make([]int64, len(schema.Nodes)), Numbers: true}
+	s.Seeds = seedlist.List{Count: items.Count, ByType: make([]int64, len(s.Graph.Schema().Nodes)), Numbers: true}
 	return o.checkLinks(s)
 }
 

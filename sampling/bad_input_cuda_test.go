@@ -19,14 +19,14 @@ func (c *badInput) onDevice(t *testing.T, d *deviceUnderTest) (out *graph.Sample
 	if p, partly := c.sampler.(PartlyOnDevice); !ok || partly && p.OnDevice() != nil {
 		return nil, false, nil
 	}
-	if err := s.Validate(c.graph.Schema()); err != nil {
+	if err := validate(s, c.graph.Schema()); err != nil {
 		return nil, true, err
 	}
-	if _, err := EdgeColumns(s, c.graph); err != nil {
+	if _, err := edgeColumnsOf(s, c.graph); err != nil {
 		return nil, true, err
 	}
 	out = new(graph.Sample)
-	bound := s.Bound(c.graph.Schema(), 8)
+	bound := boundOf(s, c.graph.Schema(), 8)
 	bound.Init(out, c.graph.Schema(), pinned.Options{})
 	t.Cleanup(func() { _ = out.Close() })
 	w := d.openSome(s, c.graph, 2, []string{"as opened"})["as opened"]

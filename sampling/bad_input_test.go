@@ -58,7 +58,7 @@ func timedSeeds(ids ...int64) *Request {
 func badSeeds(t *testing.T) (list []badInput) {
 	g := badGraph(t, nil)
 	for _, c := range statedSamplers {
-		if _, own := As[ItemSampler](c.sampler); own {
+		if descriptionOf(t, c.sampler, g.Schema()).Items != nil {
 			continue
 		}
 		for _, id := range []int64{-1, 6, 1 << 40, math.MinInt64} {
@@ -175,10 +175,10 @@ func badInputs(t *testing.T) []badInput {
 func (c *badInput) onHost(t *testing.T) (*graph.Sample, error) {
 	t.Helper()
 	env := Env{Graph: c.graph, BatchSize: 8}
-	if err := c.sampler.Validate(c.graph.Schema()); err != nil {
+	if err := validate(c.sampler, c.graph.Schema()); err != nil {
 		return nil, err
 	}
-	if _, err := EdgeColumns(c.sampler, c.graph); err != nil {
+	if _, err := edgeColumnsOf(c.sampler, c.graph); err != nil {
 		return nil, err
 	}
 	s, err := Prepare(t.Context(), c.sampler, env)
@@ -194,7 +194,7 @@ func (c *badInput) onHost(t *testing.T) (*graph.Sample, error) {
 	}
 	defer w.Close()
 	out := new(graph.Sample)
-	bound := s.Bound(c.graph.Schema(), 8)
+	bound := boundOf(s, c.graph.Schema(), 8)
 	bound.Init(out, c.graph.Schema(), pinned.Options{})
 	t.Cleanup(func() { _ = out.Close() })
 	return out, w.Sample(context.Background(), c.req, out)

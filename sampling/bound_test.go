@@ -47,7 +47,7 @@ func TestBoundIsTheProductOfFanoutsOrTheGraph(t *testing.T) {
 				Arrays: treeArrays(one(50, 60), []int64{120}), Scratch: 2*table + 8*120 + 16*120}},
 	} {
 		expect.OK(t, c.s.Init())
-		expect.Same(t, c.n.Bound(c.s, c.batch), c.want, name)
+		expect.Same(t, boundOf(c.n, c.s, c.batch), c.want, name)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestBoundsDoNotRunOver(t *testing.T) {
 			n.Fanouts = append(n.Fanouts, math.MaxInt32)
 			before := Bound{}
 			for shift := range 62 {
-				b := n.Bound(s, 1<<shift)
+				b := boundOf(n, s, 1<<shift)
 				if b.Nodes < max(before.Nodes, 1) || b.Edges < max(before.Edges, 1<<31-1) ||
 					b.Scratch < max(before.Scratch, b.Nodes) {
 					t.Errorf("%s, 1<<%d seeds: %+v, half as many %+v", n.Fingerprint(), shift, b, before)

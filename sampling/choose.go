@@ -80,7 +80,7 @@ func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p hopFanouts, env E
 		return nil, err
 	}
 	c := &choosePicker[V]{a: a, fanouts: p, opt: opt, share: fixedShare(opt.Share), values: values}
-	columns, err := EdgeColumns(opt, env.Graph)
+	columns, err := EdgeColumns(env.Graph, opt.edgeColumns())
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,9 @@ func (n Neighbor) chooseBytes(s *graph.Schema, p hopFanouts, blocks [][]int64) i
 		}
 	}
 	for _, fanouts := range p {
-		picks = max(picks, int64(slices.Max(fanouts)))
+		for _, k := range fanouts {
+			picks = max(picks, int64(k))
+		}
 	}
 	if n.Share != 0 && slices.ContainsFunc(p, func(k []int) bool { return slices.Contains(k, All) }) {
 		picks = degree

@@ -293,7 +293,7 @@ func TestAWeightThatIsNoneFailsTheBatchAndNamesTheEdge(t *testing.T) {
 				n.Weight = "w"
 				w := expect.Must(n.Open(Env{Graph: g, BatchSize: 1}))(t)
 				out := new(graph.Sample)
-				b := n.Bound(g.Schema(), 1)
+				b := boundOf(n, g.Schema(), 1)
 				b.Init(out, g.Schema(), pinned.Options{})
 				err := w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, out)
 				want := fmt.Sprintf("edge %d: its weight in column \"w\" is %v", at, bad)
@@ -310,7 +310,7 @@ func TestColumnsOfTheWrongKindAreRefused(t *testing.T) {
 	for _, n := range []Neighbor{{Weight: "mask"}, {Mask: "w32"}, {Mask: "w64"}, {Share: -0.5}, {Share: 1.5},
 		{Share: math.NaN()}} {
 		n.Fanouts = []int{2}
-		expect.Is(t, n.Validate(g.Schema()), ErrOptions, "%+v", n)
+		expect.Is(t, validate(n, g.Schema()), ErrOptions, "%+v", n)
 	}
 	expect.Is(t, expect.Err((Neighbor{Fanouts: []int{2}, Weight: "absent"}).Open(Env{Graph: g})), ErrOptions,
 		"a column that is not there")

@@ -65,7 +65,7 @@ func (k *preparedCluster) Close() error {
 
 func (k Cluster) prepare(ctx context.Context, env Env) (*preparedCluster, error) {
 	s, own := env.Graph.Schema(), &preparedCluster{Cluster: k, ledger: env.Scratch.Ledger}
-	if err := k.Validate(s); err != nil || k.Partition != nil {
+	if err := k.validate(s); err != nil || k.Partition != nil {
 		return own, err
 	}
 	kept, while := partitionBytes(s.NumNodes(), k.parts(s))
@@ -91,7 +91,7 @@ func partitionBytes(nodes int64, parts int) (kept, while int64) {
 	return sat.Mul(8, nodes) + 16*int64(parts), sat.Mul(2*4, nodes) + 28*int64(parts)
 }
 
-func (k Cluster) Validate(s *graph.Schema) error {
+func (k Cluster) validate(s *graph.Schema) error {
 	n := s.NumNodes()
 	if k.Partition != nil {
 		n = k.Partition.Nodes()
@@ -107,12 +107,14 @@ func (k Cluster) Fingerprint() string {
 	return option.Fingerprint("cluster", option.Filled(k))
 }
 
-// Items implements ItemSampler: an item is a part.
-func (k Cluster) Items(s *graph.Schema) Items {
-	return Items{Count: int64(k.parts(s)), PerBatch: max(k.PerBatch, 1)}
+// Describe implements Sampler: an item is a part.
+func (k Cluster) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	d, err := describe(k, s, batchSize)
+	d.Items = &Items{Count: int64(k.parts(s)), PerBatch: max(k.PerBatch, 1)}
+	return d, err
 }
 
-func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
+func (k Cluster) bound(s *graph.Schema, _ int) Bound {
 	n, shared := int64(0), int64(0)
 	if k.Partition == nil {
 		n = sat.Mul(int64(max(k.PerBatch, 1)), graph.PartitionOptions{Parts: k.parts(s)}.Most(s.NumNodes()))
@@ -131,7 +133,7 @@ func (k Cluster) Open(env Env) (Worker, error) {
 	if k.Partition == nil {
 		return openPrepared(k, env)
 	}
-	if err := k.Validate(env.Graph.Schema()); err != nil {
+	if err := k.validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
 	return openByWidth(k, env, openCluster, openCluster)
@@ -145,7 +147,7 @@ type clusterWorker[V nodeID] struct {
 }
 
 func openCluster[V nodeID](k Cluster, env Env, indices []V) (Worker, error) {
-	a, err := newAssembly(env, indices, AllNodes, false, k.Bound(env.Graph.Schema(), 0))
+	a, err := newAssembly(env, indices, AllNodes, false, k.bound(env.Graph.Schema(), 0))
 	if err != nil {
 		return nil, err
 	}

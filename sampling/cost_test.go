@@ -20,7 +20,7 @@ func TestFanoutsOfManyEdgeTypesCostNoMoreThanTheirNumber(t *testing.T) {
 			sampler.PerType[s.Edges[i].String()] = []int{1}
 		}
 		expect.OK(t, s.Init())
-		expect.OK(t, sampler.Validate(&s))
+		expect.OK(t, validate(sampler, &s))
 	})
 }
 

@@ -29,9 +29,9 @@ type Topology struct {
 	Indices device.Address // Schema.IDType [edges]
 	Types   device.Address // uint8 or uint16 [edges] where there are several edge types, else 0
 
-	// Columns are the columns that a ColumnSampler names, in its order, as they lie in the graph: [edges, ...].
+	// Columns are the columns that Description.EdgeColumns names, in its order, as they lie in the graph: [edges, ...].
 	Columns []device.Address
-	// NodeColumns are those that a NodeColumnSampler names, in its order, by node type; 0 where a type has none.
+	// NodeColumns are those of Description.NodeColumns, in its order, by node type; 0 where a type has none.
 	NodeColumns [][]device.Address
 
 	// Copies of the columns of some nodes in device memory, for arrays that lie in host memory: see HotAdjacency. 0

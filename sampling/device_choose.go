@@ -6,7 +6,6 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // deviceChoose picks for Neighbor on a device if the edges of a destination are not all alike: choose.cu says how many
@@ -41,7 +40,7 @@ func openDeviceChoose(n Neighbor, env DeviceEnv, p hopFanouts) (DeviceWorker, er
 	if d.kernels, err = sharedChooseKernels.Hold(env.Device, loadChooseKernels); err != nil {
 		return nil, err
 	}
-	opt := deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, bound: n.Bound(s, env.BatchSize)}
+	opt := deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, bound: n.bound(s, env.BatchSize)}
 	if n.Time.on() {
 		opt.times = func(req *Request, times []int64) error {
 			return req.itemTimes(s, values.nodes, n.Time.AsOf, times)
@@ -53,9 +52,9 @@ func openDeviceChoose(n Neighbor, env DeviceEnv, p hopFanouts) (DeviceWorker, er
 // find notes where the columns are that the kernels read, and how wide they are.
 func (d *deviceChoose) find(at *Topology) error {
 	n, v := &d.opt, &d.values
-	if want := len(n.EdgeColumns()); len(at.Columns) != want || len(at.NodeColumns) != len(n.NodeColumns()) {
+	if want := len(n.edgeColumns()); len(at.Columns) != want || len(at.NodeColumns) != len(n.nodeColumns()) {
 		return fmt.Errorf("%w: a topology with %d columns of the edges and %d of the nodes; must be %d and %d",
-			ErrOptions, len(at.Columns), len(at.NodeColumns), want, len(n.NodeColumns()))
+			ErrOptions, len(at.Columns), len(at.NodeColumns), want, len(n.nodeColumns()))
 	}
 	s, columns := &d.step, at.Columns
 	next := func(to *device.Address) {
@@ -140,26 +139,9 @@ func (d *deviceChoose) badEdge(pos int64) error {
 	return errWeight(d.values.weightName, pos, w)
 }
 
-func (n Neighbor) NodeColumns() []string {
+func (n Neighbor) nodeColumns() []string {
 	if n.Time.Node == "" {
 		return nil
 	}
 	return []string{n.Time.Node}
-}
-
-// NodeColumns returns the columns of a graph's nodes that a sampler reads, in its order, each by node type, none where
-// a type has no such column; nothing unless it is a NodeColumnSampler.
-func NodeColumns(s Sampler, g *graph.Graph) (columns [][]unified.Tensor) {
-	reader, ok := As[NodeColumnSampler](s)
-	if !ok {
-		return nil
-	}
-	for _, name := range reader.NodeColumns() {
-		ofTypes := make([]unified.Tensor, len(g.Schema().Nodes))
-		for t := range ofTypes {
-			ofTypes[t], _ = g.NodeColumn(t, name)
-		}
-		columns = append(columns, ofTypes)
-	}
-	return columns
 }

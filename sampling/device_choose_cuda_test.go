@@ -34,7 +34,7 @@ func choiceOnDevice(t *testing.T, r *rand.Rand) (*graph.Graph, Neighbor) {
 // compareChoices compares a sampler with the oracle, on some of the variants of the assembly.
 func compareChoices(t *testing.T, what string, r *rand.Rand, g *graph.Graph, n Neighbor, req *Request) {
 	t.Helper()
-	err := n.Validate(g.Schema())
+	err := validate(n, g.Schema())
 	expect.Ensure(t, err == nil, "%s: %s: %v", what, n.Fingerprint(), err)
 	want := oracle(g, newEdgeRuns(g), n, req)
 	names := []string{"as opened", []string{"small", "small hash", "int64", "int64 hash", "hash"}[r.IntN(5)]}

@@ -69,11 +69,11 @@ func (d *deviceUnderTest) topology(g *graph.Graph, ids unified.DType) Topology {
 // uploadColumns puts the columns that a sampler reads on the device.
 func (d *deviceUnderTest) uploadColumns(n Sampler, g *graph.Graph, to *Topology) {
 	d.t.Helper()
-	columns := expect.Must(EdgeColumns(n, g))(d.t)
+	columns := expect.Must(edgeColumnsOf(n, g))(d.t)
 	for _, c := range columns {
 		to.Columns = append(to.Columns, d.upload(c.Bytes()))
 	}
-	for _, ofTypes := range NodeColumns(n, g) {
+	for _, ofTypes := range NodeColumns(g, n.nodeColumns()) {
 		at := make([]device.Address, len(ofTypes))
 		for t, c := range ofTypes {
 			if c.Valid() {
@@ -115,7 +115,7 @@ func (d *deviceUnderTest) open(n DeviceSampler, env DeviceEnv) *onDevice {
 	w := expect.Must(n.OpenDevice(env))(d.t)
 	o := &onDevice{deviceUnderTest: d, worker: w}
 	s := env.Graph.Schema()
-	bound := n.Bound(s, env.BatchSize)
+	bound := boundOf(n, s, env.BatchSize)
 	bound.Init(&o.sample, s, pinned.Options{Device: d.device})
 	d.t.Cleanup(func() {
 		expect.OK(d.t, o.Close())
@@ -151,7 +151,7 @@ func (d *deviceUnderTest) openSome(n DeviceSampler, g *graph.Graph, blocks int, 
 		case "int64", "int64 hash":
 			w.ids, w.pos = unified.Int64, unified.Int64
 		case "small":
-			b := n.Bound(g.Schema(), 1)
+			b := boundOf(n, g.Schema(), 1)
 			w.capacity = newDeviceCapacity(w.schema, &b, w.frontier, 1, 1)
 		case "small hash":
 			w.capacity.bits = 1

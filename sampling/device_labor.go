@@ -23,7 +23,7 @@ var sharedLaborKernels device.PerDevice[*laborKernels]
 
 func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()
-	if err := l.Validate(s); err != nil {
+	if err := l.validate(s); err != nil {
 		return nil, err
 	}
 	p, err := newHopFanouts(s, l.Fanouts, l.PerType)
@@ -39,7 +39,7 @@ func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 			return nil, errors.Join(err, d.close())
 		}
 	}
-	return openDeviceAssembly(env, d, deviceOptions{frontier: l.Frontier, bound: l.Bound(s, env.BatchSize)})
+	return openDeviceAssembly(env, d, deviceOptions{frontier: l.Frontier, bound: l.bound(s, env.BatchSize)})
 }
 
 // takesAll reports whether some fan-out takes every edge.

@@ -33,7 +33,7 @@ func (n Neighbor) OnDevice() error {
 
 func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()
-	if err := errors.Join(n.Validate(s), n.OnDevice()); err != nil {
+	if err := errors.Join(n.validate(s), n.OnDevice()); err != nil {
 		return nil, err
 	}
 	p, err := newHopFanouts(s, n.Fanouts, n.PerType)
@@ -56,7 +56,7 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if d.kernels, err = sharedNeighborKernels.Hold(env.Device, loadNeighborKernels); err != nil {
 		return nil, err
 	}
-	return openDeviceAssembly(env, d, deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, bound: n.Bound(s,
+	return openDeviceAssembly(env, d, deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, bound: n.bound(s,
 		env.BatchSize)})
 }
 

@@ -69,7 +69,7 @@ func (n Neighbor) reversedSchema(s *graph.Schema) *graph.Schema {
 		}
 	}
 	for _, c := range s.EdgeColumns {
-		if slices.Contains(n.EdgeColumns(), c.Name) {
+		if slices.Contains(n.edgeColumns(), c.Name) {
 			reversed.EdgeColumns = append(reversed.EdgeColumns, c)
 		}
 	}
@@ -94,7 +94,7 @@ func (n Neighbor) reversedBytes(s *graph.Schema) int64 {
 
 // reverse makes an index of the edges by source, for directions other than In.
 func (n Neighbor) reverse(ctx context.Context, env Env) (*reversed, error) {
-	if err := n.Validate(env.Graph.Schema()); err != nil {
+	if err := n.validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
 	t := &reversed{Neighbor: n, scratch: scratch{options: env.Scratch}}

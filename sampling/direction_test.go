@@ -168,16 +168,16 @@ func TestDirectionsThatBlocksCannotHaveAreRefused(t *testing.T) {
 		{Source: "a", Relation: "to", Target: "b"}, {Source: "a", Relation: "knows", Target: "a"}}}
 	expect.OK(t, s.Init())
 	n := Neighbor{Fanouts: []int{2}, Direction: Both}
-	if err := n.Validate(&s); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "a:to:b") ||
+	if err := validate(n, &s); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "a:to:b") ||
 		!strings.Contains(err.Error(), "--symmetrise") {
 		t.Errorf("%v", err)
 	}
 	n.PerType = map[string][]int{"to": {0}}
-	expect.OK(t, n.Validate(&s))
-	if err := n.OnDevice(); !errors.Is(err, ErrOptions) || n.CanExclude() {
-		t.Errorf("on a device: %v; excludes edges: %v", err, n.CanExclude())
+	expect.OK(t, validate(n, &s))
+	if err := n.OnDevice(); !errors.Is(err, ErrOptions) || descriptionOf(t, n, &s).Excludes {
+		t.Errorf("on a device: %v; excludes edges", err)
 	}
-	expect.Is(t, (Neighbor{Fanouts: []int{2}, Direction: 3}).Validate(&s), ErrOptions, "direction 3")
+	expect.Is(t, validate((Neighbor{Fanouts: []int{2}, Direction: 3}), &s), ErrOptions, "direction 3")
 }
 
 // The index takes what Bound says that it does.
@@ -189,7 +189,7 @@ func TestTheIndexOfOutEdgesIsCounted(t *testing.T) {
 		var ledger pinned.Ledger
 		env := Env{Graph: g, BatchSize: 4, Scratch: pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch}}
 		p := expect.Must(Prepare(context.Background(), n, env))(t)
-		used, bound := ledger.Used(pinned.Scratch), n.Bound(g.Schema(), 4).Shared
+		used, bound := ledger.Used(pinned.Scratch), boundOf(n, g.Schema(), 4).Shared
 		expect.That(t, used != 0 && (used <= bound+8*pinned.HugePage || used <= bound*5/4),
 			"%s: the index takes %d bytes, and %d were announced", n.Fingerprint(), used, bound)
 		if err := p.(*reversed).Close(); err != nil || ledger.Used(pinned.Scratch) != 0 {

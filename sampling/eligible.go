@@ -28,7 +28,7 @@ func (n Neighbor) chooses() bool {
 	return n.Weight != "" || n.Mask != "" || n.Share != 0 || n.Time.on()
 }
 
-func (n Neighbor) EdgeColumns() (names []string) {
+func (n Neighbor) edgeColumns() (names []string) {
 	for _, name := range []string{n.Weight, n.Mask, n.Time.Edge} {
 		if name != "" {
 			names = append(names, name)
@@ -59,7 +59,7 @@ func maskable(t unified.DType) bool {
 
 // values finds the columns in a graph.
 func (n Neighbor) values(g *graph.Graph) (v edgeValues, err error) {
-	columns, err := EdgeColumns(n, g)
+	columns, err := EdgeColumns(g, n.edgeColumns())
 	if err != nil {
 		return v, err
 	}

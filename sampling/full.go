@@ -31,7 +31,7 @@ func (k Full) work() int64 {
 	return int64(option.Filled(k).Work)
 }
 
-func (k Full) Validate(*graph.Schema) error {
+func (k Full) validate(*graph.Schema) error {
 	if k.Work < 0 || k.Work == 1 || k.Work > maxBlockEdges/2 {
 		return fmt.Errorf("%w: full: %d nodes and edges a batch: must be 2 to %d", ErrOptions, k.Work, maxBlockEdges/2)
 	}
@@ -40,13 +40,15 @@ func (k Full) Validate(*graph.Schema) error {
 
 func (k Full) Fingerprint() string { return option.Fingerprint("full", option.Filled(k)) }
 
-// Items implements ItemSampler: an item is a range.
-func (k Full) Items(s *graph.Schema) Items {
+// Describe implements Sampler: an item is a range.
+func (k Full) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	d, err := describe(k, s, batchSize)
 	all := sat.Add(s.NumNodes(), s.NumEdges())
-	return Items{Count: (all + k.work() - 1) / k.work(), PerBatch: 1, InOrder: true}
+	d.Items = &Items{Count: (all + k.work() - 1) / k.work(), PerBatch: 1, InOrder: true}
+	return d, err
 }
 
-func (k Full) Bound(s *graph.Schema, _ int) Bound {
+func (k Full) bound(s *graph.Schema, _ int) Bound {
 	most := sat.Mul(2, k.work())
 	b := boundNodes(s, sat.Mul(2, most))
 	for e := range s.Edges {
@@ -60,7 +62,7 @@ func (k Full) Bound(s *graph.Schema, _ int) Bound {
 }
 
 func (k Full) Open(env Env) (Worker, error) {
-	if err := k.Validate(env.Graph.Schema()); err != nil {
+	if err := k.validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
 	return openByWidth(k, env, openFull, openFull)
@@ -81,7 +83,7 @@ type fullWorker[V nodeID] struct {
 }
 
 func openFull[V nodeID](k Full, env Env, indices []V) (Worker, error) {
-	a, err := newAssembly(env, indices, AllNodes, false, k.Bound(env.Graph.Schema(), 0))
+	a, err := newAssembly(env, indices, AllNodes, false, k.bound(env.Graph.Schema(), 0))
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func checkFull(t *testing.T, what string, g *graph.Graph, k Full, w Worker) {
 	t.Helper()
 	s := g.Schema()
 	got, came := edgeRuns{}, map[int64]int{}
-	for i := range k.Items(s).Count {
+	for i := range descriptionOf(t, k, s).Items.Count {
 		out := sampleFor(t, what, g, k, w, &Request{Items: []int64{i}})
 		edges := int64(0)
 		for ty, n := range out.NumNodes[0] {
@@ -115,7 +115,7 @@ func TestBatchesOfPartsEqualTheOracle(t *testing.T) {
 		}
 		checkBlocks(t, what, out, oracleInduced(g, o.nodes, zeros(o.nodes)))
 		expect.OK(t, w.Close())
-		n := k.Bound(g.Schema(), 1).Nodes
+		n := boundOf(k, g.Schema(), 1).Nodes
 		expect.Ensure(t, int64(len(ids)) <= n, "%s: %d nodes, bound %d", what, len(ids), n)
 	}
 	for _, of := range [][]int32{{0, 3}, {-1}} {

@@ -41,10 +41,14 @@ func (k HGT) fanouts(s *graph.Schema) (hopFanouts, error) {
 	})
 }
 
-func (k HGT) Validate(s *graph.Schema) error { _, err := k.fanouts(s); return err }
+func (k HGT) validate(s *graph.Schema) error { _, err := k.fanouts(s); return err }
 func (k HGT) Fingerprint() string            { return option.Fingerprint("hgt", k) }
 
-func (k HGT) Bound(s *graph.Schema, batchSize int) Bound {
+func (k HGT) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	return describe(k, s, batchSize)
+}
+
+func (k HGT) bound(s *graph.Schema, batchSize int) Bound {
 	p, err := k.fanouts(s)
 	if err != nil {
 		return Bound{}
@@ -95,7 +99,7 @@ func openHGT[V nodeID](k HGT, env Env, indices []V) (Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := newAssembly(env, indices, AllNodes, false, k.Bound(s, env.BatchSize))
+	a, err := newAssembly(env, indices, AllNodes, false, k.bound(s, env.BatchSize))
 	if err != nil {
 		return nil, err
 	}

@@ -2,16 +2,8 @@ package sampling
 
 import "github.com/khop-gnn/khop/graph"
 
-// ItemSampler is a Sampler whose batches have no seeds. They are made of items of its own, numbered from 0: parts of a
-// partition, ranges of nodes, or mere steps. Request.Items has those of a batch. A loader goes over them as it goes
-// over seeds.
-type ItemSampler interface {
-	Sampler
-	// Items says what an epoch goes over.
-	Items(*graph.Schema) Items
-}
-
-// Items are what batches of an ItemSampler are made of.
+// Items are what batches are made of in place of seeds, numbered from 0: parts of a partition, ranges of nodes, or mere
+// steps. Request.Items has those of a batch. A loader goes over them as it goes over seeds.
 type Items struct {
 	Count    int64 // items of an epoch
 	PerBatch int   // items of a batch, which stands in for the loader's BatchSize

@@ -76,8 +76,8 @@ func (p *tally) String() string { return fmt.Sprintf("%d/%d", p.total, p.pieces)
 func knownRequest(g *graph.Graph, s Sampler, n, seeds int) *Request {
 	schema := g.Schema()
 	req := &Request{Rand: NewRand(20261123, 3, 1, uint64(n)), Seeds: make([][]int64, len(schema.Nodes))}
-	if own, ok := As[ItemSampler](s); ok && n < 3 {
-		req.Items = []int64{int64(n) % own.Items(schema).Count}
+	if d, _ := s.Describe(schema, seeds); d.Items != nil && n < 3 {
+		req.Items = []int64{int64(n) % d.Items.Count}
 		return req
 	}
 	if n == 2 {
@@ -127,7 +127,7 @@ func known(t *testing.T, g *graph.Graph, s Sampler) string {
 		}
 	}
 	out, hash := &graph.Sample{}, xxh3.New()
-	bound := s.Bound(g.Schema(), env.BatchSize)
+	bound := boundOf(s, g.Schema(), env.BatchSize)
 	bound.Init(out, g.Schema(), pinned.Options{From: memory})
 	edges, failed := 0, error(nil)
 	for batch, seeds := range []int{3, 12, 1, 12} {

@@ -60,22 +60,25 @@ func (l Labor) neighbor() Neighbor {
 	return n
 }
 
-func (l Labor) Validate(s *graph.Schema) error {
+func (l Labor) validate(s *graph.Schema) error {
 	if l.BatchDependency < 0 {
 		return fmt.Errorf("%w: batch dependency %d: must be 1 batch or more, or 0 for 1", ErrOptions, l.BatchDependency)
 	}
-	return Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}.Validate(s)
+	return Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}.validate(s)
 }
 
-func (l Labor) CanExclude() bool  { return true }
-func (l Labor) Expands() Frontier { return l.Frontier }
+func (l Labor) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	d, err := describe(l, s, batchSize)
+	d.Excludes, d.Frontier = true, &l.Frontier
+	return d, err
+}
 
 func (l Labor) Fingerprint() string {
 	return option.Fingerprint("labor", option.Filled(l))
 }
 
-func (l Labor) Bound(s *graph.Schema, batchSize int) Bound {
-	b := l.neighbor().Bound(s, batchSize)
+func (l Labor) bound(s *graph.Schema, batchSize int) Bound {
+	b := l.neighbor().bound(s, batchSize)
 	if p, err := newHopFanouts(s, l.Fanouts, l.PerType); err == nil {
 		b.Scratch = sat.Add(b.Scratch, 16*p.laborRoom(s))
 	}
@@ -98,7 +101,7 @@ func (p hopFanouts) laborRoom(s *graph.Schema) int64 {
 const laborSlack, laborBehind = 256, 8
 
 func (l Labor) Open(env Env) (Worker, error) {
-	if err := l.Validate(env.Graph.Schema()); err != nil {
+	if err := l.validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
 	return openByWidth(l, env, openLabor, openLabor)
@@ -110,7 +113,7 @@ func openLabor[V nodeID](opt Labor, env Env, indices []V) (Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := newAssembly(env, indices, opt.Frontier, false, opt.Bound(s, env.BatchSize))
+	a, err := newAssembly(env, indices, opt.Frontier, false, opt.bound(s, env.BatchSize))
 	if err != nil {
 		return nil, err
 	}

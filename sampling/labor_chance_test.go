@@ -174,7 +174,7 @@ func (g gadget) draw(t *testing.T, l Sampler, hops, trials int, see func(batch i
 // sampleOf makes a sample as a sampler's workers expect it.
 func sampleOf(g *graph.Graph, s Sampler, batchSize int) *graph.Sample {
 	out := new(graph.Sample)
-	bound := s.Bound(g.Schema(), batchSize)
+	bound := boundOf(s, g.Schema(), batchSize)
 	bound.Init(out, g.Schema(), pinned.Options{})
 	return out
 }

@@ -162,7 +162,7 @@ func TestLaborRefusesWhatMakesNoSense(t *testing.T) {
 		"frontier":         {Fanouts: []int{1}, Frontier: 7},
 		"batch dependency": {Fanouts: []int{1}, BatchDependency: -1},
 	} {
-		expect.Is(t, l.Validate(g.Schema()), ErrOptions, name)
+		expect.Is(t, validate(l, g.Schema()), ErrOptions, name)
 		_, err := l.Open(Env{Graph: g, BatchSize: 1})
 		expect.That(t, errors.Is(err, ErrOptions), "%s: opened with %v, want ErrOptions", name, err)
 	}
@@ -192,7 +192,7 @@ func TestLaborKeepsItsBoundAndAllocatesNothingOnceWarm(t *testing.T) {
 		ledger := &pinned.Ledger{}
 		w := expect.Must(l.Open(Env{Graph: g, BatchSize: size,
 			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}))(t)
-		out, bound := sampleOf(g, l, size), l.Bound(g.Schema(), size)
+		out, bound := sampleOf(g, l, size), boundOf(l, g.Schema(), size)
 		run := func() {
 			expect.OK(t, w.Sample(context.Background(), req, out))
 		}

@@ -73,7 +73,7 @@ func TestASamplerOfOnesOwnDrawsAsNeighborDoes(t *testing.T) {
 	for round := range 30 {
 		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
 		n := Neighbor{Fanouts: []int{k, k}, Replace: true, Frontier: Frontier(r.IntN(2))}
-		a, err := NewAssembler(Env{Graph: g, BatchSize: 40, EdgePos: true}, n.Frontier, n.Bound(g.Schema(), 40))
+		a, err := NewAssembler(Env{Graph: g, BatchSize: 40, EdgePos: true}, n.Frontier, boundOf(n, g.Schema(), 40))
 		expect.OK(t, err)
 		req := randomRequest(r, g.Schema(), uint64(round))
 		want := oracle(g, newEdgeRuns(g), n, req)

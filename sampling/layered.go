@@ -58,15 +58,24 @@ func (k Ladies) layered() layered {
 	return layered{name: "ladies", nodes: k.Nodes, values: Neighbor{Weight: k.Weight}, near: true}
 }
 
-func (k FastGCN) Validate(s *graph.Schema) error             { return k.layered().validate(s) }
-func (k Ladies) Validate(s *graph.Schema) error              { return k.layered().validate(s) }
-func (k FastGCN) Fingerprint() string                        { return option.Fingerprint("fastgcn", k) }
-func (k Ladies) Fingerprint() string                         { return option.Fingerprint("ladies", k) }
-func (k FastGCN) EdgeColumns() []string                      { return k.layered().values.EdgeColumns() }
-func (k Ladies) EdgeColumns() []string                       { return k.layered().values.EdgeColumns() }
-func (k FastGCN) Bound(s *graph.Schema, batchSize int) Bound { return k.layered().bound(s, batchSize) }
-func (k Ladies) Bound(s *graph.Schema, batchSize int) Bound  { return k.layered().bound(s, batchSize) }
-func (k Ladies) Open(env Env) (Worker, error)                { return k.layered().open(env, nil) }
+func (k FastGCN) Fingerprint() string { return option.Fingerprint("fastgcn", k) }
+func (k Ladies) Fingerprint() string  { return option.Fingerprint("ladies", k) }
+
+func (k FastGCN) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	return k.layered().describe(s, batchSize)
+}
+
+func (k Ladies) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	return k.layered().describe(s, batchSize)
+}
+
+func (k layered) describe(s *graph.Schema, batchSize int) (Description, error) {
+	d, err := describe(k, s, batchSize)
+	d.EdgeColumns = k.values.edgeColumns()
+	return d, err
+}
+
+func (k Ladies) Open(env Env) (Worker, error) { return k.layered().open(env, nil) }
 
 // Open implements Sampler. Without Prepare the worker goes over the graph for itself.
 func (k FastGCN) Open(env Env) (Worker, error) {
@@ -83,7 +92,7 @@ type preparedFastGCN struct {
 
 // Prepare implements PreparedSampler: it sums up the importance of all nodes.
 func (k FastGCN) Prepare(ctx context.Context, env Env) (Sampler, error) {
-	if err := k.Validate(env.Graph.Schema()); err != nil {
+	if err := k.layered().validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
 	p := &preparedFastGCN{FastGCN: k, scratch: scratch{options: env.Scratch}}
@@ -190,7 +199,7 @@ func openLayered[V nodeID](k layered, env Env, indices []V) (Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	columns, err := EdgeColumns(k.values, env.Graph)
+	columns, err := EdgeColumns(env.Graph, k.values.edgeColumns())
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}

@@ -174,7 +174,7 @@ func TestLayersEqualTheOracle(t *testing.T) {
 		}
 		k, sampler := layeredOf(r.IntN(2) == 0, nodes, []string{"", "", "w32", "w64", "none"}[r.IntN(5)])
 		w := expect.Must(sampler.Open(Env{Graph: g, BatchSize: 40, EdgePos: true}))(t)
-		b, runs := sampler.Bound(g.Schema(), 40), newEdgeRuns(g)
+		b, runs := boundOf(sampler, g.Schema(), 40), newEdgeRuns(g)
 		for batch := range uint64(2) {
 			what := fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, sampler.Fingerprint())
 			req := randomRequest(r, g.Schema(), batch)
@@ -288,7 +288,7 @@ func TestLayersRefuseWhatMakesNoSense(t *testing.T) {
 	for _, nodes := range [][]int{nil, {}, {-2}, {1, math.MaxInt32 + 1}, make([]int, 257)} {
 		for _, near := range []bool{false, true} {
 			_, s := layeredOf(near, nodes, "")
-			expect.Is(t, s.Validate(g.Schema()), ErrOptions, nodes)
+			expect.Is(t, validate(s, g.Schema()), ErrOptions, nodes)
 		}
 	}
 	bad := starGraph(t, []float64{1, -1, 2}, nil)

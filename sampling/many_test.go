@@ -58,7 +58,7 @@ func TestScratchDoesNotGrowWithTheFanout(t *testing.T) {
 			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}))(t)
 		req := &Request{Seeds: [][]int64{{0, 1}}, Rand: NewRand(7, 0, 0, 0)}
 		compare(t, n.Fingerprint(), g, w, req, oracle(g, newEdgeRuns(g), n, req))
-		bound := n.Bound(g.Schema(), 2).Scratch
+		bound := boundOf(n, g.Schema(), 2).Scratch
 		expect.That(t, ledger.Peak() <= 2*bound, "fan-out %d: %d bytes, the bound is %d", fanout, ledger.Peak(), bound)
 		if err := w.Close(); err != nil || ledger.Total() != 0 {
 			t.Errorf("fan-out %d: closed: %v, %d bytes are counted", fanout, err, ledger.Total())
@@ -71,7 +71,7 @@ func TestScratchDoesNotGrowWithTheFanout(t *testing.T) {
 		t.Errorf("4,000 picks at once take %d bytes, 512 %d: they are not counted", many, few)
 	}
 	schema := g.Schema()
-	if got := (Neighbor{Fanouts: []int{1 << 30}}).Bound(schema, 2).Scratch; got > 1<<20 {
+	if got := boundOf((Neighbor{Fanouts: []int{1 << 30}}), schema, 2).Scratch; got > 1<<20 {
 		t.Errorf("the bound of a fan-out of 2^30 over %d edges is %d bytes", g.NumEdges(), got)
 	}
 }

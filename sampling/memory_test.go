@@ -62,7 +62,7 @@ func TestARefusalOfAnyMemoryIsReported(t *testing.T) {
 				memory := pinned.Options{From: s}
 				w := expect.Must(n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true, Scratch: memory}))(t)
 				var out graph.Sample
-				bound := n.Bound(g.Schema(), 40)
+				bound := boundOf(n, g.Schema(), 40)
 				bound.Init(&out, g.Schema(), memory)
 				err := w.Sample(context.Background(), req, &out)
 				if more = s.asked >= s.refuse; more != errors.Is(err, errScarce) {

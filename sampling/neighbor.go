@@ -79,7 +79,7 @@ type Neighbor struct {
 	Time Temporal
 }
 
-func (n Neighbor) Validate(s *graph.Schema) error {
+func (n Neighbor) validate(s *graph.Schema) error {
 	if n.Frontier > AllNodes {
 		return fmt.Errorf("%w: frontier %d", ErrOptions, n.Frontier)
 	}
@@ -96,21 +96,22 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 	return n.checkDirection(s, p)
 }
 
-// CanExclude implements Excluder: without Together and Induced, along in-edges.
-func (n Neighbor) CanExclude() bool { return !n.Together && !n.Induced && n.Direction == In }
-
-func (n Neighbor) Expands() Frontier {
-	if n.Induced {
-		return AllNodes
+// Describe implements Sampler. Edges are left out without Together and Induced, along in-edges.
+func (n Neighbor) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	d, err := describe(n, s, batchSize)
+	d.EdgeColumns, d.NodeColumns = n.edgeColumns(), n.nodeColumns()
+	d.Excludes = !n.Together && !n.Induced && n.Direction == In
+	if d.Frontier = &n.Frontier; n.Induced {
+		n.Frontier = AllNodes
 	}
-	return n.Frontier
+	return d, err
 }
 
 func (n Neighbor) Fingerprint() string {
 	return option.Fingerprint("neighbor", n) + n.Time.fingerprint()
 }
 
-func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
+func (n Neighbor) bound(s *graph.Schema, batchSize int) Bound {
 	if n.Induced {
 		return n.boundInduced(s, batchSize)
 	}
@@ -162,7 +163,7 @@ func (n Neighbor) Open(env Env) (Worker, error) {
 	if n.Direction != In {
 		return openPrepared(n, env)
 	}
-	if err := n.Validate(env.Graph.Schema()); err != nil {
+	if err := n.validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
 	if n.Induced {
@@ -178,7 +179,7 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 		return nil, err
 	}
 	apart := opt.Disjoint || opt.Time.on()
-	a, err := newAssembly(env, indices, opt.Frontier, apart, opt.Bound(s, env.BatchSize))
+	a, err := newAssembly(env, indices, opt.Frontier, apart, opt.bound(s, env.BatchSize))
 	if err != nil {
 		return nil, err
 	}

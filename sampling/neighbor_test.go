@@ -41,7 +41,7 @@ func sampleOnce(t testing.TB, g *graph.Graph, n Neighbor, req *Request, edgePos 
 	}
 	w := expect.Must(n.Open(Env{Graph: g, BatchSize: batch, EdgePos: edgePos}))(t)
 	defer w.Close()
-	bound := n.Bound(g.Schema(), batch)
+	bound := boundOf(n, g.Schema(), batch)
 	bound.Init(out, g.Schema(), pinned.Options{})
 	t.Cleanup(func() { out.Close() })
 	expect.OK(t, w.Sample(context.Background(), req, out))

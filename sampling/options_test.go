@@ -23,10 +23,10 @@ func TestOptionsOfSamplersHaveBorders(t *testing.T) {
 	g := badGraph(t, nil)
 	for says, c := range borders(t) {
 		for _, s := range c.within {
-			expect.Is(t, s.Validate(g.Schema()), nil, "%#v", s)
+			expect.Is(t, validate(s, g.Schema()), nil, "%#v", s)
 		}
 		for _, s := range c.beyond {
-			expect.Says(t, s.Validate(g.Schema()), ErrOptions, says, "%#v", s)
+			expect.Says(t, validate(s, g.Schema()), ErrOptions, says, "%#v", s)
 			if w, err := s.Open(Env{Graph: g, BatchSize: 1}); err == nil {
 				t.Errorf("%#v is opened", s)
 				_ = w.Close()
@@ -109,11 +109,11 @@ func everySampler(t *testing.T, ctx context.Context, g *graph.Graph, f func(name
 			}
 			defer func() { err = errors.Join(err, w.Close()) }()
 			var out graph.Sample
-			bound := s.Bound(g.Schema(), 3)
+			bound := boundOf(s, g.Schema(), 3)
 			bound.Init(&out, g.Schema(), pinned.Options{})
 			defer out.Close()
 			req := timedSeeds(0, 1, 2)
-			if _, own := As[ItemSampler](s); own {
+			if d, _ := s.Describe(g.Schema(), 3); d.Items != nil {
 				req = &Request{Seeds: [][]int64{nil}, Items: []int64{0}, Rand: req.Rand}
 			}
 			return w.Sample(ctx, req, &out)

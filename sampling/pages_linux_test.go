@@ -144,13 +144,14 @@ var samplersFromDisk = map[string]Sampler{
 // outsider is a sampler like those of other modules.
 type outsider struct{ Neighbor }
 
-func (outsider) Bound(s *graph.Schema, n int) Bound { return BoundFanout(s, n, 1, 2) }
-func (outsider) Validate(*graph.Schema) error       { return nil }
+func (outsider) Describe(s *graph.Schema, n int) (Description, error) {
+	return Description{Bound: BoundFanout(s, n, 1, 2)}, nil
+}
 
 type outsidersWorker struct{ *Assembler }
 
 func (o outsider) Open(env Env) (Worker, error) {
-	a, err := NewAssembler(env, AllNodes, o.Bound(env.Graph.Schema(), env.BatchSize))
+	a, err := NewAssembler(env, AllNodes, boundOf(o, env.Graph.Schema(), env.BatchSize))
 	return outsidersWorker{a}, err
 }
 
@@ -168,7 +169,7 @@ func TestSamplersBringWhatTheyReadFromDisk(t *testing.T) {
 	for types := 1; types <= 2; types++ {
 		g, pages := hiddenGraph(t, types)
 		for name, k := range samplersFromDisk {
-			expect.Ensure(t, k.Validate(g.Schema()) == nil, "%s: %v", name, k.Validate(g.Schema()))
+			expect.Ensure(t, validate(k, g.Schema()) == nil, "%s: %v", name, validate(k, g.Schema()))
 			pages.reveal()
 			for number := range uint64(2) {
 				d := sameFromDisk(t, g, pages, k, number)
@@ -183,7 +184,7 @@ func sameFromDisk(t *testing.T, g *graph.Graph, pages *hiddenPages, k Sampler, n
 	pages.reveal()
 	env := Env{Graph: g, BatchSize: 4}
 	prepared := expect.Must(Prepare(context.Background(), k, env))(t)
-	req := requestFromDisk(k, number)
+	req := requestFromDisk(g, k, number)
 	var made [2]string
 	for i := range made {
 		if i == 1 {
@@ -191,7 +192,7 @@ func sameFromDisk(t *testing.T, g *graph.Graph, pages *hiddenPages, k Sampler, n
 		}
 		w := expect.Must(prepared.Open(env))(t)
 		var out graph.Sample
-		b := k.Bound(g.Schema(), 4)
+		b := boundOf(k, g.Schema(), 4)
 		b.Init(&out, g.Schema(), pinned.Options{})
 		if i == 1 {
 			pages.conceal()
@@ -212,9 +213,9 @@ func sameFromDisk(t *testing.T, g *graph.Graph, pages *hiddenPages, k Sampler, n
 }
 
 // requestFromDisk asks for the batch of a number: of seeds far apart, or of the item of that number.
-func requestFromDisk(k Sampler, number uint64) *Request {
+func requestFromDisk(g *graph.Graph, k Sampler, number uint64) *Request {
 	req := &Request{Seeds: [][]int64{{7, 3, 15_000, 511}}, Rand: NewRand(5, 0, 0, number)}
-	if _, ok := k.(ItemSampler); ok {
+	if d, _ := k.Describe(g.Schema(), 4); d.Items != nil {
 		req.Seeds, req.Items = [][]int64{nil}, []int64{int64(number)}
 	}
 	return req
@@ -248,9 +249,9 @@ func TestADiskThatFailsEndsTheBatch(t *testing.T) {
 		prepared := expect.Must(Prepare(context.Background(), k, env))(t)
 		w := expect.Must(prepared.Open(env))(t)
 		var out graph.Sample
-		b := k.Bound(g.Schema(), 4)
+		b := boundOf(k, g.Schema(), 4)
 		b.Init(&out, g.Schema(), pinned.Options{})
-		req := requestFromDisk(k, 1)
+		req := requestFromDisk(g, k, 1)
 		for calls, more := 0, true; more; calls++ {
 			pages.left, pages.fail = calls, broken
 			err := w.Sample(context.Background(), req, &out)

@@ -21,7 +21,7 @@ type Request struct {
 	// them; nil for none. Those that the graph does not have change nothing. A sampler that cannot leave edges out
 	// fails.
 	Exclude []EdgePairs
-	// Items are the numbers of an ItemSampler's items; such a request has no seeds.
+	// Items are numbers of the sampler's own (Description.Items); such a request has no seeds.
 	Items []int64
 	// Rand keys every draw of the batch.
 	Rand Rand

@@ -37,7 +37,7 @@ func TestTheBytesOfAReversedIndexAreThoseOfItsArrays(t *testing.T) {
 		}
 		expect.OK(t, s.Init())
 		n := Neighbor{Fanouts: []int{3}, Frontier: AllNodes, Direction: c.direction, Weight: c.weight}
-		got := n.Bound(s, 4).Shared
+		got := boundOf(n, s, 4).Shared
 		expect.That(t, got == c.want, "%v, weight %q, %d types of %d edges: %d bytes, want %d", c.direction, c.weight,
 			c.types, c.count, got, c.want)
 	}

@@ -73,7 +73,7 @@ func (k Saint) steps() int {
 	return k.Length
 }
 
-func (k Saint) Validate(s *graph.Schema) error {
+func (k Saint) validate(s *graph.Schema) error {
 	if k.Kind > SaintWalks || k.Budget < 1 || k.Budget > math.MaxInt32 || k.Length < 0 || k.Length > mostSteps ||
 		k.Steps < 0 || k.Coverage < 0 {
 		return fmt.Errorf("%w: saint: kind %d, budget %d, length %d, steps %d, coverage %d: a budget of 1 or more, "+
@@ -88,17 +88,19 @@ func (k Saint) Fingerprint() string {
 	return option.Fingerprint("saint-"+k.Kind.String(), k)
 }
 
-// Items implements ItemSampler: an item is a step.
-func (k Saint) Items(s *graph.Schema) Items {
+// Describe implements Sampler: an item is a step.
+func (k Saint) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	d, err := describe(k, s, batchSize)
 	steps := int64(k.Steps)
 	if steps == 0 {
 		n := sat.Mul(int64(max(k.Budget, 1)), int64(k.steps()+1))
 		steps = (s.NumNodes() + n - 1) / n
 	}
-	return Items{Count: steps, PerBatch: 1}
+	d.Items = &Items{Count: steps, PerBatch: 1}
+	return d, err
 }
 
-func (k Saint) Bound(s *graph.Schema, _ int) Bound {
+func (k Saint) bound(s *graph.Schema, _ int) Bound {
 	most := sat.Mul(int64(k.Budget), int64(k.steps()+1))
 	b := boundNodes(s, most)
 	inducedBound(s, &b, 1)
@@ -127,7 +129,7 @@ func (k Saint) Open(env Env) (Worker, error) {
 }
 
 func (k Saint) open(env Env, counts *saintCounts) (Worker, error) {
-	if err := k.Validate(env.Graph.Schema()); err != nil {
+	if err := k.validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
 	return openByWidth(countedSaint{k, counts}, env, openSaint, openSaint)
@@ -149,7 +151,7 @@ type saintCounts struct {
 
 // Prepare implements PreparedSampler: it draws the subgraphs that norms are estimated from.
 func (k Saint) Prepare(ctx context.Context, env Env) (Sampler, error) {
-	if err := k.Validate(env.Graph.Schema()); err != nil || k.Coverage == 0 {
+	if err := k.validate(env.Graph.Schema()); err != nil || k.Coverage == 0 {
 		return k, err
 	}
 	p := &preparedSaint{Saint: k, scratch: scratch{options: env.Scratch}}
@@ -179,7 +181,7 @@ func (p *preparedSaint) count(ctx context.Context, env Env) (err error) {
 		return err
 	}
 	var out graph.Sample
-	b := plain.Bound(s, 1)
+	b := plain.bound(s, 1)
 	b.Init(&out, s, env.Scratch)
 	defer func() { err = errors.Join(err, w.Close(), out.Close()) }()
 	for total, wanted := int64(0), sat.Mul(int64(p.Coverage), sizes[0]); total < wanted; c.graphs++ {
@@ -233,7 +235,7 @@ type countedSaint struct {
 }
 
 func openSaint[V nodeID](k countedSaint, env Env, indices []V) (Worker, error) {
-	b := k.Bound(env.Graph.Schema(), 1)
+	b := k.bound(env.Graph.Schema(), 1)
 	a, err := newAssembly(env, indices, AllNodes, false, b)
 	if err != nil {
 		return nil, err

@@ -20,10 +20,9 @@ var ErrGraph = errors.New("invalid graph")
 
 // Sampler is a way to sample, as options: a plain value that can be compared, printed and used by many loaders.
 type Sampler interface {
-	// Validate returns an error that wraps ErrOptions if the sampler cannot work on such a graph.
-	Validate(*graph.Schema) error
-	// Bound says what a sample of batchSize seeds can take at most. The loader fails a batch that takes more.
-	Bound(s *graph.Schema, batchSize int) Bound
+	// Describe says what the sampler is, for graphs of a schema and requests of up to batchSize seeds, or returns an
+	// error that wraps ErrOptions if it cannot work on such graphs.
+	Describe(s *graph.Schema, batchSize int) (Description, error)
 	// Open makes a worker. The loader opens one for each of its goroutines and closes it.
 	Open(Env) (Worker, error)
 	// Fingerprint names the options in a stable text, for loader states: equal texts mean equal samples.
@@ -33,37 +32,43 @@ type Sampler interface {
 var _ = []Sampler{Cluster{}, FastGCN{}, Full{}, HGT{}, Induced{}, Labor{}, Ladies{}, Neighbor{}, Node2Vec{}, PinSage{},
 	PPR{}, Saint{}, Shadow{}, Walk{}}
 
-// Wrapper is a Sampler that adds something to another one, and leaves the rest as it is.
+// Description is what a sampler says of itself. Its zero value is a sampler of seeds that reads the topology alone.
+type Description struct {
+	// Bound is the most that a sample can take. The loader fails a batch that takes more.
+	Bound Bound
+	// EdgeColumns names columns of the edges that the sampler reads, such as weights or times. A loader keeps them
+	// where it keeps the topology. On a device their addresses are in Topology.Columns, in the same order.
+	EdgeColumns []string
+	// NodeColumns names columns of the nodes that the sampler reads. Not every node type need have them.
+	NodeColumns []string
+	// Excludes says that the sampler may leave edges out of a batch (Request.Exclude), wherever it runs.
+	Excludes bool
+	// Frontier says which nodes hops expand; nil where that says nothing of the layers. With NewNodes consumers take
+	// these for views of one CSC.
+	Frontier *Frontier
+	// Items are what batches are made of in place of seeds; nil where they are made of seeds.
+	Items *Items
+}
+
+// checked has the options of a sampler, or those of several in one form.
+type checked interface {
+	validate(*graph.Schema) error
+	bound(s *graph.Schema, batchSize int) Bound
+}
+
+// describe describes a sampler that reads the topology alone.
+func describe(k checked, s *graph.Schema, batchSize int) (Description, error) {
+	if err := k.validate(s); err != nil {
+		return Description{}, err
+	}
+	return Description{Bound: k.bound(s, batchSize)}, nil
+}
+
+// Wrapper is a Sampler that adds something to another one. It passes on what Describe says of that, and what it opens.
 type Wrapper interface {
 	Sampler
 	// Unwrap returns the other one.
 	Unwrap() Sampler
-}
-
-// As returns a sampler as one of the optional interfaces that say what a Sampler is or reads, such as ColumnSampler:
-// the sampler itself, or the first of those that it wraps that has the interface. A Wrapper therefore implements only
-// what it changes. PreparedSampler and DeviceSampler open workers, and As would go past the Wrapper: ask for them
-// directly.
-func As[T Sampler](s Sampler) (as T, ok bool) {
-	for s != nil {
-		if as, ok = s.(T); ok {
-			return as, true
-		}
-		w, wraps := s.(Wrapper)
-		if !wraps {
-			break
-		}
-		s = w.Unwrap()
-	}
-	return as, false
-}
-
-// ColumnSampler is a Sampler that reads columns of the edges, such as weights or times. A loader keeps them where it
-// keeps the topology.
-type ColumnSampler interface {
-	Sampler
-	// EdgeColumns names the columns. On a device their addresses are in Topology.Columns, in the same order.
-	EdgeColumns() []string
 }
 
 // PreparedSampler is a Sampler that looks at the whole graph once, before its first sample.
@@ -110,36 +115,11 @@ type closing struct {
 
 func (c *closing) Close() error { return errors.Join(c.Worker.Close(), c.of.Close()) }
 
-// FrontierSampler is a Sampler that knows whether hops expand all nodes or new ones. With NewNodes consumers take the
-// layers for views of one CSC.
-type FrontierSampler interface {
-	Sampler
-	Expands() Frontier
-}
-
-// Excluder is a Sampler that may be able to leave edges out of a batch (Request.Exclude), wherever it runs. Others
-// cannot.
-type Excluder interface {
-	Sampler
-	CanExclude() bool
-}
-
-// NodeColumnSampler is a Sampler that reads columns of the nodes.
-type NodeColumnSampler interface {
-	Sampler
-	// NodeColumns names them, always in the same order. Not every node type need have them.
-	NodeColumns() []string
-}
-
-// EdgeColumns returns the columns of a graph's edges that a sampler reads, in its order; none unless it is a
-// ColumnSampler. ErrOptions, with what there is, for a column that the graph does not have.
-func EdgeColumns(s Sampler, g *graph.Graph) ([]unified.Tensor, error) {
-	reader, ok := As[ColumnSampler](s)
-	if !ok {
-		return nil, nil
-	}
+// EdgeColumns returns columns of a graph's edges, such as those that a sampler reads. ErrOptions, with what there is,
+// for one that the graph does not have.
+func EdgeColumns(g *graph.Graph, names []string) ([]unified.Tensor, error) {
 	var columns []unified.Tensor
-	for _, name := range reader.EdgeColumns() {
+	for _, name := range names {
 		c, ok := g.EdgeColumn(name)
 		if !ok {
 			have := []string{}
@@ -152,6 +132,18 @@ func EdgeColumns(s Sampler, g *graph.Graph) ([]unified.Tensor, error) {
 		columns = append(columns, c)
 	}
 	return columns, nil
+}
+
+// NodeColumns returns columns of a graph's nodes, each by node type, none where a type has no such column.
+func NodeColumns(g *graph.Graph, names []string) (columns [][]unified.Tensor) {
+	for _, name := range names {
+		ofTypes := make([]unified.Tensor, len(g.Schema().Nodes))
+		for t := range ofTypes {
+			ofTypes[t], _ = g.NodeColumn(t, name)
+		}
+		columns = append(columns, ofTypes)
+	}
+	return columns
 }
 
 // Bound is what a sample can take at most.
@@ -191,7 +183,7 @@ func (b *Bound) Init(out *graph.Sample, s *graph.Schema, mem pinned.Options) {
 // BoundFanout is the Bound of a sampler that picks up to k different in-edges of every type a node (All for every
 // in-edge), for a number of hops, and expands all nodes reached.
 func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
-	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0)), Frontier: AllNodes}.Bound(s, batchSize)
+	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0)), Frontier: AllNodes}.bound(s, batchSize)
 }
 
 // Env has what a worker needs.
@@ -255,13 +247,14 @@ type described interface {
 	open(env Env) (Worker, error)
 }
 
-// boundOf implements Sampler.Bound by a function that checks the options.
-func boundOf[D described](describe func(*graph.Schema) (D, error), s *graph.Schema, batchSize int) Bound {
-	d, err := describe(s)
-	if err != nil {
-		return Bound{}
+// describeOf describes a sampler by a function that checks the options.
+func describeOf[D described](check func(*graph.Schema) (D, error), s *graph.Schema, batchSize int) (d Description,
+	err error) {
+	of, err := check(s)
+	if err == nil {
+		d.Bound = of.bound(s, batchSize)
 	}
-	return d.bound(s, batchSize)
+	return d, err
 }
 
 // openOf implements Sampler.Open by a function that checks the options.

@@ -107,13 +107,13 @@ func samplesIn(t *testing.T, g *graph.Graph, s Sampler, scratch, memory pinned.P
 	}
 	open = append(open, w)
 	out := &graph.Sample{}
-	bound := s.Bound(g.Schema(), env.BatchSize)
+	bound := boundOf(s, g.Schema(), env.BatchSize)
 	bound.Init(out, g.Schema(), pinned.Options{From: memory})
 	open = append(open, out)
 	for batch, seeds := range []int{5, 40} {
 		req, items := &Request{Seeds: [][]int64{make([]int64, seeds)}}, Items{}
-		if own, ok := As[ItemSampler](s); ok {
-			items = own.Items(g.Schema())
+		if d, _ := s.Describe(g.Schema(), 10); d.Items != nil {
+			items = *d.Items
 			req.Seeds[0], req.Items = nil, make([]int64, 1)
 		} else if n, ok := s.(Neighbor); ok && n.Time.Edge != "" {
 			req.Times = [][]int64{make([]int64, seeds)}

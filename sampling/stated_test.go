@@ -55,7 +55,7 @@ func TestStatedMemoryOfSamplers(t *testing.T) {
 	var got bytes.Buffer
 	for _, c := range statedSamplers {
 		for _, s := range []*graph.Schema{large, small, two} {
-			if c.sampler.Validate(s) == nil || s != two {
+			if validate(c.sampler, s) == nil || s != two {
 				fmt.Fprintf(&got, "%s, %d nodes: %s\n", c.name, s.NumNodes(), stated(c.sampler, s))
 			}
 		}
@@ -64,7 +64,7 @@ func TestStatedMemoryOfSamplers(t *testing.T) {
 }
 
 func stated(sampler Sampler, s *graph.Schema) string {
-	b := sampler.Bound(s, 10)
+	b := boundOf(sampler, s, 10)
 	rows := int64(0)
 	for _, a := range b.Arrays {
 		rows += a.Rows

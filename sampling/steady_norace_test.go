@@ -64,11 +64,11 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 			}
 			expect.OK(t, err)
 			var out graph.Sample
-			bound := s.Bound(g.Schema(), 10)
+			bound := boundOf(s, g.Schema(), 10)
 			bound.Init(&out, g.Schema(), pinned.Options{})
 			req, items, n := &Request{Seeds: [][]int64{make([]int64, 10)}}, Items{}, 0
-			if own, ok := As[ItemSampler](s); ok {
-				items = own.Items(g.Schema())
+			if d, _ := s.Describe(g.Schema(), 10); d.Items != nil {
+				items = *d.Items
 				req.Seeds[0], req.Items = nil, make([]int64, 1)
 			} else if c.name == "temporal" {
 				req.Times = [][]int64{{30, 30, 30, 30, 30, 30, 30, 30, 30, 30}}

@@ -31,10 +31,13 @@ type Shadow struct {
 	Replace bool             `same:"replace" id:"replace"` // as in Neighbor
 }
 
-func (Induced) Validate(*graph.Schema) error { return nil }
-func (Induced) Fingerprint() string          { return "induced" }
+func (Induced) Fingerprint() string { return "induced" }
 
-func (Induced) Bound(s *graph.Schema, batchSize int) Bound {
+func (k Induced) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	return Description{Bound: k.bound(s, batchSize)}, nil
+}
+
+func (Induced) bound(s *graph.Schema, batchSize int) Bound {
 	b := boundNodes(s, int64(batchSize))
 	inducedBound(s, &b, 1)
 	return b
@@ -51,7 +54,7 @@ type subgraphWorker[V nodeID] struct {
 }
 
 func openInduced[V nodeID](k Induced, env Env, indices []V) (Worker, error) {
-	b := k.Bound(env.Graph.Schema(), env.BatchSize)
+	b := k.bound(env.Graph.Schema(), env.BatchSize)
 	a, err := newAssembly(env, indices, AllNodes, false, b)
 	if err != nil {
 		return nil, err
@@ -78,14 +81,15 @@ func (k Shadow) neighbor() Neighbor {
 		Induced: true}
 }
 
-func (k Shadow) Validate(s *graph.Schema) error { return k.neighbor().Validate(s) }
-
 func (k Shadow) Fingerprint() string {
 	return option.Fingerprint("shadow", k)
 }
 
-func (k Shadow) Bound(s *graph.Schema, batchSize int) Bound { return k.neighbor().Bound(s, batchSize) }
-func (k Shadow) Open(env Env) (Worker, error)               { return k.neighbor().Open(env) }
+func (k Shadow) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	return describe(k.neighbor(), s, batchSize)
+}
+
+func (k Shadow) Open(env Env) (Worker, error) { return k.neighbor().Open(env) }
 
 // checkInduced refuses what does not say which edges there are between the nodes.
 func (n Neighbor) checkInduced() error {
@@ -104,7 +108,7 @@ func (n Neighbor) nodes() Neighbor {
 
 // boundInduced is Bound with Induced.
 func (n Neighbor) boundInduced(s *graph.Schema, batchSize int) Bound {
-	b, trees := n.nodes().Bound(s, batchSize), int64(1)
+	b, trees := n.nodes().bound(s, batchSize), int64(1)
 	if n.Disjoint {
 		trees = int64(max(batchSize, 0))
 	}
@@ -131,7 +135,7 @@ func openInducing[V nodeID](k Neighbor, env Env, indices []V) (Worker, error) {
 	}
 	w := &shadowWorker[V]{nodes: n.(*worker[V])}
 	w.inducer = newInducer(w.nodes.assembly, env)
-	b := k.nodes().Bound(env.Graph.Schema(), env.BatchSize)
+	b := k.nodes().bound(env.Graph.Schema(), env.BatchSize)
 	w.arrays = len(b.Arrays)
 	b.Init(&w.reach, env.Graph.Schema(), env.Scratch)
 	w.edgePos = env.EdgePos

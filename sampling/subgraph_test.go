@@ -52,7 +52,7 @@ func zeros(like [][]int64) [][]int64 {
 // sampleFor samples a request with a sampler of one layer.
 func sampleFor(t *testing.T, what string, g *graph.Graph, k Sampler, w Worker, req *Request) *graph.Sample {
 	t.Helper()
-	b, out := k.Bound(g.Schema(), 40), new(graph.Sample)
+	b, out := boundOf(k, g.Schema(), 40), new(graph.Sample)
 	b.Init(out, g.Schema(), pinned.Options{})
 	t.Cleanup(func() { out.Close() })
 	err := w.Sample(context.Background(), req, out)

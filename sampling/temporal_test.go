@@ -223,7 +223,7 @@ func TestNeighborThatLooksAtTimeEqualsTheOracle(t *testing.T) {
 			n = randomChoice(r, n)
 		}
 		n = randomTimes(r, n)
-		err := n.Validate(g.Schema())
+		err := validate(n, g.Schema())
 		expect.Ensure(t, err == nil, "%s: %v", n.Fingerprint(), err)
 		equalsOracle(t, fmt.Sprintf("seed %d round %d", seed, round), g, n, 2, func(batch uint64) *Request {
 			return randomTimedRequest(r, g, n, batch)
@@ -244,7 +244,7 @@ func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
 		"nodes without it":       {Time: Temporal{Node: "absent"}},
 	} {
 		n.Fanouts = []int{2}
-		expect.Is(t, n.Validate(g.Schema()), ErrOptions, what)
+		expect.Is(t, validate(n, g.Schema()), ErrOptions, what)
 	}
 	n := Neighbor{Fanouts: []int{2}, Frontier: AllNodes, Time: Temporal{Edge: "time"}}
 	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 2}))(t)
@@ -252,7 +252,7 @@ func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
 	for what, req := range map[string]*Request{"nodes": {Seeds: [][]int64{{0}}},
 		"edges": {Seeds: [][]int64{{}}, Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{0}}}}} {
 		out := new(graph.Sample)
-		b := n.Bound(g.Schema(), 2)
+		b := boundOf(n, g.Schema(), 2)
 		b.Init(out, g.Schema(), pinned.Options{})
 		expect.Says(t, w.Sample(context.Background(), req, out), ErrOptions, "have no times", "%s without times", what)
 		out.Close()

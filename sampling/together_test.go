@@ -54,10 +54,10 @@ func TestAllEdgeTypesTogetherRefuseWhatTheyCannotDo(t *testing.T) {
 	for _, n := range []Neighbor{{PerType: map[string][]int{"r0": {1}}}, {Fanouts: []int{1},
 		Time: Temporal{Node: "born"}}} {
 		n.Together = true
-		expect.Is(t, n.Validate(g.Schema()), ErrOptions, n.Fingerprint())
+		expect.Is(t, validate(n, g.Schema()), ErrOptions, n.Fingerprint())
 	}
 	n := Neighbor{Fanouts: []int{1}, Frontier: AllNodes, Together: true}
-	if err := n.OnDevice(); !errors.Is(err, ErrOptions) || n.CanExclude() {
-		t.Errorf("on a device: %v; excludes edges: %v", err, n.CanExclude())
+	if err := n.OnDevice(); !errors.Is(err, ErrOptions) || descriptionOf(t, n, g.Schema()).Excludes {
+		t.Errorf("on a device: %v; excludes edges", err)
 	}
 }

@@ -119,9 +119,6 @@ func joining(s *graph.Schema, name string, nodes int) (int, error) {
 	return found[0], nil
 }
 
-func (k PinSage) Validate(s *graph.Schema) error { _, err := k.rules(s); return err }
-func (k PPR) Validate(s *graph.Schema) error     { _, err := k.rules(s); return err }
-
 func (k PinSage) Fingerprint() string {
 	return option.Fingerprint("pinsage", option.Filled(k))
 }
@@ -130,8 +127,13 @@ func (k PPR) Fingerprint() string {
 	return option.Fingerprint("ppr", option.Filled(k))
 }
 
-func (k PinSage) Bound(s *graph.Schema, batchSize int) Bound { return boundOf(k.rules, s, batchSize) }
-func (k PPR) Bound(s *graph.Schema, batchSize int) Bound     { return boundOf(k.rules, s, batchSize) }
+func (k PinSage) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	return describeOf(k.rules, s, batchSize)
+}
+
+func (k PPR) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	return describeOf(k.rules, s, batchSize)
+}
 
 func (p visitRules) bound(s *graph.Schema, batchSize int) Bound {
 	of := s.Nodes[s.Edges[p.as].Dst].Count

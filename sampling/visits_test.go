@@ -175,7 +175,7 @@ func TestScoresOfOneSeedEndWithTheContext(t *testing.T) {
 	w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1}))(t)
 	defer w.Close()
 	var out graph.Sample
-	b := k.Bound(g.Schema(), 1)
+	b := boundOf(k, g.Schema(), 1)
 	b.Init(&out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	ctx := expect.EndsAfter(context.Background(), 1) // once before the seed

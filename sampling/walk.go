@@ -133,9 +133,6 @@ func (k Node2Vec) rules(s *graph.Schema) (walkRules, error) {
 	return w, w.check(k.PerSeed)
 }
 
-func (k Walk) Validate(s *graph.Schema) error     { _, err := k.rules(s); return err }
-func (k Node2Vec) Validate(s *graph.Schema) error { _, err := k.rules(s); return err }
-
 func (k Walk) Fingerprint() string {
 	return option.Fingerprint("walk", option.Filled(k))
 }
@@ -144,8 +141,13 @@ func (k Node2Vec) Fingerprint() string {
 	return option.Fingerprint("node2vec", option.Filled(k))
 }
 
-func (k Walk) Bound(s *graph.Schema, batchSize int) Bound     { return boundOf(k.rules, s, batchSize) }
-func (k Node2Vec) Bound(s *graph.Schema, batchSize int) Bound { return boundOf(k.rules, s, batchSize) }
+func (k Walk) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	return describeOf(k.rules, s, batchSize)
+}
+
+func (k Node2Vec) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	return describeOf(k.rules, s, batchSize)
+}
 
 func (w walkRules) bound(s *graph.Schema, batchSize int) Bound {
 	rows := sat.Mul(int64(batchSize), int64(w.perSeed))

@@ -23,7 +23,7 @@ func BenchmarkWalk(b *testing.B) {
 func benchmarkSampler(b *testing.B, g *graph.Graph, k Sampler, seeds int, work func(*graph.Sample) int64) {
 	w := expect.Must(k.Open(Env{Graph: g, BatchSize: seeds}))(b)
 	defer w.Close()
-	out, bound := new(graph.Sample), k.Bound(g.Schema(), seeds)
+	out, bound := new(graph.Sample), boundOf(k, g.Schema(), seeds)
 	bound.Init(out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	ids := make([]int64, seeds)

@@ -182,7 +182,7 @@ func randomWalk(r *rand.Rand, s *graph.Schema) Sampler {
 		e := r.IntN(len(s.Edges))
 		k.Metapath = []string{s.Edges[e].String()}
 		for range 6 {
-			if k.Validate(s) == nil {
+			if validate(k, s) == nil {
 				return k
 			}
 			k.Metapath = k.Metapath[:1]
@@ -261,7 +261,7 @@ func openWide(t *testing.T, g *graph.Graph, k Sampler) map[string]Worker {
 func compareWalks(t *testing.T, what string, g *graph.Graph, k Sampler, p walkRules, w Worker, req *Request) {
 	t.Helper()
 	s := g.Schema()
-	b := k.Bound(s, 40)
+	b := boundOf(k, s, 40)
 	got := new(graph.Sample)
 	b.Init(got, s, pinned.Options{})
 	defer got.Close()
@@ -350,7 +350,7 @@ func TestBoundsHaveWhatWalksTake(t *testing.T) {
 		Node2Vec{Length: 200, Edges: true}, PinSage{Neighbors: 3, Walks: 200, Length: 900},
 		Saint{Budget: 50_000}, Saint{Kind: SaintWalks, Budget: 9000, Length: 7}} {
 		w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1}))(t)
-		taken, bound := size(w), k.Bound(g.Schema(), 1).Scratch
+		taken, bound := size(w), boundOf(k, g.Schema(), 1).Scratch
 		expect.That(t, taken != 0 && taken <= bound, "%+v takes %d bytes; the bound has %d of scratch", k, taken, bound)
 		expect.OK(t, w.Close())
 	}

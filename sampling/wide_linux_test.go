@@ -47,7 +47,7 @@ func walksOverWideEdges(t *testing.T, g *graph.Graph) {
 	k := Walk{Length: 3, Edges: true}
 	w := expect.Must(k.Open(Env{Graph: g, BatchSize: 2}))(t)
 	defer w.Close()
-	b, out := k.Bound(g.Schema(), 2), new(graph.Sample)
+	b, out := boundOf(k, g.Schema(), 2), new(graph.Sample)
 	b.Init(out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	req := &Request{Seeds: [][]int64{{1}}, Rand: NewRand(3, 0, 0, 0)}

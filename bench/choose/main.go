@@ -165,12 +165,15 @@ func openSampler(samplers map[string]sampling.Sampler, name string, edgePos bool
 	if !ok {
 		return nil, fmt.Errorf("no sampler %q", name)
 	}
-	b := s.Bound(g.Schema(), batchSize)
-	o := &opened{g: g, layers: b.Layers, asOf: strings.Contains(name, "temporal")}
+	said, err := s.Describe(g.Schema(), batchSize)
+	if err != nil {
+		return nil, err
+	}
+	o := &opened{g: g, layers: said.Bound.Layers, asOf: strings.Contains(name, "temporal")}
 	if o.w, err = s.Open(sampling.Env{Graph: g, BatchSize: batchSize, EdgePos: edgePos}); err != nil {
 		return nil, err
 	}
-	b.Init(&o.out, g.Schema(), pinned.Options{})
+	said.Bound.Init(&o.out, g.Schema(), pinned.Options{})
 	return o, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 // loadFlags say what to load and how; commands that load batches share them.
@@ -23,7 +22,8 @@ func (f *loadFlags) seeds(env *environment, src loader.Source) (loader.SeedSourc
 		seeds, err := given.arrays.seeds(src.Graph().Schema())
 		return loader.GivenSeeds(seeds), err
 	}
-	if _, items := sampling.As[sampling.ItemSampler](f.sampler); items && given.name == "" {
+	said, err := f.sampler.Describe(src.Graph().Schema(), f.loader.BatchSize)
+	if given.name == "" && (said.Items != nil || err != nil) { // which the loader says, too
 		return loader.SeedSource{}, nil
 	}
 	return env.seedSource(given.name, f.chosen.Split, src)

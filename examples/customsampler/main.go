@@ -17,21 +17,22 @@ import (
 // Window is the sampler: K consecutive in-edges a node, for Hops hops.
 type Window struct{ K, Hops int }
 
-func (s Window) Validate(*graph.Schema) error {
+func (s Window) Describe(schema *graph.Schema, batchSize int) (d sampling.Description, err error) {
 	if s.K < 1 || s.Hops < 1 {
-		return fmt.Errorf("%w: window of %d edges, %d hops", sampling.ErrOptions, s.K, s.Hops)
+		return d, fmt.Errorf("%w: window of %d edges, %d hops", sampling.ErrOptions, s.K, s.Hops)
 	}
-	return nil
+	d.Bound = sampling.BoundFanout(schema, batchSize, s.K, s.Hops)
+	return d, nil
 }
 
 func (s Window) Fingerprint() string { return fmt.Sprintf("window k=%d hops=%d", s.K, s.Hops) }
 
-func (s Window) Bound(schema *graph.Schema, batchSize int) sampling.Bound {
-	return sampling.BoundFanout(schema, batchSize, s.K, s.Hops)
-}
-
 func (s Window) Open(env sampling.Env) (sampling.Worker, error) {
-	a, err := sampling.NewAssembler(env, sampling.AllNodes, s.Bound(env.Graph.Schema(), env.BatchSize))
+	d, err := s.Describe(env.Graph.Schema(), env.BatchSize)
+	if err != nil {
+		return nil, err
+	}
+	a, err := sampling.NewAssembler(env, sampling.AllNodes, d.Bound)
 	return worker{a, int64(s.K)}, err
 }
 

@@ -15,27 +15,27 @@ import (
 // bits.
 type First struct{ K int }
 
-// Validate implements sampling.Sampler.
-func (s First) Validate(schema *graph.Schema) error {
+// Describe implements sampling.Sampler.
+func (s First) Describe(schema *graph.Schema, batchSize int) (d sampling.Description, err error) {
 	if s.K < 1 || len(schema.Nodes) != 1 || len(schema.Edges) != 1 || schema.IDType() != unified.Int32 ||
 		schema.PosType() != unified.Int32 {
-		return fmt.Errorf("%w: the first %d edges: K must be 1 or more, and the graph of one node type and one edge "+
-			"type with ids of 32 bits", sampling.ErrOptions, s.K)
+		return d, fmt.Errorf("%w: the first %d edges: K must be 1 or more, and the graph of one node type and one "+
+			"edge type with ids of 32 bits", sampling.ErrOptions, s.K)
 	}
-	return nil
+	d.Bound = sampling.BoundFanout(schema, batchSize, s.K, 1)
+	return d, nil
 }
 
 // Fingerprint implements sampling.Sampler.
 func (s First) Fingerprint() string { return fmt.Sprintf("first k=%d", s.K) }
 
-// Bound implements sampling.Sampler.
-func (s First) Bound(schema *graph.Schema, batchSize int) sampling.Bound {
-	return sampling.BoundFanout(schema, batchSize, s.K, 1)
-}
-
 // Open implements sampling.Sampler.
 func (s First) Open(env sampling.Env) (sampling.Worker, error) {
-	a, err := sampling.NewAssembler(env, sampling.AllNodes, s.Bound(env.Graph.Schema(), env.BatchSize))
+	d, err := s.Describe(env.Graph.Schema(), env.BatchSize)
+	if err != nil {
+		return nil, err
+	}
+	a, err := sampling.NewAssembler(env, sampling.AllNodes, d.Bound)
 	return worker{a, int64(s.K)}, err
 }
 

@@ -48,11 +48,14 @@ func newConverter(ld *loader.Loader, pad Pad) (*converter, error) {
 		}
 	}
 	seeds := fullSeeds(ld)
-	bound := opt.Sampler.Bound(schema, int(seeds))
+	said, err := opt.Sampler.Describe(schema, int(seeds))
+	if err != nil {
+		return nil, err
+	}
+	bound := said.Bound
 	c.spec = Spec{layers: bound.Layers, node: c.names(c.node), edge: c.names(c.edge), seed: c.names(c.seed)}
 	c.nodes, c.edges = make([]int64, bound.Layers+1), make([]int64, bound.Layers)
 	c.size = leastSizes(bound.Layers, seeds)
-	var err error
 	if pad == Maximum {
 		if c.size, err = maximumSizes(bound, seeds, schema.Nodes[0].Count); err != nil {
 			return nil, err

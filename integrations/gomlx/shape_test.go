@@ -187,10 +187,10 @@ func TestMaximumHasOneShape(t *testing.T) {
 // endlessBound says that it may make more than fits.
 type endlessBound struct{ sampling.Neighbor }
 
-func (e endlessBound) Bound(s *graph.Schema, n int) sampling.Bound {
-	b := e.Neighbor.Bound(s, n)
-	b.Blocks, b.Edges = nil, 1<<40
-	return b
+func (e endlessBound) Describe(s *graph.Schema, n int) (sampling.Description, error) {
+	d, err := e.Neighbor.Describe(s, n)
+	d.Bound.Blocks, d.Bound.Edges = nil, 1<<40
+	return d, err
 }
 
 func TestMaximumBeyondWhatFitsIsRefused(t *testing.T) {
@@ -203,10 +203,10 @@ func TestMaximumBeyondWhatFitsIsRefused(t *testing.T) {
 // tooSmallBound makes more than it says.
 type tooSmallBound struct{ sampling.Neighbor }
 
-func (e tooSmallBound) Bound(s *graph.Schema, n int) sampling.Bound {
-	b := e.Neighbor.Bound(s, n)
-	b.Blocks, b.Edges = nil, 1
-	return b
+func (e tooSmallBound) Describe(s *graph.Schema, n int) (sampling.Description, error) {
+	d, err := e.Neighbor.Describe(s, n)
+	d.Bound.Blocks, d.Bound.Edges = nil, 1
+	return d, err
 }
 
 func TestASampleBeyondItsBoundIsAnError(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 const (
@@ -200,8 +199,8 @@ func (p *peer) welcome() error {
 	if r.device != nil {
 		d.UUID, d.MPS = r.device.UUID(), r.device.MPS()
 	}
-	if n, ok := sampling.As[sampling.FrontierSampler](opt.Sampler); ok {
-		d.Frontier = n.Expands().String()
+	if r.frontier != nil {
+		d.Frontier = r.frontier.String()
 	}
 	text, err := json.Marshal(d)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -22,17 +23,18 @@ import (
 // broadcast). Its loop makes runs, one after another; consumers' goroutines change what mu guards and tell it through
 // changed.
 type rank struct {
-	server  *Server
-	number  uint32
-	loader  *loader.Loader
-	arena   *arena
-	device  *device.Device // that batches lie on; nil for none
-	forms   map[way]*form  // read-only
-	form    *form          // of the run under way; set before its workers start
-	down    bool           // batches are made on a device
-	index   unified.DType  // where a consumer asks for none
-	hold    int            // slots that a consumer may hold
-	records []record       // by loader slot
+	server   *Server
+	number   uint32
+	loader   *loader.Loader
+	arena    *arena
+	device   *device.Device     // that batches lie on; nil for none
+	forms    map[way]*form      // read-only
+	form     *form              // of the run under way; set before its workers start
+	down     bool               // batches are made on a device
+	index    unified.DType      // where a consumer asks for none
+	frontier *sampling.Frontier // of the sampler's layers; nil where it has none
+	hold     int                // slots that a consumer may hold
+	records  []record           // by loader slot
 
 	mu       sync.Mutex
 	changed  *sync.Cond // on mu: something below, or the context
@@ -107,6 +109,11 @@ func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options)
 	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
 		return err
 	}
+	of, err := r.loader.Options().Sampler.Describe(src.Graph().Schema(), opt.BatchSize)
+	if err != nil {
+		return err
+	}
+	r.frontier = of.Frontier
 	n := r.loader.Stats().Slots
 	if r.hold = min(s.opt.Hold, n-1); r.hold < s.opt.Hold {
 		s.opt.Logger.Warn("consumers may hold fewer batches, to keep within MaxMemory", "hold", r.hold)

@@ -253,14 +253,11 @@ func (p *placer) held(b []byte) int64 {
 
 // topology places what samplers read.
 func (p *placer) topology() (err error) {
-	of := p.plan.Sampler
-	names := append([]string{"indptr", "indices", "edge types"}, recipe.EdgeColumnsOf(of)...)
+	names := append([]string{"indptr", "indices", "edge types"}, p.plan.EdgesRead...)
 	edges := len(names)
-	if s, ok := sampling.As[sampling.NodeColumnSampler](of); ok {
-		for _, name := range s.NodeColumns() {
-			for _, t := range p.plan.Graph.Schema().Nodes {
-				names = append(names, fmt.Sprintf("column %s of %s", name, t.Name))
-			}
+	for _, name := range p.plan.NodesRead {
+		for _, t := range p.plan.Graph.Schema().Nodes {
+			names = append(names, fmt.Sprintf("column %s of %s", name, t.Name))
 		}
 	}
 	at := make([]device.Address, len(names))

@@ -31,8 +31,10 @@ type bounded struct {
 	bound sampling.Bound
 }
 
-func (b bounded) Bound(*graph.Schema, int) sampling.Bound { return b.bound }
-func (bounded) Fingerprint() string                       { return "bounded" }
+func (bounded) Fingerprint() string { return "bounded" }
+func (b bounded) Describe(*graph.Schema, int) (sampling.Description, error) {
+	return sampling.Description{Bound: b.bound}, nil
+}
 
 // What is prepared has room for the most sources and edges that a block can have, after the sampler's own arrays.
 func TestTheBoundOfWhatIsPrepared(t *testing.T) {
@@ -68,7 +70,8 @@ func TestTheBoundOfWhatIsPrepared(t *testing.T) {
 		c.bound.Arrays = room
 		of := bounded{bound: c.bound}
 		p := preparing{of, c.what}
-		got := p.Bound(s, 5)
+		said := expect.Must(p.Describe(s, 5))(t)
+		got := said.Bound
 		var list []string
 		for _, x := range got.Arrays {
 			list = append(list, fmt.Sprintf("%s %v %d", x.Name, x.DType, x.Rows))
@@ -86,7 +89,8 @@ func TestPreparingWithLittleMemorySaysSo(t *testing.T) {
 	g := circle(t, 600)
 	all := sparse.Transpose | sparse.GCNNorm | sparse.Loops
 	p := preparing{sampling.Neighbor{Fanouts: []int{3, 2}}, all}
-	bound := p.Bound(g.Schema(), 100)
+	of := expect.Must(p.Describe(g.Schema(), 100))(t)
+	bound := of.Bound
 	var want [][]byte
 	refused := 0
 	for limit := int64(0); ; limit += 4096 {
@@ -132,9 +136,9 @@ func TestPreparingWithLittleMemorySaysSo(t *testing.T) {
 func TestPreparedRowsThatFillAPageHaveTheirEnd(t *testing.T) {
 	g := circle(t, 4000)
 	p := preparing{sampling.Neighbor{Fanouts: []int{1}}, sparse.Loops | sparse.Transpose}
-	bound := p.Bound(g.Schema(), 1024)
+	of := expect.Must(p.Describe(g.Schema(), 1024))(t)
 	var out graph.Sample
-	bound.Init(&out, g.Schema(), pinned.Options{})
+	of.Bound.Init(&out, g.Schema(), pinned.Options{})
 	w := expect.Must(p.Open(sampling.Env{Graph: g, BatchSize: 1024}))(t)
 	seeds := make([]int64, 1024)
 	for i := range seeds {

@@ -64,9 +64,15 @@ func (p preparedBlocks) Close() error {
 	return nil
 }
 
-// Bound adds the arrays, of as many rows as a block has sources and edges.
-func (p preparing) Bound(s *graph.Schema, batchSize int) sampling.Bound {
-	b := p.Sampler.Bound(s, batchSize)
+// Describe adds the arrays to the bound.
+func (p preparing) Describe(s *graph.Schema, batchSize int) (sampling.Description, error) {
+	d, err := p.Sampler.Describe(s, batchSize)
+	d.Bound = p.bound(s, d.Bound)
+	return d, err
+}
+
+// bound adds the arrays, of as many rows as a block has sources and edges.
+func (p preparing) bound(s *graph.Schema, b sampling.Bound) sampling.Bound {
 	b.Arrays = slices.Clone(b.Arrays)
 	if p.what&sparse.GCNNorm != 0 {
 		b.Scratch = sat.Add(b.Scratch, sat.Mul(4, b.Nodes))

@@ -38,9 +38,10 @@ type Spec struct {
 	Widen                                 bool     // rows of half precision and scaled ones are delivered as float32
 
 	Negatives sampling.Negatives
-	Exclude   bool    // batches leave out edges because they are seeds
-	Reverses  [][]int // edge types with the reverses of each, where batches leave those out
-	Links     string  // what else decides what is in a batch whose seeds are edges
+	// CanExclude says that the sampler can leave out edges because they are seeds; Exclude that it does.
+	CanExclude, Exclude bool
+	Reverses            [][]int // edge types with the reverses of each, where batches leave those out
+	Links               string  // what else decides what is in a batch whose seeds are edges
 
 	Log      *slog.Logger
 	Progress func(stage string, done, total int64)
@@ -50,6 +51,8 @@ type Spec struct {
 type Recipe struct {
 	Spec
 	Bound       sampling.Bound
+	EdgesRead   []string       // columns of the edges that the sampler reads
+	NodesRead   []string       // and of the nodes
 	Fingerprint string         // of the sampler
 	Arrays      []layout.Array // of every batch
 	arrayAt     map[arrayKey]int
@@ -94,20 +97,27 @@ func (s *Spec) Explain(err error, epoch uint32, batch uint64) error {
 	return fmt.Errorf("epoch %d, batch %d: %w", epoch, batch, s.ExplainDamage(err))
 }
 
+// Describe asks a sampler what it says of itself. Its panic is an error.
+func Describe(of sampling.Sampler, schema *graph.Schema, batchSize int) (d sampling.Description, err error) {
+	defer errs.Recovered(&err)
+	return of.Describe(schema, batchSize)
+}
+
 // askSampler learns what the sampler says of itself.
 func (r *Recipe) askSampler(schema *graph.Schema) (err error) {
 	defer errs.Recovered(&err)
-	if err := r.Sampler.Validate(schema); err != nil {
+	d, err := r.Sampler.Describe(schema, int(r.mostEnds()))
+	if err != nil {
 		return err
 	}
-	if _, err := sampling.EdgeColumns(r.Sampler, r.Graph); err != nil {
+	if _, err := sampling.EdgeColumns(r.Graph, d.EdgeColumns); err != nil {
 		return err
 	}
+	r.Bound, r.EdgesRead, r.NodesRead = d.Bound, d.EdgeColumns, d.NodeColumns
 	r.Fingerprint = r.Sampler.Fingerprint()
 	if r.Seeds.ByEdge != nil { // what else decides what is in a batch
 		r.Fingerprint += fmt.Sprintf(" links %s %s", r.Links, r.Negatives.Fingerprint())
 	}
-	r.Bound = r.Sampler.Bound(schema, int(r.mostEnds()))
 	if r.Bound.Layers < 0 || r.Bound.Layers > 256 {
 		return fmt.Errorf("%w: %d layers", errs.ErrSampler, r.Bound.Layers)
 	}
@@ -118,9 +128,9 @@ func (r *Recipe) askSampler(schema *graph.Schema) (err error) {
 // of the edges and then of the nodes, each of these by node type.
 func (r *Recipe) Topology() []unified.Tensor {
 	g := r.Graph
-	columns, _ := sampling.EdgeColumns(r.Sampler, g) // askSampler saw that they are there
+	columns, _ := sampling.EdgeColumns(g, r.EdgesRead) // askSampler saw that they are there
 	list := append([]unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}, columns...)
-	return slices.Concat(append([][]unified.Tensor{list}, sampling.NodeColumns(r.Sampler, g)...)...)
+	return slices.Concat(append([][]unified.Tensor{list}, sampling.NodeColumns(g, r.NodesRead)...)...)
 }
 
 // Order returns the order of an epoch's items, nil for the order given.
@@ -135,14 +145,6 @@ func (r *Recipe) Order(epoch uint32) *rng.Permutation {
 func (r *Recipe) Env(ledger *pinned.Ledger) sampling.Env {
 	return sampling.Env{Graph: r.Graph, BatchSize: int(r.mostEnds()), EdgePos: r.EdgePos,
 		Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}
-}
-
-// EdgeColumnsOf names the columns of the edges that a sampler reads.
-func EdgeColumnsOf(s sampling.Sampler) []string {
-	if s, ok := sampling.As[sampling.ColumnSampler](s); ok {
-		return s.EdgeColumns()
-	}
-	return nil
 }
 
 // GoThrough calls f for all bytes of some arrays, in order and a part at a time, and tells how far it is.

@@ -21,7 +21,7 @@ type List struct {
 	sets    []seedRun
 	Count   int64
 	ByType  []int64 // items of each node type
-	Numbers bool    // the items are not nodes: sampling.ItemSampler
+	Numbers bool    // the items are not nodes: sampling.Items
 	key     uint64  // type key of the shuffle
 
 	// of seeds that are edges, in place of sets; ByType then counts their ends

@@ -1,7 +1,7 @@
-"""GraphBolt's own tests, run against khop.graphbolt. KHOP_GRAPHBOLT_TESTS names the folder tests of DGL's sources (2.1).
+"""GraphBolt's own tests, run against khop.graphbolt. KHOP_GRAPHBOLT_TESTS names the folder tests of DGL 2.1's sources.
 
-DGL itself must be installed, for its graphs; pandas and SciPy, too. OUT lists the tests that are known not to hold, with
-what they are of (docs/migrating.md, "From GraphBolt").
+DGL itself must be installed, for its graphs; pandas and SciPy, too. OUT lists the tests that are known not to hold,
+with what they are of (docs/migrating.md, "From GraphBolt").
 """
 import os
 import pathlib

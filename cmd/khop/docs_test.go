@@ -3,7 +3,6 @@ package main
 import (
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -44,27 +43,4 @@ func manual(text string) map[string]string {
 		sections[strings.Fields(name)[0]] = s
 	}
 	return sections
-}
-
-// The defaults in the manual's tables of options are those of the tags. (make options writes its table of samplers.)
-func TestTheManualHasTheDefaultsOfTheTags(t *testing.T) {
-	made := listOptions()
-	rows, names := regexp.MustCompile("(?m)^\\| (`--.*?) \\| (.*?) \\|"), regexp.MustCompile("`--([a-z0-9-]+)`")
-	for door, section := range manual(string(expect.Must(os.ReadFile("../../docs/cli.md"))(t))) {
-		section, _, _ = strings.Cut(section, "\n### A configuration")
-		for _, row := range rows.FindAllStringSubmatch(section, -1) {
-			var defaults []string
-			for _, name := range names.FindAllStringSubmatch(row[1], -1) {
-				for _, o := range made.Options {
-					if o.Name == name[1] && slices.Contains(o.Doors, door) && o.Default != "" {
-						defaults = append(defaults, o.Default)
-					}
-				}
-			}
-			want := strings.Join(defaults, ", ")
-			if want != "" && strings.Trim(want, "0, ") != "" && strings.Trim(row[2], "`") != want {
-				t.Errorf("docs/cli.md, khop %s: the default of %s is %s, not %s", door, row[1], want, row[2])
-			}
-		}
-	}
 }

@@ -156,8 +156,29 @@ def put(path, text, name, made):
     return "".join([parts[0], parts[1], made + "\n", parts[3], parts[4]])
 
 
+ROW = re.compile(r"^\| (`--[^|]*) \| ([^|]*?) ?\|", re.M)
+
+
+def of_flags(text, khop):
+    """The manual, whose tables of options have the defaults in their second column: words where there is none, or where
+    a 0 stands for something."""
+    parts = re.split("^(?=## )", text, flags=re.M)
+    for i, part in enumerate(parts):
+        door = re.match(r"## khop (\w+)", part)
+        defaults = {o["name"]: o["default"] for o in khop["options"] if door and door[1] in o["doors"]}
+
+        def row(cells, defaults=defaults):
+            made = ", ".join(filter(None, map(defaults.get, re.findall(r"`--([\w-]+)", cells[1]))))
+            return f"| {cells[1]} | {made} |" if made.strip("0, ") else cells[0]
+
+        table, configuration, rest = part.partition("\n### A configuration\n")
+        parts[i] = ROW.sub(row, table) + configuration + rest
+    return "".join(parts)
+
+
 def of_command(path, text, khop):
     """The manual, whose table of samplers has the options of each in its last column."""
+    text = of_flags(text, khop)
     for s in khop["samplers"]:
         cells = [", ".join(code("--" + name) for name in s["options"])] if s["options"] else []
         text, n = re.subn(rf"^(\| `{s['name']}` \|[^|]*\|).*$", " ".join(["\\1", *cells, "|"]), text, flags=re.M)

@@ -16,21 +16,24 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// spanish is a source in an encoding: an edge list, or tables by a mapping, whose names and strings are not ASCII.
-func spanish(t *testing.T, table bool, encode func(string) (string, error)) string {
+// spanish is a source in an encoding, whose names and strings are not ASCII: an edge list, a collection of MUSAE, or
+// tables by a mapping.
+func spanish(t *testing.T, kind string, encode func(string) (string, error)) string {
 	t.Helper()
 	file := func(text string) []byte { return []byte(expect.Must(encode(text))(t)) }
 	dir := t.TempDir()
-	if !table {
-		path := filepath.Join(dir, "a.txt")
-		expect.OK(t, os.WriteFile(path, file("src dst año\nJosé Begoña 5\nBegoña Iñaki 6\n"), 0o600))
-		return path
-	}
-	for name, data := range map[string][]byte{"n.csv": file("id,año,nombre\n0,5,José\n1,6,Iñaki\n"),
-		"e.csv": file("s,d\n0,1\n"),
-		"graph.yaml": []byte("nodes: {persona: {file: n.csv, id: id, columns: [año, nombre]}}\n" +
-			"edges: {conoció: {file: e.csv, src: s, dst: d}}\n")} {
+	for name, data := range map[string]map[string][]byte{
+		"edges": {"a.txt": file("src dst año\nJosé Begoña 5\nBegoña Iñaki 6\n")},
+		"tables": {"n.csv": file("id,año,nombre\n0,5,José\n1,6,Iñaki\n"), "e.csv": file("s,d\n0,1\n"),
+			"graph.yaml": []byte("nodes: {persona: {file: n.csv, id: id, columns: [año, nombre]}}\n" +
+				"edges: {conoció: {file: e.csv, src: s, dst: d}}\n")},
+		"pages": {"x_edges.csv": file("id_1,id_2\n0,1\n"), "x_features.json": file(`{"0": [0], "1": [1]}`),
+			"x_target.csv": file("id,page_name,page_type\n0,José,compañía\n1,Iñaki,tvshow\n")},
+	}[kind] {
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	if kind == "edges" {
+		return filepath.Join(dir, "a.txt")
 	}
 	return dir
 }
@@ -49,10 +52,10 @@ func TestSourcesAreReadInTheirEncoding(t *testing.T) {
 			unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM).NewEncoder().String},
 		{"utf-8 with a mark", "latin-1", "", func(s string) (string, error) { return "\ufeff" + s, nil }},
 	} {
-		for _, table := range []bool{false, true} {
+		for _, kind := range []string{"edges", "tables", "pages"} {
 			dst := filepath.Join(t.TempDir(), "data")
-			expect.Must(Run(context.Background(), spanish(t, table, plain), dst+".plain", Options{}))(t)
-			src := spanish(t, table, c.encode)
+			expect.Must(Run(context.Background(), spanish(t, kind, plain), dst+".plain", Options{}))(t)
+			src := spanish(t, kind, c.encode)
 			if c.looks != "" {
 				_, err := Run(context.Background(), src, dst, Options{})
 				text := ""
@@ -61,14 +64,14 @@ func TestSourcesAreReadInTheirEncoding(t *testing.T) {
 				}
 				expect.That(t, errors.Is(err, graph.ErrText) && strings.Contains(text, "; byte ") &&
 					strings.Contains(text, "read it by --encoding "+c.looks) &&
-					(strings.HasPrefix(text, src+":") || strings.HasPrefix(text, filepath.Join(src, "n.csv"))),
-					"%s, tables %t: %v", c.name, table, err)
+					(strings.HasPrefix(text, src+":") || strings.HasPrefix(text, filepath.Join(src, "n.csv")) ||
+						strings.HasPrefix(text, filepath.Join(src, "x_target.csv"))), "%s, %s: %v", c.name, kind, err)
 				_, err = os.Stat(dst)
 				expect.That(t, errors.Is(err, os.ErrNotExist), "a dataset of what was refused: %v", err)
 			}
 			expect.Must(Run(context.Background(), src, dst, Options{Encoding: c.option}))(t)
 			want, got := expect.Must(formats.Open(dst+".plain"))(t), expect.Must(formats.Open(dst))(t)
-			expect.That(t, want.ID() == got.ID(), "%s, tables %t: another graph", c.name, table)
+			expect.That(t, want.ID() == got.ID(), "%s, %s: another graph", c.name, kind)
 			expect.OK(t, want.Close(), got.Close())
 		}
 	}

@@ -163,7 +163,12 @@ func (r *reader) nameFields(lay *layout, p *piece, lines *[]sampled) error {
 			"the header names %d fields: at most %d can be stored", lay.fields, maxColumns))
 	case isHeader:
 		for i, f := range first.fields {
-			if name := columnName(string(f)); i != lay.src && i != lay.dst && name != "" {
+			switch name := columnName(string(f)); {
+			case i == lay.src || i == lay.dst:
+			case name == "":
+				lay.notes = append(lay.notes, fmt.Sprintf("field %d has no name in the header and is not stored; name "+
+					"it by --columns src,dst,weight,..", i+1))
+			default:
 				lay.columns = append(lay.columns, columnSpec{name: uniqueName(lay.columns, name), field: i})
 			}
 		}

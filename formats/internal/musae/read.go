@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/formats/internal/edgelist"
@@ -142,9 +143,14 @@ func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target
 			return nil, source.Error(path, "", -1, "", err)
 		}
 		line, _ := r.FieldPos(0)
-		x := row{line: int64(line), class: strings.ToValidUTF8(rec[class], "\uFFFD")}
+		x := row{line: int64(line), class: rec[class]}
 		if name >= 0 {
-			x.name = strings.ToValidUTF8(rec[name], "\uFFFD")
+			x.name = rec[name]
+		}
+		for _, s := range []string{x.class, x.name} {
+			if !utf8.ValidString(s) {
+				return nil, source.Error(path, "", x.line, "", fmt.Errorf("%.40q is %w", s, graph.ErrText))
+			}
 		}
 		if x.id, err = strconv.ParseInt(rec[id], 10, 64); err != nil || x.id < 0 {
 			return nil, source.Error(path, "id", x.line, "node numbers count from 0",

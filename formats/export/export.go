@@ -86,7 +86,7 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	if err := pinned.Guard(func() error { return write(j) }); err != nil {
 		return nil, err
 	}
-	return j.res, transaction.Put(j.root, target)
+	return j.res, transaction.Put(j.root, target, madeBy)
 }
 
 // madeBy is a file that says that a folder was exported.
@@ -113,8 +113,10 @@ func place(target string, opt Options) (path string, stream bool, err error) {
 	case archive && !st.IsDir():
 		return path, false, nil
 	}
-	if _, err := os.Stat(filepath.Join(path, madeBy)); err == nil && !archive {
-		return path, false, nil
+	for _, there := range []string{path, transaction.Before(path)} {
+		if _, err := os.Stat(filepath.Join(there, madeBy)); err == nil && !archive {
+			return path, false, nil
+		}
 	}
 	return "", false, exists("choose another target, or remove it yourself",
 		fmt.Errorf("%w, and was not written by khop export", formats.ErrExist))

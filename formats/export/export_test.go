@@ -20,15 +20,19 @@ func TestReplacingAnExportNeverLosesIt(t *testing.T) {
 		{"two of them", "root:new target:old target.khop-before:older", "target:new"},
 		{"nothing to move", "target:old", "target:old"},
 		{"nothing to move after a kill", "target.khop-before:old", "target:old"},
+		{"nothing to move after a kill amid moving", "target: target.khop-before:old", "target:old"},
+		{"killed amid moving", "root:new target: target.khop-before:old", "target:new"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for _, f := range strings.Fields(c.there) {
 				name, text, _ := strings.Cut(f, ":")
 				expect.OK(t, os.Mkdir(filepath.Join(dir, name), 0o700))
-				expect.OK(t, os.WriteFile(filepath.Join(dir, name, "a"), []byte(text), 0o600))
+				if text != "" {
+					expect.OK(t, os.WriteFile(filepath.Join(dir, name, "a"), []byte(text), 0o600))
+				}
 			}
-			err := transaction.Put(filepath.Join(dir, "root"), filepath.Join(dir, "target"))
+			err := transaction.Put(filepath.Join(dir, "root"), filepath.Join(dir, "target"), "a")
 			expect.That(t, (err == nil) == strings.Contains(c.there, "root"), "%v", err)
 			var got []string
 			entries, _ := os.ReadDir(dir)
@@ -69,7 +73,7 @@ func TestAnExportIsThereAtAnyMoment(t *testing.T) {
 		}
 	}()
 	for range 1000 {
-		expect.OK(t, transaction.Put(folder("root"), target))
+		expect.OK(t, transaction.Put(folder("root"), target, ""))
 	}
 	close(stop)
 	n := <-missing

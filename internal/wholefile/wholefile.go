@@ -57,11 +57,11 @@ func regular(name string, st fs.FileInfo) error {
 	if st.Mode().IsRegular() {
 		return nil
 	}
-	return &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("%w: it is %s", ErrKind, kindOf(st.Mode()))}
+	return &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("%w: it is %s", ErrKind, KindOf(st.Mode()))}
 }
 
-// kindOf names what is no regular file.
-func kindOf(m fs.FileMode) string {
+// KindOf names what is no regular file.
+func KindOf(m fs.FileMode) string {
 	switch {
 	case m.IsDir():
 		return "a folder"

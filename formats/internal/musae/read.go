@@ -76,6 +76,11 @@ type rows struct {
 
 // add adds a row, of which it copies the strings.
 func (r *rows) add(x row) (err error) {
+	for _, s := range []string{x.class, x.name} {
+		if !utf8.ValidString(s) {
+			return fmt.Errorf("%.40q is %w", s, graph.ErrText)
+		}
+	}
 	class, known := r.classes[x.class]
 	bytes := int64(len(x.name)) + textBytes
 	if !known {
@@ -146,11 +151,6 @@ func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target
 		x := row{line: int64(line), class: rec[class]}
 		if name >= 0 {
 			x.name = rec[name]
-		}
-		for _, s := range []string{x.class, x.name} {
-			if !utf8.ValidString(s) {
-				return nil, source.Error(path, "", x.line, "", fmt.Errorf("%.40q is %w", s, graph.ErrText))
-			}
 		}
 		if x.id, err = strconv.ParseInt(rec[id], 10, 64); err != nil || x.id < 0 {
 			return nil, source.Error(path, "id", x.line, "node numbers count from 0",

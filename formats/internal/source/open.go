@@ -72,11 +72,8 @@ func Stat(path string) (fs.FileInfo, error) {
 	if st.IsDir() || st.Mode().IsRegular() {
 		return st, nil
 	}
-	what := "a device or socket"
-	if st.Mode()&fs.ModeNamedPipe != 0 {
-		what = "a pipe"
-	}
-	return st, Error(path, "", -1, "copy it to a file first: a file is read more than once", fmt.Errorf("is %s", what))
+	return st, Error(path, "", -1, "copy it to a file first: a file is read more than once",
+		fmt.Errorf("is %s", wholefile.KindOf(st.Mode())))
 }
 
 // OpenFile opens a regular file, as it lies on the disk. It never waits.

@@ -273,15 +273,20 @@ func copyDirectory(from, to, last string) error {
 }
 
 // Put gives a file or directory that is whole the name target. What is there exchanges names with it, and is then
-// removed. Where the system cannot do that in one step it stays beside it until then, so that it is never lost.
-func Put(fresh, target string) error {
-	before := target + ".khop-before"
-	if exists(target) { // else what a run has left that was killed in between is all there is
-		if err := os.RemoveAll(before); err != nil {
-			return err
-		}
+// removed. Where the system cannot do that in one step it stays beside it until then, so that it is never lost: what a
+// run has left there that was killed in between is all there is, unless target is a file, or a directory with the file
+// last.
+func Put(fresh, target, last string) error {
+	before := Before(target)
+	stale := before
+	st, err := os.Lstat(target)
+	if exists(before) && (err != nil || st.IsDir() && !exists(filepath.Join(target, last))) {
+		stale = target
 	}
-	err := trade(Exchange, target, fresh, before, "")
+	if err = os.RemoveAll(stale); err != nil {
+		return err
+	}
+	err = trade(Exchange, target, fresh, before, last)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.Rename(fresh, target); err != nil {
 			if e := os.Rename(before, target); !errors.Is(e, fs.ErrNotExist) {
@@ -294,3 +299,6 @@ func Put(fresh, target string) error {
 	}
 	return errors.Join(os.RemoveAll(fresh), os.RemoveAll(before))
 }
+
+// Before is where Put may leave what it replaces, if it is killed.
+func Before(target string) string { return target + ".khop-before" }

@@ -188,6 +188,47 @@ def test_a_structure_is_made_once(monkeypatch):
         assert kept() is None, "what was cleared is still held"
 
 
+@pytest.mark.parametrize("process", ["inside", "server"])
+def test_products_of_batches_keep_no_slot(process, dataset):
+    """Matrices over a block's arrays, as DGL's blocks are: each is another, though the next one often lies where the
+    last one was."""
+    with khop.Loader(dataset("sbm"), [5, 3], batch_size=64, process=process, framework="torch", hold=2) as loader:
+        with khop.sparse.patched():
+            for batch in loader:
+                first = khop.sparse.operations()
+                for layer, block in enumerate(batch.blocks):
+                    indptr, indices = block.indptr, block.indices
+                    x = drawn(1, int(indices.max()) + 1, 4).requires_grad_()
+                    a = products.in_rows(len(indptr) - 1, len(x), indptr, indices)
+                    y = products.multiply(a, False, products.SUM, None, x)
+                    y.sum().backward()
+                    to = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
+                    close(y.detach(), torch.zeros_like(y).index_add(0, to, x.detach()[indices]), (batch.number, layer))
+                    close(x.grad, torch.zeros_like(x).index_add(0, indices, torch.ones(len(indices), 4)), layer)
+                assert khop.sparse.operations() - first == 4
+                del batch, block, indptr, indices, a, to, y  # but not the cache
+
+
+def test_checkpoints_that_compute_anew():
+    """Without reentrance what is saved may be unpacked once: that computes it."""
+    from torch.utils.checkpoint import checkpoint
+
+    def run():
+        a, x = matrix("csr").requires_grad_(), drawn(4, 20, 8).requires_grad_()
+        y = checkpoint(lambda x: torch.sparse.mm(a, x * 2), x, use_reentrant=False)
+        y.sum().backward()
+        return y.detach(), x.grad, a.grad
+    compared(run, "checkpoint", 4)
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="this torch compiles nothing")
+def test_what_is_compiled_is_what_was_there():
+    def run():
+        a, x = matrix("csr"), drawn(4, 20, 8)
+        return torch.compile(lambda x: torch.sparse.mm(a, x) + 1, backend="eager")(x),
+    compared(run, "compiled", 0)
+
+
 def test_what_khop_has_not_goes_where_it_went():
     a, x = matrix("csr"), drawn(4, 20, 8)
     before = torch.sparse.mm

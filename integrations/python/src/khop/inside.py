@@ -178,6 +178,7 @@ class InsideMemory(Memory):
         self.map.owner = owner  # arrays keep the map
         self.address, self.bytes, self.read_only = address.value, size.value, False
         self._unpin = None
+        self._lend()
 
 
 class Owner:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from . import products
+from .ring import lent
 
 _torch: Any = torch  # what its types do not tell
 _WITHOUT_ROWS = {
@@ -193,8 +194,8 @@ class Memory:
 
 
 def _lasting(t: Any) -> bool:
-    """Whether a tensor is the same as long as torch has counted no change."""
-    return products.fits(t, _ANY) and not t.requires_grad and not t.is_inference()
+    """Whether a tensor may be kept, and is the same as long as torch has counted no change."""
+    return products.fits(t, _ANY) and not t.requires_grad and not t.is_inference() and not lent(t.data_ptr())
 
 
 _ANY = {*products.INTEGERS, *products.FLOATS, torch.float64}

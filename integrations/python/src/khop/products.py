@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 
 from . import _library
 from .errors import KhopError
+from .ring import lent
 
 _torch: Any = torch  # what its types do not tell
 SUM, MEAN, SPREAD = 0, 1, 2
@@ -80,7 +81,9 @@ def usable() -> bool:
     )
 
 
-_is_compiling: Callable[[], bool] = getattr(getattr(_torch, "compiler", None), "is_compiling", lambda: False)
+_is_compiling: Callable[[], bool] = getattr(
+    getattr(_torch, "compiler", None), "is_compiling", getattr(_torch._utils, "is_compiling", lambda: False))
+"""torch before 2.3 has it elsewhere."""
 _transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 
 
@@ -115,7 +118,7 @@ class Structure:
     def stamp(self, values: Tensor) -> int:
         """A number that stands for these values, for as long as they are the last ones and do not change."""
         now = version(values)
-        if now is None or values.requires_grad:
+        if now is None or values.requires_grad or lent(values.data_ptr()):
             return 0
         if self._values is not None:
             last, then = self._values
@@ -173,8 +176,9 @@ class _Multiply(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: Any) -> Any:
         s, transposed, reduce, stamp = ctx.what
-        x = ctx.saved_tensors[int(ctx.has_values)]
-        values = ctx.saved_tensors[0] if ctx.has_values else None
+        saved = ctx.saved_tensors  # once: what unpacks them by computing anew, such as checkpoints, does so once
+        x = saved[int(ctx.has_values)]
+        values = saved[0] if ctx.has_values else None
         dvalues = dx = None
         if dy is not None and ctx.needs_input_grad[5]:
             dx = _Multiply.apply(s, not transposed, _TRANSPOSED[reduce], stamp, values, dy, *s.under).to(x.dtype)
@@ -237,21 +241,25 @@ class Recent(OrderedDict[Any, _V]):
 
 
 class Structures:
-    """Those of the tensors that were used last, for as long as the tensors do not change."""
+    """Those of the tensors that were used last, for as long as the tensors do not change. One of arrays in a slot is
+    found as long as somebody else keeps it, such as the graph of a gradient: the slot is not to wait for this cache."""
 
     def __init__(self, keep: int) -> None:
         self._lock = threading.Lock()
         self._all: Recent[Structure] = Recent(keep)
+        self._lent: weakref.WeakValueDictionary[Any, Structure] = weakref.WeakValueDictionary()
 
     def find(
         self, kind: Any, under: Sequence[Tensor], make: Callable[[], Structure], search: bool = False,
     ) -> Structure:
         """The structure of tensors of a kind, made where there is none. With search, equal tensors serve too."""
         key = (kind, *((t.data_ptr(), version(t), t.shape, t.stride(), t.dtype) for t in under))
+        in_slots = any(lent(t.data_ptr()) for t in under)
         with self._lock:
-            s = self._all.get(key)
+            s = self._lent.get(key) if in_slots else self._all.get(key)
             if s is not None:
-                self._all.move_to_end(key)
+                if not in_slots:
+                    self._all.move_to_end(key)
                 return s
             if search:
                 for other, s in self._all.items():
@@ -266,7 +274,10 @@ class Structures:
             raise Refused from None
         if None not in s.versions:
             with self._lock:
-                self._all.put(key, s)
+                if in_slots:
+                    self._lent[key] = s
+                else:
+                    self._all.put(key, s)
         return s
 
     def clear(self) -> None:

@@ -12,7 +12,7 @@ from importlib import import_module
 from itertools import islice
 from math import prod
 from typing import Any, Callable, Optional, Sequence, Tuple
-from weakref import ref
+from weakref import WeakSet, ref
 
 import numpy as np
 
@@ -32,7 +32,7 @@ _SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
 class Memory:
     """One mapped segment. Unmapped when the last array over it is gone."""
 
-    __slots__ = ("map", "address", "bytes", "read_only", "_unpin")
+    __slots__ = ("map", "address", "bytes", "read_only", "_unpin", "__weakref__")
 
     map: Any
     """The bytes, as a buffer that keeps them."""
@@ -61,6 +61,10 @@ class Memory:
         self.bytes, self.read_only = size, about.read_only
         self.address = int(np.frombuffer(self.map, np.uint8).ctypes.data)
         self._unpin: Optional[Callable[[], object]] = None
+        self._lend()
+
+    def _lend(self) -> None:
+        _mapped.add(self)
 
     def pin(self) -> None:
         """Page-locks the segment for CUDA, once, so that copies to a device are asynchronous. Where CUDA refuses it
@@ -94,6 +98,15 @@ class Memory:
             copy = libc.mremap(copy, size, size, _MOVE_TO, at)
         if copy == failed:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+_mapped: WeakSet[Memory] = WeakSet()
+
+
+def lent(address: int) -> bool:
+    """Whether an array lies in a slot, which takes another batch when nothing is left of its arrays: who keeps one
+    keeps the slot, and who does not keeps an address that soon stands for others."""
+    return any(m.address <= address < m.address + m.bytes for m in list(_mapped))
 
 
 class Ring:

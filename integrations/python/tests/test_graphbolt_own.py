@@ -14,8 +14,32 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("dgl", reason="DGL is not installed")
 
-LEAST = 880  # tests that pass, of those of 2.1
-OUT: dict[str, tuple[str, ...]] = {}
+LEAST = 920  # tests that pass, of those of 2.1
+OUT = {
+    "preprocess_ondisk_dataset, and what preprocessed/ holds and prints": (
+        "test_OnDiskDataset_preprocess_homogeneous", "test_OnDiskDataset_preprocess_homogeneous_hardcode",
+        "test_OnDiskDataset_preprocess_heterogeneous_hardcode", "test_OnDiskDataset_preprocess_yaml_content",
+        "test_OnDiskDataset_preprocess_not_include_eids", "test_OnDiskDataset_preprocess_force_preprocess",
+        "test_OnDiskDataset_preprocess_auto_force_preprocess", "test_OnDiskDataset_not_include_eids",
+        "test_OnDiskDataset_force_preprocess", "test_OnDiskDataset_auto_force_preprocess",
+        "test_OnDiskDataset_load_graph"),
+    "tools of preprocessing in internal": (
+        "test_save_data", "test_copy_or_convert_data", "test_read_numpy_data", "test_read_torch_data", "test_read_data",
+        "test_read_edges", "test_read_edges_error", "test_get_npy_dim", "test_check_dataset_change",
+        "test_calculate_file_hash", "test_calculate_dir_hash"),
+    "errors of pydantic, warnings of DGL's class, names of enumerations": (
+        "test_OnDiskDataset_TVTSet_exceptions", "test_OnDiskDataset_Graph_Exceptions",
+        "test_OnDiskDataset_load_tasks_selectively", "test_torch_based_feature_store",
+        "test_torch_based_feature_store_repr"),
+    "downloads": ("test_BuiltinDataset", "test_LegacyDataset_homo_node_pred"),
+    "original_edge_ids, which are there without original numbers, as in 2.2": (
+        "test_in_subgraph_hetero", "test_sample_neighbors_homo", "test_sample_neighbors_hetero"),
+    "what GraphBolt's own random numbers draw": (
+        "test_integration_link_prediction", "test_integration_node_classification"),
+    "item sets whose tensors are of several lengths": (
+        "test_SubgraphSampler_without_dedpulication_Homo_Link",
+        "test_SubgraphSampler_without_dedpulication_Hetero_Link"),
+}
 
 
 def test_graphbolts_own_tests_hold(program, tmp_path):

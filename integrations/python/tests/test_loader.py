@@ -432,9 +432,12 @@ def test_a_closed_loader_says_so_and_not_that_it_is_busy(load):
             use()
 
 
-def test_fanouts_have_one_name_at_a_time(dataset):
-    with pytest.raises(TypeError, match="the same"):
-        khop.Loader(dataset("sbm"), fanouts=[3], num_neighbors=[3])
+def test_options_with_two_names_have_one_at_a_time(dataset, load):
+    for both in (dict(fanouts=[3], num_neighbors=[3]), dict(fanouts=[3], seeds="train", input_nodes="train")):
+        with pytest.raises(TypeError, match="the same"):
+            khop.Loader(dataset("sbm"), **both)
+    one, other = (load("sbm", fanouts=[3], batch_size=64, **{name: "train"}) for name in ("seeds", "input_nodes"))
+    assert [b.digest() for b in one] == [b.digest() for b in other]
 
 
 # --- servers that run already ---

@@ -58,7 +58,7 @@ def test_torch_decides_where_no_seed_is_given(data):
 
 
 def test_leaving_and_beginning_again(data):
-    loader = NeighborLoader(data, [4], input_nodes=torch.arange(100) < 50, batch_size=10)
+    loader = NeighborLoader(data, [4], input_nodes=torch.arange(120) < 50, batch_size=10)
     for _ in loader:
         break
     assert [b.batch_size for b in loader] == [10] * 5
@@ -132,7 +132,7 @@ def test_the_ends_of_links_have_trees_of_their_own(data, options, ends_of):
     servers = set()
     for _ in range(2):
         epochs.append([(b.input_id.tolist(), b.n_id.tolist()) for b in loader])
-        servers.add(loader._ends._listed._loader.server_pid)
+        servers.add(loader._free["ends"][0]._listed._loader.server_pid)
     assert len(servers) == 1
     assert sorted(sum((i for i, _ in epochs[0]), [])) == list(range(100)) or options == dict(drop_last=True) and len(
         epochs[0]) == 2

@@ -365,6 +365,7 @@ class Loader(Connection):
         *,
         num_neighbors: Optional[Fanouts] = None,
         seeds: Optional[Seeds] = None,
+        input_nodes: Optional[Seeds] = None,
         input_time: Any = None,
         edge_label_index: Optional[EdgeSeeds] = None,
         edge_label: Any = None,
@@ -399,9 +400,11 @@ class Loader(Connection):
                 "this machine share one: give each a server of its own with rank= and world_size=, and its own device")
         self.process, self.process_reason = choose(
             process, here.local_world_size, on is not None, socket is not None, binary is not None, serve_options)
+        fanouts = _one_of(fanouts=fanouts, num_neighbors=num_neighbors)
+        seeds = _one_of(seeds=seeds, input_nodes=input_nodes)
         config = Configuration({
-            **options, "fanouts": _one_of(fanouts, num_neighbors), "seed": value_of("seed", options) % (1 << 64),
-            "index_dtype": index_dtype, "device": "cpu" if why else device, "world_size": here.world_size})
+            **options, "fanouts": None if fanouts is None else fanouts_of(fanouts),
+            "seed": value_of("seed", options) % (1 << 64), "index_dtype": index_dtype, "device": "cpu" if why else device, "world_size": here.world_size})
         opened = Opening(here, dict(
             rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on,
             or_host=auto,
@@ -501,12 +504,12 @@ def connect(
         raise
 
 
-def _one_of(fanouts: Optional[Fanouts], num_neighbors: Optional[Fanouts]) -> Any:
-    """The fan-outs, which have two names."""
-    if fanouts is not None and num_neighbors is not None:
-        raise TypeError("fanouts and num_neighbors are the same: give one")
-    fanouts = num_neighbors if fanouts is None else fanouts
-    return None if fanouts is None else fanouts_of(fanouts)
+def _one_of(**names: Any) -> Any:
+    """The value of an option that has two names."""
+    given = {name: value for name, value in names.items() if value is not None}
+    if len(given) > 1:
+        raise TypeError(f"{' and '.join(names)} are the same: give one")
+    return next(iter(given.values()), None)
 
 
 def _number(state: Mapping[str, Any], key: str) -> int:

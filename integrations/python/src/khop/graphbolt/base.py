@@ -44,7 +44,8 @@ def generator(device: Any = "cpu") -> Optional[torch.Generator]:
 def etype_str_to_tuple(c_etype: Any) -> tuple[str, str, str]:
     """("user", "likes", "item") of "user:likes:item"."""
     parts = c_etype if isinstance(c_etype, tuple) else tuple(c_etype.split(CANONICAL_ETYPE_DELIMITER))
-    require(len(parts) == 3, f"the edge type {c_etype!r} must be source:relation:target")
+    require(len(parts) == 3, "Passed-in canonical etype should be in format of 'str:str:str'. "
+            f"But got {c_etype}.")
     return parts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import textwrap
 from typing import Any, Mapping, Optional, Sequence
 
@@ -196,9 +197,12 @@ class TorchBasedFeatureStore(BasicFeatureStore):
 
 def read_file(spec: Any, rows: bool = True) -> Any:
     """The tensor of a file that a metadata.yaml names. rows: one dimension becomes a column."""
-    if spec.format == "torch":
-        require(spec.in_memory, f"Pytorch tensor can only be loaded in memory, but in_memory is false for {spec.path}")
-        tensor = torch.load(spec.path, map_location="cpu", **_SAFE)
+    if spec.format == "torch":  # which is read whole, also where in_memory is false
+        try:
+            tensor = torch.load(spec.path, map_location="cpu", **_SAFE)
+        except pickle.UnpicklingError:
+            require(spec.in_memory or not rows, f"Pytorch tensor can only be loaded in memory, and {spec.path} is none")
+            raise
         require(isinstance(tensor, torch.Tensor), f"{spec.path}: must be a tensor")
     elif spec.format == "numpy":
         array = np.load(spec.path, mmap_mode=None if spec.in_memory else "r+", allow_pickle=False)

@@ -23,6 +23,31 @@ from .preprocessed import read_graph
 class Dataset:
     """dgl.graphbolt.Dataset: what a class of yours has to have."""
 
+    @property
+    def tasks(self) -> Any:
+        """The tasks."""
+        raise NotImplementedError
+
+    @property
+    def graph(self) -> Any:
+        """The graph."""
+        raise NotImplementedError
+
+    @property
+    def feature(self) -> Any:
+        """The features."""
+        raise NotImplementedError
+
+    @property
+    def dataset_name(self) -> Any:
+        """The dataset's name."""
+        raise NotImplementedError
+
+    @property
+    def all_nodes_set(self) -> Any:
+        """All nodes."""
+        raise NotImplementedError
+
 
 class OnDiskTask:
     """dgl.graphbolt.OnDiskTask: what is said of a task, and its item sets."""

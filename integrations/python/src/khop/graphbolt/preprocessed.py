@@ -26,6 +26,8 @@ def read_graph(path: str) -> FusedCSCSamplingGraph:
         with archive.open(name) as file:
             value = _Reader(file, archive, name[:-len("data.pkl")]).load()
     state = value.state if isinstance(value, _Object) else None
+    if isinstance(state, dict) and "csc_indptr" in state:  # a graph of khop.graphbolt that torch.save has written
+        return _checked(path, state)
     inner: Any = state.get("_c_csc_graph") if isinstance(state, dict) else None
     while isinstance(inner, _Object):
         inner = inner.state
@@ -41,6 +43,11 @@ def read_graph(path: str) -> FusedCSCSamplingGraph:
     for attributes in ("node_attributes", "edge_attributes"):
         if parts.get(attributes):
             fields[attributes] = {str(n): v for n, v in parts[attributes].items()}
+    return _checked(path, fields)
+
+
+def _checked(path: str, fields: dict[str, Any]) -> FusedCSCSamplingGraph:
+    """A graph whose edges lie within it."""
     for field in ("csc_indptr", "indices"):
         require(isinstance(fields[field], torch.Tensor) and fields[field].dim() == 1, f"{path}: has no {field}")
     indptr, count = fields["csc_indptr"].long(), len(fields["csc_indptr"]) - 1

@@ -98,7 +98,7 @@ class ClusterLoader(Served, pyg.ClusterLoader):  # type: ignore[misc]
             yield from super().__iter__()
             return
         structure = self._structure
-        for batch in self._batches(structure.open):
+        for batch in self._batches():
             index, e_id = structure.edges(batch, None)
             out = Data(edge_index=index, e_id=e_id, n_id=batch[structure.node_type(None)].n_id)
             out.num_nodes = len(out.n_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Callable, Iterator, Mapping, Optional
 
 import torch
@@ -20,7 +20,7 @@ from ..loader import Loader
 from ..torch import random_seed
 from .repeats import Repeats
 from .rows import Rows, wide, without
-from .served import Listed, Served, without_workers
+from .served import Listed, Served, check_batches, check_ids, check_options, without_workers
 from .structure import Structure
 
 
@@ -32,6 +32,10 @@ class _Filtered(Served):
     transform_sampler_output: Optional[Callable[..., Any]]
     filter_fn: Callable[..., Any]
     _order: Any = None  # a sampler of torch that draws the seeds of each epoch
+
+    def _check_state(self) -> None:
+        if self._order is not None:
+            raise TypeError("state_dict: the seeds are drawn by a sampler of torch's, whose place khop does not know")
 
     @cached_property
     def _rows(self) -> Rows:
@@ -96,7 +100,8 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
     seeds of each epoch before it begins. options are further ones of khop.Loader, such as max_memory.
     TypeError or ValueError for what khop does not have.
 
-    One iteration runs at a time: beginning another ends it. close() ends the server, and so does the loader's end.
+    Iterations that run at a time have a server each. state_dict, load_state_dict and set_epoch are as torchdata's.
+    close() ends the servers, and so does the loader's end.
     """
 
     def __init__(
@@ -106,8 +111,11 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         transform: Optional[Callable[..., Any]] = None, transform_sampler_output: Optional[Callable[..., Any]] = None,
         is_sorted: bool = False, filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None,
         directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
-        num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+        num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None,
+        temporal_comparison: Optional[str] = None, **kwargs: Any,
     ) -> None:
+        check_batches(shuffle, batch_size, drop_last)
+        check_options(options)
         if input_time is not None and time_attr is None:
             raise ValueError("input_time: times of seeds are for sampling by time: give time_attr as well")
         kwargs = without_workers(
@@ -116,8 +124,10 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         sampler = KhopSampler(
             data, num_neighbors, replace=replace, subgraph_type=subgraph_type if directed else "induced",
             disjoint=disjoint, temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
-            seed=self._how["seed"], options=options)
+            seed=self._how["seed"], options=options, temporal_comparison=temporal_comparison)
         self._structure = sampler.structure
+        if time_attr is not None and input_time is None and not {"as_of", "time", "node_time"} & set(options or ()):
+            self._structure.check_times(time_attr, input_nodes)
         self._begin(sampler, data, input_nodes, input_time=input_time, transform=transform,
                     transform_sampler_output=transform_sampler_output, **kwargs)
 
@@ -139,6 +149,9 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
                 input_nodes = torch.zeros(1, dtype=torch.int64).expand(structure.splits[name])
                 if not structure.plain:
                     input_nodes = (of or structure.node_types[0], input_nodes)
+        if name is not None and not isinstance(name, str):
+            check_ids("input_nodes", name, structure.num_nodes(
+                of if isinstance(input_nodes, tuple) else structure.node_types[0]))
         NodeLoader.__init__(
             self, data=data, node_sampler=sampler, input_nodes=input_nodes, filter_per_worker=False,
             **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
@@ -159,7 +172,7 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         if not len(given.node):
             return
         listed = self._order is not None
-        for batch in self._listed_batches(given) if listed else self._batches(partial(sampler.load, given)):
+        for batch in self._listed_batches(given) if listed else self._batches():
             items = self._structure.own(batch[self._structure.node_type(given.input_type)].input_id)
             ids = items if given.input_id is None else given.input_id[items]
             times = None if given.time is None else given.time[items]
@@ -168,11 +181,13 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
 
     def _listed_batches(self, given: Any) -> Iterator[Batch]:
         """Batches of these seeds, which a sampler of torch has drawn for an epoch."""
-        if self._listed is None:
-            self._listed = Listed()
         of, load = self._structure.seed_type(given.input_type), self._khop().load
-        return self._listed.batches(
-            [(of, given.node, given.time)], None, lambda listed: load(given, **{**self._how, "seeds": listed}))
+        with self._lent("listed", Listed) as listed:
+            yield from listed.batches(
+                [(of, given.node, given.time)], None, lambda seeds: load(given, **{**self._how, "seeds": seeds}))
+
+    def _open(self) -> Loader:
+        return self._khop().load(self.input_data, **self._how)
 
 
 def _check_range(nodes: Any, num_nodes: int) -> None:
@@ -196,9 +211,6 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
     ones. Where trees are kept apart (disjoint, times), PyG draws those of data in memory, for an epoch at a time.
     """
 
-    _ends: Optional[Ends] = None
-    _epochs = 0
-
     def __init__(
         self, data: Any, num_neighbors: Any, edge_label_index: Any = None, edge_label: Any = None,
         edge_label_time: Any = None, replace: bool = False, subgraph_type: Any = "directional", disjoint: bool = False,
@@ -207,8 +219,11 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
         transform: Optional[Callable[..., Any]] = None, transform_sampler_output: Optional[Callable[..., Any]] = None,
         is_sorted: bool = False, filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None,
         directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
-        num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+        num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None,
+        temporal_comparison: Optional[str] = None, **kwargs: Any,
     ) -> None:
+        check_batches(shuffle, batch_size, drop_last)
+        check_options(options)
         if (edge_label_time is None) != (time_attr is None):
             missing = "edge_label_time" if edge_label_time is None else "time_attr"
             raise ValueError(f"'{missing}' is not set: sampling by time needs both edge_label_time and time_attr")
@@ -223,7 +238,8 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
         sampler = KhopSampler(
             data, num_neighbors, replace=replace, subgraph_type=subgraph_type if directed else "induced",
             disjoint=disjoint, temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
-            seed=self._how["seed"], options=options, links=links, negatives=negatives)
+            seed=self._how["seed"], options=options, links=links, negatives=negatives,
+            temporal_comparison=temporal_comparison)
         self._structure, self._order = sampler.structure, kwargs.get("sampler")
         if self._structure.dataset:
             data = self._structure.data
@@ -254,24 +270,36 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
 
     def __iter__(self) -> Iterator[Any]:
         given, sampler = self.input_data, self._khop()
-        self._epochs += 1
-        key = hash((self._how["seed"], self._epochs))
         if sampler.trees_of_ends:
-            if self._ends is None:
-                self._ends = Ends(sampler)
-            for batch, out in self._ends.samples(list(self._parts(key)), key):
-                yield self._made(batch, out)
+            key = self._key()
+            with self._lent("ends", lambda: Ends(sampler)) as ends:
+                for batch, out in ends.samples(list(self._parts(key)), key):
+                    yield self._made(batch, out)
             return
         if self._order is not None:
             given = given[_numbers(self._order)]
         if not len(given.row):
             return
-        if self._order is not None:
-            if self._loader is not None:
-                self._loader.close()
-            self._loader = sampler.load_links(given, **{**self._how, "seed": key % (1 << 63)})
-        for batch in self._batches(partial(sampler.load_links, given)):
+        for batch in self._ordered_batches(given) if self._order is not None else self._batches():
             yield self._made(batch, sampler.output_links(batch, given))
+
+    def _key(self) -> int:
+        """Of the draws of an epoch that begins."""
+        return hash((self._how["seed"], self._next_epoch() + 1))
+
+    def _ordered_batches(self, given: Any) -> Iterator[Batch]:
+        """Batches of these links, which a sampler of torch has drawn for an epoch."""
+        with self._khop().load_links(given, **{**self._how, "seed": self._key() % (1 << 63)}) as loader:
+            yield from loader
+
+    def _open(self) -> Loader:
+        return self._khop().load_links(self.input_data, **self._how)
+
+    def _check_state(self) -> None:
+        super()._check_state()
+        if self._khop().trees_of_ends:
+            raise TypeError("state_dict: each end of a link has a tree of its own, and PyG draws the negatives: take "
+                            "disjoint=False and no times, or khop.Loader")
 
     def _parts(self, key: int) -> Iterator[Any]:
         """The links of each batch of an epoch."""
@@ -284,12 +312,6 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
         end = len(numbers) // size * size if self._how["drop_last"] else len(numbers)
         for first in range(0, end, size):
             yield given[numbers[first:min(first + size, end)]]
-
-    def close(self) -> None:
-        if self._ends is not None:
-            self._ends.close()
-            self._ends = None
-        super().close()
 
 
 def _type_of_links(edge_label_index: Any) -> Any:
@@ -313,7 +335,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         self, data: Any, num_neighbors: Any, *, replace: bool = False, subgraph_type: Any = "directional",
         disjoint: bool = False, temporal_strategy: str = "uniform", time_attr: Optional[str] = None,
         weight_attr: Optional[str] = None, seed: int = 0, options: Optional[Mapping[str, Any]] = None,
-        links: Any = None, negatives: Any = None, backward: bool = False,
+        links: Any = None, negatives: Any = None, backward: bool = False, temporal_comparison: Optional[str] = None,
     ) -> None:
         """links is the edge type of the seeds where they are edges, which need not have edges in data."""
         weights = _weights_of(negatives)
@@ -338,6 +360,8 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
             of_edges = structure.time_of_edges
             self._options.update(sampler="temporal", disjoint=True, recent=temporal_strategy == "last",
                                  time=name if of_edges else "none", **({} if of_edges else {"node_time": name}))
+        if temporal_comparison is not None:
+            self._options.update(_compared(temporal_comparison, time_attr))
         if negatives is not None:
             triplets = negatives.is_triplet()
             self._options.update(negatives="uniform", negative_ratio=float(negatives.amount), triplets=triplets,
@@ -471,6 +495,24 @@ _OF_LINKS = frozenset({
     "strict", "exclude_seeds", "link_label", "link_time",
 })
 """Options of khop.Loader that only seeds which are edges have."""
+
+
+_COMPARISONS: dict[str, dict[str, Any]] = {
+    "strictly_decreasing": {"chain": True, "time_rules": ["before"]},
+    "monotonically_decreasing": {"chain": True, "time_rules": ["not-after"]},
+    "last": {"recent": True},
+}
+"""What cuGraph-PyG calls ways to compare the time of an edge with that of the edge before it, or of the seed."""
+
+
+def _compared(comparison: str, time_attr: Optional[str]) -> dict[str, Any]:
+    name = str(comparison).replace(" ", "_")
+    if time_attr is None:
+        raise ValueError("temporal_comparison: compares times: give time_attr as well")
+    if name not in _COMPARISONS:
+        raise ValueError(f"temporal_comparison={comparison!r}: must be one of {', '.join(_COMPARISONS)}: khop follows "
+                         "edges of the past")
+    return _COMPARISONS[name]
 
 
 class Ends:

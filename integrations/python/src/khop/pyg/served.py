@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import os
+from functools import cached_property
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
+
+import numpy as np
+import torch
 
 from .. import names
 from ..batch import Batch
 from ..loader import Loader
+from ..options import check_names
 from ..scratch import Scratch
 from .structure import Structure
 
@@ -76,27 +81,124 @@ class Listed:
 
 
 class Served:
-    """A loader whose server begins with the first iteration. One iteration at a time: another one ends the first."""
+    """A loader whose server begins with the first iteration. Iterations that run at a time have servers of their own,
+    which later ones take over."""
 
     _structure: Structure
-    _loader: Optional[Loader] = None
-    _listed: Optional[Listed] = None
     _how: dict[str, Any]
+    _epoch = 0  # that the next iteration runs
+    _last: Optional[Loader] = None  # whose place is the state
+    _pending: Optional[dict[str, Any]] = None  # a state to go on from
 
-    def _batches(self, load: Callable[..., Loader]) -> Iterator[Batch]:
-        if self._loader is None:
-            self._loader = load(**self._how)
-        return iter(self._loader.restart())
+    @cached_property
+    def _free(self) -> dict[str, list[Any]]:
+        """What no iteration uses, by its kind."""
+        return {}
+
+    @cached_property
+    def _made_here(self) -> list[Any]:
+        """All that is to be closed."""
+        return []
+
+    @contextlib.contextmanager
+    def _lent(self, kind: str, make: Callable[[], Any]) -> Iterator[Any]:
+        """Something of a kind that no other iteration uses meanwhile."""
+        free = self._free.setdefault(kind, [])
+        if not free:
+            free.append(make())
+            self._made_here.append(free[-1])
+        lent = free.pop()
+        try:
+            yield lent
+        finally:
+            free.append(lent)
+
+    def _open(self) -> Loader:
+        return self._structure.open(**self._how)
+
+    def _next_epoch(self) -> int:
+        """The number of an epoch that begins."""
+        self._epoch += 1
+        return self._epoch - 1
+
+    def _batches(self) -> Iterator[Batch]:
+        with self._lent("loader", self._open) as loader:
+            if self._pending is not None:
+                loader.load_state_dict(self._pending)
+                self._epoch, self._pending = loader.epoch, None
+                self._next_epoch()
+            else:
+                loader.set_epoch(self._next_epoch())
+            self._last = loader
+            run = loader.restart()
+            try:
+                yield from run
+            finally:
+                run.close()
+
+    def _check_state(self) -> None:
+        """A TypeError where an iteration has no place to go on from."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place after the last batch of the iteration that began last, for load_state_dict: plain data for JSON."""
+        self._check_state()
+        if self._pending is not None:
+            return dict(self._pending)
+        if self._last is not None:
+            return self._last.state_dict()
+        with self._lent("loader", self._open) as loader:
+            return {**loader.state_dict(), "epoch": self._epoch, "next": 0}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next iteration go on after the batch whose state it is, to the end of that epoch. StateError if it
+        is of other data or of other options."""
+        self._check_state()
+        with self._lent("loader", self._open) as loader:
+            loader.load_state_dict(state)
+        self._pending = dict(state)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next iteration runs, from its beginning. Without it epochs follow one another."""
+        if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
+            raise ValueError(f"epoch={epoch!r}: must be a whole number from 0 on")
+        self._epoch, self._pending, self._last = epoch, None, None
 
     def close(self) -> None:
-        """Ends the server, and removes the temporary dataset. Using the loader after that is a ServerError."""
-        if self._loader is not None:
-            self._loader.close()
-            self._loader = None
-        if self._listed is not None:
-            self._listed.close()
-            self._listed = None
+        """Ends servers, and removes the temporary dataset. Using the loader after that is a ServerError."""
+        while self._made_here:
+            self._made_here.pop().close()
+        self._free.clear()
+        self._last = None
         self._structure.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def check_batches(shuffle: Any, batch_size: Any, drop_last: Any) -> None:
+    """A TypeError or ValueError for what torch's loaders would only stumble over later."""
+    for name, value in (("shuffle", shuffle), ("drop_last", drop_last)):
+        if not isinstance(value, (bool, int)) or value not in (0, 1):
+            raise TypeError(f"{name}={value!r}: must be True or False")
+    if isinstance(batch_size, bool) or not hasattr(batch_size, "__index__"):
+        raise TypeError(f"batch_size={batch_size!r}: must be a whole number")
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r}: must be at least 1")
+
+
+def check_ids(name: str, ids: Any, number: Optional[int]) -> None:
+    """Refuses ids of nodes that are no whole numbers, and masks of another length than the number of nodes."""
+    if not isinstance(ids, (torch.Tensor, np.ndarray)):
+        return
+    ids = torch.as_tensor(ids)
+    if ids.dtype == torch.bool:
+        if number is not None and ids.shape != (number,):
+            raise ValueError(f"{name}: a mask of {len(ids):,} for {number:,} nodes: must be as long as there are nodes")
+    elif ids.is_floating_point() or ids.is_complex():
+        raise TypeError(f"{name}: {ids.dtype}: must be whole numbers, or a mask of bool")
+
+
+def check_options(options: Optional[Mapping[str, Any]]) -> None:
+    """Refuses further options that khop.Loader does not have."""
+    if options is not None:
+        check_names(dict(options), inspect.signature(Loader).parameters)

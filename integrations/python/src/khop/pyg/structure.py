@@ -124,6 +124,19 @@ class Structure:
         at = self.node_types.index(of)
         return str(self._names[0][at]) if self.dataset else f"n{at}"
 
+    def check_times(self, time: str, input_nodes: Any) -> None:
+        """A ValueError for seeds that have no times of their own, and are given none."""
+        of = input_nodes if isinstance(input_nodes, str) else (
+            input_nodes[0] if isinstance(input_nodes, tuple) else self.node_types[0])
+        if self.dataset:
+            return  # its columns are checked where it is opened
+        if self.time_of_edges:
+            raise ValueError(f"time_attr={time!r}: is of edges, so that seeds have no times: give input_time")
+        store = self.data if of is None else self.data[of]
+        if time not in store:
+            raise ValueError(
+                f"time_attr: {of!r} has no attribute {time!r}, so that seeds have no times: give input_time")
+
     def num_nodes(self, of: Optional[str]) -> int:
         return int((self.data if of is None else self.data[of]).num_nodes)
 

@@ -112,7 +112,7 @@ class ShaDowKHopSampler(_Subgraphs):
 
     def __iter__(self) -> Any:
         structure = self._structure
-        for batch in self._batches(structure.open):
+        for batch in self._batches():
             view = batch[structure.node_type(None)]
             tree = batch.array(f"sample/tree/{view.type}").long()
             part = _Sorted(structure, batch, tree)
@@ -171,7 +171,7 @@ class GraphSAINTSampler(_Subgraphs):
 
     def __iter__(self) -> Any:
         structure = self._structure
-        for batch in self._batches(structure.open):
+        for batch in self._batches():
             part = _Sorted(structure, batch)
             out = Data(edge_index=part.edge_index)
             out.num_nodes = len(part.n_id)

@@ -1,6 +1,6 @@
 """A plugin of pytest (-p skips): what one run skips for lack of real graphs, another one runs that has them.
 
---note-skips=FILE  writes the names of the tests that skip because KHOP_TESTDATA or KHOP_PYG_TESTS is not set
+--note-skips=FILE  writes the names of the tests that skip because KHOP_TESTDATA or another folder is not named
 --noted=FILE       runs these alone
 """
 import pathlib

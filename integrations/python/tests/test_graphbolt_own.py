@@ -12,7 +12,7 @@ import sys
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
-pytest.importorskip("dgl", reason="DGL is not installed")
+pytest.importorskip("dgl", reason="dgl is not installed")
 
 LEAST = 920  # tests that pass, of those of 2.1
 OUT = {

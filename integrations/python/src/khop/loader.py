@@ -404,7 +404,8 @@ class Loader(Connection):
         seeds = _one_of(seeds=seeds, input_nodes=input_nodes)
         config = Configuration({
             **options, "fanouts": None if fanouts is None else fanouts_of(fanouts),
-            "seed": value_of("seed", options) % (1 << 64), "index_dtype": index_dtype, "device": "cpu" if why else device, "world_size": here.world_size})
+            "seed": value_of("seed", options) % (1 << 64), "index_dtype": index_dtype,
+            "device": "cpu" if why else device, "world_size": here.world_size})
         opened = Opening(here, dict(
             rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on,
             or_host=auto,

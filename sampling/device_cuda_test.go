@@ -69,11 +69,12 @@ func (d *deviceUnderTest) topology(g *graph.Graph, ids unified.DType) Topology {
 // uploadColumns puts the columns that a sampler reads on the device.
 func (d *deviceUnderTest) uploadColumns(n Sampler, g *graph.Graph, to *Topology) {
 	d.t.Helper()
-	columns := expect.Must(edgeColumnsOf(n, g))(d.t)
+	said := expect.Must(n.Describe(g.Schema(), 1))(d.t)
+	columns := expect.Must(EdgeColumns(g, said.EdgeColumns))(d.t)
 	for _, c := range columns {
 		to.Columns = append(to.Columns, d.upload(c.Bytes()))
 	}
-	for _, ofTypes := range NodeColumns(g, n.nodeColumns()) {
+	for _, ofTypes := range NodeColumns(g, said.NodeColumns) {
 		at := make([]device.Address, len(ofTypes))
 		for t, c := range ofTypes {
 			if c.Valid() {

@@ -179,6 +179,17 @@ def test_names_of_graphbolt_2_1(program):
     assert followed and not followed & (asked | {(v, u) for u, v in asked})
 
 
+def test_seed_decides_what_khop_draws_too(program):
+    graph = gb.SamplingGraph({"edge_index": torch.stack(random_graph().edges()), "num_nodes": 300})
+
+    def drawn():
+        gb.seed(11)
+        pipe = gb.ItemSampler(gb.ItemSet(300, "seeds"), 100, shuffle=True).sample_neighbor(graph, [2])
+        return [[m.input_nodes.tolist() for m in gb.DataLoader(pipe)] for _ in range(2)]
+    one, two = drawn()
+    assert one != two and drawn() == [one, two]
+
+
 def test_items_alone():
     pipe = gb.ItemSampler(gb.ItemSet((torch.arange(10), torch.arange(10) * 2), names=("seeds", "labels")), batch_size=4)
     assert [m.seeds.tolist() for m in pipe] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

@@ -74,8 +74,10 @@ class ItemSampler(Stage):
                 if items.array("seeds", "seed_nodes", "node_pairs") is None:
                     raise NotByKhop("no items are called seeds")
         plan.items = self.item_set
+        drawn = None if self.seed is not None or generator() is None else int(
+            torch.randint(1 << 62, (), generator=generator()))
         plan.how.update(batch_size=self.batch_size, drop_last=self.drop_last, shuffle=self.shuffle,
-                        seed=random_seed(self.seed), rank=0, world_size=1)
+                        seed=random_seed(self.seed) if drawn is None else drawn, rank=0, world_size=1)
 
     def made(self) -> Iterator[Any]:
         """Batches of items as minibatches."""

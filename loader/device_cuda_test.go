@@ -213,7 +213,6 @@ func laborAs(l sampling.Labor) func(sampling.Neighbor) sampling.Sampler {
 // values of every two factors meet, and then over random ones.
 func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	cudatest.Open(t)
-	cudatest.Configure(t, "checks=races+lazy") // counts of lines would take two fifths of the time
 	factors := deviceFactors(t)
 	options := " -tags cuda"
 	r := newCases(t, func() string { return options })

@@ -3,6 +3,7 @@
 package cudatest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
@@ -18,7 +19,8 @@ const (
 )
 
 // Traffic is what kernels asked of a memory: warp instructions, the lanes that took part, and the 32-byte sectors and
-// 128-byte lines that each instruction touched, added up. Caches are left out.
+// 128-byte lines that each instruction touched, added up. Caches are left out. Nothing is counted before
+// Checks(t, "lines").
 type Traffic struct {
 	Instructions, Lanes, Sectors, Lines uint64
 }
@@ -30,6 +32,9 @@ func Launches(kernel string) int64 { return int64(launchesOf(kernel)) }
 func kernelCounts(t testing.TB, kernel string) counts {
 	t.Helper()
 	NeedSimulator(t)
+	if settings := allSettings(); !strings.Contains(settings, "lines") {
+		t.Fatalf("nothing is counted with %s: cudatest.Checks(t, \"lines\")", settings)
+	}
 	c, known := countsOf(kernel)
 	if !known {
 		t.Fatalf("there is no kernel %s in the simulator: make cudasim", kernel)

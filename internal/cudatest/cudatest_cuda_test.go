@@ -83,7 +83,7 @@ func TestFindingsNameTheLine(t *testing.T) {
 }
 
 func TestCountsAreOfOneKernel(t *testing.T) {
-	NeedSimulator(t)
+	Checks(t, "lines")
 	f := newFixture(t)
 	ResetStats(t)
 	for range 3 {

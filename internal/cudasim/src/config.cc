@@ -10,13 +10,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 // --- Device attributes -----------------------------------------------------------------------------------------------
 
-// A middling card; the numbers are those of CUdevice_attribute.
+// A middling card, but for its one multiprocessor: kernels fit their grids to it, and eight blocks show all that more
+// would. The numbers are those of CUdevice_attribute.
 static const std::map<int, int> defaults = {
   {1, 1024}, {2, 1024}, {3, 1024}, {4, 64},           // threads a block, block dimensions
   {5, 2147483647}, {6, 65535}, {7, 65535},            // grid dimensions
   {8, 48 << 10}, {9, 64 << 10}, {10, 32},             // shared memory a block, constant memory, warp size
   {11, 2147483647}, {12, 65536}, {13, 1410000},       // pitch, registers a block, clock in kHz
-  {14, 512}, {15, 1}, {16, 4}, {17, 0}, {18, 0},      // texture alignment, overlap, SMs, time-out, integrated
+  {14, 512}, {15, 1}, {16, 1}, {17, 0}, {18, 0},      // texture alignment, overlap, SMs, time-out, integrated
   {19, 1}, {20, 0}, {31, 1}, {32, 0},                 // can map host memory, compute mode, concurrent kernels, ECC
   {33, 1}, {34, 0}, {35, 0},                          // PCI bus and device, TCC
   {36, 1215000}, {37, 5120}, {38, 4 << 20},           // memory clock, bus width, L2
@@ -55,8 +56,8 @@ static const char* parseOrder(const std::string& v, Config& c) {
 }
 
 static const char* parseChecks(const std::string& v, Config& c) {
-  static const std::map<std::string, unsigned> names = {{"all", CHECK_DEFAULT & ~LAZY},
-                                                        {"default", CHECK_DEFAULT},
+  static const std::map<std::string, unsigned> names = {{"all", kOfKernels},
+                                                        {"default", kUsual},
                                                         {"none", 0},
                                                         {"addresses", CHECK_ADDRESSES},
                                                         {"races", CHECK_ADDRESSES | CHECK_RACES},

@@ -18,7 +18,10 @@ static Stats stats(const char* kernel) {
   return s;
 }
 
+static void countLines() { expect(!call<const char*>("cudasim_config", "checks=all"), "settings"); }
+
 static void linesOfKnownPatterns() {
+  countLines();
   Device in = allocate(1 << 16), out = allocate(1 << 12);
   call<void>("cudasim_reset_stats");
   struct {
@@ -41,6 +44,7 @@ static void linesOfKnownPatterns() {
 }
 
 static void hostAndDeviceAreCountedApart() {
+  countLines();
   int* host = nullptr;
   OK("cuMemHostAlloc", (void**)&host, (size_t)4096, 3u);
   Device out = allocate(4096);
@@ -78,6 +82,7 @@ static void linesOfAGather(const char* kernel, int words, double want) {
          lines, want);
 }
 static void linesOfGathers() {                        // of rows at random places: the figures of the model
+  countLines();
   linesOfAGather("sim_gather", 129, 8.9);
   linesOfAGather("sim_gather_aligned", 129, 5.0);
   linesOfAGather("sim_gather", 128, 4);
@@ -86,6 +91,7 @@ static void linesOfGathers() {                        // of rows at random place
 }
 
 static void linesUnderDivergence() {
+  countLines();
   const int n = 40;
   Device p = upload(std::vector<float>(n * 32)), q = upload(std::vector<float>(n * 64)), o = allocate(128);
   launch("sim_diverge", {1, 32}, p, q, o, n);

@@ -46,7 +46,7 @@ type batchCounts struct {
 // kernel that reads a sixth more than is written there is noticed.
 func TestCountsOfABatch(t *testing.T) {
 	cudatest.NeedSimulator(t)
-	cudatest.Checks(t, "lines")
+	cudatest.Configure(t, "checks=lines,attr16=4") // with the blocks of four multiprocessors
 	path := filepath.Join(t.TempDir(), "products.khop")
 	_, err := synthetic.Generate(t.Context(), "products", path, synthetic.Options{Nodes: 20_000, Features: 100})
 	if err != nil {

@@ -251,7 +251,7 @@ planted-drawn: cudasim ## plant N faults in kernels, drawn by SEED, and list tho
 cuda-headers: ## see that device links with the headers of CUDA 11, 12 and 13 (MAJORS=)
 	@set -e; for major in $(or $(MAJORS),11 12 13); do \
 		echo "CUDA $$major"; exports=$$(tools/cuda-env.sh $$major); eval "$$exports"; \
-		go test -tags cuda -c -o /dev/null ./internal/drivertest; \
+		go test -tags cuda -c -o /dev/null ./device; \
 	done
 
 .PHONY: gpu-bundle

@@ -72,15 +72,23 @@ if [ ${#packages[@]} -gt 0 ]; then
 fi
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or later is needed, for the packages in $requirements"
 
-# Python packages, pinned, in a local virtual environment that is made again when the list changes.
-want=$( (python3 --version; cat "$requirements") | sha256sum)
-if [ "$(cat .venv/made-from 2>/dev/null)" != "$want" ]; then
-    step "Python packages into .venv"
-    rm -rf .venv
-    python3 -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
-    echo "$want" >.venv/made-from
-fi
+# What the last steps need of the network comes beside what computes: Python packages, pinned, in local virtual
+# environments that are made again when their lists change, and CUDA's headers and compilers.
+fetch() {
+    local want
+    want=$( (python3 --version; cat "$requirements") | sha256sum)
+    if [ "$(cat .venv/made-from 2>/dev/null)" != "$want" ]; then
+        rm -rf .venv
+        python3 -m venv .venv
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
+        echo "$want" >.venv/made-from
+    fi
+    [ "$(go env GOOS)" = linux ] || return 0
+    tools/cuda-env.sh >/dev/null
+    [ -n "${KHOP_TEST_FAST:-}" ] || tools/cuda-env.sh 13 >/dev/null
+    tools/test-python.sh --fetch
+}
+begin fetched fetch
 
 # --- checks that run nothing ----------------------------------------------------------------------------------------
 
@@ -192,6 +200,9 @@ test_modules() {
 
 # Kernels and modules are compiled and tested one after the other, so both use one processor most of the time.
 begin modules test_modules
+
+step "what comes from the network"
+end fetched
 
 step "CUDA build"
 TOTALS="$totals" tools/test-cuda.sh

@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
 # Tests the build with -tags cuda, on the simulated device: kernels still give the committed PTX, it vets and links with
-# three generations of headers, the command starts without a driver, and the tests that need a device pass. test.sh
+# the oldest and the newest headers, the command starts without a driver, and the tests that need a device pass. test.sh
 # calls it; alone it runs from anywhere. Installs the pinned CUDA wheels into .venv-cuda first. Needs gcc, g++, make and
 # Python with venv; no GPU.
 #
 # Environment: KHOP_TESTDATA      folder of real graphs; tests that need one skip without it
-#              KHOP_TEST_FAST=1   leaves out static analysis and the headers of CUDA 12 and 13
+#              KHOP_TEST_FAST=1   leaves out static analysis and the headers of CUDA 13
 #              TOTALS             file to which the numbers of tests are added
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
-step() { printf '\n== cuda: %s (after %d s)\n' "$*" $SECONDS; }
+export GOFLAGS=${GOFLAGS--trimpath -vet=off}
+step() { # and how much processor time went by until it
+    times >"$scratch/times"
+    awk -v step="$*" -v s=$SECONDS -F '[ms ]+' \
+        'NR == 2 {printf "\n== cuda: %s (after %d s, %d s of processor)\n", step, s, $1 * 60 + $2 + $3 * 60 + $4}' "$scratch/times"
+}
 fail() { printf 'test-cuda.sh: %s\n' "$*" >&2; exit 1; }
 
 if [ "$(go env GOOS)" != linux ]; then
@@ -28,19 +33,20 @@ exports=$(tools/cuda-env.sh)
 eval "$exports"
 
 step "kernels"
-make --no-print-directory -s ptx-check
+make --no-print-directory -s ptx-check cubins
 
-# The packages that have files with the tag: the others were looked at without it.
+# The packages that have files with the tag: the others were looked at without it. The tag cubins is that of the
+# command, so that it is linked of what is compiled here.
 mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bcuda\b' . | grep -v '^\./\.' | xargs -n 1 dirname | sort -u |
     while read -r folder; do [ -f "$folder/go.mod" ] || go list "$folder" 2>/dev/null || :; done)
 step "vet"
-go vet -tags cuda "${tagged[@]}"
+go vet -tags cuda,cubins "${tagged[@]}"
 
 if [ -z "${KHOP_TEST_FAST:-}" ]; then
     step "staticcheck"
-    go run "$staticcheck" -tags cuda "${tagged[@]}"
-    step "headers" # those of CUDA 11 are what all else is built with
-    make --no-print-directory -s cuda-headers MAJORS="12 13"
+    go run "$staticcheck" -tags cuda,cubins "${tagged[@]}"
+    step "headers" # those of CUDA 11 are what all else is built with; 12 lies between
+    make --no-print-directory -s cuda-headers MAJORS=13
 fi
 
 step "the command without a driver"
@@ -89,19 +95,24 @@ find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while
     [ "$(module_of "$folder")" = . ] && list=tests || list=nested-tests
     [ -z "$names" ] || printf '%s ^(%s)$\n' "$folder" "$names" >>"$scratch/$list"
 done
-test_devices() { # FLAGS...: not from the cache, which does not see that the simulator has changed
+
+# One program a package runs from the .cu files and from the PTX. With the race detector, but for modules of their own.
+programs=$scratch/programs
+cut -d ' ' -f 1 "$scratch/tests" | xargs go test -race -tags cuda -c -o "$programs/"
+while read -r folder _; do
+    module=$(module_of "$folder")
+    go test -C "$module" -tags cuda -c -o "$programs/${folder##*/}.test" "./$(realpath --relative-to "$module" "$folder")"
+done <"$scratch/nested-tests"
+test_devices() { # FLAGS...
     while read -r folder names; do
-        module=$(module_of "$folder")
-        go test -C "$module" -tags cuda -count 1 -timeout 25m -json "$@" -run "$names" \
-            "./$(realpath --relative-to "$module" "$folder")" </dev/null || :
+        (cd "$folder" && go tool test2json -t -p "${folder#./}" "$programs/${folder##*/}.test" -test.v=test2json \
+            -test.paniconexit0 -test.timeout 25m "$@" -test.run "$names" </dev/null) || :
     done
 }
 
 # What a real driver runs is the committed PTX, and it has no counts and settings. So the tests run on the PTX as well,
-# with a simulator that poses as a real driver: beside the others, which use one processor most of the time; short but
-# for the random cases of the loader, and without the race detector, for the Go code is the same. Nothing can ask for
-# counts of lines there, which take two fifths of the time. Tests that need counts or settings run there without the
-# pose.
+# with a simulator that poses as a real driver: beside the others, which use one processor most of the time; and short,
+# for the Go code is the same. Tests that need counts or settings run there without the pose.
 needs_simulator() { sed -n "s|^${1#./} \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-device.txt; }
 cat "$scratch/tests" "$scratch/nested-tests" | while read -r folder all; do
     if compgen -G "$folder/*.ptx" >/dev/null || [[ $folder =~ ^./(loader|pinned|unified|internal/cudatest)$ ]]; then
@@ -114,11 +125,11 @@ done >"$scratch/ptx-tests"
 {
     make --no-print-directory -s cudasim-ptx
     export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so
-    KHOP_CUDASIM_POSE=1 KHOP_CUDASIM=checks=races+lazy test_devices -short <"$scratch/ptx-tests"
-    test_devices -short <"$scratch/ptx-counts"
+    KHOP_CUDASIM_POSE=1 test_devices -test.short <"$scratch/ptx-tests"
+    test_devices -test.short <"$scratch/ptx-counts"
 } >"$scratch/on-ptx" 2>"$scratch/on-ptx.errors" &
 on_ptx=$!
-test_devices -race <"$scratch/tests" | "${report[@]}"
+test_devices <"$scratch/tests" | "${report[@]}"
 
 step "simulated device that poses as a real one, from PTX"
 wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-ptx.errors")"

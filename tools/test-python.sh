@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Checks the Python package: types, tests against a real server, and that the wheel alone is enough where there is no
-# Go. test.sh calls it; alone: tools/test-python.sh [KHOP]
+# Go. test.sh calls it; alone: tools/test-python.sh [KHOP | --fetch]
 #
 # KHOP           the program to test (default: built from this tree)
+# --fetch        only installs what the tests need
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
 #              PYTHON         the Python to test with (default: Debian's where it has torch or can get it, else python3)
 set -euo pipefail
@@ -11,12 +12,6 @@ cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { printf 'test-python.sh: %s\n' "$*" >&2; exit 1; }
-
-khop=${1:-}
-if [ -z "$khop" ]; then
-    khop=$work/khop
-    CGO_ENABLED=0 go build -o "$khop" ./cmd/khop
-fi
 
 # torch comes from Debian's package, in a minute; without it the tests of tensors skip, and say so.
 python=${PYTHON:-}
@@ -40,6 +35,13 @@ if [ "$(cat .venv-python/made-from 2>/dev/null)" != "$want" ]; then
     .venv-python/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements" numpy
     echo "$want" >.venv-python/made-from
 fi
+[ "${1:-}" != --fetch ] || exit 0
+khop=${1:-}
+if [ -z "$khop" ]; then
+    khop=$work/khop
+    CGO_ENABLED=0 go build -o "$khop" ./cmd/khop
+fi
+
 python=$PWD/.venv-python/bin/python
 "$python" -c 'import sys, numpy; print("Python", sys.version.split()[0], "NumPy", numpy.__version__, end=" ")'
 "$python" -c 'import torch; print("torch", torch.__version__)' 2>/dev/null || echo "no torch"

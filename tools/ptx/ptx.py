@@ -6,7 +6,8 @@ typed launcher for each kernel and the struct that it takes, in Go; structs of a
 (mirror.py). NVRTC confirms the offsets of all fields, and so does the Go compiler. ptxas then assembles the PTX for the
 architectures below, to see that it does, and prints each kernel's registers and shared memory; a kernel that spills
 registers fails the run. With --check it assembles for those alone that programs take along: the PTX is the one that was
-assembled for all when it was written.
+assembled for all when it was written. A check that passed is not done again while no file of it changes
+(dist/ptx-checked).
 
   ptx.py            writes the files
   ptx.py --check    writes nothing and fails if a file is not what the sources give
@@ -39,6 +40,7 @@ ARCHITECTURES = [70, 75, 80, 86, 89, 90]
 # of them, those that programs take along: A100 and what runs its code, H100 and H200; others take the PTX
 CUBINS = [80, 90]
 SKIPPED = {"testdata", "dist"}  # folders, beside those whose name begins with . or _
+CHECKED = ROOT / "dist/ptx-checked"  # has the digest of all that a check has read, when it passed
 
 
 def find(ending):
@@ -176,11 +178,23 @@ def settle(source, files, check):
     return bad
 
 
+def digest_of_all():
+    """Says which files a check reads: sources, what they give, the compilers' versions, and these programs."""
+    digest = hashlib.sha256()
+    for path in find((".cu", ".cuh", ".h", ".ptx", "_launch.go", "ptx/mirror.py", "ptx/ptx.py", "ptx/cuda11.txt")):
+        digest.update(f"{path} {hashlib.sha256((ROOT / path).read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
     arguments.add_argument("sources", nargs="*", metavar="PATH")
     options = arguments.parse_args()
+    digest = options.check and not options.sources and digest_of_all()
+    if digest and CHECKED.exists() and CHECKED.read_text() == digest:
+        print("  all is as it was when it was checked")
+        return 0
     asked = {os.path.dirname(os.path.relpath(os.path.abspath(p), ROOT)) for p in options.sources}
     chosen = [p for p in find(".cu") if not asked or os.path.dirname(p) in asked]  # whole folders: headers are shared
     os.chdir(ROOT)
@@ -204,6 +218,9 @@ def main():
     bad += [f"{p} has no .cu: remove it" for p in find(".ptx") if not os.path.exists(p[:-4] + ".cu")]
     for line in bad:
         print(line, file=sys.stderr)
+    if digest and not bad:
+        CHECKED.parent.mkdir(exist_ok=True)
+        CHECKED.write_text(digest)
     return 1 if bad else 0
 
 

@@ -124,3 +124,22 @@ ptxas info    : Function properties for scale
 ptxas info    : Used 32 registers, 1024 bytes smem, 368 bytes cmem[0]
 """
     assert ptx.usage(log) == {"copy_rows": (30, 0, 0, 0), "scale": (32, 1024, 448, 1056)}
+
+
+def test_a_check_is_done_again_when_a_file_of_it_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(ptx, "ROOT", tmp_path)
+    files = ["a/x.cu", "a/x.ptx", "a/x_launch.go", "b/y.cuh", "device/include/nvrtc/cuda_env.h", "tools/ptx/ptx.py",
+             "tools/ptx/mirror.py", "tools/ptx/cuda11.txt"]
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "a/other.go").write_text("nothing of a kernel")
+    seen = {ptx.digest_of_all()}
+    for name in files:
+        (tmp_path / name).write_text(name + " changed")
+        seen.add(ptx.digest_of_all())
+    (tmp_path / "a/x.ptx").rename(tmp_path / "a/z.ptx")
+    seen.add(ptx.digest_of_all())
+    assert len(seen) == len(files) + 2
+    (tmp_path / "a/other.go").write_text("nothing, in other words")
+    assert ptx.digest_of_all() in seen

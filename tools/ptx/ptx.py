@@ -181,7 +181,8 @@ def settle(source, files, check):
 def digest_of_all():
     """Says which files a check reads: sources, what they give, the compilers' versions, and these programs."""
     digest = hashlib.sha256()
-    for path in find((".cu", ".cuh", ".h", ".ptx", "_launch.go", "ptx/mirror.py", "ptx/ptx.py", "ptx/cuda11.txt")):
+    read = find((".cu", ".cuh", ".h", ".ptx", "_launch.go"))
+    for path in [*read, "tools/ptx/ptx.py", "tools/ptx/mirror.py", "tools/ptx/cuda11.txt"]:
         digest.update(f"{path} {hashlib.sha256((ROOT / path).read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
 

@@ -97,7 +97,9 @@ find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while
 done
 
 # One program a package runs from the .cu files and from the PTX. With the race detector, but for modules of their own.
-programs=$scratch/programs
+# They stay in dist, so that those are not linked again of which nothing has changed.
+programs=$PWD/dist/device-tests
+mkdir -p "$programs"
 cut -d ' ' -f 1 "$scratch/tests" | xargs go test -race -tags cuda -c -o "$programs/"
 while read -r folder _; do
     module=$(module_of "$folder")

@@ -15,10 +15,10 @@ type ColumnWriter struct {
 	to *arrayfile.Writer
 }
 
-// Annotate sets what the manifest says besides of the column, before Close: the unit of its values, the scale that a
-// stored number is multiplied by, and the fill that stands for absent values. NaN is none.
-func (c *ColumnWriter) Annotate(unit string, scale, fill float64) {
-	c.a.info.Unit, c.a.info.Scale, c.a.info.Fill = unit, optional(scale), optional(fill)
+// Annotate sets what the manifest says besides of the column, before Close: the scale that a stored number is
+// multiplied by, and the fill that stands for absent values. NaN is none.
+func (c *ColumnWriter) Annotate(scale, fill float64) {
+	c.a.info.Scale, c.a.info.Fill = optional(scale), optional(fill)
 }
 
 func optional(v float64) *float64 {

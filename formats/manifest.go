@@ -212,7 +212,8 @@ func (c *Content) schema() graph.Schema {
 			continue
 		}
 		dtype, _ := unified.ParseDType(a.DType)
-		col := graph.Column{Name: a.Name, DType: dtype, Shape: append([]int64(nil), a.Shape...)}
+		col := graph.Column{Name: a.Name, DType: dtype, Shape: append([]int64(nil), a.Shape...),
+			Unit: a.Unit}
 		if a.Owner == OwnerEdges {
 			s.EdgeColumns = append(s.EdgeColumns, col)
 		} else if t, ok := owners[a.Owner]; ok {

@@ -208,8 +208,9 @@ func (w *Writer) Links(name string, index, edgeType, nodeType int, end string, d
 
 func (w *Writer) column(owner, name string, c graph.Column, rows int64) (*ColumnWriter, error) {
 	a := &written{
-		info: ArrayInfo{Owner: owner, Name: c.Name, DType: c.DType.String(), Shape: append([]int64{}, c.Shape...)},
-		typ:  arrayfile.Type{Name: c.Name, DType: c.DType, Shape: slices.Clone(c.Shape)},
+		info: ArrayInfo{Owner: owner, Name: c.Name, DType: c.DType.String(), Shape: append([]int64{}, c.Shape...),
+			Unit: c.Unit},
+		typ: arrayfile.Type{Name: c.Name, DType: c.DType, Shape: slices.Clone(c.Shape)},
 	}
 	if _, err := a.info.arrayType(); err != nil || rows < 0 || rows > maxCount/max(1, a.typ.RowBytes()) {
 		return nil, fileError(filepath.Join(w.dir, name), "", fmt.Errorf("%w: column %q: %s rows of %v %v",

@@ -434,14 +434,15 @@ func TestAnnotationsAreInTheManifest(t *testing.T) {
 	dir := filepath.Join(scratchDir(t), "x.khop")
 	w := expect.Must(Create(dir, WriterOptions{}))(t)
 	defer func() { expect.OK(t, w.Abort()) }()
-	a.Schema.Nodes[0].Columns, a.Schema.EdgeColumns = nil, []graph.Column{{Name: "length", DType: unified.Int16}}
+	a.Schema.Nodes[0].Columns, a.Schema.EdgeColumns = nil, []graph.Column{{Name: "length", DType: unified.Int16,
+		Unit: "ms"}}
 	c := expect.Must(w.EdgeColumn(a.Schema.EdgeColumns[0], 6))(t)
-	c.Annotate("m", 0.25, nan())
+	c.Annotate(0.25, nan())
 	feed(t, c, 12)
 	g := newGraph(t, graph.Arrays{Schema: plainSchema(5, 6), Indptr: a.Indptr, Indices: a.Indices})
 	expect.OK(t, errors.Join(c.Close(), w.writeAll(context.Background(), edgeArrays(g)), w.Commit(a.Schema)))
 	info := open(t, dir).Manifest().Columns[2]
-	if info.Name != "length" || info.Unit != "m" || info.Scale == nil || *info.Scale != 0.25 || info.Fill != nil {
+	if info.Name != "length" || info.Unit != "ms" || info.Scale == nil || *info.Scale != 0.25 || info.Fill != nil {
 		t.Errorf("%+v", info)
 	}
 }

@@ -33,6 +33,8 @@ type Column struct {
 	Name  string
 	DType unified.DType
 	Shape []int64 // of one row; nil for a number
+	// Unit is what times count, since 1970 and in UTC: "s", "ms", "us" or "ns"; "" where nothing says, or of no times.
+	Unit string
 }
 
 // Width returns the elements of a row.

@@ -62,6 +62,8 @@ type run struct {
 	rounds uint64 // batches of this rank
 	began  time.Time
 
+	batches, edges uint64 // delivered before
+
 	wg   sync.WaitGroup
 	mu   sync.Mutex // guards next: slots and positions are taken together
 	next uint64
@@ -93,7 +95,8 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 		return nil, err
 	}
 	first = min(first, l.plan.Batches)
-	r := &run{l: l, epoch: uint32(epoch), first: first, began: time.Now()}
+	r := &run{l: l, epoch: uint32(epoch), first: first, began: time.Now(), batches: l.stats.batches.Load(),
+		edges: l.stats.edges.Load()}
 	r.last = first + min(count, l.plan.Batches-first)
 	r.rounds = l.opt.rounds(r.last - first)
 	workers := l.workers[:min(uint64(len(l.workers)), r.rounds)]
@@ -292,5 +295,6 @@ func (r *run) end() {
 		}
 	}
 	l.running = nil
+	r.warnOfTimes()
 	l.plan.Log.Debug("epoch ended", "epoch", r.epoch, "first", r.first, "duration", time.Since(r.began))
 }

@@ -56,7 +56,7 @@ func expectStrings(t *testing.T, v any) string {
 	t.Helper()
 	var all []string
 	for _, s := range v.([]any) {
-		all = append(all, s.(string))
+		all = append(all, s.(map[string]any)["text"].(string))
 	}
 	return strings.Join(all, "\n")
 }

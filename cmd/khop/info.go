@@ -57,6 +57,7 @@ type columnInfo struct {
 	Name  string  `json:"name"`
 	DType string  `json:"dtype"`
 	Shape []int64 `json:"shape"` // of a row; empty for a number
+	Unit  string  `json:"unit"`  // of times; "": none, or not known
 }
 
 type splitInfo struct {
@@ -147,7 +148,7 @@ func stringInfos(m *formats.Manifest, t int, n graph.NodeType) (columns []column
 			rows += part.Rows
 		}
 		if rows == n.Count {
-			columns = append(columns, columnInfo{a.Name, a.DType, []int64{}})
+			columns = append(columns, columnInfo{a.Name, a.DType, []int64{}, ""})
 		} else {
 			names = append(names, namesInfo{n.Name, a.Name, rows})
 		}
@@ -162,7 +163,7 @@ func columnInfos(cols []graph.Column) []columnInfo {
 		if shape == nil {
 			shape = []int64{}
 		}
-		list = append(list, columnInfo{c.Name, c.DType.String(), shape})
+		list = append(list, columnInfo{c.Name, c.DType.String(), shape, c.Unit})
 	}
 	return list
 }
@@ -216,6 +217,9 @@ func columnsText(cols []columnInfo) string {
 		fmt.Fprintf(&text, ", %s %s", c.Name, c.DType)
 		if len(c.Shape) > 0 {
 			text.WriteString(strings.ReplaceAll(fmt.Sprint(c.Shape), " ", ","))
+		}
+		if c.Unit != "" {
+			text.WriteString(" in " + c.Unit)
 		}
 	}
 	return text.String()

@@ -204,7 +204,7 @@ func TestWhatIsUnderstoodIsLogged(t *testing.T) {
 		opt := c.opt
 		opt.Log = func(line string) { log = append(log, line) }
 		res := expect.Must(Run(t.Context(), src, filepath.Join(t.TempDir(), "x"), opt))(t)
-		expect.That(t, slices.Equal(res.Notes, c.notes), "%+v: notes %q", c.opt, res.Notes)
+		expect.That(t, noteText(res) == strings.Join(c.notes, "\n"), "%+v: notes %q", c.opt, res.Notes)
 		expect.That(t, strings.Contains(strings.Join(log, "\n"), c.log), "%+v: log %q lacks %q", c.opt, log, c.log)
 		for _, n := range c.notes {
 			expect.That(t, slices.Contains(log, "note: "+n), "%+v: the note %q is not in the log", c.opt, n)

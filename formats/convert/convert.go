@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
@@ -24,6 +25,9 @@ import (
 
 // ErrOptions is returned for options that make no sense, or none for the source at hand.
 var ErrOptions = source.ErrOptions
+
+// ErrStrict is returned where Options.Strict refuses a guess.
+var ErrStrict = errors.New("the dataset would not be what the source holds")
 
 // ErrUnknown is returned for a source of no known kind.
 var ErrUnknown = source.ErrUnknown
@@ -76,12 +80,23 @@ type Options struct {
 	Merge     Merge     `name:"dedupe" choices:"no,first,sum,max" default:"no" help:"..."`
 	Loops     Loops     `name:"self-loops" choices:"keep,drop,add" default:"keep" help:"Self-loops:"`
 	ByTime    bool      `help:"Order the edges of a node by their column time."`
+	// TimeUnit is the unit that all times are stored in, rounded down; "": seconds, or the coarsest that holds all of
+	// them. Those of whose unit neither the source nor TimesIn say anything stay as they are.
+	TimeUnit string `choices:"s,ms,us,ns" empty:"auto" default:"auto" help:"Unit to store times in:"`
+	// TimesIn is the unit of times that are plain numbers in the source. "": of those with fractions seconds.
+	TimesIn string `choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"Unit of times that are plain numbers:"`
 	// RelationsAsTypes is for knowledge graphs.
 	RelationsAsTypes bool `help:"Make an edge type of each relation of a knowledge graph."`
 	// Features and Labels are .npy files: features [n, width] of any number type, labels [n] of integers. They go
 	// beside, or in place of, what the source has.
 	Features string `value:"FILE" help:".npy file with a row of features a node."`
 	Labels   string `value:"FILE" help:".npy file with a label a node."`
+	// Label names the column of nodes that becomes "label"; numbers are classes, texts are numbered as they appear.
+	Label string `name:"label" value:"COLUMN" help:"Column of nodes that becomes their labels."`
+	// Keep names the columns that are kept, of nodes and edges alike; nil: all.
+	Keep []string `value:"COLUMN" help:"Columns to keep; all others are left out."`
+	// Strict refuses a source of which the dataset would not hold all as it is there, unless options ask for it.
+	Strict bool `help:"Fail where something would be left out, guessed, renumbered, doubled or altered."`
 	// Columns name the fields of an edge list, see edgelist.Options.
 	Columns []string `value:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs     string   `choices:"auto,numbers,names" default:"auto" help:"Ids of an edge list:"`
@@ -116,17 +131,17 @@ type Options struct {
 
 // Result says what was converted. "khop convert --json" prints it.
 type Result struct {
-	Kind        string   `json:"kind"` // of the source
-	Nodes       int64    `json:"nodes"`
-	Edges       int64    `json:"edges"`        // stored
-	SourceEdges int64    `json:"source_edges"` // listed in the source
-	Direction   string   `json:"direction"`
-	FeatureDim  int64    `json:"feature_dim"`
-	Classes     int64    `json:"classes"`
-	Splits      int      `json:"splits"`
-	Bytes       int64    `json:"bytes"`   // of all arrays, about
-	Skipped     int64    `json:"skipped"` // bad lines that were left out
-	Notes       []string `json:"notes"`
+	Kind        string         `json:"kind"` // of the source
+	Nodes       int64          `json:"nodes"`
+	Edges       int64          `json:"edges"`        // stored
+	SourceEdges int64          `json:"source_edges"` // listed in the source
+	Direction   string         `json:"direction"`
+	FeatureDim  int64          `json:"feature_dim"`
+	Classes     int64          `json:"classes"`
+	Splits      int            `json:"splits"`
+	Bytes       int64          `json:"bytes"`   // of all arrays, about
+	Skipped     int64          `json:"skipped"` // bad lines that were left out
+	Notes       []formats.Note `json:"notes"`
 	// the most that counted against MemoryLimit at a time; 0 without a limit
 	MemoryPeak  int64 `json:"memory_peak"`
 	TempPeak    int64 `json:"temporary_peak"`    // the most that temporary files took at a time
@@ -268,21 +283,18 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 	c.opt.Log(fmt.Sprintf("%s: %s", at.Path(), r.Title))
 	c.graph, err = r.Read(ctx, at, &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
 		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips,
+		TimesIn: c.opt.TimesIn, Label: c.opt.Label,
 		LateCount: lateEdges})
 	if err != nil {
 		return err
 	}
 	c.graph.Notes = append(c.graph.Notes, c.skips.Notes()...)
-	if err = c.addTables(ctx); err == nil {
-		err = c.narrow()
+	for _, step := range []func(context.Context) error{c.addTables, c.choose, c.times, c.narrow, c.pad} {
+		if err := step(ctx); err != nil {
+			return errors.Join(err, c.graph.Close())
+		}
 	}
-	if err == nil {
-		err = c.pad()
-	}
-	if err != nil {
-		err = errors.Join(err, c.graph.Close())
-	}
-	return err
+	return nil
 }
 
 // inputs are the files and folders that are read.
@@ -350,6 +362,11 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 			return nil, err
 		}
 	}
+	if !later {
+		if err := c.noteGaps(ctx); err != nil {
+			return nil, err
+		}
+	}
 	o, err := c.plan()
 	if err == nil {
 		err = c.reorder(ctx, o)
@@ -369,6 +386,9 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 		return nil, err
 	}
 	res = c.result(schema, o)
+	if err := c.strict(res.Notes); err != nil {
+		return nil, err
+	}
 	if c.opt.DryRun {
 		res.MemoryPeak, res.TempPeak = max(memory+c.ledger.Total(), c.ledger.Peak()), spill+c.budget.DiskPeak()
 		return res, nil
@@ -389,6 +409,9 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 			return nil, err
 		}
 		res = c.result(schema, o)
+		if err := c.strict(res.Notes); err != nil {
+			return nil, err
+		}
 	}
 	return res, c.writeAll(ctx, o, schema, res, sorter)
 }
@@ -430,6 +453,21 @@ func (c *conversion) writeAll(ctx context.Context, o *order, schema *graph.Schem
 	return nil
 }
 
+// strict refuses changes that no option asks for, where there is to be none.
+func (c *conversion) strict(notes []formats.Note) error {
+	var list []string
+	for _, n := range notes {
+		if n.Change != source.Said {
+			list = append(list, n.Change+": "+n.Text)
+		}
+	}
+	if !c.opt.Strict || list == nil {
+		return nil
+	}
+	return source.Error(c.src, "", -1, "say by options what is meant, or convert without --strict",
+		fmt.Errorf("%w: %s", ErrStrict, strings.Join(list, "; ")))
+}
+
 // provenance says where the dataset comes from.
 func (c *conversion) provenance(res *Result) map[string]string {
 	p := map[string]string{
@@ -453,7 +491,7 @@ func (c *conversion) finish(res *Result, o *order, s *graph.Schema) {
 	res.MemoryPeak, res.TempPeak = c.ledger.Peak(), c.budget.DiskPeak()
 	res.TempWritten, res.TempRead = c.budget.Traffic()
 	for _, n := range res.Notes {
-		c.opt.Log("note: " + n)
+		c.opt.Log("note: " + n.Text)
 	}
 }
 
@@ -461,7 +499,7 @@ func (c *conversion) result(s *graph.Schema, o *order) *Result {
 	g := c.graph
 	r := &Result{Kind: c.kind, Nodes: s.NumNodes(), Edges: o.most, SourceEdges: g.Edges.Count, Direction: o.direction,
 		Splits: len(g.Splits) + len(g.Links), Skipped: c.skips.Count(),
-		Notes: append([]string{}, g.Notes...), Bytes: c.bytes(s, o.most)}
+		Notes: append([]formats.Note{}, g.Notes...), Bytes: c.bytes(s, o.most)}
 	for _, n := range g.Nodes {
 		r.Classes = max(r.Classes, n.Classes)
 		for _, col := range n.Columns {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -40,6 +41,9 @@ func convert(t *testing.T, src string, opt Options) (*Result, *formats.Dataset) 
 	expect.That(t, len(entries) == 1, "beside the dataset: %v", entries)
 	return res, ds
 }
+
+// noteText returns the notes a line each.
+func noteText(res *Result) string { return source.Text(res.Notes) }
 
 // floats returns the numbers of a column of edges.
 func floats(t *testing.T, c unified.Tensor) (v []float64) {
@@ -110,7 +114,7 @@ func TestDirections(t *testing.T) {
 				res, ds := convert(t, src, Options{Direction: c.direction, MemoryLimit: limit})
 				got := spell(t, ds)
 				expect.That(t, got == c.want, "got  %s\nwant %s", got, c.want)
-				expect.That(t, strings.Contains(strings.Join(res.Notes, "\n"), c.note), "notes %q do not say %q",
+				expect.That(t, strings.Contains(noteText(res), c.note), "notes %q do not say %q",
 					res.Notes, c.note)
 			}
 		})
@@ -139,7 +143,7 @@ func TestEqualEdgesLoopsAndTimesAreAsAskedFor(t *testing.T) {
 			res, ds := convert(t, write(t, "events.txt", events), c.opt)
 			got := spell(t, ds)
 			expect.That(t, got == c.want, "got  %s\nwant %s", got, c.want)
-			notes := strings.Join(res.Notes, "\n")
+			notes := noteText(res)
 			expect.That(t, strings.Contains(notes, c.note), "notes %q do not say %q", notes, c.note)
 			byTime := ds.Graph().Schema().Edges[0].Order == graph.ByTime
 			expect.That(t, byTime == c.opt.ByTime, "the schema says by time: %t", byTime)

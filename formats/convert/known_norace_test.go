@@ -105,7 +105,7 @@ func TestConversionsMakeWhatTheyMadeAndSayWhatTheySaid(t *testing.T) {
 				res.Nodes, res.Edges, res.SourceEdges, res.Direction, res.FeatureDim, res.Classes, res.Splits,
 				res.Bytes)
 			for _, note := range res.Notes {
-				fmt.Fprint(&got, " ", expect.TextLine(t, note, dir))
+				fmt.Fprint(&got, " ", expect.TextLine(t, note.Text, dir))
 			}
 			fmt.Fprintln(&got)
 			expect.OK(t, ds.Close())

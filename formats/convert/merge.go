@@ -169,7 +169,7 @@ func (j *join) differs(p *part) string {
 	s := p.Graph().Schema()
 	same := len(s.Nodes) == len(j.first.Nodes) && len(s.Edges) == len(j.first.Edges) &&
 		slices.EqualFunc(s.EdgeColumns, j.first.EdgeColumns, func(a, b graph.Column) bool {
-			return a.Name == b.Name && a.DType == b.DType && slices.Equal(a.Shape, b.Shape)
+			return a.Name == b.Name && a.DType == b.DType && a.Unit == b.Unit && slices.Equal(a.Shape, b.Shape)
 		})
 	for t := range s.Nodes {
 		same = same && s.Nodes[t].Name == j.first.Nodes[t].Name && s.Nodes[t].Count == j.first.Nodes[t].Count

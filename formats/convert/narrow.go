@@ -14,7 +14,7 @@ import (
 )
 
 // narrow stores the rows of floating-point numbers as FeatureDType.
-func (c *conversion) narrow() error {
+func (c *conversion) narrow(context.Context) error {
 	to := c.opt.FeatureDType
 	if to == unified.Invalid {
 		return nil
@@ -56,47 +56,32 @@ func (c *conversion) narrowed(col source.Column, to unified.DType, rows int64) s
 func (c *conversion) narrowWriter(col source.Column, to unified.DType) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
 		n := &narrower{w: w, path: c.src, col: &col.Column, to: to}
-		return col.Write(ctx, n)
+		return col.Write(ctx, &wholeRows{row: col.RowBytes(), take: n.take})
 	}
 }
 
-// narrower takes rows of a column in pieces of any length, and passes them on as another type.
+// narrower takes rows of a column, and passes them on as another type.
 type narrower struct {
 	w    io.Writer
 	path string
 	col  *graph.Column
 	to   unified.DType
-	row  int64  // that comes next
-	rest []byte // its first bytes
+	row  int64 // that comes next
 	out  []byte
 }
 
 // narrowPiece is how many bytes of rows are narrowed at once, about.
 const narrowPiece = 1 << 20
 
-// Write implements io.Writer.
-func (n *narrower) Write(p []byte) (int, error) {
-	taken, row := len(p), int(n.col.RowBytes())
-	if len(n.rest) > 0 {
-		more := min(row-len(n.rest), len(p))
-		n.rest, p = append(n.rest, p[:more]...), p[more:]
-		if len(n.rest) < row {
-			return taken, nil
+// take passes on whole rows, in pieces.
+func (n *narrower) take(p []byte) error {
+	piece := int(max(narrowPiece/n.col.RowBytes(), 1) * n.col.RowBytes())
+	for ; len(p) > 0; p = p[min(piece, len(p)):] {
+		if err := n.put(p[:min(piece, len(p))]); err != nil {
+			return err
 		}
-		if err := n.put(n.rest); err != nil {
-			return 0, err
-		}
-		n.rest = n.rest[:0]
 	}
-	for len(p) >= row {
-		k := min(max(narrowPiece/row, 1), len(p)/row) * row
-		if err := n.put(p[:k]); err != nil {
-			return 0, err
-		}
-		p = p[k:]
-	}
-	n.rest = append(n.rest, p...)
-	return taken, nil
+	return nil
 }
 
 // put passes on whole rows, on all cores.

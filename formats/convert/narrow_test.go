@@ -22,7 +22,7 @@ import (
 // narrowedBy returns what a narrower passes on of rows that come in pieces of the given lengths, in turn.
 func narrowedBy(col graph.Column, to unified.DType, rows []byte, pieces ...int) ([]byte, error) {
 	var out bytes.Buffer
-	n := &narrower{w: &out, path: "x.npy", col: &col, to: to}
+	n := &wholeRows{row: col.RowBytes(), take: (&narrower{w: &out, path: "x.npy", col: &col, to: to}).take}
 	for i := 0; len(rows) > 0; i++ {
 		k := min(pieces[i%len(pieces)], len(rows))
 		if taken, err := n.Write(rows[:k]); err != nil || taken != k {
@@ -149,7 +149,7 @@ func TestOnlyRowsThatBecomeSmallerAreNarrowed(t *testing.T) {
 		for _, col := range columns {
 			c.graph.Node().Columns = append(c.graph.Node().Columns, source.Column{Column: col})
 		}
-		expect.OK(t, c.narrow())
+		expect.OK(t, c.narrow(t.Context()))
 		var got []string
 		for _, col := range c.graph.Node().Columns {
 			got = append(got, fmt.Sprintf("%s %v%v", col.Name, col.DType, col.Shape))
@@ -157,14 +157,16 @@ func TestOnlyRowsThatBecomeSmallerAreNarrowed(t *testing.T) {
 		if got := strings.Join(got, " "); got != want {
 			t.Errorf("%v: %s", to, got)
 		}
-		if to == unified.Float16 && (len(c.graph.Notes) != 2 || c.graph.Notes[0] != `1000 rows of "a" are stored as `+
-			"float16, not as float32: 6.00 kB (5.86 KiB) in place of 12.0 kB (11.7 KiB)") {
+		if to == unified.Float16 && (len(c.graph.Notes) != 2 ||
+			c.graph.Notes[0].Text != `1000 rows of "a" are stored as `+
+				"float16, not as float32: 6.00 kB (5.86 KiB) in place of 12.0 kB (11.7 KiB)") {
 			t.Errorf("notes: %q", c.graph.Notes)
 		}
 	}
 	c := conversion{graph: source.Plain(), opt: Options{FeatureDType: unified.Float16}}
-	if err := c.narrow(); err != nil || len(c.graph.Notes) != 1 || c.graph.Notes[0] != "no column has rows of "+
-		"floating-point numbers that float16 makes smaller: all stay as they are" {
+	if err := c.narrow(t.Context()); err != nil || len(c.graph.Notes) != 1 ||
+		c.graph.Notes[0].Text != "no column has rows of "+
+			"floating-point numbers that float16 makes smaller: all stay as they are" {
 		t.Errorf("%v, %q", err, c.graph.Notes)
 	}
 	for _, to := range []unified.DType{unified.Float32, unified.Float64, unified.Int32, unified.Uint8} {

@@ -92,6 +92,10 @@ func (o *order) direct() error {
 		o.both, o.direction = g.Edges.Undirected, "directed, as listed"
 		if o.both {
 			o.direction = "undirected by definition: both directions, self-loops once"
+			g.Tell(source.Doubled, "edges", g.Edges.Count,
+				"%s both ways by the format's definition, and stored in both "+
+					"directions; --symmetrise says that it is meant, --directed stores them as listed",
+				source.Counted(g.Edges.Count, "edge goes", "edges go"))
 		}
 	case Directed:
 		o.direction = "directed, as listed, by request"
@@ -241,29 +245,26 @@ func (o *order) explain(err error) error {
 }
 
 // notes says what was found on the way.
-func (o *order) notes() []string {
-	var n []string
-	s := &o.stats
-	if s.Reversed > 0 {
-		n = append(n, fmt.Sprintf("%s listed in both directions: stored once each way",
-			source.Counted(s.Reversed/2, "edge was", "edges were")))
+func (o *order) notes() (list []formats.Note) {
+	done := "added"
+	if o.opt.Loops == edgesort.DropLoops {
+		done = "dropped"
 	}
-	if s.Parallel > 0 {
-		n = append(n, fmt.Sprintf("%s parallel to an earlier one, and kept", source.Counted(s.Parallel, "edge is",
-			"edges are")))
-	}
-	if s.Merged > 0 {
-		n = append(n, fmt.Sprintf("%s merged into an earlier one between the same nodes",
-			source.Counted(s.Merged, "edge was", "edges were")))
-	}
-	if s.Loops > 0 {
-		done := "added"
-		if o.opt.Loops == edgesort.DropLoops {
-			done = "dropped"
+	for _, n := range []struct {
+		count           int64
+		one, many, what string
+	}{
+		{o.stats.Reversed / 2, "edge was", "edges were", "listed in both directions: stored once each way"},
+		{o.stats.Parallel, "edge is", "edges are", "parallel to an earlier one, and kept"},
+		{o.stats.Merged, "edge was", "edges were", "merged into an earlier one between the same nodes"},
+		{o.stats.Loops, "self-loop was", "self-loops were", done},
+	} {
+		if n.count > 0 {
+			list = append(list, formats.Note{Change: source.Said, Name: "edges", Count: n.count,
+				Text: source.Counted(n.count, n.one, n.many) + " " + n.what})
 		}
-		n = append(n, fmt.Sprintf("%s %s", source.Counted(s.Loops, "self-loop was", "self-loops were"), done))
 	}
-	return n
+	return list
 }
 
 // ids returns node ids as a split stores them.

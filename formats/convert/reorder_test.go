@@ -168,7 +168,7 @@ func TestNodesAreNumberedAsTheOptionSays(t *testing.T) {
 			ByHeat: "hot"} {
 			t.Run(fmt.Sprintf("%s/%d", word, seed), func(t *testing.T) {
 				res, ds := convert(t, src, Options{Reorder: how, Heat: heat})
-				notes := strings.Join(res.Notes, "\n")
+				notes := noteText(res)
 				expect.That(t, strings.Contains(notes, "nodes are numbered anew ("+word+")"), "notes: %s", notes)
 				l.compare(t, ds, l.order(how, scores))
 			})

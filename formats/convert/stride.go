@@ -14,7 +14,7 @@ import (
 const maxStride = 1 << 16
 
 // pad makes rows of numbers longer by zeros, to multiples of RowStride.
-func (c *conversion) pad() error {
+func (c *conversion) pad(context.Context) error {
 	stride := c.opt.RowStride
 	if stride == 0 {
 		return nil

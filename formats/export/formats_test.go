@@ -188,7 +188,7 @@ func contents(t *testing.T, target, format string) string {
 		}
 		text := sourcetest.Spell(t, g)
 		digest := sha256.Sum256([]byte(text))
-		fmt.Fprintf(&s, "read as %.150s %x\n%s\n", text, digest[:6], strings.ReplaceAll(strings.Join(g.Notes, "\n"),
+		fmt.Fprintf(&s, "read as %.150s %x\n%s\n", text, digest[:6], strings.ReplaceAll(foreign.Text(g.Notes),
 			target, "it"))
 		expect.OK(t, g.Close())
 	}

@@ -155,7 +155,7 @@ func TestHeadersAreReadStrictly(t *testing.T) {
 		{"{'descr': '', 'fortran_order': False, 'shape': (1,)}", ErrFormat},
 		{"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", ErrObject},
 		{"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", ErrType},
-		{"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (1,)}", ErrType},
+		{"{'descr': '<M8[W]', 'fortran_order': False, 'shape': (1,)}", ErrType},
 		{"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", io.ErrUnexpectedEOF},
 		{"{'descr': '|b1', 'fortran_order': False, 'shape': (2,)}", ErrFormat}, // the bytes are 7
 	} {

@@ -27,7 +27,7 @@ const (
 	Text         // Unicode strings of fixed width, padded by zeros
 	Bytes        // byte strings of fixed width, padded by zeros
 	Object       // pickled
-	Foreign      // complex numbers, dates, records
+	Foreign      // complex numbers, records
 )
 
 // Header describes an array.
@@ -38,6 +38,7 @@ type Header struct {
 	Width   int64         // bytes of an element; 0 for Object
 	Shape   []int64       // nil for a scalar
 	Fortran bool          // column-major
+	Unit    string        // of dates and durations, as graph.Column has it, and "d" for days
 
 	bigEndian bool
 	elements  int64

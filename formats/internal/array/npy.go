@@ -84,6 +84,9 @@ func parseHeader(text string) (Header, error) {
 	return h, h.resolve()
 }
 
+// timeUnits are the units of dates ("M8") and durations ("m8") that are read, as NumPy writes them.
+var timeUnits = map[string]string{"[D]": "d", "[s]": "s", "[ms]": "ms", "[us]": "us", "[ns]": "ns"}
+
 // resolve derives kind, width and number of elements.
 func (h *Header) resolve() error {
 	order, code := byte('|'), h.Descr
@@ -93,6 +96,9 @@ func (h *Header) resolve() error {
 	h.bigEndian = order == '>'
 	if code == "" {
 		return fmt.Errorf("%w: element type %q", ErrFormat, h.Descr)
+	}
+	if h.Unit = timeUnits[strings.TrimPrefix(strings.ToUpper(code[:1])+code[1:], "M8")]; h.Unit != "" {
+		code = "i8"
 	}
 	n := int64(0)
 	if len(code) > 1 {

@@ -323,7 +323,7 @@ func (d *Describer) countEnds(ctx context.Context,
 		return d.fail(e.src, -1, "ids reach %d, but there are only %s: say how many nodes there are by an array "+
 			"num_nodes", most, source.Counted(e.m, "edge", "edges"))
 	}
-	d.Graph.Node().Count = most + 1
+	d.Graph.Node().Count, d.Graph.Node().Counted = most+1, true
 	return nil
 }
 

@@ -41,7 +41,8 @@ func (d *Describer) Others(ctx context.Context) error {
 		}
 	}
 	if len(left) > 0 {
-		d.Graph.Note("not stored, since neither names nor shapes say what they are: %s", source.Few(left))
+		d.Graph.Tell(source.LeftOut, "arrays", int64(len(left)),
+			"not stored, since neither names nor shapes say what they are: %s", source.Few(left))
 	}
 	return nil
 }
@@ -132,7 +133,7 @@ func (d *Describer) nodeColumn(column, name string, h *array.Header) (bool, erro
 			return false, nil
 		}
 	}
-	c := graph.Column{Name: column, DType: h.DType, Shape: shape(h)}
+	c := graph.Column{Name: column, DType: h.DType, Shape: shape(h), Unit: h.Unit}
 	if column == "label" && len(c.Shape) == 0 {
 		labels, err := d.labels(name, h)
 		if err != nil {
@@ -173,7 +174,9 @@ func (d *Describer) edgeColumn(column, name string, h *array.Header) (bool, erro
 			return false, nil
 		}
 	}
-	d.Graph.Edges.Columns = append(d.Graph.Edges.Columns, graph.Column{Name: column, DType: h.DType, Shape: shape(h)})
+	c := graph.Column{Name: column, DType: h.DType, Shape: shape(h), Unit: h.Unit}
+	d.R.Timed(&c)
+	d.Graph.Edges.Columns = append(d.Graph.Edges.Columns, c)
 	d.columns = append(d.columns, name)
 	return true, nil
 }

@@ -127,9 +127,7 @@ func describeNodes(ctx context.Context, g *source.Graph, index int, n Nodes,
 		s.NodeType = index
 		g.Splits = append(g.Splits, s)
 	}
-	for _, note := range d.Graph.Notes {
-		g.Note("nodes %q: %s", n.Name, note)
-	}
+	g.Adopt(fmt.Sprintf("nodes %q", n.Name), d.Graph.Notes)
 	node.Count = max(node.Count, 0)
 	return node, known, nil
 }
@@ -153,9 +151,7 @@ func describeEdges(ctx context.Context, g *source.Graph, e Edges, r *source.Requ
 	if err != nil {
 		return nil, fmt.Errorf("edges %q: %w", e.Relation, err)
 	}
-	for _, note := range d.Graph.Notes {
-		g.Note("edges %q: %s", e.Relation, note)
-	}
+	g.Adopt(fmt.Sprintf("edges %q", e.Relation), d.Graph.Notes)
 	joinLinks(g, len(g.Types), d.Graph.Links)
 	return &source.Part{Edges: d.Graph.Edges, Reverse: -1}, nil
 }
@@ -205,6 +201,7 @@ func count(ctx context.Context, p *source.Part, ends [2]*source.NodeType, known 
 		return err
 	}
 	for i, n := range ends {
+		n.Counted = n.Counted || !known[i]
 		if !known[i] && source.TooSparse(n.Count, p.Count) {
 			return fmt.Errorf("ids of %q reach %d, but there are only %s", n.Name, n.Count-1,
 				source.Counted(p.Count, "edge", "edges"))

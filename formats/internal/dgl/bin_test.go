@@ -32,7 +32,7 @@ func TestSavedGraphsAreWhatDGLReads(t *testing.T) {
 		want := expect.Must(os.ReadFile(filepath.Join("testdata", name+".txt")))(t)
 		got := sourcetest.Spell(t, g)
 		expect.That(t, got == string(want), "%s:\n%s\nwant\n%s", name, got, want)
-		expect.That(t, strings.Contains(strings.Join(g.Notes, "\n"), "of the whole graph: of_all"), "%s: notes %q",
+		expect.That(t, strings.Contains(source.Text(g.Notes), "of the whole graph: of_all"), "%s: notes %q",
 			name, g.Notes)
 		expect.OK(t, g.Close())
 	}

@@ -100,7 +100,8 @@ func (f *file) graph(ctx context.Context, path string, r *source.Request) (*sour
 	}
 	g, err := arrays.Typed(ctx, nodes, edges, r)
 	if err == nil && len(left) > 0 {
-		g.Note("not stored, since they are of the whole graph: %s", strings.Join(left, ", "))
+		g.Tell(source.LeftOut, "graph", int64(len(left)), "not stored, since they are of the whole graph: %s",
+			strings.Join(left, ", "))
 	}
 	return g, err
 }

@@ -346,17 +346,10 @@ func TestColumnsCanNameTypesOfNodes(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), "names both"), "one type: %v", err)
 }
 
-func TestIdsWithoutEdgesAreCounted(t *testing.T) {
-	g := expect.Must(Read(context.Background(), local(t, "edges.txt", []byte("1 7\n9 7\n")), Options{}))(t)
-	defer g.Close()
-	got := strings.Join(g.Notes, "\n")
-	expect.That(t, strings.Contains(got, "7 of 10 ids have no edge"), "notes %q", got)
-}
-
 func TestAFieldWithoutANameIsNoted(t *testing.T) {
 	text := []byte("src,dst,,w\n1,2,3,4\n2,1,5,6\n")
 	g := expect.Must(Read(context.Background(), local(t, "edges.csv", text), Options{}))(t)
 	defer g.Close()
-	got := strings.Join(g.Notes, "\n")
+	got := source.Text(g.Notes)
 	expect.That(t, strings.Contains(got, "field 3 has no name in the header and is not stored"), "notes %q", got)
 }

@@ -22,7 +22,7 @@ type layout struct {
 	types    [2]string // of the nodes at both ends, where the user names them
 	columns  []columnSpec
 	skip     int // bytes of the first piece up to the first edge
-	notes    []string
+	notes    []source.Note
 }
 
 // columnSpec is a column to be stored.
@@ -166,15 +166,16 @@ func (r *reader) nameFields(lay *layout, p *piece, lines *[]sampled) error {
 			switch name := columnName(string(f)); {
 			case i == lay.src || i == lay.dst:
 			case name == "":
-				lay.notes = append(lay.notes, fmt.Sprintf("field %d has no name in the header and is not stored; name "+
-					"it by --columns src,dst,weight,..", i+1))
+				lay.notes = append(lay.notes, source.Note{Change: source.LeftOut, Name: "edges", Count: 1,
+					Text: fmt.Sprintf("field %d has no name in the header and is not stored; name it by --columns "+
+						"src,dst,weight,..", i+1)})
 			default:
 				lay.columns = append(lay.columns, columnSpec{name: uniqueName(lay.columns, name), field: i})
 			}
 		}
 	case lay.fields > 2:
-		lay.notes = append(lay.notes,
-			unnamed(lay.fields)+" stored; name them by --columns src,dst,weight,..")
+		lay.notes = append(lay.notes, source.Note{Change: source.LeftOut, Name: "edges", Count: int64(lay.fields - 2),
+			Text: unnamed(lay.fields) + " stored; name them by --columns src,dst,weight,.."})
 	}
 	return nil
 }

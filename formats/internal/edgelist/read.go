@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // IDs says what the ids in the text are.
@@ -120,7 +118,7 @@ func (r *reader) finish(g *source.Graph) error {
 	if r.lay == nil && r.opt.Nodes == 0 {
 		return source.Error(r.path, "", -1, "an edge list has two ids a line", errors.New("there is no edge in it"))
 	}
-	least, greatest := r.store.Range()
+	_, greatest := r.store.Range()
 	node := g.Node()
 	node.Count = greatest + 1
 	switch {
@@ -137,7 +135,12 @@ func (r *reader) finish(g *source.Graph) error {
 		}
 		g.Own(r.names)
 		node.Strings = append(node.Strings, r.names.Strings("id"))
-		g.Note("ids are names: nodes are numbered as they first appear, their names are kept as \"id\"")
+		change := source.Renumbered
+		if r.opt.IDs == Names {
+			change = source.Said
+		}
+		g.Tell(change, "id", node.Count,
+			"ids are names: nodes are numbered as they first appear, their names are kept as \"id\"")
 	case r.opt.Nodes > 0:
 		node.Count = r.opt.Nodes
 	case r.opt.IDs == Auto && source.TooSparse(greatest, r.store.Len()):
@@ -146,20 +149,23 @@ func (r *reader) finish(g *source.Graph) error {
 			fmt.Errorf("ids reach %d, but there are only %s", greatest,
 				source.Counted(r.store.Len(), "edge", "edges")))
 	default:
-		if err := r.noteGaps(g, least, greatest); err != nil {
-			return err
-		}
+		node.Counted = true
 	}
 	if r.lay != nil && r.lay.types[0] != "" && !r.lay.twoTypes() {
 		node.Name = r.lay.types[0]
 	}
+	return r.finishColumns(g)
+}
+
+// finishColumns adds the edges and their columns.
+func (r *reader) finishColumns(g *source.Graph) error {
 	g.Edges.Count = r.store.Len()
 	var data [][]byte
 	var widths []int64
 	for _, c := range r.columns {
 		g.Own(&c.spool)
 		if c.dropped != "" {
-			g.Note("%s", c.dropped)
+			g.Tell(source.LeftOut, c.name, g.Edges.Count, "%s", c.dropped)
 			continue
 		}
 		col, bytes, err := c.finish(g)
@@ -193,39 +199,9 @@ func (r *reader) finishTypes(g *source.Graph) error {
 				"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
 				fmt.Errorf("ids of %ss reach %d, but there are only %s", node.Name, r.most[i],
 					source.Counted(r.store.Len(), "edge", "edges")))
+		default:
+			node.Counted = true
 		}
-	}
-	return nil
-}
-
-// noteGaps counts the ids that no edge has.
-func (r *reader) noteGaps(g *source.Graph, least, greatest int64) error {
-	words := greatest/64 + 1
-	if greatest < 0 || source.TooSparse(greatest, r.store.Len()) || r.opt.Budget.Ledger().Take(pinned.Sources,
-		8*words) != nil {
-		return nil // that is not worth more memory
-	}
-	defer r.opt.Budget.Ledger().Give(pinned.Sources, 8*words)
-	seen := make([]uint64, words)
-	if err := r.store.Each(func(src, dst []int64) error {
-		for i, v := range src {
-			seen[v>>6] |= 1 << (v & 63)
-			seen[dst[i]>>6] |= 1 << (dst[i] & 63)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	missing := greatest + 1
-	for _, w := range seen {
-		missing -= int64(bits.OnesCount64(w))
-	}
-	switch {
-	case missing == 1 && least == 1:
-		g.Note("the smallest id is 1: node 0 exists and has no edges")
-	case missing > 0:
-		g.Note("%d of %d ids have no edge, and are nodes without edges; --ids names numbers those that have, and "+
-			"keeps the ids", missing, greatest+1)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestDatasetsAreWhatGraphBoltReads(t *testing.T) {
 		g := expect.Must(read(dir))(t)
 		got := sourcetest.Spell(t, g)
 		expect.That(t, got == c.want, "without %q:\n%s\nwant\n%s", c.without, got, c.want)
-		if c.without != "" && !strings.Contains(strings.Join(g.Notes, "\n"), `"share" of edges is not stored`) {
+		if c.without != "" && !strings.Contains(source.Text(g.Notes), `"share" of edges is not stored`) {
 			t.Errorf("without %q: notes %q", c.without, g.Notes)
 		}
 		expect.OK(t, g.Close())

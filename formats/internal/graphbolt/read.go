@@ -50,7 +50,7 @@ type dataset struct {
 	edges []arrays.Edges
 	sets  map[string]array.Set // by domain and type
 	owned []io.Closer
-	notes []string
+	notes source.Graph // of what is left out
 }
 
 func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
@@ -81,7 +81,7 @@ func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *sour
 	if err := d.tasks(ctx, g); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
-	g.Notes = append(g.Notes, d.notes...)
+	g.Notes = append(g.Notes, d.notes.Notes...)
 	for _, c := range d.owned {
 		g.Own(c)
 	}
@@ -188,12 +188,13 @@ func (d *dataset) graph(ctx context.Context) error {
 func (d *dataset) features(context.Context) error {
 	for _, f := range d.m.FeatureData {
 		if f.Domain != "node" && f.Domain != "edge" {
-			d.notes = append(d.notes, fmt.Sprintf("the feature %q of the domain %q is not stored", f.Name, f.Domain))
+			d.notes.Tell(source.LeftOut, f.Name, 1, "the feature %q of the domain %q is not stored", f.Name, f.Domain)
 			continue
 		}
 		if f.Domain == "edge" && d.m.Topology != nil {
-			d.notes = append(d.notes, fmt.Sprintf("the feature %q of edges is not stored: the preprocessed graph does "+
-				"not say which edge is which", f.Name))
+			d.notes.Tell(source.LeftOut, f.Name, 1,
+				"the feature %q of edges is not stored: the preprocessed graph does "+
+					"not say which edge is which", f.Name)
 			continue
 		}
 		set := d.sets[f.Domain+" "+f.Type]

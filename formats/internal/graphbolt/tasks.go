@@ -100,7 +100,7 @@ func (d *dataset) items(g *source.Graph, s set, labels [][]int64, link *source.L
 		}
 		switch {
 		case v == nil:
-			g.Note("%s of %s is not stored: it is %v", x.Name, name, h)
+			g.Tell(source.LeftOut, x.Name, 1, "%s of %s is not stored: it is %v", x.Name, name, h)
 		case (x.Name == "seed_nodes" || x.Name == "seeds") && len(h.Shape) == 1:
 			nodes = v
 		case (x.Name == "node_pairs" || x.Name == "seeds") && len(h.Shape) == 2 && h.Shape[1] == 2 && !h.Fortran:
@@ -110,7 +110,7 @@ func (d *dataset) items(g *source.Graph, s set, labels [][]int64, link *source.L
 		case x.Name == "negative_dsts" && len(h.Shape) == 2 && !h.Fortran:
 			negatives = v
 		default:
-			g.Note("%s of %s, %v, is not stored", x.Name, name, h)
+			g.Tell(source.LeftOut, x.Name, 1, "%s of %s, %v, is not stored", x.Name, name, h)
 		}
 	}
 	if nodes != nil {

@@ -144,7 +144,7 @@ func readSplits(g *source.Graph, at source.Place, r *source.Request) error {
 	return readDict(at, r, func(f *torch.File, key string, v any) error {
 		name, ok := splits[key]
 		if !ok {
-			g.Note("the split %q is not stored", key)
+			g.Tell(source.LeftOut, key, 1, "the split %q is not stored", key)
 			return nil
 		}
 		t, ok, err := f.Tensor(v)

@@ -31,7 +31,8 @@ func collected(t testing.TB, edges, features, targets string) source.Place {
 // nodes' in "new_id".
 func TestCollectionsAreGraphs(t *testing.T) {
 	const two, between = "3 node, 2 classes; ", "node:edge:node 0>1 2>2; undirected"
-	const names = `class: ["company" "tvshow"]; name: ["中国" "b" "Comma, Inc. \"q\""]; ` + between
+	const ids = "facebook_id int64[]: [7,8,9]; "
+	const names = ids + `class: ["company" "tvshow"]; name: ["中国" "b" "Comma, Inc. \"q\""]; ` + between
 	for _, c := range []struct{ edges, features, targets, want, note string }{
 		{edges, features, targets, two + "feature float32[4]: [0,0,0,0,1,0,0,1,0,1,0,0]; label int64[]: [0,1,1]; " +
 			names, ""},
@@ -42,8 +43,9 @@ func TestCollectionsAreGraphs(t *testing.T) {
 			"2 nodes are missing"},
 		{"from,to\n0,1\n1,2\n", `{"0": [1], "1": [0], "2": []}`, "id,days,mature,views,partner,new_id\n" +
 			"73045350,1459,False,9528,False,2\n61573865,1629,True,3615,False,0\n9,1,False,1,True,1\n", two +
-			`feature float32[2]: [0,1,1,0,0,0]; label int64[]: [1,0,0]; class: ["False" "True"]; ` +
-			"node:edge:node 0>1 1>2; undirected", ""},
+			`feature float32[2]: [0,1,1,0,0,0]; label int64[]: [1,0,0]; id int64[]: [6.1573865e+07,9,7.304535e+07]; ` +
+			`days int64[]: [1629,1,1459]; views int64[]: [3615,1,9528]; partner uint8[]: [0,1,0]; ` +
+			`class: ["False" "True"]; ` + "node:edge:node 0>1 1>2; undirected", `"mature" is taken for the labels`},
 	} {
 		sourcetest.Reads(t, Reader, collected(t, c.edges, c.features, c.targets), source.Request{}, c.want,
 			c.note)
@@ -59,7 +61,7 @@ func TestWhatDenseRowsTakeIsNoted(t *testing.T) {
 	g, err := Read(context.Background(), at, "x", &source.Request{})
 	expect.OK(t, err)
 	defer g.Close()
-	notes := strings.Join(g.Notes, "")
+	notes := source.Text(g.Notes)
 	for _, want := range []string{"2 entries, about 24 B, are stored as dense rows: 80.0 MB", "--feature-dtype"} {
 		expect.That(t, strings.Contains(notes, want), "%q is not in %q", want, notes)
 	}

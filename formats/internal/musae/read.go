@@ -44,24 +44,69 @@ func Read(ctx context.Context, dir source.Place, prefix string, r *source.Reques
 	node := g.Node()
 	node.SetLabels(t.labels)
 	node.Strings = append(node.Strings, source.List("class", t.classes))
-	if t.names != nil {
-		node.Strings = append(node.Strings, source.List("name", t.names))
+	for i, name := range t.otherNames {
+		t.others[i].add(node, name)
+	}
+	if t.guessed && r.Label == "" {
+		g.Tell(source.Guessed, t.class, node.Count,
+			"the column %q is taken for the labels; --label says which it is", t.class)
 	}
 	return g, nil
 }
 
 // target is the table of nodes, by node number.
 type target struct {
-	labels  []int64
-	classes []string // sorted
-	names   []string // nil if the table has none
+	labels     []int64
+	classes    []string // sorted
+	class      string   // the column that they come from
+	guessed    bool     // it is one of several that might be labels
+	otherNames []string
+	others     []cells
 }
 
 // row is a line of the table.
 type row struct {
 	line, id int64
 	class    string // shared by all rows of it
-	name     string
+	others   []string
+}
+
+// cells are those of a column of the table, by node number.
+type cells []string
+
+// add adds the column to the nodes: whole numbers, truths, numbers, or else text.
+func (c cells) add(n *source.NodeType, name string) {
+	if name == "page_name" {
+		name = "name"
+	}
+	for _, as := range []struct {
+		dtype unified.DType
+		parse func(s string) (float64, error)
+	}{{unified.Int64, func(s string) (float64, error) {
+		v, err := strconv.ParseInt(s, 10, 53)
+		return float64(v), err
+	}},
+		{unified.Uint8, func(s string) (float64, error) {
+			return float64(max(0, slices.Index([]string{"False", "True"}, s))), notBool(s)
+		}}, {unified.Float64, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }}} {
+		data := make([]byte, as.dtype.Size()*int64(len(c)))
+		if !slices.ContainsFunc(c, func(s string) bool { _, err := as.parse(s); return err != nil }) {
+			for i, s := range c {
+				x, _ := as.parse(s)
+				as.dtype.Put(data[int64(i)*as.dtype.Size():], x)
+			}
+			n.Columns = append(n.Columns, source.Bytes(graph.Column{Name: name, DType: as.dtype}, data))
+			return
+		}
+	}
+	n.Strings = append(n.Strings, source.List(name, c))
+}
+
+func notBool(s string) error {
+	if s != "True" && s != "False" {
+		return strconv.ErrSyntax
+	}
+	return nil
 }
 
 // textBytes is what a string takes besides its characters, about.
@@ -76,13 +121,16 @@ type rows struct {
 
 // add adds a row, of which it copies the strings.
 func (r *rows) add(x row) (err error) {
-	for _, s := range []string{x.class, x.name} {
+	for _, s := range append([]string{x.class}, x.others...) {
 		if !utf8.ValidString(s) {
 			return fmt.Errorf("%.40q is %w", s, graph.ErrText)
 		}
 	}
 	class, known := r.classes[x.class]
-	bytes := int64(len(x.name)) + textBytes
+	bytes := int64(0)
+	for _, s := range x.others {
+		bytes += int64(len(s)) + 3*textBytes // and a number of it
+	}
 	if !known {
 		bytes += int64(len(x.class)) + 8*textBytes // in the map, too
 	}
@@ -96,7 +144,10 @@ func (r *rows) add(x row) (err error) {
 		class = strings.Clone(x.class)
 		r.classes[class] = class
 	}
-	x.class, x.name = class, strings.Clone(x.name)
+	x.class = class
+	for i, s := range x.others {
+		x.others[i] = strings.Clone(s)
+	}
 	r.list = append(r.list, x)
 	return nil
 }
@@ -118,15 +169,13 @@ func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target
 	if err != nil {
 		return nil, source.Error(path, "", 1, "", err)
 	}
-	id, class, name := slices.Index(header, "id"), -1, -1
+	header = slices.Clone(header)
+	id, class := slices.Index(header, "id"), -1
 	if k := slices.Index(header, "new_id"); k >= 0 {
 		id = k // of Twitch, whose "id" is that of the site
 	}
 	for _, n := range []string{"page_type", "ml_target", "target", "mature"} {
 		class = max(class, slices.Index(header, n))
-	}
-	for _, n := range []string{"page_name", "name"} {
-		name = max(name, slices.Index(header, n))
 	}
 	if id < 0 || class < 0 {
 		return nil, source.Error(path, "", 1,
@@ -138,7 +187,7 @@ func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target
 		paced.Next()
 		rec, err := r.Read()
 		if err == io.EOF {
-			return all.target(path, name >= 0)
+			return all.target(path, header, id, class)
 		}
 		var parse *csv.ParseError
 		if errors.As(err, &parse) {
@@ -149,8 +198,10 @@ func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target
 		}
 		line, _ := r.FieldPos(0)
 		x := row{line: int64(line), class: rec[class]}
-		if name >= 0 {
-			x.name = rec[name]
+		for i, cell := range rec {
+			if i != id && i != class {
+				x.others = append(x.others, cell)
+			}
 		}
 		if x.id, err = strconv.ParseInt(rec[id], 10, 64); err != nil || x.id < 0 {
 			return nil, source.Error(path, "id", x.line, "node numbers count from 0",
@@ -163,19 +214,22 @@ func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target
 }
 
 // target numbers the classes and puts the rows in the order of their nodes.
-func (r *rows) target(path string, named bool) (*target, error) {
+func (r *rows) target(path string, header []string, id, class int) (*target, error) {
 	n := int64(len(r.list))
 	if n == 0 {
 		return nil, source.Error(path, "", -1, "every node from 0 on must have a row",
 			errors.New("the table has no rows"))
 	}
-	const perNode = 8 + 16 + 8 // label, name, line
+	perNode := 8 + 8 + textBytes*int64(len(header)) // label, line, cells
 	if err := r.ledger.Take(pinned.Sources, perNode*n); err != nil {
 		return nil, source.Error(path, "", -1, "", err)
 	}
 	t, lines := &target{labels: make([]int64, n)}, make([]int64, n)
-	if named {
-		t.names = make([]string, n)
+	t.class, t.guessed = header[class], header[class] == "mature"
+	for i, name := range header {
+		if i != id && i != class {
+			t.otherNames, t.others = append(t.otherNames, name), append(t.others, make(cells, n))
+		}
 	}
 	number := map[string]int64{}
 	t.classes = slices.SortedFunc(maps.Keys(r.classes), compareClasses)
@@ -192,8 +246,8 @@ func (r *rows) target(path string, named bool) (*target, error) {
 				lines[x.id]))
 		}
 		lines[x.id], t.labels[x.id] = x.line, number[x.class]
-		if named {
-			t.names[x.id] = x.name
+		for i, cell := range x.others {
+			t.others[i][x.id] = cell
 		}
 	}
 	r.ledger.Give(pinned.Sources, 8*n+int64(unsafe.Sizeof(row{}))*int64(cap(r.list))) // lines and rows
@@ -231,7 +285,8 @@ func addFeatures(ctx context.Context, g *source.Graph, at source.Place, b *pinne
 		return err
 	}
 	if l.missing > 0 {
-		g.Note("%s missing from %s: features are then zeros", source.Counted(l.missing, "node is", "nodes are"), path)
+		g.Tell(source.Altered, "feature", l.missing, "%s missing from %s: features are then zeros",
+			source.Counted(l.missing, "node is", "nodes are"), path)
 	}
 	if l.width == 0 {
 		g.Note("%s holds no features", path)

@@ -204,7 +204,7 @@ func (a *Archive) strings(g *source.Graph, name string, rows int64) (list []stri
 		return nil, false, err
 	}
 	if h.Elements() != rows {
-		g.Note("%s is not stored: it has %d names for %d", name, h.Elements(), rows)
+		g.Tell(source.LeftOut, name, h.Elements(), "%s is not stored: it has %d names for %d", name, h.Elements(), rows)
 		return nil, false, nil
 	}
 	err = a.elements(name, func(r io.Reader, h array.Header) error {

@@ -281,7 +281,7 @@ func (a *Archive) addSparseFeatures(g *source.Graph, m *matrix) error {
 		return a.fail(m.prefix+"shape", -1, "%d features a node are too many: at most %d", m.cols, maxWidth)
 	}
 	if m.cols == 0 {
-		g.Note("%s has no columns and is not stored", m.prefix)
+		g.Tell(source.LeftOut, m.prefix, 1, "%s has no columns and is not stored", m.prefix)
 		return nil
 	}
 	g.NoteDense(m.rows, m.cols, m.entries)

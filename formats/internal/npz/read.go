@@ -40,7 +40,7 @@ func Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Gr
 			err = fmt.Errorf("the layout of the archive is not known: it holds %s", a.list())
 			err = source.Error(a.Path, "", -1, "", err)
 		}
-		g.Edges.Undirected = d.Used["edges"]
+		g.Edges.Undirected = d.Used["edges"] && (a.has("node_features") || a.has("node_labels") || a.has("train_masks"))
 		clear(a.read)
 	}
 	if err != nil {

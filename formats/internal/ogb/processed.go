@@ -50,7 +50,8 @@ func readProcessed(ctx context.Context, at source.Place, r *source.Request) (_ *
 				return nil, err
 			}
 			if len(g.Nodes) > 1 {
-				g.Note("splits of several node types are not read beside a processed graph: convert raw/")
+				g.Tell(source.LeftOut, "split", int64(len(g.Nodes)),
+					"splits of several node types are not read beside a processed graph: convert raw/")
 				return g, nil
 			}
 			d := &dataset{g: g, at: at, r: r, nodes: g.Node().Count}

@@ -118,9 +118,7 @@ func (d *dataset) file(name string) source.Place {
 func (d *dataset) direction() {
 	name := path.Base(strings.ReplaceAll(d.at.Path(), "\\", "/"))
 	name = strings.TrimSuffix(strings.ReplaceAll(strings.ToLower(name), "_", "-"), "-plus")
-	if d.g.Edges.Undirected = slices.Contains(undirected, name); d.g.Edges.Undirected {
-		d.g.Note("%s: OGB gives each edge its reverse, and so do we; --directed stores them as listed", name)
-	}
+	d.g.Edges.Undirected = slices.Contains(undirected, name)
 }
 
 // single reads the one number of a table.

@@ -80,7 +80,7 @@ func (d *dataset) linkSplit(at source.Place, name string) error {
 		return err
 	}
 	if !pickle.LooksLikeTorch(head) {
-		d.g.Note("%s is not read: only torch.save's old layout of splits is", f.Path)
+		d.g.Tell(source.LeftOut, f.Path, 1, "%s is not read: only torch.save's old layout of splits is", f.Path)
 		return nil
 	}
 	ledger := d.r.Budget.Ledger()
@@ -105,7 +105,7 @@ func (d *dataset) linkSplit(at source.Place, name string) error {
 		}
 	}
 	if len(link.Src) == 0 {
-		d.g.Note("%s is not read: it is %s", f.Path, pickle.Describe(v))
+		d.g.Tell(source.LeftOut, f.Path, 1, "%s is not read: it is %s", f.Path, pickle.Describe(v))
 		return nil
 	}
 	d.g.Links = append(d.g.Links, link)

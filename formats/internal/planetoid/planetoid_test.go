@@ -41,7 +41,7 @@ func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
 		"train 0 of node: [0 1]\nval 0 of node: [2 3]\ntest 0 of node: [4 6]\n"
 	got := sourcetest.Spell(t, g)
 	expect.That(t, got == want, "got\n%s\nwant\n%s", got, want)
-	if notes := strings.Join(g.Notes, "\n"); !strings.Contains(notes, "1 node has no features") ||
+	if notes := source.Text(g.Notes); !strings.Contains(notes, "1 node has no features") ||
 		!strings.Contains(notes, "2 are there twice and 1 are the node itself") {
 		t.Errorf("notes: %s", notes)
 	}

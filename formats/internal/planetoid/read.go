@@ -260,7 +260,7 @@ func (d *dataset) readFeatures(context.Context) error {
 		row[v] = int64(i) + 1
 	}
 	if holes := node.Count - all.rows - tx.rows; holes > 0 {
-		d.g.Note("%s no features and no label: features are then 0, the label -1",
+		d.g.Tell(source.Altered, "feature", holes, "%s no features and no label: features are then 0, the label -1",
 			source.Counted(holes, "node has", "nodes have"))
 	}
 	d.g.NoteDense(node.Count, all.cols, int64(len(all.data)+len(tx.data)))
@@ -400,8 +400,9 @@ func (d *dataset) readGraph(ctx context.Context) error {
 		return err
 	}
 	if twice+loops > 0 {
-		d.g.Note("of the neighbours that are listed, %d are there twice and %d are the node itself: they are left out",
-			twice, loops)
+		d.g.Tell(source.LeftOut, "edges", int64(twice+loops),
+			"of the neighbours that are listed, %d are there twice and %d "+
+				"are the node itself: they are left out", twice, loops)
 	}
 	d.g.Edges.Count = listed.Len()
 	d.g.Edges.Each, err = listed.Each()

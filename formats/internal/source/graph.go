@@ -24,8 +24,8 @@ type Graph struct {
 	// CountNodes, if set, says that nobody has counted the nodes of the only type: its Count is that of a sample of the
 	// edges, and not too large. It counts them by reading all edges. Who reads them anyway need not call it.
 	CountNodes func(ctx context.Context) error
-	// Notes say what a person should know: what was skipped, or guessed. One sentence each.
-	Notes []string
+	// Notes say what a person should know, and all that the graph does not hold as the source had it.
+	Notes []Note
 
 	closers []io.Closer
 }
@@ -37,6 +37,8 @@ type NodeType struct {
 	Columns []Column
 	Strings []Strings // names of nodes, of classes
 	Classes int64     // 1 + the largest label; 0 without labels
+	// Counted says that nothing tells how many nodes there are: as many as the greatest id of an edge asks for.
+	Counted bool
 }
 
 // EdgeType is a kind of edge: between nodes of Source and Target, which are indices of Graph.Nodes.
@@ -188,11 +190,6 @@ func Few(names []string) string {
 		names = append(names[:12:12], "..")
 	}
 	return strings.Join(names, ", ")
-}
-
-// Note adds a note.
-func (g *Graph) Note(format string, args ...any) {
-	g.Notes = append(g.Notes, fmt.Sprintf(format, args...))
 }
 
 // Own makes Close close c.

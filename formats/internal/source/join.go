@@ -19,8 +19,9 @@ type Part struct {
 }
 
 // Join makes the edges of several types those of the graph, which has its types already. A graph has one list of
-// columns: where two parts have a column of the same name, it gets a type that holds the numbers of both; where a part
-// has none, it is 1 for "weight", else NaN or 0, and a note says so. An error names the column.
+// columns: where two parts have a column of the same name, it gets a type that holds the numbers of both, and of times
+// the finer unit; where a part has none, it is 1 for "weight", NoTime for times, else NaN or 0, and a note says so. An
+// error names the column.
 func (g *Graph) Join(parts []Part) error {
 	for _, p := range parts {
 		g.Edges.Count += p.Count
@@ -34,9 +35,17 @@ func (g *Graph) Join(parts []Part) error {
 		}
 	}
 	for _, p := range parts {
+		for i, c := range g.Edges.Columns {
+			if named(p.Columns, c.Name) < 0 && isTime(&c) && !c.DType.IsFloat() {
+				g.Edges.Columns[i].DType = unified.Int64 // holds NoTime
+			}
+		}
+	}
+	for _, p := range parts {
 		for _, c := range g.Edges.Columns {
 			if named(p.Columns, c.Name) < 0 {
-				g.Note("edges %q have no column %q: it is %s there", g.Types[p.Type].Relation, c.Name, absent(&c))
+				g.Tell(Altered, c.Name, p.Count, "edges %q have no column %q: it is %s there", g.Types[p.Type].Relation,
+					c.Name, absent(&c))
 			}
 		}
 	}
@@ -44,9 +53,10 @@ func (g *Graph) Join(parts []Part) error {
 		g.Edges = parts[0].Edges
 		return nil
 	}
+	columns := slices.Clone(g.Edges.Columns)
 	g.Edges.Each = func(yield func(Batch) error) error {
 		for i := range parts {
-			if err := g.eachPart(&parts[i], yield); err != nil {
+			if err := parts[i].each(columns, yield); err != nil {
 				return err
 			}
 		}
@@ -67,6 +77,13 @@ func (g *Graph) unite(c graph.Column) error {
 		return nil
 	}
 	have := &g.Edges.Columns[i]
+	if (have.Unit == "") != (c.Unit == "") {
+		return fmt.Errorf("%w: the column %q has the unit %q at some edges and %q at others; say by --times-in what "+
+			"plain numbers are in, or rename one of them", ErrTimes, c.Name, have.Unit, c.Unit)
+	}
+	if have.Unit != c.Unit || c.Unit != "" { // numbers of one are not those of the other
+		have.Unit, have.DType, c.DType = Finer(have.Unit, c.Unit), unified.Int64, unified.Int64
+	}
 	dtype := Common(have.DType, c.DType)
 	if !slices.Equal(have.Shape, c.Shape) || dtype == unified.Invalid {
 		return fmt.Errorf("the column %q has rows of %v %v, and that of other edges %v %v: rename one of them",
@@ -76,13 +93,19 @@ func (g *Graph) unite(c graph.Column) error {
 	return nil
 }
 
-// eachPart yields the edges of a part, and then, batch by batch, their reverses.
-func (g *Graph) eachPart(p *Part, yield func(Batch) error) error {
-	out := Batch{Columns: make([][]byte, len(g.Edges.Columns))}
+// each yields the edges of the part with the columns of all, and then, batch by batch, their reverses.
+func (p *Part) each(columns []graph.Column, yield func(Batch) error) error {
+	out := Batch{Columns: make([][]byte, len(columns))}
 	return p.Each(func(b Batch) error {
-		for i := range g.Edges.Columns {
-			c := &g.Edges.Columns[i]
-			if k := named(p.Columns, c.Name); k >= 0 {
+		for i := range columns {
+			c := &columns[i]
+			if k := named(p.Columns, c.Name); k >= 0 && p.Columns[k].Unit != c.Unit {
+				var err error
+				if out.Columns[i], err = ConvertTimes(out.Columns[i][:0], p.Columns[k], c.Unit,
+					b.Columns[k]); err != nil {
+					return err
+				}
+			} else if k >= 0 {
 				out.Columns[i] = Convert(out.Columns[i][:0], p.Columns[k].DType, c.DType, b.Columns[k])
 			} else {
 				out.Columns[i] = fill(out.Columns[i][:0], c, len(b.Src))
@@ -111,11 +134,16 @@ func absent(c *graph.Column) string {
 	switch {
 	case c.Role() == graph.Weight:
 		return "1"
+	case isTime(c) && c.DType == unified.Int64:
+		return "-2^63"
 	case c.DType.IsFloat():
 		return "NaN"
 	}
 	return "0"
 }
+
+// isTime reports whether a column has times.
+func isTime(c *graph.Column) bool { return c.Role() == graph.Time || c.Unit != "" }
 
 // fill appends rows of a column that edges do not have.
 func fill(to []byte, c *graph.Column, rows int) []byte {
@@ -125,6 +153,8 @@ func fill(to []byte, c *graph.Column, rows int) []byte {
 		c.DType.Put(b, math.NaN())
 	case "1":
 		c.DType.Put(b, 1)
+	case "-2^63":
+		c.DType.Put(b, NoTime)
 	}
 	for range int64(rows) * c.RowBytes() / c.DType.Size() {
 		to = append(to, b...)

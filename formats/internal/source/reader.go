@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 )
 
 // Reader reads one kind of source.
@@ -37,8 +38,19 @@ type Request struct {
 	Skips *Skips
 	// RelationsAsTypes makes an edge type of each relation of a knowledge graph.
 	RelationsAsTypes bool
+	// Label names the column that becomes labels; "": the reader finds one.
+	Label string
+	// TimesIn is the unit of times that are plain numbers; "": nobody says it.
+	TimesIn string
 	// LateCount is the number of edges from which on a graph's nodes may be counted later (Graph.CountNodes); 0: never.
 	LateCount int64
+}
+
+// Timed gives a column that is called time the unit of plain numbers, if it has none.
+func (r *Request) Timed(c *graph.Column) {
+	if c.Role() == graph.Time && c.Unit == "" {
+		c.Unit = r.TimesIn
+	}
 }
 
 // Report calls Progress, if there is one.

@@ -184,11 +184,11 @@ func TestBadLinesAreSkippedUpToTheLimit(t *testing.T) {
 			expect.Ensure(t, err == nil && s.Count() == i+1, "line %d: %v, %d", i, err, s.Count())
 		}
 		notes := s.Notes()
-		if int64(len(notes)) != min(n, 20)+max(0, min(1, n-20)) || notes[0] != "skipped: f: row 0: bad 0; do" {
+		if int64(len(notes)) != min(n, 20)+max(0, min(1, n-20)) || notes[0].Text != "skipped: f: row 0: bad 0; do" {
 			t.Errorf("%q", notes)
 		}
 		last := notes[len(notes)-1]
-		expect.That(t, n <= 20 || last == fmt.Sprintf("skipped: %d more bad lines", n-20), "%q", last)
+		expect.That(t, n <= 20 || last.Text == fmt.Sprintf("skipped: %d more bad lines", n-20), "%q", last)
 		err := s.Skip(Error("f", "c", 99, "do", bad))
 		want := fmt.Sprintf("f: column \"c\": row 99: bad; bad lines before it that were skipped: %d, "+
 			"which is as many as may be; do", n)

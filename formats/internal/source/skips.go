@@ -48,16 +48,16 @@ func (s *Skips) Count() int64 {
 	return s.count
 }
 
-// Notes says what was left out, a sentence each.
-func (s *Skips) Notes() (list []string) {
+// Notes says what was left out.
+func (s *Skips) Notes() (list []Note) {
 	if s == nil || s.count == 0 {
 		return nil
 	}
 	for _, err := range s.first {
-		list = append(list, "skipped: "+err.Error())
+		list = append(list, Note{Change: Said, Count: 1, Text: "skipped: " + err.Error()}) // option SkipBad asks for it
 	}
 	if more := s.count - int64(len(s.first)); more > 0 {
-		list = append(list, fmt.Sprintf("skipped: %d more bad lines", more))
+		list = append(list, Note{Change: Said, Count: more, Text: fmt.Sprintf("skipped: %d more bad lines", more)})
 	}
 	return list
 }

@@ -178,7 +178,7 @@ func describeArrow(a arrow.Field) field {
 		f.text = true
 		return f
 	}
-	if f.dtype = numberOf(t); f.dtype == unified.Invalid {
+	if f.dtype, f.unit = numberOf(t); f.dtype == unified.Invalid {
 		f.bad = a.Type.Name()
 	}
 	return f
@@ -192,18 +192,26 @@ func isText(t arrow.DataType) bool {
 	return false
 }
 
-// numberOf returns the type that numbers of a type are stored as: dates and times as the integers that they are.
-func numberOf(t arrow.DataType) unified.DType {
-	switch t.ID() {
-	case arrow.BOOL:
-		return unified.Uint8
-	case arrow.DATE32, arrow.TIME32:
-		return unified.Int32
-	case arrow.DATE64, arrow.TIME64, arrow.TIMESTAMP, arrow.DURATION:
-		return unified.Int64
+// numberOf returns the type that numbers of a type are read as, and the unit of times.
+func numberOf(t arrow.DataType) (unified.DType, string) {
+	switch t := t.(type) {
+	case *arrow.BooleanType:
+		return unified.Uint8, ""
+	case *arrow.Date32Type:
+		return unified.Int32, "d"
+	case *arrow.Date64Type:
+		return unified.Int64, "ms"
+	case *arrow.Time32Type:
+		return unified.Int32, t.Unit.String()
+	case *arrow.Time64Type:
+		return unified.Int64, t.Unit.String()
+	case *arrow.TimestampType:
+		return unified.Int64, t.Unit.String()
+	case *arrow.DurationType:
+		return unified.Int64, t.Unit.String()
 	}
 	d, _ := unified.ParseDType(t.Name())
-	return d
+	return d, ""
 }
 
 func (f *arrowFile) fields() []field { return f.list }

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/memory"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -24,6 +25,31 @@ type field struct {
 	list  bool
 	width int64  // elements of a row; 1 unless it is a list
 	bad   string // why it cannot be stored; "": it can
+	// unit is that of times, "d" for days; text that has one is dates, which are read as microseconds.
+	unit string
+	odd  oddCell // of text
+}
+
+// oddCell is the first cell of a text that is no whole number, where all others but a tenth are.
+type oddCell struct {
+	cell string // "": there is none
+	line int64
+}
+
+// times reports whether the rows are times, where the column is stored under a name.
+func (f *field) times(name string) bool {
+	return f.unit != "" || graph.RoleOf(name) == graph.Time && !f.list
+}
+
+// stored returns the type that the numbers of the field are stored as, alone under a name, and the unit of times.
+func (f *field) stored(name string) (unified.DType, string) {
+	switch {
+	case f.times(name) && f.text:
+		return unified.Int64, "us"
+	case f.times(name) && !f.dtype.IsFloat():
+		return unified.Int64, f.unit
+	}
+	return f.dtype, f.unit
 }
 
 func (f *field) rowBytes() int64 { return f.dtype.Size() * f.width }

@@ -29,9 +29,11 @@ type csvFile struct {
 
 // guessed is what the cells of a column are so far.
 type guessed struct {
-	cells, ints, bools, floats, lists int64
-	width                             int64 // of lists; -1: they differ
-	wide                              bool  // an integer above 2^53, which a float does not hold
+	cells, ints, bools, floats, lists, dates int64
+	width                                    int64 // of lists; -1: they differ
+	numbers                                  int64 // whole numbers among all cells
+	odd                                      oddCell
+	wide                                     bool // an integer above 2^53, which a float does not hold
 }
 
 // each calls take for each row. cells are valid until the next.
@@ -120,13 +122,13 @@ func (f *csvFile) describe(ctx context.Context) error {
 		f.list = append(f.list, field{name: name, width: 1})
 	}
 	var all []guessed
-	err := f.each(ctx, func(_ int64, cells []string) error {
+	err := f.each(ctx, func(line int64, cells []string) error {
 		if all == nil {
 			all = make([]guessed, len(cells))
 		}
 		f.count++
 		for i, c := range cells {
-			all[i].look(c)
+			all[i].look(c, line)
 		}
 		return nil
 	})
@@ -147,23 +149,31 @@ func (f *csvFile) describe(ctx context.Context) error {
 }
 
 // look takes a cell into account. An empty one is a missing value.
-func (g *guessed) look(cell string) {
+func (g *guessed) look(cell string, line int64) {
 	cell = strings.TrimSpace(cell)
 	if cell == "" {
 		return
 	}
 	g.cells++
-	if g.ints == g.cells-1 {
-		if v, err := strconv.ParseInt(cell, 10, 64); err == nil {
+	if v, err := strconv.ParseInt(cell, 10, 64); err == nil {
+		if g.numbers++; g.ints == g.cells-1 {
 			g.ints++
 			g.floats++
 			g.wide = g.wide || v > 1<<53 || v < -1<<53
 			return
 		}
+	} else if g.odd.cell == "" {
+		g.odd = oddCell{strings.Clone(cell), line}
 	}
 	if g.floats == g.cells-1 {
 		if _, err := strconv.ParseFloat(cell, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 			g.floats++
+			return
+		}
+	}
+	if g.dates == g.cells-1 {
+		if _, ok := parseTime(cell); ok {
+			g.dates++
 			return
 		}
 	}
@@ -216,8 +226,12 @@ func (g *guessed) settle(f *field) {
 		f.dtype = unified.Float64
 	case g.lists == g.cells && g.width > 0:
 		f.dtype, f.list, f.width = unified.Float32, true, g.width
+	case g.dates == g.cells:
+		f.text, f.unit = true, "us"
 	default:
-		f.text = true
+		if f.text = true; g.numbers > 9*g.cells/10 {
+			f.odd = g.odd
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ type edgeColumn struct {
 	name  string
 	parts []int
 	dtype unified.DType
+	unit  string
 	width int64
 	list  bool
 }
@@ -57,6 +58,13 @@ func (x *graphOf) openEdges(ctx context.Context) (err error) {
 		if e.dst.column, err = e.table.endColumn(e.spec.Dst, "dst", "target", "to", "tail", "col", "destination",
 			e.spec.Target, e.spec.Target+"_id"); err != nil {
 			return err
+		}
+		for _, end := range []end{e.src, e.dst} {
+			if end.column >= 0 {
+				if err := e.table.checkID(end.column, x.r); err != nil {
+					return err
+				}
+			}
 		}
 		x.addType(e, from, to, e.spec.Relation)
 		if e.spec.Reverse != "" {
@@ -138,7 +146,7 @@ func (x *graphOf) closeNodes() error {
 	for _, e := range x.edges {
 		edges += e.count
 	}
-	for _, n := range x.nodes {
+	for i, n := range x.nodes {
 		switch {
 		case n.fixed:
 		case n.keys != nil:
@@ -148,6 +156,8 @@ func (x *graphOf) closeNodes() error {
 				"say by \"count\" how many nodes there are, or take ids as names by --ids names",
 				fmt.Errorf("ids of %q reach %d, but there are only %s", n.spec.Type, n.count-1,
 					source.Counted(edges, "edge", "edges")))
+		default:
+			x.g.Nodes[i].Counted = true
 		}
 		n.fixed = true
 	}
@@ -228,7 +238,8 @@ func (x *graphOf) describeEdges(ctx context.Context) error {
 		}
 		p.Count, p.Each = e.count, func(yield func(source.Batch) error) error { return e.each(ctx, yield) }
 		for _, c := range e.columns {
-			col := graph.Column{Name: c.name, DType: c.dtype}
+			col := graph.Column{Name: c.name, DType: c.dtype, Unit: c.unit}
+			x.r.Timed(&col)
 			if c.list {
 				col.Shape = []int64{c.width}
 			}
@@ -247,14 +258,15 @@ func (e *edgeType) add(name string, parts []int, used map[int]bool) error {
 	for _, p := range parts {
 		used[p] = true
 	}
-	dtype, width, err := e.table.pack(parts)
+	dtype, unit, width, err := e.table.pack(name, parts)
 	if err != nil {
 		return err
 	}
-	if dtype == unified.Uint64 || name == "time" && dtype != unified.Int32 {
+	if dtype == unified.Uint64 {
 		dtype = unified.Int64
 	}
-	e.columns = append(e.columns, edgeColumn{name, parts, dtype, width, e.table.list[parts[0]].list || len(parts) > 1})
+	e.columns = append(e.columns, edgeColumn{name, parts, dtype, unit, width, e.table.list[parts[0]].list ||
+		len(parts) > 1})
 	return nil
 }
 
@@ -281,7 +293,8 @@ func (x *graphOf) columns(e *edgeType) error {
 			parts = append(parts, i)
 		}
 		i := t.has(c.usual...)
-		if parts == nil && s.Columns == nil && i >= 0 && !used[i] && !t.list[i].text && !t.list[i].list {
+		if parts == nil && s.Columns == nil && i >= 0 && !used[i] && (!t.list[i].text || t.list[i].unit != "") &&
+			!t.list[i].list {
 			parts = []int{i}
 		}
 		if parts != nil {
@@ -337,7 +350,7 @@ func (e *edgeType) each(ctx context.Context, yield func(source.Batch) error) err
 			part := *b
 			part.columns = b.columns[at : at+len(c.parts)]
 			at += len(c.parts)
-			if out.Columns[i], err = e.table.rows(&part, c.parts, c.dtype, out.Columns[i][:0]); err != nil {
+			if out.Columns[i], err = e.table.rows(&part, c.name, c.parts, c.dtype, out.Columns[i][:0]); err != nil {
 				return err
 			}
 			if c.name == "weight" {

@@ -99,6 +99,9 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 	if f.list {
 		return n.table.fail(f.name, errors.New("is a list, not an id"))
 	}
+	if err := n.table.checkID(n.id, r); err != nil {
+		return err
+	}
 	if n.text = f.text; !n.text {
 		same, err := n.rowNumbers(ctx, f)
 		if same || err != nil {
@@ -108,6 +111,13 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 	n.keys = source.NewNames(r.Budget)
 	g.Own(n.keys)
 	n.fixed = false
+	change := source.Renumbered
+	if r.IDs == "names" {
+		change = source.Said
+	}
+	g.Tell(change, n.spec.Type, n.count,
+		"nodes %q are numbered by their rows, and \"id\" keeps their ids; --ids names says "+
+			"that it is meant", n.spec.Type)
 	defer func() { n.fixed = true }()
 	var got ids
 	return n.table.scan(ctx, []int{n.id}, func(b *batch) error {
@@ -128,6 +138,16 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 		r.Report("read ids", n.keys.Len(), n.count)
 		return nil
 	})
+}
+
+// checkID refuses ids of a text that are names for the sake of a few: most are numbers.
+func (t *table) checkID(column int, r *source.Request) error {
+	f := &t.list[column]
+	if f.odd.cell == "" || r.IDs == "names" {
+		return nil
+	}
+	return source.Error(t.at[0].Path(), f.name, f.odd.line, "correct the row, or take all ids as names by --ids names",
+		fmt.Errorf("the id %.60q is not a number, but most are", f.odd.cell))
 }
 
 // fail says of an error which row of the batch it is about.

@@ -108,40 +108,41 @@ func (t *table) leave(names []string, used map[int]bool) {
 	}
 }
 
-// pack returns the type of columns that are laid side by side.
-func (t *table) pack(parts []int) (dtype unified.DType, width int64, err error) {
+// pack returns the type of columns that are laid side by side under a name, and the unit of times.
+func (t *table) pack(name string, parts []int) (dtype unified.DType, unit string, width int64, err error) {
+	if f := &t.list[parts[0]]; len(parts) == 1 && f.times(name) {
+		dtype, unit = f.stored(name)
+		return dtype, unit, f.width, nil
+	}
 	for i, p := range parts {
 		f := &t.list[p]
 		if f.text {
-			return 0, 0, t.fail(f.name, errors.New("is text, which cannot be a part of features"))
+			return 0, "", 0, t.fail(f.name, errors.New("is text, which cannot be a part of features"))
 		}
 		if i == 0 {
 			dtype = f.dtype
 		} else if dtype != f.dtype {
 			dtype = unified.Float32
 			if f.dtype == unified.Float16 || t.list[parts[0]].dtype == unified.Float16 {
-				return 0, 0, t.fail(f.name, errors.New("is float16 beside other types: make them one type"))
+				return 0, "", 0, t.fail(f.name, errors.New("is float16 beside other types: make them one type"))
 			}
 		}
 		width += f.width
 	}
 	if width == 0 || width > maxWidth {
-		return 0, 0, t.fail(t.list[parts[0]].name, fmt.Errorf("has rows of %d numbers", width))
+		return 0, "", 0, t.fail(t.list[parts[0]].name, fmt.Errorf("has rows of %d numbers", width))
 	}
-	return dtype, width, nil
+	return dtype, "", width, nil
 }
 
 // column returns columns of the table, side by side.
 func (n *nodeType) column(name string, parts []int) source.Column {
-	dtype, width, err := n.table.pack(parts)
-	if name == "time" && dtype != unified.Int32 {
-		dtype = unified.Int64
-	}
-	c := source.Column{Column: graph.Column{Name: name, DType: dtype}, Number: len(n.packed)}
+	dtype, unit, width, err := n.table.pack(name, parts)
+	c := source.Column{Column: graph.Column{Name: name, DType: dtype, Unit: unit}, Number: len(n.packed)}
 	if width > 1 || n.table.list[parts[0]].list {
 		c.Shape = []int64{width}
 	}
-	n.packed = append(n.packed, packed{parts, dtype, err})
+	n.packed = append(n.packed, packed{name, parts, dtype, err})
 	c.Write = func(ctx context.Context, w io.Writer) error {
 		return n.write(ctx, []int{c.Number}, []io.Writer{w})
 	}
@@ -156,6 +157,7 @@ func (n *nodeType) column(name string, parts []int) source.Column {
 
 // packed is columns of a table that become one of nodes.
 type packed struct {
+	name  string
 	parts []int
 	dtype unified.DType
 	err   error
@@ -177,7 +179,7 @@ func (n *nodeType) write(ctx context.Context, numbers []int, to []io.Writer) err
 			p := &n.packed[k]
 			part.columns = b.columns[at : at+len(p.parts)]
 			at += len(p.parts)
-			if buf, err = n.table.rows(&part, p.parts, p.dtype, buf[:0]); err == nil {
+			if buf, err = n.table.rows(&part, p.name, p.parts, p.dtype, buf[:0]); err == nil {
 				_, err = to[i].Write(buf)
 			}
 			if err != nil {
@@ -189,20 +191,20 @@ func (n *nodeType) write(ctx context.Context, numbers []int, to []io.Writer) err
 }
 
 // rows appends the rows of columns side by side, as numbers of one type.
-func (t *table) rows(b *batch, parts []int, dtype unified.DType, to []byte) ([]byte, error) {
+func (t *table) rows(b *batch, name string, parts []int, dtype unified.DType, to []byte) ([]byte, error) {
+	if f := &t.list[parts[0]]; len(parts) == 1 && f.times(name) {
+		to, err := f.timesOf(&b.columns[0], b.rows, dtype, to)
+		if err != nil {
+			err = b.fail(f.name, err)
+		}
+		return to, err
+	}
 	for k, p := range parts {
 		f, v := &t.list[p], &b.columns[k]
 		if i := firstNull(v.valid); i >= 0 && f.dtype < unified.Float16 {
 			return nil, b.fail(f.name, &rowError{i, errors.New("the number is missing: fill it, or list the columns " +
 				"that are wanted under \"columns\"")})
 		}
-	}
-	if f := &t.list[parts[0]]; len(parts) == 1 && dtype == unified.Int64 && f.dtype >= unified.Float16 {
-		whole, err := ints(f, b.columns[0].data, nil)
-		if err != nil {
-			return nil, b.fail(f.name, err)
-		}
-		return append(to, unified.FromSlice(whole).Bytes()...), nil
 	}
 	if len(parts) == 1 {
 		return source.Convert(to, t.list[parts[0]].dtype, dtype, b.columns[0].data), nil
@@ -234,7 +236,7 @@ func (x *graphOf) features(_ context.Context, n *nodeType, node *source.NodeType
 		}
 		parts, used[i] = []int{i}, true
 	}
-	if _, _, err := n.table.pack(parts); err != nil {
+	if _, _, _, err := n.table.pack("feature", parts); err != nil {
 		return err
 	}
 	c := n.column("feature", parts)
@@ -249,6 +251,9 @@ func (x *graphOf) features(_ context.Context, n *nodeType, node *source.NodeType
 // they appear.
 func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
 	at := n.table.has("label", "labels", "y")
+	if x.r.Label != "" && n.spec.Label == "" {
+		at = n.table.has(x.r.Label)
+	}
 	if n.spec.Label != "" {
 		var err error
 		if at, err = n.table.column(n.spec.Label); err != nil {
@@ -291,6 +296,13 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 	data, err := spool.Bytes()
 	if names != nil && names.Len() > 0 {
 		node.Strings = append(node.Strings, names.Strings("class"))
+		change := source.Said
+		if n.spec.Label == "" {
+			change = source.Renumbered
+		}
+		x.g.Tell(change, f.name, names.Len(),
+			"classes of %q are numbered as they appear, and \"class\" has their names",
+			f.name)
 	}
 	node.Columns = append(node.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64}, data))
 	return err
@@ -435,11 +447,11 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 	}
 	add := func(name string, i int) {
 		if used[i] = true; have[name] {
-			x.g.Note("%s: the column %q is not stored: another has its name", t.name, name)
+			x.g.Tell(source.LeftOut, name, 1, "%s: the column %q is not stored: another has its name", t.name, name)
 			return
 		}
 		have[name] = true
-		if t.list[i].text {
+		if t.list[i].text && !t.list[i].times(name) {
 			node.Strings = append(node.Strings, t.strings(ctx, name, i))
 			return
 		}
@@ -481,14 +493,15 @@ func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
 	for i, f := range t.list {
 		switch {
 		case used[i]:
-		case f.bad == "" && !f.text && f.width > 0:
+		case f.bad == "" && (!f.text || f.unit != "") && f.width > 0:
 			list = append(list, i)
 		default:
 			left = append(left, fmt.Sprintf("%s (%v)", f.name, &f))
 		}
 	}
 	if left != nil {
-		x.g.Note("%s: not stored, since they are not numbers: %s; name them under \"columns\"", t.name,
+		x.g.Tell(source.LeftOut, t.name, int64(len(left)),
+			"%s: not stored, since they are not numbers: %s; name them under \"columns\"", t.name,
 			source.Few(left))
 	}
 	return list

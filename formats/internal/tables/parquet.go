@@ -145,8 +145,9 @@ func (f *field) physical(c *schema.Column) string {
 		f.dtype = unified.Uint8
 	case parquet.Types.Int32, parquet.Types.Int64:
 		f.dtype = integerType(c.PhysicalType() == parquet.Types.Int32, logical)
+		f.unit = unitOf(logical)
 	case parquet.Types.Int96:
-		f.dtype = unified.Int64 // nanoseconds
+		f.dtype, f.unit = unified.Int64, "ns"
 	case parquet.Types.Float:
 		f.dtype = unified.Float32
 	case parquet.Types.Double:
@@ -179,6 +180,27 @@ func integerType(narrow bool, logical schema.LogicalType) unified.DType {
 		return unified.OfKind(unified.Signed, int64(bits))
 	}
 	return unified.OfKind(unified.Unsigned, int64(bits))
+}
+
+// unitOf returns the unit of times; "" of other integers.
+func unitOf(logical schema.LogicalType) string {
+	unit := schema.TimeUnitUnknown
+	switch t := logical.(type) {
+	case schema.DateLogicalType:
+		return "d"
+	case *schema.DateLogicalType:
+		return "d"
+	case schema.TimestampLogicalType:
+		unit = t.TimeUnit()
+	case *schema.TimestampLogicalType:
+		unit = t.TimeUnit()
+	case schema.TimeLogicalType:
+		unit = t.TimeUnit()
+	case *schema.TimeLogicalType:
+		unit = t.TimeUnit()
+	}
+	return map[schema.TimeUnitType]string{schema.TimeUnitMillis: "ms", schema.TimeUnitMicros: "us",
+		schema.TimeUnitNanos: "ns"}[unit]
 }
 
 // firstWidth returns how many elements the list of the first row has.
@@ -298,6 +320,8 @@ type decoder struct {
 	data     []byte
 	texts    [][]byte
 	valid    []bool
+	bad      error // of a value that the field does not hold, first at badRow
+	badRow   int
 }
 
 // room returns a slice of n elements.
@@ -427,10 +451,14 @@ func (d *decoder) fill(v *vector, values int) error {
 		}
 	}
 	k, put := 0, d.put()
-	at(func(_ int, there bool) {
+	d.badRow = -1
+	at(func(i int, there bool) {
 		if there {
 			put(k)
 			k++
+			if d.bad != nil && d.badRow < 0 {
+				d.badRow = i
+			}
 			return
 		}
 		switch d.field.dtype {
@@ -443,8 +471,14 @@ func (d *decoder) fill(v *vector, values int) error {
 		}
 	})
 	v.data = d.data
+	if d.bad != nil {
+		return &rowError{d.badRow, d.bad}
+	}
 	return nil
 }
+
+// julianEpoch is the day 1970-01-01 as INT96 counts them, and nanoDays the days that int64 holds in nanoseconds.
+const julianEpoch, nanoDays = 2440588, 106751
 
 // view returns the values where they lie already as the field's type; nil where they do not.
 func (d *decoder) view(n int) []byte {
@@ -485,7 +519,13 @@ func (d *decoder) put() func(k int) {
 	case *file.Int64ColumnChunkReader:
 		return func(k int) { integer(d.i64[k]) }
 	case *file.Int96ColumnChunkReader:
-		return func(k int) { integer(d.i96[k].ToTime().UnixNano()) }
+		return func(k int) {
+			if days := int64(binary.LittleEndian.Uint32(d.i96[k][8:])) - julianEpoch; max(days, -days) > nanoDays {
+				d.bad = fmt.Errorf("an INT96 of day %d since 1970 is beyond what int64 holds in ns: write it as INT64",
+					days)
+			}
+			integer(d.i96[k].ToTime().UnixNano())
+		}
 	case *file.Float32ColumnChunkReader:
 		return func(k int) { d.data = binary.LittleEndian.AppendUint32(d.data, math.Float32bits(d.f32[k])) }
 	case *file.Float64ColumnChunkReader:

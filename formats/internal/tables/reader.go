@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -25,7 +27,8 @@ func findGraphs(t *source.Tree) (found []string) {
 				!strings.Contains(h, "keys") {
 				continue
 			}
-			if m, err := readMapping(t.At(name)); err == nil && hasFiles(m) {
+			if m, err := readMapping(t.At(name)); err == nil && hasFiles(m) || err != nil &&
+				(t.Single() && ext != ".json" || isMeant(t.At(name))) {
 				found = append(found, name)
 			}
 		case t.Single() && isTable(head):
@@ -42,6 +45,20 @@ func findGraphs(t *source.Tree) (found []string) {
 func isTable(head []byte) bool {
 	s := string(head)
 	return strings.HasPrefix(s, parquetMagic) || strings.HasPrefix(s, arrowMagic) || strings.HasPrefix(s, streamMagic)
+}
+
+// isMeant reports whether a text that is no mapping is meant as one: it names nodes or edges, and something of each.
+// Then reading it says what is wrong.
+func isMeant(at source.Place) (is bool) {
+	_ = at.Parse("", func(text []byte) error {
+		var parts map[string]map[string]any
+		if yaml.Unmarshal(text, &parts) != nil || len(parts) > 3 {
+			return nil
+		}
+		is = len(parts["edges"]) > 0 || len(parts["nodes"]) > 0
+		return nil
+	})
+	return is
 }
 
 func hasFiles(m *Mapping) bool {

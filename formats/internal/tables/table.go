@@ -58,6 +58,12 @@ func find(beside source.Place, files Words) (all []source.Place, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if out := path.Join(path.Dir(beside.Name), filepath.ToSlash(name)); len(found) == 0 && !beside.Tree.Single() &&
+			(strings.HasPrefix(out, "..") || filepath.IsAbs(name)) {
+			return nil, source.Error(beside.Path(), "", -1,
+				"name the mapping in place of its folder: then its files may "+
+					"lie anywhere", fmt.Errorf("the file %q lies outside of the folder that is converted", name))
+		}
 		if len(found) == 0 {
 			return nil, source.Error(beside.Path(), "", -1, "files are named relative to the mapping",
 				fmt.Errorf("there is no file %q", name))
@@ -175,7 +181,8 @@ func (t *table) unify(p part) error {
 	}
 	for i := range list {
 		a, b := &t.list[i], &list[i]
-		same := a.name == b.name && a.text == b.text && a.dtype == b.dtype && a.list == b.list && a.width == b.width
+		same := a.name == b.name && a.text == b.text && a.dtype == b.dtype && a.list == b.list && a.width == b.width &&
+			a.unit == b.unit
 		_, isText := p.(*csvFile)
 		switch {
 		case a.name != b.name:

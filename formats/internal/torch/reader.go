@@ -262,13 +262,12 @@ func (f *File) set(s store) *set {
 // note names what is not believed, and what is not stored.
 func (x *set) note(g *source.Graph, prefix string) {
 	if x.odd < 0 {
-		g.Note("%snum_nodes is %d, which is no number of nodes: they are counted by edges and columns", prefix, x.odd)
-	}
-	if len(x.others) > 12 {
-		x.others = append(x.others[:12], "..")
+		g.Tell(source.Altered, "num_nodes", 1,
+			"%snum_nodes is %d, which is no number of nodes: they are counted by edges and columns", prefix, x.odd)
 	}
 	if len(x.others) > 0 {
-		g.Note("%snot stored, since they are not tensors with a row a node or an edge: %s", prefix,
-			strings.Join(x.others, ", "))
+		g.Tell(source.LeftOut, "attributes", int64(len(x.others)),
+			"%snot stored, since they are not tensors with a row a "+
+				"node or an edge: %s", prefix, source.Few(x.others))
 	}
 }

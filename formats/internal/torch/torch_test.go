@@ -37,7 +37,7 @@ func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
 		}
 		got := sourcetest.Spell(t, g)
 		expect.That(t, got == string(want), "%s:\n%s\nwant\n%s", name, got, want)
-		if strings.Contains(name, "data.pt") && !strings.Contains(strings.Join(g.Notes, "\n"), "num_things") {
+		if strings.Contains(name, "data.pt") && !strings.Contains(source.Text(g.Notes), "num_things") {
 			t.Errorf("%s: notes %q", name, g.Notes)
 		}
 		expect.OK(t, g.Close())
@@ -95,7 +95,7 @@ func TestANegativeNumberOfNodesIsNoted(t *testing.T) {
 	packed := sourcetest.Zipped(t, "g.pt")(files)
 	g := expect.Must(Reader.Read(context.Background(), sourcetest.File(t, "g.pt", packed["g.pt"]), &source.Request{
 		Budget: &source.Budget{Dir: t.TempDir()}}))(t)
-	notes := strings.Join(g.Notes, "\n")
+	notes := source.Text(g.Notes)
 	expect.That(t, strings.Contains(notes, "num_nodes is -5, which is no number of nodes"), "notes: %s", notes)
 	expect.OK(t, g.Close())
 }

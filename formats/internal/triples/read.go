@@ -88,7 +88,7 @@ func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *sour
 	defer source.CloseOnError(&err, g)
 	for i, f := range list {
 		if f.Tree == nil {
-			g.Note("there is no file of %s triples", parts[i].names[0])
+			g.Tell(source.Guessed, parts[i].names[0], 1, "there is no file of %s triples", parts[i].names[0])
 			continue
 		}
 		if err := d.read(ctx, f, parts[i].split); err != nil {

@@ -164,7 +164,7 @@ func (d *disk) read(ctx context.Context, r source.Request, limit int64, use func
 	if r.Skips != nil {
 		skips := *r.Skips
 		r.Skips = &skips
-		defer func() { s.text += strings.ReplaceAll("\n"+strings.Join(skips.Notes(), "\n"), d.dir, "in") }()
+		defer func() { s.text += strings.ReplaceAll("\n"+source.Text(skips.Notes()), d.dir, "in") }()
 	}
 	r.Progress = func(stage string, done, total int64) {
 		if at := fmt.Sprint(stage, " of ", total); !slices.Contains(s.stages, at) {
@@ -232,10 +232,19 @@ func describe(ctx context.Context, g *source.Graph) (string, error) {
 			text += g.Edges.Where(i) + "\n"
 		}
 	}
-	for _, note := range g.Notes {
-		text += "note: " + note + "\n"
+	return text + spellNotes(g.Notes), nil
+}
+
+// spellNotes writes notes a line each, with the changes that they are about.
+func spellNotes(notes []source.Note) (text string) {
+	for _, n := range notes {
+		text += "note: "
+		if n.Change != source.Said {
+			text += fmt.Sprintf("%s, %d of %q: ", n.Change, n.Count, n.Name)
+		}
+		text += n.Text + "\n"
 	}
-	return text, nil
+	return text
 }
 
 // good reads what is not damaged.

@@ -55,7 +55,7 @@ func Reads(t testing.TB, r source.Reader, at source.Place, req source.Request, w
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	all := strings.Join(g.Notes, "\n")
+	all := source.Text(g.Notes)
 	for _, note := range notes {
 		if !strings.Contains(all, note) {
 			t.Errorf("notes %q do not speak of %q", g.Notes, note)

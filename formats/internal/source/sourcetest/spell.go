@@ -68,7 +68,7 @@ func columns(s *strings.Builder, n *source.NodeType) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s, "  %s %v%v: %s\n", c.Name, c.DType, c.Shape, text)
+		fmt.Fprintf(s, "  %s %v%v%s: %s\n", c.Name, c.DType, c.Shape, c.Unit, text)
 	}
 	for _, list := range n.Strings {
 		var all []string
@@ -117,7 +117,7 @@ func edges(s *strings.Builder, g *source.Graph) error {
 		return fmt.Errorf("there are %d edges, and %d were said", n, g.Edges.Count)
 	}
 	for _, c := range g.Edges.Columns {
-		fmt.Fprintf(s, "edge %s %v%v\n", c.Name, c.DType, c.Shape)
+		fmt.Fprintf(s, "edge %s %v%v%s\n", c.Name, c.DType, c.Shape, c.Unit)
 	}
 	for i, e := range g.Types {
 		fmt.Fprintf(s, "%s:%s:%s %s\n", g.Nodes[e.Source].Name, e.Relation, g.Nodes[e.Target].Name,

@@ -74,7 +74,7 @@ typed["paper", "cites", "paper"].time = torch.tensor([3, 4, 5])
 torch.save(typed, "hetero.pt")
 InMemoryDataset.save([typed], "hetero-processed.pt")
 back = torch.load("hetero.pt")
-columns = {"edge_weight": "1", "time": "0"}
+columns = {"edge_weight": "1", "time": "-9.223372036854776e+18"}
 text = nodes("paper", back["paper"]) + nodes("author", back["author"]) + "edge weight float32[]\nedge time int64[]\n"
 for e in back.edge_types:
     text += ":".join(e) + " " + edges(back[e], columns, columns) + "\n"

@@ -238,6 +238,10 @@ class ConvertOptions(TypedDict, total=False):
     """Replace a dataset that is there. Default: False."""
     ids: Optional[str]
     """Ids of an edge list: auto, numbers, names. Default: "auto"."""
+    keep: Optional[Sequence[str]]
+    """Columns to keep; all others are left out."""
+    label: Optional[str]
+    """Column of nodes that becomes their labels."""
     labels: Optional[str]
     """.npy file with a label a node."""
     max_memory: Optional[Union[int, str]]
@@ -254,8 +258,14 @@ class ConvertOptions(TypedDict, total=False):
     """Self-loops: keep, drop, add. Default: "keep"."""
     skip_bad: Optional[int]
     """Leave out up to so many bad lines of an edge list, and list them. Default: 0."""
+    strict: Optional[bool]
+    """Fail where something would be left out, guessed, renumbered, doubled or altered. Default: False."""
     symmetrise: Optional[bool]
     """Store both directions of every edge, self-loops once. Default: False."""
+    time_unit: Optional[str]
+    """Unit to store times in: auto, s, ms, us, ns. Default: "auto"."""
+    times_in: Optional[str]
+    """Unit of times that are plain numbers: as-is, s, ms, us, ns. Default: "as-is"."""
 
 
 OPTIONS: dict[str, Option] = {

@@ -1,0 +1,190 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
+)
+
+// formerLabel is what labels are called in whose place another column is taken.
+const formerLabel = "source_label"
+
+// choose makes the column of Options.Label the labels, and leaves out all columns but those of Options.Keep.
+func (c *conversion) choose(ctx context.Context) error {
+	if c.opt.Label != "" {
+		if err := c.chooseLabel(ctx); err != nil {
+			return err
+		}
+	}
+	if c.opt.Keep != nil {
+		return c.keep()
+	}
+	return nil
+}
+
+// chooseLabel makes a column of nodes their labels. Labels that were there keep another name.
+func (c *conversion) chooseLabel(ctx context.Context) error {
+	found := false
+	for i := range c.graph.Nodes {
+		n := &c.graph.Nodes[i]
+		at := slices.IndexFunc(n.Columns, func(col source.Column) bool { return col.Name == c.opt.Label })
+		text := slices.IndexFunc(n.Strings, func(s source.Strings) bool {
+			return s.Name == c.opt.Label && s.Rows == n.Count
+		})
+		if at < 0 && text < 0 {
+			continue
+		}
+		if found = true; c.opt.Label == graph.Label.String() {
+			continue
+		}
+		var labels []int64
+		var err error
+		if at >= 0 {
+			labels, err = c.labelsOf(ctx, &n.Columns[at])
+			n.Columns = slices.Delete(n.Columns, at, at+1)
+		} else {
+			labels, err = c.labelsOfText(n, text)
+		}
+		if err != nil {
+			return err
+		}
+		for k := range n.Columns {
+			if n.Columns[k].Role() == graph.Label {
+				n.Columns[k].Name = formerLabel
+				c.graph.Note("%q: the labels of the source are the column %q", n.Name, formerLabel)
+			}
+		}
+		n.SetLabels(labels)
+	}
+	if !found {
+		return option.Errorf(ErrOptions, c.opt, "Label", ": no nodes have a column %q; there are: %s", c.opt.Label,
+			source.Few(c.names(false)))
+	}
+	return nil
+}
+
+// labelsOf reads a column of whole numbers.
+func (c *conversion) labelsOf(ctx context.Context, col *source.Column) (labels []int64, err error) {
+	if len(col.Shape) > 0 {
+		return nil, option.Errorf(ErrOptions, c.opt, "Label", ": %q has rows of %d numbers", col.Name, col.Width())
+	}
+	err = col.Write(ctx, &wholeRows{row: col.DType.Size(), take: func(data []byte) error {
+		if labels, err = source.Grow(&c.ledger, labels, len(data)/int(col.DType.Size())); err != nil {
+			return err
+		}
+		for size := col.DType.Size(); len(data) > 0; data = data[size:] {
+			v, whole := col.DType.Integer(data), true
+			if col.DType.IsFloat() {
+				x := col.DType.Float(data)
+				if v = int64(x); x != x {
+					v = -1
+				} else {
+					whole = float64(v) == x
+				}
+			}
+			if !whole {
+				return source.Error(c.src, col.Name, int64(len(labels)), "labels are whole numbers",
+					fmt.Errorf("%v is no class", col.DType.Float(data)))
+			}
+			labels = append(labels, v)
+		}
+		return nil
+	}})
+	return labels, err
+}
+
+// labelsOfText numbers the texts of nodes as they appear; those are the names of the classes.
+func (c *conversion) labelsOfText(n *source.NodeType, at int) (labels []int64, err error) {
+	names := source.NewNames(&c.budget)
+	c.graph.Own(names)
+	err = n.Strings[at].Each(func(s string) (err error) {
+		if labels, err = source.Grow(&c.ledger, labels, 1); err != nil {
+			return err
+		}
+		if strings.TrimSpace(s) == "" {
+			labels = append(labels, -1)
+			return nil
+		}
+		id, err := names.Number([]byte(s))
+		labels = append(labels, id)
+		return err
+	})
+	if names.Len() > 0 && err == nil {
+		n.Strings = slices.DeleteFunc(n.Strings, func(s source.Strings) bool { return s.Name == "class" })
+		n.Strings = append(n.Strings, names.Strings("class"))
+	}
+	return labels, err
+}
+
+// keep leaves out the columns that are not named.
+func (c *conversion) keep() error {
+	for _, name := range c.opt.Keep {
+		if !slices.Contains(c.names(true), name) {
+			return option.Errorf(ErrOptions, c.opt, "Keep", ": there is no column %q; there are: %s", name,
+				source.Few(c.names(true)))
+		}
+	}
+	var left []string
+	goes := func(name string) bool {
+		if slices.Contains(c.opt.Keep, name) {
+			return false
+		}
+		left = append(left, name)
+		return true
+	}
+	for i := range c.graph.Nodes {
+		n := &c.graph.Nodes[i]
+		n.Columns = slices.DeleteFunc(n.Columns, func(col source.Column) bool { return goes(col.Name) })
+		n.Strings = slices.DeleteFunc(n.Strings, func(s source.Strings) bool {
+			return s.Rows == n.Count &&
+				goes(s.Name)
+		})
+	}
+	var kept []int
+	var columns []graph.Column
+	for i, col := range c.graph.Edges.Columns {
+		if !goes(col.Name) {
+			kept, columns = append(kept, i), append(columns, col)
+		}
+	}
+	each := c.graph.Edges.Each
+	c.graph.Edges.Columns = columns
+	c.graph.Edges.Each = func(yield func(source.Batch) error) error {
+		return each(func(b source.Batch) error {
+			some := make([][]byte, len(kept))
+			for i, k := range kept {
+				some[i] = b.Columns[k]
+			}
+			b.Columns = some
+			return yield(b)
+		})
+	}
+	if left != nil {
+		c.graph.Tell(source.Said, "columns", int64(len(left)), "left out, by request: %s", source.Few(left))
+	}
+	return nil
+}
+
+// names returns the names of all columns, of the nodes alone or of edges too.
+func (c *conversion) names(edges bool) (list []string) {
+	for _, n := range c.graph.Nodes {
+		for _, col := range n.Columns {
+			list = append(list, col.Name)
+		}
+		for _, s := range n.Strings {
+			list = append(list, s.Name)
+		}
+	}
+	for _, col := range c.graph.Edges.Columns {
+		if edges {
+			list = append(list, col.Name)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}

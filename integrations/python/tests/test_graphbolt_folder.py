@@ -185,7 +185,7 @@ def test_batches_by_khop_and_by_the_stages_have_what_was_written(folder, program
             seen += list(zip(seeds.tolist(), labels.tolist()))
         assert sorted(seen) == sorted(zip(*(i.tolist() for i in folder.items)))
         with_khop.close()
-    assert (folder.path / "khop").is_dir()
+    assert (folder.path / "khop.graphbolt").is_dir()
 
 
 def test_attributes_decide_what_is_sampled(folder, program):

@@ -47,10 +47,10 @@ def test_a_folder_of_graphbolt_opens_as_it_is(folder, dataset):
     whole = data.feature.read("node", None, "label")
     assert len(nodes) == len(task.train_set) and torch.equal(whole[nodes.long(), 0], labels) and task.train_set[3] == (
         nodes[3], labels[3])
-    before = (folder / "khop").stat()
+    before = (folder / "khop.graphbolt").stat()
     again = gb.OnDiskDataset(folder)  # takes what was converted
     assert again.graph.total_num_nodes == 3000
-    assert before.st_ino == (folder / "khop").stat().st_ino
+    assert before.st_ino == (folder / "khop.graphbolt").stat().st_ino
 
 
 def test_types_too(tmp_path, program):

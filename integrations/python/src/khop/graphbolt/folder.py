@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import tempfile
-import weakref
 from typing import Any, Mapping
 
 import numpy as np
@@ -16,11 +13,15 @@ import torch
 from .. import program
 from ..errors import ServerError, WriteError
 from ..info import info
+from ..scratch import Scratch
 from ..sources import Source
 from .base import ORIGINAL_EDGE_ID, etype_str_to_tuple, require
 from .features import read_file
 from .graph import FIELDS, FusedCSCSamplingGraph, SamplingGraph
 from .metadata import Metadata, OnDiskFeatureData
+
+KEPT = "khop.graphbolt"
+"""Where a folder's dataset lies. Others than khop.graphbolt convert the folder to names of khop's own, elsewhere."""
 
 _NUMBER = "edge_id"
 """The column of edges that has the number of each among those of its type in the folder's file."""
@@ -109,16 +110,18 @@ class FolderGraph(FusedCSCSamplingGraph):
         return self._source
 
     def _dataset(self) -> str:
-        kept = os.path.join(self._meta.folder, "khop")
+        kept = os.path.join(self._meta.folder, KEPT)
         if not self._force and self._fits(kept):
             return kept
         if not os.access(self._meta.folder, os.W_OK):
-            folder = tempfile.mkdtemp(prefix="khop-graph-")
-            weakref.finalize(self, shutil.rmtree, folder, True)
-            kept = os.path.join(folder, "data.khop")
-        with tempfile.TemporaryDirectory(prefix="khop-graph-") as work:
-            _describe(work, self._meta, self.columns, self._numbered)
-            program.run("convert", [work, kept], {"from": "graphbolt", "force": True}, otherwise=WriteError)
+            self._scratch = Scratch("khop-graph-")
+            kept = self._scratch.file("data.khop")
+        work = Scratch("khop-graph-")
+        try:
+            _describe(work.path, self._meta, self.columns, self._numbered)
+            program.run("convert", [work.path, kept], {"from": "graphbolt", "force": True}, otherwise=WriteError)
+        finally:
+            work.close()
         return kept
 
     def _fits(self, kept: str) -> bool:

@@ -124,8 +124,8 @@ class FolderFeatures(TorchBasedFeatureStore):
 class OnDiskDataset(Dataset):
     """dgl.graphbolt.OnDiskDataset of a folder of GraphBolt, as it is, or of a dataset of khop.
 
-    Of a folder the first loader that samples writes a dataset of khop, which stays in its folder "khop" where one may
-    write there. auto_cast_to_optimal_dtype: ids of nodes and places of edges are of 32 bits where they fit.
+    Of a folder the first loader that samples writes a dataset of khop, which stays in its folder "khop.graphbolt" where
+    one may write there. auto_cast_to_optimal_dtype: ids of nodes and places of edges are of 32 bits where they fit.
     """
 
     def __init__(

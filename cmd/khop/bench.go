@@ -63,6 +63,7 @@ type benchResult struct {
 	EdgesPerHop   []float64 `json:"edges_per_hop"` // edges drawn at each hop
 
 	MemoryEstimate   int64 `json:"memory_estimate"`    // what the loader said it would need
+	MemoryLargest    int64 `json:"memory_largest"`     // the same, if every batch were the largest that there can be
 	MemoryPeak       int64 `json:"memory_peak"`        // the most that it took
 	DeviceMemoryPeak int64 `json:"device_memory_peak"` // the most device memory that it took
 	AnonBytes        int64 `json:"anon_bytes"`         // RssAnon + RssShmem of the process
@@ -121,7 +122,8 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		Residence: opt.Residence.String(),
 		Features:  !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Tuning.Prefetch, Warmup: c.Warmup,
-		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), Device: opt.Device.Name, Placed: ld.Placed(),
+		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), MemoryLargest: memory.Bound.Total(),
+		Device: opt.Device.Name, Placed: ld.Placed(),
 		Versions: currentVersions(),
 	}
 	if err := c.measure(env, ld, &r); err != nil {

@@ -490,6 +490,32 @@ func TestDrawnControlGroupsKillNothing(t *testing.T) {
 	expect.That(t, done >= n/8, "only %d of %d were done", done, n)
 }
 
+// TestWhatIsStatedSufficesInAControlGroup runs commands in groups that leave what they said they would need, expected and
+// at most, and in one that leaves half, which is refused.
+func TestWhatIsStatedSufficesInAControlGroup(t *testing.T) {
+	memoryGroup(t, 1<<30) // skips where none can be made
+	w := openWorkshop(t)
+	for _, line := range []string{"--batch-size 2000 --fanouts 10,5", "--batch-size 5000 --fanouts -1 --workers 4",
+		"--batch-size 3000 --fanouts 8,8 --resident"} {
+		args := append([]string{"bench", w.named("sbm"), "--json", "--device", "cpu", "--no-memcpy", "--batches", "6",
+			"--warmup", "1", "--seeds", "all"}, strings.Fields(line)...)
+		var said struct{ Expected, Largest int64 }
+		out := object(t, args...)
+		said.Expected, said.Largest = int64(out["memory_estimate"].(float64)), int64(out["memory_largest"].(float64))
+		expect.That(t, said.Expected <= said.Largest, "%s: %+v", line, said)
+		for _, c := range []struct {
+			size int64
+			code int
+		}{{said.Expected, exitDone}, {said.Largest, exitDone}, {said.Expected / 2, exitFailed}} {
+			size := c.size + machine.Own + 8<<20
+			prefix, kills := memoryGroup(t, size)
+			o := w.run(t, append(prefix, w.program), args...)
+			expect.That(t, o.judge(size) == "" && kills() == "" && o.code == c.code,
+				"%s in %d bytes of %+v: %+v, killed %q", line, size, said, o, kills())
+		}
+	}
+}
+
 // TestAQuotaOfProcessorTimeBoundsTheWorkers runs the program in a control group with one processor's time.
 func TestAQuotaOfProcessorTimeBoundsTheWorkers(t *testing.T) {
 	dir, files := "/sys/fs/cgroup/cpu/khop-test", map[string]string{"cpu.cfs_quota_us": "100000"}

@@ -18,8 +18,16 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
+// writerBytes bounds what Arrow's writer takes beside the rows: an encoder of Zstandard for each page, which is garbage
+// after it, pages, and levels.
+const writerBytes = 24 << 20
+
 // tables writes a folder of Parquet tables, and graph.yaml, which khop convert reads them by.
 func tables(j *job) error {
+	if err := j.opt.Memory.Take(pinned.Scratch, writerBytes); err != nil {
+		return err
+	}
+	defer j.opt.Memory.Give(pinned.Scratch, writerBytes)
 	m := &strings.Builder{}
 	m.WriteString("nodes:\n")
 	for t, n := range j.s.Nodes {

@@ -107,7 +107,7 @@ func (p Place) notText() (at int64, sample []byte) {
 		return -1, nil
 	}
 	defer f.Close()
-	buf, kept := make([]byte, 1<<16), 0
+	buf, kept := make([]byte, min(max(f.Size, 64), 1<<16)), 0 // an archive may have many that are small
 	for {
 		n, err := io.ReadFull(f, buf[kept:])
 		b := buf[:kept+n]

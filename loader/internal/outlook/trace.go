@@ -2,6 +2,7 @@
 package outlook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -132,7 +133,7 @@ func (t *rowTrace) Sample(ctx context.Context) error {
 		}()
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return cmp.Or(errs...) // all workers may say the same
 }
 
 // sampleSome samples the batches of one worker: from, from + workers, and so on.
@@ -301,7 +302,7 @@ func (t *rowTrace) Simulate(ctx context.Context, caches []int64) ([]cacheRead, e
 			defer wg.Done()
 			for x := range runs {
 				n, err := t.simulateOne(caches[x.cache], policies[x.policy])
-				read[x.cache].Counts[x.policy], errs[w] = n, errors.Join(errs[w], err)
+				read[x.cache].Counts[x.policy], errs[w] = n, cmp.Or(errs[w], err)
 			}
 		}()
 	}
@@ -316,7 +317,7 @@ func (t *rowTrace) Simulate(ctx context.Context, caches []int64) ([]cacheRead, e
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return read, errors.Join(errs...)
+	return read, cmp.Or(errs...)
 }
 
 // simulateOne returns what a policy reads with a cache of some bytes.

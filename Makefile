@@ -51,6 +51,10 @@ fuzz: ## run every fuzz target for FUZZTIME (10m) on one core
 		done; \
 	done
 
+.PHONY: fuzz-keep
+fuzz-keep: ## keep in testdata/fuzz what fuzzing has found that reaches lines no other input does; plain go test runs it
+	python3 tools/fuzz/keep.py
+
 .PHONY: bench
 bench: ## run the Go benchmarks, each for BENCHTIME (1s)
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...

@@ -490,8 +490,8 @@ func TestDrawnControlGroupsKillNothing(t *testing.T) {
 	expect.That(t, done >= n/8, "only %d of %d were done", done, n)
 }
 
-// TestWhatIsStatedSufficesInAControlGroup runs commands in groups that leave what they said they would need, expected and
-// at most, and in one that leaves half, which is refused.
+// TestWhatIsStatedSufficesInAControlGroup runs commands in groups that leave what they said they would need, expected
+// and at most, and in one that leaves half, which is refused.
 func TestWhatIsStatedSufficesInAControlGroup(t *testing.T) {
 	memoryGroup(t, 1<<30) // skips where none can be made
 	w := openWorkshop(t)

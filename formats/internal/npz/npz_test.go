@@ -152,7 +152,7 @@ func TestLayouts(t *testing.T) {
 			strings.Replace(sparseWant, "node:edge:node 0>1 0>2 2>0",
 				"edge value float64[]; node:edge:node 0>1:1 0>2:-0.5 2>0:2", 1), "value"},
 		{"dense", dense(), denseNodes + "node:edge:node 0>1 2>2" + denseSplits, ""},
-		{"dense, edges alone", dense()[:1], "3 node; node:edge:node 0>1 2>2; undirected", ""},
+		{"dense, edges alone", dense()[:1], "3 node; node:edge:node 0>1 2>2", ""},
 		{"dense, one mask", with(dense()[:3], numpy("test_mask", "", uint8(0), 1, 1)),
 			denseNodes + "node:edge:node 0>1 2>2; test 0 of node: [1 2]; undirected", ""},
 		{"dense, splits behind", with(dense()[:3], numpy("test_mask", "(3, 2)", uint8(0), 1, 1, 1, 0, 0)),

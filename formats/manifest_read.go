@@ -139,9 +139,6 @@ func (j *manifestJSON) manifest() (*Manifest, error) {
 	if err := json.Unmarshal(j.Content, &m.Content); err != nil {
 		return nil, corruptf("the manifest's content is not what it should be: %v", err)
 	}
-	if err := m.Content.checkNames(); err != nil {
-		return m, corruptf("%v", err)
-	}
 	return m, m.Content.check()
 }
 
@@ -188,7 +185,7 @@ func checkNesting(text []byte) error {
 	return nil
 }
 
-// check checks everything but names that can be checked without the files.
+// check checks everything that can be checked without the files.
 func (c *Content) check() error {
 	if c.ChunkBytes < 4096 || c.ChunkBytes&(c.ChunkBytes-1) != 0 || c.ChunkBytes > 1<<40 {
 		return corruptf("chunks of %d bytes", c.ChunkBytes)
@@ -211,6 +208,9 @@ func (c *Content) check() error {
 	}
 	s := c.schema()
 	if err := s.Init(); err != nil {
+		return corruptf("%v", err)
+	}
+	if err := c.checkNames(); err != nil {
 		return corruptf("%v", err)
 	}
 	return c.checkArrays(&s)

@@ -53,6 +53,9 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, ld.close)
+	if n := ld.NumBatches(); c.First > 0 && c.First >= n {
+		return wrongOption("first", " %d: an epoch has %d batches, the last of them number %d", c.First, n, int64(n)-1)
+	}
 	count := c.Batches
 	if count == 0 {
 		count = math.MaxUint64

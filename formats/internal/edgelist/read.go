@@ -115,10 +115,10 @@ func (r *reader) begin(p *piece) error {
 }
 
 func (r *reader) finish(g *source.Graph) error {
-	if r.lay == nil && r.opt.Nodes == 0 {
+	_, greatest := r.store.Range()
+	if greatest < 0 && r.opt.Nodes == 0 { // a header and nothing else, too
 		return source.Error(r.path, "", -1, "an edge list has two ids a line", errors.New("there is no edge in it"))
 	}
-	_, greatest := r.store.Range()
 	node := g.Node()
 	node.Count = greatest + 1
 	switch {

@@ -188,8 +188,7 @@ func TestLaborPicksEveryEdgeAndPairAsOftenAsItMust(t *testing.T) {
 }
 
 // TestLaborKeepsVariatesOverHopsAndBatches counts how often an edge is taken at both hops, and in two batches that
-// follow each other. A variate that is not kept changes a probability by a sixth at least, so fewer draws do than
-// elsewhere.
+// follow each other.
 func TestLaborKeepsVariatesOverHopsAndBatches(t *testing.T) {
 	one := gadget{{0, 1, 2, 3, 4}}
 	const p = 3.0 / 5
@@ -207,7 +206,7 @@ func TestLaborKeepsVariatesOverHopsAndBatches(t *testing.T) {
 		hops, batches := both(c.hops), both(c.batches)
 		var last []int
 		i, at := 0, -1
-		one.draw(t, c.l, 2, trialsOf(300_000), func(batch int, sets []int) {
+		one.draw(t, c.l, 2, trialsOf(1_200_000), func(batch int, sets []int) {
 			if batch != at {
 				i, at = 0, batch
 			}

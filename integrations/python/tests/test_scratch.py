@@ -14,7 +14,9 @@ from conftest import PATIENCE
 from khop.scratch import Scratch
 
 TRAINER = """
-import sys, numpy, khop
+import signal, numpy, khop
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever these tests were started by
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from khop.sources import Source
 edges = numpy.random.default_rng(1).integers(0, 3000, (2, 60_000))
 graph = {"edge_index": edges, "x": numpy.ones((3000, 64), "float32")}

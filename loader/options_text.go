@@ -15,14 +15,7 @@ import (
 // SlotTimeout, Rank and WorldSize are no options of its: leave them zero for it.
 func (o Options) String() string {
 	d := option.Document(o, option.Of(o))
-	s := o.Sampler
-	for {
-		w, ok := s.(sampling.Wrapper)
-		if !ok {
-			break
-		}
-		s = w.Unwrap()
-	}
+	s := unwrapped(o.Sampler)
 	if kind := samplers.Of(s); kind != nil {
 		d["sampler"] = kind.Name
 		maps.Copy(d, option.Document(s, kind.Options()))
@@ -32,6 +25,14 @@ func (o Options) String() string {
 		return fmt.Sprintf(`{"error": %q}`, err)
 	}
 	return string(text)
+}
+
+// unwrapped returns the sampler under all that was added to one.
+func unwrapped(s sampling.Sampler) sampling.Sampler {
+	for w, wraps := s.(sampling.Wrapper); wraps; w, wraps = s.(sampling.Wrapper) {
+		s = w.Unwrap()
+	}
+	return s
 }
 
 // ParseOptions is the inverse of String. What the text does not say is the zero value. It returns ErrOptions for a text

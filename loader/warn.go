@@ -9,14 +9,9 @@ import (
 // warnOfTimes says that times have kept all seeds of some batches from all edges: they may have another unit.
 func (r *run) warnOfTimes() {
 	l := r.l
-	s := l.opt.Sampler
-	for w, wraps := s.(sampling.Wrapper); wraps; w, wraps = s.(sampling.Wrapper) {
-		s = w.Unwrap()
-	}
-	n, temporal := s.(sampling.Neighbor)
+	n, _ := unwrapped(l.opt.Sampler).(sampling.Neighbor)
 	batches := l.stats.batches.Load() - r.batches
-	if temporal = temporal && (n.Time.Edge != "" || n.Time.Node != ""); !temporal || batches == 0 ||
-		l.stats.edges.Load() > r.edges {
+	if n.Time.Edge == "" && n.Time.Node == "" || batches == 0 || l.stats.edges.Load() > r.edges {
 		return
 	}
 	schema, units := l.placed.Graph().Schema(), map[string]string{}

@@ -57,7 +57,7 @@ func (l *memoryLimit) settle(size int64, m *machine.Machine) (err error) {
 		return err
 	}
 	l.bytes = l.asked
-	all := int64(size)
+	all := size
 	if left, room, ok := m.GroupRoom(); ok {
 		if room <= 0 {
 			return m.GroupIsFull(pinned.ErrLimit)

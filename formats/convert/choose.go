@@ -141,8 +141,7 @@ func (c *conversion) keep() error {
 		n := &c.graph.Nodes[i]
 		n.Columns = slices.DeleteFunc(n.Columns, func(col source.Column) bool { return goes(col.Name) })
 		n.Strings = slices.DeleteFunc(n.Strings, func(s source.Strings) bool {
-			return s.Rows == n.Count &&
-				goes(s.Name)
+			return s.Rows == n.Count && goes(s.Name)
 		})
 	}
 	var kept []int

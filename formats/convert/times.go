@@ -129,9 +129,8 @@ func (c *conversion) unitOfTimes(list []timed) (unit string, err error) {
 		if t.Unit == "" && t.found.Fractions > 0 {
 			t.Unit = "s"
 			c.graph.Tell(source.Guessed, t.Name, t.found.Fractions,
-				"%v: %d of %d numbers have fractions, and are taken "+
-					"for seconds, to the nearest microsecond; --times-in says what they are in", t, t.found.Fractions,
-				t.found.Rows)
+				"%v: %d of %d numbers have fractions, and are taken for seconds, to the nearest microsecond; "+
+					"--times-in says what they are in", t, t.found.Fractions, t.found.Rows)
 		}
 		switch {
 		case t.Unit != "":
@@ -216,35 +215,4 @@ func (c *conversion) timeError(of string, first int64, err error) error {
 		return err
 	}
 	return source.Error(c.src, of+", "+at.Column, first+at.Row, "choose a coarser unit by --time-unit", at.Err)
-}
-
-// wholeRows takes bytes in pieces of any length, and hands them on in whole rows.
-type wholeRows struct {
-	row  int64
-	rest []byte
-	take func(rows []byte) error
-}
-
-// Write implements io.Writer.
-func (w *wholeRows) Write(p []byte) (int, error) {
-	taken, row := len(p), int(w.row)
-	if len(w.rest) > 0 {
-		more := min(row-len(w.rest), len(p))
-		w.rest, p = append(w.rest, p[:more]...), p[more:]
-		if len(w.rest) < row {
-			return taken, nil
-		}
-		if err := w.take(w.rest); err != nil {
-			return 0, err
-		}
-		w.rest = w.rest[:0]
-	}
-	if whole := len(p) / row * row; whole > 0 {
-		if err := w.take(p[:whole]); err != nil {
-			return 0, err
-		}
-		p = p[whole:]
-	}
-	w.rest = append(w.rest, p...)
-	return taken, nil
 }

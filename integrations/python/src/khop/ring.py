@@ -104,8 +104,8 @@ _mapped: WeakSet[Memory] = WeakSet()
 
 
 def lent(address: int) -> bool:
-    """Whether an array lies in a slot, which takes another batch when nothing is left of its arrays: who keeps one
-    keeps the slot, and who does not keeps an address that soon stands for others."""
+    """Whether an array lies in a slot. To keep such an array keeps the slot from the loader; to keep its address alone
+    is no use, for another batch's array will have it."""
     return any(m.address <= address < m.address + m.bytes for m in list(_mapped))
 
 

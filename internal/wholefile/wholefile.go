@@ -10,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
+	"unicode/utf8"
 )
 
 // ErrKind is returned for a name that stands for something else than a file that can be used: a folder, a device, a
@@ -75,9 +78,10 @@ func KindOf(m fs.FileMode) string {
 
 // Replace makes the file of that name what write writes, with these permissions. It writes beside the file, syncs, and
 // moves the new one into place; the name outlives the machine's end too. On an error the old file, or none, is there. A
-// process that is killed may leave a file ".NAME.*.new". It takes the name as it is: Output looks what is there.
+// process that is killed may leave a file ".NAME.*.new": see Clear. It takes the name as it is: Output looks what is there.
 func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.new")
+	before, after := besideNames(name)
+	f, err := os.CreateTemp(filepath.Dir(name), before+"*"+after)
 	if err != nil {
 		return err
 	}
@@ -87,7 +91,7 @@ func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err er
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if err := errors.Join(write(f), f.Chmod(mode), f.Sync()); err != nil {
+	if err := errors.Join(write(f), f.Chmod(mode), syncFile(f)); err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
@@ -97,6 +101,33 @@ func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err er
 		return err
 	}
 	return syncFolder(filepath.Dir(name))
+}
+
+// mostOfName is how many bytes of a file's name are in that of the one beside it, which must not be too long, too.
+const mostOfName = 200
+
+// besideNames returns what surrounds the number in the name of a file that Replace writes beside another.
+func besideNames(name string) (before, after string) {
+	base := filepath.Base(name)
+	end := min(len(base), mostOfName)
+	for end > 0 && end < len(base) && !utf8.RuneStart(base[end]) {
+		end--
+	}
+	return "." + base[:end] + ".", ".new"
+}
+
+// Clear removes what processes that were killed while they replaced a file have left beside it, as far as it may. No
+// other process may be replacing the file now.
+func Clear(name string) {
+	before, after := besideNames(name)
+	list, _ := os.ReadDir(filepath.Dir(name))
+	for _, e := range list {
+		middle, ok := strings.CutPrefix(e.Name(), before)
+		number, ends := strings.CutSuffix(middle, after)
+		if _, err := strconv.ParseUint(number, 10, 64); ok && ends && err == nil {
+			_ = os.Remove(filepath.Join(filepath.Dir(name), e.Name()))
+		}
+	}
 }
 
 // syncFolder makes the names in a folder durable, where the system can and this user may read it.
@@ -111,5 +142,8 @@ func syncFolder(name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(syncFile(f), f.Close())
 }
+
+// syncFile makes a file's contents, or a folder's names, outlive the machine's end. A variable for tests only.
+var syncFile = (*os.File).Sync

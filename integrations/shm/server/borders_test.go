@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -426,23 +425,6 @@ func TestAProcessThatIsNotThereIsNotWatched(t *testing.T) {
 	before := expect.OpenFiles(t)
 	WatchProcess(1<<30, func() { t.Error("it has ended") })()
 	WatchProcess(0, func() { t.Error("there is none") })()
-	after := expect.OpenFiles(t)
-	expect.That(t, after <= before, "%d descriptors are open, %d before", after, before)
-}
-
-// A state that cannot take the place of the one before is an error.
-func TestAStateThatCannotBeReplacedIsAnError(t *testing.T) {
-	dir := t.TempDir()
-	taken := filepath.Join(dir, "taken")
-	expect.OK(t, os.MkdirAll(filepath.Join(taken, "inside"), 0o700))
-	before := expect.OpenFiles(t)
-	for name, path := range map[string]string{"a folder": taken, "nowhere": filepath.Join(dir, "no", "file")} {
-		expect.That(t, (&stateFile{path: path}).replace([]byte("{}")) != nil, "%s was replaced", name)
-	}
-	path := filepath.Join(dir, "file")
-	expect.OK(t, (&stateFile{path: path}).replace([]byte("{}")))
-	b, err := os.ReadFile(path)
-	expect.That(t, err == nil && string(b) == "{}", "%s, %v", b, err)
 	after := expect.OpenFiles(t)
 	expect.That(t, after <= before, "%d descriptors are open, %d before", after, before)
 }

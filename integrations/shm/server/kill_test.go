@@ -26,6 +26,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -342,7 +343,7 @@ func TestKilledServersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 	}
 	expect.OK(t, os.Remove(filepath.Dir(socket)))
 	expect.OK(t, os.Remove(state))
-	_ = os.Remove(filepath.Join(dir, ".state.json.new")) // the next server would have removed it
+	wholefile.Clear(state) // the next server would have removed it
 	after := left(t, dir)
 	expect.That(t, slices.Equal(before, after), "left: %q, before %q", after, before)
 	t.Logf("%d batches came", j.got)

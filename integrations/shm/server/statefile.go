@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/zeebo/xxh3"
@@ -76,7 +74,7 @@ func openStates(named string, ranks []*rank, src loader.Source) (*stateFile, err
 	for i, r := range ranks {
 		f.states[i] = r.state()
 	}
-	_ = os.Remove(f.temporary()) // of a server that was killed while it wrote
+	wholefile.Clear(path) // of a server that was killed while it wrote
 	text, err := wholefile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, f.write() // now, so that a path that cannot be written is found now
@@ -149,55 +147,24 @@ func (f *stateFile) save(rank int, s loader.State) error {
 	return f.write()
 }
 
-// write replaces the file: beside it, synced and renamed, so that whoever reads it after the death of this process or
-// of the machine finds the old or the new one. writing is held, or nobody else has f.
+// write replaces the file: whoever reads it after the death of this process or of the machine finds the old or the new
+// one. writing is held, or nobody else has f.
 func (f *stateFile) write() error {
 	f.mu.Lock()
 	changes := f.changes
 	text, err := json.Marshal(sealed(f.states))
 	f.mu.Unlock()
 	if err == nil {
-		err = f.replace(append(text, '\n'))
+		err = replaceFile(f.path, 0o600, func(w io.Writer) error {
+			_, err := w.Write(append(text, '\n'))
+			return err
+		})
 	}
-	if err != nil {
-		return errors.Join(err, ignoreMissing(os.Remove(f.temporary())))
-	}
-	f.written = changes
-	return nil
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err == nil {
+		f.written = changes
 	}
 	return err
 }
 
-// syncFile makes a file's contents, or a directory's names, outlive the machine's end. A variable for tests only.
-var syncFile = (*os.File).Sync
-
-func (f *stateFile) replace(text []byte) error {
-	file, err := os.OpenFile(f.temporary(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = file.Write(text); err == nil {
-		err = syncFile(file)
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.temporary(), f.path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(f.path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return syncFile(dir)
-}
-
-func (f *stateFile) temporary() string {
-	return filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+".new")
-}
+// replaceFile is a variable for tests only.
+var replaceFile = wholefile.Replace

@@ -5,7 +5,8 @@ package server
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,37 +140,32 @@ func textOf(s savedStates) string {
 	return string(text)
 }
 
-// syncs shows what servers of this test sync, and lets it fail.
-func syncs(t *testing.T, see func(f *os.File) error) {
-	t.Cleanup(func() { syncFile = (*os.File).Sync }) // after the servers' end
-	syncFile = func(f *os.File) error { return errors.Join(see(f), f.Sync()) }
+// writes shows each write of a state of this test's servers, and lets it fail.
+func writes(t *testing.T, see func() error) {
+	t.Cleanup(func() { replaceFile = wholefile.Replace }) // after the servers' end
+	replaceFile = func(name string, mode fs.FileMode, write func(io.Writer) error) error {
+		return wholefile.Replace(name, mode, func(w io.Writer) error { return errors.Join(see(), write(w)) })
+	}
 }
 
-// A state that was acknowledged is on the disk, and until then the old one is whole.
-func TestTheStateFileOutlivesTheMachine(t *testing.T) {
-	g := plainGraph(t, 100)
+// A state that was acknowledged is in the file, which is written once for it.
+func TestAStateIsInTheFileOnceItIsSaved(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state.json")
-	read := func() string {
-		text, _ := os.ReadFile(file)
-		return string(text)
-	}
-	var steps []string
-	before := ""
-	syncs(t, func(f *os.File) error {
-		name := filepath.Base(f.Name())
-		if st, err := f.Stat(); err != nil || st.IsDir() {
-			name = "its folder"
-		}
-		steps = append(steps, fmt.Sprintf("%s %t", name, read() == before))
+	n := 0
+	writes(t, func() error {
+		n++
 		return nil
 	})
-	s := serve(t, g, Options{StateFile: file})
-	before, steps = read(), nil
-	expect.OK(t, s.states.save(0, stateAt(s, 0, 1)))
-	expect.Same(t, steps, []string{".state.json.new true", "its folder false"},
-		"synced, and whether the file was the old one then")
-	err := s.states.save(0, stateAt(s, 0, 1))
-	expect.That(t, err == nil && len(steps) == 2, "the same again: %v, %q", err, steps)
+	left := filepath.Join(filepath.Dir(file), ".state.json.123.new")
+	expect.OK(t, os.WriteFile(left, []byte("of a server that was killed"), 0o600))
+	s := serve(t, plainGraph(t, 100), Options{StateFile: file})
+	_, err := os.Stat(left)
+	expect.Is(t, err, fs.ErrNotExist, "what a killed server left")
+	for range 2 {
+		expect.OK(t, s.states.save(0, stateAt(s, 0, 1)))
+		text := string(expect.Must(os.ReadFile(file))(t))
+		expect.That(t, n == 2 && strings.Contains(text, `"next":1`), "%d writes, %s", n, text)
+	}
 }
 
 // Where the disk fails the consumer is told, and the state is not taken for written.
@@ -177,7 +173,7 @@ func TestAStateThatCannotBeWrittenIsSaid(t *testing.T) {
 	g := plainGraph(t, 500)
 	file := filepath.Join(t.TempDir(), "state.json")
 	var broken atomic.Bool
-	syncs(t, func(f *os.File) error {
+	writes(t, func() error {
 		if broken.Load() {
 			return errBroken
 		}
@@ -207,7 +203,7 @@ func TestAStateThatCannotBeWrittenIsSaid(t *testing.T) {
 func TestRanksShareWritesOfTheirStates(t *testing.T) {
 	const world = 8
 	var n atomic.Int64
-	syncs(t, func(*os.File) error {
+	writes(t, func() error {
 		n.Add(1)
 		return nil
 	})
@@ -222,5 +218,5 @@ func TestRanksShareWritesOfTheirStates(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d syncs for %d states", n.Load(), 20*world)
+	t.Logf("%d writes of %d states", n.Load(), 20*world)
 }

@@ -1,12 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 // configFile is the value of --config: a document that says options, a file or "-" for standard input. Flags beside it
@@ -25,19 +25,13 @@ type configFile string
 const configHelp = "Read options from a JSON object, in a file or - for standard input: {\"batch_size\": 512}. Flags " +
 	"win. Errors are then a JSON object, too."
 
-// BeforeResolve reads the document. kong calls it.
-func (c configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
+// mostConfig is how many bytes a configuration has at most.
+const mostConfig = 64 << 20
+
+// BeforeResolve reads the document. kong calls it, with what the parser was bound to.
+func (c configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, until context.Context) error {
 	path, _ := ctx.FlagValue(trace.Flag).(configFile)
-	from := io.Reader(os.Stdin)
-	if path != "-" {
-		f, err := os.Open(string(path))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		from = f
-	}
-	text, err := io.ReadAll(from)
+	text, err := wholefile.Input(until, string(path), mostConfig)
 	if err != nil {
 		return err
 	}

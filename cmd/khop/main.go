@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	if asked {
 		named = slices.Collect(maps.Keys(cli.tagged()))
 	}
-	parser, err := newParser(&cli, named, stdout, stderr)
+	parser, err := newParser(&cli, named, stdout, stderr, kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
 		fmt.Fprintln(stderr, "khop:", err)
 		return exitFailed
@@ -123,8 +123,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	line, err := parser.Parse(args)
 	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal,
 		values: saysConfig(args)}
-	if err != nil && env.values {
-		return env.fail(&usage{err})
+	if err != nil && (env.values || ctx.Err() != nil) {
+		return env.status(&usage{err})
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(errorText(err)), usageHint(err))

@@ -5,10 +5,13 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
@@ -36,4 +39,21 @@ func TestSignalsEndTheProgram(t *testing.T) {
 			t.Errorf("%v: %v, want status %d", signal, err, exitInterrupted)
 		}
 	}
+}
+
+// A configuration that does not come is not waited for after a signal, and one without an end is refused.
+func TestAConfigurationThatDoesNotComeIsGivenUp(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	expect.OK(t, unix.Mkfifo(pipe, 0o600))
+	for path, want := range map[string]string{pipe: "no JSON object", "/dev/zero": "too long"} {
+		_, stderr, code := khop(t, "serve", "nowhere", "--config", path)
+		expect.That(t, code == exitUsage && strings.Contains(stderr, want), "%s: status %d, %s", path, code, stderr)
+	}
+	w := expect.Must(os.OpenFile(pipe, os.O_RDWR, 0))(t)
+	defer w.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	var stderr bytes.Buffer
+	code := run(ctx, []string{"serve", "nowhere", "--config", pipe}, io.Discard, &stderr, false)
+	expect.That(t, code == exitInterrupted, "status %d, %s", code, &stderr)
 }

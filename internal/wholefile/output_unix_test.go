@@ -181,3 +181,26 @@ func TestDescriptorsAreWrittenTo(t *testing.T) {
 	expect.OK(t, expect.Err(f.WriteString("after")), f.Close())
 	expect.Same(t, string(expect.Must(os.ReadFile(path))(t)), "before, between, after", "the file")
 }
+
+// TestAnInputIsReadToItsEndOrGivenUp whatever its name stands for.
+func TestAnInputIsReadToItsEndOrGivenUp(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	text("four")(t, in("file"))
+	fifo(t, in("pipe"))
+	for name, want := range map[string]error{in("file"): nil, in("pipe"): nil, dir: ErrKind, in("none"): fs.ErrNotExist,
+		"/dev/zero": ErrLong} {
+		got, err := Input(t.Context(), name, 4)
+		expect.That(t, errors.Is(err, want), "%s: %q, %v; want %v", name, got, err, want)
+		expect.That(t, name != in("file") || string(got) == "four", "%s holds %q", name, got)
+	}
+	_, err := Input(t.Context(), in("file"), 3)
+	expect.Is(t, err, ErrLong, "a byte more than may be")
+	w := expect.Must(os.OpenFile(in("pipe"), os.O_RDWR, 0))(t)
+	defer w.Close()
+	enough := errors.New("enough")
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(enough)
+	_, err = Input(ctx, in("pipe"), 4)
+	expect.Is(t, err, enough, "a pipe whose writer says nothing")
+}

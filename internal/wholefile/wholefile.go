@@ -3,6 +3,7 @@
 package wholefile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,9 @@ import (
 // ErrKind is returned for a name that stands for something else than a file that can be used: a folder, a device, a
 // pipe, a socket.
 var ErrKind = errors.New("not a regular file")
+
+// ErrLong is returned for an input that does not end where it must.
+var ErrLong = errors.New("too long")
 
 // Open opens a regular file to read it. It never waits. It returns ErrKind for anything else, and what the system says.
 func Open(name string) (*os.File, fs.FileInfo, error) {
@@ -48,6 +52,40 @@ func Read(name string) ([]byte, error) {
 		err = &fs.PathError{Op: "read", Path: name, Err: EndsEarly(int64(len(text)), st.Size())}
 	}
 	return text, err
+}
+
+// Input returns what a person has named for a command to read once, at most so many bytes: a regular file, a pipe that
+// somebody writes to, a device, or "-", which is standard input. A pipe without a writer is empty. It waits until ctx
+// ends. Errors: ErrKind for a folder, ErrLong, context.Cause(ctx), what the system says.
+func Input(ctx context.Context, name string, most int64) ([]byte, error) {
+	from := os.Stdin
+	if name != "-" {
+		f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() // a read that waits ends
+		from = f
+	}
+	if st, err := from.Stat(); err == nil && st.IsDir() {
+		return nil, regular(name, st)
+	}
+	var text []byte
+	read := make(chan error, 1)
+	go func() { // of standard input it ends with the process, for others may read on there
+		b, err := io.ReadAll(io.LimitReader(from, most+1))
+		text = b
+		read <- err
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case err := <-read:
+		if err == nil && int64(len(text)) > most {
+			err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: it has more than %d bytes", ErrLong, most)}
+		}
+		return text, err
+	}
 }
 
 // EndsEarly says of a file that it ends at a byte before the size that it states: io.ErrUnexpectedEOF.

@@ -70,7 +70,8 @@ func TestTheNewFileOutlivesTheMachine(t *testing.T) {
 // TestWhatAKilledWriterLeftIsCleared and nothing that only looks like it.
 func TestWhatAKilledWriterLeftIsCleared(t *testing.T) {
 	folder := t.TempDir()
-	foreign := []string{".other.1.new", ".state..new", ".state.1.news", ".state.new", ".state.x.new", ".state.x1.new", "state"}
+	foreign := []string{".other.1.new", ".state..new", ".state.1.news", ".state.new", ".state.x.new", ".state.x1.new",
+		"state"}
 	for _, name := range append(foreign, ".state.17.new", ".state.4294967295.new") {
 		expect.OK(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
 	}

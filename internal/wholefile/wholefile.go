@@ -116,7 +116,8 @@ func KindOf(m fs.FileMode) string {
 
 // Replace makes the file of that name what write writes, with these permissions. It writes beside the file, syncs, and
 // moves the new one into place; the name outlives the machine's end too. On an error the old file, or none, is there. A
-// process that is killed may leave a file ".NAME.*.new": see Clear. It takes the name as it is: Output looks what is there.
+// process that is killed may leave a file ".NAME.*.new": see Clear. It takes the name as it is: Output looks what is
+// there.
 func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err error) {
 	before, after := besideNames(name)
 	f, err := os.CreateTemp(filepath.Dir(name), before+"*"+after)

@@ -18,7 +18,8 @@ type ExtendOptions struct {
 	ExpectBytes int64
 	// Inputs are what is read meanwhile: see WriterOptions.
 	Inputs []string
-	// Drop, if set, says which array is left out, because a new one takes its place. Splits have an owner of "".
+	// Drop, if set, says which array is left out, because a new one takes its place. The owner of a set of a split is
+	// OwnerOfSplit, of links OwnerLinks.
 	Drop func(owner, name string, index int) bool
 }
 
@@ -60,11 +61,14 @@ func (w *Writer) keepAll(opt ExtendOptions) error {
 	}
 	for _, f := range m.files() {
 		a := &written{typ: f.typ, part: *f.part}
-		owner, name, index := "", f.typ.Name, 0
+		owner, name, index := OwnerLinks, f.typ.Name, 0
 		if f.column != nil {
 			a.info, owner = *f.column, f.column.Owner
 		} else {
 			index, a.set = f.split.Index, *f.set
+			if f.split.Task == taskNode {
+				owner = OwnerOfSplit(f.set.NodeType)
+			}
 			a.split = SplitInfo{Task: f.split.Task, Name: name, Index: index}
 		}
 		if drop(owner, name, index) {

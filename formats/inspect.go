@@ -25,6 +25,8 @@ type Inspection struct {
 	NotFinite  []NotFinite  `json:"not_finite"`
 	Late       []LateSplit  `json:"late"`
 	Leaked     []LeakedLink `json:"leaked"`
+
+	Shared []graph.SharedNodes `json:"shared"`
 }
 
 // DegreeBin counts the nodes that have From to To in-edges: 0, 1, 2 to 3, 4 to 7, and so on.
@@ -63,14 +65,18 @@ type LeakedLink struct {
 // Errors: ErrCorrupt for what Check would have found, context.Cause(ctx).
 func (d *Dataset) Inspect(ctx context.Context, progress Progress) (*Inspection, error) {
 	x := &inspector{ctx: ctx, d: d, g: d.graph, s: d.graph.Schema(), Inspection: &Inspection{
-		NotFinite: []NotFinite{}, Late: []LateSplit{}, Leaked: []LeakedLink{}}}
+		NotFinite: []NotFinite{}, Late: []LateSplit{}, Leaked: []LeakedLink{}, Shared: []graph.SharedNodes{}}}
+	shared := func() error {
+		x.Shared = append(x.Shared, graph.Shared(x.s, x.g.Splits())...)
+		return x.ctx.Err()
+	}
 	err := pinned.Guard(func() error {
-		for i, step := range []func() error{x.edges, x.columns, x.times, x.links} {
+		for i, step := range []func() error{x.edges, x.columns, x.times, shared, x.links} {
 			if err := step(); err != nil {
 				return err
 			}
 			if progress != nil {
-				progress("inspect", int64(i+1), 4)
+				progress("inspect", int64(i+1), 5)
 			}
 		}
 		return nil
@@ -359,6 +365,9 @@ func (x *Inspection) Hints() []string {
 	for _, c := range x.NotFinite {
 		add("column %q of %s: %s with NaN or an infinity, the first is row %s", c.Column, c.Owner, many(c.Rows, "row"),
 			humanize.Comma(c.First))
+	}
+	for _, s := range x.Shared {
+		add("%v", s)
 	}
 	for _, l := range x.Late {
 		add("%s of %s in the split train (index %d) are later, by %q, than the first of test: the past "+

@@ -184,11 +184,11 @@ func TestInspectFindsWhatABruteForceFinds(t *testing.T) {
 		}
 		ds, steps := open(t, o.write(t)), []int64{}
 		got := expect.Must(ds.Inspect(context.Background(), func(stage string, done, total int64) {
-			if stage == "inspect" && total == 4 {
+			if stage == "inspect" && total == 5 {
 				steps = append(steps, done)
 			}
 		}))(t)
-		if diff := expect.Diff(want, got); diff != "" || !slices.Equal(steps, []int64{1, 2, 3, 4}) {
+		if diff := expect.Diff(want, got); diff != "" || !slices.Equal(steps, []int64{1, 2, 3, 4, 5}) {
 			t.Errorf("seed %d: %s; steps %v", seed, diff, steps)
 		}
 		stopped, stop := context.WithCancel(context.Background())

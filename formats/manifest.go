@@ -61,6 +61,7 @@ type EdgeInfo struct {
 const (
 	OwnerGraph = "graph" // indptr, indices, type, edge_id
 	OwnerEdges = "edges" // a row an edge
+	OwnerLinks = "links" // splits of links
 )
 
 // ArrayInfo is an array: a column, or a part of the graph's structure.
@@ -187,6 +188,9 @@ func marshalIndent(v any, prefix string) ([]byte, error) {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
+
+// OwnerOfSplit returns the owner of the sets of node type t in splits of nodes.
+func OwnerOfSplit(t int) string { return "split/" + nodeOwner(t) }
 
 // nodeOwner returns the owner of the columns of node type t.
 func nodeOwner(t int) string { return fmt.Sprintf("nodes/%d", t) }

@@ -28,6 +28,10 @@ func (c *addCmd) Run(env *environment) error {
 	c.opt.MemoryLimit = env.memory.bytes
 	_, took, err := watched(env, func(bar *progress) (*graph.Schema, error) {
 		c.opt.Progress = bar.report()
+		c.opt.Log = func(line string) {
+			bar.finish()
+			env.note("%s", line)
+		}
 		return convert.Add(env.ctx, c.Dataset, c.opt)
 	})
 	if err != nil {

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/plot"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
 )
 
@@ -49,6 +51,9 @@ func (c *trainCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, ds.Close)
+	if err := noteShared(env, ds); err != nil {
+		return err
+	}
 	if c.Explain {
 		return c.explain(env, ds)
 	}
@@ -75,6 +80,16 @@ func (c *trainCmd) Run(env *environment) (err error) {
 		return err
 	}
 	return c.print(env, trainResult{paths.Text(c.Dataset), result})
+}
+
+// noteShared notes the nodes that splits share.
+func noteShared(env *environment, ds *formats.Dataset) error {
+	return pinned.Guard(func() error {
+		for _, s := range graph.Shared(ds.Graph().Schema(), ds.Graph().Splits()) {
+			env.note("note: %v", s)
+		}
+		return nil
+	})
 }
 
 // explainResult is what "khop train --explain --json" prints. Scripts rely on the names.

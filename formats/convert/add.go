@@ -47,9 +47,12 @@ type AddOptions struct {
 	// Splits are own ids, or a boolean a node.
 	Splits []Addition `name:"split" kind:"each" value:"NAME=FILE" help:"Add a split: ids, or a boolean a node."`
 	Force  bool       `help:"Replace columns and splits of the same names."`
+	Strict bool       `help:"Fail where splits would share nodes."`
 	// MemoryLimit is that of Options.
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
 	Progress    formats.Progress
+	// Log, if set, is told what a person should know of it, a line at a time.
+	Log func(line string)
 }
 
 // sort says what an addition is.
@@ -98,62 +101,96 @@ func Add(ctx context.Context, dir string, opt AddOptions) (*graph.Schema, error)
 	if err != nil {
 		return nil, err
 	}
-	limit := Options{MemoryLimit: opt.MemoryLimit}
-	if err := limit.Settle(); err != nil {
+	c := &conversion{src: dir, opt: Options{MemoryLimit: opt.MemoryLimit, Strict: opt.Strict, Force: opt.Force},
+		graph: &source.Graph{}}
+	if err := c.opt.Settle(); err != nil {
 		return nil, err
 	}
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(limit.MemoryLimit)
-	ds, err := formats.Open(dir)
+	c.ledger.SetLimit(c.opt.MemoryLimit)
+	how := formats.ExtendOptions{Provenance: map[string]string{}, Progress: opt.Progress}
+	schema, err := c.openAdditions(adds, &how)
 	if err != nil {
 		return nil, err
 	}
-	schema := ds.SchemaOf()
-	err = ds.Close()
-	provenance, bytes := map[string]string{}, int64(0)
-	var inputs []string
-	for _, x := range adds {
-		if err != nil {
-			return nil, err
-		}
-		if err = x.open(&schema, ledger, opt.Force); err == nil {
-			bytes, inputs = bytes+x.header.Bytes(), append(inputs, x.Path)
-		}
-		if x.labels != nil {
-			provenance["classes"] = strconv.FormatInt(source.Classes(x.labels), 10)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	w, err := formats.Extend(dir, formats.ExtendOptions{Provenance: provenance, Progress: opt.Progress,
-		ExpectBytes: bytes, Inputs: inputs, Drop: func(owner, name string, index int) bool {
-			return opt.Force &&
-				slices.ContainsFunc(adds, func(x *addition) bool { return x.replaces(owner, name, index) })
-		}})
+	w, err := formats.Extend(dir, how)
 	if err != nil {
 		return nil, err
 	}
 	for _, x := range adds {
-		if err := x.write(ctx, w, &schema, ledger); err != nil {
+		if err := x.write(ctx, w, &schema, &c.ledger); err != nil {
 			return nil, errors.Join(err, w.Abort())
 		}
 	}
 	if err := w.Commit(schema); err != nil {
 		return nil, errors.Join(err, w.Abort())
 	}
+	for _, n := range c.graph.Notes {
+		if opt.Log != nil {
+			opt.Log("note: " + n.Text)
+		}
+	}
 	return &schema, nil
+}
+
+// openAdditions opens what is added, and compares it with the dataset, whose schema it returns with all columns.
+func (c *conversion) openAdditions(adds []*addition, how *formats.ExtendOptions) (s graph.Schema, err error) {
+	ds, err := formats.Open(c.src)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, ds.Close()) }()
+	s = ds.SchemaOf()
+	for _, x := range adds {
+		if err := x.open(ds, &s, &c.ledger, c.opt.Force); err != nil {
+			return s, err
+		}
+		how.ExpectBytes, how.Inputs = how.ExpectBytes+x.header.Bytes(), append(how.Inputs, x.Path)
+		if x.labels != nil {
+			how.Provenance["classes"] = strconv.FormatInt(source.Classes(x.labels), 10)
+		}
+	}
+	how.Drop = func(owner, name string, index int) bool {
+		replaces := func(x *addition) bool { return x.replaces(owner, name, index) }
+		return c.opt.Force && slices.ContainsFunc(adds, replaces)
+	}
+	err = pinned.Guard(func() error {
+		c.noteShared(&s, splitsAfter(ds, adds, how.Drop))
+		return nil
+	})
+	if err != nil {
+		return s, err
+	}
+	return s, c.strict(c.graph.Notes)
 }
 
 func (x *addition) replaces(owner, name string, index int) bool {
 	if name != x.Name || index != 0 {
 		return false
 	}
-	return owner == map[sort]string{nodeColumn: fmt.Sprintf("nodes/%d", x.typ), edgeColumn: formats.OwnerEdges}[x.sort]
+	return owner == map[sort]string{nodeColumn: fmt.Sprintf("nodes/%d", x.typ), edgeColumn: formats.OwnerEdges,
+		split: formats.OwnerOfSplit(x.typ)}[x.sort]
+}
+
+// splitsAfter returns the splits of nodes that a dataset will have.
+func splitsAfter(ds *formats.Dataset, adds []*addition,
+	drop func(owner, name string, index int) bool) (all []graph.Split) {
+	for _, s := range ds.Graph().Splits() {
+		s.Seeds.Sets = slices.DeleteFunc(slices.Clone(s.Seeds.Sets), func(set graph.SeedSet) bool {
+			return drop(formats.OwnerOfSplit(set.Type), s.Name, s.Index)
+		})
+		all = append(all, s)
+	}
+	for _, x := range adds {
+		if x.sort == split {
+			all = append(all, graph.Split{Name: x.Name, Seeds: graph.Seeds{Sets: []graph.SeedSet{
+				{Type: x.typ, IDs: unified.FromSlice(x.ids)}}}})
+		}
+	}
+	return all
 }
 
 // open reads the file's header, compares it with the dataset, and adds the column to the schema.
-func (x *addition) open(s *graph.Schema, l *pinned.Ledger, force bool) error {
+func (x *addition) open(ds *formats.Dataset, s *graph.Schema, l *pinned.Ledger, force bool) error {
 	if x.typ = s.NodeType(x.Type); x.Type == "" && len(s.Nodes) == 1 {
 		x.typ = 0
 	}
@@ -182,6 +219,8 @@ func (x *addition) open(s *graph.Schema, l *pinned.Ledger, force bool) error {
 		err = fmt.Errorf("a split is a list of ids, or a boolean a node, not %v", h)
 	case x.sort != split && (len(h.Shape) == 0 || len(h.Shape) > 4 || h.Shape[0] != rows):
 		err = fmt.Errorf("has the shape %v, but there are %d %s", h.Shape, rows, what)
+	case x.sort == split && !force && hasSplit(ds, x.Name, 0, x.typ):
+		err = exists("split", x.Name)
 	case x.sort == split:
 		err = x.readIDs(f, rows, l)
 	default:
@@ -213,8 +252,7 @@ func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, 
 	for i := range *to {
 		if (*to)[i].Name == x.Name {
 			if !force {
-				return fmt.Errorf("%w: there is a column %q already: choose another name, or replace it by --force",
-					formats.ErrExist, x.Name)
+				return exists("column", x.Name)
 			}
 			(*to)[i] = x.col
 			return nil
@@ -222,6 +260,25 @@ func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, 
 	}
 	*to = append(*to, x.col)
 	return nil
+}
+
+// exists is the error of a column or split that is there.
+func exists(what, name string) error {
+	return fmt.Errorf("%w: there is a %s %q already: choose another name, or replace it by --force", formats.ErrExist,
+		what, name)
+}
+
+// hasSplit reports whether a dataset has a split of nodes of a type, or links of the name.
+func hasSplit(ds *formats.Dataset, name string, index, typ int) bool {
+	for _, s := range ds.Graph().Splits() {
+		if s.Name == name && s.Index == index &&
+			slices.ContainsFunc(s.Seeds.Sets, func(set graph.SeedSet) bool { return set.Type == typ }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(ds.LinkSplits(), func(l formats.LinkSplit) bool {
+		return l.Name == name && l.Index == index
+	})
 }
 
 // readIDs reads the nodes of a split, each of which it has once.

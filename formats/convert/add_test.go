@@ -259,3 +259,23 @@ func TestAdditionsAreNamedInOneWay(t *testing.T) {
 		expect.Says(t, err, ErrOptions, says, "what is no addition")
 	}
 }
+
+func TestForceReplacesTheSetOfItsNodeTypeAlone(t *testing.T) {
+	data := adding(t)
+	add := func(typ string, ids ...int64) {
+		_, err := Add(t.Context(), data, adds(AddOptions{Force: true},
+			extra{split, "x", typ, numpy(t, expect.NPY(ids))}))
+		expect.OK(t, err)
+	}
+	add("paper", 1, 2)
+	add("author", 3)
+	add("author", 4, 5)
+	ds := expect.Must(formats.Open(data))(t)
+	defer ds.Close()
+	seeds := expect.Must(ds.Split("x", 0))(t)
+	got := map[int]int64{}
+	for _, set := range seeds.Sets {
+		got[set.Type] += set.Len()
+	}
+	expect.That(t, maps.Equal(got, map[int]int64{0: 2, 2: 2}), "%v", got)
+}

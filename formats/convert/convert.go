@@ -385,8 +385,8 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	res = c.result(schema, o)
-	if err := c.strict(res.Notes); err != nil {
+	c.noteShared(schema, c.splits())
+	if res, err = c.judge(schema, o); err != nil {
 		return nil, err
 	}
 	if c.opt.DryRun {
@@ -408,8 +408,7 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 		if schema, err = c.schema(o); err != nil {
 			return nil, err
 		}
-		res = c.result(schema, o)
-		if err := c.strict(res.Notes); err != nil {
+		if res, err = c.judge(schema, o); err != nil {
 			return nil, err
 		}
 	}
@@ -453,6 +452,12 @@ func (c *conversion) writeAll(ctx context.Context, o *order, schema *graph.Schem
 	return nil
 }
 
+// judge returns what is known of the result, if nothing of it is to be refused.
+func (c *conversion) judge(s *graph.Schema, o *order) (*Result, error) {
+	res := c.result(s, o)
+	return res, c.strict(res.Notes)
+}
+
 // strict refuses changes that no option asks for, where there is to be none.
 func (c *conversion) strict(notes []formats.Note) error {
 	var list []string
@@ -464,8 +469,34 @@ func (c *conversion) strict(notes []formats.Note) error {
 	if !c.opt.Strict || list == nil {
 		return nil
 	}
-	return source.Error(c.src, "", -1, "say by options what is meant, or convert without --strict",
+	return source.Error(c.src, "", -1, "say by options what is meant, or leave out --strict",
 		fmt.Errorf("%w: %s", ErrStrict, strings.Join(list, "; ")))
+}
+
+// splits returns the splits of nodes as those of a graph.
+func (c *conversion) splits() (all []graph.Split) {
+	for _, s := range c.graph.Splits {
+		all = append(all, graph.Split{Name: s.Name, Index: s.Index, Seeds: graph.Seeds{Sets: []graph.SeedSet{
+			{Type: s.NodeType, IDs: unified.FromSlice(s.IDs)}}}})
+	}
+	return all
+}
+
+// noteShared notes the nodes that splits share; without a bit for each node and split in memory it finds nothing.
+func (c *conversion) noteShared(s *graph.Schema, splits []graph.Split) {
+	of, most := map[int]int64{}, int64(0) // splits of each index
+	for _, split := range splits {
+		of[split.Index]++
+		most = max(most, of[split.Index])
+	}
+	bits := s.NumNodes() / 8 * most
+	if c.ledger.Take(pinned.Sources, bits) != nil {
+		return
+	}
+	defer c.ledger.Give(pinned.Sources, bits)
+	for _, shared := range graph.Shared(s, splits) {
+		c.graph.Tell(source.Shared, shared.Type, shared.Nodes, "%v", shared)
+	}
 }
 
 // provenance says where the dataset comes from.

@@ -16,6 +16,7 @@ const (
 	Renumbered = "renumbered" // ids are others
 	Doubled    = "doubled"    // there are more edges
 	Altered    = "altered"    // values are others, or stand where there were none
+	Shared     = "shared"     // splits have the same nodes
 )
 
 // Note is what a person should know of a conversion.

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+)
+
+// TestSplitsThatShareNodesAreSaidEverywhere adds a split some of whose nodes are in another.
+func TestSplitsThatShareNodesAreSaidEverywhere(t *testing.T) {
+	data := small(t)
+	more := textFile(t, "more.npy", string(expect.NPY([]int64{7, 3, 1999})))
+	again := textFile(t, "again.npy", string(expect.NPY([]int64{3, 5, 1999})))
+	must(t, "add", data, "--split", "first="+more)
+	const says = `the splits "first" and "second" (index 0) share 2 nodes of type "node", such as node 3`
+	fails(t, exitFailed, says, "add", data, "--split", "second="+again, "--strict")
+	expect.That(t, object(t, "info", data, "--json")["generation"] == 2.0, "--strict has written")
+	_, note, code := khop(t, "add", data, "--split", "second="+again)
+	expect.That(t, code == exitDone && strings.Contains(note, "khop: note: "+says), "add: %d %s", code, note)
+	for _, command := range []string{"info", "check"} {
+		out := must(t, command, data, "--deep")
+		expect.That(t, strings.Contains(out, "hint: "+says), "%s: %s", command, out)
+	}
+	_, note, code = khop(t, "train", data, "--epochs", "1")
+	expect.That(t, code == exitDone && strings.Contains(note, "khop: note: "+says), "train: %d %s", code, note)
+}
+
+func TestASplitThatExistsIsNamedWithWhatReplacesIt(t *testing.T) {
+	data := small(t)
+	few := textFile(t, "few.npy", string(expect.NPY([]int64{7, 3})))
+	_, err, code := khop(t, "add", data, "--split", "train="+few)
+	want := `there is a split "train" already: choose another name, or replace it by --force`
+	expect.That(t, code == exitFailed && strings.Contains(err, want) && !strings.Contains(err, "khop-new"),
+		"%d %s", code, err)
+	must(t, "add", data, "--split", "train="+few, "--force")
+}

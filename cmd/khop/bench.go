@@ -103,9 +103,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 				"columns", machine.Bytes(on))
 			return
 		}
-		env.note("the loader will need %s, and %s if every batch were the largest that there can be; %s are read "+
-			"from mapped files",
-			machine.Bytes(e.Expected.Total()), machine.Bytes(e.Bound.Total()), machine.Bytes(e.FileBytes))
+		env.note("the loader will need %s; %s are read from mapped files", needs(e), machine.Bytes(e.FileBytes))
 		if !c.NoMemcpy && !c.NoFeatures {
 			env.note("measuring how fast memory copies then takes %s or more, in place of what the loader took; "+
 				"--no-memcpy leaves it out", machine.Bytes(machine.Probe().CopySource(0)))

@@ -133,12 +133,13 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 	if err != nil {
 		return err
 	}
-	need := machine.Bytes(said.Expected.Total())
+	need, all := machine.Bytes(said.Expected.Total()), needs(said)
 	if on := said.Device.Total(); on > 0 {
 		need = "up to about " + machine.Bytes(on) + " of device memory for batches"
+		all = need
 	}
 	fmt.Fprintf(env.stdout, "loader    fan-outs %v, %d seeds a batch, %d workers: it will need %s\n", demoFanouts,
-		demoBatch, said.Workers, need)
+		demoBatch, said.Workers, all)
 	ld, err := loader.NewContext(env.ctx, ds, opt)
 	if err != nil {
 		return err

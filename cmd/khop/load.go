@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 )
@@ -156,4 +157,10 @@ func countBatch(arrays []layout.Array, b *loader.Batch) work {
 		w.edges += n
 	}
 	return w
+}
+
+// needs says what memory a loader takes, expected and at most.
+func needs(e loader.Estimate) string {
+	return fmt.Sprintf("%s, and %s if every batch were the largest that there can be",
+		machine.Bytes(e.Expected.Total()), machine.Bytes(e.Bound.Total()))
 }

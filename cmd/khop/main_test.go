@@ -204,8 +204,8 @@ func TestDemoShowsItsWork(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "demo.khop")
 	out := must(t, "demo", dir, "--nodes", "3000")
 	expect.That(t, strings.Contains(out, " Next:\n  "), "the next commands have no lines of their own:\n%s", out)
-	for _, word := range []string{dir, "checked", "it will need", "epoch 0", "epoch 1", "batches/s", "memory", "took",
-		"trained   sage, 3 epochs", "test accuracy 0.9"} {
+	for _, word := range []string{dir, "checked", "will need", "if every", "epoch 0", "epoch 1", "batches/s", "memory",
+		"took", "trained   sage, 3 epochs", "test accuracy 0.9"} {
 		expect.That(t, strings.Contains(out, word), "no %q in:\n%s", word, out)
 	}
 	must(t, "check", dir)

@@ -29,10 +29,13 @@ type planResult struct {
 	KneeBytes int64 `json:"knee_bytes"`
 	HalfBytes int64 `json:"half_bytes"`
 	// Workers is how many a loader has where the topology stays on disk: without --workers as many as the room leaves,
-	// Needs the memory that it takes then, in bytes. 0 where the topology has room in memory.
-	Workers int   `json:"workers"`
-	Needs   int64 `json:"needs_bytes"`
-	tooMuch error
+	// Needs the memory that it takes then, in bytes, and Largest what it takes if every batch is the largest that there
+	// can be. 0 where the topology has room in memory.
+	Workers  int   `json:"workers"`
+	Needs    int64 `json:"needs_bytes"`
+	Largest  int64 `json:"needs_largest_bytes"`
+	training loader.Estimate
+	tooMuch  error
 }
 
 // Run simulates.
@@ -60,7 +63,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 		if r.tooMuch = err; err != nil && !errors.Is(err, loader.ErrMemory) {
 			return err
 		}
-		r.Workers, r.Needs = e.Workers, e.Expected.Total()
+		r.training, r.Workers, r.Needs, r.Largest = e, e.Workers, e.Expected.Total(), e.Bound.Total()
 	}
 	r.KneeBytes = knee(o.Caches)
 	r.HalfBytes = r.halving(int64(c.loader.Disk.CacheBytes))
@@ -195,8 +198,8 @@ func (r *planResult) printTopology(env *environment) {
 		fmt.Fprintf(env.stdout, "training would be refused: %v\n", r.tooMuch)
 		return
 	}
-	fmt.Fprintf(env.stdout, "training has %d workers (%d cores), and takes %s of memory\n", r.Workers,
-		machine.Workers(), machine.Bytes(r.Needs))
+	fmt.Fprintf(env.stdout, "training has %d workers (%d cores), and takes memory: %s\n", r.Workers,
+		machine.Workers(), needs(r.training))
 }
 
 // barOf draws a part of the longest bar.

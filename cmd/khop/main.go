@@ -190,13 +190,20 @@ func takeBytes(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// takePath takes a path, from which "~/" leads to the user's folder.
+// takePath takes a path: see expandPath.
 func takePath(ctx *kong.DecodeContext, target reflect.Value) error {
 	err := takeBytes(ctx, target)
-	if path := target.String(); err == nil && path != "" {
-		target.SetString(kong.ExpandPath(path))
-	}
+	target.SetString(expandPath(target.String()))
 	return err
+}
+
+// expandPath returns a path from the root, in which "~/" leads to the user's folder. "-" is standard output or input,
+// and an empty path is none.
+func expandPath(path string) string {
+	if path == "" || path == "-" {
+		return path
+	}
+	return kong.ExpandPath(path)
 }
 
 // usageHint names the help that fits where parsing ended.

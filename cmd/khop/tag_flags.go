@@ -166,7 +166,7 @@ func (s spoken) Decode(line *kong.DecodeContext, to reflect.Value) error {
 	case token.IsEOL():
 		return errors.New("a value is missing")
 	case isText && s == spokenFile:
-		to.Set(reflect.ValueOf(kong.ExpandPath(text)))
+		to.Set(reflect.ValueOf(expandPath(text)))
 	case isText && s == spokenList && !utf8.ValidString(text): // dividing it would make it another text
 		return fmt.Errorf("%q is %w", text, graph.ErrText)
 	case isText && (s == spokenList || s == spokenEach):

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,5 +63,26 @@ func TestATargetIsNeverWhatIsRead(t *testing.T) {
 			"khop %s: status %d: %s; want %s", line, code, said, how)
 		after := strings.Join(look(), "\n")
 		expect.Ensure(t, after == before, "khop %s: something has changed:\n%s\nwas\n%s", line, after, before)
+	}
+}
+
+// TestADashIsStandardOutput for every command, or refused where a file is read again. It is no file of that name.
+func TestADashIsStandardOutput(t *testing.T) {
+	data, dir := small(t), t.TempDir()
+	expect.OK(t, os.Chmod(dir, 0o700))
+	for line, code := range map[string]int{"info D --plot -": exitDone, "tune D --widths 4 --file -": exitFailed,
+		"train D --epochs 1 --checkpoint -": exitFailed, "serve D --socket s --epochs 1 --state -": exitFailed} {
+		args := strings.Fields(line)
+		args[1] = data
+		var stdout, stderr bytes.Buffer
+		cmd := process(t, program(t), args...)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+		_ = cmd.Run() // its status is looked at
+		drawn := strings.Contains(stdout.String(), "<svg")
+		refused := strings.Contains(stderr.String(), "name a file")
+		expect.That(t, cmd.ProcessState.ExitCode() == code && drawn == (code == exitDone) && refused != drawn,
+			"%s: status %d, %s, %s", line, cmd.ProcessState.ExitCode(), &stdout, &stderr)
+		_, err := os.Lstat(filepath.Join(dir, "-"))
+		expect.Is(t, err, os.ErrNotExist, line)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
@@ -74,7 +75,15 @@ type environment struct {
 	memory         memoryLimit
 }
 
+// leastFiles is how many files must be allowed to be open: without a few of its own Go's runtime ends the process.
+const leastFiles = 16
+
 func main() {
+	if n := machine.OpenFiles(); n > 0 && n < leastFiles {
+		fmt.Fprintf(os.Stderr, "khop: %d files may be open at a time, and khop needs %d: allow more (ulimit -n)\n", n,
+			leastFiles)
+		os.Exit(exitFailed)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	// Not stopped before the end: Ctrl-C in the last moment would kill a process that has done its work.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -56,4 +57,14 @@ func TestAConfigurationThatDoesNotComeIsGivenUp(t *testing.T) {
 	var stderr bytes.Buffer
 	code := run(ctx, []string{"serve", "nowhere", "--config", pipe}, io.Discard, &stderr, false)
 	expect.That(t, code == exitInterrupted, "status %d, %s", code, &stderr)
+}
+
+// Where few files may be open a command ends with a reason, not within Go's runtime.
+func TestFewFilesAreSaidOrEnough(t *testing.T) {
+	for n := 4; n <= leastFiles; n++ {
+		limited := fmt.Sprintf("ulimit -n %d && exec \"$0\" check \"$1\"", n)
+		said, err := process(t, "/bin/sh", "-c", limited, program(t), small(t)).CombinedOutput()
+		expect.That(t, (err == nil) == (n >= leastFiles) && strings.Contains(string(said), "ulimit -n") == (err != nil),
+			"%d: %v, %s", n, err, said)
+	}
 }

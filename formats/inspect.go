@@ -359,7 +359,7 @@ func (x *Inspection) Hints() []string {
 		add("%s without edges: sampling finds nothing around them", many(x.Isolated, "node"))
 	}
 	if x.Duplicates > 0 {
-		add("%s between the same nodes as another: convert with --dedupe to make one of them",
+		add("%s between the same nodes as another: \"khop convert --dedupe\" makes one of them",
 			many(x.Duplicates, "edge"))
 	}
 	for _, c := range x.NotFinite {

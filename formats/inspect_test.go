@@ -267,7 +267,7 @@ func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
 		Leaked:    []LeakedLink{{Split: "test", Index: 2, Links: 1, Of: 1}}}).Hints()
 	want := []string{
 		"1 node without edges: sampling finds nothing around them",
-		"2 edges between the same nodes as another: convert with --dedupe to make one of them",
+		"2 edges between the same nodes as another: \"khop convert --dedupe\" makes one of them",
 		`column "x" of paper: 1 row with NaN or an infinity, the first is row 1,234,567`,
 		`column "w" of edges: 2 rows with NaN or an infinity, the first is row 0`,
 		`1,234 of 5,000 papers in the split train (index 3) are later, by "year", than the first of test: the past ` +

@@ -276,8 +276,8 @@ func (r *Request) itemTimes(s *graph.Schema, nodes []timeColumn, asOf *int64, ti
 }
 
 func noTimes(seeds string) error {
-	return fmt.Errorf("%w: the sampler looks at time, but the seeds of %s have no times: give each one, or AsOf "+
-		"(--as-of) to all", ErrOptions, seeds)
+	return option.Textf("%w: the sampler looks at time, but the seeds of %s have no times: give each one, or %s to all",
+		ErrOptions, seeds, option.Named("AsOf"))
 }
 
 // numItems returns the items of a request.

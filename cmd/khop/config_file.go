@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -163,28 +162,16 @@ type problem struct {
 	Message string `json:"message"`
 }
 
-// keysOfFlags spells the options of all commands as a document does, where a message has them as flags.
-var keysOfFlags = sync.OnceValue(func() *strings.Replacer {
-	all, pairs := listOptions().Options, []string(nil)
-	slices.SortFunc(all, func(a, b optionRecord) int { return len(b.Name) - len(a.Name) }) // the longest that fits
-	for _, o := range all {
-		pairs = append(pairs, "--"+o.Name, o.Key)
-	}
-	return strings.NewReplacer(pairs...)
-})
-
 // asProblem returns what is wrong, in the words of the document.
 func asProblem(err error) problem {
-	p := problem{Usage: isUsage(err), Message: paths.Message(errorText(err))}
+	p := problem{Usage: isUsage(err), Message: paths.Message(errorText(err, option.Key))}
 	p.Text = p.Message
 	of := (*option.Error)(nil)
-	if !errors.As(err, &of) { // remedies of packages below, in words of the command line
-		p.Message = keysOfFlags().Replace(p.Message)
-		p.Text = p.Message
+	if !errors.As(err, &of) {
 		return p
 	}
 	p.Option, p.Key, p.Part = option.Key(option.Name{Option: of.Option}), of.Key, of.Part
-	p.Text, p.Message = paths.Message(of.Said(option.Key)), paths.Message(of.In(option.Key))
+	p.Text = paths.Message(of.Said(option.Key))
 	if of.Row >= 0 {
 		p.Row = &of.Row
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -146,8 +146,8 @@ func TestAConfigurationSaysWhatFlagsSay(t *testing.T) {
 			t.Errorf("%s: status %d, %+v", c.text, code, p)
 		}
 	}
-	remedy := asProblem(errors.New("--dedupe, --feature-dtype float16 or --max-memory; numactl --membind=1"))
-	expect.That(t, remedy.Message == "dedupe, feature_dtype float16 or max_memory; numactl --membind=1", "%+v", remedy)
+	remedy := asProblem(option.Textf("%s float16, or numactl --membind=1", option.Named("FeatureDType")))
+	expect.That(t, remedy.Message == "feature_dtype float16, or numactl --membind=1", "%+v", remedy)
 	long := problem{Text: strings.Repeat("x", 5000), Message: strings.Repeat("é", 5000)}
 	line := long.line(4092)
 	expect.That(t, len(line) < 4092 && json.Valid([]byte(line)), "%d bytes: %s", len(line), line)

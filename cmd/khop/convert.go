@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -64,7 +65,7 @@ func (c *convertCmd) Run(env *environment) error {
 	if err := c.settle(env); err != nil {
 		return err
 	}
-	c.opt.Heat = heat
+	c.opt.Heat, c.opt.Spell = heat, func(name, _ string) string { return option.Flag(option.Name{Option: name}) }
 	res, took, err := watched(env, func(bar *progress) (*convert.Result, error) {
 		c.opt.Progress = bar.report()
 		c.opt.Log = func(line string) {

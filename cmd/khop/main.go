@@ -136,7 +136,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		return env.status(&usage{err})
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(errorText(err)), usageHint(err))
+		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(errorText(err, option.Flag)), usageHint(err))
 		return exitUsage
 	}
 	defer keepHeap()()
@@ -261,10 +261,10 @@ func (env *environment) status(err error) int {
 	case env.values:
 		return env.fail(err)
 	case isUsage(err):
-		env.note("%s", errorText(err))
+		env.note("%s", errorText(err, option.Flag))
 		return exitUsage
 	default:
-		env.note("%s", errorText(err))
+		env.note("%s", errorText(err, option.Flag))
 		return exitFailed
 	}
 }
@@ -279,12 +279,12 @@ func (env *environment) fail(err error) int {
 	return exitFailed
 }
 
-// errorText says what is wrong in the words of the command line.
-func errorText(err error) string {
+// errorText says what is wrong with a door's names of options.
+func errorText(err error, spell func(option.Name) string) string {
 	if of := (*option.Error)(nil); errors.As(err, &of) {
-		return of.In(option.Flag)
+		return of.In(spell)
 	}
-	return strings.TrimPrefix(err.Error(), loader.ErrOptions.Error()+": ")
+	return strings.TrimPrefix(option.Spell(err, spell), loader.ErrOptions.Error()+": ")
 }
 
 // closing is deferred with what ends something; it keeps the first error.

@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -116,6 +118,60 @@ func declared(t *testing.T, path string, names map[string]bool, places map[strin
 		}
 		return true
 	})
+}
+
+// flagsBelow are files below cmd that say flags, and why.
+var flagsBelow = map[string]string{
+	"internal/machine/plan.go": "what khop doctor and khop plan advise, which are for people at a shell",
+	"internal/option/help.go":  "help, which is the command line's; docs of other doors respell it",
+}
+
+// Every door has its own names of options, so packages below name them as values (option.Name). Whole commands, such as
+// "khop add --split", are texts.
+func TestPackagesBelowCommandsNameOptionsAsValues(t *testing.T) {
+	names := map[string]bool{}
+	for _, o := range listOptions().Options {
+		names[o.Name] = true
+	}
+	flag, command := regexp.MustCompile(`--([a-z][a-z-]*)`), regexp.MustCompile(`khop [a-z]+ [^"]*`)
+	for _, folder := range []string{"device", "formats", "gather", "graph", "integrations", "internal", "loader",
+		"pinned", "sampling", "sparse", "unified"} {
+		for path, file := range parsed(t, "../../"+folder) {
+			tags := map[*ast.BasicLit]bool{}
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.Field:
+					tags[n.Tag] = true
+				case *ast.CallExpr:
+					if types.ExprString(n.Fun) == "option.Named" {
+						field := strings.Trim(types.ExprString(n.Args[0]), `"`)
+						expect.That(t, names[option.Kebab(field)], "%s: %s is no option", path, field)
+					}
+				case *ast.BasicLit:
+					text := command.ReplaceAllString(strings.ReplaceAll(n.Value, `\"`, `"`), "")
+					found := flag.FindStringSubmatch(text)
+					allowed := tags[n] || flagsBelow[strings.TrimPrefix(path, "../../")] != ""
+					if !allowed && found != nil && names[found[1]] {
+						t.Errorf("%s: name %s by option.Name, and fill it in by option.Textf", path, n.Value)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// parsed yields the files below a folder, tests left out.
+func parsed(t *testing.T, folder string) iter.Seq2[string, *ast.File] {
+	return func(yield func(string, *ast.File) bool) {
+		expect.OK(t, filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") &&
+				!yield(path, expect.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)) {
+				return fs.SkipAll
+			}
+			return err
+		}))
+	}
 }
 
 // made says that a tag is one that flags are made from, and not kong's.

@@ -197,7 +197,7 @@ func TestWhatIsUnderstoodIsLogged(t *testing.T) {
 			"6 edges (directed, as listed), about 56 B"},
 		{Options{Loops: AddLoops}, []string{"2 edges are parallel to an earlier one, and kept",
 			"2 self-loops were added"}, "9 edges (directed, as listed), about 68 B"},
-		{Options{RowStride: 64}, []string{"no column of nodes has rows of several numbers: --row-stride changes none",
+		{Options{RowStride: 64}, []string{"no column of nodes has rows of several numbers: RowStride changes none",
 			"2 edges are parallel to an earlier one, and kept"}, ""},
 	} {
 		var log []string
@@ -230,9 +230,9 @@ func TestWhatIsRefusedIsNamedWhole(t *testing.T) {
 		{src, Options{Share: Share{1, 4097}}, "share 1/4097: shares are 1/n to n/n, and n is at most 4096"},
 		{src, Options{Share: Share{4, 3}}, "share 4/3: shares are 1/n to n/n, and n is at most 4096"},
 		{src, Options{RowStride: 12}, "a row stride is a power of two from 8 to 65536 bytes, not 12"},
-		{src, Options{ByTime: true}, "edges have no column time of one number each: name it by --columns"},
+		{src, Options{ByTime: true}, "edges have no column time of one number each: name it by Columns"},
 		{items, Options{Columns: []string{"src:user", "dst:item"}, Direction: Symmetrise},
-			`edges from "user" to "item" have no reverse of their own type: leave out --symmetrise`},
+			`edges from "user" to "item" have no reverse of their own type: leave out Symmetrise`},
 		{src, Options{Features: npyMatrix(t, 3, 0, nil)}, "features have the shape (nodes, width), not [3 0]"},
 		{src, Options{Labels: npyMatrix(t, 3, 2, make([]float32, 6))}, "labels have the shape (nodes,), not [3 2]"},
 		{src, Options{Features: text}, `"<U4": numbers are wanted`},

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
@@ -125,6 +125,8 @@ type Options struct {
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
 
 	Progress formats.Progress
+	// Spell says how notes name options, such as "--ids"; nil: by their fields. Errors name them by fields.
+	Spell func(option, field string) string
 	// Log, if set, is told what is understood and what is about to happen, a line at a time.
 	Log func(line string)
 }
@@ -455,22 +457,27 @@ func (c *conversion) writeAll(ctx context.Context, o *order, schema *graph.Schem
 // judge returns what is known of the result, if nothing of it is to be refused.
 func (c *conversion) judge(s *graph.Schema, o *order) (*Result, error) {
 	res := c.result(s, o)
-	return res, c.strict(res.Notes)
+	return res, c.strict(c.graph.Notes)
 }
 
 // strict refuses changes that no option asks for, where there is to be none.
-func (c *conversion) strict(notes []formats.Note) error {
-	var list []string
+func (c *conversion) strict(notes []source.Note) error {
+	var list []error
 	for _, n := range notes {
 		if n.Change != source.Said {
-			list = append(list, n.Change+": "+n.Text)
+			list = append(list, option.Textf("%s: %w", n.Change, n.Told))
 		}
 	}
 	if !c.opt.Strict || list == nil {
 		return nil
 	}
-	return source.Error(c.src, "", -1, "say by options what is meant, or leave out --strict",
-		fmt.Errorf("%w: %s", ErrStrict, strings.Join(list, "; ")))
+	said := list[0]
+	for _, more := range list[1:] {
+		said = option.Textf("%w; %w", said, more)
+	}
+	return source.Error(c.src, "", -1,
+		option.Textf("say by options what is meant, or leave out %s", option.NameOf(c.opt, "Strict")),
+		option.Textf("%w: %w", ErrStrict, said))
 }
 
 // splits returns the splits of nodes as those of a graph.
@@ -518,7 +525,7 @@ func (c *conversion) provenance(res *Result) map[string]string {
 // finish says what was found and taken.
 func (c *conversion) finish(res *Result, o *order, s *graph.Schema) {
 	res.Bytes = c.bytes(s, res.Edges)
-	res.Notes = append(res.Notes, o.notes()...)
+	res.Notes = append(res.Notes, c.spell(o.notes())...)
 	res.MemoryPeak, res.TempPeak = c.ledger.Peak(), c.budget.DiskPeak()
 	res.TempWritten, res.TempRead = c.budget.Traffic()
 	for _, n := range res.Notes {
@@ -526,11 +533,21 @@ func (c *conversion) finish(res *Result, o *order, s *graph.Schema) {
 	}
 }
 
+// spell returns notes with the names of options that are asked for.
+func (c *conversion) spell(notes []source.Note) []formats.Note {
+	return source.Spell(notes, func(n option.Name) string {
+		if c.opt.Spell == nil {
+			return cmp.Or(n.Field, n.Option)
+		}
+		return c.opt.Spell(n.Option, n.Field)
+	})
+}
+
 func (c *conversion) result(s *graph.Schema, o *order) *Result {
 	g := c.graph
 	r := &Result{Kind: c.kind, Nodes: s.NumNodes(), Edges: o.most, SourceEdges: g.Edges.Count, Direction: o.direction,
 		Splits: len(g.Splits) + len(g.Links), Skipped: c.skips.Count(),
-		Notes: append([]formats.Note{}, g.Notes...), Bytes: c.bytes(s, o.most)}
+		Notes: c.spell(g.Notes), Bytes: c.bytes(s, o.most)}
 	for _, n := range g.Nodes {
 		r.Classes = max(r.Classes, n.Classes)
 		for _, col := range n.Columns {

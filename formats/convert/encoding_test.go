@@ -63,7 +63,7 @@ func TestSourcesAreReadInTheirEncoding(t *testing.T) {
 					text = err.Error()
 				}
 				expect.That(t, errors.Is(err, graph.ErrText) && strings.Contains(text, "; byte ") &&
-					strings.Contains(text, "read it by --encoding "+c.looks) &&
+					strings.Contains(text, "read it by Encoding "+c.looks) &&
 					(strings.HasPrefix(text, src+":") || strings.HasPrefix(text, filepath.Join(src, "n.csv")) ||
 						strings.HasPrefix(text, filepath.Join(src, "x_target.csv"))), "%s, %s: %v", c.name, kind, err)
 				_, err = os.Stat(dst)

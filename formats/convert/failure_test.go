@@ -88,7 +88,7 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 		says string
 	}{
 		{"no such file", filepath.Join(t.TempDir(), "none"), Options{}, fs.ErrNotExist, "none"},
-		{"a directory of nothing", t.TempDir(), Options{}, ErrUnknown, "--from"},
+		{"a directory of nothing", t.TempDir(), Options{}, ErrUnknown, "From"},
 		{"an empty file", write(t, "x", ""), Options{}, ErrUnknown, "empty file"},
 		{"a pickle", write(t, "x", "\x80\x02}q\x00."), Options{}, ErrUnknown, "never executed"},
 		{"a Parquet file", write(t, "x", "PAR1\x00\x00"), Options{}, tables.ErrFormat, "write it again"},

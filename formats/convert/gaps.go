@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -102,10 +103,11 @@ func (c *conversion) sayGaps(n *source.NodeType, seen []uint64) {
 	switch {
 	case missing == 1 && seen[0]&1 == 0:
 		c.graph.Tell(change, n.Name, 1,
-			"the smallest id of %q is 1: node 0 exists and has no edges; --ids numbers says that it is meant", n.Name)
+			"the smallest id of %q is 1: node 0 exists and has no edges; %s numbers says that it is meant", n.Name,
+			option.NameOf(c.opt, "IDs"))
 	case missing > 0:
 		c.graph.Tell(change, n.Name, missing,
-			"%d of %d ids of %q have no edge, and are nodes without edges; --ids names numbers those that have, "+
-				"and keeps the ids", missing, n.Count, n.Name)
+			"%d of %d ids of %q have no edge, and are nodes without edges; %s names numbers those that have, "+
+				"and keeps the ids", missing, n.Count, n.Name, option.NameOf(c.opt, "IDs"))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -24,14 +25,14 @@ type odd struct {
 	what  []string
 	path  string
 	opt   Options
-	notes []source.Note // by change, name and count; the text is a part of theirs
-	fails string        // a part of the error, in place of a dataset
+	notes []formats.Note // by change, name and count; the text is a part of theirs
+	fails string         // a part of the error, in place of a dataset
 }
 
 // has adds an oddity that a note speaks of.
 func (o *odd) has(what string, change, name string, count int64, text string) {
 	o.what = append(o.what, what)
-	o.notes = append(o.notes, source.Note{Change: change, Name: name, Count: count, Text: text})
+	o.notes = append(o.notes, formats.Note{Change: change, Name: name, Count: count, Text: text})
 }
 
 // refuses adds an oddity that ends the conversion.
@@ -257,7 +258,7 @@ func TestWhatADatasetDoesNotHoldIsSaid(t *testing.T) {
 		expect.Ensure(t, err == nil, "draw %d, %q: %v", i, o.what, err)
 		guesses := 0
 		for _, want := range o.notes {
-			expect.That(t, slices.ContainsFunc(res.Notes, func(n source.Note) bool {
+			expect.That(t, slices.ContainsFunc(res.Notes, func(n formats.Note) bool {
 				return n.Change == want.Change && n.Name == want.Name && n.Count == want.Count &&
 					strings.Contains(n.Text, want.Text)
 			}), "draw %d, %q: %+v is not in\n%+v", i, o.what, want, res.Notes)
@@ -267,7 +268,7 @@ func TestWhatADatasetDoesNotHoldIsSaid(t *testing.T) {
 				guesses++
 			}
 		}
-		expect.That(t, guesses == len(slices.DeleteFunc(slices.Clone(o.notes), func(n source.Note) bool {
+		expect.That(t, guesses == len(slices.DeleteFunc(slices.Clone(o.notes), func(n formats.Note) bool {
 			return n.Change == source.Said
 		})), "draw %d, %q: other notes\n%+v", i, o.what, res.Notes)
 		strict := o.opt

@@ -23,6 +23,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/tables"
 	"github.com/khop-gnn/khop/formats/internal/torch"
 	"github.com/khop-gnn/khop/formats/internal/triples"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
@@ -87,7 +88,8 @@ func recognise(t *source.Tree, from string) (none source.Reader, _ source.Place,
 		return none, source.Place{}, fmt.Errorf("%w: no kind of source %q; there are: %s", ErrOptions, from,
 			kindNames())
 	}
-	return none, source.Place{}, source.Error(t.Path, "", -1, "name the kind by --from ("+kindNames()+")",
+	return none, source.Place{}, source.Error(t.Path, "", -1,
+		option.Textf("name the kind by %s (%s)", option.NameOf(Options{}, "From"), kindNames()),
 		fmt.Errorf("%w: %s", ErrUnknown, guess(t)))
 }
 

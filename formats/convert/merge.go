@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -74,7 +75,7 @@ func (p *part) read() error {
 	about := p.Manifest().Provenance
 	text, ok := about[shareKey]
 	if !ok {
-		return p.refuse("it is not a share: convert with --partition makes one")
+		return p.refuse("it is not a share: convert with %s makes one", option.NameOf(Options{}, "Share"))
 	}
 	if err := p.share.UnmarshalText([]byte(text)); err != nil {
 		return fmt.Errorf("%s: %w", paths.Text(p.Path()), err)
@@ -96,7 +97,7 @@ func (p *part) read() error {
 
 // refuse is an error about the share.
 func (p *part) refuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %s", ErrOptions, paths.Text(p.Path()), fmt.Sprintf(format, args...))
+	return option.Textf("%w: %s: %w", ErrOptions, paths.Text(p.Path()), option.Textf(format, args...))
 }
 
 // join is one run of JoinShares.
@@ -123,8 +124,8 @@ func (j *join) check() error {
 			if p.share.Number == missing {
 				missing++
 			}
-			return fmt.Errorf("%w: share %d/%d is missing: convert with --partition %d/%d, and merge again", ErrOptions,
-				missing, of, missing, of)
+			return option.Textf("%w: share %d/%d is missing: convert with %s %d/%d, and merge again", ErrOptions,
+				missing, of, option.NameOf(Options{}, "Share"), missing, of)
 		}
 		if what := j.differs(p); what != "" {
 			return fmt.Errorf("%w: %s and %s are of different conversions: %s", ErrOptions,

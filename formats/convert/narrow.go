@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -102,7 +103,8 @@ func (n *narrower) put(p []byte) error {
 		for r := lo; r < hi; r++ {
 			n.col.DType.Floats(values, p[r*from:])
 			if err := narrowRow(out[r*width:(r+1)*width], values, n.to); err != nil {
-				return source.Error(n.path, n.col.Name, n.row+r, "choose another --feature-dtype", err)
+				return source.Error(n.path, n.col.Name, n.row+r,
+					option.Textf("choose another %s", option.NameOf(Options{}, "FeatureDType")), err)
 			}
 		}
 		return nil

@@ -123,7 +123,7 @@ func TestNumbersThatDoNotFitAreRefusedWithTheirRow(t *testing.T) {
 				continue
 			}
 			if err == nil || c.says == "" || err.Error() != `x.npy: column "x": row 123: `+c.says+
-				"; choose another --feature-dtype" {
+				"; choose another FeatureDType" {
 				t.Errorf("%g as %v: %v", c.value, c.to, err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -59,7 +60,8 @@ func (c *conversion) plan() (*order, error) {
 	}
 	if c.opt.ByTime {
 		if o.opt.ByTime = timeColumn(g.Edges.Columns); o.opt.ByTime < 0 {
-			return nil, fmt.Errorf("%w: edges have no column time of one number each: name it by --columns", ErrOptions)
+			return nil, option.Textf("%w: edges have no column time of one number each: name it by %s", ErrOptions,
+				option.NameOf(o.c.opt, "Columns"))
 		}
 	}
 	o.most = g.Edges.Count
@@ -93,9 +95,9 @@ func (o *order) direct() error {
 		if o.both {
 			o.direction = "undirected by definition: both directions, self-loops once"
 			g.Tell(source.Doubled, "edges", g.Edges.Count,
-				"%s both ways by the format's definition, and stored in both "+
-					"directions; --symmetrise says that it is meant, --directed stores them as listed",
-				source.Counted(g.Edges.Count, "edge goes", "edges go"))
+				"%s both ways by the format's definition, and stored in both directions; %s says that it is meant, "+
+					"%s stores them as listed", source.Counted(g.Edges.Count, "edge goes", "edges go"),
+				option.Named("Symmetrise"), option.Named("Directed"))
 		}
 	case Directed:
 		o.direction = "directed, as listed, by request"
@@ -106,8 +108,8 @@ func (o *order) direct() error {
 	}
 	for _, t := range g.Types {
 		if o.both && t.Source != t.Target {
-			return fmt.Errorf("%w: edges from %q to %q have no reverse of their own type: leave out --symmetrise",
-				ErrOptions, g.Nodes[t.Source].Name, g.Nodes[t.Target].Name)
+			return option.Textf("%w: edges from %q to %q have no reverse of their own type: leave out %s",
+				ErrOptions, g.Nodes[t.Source].Name, g.Nodes[t.Target].Name, option.Named("Symmetrise"))
 		}
 	}
 	return nil
@@ -245,7 +247,7 @@ func (o *order) explain(err error) error {
 }
 
 // notes says what was found on the way.
-func (o *order) notes() (list []formats.Note) {
+func (o *order) notes() (list []source.Note) {
 	done := "added"
 	if o.opt.Loops == edgesort.DropLoops {
 		done = "dropped"
@@ -260,8 +262,8 @@ func (o *order) notes() (list []formats.Note) {
 		{o.stats.Loops, "self-loop was", "self-loops were", done},
 	} {
 		if n.count > 0 {
-			list = append(list, formats.Note{Change: source.Said, Name: "edges", Count: n.count,
-				Text: source.Counted(n.count, n.one, n.many) + " " + n.what})
+			list = append(list, source.NewNote(source.Said, "edges", n.count, "%s %s",
+				source.Counted(n.count, n.one, n.many), n.what))
 		}
 	}
 	return list

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/enum"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -77,7 +78,8 @@ func (c *conversion) reorder(ctx context.Context, o *order) error {
 		m.offset = append(m.offset, m.n)
 		m.n += n.Count
 		if slices.ContainsFunc(n.Columns, func(col source.Column) bool { return col.Name == oldIDs }) {
-			return fmt.Errorf("%w: there is a column %q already: rename it, or leave out --reorder", ErrOptions, oldIDs)
+			return option.Textf("%w: there is a column %q already: rename it, or leave out %s", ErrOptions, oldIDs,
+				option.NameOf(c.opt, "Reorder"))
 		}
 	}
 	if m.n > math.MaxUint32 {

@@ -273,7 +273,7 @@ func TestReorderingRefusesWhatItCannotDo(t *testing.T) {
 		{src, Options{Reorder: ByHeat}, ErrOptions, "nothing says which nodes are hot"},
 		{src, Options{Reorder: ByHeat, Heat: cold}, errCold, "cold"},
 		{old, Options{Reorder: ByDegree}, ErrOptions,
-			`there is a column "old_id" already: rename it, or leave out --reorder`},
+			`there is a column "old_id" already: rename it, or leave out Reorder`},
 	} {
 		_, err := Run(context.Background(), c.src, filepath.Join(t.TempDir(), "x"), c.opt)
 		expect.Says(t, err, c.want, c.says, "%q", c.says)

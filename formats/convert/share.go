@@ -108,7 +108,7 @@ func (s Share) bounds(nodes int64) (first, last int64) {
 func (o *Options) digest() string {
 	what := *o
 	what.Share, what.DryRun, what.Force, what.MemoryLimit = Share{}, false, false, 0
-	what.Progress, what.Log, what.Heat = nil, nil, nil
+	what.Progress, what.Log, what.Heat, what.Spell = nil, nil, nil, nil
 	what.Features, what.Labels = filepath.Base(what.Features), filepath.Base(what.Labels) // machines differ in folders
 	return fmt.Sprintf("%016x", xxh3.HashString(fmt.Sprintf("%+v", what)))
 }

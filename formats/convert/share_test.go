@@ -91,12 +91,12 @@ func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
 		says  string
 	}{
 		{nil, "there are no shares to join"},
-		{[]string{first, whole}, whole + ": it is not a share: convert with --partition makes one"},
-		{[]string{first}, "share 2/2 is missing: convert with --partition 2/2, and merge again"},
-		{[]string{second}, "share 1/2 is missing: convert with --partition 1/2, and merge again"},
-		{third[:2], "share 1/3 is missing: convert with --partition 1/3, and merge again"},
-		{[]string{third[0], third[2]}, "share 2/3 is missing: convert with --partition 2/3, and merge again"},
-		{third[1:], "share 3/3 is missing: convert with --partition 3/3, and merge again"},
+		{[]string{first, whole}, whole + ": it is not a share: convert with Share makes one"},
+		{[]string{first}, "share 2/2 is missing: convert with Share 2/2, and merge again"},
+		{[]string{second}, "share 1/2 is missing: convert with Share 1/2, and merge again"},
+		{third[:2], "share 1/3 is missing: convert with Share 1/3, and merge again"},
+		{[]string{third[0], third[2]}, "share 2/3 is missing: convert with Share 2/3, and merge again"},
+		{third[1:], "share 3/3 is missing: convert with Share 3/3, and merge again"},
 		{[]string{second, first, second}, second + " and " + second + " are both share 2/2"},
 		{[]string{third[2], second}, third[2] + " is share 1/3, " + second + " share 2/2"},
 		{[]string{first, shares(t, other, 2, Options{})[0]}, `of different conversions: source_edges is "4", not "3"`},

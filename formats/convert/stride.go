@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // maxStride is the greatest RowStride: the alignment of large arrays in their files.
@@ -37,7 +38,8 @@ func (c *conversion) pad(context.Context) error {
 		}
 	}
 	if rows == 0 {
-		c.graph.Note("no column of nodes has rows of several numbers: --row-stride changes none")
+		c.graph.Note("no column of nodes has rows of several numbers: %s changes none",
+			option.NameOf(c.opt, "RowStride"))
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (c *conversion) unitOfTimes(list []timed) (unit string, err error) {
 			t.Unit = "s"
 			c.graph.Tell(source.Guessed, t.Name, t.found.Fractions,
 				"%v: %d of %d numbers have fractions, and are taken for seconds, to the nearest microsecond; "+
-					"--times-in says what they are in", t, t.found.Fractions, t.found.Rows)
+					"%s says what they are in", t, t.found.Fractions, t.found.Rows, option.NameOf(c.opt, "TimesIn"))
 		}
 		switch {
 		case t.Unit != "":
@@ -143,7 +143,8 @@ func (c *conversion) unitOfTimes(list []timed) (unit string, err error) {
 	}
 	switch {
 	case plain != nil && known != nil:
-		return "", source.Error(c.src, "", -1, "say by --times-in what plain numbers are in: s, ms, us or ns",
+		return "", source.Error(c.src, "", -1,
+			option.Textf("say by %s what plain numbers are in: s, ms, us or ns", option.NameOf(c.opt, "TimesIn")),
 			fmt.Errorf("%w: %v is in the unit %q, and of %v the source does not say the unit", source.ErrTimes, known,
 				known.Unit, plain))
 	case plain != nil && c.opt.TimeUnit != "":
@@ -214,5 +215,6 @@ func (c *conversion) timeError(of string, first int64, err error) error {
 	if !errors.As(err, &at) {
 		return err
 	}
-	return source.Error(c.src, of+", "+at.Column, first+at.Row, "choose a coarser unit by --time-unit", at.Err)
+	return source.Error(c.src, of+", "+at.Column, first+at.Row,
+		option.Textf("choose a coarser unit by %s", option.NameOf(c.opt, "TimeUnit")), at.Err)
 }

@@ -115,7 +115,7 @@ func TestTimesWithoutAUnitAreNotComparedWithOthers(t *testing.T) {
 		path := filepath.Join(dir, "m.yaml")
 		expect.OK(t, os.WriteFile(path, []byte(m), 0o600))
 		_, err := Run(context.Background(), path, filepath.Join(t.TempDir(), "x"), Options{})
-		expect.That(t, errors.Is(err, source.ErrTimes) && strings.Contains(err.Error(), "--times-in"), "%s: %v", m, err)
+		expect.That(t, errors.Is(err, source.ErrTimes) && strings.Contains(err.Error(), "TimesIn"), "%s: %v", m, err)
 		_, ds := convert(t, path, Options{TimesIn: "ms"})
 		if times, unit := edgeTimes(t, ds); strings.Contains(m, "b.csv") {
 			expect.That(t, unit == "s" && times["b"][0] == 6, "%v in %q", times, unit)
@@ -168,7 +168,7 @@ func TestATimeBeyondTheUnitNamesItsRow(t *testing.T) {
 	expect.OK(t, os.WriteFile(path, []byte("edges: {a: {file: a.arrow, time: at}}\n"), 0o600))
 	_, err := Run(context.Background(), path, filepath.Join(t.TempDir(), "x"), Options{TimeUnit: "ns"})
 	at := (*formats.Error)(nil)
-	expect.That(t, errors.As(err, &at) && at.Row == 1 && strings.Contains(err.Error(), "--time-unit"), "%v", err)
+	expect.That(t, errors.As(err, &at) && at.Row == 1 && strings.Contains(err.Error(), "TimeUnit"), "%v", err)
 	_, ds := convert(t, path, Options{})
 	times, _ := edgeTimes(t, ds)
 	expect.That(t, times["a"][1] == 1<<40, "%v", times)

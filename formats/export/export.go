@@ -55,7 +55,7 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "graphbolt": graphbolt,
 		"parquet": tables}[opt.To]
 	if write == nil {
-		return nil, option.Errorf(ErrFormat, opt, "To", " is %q: see Formats, or khop export --help", opt.To)
+		return nil, option.Errorf(ErrFormat, opt, "To", " is %q: see Formats, or \"khop export --help\"", opt.To)
 	}
 	target = filepath.Clean(target)
 	if err := wholefile.Apart(target, ds.Path()); err != nil {
@@ -95,8 +95,8 @@ const madeBy = "exported-by-khop.txt"
 // place follows the links of a target, and refuses what must not be replaced: a file or folder without Force, and with
 // it a folder that was not exported. An archive goes to a device or pipe as it is, which is never replaced.
 func place(target string, opt Options) (path string, stream bool, err error) {
-	exists := func(remedy string, err error) error {
-		return &formats.Error{Path: target, Row: -1, Remedy: remedy, Err: err}
+	exists := func(remedy *option.Text, err error) error {
+		return &formats.Error{Path: target, Row: -1, Remedy: remedy.Error(), Err: option.With(err, remedy)}
 	}
 	path, st, err := wholefile.Follow(target)
 	archive := opt.To == "npz"
@@ -109,7 +109,8 @@ func place(target string, opt Options) (path string, stream bool, err error) {
 	case st == nil:
 		return path, false, nil
 	case !opt.Force:
-		return "", false, exists("choose another target, or replace it by --force", formats.ErrExist)
+		return "", false, exists(option.Textf("choose another target, or replace it by %s",
+			option.NameOf(opt, "Force")), formats.ErrExist)
 	case archive && !st.IsDir():
 		return path, false, nil
 	}
@@ -118,7 +119,7 @@ func place(target string, opt Options) (path string, stream bool, err error) {
 			return path, false, nil
 		}
 	}
-	return "", false, exists("choose another target, or remove it yourself",
+	return "", false, exists(option.Textf("choose another target, or remove it yourself"),
 		fmt.Errorf("%w, and was not written by khop export", formats.ErrExist))
 }
 

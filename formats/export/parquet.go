@@ -46,7 +46,7 @@ func tables(j *job) error {
 		fmt.Fprintf(m, "  %s {file: %q, src: src, dst: dst%s}\n", keyOf(e.String()), name, parts(j.s.EdgeColumns))
 	}
 	if len(j.ds.LinkSplits()) > 0 {
-		j.note("links are left out of the tables: --to numpy has them")
+		j.note("links are left out of the tables: \"khop export --to numpy\" has them")
 	}
 	if err := j.file("graph.yaml", func(w io.Writer) error {
 		_, err := io.WriteString(w, m.String())

@@ -47,7 +47,11 @@ func FaultOf(err error, dir string) Fault {
 		break
 	}
 	for { // what Join puts around one error is no part of the sentence
-		_, says := what.(*option.Error) // a sentence of its own
+		says := false // a sentence of its own
+		switch what.(type) {
+		case *option.Error, *option.Text:
+			says = true
+		}
 		if _, ok := what.(interface{ Unwrap() []error }); !ok || says || inner(what) == nil {
 			break
 		}

@@ -31,6 +31,9 @@ func ofField(options any, field string) Option {
 	return Option{Name: Kebab(field[strings.LastIndexByte(field, '.')+1:]), Path: field}
 }
 
+// Named names an option by its field, for the text of a package below the one whose struct has it.
+func Named(field string) Name { return Name{Kebab(field), field} }
+
 // NameOf names an option of a struct by its field, for the text of an Error.
 func NameOf(options any, field string) Name {
 	o := ofField(options, field)
@@ -57,12 +60,7 @@ func Wrong(name, format string, args ...any) *Error {
 
 // Error says what is wrong with the name in Go.
 func (e *Error) Error() string {
-	text := e.In(func(n Name) string {
-		if n.Field == "" {
-			return n.Option
-		}
-		return n.Field
-	})
+	text := e.In(inGo)
 	if e.Err != nil {
 		return e.Err.Error() + ": " + text
 	}
@@ -93,27 +91,15 @@ func (e *Error) Said(spell func(Name) string) string {
 	if len(e.args) == 0 {
 		return e.Text
 	}
-	args := make([]any, len(e.args))
-	for i, a := range e.args {
-		if n, ok := a.(Name); ok {
-			a = spell(n)
-		}
-		args[i] = a
-	}
-	return fmt.Errorf(e.Text, args...).Error()
+	return said(e.Text, e.args, spell)
 }
 
 // Unwrap returns what the error wraps.
-func (e *Error) Unwrap() (all []error) {
+func (e *Error) Unwrap() []error {
 	if e.Err != nil {
-		all = append(all, e.Err)
+		return append([]error{e.Err}, errorsOf(e.args)...)
 	}
-	for _, a := range e.args {
-		if err, ok := a.(error); ok {
-			all = append(all, err)
-		}
-	}
-	return all
+	return errorsOf(e.args)
 }
 
 // Flag spells an option as the command line does: --half-life.

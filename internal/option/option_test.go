@@ -130,6 +130,18 @@ func TestErrorsSpeakTheNamesOfADoor(t *testing.T) {
 	expect.That(t, errors.Is(err, invalid) && errors.Is(err, errors.ErrUnsupported), "%v", err)
 }
 
+func TestDoorsSpellTheOptionsWithinAnError(t *testing.T) {
+	ids := option.Named("AsOf")
+	text := option.Textf("%w: a share is missing: say %s, %d", errors.ErrUnsupported, ids, 7)
+	err := fmt.Errorf("file: %w; take it by AsOf", option.With(text, option.Textf("take it by %s", ids)))
+	expect.Same(t, err.Error(), "file: unsupported operation: a share is missing: say AsOf, 7; take it by AsOf")
+	expect.Same(t, option.Spell(errors.Join(err, errors.ErrUnsupported), option.Flag),
+		"file: unsupported operation: a share is missing: say --as-of, 7; take it by --as-of\nunsupported operation")
+	expect.Same(t, option.Spell(option.Textf("skipped: %w", err), option.Key),
+		"skipped: file: unsupported operation: a share is missing: say as_of, 7; take it by as_of")
+	expect.That(t, errors.Is(err, errors.ErrUnsupported), "%v", err)
+}
+
 func TestApplyTakesDefaultsAndWhatBelongsTogether(t *testing.T) {
 	var a all
 	of := option.Of(a)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -146,7 +147,8 @@ func (c *columnSpec) float(f []byte) (float64, error) {
 }
 
 func (c *columnSpec) badWeight(f []byte) error {
-	return badf("correct it, remove the edge, or give the column another name by --columns",
+	return badf(option.Textf("correct it, remove the edge, or give the column another name by %s",
+		option.Named("Columns")),
 		"column %q: %s is not a weight: it must be finite and not negative", c.name, clip(f))
 }
 

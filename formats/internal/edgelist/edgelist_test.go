@@ -156,7 +156,7 @@ var badLines = []struct {
 	{"leading zero late", strings.Repeat("1 2\n", 5000) + "1 02\n", Options{}, 5001, "leading zeros"},
 	{"too large", "0 1\n1 99999999999999999999\n", Options{IDs: Numbers}, 2, "does not fit 64 bits"},
 	{"floats", "0.5 1\n", Options{}, 1, "not a whole number"},
-	{"sparse", "1000000000000000000 5\n5 9\n1 2\n", Options{}, -1, "--ids names"},
+	{"sparse", "1000000000000000000 5\n5 9\n1 2\n", Options{}, -1, "IDs names"},
 	{"beyond the table", "0 1\n1 3\n", Options{Nodes: 3}, 2, "not below the 3 nodes"},
 	{"NaN weight", "src,dst,weight\n0,1,1\n0,1,nan\n", Options{}, 3, "nan is not a weight"},
 	{"infinite weight", "src,dst,weight\n0,1,-inf\n", Options{}, 2, "not a weight"},

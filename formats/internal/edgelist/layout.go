@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -104,7 +105,8 @@ func (r *reader) checkText(b []byte) error {
 	switch {
 	case bytes.HasPrefix(head, []byte("%%MatrixMarket")):
 		return source.Error(r.path, "", 1,
-			"leave out --from, or say --from mtx: its first line holds sizes, its ids count from 1",
+			option.Textf("leave out %s, or say %[1]s mtx: its first line holds sizes, its ids count from 1",
+				option.Named("From")),
 			errors.New("is a Matrix Market file"))
 	case len(head) > 262 && string(head[257:262]) == "ustar":
 		what = "is a tar archive: unpack it first"
@@ -159,23 +161,24 @@ func (r *reader) nameFields(lay *layout, p *piece, lines *[]sampled) error {
 	case len(r.opt.Columns) > 0:
 		return r.explicitColumns(lay)
 	case isHeader && lay.fields > maxColumns+2:
-		return r.lineError(p, first.at, badf("name those that are wanted, as in --columns src,dst,weight,-,time",
+		return r.lineError(p, first.at, badf(
+			option.Textf("name those that are wanted, as in %s src,dst,weight,-,time", option.Named("Columns")),
 			"the header names %d fields: at most %d can be stored", lay.fields, maxColumns))
 	case isHeader:
 		for i, f := range first.fields {
 			switch name := columnName(string(f)); {
 			case i == lay.src || i == lay.dst:
 			case name == "":
-				lay.notes = append(lay.notes, source.Note{Change: source.LeftOut, Name: "edges", Count: 1,
-					Text: fmt.Sprintf("field %d has no name in the header and is not stored; name it by --columns "+
-						"src,dst,weight,..", i+1)})
+				lay.notes = append(lay.notes, source.NewNote(source.LeftOut, "edges", 1,
+					"field %d has no name in the header and is not stored; name it by %s src,dst,weight,..", i+1,
+					option.Named("Columns")))
 			default:
 				lay.columns = append(lay.columns, columnSpec{name: uniqueName(lay.columns, name), field: i})
 			}
 		}
 	case lay.fields > 2:
-		lay.notes = append(lay.notes, source.Note{Change: source.LeftOut, Name: "edges", Count: int64(lay.fields - 2),
-			Text: unnamed(lay.fields) + " stored; name them by --columns src,dst,weight,.."})
+		lay.notes = append(lay.notes, source.NewNote(source.LeftOut, "edges", int64(lay.fields-2),
+			"%s stored; name them by %s src,dst,weight,..", unnamed(lay.fields), option.Named("Columns")))
 	}
 	return nil
 }
@@ -236,11 +239,13 @@ func (r *reader) explicitColumns(lay *layout) error {
 		lower[i], _, _ = strings.Cut(strings.ToLower(c), ":")
 	}
 	bad := func(format string, args ...any) error {
-		return source.Error(r.path, "", -1, "name the fields in order, as in --columns src,dst,weight,-,time:int64",
-			fmt.Errorf(format, args...))
+		by := option.Named("Columns")
+		return source.Error(r.path, "", -1,
+			option.Textf("name the fields in order, as in %s src,dst,weight,-,time:int64", by),
+			option.Textf("%s"+format, append([]any{by}, args...)...))
 	}
 	if len(lower) > lay.fields || len(lower) < 2 {
-		return bad("--columns names %d fields, the first line has %d", len(lower), lay.fields)
+		return bad(" names %d fields, the first line has %d", len(lower), lay.fields)
 	}
 	lay.src, lay.dst = 0, 1
 	findEnds(lower, lay)
@@ -251,7 +256,7 @@ func (r *reader) explicitColumns(lay *layout) error {
 			continue
 		}
 		if named[lower[i]] || named[name] {
-			return bad("--columns names %q twice", name)
+			return bad(" names %q twice", name)
 		}
 		named[name] = true
 		if i == lay.src || i == lay.dst {
@@ -267,19 +272,19 @@ func (r *reader) explicitColumns(lay *layout) error {
 		if typed {
 			var err error
 			if spec.dtype, err = unified.ParseDType(typ); err != nil || !storable(spec.dtype) {
-				return bad("--columns: %q: type %q is none of int8, int16, int32, int64, float32, float64", c, typ)
+				return bad(": %q: type %q is none of int8, int16, int32, int64, float32, float64", c, typ)
 			}
 		}
 		if spec.name == "" || uniqueName(lay.columns, spec.name) != spec.name || len(lay.columns) == maxColumns {
-			return bad("--columns: name %q is empty, or that of another, or one of more than %d", name, maxColumns)
+			return bad(": name %q is empty, or that of another, or one of more than %d", name, maxColumns)
 		}
 		lay.columns = append(lay.columns, spec)
 	}
 	if (lay.types[0] == "") != (lay.types[1] == "") {
-		return bad("--columns names the type of nodes at one end only: src:user,dst:item names both")
+		return bad(" names the type of nodes at one end only: src:user,dst:item names both")
 	}
 	if lay.twoTypes() && r.opt.Nodes > 0 {
-		return bad("--columns names two types of nodes, and a table has rows for one")
+		return bad(" names two types of nodes, and a table has rows for one")
 	}
 	return nil
 }
@@ -318,12 +323,12 @@ func (r *reader) decideIDs(lay *layout, p *piece, lines []sampled) error {
 			if _, err := strconv.ParseFloat(f, 64); err == nil && (strings.ContainsAny(f, ".eE") ||
 				strings.EqualFold(f, "nan")) {
 				return r.lineError(p, lines[odd].at, badf(
-					"write ids as whole numbers, or take them as names by --ids names",
+					option.Textf("write ids as whole numbers, or take them as names by %s names", option.Named("IDs")),
 					"id %q is not a whole number", f))
 			}
 			if numbers > 9*len(lines)/10 {
 				return r.lineError(p, lines[odd].at, badf(
-					"correct the line, or take all ids as names by --ids names",
+					option.Textf("correct the line, or take all ids as names by %s names", option.Named("IDs")),
 					"id %q is not a number, but most are", f))
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // parser parses pieces of a text whose layout is known. Each worker has one.
@@ -67,14 +68,15 @@ func (p *parser) parse(w *piece) {
 
 // badLine is an error about the line that is being parsed.
 type badLine struct {
-	remedy string
-	err    error
+	at  func(path string, line int64) error // the error, where it is
+	err error
 }
 
 func (e *badLine) Error() string { return e.err.Error() }
 
-func badf(remedy, format string, args ...any) error {
-	return &badLine{remedy, fmt.Errorf(format, args...)}
+func badf[R source.Remedy](remedy R, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &badLine{func(path string, line int64) error { return source.Error(path, "", line, remedy, err) }, err}
 }
 
 // prepare decides what becomes of the fields: columns that are not stored are not looked at any more.
@@ -156,7 +158,8 @@ func checkName(f []byte) error {
 
 // id returns the node that a field names.
 func (p *parser) id(f []byte) (int64, error) {
-	const names = "if ids are names, take them as such by --ids names"
+	byIDs := option.Named("IDs")
+	names := option.Textf("if ids are names, take them as such by %s names", byIDs)
 	opt := &p.r.opt
 	v, err := strconv.ParseInt(string(f), 10, 64)
 	switch {
@@ -165,9 +168,9 @@ func (p *parser) id(f []byte) (int64, error) {
 	case err != nil:
 		return 0, badf(names, "id %q is not a number", clip(f))
 	case v < 0:
-		return 0, badf("node numbers count from 0; "+names, "id %d is negative", v)
+		return 0, badf(option.Textf("node numbers count from 0; %w", names), "id %d is negative", v)
 	case len(f) > 1 && f[0] == '0' && opt.IDs == Auto:
-		return 0, badf(names+", as numbers by --ids numbers", "id %s has leading zeros", clip(f))
+		return 0, badf(option.Textf("%w, as numbers by %s numbers", names, byIDs), "id %s has leading zeros", clip(f))
 	case opt.Nodes > 0 && v >= opt.Nodes:
 		return 0, badf("the tables do not belong to this graph, or ids do not count from 0",
 			"id %d is not below the %d nodes that the tables have rows for", v, opt.Nodes)

@@ -326,9 +326,9 @@ func (p *piece) lineOf(row int) int {
 
 // lineError is an error about the line of a piece that begins at an offset.
 func (r *reader) lineError(p *piece, at int, err error) error {
-	line, remedy := p.lines+int64(bytes.Count(p.buf[:at], []byte{'\n'}))+1, ""
+	line := p.lines + int64(bytes.Count(p.buf[:at], []byte{'\n'})) + 1
 	if bad := (*badLine)(nil); errors.As(err, &bad) {
-		remedy, err = bad.remedy, bad.err
+		return bad.at(r.path, line)
 	}
-	return source.Error(r.path, "", line, remedy, err)
+	return source.Error(r.path, "", line, "", err)
 }

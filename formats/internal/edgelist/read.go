@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // IDs says what the ids in the text are.
@@ -144,8 +145,7 @@ func (r *reader) finish(g *source.Graph) error {
 	case r.opt.Nodes > 0:
 		node.Count = r.opt.Nodes
 	case r.opt.IDs == Auto && source.TooSparse(greatest, r.store.Len()):
-		return source.Error(r.path, "", -1,
-			"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
+		return source.Error(r.path, "", -1, appearing(),
 			fmt.Errorf("ids reach %d, but there are only %s", greatest,
 				source.Counted(r.store.Len(), "edge", "edges")))
 	default:
@@ -155,6 +155,12 @@ func (r *reader) finish(g *source.Graph) error {
 		node.Name = r.lay.types[0]
 	}
 	return r.finishColumns(g)
+}
+
+// appearing says what to do where ids are far apart.
+func appearing() *option.Text {
+	return option.Textf("number them in order of appearance by %s names, or keep all these nodes by %[1]s numbers",
+		option.Named("IDs"))
 }
 
 // finishColumns adds the edges and their columns.
@@ -195,8 +201,7 @@ func (r *reader) finishTypes(g *source.Graph) error {
 			node.Count = list.Len()
 			node.Strings = append(node.Strings, list.Strings("id"))
 		case r.opt.IDs == Auto && source.TooSparse(r.most[i], r.store.Len()):
-			return source.Error(r.path, "", -1,
-				"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
+			return source.Error(r.path, "", -1, appearing(),
 				fmt.Errorf("ids of %ss reach %d, but there are only %s", node.Name, r.most[i],
 					source.Counted(r.store.Len(), "edge", "edges")))
 		default:

@@ -62,7 +62,7 @@ func TestWhatDenseRowsTakeIsNoted(t *testing.T) {
 	expect.OK(t, err)
 	defer g.Close()
 	notes := source.Text(g.Notes)
-	for _, want := range []string{"2 entries, about 24 B, are stored as dense rows: 80.0 MB", "--feature-dtype"} {
+	for _, want := range []string{"2 entries, about 24 B, are stored as dense rows: 80.0 MB", "FeatureDType"} {
 		expect.That(t, strings.Contains(notes, want), "%q is not in %q", want, notes)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/edgelist"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -49,7 +50,7 @@ func Read(ctx context.Context, dir source.Place, prefix string, r *source.Reques
 	}
 	if t.guessed && r.Label == "" {
 		g.Tell(source.Guessed, t.class, node.Count,
-			"the column %q is taken for the labels; --label says which it is", t.class)
+			"the column %q is taken for the labels; %s says which it is", t.class, option.Named("Label"))
 	}
 	return g, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
@@ -54,7 +55,7 @@ type strict struct{ transform.Transformer }
 func (s strict) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	nDst, nSrc, err = s.Transformer.Transform(dst, src, atEOF)
 	if bytes.Contains(dst[:nDst], []byte("\ufffd")) {
-		return 0, 0, errors.New("the text is not in the encoding that --encoding names")
+		return 0, 0, option.Textf("the text is not in the encoding that %s names", option.Named("Encoding"))
 	}
 	return nDst, nSrc, err
 }
@@ -81,10 +82,10 @@ func (t *Tree) ExplainText(err error) error {
 			continue
 		}
 		looks := looksLike(sample)
-		return &formats.Error{Path: place.Path(), Column: at.Column, Row: cmp.Or(at.Row, -1),
-			Remedy: fmt.Sprintf("read it by --encoding %s, or convert it to UTF-8 first", looks),
-			Err: fmt.Errorf("%w; byte %s of the file is the first that is not UTF-8: it looks like %s", at.Err,
-				humanize.Comma(offset), looks)}
+		return Error(place.Path(), at.Column, cmp.Or(at.Row, -1),
+			option.Textf("read it by %s %s, or convert it to UTF-8 first", option.Named("Encoding"), looks),
+			fmt.Errorf("%w; byte %s of the file is the first that is not UTF-8: it looks like %s", at.Err,
+				humanize.Comma(offset), looks))
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -214,12 +215,19 @@ func CloseOnError(err *error, c io.Closer) {
 
 // Error returns an error about a place in a file: what (a column or member, or ""), the row (-1: none meant; lines of a
 // text count from 1, elements of an array from 0) and what to do about it. An error that says all this stays as it is.
-func Error(path, what string, row int64, remedy string, err error) error {
+func Error[R Remedy](path, what string, row int64, remedy R, err error) error {
 	if _, whole := err.(*formats.Error); whole {
 		return err
 	}
-	return &formats.Error{Path: path, Column: what, Row: row, Remedy: remedy, Err: err}
+	text, isText := any(remedy).(*option.Text)
+	if isText {
+		err = option.With(err, text)
+	}
+	return &formats.Error{Path: path, Column: what, Row: row, Remedy: fmt.Sprint(remedy), Err: err}
 }
+
+// Remedy is what to do: a text that may name options.
+type Remedy interface{ string | *option.Text }
 
 // Classes returns how many classes labels tell apart: one more than the largest; negative ones mean "no label".
 func Classes(labels []int64) int64 {
@@ -311,7 +319,8 @@ func (r *Rows) End() error {
 // NoteDense says what sparse features take as dense rows, where that is much.
 func (g *Graph) NoteDense(rows, width, entries int64) {
 	if dense := 4 * rows * width; dense > 64<<20 && dense > 16*12*entries {
-		g.Note("sparse features of %d entries, about %s, are stored as dense rows: %s; --feature-dtype float16 "+
-			"halves that, int8 takes a quarter", entries, machine.Bytes(12*entries), machine.Bytes(dense))
+		g.Note("sparse features of %d entries, about %s, are stored as dense rows: %s; %s float16 "+
+			"halves that, int8 takes a quarter", entries, machine.Bytes(12*entries), machine.Bytes(dense),
+			option.Named("FeatureDType"))
 	}
 }

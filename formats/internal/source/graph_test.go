@@ -82,11 +82,14 @@ func TestPartsAreJoinedToOneListOfEdges(t *testing.T) {
 	if g.Edges.Count != int64(len(want)) || len(g.Notes) != 8 {
 		t.Errorf("%d edges, %d notes: %q", g.Edges.Count, len(g.Notes), g.Notes)
 	}
-	for _, n := range []Note{{Name: "weight", Count: 1, Text: `edges "knows" have no column "weight": it is 1 there`},
+	for _, n := range []formats.Note{
+		{Name: "weight", Count: 1, Text: `edges "knows" have no column "weight": it is 1 there`},
 		{Name: "t", Count: 3, Text: `edges "likes" have no column "t": it is 0 there`},
-		{Name: "x", Count: 1, Text: `edges "knows" have no column "x": it is NaN there`}} {
+		{Name: "x", Count: 1, Text: `edges "knows" have no column "x": it is NaN there`},
+	} {
 		n.Change = Altered
-		expect.That(t, slices.Contains(g.Notes, n), "%+v is not in %+v", n, g.Notes)
+		said := slices.ContainsFunc(g.Notes, func(m Note) bool { return m.Note == n })
+		expect.That(t, said, "%+v is not in %+v", n, g.Notes)
 	}
 	enough := errors.New("enough")
 	for stop := range 6 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -78,8 +79,8 @@ func (g *Graph) unite(c graph.Column) error {
 	}
 	have := &g.Edges.Columns[i]
 	if (have.Unit == "") != (c.Unit == "") {
-		return fmt.Errorf("%w: the column %q has the unit %q at some edges and %q at others; say by --times-in what "+
-			"plain numbers are in, or rename one of them", ErrTimes, c.Name, have.Unit, c.Unit)
+		return option.Textf("%w: the column %q has the unit %q at some edges and %q at others; say by %s what "+
+			"plain numbers are in, or rename one of them", ErrTimes, c.Name, have.Unit, c.Unit, option.Named("TimesIn"))
 	}
 	if have.Unit != c.Unit || c.Unit != "" { // numbers of one are not those of the other
 		have.Unit, have.DType, c.DType = Finer(have.Unit, c.Unit), unified.Int64, unified.Int64

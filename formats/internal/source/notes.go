@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // The changes of a note. All but Said are guesses, or lose something: who wants none of them says so by the option
@@ -19,25 +20,44 @@ const (
 	Shared     = "shared"     // splits have the same nodes
 )
 
-// Note is what a person should know of a conversion.
-type Note = formats.Note
+// Note is what a person should know of a conversion. Its text names options as Go does; Told has them as values.
+type Note struct {
+	formats.Note
+	Told *option.Text
+}
+
+// NewNote makes a note about a change to count things of a name. Arguments may be an option.Name, or an error for %w.
+func NewNote(change, name string, count int64, format string, args ...any) Note {
+	told := option.Textf(format, args...)
+	return Note{formats.Note{Change: change, Name: name, Count: count, Text: told.Error()}, told}
+}
 
 // Note adds a note about what is as it should be.
 func (g *Graph) Note(format string, args ...any) { g.Tell(Said, "", 0, format, args...) }
 
 // Tell adds a note about a change to count things of a name.
 func (g *Graph) Tell(change, name string, count int64, format string, args ...any) {
-	g.Notes = append(g.Notes, Note{Change: change, Name: name, Count: count, Text: fmt.Sprintf(format, args...)})
+	g.Notes = append(g.Notes, NewNote(change, name, count, format, args...))
+}
+
+// Spell returns notes with a door's names of options.
+func Spell(notes []Note, spell func(option.Name) string) []formats.Note {
+	list := make([]formats.Note, len(notes))
+	for i, n := range notes {
+		n.Text = option.Spell(n.Told, spell)
+		list[i] = n.Note
+	}
+	return list
 }
 
 // Text returns notes a line each.
-func Text(notes []Note) string {
+func Text[N fmt.Stringer](notes []N) string {
 	var b strings.Builder
 	for i, n := range notes {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(n.Text)
+		b.WriteString(n.String())
 	}
 	return b.String()
 }
@@ -45,7 +65,6 @@ func Text(notes []Note) string {
 // Adopt adds the notes of a part of the graph, whose texts then begin with what the part is.
 func (g *Graph) Adopt(part string, notes []Note) {
 	for _, n := range notes {
-		n.Text = part + ": " + n.Text
-		g.Notes = append(g.Notes, n)
+		g.Tell(n.Change, n.Name, n.Count, "%s: %w", part, n.Told)
 	}
 }

@@ -54,10 +54,10 @@ func (s *Skips) Notes() (list []Note) {
 		return nil
 	}
 	for _, err := range s.first {
-		list = append(list, Note{Change: Said, Count: 1, Text: "skipped: " + err.Error()}) // option SkipBad asks for it
+		list = append(list, NewNote(Said, "", 1, "skipped: %w", err)) // option SkipBad asks for it
 	}
 	if more := s.count - int64(len(s.first)); more > 0 {
-		list = append(list, Note{Change: Said, Count: more, Text: fmt.Sprintf("skipped: %d more bad lines", more)})
+		list = append(list, NewNote(Said, "", more, "skipped: %d more bad lines", more))
 	}
 	return list
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -153,7 +154,8 @@ func (x *graphOf) closeNodes() error {
 			n.count = n.keys.Len()
 		case source.TooSparse(n.count, edges):
 			return source.Error(x.at.Path(), "", -1,
-				"say by \"count\" how many nodes there are, or take ids as names by --ids names",
+				option.Textf("say by \"count\" how many nodes there are, or take ids as names by %s names",
+					option.Named("IDs")),
 				fmt.Errorf("ids of %q reach %d, but there are only %s", n.spec.Type, n.count-1,
 					source.Counted(edges, "edge", "edges")))
 		default:

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -116,8 +117,8 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 		change = source.Said
 	}
 	g.Tell(change, n.spec.Type, n.count,
-		"nodes %q are numbered by their rows, and \"id\" keeps their ids; --ids names says "+
-			"that it is meant", n.spec.Type)
+		"nodes %q are numbered by their rows, and \"id\" keeps their ids; %s names says "+
+			"that it is meant", n.spec.Type, option.Named("IDs"))
 	defer func() { n.fixed = true }()
 	var got ids
 	return n.table.scan(ctx, []int{n.id}, func(b *batch) error {
@@ -146,7 +147,8 @@ func (t *table) checkID(column int, r *source.Request) error {
 	if f.odd.cell == "" || r.IDs == "names" {
 		return nil
 	}
-	return source.Error(t.at[0].Path(), f.name, f.odd.line, "correct the row, or take all ids as names by --ids names",
+	return source.Error(t.at[0].Path(), f.name, f.odd.line,
+		option.Textf("correct the row, or take all ids as names by %s names", option.Named("IDs")),
 		fmt.Errorf("the id %.60q is not a number, but most are", f.odd.cell))
 }
 

@@ -137,7 +137,7 @@ func (c *Consumer) explain(ctx context.Context, err error) error {
 	held := len(c.held)
 	c.mu.Unlock()
 	if held >= c.info.Hold {
-		return fmt.Errorf("%w: all %d, for %v: release some, or start the server with a larger --hold", shm.ErrHeld,
+		return fmt.Errorf("%w: all %d, for %v: release some, or start the server with a larger hold", shm.ErrHeld,
 			held, c.opt.Timeout)
 	}
 	defer c.hurry()()

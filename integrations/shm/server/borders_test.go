@@ -415,7 +415,7 @@ func TestAClockThatWasStoppedGivesNobodyUp(t *testing.T) {
 			t.Errorf("%s: %d lost, closed %d times, %v", name, r.lost, closed, p.end)
 		}
 		if c.lost > 0 {
-			refusedWith(t, p.end, shm.CodeStalled, "waited for you for 1h0m0s, which is all that --reader-")
+			refusedWith(t, p.end, shm.CodeStalled, "waited for you for 1h0m0s, which is all that the server")
 		}
 	}
 }

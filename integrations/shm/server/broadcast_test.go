@@ -41,7 +41,7 @@ func TestSixtyFourConsumersReadOneRing(t *testing.T) {
 		consumers[i] = connect(t, s, consumer.Options{})
 	}
 	if _, err := consumer.Dial(t.Context(), s.path, consumer.Options{}); code(err) != shm.CodeFull ||
-		!strings.Contains(err.Error(), "--max-consumers") {
+		!strings.Contains(err.Error(), "max-consumers") {
 		t.Errorf("the sixty-fifth: %v", err)
 	}
 	got := make([][]string, 64)

@@ -134,7 +134,7 @@ func (p *peer) greet(ctx context.Context) error {
 			h.Oldest, h.Newest, shm.Version)
 	}
 	if !p.server.admit(p) {
-		return refuse(shm.CodeFull, "%d consumers are connected, which is all that --max-consumers allows",
+		return refuse(shm.CodeFull, "%d consumers are connected, which is all that its option max-consumers allows",
 			p.server.opt.MaxConsumers)
 	}
 	if p.pid == 0 { // of a process that this one cannot see

@@ -77,8 +77,8 @@ func (r *rank) giveUp(p *peer, late *clock) {
 		return
 	}
 	r.lost++
-	p.end = refuse(shm.CodeStalled, "the other readers have waited for you for %v, which is all that --reader-timeout "+
-		"allows; what you hold may change: connect again",
+	p.end = refuse(shm.CodeStalled, "the other readers have waited for you for %v, which is all that the server's "+
+		"option reader-timeout allows; what you hold may change: connect again",
 		r.server.opt.ReaderTimeout)
 	p.socket.CloseRead()
 }

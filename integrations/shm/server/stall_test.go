@@ -39,7 +39,7 @@ func stalled(t *testing.T, k *wire.Socket) {
 	t.Helper()
 	m, text, err := wire.Parse[wire.Text](next(t, k, wire.KindError))
 	if err != nil || m.First != 0 || shm.Code(m.Second) != shm.CodeStalled ||
-		!strings.Contains(string(text), "--reader-timeout") {
+		!strings.Contains(string(text), "reader-timeout") {
 		t.Errorf("ERROR %+v (%s), %v; want stalled", m, text, err)
 	}
 }

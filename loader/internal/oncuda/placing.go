@@ -138,8 +138,7 @@ func (d *Processor) Explain(err error, maxMemory int64) error {
 func (d *Processor) memoryError(format string, err error, maxMemory int64) error {
 	limits, args := " is %d: ", []any{d.Opt.Memory, err}
 	if maxMemory > 0 {
-		host := option.Name{Option: option.Kebab("MaxMemory"), Field: "MaxMemory"}
-		limits, args = " is %d, %s %d: ", []any{d.Opt.Memory, host, maxMemory, err}
+		limits, args = " is %d, %s %d: ", []any{d.Opt.Memory, option.Named("MaxMemory"), maxMemory, err}
 	}
 	of := option.Errorf(errs.ErrMemory, d.Opt, "Memory", limits+format, args...).(*option.Error)
 	of.Field = "Device.Memory" // of loader.Options

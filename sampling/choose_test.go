@@ -315,3 +315,11 @@ func TestColumnsOfTheWrongKindAreRefused(t *testing.T) {
 	expect.Is(t, expect.Err((Neighbor{Fanouts: []int{2}, Weight: "absent"}).Open(Env{Graph: g})), ErrOptions,
 		"a column that is not there")
 }
+
+// A hub of more than 2^32 edges has a share of them, too.
+func TestAShareIsOfAnyNumberOfEdges(t *testing.T) {
+	for _, eligible := range []int64{1, 3, 1 << 20, 1 << 33, 1<<40 + 1} {
+		p := choosePicker[int64]{share: fixedShare(0.5), fanout: All}
+		expect.Same(t, p.limit(eligible), (eligible+1)/2)
+	}
+}

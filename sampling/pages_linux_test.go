@@ -88,9 +88,23 @@ func hiddenGraph(t *testing.T, types int) (*graph.Graph, *hiddenPages) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, uint64(types)))
 	const nodes, edges = 20_000, 60_000
-	d := graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: nodes}}}
+	born := make([]int64, nodes)
+	for i := range born {
+		born[i] = r.Int64N(50)
+	}
+	columns := map[string]unified.Tensor{"born": unified.FromSlice(born)}
+	d := graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: nodes, Columns: columns}}}
+	if types == 3 {
+		d.Nodes = append(d.Nodes, graph.NodeData{Name: "b", Count: nodes, Columns: columns})
+	}
 	for i := range types {
-		e := graph.EdgeData{Relation: string(rune('r' + i))}
+		e := graph.EdgeData{Source: "a", Relation: string(rune('r' + i)), Target: "a"}
+		switch {
+		case types == 3 && i == 1: // to the second type and back
+			e.Source = "b"
+		case types == 3 && i == 2:
+			e.Target = "b"
+		}
 		w, m, s := make([]float32, edges), make([]uint8, edges), make([]int64, edges)
 		for k := range edges {
 			e.Src, e.Dst = append(e.Src, r.Int64N(nodes)), append(e.Dst, min(r.Int64N(nodes), r.Int64N(nodes)))
@@ -123,6 +137,8 @@ var samplersFromDisk = map[string]Sampler{
 	"masked":    Neighbor{Fanouts: []int{2, 2}, Frontier: AllNodes, Mask: "m", Share: 0.5},
 	"in time": Neighbor{Fanouts: []int{2, 2}, Frontier: AllNodes, Time: Temporal{Edge: "t", Recent: true,
 		AsOf: new(int64)}},
+	"born in time": Neighbor{Fanouts: []int{2, 2}, Frontier: AllNodes, Time: Temporal{Node: "born",
+		AsOf: &[]int64{25}[0]}},
 	"together":   Neighbor{Fanouts: []int{2, 2}, Frontier: AllNodes, Together: true},
 	"induced":    Neighbor{Fanouts: []int{2, 2}, Frontier: AllNodes, Induced: true},
 	"labor":      Labor{Fanouts: []int{1, 1}, Frontier: AllNodes},
@@ -166,7 +182,7 @@ func (w outsidersWorker) Sample(ctx context.Context, req *Request, out *graph.Sa
 
 // A sampler has brought what it reads, before it reads it, and makes the batch that it makes of arrays in memory.
 func TestSamplersBringWhatTheyReadFromDisk(t *testing.T) {
-	for types := 1; types <= 2; types++ {
+	for types := 1; types <= 3; types++ {
 		g, pages := hiddenGraph(t, types)
 		for name, k := range samplersFromDisk {
 			expect.Ensure(t, validate(k, g.Schema()) == nil, "%s: %v", name, validate(k, g.Schema()))
@@ -214,9 +230,10 @@ func sameFromDisk(t *testing.T, g *graph.Graph, pages *hiddenPages, k Sampler, n
 
 // requestFromDisk asks for the batch of a number: of seeds far apart, or of the item of that number.
 func requestFromDisk(g *graph.Graph, k Sampler, number uint64) *Request {
-	req := &Request{Seeds: [][]int64{{7, 3, 15_000, 511}}, Rand: NewRand(5, 0, 0, number)}
+	req := &Request{Seeds: make([][]int64, len(g.Schema().Nodes)), Rand: NewRand(5, 0, 0, number)}
+	req.Seeds[0] = []int64{7, 3, 15_000, 511}
 	if d, _ := k.Describe(g.Schema(), 4); d.Items != nil {
-		req.Seeds, req.Items = [][]int64{nil}, []int64{int64(number)}
+		req.Seeds[0], req.Items = nil, []int64{int64(number)}
 	}
 	return req
 }

@@ -285,8 +285,14 @@ func (x *inspector) links() error {
 			continue
 		}
 		found := LeakedLink{Split: k.Name, Index: k.Index}
+		follow := func(int64) int64 { return 1 }
+		if column, ok := x.g.EdgeColumn(FollowColumn(k.Name, k.Index)); ok {
+			if by, err := unified.Integers(column); err == nil {
+				follow = by
+			}
+		}
 		for _, set := range k.Sets {
-			if err := x.leaked(&found, set); err != nil {
+			if err := x.leaked(&found, set, follow); err != nil {
 				return err
 			}
 		}
@@ -297,7 +303,8 @@ func (x *inspector) links() error {
 	return nil
 }
 
-func (x *inspector) leaked(found *LeakedLink, set LinkSet) error {
+// leaked counts the links of a set that are edges which the split follows.
+func (x *inspector) leaked(found *LeakedLink, set LinkSet, follow func(edge int64) int64) error {
 	src, err1 := unified.Integers(set.Sources)
 	dst, err2 := unified.Integers(set.Targets)
 	if err1 != nil || err2 != nil {
@@ -326,24 +333,24 @@ func (x *inspector) leaked(found *LeakedLink, set LinkSet) error {
 		}
 		found.Of++
 		u, v = u+x.g.Offset(e.Src), v+x.g.Offset(e.Dst)
-		if x.hasEdge(set.EdgeType, u, v) {
+		if x.hasEdge(set.EdgeType, u, v, follow) {
 			found.Links++
 		}
 	}
 	return nil
 }
 
-// hasEdge reports whether there is an edge of a type between two nodes (fused ids).
-func (x *inspector) hasEdge(t int, u, v int64) bool {
+// hasEdge reports whether there is an edge of a type between two nodes (fused ids) that is followed.
+func (x *inspector) hasEdge(t int, u, v int64, follow func(edge int64) int64) bool {
 	n, lo := x.g.NumNodes(), x.g.Indptr()[v]
 	key := func(i int) int64 { return x.typ(lo+int64(i))*n + x.source(lo+int64(i)) }
-	degree, want := int(x.g.Indptr()[v+1]-lo), int64(t)*n+u
-	if x.s.Edges[t].Order == graph.BySource && len(x.s.Edges) == 1 {
-		at := sort.Search(degree, func(i int) bool { return key(i) >= want })
-		return at < degree && key(at) == want
+	degree, want, first := int(x.g.Indptr()[v+1]-lo), int64(t)*n+u, 0
+	sorted := x.s.Edges[t].Order == graph.BySource && len(x.s.Edges) == 1
+	if sorted {
+		first = sort.Search(degree, func(i int) bool { return key(i) >= want })
 	}
-	for i := range degree {
-		if key(i) == want {
+	for i := first; i < degree && !(sorted && key(i) != want); i++ {
+		if key(i) == want && follow(lo+int64(i)) != 0 {
 			return true
 		}
 	}

@@ -25,6 +25,14 @@ type LinkSet struct {
 	Labels unified.Tensor
 }
 
+// FollowColumn names the column of the edges that is not 0 for those that batches of a split of links may follow.
+func FollowColumn(split string, index int) string {
+	if index > 0 {
+		return fmt.Sprintf("%s_graph_%d", split, index)
+	}
+	return split + "_graph"
+}
+
 func (l *LinkSplit) add(set *SetInfo, t unified.Tensor) {
 	if set.End == linkEnds[0] {
 		l.Sets = append(l.Sets, LinkSet{EdgeType: *set.EdgeType, Sources: t})

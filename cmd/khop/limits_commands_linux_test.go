@@ -58,6 +58,12 @@ var drawnCommands = map[string]func(w *workshop, t *testing.T, r *rand.Rand, dir
 		return []string{copied, "--column", "more=" + w.write(t, drawnFile{"more.npy", zeroColumn}), "--split",
 			"some=" + w.write(t, drawnFile{"some.npy", zeroMask})}
 	},
+	"split": func(w *workshop, t *testing.T, r *rand.Rand, dir string) []string {
+		copied := filepath.Join(dir, "copy.khop")
+		expect.OK(t, os.CopyFS(copied, os.DirFS(w.named("sbm"))))
+		return append([]string{copied, "--names", "a,b,c"}, oneOf(r, nil, []string{"--train-per-class", "20"},
+			[]string{"--links", "--undirected"}, []string{"--links", "--disjoint", "0.3"})...)
+	},
 	"merge": func(w *workshop, t *testing.T, _ *rand.Rand, dir string) []string {
 		return append([]string{filepath.Join(dir, "out.khop")}, w.shares(t)...)
 	},
@@ -75,7 +81,7 @@ var drawnCommands = map[string]func(w *workshop, t *testing.T, r *rand.Rand, dir
 }
 
 // limited are the commands that take --max-memory.
-var limited = []string{"convert", "sample", "bench", "serve", "plan", "train", "add"}
+var limited = []string{"convert", "sample", "bench", "serve", "plan", "train", "add", "split"}
 
 // Every command that reads arrays, or makes them, is drawn, so that none forgets the limit.
 func TestEveryCommandIsDrawnInControlGroups(t *testing.T) {

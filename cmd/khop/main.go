@@ -47,6 +47,7 @@ type commands struct {
 	Convert    convertCmd    `cmd:"" help:"Convert a graph from a foreign format."`
 	Merge      mergeCmd      `cmd:"" help:"Join the shares of a conversion."`
 	Add        addCmd        `cmd:"" help:"Add columns and splits to a dataset."`
+	Split      splitCmd      `cmd:"" help:"Deal nodes or links into train, val and test at random."`
 	Export     exportCmd     `cmd:"" help:"Write a dataset in a format that other programs read."`
 	Info       infoCmd       `cmd:"" help:"Say what a dataset holds."`
 	Check      checkCmd      `cmd:"" help:"Verify a dataset: checksums, ids, order, counts."`

@@ -25,7 +25,7 @@ import (
 // it does.
 var ofCommands = map[string]string{
 	"convert": "config json", "generate": "json", "partition": "config out force json",
-	"add": "json", "check": "deep json", "merge": "json", "export": "json", "tune": "plot force json",
+	"add": "json", "split": "json", "check": "deep json", "merge": "json", "export": "json", "tune": "plot force json",
 	"train":   "explain plot force json jsonl",
 	"serve":   "config metrics parent json",
 	"sample":  "epoch first batches digest json jsonl",

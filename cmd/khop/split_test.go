@@ -35,3 +35,16 @@ func TestASplitThatExistsIsNamedWithWhatReplacesIt(t *testing.T) {
 		"%d %s", code, err)
 	must(t, "add", data, "--split", "train="+few, "--force")
 }
+
+// TestLinksThatTheirSplitDoesNotFollowAreNoLeak deals links, and follows what they may.
+func TestLinksThatTheirSplitDoesNotFollowAreNoLeak(t *testing.T) {
+	data := small(t)
+	out := must(t, "split", data, "--links", "--names", "learn,valid,exam", "--val", "300", "--seed", "4")
+	expect.That(t, strings.Contains(out, "small.khop: of 20,000 links, "), "%s", out)
+	hints := must(t, "check", data, "--deep")
+	expect.That(t, !strings.Contains(hints, "split valid") && !strings.Contains(hints, "split exam"), "%s", hints)
+	must(t, "sample", data, "--seeds", "valid", "--mask", "valid_graph", "--batches", "1")
+	fails(t, exitFailed, `there is a split "exam" already: choose another name, or replace it by --force`,
+		"split", data, "--links", "--names", "learn,valid,exam")
+	fails(t, exitUsage, "--undirected is for --links", "split", data, "--undirected")
+}

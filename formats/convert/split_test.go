@@ -1,0 +1,264 @@
+package convert
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// dealable writes a graph of users and items: follows between users, undirected, with parallel edges and loops; buys
+// from users to items, and bought_by as many back. Users have labels from -1 to 3.
+func dealable(t *testing.T) string {
+	t.Helper()
+	const users, items = 300, 50
+	r := rand.New(rand.NewPCG(expect.Seed(t), 0))
+	labels := make([]int64, users)
+	for i := range labels {
+		labels[i] = r.Int64N(5) - 1
+	}
+	var f, b [2][]int64
+	for range 900 {
+		u, v := r.Int64N(users), r.Int64N(users)
+		if f[0], f[1] = append(f[0], u), append(f[1], v); u != v {
+			f[0], f[1] = append(f[0], v), append(f[1], u)
+		}
+		b[0], b[1] = append(b[0], r.Int64N(users)), append(b[1], r.Int64N(items))
+	}
+	g := expect.Must(graph.New(graph.Data{
+		Nodes: []graph.NodeData{{Name: "user", Columns: map[string]unified.Tensor{"label": unified.FromSlice(labels)}},
+			{Name: "item", Count: items}},
+		Edges: []graph.EdgeData{{Source: "user", Relation: "follows", Target: "user", Src: f[0], Dst: f[1]},
+			{Source: "user", Relation: "buys", Target: "item", Src: b[0], Dst: b[1]},
+			{Source: "item", Relation: "bought_by", Target: "user", Src: b[1], Dst: b[0]}}}))(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	expect.OK(t, formats.WriteGraph(t.Context(), dir, g, formats.WriterOptions{}))
+	return dir
+}
+
+// dealtStage is the stage of docs/sampling.md.
+func dealtStage(seed, key uint64, index uint32) uint64 {
+	return rng.StageKey(rng.BatchKey(seed, 0, index, 0), key, rng.Split, 0)
+}
+
+// opened deals, checks the dataset, and returns it.
+func opened(t *testing.T, data string, opt SplitOptions) *formats.Dataset {
+	t.Helper()
+	expect.Must(Split(t.Context(), data, opt))(t)
+	report := expect.Must(formats.Check(t.Context(), data, formats.CheckOptions{}))(t)
+	expect.Ensure(t, report.Found == 0, "%v", report.Problems)
+	ds := expect.Must(formats.Open(data))(t)
+	t.Cleanup(func() { _ = ds.Close() })
+	return ds
+}
+
+func nodesIn(t *testing.T, ds *formats.Dataset, name string, index int) (all []int64) {
+	t.Helper()
+	seeds := expect.Must(ds.Split(name, index))(t)
+	for i := range seeds.Len() {
+		_, v := seeds.At(i)
+		all = append(all, v)
+	}
+	return all
+}
+
+// TestNodesAreDealtInTheOrderOfTheirDraws compares with a sort of all draws.
+func TestNodesAreDealtInTheOrderOfTheirDraws(t *testing.T) {
+	data := dealable(t)
+	for i, c := range []struct {
+		opt   SplitOptions
+		sizes [3]int // of what no class takes; -1: the rest
+	}{
+		{SplitOptions{Val: "0.25", Test: "30"}, [3]int{-1, -4, 30}},
+		{SplitOptions{Train: "0.5", Val: "rest", Test: "0"}, [3]int{-2, -1, 0}},
+		{SplitOptions{Train: "10", Val: "20", Test: "30", Splits: 2, Names: []string{"a", "b", "c"}},
+			[3]int{10, 20, 30}},
+		{SplitOptions{PerClass: 7, Val: "40", Test: "rest"}, [3]int{0, 40, -1}},
+	} {
+		c.opt.Type, c.opt.Seed, c.opt.Force = "user", uint64(i), true
+		ds := opened(t, data, c.opt)
+		names := c.opt.Names
+		if names == nil {
+			names = []string{"train", "val", "test"}
+		}
+		column, _ := ds.Graph().NodeColumn(0, "label")
+		label, _ := unified.View[int64](column)
+		key := expect.Must(rng.NodeTypeKey("user"))(t)
+		for index := range max(1, c.opt.Splits) {
+			want := sortedByDraws(dealtStage(c.opt.Seed, key, uint32(index)), label, c.opt.PerClass, c.sizes)
+			for k := range want {
+				slices.Sort(want[k])
+				got := nodesIn(t, ds, names[k], index)
+				expect.That(t, slices.Equal(got, want[k]), "case %d, %s %d: %v, want %v", i, names[k], index, got,
+					want[k])
+			}
+		}
+	}
+}
+
+// sortedByDraws deals the nodes that have a label: so many of each class, then as many as sizes say.
+func sortedByDraws(stage uint64, label []int64, perClass int, sizes [3]int) (want [3][]int64) {
+	draw := func(v int64) uint64 { return rng.Draw(rng.Stream(stage, uint64(v)), 0) }
+	var order []int64
+	for v, l := range label {
+		if l >= 0 {
+			order = append(order, int64(v))
+		}
+	}
+	labelled := len(order)
+	slices.SortFunc(order, func(a, b int64) int { return cmp.Compare(draw(a), draw(b)) })
+	taken := map[int64]int{}
+	order = slices.DeleteFunc(order, func(v int64) bool {
+		if taken[label[v]] == perClass {
+			return false
+		}
+		taken[label[v]]++
+		want[0] = append(want[0], v)
+		return true
+	})
+	for k, n := range sizes {
+		if n < -1 {
+			n = int(float64(labelled)/float64(-n) + 0.5)
+		}
+		if n > 0 {
+			want[k], order = append(want[k], order[:n]...), order[n:]
+		}
+	}
+	if k := slices.Index(sizes[:], -1); k >= 0 {
+		want[k] = append(want[k], order...)
+	}
+	return want
+}
+
+// dealtEdge is an edge, or link, by own ids.
+type dealtEdge struct{ u, v int64 }
+
+// TestLinksAreDealtWithTheEdgesThatEachMayFollow sees that each link is an edge, that the edges between its ends are
+// followed neither before its split nor by it, and that everything else is.
+func TestLinksAreDealtWithTheEdgesThatEachMayFollow(t *testing.T) {
+	data := dealable(t)
+	for _, c := range []struct {
+		opt          SplitOptions
+		typ, reverse int
+	}{
+		{SplitOptions{Type: "follows", Undirected: true, Val: "50", Test: "0.1"}, 0, -1},
+		{SplitOptions{Type: "buys", Reverse: "bought_by", Disjoint: 0.25}, 1, 2},
+		{SplitOptions{Type: "user:follows:user", Val: "0", Test: "0.5"}, 0, -1},
+	} {
+		c.opt.Links, c.opt.Force, c.opt.Seed = true, true, 3
+		ds := opened(t, data, c.opt)
+		g := ds.Graph()
+		split, n := linksOf(t, ds, c.opt.Undirected)
+		source, typ := expect.Must(unified.Integers(g.Indices()))(t), expect.Must(unified.Integers(g.Types()))(t)
+		var follow [3]func(int64) int64
+		for k, name := range []string{"train_graph", "val_graph", "test_graph"} {
+			column, _ := g.EdgeColumn(name)
+			follow[k] = expect.Must(unified.Integers(column))(t)
+		}
+		of, dealt := &g.Schema().Edges[c.typ], 0
+		for v := range g.NumNodes() {
+			for e := g.Indptr()[v]; e < g.Indptr()[v+1]; e++ {
+				at, u := dealtEdge{source(e), v}, source(e)
+				if int(typ(e)) == c.reverse {
+					at = dealtEdge{v, u}
+				}
+				at.u, at.v = at.u-g.Offset(of.Src), at.v-g.Offset(of.Dst)
+				if c.opt.Undirected && at.u > at.v {
+					at.u, at.v = at.v, at.u
+				} else if int(typ(e)) == c.typ {
+					dealt++
+				}
+				want := [3]int64{1, 1, 1}
+				if int(typ(e)) == c.typ || int(typ(e)) == c.reverse {
+					want = [][3]int64{{1, 1, 1}, {map[bool]int64{false: 1}[c.opt.Disjoint > 0], 1, 1}, {0, 0, 1},
+						{}}[split[at]]
+				}
+				got := [3]int64{follow[0](e), follow[1](e), follow[2](e)}
+				expect.Ensure(t, got == want, "%v: edge %v of type %d in split %d: %v, want %v", c.opt, at, typ(e),
+					split[at], got, want)
+			}
+		}
+		links := n[0] + n[1] + n[2]
+		expect.That(t, c.opt.Disjoint > 0 || links == int64(dealt), "%d links of %d edges", links, dealt)
+		val, test := int64(dealt)/10, int64(dealt+2)/5
+		switch {
+		case c.opt.Undirected:
+			val, test = 50, (int64(dealt)+5)/10
+		case c.opt.Val == "0":
+			val, test = 0, int64(dealt+1)/2
+		}
+		// parallel edges of the last link come along
+		expect.That(t, n[1] >= val && n[1] <= val+8 && n[1]+n[2] >= val+test && n[2] <= test+8 && n[0] > 0,
+			"%v of %d; want %d, %d", n, dealt, val, test)
+	}
+}
+
+// linksOf returns the split, from 1, of each link, and how many there are.
+func linksOf(t *testing.T, ds *formats.Dataset, undirected bool) (split map[dealtEdge]int, n [3]int64) {
+	t.Helper()
+	split = map[dealtEdge]int{}
+	for k, name := range []string{"train", "val", "test"} {
+		for _, set := range expect.Must(ds.Split(name, 0))(t).Edges {
+			n[k] = set.Len()
+			u, v := expect.Must(unified.Integers(set.Sources))(t), expect.Must(unified.Integers(set.Targets))(t)
+			for i := range set.Len() {
+				e := dealtEdge{u(i), v(i)}
+				before, there := split[e]
+				expect.That(t, !there || before == k+1, "%v is in two splits", e)
+				expect.That(t, !undirected || e.u <= e.v, "%v is the other direction", e)
+				split[e] = k + 1
+			}
+		}
+	}
+	return split, n
+}
+
+func TestWhatIsDealtDependsOnTheSeedAlone(t *testing.T) {
+	data := dealable(t)
+	id := func(opt SplitOptions) [16]byte {
+		opt.Force = true
+		return opened(t, data, opt).ID()
+	}
+	for _, opt := range []SplitOptions{{Type: "item"}, {Links: true, Type: "buys"}} {
+		first := id(opt)
+		opt.Seed = 1
+		other := id(opt)
+		opt.Seed = 0
+		expect.That(t, id(opt) == first && other != first, "%v", opt)
+	}
+}
+
+func TestDealingRefusesWhatItCannotMean(t *testing.T) {
+	data := dealable(t)
+	for says, opt := range map[string]SplitOptions{
+		`Type is "": name a node type; there are: [`:    {},
+		`Type is "x": name an edge type; there are: [`:  {Links: true, Type: "x"},
+		`Undirected is for Links`:                       {Type: "user", Undirected: true},
+		`Train is the rest with Links`:                  {Links: true, Type: "buys", Train: "3"},
+		`Undirected: user:buys:item has two types`:      {Links: true, Type: "buys", Undirected: true},
+		`Reverse: user:follows:user does not lead back`: {Links: true, Type: "buys", Reverse: "follows"},
+		`Val is "1.5": must be a count, a share from`:   {Type: "item", Val: "1.5"},
+		`Test 40: that is 60 in all, but 50 are there`:  {Type: "item", Val: "20", Test: "40"},
+		`Test is rest, as another is, too`:              {Type: "item", Test: "rest"},
+		`PerClass: the nodes have no labels`:            {Type: "item", PerClass: 2},
+		`must be three names`:                           {Type: "item", Names: []string{"a", "a", "b"}},
+		`Test and Val are 1000 in all, but 900`:         {Links: true, Type: "buys", Val: "0", Test: "1000"},
+		`Val and Test are counts or shares with Links`:  {Links: true, Type: "buys", Val: "rest"},
+	} {
+		_, err := Split(t.Context(), data, opt)
+		expect.Says(t, err, ErrOptions, says, "%+v", opt)
+	}
+	opened(t, data, SplitOptions{Type: "item"})
+	for _, opt := range []SplitOptions{{Type: "item"}, {Links: true, Type: "buys"}} {
+		_, err := Split(t.Context(), data, opt)
+		expect.Says(t, err, formats.ErrExist, `there is a split "train" already`, "%+v", opt)
+	}
+	opened(t, data, SplitOptions{Type: "user"}) // a set of another type beside it
+}

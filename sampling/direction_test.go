@@ -180,6 +180,35 @@ func TestDirectionsThatBlocksCannotHaveAreRefused(t *testing.T) {
 	expect.Is(t, validate((Neighbor{Fanouts: []int{2}, Direction: 3}), &s), ErrOptions, "direction 3")
 }
 
+// Of equal times out-edges are the most recent in both directions, wherever they lie: docs/sampling.md, "Time".
+func TestOfEqualTimesOutEdgesComeAfterInEdges(t *testing.T) {
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 3}}, Edges: []graph.EdgeData{{Src: []int64{1, 2},
+		Dst: []int64{0, 1}, Columns: map[string]unified.Tensor{"time": unified.FromSlice([]int64{5, 5})}}}})
+	asOf := int64(9)
+	n := Neighbor{Fanouts: []int{1}, Direction: Both, Time: Temporal{Edge: "time", AsOf: &asOf, Recent: true}}
+	drawBatches(t, g, n, &Request{Seeds: [][]int64{{1}}}, true, func(out *graph.Sample) bool {
+		at := mustView(t, out.Blocks[0][0].EdgePos)
+		expect.That(t, len(at) == 1 && at[0] == 0, "edges at %v are picked, want that at 0", at)
+		return false
+	})
+}
+
+// What has no meaning for a graph is refused before the first batch.
+func TestTimesAndOrdersThatASamplerCannotUseAreRefused(t *testing.T) {
+	s := graph.Schema{Nodes: []graph.NodeType{{Name: "a", Count: 2}}, Edges: []graph.EdgeType{{Source: "a",
+		Relation: "to", Target: "a", Order: graph.ByTime}},
+		EdgeColumns: []graph.Column{{Name: "time", DType: unified.Int64}}}
+	expect.OK(t, s.Init())
+	asOf := int64(9)
+	for says, k := range map[string]Sampler{
+		"options of time without a column of times": Neighbor{Fanouts: []int{2}, Time: Temporal{AsOf: &asOf}},
+		"looks edges up by their source":            Node2Vec{Length: 2},
+	} {
+		err := validate(k, &s)
+		expect.That(t, errors.Is(err, ErrOptions) && strings.Contains(err.Error(), says), "%v, want %s", err, says)
+	}
+}
+
 // The index takes what Bound says that it does.
 func TestTheIndexOfOutEdgesIsCounted(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -316,9 +317,20 @@ func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
 		if triplets { // the edge itself stands for what was not found
 			want = []int64{1, 2, 1, 1, 2, 2}
 		}
-		expect.That(t, l.Missed == 4 && slices.Equal(l.Sources, want),
-			"triplets %t: %d missed, sources %v, want 4 and %v", triplets, l.Missed, l.Sources, want)
+		labels := []int64{1, 1, 0, 0, 0, 0}[:len(want)]
+		expect.That(t, l.Missed == 4 && slices.Equal(l.Sources, want) && slices.Equal(l.Labels, labels),
+			"triplets %t: %d missed, sources %v of labels %v, want 4, %v and %v", triplets, l.Missed, l.Sources,
+			l.Labels, want, labels)
 	}
+}
+
+// Weights of which none is above 0 are no law.
+func TestNegativesByNoWeightAreRefused(t *testing.T) {
+	zeros := graph.NodeData{Count: 3, Columns: map[string]unified.Tensor{"w": unified.FromSlice(make([]float32, 3))}}
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{zeros},
+		Edges: []graph.EdgeData{{Src: []int64{0}, Dst: []int64{1}}}})
+	_, err := (Negatives{Ratio: 1, Law: ByWeight, Weight: "w"}).Open(t.Context(), Env{Graph: g}, []bool{true})
+	expect.That(t, errors.Is(err, ErrOptions) && strings.Contains(err.Error(), `column "w" are 0`), "%v", err)
 }
 
 // Tables of degrees take a look at every edge, which ends with the context.

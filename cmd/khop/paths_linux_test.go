@@ -132,4 +132,5 @@ func TestSeedsAreOfAFileAndPlainText(t *testing.T) {
 		{"convert", "/dev/zero", dir + "/x"}, {"convert", "-", dir + "/x"}} {
 		fails(t, exitFailed, "to a file first", args...)
 	}
+	fails(t, exitUsage, "it is a pipe", "sample", data, "--sampler", "cluster", "--partition", pipe)
 }

@@ -74,20 +74,20 @@ func (d document) Validate(*kong.Application) error { return nil }
 // unknown refuses keys that are no flags of a command, and names the nearest flag.
 func (d document) unknown(command *kong.Path) error {
 	for _, key := range slices.Sorted(maps.Keys(d)) {
+		if slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == key }) {
+			continue
+		}
 		near, far := "", len(key)/2+1
 		for _, f := range command.Flags {
 			if n := edits(key, f.Name); n < far {
 				near, far = f.Name, n
 			}
 		}
-		switch {
-		case near == key:
-		case near == "":
+		if near == "" {
 			return wrongOption(key, " is no option of khop %s", command.Node().Name)
-		default:
-			return wrongOption(key, " is no option of khop %s: did you mean %s?", command.Node().Name,
-				option.Name{Option: near})
 		}
+		return wrongOption(key, " is no option of khop %s: did you mean %s?", command.Node().Name,
+			option.Name{Option: near})
 	}
 	return nil
 }

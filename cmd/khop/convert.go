@@ -55,7 +55,7 @@ func (c *convertCmd) settle(env *environment) error {
 		return err
 	}
 	if env.memory.bytes == 0 { // the default bounds it, too
-		limitHeap(min(c.opt.MemoryLimit, math.MaxInt64-machine.Own) + machine.Own)
+		heaps.limit(&env.memory, min(c.opt.MemoryLimit, math.MaxInt64-machine.Own)+machine.Own)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -70,8 +69,8 @@ func openInside(ctx context.Context, config string, stderr io.Writer, w server.W
 			return nil, wrongOption(at.Flag.Name, " is for a server of its own: khop serve")
 		}
 	}
-	i := &inside{release: heaps.enter()}
 	env := &environment{ctx: ctx, stdout: stderr, stderr: stderr}
+	i := &inside{release: heaps.enter(&env.memory)}
 	if err = env.limitMemory(line); err == nil {
 		err = i.open(env, &cli.Serve, of.Rank, w)
 	}
@@ -95,29 +94,4 @@ func (i *inside) open(env *environment, c *serveCmd, rank int, w server.Within) 
 		return errors.Join(err, i.dataset.Close())
 	}
 	return nil
-}
-
-// heaps has the Go heap as it was when the last loader in this process is gone.
-var heaps sharedHeap
-
-type sharedHeap struct {
-	mu   sync.Mutex
-	uses int
-	undo func()
-}
-
-// enter returns a function that leaves, to be called once.
-func (h *sharedHeap) enter() (leave func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.uses++; h.uses == 1 {
-		h.undo = keepHeap()
-	}
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.uses--; h.uses == 0 {
-			h.undo()
-		}
-	}
 }

@@ -62,3 +62,25 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 	now := debug.SetMemoryLimit(-1)
 	expect.That(t, now == limit, "the heap's limit was %d and is %d", limit, now)
 }
+
+func TestTheLargestLimitHoldsOfWhatRunsAtATime(t *testing.T) {
+	var all heapLimits
+	before := debug.SetMemoryLimit(-1)
+	limits := []int64{64 << 30, 0, 128 << 30, 32 << 30}
+	var leave []func()
+	for _, limit := range limits {
+		one := new(memoryLimit)
+		leave = append(leave, all.enter(one))
+		if limit > 0 {
+			all.limit(one, limit)
+		}
+	}
+	for i, want := range []int64{128 << 30, 128 << 30, 32 << 30} { // after the first, the second, the third has left
+		leave[i]()
+		now := debug.SetMemoryLimit(-1)
+		expect.That(t, now <= want && now > want*7/8, "after %d have left the limit is %d, not near %d", i+1, now, want)
+	}
+	leave[3]()
+	now := debug.SetMemoryLimit(-1)
+	expect.That(t, now == before, "in the end the limit is %d, not %d", now, before)
+}

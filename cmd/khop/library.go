@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 
 	"github.com/khop-gnn/khop/cmd/libkhop"
 	"github.com/khop-gnn/khop/integrations/shm/server"
@@ -14,6 +15,9 @@ import (
 // With the tag libkhop the command is a shared library, whose functions are in cmd/libkhop.
 func init() {
 	libkhop.Version = versionNumber
+	libkhop.Run = func(arguments []string, stdout, stderr *os.File) int {
+		return run(context.Background(), arguments, stdout, stderr, false)
+	}
 	libkhop.OpenLoader = func(ctx context.Context, config string, stderr io.Writer, w server.Within) (
 		libkhop.Loader, error) {
 		i, err := openInside(ctx, config, stderr, w)

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"runtime/debug"
+	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -68,7 +69,7 @@ func (l *memoryLimit) settle(size int64, m *machine.Machine) (err error) {
 	}
 	l.SetLimit(l.bytes)
 	if all > 0 {
-		limitHeap(all)
+		heaps.limit(l, all)
 	}
 	return nil
 }
@@ -83,19 +84,53 @@ func forData(size int64) (int64, error) {
 	return max(size-machine.Own, 0), nil
 }
 
-// limitHeap makes the Go runtime collect garbage before the process takes all of a limit; a sixteenth stays for what
-// neither the runtime nor package heap knows of. What the user has set of the runtime (GOMEMLIMIT) stays.
-func limitHeap(all int64) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		heap.SetLimit(all - all/16)
+// heaps are the limits of all that runs in this process at a time: commands, and loaders of the library.
+var heaps heapLimits
+
+// heapLimits makes the Go runtime collect garbage before the process takes all of the largest limit. When the last one
+// is gone the runtime is as it was.
+type heapLimits struct {
+	mu   sync.Mutex
+	of   map[*memoryLimit]int64 // 0: none
+	undo func()
+}
+
+// enter takes one in, and returns a function that lets it go, to be called once.
+func (h *heapLimits) enter(l *memoryLimit) (leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.of) == 0 {
+		before := debug.SetMemoryLimit(-1)
+		h.of, h.undo = map[*memoryLimit]int64{}, func() { debug.SetMemoryLimit(before) }
+	}
+	h.of[l] = 0
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.of, l)
+		h.tell()
 	}
 }
 
-// keepHeap returns a function that undoes what limitHeap sets.
-func keepHeap() (undo func()) {
-	limit := debug.SetMemoryLimit(-1)
-	return func() {
-		heap.SetLimit(0)
-		debug.SetMemoryLimit(limit)
+// limit bounds the heap for one that has entered. A sixteenth stays for what neither the runtime nor package heap
+// knows of.
+func (h *heapLimits) limit(l *memoryLimit, all int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.of[l] = all - all/16
+	h.tell()
+}
+
+// tell tells the runtime. What the user has set of it (GOMEMLIMIT) stays.
+func (h *heapLimits) tell() {
+	most := int64(0)
+	for _, limit := range h.of {
+		most = max(most, limit)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		heap.SetLimit(most)
+	}
+	if len(h.of) == 0 {
+		h.undo()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/signal"
 	"reflect"
@@ -42,28 +41,33 @@ const (
 
 // commands is the command line; one file holds each command.
 type commands struct {
-	Demo       demoCmd       `cmd:"" help:"Make a small graph, check it and load two epochs: a tour of everything."`
-	Generate   generateCmd   `cmd:"" help:"Write a synthetic graph of any size."`
-	Convert    convertCmd    `cmd:"" help:"Convert a graph from a foreign format."`
-	Merge      mergeCmd      `cmd:"" help:"Join the shares of a conversion."`
-	Add        addCmd        `cmd:"" help:"Add columns and splits to a dataset."`
-	Split      splitCmd      `cmd:"" help:"Deal nodes or links into train, val and test at random."`
-	Export     exportCmd     `cmd:"" help:"Write a dataset in a format that other programs read."`
-	Info       infoCmd       `cmd:"" help:"Say what a dataset holds."`
-	Check      checkCmd      `cmd:"" help:"Verify a dataset: checksums, ids, order, counts."`
-	Partition  partitionCmd  `cmd:"" help:"Divide the nodes of a dataset into parts, for --sampler cluster."`
-	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
-	Samplers   samplersCmd   `cmd:"" help:"List the samplers, and the options of each with their defaults."`
-	Options    optionsCmd    `cmd:"" help:"List the options of commands: names, defaults, and who takes them."`
-	Plan       planCmd       `cmd:"" help:"Say what reading features from disk costs, by size of the cache."`
-	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`
-	Train      trainCmd      `cmd:"" help:"Train a graph neural network on a dataset, on the CPU."`
-	Tune       tuneCmd       `cmd:"" help:"Measure how sparse products are computed best here, and keep the choices."`
-	Serve      serveCmd      `cmd:"" help:"Feed batches to trainers, through shared memory."`
-	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has, which path each stage takes, and why."`
-	Version    versionCmd    `cmd:"" help:"Print versions: program, file format, sampling semantics."`
-	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Demo       demoCmd       `help:"Make a small graph, check it and load two epochs: a tour of everything."`
+	Generate   generateCmd   `help:"Write a synthetic graph of any size."`
+	Convert    convertCmd    `help:"Convert a graph from a foreign format."`
+	Merge      mergeCmd      `help:"Join the shares of a conversion."`
+	Add        addCmd        `help:"Add columns and splits to a dataset."`
+	Split      splitCmd      `help:"Deal nodes or links into train, val and test at random."`
+	Export     exportCmd     `help:"Write a dataset in a format that other programs read."`
+	Info       infoCmd       `help:"Say what a dataset holds."`
+	Check      checkCmd      `help:"Verify a dataset: checksums, ids, order, counts."`
+	Partition  partitionCmd  `help:"Divide the nodes of a dataset into parts, for --sampler cluster."`
+	Sample     sampleCmd     `help:"Load batches and print a line each, or their digests."`
+	Samplers   samplersCmd   `help:"List the samplers, and the options of each with their defaults."`
+	Options    optionsCmd    `help:"List the options of commands: names, defaults, and who takes them."`
+	Plan       planCmd       `help:"Say what reading features from disk costs, by size of the cache."`
+	Bench      benchCmd      `help:"Measure how fast batches of a dataset load."`
+	Train      trainCmd      `help:"Train a graph neural network on a dataset, on the CPU."`
+	Tune       tuneCmd       `help:"Measure how sparse products are computed best here, and keep the choices."`
+	Serve      serveCmd      `help:"Feed batches to trainers, through shared memory."`
+	Doctor     doctorCmd     `help:"Say what this machine has, which path each stage takes, and why."`
+	Version    versionCmd    `help:"Print versions: program, file format, sampling semantics."`
+	Completion completionCmd `help:"Print a completion script for a shell."`
 
+	general
+}
+
+// general are flags of every command.
+type general struct {
 	Parent int `placeholder:"PID" hidden:"" help:"End when that process, which started this one, ends."`
 }
 
@@ -120,7 +124,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	var cli commands
 	named, asked := args, os.Getenv("COMP_LINE") != ""
 	if asked {
-		named = slices.Collect(maps.Keys(cli.tagged()))
+		named = nil
 	}
 	parser, err := newParser(&cli, named, stdout, stderr, kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
@@ -140,7 +144,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(errorText(err, option.Flag)), usageHint(err))
 		return exitUsage
 	}
-	defer keepHeap()()
+	defer heaps.enter(&env.memory)()
 	if err = env.limitMemory(line); err == nil {
 		err = env.withParent(cli.Parent, func() error { return line.Run(env) })
 	}
@@ -168,15 +172,15 @@ func (env *environment) withParent(pid int, run func() error) error {
 	return nil // an orderly end
 }
 
-// newParser returns a parser of command lines. Of commands that have flags made from tags it knows those of the named
-// ones: no start makes flags that it does not need.
-func newParser(cli *commands, named []string, stdout, stderr io.Writer, more ...kong.Option) (*kong.Kong, error) {
+// newParser returns a parser of command lines; nil stands for any. Where a line begins with a command it knows that one
+// alone, and else flags that are made from tags of the commands that are named: no start makes what it does not need.
+func newParser(cli *commands, line []string, stdout, stderr io.Writer, more ...kong.Option) (*kong.Kong, error) {
 	for door, flags := range cli.tagged() {
-		if slices.Contains(named, door) {
+		if line == nil || slices.Contains(line, door) {
 			flags.declare(door)
 		}
 	}
-	return kong.New(cli, append([]kong.Option{
+	return kong.New(&cli.general, append([]kong.Option{
 		kong.Name("khop"),
 		kong.Description("Mini-batches of large graphs for training graph neural networks."),
 		kong.Writers(stdout, stderr),
@@ -186,7 +190,25 @@ func newParser(cli *commands, named []string, stdout, stderr io.Writer, more ...
 		kong.WithHyphenPrefixedParameters(true), // --fanouts -1
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
-	}, append(spokenMappers(), more...)...)...)
+	}, slices.Concat(spokenMappers(), cli.of(line), more)...)...)
+}
+
+// of returns the command that a line begins with, or else all of them, as kong takes them.
+func (c *commands) of(line []string) (all []kong.Option) {
+	fields := reflect.ValueOf(c).Elem()
+	for i := range fields.NumField() {
+		field := fields.Type().Field(i)
+		if field.Anonymous {
+			continue
+		}
+		name := strings.ToLower(field.Name)
+		command := kong.DynamicCommand(name, field.Tag.Get("help"), "", fields.Field(i).Addr().Interface())
+		if len(line) > 0 && line[0] == name {
+			return []kong.Option{command}
+		}
+		all = append(all, command)
+	}
+	return all
 }
 
 // takeBytes takes a value as it is. kong's own way passes it through JSON, which turns bytes that are not UTF-8 into

@@ -7,7 +7,6 @@ import (
 	"go/types"
 	"io/fs"
 	"iter"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -39,7 +38,7 @@ var ofCommands = map[string]string{
 // to change.
 func TestNoOptionIsDeclaredTwice(t *testing.T) {
 	var cli commands
-	k := expect.Must(newParser(&cli, slices.Collect(maps.Keys(cli.tagged())), nil, nil))(t)
+	k := expect.Must(newParser(&cli, nil, nil, nil))(t)
 	made := listOptions()
 	for _, command := range k.Model.Children {
 		own := ofCommands[command.Name]

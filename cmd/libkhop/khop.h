@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 /* Of this header. It grows whenever a function, a struct or a code changes its meaning. */
-#define KHOP_ABI 3
+#define KHOP_ABI 4
 
 /* Codes. */
 #define KHOP_OK 0
@@ -60,6 +60,13 @@ char *khop_version(void);
 
 /* Ends what a handle stands for, and waits until nothing of it runs any more. */
 int32_t khop_close(khop_handle handle, khop_error *error);
+
+/*
+ * Runs a command of khop to its end in this process: the arguments of a command line (docs/cli.md) without the program,
+ * each with a zero at its end. What it says goes to the file descriptors out and err, which stay the caller's; -1 is
+ * nowhere. *status is what the program would exit with. It is for what is short: nothing interrupts a command.
+ */
+int32_t khop_run(char **arguments, int32_t count, int32_t out, int32_t err, int32_t *status, khop_error *error);
 
 /*
  * Sparse operations, on the CPU. docs/sparse.md says what they compute, and that no result depends on threads.

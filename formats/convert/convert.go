@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/internal/heap"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
@@ -243,7 +243,7 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.graph.Close()) }()
-	debug.FreeOSMemory() // what the reader has given back makes room for the structure
+	heap.Trim() // what the reader has given back makes room for the structure
 	return c.write(ctx)
 }
 

@@ -43,14 +43,14 @@ func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
 	}
 	col := source.Column{Column: graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{width}},
 		Write: c.tables[0].writer(&c.ledger)}
-	w := &heapWatch{before: heap()}
+	w := &heapWatch{before: heapInUse()}
 	expect.OK(t, c.narrowed(col, unified.Float16, rows).Write(t.Context(), w))
 	expect.That(t, w.bytes == 2*width*rows && w.most-w.before <= 24<<20 && c.ledger.Peak() <= 24<<20,
 		"%d bytes of %d, %d more of heap, %d counted", w.bytes, 2*width*rows, w.most-w.before, c.ledger.Peak())
 	t.Logf("%d bytes of features: %d more of heap", bytes, w.most-w.before)
 }
 
-func heap() int64 {
+func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapInuse)
@@ -61,7 +61,7 @@ type heapWatch struct{ bytes, looked, before, most int64 }
 
 func (w *heapWatch) Write(p []byte) (int, error) {
 	if w.bytes += int64(len(p)); w.bytes-w.looked >= 8<<20 {
-		w.looked, w.most = w.bytes, max(w.most, heap())
+		w.looked, w.most = w.bytes, max(w.most, heapInUse())
 	}
 	return len(p), nil
 }

@@ -73,6 +73,15 @@ func Expect(n int64) {
 	}
 }
 
+// Trim gives the system what is garbage, where there may be much of it.
+func Trim() {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(s)
+	if s[0].Value.Uint64()+s[1].Value.Uint64() >= 8*much {
+		debug.FreeOSMemory()
+	}
+}
+
 // size returns what the runtime has of the system.
 func size() int64 {
 	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}

@@ -96,9 +96,7 @@ func (m *Machine) GroupIsFull(sentinel error) error {
 
 // Workers returns the default number of goroutines that compute: as many as Go runs threads, but no more than a quota
 // of processor time keeps busy. Go itself never has fewer than two.
-func Workers() int { return workers(threads(), quota()) }
-
-var quota = sync.OnceValue(func() float64 { return cpuQuota(os.DirFS("/")) })
+func Workers() int { return workers(threads(), thisHardware().CPUQuota) }
 
 func workers(threads int, quota float64) int {
 	if quota > 0 {
@@ -108,12 +106,19 @@ func workers(threads int, quota float64) int {
 }
 
 // Probe finds out about this machine. It does not fail.
-func Probe() *Machine { return probe(os.DirFS("/")) }
+func Probe() *Machine { return refresh(os.DirFS("/"), thisHardware()) }
+
+var thisHardware = sync.OnceValue(func() Machine { return hardware(os.DirFS("/")) })
 
 func probe(root fs.FS) *Machine {
-	m := &Machine{
-		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Threads: threads(),
-		PageSize: int64(os.Getpagesize()), Features: features(), LockLimit: lockLimit(),
+	return refresh(root, hardware(root))
+}
+
+// hardware finds out what hardly changes while the process runs.
+func hardware(root fs.FS) Machine {
+	m := Machine{
+		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), PageSize: int64(os.Getpagesize()),
+		Features: features(),
 	}
 	m.Kernel = text(root, "proc/sys/kernel/osrelease")
 	m.Processor = processor(root)
@@ -121,14 +126,21 @@ func probe(root fs.FS) *Machine {
 	if m.CacheBytes = lastLevelCache(root); m.CacheBytes == 0 {
 		m.CacheBytes, m.CacheAssumed = DefaultCache, true
 	}
-	info := keyed(root, "proc/meminfo")
-	m.MemoryTotal, m.MemoryAvailable = info["MemTotal"], info["MemAvailable"]
-	m.MemoryLimit, m.MemoryInGroup = memoryLimit(root)
 	m.CPUQuota = cpuQuota(root)
-	m.Workers = workers(m.Threads, m.CPUQuota)
 	const thp = "sys/kernel/mm/transparent_hugepage/"
 	m.HugePages = HugePages{chosen(text(root, thp+"enabled")), chosen(text(root, thp+"defrag"))}
 	m.HugePageBytes = number(text(root, thp+"hpage_pmd_size"))
+	return m
+}
+
+// refresh adds what may be another at any time.
+func refresh(root fs.FS, of Machine) *Machine {
+	m := &of
+	m.Threads, m.LockLimit = threads(), lockLimit()
+	info := keyed(root, "proc/meminfo")
+	m.MemoryTotal, m.MemoryAvailable = info["MemTotal"], info["MemAvailable"]
+	m.MemoryLimit, m.MemoryInGroup = memoryLimit(root)
+	m.Workers = workers(m.Threads, m.CPUQuota)
 	return m
 }
 

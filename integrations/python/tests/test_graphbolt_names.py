@@ -53,6 +53,21 @@ def test_a_folder_of_graphbolt_opens_as_it_is(folder, dataset):
     assert before.st_ino == (folder / "khop.graphbolt").stat().st_ino
 
 
+@pytest.mark.parametrize("process", ["auto", "server"])
+def test_all_minibatches_may_be_kept(process, folder):
+    data = gb.OnDiskDataset(folder).load()
+    pipe = gb.ItemSampler(data.tasks[0].train_set, batch_size=20).sample_neighbor(data.graph, [3, 5])
+    pipe = pipe.fetch_feature(data.feature, node_feature_keys=["feature"])
+
+    def told(m):
+        return m.seeds.tolist(), m.input_nodes.tolist(), m.labels.tolist(), m.node_features["feature"].sum(1).tolist()
+    one_by_one, together = (gb.DataLoader(pipe, options={"process": process, "seed": 5}) for _ in range(2))
+    want, kept = [told(m) for m in one_by_one], list(together)
+    assert len(want) > 16 and [told(m) for m in kept] == want
+    one_by_one.close()
+    together.close()
+
+
 def test_types_too(tmp_path, program):
     data = gb.OnDiskDataset(shutil.copytree(TYPED, tmp_path / "typed")).load()
     assert data.graph.num_nodes == {"author": 3, "paper": 5} and data.graph.num_edges["paper:cites:paper"] == 5

@@ -9,7 +9,7 @@ pytest.importorskip("torch_geometric", reason="torch_geometric is not installed"
 
 from torch_geometric.data import Data  # noqa: E402
 
-from khop import StateError  # noqa: E402
+from khop import StateError, WriteError, _library, binary  # noqa: E402
 from khop.pyg import LinkNeighborLoader, NeighborLoader  # noqa: E402
 
 
@@ -92,6 +92,25 @@ def test_what_is_wrong_is_refused_where_the_loader_is_made(how, error, says, dat
         NeighborLoader(data, [3], **{"batch_size": 64, **how})
 
 
+@pytest.mark.parametrize("where", ["inside", "server", "dataset", "links"])
+def test_all_batches_may_be_kept(where, data, program, dataset):
+    """One after the other they have the same contents."""
+    options = {"process": "server"} if where in ("server", "dataset") else None
+    source = dataset("sbm") if where == "dataset" else data
+
+    def loader():
+        if where == "links":
+            return LinkNeighborLoader(source, [3, 2], data.edge_index[:, :300], neg_sampling="binary", batch_size=10,
+                                      seed=3)
+        return NeighborLoader(source, [3, 2], range(0, 500, 3), batch_size=5, seed=3, options=options)
+    one_by_one, together = loader(), loader()
+    want = [(told(b), b.x.sum(1).tolist()) for b in one_by_one]
+    kept = list(together)
+    together.close()  # what is kept outlives the loader
+    assert len(want) > 16 and [(told(b), b.x.sum(1).tolist()) for b in kept] == want
+    one_by_one.close()
+
+
 def test_data_without_features_has_none(data, program):
     loader = NeighborLoader(Data(edge_index=data.edge_index, num_nodes=500), [2], batch_size=50)
     assert next(iter(loader)).x is None
@@ -116,3 +135,19 @@ def test_times_of_edges_are_compared_as_cugraph_says(program):
         how = {"time_attr": "time", "input_time": torch.tensor([1]), **how}
         with pytest.raises(ValueError, match=says):
             NeighborLoader(path, [2], input_nodes=torch.tensor([0]), **how)
+
+
+@pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
+@pytest.mark.parametrize("links", [False, True])
+def test_small_graphs_start_no_program_and_have_the_same_batches(links, data, program, monkeypatch):
+    loader = made(data, links, options={"process": "server"})
+    by_server = [told(b) for b in loader]
+    state = loader.state_dict()
+    loader.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(binary, "find", lambda *_: pytest.fail("a program was started"))
+        loader = made(data, links)
+        assert [told(b) for b in loader] == by_server and loader.state_dict() == state
+        loader.close()
+        with pytest.raises(WriteError, match="edge_index: edge .* is not below 500 nodes"):
+            NeighborLoader(Data(edge_index=data.edge_index + 1, num_nodes=500), [2])

@@ -103,7 +103,9 @@ class Batch(Typed):
 
     @property
     def x(self) -> Array:
-        """Features [nodes, width]."""
+        """Features [nodes, width]; None in a batch without them, as in PyG."""
+        if FEATURE not in self._columns(self._node_type):
+            return None
         return self._attribute(self._node_type, FEATURE)
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from typing import Any, Optional
 
 from . import binary as _binary
+from . import program
 from .errors import ServerError
 
 
@@ -16,8 +16,8 @@ def info(dataset: _binary.PathLike, binary: Optional[_binary.PathLike] = None) -
 
     ServerError where there is no dataset.
     """
-    done = subprocess.run([_binary.find(binary), "info", os.fsdecode(dataset), "--json"], capture_output=True)
-    if done.returncode:
+    done = program.call(["info", os.fsdecode(dataset), "--json"], binary, small=True)
+    if done.status:
         raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
     about: dict[str, Any] = json.loads(done.stdout)
     return about

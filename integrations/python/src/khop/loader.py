@@ -305,6 +305,15 @@ class Epoch:
         taken: Batch = loader._batch(arrays)
         return taken
 
+    def kept(self) -> Iterator[Batch]:
+        """The batches, for what has a peer's name: there one may keep them all. Where a batch would take the last slot
+        it is a copy in memory of its own."""
+        ring = self._feed.ring
+        for batch in self:
+            if len(ring.held) >= ring.hold and not isinstance(ring, device_.DeviceRing):
+                batch = batch.copy()
+            yield batch
+
     @property
     def closed(self) -> bool:
         return self._loader is None
@@ -448,9 +457,9 @@ def _another(kind: Type[Loader], arguments: Sequence[Any], options: Mapping[str,
 
 
 def on_host(dataset: Any, fanouts: Optional[Fanouts] = None, **options: Any) -> Loader:
-    """A loader for what has a peer's name: its batches are made and lie on the host, as the peer's do, unless options
-    say otherwise."""
-    return Loader(dataset, fanouts, **{"device": "cpu", **options})
+    """A loader for what has a peer's name: its batches are made and lie on the host, and in this process where the
+    shared library is, as the peer's do, unless options say otherwise."""
+    return Loader(dataset, fanouts, **{"device": "cpu", "process": "auto", **options})
 
 
 def _signature() -> inspect.Signature:

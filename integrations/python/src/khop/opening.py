@@ -14,7 +14,7 @@ from .inside import Inside
 from .meeting import Meeting
 from .options import Configuration
 from .scratch import Scratch
-from .write import write
+from .write import temporary
 
 _loaders_made = 0  # of this process that have a server, for the meeting points of several ranks
 
@@ -40,9 +40,7 @@ class Opening:
         """The path of a dataset; one that is temporary, where data is a graph in memory."""
         if isinstance(data, (str, bytes, os.PathLike)):
             return os.fsdecode(data)
-        self._data = Scratch("khop-data-")
-        path = self._data.file("data.khop")
-        write(path, data, binary=self.binary)
+        self._data, path = temporary("khop-data-", data, self.binary, inside=False)
         return path
 
     def inside(self, config: Configuration, flags: Sequence[str]) -> Feed:

@@ -20,6 +20,7 @@ from .errors import KhopError, OptionError, ServerError
 
 __all__ = [
     "Configuration", "EdgeSeeds", "Fanouts", "LoaderOptions", "OPTIONS", "SamplerOptions", "Seeds", "check_names",
+    "nameless",
 ]
 
 Seeds = Any
@@ -139,7 +140,7 @@ class Configuration:
 
     def _put(self, array: Any) -> dict[str, int]:
         """The array as .npy in a file without a name."""
-        file = _nameless()
+        file = nameless()
         self._files.append(file)
         np.save(file, array, allow_pickle=False)
         file.flush()
@@ -152,7 +153,7 @@ class Configuration:
 
     def file(self) -> str:
         """The path of a file with the configuration, for who inherits it."""
-        file = _nameless()
+        file = nameless()
         self._files.append(file)
         file.write(self.json().encode())
         file.flush()
@@ -191,7 +192,7 @@ class Configuration:
         return name + (f"[:, {row}]" if problem.get("part") == "edges" else f"[{row}]")
 
 
-def _nameless() -> IO[bytes]:
+def nameless() -> IO[bytes]:
     """A file in memory, or on disk where Python was built for a system that has no such files."""
     if hasattr(os, "memfd_create"):
         return open(os.memfd_create("khop"), "w+b")

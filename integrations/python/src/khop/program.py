@@ -2,29 +2,62 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
+from . import _library
 from . import binary as _binary
 from .errors import KhopError, ServerError
-from .options import Configuration
+from .options import Configuration, nameless
+
+
+class Done(NamedTuple):
+    """What has come of a command."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+
+def call(
+    arguments: Sequence[str], binary: Optional[_binary.PathLike] = None, inherit: Sequence[int] = (),
+    small: bool = False,
+) -> Done:
+    """Runs a command line, by the khop program. One that is small, so that nobody will want to interrupt it, runs in
+    this process where the shared library is loaded: to start a program takes longer."""
+    if small and binary is None and _library.loaded():
+        return _within([os.fsencode(a) for a in arguments])
+    done = subprocess.run(
+        [_binary.find(binary), *arguments, "--parent", str(os.getpid())], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=inherit)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _within(arguments: Sequence[bytes]) -> Done:
+    run = _library.load().function(
+        "khop_run", ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_int32))
+    status = ctypes.c_int32()
+    with nameless() as out, nameless() as err:
+        run((ctypes.c_char_p * len(arguments))(*arguments), len(arguments), out.fileno(), err.fileno(), status)
+        out.seek(0)
+        err.seek(0)
+        return Done(status.value, out.read(), err.read())
 
 
 def run(
     command: str, arguments: Sequence[str], options: Mapping[str, Any], binary: Optional[_binary.PathLike] = None,
-    otherwise: type[KhopError] = ServerError,
+    otherwise: type[KhopError] = ServerError, small: bool = False,
 ) -> None:
     """Runs a command. Where it does not take its options that is an OptionError, else an error of the type
     otherwise."""
     config = Configuration(options)
     try:
-        done = subprocess.run(
-            [_binary.find(binary), command, *arguments, "--config", config.file(), "--parent", str(os.getpid())],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=config.inherit())
+        done = call([command, *arguments, "--config", config.file()], binary, config.inherit(), small)
     finally:
         config.close()
-    if done.returncode:
+    if done.status:
         said = done.stderr.decode("utf-8", "replace").strip()
         raise config.failure(said.rpartition("\n")[2], otherwise) or otherwise(
-            said or f"khop {command} has ended with status {done.returncode}")
+            said or f"khop {command} has ended with status {done.status}")

@@ -59,12 +59,17 @@ _watcher = _Watcher()
 os.register_at_fork(after_in_child=_watcher.forget)
 
 
+SMALL = 8 << 20
+"""Bytes of arrays for which a folder in memory has room, and what comes of them."""
+
+
 class Scratch:
     """A folder for temporary files. It goes with close, with this object, or with the process that made it."""
 
-    def __init__(self, what: str, beside: Optional[str] = None) -> None:
-        """beside is the folder in which it lies; without it that is the system's for temporary files."""
-        parent = beside or tempfile.gettempdir()
+    def __init__(self, what: str, beside: Optional[str] = None, small: bool = False) -> None:
+        """beside is the folder in which it lies; without it that is the system's for temporary files, or for what is
+        small one in memory, where nothing waits for a disk."""
+        parent = beside or (_memory() if small else None) or tempfile.gettempdir()
         self.path = os.path.join(parent, what + secrets.token_hex(8))
         _watcher.watch(self.path)
         os.mkdir(self.path, 0o700)
@@ -75,6 +80,16 @@ class Scratch:
 
     def close(self) -> None:
         self._end()
+
+
+def _memory() -> Optional[str]:
+    """A folder in memory, where the system has one with room to spare."""
+    try:
+        about = os.statvfs("/dev/shm")
+        roomy = about.f_bavail * about.f_frsize >= 6 * SMALL and os.access("/dev/shm", os.W_OK | os.X_OK)
+    except OSError:
+        return None
+    return "/dev/shm" if roomy else None
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -11,7 +11,7 @@ from .info import info
 from .loader import Loader, on_host
 from .schema import EdgeType
 from .scratch import Scratch
-from .write import write
+from .write import temporary
 
 _COLUMNS = {"feat": "feature", "features": "feature", "x": "feature", "labels": "label", "y": "label"}
 """khop's names of columns that others call otherwise."""
@@ -36,12 +36,8 @@ class Source:
             if is_graphbolt(self.path):
                 self.path = self._converted(self.path)
         else:
-            self.path = self._temporary()
-            try:
-                write(self.path, graph if self.memory is None else self._structure(graph, edge_columns, backward))
-            except BaseException:
-                self.close()
-                raise
+            data = graph if self.memory is None else self._structure(graph, edge_columns, backward)
+            self._scratch, self.path = temporary("khop-graph-", data)
         about = info(self.path)
         self.about = about
         self.node_types: list[str] = [t["name"] for t in about["node_types"]]
@@ -51,10 +47,6 @@ class Source:
         self._columns = {t["name"]: [c["name"] for c in t["columns"]] for t in about["node_types"]}
         self.columns = list(dict.fromkeys(c for of in self._columns.values() for c in of))
         self.edge_columns = [c["name"] for c in about["edge_columns"]]
-
-    def _temporary(self) -> str:
-        self._scratch = Scratch("khop-graph-")
-        return self._scratch.file("data.khop")
 
     def _converted(self, folder: str) -> str:
         """The dataset of a folder of GraphBolt: beside its own preprocessed one where one may write there.
@@ -67,7 +59,8 @@ class Source:
             return kept
         source, target = metadata[0], kept
         if os.path.dirname(source) != folder or not os.access(folder, os.W_OK):
-            source, target = folder, self._temporary()
+            self._scratch = Scratch("khop-graph-")
+            source, target = folder, self._scratch.file("data.khop")
         program.run("convert", [source, target], {"from": "graphbolt", "force": True}, otherwise=WriteError)
         return target
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -11,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
+from . import _library, program
 from . import binary as _binary
-from . import program
-from .errors import KhopError, WriteError
+from .errors import ForkError, KhopError, LibraryNotFound, WriteError
 from .protocol import FOREIGN
-from .scratch import Scratch
+from .scratch import SMALL, Scratch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,12 +58,48 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     try:
         source = _spill(pathlib.Path(folder), data)
         try:
-            program.run("convert", [str(source), str(target)], options, binary, WriteError)
+            program.run("convert", [str(source), str(target)], options, binary, WriteError, small=_size(data) <= SMALL)
         except KhopError as e:
             said = str(e).replace(str(source) + os.sep, "").replace(str(source), "the graph")
             raise type(e)(said.replace(folder + os.sep, "")) from None
     finally:
         scratch.close()
+
+
+def temporary(
+    what: str, data: Any, binary: Optional[_binary.PathLike] = None, inside: bool = True,
+) -> tuple[Scratch, str]:
+    """A dataset of a graph in memory, and the folder that goes with it. inside says that the shared library may be
+    loaded for it, where it is small."""
+    small = _size(data) <= SMALL
+    if small and inside and binary is None:
+        with contextlib.suppress(LibraryNotFound, ForkError):
+            _library.load()
+    scratch = Scratch(what, small=small)
+    path = scratch.file("data.khop")
+    try:
+        write(path, data, binary=binary)
+    except BaseException:
+        scratch.close()
+        raise
+    return scratch, path
+
+
+def _size(data: Any) -> float:
+    """Bytes of the arrays of what khop.write takes; infinity where that is not easily told."""
+    if hasattr(data, "stores"):
+        return sum(map(_size, data.stores))
+    if isinstance(data, Mapping) or hasattr(data, "items") and hasattr(data, "keys"):
+        return sum(_size(value) for _, value in data.items())
+    if isinstance(data, (int, float, np.generic, str, type(None))):
+        return 8
+    if isinstance(data, (list, tuple)):
+        return sum(map(_size, data))
+    if hasattr(data, "nbytes"):
+        return int(data.nbytes)
+    if hasattr(data, "element_size") and hasattr(data, "numel"):  # torch before 2.1
+        return int(data.element_size() * data.numel())
+    return math.inf
 
 
 def _spill(folder: pathlib.Path, data: Any) -> pathlib.Path:

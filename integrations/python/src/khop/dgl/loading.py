@@ -143,7 +143,7 @@ class DataLoader(OverSource):
         return torch.stack(self._source.memory.find_edges(ids, etype=of))
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._opened().restart():
+        for batch in self._opened().restart().kept():
             if self._device is not None:
                 batch = batch.to(self._device)
             if isinstance(self._sampler, Drawn):

@@ -62,7 +62,7 @@ class Served(OverSource):
                 "edge_label_time": {source.edge_type(k): t for k, t in times.items()} if timed else None}
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._opened().restart():
+        for batch in self._opened().restart().kept():
             minibatch: Any = self._minibatch(batch)
             del batch
             for fn in self._plan.after:

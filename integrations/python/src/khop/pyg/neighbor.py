@@ -173,7 +173,7 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
             return
         listed = self._order is not None
         for batch in self._listed_batches(given) if listed else self._batches():
-            items = self._structure.own(batch[self._structure.node_type(given.input_type)].input_id)
+            items = batch[self._structure.node_type(given.input_type)].input_id
             ids = items if given.input_id is None else given.input_id[items]
             times = None if given.time is None else given.time[items]
             repeats = self._structure.repeats(batch, given.input_type)
@@ -290,7 +290,7 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
     def _ordered_batches(self, given: Any) -> Iterator[Batch]:
         """Batches of these links, which a sampler of torch has drawn for an epoch."""
         with self._khop().load_links(given, **{**self._how, "seed": self._key() % (1 << 63)}) as loader:
-            yield from loader
+            yield from iter(loader).kept()
 
     def _open(self) -> Loader:
         return self._khop().load_links(self.input_data, **self._how)
@@ -340,7 +340,8 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         """links is the edge type of the seeds where they are edges, which need not have edges in data."""
         weights = _weights_of(negatives)
         self.structure = structure = Structure(
-            data, weight=weight_attr, time=time_attr, links=links, negative_weight=weights, backward=backward)
+            data, weight=weight_attr, time=time_attr, links=links, negative_weight=weights, backward=backward,
+            inside=(options or {}).get("process") != "server")
         self._seed = seed
         self._time = time_attr
         # What PyG and its users ask a sampler for.

@@ -70,7 +70,7 @@ class Listed:
                 self._loader.close()
             self._loader = load(f"each:{'timed' if timed else ''}@{self._path}")
             self._form = form
-        return iter(self._loader.restart())
+        return self._loader.restart().kept()
 
     def close(self) -> None:
         """Ends the server."""
@@ -132,7 +132,7 @@ class Served:
             self._last = loader
             run = loader.restart()
             try:
-                yield from run
+                yield from run.kept()
             finally:
                 run.close()
 
@@ -201,4 +201,5 @@ def check_ids(name: str, ids: Any, number: Optional[int]) -> None:
 def check_options(options: Optional[Mapping[str, Any]]) -> None:
     """Refuses further options that khop.Loader does not have."""
     if options is not None:
-        check_names(dict(options), inspect.signature(Loader).parameters)
+        named = {name: of for name, of in inspect.signature(Loader).parameters.items() if of.kind is of.KEYWORD_ONLY}
+        check_names([name for name in options if name not in named], named)

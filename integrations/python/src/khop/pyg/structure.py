@@ -16,7 +16,7 @@ from ..info import info
 from ..loader import Loader, on_host
 from ..schema import EDGE_NAMES, NODE_NAMES
 from ..scratch import Scratch
-from ..write import adjacency, write
+from ..write import adjacency, temporary
 from .repeats import Repeats
 
 
@@ -28,10 +28,11 @@ class Structure:
 
     def __init__(
         self, data: Any, *, weight: Optional[str] = None, time: Optional[str] = None, links: Any = None,
-        negative_weight: Any = None, backward: bool = False,
+        negative_weight: Any = None, backward: bool = False, inside: bool = True,
     ) -> None:
         """weight and time are attributes for sampling. links is the edge type of the seeds where they are edges, which
-        need not have edges in data. negative_weight are weights of its targets. backward turns all edges round."""
+        need not have edges in data. negative_weight are weights of its targets. backward turns all edges round. inside
+        says that loaders may be in this process."""
         self.dataset = isinstance(data, (str, bytes, os.PathLike))
         self.backward = backward
         self.options: dict[str, Any] = {"framework": "torch"}
@@ -60,21 +61,15 @@ class Structure:
             stores = [data.edge_attrs()] if isinstance(data, Data) else data.edge_stores
             self.time_of_edges = any(time in s for s in stores)
         self.options.update(node_columns=[], seed_columns=[], edge_columns=["edge_id"])
-        self._scratch = Scratch("khop-pyg-")
-        self.path = self._scratch.file("data.khop")
-        try:
-            parts = self._parts(weight, time)
-            if negative_weight is not None:
-                parts[self.edge_type(links)[2]]["negative_weight"] = negative_weight
-            self._write(parts)
-        except BaseException:
-            self.close()
-            raise
+        parts = self._parts(weight, time)
+        if negative_weight is not None:
+            parts[self.edge_type(links)[2]]["negative_weight"] = negative_weight
+        self._write(parts, inside)
 
-    def _write(self, parts: dict[Any, Any]) -> None:
+    def _write(self, parts: dict[Any, Any], inside: bool) -> None:
         """Writes the dataset. An error names PyG's types, not the dataset's."""
         try:
-            write(self.path, parts)
+            self._scratch, self.path = temporary("khop-pyg-", parts, inside=inside)
         except WriteError as e:
             said = str(e).replace("the graph: ", "")
             for of in self.edge_types:
@@ -198,11 +193,7 @@ class Structure:
         """Sources and targets as positions in the nodes [2, edges], in the graph's direction; numbers of the edges."""
         view = batch[self.edge_type(of)]
         index = view.edge_index
-        return (index.flip(0) if self.backward else index), self.own(view.e_id)
-
-    def own(self, values: Any) -> Any:
-        """An array that holds no slot, if PyG takes the rest of the batch: so one may keep all batches."""
-        return values if self.dataset else values.clone()
+        return (index.flip(0) if self.backward else index), view.e_id
 
     def repeats(self, batch: Batch, of: Optional[str]) -> Optional[Repeats]:
         """What gives repeated seeds of this node type nodes of their own in the batch; None where none is repeated."""
@@ -216,7 +207,7 @@ class Structure:
         views = {of: batch[self.edge_type(of)] for of in self.edge_types}
         trees = {of: batch.array(f"sample/tree/{v.type}").long() for of, v in heads.items()
                  if f"sample/tree/{v.type}" in batch} or None
-        nodes = {of: self.own(v.n_id) for of, v in heads.items()}
+        nodes = {of: v.n_id for of, v in heads.items()}
         of_nodes = {of: v.num_sampled_nodes for of, v in heads.items()} if counts else None
         of_edges = {of: v.num_sampled_edges for of, v in views.items()} if counts else None
         if repeats is not None:

@@ -78,10 +78,16 @@ func TestSourcesAreReadInTheirEncoding(t *testing.T) {
 }
 
 func TestWhatAnEncodingDoesNotHaveIsRefused(t *testing.T) {
-	for encoding, text := range map[string]string{"windows-1252": "a b\x81\n",
-		"utf-16": "\xff\xfea\x00 \x00\x00\xdc\n\x00"} {
-		src := write(t, "a.txt", text)
-		_, err := Run(context.Background(), src, filepath.Join(t.TempDir(), "data"), Options{Encoding: encoding})
-		expect.That(t, err != nil && strings.Contains(err.Error(), "not in the encoding"), "%s: %v", encoding, err)
+	long := strings.Repeat("a b\n", 1<<16)
+	for _, c := range []struct{ encoding, text, at string }{
+		{"windows-1252", "a b\x81\n", "byte 3 "}, {"windows-1252", "\x81", "byte 0 "},
+		{"windows-1252", long + "a \xe9\x9d\n", "byte 262,147 "},
+		{"utf-16", "\xff\xfea\x00 \x00\x00\xdc\n\x00", "byte 6 "},
+		{"utf-16", "a\x00 \x00b\x00\n\x00\x00", "byte 8 "},
+	} {
+		src := write(t, "a.txt", c.text)
+		_, err := Run(context.Background(), src, filepath.Join(t.TempDir(), "data"), Options{Encoding: c.encoding})
+		expect.That(t, err != nil && strings.Contains(err.Error(), c.at+"of the text is not in the encoding"), "%s: %v",
+			c.encoding, err)
 	}
 }

@@ -46,17 +46,26 @@ func decoderOf(name string, head []byte) transform.Transformer {
 	return nil
 }
 
-func decoder(e encoding.Encoding) transform.Transformer { return strict{e.NewDecoder()} }
+func decoder(e encoding.Encoding) transform.Transformer { return &strict{e.NewDecoder(), 0} }
 
 // strict is a decoder that refuses what its encoding does not have, which others replace by U+FFFD.
-type strict struct{ transform.Transformer }
+type strict struct {
+	transform.Transformer
+	at int64 // bytes of the text before what is next
+}
 
 // Transform implements transform.Transformer.
-func (s strict) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
+func (s *strict) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err error) {
 	nDst, nSrc, err = s.Transformer.Transform(dst, src, atEOF)
-	if bytes.Contains(dst[:nDst], []byte("\ufffd")) {
-		return 0, 0, option.Textf("the text is not in the encoding that %s names", option.Named("Encoding"))
+	if wrong := bytes.Index(dst[:nDst], []byte("\ufffd")); wrong >= 0 {
+		if s.at == 0 {
+			s.Reset() // a mark of the order of bytes comes again
+		}
+		_, nSrc, _ = s.Transformer.Transform(make([]byte, wrong), src, atEOF)
+		return 0, 0, option.Textf("byte %s of the text is not in the encoding that %s names",
+			humanize.Comma(s.at+int64(nSrc)), option.Named("Encoding"))
 	}
+	s.at += int64(nSrc)
 	return nDst, nSrc, err
 }
 

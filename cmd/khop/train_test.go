@@ -106,3 +106,11 @@ func (l *lines) Write(p []byte) (int, error) {
 		l.see(line)
 	}
 }
+
+// What a layer is measured by is counted: two matrices of 4,000 rows of 1,000 numbers.
+func TestExplainingIsRefusedWhereItsOperandsDoNotFit(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	must(t, "generate", "sbm", data, "--nodes", "4000")
+	fails(t, exitFailed, "operands that are measured of training take 32.0 MB", "train", data, "--model", "gcn",
+		"--hidden", "1000", "--explain", "--max-memory", "60MB")
+}

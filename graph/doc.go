@@ -9,7 +9,8 @@
 // own ids, which count the nodes of a type from 0: in seeds, in samples and in files.
 //
 // Within a destination edges are ordered by (type, source, edge id). Edge columns are gathered by position in the CSC.
-// An edge id is the user's own number of an edge; the order of the input where no other was given.
+// An edge id is the user's own number of an edge; its position where none was given. Without ids edges between the same
+// two nodes stay in the order of the input.
 //
 // New builds a graph from Go slices; package formats opens one that lies on disk. Both are a loader's source.
 //

@@ -36,7 +36,7 @@ func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
 		`loader options: seeds: no node type "none"`: {loader.AllNodes("user", "none"), loader.ErrOptions},
 		`loader options: seeds: `:                    {loader.AllEdges("none"), loader.ErrOptions},
 		"epoch must be nodes":                        {loader.EachEpoch(edges, none), loader.ErrOptions},
-		"viewed as int64 on the host":                {loader.GivenSeeds(onADevice(t)), unified.ErrShape},
+		"cannot be read by the host":                 {loader.GivenSeeds(onADevice(t)), unified.ErrShape},
 		"2 given nodes: seed out of range: ":         {loader.NodeIDs([]int64{1, 99}), graph.ErrSeed},
 		`1 given edges: seed out of range: edge 0 `:  {loader.EdgePairs([]int64{1}, []int64{99}), graph.ErrSeed},
 		`no such split: "train" (split 7)`:           {loader.SplitIndex("train", 7), graph.ErrNoSplit},
@@ -60,7 +60,7 @@ func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
 		{seeds: nodes},
 		{nodes, mine, mine, "seeds of epoch 1: mine"},
 		{graph.NodeIDs([]int64{1, 99}), nil, graph.ErrSeed, "seeds of epoch 2: seed out of range: seed 1 "},
-		{onADevice(t), nil, unified.ErrShape, "viewed as int64 on the host"},
+		{onADevice(t), nil, unified.ErrShape, "cannot be read by the host"},
 		{edges, nil, loader.ErrOptions, ": seeds of epoch 4: [1 1] of each node type, with times: false; " +
 			"the loader was made for [2 0], false"},
 		{timed, nil, loader.ErrOptions, ": seeds of epoch 5: [2 0] of each node type, with times: true; " +

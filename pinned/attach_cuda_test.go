@@ -287,8 +287,9 @@ func TestTooLittleHostMemorySaysHowMuch(t *testing.T) {
 	_, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, From: RungReadOnly,
 		Available: 200_000})
 	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), path) ||
-		!strings.Contains(err.Error(), "303104 bytes are needed") ||
-		!strings.Contains(err.Error(), "187500 of the 200000") || !strings.Contains(err.Error(), "memory.max") {
+		!strings.Contains(err.Error(), "303 kB (296 KiB) are needed") ||
+		!strings.Contains(err.Error(), "(183 KiB) of the 200 kB (195 KiB)") ||
+		!strings.Contains(err.Error(), "memory.max") {
 		t.Errorf("%v", err)
 	}
 	unchanged(t, &ledger)

@@ -184,9 +184,9 @@ func (c *climb) preflight(n int64) error {
 		room = machine.Probe().Room()
 	}
 	if free := room - room/16; room > 0 && n > free {
-		return fmt.Errorf("%w: %d bytes are needed, and %d of the %d that the system and its control group leave may "+
+		return fmt.Errorf("%w: %s are needed, and %s of the %s that the system and its control group leave may "+
 			"be locked: free memory or raise memory.max, or stay on the CPU, which reads mapped files as they are",
-			ErrMemory, n, free, room)
+			ErrMemory, machine.Bytes(n), machine.Bytes(free), machine.Bytes(room))
 	}
 	return nil
 }

@@ -9,6 +9,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# say prints what begins, and when, for who waits.
+say() { echo "wheel, $((SECONDS / 60)):$(printf %02d $((SECONDS % 60))): $1" >&2; }
+
 python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -25,16 +28,18 @@ for target in ${WHEELS:-linux/$(go env GOARCH)}; do
         linux/arm64) machine=aarch64 ;;
         *) echo "wheel.sh: no wheels for $target" >&2; exit 2 ;;
     esac
-    echo "wheel for $target: khop, shared library, bill of materials, package" >&2
+    say "$target: sources"
     rm -rf "$work/python"
     mkdir -p "$work/python"
     cp -r LICENSE cmd/khop/NOTICES.txt integrations/python/{pyproject.toml,setup.py,README.md,src} "$work/python"
     rm -rf "$work"/python/src/*.egg-info "$work"/python/src/khop/{bin,lib}
+    say "$target: the program khop (a minute or two where nothing is cached)"
     CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags='-s -w' -o "$work/python/src/khop/bin/khop" ./cmd/khop
     # The program is static: it asks nothing of the system's C library, whichever that is. The shared library asks for
     # one of GNU.
     platform=manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine
     if [ "${LIBRARY:-}" != no ]; then
+        say "$target: the shared library (as long again)"
         status=0
         oldest=$(tools/libkhop.sh "$work/python/src/khop/lib/libkhop.so" "$target") || status=$?
         if [ $status = 0 ]; then
@@ -48,7 +53,9 @@ for target in ${WHEELS:-linux/$(go env GOARCH)}; do
     fi
     rm -f dist/khop-*"_$machine.whl" # of another name: the C library is in it
     chmod -R u=rwX,go=rX "$work/python"
+    say "$target: the bill of materials"
     (cd tools/bom && go run . sbom ../.. "$work/python/src/khop/bin/khop") >"$work/python/khop.cdx.json"
+    say "$target: the package${isolation[0]:+, by the setuptools that is here}"
     KHOP_WHEEL_PLATFORM=$platform SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-315532800} \
         "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps "${isolation[@]}" --wheel-dir "$work/out" "$work/python"
 done

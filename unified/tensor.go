@@ -164,7 +164,10 @@ type viewError struct {
 }
 
 func (e *viewError) Error() string {
-	return fmt.Sprintf("%v: %v viewed as %v on the host", ErrShape, e.tensor, e.as)
+	if e.tensor.dtype == e.as {
+		return fmt.Sprintf("%v cannot be read by the host: copy it from the device", e.tensor)
+	}
+	return fmt.Sprintf("dtype does not fit: %v holds %v, not %v", e.tensor, e.tensor.dtype, e.as)
 }
 
 // Unwrap returns ErrShape.

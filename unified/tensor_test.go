@@ -68,7 +68,7 @@ func TestTensorsAreViews(t *testing.T) {
 	v[0] = 9
 	expect.That(t, s[2] == 9, "a view was a copy")
 	_, err = View[int32](x)
-	want := "shape does not fit: float32[3,2] host viewed as int32 on the host"
+	want := "dtype does not fit: float32[3,2] host holds float32, not int32"
 	expect.That(t, errors.Is(err, ErrShape) && err.Error() == want, "%v, want %q", err, want)
 	for _, r := range [][2]int64{{-1, 1}, {2, 1}, {0, 4}} {
 		expect.Is(t, expect.Err(x.Rows(r[0], r[1])), ErrShape, "rows %v", r)

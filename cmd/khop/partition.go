@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
@@ -67,6 +68,6 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 	}
 	r := partitionResult{paths.Text(c.Dataset), paths.Text(out), c.opt.Parts, q, took.Seconds()}
 	return c.answer(env, r, "%s: %d parts of at most %s nodes (%.3f of the mean), %s of %s edges cut (%s), "+
-		"%d passes in %s\n", r.File, r.Parts, humanize.Comma(r.Largest), r.Balance, humanize.Comma(r.Cut),
-		humanize.Comma(r.Edges), percent(r.Cut, r.Edges), r.Passes, durationText(took))
+		"%s in %s\n", r.File, r.Parts, humanize.Comma(r.Largest), r.Balance, humanize.Comma(r.Cut),
+		humanize.Comma(r.Edges), percent(r.Cut, r.Edges), english.Plural(r.Passes, "pass", ""), durationText(took))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/internal/paths"
@@ -44,7 +45,8 @@ func (c *splitCmd) Run(env *environment) error {
 		for i, n := range res.Counts[0] {
 			text += fmt.Sprintf(", %s %s", humanize.Comma(n), c.opt.Names[i])
 		}
-		_, err := fmt.Fprintf(env.stdout, "%s; drawn for %d indexes in %s\n", text, len(res.Counts), durationText(took))
+		_, err := fmt.Fprintf(env.stdout, "%s; drawn %s in %s\n", text,
+			english.Plural(len(res.Counts), "time", ""), durationText(took))
 		return err
 	})
 }

@@ -6,9 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/gnn"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/pinned"
@@ -67,6 +70,7 @@ func (c *trainCmd) Run(env *environment) (err error) {
 		}
 	}
 	result, err := gnn.Train(env.ctx, ds, *opt)
+	err = c.inDataset(err)
 	line.end()
 	if result != nil && len(result.Curve) > 0 { // also of training that was interrupted
 		title := fmt.Sprintf("%s: %s", paths.Text(c.Dataset), c.opt.Model)
@@ -80,6 +84,14 @@ func (c *trainCmd) Run(env *environment) (err error) {
 		return err
 	}
 	return c.print(env, trainResult{paths.Text(c.Dataset), result})
+}
+
+// inDataset names the dataset in an error that is about it, and not about an option.
+func (c *trainCmd) inDataset(err error) error {
+	if of := (*option.Error)(nil); !errors.Is(err, gnn.ErrOptions) || errors.As(err, &of) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", paths.Text(c.Dataset), err)
 }
 
 // noteShared notes the nodes that splits share.
@@ -102,7 +114,7 @@ type explainResult struct {
 func (c *trainCmd) explain(env *environment, ds *formats.Dataset) error {
 	all, err := gnn.Explain(env.ctx, ds, c.opt)
 	if err != nil {
-		return err
+		return c.inDataset(err)
 	}
 	if c.JSON || c.JSONL {
 		return env.printJSON(explainResult{paths.Text(c.Dataset), c.opt.Model, all})
@@ -135,8 +147,9 @@ func (c *trainCmd) print(env *environment, r trainResult) error {
 
 // trainedText says what training came to.
 func trainedText(r *gnn.Result) string {
-	return fmt.Sprintf("%s, %d epochs in %s: test accuracy %.4f, validation %.4f (epoch %d), loss %.4f", r.Model,
-		r.Epochs, durationText(time.Duration(r.Seconds*float64(time.Second))), r.Test, r.Val, r.Best, r.Loss)
+	took := durationText(time.Duration(r.Seconds * float64(time.Second)))
+	return fmt.Sprintf("%s, %s in %s: test accuracy %.4f, validation %.4f (epoch %d), loss %.4f", r.Model,
+		english.Plural(r.Epochs, "epoch", ""), took, r.Test, r.Val, r.Best, r.Loss)
 }
 
 // settle decides on memory and tuning, and returns the file of the latter.

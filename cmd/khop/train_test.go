@@ -31,7 +31,7 @@ func TestTrainSaysHowWellItLearns(t *testing.T) {
 	expect.OK(t, os.WriteFile(state, []byte("something else entirely"), 0o600))
 	fails(t, exitFailed, state, append(args, "--checkpoint", state)...)
 	fails(t, exitFailed, "allow more", append(args, "--max-memory", fmt.Sprint(machine.Own+1000))...)
-	fails(t, exitFailed, "1 fan-outs for 2 layers", append(args, "--fanouts", "3")...)
+	fails(t, exitFailed, "--fanouts are 1 for 2 layers", append(args, "--fanouts", "3")...)
 }
 
 func TestTrainExplainsHowLayersAreComputed(t *testing.T) {

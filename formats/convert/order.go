@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
@@ -240,7 +242,10 @@ func (o *order) explain(err error) error {
 	}
 	where := fmt.Sprintf("edge %d", bad.Edge)
 	if o.c.graph.Edges.Where != nil {
-		where = o.c.graph.Edges.Where(bad.Edge)
+		where = strings.TrimPrefix(o.c.graph.Edges.Where(bad.Edge), filepath.Clean(o.c.src)+": ")
+	}
+	if bad.Value < 0 {
+		return source.Error(o.c.src, "", -1, "", fmt.Errorf("%s: %s %d is negative", where, bad.What, bad.Value))
 	}
 	return source.Error(o.c.src, "", -1, "", fmt.Errorf("%s: %s %d is not below %d nodes", where, bad.What, bad.Value,
 		bad.Limit))

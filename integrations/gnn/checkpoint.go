@@ -2,6 +2,7 @@ package gnn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -174,8 +176,13 @@ func (t *trainer) load(text []byte) error {
 	if err != nil {
 		return err
 	}
-	if head.Format != want.Format || head.Options != want.Options || !slices.Equal(head.Params, want.Params) {
-		return fmt.Errorf("it is of %q (%s), not of %q", head.Options, head.Format, want.Options)
+	switch {
+	case head.Format != want.Format:
+		return fmt.Errorf("its format is %q, not %q", head.Format, want.Format)
+	case head.Options != want.Options:
+		return fmt.Errorf("it has other options: %s", otherOptions(head.Options, want.Options))
+	case !slices.Equal(head.Params, want.Params):
+		return fmt.Errorf("its parameters are %v, not %v", head.Params, want.Params)
 	}
 	if err := t.check(head, len(rest)); err != nil {
 		return err
@@ -205,6 +212,31 @@ func (t *trainer) load(text []byte) error {
 		}
 	}
 	return nil
+}
+
+// otherOptions says which options of two texts of trainer.identity differ, and how.
+func otherOptions(has, wants string) string {
+	of := func(text string) (names []string, values map[string]string) {
+		values = map[string]string{}
+		for _, word := range strings.Fields("model=" + strings.Replace(text, " fastest", " fastest=yes", 1)) {
+			if name, value, ok := strings.Cut(word, "="); ok {
+				names, values[name] = append(names, name), value
+			} else if len(names) > 0 { // a value of several words
+				values[names[len(names)-1]] += " " + word
+			}
+		}
+		return names, values
+	}
+	names, here := of(wants)
+	before, there := of(has)
+	var list []string
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(names, before...)))) {
+		if there[name] != here[name] {
+			list = append(list, fmt.Sprintf("%s is %s, and here %s", name, cmp.Or(there[name], "not set"),
+				cmp.Or(here[name], "not set")))
+		}
+	}
+	return strings.Join(list, "; ")
 }
 
 // adopt takes the choices of a checkpoint, if they are of this machine.

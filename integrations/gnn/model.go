@@ -11,7 +11,7 @@ import (
 )
 
 // ErrOptions is returned for options that do not fit each other or the dataset.
-var ErrOptions = errors.New("gnn: invalid options")
+var ErrOptions = errors.New("gnn: options and dataset do not fit")
 
 // parameter is a parameter: a value to train, with the moments of Adam.
 type parameter struct {

@@ -105,8 +105,8 @@ func (t *trainer) close() {
 // open opens the loader, which may take half of the memory that is left.
 func open(ctx context.Context, source loader.Source, opt Options, memory *budget) (*loader.Loader, error) {
 	if len(opt.Fanouts) != opt.Layers {
-		return nil, fmt.Errorf("%w: %d fan-outs for %d layers: give one a layer", ErrOptions, len(opt.Fanouts),
-			opt.Layers)
+		return nil, option.Errorf(ErrOptions, opt, "Fanouts", " are %d for %d layers: give one a layer",
+			len(opt.Fanouts), opt.Layers)
 	}
 	o := loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts, Frontier: sampling.AllNodes},
 		BatchSize: opt.BatchSize, Shuffle: true, Seed: opt.Seed, Device: loader.DeviceOptions{Name: "cpu"},

@@ -121,6 +121,9 @@ func KindOf(m fs.FileMode) string {
 func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err error) {
 	before, after := besideNames(name)
 	f, err := os.CreateTemp(filepath.Dir(name), before+"*"+after)
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		return &fs.PathError{Op: "write", Path: name, Err: at.Err}
+	}
 	if err != nil {
 		return err
 	}
@@ -128,18 +131,30 @@ func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err er
 		if err != nil {
 			_ = f.Close() // it may be closed already
 			_ = os.Remove(f.Name())
+			err = named(err, f.Name(), name)
 		}
 	}()
-	if err := errors.Join(write(f), f.Chmod(mode), syncFile(f)); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
+	for _, step := range []func() error{func() error { return write(f) }, func() error { return f.Chmod(mode) },
+		func() error { return syncFile(f) }, f.Close} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
 		return err
 	}
 	return syncFolder(filepath.Dir(name))
+}
+
+// named returns an error of the file beside another as one of that other, which the user knows.
+func named(err error, beside, name string) error {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) && at.Path == beside {
+		at.Path = name
+	}
+	if at := (*os.LinkError)(nil); errors.As(err, &at) && at.Old == beside {
+		return &fs.PathError{Op: "replace", Path: name, Err: at.Err}
+	}
+	return err
 }
 
 // mostOfName is how many bytes of a file's name are in that of the one beside it, which must not be too long, too.

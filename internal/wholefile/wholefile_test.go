@@ -92,3 +92,21 @@ func TestAFileMayHaveTheLongestName(t *testing.T) {
 		expect.OK(t, expect.Err(os.Stat(name)))
 	}
 }
+
+// An error of the file that Replace writes beside another names that other, which is what a user has asked for.
+func TestErrorsOfReplacingNameTheFileItself(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "plot.svg")
+	for _, err := range []error{
+		Replace(name, 0o600, func(w io.Writer) error {
+			f := w.(*os.File)
+			_ = f.Close()
+			_, err := f.Write([]byte{1})
+			return err
+		}),
+		Replace(filepath.Join(name, "none"), 0o600, nil),
+	} {
+		expect.Ensure(t, err != nil, "no error")
+		says := err.Error()
+		expect.That(t, strings.Contains(says, "plot.svg") && !strings.Contains(says, ".new"), "%s", says)
+	}
+}

@@ -116,9 +116,9 @@ func (a *arena) cut(i int, n, align int64) (int64, bool) {
 // grow adds a segment with room for n bytes.
 func (a *arena) grow(n int64, on *device.Device) error {
 	if room := a.room(); on == nil && room > 0 && n > room {
-		return fmt.Errorf("%w: %d bytes are needed beside the %d that it has, %d are available; take smaller batches, "+
+		return fmt.Errorf("%w: %s are needed beside the %s that it has, %s are available; take smaller batches, "+
 			"fewer workers or hold fewer slots",
-			shm.ErrNoRoom, n, a.size(nil), room)
+			shm.ErrNoRoom, machine.Bytes(n), machine.Bytes(a.size(nil)), machine.Bytes(room))
 	}
 	old := a.all()
 	if len(old) == wire.MaxSegments {

@@ -186,8 +186,9 @@ func TestASegmentThatCannotBeMadeSaysWhy(t *testing.T) {
 		t.Error(err)
 	}
 	a.room = func() int64 { return 4095 }
-	if err := a.grow(4096, nil); err == nil || !strings.HasSuffix(err.Error(), "4096 bytes are needed beside the 0 "+
-		"that it has, 4095 are available; take smaller batches, fewer workers or hold fewer slots") {
+	err = a.grow(4096, nil)
+	if err == nil || !strings.HasSuffix(err.Error(), "4.10 kB (4.00 KiB) are needed beside the 0 B that it has, "+
+		"4.10 kB (4.00 KiB) are available; take smaller batches, fewer workers or hold fewer slots") {
 		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/pinned"
@@ -119,8 +120,8 @@ func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options)
 		s.opt.Logger.Warn("consumers may hold fewer batches, to keep within MaxMemory", "hold", r.hold)
 	}
 	if r.hold < 1 {
-		return fmt.Errorf("%w: MaxMemory is %d, which has room for %d batch of rank %d at a time; the feed needs two",
-			loader.ErrMemory, s.opt.Loader.MaxMemory, n, r.number)
+		return fmt.Errorf("%w: MaxMemory is %s, which has room for %d batch of rank %d at a time; the feed needs two",
+			loader.ErrMemory, machine.Bytes(s.opt.Loader.MaxMemory), n, r.number)
 	}
 	r.records, r.slots = make([]record, n), make([]held, n)
 	for i := range r.records {

@@ -93,10 +93,10 @@ func (p *Plan) tellFewer(wanted *Estimate) {
 func (p *Plan) tooLittle() error {
 	e, n := &p.Estimate, int64(p.Set.Loaders)
 	source := e.Bound.Topology + e.Bound.Columns
-	return fmt.Errorf("%w: %d bytes are needed (%d for copies of the source, %d for one batch, %d for scratch, times "+
-		"%d loaders), MaxMemory is %d; take smaller batches, smaller fan-outs or fewer columns", errs.ErrMemory,
-		sat.Add(source, sat.Mul(sat.Add(e.SlotBound, e.Bound.Scratch), n)), source, e.SlotBound, e.Bound.Scratch, n,
-		p.MaxMemory)
+	return fmt.Errorf("%w: %s are needed (%s for copies of the source, %s for one batch, %s for scratch, times "+
+		"%d loaders), MaxMemory is %s; take smaller batches, smaller fan-outs or fewer columns", errs.ErrMemory,
+		machine.Bytes(sat.Add(source, sat.Mul(sat.Add(e.SlotBound, e.Bound.Scratch), n))), machine.Bytes(source),
+		machine.Bytes(e.SlotBound), machine.Bytes(e.Bound.Scratch), n, machine.Bytes(p.MaxMemory))
 }
 
 // FitDevice leaves the numbers: slots take what batches turn out to need, within DeviceMemory.

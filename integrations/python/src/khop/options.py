@@ -36,7 +36,7 @@ def check_names(given: Iterable[str], others: Iterable[str]) -> None:
     for name in given:
         if name not in OPTIONS:
             near = difflib.get_close_matches(name, [*OPTIONS, *others], 1)
-            instead = f": did you mean {near[0]!r}?" if near else "; docs/python.md lists them"
+            instead = f": did you mean {near[0]!r}?" if near else "; help(khop.Loader) lists them"
             raise TypeError(f"khop.Loader has no option {name!r}{instead}")
 
 

@@ -228,6 +228,11 @@ func types(v ...uint8) func(*graph.Arrays) {
 }
 
 func TestCheckReportsABoundedNumberOfProblems(t *testing.T) {
+	c := &checker{}
+	for i := range 10 * maxProblems {
+		c.add(0, int64(i), ErrCorrupt)
+	}
+	expect.That(t, len(c.found) < 2*maxProblems, "%d problems are kept", len(c.found))
 	a := randomArrays(t, 11, 40_000, 8)
 	w, _ := unified.View[float32](a.EdgeColumns["weight"])
 	dir := write(t, a, WriterOptions{chunkBytes: 4096})

@@ -104,6 +104,8 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 			"id 2 is not below the 2 nodes"},
 		{"tables of different length", good, Options{Features: npyMatrix(t, 3, 1, []float32{1, 2, 3}),
 			Labels: npyFile(t, []int64{1, 2})}, nil, "2 rows"},
+		{"fewer rows than nodes", write(t, "x.mtx", "%%MatrixMarket matrix coordinate pattern general\n4 4 1\n1 2\n"),
+			Options{Features: npyMatrix(t, 3, 1, []float32{1, 2, 3})}, nil, "there are 3 rows, but 4 nodes"},
 		{"a table that is not there", good,
 			Options{Features: filepath.Join(filepath.Dir(npyFile(t, []int64{1})), "nodes.npy")}, fs.ErrNotExist,
 			"table.npy"},

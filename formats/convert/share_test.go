@@ -124,7 +124,13 @@ func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
 // TestADamagedShareIsNotJoined: a flipped bit of any file is named, with share and chunk, and no new checksum is
 // written over it.
 func TestADamagedShareIsNotJoined(t *testing.T) {
-	paths := shares(t, newLibrary(5).write(t), 2, Options{})
+	damageShares(t, shares(t, newLibrary(5).write(t), 2, Options{}))
+	damageShares(t, shares(t, write(t, "names.txt", "a b\nb c\nc d\n"), 2, Options{}))
+}
+
+// damageShares flips a bit of each file of shares, one at a time.
+func damageShares(t *testing.T, paths []string) {
+	t.Helper()
 	for i, path := range paths {
 		ds := expect.Must(formats.Open(path))(t)
 		columns := ds.Manifest().Columns

@@ -116,8 +116,10 @@ go mod verify
 go mod tidy -diff || fail "go.mod or go.sum is not tidy: run go mod tidy"
 
 if [ -z "${KHOP_TEST_FAST:-}" ]; then
-    step "staticcheck"
-    CGO_ENABLED=0 GOAMD64=$level go run "$staticcheck" ./...
+    if [ "$(go env GOOS)" != linux ]; then # there tools/test-cuda.sh does it, for all builds at once
+        step "staticcheck"
+        CGO_ENABLED=0 go run "$staticcheck" ./...
+    fi
 
     step "known vulnerabilities"
     database=${KHOP_VULNDB:-https://vuln.go.dev}
@@ -172,15 +174,18 @@ step "tests with the race detector"
 tests -race ./cmd/khop ./loader ./formats ./formats/convert ./sampling "${shared[@]}"
 
 export CGO_ENABLED=0 GOAMD64=$level
-step "tests of computing, and of what is not shared, without race detector and cgo, at GOAMD64=$level"
-tests -short ./sampling "${computing[@]}" "${alone[@]}"
+# The tests of sampling take one processor for most of the time, so what else there is runs beside them.
+begin computing tests -short ./sampling "${computing[@]}" "${alone[@]}"
 
-step "tests that the race detector leaves out or shortens"
+step "tests that the race detector leaves out or shortens, without it and cgo, at GOAMD64=$level"
 files=$(grep -rlE --include='*_test.go' --exclude-dir='.?*' '^//go:build .*!race|invariants\.Enabled' . | grep -v _cuda_test)
 names=$(xargs grep -hoE '^func (Test|Fuzz|Example)[A-Za-z0-9_]*' <<<"$files" | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
 mapfile -t left < <(xargs -n 1 dirname <<<"$files" | sort -u | grep -xFf <(printf '%s\n' "${shared[@]}") |
     grep -vxFf <(go list -f '{{.Dir}}' "${computing[@]}" | sed "s|^$PWD|.|"))
 tests -short -run "^($names)$" "${left[@]}"
+
+step "tests of computing, and of what is not shared, likewise"
+end computing
 export -n CGO_ENABLED GOAMD64
 
 test_modules() {

@@ -212,67 +212,128 @@ def test_minibatches_are_the_graphs_and_faults_are_noticed(name, by, truth, prog
     items = truth.items(("seeds", "labels"))
     items = items["b"] if truth.typed else items
     assert sorted(seen) == sorted(zip(*(i.tolist() for i in items[:])))
-    for fault, bad in faults(truth, m).items():
+    notice(lambda bad: check(truth, bad, **how), faults(truth, m))
+
+
+def notice(checked, bad):
+    """Fails where one of the minibatches with a fault each passes."""
+    for fault, m in bad.items():
         with pytest.raises((AssertionError, IndexError)):
-            check(truth, bad, **how)
+            checked(m)
             pytest.fail(f"nobody noticed a changed {fault}", pytrace=False)
 
 
 @pytest.mark.parametrize("layer", [False, True])
-def test_temporal_samplers_take_what_was_before(layer, truth):
+def test_temporal_samplers_take_what_was_before_and_faults_are_noticed(layer, truth):
     pipe = gb.ItemSampler(truth.items(("seeds", "timestamp")), 1)
     sample = pipe.temporal_sample_layer_neighbor if layer else pipe.temporal_sample_neighbor
     pipe = fetched(truth, sample(truth.graph, [FANOUT, FANOUT], node_timestamp_attr_name="time",
                                  edge_timestamp_attr_name="time"))
-    number = 0
-    for m in pipe:
-        time = int(m.timestamp["b"] if truth.typed else m.timestamp)
 
-        def early(edges, time=time):
-            return (truth.edge_times[edges] < time) & (truth.node_times[truth.source[edges]] < time)
-        check(truth, m, early, unique=False)
-        number += 1
-    assert number == 24
+    def checked(m):
+        time = int(m.timestamp["b"] if truth.typed else m.timestamp)
+        check(truth, m, lambda edges: (truth.edge_times[edges] < time) & (
+            truth.node_times[truth.source[edges]] < time), unique=False)
+    made = list(pipe)
+    for m in made:
+        checked(m)
+    assert len(made) == 24
+    m = max(made, key=lambda m: len(by_type(m.sampled_subgraphs[1].original_edge_ids, truth.typed)[
+        "b:to:b" if truth.typed else None]))
+    early = copy.deepcopy(m)
+    early.timestamp = {"b": torch.tensor([1])} if truth.typed else torch.tensor([1])
+    notice(checked, {**faults(truth, m), "time": early})
 
 
 @pytest.mark.parametrize("by", ["khop", "stages"])
-def test_pairs_come_with_negatives_and_without_their_edges(by, truth, program):
+def test_pairs_come_with_negatives_and_without_their_edges_and_faults_are_noticed(by, truth, program):
     pipe = gb.ItemSampler(truth.items(("pairs",)), 8)
     pipe = pipe.sample_uniform_negative(truth.graph, 2).sample_neighbor(truth.graph, [-1])
     mapping = {"b:to:b": "b:to:b"} if truth.typed else None
     pipe = pipe.exclude_seed_edges(include_reverse_edges=True, reverse_etypes_mapping=mapping)
     loader = gb.DataLoader(pipe) if by == "khop" else pipe
     assert by == "stages" or loader.by == "khop"
-    e, t = ("b:to:b", "b") if truth.typed else (None, None)
+    e = "b:to:b" if truth.typed else None
     pairs = truth.items(("pairs",))
-    pairs, seen = pairs[e][:] if truth.typed else pairs[:], 0
-    for m in loader:
-        seeds, labels, indexes, places = (by_type(v, truth.typed)[e] for v in (
-            m.seeds, m.labels, m.indexes, m.compacted_seeds))
-        want = pairs[seen:seen + 8]
-        seen += 8
-        assert torch.equal(seeds[:8], want) and labels.tolist() == [1] * 8 + [0] * 16
-        assert torch.equal(seeds[8:, 0], want[:, 0].repeat_interleave(2)) and (seeds[8:, 1] < truth.counts[t]).all()
-        assert indexes.tolist() == [*range(8), *torch.arange(8).repeat_interleave(2).tolist()]
-        assert torch.equal(by_type(m.input_nodes, truth.typed)[t][places], seeds)
-        fused = [(u + truth.first[t], v + truth.first[t]) for u, v in seeds.tolist()]
-        unwanted = {*fused, *((v, u) for u, v in fused)}
-        found = 0
-        for s in m.sampled_subgraphs:
-            csc, ids = by_type(s.sampled_csc, truth.typed)[e], by_type(s.original_edge_ids, truth.typed)[e]
-            assert len(csc.indices) == len(ids)
-            of = (truth.kind == (1 if truth.typed else 0)).nonzero().view(-1)
-            place = torch.empty(400, dtype=torch.int64)
-            place[truth.number[of]] = of
-            edges = place[ids.long()]
-            taken = set(zip(truth.source[edges].tolist(), truth.target[edges].tolist()))
-            columns = by_type(s.original_column_node_ids, truth.typed)[t] + truth.first[t]
-            wanted = {(int(truth.source[x]), int(truth.target[x])) for x in of.tolist()
-                      if int(truth.target[x]) in columns.tolist()} - unwanted
-            assert taken == wanted, "an edge is missing, or one too many"
-            found += len(taken)
-        assert found
-    assert seen == 24
+    pairs, made = pairs[e][:] if truth.typed else pairs[:], list(loader)
+    assert len(made) == 3
+    for number, m in enumerate(made):
+        check_pairs(truth, m, pairs[8 * number:8 * number + 8])
+
+    def changed(field, at):
+        bad = copy.deepcopy(made[0])
+        values = by_type(getattr(bad, field), truth.typed)[e]
+        values[at] = ~values[at] if values.dtype == torch.bool else values[at] + 1 - 2 * (values[at] > 0)
+        return bad
+    bad = {f"{field} {at}": changed(field, at) for field, at in (
+        ("seeds", (0, 0)), ("seeds", (3, 1)), ("seeds", (9, 0)), ("labels", 2), ("labels", 20), ("indexes", 5),
+        ("indexes", 13), ("compacted_seeds", (1, 1)), ("compacted_seeds", (12, 1)))}
+    bad["another node"] = copy.deepcopy(made[0])
+    by_type(bad["another node"].input_nodes, truth.typed)["b" if truth.typed else None][3:] += 1
+    bad["a node that is none"] = copy.deepcopy(made[0])
+    by_type(bad["a node that is none"].seeds, truth.typed)[e][-1, 1] = 999
+    bad["lost edge"] = copy.deepcopy(made[0])
+    layer = bad["lost edge"].sampled_subgraphs[0]
+    csc, ids = by_type(layer.sampled_csc, truth.typed)[e], by_type(layer.original_edge_ids, truth.typed)[e]
+    csc.indices = csc.indices[:-1]
+    for ends in [layer.original_edge_ids] if truth.typed else [vars(layer)]:
+        ends["b:to:b" if truth.typed else "original_edge_ids"] = ids[:-1]
+    notice(lambda m: check_pairs(truth, m, pairs[:8]), bad)
+
+
+def check_pairs(truth, m, want):
+    """A minibatch of 8 pairs of one type with two negatives each, and all edges but those of pairs."""
+    e, t = ("b:to:b", "b") if truth.typed else (None, None)
+    seeds, labels, indexes, places = (by_type(v, truth.typed)[e] for v in (
+        m.seeds, m.labels, m.indexes, m.compacted_seeds))
+    assert torch.equal(seeds[:8], want) and labels.tolist() == [1] * 8 + [0] * 16
+    assert torch.equal(seeds[8:, 0], want[:, 0].repeat_interleave(2)) and (seeds[8:, 1] < truth.counts[t]).all()
+    assert indexes.tolist() == [*range(8), *torch.arange(8).repeat_interleave(2).tolist()]
+    assert torch.equal(by_type(m.input_nodes, truth.typed)[t][places], seeds)
+    fused = [(u + truth.first[t], v + truth.first[t]) for u, v in seeds.tolist()]
+    unwanted = {*fused, *((v, u) for u, v in fused)}
+    found = 0
+    for s in m.sampled_subgraphs:
+        csc, ids = by_type(s.sampled_csc, truth.typed)[e], by_type(s.original_edge_ids, truth.typed)[e]
+        assert len(csc.indices) == len(ids)
+        of = (truth.kind == (1 if truth.typed else 0)).nonzero().view(-1)
+        place = torch.empty(400, dtype=torch.int64)
+        place[truth.number[of]] = of
+        edges = place[ids.long()]
+        taken = set(zip(truth.source[edges].tolist(), truth.target[edges].tolist()))
+        columns = by_type(s.original_column_node_ids, truth.typed)[t] + truth.first[t]
+        wanted = {(int(truth.source[x]), int(truth.target[x])) for x in of.tolist()
+                  if int(truth.target[x]) in columns.tolist()} - unwanted
+        assert taken == wanted, "an edge is missing, or one too many"
+        found += len(taken)
+    assert found
+
+
+@pytest.mark.parametrize("even", [False, True])
+def test_processes_share_all_items_and_faults_are_noticed(even, truth):
+    """DistributedItemSampler of four processes, whose places are given to it here."""
+    items, ranks = truth.items(("seeds", "labels")), 4
+    whole = (items["b"] if truth.typed else items)[:]
+
+    def check_shares(shares):
+        got = sorted((s, label) for share in shares for m in share for s, label in zip(*(
+            v.tolist() for v in (by_type(m.seeds, truth.typed)["b" if truth.typed else None],
+                                 by_type(m.labels, truth.typed)["b" if truth.typed else None]))))
+        assert set(got) <= set(zip(*(i.tolist() for i in whole))) and len(set(got)) == len(got)
+        assert len(got) == 24 and (not even or len({len(share) for share in shares}) == 1)
+    shares = []
+    for rank in range(ranks):
+        sampler = gb.DistributedItemSampler(items, 2, shuffle=True, drop_uneven_inputs=even, seed=5)
+        sampler.share = rank, ranks, even
+        shares.append(list(sampler))
+    check_shares(shares)
+    bad = {name: copy.deepcopy(shares) for name in ("lost batch", "label", "node", "batch twice")}
+    bad["lost batch"][1].pop()
+    bad["batch twice"][2].append(copy.deepcopy(shares[0][0]))
+    for name, field in (("label", "labels"), ("node", "seeds")):
+        values = by_type(getattr(bad[name][3][0], field), truth.typed)["b" if truth.typed else None]
+        values[0] = (values[0] + 1) % 5
+    notice(check_shares, bad)
 
 
 def test_draws_follow_weights_and_labor_shares_neighbours():

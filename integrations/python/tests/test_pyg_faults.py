@@ -139,28 +139,32 @@ def test_faults_of_types_are_noticed(name, typed, program):
             pytest.fail("nobody noticed", pytrace=False)
 
 
-def check_sample(out, data, columns):
-    """A sample of one of the samplers."""
+def check_sample(out, data, columns, both=False):
+    """A sample of one of the samplers. both ways it follows edges from the seeds, too."""
     pairs = torch.stack([out.node[out.row], out.node[out.col]])
     assert torch.equal(pairs, data.edge_index[:, out.edge]), "ends of other edges"
-    wanted = torch.isin(data.edge_index[1], columns).nonzero().view(-1)
+    wanted = torch.isin(data.edge_index[1], columns)
+    if both:
+        wanted |= torch.isin(data.edge_index[0], columns)
+    wanted = wanted.nonzero().view(-1)
     assert sorted(out.edge.tolist()) == wanted.tolist(), "an edge is missing, or one too many"
 
 
+@pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("links", [False, True])
-def test_faults_of_samplers_are_noticed(links, data, program):
-    sampler = pyg.NeighborSampler(data, [-1])
+def test_faults_of_samplers_are_noticed(links, both, data, program):
+    sampler = (pyg.BidirectionalNeighborSampler if both else pyg.NeighborSampler)(data, [-1])
     if links:
         out = sampler.sample_from_edges(EdgeSamplerInput(None, *data.edge_index[:, :6]))
         columns = data.edge_index[:, :6].unique()
     else:
         columns = torch.tensor([3, 40, 7])
         out = sampler.sample_from_nodes(NodeSamplerInput(None, columns))
-    check_sample(out, data, columns)
+    check_sample(out, data, columns, both)
     for field in ("node", "row", "col", "edge"):
         for change in (lambda v: torch.cat([(v[:1] + 1) % 20, v[1:]]), lambda v: v[:-1]):
             bad = copy.copy(out)
             setattr(bad, field, change(getattr(out, field)))
             with pytest.raises((AssertionError, IndexError, RuntimeError)):
-                check_sample(bad, data, columns)
+                check_sample(bad, data, columns, both)
                 pytest.fail(f"nobody noticed a changed {field}", pytrace=False)

@@ -121,6 +121,7 @@ class BidirectionalNeighborSampler(pyg.BidirectionalNeighborSampler):  # type: i
         self.num_neighbors = num_neighbors
         self.subgraph_type = SubgraphType(subgraph_type)
         self.keep_orig_edges = False
+        self.num_nodes, self.node_time = self.forward_sampler.num_nodes, None  # which PyG's own lacks, for links
 
     def close(self) -> None:
         """Removes the temporary datasets."""

@@ -1,6 +1,7 @@
 """khop.pyg.NeighborLoader beside PyG's own: batches a second with features, and what a PyG GraphSAGE learns from them.
 
     python bench/peers/pyg_names.py speed                 # a graph of the shape of ogbn-products, [15, 10, 5] x 1024
+    python bench/peers/pyg_names.py first                 # a loader of 500 nodes made, to its first batch
     python bench/peers/pyg_names.py train FOLDER          # tolokers and facebook-page of FOLDER, ten random seeds
     python bench/peers/pyg_names.py page FOLDER           # both, and docs/results/pyg.md of them
 
@@ -102,6 +103,32 @@ def speed(args):
     for way, r in report.items():
         times = f", {first / r['seconds_a_batch']:.1f} times PyG's" if PYG_SAMPLES else ""
         print(f"{way}: {1e3 * r['seconds_a_batch']:.2f} ms a batch of {r['nodes_a_batch']:,.0f} nodes{times}")
+    return report
+
+
+# --- the first batch ---
+
+def first(args):
+    """Milliseconds from a graph of 500 nodes in memory to the first batch, loaders made in turn."""
+    draw = torch.Generator().manual_seed(0)
+    data = Data(x=torch.randn(500, 32, generator=draw), edge_index=torch.randint(500, (2, 3000), generator=draw))
+    ways = {"khop.pyg, in this process": (NeighborLoader, {}),
+            "khop.pyg, by a server": (NeighborLoader, {"options": {"process": "server"}})}
+    if PYG_SAMPLES:
+        ways = {f"PyG, {BACKEND}": (Own, {}), **ways}
+    report = {way: [] for way in ways}
+    for _ in range(args.rounds):
+        for way, (kind, how) in ways.items():
+            begin = time.perf_counter()
+            loader = kind(data, [10, 10], batch_size=64, shuffle=True, **how)
+            batch = next(iter(loader))
+            report[way].append(1e3 * (time.perf_counter() - begin))
+            assert batch.batch_size == 64
+            if hasattr(loader, "close"):
+                loader.close()
+    for way, ms in report.items():
+        print(f"{way}: {ms[0]:.1f} ms at first, then {statistics.median(ms[1:]):.1f} ({min(ms[1:]):.1f} to "
+              f"{max(ms[1:]):.1f})")
     return report
 
 
@@ -282,7 +309,7 @@ def page(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "train", "page"])
+    parser.add_argument("what", choices=["speed", "first", "train", "page"])
     parser.add_argument("folder", nargs="?", type=pathlib.Path, default=os.environ.get("KHOP_TESTDATA"))
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path(os.environ.get("KHOP_BENCH_DIR", ".bench")))
     parser.add_argument("--nodes", type=int, default=500_000)
@@ -302,7 +329,7 @@ def main():
     args.work.mkdir(parents=True, exist_ok=True)
     print(f"PyG {torch_geometric.__version__}, torch {torch.__version__}, khop {khop.__version__}, "
           f"{BACKEND or 'neither pyg-lib nor torch-sparse: PyG has no sampler here'}", file=sys.stderr)
-    report = {"speed": speed, "train": train, "page": page}[args.what](args)
+    report = {"speed": speed, "first": first, "train": train, "page": page}[args.what](args)
     if args.json:
         args.json.write_text(json.dumps({"pyg": torch_geometric.__version__, "backend": BACKEND, "results": report},
                                         indent=1))

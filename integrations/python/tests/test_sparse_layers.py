@@ -238,3 +238,73 @@ def lambda_of(layer, g):
         def forward(self, x):
             return self.layer(g, x)
     return With()
+
+
+class OfTorchSparse:
+    """What khop asks of torch_sparse.SparseTensor."""
+
+    def __init__(self, rowptr, col, value, sizes):
+        self.parts, self.sizes, self.requires_grad = (rowptr, col, value), sizes, lambda: None
+
+    def csr(self):
+        return self.parts
+
+    def sparse_sizes(self):
+        return self.sizes
+
+
+def matrices(value=True):
+    dense = (drawn(1, NODES, NODES) > 0.7).float() * drawn(2, NODES, NODES).abs()
+    csr = dense.to_sparse_csr()
+    given = csr.crow_indices(), csr.col_indices(), csr.values() if value else None
+    return dense if value else (dense > 0).float(), OfTorchSparse(*given, (NODES, NODES))
+
+
+@pytest.mark.parametrize("value", [False, True])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_matrices_of_torch_sparse_are_multiplied(layers, value, reduce):
+    import torch_geometric.utils as utils
+
+    dense, a = matrices(value)
+    if value:
+        a.parts[2].requires_grad_()
+    x = drawn(3, NODES, WIDTH).requires_grad_()
+    with khop.sparse.patched():
+        before = khop.sparse.operations()
+        y = utils.spmm(a, x, reduce)
+        (y * drawn(4, *y.shape)).sum().backward()
+        assert khop.sparse.operations() > before + 1
+    got, x.grad = x.grad, None
+    learned = dense.clone().requires_grad_()
+    want = learned @ x
+    if reduce == "mean":
+        want = want / (dense != 0).sum(1, keepdim=True).clamp(min=1)
+    (want * drawn(4, *want.shape)).sum().backward()
+    torch.testing.assert_close(y, want)
+    torch.testing.assert_close(got, x.grad)
+    if value:
+        torch.testing.assert_close(a.parts[2].grad, learned.grad[dense != 0])
+
+
+@pytest.mark.parametrize("form", ["csr", "coo"])
+def test_norms_of_matrices_are_kept_until_these_change(layers, form):
+    dense, _ = matrices()
+    a = dense.to_sparse_csr() if form == "csr" else dense.to_sparse_coo().coalesce()
+    layer, x = layers.GCNConv(WIDTH, 3), drawn(3, NODES, WIDTH)
+    plain = [layer(x, a)]
+    a.values()[5] *= 3
+    plain.append(layer(x, a))
+    a.values()[5] /= 3
+    assert not torch.allclose(*plain)
+    with khop.sparse.patched():
+        for _ in range(3):
+            torch.testing.assert_close(layer(x, a), plain[0])
+        kept, number = khop.sparse._norms._all, len(khop.sparse._norms._all)
+        assert number == 1 and len(products.structures._all) == 1
+        norm = next(iter(kept.values()))[2][0]
+        layer(x, a)
+        assert next(iter(kept.values()))[2][0] is norm  # nobody has computed it again
+        a.values()[5] *= 3
+        torch.testing.assert_close(layer(x, a), plain[1])
+        next(reversed(kept.values()))[2][0].values().zero_()  # a result that somebody has changed
+        torch.testing.assert_close(layer(x, a), plain[1])

@@ -163,29 +163,28 @@ def _product(src: Rows, index: Any, dim: int, dim_size: Optional[int], reduce: s
 
 
 class Memory:
-    """Results of functions of tensors, as long as neither these nor the results change."""
+    """Results of functions of tensors and matrices, as long as neither these nor the results change."""
 
     def __init__(self, keep: int) -> None:
         self._lock = threading.Lock()
-        self._all: products.Recent[tuple[tuple[Tensor, ...], list[int], tuple[Any, ...]]] = products.Recent(keep)
+        self._all: products.Recent[tuple[list[Tensor], list[int], Any]] = products.Recent(keep)
 
-    def call(self, f: Callable[..., Any], tensors: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
-        """f(*tensors, *rest). Tensors may be None, and so may results."""
-        given = [t for t in tensors if t is not None]
+    def call(self, f: Callable[..., Any], given: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
+        """f(*given, *rest). What is given may be None, and so may results."""
         if torch.is_inference_mode_enabled() or not all(map(_lasting, given)):
-            return f(*tensors, *rest)
-        key = (f, rest, *(
-            None if t is None else (t.data_ptr(), t._version, t.shape, t.stride(), t.dtype) for t in tensors))
+            return f(*given, *rest)
         with self._lock:
-            _, versions, results = self._all.get(key, ((), [], ()))
-            if results and versions == [t._version for t in results if t is not None]:
+            key = f, rest, *map(_identity, given)
+            _, versions, results = self._all.get(key, ([], [], None))
+            if results is not None and versions == _versions(results):
                 self._all.move_to_end(key)
                 return results
-        results = f(*tensors, *rest)
-        if isinstance(results, tuple) and all(r is None or _lasting(r) for r in results):
+        results = f(*given, *rest)
+        if all(map(_lasting, _each(results))):
             with self._lock:
-                kept = tuple(t.detach() for t in given)  # so that no other tensor takes their place in memory
-                self._all.put(key, (kept, [r._version for r in results if r is not None], results))
+                kept = [p.detach() for t in given for p in products.parts(t)]  # so that no other takes their place
+                key = f, rest, *map(_identity, given)  # torch counts a change where gcn_norm reads a COO
+                self._all.put(key, (kept, _versions(results), results))
         return results
 
     def clear(self) -> None:
@@ -193,9 +192,32 @@ class Memory:
             self._all.clear()
 
 
+def _each(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _versions(results: Any) -> list[int]:
+    return [p._version for r in _each(results) for p in products.parts(r)]
+
+
+def _identity(t: Any) -> Any:
+    """What tells a tensor or matrix from another one, and from itself when it was changed."""
+    if t is None:
+        return None
+    sizes = t.shape if isinstance(t, Tensor) else tuple(t.sparse_sizes())
+    coalesced = isinstance(t, Tensor) and t.layout == torch.sparse_coo and t.is_coalesced()
+    return type(t), getattr(t, "layout", None), sizes, coalesced, *(
+        (p.data_ptr(), p._version, p.shape, p.stride(), p.dtype) for p in products.parts(t))
+
+
 def _lasting(t: Any) -> bool:
-    """Whether a tensor may be kept, and is the same as long as torch has counted no change."""
-    return products.fits(t, _ANY) and not t.requires_grad and not t.is_inference() and not lent(t.data_ptr())
+    """Whether a tensor or matrix may be kept, and is the same as long as torch has counted no change."""
+    if t is None:
+        return True
+    parts = products.parts(t)
+    return bool(parts) and not getattr(t, "requires_grad", False) is True and all(
+        products.fits(p, _ANY) and not p.requires_grad and not p.is_inference() and not lent(p.data_ptr())
+        for p in parts)
 
 
 _ANY = {*products.INTEGERS, *products.FLOATS, torch.float64}

@@ -98,6 +98,22 @@ def version(t: Tensor) -> Optional[int]:
     return None if t.is_inference() else t._version
 
 
+def parts(t: Any) -> tuple[Tensor, ...]:
+    """The strided tensors that hold a tensor, or a matrix of torch or torch_sparse: structure first, values last. None
+    where it is something else."""
+    if hasattr(t, "csr") and hasattr(t, "sparse_sizes"):  # torch_sparse.SparseTensor
+        return tuple(p for p in t.csr() if p is not None)
+    if type(t) not in (Tensor, torch.nn.Parameter):
+        return ()
+    if t.layout == torch.sparse_coo:
+        return t._indices(), t._values()
+    if t.layout == torch.sparse_csr:
+        return t.crow_indices(), t.col_indices(), t.values()
+    if t.layout == torch.sparse_csc:
+        return t.ccol_indices(), t.row_indices(), t.values()
+    return (t,) if t.layout == torch.strided else ()
+
+
 class Structure:
     """A sparse matrix of khop's without values. The tensors under it belong to it, and must not change."""
 

@@ -138,11 +138,13 @@ def _like(a: Tensor) -> Callable[[Tensor], Tensor]:
 
 def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     """The product of a sparse tensor of torch and a dense one. Refused where khop does not compute it."""
-    if not products.usable() or type(a) not in (Tensor, torch.nn.Parameter):
+    if not products.usable() or reduce not in _REDUCTIONS or not products.fits(x) or x.dim() != 2:
         raise products.Refused
-    if a.layout not in _LAYOUTS or reduce not in _REDUCTIONS:
+    if hasattr(a, "csr") and hasattr(a, "sparse_sizes"):
+        return _torch_sparse_product(a, x, reduce)
+    if type(a) not in (Tensor, torch.nn.Parameter) or a.layout not in _LAYOUTS:
         raise products.Refused
-    if not products.fits(x) or a.dtype != x.dtype or a.device.type != "cpu" or a.dim() != 2 or x.dim() != 2:
+    if a.dtype != x.dtype or a.device.type != "cpu" or a.dim() != 2:
         raise products.Refused
     if a.size(1) != x.size(0) or a.dense_dim() > 0:
         raise products.Refused
@@ -163,6 +165,17 @@ def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
             s = products.in_rows(rows, cols, a.crow_indices(), a.col_indices())
         values = _Values.apply(a) if learned else a.values().detach()
     return products.multiply(s, transposed, _REDUCTIONS[reduce], values, x)
+
+
+def _torch_sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
+    """The product of a SparseTensor of torch_sparse, whose values have their own gradient."""
+    rowptr, col, values = a.csr()
+    rows, cols = a.sparse_sizes()
+    if cols != x.size(0) or values is not None and (values.dim() != 1 or not products.fits(values)):
+        raise products.Refused
+    s = products.in_rows(rows, cols, rowptr, col)
+    values = values if values is None or values.dtype == x.dtype else values.to(x.dtype)
+    return products.multiply(s, False, _REDUCTIONS[reduce], values, x)
 
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)

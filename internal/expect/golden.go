@@ -1,7 +1,9 @@
 package expect
 
 import (
+	"crypto/sha256"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,9 +17,22 @@ var rewrite = flag.Bool("rewrite", false,
 // Rewriting reports whether golden files are to be written again.
 func Rewriting() bool { return *rewrite }
 
-// Golden compares a text with a golden file, and names the lines that differ.
+// Brief puts a digest in the place of what a long line has beyond its beginning.
+func Brief(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if len(line) >= 300 {
+			sum := sha256.Sum256([]byte(line))
+			lines[i] = fmt.Sprintf("%.100s... sha256 %x", line, sum[:8])
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Golden compares a text, long lines of it by digests (Brief), with a golden file, and names the lines that differ.
 func Golden(t testing.TB, path, got string) {
 	t.Helper()
+	got = Brief(got)
 	if *rewrite {
 		OK(t, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(got), 0o644))
 		return

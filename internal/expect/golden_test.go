@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"testing"
 )
 
@@ -86,5 +87,15 @@ func TestKeysOfSentencesStay(t *testing.T) {
 func TestOptionsWithoutAValueAreLeftOut(t *testing.T) {
 	if got := Short("walk length=3 restart=0 a=0.2 metapath= edges=false rules=[]"); got != "walk length=3 a=0.2" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestLongLinesAreComparedByDigests(t *testing.T) {
+	long := strings.Repeat("é", 150)
+	brief, other := Brief("short\n"+long+"x\nend"), Brief("short\n"+long+"y\nend")
+	want := "short\n" + strings.Repeat("é", 100) + "... sha256 "
+	if brief[:len(want)] != want || len(brief) != len(want)+len("0123456789abcdef\nend") || brief == other ||
+		Brief(long[2:]) != long[2:] {
+		t.Errorf("%q and %q", brief, other)
 	}
 }

@@ -1,5 +1,6 @@
 """Writes small graphs laid out as MAG240M and IGB are, and what ogb.lsc reads of the first, as sourcetest.Spell writes
 it. Run it in this folder; needs ogb and torch."""
+import hashlib
 import os
 import shutil
 
@@ -15,6 +16,10 @@ def save(path, a):
 
 def array(a):
     return "[" + ",".join(repr(float(v)).removesuffix(".0") for v in np.asarray(a, np.float64).ravel()) + "]"
+
+
+def brief(line):
+    return line if len(line) < 300 else f"{line[:100]}... sha256 {hashlib.sha256(line.encode()).hexdigest()[:16]}"
 
 
 def pairs(e):
@@ -55,7 +60,7 @@ np.array([4, 0, 18], np.float32).tofile("igb/processed/paper/node_label_19.npy")
 np.array([400, 7, 0], np.float32).tofile("igb/processed/paper/node_label_2K.npy")
 save("igb/processed/paper__cites__paper/edge_index.npy", np.array([[0, 1], [2, 1], [1, 0]]))
 read = np.memmap("igb/processed/paper/node_feat.npy", dtype="float32", mode="r", shape=(3, 1024))
-text = f"3 paper, 19 classes\n  feature float32[1024]: {array(read)}\n  label int64[]: [4,0,18]\n"
-text += "  node_label_2k float32[]: [400,7,0]\npaper:cites:paper 0>1 2>1 1>0\n"
+text = "3 paper, 19 classes\n" + brief(f"  feature float32[1024]: {array(read)}") + "\n  label int64[]: [4,0,18]\n"
+text += "  node_label_2K float32[]: [400,7,0]\npaper:cites:paper 0>1 2>1 1>0\n"
 with open("igb.txt", "w", newline="\n") as f:
     f.write(text)

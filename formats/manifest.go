@@ -66,14 +66,15 @@ const (
 
 // ArrayInfo is an array: a column, or a part of the graph's structure.
 type ArrayInfo struct {
-	Owner string   `json:"owner"` // OwnerGraph, OwnerEdges or "nodes/<type>"
-	Name  string   `json:"name"`
-	DType string   `json:"dtype"`           // as unified.DType spells it, or "utf8"
-	Shape []int64  `json:"shape"`           // of a row; empty for a number
-	Scale *float64 `json:"scale,omitempty"` // the value is scale times the stored number
-	Unit  string   `json:"unit,omitempty"`
-	Fill  *float64 `json:"fill,omitempty"` // what stands in the rows of edges that do not have the column
-	Parts []Part   `json:"parts"`          // exactly one in this version
+	Owner  string          `json:"owner"` // OwnerGraph, OwnerEdges or "nodes/<type>"
+	Name   string          `json:"name"`
+	DType  string          `json:"dtype"`           // as unified.DType spells it, or "utf8"
+	Shape  []int64         `json:"shape"`           // of a row; empty for a number
+	Scale  *float64        `json:"scale,omitempty"` // the value is scale times the stored number
+	Unit   string          `json:"unit,omitempty"`
+	Fields json.RawMessage `json:"fields,omitempty"` // what the elements of a row are
+	Fill   *float64        `json:"fill,omitempty"`   // what stands in the rows of edges that do not have the column
+	Parts  []Part          `json:"parts"`            // exactly one in this version
 }
 
 // SplitInfo is a named set of seeds.
@@ -217,7 +218,7 @@ func (c *Content) schema() graph.Schema {
 		}
 		dtype, _ := unified.ParseDType(a.DType)
 		col := graph.Column{Name: a.Name, DType: dtype, Shape: append([]int64(nil), a.Shape...),
-			Unit: a.Unit}
+			Unit: a.Unit, Fields: a.Fields}
 		if a.Owner == OwnerEdges {
 			s.EdgeColumns = append(s.EdgeColumns, col)
 		} else if t, ok := owners[a.Owner]; ok {

@@ -35,6 +35,9 @@ type Column struct {
 	Shape []int64 // of one row; nil for a number
 	// Unit is what times count, since 1970 and in UTC: "s", "ms", "us" or "ns"; "" where nothing says, or of no times.
 	Unit string
+	// Fields says what the elements of a row are, as the JSON of docs/format.md, "What elements mean"; nil where nothing
+	// does.
+	Fields []byte
 }
 
 // Width returns the elements of a row.

@@ -115,6 +115,10 @@ type Options struct {
 	// Share writes the in-edges of the nodes in part Number of Of equal parts. Merge joins shares. The zero value
 	// writes all.
 	Share Share `name:"partition" kind:"text" value:"I/N" help:"Write share I of N; khop merge joins shares."`
+	// UpTo is a date or a time, or "all". A database's own is that of its test.
+	UpTo string `name:"upto" value:"TIME" help:"Leave out rows of a database that are later than TIME; all: none."`
+	// Task has columns left out that one of a database's tasks must not see.
+	Task string `value:"NAME" help:"Leave out the columns that this task of a database hides."`
 	// SkipBad counts lines of texts. Result has their number, and its notes name the first.
 	SkipBad int64 `default:"0" range:"0," help:"Leave out up to so many bad lines of an edge list, and list them."`
 	// DryRun reads the source. Result's counts of edges and bytes are bounds then, its peaks what is expected.
@@ -285,7 +289,7 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 	c.opt.Log(fmt.Sprintf("%s: %s", at.Path(), r.Title))
 	c.graph, err = r.Read(ctx, at, &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
 		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips,
-		TimesIn: c.opt.TimesIn, Label: c.opt.Label,
+		UpTo: c.opt.UpTo, Task: c.opt.Task, TimesIn: c.opt.TimesIn, Label: c.opt.Label,
 		LateCount: lateEdges})
 	if err != nil {
 		return err
@@ -324,6 +328,8 @@ func (c *conversion) checkOptions(r *source.Reader) error {
 		{c.opt.IDs != "" && c.opt.IDs != "auto", "IDs", "ids"},
 		{c.opt.SkipBad > 0, "SkipBad", "skips"},
 		{c.opt.RelationsAsTypes, "RelationsAsTypes", "relations"},
+		{c.opt.UpTo != "", "UpTo", "upto"},
+		{c.opt.Task != "", "Task", "task"},
 		{c.opt.Features != "", "Features", "tables"},
 		{c.opt.Labels != "", "Labels", "tables"},
 	} {

@@ -19,6 +19,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/npz"
 	"github.com/khop-gnn/khop/formats/internal/ogb"
 	"github.com/khop-gnn/khop/formats/internal/planetoid"
+	"github.com/khop-gnn/khop/formats/internal/relbench"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/tables"
 	"github.com/khop-gnn/khop/formats/internal/torch"
@@ -29,6 +30,7 @@ import (
 
 // readers are tried in order; the last takes any text.
 var readers = []source.Reader{
+	relbench.Reader,
 	tables.Reader,
 	ogb.Reader,
 	lsc.Reader,

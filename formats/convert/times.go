@@ -38,7 +38,7 @@ func (c *conversion) times(ctx context.Context) error {
 	edges := map[int]graph.Column{}
 	for i := range list {
 		t := &list[i]
-		to := graph.Column{Name: t.Name, DType: unified.Int64, Shape: t.Shape}
+		to := graph.Column{Name: t.Name, DType: unified.Int64, Shape: t.Shape, Fields: t.Fields}
 		switch {
 		case t.Unit != "":
 			to.Unit = unit
@@ -152,6 +152,8 @@ func (c *conversion) unitOfTimes(list []timed) (unit string, err error) {
 			"%v says it", c.opt.TimeUnit, plain, option.NameOf(c.opt, "TimesIn"))
 	case c.opt.TimeUnit != "":
 		return c.opt.TimeUnit, nil
+	case c.graph.TimeUnit != "":
+		unit = c.graph.TimeUnit
 	case unit == "":
 		unit = "s"
 	}

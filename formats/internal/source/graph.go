@@ -25,6 +25,8 @@ type Graph struct {
 	// CountNodes, if set, says that nobody has counted the nodes of the only type: its Count is that of a sample of the
 	// edges, and not too large. It counts them by reading all edges. Who reads them anyway need not call it.
 	CountNodes func(ctx context.Context) error
+	// TimeUnit is the unit that times are stored in unless a person asks for another; "": the coarsest that holds all.
+	TimeUnit string
 	// Notes say what a person should know, and all that the graph does not hold as the source had it.
 	Notes []Note
 

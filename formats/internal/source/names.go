@@ -44,13 +44,9 @@ func (n *Names) Number(name []byte) (int64, error) {
 			return 0, n.tooMany(err)
 		}
 	}
-	h := maphash.Bytes(n.seed, name)
-	tag, mask := uint32(h>>32), uint64(len(n.slots)-1)
-	i := h & mask
-	for ; n.slots[i].number != 0; i = (i + 1) & mask {
-		if s := n.slots[i]; s.tag == tag && bytes.Equal(n.At(int64(s.number-1)), name) {
-			return int64(s.number - 1), nil
-		}
+	i, tag := n.slot(name)
+	if k := n.slots[i].number; k != 0 {
+		return int64(k - 1), nil
 	}
 	if !utf8.Valid(name) {
 		return 0, fmt.Errorf("%w: %q", graph.ErrText, name[:min(len(name), 80)])
@@ -63,6 +59,27 @@ func (n *Names) Number(name []byte) (int64, error) {
 	}
 	n.slots[i] = slot{tag, uint32(n.Len())}
 	return n.Len() - 1, nil
+}
+
+// Find returns the number of a name; -1 where it has none.
+func (n *Names) Find(name []byte) int64 {
+	if len(n.slots) == 0 {
+		return -1
+	}
+	i, _ := n.slot(name)
+	return int64(n.slots[i].number) - 1
+}
+
+// slot returns the slot of a name, or the free one that it would take, with its tag.
+func (n *Names) slot(name []byte) (i uint64, tag uint32) {
+	h := maphash.Bytes(n.seed, name)
+	tag, mask := uint32(h>>32), uint64(len(n.slots)-1)
+	for i = h & mask; n.slots[i].number != 0; i = (i + 1) & mask {
+		if s := n.slots[i]; s.tag == tag && bytes.Equal(n.At(int64(s.number-1)), name) {
+			break
+		}
+	}
+	return i, tag
 }
 
 // tooMany is the error of a name for which there is no memory.

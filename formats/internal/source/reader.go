@@ -12,7 +12,7 @@ import (
 type Reader struct {
 	Name  string // as --from names it
 	Title string // in a few words
-	// Options names the options of Request that it takes: "columns", "ids", "relations", "skips"; or "tables", of
+	// Options names the options of Request that it takes: "columns", "ids", "relations", "skips", "upto", "task"; or "tables", of
 	// convert.
 	Options []string
 	// Find returns where in the tree there are sources of its kind, by contents rather than names: files or folders.
@@ -42,6 +42,10 @@ type Request struct {
 	Label string
 	// TimesIn is the unit of times that are plain numbers; "": nobody says it.
 	TimesIn string
+	// UpTo is the time of the last rows of a database that are taken, "all" for every row; "": as the source has it.
+	UpTo string
+	// Task names the task whose hidden columns are left out; "": none.
+	Task string
 	// LateCount is the number of edges from which on a graph's nodes may be counted later (Graph.CountNodes); 0: never.
 	LateCount int64
 }

@@ -178,6 +178,7 @@ func describeArrow(a arrow.Field) field {
 		f.text = true
 		return f
 	}
+	f.boolean = t.ID() == arrow.BOOL
 	if f.dtype, f.unit = numberOf(t); f.dtype == unified.Invalid {
 		f.bad = a.Type.Name()
 	}

@@ -19,12 +19,13 @@ var ErrFormat = errors.New("not a table, or a damaged one")
 
 // field describes a column of a table.
 type field struct {
-	name  string
-	text  bool
-	dtype unified.DType // of numbers
-	list  bool
-	width int64  // elements of a row; 1 unless it is a list
-	bad   string // why it cannot be stored; "": it can
+	name    string
+	text    bool
+	dtype   unified.DType // of numbers
+	list    bool
+	width   int64  // elements of a row; 1 unless it is a list
+	boolean bool   // the numbers are 0 and 1
+	bad     string // why it cannot be stored; "": it can
 	// unit is that of times, "d" for days; text that has one is dates, which are read as microseconds.
 	unit string
 	odd  oddCell // of text

@@ -18,6 +18,7 @@ type edgeType struct {
 	spec     *EdgeTable
 	table    *table
 	src, dst end
+	ids      ids   // of the second end, which counts those that are left out
 	types    []int // its number, and that of its reverse
 	count    int64
 	columns  []edgeColumn
@@ -44,12 +45,12 @@ func (x *graphOf) openEdges(ctx context.Context) (err error) {
 	for i := range x.m.Edges {
 		e := &edgeType{spec: &x.m.Edges[i]}
 		x.edges = append(x.edges, e)
-		if e.table, err = x.table(ctx, e.spec.Files, e.spec.Format); err != nil {
+		if e.table, err = x.table(ctx, e.spec.rows()); err != nil {
 			return err
 		}
 		from, to := x.m.node(e.spec.Source), x.m.node(e.spec.Target)
 		e.src, e.dst = end{x.nodes[from], -1}, end{x.nodes[to], -1}
-		if e.spec.nodes == "" {
+		if e.spec.nodes == nil {
 			e.src.column, err = e.table.endColumn(e.spec.Src, "src", "source", "from", "head", "row", e.spec.Source,
 				e.spec.Source+"_id")
 			if err != nil {
@@ -115,7 +116,7 @@ func (x *graphOf) countEdges(ctx context.Context) error {
 	}
 	for _, e := range x.edges {
 		e.count = e.table.count
-		if e.src.node.fixed && e.dst.node.fixed && e.spec.nodes == "" {
+		if e.src.node.fixed && e.dst.node.fixed && e.spec.nodes == nil {
 			continue
 		}
 		e.count = 0
@@ -130,8 +131,21 @@ func (x *graphOf) countEdges(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
+		x.tellKeys(e)
 	}
 	return x.closeNodes()
+}
+
+// tellKeys notes the foreign keys that make no edge.
+func (x *graphOf) tellKeys(e *edgeType) {
+	if n := e.ids.lost; n > 0 {
+		x.g.Tell(source.LeftOut, e.spec.Relation, n, "edges %q of %q: %s no row of %q, and no edge", e.spec.Relation,
+			e.spec.Source, source.Counted(n, "key has", "keys have"), e.spec.Target)
+	}
+	if n := e.ids.absent; n > 0 {
+		x.g.Tell(source.Said, e.spec.Relation, n, "edges %q of %q: %s, and no edge", e.spec.Relation, e.spec.Source,
+			source.Counted(n, "row has no key", "rows have no key"))
+	}
 }
 
 // see counts a node of a type that has no table.
@@ -174,10 +188,11 @@ func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst [
 	}
 	want = append(slices.Clip(want), e.dst.column)
 	var src, dst []int64
-	var from, to ids
-	row := int64(0)
+	var from ids
+	to, row := &e.ids, int64(0)
+	*to = ids{dangling: e.spec.dangling}
 	return e.table.scan(ctx, want, func(b *batch) error {
-		if err := e.set(e.dst, b, len(want)-1, &to); err != nil {
+		if err := e.set(e.dst, b, len(want)-1, to); err != nil {
 			return err
 		}
 		if e.src.column >= 0 {
@@ -198,7 +213,7 @@ func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst [
 				}
 			}
 			if d, err = to.at(i); err == nil && d == missing {
-				if e.spec.nodes != "" {
+				if e.spec.nodes != nil {
 					continue
 				}
 				err = errMissing

@@ -38,6 +38,10 @@ type ids struct {
 	text    bool
 	gaps    bool // of floats: -1 stands for one that is missing
 	numbers []int64
+
+	dangling bool  // ids that no node has count as missing
+	lost     int64 // how many were
+	absent   int64 // and how many are missing
 }
 
 // set makes them those of a batch.
@@ -51,6 +55,22 @@ func (d *ids) set(n *nodeType, f *field, v *vector) (err error) {
 
 // at returns the number of the node that row i names; missing where it has none.
 func (d *ids) at(i int) (int64, error) {
+	id, err := d.find(i)
+	if d.dangling && errors.Is(err, errDangling) {
+		d.lost++
+		return missing, nil
+	}
+	if id == missing && err == nil {
+		d.absent++
+	}
+	return id, err
+}
+
+// errDangling is an id that no node has.
+var errDangling = errors.New("no such node")
+
+// find returns the number of the node that row i names; missing where it names none, and errDangling.
+func (d *ids) find(i int) (int64, error) {
 	n := d.n
 	switch {
 	case d.v.null(i) || !d.text && d.gaps && d.numbers[i] == missing:
@@ -72,22 +92,20 @@ func (d *ids) at(i int) (int64, error) {
 
 func (n *nodeType) outside(id int64) error {
 	if n.fixed {
-		return fmt.Errorf("%d is not a node of %q, of which there are %d", id, n.spec.Type, n.count)
+		return fmt.Errorf("%w: %d is not a node of %q, of which there are %d", errDangling, id, n.spec.Type, n.count)
 	}
 	return fmt.Errorf("%d is negative: say where the nodes of %q are, or take ids as names", id, n.spec.Type)
 }
 
 // lookup returns the number of a key, a new one where keys may still come.
 func (n *nodeType) lookup(key []byte) (int64, error) {
-	had := n.keys.Len()
-	id, err := n.keys.Number(key)
-	if err != nil {
-		return 0, err
+	if !n.fixed {
+		return n.keys.Number(key)
 	}
-	if id < had || !n.fixed {
+	if id := n.keys.Find(key); id >= 0 {
 		return id, nil
 	}
-	return 0, fmt.Errorf("%.60q is not the id of a node of %q", key, n.spec.Type)
+	return 0, fmt.Errorf("%w: %.60q is not the id of a node of %q", errDangling, key, n.spec.Type)
 }
 
 // readKeys numbers the ids of a table, unless they are the numbers of its rows.

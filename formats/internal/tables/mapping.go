@@ -19,6 +19,8 @@ import (
 type Mapping struct {
 	Nodes Nodes `yaml:"nodes"`
 	Edges Edges `yaml:"edges"`
+	// Asked says that a person has named what NodeTable.Until leaves out.
+	Asked bool `yaml:"-"`
 }
 
 // Nodes are the node types by their order.
@@ -42,10 +44,18 @@ type NodeTable struct {
 	// Split is a column of train, val and test.
 	Split string `yaml:"split"`
 	Time  string `yaml:"time"`
+	// Until is a date or a time: rows whose Time is later, or that have none, are left out; "": none is.
+	Until string `yaml:"until"`
 	// Columns are stored under their own names; nil: all numbers that have no other part.
 	Columns *Words `yaml:"columns"`
 	// Without are columns that are left out.
 	Without Words `yaml:"without"`
+	// Kinds, if not nil, makes the columns those of a table of a database, by what they mean (docs/cli.md, "From a
+	// database"): of the columns that it names the kind is given, of all others it is found out. Features, Label, Split
+	// and Columns do not go with it.
+	Kinds map[string]string `yaml:"kinds"`
+	// ByRow says that there is no column of ids, whatever columns are called.
+	ByRow bool `yaml:"-"`
 	// Keys are columns with ids of nodes, each of which makes an edge type, from this type to the other.
 	Keys Keys `yaml:"keys"`
 
@@ -61,9 +71,11 @@ type EdgeTable struct {
 	Source string `yaml:"source"`
 	Target string `yaml:"target"`
 	// Src and Dst are the columns of the ids.
-	Src    string `yaml:"src"`
-	Dst    string `yaml:"dst"`
-	Time   string `yaml:"time"`
+	Src  string `yaml:"src"`
+	Dst  string `yaml:"dst"`
+	Time string `yaml:"time"`
+	// Until is as that of nodes.
+	Until  string `yaml:"until"`
 	Weight string `yaml:"weight"`
 	Label  string `yaml:"label"`
 	// Features are columns that are laid side by side as "feature".
@@ -77,7 +89,9 @@ type EdgeTable struct {
 
 	Format `yaml:",inline"`
 
-	nodes string // of foreign keys: the node type whose column Dst is the key
+	// of foreign keys: the node type whose column Dst is the key; and whether those that no node has are left out
+	nodes    *NodeTable
+	dangling bool
 }
 
 // Format says how texts are written.
@@ -93,6 +107,8 @@ type Key struct {
 	To       string `yaml:"to"`
 	Relation string `yaml:"relation"` // "": the column's name
 	Reverse  string `yaml:"reverse"`
+	// Dangling says that keys that no node has make no edge, as missing ones do.
+	Dangling bool `yaml:"dangling"`
 }
 
 // Keys are foreign keys by their order.
@@ -237,7 +253,7 @@ func (m *Mapping) settle() error {
 		if part := strings.Split(e.Relation, ":"); len(part) == 3 && e.Source == "" && e.Target == "" {
 			e.Source, e.Relation, e.Target = part[0], part[1], part[2]
 		}
-		if len(e.Files) == 0 && e.nodes == "" {
+		if len(e.Files) == 0 && e.nodes == nil {
 			return fmt.Errorf("edges %q have no file", e.Relation)
 		}
 		for _, end := range []*string{&e.Source, &e.Target} {
@@ -261,14 +277,15 @@ func (m *Mapping) settle() error {
 
 // addKeys makes edge types of the foreign keys.
 func (m *Mapping) addKeys() error {
-	for _, n := range m.Nodes {
+	for i := range m.Nodes {
+		n := &m.Nodes[i]
 		if len(n.Keys) > 0 && len(n.Files) == 0 {
 			return fmt.Errorf("nodes %q have keys, but no file", n.Type)
 		}
 		for _, k := range n.Keys {
 			m.Edges = append(m.Edges, EdgeTable{Relation: cmp.Or(k.Relation, k.Column), Files: n.Files,
 				Source: n.Type, Target: cmp.Or(k.To, n.Type), Dst: k.Column, Columns: &Words{}, Reverse: k.Reverse,
-				Format: n.Format, nodes: n.Type})
+				dangling: k.Dangling, nodes: n})
 		}
 	}
 	return nil

@@ -27,12 +27,15 @@ type graphOf struct {
 }
 
 // table opens a table, once.
-func (x *graphOf) table(ctx context.Context, files Words, format Format) (*table, error) {
-	key := fmt.Sprintf("%q %q", []string(files), format)
+func (x *graphOf) table(ctx context.Context, rows rows) (*table, error) {
+	key := fmt.Sprintf("%q", rows)
 	if t, ok := x.opened[key]; ok {
 		return t, nil
 	}
-	t, err := open(ctx, x.at, files, format, x.r)
+	t, err := open(ctx, x.at, rows.files, rows.format, x.r)
+	if err == nil && rows.until != "" {
+		err = t.limitTo(ctx, x.r, rows.until, rows.time)
+	}
 	if err == nil {
 		x.opened[key] = t
 	}
@@ -52,20 +55,22 @@ func (x *graphOf) readNodes(ctx context.Context) error {
 			continue
 		}
 		var err error
-		if n.table, err = x.table(ctx, n.spec.Files, n.spec.Format); err != nil {
+		if n.table, err = x.table(ctx, n.spec.rows()); err != nil {
 			return err
 		}
 		if n.spec.Count > 0 && n.spec.Count != n.table.count {
 			return n.table.fail("", fmt.Errorf("there are %d rows, and the mapping says %d", n.table.count,
 				n.spec.Count))
 		}
-		if n.spec.ID != "" {
+		switch {
+		case n.spec.ID != "":
 			if n.id, err = n.table.column(n.spec.ID); err != nil {
 				return err
 			}
-		} else {
+		case !n.spec.ByRow:
 			n.id = n.table.has("id", "node_id", n.spec.Type+"_id")
 		}
+		x.tellUntil(n)
 		if err := n.readKeys(ctx, x.r, x.g); err != nil {
 			return err
 		}
@@ -90,6 +95,9 @@ func (x *graphOf) describeNodes(ctx context.Context, at int) error {
 		}
 	}
 	n.table.leave(n.spec.Without, used)
+	if n.spec.Kinds != nil {
+		return x.database(ctx, n, node, used)
+	}
 	for _, step := range []func(context.Context, *nodeType, *source.NodeType, map[int]bool) error{x.features, x.label,
 		x.split, x.others} {
 		if err := step(ctx, n, node, used); err != nil {

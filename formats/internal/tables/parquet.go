@@ -142,7 +142,7 @@ func (f *field) physical(c *schema.Column) string {
 	}
 	switch c.PhysicalType() {
 	case parquet.Types.Boolean:
-		f.dtype = unified.Uint8
+		f.dtype, f.boolean = unified.Uint8, true
 	case parquet.Types.Int32, parquet.Types.Int64:
 		f.dtype = integerType(c.PhysicalType() == parquet.Types.Int32, logical)
 		f.unit = unitOf(logical)

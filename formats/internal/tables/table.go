@@ -29,6 +29,7 @@ type table struct {
 	at    []source.Place
 	list  []field
 	count int64
+	limit *limit // nil: all rows are taken
 }
 
 // open describes the files that a mapping names.
@@ -260,6 +261,14 @@ func (t *table) fail(column string, err error) error {
 
 // scan yields the rows of some columns, in order.
 func (t *table) scan(ctx context.Context, want []int, yield func(*batch) error) error {
+	if t.limit != nil {
+		return t.scanUntil(ctx, want, yield)
+	}
+	return t.scanAll(ctx, want, yield)
+}
+
+// scanAll yields the rows of some columns, in order, without regard to a limit.
+func (t *table) scanAll(ctx context.Context, want []int, yield func(*batch) error) error {
 	for i, p := range t.parts {
 		rows := int64(0)
 		err := p.scan(ctx, want, func(b *batch) error {

@@ -1,0 +1,88 @@
+package relbench
+
+import (
+	"context"
+	"path"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/tables"
+)
+
+// Reader reads databases.
+var Reader = source.Reader{Name: "relbench", Title: "a database in RelBench's folder form: manifest.yaml and tables",
+	Options: []string{"ids", "upto", "task"}, Find: find, Read: read}
+
+func find(t *source.Tree) (found []string) {
+	for _, name := range t.Files() {
+		if ext := path.Ext(name); path.Base(name) != manifestName && !(t.Single() && (ext == ".yaml" || ext == ".yml")) {
+			continue
+		}
+		if isDatabase(t.At(name)) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// isDatabase reports whether a text is meant as the manifest of a database: tables of which one has a key.
+func isDatabase(at source.Place) (is bool) {
+	_ = at.Parse("", func(text []byte) error {
+		var m struct {
+			Tables map[string]map[string]any `yaml:"tables"`
+		}
+		if yaml.Unmarshal(text, &m) != nil {
+			return nil
+		}
+		for _, t := range m.Tables {
+			_, key := t["pkey"]
+			_, keys := t["fkeys"]
+			is = is || key || keys
+		}
+		return nil
+	})
+	return is
+}
+
+func read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+	if path.Base(at.Name) == "." || at.Name == "." {
+		at = at.In(manifestName)
+	}
+	var m *manifest
+	if err := at.Parse("a manifest is written as RelBench's (docs/cli.md, \"From a database\")",
+		func(text []byte) (err error) {
+			m, err = parse(text)
+			return err
+		}); err != nil {
+		return nil, err
+	}
+	all, err := readTasks(at)
+	if err != nil {
+		return nil, err
+	}
+	hidden, err := hiddenBy(at, all, r.Task)
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := m.mapping(at, r, hidden)
+	if err != nil {
+		return nil, err
+	}
+	g, err := tables.Read(ctx, at, mapping, r)
+	if err != nil {
+		return nil, err
+	}
+	g.TimeUnit = "s" // as RelBench counts
+	if len(hidden) > 0 {
+		g.Tell(source.Said, r.Task, int64(len(hidden)), "hidden, for the task %q must not see them: %v", r.Task, hidden)
+	}
+	return g, nil
+}
+
+// sorted returns a task's names in order.
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return names
+}

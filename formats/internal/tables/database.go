@@ -1,0 +1,225 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// timeColumn is what times of rows are called.
+const timeColumn = "time"
+
+// database adds the columns of a database's table: those of a kind lie side by side, so that a loader fetches a row of
+// them at once.
+func (x *graphOf) database(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
+	if err := x.rowTimes(n, used); err != nil {
+		return err
+	}
+	for _, k := range n.spec.Keys {
+		i, err := n.table.column(k.Column)
+		if err != nil {
+			return err
+		}
+		used[i] = true
+	}
+	list, err := x.meanings(ctx, n, used)
+	if err != nil {
+		return err
+	}
+	if err := x.measure(ctx, n.table, list); err != nil {
+		return err
+	}
+	have := map[string]bool{"id": true, timeColumn: true, numerical: true, categorical: true, timestamp: true}
+	free := func(name string) string {
+		for have[name] {
+			name += "_"
+		}
+		have[name] = true
+		return name
+	}
+	of := map[string][]*meant{}
+	for _, c := range list {
+		of[c.kind] = append(of[c.kind], c)
+	}
+	for _, c := range of[timestamp] {
+		if c.f.name == n.spec.Time {
+			t := n.column(timeColumn, []int{c.at})
+			t.Unit, t.Fields = cmp.Or(t.Unit, "s"), describe([]*meant{c})
+			node.Columns = append(node.Columns, t)
+		}
+	}
+	of[timestamp] = slices.DeleteFunc(of[timestamp], func(c *meant) bool { return c.f.name == n.spec.Time })
+	for _, g := range []struct {
+		kind  string
+		dtype unified.DType
+	}{{numerical, unified.Float32}, {categorical, unified.Int32}, {timestamp, unified.Int64}} {
+		if len(of[g.kind]) > 0 {
+			node.Columns = append(node.Columns, n.group(g.kind, g.dtype, of[g.kind]))
+		}
+	}
+	for _, c := range of[categorical] {
+		node.Strings = append(node.Strings, c.categories(free(c.f.name)))
+	}
+	for _, c := range of[embedding] {
+		e := n.column(free(c.f.name), []int{c.at})
+		e.Fields = describe([]*meant{c})
+		node.Columns = append(node.Columns, e)
+	}
+	for _, kind := range []string{multicategorical, text} {
+		for _, c := range of[kind] {
+			node.Strings = append(node.Strings, n.table.strings(ctx, free(c.f.name), c.at))
+		}
+	}
+	return nil
+}
+
+// rowTimes checks the column of the rows' times.
+func (x *graphOf) rowTimes(n *nodeType, used map[int]bool) error {
+	if n.spec.Time == "" {
+		return nil
+	}
+	i, err := n.table.column(n.spec.Time)
+	if err != nil {
+		return err
+	}
+	if f := &n.table.list[i]; f.list {
+		return n.table.fail(f.name, fmt.Errorf("is %v, and no time of the rows", f))
+	}
+	used[i] = false
+	return nil
+}
+
+// meanings returns the columns with their kinds, without those that cannot be stored, which a note names.
+func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) ([]*meant, error) {
+	t := n.table
+	var all []*meant
+	var left []string
+	for i := range t.list {
+		switch f := &t.list[i]; {
+		case used[i]:
+		case f.bad != "" || f.width == 0:
+			left = append(left, fmt.Sprintf("%s (%v)", f.name, f))
+		default:
+			all = append(all, &meant{at: i, f: f})
+		}
+	}
+	for name := range n.spec.Kinds {
+		if _, err := t.column(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.look(ctx, all); err != nil {
+		return nil, err
+	}
+	var list []*meant
+	for _, c := range all {
+		given := n.spec.Kinds[c.f.name]
+		switch {
+		case c.f.name == n.spec.Time:
+			given = timestamp
+		case given == "":
+			c.kind = c.guess()
+		}
+		if given != "" {
+			if c.kind = given; c.f.name != n.spec.Time || c.f.text {
+				if err := c.check(t); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if c.kind == "" {
+			left = append(left, c.f.name+" (no value)")
+			continue
+		}
+		list = append(list, c)
+	}
+	if left != nil {
+		x.g.Tell(source.LeftOut, t.name, int64(len(left)), "%s: not stored: %s", t.name, source.Few(left))
+	}
+	return list, nil
+}
+
+// group returns the columns of a kind side by side, as one column.
+func (n *nodeType) group(name string, dtype unified.DType, list []*meant) source.Column {
+	c := source.Column{Column: graph.Column{Name: name, DType: dtype, Shape: []int64{int64(len(list))},
+		Fields: describe(list)}}
+	if name == timestamp {
+		for _, m := range list {
+			c.Unit = source.Finer(c.Unit, m.unit())
+		}
+	}
+	c.Write = func(ctx context.Context, w io.Writer) error {
+		var row, one []byte
+		width := dtype.Size() * int64(len(list))
+		return n.table.scan(ctx, columnsOf(list), func(b *batch) (err error) {
+			row = slices.Grow(row[:0], int(width)*b.rows)[:int(width)*b.rows]
+			for k, m := range list {
+				if one, err = m.put(&b.columns[k], b.rows, c.Unit, one[:0]); err != nil {
+					return b.fail(m.f.name, err)
+				}
+				size := dtype.Size()
+				for i := range int64(b.rows) {
+					copy(row[i*width+int64(k)*size:][:size], one[i*size:])
+				}
+			}
+			_, err = w.Write(row)
+			return err
+		})
+	}
+	return c
+}
+
+// put appends the values of a batch as the column's kind stores them: numbers as float32, NaN where one is missing;
+// categories as int32, -1 where one is; times as int64 of a unit, source.NoTime where one is.
+func (c *meant) put(v *vector, rows int, unit string, to []byte) ([]byte, error) {
+	switch c.kind {
+	case categorical:
+		for i := range rows {
+			code := int32(missing)
+			if s, ok := c.f.cell(v, i); ok {
+				k := c.names.Find([]byte(s))
+				if k < 0 {
+					return nil, &rowError{i, source.ErrChanged}
+				}
+				code = c.codes[k]
+			}
+			to = binary.LittleEndian.AppendUint32(to, uint32(code))
+		}
+	case timestamp:
+		data, err := c.f.timesOf(v, rows, unified.Int64, nil)
+		if err != nil {
+			return nil, err
+		}
+		of := graph.Column{Name: c.f.name, DType: unified.Int64, Unit: c.unit()}
+		return source.ConvertTimes(to, of, unit, data)
+	default:
+		for i := range rows {
+			to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(c.f.number(v, i))))
+		}
+	}
+	return to, nil
+}
+
+// categories are the names of a column's categories, in the order of their numbers.
+func (c *meant) categories(name string) source.Strings {
+	order := make([]int32, len(c.codes))
+	for k, code := range c.codes {
+		order[code] = int32(k)
+	}
+	return source.Strings{Name: name, Rows: int64(len(order)), Each: func(yield func(string) error) error {
+		for _, k := range order {
+			if err := yield(string(c.names.At(int64(k)))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,382 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// The kinds of columns of a database, as PyTorch Frame calls them (Hu et al., "PyTorch Frame: A Modular Framework for
+// Multi-Modal Tabular Learning", 2024).
+const (
+	numerical        = "numerical"
+	categorical      = "categorical"
+	multicategorical = "multicategorical"
+	timestamp        = "timestamp"
+	embedding        = "embedding"
+	text             = "text"
+)
+
+var kindNames = []string{numerical, categorical, multicategorical, timestamp, embedding, text}
+
+// sampleRows is how many rows tell what kinds columns are, and leastCount how often at least each category is among
+// them: PyTorch Frame has the same numbers.
+const (
+	sampleRows = 1000
+	leastCount = 5
+)
+
+// quantileRows is how many rows, evenly spaced, quantiles come of.
+const quantileRows = 1 << 16
+
+// maxCounts is the most categories whose frequencies a manifest has.
+const maxCounts = 1 << 16
+
+// meant is a column of a database's table by what it means.
+type meant struct {
+	at   int // in the table
+	f    *field
+	kind string
+
+	sample    []string // values of some rows
+	fractions bool     // of numbers: some are not whole
+	gaps      bool     // some are missing in the sample
+
+	missing   int64
+	moments   moments
+	values    []float64     // for quantiles
+	names     *source.Names // of categories, as they appear
+	counts    []int64       // of each of them
+	codes     []int32       // their numbers: the most frequent first
+	low, high int64         // of times
+	times     []int64       // for the median
+}
+
+// moments are mean and deviation of numbers (Welford, Technometrics 1962).
+type moments struct {
+	n             int64
+	mean, squares float64
+	least, most   float64
+}
+
+func (m *moments) add(x float64) {
+	if m.n++; m.n == 1 {
+		m.least, m.most = x, x
+	}
+	m.least, m.most = min(m.least, x), max(m.most, x)
+	d := x - m.mean
+	m.mean += d / float64(m.n)
+	m.squares += d * (x - m.mean)
+}
+
+// cell returns a value as a category is called; ok is false where there is none.
+func (f *field) cell(v *vector, i int) (_ string, ok bool) {
+	switch {
+	case v.null(i):
+		return "", false
+	case f.text:
+		return string(v.texts[i]), true
+	case f.boolean:
+		return strconv.FormatBool(v.data[i] != 0), true
+	case f.dtype.IsFloat():
+		x := f.dtype.Float(v.data[int64(i)*f.dtype.Size():])
+		return strconv.FormatFloat(x, 'g', -1, 64), x == x
+	}
+	return strconv.FormatInt(f.dtype.Integer(v.data[int64(i)*f.dtype.Size():]), 10), true
+}
+
+// number returns a value as a number; NaN where there is none.
+func (f *field) number(v *vector, i int) float64 {
+	if v.null(i) {
+		return math.NaN()
+	}
+	return f.dtype.Float(v.data[int64(i)*f.dtype.Size():])
+}
+
+// look takes a sample of the columns, and finds the kinds that nobody has said.
+func (t *table) look(ctx context.Context, list []*meant) error {
+	stride, row := max(1, t.count/sampleRows), int64(0)
+	return t.scan(ctx, columnsOf(list), func(b *batch) error {
+		for i := range b.rows {
+			if (row+int64(i))%stride != 0 {
+				continue
+			}
+			for k, c := range list {
+				c.see(&b.columns[k], i)
+			}
+		}
+		row += int64(b.rows)
+		return nil
+	})
+}
+
+func columnsOf(list []*meant) (want []int) {
+	for _, c := range list {
+		want = append(want, c.at)
+	}
+	return want
+}
+
+// see takes a row of the sample into account.
+func (c *meant) see(v *vector, i int) {
+	if c.f.list {
+		return
+	}
+	s, ok := c.f.cell(v, i)
+	if !ok {
+		c.gaps = true
+		return
+	}
+	if c.sample = append(c.sample, s); !c.f.text && c.f.dtype.IsFloat() {
+		x := c.f.number(v, i)
+		c.fractions = c.fractions || x != math.Trunc(x)
+	}
+}
+
+// guess returns the kind of a column by its sample, as PyTorch Frame's infer_df_stype does; "" for one without a value.
+func (c *meant) guess() string {
+	switch f := c.f; {
+	case f.list && f.dtype.IsFloat():
+		return embedding
+	case f.list || len(c.sample) == 0 && f.unit == "":
+		return ""
+	case f.unit != "":
+		return timestamp
+	case f.boolean:
+		return categorical
+	case !f.text && f.dtype.IsFloat() && (c.fractions || !c.gaps):
+		return numerical
+	case !f.text:
+		if least(c.sample) >= leastCount {
+			return categorical
+		}
+		return numerical
+	}
+	for _, s := range c.sample {
+		if _, ok := parseTime(strings.TrimSpace(s)); !ok {
+			return c.guessText()
+		}
+	}
+	return timestamp
+}
+
+func (c *meant) guessText() string {
+	if least(c.sample) >= leastCount {
+		return categorical
+	}
+	for _, sep := range []string{"|", ","} {
+		var parts []string
+		for _, s := range c.sample {
+			for _, p := range strings.Split(s, sep) {
+				parts = append(parts, strings.TrimSpace(p))
+			}
+		}
+		if least(parts) >= leastCount {
+			return multicategorical
+		}
+	}
+	return text
+}
+
+// least returns how often the rarest of the values is there.
+func least(values []string) int {
+	seen := map[string]int{}
+	for _, s := range values {
+		seen[s]++
+	}
+	n := len(values)
+	for _, k := range seen {
+		n = min(n, k)
+	}
+	return n
+}
+
+// check refuses a kind that a person gives to a column that cannot be of it.
+func (c *meant) check(t *table) error {
+	f := c.f
+	fits := map[string]bool{
+		numerical: !f.text && !f.list, categorical: !f.list && (f.text || !f.dtype.IsHalf()), multicategorical: f.text,
+		timestamp: !f.list && (f.text || !f.dtype.IsFloat()), embedding: f.list && f.width > 0, text: f.text}
+	if ok, known := fits[c.kind]; !known {
+		return t.fail(f.name, fmt.Errorf("is to be of the kind %.40q; there are: %s", c.kind, strings.Join(kindNames, ", ")))
+	} else if !ok {
+		return t.fail(f.name, fmt.Errorf("is %v, which cannot be %s", f, c.kind))
+	}
+	return nil
+}
+
+// measure computes the statistics of all columns, and numbers the categories.
+func (x *graphOf) measure(ctx context.Context, t *table, list []*meant) error {
+	for _, c := range list {
+		if c.kind == categorical {
+			c.names = source.NewNames(x.r.Budget)
+			x.g.Own(c.names)
+		}
+	}
+	row, stride := int64(0), max(1, (t.count+quantileRows-1)/quantileRows)
+	err := t.scan(ctx, columnsOf(list), func(b *batch) error {
+		for k, c := range list {
+			if err := c.measure(b, &b.columns[k], row, stride, x.r.Budget); err != nil {
+				return b.fail(c.f.name, err)
+			}
+		}
+		row += int64(b.rows)
+		x.r.Report("measure columns", row, t.count)
+		return nil
+	})
+	for _, c := range list {
+		c.number()
+	}
+	return err
+}
+
+// measure takes a batch into account, of which row is the first. Every so many rows give a value for quantiles.
+func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.Budget) (err error) {
+	switch c.kind {
+	case numerical:
+		for i := range b.rows {
+			x := c.f.number(v, i)
+			if x != x || math.IsInf(x, 0) {
+				c.missing++
+				continue
+			}
+			if c.moments.add(x); (row+int64(i))%stride == 0 {
+				c.values = append(c.values, x)
+			}
+		}
+	case categorical:
+		for i := range b.rows {
+			s, ok := c.f.cell(v, i)
+			if !ok {
+				c.missing++
+				continue
+			}
+			k, err := c.names.Number([]byte(s))
+			if err != nil {
+				return &rowError{i, err}
+			}
+			if k == int64(len(c.counts)) {
+				if c.counts, err = source.Grow(budget.Ledger(), c.counts, 1); err != nil {
+					return err
+				}
+				c.counts = append(c.counts, 0)
+			}
+			c.counts[k]++
+		}
+	case timestamp:
+		data, err := c.f.timesOf(v, b.rows, unified.Int64, nil)
+		if err != nil {
+			return err
+		}
+		c.measureTimes(data, row, stride)
+	default:
+		for i := range b.rows {
+			if v.null(i) {
+				c.missing++
+			}
+		}
+	}
+	return nil
+}
+
+func (c *meant) measureTimes(data []byte, row, stride int64) {
+	for i := int64(0); 8*i < int64(len(data)); i++ {
+		at := unified.Int64.Integer(data[8*i:])
+		if at == source.NoTime {
+			c.missing++
+			continue
+		}
+		if c.times == nil {
+			c.low, c.high = at, at
+		}
+		c.low, c.high = min(c.low, at), max(c.high, at)
+		if (row+i)%stride == 0 || c.times == nil {
+			c.times = append(c.times, at)
+		}
+	}
+}
+
+// number orders the categories: the most frequent first, of equal ones that which appears first.
+func (c *meant) number() {
+	order := make([]int32, len(c.counts))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(c.counts[b], c.counts[a]) })
+	c.codes = make([]int32, len(order))
+	for code, k := range order {
+		c.codes[k] = int32(code)
+	}
+}
+
+// unit is the unit of the column's times, as timesOf returns them.
+func (c *meant) unit() string {
+	_, unit := c.f.stored(timeColumn)
+	return cmp.Or(unit, "s")
+}
+
+// described is what a manifest says of an element of a row (docs/format.md, "What elements mean").
+type described struct {
+	Name      string    `json:"name"`
+	Kind      string    `json:"kind"`
+	Missing   int64     `json:"missing"`
+	Mean      *float64  `json:"mean,omitempty"`
+	Deviation *float64  `json:"std,omitempty"`
+	Quantiles []float64 `json:"quantiles,omitempty"`
+	Counts    []int64   `json:"counts,omitempty"`
+	Times     []int64   `json:"times,omitempty"`
+}
+
+// describe says what the elements of a row are, as JSON.
+func describe(list []*meant) []byte {
+	var all []described
+	for _, c := range list {
+		d := described{Name: c.f.name, Kind: c.kind, Missing: c.missing}
+		if m := &c.moments; m.n > 0 {
+			std := math.Sqrt(m.squares / float64(m.n))
+			d.Mean, d.Deviation = &m.mean, &std
+			d.Quantiles = c.quantiles()
+		}
+		if n := len(c.counts); n > 0 && n <= maxCounts {
+			d.Counts = make([]int64, n)
+			for k, code := range c.codes {
+				d.Counts[code] = c.counts[k]
+			}
+		}
+		if len(c.times) > 0 {
+			slices.Sort(c.times)
+			for _, v := range []int64{c.low, c.times[len(c.times)/2], c.high} {
+				v, _ = source.InUnit(v, c.unit(), "s")
+				d.Times = append(d.Times, v)
+			}
+		}
+		all = append(all, d)
+	}
+	data, _ := json.Marshal(all) // finite numbers and texts can always be written
+	return data
+}
+
+// quantiles returns the least number, the quartiles and the greatest, between two values as NumPy does.
+func (c *meant) quantiles() []float64 {
+	slices.Sort(c.values)
+	list := []float64{c.moments.least}
+	for _, q := range []float64{.25, .5, .75} {
+		if len(c.values) == 0 {
+			list = append(list, c.moments.mean)
+			continue
+		}
+		at := q * float64(len(c.values)-1)
+		lo := int(at)
+		hi := min(lo+1, len(c.values)-1)
+		list = append(list, c.values[lo]+(at-float64(lo))*(c.values[hi]-c.values[lo]))
+	}
+	return append(list, c.moments.most)
+}

@@ -1,0 +1,162 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// rows says which rows of files make a table.
+type rows struct {
+	files  Words
+	format Format
+	until  string // rows that are later, or have no time, are left out; "": none is
+	time   string // the column of times
+}
+
+// limit leaves out rows that are later than a time, and rows without one.
+type limit struct {
+	column   int
+	unit     string // of the column's numbers, as timesOf returns them
+	last     int64
+	later    int64 // rows that are left out since they are later
+	timeless int64 // and since they have no time
+}
+
+func (n *NodeTable) rows() rows { return rows{n.Files, n.Format, n.Until, n.Time} }
+
+func (e *EdgeTable) rows() rows {
+	if e.nodes != nil {
+		return e.nodes.rows()
+	}
+	return rows{e.Files, e.Format, e.Until, e.Time}
+}
+
+// limitTo leaves out the rows of a table that are later than a time, and counts those that stay.
+func (t *table) limitTo(ctx context.Context, r *source.Request, until, column string) (err error) {
+	l := &limit{}
+	if l.column, err = t.column(column); err != nil {
+		return err
+	}
+	f := &t.list[l.column]
+	if f.list || f.dtype.IsFloat() {
+		return t.fail(f.name, fmt.Errorf("has rows of %v, which are not compared with %q: make them times or whole "+
+			"numbers", f, until))
+	}
+	_, unit := f.stored("time")
+	l.unit = cmp.Or(unit, r.TimesIn)
+	if l.last, err = lastTime(until, l.unit); err != nil {
+		return t.fail(f.name, err)
+	}
+	kept := int64(0)
+	if err := t.scanAll(ctx, []int{l.column}, func(b *batch) error {
+		keep, err := l.keep(f, b, 0, nil)
+		kept += int64(len(keep))
+		r.Report("read times", kept, t.count)
+		return err
+	}); err != nil {
+		return err
+	}
+	t.limit, t.count = l, kept
+	return nil
+}
+
+// lastTime returns the time that a text names, in a unit, rounded down; "" is that of plain numbers.
+func lastTime(text, unit string) (int64, error) {
+	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return v, nil
+	}
+	us, ok := parseTime(strings.TrimSpace(text))
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("%.40q is no date and no time, such as 2026-01-31 or 2026-01-31T12:00:00Z", text)
+	case unit == "":
+		return 0, fmt.Errorf("is plain numbers, which are not compared with %q: say by --times-in what they count, "+
+			"or name a number", text)
+	}
+	v, ok := source.InUnit(us, "us", unit)
+	if !ok {
+		return 0, fmt.Errorf("the time %q is not one of int64 in %s", text, unit)
+	}
+	return v, nil
+}
+
+// keep appends the rows of a batch that stay, of which column k has the times, and counts the others.
+func (l *limit) keep(f *field, b *batch, k int, to []int) ([]int, error) {
+	data, err := f.timesOf(&b.columns[k], b.rows, unified.Int64, nil)
+	if err != nil {
+		return nil, b.fail(f.name, err)
+	}
+	for i := range b.rows {
+		switch v := unified.Int64.Integer(data[8*i:]); {
+		case v == source.NoTime:
+			l.timeless++
+		case v > l.last:
+			l.later++
+		default:
+			to = append(to, i)
+		}
+	}
+	return to, nil
+}
+
+// scanUntil yields the rows of some columns that stay.
+func (t *table) scanUntil(ctx context.Context, want []int, yield func(*batch) error) error {
+	l := *t.limit // whose counts are of one pass
+	f := &t.list[l.column]
+	all := append(append([]int(nil), want...), l.column)
+	var keep []int
+	return t.scanAll(ctx, all, func(b *batch) (err error) {
+		if keep, err = l.keep(f, b, len(want), keep[:0]); err != nil || len(keep) == 0 {
+			return err
+		}
+		kept := *b
+		kept.columns = b.columns[:len(want)]
+		if len(keep) < b.rows {
+			return yield(kept.some(t, want, keep))
+		}
+		return yield(&kept)
+	})
+}
+
+// some returns some rows of a batch, in order.
+func (b *batch) some(t *table, want, keep []int) *batch {
+	s := &batch{rows: len(keep), path: b.path}
+	for _, i := range keep {
+		s.lines = append(s.lines, b.at(i))
+	}
+	for k, v := range b.columns {
+		size := int(t.list[want[k]].rowBytes())
+		var o vector
+		for _, i := range keep {
+			if v.texts != nil {
+				o.texts = append(o.texts, v.texts[i])
+			} else {
+				o.data = append(o.data, v.data[size*i:size*(i+1)]...)
+			}
+			if v.valid != nil {
+				o.valid = append(o.valid, v.valid[i])
+			}
+		}
+		s.columns = append(s.columns, o)
+	}
+	return s
+}
+
+// tellUntil notes the rows of a node type that are left out.
+func (x *graphOf) tellUntil(n *nodeType) {
+	l, change := n.table.limit, source.LeftOut
+	if l == nil || l.later+l.timeless == 0 {
+		return
+	}
+	if x.m.Asked {
+		change = source.Said
+	}
+	x.g.Tell(change, n.spec.Type, l.later+l.timeless, "nodes %q: %s left out: %d later than %s, %d without a time",
+		n.spec.Type, source.Counted(l.later+l.timeless, "row is", "rows are"), l.later, n.spec.Until, l.timeless)
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -143,7 +144,7 @@ func (w *Writer) addStrings(c *Content, left map[[2]string]*written, nodeTypes i
 	return nil
 }
 
-// addSplits adds the splits, those of nodes before those of links: by index, then train, val, test, then others by
+// addSplits adds the splits, tables of tasks first, those of nodes before those of links: by index, then train, val, test, then others by
 // name.
 func (w *Writer) addSplits(c *Content) {
 	type key struct {
@@ -166,6 +167,9 @@ func (w *Writer) addSplits(c *Content) {
 		c.Splits[i].Sets = append(c.Splits[i].Sets, a.set)
 	}
 	rank := func(name string) int {
+		if _, split, ok := strings.Cut(name, taskSeparator); ok {
+			name = split
+		}
 		if i := slices.Index([]string{"train", "val", "test"}, name); i >= 0 {
 			return i
 		}
@@ -173,6 +177,7 @@ func (w *Writer) addSplits(c *Content) {
 	}
 	slices.SortStableFunc(c.Splits, func(a, b SplitInfo) int {
 		return cmp.Or(-cmp.Compare(a.Task, b.Task), cmp.Compare(a.Index, b.Index),
+			cmp.Compare(a.task(), b.task()),
 			cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
 }

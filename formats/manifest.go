@@ -79,20 +79,22 @@ type ArrayInfo struct {
 
 // SplitInfo is a named set of seeds.
 type SplitInfo struct {
-	Task  string    `json:"task"` // "node", or "link"
+	Task  string    `json:"task"` // "node", "link", or "table"
 	Name  string    `json:"name"`
 	Index int       `json:"index"`
 	Sets  []SetInfo `json:"sets"`
 }
 
 // SetInfo is the seeds of one node type in a split of nodes; or, of links, their sources, their targets or their
-// labels.
+// labels; or, of a task's table, its nodes, their times or their labels.
 type SetInfo struct {
-	NodeType int    `json:"node_type"`
-	EdgeType *int   `json:"edge_type,omitempty"` // of links
-	End      string `json:"end,omitempty"`       // of links: "source", "target" or "label"
-	DType    string `json:"dtype"`               // int32 or int64
-	Parts    []Part `json:"parts"`
+	NodeType int  `json:"node_type"`
+	EdgeType *int `json:"edge_type,omitempty"` // of links
+	// End is "source", "target" or "label" of links; "", "time" or "label" of a table.
+	End   string  `json:"end,omitempty"`
+	DType string  `json:"dtype"`           // int32 or int64; of a table's labels any
+	Shape []int64 `json:"shape,omitempty"` // of a row of a table's labels; empty for a number
+	Parts []Part  `json:"parts"`
 }
 
 // Part is a file.
@@ -249,7 +251,7 @@ func (c *Content) files() []contentFile {
 		for j := range c.Splits[i].Sets {
 			set := &c.Splits[i].Sets[j]
 			list = append(list, contentFile{part: &set.Parts[0], split: &c.Splits[i], set: set,
-				typ: arrayfile.Type{Name: c.Splits[i].Name, DType: parseDType(set.DType)}})
+				typ: arrayfile.Type{Name: c.Splits[i].Name, DType: parseDType(set.DType), Shape: set.Shape}})
 		}
 	}
 	return list

@@ -296,7 +296,7 @@ func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {
 	for i := range c.Splits {
 		sp := &c.Splits[i]
 		k := key{sp.Task, sp.Name, sp.Index}
-		if sp.Task != taskNode && sp.Task != taskLink {
+		if sp.Task != taskNode && sp.Task != taskLink && sp.Task != taskTable {
 			return fmt.Errorf("%w: splits of task %.100q", ErrVersion, sp.Task)
 		}
 		if seen[k] || sp.Index < 0 || len(sp.Sets) == 0 {
@@ -307,13 +307,16 @@ func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {
 			if set.NodeType < 0 || set.NodeType >= len(s.Nodes) {
 				return corruptf("split %.100q %d has seeds of node type %d", sp.Name, sp.Index, set.NodeType)
 			}
-			dtype, err := unified.ParseDType(set.DType)
-			if err != nil || dtype != unified.Int32 && dtype != unified.Int64 {
-				return corruptf("split %.100q %d has seeds of type %.20q", sp.Name, sp.Index, set.DType)
-			}
-			if err := p.check(arrayfile.Type{Name: sp.Name, DType: dtype}, set.Parts, -1); err != nil {
+			typ, err := set.arrayType(sp)
+			if err != nil {
 				return err
 			}
+			if err := p.check(typ, set.Parts, -1); err != nil {
+				return err
+			}
+		}
+		if err := sp.checkTable(); err != nil {
+			return err
 		}
 		if err := sp.checkLinks(s); err != nil {
 			return err

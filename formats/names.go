@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -15,6 +16,7 @@ const (
 	ownerNodes   = "nodes/"
 	taskNode     = "node"
 	taskLink     = "link"
+	taskTable    = "table"
 	extension    = ".arrow"
 	stringsDType = "utf8" // of lists of strings
 
@@ -41,8 +43,10 @@ func (c *Content) checkNames() error {
 		}
 	}
 	for i := range c.Splits {
-		if err := add("", "split", c.Splits[i].Name); err != nil {
-			return err
+		for _, part := range c.Splits[i].names() {
+			if err := add(part.place, "split", part.name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -103,6 +107,12 @@ func splitPath(name string, index, nodeType int) string {
 		suffix = fmt.Sprintf(".n%d", nodeType)
 	}
 	return "splits/" + dir + "/" + fileStem(name) + suffix + extension
+}
+
+// tablePath names the file of one array of a task's table: tasks/plane_late/train.time.arrow.
+func tablePath(name, end string) string {
+	task, split, _ := strings.Cut(name, taskSeparator)
+	return fmt.Sprintf("tasks/%s/%s.%s%s", fileStem(task), fileStem(split), cmp.Or(end, "node"), extension)
 }
 
 // linkPath names the file of one array of the links of an edge type: splits/link/val.e0-source.arrow.

@@ -100,6 +100,12 @@ func (w *Writer) writeSplit(ctx context.Context, s *graph.Schema, split graph.Sp
 			return fileError(w.dir, "make a set of each type",
 				fmt.Errorf("%w: split %q: seeds of several types in one set", graph.ErrSchema, split.Name))
 		}
+		if set.Times != nil || set.Labels.Valid() {
+			if err := w.writeTable(ctx, split.Name, set); err != nil {
+				return err
+			}
+			continue
+		}
 		if set.IDs.Valid() {
 			cw, err := w.Split(split.Name, split.Index, set.Type, set.IDs.DType(), set.IDs.Len())
 			if err := writeTensor(ctx, cw, err, set.IDs); err != nil {
@@ -108,6 +114,24 @@ func (w *Writer) writeSplit(ctx context.Context, s *graph.Schema, split graph.Sp
 			continue
 		}
 		if err := w.writeRange(ctx, s, split, set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeTable writes the table of a task.
+func (w *Writer) writeTable(ctx context.Context, name string, set graph.SeedSet) error {
+	for _, a := range []struct {
+		end  string
+		rows unified.Tensor
+	}{{"", set.IDs}, {tableTime, unified.FromSlice(set.Times)}, {tableLabel, set.Labels}} {
+		if !a.rows.Valid() || a.end == tableTime && set.Times == nil {
+			continue
+		}
+		cw, err := w.Table(name, set.Type, a.end, graph.Column{DType: a.rows.DType(), Shape: a.rows.Shape()[1:]},
+			a.rows.Len())
+		if err := writeTensor(ctx, cw, err, a.rows); err != nil {
 			return err
 		}
 	}
@@ -175,6 +199,9 @@ func graphBytes(g *graph.Graph) int64 {
 	}
 	for _, split := range g.Splits() {
 		n += split.Seeds.Len() * g.Schema().IDType().Size()
+		for _, set := range split.Seeds.Sets {
+			n += 8*int64(len(set.Times)) + int64(len(set.Labels.Bytes()))
+		}
 	}
 	return n
 }

@@ -206,6 +206,22 @@ func (w *Writer) Links(name string, index, edgeType, nodeType int, end string, d
 	return w.columnWriter(a, linkPath(name, index, edgeType, end), rows)
 }
 
+// Table returns the writer of one array of the table of a task, named TASK:SPLIT: its nodes (end "", int32 or int64),
+// then perhaps their "time" (int64), then perhaps their "label", of any dtype and shape of a row. All have as many
+// rows; nodes may repeat.
+func (w *Writer) Table(name string, nodeType int, end string, c graph.Column, rows int64) (*ColumnWriter, error) {
+	a := &written{
+		split: SplitInfo{Task: taskTable, Name: name},
+		set:   SetInfo{NodeType: nodeType, End: end, DType: c.DType.String(), Shape: slices.Clone(c.Shape)},
+		typ:   arrayfile.Type{Name: name, DType: c.DType, Shape: slices.Clone(c.Shape)},
+	}
+	if _, err := a.set.arrayType(&a.split); err != nil || nodeType < 0 {
+		return nil, fileError(w.dir, "", fmt.Errorf("table %q of node type %d: %q of type %v%v", name, nodeType, end,
+			c.DType, c.Shape))
+	}
+	return w.columnWriter(a, tablePath(name, end), rows)
+}
+
 func (w *Writer) column(owner, name string, c graph.Column, rows int64) (*ColumnWriter, error) {
 	a := &written{
 		info: ArrayInfo{Owner: owner, Name: c.Name, DType: c.DType.String(), Shape: append([]int64{}, c.Shape...),
@@ -235,8 +251,10 @@ func (w *Writer) add(a *written, name string, rows int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a.path = w.tx.Path(name)
-	if err := graph.CheckName("column or split", a.typ.Name); err != nil {
-		return fileError(w.dir, "rename it", err)
+	for _, part := range a.split.names() {
+		if err := graph.CheckName("column or split", cmp.Or(part.name, a.typ.Name)); err != nil {
+			return fileError(w.dir, "rename it", err)
+		}
 	}
 	if rows < 0 || rows > maxCount {
 		return fileError(a.path, "", fmt.Errorf("%w: column %.100q with %d rows", graph.ErrSchema, a.typ.Name, rows))

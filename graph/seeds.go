@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/khop-gnn/khop/unified"
 )
@@ -24,6 +25,9 @@ type SeedSet struct {
 	// Times, if not nil, are the times of the nodes, as many as IDs: a sampler that looks at time looks at each node as
 	// of its own time. Either all sets of a list of seeds have times or none. They are kept. A split on disk has none.
 	Times []int64
+	// Labels, if valid, are what is to be predicted of the nodes, one row each in their order: any dtype and shape of a
+	// row, and the same in all sets of a list of seeds. They are kept.
+	Labels unified.Tensor
 	// Count is the number of seeds; it is taken from IDs where those are given.
 	Count int64
 }
@@ -105,13 +109,19 @@ func (s Seeds) Check(schema *Schema) error {
 			return err
 		}
 	}
-	timed := 0
+	timed, first := 0, unified.Tensor{}
 	for k := range s.Sets {
 		if err := s.Sets[k].check(schema, k); err != nil {
 			return err
 		}
 		if s.Sets[k].Times != nil {
 			timed++
+		}
+		if l := s.Sets[k].Labels; k == 0 {
+			first = l
+		} else if l.Valid() != first.Valid() || l.Valid() && (l.DType() != first.DType() ||
+			!slices.Equal(l.Shape()[1:], first.Shape()[1:])) {
+			return fmt.Errorf("%w: labels of seed set %d are %v, and those of the first %v", ErrSeed, k, l, first)
 		}
 	}
 	if timed > 0 && timed < len(s.Sets) {
@@ -127,6 +137,9 @@ func (s *SeedSet) check(schema *Schema, k int) error {
 	}
 	if s.Times != nil && int64(len(s.Times)) != s.IDs.Len() {
 		return fmt.Errorf("%w: seed set %d: %d times of %d nodes", ErrSeed, k, len(s.Times), s.IDs.Len())
+	}
+	if s.Labels.Valid() && (s.Labels.Rank() == 0 || s.Labels.Len() != s.Len()) {
+		return fmt.Errorf("%w: seed set %d: labels are %v, of %d nodes", ErrSeed, k, s.Labels, s.Len())
 	}
 	if s.Type < 0 || s.Type >= len(schema.Nodes) {
 		return fmt.Errorf("%w: seed set %d: node type %d of %d", ErrSeed, k, s.Type, len(schema.Nodes))

@@ -53,6 +53,7 @@ func (env *environment) seedSource(name string, split int, src loader.Source) (l
 	case name == "":
 		name = "train"
 	}
+	name = strings.TrimPrefix(name, "task:")
 	if _, err := src.Split(name, split); err != nil {
 		return loader.SeedSource{}, wrongOption("seeds", " %s %s %d: %w; or take all, all:TYPE, @FILE or timed@FILE",
 			name, option.Name{Option: "split"}, split, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -82,7 +83,14 @@ func (c *conversion) writeSplits(w *formats.Writer, narrow bool) error {
 	put := func(cw *formats.ColumnWriter, err error, data []byte) error {
 		return fill(cw, err, func() error { _, err := cw.Write(data); return err })
 	}
-	for _, split := range c.graph.Splits {
+	for i := range c.graph.Splits {
+		split := &c.graph.Splits[i]
+		if split.Task != "" {
+			if err := c.writeTable(w, split, narrow, put); err != nil {
+				return err
+			}
+			continue
+		}
 		dtype, data := ids(split.IDs, narrow)
 		cw, err := w.Split(split.Name, split.Index, split.NodeType, dtype, int64(len(split.IDs)))
 		if err := put(cw, err, data); err != nil {
@@ -106,6 +114,44 @@ func (c *conversion) writeSplits(w *formats.Writer, narrow bool) error {
 		}
 	}
 	return nil
+}
+
+// writeTable writes the table of a task.
+func (c *conversion) writeTable(w *formats.Writer, s *source.Split, narrow bool,
+	put func(*formats.ColumnWriter, error, []byte) error) error {
+	dtype, data := ids(s.IDs, narrow)
+	name, rows := s.Task+":"+s.Name, int64(len(s.IDs))
+	cw, err := w.Table(name, s.NodeType, "", graph.Column{DType: dtype}, rows)
+	if err := put(cw, err, data); err != nil {
+		return err
+	}
+	if s.Times != nil {
+		cw, err := w.Table(name, s.NodeType, "time", graph.Column{DType: unified.Int64}, rows)
+		if err := put(cw, err, unified.FromSlice(s.Times).Bytes()); err != nil {
+			return err
+		}
+	}
+	if s.Labels == nil {
+		return nil
+	}
+	cw, err = w.Table(name, s.NodeType, "label", s.Label, rows)
+	return put(cw, err, s.Labels)
+}
+
+// eachOfTable calls take for the arrays of a task's table.
+func eachOfTable(set graph.SeedSet, take func(end string, t unified.Tensor) error) error {
+	err := take("", set.IDs)
+	if err == nil && set.Times != nil {
+		err = take("time", unified.FromSlice(set.Times))
+	}
+	if err == nil && set.Labels.Valid() {
+		err = take("label", set.Labels)
+	}
+	return err
+}
+
+func columnOf(t unified.Tensor) graph.Column {
+	return graph.Column{DType: t.DType(), Shape: t.Shape()[1:]}
 }
 
 // typedLink is the links of one edge type.

@@ -577,7 +577,7 @@ func (c *conversion) bytes(s *graph.Schema, edges int64) int64 {
 		}
 	}
 	for _, split := range c.graph.Splits {
-		n += int64(len(split.IDs)) * s.IDType().Size()
+		n += int64(len(split.IDs))*s.IDType().Size() + 8*int64(len(split.Times)) + int64(len(split.Labels))
 	}
 	for _, k := range c.graph.Links {
 		n += int64(len(k.Src))*2*s.IDType().Size() + 8*int64(len(k.Labels))

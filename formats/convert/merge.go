@@ -405,6 +405,15 @@ func (j *join) splits(s *graph.Schema) error {
 	}
 	for _, split := range j.parts[0].Graph().Splits() {
 		for _, set := range split.Seeds.Sets {
+			if set.Times != nil || set.Labels.Valid() {
+				if err := eachOfTable(set, func(end string, t unified.Tensor) error {
+					cw, err := j.w.Table(split.Name, set.Type, end, columnOf(t), t.Len())
+					return put(cw, err, t.Bytes())
+				}); err != nil {
+					return err
+				}
+				continue
+			}
 			cw, err := j.w.Split(split.Name, split.Index, set.Type, set.IDs.DType(), set.IDs.Len())
 			if err := put(cw, err, set.IDs.Bytes()); err != nil {
 				return err

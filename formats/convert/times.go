@@ -61,6 +61,25 @@ func (c *conversion) times(ctx context.Context) error {
 	if len(edges) > 0 {
 		c.timesOfEdges(edges)
 	}
+	return c.timesOfTables(unit)
+}
+
+// timesOfTables makes the times of tasks those of a unit, rounded down.
+func (c *conversion) timesOfTables(unit string) error {
+	for i := range c.graph.Splits {
+		s := &c.graph.Splits[i]
+		if s.Unit == "" || s.Unit == unit {
+			continue
+		}
+		for row, v := range s.Times {
+			var ok bool
+			if s.Times[row], ok = source.InUnit(v, s.Unit, unit); !ok {
+				return source.Error(c.src, "task "+s.Task+", "+s.Name, int64(row), "choose a coarser unit by --time-unit",
+					fmt.Errorf("%d%s is a time that int64 does not hold in %s", v, s.Unit, unit))
+			}
+		}
+		s.Unit = unit
+	}
 	return nil
 }
 

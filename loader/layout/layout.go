@@ -31,6 +31,9 @@ const (
 	LinkCounts
 	// Own is one that the sampler adds of its own: Sample.Arrays[Type].
 	Own
+	// ItemColumn is rows of the list of seeds itself: labels and times of a task's table, one a seed as they were asked
+	// for. They lie on the host always.
+	ItemColumn
 	// NodeColumn, SeedColumn and EdgeColumn are rows of a column: see Batch.Node, Seed and Edge.
 	NodeColumn
 	SeedColumn
@@ -79,11 +82,13 @@ func (a *Array) IsIndex() bool {
 // OnHost reports whether the array lies on the host wherever batches are made.
 func (a *Array) OnHost() bool {
 	switch a.Kind {
-	case NumNodes, Inputs, Items:
+	case NumNodes, Inputs, Items, ItemColumn:
 		return true
 	}
 	return a.Kind >= LinkLabels && a.Kind <= LinkCounts
 }
 
 // InTopology reports whether the topology digest covers the array.
-func (a *Array) InTopology() bool { return a.InFull() && !a.IsColumn() }
+func (a *Array) InTopology() bool {
+	return a.InFull() && !a.IsColumn() && a.Kind != ItemColumn
+}

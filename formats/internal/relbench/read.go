@@ -70,11 +70,15 @@ func read(ctx context.Context, at source.Place, r *source.Request) (*source.Grap
 	if err != nil {
 		return nil, err
 	}
+	left := addTasks(mapping, at, all)
 	g, err := tables.Read(ctx, at, mapping, r)
 	if err != nil {
 		return nil, err
 	}
 	g.TimeUnit = "s" // as RelBench counts
+	for _, t := range left {
+		g.Tell(source.LeftOut, t.Name, 1, "the task %q is not stored: %s", t.Name, t.why)
+	}
 	if len(hidden) > 0 {
 		g.Tell(source.Said, r.Task, int64(len(hidden)), "hidden, for the task %q must not see them: %v", r.Task, hidden)
 	}

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/tables"
 )
 
 // task is the manifest of a task.
@@ -27,6 +28,8 @@ type task struct {
 	To      string      `yaml:"dst_entity_table"`
 	ToCol   string      `yaml:"dst_entity_col"`
 	Hidden  [][2]string `yaml:"remove_columns"`
+
+	why string // it is not stored
 }
 
 // readTasks reads the manifests of all tasks beside that of a database.
@@ -51,6 +54,38 @@ func readTasks(at source.Place) (list []*task, err error) {
 		list = append(list, t)
 	}
 	return list, nil
+}
+
+// addTasks adds the tables of the tasks to a mapping, and returns the tasks that are not stored.
+func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
+	for _, t := range list {
+		switch {
+		case t.Type == "recommendation" || t.From != "":
+			t.why = "it recommends nodes, and only tasks of single nodes are stored"
+		case t.Column == "" || t.Table == "":
+			t.why = "its labels are a column of the table, whose rows it has no list of"
+		}
+		if t.why != "" {
+			left = append(left, t)
+			continue
+		}
+		there := false
+		for _, split := range []string{"train", "val", "test"} {
+			file := t.at.Beside(split + ".parquet")
+			if !file.Exists() {
+				continue
+			}
+			there = true
+			m.Tasks = append(m.Tasks, tables.TaskTable{Task: t.Name, Split: split, Nodes: t.Table, ID: t.Column,
+				Time: t.Time, Label: t.Target, Files: tables.Words{"tasks/" + path.Base(path.Dir(t.at.Name)) + "/" +
+					split + ".parquet"}})
+		}
+		if !there {
+			t.why = "it has no tables: RelBench makes them when it loads the task"
+			left = append(left, t)
+		}
+	}
+	return left
 }
 
 // hiddenBy returns the columns, by table, that a task must not see; none without a task.

@@ -150,6 +150,13 @@ type Split struct {
 	Index    int
 	NodeType int
 	IDs      []int64
+	// Task is the task of whose tables this is one; "": it is a split of nodes. A table may have times, of a unit as
+	// graph.Column has it, and labels: rows of Label, little-endian.
+	Task   string
+	Times  []int64
+	Unit   string
+	Label  graph.Column
+	Labels []byte
 }
 
 // Bytes returns a column that holds its elements in memory, which is kept.

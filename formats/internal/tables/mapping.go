@@ -19,6 +19,8 @@ import (
 type Mapping struct {
 	Nodes Nodes `yaml:"nodes"`
 	Edges Edges `yaml:"edges"`
+	// Tasks are tables of what is to be predicted.
+	Tasks []TaskTable `yaml:"-"`
 	// Asked says that a person has named what NodeTable.Until leaves out.
 	Asked bool `yaml:"-"`
 }
@@ -92,6 +94,16 @@ type EdgeTable struct {
 	// of foreign keys: the node type whose column Dst is the key; and whether those that no node has are left out
 	nodes    *NodeTable
 	dangling bool
+}
+
+// TaskTable is a table whose rows are nodes of a type, with a time and what is to be predicted of each. A node may be
+// there many times.
+type TaskTable struct {
+	Task, Split string
+	Files       Words
+	Nodes       string // a node type
+	ID          string // the column of the nodes' ids
+	Time, Label string // columns; "": it has none
 }
 
 // Format says how texts are written.

@@ -123,5 +123,10 @@ func Read(ctx context.Context, at source.Place, m *Mapping, r *source.Request) (
 			return nil, err
 		}
 	}
+	for i := range m.Tasks {
+		if err := x.readTask(ctx, &m.Tasks[i]); err != nil {
+			return nil, err
+		}
+	}
 	return x.g, nil
 }

@@ -24,6 +24,10 @@ func (r *Recipe) listArrays() {
 		a.add("seeds/"+n.Name, layout.Array{Kind: layout.Seeds, Type: t, DType: unified.Int32, Most: seeds})
 		a.add("input/"+n.Name, layout.Array{Kind: layout.Inputs, Type: t, DType: unified.Int64, Most: inputs})
 		a.add("item/"+n.Name, layout.Array{Kind: layout.Items, Type: t, DType: unified.Int64, Most: inputs})
+		for _, c := range r.Seeds.Columns(t) {
+			a.add("task/"+n.Name+"/"+c.Name, layout.Array{Kind: layout.ItemColumn, Type: t, Column: c.Name, DType: c.DType,
+				Row: c.Shape, Most: inputs})
+		}
 		a.columns("node/"+n.Name, r.NodeColumns, n.Columns, layout.Array{Kind: layout.NodeColumn, Type: t, Most: nodes})
 		a.columns("seed/"+n.Name, r.SeedColumns, n.Columns,
 			layout.Array{Kind: layout.SeedColumn, Type: t, Most: min(nodes, seeds)})

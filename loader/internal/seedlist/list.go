@@ -38,6 +38,7 @@ type seedRun struct {
 	ids32      []int32
 	ids64      []int64 // neither: the id is the item's number within the run
 	times      []int64 // nil: none
+	labels     unified.Tensor
 }
 
 // New lays out seeds of a graph. label and time name the columns of edges that are seeds.
@@ -52,7 +53,8 @@ func New(s graph.Seeds, g *graph.Graph, label, time string) (List, error) {
 		if n == 0 {
 			continue
 		}
-		r := seedRun{nodeType: set.Type, types: set.Types, begin: l.Count, end: l.Count + n, times: set.Times}
+		r := seedRun{nodeType: set.Type, types: set.Types, begin: l.Count, end: l.Count + n, times: set.Times,
+			labels: set.Labels}
 		l.Timed = set.Times != nil
 		var err error
 		switch set.IDs.DType() {
@@ -103,6 +105,37 @@ func (l *List) TimeAt(i int64) int64 {
 	return r.times[i-r.begin]
 }
 
+// The columns of a list of seeds that has labels.
+const (
+	labelColumn = "label"
+	timeColumn  = "time"
+)
+
+// Columns returns what batches have of the list itself, for seeds of a node type: labels where there are some, and
+// beside them times.
+func (l *List) Columns(nodeType int) (list []graph.Column) {
+	if l.ByEdge != nil || l.ByType[nodeType] == 0 || !l.sets[0].labels.Valid() {
+		return nil
+	}
+	labels := l.sets[0].labels
+	list = append(list, graph.Column{Name: labelColumn, DType: labels.DType(), Shape: labels.Shape()[1:]})
+	if l.Timed {
+		list = append(list, graph.Column{Name: timeColumn, DType: unified.Int64})
+	}
+	return list
+}
+
+// RowAt returns the bytes of item i in a column of Columns. They must not be changed.
+func (l *List) RowAt(i int64, column string) []byte {
+	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
+	rows := r.labels
+	if column == timeColumn {
+		rows = unified.FromSlice(r.times)
+	}
+	size := rows.RowBytes()
+	return rows.Bytes()[(i-r.begin)*size:][:size]
+}
+
 // Hash stands for the list of seeds in states.
 func (l *List) Hash() uint64 {
 	var h wide.Hash
@@ -119,6 +152,10 @@ func (l *List) Hash() uint64 {
 		}
 		if r.times != nil {
 			h.Tensor(unified.FromSlice(r.times[lo:hi]), true, &to)
+		}
+		if r.labels.Valid() {
+			size := r.labels.RowBytes()
+			_, _ = to.Write(r.labels.Bytes()[lo*size : hi*size])
 		}
 	}
 	for i := range l.sets {

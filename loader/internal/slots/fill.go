@@ -76,6 +76,26 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 			s.Request.Times[t] = append(s.Request.Times[t], r.Seeds.TimeAt(item))
 		}
 	}
+	return s.takeItemColumns()
+}
+
+// takeItemColumns copies the rows of the list of seeds that belong to the batch's.
+func (s *Slot) takeItemColumns() error {
+	for i := range s.Recipe.Arrays {
+		a, rows := &s.Recipe.Arrays[i], &s.rows[i]
+		if a.Kind != layout.ItemColumn {
+			continue
+		}
+		rows.onHeap = rows.onHeap[:0]
+		for _, item := range s.Items[a.Type] {
+			rows.onHeap = append(rows.onHeap, s.Recipe.Seeds.RowAt(item, a.Column)...)
+		}
+		t, err := unified.New(a.DType, rows.onHeap, append([]int64{int64(len(s.Items[a.Type]))}, a.Row...)...)
+		if err != nil {
+			return err
+		}
+		rows.tensor = t
+	}
 	return nil
 }
 

@@ -93,6 +93,7 @@ func (s *Slot) To(next State, err error) error {
 // gathered is the rows of one column that belong to a batch.
 type gathered struct {
 	buf    unified.Buffer
+	onHeap []byte // of a column of the list of seeds, in place of buf
 	tensor unified.Tensor
 }
 

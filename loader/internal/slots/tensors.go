@@ -25,6 +25,8 @@ func (s *Slot) Tensor(i int) unified.Tensor {
 		return unified.FromSlice(s.Request.Seeds[a.Type])
 	case layout.Items:
 		return unified.FromSlice(s.Items[a.Type])
+	case layout.ItemColumn:
+		return s.rows[i].tensor
 	case layout.LinkLabels:
 		return unified.FromSlice(s.Links[a.Type].Labels)
 	case layout.LinkTimes:

@@ -1,0 +1,175 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// readTask reads the table of a task. Rows whose node is not there are left out.
+func (x *graphOf) readTask(ctx context.Context, spec *TaskTable) error {
+	owner := x.m.node(spec.Nodes)
+	if owner < 0 {
+		return source.Error(x.at.Path(), "", -1, "", fmt.Errorf("the task %q is about %q, which is no table", spec.Task,
+			spec.Nodes))
+	}
+	t, err := x.table(ctx, rows{files: spec.Files})
+	if err != nil {
+		return err
+	}
+	r := &taskReader{x: x, t: t, spec: spec, to: source.Split{Task: spec.Task, Name: spec.Split, NodeType: owner},
+		label: -1, time: -1}
+	if err := r.columns(); err != nil {
+		return err
+	}
+	if err := t.scan(ctx, r.want, r.take); err != nil {
+		return err
+	}
+	if n := r.ids.lost + r.ids.absent; n > 0 {
+		x.g.Tell(source.LeftOut, spec.Task, n, "task %q, %s: %s of no node of %q, and left out", spec.Task, spec.Split,
+			source.Counted(n, "row is", "rows are"), spec.Nodes)
+	}
+	x.g.Splits = append(x.g.Splits, r.to)
+	return nil
+}
+
+// taskReader reads one.
+type taskReader struct {
+	x           *graphOf
+	t           *table
+	spec        *TaskTable
+	to          source.Split
+	want        []int // columns: of the ids, then perhaps of times and labels
+	time, label int   // their places in want; -1: there are none
+	ids         ids
+	times, rows []byte
+	scratch     []byte
+}
+
+// columns finds the columns.
+func (r *taskReader) columns() error {
+	for _, c := range []struct {
+		name string
+		at   *int
+	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.Label, &r.label}} {
+		if c.name == "" {
+			continue
+		}
+		i, err := r.t.column(c.name)
+		if err != nil {
+			return err
+		}
+		if c.at != nil {
+			*c.at = len(r.want)
+		}
+		r.want = append(r.want, i)
+	}
+	r.ids = ids{dangling: true}
+	if f := r.field(0); f.list {
+		return r.t.fail(f.name, errors.New("is a list, not an id"))
+	}
+	if r.time >= 0 {
+		f := r.field(r.time)
+		if f.list || f.dtype.IsFloat() {
+			return r.t.fail(f.name, fmt.Errorf("is %v, and no time", f))
+		}
+		_, r.to.Unit = f.stored(timeColumn)
+		r.to.Times = []int64{}
+	}
+	if r.label < 0 {
+		return nil
+	}
+	f := r.field(r.label)
+	if f.text || f.width == 0 {
+		return r.t.fail(f.name, fmt.Errorf("is %v: labels are numbers, or lists of as many each", f))
+	}
+	r.to.Label, r.to.Labels = graph.Column{Name: "label", DType: unified.Int64}, []byte{}
+	if f.dtype.IsFloat() {
+		r.to.Label.DType = unified.Float32
+	}
+	if f.list {
+		r.to.Label.Shape = []int64{f.width}
+	}
+	return nil
+}
+
+func (r *taskReader) field(k int) *field { return &r.t.list[r.want[k]] }
+
+// take takes the rows of a batch.
+func (r *taskReader) take(b *batch) (err error) {
+	f := r.field(0)
+	if err := r.ids.set(r.x.nodes[r.to.NodeType], f, &b.columns[0]); err != nil {
+		return b.fail(f.name, err)
+	}
+	if r.time >= 0 {
+		f := r.field(r.time)
+		if r.times, err = f.timesOf(&b.columns[r.time], b.rows, unified.Int64, r.times[:0]); err != nil {
+			return b.fail(f.name, err)
+		}
+	}
+	if r.label >= 0 {
+		f := r.field(r.label)
+		if r.rows, err = r.t.rows(r.only(b, r.label), "label", r.want[r.label:r.label+1], r.to.Label.DType,
+			r.rows[:0]); err != nil {
+			return b.fail(f.name, err)
+		}
+	}
+	return r.rowsOf(b)
+}
+
+// only returns one column of a batch.
+func (r *taskReader) only(b *batch, k int) *batch {
+	one := *b
+	one.columns = b.columns[k : k+1]
+	return &one
+}
+
+// rowsOf appends the rows whose node is there.
+func (r *taskReader) rowsOf(b *batch) (err error) {
+	ledger, size := r.x.r.Budget.Ledger(), int(r.to.Label.RowBytes())
+	if r.to.IDs, err = source.Grow(ledger, r.to.IDs, b.rows); err != nil {
+		return err
+	}
+	if r.to.Times != nil {
+		if r.to.Times, err = source.Grow(ledger, r.to.Times, b.rows); err != nil {
+			return err
+		}
+	}
+	if r.to.Labels != nil {
+		if r.to.Labels, err = source.Grow(ledger, r.to.Labels, size*b.rows); err != nil {
+			return err
+		}
+	}
+	for i := range b.rows {
+		id, err := r.ids.at(i)
+		if err != nil {
+			return b.fail(r.field(0).name, &rowError{i, err})
+		}
+		if id == missing {
+			continue
+		}
+		r.to.IDs = append(r.to.IDs, id)
+		if r.to.Times != nil {
+			at := unified.Int64.Integer(r.times[8*i:])
+			if at == source.NoTime {
+				return b.fail(r.spec.Time, &rowError{i, errors.New("the time is missing: leave the row out")})
+			}
+			r.to.Times = append(r.to.Times, at)
+		}
+		if r.to.Labels == nil {
+			continue
+		}
+		row := r.rows[size*i : size*(i+1)]
+		for at := 0; r.to.Label.DType.IsFloat() && at < size; at += 4 {
+			if x := r.to.Label.DType.Float(row[at:]); x != x {
+				return b.fail(r.spec.Label, &rowError{i, errors.New("the label is missing: leave the row out")})
+			}
+		}
+		r.to.Labels = append(r.to.Labels, row...)
+	}
+	return nil
+}

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
@@ -42,6 +43,24 @@ func (b *Batch) IsView(i int) bool { return b.slot != nil && b.slot.IsView(i) }
 
 // The columns of a batch where the options name none. X and Y are of these.
 var defaultNodeColumn, defaultSeedColumn = graph.Feature.String(), graph.Label.String()
+
+// nodeColumns returns the columns of all nodes that batches have: the features where the options name none, and what a
+// database's tables have, whose elements have names.
+func (o *Options) nodeColumns(g *graph.Graph) []string {
+	names := orDefault(o.Columns.Nodes, defaultNodeColumn)
+	if o.Columns.Nodes != nil || g == nil {
+		return names
+	}
+	names = slices.Clip(names)
+	for _, n := range g.Schema().Nodes {
+		for _, c := range n.Columns {
+			if c.Fields != nil && !slices.Contains(names, c.Name) {
+				names = append(names, c.Name)
+			}
+		}
+	}
+	return names
+}
 
 func orDefault(names []string, byDefault string) []string {
 	if names == nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,6 +59,8 @@ type columnInfo struct {
 	DType string  `json:"dtype"`
 	Shape []int64 `json:"shape"` // of a row; empty for a number
 	Unit  string  `json:"unit"`  // of times; "": none, or not known
+	// Fields says what the elements of a row are (docs/format.md, "What elements mean").
+	Fields json.RawMessage `json:"fields,omitempty"`
 }
 
 type splitInfo struct {
@@ -148,7 +151,7 @@ func stringInfos(m *formats.Manifest, t int, n graph.NodeType) (columns []column
 			rows += part.Rows
 		}
 		if rows == n.Count {
-			columns = append(columns, columnInfo{a.Name, a.DType, []int64{}, ""})
+			columns = append(columns, columnInfo{Name: a.Name, DType: a.DType, Shape: []int64{}})
 		} else {
 			names = append(names, namesInfo{n.Name, a.Name, rows})
 		}
@@ -163,7 +166,7 @@ func columnInfos(cols []graph.Column) []columnInfo {
 		if shape == nil {
 			shape = []int64{}
 		}
-		list = append(list, columnInfo{c.Name, c.DType.String(), shape, c.Unit})
+		list = append(list, columnInfo{c.Name, c.DType.String(), shape, c.Unit, c.Fields})
 	}
 	return list
 }

@@ -327,6 +327,7 @@ func (c *meant) unit() string {
 type described struct {
 	Name      string    `json:"name"`
 	Kind      string    `json:"kind"`
+	Width     int64     `json:"width,omitempty"` // of an embedding
 	Missing   int64     `json:"missing"`
 	Mean      *float64  `json:"mean,omitempty"`
 	Deviation *float64  `json:"std,omitempty"`
@@ -340,6 +341,9 @@ func describe(list []*meant) []byte {
 	var all []described
 	for _, c := range list {
 		d := described{Name: c.f.name, Kind: c.kind, Missing: c.missing}
+		if c.kind == embedding {
+			d.Width = c.f.width
+		}
 		if m := &c.moments; m.n > 0 {
 			std := math.Sqrt(m.squares / float64(m.n))
 			d.Mean, d.Deviation = &m.mean, &std

@@ -124,6 +124,23 @@ class Batch(Typed):
         return self._node().input_id if self._linked() is None else self._links().input_id
 
     @property
+    def label(self) -> Array:
+        """Labels of a task's rows, one for each seed as it was asked for."""
+        return self._seeded().label
+
+    @property
+    def seed_time(self) -> Array:
+        """Times of a task's rows, one for each seed as it was asked for."""
+        return self._seeded().seed_time
+
+    def _seeded(self) -> NodeView:
+        """The nodes of the type that has a task's rows."""
+        types = [t for t in self.node_types if f"task/{t}/label" in self]
+        if len(types) != 1:
+            raise AttributeError("the seeds are not rows of one task with labels: seeds=\"task:NAME:train\"")
+        return self[types[0]]
+
+    @property
     def batch_size(self) -> int:
         """Distinct seeds: the first so many nodes. On typed graphs those of the type that has seeds."""
         if len(self.schema.node_types) == 1:

@@ -40,6 +40,12 @@ def _fill_nodes(batch: Typed, node_type: str, data: Any) -> None:
         data.batch_size = view.batch_size
         if f"item/{node_type}" in batch:
             data.input_id = view.input_id
+    if f"sample/tree/{node_type}" in batch:
+        data.batch = batch.array(f"sample/tree/{node_type}").long()
+    if f"task/{node_type}/label" in batch:
+        data.y = view.label
+        if f"task/{node_type}/time" in batch:
+            data.seed_time = view.seed_time
 
 
 def _for_all(rows: Any, nodes: int) -> Any:

@@ -48,6 +48,16 @@ class NodeView:
         return self._batch.array(f"item/{self.type}")
 
     @property
+    def label(self) -> Array:
+        """Labels of a task's rows, one for each seed as it was asked for."""
+        return self._batch.array(f"task/{self.type}/label")
+
+    @property
+    def seed_time(self) -> Array:
+        """Times of a task's rows, one for each seed as it was asked for."""
+        return self._batch.array(f"task/{self.type}/time")
+
+    @property
     def batch_size(self) -> int:
         """Distinct seeds of this type: the first so many nodes."""
         return self._batch._counts[0][self._t]

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/khop-gnn/khop/unified"
 )
@@ -25,6 +26,15 @@ type Split struct {
 	Name  string
 	Index int
 	Seeds Seeds
+}
+
+// Task returns the name of the task whose table the split is, as in "TASK:train"; "" for other splits. Its nodes may
+// repeat, and have times and labels.
+func (s *Split) Task() string {
+	if task, _, ok := strings.Cut(s.Name, ":"); ok {
+		return task
+	}
+	return ""
 }
 
 // Graph is a graph in memory or in mapped files, with its columns and splits. It is read-only, safe for concurrent use,

@@ -31,7 +31,7 @@ func (s SharedNodes) String() string {
 // Shared returns the nodes that splits of one index share, by type and index, in the order of the splits. It takes a
 // bit for each node of a type and each split of an index. Ids that no node has are for Seeds.Check.
 func Shared(s *Schema, splits []Split) (all []SharedNodes) {
-	splits = slices.Clone(splits)
+	splits = slices.DeleteFunc(slices.Clone(splits), func(s Split) bool { return s.Task() != "" }) // other times
 	slices.SortStableFunc(splits, func(a, b Split) int { return cmp.Compare(a.Index, b.Index) })
 	for t := range s.Nodes {
 		sets, first := make([][]uint64, len(splits)), 0

@@ -489,6 +489,9 @@ func (c *conversion) strict(notes []source.Note) error {
 // splits returns the splits of nodes as those of a graph.
 func (c *conversion) splits() (all []graph.Split) {
 	for _, s := range c.graph.Splits {
+		if s.Task != "" { // whose nodes are there as of several times
+			continue
+		}
 		all = append(all, graph.Split{Name: s.Name, Index: s.Index, Seeds: graph.Seeds{Sets: []graph.SeedSet{
 			{Type: s.NodeType, IDs: unified.FromSlice(s.IDs)}}}})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
@@ -70,6 +71,7 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 		return nil, err
 	}
 	j := &job{source: x, root: target + temporary, opt: opt, res: &Result{Notes: []string{}}}
+	j.tellTasks()
 	if stream {
 		j.root = ""
 		return j.res, pinned.Guard(func() error {
@@ -186,6 +188,25 @@ func (c *counter) Write(p []byte) (int, error) {
 		c.j.opt.Progress("export", c.j.res.Bytes, c.j.ds.FileBytes())
 	}
 	return n, err
+}
+
+// splits returns the splits without tables of tasks, which no other format has.
+func (j *job) splits() (list []graph.Split) {
+	for _, s := range j.g.Splits() {
+		if s.Task() == "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// tellTasks notes the tables of tasks, which are left out.
+func (j *job) tellTasks() {
+	for _, s := range j.g.Splits() {
+		if s.Task() != "" {
+			j.note("%q, a table of a task, is left out: the format has none", s.Name)
+		}
+	}
 }
 
 func (j *job) note(format string, args ...any) {

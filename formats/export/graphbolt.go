@@ -43,7 +43,7 @@ func (j *job) boltArrays() (list []named, err error) {
 			list = append(list, named{boltColumn("node", n.Name, c.Name), j.column(c, col)})
 		}
 	}
-	for _, s := range j.g.Splits() {
+	for _, s := range j.splits() {
 		for _, set := range s.Seeds.Sets {
 			name := boltSet(s, j.s.Nodes[set.Type].Name)
 			list = append(list, named{name + "_seeds.npy", j.seeds(set)})
@@ -196,7 +196,7 @@ func (j *job) metadata(w io.Writer) error {
 func (j *job) boltTasks() []boltTask {
 	tasks := []boltTask{}
 	classes, _ := strconv.Atoi(j.ds.Manifest().Provenance["classes"])
-	for _, s := range j.g.Splits() {
+	for _, s := range j.splits() {
 		if len(tasks) <= s.Index {
 			tasks = append(tasks, boltTask{Name: splitName("node_classification", s.Index, ""), Classes: classes})
 		}

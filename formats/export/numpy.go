@@ -109,7 +109,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 			return nil, err
 		}
 	}
-	for _, s := range j.g.Splits() {
+	for _, s := range j.splits() {
 		for _, set := range s.Seeds.Sets {
 			add(folder(by.nodes, safe(j.s.Nodes[set.Type].Name)), splitName(s.Name, s.Index, ""), nil)
 			last := &list[len(list)-1]

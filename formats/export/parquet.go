@@ -296,7 +296,7 @@ type mask struct {
 
 // masks returns the splits of a node type, also after an error those that it has counted as memory.
 func (j *job) masks(t int) (list []mask, err error) {
-	for _, s := range j.g.Splits() {
+	for _, s := range j.splits() {
 		for _, set := range s.Seeds.Sets {
 			if set.Type != t {
 				continue

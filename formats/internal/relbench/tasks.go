@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -71,14 +72,14 @@ func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 		}
 		there := false
 		for _, split := range []string{"train", "val", "test"} {
-			file := t.at.Beside(split + ".parquet")
-			if !file.Exists() {
+			i := slices.IndexFunc(extensions, func(ext string) bool { return t.at.Beside(split + ext).Exists() })
+			if i < 0 {
 				continue
 			}
 			there = true
 			m.Tasks = append(m.Tasks, tables.TaskTable{Task: t.Name, Split: split, Nodes: t.Table, ID: t.Column,
-				Time: t.Time, Label: t.Target, Files: tables.Words{"tasks/" + path.Base(path.Dir(t.at.Name)) + "/" +
-					split + ".parquet"}})
+				Time: t.Time, Label: t.Target, Masked: split == "test", Files: tables.Words{"tasks/" + path.Base(path.Dir(t.at.Name)) + "/" +
+					split + extensions[i]}})
 		}
 		if !there {
 			t.why = "it has no tables: RelBench makes them when it loads the task"

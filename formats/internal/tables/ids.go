@@ -80,6 +80,8 @@ func (d *ids) find(i int) (int64, error) {
 	case n.keys != nil:
 		n.scratch = strconv.AppendInt(n.scratch[:0], d.numbers[i], 10)
 		return n.lookup(n.scratch)
+	case d.text && n.fixed && n.count == 0:
+		return 0, fmt.Errorf("%w: %q has none", errDangling, n.spec.Type)
 	case d.text:
 		return 0, fmt.Errorf("%.60q is text, and the ids of %q are numbers", d.v.texts[i], n.spec.Type)
 	}

@@ -104,6 +104,7 @@ type TaskTable struct {
 	Nodes       string // a node type
 	ID          string // the column of the nodes' ids
 	Time, Label string // columns; "": it has none
+	Masked      bool   // it may lack the labels, which somebody keeps
 }
 
 // Format says how texts are written.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -26,6 +27,7 @@ func (x *graphOf) readTask(ctx context.Context, spec *TaskTable) error {
 	if err := r.columns(); err != nil {
 		return err
 	}
+	x.g.Own(r)
 	if err := t.scan(ctx, r.want, r.take); err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func (r *taskReader) columns() error {
 		name string
 		at   *int
 	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.Label, &r.label}} {
-		if c.name == "" {
+		if c.name == "" || c.at == &r.label && r.spec.Masked && r.t.has(c.name) < 0 {
 			continue
 		}
 		i, err := r.t.column(c.name)
@@ -119,6 +121,12 @@ func (r *taskReader) take(b *batch) (err error) {
 		}
 	}
 	return r.rowsOf(b)
+}
+
+// Close gives back the memory of the rows, which are the graph's.
+func (r *taskReader) Close() error {
+	r.x.r.Budget.Ledger().Give(pinned.Sources, 8*int64(cap(r.to.IDs)+cap(r.to.Times))+int64(cap(r.to.Labels)))
+	return nil
 }
 
 // only returns one column of a batch.

@@ -24,6 +24,7 @@ type limit struct {
 	column   int
 	unit     string // of the column's numbers, as timesOf returns them
 	last     int64
+	refuse   error // of any value: the column is not of times; a column without a value may be anything
 	later    int64 // rows that are left out since they are later
 	timeless int64 // and since they have no time
 }
@@ -44,14 +45,10 @@ func (t *table) limitTo(ctx context.Context, r *source.Request, until, column st
 		return err
 	}
 	f := &t.list[l.column]
-	if f.list || f.dtype.IsFloat() {
-		return t.fail(f.name, fmt.Errorf("has rows of %v, which are not compared with %q: make them times or whole "+
-			"numbers", f, until))
-	}
-	_, unit := f.stored("time")
+	_, unit := f.stored(timeColumn)
 	l.unit = cmp.Or(unit, r.TimesIn)
-	if l.last, err = lastTime(until, l.unit); err != nil {
-		return t.fail(f.name, err)
+	if l.last, l.refuse = lastTime(until, l.unit); f.list || f.dtype.IsFloat() {
+		l.refuse = fmt.Errorf("is %v, which is not compared with %q: make it times or whole numbers", f, until)
 	}
 	kept := int64(0)
 	if err := t.scanAll(ctx, []int{l.column}, func(b *batch) error {
@@ -88,6 +85,15 @@ func lastTime(text, unit string) (int64, error) {
 
 // keep appends the rows of a batch that stay, of which column k has the times, and counts the others.
 func (l *limit) keep(f *field, b *batch, k int, to []int) ([]int, error) {
+	if l.refuse != nil {
+		for i := range b.rows {
+			if _, there := f.cell(&b.columns[k], i); there || f.list {
+				return nil, b.fail(f.name, &rowError{i, l.refuse})
+			}
+		}
+		l.timeless += int64(b.rows)
+		return to, nil
+	}
 	data, err := f.timesOf(&b.columns[k], b.rows, unified.Int64, nil)
 	if err != nil {
 		return nil, b.fail(f.name, err)

@@ -1,0 +1,235 @@
+//go:build !race
+
+package convert
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// drawnTable is a table of a drawn database, cell by cell; "" is missing.
+type drawnTable struct {
+	name, key, time string
+	fkeys           [][2]string // column, table
+	columns         []string
+	rows            [][]string
+}
+
+// drawTables draws tables with keys in no order, keys of themselves, missing and dangling ones, and times without
+// order.
+func drawTables(r *rand.Rand) (list []drawnTable) {
+	n := 1 + r.IntN(4)
+	for t := range n {
+		d := drawnTable{name: fmt.Sprint("t", t)}
+		if t == 0 || r.IntN(4) > 0 {
+			d.key, d.columns = "key", append(d.columns, "key")
+		}
+		if r.IntN(3) > 0 {
+			d.time, d.columns = "at", append(d.columns, "at")
+		}
+		list = append(list, d)
+	}
+	for t := range list {
+		d := &list[t]
+		for k := range r.IntN(3) {
+			if to := r.IntN(n); list[to].key != "" {
+				column := fmt.Sprint("to", k)
+				d.fkeys, d.columns = append(d.fkeys, [2]string{column, list[to].name}), append(d.columns, column)
+			}
+		}
+		d.columns = append(d.columns, "value")
+	}
+	if list[0].fkeys == nil { // an edge type at least
+		list[0].fkeys, list[0].columns = [][2]string{{"self", list[0].name}}, append(list[0].columns, "self")
+	}
+	text := r.IntN(2) == 0
+	id := func(v int) string {
+		if text {
+			return fmt.Sprint("k", v)
+		}
+		return strconv.Itoa(3 * v)
+	}
+	for t := range list {
+		d := &list[t]
+		keys := r.Perm(20)[:r.IntN(20)]
+		for _, key := range keys {
+			var row []string
+			for _, c := range d.columns {
+				switch {
+				case c == "key":
+					row = append(row, id(key))
+				case c == "value":
+					row = append(row, strconv.Itoa(r.IntN(100)))
+				case r.IntN(6) == 0:
+					row = append(row, "")
+				case c == "at":
+					row = append(row, fmt.Sprintf("2024-01-%02d", 1+r.IntN(20)))
+				default:
+					row = append(row, id(r.IntN(22)))
+				}
+			}
+			d.rows = append(d.rows, row)
+		}
+	}
+	return list
+}
+
+func (d *drawnTable) column(name string) int { return slices.Index(d.columns, name) }
+
+// write writes the table and its part of the manifest.
+func (d *drawnTable) write(t *testing.T, dir string) string {
+	var b strings.Builder
+	b.WriteString(strings.Join(d.columns, ",") + "\n")
+	for _, row := range d.rows {
+		b.WriteString(strings.Join(row, ",") + "\n")
+	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, d.name+".csv"), []byte(b.String()), 0o600))
+	or := func(s string) string {
+		if s == "" {
+			return "null"
+		}
+		return s
+	}
+	text := fmt.Sprintf("  %s:\n    pkey: %s\n    time_col: %s\n    fkeys: {", d.name, or(d.key), or(d.time))
+	for i, k := range d.fkeys {
+		text += []string{"", ", "}[min(i, 1)] + k[0] + ": " + k[1]
+	}
+	return text + "}\n"
+}
+
+// kept returns the rows that are no later than a day, and by their keys which node they are.
+func (d *drawnTable) kept(last string) (rows [][]string, node map[string]int) {
+	node = map[string]int{}
+	for _, row := range d.rows {
+		if d.time != "" {
+			if at := row[d.column(d.time)]; last != "" && (at == "" || at > last) {
+				continue
+			}
+		}
+		if d.key != "" {
+			node[row[d.column(d.key)]] = len(rows)
+		}
+		rows = append(rows, row)
+	}
+	return rows, node
+}
+
+// TestADatabaseIsItsRowsAndKeys: of drawn databases each row that is no later than the time asked for is a node, in
+// order, each key that names one an edge both ways, and nothing else is there. KHOP_DRAWS says how many are drawn.
+func TestADatabaseIsItsRowsAndKeys(t *testing.T) {
+	seed, draws := expect.Seed(t), 30
+	if s := os.Getenv("KHOP_DRAWS"); s != "" {
+		draws = expect.Must(strconv.Atoi(s))(t)
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range draws {
+		tables, last := drawTables(r), []string{"", "2024-01-10", "2024-01-31"}[r.IntN(3)]
+		dir := t.TempDir()
+		text := "name: drawn\nval_timestamp: 2024-01-05\ntest_timestamp: '2024-01-15'\ntables:\n"
+		for i := range tables {
+			text += tables[i].write(t, dir)
+		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600))
+		opt := Options{UpTo: last}
+		if last == "" {
+			opt.UpTo = "all"
+		}
+		_, ds := convert(t, dir, opt)
+		nodes := map[string]map[string]int{}
+		for i := range tables {
+			rows, by := tables[i].kept(last)
+			nodes[tables[i].name] = by
+			if n := ds.Graph().Schema().Nodes[i]; n.Count != int64(len(rows)) {
+				t.Fatalf("seed %d, %s: %d nodes %q, want %d\n%s", seed, last, n.Count, n.Name, len(rows), text)
+			}
+		}
+		got := edgesByName(t, ds)
+		for i := range tables {
+			d := &tables[i]
+			rows, _ := d.kept(last)
+			for _, k := range d.fkeys {
+				forth, back := d.name+":f2p_"+k[0]+":"+k[1], k[1]+":rev_f2p_"+k[0]+":"+d.name
+				var want, reversed [][2]int64
+				for at, row := range rows {
+					if to, ok := nodes[k[1]][row[d.column(k[0])]]; ok {
+						want = append(want, [2]int64{int64(at), int64(to)})
+						reversed = append(reversed, [2]int64{int64(to), int64(at)})
+					}
+				}
+				sortPairs(want)
+				sortPairs(reversed)
+				if !slices.Equal(got[forth], want) || !slices.Equal(got[back], reversed) {
+					t.Fatalf("seed %d: %s is %v, want %v; the other way %v\n%s", seed, forth, got[forth], want, got[back],
+						text)
+				}
+			}
+		}
+	}
+}
+
+func sortPairs(p [][2]int64) {
+	slices.SortFunc(p, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+}
+
+// edgesByName returns source and target of the edges of each type, sorted.
+func edgesByName(t *testing.T, ds *formats.Dataset) map[string][][2]int64 {
+	t.Helper()
+	g := ds.Graph()
+	s, got := g.Schema(), map[string][][2]int64{}
+	source := expect.Must(unified.Integers(g.Indices()))(t)
+	types := func(int64) int64 { return 0 }
+	if g.Types().Valid() {
+		b := g.Types().Bytes()
+		types = func(i int64) int64 { return int64(b[i]) }
+	}
+	for n := range s.Nodes {
+		for v := range s.Nodes[n].Count {
+			at := g.Offset(n) + v
+			for e := g.Indptr()[at]; e < g.Indptr()[at+1]; e++ {
+				typ := s.Edges[types(e)]
+				got[typ.String()] = append(got[typ.String()], [2]int64{source(e) - g.Offset(typ.Src), v})
+			}
+		}
+	}
+	for _, p := range got {
+		sortPairs(p)
+	}
+	return got
+}
+
+// TestARealDatabaseHasItsCounts: those that its SOURCE.txt gives.
+func TestARealDatabaseHasItsCounts(t *testing.T) {
+	dir := testdata(t, "nycflights13")
+	_, ds := convert(t, dir, Options{})
+	g := ds.Graph()
+	var counts []int64
+	for _, n := range g.Schema().Nodes {
+		counts = append(counts, n.Count)
+	}
+	expect.That(t, slices.Equal(counts, []int64{16, 1458, 3322, 22_807, 294_282}), "rows %v", counts)
+	for name, want := range map[string]int64{"train": 60_557, "val": 10_842, "test": 10_511} {
+		s := expect.Must(g.Split("plane_late:"+name, 0))(t)
+		set := s.Sets[0]
+		expect.That(t, set.Len() == want && int64(len(set.Times)) == want && set.Labels.Len() == want,
+			"%s: %d rows, %d times, labels %v", name, set.Len(), len(set.Times), set.Labels)
+	}
+	_, all := convert(t, dir, Options{UpTo: "all"})
+	edges := map[string]int64{}
+	for _, e := range all.Graph().Schema().Edges {
+		edges[e.Relation] += e.Count
+	}
+	for name, want := range map[string]int64{"f2p_carrier_id": 336_776, "f2p_tailnum_id": 284_170, "f2p_origin_id": 336_776 +
+		26_115, "f2p_dest_id": 329_174, "rev_f2p_dest_id": 329_174} {
+		expect.That(t, edges[name] == want, "%s: %d edges, want %d", name, edges[name], want)
+	}
+}

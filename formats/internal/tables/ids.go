@@ -56,7 +56,7 @@ func (d *ids) set(n *nodeType, f *field, v *vector) (err error) {
 // at returns the number of the node that row i names; missing where it has none.
 func (d *ids) at(i int) (int64, error) {
 	id, err := d.find(i)
-	if d.dangling && errors.Is(err, errDangling) {
+	if dangling := danglingError(""); d.dangling && errors.As(err, &dangling) {
 		d.lost++
 		return missing, nil
 	}
@@ -66,10 +66,15 @@ func (d *ids) at(i int) (int64, error) {
 	return id, err
 }
 
-// errDangling is an id that no node has.
-var errDangling = errors.New("no such node")
+// danglingError says which id no node has.
+type danglingError string
 
-// find returns the number of the node that row i names; missing where it names none, and errDangling.
+func (e danglingError) Error() string { return string(e) }
+
+func dangling(format string, args ...any) error { return danglingError(fmt.Sprintf(format, args...)) }
+
+// find returns the number of the node that row i names; missing where it names none. An id that no node has is a
+// danglingError.
 func (d *ids) find(i int) (int64, error) {
 	n := d.n
 	switch {
@@ -81,7 +86,7 @@ func (d *ids) find(i int) (int64, error) {
 		n.scratch = strconv.AppendInt(n.scratch[:0], d.numbers[i], 10)
 		return n.lookup(n.scratch)
 	case d.text && n.fixed && n.count == 0:
-		return 0, fmt.Errorf("%w: %q has none", errDangling, n.spec.Type)
+		return 0, dangling("%.60q is not the id of a node of %q, which has none", d.v.texts[i], n.spec.Type)
 	case d.text:
 		return 0, fmt.Errorf("%.60q is text, and the ids of %q are numbers", d.v.texts[i], n.spec.Type)
 	}
@@ -94,7 +99,7 @@ func (d *ids) find(i int) (int64, error) {
 
 func (n *nodeType) outside(id int64) error {
 	if n.fixed {
-		return fmt.Errorf("%w: %d is not a node of %q, of which there are %d", errDangling, id, n.spec.Type, n.count)
+		return dangling("%d is not a node of %q, of which there are %d", id, n.spec.Type, n.count)
 	}
 	return fmt.Errorf("%d is negative: say where the nodes of %q are, or take ids as names", id, n.spec.Type)
 }
@@ -107,7 +112,7 @@ func (n *nodeType) lookup(key []byte) (int64, error) {
 	if id := n.keys.Find(key); id >= 0 {
 		return id, nil
 	}
-	return 0, fmt.Errorf("%w: %.60q is not the id of a node of %q", errDangling, key, n.spec.Type)
+	return 0, dangling("%.60q is not the id of a node of %q", key, n.spec.Type)
 }
 
 // readKeys numbers the ids of a table, unless they are the numbers of its rows.

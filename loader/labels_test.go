@@ -1,0 +1,55 @@
+package loader_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Each seed has its label and time beside it, of the row that it was asked for in, also where a node is there twice;
+// the list with other labels is another.
+func TestSeedsComeWithTheirLabelsAndTimes(t *testing.T) {
+	g := graphs.Columns(t, 2, 30, 150)
+	ids, times := []int64{3, 3, 1, 0, 5, 3, 6}, []int64{10, 20, -5, 40, 40, 10, 7}
+	labels := []float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13} // two a row
+	seeds := func() graph.Seeds {
+		s := graph.NodeIDs(ids)
+		s.Sets[0].Type, s.Sets[0].Times = 1, times
+		s.Sets[0].Labels = expect.Must(unified.FromSlice(labels).Reshape(7, 2))(t)
+		return s
+	}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(seeds())}
+	l, seen := open(t, g, opt), 0
+	name := g.Schema().Nodes[1].Name
+	label, time := expect.Must(l.Find("task/" + name + "/label"))(t), expect.Must(l.Find("task/" + name + "/time"))(t)
+	for b, err := range l.Epoch(background, 0) {
+		expect.OK(t, err)
+		_, items := b.Seeds(1)
+		at, rows := view[int64](t, b.Array(time)), view[float32](t, b.Array(label))
+		expect.Ensure(t, len(at) == len(items) && len(rows) == 2*len(items), "%d times, %d labels of %d seeds", len(at),
+			len(rows), len(items))
+		for i, item := range items {
+			seen++
+			expect.That(t, at[i] == times[item] && rows[2*i] == labels[2*item] && rows[2*i+1] == labels[2*item+1],
+				"row %d has the time %d and the labels %v", item, at[i], rows[2*i:2*i+2])
+		}
+	}
+	expect.That(t, seen == len(ids), "%d seeds of %d", seen, len(ids))
+	state, full := l.State(0, 0), digests(t, l.Epoch(background, 0))
+	labels[13]++
+	opt.Seeds = loader.GivenSeeds(seeds())
+	other := open(t, g, opt)
+	expect.That(t, other.State(0, 0).Seeds != state.Seeds, "a list with other labels has the same state")
+	expect.That(t, !slices.Equal(full, digests(t, other.Epoch(background, 0))), "batches with other labels have the same digests")
+
+	few := seeds()
+	few.Sets[0].Labels = unified.FromSlice(labels[:3])
+	_, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: loader.GivenSeeds(few)})
+	expect.That(t, errors.Is(err, graph.ErrSeed), "3 labels of 7 nodes: %v", err)
+}

@@ -144,8 +144,8 @@ func (w *Writer) addStrings(c *Content, left map[[2]string]*written, nodeTypes i
 	return nil
 }
 
-// addSplits adds the splits, tables of tasks first, those of nodes before those of links: by index, then train, val, test, then others by
-// name.
+// addSplits adds the splits, tables of tasks first, those of nodes before those of links: by index, then train, val,
+// test, then others by name.
 func (w *Writer) addSplits(c *Content) {
 	type key struct {
 		task, name string

@@ -35,8 +35,7 @@ type Column struct {
 	Shape []int64 // of one row; nil for a number
 	// Unit is what times count, since 1970 and in UTC: "s", "ms", "us" or "ns"; "" where nothing says, or of no times.
 	Unit string
-	// Fields says what the elements of a row are, as the JSON of docs/format.md, "What elements mean"; nil where nothing
-	// does.
+	// Fields says what the elements of a row are, as JSON (docs/format.md, "What elements mean"); nil: nothing does.
 	Fields []byte
 }
 

@@ -27,7 +27,7 @@ func TestSeedsComeWithTheirLabelsAndTimes(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(seeds())}
 	l, seen := open(t, g, opt), 0
 	name := g.Schema().Nodes[1].Name
-	label, time := expect.Must(l.Find("task/" + name + "/label"))(t), expect.Must(l.Find("task/" + name + "/time"))(t)
+	label, time := expect.Must(l.Find("task/"+name+"/label"))(t), expect.Must(l.Find("task/"+name+"/time"))(t)
 	for b, err := range l.Epoch(background, 0) {
 		expect.OK(t, err)
 		_, items := b.Seeds(1)
@@ -46,7 +46,8 @@ func TestSeedsComeWithTheirLabelsAndTimes(t *testing.T) {
 	opt.Seeds = loader.GivenSeeds(seeds())
 	other := open(t, g, opt)
 	expect.That(t, other.State(0, 0).Seeds != state.Seeds, "a list with other labels has the same state")
-	expect.That(t, !slices.Equal(full, digests(t, other.Epoch(background, 0))), "batches with other labels have the same digests")
+	expect.That(t, !slices.Equal(full, digests(t, other.Epoch(background, 0))),
+		"batches with other labels have the same digests")
 
 	few := seeds()
 	few.Sets[0].Labels = unified.FromSlice(labels[:3])

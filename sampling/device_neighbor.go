@@ -33,6 +33,7 @@ func (n Neighbor) OnDevice() error {
 
 func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()
+	n.Time = n.Time.of(s)
 	if err := errors.Join(n.validate(s), n.OnDevice()); err != nil {
 		return nil, err
 	}

@@ -98,6 +98,7 @@ func (n Neighbor) validate(s *graph.Schema) error {
 
 // Describe implements Sampler. Edges are left out without Together and Induced, along in-edges.
 func (n Neighbor) Describe(s *graph.Schema, batchSize int) (Description, error) {
+	n.Time = n.Time.of(s)
 	d, err := describe(n, s, batchSize)
 	d.EdgeColumns, d.NodeColumns = n.edgeColumns(), n.nodeColumns()
 	d.Excludes = !n.Together && !n.Induced && n.Direction == In
@@ -160,6 +161,7 @@ func (n Neighbor) bound(s *graph.Schema, batchSize int) Bound {
 }
 
 func (n Neighbor) Open(env Env) (Worker, error) {
+	n.Time = n.Time.of(env.Graph.Schema())
 	if n.Direction != In {
 		return openPrepared(n, env)
 	}

@@ -3,6 +3,7 @@ package sampling
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/khop-gnn/khop/graph"
@@ -38,7 +39,8 @@ func (r TimeRule) String() string { return enum.Name(timeRules, r) }
 // (graph.ByTime) and Edge is "time", the edges that may be followed are found by bisection, and uniform and most recent
 // picks cost O(fan-out + log degree); else O(degree).
 type Temporal struct {
-	// Edge names a column of the edges with their times, int32 or int64: the time of an edge.
+	// Edge names a column of the edges with their times, int32 or int64: the time of an edge. Where it is "time", Node
+	// is given and the edges have no such column, they have no times of their own.
 	Edge string `name:"time" id:"time" for:"temporal" default:"time" zero:"-" empty:"none" help:"..."`
 	// Node names a column of the nodes, int32 or int64: a source that has it must be there by then too, under the same
 	// rule. Types without such a column always are.
@@ -62,6 +64,16 @@ type Temporal struct {
 }
 
 // on reports whether times matter.
+// of returns what it is for the graphs of a schema: without times of the edges where they have none.
+func (t Temporal) of(s *graph.Schema) Temporal {
+	if t.Node != "" && t.Edge == graph.Time.String() && !slices.ContainsFunc(s.EdgeColumns, func(c graph.Column) bool {
+		return c.Name == t.Edge
+	}) {
+		t.Edge = ""
+	}
+	return t
+}
+
 func (t *Temporal) on() bool { return t.Edge != "" || t.Node != "" }
 
 // rule returns the rule of a hop.

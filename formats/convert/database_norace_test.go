@@ -169,8 +169,8 @@ func TestADatabaseIsItsRowsAndKeys(t *testing.T) {
 				sortPairs(want)
 				sortPairs(reversed)
 				if !slices.Equal(got[forth], want) || !slices.Equal(got[back], reversed) {
-					t.Fatalf("seed %d: %s is %v, want %v; the other way %v\n%s", seed, forth, got[forth], want, got[back],
-						text)
+					t.Fatalf("seed %d: %s is %v, want %v; the other way %v\n%s", seed, forth, got[forth], want,
+						got[back], text)
 				}
 			}
 		}
@@ -228,8 +228,8 @@ func TestARealDatabaseHasItsCounts(t *testing.T) {
 	for _, e := range all.Graph().Schema().Edges {
 		edges[e.Relation] += e.Count
 	}
-	for name, want := range map[string]int64{"f2p_carrier_id": 336_776, "f2p_tailnum_id": 284_170, "f2p_origin_id": 336_776 +
-		26_115, "f2p_dest_id": 329_174, "rev_f2p_dest_id": 329_174} {
+	for name, want := range map[string]int64{"f2p_carrier_id": 336_776, "f2p_tailnum_id": 284_170,
+		"f2p_origin_id": 336_776 + 26_115, "f2p_dest_id": 329_174, "rev_f2p_dest_id": 329_174} {
 		expect.That(t, edges[name] == want, "%s: %d edges, want %d", name, edges[name], want)
 	}
 }

@@ -74,7 +74,8 @@ func (c *conversion) timesOfTables(unit string) error {
 		for row, v := range s.Times {
 			var ok bool
 			if s.Times[row], ok = source.InUnit(v, s.Unit, unit); !ok {
-				return source.Error(c.src, "task "+s.Task+", "+s.Name, int64(row), "choose a coarser unit by --time-unit",
+				return source.Error(c.src, "task "+s.Task+", "+s.Name, int64(row),
+					"choose a coarser unit by --time-unit",
 					fmt.Errorf("%d%s is a time that int64 does not hold in %s", v, s.Unit, unit))
 			}
 		}

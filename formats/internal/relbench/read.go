@@ -17,7 +17,8 @@ var Reader = source.Reader{Name: "relbench", Title: "a database in RelBench's fo
 
 func find(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
-		if ext := path.Ext(name); path.Base(name) != manifestName && !(t.Single() && (ext == ".yaml" || ext == ".yml")) {
+		ext := path.Ext(name)
+		if path.Base(name) != manifestName && !(t.Single() && (ext == ".yaml" || ext == ".yml")) {
 			continue
 		}
 		if isDatabase(t.At(name)) {

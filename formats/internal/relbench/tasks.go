@@ -77,9 +77,9 @@ func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 				continue
 			}
 			there = true
-			m.Tasks = append(m.Tasks, tables.TaskTable{Task: t.Name, Split: split, Nodes: t.Table, ID: t.Column,
-				Time: t.Time, Label: t.Target, Masked: split == "test", Files: tables.Words{"tasks/" + path.Base(path.Dir(t.at.Name)) + "/" +
-					split + extensions[i]}})
+			file := path.Join("tasks", path.Base(path.Dir(t.at.Name)), split+extensions[i])
+			m.Tasks = append(m.Tasks, tables.TaskTable{Task: t.Name, Split: split, Files: tables.Words{file},
+				Nodes: t.Table, ID: t.Column, Time: t.Time, Label: t.Target, Masked: split == "test"})
 		}
 		if !there {
 			t.why = "it has no tables: RelBench makes them when it loads the task"

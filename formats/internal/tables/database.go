@@ -37,48 +37,71 @@ func (x *graphOf) database(ctx context.Context, n *nodeType, node *source.NodeTy
 	if err := x.measure(ctx, n.table, list); err != nil {
 		return err
 	}
-	have := map[string]bool{"id": true, timeColumn: true, numerical: true, categorical: true, timestamp: true}
-	free := func(name string) string {
-		for have[name] {
-			name += "_"
-		}
-		have[name] = true
-		return name
-	}
-	of := map[string][]*meant{}
-	for _, c := range list {
-		of[c.kind] = append(of[c.kind], c)
-	}
-	for _, c := range of[timestamp] {
-		if c.f.name == n.spec.Time {
-			t := n.column(timeColumn, []int{c.at})
-			t.Unit, t.Fields = cmp.Or(t.Unit, "s"), describe([]*meant{c})
-			node.Columns = append(node.Columns, t)
+	c := &columns{n: n, to: node, have: map[string]bool{"id": true, timeColumn: true, numerical: true,
+		categorical: true, timestamp: true}, of: map[string][]*meant{}}
+	for _, m := range list {
+		if m.f.name == n.spec.Time {
+			c.addTime(m)
+		} else {
+			c.of[m.kind] = append(c.of[m.kind], m)
 		}
 	}
-	of[timestamp] = slices.DeleteFunc(of[timestamp], func(c *meant) bool { return c.f.name == n.spec.Time })
+	c.addGroups()
+	c.addOthers(ctx)
+	return nil
+}
+
+// columns are those of a database's table on their way to the node type.
+type columns struct {
+	n    *nodeType
+	to   *source.NodeType
+	have map[string]bool     // the names that are taken
+	of   map[string][]*meant // by kind
+}
+
+// free returns a name that no column has yet, as much like the given one as it can be.
+func (c *columns) free(name string) string {
+	for c.have[name] {
+		name += "_"
+	}
+	c.have[name] = true
+	return name
+}
+
+// addTime adds the times of the rows.
+func (c *columns) addTime(m *meant) {
+	t := c.n.column(timeColumn, []int{m.at})
+	t.Unit, t.Fields = cmp.Or(t.Unit, "s"), describe([]*meant{m})
+	c.to.Columns = append(c.to.Columns, t)
+}
+
+// addGroups adds the kinds whose columns lie side by side, with the names of categories.
+func (c *columns) addGroups() {
 	for _, g := range []struct {
 		kind  string
 		dtype unified.DType
 	}{{numerical, unified.Float32}, {categorical, unified.Int32}, {timestamp, unified.Int64}} {
-		if len(of[g.kind]) > 0 {
-			node.Columns = append(node.Columns, n.group(g.kind, g.dtype, of[g.kind]))
+		if list := c.of[g.kind]; list != nil {
+			c.to.Columns = append(c.to.Columns, c.n.group(g.kind, g.dtype, list))
 		}
 	}
-	for _, c := range of[categorical] {
-		node.Strings = append(node.Strings, c.categories(free(c.f.name)))
+	for _, m := range c.of[categorical] {
+		c.to.Strings = append(c.to.Strings, m.categories(c.free(m.f.name)))
 	}
-	for _, c := range of[embedding] {
-		e := n.column(free(c.f.name), []int{c.at})
-		e.Fields = describe([]*meant{c})
-		node.Columns = append(node.Columns, e)
+}
+
+// addOthers adds the columns that stay alone.
+func (c *columns) addOthers(ctx context.Context) {
+	for _, m := range c.of[embedding] {
+		e := c.n.column(c.free(m.f.name), []int{m.at})
+		e.Fields = describe([]*meant{m})
+		c.to.Columns = append(c.to.Columns, e)
 	}
 	for _, kind := range []string{multicategorical, text} {
-		for _, c := range of[kind] {
-			node.Strings = append(node.Strings, n.table.strings(ctx, free(c.f.name), c.at))
+		for _, m := range c.of[kind] {
+			c.to.Strings = append(c.to.Strings, c.n.table.strings(ctx, c.free(m.f.name), m.at))
 		}
 	}
-	return nil
 }
 
 // rowTimes checks the column of the rows' times.

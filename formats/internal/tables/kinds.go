@@ -206,7 +206,8 @@ func (c *meant) check(t *table) error {
 		numerical: !f.text && !f.list, categorical: !f.list && (f.text || !f.dtype.IsHalf()), multicategorical: f.text,
 		timestamp: !f.list && (f.text || !f.dtype.IsFloat()), embedding: f.list && f.width > 0, text: f.text}
 	if ok, known := fits[c.kind]; !known {
-		return t.fail(f.name, fmt.Errorf("is to be of the kind %.40q; there are: %s", c.kind, strings.Join(kindNames, ", ")))
+		return t.fail(f.name, fmt.Errorf("is to be of the kind %.40q; there are: %s", c.kind,
+			strings.Join(kindNames, ", ")))
 	} else if !ok {
 		return t.fail(f.name, fmt.Errorf("is %v, which cannot be %s", f, c.kind))
 	}

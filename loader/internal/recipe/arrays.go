@@ -25,8 +25,8 @@ func (r *Recipe) listArrays() {
 		a.add("input/"+n.Name, layout.Array{Kind: layout.Inputs, Type: t, DType: unified.Int64, Most: inputs})
 		a.add("item/"+n.Name, layout.Array{Kind: layout.Items, Type: t, DType: unified.Int64, Most: inputs})
 		for _, c := range r.Seeds.Columns(t) {
-			a.add("task/"+n.Name+"/"+c.Name, layout.Array{Kind: layout.ItemColumn, Type: t, Column: c.Name, DType: c.DType,
-				Row: c.Shape, Most: inputs})
+			a.add("task/"+n.Name+"/"+c.Name, layout.Array{Kind: layout.ItemColumn, Type: t, Column: c.Name,
+				DType: c.DType, Row: c.Shape, Most: inputs})
 		}
 		a.columns("node/"+n.Name, r.NodeColumns, n.Columns, layout.Array{Kind: layout.NodeColumn, Type: t, Most: nodes})
 		a.columns("seed/"+n.Name, r.SeedColumns, n.Columns,

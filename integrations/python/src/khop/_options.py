@@ -262,10 +262,14 @@ class ConvertOptions(TypedDict, total=False):
     """Fail where something would be left out, guessed, renumbered, doubled or altered. Default: False."""
     symmetrise: Optional[bool]
     """Store both directions of every edge, self-loops once. Default: False."""
+    task: Optional[str]
+    """Leave out the columns that this task of a database hides."""
     time_unit: Optional[str]
     """Unit to store times in: auto, s, ms, us, ns. Default: "auto"."""
     times_in: Optional[str]
     """Unit of times that are plain numbers: as-is, s, ms, us, ns. Default: "as-is"."""
+    upto: Optional[str]
+    """Leave out rows of a database that are later than TIME; all: none."""
 
 
 OPTIONS: dict[str, Option] = {

@@ -1,0 +1,115 @@
+"""A database's tasks in Python, and its tables as PyTorch Frame has them."""
+import datetime
+
+import numpy as np
+import pytest
+
+import khop
+from conftest import run
+
+MANIFEST = """name: shop
+val_timestamp: '2024-01-05'
+test_timestamp: '2024-01-08'
+tables:
+  users: {pkey: user, time_col: null, fkeys: {}}
+  orders: {pkey: null, time_col: at, fkeys: {user: users}}
+"""
+TASK = """name: churn
+kind: external
+task_type: binary_classification
+entity_table: users
+entity_col: user
+target_col: gone
+time_col: timestamp
+"""
+USERS, DAYS = 7, 5
+
+
+def seconds(day):
+    return int(datetime.datetime(2024, 1, day, tzinfo=datetime.timezone.utc).timestamp())
+
+
+@pytest.fixture(scope="module")
+def shop(program, tmp_path_factory):
+    """A dataset, and the (user, day) of each order."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop/tasks/churn").mkdir(parents=True)
+    draw = np.random.default_rng(20261126)
+    orders = [(int(draw.integers(USERS)), 1 + int(draw.integers(9))) for _ in range(60)]
+    rows = [(day, user, (3 * user + day) % 5) for day in range(2, 2 + DAYS) for user in range(USERS)]
+    for name, text in {
+        "manifest.yaml": MANIFEST, "tasks/churn/manifest.yaml": TASK,
+        "users.csv": "user,age\n" + "".join(f"u{user},{'' if user == 2 else 20 + user}\n" for user in range(USERS)),
+        "orders.csv": "user,at,price\n" + "".join(f"u{u},2024-01-{d:02},{u + d}.5\n" for u, d in orders),
+        "tasks/churn/train.csv": "timestamp,user,gone\n" + "".join(f"2024-01-{d:02},u{u},{g}\n" for d, u, g in rows),
+    }.items():
+        (folder / "shop" / name).write_text(text)
+    run(program, "convert", folder / "shop", folder / "shop.khop")
+    return folder / "shop.khop", orders, rows
+
+
+def loader(shop, **options):
+    return khop.Loader(shop[0], [-1], sampler="temporal", node_time="time", disjoint=True, seeds="task:churn:train",
+                       batch_size=8, shuffle=True, framework="numpy", **options)
+
+
+@pytest.mark.parametrize("process", ["server", "inside"])
+def test_rows_of_a_task_have_their_labels_and_see_no_later_order(shop, process, request):
+    if process == "inside":
+        request.getfixturevalue("library")
+    _, orders, rows = shop
+    seen = []
+    with loader(shop, process=process) as batches:
+        for batch in batches:
+            assert len(batch.label) == len(batch.seed_time) == len(batch.input_id)
+            times, tree = batch["orders"]["time"], batch.array("sample/tree/orders")
+            for i, (label, time, row) in enumerate(zip(batch.label, batch.seed_time, batch.input_id)):
+                day, user, gone = rows[row]
+                seen.append(int(row))
+                assert (label, time) == (gone, seconds(day))
+                before = sorted(seconds(d) for u, d in orders if u == user and d <= min(day, 8))
+                assert sorted(times[tree == i].tolist()) == before, (user, day)
+    assert sorted(seen) == list(range(len(rows)))
+
+
+def test_columns_lie_side_by_side_with_what_they_mean(shop):
+    users, orders = khop.info(shop[0])["node_types"]
+    by_name = {c["name"]: c for c in users["columns"] + orders["columns"]}
+    age = users["columns"][0]["fields"][0]
+    assert (age["name"], age["kind"], age["missing"]) == ("age", "numerical", 1)
+    ages = [20 + u for u in range(USERS) if u != 2]
+    assert np.isclose(age["mean"], np.mean(ages)) and np.isclose(age["std"], np.std(ages))
+    assert np.allclose(age["quantiles"], np.quantile(ages, [0, .25, .5, .75, 1]))
+    assert by_name["time"]["fields"][0]["name"] == "at" and by_name["time"]["unit"] == "s"
+
+
+def test_calendar_is_that_of_datetime():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from khop.relational import calendar
+
+    draw = np.random.default_rng(20261127)
+    times = np.concatenate([draw.integers(-2**36, 2**36, 3000), [0, -1, 951782400, 951868800, -62135596800]])
+    got = calendar(torch.from_numpy(times)).numpy()
+    for time, parts in zip(times, got):
+        at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(time))
+        want = [at.year, at.month - 1, at.day - 1, at.weekday(), at.hour, at.minute, at.second]
+        assert parts.tolist() == want, (time, at)
+    assert calendar(torch.tensor([-2**63])).tolist() == [[-1] * 7]
+
+
+def test_tensor_frames_are_those_of_the_rows(shop):
+    pytest.importorskip("torch_frame", reason="torch_frame is not installed")
+    import torch
+    from torch_frame import stype
+
+    from khop.relational import Tables
+
+    tables = Tables(shop[0])
+    assert tables.col_names["users"] == {stype.numerical: ["age"]}
+    with khop.Loader(shop[0], [-1], sampler="temporal", node_time="time", disjoint=True, seeds="task:churn:train",
+                     batch_size=8) as batches:
+        for batch in batches:
+            data = tables.to_pyg(batch)
+            ages = data["users"].tf.feat_dict[stype.numerical][:, 0]
+            assert torch.equal(torch.nan_to_num(ages, nan=22.), 20. + batch["users"].n_id)
+            assert torch.equal(data["users"].y, batch.label) and torch.equal(data["users"].seed_time, batch.seed_time)

@@ -3,7 +3,7 @@ package layout
 
 import "github.com/khop-gnn/khop/unified"
 
-// Kind says which of a batch's arrays an Array is. Those of columns come last.
+// Kind says which of a batch's arrays an Array is.
 type Kind uint8
 
 const (
@@ -31,13 +31,13 @@ const (
 	LinkCounts
 	// Own is one that the sampler adds of its own: Sample.Arrays[Type].
 	Own
-	// ItemColumn is rows of the list of seeds itself: labels and times of a task's table, one a seed as they were asked
-	// for. They lie on the host always.
-	ItemColumn
 	// NodeColumn, SeedColumn and EdgeColumn are rows of a column: see Batch.Node, Seed and Edge.
 	NodeColumn
 	SeedColumn
 	EdgeColumn
+	// ItemColumn is rows of the list of seeds itself: labels and times of a task's table, one a seed as they were asked
+	// for. They lie on the host always.
+	ItemColumn
 )
 
 // Array describes one of the arrays that every batch of a loader has. Batch.Array gives the array itself.
@@ -59,7 +59,7 @@ type Array struct {
 }
 
 // IsColumn reports whether the array holds rows of a column.
-func (a *Array) IsColumn() bool { return a.Kind >= NodeColumn }
+func (a *Array) IsColumn() bool { return a.Kind >= NodeColumn && a.Kind <= EdgeColumn }
 
 // IsIDs reports whether the array holds ids, offsets or counts, which digests widen to int64.
 func (a *Array) IsIDs() bool { return a.Kind < Own }

@@ -49,7 +49,6 @@ type taskReader struct {
 	time, label int   // their places in want; -1: there are none
 	ids         ids
 	times, rows []byte
-	scratch     []byte
 }
 
 // columns finds the columns.

@@ -74,12 +74,19 @@ func unchanged(t *testing.T, ledger *Ledger) {
 
 const testChunk = 1 << 16 // so that a small file takes several registrations
 
+// inThreePlaces returns memory of a file on disk, of one on tmpfs, whose path it returns, and of none.
+func inThreePlaces(t *testing.T, n int) (disk, shm, anonymous *Region, path string) {
+	t.Helper()
+	disk, _ = mapped(t, t.TempDir(), n)
+	shm, path = mapped(t, onTmpfs(t), n)
+	anonymous = expect.Must(Allocate(int64(n), Options{}))(t)
+	t.Cleanup(func() { _ = anonymous.Close() })
+	return disk, shm, anonymous, path
+}
+
 func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
 	dev := cudatest.Open(t)
-	disk, _ := mapped(t, t.TempDir(), 300_001)
-	shm, shmPath := mapped(t, onTmpfs(t), 300_001)
-	anonymous := expect.Must(Allocate(300_001, Options{}))(t)
-	defer anonymous.Close()
+	disk, shm, anonymous, shmPath := inThreePlaces(t, 300_001)
 	copy(anonymous.Bytes(), disk.Bytes())
 	heap := bytes.Clone(disk.Bytes())
 	for _, c := range []struct {
@@ -252,10 +259,7 @@ func TestOverlappingRangesAreCopied(t *testing.T) {
 
 func TestCancellingHalfWayLeavesNothing(t *testing.T) {
 	dev := cudatest.Open(t)
-	disk, _ := mapped(t, t.TempDir(), 300_000)
-	shm, _ := mapped(t, onTmpfs(t), 300_000)
-	anonymous := expect.Must(Allocate(300_000, Options{}))(t)
-	defer anonymous.Close()
+	disk, shm, anonymous, _ := inThreePlaces(t, 300_000)
 	cause := errors.New("enough")
 	for _, c := range []struct {
 		bytes []byte

@@ -36,10 +36,5 @@ func TestBadGraphsNameTheirLine(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add("% c\n3 2\n2\n1 3\n% c\n2\n")
-	f.Add("2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n")
-	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, text string) {
-		sourcetest.SoundAt(t, Reader, dir, text, sourcetest.File(t, "m.graph", text))
-	})
+	sourcetest.FuzzText(f, Reader, "m.graph", "% c\n3 2\n2\n1 3\n% c\n2\n", "2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n")
 }

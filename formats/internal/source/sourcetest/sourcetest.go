@@ -115,6 +115,15 @@ func SoundAt(t testing.TB, r source.Reader, dir, name string, at source.Place, w
 	survives(t, r, dir, name, at, true, with)
 }
 
+// FuzzText fuzzes a text of a reader that checks what it reads.
+func FuzzText(f *testing.F, r source.Reader, name string, seeds ...string) {
+	for _, text := range seeds {
+		f.Add(text)
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text string) { SoundAt(t, r, dir, text, File(t, name, text)) })
+}
+
 func survives(t testing.TB, r source.Reader, dir, name string, at source.Place, sound bool, with []source.Request) {
 	t.Helper()
 	ledger := &pinned.Ledger{}

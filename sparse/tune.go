@@ -90,11 +90,14 @@ func TuningPath() (string, error) {
 // NewTuning returns a Tuning without choices.
 func NewTuning() *Tuning { return &Tuning{choices: map[tuneKey]choice{}} }
 
+// mostTuning is how many bytes a file of choices has at most.
+const mostTuning = 16 << 20
+
 // LoadTuning reads a file. It always returns a usable Tuning: one without choices, and no error, if there is no file;
 // one without choices, and an ErrTuning that says why, if the file cannot be used.
 func LoadTuning(path string) (*Tuning, error) {
 	t := NewTuning()
-	text, err := wholefile.Read(path)
+	text, err := wholefile.Read(path, mostTuning)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	}

@@ -25,7 +25,7 @@ const configHelp = "Read options from a JSON object, in a file or - for standard
 	"win. Errors are then a JSON object, too."
 
 // mostConfig is how many bytes a configuration has at most.
-const mostConfig = 64 << 20
+const mostConfig = 4 << 20
 
 // BeforeResolve reads the document. kong calls it, with what the parser was bound to.
 func (c configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, until context.Context) error {

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -489,63 +488,6 @@ func TestDrawnControlGroupsKillNothing(t *testing.T) {
 	}
 	t.Logf("%d of %d were done, the others refused", done, n)
 	expect.That(t, done >= n/8, "only %d of %d were done", done, n)
-}
-
-// TestWhatIsStatedSufficesInAControlGroup runs commands in groups that leave what they said they would need, expected
-// and at most, and in one that leaves half, which is refused.
-func TestWhatIsStatedSufficesInAControlGroup(t *testing.T) {
-	memoryGroup(t, 1<<30) // skips where none can be made
-	w := openWorkshop(t)
-	data := w.named("sbm")
-	bench := func(flags string) []string {
-		return append([]string{"bench", data, "--json", "--device", "cpu", "--no-memcpy", "--batches", "6",
-			"--warmup", "1", "--seeds", "all"}, strings.Fields(flags)...)
-	}
-	wide, disk := "--batch-size 5000 --fanouts -1 --workers 4", "--batch-size 3000 --fanouts 9,7 --cache-bytes 300kB"
-	for _, c := range []struct{ says, runs []string }{
-		{bench("--batch-size 2000 --fanouts 10,5"), bench("--batch-size 2000 --fanouts 10,5")},
-		{bench(wide), bench(wide)},
-		{bench("--batch-size 3000 --fanouts 8,8 --resident"), bench("--batch-size 3000 --fanouts 8,8 --resident")},
-		{append([]string{"plan", data, "--json", "--seeds", "all"}, strings.Fields(disk)...),
-			bench(disk + " --residence disk")},
-		{[]string{"info", data, "--json", "--deep"}, bench("--batch-size 1024 --fanouts 15,10,5")},
-	} {
-		said := statementOf(t, c.says)
-		expect.That(t, said.Expected > 0 && said.Expected <= said.Largest, "%s: %+v", c.says, said)
-		for _, group := range []struct {
-			size int64
-			code int
-		}{{said.Expected, exitDone}, {said.Largest, exitDone}, {said.Expected / 2, exitFailed}} {
-			size := group.size + machine.Own + 8<<20
-			prefix, kills := memoryGroup(t, size)
-			o := w.run(t, append(prefix, w.program), c.runs...)
-			expect.That(t, o.judge(size) == "" && kills() == "" && o.code == group.code,
-				"%s in %d bytes of %+v: %+v, killed %q", c.runs, size, said, o, kills())
-		}
-	}
-}
-
-// statement is the memory that a command says that loading takes.
-type statement struct{ Expected, Largest int64 }
-
-// statementOf returns what a command states by whichever names it has.
-func statementOf(t *testing.T, args []string) statement {
-	var out struct {
-		Bench    int64 `json:"memory_estimate"`
-		BenchAll int64 `json:"memory_largest"`
-		Plan     int64 `json:"needs_bytes"`
-		PlanAll  int64 `json:"needs_largest_bytes"`
-		Info     []struct {
-			Batches int64 `json:"batches_expected"`
-			All     int64 `json:"batches_bound"`
-		} `json:"training_memory"`
-	}
-	expect.OK(t, json.Unmarshal([]byte(must(t, args...)), &out))
-	said := statement{out.Bench + out.Plan, out.BenchAll + out.PlanAll}
-	if len(out.Info) > 0 {
-		said = statement{out.Info[0].Batches, out.Info[0].All}
-	}
-	return said
 }
 
 // TestAQuotaOfProcessorTimeBoundsTheWorkers runs the program in a control group with one processor's time.

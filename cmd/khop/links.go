@@ -10,13 +10,14 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // edgeSeeds reads the values of --seeds that stand for edges; ok is false for others.
-func edgeSeeds(name string, s *graph.Schema) (seeds loader.SeedSource, ok bool, err error) {
+func (env *environment) edgeSeeds(name string, s *graph.Schema) (seeds loader.SeedSource, ok bool, err error) {
 	if file, ok := strings.CutPrefix(name, "edges@"); ok {
-		seeds, err := readEdgeFile(file, s)
+		seeds, err := env.readEdgeFile(file, s)
 		return loader.GivenSeeds(seeds), true, err
 	}
 	if name == "all-edges" {
@@ -36,14 +37,14 @@ func edgeSeeds(name string, s *graph.Schema) (seeds loader.SeedSource, ok bool, 
 	return loader.AllEdges(types...), true, nil
 }
 
-func readEdgeFile(path string, s *graph.Schema) (graph.Seeds, error) {
+func (env *environment) readEdgeFile(path string, s *graph.Schema) (graph.Seeds, error) {
 	f, err := convert.OpenText(path)
 	if err != nil {
 		return graph.Seeds{}, option.Wrong("seeds", " edges@%s: %w", path, err)
 	}
 	defer f.Close()
 	l := edgeLines{schema: s, find: s.EdgeTypes()}
-	if err := l.read(f); err != nil {
+	if err := l.read(f, &env.memory.Ledger); err != nil {
 		return graph.Seeds{}, inFile(path, err)
 	}
 	return l.seeds(), nil
@@ -61,8 +62,8 @@ type edgeLines struct {
 
 // read reads an edge a line: source, target, and a label, or a label and a time. On graphs with several edge types the
 // type comes first, as in --fanouts. Empty lines and what follows a # are ignored. All lines have as many numbers.
-func (l *edgeLines) read(r io.Reader) error {
-	err := eachLine(r, func(text string) error {
+func (l *edgeLines) read(r io.Reader, memory *pinned.Ledger) error {
+	err := eachLine(r, memory, 4*8+4, func(text string) error {
 		fields, edgeType := strings.Fields(text), 0
 		if _, err := strconv.ParseInt(fields[0], 10, 64); err != nil {
 			if edgeType, err = l.find(fields[0]); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // digests runs "khop sample --digest" and returns its lines by batch number.
@@ -144,7 +145,7 @@ func TestSeedFiles(t *testing.T) {
 		"99999999999999999999":                    "error: line 1",
 		"1\n" + strings.Repeat("9", 1<<17) + "\n2": "error: line 2",
 	} {
-		seeds, err := readSeeds(strings.NewReader(text), schema, false)
+		seeds, err := readSeeds(strings.NewReader(text), new(pinned.Ledger), schema, false)
 		var got []string
 		for i := range seeds.Len() {
 			nodeType, id := seeds.At(i)

@@ -1,20 +1,26 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/alecthomas/kong"
+	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/server"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -171,14 +177,46 @@ var takers = sync.OnceValue(func() map[string][]string {
 
 // readPartition reads a file with the part of each node.
 func readPartition(file string) (*graph.Partition, error) {
-	f, _, err := wholefile.Open(file)
+	f, st, err := wholefile.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := roomForLines(f, st.Size()); err != nil {
+		return nil, fmt.Errorf("%s: %w", paths.Text(file), err)
+	}
 	p, err := graph.ReadPartition(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", paths.Text(file), err)
 	}
 	return p, nil
+}
+
+// perLine is what reading a line of a partition takes: a number, a copy where the list grows, and garbage of the same.
+const perLine = 4 * 4
+
+// roomForLines refuses a file of more lines than what the control group leaves can hold. Command lines are read before
+// memory is counted.
+func roomForLines(f *os.File, size int64) error {
+	_, room, limited := machine.Probe().GroupRoom()
+	if !limited || size/2*perLine <= room { // a line has two bytes
+		return nil
+	}
+	buf, lines := make([]byte, 1<<16), int64(0)
+	for {
+		n, err := f.Read(buf)
+		lines += int64(bytes.Count(buf[:n], []byte{'\n'}))
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if need := lines * perLine; need > room {
+		return fmt.Errorf("%w: its %s lines take %s, and the control group leaves %s; allow more", pinned.ErrLimit,
+			humanize.Comma(lines), machine.Bytes(need), machine.Bytes(room))
+	}
+	_, err := f.Seek(0, io.SeekStart)
+	return err
 }

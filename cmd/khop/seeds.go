@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // seedSource turns what --seeds and --split say into a loader's seeds. Without --seeds it takes all nodes of a dataset
@@ -24,14 +25,14 @@ func (env *environment) seedSource(name string, split int, src loader.Source) (l
 	g := src.Graph()
 	list, each := strings.CutPrefix(name, "each:")
 	if kind, file, ok := strings.Cut(list, "@"); ok && (kind == "" || kind == "timed") {
-		read := func() (graph.Seeds, error) { return readSeedFile(file, g.Schema(), kind == "timed") }
+		read := func() (graph.Seeds, error) { return env.readSeedFile(file, g.Schema(), kind == "timed") }
 		seeds, err := read()
 		if each {
 			return loader.EachEpoch(seeds, func(uint32) (graph.Seeds, error) { return read() }), err
 		}
 		return loader.GivenSeeds(seeds), err
 	}
-	if seeds, ok, err := edgeSeeds(name, g.Schema()); ok {
+	if seeds, ok, err := env.edgeSeeds(name, g.Schema()); ok {
 		return seeds, err
 	}
 	if list, ok := strings.CutPrefix(name, "all:"); ok {
@@ -74,13 +75,13 @@ func noNodeType(name string, s *graph.Schema) error {
 	return fmt.Errorf("no node type %q; there are: %s", name, strings.Join(names, ", "))
 }
 
-func readSeedFile(path string, schema *graph.Schema, timed bool) (graph.Seeds, error) {
+func (env *environment) readSeedFile(path string, schema *graph.Schema, timed bool) (graph.Seeds, error) {
 	f, err := convert.OpenText(path)
 	if err != nil {
 		return graph.Seeds{}, option.Wrong("seeds", " @%s: %w", path, err)
 	}
 	defer f.Close()
-	seeds, err := readSeeds(f, schema, timed)
+	seeds, err := readSeeds(f, &env.memory.Ledger, schema, timed)
 	return seeds, inFile(path, err)
 }
 
@@ -92,11 +93,23 @@ func inFile(path string, err error) error {
 	return err
 }
 
-// eachLine calls f for the lines that hold something besides a comment, trimmed, and numbers the line of an error.
-func eachLine(r io.Reader, f func(text string) error) error {
+// linesAtATime is for how many lines eachLine counts memory at a time.
+const linesAtATime = 1 << 12
+
+// eachLine calls f for the lines that hold something besides a comment, trimmed, and numbers the line of an error. What
+// f appends to lists is counted until the end: so many bytes a line, and half as much again while lists grow.
+func eachLine(r io.Reader, memory *pinned.Ledger, bytes int64, f func(text string) error) error {
 	lines := bufio.NewScanner(r)
-	number := 0
+	number, taken := 0, int64(0)
+	defer func() { memory.Give(pinned.Scratch, taken) }()
 	for lines.Scan() {
+		if number%linesAtATime == 0 {
+			more := 5 * bytes * linesAtATime / 2
+			if err := memory.Take(pinned.Scratch, more); err != nil {
+				return fmt.Errorf("line %d: %w", number+1, err)
+			}
+			taken += more
+		}
 		number++
 		text, _, _ := strings.Cut(lines.Text(), "#")
 		if text = strings.TrimSpace(text); text == "" {
@@ -127,14 +140,21 @@ var errSeedFile = errors.New("not a list of seeds")
 // readSeeds reads one node a line: its id, or on graphs with several node types "TYPE ID". Empty lines and what follows
 // a # are ignored. With timed the time of the seed comes last. Seeds are in the order of the lines, repeats allowed.
 // Its cost does not depend on that order.
-func readSeeds(r io.Reader, schema *graph.Schema, timed bool) (graph.Seeds, error) {
+func readSeeds(r io.Reader, memory *pinned.Ledger, schema *graph.Schema, timed bool) (graph.Seeds, error) {
 	var ids, times []int64
 	var types []int32 // from the first node of another type than 0 on
 	names := make(map[string]int32, len(schema.Nodes))
 	for t := range schema.Nodes {
 		names[schema.Nodes[t].Name] = int32(t)
 	}
-	err := eachLine(r, func(text string) error {
+	bytes := int64(8)
+	if timed {
+		bytes += 8
+	}
+	if len(names) > 1 {
+		bytes += 4
+	}
+	err := eachLine(r, memory, bytes, func(text string) error {
 		if timed {
 			cut := strings.LastIndexAny(text, " \t")
 			time, err := strconv.ParseInt(text[cut+1:], 10, 64)

@@ -138,6 +138,9 @@ func (t *trainer) save() error {
 	})
 }
 
+// mostHead is how many bytes a checkpoint has at most beside its arrays.
+const mostHead = 16 << 20
+
 // restore reads the checkpoint, if there is one.
 func (t *trainer) restore() error {
 	if t.opt.Checkpoint == "" {
@@ -146,7 +149,11 @@ func (t *trainer) restore() error {
 	if err := checkpointFile(t.opt.Checkpoint).Check(); err != nil {
 		return err
 	}
-	text, err := wholefile.Read(t.opt.Checkpoint)
+	most := int64(mostHead)
+	for _, b := range t.arrays() {
+		most += int64(len(b))
+	}
+	text, err := wholefile.Read(t.opt.Checkpoint, most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

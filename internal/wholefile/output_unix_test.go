@@ -196,6 +196,10 @@ func TestAnInputIsReadToItsEndOrGivenUp(t *testing.T) {
 	}
 	_, err := Input(t.Context(), in("file"), 3)
 	expect.Is(t, err, ErrLong, "a byte more than may be")
+	_, err = Read(in("file"), 3)
+	expect.Is(t, err, ErrLong, "a file that is a byte longer than may be")
+	got, err := Read(in("file"), 4)
+	expect.That(t, err == nil && string(got) == "four", "a file of four bytes: %q, %v", got, err)
 	w := expect.Must(os.OpenFile(in("pipe"), os.O_RDWR, 0))(t)
 	defer w.Close()
 	enough := errors.New("enough")

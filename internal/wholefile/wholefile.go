@@ -40,14 +40,18 @@ func Open(name string) (*os.File, fs.FileInfo, error) {
 	return f, st, nil
 }
 
-// Read returns what a regular file holds, which ends where its size says. Errors are those of Open.
-func Read(name string) ([]byte, error) {
+// Read returns what a regular file holds, which ends where its size says, and has at most so many bytes. Errors are
+// those of Open, and ErrLong.
+func Read(name string, most int64) ([]byte, error) {
 	f, st, err := Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(f)
+	if st.Size() > most {
+		return nil, tooLong(name, most)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most))
 	if err == nil && int64(len(text)) < st.Size() {
 		err = &fs.PathError{Op: "read", Path: name, Err: EndsEarly(int64(len(text)), st.Size())}
 	}
@@ -82,10 +86,14 @@ func Input(ctx context.Context, name string, most int64) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	case err := <-read:
 		if err == nil && int64(len(text)) > most {
-			err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: it has more than %d bytes", ErrLong, most)}
+			err = tooLong(name, most)
 		}
 		return text, err
 	}
+}
+
+func tooLong(name string, most int64) error {
+	return &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: it has more than %d bytes", ErrLong, most)}
 }
 
 // EndsEarly says of a file that it ends at a byte before the size that it states: io.ErrUnexpectedEOF.

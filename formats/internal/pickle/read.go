@@ -2,6 +2,7 @@ package pickle
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -371,5 +372,6 @@ func ReadTorch(r *bufio.Reader, l *pinned.Ledger) (any, error) {
 
 // LooksLikeTorch reports whether a file's first bytes are those of torch.save's old layout.
 func LooksLikeTorch(head []byte) bool {
-	return strings.HasPrefix(string(head), "\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.")
+	// head may be a whole file, which a string would copy
+	return bytes.HasPrefix(head, []byte("\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."))
 }

@@ -34,6 +34,9 @@ type savedStates struct {
 	Ranks   []loader.State `json:"ranks"`
 }
 
+// mostStates is how many bytes the file has at most.
+const mostStates = 16 << 20
+
 // sealed returns states with their checksum.
 func sealed(ranks []loader.State) savedStates {
 	s := savedStates{Version: 2, Ranks: ranks}
@@ -75,7 +78,7 @@ func openStates(named string, ranks []*rank, src loader.Source) (*stateFile, err
 		f.states[i] = r.state()
 	}
 	wholefile.Clear(path) // of a server that was killed while it wrote
-	text, err := wholefile.Read(path)
+	text, err := wholefile.Read(path, mostStates)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, f.write() // now, so that a path that cannot be written is found now
 	}

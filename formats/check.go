@@ -27,7 +27,7 @@ type CheckOptions struct {
 	// written.
 	Scrub bool `help:"Compare checksums alone, slowly, at the lowest priority, past the page cache."`
 	// Rate is the most bytes a second that Scrub reads; 0 is 100 MB.
-	Rate int64 `kind:"size" range:"0," with:"scrub" help:"The most bytes a second to read; default: 100MB."`
+	Rate int64 `kind:"size" default:"100MB" range:"0," with:"scrub" help:"The most bytes a second to read."`
 }
 
 // Report is what Check found.

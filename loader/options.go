@@ -200,8 +200,8 @@ type ColumnOptions struct {
 type LinkOptions struct {
 	// Label and Time name columns of the edges, integers, with the labels and times of seeds that are edges of the
 	// graph (AllEdges); for others they are an error. Labels are 1 without.
-	Label string `name:"link-label" value:"COLUMN" help:"Column with labels of seeds that are edges of the graph."`
-	Time  string `name:"link-time" value:"COLUMN" help:"Column with times of seeds that are edges of the graph."`
+	Label string `name:"link-label" empty:"none" value:"COLUMN" help:"Column with labels of edges as seeds."`
+	Time  string `name:"link-time" empty:"none" value:"COLUMN" help:"Column with times of edges as seeds."`
 	// Negatives are added to the batch's edges, with label 0. Default: none.
 	Negatives sampling.Negatives
 	// ExcludeSeeds says which edges batches leave out because they are seeds. Default: none.

@@ -64,10 +64,10 @@ type Negatives struct {
 	Law     Law `name:"negatives" id:"law" default:"none" empty:"none" help:"..."`
 	Replace End `name:"corrupt" id:"replace" default:"target" with:"negatives" help:"Which end they replace."`
 	// Weight names a column of the nodes, for ByWeight: a number that is finite and not negative.
-	Weight string `name:"negative-weight" key:"weight" with:"negatives" value:"COLUMN" help:"..."`
+	Weight string `name:"negative-weight" key:"weight" with:"negatives" empty:"none" value:"COLUMN" help:"..."`
 	// Time names a column of the nodes, integers: only nodes whose time is not after that of the edge are drawn. Nodes
 	// of types without it always exist. The edges must have times.
-	Time string `name:"negative-time" key:"time" with:"negatives" value:"COLUMN" help:"..."`
+	Time string `name:"negative-time" key:"time" with:"negatives" empty:"none" value:"COLUMN" help:"..."`
 	// Strict draws again if a negative is an edge of the graph, the edge itself or a self-loop.
 	Strict bool `with:"negatives" help:"Draw again what is an edge, a self-loop or the seed itself."`
 	// Tries is how often a negative is drawn at most, if a draw may be refused; 0 is 16. A negative that was refused

@@ -56,10 +56,10 @@ type Neighbor struct {
 	Disjoint bool `help:"Keep trees apart: a node is there once for each seed that reaches it."`
 	// Weight names a column of the edges with their weights, float32 or float64; "" is uniform. Weights must be finite
 	// and not negative: a batch that looks at another fails with ErrGraph.
-	Weight string `value:"COLUMN" help:"Weights of the edges; without, all are alike."`
+	Weight string `empty:"none" value:"COLUMN" help:"Weights of the edges; without, all are alike."`
 	// Mask names a column of the edges, uint8, int32 or int64: only edges where it is not 0 are followed. "" follows
 	// all.
-	Mask string `value:"COLUMN" help:"Follow only edges where this column is not 0."`
+	Mask string `empty:"none" value:"COLUMN" help:"Follow only edges where this column is not 0."`
 	// Induced takes all edges between the nodes that are reached, in place of those that were picked, whatever Weight
 	// and Mask say of them: one layer, whose blocks have all nodes as sources and as destinations. With Disjoint they
 	// are the edges within each tree. Not with Time, nor in a Direction other than In.

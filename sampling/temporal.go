@@ -44,7 +44,7 @@ type Temporal struct {
 	Edge string `name:"time" id:"time" for:"temporal" default:"time" zero:"-" empty:"none" help:"..."`
 	// Node names a column of the nodes, int32 or int64: a source that has it must be there by then too, under the same
 	// rule. Types without such a column always are.
-	Node string `name:"node-time" id:"/" for:"temporal" value:"COLUMN" help:"..."`
+	Node string `name:"node-time" id:"/" for:"temporal" empty:"none" value:"COLUMN" help:"..."`
 	// Rules are those of each hop, Rules[0] out of the seeds; the last one holds for all hops beyond. None is NotAfter.
 	Rules []TimeRule `name:"time-rules" id:"rules" for:"temporal" default:"not-after" value:"LIST" help:"..."`
 	// Window, above 0, follows no edge (or source) that is older than this: only time >= t - Window.
@@ -60,7 +60,7 @@ type Temporal struct {
 	// time.
 	Chain bool `id:"chain" for:"temporal" help:"Let each edge bound the time of what lies beyond it."`
 	// AsOf is the time of seeds that have no other, nil for none.
-	AsOf *int64 `for:"temporal" value:"TIME" help:"The time of seeds that have no other."`
+	AsOf *int64 `for:"temporal" empty:"none" value:"TIME" help:"The time of seeds that have no other."`
 }
 
 // on reports whether times matter.

@@ -92,7 +92,7 @@ type Options struct {
 	Features string `value:"FILE" help:".npy file with a row of features a node."`
 	Labels   string `value:"FILE" help:".npy file with a label a node."`
 	// Label names the column of nodes that becomes "label"; numbers are classes, texts are numbered as they appear.
-	Label string `name:"label" value:"COLUMN" help:"Column of nodes that becomes their labels."`
+	Label string `name:"label" empty:"none" value:"COLUMN" help:"Column of nodes that becomes their labels."`
 	// Keep names the columns that are kept, of nodes and edges alike; nil: all.
 	Keep []string `value:"COLUMN" help:"Columns to keep; all others are left out."`
 	// Strict refuses a source of which the dataset would not hold all as it is there, unless options ask for it.

@@ -37,7 +37,7 @@ type Options struct {
 	// then depends on the machine, by rounding. A checkpoint keeps the ways.
 	Fastest bool   `help:"Compute each layer in the way that is fastest here."`
 	Seed    uint64 `same:"seed"`
-	Workers int    `default:"0" help:"Goroutines; 0: one a core. They change no result."`
+	Workers int    `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They change no result."`
 	// MaxMemory is without the source, in bytes. Where it does not suffice, the error is loader.ErrMemory.
 	MaxMemory int64 `same:"max-memory" kind:"size"`
 	// Checkpoint is read before the first epoch: training goes on from it. It is written after the last epoch, once in

@@ -113,7 +113,7 @@ func Apply(options any, of []Option, said Said) error {
 		value := said[o.Name]
 		ok := value != nil
 		if with := said[o.With]; o.With != "" && (with == nil || said.Text(o.With) == find(of, o.With).empty) {
-			if ok && said.Text(o.Name) != o.Default {
+			if text := said.Text(o.Name); ok && text != o.Default && text != o.empty {
 				return o.Errorf(nil, " is for %s, which is "+cmp.Or(find(of, o.With).empty, "not there"),
 					Name{Option: o.With})
 			}
@@ -292,13 +292,17 @@ func (o *Option) check(invalid error, at reflect.Value) error {
 	if at.Type() == reflect.TypeFor[time.Duration]() {
 		value = at.Int()
 	}
+	must := "must be "
+	if n, err := strconv.ParseFloat(o.Default, 64); err == nil && !o.inRange(n) {
+		must += o.Default + " (the default) or "
+	}
 	switch {
 	case o.Most == "":
-		return o.Errorf(invalid, " is %v: must be %s or more", value, o.Least)
+		return o.Errorf(invalid, " is %v: "+must+"%s or more", value, o.Least)
 	case o.Least == "":
-		return o.Errorf(invalid, " is %v: must be at most %s", value, o.Most)
+		return o.Errorf(invalid, " is %v: "+must+"at most %s", value, o.Most)
 	}
-	return o.Errorf(invalid, " is %v: must be %s to %s", value, o.Least, o.Most)
+	return o.Errorf(invalid, " is %v: "+must+"%s to %s", value, o.Least, o.Most)
 }
 
 func (o *Option) inRange(x float64) bool {

@@ -153,9 +153,9 @@ class LoaderOptions(SamplerOptions, total=False):
     instance: Optional[int]
     """Tells apart loaders that share a seed. Default: 0."""
     link_label: Optional[str]
-    """Column with labels of seeds that are edges of the graph."""
+    """Column with labels of edges as seeds."""
     link_time: Optional[str]
-    """Column with times of seeds that are edges of the graph."""
+    """Column with times of edges as seeds."""
     lookahead: Optional[int]
     """Batches that residence disk samples ahead, at most. Default: 64."""
     max_memory: Optional[Union[int, str]]
@@ -444,8 +444,8 @@ OPTIONS: dict[str, Option] = {
         choices=("auto", "none", "all"),
     ),
     "instance": Option(0, "Tells apart loaders that share a seed."),
-    "link_label": Option(None, "Column with labels of seeds that are edges of the graph."),
-    "link_time": Option(None, "Column with times of seeds that are edges of the graph."),
+    "link_label": Option(None, "Column with labels of edges as seeds."),
+    "link_time": Option(None, "Column with times of edges as seeds."),
     "lookahead": Option(64, "Batches that residence disk samples ahead, at most.", least=1, most=16384),
     "max_memory": Option(None, "The most memory to take, such as 4GB; mapped files do not count.", least=0),
     "negative_ratio": Option(1.0, "Negatives for each seed that is an edge."),

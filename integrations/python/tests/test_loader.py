@@ -632,3 +632,11 @@ def test_ctrl_c_at_any_line_of_taking_a_batch_breaks_nothing(process, load):
     with ThreadPoolExecutor(1) as apart:
         apart.submit(interrupt_at_each_line).result(PATIENCE)
     assert sys.exc_info() == (None, None, None)
+
+
+def test_a_batch_without_features_has_none(program):
+    with khop.Loader({"edge_index": np.array([[0, 1, 2], [1, 2, 0]])}, [2], batch_size=3, framework="numpy") as loader:
+        (batch,) = loader
+        assert batch.x is None
+        with pytest.raises(AttributeError, match="no column 'label'.*it has: none"):
+            batch.y

@@ -444,3 +444,22 @@ func BenchmarkSort(b *testing.B) {
 type nothing struct{}
 
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestTimesOfOneByteOrderEdges: a node's edge from the greatest source has the least time, in one byte a record.
+func TestTimesOfOneByteOrderEdges(t *testing.T) {
+	for _, n := range []int{2, 3, 200, 1001, 70_001} { // numbers may lie in either half of the memory in the end
+		opt := Options{Nodes: []source.NodeType{{Count: int64(n)}}, Types: []source.EdgeType{{}}, Edges: int64(n),
+			Columns: []graph.Column{{Name: "time", DType: unified.Int8}}}
+		s := expect.Must(New(opt))(t)
+		b, times := source.Batch{Dst: make([]int64, n), Columns: [][]byte{nil}}, make([]byte, n)
+		for i := range n {
+			src := i * 97 % n // in no order: 97 divides none of them
+			time := byte(100 - src*200/n)
+			b.Src, b.Columns[0], times[n-1-src] = append(b.Src, int64(src)), append(b.Columns[0], time), time
+		}
+		var time bytes.Buffer
+		expect.OK(t, errors.Join(s.Add(context.Background(), b), s.Emit(context.Background(), Sink{Indptr: io.Discard,
+			Indices: io.Discard, Columns: []io.Writer{&time}}), s.Close()))
+		expect.That(t, bytes.Equal(time.Bytes(), times), "%d edges: times %v", n, time.Bytes()[:min(n, 20)])
+	}
+}

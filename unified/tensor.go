@@ -73,6 +73,11 @@ func FromSlice[T Element](s []T) Tensor {
 	return t
 }
 
+// FromRows is FromSlice for rows of so many elements, one after another: a matrix. ErrShape if they are not whole rows.
+func FromRows[T Element](s []T, width int64) (Tensor, error) {
+	return FromSlice(s).Reshape(int64(len(s))/max(width, 1), width)
+}
+
 // Reshape returns the same elements in another shape; ErrShape if their number differs.
 func (t Tensor) Reshape(shape ...int64) (Tensor, error) {
 	r, err := NewPlaced(t.placement, t.dtype, t.data, shape...)

@@ -122,3 +122,11 @@ func TestBufferGrowsByElements(t *testing.T) {
 		t.Errorf("closed: %v, %d bytes", err, ledger.Total())
 	}
 }
+
+func TestASliceIsAMatrixOfWholeRows(t *testing.T) {
+	x := expect.Must(FromRows([]float32{1, 2, 3, 4, 5, 6}, 3))(t)
+	expect.That(t, x.Rank() == 2 && x.Len() == 2 && x.Width() == 3, "%v", x)
+	for _, width := range []int64{4, 0, -1} {
+		expect.Is(t, expect.Err(FromRows(make([]int64, 6), width)), ErrShape, "rows of %d", width)
+	}
+}

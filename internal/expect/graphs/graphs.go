@@ -49,7 +49,7 @@ func ArraysOf(g *graph.Graph) graph.Arrays {
 // Matrix has v in rows of width elements.
 func Matrix[T unified.Element](t testing.TB, v []T, width int64) unified.Tensor {
 	t.Helper()
-	return expect.Must(unified.FromSlice(v).Reshape(int64(len(v))/width, width))(t)
+	return expect.Must(unified.FromRows(v, width))(t)
 }
 
 // Counted has n numbers from 0 on, as elements of a type.

@@ -116,7 +116,7 @@ type Options struct {
 	// writes all.
 	Share Share `name:"partition" kind:"text" value:"I/N" help:"Write share I of N; khop merge joins shares."`
 	// UpTo is a date or a time, or "all". A database's own is that of its test.
-	UpTo string `name:"upto" value:"TIME" help:"Leave out rows of a database that are later than TIME; all: none."`
+	UpTo string `name:"upto" value:"DATE" help:"Leave out rows of a database that are later than DATE; all: none."`
 	// Task has columns left out that one of a database's tasks must not see.
 	Task string `value:"NAME" help:"Leave out the columns that this task of a database hides."`
 	// SkipBad counts lines of texts. Result has their number, and its notes name the first.

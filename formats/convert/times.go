@@ -75,7 +75,7 @@ func (c *conversion) timesOfTables(unit string) error {
 			var ok bool
 			if s.Times[row], ok = source.InUnit(v, s.Unit, unit); !ok {
 				return source.Error(c.src, "task "+s.Task+", "+s.Name, int64(row),
-					"choose a coarser unit by --time-unit",
+					option.Textf("choose a coarser unit by %s", option.NameOf(c.opt, "TimeUnit")),
 					fmt.Errorf("%d%s is a time that int64 does not hold in %s", v, s.Unit, unit))
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/tables"
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // task is the manifest of a task.
@@ -101,6 +102,6 @@ func hiddenBy(at source.Place, list []*task, name string) ([][2]string, error) {
 	if name == "" {
 		return nil, nil
 	}
-	return nil, source.Error(at.Path(), "", -1, "name one that is there, by --task",
+	return nil, source.Error(at.Path(), "", -1, option.Textf("name one that is there, by %s", option.Named("Task")),
 		fmt.Errorf("there is no task %q; there are: %s", name, source.Few(sorted(names))))
 }

@@ -269,7 +269,7 @@ class ConvertOptions(TypedDict, total=False):
     times_in: Optional[str]
     """Unit of times that are plain numbers: as-is, s, ms, us, ns. Default: "as-is"."""
     upto: Optional[str]
-    """Leave out rows of a database that are later than TIME; all: none."""
+    """Leave out rows of a database that are later than DATE; all: none."""
 
 
 OPTIONS: dict[str, Option] = {

@@ -74,8 +74,8 @@ func lastTime(text, unit string) (int64, error) {
 	case !ok:
 		return 0, fmt.Errorf("%.40q is no date and no time, such as 2026-01-31 or 2026-01-31T12:00:00Z", text)
 	case unit == "":
-		return 0, option.Textf("is plain numbers, which are not compared with %q: say by %s what they count, or name a "+
-			"number", text, option.Named("TimesIn"))
+		return 0, option.Textf("is plain numbers, which are not compared with %q: say by %s what they count, or "+
+			"name a number", text, option.Named("TimesIn"))
 	}
 	v, ok := source.InUnit(us, "us", unit)
 	if !ok {

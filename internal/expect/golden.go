@@ -21,7 +21,7 @@ func Rewriting() bool { return *rewrite }
 func Brief(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		if len(line) >= 300 {
+		if len(line) >= 240 {
 			sum := sha256.Sum256([]byte(line))
 			lines[i] = fmt.Sprintf("%.100s... sha256 %x", line, sum[:8])
 		}

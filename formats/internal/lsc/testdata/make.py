@@ -19,7 +19,7 @@ def array(a):
 
 
 def brief(line):
-    return line if len(line) < 300 else f"{line[:100]}... sha256 {hashlib.sha256(line.encode()).hexdigest()[:16]}"
+    return line if len(line) < 240 else f"{line[:100]}... sha256 {hashlib.sha256(line.encode()).hexdigest()[:16]}"
 
 
 def pairs(e):

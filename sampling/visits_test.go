@@ -186,8 +186,9 @@ func TestScoresOfOneSeedEndWithTheContext(t *testing.T) {
 // What forward push has kept and left together is PageRank: p(v) + the sum of r(u) times the PageRank of v from u.
 func TestScoresAndResidualsMakeUpPageRank(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
-	for range 30 {
-		g := sizedGraph(t, r, 1, 1, 25, func() int { return r.IntN(5) })
+	for round := range 30 {
+		types := [][2]int{{1, 1}, {2, 3}}[round%2] // the walk follows in-edges of all types
+		g := sizedGraph(t, r, types[0], types[1], int64(25/types[0]), func() int { return r.IntN(5) })
 		n := g.NumNodes()
 		k := PPR{Alpha: 0.2, Epsilon: 1e-3}
 		exact := pageRank(g, k.Alpha)

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,31 @@ func TestWhatIsStatedSufficesInAControlGroup(t *testing.T) {
 			expect.That(t, o.judge(size) == "" && kills() == "" && o.code == group.code,
 				"%s in %d bytes of %+v: %+v, killed %q", c.runs, size, said, o, kills())
 		}
+	}
+}
+
+// TestWhatConversionStatesSufficesInAControlGroup runs it in a group that leaves what a dry run says that it will take.
+func TestWhatConversionStatesSufficesInAControlGroup(t *testing.T) {
+	memoryGroup(t, 1<<30) // skips where none can be made
+	w, dir := openWorkshop(t), t.TempDir()
+	var text bytes.Buffer
+	for i := range 600_000 {
+		fmt.Fprintf(&text, "%d %d\n", i*7919%50_000, i*104_729%50_000)
+	}
+	list := filepath.Join(dir, "edges.txt")
+	expect.OK(t, os.WriteFile(list, text.Bytes(), 0o600))
+	for _, flags := range []string{"--max-memory 64MB", "--max-memory 42MB", "--max-memory 64MB --symmetrise"} {
+		args := append([]string{"convert", list, filepath.Join(dir, "out.khop"), "--json", "--force"},
+			strings.Fields(flags)...)
+		var said struct {
+			Peak int64 `json:"memory_peak"`
+		}
+		expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--dry-run")...)), &said))
+		size := said.Peak + machine.Own + 8<<20
+		prefix, kills := memoryGroup(t, size)
+		o := w.run(t, append(prefix, w.program), args...)
+		expect.That(t, said.Peak > 0 && o.judge(size) == "" && kills() == "" && o.code == exitDone,
+			"%s in %d bytes of %+v: %+v, killed %q", args, size, said, o, kills())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,8 @@ type AddOptions struct {
 	Splits []Addition `name:"split" kind:"each" value:"NAME=FILE" help:"Add a split: ids, or a boolean a node."`
 	Force  bool       `help:"Replace columns and splits of the same names."`
 	Strict bool       `help:"Fail where splits would share nodes."`
+	// TimesIn is the unit of added times that are plain numbers; "": nobody says it.
+	TimesIn string `choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"Unit of times that are plain numbers:"`
 	// MemoryLimit is that of Options.
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
 	Progress    formats.Progress
@@ -91,6 +94,7 @@ type addition struct {
 	col    graph.Column
 	ids    []int64 // of a split
 	labels []int64
+	stream func(context.Context, io.Writer) error // of times of another unit than in the file; nil: the file's rows
 }
 
 // Add adds columns and splits to the dataset at dir. The arrays that it has are not written again (formats.Extend). It
@@ -101,14 +105,15 @@ func Add(ctx context.Context, dir string, opt AddOptions) (*graph.Schema, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &conversion{src: dir, opt: Options{MemoryLimit: opt.MemoryLimit, Strict: opt.Strict, Force: opt.Force},
+	c := &conversion{src: dir, opt: Options{MemoryLimit: opt.MemoryLimit, Strict: opt.Strict, Force: opt.Force,
+		TimesIn: opt.TimesIn},
 		graph: &source.Graph{}}
 	if err := c.opt.Settle(); err != nil {
 		return nil, err
 	}
 	c.ledger.SetLimit(c.opt.MemoryLimit)
 	how := formats.ExtendOptions{Provenance: map[string]string{}, Progress: opt.Progress}
-	schema, err := c.openAdditions(adds, &how)
+	schema, err := c.openAdditions(ctx, adds, &how)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +138,8 @@ func Add(ctx context.Context, dir string, opt AddOptions) (*graph.Schema, error)
 }
 
 // openAdditions opens what is added, and compares it with the dataset, whose schema it returns with all columns.
-func (c *conversion) openAdditions(adds []*addition, how *formats.ExtendOptions) (s graph.Schema, err error) {
+func (c *conversion) openAdditions(ctx context.Context, adds []*addition,
+	how *formats.ExtendOptions) (s graph.Schema, err error) {
 	ds, err := formats.Open(c.src)
 	if err != nil {
 		return s, err
@@ -152,6 +158,9 @@ func (c *conversion) openAdditions(adds []*addition, how *formats.ExtendOptions)
 	how.Drop = func(owner, name string, index int) bool {
 		replaces := func(x *addition) bool { return x.replaces(owner, name, index) }
 		return c.opt.Force && slices.ContainsFunc(adds, replaces)
+	}
+	if err := c.timesOfAdditions(ctx, ds, adds, &s); err != nil {
+		return s, err
 	}
 	err = pinned.Guard(func() error {
 		c.noteShared(&s, splitsAfter(ds, adds, how.Drop))
@@ -333,6 +342,9 @@ func (x *addition) write(ctx context.Context, w *formats.Writer, s *graph.Schema
 		if x.labels != nil {
 			_, err := cw.Write(unified.FromSlice(x.labels).Bytes())
 			return err
+		}
+		if x.stream != nil {
+			return x.stream(ctx, cw)
 		}
 		return x.writer(l)(ctx, cw)
 	})

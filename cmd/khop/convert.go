@@ -78,6 +78,9 @@ func (c *convertCmd) Run(env *environment) error {
 		return err
 	}
 	r := convertResult{paths.Text(c.Source), paths.Text(c.Dataset), res, took.Seconds()}
+	if res.Draft != "" {
+		return c.answer(env, r, "%s", res.Draft)
+	}
 	if c.opt.DryRun {
 		return c.answer(env, r, "%s would be: %s; %s nodes, at most %s edges (%s), %s; at most %s of memory and "+
 			"%s of temporary files\n", r.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Direction,

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/tables"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
@@ -137,7 +138,9 @@ type Options struct {
 
 // Result says what was converted. "khop convert --json" prints it.
 type Result struct {
-	Kind        string         `json:"kind"` // of the source
+	Kind string `json:"kind"` // of the source
+	// Draft is a mapping to begin with, where a dry run finds tables without one; nothing else is known then.
+	Draft       string         `json:"draft,omitempty"`
 	Nodes       int64          `json:"nodes"`
 	Edges       int64          `json:"edges"`        // stored
 	SourceEdges int64          `json:"source_edges"` // listed in the source
@@ -244,6 +247,9 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 	}()
 	defer func() { err = errors.Join(err, t.Close()) }()
 	if err := c.read(ctx, t); err != nil {
+		if draft, failed := c.draft(ctx, err); draft != "" || failed != nil {
+			return &Result{Kind: tables.Reader.Name, Draft: draft, Notes: []formats.Note{}}, failed
+		}
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.graph.Close()) }()
@@ -301,6 +307,14 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 		}
 	}
 	return nil
+}
+
+// draft returns a mapping of tables that nobody says anything about, in place of the error that says so.
+func (c *conversion) draft(ctx context.Context, unknown error) (string, error) {
+	if !c.opt.DryRun || !errors.Is(unknown, ErrUnknown) || c.tree.Single() {
+		return "", nil
+	}
+	return tables.Draft(ctx, c.tree, &source.Request{Budget: &c.budget, Progress: c.opt.Progress})
 }
 
 // inputs are the files and folders that are read.

@@ -142,7 +142,11 @@ func guess(t *source.Tree) string {
 		case len(t.Files()) == 0:
 			return "there is no file in it"
 		}
-		return "it holds nothing that is known: " + list(t.Files())
+		text := "it holds nothing that is known: " + list(t.Files())
+		if slices.ContainsFunc(t.Files(), func(name string) bool { return tables.IsTable(t.At(name)) }) {
+			text += "; tables are read by a mapping, of which khop convert --dry-run prints a draft"
+		}
+		return text
 	}
 	head, err := t.At(t.Files()[0]).Head()
 	switch {

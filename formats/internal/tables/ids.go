@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/option"
@@ -111,6 +112,9 @@ func (n *nodeType) lookup(key []byte) (int64, error) {
 	}
 	if id := n.keys.Find(key); id >= 0 {
 		return id, nil
+	}
+	if !utf8.Valid(key) {
+		return n.keys.Number(key) // which says so
 	}
 	return 0, dangling("%.60q is not the id of a node of %q", key, n.spec.Type)
 }

@@ -41,6 +41,12 @@ func findGraphs(t *source.Tree) (found []string) {
 	return found
 }
 
+// IsTable reports whether a file is a table in Parquet or Arrow, by its first bytes.
+func IsTable(at source.Place) bool {
+	head, err := at.Head()
+	return err == nil && isTable(head)
+}
+
 // isTable reports whether a file's first bytes are those of Parquet or Arrow.
 func isTable(head []byte) bool {
 	s := string(head)

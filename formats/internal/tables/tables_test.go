@@ -8,8 +8,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/apache/arrow/go/v15/arrow/ipc"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
@@ -57,6 +61,33 @@ func read(t testing.TB, at source.Place) (string, *source.Graph) {
 		}
 	})
 	return text, g
+}
+
+// TestADraftOfAMappingIsOne: it names each table that is there, ids, keys and times, and reads as it is.
+func TestADraftOfAMappingIsOne(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"authors", "papers"} {
+		data := expect.Must(os.ReadFile(filepath.Join("testdata", name+".arrow")))(t)
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name+".arrow"), data, 0o600))
+	}
+	columns := arrow.NewSchema([]arrow.Field{{Name: "user_id", Type: arrow.BinaryTypes.String},
+		{Name: "paper_id", Type: arrow.BinaryTypes.String}, {Name: "at", Type: arrow.FixedWidthTypes.Timestamp_s}}, nil)
+	f := expect.Must(os.Create(filepath.Join(dir, "users.arrow")))(t)
+	w := expect.Must(ipc.NewFileWriter(f, ipc.WithSchema(columns)))(t)
+	expect.OK(t, w.Close(), f.Close())
+	tree := expect.Must(source.OpenTree(dir, nil))(t)
+	expect.That(t, len(Reader.Find(tree)) == 0, "found without a mapping: %v", Reader.Find(tree))
+	text := expect.Must(Draft(context.Background(), tree, &source.Request{}))(t)
+	for _, says := range []string{`"authors": {file: "authors.arrow", id: "id"}`,
+		`"papers": {file: "papers.arrow", id: "paper_id"}`,
+		`"users": {file: "users.arrow", id: "user_id", time: "at", keys: {"paper_id": "papers"}}`} {
+		expect.That(t, strings.Contains(text, says), "no %s in\n%s", says, text)
+	}
+	at := mapping(t, dir, text)
+	expect.That(t, slices.Equal(Reader.Find(at.Tree), []string{"graph.yaml"}), "the draft is not found:\n%s", text)
+	g := expect.Must(Reader.Read(context.Background(), at, &source.Request{Budget: &source.Budget{
+		Memory: &pinned.Ledger{}, Dir: t.TempDir()}}))(t)
+	expect.OK(t, g.Close())
 }
 
 // TestTheSameTablesAreTheSameGraph: however rows are stored, cut into files, groups, pages and batches.

@@ -117,6 +117,7 @@ type checkedFile struct {
 	part   *Part
 	typ    arrayfile.Type
 	owner  string // "" for seeds
+	ascend bool   // no row is to be less than the one before
 	set    *SetInfo
 	region *pinned.Region
 	info   os.FileInfo
@@ -188,7 +189,7 @@ func (c *checker) openAll(root *os.Root) error {
 	for _, f := range c.m.files() {
 		checked := &checkedFile{part: f.part, typ: f.typ, set: f.set}
 		if f.column != nil {
-			checked.owner = f.column.Owner
+			checked.owner, checked.ascend = f.column.Owner, f.column.Ascending
 		}
 		c.openFile(root, checked)
 	}

@@ -60,6 +60,8 @@ func (c *checker) addRules() {
 			c.addSeeds(f)
 		case f.typ.Strings:
 			c.addStrings(f)
+		case f.ascend:
+			c.addAscending(f)
 		case f.owner == OwnerEdges && graph.RoleOf(f.typ.Name) == graph.Weight:
 			c.addWeights(f)
 		case f.owner == OwnerGraph && f.typ.Name == nameEdgeID:
@@ -121,6 +123,23 @@ func (c *checker) addSeeds(f *checkedFile) {
 	}
 	n := c.schema.Nodes[f.set.NodeType].Count
 	c.addRows(f, func(lo, hi int64) error { return f.checkRange("node", "seed", lo, hi, n) })
+}
+
+// addAscending checks that no row is less than the one before.
+func (c *checker) addAscending(f *checkedFile) {
+	at, err := unified.Integers(f.tensor())
+	if err != nil {
+		return
+	}
+	c.addRows(f, func(lo, hi int64) error {
+		for i := max(lo, 1); i < hi; i++ {
+			if at(i) < at(i-1) {
+				return f.rowError("row", i, "convert again", "%d follows %d, where the manifest says that rows ascend",
+					at(i), at(i-1))
+			}
+		}
+		return nil
+	})
 }
 
 // addWeights checks that weights are finite and not negative.

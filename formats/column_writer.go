@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"encoding/binary"
 	"math"
 	"sync"
 
@@ -13,6 +14,7 @@ type ColumnWriter struct {
 	w  *Writer
 	a  *written
 	to *arrayfile.Writer
+	up *ascent // of times of nodes
 }
 
 // Annotate sets what the manifest says besides of the column, before Close: the scale that a stored number is
@@ -32,11 +34,37 @@ func optional(v float64) *float64 {
 func (c *ColumnWriter) AtMost() { c.to.AtMost() }
 
 // Write takes the next bytes of the array; p is not kept. An error is final: later calls return it again.
-func (c *ColumnWriter) Write(p []byte) (int, error) { return c.to.Write(p) }
+func (c *ColumnWriter) Write(p []byte) (int, error) {
+	if c.up != nil {
+		c.up.see(p)
+	}
+	return c.to.Write(p)
+}
 
 // Close finishes the file and waits until it is on the disk. It is an error if bytes are missing. Later calls return
 // the first result.
-func (c *ColumnWriter) Close() error { return c.w.end(c.a, c.to) }
+func (c *ColumnWriter) Close() error {
+	c.a.info.Ascending = c.up != nil && !c.up.fell
+	return c.w.end(c.a, c.to)
+}
+
+// ascent sees whether int64 elements, in pieces of any length, descend nowhere.
+type ascent struct {
+	last int64
+	rest []byte // of an element that is cut
+	fell bool
+}
+
+func (u *ascent) see(p []byte) {
+	for !u.fell && len(u.rest)+len(p) >= 8 {
+		cut := 8 - len(u.rest)
+		v := int64(binary.LittleEndian.Uint64(append(u.rest, p[:cut]...)))
+		u.fell, u.last, u.rest, p = v < u.last, v, u.rest[:0], p[cut:]
+	}
+	if !u.fell {
+		u.rest = append(u.rest, p...)
+	}
+}
 
 // StringWriter takes a list of strings, in order, in constant memory. One goroutine at a time.
 type StringWriter struct {

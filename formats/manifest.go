@@ -73,8 +73,10 @@ type ArrayInfo struct {
 	Scale  *float64        `json:"scale,omitempty"` // the value is scale times the stored number
 	Unit   string          `json:"unit,omitempty"`
 	Fields json.RawMessage `json:"fields,omitempty"` // what the elements of a row are
-	Fill   *float64        `json:"fill,omitempty"`   // what stands in the rows of edges that do not have the column
-	Parts  []Part          `json:"parts"`            // exactly one in this version
+	// Ascending says that no row is less than the one before.
+	Ascending bool     `json:"ascending,omitempty"`
+	Fill      *float64 `json:"fill,omitempty"` // what stands in the rows of edges that do not have the column
+	Parts     []Part   `json:"parts"`          // exactly one in this version
 }
 
 // SplitInfo is a named set of seeds.
@@ -220,7 +222,7 @@ func (c *Content) schema() graph.Schema {
 		}
 		dtype, _ := unified.ParseDType(a.DType)
 		col := graph.Column{Name: a.Name, DType: dtype, Shape: append([]int64(nil), a.Shape...),
-			Unit: a.Unit, Fields: a.Fields}
+			Unit: a.Unit, Fields: a.Fields, Ascending: a.Ascending}
 		if a.Owner == OwnerEdges {
 			s.EdgeColumns = append(s.EdgeColumns, col)
 		} else if t, ok := owners[a.Owner]; ok {

@@ -3,9 +3,11 @@ package formats
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/dustin/go-humanize"
@@ -243,7 +245,17 @@ func (w *Writer) columnWriter(a *written, name string, rows int64) (*ColumnWrite
 	if err != nil {
 		return nil, err
 	}
-	return &ColumnWriter{w: w, a: a, to: to}, nil
+	c := &ColumnWriter{w: w, a: a, to: to}
+	if isRowTime(&a.info) {
+		c.up = &ascent{last: math.MinInt64}
+	}
+	return c, nil
+}
+
+// isRowTime reports whether a column is the times of nodes, of one int64 each.
+func isRowTime(a *ArrayInfo) bool {
+	return graph.RoleOf(a.Name) == graph.Time && strings.HasPrefix(a.Owner, ownerNodes) && len(a.Shape) == 0 &&
+		a.DType == unified.Int64.String()
 }
 
 // add makes the file of an array.

@@ -37,6 +37,9 @@ type Column struct {
 	Unit string
 	// Fields says what the elements of a row are, as JSON (docs/format.md, "What elements mean"); nil: nothing does.
 	Fields []byte
+	// Ascending says that no row is less than the one before it, of a column of nodes with one integer a row: samplers
+	// then find by bisection which nodes are of a time.
+	Ascending bool
 }
 
 // Width returns the elements of a row.

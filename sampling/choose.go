@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"sort"
@@ -239,6 +240,36 @@ func (p *choosePicker[V]) see(i int) {
 	if p.byTime && p.ordered() {
 		p.byTime = false
 		p.first, p.n = p.withinTimes()
+	}
+	if p.bySource && p.sourcesAscend() {
+		p.withinSources()
+	}
+}
+
+// sourcesAscend reports whether the edges of the type lie in the order of their sources' times: of nodes in the order
+// of their times the ids are.
+func (p *choosePicker[V]) sourcesAscend() bool {
+	return p.values.ascend[p.st.srcType] && p.opt.Direction == In &&
+		p.a.schema.Edges[p.st.edgeType].Order == graph.BySource
+}
+
+// withinSources finds the edges that may be followed by the time of their source, which ascends. Where a source is not
+// of its type it leaves all of them, and who looks at each says so.
+func (p *choosePicker[V]) withinSources() {
+	src, times, known := p.st.src, &p.values.nodes[p.st.srcType], true
+	time := func(i int) int64 {
+		id := p.a.indices[p.column(p.first+int64(i))] - src.offset
+		if uint64(id) >= uint64(src.count) {
+			known = false
+			return math.MaxInt64
+		}
+		return times.at(int64(id))
+	}
+	a := sort.Search(int(p.n), func(i int) bool { return time(i) >= p.least })
+	b := sort.Search(int(p.n), func(i int) bool { return time(i) > p.top })
+	if known {
+		p.bySource = false
+		p.first, p.n = p.first+int64(a), int64(max(b-a, 0))
 	}
 }
 

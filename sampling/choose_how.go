@@ -154,7 +154,7 @@ func (p *choosePicker[V]) time(at int64) int64 {
 // latest takes the k most recent edges.
 func (p *choosePicker[V]) latest(k int64) error {
 	v := &p.values
-	if k <= p.n && !p.byTime && !p.bySource && !v.masked() && p.ordered() {
+	if k <= p.n && !p.byTime && !p.bySource && !v.masked() && (p.ordered() || !v.times.valid() && p.latestLast()) {
 		if err := p.room(k); err != nil {
 			return err
 		}
@@ -180,6 +180,9 @@ func (p *choosePicker[V]) latest(k int64) error {
 	}
 	return p.take(p.late.end())
 }
+
+// latestLast reports whether the edges of the type lie in the order of the times of their sources.
+func (p *choosePicker[V]) latestLast() bool { return p.values.nodes != nil && p.sourcesAscend() }
 
 // byWeightAgain takes k edges, each independently, with probabilities in proportion to their weights as integers.
 func (p *choosePicker[V]) byWeightAgain(stream uint64, k int64) error {

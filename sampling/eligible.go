@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -20,6 +21,7 @@ type edgeValues struct {
 	mask64     []int64
 	times      timeColumn
 	nodes      []timeColumn // [node type], or none
+	ascend     []bool       // [node type] whether nodes are in the order of their times
 }
 
 // chooses reports whether the edges of a destination are not all alike, or their number matters: then choosePicker
@@ -99,13 +101,16 @@ func (n Neighbor) values(g *graph.Graph) (v edgeValues, err error) {
 		}
 	}
 	if n.Time.Node != "" {
-		v.nodes = make([]timeColumn, len(g.Schema().Nodes))
+		v.nodes, v.ascend = make([]timeColumn, len(g.Schema().Nodes)), make([]bool, len(g.Schema().Nodes))
 	}
 	for t := range v.nodes {
 		if c, ok := g.NodeColumn(t, n.Time.Node); ok {
 			if v.nodes[t], err = newTimeColumn(c); err != nil {
 				return v, err
 			}
+			v.ascend[t] = slices.ContainsFunc(g.Schema().Nodes[t].Columns, func(c graph.Column) bool {
+				return c.Name == n.Time.Node && c.Ascending
+			})
 		}
 	}
 	return v, err

@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -124,4 +125,63 @@ func BenchmarkNeighborByWeight(b *testing.B) {
 		n.Fanouts = []int{15, 10, 5}
 		b.Run(n.Fingerprint(), func(b *testing.B) { benchNeighbor(b, g, n) })
 	}
+}
+
+// BenchmarkNeighborByTimesOfNodes samples of hubs with in-edges from nodes in order of time, as of a time in the middle:
+// the times of all in-edges are looked at unless the schema says that nodes ascend.
+func BenchmarkNeighborByTimesOfNodes(b *testing.B) {
+	for _, degree := range []int64{100, 10_000, 1_000_000} {
+		for _, ascending := range []bool{false, true} {
+			b.Run(fmt.Sprintf("degree=%d/ascending=%t", degree, ascending), func(b *testing.B) {
+				benchTimesOfNodes(b, degree, ascending)
+			})
+		}
+	}
+}
+
+func benchTimesOfNodes(b *testing.B, degree int64, ascending bool) {
+	const hubs = 8
+	times, sources := make([]int64, degree), make([]int32, hubs*degree)
+	indptr := make([]int64, hubs+degree+1)
+	for i := range degree {
+		times[i] = i
+	}
+	for i := range sources {
+		sources[i] = hubs + int32(int64(i)%degree)
+	}
+	for v := range indptr {
+		indptr[v] = min(int64(v), hubs) * degree
+	}
+	g := graphs.Of(b, graph.Arrays{
+		Schema: graph.Schema{
+			Nodes: []graph.NodeType{{Name: "hub", Count: hubs}, {Name: "row", Count: degree, Columns: []graph.Column{
+				{Name: "time", DType: unified.Int64, Ascending: ascending}}}},
+			Edges: []graph.EdgeType{{Source: "row", Relation: "of", Target: "hub", Count: hubs * degree}},
+		},
+		Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(sources),
+		NodeColumns: []map[string]unified.Tensor{nil, {"time": unified.FromSlice(times)}},
+	})
+	s := Neighbor{Fanouts: []int{64}, Time: Temporal{Node: "time"}}
+	w := expect.Must(s.Open(Env{Graph: g, BatchSize: 512}))(b)
+	defer w.Close()
+	out := new(graph.Sample)
+	out.Init(g.Schema(), 1, pinned.Options{}, timeArraysOf(g.Schema())...)
+	defer out.Close()
+	seeds, asOf := make([]int64, 512), make([]int64, 512)
+	for i := range seeds {
+		seeds[i], asOf[i] = int64(i)%hubs, degree/2+int64(i)*degree/2048
+	}
+	b.ResetTimer()
+	for i := range b.N {
+		req := Request{Seeds: [][]int64{seeds, nil}, Times: [][]int64{asOf, nil}, Rand: NewRand(1, 0, 0, uint64(i))}
+		expect.OK(b, w.Sample(context.Background(), &req, out))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/seed")
+}
+
+func timeArraysOf(s *graph.Schema) (list []graph.Column) {
+	for _, a := range timeArrays(s, make([]int64, len(s.Nodes))) {
+		list = append(list, a.Column)
+	}
+	return list
 }

@@ -63,7 +63,6 @@ type Temporal struct {
 	AsOf *int64 `for:"temporal" empty:"none" value:"TIME" help:"The time of seeds that have no other."`
 }
 
-// on reports whether times matter.
 // of returns what it is for the graphs of a schema: without times of the edges where they have none.
 func (t Temporal) of(s *graph.Schema) Temporal {
 	if t.Node != "" && t.Edge == graph.Time.String() && !slices.ContainsFunc(s.EdgeColumns, func(c graph.Column) bool {
@@ -74,6 +73,7 @@ func (t Temporal) of(s *graph.Schema) Temporal {
 	return t
 }
 
+// on reports whether times matter.
 func (t *Temporal) on() bool { return t.Edge != "" || t.Node != "" }
 
 // rule returns the rule of a hop.

@@ -67,7 +67,11 @@ func giveTimes(r *rand.Rand, a *graph.Arrays) {
 		for i := range born {
 			born[i] = r.Int64N(20)
 		}
-		nt.Columns = append(slices.Clone(nt.Columns), graph.Column{Name: "born", DType: unified.Int64})
+		up := r.IntN(2) == 0 // nodes in the order of their times
+		if up {
+			slices.Sort(born)
+		}
+		nt.Columns = append(slices.Clone(nt.Columns), graph.Column{Name: "born", DType: unified.Int64, Ascending: up})
 		a.NodeColumns[t] = map[string]unified.Tensor{"born": unified.FromSlice(born)}
 	}
 }

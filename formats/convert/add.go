@@ -50,7 +50,7 @@ type AddOptions struct {
 	Force  bool       `help:"Replace columns and splits of the same names."`
 	Strict bool       `help:"Fail where splits would share nodes."`
 	// TimesIn is the unit of added times that are plain numbers; "": nobody says it.
-	TimesIn string `choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"Unit of times that are plain numbers:"`
+	TimesIn string `same:"times-in" choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"Unit of plain numbers:"`
 	// MemoryLimit is that of Options.
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
 	Progress    formats.Progress

@@ -12,7 +12,8 @@ import (
 
 // timesOfAdditions brings times that are added to the unit of those that the dataset has, by the rules of a conversion.
 // Others are refused where one would be compared with the other.
-func (c *conversion) timesOfAdditions(ctx context.Context, ds *formats.Dataset, adds []*addition, s *graph.Schema) error {
+func (c *conversion) timesOfAdditions(ctx context.Context, ds *formats.Dataset, adds []*addition,
+	s *graph.Schema) error {
 	unit, plain := unitOfDataset(ds.Graph().Schema())
 	var timed []*addition
 	for _, x := range adds {
@@ -29,14 +30,15 @@ func (c *conversion) timesOfAdditions(ctx context.Context, ds *formats.Dataset, 
 		case isTime && col.Unit == "" && !col.DType.IsFloat() && unit == "":
 			continue // plain numbers beside plain numbers, or the first
 		case isTime && col.Unit == "" && unit != "":
-			err = fmt.Errorf("%w: the dataset's are in %q, and nothing says what those of %q count", source.ErrTimes, unit,
-				x.Name)
+			err = fmt.Errorf("%w: the dataset's are in %q, and nothing says what those of %q count", source.ErrTimes,
+				unit, x.Name)
 		case isTime && plain != "":
 			err = fmt.Errorf("%w: nothing says what %q of the dataset counts", source.ErrTimes, plain)
 		}
 		if err != nil {
-			return source.Error(x.Path, "", -1, option.Textf("say by %s what plain numbers are in: s, ms, us or ns; or "+
-				"convert the dataset again", option.NameOf(c.opt, "TimesIn")), err)
+			remedy := option.Textf("say by %s what plain numbers are in: s, ms, us or ns; or convert the dataset again",
+				option.NameOf(c.opt, "TimesIn"))
+			return source.Error(x.Path, "", -1, remedy, err)
 		}
 		timed = append(timed, x)
 		c.graph.Nodes = append(c.graph.Nodes, source.NodeType{Name: x.Type, Columns: []source.Column{

@@ -12,7 +12,6 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/formats/internal/tables"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
@@ -248,7 +247,7 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 	defer func() { err = errors.Join(err, t.Close()) }()
 	if err := c.read(ctx, t); err != nil {
 		if draft, failed := c.draft(ctx, err); draft != "" || failed != nil {
-			return &Result{Kind: tables.Reader.Name, Draft: draft, Notes: []formats.Note{}}, failed
+			return &Result{Kind: "tables", Draft: draft, Notes: []formats.Note{}}, failed
 		}
 		return nil, err
 	}
@@ -307,14 +306,6 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 		}
 	}
 	return nil
-}
-
-// draft returns a mapping of tables that nobody says anything about, in place of the error that says so.
-func (c *conversion) draft(ctx context.Context, unknown error) (string, error) {
-	if !c.opt.DryRun || !errors.Is(unknown, ErrUnknown) || c.tree.Single() {
-		return "", nil
-	}
-	return tables.Draft(ctx, c.tree, &source.Request{Budget: &c.budget, Progress: c.opt.Progress})
 }
 
 // inputs are the files and folders that are read.

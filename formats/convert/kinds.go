@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -158,4 +160,12 @@ func guess(t *source.Tree) string {
 		return "an empty file"
 	}
 	return "a file of nothing that is known" + path.Ext(t.Path)
+}
+
+// draft returns a mapping of tables that nobody says anything about, in place of the error that says so.
+func (c *conversion) draft(ctx context.Context, unknown error) (string, error) {
+	if !c.opt.DryRun || !errors.Is(unknown, ErrUnknown) || c.tree.Single() {
+		return "", nil
+	}
+	return tables.Draft(ctx, c.tree, &source.Request{Budget: &c.budget, Progress: c.opt.Progress})
 }

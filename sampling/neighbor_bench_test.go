@@ -127,8 +127,8 @@ func BenchmarkNeighborByWeight(b *testing.B) {
 	}
 }
 
-// BenchmarkNeighborByTimesOfNodes samples of hubs with in-edges from nodes in order of time, as of a time in their middle:
-// the times of all in-edges are looked at unless the schema says that nodes ascend.
+// BenchmarkNeighborByTimesOfNodes samples of hubs with in-edges from nodes in order of time, as of a time in the middle:
+// all in-edges are looked at, unless the schema says that nodes ascend.
 func BenchmarkNeighborByTimesOfNodes(b *testing.B) {
 	for _, degree := range []int64{100, 10_000, 1_000_000} {
 		for _, ascending := range []bool{false, true} {

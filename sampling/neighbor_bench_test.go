@@ -127,7 +127,7 @@ func BenchmarkNeighborByWeight(b *testing.B) {
 	}
 }
 
-// BenchmarkNeighborByTimesOfNodes samples of hubs with in-edges from nodes in order of time, as of a time in the middle:
+// BenchmarkNeighborByTimesOfNodes samples of hubs, whose in-edges come from nodes in order of time, as of the middle:
 // all in-edges are looked at, unless the schema says that nodes ascend.
 func BenchmarkNeighborByTimesOfNodes(b *testing.B) {
 	for _, degree := range []int64{100, 10_000, 1_000_000} {

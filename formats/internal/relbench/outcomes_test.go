@@ -13,5 +13,5 @@ func TestWhatComesOfAnyDatabase(t *testing.T) {
 		Files: sourcetest.Within(t, "testdata/shop"),
 		Keep: []string{"db/returns.csv", "db/users.csv", "tasks/next/manifest.yaml", "tasks/churn/val.csv",
 			"tasks/churn/test.csv"},
-		Requests: []source.Request{{}, {UpTo: "all"}, {UpTo: "2024-01-03T10:00:00"}, {Task: "churn"}}})
+		Requests: []source.Request{{}, {UpTo: "all"}, {UpTo: "2024-01-03T10:00:00", Task: "churn"}}})
 }

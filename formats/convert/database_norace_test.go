@@ -206,30 +206,3 @@ func edgesByName(t *testing.T, ds *formats.Dataset) map[string][][2]int64 {
 	}
 	return got
 }
-
-// TestARealDatabaseHasItsCounts: those that its SOURCE.txt gives.
-func TestARealDatabaseHasItsCounts(t *testing.T) {
-	dir := testdata(t, "nycflights13")
-	_, ds := convert(t, dir, Options{})
-	g := ds.Graph()
-	var counts []int64
-	for _, n := range g.Schema().Nodes {
-		counts = append(counts, n.Count)
-	}
-	expect.That(t, slices.Equal(counts, []int64{16, 1458, 3322, 22_807, 294_282}), "rows %v", counts)
-	for name, want := range map[string]int64{"train": 60_557, "val": 10_842, "test": 10_511} {
-		s := expect.Must(g.Split("plane_late:"+name, 0))(t)
-		set := s.Sets[0]
-		expect.That(t, set.Len() == want && int64(len(set.Times)) == want && set.Labels.Len() == want,
-			"%s: %d rows, %d times, labels %v", name, set.Len(), len(set.Times), set.Labels)
-	}
-	_, all := convert(t, dir, Options{UpTo: "all"})
-	edges := map[string]int64{}
-	for _, e := range all.Graph().Schema().Edges {
-		edges[e.Relation] += e.Count
-	}
-	for name, want := range map[string]int64{"f2p_carrier_id": 336_776, "f2p_tailnum_id": 284_170,
-		"f2p_origin_id": 336_776 + 26_115, "f2p_dest_id": 329_174, "rev_f2p_dest_id": 329_174} {
-		expect.That(t, edges[name] == want, "%s: %d edges, want %d", name, edges[name], want)
-	}
-}

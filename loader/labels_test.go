@@ -3,12 +3,14 @@ package loader_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -53,4 +55,37 @@ func TestSeedsComeWithTheirLabelsAndTimes(t *testing.T) {
 	few.Sets[0].Labels = unified.FromSlice(labels[:3])
 	_, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: loader.GivenSeeds(few)})
 	expect.That(t, errors.Is(err, graph.ErrSeed), "3 labels of 7 nodes: %v", err)
+}
+
+// A batch of more edges than a block can hold is refused before memory is taken; one that is not is made.
+func TestABatchOfTooManyNegativesIsRefused(t *testing.T) {
+	g := graphs.Typed(t, 60, 40)
+	ends := make([]int64, 600)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 600, Seeds: loader.EdgePairs(ends, ends),
+		Links: loader.LinkOptions{Negatives: sampling.Negatives{Law: sampling.Uniform, Ratio: 1 << 20}}}
+	_, err := loader.New(g, opt)
+	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.Contains(err.Error(), "2^29"), "%v", err)
+	opt.Links.Negatives.Ratio = 2
+	open(t, g, opt)
+}
+
+// An epoch in which no seed has reached an edge says so, once, with the column.
+func TestAnEpochWithoutAnEdgeOfThePastIsSaid(t *testing.T) {
+	g := graphs.Columns(t, 1, 30, 150)
+	seeds := graph.NodeIDs([]int64{1, 2, 3})
+	for _, early := range []bool{true, false} {
+		seeds.Sets[0].Times = []int64{-1 << 62, -1 << 62, 1 << 62}
+		if early {
+			seeds.Sets[0].Times[2] = -1 << 62
+		}
+		said := lines{}
+		past := sampling.Neighbor{Fanouts: []int{3}, Time: sampling.Temporal{Edge: "time"}}
+		l := open(t, g, loader.Options{Sampler: past, Seeds: loader.GivenSeeds(seeds),
+			Hooks: loader.Hooks{Logger: said.logger()}})
+		for _, err := range l.Epoch(background, 0) {
+			expect.OK(t, err)
+		}
+		n := strings.Count(said.String(), "no seed has reached any edge")
+		expect.That(t, n == map[bool]int{true: 1, false: 0}[early], "%t: said %d times:\n%s", early, n, said.String())
+	}
 }

@@ -228,6 +228,8 @@ type conversion struct {
 	graph  *source.Graph
 	tables []*table
 	record record // of a share
+	watch  bool   // for nodes that no edge has, while edges are taken in
+	told   int    // notes of the graph that the result has
 }
 
 func (c *conversion) run(ctx context.Context) (res *Result, err error) {
@@ -375,7 +377,8 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 			return nil, err
 		}
 	}
-	if !later {
+	before := c.opt.Strict || c.opt.DryRun // nothing may be written, or nothing is
+	if c.watch = !later && !before; !later && before {
 		if err := c.noteGaps(ctx); err != nil {
 			return nil, err
 		}
@@ -539,7 +542,7 @@ func (c *conversion) provenance(res *Result) map[string]string {
 // finish says what was found and taken.
 func (c *conversion) finish(res *Result, o *order, s *graph.Schema) {
 	res.Bytes = c.bytes(s, res.Edges)
-	res.Notes = append(res.Notes, c.spell(o.notes())...)
+	res.Notes = append(res.Notes, c.spell(append(c.graph.Notes[c.told:], o.notes()...))...)
 	res.MemoryPeak, res.TempPeak = c.ledger.Peak(), c.budget.DiskPeak()
 	res.TempWritten, res.TempRead = c.budget.Traffic()
 	for _, n := range res.Notes {
@@ -559,6 +562,7 @@ func (c *conversion) spell(notes []source.Note) []formats.Note {
 
 func (c *conversion) result(s *graph.Schema, o *order) *Result {
 	g := c.graph
+	c.told = len(g.Notes)
 	r := &Result{Kind: c.kind, Nodes: s.NumNodes(), Edges: o.most, SourceEdges: g.Edges.Count, Direction: o.direction,
 		Splits: len(g.Splits) + len(g.Links), Skipped: c.skips.Count(),
 		Notes: c.spell(g.Notes), Bytes: c.bytes(s, o.most)}

@@ -69,7 +69,7 @@ func (g *gaps) say() {
 	}
 }
 
-// noteGaps reads all edges to note the nodes that none has.
+// noteGaps reads all edges to note the nodes that none has: where it must be known before they are taken in.
 func (c *conversion) noteGaps(ctx context.Context) error {
 	g := c.newGaps(c.graph.Nodes)
 	defer g.close()

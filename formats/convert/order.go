@@ -142,10 +142,17 @@ func (o *order) place(ctx context.Context) (*edgesort.Sorter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.c.graph.Edges.Each(func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
+	each, watched := o.c.graph.Edges.Each, func() {}
+	if o.c.watch {
+		gaps := o.c.newGaps(o.c.graph.Nodes)
+		defer gaps.close()
+		each, watched = gaps.watch(each), gaps.say
+	}
+	if err := each(func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
 		_ = sorter.Close()
 		return nil, err
 	}
+	watched()
 	return sorter, nil
 }
 

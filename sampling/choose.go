@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sort"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
@@ -238,8 +237,7 @@ func (p *choosePicker[V]) see(i int) {
 		return
 	}
 	if p.byTime && p.ordered() {
-		p.byTime = false
-		p.first, p.n = p.withinTimes()
+		p.withinTimes()
 	}
 	if p.bySource && p.sourcesAscend() {
 		p.withinSources()
@@ -253,35 +251,29 @@ func (p *choosePicker[V]) sourcesAscend() bool {
 		p.a.schema.Edges[p.st.edgeType].Order == graph.BySource
 }
 
-// withinSources finds the edges that may be followed by the time of their source, which ascends. Where a source is not
+// withinTimes leaves the edges that may be followed by their time, which ascends.
+func (p *choosePicker[V]) withinTimes() {
+	from, n := between(p.n, p.least, p.top, func(i int) int64 {
+		return p.values.times.at(p.column(p.first + int64(i)))
+	})
+	p.byTime, p.first, p.n = false, p.first+from, n
+}
+
+// withinSources leaves the edges that may be followed by the time of their source, which ascends. Where a source is not
 // of its type it leaves all of them, and who looks at each says so.
 func (p *choosePicker[V]) withinSources() {
 	src, times, known := p.st.src, &p.values.nodes[p.st.srcType], true
-	time := func(i int) int64 {
+	from, n := between(p.n, p.least, p.top, func(i int) int64 {
 		id := p.a.indices[p.column(p.first+int64(i))] - src.offset
 		if uint64(id) >= uint64(src.count) {
 			known = false
 			return math.MaxInt64
 		}
 		return times.at(int64(id))
-	}
-	a := sort.Search(int(p.n), func(i int) bool { return time(i) >= p.least })
-	b := sort.Search(int(p.n), func(i int) bool { return time(i) > p.top })
+	})
 	if known {
-		p.bySource = false
-		p.first, p.n = p.first+int64(a), int64(max(b-a, 0))
+		p.bySource, p.first, p.n = false, p.first+from, n
 	}
-}
-
-// withinTimes returns which edges may be followed by their time, if edges lie in order of time.
-func (p *choosePicker[V]) withinTimes() (first, n int64) {
-	if p.excluded == nil {
-		return p.values.times.within(p.first, p.n, p.least, p.top)
-	}
-	time := func(i int) int64 { return p.values.times.at(p.column(p.first + int64(i))) }
-	a := sort.Search(int(p.n), func(i int) bool { return time(i) >= p.least })
-	b := sort.Search(int(p.n), func(i int) bool { return time(i) > p.top })
-	return p.first + int64(a), int64(max(b-a, 0))
 }
 
 // ordered reports whether the edges of the type lie in the order of the times that the sampler reads.

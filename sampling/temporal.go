@@ -215,11 +215,11 @@ func (c *timeColumn) at(i int64) int64 {
 	return int64(c.t32[i])
 }
 
-// within returns which of the positions first .. first+n-1, whose times ascend, have a time of lo .. hi.
-func (c *timeColumn) within(first, n, lo, hi int64) (from, many int64) {
-	a := sort.Search(int(n), func(i int) bool { return c.at(first+int64(i)) >= lo })
-	b := a + sort.Search(int(n)-a, func(i int) bool { return c.at(first+int64(a+i)) > hi })
-	return first + int64(a), int64(b - a)
+// between returns which of n things, whose times ascend, have a time of lo .. hi: the first, and how many.
+func between(n, lo, hi int64, time func(i int) int64) (from, many int64) {
+	a := sort.Search(int(n), func(i int) bool { return time(i) >= lo })
+	b := a + sort.Search(int(n)-a, func(i int) bool { return time(a+i) > hi })
+	return int64(a), int64(b - a)
 }
 
 // timesBy leaves the edges of a chunk whose time is lo .. hi.

@@ -228,7 +228,7 @@ type conversion struct {
 	graph  *source.Graph
 	tables []*table
 	record record // of a share
-	watch  bool   // for nodes that no edge has, while edges are taken in
+	watch  bool   // for nodes that no edge has
 	told   int    // notes of the graph that the result has
 }
 
@@ -377,8 +377,8 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 			return nil, err
 		}
 	}
-	before := c.opt.Strict || c.opt.DryRun // nothing may be written, or nothing is
-	if c.watch = !later && !before; !later && before {
+	// whether nodes without edges are found while edges are taken in; else before, for nothing may be written then
+	if c.watch = later || !c.opt.Strict && !c.opt.DryRun; !c.watch {
 		if err := c.noteGaps(ctx); err != nil {
 			return nil, err
 		}

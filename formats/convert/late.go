@@ -28,22 +28,19 @@ func (c *conversion) placeFirst(ctx context.Context, o *order) (*edgesort.Sorter
 	late := *o
 	late.opt.Nodes = slices.Clone(o.opt.Nodes)
 	late.opt.Nodes[0].Count = 1 << bits.Len64(uint64(max(node.Count-1, 1)))
-	gaps := c.newGaps(late.opt.Nodes)
-	defer gaps.close()
-	each := c.graph.Edges.Each
-	c.graph.Edges.Each = gaps.watch(each)
-	sorter, err := late.place(ctx)
-	c.graph.Edges.Each = each
+	sorter, gaps, err := late.place(ctx)
 	var beyond *edgesort.RangeError
 	switch {
 	case errors.As(err, &beyond):
 		if err := c.graph.CountNodes(ctx); err != nil {
 			return nil, err
 		}
+		c.watch = false
 		return nil, c.noteGaps(ctx)
 	case err != nil:
 		return nil, o.explain(err)
 	}
+	defer gaps.close()
 	node.Count = max(node.Count, sorter.Greatest()+1)
 	if source.TooSparse(sorter.Greatest(), c.graph.Edges.Count) { // counting says so, with a remedy
 		return nil, errors.Join(sorter.Close(), c.graph.CountNodes(ctx))

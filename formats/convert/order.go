@@ -136,33 +136,35 @@ func (o *order) nodes() (n int64) {
 	return n
 }
 
-// place has all edges taken in by a sorter, which is the caller's. Its errors are to be explained.
-func (o *order) place(ctx context.Context) (*edgesort.Sorter, error) {
+// place has all edges taken in by a sorter, which is the caller's, as are the gaps among the nodes: those of no node
+// unless they are watched for. Its errors are to be explained.
+func (o *order) place(ctx context.Context) (*edgesort.Sorter, *gaps, error) {
 	sorter, err := edgesort.New(o.opt)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	each, watched := o.c.graph.Edges.Each, func() {}
+	g := &gaps{c: o.c}
 	if o.c.watch {
-		gaps := o.c.newGaps(o.c.graph.Nodes)
-		defer gaps.close()
-		each, watched = gaps.watch(each), gaps.say
+		g = o.c.newGaps(o.opt.Nodes)
 	}
-	if err := each(func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
+	if err := g.watch(o.c.graph.Edges.Each)(func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
+		g.close()
 		_ = sorter.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	watched()
-	return sorter, nil
+	return sorter, g, nil
 }
 
 // write writes indptr, indices, types and the columns of the edges, and sets counts. The sorter has taken the edges in,
 // or is nil.
 func (o *order) write(ctx context.Context, w *formats.Writer, s *graph.Schema, sorter *edgesort.Sorter) (err error) {
 	if sorter == nil {
-		if sorter, err = o.place(ctx); err != nil {
+		var g *gaps
+		if sorter, g, err = o.place(ctx); err != nil {
 			return o.explain(err)
 		}
+		g.say()
+		g.close()
 		defer func() { _ = sorter.Close() }()
 	}
 	sink, close, err := o.sink(w, s)

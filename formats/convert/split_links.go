@@ -22,25 +22,24 @@ func (d *dealer) findEdges() (err error) {
 		}
 	}
 	e := &d.schema.Edges[d.typ]
-	if len(d.schema.Edges) > 1 {
-		d.key, err = rng.EdgeTypeKey(e.Source, e.Relation, e.Target)
-	}
 	if d.opt.Undirected && e.Src != e.Dst {
 		return option.Errorf(ErrOptions, *d.opt, "Undirected", ": %v has two types of nodes: name the type of the "+
 			"reverse edges by %v", e, option.NameOf(*d.opt, "Reverse"))
 	}
-	return err
+	d.key = e.Key
+	return nil
 }
 
 // dealtLinks are edges of a type by split.
 type dealtLinks struct {
 	*dealer
-	index       int
-	stage       uint64
-	reverse     int // edge type; -1: none
-	source, typ func(edge int64) int64
-	ranks       ranks
-	n           [3]int64 // links
+	index   int
+	stage   uint64
+	reverse int // edge type; -1: none
+	source  func(edge int64) int64
+	typeOf  func(edge int64) int64
+	ranks   ranks
+	n       [3]int64 // links
 }
 
 // Stretches of the edges in the order of their draws: links of val and of test, those to learn from, and the rest,
@@ -54,13 +53,14 @@ const (
 
 // links deals edges.
 func (d *dealer) links(index int) (_ dealt, err error) {
-	x := &dealtLinks{dealer: d, index: index, stage: d.stage, reverse: -1, typ: func(int64) int64 { return 0 }}
+	x := &dealtLinks{dealer: d, index: index, stage: d.stage, reverse: -1,
+		typeOf: func(int64) int64 { return 0 }}
 	g := d.ds.Graph()
 	if x.source, err = unified.Integers(g.Indices()); err != nil {
 		return nil, err
 	}
 	if t := g.Types(); t.Valid() {
-		if x.typ, err = unified.Integers(t); err != nil {
+		if x.typeOf, err = unified.Integers(t); err != nil {
 			return nil, err
 		}
 	}
@@ -91,15 +91,12 @@ func (x *dealtLinks) findReverse() (err error) {
 	if x.reverse, err = x.ds.Graph().Schema().EdgeTypes()(x.opt.Reverse); err != nil {
 		return option.Errorf(ErrOptions, *x.opt, "Reverse", " %s: %w", x.opt.Reverse, err)
 	}
-	e, r := &x.schema.Edges[x.typOf()], &x.schema.Edges[x.reverse]
-	if e.Src != r.Dst || e.Dst != r.Src || x.reverse == x.typOf() {
+	e, r := &x.schema.Edges[x.typ], &x.schema.Edges[x.reverse]
+	if e.Src != r.Dst || e.Dst != r.Src || x.reverse == x.typ {
 		return option.Errorf(ErrOptions, *x.opt, "Reverse", ": %v does not lead back as %v leads", r, e)
 	}
 	return nil
 }
-
-// typOf is the number of the edge type that is dealt.
-func (x *dealtLinks) typOf() int { return x.dealer.typ }
 
 // settle decides which draws are in which stretch.
 func (x *dealtLinks) settle(links int64) error {
@@ -160,24 +157,24 @@ func (x *dealtLinks) eachEdge(yield func(e, u, v int64) error) error {
 // draw returns the draw of an edge from its ends, fused ids, which is that of its reverse, too. ok is false for edges
 // that are not dealt.
 func (x *dealtLinks) draw(e, u, v int64) (draw uint64, ok bool) {
-	switch t := int(x.typ(e)); {
+	switch t := int(x.typeOf(e)); {
 	case t == x.reverse:
 		u, v = v, u
-	case t != x.typOf():
+	case t != x.typ:
 		return 0, false
 	case x.opt.Undirected:
 		u, v = min(u, v), max(u, v)
 	}
-	edge, g := &x.schema.Edges[x.typOf()], x.ds.Graph()
+	edge, g := &x.schema.Edges[x.typ], x.ds.Graph()
 	return rng.Draw(rng.Stream(x.stage, uint64(u-g.Offset(edge.Src))), uint64(v-g.Offset(edge.Dst))), true
 }
 
 // eachLink yields the edges that are links to predict, by own ids: those of the type, of undirected ones those from the
 // smaller id.
 func (x *dealtLinks) eachLink(yield func(u, v int64, draw uint64) error) error {
-	edge, g := &x.schema.Edges[x.typOf()], x.ds.Graph()
+	edge, g := &x.schema.Edges[x.typ], x.ds.Graph()
 	return x.eachEdge(func(e, u, v int64) error {
-		if int(x.typ(e)) != x.typOf() || x.opt.Undirected && u > v {
+		if int(x.typeOf(e)) != x.typ || x.opt.Undirected && u > v {
 			return nil
 		}
 		draw, _ := x.draw(e, u, v)
@@ -193,10 +190,10 @@ func (x *dealtLinks) bytes() int64 {
 // write writes the links, and the columns of the edges.
 func (x *dealtLinks) write(w *formats.Writer) error {
 	var to [3][2]*dealtIDs
-	e := &x.schema.Edges[x.typOf()]
+	e := &x.schema.Edges[x.typ]
 	for i := range to {
 		for end, node := range []int{e.Src, e.Dst} {
-			cw, err := w.Links(x.opt.Names[i], x.index, x.typOf(), node, []string{"source", "target"}[end],
+			cw, err := w.Links(x.opt.Names[i], x.index, x.typ, node, []string{"source", "target"}[end],
 				x.schema.IDType(), x.n[i])
 			if err != nil {
 				return err

@@ -23,10 +23,8 @@ func (d *dealer) findNodes() (err error) {
 		}
 		return d.noType("a node type", names)
 	}
-	if len(d.schema.Nodes) > 1 {
-		d.key, err = rng.NodeTypeKey(d.schema.Nodes[d.typ].Name)
-	}
-	return err
+	d.key = d.schema.Nodes[d.typ].Key
+	return nil
 }
 
 // dealtNodes are nodes of a type by split.

@@ -36,7 +36,7 @@ func (c *ColumnWriter) AtMost() { c.to.AtMost() }
 // Write takes the next bytes of the array; p is not kept. An error is final: later calls return it again.
 func (c *ColumnWriter) Write(p []byte) (int, error) {
 	if c.up != nil {
-		c.up.see(p)
+		_, _ = c.up.Write(p) // it cannot fail
 	}
 	return c.to.Write(p)
 }
@@ -50,20 +50,21 @@ func (c *ColumnWriter) Close() error {
 
 // ascent sees whether int64 elements, in pieces of any length, descend nowhere.
 type ascent struct {
+	arrayfile.WholeRows
 	last int64
-	rest []byte // of an element that is cut
 	fell bool
 }
 
-func (u *ascent) see(p []byte) {
-	for !u.fell && len(u.rest)+len(p) >= 8 {
-		cut := 8 - len(u.rest)
-		v := int64(binary.LittleEndian.Uint64(append(u.rest, p[:cut]...)))
-		u.fell, u.last, u.rest, p = v < u.last, v, u.rest[:0], p[cut:]
+func newAscent() *ascent {
+	u := &ascent{last: math.MinInt64}
+	u.Row, u.Take = 8, func(rows []byte) error {
+		for ; len(rows) > 0 && !u.fell; rows = rows[8:] {
+			v := int64(binary.LittleEndian.Uint64(rows))
+			u.fell, u.last = v < u.last, v
+		}
+		return nil
 	}
-	if !u.fell {
-		u.rest = append(u.rest, p...)
-	}
+	return u
 }
 
 // StringWriter takes a list of strings, in order, in constant memory. One goroutine at a time.

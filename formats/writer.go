@@ -3,7 +3,6 @@ package formats
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -247,7 +246,7 @@ func (w *Writer) columnWriter(a *written, name string, rows int64) (*ColumnWrite
 	}
 	c := &ColumnWriter{w: w, a: a, to: to}
 	if isRowTime(&a.info) {
-		c.up = &ascent{last: math.MinInt64}
+		c.up = newAscent()
 	}
 	return c, nil
 }

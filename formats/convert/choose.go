@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
@@ -73,7 +74,7 @@ func (c *conversion) labelsOf(ctx context.Context, col *source.Column) (labels [
 	if len(col.Shape) > 0 {
 		return nil, option.Errorf(ErrOptions, c.opt, "Label", ": %q has rows of %d numbers", col.Name, col.Width())
 	}
-	err = col.Write(ctx, &wholeRows{row: col.DType.Size(), take: func(data []byte) error {
+	err = col.Write(ctx, &arrayfile.WholeRows{Row: col.DType.Size(), Take: func(data []byte) error {
 		if labels, err = source.Grow(&c.ledger, labels, len(data)/int(col.DType.Size())); err != nil {
 			return err
 		}

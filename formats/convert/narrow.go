@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
@@ -57,7 +58,7 @@ func (c *conversion) narrowed(col source.Column, to unified.DType, rows int64) s
 func (c *conversion) narrowWriter(col source.Column, to unified.DType) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
 		n := &narrower{w: w, path: c.src, col: &col.Column, to: to}
-		return col.Write(ctx, &wholeRows{row: col.RowBytes(), take: n.take})
+		return col.Write(ctx, &arrayfile.WholeRows{Row: col.RowBytes(), Take: n.take})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -22,7 +23,7 @@ import (
 // narrowedBy returns what a narrower passes on of rows that come in pieces of the given lengths, in turn.
 func narrowedBy(col graph.Column, to unified.DType, rows []byte, pieces ...int) ([]byte, error) {
 	var out bytes.Buffer
-	n := &wholeRows{row: col.RowBytes(), take: (&narrower{w: &out, path: "x.npy", col: &col, to: to}).take}
+	n := &arrayfile.WholeRows{Row: col.RowBytes(), Take: (&narrower{w: &out, path: "x.npy", col: &col, to: to}).take}
 	for i := 0; len(rows) > 0; i++ {
 		k := min(pieces[i%len(pieces)], len(rows))
 		if taken, err := n.Write(rows[:k]); err != nil || taken != k {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
@@ -118,7 +119,7 @@ func (c *conversion) lookAtTimes(ctx context.Context, list []timed) error {
 		case t.node < 0:
 			edges = append(edges, t)
 		default:
-			look := &wholeRows{row: t.DType.Size(), take: func(data []byte) error {
+			look := &arrayfile.WholeRows{Row: t.DType.Size(), Take: func(data []byte) error {
 				t.found.LookAtTimes(t.Column, c.opt.TimeUnit, data)
 				return nil
 			}}
@@ -198,7 +199,7 @@ func (c *conversion) timesOfNodes(col source.Column, t *timed, to graph.Column) 
 	return source.Column{Column: to, Write: func(ctx context.Context, w io.Writer) error {
 		rows := int64(0)
 		var out []byte
-		return col.Write(ctx, &wholeRows{row: from.DType.Size(), take: func(data []byte) (err error) {
+		return col.Write(ctx, &arrayfile.WholeRows{Row: from.DType.Size(), Take: func(data []byte) (err error) {
 			if out, err = source.ConvertTimes(out[:0], from, to.Unit, data); err != nil {
 				return c.timeError(t.of, rows, err)
 			}

@@ -23,7 +23,8 @@ type SeedSet struct {
 	// IDs are own ids of the type, int32 or int64 [n]. The zero tensor means all nodes 0 .. Count-1.
 	IDs unified.Tensor
 	// Times, if not nil, are the times of the nodes, as many as IDs: a sampler that looks at time looks at each node as
-	// of its own time. Either all sets of a list of seeds have times or none. They are kept. A split on disk has none.
+	// of its own time. Either all sets of a list of seeds have times or none. They are kept. On disk the tables
+	// of tasks have them.
 	Times []int64
 	// Labels, if valid, are what is to be predicted of the nodes, one row each in their order: any dtype and shape of a
 	// row, and the same in all sets of a list of seeds. They are kept.

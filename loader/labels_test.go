@@ -51,6 +51,13 @@ func TestSeedsComeWithTheirLabelsAndTimes(t *testing.T) {
 	expect.That(t, !slices.Equal(full, digests(t, other.Epoch(background, 0))),
 		"batches with other labels have the same digests")
 
+	next := seeds() // of an epoch, with labels of another shape
+	next.Sets[0].Labels = unified.FromSlice(labels[:7])
+	each := open(t, g, loader.Options{Sampler: neighbor, Seeds: loader.EachEpoch(seeds(),
+		func(uint32) (graph.Seeds, error) { return next, nil })})
+	for _, err := range each.Epoch(background, 0) {
+		expect.That(t, errors.Is(err, loader.ErrOptions), "labels of another shape: %v", err)
+	}
 	few := seeds()
 	few.Sets[0].Labels = unified.FromSlice(labels[:3])
 	_, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: loader.GivenSeeds(few)})

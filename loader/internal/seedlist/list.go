@@ -201,10 +201,17 @@ func (l *List) Order(seed uint64, epoch, instance uint32) *rng.Permutation {
 }
 
 // TakeNodes takes the nodes of m in place of l's; false, and nothing is taken, unless they are as many of each type and
-// have times where l's have.
+// have times and labels where l's have.
 func (l *List) TakeNodes(m *List) bool {
 	if m.ByEdge != nil || m.Timed != l.Timed || !slices.Equal(m.ByType, l.ByType) {
 		return false
+	}
+	for t := range l.ByType {
+		if !slices.EqualFunc(m.Columns(t), l.Columns(t), func(a, b graph.Column) bool {
+			return a.Name == b.Name && a.DType == b.DType && slices.Equal(a.Shape, b.Shape)
+		}) {
+			return false
+		}
 	}
 	l.sets = m.sets // all else is as it was, and may be read meanwhile
 	return true

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -167,17 +166,16 @@ func (w *Writer) addSplits(c *Content) {
 		c.Splits[i].Sets = append(c.Splits[i].Sets, a.set)
 	}
 	rank := func(name string) int {
-		if _, split, ok := strings.Cut(name, taskSeparator); ok {
-			name = split
-		}
-		if i := slices.Index([]string{"train", "val", "test"}, name); i >= 0 {
+		_, split := taskOf(name)
+		if i := slices.Index([]string{"train", "val", "test"}, split); i >= 0 {
 			return i
 		}
 		return 3
 	}
+	task := func(name string) string { task, _ := taskOf(name); return task }
 	slices.SortStableFunc(c.Splits, func(a, b SplitInfo) int {
 		return cmp.Or(-cmp.Compare(a.Task, b.Task), cmp.Compare(a.Index, b.Index),
-			cmp.Compare(a.task(), b.task()),
+			cmp.Compare(task(a.Name), task(b.Name)),
 			cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
 }

@@ -111,7 +111,7 @@ func splitPath(name string, index, nodeType int) string {
 
 // tablePath names the file of one array of a task's table: tasks/plane_late/train.time.arrow.
 func tablePath(name, end string) string {
-	task, split, _ := strings.Cut(name, taskSeparator)
+	task, split := taskOf(name)
 	return fmt.Sprintf("tasks/%s/%s.%s%s", fileStem(task), fileStem(split), cmp.Or(end, "node"), extension)
 }
 

@@ -19,21 +19,21 @@ const (
 // placed is a name, and where no other looks like it.
 type placed struct{ place, name string }
 
+// taskOf cuts the name of a task's table; task is "" for the name of another split.
+func taskOf(name string) (task, split string) {
+	if task, split, ok := strings.Cut(name, taskSeparator); ok {
+		return task, split
+	}
+	return "", name
+}
+
 // names returns the names that a split's is made of.
 func (sp *SplitInfo) names() []placed {
-	task, split, ok := strings.Cut(sp.Name, taskSeparator)
-	if sp.Task != taskTable || !ok {
+	task, split := taskOf(sp.Name)
+	if sp.Task != taskTable || task == "" {
 		return []placed{{"", sp.Name}}
 	}
 	return []placed{{"tasks", task}, {"tasks/" + task, split}}
-}
-
-// task returns the name of the task whose table a split is; "" where it is none.
-func (sp *SplitInfo) task() string {
-	if names := sp.names(); len(names) == 2 {
-		return names[0].name
-	}
-	return ""
 }
 
 // arrayType returns the type of a set's array: ids, but for labels of a task's table.

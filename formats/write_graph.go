@@ -100,8 +100,10 @@ func (w *Writer) writeSplit(ctx context.Context, s *graph.Schema, split graph.Sp
 			return fileError(w.dir, "make a set of each type",
 				fmt.Errorf("%w: split %q: seeds of several types in one set", graph.ErrSchema, split.Name))
 		}
-		if set.Times != nil || set.Labels.Valid() {
-			if err := w.writeTable(ctx, split.Name, set); err != nil {
+		if split.Task() != "" {
+			if err := w.Table(split.Name, set, func(cw *ColumnWriter, err error, rows unified.Tensor) error {
+				return writeTensor(ctx, cw, err, rows)
+			}); err != nil {
 				return err
 			}
 			continue
@@ -114,24 +116,6 @@ func (w *Writer) writeSplit(ctx context.Context, s *graph.Schema, split graph.Sp
 			continue
 		}
 		if err := w.writeRange(ctx, s, split, set); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeTable writes the table of a task.
-func (w *Writer) writeTable(ctx context.Context, name string, set graph.SeedSet) error {
-	for _, a := range []struct {
-		end  string
-		rows unified.Tensor
-	}{{"", set.IDs}, {tableTime, unified.FromSlice(set.Times)}, {tableLabel, set.Labels}} {
-		if !a.rows.Valid() || a.end == tableTime && set.Times == nil {
-			continue
-		}
-		cw, err := w.Table(name, set.Type, a.end, graph.Column{DType: a.rows.DType(), Shape: a.rows.Shape()[1:]},
-			a.rows.Len())
-		if err := writeTensor(ctx, cw, err, a.rows); err != nil {
 			return err
 		}
 	}

@@ -207,20 +207,40 @@ func (w *Writer) Links(name string, index, edgeType, nodeType int, end string, d
 	return w.columnWriter(a, linkPath(name, index, edgeType, end), rows)
 }
 
-// Table returns the writer of one array of the table of a task, named TASK:SPLIT: its nodes (end "", int32 or int64),
-// then perhaps their "time" (int64), then perhaps their "label", of any dtype and shape of a row. All have as many
-// rows; nodes may repeat.
-func (w *Writer) Table(name string, nodeType int, end string, c graph.Column, rows int64) (*ColumnWriter, error) {
+// Table writes the table of a task, named TASK:SPLIT (graph.Split.Task): nodes, which may repeat, and the times and
+// labels that they have. put writes an array and closes its writer, or returns the error that there is in its place.
+func (w *Writer) Table(name string, set graph.SeedSet, put func(*ColumnWriter, error, unified.Tensor) error) error {
+	times := unified.Tensor{}
+	if set.Times != nil {
+		times = unified.FromSlice(set.Times)
+	}
+	for _, a := range []struct {
+		end  string
+		rows unified.Tensor
+	}{{"", set.IDs}, {tableTime, times}, {tableLabel, set.Labels}} {
+		if !a.rows.Valid() {
+			continue
+		}
+		cw, err := w.tableArray(name, set.Type, a.end, a.rows)
+		if err := put(cw, err, a.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tableArray returns the writer of one array of a task's table.
+func (w *Writer) tableArray(name string, nodeType int, end string, rows unified.Tensor) (*ColumnWriter, error) {
+	shape := rows.Shape()[1:]
 	a := &written{
 		split: SplitInfo{Task: taskTable, Name: name},
-		set:   SetInfo{NodeType: nodeType, End: end, DType: c.DType.String(), Shape: slices.Clone(c.Shape)},
-		typ:   arrayfile.Type{Name: name, DType: c.DType, Shape: slices.Clone(c.Shape)},
+		set:   SetInfo{NodeType: nodeType, End: end, DType: rows.DType().String(), Shape: shape},
+		typ:   arrayfile.Type{Name: name, DType: rows.DType(), Shape: shape},
 	}
 	if _, err := a.set.arrayType(&a.split); err != nil || nodeType < 0 {
-		return nil, fileError(w.dir, "", fmt.Errorf("table %q of node type %d: %q of type %v%v", name, nodeType, end,
-			c.DType, c.Shape))
+		return nil, fileError(w.dir, "", fmt.Errorf("table %q of node type %d: %q is %v", name, nodeType, end, rows))
 	}
-	return w.columnWriter(a, tablePath(name, end), rows)
+	return w.columnWriter(a, tablePath(name, end), rows.Len())
 }
 
 func (w *Writer) column(owner, name string, c graph.Column, rows int64) (*ColumnWriter, error) {

@@ -86,7 +86,7 @@ func (c *conversion) writeSplits(w *formats.Writer, narrow bool) error {
 	for i := range c.graph.Splits {
 		split := &c.graph.Splits[i]
 		if split.Task != "" {
-			if err := c.writeTable(w, split, narrow, put); err != nil {
+			if err := writeTable(w, split, narrow, put); err != nil {
 				return err
 			}
 			continue
@@ -117,41 +117,21 @@ func (c *conversion) writeSplits(w *formats.Writer, narrow bool) error {
 }
 
 // writeTable writes the table of a task.
-func (c *conversion) writeTable(w *formats.Writer, s *source.Split, narrow bool,
+func writeTable(w *formats.Writer, s *source.Split, narrow bool,
 	put func(*formats.ColumnWriter, error, []byte) error) error {
+	rows := int64(len(s.IDs))
 	dtype, data := ids(s.IDs, narrow)
-	name, rows := s.Task+":"+s.Name, int64(len(s.IDs))
-	cw, err := w.Table(name, s.NodeType, "", graph.Column{DType: dtype}, rows)
-	if err := put(cw, err, data); err != nil {
+	list, err := unified.New(dtype, data, rows)
+	set := graph.SeedSet{Type: s.NodeType, IDs: list, Times: s.Times}
+	if err == nil && s.Labels != nil {
+		set.Labels, err = unified.New(s.Label.DType, s.Labels, append([]int64{rows}, s.Label.Shape...)...)
+	}
+	if err != nil {
 		return err
 	}
-	if s.Times != nil {
-		cw, err := w.Table(name, s.NodeType, "time", graph.Column{DType: unified.Int64}, rows)
-		if err := put(cw, err, unified.FromSlice(s.Times).Bytes()); err != nil {
-			return err
-		}
-	}
-	if s.Labels == nil {
-		return nil
-	}
-	cw, err = w.Table(name, s.NodeType, "label", s.Label, rows)
-	return put(cw, err, s.Labels)
-}
-
-// eachOfTable calls take for the arrays of a task's table.
-func eachOfTable(set graph.SeedSet, take func(end string, t unified.Tensor) error) error {
-	err := take("", set.IDs)
-	if err == nil && set.Times != nil {
-		err = take("time", unified.FromSlice(set.Times))
-	}
-	if err == nil && set.Labels.Valid() {
-		err = take("label", set.Labels)
-	}
-	return err
-}
-
-func columnOf(t unified.Tensor) graph.Column {
-	return graph.Column{DType: t.DType(), Shape: t.Shape()[1:]}
+	return w.Table(s.Task+":"+s.Name, set, func(cw *formats.ColumnWriter, err error, t unified.Tensor) error {
+		return put(cw, err, t.Bytes())
+	})
 }
 
 // typedLink is the links of one edge type.

@@ -405,9 +405,8 @@ func (j *join) splits(s *graph.Schema) error {
 	}
 	for _, split := range j.parts[0].Graph().Splits() {
 		for _, set := range split.Seeds.Sets {
-			if set.Times != nil || set.Labels.Valid() {
-				if err := eachOfTable(set, func(end string, t unified.Tensor) error {
-					cw, err := j.w.Table(split.Name, set.Type, end, columnOf(t), t.Len())
+			if split.Task() != "" {
+				if err := j.w.Table(split.Name, set, func(cw *formats.ColumnWriter, err error, t unified.Tensor) error {
 					return put(cw, err, t.Bytes())
 				}); err != nil {
 					return err

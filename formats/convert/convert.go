@@ -248,10 +248,7 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 	}()
 	defer func() { err = errors.Join(err, t.Close()) }()
 	if err := c.read(ctx, t); err != nil {
-		if draft, failed := c.draft(ctx, err); draft != "" || failed != nil {
-			return &Result{Kind: "tables", Draft: draft, Notes: []formats.Note{}}, failed
-		}
-		return nil, err
+		return c.draft(ctx, err)
 	}
 	defer func() { err = errors.Join(err, c.graph.Close()) }()
 	heap.Trim() // what the reader has given back makes room for the structure

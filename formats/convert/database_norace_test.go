@@ -3,6 +3,7 @@
 package convert
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -205,4 +206,47 @@ func edgesByName(t *testing.T, ds *formats.Dataset) map[string][][2]int64 {
 		sortPairs(p)
 	}
 	return got
+}
+
+// Plain numbers of times count what a person says, else seconds; a task's table needs neither times nor labels, and
+// shares of it are joined.
+func TestPlainTimesOfADatabaseCountWhatIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	expect.OK(t, os.MkdirAll(filepath.Join(dir, "tasks/of"), 0o700))
+	for name, text := range map[string]string{
+		"manifest.yaml": "name: x\nval_timestamp: '1970-01-01'\ntest_timestamp: '1970-01-02'\ntables:\n" +
+			"  a: {pkey: id, time_col: at, fkeys: {to: a}}\n",
+		"a.csv": "id,at,to\n0,5000,1\n1,7999,0\n",
+		"tasks/of/manifest.yaml": "name: of\nkind: external\ntask_type: regression\nentity_table: a\nentity_col: id\n" +
+			"target_col: y\n",
+		"tasks/of/test.csv": "id\n1\n0\n1\n",
+	} {
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	for in, want := range map[string][]int64{"": {5000, 7999}, "ms": {5, 7}} {
+		_, ds := convert(t, dir, Options{TimesIn: in, UpTo: "all"})
+		col, _ := ds.Graph().NodeColumn(0, "time")
+		got := expect.Must(unified.View[int64](col))(t)
+		expect.That(t, slices.Equal(got, want), "in %q: %v, want %v", in, got, want)
+		seeds := expect.Must(ds.Graph().Split("of:test", 0))(t)
+		expect.That(t, seeds.Len() == 3 && !seeds.Sets[0].Labels.Valid(), "seeds %v", seeds)
+	}
+	var shares []string
+	for i := range 2 {
+		shares = append(shares, filepath.Join(t.TempDir(), "share"))
+		opt := Options{UpTo: "all", Share: Share{Number: i + 1, Of: 2}}
+		expect.Must(Run(context.Background(), dir, shares[i], opt))(t)
+	}
+	whole := filepath.Join(t.TempDir(), "whole")
+	expect.Must(JoinShares(context.Background(), shares, whole, MergeOptions{}))(t)
+	again := filepath.Join(t.TempDir(), "again")
+	ds := expect.Must(formats.Open(whole))(t)
+	defer ds.Close()
+	expect.OK(t, formats.WriteGraph(context.Background(), again, ds.Graph(), formats.WriterOptions{}))
+	copied := expect.Must(formats.Open(again))(t)
+	defer copied.Close()
+	_, err := copied.Graph().Split("of:test", 0)
+	expect.OK(t, err)
+	_, once := convert(t, dir, Options{UpTo: "all"})
+	expect.That(t, ds.ID() == once.ID(), "joined shares are another dataset")
 }

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/arrays"
 	"github.com/khop-gnn/khop/formats/internal/bvgraph"
 	"github.com/khop-gnn/khop/formats/internal/dgl"
@@ -162,10 +164,15 @@ func guess(t *source.Tree) string {
 	return "a file of nothing that is known" + path.Ext(t.Path)
 }
 
-// draft returns a mapping of tables that nobody says anything about, in place of the error that says so.
-func (c *conversion) draft(ctx context.Context, unknown error) (string, error) {
-	if !c.opt.DryRun || !errors.Is(unknown, ErrUnknown) || c.tree.Single() {
-		return "", nil
+// draft returns a mapping of tables that have none, if reading has failed for that and nothing is to be written; else
+// the failure.
+func (c *conversion) draft(ctx context.Context, failed error) (*Result, error) {
+	if !c.opt.DryRun || !errors.Is(failed, ErrUnknown) || c.tree.Single() {
+		return nil, failed
 	}
-	return tables.Draft(ctx, c.tree, &source.Request{Budget: &c.budget, Progress: c.opt.Progress})
+	text, err := tables.Draft(ctx, c.tree, &source.Request{Budget: &c.budget, Progress: c.opt.Progress})
+	if text == "" {
+		return nil, cmp.Or(err, failed)
+	}
+	return &Result{Kind: tables.Reader.Name, Draft: text, Notes: []formats.Note{}}, nil
 }

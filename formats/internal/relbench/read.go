@@ -3,7 +3,6 @@ package relbench
 import (
 	"context"
 	"path"
-	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -48,7 +47,7 @@ func isDatabase(at source.Place) (is bool) {
 }
 
 func read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
-	if path.Base(at.Name) == "." || at.Name == "." {
+	if at.Name == "." {
 		at = at.In(manifestName)
 	}
 	var m *manifest
@@ -84,10 +83,4 @@ func read(ctx context.Context, at source.Place, r *source.Request) (*source.Grap
 		g.Tell(source.Said, r.Task, int64(len(hidden)), "hidden, for the task %q must not see them: %v", r.Task, hidden)
 	}
 	return g, nil
-}
-
-// sorted returns a task's names in order.
-func sorted(names []string) []string {
-	slices.Sort(names)
-	return names
 }

@@ -102,6 +102,7 @@ func hiddenBy(at source.Place, list []*task, name string) ([][2]string, error) {
 	if name == "" {
 		return nil, nil
 	}
+	slices.Sort(names)
 	return nil, source.Error(at.Path(), "", -1, option.Textf("name one that is there, by %s", option.Named("Task")),
-		fmt.Errorf("there is no task %q; there are: %s", name, source.Few(sorted(names))))
+		fmt.Errorf("there is no task %q; there are: %s", name, source.Few(names)))
 }

@@ -71,7 +71,7 @@ func (c *columns) free(name string) string {
 // addTime adds the times of the rows.
 func (c *columns) addTime(m *meant) {
 	t := c.n.column(timeColumn, []int{m.at})
-	t.Unit, t.Fields = cmp.Or(t.Unit, "s"), describe([]*meant{m})
+	t.Unit, t.Fields = m.unit, describe([]*meant{m})
 	c.to.Columns = append(c.to.Columns, t)
 }
 
@@ -131,7 +131,8 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 		case f.bad != "" || f.width == 0:
 			left = append(left, fmt.Sprintf("%s (%v)", f.name, f))
 		default:
-			all = append(all, &meant{at: i, f: f})
+			_, unit := f.stored(timeColumn)
+			all = append(all, &meant{at: i, f: f, unit: cmp.Or(unit, x.r.TimesIn, "s")})
 		}
 	}
 	for name := range n.spec.Kinds {
@@ -176,7 +177,7 @@ func (n *nodeType) group(name string, dtype unified.DType, list []*meant) source
 		Fields: describe(list)}}
 	if name == timestamp {
 		for _, m := range list {
-			c.Unit = source.Finer(c.Unit, m.unit())
+			c.Unit = source.Finer(c.Unit, m.unit)
 		}
 	}
 	c.Write = func(ctx context.Context, w io.Writer) error {
@@ -221,7 +222,7 @@ func (c *meant) put(v *vector, rows int, unit string, to []byte) ([]byte, error)
 		if err != nil {
 			return nil, err
 		}
-		of := graph.Column{Name: c.f.name, DType: unified.Int64, Unit: c.unit()}
+		of := graph.Column{Name: c.f.name, DType: unified.Int64, Unit: c.unit}
 		return source.ConvertTimes(to, of, unit, data)
 	default:
 		for i := range rows {

@@ -45,6 +45,7 @@ type meant struct {
 	at   int // in the table
 	f    *field
 	kind string
+	unit string // of times
 
 	sample    []string // values of some rows
 	fractions bool     // of numbers: some are not whole
@@ -318,12 +319,6 @@ func (c *meant) number() {
 	}
 }
 
-// unit is the unit of the column's times, as timesOf returns them.
-func (c *meant) unit() string {
-	_, unit := c.f.stored(timeColumn)
-	return cmp.Or(unit, "s")
-}
-
 // described is what a manifest says of an element of a row (docs/format.md, "What elements mean").
 type described struct {
 	Name      string    `json:"name"`
@@ -359,7 +354,7 @@ func describe(list []*meant) []byte {
 		if len(c.times) > 0 {
 			slices.Sort(c.times)
 			for _, v := range []int64{c.low, c.times[len(c.times)/2], c.high} {
-				v, _ = source.InUnit(v, c.unit(), "s")
+				v, _ = source.InUnit(v, c.unit, "s")
 				d.Times = append(d.Times, v)
 			}
 		}

@@ -79,7 +79,7 @@ func plainFolders(t *source.Tree) (found []string) {
 		if stem, _, _ := strings.Cut(path.Base(name), "."); stem != "edges" {
 			continue
 		}
-		if head, err := t.At(name).Head(); err == nil && isTable(head) {
+		if IsTable(t.At(name)) {
 			found = append(found, name)
 		}
 	}

@@ -30,23 +30,17 @@ class Tables:
         self._columns: Dict[str, Dict[str, List[Dict[str, Any]]]] = {
             n["name"]: {c["name"]: c["fields"] for c in n["columns"] if c.get("fields")}
             for n in info(dataset)["node_types"]}
+        self._names = {table: _names(columns) for table, columns in self._columns.items()}
 
     @property
     def col_names(self) -> Dict[str, Dict[Any, List[str]]]:
         """Names of a table's columns by kind: ``{"drivers": {stype.numerical: ["dob", ..], ..}, ..}``."""
+        return {table: self._kinds(table) for table in self._columns}
+
+    def _kinds(self, table: str) -> Dict[Any, List[str]]:
         from torch_frame import stype
 
-        return {table: {stype(kind): names for kind, names in self._names(table).items()} for table in self._columns}
-
-    def _names(self, table: str) -> Dict[str, List[str]]:
-        columns = self._columns[table]
-        names = {kind: [f["name"] for f in columns[kind]] for kind in _GROUPS if kind in columns}
-        if TIME in columns:
-            names["timestamp"] = [columns[TIME][0]["name"], *names.get("timestamp", ())]
-        embedded = [c for c in columns if c not in (*_GROUPS, TIME)]
-        if embedded:
-            names["embedding"] = embedded
-        return names or {"numerical": [_CONSTANT]}
+        return {stype(kind): names for kind, names in self._names[table].items()}
 
     @property
     def col_stats(self) -> Dict[str, Dict[str, Dict[Any, Any]]]:
@@ -68,7 +62,7 @@ class Tables:
         from torch_frame import TensorFrame, stype
         from torch_frame.data import MultiEmbeddingTensor
 
-        view, columns, names = batch[table], self._columns[table], self.col_names[table]
+        view, columns, names = batch[table], self._columns[table], self._kinds(table)
         features: Dict[Any, Any] = {}
         for kind in names:
             if kind == stype.numerical:
@@ -94,6 +88,17 @@ class Tables:
                     del data[table][column]
             data[table].tf = self.tf(batch, table)
         return data
+
+
+def _names(columns: Dict[str, List[Dict[str, Any]]]) -> Dict[str, List[str]]:
+    """The names of a table's columns by kind, as a manifest has the columns."""
+    names = {kind: [f["name"] for f in columns[kind]] for kind in _GROUPS if kind in columns}
+    if TIME in columns:
+        names["timestamp"] = [columns[TIME][0]["name"], *names.get("timestamp", ())]
+    embedded = [c for c in columns if c not in (*_GROUPS, TIME)]
+    if embedded:
+        names["embedding"] = embedded
+    return names or {"numerical": [_CONSTANT]}
 
 
 def _stats(field: Dict[str, Any]) -> Dict[Any, Any]:

@@ -100,7 +100,7 @@ func (w *Writer) writeSplit(ctx context.Context, s *graph.Schema, split graph.Sp
 			return fileError(w.dir, "make a set of each type",
 				fmt.Errorf("%w: split %q: seeds of several types in one set", graph.ErrSchema, split.Name))
 		}
-		if split.Task() != "" {
+		if split.Task() != "" && (set.Times != nil || set.Labels.Valid()) { // else it is a name that no split may have
 			if err := w.Table(split.Name, set, func(cw *ColumnWriter, err error, rows unified.Tensor) error {
 				return writeTensor(ctx, cw, err, rows)
 			}); err != nil {

@@ -239,14 +239,8 @@ func TestPlainTimesOfADatabaseCountWhatIsSaid(t *testing.T) {
 	}
 	whole := filepath.Join(t.TempDir(), "whole")
 	expect.Must(JoinShares(context.Background(), shares, whole, MergeOptions{}))(t)
-	again := filepath.Join(t.TempDir(), "again")
 	ds := expect.Must(formats.Open(whole))(t)
 	defer ds.Close()
-	expect.OK(t, formats.WriteGraph(context.Background(), again, ds.Graph(), formats.WriterOptions{}))
-	copied := expect.Must(formats.Open(again))(t)
-	defer copied.Close()
-	_, err := copied.Graph().Split("of:test", 0)
-	expect.OK(t, err)
 	_, once := convert(t, dir, Options{UpTo: "all"})
 	expect.That(t, ds.ID() == once.ID(), "joined shares are another dataset")
 }

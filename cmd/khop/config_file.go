@@ -36,7 +36,7 @@ func (c configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, until con
 	}
 	d, err := parseDocument(text)
 	if err == nil {
-		ctx.AddResolver(d)
+		ctx.AddResolver(&resolver{document: d})
 	}
 	return err
 }
@@ -112,16 +112,26 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
+// resolver tells kong what a document says.
+type resolver struct {
+	document
+
+	checked *kong.Command // whose flags the document's keys are
+}
+
 // Resolve returns what the document says of a flag: nil where that is nothing. kong calls it for flags that are not on
 // the command line.
-func (d document) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any, error) {
+func (r *resolver) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any, error) {
 	if at.Command == nil {
 		return nil, nil
 	}
-	if err := d.unknown(at); err != nil {
-		return nil, err
+	if r.checked != at.Command {
+		if err := r.unknown(at); err != nil {
+			return nil, err
+		}
+		r.checked = at.Command
 	}
-	value, ok := d[flag.Name]
+	value, ok := r.document[flag.Name]
 	if !ok || string(value) == "null" {
 		return nil, nil
 	}

@@ -56,7 +56,7 @@ func openInside(ctx context.Context, config string, stderr io.Writer, w server.W
 		return nil, &usage{err}
 	}
 	var cli commands
-	parser, err := newParser(&cli, []string{"serve"}, stderr, stderr, kong.Resolvers(d))
+	parser, err := newParser(&cli, []string{"serve"}, stderr, stderr, kong.Resolvers(&resolver{document: d}))
 	if err != nil {
 		return nil, err
 	}

@@ -87,15 +87,20 @@ func (f *optionFlags) of(all []option.Option) []option.Option {
 // declare makes the flags of a command, and returns their options.
 func (f *optionFlags) declare(door string) []option.Option {
 	f.door = door
+	return f.make(door, f.all)
+}
+
+// all returns the options of the command.
+func (f *optionFlags) all() []option.Option {
 	lists := append(ofSampling(), f.of(option.Of(loader.Options{})))
-	if door == "serve" {
+	if f.door == "serve" {
 		lists = append(lists, f.of(ofServer()))
 	}
 	all := option.Union(lists...)
 	for i := range all {
 		all[i].For = samplersThatTake(all[i].Name)
 	}
-	return f.make(all)
+	return all
 }
 
 // AfterApply sets the options as they were said. kong calls it.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
@@ -34,8 +35,10 @@ type flagsOf[T any] struct {
 }
 
 // declare makes the flags of a command, and returns their options.
-func (f *flagsOf[T]) declare(string) []option.Option {
-	return f.make(option.Complete(option.Of(f.opt), option.Of(loader.Options{})))
+func (f *flagsOf[T]) declare(door string) []option.Option {
+	return f.make(door, func() []option.Option {
+		return option.Complete(option.Of(f.opt), option.Of(loader.Options{}))
+	})
 }
 
 // AfterApply sets the options as they were said. kong calls it.
@@ -57,9 +60,31 @@ func (c *commands) tagged() map[string]tagged {
 	}
 }
 
-// make makes the flags of options, and returns these.
-func (f *tagFlags) make(all []option.Option) []option.Option {
-	f.flags = all
+// madeFlags are the flags of a command, as kong takes them: pointers to structs of this type.
+type madeFlags struct {
+	options []option.Option
+	fields  reflect.Type
+}
+
+// flagsMade has the madeFlags of commands that were declared, by name: reflect.StructOf takes longer than the rest of a
+// loader's opening in a process that opens many.
+var flagsMade sync.Map
+
+// make makes the flags of a command's options, and returns these. Callers do not write to them.
+func (f *tagFlags) make(door string, options func() []option.Option) []option.Option {
+	of, ok := flagsMade.Load(door)
+	if !ok {
+		all := options()
+		of, _ = flagsMade.LoadOrStore(door, madeFlags{all, flagStruct(all)})
+	}
+	flags := of.(madeFlags)
+	f.flags = flags.options
+	f.Plugins = kong.Plugins{reflect.New(flags.fields).Interface()}
+	return f.flags
+}
+
+// flagStruct returns a struct whose fields are the flags of options.
+func flagStruct(all []option.Option) reflect.Type {
 	var fields []reflect.StructField
 	for i := range all {
 		o := &all[i]
@@ -71,8 +96,7 @@ func (f *tagFlags) make(all []option.Option) []option.Option {
 	for i := range fields {
 		fields[i].Name = fmt.Sprintf("Flag%d", i)
 	}
-	f.Plugins = kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}
-	return all
+	return reflect.StructOf(fields)
 }
 
 // shortHelp is help for the switch that stands for a value of an option.

@@ -35,6 +35,8 @@ _INSTEAD = {
 def without_workers(loader: type, options: Mapping[str, Any], more: tuple[str, ...] = ()) -> dict[str, Any]:
     """What is left of a loader's further options; a TypeError for those that khop does not have."""
     options = {k: v for k, v in options.items() if not (k in _INSTEAD and v is None)}
+    if not options:  # and Python need not find out what the loader takes
+        return {}
     own = inspect.signature(loader).parameters
     instead = {name: hint for name, hint in _INSTEAD.items() if name not in more}
     names.check(loader.__name__, options, [*own, *OF_WORKERS, *more], "From PyG", instead)

@@ -8,9 +8,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
 
 from torch_geometric.data import Data  # noqa: E402
+from torch_geometric.loader import NodeLoader  # noqa: E402
 
 from khop import StateError, WriteError, _library, binary  # noqa: E402
-from khop.pyg import LinkNeighborLoader, NeighborLoader  # noqa: E402
+from khop.pyg import LinkNeighborLoader, NeighborLoader, NeighborSampler  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,8 @@ def test_times_of_edges_are_compared_as_cugraph_says(program):
         how = {"time_attr": "time", "input_time": torch.tensor([1]), **how}
         with pytest.raises(ValueError, match=says):
             NeighborLoader(path, [2], input_nodes=torch.tensor([0]), **how)
+    with pytest.raises(ValueError, match="time_attr='time': is of edges.*give input_time"):
+        next(iter(NodeLoader(path, NeighborSampler(path, [2], time_attr="time"))))
 
 
 @pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")

@@ -56,6 +56,7 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
             self._how.update(sampler="temporal", recent=temporal_strategy == "last",
                              **({"time": name} if structure.time_of_edges else {"time": "none", "node_time": name}))
         self._how.update(options or {})
+        self._time = None if "as_of" in self._how else time_attr
 
     @property
     def num_neighbors(self) -> Any:
@@ -70,6 +71,10 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
         seeds = seed if isinstance(seed, dict) else {None: seed}
         times = seed_time if isinstance(seed_time, dict) else {None: seed_time}
         number = sum(map(len, seeds.values()))
+        if self._time is not None and seed_time is None:
+            for of, ids in seeds.items():
+                if len(ids):
+                    structure.check_times(self._time, of)
         values = self.num_neighbors.get_values(None if not self.is_hetero else self.edge_types)
         if not number:
             return self._nothing(self.num_neighbors.num_hops)

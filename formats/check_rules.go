@@ -118,11 +118,36 @@ func (f *checkedFile) checkRange(what, unit string, lo, hi, end int64) error {
 }
 
 func (c *checker) addSeeds(f *checkedFile) {
-	if f.set.End == tableLabel || f.set.End == tableTime {
+	switch f.set.End {
+	case tableLabel, tableTime:
 		return // labels and times are any numbers
+	case tableOffset:
+		c.addOffsets(f, c.files[f.index-1].l.Rows)
+		return
 	}
 	n := c.schema.Nodes[f.set.NodeType].Count
 	c.addRows(f, func(lo, hi int64) error { return f.checkRange("node", "seed", lo, hi, n) })
+}
+
+// addOffsets checks that each row of a table has a target, of so many.
+func (c *checker) addOffsets(f *checkedFile, targets int64) {
+	at, err := unified.View[int64](f.tensor())
+	if err != nil {
+		return
+	}
+	last := int64(len(at)) - 1
+	c.addRows(f, func(lo, hi int64) error {
+		if lo == 0 && at[0] != 0 || hi > last && at[last] != targets {
+			return f.rowError("row", lo, remedyForeign, "rows run from %d to %d of %d targets", at[0], at[last],
+				targets)
+		}
+		for i := max(lo, 1); i < hi; i++ {
+			if at[i] <= at[i-1] {
+				return f.rowError("row", i-1, remedyForeign, "its targets run from %d to %d", at[i-1], at[i])
+			}
+		}
+		return nil
+	})
 }
 
 // addAscending checks that no row is less than the one before.

@@ -350,6 +350,7 @@ var lyingManifests = map[string]func(*Manifest){
 	"split of negative type":    func(m *Manifest) { m.Splits[0].Sets[0].NodeType = -1 },
 	"split of floats":           func(m *Manifest) { m.Splits[0].Sets[0].DType = "float32" },
 	"split twice":               func(m *Manifest) { m.Splits[1].Name = "train" },
+	"table of no task":          func(m *Manifest) { m.Splits[0].Task = "table" },
 	"split without seeds":       func(m *Manifest) { m.Splits[1].Sets = nil },
 	"task":                      func(m *Manifest) { m.Splits[0].Task = "link" },
 	"format 2.0":                func(m *Manifest) { m.Format = [2]int{2, 0} },

@@ -148,12 +148,8 @@ func (d *Dataset) addSet(a *graph.Arrays, split *SplitInfo, set *SetInfo, t unif
 		a.Splits = append(a.Splits, graph.Split{Name: split.Name, Index: split.Index})
 	}
 	to := &a.Splits[len(a.Splits)-1].Seeds
-	switch set.End {
-	case tableTime:
-		to.Sets[0].Times, _ = unified.View[int64](t)
-		return
-	case tableLabel:
-		to.Sets[0].Labels = t
+	if set.End != "" {
+		set.addTo(to, t)
 		return
 	}
 	to.Sets = append(to.Sets, graph.SeedSet{Type: set.NodeType, IDs: t, Count: t.Len()})

@@ -91,8 +91,8 @@ type SplitInfo struct {
 // labels; or, of a task's table, its nodes, their times or their labels.
 type SetInfo struct {
 	NodeType int  `json:"node_type"`
-	EdgeType *int `json:"edge_type,omitempty"` // of links
-	// End is "source", "target" or "label" of links; "", "time" or "label" of a table.
+	EdgeType *int `json:"edge_type,omitempty"` // of links, and of a table's targets
+	// End is "source", "target" or "label" of links; "", "time", "label", "target" or "offset" of a table.
 	End   string  `json:"end,omitempty"`
 	DType string  `json:"dtype"`           // int32 or int64; of a table's labels any
 	Shape []int64 `json:"shape,omitempty"` // of a row of a table's labels; empty for a number

@@ -315,10 +315,11 @@ func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {
 				return err
 			}
 		}
-		if err := sp.checkTable(); err != nil {
-			return err
+		check := sp.checkLinks
+		if sp.Task == taskTable {
+			check = sp.checkTable
 		}
-		if err := sp.checkLinks(s); err != nil {
+		if err := check(s); err != nil {
 			return err
 		}
 	}

@@ -95,18 +95,16 @@ func nodeArrays(g *graph.Graph) (all []storedArray) {
 }
 
 func (w *Writer) writeSplit(ctx context.Context, s *graph.Schema, split graph.Split) error {
+	if isTable(split) {
+		return w.Table(split.Name, split.Seeds, s, func(cw *ColumnWriter, err error,
+			rows unified.Tensor) error {
+			return writeTensor(ctx, cw, err, rows)
+		})
+	}
 	for _, set := range split.Seeds.Sets {
 		if set.Types != nil {
 			return fileError(w.dir, "make a set of each type",
 				fmt.Errorf("%w: split %q: seeds of several types in one set", graph.ErrSchema, split.Name))
-		}
-		if split.Task() != "" && (set.Times != nil || set.Labels.Valid()) { // else it is a name that no split may have
-			if err := w.Table(split.Name, set, func(cw *ColumnWriter, err error, rows unified.Tensor) error {
-				return writeTensor(ctx, cw, err, rows)
-			}); err != nil {
-				return err
-			}
-			continue
 		}
 		if set.IDs.Valid() {
 			cw, err := w.Split(split.Name, split.Index, set.Type, set.IDs.DType(), set.IDs.Len())

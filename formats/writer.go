@@ -208,20 +208,15 @@ func (w *Writer) Links(name string, index, edgeType, nodeType int, end string, d
 }
 
 // Table writes the table of a task, named TASK:SPLIT (graph.Split.Task): nodes, which may repeat, and the times and
-// labels that they have. put writes an array and closes its writer, or returns the error that there is in its place.
-func (w *Writer) Table(name string, set graph.SeedSet, put func(*ColumnWriter, error, unified.Tensor) error) error {
-	times := unified.Tensor{}
-	if set.Times != nil {
-		times = unified.FromSlice(set.Times)
-	}
-	for _, a := range []struct {
-		end  string
-		rows unified.Tensor
-	}{{"", set.IDs}, {tableTime, times}, {tableLabel, set.Labels}} {
+// labels that they have; or edges whose sources have one target or more. The schema is one that knows its types. put
+// writes an array and closes its writer, or returns the error that there is in its place.
+func (w *Writer) Table(name string, seeds graph.Seeds, s *graph.Schema,
+	put func(*ColumnWriter, error, unified.Tensor) error) error {
+	for _, a := range tableArrays(seeds, s) {
 		if !a.rows.Valid() {
 			continue
 		}
-		cw, err := w.tableArray(name, set.Type, a.end, a.rows)
+		cw, err := w.tableArray(name, a.set, a.rows)
 		if err := put(cw, err, a.rows); err != nil {
 			return err
 		}
@@ -230,17 +225,18 @@ func (w *Writer) Table(name string, set graph.SeedSet, put func(*ColumnWriter, e
 }
 
 // tableArray returns the writer of one array of a task's table.
-func (w *Writer) tableArray(name string, nodeType int, end string, rows unified.Tensor) (*ColumnWriter, error) {
-	shape := rows.Shape()[1:]
+func (w *Writer) tableArray(name string, set SetInfo, rows unified.Tensor) (*ColumnWriter, error) {
+	set.DType, set.Shape = rows.DType().String(), rows.Shape()[1:]
 	a := &written{
 		split: SplitInfo{Task: taskTable, Name: name},
-		set:   SetInfo{NodeType: nodeType, End: end, DType: rows.DType().String(), Shape: shape},
-		typ:   arrayfile.Type{Name: name, DType: rows.DType(), Shape: shape},
+		set:   set,
+		typ:   arrayfile.Type{Name: name, DType: rows.DType(), Shape: set.Shape},
 	}
-	if _, err := a.set.arrayType(&a.split); err != nil || nodeType < 0 {
-		return nil, fileError(w.dir, "", fmt.Errorf("table %q of node type %d: %q is %v", name, nodeType, end, rows))
+	if _, err := a.set.arrayType(&a.split); err != nil || set.NodeType < 0 {
+		return nil, fileError(w.dir, "", fmt.Errorf("table %q of node type %d: %q is %v", name, set.NodeType, set.End,
+			rows))
 	}
-	return w.columnWriter(a, tablePath(name, end), rows.Len())
+	return w.columnWriter(a, tablePath(name, set.End), rows.Len())
 }
 
 func (w *Writer) column(owner, name string, c graph.Column, rows int64) (*ColumnWriter, error) {

@@ -175,11 +175,23 @@ func (g *Graph) EdgeColumn(name string) (unified.Tensor, bool) {
 // Splits returns all splits. It must not be changed.
 func (g *Graph) Splits() []Split { return g.a.Splits }
 
-// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. ErrNoSplit,
-// with what there is, if there is no such split.
+// sourcesOf follows the name of a table of links: it then stands for their sources alone.
+const sourcesOf = ":source"
+
+// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. Of a table of
+// links, such as "TASK:val", the name "TASK:val:source" is that of their sources, nodes with the times of the rows.
+// ErrNoSplit, with what there is, if there is no such split.
 func (g *Graph) Split(name string, index int) (Seeds, error) {
+	table, sources := strings.CutSuffix(name, sourcesOf)
 	for _, s := range g.a.Splits {
-		if s.Name == name && s.Index == index {
+		switch {
+		case s.Index != index:
+		case s.Name == name:
+			return s.Seeds, nil
+		case s.Name == table && sources && s.Task() != "" && len(s.Seeds.Edges) == 1:
+			e := &s.Seeds.Edges[0]
+			return Seeds{Sets: []SeedSet{{Type: g.a.Schema.Edges[e.Type].Src, IDs: e.Sources, Times: e.Times}}}, nil
+		case s.Name == table && sources && s.Task() != "":
 			return s.Seeds, nil
 		}
 	}

@@ -19,6 +19,9 @@ type EdgeSet struct {
 	Every            bool
 	// Count is the number of edges; it is taken from Sources where those are given.
 	Count int64
+	// Offsets, if not nil, are where the targets of each source begin, and where they end [n + 1], for edges that are
+	// listed: a source has one target or more, of which a batch has one, drawn anew for each. They are kept.
+	Offsets []int64
 	// Labels and Times belong to the edges, one each in their order; nil for none.
 	Labels, Times []int64
 }
@@ -54,7 +57,11 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 		return fmt.Errorf("%w: edge set %d: edge type %d of %d", ErrSeed, k, s.Type, len(schema.Edges))
 	}
 	n := s.Len()
-	if !s.OfGraph() && s.Targets.Len() != n {
+	if s.Offsets != nil {
+		if err := s.checkOffsets(k); err != nil {
+			return err
+		}
+	} else if !s.OfGraph() && s.Targets.Len() != n {
 		return fmt.Errorf("%w: edge set %d: %d sources, but %d targets", ErrSeed, k, n, s.Targets.Len())
 	}
 	for _, o := range []struct {
@@ -67,9 +74,9 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 			return fmt.Errorf("%w: edge set %d: %d %s for %d edges", ErrSeed, k, o.have, o.what, n)
 		}
 	}
-	if s.OfGraph() && s.Types != nil || !s.OfGraph() && s.Every {
-		return fmt.Errorf("%w: edge set %d: Types are for edges that are listed, Every is for those of the graph",
-			ErrSeed, k)
+	if s.Types != nil && (s.OfGraph() || s.Offsets != nil) || !s.OfGraph() && s.Every {
+		return fmt.Errorf("%w: edge set %d: Types are for edges that are listed, with a target each, Every is for "+
+			"those of the graph", ErrSeed, k)
 	}
 	if s.OfGraph() {
 		all := AllEdges(schema, s.Type)
@@ -92,13 +99,29 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 	return s.checkEnds("target", s.Targets, schema, func(e *EdgeType) int { return e.Dst })
 }
 
+// checkOffsets checks that each source has a target.
+func (s *EdgeSet) checkOffsets(k int) error {
+	n := s.Len()
+	if s.OfGraph() || int64(len(s.Offsets)) != n+1 || s.Offsets[0] != 0 || s.Offsets[n] != s.Targets.Len() {
+		return fmt.Errorf("%w: edge set %d: %d offsets of %d sources, which %d targets do not fit", ErrSeed, k,
+			len(s.Offsets), n, s.Targets.Len())
+	}
+	for i := range n {
+		if s.Offsets[i] >= s.Offsets[i+1] {
+			return fmt.Errorf("%w: edge set %d: edge %d (the first is 0) has %d targets; it must have one at least",
+				ErrSeed, k, i, s.Offsets[i+1]-s.Offsets[i])
+		}
+	}
+	return nil
+}
+
 func (s *EdgeSet) checkEnds(end string, ids unified.Tensor, schema *Schema, nodeType func(*EdgeType) int) error {
 	if d := ids.DType(); d != unified.Int32 && d != unified.Int64 || ids.Rank() != 1 {
 		return fmt.Errorf("%w: %ss of edges are %v, not a list of int32 or int64", ErrSeed, end, ids)
 	}
 	e := &schema.Edges[s.Type]
 	for i := range ids.Len() {
-		if s.Types != nil {
+		if s.Types != nil && s.Offsets == nil {
 			e = &schema.Edges[s.Types[i]]
 		}
 		nt := &schema.Nodes[nodeType(e)]

@@ -450,5 +450,8 @@ func hashSeeds(s Seeds, num func(int64), tensor func(unified.Tensor)) {
 			num(t.Len())
 			tensor(t)
 		}
+		if set.Offsets != nil {
+			tensor(unified.FromSlice(set.Offsets))
+		}
 	}
 }

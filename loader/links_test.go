@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -331,5 +332,54 @@ func TestDamagedEdgesAsSeedsAreNamed(t *testing.T) {
 			expect.That(t, errors.Is(err, sampling.ErrGraph) && strings.Contains(err.Error(), "edge 77"),
 				"%s: %.300v; want %v of edge 77", name, err, sampling.ErrGraph)
 		}
+	}
+}
+
+// A source of several targets is one item. Each epoch has it with one of them, each as likely, and its negatives too.
+func TestASourceOfManyTargetsComesWithOneOfThem(t *testing.T) {
+	g := graphs.Typed(t, 60, 40)
+	e := expect.Must(g.Schema().EdgeType("rates"))(t)
+	set := graph.EdgeSet{Type: e, Sources: unified.FromSlice([]int32{3, 1, 3, 7}),
+		Targets: unified.FromSlice([]int32{9, 0, 5, 9, 2, 3, 1, 8}), Offsets: []int64{0, 1, 3, 7, 8},
+		Times: []int64{10, 20, 30, 40}}
+	seeds := graph.Seeds{Edges: []graph.EdgeSet{set}}
+	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(seeds),
+		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2}}})
+	const epochs = 400
+	seen := map[[2]int64]int{}
+	for epoch := range uint64(epochs) {
+		for b, err := range l.Epoch(t.Context(), epoch) {
+			expect.OK(t, err)
+			x := b.Links(e)
+			expect.Ensure(t, len(x.Sources) == 3*len(x.Items), "%d edges of %d items", len(x.Sources), len(x.Items))
+			for i, item := range x.Items {
+				expect.That(t, x.Sources[i] == int64([]int32{3, 1, 3, 7}[item]) && x.Times[i] == set.Times[item],
+					"item %d is of source %d at %d", item, x.Sources[i], x.Times[i])
+				seen[[2]int64{item, x.Targets[i]}]++
+			}
+		}
+	}
+	targets := expect.Must(unified.View[int32](set.Targets))(t)
+	for item := range int64(4) {
+		lo, hi := set.Offsets[item], set.Offsets[item+1]
+		for _, v := range targets[lo:hi] { // 5 standard deviations
+			n, p := seen[[2]int64{item, int64(v)}], 1/float64(hi-lo)
+			expect.That(t, math.Abs(float64(n)-epochs*p) <= 5*math.Sqrt(epochs*p*(1-p)),
+				"item %d has target %d in %d of %d epochs, one of %d", item, v, n, epochs, hi-lo)
+			delete(seen, [2]int64{item, int64(v)})
+		}
+	}
+	expect.That(t, len(seen) == 0, "targets that no row has: %v", seen)
+	set.Offsets = []int64{0, 1, 2, 7, 8}
+	other := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true,
+		Seeds: loader.GivenSeeds(graph.Seeds{Edges: []graph.EdgeSet{set}}),
+		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2}}})
+	expect.Is(t, other.CheckState(l.State(0, 1)), loader.ErrState, "the state of a loader with other targets")
+	for _, offsets := range [][]int64{{0, 1, 3, 8}, {0, 1, 1, 7, 8}, {0, 1, 3, 7, 9}, {1, 2, 3, 7, 8},
+		{0, 9, 3, 7, 8}} {
+		set.Offsets = offsets
+		_, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: loader.GivenSeeds(graph.Seeds{
+			Edges: []graph.EdgeSet{set}})})
+		expect.Is(t, err, graph.ErrSeed, "offsets %v", offsets)
 	}
 }

@@ -61,7 +61,7 @@ func (o *Options) verifySeeds(src Source, seeds graph.Seeds) error {
 		read = append(read, set.IDs)
 	}
 	for _, set := range seeds.Edges {
-		read = append(read, set.Sources, set.Targets)
+		read = append(read, set.Sources, set.Targets, unified.FromSlice(set.Offsets))
 	}
 	for _, t := range read {
 		if err := v.Verify(t.Bytes()); err != nil {

@@ -329,9 +329,9 @@ func (x *addition) readIDs(f *source.File, nodes int64, l *pinned.Ledger) error 
 // write writes the array.
 func (x *addition) write(ctx context.Context, w *formats.Writer, s *graph.Schema, l *pinned.Ledger) error {
 	if x.sort == split {
-		dtype, data := ids(x.ids, s.IDType() == unified.Int32)
-		cw, err := w.Split(x.Name, 0, x.typ, dtype, int64(len(x.ids)))
-		return fill(cw, err, func() error { _, err := cw.Write(data); return err })
+		list := ids(x.ids, s.IDType() == unified.Int32)
+		cw, err := w.Split(x.Name, 0, x.typ, list.DType(), list.Len())
+		return fill(cw, err, func() error { _, err := cw.Write(list.Bytes()); return err })
 	}
 	open := func(c graph.Column, rows int64) (*formats.ColumnWriter, error) { return w.NodeColumn(x.typ, c, rows) }
 	if x.sort == edgeColumn {

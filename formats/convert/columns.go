@@ -13,7 +13,7 @@ import (
 )
 
 // writeColumns writes node columns, names and splits.
-func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer, id unified.DType) error {
+func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer, s *graph.Schema) error {
 	for t, n := range c.graph.Nodes {
 		for list := n.Columns; len(list) > 0; {
 			k := c.together(list)
@@ -29,7 +29,7 @@ func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer, id uni
 			}
 		}
 	}
-	return c.writeSplits(w, id == unified.Int32)
+	return c.writeSplits(w, s)
 }
 
 // maxTogether is the most columns that are written together, each with an open file.
@@ -79,21 +79,22 @@ func (c *conversion) writeSome(ctx context.Context, w *formats.Writer, t int, li
 }
 
 // writeSplits writes seeds and links.
-func (c *conversion) writeSplits(w *formats.Writer, narrow bool) error {
+func (c *conversion) writeSplits(w *formats.Writer, schema *graph.Schema) error {
+	narrow := schema.IDType() == unified.Int32
 	put := func(cw *formats.ColumnWriter, err error, data []byte) error {
 		return fill(cw, err, func() error { _, err := cw.Write(data); return err })
 	}
 	for i := range c.graph.Splits {
 		split := &c.graph.Splits[i]
 		if split.Task != "" {
-			if err := writeTable(w, split, narrow, put); err != nil {
+			if err := writeTable(w, split, schema, put); err != nil {
 				return err
 			}
 			continue
 		}
-		dtype, data := ids(split.IDs, narrow)
-		cw, err := w.Split(split.Name, split.Index, split.NodeType, dtype, int64(len(split.IDs)))
-		if err := put(cw, err, data); err != nil {
+		list := ids(split.IDs, narrow)
+		cw, err := w.Split(split.Name, split.Index, split.NodeType, list.DType(), list.Len())
+		if err := put(cw, err, list.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -104,10 +105,10 @@ func (c *conversion) writeSplits(w *formats.Writer, narrow bool) error {
 				if list == nil {
 					continue
 				}
-				dtype, data := ids(list, narrow && end < 2)
+				rows := ids(list, narrow && end < 2)
 				cw, err := w.Links(k.Name, k.Index, k.typ, []int{t.Source, t.Target, 0}[end],
-					[]string{"source", "target", "label"}[end], dtype, n)
-				if err := put(cw, err, data); err != nil {
+					[]string{"source", "target", "label"}[end], rows.DType(), n)
+				if err := put(cw, err, rows.Bytes()); err != nil {
 					return err
 				}
 			}
@@ -117,19 +118,24 @@ func (c *conversion) writeSplits(w *formats.Writer, narrow bool) error {
 }
 
 // writeTable writes the table of a task.
-func writeTable(w *formats.Writer, s *source.Split, narrow bool,
+func writeTable(w *formats.Writer, s *source.Split, schema *graph.Schema,
 	put func(*formats.ColumnWriter, error, []byte) error) error {
-	rows := int64(len(s.IDs))
-	dtype, data := ids(s.IDs, narrow)
-	list, err := unified.New(dtype, data, rows)
+	rows, narrow := int64(len(s.IDs)), schema.IDType() == unified.Int32
+	list := ids(s.IDs, narrow)
 	set := graph.SeedSet{Type: s.NodeType, IDs: list, Times: s.Times}
-	if err == nil && s.Labels != nil {
+	if s.Labels != nil {
+		var err error
 		set.Labels, err = unified.New(s.Label.DType, s.Labels, append([]int64{rows}, s.Label.Shape...)...)
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
+	seeds := graph.Seeds{Sets: []graph.SeedSet{set}}
+	if to := s.Targets; to != nil {
+		seeds = graph.Seeds{Edges: []graph.EdgeSet{{Type: to.EdgeType, Sources: list, Times: s.Times,
+			Targets: ids(to.IDs, narrow), Offsets: to.Offsets}}}
 	}
-	return w.Table(s.Task+":"+s.Name, set, func(cw *formats.ColumnWriter, err error, t unified.Tensor) error {
+	return w.Table(s.Task+":"+s.Name, seeds, schema, func(cw *formats.ColumnWriter, err error, t unified.Tensor) error {
 		return put(cw, err, t.Bytes())
 	})
 }

@@ -63,7 +63,7 @@ func (c *conversion) columnsAlone(t *testing.T) *formats.Dataset {
 	dst := filepath.Join(t.TempDir(), "x.khop")
 	w, err := formats.Create(dst, formats.WriterOptions{})
 	if err == nil {
-		err = c.writeColumns(t.Context(), w, unified.Int32)
+		err = c.writeColumns(t.Context(), w, &graph.Schema{})
 	}
 	expect.OK(t, err)
 	indptr, err := w.Topology("indptr", unified.Int64, c.graph.Node().Count+1)

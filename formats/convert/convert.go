@@ -443,7 +443,7 @@ func (c *conversion) writeAll(ctx context.Context, o *order, schema *graph.Schem
 	if err = o.write(ctx, w, schema, sorter); err != nil {
 		return err
 	}
-	if err = c.writeColumns(ctx, w, schema.IDType()); err != nil {
+	if err = c.writeColumns(ctx, w, schema); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -587,6 +587,9 @@ func (c *conversion) bytes(s *graph.Schema, edges int64) int64 {
 	}
 	for _, split := range c.graph.Splits {
 		n += int64(len(split.IDs))*s.IDType().Size() + 8*int64(len(split.Times)) + int64(len(split.Labels))
+		if to := split.Targets; to != nil {
+			n += int64(len(to.IDs))*s.IDType().Size() + 8*int64(len(to.Offsets))
+		}
 	}
 	for _, k := range c.graph.Links {
 		n += int64(len(k.Src))*2*s.IDType().Size() + 8*int64(len(k.Labels))

@@ -404,15 +404,16 @@ func (j *join) splits(s *graph.Schema) error {
 		return err
 	}
 	for _, split := range j.parts[0].Graph().Splits() {
-		for _, set := range split.Seeds.Sets {
-			if split.Task() != "" {
-				if err := j.w.Table(split.Name, set, func(cw *formats.ColumnWriter, err error, t unified.Tensor) error {
-					return put(cw, err, t.Bytes())
-				}); err != nil {
-					return err
-				}
-				continue
+		if split.Task() != "" {
+			if err := j.w.Table(split.Name, split.Seeds, s, func(cw *formats.ColumnWriter, err error,
+				t unified.Tensor) error {
+				return put(cw, err, t.Bytes())
+			}); err != nil {
+				return err
 			}
+			continue
+		}
+		for _, set := range split.Seeds.Sets {
 			cw, err := j.w.Split(split.Name, split.Index, set.Type, set.IDs.DType(), set.IDs.Len())
 			if err := put(cw, err, set.IDs.Bytes()); err != nil {
 				return err

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -284,13 +283,13 @@ func (o *order) notes() (list []source.Note) {
 }
 
 // ids returns node ids as a split stores them.
-func ids(list []int64, narrow bool) (unified.DType, []byte) {
+func ids(list []int64, narrow bool) unified.Tensor {
 	if !narrow {
-		return unified.Int64, unified.FromSlice(list).Bytes()
+		return unified.FromSlice(list)
 	}
 	short := make([]int32, len(list))
 	for i, v := range list {
 		short[i] = int32(v)
 	}
-	return unified.Int32, bytes.Clone(unified.FromSlice(short).Bytes())
+	return unified.FromSlice(short)
 }

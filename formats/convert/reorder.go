@@ -377,6 +377,11 @@ func (c *conversion) renumber(ctx context.Context, m *numbering) error {
 			}
 			s.IDs[j] = m.of(s.NodeType, v)
 		}
+		if to := s.Targets; to != nil { // which the reader has looked up
+			for j, v := range to.IDs {
+				to.IDs[j] = m.of(g.Types[to.EdgeType].Target, v)
+			}
+		}
 	}
 	if err := c.renumberLinks(m); err != nil {
 		return err

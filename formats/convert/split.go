@@ -274,8 +274,7 @@ func (w *dealtIDs) add(id int64) error {
 }
 
 func (w *dealtIDs) flush() error {
-	_, data := ids(w.list, w.narrow)
-	_, err := w.to.Write(data)
+	_, err := w.to.Write(ids(w.list, w.narrow).Bytes())
 	w.list = w.list[:0]
 	return err
 }

@@ -39,6 +39,9 @@ const (
 	// Phase says when a node's SharedVariate is drawn anew, where it stays for several batches; its batch key has batch
 	// 0. T: node type. Hop: 0. Index: id of the node. Draws: draw 0.
 	Phase Purpose = 8
+	// Target chooses one of the targets of an edge that is a seed. T: edge type. Hop: 0. Index: number of the item.
+	// Draws: draw 0.
+	Target Purpose = 15
 )
 
 // BatchKey returns the key K of one batch: the low two words of a Philox block.

@@ -61,13 +61,13 @@ func readTasks(at source.Place) (list []*task, err error) {
 // addTasks adds the tables of the tasks to a mapping, and returns the tasks that are not stored.
 func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 	for _, t := range list {
-		switch {
-		case t.Type == "recommendation" || t.From != "":
-			t.why = "it recommends nodes, and only tasks of single nodes are stored"
-		case t.Column == "" || t.Table == "":
-			t.why = "its labels are a column of the table, whose rows it has no list of"
+		table := tables.TaskTable{Task: t.Name, Nodes: t.Table, ID: t.Column, Time: t.Time, Label: t.Target}
+		if t.From != "" {
+			table.Nodes, table.ID, table.Label = t.From, t.FromCol, ""
+			table.To, table.Targets = t.To, t.ToCol
 		}
-		if t.why != "" {
+		if table.ID == "" || table.Nodes == "" {
+			t.why = "its labels are a column of the table, whose rows it has no list of"
 			left = append(left, t)
 			continue
 		}
@@ -79,8 +79,8 @@ func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 			}
 			there = true
 			file := path.Join("tasks", path.Base(path.Dir(t.at.Name)), split+extensions[i])
-			m.Tasks = append(m.Tasks, tables.TaskTable{Task: t.Name, Split: split, Files: tables.Words{file},
-				Nodes: t.Table, ID: t.Column, Time: t.Time, Label: t.Target, Masked: split == "test"})
+			table.Split, table.Files, table.Masked = split, tables.Words{file}, split == "test"
+			m.Tasks = append(m.Tasks, table)
 		}
 		if !there {
 			t.why = "it has no tables: RelBench makes them when it loads the task"

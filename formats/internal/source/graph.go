@@ -157,6 +157,15 @@ type Split struct {
 	Unit   string
 	Label  graph.Column
 	Labels []byte
+	// Targets, if set, are nodes that each row recommends, in place of labels.
+	Targets *Targets
+}
+
+// Targets are nodes that the rows of a task's table lead to, one or more each.
+type Targets struct {
+	EdgeType int // an index of Graph.Types, which has no edges of its own
+	IDs      []int64
+	Offsets  []int64 // where those of each row begin, and the end of the last
 }
 
 // Bytes returns a column that holds its elements in memory, which is kept.

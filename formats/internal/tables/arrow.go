@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
@@ -174,8 +175,10 @@ func describeArrow(a arrow.Field) field {
 		}
 		return f
 	}
-	if isText(t) && !f.list {
-		f.text = true
+	if isText(t) {
+		if f.text = true; f.list {
+			f.bad = textLists
+		}
 		return f
 	}
 	f.boolean = t.ID() == arrow.BOOL
@@ -227,7 +230,7 @@ func (f *arrowFile) scan(ctx context.Context, want []int, yield func(*batch) err
 		width += f.list[w].rowBytes() + 8
 	}
 	step := int(rowsOf(width))
-	if f.lie != nil {
+	if f.lie != nil && !slices.ContainsFunc(fields, func(l field) bool { return l.ragged }) {
 		return f.scanRows(ctx, want, fields, step, yield)
 	}
 	return f.records(ctx, func(r arrow.Record, row int64) error {
@@ -267,6 +270,8 @@ func vectorOf(a arrow.Array, f *field, lo, hi int) (v vector, err error) {
 		}
 	}
 	switch {
+	case f.ragged:
+		return listsOf(a, f, lo, hi)
 	case f.text:
 		v.texts = make([][]byte, hi-lo)
 		for i := range v.texts {
@@ -295,6 +300,36 @@ func vectorOf(a arrow.Array, f *field, lo, hi int) (v vector, err error) {
 		v.data, err = numbers(a, f.dtype, int64(lo), int64(hi))
 	}
 	return v, err
+}
+
+// listsOf copies rows of lists of any length. A list that is missing has no elements.
+func listsOf(a arrow.Array, f *field, lo, hi int) (v vector, err error) {
+	values := a.(array.ListLike).ListValues()
+	v.offsets = []int64{0}
+	for i := lo; i < hi; i++ {
+		if a.IsValid(i) {
+			from, to := bounds(a, i)
+			for k := from; k < to; k++ {
+				if values.IsNull(int(k)) {
+					return v, &rowError{i - lo, errors.New("an element of the list is missing")}
+				}
+				if f.text {
+					v.texts = append(v.texts, textAt(values, int(k)))
+				}
+			}
+			if !f.text {
+				data, err := numbers(values, f.dtype, from, to)
+				if err != nil {
+					return v, err
+				}
+				v.data = append(v.data, data...)
+			}
+			v.offsets = append(v.offsets, v.offsets[len(v.offsets)-1]+to-from)
+			continue
+		}
+		v.offsets = append(v.offsets, v.offsets[len(v.offsets)-1])
+	}
+	return v, nil
 }
 
 func firstNull(valid []bool) int {

@@ -29,6 +29,8 @@ type field struct {
 	// unit is that of times, "d" for days; text that has one is dates, which are read as microseconds.
 	unit string
 	odd  oddCell // of text
+	// ragged says that lists are read as they are, of any length (vector.offsets), in place of being all as long.
+	ragged bool
 }
 
 // oddCell is the first cell of a text that is no whole number, where all others but a tenth are.
@@ -72,6 +74,19 @@ type vector struct {
 	data  []byte   // of numbers: little-endian, a row behind the other
 	texts [][]byte // of text
 	valid []bool   // whether there is a value; nil: in every row
+	// offsets are where the elements of each row begin in data or texts, and the end of the last; nil unless the lists
+	// are ragged.
+	offsets []int64
+}
+
+// textLists is why lists of text are not stored, unless they are read as ragged ones.
+const textLists = "lists of text"
+
+// elements returns what is in the rows of ragged lists, a row each, and their field.
+func (v *vector) elements(f *field) (*vector, *field) {
+	one := *f
+	one.list, one.ragged, one.width = false, false, 1
+	return &vector{data: v.data, texts: v.texts}, &one
 }
 
 func (v *vector) null(i int) bool { return v.valid != nil && !v.valid[i] }

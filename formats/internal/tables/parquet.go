@@ -126,7 +126,7 @@ func describeLeaf(c *schema.Column) (field, leaf) {
 		f.bad = f.physical(c)
 	}
 	if f.text && f.list {
-		f.bad = "lists of text"
+		f.bad = textLists
 	}
 	return f, l
 }
@@ -322,6 +322,7 @@ type decoder struct {
 	valid    []bool
 	bad      error // of a value that the field does not hold, first at badRow
 	badRow   int
+	ragged   raggedReader
 }
 
 // room returns a slice of n elements.
@@ -359,6 +360,9 @@ func (d *decoder) read(n int64) (levels int64, values int, err error) {
 
 // next reads n rows.
 func (d *decoder) next(n int64, v *vector) error {
+	if d.field.ragged {
+		return d.nextLists(n, v)
+	}
 	want := n * d.field.width
 	if d.field.list && d.field.width == 0 {
 		want = n // each is one level, without a value

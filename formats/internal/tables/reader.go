@@ -129,6 +129,7 @@ func Read(ctx context.Context, at source.Place, m *Mapping, r *source.Request) (
 			return nil, err
 		}
 	}
+	x.addTargets()
 	for i := range m.Tasks {
 		if err := x.readTask(ctx, &m.Tasks[i]); err != nil {
 			return nil, err

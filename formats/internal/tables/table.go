@@ -227,6 +227,23 @@ func (t *table) column(name string) (int, error) {
 	return i, nil
 }
 
+// readRagged makes the lists of a column ragged; those of CSV become text.
+func (t *table) readRagged(column int) {
+	fields := []*field{&t.list[column]}
+	for _, p := range t.parts {
+		fields = append(fields, &p.fields()[column])
+	}
+	for _, f := range fields {
+		if t.isText() {
+			*f = field{name: f.name, text: true, width: 1}
+			continue
+		}
+		if f.ragged = true; f.bad == textLists {
+			f.bad = ""
+		}
+	}
+}
+
 // has returns the first of the names that is a column; -1 for none.
 func (t *table) has(names ...string) int {
 	for _, name := range names {

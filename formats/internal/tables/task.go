@@ -23,7 +23,7 @@ func (x *graphOf) readTask(ctx context.Context, spec *TaskTable) error {
 		return err
 	}
 	r := &taskReader{x: x, t: t, spec: spec, to: source.Split{Task: spec.Task, Name: spec.Split, NodeType: owner},
-		label: -1, time: -1}
+		label: -1, time: -1, target: -1}
 	if err := r.columns(); err != nil {
 		return err
 	}
@@ -31,6 +31,7 @@ func (x *graphOf) readTask(ctx context.Context, spec *TaskTable) error {
 	if err := t.scan(ctx, r.want, r.take); err != nil {
 		return err
 	}
+	r.tellTargets()
 	if n := r.ids.lost + r.ids.absent; n > 0 {
 		x.g.Tell(source.LeftOut, spec.Task, n, "task %q, %s: %s of no node of %q, and left out", spec.Task, spec.Split,
 			source.Counted(n, "row is", "rows are"), spec.Nodes)
@@ -45,10 +46,12 @@ type taskReader struct {
 	t           *table
 	spec        *TaskTable
 	to          source.Split
-	want        []int // columns: of the ids, then perhaps of times and labels
-	time, label int   // their places in want; -1: there are none
+	want        []int // columns: of the ids, then perhaps of times, and of labels or targets
 	ids         ids
 	times, rows []byte
+	targets     targets
+	// the places of other columns in want; -1: there are none
+	time, label, target int
 }
 
 // columns finds the columns.
@@ -56,8 +59,9 @@ func (r *taskReader) columns() error {
 	for _, c := range []struct {
 		name string
 		at   *int
-	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.Label, &r.label}} {
-		if c.name == "" || c.at == &r.label && r.spec.Masked && r.t.has(c.name) < 0 {
+	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.Label, &r.label}, {r.spec.Targets, &r.target}} {
+		if masked := r.spec.Masked && (c.at == &r.label || c.at == &r.target); c.name == "" || masked &&
+			r.t.has(c.name) < 0 {
 			continue
 		}
 		i, err := r.t.column(c.name)
@@ -80,6 +84,9 @@ func (r *taskReader) columns() error {
 		}
 		_, r.to.Unit = f.stored(timeColumn)
 		r.to.Times = []int64{}
+	}
+	if r.target >= 0 {
+		return r.openTargets()
 	}
 	if r.label < 0 {
 		return nil
@@ -119,12 +126,21 @@ func (r *taskReader) take(b *batch) (err error) {
 			return b.fail(f.name, err)
 		}
 	}
+	if r.target >= 0 {
+		if err := r.targets.set(r, b); err != nil {
+			return err
+		}
+	}
 	return r.rowsOf(b)
 }
 
 // Close gives back the memory of the rows, which are the graph's.
 func (r *taskReader) Close() error {
-	r.x.r.Budget.Ledger().Give(pinned.Sources, 8*int64(cap(r.to.IDs)+cap(r.to.Times))+int64(cap(r.to.Labels)))
+	n := 8*int64(cap(r.to.IDs)+cap(r.to.Times)) + int64(cap(r.to.Labels))
+	if to := r.to.Targets; to != nil {
+		n += 8 * int64(cap(to.IDs)+cap(to.Offsets))
+	}
+	r.x.r.Budget.Ledger().Give(pinned.Sources, n)
 	return nil
 }
 
@@ -158,6 +174,14 @@ func (r *taskReader) rowsOf(b *batch) (err error) {
 		}
 		if id == missing {
 			continue
+		}
+		if r.to.Targets != nil {
+			if ok, err := r.targets.take(r, b, i); err != nil || !ok {
+				if err != nil {
+					return err
+				}
+				continue
+			}
 		}
 		r.to.IDs = append(r.to.IDs, id)
 		if r.to.Times != nil {

@@ -140,8 +140,13 @@ func (b *batch) some(t *table, want, keep []int) *batch {
 	for k, v := range b.columns {
 		size := int(t.list[want[k]].rowBytes())
 		var o vector
+		if v.offsets != nil {
+			o.offsets = []int64{0}
+		}
 		for _, i := range keep {
-			if v.texts != nil {
+			if v.offsets != nil {
+				o.appendList(&v, i, t.list[want[k]].dtype.Size())
+			} else if v.texts != nil {
 				o.texts = append(o.texts, v.texts[i])
 			} else {
 				o.data = append(o.data, v.data[size*i:size*(i+1)]...)
@@ -153,6 +158,17 @@ func (b *batch) some(t *table, want, keep []int) *batch {
 		s.columns = append(s.columns, o)
 	}
 	return s
+}
+
+// appendList appends a row of ragged lists, whose numbers have so many bytes.
+func (o *vector) appendList(v *vector, i int, size int64) {
+	lo, hi := v.offsets[i], v.offsets[i+1]
+	if v.texts != nil {
+		o.texts = append(o.texts, v.texts[lo:hi]...)
+	} else {
+		o.data = append(o.data, v.data[size*lo:size*hi]...)
+	}
+	o.offsets = append(o.offsets, o.offsets[len(o.offsets)-1]+hi-lo)
 }
 
 // tellUntil notes the rows of a node type that are left out.

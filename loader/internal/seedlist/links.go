@@ -9,6 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/wide"
 	"github.com/khop-gnn/khop/sampling"
@@ -28,6 +29,8 @@ type linkRun struct {
 	edgeType         int
 	types            []int32
 	sources, targets func(i int64) int64 // nil: edges of the graph
+	offsets          []int64             // where the targets of each source begin, among all; nil: it has one
+	all              unified.Tensor
 	labels, times    linkValues
 	where            *edgeIndex
 }
@@ -172,6 +175,7 @@ func (x *edgeIndex) at(pos int64) (l Link, err error) {
 // addLinks lays out sets of edges.
 func (l *List) addLinks(sets []graph.EdgeSet, g *graph.Graph, label, time string) error {
 	s := g.Schema()
+	l.schema = s
 	l.ByEdge = make([]int64, len(s.Edges))
 	for k := range sets {
 		set := &sets[k]
@@ -179,7 +183,8 @@ func (l *List) addLinks(sets []graph.EdgeSet, g *graph.Graph, label, time string
 		if n == 0 {
 			continue
 		}
-		r := linkRun{edgeType: set.Type, types: set.Types, begin: l.Count, end: l.Count + n,
+		r := linkRun{edgeType: set.Type, types: set.Types, offsets: set.Offsets, all: set.Targets,
+			begin: l.Count, end: l.Count + n,
 			labels: linkValues{list: set.Labels}, times: linkValues{list: set.Times}}
 		var err error
 		if set.OfGraph() {
@@ -239,8 +244,19 @@ func (r *linkRun) ofGraph(g *graph.Graph, set *graph.EdgeSet, label, time string
 	return nil
 }
 
-// LinkAt returns item i, which is an edge.
-func (l *List) LinkAt(i int64) (x Link, err error) {
+// target returns which of the targets is that of the edge at a place: of several a drawn one.
+func (r *linkRun) target(g *graph.Schema, place, item int64, draws sampling.Rand) int64 {
+	if r.offsets == nil {
+		return place
+	}
+	first, n := r.offsets[place], r.offsets[place+1]-r.offsets[place]
+	stage := draws.Stage(g.Edges[r.edgeType].Key, sampling.Purpose(rng.Target), 0)
+	return first + int64(stage.Stream(uint64(item)).IntN(0, uint64(n)))
+}
+
+// LinkAt returns item i, which is an edge. The draws are those of its batch.
+func (l *List) LinkAt(i int64, draws sampling.Rand) (x Link, err error) {
+	item := i
 	r := &l.links[sort.Search(len(l.links), func(k int) bool { return l.links[k].end > i })]
 	i -= r.begin
 	pos := i
@@ -250,7 +266,8 @@ func (l *List) LinkAt(i int64) (x Link, err error) {
 			return x, err
 		}
 	} else {
-		x = Link{EdgeType: r.edgeType, Source: r.sources(i), Target: r.targets(i)}
+		x = Link{EdgeType: r.edgeType, Source: r.sources(i),
+			Target: r.targets(r.target(l.schema, i, item, draws))}
 		if r.types != nil {
 			x.EdgeType = int(r.types[i])
 		}
@@ -279,9 +296,13 @@ func (l *List) hashLinks(h *wide.Hash, to *xxh3.Hasher) {
 			h.Tensor(unified.FromSlice(r.times.list), true, to)
 		}
 		for i := r.begin; r.where == nil && i < r.end; i++ {
-			x, _ := l.LinkAt(i) // edges that are listed are sound
+			x, _ := l.LinkAt(i, sampling.Rand{}) // edges that are listed are sound
 			h.N[0], h.N[1], h.N[2], h.N[3], h.N[4] = int64(x.EdgeType), x.Source, x.Target, x.Label, x.Time
 			h.Numbers(5, to)
+		}
+		if r.offsets != nil {
+			h.Tensor(unified.FromSlice(r.offsets), true, to)
+			h.Tensor(r.all, true, to)
 		}
 	}
 }

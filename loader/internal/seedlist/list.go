@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader/internal/wide"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -26,6 +27,7 @@ type List struct {
 
 	// of seeds that are edges, in place of sets; ByType then counts their ends
 	links           []linkRun
+	schema          *graph.Schema
 	ByEdge          []int64 // edges of each type; nil where seeds are nodes
 	Timed, labelled bool    // all have times (nodes too), some have labels
 }
@@ -184,7 +186,7 @@ func (l *List) Fused(g *graph.Graph) []int64 {
 			ids = append(ids, g.Offset(t)+id)
 			continue
 		}
-		x, err := l.LinkAt(i)
+		x, err := l.LinkAt(i, sampling.Rand{})
 		if err != nil {
 			continue // its batch reports it
 		}

@@ -86,7 +86,7 @@ func (s *Slot) takeLinks(m Sampler, j Job, lo, hi int64) error {
 			items[i] = int64(j.Order.At(uint64(items[i])))
 		}
 		var err error
-		if found[i], err = r.Seeds.LinkAt(items[i]); err != nil {
+		if found[i], err = r.Seeds.LinkAt(items[i], s.Request.Rand); err != nil {
 			return err
 		}
 		s.LinkCounts[found[i].EdgeType][0]++

@@ -42,6 +42,9 @@ func spell(g *source.Graph) (string, error) {
 	}
 	for _, k := range g.Splits {
 		fmt.Fprintf(&s, "%s %d of %s: %v\n", k.Name, k.Index, g.Nodes[k.NodeType].Name, k.IDs)
+		if to := k.Targets; to != nil {
+			fmt.Fprintf(&s, "  of type %d to %v by %v\n", to.EdgeType, to.IDs, to.Offsets)
+		}
 	}
 	for _, k := range g.Links {
 		fmt.Fprintf(&s, "%s %d links: %v > %v, types %v, labels %v\n", k.Name, k.Index, k.Src, k.Dst, k.Types, k.Labels)

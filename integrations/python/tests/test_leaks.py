@@ -146,7 +146,7 @@ class Oracle:
         for of in types:
             assert len(nodes[of]) == reached[-1][types.index(of)]
             entries = zip(nodes[of].tolist(), times[of].tolist(), trees[of].tolist() if trees else [0] * len(nodes[of]))
-            assert max(collections.Counter(entries).values(), default=1) == 1, "a row is there once for each time and tree"
+            assert max(collections.Counter(entries).values(), default=1) == 1, "a row once for each time and tree"
         for kind in batch.edge_types:
             source, _, target = kind
             name = f"block/0/{':'.join(kind)}"

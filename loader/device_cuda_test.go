@@ -149,7 +149,7 @@ func choiceFactor() factor {
 		func(*sampling.Neighbor) {}, func(*sampling.Neighbor) {},
 		func(n *sampling.Neighbor) { n.Weight = "w" },
 		func(n *sampling.Neighbor) { n.Mask, n.Share = "m", 0.5 },
-		timed(edge, func(n *sampling.Neighbor) { n.Time.Window = 9 }),
+		timed(edge, func(n *sampling.Neighbor) { n.Time.Window = []int64{9} }),
 		timed(edge, func(n *sampling.Neighbor) { n.Time.Recent, n.Time.Chain, n.Replace = true, true, false }),
 		timed(both, func(n *sampling.Neighbor) {
 			n.Weight, n.Time.Chain, n.Time.Rules = "w", true, []sampling.TimeRule{sampling.NotAfter, sampling.Before}

@@ -183,7 +183,8 @@ func loadOptions(t testing.TB) []option {
 			}
 		}, sampling.Temporal{}, sampling.Temporal{}, sampling.Temporal{Edge: "time"},
 			sampling.Temporal{Edge: "time", Recent: true}, sampling.Temporal{Node: "born", HalfLife: 3},
-			sampling.Temporal{Edge: "time", Chain: true, Window: 20, Rules: []sampling.TimeRule{sampling.Before}}),
+			sampling.Temporal{Edge: "time", Chain: true, Window: []int64{20, 7},
+				Rules: []sampling.TimeRule{sampling.Before}}),
 		choice("sampler", func(c *loadCase, f func(*loadCase) sampling.Sampler) { c.make = f }, samplersOfCases()...),
 	}, waysToLoad()...)
 }

@@ -104,9 +104,13 @@ func drawOption(t *testing.T, r *rand.Rand, o *tags.Option, at reflect.Value) {
 		}
 		at.Set(reflect.ValueOf(list))
 	case at.Kind() == reflect.Slice:
-		at.Set(reflect.MakeSlice(at.Type(), r.IntN(4), 4))
+		least := 0
+		if o.Kind == "lists" {
+			least = 1
+		}
+		at.Set(reflect.MakeSlice(at.Type(), least+r.IntN(4), 8))
 		for i := range at.Len() {
-			drawOption(t, r, &tags.Option{Choices: o.Choices}, at.Index(i))
+			drawOption(t, r, &tags.Option{Choices: o.Choices, Least: "1"}, at.Index(i))
 		}
 	case at.Kind() == reflect.Bool:
 		at.SetBool(r.IntN(2) == 0)
@@ -134,7 +138,11 @@ func drawOptions(t *testing.T, r *rand.Rand, options any, of []tags.Option) {
 		if r.IntN(3) == 0 || of[i].Name == "length" { // of which 0 is none in Go, and the default elsewhere
 			drawOption(t, r, &of[i], at)
 		}
-		if by := v.FieldByName("PerType"); of[i].Kind == "fanouts" && by.IsValid() && r.IntN(2) == 0 {
+		by := v.FieldByName("PerType")
+		if of[i].Kind == "lists" {
+			by = v.FieldByName("Time").FieldByName(of[i].Path[len("Time."):] + "PerType")
+		}
+		if (of[i].Kind == "fanouts" || of[i].Kind == "lists") && by.IsValid() && r.IntN(2) == 0 {
 			list := reflect.New(at.Type()).Elem()
 			drawOption(t, r, &of[i], list)
 			by.Set(reflect.MakeMap(by.Type()))
@@ -170,7 +178,8 @@ func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
 		got := tags.Document(door.Elem().Interface(), kind.Options())
 		for _, of := range kind.Options() {
 			key := of.Key()
-			if said[of.Name] != nil || of.Kind != "fanouts" && of.Kind != "list" { // whose zeros are no defaults
+			lists := of.Kind == "fanouts" || of.Kind == "list" || of.Kind == "lists" // whose zeros are no defaults
+			if said[of.Name] != nil || !lists {
 				expect.That(t, reflect.DeepEqual(want[key], got[key]), "case %d, %s: %s is %v", i, o, key, got[key])
 			}
 		}

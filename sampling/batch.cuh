@@ -25,6 +25,8 @@ struct List {
   int64_t* times;    // as of which each node is looked at, where times matter, or none
 };
 
+enum TimeRule : int64_t { kNotAfter, kBefore, kAnyTime };  // TimeRule of temporal.go
+
 // One edge type at one hop, or the seeds of one node type.
 struct Segment {
   // from the host
@@ -41,6 +43,9 @@ struct Segment {
   const void* sourceTimes;   // the times of the sources, by own id, or none
   int64_t sourceTimeBytes;   // 4 or 8
   int64_t ordered;           // whether edges lie in order of the times that the picker looks at
+  int64_t ascending;         // whether they lie in order of the times of their sources
+  TimeRule timeRule;         // which times may be followed
+  int64_t window;            // the greatest age, 0 for any
   int64_t maxIndptr, maxIndices;
   Segment* before;  // the same block at the hop before, whose edges this one goes on from; none if it begins empty
 

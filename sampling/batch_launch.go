@@ -8,6 +8,15 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
+// deviceTimeRule is TimeRule of batch.cuh.
+type deviceTimeRule int64
+
+const (
+	deviceNotAfter deviceTimeRule = iota
+	deviceBefore
+	deviceAnyTime
+)
+
 // deviceReason is Reason of batch.cuh.
 type deviceReason int64
 
@@ -99,7 +108,9 @@ type deviceSegment struct {
 	edgeType, source, target, fanout                          int64
 	key, next, phases, turn                                   uint64
 	indptr, indices, positions, seeds, seedTimes, sourceTimes device.Address
-	sourceTimeBytes, ordered, maxIndptr, maxIndices           int64
+	sourceTimeBytes, ordered, ascending                       int64
+	timeRule                                                  deviceTimeRule
+	window, maxIndptr, maxIndices                             int64
 	before                                                    device.Address
 	firstDst, lo, hi                                          int64
 	picks                                                     uint64
@@ -114,12 +125,13 @@ func _(x deviceSegment) {
 		(unsafe.Offsetof(x.phases)^48)|(unsafe.Offsetof(x.turn)^56)|(unsafe.Offsetof(x.indptr)^64)|
 		(unsafe.Offsetof(x.indices)^72)|(unsafe.Offsetof(x.positions)^80)|(unsafe.Offsetof(x.seeds)^88)|
 		(unsafe.Offsetof(x.seedTimes)^96)|(unsafe.Offsetof(x.sourceTimes)^104)|
-		(unsafe.Offsetof(x.sourceTimeBytes)^112)|(unsafe.Offsetof(x.ordered)^120)|(unsafe.Offsetof(x.maxIndptr)^128)|
-		(unsafe.Offsetof(x.maxIndices)^136)|(unsafe.Offsetof(x.before)^144)|(unsafe.Offsetof(x.firstDst)^152)|
-		(unsafe.Offsetof(x.lo)^160)|(unsafe.Offsetof(x.hi)^168)|(unsafe.Offsetof(x.picks)^176)|
-		(unsafe.Offsetof(x.picksBefore)^184)|(unsafe.Offsetof(x.firstPick)^192)|(unsafe.Offsetof(x.have)^200)|
-		(unsafe.Offsetof(x.fresh)^208)|(unsafe.Offsetof(x.freshBefore)^216)|(unsafe.Offsetof(x.firstLocal)^224)|
-		(unsafe.Sizeof(x)^232)]
+		(unsafe.Offsetof(x.sourceTimeBytes)^112)|(unsafe.Offsetof(x.ordered)^120)|(unsafe.Offsetof(x.ascending)^128)|
+		(unsafe.Offsetof(x.timeRule)^136)|(unsafe.Offsetof(x.window)^144)|(unsafe.Offsetof(x.maxIndptr)^152)|
+		(unsafe.Offsetof(x.maxIndices)^160)|(unsafe.Offsetof(x.before)^168)|(unsafe.Offsetof(x.firstDst)^176)|
+		(unsafe.Offsetof(x.lo)^184)|(unsafe.Offsetof(x.hi)^192)|(unsafe.Offsetof(x.picks)^200)|
+		(unsafe.Offsetof(x.picksBefore)^208)|(unsafe.Offsetof(x.firstPick)^216)|(unsafe.Offsetof(x.have)^224)|
+		(unsafe.Offsetof(x.fresh)^232)|(unsafe.Offsetof(x.freshBefore)^240)|(unsafe.Offsetof(x.firstLocal)^248)|
+		(unsafe.Sizeof(x)^256)]
 }
 
 // deviceStatus is Status of batch.cuh, laid out as the device has it.

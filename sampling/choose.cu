@@ -80,15 +80,24 @@ __device__ __forceinline__ void take_subset(const Choice& c, const Picks& p, int
   }
   int64_t* set = c.b->scratch + p.to.firstPick + p.edge - p.to.have;
   large_subset(set, (int)k, eligible, c.stream);
+  if (!c.filtered()) {
+    for (int64_t j = lane_id(); j < k; j += kLanes) p.put(c, j, c.first + set[j], root);
+    return;
+  }
   int64_t before = 0, at = 0;
   for (int64_t base = 0; base < c.n && at < k; base += kLanes) {
-    unsigned which = c.filtered() ? __ballot_sync(kFull, c.worth_of(base + lane_id()).may) : kFull;
+    unsigned which = __ballot_sync(kFull, c.worth_of(base + lane_id()).may);
     int64_t next = at + lane_id(), nth = next < k ? set[next] - before : kLanes;
     bool here = nth < __popc(which);
     if (here) p.put(c, next, c.first + base + nth_bit(which, nth), root);
     at += __popc(__ballot_sync(kFull, here));
     before += __popc(which);
   }
+}
+
+// Takes the last edges.
+__device__ __forceinline__ void take_last(const Choice& c, const Picks& p, int64_t root) {
+  for (int64_t j = lane_id(); j < p.count; j += kLanes) p.put(c, j, c.first + c.n - p.count + j, root);
 }
 
 // Takes edges that may be followed, each independently.
@@ -228,6 +237,8 @@ __device__ __forceinline__ void choose(const Choice& c, const Picks& p, int64_t 
     take_all(c, p, root);
   } else if (!weighted && !c.step.recent && c.step.decay == 0) {
     take_subset(c, p, root, eligible);
+  } else if (c.step.recent && c.ascend()) {
+    take_last(c, p, root);
   } else if (p.count <= kLanes) {
     take_few(c, p, root);
   } else {

@@ -4,8 +4,6 @@
 #include "pick.cuh"
 #include "../internal/rng/log.cuh"
 
-enum TimeRule : int64_t { kNotAfter, kBefore, kAnyTime };  // TimeRule of temporal.go
-
 struct ChooseStep {
   Step at;
   const void* weights;
@@ -15,12 +13,12 @@ struct ChooseStep {
   const void* times;  // of the edges
   int64_t timeBytes;  // 4 or 8; 0 without
   int64_t timed;      // whether times matter, of edges or of nodes
-  TimeRule rule;      // of the hop
-  int64_t window, chain, recent, replace;
+  int64_t chain, recent, replace;
   uint64_t share;  // as a multiple of 2^-32; 0 without
   double decay;    // of the logarithm of a weight with age, where recency counts; else 0
 };
 
+constexpr int64_t kFewEdges = 4 * kLanes;  // to look at each takes no longer than to bisect them
 constexpr int64_t kFirstTime = (int64_t)(1ull << 63), kLastTime = (int64_t)(~0ull >> 1);
 
 __device__ __forceinline__ int64_t load_time(const void* times, int64_t bytes, int64_t i) {
@@ -62,13 +60,18 @@ struct Choice {
   }
   __device__ __forceinline__ bool past(int64_t time) const { return least <= time && time <= top; }
 
-  // The source of an edge by its own id, or -1, which is noted, where it is none of its type.
-  __device__ __forceinline__ int64_t source(int64_t at) const {
+  // The source of an edge by its own id, or -1 where it is none of its type.
+  __device__ __forceinline__ int64_t own_id(int64_t at) const {
     const List* list = &b->lists[seg->source];
     int64_t own = load_id(ids, at, b->wideIds) - list->offset;
-    if ((u64)own < (u64)list->count) return own;
-    atomicMin(&b->status->badEdge, (u64)at);
-    return -1;
+    return (u64)own < (u64)list->count ? own : -1;
+  }
+
+  // The same, where -1 is noted.
+  __device__ __forceinline__ int64_t source(int64_t at) const {
+    int64_t own = own_id(at);
+    if (own < 0) atomicMin(&b->status->badEdge, (u64)at);
+    return own;
   }
 
   __device__ __forceinline__ bool masked_out(int64_t at) const {
@@ -111,38 +114,74 @@ struct Choice {
     return own < 0 ? asOf : time_of_source(own);
   }
 
-  // Leaves the edges whose time may be followed, where they lie in order of it: the others are none of the
-  // destination's.
-  __device__ __forceinline__ void narrow_by_time() {
-    int64_t lo = first, hi = first + n;
-    for (int64_t end = hi; lo < end;) {  // the first that is not before the least time
-      int64_t mid = (lo + end) / 2;
-      if (time_of_edge(column(mid)) < least) lo = mid + 1;
-      else end = mid;
-    }
-    for (int64_t from = lo; from < hi;) {  // the first that is after the greatest
-      int64_t mid = (from + hi) / 2;
-      if (time_of_edge(column(mid)) <= top) from = mid + 1;
+  // The first of the positions lo .. hi whose time is not before(time); times ascend there. It bisects until each lane
+  // can look at one. Where time_at(position, time) says that there is no time, it returns -1.
+  template <class T, class F>
+  __device__ __forceinline__ int64_t first_time(int64_t lo, int64_t hi, T time_at, F before) const {
+    int64_t time = 0;
+    while (hi - lo > kLanes) {
+      int64_t mid = (lo + hi) / 2;
+      if (!time_at(mid, time)) return -1;
+      if (before(time)) lo = mid + 1;
       else hi = mid;
     }
-    first = lo;
-    n = hi - lo;
+    bool mine = lo + lane_id() < hi, there = !mine || time_at(lo + lane_id(), time);
+    if (!__all_sync(kFull, there)) return -1;
+    return lo + __popc(__ballot_sync(kFull, mine && before(time)));
+  }
+
+  // Leaves the edges whose time may be followed, where they lie in order of it: the others are none of the
+  // destination's. Returns whether all times that it asked for were there; else it leaves all.
+  template <class T>
+  __device__ __forceinline__ bool narrow(T time_at) {
+    int64_t from = first;
+    if (least > kFirstTime)
+      from = first_time(first, first + n, time_at, [&](int64_t time) { return time < least; });
+    if (from < 0) return false;
+    int64_t to = first_time(from, first + n, time_at, [&](int64_t time) { return time <= top; });
+    if (to < 0) return false;
+    first = from;
+    n = to - from;
+    return true;
+  }
+
+  __device__ __forceinline__ bool narrow_by_time() {
+    return narrow([&](int64_t position, int64_t& time) {
+      time = time_of_edge(column(position));
+      return true;
+    });
+  }
+
+  // A source that is none of its type is noted by who looks at each edge.
+  __device__ __forceinline__ bool narrow_by_source() {
+    return narrow([&](int64_t position, int64_t& time) {
+      int64_t own = own_id(column(position));
+      if (own >= 0) time = time_of_source(own);
+      return own >= 0;
+    });
   }
 
   // Says which times may be followed.
   __device__ __forceinline__ void look_at_times() {
-    if (step.rule == kAnyTime) return;
+    if (seg->timeRule == kAnyTime) return;
     top = asOf;
-    if (step.window > 0 && asOf >= kFirstTime + step.window) least = asOf - step.window;
-    bool none = step.rule == kBefore && top == kFirstTime;
-    if (step.rule == kBefore && !none) top--;
+    if (seg->window > 0 && asOf >= kFirstTime + seg->window) least = asOf - seg->window;
+    bool none = seg->timeRule == kBefore && top == kFirstTime;
+    if (seg->timeRule == kBefore && !none) top--;
     byTime = step.timeBytes;
     bySource = seg->sourceTimes;
-    if (none || least > top) n = byTime || bySource ? 0 : n;
-    else if (byTime && seg->ordered) {
-      byTime = false;
-      narrow_by_time();
-    }
+    if (!byTime && !bySource) return;
+    if (none || least > top) n = 0;
+    if (n <= kFewEdges) return;
+    if (byTime && seg->ordered) byTime = !narrow_by_time();
+    if (bySource && seg->ascending) bySource = !narrow_by_source();
+  }
+
+  // Whether the edges that are looked at may all be followed, and the times of the steps over them ascend: then the
+  // most recent are the last.
+  __device__ __forceinline__ bool ascend() const {
+    if (filtered()) return false;
+    return step.timeBytes ? seg->ordered : !seg->sourceTimes || seg->ascending;
   }
 };
 

@@ -22,6 +22,7 @@ type choosePicker[V nodeID] struct {
 	opt     Neighbor
 	share   uint64 // Share as a multiple of 2^-32
 	values  edgeValues
+	past    pastRules
 	set     subsetter
 	race    racer
 	late    smallest[int64] // the most recent edges, by time with all bits inverted
@@ -35,6 +36,7 @@ type choosePicker[V nodeID] struct {
 	// of the stage at hand
 	st       *stage[V]
 	fanout   int64
+	rule     pastRule
 	picking  uint64 // key of the draws for picks
 	weighing uint64 // key of the draws for weights
 
@@ -79,7 +81,11 @@ func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p hopFanouts, env E
 	if err != nil {
 		return nil, err
 	}
-	c := &choosePicker[V]{a: a, fanouts: p, opt: opt, share: fixedShare(opt.Share), values: values}
+	past, err := opt.Time.past(a.schema)
+	if err != nil {
+		return nil, err
+	}
+	c := &choosePicker[V]{a: a, fanouts: p, opt: opt, share: fixedShare(opt.Share), values: values, past: past}
 	columns, err := EdgeColumns(env.Graph, opt.edgeColumns())
 	if err != nil {
 		return nil, err
@@ -162,6 +168,7 @@ func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	if err := p.a.ranges(st); err != nil {
 		return 0, err
 	}
+	p.rule = p.past.at(st.hop, st.edgeType)
 	key := p.a.schema.Edges[st.edgeType].Key
 	p.picking = p.rand.Stage(key, PurposePick, uint8(st.hop)).key
 	p.weighing = p.rand.Stage(key, purposeWeigh, uint8(st.hop)).key
@@ -226,8 +233,7 @@ func (p *choosePicker[V]) see(i int) {
 		return
 	}
 	p.asOf = p.st.dst.times[i]
-	p.least, p.top = t.between(p.st.hop, p.asOf)
-	if t.rule(p.st.hop) == AnyTime {
+	if p.least, p.top = p.rule.between(p.asOf); p.rule.TimeRule == AnyTime {
 		return
 	}
 	p.byTime = t.Edge != ""
@@ -244,11 +250,9 @@ func (p *choosePicker[V]) see(i int) {
 	}
 }
 
-// sourcesAscend reports whether the edges of the type lie in the order of their sources' times: of nodes in the order
-// of their times the ids are.
+// sourcesAscend reports whether the edges of the type lie in the order of their sources' times.
 func (p *choosePicker[V]) sourcesAscend() bool {
-	return p.values.ascend[p.st.srcType] && p.opt.Direction == In &&
-		p.a.schema.Edges[p.st.edgeType].Order == graph.BySource
+	return p.values.sourcesAscend(&p.a.schema.Edges[p.st.edgeType])
 }
 
 // withinTimes leaves the edges that may be followed by their time, which ascends.

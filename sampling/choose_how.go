@@ -153,8 +153,7 @@ func (p *choosePicker[V]) time(at int64) int64 {
 
 // latest takes the k most recent edges.
 func (p *choosePicker[V]) latest(k int64) error {
-	v := &p.values
-	if k <= p.n && !p.byTime && !p.bySource && !v.masked() && (p.ordered() || !v.times.valid() && p.latestLast()) {
+	if k <= p.n && !p.byTime && !p.bySource && !p.values.masked() && p.timesAscend() {
 		if err := p.room(k); err != nil {
 			return err
 		}
@@ -181,8 +180,16 @@ func (p *choosePicker[V]) latest(k int64) error {
 	return p.take(p.late.end())
 }
 
-// latestLast reports whether the edges of the type lie in the order of the times of their sources.
-func (p *choosePicker[V]) latestLast() bool { return p.values.nodes != nil && p.sourcesAscend() }
+// timesAscend reports whether the edges of the type lie in the order of the times of the steps over them.
+func (p *choosePicker[V]) timesAscend() bool {
+	switch v := &p.values; {
+	case v.times.valid():
+		return p.ordered()
+	case v.nodes[p.st.srcType].valid():
+		return p.sourcesAscend()
+	}
+	return true // all equal
+}
 
 // byWeightAgain takes k edges, each independently, with probabilities in proportion to their weights as integers.
 func (p *choosePicker[V]) byWeightAgain(stream uint64, k int64) error {

@@ -9,37 +9,25 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceTimeRule is TimeRule of choose.cuh.
-type deviceTimeRule int64
-
-const (
-	deviceNotAfter deviceTimeRule = iota
-	deviceBefore
-	deviceAnyTime
-)
-
 // deviceChooseStep is ChooseStep of choose.cuh, laid out as the device has it.
 type deviceChooseStep struct {
-	at                             deviceStep
-	weights                        device.Address
-	weightBytes                    int64
-	mask                           device.Address
-	maskBytes                      int64
-	times                          device.Address
-	timeBytes, timed               int64
-	rule                           deviceTimeRule
-	window, chain, recent, replace int64
-	share                          uint64
-	decay                          float64
+	at                                       deviceStep
+	weights                                  device.Address
+	weightBytes                              int64
+	mask                                     device.Address
+	maskBytes                                int64
+	times                                    device.Address
+	timeBytes, timed, chain, recent, replace int64
+	share                                    uint64
+	decay                                    float64
 }
 
 func _(x deviceChooseStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.weights)^16)|(unsafe.Offsetof(x.weightBytes)^24)|
 		(unsafe.Offsetof(x.mask)^32)|(unsafe.Offsetof(x.maskBytes)^40)|(unsafe.Offsetof(x.times)^48)|
-		(unsafe.Offsetof(x.timeBytes)^56)|(unsafe.Offsetof(x.timed)^64)|(unsafe.Offsetof(x.rule)^72)|
-		(unsafe.Offsetof(x.window)^80)|(unsafe.Offsetof(x.chain)^88)|(unsafe.Offsetof(x.recent)^96)|
-		(unsafe.Offsetof(x.replace)^104)|(unsafe.Offsetof(x.share)^112)|(unsafe.Offsetof(x.decay)^120)|
-		(unsafe.Sizeof(x)^128)]
+		(unsafe.Offsetof(x.timeBytes)^56)|(unsafe.Offsetof(x.timed)^64)|(unsafe.Offsetof(x.chain)^72)|
+		(unsafe.Offsetof(x.recent)^80)|(unsafe.Offsetof(x.replace)^88)|(unsafe.Offsetof(x.share)^96)|
+		(unsafe.Offsetof(x.decay)^104)|(unsafe.Sizeof(x)^112)]
 }
 
 //go:embed choose.ptx

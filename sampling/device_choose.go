@@ -17,7 +17,8 @@ type deviceChoose struct {
 	opt     Neighbor
 	fanouts hopFanouts
 	purpose Purpose
-	values  edgeValues       // on the host, for times of seeds, and errors
+	values  edgeValues // on the host, for times of seeds, and errors
+	past    pastRules
 	nodes   []device.Address // [node type] where the times of nodes are; 0 for none
 	step    deviceChooseStep // what is the same in every stage
 }
@@ -30,7 +31,12 @@ func openDeviceChoose(n Neighbor, env DeviceEnv, p hopFanouts) (DeviceWorker, er
 	if err != nil {
 		return nil, err
 	}
-	d := &deviceChoose{device: env.Device, schema: s, opt: n, fanouts: p, values: values, purpose: PurposePick}
+	past, err := n.Time.past(s)
+	if err != nil {
+		return nil, err
+	}
+	d := &deviceChoose{device: env.Device, schema: s, opt: n, fanouts: p, values: values, past: past,
+		purpose: PurposePick}
 	if values.weighted() || n.Time.HalfLife > 0 {
 		d.purpose = purposeWeigh
 	}
@@ -78,7 +84,7 @@ func (d *deviceChoose) find(at *Topology) error {
 	if t.Node != "" {
 		d.nodes = at.NodeColumns[0]
 	}
-	s.timed, s.window, s.chain, s.recent, s.replace = bit(t.on()), t.Window, bit(t.Chain), bit(t.Recent), bit(n.Replace)
+	s.timed, s.chain, s.recent, s.replace = bit(t.on()), bit(t.Chain), bit(t.Recent), bit(n.Replace)
 	if s.share = fixedShare(n.Share); t.HalfLife > 0 {
 		s.decay = math.Ln2 / t.HalfLife
 	}
@@ -108,8 +114,11 @@ func (d *deviceChoose) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 	seg.fanout = int64(d.fanouts[hop][edgeType])
 	seg.key = r.Stage(et.Key, d.purpose, uint8(hop)).key
 	seg.ordered = bit(d.opt.Time.ordered(et))
+	past := d.past.at(hop, edgeType)
+	seg.timeRule, seg.window = deviceTimeRule(past.TimeRule), past.window
 	if d.nodes != nil {
 		seg.sourceTimes, seg.sourceTimeBytes = d.nodes[et.Src], d.values.nodes[et.Src].width()
+		seg.ascending = bit(d.values.sourcesAscend(et))
 	}
 }
 
@@ -124,7 +133,7 @@ func (d *deviceChoose) pick(l *deviceLaunch) error {
 // at returns what the kernels of a stage take.
 func (d *deviceChoose) at(l *deviceLaunch) deviceChooseStep {
 	step := d.step
-	step.at, step.rule = l.step, deviceTimeRule(d.opt.Time.rule(int(l.step.stage)-1))
+	step.at = l.step
 	return step
 }
 

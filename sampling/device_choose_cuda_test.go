@@ -22,7 +22,7 @@ import (
 // warp's lanes, and destinations of fewer edges and more.
 func choiceOnDevice(t *testing.T, r *rand.Rand) (*graph.Graph, Neighbor) {
 	types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
-	degree := func() int { return []int{0, 1, r.IntN(8), r.IntN(40), 60 + r.IntN(60)}[r.IntN(5)] }
+	degree := func() int { return []int{0, 1, r.IntN(8), r.IntN(40), 60 + r.IntN(150)}[r.IntN(5)] }
 	g := withColumns(t, r, sizedGraph(t, r, types[0], types[1], 9, degree))
 	n := Neighbor{Frontier: Frontier(r.IntN(2)), Replace: r.IntN(3) == 0}
 	for h := range 1 + r.IntN(2) {
@@ -65,9 +65,45 @@ func TestDeviceLooksAtTimeAsTheOracleDoes(t *testing.T) {
 		if r.IntN(3) == 0 {
 			n = randomChoice(r, n)
 		}
-		n = randomTimes(r, n)
+		n = randomTimes(r, g.Schema(), n)
 		req := randomTimedRequest(r, g, n, uint64(round))
 		compareChoices(t, fmt.Sprintf("seed %d round %d", seed, round), r, g, n, req)
+	}
+}
+
+// readsOfTimes returns how many instructions read the sources of edges, and how many their times, for 8 hubs.
+func readsOfTimes(t *testing.T, n Neighbor, degree int64) (sources, times uint64) {
+	d, g := openDevice(t), hubsOfRows(t, degree, true)
+	env := DeviceEnv{Env: Env{Graph: g, BatchSize: 8}, Topology: d.topology(g, unified.Int32), MaxBlocks: 2}
+	d.uploadColumns(n, g, &env.Topology)
+	req := &Request{Seeds: [][]int64{{0, 1, 2, 3, 4, 5, 6, 7}, nil}, Rand: NewRand(1, 0, 0, 0)}
+	req.Times = [][]int64{slices.Repeat([]int64{degree/2 + 5}, 8), nil}
+	o := d.open(n, env)
+	cudatest.ResetStats(t)
+	expect.OK(t, o.enqueue(context.Background(), req))
+	expect.Ensure(t, o.replays == 0, "%d replays", o.replays)
+	return cudatest.LinesAt(env.Topology.Indices)[0], cudatest.LinesAt(env.Topology.NodeColumns[0][1])[0]
+}
+
+// What is read grows with the logarithm of the in-edges, where those lie in the order of the times of their sources.
+func TestDeviceReadsFewTimesOfHubs(t *testing.T) {
+	cudatest.Checks(t, "lines")
+	for _, at := range []Temporal{{}, {Recent: true}, {Rules: []TimeRule{Before}}, {Window: []int64{100}},
+		{Rules: []TimeRule{AnyTime}, Recent: true}} {
+		for _, n := range []Neighbor{{Fanouts: []int{5}}, {Fanouts: []int{40}}, {Fanouts: []int{5}, Replace: true}} {
+			if n.Replace && at.Recent {
+				continue
+			}
+			n.Time, n.Time.Node = at, "time"
+			var few, many [2]uint64
+			few[0], few[1] = readsOfTimes(t, n, 256)
+			many[0], many[1] = readsOfTimes(t, n, 65536)
+			t.Logf("%s: of 256 in-edges %d, of 65,536 %d", n.Fingerprint(), few, many)
+			for i := range few { // 8 hubs, two kernels, both ends of a window: a read more where edges double
+				expect.That(t, many[i] <= few[i]+8*2*2*8, "%s: %d reads of 256 in-edges, %d of 65,536", n.Fingerprint(),
+					few[i], many[i])
+			}
+		}
 	}
 }
 

@@ -45,7 +45,7 @@ func TestDeviceLeavesEdgesOut(t *testing.T) {
 		n.Disjoint = r.IntN(4) == 0
 		asOf := r.Int64N(20) // of seeds that are added
 		if round%2 == 1 {
-			n = randomTimes(r, randomChoice(r, n))
+			n = randomTimes(r, g.Schema(), randomChoice(r, n))
 			n.Time.AsOf = &asOf
 		}
 		gone += d.compareExclusion(fmt.Sprintf("seed %d round %d", seed, round), r, g, n, func(batch uint64) *Request {

@@ -68,6 +68,14 @@ func (n Neighbor) reversedSchema(s *graph.Schema) *graph.Schema {
 			et.Count *= 2
 		}
 	}
+	for t := range reversed.Nodes { // edges that lead in and edges that lead out are not in one order
+		if n.Direction == Both {
+			reversed.Nodes[t].Columns = slices.Clone(s.Nodes[t].Columns)
+			for i := range reversed.Nodes[t].Columns {
+				reversed.Nodes[t].Columns[i].Ascending = false
+			}
+		}
+	}
 	for _, c := range s.EdgeColumns {
 		if slices.Contains(n.edgeColumns(), c.Name) {
 			reversed.EdgeColumns = append(reversed.EdgeColumns, c)

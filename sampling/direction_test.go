@@ -93,9 +93,9 @@ func randomDirection(r *rand.Rand, s *graph.Schema) Neighbor {
 	case 1:
 		n = randomChoice(r, n)
 	case 2:
-		n = randomTimes(r, n)
+		n = randomTimes(r, s, n)
 	}
-	n.Together = n.PerType == nil && n.Time.Node == "" && r.IntN(4) == 0
+	n.Together = n.PerType == nil && n.Time.Node == "" && n.Time.RulesPerType == nil && r.IntN(4) == 0
 	n.Disjoint = n.Disjoint || r.IntN(4) == 0
 	for e := range s.Edges {
 		if et := &s.Edges[e]; et.Src != et.Dst {

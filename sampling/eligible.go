@@ -24,6 +24,12 @@ type edgeValues struct {
 	ascend     []bool       // [node type] whether nodes are in the order of their times
 }
 
+// sourcesAscend reports whether in-edges of a type lie in the order of their sources' times: of nodes in the order of
+// their times the ids are.
+func (v *edgeValues) sourcesAscend(et *graph.EdgeType) bool {
+	return v.ascend != nil && v.ascend[et.Src] && et.Order == graph.BySource
+}
+
 // chooses reports whether the edges of a destination are not all alike, or their number matters: then choosePicker
 // picks.
 func (n Neighbor) chooses() bool {

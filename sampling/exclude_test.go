@@ -76,7 +76,7 @@ func TestExcludedEdgesAreAsIfTheGraphDidNotHaveThem(t *testing.T) {
 			n = randomChoice(r, n)
 		case 2:
 			g = withColumns(t, r, g)
-			n = randomTimes(r, n)
+			n = randomTimes(r, g.Schema(), n)
 			asOf := r.Int64N(20)
 			n.Time.AsOf = &asOf // of seeds that are added
 		}

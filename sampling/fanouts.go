@@ -45,16 +45,9 @@ func hopFanoutsFor(what string, types int, all []int, perType map[string][]int,
 	if hops == 0 || hops > maxHops {
 		return nil, fmt.Errorf("%w: %d hops; there must be a %s for each of 1 to %d", ErrOptions, hops, what, maxHops)
 	}
-	lists, named := slices.Repeat([][]int{all}, types), make([]string, types)
-	for _, name := range slices.Sorted(maps.Keys(perType)) {
-		t, err := find(name)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrOptions, what, err)
-		}
-		if named[t] != "" {
-			return nil, fmt.Errorf("%w: %s: %q and %q name the same type", ErrOptions, what, named[t], name)
-		}
-		lists[t], named[t] = perType[name], name
+	lists, err := listsFor(what, types, all, perType, find)
+	if err != nil {
+		return nil, err
 	}
 	p := make(hopFanouts, hops)
 	for h := range p {
@@ -70,6 +63,23 @@ func hopFanoutsFor(what string, types int, all []int, perType map[string][]int,
 		}
 	}
 	return p, nil
+}
+
+// listsFor returns the list of each type: of those that are named their own, else that of all.
+func listsFor[T any](what string, types int, all []T, perType map[string][]T,
+	find func(string) (int, error)) ([][]T, error) {
+	lists, named := slices.Repeat([][]T{all}, types), make([]string, types)
+	for _, name := range slices.Sorted(maps.Keys(perType)) {
+		t, err := find(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrOptions, what, err)
+		}
+		if named[t] != "" {
+			return nil, fmt.Errorf("%w: %s: %q and %q name the same type", ErrOptions, what, named[t], name)
+		}
+		lists[t], named[t] = perType[name], name
+	}
+	return lists, nil
 }
 
 // bound returns the most distinct nodes of each type that a batch can have, and the most edges of each [layer][edge

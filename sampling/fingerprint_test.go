@@ -28,12 +28,17 @@ func changed(t *testing.T, v reflect.Value, name string, f func(name string)) {
 			field.SetString(field.String() + "x")
 		case reflect.Slice:
 			more := reflect.New(field.Type().Elem()).Elem()
-			if more.Kind() == reflect.String {
+			switch more.Kind() {
+			case reflect.String:
 				more.SetString("x")
+			case reflect.Int64:
+				more.SetInt(5)
 			}
 			field.Set(reflect.Append(reflect.AppendSlice(reflect.MakeSlice(field.Type(), 0, 9), field), more))
 		case reflect.Map:
-			field.Set(reflect.ValueOf(map[string][]int{"x": {1, 2}}))
+			list := reflect.MakeSlice(field.Type().Elem(), 2, 2)
+			field.Set(reflect.MakeMap(field.Type()))
+			field.SetMapIndex(reflect.ValueOf("x"), list)
 		case reflect.Pointer:
 			if field.Type().Elem().Kind() != reflect.Int64 {
 				continue // a partition, which has a name of its own

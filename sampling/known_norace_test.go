@@ -33,7 +33,7 @@ var knownBeside = map[string]Sampler{
 	"per type": Neighbor{PerType: map[string][]int{"r1": {3, 2}, "r4": {20}, "c:r3:a": {3, All}},
 		Frontier: AllNodes},
 	"per type, twice": Neighbor{PerType: map[string][]int{"r3": {2}, "c:r3:a": {3}}, Frontier: AllNodes},
-	"in a window": Neighbor{Fanouts: []int{4, 3}, Frontier: AllNodes, Time: Temporal{Edge: "t", Window: 10,
+	"in a window": Neighbor{Fanouts: []int{4, 3}, Frontier: AllNodes, Time: Temporal{Edge: "t", Window: []int64{10},
 		Chain: true}},
 	"before": Neighbor{Fanouts: []int{4, 3}, Frontier: AllNodes, Time: Temporal{Edge: "t",
 		Rules: []TimeRule{Before, NotAfter}}},

@@ -139,7 +139,8 @@ func BenchmarkNeighborByTimesOfNodes(b *testing.B) {
 	}
 }
 
-func benchTimesOfNodes(b *testing.B, degree int64, ascending bool) {
+// hubsOfRows is a graph of 8 hubs that have all rows of a table as in-edges: row i is of time i.
+func hubsOfRows(t testing.TB, degree int64, ascending bool) *graph.Graph {
 	const hubs = 8
 	times, sources := make([]int64, degree), make([]int32, hubs*degree)
 	indptr := make([]int64, hubs+degree+1)
@@ -152,7 +153,7 @@ func benchTimesOfNodes(b *testing.B, degree int64, ascending bool) {
 	for v := range indptr {
 		indptr[v] = min(int64(v), hubs) * degree
 	}
-	g := graphs.Of(b, graph.Arrays{
+	return graphs.Of(t, graph.Arrays{
 		Schema: graph.Schema{
 			Nodes: []graph.NodeType{{Name: "hub", Count: hubs}, {Name: "row", Count: degree, Columns: []graph.Column{
 				{Name: "time", DType: unified.Int64, Ascending: ascending}}}},
@@ -161,6 +162,11 @@ func benchTimesOfNodes(b *testing.B, degree int64, ascending bool) {
 		Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(sources),
 		NodeColumns: []map[string]unified.Tensor{nil, {"time": unified.FromSlice(times)}},
 	})
+}
+
+func benchTimesOfNodes(b *testing.B, degree int64, ascending bool) {
+	const hubs = 8
+	g := hubsOfRows(b, degree, ascending)
 	s := Neighbor{Fanouts: []int{64}, Time: Temporal{Node: "time"}}
 	w := expect.Must(s.Open(Env{Graph: g, BatchSize: 512}))(b)
 	defer w.Close()

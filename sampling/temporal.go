@@ -46,9 +46,14 @@ type Temporal struct {
 	// rule. Types without such a column always are.
 	Node string `name:"node-time" id:"/" for:"temporal" empty:"none" value:"COLUMN" help:"..."`
 	// Rules are those of each hop, Rules[0] out of the seeds; the last one holds for all hops beyond. None is NotAfter.
-	Rules []TimeRule `name:"time-rules" id:"rules" for:"temporal" default:"not-after" value:"LIST" help:"..."`
-	// Window, above 0, follows no edge (or source) that is older than this: only time >= t - Window.
-	Window int64 `id:"window" for:"temporal" default:"0" range:"0," help:"The greatest age of an edge; 0: any."`
+	Rules []TimeRule `name:"time-rules" id:"rules" by:"RulesPerType" for:"temporal" default:"not-after" help:"..."`
+	// RulesPerType overrides Rules for single edge types, named as those of Neighbor.PerType.
+	RulesPerType map[string][]TimeRule
+	// Window has the greatest age of an edge (or source) at each hop: w above 0 follows only time >= t - w, 0 any. The
+	// last one holds for all hops beyond.
+	Window []int64 `id:"window" by:"WindowPerType" for:"temporal" default:"0" empty:"0" range:"0," help:"..."`
+	// WindowPerType overrides Window for single edge types.
+	WindowPerType map[string][]int64
 	// Recent takes the most recent edges that may be followed, in place of a choice: those of the greatest times, of
 	// equal ones those of the greatest positions. Not with Replace or Weight.
 	Recent bool `id:"recent" for:"temporal" help:"Take the most recent edges."`
@@ -76,12 +81,36 @@ func (t Temporal) of(s *graph.Schema) Temporal {
 // on reports whether times matter.
 func (t *Temporal) on() bool { return t.Edge != "" || t.Node != "" }
 
-// rule returns the rule of a hop.
-func (t *Temporal) rule(hop int) TimeRule {
-	if len(t.Rules) == 0 {
-		return NotAfter
+// pastRule says which times may be followed at a hop over edges of a type.
+type pastRule struct {
+	TimeRule
+	window int64 // the greatest age, 0 for any
+}
+
+// pastRules are rules and windows by edge type, of each hop: the last ones hold for all hops beyond.
+type pastRules struct {
+	rules   [][]TimeRule
+	windows [][]int64
+}
+
+// past returns the rules for the edge types of a schema.
+func (t *Temporal) past(s *graph.Schema) (p pastRules, err error) {
+	if p.rules, err = listsFor("rule of time", len(s.Edges), t.Rules, t.RulesPerType, s.EdgeTypes()); err != nil {
+		return p, err
 	}
-	return t.Rules[min(hop, len(t.Rules)-1)]
+	p.windows, err = listsFor("window", len(s.Edges), t.Window, t.WindowPerType, s.EdgeTypes())
+	return p, err
+}
+
+// at returns the rule of a hop over edges of a type.
+func (p *pastRules) at(hop, edgeType int) (r pastRule) {
+	if list := p.rules[edgeType]; len(list) > 0 {
+		r.TimeRule = list[min(hop, len(list)-1)]
+	}
+	if list := p.windows[edgeType]; len(list) > 0 && r.TimeRule != AnyTime {
+		r.window = list[min(hop, len(list)-1)]
+	}
+	return r
 }
 
 // ordered reports whether edges of a type lie in the order of the times that the sampler reads.
@@ -90,16 +119,15 @@ func (t *Temporal) ordered(et *graph.EdgeType) bool {
 }
 
 // between returns the least and the greatest time that may be followed as of t; no time may if the first is greater.
-func (t *Temporal) between(hop int, asOf int64) (lo, hi int64) {
-	rule := t.rule(hop)
-	if rule == AnyTime {
+func (r pastRule) between(asOf int64) (lo, hi int64) {
+	if r.TimeRule == AnyTime {
 		return math.MinInt64, math.MaxInt64
 	}
 	lo, hi = math.MinInt64, asOf
-	if t.Window > 0 && asOf >= math.MinInt64+t.Window {
-		lo = asOf - t.Window
+	if r.window > 0 && asOf >= math.MinInt64+r.window {
+		lo = asOf - r.window
 	}
-	if rule == Before {
+	if r.TimeRule == Before {
 		if hi == math.MinInt64 {
 			return 0, -1
 		}
@@ -128,26 +156,44 @@ func timeArrays(s *graph.Schema, lists []int64) []ArrayBound {
 func (n Neighbor) checkTimes(s *graph.Schema) error {
 	t := &n.Time
 	if !t.on() {
-		if len(t.Rules) > 0 || t.Window != 0 || t.Recent || t.HalfLife != 0 || t.Chain || t.AsOf != nil {
+		if len(t.Rules)+len(t.RulesPerType)+len(t.Window)+len(t.WindowPerType) > 0 || t.Recent || t.HalfLife != 0 ||
+			t.Chain || t.AsOf != nil {
 			return fmt.Errorf("%w: options of time without a column of times: name one of the edges or nodes",
 				ErrOptions)
 		}
 		return nil
 	}
-	for _, r := range t.Rules {
-		if r > AnyTime {
-			return fmt.Errorf("%w: %v of time", ErrOptions, r)
-		}
+	if err := t.checkPast(s); err != nil {
+		return err
 	}
-	if t.Window < 0 || !(t.HalfLife >= 0 && t.HalfLife <= math.MaxFloat64) {
-		return fmt.Errorf("%w: window %d and half-life %v of time must not be negative, nor infinite", ErrOptions,
-			t.Window, t.HalfLife)
+	if !(t.HalfLife >= 0 && t.HalfLife <= math.MaxFloat64) {
+		return fmt.Errorf("%w: half-life %v of time must not be negative, nor infinite", ErrOptions, t.HalfLife)
 	}
 	if t.Recent && (n.Replace || n.Weight != "" || t.HalfLife > 0) || t.HalfLife > 0 && n.Replace {
 		return fmt.Errorf("%w: the most recent edges are not chosen by weight, and neither they nor edges by recency "+
 			"with replacement", ErrOptions)
 	}
 	return t.checkColumns(s)
+}
+
+func (t *Temporal) checkPast(s *graph.Schema) error {
+	p, err := t.past(s)
+	if err != nil {
+		return err
+	}
+	for e := range s.Edges {
+		for _, r := range p.rules[e] {
+			if r > AnyTime {
+				return fmt.Errorf("%w: %v of time", ErrOptions, r)
+			}
+		}
+		for _, w := range p.windows[e] {
+			if w < 0 {
+				return fmt.Errorf("%w: window %d of time must not be negative", ErrOptions, w)
+			}
+		}
+	}
+	return nil
 }
 
 func (t *Temporal) checkColumns(s *graph.Schema) error {
@@ -217,7 +263,10 @@ func (c *timeColumn) at(i int64) int64 {
 
 // between returns which of n things, whose times ascend, have a time of lo .. hi: the first, and how many.
 func between(n, lo, hi int64, time func(i int) int64) (from, many int64) {
-	a := sort.Search(int(n), func(i int) bool { return time(i) >= lo })
+	a := 0
+	if lo > math.MinInt64 {
+		a = sort.Search(int(n), func(i int) bool { return time(i) >= lo })
+	}
 	b := a + sort.Search(int(n)-a, func(i int) bool { return time(a+i) > hi })
 	return int64(a), int64(b - a)
 }

@@ -86,12 +86,16 @@ func timeAt(c unified.Tensor, i int64) int64 {
 
 // oraclePast says that an edge may be followed at a hop as of a time: docs/sampling.md, "Time".
 func oraclePast(g *graph.Graph, n Neighbor, hop, e int, pos, asOf int64) bool {
-	rule := NotAfter
-	if len(n.Time.Rules) > 0 {
-		rule = n.Time.Rules[min(hop, len(n.Time.Rules)-1)]
+	rule, window := NotAfter, int64(0)
+	rules, windows := ofType(g, e, n.Time.Rules, n.Time.RulesPerType), ofType(g, e, n.Time.Window, n.Time.WindowPerType)
+	if len(rules) > 0 {
+		rule = rules[min(hop, len(rules)-1)]
+	}
+	if len(windows) > 0 {
+		window = windows[min(hop, len(windows)-1)]
 	}
 	past := func(time int64) bool {
-		tooOld := n.Time.Window > 0 && asOf >= math.MinInt64+n.Time.Window && time < asOf-n.Time.Window
+		tooOld := window > 0 && asOf >= math.MinInt64+window && time < asOf-window
 		return rule == AnyTime || !tooOld && (time < asOf || time == asOf && rule == NotAfter)
 	}
 	if c, ok := g.EdgeColumn(n.Time.Edge); ok && !past(timeAt(c, pos)) {
@@ -100,6 +104,14 @@ func oraclePast(g *graph.Graph, n Neighbor, hop, e int, pos, asOf int64) bool {
 	src := g.Schema().Edges[e].Src
 	c, ok := g.NodeColumn(src, n.Time.Node)
 	return !ok || past(timeAt(c, indexAt(g, pos)-g.Offset(src)))
+}
+
+// ofType returns the list of an edge type.
+func ofType[T any](g *graph.Graph, e int, all []T, perType map[string][]T) []T {
+	if own, ok := perType[g.Schema().Edges[e].String()]; ok {
+		return own
+	}
+	return all
 }
 
 // oracleStep returns the time of the step over an edge.
@@ -144,15 +156,34 @@ func oracleTimeOf(g *graph.Graph, n Neighbor, req *Request, t int, v rooted) int
 }
 
 // randomTimes adds options of time to a sampler.
-func randomTimes(r *rand.Rand, n Neighbor) Neighbor {
+func randomTimes(r *rand.Rand, s *graph.Schema, n Neighbor) Neighbor {
 	t := &n.Time
 	for !t.on() {
 		t.Edge, t.Node = []string{"", "time", "time", "day"}[r.IntN(4)], []string{"", "born"}[r.IntN(2)]
 	}
-	for range r.IntN(4) {
-		t.Rules = append(t.Rules, []TimeRule{NotAfter, NotAfter, Before, Before, AnyTime}[r.IntN(5)])
+	rules := func() (list []TimeRule) {
+		for range r.IntN(4) {
+			list = append(list, []TimeRule{NotAfter, NotAfter, Before, Before, AnyTime}[r.IntN(5)])
+		}
+		return list
 	}
-	t.Window = []int64{0, 0, 1, 5, math.MaxInt64}[r.IntN(5)]
+	windows := func() (list []int64) {
+		for range r.IntN(3) {
+			list = append(list, []int64{0, 0, 1, 5, math.MaxInt64}[r.IntN(5)])
+		}
+		return list
+	}
+	if t.Rules, t.Window = rules(), windows(); !n.Together && r.IntN(2) == 0 {
+		t.RulesPerType, t.WindowPerType = map[string][]TimeRule{}, map[string][]int64{}
+		for e := range s.Edges {
+			if r.IntN(2) == 0 {
+				t.RulesPerType[s.Edges[e].String()] = rules()
+			}
+			if r.IntN(2) == 0 {
+				t.WindowPerType[s.Edges[e].String()] = windows()
+			}
+		}
+	}
 	t.Chain = r.IntN(2) == 0
 	if r.IntN(2) == 0 {
 		asOf := r.Int64N(20)
@@ -226,7 +257,7 @@ func TestNeighborThatLooksAtTimeEqualsTheOracle(t *testing.T) {
 		if r.IntN(3) == 0 {
 			n = randomChoice(r, n)
 		}
-		n = randomTimes(r, n)
+		n = randomTimes(r, g.Schema(), n)
 		err := validate(n, g.Schema())
 		expect.Ensure(t, err == nil, "%s: %v", n.Fingerprint(), err)
 		equalsOracle(t, fmt.Sprintf("seed %d round %d", seed, round), g, n, 2, func(batch uint64) *Request {
@@ -240,7 +271,12 @@ func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
 	g := withColumns(t, r, randomGraph(t, r, 1, 1))
 	for what, n := range map[string]Neighbor{
 		"no column": {Time: Temporal{Recent: true}}, "a rule": {Time: Temporal{Edge: "time", Rules: []TimeRule{3}}},
-		"a window":    {Time: Temporal{Edge: "time", Window: -1}},
+		"a window": {Time: Temporal{Edge: "time", Window: []int64{0, -1}}},
+		"a window of a type": {Time: Temporal{Edge: "time",
+			WindowPerType: map[string][]int64{g.Schema().Edges[0].Relation: {-1}}}},
+		"a rule of no type": {Time: Temporal{Edge: "time", RulesPerType: map[string][]TimeRule{"nobody": {Before}}}},
+		"a rule of a type, together": {Together: true, Time: Temporal{Edge: "time",
+			RulesPerType: map[string][]TimeRule{g.Schema().Edges[0].Relation: {Before}}}},
 		"a half-life": {Time: Temporal{Edge: "time", HalfLife: -1}},
 		"NaN":         {Time: Temporal{Edge: "time", HalfLife: math.NaN()}}, "a float": {Time: Temporal{Edge: "w32"}},
 		"recent and weight":      {Weight: "w32", Time: Temporal{Edge: "time", Recent: true}},
@@ -288,7 +324,7 @@ func TestMessagesSeeWhatWasSaidBeforeThem(t *testing.T) {
 	runs := newEdgeRuns(g)
 	times, _ := g.EdgeColumn("time")
 	for _, n := range []Neighbor{{}, {Time: Temporal{Recent: true}}, {Time: Temporal{HalfLife: 86400, Chain: true}},
-		{Disjoint: true, Time: Temporal{Window: 7 * 86400, Rules: []TimeRule{Before, NotAfter}}}} {
+		{Disjoint: true, Time: Temporal{Window: []int64{7 * 86400}, Rules: []TimeRule{Before, NotAfter}}}} {
 		n.Fanouts, n.Time.Edge = []int{5, 3}, "time"
 		req := &Request{Seeds: make([][]int64, 1), Edges: make([]SeedEdges, 1), Rand: NewRand(5, 0, 0, 0)}
 		e := &req.Edges[0]

@@ -40,6 +40,9 @@ func (n Neighbor) checkTogether() error {
 		return nil
 	case n.PerType != nil:
 		return fmt.Errorf("%w: a fan-out over all edge types together, and fan-outs of single ones", ErrOptions)
+	case n.Time.RulesPerType != nil || n.Time.WindowPerType != nil:
+		return fmt.Errorf("%w: a fan-out over all edge types together, and rules or windows of time of single ones",
+			ErrOptions)
 	case n.Time.Node != "":
 		return fmt.Errorf("%w: times of nodes with a fan-out over all edge types together, whose sources have "+
 			"different types: name times of edges", ErrOptions)

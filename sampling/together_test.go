@@ -32,8 +32,8 @@ func TestAllEdgeTypesTogetherEqualTheOracle(t *testing.T) {
 		}
 		for kind == 2 && n.Time.Edge == "" {
 			n.Time = Temporal{}
-			n = randomTimes(r, n)
-			n.Time.Node = ""
+			n = randomTimes(r, g.Schema(), n)
+			n.Time.Node, n.Time.RulesPerType, n.Time.WindowPerType = "", nil, nil
 		}
 		if r.IntN(3) == 0 {
 			n.Disjoint = true

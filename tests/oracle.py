@@ -299,6 +299,15 @@ def parse_fanouts(text, edge_types):
     return [[int(k) for k in given.get(relation, given.get("*", "0")).split(",")] for _, relation, _ in edge_types]
 
 
+def lists_of(text, edge_types, value):
+    """A list of values an edge type, as parse_fanouts has them; the default where no type is named."""
+    if "=" not in text:
+        return [[value(k) for k in text.split(",")] for _ in edge_types]
+    given = dict(part.split("=") for part in text.split(";"))
+    lists = [given.get(":".join(e), given.get(e[1], given.get("*"))) for e in edge_types]
+    return [[] if each is None else [value(k) for k in each.split(",")] for each in lists]
+
+
 def seeds_of(root, content, g, name, index):
     """The sets (node type, ids) of a split, of all nodes (by default also where there is no train split) or of a
     file."""
@@ -330,7 +339,7 @@ def main(arguments):
     for option in ("weight", "mask", "node-time", "link-time"):
         p.add_argument("--" + option)
     for option, kind, default in (("time", str, "time"), ("time-rules", str, "not-after"), ("share", float, 0),
-                                  ("half-life", float, 0), ("window", int, 0)):
+                                  ("half-life", float, 0), ("window", str, "0")):
         p.add_argument("--" + option, type=kind, default=default)
     p.add_argument("--as-of", type=int)
     for option in ("shuffle", "replace", "digest", "poisson", "layer-dependent", "disjoint", "recent", "chain"):

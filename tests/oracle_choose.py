@@ -9,7 +9,8 @@ from typing import Optional
 import numpy as np
 
 from oracle import (
-    G, U, batch_key, bounded, column, draw, mix64, parse_fanouts, permutation, picks, seeds_of, stage_key, stream,
+    G, U, batch_key, bounded, column, draw, lists_of, mix64, parse_fanouts, permutation, picks, seeds_of, stage_key,
+    stream,
 )
 
 
@@ -42,20 +43,21 @@ class Choice:
     timed: bool = False
     time: Optional[np.ndarray] = None
     born: tuple = ()
-    rules: tuple = ("not-after",)
-    window: int = 0
+    rules: tuple = ()  # a list for each edge type: a rule a hop, and a window
+    windows: tuple = ()
     recent: bool = False
     half_life: float = 0
     chain: bool = False
     as_of: Optional[int] = None
 
-    def past(self, hop, x, t):
-        """Which of the times x may be followed as of t."""
-        rule = self.rules[min(hop, len(self.rules) - 1)]
+    def past(self, hop, e, x, t):
+        """Which of the times x may be followed as of t, over edges of a type."""
+        rule, window = ((list[e] or [default])[min(hop, max(len(list[e]) - 1, 0))] for list, default in (
+            (self.rules, "not-after"), (self.windows, 0)))
         if rule == "any":
             return np.ones(len(x), bool)
         ok = x <= t if rule == "not-after" else x < t
-        return ok & (x >= t - self.window) if self.window and t - self.window >= -2**63 else ok
+        return ok & (x >= t - window) if window and t - window >= -2**63 else ok
 
     def steps(self, src, pos, sources, t):
         """Times of the steps over edges."""
@@ -63,7 +65,7 @@ class Choice:
             return self.time[pos]
         return self.born[src][sources] if self.born and self.born[src] is not None else np.full(len(pos), t)
 
-    def picks(self, K, T, hop, k, index, t, src, first, sources):
+    def picks(self, K, T, hop, k, index, t, e, src, first, sources):
         """Of the in-edges of a destination, the ones that it takes: their numbers."""
         n = len(sources)
         i, pos = np.arange(n), first + np.arange(n)
@@ -74,9 +76,9 @@ class Choice:
             w = self.weight[pos].astype(np.float64)
             may &= w > 0
         if self.timed:
-            may &= self.time is None or self.past(hop, self.time[pos], t)
+            may &= self.time is None or self.past(hop, e, self.time[pos], t)
             if self.born and self.born[src] is not None:
-                may &= self.past(hop, self.born[src][sources], t)
+                may &= self.past(hop, e, self.born[src][sources], t)
         i, replace = i[may], self.replace and k >= 0
         if self.share:
             most = -(-round(self.share * 2**32) * len(i) // 2**32)
@@ -146,7 +148,7 @@ def sample(g, items, fanouts, c, K):
                 first, n = (int(x[v + g.offset[dst]]) for x in g.runs[e])
                 sources = g.indices[first:first + n].astype(np.int64) - g.offset[src]
                 index = tree * g.node_types[dst][1] + v
-                chosen = c.picks(K, g.edge_keys[e], h, k, index, t, src, first, sources)
+                chosen = c.picks(K, g.edge_keys[e], h, k, index, t, e, src, first, sources)
                 steps = c.steps(src, first + np.arange(n), sources, t) if c.chain else np.full(n, t)
                 kept[e][0].append(len(chosen))
                 kept[e][1].extend(add(src, (tree, int(sources[i]), int(steps[i]))) for i in chosen)
@@ -175,8 +177,8 @@ def columns(root, content, g, a):
     born = tuple(of(f"nodes/{t}", a.node_time) for t in range(len(g.node_types))) if timed and a.node_time else ()
     return Choice(of("edges", a.weight), of("edges", a.mask), a.share, a.replace, a.frontier == "new", a.disjoint,
                   timed,
-                  of("edges", None if a.time == "none" or not timed else a.time), born, tuple(a.time_rules.split(",")),
-                  a.window, a.recent,
+                  of("edges", None if a.time == "none" or not timed else a.time), born,
+                  lists_of(a.time_rules, g.edge_types, str), lists_of(a.window, g.edge_types, int), a.recent,
                   a.half_life, a.chain, a.as_of)
 
 

@@ -42,6 +42,14 @@ def test_batches_equal_the_oracle_under_random_options(name, number, dataset, sa
     assert sample(dataset(name), *options) == want, " ".join(options)
 
 
+def by_type(name, rng, draw):
+    """A list for all edge types, or several by type."""
+    if name != "shop" or rng.integers(2):
+        return draw()
+    others = ["bought_by", "*"][:rng.integers(1, 3)]
+    return ";".join(f"{edge}={draw()}" for edge in ("user:bought:item", *others))
+
+
 @pytest.mark.parametrize("name", ["events", "shop"])
 @pytest.mark.parametrize("number", range(6))
 def test_picks_by_weight_and_time_equal_the_oracle_under_random_options(name, number, dataset, sample):
@@ -58,8 +66,10 @@ def test_picks_by_weight_and_time_equal_the_oracle_under_random_options(name, nu
     if rng.integers(3):
         options += ["--sampler", "temporal", "--as-of", rng.integers(300), "--time",
                     rng.choice(["time", "time", "none"] if name == "shop" else ["time"]),
-                    "--time-rules", ",".join(rng.choice(["not-after", "before", "any"], rng.integers(1, 4))),
-                    "--window", rng.choice([0, 30, 100]),
+                    "--time-rules", by_type(name, rng, lambda: ",".join(
+                        rng.choice(["not-after", "before", "any"], rng.integers(1, 4)))),
+                    "--window", by_type(name, rng, lambda: ",".join(
+                        map(str, rng.choice([0, 30, 100], rng.integers(1, 3))))),
                     *(["--node-time", "time"] if name == "shop" else []), *(["--chain"] if rng.integers(2) else [])]
         kind = rng.integers(3)
         options += ["--recent"] if kind == 0 and not weight and not replace else [

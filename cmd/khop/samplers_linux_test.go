@@ -45,8 +45,8 @@ var samplerCases = []struct {
 			Time: sampling.Temporal{Edge: "time", AsOf: int64Of(50)}}},
 	{"columns", "--sampler temporal --fanouts 3,2 --time none --node-time label --time-rules before,not-after " +
 		"--window 3 --half-life 2 --chain --frontier new", sampling.Neighbor{Fanouts: []int{3, 2},
-		Frontier: sampling.NewNodes, Time: sampling.Temporal{Node: "label", Window: 3, HalfLife: 2, Chain: true,
-			Rules: []sampling.TimeRule{sampling.Before, sampling.NotAfter}}}},
+		Frontier: sampling.NewNodes, Time: sampling.Temporal{Node: "label", Window: []int64{3}, HalfLife: 2,
+			Chain: true, Rules: []sampling.TimeRule{sampling.Before, sampling.NotAfter}}}},
 	{"columns", "--sampler temporal --fanouts 5 --time time --recent --share 0.9 --as-of 70", sampling.Neighbor{
 		Fanouts: []int{5}, Share: 0.9, Time: sampling.Temporal{Edge: "time", Recent: true, AsOf: int64Of(70)}}},
 	{"sbm", "--sampler walk", sampling.Walk{Length: 40}},

@@ -43,8 +43,8 @@ func (o *Option) stands(v reflect.Value, of []Option) bool {
 // value returns the option as JSON has it: a bool, a number, a text or a list; fan-outs by type are an object.
 func (o *Option) value(v reflect.Value) any {
 	at := v.FieldByIndex(o.index)
-	if o.Kind == "fanouts" {
-		return o.fanouts(v, at)
+	if o.isLists() {
+		return o.listsValue(v, at)
 	}
 	if at.Kind() == reflect.Pointer && !at.IsNil() && at.Type().Elem().Kind() != reflect.Struct {
 		at = at.Elem()
@@ -63,21 +63,6 @@ func (o *Option) value(v reflect.Value) any {
 		texts[i] = fmt.Sprint(at.Index(i).Interface())
 	}
 	return texts
-}
-
-// fanouts returns fan-outs as JSON has them.
-func (o *Option) fanouts(v, at reflect.Value) any {
-	all, by := at.Interface().([]int), map[string][]int{}
-	if o.perType != nil {
-		maps.Copy(by, v.FieldByIndex(o.perType).Interface().(map[string][]int))
-	}
-	if len(by) == 0 {
-		return all
-	}
-	if all != nil {
-		by["*"] = all
-	}
-	return by
 }
 
 // SetDocument sets options to values of a JSON object. It returns an Error for one that is wrong, or is none of them.
@@ -136,8 +121,8 @@ func (o *Option) setJSON(v, at reflect.Value, value json.RawMessage) error {
 	switch own, ok := at.Addr().Interface().(json.Unmarshaler); {
 	case ok:
 		return own.UnmarshalJSON(value)
-	case o.Kind == "fanouts":
-		return o.setFanouts(v, at, value)
+	case o.isLists():
+		return o.setListsJSON(v, at, value)
 	case isList && o.Kind == "list" && json.Unmarshal(value, &list) == nil:
 		return o.set(v, at, list)
 	case o.Kind == "list":
@@ -148,48 +133,4 @@ func (o *Option) setJSON(v, at reflect.Value, value json.RawMessage) error {
 		return fmt.Errorf("%s: must be a text", value)
 	}
 	return o.set(v, at, string(value))
-}
-
-// setFanouts sets fan-outs to a number, a list of such, or an object with these by type.
-func (o *Option) setFanouts(v, at reflect.Value, value json.RawMessage) error {
-	lists := map[string]json.RawMessage{"": value}
-	if value[0] == '{' {
-		clear(lists)
-		_ = json.Unmarshal(value, &lists)
-	}
-	var all []int
-	perType := map[string][]int{}
-	for _, name := range slices.Sorted(maps.Keys(lists)) {
-		list, err := o.fanoutsOf(name, lists[name])
-		switch {
-		case err != nil:
-			return err
-		case name == "*" || value[0] != '{':
-			all = list
-		default:
-			perType[name] = list
-		}
-	}
-	return o.putFanouts(v, at, all, perType)
-}
-
-// fanoutsOf reads the fan-outs of a type.
-func (o *Option) fanoutsOf(name string, value json.RawMessage) ([]int, error) {
-	if text, ok := Say(value).(string); ok {
-		return parseList(text)
-	}
-	parts := []json.RawMessage{value}
-	if value[0] == '[' {
-		_ = json.Unmarshal(value, &parts)
-	}
-	list := make([]int, len(parts))
-	for i, part := range parts {
-		var err error
-		if list[i], err = parseFanout(string(part)); err != nil {
-			wrong := o.Errorf(nil, ": %s: %w", part, err)
-			wrong.Key, wrong.Row = name, int64(i)
-			return nil, wrong
-		}
-	}
-	return list, nil
 }

@@ -8,7 +8,9 @@ var long = map[string]string{
 	"time":        "Times of the edges, none for none.",
 	"node-time":   "Times of nodes: before them none is reached.",
 	"time-rules": "Which edges a hop follows: not-after (up to the time of the seed), before, or any; the last rule " +
-		"holds for all hops beyond.",
+		"holds for all hops beyond. By edge type: 'cites=before;*=not-after'.",
+	"window": "The greatest age of an edge, 0 for any; or one for each hop: 3600,60, of which the last holds for all " +
+		"hops beyond. By edge type: 'cites=3600,60;*=0'.",
 	"half-life": "Age in which an edge's weight halves; 0: never.",
 	"steps":     "Batches of an epoch; 0: enough to draw as many nodes as there are.",
 	"coverage":  "Estimate norms from so many nodes for each of the graph; 0: no norms.",

@@ -13,6 +13,7 @@
 //	kind     size (bytes, such as 4GB), path, each (values that may hold commas: the option is said once for each)
 //	choices  what a text may be, or the names of the values 0, 1, ... of a number, with commas
 //	switches the names of the values 1, 2, ... of a number, each a switch of its own
+//	by       the field of lists by type, of an option that has a value a hop
 //	value    what stands for the value in help
 //	for      the samplers that take it, where not all that have the struct do
 //	of       the commands that take it, with commas, where not all that have the struct do; go: no door but Go
@@ -45,7 +46,7 @@ type Option struct {
 	Default  string
 	Value    string
 	Help     string
-	Kind     string   // int, float, bool, text, choice, size, duration, list, each, fanouts, path
+	Kind     string   // int, float, bool, text, choice, size, duration, list, each, fanouts, lists, path
 	Choices  []string // of a choice or a list
 	Least    string   // "" for none
 	Most     string
@@ -61,7 +62,7 @@ type Option struct {
 	id, key, zero, empty string
 	names                int // of the values of an enumeration
 	index                []int
-	perType              []int // of fanouts: the field of lists by type
+	perType              []int // of fanouts and lists: the field of those by type
 	typ                  reflect.Type
 }
 
@@ -95,11 +96,7 @@ func fields(t reflect.Type, index []int, path, group string) (all []Option) {
 		case !f.IsExported():
 		case helped || tag.Get("same") != "":
 			o := newOption(f, at, path, group)
-			if o.Kind == "fanouts" {
-				if by, ok := t.FieldByName("PerType"); ok {
-					o.perType = append(append([]int(nil), index...), by.Index...)
-				}
-			}
+			o.perType = perTypeOf(t, f, o.Kind, index)
 			all = append(all, o)
 		case tag.Get("switches") != "":
 			for n, name := range list(tag.Get("switches")) {
@@ -142,7 +139,9 @@ func newOption(f reflect.StructField, index []int, path, group string) Option {
 		o.Kind = "choice"
 	} else {
 		o.Kind, o.Choices = kindOf(f.Type, tag.Get("kind"))
-		o.names = len(o.Choices)
+		if o.names = len(o.Choices); tag.Get("by") != "" {
+			o.Kind = "lists"
+		}
 	}
 	if o.empty != "" && o.Kind == "choice" {
 		o.Choices = append([]string{o.empty}, o.Choices...)
@@ -338,14 +337,10 @@ func (o *Option) text(all, at reflect.Value) string {
 	if at.Kind() == reflect.Pointer && at.IsNil() {
 		return o.empty
 	}
-	switch value := at.Interface().(type) {
-	case []int:
-		var by map[string][]int
-		if o.perType != nil {
-			by = all.FieldByIndex(o.perType).Interface().(map[string][]int)
-		}
-		return FormatFanouts(value, by)
-	case []string:
+	if o.isLists() {
+		return o.listsText(all, at)
+	}
+	if value, ok := at.Interface().([]string); ok {
 		return strings.Join(value, ",")
 	}
 	if _, ok := at.Interface().(fmt.Stringer); !ok && at.Kind() == reflect.Pointer {

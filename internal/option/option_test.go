@@ -24,6 +24,8 @@ type all struct {
 	Names   []string      `name:"some-names" empty:"none" help:"Names."`
 	Fanouts []int         `default:"3" help:"..."`
 	PerType map[string][]int
+	Ages    []int64 `by:"AgesOf" id:"ages" default:"0" empty:"0" range:"0," help:"Ages."`
+	AgesOf  map[string][]int64
 	AsOf    *int64 `with:"column" help:"Time."`
 	Group   struct {
 		Depth int `of:"serve" default:"1" help:"Depth."`
@@ -47,6 +49,7 @@ on on On bool [,] []
 column column Column text [,] []
 some-names some_names Names list [,] []
 fanouts fanouts Fanouts fanouts [,] []
+ages ages Ages lists [0,] []
 as-of as_of AsOf int [,] []
 depth depth Group.Depth int [,] group[serve]
 own own Own int [0,] [go]
@@ -85,6 +88,13 @@ var values = []struct{ key, value, want, err string }{
 	{"fanouts", `{"*": 5, "a=b": [1]}`, "[5]", ""},
 	{"fanouts", `{"a": [1, -2]}`, "", `Fanouts["a"][1]: -2: must be a number, 0 for no edge or -1 for all`},
 	{"fanouts", `[]`, "", "Fanouts: must be numbers, one a hop, such as 15,10"},
+	{"ages", `7`, "[7]", ""},
+	{"ages", `[7, 0]`, "[7 0]", ""},
+	{"ages", `"7,8"`, "[7 8]", ""},
+	{"ages", `0`, "[]", ""},
+	{"ages", `{"*": 5, "a": [1, 2]}`, "[5]", ""},
+	{"ages", `{"a": [1, -2]}`, "", `Ages["a"][1] is -2: must be 0 or more`},
+	{"ages", `{"a": "x"}`, "", `Ages: "x" is not a whole number`},
 	{"as_of", `-3`, "-3", ""},
 	{"count", `null`, "0", ""},
 	{"depth", `2`, "2", ""},
@@ -158,8 +168,12 @@ func TestDocumentsAndFingerprintsHaveWhatIsSet(t *testing.T) {
 	a := all{Count: 2, Names: []string{}, PerType: map[string][]int{"x": {1}}, Fanouts: []int{5}, Wait: time.Minute}
 	expect.Same(t, string(expect.Must(json.Marshal(option.Document(a, option.Of(a))))(t)),
 		`{"column":"none","count":2,"fanouts":{"*":[5],"x":[1]},"share":0,"some_names":[],"wait":"1m0s"}`)
-	expect.Same(t, option.Fingerprint("all", a), "all n=2 wait=1m0s some-names= fanouts=*=5;x=1")
-	expect.Same(t, option.Fingerprint("all", all{}), "all n=0")
+	expect.Same(t, option.Fingerprint("all", a), "all n=2 wait=1m0s some-names= fanouts=*=5;x=1 ages=0")
+	expect.Same(t, option.Fingerprint("all", all{}), "all n=0 ages=0")
+	a = all{Ages: []int64{5}, AgesOf: map[string][]int64{"y": {1, 2}, "x": {3}}}
+	expect.Same(t, option.Fingerprint("all", a), "all n=0 ages=*=5;x=3;y=1,2")
+	expect.Same(t, option.Document(a, option.Of(a))["ages"], any(map[string]any{"*": []int64{5}, "x": []int64{3},
+		"y": []int64{1, 2}}))
 }
 
 func TestUnionCompletesWhatIsTheSame(t *testing.T) {

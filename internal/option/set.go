@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -47,22 +46,22 @@ func (o *Option) set(v, at reflect.Value, value any) error {
 	switch {
 	case o.Kind == "each":
 		return o.parseEach(at, list)
-	case (o.empty != "" || isList) && text == o.empty && at.Kind() == reflect.Slice:
+	case (o.empty != "" || isList) && text == o.empty && at.Kind() == reflect.Slice && !o.isLists():
 		at.Set(reflect.MakeSlice(at.Type(), 0, 0))
 		return nil
-	case o.empty != "" && text == o.empty:
+	case o.empty != "" && text == o.empty && !o.isLists():
 		at.SetZero()
 		return nil
 	case isList && at.Type() == reflect.TypeFor[[]string]():
 		at.Set(reflect.ValueOf(slices.Clone(list)))
 		return nil
 	}
-	if o.Kind == "fanouts" {
-		all, perType, err := ParseFanouts(text)
+	if o.isLists() {
+		all, err := o.parseLists(at.Type(), text)
 		if err != nil {
 			return err
 		}
-		return o.putFanouts(v, at, all, perType)
+		return o.putLists(v, at, all)
 	}
 	if err := o.parse(at, text); err != nil {
 		return err
@@ -74,22 +73,6 @@ func (o *Option) set(v, at reflect.Value, value any) error {
 		return nil
 	}
 	return o.check(nil, at)
-}
-
-// putFanouts sets fan-outs, those of all types and lists by type.
-func (o *Option) putFanouts(v, at reflect.Value, all []int, perType map[string][]int) error {
-	switch {
-	case len(perType) > 0 && o.perType == nil:
-		return fmt.Errorf("it is for all types together: give numbers, such as 15,10, and no types")
-	case len(perType) > 0:
-		v.FieldByIndex(o.perType).Set(reflect.ValueOf(perType))
-	case len(all) == 0:
-		return fmt.Errorf("must be numbers, one a hop, such as 15,10")
-	case o.perType != nil:
-		v.FieldByIndex(o.perType).SetZero()
-	}
-	at.Set(reflect.ValueOf(all))
-	return nil
 }
 
 // Said has what a door says of options, by name: what Option.Set takes; nil where it says nothing.
@@ -309,77 +292,4 @@ func (o *Option) inRange(x float64) bool {
 	least, errLeast := strconv.ParseFloat(o.Least, 64)
 	most, errMost := strconv.ParseFloat(o.Most, 64)
 	return (errLeast != nil || x >= least) && (errMost != nil || x <= most)
-}
-
-var errFanout = errors.New("must be a number, 0 for no edge or -1 for all")
-
-// ParseFanouts reads "15,10,5", or lists by type, "cites=15,10;*=5,5".
-func ParseFanouts(text string) (all []int, perType map[string][]int, err error) {
-	if !strings.Contains(text, "=") {
-		all, err = parseList(text)
-		return all, nil, err
-	}
-	perType = make(map[string][]int)
-	for _, part := range strings.Split(text, ";") {
-		name, list, ok := strings.Cut(part, "=")
-		if name = strings.TrimSpace(name); !ok || name == "" {
-			return nil, nil, fmt.Errorf("fan-outs %q: %q is not of the form type=15,10", text, part)
-		}
-		k, err := parseList(list)
-		if err != nil {
-			return nil, nil, err
-		}
-		if _, twice := perType[name]; twice || name == "*" && all != nil {
-			return nil, nil, fmt.Errorf("fan-outs %q: %q is there twice", text, name)
-		}
-		if name == "*" {
-			all = k
-		} else {
-			perType[name] = k
-		}
-	}
-	return all, perType, nil
-}
-
-func parseList(text string) ([]int, error) {
-	var list []int
-	for _, f := range strings.Split(text, ",") {
-		k, err := parseFanout(f)
-		if err != nil {
-			return nil, fmt.Errorf("fan-out %q in %q: %w", f, text, err)
-		}
-		list = append(list, k)
-	}
-	return list, nil
-}
-
-func parseFanout(text string) (int, error) {
-	k, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
-	if err != nil || k < -1 {
-		return 0, errFanout
-	}
-	return int(k), nil
-}
-
-// FormatFanouts is the inverse of ParseFanouts, with the types in order.
-func FormatFanouts(all []int, perType map[string][]int) string {
-	if len(perType) == 0 {
-		return formatList(all)
-	}
-	var parts []string
-	if all != nil {
-		parts = append(parts, "*="+formatList(all))
-	}
-	for _, name := range slices.Sorted(maps.Keys(perType)) {
-		parts = append(parts, name+"="+formatList(perType[name]))
-	}
-	return strings.Join(parts, ";")
-}
-
-func formatList(list []int) string {
-	parts := make([]string, len(list))
-	for i, k := range list {
-		parts[i] = strconv.Itoa(k)
-	}
-	return strings.Join(parts, ",")
 }

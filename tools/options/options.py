@@ -21,6 +21,8 @@ OTHERWISE = {"fanouts", "seeds", "world_size"}
 OF_A_SERVER = {"hold"}
 """Options of servers that a loader has; the others go through serve_options."""
 def type_of(option):
+    if option["kind"] == "lists":
+        return "Names" if option["choices"] else "Numbers"
     return "Any" if option["key"] in ANY else TYPES[option["kind"]]
 
 
@@ -37,9 +39,11 @@ def default(option):
         return None
     if kind == "fanouts":
         return [int(k) for k in text.split(",")]
+    if kind == "lists" and not option["choices"]:
+        return number(text)
     if kind in ("int", "float"):
         return number(text) if kind == "int" else float(text)
-    return text.split(",") if kind == "list" else text
+    return text.split(",") if kind in ("list", "lists") else text
 
 
 def said(option):

@@ -36,10 +36,10 @@ CASES = [
     (
         "sbm",
         dict(sampler="temporal", fanouts=[3, 2], time="none", node_time="label", time_rules=["before", "not-after"],
-             window=3, half_life=2.5, chain=True,
+             window={"*": [3, 2]}, half_life=2.5, chain=True,
              frontier="new"),
         ["--sampler=temporal", "--fanouts=3,2", "--time=none", "--node-time=label", "--time-rules=before,not-after",
-         "--window=3", "--half-life=2.5",
+         "--window=*=3,2", "--half-life=2.5",
          "--chain", "--frontier=new"],
     ),
     ("columns", dict(sampler="temporal", fanouts=[5], recent=True, as_of=70),

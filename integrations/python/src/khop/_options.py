@@ -7,6 +7,11 @@ from typing import Any, Mapping, NamedTuple, Optional, Sequence, TypedDict, Unio
 Fanouts = Union[Sequence[int], Mapping[Any, Sequence[int]]]
 """Neighbours a hop, or such by edge type: a relation, a triple, or "*" for all others."""
 
+Numbers = Union[int, Sequence[int], Mapping[Any, Union[int, Sequence[int]]]]
+"""A number, one a hop, or such by edge type."""
+Names = Union[Sequence[str], Mapping[Any, Sequence[str]]]
+"""A name a hop, or such by edge type."""
+
 
 class Option(NamedTuple):
     """What khop says of an option. A default that is a text without meaning here is None."""
@@ -92,9 +97,9 @@ class SamplerOptions(TypedDict, total=False):
     """Probability to end the walk, before each step. For walk, pinsage. Default: 0.0."""
     time: Optional[str]
     """Times of the edges, none for none. For temporal. Default: "time"."""
-    time_rules: Optional[Sequence[str]]
+    time_rules: Optional[Names]
     """Which edges a hop follows: not-after (up to the time of the seed), before, or any; the last rule holds for all
-    hops beyond. For temporal. Default: ["not-after"]."""
+    hops beyond. By edge type: 'cites=before;*=not-after'. For temporal. Default: ["not-after"]."""
     together: Optional[bool]
     """Count a fan-out over the edges of all types together. For neighbor, temporal. Default: False."""
     walk_edges: Optional[bool]
@@ -103,8 +108,9 @@ class SamplerOptions(TypedDict, total=False):
     """Walks a seed; 0: 1, for pinsage 10. For walk, pinsage, node2vec. Default: 0."""
     weight: Optional[str]
     """Weights of the edges; without, all are alike. For neighbor, temporal, fastgcn, ladies."""
-    window: Optional[int]
-    """The greatest age of an edge; 0: any. For temporal. Default: 0."""
+    window: Optional[Numbers]
+    """The greatest age of an edge, 0 for any; or one for each hop: 3600,60, of which the last holds for all hops
+    beyond. By edge type: 'cites=3600,60;*=0'. For temporal. Default: 0."""
     work: Optional[int]
     """Nodes and in-edges of a batch. For full. Default: 65536."""
 
@@ -372,7 +378,7 @@ OPTIONS: dict[str, Option] = {
     "time_rules": Option(
         ["not-after"],
         "Which edges a hop follows: not-after (up to the time of the seed), before, or any; the last rule "
-        "holds for all hops beyond.",
+        "holds for all hops beyond. By edge type: 'cites=before;*=not-after'.",
         choices=("not-after", "before", "any"),
         samplers=("temporal",),
     ),
@@ -394,7 +400,13 @@ OPTIONS: dict[str, Option] = {
         "Weights of the edges; without, all are alike.",
         samplers=("neighbor", "temporal", "fastgcn", "ladies"),
     ),
-    "window": Option(0, "The greatest age of an edge; 0: any.", least=0, samplers=("temporal",)),
+    "window": Option(
+        0,
+        "The greatest age of an edge, 0 for any; or one for each hop: 3600,60, of which the last holds for "
+        "all hops beyond. By edge type: 'cites=3600,60;*=0'.",
+        least=0,
+        samplers=("temporal",),
+    ),
     "work": Option(65536, "Nodes and in-edges of a batch.", least=0, samplers=("full",)),
     "batch_size": Option(1024, "Seeds a batch.", least=1, most=1073741824),
     "cache_bytes": Option(None, "Rows that residence disk keeps; default: half of memory.", least=0),

@@ -82,6 +82,11 @@ def test_typed_arrays_make_a_typed_graph(program, tmp_path):
     assert batch["author"].num_nodes <= 9
 
 
+def test_a_node_type_may_have_the_name_of_an_array_of_edges(program, tmp_path):
+    khop.write(tmp_path / "t.khop", {"row": {"num_nodes": N}, ("row", "cites", "row"): {"edge_index": EDGES}})
+    assert whole(tmp_path / "t.khop").node_types == ("row",)
+
+
 @pytest.mark.parametrize("data", [
     EDGES, EDGES.tolist(), {"src": EDGES[0], "dst": EDGES[1].astype(np.int32)},
 ], ids=["array", "list", "two"])

@@ -250,7 +250,7 @@ def _of_edges(folder: pathlib.Path, edges: Any) -> pathlib.Path:
 
 
 def _of_arrays(folder: pathlib.Path, arrays: Mapping[Any, Any]) -> pathlib.Path:
-    if _EDGES & set(arrays):
+    if _EDGES & {name for name, part in arrays.items() if not isinstance(part, Mapping)}:
         return _write(folder, {None: arrays})
     for key, part in arrays.items():
         typed = isinstance(key, str) or isinstance(key, tuple) and len(key) == 3

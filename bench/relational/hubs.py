@@ -1,0 +1,115 @@
+"""Temporal sampling by times of nodes on hubs: khop beside the sampler that PyG has without pyg-lib, and as it was.
+
+    python bench/relational/hubs.py [--degrees 64,1000,100000] [--rounds 5]
+
+Each hub has so many rows of a table as in-edges; a batch is one hop of fan-out 64 out of all hubs, each as of a time in
+the middle. Three ways take turns: torch-sparse's hetero_temporal_neighbor_sample, khop where rows are in no order of
+time, so that it looks at every in-edge, and khop where they are, so that it bisects. khop makes batches with one
+worker, in this process, and hands them to Python as arrays. It prints microseconds a seed, median, least and most of
+the rounds. It needs torch, the khop package with its shared library (PYTHONPATH=integrations/python/src, KHOP_BIN,
+KHOP_LIBRARY), and torch-sparse (peers/setup.sh), without which khop runs alone.
+"""
+import argparse
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+import numpy as np
+import torch
+
+import khop
+
+try:
+    import torch_sparse
+    PEER = f"torch-sparse {torch_sparse.__version__}"
+except ImportError:
+    PEER = None
+FANOUT, MIDDLE = 64, 1_000_000
+LOADER = dict(fanouts=[FANOUT], sampler="temporal", node_time="time", process="inside", framework="numpy", workers=1)
+
+
+def edges(hubs, degree, draw):
+    """The rows that hubs have, in the order of rows, and times of rows in the order of time."""
+    rows = hubs * degree
+    return draw.permutation(np.arange(rows) % hubs), np.sort(draw.integers(0, 2 * MIDDLE, rows))
+
+
+def of_khop(path, hubs, owner, times):
+    """A batch of khop's, again and again."""
+    khop.write(path, {
+        "hub": {"num_nodes": hubs, "time": np.full(hubs, MIDDLE)}, "row": {"num_nodes": len(times), "time": times},
+        ("row", "of", "hub"): {"src": np.arange(len(times)), "dst": owner}})
+    loader = khop.Loader(path, seeds={"hub": np.arange(hubs)}, batch_size=hubs, **LOADER)
+
+    def batches():
+        while True:
+            yield from loader
+    made = batches()
+    return loader, lambda: len(next(made)["row"].n_id)
+
+
+def of_peer(hubs, owner, times):
+    """The same of torch-sparse."""
+    order = np.argsort(owner, kind="stable")
+    colptr = torch.from_numpy(np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=hubs))]))
+    kind, name = ("row", "of", "hub"), "row__of__hub"
+    row, seeds = torch.from_numpy(order), {"hub": torch.arange(hubs)}
+    node_time = {"hub": torch.full((hubs,), MIDDLE), "row": torch.from_numpy(times)}
+
+    def sample():
+        node, *_ = torch.ops.torch_sparse.hetero_temporal_neighbor_sample(
+            ["hub", "row"], [kind], {name: colptr}, {name: row}, seeds, {name: [FANOUT]}, 1, node_time, False, True)
+        return len(node["row"])
+    return sample
+
+
+def timed(sample, seconds):
+    """Seconds a call."""
+    calls, begin = 0, time.perf_counter()
+    while (took := time.perf_counter() - begin) < seconds or calls < 2:
+        sample()
+        calls += 1
+    return took / calls
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--degrees", default="64,100,1000,10000,100000,1000000")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=.5)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"{PEER or 'no torch-sparse'}, torch {torch.__version__}, khop {khop.__version__}, load {os.getloadavg()[0]:.1f}")
+    print("| in-edges | hubs | " + " | ".join(
+        ([PEER] if PEER else []) + ["khop, rows in no order", "khop, rows in order of time"]) + " |")
+    with tempfile.TemporaryDirectory() as folder:
+        for degree in map(int, args.degrees.split(",")):
+            measure(pathlib.Path(folder), degree, args)
+
+
+def measure(folder, degree, args):
+    hubs, draw = min(512, max(8, 4_000_000 // degree)), np.random.default_rng(degree)
+    owner, times = edges(hubs, degree, draw)
+    opened, ways = [], {}
+    if PEER:
+        ways["peer"] = of_peer(hubs, owner, times)
+    for name, of in (("before", draw.permutation(times)), ("now", times)):
+        loader, ways[name] = of_khop(folder / f"{degree}-{name}.khop", hubs, owner, of)
+        opened.append(loader)
+    seen = {name: [] for name in ways}
+    for sample in ways.values():
+        assert sample() == hubs * min(FANOUT, int(np.bincount(owner)[0])) or degree <= 2 * FANOUT
+    for _ in range(args.rounds):
+        for name, sample in ways.items():
+            seen[name].append(timed(sample, args.seconds) / hubs * 1e6)
+    for loader in opened:
+        loader.close()
+    print(f"| {degree:,} | {hubs} | " + " | ".join(
+        f"{statistics.median(s):,.2f} ({min(s):,.2f}-{max(s):,.2f})" for s in seen.values()) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

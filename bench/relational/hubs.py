@@ -82,7 +82,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=.5)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{PEER or 'no torch-sparse'}, torch {torch.__version__}, khop {khop.__version__}, load {os.getloadavg()[0]:.1f}")
+    print(f"{PEER or 'no torch-sparse'}, torch {torch.__version__}, khop {khop.__version__}, "
+          f"load {os.getloadavg()[0]:.1f}")
     print("| in-edges | hubs | " + " | ".join(
         ([PEER] if PEER else []) + ["khop, rows in no order", "khop, rows in order of time"]) + " |")
     with tempfile.TemporaryDirectory() as folder:

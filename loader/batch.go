@@ -108,10 +108,15 @@ func (b *Batch) Keep() *Batch {
 	b.loader.mu.Lock()
 	defer b.loader.mu.Unlock()
 	if b.slot != nil && !b.kept {
-		b.kept, b.shared = true, true
-		b.loader.held++
+		b.keep()
 	}
 	return b
+}
+
+// keep makes the caller the batch's owner. Loader.mu is held.
+func (b *Batch) keep() {
+	b.kept, b.shared = true, true
+	b.loader.held++
 }
 
 // Release gives a kept batch back, whose contents are invalid from then on, or undoes Keep where the body has not

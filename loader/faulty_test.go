@@ -131,6 +131,21 @@ func faultyWays(t *testing.T) map[string]func(s sampling.Sampler) error {
 			opt.Sampler = s
 			return loadOnce(small, opt)
 		},
+		"requests": func(s sampling.Sampler) error {
+			opt := opt
+			opt.Sampler, opt.Seeds = s, loader.OnRequest()
+			l, err := loader.New(small, opt)
+			if err != nil {
+				return err
+			}
+			for i := range int64(2) {
+				b, fails := l.Sample(background, about(i))
+				if err = errors.Join(err, fails); fails == nil {
+					b.Release()
+				}
+			}
+			return errors.Join(err, l.Close())
+		},
 		"Prepare": func(s sampling.Sampler) error {
 			opt := opt
 			opt.Sampler, opt.Columns.Prepare = s, sparse.Transpose|sparse.GCNNorm|sparse.Loops

@@ -17,7 +17,7 @@ import (
 // Loader loads the mini-batches of one source. Make it with New and Close it.
 //
 // One epoch at a time may be under way; all other methods may be called at any time by any goroutine. Several loaders
-// may share a source.
+// may share a source. A loader whose Seeds are OnRequest has no epochs: it answers Sample.
 type Loader struct {
 	placed  *Placed
 	opt     Options
@@ -30,6 +30,7 @@ type Loader struct {
 	ahead   *tiers.Ahead // nil but with columns on disk
 	slots   []*ownedSlot
 	free    *freeList
+	answers answering
 	stats   totals
 
 	metering metering
@@ -126,6 +127,7 @@ func (l *Loader) openWorkers() error {
 			return p.ExplainMemory(err)
 		}
 	}
+	l.answers.open(l.workers)
 	return nil
 }
 
@@ -146,15 +148,20 @@ func (l *Loader) Graph() *graph.Graph { return l.plan.Graph }
 func (l *Loader) NumLayers() int { return l.plan.Bound.Layers }
 
 // AllBatches returns the batches of an epoch over all ranks.
-func (l *Loader) AllBatches() uint64 { return l.plan.Batches }
+func (l *Loader) AllBatches() uint64 {
+	if l.plan.Seeds.OnRequest {
+		return 0
+	}
+	return l.plan.Batches
+}
 
 // NumBatchesFrom returns the batches that this rank yields from batch next of an epoch on, over all ranks, to its end.
 func (l *Loader) NumBatchesFrom(next uint64) uint64 {
-	return l.opt.rounds(l.plan.Batches - min(next, l.plan.Batches))
+	return l.opt.rounds(l.AllBatches() - min(next, l.AllBatches()))
 }
 
 // NumBatches returns the batches of an epoch that this rank yields.
-func (l *Loader) NumBatches() uint64 { return l.opt.rounds(l.plan.Batches) }
+func (l *Loader) NumBatches() uint64 { return l.opt.rounds(l.AllBatches()) }
 
 // NumSeeds returns the seeds that an epoch goes over, over all ranks.
 func (l *Loader) NumSeeds() int64 { return l.plan.Seeds.Count }
@@ -180,9 +187,9 @@ func (l *Loader) heldError() error {
 		ErrSlotsHeld, text[min(2, len(text)):], l.opt.Tuning.SlotTimeout)
 }
 
-// Close ends an epoch under way (its loop gets ErrClosed), waits for the workers, and frees all memory; that of batches
-// that are in a loop body or were kept when the body ends or Release is called. It may be called in a loop body. Later
-// calls return the first result.
+// Close ends an epoch under way (its loop gets ErrClosed), waits for the workers and for calls of Sample, and frees all
+// memory; that of batches that are in a loop body or were kept when the body ends or Release is called. It may be called
+// in a loop body. Later calls return the first result.
 func (l *Loader) Close() error {
 	l.closeOnce.Do(func() {
 		l.mu.Lock()
@@ -193,6 +200,7 @@ func (l *Loader) Close() error {
 			r.cancel(ErrClosed)
 			r.wg.Wait()
 		}
+		l.answers.close()
 		l.freeAll(l.metering.close())
 	})
 	l.mu.Lock()

@@ -124,6 +124,9 @@ func (p *Placed) planFor(opt *Options) (*plan.Plan, error) {
 	opt.Disk.CacheBytes, opt.Disk.Lookahead, opt.Disk.PackBytes = own.Disk.CacheBytes, own.Disk.Lookahead,
 		own.Disk.PackBytes
 	opt.MaxMemory, opt.Device.Memory, opt.Device.Cache = own.MaxMemory, own.Device.Memory, own.Device.Cache
+	if err := opt.checkRequests(); err != nil {
+		return nil, err
+	}
 	r, err := newRecipeOf(p, opt)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import (
 )
 
 // SeedSource says which seeds an epoch goes over. The zero value is the split "train", and all nodes where there is
-// none. Make others with Split, SplitIndex, AllNodes, NodeIDs, AllEdges, EdgePairs or GivenSeeds.
+// none. Make others with Split, SplitIndex, AllNodes, NodeIDs, AllEdges, EdgePairs or GivenSeeds; OnRequest is for loaders
+// that have no epochs.
 type SeedSource struct {
 	kind  seedKind
 	split string
@@ -28,6 +29,7 @@ const (
 	allEdges
 	given
 	ownItems // of the sampler
+	onRequest
 )
 
 // Split is the seeds of a split of index 0, such as "train".
@@ -90,6 +92,8 @@ func (s SeedSource) String() string {
 		return fmt.Sprintf("%d given nodes", s.given.Len())
 	case ownItems:
 		return "items of the sampler"
+	case onRequest:
+		return "seeds of requests"
 	default:
 		return "split train, or else all nodes"
 	}
@@ -107,7 +111,7 @@ func (s SeedSource) resolve(src Source, schema *graph.Schema) (graph.Seeds, Seed
 	case ofSplit:
 		seeds, err := src.Split(s.split, s.index)
 		return seeds, s, err
-	case allNodes:
+	case allNodes, onRequest:
 		seeds, err := s.ofTypes(schema)
 		return seeds, s, err
 	case allEdges:

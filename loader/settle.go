@@ -67,6 +67,12 @@ func (o *Options) settleTiers(p *plan.Plan, loaders int) (err error) {
 		return option.Errorf(ErrOptions, o, "Columns.Widen",
 			": rows that are read from disk are delivered as they are stored")
 	}
+	if p.Seeds.OnRequest && o.Residence == Auto {
+		o.Residence = Mapped
+	}
+	if err := o.checkRequests(); err != nil {
+		return err
+	}
 	if o.Residence == Disk || o.Residence == Auto {
 		disk, auto := tiers.DiskOptions(o.Disk), o.Residence == Auto
 		o.Residence = Mapped
@@ -157,6 +163,9 @@ func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 	}
 	if s.Seeds, err = seedlist.New(seeds, s.Graph, o.Links.Label, o.Links.Time); err != nil {
 		return err
+	}
+	if s.Seeds.OnRequest = what.kind == onRequest; s.Seeds.OnRequest {
+		s.Seeds.Timed = true // each request has times or not
 	}
 	if o.Seeds.kind == trainOrAll && what.kind == allNodes {
 		o.log().Info("no train split: all nodes are seeds")

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader/internal/makers"
 	"github.com/khop-gnn/khop/loader/internal/slots"
@@ -78,6 +79,10 @@ type run struct {
 func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, error) {
 	if epoch > math.MaxUint32 {
 		return nil, fmt.Errorf("%w: epoch %d: must be below 2^32", ErrOptions, epoch)
+	}
+	if l.plan.Seeds.OnRequest {
+		return nil, option.Errorf(ErrOptions, &l.opt, "Seeds", " come with requests: such a loader has no epochs, and "+
+			"answers Sample")
 	}
 	changed := l.placed.unchanged()
 	l.mu.Lock()

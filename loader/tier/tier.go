@@ -74,7 +74,7 @@ type Early interface {
 // Slot is the memory of a batch that is being made.
 type Slot interface {
 	// Turn counts the batches of the epoch, or the part of one, that the loader makes, from 1 on. It is 0 for a batch
-	// on trial.
+	// on trial, or that was asked for alone.
 	Turn() uint64
 	// Room returns host memory for so many bytes of the rows of an array: the rows themselves where batches are made on
 	// the CPU, else page-locked memory, from where they go to the device. A later call for the same array returns the

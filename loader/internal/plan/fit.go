@@ -11,8 +11,12 @@ import (
 	"github.com/khop-gnn/khop/loader/tier"
 )
 
-// mostWorkers makes workers no more than there are batches of a rank.
-func (p *Plan) mostWorkers() { p.Workers = max(1, int(min(uint64(p.Workers), p.OfRank(p.Batches)))) }
+// mostWorkers makes workers no more than there are batches of a rank. How many requests come at a time nobody knows.
+func (p *Plan) mostWorkers() {
+	if !p.Seeds.OnRequest {
+		p.Workers = max(1, int(min(uint64(p.Workers), p.OfRank(p.Batches))))
+	}
+}
 
 // FitHost makes slots and workers fewer until the bound of all loaders is within MaxMemory. resident says that the
 // topology is copied.

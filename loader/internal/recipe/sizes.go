@@ -17,6 +17,9 @@ const (
 
 // mostEnds returns the most seeds that a batch has; each end of an edge counts.
 func (r *Recipe) mostEnds() int64 {
+	if r.Seeds.OnRequest {
+		return int64(r.BatchSize)
+	}
 	return max(1, 2*r.MostLinks(), min(int64(r.BatchSize), r.Seeds.Count))
 }
 
@@ -31,7 +34,10 @@ func (r *Recipe) mostNodes(t int) int64 {
 
 // MostSeeds returns the most seeds of type t in a batch.
 func (r *Recipe) MostSeeds(t int) int64 {
-	if r.Seeds.ByEdge == nil {
+	switch {
+	case r.Seeds.OnRequest:
+		return r.mostEnds()
+	case r.Seeds.ByEdge == nil:
 		return min(r.Seeds.ByType[t], r.mostEnds())
 	}
 	most := int64(0)

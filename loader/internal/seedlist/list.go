@@ -4,6 +4,7 @@ package seedlist
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -30,6 +31,9 @@ type List struct {
 	schema          *graph.Schema
 	ByEdge          []int64 // edges of each type; nil where seeds are nodes
 	Timed, labelled bool    // all have times (nodes too), some have labels
+
+	// OnRequest says that each request brings a list of its own, of which this one, all nodes, is an example.
+	OnRequest bool
 }
 
 // seedRun is the items begin .. end-1: nodes of one type, or of types.
@@ -101,9 +105,12 @@ func (l *List) At(i int64) (nodeType int, id int64) {
 	return nodeType, id
 }
 
-// TimeAt returns the time of item i, of nodes that have times.
+// TimeAt returns the time of item i, of nodes that have times; of examples the end of time, before which all is.
 func (l *List) TimeAt(i int64) int64 {
 	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
+	if r.times == nil {
+		return math.MaxInt64
+	}
 	return r.times[i-r.begin]
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/loader/internal/recipe"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -14,6 +16,16 @@ type Job struct {
 	Epoch  uint32
 	Number uint64
 	Order  *rng.Permutation // nil: the order given
+	Asked  *seedlist.List   // the seeds of a request, all of them, in place of the recipe's; nil for none
+}
+
+// items returns the list of the job's seeds, and which of them it is about.
+func (j *Job) items(r *recipe.Recipe) (list *seedlist.List, lo, hi int64) {
+	if j.Asked != nil {
+		return j.Asked, 0, j.Asked.Count
+	}
+	lo = int64(j.Number) * int64(r.BatchSize)
+	return &r.Seeds, lo, min(lo+int64(r.BatchSize), r.Seeds.Count)
 }
 
 // Sampler samples batches on one processor, for one goroutine at a time.
@@ -41,8 +53,7 @@ func (s *Slot) Fill(ctx context.Context, m Sampler, j Job) error {
 // takeSeeds looks up the batch's seeds, by type.
 func (s *Slot) takeSeeds(m Sampler, j Job) error {
 	r := s.Recipe
-	lo := int64(j.Number) * int64(r.BatchSize)
-	hi := min(lo+int64(r.BatchSize), r.Seeds.Count)
+	list, lo, hi := j.items(r)
 	if s.Links != nil {
 		return s.takeLinks(m, j, lo, hi)
 	}
@@ -56,6 +67,9 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 			s.Request.Seeds[t] = room[:0]
 		}
 	}
+	if s.Request.Times = nil; list.Timed {
+		s.Request.Times = s.times
+	}
 	for t := range s.Request.Times {
 		s.Request.Times[t] = s.Request.Times[t][:0]
 	}
@@ -65,15 +79,15 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 		if j.Order != nil {
 			item = int64(j.Order.At(uint64(i)))
 		}
-		if r.Seeds.Numbers {
+		if list.Numbers {
 			s.Request.Items = append(s.Request.Items, item)
 			continue
 		}
-		t, id := r.Seeds.At(item)
+		t, id := list.At(item)
 		s.Request.Seeds[t] = append(s.Request.Seeds[t], id)
 		s.Items[t] = append(s.Items[t], item)
 		if s.Request.Times != nil {
-			s.Request.Times[t] = append(s.Request.Times[t], r.Seeds.TimeAt(item))
+			s.Request.Times[t] = append(s.Request.Times[t], list.TimeAt(item))
 		}
 	}
 	return s.takeItemColumns()

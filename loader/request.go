@@ -173,9 +173,21 @@ func (a *answering) close() {
 
 // checkRequests refuses options with which no request can be answered.
 func (o *Options) checkRequests() error {
-	if o.Seeds.kind == onRequest && o.Residence == Disk {
+	field := ""
+	switch {
+	case o.Seeds.kind != onRequest:
+	case o.Residence == Disk:
 		return option.Errorf(ErrOptions, o, "Residence", " is disk, where batches must be known ahead, and requests are "+
 			"not: take mapped or resident")
+	case o.Shuffle:
+		field = "Shuffle"
+	case o.DropLast:
+		field = "DropLast"
+	case o.WorldSize > 1:
+		field = "WorldSize"
+	}
+	if field != "" {
+		return option.Errorf(ErrOptions, o, field, " is of epochs, but seeds come with requests")
 	}
 	return nil
 }

@@ -74,7 +74,8 @@ func TestAnAnswerIsTheBatchOfALoaderOfItsSeeds(t *testing.T) {
 			got, want := digestOf(b), batchOf(t, g, opt, ask)
 			expect.That(t, got == want, "%s: %+v: the answer is %s, the batch %s", name, ask, got, want)
 			ids, items := b.Seeds(0)
-			expect.That(t, slices.Equal(ids, view[int64](t, ask.Seeds.Sets[0].IDs)) && items[len(items)-1] == int64(len(ids)-1),
+			expect.That(t, slices.Equal(ids, view[int64](t, ask.Seeds.Sets[0].IDs)) &&
+				items[len(items)-1] == int64(len(ids)-1),
 				"%s: seeds %v, numbers %v", name, ids, items)
 			b.Release()
 		}
@@ -122,6 +123,14 @@ func TestRequestsAreAnsweredAtATime(t *testing.T) {
 		expect.That(t, s.MemoryPeak <= e.Bound.Total() && (most == 0 || s.MemoryPeak <= most),
 			"%d bytes were taken, of %d", s.MemoryPeak, e.Bound.Total())
 	}
+}
+
+// A request may name a node more often than the graph has nodes, within the memory that was given in advance.
+func TestARequestMayRepeatItself(t *testing.T) {
+	l := asking(t, graphs.Plain(t, 20, 5), loader.Options{Sampler: neighbor, BatchSize: 100, MaxMemory: 4 << 20})
+	b := expect.Must(l.Sample(background, about(make([]int64, 100)...)))(t)
+	expect.That(t, b.Sample.SeedLocal[0].Len() == 100 && b.Sample.NumNodes[0][0] == 1, "%v", b.Sample.NumNodes)
+	b.Release()
 }
 
 // Who holds all answers is told so; a release, another's too, lets a call go on that waits.
@@ -224,7 +233,7 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 	_, err := open(t, g, loader.Options{Sampler: neighbor}).Sample(background, about(1))
 	expect.Is(t, err, loader.ErrOptions, "a request of a loader of epochs")
 	_, err = loader.New(g, loader.Options{Sampler: neighbor, Seeds: loader.OnRequest(), Residence: loader.Disk})
-	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.Contains(err.Error(), "known ahead"), "on disk: %v", err)
+	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.Contains(err.Error(), "known ahead"), "disk: %v", err)
 }
 
 // A sampler that panics fails its request alone: the next has a new worker.

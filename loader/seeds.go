@@ -9,8 +9,8 @@ import (
 )
 
 // SeedSource says which seeds an epoch goes over. The zero value is the split "train", and all nodes where there is
-// none. Make others with Split, SplitIndex, AllNodes, NodeIDs, AllEdges, EdgePairs or GivenSeeds; OnRequest is for loaders
-// that have no epochs.
+// none. Make others with Split, SplitIndex, AllNodes, NodeIDs, AllEdges, EdgePairs or GivenSeeds. OnRequest is for
+// loaders that have no epochs.
 type SeedSource struct {
 	kind  seedKind
 	split string

@@ -47,16 +47,64 @@ func ofServers() []string {
 // openInside makes a loader of a configuration: what "khop serve --config" takes, with the dataset and the rank. Notes
 // and warnings go to stderr. asProblem tells what errors say.
 func openInside(ctx context.Context, config string, stderr io.Writer, w server.Within) (*inside, error) {
+	i := &inside{}
+	err := configured(ctx, config, stderr, func(c *insideConfig) (err error) {
+		opt, err := c.serverOptions(c.env, c.dataset)
+		if err == nil {
+			opt.Loader.Rank = c.rank
+			i.Inside, err = server.NewInside(ctx, c.dataset, opt, w)
+		}
+		i.dataset, i.release = c.dataset, c.release
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// insideConfig is a configuration of what runs in this process, and the dataset that it is about.
+type insideConfig struct {
+	*serveCmd
+	rank    int
+	env     *environment
+	dataset *formats.Dataset
+	release func() // ends the limits of memory
+}
+
+// configured reads a configuration and opens its dataset. What it has taken it gives back where f fails.
+func configured(ctx context.Context, config string, stderr io.Writer, f func(*insideConfig) error) error {
+	var of ofInside
+	var cli commands
+	line, err := parseInside(config, stderr, &of, &cli)
+	if err != nil {
+		return err
+	}
+	env := &environment{ctx: ctx, stdout: stderr, stderr: stderr}
+	c := &insideConfig{serveCmd: &cli.Serve, rank: of.Rank, env: env, release: heaps.enter(&env.memory)}
+	if err = env.limitMemory(line); err == nil {
+		if c.dataset, err = formats.Open(c.Dataset); err == nil {
+			if err = f(c); err != nil {
+				err = errors.Join(err, c.dataset.Close())
+			}
+		}
+	}
+	if err != nil {
+		c.release()
+	}
+	return err
+}
+
+// parseInside reads a configuration as the flags of "khop serve".
+func parseInside(config string, stderr io.Writer, of *ofInside, cli *commands) (*kong.Context, error) {
 	d, err := parseDocument([]byte(config))
 	if err != nil {
 		return nil, &usage{err}
 	}
-	var of ofInside
-	if err := option.TakeDocument(&of, option.Of(of), d); err != nil {
+	if err := option.TakeDocument(of, option.Of(*of), d); err != nil {
 		return nil, &usage{err}
 	}
-	var cli commands
-	parser, err := newParser(&cli, []string{"serve"}, stderr, stderr, kong.Resolvers(&resolver{document: d}))
+	parser, err := newParser(cli, []string{"serve"}, stderr, stderr, kong.Resolvers(&resolver{document: d}))
 	if err != nil {
 		return nil, err
 	}
@@ -69,29 +117,5 @@ func openInside(ctx context.Context, config string, stderr io.Writer, w server.W
 			return nil, wrongOption(at.Flag.Name, " is for a server of its own: khop serve")
 		}
 	}
-	env := &environment{ctx: ctx, stdout: stderr, stderr: stderr}
-	i := &inside{release: heaps.enter(&env.memory)}
-	if err = env.limitMemory(line); err == nil {
-		err = i.open(env, &cli.Serve, of.Rank, w)
-	}
-	if err != nil {
-		i.release()
-		return nil, err
-	}
-	return i, nil
-}
-
-func (i *inside) open(env *environment, c *serveCmd, rank int, w server.Within) (err error) {
-	if i.dataset, err = formats.Open(c.Dataset); err != nil {
-		return err
-	}
-	opt, err := c.serverOptions(env, i.dataset)
-	if err == nil {
-		opt.Loader.Rank = rank
-		i.Inside, err = server.NewInside(env.ctx, i.dataset, opt, w)
-	}
-	if err != nil {
-		return errors.Join(err, i.dataset.Close())
-	}
-	return nil
+	return line, nil
 }

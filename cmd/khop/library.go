@@ -21,13 +21,25 @@ func init() {
 	libkhop.OpenLoader = func(ctx context.Context, config string, stderr io.Writer, w server.Within) (
 		libkhop.Loader, error) {
 		i, err := openInside(ctx, config, stderr, w)
-		if err == nil {
-			return i, nil
+		if err != nil {
+			return nil, toldInside(err)
 		}
-		p := asProblem(err)
-		if err = errors.New(p.line(libkhop.ErrorBytes)); p.Usage {
-			err = libkhop.Refused(err)
-		}
-		return nil, err
+		return i, nil
 	}
+	libkhop.OpenSampler = func(ctx context.Context, config string, stderr io.Writer) (libkhop.Sampler, error) {
+		a, err := openAsked(ctx, config, stderr)
+		if err != nil {
+			return nil, toldInside(err)
+		}
+		return a, nil
+	}
+}
+
+// toldInside is an error of a configuration as the library tells it.
+func toldInside(err error) error {
+	p := asProblem(err)
+	if err = errors.New(p.line(libkhop.ErrorBytes)); p.Usage {
+		err = libkhop.Refused(err)
+	}
+	return err
 }

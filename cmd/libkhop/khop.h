@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 /* Of this header. It grows whenever a function, a struct or a code changes its meaning. */
-#define KHOP_ABI 4
+#define KHOP_ABI 5
 
 /* Codes. */
 #define KHOP_OK 0
@@ -190,6 +190,55 @@ int32_t khop_loader_ready(khop_handle loader, khop_error *error);
  */
 int32_t khop_loader_segment(khop_handle loader, uint32_t number, khop_handle *segment, uint64_t *address,
                             uint64_t *size, khop_error *error);
+
+/*
+ * Samplers. A sampler answers single requests: each a batch of the seeds that it brings, made in the thread of its
+ * caller. Any number of threads may ask at a time.
+ */
+
+/* Begins to open a sampler. config is that of a loader, without seeds: batch_size is the most of a request, workers how
+ * many are answered at a time, and workers + prefetch + hold how many answers there may be, in the making or held. No
+ * memory is taken beyond theirs. The caller closes *sampler. */
+int32_t khop_sampler_open(char *config, int32_t quiet, khop_handle *sampler, khop_error *error);
+
+/* KHOP_OK when the sampler is open, KHOP_AGAIN where it is not after so many milliseconds, and what was wrong where it
+ * could not be opened: then error->text is an object of JSON. */
+int32_t khop_sampler_ready(khop_handle sampler, int32_t milliseconds, khop_error *error);
+
+/* Says what the sampler is, and which arrays its answers have, in order: an object of JSON. It is written to room, of
+ * so many bytes, where that suffices; *size is how many it has. */
+int32_t khop_sampler_about(khop_handle sampler, void *room, uint64_t bytes, uint64_t *size, khop_error *error);
+
+/* Nodes of one type, by its place in node_types: ids, and times, which may be NULL. */
+typedef struct khop_nodes {
+    int64_t *ids;
+    int64_t *times;
+    int64_t count;
+    int64_t node_type;
+} khop_nodes;
+
+/* Where an array is, and how many rows it has. Without elements the address means nothing. */
+typedef struct khop_rows {
+    uint64_t address;
+    int64_t rows;
+} khop_rows;
+
+/* A request, and room for its answer. epoch and number key the random choices: the answer is batch `number` of that
+ * epoch of a loader whose batch has these seeds. */
+typedef struct khop_request {
+    khop_nodes *nodes; /* [sets], numbered through the sets; all of them have times, or none */
+    int64_t sets;
+    uint64_t epoch;
+    uint64_t number;
+    khop_rows *rows; /* [arrays], written, in the order of the description */
+    int64_t arrays;
+    int64_t *numbers; /* [room], written: num_nodes and item/TYPE of the answer lie there, which is the caller's */
+    int64_t room;     /* (layers + 1) times node types, and one for each seed */
+} khop_request;
+
+/* Answers a request. The arrays are *answer's, until that is closed, and may be written; it outlives the sampler.
+ * KHOP_AGAIN where for a moment there are as many answers as there may be: close some, or ask again. */
+int32_t khop_sampler_sample(khop_handle sampler, khop_request *request, khop_handle *answer, khop_error *error);
 
 #ifdef __cplusplus
 }

@@ -38,8 +38,8 @@ const (
 	_ = uint(C.KHOP_POST - server.PostBytes)
 )
 
-// loader is a loader that is being opened, or is open.
-type loader struct {
+// opening is a loader that is being opened, or is open.
+type opening struct {
 	cancel context.CancelFunc
 	feed   *C.khop_feed
 	opened chan struct{} // closed when inside and err are set
@@ -56,13 +56,13 @@ func ring(fd C.int32_t) {
 }
 
 // newLoader begins to open one.
-func newLoader(config string, stderr io.Writer, feed *C.khop_feed) (*loader, error) {
+func newLoader(config string, stderr io.Writer, feed *C.khop_feed) (*opening, error) {
 	fd, err := unix.FcntlInt(uintptr(feed.up_bell), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	C.khop_feed_keep(feed)
-	l := &loader{feed: feed, opened: make(chan struct{}), done: make(chan struct{})}
+	l := &opening{feed: feed, opened: make(chan struct{}), done: make(chan struct{})}
 	w := server.Within{
 		Mail: (*server.Mail)(unsafe.Pointer(&feed.down)),
 		Ring: func() { ring(feed.down_bell) },
@@ -93,7 +93,7 @@ func openLoader(ctx context.Context, config string, stderr io.Writer, w server.W
 }
 
 // open returns the loader when it is open, and errAgain before.
-func (l *loader) open() (Loader, error) {
+func (l *opening) open() (Loader, error) {
 	select {
 	case <-l.opened:
 		return l.inside, l.err
@@ -102,7 +102,7 @@ func (l *loader) open() (Loader, error) {
 	}
 }
 
-func (l *loader) Close() (err error) {
+func (l *opening) Close() (err error) {
 	l.cancel()
 	<-l.done
 	if l.inside != nil {
@@ -133,7 +133,7 @@ func khop_loader_open(config *C.char, quiet C.int32_t, feed *C.khop_feed, to *C.
 
 //export khop_loader_ready
 func khop_loader_ready(h C.khop_handle, e *C.khop_error) C.int32_t {
-	return with(h, e, func(l *loader) error {
+	return with(h, e, func(l *opening) error {
 		_, _ = unix.Read(int(l.feed.down_bell), make([]byte, 8))
 		_, err := l.open()
 		return err
@@ -143,7 +143,7 @@ func khop_loader_ready(h C.khop_handle, e *C.khop_error) C.int32_t {
 //export khop_loader_segment
 func khop_loader_segment(h C.khop_handle, number C.uint32_t, to *C.khop_handle, address *C.uint64_t,
 	size *C.uint64_t, e *C.khop_error) C.int32_t {
-	return with(h, e, func(l *loader) error {
+	return with(h, e, func(l *opening) error {
 		in, err := l.open()
 		if err != nil {
 			return err

@@ -23,6 +23,7 @@ from .errors import (
 )
 from .info import info
 from .loader import Connection, Epoch, Loader, connect
+from .sampler import Sampler
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
 from .write import write
@@ -32,5 +33,5 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView",
     "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "OptionError", "Padded",
-    "ProtocolError", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "info", "write",
+    "ProtocolError", "Sampler", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "info", "write",
 ]

@@ -15,7 +15,7 @@ from . import _library
 from .errors import ForkError, LibraryNotFound, OptionError, ProtocolError, ServerError
 from .options import Configuration
 from .protocol import BATCH, MESSAGE_BYTES, Segment
-from .ring import Memory
+from .ring import Memory, lend
 
 _log = logging.getLogger("khop")
 POST, _DATA = 1 << 19, 192  # cmd/libkhop/feed.h: bytes of messages, and where they begin
@@ -178,7 +178,7 @@ class InsideMemory(Memory):
         self.map.owner = owner  # arrays keep the map
         self.address, self.bytes, self.read_only = address.value, size.value, False
         self._unpin = None
-        self._lend()
+        lend(self)
 
 
 class Owner:

@@ -276,6 +276,14 @@ def _ids(values: Any) -> Any:
     return array
 
 
+def numbers_of(name: str, values: Any) -> Any:
+    """Whole numbers of one dimension, as int64 in a row."""
+    array = _array(values)
+    if array.ndim != 1 or array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"{name}: {array.dtype} of shape {array.shape}: must be whole numbers in one dimension")
+    return np.ascontiguousarray(array, np.int64)
+
+
 def _times(values: Any, ids: Any) -> Any:
     """The times of seeds. Those of a mask are one for each of its places, as in PyG, or for each node that it takes."""
     array = _array(values)

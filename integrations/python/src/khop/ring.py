@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from itertools import islice
 from math import prod
-from typing import Any, Callable, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional, Protocol, Sequence, Tuple
 from weakref import WeakSet, ref
 
 import numpy as np
@@ -61,10 +61,7 @@ class Memory:
         self.bytes, self.read_only = size, about.read_only
         self.address = int(np.frombuffer(self.map, np.uint8).ctypes.data)
         self._unpin: Optional[Callable[[], object]] = None
-        self._lend()
-
-    def _lend(self) -> None:
-        _mapped.add(self)
+        lend(self)
 
     def pin(self) -> None:
         """Page-locks the segment for CUDA, once, so that copies to a device are asynchronous. Where CUDA refuses it
@@ -100,13 +97,28 @@ class Memory:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-_mapped: WeakSet[Memory] = WeakSet()
+class Lent(Protocol):
+    """Memory that batches share, one after another."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+
+_lent: WeakSet[Lent] = WeakSet()
+
+
+def lend(memory: Lent) -> None:
+    """Notes memory for as long as it is there."""
+    _lent.add(memory)
 
 
 def lent(address: int) -> bool:
     """Whether an array lies in a slot. To keep such an array keeps the slot from the loader; to keep its address alone
     is no use, for another batch's array will have it."""
-    return any(m.address <= address < m.address + m.bytes for m in list(_mapped))
+    return any(m.address <= address < m.address + m.bytes for m in list(_lent))
 
 
 class Ring:

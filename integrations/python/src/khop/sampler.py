@@ -1,0 +1,301 @@
+"""Single requests: a sampler that is opened once, and answers each of them with a batch."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import json
+import os
+import time
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional, Type, Union
+
+import numpy as np
+
+from . import _library
+from .arrays import Arrays
+from .batch import Batch
+from .contents import Info
+from .errors import OptionError, ServerError, SlotsHeldError
+from .frameworks import Framework, NumpyArray
+from .frameworks import framework as _framework
+from .loader import _one_of
+from .opening import Opening
+from .options import (
+    Configuration, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of, numbers_of, value_of,
+)
+from .protocol import DTYPES
+from .ring import lend
+from .schema import Schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_TICK = 250  # milliseconds after which a wait looks for what else may have happened
+_DTYPES = {name: dtype for name, dtype in DTYPES.values()}
+_HERE = ("auto", "cpu", None)
+
+
+class Sampler:
+    """Answers single requests, in this process: opened once, asked from any thread.
+
+        sampler = khop.Sampler("products.khop", fanouts=[15, 10])
+        batch = sampler.sample([17, 4, 17])
+        batch.x, batch.edge_index
+
+    dataset, fanouts and options are those of khop.Loader, but for what belongs to epochs, to edges as seeds and to
+    devices. batch_size is the most seeds of a request, workers how many requests are answered at a time, and workers +
+    prefetch + hold how many answers there may be, in the making or still in use: ``most``. Nothing else takes memory.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        fanouts: Optional[Fanouts] = None,
+        *,
+        num_neighbors: Optional[Fanouts] = None,
+        index_dtype: str = "int64",
+        framework: Union[str, Framework] = "auto",
+        timeout: float = 60.0,
+        start_timeout: float = 600.0,
+        quiet: bool = True,
+        **options: Unpack[LoaderOptions],
+    ) -> None:
+        """timeout is how long a request waits where all answers are in use."""
+        check_names(options, inspect.signature(Sampler).parameters)
+        if options.get("device") not in _HERE:
+            raise ValueError(f"device={options['device']!r}: a sampler in this process makes batches on the CPU")
+        self._library = library = _library.load()
+        fanouts = _one_of(fanouts=fanouts, num_neighbors=num_neighbors)
+        config = Configuration({**options, "fanouts": None if fanouts is None else fanouts_of(fanouts), "device": "cpu",
+                                "seed": value_of("seed", options) % (1 << 64)})
+        self._framework = framework if isinstance(framework, Framework) else _framework(framework)
+        self._index, self._timeout = np.dtype(index_dtype), timeout
+        self.about: Mapping[str, Any] = {}
+        """What the sampler is: types, arrays, and memory."""
+        opened = Opening()
+        handle = ctypes.c_uint64()
+        self._end = weakref.finalize(self, _end, library, handle, opened)
+        try:
+            config.options["dataset"] = opened.dataset(dataset)
+            self._open(config, handle, quiet, start_timeout)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            config.close()
+        self._handle = handle.value
+        self._take(self._describe())
+
+    def _open(self, config: Configuration, handle: ctypes.c_uint64, quiet: bool, timeout: float) -> None:
+        library, deadline = self._library, time.monotonic() + timeout
+        begin = library.function(
+            "khop_sampler_open", ctypes.c_char_p, ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64))
+        ready = library.function("khop_sampler_ready", ctypes.c_uint64, ctypes.c_int32)
+        begin(config.json().encode(), quiet, handle)
+        try:
+            while ready(handle, _TICK):
+                if time.monotonic() > deadline:
+                    raise ServerError(f"the sampler was not open after {timeout:.0f} s")
+        except (OptionError, ServerError) as e:
+            raise config.failure(str(e)) or e from None
+
+    def _describe(self) -> dict[str, Any]:
+        tell = self._library.function("khop_sampler_about", ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64,
+                                      ctypes.POINTER(ctypes.c_uint64))
+        size = ctypes.c_uint64()
+        tell(self._handle, None, 0, size)
+        room = ctypes.create_string_buffer(size.value)
+        tell(self._handle, room, size, size)
+        about: dict[str, Any] = json.loads(room.raw)
+        return about
+
+    def _take(self, about: dict[str, Any]) -> None:
+        self.about = about
+        nodes, edges = about["node_types"], about["edge_types"]
+        self._schema = Schema(
+            node_types=tuple(t["name"] for t in nodes), node_counts=tuple(t["count"] for t in nodes),
+            edge_types=tuple((s, r, t) for s, r, t in (e["name"].split(":") for e in edges)),
+            edge_counts=tuple(e["count"] for e in edges), layers=about["layers"],
+            new_nodes=about.get("frontier") == "new")
+        self._forms = Forms({
+            a["name"]: Form(i, _DTYPES[a["dtype"]], a["dtype"], tuple(a["row"] or ()))
+            for i, a in enumerate(about["arrays"])})
+        self._counts = (self._schema.layers + 1) * len(nodes)
+        self._ask = self._library.function(
+            "khop_sampler_sample", ctypes.c_uint64, ctypes.POINTER(Request), ctypes.POINTER(ctypes.c_uint64))
+
+    @property
+    def most(self) -> int:
+        """How many answers there may be at a time."""
+        most: int = self.about["slots"]
+        return most
+
+    def sample(self, ids: Seeds, times: Any = None, *, epoch: int = 0, number: int = 0) -> Batch:
+        """The batch of these seeds: ids of nodes, or (node type, ids), or a mapping of node types to ids. times are one
+        for each: an array, or a mapping with the same keys.
+
+        The answer is that of a khop.Loader with the same options, as batch ``number`` of ``epoch``, which key all
+        random choices: equal requests have equal answers. Its memory comes back when its last array is gone, or at
+        release().
+        """
+        if not self._end.alive:
+            raise ServerError("the sampler is closed: make another")
+        seeds = self._seeds(ids, times)
+        count = sum(len(s.ids) for s in seeds)
+        answer = Answer(self._library, self._forms, self._counts + count)
+        nodes = (Nodes * len(seeds))(*(
+            Nodes(s.ids.ctypes.data, None if s.times is None else s.times.ctypes.data, len(s.ids), s.type)
+            for s in seeds))
+        request = Request(nodes, len(seeds), epoch, number, answer.rows.ctypes.data, len(answer.rows),
+                          answer.numbers.ctypes.data, len(answer.numbers))
+        begin = 0.0
+        while self._ask(self._handle, request, answer.handle):
+            begin = begin or time.monotonic()
+            if time.monotonic() - begin > self._timeout:
+                raise SlotsHeldError(
+                    f"no answer for {self._timeout:.0f} s: all {self.most} are in use. Let go of some, keep copies "
+                    "(batch.copy()), or make the sampler with more (hold=)")
+        return Batch(self._schema, Info(epoch, number, False, number + 1), answer, self._framework, self._index)
+
+    def _seeds(self, ids: Seeds, times: Any) -> list[Typed]:
+        """The seeds of a request by type."""
+        schema = self._schema
+        if isinstance(ids, tuple) and len(ids) == 2 and isinstance(ids[0], str):
+            ids, times = {ids[0]: ids[1]}, None if times is None else {ids[0]: times}
+        if not isinstance(ids, Mapping):
+            if len(schema.node_types) != 1:
+                raise ValueError(f"ids: say of which node type, as in sample(({schema.node_types[0]!r}, ids)); there "
+                                 f"are {', '.join(schema.node_types)}")
+            ids, times = {schema.node_types[0]: ids}, None if times is None else {schema.node_types[0]: times}
+        if times is not None and (not isinstance(times, Mapping) or set(times) != set(ids)):
+            raise ValueError("times: must be as ids are: an array, or a mapping with the same keys")
+        seeds = []
+        for name, values in ids.items():
+            own = numbers_of("ids", values)
+            of = None if times is None else numbers_of("times", times[name])
+            if of is not None and len(of) != len(own):
+                raise ValueError(f"times: {len(of)} for {len(own)} ids")
+            seeds.append(Typed(schema.node(name), own, of))
+        return seeds
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Ends the sampler, after requests under way. Answers that are in use stay."""
+        self._end()
+
+    @property
+    def closed(self) -> bool:
+        return not self._end.alive
+
+    def __enter__(self) -> Sampler:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a khop sampler is not copied: make another one where it is needed")
+
+    def __repr__(self) -> str:
+        what = f"{self.about.get('dataset', '?')}, {self.about.get('sampler', '?')}"
+        return f"<khop.Sampler {what}{', closed' if self.closed else ''}>"
+
+
+def _end(library: _library.Library, handle: ctypes.c_uint64, opened: Opening) -> None:
+    if handle.value and opened._pid == os.getpid():
+        library.close(handle.value)
+    opened.end()
+
+
+class Typed(NamedTuple):
+    """Seeds of one type."""
+
+    type: int
+    ids: NumpyArray
+    times: Optional[NumpyArray]
+
+
+class Nodes(ctypes.Structure):
+    """khop_nodes."""
+
+    _fields_ = [("ids", ctypes.c_void_p), ("times", ctypes.c_void_p), ("count", ctypes.c_int64),
+                ("node_type", ctypes.c_int64)]
+
+
+class Request(ctypes.Structure):
+    """khop_request."""
+
+    _fields_ = [("nodes", ctypes.POINTER(Nodes)), ("sets", ctypes.c_int64), ("epoch", ctypes.c_uint64),
+                ("number", ctypes.c_uint64), ("rows", ctypes.c_void_p), ("arrays", ctypes.c_int64),
+                ("numbers", ctypes.c_void_p), ("room", ctypes.c_int64)]
+
+
+class Form(NamedTuple):
+    """What all answers have in common of an array."""
+
+    place: int
+    numpy: np.dtype[Any]
+    dtype: str
+    row: tuple[int, ...]
+
+
+class Forms:
+    """The arrays of a sampler's answers."""
+
+    def __init__(self, of: Mapping[str, Form]) -> None:
+        self.of = of
+        self.names = tuple(of)
+
+
+class Answer(Arrays):
+    """The arrays of an answer, where the library has them: views that keep it."""
+
+    __slots__ = ("_library", "_forms", "handle", "rows", "numbers")
+
+    def __init__(self, library: _library.Library, forms: Forms, room: int) -> None:
+        self.handle = ctypes.c_uint64()
+        self._library, self._forms = library, forms
+        self.rows = np.empty((len(forms.names), 2), np.int64)  # address, and how many rows
+        self.numbers = np.empty(room, np.int64)
+
+    def names(self) -> tuple[str, ...]:
+        return self._forms.names
+
+    def has(self, name: str) -> bool:
+        return name in self._forms.of
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        form = self._forms.of[name]
+        return (int(self.rows[form.place, 1]), *form.row)
+
+    def numpy(self, name: str) -> tuple[NumpyArray, str]:
+        """A view of an array, and its dtype's name."""
+        form, shape = self._forms.of[name], self.shape(name)
+        if 0 in shape:
+            return np.empty(shape, form.numpy), form.dtype
+        return np.asarray(View(self, int(self.rows[form.place, 0]), shape, form.numpy)), form.dtype
+
+    def release(self) -> None:
+        """Gives the memory back, once: in any thread."""
+        handle, self.handle = self.handle, ctypes.c_uint64()
+        if handle.value:
+            self._library.close(handle.value)
+
+    __del__ = release
+
+
+class View:
+    """The base of an array of an answer, which keeps that."""
+
+    __slots__ = ("address", "bytes", "__array_interface__", "_answer", "__weakref__")
+
+    def __init__(self, answer: Answer, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._answer, self.address = answer, address
+        self.bytes = dtype.itemsize * int(np.prod(shape))
+        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": dtype.str, "version": 3}
+        lend(self)

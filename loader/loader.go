@@ -188,8 +188,8 @@ func (l *Loader) heldError() error {
 }
 
 // Close ends an epoch under way (its loop gets ErrClosed), waits for the workers and for calls of Sample, and frees all
-// memory; that of batches that are in a loop body or were kept when the body ends or Release is called. It may be called
-// in a loop body. Later calls return the first result.
+// memory; that of batches that are in a loop body or were kept when the body ends or Release is called. It may be
+// called in a loop body. Later calls return the first result.
 func (l *Loader) Close() error {
 	l.closeOnce.Do(func() {
 		l.mu.Lock()

@@ -177,8 +177,8 @@ func (o *Options) checkRequests() error {
 	switch {
 	case o.Seeds.kind != onRequest:
 	case o.Residence == Disk:
-		return option.Errorf(ErrOptions, o, "Residence", " is disk, where batches must be known ahead, and requests are "+
-			"not: take mapped or resident")
+		return option.Errorf(ErrOptions, o, "Residence", " is disk, where batches must be known ahead, and requests "+
+			"are not: take mapped or resident")
 	case o.Shuffle:
 		field = "Shuffle"
 	case o.DropLast:

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
 )
 
 func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
@@ -59,6 +61,35 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 	for _, i := range []*inside{one, two} {
 		expect.OK(t, i.Close())
 	}
+	now := debug.SetMemoryLimit(-1)
+	expect.That(t, now == limit, "the heap's limit was %d and is %d", limit, now)
+}
+
+// A sampler of a configuration answers requests, and says what is wrong in the configuration's words.
+func TestASamplerInsideAnswersRequests(t *testing.T) {
+	dataset := t.TempDir() + "/sbm.khop"
+	code := run(t.Context(), []string{"generate", "sbm", dataset, "--nodes=200", "--edges=900"}, io.Discard, io.Discard,
+		false)
+	expect.Ensure(t, code == exitDone, "generate: %d", code)
+	limit := debug.SetMemoryLimit(-1)
+	open := func(options string) (*asked, error) {
+		return openAsked(t.Context(), fmt.Sprintf(`{"dataset": %q, %s}`, dataset, options), io.Discard)
+	}
+	for options, says := range map[string]string{`"seeds": "train"`: "seeds come with each request",
+		`"shuffle": true`: "shuffle is of epochs", `"residence": "disk"`: "residence is disk",
+		`"metrics": "127.0.0.1:0"`: "for a server of its own", `"sampler": "nosuch"`: "nosuch"} {
+		_, err := open(options)
+		expect.That(t, err != nil && strings.Contains(asProblem(err).Message, says), "%s: %v, want %q", options, err,
+			says)
+	}
+	a := expect.Must(open(`"fanouts": [3], "batch_size": 2, "workers": 1, "prefetch": 1, "hold": 2, ` +
+		`"max_memory": "2GB"`))(t)
+	expect.That(t, a.Stats().Slots == 4 && a.Path() == dataset, "%d slots, %s", a.Stats().Slots, a.Path())
+	_, err := a.Sample(t.Context(), loader.Request{Seeds: graph.NodeIDs([]int64{1, 2, 3})})
+	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.Contains(err.Error(), "batch_size is 2"), "%v", err)
+	b := expect.Must(a.Sample(t.Context(), loader.Request{Seeds: graph.NodeIDs([]int64{1, 2})}))(t)
+	expect.OK(t, a.Close())
+	b.Release()
 	now := debug.SetMemoryLimit(-1)
 	expect.That(t, now == limit, "the heap's limit was %d and is %d", limit, now)
 }

@@ -33,5 +33,6 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView",
     "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "OptionError", "Padded",
-    "ProtocolError", "Sampler", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "info", "write",
+    "ProtocolError", "Sampler", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect",
+    "info", "write",
 ]

@@ -119,8 +119,9 @@ func (c Carry) String() string { return enum.Name(carries, c) }
 
 // Options say what to load and how. The zero value of every field but Sampler is its default.
 //
-// Only Sampler, Seeds, BatchSize, Shuffle, DropLast, Seed, Instance and Links decide what is in a batch. Rank,
-// WorldSize and Remainder decide which batches this loader yields; the rest decides how fast, and what comes along.
+// Only Sampler, Seeds, BatchSize, Shuffle, DropLast, TimeOrder, SameTime, Seed, Instance and Links decide what is in a
+// batch. Rank, WorldSize and Remainder decide which batches this loader yields; the rest decides how fast, and what
+// comes along.
 //
 // The tags say the rest of what the command line, Python and the documents know of an option: its name there, its
 // default, its range and a sentence of help. Package internal/option reads them; nobody repeats them.
@@ -137,6 +138,13 @@ type Options struct {
 	DropLast bool `help:"Leave out the last batch of an epoch where it has fewer seeds."`
 	// Shuffle takes the seeds in another random order each epoch instead of the order given.
 	Shuffle bool `help:"Take the seeds in another order each epoch."`
+	// TimeOrder takes the seeds in the order of their times, those of one time in the order given.
+	TimeOrder bool `help:"Take the seeds in the order of their times."`
+	// SameTime makes batches of seeds whose times lie in one span of so many units, of which the first begins at 0: 1 is
+	// for seeds of one time, 86,400 for those of a day, where times are in seconds. A batch has BatchSize of them at
+	// most; DropLast leaves out those that have fewer. They come in the order of their times. With Shuffle batches do
+	// not, nor the seeds of a span among its batches. Default 0: batches are of any times.
+	SameTime int64 `default:"0" range:"0," help:"A batch's seeds lie in one span of so many units of time; 0: any."`
 	// Seed keys every random choice.
 	Seed uint64 `default:"0" help:"Keys every random choice."`
 	// Instance tells apart loaders that share a seed and must not repeat each other: training 0, validation 1.

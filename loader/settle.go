@@ -106,7 +106,8 @@ func newRecipeOf(src Source, opt *Options) (r *recipe.Recipe, err error) {
 // spec is what the options say of batches, but for the seeds.
 func (o *Options) spec(src Source) recipe.Spec {
 	s := recipe.Spec{Name: nameOfSource(src), Graph: src.Graph(), Sampler: o.Sampler, BatchSize: o.BatchSize,
-		DropLast: o.DropLast, Shuffle: o.Shuffle, Seed: o.Seed, Instance: o.Instance,
+		DropLast: o.DropLast, Shuffle: o.Shuffle, TimeOrder: o.TimeOrder, SameTime: o.SameTime, Seed: o.Seed,
+		Instance: o.Instance,
 		NodeColumns: o.nodeColumns(src.Graph()),
 		SeedColumns: orDefault(o.Columns.Seeds, defaultSeedColumn), EdgeColumns: o.Columns.Edges,
 		EdgePos: o.Columns.EdgePos || len(o.Columns.Edges) > 0, Widen: o.Columns.Widen,
@@ -171,7 +172,27 @@ func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 		o.log().Info("no train split: all nodes are seeds")
 	}
 	o.Seeds = what
+	if err := o.checkTimes(s); err != nil {
+		return err
+	}
 	return o.checkLinks(s)
+}
+
+// checkTimes refuses an order of times for seeds that have none, or that are to have another order.
+func (o *Options) checkTimes(s *recipe.Spec) error {
+	switch of := o.Seeds; {
+	case !o.TimeOrder && o.SameTime == 0:
+	case s.Seeds.Count > 0 && !s.Seeds.Timed:
+		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds that have times, which %v have not: "+
+			"those of a task have, and others are given theirs", option.NameOf(o, "TimeOrder"), of)
+	case of.each != nil:
+		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds that all epochs share, and each has "+
+			"its own", option.NameOf(o, "TimeOrder"))
+	case o.TimeOrder && o.Shuffle:
+		return option.Errorf(ErrOptions, o, "TimeOrder", " is set, and so is %s: seeds have one order",
+			option.NameOf(o, "Shuffle"))
+	}
+	return nil
 }
 
 // findItems takes the items of a sampler, which stand in for seeds.
@@ -179,6 +200,9 @@ func (o *Options) findItems(items *sampling.Items, s *recipe.Spec) error {
 	switch {
 	case o.Seeds.kind != trainOrAll && o.Seeds.kind != ownItems:
 		return fmt.Errorf("%w: %s are set, but this sampler makes batches of items of its own", ErrOptions, o.Seeds)
+	case o.TimeOrder || o.SameTime > 0:
+		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds, and this sampler's batches are of "+
+			"items of its own", option.NameOf(o, "TimeOrder"))
 	case o.Shuffle && items.InOrder:
 		return option.Errorf(ErrOptions, o, "Shuffle", " is set, but this sampler's batches have an order")
 	case items.Count < 0 || items.PerBatch < 1:

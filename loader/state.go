@@ -36,13 +36,22 @@ func newState(r *recipe.Recipe, id [16]byte) State {
 		Semantics: Semantics,
 		Dataset:   hex.EncodeToString(id[:]),
 		Sampler:   r.Fingerprint,
-		Seeds:     fmt.Sprintf("%016x", r.Seeds.Hash()),
+		Seeds:     seedsOf(r),
 		BatchSize: r.BatchSize,
 		Shuffle:   r.Shuffle,
 		DropLast:  r.DropLast,
 		Seed:      r.Seed,
 		Instance:  r.Instance,
 	}
+}
+
+// seedsOf stands for the list of seeds and, where times decide it, their order.
+func seedsOf(r *recipe.Recipe) string {
+	text := fmt.Sprintf("%016x", r.Seeds.Hash())
+	if r.Seeds.Spans != nil {
+		text += fmt.Sprintf(" by time, %d", r.SameTime)
+	}
+	return text
 }
 
 // check returns ErrState, naming the first difference, unless s is a state of a loader whose states begin as own.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader/internal/makers"
+	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/internal/slots"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -57,7 +57,7 @@ type run struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	epoch  uint32
-	order  *rng.Permutation
+	order  seedlist.Order
 	first  uint64 // number of the batch at position 0 of rank 0
 	last   uint64 // number after the last batch of the part
 	rounds uint64 // batches of this rank

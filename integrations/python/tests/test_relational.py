@@ -13,7 +13,7 @@ val_timestamp: '2024-01-05'
 test_timestamp: '2024-01-08'
 tables:
   users: {pkey: user, time_col: null, fkeys: {}}
-  orders: {pkey: null, time_col: at, fkeys: {user: users}}
+  orders: {pkey: order, time_col: at, fkeys: {user: users}}
 """
 TASK = """name: churn
 kind: external
@@ -23,11 +23,26 @@ entity_col: user
 target_col: gone
 time_col: timestamp
 """
+NEXT = """name: next
+kind: external
+task_type: recommendation
+src_entity_table: users
+src_entity_col: user
+dst_entity_table: orders
+dst_entity_col: order
+eval_k: 2
+time_col: timestamp
+"""
 USERS, DAYS = 7, 5
 
 
 def seconds(day):
     return int(datetime.datetime(2024, 1, day, tzinfo=datetime.timezone.utc).timestamp())
+
+
+def targets(day, user):
+    """The orders that a row of the task recommends."""
+    return [(3 * day + user + i) % 20 for i in range(1 + (day + user) % 3)]
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +52,20 @@ def shop(program, tmp_path_factory):
     (folder / "shop/tasks/churn").mkdir(parents=True)
     draw = np.random.default_rng(20261126)
     orders = [(int(draw.integers(USERS)), 1 + int(draw.integers(9))) for _ in range(60)]
+    orders.sort(key=lambda order: order[1])
     rows = [(day, user, (3 * user + day) % 5) for day in range(2, 2 + DAYS) for user in range(USERS)]
     for name, text in {
         "manifest.yaml": MANIFEST, "tasks/churn/manifest.yaml": TASK,
         "users.csv": "user,age\n" + "".join(f"u{user},{'' if user == 2 else 20 + user}\n" for user in range(USERS)),
-        "orders.csv": "user,at,price\n" + "".join(f"u{u},2024-01-{d:02},{u + d}.5\n" for u, d in orders),
+        "orders.csv": "order,user,at,price\n" + "".join(
+            f"{i},u{u},2024-01-{d:02},{u + d}.5\n" for i, (u, d) in enumerate(orders)),
         "tasks/churn/train.csv": "timestamp,user,gone\n" + "".join(f"2024-01-{d:02},u{u},{g}\n" for d, u, g in rows),
     }.items():
         (folder / "shop" / name).write_text(text)
+    (folder / "shop/tasks/next").mkdir()
+    (folder / "shop/tasks/next/manifest.yaml").write_text(NEXT)
+    (folder / "shop/tasks/next/train.csv").write_text("timestamp,user,order\n" + "".join(
+        f"2024-01-{d:02},u{u},{'|'.join(map(str, targets(d, u)))}\n" for d, u, _ in rows))
     run(program, "convert", folder / "shop", folder / "shop.khop")
     return folder / "shop.khop", orders, rows
 
@@ -113,3 +134,58 @@ def test_tensor_frames_are_those_of_the_rows(shop):
             ages = data["users"].tf.feat_dict[stype.numerical][:, 0]
             assert torch.equal(torch.nan_to_num(ages, nan=22.), 20. + batch["users"].n_id)
             assert torch.equal(data["users"].y, batch.label) and torch.equal(data["users"].seed_time, batch.seed_time)
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_a_batch_has_source_destination_and_negatives_of_each_row(shop, disjoint):
+    pytest.importorskip("torch_frame", reason="torch_frame is not installed")
+    from khop.relational import Tables
+
+    path, _, rows = shop
+    tables, seen = Tables(path), []
+    with khop.Loader(path, [-1, -1], sampler="temporal", node_time="time", disjoint=disjoint, batch_size=3, shuffle=True,
+                     seeds="task:next:train", same_time=0 if disjoint else 1, negatives="uniform", negative_ratio=2,
+                     triplets=True) as batches:
+        for batch in batches:
+            data = tables.to_pyg(batch)
+            assert data.metadata() == tables.data.metadata()
+            users, orders = data["users"], data["orders"]
+            assert data.dst_neg_index.shape == (len(data.src_index), 2)
+            assert len(users.seed_time) >= users.batch_size and int(data.dst_neg_index.max()) < orders.batch_size
+            for i, row in enumerate(batch["users", "next", "orders"].input_id):
+                day, user, _ = rows[row]
+                seen.append(int(row))
+                assert users.n_id[data.src_index[i]] == user
+                assert orders.n_id[data.dst_pos_index[i]] in targets(day, user)
+                for end, at in ((users, data.src_index[i]), (orders, data.dst_pos_index[i])):
+                    assert end.seed_time[end.batch[at]] == seconds(day)
+            later = users.seed_time[orders.batch] < orders.time
+            later[:orders.batch_size] = False  # what is recommended may be of any time
+            assert not later.any()
+    assert sorted(seen) == list(range(len(rows)))
+
+
+def test_all_rows_of_a_table_and_all_sources_are_seeds_as_of_a_time(shop):
+    pytest.importorskip("torch_frame", reason="torch_frame is not installed")
+    from khop.relational import Tables
+
+    path, orders, rows = shop
+    tables, options = Tables(path), dict(sampler="temporal", node_time="time", batch_size=4)
+    with khop.Loader(path, [-1], **tables.at("users", seconds(4)), **options) as batches:
+        for batch in batches:
+            data = tables.to_pyg(batch, seed_time=seconds(4))
+            assert data["users"].seed_time.tolist() == [seconds(4)] * data["users"].batch_size
+            assert data["orders"].num_nodes == sum(
+                d <= 4 for u, d in orders if u in data["users"].n_id.tolist())
+    with khop.Loader(path, [-1], seeds="task:next:train:source", **options) as batches:
+        assert [int(u) for b in batches for u in b["users"].input_node] == [user for _, user, _ in rows]
+
+
+def test_seeds_of_several_times_without_trees_are_an_error(shop):
+    pytest.importorskip("torch_frame", reason="torch_frame is not installed")
+    from khop.relational import Tables
+
+    with khop.Loader(shop[0], [-1], sampler="temporal", node_time="time", seeds="task:next:train",
+                     batch_size=30) as batches:
+        with pytest.raises(ValueError, match="disjoint=True"):
+            Tables(shop[0]).to_pyg(next(iter(batches)))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/layout"
@@ -30,6 +29,8 @@ type Spec struct {
 
 	BatchSize         int
 	DropLast, Shuffle bool
+	TimeOrder            bool  // items come in the order of their times
+	SameTime          int64 // the span of time that those of a batch lie within; 0: they need not
 	Seed              uint64
 	Instance          uint32
 
@@ -62,11 +63,10 @@ type Recipe struct {
 // New asks the sampler what it makes.
 func New(of Spec) (*Recipe, error) {
 	r := &Recipe{Spec: of}
-	size := int64(r.BatchSize)
-	r.Batches = uint64(r.Seeds.Count / size)
-	if r.Seeds.Count%size != 0 && !r.DropLast {
-		r.Batches++
+	if size := int64(r.BatchSize); r.TimeOrder || r.SameTime > 0 {
+		r.Seeds.Spans = r.Seeds.SpansOf(r.SameTime, size, r.DropLast)
 	}
+	r.Batches = r.Seeds.Batches(int64(r.BatchSize), r.DropLast)
 	if err := r.askSampler(r.Graph.Schema()); err != nil {
 		return nil, err
 	}
@@ -133,12 +133,12 @@ func (r *Recipe) Topology() []unified.Tensor {
 	return slices.Concat(append([][]unified.Tensor{list}, sampling.NodeColumns(g, r.NodesRead)...)...)
 }
 
-// Order returns the order of an epoch's items, nil for the order given.
-func (r *Recipe) Order(epoch uint32) *rng.Permutation {
+// Order returns the order of an epoch's items.
+func (r *Recipe) Order(epoch uint32) seedlist.Order {
 	if !r.Shuffle {
-		return nil
+		return r.Seeds.InOrder(int64(r.BatchSize))
 	}
-	return r.Seeds.Order(r.Seed, epoch, r.Instance)
+	return r.Seeds.Shuffled(int64(r.BatchSize), r.Seed, epoch, r.Instance)
 }
 
 // Env is what a sampler's worker works with.

@@ -115,8 +115,9 @@ func (x *edgeIndex) count(ctx context.Context, progress func(done, total int64))
 	return nil
 }
 
-// IndexBytes returns what CountLinks takes.
+// IndexBytes returns what CountLinks takes, and Spans.
 func (l *List) IndexBytes() (bytes int64) {
+	bytes = l.Spans.bytes()
 	for i := range l.links {
 		bytes += l.links[i].where.bytes()
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader/internal/wide"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -25,6 +24,7 @@ type List struct {
 	ByType  []int64 // items of each node type
 	Numbers bool    // the items are not nodes: sampling.Items
 	key     uint64  // type key of the shuffle
+	Spans   *Spans  // the items by their times, where batches lie within spans of time; nil: by their places
 
 	// of seeds that are edges, in place of sets; ByType then counts their ends
 	links           []linkRun
@@ -201,12 +201,6 @@ func (l *List) Fused(g *graph.Graph) []int64 {
 		ids = append(ids, g.Offset(et.Src)+x.Source, g.Offset(et.Dst)+x.Target)
 	}
 	return ids
-}
-
-// Order returns the order of an epoch's items in which they are shuffled.
-func (l *List) Order(seed uint64, epoch, instance uint32) *rng.Permutation {
-	stage := rng.StageKey(rng.BatchKey(seed, epoch, instance, 0), l.key, rng.Shuffle, 0)
-	return rng.NewPermutation(rng.Stream(stage, 0), uint64(l.Count))
 }
 
 // TakeNodes takes the nodes of m in place of l's; false, and nothing is taken, unless they are as many of each type and

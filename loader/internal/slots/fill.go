@@ -3,7 +3,6 @@ package slots
 import (
 	"context"
 
-	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/layout"
@@ -15,17 +14,17 @@ import (
 type Job struct {
 	Epoch  uint32
 	Number uint64
-	Order  *rng.Permutation // nil: the order given
-	Asked  *seedlist.List   // the seeds of a request, all of them, in place of the recipe's; nil for none
+	Order  seedlist.Order
+	Asked  *seedlist.List // the seeds of a request, all of them, in place of the recipe's; nil for none
 }
 
 // items returns the list of the job's seeds, and which of them it is about.
-func (j *Job) items(r *recipe.Recipe) (list *seedlist.List, lo, hi int64) {
+func (j *Job) items(r *recipe.Recipe) (*seedlist.List, seedlist.Items) {
 	if j.Asked != nil {
-		return j.Asked, 0, j.Asked.Count
+		all := j.Asked.InOrder(j.Asked.Count)
+		return j.Asked, all.Batch(0)
 	}
-	lo = int64(j.Number) * int64(r.BatchSize)
-	return &r.Seeds, lo, min(lo+int64(r.BatchSize), r.Seeds.Count)
+	return &r.Seeds, j.Order.Batch(j.Number)
 }
 
 // Sampler samples batches on one processor, for one goroutine at a time.
@@ -53,9 +52,9 @@ func (s *Slot) Fill(ctx context.Context, m Sampler, j Job) error {
 // takeSeeds looks up the batch's seeds, by type.
 func (s *Slot) takeSeeds(m Sampler, j Job) error {
 	r := s.Recipe
-	list, lo, hi := j.items(r)
+	list, batch := j.items(r)
 	if s.Links != nil {
-		return s.takeLinks(m, j, lo, hi)
+		return s.takeLinks(m, batch)
 	}
 	for t := range s.Request.Seeds {
 		s.Request.Seeds[t], s.Items[t] = nil, s.Items[t][:0]
@@ -74,11 +73,8 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 		s.Request.Times[t] = s.Request.Times[t][:0]
 	}
 	s.Request.Items = s.Request.Items[:0]
-	for i := lo; i < hi; i++ {
-		item := i
-		if j.Order != nil {
-			item = int64(j.Order.At(uint64(i)))
-		}
+	for i := range batch.Len {
+		item := batch.At(i)
 		if list.Numbers {
 			s.Request.Items = append(s.Request.Items, item)
 			continue

@@ -77,14 +77,12 @@ func (m *linkMemory) carve(r *recipe.Recipe, links []sampling.LinkSeeds, count [
 }
 
 // takeLinks looks up the batch's seeds that are edges, and draws their negatives.
-func (s *Slot) takeLinks(m Sampler, j Job, lo, hi int64) error {
+func (s *Slot) takeLinks(m Sampler, batch seedlist.Items) error {
 	r := s.Recipe
 	clear(s.LinkCounts)
-	found, items := s.linkMemory.found[:hi-lo], s.linkMemory.items[:hi-lo]
+	found, items := s.linkMemory.found[:batch.Len], s.linkMemory.items[:batch.Len]
 	for i := range found {
-		if items[i] = lo + int64(i); j.Order != nil {
-			items[i] = int64(j.Order.At(uint64(items[i])))
-		}
+		items[i] = batch.At(int64(i))
 		var err error
 		if found[i], err = r.Seeds.LinkAt(items[i], s.Request.Rand); err != nil {
 			return err

@@ -193,6 +193,8 @@ class LoaderOptions(SamplerOptions, total=False):
     page cache, as batches to come need them), auto (disk where memory is too small). Default: "mapped"."""
     resident: Optional[bool]
     """The same as residence resident. Default: False."""
+    same_time: Optional[int]
+    """A batch's seeds lie in one span of so many units of time; 0: any. Default: 0."""
     sampler: Optional[str]
     """How to sample: neighbor (neighbours, uniformly or by weight), temporal (neighbours of the past), labor
     (neighbours that destinations share, LABOR-0), fastgcn (nodes of a hop from the whole graph), ladies (nodes of a hop
@@ -211,6 +213,8 @@ class LoaderOptions(SamplerOptions, total=False):
     """Which of several splits of the name. Default: 0."""
     strict: Optional[bool]
     """Draw again what is an edge, a self-loop or the seed itself. Default: False."""
+    time_order: Optional[bool]
+    """Take the seeds in the order of their times. Default: False."""
     triplets: Optional[bool]
     """Keep a row of negatives for each seed, missed ones as the seed itself. Default: False."""
     verify: Optional[bool]
@@ -491,6 +495,7 @@ OPTIONS: dict[str, Option] = {
         choices=("mapped", "resident", "disk", "auto"),
     ),
     "resident": Option(False, "The same as residence resident."),
+    "same_time": Option(0, "A batch's seeds lie in one span of so many units of time; 0: any.", least=0),
     "sampler": Option(
         "neighbor",
         "How to sample: neighbor (neighbours, uniformly or by weight), temporal (neighbours of the past), "
@@ -509,6 +514,7 @@ OPTIONS: dict[str, Option] = {
     "shuffle": Option(False, "Take the seeds in another order each epoch."),
     "split": Option(0, "Which of several splits of the name."),
     "strict": Option(False, "Draw again what is an edge, a self-loop or the seed itself."),
+    "time_order": Option(False, "Take the seeds in the order of their times."),
     "triplets": Option(False, "Keep a row of negatives for each seed, missed ones as the seed itself."),
     "verify": Option(False, "Compare the dataset with its checksums as it is first read."),
     "widen": Option(False, "Deliver rows of 16-bit floats and scaled int8 as float32."),

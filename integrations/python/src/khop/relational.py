@@ -7,12 +7,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
+import numpy as np
+
+from .batch import Batch
 from .binary import PathLike
 from .convert import to_pyg
 from .info import info
-from .views import Typed
+from .views import EdgeView, Typed
 
 TIME = "time"
 _GROUPS = ("numerical", "categorical", "timestamp")
@@ -27,9 +30,14 @@ class Tables:
     """
 
     def __init__(self, dataset: PathLike) -> None:
+        about = info(dataset)
         self._columns: Dict[str, Dict[str, List[Dict[str, Any]]]] = {
             n["name"]: {c["name"]: c["fields"] for c in n["columns"] if c.get("fields")}
-            for n in info(dataset)["node_types"]}
+            for n in about["node_types"]}
+        self._counts = {n["name"]: n["count"] for n in about["node_types"]}
+        tasks = {s["name"].split(":")[0] for s in about["splits"] if ":" in s["name"]}
+        types = [((e["source"], e["relation"], e["target"]), e["count"]) for e in about["edge_types"]]
+        self._edge_types = [t for t, count in types if count or t[1] not in tasks]
         self._names = {table: _names(columns) for table, columns in self._columns.items()}
 
     @property
@@ -52,6 +60,28 @@ class Tables:
                 stats[table][_CONSTANT] = _stats({"kind": "numerical", "mean": 1., "std": 0., "quantiles": [1.] * 5})
         return stats
 
+    @property
+    def data(self) -> Any:
+        """What models look at before they see a batch: a HeteroData with all tables and edge types, the kinds of the
+        columns and num_nodes, but no rows."""
+        import torch
+        from torch_geometric.data import HeteroData
+
+        data = HeteroData()
+        for table, columns in self._columns.items():
+            data[table].tf = self._frame(table, 0, lambda name, width, dtype: torch.zeros(0, width, dtype=dtype))
+            data[table].num_nodes = self._counts[table]
+            if TIME in columns:
+                data[table].time = torch.zeros(0, dtype=torch.int64)
+        for edge_type in self._edge_types:
+            data[edge_type].edge_index = torch.zeros(2, 0, dtype=torch.int64)
+        return data
+
+    def at(self, table: str, time: int) -> Dict[str, Any]:
+        """Options of khop.Loader for all rows of a table as of a time: ``khop.Loader(.., **tables.at("items", t))``."""
+        rows = np.arange(self._counts[table])
+        return {"input_nodes": (table, rows), "input_time": np.full(len(rows), time, np.int64)}
+
     def tf(self, batch: Typed, table: str) -> Any:
         """The rows of a table's nodes in a batch, as a torch_frame.TensorFrame.
 
@@ -59,35 +89,97 @@ class Tables:
         wants them as int64, and times as year, month, day and so on.
         """
         import torch
+
+        view, columns = batch[table], self._columns[table]
+
+        def rows(name: str, width: int, dtype: Any) -> Any:
+            if not columns:
+                return torch.ones(view.num_nodes, 1)
+            return (view[name][:, None] if name == TIME else view[name]).to(dtype)
+
+        return self._frame(table, view.num_nodes, rows)
+
+    def _frame(self, table: str, nodes: int, rows: Callable[[str, int, Any], Any]) -> Any:
+        """A tensor frame of columns, each of the given name, width and dtype."""
+        import torch
         from torch_frame import TensorFrame, stype
         from torch_frame.data import MultiEmbeddingTensor
 
-        view, columns, names = batch[table], self._columns[table], self._kinds(table)
+        columns, names = self._columns[table], self._kinds(table)
         features: Dict[Any, Any] = {}
-        for kind in names:
+        for kind, of_kind in names.items():
             if kind == stype.numerical:
-                features[kind] = view["numerical"] if columns else torch.ones(view.num_nodes, 1)
+                features[kind] = rows("numerical", len(of_kind), torch.float32)
             elif kind == stype.categorical:
-                features[kind] = view["categorical"].long()
+                features[kind] = rows("categorical", len(of_kind), torch.int64)
             elif kind == stype.timestamp:
-                times = [view[TIME][:, None]] if TIME in columns else []
-                times += [view["timestamp"]] if "timestamp" in columns else []
+                times = [rows(TIME, 1, torch.int64)] if TIME in columns else []
+                if "timestamp" in columns:
+                    times.append(rows("timestamp", len(columns["timestamp"]), torch.int64))
                 features[kind] = calendar(torch.cat(times, dim=1))
             else:
-                rows = [view[name].float() for name in names[kind]]
-                offsets = torch.tensor([0, *(r.shape[1] for r in rows)]).cumsum(0)
-                features[kind] = MultiEmbeddingTensor(view.num_nodes, len(rows), torch.cat(rows, dim=1), offsets)
+                parts = [rows(name, columns[name][0]["width"], torch.float32) for name in of_kind]
+                offsets = torch.tensor([0, *(p.shape[1] for p in parts)]).cumsum(0)
+                features[kind] = MultiEmbeddingTensor(nodes, len(parts), torch.cat(parts, dim=1), offsets)
         return TensorFrame(features, names)
 
-    def to_pyg(self, batch: Typed) -> Any:
-        """The batch as PyG's HeteroData, with a tensor frame for each table: what models of RelBench take."""
+    def to_pyg(self, batch: Batch, seed_time: Optional[int] = None) -> Any:
+        """The batch as PyG's HeteroData, with a tensor frame for each table: what models of RelBench take.
+
+        seed_time is the time of seeds that are rows of no task, where they share one. Of a task that recommends nodes
+        both tables have seed_time, so that a model makes the rows of all seeds of either, and src_index, dst_pos_index
+        and dst_neg_index say which of them a row's source, its destination and its negatives are.
+        """
         data = to_pyg(batch)
         for table in self._columns:
             for column in self._columns[table]:
                 if column != TIME and column in data[table]:
                     del data[table][column]
             data[table].tf = self.tf(batch, table)
+        links = batch._linked()
+        if links is not None:
+            _set_links(data, links)
+        elif seed_time is not None:
+            _without_trees(data)
+            for table in self._columns:
+                if batch[table].batch_size:
+                    data[table].seed_time = data[table].n_id.new_full((batch[table].batch_size,), seed_time)
+        for edge_type in set(batch.edge_types) - set(self._edge_types):
+            del data[edge_type]
         return data
+
+
+def _set_links(data: Any, links: EdgeView) -> None:
+    """Says of a batch whose seeds are edges where their ends are, and as of which time each node is looked at."""
+    import torch
+
+    source, _, target = links.type
+    seeds, negatives, _ = links.num_links
+    data.src_index, data.dst_pos_index = links.src_index.long(), links.dst_pos_index.long()
+    if seeds and negatives % seeds == 0:
+        data.dst_neg_index = links.dst_neg_index.long()
+    if not links.has_times:
+        return
+    times = links.edge_label_time
+    trees = "batch" in data[source]
+    if not trees:  # then all nodes are looked at as of one time
+        if len(times) and not bool((times == times[0]).all()):
+            raise ValueError("the seeds of a batch have several times, and nothing tells whose each node is: make the "
+                             "loader with disjoint=True, or with same_time=1")
+        _without_trees(data)
+    for table in {source, target}:
+        rows = data[table].batch_size  # models make so many, as many as there are times of trees, or more
+        data[table].seed_time = (torch.cat([times, times.new_zeros(max(0, rows - len(times)))]) if trees
+                                 else times[:1].expand(rows))
+
+
+def _without_trees(data: Any) -> None:
+    """Says that all nodes are of the first seed's time, where no tree says of which seed's."""
+    import torch
+
+    for table in data.node_types:
+        if "batch" not in data[table]:
+            data[table].batch = torch.zeros(data[table].num_nodes, dtype=torch.int64)
 
 
 def _names(columns: Dict[str, List[Dict[str, Any]]]) -> Dict[str, List[str]]:

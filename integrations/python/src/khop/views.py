@@ -175,6 +175,11 @@ class EdgeView:
         return self._link("time")
 
     @property
+    def has_times(self) -> bool:
+        """Whether this type's seeds have times."""
+        return self._batch._find(f"link/{text(self.type)}/time") is not None
+
+    @property
     def edge_label_group(self) -> Array:
         """The seed that each seed and negative is or was made of: its place among the seeds of this type in the
         batch."""

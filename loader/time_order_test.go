@@ -1,0 +1,136 @@
+package loader_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// itemsOf returns the items of each batch of an epoch, of seeds that are nodes of type 0 or edges of type 0.
+func itemsOf(t *testing.T, l *loader.Loader, epoch uint64) (all [][]int64) {
+	t.Helper()
+	for b, err := range l.Epoch(t.Context(), epoch) {
+		expect.OK(t, err)
+		if links := b.Links(0); links != nil {
+			all = append(all, slices.Clone(links.Items))
+			continue
+		}
+		_, items := b.Seeds(0)
+		all = append(all, slices.Clone(items))
+	}
+	return all
+}
+
+// Batches of seeds in the order of their times, and of one span of time, are those that a sort and a cut make; shuffled
+// they are as many seeds of one span each, all of them once, in another order each epoch.
+func TestBatchesLieWithinTheirSpanOfTime(t *testing.T) {
+	r := rand.New(rand.NewPCG(expect.Seed(t), 7))
+	g := graphs.Plain(t, 50, 3)
+	for range 60 {
+		n, width, size := 1+r.IntN(300), int64(r.IntN(4)*5), 1+r.IntN(40)
+		set := graph.EdgeSet{}
+		ids, ends := make([]int32, n), make([]int32, n)
+		for i := range n {
+			ids[i], ends[i] = int32(r.IntN(50)), int32(r.IntN(50))
+			set.Times = append(set.Times, int64(r.IntN(60))-30)
+		}
+		seeds := graph.NodeIDs(ids)
+		if seeds.Sets[0].Times = set.Times; r.IntN(2) == 0 {
+			seeds = graph.EdgePairs(ids, ends)
+			seeds.Edges[0].Times = set.Times
+		}
+		opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Seeds: loader.GivenSeeds(seeds),
+			BatchSize: size, SameTime: width, TimeOrder: width == 0 || r.IntN(2) == 0, DropLast: r.IntN(3) == 0}
+		want := cutByTime(set.Times, width, size, opt.DropLast)
+		what := fmt.Sprintf("%d seeds, %+v", n, opt)
+		expect.Same(t, itemsOf(t, open(t, g, opt), 0), want, what)
+		if width == 0 {
+			continue
+		}
+		opt.TimeOrder, opt.Shuffle = false, true
+		l := open(t, g, opt)
+		got, other := itemsOf(t, l, 1), itemsOf(t, l, 2)
+		expect.That(t, len(got) == len(want) && (len(want) < 3 || !slices.EqualFunc(got, other, slices.Equal)),
+			"%s: %d batches, shuffled %d, or two epochs are alike", what, len(want), len(got))
+		seen := map[int64]int{}
+		for _, batch := range got {
+			for _, item := range batch {
+				seen[item]++
+				expect.Ensure(t, floor(set.Times[item], width) == floor(set.Times[batch[0]], width),
+					"%s: times %d and %d in a batch", what, set.Times[item], set.Times[batch[0]])
+			}
+		}
+		for item, k := range seen {
+			expect.That(t, k == 1, "%s: item %d is there %d times", what, item, k)
+		}
+		expect.That(t, opt.DropLast || len(seen) == n, "%s: %d items", what, len(seen))
+	}
+}
+
+func floor(a, width int64) int64 {
+	if width == 0 {
+		return 0
+	}
+	return (a - (a%width+width)%width) / width
+}
+
+// cutByTime is what the options mean, slowly.
+func cutByTime(times []int64, width int64, size int, whole bool) (all [][]int64) {
+	var items []int64
+	for i := range times {
+		items = append(items, int64(i))
+	}
+	slices.SortStableFunc(items, func(a, b int64) int { return int(times[a] - times[b]) })
+	var batch []int64
+	flush := func() {
+		if len(batch) == size || len(batch) > 0 && !whole {
+			all = append(all, batch)
+		}
+		batch = nil
+	}
+	for _, item := range items {
+		if len(batch) == size || len(batch) > 0 && floor(times[batch[0]], width) != floor(times[item], width) {
+			flush()
+		}
+		batch = append(batch, item)
+	}
+	flush()
+	return all
+}
+
+// The edges of one type of several are in the order of a column of times, on any number of ranks, and a state says so.
+func TestEdgesOfATypeComeInTheOrderOfTheirTimes(t *testing.T) {
+	g := graphs.Typed(t, 60, 40)
+	e := expect.Must(g.Schema().EdgeType("rates"))(t)
+	opt := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(g.Schema().Edges[e].String()), BatchSize: 16,
+		TimeOrder: true, Links: loader.LinkOptions{Time: "stars"}}
+	l := open(t, g, opt)
+	last := int64(-1 << 62)
+	for b, err := range l.Epoch(t.Context(), 0) {
+		expect.OK(t, err)
+		for _, at := range b.Links(e).Times {
+			expect.Ensure(t, at >= last, "%d follows %d", at, last)
+			last = at
+		}
+	}
+	opt.TimeOrder = false
+	expect.Is(t, open(t, g, opt).CheckState(l.State(0, 1)), loader.ErrState, "the state of another order")
+	for what, change := range map[string]func(*loader.Options){
+		"no times":    func(o *loader.Options) { o.Links.Time = "" },
+		"shuffled":    func(o *loader.Options) { o.Shuffle = true },
+		"of its own":  func(o *loader.Options) { o.Seeds = loader.SeedSource{}; o.Sampler = &sampling.Full{} },
+		"a bad width": func(o *loader.Options) { o.SameTime = -1 },
+	} {
+		bad := opt
+		bad.TimeOrder = true
+		change(&bad)
+		expect.Is(t, expect.Err(loader.New(g, bad)), loader.ErrOptions, what)
+	}
+}

@@ -140,10 +140,10 @@ type Options struct {
 	Shuffle bool `help:"Take the seeds in another order each epoch."`
 	// TimeOrder takes the seeds in the order of their times, those of one time in the order given.
 	TimeOrder bool `help:"Take the seeds in the order of their times."`
-	// SameTime makes batches of seeds whose times lie in one span of so many units, of which the first begins at 0: 1 is
-	// for seeds of one time, 86,400 for those of a day, where times are in seconds. A batch has BatchSize of them at
-	// most; DropLast leaves out those that have fewer. They come in the order of their times. With Shuffle batches do
-	// not, nor the seeds of a span among its batches. Default 0: batches are of any times.
+	// SameTime makes batches of seeds whose times lie in one span of so many units, of which one begins at 0: 1 is for
+	// seeds of one time, 86,400 for those of a day, where times are in seconds. A batch has BatchSize of them at most;
+	// DropLast leaves out those that have fewer. They come in the order of their times. With Shuffle batches do not,
+	// nor the seeds of a span among its batches. Default 0: batches are of any times.
 	SameTime int64 `default:"0" range:"0," help:"A batch's seeds lie in one span of so many units of time; 0: any."`
 	// Seed keys every random choice.
 	Seed uint64 `default:"0" help:"Keys every random choice."`

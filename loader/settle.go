@@ -107,7 +107,7 @@ func newRecipeOf(src Source, opt *Options) (r *recipe.Recipe, err error) {
 func (o *Options) spec(src Source) recipe.Spec {
 	s := recipe.Spec{Name: nameOfSource(src), Graph: src.Graph(), Sampler: o.Sampler, BatchSize: o.BatchSize,
 		DropLast: o.DropLast, Shuffle: o.Shuffle, TimeOrder: o.TimeOrder, SameTime: o.SameTime, Seed: o.Seed,
-		Instance: o.Instance,
+		Instance:    o.Instance,
 		NodeColumns: o.nodeColumns(src.Graph()),
 		SeedColumns: orDefault(o.Columns.Seeds, defaultSeedColumn), EdgeColumns: o.Columns.Edges,
 		EdgePos: o.Columns.EdgePos || len(o.Columns.Edges) > 0, Widen: o.Columns.Widen,

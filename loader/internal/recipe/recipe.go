@@ -29,7 +29,7 @@ type Spec struct {
 
 	BatchSize         int
 	DropLast, Shuffle bool
-	TimeOrder            bool  // items come in the order of their times
+	TimeOrder         bool  // items come in the order of their times
 	SameTime          int64 // the span of time that those of a batch lie within; 0: they need not
 	Seed              uint64
 	Instance          uint32

@@ -144,8 +144,8 @@ def test_a_batch_has_source_destination_and_negatives_of_each_row(shop, disjoint
     path, _, rows = shop
     tables, seen = Tables(path), []
     with khop.Loader(path, [-1, -1], sampler="temporal", node_time="time", disjoint=disjoint, batch_size=3,
-                     shuffle=True, seeds="task:next:train", same_time=0 if disjoint else 1, negatives="uniform", negative_ratio=2,
-                     triplets=True) as batches:
+                     shuffle=True, seeds="task:next:train", same_time=0 if disjoint else 1, negatives="uniform",
+                     negative_ratio=2, triplets=True) as batches:
         for batch in batches:
             data = tables.to_pyg(batch)
             assert data.metadata() == tables.data.metadata()

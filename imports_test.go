@@ -19,8 +19,9 @@ const module = "github.com/khop-gnn/khop"
 // layers orders the folders: a package may import those of lower layers and of its own folder, nothing else of ours.
 var layers = map[string]int{
 	"device": 0, "internal": 1, "pinned": 2, "unified": 3, "graph": 4, "formats": 5, "sampling": 5, "gather": 5,
-	"sparse": 5, "internal/diskio": 6, "internal/samplers": 6, "internal/expect/graphs": 6,
-	"loader": 7, "integrations": 8, "cmd": 9, "tests": 9,
+	"sparse": 5, "internal/diskio": 6, "internal/samplers": 6, "internal/rowsample": 6,
+	"internal/expect/graphs": 6,
+	"loader":                 7, "integrations": 8, "cmd": 9, "tests": 9,
 }
 
 // layerOf returns the folder that orders a package: the longest in the table that it lies in.

@@ -11,18 +11,20 @@ import (
 // Reduce says how the rows of a destination's sources become one.
 type Reduce uint8
 
-// The reductions. A row without edges becomes zeros.
+// The reductions. A row without edges becomes zeros. SpMM has the first two, SpMMExtreme the others.
 const (
 	Sum  Reduce = iota
 	Mean        // the sum times 1/degree, in float32, weighted or not
+	Max
+	Min
 )
 
 // String returns the reduction's name.
 func (r Reduce) String() string {
-	if r > Mean {
+	if r > Min {
 		return fmt.Sprintf("reduce(%d)", uint8(r))
 	}
-	return [...]string{"sum", "mean"}[r]
+	return [...]string{"sum", "mean", "max", "min"}[r]
 }
 
 // SpMM multiplies a sparse matrix with a dense one: row i of y becomes the sum, or mean, of rows j of x, each times the
@@ -58,7 +60,7 @@ func (p *Pool) SpMM(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Ten
 func checkSpMM(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) error {
 	switch {
 	case r > Mean:
-		return fmt.Errorf("%w: there is no %v", ErrShape, r)
+		return fmt.Errorf("%w: SpMM has no %v", ErrShape, r)
 	case !dense(x) && !half(x) || x.Len() != a.cols:
 		return fmt.Errorf("%w: x is %v, not float32 or floats of 16 bits on the host with %d rows", ErrShape, x, a.cols)
 	case !dense(y) || y.Len() != a.rows || y.Width() != x.Width():
@@ -93,7 +95,7 @@ func headsOf(t unified.Tensor) int64 {
 
 // dense reports whether the CPU can compute with a tensor.
 func dense(t unified.Tensor) bool {
-	return t.DType() == unified.Float32 && t.Placement() != pinned.Device
+	return onHost(t, unified.Float32)
 }
 
 // half reports whether a tensor has elements of 16 bits that the CPU can widen.

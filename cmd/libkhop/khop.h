@@ -92,6 +92,7 @@ int32_t khop_sparse_edges(int64_t rows, int64_t cols, int64_t edges, void *targe
 #define KHOP_FLOAT32 0
 #define KHOP_FLOAT16 1
 #define KHOP_BFLOAT16 2
+#define KHOP_FLOAT64 3 /* of extremes alone */
 
 /* What becomes of the rows of x that a row of y is made of. */
 #define KHOP_SUM 0
@@ -110,9 +111,43 @@ typedef struct khop_product {
     int32_t reduce;
     int32_t dtype; /* of x */
     int32_t threads;
+    double share;  /* not 0: of some rows of x alone, which have this share of the edges and are scaled such that y is
+                      right in the mean. x is float32, there is one head, and reduce is not KHOP_MEAN */
+    uint64_t seed; /* of the draws of these rows */
 } khop_product;
 
 int32_t khop_sparse_multiply(khop_handle matrix, khop_product *product, khop_error *error);
+
+/* As khop_product, with the greatest or the least of the rows in place of their sum; zeros without edges. */
+typedef struct khop_extreme {
+    const void *values; /* [edges], or NULL: 1 everywhere */
+    const void *x;      /* [columns, width] */
+    void *y;            /* [rows, width], written */
+    int64_t *places;    /* [rows, width], written: at which place of the rows' edges the first is that has it, -1 for
+                           none; NULL: they are not wanted */
+    int64_t width;
+    int32_t least;
+    int32_t dtype; /* of values, x and y: KHOP_FLOAT32 or KHOP_FLOAT64 */
+    int32_t threads;
+} khop_extreme;
+
+int32_t khop_sparse_extreme(khop_handle matrix, khop_extreme *extreme, khop_error *error);
+
+/* The sum of u over the edges that won a column of an extreme, or over all of a row that is NaN there: each times its
+ * value. */
+typedef struct khop_winners {
+    const void *values; /* those of the extreme */
+    const void *x;
+    const void *y;
+    const void *u; /* [columns, width], or of the transpose [rows, width]; NULL: count the winners */
+    void *out;     /* [rows, width], or of the transpose [columns, width]; written, shares no memory with the others */
+    int64_t width;
+    int32_t turned; /* not 0: over the transpose */
+    int32_t dtype;
+    int32_t threads;
+} khop_winners;
+
+int32_t khop_sparse_winners(khop_handle matrix, khop_winners *winners, khop_error *error);
 
 /* For each edge and head the dot product of that part of row `target` of u and of row `source` of v: the gradient of
  * a product with respect to its values, where u is that of y, and v is x. */

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/rowsample"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -61,8 +62,10 @@ type matrix struct {
 	order      []int64
 	transposed []int64 // the same of the transpose, once it was needed
 
-	mu   sync.Mutex // of an operation
-	kept map[use]*arrangement
+	mu    sync.Mutex // of an operation
+	kept  map[use]*arrangement
+	sites [2]rowsample.Site // of the matrix and of its transpose
+	of    [2]uint64         // the stamps of their values
 }
 
 // arrangement is the values of the caller's edges as a product reads them.
@@ -200,16 +203,48 @@ func (m *matrix) multiply(pool *sparse.Pool, p *C.khop_product) error {
 	if err != nil {
 		return err
 	}
-	values, err := m.values(pool, p, a)
+	if p.share != 0 {
+		return m.sampled(pool, p, a.Transpose(), y, x)
+	}
+	values, err := m.values(pool, p, a, use{p.turned != 0, p.reduce == C.KHOP_SPREAD})
 	if err != nil {
 		return err
 	}
 	return argued(pool.SpMM(y, reduce, a, values, x))
 }
 
+// sampled computes a product of some rows of x, which are those of b: the product is one of b's transpose.
+func (m *matrix) sampled(pool *sparse.Pool, p *C.khop_product, b *sparse.Matrix, y, x unified.Tensor) error {
+	share, side := float64(p.share), 1
+	if p.turned != 0 {
+		side = 0
+	}
+	if !(share > 0 && share <= 1) || p.reduce == C.KHOP_MEAN || p.values != nil && p.heads != 1 {
+		return argument("a share of %g, reduction %d, %d heads", share, p.reduce, p.heads)
+	}
+	values, err := m.values(pool, p, b, use{transposed: side == 1})
+	if err != nil {
+		return err
+	}
+	if values.Rank() == 2 {
+		if values, err = values.Reshape(b.Edges()); err != nil {
+			return err
+		}
+	}
+	s := &m.sites[side]
+	if p.values != nil && (p.stamp == 0 || m.of[side] != uint64(p.stamp)) || !values.Valid() != !s.Values.Valid() {
+		*s = rowsample.Site{}
+	}
+	s.Matrix, s.Values, s.Mean, m.of[side] = b, values, p.reduce == C.KHOP_SPREAD, uint64(p.stamp)
+	if err := s.Choose(pool, uint64(p.seed), share, x); err != nil {
+		return argued(err)
+	}
+	defer func() { s.Thin, s.Left, s.Scale = nil, unified.Tensor{}, nil }()
+	return argued(s.Multiply(pool, y, x))
+}
+
 // values returns the values of the edges of a, which is m's matrix or its transpose, as SpMM reads them.
-func (m *matrix) values(pool *sparse.Pool, p *C.khop_product, a *sparse.Matrix) (unified.Tensor, error) {
-	what := use{p.turned != 0, p.reduce == C.KHOP_SPREAD}
+func (m *matrix) values(pool *sparse.Pool, p *C.khop_product, a *sparse.Matrix, what use) (unified.Tensor, error) {
 	if p.values == nil {
 		if what.spread {
 			return a.Transpose().TransposedMeans(), nil
@@ -304,6 +339,116 @@ func (m *matrix) sample(pool *sparse.Pool, s *C.khop_sampled) error {
 		return argued(err)
 	}
 	return pool.ArrangeBack(out, sums, m.order)
+}
+
+//export khop_sparse_extreme
+func khop_sparse_extreme(h C.khop_handle, x *C.khop_extreme, e *C.khop_error) C.int32_t {
+	return with(h, e, func(m *matrix) error {
+		return withPool(x.threads, func(pool *sparse.Pool) error { return m.extreme(pool, x) })
+	})
+}
+
+//export khop_sparse_winners
+func khop_sparse_winners(h C.khop_handle, w *C.khop_winners, e *C.khop_error) C.int32_t {
+	return with(h, e, func(m *matrix) error {
+		return withPool(w.threads, func(pool *sparse.Pool) error { return m.winners(pool, w) })
+	})
+}
+
+// extreme computes the greatest or the least of rows.
+func (m *matrix) extreme(pool *sparse.Pool, p *C.khop_extreme) error {
+	a, reduce, width := m.rows, sparse.Max, int64(p.width)
+	if p.least != 0 {
+		reduce = sparse.Min
+	}
+	y, err := floats(p.dtype, p.y, a.Rows(), width)
+	if err != nil {
+		return err
+	}
+	x, err := floats(p.dtype, p.x, a.Cols(), width)
+	if err != nil {
+		return err
+	}
+	values, err := m.inPlace(p.dtype, p.values)
+	if err != nil {
+		return err
+	}
+	if p.places == nil {
+		return argued(pool.SpMMExtreme(y, unified.Tensor{}, reduce, a, values, x))
+	}
+	places, err := tensor(unified.Int64, unsafe.Pointer(p.places), a.Rows(), width)
+	if err != nil {
+		return err
+	}
+	return argued(pool.SpMMExtreme(y, places, reduce, a, values, x))
+}
+
+// winners sums over the edges that an extreme is of.
+func (m *matrix) winners(pool *sparse.Pool, p *C.khop_winners) error {
+	rows, cols, width := m.rows.Rows(), m.rows.Cols(), int64(p.width)
+	to, from := rows, cols
+	if p.turned != 0 {
+		to, from = from, to
+	}
+	y, err := floats(p.dtype, p.y, rows, width)
+	if err != nil {
+		return err
+	}
+	x, err := floats(p.dtype, p.x, cols, width)
+	if err != nil {
+		return err
+	}
+	out, err := floats(p.dtype, p.out, to, width)
+	if err != nil {
+		return err
+	}
+	var u unified.Tensor
+	if p.u != nil {
+		if u, err = floats(p.dtype, p.u, from, width); err != nil {
+			return err
+		}
+	}
+	values, err := m.inPlace(p.dtype, p.values)
+	if err != nil {
+		return err
+	}
+	return argued(pool.SpMMWinners(out, p.turned != 0, m.rows, values, y, x, u))
+}
+
+// floats returns the caller's array of rows of float32 or float64.
+func floats(dtype C.int32_t, p unsafe.Pointer, rows, width int64) (unified.Tensor, error) {
+	of, ok := map[C.int32_t]unified.DType{C.KHOP_FLOAT32: unified.Float32, C.KHOP_FLOAT64: unified.Float64}[dtype]
+	if !ok {
+		return unified.Tensor{}, argument("dtype %d", dtype)
+	}
+	return tensor(of, p, rows, width)
+}
+
+// inPlace returns the values of the caller's edges, of one head, in the order of the matrix; no tensor for NULL.
+func (m *matrix) inPlace(dtype C.int32_t, p unsafe.Pointer) (unified.Tensor, error) {
+	if p == nil {
+		return unified.Tensor{}, nil
+	}
+	given, err := floats(dtype, p, m.rows.Edges(), 1)
+	if err != nil {
+		return given, err
+	}
+	if m.order == nil {
+		return given.Reshape(m.rows.Edges())
+	}
+	if narrow, err := unified.View[float32](given); err == nil {
+		return unified.FromSlice(picked(narrow, m.order)), nil
+	}
+	wide, err := unified.View[float64](given)
+	return unified.FromSlice(picked(wide, m.order)), err
+}
+
+func picked[F any](from []F, order []int64) []F {
+	to := make([]F, len(order))
+	for k, e := range order {
+		to[k] = from[e]
+	}
+	return to
 }
 
 // argued makes an error of operands that of an argument.

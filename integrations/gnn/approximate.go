@@ -1,23 +1,17 @@
 package gnn
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/internal/rowsample"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Source: Liu, Chen, Zhou, Lin, Zhao, Ma and Hu, "RSC: Accelerate Graph Neural Networks Training via Randomized Sparse
-// Computations", ICML 2023, for scores, budget, caching and switching. Its authors keep the rows with the highest
-// scores, and cut them from the layer that loses least. On dense graphs that missed most of the gradient (0.94 of its
-// norm for GCN, at a tenth of the work), and some trainings lost a class. So rows are drawn here, and scaled such that
-// the gradient is right in the mean, which misses 0.2: by priorities, of Duffield, Lund and Thorup, "Priority sampling
-// for estimation of arbitrary subset sums", JACM 54(6), 2007, over the rows of all layers together.
+// Package rowsample says how rows are chosen, and of whom the method is.
 const (
 	approximateEvery = 10  // steps: the first is exact, and chooses the rows of the others
 	approximateUntil = 0.8 // of the epochs; from then on training is exact
@@ -35,20 +29,9 @@ type approximation struct {
 	batches bool    // every step has matrices of its own, so rows are chosen in each, for each aggregation by itself
 }
 
-// site is an aggregation: a matrix, and the values of its edges. Its backward product multiplies the transpose with the
-// gradient of the result, and can leave rows of both out.
+// site is an aggregation, and what its backward products took.
 type site struct {
-	matrix  *sparse.Matrix
-	values  unified.Tensor
-	mean    bool
-	width   int
-	norms   []float64      // of the rows
-	of      *sparse.Matrix // whose they are
-	weights []float64      // of the rows, in the last step that chose: they are drawn in proportion to them
-
-	scale []float32 // of the rows: 0 leaves one out; nil before they were chosen
-	thin  *sparse.Matrix
-	left  unified.Tensor // values of what is kept
+	rowsample.Site
 
 	exact, sampled   time.Duration
 	exacts, sampleds int
@@ -93,13 +76,13 @@ func (p *approximation) end() error {
 	if p == nil || !p.refresh || p.batches {
 		return nil
 	}
-	work := 0.0
-	for _, s := range p.sites {
-		work += s.work()
+	work, sites := 0.0, make([]*rowsample.Site, len(p.sites))
+	for i, s := range p.sites {
+		work, sites[i] = work+s.Work(), &s.Site
 	}
-	choose(p.stream(), p.budget*work, p.sites...)
-	for _, s := range p.sites {
-		if err := s.cut(); err != nil {
+	rowsample.Draw(p.stream(), p.budget*work, sites...)
+	for _, s := range sites {
+		if err := s.Cut(); err != nil {
 			return err
 		}
 	}
@@ -136,18 +119,18 @@ func (p *approximation) product(n int, pool *sparse.Pool, g gradient) error {
 		return g.exact(pool)
 	}
 	s, start := p.site(n), time.Now()
-	s.matrix, s.values, s.mean, s.width = g.a, g.values, g.mean, int(g.dy.Width())
+	s.Matrix, s.Values, s.Mean = g.a, g.values, g.mean
 	if p.batches && p.active {
 		return p.ofBatch(n, pool, g)
 	}
-	if p.active && !p.refresh && s.scale != nil {
-		if s.thin == nil { // training goes on from a checkpoint
-			if err := s.cut(); err != nil {
+	if p.active && !p.refresh && s.Scale != nil {
+		if s.Thin == nil { // training goes on from a checkpoint
+			if err := s.Cut(); err != nil {
 				return err
 			}
 			start = time.Now()
 		}
-		err := pool.SpMM(g.dx, sparse.Sum, s.thin, s.left, g.dy)
+		err := s.Multiply(pool, g.dx, g.dy)
 		s.sampled, s.sampleds = s.sampled+time.Since(start), s.sampleds+1
 		return err
 	}
@@ -155,11 +138,11 @@ func (p *approximation) product(n int, pool *sparse.Pool, g gradient) error {
 		return err
 	}
 	s.exact, s.exacts = s.exact+time.Since(start), s.exacts+1
-	if err := s.rate(pool, g.dy); err != nil {
+	if err := s.Weigh(pool, g.dy); err != nil {
 		return err
 	}
 	s.weigh(g.dx, n)
-	if s.thin == nil {
+	if s.Thin == nil {
 		return nil
 	}
 	return s.compare(pool, g)
@@ -175,44 +158,16 @@ func (p *approximation) ofBatch(n int, pool *sparse.Pool, g gradient) error {
 		}
 		s.exact, s.exacts = s.exact+time.Since(start), s.exacts+1
 	}
-	if err := s.rate(pool, g.dy); err != nil {
-		return err
-	}
-	choose(p.stream()+uint64(n), p.budget*s.work(), s)
-	err := s.cut()
-	if s.scale = nil; err != nil { // of this batch alone
+	err := s.Choose(pool, p.stream()+uint64(n), p.budget, g.dy)
+	if s.Scale = nil; err != nil { // of this batch alone
 		return err
 	}
 	if p.refresh {
 		return s.compare(pool, g)
 	}
-	err = pool.SpMM(g.dx, sparse.Sum, s.thin, s.left, g.dy)
+	err = s.Multiply(pool, g.dx, g.dy)
 	s.sampled, s.sampleds = s.sampled+time.Since(start), s.sampleds+1
 	return err
-}
-
-// rate weighs each row by the norm of its values times that of its gradient, which is the norm of what it gives to the
-// product, by the root of its edges.
-func (s *site) rate(pool *sparse.Pool, dy unified.Tensor) (err error) {
-	if s.norms == nil || s.of != s.matrix {
-		if s.norms, err = s.matrix.RowNorms(s.values); err != nil {
-			return err
-		}
-		s.weights, s.of = make([]float64, len(s.norms)), s.matrix
-	}
-	grad, _ := unified.View[float32](dy)
-	return pool.Split(int64(len(s.weights)), int64(rowSpan(s.width)), func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			sum := 0.0
-			for _, v := range grad[i*int64(s.width) : (i+1)*int64(s.width)] {
-				sum += float64(v) * float64(v)
-			}
-			edges := max(float64(s.matrix.Degree(i)), 1)
-			if s.weights[i] = s.norms[i] * math.Sqrt(sum/edges); s.mean {
-				s.weights[i] /= edges
-			}
-		}
-	})
 }
 
 // weigh makes weights of several sites comparable: each is divided by the gradient's norm and the root of what an edge
@@ -223,9 +178,9 @@ func (s *site) weigh(dx unified.Tensor, number int) {
 	for _, v := range all {
 		sum += float64(v) * float64(v)
 	}
-	factor := math.Sqrt(float64(number+1) / max(sum*float64(s.width), math.SmallestNonzeroFloat64))
-	for i := range s.weights {
-		s.weights[i] *= factor
+	factor := math.Sqrt(float64(number+1) / max(sum*float64(s.Width), math.SmallestNonzeroFloat64))
+	for i := range s.Weights {
+		s.Weights[i] *= factor
 	}
 }
 
@@ -233,7 +188,7 @@ func (s *site) weigh(dx unified.Tensor, number int) {
 func (s *site) compare(pool *sparse.Pool, g gradient) error {
 	exact, _ := unified.View[float32](g.dx)
 	got := make([]float32, len(exact))
-	if err := pool.SpMM(tensor(got, int(g.dx.Len()), s.width), sparse.Sum, s.thin, s.left, g.dy); err != nil {
+	if err := s.Multiply(pool, tensor(got, int(g.dx.Len()), s.Width), g.dy); err != nil {
 		return err
 	}
 	for i, v := range exact {
@@ -243,73 +198,13 @@ func (s *site) compare(pool *sparse.Pool, g gradient) error {
 	return nil
 }
 
-// choose draws rows that cost at most so much together: a row of a site costs its edges times the site's columns. A
-// row's priority is its weight by a draw from 0 to 1, and those with the highest are kept, of whichever site. A row
-// whose weight is below the first priority that is not kept is scaled up to it, so that what is kept has the whole
-// gradient for its mean. Weights are such that the sum of the variances, each relative to the gradient of its site, is
-// least for what the rows cost.
-func choose(stream uint64, most float64, sites ...*site) {
-	var rows []candidate
-	for n, s := range sites {
-		s.scale = make([]float32, len(s.weights))
-		for i, w := range s.weights {
-			draw := rng.Unit(rng.Draw(rng.Mix64(stream+uint64(n)), uint64(i)))
-			rows = append(rows, candidate{s, int32(i), w / draw})
-		}
-	}
-	slices.SortFunc(rows, func(a, b candidate) int { return cmp.Compare(b.priority, a.priority) })
-	end := 0
-	for ; end < len(rows); end++ {
-		if most -= rows[end].cost(); most < 0 {
-			break
-		}
-	}
-	least := 0.0
-	if end < len(rows) {
-		least = rows[end].priority
-	}
-	for _, r := range rows[:end] {
-		r.scale[r.row] = 1
-		if w := r.weights[r.row]; w < least {
-			r.scale[r.row] = float32(least / w)
-		}
-	}
-}
-
-// candidate is a row of a site.
-type candidate struct {
-	*site
-	row      int32
-	priority float64
-}
-
-func (c candidate) cost() float64 { return float64(c.matrix.Degree(int64(c.row))) * float64(c.width) }
-
-// work returns what an exact product costs.
-func (s *site) work() float64 { return float64(s.matrix.Edges()) * float64(s.width) }
-
-// cut makes the matrix of what is kept.
-func (s *site) cut() (err error) {
-	scale := s.scale
-	if s.mean {
-		scale = make([]float32, len(s.scale))
-		for i, v := range s.scale {
-			if v != 0 {
-				scale[i] = v * (1 / float32(max(s.matrix.Degree(int64(i)), 1)))
-			}
-		}
-	}
-	s.thin, s.left, err = s.matrix.ThinTranspose(scale, s.values)
-	return err
-}
-
 // kept returns the scales as a checkpoint has them: a bit a row, and the numbers of those that are kept.
 func (s *site) kept() []byte {
-	if s.scale == nil {
+	if s.Scale == nil {
 		return nil
 	}
-	text := make([]byte, (len(s.scale)+7)/8)
-	for i, v := range s.scale {
+	text := make([]byte, (len(s.Scale)+7)/8)
+	for i, v := range s.Scale {
 		if v != 0 {
 			text[i/8] |= 1 << (i % 8)
 			text = binary.LittleEndian.AppendUint32(text, math.Float32bits(v))
@@ -324,10 +219,10 @@ func (s *site) restore(text []byte, rows int) {
 		return
 	}
 	bits, numbers := text[:min((rows+7)/8, len(text))], text[min((rows+7)/8, len(text)):]
-	s.scale = make([]float32, rows)
-	for i := range s.scale {
+	s.Scale = make([]float32, rows)
+	for i := range s.Scale {
 		if i/8 < len(bits) && bits[i/8]>>(i%8)&1 == 1 && len(numbers) >= 4 {
-			s.scale[i] = math.Float32frombits(binary.LittleEndian.Uint32(numbers))
+			s.Scale[i] = math.Float32frombits(binary.LittleEndian.Uint32(numbers))
 			numbers = numbers[4:]
 		}
 	}
@@ -346,8 +241,8 @@ func (p *approximation) report(spent time.Duration, steps int) *Approximation {
 		r.Exact, r.Sampled = r.Exact+exact, r.Sampled+sampled
 		saved += float64(s.sampleds) * (exact - sampled)
 		lost, whole = lost+s.lost, whole+s.whole
-		if s.thin != nil {
-			kept, all = kept+float64(s.thin.Edges())*float64(s.width), all+float64(s.matrix.Edges())*float64(s.width)
+		if s.Thin != nil {
+			kept, all = kept+float64(s.Thin.Edges())*float64(s.Width), all+s.Work()
 		}
 	}
 	r.Kept, r.Error = kept/max(all, 1), math.Sqrt(lost/max(whole, math.SmallestNonzeroFloat64))

@@ -6,15 +6,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/rng"
-	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -58,41 +54,6 @@ func TestSampledGradientsReachTheLossOfExactOnes(t *testing.T) {
 		}
 	}
 	expect.That(t, losses[0.1] <= 1.15*losses[0], "the losses are %v in all, by budget", losses)
-}
-
-// TestDrawnRowsGiveTheGradientInTheMean: a row's scale is 1 in the mean, however seldom it is kept, within the budget.
-func TestDrawnRowsGiveTheGradientInTheMean(t *testing.T) {
-	const rows, draws = 30, 20000
-	r, indptr, indices := rand.New(rand.NewPCG(4, 4)), []int64{0}, []int64{}
-	s := &site{weights: make([]float64, rows), width: 2}
-	for i := range rows {
-		for range 1 + r.IntN(6) {
-			indices = append(indices, r.Int64N(rows))
-		}
-		indptr = append(indptr, int64(len(indices)))
-		s.weights[i] = r.ExpFloat64() + 0.1
-	}
-	s.weights[3], s.weights[7] = 0, 100
-	s.matrix = expect.Must(sparse.New(rows, unified.FromSlice(indptr), unified.FromSlice(indices)))(t)
-	budget, sums, squares := int64(len(indices)/3), [rows]float64{}, [rows]float64{}
-	for d := range draws {
-		choose(rng.Mix64(uint64(d)), float64(2*budget), s)
-		edges := int64(0)
-		for i, v := range s.scale {
-			sums[i], squares[i] = sums[i]+float64(v), squares[i]+float64(v)*float64(v)
-			if v != 0 {
-				edges += s.matrix.Degree(int64(i))
-			}
-		}
-		expect.Ensure(t, edges <= budget && s.scale[3] == 0 && s.scale[7] == 1,
-			"%d edges of %d, no gradient scaled by %g, most of it by %g", edges, budget, s.scale[3], s.scale[7])
-	}
-	for i, sum := range sums {
-		mean := sum / draws
-		deviation := math.Sqrt((squares[i]/draws - mean*mean) / draws)
-		expect.That(t, s.weights[i] <= 0 || math.Abs(mean-1) <= 5*deviation+0.02,
-			"row %d, of weight %.2f, has scale %.4f in the mean (%.4f)", i, s.weights[i], mean, deviation)
-	}
 }
 
 func TestSampledGradientsGoOnAfterAStop(t *testing.T) {

@@ -81,6 +81,58 @@ def test_means_of_torch():
         close(torch.sparse.mm(a, x, "mean"), torch.sparse.mm(a, x) / counts.clamp(min=1)[:, None], "mean")
 
 
+@pytest.mark.skipif(not hasattr(torch, "_segment_reduce"), reason="this torch has no extremes of sparse matrices")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("reduce", ["amax", "amin", "max"])
+def test_extremes_of_torch(reduce, learned, dtype):
+    def run():
+        a, x = matrix("csr", dtype).requires_grad_(learned), (ids(4, 3, 20, 7) - 1).to(dtype).requires_grad_()
+        y = torch.sparse.mm(a, x, reduce)
+        (y * drawn(5, 30, 7).to(dtype)).sum().backward()
+        return y.detach(), x.grad, a.grad
+    compared(run, (reduce, learned), 1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_of_gradients_of_extremes(dtype, weighted):
+    """By products of a dense matrix with whoever has the extreme."""
+    _library.load()
+    to, of = ids(1, 9, 40), ids(2, 7, 40)
+    s = products.of_edges(9, 7, to, of)
+    values = (ids(3, 3, 40) - 1).to(dtype) if weighted else None
+    w = torch.ones(40, dtype=dtype) if values is None else values
+    results = []
+    for ours in (True, False):
+        x = (ids(4, 3, 7, 5) - 1).to(dtype).requires_grad_()
+        if ours:
+            y = products.extreme(s, False, products.SHARED, values, x)
+        else:
+            messages = x[of] * w[:, None]
+            y = torch.zeros(9, 5, dtype=dtype).scatter_reduce(
+                0, to[:, None].expand(-1, 5), messages.detach(), "amax", include_self=False)
+            won = (messages.detach() == y[to]).to(dtype)
+            number = torch.zeros(9, 5, dtype=dtype).index_add(0, to, won)
+            y = torch.zeros(9, 5, dtype=dtype).index_add(0, to, won / number[to] * messages)
+        dy = drawn(5, 9, 5).to(dtype).requires_grad_()
+        first, = torch.autograd.grad(y, x, dy, create_graph=True)
+        second, = torch.autograd.grad((first ** 3).sum(), dy)
+        results.append((y.detach(), first.detach(), second))
+    for what, have, want in zip(("extremes", "gradient", "its gradient"), *results):
+        close(have, want, what)
+
+
+def test_an_extreme_that_is_not_a_number_has_such_a_gradient():
+    _library.load()
+    s = products.of_edges(2, 3, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2]))
+    x = torch.tensor([[float("nan")], [1.0], [2.0]]).requires_grad_()
+    y = products.extreme(s, False, products.SHARED_WITH_ZERO, None, x)
+    y.sum().backward()
+    torch.testing.assert_close(y.detach(), torch.tensor([[float("nan")], [2.0]]), equal_nan=True)
+    torch.testing.assert_close(x.grad, torch.tensor([[float("nan")], [float("nan")], [1.0]]), equal_nan=True)
+
+
 def test_what_is_not_finite_and_what_is_empty():
     for rows, cols, edges in ((0, 3, 0), (3, 0, 0), (4, 3, 0), (4, 3, 5)):
         at = torch.stack([ids(1, max(rows, 1), edges), ids(2, max(cols, 1), edges)])

@@ -88,11 +88,15 @@ def test_messages_of_ones_own(layers, name, aggr):
     edges, w = ids(1, NODES, 2, EDGES), drawn(2, EDGES)
     if aggr == "mean":
         operations += operations == 3  # degrees
-    compared(trained(Own(), edges, w, learned=(1,)), (name, aggr), 0 if aggr == "max" else operations, 1e-3)
+    if aggr == "max":
+        operations = 3 if name == "rows" else 0  # with the count of winners; learned weights are not taken over
+    compared(trained(Own(), edges, w, learned=(1,)), (name, aggr), operations, 1e-3)
+    if aggr == "max" and name.startswith("weighted") and name != "weighted twice":
+        compared(trained(Own(), edges, w), (name, "not learned"), 3, 1e-3)
 
 
 @pytest.mark.parametrize("name, how, operations", [
-    ("GCNConv", {}, 2), ("GCNConv", {"cached": True}, 2), ("SAGEConv", {}, 2), ("SAGEConv", {"aggr": "max"}, 0),
+    ("GCNConv", {}, 2), ("GCNConv", {"cached": True}, 2), ("SAGEConv", {}, 2), ("SAGEConv", {"aggr": "max"}, 3),
     ("GATConv", {"heads": 2}, 3), ("GATv2Conv", {"heads": 2}, 3), ("GraphConv", {}, 2), ("TAGConv", {}, 6),
     ("SGConv", {"K": 2}, 4), ("ChebConv", {"K": 3}, 4), ("TransformerConv", {}, 3), ("ResGatedGraphConv", {}, 0),
 ])
@@ -213,9 +217,54 @@ def test_messages_of_dgl(message, reduce):
                     y = g.dstdata["o"]
                 y.square().sum().backward()
                 return [y.detach(), x.grad, w.grad]
-            operations = 0 if reduce == "max" else {"copy_u": 2, "u_mul_e": 3, "copy_e": 0}[message]
+            operations = {"copy_u": 2, "u_mul_e": 3, "copy_e": 0}[message]
+            if reduce == "max":  # of numbers, not of parts of rows
+                operations = int(message == "copy_u" or message == "u_mul_e" and parts == (1,))
             fresh = int(message == "u_mul_e" and reduce == "mean")  # degrees, once a graph and patch
             compared(run, (message, reduce, parts, g.idtype), operations + fresh, 1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("aggr", ["max", "min"])
+@pytest.mark.parametrize("name", ["SAGEConv", "GraphConv", "GINConv", "segment", "csr", "dgl"])
+def test_extremes_share_their_gradients_as_before(layers, name, aggr, dtype):
+    """Features are -1, 0 and 1, so that nearly every extreme has several edges, and many are 0."""
+    import torch_geometric.utils as utils
+    torch.manual_seed(1)
+    edges = ids(1, NODES, 2, EDGES)
+    edges[1][edges[1] == 3] = 4  # a node without messages
+    edges = edges[:, edges[1].argsort(stable=True)]
+    ptr = torch.searchsorted(edges[1], torch.arange(NODES + 1))
+    if name == "dgl":
+        dgl = pytest.importorskip("dgl", reason="dgl is not installed")
+        g = dgl.graph((edges[0], edges[1]), num_nodes=NODES)
+    else:
+        layer = {"SAGEConv": lambda: layers.SAGEConv(WIDTH, 4, aggr=aggr),
+                 "GraphConv": lambda: layers.GraphConv(WIDTH, 4, aggr=aggr),
+                 "GINConv": lambda: layers.GINConv(torch.nn.Linear(WIDTH, 4), aggr=aggr)}.get(name, torch.nn.Identity)()
+        layer = layer.to(dtype)
+
+    def value(x):
+        if name == "segment":
+            rows = layers.MessagePassing()._index_select(x, edges[0])
+            return utils.segment(rows, ptr, aggr)
+        if name == "csr":
+            a = torch.sparse_csr_tensor(ptr, edges[0], torch.ones(EDGES, dtype=dtype))
+            return torch.sparse.mm(a, x, "a" + aggr)
+        if name == "dgl":
+            return dgl.ops.gspmm(g, "copy_lhs", aggr, x, None)
+        return layer(x, edges)
+
+    def run():
+        x = (ids(4, 3, NODES, WIDTH) - 1).to(dtype).requires_grad_()
+        y = value(x)
+        first, = torch.autograd.grad((y * drawn(5, *y.shape).to(dtype)).sum(), x, create_graph=True)
+        return y.detach(), first.detach()
+    try:
+        run()
+    except (RuntimeError, TypeError, AttributeError):
+        pytest.skip("this torch has none")
+    compared(run, (name, aggr), 1 if name in ("csr", "dgl") else 3, 1e-5)
 
 
 def test_layers_of_dgl():

@@ -101,9 +101,9 @@ def _aligned(weights: Tensor, rows: Tensor) -> Any:
 
 def _heads(rows: Any, weights: Any) -> int:
     """How many heads rows times weights would have, as weights of edges; 0 where it is something else."""
-    if type(rows) is not Rows or rows._weights is not None or not products.fits(weights):
+    if type(rows) is not Rows or rows._weights is not None or not products.fits(weights, ROWS):
         return 0
-    if weights.dtype not in (torch.float32, rows._x.dtype):
+    if weights.dtype != rows._x.dtype and not (weights.dtype == torch.float32 and products.fits(rows._x)):
         return 0
     x, w = rows._x, weights.shape
     if len(w) != x.dim() or w[0] != rows._index.numel() or w[0] == 1 or any(n != 1 for n in w[2:]):
@@ -127,7 +127,7 @@ def _gathered(value: Any, differentiate: bool = True) -> Any:
 def select(node_dim: int, x: Any, index: Any, original: Callable[[Tensor, Tensor], Tensor]) -> Any:
     """The rows of x at the sources or targets of edges: gathered later, if khop may not need them."""
     if (
-        products.usable() and products.fits(x) and products.fits(index, products.INTEGERS) and index.dim() == 1
+        products.usable() and products.fits(x, ROWS) and products.fits(index, products.INTEGERS) and index.dim() == 1
         and x.dim() > 1 and node_dim in (0, -x.dim())
     ):
         return _rows(x, index, None, original)
@@ -135,31 +135,53 @@ def select(node_dim: int, x: Any, index: Any, original: Callable[[Tensor, Tensor
 
 
 def scatter(
-    src: Any, index: Any, dim: int, dim_size: Optional[int], reduce: str, original: Callable[..., Tensor]
+    src: Any, index: Any, dim: int, dim_size: Optional[int], reduce: str, ties: Optional[int],
+    original: Callable[..., Tensor],
 ) -> Any:
-    """torch_geometric.utils.scatter: a product where src is Rows."""
-    if type(src) is Rows:
-        out = _product(src, index, dim, dim_size, reduce)
-        if out is not None:
-            return out
-        src = src.gather()
-    return original(src, index, dim, dim_size, reduce)
-
-
-_REDUCTIONS = {"sum": products.SUM, "add": products.SUM, "mean": products.MEAN}
-
-
-def _product(src: Rows, index: Any, dim: int, dim_size: Optional[int], reduce: str) -> Optional[Tensor]:
-    x = src._x
-    if reduce not in _REDUCTIONS or dim not in (0, -x.dim()) or not products.fits(index, products.INTEGERS):
-        return None
-    if dim_size is None:
-        dim_size = int(index.max()) + 1 if index.numel() > 0 else 0
+    """torch_geometric.utils.scatter: a product where src is Rows. ties say whose the gradient of an extreme is."""
+    if type(src) is not Rows:
+        return original(src, index, dim, dim_size, reduce)
     try:
-        s = products.of_edges(dim_size, x.size(0), index, src._index)
+        if not _along_rows(src, reduce, dim) or not products.fits(index, products.INTEGERS):
+            raise products.Refused
+        if dim_size is None:
+            dim_size = int(index.max()) + 1 if index.numel() > 0 else 0
+        s = products.of_edges(dim_size, src._x.size(0), index, src._index)
+        return products.aggregate(s, reduce, src._weights, src._x, ties)
     except products.Refused:
-        return None
-    return products.multiply(s, False, _REDUCTIONS[reduce], src._weights, x)
+        return original(src.gather(), index, dim, dim_size, reduce)
+
+
+def segment(src: Any, ptr: Any, reduce: str, ties: Optional[int], original: Callable[..., Tensor]) -> Any:
+    """torch_geometric.utils.segment: a product where src is Rows."""
+    if type(src) is not Rows:
+        return original(src, ptr, reduce)
+    try:
+        if not _along_rows(src, reduce, 0):
+            raise products.Refused
+        s = products.in_rows(ptr.numel() - 1, src._x.size(0), ptr, src._index)
+        y = products.aggregate(s, reduce, src._weights, src._x, ties)
+    except products.Refused:
+        return original(src.gather(), ptr, reduce)
+    return y.masked_fill(y.isinf(), 0) if reduce in products.EXTREMES else y
+
+
+def _along_rows(src: Rows, reduce: str, dim: int) -> bool:
+    return products.computes(reduce, src._x) and dim in (0, -src._x.dim())
+
+
+def ties_of(reduce: Callable[[Tensor, Tensor], Tensor], groups: Tensor) -> Optional[int]:
+    """Whose the gradient of an extreme is in a function of values [4, 1] and their groups, two of two: see
+    products.FIRST. None where it is neither."""
+    with torch.enable_grad():
+        x = torch.tensor([[0.0], [0.0], [1.0], [1.0]], requires_grad=True)
+        try:
+            gradient, = torch.autograd.grad(reduce(x, groups).sum(), x)
+        except (RuntimeError, ImportError):  # this torch has none
+            return None
+    known = {products.FIRST: [1, 0, 1, 0], products.SHARED: [1 / 2] * 4,
+             products.SHARED_WITH_ZERO: [1 / 3, 1 / 3, 1 / 2, 1 / 2]}
+    return next((t for t, g in known.items() if torch.allclose(gradient.view(-1), torch.tensor(g).float())), None)
 
 
 class Memory:
@@ -220,4 +242,5 @@ def _lasting(t: Any) -> bool:
         for p in parts)
 
 
-_ANY = {*products.INTEGERS, *products.FLOATS, torch.float64}
+ROWS = {*products.FLOATS, *products.DOUBLES}
+_ANY = {*products.INTEGERS, *ROWS}

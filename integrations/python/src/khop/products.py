@@ -26,7 +26,16 @@ SUM, MEAN, SPREAD = 0, 1, 2
 _TRANSPOSED = {SUM: SUM, MEAN: SPREAD, SPREAD: MEAN}
 """The reduction of the gradient with respect to x."""
 
+SUMS = {"sum": SUM, "add": SUM, "mean": MEAN}
+EXTREMES = {"max": False, "min": True, "amax": False, "amin": True}
+"""By the name: whether it is the least."""
+FIRST, SHARED, SHARED_WITH_ZERO = 0, 1, 2
+"""Whose the gradient of an extreme is where several edges have it: the first one's; of all, in equal parts; or so that
+an extreme of 0 counts as one that nobody has, too, which takes its part of the gradient."""
+
 FLOATS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+DOUBLES = {torch.float32: 0, torch.float64: 3}
+"""What extremes are computed of."""
 INTEGERS = {torch.int32: 4, torch.int64: 8}
 
 
@@ -38,7 +47,22 @@ class _Product(ctypes.Structure):
     _fields_ = [
         ("values", ctypes.c_void_p), ("x", ctypes.c_void_p), ("y", ctypes.c_void_p), ("width", ctypes.c_int64),
         ("heads", ctypes.c_int64), ("stamp", ctypes.c_uint64), ("turned", ctypes.c_int32), ("reduce", ctypes.c_int32),
-        ("dtype", ctypes.c_int32), ("threads", ctypes.c_int32),
+        ("dtype", ctypes.c_int32), ("threads", ctypes.c_int32), ("share", ctypes.c_double), ("seed", ctypes.c_uint64),
+    ]
+
+
+class _Extreme(ctypes.Structure):
+    _fields_ = [
+        ("values", ctypes.c_void_p), ("x", ctypes.c_void_p), ("y", ctypes.c_void_p), ("places", ctypes.c_void_p),
+        ("width", ctypes.c_int64), ("least", ctypes.c_int32), ("dtype", ctypes.c_int32), ("threads", ctypes.c_int32),
+    ]
+
+
+class _Winners(ctypes.Structure):
+    _fields_ = [
+        ("values", ctypes.c_void_p), ("x", ctypes.c_void_p), ("y", ctypes.c_void_p), ("u", ctypes.c_void_p),
+        ("out", ctypes.c_void_p), ("width", ctypes.c_int64), ("turned", ctypes.c_int32), ("dtype", ctypes.c_int32),
+        ("threads", ctypes.c_int32),
     ]
 
 
@@ -54,6 +78,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "rows": (_L, _L, _L, _P, _I, _P, _I, _P, _I, ctypes.POINTER(_library.Handle)),
     "edges": (_L, _L, _L, _P, _P, _I, ctypes.POINTER(_library.Handle)),
     "multiply": (_library.Handle, ctypes.POINTER(_Product)),
+    "extreme": (_library.Handle, ctypes.POINTER(_Extreme)),
+    "winners": (_library.Handle, ctypes.POINTER(_Winners)),
     "sample": (_library.Handle, ctypes.POINTER(_Sampled)),
     "operations": (ctypes.POINTER(_L),),
 }
@@ -93,6 +119,11 @@ def fits(t: Any, dtypes: Any = FLOATS) -> bool:
     return plain and t.dtype in dtypes
 
 
+def computes(reduce: str, x: Any) -> bool:
+    """Whether khop has a reduction of rows like x."""
+    return reduce in SUMS and fits(x) or reduce in EXTREMES and fits(x, DOUBLES)
+
+
 def version(t: Tensor) -> Optional[int]:
     """How often a tensor was changed in place; None where torch does not count."""
     return None if t.is_inference() else t._version
@@ -117,8 +148,10 @@ def parts(t: Any) -> tuple[Tensor, ...]:
 class Structure:
     """A sparse matrix of khop's without values. The tensors under it belong to it, and must not change."""
 
-    def __init__(self, under: Sequence[Tensor], rows: int, cols: int, edges: int, make: Callable[..., None]) -> None:
-        self.rows, self.cols, self.edges = rows, cols, edges
+    def __init__(
+        self, under: Sequence[Tensor], rows: int, cols: int, edges: int, make: Callable[..., None], in_rows: bool,
+    ) -> None:
+        self.rows, self.cols, self.edges, self.in_rows = rows, cols, edges, in_rows
         self.under = tuple(t.detach() for t in under)
         self.versions = tuple(map(version, self.under))
         self._values: Optional[tuple[Tensor, Optional[int]]] = None  # of the last product, and what has its stamp
@@ -145,15 +178,35 @@ class Structure:
 
     def multiply(
         self, transposed: bool, reduce: int, values: Optional[Tensor], heads: int, x: Tensor, stamp: int,
+        share: float = 0, seed: int = 0,
     ) -> Tensor:
-        """The product with x [columns, width]; float32. values is float32 [edges, heads], both are contiguous."""
+        """The product with x [columns, width]; float32. values is float32 [edges, heads], both are contiguous. With a
+        share it is one of some rows of x, which the seed draws."""
         y = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=torch.float32)
         product = _Product(
-            None if values is None else values.data_ptr(), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp,
-            transposed,
-            reduce, FLOATS[x.dtype], torch.get_num_threads())
+            _address(values), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp, transposed, reduce, FLOATS[x.dtype],
+            torch.get_num_threads(), share, seed)
         _call("multiply", self._handle, product)
         return y
+
+    def extreme(self, least: bool, values: Optional[Tensor], x: Tensor, places: Optional[Tensor] = None) -> Tensor:
+        """The greatest or the least of the rows of each row, and at which places of the edges they are. values are
+        [edges]; all are contiguous, and of x's dtype."""
+        y = torch.empty(self.rows, x.size(1), dtype=x.dtype)
+        _call("extreme", self._handle, _Extreme(
+            _address(values), x.data_ptr(), y.data_ptr(), _address(places), x.size(1), least, DOUBLES[x.dtype],
+            torch.get_num_threads()))
+        return y
+
+    def winners(
+        self, transposed: bool, values: Optional[Tensor], y: Tensor, x: Tensor, u: Optional[Tensor] = None,
+    ) -> Tensor:
+        """The sums of u over the edges that extremes are of, or how many these are."""
+        out = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=x.dtype)
+        _call("winners", self._handle, _Winners(
+            _address(values), x.data_ptr(), y.data_ptr(), _address(u), out.data_ptr(), x.size(1), transposed,
+            DOUBLES[x.dtype], torch.get_num_threads()))
+        return out
 
     def sample(self, heads: int, u: Tensor, v: Tensor) -> Tensor:
         """The dot products of parts of rows of u and v at the ends of the edges, [edges, heads]."""
@@ -168,6 +221,10 @@ class Structure:
             ones = torch.ones(self.rows if transposed else self.cols, 1)
             self._inverses[transposed] = 1 / self.multiply(transposed, SUM, None, 1, ones, 0).clamp_(min=1)
         return self._inverses[transposed]
+
+
+def _address(t: Optional[Tensor]) -> Optional[int]:
+    return None if t is None else t.data_ptr()
 
 
 def _floats(t: Tensor) -> Any:
@@ -223,6 +280,98 @@ class _Sample(torch.autograd.Function):
         du = _Multiply.apply(ctx.s, False, SUM, 0, dout, v, *ctx.s.under) if ctx.needs_input_grad[2] else None
         dv = _Multiply.apply(ctx.s, True, SUM, 0, dout, u, *ctx.s.under) if ctx.needs_input_grad[3] else None
         return (None, None, du, dv) + (None,) * len(ctx.s.under)
+
+
+class _Shared(torch.autograd.Function):
+    """The extremes of rows, whose gradient goes to all edges that have them in equal parts."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, s: Structure, least: bool, ties: int, values: Optional[Tensor], x: Tensor, *under: Tensor,
+    ) -> Tensor:
+        ctx.set_materialize_grads(False)
+        x = x.contiguous()
+        y = s.extreme(least, values, x)
+        ctx.what = s, ties, values is not None
+        ctx.save_for_backward(*(() if values is None else (values,)), x, y, *under)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        s, ties, has_values = ctx.what
+        saved = ctx.saved_tensors
+        x, y = (t.detach() for t in saved[int(has_values):][:2])
+        values = saved[0] if has_values else None
+        dx = None
+        if dy is not None:
+            number = s.winners(False, values, y, x)
+            if ties == SHARED_WITH_ZERO:
+                number += y == 0
+            dx = _Won.apply(s, True, values, y, x, torch.where(y.isnan(), y, dy / number), *s.under)
+        return (None, None, None, None, dx) + (None,) * len(s.under)
+
+
+class _Won(torch.autograd.Function):
+    """The sums of u over the edges that extremes y are of: the gradient of these, and the gradient of that."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, s: Structure, transposed: bool, values: Optional[Tensor], y: Tensor, x: Tensor, u: Tensor,
+        *under: Tensor,
+    ) -> Tensor:
+        ctx.what = s, transposed, values is not None
+        ctx.save_for_backward(*(() if values is None else (values,)), y, x, *under)
+        return s.winners(transposed, values, y, x, u.contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, dout: Any) -> Any:
+        s, transposed, has_values = ctx.what
+        saved = ctx.saved_tensors
+        y, x = saved[int(has_values):][:2]
+        values = saved[0] if has_values else None
+        du = _Won.apply(s, not transposed, values, y, x, dout, *s.under)
+        return (None, None, None, None, None, du) + (None,) * len(s.under)
+
+
+def _first(s: Structure, least: bool, values: Optional[Tensor], x: Tensor) -> Tensor:
+    """The extremes of rows, whose gradient goes to the first edge that has them."""
+    learned = torch.is_grad_enabled() and (x.requires_grad or values is not None and values.requires_grad)
+    places = torch.empty(s.rows, x.size(1), dtype=torch.int64) if learned else None
+    y = s.extreme(least, None if values is None else values.detach(), x.detach().contiguous(), places)
+    if places is None:
+        return y
+    at = places.clamp(min=0)
+    won: Tensor = x.gather(0, s.under[1].long()[at])
+    if values is not None:
+        won = won * values[s.under[2].long()[at] if len(s.under) > 2 else at]
+    return _torch.where(places < 0, torch.zeros((), dtype=x.dtype), won)  # type: ignore[no-any-return]
+
+
+def extreme(s: Structure, least: bool, ties: int, values: Optional[Tensor], x: Tensor) -> Tensor:
+    """The greatest or the least rows of x [columns, ...], each times the value of its edge. values are [edges] or
+    [edges, 1], of x's dtype, or None. Refused where khop has no such gradient."""
+    if values is not None:
+        if values.dtype != x.dtype or values.numel() != s.edges or ties != FIRST and values.requires_grad:
+            raise Refused
+        values = values.reshape(-1).contiguous()
+    if s.edges == 0 or ties == FIRST and not s.in_rows:
+        raise Refused
+    flat = x.reshape(x.size(0), x.shape[1:].numel())
+    if ties == FIRST:
+        y = _first(s, least, values, flat)
+    else:
+        y = _Shared.apply(s, least, ties, values, flat, *s.under)
+    shaped: Tensor = y.view(y.size(0), *x.shape[1:])
+    return shaped
+
+
+def aggregate(s: Structure, reduce: str, values: Optional[Tensor], x: Tensor, ties: Optional[int] = FIRST) -> Tensor:
+    """The sums, means or extremes of rows of x, by name. Refused where khop has none."""
+    if reduce in SUMS:
+        return multiply(s, False, SUMS[reduce], values, x)
+    if ties is None or not computes(reduce, x):
+        raise Refused
+    return extreme(s, EXTREMES[reduce], ties, values, x)
 
 
 def multiply(s: Structure, transposed: bool, reduce: int, values: Optional[Tensor], x: Tensor) -> Tensor:
@@ -319,7 +468,7 @@ def in_rows(rows: int, cols: int, indptr: Tensor, indices: Tensor, order: Option
         parts = [v for t in under for v in (t.data_ptr(), INTEGERS[t.dtype])]
         _call("rows", rows, cols, edges, *parts, *((None, 0) if order is None else ()), handle)
 
-    return structures.find(("rows", rows, cols), under, lambda: Structure(under, rows, cols, edges, make))
+    return structures.find(("rows", rows, cols), under, lambda: Structure(under, rows, cols, edges, make, True))
 
 
 def of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structure:
@@ -336,4 +485,4 @@ def of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structur
 
     under = (targets, sources)
     return structures.find(
-        ("edges", rows, cols), under, lambda: Structure(under, rows, cols, edges, make), search=True)
+        ("edges", rows, cols), under, lambda: Structure(under, rows, cols, edges, make, False), search=True)

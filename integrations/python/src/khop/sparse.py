@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from . import _library, messages, products
-from .products import MEAN, SUM, operations
+from .products import operations
 
 __all__ = ["clear", "operations", "patch", "patched", "unpatch"]
 
@@ -138,7 +138,7 @@ def _like(a: Tensor) -> Callable[[Tensor], Tensor]:
 
 def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     """The product of a sparse tensor of torch and a dense one. Refused where khop does not compute it."""
-    if not products.usable() or reduce not in _REDUCTIONS or not products.fits(x) or x.dim() != 2:
+    if not products.usable() or not products.computes(reduce, x) or x.dim() != 2:
         raise products.Refused
     if hasattr(a, "csr") and hasattr(a, "sparse_sizes"):
         return _torch_sparse_product(a, x, reduce)
@@ -151,6 +151,8 @@ def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     rows, cols = a.shape
     transposed = False
     learned = a.requires_grad and torch.is_grad_enabled()
+    if reduce in products.EXTREMES and a.layout != torch.sparse_csr:
+        raise products.Refused
     if a.layout == torch.sparse_coo:
         if not a.is_coalesced() and learned:
             raise products.Refused
@@ -164,22 +166,23 @@ def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
         else:
             s = products.in_rows(rows, cols, a.crow_indices(), a.col_indices())
         values = _Values.apply(a) if learned else a.values().detach()
-    return products.multiply(s, transposed, _REDUCTIONS[reduce], values, x)
+    if transposed:
+        return products.multiply(s, True, products.SUMS[reduce], values, x)
+    return products.aggregate(s, reduce, values, x)
 
 
 def _torch_sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     """The product of a SparseTensor of torch_sparse, whose values have their own gradient."""
     rowptr, col, values = a.csr()
     rows, cols = a.sparse_sizes()
-    if cols != x.size(0) or values is not None and (values.dim() != 1 or not products.fits(values)):
+    if cols != x.size(0) or values is not None and (values.dim() != 1 or not products.fits(values, messages.ROWS)):
         raise products.Refused
     s = products.in_rows(rows, cols, rowptr, col)
     values = values if values is None or values.dtype == x.dtype else values.to(x.dtype)
-    return products.multiply(s, False, _REDUCTIONS[reduce], values, x)
+    return products.aggregate(s, reduce, values, x)
 
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
-_REDUCTIONS = {"sum": SUM, "add": SUM, "mean": MEAN}
 
 
 def _patch_torch() -> None:
@@ -218,9 +221,11 @@ def _patch_pyg() -> None:
     from torch_geometric.nn.conv.message_passing import MessagePassing
 
     old_select = MessagePassing._index_select
-    old_scatter = torch_geometric.utils.scatter
+    old_scatter, old_segment = torch_geometric.utils.scatter, torch_geometric.utils.segment
     old_spmm = torch_geometric.utils.spmm
     old_norm = gcn_conv.gcn_norm
+    of_scatter = messages.ties_of(lambda x, index: old_scatter(x, index, reduce="max"), torch.tensor([0, 0, 1, 1]))
+    of_segment = messages.ties_of(lambda x, ptr: old_segment(x, ptr, "max"), torch.tensor([0, 2, 4]))
 
     def index_select(self: Any, src: Tensor, index: Any) -> Any:
         return messages.select(self.node_dim, src, index, functools.partial(old_select, self))
@@ -228,7 +233,10 @@ def _patch_pyg() -> None:
     def scatter(
         src: Tensor, index: Tensor, dim: int = 0, dim_size: Optional[int] = None, reduce: str = "sum",
     ) -> Any:
-        return messages.scatter(src, index, dim, dim_size, reduce, old_scatter)
+        return messages.scatter(src, index, dim, dim_size, reduce, of_scatter, old_scatter)
+
+    def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Any:
+        return messages.segment(src, ptr, reduce, of_segment, old_segment)
 
     def spmm(src: Any, other: Tensor, reduce: str = "sum") -> Any:
         try:
@@ -243,6 +251,7 @@ def _patch_pyg() -> None:
 
     _replace(MessagePassing, "_index_select", index_select)
     _replace_everywhere(old_scatter, scatter)
+    _replace_everywhere(old_segment, segment)
     _replace_everywhere(old_spmm, spmm)
     _replace_everywhere(old_norm, gcn_norm)
 
@@ -266,8 +275,9 @@ def _patch_dgl() -> None:
 
 
 def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor:
-    """Sums and means of copy_u and u_mul_e on a graph of one type of edges. Refused where it is something else."""
-    if not products.usable() or op not in ("copy_lhs", "mul") or reduce not in _REDUCTIONS or not products.fits(x):
+    """Sums, means and extremes of copy_u and u_mul_e on a graph of one type of edges. Refused where it is something
+    else."""
+    if not products.usable() or op not in ("copy_lhs", "mul") or not products.computes(reduce, x):
         raise products.Refused
     index = g._graph
     if index.number_of_etypes() != 1 or index.ctx.device_type != 1:
@@ -276,8 +286,10 @@ def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor
     if x.dim() < 1 or x.size(0) != s.cols:
         raise products.Refused
     if op == "copy_lhs":
-        return products.multiply(s, False, _REDUCTIONS[reduce], None, x)
-    if not products.fits(weights) or weights.dtype != x.dtype or weights.dim() < 1 or weights.size(0) != s.edges:
+        return _without_zeros(s, reduce, products.aggregate(s, reduce, None, x))
+    if not products.fits(weights, messages.ROWS) or weights.dtype != x.dtype or weights.dim() < 1:
+        raise products.Refused
+    if weights.size(0) != s.edges:
         raise products.Refused
     parts, ends = tuple(x.shape[1:]), tuple(weights.shape[1:])
     parts, ends = (1,) * (len(ends) - len(parts)) + parts, (1,) * (len(parts) - len(ends)) + ends
@@ -287,7 +299,17 @@ def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor
         heads = ends[0]
     else:
         raise products.Refused
-    return products.multiply(s, False, _REDUCTIONS[reduce], weights.reshape(-1, heads), x.reshape(-1, *parts))
+    return _without_zeros(s, reduce, products.aggregate(s, reduce, weights.reshape(-1, heads), x.reshape(-1, *parts)))
+
+
+def _without_zeros(s: products.Structure, reduce: str, y: Tensor) -> Tensor:
+    """y with what DGL makes the extreme of no edges: the extreme of all numbers."""
+    if reduce in products.SUMS:
+        return y
+    empty = s.under[0].diff() == 0
+    filled: Tensor = y.masked_fill(
+        empty.view(-1, *(1,) * (y.dim() - 1)), float("inf" if products.EXTREMES[reduce] else "-inf"))
+    return filled
 
 
 def _graph_structure(index: Any) -> products.Structure:

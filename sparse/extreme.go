@@ -162,7 +162,8 @@ func winners[F float32 | float64](p *Pool, out unified.Tensor, back bool, a *Mat
 		t, order = a.Transpose(), a.TransposeOrder()
 	}
 	width := out.Width()
-	to, w, greatest, given, from := elements[F](out), elements[F](values), elements[F](y), elements[F](x), elements[F](u)
+	to, w, from := elements[F](out), elements[F](values), elements[F](u)
+	greatest, given := elements[F](y), elements[F](x)
 	part := func(of []F, i int64) []F { return of[i*width:][:width] }
 	return p.Split(t.rows, 64, func(lo, hi int64) {
 		for r := lo; r < hi; r++ {

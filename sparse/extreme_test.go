@@ -24,6 +24,15 @@ func TestExtremesAndTheirWinners(t *testing.T) {
 	}
 }
 
+// tied is a problem whose elements are small integers, and what a loop over all edges makes of it.
+type tied[F float32 | float64] struct {
+	*problem
+	w, x, dy, u, y       []F
+	arg                  []int32
+	least                bool
+	dx, collected, count []F
+}
+
 func extremesAgree[F float32 | float64](t *testing.T, r *rand.Rand, p *problem, a *Matrix, least, weighted bool) {
 	t.Helper()
 	whole := func(n int) []F {
@@ -33,61 +42,68 @@ func extremesAgree[F float32 | float64](t *testing.T, r *rand.Rand, p *problem, 
 		}
 		return s
 	}
-	width := p.width
-	x, dy, u, values := whole(p.cols*width), whole(p.rows*width), whole(p.cols*width), unified.Tensor{}
-	x[0] = F(math.NaN())
-	w := slices.Repeat([]F{1}, len(p.indices))
+	want := tied[F]{problem: p, least: least, x: whole(p.cols * p.width), dy: whole(p.rows * p.width),
+		u: whole(p.cols * p.width), w: slices.Repeat([]F{1}, len(p.indices))}
+	want.x[0] = F(math.NaN())
+	values := unified.Tensor{}
 	if weighted {
-		w = whole(len(w))
-		values = unified.FromSlice(w)
+		want.w = whole(len(want.w))
+		values = unified.FromSlice(want.w)
 	}
-	wantY, wantArg := make([]F, p.rows*width), make([]int32, p.rows*width)
-	for at := range wantY {
-		i, k := at/width, at%width
-		wantArg[at] = -1
-		for e := p.indptr[i]; e < p.indptr[i+1]; e++ {
-			v, have := w[e]*x[int(p.indices[e])*width+k], wantY[at]
-			if wantArg[at] < 0 || have == have && (v != v || !least && v > have || least && v < have) {
-				wantY[at], wantArg[at] = v, int32(e)
-			}
-		}
-	}
+	want.compute()
 	dense := func(s []F, rows int) unified.Tensor {
-		return expect.Must(unified.FromSlice(s).Reshape(int64(rows), int64(width)))(t)
+		return expect.Must(unified.FromSlice(s).Reshape(int64(rows), int64(p.width)))(t)
 	}
 	reduce, pool := Max, open(t, 2)
 	if least {
 		reduce = Min
 	}
-	y, arg := make([]F, len(wantY)), make([]int32, len(wantArg))
-	expect.OK(t, pool.SpMMExtreme(dense(y, p.rows), matrixOf32(t, arg, p.rows, width), reduce, a, values,
-		dense(x, p.cols)))
+	x, y, arg := dense(want.x, p.cols), make([]F, len(want.y)), make([]int32, len(want.arg))
+	expect.OK(t, pool.SpMMExtreme(dense(y, p.rows), matrixOf32(t, arg, p.rows, p.width), reduce, a, values, x))
 	same := func(what string, got, want []F) {
 		t.Helper()
 		expect.That(t, slices.EqualFunc(got, want, func(a, b F) bool { return a == b || a != a && b != b }),
 			"%v, %s: %v, not %v", reduce, what, got, want)
 	}
-	same("extremes", y, wantY)
-	expect.That(t, slices.Equal(arg, wantArg), "%v: edges %v, not %v", reduce, arg, wantArg)
-	wantDX, wantU, wantCount := make([]F, len(x)), make([]F, len(y)), make([]F, len(y))
-	for at := range y {
-		i, k := at/width, at%width
-		for e := p.indptr[i]; e < p.indptr[i+1]; e++ {
-			from := int(p.indices[e])*width + k
-			if w[e]*x[from] == y[at] || y[at] != y[at] {
-				wantDX[from] += w[e] * dy[at]
-				wantU[at] += w[e] * u[from]
-				wantCount[at]++
+	same("extremes", y, want.y)
+	expect.That(t, slices.Equal(arg, want.arg), "%v: edges %v, not %v", reduce, arg, want.arg)
+	out := func(rows int, back bool, of unified.Tensor) []F {
+		t.Helper()
+		got := make([]F, rows*p.width)
+		expect.OK(t, pool.SpMMWinners(dense(got, rows), back, a, values, dense(y, p.rows), x, of))
+		return got
+	}
+	same("gradient", out(p.cols, true, dense(want.dy, p.rows)), want.dx)
+	same("winners", out(p.rows, false, dense(want.u, p.cols)), want.collected)
+	same("counts", out(p.rows, false, unified.Tensor{}), want.count)
+}
+
+func (p *tied[F]) compute() {
+	n := p.rows * p.width
+	p.y, p.arg, p.collected, p.count, p.dx = make([]F, n), make([]int32, n), make([]F, n), make([]F, n),
+		make([]F, p.cols*p.width)
+	each := func(f func(at, from int, e int64)) {
+		for at := range p.y {
+			i, k := at/p.width, at%p.width
+			for e := p.indptr[i]; e < p.indptr[i+1]; e++ {
+				f(at, int(p.indices[e])*p.width+k, e)
 			}
 		}
 	}
-	out := func(rows int, back bool, of unified.Tensor) []F {
-		t.Helper()
-		got := make([]F, rows*width)
-		expect.OK(t, pool.SpMMWinners(dense(got, rows), back, a, values, dense(y, p.rows), dense(x, p.cols), of))
-		return got
+	for at := range p.arg {
+		p.arg[at] = -1
 	}
-	same("gradient", out(p.cols, true, dense(dy, p.rows)), wantDX)
-	same("winners", out(p.rows, false, dense(u, p.cols)), wantU)
-	same("counts", out(p.rows, false, unified.Tensor{}), wantCount)
+	each(func(at, from int, e int64) {
+		v, have := p.w[e]*p.x[from], p.y[at]
+		if p.arg[at] < 0 || have == have && (v != v || !p.least && v > have || p.least && v < have) {
+			p.y[at], p.arg[at] = v, int32(e)
+		}
+	})
+	each(func(at, from int, e int64) {
+		if p.w[e]*p.x[from] == p.y[at] || p.y[at] != p.y[at] {
+			p.dx[from] += p.w[e] * p.dy[at]
+			p.collected[at] += p.w[e] * p.u[from]
+			p.count[at]++
+		}
+	})
 }

@@ -77,7 +77,7 @@ func (s *Site) cost(row int32) float64 {
 	return float64(s.Matrix.Degree(int64(row))) * float64(s.Width)
 }
 
-// Draw sets the scales of sites, whose rows were weighed: rows that cost at most so much together are kept, of whichever
+// Draw sets the scales of sites, whose rows were weighed: rows that cost at most so much together are kept, of any
 // site. A row's priority is its weight by a draw from 0 to 1, and those with the highest are kept. A row whose weight
 // is below the first priority that is not kept is scaled up to it, so that what is kept has the whole gradient for its
 // mean. Weights are such that the sum of the variances, each relative to the gradient of its site, is least for what

@@ -54,8 +54,8 @@ func checkExtreme(y unified.Tensor, a *Matrix, values, x unified.Tensor) error {
 func checkEdges(arg, y unified.Tensor, a *Matrix) error {
 	fits := onHost(arg, unified.Int64) || onHost(arg, unified.Int32) && a.edges < 1<<31
 	if arg.Valid() && (!fits || arg.Len() != a.rows || arg.Width() != y.Width()) {
-		return fmt.Errorf("%w: the edges are %v, not int32 or, from 2^31 edges on, int64 on the host with %d rows of %d",
-			ErrShape, arg, a.rows, y.Width())
+		return fmt.Errorf("%w: the edges are %v, not int32 or int64 (from 2^31 edges on) with %d rows of %d", ErrShape,
+			arg, a.rows, y.Width())
 	}
 	return nil
 }
@@ -146,8 +146,8 @@ func (p *Pool) SpMMWinners(out unified.Tensor, back bool, a *Matrix, values, y, 
 	}
 	if half(x) || !fits(out, rows) || u.Valid() && !fits(u, from) || overlap(out, u) || overlap(out, x) ||
 		overlap(out, y) || overlap(out, values) {
-		return fmt.Errorf("%w: x is %v, the result %v and the operand %v, not %v with %d and %d rows of %d of their own",
-			ErrShape, x, out, u, y.DType(), rows, from, y.Width())
+		return fmt.Errorf("%w: x is %v, the result %v and the operand %v, not %v with %d and %d rows of %d", ErrShape,
+			x, out, u, y.DType(), rows, from, y.Width())
 	}
 	if dense(y) {
 		return winners[float32](p, out, back, a, values, y, x, u)

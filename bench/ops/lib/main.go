@@ -88,8 +88,8 @@ func khop_extreme(matrix, least C.int, x, y, arg unsafe.Pointer, width C.int64_t
 	bytes := unsafe.Slice((*byte)(arg), 4*a.Rows()*int64(width))
 	edges, err := unified.New(unified.Int32, bytes, a.Rows(), int64(width))
 	if err == nil {
-		err = pool.SpMMExtreme(floats(y, a.Rows(), int64(width)), edges, sparse.Max+sparse.Reduce(least), a, unified.Tensor{},
-			floats(x, a.Cols(), int64(width)))
+		err = pool.SpMMExtreme(floats(y, a.Rows(), int64(width)), edges, sparse.Max+sparse.Reduce(least), a,
+			unified.Tensor{}, floats(x, a.Cols(), int64(width)))
 	}
 	if err != nil {
 		return fail(err)

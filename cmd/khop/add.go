@@ -19,7 +19,8 @@ type addCmd struct {
 // addResult is what "khop add --json" prints. Scripts rely on the names.
 type addResult struct {
 	Dataset string  `json:"dataset"`
-	Added   int     `json:"added"`
+	Added   int     `json:"added"`  // arrays
+	Tables  int     `json:"tables"` // that got rows
 	Seconds float64 `json:"seconds"`
 }
 
@@ -38,7 +39,19 @@ func (c *addCmd) Run(env *environment) error {
 		return err
 	}
 	r := addResult{paths.Text(c.Dataset), len(c.opt.Columns) + len(c.opt.EdgeColumns) + len(c.opt.Splits),
-		took.Seconds()}
-	return c.answer(env, r, "%s: added %s, in %s\n", r.Dataset, english.Plural(r.Added, "array", ""),
-		durationText(took))
+		c.tables(), took.Seconds()}
+	what := english.Plural(r.Added, "array", "")
+	if r.Tables > 0 {
+		what += " and rows of " + english.Plural(r.Tables, "table", "")
+	}
+	return c.answer(env, r, "%s: added %s, in %s\n", r.Dataset, what, durationText(took))
+}
+
+// tables returns how many tables get rows.
+func (c *addCmd) tables() int {
+	names := map[string]bool{}
+	for _, a := range c.opt.Rows {
+		names[a.Name] = true
+	}
+	return len(names)
 }

@@ -47,6 +47,8 @@ type AddOptions struct {
 	EdgeColumns []Addition `name:"edge-column" kind:"each" value:"NAME=FILE" help:"Add a column of edges."`
 	// Splits are own ids, or a boolean a node.
 	Splits []Addition `name:"split" kind:"each" value:"NAME=FILE" help:"Add a split: ids, or a boolean a node."`
+	// Rows are files of new rows by the table of a database, or folders of them.
+	Rows   []Addition `kind:"each" value:"TABLE=FILE" help:"Add new rows to a table of a database."`
 	Force  bool       `help:"Replace columns and splits of the same names."`
 	Strict bool       `help:"Fail where splits would share nodes."`
 	// TimesIn is the unit of added times that are plain numbers; "": nobody says it.
@@ -78,9 +80,9 @@ func (o *AddOptions) additions() (all []*addition, err error) {
 			all = append(all, &addition{Addition: a, sort: sort(is), npy: npy{path: a.Path}})
 		}
 	}
-	if len(all) == 0 {
-		return nil, option.Errorf(ErrOptions, *o, "Columns", ", %s, %s: name what to add",
-			option.NameOf(*o, "EdgeColumns"), option.NameOf(*o, "Splits"))
+	if len(all)+len(o.Rows) == 0 {
+		return nil, option.Errorf(ErrOptions, *o, "Columns", ", %s, %s, %s: name what to add",
+			option.NameOf(*o, "EdgeColumns"), option.NameOf(*o, "Splits"), option.NameOf(*o, "Rows"))
 	}
 	return all, nil
 }
@@ -97,79 +99,152 @@ type addition struct {
 	stream func(context.Context, io.Writer) error // of times of another unit than in the file; nil: the file's rows
 }
 
-// Add adds columns and splits to the dataset at dir. The arrays that it has are not written again (formats.Extend). It
-// returns the schema. Errors: *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there;
-// those of formats.Extend. After an error the dataset is as it was.
-func Add(ctx context.Context, dir string, opt AddOptions) (*graph.Schema, error) {
+// Add adds columns, splits and rows of tables to the dataset at dir. The arrays that it has are not written again
+// (formats.Extend), but those of tables that get rows, and the structure of the edges. It returns the schema. Errors:
+// *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there; those of formats.Extend. After
+// an error the dataset is as it was.
+func Add(ctx context.Context, dir string, opt AddOptions) (_ *graph.Schema, err error) {
 	adds, err := opt.additions()
 	if err != nil {
 		return nil, err
 	}
+	if opt.Log == nil {
+		opt.Log = func(string) {}
+	}
 	c := &conversion{src: dir, opt: Options{MemoryLimit: opt.MemoryLimit, Strict: opt.Strict, Force: opt.Force,
-		TimesIn: opt.TimesIn},
+		TimesIn: opt.TimesIn, Progress: opt.Progress, Log: opt.Log},
 		graph: &source.Graph{}}
 	if err := c.opt.Settle(); err != nil {
 		return nil, err
 	}
 	c.ledger.SetLimit(c.opt.MemoryLimit)
-	how := formats.ExtendOptions{Provenance: map[string]string{}, Progress: opt.Progress}
-	schema, err := c.openAdditions(ctx, adds, &how)
-	if err != nil {
+	c.prepareRows()
+	a := &extension{c: c, adds: adds, how: formats.ExtendOptions{Provenance: map[string]string{},
+		Progress: opt.Progress}}
+	defer func() { err = errors.Join(err, a.close()) }()
+	if err := pinned.Guard(func() error { // temporary files are mapped
+		if err := a.open(ctx, &opt); err != nil {
+			return err
+		}
+		return a.write(ctx)
+	}); err != nil {
 		return nil, err
 	}
-	w, err := formats.Extend(dir, how)
-	if err != nil {
-		return nil, err
+	for _, n := range a.notes {
+		opt.Log("note: " + n.Text)
 	}
-	for _, x := range adds {
-		if err := x.write(ctx, w, &schema, &c.ledger); err != nil {
-			return nil, errors.Join(err, w.Abort())
-		}
-	}
-	if err := w.Commit(schema); err != nil {
-		return nil, errors.Join(err, w.Abort())
-	}
-	for _, n := range c.graph.Notes {
-		if opt.Log != nil {
-			opt.Log("note: " + n.Text)
-		}
-	}
-	return &schema, nil
+	return &a.schema, nil
 }
 
-// openAdditions opens what is added, and compares it with the dataset, whose schema it returns with all columns.
-func (c *conversion) openAdditions(ctx context.Context, adds []*addition,
-	how *formats.ExtendOptions) (s graph.Schema, err error) {
-	ds, err := formats.Open(c.src)
+// extension is one run of Add.
+type extension struct {
+	c      *conversion
+	ds     *formats.Dataset // nil when it is closed
+	schema graph.Schema     // of what will be there
+	adds   []*addition
+	rows   *moreRows // nil: none
+	how    formats.ExtendOptions
+	notes  []source.Note
+}
+
+// close gives back what is held.
+func (a *extension) close() (err error) {
+	if a.rows != nil {
+		err = a.rows.Close()
+		a.rows = nil
+	}
+	if a.ds != nil {
+		err = errors.Join(err, a.ds.Close())
+		a.ds = nil
+	}
+	return err
+}
+
+// open opens what is added, and compares it with the dataset.
+func (a *extension) open(ctx context.Context, opt *AddOptions) (err error) {
+	if a.ds, err = formats.Open(a.c.src); err != nil {
+		return err
+	}
+	a.schema = a.ds.SchemaOf()
+	if opt.Rows != nil {
+		given := func(t int, column string) bool {
+			return opt.Force && slices.ContainsFunc(a.adds, func(x *addition) bool {
+				return x.sort == nodeColumn && x.Name == column && x.typeIn(&a.schema) == t
+			})
+		}
+		if a.rows, err = a.c.openRows(ctx, a.ds, opt, &a.schema, given); err != nil {
+			return err
+		}
+		a.how.ExpectBytes = a.rows.bytes(&a.schema, a.rows.graph.Edges.Count)
+		for path := range a.rows.inputs {
+			a.how.Inputs = append(a.how.Inputs, path)
+		}
+		a.notes = a.rows.graph.Notes
+	}
+	err = a.openAdditions(ctx)
+	a.notes = append(a.notes, a.c.graph.Notes...)
 	if err != nil {
-		return s, err
+		return err
 	}
-	defer func() { err = errors.Join(err, ds.Close()) }()
-	s = ds.SchemaOf()
-	for _, x := range adds {
-		if err := x.open(ds, &s, &c.ledger, c.opt.Force); err != nil {
-			return s, err
+	return a.c.strict(a.notes)
+}
+
+// openAdditions opens columns and splits.
+func (a *extension) openAdditions(ctx context.Context) error {
+	for _, x := range a.adds {
+		if err := x.open(a.ds, &a.schema, &a.c.ledger, a.c.opt.Force); err != nil {
+			return err
 		}
-		how.ExpectBytes, how.Inputs = how.ExpectBytes+x.header.Bytes(), append(how.Inputs, x.Path)
+		a.how.ExpectBytes, a.how.Inputs = a.how.ExpectBytes+x.header.Bytes(), append(a.how.Inputs, x.Path)
 		if x.labels != nil {
-			how.Provenance["classes"] = strconv.FormatInt(source.Classes(x.labels), 10)
+			a.how.Provenance["classes"] = strconv.FormatInt(source.Classes(x.labels), 10)
 		}
 	}
-	how.Drop = func(owner, name string, index int) bool {
+	replaced := func(owner, name string, index int) bool {
 		replaces := func(x *addition) bool { return x.replaces(owner, name, index) }
-		return c.opt.Force && slices.ContainsFunc(adds, replaces)
+		return a.c.opt.Force && slices.ContainsFunc(a.adds, replaces)
 	}
-	if err := c.timesOfAdditions(ctx, ds, adds, &s); err != nil {
-		return s, err
+	a.how.Drop = func(owner, name string, index int) bool {
+		return replaced(owner, name, index) || a.rows != nil && index == 0 && a.rows.drops(owner, name)
 	}
-	err = pinned.Guard(func() error {
-		c.noteShared(&s, splitsAfter(ds, adds, how.Drop))
+	if err := a.c.timesOfAdditions(ctx, a.ds, a.adds, &a.schema); err != nil {
+		return err
+	}
+	return pinned.Guard(func() error {
+		a.c.noteShared(&a.schema, splitsAfter(a.ds, a.adds, replaced))
 		return nil
 	})
+}
+
+// write writes the new generation. What is read of the old one is closed before it is replaced.
+func (a *extension) write(ctx context.Context) (err error) {
+	w, err := formats.Extend(a.c.src, a.how)
 	if err != nil {
-		return s, err
+		return err
 	}
-	return s, c.strict(c.graph.Notes)
+	defer func() { err = errors.Join(err, w.Abort()) }()
+	if a.rows != nil {
+		if err := a.rows.write(ctx, w, &a.schema); err != nil {
+			return err
+		}
+	}
+	for _, x := range a.adds {
+		if err := x.write(ctx, w, &a.schema, &a.c.ledger); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if a.rows != nil {
+		if err := a.rows.unchanged(); err != nil {
+			return err
+		}
+	}
+	if err := a.close(); err != nil {
+		return err
+	}
+	return w.Commit(a.schema)
 }
 
 func (x *addition) replaces(owner, name string, index int) bool {
@@ -200,10 +275,7 @@ func splitsAfter(ds *formats.Dataset, adds []*addition,
 
 // open reads the file's header, compares it with the dataset, and adds the column to the schema.
 func (x *addition) open(ds *formats.Dataset, s *graph.Schema, l *pinned.Ledger, force bool) error {
-	if x.typ = s.NodeType(x.Type); x.Type == "" && len(s.Nodes) == 1 {
-		x.typ = 0
-	}
-	if x.typ < 0 && x.sort != edgeColumn {
+	if x.typ = x.typeIn(s); x.typ < 0 && x.sort != edgeColumn {
 		return fmt.Errorf("%w: %q: there are several types of nodes, or none of that name: name one, as in %s:%s=%s",
 			ErrOptions, x.Type, s.Nodes[0].Name, x.Name, x.Path)
 	}
@@ -239,6 +311,14 @@ func (x *addition) open(ds *formats.Dataset, s *graph.Schema, l *pinned.Ledger, 
 		return source.Error(x.Path, "", -1, "", err)
 	}
 	return nil
+}
+
+// typeIn returns the node type; -1 where it is not told.
+func (x *addition) typeIn(s *graph.Schema) int {
+	if x.Type == "" && len(s.Nodes) == 1 {
+		return 0
+	}
+	return s.NodeType(x.Type)
 }
 
 // addColumn adds the column to the schema, and reads labels.

@@ -253,7 +253,7 @@ func TestAdditionsAreNamedInOneWay(t *testing.T) {
 	for says, o := range map[string]AddOptions{
 		`EdgeColumns: "p" is a type of nodes: write name=file.npy`: adds(AddOptions{},
 			extra{edgeColumn, "a", "p", "b"}),
-		"Columns, EdgeColumns, Splits: name what to add": {},
+		"Columns, EdgeColumns, Splits, Rows: name what to add": {},
 	} {
 		_, err := Add(t.Context(), "", o)
 		expect.Says(t, err, ErrOptions, says, "what is no addition")

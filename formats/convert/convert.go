@@ -529,6 +529,7 @@ func (c *conversion) provenance(res *Result) map[string]string {
 		"direction":    res.Direction,
 		"classes":      strconv.FormatInt(res.Classes, 10),
 	}
+	putKeys(p, c.graph.Nodes)
 	if c.opt.Share.Of > 0 {
 		p[shareKey], p[optionsKey] = c.opt.Share.String(), c.opt.digest()
 		c.record.put(p)

@@ -94,8 +94,8 @@ func (t *table) readKeys() error {
 	}
 	for i := 0; i+1 < len(t.FKeys.Content); i += 2 {
 		column, to := t.FKeys.Content[i].Value, t.FKeys.Content[i+1].Value
-		t.keys = append(t.keys, tables.Key{Column: column, To: to, Relation: "f2p_" + column,
-			Reverse: "rev_f2p_" + column, Dangling: true})
+		t.keys = append(t.keys, tables.Key{Column: column, To: to, Relation: tables.ForwardKey + column,
+			Reverse: tables.BackwardKey + column, Dangling: true})
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (m *manifest) mapping(at source.Place, r *source.Request, hidden [][2]strin
 }
 
 // extensions are those of tables, in the order that they are looked for.
-var extensions = []string{".parquet", ".arrow", ".feather", ".csv", ".tsv", ".csv.gz"}
+var extensions = tables.Extensions
 
 // file returns the file of a table, or the files of a folder.
 func (t *table) file(at source.Place) (string, error) {

@@ -42,6 +42,10 @@ type NodeType struct {
 	Classes int64     // 1 + the largest label; 0 without labels
 	// Counted says that nothing tells how many nodes there are: as many as the greatest id of an edge asks for.
 	Counted bool
+	// Key is the column of a database's table with the keys of its rows, "" for none. Named says that these are not
+	// the numbers of the rows, and kept as "id".
+	Key   string
+	Named bool
 }
 
 // EdgeType is a kind of edge: between nodes of Source and Target, which are indices of Graph.Nodes.

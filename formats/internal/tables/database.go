@@ -20,6 +20,7 @@ const timeColumn = "time"
 // database adds the columns of a database's table: those of a kind lie side by side, so that a loader fetches a row of
 // them at once.
 func (x *graphOf) database(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
+	node.Key, node.Named = n.spec.ID, n.keys != nil
 	if err := x.rowTimes(n, used); err != nil {
 		return err
 	}
@@ -34,11 +35,10 @@ func (x *graphOf) database(ctx context.Context, n *nodeType, node *source.NodeTy
 	if err != nil {
 		return err
 	}
-	if err := x.measure(ctx, n.table, list); err != nil {
+	if err := x.measure(ctx, n.table, 0, list); err != nil {
 		return err
 	}
-	c := &columns{n: n, to: node, have: map[string]bool{"id": true, timeColumn: true, numerical: true,
-		categorical: true, timestamp: true}, of: map[string][]*meant{}}
+	c := &columns{n: n, to: node, have: taken(), of: map[string][]*meant{}}
 	for _, m := range list {
 		if m.f.name == n.spec.Time {
 			c.addTime(m)

@@ -80,8 +80,13 @@ func (x *graphOf) openEdges(ctx context.Context) (err error) {
 }
 
 func (x *graphOf) addType(e *edgeType, from, to int, relation string) {
+	t := source.EdgeType{Source: from, Relation: relation, Target: to}
+	if k := slices.Index(x.g.Types, t); k >= 0 { // a dataset has it
+		e.types = append(e.types, k)
+		return
+	}
 	e.types = append(e.types, len(x.g.Types))
-	x.g.Types = append(x.g.Types, source.EdgeType{Source: from, Relation: relation, Target: to})
+	x.g.Types = append(x.g.Types, t)
 }
 
 // endColumn returns the column of ids.
@@ -189,7 +194,7 @@ func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst [
 	want = append(slices.Clip(want), e.dst.column)
 	var src, dst []int64
 	var from ids
-	to, row := &e.ids, int64(0)
+	to, row := &e.ids, e.src.node.first
 	*to = ids{dangling: e.spec.dangling}
 	return e.table.scan(ctx, want, func(b *batch) error {
 		if err := e.set(e.dst, b, len(want)-1, to); err != nil {

@@ -18,9 +18,13 @@ type nodeType struct {
 	table *table // nil: the nodes are those that edges name
 	id    int    // its column in table; -1: ids are numbers of rows
 	count int64
+	first int64         // how many a dataset has already, before the rows of the table
 	fixed bool          // count is known
 	keys  *source.Names // of ids that are not the numbers of the rows; nil: they are
 	text  bool          // of keys: they are names, not numbers
+
+	// before yields the keys of the first nodes; nil: they are their numbers.
+	before func(yield func(key []byte) error) error
 
 	packed   []packed // its columns
 	together *source.Together
@@ -121,7 +125,7 @@ func (n *nodeType) lookup(key []byte) (int64, error) {
 
 // readKeys numbers the ids of a table, unless they are the numbers of its rows.
 func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Graph) error {
-	n.count, n.fixed = n.table.count, true
+	n.count, n.fixed = n.first+n.table.count, true
 	if n.id < 0 {
 		return nil
 	}
@@ -132,7 +136,7 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 	if err := n.table.checkID(n.id, r); err != nil {
 		return err
 	}
-	if n.text = f.text; !n.text {
+	if n.text = f.text; !n.text && n.before == nil {
 		same, err := n.rowNumbers(ctx, f)
 		if same || err != nil {
 			return err
@@ -141,13 +145,17 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 	n.keys = source.NewNames(r.Budget)
 	g.Own(n.keys)
 	n.fixed = false
-	change := source.Renumbered
-	if r.IDs == "names" {
-		change = source.Said
+	if n.first == 0 {
+		change := source.Renumbered
+		if r.IDs == "names" {
+			change = source.Said
+		}
+		g.Tell(change, n.spec.Type, n.count,
+			"nodes %q are numbered by their rows, and \"id\" keeps their ids; %s names says "+
+				"that it is meant", n.spec.Type, option.Named("IDs"))
+	} else if err := n.takeBefore(); err != nil {
+		return err
 	}
-	g.Tell(change, n.spec.Type, n.count,
-		"nodes %q are numbered by their rows, and \"id\" keeps their ids; %s names says "+
-			"that it is meant", n.spec.Type, option.Named("IDs"))
 	defer func() { n.fixed = true }()
 	var got ids
 	return n.table.scan(ctx, []int{n.id}, func(b *batch) error {
@@ -161,6 +169,10 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 				return b.fail(f.name, &rowError{i, err})
 			case id == missing:
 				return b.fail(f.name, &rowError{i, errors.New("the id is missing")})
+			case id < n.first:
+				return source.Error(b.path, f.name, b.at(i), "leave out the rows that the dataset has, and give new "+
+					"rows keys of their own", fmt.Errorf("the key %.60q is there already: node %d of %q",
+					n.keys.At(id), id, n.spec.Type))
 			case id != had+int64(i):
 				return b.fail(f.name, &rowError{i, fmt.Errorf("the id %.60q is there twice", n.keys.At(id))})
 			}
@@ -193,9 +205,9 @@ func (b *batch) fail(column string, err error) error {
 
 var errStop = errors.New("stop")
 
-// rowNumbers reports whether the ids are 0, 1, 2, ..
+// rowNumbers reports whether the ids are 0, 1, 2, .., or go on so.
 func (n *nodeType) rowNumbers(ctx context.Context, f *field) (bool, error) {
-	row := int64(0)
+	row := n.first
 	same := true
 	err := n.table.scan(ctx, []int{n.id}, func(b *batch) (err error) {
 		v := &b.columns[0]

@@ -56,8 +56,9 @@ type meant struct {
 	values    []float64     // for quantiles
 	names     *source.Names // of categories, as they appear
 	counts    []int64       // of each of them
+	old       int           // how many of them a dataset has, whose numbers stay
 	codes     []int32       // their numbers: the most frequent first
-	low, high int64         // of times
+	low, high int64         // of times, in seconds
 	times     []int64       // for the median
 }
 
@@ -215,15 +216,16 @@ func (c *meant) check(t *table) error {
 	return nil
 }
 
-// measure computes the statistics of all columns, and numbers the categories.
-func (x *graphOf) measure(ctx context.Context, t *table, list []*meant) error {
+// measure computes the statistics of all columns, and numbers the categories. Of a dataset's rows before the table's
+// the columns know them.
+func (x *graphOf) measure(ctx context.Context, t *table, before int64, list []*meant) error {
 	for _, c := range list {
-		if c.kind == categorical {
+		if c.kind == categorical && c.names == nil {
 			c.names = source.NewNames(x.r.Budget)
 			x.g.Own(c.names)
 		}
 	}
-	row, stride := int64(0), max(1, (t.count+quantileRows-1)/quantileRows)
+	row, stride := before, strideOf(before+t.count)
 	err := t.scan(ctx, columnsOf(list), func(b *batch) error {
 		for k, c := range list {
 			if err := c.measure(b, &b.columns[k], row, stride, x.r.Budget); err != nil {
@@ -239,6 +241,9 @@ func (x *graphOf) measure(ctx context.Context, t *table, list []*meant) error {
 	}
 	return err
 }
+
+// strideOf returns of how many rows one gives a value for quantiles.
+func strideOf(rows int64) int64 { return max(1, (rows+quantileRows-1)/quantileRows) }
 
 // measure takes a batch into account, of which row is the first. Every so many rows give a value for quantiles.
 func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.Budget) (err error) {
@@ -278,7 +283,7 @@ func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.B
 		if err != nil {
 			return err
 		}
-		c.measureTimes(data, row, stride)
+		c.measureTimes(data, c.unit, row, stride)
 	default:
 		for i := range b.rows {
 			if v.null(i) {
@@ -289,13 +294,14 @@ func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.B
 	return nil
 }
 
-func (c *meant) measureTimes(data []byte, row, stride int64) {
+func (c *meant) measureTimes(data []byte, unit string, row, stride int64) {
 	for i := int64(0); 8*i < int64(len(data)); i++ {
 		at := unified.Int64.Integer(data[8*i:])
 		if at == source.NoTime {
 			c.missing++
 			continue
 		}
+		at, _ = source.InUnit(at, unit, "s")
 		if c.times == nil {
 			c.low, c.high = at, at
 		}
@@ -306,13 +312,14 @@ func (c *meant) measureTimes(data []byte, row, stride int64) {
 	}
 }
 
-// number orders the categories: the most frequent first, of equal ones that which appears first.
+// number orders the categories behind those of a dataset: the most frequent first, of equal ones that which appears
+// first.
 func (c *meant) number() {
 	order := make([]int32, len(c.counts))
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(c.counts[b], c.counts[a]) })
+	slices.SortStableFunc(order[c.old:], func(a, b int32) int { return cmp.Compare(c.counts[b], c.counts[a]) })
 	c.codes = make([]int32, len(order))
 	for code, k := range order {
 		c.codes[k] = int32(code)
@@ -353,10 +360,7 @@ func describe(list []*meant) []byte {
 		}
 		if len(c.times) > 0 {
 			slices.Sort(c.times)
-			for _, v := range []int64{c.low, c.times[len(c.times)/2], c.high} {
-				v, _ = source.InUnit(v, c.unit, "s")
-				d.Times = append(d.Times, v)
-			}
+			d.Times = []int64{c.low, c.times[len(c.times)/2], c.high}
 		}
 		all = append(all, d)
 	}

@@ -14,6 +14,9 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
+// Extensions are those of files with tables, in the order that they are looked for.
+var Extensions = []string{".parquet", ".arrow", ".feather", ".csv", ".tsv", ".csv.gz"}
+
 // part is a file of a table.
 type part interface {
 	fields() []field
@@ -38,18 +41,24 @@ func open(ctx context.Context, beside source.Place, files Words, format Format, 
 	if err != nil {
 		return nil, err
 	}
-	t := &table{name: strings.Join(files, ", "), at: places}
+	t := &table{name: strings.Join(files, ", ")}
+	return t, t.open(ctx, places, format, r)
+}
+
+// open describes files whose rows follow those of the table.
+func (t *table) open(ctx context.Context, places []source.Place, format Format, r *source.Request) error {
+	t.at = append(t.at, places...)
 	for _, at := range places {
 		p, err := openPart(ctx, at, format, r)
 		if err != nil {
-			return nil, wrap(ctx, at, err)
+			return wrap(ctx, at, err)
 		}
 		if err := t.add(p); err != nil {
-			return nil, source.Error(at.Path(), "", -1, "the files of a table have the same columns", err)
+			return source.Error(at.Path(), "", -1, "the files of a table have the same columns", err)
 		}
-		r.Report("look at tables", int64(len(t.parts)), int64(len(places)))
+		r.Report("look at tables", int64(len(t.parts)), int64(len(t.at)))
 	}
-	return t, nil
+	return nil
 }
 
 // find returns the places of files, in the order of names and, within a pattern, of the alphabet.

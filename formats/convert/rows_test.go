@@ -1,0 +1,186 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// shopFiles are a database: keys that are text, numbers, numbers of rows, and none.
+var shopFiles = map[string]string{
+	"manifest.yaml": "name: shop\nval_timestamp: '2024-01-05'\ntest_timestamp: '2024-01-08'\ntables:\n" +
+		"  users: {pkey: user, time_col: null, fkeys: {}, kinds: {plan: categorical}}\n" +
+		"  items: {pkey: item, time_col: null, fkeys: {}, kinds: {size: embedding}}\n" +
+		"  visits: {pkey: visit, time_col: null, fkeys: {user: users}}\n" +
+		"  orders: {pkey: null, time_col: at, fkeys: {user: users, item: items, visit: visits}}\n",
+	"users.csv":  "user,age,plan\nann,41,free\nbob,,paid\n",
+	"items.csv":  "item,size\n10,1 2\n20,3 4\n",
+	"visits.csv": "visit,user,pages\n0,ann,3\n1,bob,5\n",
+	"orders.csv": "user,item,visit,at,price\nann,10,0,2024-01-01,3\nbob,20,1,2024-01-02,4.5\n",
+}
+
+// shop converts it.
+func shop(t *testing.T) string {
+	t.Helper()
+	dir, dst := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	for name, text := range shopFiles {
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	expect.Must(Run(context.Background(), dir, dst, Options{}))(t)
+	return dst
+}
+
+// rowsOf returns options that add rows of a CSV each, written as "TABLE: line, line, ..".
+func rowsOf(t *testing.T, list ...string) (o AddOptions) {
+	t.Helper()
+	for _, text := range list {
+		table, rows, _ := strings.Cut(text, ": ")
+		o.Rows = append(o.Rows, Addition{Name: table,
+			Path: write(t, table+".csv", strings.ReplaceAll(rows, "/", "\n")+"\n")})
+	}
+	return o
+}
+
+func TestRowsThatDoNotFitChangeNothing(t *testing.T) {
+	data := shop(t)
+	before := expect.Must(os.ReadFile(filepath.Join(data, "dataset.json")))(t)
+	ann, orders := "users: user,age,plan/cid,1,free/ann,2,free", "orders: user,item,visit,at,price/"
+	for _, c := range []struct {
+		o    AddOptions
+		want error
+		says string
+	}{
+		{rowsOf(t, "uers: user/cid"), ErrOptions, `there is no table "uers"; there are: users, items, visits, orders`},
+		{AddOptions{Rows: []Addition{{Name: "users", Path: "none.csv"}}}, fs.ErrNotExist, "none.csv"},
+		{AddOptions{Rows: []Addition{{Name: "users", Path: t.TempDir()}}}, nil, "the folder has no table"},
+		{AddOptions{Rows: []Addition{{Name: "users", Type: "x", Path: "y"}}}, ErrOptions, "write TABLE=FILE"},
+		{rowsOf(t, ann), nil, `users.csv: column "user": row 3: the key "ann" is there already: node 0 of "users"; ` +
+			"leave out the rows that the dataset has, and give new rows keys of their own"},
+		{rowsOf(t, "items: item,size/30,1 1/20,2 2"), nil, `row 3: the key "20" is there already: node 1 of "items"`},
+		{rowsOf(t, "visits: visit,user,pages/0,ann,1"), nil, `row 2: the key "0" is there already: node 0 of "visits"`},
+		{rowsOf(t, "users: user,age,plan/cid,1,free/cid,2,free"), nil, `row 3: the id "cid" is there twice`},
+		{rowsOf(t, "users: user,age,plan/,1,free"), nil, `column "user": row 2: the id is missing`},
+		{rowsOf(t, "items: item,size/30,1 1/x,2 2"), nil, `column "item"`},
+		{rowsOf(t, "users: age,plan/1,free"), nil, `there is no column "user"`},
+		{rowsOf(t, "orders: user,item,visit,at/ann,10,0,2024-01-09"), nil, "the rows lack what the dataset has of " +
+			`each row of "orders": "price"`},
+		{rowsOf(t, "orders: user,item,at,price/ann,10,2024-01-09,1"), nil, `there is no column "visit"`},
+		{rowsOf(t, orders+"ann,10,0,2024-01-09,cheap"), nil, `column "price": is text, which cannot be numerical`},
+		{rowsOf(t, orders+"ann,10,0,2024-01-09,1/ann,10,0,today,1"), nil, `column "at": row 3: "today" is no date`},
+		{rowsOf(t, orders+"ann,10,first,2024-01-09,1"), nil, `column "visit": row 2: "first" is text, and the ids of ` +
+			`"visits" are numbers`},
+		{rowsOf(t, "items: item,size/30,1 1 1"), nil, "is lists of 3 float32, and the dataset has rows of 2"},
+		{rowsOf(t, "users: user,age,plan/cid"), nil, "row 2: the row has 1 cell, and there are 3 columns"},
+		{AddOptions{Rows: []Addition{{Name: "users", Path: write(t, "u.parquet", "PAR1PAR1")}}}, nil, "damaged"},
+		{AddOptions{Rows: rowsOf(t, "users: user,age,plan/cid,1,free").Rows, MemoryLimit: 600}, pinned.ErrLimit, ""},
+	} {
+		_, err := Add(context.Background(), data, c.o)
+		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("got %v\nwant %s", err, c.says)
+		}
+	}
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	_, err := Add(stopped, data, rowsOf(t, "users: user,age,plan/cid,1,free"))
+	expect.Is(t, err, context.Canceled, "stopped")
+	unchanged(t, data, before)
+}
+
+func TestRowsAreAddedToDatasetsOfDatabasesAlone(t *testing.T) {
+	rows := rowsOf(t, "users: user,age,plan/cid,1,free")
+	_, err := Add(t.Context(), adding(t), rows)
+	expect.Says(t, err, ErrOptions, "is not of a database", "a graph")
+	data := shop(t)
+	weight := numpy(t, expect.NPY(make([]float32, 16)))
+	expect.Is(t, expect.Err(Add(t.Context(), data, adds(AddOptions{}, extra{edgeColumn, "weight", "", weight}))), nil,
+		"a column of edges")
+	_, err = Add(t.Context(), data, rows)
+	expect.Says(t, err, ErrOptions, `has columns of edges, such as "weight"`, "a column of edges")
+}
+
+// TestNewRowsNameOldAndNewOnes: of several tables in one call, and what has no row is counted. Arrays of tables that
+// get nothing are the same files.
+func TestNewRowsNameOldAndNewOnes(t *testing.T) {
+	data := shop(t)
+	kept := expect.Must(os.Stat(filepath.Join(data, "nodes/n2/numerical.arrow")))(t)
+	var said []string
+	o := rowsOf(t, "orders: user,item,visit,at,price,more/cid,10,1,2024-01-09,7,x/ann,30,,2024-01-03,8,x/eve,20,0,,9,x",
+		"users: user,age,plan/cid,9,gold", "items: item,size/30,5 6")
+	o.Log = func(line string) { said = append(said, line) }
+	s := expect.Must(Add(t.Context(), data, o))(t)
+	ds := expect.Must(formats.Open(data))(t)
+	defer ds.Close()
+	generation := ds.Manifest().Generation
+	expect.That(t, generation == 2 && s.Nodes[3].Count == 5, "generation %d, %v", generation, s)
+	got := edgesByName(t, ds)
+	for name, want := range map[string][][2]int64{
+		"orders:f2p_user:users":     {{0, 0}, {1, 1}, {2, 2}, {3, 0}},
+		"users:rev_f2p_user:orders": {{0, 0}, {0, 3}, {1, 1}, {2, 2}},
+		"orders:f2p_item:items":     {{0, 0}, {1, 1}, {2, 0}, {3, 2}, {4, 1}},
+		"orders:f2p_visit:visits":   {{0, 0}, {1, 1}, {2, 1}, {4, 0}},
+		"visits:f2p_user:users":     {{0, 0}, {1, 1}},
+	} {
+		expect.That(t, slices.Equal(got[name], want), "%s: %v, want %v", name, got[name], want)
+	}
+	text := strings.Join(said, "\n")
+	for _, says := range []string{`5 new rows (1 of "users", 1 of "items", 3 of "orders") and 14 new edges come to 8 ` +
+		"nodes and 16 edges: about ", `1 key has no row of "users", and no edge`, "1 row has no key, and no edge",
+		"not stored, for the dataset does not have them: more"} {
+		expect.That(t, strings.Contains(text, says), "not said: %s, but %s", says, text)
+	}
+	times, _ := ds.Graph().NodeColumn(3, "time")
+	at := expect.Must(unified.View[int64](times))(t)
+	expect.That(t, at[2] == 1704758400 && at[4] == -1<<63 && !ds.Graph().Schema().Nodes[3].Columns[0].Ascending,
+		"times %v", at)
+	expect.That(t, slices.Equal(strs(ds, 0, "plan"), []string{"free", "paid", "gold"}), "plans %q", strs(ds, 0, "plan"))
+	now := expect.Must(os.Stat(filepath.Join(data, "nodes/n2/numerical.arrow")))(t)
+	expect.That(t, os.SameFile(kept, now), "a column of a table without new rows was written again")
+}
+
+// TestAddedColumnsComeWithTheRowsOrAreGivenAgain
+func TestAddedColumnsComeWithTheRowsOrAreGivenAgain(t *testing.T) {
+	data := shop(t)
+	column := func(rows int) extra {
+		return extra{nodeColumn, "extra", "users", numpy(t, expect.NPY(make([]float32, 2*rows), rows, 2))}
+	}
+	expect.Is(t, expect.Err(Add(t.Context(), data, adds(AddOptions{}, column(2)))), nil, "a column")
+	rows := rowsOf(t, "users: user,age,plan/cid,1,free")
+	_, err := Add(t.Context(), data, rows)
+	says := `the rows lack what the dataset has of each row of "users": "extra"; there are: "user", ` +
+		`"age", "plan"; add the columns, empty where nothing is known; what Columns has brought may also be given ` +
+		`for all nodes, by Columns with Force`
+	expect.That(t, err != nil && strings.Contains(err.Error(), says), "without it: %v", err)
+	again := adds(rows, column(3))
+	again.Force = true
+	expect.Is(t, expect.Err(Add(t.Context(), data, again)), nil, "given for all nodes")
+	expect.Is(t, expect.Err(Add(t.Context(), data, rowsOf(t, "users: user,age,plan,extra/dan,1,free,7 8"))), nil,
+		"a column of the rows")
+	ds := expect.Must(formats.Open(data))(t)
+	defer ds.Close()
+	col, _ := ds.Graph().NodeColumn(0, "extra")
+	got := expect.Must(unified.View[float32](col))(t)
+	expect.That(t, slices.Equal(got, []float32{0, 0, 0, 0, 0, 0, 7, 8}), "%v", got)
+}
+
+// strs returns a list of strings; nil for none.
+func strs(ds *formats.Dataset, n int, name string) (all []string) {
+	list, err := ds.Strings(n, name)
+	if err != nil {
+		return nil
+	}
+	for i := range list.Len() {
+		s, _ := list.At(i)
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,10 +1,13 @@
 """khop convert reads what the reference libraries of other formats read."""
+import datetime
 import os
 import pickle
+import shutil
 import tarfile
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
@@ -213,3 +216,34 @@ def test_a_web_graph(khop, tmp_path):
     dst, src = np.repeat(np.arange(len(z["indptr"]) - 1), np.diff(z["indptr"])), z["indices"]
     d = Dataset(khop, os.path.join(folder, "cnr-2000-t.graph"), tmp_path / "g.khop")
     assert np.array_equal(d.edges(*d.g.edge_types[0])[0], np.stack((src, dst))[:, ordered(src, dst)])
+
+
+def test_a_database_in_two_parts_is_that_in_one(khop, tmp_path):
+    """What has no time, and all before August 2013, is converted, and the rest added: all files are the same but for
+    the numbers of categories, and so are batches."""
+    whole, part, rows = os.path.join(data(), "nycflights13"), tmp_path / "part", []
+    shutil.copytree(whole, part)
+    for name in ("flights", "weather"):
+        table = pq.read_table(os.path.join(whole, "db", f"{name}.parquet"))
+        later = pa.compute.greater_equal(table["time"], pa.scalar(datetime.datetime(2013, 8, 1), table["time"].type))
+        pq.write_table(table.filter(pa.compute.invert(later)), part / "db" / f"{name}.parquet")
+        pq.write_table(table.filter(later), tmp_path / f"{name}.parquet", compression="zstd")
+        rows += ["--rows", f"{name}={tmp_path / name}.parquet"]
+    once, grown = Dataset(khop, whole, tmp_path / "once.khop", "--upto", "all"), tmp_path / "grown.khop"
+    run(khop, "convert", part, grown, "--upto", "all")
+    run(khop, "add", grown, *rows)
+    different = [str(f.relative_to(once.root)) for f in once.root.glob("*/**/*.arrow") if "tasks" not in f.parts
+                 if f.read_bytes() != (grown / f.relative_to(once.root)).read_bytes()]
+    assert sorted(different) == ["nodes/n3/categorical.arrow", "nodes/n3/wind_dir.arrow"]
+
+    def column(root, name):
+        return pa.ipc.open_file(pa.memory_map(str(root / f"nodes/n3/{name}.arrow"))).get_batch(0).column(0)
+
+    def wind(root):
+        codes = np.asarray(column(root, "categorical").flatten())
+        return np.append(column(root, "wind_dir").to_pylist(), "")[codes]
+
+    assert np.array_equal(wind(once.root), wind(grown))
+    sample = ("--seeds", "task:plane_late:train", "--sampler", "temporal", "--node-time", "time", "--fanouts", "10,10",
+              "--digest")
+    assert run(khop, "sample", once.root, *sample) == run(khop, "sample", grown, *sample)

@@ -44,6 +44,7 @@ func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
 	src, features = filepath.Join(root, "edges.csv"), filepath.Join(root, "x.npy")
 	expect.OK(t, errors.Join(os.WriteFile(src, []byte("src,dst,weight\nada,bob,1\ncal,bob,2\n"), 0o600),
 		os.WriteFile(features, expect.NPY(make([]float32, 6), 3, 2), 0o600)))
+	database, more := shopFolder(t), rowsOf(t, "users: user,age,plan/cid,1,free", "visits: visit,user,pages/2,cid,1")
 	var parts []string
 	for i := range 2 {
 		parts = append(parts, filepath.Join(root, "parts", fmt.Sprint(i)))
@@ -59,6 +60,13 @@ func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
 		}},
 		"add": {Before: run(Options{}), State: stateOf, Do: func(dir string) error {
 			_, err := Add(ctx, dir, adds(AddOptions{}, extra{nodeColumn, "x", "", features}))
+			return err
+		}},
+		"rows": {Before: func(dir string) error {
+			_, err := Run(ctx, database, dir, Options{})
+			return err
+		}, State: stateOf, Do: func(dir string) error {
+			_, err := Add(ctx, dir, more)
 			return err
 		}},
 	} {

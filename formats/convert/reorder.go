@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/tables"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/enum"
@@ -42,7 +43,7 @@ const (
 type Heat func(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []int64) ([]float64, error)
 
 // oldIDs is the column of the numbers that nodes had before they were numbered anew.
-const oldIDs = "old_id"
+const oldIDs = tables.FormerIDs
 
 // numbering is new numbers of nodes. Nodes of all types are numbered through ("fused").
 type numbering struct {

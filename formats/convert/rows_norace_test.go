@@ -224,7 +224,7 @@ func TestRowsThatAreAddedStandWhereConversionPutsThem(t *testing.T) {
 		report, err := formats.Check(context.Background(), grown, formats.CheckOptions{})
 		expect.Ensure(t, err == nil && report.OK(), "seed %d, draw %d: %v, %v", seed, draw, err, report)
 		ds := expect.Must(formats.Open(grown))(t)
-		if diff := differs(t, whole, ds); diff != "" {
+		if diff := differs(t, whole, ds, "colour"); diff != "" {
 			t.Fatalf("seed %d, draw %d, %d steps: %s", seed, draw, steps, diff)
 		}
 		expect.OK(t, ds.Close())
@@ -232,7 +232,7 @@ func TestRowsThatAreAddedStandWhereConversionPutsThem(t *testing.T) {
 }
 
 // differs says what of two datasets of databases is not the same; "": nothing. Categories are compared by name.
-func differs(t *testing.T, a, b *formats.Dataset) string {
+func differs(t *testing.T, a, b *formats.Dataset, category string) string {
 	t.Helper()
 	ga, gb := a.Graph(), b.Graph()
 	sa, sb := ga.Schema(), gb.Schema()
@@ -266,7 +266,7 @@ func differs(t *testing.T, a, b *formats.Dataset) string {
 				return fmt.Sprintf("%s.%s: %s: %s and %s", x.Name, col.Name, diff, col.Fields, other.Fields)
 			}
 			if col.Name == "categorical" {
-				if p, q := named(t, a, n, ca), named(t, b, n, cb); !slices.Equal(p, q) {
+				if p, q := named(t, a, n, category, ca), named(t, b, n, category, cb); !slices.Equal(p, q) {
 					return fmt.Sprintf("%s: %v and %v", x.Name, p, q)
 				}
 			} else if !slices.Equal(ca.Bytes(), cb.Bytes()) {
@@ -282,10 +282,10 @@ func differs(t *testing.T, a, b *formats.Dataset) string {
 	return ""
 }
 
-// named returns the names of categories of the only categorical column.
-func named(t *testing.T, ds *formats.Dataset, n int, col unified.Tensor) (all []string) {
+// named returns the names of categories of the only categorical column, of which a list of strings has the names.
+func named(t *testing.T, ds *formats.Dataset, n int, list string, col unified.Tensor) (all []string) {
 	t.Helper()
-	names := strs(ds, n, "colour")
+	names := strs(ds, n, list)
 	for _, k := range expect.Must(unified.View[int32](col))(t) {
 		if k < 0 {
 			all = append(all, "")

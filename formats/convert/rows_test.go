@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -29,14 +31,20 @@ var shopFiles = map[string]string{
 	"orders.csv": "user,item,visit,at,price\nann,10,0,2024-01-01,3\nbob,20,1,2024-01-02,4.5\n",
 }
 
-// shop converts it.
-func shop(t *testing.T) string {
+func shopFolder(t *testing.T) string {
 	t.Helper()
-	dir, dst := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	dir := t.TempDir()
 	for name, text := range shopFiles {
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	expect.Must(Run(context.Background(), dir, dst, Options{}))(t)
+	return dir
+}
+
+// shop converts it.
+func shop(t *testing.T, opt Options) string {
+	t.Helper()
+	dst := filepath.Join(t.TempDir(), "data")
+	expect.Must(Run(context.Background(), shopFolder(t), dst, opt))(t)
 	return dst
 }
 
@@ -52,7 +60,7 @@ func rowsOf(t *testing.T, list ...string) (o AddOptions) {
 }
 
 func TestRowsThatDoNotFitChangeNothing(t *testing.T) {
-	data := shop(t)
+	data := shop(t, Options{})
 	before := expect.Must(os.ReadFile(filepath.Join(data, "dataset.json")))(t)
 	ann, orders := "users: user,age,plan/cid,1,free/ann,2,free", "orders: user,item,visit,at,price/"
 	for _, c := range []struct {
@@ -100,7 +108,7 @@ func TestRowsAreAddedToDatasetsOfDatabasesAlone(t *testing.T) {
 	rows := rowsOf(t, "users: user,age,plan/cid,1,free")
 	_, err := Add(t.Context(), adding(t), rows)
 	expect.Says(t, err, ErrOptions, "is not of a database", "a graph")
-	data := shop(t)
+	data := shop(t, Options{})
 	weight := numpy(t, expect.NPY(make([]float32, 16)))
 	expect.Is(t, expect.Err(Add(t.Context(), data, adds(AddOptions{}, extra{edgeColumn, "weight", "", weight}))), nil,
 		"a column of edges")
@@ -111,7 +119,7 @@ func TestRowsAreAddedToDatasetsOfDatabasesAlone(t *testing.T) {
 // TestNewRowsNameOldAndNewOnes: of several tables in one call, and what has no row is counted. Arrays of tables that
 // get nothing are the same files.
 func TestNewRowsNameOldAndNewOnes(t *testing.T) {
-	data := shop(t)
+	data := shop(t, Options{})
 	kept := expect.Must(os.Stat(filepath.Join(data, "nodes/n2/numerical.arrow")))(t)
 	var said []string
 	o := rowsOf(t, "orders: user,item,visit,at,price,more/cid,10,1,2024-01-09,7,x/ann,30,,2024-01-03,8,x/eve,20,0,,9,x",
@@ -149,7 +157,7 @@ func TestNewRowsNameOldAndNewOnes(t *testing.T) {
 
 // TestAddedColumnsComeWithTheRowsOrAreGivenAgain
 func TestAddedColumnsComeWithTheRowsOrAreGivenAgain(t *testing.T) {
-	data := shop(t)
+	data := shop(t, Options{})
 	column := func(rows int) extra {
 		return extra{nodeColumn, "extra", "users", numpy(t, expect.NPY(make([]float32, 2*rows), rows, 2))}
 	}
@@ -170,6 +178,42 @@ func TestAddedColumnsComeWithTheRowsOrAreGivenAgain(t *testing.T) {
 	col, _ := ds.Graph().NodeColumn(0, "extra")
 	got := expect.Must(unified.View[float32](col))(t)
 	expect.That(t, slices.Equal(got, []float32{0, 0, 0, 0, 0, 0, 7, 8}), "%v", got)
+}
+
+// TestRowsAreAddedToNodesThatWereNumberedAnew: keys are those of the source, whichever number their nodes have.
+func TestRowsAreAddedToNodesThatWereNumberedAnew(t *testing.T) {
+	for _, visit := range []string{"2", "7"} {
+		var got []map[string][][2]int64
+		for _, opt := range []Options{{}, {Reorder: ReverseCuthillMcKee}} {
+			data := shop(t, opt)
+			o := rowsOf(t, "visits: visit,user,pages/"+visit+",ann,1", "orders: user,item,visit,at,price/bob,10,"+visit+
+				",2024-01-09,7/ann,10,0,2024-01-09,7")
+			expect.Must(Add(t.Context(), data, o))(t)
+			ds := expect.Must(formats.Open(data))(t)
+			got = append(got, edgesByName(t, ds))
+			for name, pairs := range got[len(got)-1] {
+				e := ds.Graph().Schema().Edges[slices.IndexFunc(ds.Graph().Schema().Edges, func(e graph.EdgeType) bool {
+					return e.String() == name
+				})]
+				for i := range pairs {
+					pairs[i] = [2]int64{inSource(t, ds, e.Src, pairs[i][0]), inSource(t, ds, e.Dst, pairs[i][1])}
+				}
+				sortPairs(pairs)
+			}
+			expect.OK(t, ds.Close())
+		}
+		expect.That(t, maps.EqualFunc(got[0], got[1], slices.Equal), "visit %s: %v and %v", visit, got[0], got[1])
+	}
+}
+
+// inSource returns the number that a node has in the source.
+func inSource(t *testing.T, ds *formats.Dataset, typ int, v int64) int64 {
+	t.Helper()
+	col, ok := ds.Graph().NodeColumn(typ, "old_id")
+	if !ok {
+		return v
+	}
+	return expect.Must(unified.View[int64](col))(t)[v]
 }
 
 // strs returns a list of strings; nil for none.

@@ -167,10 +167,11 @@ func (m *More) readKeys(ctx context.Context, x *graphOf, t int) (err error) {
 	if n.table == nil && !named {
 		return nil
 	}
-	if n.before, n.text, err = m.keysOf(t); err != nil {
+	stored := false
+	if n.before, n.text, stored, err = m.keysOf(t); err != nil {
 		return err
 	}
-	if n.spec.ID == "" && (named || n.before != nil) && (n.table != nil || n.before == nil) {
+	if n.spec.ID == "" && (named || stored) && (n.table != nil || !stored) {
 		return source.Error(m.Dataset.Path(), "", -1, "convert the database again, and keep all of its columns",
 			fmt.Errorf("the dataset does not say which column is the key of the table %q", n.spec.Type))
 	}
@@ -195,25 +196,29 @@ func (m *More) readKeys(ctx context.Context, x *graphOf, t int) (err error) {
 	return n.readKeys(ctx, x.r, x.g)
 }
 
-// keysOf returns the keys that a dataset has of a table; nil where they are the numbers of the rows.
-func (m *More) keysOf(t int) (each func(func([]byte) error) error, text bool, err error) {
+// keysOf returns the keys that a dataset has of a table; nil where they are the numbers of the nodes. Where nodes have
+// been numbered anew, and the keys are not stored, they are the numbers that the nodes had.
+func (m *More) keysOf(t int) (each func(func([]byte) error) error, text, stored bool, err error) {
 	if list, err := m.Dataset.Strings(t, "id"); err == nil {
 		return func(yield func([]byte) error) error {
 			return m.eachString(list, func(s string) error { return yield([]byte(s)) })
-		}, true, nil
+		}, true, true, nil
 	} else if !errors.Is(err, formats.ErrNoStrings) {
-		return nil, false, err
+		return nil, false, false, err
 	}
-	col, ok := m.Dataset.Graph().NodeColumn(t, "id")
-	if !ok {
-		return nil, false, nil
+	col, stored := m.Dataset.Graph().NodeColumn(t, "id")
+	if !stored {
+		var anew bool
+		if col, anew = m.Dataset.Graph().NodeColumn(t, FormerIDs); !anew {
+			return nil, false, false, nil
+		}
 	}
 	if err := m.Dataset.Verify(col.Bytes()); err != nil {
-		return nil, false, err
+		return nil, false, false, err
 	}
 	at, err := unified.Integers(col)
 	if err != nil {
-		return nil, false, source.Error(m.Dataset.Path(), "id", -1, "", err)
+		return nil, false, false, source.Error(m.Dataset.Path(), "id", -1, "", err)
 	}
 	return func(yield func([]byte) error) error {
 		return pinned.Guard(func() error {
@@ -226,7 +231,7 @@ func (m *More) keysOf(t int) (each func(func([]byte) error) error, text bool, er
 			}
 			return nil
 		})
-	}, false, nil
+	}, false, stored, nil
 }
 
 // eachString yields a list of strings of the dataset, when it has been compared with its checksums.

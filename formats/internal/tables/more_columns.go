@@ -99,7 +99,7 @@ func (c *moreColumns) add(col graph.Column) error {
 	switch base, scale := strings.CutSuffix(col.Name, graph.ScaleOf("")); {
 	case col.Name == "id":
 		return nil
-	case col.Name == FormerIDs:
+	case col.Name == FormerIDs && len(col.Fields) == 0 && col.RowBytes() == 8:
 		c.to.Columns = append(c.to.Columns, source.Column{Column: col, Write: c.numbers(c.n.first)})
 		return nil
 	case scale && slices.ContainsFunc(c.have, func(o graph.Column) bool {
@@ -143,16 +143,18 @@ func (c *moreColumns) numbers(first int64) func(context.Context, io.Writer) erro
 // it gets those of all nodes.
 func (c *moreColumns) addKeys() error {
 	n := c.n
+	first, dtype := int64(0), unified.Int64
+	i := slices.IndexFunc(c.have, func(o graph.Column) bool { return o.Name == "id" })
 	switch {
 	case n.keys == nil:
 		return nil
 	case n.text:
 		c.to.Strings = append(c.to.Strings, n.keys.Strings("id"))
 		return nil
-	}
-	first, dtype := int64(0), unified.Int64
-	if i := slices.IndexFunc(c.have, func(o graph.Column) bool { return o.Name == "id" }); i >= 0 {
+	case i >= 0:
 		first, dtype = n.first, c.have[i].DType
+	case n.before != nil && n.areNumbers():
+		return nil
 	}
 	c.to.Columns = append(c.to.Columns, source.Column{Column: graph.Column{Name: "id", DType: dtype},
 		Write: func(_ context.Context, w io.Writer) error {
@@ -170,6 +172,16 @@ func (c *moreColumns) addKeys() error {
 			return nil
 		}})
 	return nil
+}
+
+// areNumbers reports whether the keys of new rows are the numbers of their nodes.
+func (n *nodeType) areNumbers() bool {
+	for v := n.first; v < n.count; v++ {
+		if string(n.keys.At(v)) != strconv.FormatInt(v, 10) {
+			return false
+		}
+	}
+	return true
 }
 
 // addGroup finds the columns of the table that are the elements of one of the dataset.

@@ -59,6 +59,8 @@ type columnInfo struct {
 	DType string  `json:"dtype"`
 	Shape []int64 `json:"shape"` // of a row; empty for a number
 	Unit  string  `json:"unit"`  // of times; "": none, or not known
+	// Ascending says that nodes are in the order of these times: samplers bisect their edges.
+	Ascending bool `json:"ascending,omitempty"`
 	// Fields says what the elements of a row are (docs/format.md, "What elements mean").
 	Fields json.RawMessage `json:"fields,omitempty"`
 }
@@ -166,7 +168,7 @@ func columnInfos(cols []graph.Column) []columnInfo {
 		if shape == nil {
 			shape = []int64{}
 		}
-		list = append(list, columnInfo{c.Name, c.DType.String(), shape, c.Unit, c.Fields})
+		list = append(list, columnInfo{c.Name, c.DType.String(), shape, c.Unit, c.Ascending, c.Fields})
 	}
 	return list
 }
@@ -223,6 +225,9 @@ func columnsText(cols []columnInfo) string {
 		}
 		if c.Unit != "" {
 			text.WriteString(" in " + c.Unit)
+		}
+		if c.Ascending {
+			text.WriteString(" (rows are in its order: bisected)")
 		}
 	}
 	return text.String()

@@ -293,10 +293,10 @@ func TestRowsThatCannotBeWrittenAreAnError(t *testing.T) {
 	c := &conversion{graph: source.Plain(), opt: Options{RowStride: 16}}
 	c.budget.Dir = t.TempDir()
 	c.graph.Node().Count = rows
-	m := &numbering{offset: []int64{0}, n: rows, order: make([]uint32, rows)}
+	old := make([]uint32, rows)
 	for name, write := range map[string]func(context.Context, io.Writer) error{
 		"narrow": c.narrowed(col, unified.Float16, rows).Write, "scales": c.narrowWriter(col, unified.Float32),
-		"padded": c.padded(col, rows).Write, "ordered": c.permuted(m, 0, col),
+		"padded": c.padded(col, rows).Write, "ordered": c.permuted(old, col),
 	} {
 		var out bytes.Buffer
 		if err := write(t.Context(), &out); err != nil {
@@ -310,7 +310,7 @@ func TestRowsThatCannotBeWrittenAreAnError(t *testing.T) {
 		expect.Is(t, write(t.Context(), &refusing{out.Len()}), nil, name)
 	}
 	short := source.Bytes(graph.Column{Name: "x", DType: unified.Int32}, make([]byte, 4*rows-4))
-	if err := c.permuted(m, 0, short)(t.Context(), io.Discard); err == nil ||
+	if err := c.permuted(old, short)(t.Context(), io.Discard); err == nil ||
 		err.Error() != `column "x" has 799996 bytes for 200000 nodes` {
 		t.Errorf("a column that is short: %v", err)
 	}
@@ -341,7 +341,7 @@ func TestNumbersBeyondTheirLimitsAreRefused(t *testing.T) {
 	g.Node().Count = 3
 	g.Splits = []source.Split{{Name: "train", IDs: []int64{0, 3}}}
 	c := &conversion{graph: g, src: "x"}
-	if err := c.renumber(t.Context(), &numbering{offset: []int64{0}, number: []uint32{2, 1, 0}}); err == nil ||
+	if err := c.renumber(&numbering{types: []anew{{[]uint32{2, 1, 0}, []uint32{2, 1, 0}}}}); err == nil ||
 		err.Error() != `x: split "train": node 3 is not below 3` {
 		t.Errorf("a split: %v", err)
 	}

@@ -109,7 +109,7 @@ type Options struct {
 	// they are.
 	RowStride int64 `value:"BYTES" help:"Pad rows of node columns with zeros to a multiple of BYTES."`
 	// Reorder keeps the numbers that nodes have in the source as the column "old_id".
-	Reorder Reorder `default:"no" help:"Renumber the nodes:"`
+	Reorder Reorder `default:"auto" help:"Renumber the nodes:"`
 	// Heat is asked for scores of nodes by ByHeat.
 	Heat Heat
 	// Share writes the in-edges of the nodes in part Number of Of equal parts. Merge joins shares. The zero value

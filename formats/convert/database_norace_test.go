@@ -12,8 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -125,8 +127,42 @@ func (d *drawnTable) kept(last string) (rows [][]string, node map[string]int) {
 	return rows, node
 }
 
+// numbers returns the node that each row is: those that are not in the order of their times may be numbered by them.
+func (d *drawnTable) numbers(rows [][]string, how Reorder) (numbers []int) {
+	order := make([]int, len(rows))
+	for i := range order {
+		order[i] = i
+	}
+	if d.time != "" && (how == ByNodeTime || how == 0 && d.key == "") {
+		at := d.column(d.time)
+		slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(rows[a][at], rows[b][at]) })
+	}
+	numbers = make([]int, len(rows))
+	for i, row := range order {
+		numbers[row] = i
+	}
+	return numbers
+}
+
+// followsItsRows says that a node type has the times of its rows, and their numbers where they are not its own.
+func (d *drawnTable) followsItsRows(t *testing.T, g *graph.Graph, node int, rows [][]string, numbers []int) {
+	old, anew := g.NodeColumn(node, oldIDs)
+	expect.That(t, anew != slices.IsSorted(numbers), "%s: numbered anew: %v; nodes %v", d.name, anew, numbers)
+	times, _ := g.NodeColumn(node, "time")
+	for row, v := range numbers {
+		if anew {
+			expect.Same(t, expect.Must(unified.View[int64](old))(t)[v], int64(row))
+		}
+		if d.time != "" && rows[row][d.column(d.time)] != "" {
+			day := expect.Must(time.Parse("2006-01-02", rows[row][d.column(d.time)]))(t)
+			expect.Same(t, expect.Must(unified.View[int64](times))(t)[v], day.Unix())
+		}
+	}
+}
+
 // TestADatabaseIsItsRowsAndKeys: of drawn databases each row that is no later than the time asked for is a node, in
-// order, each key that names one an edge both ways, and nothing else is there. KHOP_DRAWS says how many are drawn.
+// their order or that of their times, each key that names one an edge both ways, and nothing else is there. KHOP_DRAWS
+// says how many are drawn.
 func TestADatabaseIsItsRowsAndKeys(t *testing.T) {
 	seed, draws := expect.Seed(t), 30
 	if s := os.Getenv("KHOP_DRAWS"); s != "" {
@@ -142,14 +178,18 @@ func TestADatabaseIsItsRowsAndKeys(t *testing.T) {
 		}
 		expect.OK(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600))
 		opt := Options{UpTo: last}
+		if slices.ContainsFunc(tables, func(d drawnTable) bool { return d.time != "" }) {
+			opt.Reorder = []Reorder{0, 0, AsListed, ByNodeTime}[r.IntN(4)]
+		}
 		if last == "" {
 			opt.UpTo = "all"
 		}
 		_, ds := convert(t, dir, opt)
-		nodes := map[string]map[string]int{}
+		nodes, numbers := map[string]map[string]int{}, map[string][]int{}
 		for i := range tables {
 			rows, by := tables[i].kept(last)
-			nodes[tables[i].name] = by
+			nodes[tables[i].name], numbers[tables[i].name] = by, tables[i].numbers(rows, opt.Reorder)
+			tables[i].followsItsRows(t, ds.Graph(), i, rows, numbers[tables[i].name])
 			if n := ds.Graph().Schema().Nodes[i]; n.Count != int64(len(rows)) {
 				t.Fatalf("seed %d, %s: %d nodes %q, want %d\n%s", seed, last, n.Count, n.Name, len(rows), text)
 			}
@@ -163,8 +203,8 @@ func TestADatabaseIsItsRowsAndKeys(t *testing.T) {
 				var want, reversed [][2]int64
 				for at, row := range rows {
 					if to, ok := nodes[k[1]][row[d.column(k[0])]]; ok {
-						want = append(want, [2]int64{int64(at), int64(to)})
-						reversed = append(reversed, [2]int64{int64(to), int64(at)})
+						from, to := int64(numbers[d.name][at]), int64(numbers[k[1]][to])
+						want, reversed = append(want, [2]int64{from, to}), append(reversed, [2]int64{to, from})
 					}
 				}
 				sortPairs(want)

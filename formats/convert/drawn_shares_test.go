@@ -53,7 +53,7 @@ func drawShares(t *testing.T, r *rand.Rand) *drawnShares {
 			s.table[i] = r.Float32()
 		}
 		s.opt.Features = filepath.Join(s.dir, "x.npy")
-		s.opt.Reorder = Reorder(r.IntN(4))
+		s.opt.Reorder = Reorder(1 + r.IntN(4))
 	}
 	s.save()
 	for i, n := 1, 2+r.IntN(4); i <= n; i++ {

@@ -36,7 +36,7 @@ func draw(r *rand.Rand) *drawn {
 	d := &drawn{nodes: 1 + r.Int64N(40), weights: r.IntN(2) == 0}
 	d.times = d.weights && r.IntN(2) == 0
 	d.opt = Options{Direction: Direction(r.IntN(3)), Merge: Merge(r.IntN(4)), Loops: Loops(r.IntN(3)),
-		Reorder: Reorder(r.IntN(4)), ByTime: d.times && r.IntN(2) == 0,
+		Reorder: Reorder(1 + r.IntN(4)), ByTime: d.times && r.IntN(2) == 0,
 		MemoryLimit: []int64{0, 8 << 20}[r.IntN(2)]}
 	for range r.IntN(150) {
 		d.edges = append(d.edges, line{src: r.Int64N(d.nodes), dst: r.Int64N(r.Int64N(d.nodes) + 1),

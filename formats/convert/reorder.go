@@ -20,12 +20,13 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Reorder says how nodes are numbered anew, each type for itself.
+// Reorder says how nodes are numbered anew, each type for itself. The zero value is ByNodeTime for rows of a database's
+// tables that have no primary key, which nobody names, and AsListed for all others.
 type Reorder uint8
 
 const (
 	// AsListed keeps the numbers of the source.
-	AsListed Reorder = iota
+	AsListed Reorder = iota + 1
 	// ByDegree numbers nodes by how many edges they have, the most first.
 	ByDegree
 	// BreadthFirst numbers nodes as a search finds them that goes along edges both ways, from the node of the most
@@ -36,6 +37,8 @@ const (
 	ReverseCuthillMcKee
 	// ByHeat numbers nodes by how often batches ask for their rows, as Options.Heat says, the most often first.
 	ByHeat
+	// ByNodeTime numbers nodes of a type that has times, and is not in their order, by their time.
+	ByNodeTime
 )
 
 // Heat scores nodes by how often batches ask for their rows. indptr and indices are the in-edges of each node; seeds
@@ -45,28 +48,43 @@ type Heat func(ctx context.Context, indptr []int64, indices unified.Tensor, seed
 // oldIDs is the column of the numbers that nodes had before they were numbered anew.
 const oldIDs = tables.FormerIDs
 
-// numbering is new numbers of nodes. Nodes of all types are numbered through ("fused").
+// numbering is new numbers of nodes. Until each type has its own, nodes of all types are numbered through ("fused").
 type numbering struct {
-	offset []int64  // of each node type
-	n      int64    // nodes
-	order  []uint32 // fused: of each type, its nodes in their new order
-	number []uint32 // fused: the new own id of each node
+	offset []int64 // of each node type
+	n      int64   // nodes
+	types  []anew
 	ledger *pinned.Ledger
-	give   func()
+	taken  int64
+}
+
+// anew is the numbers of a node type: of none that keeps its own.
+type anew struct {
+	order  []uint32 // its nodes in their new order
+	number []uint32 // the new number of each
 }
 
 // Close gives the memory back.
 func (m *numbering) Close() error {
-	m.give()
+	m.ledger.Give(pinned.Sources, m.taken)
+	m.taken = 0
 	return nil
 }
 
-// take counts memory that is needed for so many bytes a node, until the function is called that it returns.
-func (m *numbering) take(each int64) (give func(), err error) {
-	if err := m.ledger.Take(pinned.Sources, each*m.n); err != nil {
-		return nil, fmt.Errorf("number %d nodes anew: %w", m.n, err)
+// take counts memory that is needed for so many bytes of n nodes, until the function is called that it returns.
+func (m *numbering) take(each, n int64) (give func(), err error) {
+	if err := m.ledger.Take(pinned.Sources, each*n); err != nil {
+		return nil, fmt.Errorf("number %d nodes anew: %w", n, err)
 	}
-	return func() { m.ledger.Give(pinned.Sources, each*m.n) }, nil
+	return func() { m.ledger.Give(pinned.Sources, each*n) }, nil
+}
+
+// keep is take until Close.
+func (m *numbering) keep(each, n int64) error {
+	_, err := m.take(each, n)
+	if err == nil {
+		m.taken += each * n
+	}
+	return err
 }
 
 // reorder numbers the nodes anew.
@@ -74,49 +92,70 @@ func (c *conversion) reorder(ctx context.Context, o *order) error {
 	if c.opt.Reorder == AsListed {
 		return nil
 	}
-	m := &numbering{ledger: &c.ledger}
+	m := &numbering{ledger: &c.ledger, types: make([]anew, len(c.graph.Nodes))}
 	for _, n := range c.graph.Nodes {
 		m.offset = append(m.offset, m.n)
 		m.n += n.Count
-		if slices.ContainsFunc(n.Columns, func(col source.Column) bool { return col.Name == oldIDs }) {
-			return option.Textf("%w: there is a column %q already: rename it, or leave out %s", ErrOptions, oldIDs,
-				option.NameOf(c.opt, "Reorder"))
+	}
+	c.graph.Own(m)
+	if c.opt.Reorder == ByNodeTime || c.opt.Reorder == 0 {
+		if err := c.byTimes(ctx, m); err != nil {
+			return err
+		}
+		return c.renumber(m)
+	}
+	for t := range c.graph.Nodes {
+		if err := c.mayRenumber(t); err != nil {
+			return err
 		}
 	}
 	if m.n > math.MaxUint32 {
 		return fmt.Errorf("%w: %d nodes cannot be numbered anew: at most %d", ErrOptions, m.n, uint32(math.MaxUint32))
 	}
-	var err error
-	if m.give, err = m.take(8); err != nil {
+	if err := m.keep(8, m.n); err != nil {
 		return err
 	}
-	c.graph.Own(m)
 	visited, err := c.visits(ctx, o, m)
 	if err != nil {
 		return o.explain(err)
 	}
-	m.order, m.number = visited, make([]uint32, m.n)
-	m.byType()
+	m.byType(visited)
 	c.graph.Note("nodes are numbered anew (%s); %q has their numbers in the source", c.opt.Reorder, oldIDs)
-	return c.renumber(ctx, m)
+	return c.renumber(m)
 }
 
-var reorders = []string{"no", "degree", "bfs", "rcm", "hot"}
+// mayRenumber refuses a node type that has a column of the name that its old numbers get.
+func (c *conversion) mayRenumber(t int) error {
+	if c.columnOf(t, oldIDs) >= 0 {
+		return option.Textf("%w: there is a column %q already: rename it, or leave out %s", ErrOptions, oldIDs,
+			option.NameOf(c.opt, "Reorder"))
+	}
+	return nil
+}
+
+// columnOf returns which column of a node type has a name, or -1.
+func (c *conversion) columnOf(t int, name string) int {
+	return slices.IndexFunc(c.graph.Nodes[t].Columns, func(col source.Column) bool { return col.Name == name })
+}
+
+var reorders = []string{"auto", "no", "degree", "bfs", "rcm", "hot", "time"}
 
 // String returns the name on the command line.
 func (r Reorder) String() string { return enum.Name(reorders, r) }
 
-// byType puts the nodes of each type together, in the order that they have, and numbers them.
-func (m *numbering) byType() {
-	next := slices.Clone(m.offset)
-	typed := make([]uint32, len(m.order))
-	for _, v := range m.order {
+// byType puts the nodes of each type, visited in an order, together, and numbers them.
+func (m *numbering) byType(visited []uint32) {
+	number, next := make([]uint32, m.n), slices.Clone(m.offset)
+	order := make([]uint32, len(visited))
+	for _, v := range visited {
 		t := m.typeOf(int64(v))
-		typed[next[t]] = v
-		m.number[v] = uint32(next[t] - m.offset[t])
+		order[next[t]] = v - uint32(m.offset[t])
+		number[v] = uint32(next[t] - m.offset[t])
 		next[t]++
 	}
-	m.order = typed
+	for t := range m.types {
+		m.types[t] = anew{order[m.offset[t]:next[t]], number[m.offset[t]:next[t]]}
+	}
 }
 
 func (m *numbering) typeOf(v int64) int {
@@ -143,7 +182,7 @@ func (c *conversion) visits(ctx context.Context, o *order, m *numbering) ([]uint
 	if c.opt.Reorder == ByHeat {
 		return c.byHeat(ctx, m, a)
 	}
-	give, err := m.take(5)
+	give, err := m.take(5, m.n)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +222,7 @@ func (c *conversion) fused(ctx context.Context, m *numbering, yield func(listed,
 				typ  int
 			}{{"source", v, typ.Source}, {"destination", b.Dst[i], typ.Target}} {
 				if n := c.graph.Nodes[end.typ].Count; uint64(end.id) >= uint64(n) {
-					return &edgesort.RangeError{Edge: at + int64(i), What: end.what, Value: end.id, Limit: n}
+					return c.beyond(at+int64(i), end.what, end.id, end.typ)
 				}
 			}
 			src, dst = append(src, v+m.offset[typ.Source]), append(dst, b.Dst[i]+m.offset[typ.Target])
@@ -194,7 +233,7 @@ func (c *conversion) fused(ctx context.Context, m *numbering, yield func(listed,
 }
 
 func (c *conversion) byDegree(ctx context.Context, m *numbering) ([]uint32, error) {
-	give, err := m.take(8)
+	give, err := m.take(8, m.n)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +265,7 @@ func (c *conversion) byHeat(ctx context.Context, m *numbering, a *neighbours) ([
 	if c.opt.Heat == nil {
 		return nil, fmt.Errorf("%w: nothing says which nodes are hot", ErrOptions)
 	}
-	give, err := m.take(24)
+	give, err := m.take(24, m.n)
 	if err != nil {
 		return nil, err
 	}
@@ -349,12 +388,12 @@ func search[I int32 | int64](ctx context.Context, m *numbering, a *neighbours, r
 	return order, nil
 }
 
-// renumber makes everything in the graph follow the new numbers.
-func (c *conversion) renumber(ctx context.Context, m *numbering) error {
-	g := c.graph
-	each := g.Edges.Each
+// renumberEdges makes the edges follow the new numbers.
+func (c *conversion) renumberEdges(m *numbering) {
+	g, each := c.graph, c.graph.Edges.Each
 	g.Edges.Each = func(yield func(source.Batch) error) error {
 		var src, dst []int64
+		at := int64(0)
 		return each(func(b source.Batch) error {
 			src, dst = src[:0], dst[:0]
 			for i, v := range b.Src {
@@ -362,13 +401,33 @@ func (c *conversion) renumber(ctx context.Context, m *numbering) error {
 				if b.Types != nil {
 					typ = g.Types[b.Types[i]]
 				}
-				src = append(src, m.of(typ.Source, v))
-				dst = append(dst, m.of(typ.Target, b.Dst[i]))
+				if !m.has(typ.Source, v) {
+					return c.beyond(at+int64(i), "source", v, typ.Source)
+				}
+				if !m.has(typ.Target, b.Dst[i]) {
+					return c.beyond(at+int64(i), "destination", b.Dst[i], typ.Target)
+				}
+				src, dst = append(src, m.of(typ.Source, v)), append(dst, m.of(typ.Target, b.Dst[i]))
 			}
+			at += int64(len(src))
 			b.Src, b.Dst = src, dst
 			return yield(b)
 		})
 	}
+}
+
+// beyond is the error of an end of an edge that is no node of its type.
+func (c *conversion) beyond(edge int64, what string, id int64, t int) error {
+	return &edgesort.RangeError{Edge: edge, What: what, Value: id, Limit: c.graph.Nodes[t].Count}
+}
+
+// renumber makes everything in the graph follow the new numbers.
+func (c *conversion) renumber(m *numbering) error {
+	g := c.graph
+	if !slices.ContainsFunc(m.types, func(a anew) bool { return a.order != nil }) {
+		return nil
+	}
+	c.renumberEdges(m)
 	for i := range g.Splits {
 		s := &g.Splits[i]
 		for j, v := range s.IDs {
@@ -388,7 +447,7 @@ func (c *conversion) renumber(ctx context.Context, m *numbering) error {
 		return err
 	}
 	for t := range g.Nodes {
-		if err := c.renumberNodes(ctx, m, t); err != nil {
+		if err := c.renumberNodes(m, t); err != nil {
 			return err
 		}
 	}
@@ -415,16 +474,35 @@ func (c *conversion) renumberLinks(m *numbering) error {
 	return nil
 }
 
-func (m *numbering) of(t int, v int64) int64 { return int64(m.number[m.offset[t]+v]) }
+// has reports whether a node that is numbered anew is there.
+func (m *numbering) has(t int, v int64) bool {
+	return m.types[t].number == nil || uint64(v) < uint64(len(m.types[t].number))
+}
 
-// old returns the nodes of a type in their new order, as fused ids.
-func (m *numbering) old(t int, count int64) []uint32 { return m.order[m.offset[t]:][:count] }
+// of returns the new number of a node.
+func (m *numbering) of(t int, v int64) int64 {
+	if m.types[t].number == nil {
+		return v
+	}
+	return int64(m.types[t].number[v])
+}
 
 // renumberNodes orders the columns and names of a node type, and adds the column of the old numbers.
-func (c *conversion) renumberNodes(ctx context.Context, m *numbering, t int) error {
-	n := &c.graph.Nodes[t]
+func (c *conversion) renumberNodes(m *numbering, t int) error {
+	n, old := &c.graph.Nodes[t], m.types[t].order
+	if old == nil {
+		return nil
+	}
+	together := map[*source.Together]*source.Together{}
 	for i := range n.Columns {
-		n.Columns[i].Write, n.Columns[i].Together = c.permuted(m, t, n.Columns[i]), nil
+		col := &n.Columns[i]
+		col.Write = c.permuted(old, *col)
+		if was := col.Together; was != nil {
+			if together[was] == nil {
+				together[was] = &source.Together{Write: c.permutedTogether(old, was, slices.Clone(n.Columns))}
+			}
+			col.Together = together[was]
+		}
 	}
 	for i, list := range n.Strings {
 		if list.Rows != n.Count || list.Name == "class" || list.Name == "relation" { // not of nodes
@@ -436,8 +514,8 @@ func (c *conversion) renumberNodes(ctx context.Context, m *numbering, t int) err
 			return err
 		}
 		n.Strings[i].Each = func(yield func(string) error) error {
-			for _, v := range m.old(t, n.Count) {
-				if err := yield(string(texts.At(int64(v) - m.offset[t]))); err != nil {
+			for _, v := range old {
+				if err := yield(string(texts.At(int64(v)))); err != nil {
 					return err
 				}
 			}
@@ -447,10 +525,10 @@ func (c *conversion) renumberNodes(ctx context.Context, m *numbering, t int) err
 	n.Columns = append(n.Columns, source.Column{Column: graph.Column{Name: oldIDs, DType: unified.Int64},
 		Write: func(_ context.Context, w io.Writer) error {
 			ids := make([]int64, 0, 1<<16)
-			for old := m.old(t, n.Count); len(old) > 0; old = old[len(ids):] {
+			for left := old; len(left) > 0; left = left[len(ids):] {
 				ids = ids[:0]
-				for _, v := range old[:min(len(old), cap(ids))] {
-					ids = append(ids, int64(v)-m.offset[t])
+				for _, v := range left[:min(len(left), cap(ids))] {
+					ids = append(ids, int64(v))
 				}
 				if _, err := w.Write(unified.FromSlice(ids).Bytes()); err != nil {
 					return err
@@ -462,30 +540,59 @@ func (c *conversion) renumberNodes(ctx context.Context, m *numbering, t int) err
 }
 
 // permuted writes a column's rows in their new order, by way of a temporary file.
-func (c *conversion) permuted(m *numbering, t int, col source.Column) func(context.Context, io.Writer) error {
-	count, row := c.graph.Nodes[t].Count, col.RowBytes()
+func (c *conversion) permuted(old []uint32, col source.Column) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) (err error) {
 		spool := &source.Spool{Budget: &c.budget}
 		defer func() { err = errors.Join(err, spool.Close()) }()
 		if err := col.Write(ctx, spool); err != nil {
 			return err
 		}
-		data, err := spool.Bytes()
-		if err != nil {
+		return permute(ctx, old, &col.Column, spool, w)
+	}
+}
+
+// permutedTogether does so for columns that are read together, which are among those of their node type.
+func (c *conversion) permutedTogether(old []uint32, of *source.Together,
+	columns []source.Column) func(context.Context, []int, []io.Writer) error {
+	return func(ctx context.Context, numbers []int, to []io.Writer) (err error) {
+		spools, first := make([]*source.Spool, len(numbers)), make([]io.Writer, len(numbers))
+		for i := range spools {
+			spools[i] = &source.Spool{Budget: &c.budget}
+			first[i] = spools[i]
+			defer func() { err = errors.Join(err, spools[i].Close()) }()
+		}
+		if err := of.Write(ctx, numbers, first); err != nil {
 			return err
 		}
-		if int64(len(data)) != count*row {
-			return fmt.Errorf("column %q has %d bytes for %d nodes", col.Name, len(data), count)
-		}
-		for i, v := range m.old(t, count) {
-			if i&0xFFFF == 0 && ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			at := (int64(v) - m.offset[t]) * row
-			if _, err := w.Write(data[at : at+row]); err != nil {
+		for i, number := range numbers {
+			is := func(x source.Column) bool { return x.Together == of && x.Number == number }
+			at := slices.IndexFunc(columns, is)
+			if err := permute(ctx, old, &columns[at].Column, spools[i], to[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
+}
+
+// permute writes the rows of a temporary file in their new order.
+func permute(ctx context.Context, old []uint32, col *graph.Column, spool *source.Spool, w io.Writer) error {
+	row := col.RowBytes()
+	data, err := spool.Bytes()
+	if err != nil {
+		return err
+	}
+	if int64(len(data)) != int64(len(old))*row {
+		return fmt.Errorf("column %q has %d bytes for %d nodes", col.Name, len(data), len(old))
+	}
+	for i, v := range old {
+		if i&0xFFFF == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		at := int64(v) * row
+		if _, err := w.Write(data[at : at+row]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -325,8 +325,8 @@ func linked() (*conversion, *numbering) {
 	g := &source.Graph{Nodes: []source.NodeType{{Name: "a", Count: 3}, {Name: "b", Count: 3}},
 		Types: []source.EdgeType{{Source: 0, Target: 1}, {Source: 1, Target: 0}},
 		Links: []source.Link{{Name: "valid", Types: []int64{0, 1, 0}, Src: []int64{1, 2, 0}, Dst: []int64{1, 2, 0}}}}
-	return &conversion{graph: g, src: "links"}, &numbering{offset: []int64{0, 3}, n: 6,
-		number: []uint32{2, 1, 0, 1, 2, 0}}
+	return &conversion{graph: g, src: "links"}, &numbering{types: []anew{
+		{number: []uint32{2, 1, 0}}, {number: []uint32{1, 2, 0}}}}
 }
 
 // TestNumberingGivesMemoryBack: what a search or scores take is free when the numbers are there, and these when the

@@ -203,7 +203,7 @@ func TestRowsThatAreAddedStandWhereConversionPutsThem(t *testing.T) {
 		for p := range steps + 1 {
 			all = append(all, p)
 		}
-		opt := Options{UpTo: "all", FeatureDType: narrow}
+		opt := Options{UpTo: "all", FeatureDType: narrow, Reorder: AsListed} // new rows are not put among old ones
 		_, whole := convert(t, writeGrown(t, list, all...), opt)
 		grown := filepath.Join(t.TempDir(), "grown")
 		expect.Must(Run(context.Background(), writeGrown(t, list, 0), grown, opt))(t)

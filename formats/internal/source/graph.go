@@ -46,6 +46,8 @@ type NodeType struct {
 	// the numbers of the rows, and kept as "id".
 	Key   string
 	Named bool
+	// OfTable says that nodes are the rows of a table of a database, Unnamed that it has no key: nobody names them.
+	OfTable, Unnamed bool
 }
 
 // EdgeType is a kind of edge: between nodes of Source and Target, which are indices of Graph.Nodes.

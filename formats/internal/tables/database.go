@@ -21,6 +21,7 @@ const timeColumn = "time"
 // them at once.
 func (x *graphOf) database(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
 	node.Key, node.Named = n.spec.ID, n.keys != nil
+	node.OfTable, node.Unnamed = true, n.spec.ByRow
 	if err := x.rowTimes(n, used); err != nil {
 		return err
 	}

@@ -261,7 +261,7 @@ class ConvertOptions(TypedDict, total=False):
     relations_as_types: Optional[bool]
     """Make an edge type of each relation of a knowledge graph. Default: False."""
     reorder: Optional[str]
-    """Renumber the nodes: no, degree, bfs, rcm, hot. Default: "no"."""
+    """Renumber the nodes: auto, no, degree, bfs, rcm, hot, time. Default: "auto"."""
     row_stride: Optional[int]
     """Pad rows of node columns with zeros to a multiple of BYTES."""
     self_loops: Optional[str]

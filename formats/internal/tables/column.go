@@ -29,6 +29,8 @@ type field struct {
 	// unit is that of times, "d" for days; text that has one is dates, which are read as microseconds.
 	unit string
 	odd  oddCell // of text
+	// decimal reads a value as a number, of a decimal of Parquet; nil: it is none.
+	decimal func(d *decoder, k int) float64
 	// ragged says that lists are read as they are, of any length (vector.offsets), in place of being all as long.
 	ragged bool
 }

@@ -136,6 +136,10 @@ func (x *graphOf) countEdges(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
+		if f := &e.table.list[e.dst.column]; e.count == 0 && e.ids.lost > 0 && e.dst.node.text && !f.text {
+			return e.table.fail(f.name, fmt.Errorf("is %v, and the ids of %q are text, of which none is called so: "+
+				"name another column, or write either as the other", f, e.spec.Target))
+		}
 		x.tellKeys(e)
 	}
 	return x.closeNodes()

@@ -86,20 +86,30 @@ func (d *ids) find(i int) (int64, error) {
 	case d.v.null(i) || !d.text && d.gaps && d.numbers[i] == missing:
 		return missing, nil
 	case n.keys != nil && d.text:
-		return n.lookup(d.v.texts[i])
+		id, err := n.lookup(d.v.texts[i])
+		if _, isNumber := strconv.ParseInt(string(d.v.texts[i]), 10, 64); err != nil && !n.text && isNumber != nil {
+			err = n.otherType(d.v.texts[i])
+		}
+		return id, err
 	case n.keys != nil:
 		n.scratch = strconv.AppendInt(n.scratch[:0], d.numbers[i], 10)
 		return n.lookup(n.scratch)
 	case d.text && n.fixed && n.count == 0:
 		return 0, dangling("%.60q is not the id of a node of %q, which has none", d.v.texts[i], n.spec.Type)
 	case d.text:
-		return 0, fmt.Errorf("%.60q is text, and the ids of %q are numbers", d.v.texts[i], n.spec.Type)
+		return 0, n.otherType(d.v.texts[i])
 	}
 	id := d.numbers[i]
 	if id < 0 || n.fixed && id >= n.count {
 		return 0, n.outside(id)
 	}
 	return id, nil
+}
+
+// otherType is the error of an id of text, of a node type whose ids are numbers.
+func (n *nodeType) otherType(id []byte) error {
+	return fmt.Errorf("%.60q is text, and the ids of %q are numbers: name another column, or write either as the other",
+		id, n.spec.Type)
 }
 
 func (n *nodeType) outside(id int64) error {
@@ -168,13 +178,15 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 			case err != nil:
 				return b.fail(f.name, &rowError{i, err})
 			case id == missing:
-				return b.fail(f.name, &rowError{i, errors.New("the id is missing")})
+				return b.fail(f.name, &rowError{i, errors.New("the id is missing: leave the row out, or name " +
+					"another column, or none")})
 			case id < n.first:
 				return source.Error(b.path, f.name, b.at(i), "leave out the rows that the dataset has, and give new "+
 					"rows keys of their own", fmt.Errorf("the key %.60q is there already: node %d of %q",
 					n.keys.At(id), id, n.spec.Type))
 			case id != had+int64(i):
-				return b.fail(f.name, &rowError{i, fmt.Errorf("the id %.60q is there twice", n.keys.At(id))})
+				return b.fail(f.name, &rowError{i, fmt.Errorf("the id %.60q is there twice: keep one "+
+					"of the rows, or name another column, or none", n.keys.At(id))})
 			}
 		}
 		r.Report("read ids", n.keys.Len(), n.count)

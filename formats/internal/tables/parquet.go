@@ -136,7 +136,8 @@ func (f *field) physical(c *schema.Column) string {
 	logical := c.LogicalType()
 	switch logical.(type) {
 	case schema.DecimalLogicalType, *schema.DecimalLogicalType:
-		return "decimals"
+		f.dtype, f.decimal = unified.Float64, decimalOf(c)
+		return ""
 	case schema.IntervalLogicalType:
 		return "intervals"
 	}
@@ -486,6 +487,9 @@ const julianEpoch, nanoDays = 2440588, 106751
 
 // view returns the values where they lie already as the field's type; nil where they do not.
 func (d *decoder) view(n int) []byte {
+	if d.field.decimal != nil {
+		return nil
+	}
 	switch d.chunk.(type) {
 	case *file.Int32ColumnChunkReader:
 		if d.field.dtype.Size() == 4 {
@@ -504,6 +508,11 @@ func (d *decoder) view(n int) []byte {
 // put returns what appends a value as the field's type.
 func (d *decoder) put() func(k int) {
 	size := d.field.dtype.Size()
+	if d.field.decimal != nil {
+		return func(k int) {
+			d.data = binary.LittleEndian.AppendUint64(d.data, math.Float64bits(d.field.decimal(d, k)))
+		}
+	}
 	integer := func(v int64) {
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], uint64(v))

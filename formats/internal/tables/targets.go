@@ -47,8 +47,8 @@ func (x *graphOf) targetType(t *TaskTable) int {
 func (r *taskReader) openTargets() error {
 	to := r.x.m.node(r.spec.To)
 	if to < 0 {
-		return source.Error(r.x.at.Path(), "", -1, "", fmt.Errorf("the task %q recommends %q, which is no table",
-			r.spec.Task, r.spec.To))
+		return source.Error(r.x.at.Path(), "", -1, "correct the task's manifest, or take its folder away",
+			fmt.Errorf("the task %q recommends %q, which is no table", r.spec.Task, r.spec.To))
 	}
 	f := r.field(r.target)
 	if f.list {

@@ -15,8 +15,8 @@ import (
 func (x *graphOf) readTask(ctx context.Context, spec *TaskTable) error {
 	owner := x.m.node(spec.Nodes)
 	if owner < 0 {
-		return source.Error(x.at.Path(), "", -1, "", fmt.Errorf("the task %q is about %q, which is no table", spec.Task,
-			spec.Nodes))
+		return source.Error(x.at.Path(), "", -1, "correct the task's manifest, or take its folder away",
+			fmt.Errorf("the task %q is about %q, which is no table", spec.Task, spec.Nodes))
 	}
 	t, err := x.table(ctx, rows{files: spec.Files})
 	if err != nil {
@@ -105,6 +105,8 @@ func (r *taskReader) columns() error {
 	return nil
 }
 
+var errNoLabel = errors.New("the label is missing: leave the row out")
+
 func (r *taskReader) field(k int) *field { return &r.t.list[r.want[k]] }
 
 // take takes the rows of a batch.
@@ -121,6 +123,9 @@ func (r *taskReader) take(b *batch) (err error) {
 	}
 	if r.label >= 0 {
 		f := r.field(r.label)
+		if i := firstNull(b.columns[r.label].valid); i >= 0 && !f.list {
+			return b.fail(f.name, &rowError{i, errNoLabel})
+		}
 		if r.rows, err = r.t.rows(r.only(b, r.label), "label", r.want[r.label:r.label+1], r.to.Label.DType,
 			r.rows[:0]); err != nil {
 			return b.fail(f.name, err)
@@ -197,7 +202,7 @@ func (r *taskReader) rowsOf(b *batch) (err error) {
 		row := r.rows[size*i : size*(i+1)]
 		for at := 0; r.to.Label.DType.IsFloat() && at < size; at += 4 {
 			if x := r.to.Label.DType.Float(row[at:]); x != x {
-				return b.fail(r.spec.Label, &rowError{i, errors.New("the label is missing: leave the row out")})
+				return b.fail(r.spec.Label, &rowError{i, errNoLabel})
 			}
 		}
 		r.to.Labels = append(r.to.Labels, row...)

@@ -1,5 +1,6 @@
 """A database's tasks in Python, and its tables as PyTorch Frame has them."""
 import datetime
+import decimal
 
 import numpy as np
 import pytest
@@ -189,3 +190,64 @@ def test_seeds_of_several_times_without_trees_are_an_error(shop):
                      batch_size=30) as batches:
         with pytest.raises(ValueError, match="disjoint=True"):
             Tables(shop[0]).to_pyg(next(iter(batches)))
+
+
+def parquet_of(at, **columns):
+    """A table of orders, in the order of their times."""
+    import pyarrow
+
+    return pyarrow.table({"user": pyarrow.array(["u0", "u1", "u0", "u1"]), "at": at, **columns})
+
+
+def written_orders():
+    """Orders as engines write them to Parquet, with options of the writer, and their times and prices."""
+    import pyarrow
+
+    days = [datetime.datetime(1823, 5, 6), datetime.datetime(1969, 12, 31, 23, 59, 59, 1000), None,
+            datetime.datetime(2024, 1, 3, 4, 5, 6, 789000)]
+    late = [*days[:3], datetime.datetime(2500, 1, 3)]
+    cents = pyarrow.array([decimal.Decimal(p) for p in ("1.25", "-2.50", "70368744177.67", "0.01")])
+    floats = pyarrow.array([1.25, -2.5, 70368744177.67, .01])
+
+    def stamps(days, unit, zone=None):
+        return pyarrow.array(days, pyarrow.timestamp(unit, tz=zone))
+    return {
+        "ms": (parquet_of(stamps(late, "ms"), price=floats), {}, late),
+        "us in a zone": (parquet_of(stamps(days, "us", "Europe/Rome"), price=floats), {"compression": "brotli"}, days),
+        "spark": (parquet_of(stamps(days, "ns"), price=cents.cast(pyarrow.decimal128(18, 2))),
+                  {"use_deprecated_int96_timestamps": True, "compression": "gzip"}, days),
+        "wide decimals": (parquet_of(stamps(days, "us"), price=cents.cast(pyarrow.decimal128(38, 2))),
+                          {"compression": "zstd", "data_page_version": "2.0"}, days),
+        "decimals as integers": (parquet_of(stamps(days, "us"), price=cents.cast(pyarrow.decimal128(18, 2))),
+                                 {"store_decimal_as_integer": True}, days),
+        "dictionary": (parquet_of(stamps(days, "us"), price=floats, note=pyarrow.array(list("abab"))
+                                  .dictionary_encode()), {"use_dictionary": True, "data_page_size": 16}, days),
+        "large_string": (parquet_of(stamps(days, "us"), price=floats, nested=pyarrow.array([{"a": [1]}] * 4))
+                         .cast(pyarrow.schema([("user", pyarrow.large_string()), ("at", pyarrow.timestamp("us")),
+                                               ("price", pyarrow.float64()),
+                                               ("nested", pyarrow.struct([("a", pyarrow.list_(pyarrow.int64()))]))])),
+                         {}, days),
+    }
+
+
+@pytest.mark.parametrize("engine", ["ms", "us in a zone", "spark", "wide decimals", "decimals as integers",
+                                    "dictionary", "large_string"])
+def test_parquet_is_read_whoever_has_written_it(program, tmp_path, engine):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    (tmp_path / "shop/db").mkdir(parents=True)
+    (tmp_path / "shop/manifest.yaml").write_text(MANIFEST.replace("pkey: order", "pkey: null"))
+    (tmp_path / "shop/db/users.csv").write_text("user,age\nu0,1\nu1,2\n")
+    table, options, at = written_orders()[engine]
+    try:
+        parquet.write_table(table, tmp_path / "shop/db/orders.parquet", **options)
+    except TypeError as e:
+        pytest.skip(f"pyarrow is too old: {e}")
+    run(program, "convert", tmp_path / "shop", tmp_path / "out.khop", "--upto", "all")
+    with khop.Loader(tmp_path / "out.khop", [0], seeds="all:orders", node_columns=["time", "numerical"],
+                     framework="numpy") as batches:
+        batch = next(iter(batches))
+        epoch = datetime.datetime(1970, 1, 1)
+        want = [-2**63 if t is None else (t - epoch) // datetime.timedelta(seconds=1) for t in at]
+        assert batch["orders"]["time"].tolist() == want
+        assert np.array_equal(batch["orders"]["numerical"][:, 0],
+                              np.array([1.25, -2.5, 70368744177.67, .01], np.float32))

@@ -2,9 +2,9 @@
 
     python train.py FOLDER DATASET.khop --task plane_late --seeds 5
 
-FOLDER is a database in RelBench's form, DATASET.khop what `khop convert` makes of it. Tasks of entities train as RelBench's
-gnn_entity does, those of recommendation as gnn_recommendation. Prints a line of JSON for each run, then the means. PyG's
-loaders need pyg-lib; without it a plain sampler of its rules stands in (plain_sampler.py).
+FOLDER is a database in RelBench's form, DATASET.khop what `khop convert` makes of it. Tasks of entities train as
+RelBench's gnn_entity does, those of recommendation as gnn_recommendation. Prints a line of JSON for each run, then the
+means. PyG's loaders need pyg-lib; without it a plain sampler of its rules stands in (plain_sampler.py).
 """
 import argparse
 import json

@@ -16,62 +16,66 @@ import (
 
 // small is a database without a fault.
 var small = map[string]string{
-	"manifest.yaml": "name: shop\ntest_timestamp: '2024-01-08'\ntables:\n  users: {pkey: user, fkeys: {boss: users}}\n" +
+	"manifest.yaml": "name: shop\ntest_timestamp: '2024-01-08'\ntables:\n" +
+		"  users: {pkey: user, fkeys: {boss: users}}\n" +
 		"  items: {pkey: item, fkeys: {}}\n  orders: {time_col: at, fkeys: {user: users, item: items}}\n",
 	"db/users.csv":  "user,boss,age\nann,bob,41\nbob,ann,\n",
 	"db/items.csv":  "item,price\n7,1\n5,2\n",
 	"db/orders.csv": "user,item,at\nann,7,2024-01-01\nbob,5,1823-05-06\n",
-	"tasks/churn/manifest.yaml": "name: churn\nkind: external\ntask_type: binary_classification\nentity_table: users\n" +
+	"tasks/churn/manifest.yaml": "name: churn\ntask_type: binary_classification\nentity_table: users\n" +
 		"entity_col: user\ntarget_col: gone\ntime_col: at\n",
 	"tasks/churn/train.csv": "at,user,gone\n2024-01-02,ann,0\n2024-01-04,ann,1\n",
-	"tasks/next/manifest.yaml": "name: next\ntask_type: recommendation\nsrc_entity_table: users\nsrc_entity_col: user\n" +
-		"dst_entity_table: items\ndst_entity_col: item\ntime_col: at\n",
+	"tasks/next/manifest.yaml": "name: next\ntask_type: recommendation\nsrc_entity_table: users\n" +
+		"src_entity_col: user\ndst_entity_table: items\ndst_entity_col: item\ntime_col: at\n",
 	"tasks/next/train.csv": "at,user,item\n2024-01-02,ann,7|5\n",
+}
+
+// faults are what may be wrong with it; nothing is where in is "".
+var faults = map[string]struct {
+	file, old, text string // a file, of which a text takes the place of another; "": of all
+	in, column      string // what the error is about; "": nothing is wrong
+	row             int64
+	says            string
+}{
+	"nothing":           {},
+	"times beyond 2262": {"db/orders.csv", "1823-05-06", "2500-01-01", "", "", 0, ""},
+	"a key that is there twice": {"db/users.csv", "bob,ann,\n", "bob,ann,\nann,,3\n", "db/users.csv", "user", 4,
+		"keep one of the rows"},
+	"a key that is missing": {"db/users.csv", "bob,ann", ",ann", "db/users.csv", "user", 3, "leave the row out"},
+	"text as keys of numbers": {"db/orders.csv", "bob,5", "bob,five", "db/orders.csv", "item", 3,
+		"write either as the other"},
+	"numbers as keys of text": {"db/orders.csv", "", "user,item,at\n1,7,2024-01-01\n2,7,2024-01-02\n",
+		"db/orders.csv", "user", -1, "write either as the other"},
+	"a key that no column is": {"manifest.yaml", "pkey: user", "pkey: usr", "db/users.csv", "", -1, "there are: "},
+	"a foreign key that no column is": {"manifest.yaml", "boss: users", "chief: users", "db/users.csv", "", -1,
+		"there are: "},
+	"a foreign key to no table": {"manifest.yaml", "boss: users", "boss: people", "manifest.yaml", "", -1,
+		"a manifest is written as"},
+	"a table without a file": {"manifest.yaml", "  users:", "  people: {pkey: id}\n  users:", "manifest.yaml", "",
+		-1, "db/NAME.parquet"},
+	"a file that is not there": {"manifest.yaml", "users: {", "users: {file: db/people.csv, ", "manifest.yaml", "",
+		-1, "files are named"},
+	"a time that is none": {"db/orders.csv", "1823-05-06", "yesterday", "db/orders.csv", "at", 3, "such as"},
+	"a task of no table": {"tasks/churn/manifest.yaml", "entity_table: users", "entity_table: people",
+		"manifest.yaml", "", -1, "correct the task"},
+	"a task that recommends no table": {"tasks/next/manifest.yaml", "dst_entity_table: items",
+		"dst_entity_table: things", "manifest.yaml", "", -1, "correct the task"},
+	"a task without its column": {"tasks/churn/manifest.yaml", "entity_col: user", "entity_col: usr",
+		"tasks/churn/train.csv", "", -1, "there are: "},
+	"a label that is missing": {"tasks/churn/train.csv", "ann,1", "ann,", "tasks/churn/train.csv", "gone", 3,
+		"leave the row out"},
+	"labels that are missing": {"tasks/churn/train.csv", "", "at,user\n2024-01-02,ann\n", "tasks/churn/train.csv",
+		"", -1, "there are: "},
+	"a row without a time": {"tasks/churn/train.csv", "2024-01-04", "", "tasks/churn/train.csv", "at", 3,
+		"leave the row out"},
+	"a target of another type": {"tasks/next/train.csv", "7|5", "7|five", "tasks/next/train.csv", "item", 2,
+		"is not a number"},
 }
 
 // What is wrong with a database is an error that names the file, the column and the row where there is one, and what to
 // do. Nothing else is: tables that name each other, and times before 1970 and beyond 2262.
 func TestWhatIsWrongWithADatabaseIsNamed(t *testing.T) {
-	for what, c := range map[string]struct {
-		file, old, text string // a file, of which a text takes the place of another; "": of all
-		in, column      string // what the error is about; "": nothing is wrong
-		row             int64
-		says            string
-	}{
-		"nothing":           {},
-		"times beyond 2262": {"db/orders.csv", "1823-05-06", "2500-01-01", "", "", 0, ""},
-		"a key that is there twice": {"db/users.csv", "bob,ann,\n", "bob,ann,\nann,,3\n", "db/users.csv", "user", 4,
-			"keep one of the rows"},
-		"a key that is missing": {"db/users.csv", "bob,ann", ",ann", "db/users.csv", "user", 3, "leave the row out"},
-		"text as keys of numbers": {"db/orders.csv", "bob,5", "bob,five", "db/orders.csv", "item", 3,
-			"write either as the other"},
-		"numbers as keys of text": {"db/orders.csv", "", "user,item,at\n1,7,2024-01-01\n2,7,2024-01-02\n",
-			"db/orders.csv", "user", -1, "write either as the other"},
-		"a key that no column is": {"manifest.yaml", "pkey: user", "pkey: usr", "db/users.csv", "", -1, "there are: "},
-		"a foreign key that no column is": {"manifest.yaml", "boss: users", "chief: users", "db/users.csv", "", -1,
-			"there are: "},
-		"a foreign key to no table": {"manifest.yaml", "boss: users", "boss: people", "manifest.yaml", "", -1,
-			"a manifest is written as"},
-		"a table without a file": {"manifest.yaml", "  users:", "  people: {pkey: id}\n  users:", "manifest.yaml", "",
-			-1, "db/NAME.parquet"},
-		"a file that is not there": {"manifest.yaml", "users: {", "users: {file: db/people.csv, ", "manifest.yaml", "",
-			-1, "files are named"},
-		"a time that is none": {"db/orders.csv", "1823-05-06", "yesterday", "db/orders.csv", "at", 3, "such as"},
-		"a task of no table": {"tasks/churn/manifest.yaml", "entity_table: users", "entity_table: people",
-			"manifest.yaml", "", -1, "correct the task"},
-		"a task that recommends no table": {"tasks/next/manifest.yaml", "dst_entity_table: items",
-			"dst_entity_table: things", "manifest.yaml", "", -1, "correct the task"},
-		"a task without its column": {"tasks/churn/manifest.yaml", "entity_col: user", "entity_col: usr",
-			"tasks/churn/train.csv", "", -1, "there are: "},
-		"a label that is missing": {"tasks/churn/train.csv", "ann,1", "ann,", "tasks/churn/train.csv", "gone", 3,
-			"leave the row out"},
-		"labels that are missing": {"tasks/churn/train.csv", "", "at,user\n2024-01-02,ann\n", "tasks/churn/train.csv",
-			"", -1, "there are: "},
-		"a row without a time": {"tasks/churn/train.csv", "2024-01-04", "", "tasks/churn/train.csv", "at", 3,
-			"leave the row out"},
-		"a target of another type": {"tasks/next/train.csv", "7|5", "7|five", "tasks/next/train.csv", "item", 2,
-			"is not a number"},
-	} {
+	for what, c := range faults {
 		dir := t.TempDir()
 		for name, text := range small {
 			if name == c.file && c.old != "" {
@@ -94,6 +98,7 @@ func TestWhatIsWrongWithADatabaseIsNamed(t *testing.T) {
 		var at *formats.Error
 		expect.Ensure(t, errors.As(err, &at), "%s: %v", what, err)
 		expect.That(t, at.Path == filepath.Join(dir, c.in) && at.Column == c.column && at.Row == c.row &&
-			strings.Contains(err.Error(), c.says), "%s: %s, column %q, row %d: %v", what, at.Path, at.Column, at.Row, err)
+			strings.Contains(err.Error(), c.says), "%s: %s, column %q, row %d: %v", what, at.Path, at.Column, at.Row,
+			err)
 	}
 }

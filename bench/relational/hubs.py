@@ -1,15 +1,16 @@
-"""Temporal sampling by times of nodes on hubs: khop beside the sampler that PyG has without pyg-lib, and as it was.
+"""Temporal sampling by times of nodes on hubs: khop beside pyg-lib or torch-sparse, and as it was.
 
     python bench/relational/hubs.py [--degrees 64,1000,100000] [--rounds 5]
 
 Each hub has so many rows of a table as in-edges; a batch is one hop of fan-out 64 out of all hubs, each as of a time in
-the middle. Three ways take turns: torch-sparse's hetero_temporal_neighbor_sample, khop where rows are in no order of
-time, so that it looks at every in-edge, and khop where they are, so that it bisects. khop makes batches with one
-worker, in this process, and hands them to Python as arrays. It prints microseconds a seed, median, least and most of
-the rounds. It needs torch, the khop package with its shared library (PYTHONPATH=integrations/python/src, KHOP_BIN,
-KHOP_LIBRARY), and torch-sparse (peers/setup.sh), without which khop runs alone.
+the middle. Ways take turns: pyg-lib's hetero_neighbor_sample and torch-sparse's hetero_temporal_neighbor_sample, where
+they are installed, khop where rows are in no order of time, so that it looks at every in-edge, and khop where they are,
+so that it bisects. khop makes batches with one worker, in this process, and hands them to Python as arrays. It prints
+microseconds a seed, median, least and most of the rounds. It needs torch and the khop package with its shared library
+(PYTHONPATH=integrations/python/src, KHOP_BIN, KHOP_LIBRARY); peers/setup.sh installs torch-sparse.
 """
 import argparse
+import contextlib
 import os
 import pathlib
 import statistics
@@ -22,11 +23,13 @@ import torch
 
 import khop
 
-try:
+PEERS = {}
+with contextlib.suppress(ImportError):
+    import pyg_lib
+    PEERS["pyg-lib"] = pyg_lib.__version__
+with contextlib.suppress(ImportError):
     import torch_sparse
-    PEER = f"torch-sparse {torch_sparse.__version__}"
-except ImportError:
-    PEER = None
+    PEERS["torch-sparse"] = torch_sparse.__version__
 FANOUT, MIDDLE = 64, 1_000_000
 LOADER = dict(fanouts=[FANOUT], sampler="temporal", node_time="time", process="inside", framework="numpy", workers=1)
 
@@ -51,19 +54,24 @@ def of_khop(path, hubs, owner, times):
     return loader, lambda: len(next(made)["row"].n_id)
 
 
-def of_peer(hubs, owner, times):
-    """The same of torch-sparse."""
-    order = np.argsort(owner, kind="stable")
+def of_peer(peer, hubs, owner, times):
+    """The same of a peer, on in-edges in the order of time."""
     colptr = torch.from_numpy(np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=hubs))]))
-    kind, name = ("row", "of", "hub"), "row__of__hub"
-    row, seeds = torch.from_numpy(order), {"hub": torch.arange(hubs)}
+    kind, seeds = ("row", "of", "hub"), {"hub": torch.arange(hubs)}
+    name = kind if peer == "pyg-lib" else "__".join(kind)
+    graph = {name: colptr}, {name: torch.from_numpy(np.argsort(owner, kind="stable"))}
     node_time = {"hub": torch.full((hubs,), MIDDLE), "row": torch.from_numpy(times)}
 
-    def sample():
-        node, *_ = torch.ops.torch_sparse.hetero_temporal_neighbor_sample(
-            ["hub", "row"], [kind], {name: colptr}, {name: row}, seeds, {name: [FANOUT]}, 1, node_time, False, True)
-        return len(node["row"])
-    return sample
+    def by_pyg_lib():
+        nodes = pyg_lib.sampler.hetero_neighbor_sample(
+            *graph, seeds, {name: [FANOUT]}, node_time_dict=node_time, csc=True, disjoint=True)[2]
+        return len(nodes["row"])
+
+    def by_torch_sparse():
+        nodes, *_ = torch.ops.torch_sparse.hetero_temporal_neighbor_sample(
+            ["hub", "row"], [kind], *graph, seeds, {name: [FANOUT]}, 1, node_time, False, True)
+        return len(nodes["row"])
+    return by_pyg_lib if peer == "pyg-lib" else by_torch_sparse
 
 
 def timed(sample, seconds):
@@ -82,10 +90,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=.5)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{PEER or 'no torch-sparse'}, torch {torch.__version__}, khop {khop.__version__}, "
-          f"load {os.getloadavg()[0]:.1f}")
-    print("| in-edges | hubs | " + " | ".join(
-        ([PEER] if PEER else []) + ["khop, rows in no order", "khop, rows in order of time"]) + " |")
+    print(f"torch {torch.__version__}, khop {khop.__version__}, load {os.getloadavg()[0]:.1f}")
+    ways = [*(f"{name} {version}" for name, version in PEERS.items()), "khop, rows in no order", "khop, rows in order"]
+    print("| in-edges | hubs | " + " | ".join(ways) + " |")
     with tempfile.TemporaryDirectory() as folder:
         for degree in map(int, args.degrees.split(",")):
             measure(pathlib.Path(folder), degree, args)
@@ -94,9 +101,7 @@ def main():
 def measure(folder, degree, args):
     hubs, draw = min(512, max(8, 4_000_000 // degree)), np.random.default_rng(degree)
     owner, times = edges(hubs, degree, draw)
-    opened, ways = [], {}
-    if PEER:
-        ways["peer"] = of_peer(hubs, owner, times)
+    opened, ways = [], {peer: of_peer(peer, hubs, owner, times) for peer in PEERS}
     for name, of in (("before", draw.permutation(times)), ("now", times)):
         loader, ways[name] = of_khop(folder / f"{degree}-{name}.khop", hubs, owner, of)
         opened.append(loader)

@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import torch
+import torch_frame
 import torch_geometric
 from relbench import load_dataset
 from relbench.modeling.graph import get_node_train_table_input, make_pkey_fkey_graph
@@ -33,7 +34,9 @@ def of_pyg(folder, name, args):
     dataset = load_dataset(str(folder))
     task = dataset.load_task(name)
     db = dataset.get_db()
-    data, _ = make_pkey_fkey_graph(db, get_stype_proposal(db))
+    kinds = {table: {column: kind for column, kind in of.items() if kind != torch_frame.text_embedded}
+             for table, of in get_stype_proposal(db).items()}  # khop's batches have no text
+    data, _ = make_pkey_fkey_graph(db, kinds)
     table = get_node_train_table_input(table=task.get_table("train"), task=task)
     return NeighborLoader(
         data, num_neighbors=args.fanouts, time_attr="time", input_nodes=table.nodes, input_time=table.time,

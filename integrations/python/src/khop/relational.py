@@ -224,19 +224,23 @@ def calendar(seconds: Any) -> Any:
     """
     import torch
 
-    def div(a: Any, b: int) -> Any:
-        return torch.div(a, b, rounding_mode="floor")
-
-    days = div(seconds, 86400)
-    rest = seconds - 86400 * days
+    # By NumPy: what torch's threads wait for each other took longer than all of it.
+    at = seconds.numpy()
+    days = at // 86400  # // by a number is one of NumPy's fast loops, divmod and % are none
+    rest = (at - 86400 * days).astype(np.int32)
+    days = days.astype(np.int32)  # but for missing times they fit
     shifted = days + 719468  # days since 0000-03-01
-    era = div(shifted, 146097)
+    era = shifted // 146097
     of_era = shifted - 146097 * era
-    year_of_era = div(of_era - div(of_era, 1460) + div(of_era, 36524) - div(of_era, 146096), 365)
-    of_year = of_era - (365 * year_of_era + div(year_of_era, 4) - div(year_of_era, 100))
-    month = div(5 * of_year + 2, 153)  # from March
-    day = of_year - div(153 * month + 2, 5)
-    january = (month >= 10).long()
-    parts = torch.stack([year_of_era + 400 * era + january, (month + 2) % 12, day, (days + 3) % 7,
-                         div(rest, 3600), div(rest, 60) % 60, rest % 60], dim=-1)
-    return torch.where((seconds == torch.iinfo(torch.int64).min)[..., None], torch.full_like(parts, -1), parts)
+    year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153  # from March
+    minutes, hours = rest // 60, rest // 3600
+    parts = np.empty((*at.shape, 7), np.int64)
+    parts[..., 0] = year + 400 * era + (month >= 10)
+    parts[..., 1] = np.where(month >= 10, month - 10, month + 2)
+    parts[..., 2] = of_year - (153 * month + 2) // 5
+    parts[..., 3] = days + 3 - 7 * ((days + 3) // 7)
+    parts[..., 4], parts[..., 5], parts[..., 6] = hours, minutes - 60 * hours, rest - 60 * minutes
+    parts[at == np.iinfo(np.int64).min] = -1
+    return torch.from_numpy(parts)

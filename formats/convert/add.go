@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -94,6 +95,7 @@ type addition struct {
 	npy
 	typ    int
 	col    graph.Column
+	fields []byte  // of the column; nil for none
 	ids    []int64 // of a split
 	labels []int64
 	stream func(context.Context, io.Writer) error // of times of another unit than in the file; nil: the file's rows
@@ -305,12 +307,34 @@ func (x *addition) open(ds *formats.Dataset, s *graph.Schema, l *pinned.Ledger, 
 	case x.sort == split:
 		err = x.readIDs(f, rows, l)
 	default:
+		x.fields = x.embeds(ds)
 		err = x.addColumn(f, s, l, force)
 	}
 	if err != nil {
 		return source.Error(x.Path, "", -1, "", err)
 	}
 	return nil
+}
+
+// ofText follows the name of a text in that of the column with its embeddings.
+const ofText = "_embedding"
+
+// embeds returns what a column is that has the embeddings of a text of its nodes; nil for another.
+func (x *addition) embeds(ds *formats.Dataset) []byte {
+	text, ok := strings.CutSuffix(x.Name, ofText)
+	if !ok || x.sort != nodeColumn || !x.header.DType.IsFloat() || len(x.header.Shape) != 2 {
+		return nil
+	}
+	if list, err := ds.Strings(x.typ, text); err != nil || list.Len() != x.header.Shape[0] {
+		return nil
+	}
+	return fmt.Appendf(nil, `[{"name":%s,"kind":"embedding","width":%d,"missing":0}]`, quoted(text), x.header.Shape[1])
+}
+
+// quoted returns a text as JSON has it.
+func quoted(text string) []byte {
+	b, _ := json.Marshal(text) // texts can always be written
+	return b
 }
 
 // typeIn returns the node type; -1 where it is not told.
@@ -324,7 +348,7 @@ func (x *addition) typeIn(s *graph.Schema) int {
 // addColumn adds the column to the schema, and reads labels.
 func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, force bool) (err error) {
 	h := &x.header
-	x.col = graph.Column{Name: x.Name, DType: h.DType, Shape: h.Shape[1:]}
+	x.col = graph.Column{Name: x.Name, DType: h.DType, Shape: h.Shape[1:], Fields: x.fields}
 	if x.col.Width() == 1 {
 		x.col.Shape = nil
 	}

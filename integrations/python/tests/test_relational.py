@@ -192,6 +192,47 @@ def test_seeds_of_several_times_without_trees_are_an_error(shop):
             Tables(shop[0]).to_pyg(next(iter(batches)))
 
 
+def test_texts_get_embeddings_all_at_once_or_not_at_all(program, shop, tmp_path):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("torch_frame", reason="torch_frame is not installed")
+    from torch_frame import stype
+    from torch_frame.data.stats import StatType
+
+    from khop.relational import Tables, embed_text
+
+    notes = [f"{'no' * (i % 7)}te {i} über {i * i}" if i % 5 else "" for i in range(23)]
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/manifest.yaml").write_text(MANIFEST)
+    (tmp_path / "shop/users.csv").write_text("user,age\nu0,1\n")
+    (tmp_path / "shop/orders.csv").write_text("order,user,at,note\n" + "".join(
+        f"{i},u0,2024-01-0{1 + i // 8},{note}\n" for i, note in enumerate(notes)))
+    run(program, "convert", tmp_path / "shop", tmp_path / "shop.khop")
+    told = []
+
+    def embed(texts):
+        return torch.tensor([[len(t), sum(map(ord, t)), 1.] for t in texts])
+    for bad in (lambda texts: embed(texts)[:1], lambda texts: 1 / 0):
+        with pytest.raises((ValueError, ZeroDivisionError)):
+            embed_text(tmp_path / "shop.khop", "orders", "note", bad)
+    with pytest.raises(KeyError, match="it has: note"):
+        embed_text(tmp_path / "shop.khop", "orders", "notes", embed)
+    assert Tables(tmp_path / "shop.khop").col_names["orders"] == {stype.timestamp: ["at"]}
+    embed_text(tmp_path / "shop.khop", "orders", "note", embed, 10, lambda done, of: told.append((done, of)))
+    assert told == [(10, 23), (20, 23), (23, 23)]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["shop", "shop.khop"]
+    tables = Tables(tmp_path / "shop.khop")
+    assert tables.col_names["orders"][stype.embedding] == ["note"]
+    assert tables.col_stats["orders"]["note"] == {StatType.EMB_DIM: 3}
+    with khop.Loader(tmp_path / "shop.khop", [0], seeds="all:orders", batch_size=9) as batches:
+        for batch in batches:
+            rows = tables.tf(batch, "orders").feat_dict[stype.embedding]
+            want = embed([notes[i] for i in batch["orders"].n_id.tolist()])
+            assert torch.equal(rows.values, want) and rows.offset.tolist() == [0, 3]
+    with pytest.raises(khop.ServerError, match="already"):
+        embed_text(tmp_path / "shop.khop", "orders", "note", embed)
+    embed_text(tmp_path / "shop.khop", "orders", "note", embed, force=True)
+
+
 def parquet_of(at, **columns):
     """A table of orders, in the order of their times."""
     import pyarrow
@@ -242,7 +283,7 @@ def test_parquet_is_read_whoever_has_written_it(program, tmp_path, engine):
         parquet.write_table(table, tmp_path / "shop/db/orders.parquet", **options)
     except TypeError as e:
         pytest.skip(f"pyarrow is too old: {e}")
-    run(program, "convert", tmp_path / "shop", tmp_path / "out.khop", "--upto", "all")
+    run(program, "convert", tmp_path / "shop", tmp_path / "out.khop", "--upto", "all", "--reorder", "no")
     with khop.Loader(tmp_path / "out.khop", [0], seeds="all:orders", node_columns=["time", "numerical"],
                      framework="numpy") as batches:
         batch = next(iter(batches))

@@ -7,13 +7,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
 from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 
+from . import program
 from .batch import Batch
 from .binary import PathLike
 from .convert import to_pyg
+from .errors import ServerError
 from .info import info
 from .views import EdgeView, Typed
 
@@ -118,7 +123,7 @@ class Tables:
                     times.append(rows("timestamp", len(columns["timestamp"]), torch.int64))
                 features[kind] = calendar(torch.cat(times, dim=1))
             else:
-                parts = [rows(name, columns[name][0]["width"], torch.float32) for name in of_kind]
+                parts = [rows(c, columns[c][0]["width"], torch.float32) for c in _embedded(columns)]
                 offsets = torch.tensor([0, *(p.shape[1] for p in parts)]).cumsum(0)
                 features[kind] = MultiEmbeddingTensor(nodes, len(parts), torch.cat(parts, dim=1), offsets)
         return TensorFrame(features, names)
@@ -182,14 +187,88 @@ def _without_trees(data: Any) -> None:
             data[table].batch = torch.zeros(data[table].num_nodes, dtype=torch.int64)
 
 
+def embed_text(
+    dataset: PathLike, table: str, column: str, embed: Callable[[List[str]], Any], batch_size: int = 1024,
+    progress: Optional[Callable[[int, int], None]] = None, force: bool = False,
+) -> None:
+    """Adds embeddings of a text to a dataset, as the column COLUMN_embedding, which batches then have and Tables hands
+    on as PyTorch Frame's embeddings.
+
+    embed makes rows of floats, all as wide, of so many texts at a time, as torch_frame's text embedders do: a tensor or
+    an array. A text that is missing is "". progress is told how many rows are done, of how many. Rows are kept in a
+    file beside the dataset, not in memory, and added at once at the end: an error leaves the dataset as it was. force
+    replaces those that are there.
+    """
+    texts = _Texts(dataset, table, column)
+    if not len(texts):
+        raise ValueError(f"the table {table!r} has no rows, whose {column!r} could be embedded")
+    folder = os.path.dirname(os.path.abspath(os.fspath(dataset)))
+    with tempfile.TemporaryDirectory(prefix=".khop-text-", dir=os.fsdecode(folder)) as beside:
+        path = os.path.join(beside, "rows.npy")
+        rows: Any = None
+        for low in range(0, len(texts), batch_size):
+            some = texts[low:low + batch_size]
+            made = embed(some)
+            made = np.asarray(made.detach().cpu() if hasattr(made, "detach") else made)
+            if made.ndim != 2 or len(made) != len(some) or rows is not None and made.shape[1] != rows.shape[1]:
+                raise ValueError(f"embed made an array of shape {made.shape} of {len(some)} texts: a row each is "
+                                 "wanted, as wide as those before")
+            if rows is None:
+                open_: Callable[..., Any] = np.lib.format.open_memmap
+                rows = open_(path, "w+", np.dtype("<f4"), (len(texts), made.shape[1]))
+            rows[low:low + len(some)] = made
+            if progress is not None:
+                progress(low + len(some), len(texts))
+        if rows is not None:
+            rows.flush()
+        done = program.call(["add", os.fsdecode(dataset), "--column", f"{table}:{column}_embedding={path}",
+                             *(["--force"] if force else [])])
+    if done.status:
+        raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
+
+
+class _Texts:
+    """The texts of a table's column, in its dataset (docs/format.md, "Strings")."""
+
+    def __init__(self, dataset: PathLike, table: str, column: str) -> None:
+        folder = os.fsdecode(dataset)
+        with open(os.path.join(folder, "dataset.json"), encoding="utf-8") as f:
+            manifest = json.load(f)["content"]
+        types = [n["name"] for n in manifest["node_types"]]
+        owners = {f"nodes/{t}": name for t, name in enumerate(types)}
+        lists = {c["name"]: c["parts"][0] for c in manifest["columns"]
+                 if c["dtype"] == "utf8" and owners.get(c["owner"]) == table}
+        count = {n["name"]: n["count"] for n in manifest["node_types"]}.get(table)
+        texts = [name for name, part in lists.items() if part["rows"] == count]
+        if column not in texts:
+            raise KeyError(f"the table {table!r} has no texts {column!r}; it has: {', '.join(texts) or 'none'}")
+        part = lists[column]
+        body = np.memmap(os.path.join(folder, part["path"]), np.uint8, "r", part["body_offset"], (part["bytes"],))
+        ends = 8 * (part["rows"] + 1)
+        self._offsets, self._characters = body[:ends].view("<i8"), body[-(-ends // 64) * 64:]
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, rows: slice) -> List[str]:
+        low, high, _ = rows.indices(len(self))
+        at = self._offsets[low:high + 1]
+        data = self._characters[at[0]:at[-1]].tobytes()
+        return [data[a - at[0]:b - at[0]].decode() for a, b in zip(at.tolist(), at[1:].tolist())]
+
+
+def _embedded(columns: Dict[str, List[Dict[str, Any]]]) -> List[str]:
+    """The columns of embeddings of a table."""
+    return [c for c in columns if c not in (*_GROUPS, TIME)]
+
+
 def _names(columns: Dict[str, List[Dict[str, Any]]]) -> Dict[str, List[str]]:
     """The names of a table's columns by kind, as a manifest has the columns."""
     names = {kind: [f["name"] for f in columns[kind]] for kind in _GROUPS if kind in columns}
     if TIME in columns:
         names["timestamp"] = [columns[TIME][0]["name"], *names.get("timestamp", ())]
-    embedded = [c for c in columns if c not in (*_GROUPS, TIME)]
-    if embedded:
-        names["embedding"] = embedded
+    if _embedded(columns):
+        names["embedding"] = [columns[c][0]["name"] for c in _embedded(columns)]
     return names or {"numerical": [_CONSTANT]}
 
 

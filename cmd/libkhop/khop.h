@@ -240,8 +240,8 @@ int32_t khop_sampler_open(char *config, int32_t quiet, khop_handle *sampler, kho
  * could not be opened: then error->text is an object of JSON. */
 int32_t khop_sampler_ready(khop_handle sampler, int32_t milliseconds, khop_error *error);
 
-/* Says what the sampler is, and which arrays its answers have, in order: an object of JSON. It is written to room, of
- * so many bytes, where that suffices; *size is how many it has. */
+/* Says what the sampler is, which arrays its answers have, in order, and what it has done so far: an object of JSON. It
+ * is written to room, of so many bytes, where that suffices; *size is how many it has. */
 int32_t khop_sampler_about(khop_handle sampler, void *room, uint64_t bytes, uint64_t *size, khop_error *error);
 
 /* Nodes of one type, by its place in node_types: ids, and times, which may be NULL. */

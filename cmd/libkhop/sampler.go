@@ -45,7 +45,6 @@ type asked struct {
 	opened  chan struct{} // closed when the following are set
 	sampler Sampler
 	err     error
-	about   []byte
 }
 
 func newAsked(config string, stderr io.Writer) *asked {
@@ -54,9 +53,7 @@ func newAsked(config string, stderr io.Writer) *asked {
 	a.cancel = cancel
 	go func() {
 		defer close(a.opened)
-		if a.sampler, a.err = openSampler(ctx, config, stderr); a.err == nil {
-			a.about, a.err = describe(a.sampler)
-		}
+		a.sampler, a.err = openSampler(ctx, config, stderr)
 	}()
 	return a
 }
@@ -105,8 +102,8 @@ type described struct {
 	Frontier  string           `json:"frontier,omitempty"`
 	BatchSize int              `json:"batch_size"`
 	Workers   int              `json:"workers"`
-	Slots     int              `json:"slots"`
 	Memory    loader.Estimate  `json:"memory"`
+	Stats     loader.Stats     `json:"stats"`
 	NodeTypes []describedType  `json:"node_types"`
 	EdgeTypes []describedType  `json:"edge_types"`
 	Arrays    []describedArray `json:"arrays"`
@@ -130,7 +127,7 @@ func describe(s Sampler) ([]byte, error) {
 		return nil, err
 	}
 	d := described{Dataset: s.Path(), Sampler: opt.Sampler.Fingerprint(), Layers: of.Bound.Layers,
-		BatchSize: opt.BatchSize, Workers: opt.Workers, Slots: s.Stats().Slots, Memory: s.Estimate()}
+		BatchSize: opt.BatchSize, Workers: opt.Workers, Memory: s.Estimate(), Stats: s.Stats()}
 	if of.Frontier != nil {
 		d.Frontier = of.Frontier.String()
 	}
@@ -178,13 +175,15 @@ func khop_sampler_ready(h C.khop_handle, milliseconds C.int32_t, e *C.khop_error
 func khop_sampler_about(h C.khop_handle, room unsafe.Pointer, bytes C.uint64_t, size *C.uint64_t,
 	e *C.khop_error) C.int32_t {
 	return with(h, e, func(a *asked) error {
-		if _, err := a.open(0); err != nil {
+		s, err := a.open(0)
+		if err != nil {
 			return err
 		}
-		if *size = C.uint64_t(len(a.about)); room != nil && uint64(bytes) >= uint64(len(a.about)) {
-			copy(unsafe.Slice((*byte)(room), bytes), a.about)
+		about, err := describe(s)
+		if *size = C.uint64_t(len(about)); room != nil && uint64(bytes) >= uint64(len(about)) {
+			copy(unsafe.Slice((*byte)(room), bytes), about)
 		}
-		return nil
+		return err
 	})
 }
 

@@ -154,6 +154,10 @@ def test_memory_is_bounded_and_said(asked):
     sampler = asked(max_memory="64MB")
     memory = sampler.about["memory"]
     assert sum(memory["bound"].values()) <= 64e6 and memory["slots"] == sampler.most
+    batch = sampler.sample([1, 2])
+    stats = sampler.statistics()
+    assert (stats["batches"], stats["nodes"], stats["slots_held"]) == (1, batch.num_nodes, 1)
+    assert sum(stats["memory"].values()) <= stats["memory_peak"] <= 64e6
 
 
 def test_a_forked_child_is_told(asked):

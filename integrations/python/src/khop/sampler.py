@@ -104,11 +104,10 @@ class Sampler:
     def _describe(self) -> dict[str, Any]:
         tell = self._library.function("khop_sampler_about", ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64,
                                       ctypes.POINTER(ctypes.c_uint64))
-        size = ctypes.c_uint64()
-        tell(self._handle, None, 0, size)
-        room = ctypes.create_string_buffer(size.value)
-        tell(self._handle, room, size, size)
-        about: dict[str, Any] = json.loads(room.raw)
+        room, size = ctypes.create_string_buffer(1 << 16), ctypes.c_uint64()
+        while tell(self._handle, room, len(room), size) or size.value > len(room):
+            room = ctypes.create_string_buffer(2 * size.value)
+        about: dict[str, Any] = json.loads(room.raw[:size.value])
         return about
 
     def _take(self, about: dict[str, Any]) -> None:
@@ -129,8 +128,13 @@ class Sampler:
     @property
     def most(self) -> int:
         """How many answers there may be at a time."""
-        most: int = self.about["slots"]
+        most: int = self.about["memory"]["slots"]
         return most
+
+    def statistics(self) -> dict[str, Any]:
+        """What the sampler has done so far: answers, times in nanoseconds, memory that it holds."""
+        stats: dict[str, Any] = self._describe()["stats"]
+        return stats
 
     def sample(self, ids: Seeds, times: Any = None, *, epoch: int = 0, number: int = 0) -> Batch:
         """The batch of these seeds: ids of nodes, or (node type, ids), or a mapping of node types to ids. times are one

@@ -404,22 +404,33 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return self._open(edge_label_index={of: torch.stack([inputs.row, inputs.col])}, edge_label_time=times, **how)
 
     def sample_from_nodes(self, inputs: Any, **kwargs: Any) -> Any:
-        """A sample of its own, for loader(ids): a server for one batch."""
-        with self.load(inputs, **self._one(len(inputs.node))) as loader:
-            batch = next(iter(loader)).copy()
-            return self.output(batch, (inputs.input_id, inputs.time), self.structure.repeats(batch, inputs.input_type))
+        """A sample of its own, for loader(ids)."""
+        self._one(0)
+        of = inputs.input_type
+        batch = self._ask({of: inputs.node}, None if inputs.time is None else {of: inputs.time})
+        return self.output(batch, (inputs.input_id, inputs.time), self.structure.repeats(batch, of))
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
         if self.trees_of_ends:
-            with contextlib.closing(Ends(self)) as ends:
-                return next(ends.samples([inputs], self._seed))[1]
+            return self.edge_sample(inputs, hash((self._seed, 0)), self._sample_ends)
         with self.load_links(inputs, **self._one(len(inputs.row))) as loader:
             return self.output_links(next(iter(loader)).copy(), inputs)
 
     def load_ends(self, seeds: str, most: int, key: int) -> Loader:
         """A loader of batches of so many seeds, which are ends of links."""
-        how = {k: v for k, v in self._options.items() if k not in _OF_LINKS}
-        return self.structure.open(**how, batch_size=most, seed=key % (1 << 63), seeds=seeds)
+        return self.structure.open(**self._of_nodes(), batch_size=most, seed=key % (1 << 63), seeds=seeds)
+
+    def _of_nodes(self) -> dict[str, Any]:
+        return {k: v for k, v in self._options.items() if k not in _OF_LINKS}
+
+    def _ask(self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]]) -> Batch:
+        return self.structure.ask(seeds, times, 0, **{**self._of_nodes(), "seed": self._seed % (1 << 63)})
+
+    def _sample_ends(self, seeds: Any, times: Any = None) -> Any:
+        """The sample of nodes by type, as PyG's function for links asks for it."""
+        if not isinstance(seeds, dict):
+            seeds, times = {None: seeds}, None if times is None else {None: times}
+        return self.output(self._ask(seeds, times), None)
 
     def ends(self, part: Any, key: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """The nodes, and their times, that PyG samples from for links: by type, with None for the only one."""

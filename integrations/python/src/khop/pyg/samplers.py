@@ -16,8 +16,9 @@ from .structure import Structure
 class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
     """torch_geometric.sampler.NeighborSampler, see there: for sample_from_nodes and sample_from_edges.
 
-    Each call starts a server for one batch, which takes some tens of milliseconds. For an epoch take NeighborLoader or
-    LinkNeighborLoader, whose server makes batches ahead. seed decides what is drawn, call after call.
+    The first call opens a khop.Sampler, which answers this and later ones in this process, from any thread. For an
+    epoch take NeighborLoader or LinkNeighborLoader, which make batches ahead. seed decides what is drawn, call after
+    call.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
         self.replace, self.disjoint = replace, disjoint
         self.subgraph_type = SubgraphType(subgraph_type if directed else "induced")
         self.temporal_strategy, self.keep_orig_edges = temporal_strategy, False
-        self._seed = random_seed(seed)
+        self._seed, self._calls = random_seed(seed), 0
         self._how: dict[str, Any] = dict(replace=replace, induced=self.subgraph_type == SubgraphType.induced)
         if weight_attr is not None:
             self._how["weight"] = weight_attr if structure.dataset else "weight"
@@ -79,14 +80,10 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
         if not number:
             return self._nothing(self.num_neighbors.num_hops)
         fanouts = structure.by_edge_type(values) if isinstance(values, dict) else list(values)
-        key, self._seed = self._seed, (self._seed + 1) % (1 << 63)
-        with structure.open(
-            **self._how, fanouts=fanouts, disjoint=self.disjoint, batch_size=number, seed=key,
-            seeds={structure.node_type(of): ids.long() for of, ids in seeds.items() if len(ids)},
-            input_time=None if seed_time is None else {
-                structure.node_type(of): times[of] for of, ids in seeds.items() if len(ids)},
-        ) as loader:
-            return structure.output(next(iter(loader)).copy(), None)
+        key, self._calls = self._calls, (self._calls + 1) % (1 << 32)
+        batch = structure.ask(seeds, None if seed_time is None else times, key,
+                              **self._how, fanouts=fanouts, disjoint=self.disjoint, seed=self._seed)
+        return structure.output(batch, None)
 
     def _nothing(self, hops: int) -> Any:
         """The sample of no seeds."""

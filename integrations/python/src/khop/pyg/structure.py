@@ -15,8 +15,10 @@ from ..errors import ServerError, WriteError
 from ..info import info
 from ..loader import Loader, on_host
 from ..schema import EDGE_NAMES, NODE_NAMES
+from ..sampler import Sampler
 from ..scratch import Scratch
 from ..write import adjacency, temporary
+from .asked import Asked
 from .repeats import Repeats
 
 
@@ -38,6 +40,7 @@ class Structure:
         self.options: dict[str, Any] = {"framework": "torch"}
         self._scratch: Optional[Scratch] = None
         self._closed = False
+        self._asked = Asked(self)
         self.time_of_edges = False
         if self.dataset:
             self._open(os.path.abspath(os.fsdecode(data)), weight, time, negative_weight, links)
@@ -189,6 +192,19 @@ class Structure:
         alone = {"rank": 0, "world_size": 1}  # PyG gives each process all seeds that it names
         return on_host(self.path, **{**self.options, **alone, **how})
 
+    def sampler(self, **how: Any) -> Sampler:
+        """A sampler of the structure."""
+        return Sampler(self.path, **{**self.options, **how})
+
+    def ask(self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]], key: int, **how: Any) -> Batch:
+        """The batch of these seeds, by PyG's types, whose draws the key tells apart. how are options of a loader."""
+        if self._closed:
+            raise ServerError("the loader is closed: make another")
+        some = [of for of, ids in seeds.items() if len(ids)]
+        ids = {self.node_type(of): seeds[of].long() for of in some}
+        at = None if times is None else {self.node_type(of): times[of] for of in some}
+        return self._asked.sample(ids, at, key, how)
+
     def edges(self, batch: Batch, of: Any) -> tuple[Any, Any]:
         """Sources and targets as positions in the nodes [2, edges], in the graph's direction; numbers of the edges."""
         view = batch[self.edge_type(of)]
@@ -241,6 +257,7 @@ class Structure:
     def close(self) -> None:
         """Removes the dataset if it is a temporary one."""
         self._closed = True
+        self._asked.close()
         if self._scratch is not None:
             self._scratch.close()
 

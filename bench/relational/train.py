@@ -4,30 +4,28 @@
 
 FOLDER is a database in RelBench's form, DATASET.khop what `khop convert` makes of it. Tasks of entities train as
 RelBench's gnn_entity does, those of recommendation as gnn_recommendation. Prints a line of JSON for each run, then the
-means. PyG's loaders need pyg-lib; without it a plain sampler of its rules stands in (plain_sampler.py).
+means. PyG's loaders need pyg-lib: without it RelBench's trees are not those of each row's time.
 """
 import argparse
 import json
 import time
 
 import numpy as np
-import relbench.modeling.loader as relbench_loader
 import torch
 import torch.nn.functional as F
 from relbench import load_dataset
 from relbench.base import TaskType
 from relbench.modeling.graph import get_link_train_table_input, get_node_train_table_input, make_pkey_fkey_graph
+from relbench.modeling.loader import LinkNeighborLoader
 from relbench.modeling.nn import HeteroEncoder, HeteroGraphSAGE, HeteroTemporalEncoder
 from relbench.modeling.utils import get_stype_proposal
 from torch_frame import stype
-from torch_geometric.loader import NodeLoader
+from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import MLP
 from torch_geometric.seed import seed_everything
-from torch_geometric.typing import WITH_PYG_LIB
 
 import khop
 import khop.relational
-from plain_sampler import PlainSampler
 
 parser = argparse.ArgumentParser()
 parser.add_argument("folder")
@@ -117,24 +115,18 @@ class Pyg:
         kinds = {t: {c: k for c, k in of.items() if k not in text} for t, of in kinds.items()}
         self.data, self.stats = make_pkey_fkey_graph(dataset.get_db(), kinds)
 
-    def _loader(self, table, ids, at, seed, shuffle=False, transform=None):
-        if WITH_PYG_LIB:
-            from torch_geometric.loader import NeighborLoader
-            return NeighborLoader(self.data, args.fanouts, (table, ids), at, time_attr="time", shuffle=shuffle,
-                                  batch_size=args.batch_size, transform=transform)
-        return NodeLoader(self.data, PlainSampler(self.data, args.fanouts, seed), (table, ids), at, shuffle=shuffle,
-                          batch_size=args.batch_size, transform=transform)
+    def _loader(self, table, ids, at, **options):
+        return NeighborLoader(self.data, args.fanouts, (table, ids), at, time_attr="time", batch_size=args.batch_size,
+                              **options)
 
     def entity(self, split, seed):
         rows = get_node_train_table_input(task.get_table(split, mask_input_cols=False), task)
-        return self._loader(*rows.nodes, rows.time, seed, split == "train", rows.transform)
+        return self._loader(*rows.nodes, rows.time, shuffle=split == "train", transform=rows.transform)
 
     def ends(self, seed):
         count = self.data[task.dst_entity_table].num_nodes
         rows = get_link_train_table_input(task.get_table("train"), task, count)
-        if not WITH_PYG_LIB:
-            relbench_loader.NeighborSampler = lambda data, **options: PlainSampler(data, seed=seed, **options)
-        for three in relbench_loader.LinkNeighborLoader(
+        for three in LinkNeighborLoader(
                 self.data, args.fanouts, rows.src_nodes, rows.dst_nodes, count, rows.src_time, share_same_time=True,
                 time_attr="time", batch_size=args.batch_size):
             tables_of = (task.src_entity_table, task.dst_entity_table, task.dst_entity_table)
@@ -142,7 +134,7 @@ class Pyg:
 
     def rows(self, table, ids, at):
         ids = torch.arange(self.data[table].num_nodes) if ids is None else torch.from_numpy(ids)
-        return self._loader(table, ids, torch.full((len(ids),), at), 0)
+        return self._loader(table, ids, torch.full((len(ids),), at))
 
 
 def loss_of(step, model):
@@ -200,5 +192,5 @@ for name in args.loaders:
         results.setdefault(name, []).append(run(source, seed))
         print(json.dumps({"loader": name, "seed": seed, **results[name][-1]}), flush=True)
 for name, of in results.items():
-    print(name if name == "khop" or WITH_PYG_LIB else "pyg, plain sampler", json.dumps({
+    print(name, json.dumps({
         k: f"{np.mean([r[k] for r in of]):.4f} +- {np.std([r[k] for r in of]):.4f}" for k in of[0]}))

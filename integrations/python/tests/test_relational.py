@@ -233,6 +233,43 @@ def test_texts_get_embeddings_all_at_once_or_not_at_all(program, shop, tmp_path)
     embed_text(tmp_path / "shop.khop", "orders", "note", embed, force=True)
 
 
+def test_several_categories_of_a_text_are_their_numbers(program, tmp_path):
+    pytest.importorskip("torch_frame", reason="torch_frame is not installed")
+    from torch_frame import stype
+    from torch_frame.data.stats import StatType
+
+    from khop.relational import Tables
+
+    draw = np.random.default_rng(20261128)
+    genres = [[f"g{g}" for g in draw.integers(6, size=draw.integers(4))] for _ in range(40)]
+    places = [[f"p{g}" for g in draw.integers(3, size=draw.integers(3))] for _ in range(40)]
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/manifest.yaml").write_text(MANIFEST)
+    (tmp_path / "shop/users.csv").write_text("user,age\nu0,1\n")
+    (tmp_path / "shop/orders.csv").write_text("order,user,at,genre,place\n" + "".join(
+        f"{i},u0,2024-01-01,{' | '.join(g)} unit{i},{'|'.join(p)}!{i}\n"
+        for i, (g, p) in enumerate(zip(genres, places))))
+    genres = [g[:-1] + [f"{g[-1]} unit{i}"] if g else [f"unit{i}"] for i, g in enumerate(genres)]
+    run(program, "convert", tmp_path / "shop", tmp_path / "shop.khop")
+    tables = Tables(tmp_path / "shop.khop", {"orders": {"place": "!", "genre": "|"}})
+    places = [["|".join(p), str(i)] if p else [str(i)] for i, p in enumerate(places)]
+    assert tables.col_names["orders"][stype.multicategorical] == ["place", "genre"]
+    named = []
+    for column, rows in (("place", places), ("genre", genres)):
+        numbers, counts = tables.col_stats["orders"][column][StatType.MULTI_COUNT]
+        every = [part for row in rows for part in row]
+        order = sorted(dict.fromkeys(every), key=lambda part: -every.count(part))
+        assert numbers == list(range(len(order))) and counts == [every.count(part) for part in order]
+        named.append(order)
+    with khop.Loader(tmp_path / "shop.khop", [0], seeds="all:orders", batch_size=9, shuffle=True) as batches:
+        for batch in batches:
+            frame = tables.tf(batch, "orders").feat_dict[stype.multicategorical]
+            for i, node in enumerate(batch["orders"].n_id.tolist()):
+                for k, rows in enumerate((places, genres)):
+                    assert [named[k][v] for v in frame[i, k].tolist()] == rows[node]
+    assert tables.data["orders"].tf.num_rows == 0
+
+
 def parquet_of(at, **columns):
     """A table of orders, in the order of their times."""
     import pyarrow

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from typing import Any, Callable, Dict, List, Optional
+from array import array
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -32,9 +33,12 @@ class Tables:
 
     col_names and col_stats are, for each table, what PyTorch Frame's encoders want: names of columns by their kind, and
     the statistics of each column. Categories stand in them as their numbers: 0 is the most frequent one.
+
+    multicategorical names texts that are several categories each, with what stands between them:
+    ``{"movies": {"genres": "|"}}``. Their numbers are kept in memory: 4 bytes each, and 8 a row.
     """
 
-    def __init__(self, dataset: PathLike) -> None:
+    def __init__(self, dataset: PathLike, multicategorical: Optional[Mapping[str, Mapping[str, str]]] = None) -> None:
         about = info(dataset)
         self._columns: Dict[str, Dict[str, List[Dict[str, Any]]]] = {
             n["name"]: {c["name"]: c["fields"] for c in n["columns"] if c.get("fields")}
@@ -43,7 +47,11 @@ class Tables:
         tasks = {s["name"].split(":")[0] for s in about["splits"] if ":" in s["name"]}
         types = [((e["source"], e["relation"], e["target"]), e["count"]) for e in about["edge_types"]]
         self._edge_types = [t for t, count in types if count or t[1] not in tasks]
-        self._names = {table: _names(columns) for table, columns in self._columns.items()}
+        self._several = {table: {column: _Categories(_Texts(dataset, table, column), between)
+                                 for column, between in columns.items()}
+                         for table, columns in (multicategorical or {}).items()}
+        self._names = {table: _names(columns, [*self._several.get(table, ())])
+                       for table, columns in self._columns.items()}
 
     @property
     def col_names(self) -> Dict[str, Dict[Any, List[str]]]:
@@ -58,10 +66,14 @@ class Tables:
     @property
     def col_stats(self) -> Dict[str, Dict[str, Dict[Any, Any]]]:
         """Statistics of all columns, by table and name."""
+        from torch_frame.data.stats import StatType
+
         stats: Dict[str, Dict[str, Dict[Any, Any]]] = {}
         for table, columns in self._columns.items():
             stats[table] = {f["name"]: _stats(f) for fields in columns.values() for f in fields}
-            if not columns:
+            for column, several in self._several.get(table, {}).items():
+                stats[table][column] = {StatType.MULTI_COUNT: (list(range(len(several.counts))), several.counts)}
+            if not stats[table]:
                 stats[table][_CONSTANT] = _stats({"kind": "numerical", "mean": 1., "std": 0., "quantiles": [1.] * 5})
         return stats
 
@@ -74,7 +86,8 @@ class Tables:
 
         data = HeteroData()
         for table, columns in self._columns.items():
-            data[table].tf = self._frame(table, 0, lambda name, width, dtype: torch.zeros(0, width, dtype=dtype))
+            data[table].tf = self._frame(table, np.zeros(0, np.int64),
+                                         lambda name, width, dtype: torch.zeros(0, width, dtype=dtype))
             data[table].num_nodes = self._counts[table]
             if TIME in columns:
                 data[table].time = torch.zeros(0, dtype=torch.int64)
@@ -102,10 +115,10 @@ class Tables:
                 return torch.ones(view.num_nodes, 1)
             return (view[name][:, None] if name == TIME else view[name]).to(dtype)
 
-        return self._frame(table, view.num_nodes, rows)
+        return self._frame(table, view.n_id, rows)
 
-    def _frame(self, table: str, nodes: int, rows: Callable[[str, int, Any], Any]) -> Any:
-        """A tensor frame of columns, each of the given name, width and dtype."""
+    def _frame(self, table: str, nodes: Any, rows: Callable[[str, int, Any], Any]) -> Any:
+        """A tensor frame of some nodes and of columns, each of the given name, width and dtype."""
         import torch
         from torch_frame import TensorFrame, stype
         from torch_frame.data import MultiEmbeddingTensor
@@ -122,10 +135,12 @@ class Tables:
                 if "timestamp" in columns:
                     times.append(rows("timestamp", len(columns["timestamp"]), torch.int64))
                 features[kind] = calendar(torch.cat(times, dim=1))
+            elif kind == stype.multicategorical:
+                features[kind] = _nested(nodes, [*self._several[table].values()])
             else:
                 parts = [rows(c, columns[c][0]["width"], torch.float32) for c in _embedded(columns)]
                 offsets = torch.tensor([0, *(p.shape[1] for p in parts)]).cumsum(0)
-                features[kind] = MultiEmbeddingTensor(nodes, len(parts), torch.cat(parts, dim=1), offsets)
+                features[kind] = MultiEmbeddingTensor(len(nodes), len(parts), torch.cat(parts, dim=1), offsets)
         return TensorFrame(features, names)
 
     def to_pyg(self, batch: Batch, seed_time: Optional[int] = None) -> Any:
@@ -227,6 +242,49 @@ def embed_text(
         raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
 
 
+class _Categories:
+    """Numbers of the categories that stand in the texts of a column, several in each: 0 is the most frequent one."""
+
+    def __init__(self, texts: _Texts, between: str) -> None:
+        seen: Dict[str, int] = {}
+        numbers, ends = array("i"), array("q", [0])
+        for low in range(0, len(texts), 4096):
+            for text in texts[low:low + 4096]:
+                numbers.extend(seen.setdefault(part.strip(), len(seen)) for part in text.split(between) if part.strip())
+                ends.append(len(numbers))
+        of = np.frombuffer(numbers, np.int32) if numbers else np.zeros(0, np.int32)
+        counts = np.bincount(of, minlength=len(seen))
+        order = np.argsort(-counts, kind="stable")
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order))
+        self._numbers, self._ends = place[of], np.frombuffer(ends, np.int64)
+        self.counts: List[int] = counts[order].tolist()
+
+    def of(self, nodes: Any) -> Tuple[Any, Any]:
+        """The numbers of some rows, one row after the other, and how many each has."""
+        first, count = self._ends[nodes], self._ends[nodes + 1] - self._ends[nodes]
+        return self._numbers[_runs(first, count)], count
+
+
+def _runs(first: Any, count: Any) -> Any:
+    """The numbers first, first + 1, .., as many as count says, for each of several."""
+    before = np.cumsum(count) - count
+    return np.repeat(first - before, count) + np.arange(int(count.sum()))
+
+
+def _nested(nodes: Any, columns: List[_Categories]) -> Any:
+    """The categories of some nodes, as PyTorch Frame has them."""
+    import torch
+    from torch_frame.data import MultiNestedTensor
+
+    parts = [c.of(np.asarray(nodes)) for c in columns]
+    ends = np.concatenate([[0], np.stack([count for _, count in parts], 1).ravel().cumsum()])
+    values = np.empty(ends[-1], np.int64)
+    for k, (numbers, count) in enumerate(parts):
+        values[_runs(ends[k:-1:len(parts)], count)] = numbers
+    return MultiNestedTensor(len(nodes), len(parts), torch.from_numpy(values), torch.from_numpy(ends))
+
+
 class _Texts:
     """The texts of a table's column, in its dataset (docs/format.md, "Strings")."""
 
@@ -262,13 +320,15 @@ def _embedded(columns: Dict[str, List[Dict[str, Any]]]) -> List[str]:
     return [c for c in columns if c not in (*_GROUPS, TIME)]
 
 
-def _names(columns: Dict[str, List[Dict[str, Any]]]) -> Dict[str, List[str]]:
+def _names(columns: Dict[str, List[Dict[str, Any]]], several: List[str]) -> Dict[str, List[str]]:
     """The names of a table's columns by kind, as a manifest has the columns."""
     names = {kind: [f["name"] for f in columns[kind]] for kind in _GROUPS if kind in columns}
     if TIME in columns:
         names["timestamp"] = [columns[TIME][0]["name"], *names.get("timestamp", ())]
     if _embedded(columns):
         names["embedding"] = [columns[c][0]["name"] for c in _embedded(columns)]
+    if several:
+        names["multicategorical"] = several
     return names or {"numerical": [_CONSTANT]}
 
 

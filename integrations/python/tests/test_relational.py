@@ -192,6 +192,50 @@ def test_seeds_of_several_times_without_trees_are_an_error(shop):
             Tables(shop[0]).to_pyg(next(iter(batches)))
 
 
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("width", [None, 2, 5])
+def test_the_most_recent_neighbours_are_rows_of_an_array(shop, framework, width):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    path, orders, rows = shop
+    with khop.Loader(path, [4], sampler="temporal", node_time="time", recent=True, disjoint=True, time_order=True,
+                     seeds="task:churn:train", batch_size=6, framework=framework, edge_pos=True) as batches:
+        last = 0
+        for batch in batches:
+            block = batch["orders", "f2p_user", "users"].blocks[0]
+            sources, there, edges = block.rows(width)
+            assert sources.shape == there.shape == edges.shape and width in (None, there.shape[1])
+            for i, row in enumerate(batch["users"].input_id.tolist()):
+                day, user, _ = rows[row]
+                assert last <= day
+                last = day
+                recent = [k for k, (u, d) in enumerate(orders) if u == user and d <= day][-min(4, width or 4):]
+                assert batch["orders"].n_id[sources[i][there[i]]].tolist() == recent
+                picked = batch.array("block/0/orders:f2p_user:users/indices")[edges[i][there[i]]]
+                assert picked.tolist() == sources[i][there[i]].tolist()
+
+
+def test_one_is_scored_against_the_many_that_a_list_names(shop):
+    path, _, rows = shop
+    draw = np.random.default_rng(20261129)
+    many = 5
+    users = np.array([user for _, user, _ in rows])
+    lists = np.stack([np.array([targets(day, user)[0], *draw.integers(20, size=many)]) for day, user, _ in rows])
+    times = np.repeat([seconds(day) for day, _, _ in rows], 1 + many)
+    pairs = np.stack([np.repeat(users, 1 + many), lists.ravel()])
+    edge_type, seen = ("users", "next", "orders"), 0
+    with khop.Loader(path, [2], sampler="temporal", node_time="time", disjoint=True, framework="numpy",
+                     edge_label_index=(edge_type, pairs), edge_label_time=times,
+                     batch_size=3 * (1 + many)) as batches:
+        for batch in batches:
+            view = batch[edge_type]
+            source, target = view.edge_label_index.reshape(2, -1, 1 + many)
+            for one, of in zip(source, target):
+                assert set(batch["users"].n_id[one]) == {users[seen]}
+                assert batch["orders"].n_id[of].tolist() == lists[seen].tolist()
+                seen += 1
+    assert seen == len(rows)
+
+
 def test_texts_get_embeddings_all_at_once_or_not_at_all(program, shop, tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("torch_frame", reason="torch_frame is not installed")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Union, overload
 
+import numpy as np
+
 from .contents import Contents
 from .frameworks import Array
 from .schema import FEATURE, LABEL, TIME, WEIGHT, EdgeType, columns_of, text
@@ -324,6 +326,27 @@ class Block:
     def edge_index(self) -> Array:
         """Sources and destinations [2, num_edges]: a copy, made at each call."""
         return self._batch._framework.edge_index(self.indptr, self.indices)
+
+    def rows(self, width: Optional[int] = None) -> tuple[Array, Array, Array]:
+        """The edges of each destination as a row of an array [num_dst, width], as temporal models take neighbours: the
+        sources, which of them there are, and which edges of the block they are, for its columns: ``block["time"][e]``.
+
+        Without width rows are as long as the longest; with it what a destination has beyond is left out: its first
+        edges, so that where in-edges are in the order of time the most recent stay, the last of them last. Where there
+        is no edge the source and the edge are 0. Copies, made at each call.
+        """
+        f = self._batch._framework
+        ends = f.numpy(self.indptr).astype(np.int64)
+        count = np.diff(ends)
+        width = int(count.max(initial=0)) if width is None else width
+        place = ends[1:, None] - np.minimum(count, width)[:, None] + np.arange(width)
+        there = place < ends[1:, None]
+        place = np.where(there, place, 0)
+        sources = f.numpy(self.indices)
+        at = sources[place] if len(sources) else place.astype(sources.dtype)
+        device = getattr(self.indices, "device", "cpu")
+        made = [f.to(f.wrap(a, a.dtype.name), device, False) for a in (at, there, place)]
+        return made[0], made[1], made[2]
 
     def __getitem__(self, column: str) -> Array:
         """A column, a row for each edge."""

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/tables"
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // Reader reads databases.
@@ -62,6 +63,9 @@ func read(ctx context.Context, at source.Place, r *source.Request) (*source.Grap
 	if err != nil {
 		return nil, err
 	}
+	for _, t := range all {
+		t.complete(m)
+	}
 	hidden, err := hiddenBy(at, all, r.Task)
 	if err != nil {
 		return nil, err
@@ -78,6 +82,12 @@ func read(ctx context.Context, at source.Place, r *source.Request) (*source.Grap
 	g.TimeUnit = "s" // as RelBench counts
 	for _, t := range left {
 		g.Tell(source.LeftOut, t.Name, 1, "the task %q is not stored: %s", t.Name, t.why)
+	}
+	for _, t := range all {
+		if t.autocompletes() && t.why == "" && t.Name != r.Task {
+			g.Tell(source.Said, t.Name, 1, "the task %q predicts the column %q of %q, which is stored: leave "+
+				"it out by %s %s", t.Name, t.Target, t.Table, option.Named("Task"), t.Name)
+		}
 	}
 	if len(hidden) > 0 {
 		g.Tell(source.Said, r.Task, int64(len(hidden)), "hidden, for the task %q must not see them: %v", r.Task, hidden)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,5 +101,36 @@ func TestWhatIsWrongWithADatabaseIsNamed(t *testing.T) {
 		expect.That(t, at.Path == filepath.Join(dir, c.in) && at.Column == c.column && at.Row == c.row &&
 			strings.Contains(err.Error(), c.says), "%s: %s, column %q, row %d: %v", what, at.Path, at.Column, at.Row,
 			err)
+	}
+}
+
+// A task whose labels are a column of the table takes key and time from the database's manifest, of a table without a
+// key the numbers of the rows. The column is left out for the task that predicts it, and a note says so for others.
+func TestATaskMayPredictAColumnOfItsTable(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range small {
+		if name == "db/orders.csv" {
+			text = "user,item,at,price\nann,7,2024-01-01,3\nbob,5,2024-01-02,4\nann,5,2024-01-03,7\n"
+		}
+		expect.OK(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700),
+			os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	expect.OK(t, os.MkdirAll(filepath.Join(dir, "tasks/price"), 0o700),
+		os.WriteFile(filepath.Join(dir, "tasks/price/manifest.yaml"), []byte("name: price\nkind: autocomplete\n"+
+			"task_type: regression\nentity_table: orders\ntarget_col: price\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "tasks/price/train.csv"), []byte("at,primary_key,price\n2024-01-02,1,4\n"+
+			"2024-01-03,2,7\n"), 0o600))
+	tree := expect.Must(source.OpenTree(dir, nil))(t)
+	for _, name := range []string{"", "price"} {
+		g := expect.Must(Reader.Read(context.Background(), tree.At("manifest.yaml"), &source.Request{Task: name,
+			Budget: &source.Budget{Memory: &pinned.Ledger{}, Dir: dir}}))(t)
+		k := slices.IndexFunc(g.Splits, func(s source.Split) bool { return s.Task == "price" })
+		s := g.Splits[k]
+		expect.That(t, slices.Equal(s.IDs, []int64{1, 2}) && s.Labels[0] == 4 && s.Labels[8] == 7 && len(s.Times) == 2,
+			"%+v", s)
+		stored := slices.ContainsFunc(g.Nodes[2].Columns, func(c source.Column) bool { return c.Name == "numerical" })
+		told := strings.Contains(source.Text(g.Notes), `predicts the column "price"`)
+		expect.That(t, stored == (name == "") && told == stored, "task %q: stored %t, told %t", name, stored, told)
+		expect.OK(t, g.Close())
 	}
 }

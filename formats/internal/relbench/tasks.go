@@ -1,6 +1,7 @@
 package relbench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -58,6 +59,22 @@ func readTasks(at source.Place) (list []*task, err error) {
 	return list, nil
 }
 
+// autocompletes reports whether the labels are a column of the table itself, which nobody who predicts it may see.
+func (t *task) autocompletes() bool { return t.Kind == "autocomplete" }
+
+// complete fills in what the manifest of such a task leaves to that of the database: the key and the time of the rows.
+func (t *task) complete(m *manifest) {
+	of := m.table(t.Table)
+	if !t.autocompletes() || of == nil {
+		return
+	}
+	t.Column, t.Time = cmp.Or(t.Column, of.Key, rowNumbers), cmp.Or(t.Time, of.Time)
+	t.Hidden = append(t.Hidden, [2]string{t.Table, t.Target})
+}
+
+// rowNumbers is what a task's table calls the number of a row in a table without a key.
+const rowNumbers = "primary_key"
+
 // addTasks adds the tables of the tasks to a mapping, and returns the tasks that are not stored.
 func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 	for _, t := range list {
@@ -67,7 +84,7 @@ func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 			table.To, table.Targets = t.To, t.ToCol
 		}
 		if table.ID == "" || table.Nodes == "" {
-			t.why = "its labels are a column of the table, whose rows it has no list of"
+			t.why = "its manifest names no table and no column with the keys of its rows"
 			left = append(left, t)
 			continue
 		}

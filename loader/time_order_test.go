@@ -59,6 +59,7 @@ func TestBatchesLieWithinTheirSpanOfTime(t *testing.T) {
 		got, other := itemsOf(t, l, 1), itemsOf(t, l, 2)
 		expect.That(t, len(got) == len(want) && (len(want) < 3 || !slices.EqualFunc(got, other, slices.Equal)),
 			"%s: %d batches, shuffled %d, or two epochs are alike", what, len(want), len(got))
+		expect.Same(t, ranksTogether(t, g, opt), got, what)
 		seen := map[int64]int{}
 		for _, batch := range got {
 			for _, item := range batch {
@@ -72,6 +73,20 @@ func TestBatchesLieWithinTheirSpanOfTime(t *testing.T) {
 		}
 		expect.That(t, opt.DropLast || len(seen) == n, "%s: %d items", what, len(seen))
 	}
+}
+
+// ranksTogether returns the batches of epoch 1, as two ranks of one worker each have them by turns.
+func ranksTogether(t *testing.T, g *graph.Graph, opt loader.Options) (all [][]int64) {
+	t.Helper()
+	var of [2][][]int64
+	opt.WorldSize, opt.Remainder, opt.Workers = 2, loader.Short, 1
+	for opt.Rank = range 2 {
+		of[opt.Rank] = itemsOf(t, open(t, g, opt), 1)
+	}
+	for i := range len(of[0]) + len(of[1]) {
+		all = append(all, of[i%2][i/2])
+	}
+	return all
 }
 
 func floor(a, width int64) int64 {

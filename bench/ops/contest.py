@@ -99,6 +99,31 @@ class Plain:
         return lambda: self.lib.plain_rows(*args)
 
 
+class ISpLib:
+    """The kernel of iSpLib's library (libmyfusedmm_shared.so), as its extension for torch calls it: 64-bit indices, and
+    a result that is zero before. How many threads it takes was decided when it was built."""
+
+    MESSAGE = 0x11102  # copy the right operand, multiply with the value, add
+
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+
+    def prepare(self, graph, x, y):
+        graph.wide_indices = graph.indices.astype(np.int64)
+        n, k, one = ctypes.c_int64, x.shape[1], np.zeros(1, np.float32)
+        args = (ctypes.c_int32(self.MESSAGE), n(graph.rows), n(graph.cols), n(k), ctypes.c_float(1), n(graph.edges),
+                n(graph.rows), n(graph.cols), address(graph.values), address(graph.wide_indices), address(graph.wide),
+                ctypes.c_void_p(graph.wide.ctypes.data + 8), address(one), n(k), address(x), n(k), ctypes.c_float(0),
+                address(y), n(k), ctypes.c_void_p(None))
+
+        def call():
+            y[:] = 0
+            if self.lib.fusedMM_csr(*args):
+                raise RuntimeError("fusedMM_csr failed")
+            return y
+        return call
+
+
 class Khop:
     """Package sparse, with a reused output."""
 
@@ -208,6 +233,8 @@ def measure(settings, threads, out):
             calls = {"khop": khop.prepare(graph, x, y)}
             if "C" in only:
                 calls["C"] = plain.prepare(graph, x, y)
+            if "iSpLib" in only and settings.get("isplib"):
+                calls["iSpLib"] = ISpLib(settings["isplib"]).prepare(graph, x, y)
             if "torch tuned" in only:
                 calls["torch tuned"] = torch.prepare(graph, x)
             if "scipy" in only and threads == 1:
@@ -219,7 +246,7 @@ def measure(settings, threads, out):
             times = {name: [] for name in calls}
             want = calls["khop"]().copy()
             for name, call in calls.items():
-                if name in ("C", "torch tuned", "scipy"):
+                if name in ("C", "iSpLib", "torch tuned", "scipy"):
                     np.testing.assert_allclose(np.asarray(call()), want, rtol=1e-3, atol=1e-3,
                                                err_msg=f"{name} {graph.name} {width}")
             del want

@@ -29,7 +29,7 @@ import where
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 WIDTHS = (16, 32, 47, 64, 100, 128, 256, 602)
-PEERS = ("C", "torch tuned", "torch as installed", "scipy")
+PEERS = ("C", "iSpLib", "torch tuned", "torch as installed", "scipy")
 BY_HAND = "\n## What the figures say"  # from here on ops.md is not ours
 
 
@@ -45,6 +45,8 @@ def parse():
     parser.add_argument("--minutes", type=float, default=9,
                         help="leave out what does not begin within so long; building counts not")
     parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--isplib", help="iSpLib's libmyfusedmm_shared.so, which its configure builds, for as many "
+                                         "threads as the machine has cores; without it it is left out")
     parser.add_argument("--command", default="", help="what runs before each measurement, such as \"nice -n -5\"")
     parser.add_argument("--out", type=pathlib.Path, default=REPO / "docs" / "results")
     parser.add_argument("--page", action="store_true", help="measure nothing: page and plot of ops.json")
@@ -188,7 +190,7 @@ def main():
                     continue
                 settings = {"folder": str(work), "graphs": [graph], "widths": [width], "threads": threads,
                             "rounds": args.rounds,
-                            "only": args.peers.split(",")}
+                            "only": args.peers.split(","), "isplib": args.isplib}
                 env = {**os.environ, **given.TUNED, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
                 done = subprocess.run(args.command.split() + [str(python), str(HERE / "contest.py"), "measure"],
                                       check=True, env=env,

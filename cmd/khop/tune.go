@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/plot"
+	"github.com/khop-gnn/khop/internal/rowsample"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -66,6 +69,17 @@ type tuneResult struct {
 	Kernel  string         `json:"kernel"`
 	Workers int            `json:"workers"`
 	Tuned   []sparse.Tuned `json:"tuned"`
+	Sampled sampledTime    `json:"sampled"`
+}
+
+// sampledTime says whether gradients of some rows pay: what a backward product takes with all of them, and with a tenth
+// of the work, drawn anew. The width is that of --widths which is nearest to the features'.
+type sampledTime struct {
+	Degree   float64       `json:"mean_degree"`
+	Features int64         `json:"features"`
+	Width    int64         `json:"width"`
+	Exact    time.Duration `json:"exact_ns"`
+	Sampled  time.Duration `json:"sampled_ns"`
 }
 
 // Run tunes sums over the whole graph, with values of edges and without, width by width.
@@ -110,16 +124,22 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	if err != nil {
 		return err
 	}
+	if r.Sampled, err = c.sampled(env, pool, ds.Graph(), a); err != nil {
+		return err
+	}
 	if err := c.draw(env, func() *plot.Plot { return speedUps(r.Tuned) }); err != nil {
 		return err
 	}
 	return c.show(env, r, r.print)
 }
 
+// transposeBytes is what the transpose of a matrix takes, an edge.
+const transposeBytes = 12
+
 // fits says before anything is measured what the widest rows need, where that is more than the limit.
 func (c *tuneCmd) fits(env *environment, a *sparse.Matrix) error {
 	width := slices.Max(c.opt.Widths)
-	need := 4 * ((a.Cols()+a.Rows())*width + a.Edges())
+	need := 4*((a.Cols()+a.Rows())*width+a.Edges()) + transposeBytes*a.Edges()
 	if err := env.memory.Take(pinned.Scratch, need); err != nil {
 		return fmt.Errorf("rows of %d columns, for all nodes twice: %w, or take narrower --widths", width, err)
 	}
@@ -127,36 +147,109 @@ func (c *tuneCmd) fits(env *environment, a *sparse.Matrix) error {
 	return nil
 }
 
-// tune measures one width, on random rows.
-func (c *tuneCmd) tune(env *environment, pool *sparse.Pool, tuning *sparse.Tuning, a *sparse.Matrix,
-	width int64) (found []sparse.Tuned, err error) {
-	var operands [3]unified.Tensor // x, y, values
+// operands allocates x [columns, width], y [rows, width] and values of edges, and fills them.
+func (c *tuneCmd) operands(env *environment, a *sparse.Matrix, width int64,
+	f func(x, y, values unified.Tensor) error) (err error) {
+	var operands [3]unified.Tensor
 	for i, shape := range [][]int64{{a.Cols(), width}, {a.Rows(), width}, {a.Edges()}} {
 		region, err := pinned.Allocate(4*shape[0]*append(shape, 1)[1],
 			pinned.Options{Ledger: &env.memory.Ledger, Purpose: pinned.Scratch})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer closing(&err, region.Close)
 		if operands[i], err = unified.New(unified.Float32, region.Bytes(), shape...); err != nil {
-			return nil, err
+			return err
 		}
 		v, _ := unified.View[float32](operands[i])
 		for k := range v {
 			v[k] = float32(k%7) - 3
 		}
 	}
-	for _, v := range []unified.Tensor{{}, operands[2]} {
-		if env.ctx.Err() != nil {
-			return nil, env.ctx.Err()
+	return f(operands[0], operands[1], operands[2])
+}
+
+// tune measures one width, on random rows.
+func (c *tuneCmd) tune(env *environment, pool *sparse.Pool, tuning *sparse.Tuning, a *sparse.Matrix,
+	width int64) (found []sparse.Tuned, err error) {
+	err = c.operands(env, a, width, func(x, y, values unified.Tensor) error {
+		for _, v := range []unified.Tensor{{}, values} {
+			if env.ctx.Err() != nil {
+				return env.ctx.Err()
+			}
+			one, err := pool.Tune(tuning, y, a, v, x, c.opt.Rounds)
+			if err != nil {
+				return err
+			}
+			found = append(found, one)
 		}
-		one, err := pool.Tune(tuning, operands[1], a, v, operands[0], c.opt.Rounds)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, one)
+		return nil
+	})
+	return found, err
+}
+
+// sampled measures backward products of all rows and of some in turns. The medians count.
+func (c *tuneCmd) sampled(env *environment, pool *sparse.Pool, g *graph.Graph,
+	a *sparse.Matrix) (s sampledTime, err error) {
+	s = sampledTime{Degree: float64(a.Edges()) / float64(max(a.Rows(), 1)), Width: slices.Max(c.opt.Widths)}
+	if x, ok := g.NodeColumn(0, "x"); ok {
+		s.Features = x.Width()
+		s.Width = slices.MinFunc(c.opt.Widths, func(v, w int64) int {
+			return cmp.Compare(max(v-s.Features, s.Features-v), max(w-s.Features, s.Features-w))
+		})
 	}
-	return found, nil
+	err = env.memory.Take(pinned.Scratch, transposeBytes*a.Edges())
+	if err != nil {
+		return s, err
+	}
+	defer env.memory.Give(pinned.Scratch, transposeBytes*a.Edges())
+	var exact, some []time.Duration
+	err = c.operands(env, a, s.Width, func(dx, dy, _ unified.Tensor) error {
+		site := rowsample.Site{Matrix: a}
+		for round := range c.opt.Rounds + 1 { // the first makes the transpose
+			start := time.Now()
+			err := pool.SpMM(dx, sparse.Sum, a.Transpose(), unified.Tensor{}, dy)
+			middle := time.Now()
+			if err == nil {
+				err = site.Choose(pool, uint64(round), usualBudget, dy)
+			}
+			if err == nil {
+				err = site.Multiply(pool, dx, dy)
+			}
+			if err = cmp.Or(err, env.ctx.Err()); err != nil {
+				return err
+			}
+			if round > 0 {
+				exact, some = append(exact, middle.Sub(start)), append(some, time.Since(middle))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return s, err
+	}
+	slices.Sort(exact)
+	slices.Sort(some)
+	s.Exact, s.Sampled = exact[len(exact)/2], some[len(some)/2]
+	return s, nil
+}
+
+// usualBudget is what is measured of "khop train --backward-budget".
+const usualBudget = 0.1
+
+// String says in a sentence whether sampled gradients pay.
+func (s sampledTime) String() string {
+	pays := "pay"
+	if 10*s.Exact < 11*s.Sampled {
+		pays = "do not pay"
+	}
+	near := ""
+	if s.Features > 0 && s.Features != s.Width {
+		near = fmt.Sprintf(", nearest to the %d of the features,", s.Features)
+	}
+	return fmt.Sprintf("sampled gradients (khop train --backward-budget %g) %s here: at a mean degree of %.1f a "+
+		"backward product of %d columns%s takes %s exact and %s sampled", usualBudget, pays, s.Degree, s.Width, near,
+		durationText(s.Exact), durationText(s.Sampled))
 }
 
 // tuning loads the choices of a file, the user's where none is named. What does not serve is ignored with a note.
@@ -182,7 +275,11 @@ func (r *tuneResult) print(env *environment) error {
 		t.row(f.Width, map[bool]string{true: "yes", false: "no"}[f.Weighted], durationText(f.Default),
 			durationText(f.Best), fmt.Sprintf("%.2f", speedUp(f)), f.Choice)
 	}
-	return t.flush()
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.stdout, r.Sampled)
+	return nil
 }
 
 func speedUp(t sparse.Tuned) float64 {

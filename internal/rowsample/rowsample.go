@@ -81,17 +81,19 @@ func (s *Site) cost(row int32) float64 {
 // site. A row's priority is its weight by a draw from 0 to 1, and those with the highest are kept. A row whose weight
 // is below the first priority that is not kept is scaled up to it, so that what is kept has the whole gradient for its
 // mean. Weights are such that the sum of the variances, each relative to the gradient of its site, is least for what
-// the rows cost. Where one row costs more than most, most is what it costs: else it would never be kept.
+// the rows cost. A row that costs more than a quarter of most by itself is kept without a draw, beyond most: it would
+// fit so seldom, or never, that its scale would be all noise.
 func Draw(stream uint64, most float64, sites ...*Site) {
 	var rows []candidate
 	for n, s := range sites {
 		s.Scale = make([]float32, len(s.Weights))
 		for i, w := range s.Weights {
+			if w > 0 && s.cost(int32(i)) > most/4 {
+				s.Scale[i] = 1
+				continue
+			}
 			draw := rng.Unit(rng.Draw(rng.Mix64(stream+uint64(n)), uint64(i)))
 			rows = append(rows, candidate{s, int32(i), w / draw})
-			if w > 0 {
-				most = max(most, s.cost(int32(i)))
-			}
 		}
 	}
 	slices.SortFunc(rows, func(a, b candidate) int { return cmp.Compare(b.priority, a.priority) })

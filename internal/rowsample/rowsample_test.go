@@ -48,8 +48,8 @@ func TestDrawnRowsGiveTheGradientInTheMean(t *testing.T) {
 	}
 }
 
-// TestARowThatCostsMoreThanTheBudgetIsDrawnToo: one row has nearly all edges, and the budget is a tenth of them.
-func TestARowThatCostsMoreThanTheBudgetIsDrawnToo(t *testing.T) {
+// TestARowThatCostsMoreThanTheBudgetIsKept: one row has nearly all edges, and the budget is a tenth of them.
+func TestARowThatCostsMoreThanTheBudgetIsKept(t *testing.T) {
 	indptr, indices := []int64{0}, make([]int64, 0, 140)
 	for i := range int64(20) {
 		indices = append(indices, make([]int64, 1+120*max(0, 1-i))...)
@@ -60,11 +60,12 @@ func TestARowThatCostsMoreThanTheBudgetIsDrawnToo(t *testing.T) {
 		s.Weights[i] = 1
 	}
 	s.Matrix = expect.Must(sparse.New(1, unified.FromSlice(indptr), unified.FromSlice(indices)))(t)
-	const draws = 4000
-	sum := 0.0
-	for d := range draws {
-		Draw(rng.Mix64(uint64(d)), 0.1*s.Work(), s)
-		sum += float64(s.Scale[0])
+	Draw(1, 0.1*s.Work(), s)
+	kept := 0
+	for _, v := range s.Scale {
+		if v != 0 {
+			kept++
+		}
 	}
-	expect.That(t, math.Abs(sum/draws-1) <= 0.2, "its scale is %.3f in the mean", sum/draws)
+	expect.That(t, s.Scale[0] == 1 && 10 < kept && kept < 20, "scales are %v", s.Scale)
 }

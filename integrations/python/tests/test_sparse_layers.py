@@ -357,3 +357,104 @@ def test_norms_of_matrices_are_kept_until_these_change(layers, form):
         torch.testing.assert_close(layer(x, a), plain[1])
         next(reversed(kept.values()))[2][0].values().zero_()  # a result that somebody has changed
         torch.testing.assert_close(layer(x, a), plain[1])
+
+
+
+
+
+@pytest.mark.parametrize("form", ["edges", "csr", "both sides"])
+@pytest.mark.parametrize("wide, out", [(4, 24), (24, 4), (8, 8)])
+@pytest.mark.parametrize("name, how", [
+    ("GCNConv", {}), ("GCNConv", {"cached": True}), ("GCNConv", {"improved": True, "bias": False}), ("SAGEConv", {}),
+    ("SAGEConv", {"aggr": "sum", "root_weight": False}), ("SAGEConv", {"project": True, "normalize": True}),
+    ("SAGEConv", {"aggr": "max"}), ("GraphConv", {}), ("GraphConv", {"aggr": "mean", "bias": False}),
+    ("GINConv", {"nn": "Linear"}), ("GINConv", {"nn": "Sequential", "train_eps": True}), ("SGConv", {"K": 2}),
+    ("SGConv", {"K": 2, "cached": True}),
+])
+def test_layers_give_the_same_whichever_way_they_multiply(layers, name, how, wide, out, form, monkeypatch):
+    """In float64 to its rounding, with the gradients of inputs and parameters; each way is taken in turn."""
+    from khop import reassociate
+    torch.manual_seed(1)
+    how = dict(how)
+    if "nn" in how:
+        linear = torch.nn.Linear(wide, out)
+        how["nn"] = linear if how["nn"] == "Linear" else torch.nn.Sequential(linear, torch.nn.ReLU(), torch.nn.Linear(
+            out, out))
+        layer = getattr(layers, name)(**how).double()
+    else:
+        layer = getattr(layers, name)(wide, out, **how).double()
+    edges = ids(1, NODES, 2, EDGES)
+    a = edges
+    if form == "csr":
+        coo = torch.sparse_coo_tensor(edges.flip(0), torch.ones(EDGES).double(), (NODES, NODES))
+        a = coo.coalesce().to_sparse_csr()
+    if form == "both sides":
+        if name in ("GCNConv", "SGConv"):
+            pytest.skip("it has one side")
+        a = torch.stack([edges[0], edges[1] % 7])
+
+    def run():
+        x, learned = drawn(4, NODES, wide).double().requires_grad_(), [*layer.parameters()]
+        for name in ("_cached_edge_index", "_cached_adj_t", "_cached_x"):
+            if hasattr(layer, name):
+                setattr(layer, name, None)
+        y = layer((x, x[:7]) if form == "both sides" else x, a)
+        y = layer((x, x[:7]) if form == "both sides" else x, a)  # of what was cached
+        gradients = torch.autograd.grad((y * drawn(5, *y.shape).double()).sum(), [x, *learned], allow_unused=True)
+        return [y, *(torch.zeros(()) if g is None else g for g in gradients)]
+    try:
+        want = run()
+    except (RuntimeError, TypeError, ValueError, AttributeError):
+        pytest.skip("not in this torch")
+    linear = how.get("aggr") != "max" and not (name == "SGConv" and how.get("cached"))
+    multiplied, usual = [], reassociate._copy
+    monkeypatch.setattr(reassociate, "_copy", lambda *given, **named: (multiplied.append(1), usual(*given, **named))[1])
+    with khop.sparse.patched(reassociate=True):
+        for first in (True, False):
+            monkeypatch.setattr(reassociate, "weight_first", lambda *given: first)
+            multiplied.clear()
+            have = run()
+            for i, (one, other) in enumerate(zip(want, have)):
+                torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12, msg=lambda m: f"{name}, {i}: {m}")
+            assert len(multiplied) == (2 if linear and first != (name == "GCNConv") else 0)
+
+
+def test_the_weight_comes_where_sums_are_narrower(layers):
+    """By the columns that khop sums, forward and backward."""
+    from khop.reassociate import weight_first
+    for edges, rows, cols, inputs, outputs, learns, learns_x, first in (
+        (100, 9, 9, 8, 4, False, False, True), (100, 9, 9, 4, 8, False, False, False),
+        (100, 9, 9, 6, 4, True, False, False),  # no gradient reaches the sums of an input
+        (100, 9, 9, 9, 4, True, False, True), (100, 9, 9, 6, 4, True, True, True),
+        (100, 9, 900, 64, 32, True, True, False),  # a block has many more sources than targets
+    ):
+        assert weight_first(edges, rows, cols, inputs, outputs, learns, learns_x) == first, (edges, rows, cols, inputs)
+    widths, select = [], layers.MessagePassing._index_select
+    edges = ids(1, NODES, 2, EDGES)
+    for name, wide, out, sums in (("GCNConv", 4, 24, 4), ("GCNConv", 24, 4, 4), ("SAGEConv", 24, 4, 4),
+                                  ("GraphConv", 4, 24, 4)):
+        layer, widths[:] = getattr(layers, name)(wide, out), []
+        with khop.sparse.patched(reassociate=True):
+            patched = layers.MessagePassing._index_select
+            layers.MessagePassing._index_select = lambda self, x, i: (widths.append(x.size(-1)), patched(self, x, i))[1]
+            layer(drawn(4, NODES, wide).requires_grad_(), edges)
+        assert widths == [sums], name
+    assert layers.MessagePassing._index_select is select
+
+
+def test_layers_that_somebody_looks_into_stay_as_they_are(layers, monkeypatch):
+    from khop import reassociate
+    monkeypatch.setattr(reassociate, "weight_first", lambda *given: True)
+    monkeypatch.setattr(reassociate, "_copy", lambda *given, **named: pytest.fail("it was copied"))
+
+    class Own(layers.SAGEConv):
+        def message(self, x_j):
+            return x_j.relu()
+    x, edges = drawn(4, NODES, 24), ids(1, NODES, 2, EDGES)
+    hooked, looked, lazy = layers.SAGEConv(24, 4), layers.GraphConv(24, 4), layers.SAGEConv(-1, 4)
+    hooked.lin_l.register_forward_hook(lambda *given: None)
+    looked.register_message_forward_hook(lambda *given: None)
+    with khop.sparse.patched(reassociate=True):
+        for layer in (Own(24, 4), hooked, looked, lazy):
+            layer(x, edges)
+    assert "forward" not in Own.__dict__

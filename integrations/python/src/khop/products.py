@@ -231,6 +231,31 @@ def _floats(t: Tensor) -> Any:
     return t.float().contiguous()
 
 
+class Draws:
+    """Which gradients of products are made of some of the rows: of products whose rows have at least so many numbers to
+    add in the mean, edges times columns, for a share of the edges. Each draws rows of its own, so that the gradient of
+    all layers is right in the mean."""
+
+    def __init__(self, share: float, seed: int, least: float) -> None:
+        self.share, self.seed, self.least = share, seed, least
+        self._lock, self._number = threading.Lock(), 0
+
+    def next(self, s: Structure, transposed: bool, reduce: int, heads: int, dy: Tensor) -> tuple[float, int]:
+        """Share and seed of a gradient; no share where it is exact."""
+        rows = s.cols if transposed else s.rows
+        if torch.is_grad_enabled() or reduce == SPREAD or heads != 1 or dy.dtype != torch.float32:
+            return 0, 0
+        if s.edges == 0 or s.edges * dy.size(1) < self.least * rows:
+            return 0, 0
+        with self._lock:
+            self._number += 1
+            return self.share, (self.seed << 32 | self._number) & (1 << 64) - 1
+
+
+draws: Optional[Draws] = None
+"""None: gradients are exact."""
+
+
 class _Multiply(torch.autograd.Function):
     """y = a x, [rows, width]. values are [edges, heads], or None; under are the tensors of the structure."""
 
@@ -254,7 +279,7 @@ class _Multiply(torch.autograd.Function):
         values = saved[0] if ctx.has_values else None
         dvalues = dx = None
         if dy is not None and ctx.needs_input_grad[5]:
-            dx = _Multiply.apply(s, not transposed, _TRANSPOSED[reduce], stamp, values, dy, *s.under).to(x.dtype)
+            dx = _gradient(s, transposed, reduce, stamp, values, dy).to(x.dtype)
         if dy is not None and values is not None and ctx.needs_input_grad[4]:
             u, v = dy.float(), x.float()
             if reduce == MEAN:
@@ -263,6 +288,21 @@ class _Multiply(torch.autograd.Function):
                 v = v * s.inverse(not transposed)
             dvalues = _Sample.apply(s, values.size(1), *((v, u) if transposed else (u, v)), *s.under).to(values.dtype)
         return (None, None, None, None, dvalues, dx) + (None,) * len(s.under)
+
+
+def _gradient(
+    s: Structure, transposed: bool, reduce: int, stamp: int, values: Optional[Tensor], dy: Tensor,
+) -> Tensor:
+    """The gradient of a product with respect to x."""
+    heads = 1 if values is None else values.size(1)
+    if draws is not None:
+        share, seed = draws.next(s, transposed, reduce, heads, dy)
+        if share > 0:
+            weights = None if values is None else _floats(values)
+            return s.multiply(
+                not transposed, _TRANSPOSED[reduce], weights, heads, dy.contiguous(), stamp, share, seed)
+    exact: Tensor = _Multiply.apply(s, not transposed, _TRANSPOSED[reduce], stamp, values, dy, *s.under)
+    return exact
 
 
 class _Sample(torch.autograd.Function):

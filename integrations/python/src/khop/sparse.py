@@ -11,6 +11,7 @@ goes where it went before. docs/sparse.md says what is covered, and what is kept
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import sys
 import threading
@@ -21,29 +22,70 @@ import torch
 from torch import Tensor
 
 from . import _library, messages, products
+from .errors import OptionError
 from .products import operations
+from .reassociate import layers as layers_in_both_ways
 
 __all__ = ["clear", "operations", "patch", "patched", "unpatch"]
 
 _torch: Any = torch  # what its types do not tell
 _lock = threading.RLock()
 _undo: list[Callable[[], None]] = []
+_given: list[_Options] = []
+"""What patch was told, while it is in force."""
 
 
-def patch() -> None:
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """What patch was told."""
+
+    reassociate: bool = False
+    backward_budget: float = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reassociate, bool):
+            raise OptionError(f"reassociate is True or False, not {self.reassociate!r}")
+        budget = self.backward_budget
+        if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget <= 1:
+            raise OptionError(f"backward_budget is a number from 0 to 1, not {budget!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 1 << 32:
+            raise OptionError(f"seed is an integer from 0 to {(1 << 32) - 1}, not {self.seed!r}")
+
+
+def patch(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 0) -> None:
     """Puts khop's products in the place of those of torch, and of PyG and DGL where they are installed.
 
     Calls it before or after their import, or again after an import that came later. LibraryNotFound where this package
-    came without the shared library.
+    came without the shared library; OptionError for an option out of range.
+
+    With reassociate, layers of PyG multiply with their weight before or after they sum over edges, whichever is less
+    work: docs/sparse.md lists them. With a backward_budget from 0 to 1, gradients of sums over edges are made of rows
+    that have that share of the edges, drawn with the seed and right in the mean, where the mean degree times the
+    columns is SAMPLED_FROM or more: below, drawing takes longer than it saves. 0 are exact gradients.
     """
+    options = _Options(reassociate, backward_budget, seed)
     _library.load()
     with _lock:
         unpatch()
+        _given.append(options)
+        _undo.append(_given.clear)
+        if options.backward_budget:
+            products.draws = products.Draws(options.backward_budget, options.seed, SAMPLED_FROM)
+            _undo.append(_exact)
         _patch_torch()
         if _installed("torch_geometric"):
-            _patch_pyg()
+            _patch_pyg(options.reassociate)
         if _installed("dgl"):
             _patch_dgl()
+
+
+SAMPLED_FROM = 5000.0
+"""The mean degree times the columns from which on sampled gradients pay: docs/results/ops.md."""
+
+
+def _exact() -> None:
+    products.draws = None
 
 
 def unpatch() -> None:
@@ -55,16 +97,24 @@ def unpatch() -> None:
 
 
 @contextlib.contextmanager
-def patched() -> Iterator[None]:
-    """with khop.sparse.patched(): patches inside, and leaves what was there before outside."""
+def patched(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 0) -> Iterator[None]:
+    """with khop.sparse.patched(): patches inside, and leaves what was there before outside. Options are patch's."""
     with _lock:
-        before = bool(_undo)
-        patch()
+        before = list(_given)
+        patch(reassociate=reassociate, backward_budget=backward_budget, seed=seed)
     try:
         yield
     finally:
-        if not before:
-            unpatch()
+        with _lock:
+            _again(before)
+
+
+def _again(before: list[_Options]) -> None:
+    """Patches as it was, or not at all."""
+    if before:
+        patch(**dataclasses.asdict(before[0]))
+    else:
+        unpatch()
 
 
 def clear() -> None:
@@ -96,16 +146,19 @@ def _replace(owner: Any, name: str, new: Callable[..., Any]) -> None:
     _undo.append(lambda: setattr(owner, name, old))
 
 
-def _replace_everywhere(old: Callable[..., Any], new: Callable[..., Any]) -> None:
-    """Replaces a function wherever a module has it, and puts it back wherever one has it by then."""
-    def swap(old: Any, new: Any) -> None:
+def _replace_everywhere(new_of: dict[Callable[..., Any], Callable[..., Any]]) -> None:
+    """Replaces functions wherever a module has them, and puts them back wherever one has them by then."""
+    def swap(new_of: dict[Any, Any]) -> None:
+        by_id = {id(old): new for old, new in new_of.items()}
         for module in list(sys.modules.values()):
             names = getattr(module, "__dict__", None)
-            for name in [n for n, value in list(names.items()) if value is old] if type(names) is dict else ():
-                setattr(module, name, new)
-    functools.update_wrapper(new, old)
-    swap(old, new)
-    _undo.append(lambda: swap(new, old))
+            found = [(n, id(v)) for n, v in list(names.items()) if id(v) in by_id] if type(names) is dict else []
+            for name, old in found:
+                setattr(module, name, by_id[old])
+    for old, new in new_of.items():
+        functools.update_wrapper(new, old)
+    swap(new_of)
+    _undo.append(lambda: swap({new: old for old, new in new_of.items()}))
 
 
 # torch
@@ -202,11 +255,12 @@ def _patch_torch() -> None:
     def script(*args: Any, **options: Any) -> Any:
         """What TorchScript compiles is what was there before."""
         with _lock:
+            before = list(_given)
             unpatch()
             try:
                 return compile_script(*args, **options)
             finally:
-                patch()
+                _again(before)
 
     _replace(_torch.jit, "script", script)
 
@@ -214,7 +268,7 @@ def _patch_torch() -> None:
 # PyTorch Geometric
 
 
-def _patch_pyg() -> None:
+def _patch_pyg(reassociate: bool) -> None:
     import torch_geometric.nn
     import torch_geometric.utils
     from torch_geometric.nn.conv import gcn_conv
@@ -250,10 +304,9 @@ def _patch_pyg() -> None:
         return _norms.call(old_norm, (edge_index, edge_weight), rest)
 
     _replace(MessagePassing, "_index_select", index_select)
-    _replace_everywhere(old_scatter, scatter)
-    _replace_everywhere(old_segment, segment)
-    _replace_everywhere(old_spmm, spmm)
-    _replace_everywhere(old_norm, gcn_norm)
+    _replace_everywhere({old_scatter: scatter, old_segment: segment, old_spmm: spmm, old_norm: gcn_norm})
+    if reassociate:
+        layers_in_both_ways(_replace)
 
 
 # DGL
@@ -271,7 +324,7 @@ def _patch_dgl() -> None:
         except products.Refused:
             return original(g, op, reduce_op, lhs_data, rhs_data)
 
-    _replace_everywhere(original, gspmm)
+    _replace_everywhere({original: gspmm})
 
 
 def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor:

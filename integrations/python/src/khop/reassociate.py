@@ -1,0 +1,165 @@
+"""Layers of PyG that multiply with their weight before or after they sum over edges, whichever is less work.
+
+A (X W) is (A X) W, where A sums or averages over edges: both are the layer, but sums run over the columns of X or of
+X W. A layer takes the other way than its own by a copy of it, which has the same parameters, and multiplies elsewhere.
+What such a copy cannot be made of stays as it is: see _as_written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+import torch
+from torch import Tensor
+
+from . import products
+
+LINEAR = 5
+"""How many multiplications of a dense product take as long as one number that is added in a sum over edges."""
+
+
+def weight_first(
+    edges: int, rows: int, cols: int, inputs: int, outputs: int, learns: bool, learns_x: bool,
+) -> bool:
+    """Whether it is less work to multiply with the weight first: then sums have the columns of the output, forward and,
+    if anything is learned, backward. Otherwise they have those of the input, backward only where x is learned. The
+    dense product has a row each column of the matrix, or each row of it."""
+    dense = inputs * outputs * (1 + learns + learns_x) / LINEAR
+    first = edges * outputs * (1 + (learns or learns_x)) + cols * dense
+    return first < edges * inputs * (1 + learns_x) + rows * dense
+
+
+def layers(replace: Callable[[Any, str, Callable[..., Any]], None]) -> None:
+    """Replaces the forward functions of the layers that can be computed in both ways."""
+    import torch_geometric.nn as nn
+    for name, way in (("GCNConv", _gcn), ("SAGEConv", _of("lin_l")), ("GraphConv", _of("lin_rel")), ("GINConv", _gin),
+                      ("SGConv", _sg)):
+        if hasattr(nn, name):
+            layer = getattr(nn, name)
+            replace(layer, "forward", _forward(layer, layer.forward, way))
+
+
+def _forward(layer: Any, original: Any, way: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(self: Any, x: Any, edge_index: Any, *rest: Any, **options: Any) -> Any:
+        other = None
+        if products.usable() and type(self) is layer and not _as_written(self):
+            other = way(self, x, edge_index)
+        if other is None:
+            return original(self, x, edge_index, *rest, **options)
+        other, x = other
+        before = dict(other.__dict__)
+        y = original(other, x, edge_index, *rest, **options)
+        self.__dict__.update((k, v) for k, v in other.__dict__.items() if before.get(k) is not v)  # what it caches
+        return y
+
+    forward.__doc__ = original.__doc__
+    return forward
+
+
+def _as_written(layer: Any) -> bool:
+    """Whether a layer must compute as it is written: its sums are not linear, or somebody looks at its messages."""
+    hooked = any(
+        value for name, value in layer.__dict__.items()
+        if name.endswith("_hooks") and name.startswith(("_propagate", "_message", "_aggregate", "_edge_update")))
+    return (
+        getattr(layer, "aggr", None) not in products.SUMS or hooked or bool(getattr(layer, "explain", False))
+        or getattr(layer, "decomposed_layers", 1) != 1)
+
+
+def _plain(linear: Any) -> bool:
+    """Whether a module is a Linear and nothing else: nobody looks at what goes through it."""
+    import torch_geometric.nn as nn
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return type(linear) in (torch.nn.Linear, nn.Linear) and not any(getattr(linear, h, None) for h in hooks) and type(
+        linear.weight) is torch.nn.Parameter  # not one that the first input gives its shape
+
+
+def _rows(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.layout == torch.strided and x.dim() == 2
+
+
+def _edges(a: Any) -> Optional[int]:
+    if isinstance(a, Tensor):
+        return a.size(1) if a.layout == torch.strided and a.dim() == 2 else int(a._nnz())
+    return int(a.nnz()) if hasattr(a, "nnz") else None
+
+
+def _first(linear: Any, x: Any, edge_index: Any, times: int = 1, made: bool = False) -> Optional[bool]:
+    """Whether to multiply with a weight first; None where that cannot be said. x is [nodes], or those of sources and
+    targets; made says that a gradient reaches it anyway."""
+    sources, targets = x if isinstance(x, (tuple, list)) else (x, x)
+    edges = _edges(edge_index)
+    if not _plain(linear) or not _rows(sources) or not (targets is None or _rows(targets)) or edges is None:
+        return None
+    learning = torch.is_grad_enabled()
+    outputs, inputs = linear.weight.shape
+    rows = (sources if targets is None else targets).size(0)
+    return weight_first(times * edges, rows, sources.size(0), inputs, outputs,
+                        learning and linear.weight.requires_grad, learning and (made or sources.requires_grad))
+
+
+class _Bias(torch.nn.Module):
+    """What is left of a Linear whose weight has multiplied already."""
+
+    def __init__(self, linear: Any) -> None:
+        super().__init__()
+        self.bias = linear.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.bias is None else x + self.bias
+
+
+def _copy(layer: Any, **modules: Any) -> Any:
+    """A layer with the parameters of another, and some other modules."""
+    other: Any = object.__new__(type(layer))
+    other.__dict__.update(layer.__dict__)
+    other.__dict__["_modules"] = {**layer._modules, **modules}
+    return other
+
+
+def _multiplied(x: Any, linear: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return tuple(None if part is None else _multiplied(part, linear) for part in x)
+    return torch.nn.functional.linear(x, linear.weight)
+
+
+def _gcn(layer: Any, x: Any, edge_index: Any) -> Any:
+    """It multiplies first."""
+    if isinstance(x, (tuple, list)) or layer.lin.bias is not None or _first(layer.lin, x, edge_index) is not False:
+        return None
+    other = _copy(layer, lin=torch.nn.Identity())
+    other.__dict__["propagate"] = lambda *given, **named: layer.lin(layer.propagate(*given, **named))
+    return other, x
+
+
+def _of(name: str) -> Callable[..., Any]:
+    """Of layers that sum first, and then multiply with the module of a name; other modules take x as it is."""
+    def way(layer: Any, x: Any, edge_index: Any) -> Any:
+        linear = getattr(layer, name)
+        if not _first(linear, x, edge_index, made=getattr(layer, "project", False)):
+            return None
+        other = _copy(layer, **{name: _Bias(linear)})
+
+        def propagate(edge_index: Any, *, x: Any, **named: Any) -> Any:
+            return layer.propagate(edge_index, x=(_multiplied(x[0], linear), x[1]), **named)
+        other.__dict__["propagate"] = propagate
+        return other, x
+    return way
+
+
+def _gin(layer: Any, x: Any, edge_index: Any) -> Any:
+    """It sums first, and adds x to the sums. Its module is a Linear or begins with one."""
+    parts = [layer.nn]
+    if type(layer.nn) is torch.nn.Sequential and len(layer.nn) and not layer.nn._forward_hooks:
+        parts = list(layer.nn)
+    if not _first(parts[0], x, edge_index):
+        return None
+    other = _copy(layer, nn=torch.nn.Sequential(_Bias(parts[0]), *parts[1:]))
+    return other, _multiplied(x, parts[0])
+
+
+def _sg(layer: Any, x: Any, edge_index: Any) -> Any:
+    """It sums several times, and then multiplies. What it caches are sums of x."""
+    if layer.cached or isinstance(x, (tuple, list)) or not _first(layer.lin, x, edge_index, layer.K):
+        return None
+    return _copy(layer, lin=_Bias(layer.lin)), _multiplied(x, layer.lin)

@@ -244,6 +244,13 @@ def test_a_database_in_two_parts_is_that_in_one(khop, tmp_path):
         return np.append(column(root, "wind_dir").to_pylist(), "")[codes]
 
     assert np.array_equal(wind(once.root), wind(grown))
+    def statistics(root):
+        return [f for c in oracle.load(root)[1]["columns"] for f in c.get("fields", ())]
+
+    for a, b in zip(statistics(once.root), statistics(grown), strict=True):
+        assert (a["name"], a["missing"], a.get("times")) == (b["name"], b["missing"], b.get("times"))
+        for key in ("mean", "std", "quantiles"):
+            np.testing.assert_allclose(b.get(key, 0), a.get(key, 0), rtol=1e-6, err_msg=a["name"])
     sample = ("--seeds", "task:plane_late:train", "--sampler", "temporal", "--node-time", "time", "--fanouts", "10,10",
               "--digest")
     assert run(khop, "sample", once.root, *sample) == run(khop, "sample", grown, *sample)

@@ -61,7 +61,7 @@ func unitOfDataset(s *graph.Schema) (unit, plain string) {
 	look := func(columns []graph.Column) {
 		for _, col := range columns {
 			switch {
-			case col.Unit != "":
+			case source.IsUnit(col.Unit):
 				unit = col.Unit
 			case col.Role() == graph.Time && len(col.Shape) == 0:
 				plain = col.Name

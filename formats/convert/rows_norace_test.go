@@ -25,6 +25,7 @@ import (
 type grownTable struct {
 	name, key string
 	timed     bool
+	first     int         // rows of the first part, of which alone keys that are text have letters
 	fkeys     [][2]string // column, table
 	parts     [][][]string
 }
@@ -85,7 +86,9 @@ func growTables(r *rand.Rand, parts int) (list []*grownTable) {
 			if p == 0 {
 				fresh[t]++
 			}
-			rows[t] += fresh[t]
+			if rows[t] += fresh[t]; p == 0 {
+				list[t].first = rows[t]
+			}
 		}
 		for t, g := range list {
 			g.parts = append(g.parts, nil)
@@ -143,7 +146,9 @@ func (g *grownTable) draw(r *rand.Rand, list []*grownTable, rows []int, row, par
 func (g *grownTable) id(row int) string {
 	switch g.key {
 	case "text":
-		return fmt.Sprintf("0%d", 10*row) // digits, but text
+		if row < g.first {
+			return fmt.Sprint("k", row)
+		}
 	case "number":
 		return strconv.Itoa(3*row - 20)
 	case "broken":
@@ -203,7 +208,8 @@ func TestRowsThatAreAddedStandWhereConversionPutsThem(t *testing.T) {
 		for p := range steps + 1 {
 			all = append(all, p)
 		}
-		opt := Options{UpTo: "all", FeatureDType: narrow, Reorder: AsListed} // new rows are not put among old ones
+		opt := Options{UpTo: "all", FeatureDType: narrow, IDs: "names",
+			Reorder: AsListed} // new rows are not put among old ones
 		_, whole := convert(t, writeGrown(t, list, all...), opt)
 		grown := filepath.Join(t.TempDir(), "grown")
 		expect.Must(Run(context.Background(), writeGrown(t, list, 0), grown, opt))(t)

@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
@@ -155,6 +158,17 @@ func TestNewRowsNameOldAndNewOnes(t *testing.T) {
 	expect.That(t, os.SameFile(kept, now), "a column of a table without new rows was written again")
 }
 
+// TestDigitsAreTextWhereKeysAre: a CSV of new rows may have nothing but digits.
+func TestDigitsAreTextWhereKeysAre(t *testing.T) {
+	data := shop(t, Options{})
+	expect.Must(Add(t.Context(), data, rowsOf(t, "users: user,age,plan/007,1,free",
+		"orders: user,item,visit,at,price/007,10,0,2024-01-09,1")))(t)
+	ds := expect.Must(formats.Open(data))(t)
+	defer ds.Close()
+	got := edgesByName(t, ds)["orders:f2p_user:users"]
+	expect.That(t, strs(ds, 0, "id")[2] == "007" && slices.Contains(got, [2]int64{2, 2}), "edges %v", got)
+}
+
 // TestAddedColumnsComeWithTheRowsOrAreGivenAgain
 func TestAddedColumnsComeWithTheRowsOrAreGivenAgain(t *testing.T) {
 	data := shop(t, Options{})
@@ -227,4 +241,29 @@ func strs(ds *formats.Dataset, n int, name string) (all []string) {
 		all = append(all, s)
 	}
 	return all
+}
+
+// TestFieldsThatNoConversionWritesAreDamage: of a manifest whose checksum is right.
+func TestFieldsThatNoConversionWritesAreDamage(t *testing.T) {
+	for _, c := range []struct{ from, to string }{
+		{`"kind": "numerical"`, `"kind": "timestamp"`}, {`"kind": "numerical"`, `"kind": "categorical"`},
+		{`"kind": "categorical"`, `"kind": "timestamp"`}, {`"kind": "numerical"`, `"kind": "x"`},
+		{`"missing": 1`, `"missing": -1`}, {`"missing": 1`, `"missing": 9`}, {`"name": "age",`, `"name": 1,`},
+	} {
+		data := shop(t, Options{})
+		ds := expect.Must(formats.Open(data))(t)
+		id := fmt.Sprintf("%x", ds.ID())
+		expect.OK(t, ds.Close())
+		path := filepath.Join(data, "dataset.json")
+		text := string(expect.Must(os.ReadFile(path))(t))
+		expect.That(t, strings.Contains(text, c.from), "no %s", c.from)
+		text = strings.Replace(text, c.from, c.to, 1)
+		content, end := strings.Index(text, `"content": `)+len(`"content": `), strings.Index(text, ",\n  \"checksum\"")
+		text = strings.Replace(text, id, fmt.Sprintf("%x", xxh3.HashString128(text[content:end]).Bytes()), 1)
+		at := strings.Index(text, "  \"checksum\"")
+		text = fmt.Sprintf("%s  \"checksum\": \"%016x\"\n}\n", text[:at], xxh3.HashString(text[:at]))
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := Add(t.Context(), data, rowsOf(t, "users: user,age,plan/cid,1,free"))
+		expect.Says(t, err, formats.ErrCorrupt, "the fields of", c.to)
+	}
 }

@@ -22,6 +22,9 @@ var (
 	nanos = []int64{86_400e9, 1e9, 1e6, 1e3, 1}
 )
 
+// IsUnit reports whether a text is a unit of times.
+func IsUnit(unit string) bool { return slices.Contains(units, unit) }
+
 // Finer returns the finer one of two units of times; "" is the coarsest.
 func Finer(a, b string) string {
 	if slices.Index(units, a) > slices.Index(units, b) {

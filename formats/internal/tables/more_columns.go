@@ -193,6 +193,9 @@ func (c *moreColumns) addGroup(col graph.Column) error {
 	g := group{Column: col}
 	for k := range fields {
 		d := &fields[k]
+		if !d.fits(&col, c.n.first) {
+			return fmt.Errorf("%w: the fields of %q: %+v", formats.ErrCorrupt, col.Name, *d)
+		}
 		i := c.n.table.find(d.Name)
 		if i < 0 {
 			c.missing = append(c.missing, fmt.Sprintf("%q", d.Name))
@@ -210,6 +213,14 @@ func (c *moreColumns) addGroup(col graph.Column) error {
 	}
 	c.groups = append(c.groups, g)
 	return c.measureBefore(&g)
+}
+
+// fits reports whether a column of so many rows can have such elements.
+func (d *described) fits(col *graph.Column, rows int64) bool {
+	dtype, side := stored[d.Kind]
+	side = side && (d.Kind != timestamp || source.IsUnit(col.Unit))
+	held := col.DType == dtype || d.Kind == numerical && (col.DType.IsFloat() || col.DType == unified.Int8)
+	return d.Missing >= 0 && d.Missing <= rows && (side && held || d.Kind == embedding)
 }
 
 // continues makes a column of the table that of which the dataset has rows, with what it says of them.

@@ -43,6 +43,8 @@ type choosePicker[V nodeID] struct {
 	// of the destination at hand
 	edgesOf
 	chunkLoaded bool // the chunk holds all its edges
+
+	looked int64 // edges that were asked for their columns or times, which tests count
 }
 
 // edgesOf describes the edges of a destination.
@@ -258,6 +260,7 @@ func (p *choosePicker[V]) sourcesAscend() bool {
 // withinTimes leaves the edges that may be followed by their time, which ascends.
 func (p *choosePicker[V]) withinTimes() {
 	from, n := between(p.n, p.least, p.top, func(i int) int64 {
+		p.looked++
 		return p.values.times.at(p.column(p.first + int64(i)))
 	})
 	p.byTime, p.first, p.n = false, p.first+from, n
@@ -268,6 +271,7 @@ func (p *choosePicker[V]) withinTimes() {
 func (p *choosePicker[V]) withinSources() {
 	src, times, known := p.st.src, &p.values.nodes[p.st.srcType], true
 	from, n := between(p.n, p.least, p.top, func(i int) int64 {
+		p.looked++
 		id := p.a.indices[p.column(p.first+int64(i))] - src.offset
 		if uint64(id) >= uint64(src.count) {
 			known = false
@@ -363,6 +367,7 @@ func (p *choosePicker[V]) each(f func(c *edgeChunk)) error {
 
 // load looks at the edges at positions from .. from+n-1.
 func (p *choosePicker[V]) load(from, n int64) error {
+	p.looked += n
 	if p.excluded == nil {
 		return p.loadInto(&p.chunk, from, n)
 	}
@@ -435,7 +440,7 @@ func (p *choosePicker[V]) sourcesBy(c *edgeChunk) error {
 
 // eligible returns how many edges may be followed.
 func (p *choosePicker[V]) eligible() (sum int64, err error) {
-	if !p.values.masked() && !p.values.weighted() && !p.byTime && !p.bySource {
+	if !p.filtered() {
 		return p.n, nil
 	}
 	err = p.each(func(c *edgeChunk) {

@@ -111,11 +111,22 @@ func (p *choosePicker[V]) take(at []int64) error {
 
 // byRecency takes the k edges that win the race where weights halve with age.
 func (p *choosePicker[V]) byRecency(stream uint64, k int64) error {
-	best := &p.race.best
+	best, decay := &p.race.best, math.Ln2/p.opt.Time.HalfLife
 	if err := best.begin(int(k), p.n); err != nil {
 		return err
 	}
-	decay := math.Ln2 / p.opt.Time.HalfLife
+	if recent := max(chunkEdges, k); !p.filtered() && p.timesAscend() && p.n > 2*recent && !math.IsInf(decay, 0) {
+		// The last edges say what older ones must have at least, most of which then need not be asked for their times.
+		p.raceOld(stream, decay, p.first+p.n-recent, recent)
+		best.drop()
+		limit := best.limit
+		if err := best.begin(int(k), p.n); err != nil {
+			return err
+		}
+		best.bound, best.limit = true, limit
+		p.raceOld(stream, decay, p.first, p.n)
+		return p.take(best.end())
+	}
 	err := p.each(func(c *edgeChunk) {
 		if p.values.weighted() {
 			c.positive()
@@ -138,6 +149,30 @@ func (p *choosePicker[V]) byRecency(stream uint64, k int64) error {
 	return p.take(best.end())
 }
 
+// raceOld adds n edges to the race whose times ascend, and which all may be followed and have no weights. Of a chunk
+// the last edge's age is the least: it says which draws cannot win, whatever the age of their edge.
+func (p *choosePicker[V]) raceOld(stream uint64, decay float64, from, n int64) {
+	best := &p.race.best
+	for end := from + n; from < end; {
+		last := min(from+chunkEdges, end)
+		p.looked++
+		worst := hopeless(best, float64(age(p.asOf, p.time(last-1))*decay))
+		state := stream + uint64(from-p.base)*rng.Golden
+		for ; from < last; from++ {
+			state += rng.Golden
+			if u := rng.Unit(rng.Mix64(state)); math.Float64bits(1-u)>>52 < worst {
+				p.looked++
+				addRecent(best, u, 1, float64(age(p.asOf, p.time(from))*decay), from)
+			}
+		}
+	}
+}
+
+// filtered says that not all edges that are looked at may be followed alike.
+func (p *choosePicker[V]) filtered() bool {
+	return p.values.masked() || p.values.weighted() || p.byTime || p.bySource
+}
+
 // time returns the time of an edge, else of its source, else of its destination.
 func (p *choosePicker[V]) time(at int64) int64 {
 	v, st := &p.values, p.st
@@ -153,7 +188,7 @@ func (p *choosePicker[V]) time(at int64) int64 {
 
 // latest takes the k most recent edges.
 func (p *choosePicker[V]) latest(k int64) error {
-	if k <= p.n && !p.byTime && !p.bySource && !p.values.masked() && p.timesAscend() {
+	if k <= p.n && !p.filtered() && p.timesAscend() {
 		if err := p.room(k); err != nil {
 			return err
 		}

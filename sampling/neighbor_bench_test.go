@@ -130,11 +130,13 @@ func BenchmarkNeighborByWeight(b *testing.B) {
 // BenchmarkNeighborByTimesOfNodes samples of hubs, whose in-edges come from nodes in order of time, as of the middle:
 // all in-edges are looked at, unless the schema says that nodes ascend.
 func BenchmarkNeighborByTimesOfNodes(b *testing.B) {
-	for _, degree := range []int64{100, 10_000, 1_000_000} {
-		for _, ascending := range []bool{false, true} {
-			b.Run(fmt.Sprintf("degree=%d/ascending=%t", degree, ascending), func(b *testing.B) {
-				benchTimesOfNodes(b, degree, ascending)
-			})
+	for name, at := range map[string]Temporal{"uniform": {}, "recent": {Recent: true}, "half-life": {HalfLife: 1000}} {
+		for _, degree := range []int64{10, 100, 10_000, 1_000_000} {
+			for _, ascending := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%s/degree=%d/ascending=%t", name, degree, ascending), func(b *testing.B) {
+					benchTimesOfNodes(b, at, degree, ascending)
+				})
+			}
 		}
 	}
 }
@@ -164,10 +166,11 @@ func hubsOfRows(t testing.TB, degree int64, ascending bool) *graph.Graph {
 	})
 }
 
-func benchTimesOfNodes(b *testing.B, degree int64, ascending bool) {
+func benchTimesOfNodes(b *testing.B, at Temporal, degree int64, ascending bool) {
 	const hubs = 8
 	g := hubsOfRows(b, degree, ascending)
-	s := Neighbor{Fanouts: []int{64}, Time: Temporal{Node: "time"}}
+	at.Node = "time"
+	s := Neighbor{Fanouts: []int{64}, Time: at}
 	w := expect.Must(s.Open(Env{Graph: g, BatchSize: 512}))(b)
 	defer w.Close()
 	out := new(graph.Sample)

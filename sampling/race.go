@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"math"
+	"sort"
 
 	"github.com/khop-gnn/khop/internal/rng"
 )
@@ -101,6 +102,16 @@ func addRecent(best *smallest[float64], u, weight, late float64, at int64) {
 	if best.n == best.room() || !best.bound && best.n == best.k {
 		best.drop()
 	}
+}
+
+// hopeless returns the least exponent, as its bits in 1-u, with which no edge that is so late or later can win: what
+// addRecent finds of each.
+func hopeless(best *smallest[float64], late float64) uint64 {
+	const least, bias = -54, 1023 // u is a multiple of 2^-54, if not 1
+	e := sort.Search(1-least, func(i int) bool {
+		return best.bound && math.Ln2*float64(least+i-1)-1e-6+late > best.limit
+	})
+	return uint64(least + e + bias)
 }
 
 // logOf is rng.Log for weights, which may be below 2^-1022: these are multiplied by 2^54 first.

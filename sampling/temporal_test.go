@@ -352,3 +352,68 @@ func TestMessagesSeeWhatWasSaidBeforeThem(t *testing.T) {
 		expect.OK(t, w.Close())
 	}
 }
+
+// lookedAt returns how many in-edges are asked for something, of a hub of so many, as of the middle.
+func lookedAt(t *testing.T, n Neighbor, degree int64) int64 {
+	g := hubsOfRows(t, degree, true)
+	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 1}))(t)
+	defer w.Close()
+	out := new(graph.Sample)
+	out.Init(g.Schema(), 1, pinned.Options{}, timeArraysOf(g.Schema())...)
+	defer out.Close()
+	req := Request{Seeds: [][]int64{{3}, nil}, Times: [][]int64{{degree / 2}, nil}, Rand: NewRand(1, 0, 0, 0)}
+	expect.OK(t, w.Sample(context.Background(), &req, out))
+	return w.(*worker[int32]).picker.(*choosePicker[int32]).looked
+}
+
+// Where in-edges lie in the order of the times of their sources, what is looked at grows with the logarithm of their
+// number; by recency with the number of chunks, too.
+func TestFewTimesAreLookedAtOfHubs(t *testing.T) {
+	const few, many = 1 << 12, 1 << 18
+	for _, at := range []Temporal{{}, {Rules: []TimeRule{Before}}, {Window: []int64{1000}}, {Recent: true},
+		{Recent: true, Window: []int64{1000}}, {Recent: true, Rules: []TimeRule{AnyTime}}, {HalfLife: 10}} {
+		for _, n := range []Neighbor{{}, {Share: 0.001}, {Replace: true}} {
+			if n.Replace && at.Recent || at.HalfLife > 0 && (n.Replace || n.Share > 0) {
+				continue
+			}
+			n.Fanouts, n.Time = []int{64}, at
+			n.Time.Node = "time"
+			a, b, most := lookedAt(t, n, few), lookedAt(t, n, many), int64(2*6)
+			if at.HalfLife > 0 {
+				most += many / 2 / chunkEdges
+			}
+			t.Logf("%s: %d of %d in-edges, %d of %d", n.Fingerprint(), a, few, b, many)
+			expect.That(t, b <= a+most, "%s: %d of %d in-edges are looked at, and %d of %d", n.Fingerprint(), a, few, b,
+				many)
+		}
+	}
+}
+
+// What is known of the order of times changes no pick by recency: the race over edges in order has the same winners.
+func TestPicksByRecencyAreTheSameOfTimesInOrder(t *testing.T) {
+	const degree = 4096
+	req := Request{Seeds: [][]int64{nil, nil}, Times: [][]int64{nil, nil}, Rand: NewRand(7, 0, 0, 0)}
+	for i := range int64(64) {
+		req.Seeds[0], req.Times[0] = append(req.Seeds[0], i%8), append(req.Times[0], 1000+48*i)
+	}
+	for _, halfLife := range []float64{1e-300, 0.5, 10, 40, 100, 1000, 1e6, 1e300} {
+		for _, k := range []int{1, 5, 64, 700} {
+			n, picks := Neighbor{Fanouts: []int{k}, Time: Temporal{Node: "time", HalfLife: halfLife}}, [2][]int64{}
+			for i, ascending := range []bool{false, true} {
+				g := hubsOfRows(t, degree, ascending)
+				w := expect.Must(n.Open(Env{Graph: g, BatchSize: 64, EdgePos: true}))(t)
+				out, b := new(graph.Sample), boundOf(n, g.Schema(), 64)
+				b.Init(out, g.Schema(), pinned.Options{})
+				expect.OK(t, w.Sample(context.Background(), &req, out))
+				at := expect.Must(unified.Integers(out.Blocks[0][0].EdgePos))(t)
+				for e := range out.Blocks[0][0].NumEdges() {
+					picks[i] = append(picks[i], at(e))
+				}
+				expect.OK(t, out.Close())
+				expect.OK(t, w.Close())
+			}
+			expect.That(t, len(picks[0]) == 64*k && slices.Equal(picks[0], picks[1]), "half-life %v: other picks of %d",
+				halfLife, k)
+		}
+	}
+}

@@ -55,11 +55,11 @@ func openAsked(ctx context.Context, config string, stderr io.Writer) (*asked, er
 		if s := c.chosen.Seeds; s.name != "" || s.arrays != nil {
 			return wrongOption("seeds", " come with each request")
 		}
+		c.chosen.Seeds.name = onRequest
 		opt, err := c.serverOptions(c.env, c.dataset)
 		if err != nil {
 			return err
 		}
-		opt.Loader.Seeds = loader.OnRequest()
 		opt.Loader.Tuning.Prefetch += opt.Hold
 		opt.Loader.Tuning.SlotTimeout = askedTimeout
 		a.Loader, err = loader.NewContext(ctx, c.dataset, opt.Loader)

@@ -19,6 +19,9 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
+// onRequest as --seeds is seeds that come with each request.
+const onRequest = "on-request"
+
 // seedSource turns what --seeds and --split say into a loader's seeds. Without --seeds it takes all nodes of a dataset
 // that has no train split, and tells the user so.
 func (env *environment) seedSource(name string, split int, src loader.Source) (loader.SeedSource, error) {
@@ -48,6 +51,8 @@ func (env *environment) seedSource(name string, split int, src loader.Source) (l
 	switch {
 	case name == "all":
 		return loader.AllNodes(), nil
+	case name == onRequest:
+		return loader.OnRequest(), nil
 	case name == "" && !slices.ContainsFunc(g.Splits(), train):
 		env.note("the dataset has no train split: the seeds are all nodes")
 		return loader.AllNodes(), nil

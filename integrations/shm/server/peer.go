@@ -282,11 +282,19 @@ func (p *peer) handle(b []byte) (more bool, err error) {
 	if k == wire.KindAsk {
 		cost = askCost
 	}
-	if err := p.spend(cost); err != nil {
-		return false, err
+	if k != wire.KindSample || !p.rank.answers() { // a sample is work, which paces itself
+		if err := p.spend(cost); err != nil {
+			return false, err
+		}
 	}
 	p.outbox.wait(0) // who does not read is not answered
 	switch k {
+	case wire.KindSample:
+		m, sets, err := wire.Parse[wire.Sample](b)
+		if err == nil {
+			err = p.sample(m, sets)
+		}
+		return err == nil, err
 	case wire.KindBegin:
 		m, state, err := wire.Parse[wire.Begin](b)
 		if err != nil {

@@ -106,7 +106,9 @@ func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options)
 			opt.Hooks.PerSlot = max(opt.Hooks.PerSlot, f.most())
 		}
 	}
-	opt.Tuning.SlotTimeout = math.MaxInt64 // how long a batch is held is the consumer's affair, and statistics tell it
+	if opt.Tuning.SlotTimeout = heldTimeout; !r.answers() {
+		opt.Tuning.SlotTimeout = math.MaxInt64 // how long a batch is held is the consumer's affair: statistics tell it
+	}
 	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
 		return err
 	}
@@ -228,13 +230,13 @@ func (s *Server) choose(h wire.Hello) (r *rank, wait bool, err error) {
 
 // enter makes p a consumer of the rank, when it is free.
 func (r *rank) enter(ctx context.Context, p *peer, h wire.Hello, wait bool, deadline time.Time) error {
-	broadcast := r.server.opt.Readers > 0
+	shared := r.server.opt.Readers > 0 || r.answers()
 	index := unified.DType(h.Index)
 	if index == unified.Invalid {
 		index = r.index
 	}
 	w := way{index, r.placeFor(h)}
-	if r.forms[w] == nil || broadcast && index != r.index {
+	if r.forms[w] == nil || shared && index != r.index {
 		return refuse(shm.CodeIndexDType, "the ring has ids as %v, not as %v", r.index, index)
 	}
 	wake := context.AfterFunc(ctx, r.wake)
@@ -243,7 +245,7 @@ func (r *rank) enter(ctx context.Context, p *peer, h wire.Hello, wait bool, dead
 	defer timer.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for !broadcast && len(r.peers) > 0 {
+	for !shared && len(r.peers) > 0 {
 		if ctx.Err() != nil {
 			return refuse(shm.CodeEnding, "the server is shutting down")
 		}

@@ -72,6 +72,9 @@ func newServer(ctx context.Context, src loader.Source, opt Options, within bool)
 }
 
 func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
+	if err := s.checkAnswers(); err != nil {
+		return err
+	}
 	if !s.within {
 		if s.listener, s.remove, err = wire.Listen(s.opt.Path); err != nil {
 			return err

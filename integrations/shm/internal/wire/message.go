@@ -48,10 +48,11 @@ const (
 	KindAsk
 	KindTell
 	KindBye
+	KindSample
 )
 
 var kindNames = [...]string{"0", "HELLO", "WELCOME", "SEGMENT", "BEGIN", "BEGUN", "BATCH", "NEXT", "END", "STOP",
-	"ERROR", "ASK", "TELL", "BYE"}
+	"ERROR", "ASK", "TELL", "BYE", "SAMPLE"}
 
 // String returns the kind's name in docs/feed.md.
 func (k Kind) String() string {
@@ -86,7 +87,7 @@ func KindOf(b []byte) (Kind, error) {
 
 // message is the fixed part of a message. The structs have the layout of docs/feed.md, byte for byte.
 type message interface {
-	Hello | Welcome | Segment | Begin | Begun | Batch | Next | End | Pair | Text
+	Hello | Welcome | Segment | Begin | Begun | Batch | Next | End | Pair | Text | Sample
 	tail() uint64 // bytes that follow the fixed part
 	sound() bool  // all numbers are in their ranges
 }

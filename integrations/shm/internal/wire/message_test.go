@@ -146,7 +146,7 @@ func TestLimitsAreThoseOfVersionOne(t *testing.T) {
 
 func TestKindsOfMessagesHaveTheirNames(t *testing.T) {
 	for kind, want := range map[Kind]string{KindHello: "HELLO", KindBatch: "BATCH", KindBye: "BYE",
-		KindBye + 1: "message of kind 14", 1<<16 - 1: "message of kind 65535"} {
+		KindSample: "SAMPLE", KindSample + 1: "message of kind 15", 1<<16 - 1: "message of kind 65535"} {
 		if got := kind.String(); got != want {
 			t.Errorf("%d is %q, want %q", uint16(kind), got, want)
 		}

@@ -152,18 +152,18 @@ def scatter(
         return original(src.gather(), index, dim, dim_size, reduce)
 
 
-def segment(src: Any, ptr: Any, reduce: str, ties: Optional[int], original: Callable[..., Tensor]) -> Any:
-    """torch_geometric.utils.segment: a product where src is Rows."""
+def segment(src: Any, ptr: Any, reduce: str, original: Callable[..., Tensor]) -> Any:
+    """torch_geometric.utils.segment: a product where src is Rows, and a sum or mean. Gradients of its extremes follow
+    no rule that khop has, where several rows have them."""
     if type(src) is not Rows:
         return original(src, ptr, reduce)
     try:
-        if not _along_rows(src, reduce, 0):
+        if reduce not in products.SUMS or not _along_rows(src, reduce, 0):
             raise products.Refused
         s = products.in_rows(ptr.numel() - 1, src._x.size(0), ptr, src._index)
-        y = products.aggregate(s, reduce, src._weights, src._x, ties)
+        return products.aggregate(s, reduce, src._weights, src._x)
     except products.Refused:
         return original(src.gather(), ptr, reduce)
-    return y.masked_fill(y.isinf(), 0) if reduce in products.EXTREMES else y
 
 
 def _along_rows(src: Rows, reduce: str, dim: int) -> bool:

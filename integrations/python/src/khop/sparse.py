@@ -279,7 +279,6 @@ def _patch_pyg(reassociate: bool) -> None:
     old_spmm = torch_geometric.utils.spmm
     old_norm = gcn_conv.gcn_norm
     of_scatter = messages.ties_of(lambda x, index: old_scatter(x, index, reduce="max"), torch.tensor([0, 0, 1, 1]))
-    of_segment = messages.ties_of(lambda x, ptr: old_segment(x, ptr, "max"), torch.tensor([0, 2, 4]))
 
     def index_select(self: Any, src: Tensor, index: Any) -> Any:
         return messages.select(self.node_dim, src, index, functools.partial(old_select, self))
@@ -290,7 +289,7 @@ def _patch_pyg(reassociate: bool) -> None:
         return messages.scatter(src, index, dim, dim_size, reduce, of_scatter, old_scatter)
 
     def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Any:
-        return messages.segment(src, ptr, reduce, of_segment, old_segment)
+        return messages.segment(src, ptr, reduce, old_segment)
 
     def spmm(src: Any, other: Tensor, reduce: str = "sum") -> Any:
         try:
@@ -328,10 +327,9 @@ def _patch_dgl() -> None:
 
 
 def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor:
-    """Sums, means and extremes of copy_u and u_mul_e on a graph of one type of edges. Refused where it is something
-    else."""
-    if not products.usable() or op not in ("copy_lhs", "mul") or not products.computes(reduce, x):
-        raise products.Refused
+    """Sums and means of copy_u and u_mul_e on a graph of one type of edges. Refused where it is something else."""
+    if not products.usable() or op not in ("copy_lhs", "mul") or reduce not in products.SUMS or not products.fits(x):
+        raise products.Refused  # DGL's extremes have gradients of their own where several edges have them
     index = g._graph
     if index.number_of_etypes() != 1 or index.ctx.device_type != 1:
         raise products.Refused
@@ -339,7 +337,7 @@ def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor
     if x.dim() < 1 or x.size(0) != s.cols:
         raise products.Refused
     if op == "copy_lhs":
-        return _without_zeros(s, reduce, products.aggregate(s, reduce, None, x))
+        return products.aggregate(s, reduce, None, x)
     if not products.fits(weights, messages.ROWS) or weights.dtype != x.dtype or weights.dim() < 1:
         raise products.Refused
     if weights.size(0) != s.edges:
@@ -352,17 +350,7 @@ def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor
         heads = ends[0]
     else:
         raise products.Refused
-    return _without_zeros(s, reduce, products.aggregate(s, reduce, weights.reshape(-1, heads), x.reshape(-1, *parts)))
-
-
-def _without_zeros(s: products.Structure, reduce: str, y: Tensor) -> Tensor:
-    """y with what DGL makes the extreme of no edges: the extreme of all numbers."""
-    if reduce in products.SUMS:
-        return y
-    empty = s.under[0].diff() == 0
-    filled: Tensor = y.masked_fill(
-        empty.view(-1, *(1,) * (y.dim() - 1)), float("inf" if products.EXTREMES[reduce] else "-inf"))
-    return filled
+    return products.aggregate(s, reduce, weights.reshape(-1, heads), x.reshape(-1, *parts))
 
 
 def _graph_structure(index: Any) -> products.Structure:

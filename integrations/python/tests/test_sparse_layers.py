@@ -224,10 +224,9 @@ def test_messages_of_dgl(message, reduce):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("aggr", ["max", "min"])
-@pytest.mark.parametrize("name", ["SAGEConv", "GraphConv", "GINConv", "segment", "csr", "dgl"])
+@pytest.mark.parametrize("name", ["SAGEConv", "GraphConv", "GINConv", "csr", "dgl"])
 def test_extremes_share_their_gradients_as_before(layers, name, aggr, dtype):
     """Features are -1, 0 and 1, so that nearly every extreme has several edges, and many are 0."""
-    import torch_geometric.utils as utils
     torch.manual_seed(1)
     edges = ids(1, NODES, 2, EDGES)
     edges[1][edges[1] == 3] = 4  # a node without messages
@@ -243,9 +242,6 @@ def test_extremes_share_their_gradients_as_before(layers, name, aggr, dtype):
         layer = layer.to(dtype)
 
     def value(x):
-        if name == "segment":
-            rows = layers.MessagePassing()._index_select(x, edges[0])
-            return utils.segment(rows, ptr, aggr)
         if name == "csr":
             a = torch.sparse_csr_tensor(ptr, edges[0], torch.ones(EDGES, dtype=dtype))
             return torch.sparse.mm(a, x, "a" + aggr)
@@ -262,7 +258,7 @@ def test_extremes_share_their_gradients_as_before(layers, name, aggr, dtype):
         run()
     except (RuntimeError, TypeError, AttributeError):
         pytest.skip("this torch has none")
-    compared(run, (name, aggr), {"csr": 1, "dgl": 0, "segment": 0}.get(name, 3), 1e-5)
+    compared(run, (name, aggr), {"csr": 1, "dgl": 0}.get(name, 3), 1e-5)
 
 
 def test_layers_of_dgl():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from array import array
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -21,6 +20,7 @@ from .binary import PathLike
 from .convert import to_pyg
 from .errors import ServerError
 from .info import info
+from .scratch import Scratch
 from .views import EdgeView, Typed
 
 TIME = "time"
@@ -217,29 +217,39 @@ def embed_text(
     texts = _Texts(dataset, table, column)
     if not len(texts):
         raise ValueError(f"the table {table!r} has no rows, whose {column!r} could be embedded")
-    folder = os.path.dirname(os.path.abspath(os.fspath(dataset)))
-    with tempfile.TemporaryDirectory(prefix=".khop-text-", dir=os.fsdecode(folder)) as beside:
-        path = os.path.join(beside, "rows.npy")
-        rows: Any = None
-        for low in range(0, len(texts), batch_size):
-            some = texts[low:low + batch_size]
-            made = embed(some)
-            made = np.asarray(made.detach().cpu() if hasattr(made, "detach") else made)
-            if made.ndim != 2 or len(made) != len(some) or rows is not None and made.shape[1] != rows.shape[1]:
-                raise ValueError(f"embed made an array of shape {made.shape} of {len(some)} texts: a row each is "
-                                 "wanted, as wide as those before")
-            if rows is None:
-                open_: Callable[..., Any] = np.lib.format.open_memmap
-                rows = open_(path, "w+", np.dtype("<f4"), (len(texts), made.shape[1]))
-            rows[low:low + len(some)] = made
-            if progress is not None:
-                progress(low + len(some), len(texts))
-        if rows is not None:
-            rows.flush()
-        done = program.call(["add", os.fsdecode(dataset), "--column", f"{table}:{column}_embedding={path}",
+    path = os.path.abspath(os.fsdecode(dataset))
+    beside = Scratch(".khop-text-", os.path.dirname(path))
+    try:
+        made = beside.file("rows.npy")
+        _write_rows(made, texts, embed, batch_size, progress)
+        done = program.call(["add", path, "--column", f"{table}:{column}_embedding={made}",
                              *(["--force"] if force else [])])
+    finally:
+        beside.close()
     if done.status:
         raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
+
+
+def _write_rows(
+    path: str, texts: _Texts, embed: Callable[[List[str]], Any], batch_size: int,
+    progress: Optional[Callable[[int, int], None]],
+) -> None:
+    """Writes the rows that embed makes of texts."""
+    rows: Any = None
+    for low in range(0, len(texts), batch_size):
+        some = texts[low:low + batch_size]
+        made = embed(some)
+        made = np.asarray(made.detach().cpu() if hasattr(made, "detach") else made)
+        if made.ndim != 2 or len(made) != len(some) or rows is not None and made.shape[1] != rows.shape[1]:
+            raise ValueError(f"embed made an array of shape {made.shape} of {len(some)} texts: a row each is "
+                             "wanted, as wide as those before")
+        if rows is None:
+            open_: Callable[..., Any] = np.lib.format.open_memmap
+            rows = open_(path, "w+", np.dtype("<f4"), (len(texts), made.shape[1]))
+        rows[low:low + len(some)] = made
+        if progress is not None:
+            progress(low + len(some), len(texts))
+    rows.flush()
 
 
 class _Categories:

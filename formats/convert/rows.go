@@ -55,7 +55,7 @@ type moreRows struct {
 	graph  *source.Graph
 	sorted edgesort.Sorted // the new edges
 	files  [3]source.Spool // of them
-	counts []int64         // of the edges of each type, all together
+	counts []int64         // of the new edges of each type
 	inputs map[string]fs.FileInfo
 }
 
@@ -396,8 +396,7 @@ func (m *moreRows) writeEdges(ctx context.Context, w *formats.Writer, s *graph.S
 		return err
 	}
 	if err := pinned.Guard(func() error {
-		_, err := edgesort.Weave(ctx, g, &m.sorted, sink)
-		return err
+		return edgesort.Weave(ctx, g, &m.sorted, sink)
 	}); err != nil {
 		return err
 	}

@@ -20,10 +20,10 @@ type Sorted struct {
 }
 
 // Weave writes the in-edges of a graph and more edges, in the order that all of them have together. The others are of
-// the same edge types, and of node types that go on behind the nodes of the graph. It returns how many edges there are
-// of each type. Errors are formats.ErrCorrupt for a graph that is none, those of the sink, and context.Cause(ctx).
-func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) ([]int64, error) {
-	v := &weaver{old: streamOf(g), counts: make([]int64, more.EdgeTypes), ids: more.Offsets[len(more.Offsets)-1],
+// the same edge types, and of node types that go on behind the nodes of the graph. Errors are formats.ErrCorrupt for a
+// graph that is none, those of the sink, and context.Cause(ctx).
+func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) error {
+	v := &weaver{old: streamOf(g), ids: more.Offsets[len(more.Offsets)-1],
 		indptr: newColumn(to.Indptr), indices: newColumn(to.Indices), types: newColumn(to.Types)}
 	v.idBytes, v.typeBytes = csc.IDBytes(v.ids), csc.TypeBytes(more.EdgeTypes)
 	v.more = v.streamOf(more)
@@ -34,7 +34,7 @@ func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) ([]int64,
 	for t := range s.Nodes {
 		for k := range more.Offsets[t+1] - more.Offsets[t] {
 			if k&0xFFFF == 0 && ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
 			v.begin()
 			v.old.lo, v.old.hi = 0, 0
@@ -43,7 +43,7 @@ func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) ([]int64,
 			}
 			v.more.at(more.Offsets[t] + k)
 			if err := v.node(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
@@ -53,10 +53,10 @@ func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) ([]int64,
 			continue
 		}
 		if c.flush(); c.err != nil {
-			return nil, c.err
+			return c.err
 		}
 	}
-	return v.counts, nil
+	return nil
 }
 
 // weaver is one run of Weave.
@@ -67,7 +67,6 @@ type weaver struct {
 	idBytes, typeBytes     int64
 	indptr, indices, types *column
 	edges                  int64
-	counts                 []int64
 }
 
 // stream is in-edges, of one node at a time.
@@ -145,7 +144,6 @@ func (v *weaver) node() error {
 // put writes an edge.
 func (v *weaver) put(kind, source int64) {
 	v.edges++
-	v.counts[kind]++
 	if v.indices.room(8); v.idBytes == 8 {
 		v.indices.buf = binary.LittleEndian.AppendUint64(v.indices.buf, uint64(source))
 	} else {

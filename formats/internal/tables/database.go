@@ -78,12 +78,9 @@ func (c *columns) addTime(m *meant) {
 
 // addGroups adds the kinds whose columns lie side by side, with the names of categories.
 func (c *columns) addGroups() {
-	for _, g := range []struct {
-		kind  string
-		dtype unified.DType
-	}{{numerical, unified.Float32}, {categorical, unified.Int32}, {timestamp, unified.Int64}} {
-		if list := c.of[g.kind]; list != nil {
-			c.to.Columns = append(c.to.Columns, c.n.group(g.kind, g.dtype, list))
+	for _, kind := range []string{numerical, categorical, timestamp} {
+		if list := c.of[kind]; list != nil {
+			c.to.Columns = append(c.to.Columns, c.n.group(kind, stored[kind], list))
 		}
 	}
 	for _, m := range c.of[categorical] {

@@ -441,7 +441,7 @@ def test_layers_that_somebody_looks_into_stay_as_they_are(layers, monkeypatch):
     monkeypatch.setattr(reassociate, "weight_first", lambda *given: True)
     monkeypatch.setattr(reassociate, "_copy", lambda *given, **named: pytest.fail("it was copied"))
 
-    class Own(layers.SAGEConv):
+    class OwnMessage(layers.SAGEConv):  # PyG keeps one propagate for all classes of a name and module
         def message(self, x_j):
             return x_j.relu()
     x, edges = drawn(4, NODES, 24), ids(1, NODES, 2, EDGES)
@@ -449,6 +449,6 @@ def test_layers_that_somebody_looks_into_stay_as_they_are(layers, monkeypatch):
     hooked.lin_l.register_forward_hook(lambda *given: None)
     looked.register_message_forward_hook(lambda *given: None)
     with khop.sparse.patched(reassociate=True):
-        for layer in (Own(24, 4), hooked, looked, lazy):
+        for layer in (OwnMessage(24, 4), hooked, looked, lazy):
             layer(x, edges)
-    assert "forward" not in Own.__dict__
+    assert "forward" not in OwnMessage.__dict__

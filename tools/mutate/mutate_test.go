@@ -78,6 +78,9 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 			"func Next(x int) int { return x + 9 }\n\n" +
 			"func say(n int, s string) string { return fmt.Sprintf(\"%d%s\", n, s) }\n",
 		"q/q.go": "package q\n",
+		// without tests, and of the same name: what p's tests run is none of its code
+		"r/p.go": "package r\n\nimport \"fmt\"\n\n" +
+			"func Abs(x int) int {\n\tif x < 0 {\n\t\treturn -x\n\t}\n\treturn x\n}\n\nvar _ = fmt.Sprint\n",
 		"q/q_test.go": "package q\n\nimport (\n\t\"testing\"\n\n\t\"example.com/p\"\n)\n\n" +
 			"func TestNext(t *testing.T) {\n\tif p.Next(1) != 10 {\n\t\tt.Fail()\n\t}\n}\n",
 		"p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestAbs(t *testing.T) {\n\tif Abs(-2) != 2 || " +
@@ -94,16 +97,17 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 	var out strings.Builder
 	c := campaign{n: 100, seed: 1, out: &out, above: []string{"./q"}, known: map[known]bool{{"p.go", "if x < 0 {",
 		"if x <= 0 {"}: true}}
-	if err := c.run([]string{"."}); err != nil {
+	if err := c.run([]string{".", "./r"}); err != nil {
 		t.Fatal(err)
 	}
 	const unused = "func Unused(x int) int { return x + "
 	for _, want := range []string{
 		"p.go:6: negate: killed", "p.go:6: boundary: equivalent", "p.go:12: operator: not reached",
 		"p.go:12: number: not reached\n  - " + unused + "7 }\n  + " + unused + "8 }",
-		"p.go:6: number: survived\n  - if x < 0 {\n  + if x < 1 {", " 3 not reached, ",
+		"p.go:6: number: survived\n  - if x < 0 {\n  + if x < 1 {", " 6 not reached, ",
 		"p.go:17: drop statement: killed", "p.go:20: number: killed", "p.go:22: number: killed",
-		"p.go:24: number: killed by tests of packages above\n", "p.go:26: swap arguments: killed\n",
+		"p.go:24: number: killed by tests of packages above\n", "r/p.go:6: negate: not reached\n",
+		"p.go:26: swap arguments: killed\n",
 		", 3 killed by tests of packages above alone ("} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())

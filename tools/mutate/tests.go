@@ -56,15 +56,15 @@ type test struct {
 
 // block is a piece of code that is run as a whole, as cover profiles have it: line and column.
 type block struct {
-	File                     string // base name
+	File                     string // as the profile names it: the path of the package and a name
 	FromLine, FromCol, Line2 int
 	Col2                     int
 }
 
-func (b block) contains(m *mutant) bool {
+func (b block) contains(file string, m *mutant) bool {
 	after := m.line > b.FromLine || m.line == b.FromLine && m.column >= b.FromCol
 	before := m.line < b.Line2 || m.line == b.Line2 && m.column < b.Col2
-	return b.File == filepath.Base(m.file) && after && before
+	return b.File == file && after && before
 }
 
 // goCommand runs the go tool.
@@ -140,15 +140,14 @@ func (s *tester) compile(to string, extra ...string) bool {
 	return cmd.Run() == nil
 }
 
-// measure runs every test by itself, to learn how long it takes and what it covers of the package. It keeps what it
-// has learned of a
-// binary in the user's folder of caches.
+// measure runs every test by itself, to learn how long it takes and what it covers of the package. It keeps what it has
+// learned of a binary in the user's folder of caches.
 func (s *tester) measure() error {
 	if s.ready {
 		return nil
 	}
 	s.ready = true
-	binary := filepath.Join(s.scratch, "covered.test")
+	binary := s.folderOf() + "--covered--" + strings.ReplaceAll(s.path, "/", "_") + ".test"
 	if !s.compile(binary, "-cover", "-covermode", "set", "-coverpkg", s.of.path) {
 		return fmt.Errorf("%s: its tests do not compile", s.path)
 	}
@@ -232,18 +231,22 @@ func covered(profile string) (list []ran) {
 		for i := range f {
 			n[i], _ = strconv.Atoi(f[i])
 		}
-		list = append(list, ran{block{filepath.Base(name) + ".go", n[0], n[1], n[2], n[3]}, n[5] > 0})
+		list = append(list, ran{block{name + ".go", n[0], n[1], n[2], n[3]}, n[5] > 0})
 	}
 	return list
 }
 
-// reaching returns the tests that run the code of a mutant; all where no test can be told to, such as for constants.
+// reaching returns the tests that run the code of a mutant: all where no test can be told to, such as for constants,
+// and none where the program has nothing of the package.
 func (s *tester) reaching(m *mutant) []test {
 	at := map[int]bool{}
 	for i, b := range s.Blocks {
-		if b.contains(m) {
+		if b.contains(s.of.path+"/"+filepath.Base(m.file), m) {
 			at[i] = true
 		}
+	}
+	if len(s.Blocks) == 0 && s.path != s.of.path {
+		return nil
 	}
 	if len(at) == 0 {
 		return s.Tests

@@ -218,7 +218,7 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	r := newCases(t, func() string { return options })
 	cases, onPTX := *metamorphicCases, os.Getenv("KHOP_CUDASIM_POSE") != ""
 	if onPTX && testing.Short() {
-		cases = min(cases, 60) // the same Go code as on the .cu files, where every pair meets
+		cases = min(cases, 24) // the same Go code as on the .cu files, where every pair meets
 	}
 	values := make([]int, len(factors))
 	for i, f := range factors {

@@ -17,7 +17,7 @@ import (
 
 var (
 	metamorphicSeed  = flag.Uint64("metamorphic.seed", 0, "seed of the random cases; 0: as KHOP_SEED says")
-	metamorphicLoads = flag.Int("metamorphic.loads", 240, "cases of TestBatchesAreTheSameHoweverTheyAreLoaded")
+	metamorphicLoads = flag.Int("metamorphic.loads", 160, "cases of TestBatchesAreTheSameHoweverTheyAreLoaded")
 	metamorphicLoad  = flag.Int("metamorphic.load", -1, "the one case of these to run")
 )
 
@@ -234,7 +234,7 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	}
 	pairs, cases, refused, batches := newMeeting(values), *metamorphicLoads, map[string]int{}, 0
 	if invariants.Enabled {
-		cases = min(cases, 60+cases/10)
+		cases = min(cases, 30+cases/10)
 	}
 	for i := range cases {
 		choice, breaks := pairs.next(r), rand.New(rand.NewPCG(r.Uint64(), 1))

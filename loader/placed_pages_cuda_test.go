@@ -144,7 +144,7 @@ func TestTryingPagesLeavesNothingWhateverIsRefused(t *testing.T) {
 	for _, call := range []string{"cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuMemAlloc_v2",
 		"cuEventCreate", "cuEventRecord", "cuStreamSynchronize", "cuMemcpyHtoDAsync_v2", "cuMemHostAlloc",
 		"kernel:gather_rows"} {
-		for nth := 1; nth <= 5; nth++ {
+		for nth := 1; nth <= 3; nth++ {
 			before := cudatest.NowLive(t)
 			cudatest.Fail(t, call, nth, outOfMemory)
 			l, err := loader.New(g, pagesMeasured())

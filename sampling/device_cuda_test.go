@@ -238,10 +238,13 @@ func randomSeeds(r *rand.Rand, g *graph.Graph) [][]int64 {
 func TestDeviceNeighborEqualsTheOracle(t *testing.T) {
 	const seed = 20261121
 	r := rand.New(rand.NewPCG(seed, 0))
-	buffers, table := 0, 0
+	buffers, table, rounds := 0, 0, 2 // for each order
+	if *heavy {
+		rounds = 20
+	}
 	cudatest.EachOrder(t, func(t *testing.T) {
 		d := openDevice(t)
-		for round := range 5 {
+		for round := range rounds {
 			types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 			g := randomGraph(t, r, types[0], types[1])
 			b, t := d.compareVariants(fmt.Sprintf("seed %d round %d", seed, round), r, g, randomOptions(r, g.Schema()))

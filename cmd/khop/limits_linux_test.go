@@ -103,9 +103,9 @@ func openWorkshop(t *testing.T) *workshop {
 		datasets = append(datasets, "rmat --nodes 65536 --edges 900000")
 	}
 	for _, args := range datasets {
-		kind, rest, _ := strings.Cut(args, " ")
+		kind, _, _ := strings.Cut(args, " ")
 		path := filepath.Join(w.dir, kind+".khop")
-		must(t, append([]string{"generate", kind, path}, strings.Fields(rest)...)...)
+		generated(t, path, args)
 		w.datasets = append(w.datasets, path)
 	}
 	return w

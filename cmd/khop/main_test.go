@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -92,16 +91,28 @@ func object(t *testing.T, args ...string) map[string]any {
 	return v
 }
 
-// theSmall is the files of a small graph, which is generated once for all tests.
-var theSmall = sync.OnceValues(func() (fstest.MapFS, error) {
-	dir, err := os.MkdirTemp("", "khop-small-")
+// theGenerated is the files of graphs by what khop generate is told: each is made once for all tests.
+var theGenerated = map[string]fstest.MapFS{}
+
+// generated writes a graph, which is the test's own, to a path. The words are the kind and flags of khop generate.
+func generated(t *testing.T, path, words string) {
+	t.Helper()
+	if theGenerated[words] == nil {
+		theGenerated[words] = expect.Must(generate(words))(t)
+	}
+	expect.OK(t, os.CopyFS(path, theGenerated[words]))
+}
+
+func generate(words string) (fstest.MapFS, error) {
+	dir, err := os.MkdirTemp("", "khop-generated-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "small.khop")
-	if _, text, code := khopIn(context.Background(), "generate", "sbm", path, "--nodes", "2000", "--edges", "20000",
-		"--features", "9", "--classes", "4", "--seed", "3"); code != exitDone {
+	kind, flags, _ := strings.Cut(words, " ")
+	path := filepath.Join(dir, "g.khop")
+	args := append([]string{"generate", kind, path}, strings.Fields(flags)...)
+	if _, text, code := khopIn(context.Background(), args...); code != exitDone {
 		return nil, errors.New(text)
 	}
 	files := fstest.MapFS{}
@@ -113,17 +124,13 @@ var theSmall = sync.OnceValues(func() (fstest.MapFS, error) {
 		files[name] = &fstest.MapFile{Data: text, Mode: 0o600}
 		return err
 	})
-})
+}
 
 // small writes a small graph, which is the test's own, and returns its path.
 func small(t *testing.T) string {
 	t.Helper()
-	files, err := theSmall()
 	path := filepath.Join(t.TempDir(), "small.khop")
-	if err == nil {
-		err = os.CopyFS(path, files)
-	}
-	expect.OK(t, err)
+	generated(t, path, "sbm --nodes 2000 --edges 20000 --features 9 --classes 4 --seed 3")
 	return path
 }
 

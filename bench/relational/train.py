@@ -3,14 +3,22 @@
     python train.py FOLDER DATASET.khop --task plane_late --seeds 5
 
 FOLDER is a database in RelBench's form, DATASET.khop what `khop convert` makes of it. Tasks of entities train as
-RelBench's gnn_entity does, those of recommendation as gnn_recommendation. Prints a line of JSON for each run, then the
-means. PyG's loaders need pyg-lib: without it RelBench's trees are not those of each row's time.
+RelBench's gnn_entity does, those of recommendation as gnn_recommendation: "pyg" with the loaders of these scripts,
+"lines" with khop's of the same names and signatures, the two lines of Lines below, and "khop" with khop.Loader. Prints
+a line of JSON for each run, then the means. PyG's loaders need pyg-lib: without it RelBench's trees are not those of
+each row's time. Times of FOLDER that are not in nanoseconds are brought to that in a copy: RelBench takes them so.
 """
 import argparse
 import json
+import os
+import pathlib
+import shutil
+import tempfile
 import time
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 import torch.nn.functional as F
 from relbench import load_dataset
@@ -25,6 +33,8 @@ from torch_geometric.nn import MLP
 from torch_geometric.seed import seed_everything
 
 import khop
+import khop.pyg
+import khop.pyg.relbench
 import khop.relational
 
 parser = argparse.ArgumentParser()
@@ -38,11 +48,24 @@ parser.add_argument("--channels", type=int, default=32)
 parser.add_argument("--batch-size", type=int, default=256)
 parser.add_argument("--fanouts", type=int, nargs="+", default=[16, 8])
 parser.add_argument("--lr", type=float, default=0.005)
-parser.add_argument("--loaders", nargs="+", default=["khop", "pyg"])
+parser.add_argument("--loaders", nargs="+", default=["khop", "lines", "pyg"])
 parser.add_argument("--only-load", action="store_true", help="time the loaders alone")
 args = parser.parse_args()
 torch.set_num_threads(1)
-dataset = load_dataset(args.folder)
+
+
+def in_nanoseconds(folder, copy):
+    """A copy of a database whose times are in nanoseconds."""
+    shutil.copytree(folder, copy)
+    for path in pathlib.Path(copy).rglob("*.parquet"):
+        table = pq.read_table(path)
+        types = [pa.timestamp("ns") if pa.types.is_timestamp(f.type) else f.type for f in table.schema]
+        pq.write_table(table.cast(pa.schema(list(zip(table.schema.names, types)))), path)
+    return copy
+
+
+scratch = tempfile.TemporaryDirectory()
+dataset = load_dataset(in_nanoseconds(args.folder, f"{scratch.name}/db"))
 task = dataset.load_task(args.task)
 recommends = task.task_type == TaskType.RECOMMENDATION
 tables = khop.relational.Tables(args.dataset)
@@ -109,15 +132,20 @@ class Khop:
 class Pyg:
     """Batches of RelBench's and PyG's loaders."""
 
+    nodes, links = NeighborLoader, LinkNeighborLoader
+
     def __init__(self):
+        self.data, self.stats = self.graph()
+
+    def graph(self):
         kinds = get_stype_proposal(dataset.get_db())
         text = {stype.text_embedded, stype.text_tokenized, stype.multicategorical}
         kinds = {t: {c: k for c, k in of.items() if k not in text} for t, of in kinds.items()}
-        self.data, self.stats = make_pkey_fkey_graph(dataset.get_db(), kinds)
+        return make_pkey_fkey_graph(dataset.get_db(), kinds)
 
     def _loader(self, table, ids, at, **options):
-        return NeighborLoader(self.data, args.fanouts, (table, ids), at, time_attr="time", batch_size=args.batch_size,
-                              **options)
+        return self.nodes(self.data, args.fanouts, (table, ids), at, time_attr="time", batch_size=args.batch_size,
+                          **options)
 
     def entity(self, split, seed):
         rows = get_node_train_table_input(task.get_table(split, mask_input_cols=False), task)
@@ -126,7 +154,7 @@ class Pyg:
     def ends(self, seed):
         count = self.data[task.dst_entity_table].num_nodes
         rows = get_link_train_table_input(task.get_table("train"), task, count)
-        for three in LinkNeighborLoader(
+        for three in self.links(
                 self.data, args.fanouts, rows.src_nodes, rows.dst_nodes, count, rows.src_time, share_same_time=True,
                 time_attr="time", batch_size=args.batch_size):
             tables_of = (task.src_entity_table, task.dst_entity_table, task.dst_entity_table)
@@ -135,6 +163,15 @@ class Pyg:
     def rows(self, table, ids, at):
         ids = torch.arange(self.data[table].num_nodes) if ids is None else torch.from_numpy(ids)
         return self._loader(table, ids, torch.full((len(ids),), at))
+
+
+class Lines(Pyg):
+    """The same with the two lines changed: where loaders come from, and what makes the graph."""
+
+    nodes, links = khop.pyg.NeighborLoader, khop.pyg.relbench.LinkNeighborLoader
+
+    def graph(self):
+        return khop.relational.graph(args.dataset)
 
 
 def loss_of(step, model):
@@ -187,10 +224,11 @@ def run(source, seed):
 
 results = {}
 for name in args.loaders:
-    source = {"khop": Khop, "pyg": Pyg}[name]()
+    source = {"khop": Khop, "lines": Lines, "pyg": Pyg}[name]()
     for seed in range(args.seeds):
         results.setdefault(name, []).append(run(source, seed))
         print(json.dumps({"loader": name, "seed": seed, **results[name][-1]}), flush=True)
+print(f"load {os.getloadavg()[0]:.1f}")
 for name, of in results.items():
     print(name, json.dumps({
         k: f"{np.mean([r[k] for r in of]):.4f} +- {np.std([r[k] for r in of]):.4f}" for k in of[0]}))

@@ -182,6 +182,78 @@ def test_all_rows_of_a_table_and_all_sources_are_seeds_as_of_a_time(shop):
         assert [int(u) for b in batches for u in b["users"].input_node] == [user for _, user, _ in rows]
 
 
+def graph_of(shop):
+    """The data of models and loaders, and the rows of the task as RelBench's scripts have them."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    pytest.importorskip("torch_frame", reason="PyTorch Frame is not installed")
+    from khop import relational
+
+    data, stats = relational.graph(shop[0])
+    assert set(stats) == set(data.node_types) == {"users", "orders"}
+    nodes = torch.tensor([user for _, user, _ in shop[2]])
+    return data, nodes, torch.tensor([seconds(day) for day, _, _ in shop[2]])
+
+
+def check_orders(shop, batch, table, ids):
+    """A batch's orders are those of its users until each one's time, with their rows."""
+    of = batch[table].batch.tolist()[:len(ids)] if table == "users" else []
+    torch_frame = pytest.importorskip("torch_frame")
+    price, days = batch["orders"].tf.feat_dict[torch_frame.numerical][:, 0], batch["orders"].time
+    for order, tree, at, paid in zip(batch["orders"].n_id.tolist(), batch["orders"].batch, days, price):
+        user, day = shop[1][order]
+        assert (seconds(day), user + day + .5) == (at, paid) and at <= batch[table].seed_time[tree]
+    for tree, user in zip(of, ids):
+        owned = [o for o, t in zip(batch["orders"].n_id.tolist(), batch["orders"].batch.tolist()) if t == tree]
+        until = batch[table].seed_time[tree]
+        assert sorted(owned) == [o for o, (u, d) in enumerate(shop[1]) if u == user and seconds(d) <= until]
+
+
+@pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
+def test_pygs_loader_takes_the_graph_of_a_database(shop):
+    data, nodes, times = graph_of(shop)
+    from khop.pyg import NeighborLoader
+
+    loader = NeighborLoader(data, [-1], ("users", nodes), times, time_attr="time", batch_size=8, shuffle=True)
+    seen = []
+    for batch in loader:
+        seen += batch["users"].input_id.tolist()
+        check_orders(shop, batch, "users", nodes[batch["users"].input_id].tolist())
+        assert batch.edge_types == data.edge_types
+    assert sorted(seen) == list(range(len(nodes)))
+    one = loader([3, 20])
+    check_orders(shop, one, "users", nodes[[3, 20]].tolist())
+    with pytest.raises(ValueError, match="seconds since 1970"):
+        NeighborLoader(data, [-1], ("users", nodes), times // 1000, time_attr="time")
+
+
+@pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
+def test_relbenchs_loader_of_links_takes_the_graph_of_a_database(shop):
+    data, nodes, times = graph_of(shop)
+    pytest.importorskip("relbench", reason="relbench is not installed")
+    import torch
+    from khop.pyg.relbench import LinkNeighborLoader
+
+    rows = torch.tensor([[i, order] for i, (day, user, _) in enumerate(shop[2]) for order in targets(day, user)]).t()
+    orders = data["orders"].num_nodes
+    liked = torch.sparse_coo_tensor(rows, torch.ones(rows.shape[1]), (len(nodes), orders)).to_sparse_csr()
+    for share in (True, False):
+        loader = LinkNeighborLoader(data, [-1], ("users", nodes), ("orders", liked), orders, times, share,
+                                    time_attr="time", batch_size=USERS)
+        steps = 0
+        for sources, positives, negatives in loader:
+            steps += 1
+            ids = sources["users"].n_id[:USERS].tolist()
+            check_orders(shop, sources, "users", ids)
+            assert not share or len(set(sources["users"].seed_time.tolist())) == 1
+            for of in (positives, negatives):
+                assert torch.equal(of["orders"].seed_time, sources["users"].seed_time)
+            for user, order, at in zip(ids, positives["orders"].n_id.tolist(), sources["users"].seed_time.tolist()):
+                assert any(order in targets(day, user) and seconds(day) == at for day in range(2, 2 + DAYS))
+        assert steps == DAYS
+        loader.close()
+
+
 def test_seeds_of_several_times_without_trees_are_an_error(shop):
     pytest.importorskip("torch_frame", reason="torch_frame is not installed")
     from khop.relational import Tables

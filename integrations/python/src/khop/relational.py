@@ -26,6 +26,7 @@ from .views import EdgeView, Typed
 TIME = "time"
 _GROUPS = ("numerical", "categorical", "timestamp")
 _CONSTANT = "__const__"
+_TABLES = "_khop_tables"
 
 
 class Tables:
@@ -40,6 +41,7 @@ class Tables:
 
     def __init__(self, dataset: PathLike, multicategorical: Optional[Mapping[str, Mapping[str, str]]] = None) -> None:
         about = info(dataset)
+        self.path = os.path.abspath(os.fsdecode(dataset))
         self._columns: Dict[str, Dict[str, List[Dict[str, Any]]]] = {
             n["name"]: {c["name"]: c["fields"] for c in n["columns"] if c.get("fields")}
             for n in about["node_types"]}
@@ -80,7 +82,7 @@ class Tables:
     @property
     def data(self) -> Any:
         """What models look at before they see a batch: a HeteroData with all tables and edge types, the kinds of the
-        columns and num_nodes, but no rows."""
+        columns and num_nodes, but no rows. Loaders of khop.pyg take it for the dataset that it is of."""
         import torch
         from torch_geometric.data import HeteroData
 
@@ -93,12 +95,22 @@ class Tables:
                 data[table].time = torch.zeros(0, dtype=torch.int64)
         for edge_type in self._edge_types:
             data[edge_type].edge_index = torch.zeros(2, 0, dtype=torch.int64)
+        data.__dict__[_TABLES] = self  # beside what PyG keeps for batches
         return data
 
     def at(self, table: str, time: int) -> Dict[str, Any]:
         """Options of khop.Loader for all rows of a table as of a time: ``khop.Loader(.., **tables.at("items", t))``."""
         rows = np.arange(self._counts[table])
         return {"input_nodes": (table, rows), "input_time": np.full(len(rows), time, np.int64)}
+
+    def check_times(self, name: str, times: Any) -> None:
+        """A ValueError for times of seeds that are earlier than every row: they are of another unit."""
+        oldest = [c[TIME][0]["times"][0] for c in self._columns.values() if TIME in c and "times" in c[TIME][0]]
+        if oldest and len(times) and int(times.max()) < min(oldest):
+            raise ValueError(
+                f"{name}: the latest is {int(times.max())}, and no row of the database is before {min(oldest)}: they "
+                "are seconds since 1970. RelBench's to_unix_time takes every datetime64 for one of nanoseconds: give "
+                'it tables whose times are that, by df[column].astype("datetime64[ns]")')
 
     def tf(self, batch: Typed, table: str) -> Any:
         """The rows of a table's nodes in a batch, as a torch_frame.TensorFrame.
@@ -164,9 +176,34 @@ class Tables:
             for table in self._columns:
                 if batch[table].batch_size:
                     data[table].seed_time = data[table].n_id.new_full((batch[table].batch_size,), seed_time)
+        self._leave_out_tasks(batch, data)
+        return data
+
+    def add_rows(self, batch: Batch, data: Any) -> None:
+        """Adds the rows of a batch to a HeteroData of its nodes: tensor frames, and times."""
+        for table, columns in self._columns.items():
+            data[table].tf = self.tf(batch, table)
+            if TIME in columns:
+                data[table].time = batch[table][TIME]
+        self._leave_out_tasks(batch, data)
+
+    def _leave_out_tasks(self, batch: Batch, data: Any) -> None:
+        """Removes edge types that stand for what is recommended, and have no edges."""
         for edge_type in set(batch.edge_types) - set(self._edge_types):
             del data[edge_type]
-        return data
+
+
+def graph(dataset: PathLike, multicategorical: Optional[Mapping[str, Mapping[str, str]]] = None) -> Tuple[Any, Any]:
+    """What RelBench's make_pkey_fkey_graph makes of a database, of the dataset that khop has made of it: the data of
+    models and loaders, and the statistics of all columns. See Tables."""
+    tables = Tables(dataset, multicategorical)
+    return tables.data, tables.col_stats
+
+
+def tables_of(data: Any) -> Optional[Tables]:
+    """The tables whose ``data`` this is; None for anything else."""
+    tables: Optional[Tables] = getattr(data, "__dict__", {}).get(_TABLES)
+    return tables
 
 
 def _set_links(data: Any, links: EdgeView) -> None:

@@ -17,6 +17,7 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 
 from ..batch import Batch
 from ..loader import Loader
+from ..relational import tables_of
 from ..torch import random_seed
 from .repeats import Repeats
 from .rows import Rows, wide, without
@@ -126,6 +127,8 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
             disjoint=disjoint, temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
             seed=self._how["seed"], options=options, temporal_comparison=temporal_comparison)
         self._structure = sampler.structure
+        if self._structure.tables is not None and input_time is not None:
+            self._structure.tables.check_times("input_time", input_time)
         if time_attr is not None and input_time is None and not {"as_of", "time", "node_time"} & set(options or ()):
             self._structure.check_times(time_attr, input_nodes)
         self._begin(sampler, data, input_nodes, input_time=input_time, transform=transform,
@@ -178,6 +181,15 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
             times = None if given.time is None else given.time[items]
             repeats = self._structure.repeats(batch, given.input_type)
             yield self._made(batch, sampler.output(batch, (ids, times), repeats), repeats)
+
+    def __call__(self, index: Any) -> Any:
+        """The batch of some of the seeds."""
+        return self.answer(self.input_data[index])
+
+    def answer(self, inputs: Any, key: int = 0) -> Any:
+        """The batch of these seeds, PyG's NodeSamplerInput, whose draws the key tells apart."""
+        batch, out, repeats = self._khop().answer(inputs, key)
+        return self._made(batch, out, repeats)
 
     def _listed_batches(self, given: Any) -> Iterator[Batch]:
         """Batches of these seeds, which a sampler of torch has drawn for an epoch."""
@@ -233,7 +245,7 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
         negatives = NegativeSampling.cast(neg_sampling)
         if neg_sampling_ratio:
             negatives = NegativeSampling("binary", neg_sampling_ratio)
-        of_path = not hasattr(data, "stores") and not isinstance(data, tuple)
+        of_path = tables_of(data) is not None or not hasattr(data, "stores") and not isinstance(data, tuple)
         links = _type_of_links(edge_label_index) if of_path else get_edge_label_index(data, edge_label_index)[0]
         sampler = KhopSampler(
             data, num_neighbors, replace=replace, subgraph_type=subgraph_type if directed else "induced",
@@ -404,11 +416,15 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return self._open(edge_label_index={of: torch.stack([inputs.row, inputs.col])}, edge_label_time=times, **how)
 
     def sample_from_nodes(self, inputs: Any, **kwargs: Any) -> Any:
-        """A sample of its own, for loader(ids)."""
+        return self.answer(inputs)[1]
+
+    def answer(self, inputs: Any, key: int = 0) -> tuple[Batch, Any, Optional[Repeats]]:
+        """A sample of its own, for loader(ids), and the batch that it is of."""
         self._one(0)
         of = inputs.input_type
-        batch = self._ask({of: inputs.node}, None if inputs.time is None else {of: inputs.time})
-        return self.output(batch, (inputs.input_id, inputs.time), self.structure.repeats(batch, of))
+        batch = self._ask({of: inputs.node}, None if inputs.time is None else {of: inputs.time}, key)
+        repeats = self.structure.repeats(batch, of)
+        return batch, self.output(batch, (inputs.input_id, inputs.time), repeats), repeats
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
         if self.trees_of_ends:
@@ -423,8 +439,8 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def _of_nodes(self) -> dict[str, Any]:
         return {k: v for k, v in self._options.items() if k not in _OF_LINKS}
 
-    def _ask(self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]]) -> Batch:
-        return self.structure.ask(seeds, times, 0, **{**self._of_nodes(), "seed": self._seed % (1 << 63)})
+    def _ask(self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]], key: int = 0) -> Batch:
+        return self.structure.ask(seeds, times, key, **{**self._of_nodes(), "seed": self._seed % (1 << 63)})
 
     def _sample_ends(self, seeds: Any, times: Any = None) -> Any:
         """The sample of nodes by type, as PyG's function for links asks for it."""

@@ -14,6 +14,7 @@ from ..batch import Batch
 from ..errors import ServerError, WriteError
 from ..info import info
 from ..loader import Loader, on_host
+from ..relational import Tables, tables_of
 from ..schema import EDGE_NAMES, NODE_NAMES
 from ..sampler import Sampler
 from ..scratch import Scratch
@@ -26,6 +27,7 @@ class Structure:
     """Node types and edge types of a graph, by PyG's names, and a dataset of khop that has its edges.
 
     Of a dataset given by its path, data is a Data or HeteroData that has counts alone; its columns come with batches.
+    Of a database (khop.relational.graph) they come as tensor frames.
     """
 
     def __init__(
@@ -35,6 +37,8 @@ class Structure:
         """weight and time are attributes for sampling. links is the edge type of the seeds where they are edges, which
         need not have edges in data. negative_weight are weights of its targets. backward turns all edges round. inside
         says that loaders may be in this process."""
+        self.tables: Optional[Tables] = tables_of(data)
+        data = data if self.tables is None else self.tables.path
         self.dataset = isinstance(data, (str, bytes, os.PathLike))
         self.backward = backward
         self.options: dict[str, Any] = {"framework": "torch"}
@@ -104,7 +108,7 @@ class Structure:
             (self.data if of is None else self.data[of]).num_nodes = t["count"]
         for of in self.edge_types:
             (self.data if of is None else self.data[of]).edge_index = torch.empty(2, 0, dtype=torch.int64)
-        columns = list(dict.fromkeys(c["name"] for t in nodes for c in t["columns"]))
+        columns = list(dict.fromkeys(c["name"] for t in nodes for c in t["columns"] if c["dtype"] != "utf8"))
         self.edge_columns = [c["name"] for c in about["edge_columns"]]
         self.time_of_edges = time in self.edge_columns
         for name, wanted, there in (
@@ -241,6 +245,9 @@ class Structure:
 
     def add_columns(self, batch: Batch, out: Any, repeats: Optional[Repeats] = None) -> None:
         """Adds what a dataset has of the batch's nodes and edges to a Data or HeteroData."""
+        if self.tables is not None:
+            self.tables.add_rows(batch, out)
+            return
         for of in self.node_types:
             view, store = batch[self.node_type(of)], out if of is None else out[of]
             for column in view.columns():

@@ -40,7 +40,8 @@ type Loader struct {
 	closed    bool
 	closeErr  error
 	running   *run
-	held      int // slots of kept batches
+	held      int    // slots of kept batches
+	told      Report // of the last run
 }
 
 // New is NewContext with a context that never ends.

@@ -40,6 +40,7 @@ type Stats struct {
 	Sample  Durations `json:"sample"`  // a worker's time to sample
 	Gather  Durations `json:"gather"`  // a worker's time to gather
 	Disk    Durations `json:"disk"`    // a worker's time to wait for a disk (Residence Disk)
+	Idle    Durations `json:"idle"`    // how long a worker waited for a free slot
 	Deliver Durations `json:"deliver"` // how long a finished batch stood ready before the loop asked for it
 	Wait    Durations `json:"wait"`    // how long the loop waited for a batch
 	Body    Durations `json:"body"`    // how long the loop body took
@@ -79,7 +80,7 @@ func (l *Loader) Stats() Stats {
 		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(),
 		Bytes: c.bytes.Load(), Links: c.links[0].Load(), Negatives: c.links[1].Load(),
 		NegativesMissed: c.links[2].Load(), Replays: c.Replays.Load(),
-		Sample: took(&c.Sample), Gather: took(&c.Gather), Disk: took(&c.Disk),
+		Sample: took(&c.Sample), Gather: took(&c.Gather), Disk: took(&c.Disk), Idle: took(&c.idle),
 		Deliver: took(&c.ready), Wait: took(&c.wait), Body: took(&c.body),
 		OnDisk: l.onDisk(), TopologyOnDisk: l.plan.Paged.Stats(), Device: l.opt.Device.Name,
 		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),
@@ -120,7 +121,7 @@ type totals struct {
 	tiers                              atomic.Pointer[tier.Stats]
 	batches, nodes, edges, rows, bytes atomic.Uint64
 	links                              [3]atomic.Uint64 // as layout.LinkCounts
-	ready, wait, body                  makers.Histogram
+	ready, wait, body, idle            makers.Histogram
 }
 
 // count adds a delivered batch.

@@ -10,8 +10,8 @@ import (
 func (r *run) warnOfTimes() {
 	l := r.l
 	n, _ := unwrapped(l.opt.Sampler).(sampling.Neighbor)
-	batches := l.stats.batches.Load() - r.batches
-	if n.Time.Edge == "" && n.Time.Node == "" || batches == 0 || l.stats.edges.Load() > r.edges {
+	batches := l.stats.batches.Load() - r.before.batches
+	if n.Time.Edge == "" && n.Time.Node == "" || batches == 0 || l.stats.edges.Load() > r.before.edges {
 		return
 	}
 	schema, units := l.placed.Graph().Schema(), map[string]string{}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/khop-gnn/khop/internal/option"
@@ -63,7 +64,8 @@ type run struct {
 	rounds uint64 // batches of this rank
 	began  time.Time
 
-	batches, edges uint64 // delivered before
+	before sums         // when it began
+	start  atomic.Int64 // how long the loop waited for the first batch
 
 	wg   sync.WaitGroup
 	mu   sync.Mutex // guards next: slots and positions are taken together
@@ -100,8 +102,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 		return nil, err
 	}
 	first = min(first, l.plan.Batches)
-	r := &run{l: l, epoch: uint32(epoch), first: first, began: time.Now(), batches: l.stats.batches.Load(),
-		edges: l.stats.edges.Load()}
+	r := &run{l: l, epoch: uint32(epoch), first: first, began: time.Now(), before: l.sums()}
 	r.last = first + min(count, l.plan.Batches-first)
 	r.rounds = l.opt.rounds(r.last - first)
 	workers := l.workers[:min(uint64(len(l.workers)), r.rounds)]
@@ -174,11 +175,13 @@ func (r *run) take() (*ownedSlot, uint64, bool) {
 	if r.done() {
 		return nil, 0, false
 	}
+	begin := time.Now()
 	select {
 	case <-r.l.free.ready:
 	case <-r.ctx.Done():
 		return nil, 0, false
 	}
+	r.l.stats.idle.Add(time.Since(begin))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.l.free.take()
@@ -232,6 +235,9 @@ func (r *run) receive(position uint64) (*ownedSlot, error) {
 	w := r.window[position%uint64(len(r.window))]
 	select {
 	case s := <-w:
+		if position == 0 {
+			r.start.Store(int64(time.Since(begin)))
+		}
 		return s, r.accept(s, begin)
 	case <-r.ctx.Done():
 		return nil, context.Cause(r.ctx)
@@ -253,8 +259,7 @@ func (r *run) accept(s *ownedSlot, begin time.Time) error {
 	if !r.l.deliver(s) {
 		return ErrClosed
 	}
-	now := time.Now()
-	r.l.stats.wait.Add(now.Sub(begin))
+	r.l.stats.wait.Add(time.Since(begin))
 	r.l.stats.ready.Add(max(0, begin.Sub(s.ReadyAt)))
 	r.l.stats.count(s.Slot)
 	return nil
@@ -299,7 +304,7 @@ func (r *run) end() {
 		default:
 		}
 	}
-	l.running = nil
+	l.told, l.running = r.report(), nil
 	r.warnOfTimes()
 	l.plan.Log.Debug("epoch ended", "epoch", r.epoch, "first", r.first, "duration", time.Since(r.began))
 }

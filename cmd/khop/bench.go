@@ -77,6 +77,7 @@ type benchResult struct {
 	Device string             `json:"device"` // where batches were made
 	Placed []tier.PlacedArray `json:"placed"` // where a device found each array; null on the CPU
 	Meters loader.Meters      `json:"meters"` // energy, utilisation and traffic of the measured batches
+	Report loader.Report      `json:"report"` // what loading waited for, from the first batch on
 
 	Versions versions `json:"versions"`
 }
@@ -128,6 +129,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		return err
 	}
 	took := ld.Stats()
+	r.Report = ld.Report()
 	r.MemoryPeak, r.DeviceMemoryPeak = took.MemoryPeak, took.DeviceMemoryPeak
 	usage, err := machine.ReadUsage()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -367,5 +369,9 @@ func (r *benchResult) print(env *environment) error {
 	}
 	t.row("energy", energyText(&r.Meters, r.Batches))
 	t.say("process", "%s its own, %s of mapped files", machine.Bytes(r.AnonBytes), machine.Bytes(r.FileBytes))
-	return t.flush()
+	if err := t.flush(); err != nil || r.Report.Rule == "" {
+		return err
+	}
+	_, err := fmt.Fprintln(env.stdout, sentence(r.Report))
+	return err
 }

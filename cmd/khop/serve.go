@@ -12,6 +12,8 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/verdict"
+	"github.com/khop-gnn/khop/loader"
 )
 
 type serveCmd struct {
@@ -83,16 +85,26 @@ func (c *serveCmd) serverOptions(env *environment, ds *formats.Dataset) (o serve
 	if o.Loader, err = c.options(env, ds); err != nil {
 		return server.Options{}, err
 	}
-	o.Logger = slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	o.Logger = slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: inWords}))
 	o.Loader.Hooks.Logger, o.Version = o.Logger, versionNumber
 	return o, nil
 }
 
-func withoutTime(groups []string, a slog.Attr) slog.Attr {
+// inWords leaves times out of a log, and spells options as the command line does.
+func inWords(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey {
 		return slog.Attr{}
 	}
+	if r, ok := a.Value.Any().(loader.Report); ok {
+		return slog.String(a.Key, sentence(r))
+	}
 	return a
+}
+
+// sentence is a report with options as the command line spells them.
+func sentence(r loader.Report) string {
+	v := verdict.Verdict(r)
+	return v.Say(verdict.Flag)
 }
 
 // ready tells that consumers can connect.

@@ -142,6 +142,9 @@ func (c *trainCmd) print(env *environment, r trainResult) error {
 		return env.printJSONLine(r)
 	}
 	_, err := fmt.Fprintf(env.stdout, "%s: %s\n", r.Dataset, trainedText(r.Result))
+	if err == nil && r.Loading != nil && r.Loading.Rule != "" {
+		_, err = fmt.Fprintln(env.stdout, sentence(*r.Loading))
+	}
 	return err
 }
 

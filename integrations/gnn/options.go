@@ -72,6 +72,8 @@ type Epoch struct {
 	Point
 	Seconds  float64 `json:"seconds"` // of training since the start
 	BatchesS float64 `json:"batches_per_second"`
+	// Loading says what loading its batches waited for; nil without Options.Fanouts.
+	Loading *loader.Report `json:"loading,omitempty"`
 }
 
 // Result is what training came to: the accuracies of the epoch with the best one on the validation split, the first of
@@ -89,6 +91,9 @@ type Result struct {
 	Choosing float64 `json:"choosing_seconds,omitempty"`
 
 	Approximation *Approximation `json:"approximation,omitempty"`
+
+	// Loading says what the last epoch's loading waited for; nil without Options.Fanouts.
+	Loading *loader.Report `json:"loading,omitempty"`
 
 	Curve []Point `json:"-"` // of all epochs, those before a checkpoint among them
 }

@@ -187,6 +187,7 @@ func (t *trainer) train(ctx context.Context) error {
 			return err
 		}
 		e := Epoch{Seconds: t.spent.Seconds(), BatchesS: float64(batches) / time.Since(start).Seconds()}
+		e.Loading = t.loading()
 		e.Point = Point{Epoch: t.Epoch, Loss: t.Loss / float64(max(t.Seeds, 1))}
 		if err := t.evaluate(&e.Point); err != nil {
 			return err
@@ -305,9 +306,19 @@ func (t *trainer) evaluate(p *Point) error {
 }
 
 // result returns what training has come to.
+// loading says what loading waited for; nil where nothing is loaded.
+func (t *trainer) loading() *loader.Report {
+	if t.loader == nil {
+		return nil
+	}
+	r := t.loader.Report()
+	return &r
+}
+
 func (t *trainer) result() *Result {
 	r := &Result{Model: t.opt.Model, Features: t.data.kind(), Epochs: len(t.Points), Seconds: t.spent.Seconds(),
-		Choosing: t.choosing.Seconds(), Curve: t.Points, Approximation: t.tape.approximate.report(t.spent, t.steps)}
+		Choosing: t.choosing.Seconds(), Curve: t.Points, Approximation: t.tape.approximate.report(t.spent, t.steps),
+		Loading: t.loading()}
 	for _, p := range t.Points {
 		if r.Best == 0 || p.Val > r.Val {
 			r.Best, r.Val, r.Test = p.Epoch, p.Val, p.Test

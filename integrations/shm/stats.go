@@ -4,9 +4,10 @@ import "github.com/khop-gnn/khop/loader"
 
 // RankStats says what one ring has done, and what it waits for.
 type RankStats struct {
-	Rank     int          `json:"rank"`
-	Loader   loader.Stats `json:"loader"`
-	Segments int          `json:"segments"`
+	Rank     int           `json:"rank"`
+	Loader   loader.Stats  `json:"loader"`
+	Report   loader.Report `json:"report"` // of the run under way, or the last one
+	Segments int           `json:"segments"`
 	// of the segments on the host; pages that were never touched take no memory
 	RingBytes int64       `json:"ring_bytes"`
 	OnDevice  int64       `json:"ring_device_bytes"` // of those on a device

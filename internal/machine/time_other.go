@@ -13,3 +13,5 @@ import (
 func ProcessorTime() (time.Duration, error) {
 	return 0, fmt.Errorf("processor time: %w on %s", errors.ErrUnsupported, runtime.GOOS)
 }
+
+func pageFaults() uint64 { return 0 }

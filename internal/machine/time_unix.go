@@ -16,3 +16,12 @@ func ProcessorTime() (time.Duration, error) {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
+
+// pageFaults returns how many pages the process has waited for while they were read.
+func pageFaults() uint64 {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return uint64(max(u.Majflt, 0))
+}

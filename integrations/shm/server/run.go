@@ -219,6 +219,9 @@ func (r *rank) finishRun(run *run, ending bool) {
 			_ = p.send(endMessage(p.run, wire.EndComplete, p.sent, run.at.epoch))
 		}
 	}
+	if v := r.report(); v.Rule != "" && run.err == nil && !ending {
+		r.server.opt.Logger.Info("epoch ended", "rank", r.number, "epoch", run.at.epoch, "report", v)
+	}
 	if run.err != nil && len(run.peers) > 0 && !ending {
 		r.server.opt.Logger.Error("a run failed", "rank", r.number, "epoch", run.at.epoch, "error", run.err)
 	}

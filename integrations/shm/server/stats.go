@@ -1,9 +1,11 @@
 package server
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/loader"
 )
 
 const mostListed = 256 // consumers, so that statistics fit a message
@@ -17,8 +19,23 @@ func (s *Server) Stats() []shm.RankStats {
 	return list
 }
 
+// report says what the rank's loader waited for, with options as they are said of the server: its workers are shared
+// out among ranks, and consumers hold some of the batches that are ready.
+func (r *rank) report() loader.Report {
+	v, o := r.loader.Report(), &r.server.opt
+	n, err := strconv.Atoi(v.Value)
+	switch {
+	case err != nil:
+	case v.Option == "workers":
+		v.Value = strconv.Itoa(n * o.WorldSize)
+	case v.Option == "prefetch":
+		v.Value = strconv.Itoa(4 * o.Loader.Tuning.Prefetch)
+	}
+	return v
+}
+
 func (r *rank) statistics() shm.RankStats {
-	s := shm.RankStats{Rank: int(r.number), Loader: r.loader.Stats(), Segments: len(r.arena.all()),
+	s := shm.RankStats{Rank: int(r.number), Loader: r.loader.Stats(), Report: r.report(), Segments: len(r.arena.all()),
 		RingBytes: r.arena.size(nil), OnDevice: r.deviceBytes(), Consumers: []shm.PeerStats{}}
 	now := time.Now()
 	r.mu.Lock()

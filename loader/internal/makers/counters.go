@@ -55,6 +55,9 @@ func topOf(bucket int) uint64 {
 	return uint64(bucket&15+16+1)<<e - 1
 }
 
+// Sum returns all durations together.
+func (h *Histogram) Sum() time.Duration { return time.Duration(h.sum.Load()) }
+
 func (h *Histogram) Durations() spread {
 	d := spread{Count: h.n.Load(), Sum: time.Duration(h.sum.Load()), Max: time.Duration(h.max.Load())}
 	d.P50, d.P90, d.P99 = h.quantile(0.5, d), h.quantile(0.9, d), h.quantile(0.99, d)

@@ -6,6 +6,7 @@ import inspect
 import logging
 import os
 import sys
+import time
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Type, Union
@@ -29,6 +30,7 @@ from .options import (
 )
 from .protocol import End
 from .quick import quick
+from .report import Told, sentence
 from .ring import SlotArrays
 from .schema import Schema, schema_of
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("khop")
+_now = time.perf_counter
 
 
 class Connection:
@@ -64,6 +67,7 @@ class Connection:
         self._place = self._epoch, self._next  # after the last batch that was yielded
         self._mode = 1  # the first run goes on where the rank stands
         self._pending: Optional[dict[str, Any]] = None
+        self._told = Told()
         if isinstance(feed.ring, device_.DeviceRing):
             if pad is not None:
                 raise ValueError('pad= works on the host: take device="cpu", or pad batch.to("cpu")')
@@ -219,6 +223,11 @@ class Connection:
         self._pending = dict(state)
         self._epoch, self._next = self._place = _number(self._pending, "epoch"), _number(self._pending, "next")
 
+    def report(self) -> str:
+        """A sentence on what the last epoch waited for, and what to change; empty where there is nothing to say.
+        docs/troubleshooting.md has the rules. Between epochs."""
+        return self._told.sentence() or sentence(self.statistics().get("report"))
+
     def statistics(self) -> dict[str, Any]:
         """What the server counts: batches, waiting times, memory (docs/feed.md, TELL). Between epochs."""
         with self._feed.lock:
@@ -266,6 +275,7 @@ class Epoch:
         self._first = begun.next
         self._all = self._left = begun.batches
         self._quick = loader._quick()
+        self._told = loader._told = Told()
         self.taken_over = False
 
     def __iter__(self) -> Epoch:
@@ -277,12 +287,16 @@ class Epoch:
 
     def __next__(self) -> Batch:
         with self._feed.lock:
+            begin = _now()
+            batch: Optional[Batch] = None
             if self._quick is not None:
-                batch: Optional[Batch] = self._quick()
-                if batch is not None:
-                    self._left -= 1
-                    return batch
-            return self._wait()
+                batch = self._quick()
+            if batch is None:
+                batch = self._wait()
+            else:
+                self._left -= 1
+            self._told.took(begin, _now())
+            return batch
 
     def _wait(self) -> Batch:
         """The next batch, which may not be there yet."""
@@ -292,7 +306,9 @@ class Epoch:
                 raise BusyError("another iterator of this loader was begun meanwhile, and a loader has one at a time")
             raise StopIteration
         try:
+            begin = _now()
             arrays = self._feed.next()
+            self._told.waited += _now() - begin
         except KhopError as e:
             if self._feed.closed or e.code:
                 self._loader = self._quick = None  # the pass is over; the next one begins with the batch that failed

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package machine
+
+func processors() map[int]bool { return nil }

@@ -1,0 +1,191 @@
+package verdict
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+)
+
+// Rules are in the order in which they are asked: what causes others comes first.
+var Rules = []Rule{
+	{Name: "slow loop", Limit: "consumer",
+		When: fmt.Sprintf("the loop waited less than %s of the time, and workers waited for free slots %s of theirs "+
+			"or more", percent(waiting), percent(atRest)),
+		Then:   "nothing in the loader: the loop's own steps",
+		met:    func(f *Facts) bool { return f.idle() >= atRest },
+		said:   saySlowLoop,
+		change: func(*Facts, *Verdict) {}},
+	{Name: "busy machine", Limit: "processors", waits: true,
+		When: fmt.Sprintf("others took %s of the processors or more, and all together %s", percent(foreign),
+			percent(crowded)),
+		Then: "end or move what else runs",
+		met: func(f *Facts) bool {
+			cores := float64(f.Cores)
+			return f.Own >= 0 && f.Others >= foreign*cores && f.Own+f.Others >= crowded*cores
+		},
+		said:   sayBusy,
+		change: func(_ *Facts, v *Verdict) { v.Advice = "to end or move what else runs here" }},
+	{Name: "page cache lost", Limit: "memory", waits: true,
+		When: fmt.Sprintf("dataset in mapped files, and pages that were read from the disk took %s of the workers' "+
+			"time or more, at 0.1 ms each", percent(faulting)),
+		Then:   "`residence` disk, or more memory",
+		met:    func(f *Facts) bool { return f.Mapped && f.faulted() >= faulting },
+		said:   sayCacheLost,
+		change: changeCacheLost},
+	{Name: "few slots", Limit: "slots", waits: true,
+		When: fmt.Sprintf("workers waited for free slots %s of their time or more, though the loop waited too",
+			percent(uneven)),
+		Then:   "`prefetch`, four times as many",
+		met:    func(f *Facts) bool { return f.idle() >= uneven },
+		said:   sayFewSlots,
+		change: changeFewSlots},
+	{Name: "remote rows", Limit: "network", waits: true,
+		When: fmt.Sprintf("a tier of the caller's own has the rows, and workers waited for it %s of their time or more",
+			percent(fetching)),
+		Then:   "`workers`, twice as many: they mostly wait",
+		met:    func(f *Facts) bool { return f.Tier && f.of(f.Disk) >= fetching },
+		said:   func(f *Facts) string { return sayRows(f, "rows that a tier brings") },
+		change: changeRemote},
+	{Name: "slow disk", Limit: "disk requests", waits: true,
+		When:   fmt.Sprintf("workers waited for the disk %s of their time or more", percent(fetching)),
+		Then:   "`cache-bytes`, twice as many; `khop plan` tells what each size gains",
+		met:    func(f *Facts) bool { return f.of(f.Disk) >= fetching },
+		said:   sayDisk,
+		change: changeDisk},
+	{Name: "bus", Limit: "bus", waits: true,
+		When: fmt.Sprintf("batches are made on a device, whose gathering took %s of the time or more",
+			percent(mostly)),
+		Then:   "`device-memory`, or `hot-rows` presample: more rows of the cache",
+		met:    func(f *Facts) bool { return f.Device && f.Gather.Seconds() >= mostly*f.Seconds },
+		said:   sayBus,
+		change: changeBus},
+	{Name: "few workers", Limit: "workers", waits: true,
+		When:   "fewer workers than processors, of which one or more had nothing to do",
+		Then:   "`workers`, as many as processors were free besides",
+		met:    func(f *Facts) bool { return !f.Device && f.free() >= 1 },
+		said:   sayFewWorkers,
+		change: changeFewWorkers},
+	{Name: "wide rows", Limit: "memory", waits: true,
+		When:   fmt.Sprintf("workers gathered rows for %s of their time or more", percent(mostly)),
+		Then:   "`residence` resident, features of 16 bits (`khop convert --feature-dtype float16`), fewer columns",
+		met:    func(f *Facts) bool { return !f.Device && f.of(f.Gather) >= mostly },
+		said:   sayWide,
+		change: changeWide},
+	{Name: "sampling", Limit: "sampling", waits: true,
+		When:   fmt.Sprintf("workers sampled for %s of their time or more", percent(1-mostly)),
+		Then:   "smaller `fanouts`, fewer hops, a device",
+		met:    func(f *Facts) bool { return f.of(f.Sample) >= 1-mostly },
+		said:   saySampling,
+		change: func(_ *Facts, v *Verdict) { v.Advice = "smaller fan-outs, fewer hops, or a device" }},
+}
+
+// free is how many more workers there could be: processors that had nothing to do, as far as there are more than
+// workers.
+func (f *Facts) free() int {
+	more := f.Cores - f.Workers
+	if f.Own >= 0 {
+		more = min(more, int(float64(f.Cores)-f.Own-f.Others+0.25))
+	}
+	return more
+}
+
+func saySlowLoop(f *Facts) string {
+	n := float64(f.Batches)
+	return fmt.Sprintf("The loader waited for the loop, whose own steps took %s of the time: %s a batch, where the "+
+		"loader needs %s.", percent(f.Body.Seconds()/f.Seconds), duration(f.Body.Seconds()/n),
+		duration(f.work()/float64(f.Workers)/n))
+}
+
+func sayBusy(f *Facts) string {
+	return fmt.Sprintf("Other programs took %.1f of the %d processors.", f.Others, f.Cores)
+}
+
+func sayCacheLost(f *Facts) string {
+	return fmt.Sprintf("Memory does not keep the dataset: workers waited for %s pages that were read from its files "+
+		"again.", humanize.Comma(int64(f.Faults)))
+}
+
+func changeCacheLost(f *Facts, v *Verdict) {
+	v.Option, v.Value = "Residence", "disk"
+	v.Advice = "more memory"
+	v.Gain = f.within(f.Seconds * (1 - min(f.faulted(), 1)*f.waited()))
+}
+
+func sayFewSlots(f *Facts) string {
+	return fmt.Sprintf("Workers waited for free slots %s of their time: batches or steps of the loop differ, "+
+		"and only %s may wait.", percent(f.idle()), english.Plural(f.Prefetch, "finished batch", "finished batches"))
+}
+
+func changeFewSlots(f *Facts, v *Verdict) {
+	v.Option, v.Value = "Tuning.Prefetch", strconv.Itoa(min(4*f.Prefetch, 4096))
+	v.Gain = f.within(f.work() / float64(f.Workers))
+}
+
+func sayRows(f *Facts, what string) string {
+	return fmt.Sprintf("Workers waited for %s for %s of their time.", what, percent(f.of(f.Disk)))
+}
+
+func changeRemote(f *Facts, v *Verdict) {
+	v.Option, v.Value = "Workers", strconv.Itoa(2*f.Workers)
+	v.Gain = f.within((f.Disk.Seconds()/2 + (f.Sample + f.Gather).Seconds()) / float64(f.Workers))
+}
+
+func sayDisk(f *Facts) string {
+	text := sayRows(f, "the disk")
+	if f.Asked > 0 {
+		text += fmt.Sprintf(" The cache of %s had %s of the rows.", humanize.IBytes(uint64(max(f.CacheBytes, 0))),
+			percent(1-float64(f.Missed)/float64(f.Asked)))
+	}
+	return text
+}
+
+func changeDisk(f *Facts, v *Verdict) {
+	v.Advice = "a faster disk"
+	if f.CacheBytes > 0 {
+		v.Option, v.Value = "Disk.CacheBytes", strings.ReplaceAll(humanize.IBytes(uint64(2*f.CacheBytes)), " ", "")
+		v.Advice = "what khop plan tells of other sizes"
+	}
+	v.Gain = f.within((f.Sample + f.Gather).Seconds() / float64(f.Workers))
+}
+
+func sayBus(f *Facts) string {
+	return fmt.Sprintf("The device gathered rows for %s of the time; its cache had %s of them, and the rest came over "+
+		"the bus.", percent(f.Gather.Seconds()/f.Seconds), percent(f.Hits))
+}
+
+func changeBus(_ *Facts, v *Verdict) {
+	v.Option, v.Value = "Device.HotRows", "presample"
+	v.Advice = "more device memory"
+}
+
+func sayFewWorkers(f *Facts) string {
+	return fmt.Sprintf("%s busy, and %s had nothing to do.",
+		english.Plural(f.Workers, "worker was", "workers were"),
+		english.Plural(f.free(), "processor", "processors")+fmt.Sprintf(" of %d", f.Cores))
+}
+
+func changeFewWorkers(f *Facts, v *Verdict) {
+	more := f.Workers + f.free()
+	v.Option, v.Value = "Workers", strconv.Itoa(more)
+	v.Gain = f.within(f.Seconds * float64(f.Workers) / float64(more))
+}
+
+func sayWide(f *Facts) string {
+	return fmt.Sprintf("Workers gathered rows for %s of their time: %s a batch.", percent(f.of(f.Gather)),
+		humanize.Bytes(f.Bytes/f.Batches))
+}
+
+func changeWide(f *Facts, v *Verdict) {
+	if v.Advice = "features of 16 bits (khop convert --feature-dtype float16), or fewer columns"; f.Mapped {
+		v.Option, v.Value = "Residence", "resident"
+	}
+	v.Gain = f.within(f.Seconds * (1 - f.of(f.Gather)/2))
+}
+
+func saySampling(f *Facts) string {
+	return fmt.Sprintf("Workers sampled for %s of their time: %s edges a batch.", percent(f.of(f.Sample)),
+		humanize.Comma(int64(f.Edges/f.Batches)))
+}

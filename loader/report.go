@@ -1,0 +1,92 @@
+package loader
+
+import (
+	"time"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/verdict"
+)
+
+// Report says in a sentence what a run waited for, and what to change. docs/troubleshooting.md has the rules.
+type Report struct {
+	Rule   string  `json:"rule"`   // which of them speaks; "" where there is nothing to say
+	Limit  string  `json:"limit"`  // that was met: "sampling", "memory", "disk requests", "consumer", ...
+	Text   string  `json:"text"`   // who waited for whom, how long, and why
+	Option string  `json:"option"` // what to change: its name on the command line; "" for none
+	Value  string  `json:"value"`  // and what to
+	Advice string  `json:"advice"` // what else to change; "" for nothing
+	Gain   float64 `json:"gain"`   // how many times as fast the run can become by that, at most; 0: not known
+
+	Seconds float64 `json:"seconds"` // of the run
+	Batches uint64  `json:"batches"`
+	Waited  float64 `json:"waited"` // the share of them in which the loop waited for batches, but for the first
+}
+
+// String returns the sentence; "" where there is nothing to say.
+func (r Report) String() string {
+	v := verdict.Verdict(r)
+	return v.Say(func(name, value string) string {
+		for _, o := range option.Of(Options{}) {
+			if o.Name == name {
+				return o.Path + " " + value
+			}
+		}
+		return name + " " + value
+	})
+}
+
+// Report says what the epoch under way has waited for so far, or the one before. It may be called at any time.
+func (l *Loader) Report() Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running != nil {
+		return l.running.report()
+	}
+	return l.told
+}
+
+// readActivity is a variable for tests only.
+var readActivity = machine.ReadActivity
+
+// sums is what a loader has counted, as far as reports need it.
+type sums struct {
+	machine.Activity
+	batches, edges, rows, bytes            uint64
+	wait, body, sample, gather, disk, idle time.Duration
+	asked, missed                          int64 // rows on disk
+}
+
+func (l *Loader) sums() sums {
+	c := &l.stats
+	s := sums{Activity: readActivity(), batches: c.batches.Load(), edges: c.edges.Load(), rows: c.rows.Load(),
+		bytes: c.bytes.Load(), wait: c.wait.Sum(), body: c.body.Sum(), sample: c.Sample.Sum(),
+		gather: c.Gather.Sum(), disk: c.Disk.Sum(), idle: c.idle.Sum()}
+	if l.ahead != nil {
+		n, _, _, _ := l.ahead.Report()
+		s.asked, s.missed = n.Rows, n.Misses
+	}
+	return s
+}
+
+// report says what the run has waited for so far.
+func (r *run) report() Report {
+	l, is, was := r.l, r.l.sums(), &r.before
+	f := verdict.Facts{Seconds: is.At.Sub(r.began).Seconds(), Batches: is.batches - was.batches,
+		Wait: is.wait - was.wait, First: time.Duration(r.start.Load()), Body: is.body - was.body,
+		Workers: int(min(uint64(len(l.workers)), r.rounds)), Prefetch: l.opt.Tuning.Prefetch,
+		Sample: is.sample - was.sample, Gather: is.gather - was.gather, Disk: is.disk - was.disk,
+		Idle: is.idle - was.idle, Edges: is.edges - was.edges, Rows: is.rows - was.rows, Bytes: is.bytes - was.bytes,
+		Mapped: l.opt.Residence == Mapped, Tier: l.opt.Hooks.Tier != nil, Asked: is.asked - was.asked,
+		Missed: is.missed - was.missed, Topology: l.plan.Paged != nil, CacheBytes: l.opt.Disk.CacheBytes,
+		Device: l.opt.Device.Name != "cpu", Cores: is.Processors, Faults: is.Faults - was.Faults}
+	f.Own, f.Others = is.Since(was.Activity)
+	if t := l.stats.tiers.Load(); t != nil {
+		f.Hits = float64(t.Hits) / float64(max(t.Rows, 1))
+	}
+	v := verdict.Of(&f)
+	if v.Option != "" {
+		v.Option = option.NameOf(l.opt, v.Option).Option
+	}
+	return Report(v)
+}

@@ -48,7 +48,7 @@ func NewAhead(f *os.File, at, end int64, blockBytes int) (*Ahead, error) {
 func (a *Ahead) begin(at int64) {
 	a.full, a.free = make(chan block, aheadBlocks), make(chan []byte, aheadBlocks)
 	for range aheadBlocks {
-		a.free <- Buffer(int(a.size) + Align)
+		a.free <- Buffer((int(a.size) + 2*Align) &^ (Align - 1))
 	}
 	go a.read(at)
 }

@@ -57,7 +57,7 @@ func TestAFileIsReadAheadFromAnyPlace(t *testing.T) {
 	for range 50 {
 		first := r.Int64N(int64(len(b)))
 		end := first + r.Int64N(int64(len(b))-first) + 1
-		a, err := NewAhead(f, first, end, Align*(1+r.IntN(3)))
+		a, err := NewAhead(f, first, end, 1+r.IntN(3*Align))
 		if Refused(err) || errors.Is(err, errors.ErrUnsupported) {
 			t.Skip(err)
 		}

@@ -57,6 +57,7 @@ type commands struct {
 	Plan       planCmd       `help:"Say what reading features from disk costs, by size of the cache."`
 	Bench      benchCmd      `help:"Measure how fast batches of a dataset load."`
 	Train      trainCmd      `help:"Train a graph neural network on a dataset, on the CPU."`
+	Embed      embedCmd      `help:"Compute rows of a trained model for every node, exactly, in any memory."`
 	Tune       tuneCmd       `help:"Measure how sparse products are computed best here, and keep the choices."`
 	Serve      serveCmd      `help:"Feed batches to trainers, through shared memory."`
 	Doctor     doctorCmd     `help:"Say what this machine has, which path each stage takes, and why."`

@@ -32,6 +32,7 @@ var ofCommands = map[string]string{
 	"sample":  "epoch first batches digest json jsonl",
 	"bench":   "batches warmup no-features no-memcpy json",
 	"plan":    "plot force json",
+	"embed":   "json",
 	"info":    "deep plot force json",
 	"options": "json", "samplers": "json", "doctor": "json", "version": "notices json",
 }

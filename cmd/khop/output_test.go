@@ -38,7 +38,7 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 
 func TestTheProgramCompletesCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
-		"khop ": "add bench check completion convert demo doctor export generate info merge options partition " +
+		"khop ": "add bench check completion convert demo doctor embed export generate info merge options partition " +
 			"plan sample samplers " +
 			"serve split train tune version",
 		"khop sam":                         "sample samplers",

@@ -55,8 +55,9 @@ type tagged interface {
 func (c *commands) tagged() map[string]tagged {
 	return map[string]tagged{
 		"add": &c.Add, "bench": &c.Bench, "check": &c.Check, "convert": &c.Convert, "demo": &c.Demo,
-		"export": &c.Export, "generate": &c.Generate, "merge": &c.Merge, "partition": &c.Partition, "plan": &c.Plan,
-		"sample": &c.Sample, "serve": &c.Serve, "split": &c.Split, "train": &c.Train, "tune": &c.Tune,
+		"embed": &c.Embed, "export": &c.Export, "generate": &c.Generate, "merge": &c.Merge,
+		"partition": &c.Partition, "plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve, "split": &c.Split,
+		"train": &c.Train, "tune": &c.Tune,
 	}
 }
 

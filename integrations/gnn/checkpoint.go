@@ -166,17 +166,28 @@ func (t *trainer) restore() error {
 	return nil
 }
 
-func (t *trainer) load(text []byte) error {
+// unwrap returns a checkpoint's head, and its numbers.
+func unwrap(text []byte) (head checkpointHead, numbers []byte, err error) {
 	if len(text) < 16 {
-		return errors.New("it is too short")
+		return head, nil, errors.New("it is too short")
 	}
 	body, sum := text[:len(text)-16], xxh3.Hash128(text[:len(text)-16]).Bytes()
 	if !bytes.Equal(sum[:], text[len(body):]) {
-		return errors.New("its checksum is wrong")
+		return head, nil, errors.New("its checksum is wrong")
 	}
 	line, rest, _ := bytes.Cut(body, []byte{'\n'})
-	var head checkpointHead
 	if err := json.Unmarshal(line, &head); err != nil {
+		return head, nil, err
+	}
+	if head.Format != checkpointFormat {
+		return head, nil, fmt.Errorf("its format is %q, not %q", head.Format, checkpointFormat)
+	}
+	return head, rest, nil
+}
+
+func (t *trainer) load(text []byte) error {
+	head, rest, err := unwrap(text)
+	if err != nil {
 		return err
 	}
 	want, err := t.head()
@@ -184,8 +195,6 @@ func (t *trainer) load(text []byte) error {
 		return err
 	}
 	switch {
-	case head.Format != want.Format:
-		return fmt.Errorf("its format is %q, not %q", head.Format, want.Format)
 	case head.Options != want.Options:
 		return fmt.Errorf("it has other options: %s", otherOptions(head.Options, want.Options))
 	case !slices.Equal(head.Params, want.Params):
@@ -209,13 +218,18 @@ func (t *trainer) load(text []byte) error {
 	if t.loader != nil {
 		t.next = head.Loader.Next
 	}
-	for _, p := range t.model.params {
+	return t.model.take(rest)
+}
+
+// take takes the numbers of parameters and moments from a checkpoint, which has them all.
+func (m *network) take(numbers []byte) error {
+	for _, p := range m.params {
 		for _, s := range [][]float32{p.Data, p.first, p.second} {
-			used, err := binary.Decode(rest, binary.LittleEndian, s)
+			used, err := binary.Decode(numbers, binary.LittleEndian, s)
 			if err != nil {
 				return err
 			}
-			rest = rest[used:]
+			numbers = numbers[used:]
 		}
 	}
 	return nil
@@ -223,19 +237,8 @@ func (t *trainer) load(text []byte) error {
 
 // otherOptions says which options of two texts of trainer.identity differ, and how.
 func otherOptions(has, wants string) string {
-	of := func(text string) (names []string, values map[string]string) {
-		values = map[string]string{}
-		for _, word := range strings.Fields("model=" + strings.Replace(text, " fastest", " fastest=yes", 1)) {
-			if name, value, ok := strings.Cut(word, "="); ok {
-				names, values[name] = append(names, name), value
-			} else if len(names) > 0 { // a value of several words
-				values[names[len(names)-1]] += " " + word
-			}
-		}
-		return names, values
-	}
-	names, here := of(wants)
-	before, there := of(has)
+	names, here := wordsOf(wants)
+	before, there := wordsOf(has)
 	var list []string
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(names, before...)))) {
 		if there[name] != here[name] {
@@ -244,6 +247,19 @@ func otherOptions(has, wants string) string {
 		}
 	}
 	return strings.Join(list, "; ")
+}
+
+// wordsOf returns the options of a text of trainer.identity, by name.
+func wordsOf(text string) (names []string, values map[string]string) {
+	values = map[string]string{}
+	for _, word := range strings.Fields("model=" + strings.Replace(text, " fastest", " fastest=yes", 1)) {
+		if name, value, ok := strings.Cut(word, "="); ok {
+			names, values[name] = append(names, name), value
+		} else if len(names) > 0 { // a value of several words
+			values[names[len(names)-1]] += " " + word
+		}
+	}
+	return names, values
 }
 
 // adopt takes the choices of a checkpoint, if they are of this machine.

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+)
+
+// TestEmbedWritesAColumnThatNoMemoryChanges trains, embeds with much memory and with little, and compares the columns.
+func TestEmbedWritesAColumnThatNoMemoryChanges(t *testing.T) {
+	data, model := small(t), filepath.Join(t.TempDir(), "model")
+	must(t, "train", data, "--epochs", "2", "--checkpoint", model)
+	args := []string{"embed", data, "--checkpoint", model}
+	all := object(t, append(args, "--out", "all", "--json")...)
+	must(t, append(args, "--out", "few", "--max-memory", "48MB", "--workers", "1")...)
+	ds := expect.Must(formats.Open(data))(t)
+	defer ds.Close()
+	a, _ := ds.Graph().NodeColumn(0, "all")
+	b, _ := ds.Graph().NodeColumn(0, "few")
+	expect.That(t, all["nodes"] == float64(a.Len()) && a.Width() > 1, "%v", all)
+	expect.Same(t, string(a.Bytes()), string(b.Bytes()), "the columns")
+	_, err := os.Stat(data + ".khop-embed")
+	expect.Is(t, err, os.ErrNotExist, "the folder of what was finished")
+	fails(t, exitFailed, `column "all"`, append(args, "--out", "all")...)
+	must(t, append(args, "--out", "all", "--force", "--layer", "1")...)
+	fails(t, exitFailed, "--layer is 7, and the model has 2", append(args, "--layer", "7")...)
+	fails(t, exitFailed, "--checkpoint: name the model", "embed", data)
+	expect.OK(t, os.WriteFile(model, []byte("something else"), 0o600))
+	fails(t, exitFailed, "not a checkpoint", args...)
+}

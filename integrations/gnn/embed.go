@@ -1,0 +1,233 @@
+package gnn
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// EmbedOptions say what Embed computes, and how. Package internal/option reads the tags.
+type EmbedOptions struct {
+	Checkpoint string `kind:"path" value:"FILE" help:"Model: what khop train --checkpoint wrote."`
+	Out        string `value:"COLUMN" default:"embedding" help:"Column to write, of a new generation of the dataset."`
+	// Layer is whose rows are written, from 1; 0 is the last, whose rows are scores of classes.
+	Layer      int    `default:"0" range:"0,2147483647" help:"Layer whose rows are written; 0: the last."`
+	LayerDType string `name:"layer-dtype" default:"float32" choices:"float32,float16,bfloat16" help:"Between layers:"`
+	Force      bool   `help:"Replace a column of the same name."`
+	Workers    int    `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They change no result."`
+	MaxMemory  int64  `same:"max-memory" kind:"size"`
+	// Tuning says how sparse products are computed; nil is the default. It changes no result.
+	Tuning *sparse.Tuning
+	// Progress is told how many nodes of a step are done.
+	Progress func(step string, done, total int64)
+}
+
+// EmbedResult is what Embed came to.
+type EmbedResult struct {
+	Column  string  `json:"column"`
+	Nodes   int64   `json:"nodes"`
+	Width   int     `json:"width"`
+	Seconds float64 `json:"seconds"`
+	Read    int64   `json:"bytes_read"`
+	Written int64   `json:"bytes_written"`
+	Steps   []struct {
+		Step    string  `json:"step"`
+		Way     string  `json:"way"`
+		Passes  int     `json:"passes"`
+		Read    int64   `json:"bytes_read"`
+		Written int64   `json:"bytes_written"`
+		Seconds float64 `json:"seconds"`
+	} `json:"steps"`
+}
+
+// embedding is a run of Embed.
+type embedding struct {
+	dir    string
+	opt    EmbedOptions
+	ds     *formats.Dataset
+	p      *embed.Program
+	folder string
+	out    *embed.Table
+}
+
+// Embed computes rows for every node of the dataset at dir with the model of a checkpoint, layer by layer and exactly,
+// and writes them as a column of a new generation of the dataset. Neither graph nor features nor layers need fit in
+// memory. A run that ends early, by an error or a kill, leaves what is finished in a folder beside the dataset, and the
+// next run of the same options goes on from there: its bytes are those of a run in one go, with any memory.
+func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, error) {
+	if err := option.Check(ErrOptions, opt); err != nil {
+		return nil, err
+	}
+	option.Fill(&opt)
+	e := &embedding{dir: filepath.Clean(dir), opt: opt}
+	defer e.close()
+	if err := e.open(); err != nil {
+		return nil, err
+	}
+	to, err := formats.Extend(e.dir, formats.ExtendOptions{ExpectBytes: e.out.Rows * int64(e.out.Width) * 4,
+		Drop: func(owner, name string, _ int) bool { return owner == "nodes/0" && name == opt.Out }})
+	if err != nil {
+		return nil, err
+	}
+	defer to.Abort()
+	report, err := embed.Run(ctx, e.p, embed.Options{Folder: e.folder, Memory: opt.MaxMemory, Workers: opt.Workers,
+		Tuning: opt.Tuning, Progress: opt.Progress})
+	if err != nil {
+		return nil, err
+	}
+	result := e.result(report)
+	if err := e.column(ctx, to); err != nil {
+		return nil, err
+	}
+	return result, os.RemoveAll(e.folder)
+}
+
+func (e *embedding) close() {
+	if e.ds != nil {
+		_ = e.ds.Close()
+	}
+	e.ds = nil
+}
+
+// open opens dataset and model, and makes the program.
+func (e *embedding) open() (err error) {
+	if e.opt.Checkpoint == "" {
+		return option.Errorf(ErrOptions, e.opt, "Checkpoint", ": name the model, a file of khop train --checkpoint")
+	}
+	if e.ds, err = formats.Open(e.dir); err != nil {
+		return err
+	}
+	m, normalise, err := readModel(e.opt.Checkpoint)
+	if err != nil {
+		return err
+	}
+	g := e.ds.Graph()
+	if _, has := g.NodeColumn(0, e.opt.Out); has && !e.opt.Force {
+		return fmt.Errorf("%s: %w: column %q; name another one, or replace it by force", e.dir, formats.ErrExist,
+			e.opt.Out)
+	}
+	if err := graph.CheckName("column", e.opt.Out); err != nil {
+		return err
+	}
+	x, err := features(g, m, normalise)
+	if err != nil {
+		return err
+	}
+	layers := m.rowsLayers()
+	if e.opt.Layer > len(layers) {
+		return option.Errorf(ErrOptions, e.opt, "Layer", " is %d, and the model has %d", e.opt.Layer, len(layers))
+	}
+	layers = layers[:cmp.Or(e.opt.Layer, len(layers))]
+	var dtype unified.DType
+	for _, d := range []unified.DType{unified.Float32, unified.Float16, unified.BFloat16} {
+		if d.String() == e.opt.LayerDType {
+			dtype = d
+		}
+	}
+	e.p = &embed.Program{Graph: g, Steps: steps(layers, x, dtype)}
+	e.out = e.p.Steps[len(e.p.Steps)-1].To[0]
+	e.p.Name = fmt.Sprintf("%x %s layer %d %v %s", e.ds.ID(), m.digest(), len(layers), dtype, e.opt.Out)
+	e.folder = e.dir + ".khop-embed"
+	return nil
+}
+
+// digest tells models apart by their parameters.
+func (m *network) digest() string {
+	h := xxh3.New()
+	_, _ = h.WriteString(m.kind)
+	for _, p := range m.params {
+		_, _ = h.WriteString(p.Name)
+		_, _ = h.Write(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(p.Data))), 4*len(p.Data)))
+	}
+	sum := h.Sum128().Bytes()
+	return hex.EncodeToString(sum[:])
+}
+
+// features returns the table of a graph's features that a model reads.
+func features(g *graph.Graph, m *network, normalise bool) (*embed.Table, error) {
+	if s := g.Schema(); len(s.Nodes) != 1 || len(s.Edges) != 1 {
+		return nil, fmt.Errorf("%w: the graph has %d types of nodes and %d of edges; the model of a checkpoint takes "+
+			"one each", ErrOptions, len(s.Nodes), len(s.Edges))
+	}
+	column, ok := g.NodeRole(0, graph.Feature)
+	if !ok || column.Width() != int64(m.layers[0].in) {
+		return nil, fmt.Errorf("%w: the model reads features of %d columns, and the graph's are %v", ErrOptions,
+			m.layers[0].in, column)
+	}
+	x := embed.Column("feature", column)
+	x.Normalise = normalise
+	if column.DType() == unified.Int8 {
+		t, _ := g.NodeColumn(0, graph.ScaleOf(graph.Feature.String()))
+		scales, err := unified.View[float32](t)
+		if err != nil || t.Len() != column.Len() || t.Width() != 1 {
+			return nil, fmt.Errorf("%w: scales are %v", ErrOptions, t)
+		}
+		x.Scale = scales
+	} else if column.DType() != unified.Float32 && !column.DType().IsHalf() {
+		return nil, fmt.Errorf("%w: features must be float32, floats of 16 bits or int8 with a scale a row, and are %v",
+			ErrOptions, column)
+	}
+	return x, nil
+}
+
+// result says what a run came to.
+func (e *embedding) result(report *embed.Report) *EmbedResult {
+	r := &EmbedResult{Column: e.opt.Out, Nodes: e.out.Rows, Width: e.out.Width}
+	for _, s := range report.Steps {
+		r.Read, r.Written, r.Seconds = r.Read+s.Read, r.Written+s.Written, r.Seconds+s.Took
+		r.Steps = append(r.Steps, struct {
+			Step    string  `json:"step"`
+			Way     string  `json:"way"`
+			Passes  int     `json:"passes"`
+			Read    int64   `json:"bytes_read"`
+			Written int64   `json:"bytes_written"`
+			Seconds float64 `json:"seconds"`
+		}{s.Step, s.Way, s.Passes, s.Read, s.Written, s.Took})
+	}
+	return r
+}
+
+// column writes the rows as a column, and makes it the new generation.
+func (e *embedding) column(ctx context.Context, to *formats.Writer) (err error) {
+	rows, err := os.Open(filepath.Join(e.folder, e.out.Name))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	c := graph.Column{Name: e.opt.Out, DType: unified.Float32, Shape: []int64{int64(e.out.Width)}}
+	w, err := to.NodeColumn(0, c, e.out.Rows)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(w, io.LimitReader(rows, e.out.Rows*int64(e.out.Width)*4)); err != nil {
+		return err
+	}
+	if err := errors.Join(w.Close(), context.Cause(ctx)); err != nil {
+		return err
+	}
+	schema := e.ds.SchemaOf()
+	kept := schema.Nodes[0].Columns[:0]
+	for _, old := range schema.Nodes[0].Columns {
+		if old.Name != c.Name {
+			kept = append(kept, old)
+		}
+	}
+	schema.Nodes[0].Columns = append(kept, c)
+	e.close()
+	return to.Commit(schema)
+}

@@ -1,0 +1,267 @@
+package embed
+
+import (
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// nodes are those that a step makes: of 0, 1, .., count-1, or of a list that ascends.
+type nodes struct {
+	count int64
+	list  []int32 // nil: all
+}
+
+func (n nodes) at(i int64) int64 {
+	if n.list == nil {
+		return i
+	}
+	return int64(n.list[i])
+}
+
+// runs calls f for pieces of the nodes numbered lo to hi that follow each other in the table, too.
+func (n nodes) runs(lo, hi int64, f func(at, first, count int64) error) error {
+	for lo < hi {
+		first, end := n.at(lo), lo+1
+		if n.list == nil {
+			end = hi
+		}
+		for end < hi && n.at(end) == first+end-lo {
+			end++
+		}
+		if err := f(lo, first, end-lo); err != nil {
+			return err
+		}
+		lo = end
+	}
+	return nil
+}
+
+// topology is a graph's in-edges, by type.
+type topology struct {
+	g      *graph.Graph
+	indptr []int64
+	narrow []int32 // one of the two
+	wide   []int64
+	byte8  []uint8 // types of edges; nil: one type
+	byte16 []uint16
+}
+
+func newTopology(g *graph.Graph) (*topology, error) {
+	t := &topology{g: g, indptr: g.Indptr()}
+	var err error
+	if g.Indices().DType() == unified.Int32 {
+		t.narrow, err = unified.View[int32](g.Indices())
+	} else {
+		t.wide, err = unified.View[int64](g.Indices())
+	}
+	if len(g.Schema().Edges) > 1 && err == nil {
+		if g.Types().DType() == unified.Uint8 {
+			t.byte8, err = unified.View[uint8](g.Types())
+		} else {
+			t.byte16, err = unified.View[uint16](g.Types())
+		}
+	}
+	return t, err
+}
+
+// between returns where edges of a type lie among those of a node, of the edge type's target.
+func (t *topology) between(edges int, node int64) (lo, hi int64) {
+	v := node + t.g.Offset(t.g.Schema().Edges[edges].Dst)
+	lo, hi = t.indptr[v], t.indptr[v+1]
+	switch {
+	case t.byte8 != nil:
+		return ofType(t.byte8, lo, hi, edges)
+	case t.byte16 != nil:
+		return ofType(t.byte16, lo, hi, edges)
+	}
+	return lo, hi
+}
+
+// ofType narrows a range of types that ascend to those of one.
+func ofType[T uint8 | uint16](types []T, lo, hi int64, edges int) (int64, int64) {
+	first, _ := slices.BinarySearch(types[lo:hi], T(edges))
+	end := first
+	for lo+int64(end) < hi && int(types[lo+int64(end)]) == edges {
+		end++
+	}
+	return lo + int64(first), lo + int64(end)
+}
+
+// source returns the own id of an edge's source, of a type whose first fused id is given.
+func (t *topology) source(at, offset int64) int64 {
+	if t.narrow != nil {
+		return int64(t.narrow[at]) - offset
+	}
+	return t.wide[at] - offset
+}
+
+// links are edges of some nodes, whose sources ascend, but for a loop that was added last.
+type links struct {
+	start  []int64 // [nodes+1]
+	narrow []int32 // one of the two
+	wide   []int64
+}
+
+func (l *links) count() int64 { return l.start[len(l.start)-1] }
+
+func (l *links) source(e int64) int64 {
+	if l.narrow != nil {
+		return int64(l.narrow[e])
+	}
+	return l.wide[e]
+}
+
+// matrix returns the edges as a matrix with so many columns.
+func (l *links) matrix(cols int64) (*sparse.Matrix, error) {
+	indices := unified.FromSlice(l.narrow)
+	if l.narrow == nil {
+		indices = unified.FromSlice(l.wide)
+	}
+	return sparse.New(cols, unified.FromSlice(l.start), indices)
+}
+
+// views reports whether edges of a type lie in the files as links must.
+func (t *topology) views(edges int) bool {
+	return t.byte8 == nil && t.byte16 == nil && t.g.Schema().Edges[edges].Order == graph.BySource
+}
+
+// links returns the edges of some nodes, with those from a node to itself that are missing where loops is set. They
+// are valid until rooms of these names are asked for again.
+func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, error) {
+	t, n := r.topology, hi-lo
+	start, err := room[int64](r, "start", n+1)
+	if err != nil {
+		return nil, err
+	}
+	l := &links{start: start}
+	start[0] = 0
+	if of.list == nil && !loops && t.views(rel.Edges) {
+		base := t.indptr[lo]
+		for i := range n {
+			start[i+1] = t.indptr[lo+i+1] - base
+		}
+		if t.narrow != nil {
+			l.narrow = t.narrow[base:t.indptr[hi]]
+		} else {
+			l.wide = t.wide[base:t.indptr[hi]]
+		}
+		return l, nil
+	}
+	for i := range n {
+		from, to := t.between(rel.Edges, of.at(lo+i))
+		start[i+1] = start[i] + to - from
+		if loops {
+			start[i+1]++ // at most
+		}
+	}
+	if t.narrow != nil {
+		l.narrow, err = room[int32](r, "index", start[n])
+	} else {
+		l.wide, err = room[int64](r, "index", start[n])
+	}
+	if err != nil {
+		return nil, err
+	}
+	at := int64(0)
+	for i := range n {
+		start[i] = at
+		if t.narrow != nil {
+			at += copyRow(l.narrow[at:], t, rel, of.at(lo+i), loops)
+		} else {
+			at += copyRow(l.wide[at:], t, rel, of.at(lo+i), loops)
+		}
+	}
+	start[n] = at
+	if t.narrow != nil {
+		l.narrow = l.narrow[:at]
+	} else {
+		l.wide = l.wide[:at]
+	}
+	return l, nil
+}
+
+// copyRow writes the sources of a node's edges, ascending, and the node last where loops is set and it is not among
+// them. It returns how many there are.
+func copyRow[I int32 | int64](to []I, t *topology, rel *Relation, node int64, loops bool) int64 {
+	e := &t.g.Schema().Edges[rel.Edges]
+	lo, hi := t.between(rel.Edges, node)
+	offset, n := t.g.Offset(e.Src), hi-lo
+	for k := range n {
+		to[k] = I(t.source(lo+k, offset))
+	}
+	if e.Order != graph.BySource {
+		slices.Sort(to[:n])
+	}
+	if loops {
+		if _, has := slices.BinarySearch(to[:n], I(node)); !has {
+			to[n] = I(node)
+			n++
+		}
+	}
+	return n
+}
+
+// loop reports whether a node has an edge of a type to itself.
+func (t *topology) loop(edges int, node int64) bool {
+	e := &t.g.Schema().Edges[edges]
+	lo, hi := t.between(edges, node)
+	offset := t.g.Offset(e.Src)
+	if e.Order == graph.BySource {
+		at := lo
+		for n := hi - lo; n > 0; {
+			if half := n / 2; t.source(at+half, offset) < node {
+				at, n = at+half+1, n-half-1
+			} else {
+				n = half
+			}
+		}
+		return at < hi && t.source(at, offset) == node
+	}
+	for ; lo < hi; lo++ {
+		if t.source(lo, offset) == node {
+			return true
+		}
+	}
+	return false
+}
+
+// degrees are those of GCN's norm, with the loops that a relation adds.
+type degrees struct{ out []uint32 }
+
+// degreesOf counts the edges of each source.
+func (r *run) degreesOf(rel *Relation) (*degrees, error) {
+	if d := r.degrees[rel.Edges]; d != nil {
+		return d, nil
+	}
+	t, e := r.topology, &r.p.Graph.Schema().Edges[rel.Edges]
+	out, err := room[uint32](r, "degrees "+e.String(), r.p.Graph.Schema().Nodes[e.Src].Count)
+	if err != nil {
+		return nil, err
+	}
+	clear(out)
+	offset := t.g.Offset(e.Src)
+	for v := range r.p.Graph.Schema().Nodes[e.Dst].Count {
+		lo, hi := t.between(rel.Edges, v)
+		loop := false
+		for ; lo < hi; lo++ {
+			j := t.source(lo, offset)
+			out[j]++
+			loop = loop || j == v
+		}
+		if rel.Loops && !loop {
+			out[v]++
+		}
+	}
+	d := &degrees{out}
+	r.degrees[rel.Edges] = d
+	return d, nil
+}
+
+// norm is GCN's of an edge: of a node with in edges, from source j.
+func (d *degrees) norm(in, j int64) float32 {
+	return float32(1 / math.Sqrt(float64(in)*float64(d.out[j])))
+}

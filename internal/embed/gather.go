@@ -1,0 +1,300 @@
+package embed
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// gatherer brings the rows of ranges' sources, of one relation, from columns with caches.
+type gatherer struct {
+	*run
+	rel     *Relation
+	of      nodes
+	marks   set      // sources of the range in hand
+	ranks   []uint32 // [word of marks] how many are before
+	tables  []*gathered
+	ranges  [][2]int64
+	asked   int // ranges whose rows were asked for
+	planned int // and planned
+}
+
+// gathered is a table whose rows are brought.
+type gathered struct {
+	*Table
+	reader *diskio.Reader // nil: the table is in memory
+	column *diskio.Column
+	begun  []*diskio.Batch
+	rooms  [2]pinned.Buffer // of two ranges in turns
+}
+
+// lookahead is how many ranges are known ahead, at most: the memory of what they ask for bounds them, too.
+const lookahead = 64
+
+// gatherSpan makes rows of some nodes that follow each other, range by range.
+func (r *run) gatherSpan(k int, s *Step, of nodes, span [2]int64) (err error) {
+	var ranges [][2]int64
+	for lo := span[0]; lo < span[1]; {
+		hi := r.rangeEnd(s, of, lo, span[1])
+		ranges = append(ranges, [2]int64{lo, hi})
+		lo = hi
+	}
+	var all []*gatherer
+	defer func() {
+		for _, g := range all {
+			err = errors.Join(err, g.close())
+		}
+	}()
+	for i := range s.Sums {
+		g := &gatherer{run: r, rel: &s.Sums[i], of: of, ranges: ranges}
+		all = append(all, g)
+		if err := g.open(int64(len(s.Sums))); err != nil {
+			return err
+		}
+	}
+	for n, one := range ranges {
+		if err := r.rangeOf(k, s, of, one[0], one[1], func(y []float32, rel *Relation, at state) error {
+			for _, g := range all {
+				if g.rel == rel {
+					return g.sum(n, y, at)
+				}
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("nodes %d to %d: %w", of.at(one[0]), of.at(one[1]-1), err)
+		}
+	}
+	return nil
+}
+
+// open opens the tables, whose caches share what memory the plan has for them with those of other relations.
+func (g *gatherer) open(relations int64) error {
+	n := g.rel.Table.Rows
+	marks, err := room[uint64](g.run, "marks", (n+63)/64)
+	if err != nil {
+		return err
+	}
+	g.marks = marks
+	if g.ranks, err = room[uint32](g.run, "ranks", (n+63)/64+1); err != nil {
+		return err
+	}
+	tables := g.rel.tables()
+	row := int64(0)
+	for _, t := range tables {
+		row += t.rowBytes()
+	}
+	for _, t := range tables {
+		of := &gathered{Table: t}
+		g.tables = append(g.tables, of)
+		if t.near {
+			continue
+		}
+		reader, layouts, err := diskio.Open(g.ctx, []diskio.Mapped{{Bytes: t.bytes, RowBytes: t.rowBytes()}},
+			diskio.ReaderOptions{Depth: gatherDepth, Memory: g.memory()})
+		if errors.Is(err, pinned.ErrNotMapped) {
+			continue // it is in memory
+		}
+		if err != nil {
+			return err
+		}
+		of.reader = reader
+		of.column, err = diskio.NewColumn(reader, 0, layouts[0], diskio.ColumnOptions{
+			PlannerOptions: g.planner(t, row*relations), Early: 0, Cache: g.memory()})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatherDepth is how many requests are under way at a time.
+const gatherDepth = 64
+
+// planner returns what a table's cache may take: its share of what the plan has for caches, by the bytes of rows.
+func (g *run) planner(t *Table, rows int64) diskio.PlannerOptions {
+	share := g.now.cache / max(rows, 1) * t.rowBytes()
+	return diskio.PlannerOptions{Slots: int(min(share/(t.rowBytes()+plannedRow), t.Rows)), Lookahead: lookahead,
+		Along: alongRows, Memory: g.memory()}
+}
+
+// plannedRow is what the plan of a cache takes for each of its rows.
+const plannedRow = 12
+
+// alongRows are read for later ranges at most, of those on the pages of others.
+const alongRows = 1 << 16
+
+func (g *gatherer) close() (err error) {
+	for _, t := range g.tables {
+		if t.column != nil {
+			err = errors.Join(err, t.column.Stop(), t.column.Close())
+		}
+		if t.reader != nil {
+			err = errors.Join(err, t.reader.Close())
+		}
+		err = errors.Join(err, t.rooms[0].Close(), t.rooms[1].Close())
+	}
+	return err
+}
+
+// sources marks the sources of a range, and returns its edges.
+func (g *gatherer) sources(n int) (*links, error) {
+	l, err := g.links(g.rel, g.of, g.ranges[n][0], g.ranges[n][1], g.rel.Loops)
+	if err != nil {
+		return nil, err
+	}
+	clear(g.marks)
+	for e := range l.count() {
+		g.marks.add(l.source(e))
+	}
+	count := uint32(0)
+	for i, w := range g.marks {
+		g.ranks[i] = count
+		count += uint32(bits.OnesCount64(w))
+	}
+	g.ranks[len(g.marks)] = count
+	return l, nil
+}
+
+// rank returns which of the sources that are marked a source is.
+func (g *gatherer) rank(j int64) int64 {
+	return int64(g.ranks[j/64]) + int64(bits.OnesCount64(g.marks[j/64]&(1<<(j%64)-1)))
+}
+
+// list returns the sources that are marked, ascending.
+func (g *gatherer) list() ([]uint32, error) {
+	all, err := room[uint32](g.run, "sources", int64(g.ranks[len(g.marks)]))
+	if err != nil {
+		return nil, err
+	}
+	at := 0
+	for i, w := range g.marks {
+		for ; w != 0; w &= w - 1 {
+			all[at] = uint32(64*i + bits.TrailingZeros64(w))
+			at++
+		}
+	}
+	return all, nil
+}
+
+// ahead asks for the rows of ranges to come, and begins to read those of the range in hand and the next.
+func (g *gatherer) look(n int) error {
+	for ; g.asked < len(g.ranges) && g.asked < n+lookahead; g.asked++ {
+		full := false
+		for _, t := range g.tables {
+			full = full || t.column != nil && g.asked > n+1 && int64(t.column.Planner().Asks()) > g.now.asks
+		}
+		if full {
+			break
+		}
+		if _, err := g.sources(g.asked); err != nil {
+			return err
+		}
+		rows, err := g.list()
+		if err != nil {
+			return err
+		}
+		for _, t := range g.tables {
+			if t.column != nil {
+				if err := t.column.Planner().Ask(rows); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for ; g.planned < g.asked && g.planned <= n+1; g.planned++ {
+		for _, t := range g.tables {
+			if t.column == nil {
+				continue
+			}
+			b, err := t.column.Next()
+			if err != nil {
+				return err
+			}
+			room := &t.rooms[g.planned%2]
+			room.Options = g.memory()
+			bytes := int64(b.Plan.Rows) * t.rowBytes()
+			if err := room.Claim(bytes); err != nil {
+				return err
+			}
+			if err := b.Start([]diskio.Part{{Rows: b.Plan.Rows, Bytes: room.Bytes()[:bytes]}}); err != nil {
+				return err
+			}
+			g.now.Read, g.now.Requests = g.now.Read+b.Plan.Bytes, g.now.Requests+b.Plan.Requests
+			t.begun = append(t.begun, b)
+		}
+	}
+	return nil
+}
+
+// sum sums the rows of a range's sources.
+func (g *gatherer) sum(n int, y []float32, at state) error {
+	if err := g.look(n); err != nil {
+		return err
+	}
+	global, err := g.sources(n)
+	if err != nil {
+		return err
+	}
+	local := &links{start: global.start}
+	if local.narrow, err = room[int32](g.run, "local", global.count()); err != nil {
+		return err
+	}
+	if err := g.pool.Split(global.count(), 1<<14, func(lo, hi int64) {
+		for e := lo; e < hi; e++ {
+			local.narrow[e] = int32(g.rank(global.source(e)))
+		}
+	}); err != nil {
+		return err
+	}
+	o := &operands{global: global, local: local}
+	if o.x, err = g.rows(g.tables[0], n); err != nil {
+		return err
+	}
+	if g.rel.Reduce == Attend {
+		x, err := g.rows(g.tables[1], n)
+		if err != nil {
+			return err
+		}
+		o.score = floats(x.Bytes())
+	}
+	return g.multiply(y, g.rel, o, at)
+}
+
+// rows returns the rows of the range's sources in a table.
+func (g *gatherer) rows(t *gathered, n int) (unified.Tensor, error) {
+	count := int64(g.ranks[len(g.marks)])
+	raw, own := []byte(nil), []uint32(nil)
+	if t.column != nil {
+		b := t.begun[0]
+		if _, err := b.Finish(g.ctx); err != nil {
+			return unified.Tensor{}, g.readError(t.Table, 0, err)
+		}
+		t.begun = t.begun[1:]
+		raw = t.rooms[n%2].Bytes()[:count*t.rowBytes()]
+	}
+	if raw != nil && (t.plain() || t.DType.IsHalf() && !t.Normalise) {
+		return unified.New(t.DType, raw, count, int64(t.Width))
+	}
+	own, err := g.list()
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	x, err := room[float32](g.run, "wide "+t.Name, count*int64(t.Width))
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	row, width := t.rowBytes(), int64(t.Width)
+	return matrix(x, t.Width), g.pool.Split(count, 256, func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			from := t.bytes[int64(own[i])*row:][:row]
+			if raw != nil {
+				from = raw[i*row : (i+1)*row]
+			}
+			t.widen(x[i*width:(i+1)*width], from, int64(own[i]))
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package embed
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/zeebo/xxh3"
+)
+
+// journal is the ranges that a run has finished: a line of JSON that names the program, and one for each range. A range
+// is on the disk before its line is.
+type journal struct {
+	file *os.File
+	done [][]record // by step
+}
+
+type record struct {
+	Step int      `json:"step"`
+	Lo   int64    `json:"lo"` // numbers of nodes among those of the step
+	Hi   int64    `json:"hi"`
+	Sums []string `json:"xxh3"` // of the rows of each table
+}
+
+type journalHead struct {
+	Format  string `json:"format"`
+	Program string `json:"program"`
+}
+
+const journalFormat = "khop-embed 1"
+
+// openJournal reads what there is of a program, or begins anew.
+func openJournal(path, program string, steps int) (*journal, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{file: f, done: make([][]record, steps)}
+	if err := j.read(program); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
+}
+
+func (j *journal) read(program string) error {
+	text, err := os.ReadFile(j.file.Name())
+	if err != nil {
+		return err
+	}
+	want := journalHead{journalFormat, program}
+	line, rest, _ := bytes.Cut(text, []byte("\n"))
+	var head journalHead
+	if json.Unmarshal(line, &head) != nil || head != want {
+		if err := j.file.Truncate(0); err != nil {
+			return err
+		}
+		return j.add(want)
+	}
+	end := int64(len(line) + 1)
+	for {
+		line, left, whole := bytes.Cut(rest, []byte("\n"))
+		var one record
+		if !whole || json.Unmarshal(line, &one) != nil || one.Step < 0 || one.Step >= len(j.done) || one.Lo < 0 ||
+			one.Lo >= one.Hi {
+			break // the end, or what a run was writing when it was killed
+		}
+		j.done[one.Step] = append(j.done[one.Step], one)
+		end, rest = end+int64(len(line)+1), left
+	}
+	if err := j.file.Truncate(end); err != nil {
+		return err
+	}
+	_, err = j.file.Seek(end, 0)
+	return err
+}
+
+// add writes a line, and waits until it is on the disk.
+func (j *journal) add(v any) error {
+	line, err := json.Marshal(v)
+	if err == nil {
+		_, err = j.file.Write(append(line, '\n'))
+	}
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		return writeError(j.file.Name(), err)
+	}
+	return nil
+}
+
+func (j *journal) close() error { return j.file.Close() }
+
+// gaps returns which of n nodes no range has.
+func gaps(done []record, n int64) (left [][2]int64) {
+	slices.SortFunc(done, func(a, b record) int { return cmp.Compare(a.Lo, b.Lo) })
+	at := int64(0)
+	for _, d := range done {
+		if d.Lo > at {
+			left = append(left, [2]int64{at, d.Lo})
+		}
+		at = max(at, d.Hi)
+	}
+	if at < n {
+		left = append(left, [2]int64{at, n})
+	}
+	return left
+}
+
+// finished notes that the rows of nodes up to a number were written.
+func (r *run) finished(k int, s *Step, hi int64) error {
+	one := record{Step: k, Lo: r.from, Hi: hi}
+	if one.Lo == hi {
+		return nil
+	}
+	for i, t := range s.To {
+		if t.file == nil {
+			return nil // it is in memory
+		}
+		if err := t.file.Sync(); err != nil {
+			return writeError(t.file.Name(), err)
+		}
+		one.Sums = append(one.Sums, sumText(r.hashes[i].Sum64()))
+	}
+	r.note(s, hi)
+	r.journal.done[k] = append(r.journal.done[k], one)
+	return r.journal.add(one)
+}
+
+func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
+
+// complete reports whether a step was finished before.
+func (r *run) complete(k int) bool { return len(gaps(r.journal.done[k], r.of[k].count)) == 0 }
+
+// needed reports whether the tables of a step are to be made, or are read: the last ones, and those that are read by
+// steps that are not finished.
+func (r *run) needed(k int) bool {
+	if !r.complete(k) || k == len(r.p.Steps)-1 {
+		return true
+	}
+	last := true
+	for j := k + 1; j < len(r.p.Steps); j++ {
+		for _, t := range r.p.Steps[j].reads() {
+			if slices.Contains(r.p.Steps[k].To, t) {
+				if last = false; !r.complete(j) {
+					return true
+				}
+			}
+		}
+	}
+	return last
+}
+
+// left returns which nodes of a step no range has whose rows are as the journal says.
+func (r *run) left(k int, s *Step, of nodes) ([][2]int64, error) {
+	r.journal.done[k] = slices.DeleteFunc(r.journal.done[k], func(one record) bool {
+		if one.Hi > of.count || len(one.Sums) != len(s.To) {
+			return true
+		}
+		for i, t := range s.To {
+			h := xxh3.New()
+			_ = of.runs(one.Lo, one.Hi, func(_, first, count int64) error {
+				_, err := h.Write(t.rows(first, first+count))
+				return err
+			})
+			if sumText(h.Sum64()) != one.Sums[i] {
+				return true
+			}
+		}
+		return false
+	})
+	return gaps(r.journal.done[k], of.count), r.ctxErr()
+}
+
+// forget removes tables that no later step reads, and are not the last.
+func (r *run) forget(k int) error {
+	for _, s := range r.p.Steps[:k] {
+		for _, t := range s.To {
+			if t.bytes == nil || r.readAfter(t, k) || !r.readAfter(t, -1) {
+				continue
+			}
+			name, file := r.path(t), t.file != nil
+			if err := t.close(); err != nil {
+				return err
+			}
+			if file {
+				if err := os.Remove(name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readAfter reports whether a step after k reads a table.
+func (r *run) readAfter(t *Table, k int) bool {
+	for _, s := range r.p.Steps[k+1:] {
+		if slices.Contains(s.reads(), t) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,106 @@
+package embed
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/sparse"
+)
+
+// ErrRows is returned for rows that a step cannot make: of a wrong shape, or not finite.
+var ErrRows = errors.New("embed: rows are not what they must be")
+
+// Reduce says how the rows of a node's sources become one.
+type Reduce uint8
+
+// The reductions. A node without edges has zeros.
+const (
+	Sum  Reduce = iota
+	Mean        // the sum times 1/degree, in float32
+	Max
+	Norm   // the sum of x[j] / sqrt(in-degree of i x out-degree of j), edges to itself among them
+	Attend // the sum weighted by attention, in each of Heads
+)
+
+// Relation is sums over the edges of one type, for the nodes of a step.
+type Relation struct {
+	Edges  int // type
+	Reduce Reduce
+	Table  *Table // of the sources
+	Loops  bool   // an edge from each node to itself, last where it has none
+	// Of attention: Score has a number a head of each source, Target that of each node, and Greatest the greatest Score
+	// of its sources. An edge weighs exp(leaky(target + score) - leaky(target + greatest)), over the sum of these.
+	Heads                   int
+	Score, Target, Greatest *Table
+}
+
+// slope is that of attention's leaky ReLU below 0.
+const slope = 0.2
+
+// Step makes tables, with a row for each node of a type.
+type Step struct {
+	Name  string
+	Type  int // of the nodes
+	Own   []*Table
+	Sums  []Relation
+	To    []*Table
+	Apply func(b *Block) error
+	// Rows is how many nodes Apply is given at a time, from a multiple of it on: for a function whose rows depend on
+	// how many there are. 0: any number, and each row depends on nothing else.
+	Rows int
+}
+
+// Block is some nodes of a step: rows of its Own tables and sums, and of those that Apply writes, as float32.
+type Block struct {
+	First, N      int64   // the number of the first node among those of the step, and how many
+	Nodes         []int32 // nil: First, First+1, ..
+	Own, Sums, To [][]float32
+	Pool          *sparse.Pool // to compute with
+}
+
+// Program is steps over a graph, in an order in which each reads what is there.
+type Program struct {
+	Graph *graph.Graph
+	Steps []*Step
+	// Name tells programs apart that give other bytes: of the graph, the parameters, and the options.
+	Name string
+	// Of says which nodes of each type the last steps make; nil: all.
+	Of [][]int32
+}
+
+// check refuses programs that read what is not there.
+func (p *Program) check() error {
+	made := map[*Table]bool{}
+	for _, s := range p.Steps {
+		for _, t := range s.reads() {
+			if t.bytes == nil && !made[t] {
+				return fmt.Errorf("step %s reads table %s, which nothing makes", s.Name, t.Name)
+			}
+		}
+		for _, t := range s.To {
+			made[t] = true
+		}
+	}
+	return nil
+}
+
+// reads returns the tables that a step reads.
+func (s *Step) reads() (all []*Table) {
+	all = append(all, s.Own...)
+	for i := range s.Sums {
+		all = append(all, s.Sums[i].tables()...)
+		if s.Sums[i].Reduce == Attend {
+			all = append(all, s.Sums[i].Target, s.Sums[i].Greatest)
+		}
+	}
+	return all
+}
+
+// tables returns those whose rows of the sources a relation reads.
+func (r *Relation) tables() []*Table {
+	if r.Reduce == Attend {
+		return []*Table{r.Table, r.Score}
+	}
+	return []*Table{r.Table}
+}

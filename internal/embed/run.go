@@ -1,0 +1,381 @@
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sparse"
+)
+
+// Options say how a program is carried out. They change no byte of what it makes.
+type Options struct {
+	Folder  string // of files of tables, which is made and stays; the caller removes it
+	Memory  int64  // to take at most; 0: a quarter of what is free
+	Workers int
+	Tuning  *sparse.Tuning
+	Way     string // of all sums: resident, sweeps or gather; "": the planner chooses for each step
+	// Files keeps all tables in files, which a run that was killed goes on from, also where memory has room for them.
+	Files bool
+	// SaveEvery is how long rows may be finished before they are noted as such; 0: a second. Less than 0: no time.
+	SaveEvery time.Duration
+	// Progress is told how many nodes of a step are done.
+	Progress func(step string, done, total int64)
+}
+
+// run is a program that is carried out.
+type run struct {
+	ctx      context.Context
+	p        *Program
+	opt      Options
+	topology *topology
+	pool     *sparse.Pool
+	ledger   pinned.Ledger
+	rooms    map[string]*pinned.Buffer
+	wide     map[*Table][]float32 // see whole
+	degrees  map[int]*degrees     // by type of edges
+	of       []nodes              // of each step
+	journal  *journal
+	hashes   []*xxh3.Hasher // of the rows that are not noted, by table
+	from     int64          // number of the first node that is not noted
+	noted    time.Time
+	plans    []*StepReport
+	now      *StepReport // of the step in hand
+}
+
+// Run carries out a program, or what is left of it where its folder has a journal of the same program. The tables of
+// its last step are then in files, which Output reads. After an error the folder has all that is finished.
+func Run(ctx context.Context, p *Program, opt Options) (*Report, error) {
+	r, err := open(ctx, p, opt)
+	if err != nil {
+		return nil, err
+	}
+	err = pinned.Guard(r.steps)
+	return r.report(), errors.Join(err, r.close())
+}
+
+// open prepares a run: it plans, and makes nothing.
+func open(ctx context.Context, p *Program, opt Options) (*run, error) {
+	if opt.Memory == 0 {
+		opt.Memory = machine.Probe().Room() / 4
+	}
+	r := &run{ctx: ctx, p: p, opt: opt, rooms: map[string]*pinned.Buffer{}, wide: map[*Table][]float32{},
+		degrees: map[int]*degrees{}}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	r.pool = sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning})
+	err := pinned.Guard(func() (err error) {
+		if r.topology, err = newTopology(p.Graph); err != nil {
+			return err
+		}
+		if err := r.chooseNodes(); err != nil {
+			return err
+		}
+		return r.plan()
+	})
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *run) close() (err error) {
+	for _, s := range r.p.Steps {
+		for _, t := range s.To {
+			err = errors.Join(err, t.close())
+		}
+	}
+	for _, b := range r.rooms {
+		err = errors.Join(err, b.Close())
+	}
+	if r.journal != nil {
+		err = errors.Join(err, r.journal.close())
+	}
+	return errors.Join(err, r.pool.Close())
+}
+
+func (r *run) ctxErr() error { return context.Cause(r.ctx) }
+
+// room returns memory of a name, which is valid until it is asked for again.
+func room[T any](r *run, name string, n int64) ([]T, error) {
+	b := r.rooms[name]
+	if b == nil {
+		b = &pinned.Buffer{Options: r.memory()}
+		r.rooms[name] = b
+	}
+	var of T
+	if err := b.Claim(n * int64(unsafe.Sizeof(of))); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b.Bytes()))), n), nil
+}
+
+func (r *run) memory() pinned.Options {
+	return pinned.Options{Ledger: &r.ledger, Purpose: pinned.Scratch}
+}
+
+// steps carries out all steps that are not done.
+func (r *run) steps() (err error) {
+	if err := os.MkdirAll(r.opt.Folder, 0o700); err != nil {
+		return err
+	}
+	if r.journal, err = openJournal(filepath.Join(r.opt.Folder, "journal"), r.p.Name,
+		len(r.p.Steps)); err != nil {
+		return err
+	}
+	for k, s := range r.p.Steps {
+		if !r.needed(k) {
+			continue
+		}
+		if err := r.step(k, s); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if err := r.forget(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// path returns the file of a table that a step makes.
+func (r *run) path(t *Table) string { return filepath.Join(r.opt.Folder, t.Name) }
+
+// step makes the tables of a step.
+func (r *run) step(k int, s *Step) error {
+	r.now = r.plans[k]
+	began := clock()
+	defer func() { r.now.Took += clock() - began }()
+	of := r.of[k]
+	for _, t := range s.To {
+		var err error
+		if r.now.held && len(r.journal.done[k]) == 0 {
+			err = t.hold(r.memory())
+		} else {
+			err = t.create(r.path(t))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	left, err := r.left(k, s, of)
+	if err != nil {
+		return err
+	}
+	for _, span := range left {
+		r.note(s, span[0])
+		if err := r.span(k, s, of, span); err != nil {
+			return err
+		}
+		if err := r.finished(k, s, span[1]); err != nil {
+			return err
+		}
+	}
+	clear(r.wide)
+	return nil
+}
+
+// note begins a range of rows that are to be noted.
+func (r *run) note(s *Step, from int64) {
+	r.hashes, r.from, r.noted = r.hashes[:0], from, time.Now()
+	for range s.To {
+		r.hashes = append(r.hashes, xxh3.New())
+	}
+}
+
+// span makes rows of some nodes that follow each other, range by range.
+func (r *run) span(k int, s *Step, of nodes, span [2]int64) error {
+	way := r.now.Way
+	if way == Gather {
+		return r.gatherSpan(k, s, of, span)
+	}
+	for lo := span[0]; lo < span[1]; {
+		hi := r.rangeEnd(s, of, lo, span[1])
+		if err := r.rangeOf(k, s, of, lo, hi, func(y []float32, rel *Relation, at state) error {
+			if way == Sweeps {
+				return r.sweep(y, rel, of, lo, hi, at)
+			}
+			return r.resident(y, rel, of, lo, hi, at)
+		}); err != nil {
+			return fmt.Errorf("nodes %d to %d: %w", of.at(lo), of.at(hi-1), err)
+		}
+		lo = hi
+	}
+	return nil
+}
+
+// rangeOf makes the rows of a range of nodes, and notes that they are finished.
+func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
+	sum func(y []float32, rel *Relation, at state) error) error {
+	b := Block{}
+	for i, t := range s.Own {
+		x, err := r.own(fmt.Sprintf("own %d", i), t, of, lo, hi)
+		if err != nil {
+			return err
+		}
+		b.Own = append(b.Own, x)
+	}
+	for i := range s.Sums {
+		rel := &s.Sums[i]
+		y, err := room[float32](r, fmt.Sprintf("sums %d", i), (hi-lo)*int64(rel.Table.Width))
+		if err != nil {
+			return err
+		}
+		var at state
+		if rel.Reduce == Attend {
+			if at.target, err = r.own("target", rel.Target, of, lo, hi); err != nil {
+				return err
+			}
+			if at.greatest, err = r.own("greatest", rel.Greatest, of, lo, hi); err != nil {
+				return err
+			}
+		}
+		if err := sum(y, rel, at); err != nil {
+			return err
+		}
+		b.Sums = append(b.Sums, y)
+	}
+	if err := r.apply(s, of, lo, hi, &b); err != nil {
+		return err
+	}
+	if r.opt.Progress != nil {
+		r.opt.Progress(s.Name, hi, of.count)
+	}
+	every := r.opt.SaveEvery
+	if every == 0 {
+		every = time.Second
+	}
+	if time.Since(r.noted) < every {
+		return nil
+	}
+	return r.finished(k, s, hi)
+}
+
+// own returns the rows of a table that a range of nodes has there.
+func (r *run) own(name string, t *Table, of nodes, lo, hi int64) ([]float32, error) {
+	if of.list == nil && t.near && t.plain() {
+		return floats(t.rows(lo, hi)), nil
+	}
+	to, err := room[float32](r, name, (hi-lo)*int64(t.Width))
+	if err != nil {
+		return nil, err
+	}
+	width := int64(t.Width)
+	return to, of.runs(lo, hi, func(at, first, count int64) error {
+		part := to[(at-lo)*width : (at-lo+count)*width]
+		if count*t.rowBytes() < fewBytes { // through the page cache
+			r.now.Read += count * t.rowBytes()
+			t.widen(part, t.rows(first, first+count), first)
+			return nil
+		}
+		return r.scan([]*Table{t}, first, first+count, r.blockRows([]*Table{t}), func(row int64, x [][]float32) error {
+			copy(part[(row-first)*width:], x[0])
+			return nil
+		})
+	})
+}
+
+// fewBytes are read by page faults.
+const fewBytes = 256 << 10
+
+// applyRows is how many nodes a step's function has at a time, where it does not say.
+const applyRows = 4096
+
+// apply calls a step's function for a range, and writes what it makes.
+func (r *run) apply(s *Step, of nodes, lo, hi int64, all *Block) error {
+	step := int64(s.Rows)
+	if step == 0 {
+		step = applyRows
+	}
+	for first := lo; first < hi; first += step {
+		if err := r.ctxErr(); err != nil {
+			return err
+		}
+		b := Block{First: first, N: min(step, hi-first), Pool: r.pool}
+		if of.list != nil {
+			b.Nodes = of.list[first : first+b.N]
+		}
+		part := func(x []float32, width int) []float32 {
+			return x[(first-lo)*int64(width) : (first-lo+b.N)*int64(width)]
+		}
+		for i, t := range s.Own {
+			b.Own = append(b.Own, part(all.Own[i], t.Width))
+		}
+		for i := range s.Sums {
+			b.Sums = append(b.Sums, part(all.Sums[i], s.Sums[i].Table.Width))
+		}
+		for i, t := range s.To {
+			y, err := room[float32](r, fmt.Sprintf("to %d", i), b.N*int64(t.Width))
+			if err != nil {
+				return err
+			}
+			b.To = append(b.To, y)
+		}
+		if err := s.Apply(&b); err != nil {
+			return fmt.Errorf("nodes %d to %d: %w", of.at(first), of.at(first+b.N-1), err)
+		}
+		for i, t := range s.To {
+			if err := r.put(i, t, of, first, b.To[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// put writes rows of nodes to a table, which must be finite.
+func (r *run) put(number int, t *Table, of nodes, first int64, x []float32) error {
+	n := int64(len(x)) / int64(t.Width)
+	for i, v := range x {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return fmt.Errorf("%w: %s of node %d has %v; see that features and parameters are finite (khop info "+
+				"--deep)", ErrRows, t.Name, of.at(first+int64(i)/int64(t.Width)), v)
+		}
+	}
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+	if !t.plain() {
+		narrow, err := room[byte](r, "narrow", n*t.rowBytes())
+		if err != nil {
+			return err
+		}
+		if t.DType.PutFloats(narrow, x) > 0 {
+			return fmt.Errorf("%w: %s of nodes %d to %d has numbers beyond %v; keep layers as float32", ErrRows, t.Name,
+				of.at(first), of.at(first+n-1), t.DType)
+		}
+		raw = narrow
+	}
+	row := t.rowBytes()
+	if t.file != nil {
+		r.now.Written += int64(len(raw))
+		_, _ = r.hashes[number].Write(raw)
+	}
+	return of.runs(first, first+n, func(at, node, count int64) error {
+		return t.write(raw[(at-first)*row:(at-first+count)*row], node)
+	})
+}
+
+// blockRows returns how many rows of tables are read at a time.
+func (r *run) blockRows(tables []*Table) int64 {
+	row := int64(0)
+	for _, t := range tables {
+		row += t.rowBytes()
+	}
+	return max(r.blockBytes()/max(row, 1), 1)
+}
+
+// blockBytes are read at a time: three such blocks are in memory.
+func (r *run) blockBytes() int64 { return min(max(r.opt.Memory/64, 64<<10), 8<<20) }
+
+func (r *run) readError(t *Table, row int64, err error) error {
+	return fmt.Errorf("%s: row %d: %w; see whether its disk is damaged (khop check), and run the same again: what is "+
+		"finished is kept", t.Name, row, err)
+}

@@ -1,0 +1,259 @@
+package embed
+
+import (
+	"errors"
+
+	"github.com/khop-gnn/khop/internal/direct"
+	"github.com/khop-gnn/khop/internal/vector"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// scan calls f with rows lo to hi of tables, in order, step rows at a time, as float32 and valid until f returns.
+// Tables that are not near are read past the page cache, the next rows while f works.
+func (r *run) scan(tables []*Table, lo, hi, step int64, f func(first int64, rows [][]float32) error) (err error) {
+	readers := make([]*direct.Ahead, len(tables))
+	offsets := make([]int64, len(tables))
+	defer func() {
+		for _, a := range readers {
+			if a != nil {
+				err = errors.Join(err, a.Close())
+			}
+		}
+	}()
+	for k, t := range tables {
+		if t.near || lo >= hi {
+			continue
+		}
+		if readers[k], offsets[k], err = r.ahead(t, lo, hi, step); err != nil {
+			return err
+		}
+	}
+	rows := make([][]float32, len(tables))
+	for first := lo; first < hi; first += step {
+		if err := r.ctxErr(); err != nil {
+			return err
+		}
+		end := min(first+step, hi)
+		for k, t := range tables {
+			raw, err := r.block(readers[k], offsets[k], t, first, end)
+			if err != nil {
+				return err
+			}
+			if t.plain() {
+				rows[k] = floats(raw)
+				continue
+			}
+			if rows[k], err = room[float32](r, "wide "+t.Name, (end-first)*int64(t.Width)); err != nil {
+				return err
+			}
+			if err := r.widen(rows[k], raw, t, first); err != nil {
+				return err
+			}
+		}
+		if err := f(first, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ahead returns a reader of rows of a table's file; nil where the file can only be read through the page cache.
+func (r *run) ahead(t *Table, lo, hi, step int64) (*direct.Ahead, int64, error) {
+	f, offset, err := pinned.OpenMapped(t.bytes)
+	if errors.Is(err, pinned.ErrNotMapped) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	row := t.rowBytes()
+	a, err := direct.NewAhead(f, offset+lo*row, offset+hi*row, int(step*row))
+	if err != nil {
+		return nil, 0, nil
+	}
+	return a, offset, nil
+}
+
+// block returns rows of a table as they lie there.
+func (r *run) block(from *direct.Ahead, offset int64, t *Table, lo, hi int64) ([]byte, error) {
+	n := (hi - lo) * t.rowBytes()
+	if !t.near {
+		r.now.Read += n
+	}
+	if from == nil {
+		return t.rows(lo, hi), nil
+	}
+	raw, err := from.From(offset + lo*t.rowBytes())
+	if err != nil {
+		return nil, r.readError(t, lo, err)
+	}
+	return raw[:n], nil
+}
+
+// widen is Table.widen on all goroutines.
+func (r *run) widen(to []float32, raw []byte, t *Table, first int64) error {
+	width, row := int64(t.Width), t.rowBytes()
+	return r.pool.Split(int64(len(raw))/row, 1024, func(lo, hi int64) {
+		t.widen(to[lo*width:hi*width], raw[lo*row:hi*row], first+lo)
+	})
+}
+
+// sweep adds up the sums of a range while the rows of all sources pass by, once.
+func (r *run) sweep(y []float32, rel *Relation, of nodes, lo, hi int64, at state) error {
+	l, err := r.links(rel, of, lo, hi, false)
+	if err != nil {
+		return err
+	}
+	s := &sweeping{run: r, rel: rel, of: of, lo: lo, l: l, y: y, width: int64(rel.Table.Width), state: at}
+	if rel.Reduce == Norm {
+		if s.norms, err = r.degreesOf(rel); err != nil {
+			return err
+		}
+	}
+	n := hi - lo
+	if s.next, err = room[int64](r, "next", n); err != nil {
+		return err
+	}
+	copy(s.next, l.start)
+	if s.whole, err = room[float32](r, "whole", n*int64(rel.Heads)); err != nil {
+		return err
+	}
+	clear(s.whole)
+	clear(y)
+	tables := rel.tables()
+	if err := r.scan(tables, 0, rel.Table.Rows, r.blockRows(tables), func(first int64, rows [][]float32) error {
+		s.first, s.end, s.rows = first, first+int64(len(rows[0]))/s.width, rows
+		return r.pool.Split(n, 256, s.add)
+	}); err != nil {
+		return err
+	}
+	if rel.Loops {
+		if err := s.loops(); err != nil {
+			return err
+		}
+	}
+	return s.finish()
+}
+
+// sweeping is a sweep for a range of nodes.
+type sweeping struct {
+	*run
+	rel   *Relation
+	of    nodes
+	lo    int64 // number of the first node
+	l     *links
+	next  []int64 // [node] edge
+	y     []float32
+	whole []float32 // [node][head] sum of weights
+	width int64
+	norms *degrees
+	state
+
+	first, end int64 // of the rows at hand
+	rows       [][]float32
+}
+
+// add adds the rows at hand to the sums of some nodes.
+func (s *sweeping) add(lo, hi int64) {
+	if s.l.narrow != nil {
+		addRows(s, s.l.narrow, lo, hi)
+	} else {
+		addRows(s, s.l.wide, lo, hi)
+	}
+}
+
+func addRows[I int32 | int64](s *sweeping, sources []I, lo, hi int64) {
+	end := I(s.end)
+	for i := lo; i < hi; i++ {
+		e, last := s.next[i], s.l.start[i+1]
+		for ; e < last && sources[e] < end; e++ {
+			s.edge(i, int64(sources[e]), int64(sources[e])-s.first, e == s.l.start[i])
+		}
+		s.next[i] = e
+	}
+}
+
+// edge adds a row at hand, of source j, to the sums of node i.
+func (s *sweeping) edge(i, j, at int64, first bool) {
+	y, x := s.y[i*s.width:(i+1)*s.width], s.rows[0][at*s.width:(at+1)*s.width]
+	switch s.rel.Reduce {
+	case Sum, Mean:
+		vector.Add(y, x, 1)
+	case Max:
+		greatest(y, x, first)
+	case Norm:
+		vector.Add(y, x, s.norms.norm(s.degree(i), j))
+	case Attend:
+		heads := int64(s.rel.Heads)
+		part := s.width / heads
+		for h := range heads {
+			w := weight(s.target[i*heads+h], s.rows[1][at*heads+h], s.greatest[i*heads+h])
+			s.whole[i*heads+h] += w
+			vector.Add(y[h*part:(h+1)*part], x[h*part:(h+1)*part], w)
+		}
+	}
+}
+
+// degree returns how many edges a node has, with the loop that is added.
+func (s *sweeping) degree(i int64) int64 {
+	d := s.l.start[i+1] - s.l.start[i]
+	if s.rel.Loops && !s.topology.loop(s.rel.Edges, s.of.at(s.lo+i)) {
+		d++
+	}
+	return d
+}
+
+// greatest takes the greater elements of x, and its NaN.
+func greatest(y, x []float32, first bool) {
+	if first {
+		copy(y, x)
+		return
+	}
+	for k, v := range x {
+		if v > y[k] || v != v {
+			y[k] = v
+		}
+	}
+}
+
+// loops adds the nodes' own rows, where they have no edge to themselves.
+func (s *sweeping) loops() error {
+	n := int64(len(s.next))
+	tables, step := s.rel.tables(), s.blockRows(s.rel.tables())
+	return s.of.runs(s.lo, s.lo+n, func(at, first, count int64) error {
+		return s.scan(tables, first, first+count, step, func(row int64, rows [][]float32) error {
+			s.rows = rows
+			return s.pool.Split(int64(len(rows[0]))/s.width, 256, func(lo, hi int64) {
+				for k := lo; k < hi; k++ {
+					i := at - s.lo + row - first + k
+					if !s.topology.loop(s.rel.Edges, row+k) {
+						s.edge(i, row+k, k, s.l.start[i] == s.l.start[i+1])
+					}
+				}
+			})
+		})
+	})
+}
+
+// finish makes means of sums, or divides them by what weighed.
+func (s *sweeping) finish() error {
+	switch s.rel.Reduce {
+	case Mean:
+		return s.pool.Split(int64(len(s.next)), 256, func(lo, hi int64) {
+			for i := lo; i < hi; i++ {
+				d, by := s.l.start[i+1]-s.l.start[i], float32(0)
+				if d > 0 {
+					by = 1 / float32(d)
+				}
+				y := s.y[i*s.width : (i+1)*s.width]
+				for k := range y {
+					y[k] *= by
+				}
+			}
+		})
+	case Attend:
+		return s.divide(s.y, s.whole, s.rel)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package embed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Table is a matrix with a row for each node of a type: a column, or what a step makes.
+type Table struct {
+	Name  string
+	Rows  int64
+	Width int
+	DType unified.DType // float32, floats of 16 bits, or int8 with Scale
+
+	Scale     []float32 // that the elements of a row are multiplied by; nil: none
+	Normalise bool      // rows are divided by their sum, where that is not 0
+
+	bytes  []byte         // of all rows
+	region *pinned.Region // that bytes are of, where a step makes them
+	file   *os.File       // that a step writes; nil: it is in memory, or a column
+	near   bool           // bytes are in memory
+}
+
+// Column is the table of a column that is there.
+func Column(name string, t unified.Tensor) *Table {
+	return &Table{Name: name, Rows: t.Len(), Width: int(t.Width()), DType: t.DType(), bytes: t.Bytes()}
+}
+
+// rowBytes returns the bytes of a row.
+func (t *Table) rowBytes() int64 { return int64(t.Width) * t.DType.Size() }
+
+// size returns the bytes of all rows.
+func (t *Table) size() int64 { return t.Rows * t.rowBytes() }
+
+// plain reports whether rows are float32 as they are read.
+func (t *Table) plain() bool { return t.DType == unified.Float32 && !t.Normalise }
+
+// widen writes rows from first on, as they lie in the table, as float32.
+func (t *Table) widen(to []float32, raw []byte, first int64) {
+	if t.DType == unified.Int8 {
+		for i, v := range unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(raw))), len(raw)) {
+			to[i] = float32(v) * t.Scale[first+int64(i/t.Width)]
+		}
+	} else {
+		t.DType.Floats(to, raw)
+	}
+	if !t.Normalise {
+		return
+	}
+	for i := 0; i < len(to); i += t.Width {
+		row, sum := to[i:i+t.Width], float32(0)
+		for _, v := range row {
+			sum += v
+		}
+		if sum != 0 {
+			for k := range row {
+				row[k] /= sum
+			}
+		}
+	}
+}
+
+// rows returns rows lo to hi of a table whose bytes are at hand, as they lie there.
+func (t *Table) rows(lo, hi int64) []byte { return t.bytes[lo*t.rowBytes() : hi*t.rowBytes()] }
+
+// hold gives a table memory for all of its rows.
+func (t *Table) hold(memory pinned.Options) (err error) {
+	if t.region, err = pinned.Allocate(max(t.size(), 1), memory); err != nil {
+		return err
+	}
+	t.bytes, t.near = t.region.Bytes()[:t.size()], true
+	return nil
+}
+
+// create gives a table a file, which keeps what it holds.
+func (t *Table) create(path string) (err error) {
+	if t.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err := t.file.Truncate(max(t.size(), 1)); err != nil {
+		return errors.Join(writeError(path, err), t.close())
+	}
+	if t.region, err = pinned.Map(t.file); err != nil {
+		return errors.Join(err, t.close())
+	}
+	t.bytes = t.region.Bytes()[:t.size()]
+	return nil
+}
+
+// write writes rows from first on, which lie as in the table.
+func (t *Table) write(raw []byte, first int64) error {
+	if t.file == nil {
+		copy(t.rows(first, first+int64(len(raw))/t.rowBytes()), raw)
+		return nil
+	}
+	_, err := t.file.WriteAt(raw, first*t.rowBytes())
+	if err != nil {
+		return writeError(t.file.Name(), err)
+	}
+	return nil
+}
+
+// close frees what a step's table holds. Its file stays.
+func (t *Table) close() (err error) {
+	if t.region != nil {
+		err = t.region.Close()
+	}
+	if t.file != nil {
+		err = errors.Join(err, t.file.Close())
+	}
+	t.bytes, t.region, t.file, t.near = nil, nil, nil, false
+	return err
+}
+
+// writeError names the remedy of a file that could not be written.
+func writeError(path string, err error) error {
+	return fmt.Errorf("%w; make room on its disk, and run the same again: what is finished is kept", &os.PathError{
+		Op: "write", Path: path, Err: inner(err)})
+}
+
+func inner(err error) error {
+	var at *os.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// floats views bytes as float32.
+func floats(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// matrix views rows of float32 as a tensor.
+func matrix(x []float32, width int) unified.Tensor {
+	t, _ := unified.FromSlice(x).Reshape(int64(len(x)/max(width, 1)), int64(width))
+	return t
+}

@@ -396,11 +396,11 @@ func TestPicksByRecencyAreTheSameOfTimesInOrder(t *testing.T) {
 	for i := range int64(64) {
 		req.Seeds[0], req.Times[0] = append(req.Seeds[0], i%8), append(req.Times[0], 1000+48*i)
 	}
+	graphs := [2]*graph.Graph{hubsOfRows(t, degree, false), hubsOfRows(t, degree, true)}
 	for _, halfLife := range []float64{1e-300, 0.5, 10, 40, 100, 1000, 1e6, 1e300} {
 		for _, k := range []int{1, 5, 64, 700} {
 			n, picks := Neighbor{Fanouts: []int{k}, Time: Temporal{Node: "time", HalfLife: halfLife}}, [2][]int64{}
-			for i, ascending := range []bool{false, true} {
-				g := hubsOfRows(t, degree, ascending)
+			for i, g := range graphs {
 				w := expect.Must(n.Open(Env{Graph: g, BatchSize: 64, EdgePos: true}))(t)
 				out, b := new(graph.Sample), boundOf(n, g.Schema(), 64)
 				b.Init(out, g.Schema(), pinned.Options{})

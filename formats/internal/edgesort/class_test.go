@@ -218,7 +218,7 @@ func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
 // TestSortingStopsWhenItsContextEnds, whenever that is: before edges are taken in, and at each report of progress.
 func TestSortingStopsWhenItsContextEnds(t *testing.T) {
 	cause := errors.New("enough")
-	for at := 0; ; at++ {
+	for at := 0; ; at += 1 + at/4 {
 		s, b, _ := sorting(t, 60_000, 1<<19)
 		s.opt.Loops = AddLoops
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -138,21 +138,21 @@ func TestTextsKeepTheLastMegabytesInMemory(t *testing.T) {
 // TestTheWindowOfAFileIsCounted: what a Zstandard file makes the reader keep is its own choice.
 func TestTheWindowOfAFileIsCounted(t *testing.T) {
 	var b bytes.Buffer
-	w, err := zstd.NewWriter(&b, zstd.WithWindowSize(64<<20))
+	w, err := zstd.NewWriter(&b, zstd.WithWindowSize(16<<20))
 	if err == nil {
-		_, err = w.Write(make([]byte, 100<<20))
+		_, err = w.Write(make([]byte, 20<<20))
 		err = errors.Join(err, w.Close())
 	}
 	path := filepath.Join(t.TempDir(), "x.zst")
 	err = errors.Join(err, os.WriteFile(path, b.Bytes(), 0o600))
 	expect.OK(t, err)
 	f := expect.Must(Open(path))(t)
-	expect.Says(t, f.Count(limited(60<<20)), pinned.ErrLimit, path, "under a limit of 60 MiB")
-	l := limited(80 << 20)
-	if err := f.Count(l); err != nil || l.Total() != 64<<20 {
+	expect.Says(t, f.Count(limited(15<<20)), pinned.ErrLimit, path, "under a limit of 15 MiB")
+	l := limited(20 << 20)
+	if err := f.Count(l); err != nil || l.Total() != 16<<20 {
 		t.Errorf("%v, %d bytes are counted", err, l.Total())
 	}
-	if n, err := io.Copy(io.Discard, f); n != 100<<20 || err != nil {
+	if n, err := io.Copy(io.Discard, f); n != 20<<20 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	if err := f.Close(); err != nil || l.Total() != 0 {

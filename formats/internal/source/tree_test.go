@@ -109,9 +109,9 @@ func TestAnArchiveIsNotBelieved(t *testing.T) {
 		expect.That(t, err != nil && strings.Contains(err.Error(), name) && strings.Count(err.Error(), path) == 1,
 			"%s: %v, %v", path, x, err)
 	}
-	bomb := tarball(t, "bomb.tar.gz", [2]string{"zeros", string(make([]byte, 40<<20))})
+	bomb := tarball(t, "bomb.tar.gz", [2]string{"zeros", string(make([]byte, 12<<20))})
 	expect.Is(t, expect.Err(OpenTree(bomb, &Budget{Dir: t.TempDir(), Memory: limited(1 << 20), Disk: 8 << 20})),
-		formats.ErrSpace, "an archive of 40 MB where 8 MB are left")
+		formats.ErrSpace, "an archive of 12 MB where 8 MB are left")
 	text := expect.Must(os.ReadFile(tarball(t, "x.tar", [2]string{"a", strings.Repeat("0 1\n", 1000)})))(t)
 	cut := filepath.Join(t.TempDir(), "cut.tar")
 	expect.OK(t, os.WriteFile(cut, text[:2000], 0o600))

@@ -160,11 +160,18 @@ func (c *Consumer) await(ctx context.Context) (*Batch, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	b, err := c.next(ctx, wire.KindBatch, wire.KindEnd, wire.KindError)
+	return b, c.explain(ctx, err)
+}
+
+// next waits for what the run has next, of some kinds of messages: a batch, its end (nil), or its error. Batches of
+// runs that were left are given back.
+func (c *Consumer) next(ctx context.Context, kinds ...wire.Kind) (*Batch, error) {
 	end := c.end()
 	for {
-		b, err := c.receive(ctx, end, wire.KindBatch, wire.KindEnd, wire.KindError)
+		b, err := c.receive(ctx, end, kinds...)
 		if err != nil {
-			return nil, c.explain(ctx, err)
+			return nil, err
 		}
 		switch k, _ := wire.KindOf(b); k {
 		case wire.KindBatch:

@@ -42,37 +42,7 @@ func (c *Consumer) returnSlots() error {
 
 // answer waits for the batch of the run, which is kept.
 func (c *Consumer) answer(ctx context.Context) (*Batch, error) {
-	end := c.end()
-	for {
-		b, err := c.receive(ctx, end, wire.KindBatch, wire.KindError)
-		if err != nil {
-			return nil, err
-		}
-		switch k, _ := wire.KindOf(b); k {
-		case wire.KindBatch:
-			m, _, err := wire.Parse[wire.Batch](b)
-			if err != nil {
-				return nil, err
-			}
-			if m.Run == c.run {
-				return c.keepAnswer(m)
-			}
-			if err := c.discard(b); err != nil {
-				return nil, err
-			}
-		case wire.KindError:
-			if err := c.failure(b); err != nil {
-				return nil, err
-			}
-		}
-		if err := c.inTime(end); err != nil {
-			return nil, err
-		}
-	}
-}
-
-func (c *Consumer) keepAnswer(m wire.Batch) (*Batch, error) {
-	b, err := c.open(m)
+	b, err := c.next(ctx, wire.KindBatch, wire.KindError)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
+	"github.com/khop-gnn/khop/formats/internal/staged"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
@@ -33,19 +35,25 @@ type Dataset struct {
 	verified  []*verifiedFile
 	byAddress sync.Once // verified is in order
 
+	entry *staged.Entry // of the cache, where it lies elsewhere; nil for none
+
 	links     []LinkSplit
 	closeOnce sync.Once
 	closeErr  error
 	regions   []*pinned.Region
 }
 
-// Open maps the dataset at dir. Time and memory depend on the number of columns and not on their length. While a writer
-// replaces the dataset, Open opens the old or the new one, whole. The caller closes what was opened, which stays as it
-// is.
+// Open opens a dataset as the zero Elsewhere does: that in a directory, or at an address in an object store or on a
+// server.
+func Open(dataset string) (*Dataset, error) { return Elsewhere{}.Open(context.Background(), dataset) }
+
+// openDir maps the dataset at dir. Time and memory depend on the number of columns and not on their length. While a
+// writer replaces the dataset, it opens the old or the new one, whole. The caller closes what was opened, which stays
+// as it is.
 //
 // Errors: ErrIncomplete if there is no manifest; ErrVersion if a newer khop wrote it; ErrCorrupt if a file is missing,
 // cut short or damaged where it was read; fs.ErrNotExist if there is no directory.
-func Open(dir string) (*Dataset, error) {
+func openDir(dir string) (*Dataset, error) {
 	dir = filepath.Clean(dir)
 	var d *Dataset
 	err := directories.Read(dir, func(root *os.Root) (err error) {
@@ -296,6 +304,9 @@ func (d *Dataset) Close() error {
 		var errs []error
 		for _, r := range d.regions {
 			errs = append(errs, r.Close())
+		}
+		if d.entry != nil {
+			errs = append(errs, d.entry.Close())
 		}
 		d.closeErr = errors.Join(errs...)
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 type checkCmd struct {
@@ -46,13 +47,22 @@ type checkProblem struct {
 var errProblems = errors.New("the dataset is damaged")
 
 // Run checks.
-func (c *checkCmd) Run(env *environment) error {
+func (c *checkCmd) Run(env *environment) (err error) {
 	if c.Deep && c.opt.Scrub {
 		return usageError("--deep reads more than --scrub: leave out one")
 	}
+	at := c.Dataset
+	if ranges.Is(at) {
+		ds, err := c.openDataset(env, at)
+		if err != nil {
+			return err
+		}
+		defer closing(&err, ds.Close)
+		at = ds.Path()
+	}
 	rep, took, err := watched(env, func(bar *progress) (*formats.Report, error) {
 		c.opt.Progress = bar.report()
-		return formats.Check(env.ctx, c.Dataset, c.opt)
+		return formats.Check(env.ctx, at, c.opt)
 	})
 	if err != nil {
 		return err
@@ -67,7 +77,7 @@ func (c *checkCmd) Run(env *environment) error {
 		r.Problems = append(r.Problems, problem)
 	}
 	if c.Deep && r.OK {
-		if r.Hints, err = hints(env, c.Dataset); err != nil {
+		if r.Hints, err = hints(env, at); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,8 @@ func same(t *testing.T, door string, args, typed []string) {
 // positionals are arguments that a command wants.
 var positionals = map[string][]string{"convert": {"a", "b"}, "export": {"a", "b", "--to", "npz"}, "merge": {"a", "b"},
 	"generate": {"sbm", "a"}, "serve": {"a", "--socket", "s"}, "demo": {}, "add": {"a"}, "embed": {"a"}, "bench": {"a"},
-	"check": {"a"}, "partition": {"a"}, "plan": {"a"}, "sample": {"a"}, "split": {"a"}, "train": {"a"}, "tune": {"a"}}
+	"check": {"a"}, "info": {"a"}, "partition": {"a"}, "stage": {"a"}, "plan": {"a"}, "sample": {"a"},
+	"split": {"a"}, "train": {"a"}, "tune": {"a"}}
 
 // typedDefault types the default of an option, as its help shows it.
 func typedDefault(o *option.Option) []string {

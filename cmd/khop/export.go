@@ -5,7 +5,6 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/export"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
@@ -40,7 +39,7 @@ type exportResult struct {
 
 // Run exports.
 func (c *exportCmd) Run(env *environment) (err error) {
-	ds, err := formats.Open(c.Dataset)
+	ds, err := c.openDataset(env, c.Dataset)
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,9 @@ import (
 type infoCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Deep      bool `help:"Read all arrays: print degrees, likely mistakes, memory for training."`
-	plotFlags `embed:"" set:"plot_of=the degrees, for which all arrays are read"`
+	Deep               bool `help:"Read all arrays: print degrees, likely mistakes, memory for training."`
+	flagsOf[noOptions] `embed:""`
+	plotFlags          `embed:"" set:"plot_of=the degrees, for which all arrays are read"`
 
 	jsonFlag `embed:""`
 }
@@ -86,7 +87,7 @@ type namesInfo struct {
 
 // Run prints what the dataset holds.
 func (c *infoCmd) Run(env *environment) (err error) {
-	ds, err := c.openDataset(c.Dataset)
+	ds, err := c.plotFlags.openDataset(env, &c.tagFlags, c.Dataset)
 	if err != nil {
 		return err
 	}

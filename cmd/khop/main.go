@@ -27,6 +27,7 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -58,6 +59,7 @@ type commands struct {
 	Bench      benchCmd      `help:"Measure how fast batches of a dataset load."`
 	Train      trainCmd      `help:"Train a graph neural network on a dataset, on the CPU."`
 	Embed      embedCmd      `help:"Compute rows of a trained model for every node, exactly, in any memory."`
+	Stage      stageCmd      `help:"Bring a dataset from elsewhere to this machine, whole, before it is needed."`
 	Tune       tuneCmd       `help:"Measure how sparse products are computed best here, and keep the choices."`
 	Serve      serveCmd      `help:"Feed batches to trainers, through shared memory."`
 	Doctor     doctorCmd     `help:"Say what this machine has, which path each stage takes, and why."`
@@ -231,9 +233,9 @@ func takePath(ctx *kong.DecodeContext, target reflect.Value) error {
 }
 
 // expandPath returns a path from the root, in which "~/" leads to the user's folder. "-" is standard output or input,
-// and an empty path is none.
+// and an empty path is none. An address of a store stays what it is.
 func expandPath(path string) string {
-	if path == "" || path == "-" {
+	if path == "" || path == "-" || ranges.Is(path) {
 		return path
 	}
 	return kong.ExpandPath(path)

@@ -108,6 +108,9 @@ func (f *optionFlags) AfterApply(line *kong.Context) error { return f.set(saidOn
 
 // set sets the options.
 func (f *optionFlags) set(said option.Said) (err error) {
+	if err := f.setElsewhere(said); err != nil {
+		return err
+	}
 	if err := f.widenShorts(said); err != nil {
 		return err
 	}

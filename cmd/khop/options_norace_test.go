@@ -34,6 +34,7 @@ var ofCommands = map[string]string{
 	"plan":    "plot force json",
 	"embed":   "json",
 	"info":    "deep plot force json",
+	"stage":   "json",
 	"options": "json", "samplers": "json", "doctor": "json", "version": "notices json",
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/wholefile"
@@ -46,7 +45,7 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 	if err := file.Check(); err != nil {
 		return err
 	}
-	ds, err := formats.Open(c.Dataset)
+	ds, err := c.openDataset(env, c.Dataset)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ type planResult struct {
 
 // Run simulates.
 func (c *planCmd) Run(env *environment) (err error) {
-	ds, err := c.openDataset(c.Dataset)
+	ds, err := c.plotFlags.openDataset(env, &c.tagFlags, c.Dataset)
 	if err != nil {
 		return err
 	}

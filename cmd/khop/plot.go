@@ -24,7 +24,8 @@ func (f plotFlags) output(read ...string) wholefile.Output {
 
 // openDataset opens a dataset, unless the plot of it, or another file, could not be written, which is said before long
 // work.
-func (f plotFlags) openDataset(dataset string, written ...string) (*formats.Dataset, error) {
+func (f plotFlags) openDataset(env *environment, from *tagFlags, dataset string, written ...string) (*formats.Dataset,
+	error) {
 	var err error
 	for _, file := range written {
 		if file != "" {
@@ -37,7 +38,7 @@ func (f plotFlags) openDataset(dataset string, written ...string) (*formats.Data
 	if err != nil {
 		return nil, err
 	}
-	return formats.Open(dataset)
+	return from.openDataset(env, dataset)
 }
 
 // draw makes and writes the plot, where one is wanted.

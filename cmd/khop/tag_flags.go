@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/samplers"
@@ -24,7 +26,9 @@ import (
 type tagFlags struct {
 	kong.Plugins
 
-	flags []option.Option
+	flags     []option.Option
+	own       int               // of flags: those behind are of elsewhere
+	elsewhere formats.Elsewhere // as said; of commands that read datasets
 }
 
 // flagsOf are flags of the options of a struct. When a command runs, opt has them as they were said.
@@ -43,8 +47,20 @@ func (f *flagsOf[T]) declare(door string) []option.Option {
 
 // AfterApply sets the options as they were said. kong calls it.
 func (f *flagsOf[T]) AfterApply(line *kong.Context) error {
-	return option.Apply(&f.opt, f.flags, saidOn(line))
+	said := saidOn(line)
+	if err := f.setElsewhere(said); err != nil {
+		return err
+	}
+	return option.Apply(&f.opt, f.flags[:f.own], said)
 }
+
+// setElsewhere sets where datasets from elsewhere are kept.
+func (f *tagFlags) setElsewhere(said option.Said) error {
+	return option.Apply(&f.elsewhere, option.Of(f.elsewhere), said)
+}
+
+// noOptions are those of a command that has no others than where datasets are kept.
+type noOptions struct{}
 
 // tagged is a command whose flags are made from tags.
 type tagged interface {
@@ -55,15 +71,16 @@ type tagged interface {
 func (c *commands) tagged() map[string]tagged {
 	return map[string]tagged{
 		"add": &c.Add, "bench": &c.Bench, "check": &c.Check, "convert": &c.Convert, "demo": &c.Demo,
-		"embed": &c.Embed, "export": &c.Export, "generate": &c.Generate, "merge": &c.Merge,
+		"embed": &c.Embed, "export": &c.Export, "generate": &c.Generate, "info": &c.Info, "merge": &c.Merge,
 		"partition": &c.Partition, "plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve, "split": &c.Split,
-		"train": &c.Train, "tune": &c.Tune,
+		"stage": &c.Stage, "train": &c.Train, "tune": &c.Tune,
 	}
 }
 
 // madeFlags are the flags of a command, as kong takes them: pointers to structs of this type.
 type madeFlags struct {
 	options []option.Option
+	own     int
 	fields  reflect.Type
 }
 
@@ -76,10 +93,14 @@ func (f *tagFlags) make(door string, options func() []option.Option) []option.Op
 	of, ok := flagsMade.Load(door)
 	if !ok {
 		all := options()
-		of, _ = flagsMade.LoadOrStore(door, madeFlags{all, flagStruct(all)})
+		own := len(all)
+		if !slices.Contains([]string{"add", "convert", "demo", "embed", "generate", "merge", "split"}, door) {
+			all = append(slices.Clip(all), option.Of(f.elsewhere)...)
+		}
+		of, _ = flagsMade.LoadOrStore(door, madeFlags{all, own, flagStruct(all)})
 	}
 	flags := of.(madeFlags)
-	f.flags = flags.options
+	f.flags, f.own = flags.options, flags.own
 	f.Plugins = kong.Plugins{reflect.New(flags.fields).Interface()}
 	return f.flags
 }

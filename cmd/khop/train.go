@@ -49,7 +49,7 @@ func (c *trainCmd) Run(env *environment) (err error) {
 			}
 		}()
 	}
-	ds, err := c.openDataset(c.Dataset, opt.Checkpoint)
+	ds, err := c.plotFlags.openDataset(env, &c.tagFlags, c.Dataset, opt.Checkpoint)
 	if err != nil {
 		return err
 	}

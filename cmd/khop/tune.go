@@ -84,7 +84,7 @@ type sampledTime struct {
 
 // Run tunes sums over the whole graph, with values of edges and without, width by width.
 func (c *tuneCmd) Run(env *environment) (err error) {
-	ds, err := c.openDataset(c.Dataset, c.opt.File)
+	ds, err := c.plotFlags.openDataset(env, &c.tagFlags, c.Dataset, c.opt.File)
 	if err != nil {
 		return err
 	}

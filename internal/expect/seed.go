@@ -28,3 +28,12 @@ func Seed(t testing.TB) uint64 {
 	t.Logf("KHOP_SEED=%d", seed)
 	return seed
 }
+
+// Draws returns how many cases a test draws: n, unless KHOP_DRAWS says another number.
+func Draws(t testing.TB, n int) int {
+	t.Helper()
+	if s := os.Getenv("KHOP_DRAWS"); s != "" {
+		return Must(strconv.Atoi(s))(t)
+	}
+	return n
+}

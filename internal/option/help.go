@@ -2,6 +2,9 @@ package option
 
 // long has the help that is too long for a tag, by the names of options: their tag is help:"...".
 var long = map[string]string{
+	"cache-dir": "Folder that keeps datasets from elsewhere, for all processes that name it; default: " +
+		"KHOP_CACHE_DIR, else the user's folder of caches.",
+	"cache-size": "Bytes that --cache-dir may have, such as 500GB; default: KHOP_CACHE_SIZE, else no bound.",
 	"fanouts": "Neighbours a hop, the first out of the seeds: 15,10,5. -1 takes all, 0 none. By edge type: " +
 		"'cites=15,10;writes=5,5;*=5,5'.",
 	"layer-nodes": "Nodes that each hop draws; -1 all. For hgt of each type: 'paper=512,256;*=64,64'.",

@@ -26,6 +26,7 @@ from .loader import Connection, Epoch, Loader, connect
 from .sampler import Sampler
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
+from .stage import stage
 from .write import write
 
 __version__ = "0.1.0.dev0"
@@ -34,5 +35,5 @@ __all__ = [
     "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView",
     "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "OptionError", "Padded",
     "ProtocolError", "Sampler", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect",
-    "info", "write",
+    "info", "stage", "write",
 ]

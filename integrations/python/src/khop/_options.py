@@ -122,6 +122,11 @@ class LoaderOptions(SamplerOptions, total=False):
     """Seeds a batch. Default: 1024."""
     cache_bytes: Optional[Union[int, str]]
     """Rows that residence disk keeps; default: half of memory."""
+    cache_dir: Optional[str]
+    """Folder that keeps datasets from elsewhere, for all processes that name it; default: KHOP_CACHE_DIR, else the
+    user's folder of caches."""
+    cache_size: Optional[Union[int, str]]
+    """Bytes that cache-dir may have, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
     carry: Optional[str]
     """Who brings a device the rows that its memory does not have: kernels, which read them over the bus, copies by the
     CPU and a copy engine, which leave the device to others meanwhile, or what proves faster (measured). Default:
@@ -414,6 +419,16 @@ OPTIONS: dict[str, Option] = {
     "work": Option(65536, "Nodes and in-edges of a batch.", least=0, samplers=("full",)),
     "batch_size": Option(1024, "Seeds a batch.", least=1, most=1073741824),
     "cache_bytes": Option(None, "Rows that residence disk keeps; default: half of memory.", least=0),
+    "cache_dir": Option(
+        None,
+        "Folder that keeps datasets from elsewhere, for all processes that name it; default: KHOP_CACHE_DIR, "
+        "else the user's folder of caches.",
+    ),
+    "cache_size": Option(
+        None,
+        "Bytes that cache-dir may have, such as 500GB; default: KHOP_CACHE_SIZE, else no bound.",
+        least=0,
+    ),
     "carry": Option(
         "kernels",
         "Who brings a device the rows that its memory does not have: kernels, which read them over the bus, "

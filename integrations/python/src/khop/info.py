@@ -9,6 +9,7 @@ from typing import Any, Optional
 from . import binary as _binary
 from . import program
 from .errors import ServerError
+from .stage import SCHEMES
 
 
 def info(dataset: _binary.PathLike, binary: Optional[_binary.PathLike] = None) -> dict[str, Any]:
@@ -16,7 +17,8 @@ def info(dataset: _binary.PathLike, binary: Optional[_binary.PathLike] = None) -
 
     ServerError where there is no dataset.
     """
-    done = program.call(["info", os.fsdecode(dataset), "--json"], binary, small=True)
+    name = os.fsdecode(dataset)
+    done = program.call(["info", name, "--json"], binary, small=not name.startswith(SCHEMES))
     if done.status:
         raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
     about: dict[str, Any] = json.loads(done.stdout)

@@ -11,6 +11,7 @@ from .info import info
 from .loader import Loader, on_host
 from .schema import EdgeType
 from .scratch import Scratch
+from .stage import located
 from .write import temporary
 
 _COLUMNS = {"feat": "feature", "features": "feature", "x": "feature", "labels": "label", "y": "label"}
@@ -32,7 +33,7 @@ class Source:
         """DGL's names of the edge types of a graph of DGL."""
         self._scratch: Optional[Scratch] = None
         if isinstance(graph, (str, bytes, os.PathLike)):
-            self.path = os.path.abspath(os.fsdecode(graph))
+            self.path = located(graph)
             if is_graphbolt(self.path):
                 self.path = self._converted(self.path)
         else:

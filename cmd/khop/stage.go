@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
+)
+
+type stageCmd struct {
+	Dataset string `arg:"" help:"Dataset: s3://BUCKET/PATH, gs://, https://, hf://datasets/OWNER/NAME@REV/PATH."`
+
+	flagsOf[noOptions] `embed:""`
+
+	jsonFlag `embed:""`
+}
+
+// stageResult is what "khop stage --json" prints. Scripts rely on the names.
+type stageResult struct {
+	Dataset string  `json:"dataset"`
+	ID      string  `json:"id"`
+	Path    string  `json:"path"` // of the folder that has it now
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Run brings the dataset.
+func (c *stageCmd) Run(env *environment) (err error) {
+	ds, took, err := watched(env, func(bar *progress) (*formats.Dataset, error) {
+		c.elsewhere.Progress = bar.report()
+		return c.elsewhere.Open(env.ctx, c.Dataset)
+	})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ds.Close)
+	id := ds.ID()
+	r := stageResult{paths.Text(c.Dataset), fmt.Sprintf("%x", id[:]), paths.Text(ds.Path()), ds.FileBytes(),
+		took.Seconds()}
+	return c.answer(env, r, "%s: %s in %s, in %s\n", r.Dataset, machine.Bytes(r.Bytes), r.Path, durationText(took))
+}
+
+// openDataset opens a dataset, which is brought whole where it lies elsewhere.
+func (f *tagFlags) openDataset(env *environment, dataset string) (*formats.Dataset, error) {
+	ds, _, err := watched(env, func(bar *progress) (*formats.Dataset, error) {
+		e := f.elsewhere
+		e.Progress = bar.report()
+		return e.Open(env.ctx, dataset)
+	})
+	return ds, err
+}

@@ -1,0 +1,174 @@
+package formats
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/formats/internal/staged"
+	"github.com/khop-gnn/khop/internal/ranges"
+)
+
+// Elsewhere says how datasets are opened that lie in an object store or on a server, by an address in place of a
+// directory: s3://BUCKET/PATH, gs://BUCKET/PATH, https://SERVER/PATH, hf://datasets/OWNER/NAME@REVISION/PATH. They are
+// brought to a cache, a folder of this machine, and opened there. The zero value is the default. docs/machines.md has
+// more.
+type Elsewhere struct {
+	// CacheDir is shared by all processes that name it. "": what KHOP_CACHE_DIR says, else a folder of the user's.
+	CacheDir string `kind:"path" value:"DIR" help:"..."`
+	// CacheSize is the most bytes that it may have; 0: what KHOP_CACHE_SIZE says, else no bound.
+	CacheSize int64 `kind:"size" range:"0," help:"..."`
+	// Progress is told of the stage "stage", in bytes.
+	Progress Progress
+}
+
+// Open opens a dataset, wherever it lies. One from elsewhere is brought whole, as far as the cache does not have it.
+// Its path is a folder of the cache. Nothing removes it from there before Close.
+//
+// Errors are those of the function Open, and: fs.ErrNotExist and fs.ErrPermission, as the store says; ErrChanged for a
+// file that was replaced meanwhile; ErrSpace where the cache, or its disk, has no room; context.Cause(ctx).
+func (e Elsewhere) Open(ctx context.Context, dataset string) (*Dataset, error) {
+	if !ranges.Is(dataset) {
+		return openDir(dataset)
+	}
+	at, err := ranges.Parse(dataset)
+	if err != nil {
+		return nil, fileError(hideSecrets(dataset), "", err)
+	}
+	cache, err := e.cache()
+	if err != nil {
+		return nil, err
+	}
+	d, err := e.bring(ctx, at, cache)
+	if err != nil {
+		return nil, elsewhereError(at, err)
+	}
+	return d, nil
+}
+
+// cache returns the cache that is meant.
+func (e *Elsewhere) cache() (c staged.Cache, err error) {
+	c.Dir, c.Size = e.CacheDir, e.CacheSize
+	if c.Dir == "" {
+		if c.Dir, err = staged.DefaultDir(); err != nil {
+			return c, err
+		}
+	}
+	if text := os.Getenv("KHOP_CACHE_SIZE"); c.Size == 0 && text != "" {
+		n, err := humanize.ParseBytes(text)
+		if err != nil || n > 1<<62 {
+			return c, fmt.Errorf("KHOP_CACHE_SIZE is %s: it must be bytes, such as 500GB", strconv.Quote(text))
+		}
+		c.Size = int64(n)
+	}
+	return c, nil
+}
+
+// bring brings a dataset to the cache, and opens it there.
+func (e *Elsewhere) bring(ctx context.Context, at ranges.Location, cache staged.Cache) (d *Dataset, err error) {
+	client := newClient()
+	text, err := client.Object(at.Join(manifestName), -1).ReadAll(ctx, maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: there is no %s: %w", ErrIncomplete, manifestName, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseManifest(text)
+	if err != nil {
+		return nil, err
+	}
+	of := m.staged(text, client, at)
+	entry, err := staged.Open(ctx, cache, of)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, entry.Close())
+		}
+	}()
+	if err := e.whole(ctx, entry, len(of.Files)); err != nil {
+		return nil, err
+	}
+	if d, err = openDir(entry.Dir()); err != nil {
+		return nil, err
+	}
+	d.entry = entry
+	return d, nil
+}
+
+// whole brings all files.
+func (e *Elsewhere) whole(ctx context.Context, entry *staged.Entry, files int) error {
+	var all []int
+	for i := range files {
+		all = append(all, i)
+	}
+	return entry.Whole(ctx, all, func(done, total int64) {
+		if e.Progress != nil {
+			e.Progress("stage", done, total)
+		}
+	})
+}
+
+// staged describes a dataset to the cache. The key is of contents and place: another place that says it has the same
+// dataset is not believed.
+func (m *Manifest) staged(text []byte, c *ranges.Client, at ranges.Location) staged.Dataset {
+	files := m.files()
+	object := func(path string, size int64) *ranges.Object { return c.Object(at.Join(path), size) }
+	d := staged.Dataset{Object: object, Source: at.String(), Manifest: text, Chunk: m.ChunkBytes,
+		Sums: func(i int) (uint64, []uint64, error) {
+			head, err := parseHash(files[i].part.HeadXXH3)
+			if err != nil {
+				return 0, nil, err
+			}
+			sums, err := files[i].part.sums(m.ChunkBytes)
+			return head, sums, err
+		}}
+	key := sha256.Sum256(append([]byte(at.String()+"\x00"), text...))
+	d.Key = fmt.Sprintf("%x-%x", m.ID[:8], key[:8])
+	for _, f := range files {
+		d.Files = append(d.Files, staged.File{Path: f.part.Path, Bytes: f.part.FileBytes, Body: f.part.BodyOffset,
+			Size: f.part.Bytes})
+	}
+	return d
+}
+
+// elsewhereError gives an error of a store the sentinel and the remedy that it has here.
+func elsewhereError(at ranges.Location, err error) error {
+	var known *Error
+	switch remedy := "see that it was copied whole"; {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, ranges.ErrChanged):
+		return fileError(at.String(), "open it again", fmt.Errorf("%w: %w", ErrChanged, err))
+	case errors.Is(err, staged.ErrRoom):
+		return fileError(at.String(), "", fmt.Errorf("%w: %w", ErrSpace, err))
+	case errors.Is(err, ErrIncomplete):
+		return fileError(at.String(), "name the folder of a dataset", err)
+	case errors.Is(err, ErrCorrupt):
+		return fileError(at.String(), remedy, err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return fileError(at.String(), "", err)
+}
+
+// hideSecrets returns what of an address may be shown that cannot be one.
+func hideSecrets(address string) string {
+	for i := range address {
+		if i > 8 && address[i] == '/' || address[i] == '@' || address[i] == '?' {
+			return address[:min(i, 8)] + "..."
+		}
+	}
+	return address
+}
+
+// newClient is a variable for tests only.
+var newClient = ranges.New

@@ -1,0 +1,36 @@
+"""Datasets that lie elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Optional
+
+from . import binary as _binary
+from . import program
+from .errors import ServerError
+
+SCHEMES = ("s3://", "gs://", "https://", "http://", "hf://")
+"""How the addresses of datasets begin that lie elsewhere (docs/machines.md)."""
+
+
+def located(dataset: _binary.PathLike) -> str:
+    """A dataset as every folder finds it: the address of one elsewhere, or a path from the root."""
+    name = os.fsdecode(dataset)
+    return name if name.startswith(SCHEMES) else os.path.abspath(name)
+
+
+def stage(dataset: str, *, binary: Optional[_binary.PathLike] = None, **options: Any) -> str:
+    """Brings a dataset from elsewhere to this machine, whole, and returns the folder that has it.
+
+    dataset is an address: ``s3://BUCKET/PATH``, ``gs://..``, ``https://..``, ``hf://datasets/OWNER/NAME@REV/PATH``.
+    options are those of ``khop stage``: the cache's folder and size. khop.Loader then opens the same address, with the
+    same folder, and finds all there. ServerError says what is wrong.
+    """
+    line = ["stage", os.fsdecode(dataset), "--json"]
+    for name, value in options.items():
+        line += ["--" + name.replace("_", "-"), str(value)]
+    done = program.call(line, binary)
+    if done.status:
+        raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
+    return str(json.loads(done.stdout)["path"])

@@ -1,0 +1,251 @@
+package ranges
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// How objects are read, unless a Client says otherwise.
+const (
+	RangeBytes = 8 << 20 // of one request
+	InFlight   = 8       // requests at a time
+
+	attempts   = 6
+	firstPause = 200 * time.Millisecond
+	mostPause  = 20 * time.Second
+	stall      = 20 * time.Second
+	head       = 60 * time.Second // for the answer to begin
+)
+
+// What went wrong, for errors.Is; beside these fs.ErrNotExist and fs.ErrPermission.
+var (
+	ErrChanged = errors.New("the object has changed since it was opened")
+	ErrStalled = errors.New("no byte has come")
+	ErrStore   = errors.New("the store has failed")
+)
+
+// Client asks stores. It is safe for concurrent use. New makes one; tests set its fields before the first request.
+type Client struct {
+	HTTP     *http.Client
+	Attempts int           // of a request that brings nothing
+	Pause    time.Duration // before the second attempt; it doubles
+	Stall    time.Duration // for which an answer may bring no byte
+
+	flight  chan struct{} // one for each request under way
+	buffers sync.Pool
+	s3      *s3
+	hub     hub
+}
+
+// transport is shared, so that connections are.
+var transport = sync.OnceValue(func() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost, t.ReadBufferSize, t.ResponseHeaderTimeout = 2*InFlight, 256<<10, head
+	t.DisableCompression = true
+	t.ForceAttemptHTTP2 = false // one connection a range: HTTP/2 would put all on one
+	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	return t
+})
+
+// New returns a client that takes settings and credentials from the environment.
+func New() *Client {
+	c := &Client{HTTP: &http.Client{Transport: transport()}, Attempts: attempts, Pause: firstPause, Stall: stall,
+		flight: make(chan struct{}, InFlight), s3: newS3(), hub: newHub()}
+	c.buffers.New = func() any { b := make([]byte, RangeBytes); return &b }
+	return c
+}
+
+// request is what is asked of a store.
+type request struct {
+	method string
+	at     Location
+	query  url.Values
+	header http.Header
+	body   []byte
+}
+
+// send asks once, and returns an answer of a status below 300.
+func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
+	var sign func(*http.Request) error
+	var address *url.URL
+	var err error
+	switch q.at.Scheme {
+	case "s3", "gs":
+		address, sign, err = c.s3.address(q.at)
+	case "hf":
+		address, sign, err = c.hub.address(q.at)
+	default:
+		address = &url.URL{Scheme: q.at.Scheme, Host: q.at.Host, Path: "/" + q.at.Path}
+	}
+	if err != nil {
+		return nil, err
+	}
+	address.RawQuery = q.query.Encode()
+	r, err := http.NewRequestWithContext(ctx, q.method, address.String(), strings.NewReader(string(q.body)))
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range q.header {
+		r.Header[k] = v
+	}
+	r.Header.Set("User-Agent", "khop")
+	r.ContentLength = int64(len(q.body))
+	if sign != nil {
+		if err := sign(r); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := c.HTTP.Do(r)
+	if at := (*url.Error)(nil); errors.As(err, &at) { // its URL may be one that a store has signed
+		err = at.Err
+	}
+	if err != nil {
+		return nil, &transient{err: err}
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	if q.at.Scheme == "s3" && c.s3.elsewhere(q.at.Host, resp) {
+		return nil, &transient{err: statusOf(resp)}
+	}
+	return nil, statusOf(resp)
+}
+
+// transient is an error that may not come again.
+type transient struct {
+	err   error
+	pause time.Duration // that the store asks for
+}
+
+func (t *transient) Error() string { return t.err.Error() }
+func (t *transient) Unwrap() error { return t.err }
+
+// statusOf says what a store's refusal means.
+func statusOf(r *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(r.Body, 4096))
+	code := ""
+	if _, rest, ok := strings.Cut(string(text), "<Code>"); ok {
+		code, _, _ = strings.Cut(rest, "<")
+	}
+	if len(code) > 64 || strings.ContainsFunc(code, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9')
+	}) {
+		code = ""
+	}
+	said := strings.TrimSpace(fmt.Sprintf("%d %s %s", r.StatusCode, http.StatusText(r.StatusCode), code))
+	switch s := r.StatusCode; {
+	case s == http.StatusNotFound || s == http.StatusGone:
+		return fmt.Errorf("%w (%s)", fs.ErrNotExist, said)
+	case s == http.StatusUnauthorized || s == http.StatusForbidden:
+		return fmt.Errorf("%w (%s): see that credentials are where the provider's own programs look for them",
+			fs.ErrPermission, said)
+	case s == http.StatusPreconditionFailed:
+		return fmt.Errorf("%w (%s)", ErrChanged, said)
+	case s == http.StatusRequestTimeout || s == http.StatusTooManyRequests || s >= 500 && s != 501 && s != 505 ||
+		code == "RequestTimeout" || code == "SlowDown":
+		seconds, _ := strconv.Atoi(r.Header.Get("Retry-After"))
+		return &transient{fmt.Errorf("%w: it answers %s", ErrStore, said), time.Duration(max(seconds, 0)) * time.Second}
+	}
+	return fmt.Errorf("%w: it answers %s", ErrStore, said)
+}
+
+// keepTrying calls once until it succeeds, fails for good, or has failed so often that brought was the same.
+func (c *Client) keepTrying(ctx context.Context, what string, at Location, once func() error,
+	brought func() int) error {
+	for failures, before := 0, 0; ; {
+		err := once()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		again := (*transient)(nil)
+		if now := brought(); now > before {
+			failures, before = 0, now
+		}
+		if failures++; !errors.As(err, &again) || failures >= c.Attempts {
+			if failures > 1 {
+				err = fmt.Errorf("%w (%d attempts)", err, failures)
+			}
+			return &fs.PathError{Op: what, Path: at.String(), Err: err}
+		}
+		if err := pause(ctx, c.pauseBefore(failures, again)); err != nil {
+			return err
+		}
+	}
+}
+
+// pauseBefore returns how long to wait after so many failures: twice as long each time, and not in step with others.
+func (c *Client) pauseBefore(failures int, why *transient) time.Duration {
+	d := c.Pause << (failures - 1)
+	d += time.Duration(rand.Int64N(int64(d/2) + 1))
+	return min(max(d, why.pause), max(mostPause, c.Pause))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// enter waits for a place among the requests under way.
+func (c *Client) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case c.flight <- struct{}{}:
+		return func() { <-c.flight }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// watched reads an answer, and ends the request where no byte comes for a while.
+type watched struct {
+	body  io.Reader
+	stall time.Duration
+	timer *time.Timer
+	end   context.CancelCauseFunc
+}
+
+func newWatched(body io.Reader, d time.Duration, end context.CancelCauseFunc) *watched {
+	return &watched{body, d, time.AfterFunc(d, func() { end(ErrStalled) }), end}
+}
+
+// Read reads.
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.body.Read(p)
+	if n > 0 {
+		w.timer.Reset(w.stall)
+	}
+	return n, err
+}
+
+// explain returns why reading has ended early, as an error that may not come again.
+func (w *watched) explain(ctx context.Context, err error, got, want int64) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) {
+		return &transient{err: fmt.Errorf("%w for %v", ErrStalled, w.stall)}
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return &transient{err: fmt.Errorf("%w: the answer ends after %d of %d bytes", cmp.Or(err, io.ErrUnexpectedEOF), got,
+		want)}
+}

@@ -1,0 +1,149 @@
+package ranges_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/ranges"
+	"github.com/khop-gnn/khop/internal/ranges/rangestest"
+)
+
+// client is one that does not wait for long.
+func client() *ranges.Client {
+	c := ranges.New()
+	c.Pause, c.Stall = time.Millisecond, 50*time.Millisecond
+	return c
+}
+
+func parse(t *testing.T, address string) ranges.Location {
+	t.Helper()
+	return expect.Must(ranges.Parse(address))(t)
+}
+
+// fetched returns all bytes of an object, as Fetch has them.
+func fetched(o *ranges.Object, n int64) ([]byte, error) {
+	var mu sync.Mutex
+	all := make([]byte, n)
+	err := o.Fetch(context.Background(), 0, n, func(p []byte, at int64) error {
+		mu.Lock()
+		defer mu.Unlock()
+		copy(all[at:], p)
+		return nil
+	})
+	return all, err
+}
+
+func content(n int) []byte {
+	b, r := make([]byte, n), rand.New(rand.NewPCG(1, 2))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+func TestEveryAddressReadsTheSame(t *testing.T) {
+	s := rangestest.New(t)
+	want := content(3*ranges.RangeBytes/2 + 7)
+	for _, name := range []string{"bucket/a folder/x+y.bin", "owner/name/a folder/x+y.bin"} {
+		s.Put(name, want)
+	}
+	for _, address := range []string{"s3://bucket/a folder/x+y.bin", "gs://bucket/a folder/x+y.bin",
+		s.URL + "/bucket/a folder/x+y.bin", "hf://datasets/owner/name/a folder/x+y.bin",
+		"hf://datasets/owner/name@main/a folder/x+y.bin"} {
+		o := client().Object(parse(t, address), -1)
+		expect.OK(t, o.Stat(context.Background()))
+		expect.That(t, o.Size() == int64(len(want)), "%s: %d bytes", address, o.Size())
+		got, err := fetched(o, o.Size())
+		expect.That(t, err == nil && bytes.Equal(got, want), "%s: other bytes, or %v", address, err)
+		whole, err := client().Object(parse(t, address), -1).ReadAll(context.Background(), int64(len(want)))
+		expect.That(t, err == nil && bytes.Equal(whole, want), "%s: other bytes, or %v", address, err)
+	}
+}
+
+func TestAnObjectOfTheHubIsReadAtTheCommitThatAnsweredFirst(t *testing.T) {
+	s := rangestest.New(t)
+	s.Put("owner/name/x", content(100))
+	o := client().Object(parse(t, "hf://datasets/owner/name/x"), -1)
+	expect.OK(t, o.Stat(context.Background()), o.ReadAt(context.Background(), make([]byte, 9), 5))
+	asked, _ := s.Requests()
+	expect.That(t, strings.Contains(asked[0], "/resolve/main/") && strings.Contains(asked[1], "/resolve/c0ffee/"), "%q",
+		asked)
+}
+
+// Faults come and go; those that come again and again end a read, and say why.
+func TestReadsOutliveFaultsAndEndByThoseThatStay(t *testing.T) {
+	s := rangestest.New(t)
+	want := content(100_000)
+	s.Put("bucket/x", want)
+	at := parse(t, "s3://bucket/x")
+	for _, fault := range []rangestest.Fault{rangestest.Busy, rangestest.Cut, rangestest.Stalls} {
+		s.Fail(func(n int, _ *http.Request) rangestest.Fault {
+			if n%3 == 0 {
+				return rangestest.None
+			}
+			return fault
+		})
+		got, err := fetched(client().Object(at, int64(len(want))), int64(len(want)))
+		expect.That(t, err == nil && bytes.Equal(got, want), "fault %d: other bytes, or %v", fault, err)
+	}
+	for fault, sentinel := range map[rangestest.Fault]error{rangestest.Busy: ranges.ErrStore,
+		rangestest.Refuses: fs.ErrPermission, rangestest.Ignores: ranges.ErrStore} {
+		s.Fail(func(int, *http.Request) rangestest.Fault { return fault })
+		err := client().Object(at, -1).ReadAt(context.Background(), make([]byte, 10), 20)
+		named := strings.Contains(err.Error(), "s3://bucket/x")
+		expect.That(t, named && errors.Is(err, sentinel), "fault %d: %v", fault, err)
+		expect.That(t, !strings.Contains(fmt.Sprintf("%v %+v", err, err), rangestest.Secret), "the secret: %v", err)
+	}
+	s.Fail(nil)
+	err := client().Object(parse(t, "s3://bucket/y"), -1).Stat(context.Background())
+	expect.That(t, errors.Is(err, fs.ErrNotExist), "%v", err)
+}
+
+func TestWhatWasReadIsOfOneVersion(t *testing.T) {
+	s := rangestest.New(t)
+	s.Put("bucket/x", content(1000))
+	o := client().Object(parse(t, "s3://bucket/x"), -1)
+	expect.OK(t, o.ReadAt(context.Background(), make([]byte, 10), 0))
+	version := o.Version()
+	s.Put("bucket/x", make([]byte, 1000))
+	err := o.ReadAt(context.Background(), make([]byte, 10), 500)
+	expect.That(t, errors.Is(err, ranges.ErrChanged) && o.Version() == version, "%v", err)
+	s.Put("bucket/x", make([]byte, 999))
+	err = client().Object(parse(t, "s3://bucket/x"), 1000).ReadAt(context.Background(), make([]byte, 10), 0)
+	expect.That(t, errors.Is(err, ranges.ErrChanged), "%v", err)
+}
+
+func TestAReadThatIsCalledOffEnds(t *testing.T) {
+	s := rangestest.New(t)
+	s.Put("bucket/x", content(100_000))
+	ctx, cancel := context.WithCancel(context.Background())
+	s.Fail(func(int, *http.Request) rangestest.Fault { cancel(); return rangestest.Stalls })
+	c := client()
+	c.Stall = time.Hour
+	err := c.Object(parse(t, "s3://bucket/x"), 100_000).ReadAt(ctx, make([]byte, 100_000), 0)
+	expect.That(t, errors.Is(err, context.Canceled), "%v", err)
+}
+
+func TestAddressesThatAreNone(t *testing.T) {
+	for _, bad := range []string{"s3://", "s3:///x", "https://user:verysecret@host/x",
+		"https://host/x?token=verysecret", "s3://key:verysecret@bucket/x", "hf://datasets/owner", "hf://models/a/b/c",
+		"s3://bucket/../x", "ftp://host/x", "s3://bucket//x"} {
+		l, err := ranges.Parse(bad)
+		expect.That(t, errors.Is(err, ranges.ErrAddress) && !strings.Contains(err.Error(), "verysecret"), "%s: %v, %v",
+			bad, l, err)
+	}
+	for _, good := range []string{"s3://bucket/x", "gs://b.c/x y/z", "https://host:1234/x", "hf://datasets/o/n@v1/x",
+		"s3://bucket"} {
+		expect.That(t, parse(t, good).String() == good, "%s", good)
+	}
+}

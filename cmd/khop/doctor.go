@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/samplers"
+	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
 )
@@ -29,10 +30,35 @@ type diagnosis struct {
 	CUDA     cudaReport       `json:"cuda"`
 	Arrays   []arrayLadder    `json:"arrays"` // of the dataset, if one was given
 	Disk     diskReport       `json:"disk"`   // columns on disk (--residence disk)
+	Rank     rankFound        `json:"rank"`
 	Paths    []machine.Choice `json:"paths"`
 	Advice   []string         `json:"advice"`
 	Samplers samplersWhere    `json:"samplers"`
 	Sparse   sparseWhere      `json:"sparse"`
+}
+
+// rankFound is this process among those that train together, as far as its environment says.
+type rankFound struct {
+	Rank  int    `json:"rank"`
+	Size  int    `json:"world_size"`
+	From  string `json:"from"`
+	Error string `json:"error,omitempty"`
+}
+
+func findRank() rankFound {
+	rank, size, from, err := loader.FindRank()
+	if err != nil {
+		return rankFound{Error: err.Error()}
+	}
+	return rankFound{Rank: rank, Size: size, From: from}
+}
+
+func (r *rankFound) print(t *table) {
+	if r.Error != "" {
+		t.row("  rank", "none", r.Error)
+	} else {
+		t.row("  rank", fmt.Sprintf("%d of %d", r.Rank, r.Size), r.From)
+	}
 }
 
 // sparseWhere says where sparse operations run.
@@ -89,7 +115,7 @@ func (w *samplersWhere) print(t *table) {
 // Run probes the machine and prints what follows from it.
 func (c *doctorCmd) Run(env *environment) error {
 	d := diagnosis{Versions: currentVersions(), Machine: machine.Probe(), Arrays: []arrayLadder{},
-		Samplers: whereSamplersRun(), Sparse: whereSparseRuns()}
+		Rank: findRank(), Samplers: whereSamplersRun(), Sparse: whereSparseRuns()}
 	load := machine.Load{CopyKernel: gather.Kernel(), DeviceNode: -1}
 	var dev *device.Device
 	d.CUDA, dev = probeCUDA()
@@ -141,6 +167,7 @@ func (d *diagnosis) print(env *environment) error {
 	t := newTable(env.stdout)
 	t.row(fmt.Sprintf("khop %s, %s", d.Versions.Version, d.Versions.Go))
 	d.printFound(t)
+	d.Rank.print(t)
 	d.CUDA.print(t)
 	printLadders(t, d.Arrays)
 	t.section("Paths")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ func diagnose(t *testing.T, args ...string) (d struct {
 		Rung   string                           `json:"rung"`
 		Better []struct{ Rung, Refused string } `json:"better"`
 	} `json:"arrays"`
+	Rank  rankFound                           `json:"rank"`
 	Paths []struct{ Stage, Path, Why string } `json:"paths"`
 }) {
 	t.Helper()
@@ -138,4 +140,20 @@ func TestDoctorSaysWhereSamplersRun(t *testing.T) {
 			t.Errorf("--%s: on the CPU alone: %t, but doctor lists %v", flag, onCPU, w.Flags)
 		}
 	}
+}
+
+func TestRanksComeFromTheLauncherWhereNoneIsSaid(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "g.khop")
+	must(t, "generate", "rmat", data, "--nodes", "600", "--edges", "3000", "--features", "2")
+	sample := []string{"sample", data, "--seeds", "all", "--batch-size", "100", "--digest"}
+	want := must(t, append(sample, "--rank", "1", "--world-size", "3")...)
+	t.Setenv("SLURM_PROCID", "1")
+	t.Setenv("SLURM_NTASKS", "3")
+	expect.That(t, must(t, sample...) == want, "the launcher's rank is not taken")
+	rank := diagnose(t).Rank
+	expect.That(t, rank.Rank == 1 && rank.Size == 3 && strings.HasPrefix(rank.From, "SLURM_"), "doctor: %+v", rank)
+	all := must(t, append(sample, "--rank", "0", "--world-size", "1")...)
+	expect.That(t, strings.Count(all, "\n") == 6, "what is said does not win: %s", all)
+	t.Setenv("SLURM_PROCID", "3")
+	expect.That(t, strings.Contains(diagnose(t).Rank.Error, "rank 3 of 3"), "%+v", diagnose(t).Rank)
 }

@@ -30,6 +30,7 @@ type optionFlags struct {
 
 	door    string
 	chosen  chosen
+	placed  bool           // rank or world size is said
 	loader  loader.Options // as said, with Sampler, but without Seeds
 	server  server.Options // of khop serve
 	sampler sampling.Sampler
@@ -128,6 +129,10 @@ func (f *optionFlags) set(said option.Said) (err error) {
 		return option.Errorf(nil, f.loader, "Links.Negatives.Ratio", " %v, %s %d: must be above 0",
 			f.loader.Links.Negatives.Ratio, option.NameOf(f.loader, "Links.Negatives.Tries"),
 			f.loader.Links.Negatives.Tries)
+	}
+	for _, field := range []string{"Rank", "WorldSize"} {
+		_, ok := said[option.NameOf(f.loader, field).Option]
+		f.placed = f.placed || ok
 	}
 	for _, name := range strings.Split(f.loader.Device.Name, ",") {
 		if _, err := loader.ParseDevice(name); err != nil {

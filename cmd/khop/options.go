@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/internal/launcher"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/samplers"
 )
@@ -19,6 +20,8 @@ type optionsCmd struct {
 type optionsResult struct {
 	Options  []optionRecord  `json:"options"` // by name
 	Samplers []samplerOfName `json:"samplers"`
+	// Launchers say ranks, in their order.
+	Launchers []launcher.Launcher `json:"launchers"`
 }
 
 // optionRecord is an option. Numbers are texts.
@@ -70,6 +73,7 @@ func listOptions() (r optionsResult) {
 		}
 		r.Samplers = append(r.Samplers, of)
 	}
+	r.Launchers = launcher.All
 	return r
 }
 

@@ -48,6 +48,9 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	if !c.Digest { // nothing looks at columns
 		c.withoutColumns()
 	}
+	if err := c.findRank(env); err != nil {
+		return err
+	}
 	ld, err := c.open(env, nil)
 	if err != nil {
 		return err
@@ -90,6 +93,18 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 		return env.printJSON(result)
 	}
 	return nil
+}
+
+// findRank takes the rank that a launcher has put into the environment, where none is said.
+func (c *sampleCmd) findRank(env *environment) error {
+	if c.placed {
+		return nil
+	}
+	rank, size, from, err := loader.FindRank()
+	if c.loader.Rank, c.loader.WorldSize = rank, size; size > 1 {
+		env.note("rank %d of %d: %s", rank, size, from)
+	}
+	return err
 }
 
 func (c *sampleCmd) record(arrays []layout.Array, b *loader.Batch) (batchRecord, error) {

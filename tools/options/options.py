@@ -151,6 +151,25 @@ def of_names(khop):
         [", ".join(fields[o]), code("--" + o), code(o.replace("-", "_")), ", ".join(takers[o])] for o in fields)])
 
 
+def of_launchers(khop):
+    """The names under which launchers say ranks, as Python has them."""
+    rows = [f"dict({', '.join(f'{k}={literal(v)}' for k, v in of.items() if v)})," for of in khop["launchers"]]
+    lines = [line for row in rows for line in textwrap.wrap(
+        row, 120, initial_indent="    ", subsequent_indent="         ", break_on_hyphens=False)]
+    return "\n".join(["LAUNCHERS: tuple[Mapping[str, Any], ...] = (", *lines, ")"])
+
+
+def of_environment(khop):
+    """The same as a table."""
+    def names(of, *keys):
+        return ", ".join(code(of[k]) for k in keys if of[k])
+    rows = [["launcher", "rank", "world size", "local rank, how many are here"]]
+    for of in khop["launchers"]:
+        here = "none but this" if of["alone"] else names(of, "local_rank", "local_size", "here")
+        rows.append([of["name"], names(of, "rank"), names(of, "size"), here])
+    return table(rows)
+
+
 def put(path, text, name, made):
     """The text of a file with what is made between the marks of a name."""
     mark = r"(^[^\n]*\b{} make options: " + name + r"\b[^\n]*\n)"
@@ -197,6 +216,8 @@ def files(khop):
         "integrations/python/src/khop/_options.py": {"options": of_package(khop)},
         "docs/python.md": dict(zip(("options of samplers", "other options"), map(of_keywords, of_loader(khop)))),
         "docs/sampling.md": {"names": of_names(khop)},
+        "integrations/python/src/khop/place.py": {"launchers": of_launchers(khop)},
+        "docs/machines.md": {"launchers": of_environment(khop)},
         "docs/cli.md": {},
     }
     for path, places in made.items():

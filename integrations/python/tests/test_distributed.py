@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -29,7 +30,7 @@ import json, os, sys
 import torch, torch.distributed as dist
 import khop
 dist.init_process_group("gloo")
-os.environ.pop("RANK"), os.environ.pop("WORLD_SIZE")  # torch.distributed knows
+for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"): os.environ.pop(name)  # torch.distributed knows
 loader = khop.Loader(sys.argv[1], fanouts=[3], batch_size=100, shuffle=True)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 5))
 optimiser = torch.optim.SGD(model.parameters(), 0.1)
@@ -131,18 +132,99 @@ def test_two_ranks_of_gloo_train_on_disjoint_shares(dataset):
 
 
 def test_places_come_from_arguments_then_the_environment(monkeypatch):
+    from khop.place import LAUNCHERS, Place, find
+    for of in LAUNCHERS:
+        for key in ("rank", "size", "local_rank", "local_size", "here", "step"):
+            monkeypatch.delenv(of.get(key, ""), raising=False)
+
+    def told(said, rank=None, world_size=None):
+        with monkeypatch.context() as env:
+            for name, value in (pair.split("=") for pair in said.split()):
+                env.setenv(name, value)
+            return find(rank, world_size)
+
+    assert told("") == told("RANK=5") == told("WORLD_SIZE=1") == Place()
+    assert told("RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4") == Place(5, 8, 1, (4, 5, 6, 7))
+    assert told("RANK=1 WORLD_SIZE=2") == Place(1, 2, 1, (0, 1))
+    assert told("RANK=5 WORLD_SIZE=8", 1, 2) == Place(1, 2, 0, (1,))
+    assert told("RANK=1 WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_ID=0") == Place(1, 2, 1, (0, 1))
+    assert told("SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_GTIDS=1,3") == Place(3, 4, 1, (1, 3))
+    assert told("ENVIRONMENT=BATCH SLURM_PROCID=0 SLURM_NTASKS=4") == Place()
+    mpi = "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1"
+    assert told(mpi) == Place(2, 3, 0, (2,))
+    assert told("JOB_COMPLETION_INDEX=6 WORLD_SIZE=7") == Place(6, 7, 0, (6,))
+    assert "SLURM_PROCID and SLURM_NTASKS" in told("SLURM_PROCID=3 SLURM_NTASKS=4").source
+    for said, rank, error in (("", 1, "both or neither"), ("WORLD_SIZE=4", None, "and no RANK"),
+                              ("RANK=2 WORLD_SIZE=2", None, "rank 2 is not one of 0 .. 1: RANK and WORLD_SIZE"),
+                              ("RANK=x WORLD_SIZE=2", None, "RANK is 'x'")):
+        with pytest.raises(ValueError, match=error):
+            told(said, rank)
+
+
+def test_ray_train_says_the_rank_where_torch_does_not(monkeypatch):
     from khop.place import Place, find
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    assert find() == Place(0, 1, 0, 1)
-    for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "4")):
+
+    def context(rank, size):
+        said = dict(world_rank=rank, world_size=size, local_rank=1, local_world_size=2)
+        return types.SimpleNamespace(**{f"get_{k}": lambda v=v: v for k, v in said.items()})
+    train = types.SimpleNamespace(get_context=lambda: context(3, 4))
+    monkeypatch.setitem(sys.modules, "ray.train", train)
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
-    assert find() == Place(5, 8, 1, 4)
-    assert find(1, 2) == Place(1, 2, 0, 1)
-    with pytest.raises(ValueError, match="both or neither"):
-        find(rank=1)
-    with pytest.raises(ValueError, match="not one of"):
-        find(2, 2)
-    monkeypatch.setenv("RANK", "x")
-    with pytest.raises(ValueError, match="RANK is 'x'"):
-        find()
+    assert find() == Place(3, 4, 1, (2, 3))
+    train.get_context = lambda: context(0, 1)  # what Ray says elsewhere than in a worker
+    assert find() == Place(0, 2, 0, (0, 1))
+
+
+# Each rank makes a loader, with an option of its own, and prints what becomes of it.
+AGREE = """
+import json, os, sys
+import khop
+if sys.argv[3] == "torch":
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    folder = None
+else:
+    folder = sys.argv[3]
+dataset, own = json.loads(sys.argv[2]).get(os.environ["RANK"], [sys.argv[1], {}])
+try:
+    options = {"fanouts": [3], "batch_size": 100, "framework": "numpy", "agree": folder, "start_timeout": 60.0, **own}
+    with khop.Loader(dataset, **options) as loader:
+        print(json.dumps([loader.rank_reason, [b.number for b in loader]]))
+except khop.KhopError as e:
+    print(json.dumps([type(e).__name__, str(e)]))
+"""
+
+
+def agree(dataset, how, others):
+    """What each of two ranks says; others are (dataset, options) of some."""
+    port = free_port()
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
+           "MASTER_PORT": str(port), "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    ranks = [subprocess.Popen([sys.executable, "-c", AGREE, dataset, json.dumps(others), str(how)],
+                              env={**env, "RANK": str(r)}, stdout=subprocess.PIPE, text=True) for r in range(2)]
+    return [json.loads(p.communicate(timeout=PATIENCE)[0].splitlines()[-1]) for p in ranks]
+
+
+def test_ranks_that_differ_say_which_and_in_what(dataset, tmp_path):
+    good, missing = dataset("sbm"), str(tmp_path / "nowhere")
+    for rank, others, said in (
+        (1, [good, {"seed": 5}], "rank 1 has seed 5, rank 0 has 0"),
+        (1, [good, {"workers": 1}], ""),
+        (1, [dataset("typed"), {}], "rank 1 has dataset "),
+        (0, [missing, {}], "rank 0 has no loader: "),
+    ):
+        results = agree(good, tmp_path / "agree", {str(rank): others})  # a folder in which another run was
+        if said:
+            kind, _ = results.pop(rank) if others[0] == missing else ("ServerError", "")
+            assert kind == "ServerError"
+            assert all(kind == "RanksError" and said in text for kind, text in results), results
+        else:
+            assert [numbers for _, numbers in results] == [list(range(r, 18, 2)) for r in range(2)], results
+
+
+def test_ranks_compare_over_torch_distributed(dataset):
+    pytest.importorskip("torch", reason="torch is not installed")
+    results = agree(dataset("sbm"), "torch", {"1": [dataset("sbm"), {"fanouts": [4]}]})
+    said = "rank 1 has fanouts [4], rank 0 has [3]"
+    assert all(kind == "RanksError" and said in text for kind, text in results), results

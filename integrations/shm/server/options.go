@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,14 +21,16 @@ type Options struct {
 	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
 	Path string `name:"socket" kind:"path" required:"true" value:"PATH" help:"..."`
 	// Loader says what to load and how. Rank, WorldSize, RowMemory, PerSlot and Made are the server's to set; Hold
-	// raises Prefetch. Device "cuda:0,cuda:1" names several: rank r is on number r modulo how many there are. Each
+	// raises Prefetch. Device "cuda:0,cuda:1" names several: ranks take turns. Each
 	// device reads one copy of graph and columns for all its ranks. On a device batches lie there for consumers that
 	// take them there; others get copies on the host. MaxMemory holds for all ranks together, with their rings and
 	// copies of ids, and DeviceMemory for all ranks of a device.
 	Loader loader.Options `of:"-"`
-	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers
-	// are shared out among them.
+	// WorldSize is the number of ranks, each with an equal share of the batches.
 	WorldSize int `same:"world-size"`
+	// Ranks are those that this server has: of several machines each has a server for its own. Each has a ring and a
+	// loader, and the workers are shared out among them. Default: all.
+	Ranks []int `of:"serve" kind:"list" value:"RANK" help:"Ranks of this server, all without it."`
 	// Readers, if above 0, makes one ring that as many consumers read: all get the same batches. WorldSize must be 1
 	// then.
 	Readers int `name:"broadcast" of:"serve" default:"0" help:"Give the same batches to N consumers, from one ring."`
@@ -57,6 +60,11 @@ type Options struct {
 func (o *Options) ensureDefaults() *Options {
 	o.Loader.EnsureDefaults()
 	o.WorldSize = max(o.WorldSize, 1)
+	if len(o.Ranks) == 0 && o.WorldSize <= wire.MaxSlots {
+		for n := range o.WorldSize {
+			o.Ranks = append(o.Ranks, n)
+		}
+	}
 	option.Fill(o)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -72,10 +80,11 @@ func (o *Options) validate() error {
 		return fmt.Errorf("%w: no path for the socket", shm.ErrOptions)
 	case o.WorldSize > wire.MaxSlots:
 		return fmt.Errorf("%w: WorldSize is %d: must be at most %d", shm.ErrOptions, o.WorldSize, wire.MaxSlots)
-	case strings.Count(o.Loader.Device.Name, ",") >= o.WorldSize:
+	case !o.ranksAreSome():
+		return fmt.Errorf("%w: Ranks is %v: must be some of 0 to %d, each once", shm.ErrOptions, o.Ranks, o.WorldSize-1)
+	case strings.Count(o.Loader.Device.Name, ",") >= len(o.Ranks):
 		return fmt.Errorf("%w: Loader.Device is %s: more devices than the %d ranks", shm.ErrOptions,
-			o.Loader.Device.Name,
-			o.WorldSize)
+			o.Loader.Device.Name, len(o.Ranks))
 	case o.Hold < 0 || o.Hold > 1<<12:
 		return fmt.Errorf("%w: Hold is %d: must be 1 to 4096, or 0 for the default", shm.ErrOptions, o.Hold)
 	case o.MaxConsumers < 1:
@@ -88,6 +97,12 @@ func (o *Options) validate() error {
 		return fmt.Errorf("%w: IndexDType is %v: must be int32 or int64", shm.ErrOptions, o.IndexDType)
 	}
 	return nil
+}
+
+// ranksAreSome reports whether Ranks are some of the world's.
+func (o *Options) ranksAreSome() bool {
+	sorted := slices.Sorted(slices.Values(o.Ranks))
+	return sorted[0] >= 0 && sorted[len(sorted)-1] < o.WorldSize && len(slices.Compact(sorted)) == len(o.Ranks)
 }
 
 const (

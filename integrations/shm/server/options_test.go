@@ -4,7 +4,9 @@ package server
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -73,14 +75,36 @@ func TestMaxMemoryHoldsForAllRanksTheirRingsAndCopiesOfIDs(t *testing.T) {
 	expect.Is(t, err, loader.ErrMemory, "within %d bytes", opt.MaxMemory)
 }
 
+func TestAServerOfOneOfSeveralMachinesHasItsRanksOnly(t *testing.T) {
+	g, file := plainGraph(t, 500), filepath.Join(t.TempDir(), "state.json")
+	for range 2 { // the second server goes on from the first one's file
+		s := serve(t, g, Options{WorldSize: 4, Ranks: []int{1, 3}, StateFile: file})
+		for _, rank := range []int{3, 1} {
+			c := connect(t, s, consumer.Options{Rank: consumer.RankOf(rank)})
+			opt := usual()
+			opt.Rank, opt.WorldSize = rank, 4
+			expect.Same(t, lines(t, c.Epoch(t.Context(), 0)), want(t, g, opt, 0), "rank %d", rank)
+			c.Close()
+		}
+		_, err := consumer.Dial(t.Context(), s.opt.Path, consumer.Options{Rank: consumer.RankOf(0)})
+		expect.That(t, err != nil && strings.Contains(err.Error(), "the server has [1 3] of 4"), "rank 0: %v", err)
+		expect.That(t, len(s.Stats()) == 2, "%d rings", len(s.Stats()))
+		s.Close()
+	}
+}
+
 func TestOptionsThatMakeNoSense(t *testing.T) {
 	for name, opt := range map[string]Options{
-		"no path":                 {},
-		"negative hold":           {Path: "x", Hold: -1},
-		"ranks and broadcast":     {Path: "x", WorldSize: 2, Readers: 2},
-		"too many readers":        {Path: "x", Readers: 65},
-		"ids that are none":       {Path: "x", IndexDType: unified.Float32},
-		"more devices than ranks": {Path: "x", Loader: usualOn("cuda:0,cuda:1")},
+		"no path":                  {},
+		"negative hold":            {Path: "x", Hold: -1},
+		"ranks and broadcast":      {Path: "x", WorldSize: 2, Readers: 2},
+		"too many readers":         {Path: "x", Readers: 65},
+		"ids that are none":        {Path: "x", IndexDType: unified.Float32},
+		"a rank that is not there": {Path: "x", WorldSize: 2, Ranks: []int{0, 2}},
+		"a rank below 0":           {Path: "x", WorldSize: 2, Ranks: []int{-1}},
+		"a rank twice":             {Path: "x", WorldSize: 2, Ranks: []int{1, 1}},
+		"more devices than own":    {Path: "x", WorldSize: 2, Ranks: []int{1}, Loader: usualOn("cuda:0,cuda:1")},
+		"more devices than ranks":  {Path: "x", Loader: usualOn("cuda:0,cuda:1")},
 	} {
 		if opt.Loader.Sampler == nil {
 			opt.Loader = usual()

@@ -213,7 +213,8 @@ func (s *Server) choose(h wire.Hello) (r *rank, wait bool, err error) {
 	if h.Rank != wire.AnyRank {
 		i := slices.IndexFunc(s.ranks, func(r *rank) bool { return r.number == h.Rank })
 		if i < 0 {
-			return nil, false, refuse(shm.CodeRank, "rank %d: the server has ranks 0 to %d", h.Rank, len(s.ranks)-1)
+			return nil, false, refuse(shm.CodeRank, "rank %d: the server has %v of %d ranks", h.Rank, s.opt.Ranks,
+				s.opt.WorldSize)
 		}
 		return s.ranks[i], true, nil
 	}
@@ -426,7 +427,8 @@ func (r *rank) settle() error {
 		}
 	}
 	if s := r.server.states; s != nil {
-		if err := s.save(int(r.number), r.loader.State(r.place.epoch, r.place.next)); err != nil {
+		i := slices.Index(r.server.opt.Ranks, int(r.number))
+		if err := s.save(i, r.loader.State(r.place.epoch, r.place.next)); err != nil {
 			r.server.opt.Logger.Error("the state could not be written", "error", err)
 			return refuse(shm.CodeState, "the server cannot write its state: %w", err)
 		}

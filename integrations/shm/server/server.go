@@ -26,7 +26,7 @@ type Server struct {
 	id     [16]byte
 	within bool             // no socket: the consumer is in this process (Inside)
 	uid    uint32           // whose consumers are welcome
-	placed []*loader.Placed // one a device; rank r has number r modulo how many there are
+	placed []*loader.Placed // one a device; ranks take turns
 	ranks  []*rank
 	states *stateFile // nil for none
 
@@ -94,14 +94,14 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 	if s.within {
 		return s.openRank(ctx, src, opt)
 	}
-	opt.Workers = max(1, opt.Workers/s.opt.WorldSize)
+	opt.Workers = max(1, opt.Workers/len(s.opt.Ranks))
 	opt.Device.Name = s.opt.Loader.Device.Name
-	if s.placed, err = loader.PlaceAll(ctx, src, opt, s.opt.WorldSize); err != nil {
+	if s.placed, err = loader.PlaceAll(ctx, src, opt, len(s.opt.Ranks)); err != nil {
 		return err
 	}
-	for n := range s.opt.WorldSize {
-		opt.Rank, opt.Device.Name = n, devices[n%len(devices)]
-		r, err := newRank(ctx, s, s.placed[n%len(devices)], opt)
+	for i, n := range s.opt.Ranks {
+		opt.Rank, opt.Device.Name = n, devices[i%len(devices)]
+		r, err := newRank(ctx, s, s.placed[i%len(devices)], opt)
 		if err != nil {
 			return err
 		}

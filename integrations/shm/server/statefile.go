@@ -133,11 +133,12 @@ func parseStates(text []byte) (s savedStates, err error) {
 	return s, s.sound()
 }
 
-// save replaces a rank's state, in memory and in the file. Ranks that save at a time share one write.
-func (f *stateFile) save(rank int, s loader.State) error {
+// save replaces the state of the server's rank number i, in memory and in the file. Ranks that save at a time share one
+// write.
+func (f *stateFile) save(i int, s loader.State) error {
 	f.mu.Lock()
-	if f.states[rank] != s {
-		f.states[rank] = s
+	if f.states[i] != s {
+		f.states[i] = s
 		f.changes++
 	}
 	mine := f.changes

@@ -19,7 +19,7 @@ from .contents import Info
 from .device import DeviceArray
 from .errors import (
     BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, LibraryNotFound, OptionError, ProtocolError,
-    ServerError, SlotsHeldError, StateError, WriteError,
+    RanksError, ServerError, SlotsHeldError, StateError, WriteError,
 )
 from .info import info
 from .loader import Connection, Epoch, Loader, connect
@@ -34,6 +34,6 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView",
     "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "OptionError", "Padded",
-    "ProtocolError", "Sampler", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect",
-    "info", "stage", "write",
+    "ProtocolError", "RanksError", "Sampler", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError",
+    "connect", "info", "stage", "write",
 ]

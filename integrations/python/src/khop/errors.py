@@ -46,6 +46,10 @@ class SlotsHeldError(KhopError):
     """Every slot of the ring is held by arrays that are still in use. The message names the batches."""
 
 
+class RanksError(KhopError):
+    """Ranks that do not load the same, or one that has no loader. The message names the rank, and what differs."""
+
+
 class StateError(KhopError):
     """A state that belongs to another dataset or to other options."""
 

@@ -30,6 +30,7 @@ from .options import (
 )
 from .protocol import End
 from .quick import quick
+from .ranks import Ranks
 from .report import Told, sentence
 from .ring import SlotArrays
 from .schema import Schema, schema_of
@@ -52,7 +53,9 @@ class Connection:
         self, feed: Feed, *, framework: Union[str, Framework] = "auto", index_dtype: Optional[str] = None,
         pad: Any = None, pin: Optional[bool] = None, opened: Optional[Opening] = None,
     ) -> None:
+        place = opened.place if opened else _place.find()
         opened = opened or Opening(feed=feed)
+        self._local_rank, self._rank_reason = place.local_rank, place.source
         self._binary = opened.binary
         self._feed: Feed = feed
         self._framework = framework if isinstance(framework, Framework) else _framework(framework)
@@ -75,6 +78,7 @@ class Connection:
         feed.ring.pin = _has_gpu(self._framework) if pin is None else pin
         self._end = weakref.finalize(self, opened.end)  # also when the interpreter ends
         self._device_why = opened.device_why or self.about.get("device_reason", "")
+        _log.info("rank %s", self.rank_reason)
         _log.info("batches are made on %s", self.device_reason)
 
     # --- what it is ---
@@ -93,12 +97,17 @@ class Connection:
         return self._feed.welcome.world_size
 
     @property
+    def rank_reason(self) -> str:
+        """Which rank this is, and what says so: "3 of 8: SLURM_PROCID and SLURM_NTASKS of the environment"."""
+        return f"{self.rank} of {self.world_size}: {self._rank_reason}"
+
+    @property
     def device(self) -> str:
         """The device that this process trains on, for ``batch.to(loader.device)``: the GPU of its local rank where
         there is one, else the CPU."""
         if not _has_gpu(self._framework):
             return "cpu"
-        return f"cuda:{_place.find().local_rank}"
+        return f"cuda:{self._local_rank}"
 
     @property
     def device_reason(self) -> str:
@@ -368,8 +377,9 @@ class Loader(Connection):
     Only dataset, sampler, fanouts, the sampler's own options, seeds and what belongs to links, split, batch_size,
     drop_last, shuffle, seed and instance decide what is in a batch. docs/python.md explains every option.
 
-    Where several processes train together (torch.distributed, or RANK and WORLD_SIZE in the environment) each gets its
-    share; the processes of a machine share one server, which its local rank 0 starts.
+    Where several processes train together (torch.distributed, Ray Train, or what a launcher has put into the
+    environment: docs/machines.md) each gets its share; the processes of a machine share one server, which its local
+    rank 0 starts. Over torch.distributed, or in the folder agree, all compare what they load.
 
     It is pickled and copied as its options and its state: what comes of that is another loader, which goes on where
     this one stands.
@@ -397,6 +407,7 @@ class Loader(Connection):
         edge_label_time: Any = None,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
+        agree: Optional[_binary.PathLike] = None,
         index_dtype: str = "int64",
         framework: Union[str, Framework] = "auto",
         pad: Any = None,
@@ -413,7 +424,8 @@ class Loader(Connection):
     ) -> None:
         _refuse_workers()
         check_names(options, inspect.signature(Loader).parameters)
-        here, device = _place.find(rank, world_size), value_of("device", options)
+        ranks = Ranks(_place.find(rank, world_size), rank is not None, agree, start_timeout)
+        here, device = ranks.place, value_of("device", options)
         on, framework = device_.prepare(
             device, framework if isinstance(framework, Framework) else _framework(framework))
         auto, why = str(device) == "auto", ""
@@ -430,7 +442,7 @@ class Loader(Connection):
         config = Configuration({
             **options, "fanouts": None if fanouts is None else fanouts_of(fanouts),
             "seed": value_of("seed", options) % (1 << 64), "index_dtype": index_dtype,
-            "device": "cpu" if why else device, "world_size": here.world_size})
+            "device": "cpu" if why else device, "world_size": here.world_size, "ranks": list(map(str, here.here))})
         opened = Opening(here, dict(
             rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on,
             or_host=auto,
@@ -439,12 +451,14 @@ class Loader(Connection):
             if self.process == "inside" or here.local_rank == 0:
                 config.seeds(seeds, input_time, edge_label_index, edge_label, edge_label_time)
             if self.process == "inside":
-                config.options.update(dataset=opened.dataset(dataset), rank=here.rank)
+                config.options.update(dataset=opened.dataset(dataset), rank=here.rank, ranks=None)
                 feed = opened.inside(config, serve_options)
             else:
                 feed = opened.server(dataset, config, serve_options, socket)
             super().__init__(feed, framework=framework, pad=pad, pin=pin, opened=opened)
-        except BaseException:
+            ranks.compare(self.about, config.options["fanouts"], options)
+        except BaseException as e:
+            ranks.failed(e)
             opened.end()
             raise
         finally:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -22,6 +23,8 @@ type convertCmd struct {
 	Config configFile `placeholder:"FILE" help:"${config_help}"`
 
 	flagsOf[convert.Options] `embed:""`
+
+	tasksFlags `embed:""`
 
 	jsonFlag `embed:""`
 }
@@ -62,21 +65,39 @@ func (c *convertCmd) settle(env *environment) error {
 
 // Run converts.
 func (c *convertCmd) Run(env *environment) error {
+	switch {
+	case c.Clean:
+		return convert.CleanTasks(c.Dataset)
+	case c.Tasks > 0:
+		return c.inTasks(env)
+	case c.Plan:
+		return wrongOption("tasks", ": say how many")
+	}
 	if err := c.settle(env); err != nil {
 		return err
 	}
-	c.opt.Heat, c.opt.Spell = heat, func(name, _ string) string { return option.Flag(option.Name{Option: name}) }
 	res, took, err := watched(env, func(bar *progress) (*convert.Result, error) {
-		c.opt.Progress = bar.report()
-		c.opt.Log = func(line string) {
-			bar.finish()
-			env.note("%s", line)
-		}
-		return convert.Run(env.ctx, c.Source, c.Dataset, c.opt)
+		return convert.Run(env.ctx, c.Source, c.Dataset, doorsOf(env, bar, c.opt))
 	})
 	if err != nil {
 		return err
 	}
+	return c.say(env, res, took)
+}
+
+// doorsOf adds to options what commands that convert have in common.
+func doorsOf(env *environment, bar *progress, opt convert.Options) convert.Options {
+	opt.Heat, opt.Spell = heat, func(name, _ string) string { return option.Flag(option.Name{Option: name}) }
+	opt.Progress = bar.report()
+	opt.Log = func(line string) {
+		bar.finish()
+		env.note("%s", line)
+	}
+	return opt
+}
+
+// say prints the result.
+func (c *convertCmd) say(env *environment, res *convert.Result, took time.Duration) error {
 	r := convertResult{paths.Text(c.Source), paths.Text(c.Dataset), res, took.Seconds()}
 	if res.Draft != "" {
 		return c.answer(env, r, "%s", res.Draft)

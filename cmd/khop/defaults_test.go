@@ -64,7 +64,7 @@ func same(t *testing.T, door string, args, typed []string) {
 }
 
 // positionals are arguments that a command wants.
-var positionals = map[string][]string{"convert": {"a", "b"}, "export": {"a", "b", "--to", "npz"}, "merge": {"a", "b"},
+var positionals = map[string][]string{"convert": {"a", "b"}, "export": {"a", "b", "--to", "npz"}, "task": {"a"},
 	"generate": {"sbm", "a"}, "serve": {"a", "--socket", "s"}, "demo": {}, "add": {"a"}, "embed": {"a"}, "bench": {"a"},
 	"check": {"a"}, "info": {"a"}, "partition": {"a"}, "stage": {"a"}, "plan": {"a"}, "sample": {"a"},
 	"split": {"a"}, "train": {"a"}, "tune": {"a"}}

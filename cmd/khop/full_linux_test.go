@@ -19,7 +19,6 @@ import (
 // writers are commands that write, and what they begin with.
 type writers struct {
 	source, whole, column string
-	shares                []string
 }
 
 func newWriters(t *testing.T, r *rand.Rand) *writers {
@@ -30,10 +29,6 @@ func newWriters(t *testing.T, r *rand.Rand) *writers {
 	w := &writers{source: textFile(t, "edges.txt", text.String()), whole: filepath.Join(t.TempDir(), "whole.khop")}
 	must(t, "convert", w.source, w.whole, "--columns", "src,dst,time")
 	w.column = textFile(t, "x.npy", string(expect.NPY(make([]float32, 60_000), 3000, 20)))
-	for i := range 3 {
-		w.shares = append(w.shares, filepath.Join(t.TempDir(), "share.khop"))
-		must(t, "convert", w.source, w.shares[i], "--columns", "src,dst,time", "--partition", fmt.Sprintf("%d/3", i+1))
-	}
 	return w
 }
 
@@ -46,7 +41,7 @@ func (w *writers) command(i int, target string) []string {
 		{"convert", w.source, target, "--columns", "src,dst,time", "--max-memory", "33MiB"},
 		{"convert", w.source, target, "--symmetrise"},
 		{"export", w.whole, target, "--to", "numpy"},
-		append([]string{"merge", target}, w.shares...),
+		{"convert", w.source, target, "--columns", "src,dst,time", "--tasks", "3"},
 		{"add", target, "--column", "x=" + w.column},
 	}[i]
 }

@@ -64,8 +64,14 @@ var drawnCommands = map[string]func(w *workshop, t *testing.T, r *rand.Rand, dir
 		return append([]string{copied, "--names", "a,b,c"}, oneOf(r, nil, []string{"--train-per-class", "20"},
 			[]string{"--links", "--undirected"}, []string{"--links", "--disjoint", "0.3"})...)
 	},
-	"merge": func(w *workshop, t *testing.T, _ *rand.Rand, dir string) []string {
-		return append([]string{filepath.Join(dir, "out.khop")}, w.shares(t)...)
+	"task": func(w *workshop, t *testing.T, _ *rand.Rand, dir string) []string {
+		out := filepath.Join(dir, "out.khop")
+		must(t, "convert", w.write(t, drawnFile{"numbers.txt", numbers}), out, "--tasks", "2", "--plan")
+		var tasks []string
+		for _, name := range []string{"read-0", "read-1", "nodes-0", "range-0", "range-1", "commit-0"} {
+			tasks = append(tasks, filepath.Join(out+".khop-tasks", "tasks", name+".json"))
+		}
+		return tasks
 	},
 	"generate": func(_ *workshop, _ *testing.T, r *rand.Rand, dir string) []string {
 		args := []string{oneOf(r, "sbm", "rmat", "products", "typed"), filepath.Join(dir, "out.khop"), "--nodes",
@@ -131,18 +137,4 @@ func zeroColumn(int) ([]byte, error) {
 // zeroMask is a split of that dataset that has no nodes.
 func zeroMask(int) ([]byte, error) {
 	return npyZeros("|b1", fmt.Sprintf("(%d,)", sbmNodes), sbmNodes), nil
-}
-
-// shares returns the shares of a conversion, which it makes once.
-func (w *workshop) shares(t *testing.T) (list []string) {
-	t.Helper()
-	source := w.write(t, drawnFile{"numbers.txt", numbers})
-	for _, of := range []string{"1/2", "2/2"} {
-		share := filepath.Join(w.dir, "share-"+of[:1])
-		if _, err := os.Stat(share); err != nil {
-			must(t, "convert", source, share, "--partition", of)
-		}
-		list = append(list, share)
-	}
-	return list
 }

@@ -45,7 +45,7 @@ type commands struct {
 	Demo       demoCmd       `help:"Make a small graph, check it and load two epochs: a tour of everything."`
 	Generate   generateCmd   `help:"Write a synthetic graph of any size."`
 	Convert    convertCmd    `help:"Convert a graph from a foreign format."`
-	Merge      mergeCmd      `help:"Join the shares of a conversion."`
+	Task       taskCmd       `help:"Run tasks of a conversion that khop convert has planned."`
 	Add        addCmd        `help:"Add columns and splits to a dataset."`
 	Split      splitCmd      `help:"Deal nodes or links into train, val and test at random."`
 	Export     exportCmd     `help:"Write a dataset in a format that other programs read."`

@@ -223,14 +223,9 @@ var nameDoors = []door{
 		expect.OK(t, z.Close(), f.Close())
 		return attempt{said("convert", in+"/x.npz", target, "--force"), cmp.Or(name, "node_")}
 	}, columnsOf},
-	{"merge", func(t *testing.T, name, target, in string) attempt {
+	{"tasks", func(t *testing.T, name, target, in string) attempt {
 		from := tableFolder(t, in, name, true)
-		for _, i := range []string{"1", "2"} {
-			if err := said("convert", from, in+"."+i, "--partition", i+"/2"); err != nil {
-				return attempt{err, name}
-			}
-		}
-		return attempt{said("merge", target, in+".1", in+".2", "--force"), name}
+		return attempt{said("convert", from, target, "--tasks", "2", "--force"), name}
 	}, typesOf},
 	{"Go, types", func(t *testing.T, name, target, in string) attempt {
 		return attempt{written(target, graph.Data{Nodes: []graph.NodeData{{Name: name, Count: 3}},

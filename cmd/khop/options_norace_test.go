@@ -25,8 +25,8 @@ import (
 // ofCommands are flags that are written by hand: they say what a command prints and where, and are no options of what
 // it does.
 var ofCommands = map[string]string{
-	"convert": "config json", "generate": "json", "partition": "config out force json",
-	"add": "json", "split": "json", "check": "deep json", "merge": "json", "export": "json", "tune": "plot force json",
+	"convert": "config tasks plan clean script json", "generate": "json", "partition": "config out force json",
+	"add": "json", "split": "json", "check": "deep json", "task": "json", "export": "json", "tune": "plot force json",
 	"train":   "explain plot force json jsonl",
 	"serve":   "config metrics parent json",
 	"sample":  "epoch first batches digest json jsonl",

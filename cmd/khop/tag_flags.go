@@ -71,9 +71,9 @@ type tagged interface {
 func (c *commands) tagged() map[string]tagged {
 	return map[string]tagged{
 		"add": &c.Add, "bench": &c.Bench, "check": &c.Check, "convert": &c.Convert, "demo": &c.Demo,
-		"embed": &c.Embed, "export": &c.Export, "generate": &c.Generate, "info": &c.Info, "merge": &c.Merge,
+		"embed": &c.Embed, "export": &c.Export, "generate": &c.Generate, "info": &c.Info,
 		"partition": &c.Partition, "plan": &c.Plan, "sample": &c.Sample, "serve": &c.Serve, "split": &c.Split,
-		"stage": &c.Stage, "train": &c.Train, "tune": &c.Tune,
+		"stage": &c.Stage, "task": &c.Task, "train": &c.Train, "tune": &c.Tune,
 	}
 }
 
@@ -94,7 +94,7 @@ func (f *tagFlags) make(door string, options func() []option.Option) []option.Op
 	if !ok {
 		all := options()
 		own := len(all)
-		if !slices.Contains([]string{"add", "convert", "demo", "embed", "generate", "merge", "split"}, door) {
+		if !slices.Contains([]string{"add", "convert", "demo", "embed", "generate", "split", "task"}, door) {
 			all = append(slices.Clip(all), option.Of(f.elsewhere)...)
 		}
 		of, _ = flagsMade.LoadOrStore(door, madeFlags{all, own, flagStruct(all)})

@@ -145,10 +145,25 @@ func (c *conversion) keep() error {
 			return s.Rows == n.Count && goes(s.Name)
 		})
 	}
+	for _, col := range c.graph.Edges.Columns {
+		goes(col.Name)
+	}
+	c.keepOfEdges()
+	if left != nil {
+		c.graph.Tell(source.Said, "columns", int64(len(left)), "left out, by request: %s", source.Few(left))
+	}
+	return nil
+}
+
+// keepOfEdges leaves out the columns of edges that are not named, if some are.
+func (c *conversion) keepOfEdges() {
+	if c.opt.Keep == nil {
+		return
+	}
 	var kept []int
 	var columns []graph.Column
 	for i, col := range c.graph.Edges.Columns {
-		if !goes(col.Name) {
+		if slices.Contains(c.opt.Keep, col.Name) {
 			kept, columns = append(kept, i), append(columns, col)
 		}
 	}
@@ -164,10 +179,6 @@ func (c *conversion) keep() error {
 			return yield(b)
 		})
 	}
-	if left != nil {
-		c.graph.Tell(source.Said, "columns", int64(len(left)), "left out, by request: %s", source.Few(left))
-	}
-	return nil
 }
 
 // names returns the names of all columns, of the nodes alone or of edges too.

@@ -51,7 +51,8 @@ func works(t *testing.T) map[string]func(ctx context.Context, dst string, memory
 	}
 	library, names := newLibrary(3).write(t), write(t, "n.csv", "src,dst,weight\na,b,1\nb,c,2\nd,a,3\na,a,4\n")
 	features := npyMatrix(t, 4, 3, make([]float32, 12))
-	parts := shares(t, library, 3, Options{})
+	whole := filepath.Join(t.TempDir(), "whole.khop")
+	expect.Must(Run(t.Context(), library, whole, Options{}))(t)
 	heat := func(_ context.Context, indptr []int64, _ unified.Tensor, _ []int64) ([]float64, error) {
 		return make([]float64, len(indptr)-1), nil
 	}
@@ -62,13 +63,12 @@ func works(t *testing.T) map[string]func(ctx context.Context, dst string, memory
 			Loops: AddLoops}),
 		"labels":  run(names, Options{Labels: npyFile(t, []int32{1, 0, 2, 1}), Merge: MergeMax, Direction: Symmetrise}),
 		"triples": run(knowledge(t, 9), Options{RelationsAsTypes: true}),
-		"share":   run(library, Options{Share: Share{2, 3}}),
-		"merge": func(ctx context.Context, dst string, _ int64) error {
-			_, err := JoinShares(ctx, parts, dst, MergeOptions{})
-			return err
+		"tasks": func(ctx context.Context, dst string, memory int64) error {
+			_, err := inTasks(ctx, library, dst, 3, Options{MemoryLimit: memory})
+			return errors.Join(err, CleanTasks(dst))
 		},
 		"add": func(ctx context.Context, dst string, memory int64) error {
-			if err := os.CopyFS(dst, os.DirFS(parts[0])); err != nil {
+			if err := os.CopyFS(dst, os.DirFS(whole)); err != nil {
 				return err
 			}
 			_, err := Add(ctx, dst, adds(AddOptions{MemoryLimit: memory},
@@ -132,16 +132,6 @@ func TestAnyLimitOfMemoryIsEnoughOrIsNamed(t *testing.T) {
 	}
 }
 
-// joinTo joins so many shares of a source, and expects the dataset that converting it at once made.
-func joinTo(t *testing.T, whole *formats.Dataset, src string, of int, opt Options) {
-	t.Helper()
-	joined := filepath.Join(t.TempDir(), "joined")
-	expect.Must(JoinShares(t.Context(), shares(t, src, of, opt), joined, MergeOptions{}))(t)
-	got := expect.Must(formats.Open(joined))(t)
-	expect.That(t, got.ID() == whole.ID(), "%d shares of %s join to another dataset", of, src)
-	expect.OK(t, got.Close())
-}
-
 // TestLinksArePutByTheirTypes, those of type 0 also where there are none.
 func TestLinksArePutByTheirTypes(t *testing.T) {
 	k := source.Link{Name: "valid", Index: 3, Src: []int64{1, 2, 3}, Dst: []int64{4, 5, 6}, Labels: []int64{7, 8, 9}}
@@ -166,13 +156,13 @@ func TestLinksArePutByTheirTypes(t *testing.T) {
 	}
 }
 
-// TestSharesOfManyNodesJoin: more than a buffer of them, with shares that are damaged.
-func TestSharesOfManyNodesJoin(t *testing.T) {
+// TestTasksOfManyNodesMakeTheirDataset: more than a buffer of them.
+func TestTasksOfManyNodesMakeTheirDataset(t *testing.T) {
 	const n = 100_000
 	src := write(t, "e.npy", string(expect.NPY([]int64{0, n - 1, n - 1, 0, n / 2, 7, n/3 + 1, n / 2}, 4, 2)))
 	_, whole := convert(t, src, Options{})
 	for _, of := range []int{1, 2, 5} {
-		joinTo(t, whole, src, of, Options{})
+		tasksMake(t, whole, src, of, Options{})
 	}
 }
 
@@ -226,9 +216,6 @@ func TestWhatIsRefusedIsNamedWhole(t *testing.T) {
 		want string
 	}{
 		{src, Options{Merge: 9}, "merge 9"}, {src, Options{Direction: 3}, "direction 3"},
-		{src, Options{Share: Share{0, 3}}, "share 0/3: shares are 1/n to n/n, and n is at most 4096"},
-		{src, Options{Share: Share{1, 4097}}, "share 1/4097: shares are 1/n to n/n, and n is at most 4096"},
-		{src, Options{Share: Share{4, 3}}, "share 4/3: shares are 1/n to n/n, and n is at most 4096"},
 		{src, Options{RowStride: 12}, "a row stride is a power of two from 8 to 65536 bytes, not 12"},
 		{src, Options{ByTime: true}, "edges have no column time of one number each: name it by Columns"},
 		{items, Options{Columns: []string{"src:user", "dst:item"}, Direction: Symmetrise},
@@ -347,7 +334,7 @@ func TestNumbersBeyondTheirLimitsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnIDThatIsNoNodesIsRefused by what numbers nodes or counts shares, before edges are sorted.
+// TestAnIDThatIsNoNodesIsRefused by what numbers nodes, before edges are sorted.
 func TestAnIDThatIsNoNodesIsRefused(t *testing.T) {
 	for _, end := range []string{"source", "destination"} {
 		for id, fine := range map[int64]bool{-1: false, 0: true, 3: true, 4: false} {
@@ -387,88 +374,6 @@ func TestNumberingByDegreeTakesWhatItSays(t *testing.T) {
 			t.Errorf("%d bytes less: %v", missing, err)
 		}
 		expect.OK(t, c.graph.Close())
-	}
-}
-
-// rewrite writes a dataset anew, with its provenance, after a change of its graph.
-func rewrite(t *testing.T, path string, change func(a *graph.Arrays)) string {
-	t.Helper()
-	ds := expect.Must(formats.Open(path))(t)
-	defer ds.Close()
-	g := ds.Graph()
-	a := graph.Arrays{Schema: ds.SchemaOf(), Indptr: unified.FromSlice(slices.Clone(g.Indptr())), Indices: g.Indices(),
-		Types: g.Types(), EdgeColumns: map[string]unified.Tensor{}, Splits: g.Splits()}
-	for i, n := range a.Schema.Nodes {
-		a.NodeColumns = append(a.NodeColumns, map[string]unified.Tensor{})
-		for _, c := range n.Columns {
-			a.NodeColumns[i][c.Name], _ = g.NodeColumn(i, c.Name)
-		}
-	}
-	change(&a)
-	g = expect.Must(graph.FromArrays(a))(t)
-	to := filepath.Join(t.TempDir(), "share")
-	expect.OK(t, formats.WriteGraph(t.Context(), to, g, formats.WriterOptions{Provenance: ds.Manifest().Provenance}))
-	return to
-}
-
-// TestSharesThatAreNotWholeAreNotJoined: with edges to nodes of others, without columns, of other types.
-func TestSharesThatAreNotWholeAreNotJoined(t *testing.T) {
-	parts := shares(t, newLibrary(5).write(t), 2, Options{}) // the last first
-	for name, c := range map[string]struct {
-		change func(a *graph.Arrays)
-		want   string
-	}{
-		"as it is": {func(*graph.Arrays) {}, ""},
-		"an edge of another share": {func(a *graph.Arrays) {
-			v, _ := unified.View[int64](a.Indptr)
-			for i := 1; i < len(v)-1; i++ {
-				v[i] = v[len(v)-1]
-			}
-		}, ": it has edges to nodes of other shares; convert the share again"},
-		"no column": {func(a *graph.Arrays) {
-			for i := range a.Schema.Nodes {
-				a.Schema.Nodes[i].Columns, a.NodeColumns[i] = nil, nil
-			}
-		}, "2 arrays together, and say that all have 110 nodes, 140 edges, 3 arrays: convert them again"},
-		"a column too many": {func(a *graph.Arrays) {
-			a.Schema.Nodes[0].Columns = append(a.Schema.Nodes[0].Columns, graph.Column{Name: "x", DType: unified.Int8})
-			a.NodeColumns[0]["x"] = unified.FromSlice(make([]int8, a.Schema.Nodes[0].Count))
-		}, "4 arrays together, and say that all have 110 nodes, 140 edges, 3 arrays: convert them again"},
-		"splits": {func(a *graph.Arrays) {
-			a.Splits = []graph.Split{{Name: "val", Seeds: graph.NodeIDs([]int64{1})}}
-		}, "share 2/2 has splits, which only the first has: convert it again, and add to the result"},
-		"more edges than are said": {func(a *graph.Arrays) {
-			a.Schema.Edges[0].Count++
-			v, _ := unified.View[int64](a.Indptr)
-			v[len(v)-1]++
-			ids, _ := unified.View[int32](a.Indices)
-			a.Indices = unified.FromSlice(append(slices.Clone(ids), ids[len(ids)-1]))
-			if a.Types.Valid() {
-				types, _ := unified.View[uint8](a.Types)
-				a.Types = unified.FromSlice(append(slices.Clone(types), 0))
-			}
-			for name, c := range a.EdgeColumns {
-				b := append(slices.Clone(c.Bytes()), make([]byte, int64(len(c.Bytes()))/c.Len())...)
-				a.EdgeColumns[name] = expect.Must(unified.New(c.DType(), b, append([]int64{c.Len() + 1},
-					c.Shape()[1:]...)...))(t)
-			}
-		}, ": convert it again"},
-		"another name": {func(a *graph.Arrays) { a.Schema.Edges[0].Relation = "x" },
-			"of different conversions: their types or columns of edges differ"},
-		"another order": {func(a *graph.Arrays) {
-			a.Schema.Edges[0].Order = graph.ByTime
-			a.Schema.EdgeColumns = []graph.Column{{Name: "time", DType: unified.Int64}}
-			a.EdgeColumns["time"] = unified.FromSlice(make([]int64, a.Indices.Len()))
-		}, "of different conversions: their types or columns of edges differ"},
-	} {
-		dst := filepath.Join(t.TempDir(), "x")
-		_, err := JoinShares(t.Context(), []string{parts[1], rewrite(t, parts[0], c.change)}, dst, MergeOptions{})
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasSuffix(err.Error(), c.want)) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := os.Stat(dst); (err == nil) != (c.want == "") {
-			t.Errorf("%s: there is a dataset, or none: %v", name, err)
-		}
 	}
 }
 

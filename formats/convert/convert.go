@@ -12,7 +12,6 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/heap"
@@ -71,8 +70,7 @@ const (
 	AddLoops
 )
 
-// Options say how to convert. The zero value recognises everything. Package internal/option reads the tags. Shares have
-// a digest of all fields, in this order.
+// Options say how to convert. The zero value recognises everything. Package internal/option reads the tags.
 type Options struct {
 	// From names the kind of the source (see Kinds).
 	From      string    `value:"KIND" help:"Kind of the source; recognised without it."`
@@ -111,10 +109,7 @@ type Options struct {
 	// Reorder keeps the numbers that nodes have in the source as the column "old_id".
 	Reorder Reorder `default:"auto" help:"Renumber the nodes:"`
 	// Heat is asked for scores of nodes by ByHeat.
-	Heat Heat
-	// Share writes the in-edges of the nodes in part Number of Of equal parts. Merge joins shares. The zero value
-	// writes all.
-	Share Share `name:"partition" kind:"text" value:"I/N" help:"Write share I of N; khop merge joins shares."`
+	Heat Heat `json:"-"`
 	// UpTo is a date or a time, or "all". A database's own is that of its test.
 	UpTo string `name:"upto" value:"DATE" help:"Leave out rows of a database that are later than DATE; all: none."`
 	// Task has columns left out that one of a database's tasks must not see.
@@ -128,11 +123,11 @@ type Options struct {
 	// of buffers. Settle lowers it to what the control group leaves.
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
 
-	Progress formats.Progress
+	Progress formats.Progress `json:"-"`
 	// Spell says how notes name options, such as "--ids"; nil: by their fields. Errors name them by fields.
-	Spell func(option, field string) string
+	Spell func(option, field string) string `json:"-"`
 	// Log, if set, is told what is understood and what is about to happen, a line at a time.
-	Log func(line string)
+	Log func(line string) `json:"-"`
 }
 
 // Result says what was converted. "khop convert --json" prints it.
@@ -163,56 +158,22 @@ type Result struct {
 // pinned.ErrLimit, which says what is needed; formats.ErrExist and formats.ErrSpace for the target;
 // context.Cause(ctx). After an error dst is as it was: it holds no dataset, or the one that Force was to replace.
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
-	if opt.Log == nil {
-		opt.Log = func(string) {}
-	}
-	if err := opt.Share.check(); err != nil {
-		return nil, err
-	}
-	if err := opt.Settle(); err != nil {
-		return nil, err
-	}
 	// say at once, not after an hour of reading, that the target cannot be
-	c := &conversion{src: src, dst: dst, opt: opt, skips: source.Skips{Limit: opt.SkipBad}}
+	c, err := begin(src, dst, &opt)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.roomFor(0); err != nil {
 		return nil, err
 	}
-	c.budget.Dir, c.budget.Memory = filepath.Dir(filepath.Clean(dst)), &c.ledger
-	c.budget.Disk, _ = transaction.FreeSpace(c.budget.Dir)
-	c.ledger.SetLimit(opt.MemoryLimit)
-	err = pinned.Guard(func() error { // temporary files are mapped
+	err = c.guarded(func() error {
 		res, err = c.run(ctx)
 		return err
 	})
-	if errors.Is(err, pinned.ErrFault) && c.tree != nil {
-		if changed := c.unchanged(); changed != nil { // a source that is mapped became shorter
-			return nil, changed
-		}
-		err = source.Error(c.budget.Dir, "", -1, "see whether the disk is damaged, or choose a target on another one",
-			fmt.Errorf("a temporary file of the edges: %w", err))
-	}
 	if err != nil {
 		return nil, err
 	}
 	return res, nil
-}
-
-// Settle sets MemoryLimit to the limit that Run keeps: the default where it is 0, and no more than what the control
-// group leaves. pinned.ErrLimit where that is nothing. Run calls it.
-func (o *Options) Settle() error {
-	m := machine.Probe()
-	if o.MemoryLimit == 0 {
-		o.MemoryLimit = m.Room() / 4
-	}
-	_, room, ok := m.GroupRoom()
-	if !ok {
-		return nil
-	}
-	if room <= 0 {
-		return m.GroupIsFull(pinned.ErrLimit)
-	}
-	o.MemoryLimit = min(o.MemoryLimit, room)
-	return nil
 }
 
 // conversion is one run.
@@ -227,9 +188,9 @@ type conversion struct {
 	kind   string
 	graph  *source.Graph
 	tables []*table
-	record record // of a share
-	watch  bool   // for nodes that no edge has
-	told   int    // notes of the graph that the result has
+	watch  bool                         // for nodes that no edge has
+	told   int                          // notes of the graph that the result has
+	found  map[string]source.TimesFound // in columns of times, by what they are called; nil: they are looked at
 }
 
 func (c *conversion) run(ctx context.Context) (res *Result, err error) {
@@ -291,10 +252,7 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 		return err
 	}
 	c.opt.Log(fmt.Sprintf("%s: %s", at.Path(), r.Title))
-	c.graph, err = r.Read(ctx, at, &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
-		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips,
-		UpTo: c.opt.UpTo, Task: c.opt.Task, TimesIn: c.opt.TimesIn, Label: c.opt.Label,
-		LateCount: lateEdges})
+	c.graph, err = r.Read(ctx, at, c.request(nodes))
 	if err != nil {
 		return err
 	}
@@ -305,6 +263,14 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 		}
 	}
 	return nil
+}
+
+// request is what a reader is asked for, where tables beside the source have so many rows.
+func (c *conversion) request(nodes int64) *source.Request {
+	return &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
+		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips,
+		UpTo: c.opt.UpTo, Task: c.opt.Task, TimesIn: c.opt.TimesIn, Label: c.opt.Label,
+		LateCount: lateEdges}
 }
 
 // inputs are the files and folders that are read.
@@ -369,24 +335,7 @@ func (c *conversion) schema(o *order) (*graph.Schema, error) {
 // write writes the dataset.
 func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	later := c.countLater()
-	if c.graph.CountNodes != nil && !later {
-		if err := c.graph.CountNodes(ctx); err != nil {
-			return nil, err
-		}
-	}
-	// whether nodes without edges are found while edges are taken in; else before, for nothing may be written then
-	if c.watch = later || !c.opt.Strict && !c.opt.DryRun; !c.watch {
-		if err := c.noteGaps(ctx); err != nil {
-			return nil, err
-		}
-	}
-	o, err := c.plan()
-	if err == nil {
-		err = c.reorder(ctx, o)
-	}
-	if err == nil {
-		err = o.share(ctx)
-	}
+	o, err := c.prepare(ctx, later)
 	if err != nil {
 		return nil, err
 	}
@@ -426,6 +375,26 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 		}
 	}
 	return res, c.writeAll(ctx, o, schema, res, sorter)
+}
+
+// prepare counts the nodes, unless that is done later, decides on the order of the edges and numbers the nodes.
+func (c *conversion) prepare(ctx context.Context, later bool) (*order, error) {
+	if c.graph.CountNodes != nil && !later {
+		if err := c.graph.CountNodes(ctx); err != nil {
+			return nil, err
+		}
+	}
+	// whether nodes without edges are found while edges are taken in; else before, for nothing may be written then
+	if c.watch = later || !c.opt.Strict && !c.opt.DryRun; !c.watch {
+		if err := c.noteGaps(ctx); err != nil {
+			return nil, err
+		}
+	}
+	o, err := c.plan()
+	if err == nil {
+		err = c.reorder(ctx, o)
+	}
+	return o, err
 }
 
 // writeAll writes the dataset, of which the sorter has the edges already, unless it is nil.
@@ -530,10 +499,6 @@ func (c *conversion) provenance(res *Result) map[string]string {
 		"classes":      strconv.FormatInt(res.Classes, 10),
 	}
 	putKeys(p, c.graph.Nodes)
-	if c.opt.Share.Of > 0 {
-		p[shareKey], p[optionsKey] = c.opt.Share.String(), c.opt.digest()
-		c.record.put(p)
-	}
 	return p
 }
 

@@ -3,7 +3,6 @@
 package convert
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -219,7 +217,7 @@ func TestADatabaseIsItsRowsAndKeys(t *testing.T) {
 }
 
 // Plain numbers of times count what a person says, else seconds; a task's table needs neither times nor labels, and
-// shares of it are joined.
+// tasks make the same of it.
 func TestPlainTimesOfADatabaseCountWhatIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	expect.OK(t, os.MkdirAll(filepath.Join(dir, "tasks/of"), 0o700))
@@ -241,16 +239,6 @@ func TestPlainTimesOfADatabaseCountWhatIsSaid(t *testing.T) {
 		seeds := expect.Must(ds.Graph().Split("of:test", 0))(t)
 		expect.That(t, seeds.Len() == 3 && !seeds.Sets[0].Labels.Valid(), "seeds %v", seeds)
 	}
-	var shares []string
-	for i := range 2 {
-		shares = append(shares, filepath.Join(t.TempDir(), "share"))
-		opt := Options{UpTo: "all", Share: Share{Number: i + 1, Of: 2}}
-		expect.Must(Run(context.Background(), dir, shares[i], opt))(t)
-	}
-	whole := filepath.Join(t.TempDir(), "whole")
-	expect.Must(JoinShares(context.Background(), shares, whole, MergeOptions{}))(t)
-	ds := expect.Must(formats.Open(whole))(t)
-	defer ds.Close()
 	_, once := convert(t, dir, Options{UpTo: "all"})
-	expect.That(t, ds.ID() == once.ID(), "joined shares are another dataset")
+	tasksMake(t, once, dir, 2, Options{UpTo: "all"})
 }

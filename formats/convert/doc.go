@@ -15,8 +15,8 @@
 // p times and b -> a q times, both are stored max(p, q) times. Where edges have columns each listed edge gets a reverse
 // with its own columns: two events between the same nodes are two events each way. Merge makes one of them.
 //
-// Share has it write one of several shares of the dataset, and JoinShares joins them: several machines can convert a
-// source. Reorder numbers nodes anew before anything is written; the column "old_id" keeps their numbers in the source.
+// PlanTasks divides a conversion into tasks, which RunTask runs on any machines. Reorder numbers nodes anew before
+// anything is written; the column "old_id" keeps their numbers in the source.
 //
 // # Caveats
 //

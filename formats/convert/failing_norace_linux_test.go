@@ -45,18 +45,14 @@ func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
 	expect.OK(t, errors.Join(os.WriteFile(src, []byte("src,dst,weight\nada,bob,1\ncal,bob,2\n"), 0o600),
 		os.WriteFile(features, expect.NPY(make([]float32, 6), 3, 2), 0o600)))
 	database, more := shopFolder(t), rowsOf(t, "users: user,age,plan/cid,1,free", "visits: visit,user,pages/2,cid,1")
-	var parts []string
-	for i := range 2 {
-		parts = append(parts, filepath.Join(root, "parts", fmt.Sprint(i)))
-		expect.OK(t, os.MkdirAll(filepath.Dir(parts[i]), 0o700))
-		expect.OK(t, run(Options{Share: Share{i + 1, 2}})(parts[i]))
-	}
 	for name, a := range map[string]expect.Attempt{
 		"convert": {State: stateOf, Do: run(Options{Features: features, FeatureDType: unified.Int8, Loops: AddLoops})},
 		"reorder": {State: stateOf, Do: run(Options{Reorder: BreadthFirst, Force: true})},
-		"merge": {State: stateOf, Do: func(dir string) error {
-			_, err := JoinShares(ctx, parts, dir, MergeOptions{})
-			return err
+		"tasks": {State: stateOf, Do: func(dir string) error {
+			if _, err := inTasks(ctx, src, dir, 2, Options{}); err != nil {
+				return errors.Join(err, CleanTasks(dir))
+			}
+			return nil
 		}},
 		"add": {Before: run(Options{}), State: stateOf, Do: func(dir string) error {
 			_, err := Add(ctx, dir, adds(AddOptions{}, extra{nodeColumn, "x", "", features}))

@@ -78,7 +78,6 @@ func knownOptions(dir string) map[string]Options {
 		"half":     {Features: in("features.npy"), FeatureDType: unified.Float16, RowStride: 64},
 		"degree":   {Reorder: ByDegree, Features: in("features.npy")},
 		"breadth":  {Reorder: BreadthFirst, Labels: in("labels.npy")},
-		"share":    {Share: Share{2, 3}, Labels: in("labels.npy")},
 		"tiny":     {MemoryLimit: 1000},
 		"as names": {IDs: "names"}, "renamed": {Columns: []string{"dst", "src"}},
 		"two types": {Columns: []string{"src:user", "dst:item"}},

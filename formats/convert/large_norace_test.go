@@ -49,7 +49,7 @@ func TestTheMemoryLimitHoldsForReadersToo(t *testing.T) {
 	}
 }
 
-// TestAGraphOfManyRelationsHasThatManyTypes: their numbers take two bytes beyond 256, and shares of it join again.
+// TestAGraphOfManyRelationsHasThatManyTypes: their numbers take two bytes beyond 256, and tasks make it, too.
 func TestAGraphOfManyRelationsHasThatManyTypes(t *testing.T) {
 	for _, n := range []int{2, 256, 257, 300} {
 		src := knowledge(t, n)
@@ -62,6 +62,6 @@ func TestAGraphOfManyRelationsHasThatManyTypes(t *testing.T) {
 		for i, e := range s.Edges {
 			expect.That(t, e.Count == 1, "%d relations: type %d has %d edges", n, i, e.Count)
 		}
-		joinTo(t, ds, src, 3, Options{RelationsAsTypes: true})
+		tasksMake(t, ds, src, 3, Options{RelationsAsTypes: true})
 	}
 }

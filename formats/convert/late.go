@@ -17,7 +17,7 @@ var lateEdges int64 = 1 << 24
 // countLater reports whether the nodes may be counted while the edges are taken in. What numbers, shares or adds to
 // nodes has to know them before.
 func (c *conversion) countLater() bool {
-	return c.graph.CountNodes != nil && !c.opt.DryRun && c.opt.Reorder <= AsListed && c.opt.Share.Of == 0 &&
+	return c.graph.CountNodes != nil && !c.opt.DryRun && c.opt.Reorder <= AsListed &&
 		c.opt.Loops != AddLoops
 }
 

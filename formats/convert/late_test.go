@@ -23,7 +23,7 @@ func TestCountingNodesLateChangesNothing(t *testing.T) {
 		ids[m/2+1], ids[3*m/2+1] = great, great
 		src := write(t, "edge_index.npy", string(expect.NPY(ids, 2, m)))
 		for _, opt := range []Options{{}, {MemoryLimit: 2 << 20}, {Direction: Symmetrise}, {Loops: AddLoops},
-			{Reorder: ByDegree}, {Share: Share{2, 3}}, {DryRun: true}} {
+			{Reorder: ByDegree}, {DryRun: true}} {
 			var said [2]string
 			for i, late := range []int64{1, 1 << 40} {
 				lateEdges = late

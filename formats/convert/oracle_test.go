@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -204,7 +203,7 @@ func (d *drawn) merged(all []line, pair func(a, b line) int) (kept []line) {
 }
 
 // TestEveryOptionDoesWhatAPlainConverterDoes compares drawn edge lists under drawn options, array by array, whole and
-// in drawn shares; and a dry run with what was then taken.
+// in drawn tasks; and a dry run with what was then taken.
 func TestEveryOptionDoesWhatAPlainConverterDoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(expect.Seed(t), 11))
 	for i := range 30 {
@@ -253,11 +252,7 @@ func TestEveryOptionDoesWhatAPlainConverterDoes(t *testing.T) {
 		if i%4 > 0 {
 			continue
 		}
-		joined := filepath.Join(t.TempDir(), "joined")
-		expect.Must(JoinShares(t.Context(), shares(t, src, 1+r.IntN(5), d.opt), joined, MergeOptions{}))(t)
-		if whole, err := formats.Open(joined); err != nil || whole.ID() != ds.ID() || whole.Close() != nil {
-			t.Errorf("%d: %+v: shares join to another dataset", i, d.opt)
-		}
+		tasksMake(t, ds, src, 1+r.IntN(5), d.opt)
 	}
 }
 

@@ -92,11 +92,7 @@ func (c *conversion) reorder(ctx context.Context, o *order) error {
 	if c.opt.Reorder == AsListed {
 		return nil
 	}
-	m := &numbering{ledger: &c.ledger, types: make([]anew, len(c.graph.Nodes))}
-	for _, n := range c.graph.Nodes {
-		m.offset = append(m.offset, m.n)
-		m.n += n.Count
-	}
+	m := c.newNumbering()
 	c.graph.Own(m)
 	if c.opt.Reorder == ByNodeTime || c.opt.Reorder == 0 {
 		if err := c.byTimes(ctx, m); err != nil {

@@ -131,3 +131,13 @@ func eachTime(ctx context.Context, column *source.Column, f func(t int64)) error
 		return nil
 	}})
 }
+
+// newNumbering returns one in which all nodes keep their numbers.
+func (c *conversion) newNumbering() *numbering {
+	m := &numbering{ledger: &c.ledger, types: make([]anew, len(c.graph.Nodes))}
+	for _, n := range c.graph.Nodes {
+		m.offset = append(m.offset, m.n)
+		m.n += n.Count
+	}
+	return m
+}

@@ -117,8 +117,6 @@ func (c *conversion) keysOfDataset(ds *formats.Dataset) (keys map[string]string,
 	switch {
 	case about["kind"] != "relbench":
 		why = "is not of a database"
-	case about[shareKey] != "":
-		why = "is a share: join it with the others first"
 	case len(s.EdgeColumns) > 0:
 		why = fmt.Sprintf("has columns of edges, such as %q, which new edges have not", s.EdgeColumns[0].Name)
 	case ds.Graph().EdgeIDs().Valid() || !strings.HasPrefix(about["direction"], "directed") ||

@@ -111,6 +111,12 @@ func (c *conversion) timeColumns() (list []timed) {
 
 // lookAtTimes reads the columns of which it must be known how fine they are.
 func (c *conversion) lookAtTimes(ctx context.Context, list []timed) error {
+	if c.found != nil { // by other tasks
+		for i := range list {
+			list[i].found = c.found[list[i].String()]
+		}
+		return nil
+	}
 	var edges []*timed
 	for i := range list {
 		t := &list[i]

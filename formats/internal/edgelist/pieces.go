@@ -115,11 +115,6 @@ func (c *cutter) next(p *piece) error {
 // readAll parses the text.
 func (r *reader) readAll(ctx context.Context, f *source.File) error {
 	c, first := &cutter{r: f, path: r.path}, &piece{}
-	report := func() {
-		if r.opt.Progress != nil {
-			r.opt.Progress("read", f.Done(), f.Size)
-		}
-	}
 	for r.lay == nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -132,11 +127,30 @@ func (r *reader) readAll(ctx context.Context, f *source.File) error {
 		if err := r.begin(first); err != nil {
 			return err
 		}
-		report()
+		r.report(f)
+	}
+	return r.parseAll(ctx, f, c, first)
+}
+
+// report says how far the reading has come.
+func (r *reader) report(f *source.File) {
+	if r.opt.Progress != nil {
+		r.opt.Progress("read", f.Done(), f.Size)
+	}
+}
+
+// parseAll parses pieces of a text whose layout is known: the first, if that has been read, and all that are left.
+func (r *reader) parseAll(ctx context.Context, f *source.File, c *cutter, first *piece) error {
+	if first.n == 0 {
+		if err := c.next(first); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
 	q := r.newQueue(c, first)
 	defer q.stop()
-	for end := false; !end; report() {
+	for end := false; !end; r.report(f) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -59,16 +59,7 @@ func Read(ctx context.Context, at source.Place, opt Options) (_ *source.Graph, e
 	g.Own(r.store)
 	defer func() {
 		if err != nil {
-			for _, c := range r.columns {
-				err = errors.Join(err, c.spool.Close())
-			}
-			if r.names != nil {
-				err = errors.Join(err, r.names.Close())
-			}
-			if r.targets != r.names {
-				err = errors.Join(err, r.targets.Close())
-			}
-			err = errors.Join(err, g.Close())
+			err = errors.Join(err, r.close(), g.Close())
 		}
 	}()
 	if err := r.readAll(ctx, f); err != nil {
@@ -100,19 +91,39 @@ func (r *reader) begin(p *piece) error {
 		return err
 	}
 	r.lay, p.start = lay, lay.skip
-	for i := range lay.columns {
-		c := &column{columnSpec: lay.columns[i]}
+	r.start()
+	return nil
+}
+
+// start makes room for what the layout names.
+func (r *reader) start() {
+	for i := range r.lay.columns {
+		c := &column{columnSpec: r.lay.columns[i]}
 		c.spool.Budget = r.opt.Budget
 		r.columns = append(r.columns, c)
 	}
-	if lay.names {
+	r.most = [2]int64{-1, -1}
+	if r.lay.names {
 		r.names = source.NewNames(r.opt.Budget)
 		r.targets = r.names
-		if lay.twoTypes() {
+		if r.lay.twoTypes() {
 			r.targets = source.NewNames(r.opt.Budget)
 		}
 	}
-	return nil
+}
+
+// close frees what was read, where it does not become a graph's.
+func (r *reader) close() (err error) {
+	for _, c := range r.columns {
+		err = errors.Join(err, c.spool.Close())
+	}
+	if r.names != nil {
+		err = errors.Join(err, r.names.Close())
+	}
+	if r.targets != r.names {
+		err = errors.Join(err, r.targets.Close())
+	}
+	return err
 }
 
 func (r *reader) finish(g *source.Graph) error {

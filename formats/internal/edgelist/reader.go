@@ -10,7 +10,7 @@ import (
 
 // Reader reads edge lists.
 var Reader = source.Reader{Name: "edgelist", Title: "an edge list",
-	Options: []string{"columns", "ids", "skips", "tables"}, Find: findGraphs, Read: readGraph}
+	Options: []string{"columns", "ids", "skips", "tables"}, Find: findGraphs, Read: readGraph, Plan: plan}
 
 // findGraphs takes any text that is named; among other files the first lines must be rows of as many fields.
 func findGraphs(t *source.Tree) []string {
@@ -40,10 +40,22 @@ func even(head []byte) bool {
 }
 
 func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+	opt, err := optionsOf(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Slice != nil:
+		return readPart(ctx, at, opt, r.Slice)
+	}
+	return Read(ctx, at, opt)
+}
+
+// optionsOf returns what is asked for.
+func optionsOf(r *source.Request) (opt Options, err error) {
 	ids, ok := map[string]IDs{"": Auto, "auto": Auto, "numbers": Numbers, "names": Names}[r.IDs]
 	if !ok {
-		return nil, fmt.Errorf("%w: ids %q: must be auto, numbers or names", source.ErrOptions, r.IDs)
+		return opt, fmt.Errorf("%w: ids %q: must be auto, numbers or names", source.ErrOptions, r.IDs)
 	}
-	return Read(ctx, at, Options{IDs: ids, Columns: r.Columns, Nodes: r.Nodes, Budget: r.Budget, Progress: r.Progress,
-		Skips: r.Skips})
+	return Options{IDs: ids, Columns: r.Columns, Nodes: r.Nodes, Budget: r.Budget, Progress: r.Progress,
+		Skips: r.Skips}, nil
 }

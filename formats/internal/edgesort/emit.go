@@ -10,7 +10,7 @@ import (
 
 // Sink takes the sorted edges, little-endian.
 type Sink struct {
-	Indptr  io.Writer   // int64: the first edge of each node, and the number of edges
+	Indptr  io.Writer   // int64: the first edge of each node that edges are kept of, and the number of edges
 	Indices io.Writer   // sources among all nodes, int32 while these number below 2^31, else int64
 	Types   io.Writer   // uint8 up to 256 types, else uint16; nil for one
 	Columns []io.Writer // a row an edge
@@ -67,13 +67,10 @@ func (s *Sorter) Emit(ctx context.Context, sink Sink) error {
 	for _, w := range sink.Columns {
 		e.columns = append(e.columns, newColumn(w))
 	}
-	for range s.first {
-		e.begin()
-	}
 	if err := s.top.emit(ctx, e); err != nil {
 		return err
 	}
-	for ; e.node <= s.nodes-s.first; e.node++ {
+	for ; e.node <= s.last-s.first; e.node++ {
 		e.begin()
 	}
 	s.Stats.Edges = e.edges

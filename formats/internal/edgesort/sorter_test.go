@@ -275,6 +275,10 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 		}
 		sorted, stats := slow(edges, &opt, nodes)
 		w := want(sorted, nodes, len(opt.Types), len(opt.Columns) > 0)
+		if opt.Last > 0 { // of these nodes alone
+			w.indptr.Truncate(int(8 * (opt.Last + 1)))
+			w.indptr.Next(int(8 * opt.First))
+		}
 		for _, b := range [][2]*bytes.Buffer{{&got.indptr, &w.indptr}, {&got.indices, &w.indices},
 			{&got.types, &w.types}, {&got.weight, &w.weight}, {&got.time, &w.time}} {
 			if !bytes.Equal(b[0].Bytes(), b[1].Bytes()) {

@@ -73,6 +73,9 @@ func (s *strict) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err err
 // that says by a byte order mark that it is UTF-8 is read as that.
 func (t *Tree) SetEncoding(name string) { t.encoding = name }
 
+// Encoded reports whether texts may be in another encoding than UTF-8.
+func (t *Tree) Encoded() bool { return t.encoding != "" }
+
 // ExplainText adds to an error about what is not UTF-8 where in its file that begins, which encoding the file looks
 // like, and how it is read. Other errors stay as they are.
 func (t *Tree) ExplainText(err error) error {

@@ -48,6 +48,9 @@ type NodeType struct {
 	Named bool
 	// OfTable says that nodes are the rows of a table of a database, Unnamed that it has no key: nobody names them.
 	OfTable, Unnamed bool
+	// Keys, if set, are what the ids of a Slice stand for, by number: of edges those that these have, in the order of
+	// their first appearance, and of nodes those of all.
+	Keys *Strings
 }
 
 // EdgeType is a kind of edge: between nodes of Source and Target, which are indices of Graph.Nodes.

@@ -70,6 +70,14 @@ func (n *Names) Find(name []byte) int64 {
 	return int64(n.slots[i].number) - 1
 }
 
+// BeyondError is an edge of a part, in order, with an id that no node can have.
+type BeyondError struct{ Edge, ID int64 }
+
+// Error implements error.
+func (e *BeyondError) Error() string {
+	return fmt.Sprintf("edge %d: no node can have the id %d", e.Edge, e.ID)
+}
+
 // slot returns the slot of a name, or the free one that it would take, with its tag.
 func (n *Names) slot(name []byte) (i uint64, tag uint32) {
 	h := maphash.Bytes(n.seed, name)

@@ -28,6 +28,7 @@ type File struct {
 	close       func()
 	window      int64 // bytes that decompressing keeps, where they are many
 	ledger      *pinned.Ledger
+	mark        int64 // bytes of the byte order mark that a text begins with
 }
 
 // counted reads a file from its beginning on, and counts. One that ends before its size is an error.
@@ -86,6 +87,48 @@ func OpenFile(path string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	return wholefile.Open(path)
+}
+
+// Lines opens lines of a text that is not compressed, in UTF-8: those from a byte on to another, at both of which a
+// line begins. Their text is plain, as that of OpenText.
+func (p Place) Lines(from, to int64) (*File, error) {
+	raw, err := p.Raw()
+	if err != nil {
+		return nil, err
+	}
+	if to > raw.Size {
+		return nil, errors.Join(Error(raw.Path, "", -1, "", wholefile.EndsEarly(raw.Size, to)), raw.Close())
+	}
+	raw.Size = to
+	f := &File{Path: raw.Path, Size: to, in: &counted{r: raw, read: from}, raw: raw, close: func() {}}
+	f.Reader = &text{path: f.Path, r: bufio.NewReaderSize(io.LimitReader(f.in, to-from), fileAhead)}
+	return f, nil
+}
+
+// LineFrom returns where the first line begins that begins at a byte or behind it, of lines that end as OpenText has
+// them; the end of the file for none. A line is expected to have MaxRecord bytes at most.
+func (r *Raw) LineFrom(at int64) (int64, error) {
+	if at == 0 {
+		return 0, nil
+	}
+	buf := make([]byte, 4<<10)
+	for from := at - 1; from < min(r.Size, at+2*MaxRecord); {
+		n, err := r.ReadAt(buf, from)
+		if err != nil && err != io.EOF {
+			return 0, Error(r.Path, "", -1, "", err)
+		}
+		for i, c := range buf[:n] {
+			last := from+int64(i)+1 == r.Size
+			switch {
+			case c == '\n' || last:
+				return from + int64(i) + 1, nil
+			case c == '\r' && i+1 < n && buf[i+1] != '\n':
+				return from + int64(i) + 1, nil
+			}
+		}
+		from += max(int64(n)-1, 1) // a CR at the end is looked at again
+	}
+	return r.Size, nil
 }
 
 // Open opens a regular file. gzip, bzip2 and Zstandard are recognised by their first bytes and decompressed as they are
@@ -167,6 +210,12 @@ func (f *File) Count(l *pinned.Ledger) error {
 
 // Done returns how many bytes of the file, as it lies on the disk, have been read.
 func (f *File) Done() int64 { return f.in.read }
+
+// Mark returns how many bytes of a text stand before the first that is read of it, and are left out.
+func (f *File) Mark() int64 { return f.mark }
+
+// Raw returns the file as it lies on the disk.
+func (f *File) Raw() io.ReaderAt { return f.in.r }
 
 // Close closes the file.
 func (f *File) Close() error {

@@ -22,6 +22,25 @@ type Reader struct {
 	// graph before the tree. Errors are *formats.Error with file, row and remedy; pinned.ErrLimit and
 	// formats.ErrSpace; context.Cause(ctx).
 	Read func(ctx context.Context, at Place, r *Request) (*Graph, error)
+	// Plan, if set, finds out whether Read can read parts of the source at a place, and what it must know for that.
+	Plan func(ctx context.Context, at Place, r *Request) (*Planned, error)
+}
+
+// Planned is what Reader.Plan has found out.
+type Planned struct {
+	Whole string // why the source is read as a whole; "": parts can be read
+	Facts []byte // what the reader of a part must know of the whole: JSON
+	Keys  bool   // ids of nodes of some type are those of a slice (NodeType.Keys)
+	Notes []Note // on the whole
+}
+
+// Slice is what is read of a source: some of its edges, or all that it has beside edges. All parts of the edges, one
+// behind the other, are the edges of the source, but that ids and columns are those of a part (NodeType.Keys); what
+// depends on all edges is not decided.
+type Slice struct {
+	Number, Of int // from 0
+	Nodes      bool
+	Facts      []byte // of Planned
 }
 
 // Request is what the user asks of a reader, and what it may take. The zero value has the reader find everything out.
@@ -48,6 +67,8 @@ type Request struct {
 	Task string
 	// LateCount is the number of edges from which on a graph's nodes may be counted later (Graph.CountNodes); 0: never.
 	LateCount int64
+	// Slice, if set, is what is read of a source for which the reader's Plan takes parts.
+	Slice *Slice
 }
 
 // Timed gives a column that is called time the unit of plain numbers, if it has none.

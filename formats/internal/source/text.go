@@ -35,6 +35,7 @@ func (f *File) plain(encoding string) error {
 	}
 	if bytes.HasPrefix(head, []byte(mark)) {
 		_, _ = b.Discard(len(mark))
+		f.mark = int64(len(mark))
 	}
 	f.Reader = &text{path: f.Path, r: b}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/text/transform"
 
@@ -26,6 +27,7 @@ type Tree struct {
 
 	budget   *Budget
 	encoding string // of texts; "": UTF-8
+	read     atomic.Int64
 	dir      string // of files on the disk
 	single   bool   // one file was named
 	names    []string
@@ -269,6 +271,28 @@ func (t *Tree) Has(name string) bool {
 // At returns a place in the tree.
 func (t *Tree) At(name string) Place { return Place{t, name} }
 
+// Packed reports whether the tree is that of an archive.
+func (t *Tree) Packed() bool { return t.spool != nil }
+
+// tally counts the bytes that are read.
+type tally struct {
+	io.ReaderAt
+	n *atomic.Int64
+}
+
+// ReadAt reads.
+func (t *tally) ReadAt(p []byte, at int64) (int, error) {
+	n, err := t.ReaderAt.ReadAt(p, at)
+	t.n.Add(int64(n))
+	return n, err
+}
+
+// Read returns how many bytes of the files were read so far, but those that were mapped.
+func (t *Tree) Read() int64 { return t.read.Load() }
+
+// Opened returns the files that were opened, by their paths.
+func (t *Tree) Opened() map[string]fs.FileInfo { return t.opened }
+
 // Unchanged compares size and time of the files that were opened with what they were then. ErrChanged, with the file.
 func (t *Tree) Unchanged() error {
 	for path, st := range t.opened {
@@ -348,7 +372,7 @@ func (p Place) Raw() (*Raw, error) {
 		if _, before := p.Tree.opened[p.Path()]; !before {
 			p.Tree.opened[p.Path()] = st
 		}
-		return &Raw{f, f, st.Size(), p.Path(), nil, f, p.Tree.budget}, nil
+		return &Raw{&tally{f, &p.Tree.read}, f, st.Size(), p.Path(), nil, f, p.Tree.budget}, nil
 	}
 	span, ok := p.Tree.spans[p.Name]
 	if !ok {

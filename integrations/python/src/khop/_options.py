@@ -261,8 +261,6 @@ class ConvertOptions(TypedDict, total=False):
     """.npy file with a label a node."""
     max_memory: Optional[Union[int, str]]
     """Memory to take at most; default: a quarter of what is free."""
-    partition: Optional[str]
-    """Write share I of N; khop merge joins shares."""
     relations_as_types: Optional[bool]
     """Make an edge type of each relation of a knowledge graph. Default: False."""
     reorder: Optional[str]

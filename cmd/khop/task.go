@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/internal/paths"
+)
+
+// tasksFlags are flags of "khop convert" for a conversion in tasks.
+type tasksFlags struct {
+	Tasks int  `placeholder:"N" help:"Convert in tasks, for N processes. Without --plan this process runs all of them."`
+	Plan  bool `help:"Print the descriptors of the tasks, which khop task runs, and run none."`
+	Clean bool `help:"Remove what tasks that were to make the dataset have left."`
+}
+
+// tasksResult is what "khop convert --plan --json" prints. Scripts rely on the names.
+type tasksResult struct {
+	Dataset string     `json:"dataset"`
+	Stages  [][]string `json:"stages"`
+}
+
+// inTasks plans tasks, and runs them unless they are only to be planned.
+func (c *convertCmd) inTasks(env *environment) error {
+	if err := c.settle(env); err != nil {
+		return err
+	}
+	res, took, err := watched(env, func(bar *progress) (*convert.Result, error) {
+		opt := doorsOf(env, bar, c.opt)
+		stages, err := convert.PlanTasks(env.ctx, c.Source, c.Dataset, c.Tasks, opt)
+		if err != nil {
+			return nil, err
+		}
+		if c.Plan {
+			bar.finish()
+			return nil, c.show(env, tasksResult{paths.Text(c.Dataset), stages}, func(env *environment) error {
+				return printStages(env, stages)
+			})
+		}
+		res, err := runTasks(env, slices.Concat(stages...), opt)
+		return res, errors.Join(err, convert.CleanTasks(c.Dataset))
+	})
+	if err != nil || res == nil {
+		return err
+	}
+	return c.say(env, res, took)
+}
+
+// runTasks runs tasks, one after the other, and returns what the last one made.
+func runTasks(env *environment, tasks []string, opt convert.Options) (res *convert.Result, err error) {
+	for _, task := range tasks {
+		if res, err = convert.RunTask(env.ctx, task, opt); err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+// printStages prints a line a task: the number of its stage, and its descriptor.
+func printStages(env *environment, stages [][]string) error {
+	for i, stage := range stages {
+		for _, task := range stage {
+			if _, err := fmt.Fprintf(env.stdout, "%d %s\n", i, paths.Text(task)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type taskCmd struct {
+	Tasks []string `arg:"" name:"task" help:"Descriptors that khop convert --plan has printed, in their order."`
+
+	flagsOf[taskOptions] `embed:""`
+
+	jsonFlag `embed:""`
+}
+
+// taskOptions are those of a task that its plan does not have.
+type taskOptions struct {
+	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
+}
+
+// Run runs tasks, one after the other.
+func (c *taskCmd) Run(env *environment) error {
+	of := convertCmd{jsonFlag: c.jsonFlag}
+	if err := of.settle(env); err != nil {
+		return err
+	}
+	res, took, err := watched(env, func(bar *progress) (*convert.Result, error) {
+		return runTasks(env, c.Tasks, doorsOf(env, bar, of.opt))
+	})
+	if err != nil || res == nil {
+		return err
+	}
+	work := filepath.Dir(filepath.Dir(c.Tasks[len(c.Tasks)-1]))
+	of.Dataset = strings.TrimSuffix(work, filepath.Ext(work))
+	return of.say(env, res, took)
+}

@@ -1,0 +1,510 @@
+package convert
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/wholefile"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// A conversion in tasks goes through a working folder beside the dataset, which all machines see:
+//
+//	plan.json   what is converted, how, and in which tasks
+//	tasks/      a descriptor of each task, which says no more than which one it is
+//	data/       a folder of each attempt at a task
+//	done/       what each task has made, and in which attempt: written once, by the first that is done
+//
+// Stages follow each other, and the tasks of one do not wait for each other:
+//
+//	read     some of the edges, as the source lists them; or the whole source
+//	nodes    all that the source has beside edges
+//	number   which number each key of a node stands for, and that which a node has in a new order (one task)
+//	place    the edges of a read task, by these numbers
+//	range    the in-edges of a range of nodes
+//	commit   the dataset (one task)
+const (
+	planName  = "plan.json"
+	tasksName = "tasks"
+	dataName  = "data"
+	doneName  = "done"
+
+	taskRead   = "read"
+	taskNodes  = "nodes"
+	taskNumber = "number"
+	taskPlace  = "place"
+	taskRange  = "range"
+	taskCommit = "commit"
+)
+
+// maxTasks is the greatest number of tasks of a stage.
+const maxTasks = 1 << 12
+
+// tasksVersion is that of plans: tasks of another do not go together.
+const tasksVersion = 1
+
+// mostJSON is the most bytes that a file of JSON may have.
+const mostJSON = 64 << 20
+
+// tasksPlan is what all tasks have in common.
+type tasksPlan struct {
+	Version int            `json:"version"`
+	ID      string         `json:"id"`
+	Source  string         `json:"source"`
+	Dataset string         `json:"dataset"`
+	Options plannedOptions `json:"options"`
+	Kind    string         `json:"kind"`
+	Tasks   int            `json:"tasks"`
+	Reads   int            `json:"reads"`            // read tasks
+	Whole   string         `json:"whole,omitempty"`  // why one task reads all; "": several do
+	Numbers bool           `json:"numbers"`          // nodes get numbers that no read task knows
+	Facts   []byte         `json:"facts,omitempty"`  // of source.Planned
+	Notes   []formats.Note `json:"notes"`            // on the source
+	Files   []stamp        `json:"files"`            // of the source, as far as planning has opened them
+	Stages  [][]string     `json:"stages,omitempty"` // names of tasks
+}
+
+// plannedOptions are options as JSON.
+type plannedOptions struct {
+	Options
+
+	FeatureDType string // in place of that of Options, which JSON would not read back
+}
+
+// stamp tells whether a file is the same.
+type stamp struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+	Time int64  `json:"time"` // it was written, in nanoseconds
+}
+
+// descriptor is a task.
+type descriptor struct {
+	Plan   string `json:"plan"` // its id
+	Task   string `json:"task"`
+	Number int    `json:"number"`
+}
+
+// workOf returns the working folder of a dataset.
+func workOf(dst string) string { return filepath.Clean(dst) + ".khop-tasks" }
+
+// PlanTasks divides the conversion of src to dst into tasks for about n processes, and returns the descriptors of those
+// of each stage: RunTask runs one. They lie in a working folder beside dst, which CleanTasks removes. Tasks of a stage
+// may run at the same time, on any machine where the source and the folder of dst have the same paths; those of the
+// next stage begin when all are done. A task may run again, or twice at a time, whenever it failed or not: it does
+// nothing where it has been done. The dataset is that which Run writes.
+//
+// Errors are those of Run, and formats.ErrExist where there is a working folder.
+func PlanTasks(ctx context.Context, src, dst string, n int, opt Options) (stages [][]string, err error) {
+	if n < 1 || n > maxTasks {
+		return nil, fmt.Errorf("%w: %d tasks: 1 to %d are possible", ErrOptions, n, maxTasks)
+	}
+	if opt.DryRun {
+		return nil, option.Errorf(ErrOptions, opt, "DryRun", " is for a conversion at once")
+	}
+	for _, path := range []*string{&src, &dst, &opt.Features, &opt.Labels} {
+		if *path != "" {
+			if *path, err = filepath.Abs(*path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c, err := begin(src, dst, &opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.roomFor(0); err != nil {
+		return nil, err
+	}
+	work := workOf(dst)
+	if _, err := os.Lstat(work); err == nil {
+		return nil, source.Error(work, "", -1, "run its tasks, or remove it (CleanTasks)",
+			fmt.Errorf("%w: tasks of another conversion", formats.ErrExist))
+	}
+	p := &tasksPlan{Version: tasksVersion, ID: attemptName(), Source: src, Dataset: dst, Tasks: n, Reads: n,
+		Notes: []formats.Note{}}
+	if err := c.planTasks(ctx, p); err != nil {
+		return nil, err
+	}
+	p.list()
+	if err := p.write(work); err != nil {
+		return nil, err
+	}
+	for _, stage := range p.Stages {
+		var files []string
+		for _, name := range stage {
+			files = append(files, filepath.Join(work, tasksName, name+".json"))
+		}
+		stages = append(stages, files)
+	}
+	if p.Whole != "" {
+		opt.Log(fmt.Sprintf("one task reads the source: %s", p.Whole))
+	}
+	return stages, nil
+}
+
+// planTasks looks at the source.
+func (c *conversion) planTasks(ctx context.Context, p *tasksPlan) (err error) {
+	t, err := c.open()
+	if err != nil {
+		return err
+	}
+	c.tree = t
+	defer func() { err = errors.Join(t.ExplainText(err), t.Close()) }()
+	r, at, err := recognise(t, c.opt.From)
+	if err != nil {
+		return err
+	}
+	if err := c.checkOptions(&r); err != nil {
+		return err
+	}
+	p.Kind = r.Name
+	nodes, err := c.openTables()
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Plan == nil:
+		p.Whole = fmt.Sprintf("parts of the kind %q are not read", r.Name)
+	case t.Packed():
+		p.Whole = "it is an archive"
+	case c.opt.Strict:
+		p.Whole = "to be strict takes all of it"
+	case c.opt.Reorder != 0 && c.opt.Reorder != AsListed && c.opt.Reorder != ByDegree:
+		p.Whole = fmt.Sprintf("the order %q takes all edges", c.opt.Reorder)
+	default:
+		known, err := r.Plan(ctx, at, c.request(nodes))
+		if err != nil {
+			return err
+		}
+		p.Whole, p.Facts = known.Whole, known.Facts
+		p.Numbers = known.Keys || c.opt.Reorder == ByDegree
+		p.Notes = append(p.Notes, c.spell(known.Notes)...)
+	}
+	if p.Whole != "" {
+		p.Reads, p.Numbers, p.Notes = 1, false, []formats.Note{}
+	}
+	for path, st := range t.Opened() {
+		p.Files = append(p.Files, stamp{path, st.Size(), st.ModTime().UnixNano()})
+	}
+	p.Options = plannedOptions{Options: c.opt}
+	if p.Options.MemoryLimit = 0; c.opt.FeatureDType != unified.Invalid {
+		p.Options.FeatureDType = c.opt.FeatureDType.String()
+	}
+	return nil
+}
+
+// list names the tasks of each stage.
+func (p *tasksPlan) list() {
+	several := func(task string, n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprintf("%s-%d", task, i))
+		}
+		return list
+	}
+	first := several(taskRead, p.Reads)
+	if p.Whole == "" {
+		first = append(first, taskNodes+"-0")
+	}
+	p.Stages = [][]string{first}
+	if p.Numbers {
+		p.Stages = append(p.Stages, []string{taskNumber + "-0"}, several(taskPlace, p.Reads))
+	}
+	p.Stages = append(p.Stages, several(taskRange, p.Tasks), []string{taskCommit + "-0"})
+}
+
+// write makes the working folder, whole or not at all.
+func (p *tasksPlan) write(work string) (err error) {
+	draft := work + "." + p.ID
+	if err := os.Mkdir(draft, 0o755); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(draft))
+		}
+	}()
+	for _, name := range []string{tasksName, dataName, doneName} {
+		if err := os.Mkdir(filepath.Join(draft, name), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, stage := range p.Stages {
+		for _, name := range stage {
+			task, number, _ := strings.Cut(name, "-")
+			n, _ := strconv.Atoi(number)
+			if err := writeJSON(filepath.Join(draft, tasksName, name+".json"), descriptor{p.ID, task, n}); err != nil {
+				return err
+			}
+		}
+	}
+	if err := writeJSON(filepath.Join(draft, planName), p); err != nil {
+		return err
+	}
+	return os.Rename(draft, work)
+}
+
+// attemptName returns a name that no other attempt has.
+func attemptName() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return hex.EncodeToString(b[:])
+}
+
+func writeJSON(path string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func readJSON(path string, v any) error {
+	text, err := wholefile.Read(path, mostJSON)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		return source.Error(path, "", -1, "", err)
+	}
+	return nil
+}
+
+// task is an attempt at a task.
+type task struct {
+	descriptor
+	plan    tasksPlan
+	work    string
+	attempt string // the name of its folder of data
+	c       *conversion
+}
+
+// name returns what the task is called.
+func (t *task) name() string { return nameOf(t.Task, t.Number) }
+
+func nameOf(task string, number int) string { return fmt.Sprintf("%s-%d", task, number) }
+
+// dir returns the attempt's folder.
+func (t *task) dir() string { return filepath.Join(t.work, dataName, t.attempt) }
+
+// RunTask runs a task of PlanTasks, by its descriptor. Of the options only MemoryLimit, Progress, Heat, Spell and Log
+// are its own: all others are those of the plan. What it writes has another name until it is whole, so that it may be
+// killed at any time. The result is that of the last task, which makes the dataset, and nil of all others.
+//
+// Errors are those of Run; formats.ErrCorrupt where what another task has written is not what it was;
+// fs.ErrNotExist where a task of an earlier stage is not done.
+func RunTask(ctx context.Context, file string, opt Options) (res *Result, err error) {
+	t := &task{work: filepath.Dir(filepath.Dir(file)), attempt: ""}
+	if err := readJSON(file, &t.descriptor); err != nil {
+		return nil, err
+	}
+	if err := readJSON(filepath.Join(t.work, planName), &t.plan); err != nil {
+		return nil, err
+	}
+	if err := t.check(file); err != nil {
+		return nil, err
+	}
+	if t.isDone() && t.Task != taskCommit {
+		return nil, nil
+	}
+	own := opt
+	if opt, err = t.options(); err != nil {
+		return nil, err
+	}
+	opt.MemoryLimit, opt.Progress, opt.Log = own.MemoryLimit, own.Progress, own.Log
+	opt.Heat, opt.Spell = own.Heat, own.Spell
+	if t.c, err = begin(t.plan.Source, t.plan.Dataset, &opt); err != nil {
+		return nil, err
+	}
+	t.attempt = t.name() + "." + attemptName()
+	if err := os.Mkdir(t.dir(), 0o755); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil || t.Task == taskCommit {
+			err = errors.Join(err, os.RemoveAll(t.dir()))
+		}
+	}()
+	t.c.budget.Dir = t.dir()
+	err = t.c.guarded(func() (err error) {
+		res, err = t.run(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("task %s: %w", t.name(), t.explainSpace(err))
+	}
+	return res, nil
+}
+
+// explainSpace says of a full disk what is to be done.
+func (t *task) explainSpace(err error) error {
+	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, formats.ErrSpace) {
+		return err
+	}
+	return source.Error(t.work, "", -1, "make room there, and run the task again",
+		fmt.Errorf("%w: %w", formats.ErrSpace, err))
+}
+
+// check refuses what is no task of the plan.
+func (t *task) check(file string) error {
+	bad := func(format string, args ...any) error {
+		return source.Error(file, "", -1, "plan the tasks again", fmt.Errorf(format, args...))
+	}
+	p := &t.plan
+	switch {
+	case p.Version != tasksVersion:
+		return bad("%w: tasks of version %d, and this khop has version %d", ErrOptions, p.Version, tasksVersion)
+	case t.Plan != p.ID:
+		return bad("%w: a task of another plan", ErrOptions)
+	case p.Tasks < 1 || p.Tasks > maxTasks || p.Reads < 1 || p.Reads > maxTasks,
+		!slices.ContainsFunc(p.Stages, func(s []string) bool { return slices.Contains(s, t.name()) }):
+		return bad("%w: %s is no task of the plan", ErrOptions, paths.Text(t.name()))
+	}
+	return nil
+}
+
+// options returns the options of the plan.
+func (t *task) options() (opt Options, err error) {
+	opt = t.plan.Options.Options
+	if name := t.plan.Options.FeatureDType; name != "" {
+		if opt.FeatureDType, err = unified.ParseDType(name); err != nil {
+			return opt, source.Error(filepath.Join(t.work, planName), "", -1, "plan the tasks again", err)
+		}
+	}
+	return opt, nil
+}
+
+func (t *task) run(ctx context.Context) (*Result, error) {
+	switch t.Task {
+	case taskRead:
+		if t.plan.Whole != "" {
+			return nil, t.readWhole(ctx)
+		}
+		return nil, t.readPart(ctx)
+	case taskNodes:
+		return nil, t.readNodes(ctx)
+	case taskNumber:
+		return nil, t.number(ctx)
+	case taskPlace:
+		return nil, t.place(ctx)
+	case taskRange:
+		return nil, t.sortRange(ctx)
+	}
+	return t.commit(ctx)
+}
+
+// isDone reports whether the task has been done.
+func (t *task) isDone() bool {
+	_, err := os.Lstat(t.donePath(t.name()))
+	return err == nil
+}
+
+func (t *task) donePath(name string) string { return filepath.Join(t.work, doneName, name+".json") }
+
+// done says what a task has made.
+type done struct {
+	Plan string `json:"plan"`
+	Data string `json:"data"` // the folder of the attempt
+	made
+}
+
+// finish says that the task is done, unless another attempt has said so.
+func (t *task) finish(m made) error {
+	draft := filepath.Join(t.dir(), doneName+".json")
+	if err := syncFolder(t.dir()); err != nil {
+		return err
+	}
+	if err := writeJSON(draft, done{t.plan.ID, t.attempt, m}); err != nil {
+		return err
+	}
+	err := os.Link(draft, t.donePath(t.name()))
+	if err != nil && !errors.Is(err, fs.ErrExist) { // there are folders without links
+		err = os.Rename(draft, t.donePath(t.name()))
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return os.RemoveAll(t.dir())
+	}
+	return errors.Join(err, syncFolder(filepath.Dir(t.donePath(""))))
+}
+
+// look reads what a task has made, and the folder in which that lies.
+func (t *task) look(task string, number int) (made, string, error) {
+	var d done
+	name := nameOf(task, number)
+	if err := readJSON(t.donePath(name), &d); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = source.Error(t.donePath(name), "", -1, "run that task first",
+				fmt.Errorf("task %s is not done: %w", name, fs.ErrNotExist))
+		}
+		return made{}, "", err
+	}
+	if d.Plan != t.plan.ID || !filepath.IsLocal(d.Data) || filepath.Base(d.Data) != d.Data {
+		return made{}, "", source.Error(t.donePath(name), "", -1, "plan the tasks again",
+			fmt.Errorf("%w: what it says is not of this plan", formats.ErrCorrupt))
+	}
+	return d.made, filepath.Join(t.work, dataName, d.Data), nil
+}
+
+// syncFolder waits until the names in a folder are on the disk, where the system can.
+func syncFolder(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	_ = f.Sync() // some systems have no such thing
+	return f.Close()
+}
+
+// CleanTasks removes the working folder of the tasks that were to make the dataset dst, and what tasks that died have
+// left of a dataset that is not complete. It does nothing where there is neither. Tasks must not be at work.
+func CleanTasks(dst string) error {
+	dst, err := filepath.Abs(dst)
+	if err != nil {
+		return err
+	}
+	work := workOf(dst)
+	drafts, _ := filepath.Glob(escaped(work) + ".????????????????")
+	for _, dir := range append(drafts, work) {
+		for _, name := range []string{tasksName, dataName, doneName, planName} {
+			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	w, err := formats.Create(dst, formats.WriterOptions{})
+	if errors.Is(err, formats.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return w.Abort()
+}
+
+// escaped returns a path as a pattern that matches it alone.
+func escaped(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}

@@ -1,0 +1,65 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+)
+
+// inTasks converts in tasks for n processes, one after the other.
+func inTasks(ctx context.Context, src, dst string, n int, opt Options) (res *Result, err error) {
+	stages, err := PlanTasks(ctx, src, dst, n, opt)
+	if err != nil {
+		return nil, err
+	}
+	for _, stage := range stages {
+		for _, task := range stage {
+			if res, err = RunTask(ctx, task, opt); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return res, CleanTasks(dst)
+}
+
+// tasksMake converts in tasks, and expects the dataset that converting at once made.
+func tasksMake(t *testing.T, whole *formats.Dataset, src string, n int, opt Options) {
+	t.Helper()
+	dst := filepath.Join(t.TempDir(), "tasks")
+	_, err := inTasks(t.Context(), src, dst, n, opt)
+	expect.Ensure(t, err == nil, "%d tasks of %s, %+v: %v", n, src, opt, err)
+	got := expect.Must(formats.Open(dst))(t)
+	expect.That(t, got.ID() == whole.ID(), "%d tasks of %s, %+v, make\n%s\nnot\n%s", n, src, opt, spell(t, got),
+		spell(t, whole))
+	expect.OK(t, got.Close())
+	_, err = os.Stat(workOf(dst))
+	expect.That(t, errors.Is(err, os.ErrNotExist), "tasks leave a folder: %v", err)
+}
+
+// TestTasksMakeWhatConvertingAtOnceWrites, of several types, with columns, splits and names.
+func TestTasksMakeWhatConvertingAtOnceWrites(t *testing.T) {
+	typed := newLibrary(5).write(t)
+	names := write(t, "edges.csv", "src,dst,weight\nada,bob,1\ncal,bob,2\nbob,dan,3\neve,cal,4\nada,ada,5\nada,bob,6\n")
+	numbers := write(t, "numbers.txt", "\xef\xbb\xbf# a comment\r\n0 1 5\r\n3 1 6\r1 1 7\n7 2 5.5\n0 1 4\n1 0 1\n")
+	words := write(t, "words.csv", "a,b,time,note\n0,1,5,6\n1,2,5,7\n2,0,6,x\n0,2,9.25,1\n")
+	for _, c := range []struct {
+		src string
+		opt Options
+	}{{typed, Options{}}, {names, Options{Direction: Symmetrise, Loops: AddLoops}}, {names, Options{Merge: MergeSum}},
+		{names, Options{Direction: Symmetrise}}, {names, Options{Reorder: ByDegree}}, {numbers, Options{}},
+		{numbers, Options{Columns: []string{"src", "dst", "weight"}, Direction: Symmetrise, Reorder: ByDegree}},
+		{numbers, Options{Columns: []string{"src:user", "dst:item", "x"}, Keep: []string{"x"}}},
+		{names, Options{Columns: []string{"src:user", "dst:item", "x"}}},
+		{words, Options{}}, {words, Options{ByTime: true, TimesIn: "ms", Loops: DropLoops}},
+		{numbers, Options{Strict: true, Columns: []string{"src", "dst", "x"}, IDs: "numbers"}}} {
+		_, whole := convert(t, c.src, c.opt)
+		for _, n := range []int{1, 2, 5, 16} {
+			tasksMake(t, whole, c.src, n, c.opt)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func TestATargetIsNeverWhatIsRead(t *testing.T) {
 		"convert F F/new": "lies in", "convert F F --force": "is", "convert F/edges.csv F --force": "contains",
 		"convert F/edges.csv F/edges.csv": "is", "convert F/edges.csv D --force --features D/x.npy": "contains",
 		"add D --column x=D/x.npy": "contains", "add L --column x=D/x.npy": "contains",
-		"convert F F/new --tasks 2": "lies in",
+		"convert F F/new --tasks 2":               "lies in",
 		"convert F/edges.csv F --force --tasks 2": "contains", "export D D --to numpy --force": "is",
 		"export D D/new --to parquet": "lies in", "export D L/new --to npz": "lies in",
 		"export L D/graph/new --to graphbolt": "lies in", "partition D --parts 2 --out D/new": "lies in",

@@ -9,8 +9,8 @@ import (
 
 // copier is a row copy in the making.
 type copier struct {
-	*gen
-	idSize, vector         int // bytes
+	simd
+	idSize                 int // bytes
 	dst, src, ids, n, size reg.Register
 	ahead, last, lines     reg.Register // next id to prefetch, last id that exists, lines of a row besides the last
 	row, rest              reg.Register // what is copied, bytes that are left of it
@@ -22,9 +22,9 @@ type copier struct {
 // waits for the line behind it, which nobody prefetched. That alone cost 20 %.
 func buildCopy(g *gen) {
 	for _, stream := range []bool{false, true} {
-		for _, vector := range []int{32, 64} {
+		for _, of := range []simd{{g, "AVX2", 32}, {g, "AVX512", 64}} {
 			for _, idSize := range []int{4, 8} {
-				c := &copier{gen: g, idSize: idSize, vector: vector}
+				c := &copier{simd: of, idSize: idSize}
 				c.build(stream)
 			}
 		}
@@ -32,7 +32,7 @@ func buildCopy(g *gen) {
 }
 
 func (c *copier) build(stream bool) {
-	name := fmt.Sprintf("%sx%d", map[int]string{32: "AVX2", 64: "AVX512"}[c.vector], 8*c.idSize)
+	name := fmt.Sprintf("%sx%d", c.isa, 8*c.idSize)
 	args := fmt.Sprintf("dst, src unsafe.Pointer, ids *int%d, n, avail, rowBytes, ahead, lines int", 8*c.idSize)
 	if stream {
 		c.function("stream"+name, "("+args+",\n\tscratch unsafe.Pointer) (left int)",
@@ -42,7 +42,7 @@ func (c *copier) build(stream bool) {
 	} else {
 		c.function("copy"+name, "("+args+")",
 			fmt.Sprintf("copy%s copies n rows, 1 or more, of %d bytes and more, and prefetches those that", name,
-				c.vector), "lie ahead ids further, of which avail exist.")
+				c.bytes), "lie ahead ids further, of which avail exist.")
 	}
 	c.enter()
 	if stream {
@@ -77,11 +77,7 @@ func (c *copier) enter() {
 	c.LEAQ(at2(c.ids, c.ahead, uint8(c.idSize), 0), c.ahead)
 	c.row, c.rest = c.GP64(), c.GP64()
 	for i := range c.v {
-		if c.vector == 32 {
-			c.v[i] = c.YMM()
-		} else {
-			c.v[i] = c.ZMM()
-		}
+		c.v[i] = c.vector()
 	}
 }
 
@@ -98,25 +94,16 @@ func (c *copier) prefetchAhead() {
 	c.prefetchRow(row, last, c.lines, count)
 }
 
-// move loads or stores a vector at any address.
-func (c *copier) move(from, to Op) {
-	if c.vector == 32 {
-		c.VMOVDQU(from, to)
-	} else {
-		c.VMOVDQU64(from, to)
-	}
-}
-
 // loop moves as many vectors a turn as still fit, and leaves rest at what is missing for another turn.
 func (c *copier) loop(vectors int, done string, store func(v, to Op)) {
-	again, bytes := c.name("vectors"), vectors*c.vector
+	again, bytes := c.name("vectors"), vectors*c.bytes
 	c.JLT(LabelRef(done))
 	c.Label(again)
 	for i, v := range c.v[:vectors] {
-		c.move(at(c.row, i*c.vector), v)
+		c.move(at(c.row, i*c.bytes), v)
 	}
 	for i, v := range c.v[:vectors] {
-		store(v, at(c.dst, i*c.vector))
+		store(v, at(c.dst, i*c.bytes))
 	}
 	c.ADDQ(U32(bytes), c.row)
 	c.ADDQ(U32(bytes), c.dst)
@@ -129,15 +116,15 @@ func (c *copier) loop(vectors int, done string, store func(v, to Op)) {
 func (c *copier) vectors(store func(v, to Op)) {
 	c.loop(4, "rest", store)
 	c.Label("rest")
-	c.ADDQ(U32(3*c.vector), c.rest)
+	c.ADDQ(U32(3*c.bytes), c.rest)
 	c.loop(1, "tail", store)
 	c.Label("tail")
-	c.ADDQ(Imm(uint64(c.vector)), c.rest)
+	c.ADDQ(Imm(uint64(c.bytes)), c.rest)
 }
 
 // copy copies with ordinary stores; the last vector of a row may overlap the one before.
 func (c *copier) copy() {
-	V := c.vector
+	V := c.bytes
 	c.SUBQ(U32(4*V), c.rest)
 	c.vectors(c.move)
 	c.JZ(LabelRef("next"))
@@ -152,7 +139,7 @@ func (c *copier) copy() {
 // stream copies with non-temporal stores. What is left of a row, less than a vector, waits in the scratch line until
 // the start of the next row fills it up. The line has a vector's room before and after.
 func (c *copier) stream() {
-	V := c.vector
+	V := c.bytes
 	c.move(at(c.row, 0), c.v[0])
 	c.move(c.v[0], at2(c.scratch, c.waiting, 1, 0))
 	c.move(at(c.scratch, 0), c.v[0])
@@ -162,7 +149,7 @@ func (c *copier) stream() {
 	c.ADDQ(Imm(uint64(V)), c.row)
 	c.LEAQ(at2(c.rest, c.waiting, 1, -5*V), c.rest)
 	c.TESTQ(c.rest, c.rest)
-	c.vectors(c.store)
+	c.vectors(c.pass)
 	c.MOVQ(c.rest, c.waiting)
 	c.move(at2(c.row, c.rest, 1, -V), c.v[0])
 	c.move(c.v[0], at2(c.scratch, c.rest, 1, -V))
@@ -171,5 +158,5 @@ func (c *copier) stream() {
 	c.SFENCE()
 }
 
-// store is a non-temporal store.
-func (c *copier) store(v, to Op) { c.VMOVNTDQ(v, to) }
+// pass is a non-temporal store.
+func (c *copier) pass(v, to Op) { c.VMOVNTDQ(v, to) }

@@ -22,8 +22,7 @@ const (
 
 // dense is a kernel of dense products in the making: sums of a tile of rows and vectors stay in registers.
 type dense struct {
-	*gen
-	bytes                                     int
+	simd
 	run, x, y, w, k, rows, s, s3, s5, step, t reg.Register
 	other                                     reg.Register // x from the seventh row of a tile on
 	mask                                      reg.OpmaskVirtual
@@ -38,29 +37,16 @@ func denseTiles(bytes int) []int {
 }
 
 func buildDense(g *gen) {
-	for _, isa := range []struct {
-		name  string
-		bytes int
-	}{{"AVX512", 64}, {"AVX2", 32}} {
-		d := &dense{gen: g, bytes: isa.bytes}
-		d.function("dense"+isa.name, "(run unsafe.Pointer)",
-			"dense"+isa.name+" multiplies rows of x with up to as many columns of w as a tile has.")
+	eachISA(g, func(of simd) {
+		d := &dense{simd: of}
+		d.function("dense"+of.isa, "(run unsafe.Pointer)",
+			"dense"+of.isa+" multiplies rows of x with up to as many columns of w as a tile has.")
 		d.build()
-	}
-}
-
-func (d *dense) vector() reg.VecVirtual {
-	if d.bytes == 32 {
-		return d.YMM()
-	}
-	return d.ZMM()
+	})
 }
 
 func (d *dense) build() {
-	for _, r := range []*reg.Register{&d.run, &d.x, &d.y, &d.w, &d.k, &d.rows, &d.s, &d.s3, &d.s5, &d.step, &d.t,
-		&d.other} {
-		*r = d.GP64()
-	}
+	d.general(&d.run, &d.x, &d.y, &d.w, &d.k, &d.rows, &d.s, &d.s3, &d.s5, &d.step, &d.t, &d.other)
 	d.arg("run", d.run)
 	d.MOVQ(at(d.run, denseX), d.x)
 	d.MOVQ(at(d.run, denseY), d.y)
@@ -70,10 +56,7 @@ func (d *dense) build() {
 	d.LEAQ(at2(d.s, d.s, 2, 0), d.s3)
 	d.LEAQ(at2(d.s, d.s, 4, 0), d.s5)
 	if d.bytes == 64 {
-		bits := d.GP32()
-		d.MOVL(at(d.run, denseMask), bits)
-		d.mask = d.K()
-		d.KMOVW(bits, d.mask)
+		d.mask = d.lanesOf(at(d.run, denseMask))
 	}
 	tiles := denseTiles(d.bytes)
 	labels := make([]string, len(tiles))
@@ -150,7 +133,7 @@ func (d *dense) tile(vectors, rows int) {
 	columns := make([]reg.VecVirtual, vectors)
 	for v := range columns {
 		columns[v] = d.vector()
-		d.load(at(d.w, v*d.bytes), columns[v], v == vectors-1)
+		d.load(at(d.w, v*d.bytes), columns[v], d.lanes(v == vectors-1))
 	}
 	factor, scratch := d.vector(), d.vector()
 	for r := range rows {
@@ -173,7 +156,7 @@ func (d *dense) tile(vectors, rows int) {
 	d.JNZ(LabelRef(inner))
 	for r := range rows {
 		for v := range vectors {
-			d.store(sums[r][v], at(d.y, v*d.bytes), v == vectors-1)
+			d.store(sums[r][v], at(d.y, v*d.bytes), d.lanes(v == vectors-1))
 		}
 		d.ADDQ(at(d.run, denseYStride), d.y)
 	}
@@ -182,28 +165,14 @@ func (d *dense) tile(vectors, rows int) {
 	d.SUBQ(Imm(uint64(rows)), d.rows)
 }
 
-func (d *dense) load(m Mem, v reg.VecVirtual, last bool) {
-	if last && d.bytes == 64 {
-		d.VMOVUPS_Z(m, d.mask, v)
-		return
-	}
-	d.store(m, v, last)
-}
-
-// store moves a vector to or from memory.
-func (d *dense) store(from, to Op, last bool) {
+// lanes returns the mask of the last vector, for which with AVX2 no register is left.
+func (d *dense) lanes(last bool) Op {
 	switch {
 	case !last:
-		d.VMOVUPS(from, to)
+		return nil
 	case d.bytes == 64:
-		d.VMOVUPS(from, d.mask, to)
-	default:
-		d.VMASKMOVPS(from, d.lanes(), to)
+		return d.mask
 	}
-}
-
-// lanes loads the mask of the last vector, for which no register is left.
-func (d *dense) lanes() reg.VecVirtual {
 	mask := d.YMM()
 	d.MOVQ(at(d.run, denseMask), d.t)
 	d.VMOVDQU(at(d.t, 0), mask)

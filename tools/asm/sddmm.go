@@ -24,35 +24,26 @@ const (
 
 // sddmm is a kernel of dot products in the making. 16 partial sums take every 16th product each.
 type sddmm struct {
-	*gen
-	bytes                                                    int
+	simd
 	run, row, hi, u, v, out, index, end, ahead, from, at, pf reg.Register
 	sums                                                     []reg.VecVirtual // 16 lanes together
 	product                                                  reg.VecVirtual
-	lanes                                                    []reg.VecVirtual
-	mask                                                     reg.OpmaskVirtual
+	lanes                                                    []Op // masks of the columns left, one a sum
 }
 
 func buildSDDMM(isa string, bytes int) func(*gen) {
 	return func(g *gen) {
-		s := &sddmm{gen: g, bytes: bytes}
+		s := &sddmm{simd: simd{g, isa, bytes}}
 		s.function("dot"+isa, "(run unsafe.Pointer, lo, hi int)",
 			"dot"+isa+" multiplies the rows of u and v at the ends of the edges of rows lo to hi, 1 or more.")
 		s.build()
 	}
 }
 
-func (s *sddmm) vector() reg.VecVirtual {
-	if s.bytes == 32 {
-		return s.YMM()
-	}
-	return s.ZMM()
-}
-
 func (s *sddmm) build() {
 	s.enter()
 	s.Label("row")
-	s.ptr(1, s.end)
+	s.edgeOf(s.run, dotIndptr, dotWide, s.row, 1, s.end, s.at)
 	s.toIndex(s.end)
 	s.CMPQ(s.index, s.end)
 	s.JGE(LabelRef("done"))
@@ -79,10 +70,7 @@ func (s *sddmm) build() {
 }
 
 func (s *sddmm) enter() {
-	for _, r := range []*reg.Register{&s.run, &s.row, &s.hi, &s.u, &s.v, &s.out, &s.index, &s.end, &s.ahead, &s.from,
-		&s.at, &s.pf} {
-		*r = s.GP64()
-	}
+	s.general(&s.run, &s.row, &s.hi, &s.u, &s.v, &s.out, &s.index, &s.end, &s.ahead, &s.from, &s.at, &s.pf)
 	s.arg("run", s.run)
 	s.arg("lo", s.row)
 	s.arg("hi", s.hi)
@@ -91,13 +79,10 @@ func (s *sddmm) enter() {
 	}
 	s.product = s.vector()
 	if s.bytes == 64 {
-		bits := s.GP32()
-		s.MOVL(at(s.run, dotMask), bits)
-		s.mask = s.K()
-		s.KMOVW(bits, s.mask)
+		s.lanes = []Op{s.lanesOf(at(s.run, dotMask))}
 	} else {
 		s.MOVQ(at(s.run, dotMask), s.at)
-		s.lanes = []reg.VecVirtual{s.YMM(), s.YMM()}
+		s.lanes = []Op{s.YMM(), s.YMM()}
 		s.VMOVDQU(at(s.at, 0), s.lanes[0])
 		s.VMOVDQU(at(s.at, 32), s.lanes[1])
 	}
@@ -105,25 +90,12 @@ func (s *sddmm) enter() {
 	s.IMULQ(s.row, s.u)
 	s.ADDQ(at(s.run, dotU), s.u)
 	s.MOVQ(at(s.run, dotV), s.v)
-	s.ptr(0, s.index)
+	s.edgeOf(s.run, dotIndptr, dotWide, s.row, 0, s.index, s.at)
 	s.MOVQ(at(s.run, dotOut), s.out)
 	s.LEAQ(at2(s.out, s.index, 4, 0), s.out)
 	s.toIndex(s.index)
 	s.MOVQ(s.index, s.ahead)
 	s.ADDQ(at(s.run, dotAhead), s.ahead)
-}
-
-// ptr loads the number of the first edge of row+next.
-func (s *sddmm) ptr(next int, to reg.Register) {
-	narrow, done := s.name("narrow"), s.name("loaded")
-	s.MOVQ(at(s.run, dotIndptr), s.at)
-	s.CMPQ(at(s.run, dotWide), Imm(0))
-	s.JE(LabelRef(narrow))
-	s.MOVQ(at2(s.at, s.row, 8, 8*next), to)
-	s.JMP(LabelRef(done))
-	s.Label(narrow)
-	s.MOVLQSX(at2(s.at, s.row, 4, 4*next), to)
-	s.Label(done)
 }
 
 // toIndex makes the address of an edge's index of its number.
@@ -181,14 +153,8 @@ func (s *sddmm) dot() {
 func (s *sddmm) rest() {
 	other := s.vector()
 	for i, sum := range s.sums {
-		a, b := at2(s.u, s.at, 1, i*s.bytes), at2(s.from, s.at, 1, i*s.bytes)
-		if s.bytes == 64 {
-			s.VMOVUPS_Z(a, s.mask, s.product)
-			s.VMOVUPS_Z(b, s.mask, other)
-		} else {
-			s.VMASKMOVPS(a, s.lanes[i], s.product)
-			s.VMASKMOVPS(b, s.lanes[i], other)
-		}
+		s.load(at2(s.u, s.at, 1, i*s.bytes), s.product, s.lanes[i])
+		s.load(at2(s.from, s.at, 1, i*s.bytes), other, s.lanes[i])
 		s.VMULPS(other, s.product, s.product)
 		s.VADDPS(s.product, sum, sum)
 	}

@@ -33,8 +33,7 @@ const (
 // spmm is the kernel of an instruction set in the making: rows lo to hi of a tile of columns. Each number of vectors
 // has its loop over rows and edges, in which sums stay in registers.
 type spmm struct {
-	*gen
-	bytes  int // of a vector
+	simd
 	tiles  int // most vectors of a tile
 	halves bool
 
@@ -44,8 +43,8 @@ type spmm struct {
 	index, end, ahead, last, weight, source reg.Register
 	step                                    reg.Register
 	sums                                    []reg.VecVirtual
-	product, factor, lanes                  reg.VecVirtual
-	mask                                    reg.OpmaskVirtual
+	product, factor                         reg.VecVirtual
+	mask                                    Op // of a tile that is narrower than a vector
 }
 
 // Vectors that the widest tile has: its sums stay in registers, beside a factor, a product and a mask.
@@ -58,11 +57,12 @@ const (
 // buildSpMM returns what writes the kernels of sparse: one for rows of float32, one for rows of 16 bits.
 func buildSpMM(isa string, bytes, tiles int) func(*gen) {
 	return func(g *gen) {
-		s := &spmm{gen: g, bytes: bytes, tiles: tiles}
+		of := simd{g, isa, bytes}
+		s := &spmm{simd: of, tiles: tiles}
 		s.build("spmm"+isa, "float32 by "+isa)
-		s = &spmm{gen: g, bytes: bytes, tiles: maxHalf, halves: true}
+		s = &spmm{simd: of, tiles: maxHalf, halves: true}
 		s.build("spmmHalf"+isa, "16 bits, of a vector at least and with weights, by "+isa)
-		g.streamLines(isa, bytes)
+		of.streamLines()
 	}
 }
 
@@ -119,39 +119,20 @@ func (s *spmm) enter() {
 	}
 	s.product, s.factor = s.vector(), s.vector()
 	if s.bytes == 64 && !s.halves {
-		s.mask = s.K()
-		s.KMOVW(at(s.run, runMask), s.mask)
+		mask := s.K()
+		s.KMOVW(at(s.run, runMask), mask)
+		s.mask = mask
 	}
 	s.MOVQ(at(s.run, runYStride), s.source)
 	s.IMULQ(s.row, s.source)
 	s.ADDQ(s.source, s.y)
-	s.loadPtr(0, s.index)
+	s.edgeOf(s.run, runIndptr, runWide, s.row, 0, s.index, s.source)
 	s.MOVQ(at(s.run, runStep), s.source)
 	s.IMULQ(s.index, s.source)
 	s.ADDQ(s.source, s.weight)
 	s.toIndex(s.index)
 	s.MOVQ(s.index, s.ahead)
 	s.ADDQ(at(s.run, runAhead), s.ahead)
-}
-
-func (s *spmm) vector() reg.VecVirtual {
-	if s.bytes == 32 {
-		return s.YMM()
-	}
-	return s.ZMM()
-}
-
-// loadPtr loads indptr[row+next].
-func (s *spmm) loadPtr(next int, to reg.Register) {
-	narrow, done, base := s.name("narrow"), s.name("loaded"), s.source
-	s.MOVQ(at(s.run, runIndptr), base)
-	s.CMPQ(at(s.run, runWide), Imm(0))
-	s.JE(LabelRef(narrow))
-	s.MOVQ(at2(base, s.row, 8, 8*next), to)
-	s.JMP(LabelRef(done))
-	s.Label(narrow)
-	s.MOVLQSX(at2(base, s.row, 4, 4*next), to)
-	s.Label(done)
 }
 
 // toIndex makes the address of an edge's index of its number.
@@ -161,23 +142,19 @@ func (s *spmm) toIndex(r reg.Register) {
 	s.ADDQ(at(s.run, runIndices), r)
 }
 
-func (s *spmm) rowEnd() {
-	s.loadPtr(1, s.end)
-	s.toIndex(s.end)
-}
-
 // tile sums rows of n vectors, 0 for less than one.
 func (s *spmm) tile(n int) {
 	label := func(name string) string { return fmt.Sprintf("%s%d", name, n) }
 	sums := s.sums[:max(n, 1)]
 	s.Label(label("tile"))
 	if n == 0 && s.bytes == 32 {
-		s.lanes = s.YMM()
+		s.mask = s.YMM()
 		s.MOVQ(at(s.run, runMask), s.source)
-		s.VMOVDQU(at(s.source, 0), s.lanes)
+		s.VMOVDQU(at(s.source, 0), s.mask)
 	}
 	s.Label(label("row"))
-	s.rowEnd()
+	s.edgeOf(s.run, runIndptr, runWide, s.row, 1, s.end, s.source)
+	s.toIndex(s.end)
 	for _, v := range sums {
 		s.VXORPS(v, v, v)
 	}
@@ -203,7 +180,7 @@ func (s *spmm) tile(n int) {
 	s.Label(label("scaled"))
 	switch {
 	case n == 0:
-		s.storeMasked(sums[0])
+		s.store(sums[0], at(s.y, 0), s.mask)
 	case s.halves:
 		s.VMOVUPS(sums[n-1], at2(s.y, s.tail, 2, 0))
 	default:
@@ -285,10 +262,8 @@ func (s *spmm) add(n int, sums []reg.VecVirtual, weighted bool) {
 	}
 	for i, sum := range sums {
 		switch {
-		case n == 0 && s.bytes == 64:
-			s.VMOVUPS_Z(at(s.source, 0), s.mask, s.product)
 		case n == 0:
-			s.VMASKMOVPS(at(s.source, 0), s.lanes, s.product)
+			s.load(at(s.source, 0), s.product, s.mask)
 		case weighted:
 			s.VMULPS(s.from(i, n), s.factor, s.product)
 			s.VADDPS(s.product, sum, sum)
@@ -326,36 +301,22 @@ func (s *spmm) addHalves(n int, sums []reg.VecVirtual) {
 	s.Label(added)
 }
 
-func (s *spmm) storeMasked(sum reg.VecVirtual) {
-	if s.bytes == 64 {
-		s.VMOVUPS(sum, s.mask, at(s.y, 0))
-	} else {
-		s.VMASKMOVPS(sum, s.lanes, at(s.y, 0))
-	}
-}
-
 // streamLines writes the copy of whole lines that passes the caches.
-func (g *gen) streamLines(isa string, bytes int) {
-	g.function("streamLines"+isa, "(dst, src unsafe.Pointer, n int)",
-		"streamLines"+isa+" copies n bytes, a multiple of 64 and not 0, past the caches. dst begins with a line.")
-	dst, src, n := g.arg("dst", g.GP64()), g.arg("src", g.GP64()), g.arg("n", g.GP64())
-	g.Label("line")
-	for offset := 0; offset < 64; offset += bytes {
-		if bytes == 32 {
-			v := g.YMM()
-			g.VMOVDQU(at(src, offset), v)
-			g.VMOVNTDQ(v, at(dst, offset))
-		} else {
-			v := g.ZMM()
-			g.VMOVDQU64(at(src, offset), v)
-			g.VMOVNTDQ(v, at(dst, offset))
-		}
+func (s simd) streamLines() {
+	s.function("streamLines"+s.isa, "(dst, src unsafe.Pointer, n int)",
+		"streamLines"+s.isa+" copies n bytes, a multiple of 64 and not 0, past the caches. dst begins with a line.")
+	dst, src, n := s.arg("dst", s.GP64()), s.arg("src", s.GP64()), s.arg("n", s.GP64())
+	s.Label("line")
+	for offset := 0; offset < 64; offset += s.bytes {
+		v := s.vector()
+		s.move(at(src, offset), v)
+		s.VMOVNTDQ(v, at(dst, offset))
 	}
-	g.ADDQ(Imm(64), dst)
-	g.ADDQ(Imm(64), src)
-	g.SUBQ(Imm(64), n)
-	g.JNZ(LabelRef("line"))
-	g.SFENCE()
-	g.VZEROUPPER()
-	g.RET()
+	s.ADDQ(Imm(64), dst)
+	s.ADDQ(Imm(64), src)
+	s.SUBQ(Imm(64), n)
+	s.JNZ(LabelRef("line"))
+	s.SFENCE()
+	s.VZEROUPPER()
+	s.RET()
 }

@@ -10,12 +10,9 @@ import (
 // elementwise is a function over slices of float32 in the making: vectors of 16 or 8 elements, and then the rest of
 // them under a mask.
 type elementwise struct {
-	*gen
+	simd
 	tables
-	bytes int // of a vector
-	isa   string
-	mask  reg.OpmaskVirtual // AVX-512: of the rest
-	lanes reg.VecVirtual    // AVX2: the same
+	mask Op // of the rest
 }
 
 // tables are constants in memory; each word fills a vector of 8.
@@ -62,11 +59,8 @@ func (g *gen) tables() tables {
 // buildVector writes the kernels of package vector for both instruction sets.
 func buildVector(g *gen) {
 	t := g.tables()
-	for _, isa := range []struct {
-		name  string
-		bytes int
-	}{{"AVX512", 64}, {"AVX2", 32}} {
-		e := &elementwise{gen: g, tables: t, bytes: isa.bytes, isa: isa.name}
+	eachISA(g, func(of simd) {
+		e := &elementwise{simd: of, tables: t}
 		e.keep()
 		e.scale()
 		e.add()
@@ -78,14 +72,7 @@ func buildVector(g *gen) {
 		e.softmax()
 		e.extreme("extremeMax", 6) // not less or equal: greater, or NaN
 		e.extreme("extremeMin", 9) // not greater or equal
-	}
-}
-
-func (e *elementwise) vector() reg.VecVirtual {
-	if e.bytes == 32 {
-		return e.YMM()
-	}
-	return e.ZMM()
+	})
 }
 
 // begin starts a function whose name has the instruction set.
@@ -114,41 +101,34 @@ func (e *elementwise) rest() {
 		e.MOVL(U32(1), bits.As32())
 		e.SHLL(reg.CL, bits.As32())
 		e.DECL(bits.As32())
-		e.mask = e.K()
-		e.KMOVW(bits.As32(), e.mask)
+		mask := e.K()
+		e.KMOVW(bits.As32(), mask)
+		e.mask = mask
 		return
 	}
 	from := e.GP64()
 	e.LEAQ(e.head, from)
 	e.NEGQ(reg.RCX)
-	e.lanes = e.YMM()
-	e.VMOVDQU(at2(from, reg.RCX, 4, 32), e.lanes)
+	e.mask = e.YMM()
+	e.VMOVDQU(at2(from, reg.RCX, 4, 32), e.mask)
+}
+
+// of returns the mask of the rest, or nil.
+func (e *elementwise) of(rest bool) Op {
+	if rest {
+		return e.mask
+	}
+	return nil
 }
 
 // load reads a vector, or the rest and zeros.
 func (e *elementwise) load(m Mem, rest bool) reg.VecVirtual {
 	v := e.vector()
-	switch {
-	case !rest:
-		e.VMOVUPS(m, v)
-	case e.bytes == 64:
-		e.VMOVUPS_Z(m, e.mask, v)
-	default:
-		e.VMASKMOVPS(m, e.lanes, v)
-	}
+	e.simd.load(m, v, e.of(rest))
 	return v
 }
 
-func (e *elementwise) store(v reg.VecVirtual, m Mem, rest bool) {
-	switch {
-	case !rest:
-		e.VMOVUPS(v, m)
-	case e.bytes == 64:
-		e.VMOVUPS(v, e.mask, m)
-	default:
-		e.VMASKMOVPS(v, e.lanes, m)
-	}
-}
+func (e *elementwise) store(v reg.VecVirtual, m Mem, rest bool) { e.simd.store(v, m, e.of(rest)) }
 
 // loop runs body for each vector and for the rest. n is in CX; pointers move on by as many bytes as a vector has
 // elements of theirs.
@@ -225,7 +205,7 @@ func (e *elementwise) keep() {
 		e.VPADDQ(e.iota.Offset(i*e.bytes), states[i], states[i])
 	}
 	step := e.vector()
-	e.load64(e.tables.lanes, step)
+	e.move(e.tables.lanes, step)
 	e.Label("next")
 	for half := range 2 {
 		found := e.GP64()
@@ -239,14 +219,6 @@ func (e *elementwise) keep() {
 	e.DECQ(groups)
 	e.JNZ(LabelRef("next"))
 	e.end()
-}
-
-func (e *elementwise) load64(m Mem, v reg.VecVirtual) {
-	if e.bytes == 64 {
-		e.VMOVDQU64(m, v)
-	} else {
-		e.VMOVDQU(m, v)
-	}
 }
 
 // eight draws from the states s, and sets found, or its bits from 4*i on, where a draw is not below the limit.

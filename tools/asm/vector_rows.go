@@ -86,7 +86,7 @@ func (e *elementwise) softmax() {
 			e.VMAXPS(v, greatest, e.mask, greatest)
 		case rest:
 			e.VMAXPS(v, greatest, v)
-			e.VBLENDVPS(e.lanes, v, greatest, greatest)
+			e.VBLENDVPS(e.mask, v, greatest, greatest)
 		default:
 			e.VMAXPS(v, greatest, greatest)
 		}
@@ -200,8 +200,9 @@ func (e *extreme) enter() {
 		e.SHLL(reg.CL, bits.As32())
 		e.DECL(bits.As32())
 		e.Label(all)
-		e.mask = e.K()
-		e.KMOVW(bits.As32(), e.mask)
+		mask := e.K()
+		e.KMOVW(bits.As32(), mask)
+		e.mask = mask
 	} else {
 		e.rest() // of 8 it is all of them
 	}

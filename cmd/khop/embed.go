@@ -1,6 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"time"
+
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
@@ -37,6 +41,33 @@ func (c *embedCmd) Run(env *environment) error {
 		return err
 	}
 	r := embedResult{paths.Text(c.Dataset), result}
+	if c.opt.Plan {
+		return c.show(env, r, r.print)
+	}
 	return c.answer(env, r, "%s: column %s of %d nodes, %d numbers each, in %s (%s read, %s written)\n",
 		r.Dataset, r.Column, r.Nodes, r.Width, durationText(took), machine.Bytes(r.Read), machine.Bytes(r.Written))
+}
+
+// print says what a plan comes to.
+func (r embedResult) print(env *environment) error {
+	fmt.Fprintf(env.stdout, "%s: column %s of %d nodes, %d numbers each\n", r.Dataset, r.Column, r.Nodes, r.Width)
+	if r.ReadRate > 0 {
+		fmt.Fprintf(env.stdout, "the disk reads %s a second in order, and writes %s\n",
+			machine.Bytes(int64(r.ReadRate)), machine.Bytes(int64(r.WriteRate)))
+	}
+	t := newTable(env.stdout)
+	t.row("step", "way", "passes", "memory", "read", "written", "time")
+	seconds := func(s float64) string { return durationText(time.Duration(s * float64(time.Second))) }
+	for _, s := range r.Steps {
+		t.row(s.Step, cmp.Or(s.Way, "rows alone"), s.Passes, machine.Bytes(s.Memory), machine.Bytes(s.PlannedRead),
+			machine.Bytes(s.PlannedWritten), seconds(s.PlannedSeconds))
+	}
+	t.row("all", "", "", "", machine.Bytes(r.PlannedRead), machine.Bytes(r.PlannedWritten), seconds(r.PlannedSeconds))
+	t.section("With other memory")
+	t.row("  memory", "passes", "read", "written", "time")
+	for _, c := range r.Choices {
+		t.row("  "+machine.Bytes(c.Memory), c.Passes, machine.Bytes(c.Read), machine.Bytes(c.Written),
+			seconds(c.Seconds))
+	}
+	return t.flush()
 }

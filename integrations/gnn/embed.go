@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
@@ -29,6 +30,7 @@ type EmbedOptions struct {
 	Layer      int    `default:"0" range:"0,2147483647" help:"Layer whose rows are written; 0: the last."`
 	LayerDType string `name:"layer-dtype" default:"float32" choices:"float32,float16,bfloat16" help:"Between layers:"`
 	Force      bool   `help:"Replace a column of the same name."`
+	Plan       bool   `help:"Compute nothing; say what it would take, and what other memory would change."`
 	Workers    int    `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They change no result."`
 	MaxMemory  int64  `same:"max-memory" kind:"size"`
 	// Tuning says how sparse products are computed; nil is the default. It changes no result.
@@ -37,22 +39,44 @@ type EmbedOptions struct {
 	Progress func(step string, done, total int64)
 }
 
-// EmbedResult is what Embed came to.
+// EmbedResult is what Embed came to, or would (EmbedOptions.Plan).
 type EmbedResult struct {
-	Column  string  `json:"column"`
-	Nodes   int64   `json:"nodes"`
-	Width   int     `json:"width"`
-	Seconds float64 `json:"seconds"`
+	Column string `json:"column"`
+	Nodes  int64  `json:"nodes"`
+	Width  int    `json:"width"`
+	// Of all steps: bytes that tables and edges were read of, those of tables that were written, and the time.
 	Read    int64   `json:"bytes_read"`
 	Written int64   `json:"bytes_written"`
-	Steps   []struct {
-		Step    string  `json:"step"`
-		Way     string  `json:"way"`
+	Seconds float64 `json:"seconds"`
+	// The same as planned, and what the disk gave, in bytes a second, from one end of a file to the other.
+	PlannedRead    int64   `json:"planned_bytes_read"`
+	PlannedWritten int64   `json:"planned_bytes_written"`
+	PlannedSeconds float64 `json:"planned_seconds"`
+	ReadRate       float64 `json:"disk_read_bytes_per_second"`
+	WriteRate      float64 `json:"disk_write_bytes_per_second"`
+
+	Steps []struct {
+		Step           string  `json:"step"`
+		Nodes          int64   `json:"nodes"`
+		Way            string  `json:"way"`
+		Passes         int     `json:"passes"`
+		Memory         int64   `json:"memory_bytes"`
+		Read           int64   `json:"bytes_read"`
+		Written        int64   `json:"bytes_written"`
+		Requests       int64   `json:"requests"`
+		Seconds        float64 `json:"seconds"`
+		PlannedRead    int64   `json:"planned_bytes_read"`
+		PlannedWritten int64   `json:"planned_bytes_written"`
+		PlannedSeconds float64 `json:"planned_seconds"`
+	} `json:"steps"`
+	// Choices are what other limits of memory would come to; of a plan alone.
+	Choices []struct {
+		Memory  int64   `json:"memory_bytes"`
 		Passes  int     `json:"passes"`
 		Read    int64   `json:"bytes_read"`
 		Written int64   `json:"bytes_written"`
 		Seconds float64 `json:"seconds"`
-	} `json:"steps"`
+	} `json:"choices,omitempty"`
 }
 
 // embedding is a run of Embed.
@@ -79,14 +103,22 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 	if err := e.open(); err != nil {
 		return nil, err
 	}
+	run := embed.Options{Folder: e.folder, Memory: opt.MaxMemory, Workers: opt.Workers, Tuning: opt.Tuning,
+		Progress: opt.Progress}
+	if opt.Plan {
+		report, err := embed.Plan(ctx, e.p, run)
+		if err != nil {
+			return nil, err
+		}
+		return e.result(report), nil
+	}
 	to, err := formats.Extend(e.dir, formats.ExtendOptions{ExpectBytes: e.out.Rows * int64(e.out.Width) * 4,
 		Drop: func(owner, name string, _ int) bool { return owner == "nodes/0" && name == opt.Out }})
 	if err != nil {
 		return nil, err
 	}
 	defer to.Abort()
-	report, err := embed.Run(ctx, e.p, embed.Options{Folder: e.folder, Memory: opt.MaxMemory, Workers: opt.Workers,
-		Tuning: opt.Tuning, Progress: opt.Progress})
+	report, err := embed.Run(ctx, e.p, run)
 	if err != nil {
 		return nil, err
 	}
@@ -185,19 +217,24 @@ func features(g *graph.Graph, m *network, normalise bool) (*embed.Table, error) 
 	return x, nil
 }
 
-// result says what a run came to.
+// result says what a run came to, or a plan.
 func (e *embedding) result(report *embed.Report) *EmbedResult {
-	r := &EmbedResult{Column: e.opt.Out, Nodes: e.out.Rows, Width: e.out.Width}
-	for _, s := range report.Steps {
-		r.Read, r.Written, r.Seconds = r.Read+s.Read, r.Written+s.Written, r.Seconds+s.Took
-		r.Steps = append(r.Steps, struct {
-			Step    string  `json:"step"`
-			Way     string  `json:"way"`
-			Passes  int     `json:"passes"`
-			Read    int64   `json:"bytes_read"`
-			Written int64   `json:"bytes_written"`
-			Seconds float64 `json:"seconds"`
-		}{s.Step, s.Way, s.Passes, s.Read, s.Written, s.Took})
+	r := &EmbedResult{Column: e.opt.Out, Nodes: e.out.Rows, Width: e.out.Width, ReadRate: report.Rates.Read,
+		WriteRate: report.Rates.Write}
+	r.Steps = slices.Grow(r.Steps, len(report.Steps))[:len(report.Steps)]
+	for i, s := range report.Steps {
+		to := &r.Steps[i]
+		to.Step, to.Nodes, to.Way, to.Passes, to.Memory = s.Step, s.Nodes, s.Way, s.Passes, s.Memory
+		to.Read, to.Written, to.Requests, to.Seconds = s.Did.Read, s.Did.Written, s.Did.Requests, s.Did.Seconds
+		to.PlannedRead, to.PlannedWritten, to.PlannedSeconds = s.Plan.Read, s.Plan.Written, s.Plan.Seconds
+		r.Read, r.Written, r.Seconds = r.Read+to.Read, r.Written+to.Written, r.Seconds+to.Seconds
+		r.PlannedRead, r.PlannedWritten = r.PlannedRead+to.PlannedRead, r.PlannedWritten+to.PlannedWritten
+		r.PlannedSeconds += to.PlannedSeconds
+	}
+	r.Choices = slices.Grow(r.Choices, len(report.Choices))[:len(report.Choices)]
+	for i, c := range report.Choices {
+		to := &r.Choices[i]
+		to.Memory, to.Passes, to.Read, to.Written, to.Seconds = c.Memory, c.Passes, c.Read, c.Written, c.Seconds
 	}
 	return r
 }

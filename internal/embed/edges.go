@@ -139,6 +139,7 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	}
 	l := &links{start: start}
 	start[0] = 0
+	defer func() { r.now.Did.Read += 8*n + start[n]*r.p.Graph.Indices().DType().Size() }()
 	if of.list == nil && !loops && t.views(rel.Edges) {
 		base := t.indptr[lo]
 		for i := range n {

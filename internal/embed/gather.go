@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -13,6 +14,7 @@ import (
 // gatherer brings the rows of ranges' sources, of one relation, from columns with caches.
 type gatherer struct {
 	*run
+	name    string // of its memory
 	rel     *Relation
 	of      nodes
 	marks   set      // sources of the range in hand
@@ -28,6 +30,7 @@ type gathered struct {
 	*Table
 	reader *diskio.Reader // nil: the table is in memory
 	column *diskio.Column
+	plan   *diskio.Planner // the column's, or of a rehearsal
 	begun  []*diskio.Batch
 	rooms  [2]pinned.Buffer // of two ranges in turns
 }
@@ -37,12 +40,7 @@ const lookahead = 64
 
 // gatherSpan makes rows of some nodes that follow each other, range by range.
 func (r *run) gatherSpan(k int, s *Step, of nodes, span [2]int64) (err error) {
-	var ranges [][2]int64
-	for lo := span[0]; lo < span[1]; {
-		hi := r.rangeEnd(s, of, lo, span[1])
-		ranges = append(ranges, [2]int64{lo, hi})
-		lo = hi
-	}
+	ranges := r.ranges(s, of, span)
 	var all []*gatherer
 	defer func() {
 		for _, g := range all {
@@ -50,7 +48,7 @@ func (r *run) gatherSpan(k int, s *Step, of nodes, span [2]int64) (err error) {
 		}
 	}()
 	for i := range s.Sums {
-		g := &gatherer{run: r, rel: &s.Sums[i], of: of, ranges: ranges}
+		g := &gatherer{run: r, name: fmt.Sprint(i), rel: &s.Sums[i], of: of, ranges: ranges}
 		all = append(all, g)
 		if err := g.open(int64(len(s.Sums))); err != nil {
 			return err
@@ -71,30 +69,113 @@ func (r *run) gatherSpan(k int, s *Step, of nodes, span [2]int64) (err error) {
 	return nil
 }
 
+// ranges cuts nodes that follow each other into ranges.
+func (r *run) ranges(s *Step, of nodes, span [2]int64) (all [][2]int64) {
+	for lo := span[0]; lo < span[1]; {
+		hi := r.rangeEnd(s, of, lo, span[1])
+		all = append(all, [2]int64{lo, hi})
+		lo = hi
+	}
+	return all
+}
+
+// errDear ends a rehearsal of what takes longer than another way.
+var errDear = errors.New("embed: to gather takes longer")
+
+// rehearse plans all reads of a step as the run will, and adds what they take.
+func (r *run) rehearse(now *StepReport, s *Step, of nodes, seconds float64) (err error) {
+	r.now = now
+	defer func() { now.Did = Work{} }()
+	ranges := r.ranges(s, of, [2]int64{0, of.count})
+	for i := range s.Sums {
+		g := &gatherer{run: r, name: fmt.Sprint(i), rel: &s.Sums[i], of: of, ranges: ranges}
+		defer func() { err = errors.Join(err, g.close()) }()
+		if err := g.mark(); err != nil {
+			return err
+		}
+		for _, t := range g.rel.tables() {
+			planned := &gathered{Table: t}
+			if g.tables = append(g.tables, planned); t.held {
+				continue
+			}
+			layout := diskio.Layout{RowBytes: t.rowBytes(), Rows: t.Rows, Shape: r.shape()}
+			opt := r.planner(t, g.rowBytes()*int64(len(s.Sums)))
+			if planned.plan, err = diskio.NewPlanner(layout, opt); err != nil {
+				return err
+			}
+		}
+		if err := g.rehearse(seconds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shape is that of requests.
+func (r *run) shape() disk.Shape {
+	shape := r.rates.probe.Shape
+	if shape.Page == 0 {
+		shape = disk.Shape{Page: 4096, Gap: 8 << 10, Most: 1 << 16, Sector: 512}
+	}
+	return shape
+}
+
+// rehearse plans the reads of all ranges.
+func (g *gatherer) rehearse(seconds float64) error {
+	var plan diskio.Plan
+	for n := range g.ranges {
+		if err := g.ask(n); err != nil {
+			return err
+		}
+		for _, t := range g.tables {
+			if t.plan == nil {
+				continue
+			}
+			t.plan.Next(&plan)
+			g.now.Plan.add(Work{Read: plan.Bytes, Requests: plan.Requests,
+				Seconds: g.rates.probe.Seconds(plan.Requests, plan.Bytes)})
+		}
+		if g.now.Plan.Seconds > seconds {
+			return errDear
+		}
+		if err := g.ctxErr(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowBytes returns the bytes of a source's rows in all tables.
+func (g *gatherer) rowBytes() (bytes int64) {
+	for _, t := range g.rel.tables() {
+		bytes += t.rowBytes()
+	}
+	return bytes
+}
+
+// mark takes the memory in which sources are marked.
+func (g *gatherer) mark() (err error) {
+	n := g.rel.Table.Rows
+	if g.marks, err = room[uint64](g.run, "marks of "+g.name, (n+63)/64); err != nil {
+		return err
+	}
+	g.ranks, err = room[uint32](g.run, "ranks of "+g.name, (n+63)/64+1)
+	return err
+}
+
 // open opens the tables, whose caches share what memory the plan has for them with those of other relations.
 func (g *gatherer) open(relations int64) error {
-	n := g.rel.Table.Rows
-	marks, err := room[uint64](g.run, "marks", (n+63)/64)
-	if err != nil {
+	if err := g.mark(); err != nil {
 		return err
 	}
-	g.marks = marks
-	if g.ranks, err = room[uint32](g.run, "ranks", (n+63)/64+1); err != nil {
-		return err
-	}
-	tables := g.rel.tables()
-	row := int64(0)
-	for _, t := range tables {
-		row += t.rowBytes()
-	}
-	for _, t := range tables {
+	for _, t := range g.rel.tables() {
 		of := &gathered{Table: t}
 		g.tables = append(g.tables, of)
 		if t.near {
 			continue
 		}
 		reader, layouts, err := diskio.Open(g.ctx, []diskio.Mapped{{Bytes: t.bytes, RowBytes: t.rowBytes()}},
-			diskio.ReaderOptions{Depth: gatherDepth, Memory: g.memory()})
+			diskio.ReaderOptions{Depth: gatherDepth, Shape: g.rates.probe.Shape, Memory: g.memory()})
 		if errors.Is(err, pinned.ErrNotMapped) {
 			continue // it is in memory
 		}
@@ -103,10 +184,11 @@ func (g *gatherer) open(relations int64) error {
 		}
 		of.reader = reader
 		of.column, err = diskio.NewColumn(reader, 0, layouts[0], diskio.ColumnOptions{
-			PlannerOptions: g.planner(t, row*relations), Early: 0, Cache: g.memory()})
+			PlannerOptions: g.planner(t, g.rowBytes()*relations), Early: 0, Cache: g.memory()})
 		if err != nil {
 			return err
 		}
+		of.plan = of.column.Planner()
 	}
 	return nil
 }
@@ -131,6 +213,8 @@ func (g *gatherer) close() (err error) {
 	for _, t := range g.tables {
 		if t.column != nil {
 			err = errors.Join(err, t.column.Stop(), t.column.Close())
+		} else if t.plan != nil {
+			err = errors.Join(err, t.plan.Close())
 		}
 		if t.reader != nil {
 			err = errors.Join(err, t.reader.Close())
@@ -180,12 +264,12 @@ func (g *gatherer) list() ([]uint32, error) {
 	return all, nil
 }
 
-// ahead asks for the rows of ranges to come, and begins to read those of the range in hand and the next.
-func (g *gatherer) look(n int) error {
+// ask asks for the rows of the range in hand, the next, and those after them as far as memory goes.
+func (g *gatherer) ask(n int) error {
 	for ; g.asked < len(g.ranges) && g.asked < n+lookahead; g.asked++ {
 		full := false
 		for _, t := range g.tables {
-			full = full || t.column != nil && g.asked > n+1 && int64(t.column.Planner().Asks()) > g.now.asks
+			full = full || t.plan != nil && g.asked > n+1 && int64(t.plan.Asks()) > g.now.asks
 		}
 		if full {
 			break
@@ -198,12 +282,21 @@ func (g *gatherer) look(n int) error {
 			return err
 		}
 		for _, t := range g.tables {
-			if t.column != nil {
-				if err := t.column.Planner().Ask(rows); err != nil {
-					return err
-				}
+			if t.plan == nil {
+				continue
+			}
+			if err := t.plan.Ask(rows); err != nil {
+				return err
 			}
 		}
+	}
+	return nil
+}
+
+// look asks for the rows of ranges to come, and begins to read those of the range in hand and the next.
+func (g *gatherer) look(n int) error {
+	if err := g.ask(n); err != nil {
+		return err
 	}
 	for ; g.planned < g.asked && g.planned <= n+1; g.planned++ {
 		for _, t := range g.tables {
@@ -223,7 +316,7 @@ func (g *gatherer) look(n int) error {
 			if err := b.Start([]diskio.Part{{Rows: b.Plan.Rows, Bytes: room.Bytes()[:bytes]}}); err != nil {
 				return err
 			}
-			g.now.Read, g.now.Requests = g.now.Read+b.Plan.Bytes, g.now.Requests+b.Plan.Requests
+			g.now.Did.Read, g.now.Did.Requests = g.now.Did.Read+b.Plan.Bytes, g.now.Did.Requests+b.Plan.Requests
 			t.begun = append(t.begun, b)
 		}
 	}

@@ -1,7 +1,11 @@
 package embed
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/khop-gnn/khop/internal/diskio"
@@ -17,42 +21,96 @@ const (
 	Gather   = "gather"
 )
 
+// Work is what a step takes of disk and time: as planned, or as it was.
+type Work struct {
+	Read     int64   `json:"bytes_read"`
+	Written  int64   `json:"bytes_written"`
+	Requests int64   `json:"requests"` // at places all over a file
+	Seconds  float64 `json:"seconds"`
+}
+
+func (w *Work) add(o Work) {
+	w.Read, w.Written, w.Requests, w.Seconds = w.Read+o.Read, w.Written+o.Written, w.Requests+o.Requests,
+		w.Seconds+o.Seconds
+}
+
 // StepReport says how a step is carried out, and what came of it.
 type StepReport struct {
-	Step   string
-	Nodes  int64
-	Way    string // None, Resident, Sweeps or Gather
-	Passes int    // ranges of nodes: how often the tables are read from one end to the other
-	Memory int64  // that it takes
+	Step   string `json:"step"`
+	Nodes  int64  `json:"nodes"`
+	Way    string `json:"way"`          // None, Resident, Sweeps or Gather
+	Passes int    `json:"passes"`       // of sweeps: how often tables are read from one end to the other
+	Memory int64  `json:"memory_bytes"` // that it takes
+	Plan   Work   `json:"plan"`
+	Did    Work   `json:"did"`
 
 	held  bool  // its tables stay in memory
 	room  int64 // bytes of a range
 	edges int64
 	cache int64 // bytes of caches of rows
 	asks  int64 // rows that are known ahead
-
-	Read, Written, Requests int64   // so far
-	Took                    float64 // seconds
 }
 
-// Report is what a run came to.
-type Report struct{ Steps []StepReport }
+// Choice is what another limit of memory would come to.
+type Choice struct {
+	Memory int64 `json:"memory_bytes"`
+	Passes int   `json:"passes"` // over tables, of all steps
+	Work
+}
+
+// Report is what a run came to, or would.
+type Report struct {
+	Steps   []StepReport
+	Choices []Choice // of a plan: by memory
+	Rates   struct{ Read, Write float64 }
+}
 
 func (r *run) report() *Report {
 	out := &Report{}
 	for _, s := range r.plans {
 		out.Steps = append(out.Steps, *s)
 	}
+	out.Rates.Read, out.Rates.Write = r.rates.Read, r.rates.Write
 	return out
 }
 
 func clock() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 
+// Plan says how Run would carry out a program, which it does not begin, and what more or less memory would change.
+func Plan(ctx context.Context, p *Program, opt Options) (*Report, error) {
+	r, err := open(ctx, p, opt, true)
+	if err != nil {
+		return nil, err
+	}
+	out, given := r.report(), r.opt.Memory
+	for memory := given / 2; memory > 0; memory *= 2 {
+		r.only = memory > given // which a rehearsal would take
+		r.opt.Memory, r.plans = memory, nil
+		err := pinned.Guard(r.plan)
+		if errors.Is(err, pinned.ErrLimit) {
+			continue // less than any range takes
+		}
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		c := Choice{Memory: memory}
+		for _, s := range r.plans {
+			c.add(s.Plan)
+			c.Passes += s.Passes
+		}
+		out.Choices = append(out.Choices, c)
+		if r.near() && memory > given || len(out.Choices) > mostChoices {
+			break
+		}
+	}
+	return out, r.close()
+}
+
+// mostChoices bounds how many limits of memory a plan tells.
+const mostChoices = 12
+
 // bytesOf returns what a node of a step takes of memory, without its edges, and what an edge takes.
 func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
-	for _, t := range s.Own {
-		node += 4 * int64(t.Width)
-	}
 	for i := range s.Sums {
 		rel := &s.Sums[i]
 		node += 4 * int64(rel.Table.Width)
@@ -72,6 +130,11 @@ func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
 		}
 		node, edge = max(node, node+more), max(edge, each)
 	}
+	if len(s.Sums) == 0 {
+		for _, t := range s.To {
+			node += 4 * int64(t.Width)
+		}
+	}
 	return node, edge
 }
 
@@ -84,6 +147,9 @@ func (r *run) fixed(s *Step, way string) (bytes int64) {
 	for _, t := range s.To {
 		bytes += 2 * 4 * rows * int64(t.Width)
 	}
+	for _, t := range s.Own {
+		bytes += rows * (3*t.rowBytes() + 4*int64(t.Width))
+	}
 	for i := range s.Sums {
 		rel := &s.Sums[i]
 		if rel.Reduce == Norm {
@@ -93,14 +159,14 @@ func (r *run) fixed(s *Step, way string) (bytes int64) {
 			bytes += 5 * r.blockBytes()
 		}
 	}
-	return bytes + 4*r.blockBytes()
+	return bytes + 1<<20
 }
 
 // nearBytes returns what the tables of a step's sums take in memory.
 func (r *run) nearBytes(s *Step) (bytes int64) {
 	for i := range s.Sums {
 		for _, t := range s.Sums[i].tables() {
-			if !t.near {
+			if !t.held {
 				bytes += t.size()
 			}
 			if !t.plain() && (!t.DType.IsHalf() || t.Normalise) {
@@ -114,25 +180,58 @@ func (r *run) nearBytes(s *Step) (bytes int64) {
 // residentRange is how many bytes a range has whose operands are in memory anyway.
 const residentRange = 32 << 20
 
+// decide plans all steps, with rates that are measured where they matter.
+func (r *run) decide(measured bool) error {
+	if r.rates = someRates; !measured {
+		if r.only = true; r.opt.Way != "" {
+			return r.plan()
+		}
+		if err := r.plan(); err == nil && r.near() {
+			return nil
+		}
+		r.plans, r.only = nil, false
+	}
+	if err := r.measure(); err != nil {
+		return err
+	}
+	return r.plan()
+}
+
+// near reports whether all that steps sum has room in memory.
+func (r *run) near() bool {
+	return !slices.ContainsFunc(r.plans, func(s *StepReport) bool { return s.Way != Resident && s.Way != None })
+}
+
 // plan decides how each step is carried out.
 func (r *run) plan() error {
 	r.ledger.SetLimit(r.opt.Memory + r.opt.Memory/16)
 	held := int64(0)
+	for _, s := range r.p.Steps {
+		for _, t := range s.To {
+			t.held = false
+		}
+	}
 	for k, s := range r.p.Steps {
 		now := &StepReport{Step: s.Name, Nodes: r.of[k].count}
 		r.plans = append(r.plans, now)
 		r.countEdges(now, s, r.of[k])
-		if err := r.planStep(now, s, r.opt.Memory-held); err != nil {
+		if err := r.planStep(now, s, r.of[k], r.opt.Memory-held); err != nil {
 			return err
 		}
-		if r.readBy(s, k) { // and is no result
-			size := int64(0)
+		size := int64(0)
+		for _, t := range s.To {
+			size += t.size()
+		}
+		if r.readBy(s, k) && size <= (r.opt.Memory-held)/4 && !r.opt.Files { // and is no result
+			now.held, held = true, held+size
 			for _, t := range s.To {
-				size += t.size()
+				t.held = true
 			}
-			if size <= (r.opt.Memory-held)/4 && !r.opt.Files {
-				now.held, held = true, held+size
+		} else {
+			for _, t := range s.To {
+				now.Plan.Written += now.Nodes * t.rowBytes()
 			}
+			now.Plan.Seconds += float64(now.Plan.Written) / r.rates.Write
 		}
 	}
 	return nil
@@ -162,19 +261,75 @@ func (r *run) countEdges(now *StepReport, s *Step, of nodes) {
 	}
 }
 
-func (r *run) planStep(now *StepReport, s *Step, memory int64) error {
+// planStep chooses the way of a step that is predicted to take the least time.
+func (r *run) planStep(now *StepReport, s *Step, of nodes, memory int64) (err error) {
+	own := Work{Seconds: float64(now.Nodes) * r.rates.rows[s]}
+	for _, t := range s.ownTables() {
+		if !t.held {
+			own.Read += now.Nodes * t.rowBytes()
+		}
+	}
+	own.Seconds += float64(own.Read) / r.rates.Read
+	defer func() { now.Plan.add(own) }()
 	if len(s.Sums) == 0 {
 		now.room, now.Passes = residentRange, 1
 		return nil
 	}
-	near := r.nearBytes(s)
-	if left := memory - r.fixed(s, Resident) - near; r.opt.Way == Resident || r.opt.Way == "" && left > residentRange {
-		now.Way, now.Passes, now.room = Resident, 1, min(max(left, 1<<20), residentRange)
-		return nil
+	if r.opt.Way == Resident || r.opt.Way == "" {
+		if left := memory - r.fixed(s, Resident) - r.nearBytes(s); r.opt.Way != "" || left > residentRange {
+			r.planResident(now, s, left)
+			return nil
+		}
 	}
 	if r.opt.Way == Gather {
-		return r.planGather(now, s, memory)
+		return r.planGather(now, s, of, memory, math.Inf(1))
 	}
+	if err = r.planSweeps(now, s, memory); r.opt.Way == Sweeps || r.only {
+		return err
+	}
+	most := now.Plan.Seconds
+	if err != nil {
+		most = math.Inf(1)
+	}
+	other := *now
+	if r.planGather(&other, s, of, memory, most) == nil && other.Plan.Seconds < most {
+		*now = other
+		return nil
+	}
+	return err
+}
+
+// ownTables are those of which a step reads the rows of its nodes, loops among them.
+func (s *Step) ownTables() []*Table {
+	all := slices.Clone(s.Own)
+	for i := range s.Sums {
+		if rel := &s.Sums[i]; rel.Reduce == Attend {
+			all = append(all, rel.Target, rel.Greatest)
+		}
+	}
+	return all
+}
+
+// indexBytes returns the bytes of the edges that a step reads.
+func (r *run) indexBytes(now *StepReport) int64 {
+	return now.edges*r.p.Graph.Indices().DType().Size() + 8*now.Nodes
+}
+
+func (r *run) planResident(now *StepReport, s *Step, left int64) {
+	now.Way, now.Passes, now.room = Resident, 1, min(max(left, 1<<20), residentRange)
+	now.Memory = r.opt.Memory - left + now.room
+	now.Plan = Work{Read: r.indexBytes(now)}
+	for i := range s.Sums {
+		for _, t := range s.Sums[i].tables() {
+			if !t.held {
+				now.Plan.Read += t.size()
+			}
+		}
+	}
+	now.Plan.Seconds = float64(now.edges)*r.rates.kernels[s] + float64(now.Plan.Read)/r.rates.Read
+}
+
+func (r *run) planSweeps(now *StepReport, s *Step, memory int64) error {
 	now.Way = Sweeps
 	node, edge := r.bytesOf(s, Sweeps)
 	left, all := memory-r.fixed(s, Sweeps), node*now.Nodes+edge*now.edges
@@ -184,16 +339,35 @@ func (r *run) planStep(now *StepReport, s *Step, memory int64) error {
 			"allow more", pinned.ErrLimit, s.Name, machine.Bytes(least), r.unit(s), machine.Bytes(r.fixed(s, Sweeps)),
 			machine.Bytes(r.opt.Memory))
 	}
-	now.Passes = int((all + left - 1) / max(left, 1))
-	now.Passes = max(now.Passes, 1)
+	now.Passes = max(int((all+left-1)/left), 1)
 	now.room = min(left, all/int64(now.Passes)+all/int64(now.Passes)/64+least)
 	now.Memory = now.room + r.fixed(s, Sweeps)
+	passes := int64(now.Passes)
+	now.Plan = Work{Read: r.indexBytes(now)}
+	reading, looks := 0.0, 0.0
+	for i := range s.Sums {
+		rel := &s.Sums[i]
+		for _, t := range rel.tables() {
+			if !t.held {
+				now.Plan.Read += passes * t.size()
+				reading += float64(passes*t.size()) / r.rates.Read
+				if rel.Loops {
+					now.Plan.Read += now.Nodes * t.rowBytes()
+				}
+			}
+		}
+		looks += float64(now.Nodes*(rel.Table.Rows/r.blockRows(rel.tables())+1)) * r.rates.looks
+	}
+	computing := float64(now.edges)*r.rates.edges[s] + looks
+	now.Plan.Seconds = max(reading, computing) + float64(r.indexBytes(now))/r.rates.Read
 	return nil
 }
 
 // planGather divides memory: a quarter for the rows of ranges, a quarter for what is known ahead, and the rest for
 // caches.
-func (r *run) planGather(now *StepReport, s *Step, memory int64) error {
+//
+// Then it plans the reads of all ranges as the run will, until they take longer than seconds.
+func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, seconds float64) error {
 	now.Way = Gather
 	row, states := int64(0), int64(0)
 	for i := range s.Sums {
@@ -221,7 +395,9 @@ func (r *run) planGather(now *StepReport, s *Step, memory int64) error {
 	now.cache = left / 4
 	now.Passes = 1
 	now.Memory = left + r.fixed(s, Gather) + states
-	return nil
+	now.Plan = Work{Read: 2 * r.indexBytes(now), // ahead, and when their turn comes
+		Seconds: float64(now.edges) * r.rates.kernels[s]}
+	return r.rehearse(now, s, of, seconds)
 }
 
 // unit is what ranges of nodes are multiples of.

@@ -4,6 +4,13 @@ import "github.com/khop-gnn/khop/unified"
 
 // resident sums rows of tables that are all in memory.
 func (r *run) resident(y []float32, rel *Relation, of nodes, lo, hi int64, at state) error {
+	if lo == 0 { // each page once
+		for _, t := range rel.tables() {
+			if !t.near {
+				r.now.Did.Read += t.size()
+			}
+		}
+	}
 	l, err := r.links(rel, of, lo, hi, rel.Loops)
 	if err != nil {
 		return err

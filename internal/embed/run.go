@@ -48,6 +48,8 @@ type run struct {
 	hashes   []*xxh3.Hasher // of the rows that are not noted, by table
 	from     int64          // number of the first node that is not noted
 	noted    time.Time
+	rates    rates
+	only     bool // sweeps are planned, and no rehearsals made
 	plans    []*StepReport
 	now      *StepReport // of the step in hand
 }
@@ -55,7 +57,7 @@ type run struct {
 // Run carries out a program, or what is left of it where its folder has a journal of the same program. The tables of
 // its last step are then in files, which Output reads. After an error the folder has all that is finished.
 func Run(ctx context.Context, p *Program, opt Options) (*Report, error) {
-	r, err := open(ctx, p, opt)
+	r, err := open(ctx, p, opt, false)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +65,9 @@ func Run(ctx context.Context, p *Program, opt Options) (*Report, error) {
 	return r.report(), errors.Join(err, r.close())
 }
 
-// open prepares a run: it plans, and makes nothing.
-func open(ctx context.Context, p *Program, opt Options) (*run, error) {
+// open prepares a run: it plans, and makes nothing. measured says that rates are to be measured in any case, and not
+// only where the way of a step depends on them.
+func open(ctx context.Context, p *Program, opt Options, measured bool) (*run, error) {
 	if opt.Memory == 0 {
 		opt.Memory = machine.Probe().Room() / 4
 	}
@@ -81,7 +84,7 @@ func open(ctx context.Context, p *Program, opt Options) (*run, error) {
 		if err := r.chooseNodes(); err != nil {
 			return err
 		}
-		return r.plan()
+		return r.decide(measured)
 	})
 	if err != nil {
 		return nil, errors.Join(err, r.close())
@@ -154,7 +157,7 @@ func (r *run) path(t *Table) string { return filepath.Join(r.opt.Folder, t.Name)
 func (r *run) step(k int, s *Step) error {
 	r.now = r.plans[k]
 	began := clock()
-	defer func() { r.now.Took += clock() - began }()
+	defer func() { r.now.Did.Seconds += clock() - began }()
 	of := r.of[k]
 	for _, t := range s.To {
 		var err error
@@ -216,14 +219,7 @@ func (r *run) span(k int, s *Step, of nodes, span [2]int64) error {
 // rangeOf makes the rows of a range of nodes, and notes that they are finished.
 func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
 	sum func(y []float32, rel *Relation, at state) error) error {
-	b := Block{}
-	for i, t := range s.Own {
-		x, err := r.own(fmt.Sprintf("own %d", i), t, of, lo, hi)
-		if err != nil {
-			return err
-		}
-		b.Own = append(b.Own, x)
-	}
+	var sums [][]float32
 	for i := range s.Sums {
 		rel := &s.Sums[i]
 		y, err := room[float32](r, fmt.Sprintf("sums %d", i), (hi-lo)*int64(rel.Table.Width))
@@ -242,9 +238,9 @@ func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
 		if err := sum(y, rel, at); err != nil {
 			return err
 		}
-		b.Sums = append(b.Sums, y)
+		sums = append(sums, y)
 	}
-	if err := r.apply(s, of, lo, hi, &b); err != nil {
+	if err := r.apply(s, of, lo, hi, sums); err != nil {
 		return err
 	}
 	if r.opt.Progress != nil {
@@ -273,7 +269,7 @@ func (r *run) own(name string, t *Table, of nodes, lo, hi int64) ([]float32, err
 	return to, of.runs(lo, hi, func(at, first, count int64) error {
 		part := to[(at-lo)*width : (at-lo+count)*width]
 		if count*t.rowBytes() < fewBytes { // through the page cache
-			r.now.Read += count * t.rowBytes()
+			r.now.Did.Read += count * t.rowBytes()
 			t.widen(part, t.rows(first, first+count), first)
 			return nil
 		}
@@ -290,43 +286,60 @@ const fewBytes = 256 << 10
 // applyRows is how many nodes a step's function has at a time, where it does not say.
 const applyRows = 4096
 
-// apply calls a step's function for a range, and writes what it makes.
-func (r *run) apply(s *Step, of nodes, lo, hi int64, all *Block) error {
+// apply calls a step's function for a range, some nodes at a time, and writes what it makes.
+func (r *run) apply(s *Step, of nodes, lo, hi int64, sums [][]float32) error {
 	step := int64(s.Rows)
 	if step == 0 {
 		step = applyRows
+	}
+	if of.list == nil {
+		return r.scan(s.Own, lo, hi, step, func(first int64, own [][]float32) error {
+			return r.applyBlock(s, of, lo, first, min(step, hi-first), own, sums)
+		})
 	}
 	for first := lo; first < hi; first += step {
 		if err := r.ctxErr(); err != nil {
 			return err
 		}
-		b := Block{First: first, N: min(step, hi-first), Pool: r.pool}
-		if of.list != nil {
-			b.Nodes = of.list[first : first+b.N]
-		}
-		part := func(x []float32, width int) []float32 {
-			return x[(first-lo)*int64(width) : (first-lo+b.N)*int64(width)]
-		}
+		n := min(step, hi-first)
+		var own [][]float32
 		for i, t := range s.Own {
-			b.Own = append(b.Own, part(all.Own[i], t.Width))
-		}
-		for i := range s.Sums {
-			b.Sums = append(b.Sums, part(all.Sums[i], s.Sums[i].Table.Width))
-		}
-		for i, t := range s.To {
-			y, err := room[float32](r, fmt.Sprintf("to %d", i), b.N*int64(t.Width))
+			x, err := r.own(fmt.Sprintf("own %d", i), t, of, first, first+n)
 			if err != nil {
 				return err
 			}
-			b.To = append(b.To, y)
+			own = append(own, x)
 		}
-		if err := s.Apply(&b); err != nil {
-			return fmt.Errorf("nodes %d to %d: %w", of.at(first), of.at(first+b.N-1), err)
+		if err := r.applyBlock(s, of, lo, first, n, own, sums); err != nil {
+			return err
 		}
-		for i, t := range s.To {
-			if err := r.put(i, t, of, first, b.To[i]); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+// applyBlock calls a step's function for n nodes of a range that begins at lo.
+func (r *run) applyBlock(s *Step, of nodes, lo, first, n int64, own, sums [][]float32) error {
+	b := Block{First: first, N: n, Own: own, Pool: r.pool}
+	if of.list != nil {
+		b.Nodes = of.list[first : first+n]
+	}
+	for i := range s.Sums {
+		width := int64(s.Sums[i].Table.Width)
+		b.Sums = append(b.Sums, sums[i][(first-lo)*width:(first-lo+n)*width])
+	}
+	for i, t := range s.To {
+		y, err := room[float32](r, fmt.Sprintf("to %d", i), n*int64(t.Width))
+		if err != nil {
+			return err
+		}
+		b.To = append(b.To, y)
+	}
+	if err := s.Apply(&b); err != nil {
+		return fmt.Errorf("nodes %d to %d: %w", of.at(first), of.at(first+n-1), err)
+	}
+	for i, t := range s.To {
+		if err := r.put(i, t, of, first, b.To[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -355,7 +368,7 @@ func (r *run) put(number int, t *Table, of nodes, first int64, x []float32) erro
 	}
 	row := t.rowBytes()
 	if t.file != nil {
-		r.now.Written += int64(len(raw))
+		r.now.Did.Written += int64(len(raw))
 		_, _ = r.hashes[number].Write(raw)
 	}
 	return of.runs(first, first+n, func(at, node, count int64) error {

@@ -79,7 +79,7 @@ func (r *run) ahead(t *Table, lo, hi, step int64) (*direct.Ahead, int64, error) 
 func (r *run) block(from *direct.Ahead, offset int64, t *Table, lo, hi int64) ([]byte, error) {
 	n := (hi - lo) * t.rowBytes()
 	if !t.near {
-		r.now.Read += n
+		r.now.Did.Read += n
 	}
 	if from == nil {
 		return t.rows(lo, hi), nil

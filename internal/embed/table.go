@@ -24,6 +24,7 @@ type Table struct {
 	region *pinned.Region // that bytes are of, where a step makes them
 	file   *os.File       // that a step writes; nil: it is in memory, or a column
 	near   bool           // bytes are in memory
+	held   bool           // they will be, as is planned
 }
 
 // Column is the table of a column that is there.

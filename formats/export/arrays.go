@@ -213,18 +213,15 @@ func (x *source) elements(w io.Writer, data []byte, t unified.DType) error {
 	return nil
 }
 
-// list is ids, or labels.
-func (x *source) list(t unified.Tensor) *output {
-	return &output{"<i8", []int64{t.Len()}, func(w io.Writer) error {
-		at, err := unified.Integers(t)
-		if err == nil {
-			err = x.verify(0, t.Len(), t)
-		}
+// numbers are n whole numbers: what read says when they are written.
+func numbers(n int64, read func() (at func(i int64) int64, err error)) *output {
+	return &output{"<i8", []int64{n}, func(w io.Writer) error {
+		at, err := read()
 		if err != nil {
 			return err
 		}
 		out := &words{w: w}
-		for i := range t.Len() {
+		for i := range n {
 			if err := out.put(at(i)); err != nil {
 				return err
 			}
@@ -233,20 +230,31 @@ func (x *source) list(t unified.Tensor) *output {
 	}}
 }
 
+// integers reads whole numbers, which it has verified.
+func (x *source) integers(t unified.Tensor) (func(i int64) int64, error) {
+	at, err := unified.Integers(t)
+	if err == nil {
+		err = x.verify(0, t.Len(), t)
+	}
+	return at, err
+}
+
+// list is ids, or labels.
+func (x *source) list(t unified.Tensor) *output {
+	return numbers(t.Len(), func() (func(i int64) int64, error) { return x.integers(t) })
+}
+
+// idsOf reads the nodes of a set.
+func (x *source) idsOf(s graph.SeedSet) (func(i int64) int64, error) {
+	if s.IDs.Valid() {
+		return x.integers(s.IDs)
+	}
+	return func(i int64) int64 { return i }, nil
+}
+
 // seeds are the nodes of a split.
 func (x *source) seeds(s graph.SeedSet) *output {
-	if s.IDs.Valid() {
-		return x.list(s.IDs)
-	}
-	return &output{"<i8", []int64{s.Count}, func(w io.Writer) error {
-		out := &words{w: w}
-		for v := range s.Count {
-			if err := out.put(v); err != nil {
-				return err
-			}
-		}
-		return out.flush()
-	}}
+	return numbers(s.Len(), func() (func(i int64) int64, error) { return x.idsOf(s) })
 }
 
 // maxText is the most bytes that names take as an array, each of whose elements is as long as the longest.

@@ -61,18 +61,13 @@ func (j *job) boltArrays() (list []named, err error) {
 // labelsOf are the labels of seeds.
 func (j *job) labelsOf(set graph.SeedSet, labels unified.Tensor) *output {
 	return &output{"<i8", []int64{set.Len()}, func(w io.Writer) error {
-		at, err := unified.Integers(labels)
-		if err == nil {
-			err = j.verify(0, max(labels.Len(), set.Len()), labels, set.IDs)
-		}
+		at, err := j.integers(labels)
 		if err != nil {
 			return err
 		}
-		id := func(i int64) int64 { return i }
-		if set.IDs.Valid() {
-			if id, err = unified.Integers(set.IDs); err != nil {
-				return err
-			}
+		id, err := j.idsOf(set)
+		if err != nil {
+			return err
 		}
 		out := &words{w: w}
 		for i := range set.Len() {

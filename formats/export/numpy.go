@@ -2,6 +2,7 @@ package export
 
 import (
 	"archive/zip"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"strings"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // named is an array with its name, which may have folders.
@@ -97,9 +97,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		in := folder(by.nodes, safe(n.Name))
 		count := n.Count
 		add(in, "num_nodes", &output{"<i8", nil, func(w io.Writer) error {
-			out := &words{w: w}
-			_ = out.put(count)
-			return out.flush()
+			return binary.Write(w, binary.LittleEndian, count)
 		}})
 		for _, c := range n.Columns {
 			col, _ := j.g.NodeColumn(t, c.Name)
@@ -217,14 +215,11 @@ func unequal(list []named) error {
 
 // mask returns seeds as a boolean a node; nil where that would lose their order, or repeats.
 func (j *job) mask(s graph.SeedSet) *output {
-	if !s.IDs.Valid() || j.verify(0, s.IDs.Len(), s.IDs) != nil { // who writes them says that they are damaged
+	at, err := j.idsOf(s)
+	if !s.IDs.Valid() || err != nil { // who writes them says that they are damaged
 		return nil
 	}
-	at, err := unified.Integers(s.IDs)
 	count := j.s.Nodes[s.Type].Count
-	if err != nil {
-		return nil
-	}
 	for i := range s.IDs.Len() {
 		if v := at(i); v < 0 || v >= count || i > 0 && v <= at(i-1) {
 			return nil

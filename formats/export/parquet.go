@@ -307,14 +307,9 @@ func (j *job) masks(t int) (list []mask, err error) {
 			}
 			m := mask{splitName(s.Name, s.Index, "_mask"), make([]byte, n)}
 			list = append(list, m)
-			at := func(i int64) int64 { return i }
-			if set.IDs.Valid() {
-				if at, err = unified.Integers(set.IDs); err == nil {
-					err = j.verify(0, set.Len(), set.IDs)
-				}
-				if err != nil {
-					return list, err
-				}
+			at, err := j.idsOf(set)
+			if err != nil {
+				return list, err
 			}
 			for i := range set.Len() {
 				if v := at(i); v >= 0 && v < int64(len(m.in)) {

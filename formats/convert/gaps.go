@@ -47,13 +47,13 @@ func (g *gaps) watch(each func(func(source.Batch) error) error) func(func(source
 	types := g.c.graph.Types
 	return func(yield func(source.Batch) error) error {
 		return each(func(b source.Batch) error {
-			for i := range b.Src {
-				t := types[0]
-				if b.Types != nil {
-					t = types[b.Types[i]]
-				}
-				mark(g.seen[t.Source], b.Src[i])
-				mark(g.seen[t.Target], b.Dst[i])
+			if b.Types == nil && len(b.Src) > 0 {
+				mark(g.seen[types[0].Source], b.Src...)
+				mark(g.seen[types[0].Target], b.Dst...)
+			}
+			for i, t := range b.Types {
+				mark(g.seen[types[t].Source], b.Src[i])
+				mark(g.seen[types[t].Target], b.Dst[i])
 			}
 			return yield(b)
 		})
@@ -83,10 +83,12 @@ func (c *conversion) noteGaps(ctx context.Context) error {
 	return nil
 }
 
-// mark sets the bit of an id; ids beyond the set are for others to refuse.
-func mark(set []uint64, id int64) {
-	if word := uint64(id) >> 6; word < uint64(len(set)) {
-		set[word] |= 1 << (id & 63)
+// mark sets the bits of ids; those beyond the set are for others to refuse.
+func mark(set []uint64, ids ...int64) {
+	for _, id := range ids {
+		if word := uint64(id) >> 6; word < uint64(len(set)) {
+			set[word] |= 1 << (id & 63)
+		}
 	}
 }
 

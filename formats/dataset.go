@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/staged"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -35,7 +36,10 @@ type Dataset struct {
 	verified  []*verifiedFile
 	byAddress sync.Once // verified is in order
 
-	entry *staged.Entry // of the cache, where it lies elsewhere; nil for none
+	// Of one that lies elsewhere, else nil: where, what the cache has, and what need not be there.
+	source  ranges.Location
+	entry   *staged.Entry
+	partial *partial
 
 	links     []LinkSplit
 	closeOnce sync.Once
@@ -175,7 +179,7 @@ func (d *Dataset) mapPart(root *os.Root, a arrayfile.Type, p *Part) ([]byte, arr
 	d.bytes += r.Len()
 	end := l.BodyOffset + l.Bytes
 	body := r.Bytes()[l.BodyOffset:end:end]
-	d.files = append(d.files, openedFile{d.filePath(p), st})
+	d.files = append(d.files, openedFile{path: d.filePath(p), info: st})
 	d.verifiable(d.filePath(p), p, body)
 	return body, l, nil
 }
@@ -301,6 +305,9 @@ func (d *Dataset) FileBytes() int64 { return d.bytes }
 // the first result.
 func (d *Dataset) Close() error {
 	d.closeOnce.Do(func() {
+		if d.partial != nil {
+			d.partial.close()
+		}
 		var errs []error
 		for _, r := range d.regions {
 			errs = append(errs, r.Close())

@@ -24,6 +24,9 @@ type Elsewhere struct {
 	CacheDir string `kind:"path" value:"DIR" help:"..."`
 	// CacheSize is the most bytes that it may have; 0: what KHOP_CACHE_SIZE says, else no bound.
 	CacheSize int64 `kind:"size" range:"0," help:"..."`
+	// Lazy leaves columns that have several numbers a row where they are, until a loader reads their rows: a chunk of
+	// 64 MiB at a time. Nobody else may read them: it would fault. The context of Open then ends reading, too.
+	Lazy bool
 	// Progress is told of the stage "stage", in bytes.
 	Progress Progress
 }
@@ -94,27 +97,28 @@ func (e *Elsewhere) bring(ctx context.Context, at ranges.Location, cache staged.
 			err = errors.Join(err, entry.Close())
 		}
 	}()
-	if err := e.whole(ctx, entry, len(of.Files)); err != nil {
+	if err := entry.Whole(ctx, m.wholeFiles(e.Lazy), e.report()); err != nil {
+		return nil, err
+	}
+	if err := entry.Heads(ctx); err != nil {
 		return nil, err
 	}
 	if d, err = openDir(entry.Dir()); err != nil {
 		return nil, err
 	}
-	d.entry = entry
+	if err := d.partly(ctx, entry); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	d.source, d.entry = at, entry
 	return d, nil
 }
 
-// whole brings all files.
-func (e *Elsewhere) whole(ctx context.Context, entry *staged.Entry, files int) error {
-	var all []int
-	for i := range files {
-		all = append(all, i)
-	}
-	return entry.Whole(ctx, all, func(done, total int64) {
+func (e *Elsewhere) report() func(done, total int64) {
+	return func(done, total int64) {
 		if e.Progress != nil {
 			e.Progress("stage", done, total)
 		}
-	})
+	}
 }
 
 // staged describes a dataset to the cache. The key is of contents and place: another place that says it has the same

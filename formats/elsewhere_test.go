@@ -23,6 +23,13 @@ import (
 func store(t *testing.T) (s *rangestest.Store, address string, files map[string][]byte) {
 	t.Helper()
 	s = rangestest.New(t)
+	impatient(t)
+	dir := write(t, randomArrays(t, 9, 3000, 3), WriterOptions{chunkBytes: 4096})
+	return s, s.PutFolder(t, "bucket", "a/x.khop", dir), expect.Files(t, dir)
+}
+
+// impatient makes clients that do not wait for long.
+func impatient(t testing.TB) {
 	was := newClient
 	newClient = func() *ranges.Client {
 		c := was()
@@ -30,8 +37,6 @@ func store(t *testing.T) (s *rangestest.Store, address string, files map[string]
 		return c
 	}
 	t.Cleanup(func() { newClient = was })
-	dir := write(t, randomArrays(t, 9, 3000, 3), WriterOptions{chunkBytes: 4096})
-	return s, s.PutFolder(t, "bucket", "a/x.khop", dir), expect.Files(t, dir)
 }
 
 // sameFiles compares the dataset at a folder of a cache with its files.

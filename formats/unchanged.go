@@ -21,6 +21,8 @@ var ErrChanged = errors.New("the file has changed since the dataset was opened")
 type openedFile struct {
 	path string
 	info fs.FileInfo
+	// being brought, bit by bit: its time is no sign
+	partial bool
 }
 
 // opened notes the dataset's directory and manifest as they are now.
@@ -33,7 +35,7 @@ func (d *Dataset) opened(root *os.Root, manifest string) (err error) {
 	if err != nil {
 		return fileError(path, "", err)
 	}
-	d.files = append(d.files, openedFile{path, st})
+	d.files = append(d.files, openedFile{path: path, info: st})
 	d.bytes = st.Size()
 	return nil
 }
@@ -66,7 +68,7 @@ func (f *openedFile) compare() error {
 	case st.Size() != f.info.Size():
 		return fmt.Errorf("%w: it had %s bytes and has %s", ErrChanged, humanize.Comma(f.info.Size()),
 			humanize.Comma(st.Size()))
-	case !st.ModTime().Equal(f.info.ModTime()):
+	case !f.partial && !st.ModTime().Equal(f.info.ModTime()):
 		return fmt.Errorf("%w: it was last written to at %s, and now at %s", ErrChanged,
 			f.info.ModTime().Format(time.RFC3339Nano), st.ModTime().Format(time.RFC3339Nano))
 	}

@@ -41,7 +41,7 @@ func settle(src Source, opt *Options, loaders int) (*plan.Plan, error) {
 	}
 	p := opt.newPlan(r, on)
 	p.Room, p.AnyWorkers = room, chosen == 0
-	err = p.ExplainDamage(pinned.Guard(func() error { return opt.settleTiers(p, loaders) }))
+	err = p.ExplainDamage(pinned.Guard(func() error { return opt.settleTiers(src, p, loaders) }))
 	if err != nil {
 		return nil, errors.Join(err, on.Close())
 	}
@@ -55,12 +55,20 @@ func (o *Options) newPlan(r *recipe.Recipe, on plan.Processor) *plan.Plan {
 }
 
 // settleTiers decides where the rows of each column come from.
-func (o *Options) settleTiers(p *plan.Plan, loaders int) (err error) {
-	if p.Set, err = tiers.NewSet(p.Recipe, loaders, o.Hooks.Tier); err != nil {
+func (o *Options) settleTiers(src Source, p *plan.Plan, loaders int) (err error) {
+	given := o.Hooks.Tier
+	if from := tiers.PartialOf(src); given == nil && from != nil {
+		given = &tiers.Passing{From: from}
+	}
+	if p.Set, err = tiers.NewSet(p.Recipe, loaders, given); err != nil {
 		return err
 	}
+	if passing, ok := given.(*tiers.Passing); ok && p.Set.HasGiven() {
+		o.log().Warn("a column is fetched anew for each batch where the cache of datasets has no room for it",
+			"bytes", passing.Bytes())
+	}
 	switch {
-	case o.Columns.Widen && o.Hooks.Tier != nil:
+	case o.Columns.Widen && p.Set.HasGiven():
 		return option.Errorf(ErrOptions, o, "Columns.Widen",
 			": rows that a Tier brings are delivered as they are stored")
 	case o.Columns.Widen && o.Residence == Disk:

@@ -17,14 +17,42 @@ type Verifier interface {
 	Verify(b []byte) error
 }
 
-// verifier returns the source as one that can verify; nil where the options do not ask for it.
+// bringer is a source that is partial: what is to be read is brought before it is verified, where that is asked for.
+type bringer struct {
+	Source
+	from   tiers.Partial
+	verify func(b []byte) error // nil: what is brought was compared with its checksum
+}
+
+// Verify implements Verifier.
+func (s *bringer) Verify(b []byte) error {
+	err := s.from.Bring(b)
+	if err == nil && s.verify != nil {
+		err = s.verify(b)
+	}
+	return err
+}
+
+// absent reports whether some of a column is not there.
+func (s *bringer) absent(t unified.Tensor) bool {
+	absent, _, err := s.from.Absent(t.Bytes())
+	return absent || err != nil // which Verify says
+}
+
+// verifier returns the source as one that can verify; nil where the options do not ask for it, and all of it is there.
 func (o *Options) verifier(src Source) (Verifier, error) {
 	v, ok := src.(Verifier)
+	if o.Verify && !ok {
+		return nil, option.Errorf(ErrOptions, o, "Verify", ": %s has no checksums", nameOfSource(src))
+	}
+	from := tiers.PartialOf(src)
 	switch {
+	case from != nil && o.Verify:
+		return &bringer{src, from, v.Verify}, nil
+	case from != nil:
+		return &bringer{Source: src, from: from}, nil
 	case !o.Verify:
 		return nil, nil
-	case !ok:
-		return nil, option.Errorf(ErrOptions, o, "Verify", ": %s has no checksums", nameOfSource(src))
 	}
 	return v, nil
 }
@@ -37,9 +65,11 @@ func (p *Placed) verify(ctx context.Context) error {
 		return err
 	}
 	list := p.plan.Topology()
+	part, _ := v.(*bringer)
 	for _, c := range p.plan.Set.Columns {
+		c.Partly = part != nil && part.absent(c.Store.Column())
 		switch {
-		case c.Given:
+		case c.Given, part != nil && part.verify == nil && !c.Partly:
 		case c.Tier.InPlace:
 			c.Verified = tiers.NewVerifiedRows(v, c.Store.Column())
 			list = append(list, c.Tensors()[1:]...)

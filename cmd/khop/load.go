@@ -65,7 +65,7 @@ type loading struct {
 // open opens the dataset and a loader of it. planned, if not nil, is told what memory the loader will need before it
 // takes any.
 func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*loading, error) {
-	ds, err := f.openDataset(env, f.Dataset)
+	ds, err := f.openForLoaders(env, f.Dataset)
 	if err != nil {
 		return nil, err
 	}

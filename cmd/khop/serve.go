@@ -45,7 +45,7 @@ type serveReady struct {
 
 // Run serves until it is interrupted or all epochs are loaded.
 func (c *serveCmd) Run(env *environment) (err error) {
-	ds, err := c.openDataset(env, c.Dataset)
+	ds, err := c.openForLoaders(env, c.Dataset)
 	if err != nil {
 		return err
 	}

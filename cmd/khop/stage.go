@@ -43,9 +43,18 @@ func (c *stageCmd) Run(env *environment) (err error) {
 
 // openDataset opens a dataset, which is brought whole where it lies elsewhere.
 func (f *tagFlags) openDataset(env *environment, dataset string) (*formats.Dataset, error) {
+	return f.open(env, dataset, false)
+}
+
+// openForLoaders opens a dataset for loaders alone: features from elsewhere are brought as they are needed.
+func (f *tagFlags) openForLoaders(env *environment, dataset string) (*formats.Dataset, error) {
+	return f.open(env, dataset, true)
+}
+
+func (f *tagFlags) open(env *environment, dataset string, lazy bool) (*formats.Dataset, error) {
 	ds, _, err := watched(env, func(bar *progress) (*formats.Dataset, error) {
 		e := f.elsewhere
-		e.Progress = bar.report()
+		e.Progress, e.Lazy = bar.report(), lazy
 		return e.Open(env.ctx, dataset)
 	})
 	return ds, err

@@ -1,6 +1,7 @@
-// Package tier says what a tier of memory is: what brings the rows of columns to batches. Package loader has six of its
-// own, which Residence and the options of devices choose: the source's memory (mapped), copies of it (resident), files
-// (disk), copies through page-locked memory to a device, the cache of a device, and the caches of its peers.
+// Package tier says what a tier of memory is: what brings the rows of columns to batches. Package loader has seven. Six
+// are chosen by Residence and the options of devices: the source's memory (mapped), copies of it (resident), files
+// (disk), copies through page-locked memory to a device, the cache of a device, and the caches of its peers. One is of
+// columns from elsewhere for which this machine has no room.
 // loader.Hooks takes another one, from any module; examples/tier has one whose rows come over a pipe.
 //
 // A placed source opens a Tier once. Each worker of its loaders has a Reader, and makes one batch at a time: it begins

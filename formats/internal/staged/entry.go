@@ -155,16 +155,21 @@ func (e *Entry) Missing(i int) (n int64) {
 func (e *Entry) Reserve(ctx context.Context, i int) (whole bool, err error) {
 	f := e.files[i]
 	f.room.Do(func() {
-		f.roomErr = e.cache.locked(ctx, func() error { return e.reserve(i) })
+		f.roomErr = e.cache.locked(ctx, func() (err error) {
+			f.whole, err = e.reserve(i, e.x.units(&e.x.Files[i]))
+			return err
+		})
 	})
 	return f.whole, f.roomErr
 }
 
-func (e *Entry) reserve(i int) error {
+// reserve takes room for the first units of a file, as far as there is some. It reports whether all have it. The cache
+// is locked.
+func (e *Entry) reserve(i, units int) (all bool, err error) {
 	f := &e.x.Files[i]
-	states := make([]byte, e.x.units(f))
+	states := make([]byte, units)
 	if _, err := e.states.ReadAt(states, int64(e.first[i])); err != nil {
-		return err
+		return false, err
 	}
 	want := int64(0)
 	for u, s := range states {
@@ -174,9 +179,8 @@ func (e *Entry) reserve(i int) error {
 	}
 	left := int64(0)
 	if want > 0 {
-		var err error
 		if left, err = e.cache.room(want); err != nil {
-			return err
+			return false, err
 		}
 	}
 	for u, s := range states {
@@ -185,9 +189,8 @@ func (e *Entry) reserve(i int) error {
 			left -= n
 		}
 	}
-	e.files[i].whole = !slices.Contains(states, absent)
-	_, err := e.states.WriteAt(states, int64(e.first[i]))
-	return err
+	_, err = e.states.WriteAt(states, int64(e.first[i]))
+	return !slices.Contains(states, absent), err
 }
 
 // stripes is how many locks there are for units that are being brought.
@@ -198,8 +201,10 @@ func (e *Entry) Bring(ctx context.Context, i, unit int) error {
 	if e.Has(i, unit) {
 		return nil
 	}
-	if _, err := e.Reserve(ctx, i); err != nil {
-		return err
+	if unit > 0 {
+		if _, err := e.Reserve(ctx, i); err != nil {
+			return err
+		}
 	}
 	l, err := lock(ctx, e.path(fillName, strconv.Itoa((e.first[i]+unit)%stripes)), false)
 	if err != nil {
@@ -313,8 +318,19 @@ func (e *Entry) Read(ctx context.Context, i, unit int, to []byte) error {
 	return err
 }
 
-// Heads brings the heads and tails of all files.
+// Heads brings the heads and tails of all files. ErrRoom where these have none.
 func (e *Entry) Heads(ctx context.Context) error {
+	err := e.cache.locked(ctx, func() error {
+		for i := range e.x.Files {
+			if _, err := e.reserve(i, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ranges.InFlight)
 	for i := range e.x.Files {

@@ -82,7 +82,9 @@ func readAhead(ctx context.Context, p *plan.Plan) error {
 	}
 	list := p.Topology()
 	for _, c := range p.Set.Columns {
-		list = append(list, c.Tensors()...)
+		if !c.Given && !c.Partly {
+			list = append(list, c.Tensors()...)
+		}
 	}
 	if err := p.GoThrough(ctx, "read ahead", list, Populate); !errors.Is(err, errors.ErrUnsupported) {
 		return err

@@ -17,6 +17,7 @@ type Column struct {
 	recipe.ColumnKey
 	Store    *gather.Store
 	Given    bool            // a tier from outside has it
+	Partly   bool            // some of it is not there before it was verified
 	Tier     *PlacedTier     // that brings its rows, once that is chosen
 	Number   int             // among the tier's
 	scales   unified.Tensor  // of a column that is widened with them

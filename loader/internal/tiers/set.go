@@ -49,6 +49,11 @@ func NewSet(r *recipe.Recipe, loaders int, given tier.Tier) (*Set, error) {
 	return s, nil
 }
 
+// HasGiven reports whether a tier from outside, or one of a source that is partial, has a column.
+func (s *Set) HasGiven() bool {
+	return slices.ContainsFunc(s.Columns, func(c *Column) bool { return c.Given })
+}
+
 // Find returns the column of an array; nil where the set does not have it.
 func (s *Set) Find(a *layout.Array) *Column {
 	if i := slices.IndexFunc(s.Columns, func(c *Column) bool { return c.ColumnKey == recipe.KeyOf(a) }); i >= 0 {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
@@ -33,6 +34,8 @@ type EmbedOptions struct {
 	Plan       bool   `help:"Compute nothing; say what it would take, and what other memory would change."`
 	Workers    int    `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They change no result."`
 	MaxMemory  int64  `same:"max-memory" kind:"size"`
+	// NoteEvery is how long a run that is killed may have to compute again.
+	NoteEvery time.Duration `default:"1s" help:"Note finished rows in the journal at least so often."`
 	// Tuning says how sparse products are computed; nil is the default. It changes no result.
 	Tuning *sparse.Tuning
 	// Progress is told how many nodes of a step are done.
@@ -94,17 +97,18 @@ type embedding struct {
 // memory. A run that ends early, by an error or a kill, leaves what is finished in a folder beside the dataset, and the
 // next run of the same options goes on from there: its bytes are those of a run in one go, with any memory.
 func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, error) {
+	option.Fill(&opt)
+	opt.LayerDType = cmp.Or(opt.LayerDType, unified.Float32.String())
 	if err := option.Check(ErrOptions, opt); err != nil {
 		return nil, err
 	}
-	option.Fill(&opt)
 	e := &embedding{dir: filepath.Clean(dir), opt: opt}
 	defer e.close()
 	if err := e.open(); err != nil {
 		return nil, err
 	}
 	run := embed.Options{Folder: e.folder, Memory: opt.MaxMemory, Workers: opt.Workers, Tuning: opt.Tuning,
-		Progress: opt.Progress}
+		SaveEvery: opt.NoteEvery, Progress: opt.Progress}
 	if opt.Plan {
 		report, err := embed.Plan(ctx, e.p, run)
 		if err != nil {
@@ -126,7 +130,8 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 	if err := e.column(ctx, to); err != nil {
 		return nil, err
 	}
-	return result, os.RemoveAll(e.folder)
+	_ = os.RemoveAll(e.folder) // the column is there, and the next run uses the folder for its own
+	return result, nil
 }
 
 func (e *embedding) close() {

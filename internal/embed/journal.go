@@ -155,25 +155,45 @@ func (r *run) needed(k int) bool {
 	return last
 }
 
-// left returns which nodes of a step no range has whose rows are as the journal says.
-func (r *run) left(k int, s *Step, of nodes) ([][2]int64, error) {
-	r.journal.done[k] = slices.DeleteFunc(r.journal.done[k], func(one record) bool {
-		if one.Hi > of.count || len(one.Sums) != len(s.To) {
-			return true
+// verify opens the tables of steps that were begun and are needed, and drops ranges from the journal whose rows are not
+// as it says. It goes backwards, for what a later step has to make again decides what earlier ones are needed for.
+func (r *run) verify() error {
+	for k := len(r.p.Steps) - 1; k >= 0; k-- {
+		s, of := r.p.Steps[k], r.of[k]
+		if len(r.journal.done[k]) == 0 || !r.needed(k) {
+			continue
 		}
-		for i, t := range s.To {
-			h := xxh3.New()
-			_ = of.runs(one.Lo, one.Hi, func(_, first, count int64) error {
-				_, err := h.Write(t.rows(first, first+count))
+		for _, t := range s.To {
+			if err := t.create(r.path(t)); err != nil {
 				return err
-			})
-			if sumText(h.Sum64()) != one.Sums[i] {
-				return true
 			}
 		}
+		r.journal.done[k] = slices.DeleteFunc(r.journal.done[k], func(one record) bool {
+			return !one.fits(s, of)
+		})
+		if err := r.ctxErr(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits reports whether the rows of a range are as the journal says.
+func (one *record) fits(s *Step, of nodes) bool {
+	if one.Hi > of.count || len(one.Sums) != len(s.To) {
 		return false
-	})
-	return gaps(r.journal.done[k], of.count), r.ctxErr()
+	}
+	for i, t := range s.To {
+		h := xxh3.New()
+		_ = of.runs(one.Lo, one.Hi, func(_, first, count int64) error {
+			_, err := h.Write(t.rows(first, first+count))
+			return err
+		})
+		if sumText(h.Sum64()) != one.Sums[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // forget removes tables that no later step reads, and are not the last.

@@ -136,6 +136,9 @@ func (r *run) steps() (err error) {
 		len(r.p.Steps)); err != nil {
 		return err
 	}
+	if err := r.verify(); err != nil {
+		return err
+	}
 	for k, s := range r.p.Steps {
 		if !r.needed(k) {
 			continue
@@ -161,19 +164,18 @@ func (r *run) step(k int, s *Step) error {
 	of := r.of[k]
 	for _, t := range s.To {
 		var err error
-		if r.now.held && len(r.journal.done[k]) == 0 {
+		switch {
+		case t.file != nil: // verified
+		case r.now.held:
 			err = t.hold(r.memory())
-		} else {
+		default:
 			err = t.create(r.path(t))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	left, err := r.left(k, s, of)
-	if err != nil {
-		return err
-	}
+	left := gaps(r.journal.done[k], of.count)
 	for _, span := range left {
 		r.note(s, span[0])
 		if err := r.span(k, s, of, span); err != nil {

@@ -75,6 +75,12 @@ bench-ops: ## sparse operations beside torch, scipy and C (needs KHOP_TESTDATA, 
 bench-disk: ## features larger than memory: khop, mapped files and numpy.memmap in a control group (root; 7 GB of disk; fio; PYTHON= has NumPy)
 	$(or $(PYTHON),python3) bench/disk/run.py --record $(ARGS)
 
+.PHONY: bench-machines
+bench-machines: ## DDP on two hosts that are network namespaces (root, /dev/net/tun; PYTHON= has torch and xxhash), of ARGS="--dataset GRAPH.khop"
+	go build -C bench -o ../.bench/bin/ ./machines/wire
+	CGO_ENABLED=0 go build -o .bench/bin/khop ./cmd/khop
+	KHOP_BIN=$(CURDIR)/.bench/bin/khop PYTHONPATH=integrations/python/src $(or $(PYTHON),python3) bench/machines/run.py --wire .bench/bin/wire $(ARGS)
+
 .PHONY: bench-convert
 bench-convert: ## conversion of a billion int64 pairs beside what the disk does, in DIR= (26 GB of disk); ARGS: .bench/bin/convert -h
 	go build -C bench -o ../.bench/bin/ ./convert

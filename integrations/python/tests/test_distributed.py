@@ -74,7 +74,8 @@ def start(dataset, rank, world, port, how="", code=PLAIN):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "RANK": str(rank), "WORLD_SIZE": str(world),
            "LOCAL_RANK": str(rank),
            "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    return subprocess.Popen([sys.executable, "-c", code, dataset, how], env=env, stdin=subprocess.PIPE,
+    parent = ["sh", "-c", '"$@"; exit $?', "sh"] if code is TORCH else []  # one each, as some launchers have it
+    return subprocess.Popen([*parent, sys.executable, "-c", code, dataset, how], env=env, stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
 

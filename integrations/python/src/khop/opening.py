@@ -61,7 +61,7 @@ class Opening:
         path = None if socket is None else os.fsdecode(socket)
         shared = self.place.local_world_size > 1
         if path is None and shared:
-            path = _place.meeting_point(_loaders_made)
+            path = self.place.meeting or _place.meeting_point(_loaders_made)
         _loaders_made += 1
         if self.place.local_rank == 0:
             data = self.dataset(dataset)

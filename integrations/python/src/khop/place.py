@@ -35,6 +35,7 @@ class Place:
     world_size: int = 1
     local_rank: int = 0
     here: tuple[int, ...] = (0,)  # the ranks of this machine, in the order of their local ranks
+    meeting: str = field(default="", compare=False)  # the socket at which those of this machine meet, where they agreed
     source: str = field(default="nothing says otherwise", compare=False)
 
     @property
@@ -52,7 +53,7 @@ def find(rank: Optional[int] = None, world_size: Optional[int] = None) -> Place:
     if (rank is None) != (world_size is None):
         raise ValueError("rank and world_size: give both or neither")
     if rank is not None and world_size is not None:
-        return _checked(Place(rank, world_size, 0, (rank,), "it was asked for"))
+        return _checked(Place(rank, world_size, 0, (rank,), source="it was asked for"))
     ray, told = _from_ray(), _from_environment()
     found = _from_torch() or ray or told
     for of in (ray, told):  # who knows the same place knows its machine
@@ -104,7 +105,7 @@ def _from_ray() -> Optional[Place]:
             return None
     if rank is None or size == 1:
         return None
-    return Place(rank, size, local, tuple(range(rank - local, rank - local + here)), "ray.train.get_context()")
+    return Place(rank, size, local, tuple(range(rank - local, rank - local + here)), source="ray.train.get_context()")
 
 
 def _from_environment() -> Optional[Place]:
@@ -121,7 +122,8 @@ def _from_environment() -> Optional[Place]:
         elif not of.get("alone"):
             local = _number(of["local_rank"], rank)
             here = tuple(range(rank - local, rank - local + _number(of.get("local_size", ""), size)))
-        return Place(rank, size, local, here, f"{of['rank']} and {of['size']} of the environment ({of['name']})")
+        source = f"{of['rank']} and {of['size']} of the environment ({of['name']})"
+        return Place(rank, size, local, here, source=source)
     return None
 
 

@@ -126,14 +126,17 @@ class Ranks:
                 self._find_machine()
 
     def _find_machine(self) -> None:
-        """Sets which ranks this machine has: those that would find the same socket."""
-        folder = os.stat(socket_folder())
+        """Sets which ranks this machine has, those that see the same folder of sockets, and the socket for them."""
+        folder = socket_folder()
+        at, meeting = os.stat(folder), os.path.join(folder, secrets.token_hex(8), "feed.sock")
         with open("/proc/sys/kernel/random/boot_id") as f:
-            own = f"{f.read().strip()} {folder.st_dev} {folder.st_ino}"
+            own = [f.read().strip(), at.st_dev, at.st_ino]
         assert self._board is not None
-        machines = self._board.gather(self._name + "/machine", self.place, own, self._timeout)
-        here = tuple(r for r, machine in enumerate(machines) if machine == own)
-        self.place = replace(self.place, here=here, local_rank=here.index(self.place.rank))
+        notes = self._board.gather(self._name + "/machine", self.place, json.dumps([own, meeting]), self._timeout)
+        machines = [json.loads(note) for note in notes]
+        here = tuple(r for r, (machine, _) in enumerate(machines) if machine == own)
+        self.place = replace(self.place, here=here, local_rank=here.index(self.place.rank),
+                             meeting=str(machines[here[0]][1]))
 
     def compare(self, about: Mapping[str, Any], fanouts: Any, options: Mapping[str, Any]) -> None:
         """Raises RanksError, on all ranks, unless all load the same. about is what the server says, which may have been

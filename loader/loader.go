@@ -42,6 +42,8 @@ type Loader struct {
 	running   *run
 	held      int    // slots of kept batches
 	told      Report // of the last run
+
+	trace traced
 }
 
 // New is NewContext with a context that never ends.
@@ -88,6 +90,9 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 // prepare makes the workers and takes the memory.
 func (l *Loader) prepare(ctx context.Context) error {
 	p, before := l.plan, l.ledger.Used(pinned.Scratch)
+	if err := l.trace.open(&l.opt); err != nil {
+		return err
+	}
 	l.state = newState(p.Recipe, l.placed.ID())
 	if err := p.OpenShared(ctx, l.ledger); err != nil {
 		return p.ExplainMemory(err)
@@ -106,6 +111,7 @@ func (l *Loader) prepare(ctx context.Context) error {
 	if err := l.prepareSlots(ctx); err != nil {
 		return err
 	}
+	l.trace.begin(&l.opt, len(l.workers))
 	e := &p.Estimate
 	e.Expected, e.Device = l.memory(), l.deviceMemory()
 	l.opt.Workers, l.opt.Tuning.Prefetch = p.Workers, p.Prefetch
@@ -221,6 +227,6 @@ func (l *Loader) freeAll(err error) {
 			errs = append(errs, s.Close())
 		}
 	}
-	errs = append(errs, l.ahead.Close(), l.plan.CloseShared(), l.placed.release())
+	errs = append(errs, l.ahead.Close(), l.plan.CloseShared(), l.placed.release(), l.trace.Close())
 	l.closeErr = errors.Join(errs...)
 }

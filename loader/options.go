@@ -265,6 +265,9 @@ type TuningOptions struct {
 	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other
 	// multiprocessors to training. Default: 40 for rows that are gathered over the bus, else 8 a multiprocessor.
 	DeviceBlocks int `default:"0" range:"0,1048576" help:"The most blocks of a kernel; 0: as many as suit it."`
+	// Trace is a file that Close writes: what workers and loop did when, as a Chrome trace, which Perfetto opens. The
+	// last 32,768 events of each of them stay, 56 bytes each. Loaders of one process share a file. Default: none.
+	Trace string `of:"serve,bench" kind:"path" value:"FILE" help:"..."`
 }
 
 // Hooks are what the caller gives, and is told. No door but Go has them.

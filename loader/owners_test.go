@@ -151,16 +151,16 @@ func TestARunTakesEachPositionOnce(t *testing.T) {
 	defer end()
 	r := &run{l: l, ctx: ctx, rounds: 2}
 	for want := range uint64(2) {
-		s, position, ok := r.take()
+		s, position, ok := r.take(nil)
 		expect.That(t, ok && position == want && s != nil, "position %d: %d, %v", want, position, ok)
 		l.free.put(s)
 	}
-	_, _, ok := r.take()
+	_, _, ok := r.take(nil)
 	expect.That(t, !ok && r.done(), "a position beyond the last")
 	r.rounds = 3
 	end()
 	expect.That(t, r.done(), "an ended run goes on")
-	if _, _, ok := r.take(); ok || len(l.free.slots) != len(l.slots) || len(l.free.ready) != len(l.slots) {
+	if _, _, ok := r.take(nil); ok || len(l.free.slots) != len(l.slots) || len(l.free.ready) != len(l.slots) {
 		t.Errorf("%d slots of %d are free", len(l.free.slots), len(l.slots))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/timeline"
 	"github.com/khop-gnn/khop/loader/internal/makers"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/internal/slots"
@@ -66,6 +67,7 @@ type run struct {
 
 	before sums         // when it began
 	start  atomic.Int64 // how long the loop waited for the first batch
+	arrow  uint64       // of the batch at position 0, in a trace
 
 	wg   sync.WaitGroup
 	mu   sync.Mutex // guards next: slots and positions are taken together
@@ -117,7 +119,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 		}
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.order = l.plan.Order(r.epoch)
+	r.order, r.arrow = l.plan.Order(r.epoch), l.trace.Arrows(r.rounds)
 	r.window = make([]chan *ownedSlot, len(l.slots))
 	for i := range r.window {
 		r.window[i] = make(chan *ownedSlot, 1)
@@ -126,9 +128,9 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 		r.cancel(err)
 		return nil, err
 	}
-	for _, w := range workers {
+	for i, w := range workers {
 		r.wg.Add(1)
-		go r.work(w)
+		go r.work(w, l.trace.worker(i))
 	}
 	l.running = r
 	return r, nil
@@ -150,10 +152,11 @@ func (l *Loader) made(b *Batch) func() error {
 }
 
 // work makes batches until there are no more, or the run ends.
-func (r *run) work(w *makers.Worker) {
+func (r *run) work(w *makers.Worker, lane *timeline.Lane) {
 	defer r.wg.Done()
+	ctx := timeline.With(r.ctx, lane)
 	for {
-		s, position, ok := r.take()
+		s, position, ok := r.take(lane)
 		if !ok {
 			return
 		}
@@ -164,14 +167,18 @@ func (r *run) work(w *makers.Worker) {
 		b := s.batch
 		b.Epoch, b.Number, b.Padded = uint64(r.epoch), number, padded
 		b.next = r.first + (position+1)*uint64(r.l.opt.WorldSize)
-		s.err = w.Make(r.ctx, s.Slot, j, r.l.made(b))
+		span := lane.Begin("batch", int64(number))
+		s.err = w.Make(ctx, s.Slot, j, r.l.made(b))
+		lane.Made(r.arrow + position)
+		span.End()
+		r.l.trace.ready(1)
 		r.window[position%uint64(len(r.window))] <- s // never blocks
 	}
 }
 
 // take waits for a slot and takes the next position with it. Slots go to positions in order, so the batch that the loop
 // waits for always has one, and there is no deadlock.
-func (r *run) take() (*ownedSlot, uint64, bool) {
+func (r *run) take(lane *timeline.Lane) (*ownedSlot, uint64, bool) {
 	if r.done() {
 		return nil, 0, false
 	}
@@ -181,7 +188,9 @@ func (r *run) take() (*ownedSlot, uint64, bool) {
 	case <-r.ctx.Done():
 		return nil, 0, false
 	}
-	r.l.stats.idle.Add(time.Since(begin))
+	waited := time.Since(begin)
+	r.l.stats.idle.Add(waited)
+	lane.Ended("wait for a slot", waited)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.l.free.take()
@@ -209,9 +218,12 @@ func (r *run) loop(yield func(*Batch, error) bool) {
 			return
 		}
 		r.current = s
+		span := r.l.trace.loop.Begin("step", int64(s.batch.Number))
+		r.l.trace.loop.Used(r.arrow + position)
 		begin := time.Now()
 		more := yield(s.batch, nil)
 		r.l.stats.body.Add(time.Since(begin))
+		span.End()
 		r.current = nil
 		r.l.leave(s)
 		if !more {
@@ -233,11 +245,13 @@ func (r *run) receive(position uint64) (*ownedSlot, error) {
 		timeout = t.C
 	}
 	w := r.window[position%uint64(len(r.window))]
+	span := r.l.trace.loop.Begin("wait for a batch", -1)
 	select {
 	case s := <-w:
-		if position == 0 {
+		if span.End(); position == 0 {
 			r.start.Store(int64(time.Since(begin)))
 		}
+		r.l.counters()
 		return s, r.accept(s, begin)
 	case <-r.ctx.Done():
 		return nil, context.Cause(r.ctx)

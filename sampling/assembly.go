@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/internal/timeline"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -146,11 +147,14 @@ func (a *assembly[V]) sample(ctx context.Context, req *Request, out *graph.Sampl
 	if err := a.leaveOut(req, p); err != nil {
 		return err
 	}
+	lane := timeline.Of(ctx)
 	for h := range a.layers {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := a.hop(h, req.Rand, out, p); err != nil {
+		span := lane.Begin("hop", int64(h))
+		err := a.hop(h, req.Rand, out, p)
+		if span.End(); err != nil {
 			return err
 		}
 	}

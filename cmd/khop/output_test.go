@@ -40,7 +40,7 @@ func TestTheProgramCompletesCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
 		"khop ": "add bench check completion convert demo doctor embed export generate info options partition " +
 			"plan sample samplers " +
-			"serve split stage task train tune version",
+			"serve split stage task trace train tune version",
 		"khop sam":                         "sample samplers",
 		"khop sample --fan":                "--fanouts",
 		"khop sample d.khop --frontier ":   "all new",

@@ -40,6 +40,8 @@ type Options struct {
 	Workers int    `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They change no result."`
 	// MaxMemory is without the source, in bytes. Where it does not suffice, the error is loader.ErrMemory.
 	MaxMemory int64 `same:"max-memory" kind:"size"`
+	// Trace is of the batches that are loaded (loader.TuningOptions).
+	Trace string `same:"trace"`
 	// Checkpoint is read before the first epoch: training goes on from it. It is written after the last epoch, once in
 	// CheckpointEvery, and when the context ends.
 	Checkpoint      string        `kind:"path" value:"FILE" help:"Continue from this file if it exists; write it."`

@@ -47,13 +47,17 @@ type place struct {
 // float32 or floats of 16 bits, and labels int64. ErrOptions says what does not fit. When ctx ends, the checkpoint has
 // all steps that were made, and Train returns the result so far with context.Cause. On other errors the checkpoint is
 // as it was written last.
-func Train(ctx context.Context, source loader.Source, opt Options) (*Result, error) {
+func Train(ctx context.Context, source loader.Source, opt Options) (_ *Result, err error) {
 	opt = opt.withDefaults()
 	t, err := prepare(ctx, source, opt)
 	if err != nil {
 		return nil, err
 	}
-	defer t.close()
+	defer func() {
+		if e := t.close(); err == nil {
+			err = e
+		}
+	}()
 	if t.loader != nil {
 		t.tape.approximate.of(t.loader.AllBatches())
 	}
@@ -88,18 +92,18 @@ func prepare(ctx context.Context, source loader.Source, opt Options) (*trainer, 
 	t.tape.Seed, t.tape.memory, t.tape.approximate = opt.Seed, memory, newApproximation(opt)
 	if opt.Fanouts != nil {
 		if t.loader, err = open(ctx, source, opt, memory); err != nil {
-			t.close()
-			return nil, err
+			return nil, errors.Join(err, t.close())
 		}
 	}
 	return t, nil
 }
 
-func (t *trainer) close() {
+func (t *trainer) close() (err error) {
 	if t.loader != nil {
-		t.loader.Close()
+		err = t.loader.Close()
 	}
 	t.tape.pool.Close()
+	return err
 }
 
 // open opens the loader, which may take half of the memory that is left.
@@ -111,7 +115,7 @@ func open(ctx context.Context, source loader.Source, opt Options, memory *budget
 	o := loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts, Frontier: sampling.AllNodes},
 		BatchSize: opt.BatchSize, Shuffle: true, Seed: opt.Seed, Device: loader.DeviceOptions{Name: "cpu"},
 		Workers: opt.Workers,
-		Columns: loader.ColumnOptions{Prepare: preparation(opt.Model)}}
+		Columns: loader.ColumnOptions{Prepare: preparation(opt.Model)}, Tuning: loader.TuningOptions{Trace: opt.Trace}}
 	if memory.limit > 0 {
 		o.MaxMemory = max((memory.limit-memory.held)/2, 1)
 		memory.held += o.MaxMemory

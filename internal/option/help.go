@@ -39,6 +39,7 @@ var long = map[string]string{
 	"seed-columns": "Columns for the seeds of a batch, default label; none for none.",
 	"edge-columns": "Columns for the edges of a batch, default none.",
 	"prepare":      "Make of each block, with commas: transpose, gcn-norm, loops.",
+	"trace":        "Write what workers and loop did when, as a Chrome trace, which Perfetto opens.",
 	"max-memory":   "The most memory to take, such as 4GB; mapped files do not count.",
 	"residence": "Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns are " +
 		"read past the page cache, as batches to come need them), auto (disk where memory is too small).",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/timeline"
 	"github.com/khop-gnn/khop/loader/internal/slots"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
@@ -95,8 +96,10 @@ func (r *Readers) beginArray(ctx context.Context, s *slots.Slot, i int, ids unif
 
 // Finish waits for what was begun, and counts how long that took.
 func (r *Readers) Finish(ctx context.Context, s *slots.Slot, stats *Counters) (waited time.Duration, err error) {
+	lane := timeline.Of(ctx)
 	for _, reader := range r.all {
 		w, e := reader.Finish(ctx, s)
+		lane.Ended("wait for rows", w)
 		if waited += w; e != nil {
 			err = e
 			break

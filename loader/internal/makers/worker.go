@@ -7,6 +7,7 @@ import (
 	"runtime/trace"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/timeline"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/slots"
@@ -80,9 +81,10 @@ func (w *Worker) Drain() error {
 
 // Make makes a batch in the slot, and calls made once it is complete; nil for nothing. Faults and panics become errors.
 func (w *Worker) Make(ctx context.Context, s *slots.Slot, j slots.Job, made func() error) error {
-	begin := time.Now()
-	region := trace.StartRegion(ctx, "khop.sample")
+	begin, lane := time.Now(), timeline.Of(ctx)
+	region, span := trace.StartRegion(ctx, "khop.sample"), lane.Begin("sample", -1)
 	err := w.SampleOnly(ctx, s, j)
+	span.End()
 	region.End()
 	if err != nil {
 		return err
@@ -90,10 +92,15 @@ func (w *Worker) Make(ctx context.Context, s *slots.Slot, j slots.Job, made func
 	w.Stats.Sample.Add(time.Since(begin) - s.Awaited)
 	region = trace.StartRegion(ctx, "khop.gather")
 	err = w.checked(s, j, func() error {
-		if err := s.To(slots.Fetching, w.Maker.Fetch(ctx, s)); err != nil {
+		span := lane.Begin("fetch", -1)
+		err := s.To(slots.Fetching, w.Maker.Fetch(ctx, s))
+		if span.End(); err != nil {
 			return err
 		}
-		return s.To(slots.Ready, w.Maker.Finish(ctx, s))
+		span = lane.Begin("finish", -1)
+		err = w.Maker.Finish(ctx, s)
+		span.End()
+		return s.To(slots.Ready, err)
 	})
 	region.End()
 	s.ReadyAt = time.Now()

@@ -3,6 +3,7 @@ package slots
 import (
 	"context"
 
+	"github.com/khop-gnn/khop/internal/timeline"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/layout"
@@ -40,7 +41,9 @@ type Sampler interface {
 // Fill samples a batch in the slot.
 func (s *Slot) Fill(ctx context.Context, m Sampler, j Job) error {
 	s.Request.Rand = sampling.NewRand(s.Recipe.Seed, j.Epoch, s.Recipe.Instance, j.Number)
-	if err := s.takeSeeds(m, j); err != nil {
+	span := timeline.Of(ctx).Begin("seeds", -1)
+	err := s.takeSeeds(m, j)
+	if span.End(); err != nil {
 		return err
 	}
 	if err := m.Sample(ctx, s); err != nil {

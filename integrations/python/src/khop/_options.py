@@ -220,6 +220,8 @@ class LoaderOptions(SamplerOptions, total=False):
     """Draw again what is an edge, a self-loop or the seed itself. Default: False."""
     time_order: Optional[bool]
     """Take the seeds in the order of their times. Default: False."""
+    trace: Optional[str]
+    """Write what workers and loop did when, as a Chrome trace, which Perfetto opens."""
     triplets: Optional[bool]
     """Keep a row of negatives for each seed, missed ones as the seed itself. Default: False."""
     verify: Optional[bool]
@@ -528,6 +530,7 @@ OPTIONS: dict[str, Option] = {
     "split": Option(0, "Which of several splits of the name."),
     "strict": Option(False, "Draw again what is an edge, a self-loop or the seed itself."),
     "time_order": Option(False, "Take the seeds in the order of their times."),
+    "trace": Option(None, "Write what workers and loop did when, as a Chrome trace, which Perfetto opens."),
     "triplets": Option(False, "Keep a row of negatives for each seed, missed ones as the seed itself."),
     "verify": Option(False, "Compare the dataset with its checksums as it is first read."),
     "widen": Option(False, "Deliver rows of 16-bit floats and scaled int8 as float32."),

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/timeline"
+	"github.com/khop-gnn/khop/internal/wholefile"
+)
+
+type traceCmd struct {
+	Merge traceMergeCmd `cmd:"" help:"Put traces of khop and of others, such as torch's profiler, into one file."`
+}
+
+type traceMergeCmd struct {
+	Target string   `arg:"" type:"path" help:"File to write."`
+	Traces []string `arg:"" help:"Chrome traces as JSON, plain or compressed by gzip."`
+	Force  bool     `help:"Replace a file that is not a trace of khop's."`
+}
+
+// mostTrace is how many bytes of a trace are read.
+const mostTrace = 2 << 30
+
+// Run merges.
+func (c *traceMergeCmd) Run(env *environment) error {
+	out := timeline.Output(c.Target, c.Force, c.Traces...)
+	out.Else = "name another, or replace it (--force)"
+	if err := out.Check(); err != nil {
+		return err
+	}
+	var all []*timeline.Trace
+	for _, path := range c.Traces {
+		text, err := readTrace(path, env.memory.bytes)
+		if err != nil {
+			return err
+		}
+		t, err := timeline.Read(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", paths.Text(path), err)
+		}
+		all = append(all, t)
+	}
+	return out.Write(env.ctx, func(w io.Writer) error { return timeline.Merge(w, all) })
+}
+
+// readTrace reads a trace, compressed or not. Within a limit of memory it may have an eighth of that: what is read of
+// it takes several times as much.
+func readTrace(path string, limit int64) ([]byte, error) {
+	most := int64(mostTrace)
+	if limit > 0 {
+		most = min(most, limit/8)
+	}
+	text, err := wholefile.Read(path, most)
+	if err != nil || !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
+		return text, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", paths.Text(path), err)
+	}
+	text, err = io.ReadAll(io.LimitReader(z, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%w: more than %s", wholefile.ErrLong, machine.Bytes(most))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", paths.Text(path), err)
+	}
+	return text, nil
+}

@@ -1,0 +1,228 @@
+// Package timeline records what goroutines did when, and writes it as a Chrome trace, which Perfetto opens.
+//
+// A File has Lanes, one for each goroutine, which records spans that nest, arrows and counters in memory of its own:
+// the last ones stay. Nothing is written before Close. A nil Lane records nothing, and costs a comparison.
+//
+// Times are microseconds since baseTimeNanoseconds of the file, a time of day as torch's profiler has it.
+package timeline
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/wholefile"
+)
+
+// Most is how many events a lane keeps.
+var Most = 1 << 15
+
+// mark begins every file, so that it can be told from others.
+const mark = `{"schema":"khop trace 1"`
+
+// File is a trace that is being recorded.
+type File struct {
+	out  wholefile.Output
+	path string
+
+	mu    sync.Mutex
+	users int
+	lanes []*Lane
+	ids   uint64
+}
+
+// open are the files of this process that are being recorded, so that loaders share one.
+var open = struct {
+	sync.Mutex
+	files map[string]*File
+}{files: map[string]*File{}}
+
+// Open returns the file of a path, which all who opened it share; nil for an empty path. It refuses what Close could
+// not write: a file that is not a trace of khop's.
+func Open(path string) (*File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	if path != "-" {
+		full, err := filepath.Abs(path)
+		if err != nil {
+			return nil, err
+		}
+		path = full
+	}
+	open.Lock()
+	defer open.Unlock()
+	f := open.files[path]
+	if f == nil {
+		f = &File{out: Output(path, false), path: path}
+		if err := f.out.Check(); err != nil {
+			return nil, fmt.Errorf("the trace: %w", err)
+		}
+		open.files[path] = f
+	}
+	f.users++
+	return f, nil
+}
+
+// Output is the file that a trace is written to: it replaces a trace that khop has written, and other files with force.
+func Output(path string, force bool, read ...string) wholefile.Output {
+	return wholefile.Output{Path: path, Mode: 0o644, Ours: wholefile.Begins(mark), Force: force, From: read}
+}
+
+// Close writes the file, when all who opened it have called it and no lane is in use.
+func (f *File) Close() error {
+	if f == nil {
+		return nil
+	}
+	open.Lock()
+	f.users--
+	last := f.users == 0
+	if last {
+		delete(open.files, f.path)
+	}
+	open.Unlock()
+	if !last {
+		return nil
+	}
+	if err := f.out.Write(context.Background(), f.write); err != nil {
+		return fmt.Errorf("the trace: %w", err)
+	}
+	return nil
+}
+
+// Lane returns a new lane; nil of no file.
+func (f *File) Lane(name string) *Lane {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := &Lane{name: name, number: len(f.lanes), epoch: time.Now()}
+	l.unix = l.epoch.UnixNano()
+	f.lanes = append(f.lanes, l)
+	return l
+}
+
+// Arrows returns n numbers for arrows that nobody else has, from the returned one on.
+func (f *File) Arrows(n uint64) uint64 {
+	if f == nil {
+		return 0
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first := f.ids
+	f.ids += n
+	return first
+}
+
+// Lane is a row of the picture: what one goroutine at a time did. All methods may be called on nil.
+type Lane struct {
+	name   string
+	number int
+	epoch  time.Time // of times of this lane, with the monotonic clock
+	unix   int64     // the same, nanoseconds
+	events []event   // the last ones, once there are Most of them: a ring
+	next   int       // of it
+}
+
+type kind uint8
+
+const (
+	span    kind = iota
+	made         // the beginning of an arrow
+	used         // its end
+	counter      // a value from now on
+)
+
+// event is a span of a name, with a number, or an arrow, or a value.
+type event struct {
+	name   string
+	start  int64 // nanoseconds, unix
+	length int64
+	value  int64
+	kind   kind
+}
+
+func (l *Lane) now() int64 { return l.unix + int64(time.Since(l.epoch)) }
+
+func (l *Lane) add(e event) {
+	if len(l.events) < Most {
+		l.events = append(l.events, e)
+		return
+	}
+	l.events[l.next] = e
+	l.next = (l.next + 1) % len(l.events)
+}
+
+// Span is something that has begun.
+type Span struct {
+	lane *Lane
+	e    event
+}
+
+// Begin begins a span with a number, which says which batch or hop it is about; -1 for none.
+func (l *Lane) Begin(name string, number int64) Span {
+	if l == nil {
+		return Span{}
+	}
+	return Span{l, event{name: name, value: number, start: l.now()}}
+}
+
+// End ends a span, within the one that began before it on the lane.
+func (s Span) End() {
+	if s.lane == nil {
+		return
+	}
+	s.e.length = s.lane.now() - s.e.start
+	s.lane.add(s.e)
+}
+
+// Ended records a span of a length that ends now.
+func (l *Lane) Ended(name string, length time.Duration) {
+	if l != nil && length > 0 {
+		l.add(event{name: name, value: -1, start: l.now() - int64(length), length: int64(length)})
+	}
+}
+
+// Made begins an arrow at the span that is under way.
+func (l *Lane) Made(arrow uint64) {
+	if l != nil {
+		l.add(event{kind: made, value: int64(arrow), start: l.now()})
+	}
+}
+
+// Used ends an arrow at the span that is under way.
+func (l *Lane) Used(arrow uint64) {
+	if l != nil {
+		l.add(event{kind: used, value: int64(arrow), start: l.now()})
+	}
+}
+
+// Count says what a counter is from now on.
+func (l *Lane) Count(name string, value int64) {
+	if l != nil {
+		l.add(event{kind: counter, name: name, value: value, start: l.now()})
+	}
+}
+
+type key struct{}
+
+// With returns a context that has the lane; ctx itself for nil.
+func With(ctx context.Context, l *Lane) context.Context {
+	if l == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, key{}, l)
+}
+
+// Of returns the lane of a context; nil for none.
+func Of(ctx context.Context) *Lane {
+	l, _ := ctx.Value(key{}).(*Lane)
+	return l
+}
+
+// process is a variable for tests only.
+var process = os.Getpid

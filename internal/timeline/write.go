@@ -1,0 +1,135 @@
+package timeline
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// firstThread is the number of the first lane. Traces of others in the same process have those of threads.
+const firstThread = 1 << 24
+
+// write writes the trace. Of lanes that kept their last events alone the others show no more, so that the picture is
+// whole from its beginning on.
+func (f *File) write(to io.Writer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from, base := int64(math.MinInt64), int64(math.MaxInt64)
+	for _, l := range f.lanes {
+		l.inOrder()
+		if len(l.events) > 0 {
+			base = min(base, l.events[0].start)
+		}
+		if len(l.events) == Most {
+			from = max(from, l.events[0].start)
+		}
+	}
+	base = max(base, from) / int64(time.Second) * int64(time.Second)
+	if len(f.lanes) == 0 || base > math.MaxInt64/2 {
+		base = 0
+	}
+	arrows := f.arrows(from)
+	w := &writer{Writer: bufio.NewWriterSize(to, 1<<16), base: base}
+	fmt.Fprintf(w, "%s,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%d,\"traceEvents\":[", mark, base)
+	w.meta(0, "process_name", "khop")
+	for _, l := range f.lanes {
+		w.meta(firstThread+l.number, "thread_name", l.name)
+		w.sort(firstThread + l.number)
+		for i := range l.events {
+			if e := &l.events[i]; e.start >= from && (e.kind == span || e.kind == counter || arrows[e.value] == 2) {
+				w.event(e, firstThread+l.number)
+			}
+		}
+	}
+	_, _ = w.WriteString("\n]}\n")
+	return w.Flush()
+}
+
+// arrows counts the ends of each arrow.
+func (f *File) arrows(from int64) map[int64]int {
+	ends := map[int64]int{}
+	for _, l := range f.lanes {
+		for i := range l.events {
+			if e := &l.events[i]; e.start >= from && (e.kind == made || e.kind == used) {
+				ends[e.value]++
+			}
+		}
+	}
+	return ends
+}
+
+// inOrder sorts events by their beginnings, the longest first.
+func (l *Lane) inOrder() {
+	l.next = 0
+	slices.SortStableFunc(l.events, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.length, a.length))
+	})
+}
+
+// writer writes events. The first error of the buffer stays, and Flush returns it.
+type writer struct {
+	*bufio.Writer
+	base    int64
+	another bool // it has written one
+	room    []byte
+}
+
+func (w *writer) begin() {
+	if w.another {
+		_ = w.WriteByte(',')
+	}
+	w.another = true
+	_ = w.WriteByte('\n')
+}
+
+func (w *writer) meta(thread int, what, name string) {
+	w.begin()
+	fmt.Fprintf(w, `{"ph":"M","pid":%d,"tid":%d,"name":%q,"args":{"name":%q}}`, process(), thread, what, name)
+}
+
+func (w *writer) sort(thread int) {
+	w.begin()
+	const form = `{"ph":"M","pid":%d,"tid":%d,"name":"thread_sort_index","args":{"sort_index":%d}}`
+	fmt.Fprintf(w, form, process(), thread, thread)
+}
+
+// micros appends nanoseconds as microseconds.
+func micros(b []byte, ns int64) []byte { return strconv.AppendFloat(b, float64(ns)/1e3, 'f', 3, 64) }
+
+func (w *writer) event(e *event, thread int) {
+	w.begin()
+	b := append(w.room[:0], `{"cat":"khop","pid":`...)
+	b = strconv.AppendInt(b, int64(process()), 10)
+	b = append(b, `,"tid":`...)
+	b = strconv.AppendInt(b, int64(thread), 10)
+	b = append(b, `,"ts":`...)
+	b = micros(b, e.start-w.base)
+	switch e.kind {
+	case span:
+		b = append(b, `,"ph":"X","dur":`...)
+		b = micros(b, e.length)
+		b = append(b, `,"name":`...)
+		b = strconv.AppendQuote(b, e.name)
+		if e.value >= 0 {
+			b = append(b, `,"args":{"number":`...)
+			b = append(strconv.AppendInt(b, e.value, 10), '}')
+		}
+	case counter:
+		b = append(b, `,"ph":"C","name":`...)
+		b = strconv.AppendQuote(b, e.name)
+		b = append(b, `,"args":{"value":`...)
+		b = append(strconv.AppendInt(b, e.value, 10), '}')
+	default:
+		b = append(b, `,"name":"batch","ph":`...)
+		b = append(b, map[kind]string{made: `"s"`, used: `"f","bp":"e"`}[e.kind]...)
+		b = append(b, `,"id":`...)
+		b = strconv.AppendInt(b, e.value, 10)
+	}
+	w.room = append(b, '}')
+	_, _ = w.Write(w.room)
+}

@@ -1,0 +1,78 @@
+package loader
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/khop-gnn/khop/internal/timeline"
+)
+
+// traced is the part of a loader in a trace. Without one all lanes are nil.
+type traced struct {
+	*timeline.File
+	workers []*timeline.Lane
+	loop    *timeline.Lane
+	names   [7]string    // of counters
+	values  [7]int64     // that were recorded last
+	waiting atomic.Int64 // batches that are ready
+}
+
+// open opens the file, where one is asked for.
+func (t *traced) open(o *Options) (err error) {
+	t.File, err = timeline.Open(o.Tuning.Trace)
+	return err
+}
+
+// begin makes the lanes.
+func (t *traced) begin(o *Options, workers int) {
+	if t.File == nil {
+		return
+	}
+	rank := ""
+	if o.WorldSize > 1 {
+		rank = fmt.Sprintf("rank %d: ", o.Rank)
+	}
+	t.loop = t.Lane(rank + "loop")
+	for i := range workers {
+		t.workers = append(t.workers, t.Lane(fmt.Sprintf("%sworker %d", rank, i)))
+	}
+	for i, name := range []string{"batches ready", "bytes gathered", "cache misses", "memory: topology",
+		"memory: columns", "memory: batches", "memory: scratch"} {
+		t.names[i] = rank + name
+	}
+}
+
+// worker returns the lane of a worker; nil without a trace.
+func (t *traced) worker(i int) *timeline.Lane {
+	if t.File == nil {
+		return nil
+	}
+	return t.workers[i]
+}
+
+// ready counts batches that are ready.
+func (t *traced) ready(n int64) {
+	if t.File != nil {
+		t.waiting.Add(n)
+	}
+}
+
+// counters records which counters are others as the loop takes a batch.
+func (l *Loader) counters() {
+	t := &l.trace
+	if t.File == nil {
+		return
+	}
+	memory, missed := l.memory(), int64(0)
+	if l.ahead != nil {
+		n, _, _, _ := l.ahead.Report()
+		missed = n.Misses
+	}
+	for i, v := range []int64{t.waiting.Add(-1), int64(l.stats.bytes.Load()), missed, memory.Topology, memory.Columns,
+		memory.Batches, memory.Scratch} {
+		if v != t.values[i] {
+			t.values[i] = v
+			t.loop.Count(t.names[i], v)
+		}
+	}
+}

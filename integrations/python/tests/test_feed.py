@@ -553,7 +553,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error():
     messages = [protocol.read(m) for m in seeds]
     assert len(messages) == len(seeds)
     refused = 0
-    for i in range(20_000):
+    for i in range(5_000):
         data = bytearray(seeds[rng.integers(len(seeds))])
         for _ in range(rng.integers(1, 4)):
             at = rng.integers(len(data))
@@ -564,7 +564,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error():
             protocol.read(bytes(data))
         except khop.ProtocolError:
             refused += 1
-    assert refused > 1000
+    assert refused > 250
 
 
 @pytest.mark.parametrize("taken_over", [False, True], ids=["first", "of a layout that is known"])
@@ -574,7 +574,7 @@ def test_any_descriptor_gives_arrays_in_the_ring_or_a_protocol_error(taken_over)
     ready = protocol.read(f.batch(1, 0, 0, size=len(good)))
     known = protocol.layout(good, ready) if taken_over else None
     arrays = 0
-    for i in range(20_000):
+    for i in range(5_000):
         data = bytearray(good)
         for _ in range(rng.integers(1, 4)):
             at = rng.integers(len(data))
@@ -590,7 +590,7 @@ def test_any_descriptor_gives_arrays_in_the_ring_or_a_protocol_error(taken_over)
                 arrays += 1
         except khop.ProtocolError:
             pass
-    assert arrays > 1000
+    assert arrays > 250
 
 
 def test_an_array_without_elements_may_not_have_any_shape():

@@ -12,6 +12,7 @@ from .arrays import Arrays, Converted, OwnArrays
 from .contents import Info
 from .device import DeviceArrays
 from .frameworks import Array, NumpyArray, framework
+from .profiling import shown
 from .schema import FEATURE, LABEL, EdgeType, Schema, text
 from .views import Block, EdgeView, NodeView, Typed
 
@@ -191,6 +192,10 @@ class Batch(Typed):
     def to(self, device: Any, non_blocking: bool = False) -> Batch:
         """The batch with all arrays on a device. With non_blocking from pinned memory this batch's memory stays
         untouched until the copies are done."""
+        with shown("khop.copy"):
+            return self._to(device, non_blocking)
+
+    def _to(self, device: Any, non_blocking: bool) -> Batch:
         f = self._framework
         values = {name: f.to(self.array(name), device, non_blocking) for name in self.names()}
         if all(values[name] is self._values[name] for name in values):

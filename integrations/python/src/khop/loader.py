@@ -28,6 +28,7 @@ from .opening import Opening
 from .options import (
     OPTIONS, Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, described, fanouts_of, value_of,
 )
+from .profiling import flat, shown
 from .protocol import End
 from .quick import quick
 from .ranks import Ranks
@@ -237,6 +238,11 @@ class Connection:
         docs/troubleshooting.md has the rules. Between epochs."""
         return self._told.sentence() or sentence(self.statistics().get("report"))
 
+    def metrics(self) -> dict[str, float]:
+        """The numbers of statistics() as a flat dict, for W&B, MLflow and TensorBoard: ``khop/loader/wait/sum_s`` and
+        so on. Durations are in seconds. Between epochs."""
+        return flat({k: v for k, v in self.statistics().items() if k != "consumers"}, "khop")
+
     def statistics(self) -> dict[str, Any]:
         """What the server counts: batches, waiting times, memory (docs/feed.md, TELL). Between epochs."""
         with self._feed.lock:
@@ -316,7 +322,8 @@ class Epoch:
             raise StopIteration
         try:
             begin = _now()
-            arrays = self._feed.next()
+            with shown("khop.wait"):
+                arrays = self._feed.next()
             self._told.waited += _now() - begin
         except KhopError as e:
             if self._feed.closed or e.code:

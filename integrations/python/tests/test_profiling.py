@@ -1,0 +1,95 @@
+"""khop in profilers and loggers."""
+import json
+import sys
+import types
+
+import khop
+import pytest
+from conftest import run
+from khop import profiling
+
+
+def events(path):
+    with open(path) as file:
+        trace = json.load(file)
+    base = trace.get("baseTimeNanoseconds", 0) / 1e3
+    return [(e["name"], base + float(e["ts"]), e) for e in trace["traceEvents"] if e.get("ph") == "X"]
+
+
+def test_torch_and_khop_show_the_same_batches(program, dataset, tmp_path):
+    torch = pytest.importorskip("torch")
+    if not torch.profiler.kineto_available():
+        pytest.skip("this torch has no Kineto, whose traces have times of day")
+    own, theirs, both = (tmp_path / name for name in ("khop.json", "torch.json", "both.json"))
+    with khop.Loader(dataset("sbm"), fanouts=[10, 10], batch_size=64, process="server", workers=1,
+                     trace=str(own)) as loader:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+            for batch in loader:
+                batch.to("cpu")
+        steps = len(loader)
+    profiler.export_chrome_trace(str(theirs))
+    run(program, "trace", "merge", both, own, theirs)
+    merged = events(both)
+    waits = [(at, e["dur"]) for name, at, e in merged if name == "khop.wait"]
+    made = [at for name, at, e in merged if name == "step" and e.get("cat") == "khop"]
+    assert len(made) == steps and len(waits) in (steps, steps + 1)  # the last one is for the end
+    assert sum(name == "khop.copy" for name, _, _ in merged) == steps
+    late = [at + length - begin for (at, length), begin in zip(waits, made)]
+    assert min(late) >= -100, "a batch is taken before it is made: the clocks differ"
+    print(f"{steps} batches; taken {min(late):.0f} us after they were made, or later")
+
+
+def test_torch_shows_ranges_of_khop(dataset):
+    torch = pytest.importorskip("torch")
+    with khop.Loader(dataset("sbm"), fanouts=[5], batch_size=256, process="server") as loader:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+            for batch in loader:
+                batch.to("cpu")
+    counts = {e.key: e.count for e in profiler.key_averages()}
+    assert counts["khop.copy"] == len(loader) and counts["khop.wait"] >= len(loader)
+
+
+def test_without_a_profiler_nothing_is_shown():
+    assert profiling.shown("khop.wait") is profiling._NONE
+
+
+def test_nvtx_ranges_are_shown_where_nsight_runs(monkeypatch):
+    shown = []
+    nvtx = types.SimpleNamespace(range=lambda name: shown.append(name) or profiling._NONE)
+    cuda = types.SimpleNamespace(is_available=lambda: True, nvtx=nvtx)
+    torch = types.SimpleNamespace(autograd=types.SimpleNamespace(), cuda=cuda)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    profiling.shown("khop.wait")
+    assert not shown
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "7")
+    profiling.shown("khop.wait")
+    assert shown == ["khop.wait"]
+
+
+def test_metrics_are_flat_numbers(dataset):
+    with khop.Loader(dataset("sbm"), fanouts=[5], batch_size=256, process="server") as loader:
+        for _ in loader:
+            pass
+        figures = loader.metrics()
+        assert all(type(v) is float for v in figures.values())
+        assert figures["khop/loader/batches"] == figures["khop/batches_sent"] == len(loader)
+        assert 0 < figures["khop/loader/sample/sum_s"] < 1e3 and not any(k.endswith("_ns") for k in figures)
+
+
+@pytest.mark.parametrize("name", ["lightning.pytorch", "pytorch_lightning"])
+def test_a_lightning_callback_logs_metrics(monkeypatch, capsys, name):
+    for module in ("lightning", "lightning.pytorch", "pytorch_lightning"):
+        monkeypatch.setitem(sys.modules, module, None)
+    stub = types.ModuleType(name)
+    stub.Callback = type("Callback", (), {})
+    monkeypatch.setitem(sys.modules, name, stub)
+    if "." in name:
+        monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
+    loader = types.SimpleNamespace(metrics=lambda: {"khop/next": 3.0}, report=lambda: "It waited.")
+    logged = []
+    logger = types.SimpleNamespace(log_metrics=lambda figures, step: logged.append((figures, step)))
+    trainer = types.SimpleNamespace(loggers=[logger], global_step=7, is_global_zero=True)
+    callback = profiling.lightning_callback(loader)
+    callback.on_train_epoch_end(trainer, None)
+    assert isinstance(callback, stub.Callback) and logged == [({"khop/next": 3.0}, 7)]
+    assert capsys.readouterr().out == "It waited.\n"

@@ -95,7 +95,7 @@ func (u *united) sort(ctx context.Context, from, to runs.Key, m *rangeMade) (err
 	if o, err = c.plan(); err != nil {
 		return err
 	}
-	o.opt.First, o.opt.Last = m.First, m.Last
+	o.opt.First, o.opt.Last, o.opt.Inside = m.First, m.Last, !both && o.opt.Loops != edgesort.DropLoops
 	if o.opt.Edges, err = u.count(from, to, both); err != nil {
 		return err
 	}

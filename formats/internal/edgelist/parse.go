@@ -60,10 +60,12 @@ func (p *parser) parse(w *piece) {
 	if p.lay.names {
 		return
 	}
-	if p.lay.twoTypes() && len(w.src) > 0 {
+	if (p.lay.twoTypes() || p.r.yield != nil) && len(w.src) > 0 {
 		w.most = [2]int64{slices.Max(w.src), slices.Max(w.dst)}
 	}
-	w.chunk.Pack(w.src, w.dst)
+	if p.r.yield == nil {
+		w.chunk.Pack(w.src, w.dst)
+	}
 }
 
 // badLine is an error about the line that is being parsed.

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -110,12 +112,54 @@ func readPart(ctx context.Context, at source.Place, opt Options, part *source.Sl
 	g := source.Plain()
 	g.Own(r.store)
 	defer source.CloseOnError(&err, g)
-	if r.start(); !part.Nodes {
-		if err := r.readRange(ctx, at, part, known.From); err != nil {
-			return nil, errors.Join(err, r.close())
+	r.start()
+	for _, c := range r.columns {
+		g.Own(&c.spool)
+	}
+	for _, names := range []*source.Names{r.names, r.targets} {
+		if names != nil {
+			g.Own(names) // twice does no harm
 		}
 	}
-	return g, r.finishPart(g, part)
+	switch {
+	case part.Nodes:
+	case !slices.ContainsFunc(r.lay.columns, func(c columnSpec) bool { return c.dtype == unified.Invalid }):
+		r.stream(ctx, at, g, part, known.From)
+		return g, nil
+	default:
+		if err := r.readRange(ctx, at, part, known.From); err != nil {
+			return nil, err
+		}
+	}
+	r.describe(g, part)
+	return g, r.finishColumns(g)
+}
+
+// stream has the edges read when they are asked for, once: what their columns hold is known. How many nodes there are
+// is known then.
+func (r *reader) stream(ctx context.Context, at source.Place, g *source.Graph, part *source.Slice, first int64) {
+	for _, c := range r.columns {
+		g.Edges.Columns = append(g.Edges.Columns, graph.Column{Name: c.name, DType: c.dtype})
+	}
+	r.describe(g, part)
+	g.Edges.Each = func(yield func(source.Batch) error) error {
+		r.yield = yield
+		err := r.readRange(ctx, at, part, first)
+		r.describe(g, part)
+		return err
+	}
+}
+
+// handOn hands on the edges of a piece.
+func (r *reader) handOn(p *piece) error {
+	b := source.Batch{Src: p.src, Dst: p.dst}
+	for i := range p.columns {
+		b.Columns = append(b.Columns, p.columns[i].data)
+	}
+	if len(b.Src) == 0 {
+		return nil
+	}
+	return r.yield(b)
 }
 
 // readRange reads the lines of a part.
@@ -182,12 +226,13 @@ func countLines(r io.ReaderAt, to int64) (n int64, err error) {
 	}
 }
 
-// finishPart describes what was read, and leaves to others what depends on all parts.
-func (r *reader) finishPart(g *source.Graph, part *source.Slice) error {
+// describe says what nodes there are, and leaves to others what depends on all parts.
+func (r *reader) describe(g *source.Graph, part *source.Slice) {
 	_, greatest := r.store.Range()
+	greatest = max(greatest, r.most[0], r.most[1])
 	counts, lists := [2]int64{greatest + 1, greatest + 1}, []*source.Names{r.names}
 	if r.lay.twoTypes() {
-		g.Nodes = []source.NodeType{{}, {}}
+		g.Nodes = slices.Grow(g.Nodes[:0], 2)[:2]
 		g.Types = []source.EdgeType{{Source: 0, Relation: "edge", Target: 1}}
 		counts, lists = [2]int64{r.most[0] + 1, r.most[1] + 1}, []*source.Names{r.names, r.targets}
 	}
@@ -198,7 +243,6 @@ func (r *reader) finishPart(g *source.Graph, part *source.Slice) error {
 		}
 		switch {
 		case names != nil:
-			g.Own(names)
 			if keys := names.Strings("id"); !part.Nodes { // of the nodes nothing but edges has the keys
 				node.Keys, node.Count = &keys, keys.Rows
 			}
@@ -208,5 +252,4 @@ func (r *reader) finishPart(g *source.Graph, part *source.Slice) error {
 			node.Count, node.Counted = counts[i], true
 		}
 	}
-	return r.finishColumns(g)
 }

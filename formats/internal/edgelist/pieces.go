@@ -284,6 +284,9 @@ func (r *reader) take(p *piece) error {
 		}
 	}
 	r.most = [2]int64{max(r.most[0], p.most[0]), max(r.most[1], p.most[1])}
+	if r.yield != nil {
+		return r.handOn(p)
+	}
 	rows := int64(p.rows())
 	r.expect(&r.store.Spool, p, 8*rows)
 	if err := r.store.AppendChunk(&p.chunk); err != nil {
@@ -320,7 +323,9 @@ func (r *reader) number(p *piece) error {
 		*to = append(*to, v)
 		at = end
 	}
-	p.chunk.Pack(p.src, p.dst)
+	if r.yield == nil {
+		p.chunk.Pack(p.src, p.dst)
+	}
 	return nil
 }
 

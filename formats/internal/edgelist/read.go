@@ -82,6 +82,7 @@ type reader struct {
 	targets *source.Names // of nodes at the other end: the same, unless they are of another type
 	most    [2]int64      // the greatest ids of sources and of targets, if these are of two types
 	columns []*column
+	yield   func(source.Batch) error // takes edges where they are not kept
 }
 
 // begin finds out the layout from a piece; there is none yet where it has no edge.

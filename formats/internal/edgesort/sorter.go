@@ -53,6 +53,7 @@ type Options struct {
 	// First and Last bound the destinations, as numbers among all nodes, whose edges are kept: First and what is below
 	// Last. Last is 0 for all.
 	First, Last int64
+	Inside      bool // all edges that come are kept
 	Budget      *source.Budget
 	Workers     int // 0: one a core
 	// Progress, if set, is called from one goroutine at a time.
@@ -281,7 +282,7 @@ func (s *Sorter) fill(b source.Batch, lo, hi int) error {
 		s.high = max(s.high, int64(found[w].high))
 	}
 	taken := int64((hi - lo) * times)
-	if s.last-s.first < s.nodes {
+	if s.last-s.first < s.nodes && !s.opt.Inside {
 		segments, taken = s.top.close(segments)
 	}
 	s.top.grow(segments, taken)
@@ -296,7 +297,7 @@ type tally struct {
 
 // encode makes records of edges, from position at on, and returns how many there are.
 func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, found *tally) (int64, error) {
-	if b.Types == nil && s.last-s.first == s.nodes && !s.opt.Both && s.opt.Loops != DropLoops && s.record == 0 {
+	if b.Types == nil && (s.last-s.first == s.nodes || s.opt.Inside) && !s.opt.Both && s.opt.Loops != DropLoops && s.record == 0 {
 		return s.encodePlain(b, lo, hi, at, found)
 	}
 	l, first := s.top, at
@@ -342,11 +343,12 @@ func (s *Sorter) encodePlain(b source.Batch, lo, hi int, at int64, found *tally)
 	typ := &s.opt.Types[0]
 	sources, targets := uint64(s.opt.Nodes[typ.Source].Count), uint64(s.opt.Nodes[typ.Target].Count)
 	shift, added := s.typeBits+s.idBits+s.dirBits, s.dirBits
+	from, most := uint64(s.first-s.offset[typ.Target]), uint64(s.last-s.first)
 	first := s.key(uint64(s.offset[typ.Target]), 0, uint64(s.offset[typ.Source]), 0)
 	keys, dst, high := s.top.keys[at:at+int64(hi-lo)], b.Dst[lo:hi], uint64(0)
 	for i, src := range b.Src[lo:hi] {
 		u, v := uint64(src), uint64(dst[i])
-		if u >= sources || v >= targets {
+		if u >= sources || v >= targets || v-from >= most {
 			if u >= sources {
 				return 0, &RangeError{s.edges + int64(lo+i), "source", src, int64(sources)}
 			}

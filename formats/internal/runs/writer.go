@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
@@ -68,11 +69,11 @@ type block struct {
 
 const (
 	blockBytes = 48        // of a block in the list
-	blockEdges = 1 << 13   // of a block, at least
+	blockEdges = 1 << 12   // of a block, at least
 	mostEdges  = 1 << 16   // of a block, at most
-	chunkEdges = 1 << 21   // that are put in order at a time, at most
+	chunkEdges = 1 << 20   // that are put in order at a time, at most
 	leastEdges = 1 << 12   // and at least, however little the memory is
-	bins       = 1 << 12   // that these are put in
+	bins       = 1 << 10   // that these are put in
 	sampled    = 1 << 12   // keys of a sample, at least, where there are so many edges; at most twice as many
 	maxID      = 1<<48 - 1 // of a node
 )
@@ -88,10 +89,13 @@ type Writer struct {
 	src, dst []int64
 	types    []uint16 // nil of one type
 	columns  [][]byte
+	greatest int64 // of all ids
 
-	keys   []Key
-	order  []uint32
-	buf    []byte
+	keys   []Key // of edges of several types
+	bin    []uint32
+	cursor []int
+	out    []byte // what has been put in order: ids, types and columns, each of all edges of the chunk
+	block  []byte
 	blocks []block
 	at     int64
 	edges  int64
@@ -100,9 +104,9 @@ type Writer struct {
 
 // Create begins a file. Its memory is a part of what is left of the budget's: pinned.ErrLimit where that is too little.
 func Create(path string, l Layout, b *source.Budget) (*Writer, error) {
-	per := int64(8 + 8 + 8 + 4)
+	per := int64(2*16 + 8 + 4 + 2*2) // ids as they come and in order, keys, bins, types
 	for _, w := range l.Widths {
-		per += w
+		per += 2 * w
 	}
 	w := &Writer{l: l, ledger: b.Ledger(), sample: sampler{step: 1}}
 	w.limit = int(min(max(w.ledger.Left()/8/per, leastEdges), chunkEdges))
@@ -124,16 +128,16 @@ func Create(path string, l Layout, b *source.Budget) (*Writer, error) {
 func (w *Writer) Add(b source.Batch) error {
 	for lo := 0; lo < len(b.Src); {
 		hi := min(len(b.Src), lo+w.limit-len(w.src))
-		w.src, w.dst = append(w.src, b.Src[lo:hi]...), append(w.dst, b.Dst[lo:hi]...)
+		w.src, w.dst = add(w.src, b.Src[lo:hi], w.limit), add(w.dst, b.Dst[lo:hi], w.limit)
 		switch {
 		case len(w.l.Types) < 2:
 		case b.Types != nil:
-			w.types = append(w.types, b.Types[lo:hi]...)
+			w.types = add(w.types, b.Types[lo:hi], w.limit)
 		default:
-			w.types = append(w.types, make([]uint16, hi-lo)...)
+			w.types = add(w.types, make([]uint16, hi-lo), w.limit)
 		}
 		for i, width := range w.l.Widths {
-			w.columns[i] = append(w.columns[i], b.Columns[i][int64(lo)*width:int64(hi)*width]...)
+			w.columns[i] = add(w.columns[i], b.Columns[i][int64(lo)*width:int64(hi)*width], w.limit*int(width))
 		}
 		if lo = hi; len(w.src) == w.limit {
 			if err := w.flush(); err != nil {
@@ -144,21 +148,28 @@ func (w *Writer) Add(b source.Batch) error {
 	return nil
 }
 
+// add appends elements. A list that grows beyond some gets all the room that it may need.
+func add[E any](to, more []E, limit int) []E {
+	if n := len(to) + len(more); n > cap(to) && n > limit/8 {
+		to = append(make([]E, 0, limit), to...)
+	}
+	return append(to, more...)
+}
+
 // flush writes the edges that have been taken.
 func (w *Writer) flush() error {
 	if len(w.src) == 0 {
 		return nil
 	}
-	if err := w.key(); err != nil {
+	keys, err := w.key()
+	if err != nil {
 		return err
 	}
-	ends := w.arrange()
-	lo := 0
-	for _, hi := range ends {
-		if err := w.write(w.order[lo:hi]); err != nil {
-			return err
-		}
-		lo = hi
+	w.sample.add(keys)
+	ends := w.arrange(keys)
+	w.scatter()
+	if err := w.write(ends); err != nil {
+		return err
 	}
 	w.edges += int64(len(w.src))
 	w.src, w.dst, w.types = w.src[:0], w.dst[:0], w.types[:0]
@@ -168,33 +179,50 @@ func (w *Writer) flush() error {
 	return nil
 }
 
-// key makes keys of the ends that edges are in order by, and adds them to the sample.
-func (w *Writer) key() error {
+// key returns keys of the ends that edges are in order by.
+func (w *Writer) key() ([]Key, error) {
 	of := w.dst
 	if w.l.By == BySource {
 		of = w.src
 	}
+	w.greatest = 0
+	for _, ids := range [][]int64{w.src, w.dst} {
+		all, most := int64(0), int64(0)
+		for _, id := range ids {
+			all, most = all|id, max(most, id)
+		}
+		if w.greatest = max(w.greatest, most); uint64(all) > maxID {
+			for i, id := range ids {
+				if uint64(id) > maxID {
+					return nil, &source.BeyondError{Edge: w.edges + int64(i), ID: id}
+				}
+			}
+		}
+	}
+	if len(w.l.Types) < 2 {
+		typ := w.end(w.l.Types[0])
+		if typ == 0 { // keys are ids
+			return unsafe.Slice((*Key)(unsafe.SliceData(of)), len(of)), nil
+		}
+		w.keys = slices.Grow(w.keys[:0], len(of))[:len(of)]
+		for i, id := range of {
+			w.keys[i] = KeyOf(typ, id)
+		}
+		return w.keys, nil
+	}
 	w.keys = slices.Grow(w.keys[:0], len(of))[:len(of)]
 	for i, id := range of {
-		if uint64(id) > maxID {
-			return &source.BeyondError{Edge: w.edges + int64(i), ID: id}
-		}
-		w.keys[i] = KeyOf(w.end(i), id)
+		w.keys[i] = KeyOf(w.end(w.l.Types[w.types[i]]), id)
 	}
-	w.sample.add(w.keys)
-	return nil
+	return w.keys, nil
 }
 
-// end returns the node type of the end of edge i that edges are in order by.
-func (w *Writer) end(i int) int {
-	t := 0
-	if len(w.types) > 0 {
-		t = int(w.types[i])
-	}
+// end returns the node type of the end that edges are in order by.
+func (w *Writer) end(t source.EdgeType) int {
 	if w.l.By == BySource {
-		return w.l.Types[t].Source
+		return t.Source
 	}
-	return w.l.Types[t].Target
+	return t.Target
 }
 
 // spread puts keys into bins: those of a node type lie one behind the other.
@@ -205,19 +233,19 @@ type spread struct {
 }
 
 // spreadOf divides the bins among node types by the edges of each.
-func spreadOf(keys []Key) (s spread, n int) {
-	var count, most []int64
+func spreadOf(keys []Key, types int) (s spread, n int) {
+	count, most := make([]int64, types), make([]int64, types)
+	s = spread{make([]int64, types), make([]int, types), make([]int, types+1)}
+	for t := range s.least {
+		s.least[t] = math.MaxInt64
+	}
 	for _, k := range keys {
 		t, id := k.Node()
-		for len(count) <= t {
-			count, most, s.least = append(count, 0), append(most, 0), append(s.least, math.MaxInt64)
-		}
 		count[t]++
 		most[t], s.least[t] = max(most[t], id), min(s.least[t], id)
 	}
 	for t, c := range count {
-		s.first, s.shift = append(s.first, n), append(s.shift, 0)
-		if c == 0 {
+		if s.first[t] = n; c == 0 {
 			continue
 		}
 		for want := max(bins*c/int64(len(keys)), 1); (most[t]-s.least[t])>>s.shift[t] >= want; {
@@ -225,6 +253,7 @@ func spreadOf(keys []Key) (s spread, n int) {
 		}
 		n += int((most[t]-s.least[t])>>s.shift[t]) + 1
 	}
+	s.first[types] = n
 	return s, n
 }
 
@@ -233,79 +262,154 @@ func (s *spread) bin(k Key) int {
 	return s.first[t] + int((id-s.least[t])>>s.shift[t])
 }
 
-// arrange puts the edges in order, and returns where blocks of them end.
-func (w *Writer) arrange() (ends []int) {
-	n := len(w.keys)
-	w.order = slices.Grow(w.order[:0], n)[:n]
+// least returns the least key that a bin may have.
+func (s *spread) keyOf(bin int) Key {
+	t := 0
+	for s.first[t+1] <= bin {
+		t++
+	}
+	return KeyOf(t, s.least[t]+int64(bin-s.first[t])<<s.shift[t])
+}
+
+// last returns the greatest key that a bin may have.
+func (s *spread) last(bin int) Key {
+	t := 0
+	for s.first[t+1] <= bin {
+		t++
+	}
+	return KeyOf(t, s.least[t]+int64(bin-s.first[t]+1)<<s.shift[t]-1)
+}
+
+// arrange decides where each edge goes, and returns where blocks of them end, with the keys that they may have.
+func (w *Writer) arrange(keys []Key) (ends []block) {
+	n := len(keys)
 	if w.l.By == AsListed {
-		for i := range w.order {
-			w.order[i] = uint32(i)
+		w.cursor = nil
+		for at := 0; at < n; at += blockEdges {
+			ends = append(ends, block{Edges: uint32(min(blockEdges, n-at)), Greatest: End - 1})
 		}
-		for at := blockEdges; at < n; at += blockEdges {
-			ends = append(ends, at)
+		return ends
+	}
+	types := 1
+	for _, t := range w.l.Types {
+		types = max(types, t.Source+1, t.Target+1)
+	}
+	s, all := spreadOf(keys, types)
+	w.bin, w.cursor = slices.Grow(w.bin[:0], n)[:n], make([]int, all+1)
+	if types == 1 {
+		least, shift := s.least[0], s.shift[0]
+		for i, k := range keys {
+			b := (int64(k) - least) >> shift
+			w.bin[i] = uint32(b)
+			w.cursor[b+1]++
 		}
-		return append(ends, n)
+	} else {
+		for i, k := range keys {
+			b := s.bin(k)
+			w.bin[i] = uint32(b)
+			w.cursor[b+1]++
+		}
 	}
-	s, all := spreadOf(w.keys)
-	cursor := make([]int, all+1)
-	for _, k := range w.keys {
-		cursor[s.bin(k)+1]++
-	}
-	begun := 0
+	begun, first := 0, 0
 	for b := range all {
-		cursor[b+1] += cursor[b]
-		for end := cursor[b+1]; end-begun >= blockEdges; {
-			begun = min(end, begun+mostEdges)
-			ends = append(ends, begun)
+		w.cursor[b+1] += w.cursor[b]
+		for end := w.cursor[b+1]; end-begun >= blockEdges || b == all-1 && end > begun; {
+			size := min(end-begun, mostEdges)
+			if begun >= w.cursor[b] {
+				first = b
+			}
+			ends = append(ends, block{Edges: uint32(size), Least: s.keyOf(first), Greatest: s.last(b)})
+			if begun += size; begun == end {
+				first = b + 1
+			} else {
+				first = b
+			}
 		}
-	}
-	if begun < n {
-		ends = append(ends, n)
-	}
-	for i, k := range w.keys {
-		b := s.bin(k)
-		w.order[cursor[b]] = uint32(i)
-		cursor[b]++
 	}
 	return ends
 }
 
-// write writes a block.
-func (w *Writer) write(edges []uint32) error {
-	b := block{Least: End, At: w.at, Edges: uint32(len(edges))}
-	most := int64(0)
-	for _, i := range edges {
-		b.Least, b.Greatest = min(b.Least, w.keys[i]), max(b.Greatest, w.keys[i])
-		most = max(most, w.src[i], w.dst[i])
-	}
-	w.buf = w.buf[:0]
+// scatter puts ids, types and columns in order.
+func (w *Writer) scatter() {
+	n := len(w.src)
+	w.out = w.out[:0]
 	for _, ids := range [][]int64{w.dst, w.src} {
-		if most > math.MaxUint32 {
-			b.Wide = 1
-			for _, i := range edges {
-				w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(ids[i]))
+		if w.greatest > math.MaxUint32 {
+			put(w, unsafeBytes(ids), 8)
+			continue
+		}
+		at := len(w.out)
+		w.out = slices.Grow(w.out, 4*n)[:at+4*n]
+		out := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(w.out[at:]))), n)
+		if w.cursor == nil {
+			for i, id := range ids {
+				out[i] = uint32(id)
 			}
 			continue
 		}
-		at := len(w.buf)
-		w.buf = slices.Grow(w.buf, 4*len(edges))[:at+4*len(edges)]
-		for k, i := range edges {
-			binary.LittleEndian.PutUint32(w.buf[at+4*k:], uint32(ids[i]))
+		cursor := slices.Clone(w.cursor)
+		for i, b := range w.bin {
+			out[cursor[b]] = uint32(ids[i])
+			cursor[b]++
 		}
 	}
 	if len(w.types) > 0 {
-		for _, i := range edges {
-			w.buf = binary.LittleEndian.AppendUint16(w.buf, w.types[i])
-		}
+		put(w, unsafeBytes(w.types), 2)
 	}
 	for c, width := range w.l.Widths {
-		for _, i := range edges {
-			w.buf = append(w.buf, w.columns[c][int64(i)*width:int64(i+1)*width]...)
-		}
+		put(w, w.columns[c], int(width))
 	}
-	b.Bytes, b.Sum = int64(len(w.buf)), xxh3.Hash(w.buf)
-	w.blocks = append(w.blocks, b)
-	return w.put(w.buf)
+}
+
+// put puts rows in order behind what is there.
+func put(w *Writer, rows []byte, width int) {
+	at := len(w.out)
+	w.out = slices.Grow(w.out, len(rows))[:at+len(rows)]
+	out := w.out[at:]
+	if w.cursor == nil {
+		copy(out, rows)
+		return
+	}
+	cursor := slices.Clone(w.cursor)
+	for i, b := range w.bin {
+		copy(out[cursor[b]*width:(cursor[b]+1)*width], rows[i*width:])
+		cursor[b]++
+	}
+}
+
+// unsafeBytes returns elements as the bytes that they are.
+func unsafeBytes[E int64 | uint16](list []E) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(E(0))))
+}
+
+// write writes blocks, each with its part of what has been put in order.
+func (w *Writer) write(blocks []block) error {
+	n, first := int64(len(w.src)), int64(0)
+	ids, wide := int64(4), uint32(0)
+	if w.greatest > math.MaxUint32 {
+		ids, wide = 8, 1
+	}
+	widths := []int64{ids, ids}
+	if len(w.types) > 0 {
+		widths = append(widths, 2)
+	}
+	widths = append(widths, w.l.Widths...)
+	for _, b := range blocks {
+		edges := int64(b.Edges)
+		b.At, b.Wide, w.block = w.at, wide, w.block[:0]
+		at := int64(0)
+		for _, width := range widths {
+			w.block = append(w.block, w.out[at+first*width:at+(first+edges)*width]...)
+			at += n * width
+		}
+		b.Bytes, b.Sum = int64(len(w.block)), xxh3.Hash(w.block)
+		w.blocks = append(w.blocks, b)
+		if err := w.put(w.block); err != nil {
+			return err
+		}
+		first += edges
+	}
+	return nil
 }
 
 func (w *Writer) put(p []byte) error {

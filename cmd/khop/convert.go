@@ -70,7 +70,7 @@ func (c *convertCmd) Run(env *environment) error {
 		return convert.CleanTasks(c.Dataset)
 	case c.Tasks > 0:
 		return c.inTasks(env)
-	case c.Plan:
+	case c.Plan || c.Script != "":
 		return wrongOption("tasks", ": say how many")
 	}
 	if err := c.settle(env); err != nil {

@@ -13,9 +13,10 @@ import (
 
 // tasksFlags are flags of "khop convert" for a conversion in tasks.
 type tasksFlags struct {
-	Tasks int  `placeholder:"N" help:"Convert in tasks, for N processes. Without --plan this process runs all of them."`
-	Plan  bool `help:"Print the descriptors of the tasks, which khop task runs, and run none."`
-	Clean bool `help:"Remove what tasks that were to make the dataset have left."`
+	Tasks  int    `placeholder:"N" help:"Convert in tasks, for N processes. Without --plan this process runs all of them."`
+	Plan   bool   `help:"Print the descriptors of the tasks, which khop task runs, and run none."`
+	Script string `enum:",slurm,k8s" default:"" placeholder:"NAME" help:"Plan, and print a script that has slurm or k8s run the tasks."`
+	Clean  bool   `help:"Remove what tasks that were to make the dataset have left."`
 }
 
 // tasksResult is what "khop convert --plan --json" prints. Scripts rely on the names.
@@ -34,6 +35,14 @@ func (c *convertCmd) inTasks(env *environment) error {
 		stages, err := convert.PlanTasks(env.ctx, c.Source, c.Dataset, c.Tasks, opt)
 		if err != nil {
 			return nil, err
+		}
+		if write := scripts[c.Script]; write != nil {
+			bar.finish()
+			work := filepath.Dir(filepath.Dir(stages[0][0]))
+			s := &scriptWriter{w: env.stdout, stages: arraysOf(stages), work: work,
+				dataset: strings.TrimSuffix(work, filepath.Ext(work))}
+			write(s)
+			return nil, s.err
 		}
 		if c.Plan {
 			bar.finish()

@@ -297,7 +297,8 @@ type tally struct {
 
 // encode makes records of edges, from position at on, and returns how many there are.
 func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, found *tally) (int64, error) {
-	if b.Types == nil && (s.last-s.first == s.nodes || s.opt.Inside) && !s.opt.Both && s.opt.Loops != DropLoops && s.record == 0 {
+	all := s.last-s.first == s.nodes || s.opt.Inside
+	if b.Types == nil && all && !s.opt.Both && s.opt.Loops != DropLoops && s.record == 0 {
 		return s.encodePlain(b, lo, hi, at, found)
 	}
 	l, first := s.top, at

@@ -49,7 +49,7 @@ def _within(arguments: Sequence[bytes]) -> Done:
 def run(
     command: str, arguments: Sequence[str], options: Mapping[str, Any], binary: Optional[_binary.PathLike] = None,
     otherwise: type[KhopError] = ServerError, small: bool = False,
-) -> None:
+) -> Done:
     """Runs a command. Where it does not take its options that is an OptionError, else an error of the type
     otherwise."""
     config = Configuration(options)
@@ -61,3 +61,4 @@ def run(
         said = done.stderr.decode("utf-8", "replace").strip()
         raise config.failure(said.rpartition("\n")[2], otherwise) or otherwise(
             said or f"khop {command} has ended with status {done.status}")
+    return done

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+// scripts write what runs the stages of a conversion, by the name of what starts the processes.
+var scripts = map[string]func(w *scriptWriter){"slurm": (*scriptWriter).slurm, "k8s": (*scriptWriter).kubernetes}
+
+// scriptWriter writes a script. Its first error stays.
+type scriptWriter struct {
+	w                     io.Writer
+	dataset, work string
+	stages        [][]arrayOf
+	err           error
+}
+
+// arrayOf is the tasks of a stage of one kind: numbers from 0.
+type arrayOf struct {
+	name  string
+	count int
+}
+
+func (s *scriptWriter) line(format string, args ...any) {
+	if s.err == nil {
+		_, s.err = fmt.Fprintf(s.w, format+"\n", args...)
+	}
+}
+
+// arraysOf groups the descriptors of each stage by kind.
+func arraysOf(stages [][]string) (all [][]arrayOf) {
+	for _, stage := range stages {
+		var list []arrayOf
+		for _, file := range stage {
+			name, _, _ := strings.Cut(filepath.Base(file), "-")
+			if last := len(list) - 1; last >= 0 && list[last].name == name {
+				list[last].count++
+				continue
+			}
+			list = append(list, arrayOf{name, 1})
+		}
+		all = append(all, list)
+	}
+	return all
+}
+
+// quoted is a word of a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// slurm writes arrays of jobs, each stage after the one before.
+func (s *scriptWriter) slurm() {
+	s.line("#!/bin/bash")
+	s.line("# Runs the planned tasks of a conversion as arrays of jobs. Arguments are those of sbatch, such as --mem=8G.")
+	s.line("set -eu")
+	s.line("work=%s", quoted(s.work))
+	s.line(`run() { # run AFTER NAME COUNT ..: prints the jobs
+    after=$1; shift; jobs=
+    while [ $# -gt 0 ]; do
+        jobs=$jobs:$(sbatch --parsable --requeue ${after:+--dependency=afterok$after} --kill-on-invalid-dep=yes \
+            --array=0-$(($2 - 1)) --job-name="khop-$1" "${options[@]}" \
+            --wrap "exec khop task '${work//\'/\'\\\'\'}/tasks/$1-'\$SLURM_ARRAY_TASK_ID.json")
+        shift 2
+    done
+    echo "$jobs"
+}
+options=("$@")
+jobs=`)
+	for _, stage := range s.stages {
+		words := ""
+		for _, a := range stage {
+			words += fmt.Sprintf(" %s %d", a.name, a.count)
+		}
+		s.line(`jobs=$(run "$jobs"%s)`, words)
+	}
+	s.line(`sbatch --parsable --dependency=afterok$jobs --job-name=khop-clean "${options[@]}" \`)
+	s.line(`    --wrap %s`, quoted("exec khop convert --clean - "+quoted(s.dataset)))
+}
+
+// kubernetes writes Indexed Jobs, each stage when the one before is complete.
+func (s *scriptWriter) kubernetes() {
+	s.line("#!/bin/sh")
+	s.line("# Runs the planned tasks of a conversion as Indexed Jobs. IMAGE is one that has khop, CLAIM a volume that all")
+	s.line("# pods can write to, and MOUNT where source and dataset lie in it, as on the machine that planned the tasks.")
+	s.line(`set -eu
+: "${IMAGE:?}" "${CLAIM:?}" "${MOUNT:?}" "${MEMORY:=8Gi}" "${NAME:=khop-convert}"
+work=%s`, quoted(s.work))
+	s.line(`job() { # job STAGE NAME COUNT
+    kubectl apply -f - <<END
+apiVersion: batch/v1
+kind: Job
+metadata: {name: "$NAME-$1-$2"}
+spec:
+  completionMode: Indexed
+  completions: $3
+  parallelism: $3
+  backoffLimitPerIndex: 3
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: khop
+        image: "$IMAGE"
+        command: [sh, -c, 'exec khop task "\$WORK/tasks/$2-\$JOB_COMPLETION_INDEX.json"']
+        env: [{name: WORK, value: "$work"}]
+        resources: {limits: {memory: "$MEMORY"}}
+        volumeMounts: [{name: data, mountPath: "$MOUNT"}]
+      volumes: [{name: data, persistentVolumeClaim: {claimName: "$CLAIM"}}]
+END
+}
+done_() { kubectl wait --for=condition=complete --timeout=-1s "job/$NAME-$1-$2"; }`)
+	for i, stage := range s.stages {
+		for _, a := range stage {
+			s.line("job %d %s %d", i, a.name, a.count)
+		}
+		for _, a := range stage {
+			s.line("done_ %d %s", i, a.name)
+		}
+	}
+	s.line("# khop convert --clean removes the folder of the tasks")
+}

@@ -1,0 +1,151 @@
+"""Conversion in tasks, by whatever runs functions: processes, Dask, Ray, Spark (docs/machines.md).
+
+    import concurrent.futures, khop.cluster
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        khop.cluster.convert("edges.txt", "graph.khop", tasks=8, executor=pool, symmetrise=True)
+
+Nothing of Dask, Ray or Spark is imported unless its executor is made.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures as futures
+import json
+import os
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Optional, Protocol
+
+from . import binary as _binary
+from . import program
+from .errors import KhopError, WriteError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import ConvertOptions
+
+
+class Executor(Protocol):
+    """What runs functions elsewhere: ``concurrent.futures.Executor``, Dask's ``client.get_executor()``, RayExecutor,
+    SparkExecutor, .."""
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> "futures.Future[Any]":
+        """Begins a call of a function, which goes there by pickle."""
+        ...
+
+
+class Cancelled(KhopError):
+    """A conversion was cancelled."""
+
+
+def convert(
+    source: _binary.PathLike, out: _binary.PathLike, *, tasks: int, executor: Optional[Executor] = None,
+    progress: Optional[Callable[[int, int, str], None]] = None, cancelled: Callable[[], bool] = lambda: False,
+    binary: Optional[_binary.PathLike] = None, **options: Unpack[ConvertOptions],
+) -> None:
+    """Converts source to the dataset out in tasks, which executor runs, each as a process of khop; None: as many threads
+    as there are tasks start processes here. Both paths lie where all machines see them.
+
+    options are those of ``khop convert``; ``max_memory`` holds for each task. progress is called with the number of
+    tasks that are done, that of all, and the name of one that is done. When cancelled returns True, as it is asked
+    about once a second, tasks end. After an error, and after Cancelled, neither a dataset nor a task is left.
+    """
+    source, out = os.path.abspath(os.fsdecode(source)), os.path.abspath(os.fsdecode(out))
+    memory = options.get("max_memory")
+    done = program.run("convert", [source, out, "--json"], {**options, "tasks": tasks, "plan": True}, binary, WriteError)
+    plan = json.loads(done.stdout)["stages"]
+    own = futures.ThreadPoolExecutor(tasks) if executor is None else None
+    name = None if binary is None else os.fsdecode(binary)
+    try:
+        count, total = 0, sum(map(len, plan))
+        for stage in plan:
+            running = {(own or executor).submit(_task, task, memory, name): task for task in stage}  # type: ignore
+            for done_now in _finished(running, executor, cancelled):
+                count += 1
+                if progress is not None:
+                    progress(count, total, os.path.basename(running[done_now])[:-len(".json")])
+    finally:
+        if own is not None:
+            own.shutdown()
+        clean(out, binary=binary)
+
+
+def clean(out: _binary.PathLike, *, binary: Optional[_binary.PathLike] = None) -> None:
+    """Removes what tasks that were to make a dataset have left, as ``khop convert --clean`` does."""
+    program.run("convert", ["-", os.path.abspath(os.fsdecode(out)), "--clean"], {}, binary, WriteError)
+
+
+def _finished(
+    running: Mapping["futures.Future[Any]", str], executor: Optional[Executor], cancelled: Callable[[], bool],
+) -> Iterator["futures.Future[Any]"]:
+    """The futures as they are done; after the first error, or when cancelled, all are ended first."""
+    left = set(running)
+    try:
+        while left:
+            if cancelled():
+                raise Cancelled("the conversion was cancelled")
+            ended, left = futures.wait(left, timeout=1, return_when=futures.FIRST_COMPLETED)
+            for one in ended:
+                one.result()
+                yield one
+    except BaseException:
+        for one in left:
+            one.cancel()
+        cancel = getattr(executor, "cancel", None)
+        if cancel is not None:
+            cancel()
+        futures.wait(left)
+        raise
+
+
+def _task(task: str, memory: Any, binary: Optional[str]) -> None:
+    """Runs a task, where the executor has it run."""
+    options = {} if memory is None else {"max_memory": memory}
+    line = ["task", task] + [w for k, v in options.items() for w in ("--" + k.replace("_", "-"), str(v))]
+    done = program.call(line, binary)
+    if done.status:
+        raise WriteError(done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2].replace("khop: ", "", 1))
+
+
+class RayExecutor:
+    """Runs each task as a task of Ray; options are those of ``ray.remote``: ``num_cpus``, ``memory``, .."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = {"max_retries": 3, "scheduling_strategy": "SPREAD", **options}
+        self._refs: List[Any] = []
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> "futures.Future[Any]":
+        """Begins a task."""
+        import ray
+
+        ref = ray.remote(fn).options(**self._options).remote(*args)
+        self._refs.append(ref)
+        future: "futures.Future[Any]" = ref.future()
+        return future
+
+    def cancel(self) -> None:
+        """Ends all tasks."""
+        import ray
+
+        for ref in self._refs:
+            ray.cancel(ref, force=True)
+
+
+class SparkExecutor:
+    """Runs each task as a job of one partition; Spark runs as many at a time as it has cores."""
+
+    def __init__(self, spark: Any, threads: int = 256) -> None:
+        self._context = spark.sparkContext
+        self._threads = futures.ThreadPoolExecutor(threads)
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> "futures.Future[Any]":
+        """Begins a job."""
+        return self._threads.submit(self._run, fn, args)
+
+    def _run(self, fn: Callable[..., Any], args: Any) -> Any:
+        self._context.setJobGroup("khop", "khop.cluster", interruptOnCancel=True)
+        return self._context.parallelize([args], 1).map(lambda a: fn(*a)).collect()[0]
+
+    def cancel(self) -> None:
+        """Ends all jobs."""
+        self._context.cancelJobGroup("khop")

@@ -12,7 +12,7 @@ var scripts = map[string]func(w *scriptWriter){"slurm": (*scriptWriter).slurm, "
 
 // scriptWriter writes a script. Its first error stays.
 type scriptWriter struct {
-	w                     io.Writer
+	w             io.Writer
 	dataset, work string
 	stages        [][]arrayOf
 	err           error

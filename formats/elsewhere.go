@@ -6,10 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"strconv"
-
-	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats/internal/staged"
 	"github.com/khop-gnn/khop/internal/ranges"
@@ -44,7 +40,7 @@ func (e Elsewhere) Open(ctx context.Context, dataset string) (*Dataset, error) {
 	if err != nil {
 		return nil, fileError(hideSecrets(dataset), "", err)
 	}
-	cache, err := e.cache()
+	cache, err := staged.NewCache(e.CacheDir, e.CacheSize)
 	if err != nil {
 		return nil, err
 	}
@@ -53,24 +49,6 @@ func (e Elsewhere) Open(ctx context.Context, dataset string) (*Dataset, error) {
 		return nil, elsewhereError(at, err)
 	}
 	return d, nil
-}
-
-// cache returns the cache that is meant.
-func (e *Elsewhere) cache() (c staged.Cache, err error) {
-	c.Dir, c.Size = e.CacheDir, e.CacheSize
-	if c.Dir == "" {
-		if c.Dir, err = staged.DefaultDir(); err != nil {
-			return c, err
-		}
-	}
-	if text := os.Getenv("KHOP_CACHE_SIZE"); c.Size == 0 && text != "" {
-		n, err := humanize.ParseBytes(text)
-		if err != nil || n > 1<<62 {
-			return c, fmt.Errorf("KHOP_CACHE_SIZE is %s: it must be bytes, such as 500GB", strconv.Quote(text))
-		}
-		c.Size = int64(n)
-	}
-	return c, nil
 }
 
 // bring brings a dataset to the cache, and opens it there.

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -101,11 +102,14 @@ type addition struct {
 	stream func(context.Context, io.Writer) error // of times of another unit than in the file; nil: the file's rows
 }
 
-// Add adds columns, splits and rows of tables to the dataset at dir. The arrays that it has are not written again
-// (formats.Extend), but those of tables that get rows, and the structure of the edges. It returns the schema. Errors:
-// *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there; those of formats.Extend. After
-// an error the dataset is as it was.
+// Add adds columns, splits and rows of tables to the dataset at dir, which may be an address. The arrays that it has
+// are not written again (formats.Extend), but those of tables that get rows, and the structure of the edges. It returns
+// the schema. Errors: *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there; those of
+// formats.Extend. After an error the dataset is as it was.
 func Add(ctx context.Context, dir string, opt AddOptions) (_ *graph.Schema, err error) {
+	if ranges.Is(dir) {
+		return addElsewhere(ctx, dir, opt)
+	}
 	adds, err := opt.additions()
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -128,6 +129,8 @@ type Options struct {
 	Spell func(option, field string) string `json:"-"`
 	// Log, if set, is told what is understood and what is about to happen, a line at a time.
 	Log func(line string) `json:"-"`
+
+	named string // what the source is called in the manifest, where that is not its path
 }
 
 // Result says what was converted. "khop convert --json" prints it.
@@ -152,12 +155,15 @@ type Result struct {
 	TempRead    int64 `json:"temporary_read"`    // bytes read from the files that edges are sorted in
 }
 
-// Run converts the file or directory src to a new dataset at dst.
+// Run converts the file or directory src to a new dataset at dst. Both may be addresses (docs/machines.md).
 //
 // Errors: *formats.Error with file, row and remedy for what is wrong with the source; ErrUnknown, ErrOptions;
 // pinned.ErrLimit, which says what is needed; formats.ErrExist and formats.ErrSpace for the target;
 // context.Cause(ctx). After an error dst is as it was: it holds no dataset, or the one that Force was to replace.
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
+	if ranges.Is(src) || ranges.Is(dst) {
+		return elsewhere(ctx, src, dst, opt)
+	}
 	// say at once, not after an hour of reading, that the target cannot be
 	c, err := begin(src, dst, &opt)
 	if err != nil {
@@ -492,7 +498,7 @@ func (c *conversion) noteShared(s *graph.Schema, splits []graph.Split) {
 // provenance says where the dataset comes from.
 func (c *conversion) provenance(res *Result) map[string]string {
 	p := map[string]string{
-		"source":       paths.Text(filepath.Base(filepath.Clean(c.src))),
+		"source":       cmp.Or(c.opt.named, paths.Text(filepath.Base(filepath.Clean(c.src)))),
 		"kind":         c.kind,
 		"source_edges": strconv.FormatInt(res.SourceEdges, 10),
 		"direction":    res.Direction,

@@ -31,6 +31,9 @@ func (h *hub) address(l Location) (*url.URL, func(*http.Request) error, error) {
 	if err != nil || u.Host == "" {
 		return nil, nil, fmt.Errorf("%w: HF_ENDPOINT is no address of a server", ErrAddress)
 	}
+	if strings.HasPrefix(l.Host, "api/") {
+		return u.JoinPath(l.Host), h.sign, nil
+	}
 	repository, revision, _ := strings.Cut(l.Host, "@")
 	return u.JoinPath(repository, "resolve", cmp.Or(revision, "main"), l.Path), h.sign, nil
 }

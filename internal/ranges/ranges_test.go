@@ -3,6 +3,7 @@ package ranges_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,11 +45,11 @@ func fetched(o *ranges.Object, n int64) ([]byte, error) {
 }
 
 func content(n int) []byte {
-	b, r := make([]byte, n), rand.New(rand.NewPCG(1, 2))
-	for i := range b {
-		b[i] = byte(r.Uint32())
+	b, r := make([]byte, n+8), rand.New(rand.NewPCG(1, 2))
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], r.Uint64())
 	}
-	return b
+	return b[:n]
 }
 
 func TestEveryAddressReadsTheSame(t *testing.T) {
@@ -145,5 +146,58 @@ func TestAddressesThatAreNone(t *testing.T) {
 	for _, good := range []string{"s3://bucket/x", "gs://b.c/x y/z", "https://host:1234/x", "hf://datasets/o/n@v1/x",
 		"s3://bucket"} {
 		expect.That(t, parse(t, good).String() == good, "%s", good)
+	}
+}
+
+func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
+	s := rangestest.New(t)
+	ctx := context.Background()
+	for _, n := range []int{0, 5, 17 << 20} {
+		want := content(n)
+		at := parse(t, fmt.Sprintf("s3://bucket/a b/%d", n))
+		s.Fail(func(n int, _ *http.Request) rangestest.Fault {
+			return []rangestest.Fault{rangestest.Busy, rangestest.Cut, rangestest.None}[n%3]
+		})
+		expect.OK(t, client().Put(ctx, at, bytes.NewReader(want), int64(n), true))
+		s.Fail(nil)
+		got, _ := s.Get(fmt.Sprintf("bucket/a b/%d", n))
+		expect.That(t, bytes.Equal(got, want), "%d: other bytes", n)
+		err := client().Put(ctx, at, bytes.NewReader(want), int64(n), true)
+		expect.That(t, errors.Is(err, ranges.ErrChanged), "%d: it is there, and %v", n, err)
+	}
+	s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+		if r.URL.Query().Get("partNumber") == "2" {
+			return rangestest.Refuses
+		}
+		return rangestest.None
+	})
+	err := client().Put(ctx, parse(t, "s3://bucket/y"), bytes.NewReader(content(17<<20)), 17<<20, false)
+	_, there := s.Get("bucket/y")
+	expect.That(t, errors.Is(err, fs.ErrPermission) && !there && s.Uploads() == 0, "%v, %v, %d uploads", err, there,
+		s.Uploads())
+	err = client().Put(ctx, parse(t, s.URL+"/bucket/y"), bytes.NewReader(nil), 0, false)
+	expect.That(t, errors.Is(err, ranges.ErrReadOnly), "%v", err)
+	expect.OK(t, client().Delete(ctx, parse(t, "s3://bucket/a b/5")))
+	_, there = s.Get("bucket/a b/5")
+	expect.That(t, !there, "it is still there")
+}
+
+func TestFoldersAreListed(t *testing.T) {
+	s := rangestest.New(t)
+	for _, name := range []string{"x/a", "x/b/c", "x/b/d", "x/e", "xy", "x/f"} {
+		s.Put("bucket/"+name, content(len(name)))
+		s.Put("owner/name/"+name, content(len(name)))
+	}
+	for _, address := range []string{"s3://bucket/x", "hf://datasets/owner/name/x"} {
+		list, folder, err := client().Find(context.Background(), parse(t, address))
+		names := ""
+		for _, f := range list {
+			names += fmt.Sprint(f.Name, " ", f.Size, " ")
+		}
+		expect.That(t, err == nil && folder && names == "a 3 b/c 5 b/d 5 e 3 f 3 ", "%s: %q, %v", address, names, err)
+		list, folder, err = client().Find(context.Background(), parse(t, address+"/e"))
+		expect.That(t, err == nil && !folder && len(list) == 1 && list[0].Size == 3, "%s: %v, %v", address, list, err)
+		_, _, err = client().Find(context.Background(), parse(t, address+"/z"))
+		expect.That(t, errors.Is(err, fs.ErrNotExist), "%s: %v", address, err)
 	}
 }

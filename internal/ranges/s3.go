@@ -63,7 +63,10 @@ func (s *s3) address(l Location) (*url.URL, func(*http.Request) error, error) {
 		u.RawPath = s3utils.EncodePath(u.Path)
 		return u, s.signer(region), nil
 	}
-	u.Path = "/" + l.Host + "/" + l.Path
+	u.Path = "/" + l.Host
+	if l.Path != "" {
+		u.Path += "/" + l.Path
+	}
 	u.RawPath = s3utils.EncodePath(u.Path)
 	return u, s.signer(region), nil
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
 // ErrRoom is returned where the cache has no room for what must be in it.
@@ -22,16 +24,25 @@ type Cache struct {
 	Size int64 // bytes that it may have; 0: no bound
 }
 
-// DefaultDir returns the folder of a cache that nobody has named.
-func DefaultDir() (string, error) {
-	if dir := os.Getenv("KHOP_CACHE_DIR"); dir != "" {
-		return dir, nil
+// NewCache returns the cache that is meant: what is not said comes from the environment, or is a folder of the user's
+// without a bound.
+func NewCache(dir string, size int64) (Cache, error) {
+	c := Cache{cmp.Or(dir, os.Getenv("KHOP_CACHE_DIR")), size}
+	if c.Dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return c, fmt.Errorf("no folder for a cache is known: %w; name one", err)
+		}
+		c.Dir = filepath.Join(user, "khop", "datasets")
 	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("no folder for a cache is known: %w; name one", err)
+	if text := os.Getenv("KHOP_CACHE_SIZE"); c.Size == 0 && text != "" {
+		n, err := humanize.ParseBytes(text)
+		if err != nil || n > 1<<62 {
+			return c, fmt.Errorf("KHOP_CACHE_SIZE is %q: it must be bytes, such as 500GB", text)
+		}
+		c.Size = int64(n)
 	}
-	return filepath.Join(dir, "khop", "datasets"), nil
+	return c, nil
 }
 
 // File is a file of an entry: head, elements in chunks, tail.
@@ -216,8 +227,12 @@ func (c *Cache) make(key string, x index, text []byte) error {
 	if err != nil {
 		return err
 	}
-	for name, b := range map[string][]byte{filepath.Join(data, manifest): text, filepath.Join(fresh, lockName): nil,
-		filepath.Join(fresh, statesName): make([]byte, units), filepath.Join(fresh, indexName): said} {
+	made := map[string][]byte{filepath.Join(fresh, lockName): nil, filepath.Join(fresh, indexName): said,
+		filepath.Join(fresh, statesName): make([]byte, units)}
+	if text != nil {
+		made[filepath.Join(data, manifest)] = text
+	}
+	for name, b := range made {
 		if err := durable(name, b); err != nil {
 			return err
 		}

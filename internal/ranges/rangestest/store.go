@@ -272,7 +272,7 @@ func (s *Store) tree(w http.ResponseWriter, r *http.Request) {
 	list := []map[string]any{}
 	for _, name := range s.Names() {
 		key, ok := strings.CutPrefix(name, repository+"/")
-		if ok && strings.HasPrefix(key, prefix) {
+		if ok && strings.HasPrefix(key, prefix+"/") {
 			text, _ := s.Get(name)
 			list = append(list, map[string]any{"type": "file", "path": key, "size": len(text)})
 		}

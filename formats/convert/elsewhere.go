@@ -1,0 +1,162 @@
+package convert
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/staged"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/ranges"
+)
+
+// elsewhere is a conversion whose source or target has an address (docs/machines.md). The source is brought to the
+// cache of datasets, and the target is made in a temporary folder and written from there.
+func elsewhere(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
+	if opt.Log == nil {
+		opt.Log = func(string) {}
+	}
+	to := func(write func(dir string) error) error { return write(dst) }
+	if ranges.Is(dst) {
+		t, err := newTarget(ctx, dst, opt.Force)
+		if err != nil {
+			return nil, err
+		}
+		to = func(write func(dir string) error) error {
+			return t.upload(ctx, write, opt.DryRun, opt.Log, opt.Progress)
+		}
+	}
+	if ranges.Is(src) {
+		from, err := bring(ctx, src, opt)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, from.Close()) }()
+		opt.named, src = filepath.Base(src), from.Path
+	}
+	err = to(func(dir string) error {
+		res, err = Run(ctx, src, dir, opt)
+		return err
+	})
+	return res, err
+}
+
+// bring brings a source to the cache. The caller closes it.
+func bring(ctx context.Context, src string, opt Options) (*staged.Source, error) {
+	at, err := ranges.Parse(src)
+	if err != nil {
+		return nil, source.Error("source", "", -1, "", err)
+	}
+	cache, err := staged.NewCache("", 0)
+	if err != nil {
+		return nil, err
+	}
+	from, err := staged.OpenSource(ctx, cache, ranges.New(), at)
+	if err != nil {
+		return nil, err
+	}
+	opt.Log(fmt.Sprintf("bringing %s of %s to %s", source.Counted(int64(from.Files), "file", "files"),
+		machine.Bytes(from.Bytes), from.Path))
+	err = from.Bring(ctx, func(done, total int64) {
+		if opt.Progress != nil {
+			opt.Progress("stage", done, total)
+		}
+	})
+	if err != nil {
+		return nil, errors.Join(err, from.Close())
+	}
+	return from, nil
+}
+
+// target is the address of a dataset that is written.
+type target struct{ staged.Target }
+
+// newTarget looks whether a dataset may be written there, before long work.
+func newTarget(ctx context.Context, dst string, force bool) (*target, error) {
+	at, err := ranges.Parse(dst)
+	if err != nil {
+		return nil, source.Error("target", "", -1, "", err)
+	}
+	if at.Scheme != "s3" && at.Scheme != "gs" {
+		return nil, source.Error(dst, "", -1, "write it to a folder", ranges.ErrReadOnly)
+	}
+	t := &target{staged.Target{Client: ranges.New(), At: at, Force: force}}
+	_, err = t.Check(ctx)
+	return t, err
+}
+
+// upload has a dataset written to a temporary folder, and brings it from there to its place. Where nothing was to be
+// written nothing is.
+func (t *target) upload(ctx context.Context, write func(dir string) error, dry bool, log func(string),
+	progress formats.Progress) (err error) {
+	work, err := os.MkdirTemp(t.beside(), "khop-target-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	dir := filepath.Join(work, t.At.Base())
+	if err := write(dir); err != nil || dry {
+		return err
+	}
+	log(fmt.Sprintf("writing %s", t.At))
+	return t.Upload(ctx, dir, func(done, total int64) {
+		if progress != nil {
+			progress("upload", done, total)
+		}
+	})
+}
+
+// beside is where the temporary folder is: where what is there can be linked to, or else where the system has such.
+func (t *target) beside() string {
+	if t.Was != "" {
+		return filepath.Dir(t.Was)
+	}
+	return ""
+}
+
+// addElsewhere is Add for a dataset that has an address: it is brought to the cache, whole, a folder of links to what
+// is there gets what is added, and what is new is written.
+func addElsewhere(ctx context.Context, dataset string, opt AddOptions) (schema *graph.Schema, err error) {
+	if opt.Log == nil {
+		opt.Log = func(string) {}
+	}
+	t, err := newTarget(ctx, dataset, true)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := formats.Elsewhere{Progress: opt.Progress}.Open(ctx, dataset)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ds.Close()) }()
+	t.Was = ds.Path()
+	err = t.upload(ctx, func(dir string) (err error) {
+		if err := linkAll(t.Was, dir); err != nil {
+			return err
+		}
+		schema, err = Add(ctx, dir, opt)
+		return err
+	}, false, opt.Log, opt.Progress)
+	return schema, err
+}
+
+// linkAll makes a folder whose files are those of another one.
+func linkAll(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		name, e := filepath.Rel(from, path)
+		if err = cmp.Or(err, e); err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.Mkdir(filepath.Join(to, name), 0o700)
+		}
+		return os.Link(path, filepath.Join(to, name))
+	})
+}

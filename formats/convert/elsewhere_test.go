@@ -1,0 +1,82 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/ranges/rangestest"
+)
+
+func TestSourcesAndTargetsElsewhereMakeTheSameDataset(t *testing.T) {
+	s := rangestest.New(t)
+	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
+	folder := t.TempDir()
+	csv := "src,dst,weight\nada,bob,1\ncal,bob,2\nbob,ada,3\n"
+	expect.OK(t, os.WriteFile(filepath.Join(folder, "e.csv"), []byte(csv), 0o600))
+	here := filepath.Join(t.TempDir(), "here.khop")
+	_, err := Run(context.Background(), filepath.Join(folder, "e.csv"), here, Options{})
+	expect.OK(t, err)
+	want := expect.Must(formats.Open(here))(t)
+	defer want.Close()
+	source := s.PutFolder(t, "bucket", "raw", folder)
+	for _, src := range []string{source, source + "/e.csv", s.URL + "/bucket/raw/e.csv", folder} {
+		dst := "s3://bucket/made/x.khop"
+		res, err := Run(context.Background(), src, dst, Options{Force: true})
+		expect.Ensure(t, err == nil, "%s: %v", src, err)
+		got := expect.Must(formats.Open(dst))(t)
+		expect.That(t, got.ID() == want.ID() && res.Edges == 3, "%s: another dataset", src)
+		from := got.Manifest().Provenance["source"]
+		expect.That(t, from == filepath.Base(src), "from %q", from)
+		expect.OK(t, got.Close())
+	}
+	_, err = Run(context.Background(), folder, "s3://bucket/made/x.khop", Options{})
+	expect.That(t, errors.Is(err, formats.ErrExist), "it is there: %v", err)
+	left := expect.Must(os.ReadDir(os.Getenv("TMPDIR")))(t)
+	expect.That(t, len(left) == 0, "left behind: %v", left)
+}
+
+func TestATargetElsewhereIsWholeOrNotThere(t *testing.T) {
+	s := rangestest.New(t)
+	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
+	src := write(t, "e.csv", "src,dst,weight\n0,1,1\n1,2,2\n")
+	s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "dataset.json") {
+			return rangestest.Refuses
+		}
+		return rangestest.None
+	})
+	_, err := Run(context.Background(), src, "s3://bucket/x.khop", Options{})
+	silent := err != nil && !strings.Contains(err.Error(), rangestest.Secret)
+	expect.That(t, silent && len(s.Names()) == 0, "%v, %q", err, s.Names())
+}
+
+func TestColumnsAreAddedToADatasetElsewhere(t *testing.T) {
+	s := rangestest.New(t)
+	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
+	dst := "s3://bucket/x.khop"
+	_, err := Run(context.Background(), write(t, "e.csv", "src,dst\n0,1\n1,2\n"), dst, Options{})
+	expect.OK(t, err)
+	before := expect.Must(formats.Open(dst))(t)
+	defer before.Close()
+	labels := filepath.Join(t.TempDir(), "y.npy")
+	expect.OK(t, os.WriteFile(labels, expect.NPY([]int64{3, 1, 2}), 0o600))
+	s.Fail(nil)
+	_, err = Add(context.Background(), dst, AddOptions{Columns: []Addition{{Name: "label", Path: labels}}})
+	expect.OK(t, err)
+	asked, _ := s.Requests()
+	for _, r := range asked {
+		expect.That(t, !strings.HasPrefix(r, "DELETE") && !strings.Contains(r, "PUT /bucket/x.khop/graph"), "%s", r)
+	}
+	after := expect.Must(formats.Open(dst))(t)
+	defer after.Close()
+	_, has := after.Graph().NodeColumn(0, "label")
+	expect.That(t, has && after.Manifest().Generation == 2, "generation %d", after.Manifest().Generation)
+}

@@ -1,0 +1,136 @@
+package staged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/khop-gnn/khop/formats/internal/transaction"
+	"github.com/khop-gnn/khop/internal/ranges"
+)
+
+// uploadsAtATime is how many files are written at a time.
+const uploadsAtATime = 2
+
+// Target is the address at which a dataset is to be.
+type Target struct {
+	Client *ranges.Client
+	At     ranges.Location
+	Force  bool // a dataset that is there may be replaced
+	// Was is a folder that has what is there already; "" where nobody knows.
+	Was string
+}
+
+// Check refuses a target at which a dataset is that may not be replaced: transaction.ErrExist. It reports whether one
+// is.
+func (t *Target) Check(ctx context.Context) (there bool, err error) {
+	err = t.Client.Object(t.At.Join(manifest), -1).Stat(ctx)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err == nil && !t.Force:
+		return true, t.taken()
+	}
+	return true, err
+}
+
+func (t *Target) taken() error {
+	return fmt.Errorf("%s: %w: it is a complete dataset; choose another target, or replace it by force", t.At,
+		transaction.ErrExist)
+}
+
+// Upload writes the dataset in a folder, whole or not at all: its manifest comes last. One that is to be replaced loses
+// its manifest first, so that nobody opens half of each; but where it only gets more files the new manifest takes the
+// place of the old one in one step. Files that are there already are left out.
+func (t *Target) Upload(ctx context.Context, dir string, progress func(done, total int64)) (err error) {
+	files, total, more, err := t.news(dir)
+	if err != nil {
+		return err
+	}
+	there, err := t.Check(ctx)
+	if err == nil && there && !more {
+		err = t.Client.Delete(ctx, t.At.Join(manifest))
+	}
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	done, written := int64(0), []string{}
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(uploadsAtATime)
+	for _, f := range files {
+		g.Go(func() error {
+			if err := t.put(inner, dir, f.Name, false); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done += f.Size
+			written = append(written, f.Name)
+			progress(done, total)
+			return nil
+		})
+	}
+	if err = g.Wait(); err == nil {
+		if err = t.put(ctx, dir, manifest, !more); errors.Is(err, ranges.ErrChanged) { // another writer's came first
+			return t.taken()
+		}
+	}
+	if err != nil {
+		for _, name := range written {
+			err = errors.Join(err, t.Client.Delete(context.WithoutCancel(ctx), t.At.Join(name)))
+		}
+	}
+	return err
+}
+
+// put writes a file.
+func (t *Target) put(ctx context.Context, dir, name string, fresh bool) error {
+	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return t.Client.Put(ctx, t.At.Join(name), f, st.Size(), fresh)
+}
+
+// news lists the files of a dataset that are not there, but its manifest; more says that none of them takes the place
+// of another.
+func (t *Target) news(dir string) (list []ranges.Found, total int64, more bool, err error) {
+	more = t.Was != ""
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if name = filepath.ToSlash(name); err != nil || name == manifest {
+			return err
+		}
+		st, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if was, err := os.Stat(filepath.Join(t.Was, filepath.FromSlash(name))); t.Was != "" && err == nil {
+			if os.SameFile(was, st) {
+				return nil
+			}
+			more = false
+		}
+		list = append(list, ranges.Found{Name: name, Size: st.Size()})
+		total += st.Size()
+		return nil
+	})
+	slices.SortFunc(list, func(a, b ranges.Found) int { return int(min(max(b.Size-a.Size, -1), 1)) }) // long ones first
+	return list, total, more, err
+}

@@ -53,7 +53,7 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 // slurm writes arrays of jobs, each stage after the one before.
 func (s *scriptWriter) slurm() {
 	s.line("#!/bin/bash")
-	s.line("# Runs the planned tasks of a conversion as arrays of jobs. Arguments are those of sbatch, such as --mem=8G.")
+	s.line("# Runs the planned tasks of a conversion as arrays of jobs. Arguments are those of sbatch: --mem=8G.")
 	s.line("set -eu")
 	s.line("work=%s", quoted(s.work))
 	s.line(`run() { # run AFTER NAME COUNT ..: prints the jobs
@@ -82,8 +82,8 @@ jobs=`)
 // kubernetes writes Indexed Jobs, each stage when the one before is complete.
 func (s *scriptWriter) kubernetes() {
 	s.line("#!/bin/sh")
-	s.line("# Runs the planned tasks of a conversion as Indexed Jobs. IMAGE is one that has khop, CLAIM a volume that all")
-	s.line("# pods can write to, and MOUNT where source and dataset lie in it, as on the machine that planned the tasks.")
+	s.line("# Runs the planned tasks of a conversion as Indexed Jobs. IMAGE has khop, CLAIM is a volume that all")
+	s.line("# pods can write to, MOUNT where source and dataset lie in it, as on the machine that planned the tasks.")
 	s.line(`set -eu
 : "${IMAGE:?}" "${CLAIM:?}" "${MOUNT:?}" "${MEMORY:=8Gi}" "${NAME:=khop-convert}"
 work=%s`, quoted(s.work))

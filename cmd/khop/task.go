@@ -13,9 +13,9 @@ import (
 
 // tasksFlags are flags of "khop convert" for a conversion in tasks.
 type tasksFlags struct {
-	Tasks  int    `placeholder:"N" help:"Convert in tasks, for N processes. Without --plan this process runs all of them."`
+	Tasks  int    `placeholder:"N" help:"Convert in tasks, for N processes. Without --plan this one runs them all."`
 	Plan   bool   `help:"Print the descriptors of the tasks, which khop task runs, and run none."`
-	Script string `enum:",slurm,k8s" default:"" placeholder:"NAME" help:"Plan, and print a script that has slurm or k8s run the tasks."`
+	Script string `enum:",slurm,k8s" default:"" placeholder:"NAME" help:"Plan, and print a script for slurm or k8s."`
 	Clean  bool   `help:"Remove what tasks that were to make the dataset have left."`
 }
 

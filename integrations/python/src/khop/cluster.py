@@ -43,8 +43,8 @@ def convert(
     progress: Optional[Callable[[int, int, str], None]] = None, cancelled: Callable[[], bool] = lambda: False,
     binary: Optional[_binary.PathLike] = None, **options: Unpack[ConvertOptions],
 ) -> None:
-    """Converts source to the dataset out in tasks, which executor runs, each as a process of khop; None: as many threads
-    as there are tasks start processes here. Both paths lie where all machines see them.
+    """Converts source to the dataset out in tasks, which executor runs, each as a process of khop; None: as many
+    threads as there are tasks start processes here. Both paths lie where all machines see them.
 
     options are those of ``khop convert``; ``max_memory`` holds for each task. progress is called with the number of
     tasks that are done, that of all, and the name of one that is done. When cancelled returns True, as it is asked
@@ -52,7 +52,8 @@ def convert(
     """
     source, out = os.path.abspath(os.fsdecode(source)), os.path.abspath(os.fsdecode(out))
     memory = options.get("max_memory")
-    done = program.run("convert", [source, out, "--json"], {**options, "tasks": tasks, "plan": True}, binary, WriteError)
+    planned = {**options, "tasks": tasks, "plan": True}
+    done = program.run("convert", [source, out, "--json"], planned, binary, WriteError)
     plan = json.loads(done.stdout)["stages"]
     own = futures.ThreadPoolExecutor(tasks) if executor is None else None
     name = None if binary is None else os.fsdecode(binary)

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
@@ -24,6 +25,15 @@ func TestEmbedWritesAColumnThatNoMemoryChanges(t *testing.T) {
 	expect.Same(t, string(a.Bytes()), string(b.Bytes()), "the columns")
 	_, err := os.Stat(data + ".khop-embed")
 	expect.Is(t, err, os.ErrNotExist, "the folder of what was finished")
+	file := filepath.Join(t.TempDir(), "rows.npy")
+	must(t, append(args, "--out", file, "--nodes", "3-6")...)
+	rows := expect.Must(os.ReadFile(file))(t)
+	row := int(a.RowBytes())
+	expect.Same(t, string(rows[len(rows)-4*row:]), string(a.Bytes()[3*row:7*row]), "rows 3 to 6")
+	head := string(rows[:len(rows)-4*row])
+	expect.That(t, len(head)%64 == 0 && strings.Contains(head, "(4, "), "%q", head)
+	fails(t, exitFailed, "is no node", append(args, "--out", file, "--force", "--nodes", "3-9999999")...)
+	fails(t, exitFailed, "--out is a column", append(args, "--nodes", "3")...)
 	fails(t, exitFailed, `column "all"`, append(args, "--out", "all")...)
 	must(t, append(args, "--out", "all", "--force", "--layer", "1")...)
 	fails(t, exitFailed, "--layer is 7, and the model has 2", append(args, "--layer", "7")...)

@@ -26,7 +26,9 @@ import (
 // EmbedOptions say what Embed computes, and how. Package internal/option reads the tags.
 type EmbedOptions struct {
 	Checkpoint string `kind:"path" value:"FILE" help:"Model: what khop train --checkpoint wrote."`
-	Out        string `value:"COLUMN" default:"embedding" help:"Column to write, of a new generation of the dataset."`
+	Out        string `value:"COLUMN" default:"embedding" help:"Column to write, or a file that ends in .npy."`
+	// Nodes are a range, or a file of ids. Only what they need is computed, and their rows, ascending, go to a file.
+	Nodes string `value:"FROM-TO|@FILE" help:"Rows of these nodes alone: a range, or a file with an id a line."`
 	// Layer is whose rows are written, from 1; 0 is the last, whose rows are scores of classes.
 	Layer      int    `default:"0" range:"0,2147483647" help:"Layer whose rows are written; 0: the last."`
 	LayerDType string `name:"layer-dtype" default:"float32" choices:"float32,float16,bfloat16" help:"Between layers:"`
@@ -104,7 +106,7 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 	}
 	e := &embedding{dir: filepath.Clean(dir), opt: opt}
 	defer e.close()
-	if err := e.open(); err != nil {
+	if err := e.open(ctx); err != nil {
 		return nil, err
 	}
 	run := embed.Options{Folder: e.folder, Memory: opt.MaxMemory, Workers: opt.Workers, Tuning: opt.Tuning,
@@ -116,22 +118,34 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 		}
 		return e.result(report), nil
 	}
-	to, err := formats.Extend(e.dir, formats.ExtendOptions{ExpectBytes: e.out.Rows * int64(e.out.Width) * 4,
-		Drop: func(owner, name string, _ int) bool { return owner == "nodes/0" && name == opt.Out }})
+	finish, abort, err := e.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer to.Abort()
+	defer abort()
 	report, err := embed.Run(ctx, e.p, run)
 	if err != nil {
 		return nil, err
 	}
 	result := e.result(report)
-	if err := e.column(ctx, to); err != nil {
+	if err := finish(); err != nil {
 		return nil, err
 	}
 	_ = os.RemoveAll(e.folder) // the column is there, and the next run uses the folder for its own
 	return result, nil
+}
+
+// begin takes what the rows go to. finish writes them there; abort, which comes after it in any case, lets go.
+func (e *embedding) begin(ctx context.Context) (finish, abort func() error, err error) {
+	if e.opt.toFile() {
+		return func() error { return e.write(ctx) }, func() error { return nil }, e.file().Check()
+	}
+	to, err := formats.Extend(e.dir, formats.ExtendOptions{ExpectBytes: e.out.Rows * int64(e.out.Width) * floatBytes,
+		Drop: func(owner, name string, _ int) bool { return owner == "nodes/0" && name == e.opt.Out }})
+	if err != nil {
+		return nil, nil, err
+	}
+	return func() error { return e.column(ctx, to) }, to.Abort, nil
 }
 
 func (e *embedding) close() {
@@ -142,7 +156,7 @@ func (e *embedding) close() {
 }
 
 // open opens dataset and model, and makes the program.
-func (e *embedding) open() (err error) {
+func (e *embedding) open(ctx context.Context) (err error) {
 	if e.opt.Checkpoint == "" {
 		return option.Errorf(ErrOptions, e.opt, "Checkpoint", ": name the model, a file of khop train --checkpoint")
 	}
@@ -154,11 +168,19 @@ func (e *embedding) open() (err error) {
 		return err
 	}
 	g := e.ds.Graph()
+	of, err := e.opt.nodes(ctx, g.NumNodes())
+	if err != nil {
+		return err
+	}
+	if of != nil && !e.opt.toFile() {
+		return option.Errorf(ErrOptions, e.opt, "Out",
+			" is a column, which has all nodes: name a file that ends in .npy")
+	}
 	if _, has := g.NodeColumn(0, e.opt.Out); has && !e.opt.Force {
 		return fmt.Errorf("%s: %w: column %q; name another one, or replace it by force", e.dir, formats.ErrExist,
 			e.opt.Out)
 	}
-	if err := graph.CheckName("column", e.opt.Out); err != nil {
+	if err := graph.CheckName("column", e.opt.Out); err != nil && !e.opt.toFile() {
 		return err
 	}
 	x, err := features(g, m, normalise)
@@ -177,8 +199,12 @@ func (e *embedding) open() (err error) {
 		}
 	}
 	e.p = &embed.Program{Graph: g, Steps: steps(layers, x, dtype)}
+	if of != nil {
+		e.p.Of = [][]int32{of}
+	}
 	e.out = e.p.Steps[len(e.p.Steps)-1].To[0]
-	e.p.Name = fmt.Sprintf("%x %s layer %d %v %s", e.ds.ID(), m.digest(), len(layers), dtype, e.opt.Out)
+	e.p.Name = fmt.Sprintf("%x %s layer %d %v %s %x", e.ds.ID(), m.digest(), len(layers), dtype, e.opt.Out,
+		xxh3.Hash(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(of))), 4*len(of))))
 	e.folder = e.dir + ".khop-embed"
 	return nil
 }

@@ -91,6 +91,28 @@ func TestEmbeddingIsTheWholeProductInAnyWay(t *testing.T) {
 	}
 }
 
+// TestRowsOfSomeNodesAreThoseOfAll in each way, and less is computed for them.
+func TestRowsOfSomeNodesAreThoseOfAll(t *testing.T) {
+	g := onDisk(t, crowded(t, 3000, 4, false))
+	for n, model := range models {
+		m := expect.Must(newNetwork(40, 4, Options{Model: model, Hidden: 12, Heads: 2, Layers: 2,
+			Seed: 4}.withDefaults(), &budget{}))(t)
+		all := embedded(t, g, m, nil, ways[0])
+		for k, way := range ways {
+			some := []int32{int32(k), 700, 701, 702, int32(2900 + n)}
+			got := embedded(t, g, m, [][]int32{some}, way)
+			for _, v := range some {
+				expect.Same(t, bitsOfAll(got[v*4:v*4+4]), bitsOfAll(all[v*4:v*4+4]), model+" "+way.Way)
+			}
+			unset := 0
+			for v := range 3000 {
+				unset += map[bool]int{true: 1}[slices.Equal(got[v*4:v*4+4], make([]float32, 4))]
+			}
+			expect.That(t, unset == 3000-len(some), "%s: %d rows were not computed", model, unset)
+		}
+	}
+}
+
 func bitsOfAll(x []float32) []uint32 {
 	to := make([]uint32, len(x))
 	for i, v := range x {

@@ -387,7 +387,7 @@ func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, secon
 		now.room = left / 4
 	}
 	least := r.unit(s) * (node + edge*(now.edges/max(now.Nodes, 1)))
-	if now.room < least {
+	if now.room < least && now.room == left/4 {
 		return fmt.Errorf("%w: %s takes %s for the rows of a range of %d nodes, and %s are left of %s; allow more",
 			pinned.ErrLimit, s.Name, machine.Bytes(least), r.unit(s), machine.Bytes(left), machine.Bytes(r.opt.Memory))
 	}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Measures rows for every node where features are larger than memory: khop embed and PyG's way over numpy.memmap, one
+after the other in one memory control group, beside what the disk gives to fio, or to dd where there is none.
+
+PyG's way (BasicGNN.inference) goes layer by layer over batches of nodes with all their in-edges, and reads the rows of
+their sources: here by NumPy, x[n_id] of a memory-mapped file, which costs it neither sampling nor autograd. It computes
+--slow batches of each layer, all over the nodes, and its time is scaled to all from these.
+
+It makes a graph whose features are --gb gigabytes, and a 3-layer GraphSAGE of the same width, caps a control group
+(version 1 or 2; needs root), and embeds in each of --shares of the features. Disk space: a bit more than twice the
+features, under --folder, removed at the end unless --keep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/disk"))
+from run import Group, ReadAhead  # noqa: E402
+
+WIDTH = 128
+
+MEMMAP = """
+import json, sys, time
+import numpy as np
+path, hidden, batch, most = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+manifest = json.load(open(path + "/dataset.json"))["content"]
+def column(name, dtype, width=()):
+    part, = next(c for c in manifest["columns"] if c["name"] == name)["parts"]
+    return np.memmap(path + "/" + part["path"], dtype=dtype, mode="r", offset=part["body_offset"],
+                     shape=(part["rows"], *width))
+indptr, indices = column("indptr", np.int64), column("indices", np.int32)
+n, width = len(indptr) - 1, WIDTH
+rng = np.random.default_rng(1)
+inputs = [column("feature", np.float32, (width,)),
+          np.memmap(hidden, dtype=np.float32, mode="r", shape=(n, width)) if hidden else None]
+batches = (n + batch - 1) // batch
+total = 0.0
+for layer in range(3):
+    x = inputs[min(layer, 1)] if inputs[min(layer, 1)] is not None else inputs[0]
+    w, own = (rng.standard_normal((width, width)).astype(np.float32) for _ in range(2))
+    out = np.empty((batch, width), np.float32)
+    begin, done = time.perf_counter(), 0
+    for b in rng.permutation(batches)[:most]:
+        lo, hi = b * batch, min((b + 1) * batch, n)
+        start = indptr[lo:hi + 1]
+        n_id, local = np.unique(np.concatenate([np.arange(lo, hi, dtype=np.int32), indices[start[0]:start[-1]]]),
+                                return_inverse=True)
+        rows = x[n_id]
+        messages = rows[local[hi - lo:]]
+        degree = np.diff(start)
+        sums = np.zeros((hi - lo, width), np.float32)
+        some = degree > 0
+        if some.any():
+            sums[some] = np.add.reduceat(messages, (start[:-1] - start[0])[some])
+        sums[some] /= degree[some, None]
+        out[:hi - lo] = np.maximum(sums @ w + rows[local[:hi - lo]] @ own, 0)
+        done += 1
+    total += (time.perf_counter() - begin) * batches / done
+print(json.dumps({"seconds": total, "batches": batches, "tried": most}))
+""".replace("WIDTH", str(WIDTH))
+
+
+def disk_rate(path: pathlib.Path) -> float:
+    """Bytes a second that the disk reads in order, past the page cache."""
+    if shutil.which("fio"):
+        out = subprocess.run(["fio", "--name=read", f"--filename={path}", "--readonly", "--rw=read", "--direct=1",
+                              "--bs=4M", "--iodepth=2", "--ioengine=libaio", "--runtime=5", "--time_based",
+                              "--output-format=json"], check=True, capture_output=True, text=True).stdout
+        return float(json.loads(out[out.index("{"):])["jobs"][0]["read"]["bw_bytes"])
+    begin, size = time.perf_counter(), 1 << 30
+    subprocess.run(["dd", f"if={path}", "of=/dev/null", "bs=4M", "iflag=direct", f"count={size >> 22}"], check=True,
+                   capture_output=True)
+    return size / (time.perf_counter() - begin)
+
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--gb", type=float, default=2.4, help="of features")
+    p.add_argument("--degree", type=int, default=10, help="mean in-edges of a node")
+    p.add_argument("--shares", default="6,3", help="memory is that part of the features: 6 is a sixth")
+    p.add_argument("--slow", type=int, default=20, help="batches of each layer of PyG's way")
+    p.add_argument("--batch", type=int, default=1024)
+    p.add_argument("--folder", default=os.environ.get("KHOP_BENCH_DIR", str(ROOT / ".bench")) + "/embed")
+    p.add_argument("--json", help="write figures there")
+    p.add_argument("--keep", action="store_true")
+    o = p.parse_args()
+    folder = pathlib.Path(o.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    nodes = int(o.gb * 1e9 / (4 * WIDTH))
+    khop, data, tiny, model = (folder / name for name in ("khop", f"rmat-{nodes}", "tiny", "model"))
+    subprocess.run(["go", "build", "-o", khop, "./cmd/khop"], cwd=ROOT, check=True)
+    for path, n in ((data, nodes), (tiny, 2000)):
+        if not path.exists():
+            subprocess.run([khop, "generate", "rmat", path, "--nodes", str(n), "--edges", str(o.degree * n),
+                            "--features", str(WIDTH), "--classes", "8"], check=True)
+    if not model.exists():
+        subprocess.run([khop, "train", tiny, "--model", "sage", "--layers", "3", "--hidden", str(WIDTH), "--epochs",
+                        "1", "--checkpoint", model], check=True)
+    manifest = json.loads((data / "dataset.json").read_text())["content"]
+    part = next(c for c in manifest["columns"] if c["name"] == "feature")["parts"][0]
+    runs, ahead = [], ReadAhead(folder)
+    try:
+        for share in map(float, o.shares.split(",")):
+            limit = int(o.gb * 1e9 / share)
+            group = Group(limit)
+            try:
+                rate = disk_rate(data / part["path"])
+                begin = time.perf_counter()
+                embedded = json.loads(group.run([str(khop), "embed", str(data), "--checkpoint", str(model), "--force",
+                                                 "--out", "rows", "--json"]))
+                seconds = time.perf_counter() - begin
+                slow = json.loads(group.run([sys.executable, "-c", MEMMAP, str(data), "", str(o.batch), str(o.slow)]))
+                runs.append({"memory": limit, "disk_bytes_per_second": [rate, disk_rate(data / part["path"])],
+                             "seconds": seconds, "khop": embedded, "memmap": slow, "kills": group.kills()})
+                print(json.dumps(runs[-1]), flush=True)
+            finally:
+                group.close()
+    finally:
+        ahead.close()
+        if not o.keep:
+            shutil.rmtree(folder)
+    if o.json:
+        pathlib.Path(o.json).write_text(json.dumps({"feature_bytes": nodes * 4 * WIDTH, "nodes": nodes,
+                                                    "edges": o.degree * nodes, "runs": runs}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -127,6 +127,9 @@ func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
 		}
 		if way == Gather {
 			each += 4
+			for _, t := range rel.tables() { // at most: two ranges of rows, and one of them as float32
+				each += 3 * max(t.rowBytes(), 4*int64(t.Width)/3)
+			}
 		}
 		node, edge = max(node, node+more), max(edge, each)
 	}
@@ -369,18 +372,16 @@ func (r *run) planSweeps(now *StepReport, s *Step, memory int64) error {
 // Then it plans the reads of all ranges as the run will, until they take longer than seconds.
 func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, seconds float64) error {
 	now.Way = Gather
-	row, states := int64(0), int64(0)
+	states := int64(0)
 	for i := range s.Sums {
 		rel := &s.Sums[i]
 		states += rel.Table.Rows * 3 / 16
 		for _, t := range rel.tables() {
-			row += t.rowBytes()
 			states += 5*t.Rows + gatherDepth<<16
 		}
 	}
 	left := memory - r.fixed(s, Gather) - states
 	node, edge := r.bytesOf(s, Gather)
-	edge += 3 * row // at most: two ranges of rows, and one of them as float32
 	if all := node*now.Nodes + edge*now.edges; all < left/4 {
 		now.room = all + 1
 	} else {

@@ -53,7 +53,7 @@ def test_calls_of_a_loader_open_a_sampler_once(data, opened):
         assert loader(ids).n_id[:len(ids)].tolist() == ids
     assert loader([7, 3]).edge_index.tolist() == first.edge_index.tolist() and opened == {"sampler": 1, "loader": 0}
     served = pyg.NeighborLoader(data, [4, 3], batch_size=8, seed=3, options={"process": "server"})([7, 3])
-    assert served.n_id.tolist() == first.n_id.tolist() and opened["loader"] == 1
+    assert served.n_id.tolist() == first.n_id.tolist() and opened["loader"] == 1  # a server of requests
     loader.close()
     with pytest.raises(khop.ServerError, match="closed"):
         loader([1])
@@ -68,10 +68,10 @@ def test_samples_of_nodes_and_of_edges_are_asked_for(data, opened):
     pairs = EdgeSamplerInput(torch.arange(5), data.edge_index[0, :5], data.edge_index[1, :5])
     check(sampler.sample_from_edges(pairs), data)
     served = pyg.NeighborSampler(data, [4, 3], seed=3, options={"process": "server"})
-    for out in kept[:2]:
+    for out in kept:
         same = served.sample_from_nodes(NodeSamplerInput(None, out.node[:2]))
         assert torch.equal(same.edge, out.edge)
-    assert opened == {"sampler": 1, "loader": 2}
+    assert opened == {"sampler": 1, "loader": 1}
 
 
 def test_threads_may_ask_one_sampler(data, opened):
@@ -90,17 +90,34 @@ def test_threads_may_ask_one_sampler(data, opened):
     assert not wrong and opened["sampler"] == 1
 
 
-def test_pygs_own_loader_takes_the_sampler(data):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_pygs_own_loader_takes_the_sampler(data, workers):
     sampler = pyg.NeighborSampler(data, [4, 3])
-    sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1])))
-    with pytest.raises(khop.ForkError, match="does not survive a fork"):
-        list(NodeLoader(data, sampler, num_workers=1))
-    loader = NodeLoader(data, sampler, batch_size=16, shuffle=True)
+    first = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1])))  # the library is there, then forked
+    loader = NodeLoader(data, sampler, batch_size=16, shuffle=True, num_workers=workers)
     seen = []
     for batch in loader:
         seen += batch.input_id.tolist()
         assert torch.equal(batch.x, data.x[batch.n_id])
-    assert sorted(seen) == list(range(N))
+    assert sorted(seen) == list(range(N)) and first.node[0] == 1
+
+
+@pytest.mark.parametrize("how", [{}, {"disjoint": True}, {"neg_sampling": "binary"}, {"neg_sampling": "triplet"}])
+def test_calls_of_a_loader_of_links_open_a_sampler_once(data, opened, how):
+    loader = pyg.LinkNeighborLoader(data, [4, 3], data.edge_index[:, :40], batch_size=8, seed=3, **how)
+    for ids in ([7, 3], [1], list(range(40)), [7, 3]):
+        batch = loader(ids)
+        assert torch.equal(batch.x, data.x[batch.n_id]) and batch.input_id.tolist() == ids
+        if how.get("neg_sampling") == "triplet":
+            ends = torch.stack([batch.src_index, batch.dst_pos_index])
+        else:
+            ends = batch.edge_label_index[:, :len(ids)]
+        assert torch.equal(batch.n_id[ends], data.edge_index[:, ids])
+        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+    assert opened == {"sampler": 1, "loader": 0}
+    if "neg_sampling" in how:  # khop's own rules for negatives
+        own = pyg.LinkNeighborLoader(data, [4], data.edge_index[:, :40], seed=3, options={"strict": True}, **how)
+        assert own([7, 3]).input_id.tolist() == [7, 3] and opened["loader"] == 1
 
 
 def test_relbenchs_loader_of_links_runs_on_it(program, monkeypatch, opened):

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -85,7 +86,7 @@ func TestWELCOMESaysWhatIsServed(t *testing.T) {
 		Sampler: opt.Sampler.Fingerprint(), Layers: 2, Frontier: "all", Seeds: opt.Seeds.String(), NumSeeds: 500,
 		BatchSize: 32, Shuffle: true, Remainder: s.Options().Loader.Remainder.String(), Batches: 16, Epochs: 3,
 		Device: "cpu", Why: "it was asked for", State: stateAt(s, 0, 0)}
-	expect.That(t, d == want && d.PID != 0, "got %+v\nwant %+v", d, want)
+	expect.That(t, reflect.DeepEqual(d, want) && d.PID != 0, "got %+v\nwant %+v", d, want)
 	r := s.ranks[0]
 	i := c.Info()
 	expect.That(t, i.Batches == 8 && i.WorldSize == 2 && i.Hold == r.hold && i.Slots == len(r.slots), "%+v", i)

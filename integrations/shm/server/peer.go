@@ -202,6 +202,11 @@ func (p *peer) welcome() error {
 	if r.frontier != nil {
 		d.Frontier = r.frontier.String()
 	}
+	if r.answers() {
+		for _, t := range r.loader.Schema().Nodes {
+			d.NodeTypes = append(d.NodeTypes, nodeType{t.Name, t.Count})
+		}
+	}
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err

@@ -357,4 +357,11 @@ type describe struct {
 	UUID      string       `json:"device_uuid,omitempty"`
 	MPS       bool         `json:"mps,omitempty"`
 	State     loader.State `json:"state"`
+
+	NodeTypes []nodeType `json:"node_types,omitempty"` // of a server that answers requests
+}
+
+type nodeType struct {
+	Name  string `json:"name"`
+	Count int64  `json:"count"`
 }

@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from functools import partial
 from operator import methodcaller
-from typing import Any, Callable, NoReturn, Optional, TypeVar, Union
+from typing import Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
 
 from . import protocol as p
 from .batch import copying, forget_copied
@@ -141,12 +141,35 @@ class Feed:
             raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {ring.sequence} should"))
         if message.epoch != self._epoch:
             raise self._broken(ProtocolError(f"a batch of epoch {message.epoch} comes in a run of epoch {self._epoch}"))
+        return self._take(message)
+
+    def _take(self, message: p.BatchReady) -> SlotArrays:
         try:
-            arrays = ring.take(message, self._slots)
+            arrays = self.ring.take(message, self._slots)
         except ProtocolError as e:
             raise self._broken(e) from None
         self._dealt_with()
         return arrays
+
+    def sample(self, epoch: int, number: int, seeds: Sequence[p.Typed]) -> SlotArrays:
+        """The answer to a request, of a server that answers them. See docs/feed.md, SAMPLE."""
+        ring = self.ring
+        self._run = self._run % 0xFFFFFFFF + 1
+        message = p.sample(self._run, epoch, number, seeds)
+        ring.sequence = 0
+        if len(ring.held) >= self._hold:
+            gc.collect()  # batches in reference cycles
+        self._return_slots()
+        if len(ring.held) >= self._hold:
+            raise SlotsHeldError(
+                f"no answer: all {self._hold} that there may be are in use: {ring.holders()}. Let go of some, keep "
+                "copies (batch.copy()), or start the server with more (--hold)")
+        self._send(message)
+        ready: p.BatchReady = self._wait_for((p.BatchReady,), "an answer")
+        if (ready.epoch, ready.number) != (epoch, number):
+            raise self._broken(ProtocolError(
+                f"batch {ready.number} of epoch {ready.epoch} answers a request of {number} of {epoch}"))
+        return self._take(ready)
 
     def _dealt_with(self) -> None:
         """The message that was read last needs no more reading. Until then an interrupted call reads it again."""

@@ -26,7 +26,8 @@ from .info import info
 from .inside import choose
 from .opening import Opening
 from .options import (
-    OPTIONS, Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, described, fanouts_of, value_of,
+    OPTIONS, Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, described, fanouts_of, numbers_of,
+    value_of,
 )
 from .profiling import flat, shown
 from .protocol import End
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("khop")
 _now = time.perf_counter
+ON_REQUEST = "on-request"
+"""The seeds of a server that answers single requests."""
 
 
 class Connection:
@@ -199,6 +202,23 @@ class Connection:
         """Takes a batch of this run if it is ready and in this process."""
         take = quick(self)
         return take if take is None or self._pad is None else lambda: self._padded(take())
+
+    # --- single requests ---
+
+    def sample(self, ids: Seeds, times: Any = None, *, epoch: int = 0, number: int = 0) -> Batch:
+        """The batch of these seeds, as khop.Sampler has it, of a server whose seeds are "on-request".
+
+        One request of a connection is answered at a time; others wait. An answer is in use until its last array is
+        gone, or release(): there may be as many as the server gives a consumer (hold).
+        """
+        if not self.about["node_types"]:
+            raise TypeError("sample: the seeds of this server are an epoch's: khop serve --seeds on-request answers "
+                            "requests, and khop.Sampler in this process")
+        with self._feed.lock:
+            schema = self._schema or _told(self.about["node_types"])
+            arrays = self._feed.sample(epoch, number, seeds_of(schema, ids, times))
+            batch: Batch = self._batch(arrays)
+            return batch
 
     # --- states ---
 
@@ -429,7 +449,8 @@ class Loader(Connection):
         serve_options: Sequence[str] = (),
         **options: Unpack[LoaderOptions],
     ) -> None:
-        _refuse_workers()
+        if seeds is None or not isinstance(seeds, str) or seeds != ON_REQUEST:
+            _refuse_workers()
         check_names(options, inspect.signature(Loader).parameters)
         ranks = Ranks(_place.find(rank, world_size), rank is not None, agree, start_timeout)
         here, device = ranks.place, value_of("device", options)
@@ -528,6 +549,9 @@ def connect(
     copied.
 
     The first ``iter`` goes on where the rank stands: after a restart with the first batch that was not acknowledged.
+
+    Of a server whose seeds are ``on-request``, which has no epochs, any number of processes ask for single batches:
+    ``khop.connect(path, rank=0).sample(ids)``.
     """
     here = _place.find() if rank is None else None
     if here is not None and here.world_size > 1:
@@ -549,6 +573,32 @@ def connect(
     except BaseException:
         feed.close()
         raise
+
+
+def _told(nodes: Sequence[Mapping[str, Any]]) -> Schema:
+    """What a server tells of its dataset before the first answer: types of nodes."""
+    return Schema(tuple(t["name"] for t in nodes), tuple(t["count"] for t in nodes), (), (), 0)
+
+
+def seeds_of(schema: Schema, ids: Seeds, times: Any) -> list[protocol.Typed]:
+    """The seeds of a request by type."""
+    if isinstance(ids, tuple) and len(ids) == 2 and isinstance(ids[0], str):
+        ids, times = {ids[0]: ids[1]}, None if times is None else {ids[0]: times}
+    if not isinstance(ids, Mapping):
+        if len(schema.node_types) != 1:
+            raise ValueError(f"ids: say of which node type, as in sample(({schema.node_types[0]!r}, ids)); there are "
+                             f"{', '.join(schema.node_types)}")
+        ids, times = {schema.node_types[0]: ids}, None if times is None else {schema.node_types[0]: times}
+    if times is not None and (not isinstance(times, Mapping) or set(times) != set(ids)):
+        raise ValueError("times: must be as ids are: an array, or a mapping with the same keys")
+    seeds = []
+    for name, values in ids.items():
+        own = numbers_of("ids", values)
+        of = None if times is None else numbers_of("times", times[name])
+        if of is not None and len(of) != len(own):
+            raise ValueError(f"times: {len(of)} for {len(own)} ids")
+        seeds.append(protocol.Typed(schema.node(name), own, of))
+    return seeds
 
 
 def _one_of(**names: Any) -> Any:

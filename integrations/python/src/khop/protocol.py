@@ -31,9 +31,9 @@ CREDITS = 1024  # slots a NEXT message
 ANY_RANK = 0xFFFFFFFF
 TAKES_DEVICE = 1  # HELLO: segments of device memory
 
-HELLO, WELCOME, SEGMENT, BEGIN, BEGUN, BATCH, NEXT, END, STOP, ERROR, ASK, TELL, BYE = range(1, 14)
+HELLO, WELCOME, SEGMENT, BEGIN, BEGUN, BATCH, NEXT, END, STOP, ERROR, ASK, TELL, BYE, SAMPLE = range(1, 15)
 NAMES = ("?", "HELLO", "WELCOME", "SEGMENT", "BEGIN", "BEGUN", "BATCH", "NEXT", "END", "STOP", "ERROR", "ASK", "TELL",
-         "BYE")
+         "BYE", "SAMPLE")
 STATISTICS, STATE = 1, 2
 
 ERRORS = {
@@ -41,7 +41,8 @@ ERRORS = {
     9: "epochs",
     10: "load", 11: "memory", 12: "ending", 13: "readers", 14: "stalled",
 }
-ERROR_INDEX_DTYPE, ERROR_STATE = 7, 8
+ERROR_RANK, ERROR_INDEX_DTYPE, ERROR_STATE = 4, 7, 8
+TIMED = 1  # SAMPLE: seeds have times
 GOODBYES = {0: "done", 1: "interrupted", 2: "all epochs were loaded"}
 
 DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
@@ -55,6 +56,14 @@ DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
 FOREIGN = {name: dtype.itemsize for name, dtype in DTYPES.values() if dtype.name != name}
 """The bytes of elements of dtypes that NumPy does not have: it sees integers of that size."""
 INDEX_DTYPES = {"int32": 5, "int64": 7}
+
+
+class Typed(NamedTuple):
+    """Seeds of one node type, and their times."""
+
+    type: int
+    ids: np.ndarray[Any, Any]
+    times: Optional[np.ndarray[Any, Any]]
 
 
 # --- what a consumer sends --------------------------------------------------------------------------------------------
@@ -86,6 +95,17 @@ def _next(slots: int) -> struct.Struct:
 
 def stop(run: int) -> bytes:
     return struct.pack("<HHIII", STOP, 0, 16, run, 0)
+
+
+def sample(run: int, epoch: int, number: int, seeds: Sequence[Typed]) -> bytes:
+    """ValueError where a message has no room for the seeds."""
+    timed = any(s.times is not None for s in seeds)
+    sets = b"".join(struct.pack("<II", s.type, len(s.ids)) + s.ids.astype("<i8").tobytes() + (
+        b"" if s.times is None else s.times.astype("<i8").tobytes()) for s in seeds)
+    if 32 + len(sets) > MESSAGE_BYTES:
+        raise ValueError(f"a request of {sum(len(s.ids) for s in seeds)} seeds: a message has room for 8,000, or 4,000 "
+                         "with times: ask for fewer at a time")
+    return struct.pack("<HHIIIQQ", SAMPLE, TIMED if timed else 0, 32 + len(sets), run, len(sets), epoch, number) + sets
 
 
 def ask(what: int, id: int) -> bytes:
@@ -221,6 +241,9 @@ def _welcome(data: bytes, flags: int) -> Welcome:
     about = _json(data, _WELCOME.size, size)
     _check("WELCOME", about, _ABOUT, ("state",))
     _check("WELCOME: state", about["state"], _STATE, ("epoch", "next"))
+    types = about.setdefault("node_types", [])
+    for of in types if isinstance(types, list) else [types]:
+        _check("WELCOME: node_types", of if isinstance(of, dict) else {}, _NODE_TYPE, tuple(_NODE_TYPE))
     _limit("epoch", about["state"]["epoch"], MAX_EPOCHS)
     return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), bool(bits & 4),
                    batches, about)
@@ -233,6 +256,7 @@ _ABOUT: dict[str, type] = {  # of the JSON in WELCOME, what there is
     "readers": int, "device": str, "device_reason": str, "state": dict,
 }
 _STATE: dict[str, type] = {"epoch": int, "next": int}
+_NODE_TYPE: dict[str, type] = {"name": str, "count": int}
 
 
 def _check(what: str, value: dict[str, Any], kinds: dict[str, type], needed: tuple[str, ...]) -> None:

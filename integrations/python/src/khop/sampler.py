@@ -20,11 +20,9 @@ from .contents import Info
 from .errors import OptionError, ServerError, SlotsHeldError
 from .frameworks import Framework, NumpyArray
 from .frameworks import framework as _framework
-from .loader import _one_of
+from .loader import _one_of, seeds_of
 from .opening import Opening
-from .options import (
-    Configuration, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of, numbers_of, value_of,
-)
+from .options import Configuration, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of, value_of
 from .protocol import DTYPES
 from .ring import lend
 from .schema import Schema
@@ -146,7 +144,7 @@ class Sampler:
         """
         if not self._end.alive:
             raise ServerError("the sampler is closed: make another")
-        seeds = self._seeds(ids, times)
+        seeds = seeds_of(self._schema, ids, times)
         count = sum(len(s.ids) for s in seeds)
         answer = Answer(self._library, self._forms, self._counts + count)
         nodes = (Nodes * len(seeds))(*(
@@ -162,27 +160,6 @@ class Sampler:
                     f"no answer for {self._timeout:.0f} s: all {self.most} are in use. Let go of some, keep copies "
                     "(batch.copy()), or make the sampler with more (hold=)")
         return Batch(self._schema, Info(epoch, number, False, number + 1), answer, self._framework, self._index)
-
-    def _seeds(self, ids: Seeds, times: Any) -> list[Typed]:
-        """The seeds of a request by type."""
-        schema = self._schema
-        if isinstance(ids, tuple) and len(ids) == 2 and isinstance(ids[0], str):
-            ids, times = {ids[0]: ids[1]}, None if times is None else {ids[0]: times}
-        if not isinstance(ids, Mapping):
-            if len(schema.node_types) != 1:
-                raise ValueError(f"ids: say of which node type, as in sample(({schema.node_types[0]!r}, ids)); there "
-                                 f"are {', '.join(schema.node_types)}")
-            ids, times = {schema.node_types[0]: ids}, None if times is None else {schema.node_types[0]: times}
-        if times is not None and (not isinstance(times, Mapping) or set(times) != set(ids)):
-            raise ValueError("times: must be as ids are: an array, or a mapping with the same keys")
-        seeds = []
-        for name, values in ids.items():
-            own = numbers_of("ids", values)
-            of = None if times is None else numbers_of("times", times[name])
-            if of is not None and len(of) != len(own):
-                raise ValueError(f"times: {len(of)} for {len(own)} ids")
-            seeds.append(Typed(schema.node(name), own, of))
-        return seeds
 
     # --- the end ---
 
@@ -214,14 +191,6 @@ def _end(library: _library.Library, handle: ctypes.c_uint64, opened: Opening) ->
     if handle.value and opened._pid == os.getpid():
         library.close(handle.value)
     opened.end()
-
-
-class Typed(NamedTuple):
-    """Seeds of one type."""
-
-    type: int
-    ids: NumpyArray
-    times: Optional[NumpyArray]
 
 
 class Nodes(ctypes.Structure):

@@ -1,21 +1,21 @@
-"""Single samples of a graph's structure, in PyG's way: by a khop.Sampler that is opened once."""
+"""Single samples of a graph's structure, in PyG's way: by a sampler that is opened once."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from typing import Any, Mapping, Optional, Protocol
-
-from torch.utils.data import get_worker_info
+from typing import Any, Mapping, Optional, Protocol, Union
 
 from .. import _library
 from ..batch import Batch
-from ..loader import Loader
+from ..loader import ON_REQUEST, Loader
 from ..options import OPTIONS
 from ..sampler import Sampler
 
 _LEAST = 256  # seeds that a sampler takes at once
 _OWN = {"framework", "index_dtype", "timeout", "start_timeout", "quiet"}
+_MESSAGE = 4000  # seeds with times that a request to a server has room for
 
 
 class Opener(Protocol):
@@ -30,13 +30,15 @@ class Asked:
     """Answers, as copies: PyG's users keep what they like. Any thread may ask.
 
     The sampler is opened when it is first needed, and anew where options differ or more seeds come than it takes.
-    Where it cannot be in this process, a loader of its own answers each call: with the same bytes.
+    Where it cannot be in this process, as in a worker that torch has forked, it is a server, with the same bytes. What
+    is too much for a message to one a loader of its own answers.
     """
 
     def __init__(self, structure: Opener) -> None:
         self._structure = structure
         self._lock = threading.Lock()
-        self._sampler: Optional[Sampler] = None
+        self._sampler: Union[Sampler, Loader, None] = None
+        self._most = 0
         self._how: Any = None
 
     def sample(
@@ -45,21 +47,27 @@ class Asked:
         """The batch of these seeds by type. key tells the draws of calls apart. how are options of khop.Loader."""
         number = sum(map(len, seeds.values()))
         process = how.pop("process", "auto")
-        if process == "server" or set(how) - _OWN - set(OPTIONS) - {"fanouts"} or _elsewhere():
-            with self._structure.open(**how, process=process, batch_size=max(number, 1), seeds=seeds,
+        server = process == "server" or set(how) - _OWN - set(OPTIONS) - {"fanouts"} or bool(_library.why_not())
+        if server and number > _MESSAGE:
+            with self._structure.open(**how, process=process, batch_size=number, seeds=seeds,
                                       input_time=times) as loader:
                 loader.set_epoch(key)
                 batch: Batch = next(iter(loader))
                 return batch.copy()
-        return self._opened(number, how).sample(seeds, times, epoch=key).copy()
+        sampler = self._opened(number, bool(server), how)
+        with self._lock if server else contextlib.nullcontext():  # a server answers one request at a time
+            return sampler.sample(seeds, times, epoch=key).copy()
 
-    def _opened(self, number: int, how: dict[str, Any]) -> Sampler:
+    def _opened(self, number: int, server: bool, how: dict[str, Any]) -> Union[Sampler, Loader]:
         with self._lock:
-            now, there = (how, os.getpid()), self._sampler
-            if there is None or self._how != now or number > there.about["batch_size"]:
-                most = max(_LEAST, 1 << max(number - 1, 0).bit_length())
-                self._sampler = there = self._structure.sampler(batch_size=most, **how)
-                self._how = now
+            now, there = (how, server, os.getpid()), self._sampler
+            if there is None or self._how != now or number > self._most:
+                self._most = most = max(_LEAST, 1 << max(number - 1, 0).bit_length())
+                if server:
+                    there = self._structure.open(batch_size=most, seeds=ON_REQUEST, **{**how, "process": "server"})
+                else:
+                    there = self._structure.sampler(batch_size=most, **how)
+                self._sampler, self._how = there, now
             return there
 
     def close(self) -> None:
@@ -68,9 +76,3 @@ class Asked:
             if self._sampler is not None:
                 self._sampler.close()
                 self._sampler = None
-
-
-def _elsewhere() -> bool:
-    """Whether no sampler can be in this process. A forked worker of torch's is told so: a loader refuses it, too."""
-    worker: Any = get_worker_info
-    return bool(_library.why_not()) and worker() is None

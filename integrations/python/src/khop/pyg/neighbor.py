@@ -295,6 +295,10 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
         for batch in self._ordered_batches(given) if self._order is not None else self._batches():
             yield self._made(batch, sampler.output_links(batch, given))
 
+    def __call__(self, index: Any) -> Any:
+        """The batch of some of the links."""
+        return self._made(*self._khop().answer_links(self.input_data[index]))
+
     def _key(self) -> int:
         """Of the draws of an epoch that begins."""
         return hash((self._how["seed"], self._next_epoch() + 1))
@@ -361,7 +365,8 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         self.replace, self.disjoint, self.subgraph_type = replace, disjoint, SubgraphType(subgraph_type)
         self._negatives = negatives
         apart = disjoint or time_attr is not None
-        self.trees_of_ends = apart and not structure.dataset and not _OF_LINKS & set(options or ())
+        self._given = options or {}
+        self.trees_of_ends = apart and not structure.dataset and not _OF_LINKS & set(self._given)
         """Whether each end of a link has a tree of its own, as PyG has it; else a link and its ends are one."""
         self._options: dict[str, Any] = dict(
             fanouts=self._fanouts(), replace=replace, disjoint=disjoint,
@@ -427,10 +432,25 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return batch, self.output(batch, (inputs.input_id, inputs.time), repeats), repeats
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
-        if self.trees_of_ends:
-            return self.edge_sample(inputs, hash((self._seed, 0)), self._sample_ends)
-        with self.load_links(inputs, **self._one(len(inputs.row))) as loader:
-            return self.output_links(next(iter(loader)).copy(), inputs)
+        return self.answer_links(inputs)[1]
+
+    def answer_links(self, inputs: Any) -> tuple[Batch, Any]:
+        """The same for links, by PyG's function for them, where no options but khop's are about links."""
+        self._one(0)
+        timed = self._time is not None and self.structure.dataset  # PyG draws negatives by times that data has
+        if timed or _OF_LINKS & set(self._given):
+            with self.load_links(inputs, **self._one(len(inputs.row))) as loader:
+                batch = next(iter(loader)).copy()
+                return batch, self.output_links(batch, inputs)
+        asked = []
+
+        def sample(seeds: Any, times: Any = None) -> Any:
+            if not isinstance(seeds, dict):
+                seeds, times = {None: seeds}, None if times is None else {None: times}
+            asked.append(self._ask(seeds, times))
+            return self.output(asked[0], None)
+        out = self.edge_sample(inputs, hash((self._seed, 0)), sample)
+        return asked[0], out
 
     def load_ends(self, seeds: str, most: int, key: int) -> Loader:
         """A loader of batches of so many seeds, which are ends of links."""
@@ -441,12 +461,6 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
 
     def _ask(self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]], key: int = 0) -> Batch:
         return self.structure.ask(seeds, times, key, **{**self._of_nodes(), "seed": self._seed % (1 << 63)})
-
-    def _sample_ends(self, seeds: Any, times: Any = None) -> Any:
-        """The sample of nodes by type, as PyG's function for links asks for it."""
-        if not isinstance(seeds, dict):
-            seeds, times = {None: seeds}, None if times is None else {None: times}
-        return self.output(self._ask(seeds, times), None)
 
     def ends(self, part: Any, key: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """The nodes, and their times, that PyG samples from for links: by type, with None for the only one."""
@@ -471,7 +485,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         counts = {of: data[of].num_nodes for of in self.structure.node_types} if hetero else data.num_nodes
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key)
-            return edge_sample(part, sample, counts, True, times, self._negatives)
+            return edge_sample(part, sample, counts, self._options["disjoint"], times, self._negatives)
 
     def _one(self, seeds: int) -> dict[str, Any]:
         if self.only_counted:

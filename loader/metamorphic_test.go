@@ -95,6 +95,8 @@ type loadCase struct {
 	opt   loader.Options // of both ways
 	how   loader.Options // of the second
 	epoch uint64
+
+	timedLinks bool // seeds that are edges are there as of their times
 }
 
 // option is one that cases differ in.
@@ -189,11 +191,19 @@ func loadOptions(t testing.TB) []option {
 	}, waysToLoad()...)
 }
 
+// seedsWithTimes are nodes of which some are there as of several times, and several as of one.
+func seedsWithTimes() loader.SeedSource {
+	s := graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6, 2, 2, 7, 8})
+	s.Sets[0].Times = []int64{30, 5, 5, -7, 30, 6, 44, 5, 31, 30, 30}
+	return loader.GivenSeeds(s)
+}
+
 // waysToLoad are the options of the loader.
 func waysToLoad() []option {
+	timed := seedsWithTimes()
 	return []option{
 		choice("seeds", func(c *loadCase, s loader.SeedSource) { c.opt.Seeds = s }, loader.AllNodes(),
-			loader.AllNodes("n0"), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), loader.AllEdges(),
+			loader.AllNodes("n0"), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), timed, timed, loader.AllEdges(),
 			loader.AllEdges("r0")),
 		choice("negatives", func(c *loadCase, n sampling.Negatives) {
 			if strings.Contains(c.opt.Seeds.String(), "edges") {
@@ -205,6 +215,9 @@ func waysToLoad() []option {
 		choice("exclude", func(c *loadCase, x loader.Exclusion) { c.opt.Links.ExcludeSeeds = x }, 0, 1, 2),
 		choice("batch size", func(c *loadCase, n int) { c.opt.BatchSize = n }, 1, 7, 60),
 		choice("shuffle", func(c *loadCase, b bool) { c.opt.Shuffle = b }, false, true),
+		choice("same time", func(c *loadCase, span int64) { c.opt.SameTime = span }, 0, 1, 10),
+		choice("time order", func(c *loadCase, b bool) { c.opt.TimeOrder = b }, false, true),
+		choice("link time", func(c *loadCase, b bool) { c.timedLinks = b }, false, true),
 		choice("drop last", func(c *loadCase, b bool) { c.opt.DropLast = b }, false, true),
 		choice("seed", func(c *loadCase, s uint64) { c.opt.Seed = s }, 0, 1<<63|12345),
 		choice("epoch", func(c *loadCase, e uint64) { c.epoch = e }, 0, 1<<31),
@@ -265,9 +278,18 @@ func (c *loadCase) load(o *loader.Options) {
 	o.Disk.CacheBytes, o.Disk.Lookahead = c.how.Disk.CacheBytes, c.how.Disk.Lookahead
 }
 
+// timed reports whether the seeds have times of their own.
+func (c *loadCase) timed() bool {
+	seeds := c.opt.Seeds.String()
+	return seeds == seedsWithTimes().String() || c.timedLinks && strings.Contains(seeds, "edges")
+}
+
 // settle makes the sampler, and takes back what does not go with it or with the seeds.
 func (c *loadCase) settle(t *testing.T) sampling.Sampler {
 	t.Helper()
+	if c.timed() {
+		c.near.Time.AsOf = nil // each seed is as of its own time
+	}
 	c.opt.Device.Name, c.opt.Sampler = "cpu", c.make(c)
 	s, edges := suit(t, &c.opt, c.graph), strings.Contains(c.opt.Seeds.String(), "edges")
 	if d, _ := s.Describe(c.graph.Schema(), 1); !d.Excludes || !edges {
@@ -276,6 +298,13 @@ func (c *loadCase) settle(t *testing.T) sampling.Sampler {
 	if !edges {
 		c.opt.Links.Negatives = sampling.Negatives{}
 	}
+	if edges && c.timedLinks {
+		c.opt.Links.Time = "time"
+	}
+	if !c.timed() {
+		c.opt.SameTime, c.opt.TimeOrder = 0, false
+	}
+	c.opt.TimeOrder = c.opt.TimeOrder && !c.opt.Shuffle
 	return s
 }
 

@@ -127,7 +127,9 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 		switch f := &t.list[i]; {
 		case used[i]:
 		case f.bad != "" || f.width == 0:
-			left = append(left, fmt.Sprintf("%s (%v)", f.name, f))
+			if why := fmt.Sprintf("%s (%v)", f.name, f); !slices.Contains(left, why) { // a record has several parts
+				left = append(left, why)
+			}
 		default:
 			_, unit := f.stored(timeColumn)
 			all = append(all, &meant{at: i, f: f, unit: cmp.Or(unit, x.r.TimesIn, "s")})

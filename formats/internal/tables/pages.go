@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
+	"github.com/apache/arrow/go/v15/parquet"
 	"github.com/apache/arrow/go/v15/parquet/compress"
 	"github.com/apache/arrow/go/v15/parquet/file"
+	"github.com/apache/arrow/go/v15/parquet/metadata"
 	"github.com/apache/thrift/lib/go/thrift"
 	"github.com/klauspost/compress/zstd"
 
@@ -19,12 +22,34 @@ import (
 // blockBytes is the most that a block of Zstandard expands to.
 const blockBytes = 128 << 10
 
+// byteStreamSplit is an encoding that the library has no name for.
+const byteStreamSplit = parquet.Encoding(9)
+
+// errUnread is returned for pages that the library does not read.
+var errUnread = errors.New("written in a way that is not read")
+
+// checkWriting refuses what the library would not read, or would take for no rows.
+func checkWriting(m *metadata.ColumnChunkMetaData) error {
+	if _, err := compress.GetCodec(m.Compression()); err != nil {
+		return fmt.Errorf("%w: pages compressed by %v: write the file again, compressed by zstd or snappy", errUnread,
+			m.Compression())
+	}
+	if slices.Contains(m.Encodings(), byteStreamSplit) {
+		return fmt.Errorf("%w: values encoded as BYTE_STREAM_SPLIT: write the file again, with plain encoding "+
+			"(in DuckDB PARQUET_VERSION v1)", errUnread)
+	}
+	return nil
+}
+
 // checkPages refuses pages that expand to more than they state: the library allocates what the compressed bytes ask
 // for, and not what the page's header and the budget allow.
 func checkPages(r io.ReaderAt, size int64, g *file.RowGroupReader, column int) error {
 	m, err := g.MetaData().ColumnChunk(column)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if err := checkWriting(m); err != nil {
+		return err
 	}
 	codec := m.Compression()
 	if codec != compress.Codecs.Zstd && codec != compress.Codecs.Snappy {

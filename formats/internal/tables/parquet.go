@@ -85,7 +85,9 @@ func (p *parquetFile) describe() error {
 			f, l := describeLeaf(s.Column(i))
 			l.column = i
 			if f.list && f.bad == "" && p.count > 0 {
-				if f.width, err = p.firstWidth(r, &l); err != nil {
+				if f.width, err = p.firstWidth(r, &l); errors.Is(err, errUnread) {
+					return &columnError{f.name, -1, err}
+				} else if err != nil {
 					f.bad = err.Error()
 				}
 			}
@@ -278,7 +280,9 @@ func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []i
 	var columns []*decoder
 	for _, w := range want {
 		c, err := p.column(r, rg, p.leaves[w].column)
-		if err != nil {
+		if errors.Is(err, errUnread) {
+			return &columnError{p.list[w].name, -1, err}
+		} else if err != nil {
 			return fmt.Errorf("%w: column %q: %w", ErrFormat, p.list[w].name, err)
 		}
 		columns = append(columns, &decoder{chunk: c, leaf: p.leaves[w], field: &p.list[w]})

@@ -1,6 +1,7 @@
 """A database's tasks in Python, and its tables as PyTorch Frame has them."""
 import datetime
 import decimal
+import subprocess
 
 import numpy as np
 import pytest
@@ -436,6 +437,11 @@ def test_parquet_is_read_whoever_has_written_it(program, tmp_path, engine):
         parquet.write_table(table, tmp_path / "shop/db/orders.parquet", **options)
     except TypeError as e:
         pytest.skip(f"pyarrow is too old: {e}")
+    check_written(program, tmp_path, at)
+
+
+def check_written(program, tmp_path, at):
+    """What khop makes of the orders that somebody has written has their times and prices."""
     run(program, "convert", tmp_path / "shop", tmp_path / "out.khop", "--upto", "all", "--reorder", "no")
     with khop.Loader(tmp_path / "out.khop", [0], seeds="all:orders", node_columns=["time", "numerical"],
                      framework="numpy") as batches:
@@ -445,3 +451,40 @@ def test_parquet_is_read_whoever_has_written_it(program, tmp_path, engine):
         assert batch["orders"]["time"].tolist() == want
         assert np.array_equal(batch["orders"]["numerical"][:, 0],
                               np.array([1.25, -2.5, 70368744177.67, .01], np.float32))
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4"])
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+def test_parquet_of_other_engines_is_read_or_refused(program, tmp_path, engine, compression):
+    module = pytest.importorskip(engine, reason=f"{engine} is not installed")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    (tmp_path / "shop/db").mkdir(parents=True)
+    (tmp_path / "shop/manifest.yaml").write_text(MANIFEST.replace("pkey: order", "pkey: null"))
+    (tmp_path / "shop/db/users.csv").write_text("user,age\nu0,1\nu1,2\n")
+    orders, _, at = written_orders()["us in a zone"]
+    path = tmp_path / "shop/db/orders.parquet"
+
+    def write(compression, version="V1"):
+        if engine == "polars":
+            module.from_arrow(orders).write_parquet(path, compression=compression)
+        else:
+            connection = module.connect()
+            connection.register("orders", orders)
+            connection.sql("SET TimeZone='UTC'")
+            connection.sql(f"COPY orders TO '{path}' (FORMAT parquet, COMPRESSION {compression}, "
+                           f"PARQUET_VERSION {version})")
+    write("lz4_raw" if (engine, compression) == ("duckdb", "lz4") else compression)
+    if compression == "lz4":
+        refused(program, tmp_path, 'orders.parquet: column "', "compressed by LZ4_RAW: write the file again")
+        return
+    check_written(program, tmp_path, at)
+    if (engine, compression) == ("duckdb", "zstd"):
+        write(compression, "V2")
+        refused(program, tmp_path, 'orders.parquet: column "price"', "encoded as BYTE_STREAM_SPLIT: write the file")
+
+
+def refused(program, tmp_path, *says):
+    done = subprocess.run([program, "convert", tmp_path / "shop", tmp_path / "none.khop", "--upto", "all"],
+                          capture_output=True, text=True)
+    assert done.returncode and all(s in done.stderr for s in says), done.stderr
+    assert not (tmp_path / "none.khop").exists()

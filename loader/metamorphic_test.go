@@ -203,7 +203,8 @@ func waysToLoad() []option {
 	timed := seedsWithTimes()
 	return []option{
 		choice("seeds", func(c *loadCase, s loader.SeedSource) { c.opt.Seeds = s }, loader.AllNodes(),
-			loader.AllNodes("n0"), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), timed, timed, loader.AllEdges(),
+			loader.AllNodes("n0"), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), timed, timed,
+			loader.AllEdges(),
 			loader.AllEdges("r0")),
 		choice("negatives", func(c *loadCase, n sampling.Negatives) {
 			if strings.Contains(c.opt.Seeds.String(), "edges") {

@@ -282,6 +282,24 @@ func starGraph(t testing.TB, weights []float64, mask []uint8) *graph.Graph {
 	return graphs.Of(t, a)
 }
 
+// TestASourceThatIsNoneFailsTheBatchWhereItsTimeIsLookedAt: a source is read before it is known to be one.
+func TestASourceThatIsNoneFailsTheBatchWhereItsTimeIsLookedAt(t *testing.T) {
+	g := graphs.Of(t, graph.Arrays{Schema: graph.Schema{
+		Nodes: []graph.NodeType{{Name: "n", Count: 2, Columns: []graph.Column{{Name: "t", DType: unified.Int64}}}},
+		Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: 3}}},
+		Indptr: unified.FromSlice([]int64{0, 3, 3}), Indices: unified.FromSlice([]int32{1, 0, 2}),
+		NodeColumns: []map[string]unified.Tensor{{"t": unified.FromSlice([]int64{3, 3})}}})
+	for _, at := range []Temporal{{}, {Recent: true}, {HalfLife: 2}} {
+		n := Neighbor{Fanouts: []int{1}, Time: at}
+		n.Time.Node = "t"
+		w := expect.Must(n.Open(Env{Graph: g, BatchSize: 1}))(t)
+		out := sampleOf(g, n, 1)
+		err := w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, out)
+		expect.Says(t, err, ErrGraph, "edge 2: source 2", n.Fingerprint())
+		expect.OK(t, w.Close(), out.Close())
+	}
+}
+
 func TestAWeightThatIsNoneFailsTheBatchAndNamesTheEdge(t *testing.T) {
 	for _, bad := range []float64{-1, math.NaN(), math.Inf(1), math.Inf(-1), -math.SmallestNonzeroFloat64} {
 		for _, at := range []int{0, 3, 600} {

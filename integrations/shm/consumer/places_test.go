@@ -95,6 +95,7 @@ func TestAHeldBatchOutlivesItsConsumer(t *testing.T) {
 		held = b.Keep()
 		break
 	}
+	expect.That(t, !held.Padded, "its announcement does not say that it is padded")
 	var want [][]byte
 	for _, a := range held.Arrays() {
 		want = append(want, bytes.Clone(a.Tensor.Bytes()))

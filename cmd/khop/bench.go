@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/khop-gnn/khop/internal/machine"
@@ -24,6 +25,7 @@ type benchCmd struct {
 	NoFeatures bool     `help:"Sample only: gather no columns."`
 	NoMemcpy   bool     `help:"Do not measure how fast memory is copied."`
 
+	liveFlag `embed:""`
 	jsonFlag `embed:""`
 }
 
@@ -99,22 +101,20 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	}
 	ld, err := c.open(env, func(e loader.Estimate) {
 		memory = e
-		if on := e.Device.Total(); on > 0 {
-			env.note("the loader will need up to about %s of device memory for batches, and takes more for graph and "+
-				"columns", machine.Bytes(on))
-			return
-		}
-		env.note("the loader will need %s; %s are read from mapped files", needs(e), machine.Bytes(e.FileBytes))
-		if !c.NoMemcpy && !c.NoFeatures {
-			env.note("measuring how fast memory copies then takes %s or more, in place of what the loader took; "+
-				"--no-memcpy leaves it out", machine.Bytes(machine.Probe().CopySource(0)))
-		}
+		c.planned(env, e)
 	})
 	if err != nil {
 		return err
 	}
 	defer closing(&err, ld.close) // a second close does nothing
 	opt := ld.Options()
+	var shown atomic.Pointer[loader.Loader]
+	shown.Store(ld.Loader)
+	_, hide, err := c.liveFlag.show(env, "khop bench "+paths.Text(c.Dataset), ofLoader(&shown))
+	if err != nil {
+		return err
+	}
+	defer hide()
 	r := benchResult{
 		Dataset: paths.Text(c.Dataset), Sampler: ld.Options().Sampler.Fingerprint(),
 		Options:   json.RawMessage(c.said().String()),
@@ -144,7 +144,21 @@ func (c *benchCmd) Run(env *environment) (err error) {
 			return err
 		}
 	}
-	return c.show(env, r, r.print)
+	return c.jsonFlag.show(env, r, r.print)
+}
+
+// planned says what the loader will need.
+func (c *benchCmd) planned(env *environment, e loader.Estimate) {
+	if on := e.Device.Total(); on > 0 {
+		env.note("the loader will need up to about %s of device memory for batches, and takes more for graph and "+
+			"columns", machine.Bytes(on))
+		return
+	}
+	env.note("the loader will need %s; %s are read from mapped files", needs(e), machine.Bytes(e.FileBytes))
+	if !c.NoMemcpy && !c.NoFeatures {
+		env.note("measuring how fast memory copies then takes %s or more, in place of what the loader took; "+
+			"--no-memcpy leaves it out", machine.Bytes(machine.Probe().CopySource(0)))
+	}
 }
 
 // measure loads the warm-up batches, then the measured ones, and breaks off: to the end the workers are as busy as in

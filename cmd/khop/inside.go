@@ -35,7 +35,7 @@ type ofInside struct {
 
 // ofServers are flags of "khop serve" that mean something only where others connect.
 func ofServers() []string {
-	names := []string{"metrics", "parent", "json"} // of the command alone
+	names := []string{"metrics", "http", "parent", "json"} // of the command alone
 	for _, o := range option.Of(server.Options{}) {
 		if !o.At("library") {
 			names = append(names, o.Name)

@@ -21,8 +21,9 @@ type serveCmd struct {
 
 	Config configFile `placeholder:"FILE" help:"${config_help}"`
 
-	Metrics string `placeholder:"ADDRESS" help:"Serve metrics for Prometheus there, such as 127.0.0.1:0."`
-	JSON    bool   `name:"json" help:"Print one JSON object when consumers can connect."`
+	Metrics  string `placeholder:"ADDRESS" help:"Serve metrics for Prometheus there, such as 127.0.0.1:0."`
+	liveFlag `embed:""`
+	JSON     bool `name:"json" help:"Print one JSON object when consumers can connect."`
 }
 
 // serveReady is what "khop serve --json" prints. Programs that start a server rely on the names.
@@ -36,6 +37,7 @@ type serveReady struct {
 	Hold       int    `json:"hold"`
 	IndexDType string `json:"index_dtype"`
 	Metrics    string `json:"metrics,omitempty"` // address
+	Page       string `json:"page,omitempty"`    // its URL
 	Protocol   int    `json:"protocol"`
 	Device     string `json:"device"` // where batches of rank 0 are made
 	Why        string `json:"device_reason"`
@@ -60,7 +62,12 @@ func (c *serveCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer stop()
-	if err := c.ready(env, s, address); err != nil {
+	url, hide, err := c.show(env, "khop serve "+paths.Text(c.Dataset), s.Stats)
+	if err != nil {
+		return err
+	}
+	defer hide()
+	if err := c.ready(env, s, address, url); err != nil {
 		return err
 	}
 	defer env.showStatus(s)()
@@ -108,12 +115,12 @@ func sentence(r loader.Report) string {
 }
 
 // ready tells that consumers can connect.
-func (c *serveCmd) ready(env *environment, s *server.Server, metrics string) error {
+func (c *serveCmd) ready(env *environment, s *server.Server, metrics, page string) error {
 	o := s.Options()
 	r := serveReady{
 		Socket: paths.Text(c.server.Path), PID: os.Getpid(), Dataset: paths.Text(c.Dataset), Ranks: o.WorldSize,
 		Readers: o.Readers,
-		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics,
+		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics, Page: page,
 		Protocol: shm.Version, Device: o.Loader.Device.Name, Why: s.DeviceReason(),
 		Options: json.RawMessage(c.said().String()),
 	}

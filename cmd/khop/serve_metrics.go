@@ -39,17 +39,22 @@ func (c *serveCmd) serveMetrics(s *server.Server) (address string, stop func(), 
 	if err != nil {
 		return "", nil, option.Wrong("metrics", ": %w", err)
 	}
-	return l.Addr().String(), scrapes.serve(l, s.Stats), nil
+	return l.Addr().String(), scrapes.serve(l, metricsOf(s.Stats)), nil
 }
 
-// serve answers with metrics at a listener, until stop is called.
-func (limits scraping) serve(l net.Listener, stats func() []shm.RankStats) (stop func()) {
+// metricsOf answers with metrics.
+func metricsOf(stats func() []shm.RankStats) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		writeMetrics(w, stats())
 	})
-	h := &http.Server{Handler: mux, MaxHeaderBytes: limits.header, ReadHeaderTimeout: limits.read,
+	return mux
+}
+
+// serve answers at a listener, until stop is called.
+func (limits scraping) serve(l net.Listener, handler http.Handler) (stop func()) {
+	h := &http.Server{Handler: handler, MaxHeaderBytes: limits.header, ReadHeaderTimeout: limits.read,
 		ReadTimeout: limits.read, WriteTimeout: limits.write, IdleTimeout: limits.idle,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	done := make(chan struct{})

@@ -20,7 +20,7 @@ import (
 func scrapesHere(t *testing.T, limits scraping) string {
 	t.Helper()
 	l := expect.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	t.Cleanup(limits.serve(shallow{l}, func() []shm.RankStats { return make([]shm.RankStats, 20) }))
+	t.Cleanup(limits.serve(shallow{l}, metricsOf(func() []shm.RankStats { return make([]shm.RankStats, 20) })))
 	return l.Addr().String()
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -14,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/plot"
+	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
 )
@@ -23,6 +25,8 @@ type trainCmd struct {
 
 	flagsOf[gnn.Options] `embed:""`
 	plotFlags            `embed:"" set:"plot_of=the learning curves"`
+
+	liveFlag `embed:""`
 
 	Explain bool `help:"Print ways to compute each layer, and their times; train nothing."`
 	JSON    bool `name:"json" xor:"output" help:"Print one JSON object."`
@@ -62,6 +66,13 @@ func (c *trainCmd) Run(env *environment) (err error) {
 	}
 	line := &trainLine{env: env, epochs: opt.Epochs, began: time.Now()}
 	opt.Progress = line.step
+	var shown atomic.Pointer[loader.Loader]
+	opt.Opened = shown.Store
+	_, hide, err := c.show(env, "khop train "+paths.Text(c.Dataset), ofLoader(&shown))
+	if err != nil {
+		return err
+	}
+	defer hide()
 	var printErr error
 	opt.Report = func(e gnn.Epoch) {
 		line.last = &e

@@ -52,6 +52,8 @@ type Options struct {
 	// Report is called after each epoch, Progress after each batch.
 	Report   func(Epoch)
 	Progress func(Step)
+	// Opened is called with the loader of batches, which is there until Train returns; not without Fanouts.
+	Opened func(*loader.Loader)
 }
 
 // Step says how training stands within an epoch.

@@ -94,6 +94,9 @@ func prepare(ctx context.Context, source loader.Source, opt Options) (*trainer, 
 		if t.loader, err = open(ctx, source, opt, memory); err != nil {
 			return nil, errors.Join(err, t.close())
 		}
+		if opt.Opened != nil {
+			opt.Opened(t.loader)
+		}
 	}
 	return t, nil
 }

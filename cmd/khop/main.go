@@ -62,6 +62,7 @@ type commands struct {
 	Stage      stageCmd      `help:"Bring a dataset from elsewhere to this machine, whole, before it is needed."`
 	Tune       tuneCmd       `help:"Measure how sparse products are computed best here, and keep the choices."`
 	Serve      serveCmd      `help:"Feed batches to trainers, through shared memory."`
+	Report     reportCmd     `help:"Make one HTML file of runs: what they waited for, curves, what differs."`
 	Trace      traceCmd      `help:"Work with traces, which --trace writes and Perfetto opens."`
 	Doctor     doctorCmd     `help:"Say what this machine has, which path each stage takes, and why."`
 	Version    versionCmd    `help:"Print versions: program, file format, sampling semantics."`

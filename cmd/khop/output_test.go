@@ -39,7 +39,7 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 func TestTheProgramCompletesCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
 		"khop ": "add bench check completion convert demo doctor embed export generate info options partition " +
-			"plan sample samplers " +
+			"plan report sample samplers " +
 			"serve split stage task trace train tune version",
 		"khop sam":                         "sample samplers",
 		"khop sample --fan":                "--fanouts",

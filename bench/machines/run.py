@@ -60,7 +60,7 @@ def main():
     args = parser.parse_args()
     text = subprocess.run([args.khop, "sample", args.dataset, "--fanouts", "10,5", "--batch-size", "512", "--shuffle",
                            "--rank", "0", "--digest"], check=True, capture_output=True, text=True).stdout
-    want = [line.split()[1:] for line in text.splitlines()]
+    want = [line.split()[2] for line in text.splitlines()]
     lines = {"1 host": (1, 1000), "2 hosts, 1 Gbit/s, 1 ms": (2, 1000), "2 hosts, 100 Gbit/s, 1 ms": (2, 100_000)}
     found = {name: [] for name in lines}
     for _ in range(args.rounds):

@@ -1,0 +1,9 @@
+// Package flight brings rows of node columns from other machines by Arrow Flight, for features that fit no disk of the
+// machine that trains. Server answers with rows of a dataset; Rows is a tier of a loader (loader/tier) that asks. It is
+// a module of its own: khop links nothing of it.
+//
+// The protocol is DoExchange. The first message has a descriptor with the path [node type, column]; each message has
+// ids, int64 in little-endian order, as its app_metadata. The answer to each is a record batch with one column "row" of
+// fixed-size binary: the rows in the order of the ids; an empty one comes first. The schema's metadata says dataset,
+// dtype, shape, rows of the column, and first and end: which of them the server has.
+package flight

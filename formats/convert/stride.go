@@ -14,7 +14,8 @@ import (
 // maxStride is the greatest RowStride: the alignment of large arrays in their files.
 const maxStride = 1 << 16
 
-// pad makes rows of numbers longer by zeros, to multiples of RowStride.
+// pad makes rows of numbers longer by zeros, to multiples of RowStride. Rows whose elements are told one by one, as
+// those of a database are, stay as they are: nothing could be told of zeros, nor could new rows follow.
 func (c *conversion) pad(context.Context) error {
 	stride := c.opt.RowStride
 	if stride == 0 {
@@ -25,6 +26,7 @@ func (c *conversion) pad(context.Context) error {
 			stride)
 	}
 	rows := 0
+	var told []string
 	for t := range c.graph.Nodes {
 		n := &c.graph.Nodes[t]
 		for i, col := range n.Columns {
@@ -32,10 +34,18 @@ func (c *conversion) pad(context.Context) error {
 				continue
 			}
 			rows++
+			if len(col.Fields) > 0 {
+				told = append(told, n.Name+":"+col.Name)
+				continue
+			}
 			if col.RowBytes()%stride != 0 {
 				n.Columns[i] = c.padded(col, n.Count)
 			}
 		}
+	}
+	if told != nil {
+		c.graph.Note("%s does not change rows whose elements have kinds of their own: %s", option.NameOf(c.opt,
+			"RowStride"), source.Few(told))
 	}
 	if rows == 0 {
 		c.graph.Note("no column of nodes has rows of several numbers: %s changes none",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -54,4 +55,19 @@ func TestRowsArePaddedToTheirStride(t *testing.T) {
 			t.Errorf("a stride of %d: %v", stride, err)
 		}
 	}
+}
+
+// Rows of a database keep their width, so that their kinds are told and new rows follow.
+func TestRowsWhoseElementsHaveKindsKeepTheirWidth(t *testing.T) {
+	folder := filepath.Dir(write(t, "manifest.yaml", "name: shop\nval_timestamp: '2024-01-05'\ntest_timestamp: "+
+		"'2024-01-08'\ntables:\n  users: {pkey: user, time_col: null, fkeys: {}}\n"+
+		"  orders: {pkey: null, time_col: null, fkeys: {user: users}}\n"))
+	for name, text := range map[string]string{"users": "user,age,w\nann,41,1.5\nbob,20,2.5\n",
+		"orders": "user\nann\n"} {
+		expect.OK(t, os.WriteFile(filepath.Join(folder, name+".csv"), []byte(text), 0o600))
+	}
+	_, ds := convert(t, folder, Options{RowStride: 512})
+	users := ds.Graph().Schema().NodeType("users")
+	c := ds.Graph().Schema().Nodes[users].Columns
+	expect.That(t, len(c) > 0 && c[0].Name == "numerical" && c[0].RowBytes() == 8 && len(c[0].Fields) > 0, "%+v", c)
 }

@@ -93,7 +93,8 @@ func (r *taskReader) columns() error {
 	}
 	f := r.field(r.label)
 	if f.text || f.width == 0 {
-		return r.t.fail(f.name, fmt.Errorf("is %v: labels are numbers, or lists of as many each", f))
+		return r.t.fail(f.name, fmt.Errorf("is %v: labels are numbers, or lists of as many each: number the "+
+			"classes", f))
 	}
 	r.to.Label, r.to.Labels = graph.Column{Name: "label", DType: unified.Int64}, []byte{}
 	if f.dtype.IsFloat() {

@@ -16,6 +16,8 @@ type embedCmd struct {
 
 	flagsOf[gnn.EmbedOptions] `embed:""`
 
+	Blocks string `placeholder:"FILE" type:"path" help:"With --layers: where rows are, for who computes them."`
+
 	jsonFlag `embed:""`
 }
 
@@ -32,6 +34,14 @@ func (c *embedCmd) Run(env *environment) error {
 		if c.opt.Tuning, _, err = env.tuning(path); err != nil {
 			return err
 		}
+	}
+	if c.Blocks != "" {
+		blocks, err := openBlocks(c.Blocks, env.stdout)
+		if err != nil {
+			return err
+		}
+		defer blocks.file.Close()
+		c.opt.Rows = blocks.rows
 	}
 	result, took, err := watched(env, func(bar *progress) (*gnn.EmbedResult, error) {
 		c.opt.Progress = bar.report()

@@ -32,7 +32,7 @@ var ofCommands = map[string]string{
 	"sample":  "epoch first batches digest json jsonl",
 	"bench":   "batches warmup no-features no-memcpy json",
 	"plan":    "plot force json",
-	"embed":   "json",
+	"embed":   "blocks json",
 	"info":    "deep plot force json",
 	"stage":   "json",
 	"options": "json", "samplers": "json", "doctor": "json", "version": "notices json",

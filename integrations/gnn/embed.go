@@ -38,6 +38,13 @@ type EmbedOptions struct {
 	MaxMemory  int64  `same:"max-memory" kind:"size"`
 	// NoteEvery is how long a run that is killed may have to compute again.
 	NoteEvery time.Duration `default:"1s" help:"Note finished rows in the journal at least so often."`
+	// Layers, in place of a checkpoint, are layers of one's own, each with what it sums of the rows before, and the
+	// width of its own rows. Rows computes these, to y, of some nodes' own rows before and of the sums, all one behind
+	// the other. It has 4,096 nodes at a time but for the last. Name tells layers apart that give other bytes.
+	Layers string `value:"REDUCE:WIDTH,.." help:"Layers of one's own: mean:64,max:8 sums rows twice."`
+	Name   string `value:"TEXT" help:"What tells layers of one's own apart, where a run goes on."`
+	Rows   func(layer int, own, sums, y []float32) error
+
 	// Tuning says how sparse products are computed; nil is the default. It changes no result.
 	Tuning *sparse.Tuning
 	// Progress is told how many nodes of a step are done.
@@ -157,14 +164,11 @@ func (e *embedding) close() {
 
 // open opens dataset and model, and makes the program.
 func (e *embedding) open(ctx context.Context) (err error) {
-	if e.opt.Checkpoint == "" {
-		return option.Errorf(ErrOptions, e.opt, "Checkpoint", ": name the model, a file of khop train --checkpoint")
+	if (e.opt.Checkpoint == "") == (e.opt.Layers == "") {
+		return option.Errorf(ErrOptions, e.opt, "Checkpoint",
+			": name the model, a file of khop train --checkpoint, or %s", option.NameOf(e.opt, "Layers"))
 	}
 	if e.ds, err = formats.Open(e.dir); err != nil {
-		return err
-	}
-	m, normalise, err := readModel(e.opt.Checkpoint)
-	if err != nil {
 		return err
 	}
 	g := e.ds.Graph()
@@ -183,11 +187,10 @@ func (e *embedding) open(ctx context.Context) (err error) {
 	if err := graph.CheckName("column", e.opt.Out); err != nil && !e.opt.toFile() {
 		return err
 	}
-	x, err := features(g, m, normalise)
+	layers, x, name, err := e.layers(g)
 	if err != nil {
 		return err
 	}
-	layers := m.rowsLayers()
 	if e.opt.Layer > len(layers) {
 		return option.Errorf(ErrOptions, e.opt, "Layer", " is %d, and the model has %d", e.opt.Layer, len(layers))
 	}
@@ -203,10 +206,29 @@ func (e *embedding) open(ctx context.Context) (err error) {
 		e.p.Of = [][]int32{of}
 	}
 	e.out = e.p.Steps[len(e.p.Steps)-1].To[0]
-	e.p.Name = fmt.Sprintf("%x %s layer %d %v %s %x", e.ds.ID(), m.digest(), len(layers), dtype, e.opt.Out,
+	e.p.Name = fmt.Sprintf("%x %s layer %d %v %s %x", e.ds.ID(), name, len(layers), dtype, e.opt.Out,
 		xxh3.Hash(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(of))), 4*len(of))))
 	e.folder = e.dir + ".khop-embed"
 	return nil
+}
+
+// layers returns the layers of the model, the features that they read, and what tells it from others.
+func (e *embedding) layers(g *graph.Graph) (_ []*rowsLayer, x *embed.Table, name string, err error) {
+	if e.opt.Layers != "" {
+		if x, err = features(g, 0, false); err != nil {
+			return nil, nil, "", err
+		}
+		own, err := e.opt.ownLayers(x.Width)
+		return own, x, fmt.Sprintf("%q %q", e.opt.Layers, e.opt.Name), err
+	}
+	m, normalise, err := readModel(e.opt.Checkpoint)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if x, err = features(g, m.layers[0].in, normalise); err != nil {
+		return nil, nil, "", err
+	}
+	return m.rowsLayers(), x, m.digest(), nil
 }
 
 // digest tells models apart by their parameters.
@@ -221,16 +243,16 @@ func (m *network) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// features returns the table of a graph's features that a model reads.
-func features(g *graph.Graph, m *network, normalise bool) (*embed.Table, error) {
+// features returns the table of a graph's features, of so many columns; 0: any.
+func features(g *graph.Graph, width int, normalise bool) (*embed.Table, error) {
 	if s := g.Schema(); len(s.Nodes) != 1 || len(s.Edges) != 1 {
 		return nil, fmt.Errorf("%w: the graph has %d types of nodes and %d of edges; the model of a checkpoint takes "+
 			"one each", ErrOptions, len(s.Nodes), len(s.Edges))
 	}
 	column, ok := g.NodeRole(0, graph.Feature)
-	if !ok || column.Width() != int64(m.layers[0].in) {
+	if !ok || width > 0 && column.Width() != int64(width) {
 		return nil, fmt.Errorf("%w: the model reads features of %d columns, and the graph's are %v", ErrOptions,
-			m.layers[0].in, column)
+			width, column)
 	}
 	x := embed.Column("feature", column)
 	x.Normalise = normalise

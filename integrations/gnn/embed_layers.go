@@ -89,6 +89,7 @@ type rowsLayer struct {
 
 	finish func(b *embed.Block, y []float32) error
 	width  int
+	at     int // nodes that finish has at a time; 0: any number
 }
 
 // rowsLayers returns the layers of a model, which compute as Forward does, in the usual ways.
@@ -283,7 +284,7 @@ func steps(layers []*rowsLayer, x *embed.Table, dtype unified.DType) []*embed.St
 			before.Name = fmt.Sprintf("layer %d, greatest", i+1)
 			s.all = append(s.all, before)
 		}
-		step := &embed.Step{Name: fmt.Sprintf("layer %d", i+1), Own: own, Sums: sums}
+		step := &embed.Step{Name: fmt.Sprintf("layer %d", i+1), Own: own, Sums: sums, Rows: l.at}
 		if i == len(layers)-1 {
 			step.To = []*embed.Table{s.table(0, "rows", l.width, unified.Float32)}
 			step.Apply = func(b *embed.Block) error { return l.finish(b, b.To[0]) }

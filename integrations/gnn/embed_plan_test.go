@@ -8,7 +8,6 @@ import (
 	"github.com/khop-gnn/khop/internal/embed"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // TestBytesAreThoseThatWerePlanned carries out programs in several memories, and compares what was read and written.
@@ -18,8 +17,7 @@ func TestBytesAreThoseThatWerePlanned(t *testing.T) {
 		opt := Options{Model: model, Hidden: 30, Layers: 2, Heads: 2, Seed: 4}.withDefaults()
 		m := expect.Must(newNetwork(40, 4, opt, &budget{}))(t)
 		for _, way := range ways {
-			p := &embed.Program{Graph: g, Steps: steps(m.rowsLayers(), expect.Must(features(g, m, false))(t),
-				unified.Float32), Name: model}
+			p := &embed.Program{Graph: g, Steps: stepsOf(t, g, m), Name: model}
 			way.Folder = filepath.Join(t.TempDir(), "work")
 			report := expect.Must(embed.Run(t.Context(), p, way))(t)
 			for _, s := range report.Steps {
@@ -35,7 +33,7 @@ func TestBytesAreThoseThatWerePlanned(t *testing.T) {
 func TestAPlanSaysWhatMoreMemoryBuys(t *testing.T) {
 	g := onDisk(t, communities(t, 3000, false))
 	m := expect.Must(newNetwork(40, 4, Options{Layers: 2, Hidden: 64, Model: "sage"}.withDefaults(), &budget{}))(t)
-	p := &embed.Program{Graph: g, Steps: steps(m.rowsLayers(), expect.Must(features(g, m, false))(t), unified.Float32)}
+	p := &embed.Program{Graph: g, Steps: stepsOf(t, g, m)}
 	folder := filepath.Join(t.TempDir(), "work")
 	plan := expect.Must(embed.Plan(t.Context(), p, embed.Options{Folder: folder, Memory: 8 << 20}))(t)
 	n := len(plan.Choices)

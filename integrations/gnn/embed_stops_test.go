@@ -34,7 +34,7 @@ func TestAnEmbeddingGoesOnWhereItWasStopped(t *testing.T) {
 		m := expect.Must(newNetwork(40, 4, Options{Model: models[n%len(models)], Hidden: 20, Heads: 2, Layers: 2,
 			Seed: 4}.withDefaults(), &budget{}))(t)
 		program := func() (*embed.Program, *embed.Table) {
-			all := steps(m.rowsLayers(), expect.Must(features(g, m, false))(t), unified.Float32)
+			all := stepsOf(t, g, m)
 			return &embed.Program{Graph: g, Steps: all, Name: m.kind}, all[len(all)-1].To[0]
 		}
 		p, _ := program()

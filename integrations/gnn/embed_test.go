@@ -15,10 +15,16 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
+// stepsOf returns the steps of a model over a graph's features.
+func stepsOf(t testing.TB, g *graph.Graph, m *network) []*embed.Step {
+	t.Helper()
+	return steps(m.rowsLayers(), expect.Must(features(g, m.layers[0].in, false))(t), unified.Float32)
+}
+
 // embedded returns the rows that a model makes of a graph's features.
 func embedded(t testing.TB, g *graph.Graph, m *network, of [][]int32, opt embed.Options) []float32 {
 	t.Helper()
-	all := steps(m.rowsLayers(), expect.Must(features(g, m, false))(t), unified.Float32)
+	all := stepsOf(t, g, m)
 	if opt.Folder == "" {
 		opt.Folder = filepath.Join(t.TempDir(), "work")
 	}

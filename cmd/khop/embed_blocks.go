@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unsafe"
+)
+
+// blocks has another process compute rows: own rows and sums of some nodes are in a file that both map, one behind the
+// other, and a line says so. The other process writes the rows behind them, and answers with a line: empty, or an
+// error's text. docs/embed.md describes it.
+type blocks struct {
+	file    *os.File
+	say     *json.Encoder
+	answers *bufio.Reader
+}
+
+// blockLine is what is said of a block. Scripts rely on the names.
+type blockLine struct {
+	Layer int `json:"layer"` // from 0
+	Own   int `json:"own_floats"`
+	Sums  int `json:"sum_floats"`
+	To    int `json:"row_floats"`
+}
+
+func openBlocks(path string, out io.Writer) (*blocks, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &blocks{f, json.NewEncoder(out), bufio.NewReader(os.Stdin)}, nil
+}
+
+// errRows is what the other process answers.
+var errRows = errors.New("rows were not computed")
+
+func (b *blocks) rows(layer int, own, sums, y []float32) error {
+	at := int64(0)
+	for _, part := range [][]float32{own, sums} {
+		n, err := b.file.WriteAt(bytesOfFloats(part), at)
+		if at += int64(n); err != nil {
+			return err
+		}
+	}
+	if err := b.say.Encode(blockLine{layer, len(own), len(sums), len(y)}); err != nil {
+		return err
+	}
+	answer, err := b.answers.ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("%w: no answer: %w", errRows, err)
+	}
+	if answer != "\n" {
+		return fmt.Errorf("%w: %s", errRows, answer[:len(answer)-1])
+	}
+	_, err = b.file.ReadAt(bytesOfFloats(y), at)
+	return err
+}
+
+func bytesOfFloats(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}

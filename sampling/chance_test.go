@@ -156,7 +156,7 @@ func trialsOf(n int) int {
 // goroutine's.
 func roundsOf(n int) int {
 	if invariants.Enabled {
-		return n / 10
+		return n / 5
 	}
 	return n
 }

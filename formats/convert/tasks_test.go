@@ -47,7 +47,7 @@ func TestTasksMakeWhatConvertingAtOnceWrites(t *testing.T) {
 	names := write(t, "edges.csv", "src,dst,weight\nada,bob,1\ncal,bob,2\nbob,dan,3\neve,cal,4\nada,ada,5\nada,bob,6\n")
 	numbers := write(t, "numbers.txt", "\xef\xbb\xbf# a comment\r\n0 1 5\r\n3 1 6\r1 1 7\n7 2 5.5\n0 1 4\n1 0 1\n")
 	words := write(t, "words.csv", "a,b,time,note\n0,1,5,6\n1,2,5,7\n2,0,6,x\n0,2,9.25,1\n")
-	for _, c := range []struct {
+	for i, c := range []struct {
 		src string
 		opt Options
 	}{{typed, Options{}}, {names, Options{Direction: Symmetrise, Loops: AddLoops}}, {names, Options{Merge: MergeSum}},
@@ -58,7 +58,7 @@ func TestTasksMakeWhatConvertingAtOnceWrites(t *testing.T) {
 		{words, Options{}}, {words, Options{ByTime: true, TimesIn: "ms", Loops: DropLoops}},
 		{numbers, Options{Strict: true, Columns: []string{"src", "dst", "x"}, IDs: "numbers"}}} {
 		_, whole := convert(t, c.src, c.opt)
-		for _, n := range []int{1, 2, 5, 16} {
+		for _, n := range []int{1 + i%2, 5, 16}[:2+i/11] {
 			tasksMake(t, whole, c.src, n, c.opt)
 		}
 	}

@@ -44,6 +44,23 @@ func (x *graphOf) table(ctx context.Context, rows rows) (*table, error) {
 
 // readNodes opens the tables of nodes and numbers their ids.
 func (x *graphOf) readNodes(ctx context.Context) error {
+	if err := x.openNodes(ctx); err != nil {
+		return err
+	}
+	for _, n := range x.nodes {
+		if n.table == nil {
+			continue
+		}
+		x.tellUntil(n)
+		if err := n.readKeys(ctx, x.r, x.g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openNodes opens the tables of nodes, and finds the columns of their ids.
+func (x *graphOf) openNodes(ctx context.Context) error {
 	for i := range x.m.Nodes {
 		n := &nodeType{spec: &x.m.Nodes[i], id: -1}
 		x.nodes = append(x.nodes, n)
@@ -69,10 +86,6 @@ func (x *graphOf) readNodes(ctx context.Context) error {
 			}
 		case !n.spec.ByRow:
 			n.id = n.table.has("id", "node_id", n.spec.Type+"_id")
-		}
-		x.tellUntil(n)
-		if err := n.readKeys(ctx, x.r, x.g); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -25,6 +25,9 @@ type parquetFile struct {
 	list   []field
 	leaves []leaf
 	count  int64
+	groups []int64 // rows of each group
+	// first and last bound the groups that are read; last is 0 for all
+	first, last int
 }
 
 // leaf is a column of the file. The schema of one that can be stored is a number or text, or a list of numbers.
@@ -73,6 +76,7 @@ func (p *parquetFile) describe() error {
 				return fmt.Errorf("%w: a group of %d rows", ErrFormat, n)
 			}
 			total += n
+			p.groups = append(p.groups, n)
 		}
 		if total != p.count {
 			return fmt.Errorf("%w: %d rows in all, and %d in its groups", ErrFormat, p.count, total)
@@ -257,6 +261,10 @@ func (p *parquetFile) scan(ctx context.Context, want []int, yield func(*batch) e
 		}
 		row := int64(0)
 		for g := range r.NumRowGroups() {
+			if p.last > 0 && (g < p.first || g >= p.last) {
+				row += r.RowGroup(g).NumRows()
+				continue
+			}
 			if err := p.group(ctx, r, g, want, rowsOf(width), &row, yield); err != nil {
 				return err
 			}

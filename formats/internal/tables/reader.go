@@ -13,7 +13,7 @@ import (
 
 // Reader reads tables by a mapping, or a single table of edges.
 var Reader = source.Reader{Name: "tables", Title: "tables (Parquet, Arrow, CSV) by a mapping, or a table of edges",
-	Options: []string{"ids"}, Find: findGraphs, Read: readGraph}
+	Options: []string{"ids"}, Find: findGraphs, Read: readGraph, Plan: plan}
 
 func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
@@ -87,18 +87,24 @@ func plainFolders(t *source.Tree) (found []string) {
 }
 
 func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+	m, err := mappingOf(at)
+	if err != nil {
+		return nil, err
+	}
+	return Read(ctx, at, m, r)
+}
+
+// mappingOf returns the mapping at a place, or that of a single table.
+func mappingOf(at source.Place) (*Mapping, error) {
 	head, err := at.Head()
 	if err != nil {
 		return nil, err
 	}
-	m := &Mapping{}
 	ext := strings.ToLower(path.Ext(at.Name))
 	if isTable(head) || ext == ".csv" || ext == ".tsv" {
-		m = plainMapping(at)
-	} else if m, err = readMapping(at); err != nil {
-		return nil, err
+		return plainMapping(at), nil
 	}
-	return Read(ctx, at, m, r)
+	return readMapping(at)
 }
 
 // plainMapping is that of a table of edges, with that of nodes beside it, if there is one.
@@ -119,6 +125,12 @@ func Read(ctx context.Context, at source.Place, m *Mapping, r *source.Request) (
 	}
 	x := &graphOf{m: m, at: at, r: r, g: &source.Graph{}, opened: map[string]*table{}}
 	defer source.CloseOnError(&err, x.g)
+	if r.Slice != nil {
+		if err := x.readSlice(ctx, r.Slice); err != nil {
+			return nil, err
+		}
+		return x.g, nil
+	}
 	for _, step := range []func(context.Context) error{x.readNodes, x.openEdges, x.countEdges, x.describeEdges} {
 		if err := step(ctx); err != nil {
 			return nil, err

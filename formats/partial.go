@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/formats/internal/staged"
+	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // partial is what of a dataset from elsewhere need not be on this machine: columns that have several numbers a row,
@@ -187,6 +188,33 @@ func (p *partial) Chunk(column []byte, at int64, to []byte) (chunk []byte, from 
 		return to, from, p.explain(p.d.entry.Read(p.ctx, f.index, c+1, to))
 	}
 	return f.bytes(c), from, p.explain(err)
+}
+
+// Missing returns the bytes that are not there of all that need not be, and the requests that bring them.
+func (p *partial) Missing() (bytes, requests int64) {
+	for _, f := range p.files {
+		for c := range f.units {
+			if !p.d.entry.Has(f.index, c+1) {
+				n := int64(len(f.bytes(c)))
+				bytes += n
+				requests += (n + ranges.RangeBytes - 1) / ranges.RangeBytes
+			}
+		}
+	}
+	return bytes, requests
+}
+
+// Probe brings a chunk, which stays there if the cache has room for it, and returns its bytes.
+func (p *partial) Probe() (int64, error) {
+	for _, f := range p.files {
+		for c := range f.units {
+			if !p.d.entry.Has(f.index, c+1) {
+				_, _, err := p.Chunk(f.body, int64(c)*f.chunk, make([]byte, f.chunk))
+				return int64(len(f.bytes(c))), err
+			}
+		}
+	}
+	return 0, nil
 }
 
 // explain names the dataset.

@@ -31,7 +31,7 @@ var ofCommands = map[string]string{
 	"serve":   "config metrics parent json",
 	"sample":  "epoch first batches digest json jsonl",
 	"bench":   "batches warmup no-features no-memcpy json",
-	"plan":    "plot force json",
+	"plan":    "plot force json price-gb price-requests",
 	"embed":   "blocks json",
 	"info":    "deep plot force json",
 	"stage":   "json",

@@ -18,6 +18,9 @@ type planCmd struct {
 
 	plotFlags `embed:"" set:"plot_of=seconds an epoch by size of the cache"`
 
+	PriceGB       float64 `name:"price-gb" default:"0" help:"Price of a GB that comes from elsewhere."`
+	PriceRequests float64 `default:"0.4" help:"Price of a million requests to where a dataset lies."`
+
 	jsonFlag `embed:""`
 }
 
@@ -36,15 +39,23 @@ type planResult struct {
 	Largest  int64 `json:"needs_largest_bytes"`
 	training loader.Estimate
 	tooMuch  error
+	// Staging is what is not on this machine of a dataset from elsewhere; there is nothing else then.
+	Staging *staging `json:"staging,omitempty"`
 }
 
 // Run simulates.
 func (c *planCmd) Run(env *environment) (err error) {
-	ds, err := c.plotFlags.openDataset(env, &c.tagFlags, c.Dataset)
+	ds, err := c.open(env)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, ds.Close)
+	if r := (planResult{}); ds.Partial() != nil {
+		if r.Staging, err = c.stagingOf(ds); err != nil {
+			return err
+		}
+		return c.show(env, r, r.Staging.print)
+	}
 	opt, err := c.options(env, ds)
 	if err != nil {
 		return err

@@ -233,13 +233,16 @@ func (t *topology) loop(edges int, node int64) bool {
 // degrees are those of GCN's norm, with the loops that a relation adds.
 type degrees struct{ out []uint32 }
 
+// degreesRoom is what names of memory of degrees begin with.
+const degreesRoom = "degrees "
+
 // degreesOf counts the edges of each source.
 func (r *run) degreesOf(rel *Relation) (*degrees, error) {
 	if d := r.degrees[rel.Edges]; d != nil {
 		return d, nil
 	}
 	t, e := r.topology, &r.p.Graph.Schema().Edges[rel.Edges]
-	out, err := room[uint32](r, "degrees "+e.String(), r.p.Graph.Schema().Nodes[e.Src].Count)
+	out, err := room[uint32](r, degreesRoom+e.String(), r.p.Graph.Schema().Nodes[e.Src].Count)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -185,8 +186,19 @@ func (r *run) step(k int, s *Step) error {
 			return err
 		}
 	}
+	return r.free()
+}
+
+// free gives back the memory of a step but what others read, too: a later step may need it for tables.
+func (r *run) free() (err error) {
 	clear(r.wide)
-	return nil
+	for name, b := range r.rooms {
+		if !strings.HasPrefix(name, degreesRoom) {
+			err = errors.Join(err, b.Close())
+			delete(r.rooms, name)
+		}
+	}
+	return err
 }
 
 // note begins a range of rows that are to be noted.

@@ -19,12 +19,12 @@ var Rules = []Rule{
 		said:   saySlowLoop,
 		change: func(*Facts, *Verdict) {}},
 	{Name: "busy machine", Limit: "processors", waits: true,
-		When: fmt.Sprintf("others took %s of the processors or more, and all together %s", percent(foreign),
-			percent(crowded)),
+		When: fmt.Sprintf("others took %s of the processors or more, and all together %s; workers waited for rows "+
+			"less than %s of their time", percent(foreign), percent(crowded), percent(fetching)),
 		Then: "end or move what else runs",
 		met: func(f *Facts) bool {
 			cores := float64(f.Cores)
-			return f.Own >= 0 && f.Others >= foreign*cores && f.Own+f.Others >= crowded*cores
+			return f.Own >= 0 && f.of(f.Disk) < fetching && f.Others >= foreign*cores && f.Own+f.Others >= crowded*cores
 		},
 		said:   sayBusy,
 		change: func(_ *Facts, v *Verdict) { v.Advice = "to end or move what else runs here" }},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from . import binary as _binary
 from . import program
@@ -14,7 +14,7 @@ SCHEMES = ("s3://", "gs://", "https://", "http://", "hf://")
 """How the addresses of datasets begin that lie elsewhere (docs/machines.md)."""
 
 
-def located(dataset: _binary.PathLike) -> str:
+def located(dataset: Union[str, bytes, "os.PathLike[Any]"]) -> str:
     """A dataset as every folder finds it: the address of one elsewhere, or a path from the root."""
     name = os.fsdecode(dataset)
     return name if name.startswith(SCHEMES) else os.path.abspath(name)

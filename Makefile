@@ -75,6 +75,10 @@ bench-ops: ## sparse operations beside torch, scipy and C (needs KHOP_TESTDATA, 
 bench-disk: ## features larger than memory: khop, mapped files and numpy.memmap in a control group (root; 7 GB of disk; fio; PYTHON= has NumPy)
 	$(or $(PYTHON),python3) bench/disk/run.py --record $(ARGS)
 
+.PHONY: bench-embed
+bench-embed: ## rows for every node, features larger than memory: khop embed and numpy.memmap in a control group (root; 6 GB of disk; PYTHON= has NumPy)
+	$(or $(PYTHON),python3) bench/embed/run.py $(ARGS)
+
 .PHONY: bench-machines
 bench-machines: ## DDP on two hosts that are network namespaces (root, /dev/net/tun; PYTHON= has torch and xxhash), of ARGS="--dataset GRAPH.khop"
 	go build -C bench -o ../.bench/bin/ ./machines/wire

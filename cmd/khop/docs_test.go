@@ -2,8 +2,11 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/khop-gnn/khop/internal/expect"
 )
@@ -18,6 +21,9 @@ func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
 		expect.That(t, ok, "docs/cli.md has no section on khop %s", c.Name)
 		if c.Name == "bench" || c.Name == "serve" || c.Name == "plan" {
 			section += sections["sample"]
+		}
+		if slices.ContainsFunc(c.Flags, func(f *kong.Flag) bool { return f.Name == "cache-dir" }) {
+			section += sections["stage"] // has what all take that read a dataset from elsewhere
 		}
 		for _, f := range c.Flags {
 			expect.That(t, strings.Contains(section, "--"+f.Name), "docs/cli.md: khop %s: no --%s", c.Name, f.Name)

@@ -27,14 +27,14 @@ import (
 var ofCommands = map[string]string{
 	"convert": "config tasks plan clean script json", "generate": "json", "partition": "config out force json",
 	"add": "json", "split": "json", "check": "deep json", "task": "json", "export": "json", "tune": "plot force json",
-	"train":   "explain plot force json jsonl",
-	"serve":   "config metrics parent json",
-	"sample":  "epoch first batches digest json jsonl",
-	"bench":   "batches warmup no-features no-memcpy json",
-	"plan":    "plot force json price-gb price-requests",
-	"embed":   "blocks json",
-	"info":    "deep plot force json",
-	"stage":   "json",
+	"train":  "explain plot force http json jsonl",
+	"serve":  "config metrics http parent json",
+	"sample": "epoch first batches digest json jsonl",
+	"bench":  "batches warmup no-features no-memcpy http json",
+	"plan":   "plot force json price-gb price-requests",
+	"embed":  "blocks json",
+	"info":   "deep plot force json",
+	"stage":  "json", "report": "force",
 	"options": "json", "samplers": "json", "doctor": "json", "version": "notices json",
 }
 

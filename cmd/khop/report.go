@@ -23,7 +23,7 @@ const mostReported = 16 << 20
 
 // Run writes the report.
 func (c *reportCmd) Run(env *environment) error {
-	out := runreport.Output(c.Target, c.Force, c.Runs...)
+	out := runreport.Output(c.Target, c.Force, "name another, or replace it (--force)", c.Runs...)
 	if err := out.Check(); err != nil {
 		return err
 	}

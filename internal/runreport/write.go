@@ -16,10 +16,11 @@ import (
 // mark begins every file.
 const mark = "<!-- khop report 1 -->\n"
 
-// Output is the file that a report is written to: it replaces a report, and other files with force.
-func Output(path string, force bool, read ...string) wholefile.Output {
+// Output is the file that a report is written to: it replaces a report, and other files with force. Where there is
+// another file, remedy says what to do.
+func Output(path string, force bool, remedy string, read ...string) wholefile.Output {
 	return wholefile.Output{Path: path, Mode: 0o644, Ours: wholefile.Begins(mark), Force: force, From: read,
-		Else: "name another, or replace it (--force)"}
+		Else: remedy}
 }
 
 const head = mark + `<!DOCTYPE html>

@@ -163,7 +163,7 @@ func (s *tester) measure() error {
 		return err
 	}
 	sum := sha256.Sum256(append(text, strings.Join(s.args, " ")...))
-	cache = filepath.Join(cache, "khop-mutate", hex.EncodeToString(sum[:]))
+	cache = filepath.Join(cache, "khop-mutate", "2-"+hex.EncodeToString(sum[:])) // 2: blocks have paths of packages
 	known, err := os.ReadFile(cache)
 	if err != nil || json.Unmarshal(known, &s.measured) != nil {
 		if err := s.measureAll(binary); err != nil {

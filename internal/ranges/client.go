@@ -1,7 +1,7 @@
 package ranges
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -93,7 +93,7 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 		return nil, err
 	}
 	address.RawQuery = q.query.Encode()
-	r, err := http.NewRequestWithContext(ctx, q.method, address.String(), strings.NewReader(string(q.body)))
+	r, err := http.NewRequestWithContext(ctx, q.method, address.String(), bytes.NewReader(q.body))
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,6 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 		r.Header[k] = v
 	}
 	r.Header.Set("User-Agent", "khop")
-	r.ContentLength = int64(len(q.body))
 	if sign != nil {
 		if err := sign(r); err != nil {
 			return nil, err
@@ -243,9 +242,8 @@ func (w *watched) explain(ctx context.Context, err error, got, want int64) error
 	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) {
 		return &transient{err: fmt.Errorf("%w for %v", ErrStalled, w.stall)}
 	}
-	if err == nil || errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return &transient{err: fmt.Errorf("%w: the answer ends after %d of %d bytes", cmp.Or(err, io.ErrUnexpectedEOF), got,
-		want)}
+	return &transient{err: fmt.Errorf("%w: the answer ends after %d of %d bytes", err, got, want)}
 }

@@ -148,6 +148,7 @@ func (c *Cache) entries() (list []kept, total int64, err error) {
 	for _, e := range names {
 		if strings.HasPrefix(e.Name(), unfinished) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(c.Dir, e.Name())))
+			continue
 		}
 		x, states, e2 := c.entryOf(e.Name())
 		st, e3 := os.Stat(filepath.Join(c.Dir, e.Name(), lockName))

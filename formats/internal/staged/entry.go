@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -239,23 +240,35 @@ func (e *Entry) noRoom(n int64) error {
 		"there that nobody needs", e.cache.Dir, ErrRoom, humanize.Comma(n), humanize.Comma(e.cache.Size))
 }
 
-// fill reads a unit into its file, and compares it with its checksum; a second time where that does not fit.
-func (e *Entry) fill(ctx context.Context, i int, f *file, unit int) (err error) {
-	for range 2 {
+// fill reads a unit into its file.
+func (e *Entry) fill(ctx context.Context, i int, f *file, unit int) error {
+	return e.compared(i, f, unit, func() (uint64, error) {
 		h := xxh3.New()
 		for _, span := range e.spans(i, unit) {
-			err = f.object.Fetch(ctx, span[0], span[1]-span[0], func(p []byte, at int64) error {
+			err := f.object.Fetch(ctx, span[0], span[1]-span[0], func(p []byte, at int64) error {
 				_, err := f.data.WriteAt(p, at)
 				return err
 			})
-			if err != nil {
-				return err
+			if err == nil && e.of.Sums != nil {
+				n := span[1] - span[0]
+				_, err = io.CopyN(h, io.NewSectionReader(f.data, span[0], n), n)
 			}
-			if err := hash(h, f.data, span[0], span[1]); err != nil {
-				return err
+			if err != nil {
+				return 0, err
 			}
 		}
-		if err = e.compare(i, f, unit, h.Sum64()); err == nil {
+		return h.Sum64(), nil
+	})
+}
+
+// compared has a unit read, and compares it with its checksum; a second time where that does not fit.
+func (e *Entry) compared(i int, f *file, unit int, read func() (uint64, error)) (err error) {
+	for range 2 {
+		sum, e2 := read()
+		if e2 != nil {
+			return e2
+		}
+		if err = e.compare(i, f, unit, sum); err == nil {
 			return nil
 		}
 	}
@@ -272,7 +285,7 @@ func (e *Entry) spans(i, unit int) [][2]int64 {
 	return [][2]int64{{from, to}}
 }
 
-// compare says that a unit is not what the manifest says.
+// compare returns an error where a unit is not what the manifest says.
 func (e *Entry) compare(i int, f *file, unit int, sum uint64) error {
 	if e.of.Sums == nil {
 		return nil
@@ -289,39 +302,20 @@ func (e *Entry) compare(i int, f *file, unit int, sum uint64) error {
 		arrayfile.ErrCorrupt, humanize.Comma(span[0]), humanize.Comma(span[1]))
 }
 
-// hash hashes bytes of a file.
-func hash(h *xxh3.Hasher, f *os.File, from, to int64) error {
-	buf := make([]byte, min(1<<20, to-from))
-	for at := from; at < to; at += int64(len(buf)) {
-		p := buf[:min(int64(len(buf)), to-at)]
-		if _, err := f.ReadAt(p, at); err != nil {
-			return err
-		}
-		_, _ = h.Write(p)
-	}
-	return nil
-}
-
 // Read reads a chunk that has no room into memory, and compares it with its checksum.
 func (e *Entry) Read(ctx context.Context, i, unit int, to []byte) error {
 	f, err := e.open(i)
 	if err != nil {
 		return err
 	}
-	for range 2 {
-		from := e.spans(i, unit)[0][0]
-		err = f.object.Fetch(ctx, from, int64(len(to)), func(p []byte, at int64) error {
+	from, _ := e.x.span(&e.x.Files[i], unit)
+	return e.compared(i, f, unit, func() (uint64, error) {
+		err := f.object.Fetch(ctx, from, int64(len(to)), func(p []byte, at int64) error {
 			copy(to[at-from:], p)
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-		if err = e.compare(i, f, unit, xxh3.Hash(to)); err == nil {
-			return nil
-		}
-	}
-	return err
+		return xxh3.Hash(to), err
+	})
 }
 
 // Heads brings the heads and tails of all files. ErrRoom where these have none.

@@ -1,6 +1,7 @@
 package staged
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,6 +132,6 @@ func (t *Target) news(dir string) (list []ranges.Found, total int64, more bool, 
 		total += st.Size()
 		return nil
 	})
-	slices.SortFunc(list, func(a, b ranges.Found) int { return int(min(max(b.Size-a.Size, -1), 1)) }) // long ones first
+	slices.SortFunc(list, func(a, b ranges.Found) int { return cmp.Compare(b.Size, a.Size) }) // long ones first
 	return list, total, more, err
 }

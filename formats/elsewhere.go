@@ -125,7 +125,7 @@ func (m *Manifest) staged(text []byte, c *ranges.Client, at ranges.Location) sta
 // elsewhereError gives an error of a store the sentinel and the remedy that it has here.
 func elsewhereError(at ranges.Location, err error) error {
 	var known *Error
-	switch remedy := "see that it was copied whole"; {
+	switch {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, ranges.ErrChanged):
@@ -135,7 +135,7 @@ func elsewhereError(at ranges.Location, err error) error {
 	case errors.Is(err, ErrIncomplete):
 		return fileError(at.String(), "name the folder of a dataset", err)
 	case errors.Is(err, ErrCorrupt):
-		return fileError(at.String(), remedy, err)
+		return fileError(at.String(), "see that it was copied whole", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

@@ -55,16 +55,12 @@ func (f *contentFile) isPartial(chunk int64) bool {
 // partly prepares the dataset, whose entry has the heads of all files, and all of those that are not partial.
 func (d *Dataset) partly(ctx context.Context, entry *staged.Entry) error {
 	p := &partial{d: d}
-	p.ctx, p.end = context.WithCancel(ctx)
 	bodies := map[*Part][]byte{}
 	for _, v := range d.verified {
 		bodies[v.part] = v.body
 	}
 	for i, f := range d.manifest.files() {
-		if !f.isPartial(d.manifest.ChunkBytes) {
-			continue
-		}
-		if missing := entry.Missing(i); missing == 0 {
+		if !f.isPartial(d.manifest.ChunkBytes) || entry.Missing(i) == 0 {
 			continue
 		}
 		file := &partialFile{partial: p, index: i, body: bodies[f.part], chunk: d.manifest.ChunkBytes,
@@ -78,9 +74,8 @@ func (d *Dataset) partly(ctx context.Context, entry *staged.Entry) error {
 		d.files[of].partial = true
 	}
 	if len(p.files) > 0 {
+		p.ctx, p.end = context.WithCancel(ctx)
 		d.partial = p
-	} else {
-		p.end()
 	}
 	return nil
 }
@@ -117,8 +112,8 @@ func (p *partial) of(b []byte) (f *partialFile, from int64) {
 	return nil, 0
 }
 
-// Absent reports whether some of b, elements of the dataset, is not there, and whether the cache has room for all of
-// the column. It reserves that room.
+// Absent reports whether b lies in a column that was not there whole when the dataset was opened, and whether the cache
+// has room for all of the column. It reserves that room.
 func (p *partial) Absent(b []byte) (absent, kept bool, err error) {
 	f, _ := p.of(b)
 	if f == nil {
@@ -192,29 +187,32 @@ func (p *partial) Chunk(column []byte, at int64, to []byte) (chunk []byte, from 
 
 // Missing returns the bytes that are not there of all that need not be, and the requests that bring them.
 func (p *partial) Missing() (bytes, requests int64) {
-	for _, f := range p.files {
-		for c := range f.units {
-			if !p.d.entry.Has(f.index, c+1) {
-				n := int64(len(f.bytes(c)))
-				bytes += n
-				requests += (n + ranges.RangeBytes - 1) / ranges.RangeBytes
-			}
-		}
+	for f, c := range p.missing {
+		n := int64(len(f.bytes(c)))
+		bytes += n
+		requests += (n + ranges.RangeBytes - 1) / ranges.RangeBytes
 	}
 	return bytes, requests
 }
 
 // Probe brings a chunk, which stays there if the cache has room for it, and returns its bytes.
 func (p *partial) Probe() (int64, error) {
+	for f, c := range p.missing {
+		_, _, err := p.Chunk(f.body, int64(c)*f.chunk, make([]byte, f.chunk))
+		return int64(len(f.bytes(c))), err
+	}
+	return 0, nil
+}
+
+// missing calls yield for each chunk that the cache does not have.
+func (p *partial) missing(yield func(f *partialFile, c int) bool) {
 	for _, f := range p.files {
 		for c := range f.units {
-			if !p.d.entry.Has(f.index, c+1) {
-				_, _, err := p.Chunk(f.body, int64(c)*f.chunk, make([]byte, f.chunk))
-				return int64(len(f.bytes(c))), err
+			if !p.d.entry.Has(f.index, c+1) && !yield(f, c) {
+				return
 			}
 		}
 	}
-	return 0, nil
 }
 
 // explain names the dataset.

@@ -49,10 +49,18 @@ func sameFiles(t *testing.T, want map[string][]byte, dir string) {
 	expect.That(t, len(got) == len(want), "%d files, not %d", len(got), len(want))
 }
 
+func bytesOf(files map[string][]byte) (n int64) {
+	for _, b := range files {
+		n += int64(len(b))
+	}
+	return n
+}
+
 func TestADatasetIsTheSameWhereverItLies(t *testing.T) {
 	s, address, files := store(t)
-	s.PutFolder(t, "owner", "name/x.khop", open(t, write(t, randomArrays(t, 9, 3000, 3),
-		WriterOptions{chunkBytes: 4096})).Path())
+	for name, b := range files {
+		s.Put("owner/name/x.khop/"+name, b)
+	}
 	for _, at := range []string{address, "gs" + address[2:], s.URL + "/bucket/a/x.khop",
 		"hf://datasets/owner/name/x.khop"} {
 		e := Elsewhere{CacheDir: scratchDir(t)}
@@ -69,10 +77,7 @@ func TestADatasetIsTheSameWhereverItLies(t *testing.T) {
 
 func TestProcessesShareACacheAndBringNothingTwice(t *testing.T) {
 	s, address, files := store(t)
-	total := int64(0)
-	for _, b := range files {
-		total += int64(len(b))
-	}
+	total := bytesOf(files)
 	e := Elsewhere{CacheDir: scratchDir(t)}
 	s.Fail(nil)
 	var wg sync.WaitGroup
@@ -94,11 +99,8 @@ func TestProcessesShareACacheAndBringNothingTwice(t *testing.T) {
 
 func TestACacheKeepsToItsSizeAndRemovesOnlyWhatNobodyHasOpen(t *testing.T) {
 	s, address, files := store(t)
-	total := int64(0)
-	for _, b := range files {
-		total += int64(len(b))
-	}
-	s.PutFolder(t, "bucket", "b.khop", open(t, write(t, randomArrays(t, 10, 3000, 3), WriterOptions{})).Path())
+	total := bytesOf(files)
+	s.PutFolder(t, "bucket", "b.khop", write(t, randomArrays(t, 10, 3000, 3), WriterOptions{}))
 	e := Elsewhere{CacheDir: scratchDir(t), CacheSize: total + total/2}
 	d := expect.Must(e.Open(context.Background(), address))(t)
 	_, err := e.Open(context.Background(), "s3://bucket/b.khop")

@@ -8,7 +8,6 @@ from typing import Any, Optional
 
 from . import binary as _binary
 from . import program
-from .errors import ServerError
 from .stage import SCHEMES
 
 
@@ -19,7 +18,6 @@ def info(dataset: _binary.PathLike, binary: Optional[_binary.PathLike] = None) -
     """
     name = os.fsdecode(dataset)
     done = program.call(["info", name, "--json"], binary, small=not name.startswith(SCHEMES))
-    if done.status:
-        raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
+    done.check()
     about: dict[str, Any] = json.loads(done.stdout)
     return about

@@ -20,6 +20,11 @@ class Done(NamedTuple):
     stdout: bytes
     stderr: bytes
 
+    def check(self) -> None:
+        """Raises what the command says, as a ServerError, where it has failed."""
+        if self.status:
+            raise ServerError(self.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
+
 
 def call(
     arguments: Sequence[str], binary: Optional[_binary.PathLike] = None, inherit: Sequence[int] = (),

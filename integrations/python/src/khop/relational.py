@@ -18,7 +18,6 @@ from . import program
 from .batch import Batch
 from .binary import PathLike
 from .convert import to_pyg
-from .errors import ServerError
 from .info import info
 from .scratch import Scratch
 from .views import EdgeView, Typed
@@ -263,8 +262,7 @@ def embed_text(
                              *(["--force"] if force else [])])
     finally:
         beside.close()
-    if done.status:
-        raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
+    done.check()
 
 
 def _write_rows(

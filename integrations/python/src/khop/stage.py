@@ -8,7 +8,6 @@ from typing import Any, Optional, Union
 
 from . import binary as _binary
 from . import program
-from .errors import ServerError
 
 SCHEMES = ("s3://", "gs://", "https://", "http://", "hf://")
 """How the addresses of datasets begin that lie elsewhere (docs/machines.md)."""
@@ -31,6 +30,5 @@ def stage(dataset: str, *, binary: Optional[_binary.PathLike] = None, **options:
     for name, value in options.items():
         line += ["--" + name.replace("_", "-"), str(value)]
     done = program.call(line, binary)
-    if done.status:
-        raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
+    done.check()
     return str(json.loads(done.stdout)["path"])

@@ -1,12 +1,12 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -73,8 +73,6 @@ func (r *run) report() *Report {
 	out.Rates.Read, out.Rates.Write = r.rates.Read, r.rates.Write
 	return out
 }
-
-func clock() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 
 // Plan says how Run would carry out a program, which it does not begin, and what more or less memory would change.
 func Plan(ctx context.Context, p *Program, opt Options) (*Report, error) {
@@ -143,10 +141,7 @@ func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
 
 // fixed returns what a step takes beside its ranges: blocks that are read, rows that are made, and degrees.
 func (r *run) fixed(s *Step, way string) (bytes int64) {
-	rows := int64(s.Rows)
-	if rows == 0 {
-		rows = applyRows
-	}
+	rows := s.applyRows()
 	for _, t := range s.To {
 		bytes += 2 * 4 * rows * int64(t.Width)
 	}
@@ -402,12 +397,7 @@ func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, secon
 }
 
 // unit is what ranges of nodes are multiples of.
-func (r *run) unit(s *Step) int64 {
-	if s.Rows > 0 {
-		return int64(s.Rows)
-	}
-	return 256
-}
+func (r *run) unit(s *Step) int64 { return cmp.Or(int64(s.Rows), 256) }
 
 // rangeEnd returns where a range ends that begins at a node.
 func (r *run) rangeEnd(s *Step, of nodes, lo, most int64) int64 {

@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -50,6 +51,9 @@ type Step struct {
 	// how many there are. 0: any number, and each row depends on nothing else.
 	Rows int
 }
+
+// applyRows is how many nodes Apply is given at a time, at most.
+func (s *Step) applyRows() int64 { return cmp.Or(int64(s.Rows), 4096) }
 
 // Block is some nodes of a step: rows of its Own tables and sums, and of those that Apply writes, as float32.
 type Block struct {

@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -85,15 +86,8 @@ func (r *run) measureDisk() error {
 		return err
 	}
 	r.rates.Read = float64(bytes) / time.Since(began).Seconds()
-	r.rates.Write = min(r.rates.Read, cmpOr(r.tryWrite(), r.rates.Read/2))
+	r.rates.Write = min(r.rates.Read, cmp.Or(r.tryWrite(), r.rates.Read/2))
 	return nil
-}
-
-func cmpOr(a, b float64) float64 {
-	if a > 0 {
-		return a
-	}
-	return b
 }
 
 // tryWrite writes a file beside the folder, and removes it. 0: it cannot be written.
@@ -118,10 +112,7 @@ func (r *run) measureStep(s *Step) error {
 			return err
 		}
 	}
-	n := int64(s.Rows)
-	if n == 0 {
-		n = 2048
-	}
+	n := cmp.Or(int64(s.Rows), 2048)
 	b := Block{N: n, Pool: r.pool}
 	for _, t := range s.Own {
 		b.Own = append(b.Own, make([]float32, n*int64(t.Width)))

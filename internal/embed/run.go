@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // Options say how a program is carried out. They change no byte of what it makes.
@@ -160,8 +162,8 @@ func (r *run) path(t *Table) string { return filepath.Join(r.opt.Folder, t.Name)
 // step makes the tables of a step.
 func (r *run) step(k int, s *Step) error {
 	r.now = r.plans[k]
-	began := clock()
-	defer func() { r.now.Did.Seconds += clock() - began }()
+	began := time.Now()
+	defer func() { r.now.Did.Seconds += time.Since(began).Seconds() }()
 	of := r.of[k]
 	for _, t := range s.To {
 		var err error
@@ -260,11 +262,7 @@ func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
 	if r.opt.Progress != nil {
 		r.opt.Progress(s.Name, hi, of.count)
 	}
-	every := r.opt.SaveEvery
-	if every == 0 {
-		every = time.Second
-	}
-	if time.Since(r.noted) < every {
+	if time.Since(r.noted) < cmp.Or(r.opt.SaveEvery, time.Second) {
 		return nil
 	}
 	return r.finished(k, s, hi)
@@ -297,15 +295,9 @@ func (r *run) own(name string, t *Table, of nodes, lo, hi int64) ([]float32, err
 // fewBytes are read by page faults.
 const fewBytes = 256 << 10
 
-// applyRows is how many nodes a step's function has at a time, where it does not say.
-const applyRows = 4096
-
 // apply calls a step's function for a range, some nodes at a time, and writes what it makes.
 func (r *run) apply(s *Step, of nodes, lo, hi int64, sums [][]float32) error {
-	step := int64(s.Rows)
-	if step == 0 {
-		step = applyRows
-	}
+	step := s.applyRows()
 	if of.list == nil {
 		return r.scan(s.Own, lo, hi, step, func(first int64, own [][]float32) error {
 			return r.applyBlock(s, of, lo, first, min(step, hi-first), own, sums)
@@ -368,7 +360,7 @@ func (r *run) put(number int, t *Table, of nodes, first int64, x []float32) erro
 				"--deep)", ErrRows, t.Name, of.at(first+int64(i)/int64(t.Width)), v)
 		}
 	}
-	raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+	raw := unified.FromSlice(x).Bytes()
 	if !t.plain() {
 		narrow, err := room[byte](r, "narrow", n*t.rowBytes())
 		if err != nil {

@@ -3,6 +3,7 @@ package embed
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"unsafe"
 
@@ -120,16 +121,11 @@ func (t *Table) close() (err error) {
 
 // writeError names the remedy of a file that could not be written.
 func writeError(path string, err error) error {
-	return fmt.Errorf("%w; make room on its disk, and run the same again: what is finished is kept", &os.PathError{
-		Op: "write", Path: path, Err: inner(err)})
-}
-
-func inner(err error) error {
-	var at *os.PathError
-	if errors.As(err, &at) {
-		return at.Err
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		err = at.Err
 	}
-	return err
+	return fmt.Errorf("%w; make room on its disk, and run the same again: what is finished is kept",
+		&fs.PathError{Op: "write", Path: path, Err: err})
 }
 
 // floats views bytes as float32.
@@ -139,6 +135,6 @@ func floats(b []byte) []float32 {
 
 // matrix views rows of float32 as a tensor.
 func matrix(x []float32, width int) unified.Tensor {
-	t, _ := unified.FromSlice(x).Reshape(int64(len(x)/max(width, 1)), int64(width))
+	t, _ := unified.FromRows(x, int64(width))
 	return t
 }

@@ -21,14 +21,16 @@ func (s set) count() (n int64) {
 }
 
 // list returns the members, ascending.
-func (s set) list() []int32 {
-	all := make([]int32, 0, s.count())
+func (s set) list() []int32 { return appendMembers(make([]int32, 0, s.count()), s) }
+
+// appendMembers appends the members of a set, ascending.
+func appendMembers[T int32 | uint32](to []T, s set) []T {
 	for i, w := range s {
 		for ; w != 0; w &= w - 1 {
-			all = append(all, int32(64*i+bits.TrailingZeros64(w)))
+			to = append(to, T(64*i+bits.TrailingZeros64(w)))
 		}
 	}
-	return all
+	return to
 }
 
 // chooseNodes finds out which nodes each step makes: all, or those that later steps need for the nodes that were asked
@@ -83,15 +85,11 @@ func (r *run) needs(s *Step, of nodes, need map[*Table]set) {
 			to.add(int64(v))
 		}
 	}
-	for _, t := range s.Own {
+	for _, t := range s.ownTables() {
 		themselves(t)
 	}
 	for i := range s.Sums {
 		rel := &s.Sums[i]
-		if rel.Reduce == Attend {
-			themselves(rel.Target)
-			themselves(rel.Greatest)
-		}
 		offset := r.topology.g.Offset(r.topology.g.Schema().Edges[rel.Edges].Src)
 		for _, t := range rel.tables() {
 			if rel.Loops {

@@ -55,13 +55,8 @@ func (r *run) gatherSpan(k int, s *Step, of nodes, span [2]int64) (err error) {
 		}
 	}
 	for n, one := range ranges {
-		if err := r.rangeOf(k, s, of, one[0], one[1], func(y []float32, rel *Relation, at state) error {
-			for _, g := range all {
-				if g.rel == rel {
-					return g.sum(n, y, at)
-				}
-			}
-			return nil
+		if err := r.rangeOf(k, s, of, one[0], one[1], func(i int, y []float32, at state) error {
+			return all[i].sum(n, y, at)
 		}); err != nil {
 			return fmt.Errorf("nodes %d to %d: %w", of.at(one[0]), of.at(one[1]-1), err)
 		}
@@ -99,7 +94,7 @@ func (r *run) rehearse(now *StepReport, s *Step, of nodes, seconds float64) (err
 				continue
 			}
 			layout := diskio.Layout{RowBytes: t.rowBytes(), Rows: t.Rows, Shape: r.shape()}
-			opt := r.planner(t, g.rowBytes()*int64(len(s.Sums)))
+			opt := r.planner(t, rowBytes(g.rel.tables())*int64(len(s.Sums)))
 			if planned.plan, err = diskio.NewPlanner(layout, opt); err != nil {
 				return err
 			}
@@ -145,14 +140,6 @@ func (g *gatherer) rehearse(seconds float64) error {
 	return nil
 }
 
-// rowBytes returns the bytes of a source's rows in all tables.
-func (g *gatherer) rowBytes() (bytes int64) {
-	for _, t := range g.rel.tables() {
-		bytes += t.rowBytes()
-	}
-	return bytes
-}
-
 // mark takes the memory in which sources are marked.
 func (g *gatherer) mark() (err error) {
 	n := g.rel.Table.Rows
@@ -184,7 +171,7 @@ func (g *gatherer) open(relations int64) error {
 		}
 		of.reader = reader
 		of.column, err = diskio.NewColumn(reader, 0, layouts[0], diskio.ColumnOptions{
-			PlannerOptions: g.planner(t, g.rowBytes()*relations), Early: 0, Cache: g.memory()})
+			PlannerOptions: g.planner(t, rowBytes(g.rel.tables())*relations), Early: 0, Cache: g.memory()})
 		if err != nil {
 			return err
 		}
@@ -254,14 +241,7 @@ func (g *gatherer) list() ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := 0
-	for i, w := range g.marks {
-		for ; w != 0; w &= w - 1 {
-			all[at] = uint32(64*i + bits.TrailingZeros64(w))
-			at++
-		}
-	}
-	return all, nil
+	return appendMembers(all[:0], g.marks), nil
 }
 
 // ask asks for the rows of the range in hand, the next, and those after them as far as memory goes.
@@ -360,7 +340,7 @@ func (g *gatherer) sum(n int, y []float32, at state) error {
 // rows returns the rows of the range's sources in a table.
 func (g *gatherer) rows(t *gathered, n int) (unified.Tensor, error) {
 	count := int64(g.ranks[len(g.marks)])
-	raw, own := []byte(nil), []uint32(nil)
+	var raw []byte
 	if t.column != nil {
 		b := t.begun[0]
 		if _, err := b.Finish(g.ctx); err != nil {
@@ -369,7 +349,7 @@ func (g *gatherer) rows(t *gathered, n int) (unified.Tensor, error) {
 		t.begun = t.begun[1:]
 		raw = t.rooms[n%2].Bytes()[:count*t.rowBytes()]
 	}
-	if raw != nil && (t.plain() || t.DType.IsHalf() && !t.Normalise) {
+	if raw != nil && t.operand() {
 		return unified.New(t.DType, raw, count, int64(t.Width))
 	}
 	own, err := g.list()

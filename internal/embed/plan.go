@@ -44,7 +44,6 @@ type StepReport struct {
 	Plan   Work   `json:"plan"`
 	Did    Work   `json:"did"`
 
-	held  bool  // its tables stay in memory
 	room  int64 // bytes of a range
 	edges int64
 	cache int64 // bytes of caches of rows
@@ -167,7 +166,7 @@ func (r *run) nearBytes(s *Step) (bytes int64) {
 			if !t.held {
 				bytes += t.size()
 			}
-			if !t.plain() && (!t.DType.IsHalf() || t.Normalise) {
+			if !t.operand() {
 				bytes += t.Rows * 4 * int64(t.Width)
 			}
 		}
@@ -204,11 +203,6 @@ func (r *run) near() bool {
 func (r *run) plan() error {
 	r.ledger.SetLimit(r.opt.Memory + r.opt.Memory/16)
 	held := int64(0)
-	for _, s := range r.p.Steps {
-		for _, t := range s.To {
-			t.held = false
-		}
-	}
 	for k, s := range r.p.Steps {
 		now := &StepReport{Step: s.Name, Nodes: r.of[k].count}
 		r.plans = append(r.plans, now)
@@ -220,15 +214,14 @@ func (r *run) plan() error {
 		for _, t := range s.To {
 			size += t.size()
 		}
-		if r.readBy(s, k) && size <= (r.opt.Memory-held)/4 && !r.opt.Files { // and is no result
-			now.held, held = true, held+size
-			for _, t := range s.To {
-				t.held = true
-			}
+		hold := r.readBy(s, k) && size <= (r.opt.Memory-held)/4 && !r.opt.Files // and is no result
+		for _, t := range s.To {
+			t.held = hold
+		}
+		if hold {
+			held += size
 		} else {
-			for _, t := range s.To {
-				now.Plan.Written += now.Nodes * t.rowBytes()
-			}
+			now.Plan.Written = now.Nodes * rowBytes(s.To)
 			now.Plan.Seconds += float64(now.Plan.Written) / r.rates.Write
 		}
 	}
@@ -295,17 +288,6 @@ func (r *run) planStep(now *StepReport, s *Step, of nodes, memory int64) (err er
 		return nil
 	}
 	return err
-}
-
-// ownTables are those of which a step reads the rows of its nodes, loops among them.
-func (s *Step) ownTables() []*Table {
-	all := slices.Clone(s.Own)
-	for i := range s.Sums {
-		if rel := &s.Sums[i]; rel.Reduce == Attend {
-			all = append(all, rel.Target, rel.Greatest)
-		}
-	}
-	return all
 }
 
 // indexBytes returns the bytes of the edges that a step reads.
@@ -418,11 +400,11 @@ func (r *run) rangeEnd(s *Step, of nodes, lo, most int64) int64 {
 				}
 			}
 		}
-		if bytes > r.now.room && hi > lo || next == most {
-			if next == most && (bytes <= r.now.room || hi == lo) {
-				return most
-			}
+		if bytes > r.now.room && hi > lo {
 			return hi
+		}
+		if next == most {
+			return most
 		}
 		hi = next
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/sparse"
@@ -90,12 +91,20 @@ func (p *Program) check() error {
 }
 
 // reads returns the tables that a step reads.
-func (s *Step) reads() (all []*Table) {
-	all = append(all, s.Own...)
+func (s *Step) reads() []*Table {
+	all := s.ownTables()
 	for i := range s.Sums {
 		all = append(all, s.Sums[i].tables()...)
-		if s.Sums[i].Reduce == Attend {
-			all = append(all, s.Sums[i].Target, s.Sums[i].Greatest)
+	}
+	return all
+}
+
+// ownTables returns the tables of which a step reads the rows of its nodes, but for those of loops.
+func (s *Step) ownTables() []*Table {
+	all := slices.Clone(s.Own)
+	for i := range s.Sums {
+		if rel := &s.Sums[i]; rel.Reduce == Attend {
+			all = append(all, rel.Target, rel.Greatest)
 		}
 	}
 	return all

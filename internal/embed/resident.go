@@ -32,7 +32,7 @@ func (r *run) resident(y []float32, rel *Relation, of nodes, lo, hi int64, at st
 // whole returns all rows of a table as package sparse reads them, which are in memory: once for a step where they are
 // made of others.
 func (r *run) whole(t *Table) (unified.Tensor, error) {
-	if t.plain() || t.DType.IsHalf() && !t.Normalise {
+	if t.operand() {
 		return unified.New(t.DType, t.bytes, t.Rows, int64(t.Width))
 	}
 	if x := r.wide[t]; x != nil {

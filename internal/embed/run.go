@@ -169,7 +169,7 @@ func (r *run) step(k int, s *Step) error {
 		var err error
 		switch {
 		case t.file != nil: // verified
-		case r.now.held:
+		case t.held:
 			err = t.hold(r.memory())
 		default:
 			err = t.create(r.path(t))
@@ -219,11 +219,11 @@ func (r *run) span(k int, s *Step, of nodes, span [2]int64) error {
 	}
 	for lo := span[0]; lo < span[1]; {
 		hi := r.rangeEnd(s, of, lo, span[1])
-		if err := r.rangeOf(k, s, of, lo, hi, func(y []float32, rel *Relation, at state) error {
+		if err := r.rangeOf(k, s, of, lo, hi, func(i int, y []float32, at state) error {
 			if way == Sweeps {
-				return r.sweep(y, rel, of, lo, hi, at)
+				return r.sweep(y, &s.Sums[i], of, lo, hi, at)
 			}
-			return r.resident(y, rel, of, lo, hi, at)
+			return r.resident(y, &s.Sums[i], of, lo, hi, at)
 		}); err != nil {
 			return fmt.Errorf("nodes %d to %d: %w", of.at(lo), of.at(hi-1), err)
 		}
@@ -232,9 +232,9 @@ func (r *run) span(k int, s *Step, of nodes, span [2]int64) error {
 	return nil
 }
 
-// rangeOf makes the rows of a range of nodes, and notes that they are finished.
+// rangeOf makes the rows of a range of nodes, with sum for relation i, and notes that they are finished.
 func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
-	sum func(y []float32, rel *Relation, at state) error) error {
+	sum func(i int, y []float32, at state) error) error {
 	var sums [][]float32
 	for i := range s.Sums {
 		rel := &s.Sums[i]
@@ -251,7 +251,7 @@ func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
 				return err
 			}
 		}
-		if err := sum(y, rel, at); err != nil {
+		if err := sum(i, y, at); err != nil {
 			return err
 		}
 		sums = append(sums, y)
@@ -384,11 +384,7 @@ func (r *run) put(number int, t *Table, of nodes, first int64, x []float32) erro
 
 // blockRows returns how many rows of tables are read at a time.
 func (r *run) blockRows(tables []*Table) int64 {
-	row := int64(0)
-	for _, t := range tables {
-		row += t.rowBytes()
-	}
-	return max(r.blockBytes()/max(row, 1), 1)
+	return max(r.blockBytes()/max(rowBytes(tables), 1), 1)
 }
 
 // blockBytes are read at a time: three such blocks are in memory.

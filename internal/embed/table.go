@@ -36,11 +36,22 @@ func Column(name string, t unified.Tensor) *Table {
 // rowBytes returns the bytes of a row.
 func (t *Table) rowBytes() int64 { return int64(t.Width) * t.DType.Size() }
 
+// rowBytes returns the bytes of a row in all of some tables.
+func rowBytes(tables []*Table) (bytes int64) {
+	for _, t := range tables {
+		bytes += t.rowBytes()
+	}
+	return bytes
+}
+
 // size returns the bytes of all rows.
 func (t *Table) size() int64 { return t.Rows * t.rowBytes() }
 
 // plain reports whether rows are float32 as they are read.
 func (t *Table) plain() bool { return t.DType == unified.Float32 && !t.Normalise }
+
+// operand reports whether package sparse reads rows as they lie in the table.
+func (t *Table) operand() bool { return t.plain() || t.DType.IsHalf() && !t.Normalise }
 
 // widen writes rows from first on, as they lie in the table, as float32.
 func (t *Table) widen(to []float32, raw []byte, first int64) {

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"unsafe"
+
+	"github.com/khop-gnn/khop/unified"
 )
 
 // blocks has another process compute rows: own rows and sums of some nodes are in a file that both map, one behind the
@@ -41,7 +42,7 @@ var errRows = errors.New("rows were not computed")
 func (b *blocks) rows(layer int, own, sums, y []float32) error {
 	at := int64(0)
 	for _, part := range [][]float32{own, sums} {
-		n, err := b.file.WriteAt(bytesOfFloats(part), at)
+		n, err := b.file.WriteAt(unified.FromSlice(part).Bytes(), at)
 		if at += int64(n); err != nil {
 			return err
 		}
@@ -56,10 +57,6 @@ func (b *blocks) rows(layer int, own, sums, y []float32) error {
 	if answer != "\n" {
 		return fmt.Errorf("%w: %s", errRows, answer[:len(answer)-1])
 	}
-	_, err = b.file.ReadAt(bytesOfFloats(y), at)
+	_, err = b.file.ReadAt(unified.FromSlice(y).Bytes(), at)
 	return err
-}
-
-func bytesOfFloats(x []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }

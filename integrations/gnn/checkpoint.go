@@ -13,13 +13,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // ErrCheckpoint is returned for a file that is not a checkpoint, is damaged, or belongs to other options.
@@ -94,7 +94,7 @@ func (t *trainer) arrays() [][]byte {
 	var all [][]byte
 	for _, p := range t.model.params {
 		for _, s := range [][]float32{p.Data, p.first, p.second} {
-			all = append(all, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*len(s)))
+			all = append(all, unified.FromSlice(s).Bytes())
 		}
 	}
 	return all

@@ -35,8 +35,7 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 	}
 	x, err := floats(g, column)
 	if err != nil {
-		return nil, fmt.Errorf("%w: features must be float32, floats of 16 bits or int8 with a scale a row, and are %v",
-			ErrOptions, column)
+		return nil, fmt.Errorf("%w: %s, and are %v", ErrOptions, readable, column)
 	}
 	column2, _ := g.NodeRole(0, graph.Label)
 	labels, err := unified.View[int64](column2)
@@ -59,22 +58,34 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 	return d, nil
 }
 
+// readable says which features there are models for.
+const readable = "features must be float32, floats of 16 bits or int8 with a scale a row"
+
 // floats returns the features as float32: those of int8 times their scales.
 func floats(g *graph.Graph, column unified.Tensor) ([]float32, error) {
 	narrow, err := unified.View[int8](column)
 	if err != nil {
 		return sparse.Floats(column)
 	}
-	tensor, _ := g.NodeColumn(0, graph.ScaleOf(graph.Feature.String()))
-	scales, err := unified.View[float32](tensor)
-	if err != nil || tensor.Len() != column.Len() || tensor.Width() != 1 {
-		return nil, fmt.Errorf("%w: scales are %v", ErrOptions, tensor)
+	scale, err := scales(g, column)
+	if err != nil {
+		return nil, err
 	}
 	x, width := make([]float32, len(narrow)), int(column.Width())
 	for i, v := range narrow {
-		x[i] = float32(v) * scales[i/width]
+		x[i] = float32(v) * scale[i/width]
 	}
 	return x, nil
+}
+
+// scales returns what the rows of features of int8 are multiplied by.
+func scales(g *graph.Graph, column unified.Tensor) ([]float32, error) {
+	t, _ := g.NodeColumn(0, graph.ScaleOf(graph.Feature.String()))
+	list, err := unified.View[float32](t)
+	if err != nil || t.Len() != column.Len() || t.Width() != 1 {
+		return nil, fmt.Errorf("%w: scales are %v", ErrOptions, t)
+	}
+	return list, nil
 }
 
 // matrixBytes is what a matrix keeps for an edge or a row: a copy with loops, its transpose, norms and positions.

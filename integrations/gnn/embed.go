@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
@@ -195,11 +194,9 @@ func (e *embedding) open(ctx context.Context) (err error) {
 		return option.Errorf(ErrOptions, e.opt, "Layer", " is %d, and the model has %d", e.opt.Layer, len(layers))
 	}
 	layers = layers[:cmp.Or(e.opt.Layer, len(layers))]
-	var dtype unified.DType
-	for _, d := range []unified.DType{unified.Float32, unified.Float16, unified.BFloat16} {
-		if d.String() == e.opt.LayerDType {
-			dtype = d
-		}
+	dtype, err := unified.ParseDType(e.opt.LayerDType)
+	if err != nil {
+		return err
 	}
 	e.p = &embed.Program{Graph: g, Steps: steps(layers, x, dtype)}
 	if of != nil {
@@ -207,7 +204,7 @@ func (e *embedding) open(ctx context.Context) (err error) {
 	}
 	e.out = e.p.Steps[len(e.p.Steps)-1].To[0]
 	e.p.Name = fmt.Sprintf("%x %s layer %d %v %s %x", e.ds.ID(), name, len(layers), dtype, e.opt.Out,
-		xxh3.Hash(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(of))), 4*len(of))))
+		xxh3.Hash(unified.FromSlice(of).Bytes()))
 	e.folder = e.dir + ".khop-embed"
 	return nil
 }
@@ -237,7 +234,7 @@ func (m *network) digest() string {
 	_, _ = h.WriteString(m.kind)
 	for _, p := range m.params {
 		_, _ = h.WriteString(p.Name)
-		_, _ = h.Write(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(p.Data))), 4*len(p.Data)))
+		_, _ = h.Write(unified.FromSlice(p.Data).Bytes())
 	}
 	sum := h.Sum128().Bytes()
 	return hex.EncodeToString(sum[:])
@@ -257,15 +254,12 @@ func features(g *graph.Graph, width int, normalise bool) (*embed.Table, error) {
 	x := embed.Column("feature", column)
 	x.Normalise = normalise
 	if column.DType() == unified.Int8 {
-		t, _ := g.NodeColumn(0, graph.ScaleOf(graph.Feature.String()))
-		scales, err := unified.View[float32](t)
-		if err != nil || t.Len() != column.Len() || t.Width() != 1 {
-			return nil, fmt.Errorf("%w: scales are %v", ErrOptions, t)
-		}
-		x.Scale = scales
-	} else if column.DType() != unified.Float32 && !column.DType().IsHalf() {
-		return nil, fmt.Errorf("%w: features must be float32, floats of 16 bits or int8 with a scale a row, and are %v",
-			ErrOptions, column)
+		var err error
+		x.Scale, err = scales(g, column)
+		return x, err
+	}
+	if column.DType() != unified.Float32 && !column.DType().IsHalf() {
+		return nil, fmt.Errorf("%w: %s, and are %v", ErrOptions, readable, column)
 	}
 	return x, nil
 }

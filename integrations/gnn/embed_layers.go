@@ -137,7 +137,7 @@ func added(p *sparse.Pool, x, y []float32) error {
 	return p.Split(int64(len(x)), span, func(lo, hi int64) { vector.Add(x[lo:hi], y[lo:hi], 1) })
 }
 
-// room returns memory for n floats that a layer keeps.
+// scratch returns memory for n floats, which a layer keeps.
 func scratch(of *[]float32, n int) []float32 {
 	if len(*of) < n {
 		*of = make([]float32, n)
@@ -273,9 +273,9 @@ func steps(layers []*rowsLayer, x *embed.Table, dtype unified.DType) []*embed.St
 	s := &embedSteps{rows: x.Rows, dtype: dtype}
 	in := []*embed.Table{x}
 	if first := layers[0]; first.inputs != nil {
-		to, make := s.begin(1, first, x.Width)
+		to, prepare := s.begin(1, first, x.Width)
 		s.all = append(s.all, &embed.Step{Name: "layer 1, products", Own: in, To: to,
-			Apply: func(b *embed.Block) error { return make(b.Pool, b.Own[0], b.To) }})
+			Apply: func(b *embed.Block) error { return prepare(b.Pool, b.Own[0], b.To) }})
 		in = to
 	}
 	for i, l := range layers {
@@ -299,14 +299,14 @@ func steps(layers []*rowsLayer, x *embed.Table, dtype unified.DType) []*embed.St
 
 // between returns the tables of a layer's inputs, and what makes them of the sums of the layer before.
 func (s *embedSteps) between(number int, l, next *rowsLayer) ([]*embed.Table, func(b *embed.Block) error) {
-	to, make := s.begin(number, next, l.width)
+	to, prepare := s.begin(number, next, l.width)
 	var room []float32
 	return to, func(b *embed.Block) error {
 		y := scratch(&room, int(b.N)*l.width)
 		if err := l.finish(b, y); err != nil {
 			return err
 		}
-		return make(b.Pool, y, b.To)
+		return prepare(b.Pool, y, b.To)
 	}
 }
 

@@ -312,7 +312,6 @@ func (t *trainer) evaluate(p *Point) error {
 	})
 }
 
-// result returns what training has come to.
 // loading says what loading waited for; nil where nothing is loaded.
 func (t *trainer) loading() *loader.Report {
 	if t.loader == nil {
@@ -322,6 +321,7 @@ func (t *trainer) loading() *loader.Report {
 	return &r
 }
 
+// result returns what training has come to.
 func (t *trainer) result() *Result {
 	r := &Result{Model: t.opt.Model, Features: t.data.kind(), Epochs: len(t.Points), Seconds: t.spent.Seconds(),
 		Choosing: t.choosing.Seconds(), Curve: t.Points, Approximation: t.tape.approximate.report(t.spent, t.steps),

@@ -31,7 +31,7 @@ WIDTH = 128
 MEMMAP = """
 import json, sys, time
 import numpy as np
-path, hidden, batch, most = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+path, batch, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 manifest = json.load(open(path + "/dataset.json"))["content"]
 def column(name, dtype, width=()):
     part, = next(c for c in manifest["columns"] if c["name"] == name)["parts"]
@@ -40,12 +40,10 @@ def column(name, dtype, width=()):
 indptr, indices = column("indptr", np.int64), column("indices", np.int32)
 n, width = len(indptr) - 1, WIDTH
 rng = np.random.default_rng(1)
-inputs = [column("feature", np.float32, (width,)),
-          np.memmap(hidden, dtype=np.float32, mode="r", shape=(n, width)) if hidden else None]
+x = column("feature", np.float32, (width,))  # of each layer: those between are as wide
 batches = (n + batch - 1) // batch
 total = 0.0
 for layer in range(3):
-    x = inputs[min(layer, 1)] if inputs[min(layer, 1)] is not None else inputs[0]
     w, own = (rng.standard_normal((width, width)).astype(np.float32) for _ in range(2))
     out = np.empty((batch, width), np.float32)
     begin, done = time.perf_counter(), 0
@@ -80,7 +78,6 @@ def disk_rate(path: pathlib.Path) -> float:
     subprocess.run(["dd", f"if={path}", "of=/dev/null", "bs=4M", "iflag=direct", f"count={size >> 22}"], check=True,
                    capture_output=True)
     return size / (time.perf_counter() - begin)
-
 
 
 def main() -> None:
@@ -119,7 +116,7 @@ def main() -> None:
                 embedded = json.loads(group.run([str(khop), "embed", str(data), "--checkpoint", str(model), "--force",
                                                  "--out", "rows", "--json"]))
                 seconds = time.perf_counter() - begin
-                slow = json.loads(group.run([sys.executable, "-c", MEMMAP, str(data), "", str(o.batch), str(o.slow)]))
+                slow = json.loads(group.run([sys.executable, "-c", MEMMAP, str(data), str(o.batch), str(o.slow)]))
                 runs.append({"memory": limit, "disk_bytes_per_second": [rate, disk_rate(data / part["path"])],
                              "seconds": seconds, "khop": embedded, "memmap": slow, "kills": group.kills()})
                 print(json.dumps(runs[-1]), flush=True)

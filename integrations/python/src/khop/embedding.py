@@ -126,7 +126,7 @@ def _width(dataset: _binary.PathLike) -> int:
 def _layers(module: Any) -> tuple[list[Layer], list[Any]]:
     """The layers of a module, and the modules that have parameters."""
     layers: list[Layer] = []
-    parts = list(module) if isinstance(module, (list, tuple)) or hasattr(module, "__iter__") else [module]
+    parts = list(module) if hasattr(module, "__iter__") else [module]
     for part in parts:
         known = part if isinstance(part, Layer) else _of_pyg(part)
         if known is not None:

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"time"
 
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
@@ -74,18 +73,19 @@ func (p *Pipe) Reader(w tier.Worker) (_ tier.Reader, err error) {
 
 // reader asks one process.
 type reader struct {
+	tier.Later
+
 	columns []tier.Column
 	ledger  *pinned.Ledger
 	process *exec.Cmd
 	stdin   io.Closer // nil: no process runs
 	to      *bufio.Writer
 	from    *bufio.Reader
-	last    chan error // gets the outcome of all that was begun; nil: nothing is under way
 }
 
 // Begin implements tier.Reader: a goroutine asks for the rows when all that was begun before is there.
-func (r *reader) Begin(_ context.Context, s tier.Slot, w tier.Want) (done bool, err error) {
-	ids, err := integers(w.IDs)
+func (r *reader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (done bool, err error) {
+	ids, err := w.CopyIDs()
 	if err != nil || len(ids) == 0 {
 		return true, err
 	}
@@ -93,17 +93,7 @@ func (r *reader) Begin(_ context.Context, s tier.Slot, w tier.Want) (done bool, 
 	if err != nil {
 		return false, err
 	}
-	before, last := r.last, make(chan error, 1)
-	r.last = last
-	go func() {
-		if before != nil {
-			if err := <-before; err != nil {
-				last <- err
-				return
-			}
-		}
-		last <- r.fetch(int64(w.Column), ids, rows)
-	}()
+	r.Fetch(ctx, func(context.Context) error { return r.fetch(int64(w.Column), ids, rows) })
 	return false, nil
 }
 
@@ -117,42 +107,6 @@ func (r *reader) fetch(column int64, ids []int64, rows []byte) error {
 		return fmt.Errorf("rows of %v: %w", r.process.Args, err)
 	}
 	return nil
-}
-
-// integers copies ids, whose memory the worker may use for others.
-func integers(ids unified.Tensor) ([]int64, error) {
-	at, err := unified.Integers(ids)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]int64, ids.Len())
-	for i := range list {
-		list[i] = at(int64(i))
-	}
-	return list, nil
-}
-
-// Finish implements tier.Reader.
-func (r *reader) Finish(ctx context.Context, _ tier.Slot) (waited time.Duration, err error) {
-	if r.last == nil {
-		return 0, nil
-	}
-	begin := time.Now()
-	select {
-	case err = <-r.last:
-		r.last = nil
-	case <-ctx.Done(): // Cancel waits
-		err = context.Cause(ctx)
-	}
-	return time.Since(begin), err
-}
-
-// Cancel implements tier.Reader.
-func (r *reader) Cancel() {
-	if r.last != nil {
-		<-r.last
-		r.last = nil
-	}
 }
 
 // Close implements tier.Reader: the process ends at the end of its input.

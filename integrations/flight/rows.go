@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // Errors of this package.
@@ -130,16 +128,16 @@ func (r *Rows) Reader(tier.Worker) (tier.Reader, error) {
 
 // reader asks for one worker.
 type reader struct {
-	rows   *Rows
-	lines  [][]*line  // by column and part
-	last   chan error // gets the outcome of all that was begun; nil: nothing is under way
-	cancel context.CancelFunc
+	tier.Later
+
+	rows  *Rows
+	lines [][]*line // by column and part
 }
 
 // Begin implements tier.Reader: rows that the cache has are there when it returns, a goroutine asks for the others when
 // all that was begun before is there.
 func (q *reader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (done bool, err error) {
-	ids, err := integers(w.IDs)
+	ids, err := w.CopyIDs()
 	if err != nil || len(ids) == 0 {
 		return true, err
 	}
@@ -149,22 +147,9 @@ func (q *reader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (done bool
 	}
 	missing := q.rows.caches[w.Column].take(ids, rows)
 	if len(missing) == 0 {
-		return q.last == nil, nil
+		return q.Idle(), nil
 	}
-	if q.last == nil {
-		ctx, q.cancel = context.WithCancel(ctx)
-	}
-	before, last := q.last, make(chan error, 1)
-	q.last = last
-	go func() {
-		if before != nil {
-			if err := <-before; err != nil {
-				last <- err
-				return
-			}
-		}
-		last <- q.fetch(ctx, w.Column, ids, missing, rows)
-	}()
+	q.Fetch(ctx, func(ctx context.Context) error { return q.fetch(ctx, w.Column, ids, missing, rows) })
 	return false, nil
 }
 
@@ -192,31 +177,6 @@ func (q *reader) fetch(ctx context.Context, column int, ids []int64, missing []i
 	return nil
 }
 
-// Finish implements tier.Reader.
-func (q *reader) Finish(ctx context.Context, _ tier.Slot) (waited time.Duration, err error) {
-	if q.last == nil {
-		return 0, nil
-	}
-	begin := time.Now()
-	select {
-	case err = <-q.last:
-		q.last = nil
-		q.cancel()
-	case <-ctx.Done(): // Cancel waits
-		err = context.Cause(ctx)
-	}
-	return time.Since(begin), err
-}
-
-// Cancel implements tier.Reader.
-func (q *reader) Cancel() {
-	if q.last != nil {
-		q.cancel()
-		<-q.last
-		q.last = nil
-	}
-}
-
 // Close implements tier.Reader.
 func (q *reader) Close() error {
 	for _, lines := range q.lines {
@@ -225,17 +185,4 @@ func (q *reader) Close() error {
 		}
 	}
 	return nil
-}
-
-// integers copies ids, whose memory the worker may use for others.
-func integers(ids unified.Tensor) ([]int64, error) {
-	at, err := unified.Integers(ids)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]int64, ids.Len())
-	for i := range list {
-		list[i] = at(int64(i))
-	}
-	return list, nil
 }

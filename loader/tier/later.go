@@ -1,0 +1,82 @@
+package tier
+
+import (
+	"context"
+	"time"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Later is the rest of a Reader whose rows come later: goroutines fetch them one after the other, in the order in which
+// they were begun. The zero Later has nothing under way. Like a Reader, one goroutine at a time uses it.
+type Later struct {
+	last   chan error // gets the outcome of all that was begun; nil: nothing is under way
+	cancel context.CancelFunc
+}
+
+// Fetch has a goroutine call fetch when all that was begun before is there; where that failed, fetch is not called. The
+// context of fetch ends with ctx, and by Cancel.
+func (l *Later) Fetch(ctx context.Context, fetch func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(ctx)
+	before, earlier, last := l.last, l.cancel, make(chan error, 1)
+	l.last, l.cancel = last, func() {
+		cancel()
+		if earlier != nil {
+			earlier()
+		}
+	}
+	go func() {
+		if before != nil {
+			if err := <-before; err != nil {
+				last <- err
+				return
+			}
+		}
+		last <- fetch(ctx)
+	}()
+}
+
+// Idle reports whether nothing is under way.
+func (l *Later) Idle() bool { return l.last == nil }
+
+// Finish waits for all that was begun. Where ctx ends before, it is still under way, and Cancel waits for it.
+func (l *Later) Finish(ctx context.Context, _ Slot) (waited time.Duration, err error) {
+	if l.last == nil {
+		return 0, nil
+	}
+	begin := time.Now()
+	select {
+	case err = <-l.last:
+		l.end()
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	return time.Since(begin), err
+}
+
+// Cancel ends the contexts of all that was begun, and waits for it.
+func (l *Later) Cancel() {
+	if l.last != nil {
+		l.cancel()
+		<-l.last
+		l.end()
+	}
+}
+
+func (l *Later) end() {
+	l.cancel()
+	l.last, l.cancel = nil, nil
+}
+
+// CopyIDs returns the ids in memory of their own, for who reads them after Begin.
+func (w Want) CopyIDs() ([]int64, error) {
+	at, err := unified.Integers(w.IDs)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]int64, w.IDs.Len())
+	for i := range list {
+		list[i] = at(int64(i))
+	}
+	return list, nil
+}

@@ -12,6 +12,17 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
+// commitColumns writes what is left, the columns of nodes, and commits.
+func (c *conversion) commitColumns(ctx context.Context, w *formats.Writer, s *graph.Schema) error {
+	if err := c.writeColumns(ctx, w, s); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return w.Commit(*s)
+}
+
 // writeColumns writes node columns, names and splits.
 func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer, s *graph.Schema) error {
 	for t, n := range c.graph.Nodes {

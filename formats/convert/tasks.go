@@ -398,11 +398,11 @@ func (t *task) run(ctx context.Context) (*Result, error) {
 	switch t.Task {
 	case taskRead:
 		if t.plan.Whole != "" {
-			return nil, t.readWhole(ctx)
+			return nil, t.reading(ctx, t.readWhole)
 		}
-		return nil, t.readPart(ctx)
+		return nil, t.reading(ctx, t.readPart)
 	case taskNodes:
-		return nil, t.readNodes(ctx)
+		return nil, t.reading(ctx, t.readNodes)
 	case taskNumber:
 		return nil, t.number(ctx)
 	case taskPlace:

@@ -328,13 +328,7 @@ func (t *task) write(ctx context.Context, nodes *formats.Dataset, s *graph.Schem
 	if err := t.writePieces(ctx, w, s, pieces); err != nil {
 		return err
 	}
-	if err := c.writeColumns(ctx, w, s); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return w.Commit(*s)
+	return c.commitColumns(ctx, w, s)
 }
 
 // writePieces writes the structure and the columns of the edges, one piece behind the other.

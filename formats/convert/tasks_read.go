@@ -82,20 +82,48 @@ func columnsOf(list []columnMade) (columns []graph.Column, err error) {
 }
 
 // openSource opens the source, and refuses one that is not what it was when tasks were planned.
-func (t *task) openSource() (r source.Reader, at source.Place, nodes int64, err error) {
+func (t *task) openSource() (err error) {
+	if t.c.tree, err = t.c.open(); err != nil {
+		return err
+	}
+	return t.sameSource()
+}
+
+// openPart opens a part of the source.
+func (t *task) openPart(ctx context.Context, part source.Slice) error {
 	c := t.c
-	if c.tree, err = c.open(); err != nil {
-		return r, at, 0, err
+	if err := t.openSource(); err != nil {
+		return err
 	}
-	if err := t.sameSource(); err != nil {
-		return r, at, 0, err
-	}
-	if r, at, err = recognise(c.tree, t.plan.Kind); err != nil {
-		return r, at, 0, err
+	r, at, err := recognise(c.tree, t.plan.Kind)
+	if err != nil {
+		return err
 	}
 	c.kind = r.Name
-	nodes, err = c.openTables()
-	return r, at, nodes, err
+	nodes, err := c.openTables()
+	if err != nil {
+		return err
+	}
+	request := c.request(nodes)
+	part.Facts = t.plan.Facts
+	request.Slice = &part
+	c.graph, err = r.Read(ctx, at, request)
+	return err
+}
+
+// reading runs a task that reads the source, closes it, and says that the task is done.
+func (t *task) reading(ctx context.Context, read func(ctx context.Context, m *made) error) (err error) {
+	var m made
+	whole := false
+	defer func() {
+		if err = t.closeSource(err); err == nil && whole { // where a mapped file faults, err is not set yet
+			err = t.finish(m)
+		}
+	}()
+	if err = read(ctx, &m); err == nil {
+		m.Read, whole = t.c.tree.Read(), true
+	}
+	return err
 }
 
 // sameSource compares the files of the source with what they were when tasks were planned.
@@ -133,20 +161,9 @@ func (t *task) closeSource(err error) error {
 }
 
 // readPart writes the edges of a part of the source.
-func (t *task) readPart(ctx context.Context) (err error) {
-	var m made
-	defer func() {
-		if err = t.closeSource(err); err == nil {
-			err = t.finish(m)
-		}
-	}()
-	r, at, nodes, err := t.openSource()
-	if err != nil {
-		return err
-	}
-	c, request := t.c, t.c.request(nodes)
-	request.Slice = &source.Slice{Number: t.Number, Of: t.plan.Reads, Facts: t.plan.Facts}
-	if c.graph, err = r.Read(ctx, at, request); err != nil {
+func (t *task) readPart(ctx context.Context, m *made) error {
+	c := t.c
+	if err := t.openPart(ctx, source.Slice{Number: t.Number, Of: t.plan.Reads}); err != nil {
 		return err
 	}
 	c.keepOfEdges()
@@ -170,11 +187,10 @@ func (t *task) readPart(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := t.describe(&m, times); err != nil {
+	if err := t.describe(m, times); err != nil {
 		return err
 	}
-	m.Read = c.tree.Read()
-	return degrees.write(&m)
+	return degrees.write(m)
 }
 
 // describe says what the graph is.
@@ -332,20 +348,9 @@ func (t *task) store(name string, data []byte) (stored, error) {
 }
 
 // readNodes writes what the source has beside edges: a dataset of its nodes, without edges.
-func (t *task) readNodes(ctx context.Context) (err error) {
-	var m made
-	defer func() {
-		if err = t.closeSource(err); err == nil {
-			err = t.finish(m)
-		}
-	}()
-	r, at, nodes, err := t.openSource()
-	if err != nil {
-		return err
-	}
-	c, request := t.c, t.c.request(nodes)
-	request.Slice = &source.Slice{Nodes: true, Facts: t.plan.Facts}
-	if c.graph, err = r.Read(ctx, at, request); err != nil {
+func (t *task) readNodes(ctx context.Context, m *made) error {
+	c := t.c
+	if err := t.openPart(ctx, source.Slice{Nodes: true}); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{c.addTables, c.choose} {
@@ -366,14 +371,10 @@ func (t *task) readNodes(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := t.describe(&m, times); err != nil {
+	if err := t.describe(m, times); err != nil {
 		return err
 	}
-	if err := t.writeNodes(ctx, o); err != nil {
-		return err
-	}
-	m.Read = c.tree.Read()
-	return nil
+	return t.writeNodes(ctx, o)
 }
 
 // nodesName is the dataset of nodes in the folder of data.
@@ -400,13 +401,7 @@ func (t *task) writeNodes(ctx context.Context, o *order) (err error) {
 	if err := writeNoEdges(w, s); err != nil {
 		return err
 	}
-	if err := c.writeColumns(ctx, w, s); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return w.Commit(*s)
+	return c.commitColumns(ctx, w, s)
 }
 
 // writeNoEdges writes the structure of a graph without edges.
@@ -440,18 +435,9 @@ func typeOf(types int) unified.DType {
 }
 
 // readWhole reads the source as Run does, and writes edges and nodes.
-func (t *task) readWhole(ctx context.Context) (err error) {
-	var m made
+func (t *task) readWhole(ctx context.Context, m *made) error {
 	c := t.c
-	defer func() {
-		if err = t.closeSource(err); err == nil {
-			err = t.finish(m)
-		}
-	}()
-	if c.tree, err = c.open(); err != nil {
-		return err
-	}
-	if err := t.sameSource(); err != nil {
+	if err := t.openSource(); err != nil {
 		return err
 	}
 	if err := c.read(ctx, c.tree); err != nil {
@@ -480,10 +466,9 @@ func (t *task) readWhole(ctx context.Context) (err error) {
 	}
 	gaps.say()
 	m.Edges = c.graph.Edges.Count
-	if err := t.describe(&m, nil); err != nil {
+	if err := t.describe(m, nil); err != nil {
 		return err
 	}
-	m.Read = c.tree.Read()
 	return t.writeNodes(ctx, o)
 }
 

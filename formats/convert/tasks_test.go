@@ -63,3 +63,29 @@ func TestTasksMakeWhatConvertingAtOnceWrites(t *testing.T) {
 		}
 	}
 }
+
+// TestATaskThatPanickedIsNotDone: a mapped source that becomes shorter ends a task like that, before there is an error.
+func TestATaskThatPanickedIsNotDone(t *testing.T) {
+	src := write(t, "edges.txt", "0 1\n1 2\n2 0\n3 0\n")
+	_, whole := convert(t, src, Options{})
+	dst := filepath.Join(t.TempDir(), "tasks")
+	stages := expect.Must(PlanTasks(t.Context(), src, dst, 2, Options{}))(t)
+	panics := 0
+	for _, stage := range stages {
+		for _, task := range stage {
+			func() {
+				defer func() {
+					if recover() != nil {
+						panics++
+					}
+				}()
+				_, _ = RunTask(t.Context(), task, Options{Progress: func(string, int64, int64) { panic("a fault") }})
+			}()
+			_, err := RunTask(t.Context(), task, Options{})
+			expect.Ensure(t, err == nil, "%s after a panic: %v", task, err)
+		}
+	}
+	got := expect.Must(formats.Open(dst))(t)
+	expect.That(t, panics > 0 && got.ID() == whole.ID(), "after %d panics: %s, not %s", panics, got.ID(), whole.ID())
+	expect.OK(t, got.Close())
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/tier"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 type benchCmd struct {
@@ -24,6 +22,7 @@ type benchCmd struct {
 	Warmup     int      `default:"10" help:"Batches to load before."`
 	NoFeatures bool     `help:"Sample only: gather no columns."`
 	NoMemcpy   bool     `help:"Do not measure how fast memory is copied."`
+	Limit      bool     `help:"Measure what this machine's memory allows, and say what share of it is reached."`
 
 	liveFlag `embed:""`
 	jsonFlag `embed:""`
@@ -80,6 +79,7 @@ type benchResult struct {
 	Placed []tier.PlacedArray `json:"placed"` // where a device found each array; null on the CPU
 	Meters loader.Meters      `json:"meters"` // energy, utilisation and traffic of the measured batches
 	Report loader.Report      `json:"report"` // what loading waited for, from the first batch on
+	Limit  *benchLimit        `json:"limit"`  // null: not asked for
 
 	Versions versions `json:"versions"`
 }
@@ -94,6 +94,9 @@ type spread struct {
 func (c *benchCmd) Run(env *environment) (err error) {
 	if c.Warmup < 0 {
 		return usageError("--warmup %d: must be 0 or more", c.Warmup)
+	}
+	if err := c.limitOfProcessor(); err != nil {
+		return err
 	}
 	var memory loader.Estimate
 	if c.NoFeatures {
@@ -139,10 +142,8 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	if err := ld.close(); err != nil { // what it holds makes room for measuring how fast memory copies
 		return err
 	}
-	if !c.NoMemcpy {
-		if err = c.copyRate(env, &r); err != nil {
-			return err
-		}
+	if err := c.measureMemory(env, &r); err != nil {
+		return err
 	}
 	return c.jsonFlag.show(env, r, r.print)
 }
@@ -296,54 +297,6 @@ func means(sum []int64, n float64) []float64 {
 	return m
 }
 
-// copyRate measures how fast as many threads copy as many bytes as a batch's rows take, in GB/s. Where the limit has no
-// room for that it is left out.
-func (c *benchCmd) copyRate(env *environment, r *benchResult) (err error) {
-	bytes := int64(r.BytesPerBatch)
-	if bytes == 0 {
-		return nil
-	}
-	m := machine.Probe()
-	limit := cmp.Or(env.memory.bytes, m.Room()/2)
-	var regions []*pinned.Region
-	defer func() {
-		for _, r := range regions {
-			err = errors.Join(err, r.Close())
-		}
-	}()
-	var ledger pinned.Ledger
-	ledger.SetLimit(limit)
-	take := func(n int64) ([]byte, error) {
-		r, err := pinned.Allocate(n, pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch})
-		if err != nil {
-			return nil, err
-		}
-		regions = append(regions, r)
-		return r.Bytes(), nil
-	}
-	source, err := take(m.CopySource(bytes))
-	dst := make([][]byte, r.Workers)
-	for i := range dst {
-		if err == nil {
-			dst[i], err = take(bytes)
-		}
-	}
-	if errors.Is(err, pinned.ErrLimit) {
-		env.note("how fast memory copies is not measured, as by --no-memcpy: %v", err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, r := range regions {
-		r.Touch(r.Len())
-	}
-	r.MemcpyBytes = ledger.Peak()
-	rate, err := machine.CopyRate(env.ctx, source, dst, 200*time.Millisecond)
-	r.MemcpyGBPerS = rate / 1e9
-	return err
-}
-
 func (r *benchResult) print(env *environment) error {
 	t := newTable(env.stdout)
 	t.row("dataset", r.Dataset)
@@ -381,6 +334,7 @@ func (r *benchResult) print(env *environment) error {
 	if r.MemcpyBytes > 0 {
 		t.say("", "memcpy: %s taken, after the loader", machine.Bytes(r.MemcpyBytes))
 	}
+	r.printLimit(t)
 	t.row("energy", energyText(&r.Meters, r.Batches))
 	t.say("process", "%s its own, %s of mapped files", machine.Bytes(r.AnonBytes), machine.Bytes(r.FileBytes))
 	if err := t.flush(); err != nil || r.Report.Rule == "" {

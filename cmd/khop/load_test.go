@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // digests runs "khop sample --digest" and returns its lines by batch number.
@@ -202,6 +204,45 @@ func TestBenchTellsWhatScriptsRead(t *testing.T) {
 	if code != exitDone || !strings.Contains(text, "GB/s while gathering") ||
 		!strings.Contains(errOut, "the loader will need") {
 		t.Errorf("status %d, %q, %q", code, text, errOut)
+	}
+}
+
+// TestBenchSaysWhatShareOfTheLimitIsReached: a batch of 100 seeds with 5 neighbours each reads what is counted here.
+func TestBenchSaysWhatShareOfTheLimitIsReached(t *testing.T) {
+	data := small(t)
+	args := []string{"bench", data, "--fanouts", "5", "--batch-size", "100", "--batches", "4", "--warmup", "1",
+		"--workers", "2", "--device", "cpu"}
+	plain := object(t, append(args, "--json", "--no-memcpy")...)
+	expect.That(t, plain["limit"] == nil, "a limit that nobody asked for: %v", plain["limit"])
+	defer func(d time.Duration) { measuringTime = d }(measuringTime)
+	measuringTime = time.Millisecond
+	args = append(args, "--limit")
+	r := object(t, append(args, "--json")...)
+	var limit benchLimit
+	expect.OK(t, json.Unmarshal(expect.Must(json.Marshal(r["limit"]))(t), &limit))
+	edges := r["edges_per_batch"].(float64)
+	expect.Ensure(t, len(limit.Reads) == 3, "%+v", limit)
+	for i, most := range []float64{100, edges, edges} {
+		if l := limit.Reads[i]; l.PerBatch <= 0 || l.PerBatch > most+1 || l.Bytes <= 0 || l.PerS <= 0 {
+			t.Errorf("%+v, where a batch has %.1f edges", l, edges)
+		}
+	}
+	expect.That(t, limit.Sample > 0 && limit.Gather > 0 && limit.Batch > 0 && limit.Disk == 0, "shares %+v", limit)
+	text := must(t, args...)
+	expect.That(t, strings.Contains(text, "sampling reaches"), "%s", text)
+	_, errOut, code := khop(t, append(args, "--device", "cuda")...)
+	expect.That(t, code == exitUsage && strings.Contains(errOut, "--device cuda"), "status %d: %s", code, errOut)
+}
+
+// TestLinesOfABlockAreCountedByDestination: neighbours that one line has are one read, of each destination.
+func TestLinesOfABlockAreCountedByDestination(t *testing.T) {
+	for _, size := range []int64{4, 8} {
+		perLine := int32(64 / size)
+		b := graph.Block{Indptr: unified.FromSlice([]int32{0, 3, 3, 5}),
+			EdgePos: unified.FromSlice([]int32{0, perLine - 1, perLine, perLine, 9 * perLine})}
+		if destinations, lines := readsOfBlock(&b, size); destinations != 2 || lines != 4 {
+			t.Errorf("ids of %d bytes: %d destinations, %d lines", size, destinations, lines)
+		}
 	}
 }
 

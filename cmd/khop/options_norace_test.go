@@ -30,7 +30,7 @@ var ofCommands = map[string]string{
 	"train":  "explain plot force http json jsonl",
 	"serve":  "config metrics http parent json",
 	"sample": "epoch first batches digest json jsonl",
-	"bench":  "batches warmup no-features no-memcpy http json",
+	"bench":  "batches warmup no-features no-memcpy limit http json",
 	"plan":   "plot force json price-gb price-requests",
 	"embed":  "blocks json",
 	"info":   "deep plot force json",

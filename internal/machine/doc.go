@@ -4,7 +4,8 @@
 // # Basics
 //
 // Probe asks the system (on Linux by the files under /proc and /sys) and returns a Machine. ReadUsage says how much
-// memory the process holds now. CopyRate measures how fast several goroutines copy.
+// memory the process holds now. CopyRate measures how fast several goroutines copy, LineRate how fast they read lines
+// at random places.
 //
 // # Caveats
 //

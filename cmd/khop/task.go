@@ -38,9 +38,8 @@ func (c *convertCmd) inTasks(env *environment) error {
 		}
 		if write := scripts[c.Script]; write != nil {
 			bar.finish()
-			work := filepath.Dir(filepath.Dir(stages[0][0]))
-			s := &scriptWriter{w: env.stdout, stages: arraysOf(stages), work: work,
-				dataset: strings.TrimSuffix(work, filepath.Ext(work))}
+			s := &scriptWriter{w: env.stdout, stages: arraysOf(stages)}
+			s.work, s.dataset = foldersOf(stages[0][0])
 			write(s)
 			return nil, s.err
 		}
@@ -57,6 +56,12 @@ func (c *convertCmd) inTasks(env *environment) error {
 		return err
 	}
 	return c.say(env, res, took)
+}
+
+// foldersOf returns the working folder of a task, and the dataset that it is for.
+func foldersOf(task string) (work, dataset string) {
+	work = filepath.Dir(filepath.Dir(task))
+	return work, strings.TrimSuffix(work, filepath.Ext(work))
 }
 
 // runTasks runs tasks, one after the other, and returns what the last one made.
@@ -106,7 +111,6 @@ func (c *taskCmd) Run(env *environment) error {
 	if err != nil || res == nil {
 		return err
 	}
-	work := filepath.Dir(filepath.Dir(c.Tasks[len(c.Tasks)-1]))
-	of.Dataset = strings.TrimSuffix(work, filepath.Ext(work))
+	_, of.Dataset = foldersOf(c.Tasks[len(c.Tasks)-1])
 	return of.say(env, res, took)
 }

@@ -60,20 +60,19 @@ class _Folder:
         name, own, deadline, wait = name.replace("/", "-"), secrets.token_hex(8), time.monotonic() + timeout, 0.002
         if place.rank == 0:
             self._write(f"{name}-run", {"run": own})
-        run, missing = "", list(range(1, place.world_size))
+        run = ""
         while True:
-            said = str(self._read(f"{name}-run").get("run", ""))
-            if place.rank != 0 and said != run:
-                run = said
-                self._write(f"{name}-{place.rank}", {"run": run, "own": own, "note": note})
             if place.rank == 0:
-                notes = [self._read(f"{name}-{r}") for r in range(place.world_size)]
-                missing = [r for r in range(1, place.world_size) if notes[r].get("run") != own]
+                notes = [{"run": own, "note": note}, *(self._read(f"{name}-{r}") for r in range(1, place.world_size))]
+                missing = [r for r, other in enumerate(notes) if other.get("run") != own]
                 if not missing:
-                    notes[0] = {"own": own, "note": note}
                     self._write(f"{name}-all", {"notes": notes})
                     return [str(n.get("note")) for n in notes]
             else:
+                said = str(self._read(f"{name}-run").get("run", ""))
+                if said != run:
+                    run = said
+                    self._write(f"{name}-{place.rank}", {"run": run, "own": own, "note": note})
                 notes = self._read(f"{name}-all").get("notes", [])
                 if len(notes) == place.world_size and notes[place.rank].get("own") == own:
                     return [str(n.get("note")) for n in notes]

@@ -228,6 +228,16 @@ def test_pygs_loader_takes_the_graph_of_a_database(shop):
         NeighborLoader(data, [-1], ("users", nodes), times // 1000, time_attr="time")
 
 
+def test_the_graph_of_a_database_elsewhere_keeps_its_address(shop, monkeypatch):
+    pytest.importorskip("torch_frame")
+    structure = pytest.importorskip("khop.pyg.structure")
+    monkeypatch.setattr(khop.relational, "info", lambda _: khop.info(shop[0]))
+    monkeypatch.setattr(structure, "info", lambda _: khop.info(shop[0]))
+    address = "s3://bucket/shop.khop"
+    for data in address, khop.relational.graph(address)[0]:
+        assert structure.Structure(data).path == address
+
+
 @pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 def test_relbenchs_loader_of_links_takes_the_graph_of_a_database(shop):
     data, nodes, times = graph_of(shop)

@@ -20,6 +20,7 @@ from .binary import PathLike
 from .convert import to_pyg
 from .info import info
 from .scratch import Scratch
+from .stage import located
 from .views import EdgeView, Typed
 
 TIME = "time"
@@ -40,7 +41,7 @@ class Tables:
 
     def __init__(self, dataset: PathLike, multicategorical: Optional[Mapping[str, Mapping[str, str]]] = None) -> None:
         about = info(dataset)
-        self.path = os.path.abspath(os.fsdecode(dataset))
+        self.path = located(dataset)
         self._columns: Dict[str, Dict[str, List[Dict[str, Any]]]] = {
             n["name"]: {c["name"]: c["fields"] for c in n["columns"] if c.get("fields")}
             for n in about["node_types"]}

@@ -18,6 +18,7 @@ from ..relational import Tables, tables_of
 from ..schema import EDGE_NAMES, NODE_NAMES
 from ..sampler import Sampler
 from ..scratch import Scratch
+from ..stage import located
 from ..write import adjacency, temporary
 from .asked import Asked
 from .repeats import Repeats
@@ -47,7 +48,7 @@ class Structure:
         self._asked = Asked(self)
         self.time_of_edges = False
         if self.dataset:
-            self._open(os.path.abspath(os.fsdecode(data)), weight, time, negative_weight, links)
+            self._open(located(data), weight, time, negative_weight, links)
             return
         if isinstance(data, tuple):
             if weight is not None:

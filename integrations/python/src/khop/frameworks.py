@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any, Sequence
+from typing import Any, Sequence, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,8 +140,10 @@ class Jax(Framework):
         return self.jax.device_put(array, device)
 
 
-def framework(name: str = "auto") -> Framework:
-    """The framework of a name. "auto" is torch where the program has imported it, else numpy."""
+def framework(name: Union[str, Framework] = "auto") -> Framework:
+    """The framework of a name, or one that is given. "auto" is torch where the program has imported it, else numpy."""
+    if isinstance(name, Framework):
+        return name
     if name == "auto":
         name = "torch" if "torch" in sys.modules else "numpy"
     kinds = {"numpy": Framework, "torch": Torch, "jax": Jax}

@@ -62,7 +62,7 @@ class Connection:
         self._local_rank, self._rank_reason = place.local_rank, place.source
         self._binary = opened.binary
         self._feed: Feed = feed
-        self._framework = framework if isinstance(framework, Framework) else _framework(framework)
+        self._framework = _framework(framework)
         self._index_dtype = np.dtype(index_dtype or feed.welcome.index_dtype)
         self._pad = pad
         self._schema: Optional[Schema] = None
@@ -449,13 +449,12 @@ class Loader(Connection):
         serve_options: Sequence[str] = (),
         **options: Unpack[LoaderOptions],
     ) -> None:
-        if seeds is None or not isinstance(seeds, str) or seeds != ON_REQUEST:
+        if not (isinstance(seeds, str) and seeds == ON_REQUEST):
             _refuse_workers()
         check_names(options, inspect.signature(Loader).parameters)
         ranks = Ranks(_place.find(rank, world_size), rank is not None, agree, start_timeout)
         here, device = ranks.place, value_of("device", options)
-        on, framework = device_.prepare(
-            device, framework if isinstance(framework, Framework) else _framework(framework))
+        on, framework = device_.prepare(device, _framework(framework))
         auto, why = str(device) == "auto", ""
         if auto:
             on, why = device_.automatic(framework, process == "inside", pad, here.local_world_size)
@@ -465,11 +464,9 @@ class Loader(Connection):
                 "this machine share one: give each a server of its own with rank= and world_size=, and its own device")
         self.process, self.process_reason = choose(
             process, here.local_world_size, on is not None, socket is not None, binary is not None, serve_options)
-        fanouts = _one_of(fanouts=fanouts, num_neighbors=num_neighbors)
         seeds = _one_of(seeds=seeds, input_nodes=input_nodes)
         config = Configuration({
-            **options, "fanouts": None if fanouts is None else fanouts_of(fanouts),
-            "seed": value_of("seed", options) % (1 << 64), "index_dtype": index_dtype,
+            **settled(options, fanouts, num_neighbors), "index_dtype": index_dtype,
             "device": "cpu" if why else device, "world_size": here.world_size, "ranks": list(map(str, here.here))})
         opened = Opening(here, dict(
             rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on,
@@ -556,7 +553,7 @@ def connect(
     here = _place.find() if rank is None else None
     if here is not None and here.world_size > 1:
         rank = here.rank
-    on, framework = device_.prepare(device, framework if isinstance(framework, Framework) else _framework(framework))
+    on, framework = device_.prepare(device, _framework(framework))
 
     def join(asked: Optional[str]) -> Feed:
         connection = server.connect(os.fspath(path), connect_timeout)
@@ -599,6 +596,13 @@ def seeds_of(schema: Schema, ids: Seeds, times: Any) -> list[protocol.Typed]:
             raise ValueError(f"times: {len(of)} for {len(own)} ids")
         seeds.append(protocol.Typed(schema.node(name), own, of))
     return seeds
+
+
+def settled(options: Mapping[str, Any], fanouts: Optional[Fanouts], num_neighbors: Optional[Fanouts]) -> dict[str, Any]:
+    """Options with the fan-outs, which have two names, and the seed, as khop takes them."""
+    fanouts = _one_of(fanouts=fanouts, num_neighbors=num_neighbors)
+    return {**options, "fanouts": None if fanouts is None else fanouts_of(fanouts),
+            "seed": value_of("seed", options) % (1 << 64)}
 
 
 def _one_of(**names: Any) -> Any:

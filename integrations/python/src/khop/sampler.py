@@ -20,9 +20,9 @@ from .contents import Info
 from .errors import OptionError, ServerError, SlotsHeldError
 from .frameworks import Framework, NumpyArray
 from .frameworks import framework as _framework
-from .loader import _one_of, seeds_of
+from .loader import seeds_of, settled
 from .opening import Opening
-from .options import Configuration, Fanouts, LoaderOptions, Seeds, check_names, fanouts_of, value_of
+from .options import Configuration, Fanouts, LoaderOptions, Seeds, check_names
 from .protocol import DTYPES
 from .ring import lend
 from .schema import Schema
@@ -65,10 +65,8 @@ class Sampler:
         if options.get("device") not in _HERE:
             raise ValueError(f"device={options['device']!r}: a sampler in this process makes batches on the CPU")
         self._library = library = _library.load()
-        fanouts = _one_of(fanouts=fanouts, num_neighbors=num_neighbors)
-        config = Configuration({**options, "fanouts": None if fanouts is None else fanouts_of(fanouts), "device": "cpu",
-                                "seed": value_of("seed", options) % (1 << 64)})
-        self._framework = framework if isinstance(framework, Framework) else _framework(framework)
+        config = Configuration({**settled(options, fanouts, num_neighbors), "device": "cpu"})
+        self._framework = _framework(framework)
         self._index, self._timeout = np.dtype(index_dtype), timeout
         self.about: Mapping[str, Any] = {}
         """What the sampler is: types, arrays, and memory."""

@@ -50,6 +50,8 @@ def test_processes_ask_a_server_at_a_time(serving, dataset):
     assert (other.epoch, other.number) == (3, 2) and other.digest() != want[5,]
     with pytest.raises(khop.ServerError, match="come with requests"):
         next(iter(own))
+    with khop.connect(path, rank=0, framework="numpy") as connection:
+        assert connection.rank_reason == "0 of 1: it was asked for"
 
 
 def test_requests_are_of_types_as_of_times(serving, dataset, tmp_path):

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import weakref
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Type, Union
 
@@ -57,9 +58,8 @@ class Connection:
         self, feed: Feed, *, framework: Union[str, Framework] = "auto", index_dtype: Optional[str] = None,
         pad: Any = None, pin: Optional[bool] = None, opened: Optional[Opening] = None,
     ) -> None:
-        place = opened.place if opened else _place.find()
-        opened = opened or Opening(feed=feed)
-        self._local_rank, self._rank_reason = place.local_rank, place.source
+        opened = opened or Opening(_place.find(), feed=feed)
+        self._local_rank, self._rank_reason = opened.place.local_rank, opened.place.source
         self._binary = opened.binary
         self._feed: Feed = feed
         self._framework = _framework(framework)
@@ -550,8 +550,10 @@ def connect(
     Of a server whose seeds are ``on-request``, which has no epochs, any number of processes ask for single batches:
     ``khop.connect(path, rank=0).sample(ids)``.
     """
-    here = _place.find() if rank is None else None
-    if here is not None and here.world_size > 1:
+    here = _place.find()
+    if rank is not None:
+        here = replace(here, source="it was asked for")
+    elif here.world_size > 1:
         rank = here.rank
     on, framework = device_.prepare(device, _framework(framework))
 
@@ -566,7 +568,8 @@ def connect(
             raise
         feed = join(None)  # a ring that many read has the ids of one width for all: here they are converted
     try:
-        return Connection(feed, framework=framework, index_dtype=index_dtype, pad=pad, pin=pin)
+        return Connection(
+            feed, framework=framework, index_dtype=index_dtype, pad=pad, pin=pin, opened=Opening(here, feed=feed))
     except BaseException:
         feed.close()
         raise

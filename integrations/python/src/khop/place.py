@@ -71,8 +71,12 @@ def find(rank: Optional[int] = None, world_size: Optional[int] = None) -> Place:
 def _of_environment(place: Place) -> Place:
     """torch.distributed's place, with what the environment says of this machine."""
     local, size = _number("LOCAL_RANK", 0), _number("LOCAL_WORLD_SIZE", 0)
-    first = place.rank - local
-    return replace(place, local_rank=local, here=tuple(range(first, first + size)))
+    return replace(place, local_rank=local, here=_in_a_row(place.rank, local, size))
+
+
+def _in_a_row(rank: int, local_rank: int, size: int) -> tuple[int, ...]:
+    """The ranks of a machine on which they follow one another."""
+    return tuple(range(rank - local_rank, rank - local_rank + size))
 
 
 def _checked(place: Place) -> Place:
@@ -105,7 +109,7 @@ def _from_ray() -> Optional[Place]:
             return None
     if rank is None or size == 1:
         return None
-    return Place(rank, size, local, tuple(range(rank - local, rank - local + here)), source="ray.train.get_context()")
+    return Place(rank, size, local, _in_a_row(rank, local, here), source="ray.train.get_context()")
 
 
 def _from_environment() -> Optional[Place]:
@@ -115,13 +119,13 @@ def _from_environment() -> Optional[Place]:
         if not env.get(of["rank"]) or not env.get(of["size"]) or batch:
             continue
         rank, size = _number(of["rank"], 0), _number(of["size"], 1)
-        local, here = 0, tuple([rank])
+        local, here = 0, _in_a_row(rank, 0, 1)
         if env.get(of.get("here", "")):
             here = _numbers(of["here"])
             local = here.index(rank) if rank in here else _number(of["local_rank"], 0)
         elif not of.get("alone"):
             local = _number(of["local_rank"], rank)
-            here = tuple(range(rank - local, rank - local + _number(of.get("local_size", ""), size)))
+            here = _in_a_row(rank, local, _number(of.get("local_size", ""), size))
         source = f"{of['rank']} and {of['size']} of the environment ({of['name']})"
         return Place(rank, size, local, here, source=source)
     return None

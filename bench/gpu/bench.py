@@ -1,5 +1,6 @@
 """What the phases run programs with, and the time that they have."""
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -30,7 +31,8 @@ class Bench:
 
     def __init__(self, dir, smoke):
         self.dir, self.smoke, self.here = dir, smoke, HERE
-        self.khop, self.gpubench = HERE / "khop", HERE / "gpubench"
+        self.programs = self._unpacked()
+        self.khop, self.gpubench = self.programs / "khop", self.programs / "gpubench"
         self.threads = min(16, os.cpu_count())
         self.uuid = ""  # of the board
         # by the clock: when the step has failed, and when it has to leave off to be tried again
@@ -74,15 +76,15 @@ class Bench:
             self.call([self.khop, "generate", kind, path, *options])
         return path
 
-    def tests(self):
-        """The folder of the tests, unpacked."""
-        folder = self.dir / "tests"
+    def _unpacked(self):
+        """The folder of the bundle's programs, a folder a bundle."""
+        archive = HERE / "programs.tar.xz"
+        folder = self.dir / f"programs-{hashlib.sha256(archive.read_bytes()).hexdigest()[:16]}"
         if not folder.exists():
-            partial = self.dir / "tests.partial"
+            partial = self.dir / "programs.partial"
             shutil.rmtree(partial, ignore_errors=True)
-            with tarfile.open(HERE / "tests.tar.xz") as archive:
-                archive.extractall(partial, filter="data") if hasattr(tarfile,
-                                                                      "data_filter") else archive.extractall(partial)
+            with tarfile.open(archive) as tar:
+                tar.extractall(partial, filter="data") if hasattr(tarfile, "data_filter") else tar.extractall(partial)
             partial.rename(folder)
         return folder
 

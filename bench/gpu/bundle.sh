@@ -13,10 +13,10 @@ out=${1:-dist/gpu} limit=$((48 << 20))
 packages=("${@:2}")
 [ ${#packages[@]} -gt 0 ] || packages=($(find . -name '*_cuda_test.go' -not -path './.*' -not -path './internal/cudasim/*' \
     -printf '%P\n' | xargs -n 1 dirname | sort -u))
-tests=$out.tests
-rm -rf "$out" "$tests"
-mkdir -p "$out/python" "$out/peers" "$tests"
-out=$(realpath "$out") tests=$(realpath "$tests")
+programs=$out.programs
+rm -rf "$out" "$programs"
+mkdir -p "$out/python" "$out/peers" "$programs"
+out=$(realpath "$out") programs=$(realpath "$programs")
 touch "$out/tests.txt"
 
 # Tests that a real device cannot pass, which would skip there.
@@ -24,23 +24,24 @@ simulated() { sed -n "s|^$1 \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-dev
 
 build=(-tags cuda -trimpath "-ldflags=-s -w")
 make --no-print-directory -s cubins >/dev/null
-go build -tags cuda,cubins "${build[@]:2}" -o "$out/khop" ./cmd/khop
-go build -C bench "${build[@]}" -o "$out/gpubench" ./gpu/gpubench
+go build -tags cuda,cubins "${build[@]:2}" -o "$programs/khop" ./cmd/khop
+go build -C bench "${build[@]}" -o "$programs/gpubench" ./gpu/gpubench
 
-# The tests that need a device, a program a package: they share most of their code, so that together they pack well.
+# The tests that need a device, a program a package.
 for folder in "${packages[@]}"; do
     names=$(grep -h -o '^func Test[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' |
         { grep -vxFf <(simulated "$folder") || :; } | paste -sd '|')
     [ -n "$names" ] || continue
-    mkdir -p "$tests/$folder"
+    mkdir -p "$programs/$folder"
     module=$folder
     until [ -f "$module/go.mod" ]; do module=$(dirname "$module"); done
-    go test -C "$module" -c "${build[@]}" -o "$tests/$folder/test" "./$(realpath --relative-to "$module" "$folder")"
-    [ ! -d "$folder/testdata" ] || cp -r "$folder/testdata" "$tests/$folder/"
+    go test -C "$module" -c "${build[@]}" -o "$programs/$folder/test" "./$(realpath --relative-to "$module" "$folder")"
+    [ ! -d "$folder/testdata" ] || cp -r "$folder/testdata" "$programs/$folder/"
     printf '%s ^(%s)$\n' "$folder" "$names" >>"$out/tests.txt"
 done
-tar -C "$tests" --sort=name --owner=0 --group=0 -cf - . | xz -T0 -3 >"$out/tests.tar.xz"
-rm -rf "$tests"
+# The programs share most of their code, and pack well where the dictionary holds them all.
+tar -C "$programs" --sort=name --owner=0 --group=0 -cf - . | xz -T1 --lzma2=preset=1,dict=256MiB >"$out/programs.tar.xz"
+rm -rf "$programs"
 
 cp bench/gpu/*.py bench/gpu/counts.json bench/ops/{kinds,draw,given,where}.py "$out/"
 mv "$out/run.py" "$out/run"

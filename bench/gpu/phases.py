@@ -41,7 +41,7 @@ def machine(b):
 
 
 def run_tests(b, folder, names):
-    place = b.tests() / folder
+    place = b.programs / folder
     env = {"KHOP_TESTDATA": ""}
     status, out, errors = b.call([place / "test", "-test.v", "-test.run", names, "-test.timeout", "390s"], cwd=place,
                                  env=env, allowed=(0, 1, 2))

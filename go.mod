@@ -11,6 +11,7 @@ require (
 	github.com/google/flatbuffers v25.2.10+incompatible
 	github.com/klauspost/compress v1.18.0
 	github.com/minio/minio-go/v7 v7.0.77
+	github.com/pierrec/lz4/v4 v4.1.18
 	github.com/schollz/progressbar/v3 v3.18.0
 	github.com/wcharczuk/go-chart/v2 v2.1.2
 	github.com/willabides/kongplete v0.4.0
@@ -39,7 +40,6 @@ require (
 	github.com/minio/c2goasm v0.0.0-20190812172519-36a3d3bbc4f3 // indirect
 	github.com/minio/md5-simd v1.1.2 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
-	github.com/pierrec/lz4/v4 v4.1.18 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/posener/complete v1.2.3 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect

@@ -38,36 +38,41 @@ type leaf struct {
 }
 
 // open opens the file. Every call into the library is within guard.
-func (p *parquetFile) open() (*openParquet, *allocator, io.Closer, error) {
+func (p *parquetFile) open() (*openParquet, error) {
 	raw, err := p.at.Raw()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	a := newAllocator(p.budget, raw.Size)
 	props := parquet.NewReaderProperties(a)
-	props.BufferedStreamEnabled, props.BufferSize = true, 1<<16
 	r, err := file.NewParquetReader(io.NewSectionReader(raw, 0, raw.Size), file.WithReadProps(props))
 	if err != nil {
-		return nil, nil, nil, errors.Join(fmt.Errorf("%w: %w", ErrFormat, err), raw.Close())
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrFormat, err), raw.Close())
 	}
-	return &openParquet{r, raw}, a, raw, nil
+	return &openParquet{r, raw, a}, nil
 }
 
 // openParquet is an open file.
 type openParquet struct {
 	*file.Reader
-	raw *source.Raw
+	raw    *source.Raw
+	memory *allocator
+}
+
+// close gives back what is open; the library's own Close would close what it was given.
+func (r *openParquet) close() {
+	r.memory.close()
+	_ = r.raw.Close() // of reading
 }
 
 // describe reads the schema.
 func (p *parquetFile) describe() error {
 	return guard(func() error {
-		r, a, closer, err := p.open()
+		r, err := p.open()
 		if err != nil {
 			return err
 		}
-		defer closer.Close()
-		defer a.close()
+		defer r.close()
 		p.count = r.NumRows()
 		total := int64(0)
 		for i := range r.NumRowGroups() {
@@ -216,7 +221,7 @@ func (p *parquetFile) firstWidth(r *openParquet, l *leaf) (int64, error) {
 		if r.RowGroup(g).NumRows() == 0 {
 			continue
 		}
-		c, err := p.column(r, r.RowGroup(g), l.column)
+		c, err := r.column(r.RowGroup(g), l.column)
 		if err != nil {
 			return 0, err
 		}
@@ -246,12 +251,11 @@ func (p *parquetFile) rows() int64     { return p.count }
 // scan implements table.
 func (p *parquetFile) scan(ctx context.Context, want []int, yield func(*batch) error) error {
 	return guard(func() error {
-		r, a, closer, err := p.open()
+		r, err := p.open()
 		if err != nil {
 			return err
 		}
-		defer closer.Close()
-		defer a.close()
+		defer r.close()
 		width := int64(0)
 		for _, w := range want {
 			width += p.list[w].rowBytes() + 8
@@ -273,21 +277,13 @@ func (p *parquetFile) scan(ctx context.Context, want []int, yield func(*batch) e
 	})
 }
 
-// column opens a column of a group of rows, whose pages it has looked at.
-func (p *parquetFile) column(r *openParquet, g *file.RowGroupReader, column int) (file.ColumnChunkReader, error) {
-	if err := checkPages(r.raw, r.raw.Size, g, column); err != nil {
-		return nil, err
-	}
-	return g.Column(column)
-}
-
 // group yields the rows of a group of rows.
 func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []int, step int64, row *int64,
 	yield func(*batch) error) error {
 	rg := r.RowGroup(g)
 	var columns []*decoder
 	for _, w := range want {
-		c, err := p.column(r, rg, p.leaves[w].column)
+		c, err := r.column(rg, p.leaves[w].column)
 		if errors.Is(err, errUnread) {
 			return &columnError{p.list[w].name, -1, err}
 		} else if err != nil {
@@ -347,8 +343,16 @@ func room[E any](s *[]E, n int64) []E {
 	return *s
 }
 
-// read reads levels, and the values of those that have one, which lie in the slice of their type.
+// read reads levels, and the values of those that have one, which lie in the slice of their type. Fewer are the last
+// ones.
 func (d *decoder) read(n int64) (levels int64, values int, err error) {
+	if levels, values, err = d.readBatch(n); err == nil {
+		err = d.chunk.Err() // the library returns none of a page
+	}
+	return levels, values, err
+}
+
+func (d *decoder) readBatch(n int64) (levels int64, values int, err error) {
 	def, rep := room(&d.def, n), room(&d.rep, n)
 	switch c := d.chunk.(type) {
 	case *file.BooleanColumnChunkReader:

@@ -77,7 +77,7 @@ func (r *run) report() Report {
 		Workers: int(min(uint64(len(l.workers)), r.rounds)), Prefetch: l.opt.Tuning.Prefetch,
 		Sample: is.sample - was.sample, Gather: is.gather - was.gather, Disk: is.disk - was.disk,
 		Idle: is.idle - was.idle, Edges: is.edges - was.edges, Rows: is.rows - was.rows, Bytes: is.bytes - was.bytes,
-		Mapped: l.opt.Residence == Mapped, Tier: l.opt.Hooks.Tier != nil, Asked: is.asked - was.asked,
+		Mapped: l.opt.Residence == Mapped, Remote: l.plan.Set.HasGiven(), Asked: is.asked - was.asked,
 		Missed: is.missed - was.missed, Topology: l.plan.Paged != nil, CacheBytes: l.opt.Disk.CacheBytes,
 		Device: l.opt.Device.Name != "cpu", Cores: is.Processors, Faults: is.Faults - was.Faults}
 	f.Own, f.Others = is.Since(was.Activity)

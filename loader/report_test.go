@@ -31,6 +31,7 @@ type situation struct {
 	sample, gather time.Duration           // of a worker, a batch
 	fetch          time.Duration           // its wait for a tier
 	request        time.Duration           // of the disk, each; 0: nothing is on disk
+	chunk          time.Duration           // to bring one of a dataset that is not all here; 0: all is
 	body           func(batch int) float64 // of the loop, in seconds
 	others         float64                 // processors that others have
 	faults         float64                 // pages read from files, a second
@@ -89,6 +90,23 @@ func (r clockedReader) Finish(context.Context, tier.Slot) (time.Duration, error)
 func (r clockedReader) Cancel()      {}
 func (r clockedReader) Close() error { return nil }
 
+// elsewhere is a graph whose columns come by chunks.
+type elsewhere struct {
+	loader.Source
+	*clocked
+}
+
+// Partial makes it a source that is not all here, as a dataset from elsewhere is.
+func (e elsewhere) Partial() any { return e }
+
+func (elsewhere) Absent([]byte) (absent, kept bool, err error) { return true, false, nil }
+func (elsewhere) Bring([]byte) error                           { return nil }
+func (elsewhere) ChunkBytes() int64                            { return 1 << 20 }
+func (e elsewhere) Chunk(column []byte, _ int64, _ []byte) (chunk []byte, from int64, err error) {
+	e.take(e.chunk, false)
+	return column, 0, nil
+}
+
 // run goes through an epoch and returns what is said of it.
 func (s situation) run(t *testing.T) loader.Report {
 	g, c := graphs.Plain(t, 1200, 4), &clocked{situation: s}
@@ -117,7 +135,11 @@ func (s situation) run(t *testing.T) loader.Report {
 			return nil
 		}
 		opt.Sampler = hooked{Neighbor: sampling.Neighbor{Fanouts: []int{2}}, before: takes}
-		l := open(t, g, opt)
+		var from loader.Source = g
+		if s.chunk > 0 {
+			from = elsewhere{g, c}
+		}
+		l := open(t, from, opt)
 		n := 0
 		for _, err := range l.Epoch(background, 0) {
 			expect.OK(t, err)
@@ -191,6 +213,9 @@ var situations = map[string]func(r *rand.Rand, s *situation, unit float64){
 		share := between(r, 0.45, 0.97)
 		s.cores += r.IntN(3)
 		s.fetch, s.sample = seconds(unit*share), seconds(unit*(1-share))
+		if r.IntN(2) == 0 {
+			s.fetch, s.chunk = 0, s.fetch
+		}
 	},
 	"slow disk": func(r *rand.Rand, s *situation, unit float64) {
 		s.cores += r.IntN(3)

@@ -25,7 +25,7 @@ type Facts struct {
 
 	Edges, Rows, Bytes uint64  // sampled, and gathered
 	Mapped             bool    // rows are read from mapped files
-	Tier               bool    // a tier of the caller's own brings rows
+	Remote             bool    // rows come from elsewhere, by a tier of the caller's own or of a source that is partial
 	Asked, Missed      int64   // rows on disk that were asked for, and those of them that the cache did not have
 	Topology           bool    // the topology stays on disk
 	CacheBytes         int64   // of rows on disk

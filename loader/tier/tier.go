@@ -68,8 +68,9 @@ func (Done) Close() error { return nil }
 // Early is a Reader that knows which rows a batch will need before it is sampled.
 type Early interface {
 	Reader
-	// Expect begins to fetch for the slot, whose Turn says which batch it gets. Begin then says which rows those are.
-	Expect(ctx context.Context, s Slot) error
+	// Expect begins to fetch for the slot, whose Turn says which batch it gets, and returns how long it waited for
+	// rows. Begin then says which rows those are.
+	Expect(ctx context.Context, s Slot) (waited time.Duration, err error)
 }
 
 // Slot is the memory of a batch that is being made.

@@ -48,12 +48,14 @@ func OpenReaders(columns []*tiers.Column, w tier.Worker) (r Readers, err error) 
 
 // Expect tells readers that can begin before the batch is sampled which one it is.
 func (r *Readers) Expect(ctx context.Context, s *slots.Slot) error {
+	s.Awaited = 0
 	if s.Turn() == 0 { // on trial
 		return nil
 	}
 	for _, reader := range r.all {
 		if early, ok := reader.(tier.Early); ok {
-			if err := early.Expect(ctx, s); err != nil {
+			waited, err := early.Expect(ctx, s)
+			if s.Awaited += waited; err != nil {
 				return err
 			}
 		}
@@ -98,14 +100,15 @@ func (r *Readers) beginArray(ctx context.Context, s *slots.Slot, i int, ids unif
 func (r *Readers) Finish(ctx context.Context, s *slots.Slot, stats *Counters) (waited time.Duration, err error) {
 	lane := timeline.Of(ctx)
 	for _, reader := range r.all {
+		begin := time.Now()
 		w, e := reader.Finish(ctx, s)
-		lane.Ended("wait for rows", w)
+		lane.Ended("wait for rows", min(w, time.Since(begin))) // it may have waited in Begin
 		if waited += w; e != nil {
 			err = e
 			break
 		}
 	}
-	if s.Incomplete || s.Awaited > 0 {
+	if s.Incomplete || waited+s.Awaited > 0 {
 		stats.Disk.Add(waited + s.Awaited)
 	}
 	return waited, err

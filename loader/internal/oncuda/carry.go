@@ -112,14 +112,14 @@ type lateArray struct {
 }
 
 // Expect is of tier.Early.
-func (r *copiesReader) Expect(ctx context.Context, s tier.Slot) error {
+func (r *copiesReader) Expect(ctx context.Context, s tier.Slot) (waited time.Duration, err error) {
 	early, ok := r.Reader.(tier.Early)
 	if !ok {
-		return nil
+		return 0, nil
 	}
 	// Nothing of the batch before may be moved out of the memory any more. Else sampling waits for that.
 	if err := s.(*slots.Slot).Sync(); err != nil {
-		return err
+		return 0, err
 	}
 	return early.Expect(ctx, s)
 }

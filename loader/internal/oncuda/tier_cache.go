@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
@@ -106,13 +107,13 @@ type deviceReader struct {
 
 // Expect is of tier.Early: it tells of an id that was no row in an earlier batch, which only a sampler of yours can
 // cause.
-func (r *deviceReader) Expect(context.Context, tier.Slot) error {
+func (r *deviceReader) Expect(context.Context, tier.Slot) (waited time.Duration, err error) {
 	for _, c := range r.columns {
 		if err := c.device.Err(); err != nil {
-			return fmt.Errorf("column %s: %w", c.Name, err)
+			return 0, fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 func (r *deviceReader) Begin(_ context.Context, s tier.Slot, w tier.Want) (done bool, err error) {

@@ -3,6 +3,7 @@ package presamplers
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/slots"
@@ -34,12 +35,16 @@ func New(k *Kit, ledger *pinned.Ledger) (*Presampler, error) {
 // Sample samples a batch into the presampler's slot. What may be half written after an error is made anew.
 func (s *Presampler) Sample(ctx context.Context, epoch uint32, number uint64) error {
 	j := slots.Job{Epoch: epoch, Number: number, Order: s.Order(epoch)}
+	s.Slot.Awaited = 0
 	err := errs.Guarded(func() error { return s.Slot.Fill(ctx, s.sampler, j) })
 	if errors.Is(err, errs.ErrSampler) || errors.Is(err, pinned.ErrFault) {
 		s.renew()
 	}
 	return err
 }
+
+// Awaited returns how long that waited for the disk.
+func (s *Presampler) Awaited() time.Duration { return s.Slot.Awaited }
 
 // IDs returns which rows an array of the batch has of its column, and whether it is the beginning of its Base.
 func (s *Presampler) IDs(array int) (ids unified.Tensor, view bool) {

@@ -58,7 +58,7 @@ func (m *Sampler) Sample(ctx context.Context, s *slots.Slot) error {
 	}
 	m.asker.Begin(ctx)
 	err := m.sampler.Sample(ctx, &s.Request, &s.Sample)
-	s.Awaited = m.asker.Waited()
+	s.Awaited += m.asker.Waited()
 	return err
 }
 

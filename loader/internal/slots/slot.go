@@ -33,7 +33,7 @@ type Slot struct {
 	linkMemory linkMemory // of links
 	rows       []gathered // [array]; empty for what is not a column
 
-	Awaited time.Duration // what sampling waited for the disk
+	Awaited time.Duration // what sampling waited for the disk, and for rows that were expected
 
 	turn       uint64 // of the run's batches, from 1 on; 0 on trial
 	Incomplete bool   // not all rows were there when fetching had begun

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/disk"
@@ -58,6 +59,8 @@ type Part struct {
 // presampling samples batches, without rows.
 type presampling interface {
 	Sample(ctx context.Context, epoch uint32, number uint64) error
+	// Awaited returns how long that waited for the disk.
+	Awaited() time.Duration
 	// IDs returns which rows an array of the batch has of its column, and whether it is the beginning of another.
 	IDs(array int) (ids unified.Tensor, view bool)
 	Close() error
@@ -74,8 +77,9 @@ type aheadColumn struct {
 
 // askedBatch is how many rows a batch has of each column's arrays, or why it could not be sampled.
 type askedBatch struct {
-	rows [][]int
-	err  error
+	rows    [][]int
+	awaited float64 // the share of the time to sample it that was spent waiting for the disk
+	err     error
 }
 
 // plannedBatch is a batch whose reads are planned.
@@ -288,7 +292,9 @@ func (s *aheadPresampler) look(ctx context.Context, a *Ahead) {
 
 // ask samples a batch and notes which rows it asks for.
 func (s *aheadPresampler) ask(ctx context.Context, a *Ahead, at *schedule) (b askedBatch) {
+	begin := time.Now()
 	b.err = s.Sample(ctx, uint32(at.epoch), at.at(&a.opt.Part))
+	b.awaited = s.Awaited().Seconds() / max(time.Since(begin).Seconds(), 1e-9)
 	for k, c := range a.columns {
 		s.rows[k] = s.rows[k][:0]
 		counts := make([]int, len(c.arrays))

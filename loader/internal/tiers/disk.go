@@ -165,19 +165,22 @@ type DiskReader struct {
 	Rows  []uint32        // as the sample has them
 }
 
-// Expect is of tier.Early: what the batch asks for was planned before.
-func (r *DiskReader) Expect(ctx context.Context, s tier.Slot) error {
+// Expect is of tier.Early: what the batch asks for was planned before. Where that is still being sampled, the wait is
+// for the disk as far as its presampler waits for that.
+func (r *DiskReader) Expect(ctx context.Context, s tier.Slot) (waited time.Duration, err error) {
+	begin := time.Now()
 	b, err := r.ahead.claim(ctx, s.Turn()-1)
+	waited = time.Duration(b.awaited * float64(time.Since(begin)))
 	if err != nil {
-		return err
+		return waited, err
 	}
 	r.reads = b.reads
 	for k, c := range r.ahead.columns {
 		if err := c.start(s, b, k); err != nil {
-			return err
+			return waited, err
 		}
 	}
-	return nil
+	return waited, nil
 }
 
 func (r *DiskReader) Begin(_ context.Context, _ tier.Slot, w tier.Want) (done bool, err error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/loader/tier"
@@ -86,6 +87,7 @@ func (*Passing) Close() error { return nil }
 type passingReader struct {
 	tier.Done
 	t      *Passing
+	waited time.Duration // for chunks, since the last Finish
 	buffer pinned.Buffer
 	rows   []int64
 	order  []int // of the rows that are wanted, by where they lie
@@ -121,7 +123,9 @@ func (r *passingReader) copyRows(ctx context.Context, column unified.Tensor, to 
 			return context.Cause(ctx)
 		}
 		at = max(at, rows[r.order[next]]*n)
+		begin := time.Now()
 		chunk, from, err := r.t.From.Chunk(all, at, r.buffer.Bytes())
+		r.waited += time.Since(begin)
 		if err != nil {
 			return err
 		}
@@ -137,6 +141,12 @@ func (r *passingReader) copyRows(ctx context.Context, column unified.Tensor, to 
 		at = end
 	}
 	return nil
+}
+
+// Finish says how long Begin has waited.
+func (r *passingReader) Finish(context.Context, tier.Slot) (waited time.Duration, err error) {
+	waited, r.waited = r.waited, 0
+	return waited, nil
 }
 
 // rowsOf appends the rows that ids name to a list. One that is none of n is gather.ErrRange.

@@ -67,7 +67,7 @@ func floats(g *graph.Graph, column unified.Tensor) ([]float32, error) {
 	if err != nil {
 		return sparse.Floats(column)
 	}
-	scale, err := scales(g, column)
+	scale, err := scales(g, 0, column)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ func floats(g *graph.Graph, column unified.Tensor) ([]float32, error) {
 	return x, nil
 }
 
-// scales returns what the rows of features of int8 are multiplied by.
-func scales(g *graph.Graph, column unified.Tensor) ([]float32, error) {
-	t, _ := g.NodeColumn(0, graph.ScaleOf(graph.Feature.String()))
+// scales returns what the rows of features of int8 of a type of nodes are multiplied by.
+func scales(g *graph.Graph, nodes int, column unified.Tensor) ([]float32, error) {
+	t, _ := g.NodeColumn(nodes, graph.ScaleOf(graph.Feature.String()))
 	list, err := unified.View[float32](t)
 	if err != nil || t.Len() != column.Len() || t.Width() != 1 {
 		return nil, fmt.Errorf("%w: scales are %v", ErrOptions, t)

@@ -37,12 +37,14 @@ type EmbedOptions struct {
 	MaxMemory  int64  `same:"max-memory" kind:"size"`
 	// NoteEvery is how long a run that is killed may have to compute again.
 	NoteEvery time.Duration `default:"1s" help:"Note finished rows in the journal at least so often."`
-	// Layers, in place of a checkpoint, are layers of one's own, each with what it sums of the rows before, and the
-	// width of its own rows. Rows computes these, to y, of some nodes' own rows before and of the sums, all one behind
-	// the other. It has 4,096 nodes at a time but for the last. Name tells layers apart that give other bytes.
+	// Layers, in place of a checkpoint, are layers of one's own, each with what it sums of the rows before, by edge
+	// type, and the width of its own rows. Rows computes these, to y, of own rows before of some nodes of a type and of
+	// the sums by edge type ("a:to:b"), each with one row behind the other. It has 4,096 nodes at a time but for the
+	// last. Name tells layers apart that give other bytes.
 	Layers string `value:"REDUCE:WIDTH,.." help:"Layers of one's own: mean:64,max:8 sums rows twice."`
 	Name   string `value:"TEXT" help:"What tells layers of one's own apart, where a run goes on."`
-	Rows   func(layer int, own, sums, y []float32) error
+	Rows   func(layer int, nodes string, own []float32, sums map[string][]float32, y []float32) error
+	Type   string `value:"TYPE" help:"Node type whose rows are written; the first where none is named."`
 
 	// Tuning says how sparse products are computed; nil is the default. It changes no result.
 	Tuning *sparse.Tuning
@@ -98,6 +100,7 @@ type embedding struct {
 	p      *embed.Program
 	folder string
 	out    *embed.Table
+	of     int // type of the nodes whose rows are written
 }
 
 // Embed computes rows for every node of the dataset at dir with the model of a checkpoint, layer by layer and exactly,
@@ -147,7 +150,9 @@ func (e *embedding) begin(ctx context.Context) (finish, abort func() error, err 
 		return func() error { return e.write(ctx) }, func() error { return nil }, e.file().Check()
 	}
 	to, err := formats.Extend(e.dir, formats.ExtendOptions{ExpectBytes: e.out.Rows * int64(e.out.Width) * floatBytes,
-		Drop: func(owner, name string, _ int) bool { return owner == "nodes/0" && name == e.opt.Out }})
+		Drop: func(owner, name string, _ int) bool {
+			return owner == fmt.Sprintf("nodes/%d", e.of) && name == e.opt.Out
+		}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -171,7 +176,10 @@ func (e *embedding) open(ctx context.Context) (err error) {
 		return err
 	}
 	g := e.ds.Graph()
-	of, err := e.opt.nodes(ctx, g.NumNodes())
+	if e.of, err = e.opt.nodeType(g.Schema()); err != nil {
+		return err
+	}
+	of, err := e.opt.nodes(ctx, g.Schema().Nodes[e.of].Count)
 	if err != nil {
 		return err
 	}
@@ -179,7 +187,7 @@ func (e *embedding) open(ctx context.Context) (err error) {
 		return option.Errorf(ErrOptions, e.opt, "Out",
 			" is a column, which has all nodes: name a file that ends in .npy")
 	}
-	if _, has := g.NodeColumn(0, e.opt.Out); has && !e.opt.Force {
+	if _, has := g.NodeColumn(e.of, e.opt.Out); has && !e.opt.Force {
 		return fmt.Errorf("%s: %w: column %q; name another one, or replace it by force", e.dir, formats.ErrExist,
 			e.opt.Out)
 	}
@@ -198,34 +206,48 @@ func (e *embedding) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	e.p = &embed.Program{Graph: g, Steps: steps(layers, x, dtype)}
+	e.p = &embed.Program{Graph: g, Steps: steps(g, layers, x, e.of, dtype)}
 	if of != nil {
-		e.p.Of = [][]int32{of}
+		e.p.Of = make([][]int32, len(x))
+		e.p.Of[e.of] = of
 	}
 	e.out = e.p.Steps[len(e.p.Steps)-1].To[0]
-	e.p.Name = fmt.Sprintf("%x %s layer %d %v %s %x", e.ds.ID(), name, len(layers), dtype, e.opt.Out,
+	e.p.Name = fmt.Sprintf("%x %s layer %d of %d %v %s %x", e.ds.ID(), name, len(layers), e.of, dtype, e.opt.Out,
 		xxh3.Hash(unified.FromSlice(of).Bytes()))
 	e.folder = e.dir + ".khop-embed"
 	return nil
 }
 
-// layers returns the layers of the model, the features that they read, and what tells it from others.
-func (e *embedding) layers(g *graph.Graph) (_ []*rowsLayer, x *embed.Table, name string, err error) {
+// layers returns the layers of the model, the features that they read, by type of nodes, and what tells it from others.
+func (e *embedding) layers(g *graph.Graph) (all []*rowsLayer, x []*embed.Table, name string, err error) {
+	s, first, normalise := g.Schema(), 0, false
 	if e.opt.Layers != "" {
-		if x, err = features(g, 0, false); err != nil {
-			return nil, nil, "", err
+		column, _ := g.NodeRole(e.of, graph.Feature)
+		all, err = e.opt.ownLayers(s, int(column.Width()))
+		name = fmt.Sprintf("%q %q", e.opt.Layers, e.opt.Name)
+	} else {
+		var m *network
+		if m, normalise, err = readModel(e.opt.Checkpoint); err == nil {
+			all, name, first = m.rowsLayers(), m.digest(), m.layers[0].in
 		}
-		own, err := e.opt.ownLayers(x.Width)
-		return own, x, fmt.Sprintf("%q %q", e.opt.Layers, e.opt.Name), err
+		if err == nil && (len(s.Nodes) != 1 || len(s.Edges) != 1) {
+			err = fmt.Errorf("%w: the graph has %d types of nodes and %d of edges; the model of a checkpoint takes "+
+				"one each", ErrOptions, len(s.Nodes), len(s.Edges))
+		}
 	}
-	m, normalise, err := readModel(e.opt.Checkpoint)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	if x, err = features(g, m.layers[0].in, normalise); err != nil {
-		return nil, nil, "", err
+	x = make([]*embed.Table, len(s.Nodes))
+	for t, needed := range needed(s, all, e.of)[0] {
+		if !needed {
+			continue
+		}
+		if x[t], err = features(g, t, first, normalise); err != nil {
+			return nil, nil, "", err
+		}
 	}
-	return m.rowsLayers(), x, m.digest(), nil
+	return all, x, name, nil
 }
 
 // digest tells models apart by their parameters.
@@ -240,22 +262,23 @@ func (m *network) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// features returns the table of a graph's features, of so many columns; 0: any.
-func features(g *graph.Graph, width int, normalise bool) (*embed.Table, error) {
-	if s := g.Schema(); len(s.Nodes) != 1 || len(s.Edges) != 1 {
-		return nil, fmt.Errorf("%w: the graph has %d types of nodes and %d of edges; the model of a checkpoint takes "+
-			"one each", ErrOptions, len(s.Nodes), len(s.Edges))
+// features returns the table of the features of nodes of a type, of so many columns; 0: any.
+func features(g *graph.Graph, t, width int, normalise bool) (*embed.Table, error) {
+	name := g.Schema().Nodes[t].Name
+	column, ok := g.NodeRole(t, graph.Feature)
+	if !ok {
+		return nil, fmt.Errorf("%w: nodes of type %q have no features, which the layers read; khop add gives them some",
+			ErrOptions, name)
 	}
-	column, ok := g.NodeRole(0, graph.Feature)
-	if !ok || width > 0 && column.Width() != int64(width) {
+	if width > 0 && column.Width() != int64(width) {
 		return nil, fmt.Errorf("%w: the model reads features of %d columns, and the graph's are %v", ErrOptions,
 			width, column)
 	}
-	x := embed.Column("feature", column)
+	x := embed.Column(fmt.Sprintf("feature of %s", name), column)
 	x.Normalise = normalise
 	if column.DType() == unified.Int8 {
 		var err error
-		x.Scale, err = scales(g, column)
+		x.Scale, err = scales(g, t, column)
 		return x, err
 	}
 	if column.DType() != unified.Float32 && !column.DType().IsHalf() {
@@ -294,7 +317,7 @@ func (e *embedding) column(ctx context.Context, to *formats.Writer) (err error) 
 	}
 	defer rows.Close()
 	c := graph.Column{Name: e.opt.Out, DType: unified.Float32, Shape: []int64{int64(e.out.Width)}}
-	w, err := to.NodeColumn(0, c, e.out.Rows)
+	w, err := to.NodeColumn(e.of, c, e.out.Rows)
 	if err != nil {
 		return err
 	}
@@ -305,13 +328,8 @@ func (e *embedding) column(ctx context.Context, to *formats.Writer) (err error) 
 		return err
 	}
 	schema := e.ds.SchemaOf()
-	kept := schema.Nodes[0].Columns[:0]
-	for _, old := range schema.Nodes[0].Columns {
-		if old.Name != c.Name {
-			kept = append(kept, old)
-		}
-	}
-	schema.Nodes[0].Columns = append(kept, c)
+	columns := &schema.Nodes[e.of].Columns
+	*columns = append(slices.DeleteFunc(*columns, func(old graph.Column) bool { return old.Name == c.Name }), c)
 	e.close()
 	return to.Commit(schema)
 }

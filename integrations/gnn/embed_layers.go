@@ -83,9 +83,10 @@ type rowsLayer struct {
 	names  []string // of the inputs
 	widths []int
 	inputs inputs
-	// sums says what is summed of the tables of the inputs, and which of them nodes read themselves. before is a step
-	// that comes before, or nil.
-	sums func(in []*embed.Table) (before *embed.Step, sums []embed.Relation, own []*embed.Table)
+	// sums says what nodes of a type sum of the tables of the inputs, which are by type, and which of them they read
+	// themselves. before is a step that comes before, or nil.
+	sums  func(t int, in [][]*embed.Table) (before *embed.Step, sums []embed.Relation, own []*embed.Table)
+	alone bool // it sums nothing
 
 	finish func(b *embed.Block, y []float32) error
 	width  int
@@ -147,8 +148,8 @@ func scratch(of *[]float32, n int) []float32 {
 
 func (r *rowsLayer) gcn(l *layer, act activation, atOut bool) {
 	weight, bias := l.w["weight"], l.w["bias"]
-	r.sums = func(in []*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
-		return nil, []embed.Relation{{Reduce: embed.Norm, Table: in[0], Loops: true}}, nil
+	r.sums = func(t int, in [][]*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
+		return nil, []embed.Relation{{Reduce: embed.Norm, Table: in[t][0], Loops: true}}, nil
 	}
 	if atOut {
 		r.names, r.widths = []string{"product"}, []int{l.out}
@@ -166,8 +167,8 @@ func (r *rowsLayer) gcn(l *layer, act activation, atOut bool) {
 
 func (r *rowsLayer) sage(l *layer, act activation, atOut bool) {
 	weight, own, bias := l.w["weight"], l.w["own"], l.w["bias"]
-	r.sums = func(in []*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
-		return nil, []embed.Relation{{Reduce: embed.Mean, Table: in[0]}}, in[len(in)-1:]
+	r.sums = func(t int, in [][]*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
+		return nil, []embed.Relation{{Reduce: embed.Mean, Table: in[t][0]}}, in[t][len(in[t])-1:]
 	}
 	if atOut {
 		r.names, r.widths = []string{"product", "own"}, []int{l.out, l.out}
@@ -201,8 +202,8 @@ func (r *rowsLayer) sage(l *layer, act activation, atOut bool) {
 
 func (r *rowsLayer) gin(l *layer, act activation, atOut bool, hidden int) {
 	weight, bias, weight2, bias2 := l.w["weight"], l.w["bias"], l.w["weight2"], l.w["bias2"]
-	r.sums = func(in []*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
-		return nil, []embed.Relation{{Reduce: embed.Sum, Table: in[0]}}, in[:1]
+	r.sums = func(t int, in [][]*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
+		return nil, []embed.Relation{{Reduce: embed.Sum, Table: in[t][0]}}, in[t][:1]
 	}
 	if atOut {
 		r.names, r.widths = []string{"product"}, []int{hidden}
@@ -246,89 +247,22 @@ func (r *rowsLayer) gat(l *layer, act activation) {
 			at.project(to[2][:int(hi)*heads], target, int(lo))
 		})
 	}
-	r.sums = func(in []*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
-		greatest := &embed.Table{Name: in[1].Name + "-greatest", Rows: in[1].Rows, Width: heads,
-			DType: unified.Float32}
-		before := &embed.Step{Sums: []embed.Relation{{Reduce: embed.Max, Table: in[1], Loops: true}},
-			To: []*embed.Table{greatest}, Apply: func(b *embed.Block) error { copy(b.To[0], b.Sums[0]); return nil }}
-		return before, []embed.Relation{{Reduce: embed.Attend, Table: in[0], Score: in[1], Target: in[2],
-			Greatest: greatest, Heads: heads, Loops: true}}, nil
-	}
+	r.sums = attending(heads)
 	r.finish = func(b *embed.Block, y []float32) error {
 		copy(y, b.Sums[0])
 		return activated(b.Pool, y, bias, act)
 	}
 }
 
-// embedSteps makes the steps of layers over the rows of a table.
-type embedSteps struct {
-	rows  int64
-	dtype unified.DType // of tables between layers
-	all   []*embed.Step
-}
-
-// steps returns the steps of layers over the rows of a table, the last of which makes a table "0-rows". dtype is that
-// of tables between.
-func steps(layers []*rowsLayer, x *embed.Table, dtype unified.DType) []*embed.Step {
-	s := &embedSteps{rows: x.Rows, dtype: dtype}
-	in := []*embed.Table{x}
-	if first := layers[0]; first.inputs != nil {
-		to, prepare := s.begin(1, first, x.Width)
-		s.all = append(s.all, &embed.Step{Name: "layer 1, products", Own: in, To: to,
-			Apply: func(b *embed.Block) error { return prepare(b.Pool, b.Own[0], b.To) }})
-		in = to
+// attending says what attention sums of products, scores of sources, and those of targets. The step before finds the
+// greatest score.
+func attending(heads int) func(int, [][]*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
+	return func(t int, in [][]*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
+		product, score, target := in[t][0], in[t][1], in[t][2]
+		greatest := &embed.Table{Name: score.Name + "-greatest", Rows: score.Rows, Width: heads, DType: unified.Float32}
+		before := &embed.Step{Type: t, Sums: []embed.Relation{{Reduce: embed.Max, Table: score, Loops: true}},
+			To: []*embed.Table{greatest}, Apply: func(b *embed.Block) error { copy(b.To[0], b.Sums[0]); return nil }}
+		return before, []embed.Relation{{Reduce: embed.Attend, Table: product, Score: score, Target: target,
+			Greatest: greatest, Heads: heads, Loops: true}}, nil
 	}
-	for i, l := range layers {
-		before, sums, own := l.sums(in)
-		if before != nil {
-			before.Name = fmt.Sprintf("layer %d, greatest", i+1)
-			s.all = append(s.all, before)
-		}
-		step := &embed.Step{Name: fmt.Sprintf("layer %d", i+1), Own: own, Sums: sums, Rows: l.at}
-		if i == len(layers)-1 {
-			step.To = []*embed.Table{s.table(0, "rows", l.width, unified.Float32)}
-			step.Apply = func(b *embed.Block) error { return l.finish(b, b.To[0]) }
-		} else {
-			step.To, step.Apply = s.between(i+2, l, layers[i+1])
-		}
-		in = step.To
-		s.all = append(s.all, step)
-	}
-	return s.all
-}
-
-// between returns the tables of a layer's inputs, and what makes them of the sums of the layer before.
-func (s *embedSteps) between(number int, l, next *rowsLayer) ([]*embed.Table, func(b *embed.Block) error) {
-	to, prepare := s.begin(number, next, l.width)
-	var room []float32
-	return to, func(b *embed.Block) error {
-		y := scratch(&room, int(b.N)*l.width)
-		if err := l.finish(b, y); err != nil {
-			return err
-		}
-		return prepare(b.Pool, y, b.To)
-	}
-}
-
-// begin returns the tables of a layer's inputs, and what makes them of rows.
-func (s *embedSteps) begin(number int, l *rowsLayer, width int) (tables []*embed.Table, _ inputs) {
-	if l.inputs == nil {
-		rows := s.table(number, "rows", width, s.dtype)
-		return []*embed.Table{rows}, func(_ *sparse.Pool, x []float32, to [][]float32) error {
-			copy(to[0], x)
-			return nil
-		}
-	}
-	for i, name := range l.names {
-		of := s.dtype
-		if name == "score" || name == "target" {
-			of = unified.Float32 // what exponents are made of
-		}
-		tables = append(tables, s.table(number, name, l.widths[i], of))
-	}
-	return tables, l.inputs
-}
-
-func (s *embedSteps) table(layer int, name string, width int, dtype unified.DType) *embed.Table {
-	return &embed.Table{Name: fmt.Sprintf("%d-%s", layer, name), Rows: s.rows, Width: width, DType: dtype}
 }

@@ -11,9 +11,23 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
+
+// nodeType returns the type of the nodes whose rows are written.
+func (o *EmbedOptions) nodeType(s *graph.Schema) (int, error) {
+	var names []string
+	for t := range s.Nodes {
+		if o.Type == "" || s.Nodes[t].Name == o.Type {
+			return t, nil
+		}
+		names = append(names, s.Nodes[t].Name)
+	}
+	return 0, option.Errorf(ErrOptions, *o, "Type", ": there are no nodes of type %q: there are %s", o.Type,
+		strings.Join(names, ", "))
+}
 
 // mostList is how many bytes a file of ids may have.
 const mostList = 1 << 32
@@ -73,8 +87,10 @@ func (e *embedding) write(ctx context.Context) error {
 	}
 	defer rows.Close()
 	count, width := e.out.Rows, int64(e.out.Width)
+	var of []int32
 	if e.p.Of != nil {
-		count = int64(len(e.p.Of[0]))
+		of = e.p.Of[e.of]
+		count = int64(len(of))
 	}
 	head := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", count, width)
 	const before, unit = 10, 64 // of the format: bytes before the text, and what rows begin at a multiple of
@@ -83,12 +99,12 @@ func (e *embedding) write(ctx context.Context) error {
 		if _, err := fmt.Fprintf(w, "\x93NUMPY\x01\x00%c%c%s", len(head)&0xff, len(head)>>8, head); err != nil {
 			return err
 		}
-		if e.p.Of == nil {
+		if of == nil {
 			_, err := io.Copy(w, io.LimitReader(rows, count*width*floatBytes))
 			return err
 		}
 		row := make([]byte, width*floatBytes)
-		for _, v := range e.p.Of[0] {
+		for _, v := range of {
 			if _, err := rows.ReadAt(row, int64(v)*int64(len(row))); err != nil {
 				return err
 			}

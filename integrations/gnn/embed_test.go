@@ -18,7 +18,8 @@ import (
 // stepsOf returns the steps of a model over a graph's features.
 func stepsOf(t testing.TB, g *graph.Graph, m *network) []*embed.Step {
 	t.Helper()
-	return steps(m.rowsLayers(), expect.Must(features(g, m.layers[0].in, false))(t), unified.Float32)
+	x := expect.Must(features(g, 0, m.layers[0].in, false))(t)
+	return steps(g, m.rowsLayers(), []*embed.Table{x}, 0, unified.Float32)
 }
 
 // embedded returns the rows that a model makes of a graph's features.

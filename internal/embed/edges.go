@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -81,6 +82,23 @@ func (t *topology) between(edges int, node int64) (lo, hi int64) {
 	return lo, hi
 }
 
+// count returns how many edges of a type the nodes numbered lo to hi have.
+func (t *topology) count(edges int, of nodes, lo, hi int64) (n int64) {
+	e := &t.g.Schema().Edges[edges]
+	switch {
+	case of.list == nil && hi-lo == t.g.Schema().Nodes[e.Dst].Count:
+		return e.Count
+	case of.list == nil && t.single():
+		offset := t.g.Offset(e.Dst)
+		return t.indptr[offset+hi] - t.indptr[offset+lo]
+	}
+	for ; lo < hi; lo++ {
+		from, to := t.between(edges, of.at(lo))
+		n += to - from
+	}
+	return n
+}
+
 // ofType narrows a range of types that ascend to those of one.
 func ofType[T uint8 | uint16](types []T, lo, hi int64, edges int) (int64, int64) {
 	first, _ := slices.BinarySearch(types[lo:hi], T(edges))
@@ -124,9 +142,13 @@ func (l *links) matrix(cols int64) (*sparse.Matrix, error) {
 	return sparse.New(cols, unified.FromSlice(l.start), indices)
 }
 
+// single reports whether all edges are of one type, so that those of nodes that follow each other do, too.
+func (t *topology) single() bool { return t.byte8 == nil && t.byte16 == nil }
+
 // views reports whether edges of a type lie in the files as links must.
 func (t *topology) views(edges int) bool {
-	return t.byte8 == nil && t.byte16 == nil && t.g.Schema().Edges[edges].Order == graph.BySource
+	e := &t.g.Schema().Edges[edges]
+	return t.single() && e.Order == graph.BySource && t.g.Offset(e.Src) == 0
 }
 
 // links returns the edges of some nodes, with those from a node to itself that are missing where loops is set. They
@@ -141,14 +163,15 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	start[0] = 0
 	defer func() { r.now.Did.Read += 8*n + start[n]*r.p.Graph.Indices().DType().Size() }()
 	if of.list == nil && !loops && t.views(rel.Edges) {
-		base := t.indptr[lo]
+		indptr := t.indptr[t.g.Offset(t.g.Schema().Edges[rel.Edges].Dst)+lo:]
+		base := indptr[0]
 		for i := range n {
-			start[i+1] = t.indptr[lo+i+1] - base
+			start[i+1] = indptr[i+1] - base
 		}
 		if t.narrow != nil {
-			l.narrow = t.narrow[base:t.indptr[hi]]
+			l.narrow = t.narrow[base:indptr[n]]
 		} else {
-			l.wide = t.wide[base:t.indptr[hi]]
+			l.wide = t.wide[base:indptr[n]]
 		}
 		return l, nil
 	}
@@ -230,42 +253,48 @@ func (t *topology) loop(edges int, node int64) bool {
 	return false
 }
 
-// degrees are those of GCN's norm, with the loops that a relation adds.
-type degrees struct{ out []uint32 }
+// degrees are those of sources in GCN's norm, with the loops that a relation adds: of edges that leave them, or that
+// lead to them.
+type degrees struct{ of []uint32 }
 
 // degreesRoom is what names of memory of degrees begin with.
 const degreesRoom = "degrees "
 
 // degreesOf counts the edges of each source.
 func (r *run) degreesOf(rel *Relation) (*degrees, error) {
-	if d := r.degrees[rel.Edges]; d != nil {
+	e := &r.p.Graph.Schema().Edges[rel.Edges]
+	name := fmt.Sprintf("%s%v, reduced by %d", degreesRoom, e, rel.Reduce)
+	if d := r.degrees[name]; d != nil {
 		return d, nil
 	}
-	t, e := r.topology, &r.p.Graph.Schema().Edges[rel.Edges]
-	out, err := room[uint32](r, degreesRoom+e.String(), r.p.Graph.Schema().Nodes[e.Src].Count)
+	t := r.topology
+	of, err := room[uint32](r, name, r.p.Graph.Schema().Nodes[e.Src].Count)
 	if err != nil {
 		return nil, err
 	}
-	clear(out)
+	clear(of)
 	offset := t.g.Offset(e.Src)
 	for v := range r.p.Graph.Schema().Nodes[e.Dst].Count {
 		lo, hi := t.between(rel.Edges, v)
-		loop := false
+		loop, both := false, rel.Reduce == NormIn
 		for ; lo < hi; lo++ {
 			j := t.source(lo, offset)
-			out[j]++
-			loop = loop || j == v
+			if loop = loop || j == v; both {
+				of[v]++
+			} else {
+				of[j]++
+			}
 		}
 		if rel.Loops && !loop {
-			out[v]++
+			of[v]++
 		}
 	}
-	d := &degrees{out}
-	r.degrees[rel.Edges] = d
+	d := &degrees{of}
+	r.degrees[name] = d
 	return d, nil
 }
 
 // norm is GCN's of an edge: of a node with in edges, from source j.
 func (d *degrees) norm(in, j int64) float32 {
-	return float32(1 / math.Sqrt(float64(in)*float64(d.out[j])))
+	return float32(1 / math.Sqrt(float64(in)*float64(d.of[j])))
 }

@@ -120,7 +120,7 @@ func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
 			each = size
 		}
 		if way != Sweeps {
-			each += map[Reduce]int64{Norm: 4, Attend: 4 * int64(rel.Heads)}[rel.Reduce]
+			each += map[Reduce]int64{Norm: 4, NormIn: 4, Attend: 4 * int64(rel.Heads)}[rel.Reduce]
 		}
 		if way == Gather {
 			each += 4
@@ -149,7 +149,7 @@ func (r *run) fixed(s *Step, way string) (bytes int64) {
 	}
 	for i := range s.Sums {
 		rel := &s.Sums[i]
-		if rel.Reduce == Norm {
+		if rel.Reduce.normed() {
 			bytes += 4 * rel.Table.Rows
 		}
 		if way == Sweeps {
@@ -206,7 +206,9 @@ func (r *run) plan() error {
 	for k, s := range r.p.Steps {
 		now := &StepReport{Step: s.Name, Nodes: r.of[k].count}
 		r.plans = append(r.plans, now)
-		r.countEdges(now, s, r.of[k])
+		for i := range s.Sums {
+			now.edges += r.topology.count(s.Sums[i].Edges, r.of[k], 0, r.of[k].count)
+		}
 		if err := r.planStep(now, s, r.of[k], r.opt.Memory-held); err != nil {
 			return err
 		}
@@ -236,20 +238,6 @@ func (r *run) readBy(s *Step, k int) bool {
 		}
 	}
 	return true
-}
-
-func (r *run) countEdges(now *StepReport, s *Step, of nodes) {
-	for i := range s.Sums {
-		rel := &s.Sums[i]
-		if of.list == nil {
-			now.edges += r.p.Graph.Schema().Edges[rel.Edges].Count
-			continue
-		}
-		for _, v := range of.list {
-			lo, hi := r.topology.between(rel.Edges, int64(v))
-			now.edges += hi - lo
-		}
-	}
 }
 
 // planStep chooses the way of a step that is predicted to take the least time.
@@ -390,14 +378,7 @@ func (r *run) rangeEnd(s *Step, of nodes, lo, most int64) int64 {
 		bytes += node * (next - hi)
 		if edge > 0 {
 			for i := range s.Sums {
-				if of.list == nil && r.topology.byte8 == nil && r.topology.byte16 == nil {
-					bytes += edge * (r.topology.indptr[next] - r.topology.indptr[hi])
-					continue
-				}
-				for at := hi; at < next; at++ {
-					from, to := r.topology.between(s.Sums[i].Edges, of.at(at))
-					bytes += edge * (to - from)
-				}
+				bytes += edge * r.topology.count(s.Sums[i].Edges, of, hi, next)
 			}
 		}
 		if bytes > r.now.room && hi > lo {

@@ -22,8 +22,12 @@ const (
 	Mean        // the sum times 1/degree, in float32
 	Max
 	Norm   // the sum of x[j] / sqrt(in-degree of i x out-degree of j), edges to itself among them
+	NormIn // the same with the in-degree of j, which is of i's type
 	Attend // the sum weighted by attention, in each of Heads
 )
+
+// normed reports whether edges weigh GCN's norm.
+func (r Reduce) normed() bool { return r == Norm || r == NormIn }
 
 // Relation is sums over the edges of one type, for the nodes of a step.
 type Relation struct {
@@ -58,6 +62,7 @@ func (s *Step) applyRows() int64 { return cmp.Or(int64(s.Rows), 4096) }
 
 // Block is some nodes of a step: rows of its Own tables and sums, and of those that Apply writes, as float32.
 type Block struct {
+	Type          int     // of the nodes
 	First, N      int64   // the number of the first node among those of the step, and how many
 	Nodes         []int32 // nil: First, First+1, ..
 	Own, Sums, To [][]float32

@@ -160,7 +160,7 @@ func (r *run) measureSums(s *Step) error {
 		y := make([]float32, triedNodes*width)
 		at := state{make([]float32, triedNodes*rel.Heads), make([]float32, triedNodes*rel.Heads)}
 		of := *rel
-		if rel.Reduce == Norm { // whose degrees nobody has counted
+		if rel.Reduce.normed() { // whose degrees nobody has counted
 			of.Reduce, of.Heads = Sum, 0
 		}
 		kernels, err := fastest(func() error { return r.multiply(y, &of, o, at) })

@@ -45,7 +45,7 @@ type run struct {
 	ledger   pinned.Ledger
 	rooms    map[string]*pinned.Buffer
 	wide     map[*Table][]float32 // see whole
-	degrees  map[int]*degrees     // by type of edges
+	degrees  map[string]*degrees  // by name of their memory
 	of       []nodes              // of each step
 	journal  *journal
 	hashes   []*xxh3.Hasher // of the rows that are not noted, by table
@@ -75,7 +75,7 @@ func open(ctx context.Context, p *Program, opt Options, measured bool) (*run, er
 		opt.Memory = machine.Probe().Room() / 4
 	}
 	r := &run{ctx: ctx, p: p, opt: opt, rooms: map[string]*pinned.Buffer{}, wide: map[*Table][]float32{},
-		degrees: map[int]*degrees{}}
+		degrees: map[string]*degrees{}}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -325,7 +325,7 @@ func (r *run) apply(s *Step, of nodes, lo, hi int64, sums [][]float32) error {
 
 // applyBlock calls a step's function for n nodes of a range that begins at lo.
 func (r *run) applyBlock(s *Step, of nodes, lo, first, n int64, own, sums [][]float32) error {
-	b := Block{First: first, N: n, Own: own, Pool: r.pool}
+	b := Block{Type: s.Type, First: first, N: n, Own: own, Pool: r.pool}
 	if of.list != nil {
 		b.Nodes = of.list[first : first+n]
 	}

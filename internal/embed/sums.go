@@ -36,7 +36,7 @@ func (r *run) multiply(y []float32, rel *Relation, o *operands, at state) error 
 		return r.pool.SpMM(to, sparse.Mean, a, none, o.x)
 	case Max:
 		return r.pool.SpMMExtreme(to, none, sparse.Max, a, none, o.x)
-	case Norm:
+	case Norm, NormIn:
 		values, err := r.norms(rel, o.global)
 		if err != nil {
 			return err

@@ -106,7 +106,7 @@ func (r *run) sweep(y []float32, rel *Relation, of nodes, lo, hi int64, at state
 		return err
 	}
 	s := &sweeping{run: r, rel: rel, of: of, lo: lo, l: l, y: y, width: int64(rel.Table.Width), state: at}
-	if rel.Reduce == Norm {
+	if rel.Reduce.normed() {
 		if s.norms, err = r.degreesOf(rel); err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func (s *sweeping) edge(i, j, at int64, first bool) {
 		vector.Add(y, x, 1)
 	case Max:
 		greatest(y, x, first)
-	case Norm:
+	case Norm, NormIn:
 		vector.Add(y, x, s.norms.norm(s.degree(i), j))
 	case Attend:
 		heads := int64(s.rel.Heads)

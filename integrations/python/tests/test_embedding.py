@@ -1,5 +1,6 @@
 """Rows of torch modules for every node: equal to layers over the whole graph, and errors that say what is wrong."""
 
+import json
 import os
 import shutil
 
@@ -11,17 +12,18 @@ torch = pytest.importorskip("torch")
 from khop import KhopError, OptionError, embedding  # noqa: E402
 
 
-def graph(path):
-    """The features and edges of a dataset, by its export."""
-    import json
-    columns = json.load(open(path / "dataset.json"))["content"]["columns"]
+def column(path, name, dtype, shape=(), owner=None):
+    """A column of a dataset."""
+    columns = json.loads((path / "dataset.json").read_text())["content"]["columns"]
+    part, = next(c for c in columns if c["name"] == name and owner in (None, c["owner"]))["parts"]
+    return np.fromfile(path / part["path"], dtype, offset=part["body_offset"],
+                       count=part["rows"] * int(np.prod(shape))).reshape(-1, *shape)
 
-    def column(name, dtype, shape=()):
-        part, = next(c for c in columns if c["name"] == name)["parts"]
-        return np.fromfile(path / part["path"], dtype, offset=part["body_offset"],
-                           count=part["rows"] * int(np.prod(shape))).reshape(-1, *shape)
-    x = column("feature", np.float32, (16,))
-    return torch.from_numpy(x), column("indptr", np.int64), column("indices", np.int32)
+
+def graph(path):
+    """The features and edges of a dataset."""
+    x = column(path, "feature", np.float32, (16,))
+    return torch.from_numpy(x), column(path, "indptr", np.int64), column(path, "indices", np.int32)
 
 
 def means(x, indptr, indices):
@@ -99,12 +101,62 @@ def test_convolutions_of_pyg_are_known(data, tmp_path):
     x, indptr, indices = graph(data)
     edges = torch.from_numpy(np.stack([indices, np.repeat(np.arange(len(x)), np.diff(indptr))])).long()
     mlp = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-    layers = [nn.SAGEConv(16, 12), torch.nn.ReLU(), nn.GraphConv(12, 8, aggr="max"), nn.GINConv(mlp)]
+    for layers in ([nn.SAGEConv(16, 12), torch.nn.ReLU(), nn.GraphConv(12, 8, aggr="max"), nn.GINConv(mlp)],
+                   [nn.GCNConv(16, 12), torch.nn.ReLU(), nn.GATConv(12, 4, heads=3), torch.nn.ELU(),
+                    nn.GATConv(12, 5, heads=2, concat=False)]):
+        h = x
+        with torch.no_grad():
+            for part in layers:
+                h = part(h, edges) if hasattr(part, "propagate") else part(h)
+        files = []
+        for memory in (None, 40 << 20):
+            files.append(tmp_path / f"{len(layers)}-{memory}.npy")
+            embedding.embed(layers, data, out=str(files[-1]), max_memory=memory)
+        np.testing.assert_allclose(np.load(files[0]), h.numpy(), rtol=1e-3, atol=1e-3)
+        assert files[0].read_bytes() == files[1].read_bytes()
+    for wrong in (nn.GATv2Conv(16, 4), nn.GCNConv(16, 4, improved=True), nn.GATConv(16, 4, negative_slope=0.1)):
+        with pytest.raises(OptionError, match="is not known"):
+            embedding.embed([wrong], data, out=str(tmp_path / "wrong.npy"))
+
+
+def test_convolutions_of_typed_graphs_are_known(dataset, tmp_path):
+    nn = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(1)
+    data = tmp_path / "typed"
+    shutil.copytree(dataset("typed"), data)
+    content = json.loads((data / "dataset.json").read_text())["content"]
+    counts = [t["count"] for t in content["node_types"]]
+    offsets, names = np.cumsum([0, *counts]), [t["name"] for t in content["node_types"]]
+    x = {name: torch.from_numpy(column(data, "feature", np.float32, (8,), f"nodes/{t}"))
+         for t, name in enumerate(names[:2])}
+    indptr, source = column(data, "indptr", np.int64), column(data, "indices", np.int32)
+    target, kind = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), column(data, "type", np.uint8)
+    edges = {}
+    for e, of in enumerate(content["edge_types"][:3]):  # institutions have no features, and nothing here needs them
+        ends = np.stack([source[kind == e] - offsets[names.index(of["source"])],
+                         target[kind == e] - offsets[names.index(of["target"])]])
+        edges[of["source"], of["relation"], of["target"]] = torch.from_numpy(ends).long()
+
+    def hetero(width, aggr):
+        return nn.HeteroConv({e: nn.SAGEConv((width, width), 6 + n, aggr="max" if n else "mean")
+                              for e in edges for n in [width % 2]}, aggr=aggr)
+
+    layers = [hetero(8, "sum"), torch.nn.ReLU(), hetero(6, "mean")]
     out = tmp_path / "rows.npy"
-    embedding.embed(layers, data, out=str(out))
+    h = x
     with torch.no_grad():
         for part in layers:
-            x = part(x, edges) if hasattr(part, "propagate") else part(x)
-    np.testing.assert_allclose(np.load(out), x.numpy(), rtol=1e-3, atol=1e-3)
-    with pytest.raises(OptionError, match="GATConv is not known"):
-        embedding.embed([nn.GATConv(16, 4)], data, out=str(out))
+            h = part(h, edges) if hasattr(part, "convs") else {name: part(v) for name, v in h.items()}
+    for name in names[:2]:
+        embedding.embed(layers, data, out=str(out), node_type=name, force=True)
+        np.testing.assert_allclose(np.load(out), h[name].numpy(), rtol=1e-4, atol=1e-4)
+    embedding.embed(layers, data, out="rows", node_type="author")
+    content = json.loads((data / "dataset.json").read_text())["content"]
+    assert [c["owner"] for c in content["columns"] if c["name"] == "rows"] == ["nodes/1"]
+    with pytest.raises(OptionError, match="over edges of 2 types: give a dict"):
+        embedding.embed([embedding.Layer("sum", 8, lambda own, sums: own)], data, out=str(out), force=True)
+    with pytest.raises(OptionError, match="no function for nodes of type 'author'"):
+        embedding.embed([embedding.Layer("sum", 8, {"paper": lambda own, sums: own})] * 2, data, out=str(out),
+                        force=True)
+    with pytest.raises(KhopError, match='nodes of type "institution" have no features'):
+        embedding.embed(layers, data, out=str(out), node_type="institution", force=True)

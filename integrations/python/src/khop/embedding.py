@@ -16,7 +16,7 @@ import mmap
 import os
 import subprocess
 import tempfile
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -29,28 +29,37 @@ ROWS = 4096
 """How many nodes a layer's function has at a time, but for the last."""
 
 
+Function = Callable[[Any, Any], Any]
+
+
 @dataclasses.dataclass
 class Layer:
-    """A layer: what it sums of the rows before, over all in-edges of a node ("sum", "mean" or "max"), how many numbers
-    its own rows have, and a function that makes these of some nodes' own rows before, and of the sums: tensors of
-    float32, which are valid until it returns."""
+    """A layer: what it sums of the rows before, over all in-edges of a node, how many numbers its own rows have, and a
+    function that makes these of some nodes' own rows before, and of the sums: tensors of float32, which are valid until
+    it returns.
+
+    reduce is "sum", "mean", "max", "gcn" (PyG's norm, with loops), or "rows": nothing is summed, and sums is None.
+    "attend4" is attention of 4 heads over rows that the layer before has made of products, of a score a head as a
+    source, and of one as a target; its function gets no own rows. In a graph of several types of nodes or edges,
+    function is a dict of functions by the type of the nodes, and sums a dict by that of the edges: ("a", "to", "b")."""
 
     reduce: str
     width: int
-    function: Callable[[Any, Any], Any]
+    function: Union[Function, Mapping[str, Function]]
 
 
 def embed(
     module: Any, dataset: _binary.PathLike, *, out: str = "embedding", nodes: Optional[str] = None,
-    max_memory: Optional[int] = None, force: bool = False, name: Optional[str] = None,
+    node_type: Optional[str] = None, max_memory: Optional[int] = None, force: bool = False, name: Optional[str] = None,
     binary: Optional[_binary.PathLike] = None,
 ) -> dict[str, Any]:
     """Computes rows for every node of a dataset, over all neighbours, and writes them as a column, or to a .npy file.
 
-    module is a list, or a torch.nn.Sequential (PyG's too), of layers: ``Layer``, PyG's SAGEConv, GraphConv and GINConv,
-    and, behind each of these, modules that compute each row of its own, such as ReLU and Linear. They are put into
-    evaluation mode while it runs. The other arguments are those of ``khop embed``; name tells modules apart where a run
-    goes on that was stopped, and is made of the parameters where none is given.
+    module is a list, or a torch.nn.Sequential (PyG's too), of layers: ``Layer``, PyG's GCNConv, SAGEConv, GraphConv,
+    GINConv and GATConv, HeteroConv of those but GCNConv and GATConv, and, behind each of these, modules that compute
+    each row of its own, such as ReLU and Linear. They are put into evaluation mode while it runs. The other arguments
+    are those of ``khop embed``, node_type its --type; name tells modules apart where a run goes on that was stopped,
+    and is made of the parameters where none is given.
 
     Returns what the command says. What a layer raises is raised, and rows of a wrong shape, or that are not finite, are
     an OptionError or KhopError with nodes and remedy; what is finished is kept, and the same call goes on from there.
@@ -58,19 +67,42 @@ def embed(
     import torch
 
     layers, modules = _layers(module)
-    widths = [_width(dataset), *(layer.width for layer in layers)]
-    room = ROWS * 4 * max(2 * a + b for a, b in zip(widths, widths[1:]))
     command = [_binary.find(binary), "embed", os.fspath(dataset), "--json", "--out", out,
                "--layers", ",".join(f"{layer.reduce}:{layer.width}" for layer in layers),
                "--name", name or _name(modules), "--parent", str(os.getpid())]
-    for option, value in (("--nodes", nodes), ("--max-memory", max_memory)):
+    for option, value in (("--nodes", nodes), ("--type", node_type), ("--max-memory", max_memory)):
         command += [option, str(value)] if value is not None else []
-    with _evaluated(modules), torch.no_grad(), _room(room) as (path, memory):
-        return _serve(command + ["--blocks", path] + ["--force"] * force, layers, torch.frombuffer(
-            memory, dtype=torch.float32))
+    with _evaluated(modules), torch.no_grad(), _Room() as room:
+        return _serve(command + ["--blocks", room.path] + ["--force"] * force, layers, room)
 
 
-def _serve(command: Sequence[str], layers: Sequence[Layer], memory: Any) -> dict[str, Any]:
+class _Room:
+    """Memory that another process writes, too, by its path. It grows with what is asked of it."""
+
+    def __init__(self) -> None:
+        import torch
+
+        folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self._file = tempfile.NamedTemporaryFile(prefix="khop-embed-", dir=folder)
+        self.path, self._floats = self._file.name, torch.empty(0)
+
+    def __enter__(self) -> _Room:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._file.close()
+
+    def floats(self, count: int) -> Any:
+        """So many floats from the beginning, as a tensor that is valid until more are asked for."""
+        import torch
+
+        if len(self._floats) < count:
+            self._file.truncate(4 * count)
+            self._floats = torch.frombuffer(mmap.mmap(self._file.fileno(), 4 * count), dtype=torch.float32)
+        return self._floats
+
+
+def _serve(command: Sequence[str], layers: Sequence[Layer], room: _Room) -> dict[str, Any]:
     """Runs the command, and computes the blocks that it asks for."""
     with tempfile.TemporaryFile() as said, subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said) as process:
@@ -82,7 +114,7 @@ def _serve(command: Sequence[str], layers: Sequence[Layer], memory: Any) -> dict
                 rest.append(line)
                 continue
             try:
-                _block(json.loads(line), layers, memory)
+                _block(json.loads(line), layers, room)
                 answer = b"\n"
             except BaseException as error:
                 failed = error
@@ -102,25 +134,28 @@ def _serve(command: Sequence[str], layers: Sequence[Layer], memory: Any) -> dict
         return result
 
 
-def _block(line: dict[str, int], layers: Sequence[Layer], memory: Any) -> None:
+def _block(line: dict[str, Any], layers: Sequence[Layer], room: _Room) -> None:
     """Computes the rows of a block, in memory that the command has mapped, too."""
-    layer, own, sums, to = layers[line["layer"]], line["own_floats"], line["sum_floats"], line["row_floats"]
-    rows = to // layer.width
-    made = layer.function(memory[:own].view(rows, -1), memory[own:own + sums].view(rows, -1))
+    layer, nodes, own, to = layers[line["layer"]], line["nodes"], line["own_floats"], line["row_floats"]
+    rows, sums, at = to // layer.width, {}, own
+    memory = room.floats(own + to + sum(s["floats"] for s in line["sums"]))
+    for one in line["sums"]:
+        sums[tuple(one["edges"].split(":"))] = memory[at:at + one["floats"]].view(rows, -1)
+        at += one["floats"]
+    function: Any = layer.function
+    typed = isinstance(function, Mapping)
+    if typed and nodes not in function:
+        raise OptionError(f"layer {line['layer'] + 1} has no function for nodes of type {nodes!r}, whose rows it "
+                          f"needs: there are {', '.join(map(repr, function))}")
+    if len(sums) > 1 and not typed:
+        raise OptionError(f"layer {line['layer'] + 1} sums over edges of {len(sums)} types: give a dict of functions "
+                          "by the type of nodes")
+    given: Any = sums if typed or not sums else next(iter(sums.values()))
+    made = (function[nodes] if typed else function)(memory[:own].view(rows, -1) if own else None, given)
     if tuple(made.shape) != (rows, layer.width):
         raise OptionError(f"layer {line['layer'] + 1} made rows of the shape {tuple(made.shape)}, not "
                           f"{(rows, layer.width)}: its width must be what it says")
-    memory[own + sums:own + sums + to].view(rows, -1).copy_(made)
-
-
-def _width(dataset: _binary.PathLike) -> int:
-    """The columns of the features of a dataset."""
-    with open(os.path.join(dataset, "dataset.json"), encoding="utf-8") as file:
-        columns = json.load(file)["content"]["columns"]
-    shape = next((c["shape"] for c in columns if c["name"] == "feature"), None)
-    if not shape:
-        raise OptionError(f'{os.fspath(dataset)} has no features: "khop add" gives its nodes some')
-    return int(np.prod(shape))
+    memory[at:at + to].view(rows, -1).copy_(made)
 
 
 def _layers(module: Any) -> tuple[list[Layer], list[Any]]:
@@ -128,12 +163,12 @@ def _layers(module: Any) -> tuple[list[Layer], list[Any]]:
     layers: list[Layer] = []
     parts = list(module) if hasattr(module, "__iter__") else [module]
     for part in parts:
-        known = part if isinstance(part, Layer) else _of_pyg(part)
-        if known is not None:
-            layers.append(known)
+        known = [part] if isinstance(part, Layer) else _of_pyg(part)
+        if known:
+            layers += known
         elif not layers or not callable(part):
-            raise OptionError(f"{part!r} is no layer: give a khop.embedding.Layer, or SAGEConv, GraphConv or "
-                              "GINConv of PyG")
+            raise OptionError(f"{part!r} is no layer: give a khop.embedding.Layer, or {', '.join(_CONVOLUTIONS)} or "
+                              "HeteroConv of PyG")
         else:
             layers[-1] = _behind(layers[-1], part)
     return layers, [p for p in parts if hasattr(p, "state_dict")]
@@ -143,31 +178,116 @@ def _behind(layer: Layer, part: Any) -> Layer:
     """A layer with a module behind it that computes each row of its own."""
     import torch
 
+    def after(function: Function) -> Function:
+        return lambda own, sums: part(function(own, sums))
+
     with torch.no_grad():
         width = int(part(torch.zeros(2, layer.width)).shape[-1])
-    return Layer(layer.reduce, width, lambda own, sums: part(layer.function(own, sums)))
+    made = layer.function
+    return Layer(layer.reduce, width, {name: after(f) for name, f in made.items()} if isinstance(made, Mapping)
+                 else after(made))
 
 
-def _of_pyg(conv: Any) -> Optional[Layer]:
-    """The layer of a convolution of PyG; None for other modules."""
-    kind, reduce = type(conv).__name__, {"add": "sum"}.get(getattr(conv, "aggr", ""), getattr(conv, "aggr", ""))
-    if kind not in ("SAGEConv", "GraphConv", "GINConv"):
-        if hasattr(conv, "propagate"):
-            raise OptionError(f"{kind} is not known here: SAGEConv, GraphConv and GINConv are, or a "
-                              "khop.embedding.Layer")
-        return None
+def _of_pyg(conv: Any) -> list[Layer]:
+    """The layers that a convolution of PyG is; none for other modules."""
+    kind = type(conv).__name__
+    if kind == "HeteroConv":
+        return [_of_types(conv)]
+    if kind in _CONVOLUTIONS:
+        return _CONVOLUTIONS[kind](conv)
+    if hasattr(conv, "propagate"):
+        raise OptionError(f"{kind} is not known here: {', '.join(_CONVOLUTIONS)} are, or a khop.embedding.Layer")
+    return []
+
+
+def _of_types(hetero: Any) -> Layer:
+    """HeteroConv: of each type of nodes, what its convolutions make of the sums over their types of edges."""
+    import torch
+
+    layers = {tuple(key.split("__")) if isinstance(key, str) else key: _of_pyg(conv)
+              for key, conv in hetero.convs.items()}
+    shapes = {(layer.reduce, layer.width) for made in layers.values() for layer in made}
+    ways = {"sum": torch.sum, "mean": torch.mean}
+    if len(shapes) != 1 or any(len(made) != 1 or made[0].reduce == "gcn" for made in layers.values()):
+        raise OptionError(f"{hetero!r} is not known here: its convolutions must be SAGEConv, GraphConv or GINConv, "
+                          "with one reduction and one width")
+    if hetero.aggr not in ways:
+        raise OptionError(f"{hetero!r} reduces by {hetero.aggr!r} over types of edges: khop has sum and mean")
+    (reduce, width), = shapes
+
+    def of(nodes: str) -> Function:
+        functions: dict[Any, Any] = {edges: made[0].function for edges, made in layers.items() if edges[2] == nodes}
+        return lambda own, sums: ways[hetero.aggr](torch.stack([
+            function(own, sums[edges]) for edges, function in functions.items()]), dim=0)
+
+    return Layer(reduce, width, {nodes: of(nodes) for nodes in sorted({edges[2] for edges in layers})})
+
+
+def _reduction(conv: Any) -> str:
+    """What a convolution sums, by khop's name."""
+    reduce = {"add": "sum"}.get(conv.aggr, conv.aggr)
     if reduce not in ("sum", "mean", "max"):
         raise OptionError(f"{conv!r} reduces by {reduce!r}: khop has sum, mean and max")
-    if kind == "GINConv":
-        last = [m for m in conv.nn.modules() if hasattr(m, "out_features") or hasattr(m, "out_channels")][-1]
-        return Layer(reduce, getattr(last, "out_features", None) or last.out_channels,
-                     lambda own, sums: conv.nn(sums + (1 + conv.eps) * own))
-    if kind == "GraphConv":
-        return Layer(reduce, conv.out_channels, lambda own, sums: conv.lin_rel(sums) + conv.lin_root(own))
-    if conv.normalize or getattr(conv, "project", False):
-        raise OptionError(f"{conv!r} with normalize or project is not known here: give a khop.embedding.Layer")
-    return Layer(reduce, conv.out_channels, lambda own, sums: conv.lin_l(sums) + (
-        conv.lin_r(own) if conv.root_weight else 0))
+    return str(reduce)
+
+
+def _plain(conv: Any, **expected: Any) -> None:
+    """Refuses a convolution with other options."""
+    for name, value in expected.items():
+        if getattr(conv, name, value) != value:
+            raise OptionError(f"{conv!r} with {name}={getattr(conv, name)!r} is not known here: give a "
+                              "khop.embedding.Layer")
+
+
+def _gcn(conv: Any) -> list[Layer]:
+    _plain(conv, normalize=True, add_self_loops=True, improved=False, aggr="add", flow="source_to_target")
+    return [Layer("gcn", conv.out_channels, lambda own, sums: _biased(conv, conv.lin(sums)))]
+
+
+def _biased(conv: Any, rows: Any) -> Any:
+    return rows if conv.bias is None else rows + conv.bias
+
+
+def _sage(conv: Any) -> list[Layer]:
+    _plain(conv, normalize=False, project=False, flow="source_to_target")
+    return [Layer(_reduction(conv), conv.out_channels, lambda own, sums: conv.lin_l(sums) + (
+        conv.lin_r(own) if conv.root_weight else 0))]
+
+
+def _graph(conv: Any) -> list[Layer]:
+    _plain(conv, flow="source_to_target")
+    return [Layer(_reduction(conv), conv.out_channels, lambda own, sums: conv.lin_rel(sums) + conv.lin_root(own))]
+
+
+def _gin(conv: Any) -> list[Layer]:
+    _plain(conv, flow="source_to_target")
+    last = [m for m in conv.nn.modules() if hasattr(m, "out_features") or hasattr(m, "out_channels")][-1]
+    return [Layer(_reduction(conv), getattr(last, "out_features", None) or last.out_channels,
+                  lambda own, sums: conv.nn(sums + (1 + conv.eps) * own))]
+
+
+def _gat(conv: Any) -> list[Layer]:
+    """Attention: rows of products and scores, and the sums that these weigh."""
+    import torch
+
+    _plain(conv, add_self_loops=True, negative_slope=0.2, edge_dim=None, aggr="add", flow="source_to_target", res=None)
+    heads, part = conv.heads, conv.out_channels
+    product = getattr(conv, "lin", None) or conv.lin_src
+
+    def scores(own: Any, sums: Any) -> Any:
+        z = product(own)
+        by_head = z.view(-1, heads, part)
+        return torch.cat([z, (by_head * conv.att_src).sum(-1), (by_head * conv.att_dst).sum(-1)], dim=1)
+
+    def weighed(own: Any, sums: Any) -> Any:
+        return _biased(conv, sums if conv.concat else sums.view(-1, heads, part).mean(dim=1))
+
+    return [Layer("rows", heads * (part + 2), scores),
+            Layer(f"attend{heads}", heads * part if conv.concat else part, weighed)]
+
+
+_CONVOLUTIONS: dict[str, Callable[[Any], list[Layer]]] = {
+    "GCNConv": _gcn, "SAGEConv": _sage, "GraphConv": _graph, "GINConv": _gin, "GATConv": _gat}
 
 
 def _name(modules: Sequence[Any]) -> str:
@@ -192,12 +312,3 @@ def _evaluated(modules: Sequence[Any]) -> Iterator[None]:
     finally:
         for module, training in before:
             module.training = training
-
-
-@contextlib.contextmanager
-def _room(size: int) -> Iterator[tuple[str, mmap.mmap]]:
-    """Memory that another process maps, too, by its path."""
-    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.NamedTemporaryFile(prefix="khop-embed-", dir=folder) as file:
-        file.truncate(size)
-        yield file.name, mmap.mmap(file.fileno(), size)

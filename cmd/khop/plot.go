@@ -19,7 +19,7 @@ type plotFlags struct {
 }
 
 func (f plotFlags) output(read ...string) wholefile.Output {
-	return plot.File(f.Plot, f.Force, "name another, or replace it (--force)", read...)
+	return plot.File(f.Plot, f.Force, orForce, read...)
 }
 
 // openDataset opens a dataset, unless the plot of it, or another file, could not be written, which is said before long

@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/khop-gnn/khop/internal/paths"
@@ -23,23 +21,12 @@ const mostReported = 16 << 20
 
 // Run writes the report.
 func (c *reportCmd) Run(env *environment) error {
-	out := runreport.Output(c.Target, c.Force, "name another, or replace it (--force)", c.Runs...)
-	if err := out.Check(); err != nil {
-		return err
+	out := runreport.Output(c.Target, c.Force, orForce, c.Runs...)
+	read := func(path string) ([]byte, error) { return wholefile.Read(path, mostReported) }
+	parse := func(path string, text []byte) (*runreport.Run, error) {
+		return runreport.Read(paths.Text(filepath.Base(path)), text, saidOf)
 	}
-	var runs []*runreport.Run
-	for _, path := range c.Runs {
-		text, err := wholefile.Read(path, mostReported)
-		if err != nil {
-			return err
-		}
-		r, err := runreport.Read(paths.Text(filepath.Base(path)), text, saidOf)
-		if err != nil {
-			return fmt.Errorf("%s: %w", paths.Text(path), err)
-		}
-		runs = append(runs, r)
-	}
-	return out.Write(env.ctx, func(w io.Writer) error { return runreport.Write(w, runs) })
+	return combine(env, out, read, parse, runreport.Write)
 }
 
 // saidOf is the sentence of a report.

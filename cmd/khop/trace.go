@@ -27,24 +27,10 @@ const mostTrace = 2 << 30
 
 // Run merges.
 func (c *traceMergeCmd) Run(env *environment) error {
-	out := timeline.Output(c.Target, c.Force, c.Traces...)
-	out.Else = "name another, or replace it (--force)"
-	if err := out.Check(); err != nil {
-		return err
-	}
-	var all []*timeline.Trace
-	for _, path := range c.Traces {
-		text, err := readTrace(path, env.memory.bytes)
-		if err != nil {
-			return err
-		}
-		t, err := timeline.Read(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", paths.Text(path), err)
-		}
-		all = append(all, t)
-	}
-	return out.Write(env.ctx, func(w io.Writer) error { return timeline.Merge(w, all) })
+	out := timeline.Output(c.Target, c.Force, orForce, c.Traces...)
+	read := func(path string) ([]byte, error) { return readTrace(path, env.memory.bytes) }
+	parse := func(_ string, text []byte) (*timeline.Trace, error) { return timeline.Read(text) }
+	return combine(env, out, read, parse, timeline.Merge)
 }
 
 // readTrace reads a trace, compressed or not. Within a limit of memory it may have an eighth of that: what is read of

@@ -19,8 +19,8 @@ const mark = "<!-- khop report 1 -->\n"
 // Output is the file that a report is written to: it replaces a report, and other files with force. Where there is
 // another file, remedy says what to do.
 func Output(path string, force bool, remedy string, read ...string) wholefile.Output {
-	return wholefile.Output{Path: path, Mode: 0o644, Ours: wholefile.Begins(mark), Force: force, From: read,
-		Else: remedy}
+	return wholefile.Output{Path: path, Mode: 0o644, Ours: wholefile.Begins(mark), Force: force, Else: remedy,
+		From: read}
 }
 
 const head = mark + `<!DOCTYPE html>

@@ -57,7 +57,7 @@ func Open(path string) (*File, error) {
 	defer open.Unlock()
 	f := open.files[path]
 	if f == nil {
-		f = &File{out: Output(path, false), path: path}
+		f = &File{out: Output(path, false, ""), path: path}
 		if err := f.out.Check(); err != nil {
 			return nil, fmt.Errorf("the trace: %w", err)
 		}
@@ -68,8 +68,10 @@ func Open(path string) (*File, error) {
 }
 
 // Output is the file that a trace is written to: it replaces a trace that khop has written, and other files with force.
-func Output(path string, force bool, read ...string) wholefile.Output {
-	return wholefile.Output{Path: path, Mode: 0o644, Ours: wholefile.Begins(mark), Force: force, From: read}
+// Where there is another file, remedy says what to do.
+func Output(path string, force bool, remedy string, read ...string) wholefile.Output {
+	return wholefile.Output{Path: path, Mode: 0o644, Ours: wholefile.Begins(mark), Force: force, Else: remedy,
+		From: read}
 }
 
 // Close writes the file, when all who opened it have called it and no lane is in use.

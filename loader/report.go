@@ -59,14 +59,10 @@ type sums struct {
 
 func (l *Loader) sums() sums {
 	c := &l.stats
-	s := sums{Activity: readActivity(), batches: c.batches.Load(), edges: c.edges.Load(), rows: c.rows.Load(),
+	rows, _, _, _ := l.ahead.Report()
+	return sums{Activity: readActivity(), batches: c.batches.Load(), edges: c.edges.Load(), rows: c.rows.Load(),
 		bytes: c.bytes.Load(), wait: c.wait.Sum(), body: c.body.Sum(), sample: c.Sample.Sum(),
-		gather: c.Gather.Sum(), disk: c.Disk.Sum(), idle: c.idle.Sum()}
-	if l.ahead != nil {
-		n, _, _, _ := l.ahead.Report()
-		s.asked, s.missed = n.Rows, n.Misses
-	}
-	return s
+		gather: c.Gather.Sum(), disk: c.Disk.Sum(), idle: c.idle.Sum(), asked: rows.Rows, missed: rows.Misses}
 }
 
 // report says what the run has waited for so far.

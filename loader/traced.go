@@ -2,7 +2,6 @@ package loader
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/khop-gnn/khop/internal/timeline"
 )
@@ -12,9 +11,8 @@ type traced struct {
 	*timeline.File
 	workers []*timeline.Lane
 	loop    *timeline.Lane
-	names   [7]string    // of counters
-	values  [7]int64     // that were recorded last
-	waiting atomic.Int64 // batches that are ready
+	names   [7]string // of counters
+	values  [7]int64  // that were recorded last
 }
 
 // open opens the file, where one is asked for.
@@ -50,25 +48,19 @@ func (t *traced) worker(i int) *timeline.Lane {
 	return t.workers[i]
 }
 
-// ready counts batches that are ready.
-func (t *traced) ready(n int64) {
-	if t.File != nil {
-		t.waiting.Add(n)
-	}
-}
-
 // counters records which counters are others as the loop takes a batch.
-func (l *Loader) counters() {
-	t := &l.trace
+func (r *run) counters() {
+	l, t := r.l, &r.l.trace
 	if t.File == nil {
 		return
 	}
-	memory, missed := l.memory(), int64(0)
-	if l.ahead != nil {
-		n, _, _, _ := l.ahead.Report()
-		missed = n.Misses
+	ready := 0
+	for _, w := range r.window {
+		ready += len(w)
 	}
-	for i, v := range []int64{t.waiting.Add(-1), int64(l.stats.bytes.Load()), missed, memory.Topology, memory.Columns,
+	rows, _, _, _ := l.ahead.Report()
+	memory := l.memory()
+	for i, v := range []int64{int64(ready), int64(l.stats.bytes.Load()), rows.Misses, memory.Topology, memory.Columns,
 		memory.Batches, memory.Scratch} {
 		if v != t.values[i] {
 			t.values[i] = v

@@ -32,6 +32,7 @@ type traceEvent struct {
 	Args     struct {
 		Name   string `json:"name"`
 		Number int    `json:"number"`
+		Value  int    `json:"value"` // of a counter
 	} `json:"args"`
 }
 
@@ -130,6 +131,34 @@ func TestATraceShowsWhatWorkersAndLoopDid(t *testing.T) {
 	for id, ends := range arrows {
 		expect.That(t, len(ends) == 2 && strings.Contains("sf fs", ends), "arrow %d has the ends %q", id, ends)
 	}
+}
+
+// Batches that nobody takes, because a loop breaks off, are not counted as ready in the next epoch.
+func TestATraceCountsTheBatchesThatAreReady(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.json")
+	synctest.Test(t, func(t *testing.T) {
+		l := expect.Must(loader.New(graphs.Plain(t, 400, 4), loader.Options{Sampler: neighbor, BatchSize: 20, Workers: 2,
+			Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path}}))(t)
+		for epoch := range uint64(10) {
+			n := 0
+			for _, err := range l.Epoch(background, epoch) {
+				expect.OK(t, err)
+				synctest.Wait() // the workers have made all that may wait
+				if n++; n == 3 {
+					break
+				}
+			}
+		}
+		expect.OK(t, l.Close())
+	})
+	lanes, _ := readTrace(t, path)
+	most := 0
+	for _, e := range lanes["loop"] {
+		if e.Name == "batches ready" {
+			most = max(most, e.Args.Value)
+		}
+	}
+	expect.That(t, most > 0 && most < 2+2, "%d batches were ready, of 4 slots of which the loop had one", most)
 }
 
 // Loaders of one process share a trace, which has the lanes of each rank.

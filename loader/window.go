@@ -171,7 +171,6 @@ func (r *run) work(w *makers.Worker, lane *timeline.Lane) {
 		s.err = w.Make(ctx, s.Slot, j, r.l.made(b))
 		lane.Made(r.arrow + position)
 		span.End()
-		r.l.trace.ready(1)
 		r.window[position%uint64(len(r.window))] <- s // never blocks
 	}
 }
@@ -251,7 +250,7 @@ func (r *run) receive(position uint64) (*ownedSlot, error) {
 		if span.End(); position == 0 {
 			r.start.Store(int64(time.Since(begin)))
 		}
-		r.l.counters()
+		r.counters()
 		return s, r.accept(s, begin)
 	case <-r.ctx.Done():
 		return nil, context.Cause(r.ctx)

@@ -470,8 +470,11 @@ func (c *aheadColumn) start(s tier.Slot, b plannedBatch, k int) error {
 }
 
 // Report says what was planned so far: counts, how rows of each column are packed, how many rows caches hold at most,
-// and how many batches are known.
+// and how many batches are known. Of nil it is nothing.
 func (a *Ahead) Report() (n disk.Counts, packs []disk.PackState, cacheRows int64, known int) {
+	if a == nil {
+		return n, nil, 0, 0
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, c := range a.columns {

@@ -1,7 +1,6 @@
 package timeline
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -48,22 +47,18 @@ func Merge(to io.Writer, traces []*Trace) error {
 	for _, t := range traces {
 		base = max(base, t.Base)
 	}
-	w := bufio.NewWriterSize(to, 1<<16)
-	fmt.Fprintf(w, "%s,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%d,\"traceEvents\":[", mark, base)
-	between := "\n"
+	w := newWriter(to, base)
 	for i, t := range traces {
 		for n, event := range t.Events {
 			moved, err := move(event, t.Base-base, uint64(i)<<32)
 			if err != nil {
 				return fmt.Errorf("event %d: %w", n, err)
 			}
-			_, _ = w.WriteString(between)
+			w.begin()
 			_, _ = w.Write(moved)
-			between = ",\n"
 		}
 	}
-	_, _ = w.WriteString("\n]}\n")
-	return w.Flush()
+	return w.end()
 }
 
 // move returns an event whose time is later by nanoseconds. Arrows of khop's get other numbers, so that those of two

@@ -34,8 +34,7 @@ func (f *File) write(to io.Writer) error {
 		base = 0
 	}
 	arrows := f.arrows(from)
-	w := &writer{Writer: bufio.NewWriterSize(to, 1<<16), base: base}
-	fmt.Fprintf(w, "%s,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%d,\"traceEvents\":[", mark, base)
+	w := newWriter(to, base)
 	w.meta(0, "process_name", "khop")
 	for _, l := range f.lanes {
 		w.meta(firstThread+l.number, "thread_name", l.name)
@@ -46,8 +45,7 @@ func (f *File) write(to io.Writer) error {
 			}
 		}
 	}
-	_, _ = w.WriteString("\n]}\n")
-	return w.Flush()
+	return w.end()
 }
 
 // arrows counts the ends of each arrow.
@@ -79,6 +77,20 @@ type writer struct {
 	room    []byte
 }
 
+// newWriter writes what comes before the events of a trace whose times count from base.
+func newWriter(to io.Writer, base int64) *writer {
+	w := &writer{Writer: bufio.NewWriterSize(to, 1<<16), base: base}
+	fmt.Fprintf(w, "%s,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%d,\"traceEvents\":[", mark, base)
+	return w
+}
+
+// end writes what comes after the events.
+func (w *writer) end() error {
+	_, _ = w.WriteString("\n]}\n")
+	return w.Flush()
+}
+
+// begin writes what comes before an event.
 func (w *writer) begin() {
 	if w.another {
 		_ = w.WriteByte(',')

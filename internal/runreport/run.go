@@ -4,6 +4,7 @@ package runreport
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 
 // ErrRun is returned for a file that is not what a run has printed.
 var ErrRun = errors.New("not what a run of khop has printed by --json or --jsonl")
+
+var errNull = errors.New("null")
 
 // Run is what a run has printed.
 type Run struct {
@@ -45,7 +48,7 @@ func Read(name string, text []byte, say func(json.RawMessage) string) (*Run, err
 			break
 		}
 		if err != nil || object == nil {
-			return nil, fmt.Errorf("%w: object %d: %w", ErrRun, len(all)+1, cmpErr(err))
+			return nil, fmt.Errorf("%w: object %d: %w", ErrRun, len(all)+1, cmp.Or(err, errNull))
 		}
 		all = append(all, object)
 	}
@@ -77,13 +80,6 @@ func Read(name string, text []byte, say func(json.RawMessage) string) (*Run, err
 	}
 	r.draw(all, last)
 	return r, nil
-}
-
-func cmpErr(err error) error {
-	if err == nil {
-		return errors.New("null")
-	}
-	return err
 }
 
 // mostListed is how many elements of a list are told.

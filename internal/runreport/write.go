@@ -2,7 +2,6 @@ package runreport
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"html"
 	"io"
@@ -74,11 +73,9 @@ func (r *Run) write(w *bufio.Writer) error {
 	r.bars(w)
 	_, _ = w.WriteString("<div class=\"plots\">")
 	for _, p := range r.Plots {
-		var b bytes.Buffer
-		if err := p.SVG(&b); err != nil {
+		if err := p.SVG(w); err != nil {
 			return err
 		}
-		_, _ = w.Write(b.Bytes())
 	}
 	_, _ = w.WriteString("</div>\n")
 	if r.Options != "" {

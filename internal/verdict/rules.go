@@ -162,9 +162,8 @@ func changeBus(_ *Facts, v *Verdict) {
 }
 
 func sayFewWorkers(f *Facts) string {
-	return fmt.Sprintf("%s busy, and %s had nothing to do.",
-		english.Plural(f.Workers, "worker was", "workers were"),
-		english.Plural(f.free(), "processor", "processors")+fmt.Sprintf(" of %d", f.Cores))
+	return fmt.Sprintf("%s busy, and %s of %d had nothing to do.",
+		english.Plural(f.Workers, "worker was", "workers were"), english.Plural(f.free(), "processor", ""), f.Cores)
 }
 
 func changeFewWorkers(f *Facts, v *Verdict) {
@@ -179,7 +178,8 @@ func sayWide(f *Facts) string {
 }
 
 func changeWide(f *Facts, v *Verdict) {
-	if v.Advice = "features of 16 bits (khop convert --feature-dtype float16), or fewer columns"; f.Mapped {
+	v.Advice = "features of 16 bits (khop convert --feature-dtype float16), or fewer columns"
+	if f.Mapped {
 		v.Option, v.Value = "Residence", "resident"
 	}
 	v.Gain = f.within(f.Seconds * (1 - f.of(f.Gather)/2))

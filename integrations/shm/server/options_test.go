@@ -89,6 +89,8 @@ func TestAServerOfOneOfSeveralMachinesHasItsRanksOnly(t *testing.T) {
 		_, err := consumer.Dial(t.Context(), s.opt.Path, consumer.Options{Rank: consumer.RankOf(0)})
 		expect.That(t, err != nil && strings.Contains(err.Error(), "the server has [1 3] of 4"), "rank 0: %v", err)
 		expect.That(t, len(s.Stats()) == 2, "%d rings", len(s.Stats()))
+		r := s.told(loader.Report{Option: "workers", Value: "3"})
+		expect.Same(t, r.Value, "6", "what two ranks of 3 workers need")
 		s.Close()
 	}
 }

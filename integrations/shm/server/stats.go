@@ -19,17 +19,19 @@ func (s *Server) Stats() []shm.RankStats {
 	return list
 }
 
-// report says what the rank's loader waited for, with options as they are said of the server: its workers are shared
-// out among ranks, and consumers hold some of the batches that are ready.
-func (r *rank) report() loader.Report {
-	v, o := r.loader.Report(), &r.server.opt
+// report says what the rank's loader waited for.
+func (r *rank) report() loader.Report { return r.server.told(r.loader.Report()) }
+
+// told is a report of a rank's loader with options as they are said of the server: its workers are shared out among its
+// ranks, and consumers hold some of the batches that are ready.
+func (s *Server) told(v loader.Report) loader.Report {
 	n, err := strconv.Atoi(v.Value)
 	switch {
 	case err != nil:
 	case v.Option == "workers":
-		v.Value = strconv.Itoa(n * o.WorldSize)
+		v.Value = strconv.Itoa(n * len(s.ranks))
 	case v.Option == "prefetch":
-		v.Value = strconv.Itoa(4 * o.Loader.Tuning.Prefetch)
+		v.Value = strconv.Itoa(4 * s.opt.Loader.Tuning.Prefetch)
 	}
 	return v
 }

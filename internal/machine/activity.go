@@ -21,11 +21,18 @@ type Activity struct {
 // ReadActivity returns it so far. It reads a few files that the kernel writes.
 func ReadActivity() Activity {
 	a := Activity{At: time.Now(), Processors: Workers()}
-	own, err := ProcessorTime()
-	a.Own, a.Faults = own, pageFaults()
+	var err error
+	a.Own, a.Faults, err = used()
 	a.All, a.Known = allBusy(os.DirFS("/"), processors())
 	a.Known = a.Known && err == nil
 	return a
+}
+
+// ProcessorTime returns the processor time that the process has taken. Errors: errors.ErrUnsupported where the system
+// does not tell.
+func ProcessorTime() (time.Duration, error) {
+	took, _, err := used()
+	return took, err
 }
 
 // Since returns how many processors the process had since an earlier one, mean, and how many others had; -1 and 0

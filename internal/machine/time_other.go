@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// ProcessorTime is an error that wraps errors.ErrUnsupported on this system.
-func ProcessorTime() (time.Duration, error) {
-	return 0, fmt.Errorf("processor time: %w on %s", errors.ErrUnsupported, runtime.GOOS)
+func used() (took time.Duration, faults uint64, err error) {
+	return 0, 0, fmt.Errorf("processor time: %w on %s", errors.ErrUnsupported, runtime.GOOS)
 }
-
-func pageFaults() uint64 { return 0 }

@@ -8,20 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProcessorTime returns the processor time that the process has taken.
-func ProcessorTime() (time.Duration, error) {
+// used returns the processor time that the process has taken, and how many pages it has waited for while they were
+// read from a file.
+func used() (took time.Duration, faults uint64, err error) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
-}
-
-// pageFaults returns how many pages the process has waited for while they were read.
-func pageFaults() uint64 {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return uint64(max(u.Majflt, 0))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), uint64(max(u.Majflt, 0)), nil
 }

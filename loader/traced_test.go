@@ -137,8 +137,8 @@ func TestATraceShowsWhatWorkersAndLoopDid(t *testing.T) {
 func TestATraceCountsTheBatchesThatAreReady(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace.json")
 	synctest.Test(t, func(t *testing.T) {
-		l := expect.Must(loader.New(graphs.Plain(t, 400, 4), loader.Options{Sampler: neighbor, BatchSize: 20, Workers: 2,
-			Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path}}))(t)
+		l := expect.Must(loader.New(graphs.Plain(t, 400, 4), loader.Options{Sampler: neighbor, BatchSize: 20,
+			Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path}}))(t)
 		for epoch := range uint64(10) {
 			n := 0
 			for _, err := range l.Epoch(background, epoch) {

@@ -67,7 +67,7 @@ func (c *convertCmd) settle(env *environment) error {
 func (c *convertCmd) Run(env *environment) error {
 	switch {
 	case c.Clean:
-		return convert.CleanTasks(c.Dataset)
+		return convert.CleanTasks(env.ctx, c.Dataset)
 	case c.Tasks > 0:
 		return c.inTasks(env)
 	case c.Plan || c.Script != "":

@@ -5,6 +5,8 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+
+	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // scripts write what runs the stages of a conversion, by the name of what starts the processes.
@@ -82,11 +84,19 @@ jobs=`)
 // kubernetes writes Indexed Jobs, each stage when the one before is complete.
 func (s *scriptWriter) kubernetes() {
 	s.line("#!/bin/sh")
-	s.line("# Runs the planned tasks of a conversion as Indexed Jobs. IMAGE has khop, CLAIM is a volume that all")
-	s.line("# pods can write to, MOUNT where source and dataset lie in it, as on the machine that planned the tasks.")
+	s.line("# Runs the planned tasks of a conversion as Indexed Jobs. IMAGE has khop.")
+	needs, inside, outside := `"${CLAIM:?}" "${MOUNT:?}"`, `volumeMounts: [{name: data, mountPath: "$MOUNT"}]`,
+		`volumes: [{name: data, persistentVolumeClaim: {claimName: "$CLAIM"}}]`
+	if ranges.Is(s.work) {
+		s.line("# SECRET has what leads to the store: AWS_ACCESS_KEY_ID and the like.")
+		needs, inside, outside = `"${SECRET:?}"`, `envFrom: [{secretRef: {name: "$SECRET"}}]`, `volumes: []`
+	} else {
+		s.line("# CLAIM is a volume that all pods can write to, MOUNT where source and dataset lie in it, as on the")
+		s.line("# machine that planned the tasks.")
+	}
 	s.line(`set -eu
-: "${IMAGE:?}" "${CLAIM:?}" "${MOUNT:?}" "${MEMORY:=8Gi}" "${NAME:=khop-convert}"
-work=%s`, quoted(s.work))
+: "${IMAGE:?}" %s "${MEMORY:=8Gi}" "${NAME:=khop-convert}"
+work=%s`, needs, quoted(s.work))
 	s.line(`job() { # job STAGE NAME COUNT
     kubectl apply -f - <<END
 apiVersion: batch/v1
@@ -106,11 +116,11 @@ spec:
         command: [sh, -c, 'exec khop task "\$WORK/tasks/$2-\$JOB_COMPLETION_INDEX.json"']
         env: [{name: WORK, value: "$work"}]
         resources: {limits: {memory: "$MEMORY"}}
-        volumeMounts: [{name: data, mountPath: "$MOUNT"}]
-      volumes: [{name: data, persistentVolumeClaim: {claimName: "$CLAIM"}}]
+        %s
+      %s
 END
 }
-done_() { kubectl wait --for=condition=complete --timeout=-1s "job/$NAME-$1-$2"; }`)
+done_() { kubectl wait --for=condition=complete --timeout=-1s "job/$NAME-$1-$2"; }`, inside, outside)
 	for i, stage := range s.stages {
 		for _, a := range stage {
 			s.line("job %d %s %d", i, a.name, a.count)

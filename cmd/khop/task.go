@@ -1,14 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // tasksFlags are flags of "khop convert" for a conversion in tasks.
@@ -50,7 +52,7 @@ func (c *convertCmd) inTasks(env *environment) error {
 			})
 		}
 		res, err := runTasks(env, slices.Concat(stages...), opt)
-		return res, errors.Join(err, convert.CleanTasks(c.Dataset))
+		return res, errors.Join(err, convert.CleanTasks(context.WithoutCancel(env.ctx), c.Dataset))
 	})
 	if err != nil || res == nil {
 		return err
@@ -60,8 +62,8 @@ func (c *convertCmd) inTasks(env *environment) error {
 
 // foldersOf returns the working folder of a task, and the dataset that it is for.
 func foldersOf(task string) (work, dataset string) {
-	work = filepath.Dir(filepath.Dir(task))
-	return work, strings.TrimSuffix(work, filepath.Ext(work))
+	work, _ = ranges.Split(task, 1)
+	return work, strings.TrimSuffix(work, path.Ext(work))
 }
 
 // runTasks runs tasks, one after the other, and returns what the last one made.

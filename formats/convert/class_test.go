@@ -65,7 +65,7 @@ func works(t *testing.T) map[string]func(ctx context.Context, dst string, memory
 		"triples": run(knowledge(t, 9), Options{RelationsAsTypes: true}),
 		"tasks": func(ctx context.Context, dst string, memory int64) error {
 			_, err := inTasks(ctx, library, dst, 3, Options{MemoryLimit: memory})
-			return errors.Join(err, CleanTasks(dst))
+			return errors.Join(err, CleanTasks(context.Background(), dst))
 		},
 		"add": func(ctx context.Context, dst string, memory int64) error {
 			if err := os.CopyFS(dst, os.DirFS(whole)); err != nil {

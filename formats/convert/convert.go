@@ -12,13 +12,13 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/staged"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/heap"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -161,19 +161,11 @@ type Result struct {
 // pinned.ErrLimit, which says what is needed; formats.ErrExist and formats.ErrSpace for the target;
 // context.Cause(ctx). After an error dst is as it was: it holds no dataset, or the one that Force was to replace.
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
-	if ranges.Is(src) || ranges.Is(dst) {
-		return elsewhere(ctx, src, dst, opt)
+	if opt.Log == nil {
+		opt.Log = func(string) {}
 	}
-	// say at once, not after an hour of reading, that the target cannot be
-	c, err := begin(src, dst, &opt)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.roomFor(0); err != nil {
-		return nil, err
-	}
-	err = c.guarded(func() error {
-		res, err = c.run(ctx)
+	err = to(ctx, dst, opt, func(dir string) error {
+		res, err = run(ctx, src, dir, opt)
 		return err
 	})
 	if err != nil {
@@ -182,12 +174,34 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 	return res, nil
 }
 
+// run converts to a folder.
+func run(ctx context.Context, src, dir string, opt Options) (res *Result, err error) {
+	// say at once, not after an hour of reading, that the target cannot be
+	c, err := begin(src, dir, &opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.roomFor(0); err != nil {
+		return nil, err
+	}
+	if _, err := c.come(ctx); err != nil {
+		return nil, err
+	}
+	err = c.guarded(func() error {
+		res, err = c.run(ctx)
+		return err
+	})
+	return res, errors.Join(err, c.leave())
+}
+
 // conversion is one run.
 type conversion struct {
 	src, dst string
 	opt      Options
 	budget   source.Budget
 	ledger   pinned.Ledger
+
+	elsewhere *staged.Source // the source, if it has an address; nil: it has none
 
 	tree   *source.Tree
 	skips  source.Skips

@@ -17,35 +17,38 @@ import (
 	"github.com/khop-gnn/khop/internal/ranges"
 )
 
-// elsewhere is a conversion whose source or target has an address (docs/machines.md). The source is brought to the
-// cache of datasets, and the target is made in a temporary folder and written from there.
-func elsewhere(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
-	if opt.Log == nil {
-		opt.Log = func(string) {}
+// to has a dataset written at its place. Where that has an address it is made in a temporary folder, and written from
+// there (docs/machines.md).
+func to(ctx context.Context, dst string, opt Options, write func(dir string) error) error {
+	if !ranges.Is(dst) {
+		return write(dst)
 	}
-	to := func(write func(dir string) error) error { return write(dst) }
-	if ranges.Is(dst) {
-		t, err := newTarget(ctx, dst, opt.Force)
-		if err != nil {
-			return nil, err
-		}
-		to = func(write func(dir string) error) error {
-			return t.upload(ctx, write, opt.DryRun, opt.Log, opt.Progress)
-		}
-	}
-	if ranges.Is(src) {
-		from, err := bring(ctx, src, opt)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, from.Close()) }()
-		opt.named, src = filepath.Base(src), from.Path
-	}
-	err = to(func(dir string) error {
-		res, err = Run(ctx, src, dir, opt)
+	t, err := newTarget(ctx, dst, opt.Force)
+	if err != nil {
 		return err
-	})
-	return res, err
+	}
+	return t.upload(ctx, write, opt.DryRun, opt.Log, opt.Progress)
+}
+
+// come brings a source that has an address to the cache of datasets, where it is read from then on. It returns what
+// tells its contents from others; "" of a file or folder.
+func (c *conversion) come(ctx context.Context) (content string, err error) {
+	if !ranges.Is(c.src) {
+		return "", nil
+	}
+	if c.elsewhere, err = bring(ctx, c.src, c.opt); err != nil {
+		return "", err
+	}
+	c.opt.named, c.src = filepath.Base(c.src), c.elsewhere.Path
+	return c.elsewhere.Content, nil
+}
+
+// leave lets the cache remove the source.
+func (c *conversion) leave() error {
+	if c.elsewhere == nil {
+		return nil
+	}
+	return c.elsewhere.Close()
 }
 
 // bring brings a source to the cache. The caller closes it.

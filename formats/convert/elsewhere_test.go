@@ -80,3 +80,39 @@ func TestColumnsAreAddedToADatasetElsewhere(t *testing.T) {
 	_, has := after.Graph().NodeColumn(0, "label")
 	expect.That(t, has && after.Manifest().Generation == 2, "generation %d", after.Manifest().Generation)
 }
+
+// TestTasksGoThroughAStore, whose source, target and working folder lie there; two machines share nothing else.
+func TestTasksGoThroughAStore(t *testing.T) {
+	s := rangestest.New(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	src := write(t, "edges.csv", "src,dst,weight\nada,bob,1\ncal,bob,2\nbob,dan,3\neve,cal,4\nada,ada,5\nada,bob,6\n")
+	for _, opt := range []Options{{}, {Direction: Symmetrise, Reorder: ByDegree}} {
+		_, whole := convert(t, src, opt)
+		from := s.PutFolder(t, "bucket", "raw", filepath.Dir(src)) + "/edges.csv"
+		dst := "s3://bucket/made/x.khop"
+		stages := expect.Must(PlanTasks(t.Context(), from, dst, 3, opt))(t)
+		_, err := PlanTasks(t.Context(), from, dst, 3, opt)
+		expect.That(t, errors.Is(err, formats.ErrExist), "planned twice: %v", err)
+		for _, stage := range stages {
+			for _, task := range stage {
+				t.Setenv("KHOP_CACHE_DIR", t.TempDir()) // each on a machine of its own
+				for range 2 {
+					_, err := RunTask(t.Context(), task, Options{})
+					expect.Ensure(t, err == nil, "%s: %v", task, err)
+				}
+			}
+		}
+		got := expect.Must(formats.Open(dst))(t)
+		expect.That(t, got.ID() == whole.ID(), "%+v: another dataset", opt)
+		expect.OK(t, got.Close(), CleanTasks(t.Context(), dst))
+		for _, name := range s.Names() {
+			ours := strings.HasPrefix(name, "bucket/made/x.khop/") || strings.HasPrefix(name, "bucket/raw/")
+			expect.That(t, ours, "left behind: %s", name)
+			if strings.HasPrefix(name, "bucket/made/") {
+				s.Drop(name)
+			}
+		}
+	}
+	left := expect.Must(os.ReadDir(os.Getenv("TMPDIR")))(t)
+	expect.That(t, len(left) == 0, "left behind: %v", left)
+}

@@ -50,7 +50,7 @@ func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
 		"reorder": {State: stateOf, Do: run(Options{Reorder: BreadthFirst, Force: true})},
 		"tasks": {State: stateOf, Do: func(dir string) error {
 			if _, err := inTasks(ctx, src, dir, 2, Options{}); err != nil {
-				return errors.Join(err, CleanTasks(dir))
+				return errors.Join(err, CleanTasks(context.Background(), dir))
 			}
 			return nil
 		}},

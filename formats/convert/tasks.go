@@ -2,13 +2,11 @@ package convert
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,14 +14,16 @@ import (
 	"syscall"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/wholefile"
+	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// A conversion in tasks goes through a working folder beside the dataset, which all machines see:
+// A conversion in tasks goes through a working folder beside the dataset, which all machines see, or one in its store:
 //
 //	plan.json   what is converted, how, and in which tasks
 //	tasks/      a descriptor of each task, which says no more than which one it is
@@ -58,9 +58,6 @@ const maxTasks = 1 << 12
 // tasksVersion is that of plans: tasks of another do not go together.
 const tasksVersion = 1
 
-// mostJSON is the most bytes that a file of JSON may have.
-const mostJSON = 64 << 20
-
 // tasksPlan is what all tasks have in common.
 type tasksPlan struct {
 	Version int            `json:"version"`
@@ -76,6 +73,7 @@ type tasksPlan struct {
 	Facts   []byte         `json:"facts,omitempty"`  // of source.Planned
 	Notes   []formats.Note `json:"notes"`            // on the source
 	Files   []stamp        `json:"files"`            // of the source, as far as planning has opened them
+	Content string         `json:"content"`          // of a source that has an address: tells it from another
 	Stages  [][]string     `json:"stages,omitempty"` // names of tasks
 }
 
@@ -101,13 +99,29 @@ type descriptor struct {
 }
 
 // workOf returns the working folder of a dataset.
-func workOf(dst string) string { return filepath.Clean(dst) + ".khop-tasks" }
+func workOf(dst string) string {
+	if ranges.Is(dst) {
+		return strings.TrimSuffix(dst, "/") + workEnd
+	}
+	return filepath.Clean(dst) + workEnd
+}
+
+// workEnd is what names of working folders end in.
+const workEnd = ".khop-tasks"
+
+// absolute returns a path that all machines understand. An address is one.
+func absolute(path string) (string, error) {
+	if path == "" || ranges.Is(path) {
+		return path, nil
+	}
+	return filepath.Abs(path)
+}
 
 // PlanTasks divides the conversion of src to dst into tasks for about n processes, and returns the descriptors of those
 // of each stage: RunTask runs one. They lie in a working folder beside dst, which CleanTasks removes. Tasks of a stage
-// may run at the same time, on any machine where the source and the folder of dst have the same paths; those of the
-// next stage begin when all are done. A task may run again, or twice at a time, whenever it failed or not: it does
-// nothing where it has been done. The dataset is that which Run writes.
+// may run at the same time, on any machine where the source and the folder of dst have the same paths, or addresses;
+// those of the next stage begin when all are done. A task may run again, or twice at a time, whenever it failed or not:
+// it does nothing where it has been done. The dataset is that which Run writes.
 //
 // Errors are those of Run, and formats.ErrExist where there is a working folder.
 func PlanTasks(ctx context.Context, src, dst string, n int, opt Options) (stages [][]string, err error) {
@@ -118,37 +132,39 @@ func PlanTasks(ctx context.Context, src, dst string, n int, opt Options) (stages
 		return nil, option.Errorf(ErrOptions, opt, "DryRun", " is for a conversion at once")
 	}
 	for _, path := range []*string{&src, &dst, &opt.Features, &opt.Labels} {
-		if *path != "" {
-			if *path, err = filepath.Abs(*path); err != nil {
-				return nil, err
-			}
+		if *path, err = absolute(*path); err != nil {
+			return nil, err
 		}
 	}
 	c, err := begin(src, dst, &opt)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.roomFor(0); err != nil {
+	if ranges.Is(dst) {
+		_, err = newTarget(ctx, dst, opt.Force)
+	} else {
+		err = c.roomFor(0)
+	}
+	if err != nil {
 		return nil, err
 	}
-	work := workOf(dst)
-	if _, err := os.Lstat(work); err == nil {
-		return nil, source.Error(work, "", -1, "run its tasks, or remove it (CleanTasks)",
-			fmt.Errorf("%w: tasks of another conversion", formats.ErrExist))
-	}
-	p := &tasksPlan{Version: tasksVersion, ID: attemptName(), Source: src, Dataset: dst, Tasks: n, Reads: n,
+	p := &tasksPlan{Version: tasksVersion, ID: depot.Unique(), Source: src, Dataset: dst, Tasks: n, Reads: n,
 		Notes: []formats.Note{}}
 	if err := c.planTasks(ctx, p); err != nil {
 		return nil, err
 	}
 	p.list()
-	if err := p.write(work); err != nil {
+	work, err := depot.Of(ctx, workOf(dst))
+	if err == nil {
+		err = p.write(work)
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, stage := range p.Stages {
 		var files []string
 		for _, name := range stage {
-			files = append(files, filepath.Join(work, tasksName, name+".json"))
+			files = append(files, work.Path(taskFile(name)))
 		}
 		stages = append(stages, files)
 	}
@@ -160,6 +176,10 @@ func PlanTasks(ctx context.Context, src, dst string, n int, opt Options) (stages
 
 // planTasks looks at the source.
 func (c *conversion) planTasks(ctx context.Context, p *tasksPlan) (err error) {
+	if p.Content, err = c.come(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.leave()) }()
 	t, err := c.open()
 	if err != nil {
 		return err
@@ -200,6 +220,9 @@ func (c *conversion) planTasks(ctx context.Context, p *tasksPlan) (err error) {
 		p.Reads, p.Numbers, p.Notes = 1, false, []formats.Note{}
 	}
 	for path, st := range t.Opened() {
+		if p.Content != "" {
+			break
+		}
 		p.Files = append(p.Files, stamp{path, st.Size(), st.ModTime().UnixNano()})
 	}
 	p.Options = plannedOptions{Options: c.opt}
@@ -228,64 +251,43 @@ func (p *tasksPlan) list() {
 	p.Stages = append(p.Stages, several(taskRange, p.Tasks), []string{taskCommit + "-0"})
 }
 
+// taskFile returns the name of a descriptor in the working folder.
+func taskFile(name string) string { return tasksName + "/" + name + ".json" }
+
 // write makes the working folder, whole or not at all.
-func (p *tasksPlan) write(work string) (err error) {
-	draft := work + "." + p.ID
-	if err := os.Mkdir(draft, 0o755); err != nil {
+func (p *tasksPlan) write(work depot.Depot) error {
+	files := map[string][]byte{}
+	add := func(name string, v any) error {
+		text, err := json.Marshal(v)
+		files[name] = append(text, '\n')
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(draft))
-		}
-	}()
-	for _, name := range []string{tasksName, dataName, doneName} {
-		if err := os.Mkdir(filepath.Join(draft, name), 0o755); err != nil {
-			return err
-		}
-	}
+	err := add(planName, p)
 	for _, stage := range p.Stages {
 		for _, name := range stage {
 			task, number, _ := strings.Cut(name, "-")
 			n, _ := strconv.Atoi(number)
-			if err := writeJSON(filepath.Join(draft, tasksName, name+".json"), descriptor{p.ID, task, n}); err != nil {
-				return err
-			}
+			err = errors.Join(err, add(taskFile(name), descriptor{p.ID, task, n}))
 		}
 	}
-	if err := writeJSON(filepath.Join(draft, planName), p); err != nil {
-		return err
+	if err == nil {
+		err = work.Make(files, planName)
 	}
-	return os.Rename(draft, work)
+	if errors.Is(err, fs.ErrExist) {
+		err = source.Error(work.Path(""), "", -1, "run its tasks, or remove it (CleanTasks)",
+			fmt.Errorf("%w: tasks of another conversion", formats.ErrExist))
+	}
+	return err
 }
 
-// attemptName returns a name that no other attempt has.
-func attemptName() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return hex.EncodeToString(b[:])
-}
-
-func writeJSON(path string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func readJSON(path string, v any) error {
-	text, err := wholefile.Read(path, mostJSON)
+// readJSON reads a small file of a depot.
+func readJSON(from depot.Depot, name string, v any) error {
+	text, err := from.Get(name)
 	if err == nil {
 		err = json.Unmarshal(text, v)
 	}
 	if err != nil {
-		return source.Error(path, "", -1, "", err)
+		return source.Error(from.Path(name), "", -1, "", err)
 	}
 	return nil
 }
@@ -293,10 +295,11 @@ func readJSON(path string, v any) error {
 // task is an attempt at a task.
 type task struct {
 	descriptor
-	plan    tasksPlan
-	work    string
-	attempt string // the name of its folder of data
-	c       *conversion
+	plan  tasksPlan
+	work  depot.Depot
+	data  string // the name of its folder of data
+	files *depot.Attempt
+	c     *conversion
 }
 
 // name returns what the task is called.
@@ -304,8 +307,8 @@ func (t *task) name() string { return nameOf(t.Task, t.Number) }
 
 func nameOf(task string, number int) string { return fmt.Sprintf("%s-%d", task, number) }
 
-// dir returns the attempt's folder.
-func (t *task) dir() string { return filepath.Join(t.work, dataName, t.attempt) }
+// dir returns the folder of this machine that the attempt writes to.
+func (t *task) dir() string { return t.files.Dir }
 
 // RunTask runs a task of PlanTasks, by its descriptor. Of the options only MemoryLimit, Progress, Heat, Spell and Log
 // are its own: all others are those of the plan. What it writes has another name until it is whole, so that it may be
@@ -314,18 +317,25 @@ func (t *task) dir() string { return filepath.Join(t.work, dataName, t.attempt) 
 // Errors are those of Run; formats.ErrCorrupt where what another task has written is not what it was;
 // fs.ErrNotExist where a task of an earlier stage is not done.
 func RunTask(ctx context.Context, file string, opt Options) (res *Result, err error) {
-	t := &task{work: filepath.Dir(filepath.Dir(file)), attempt: ""}
-	if err := readJSON(file, &t.descriptor); err != nil {
+	t := &task{}
+	if file, err = absolute(file); err != nil {
 		return nil, err
 	}
-	if err := readJSON(filepath.Join(t.work, planName), &t.plan); err != nil {
+	folder, name := ranges.Split(file, 1)
+	if t.work, err = depot.Of(ctx, folder); err != nil {
+		return nil, err
+	}
+	if err := readJSON(t.work, name, &t.descriptor); err != nil {
+		return nil, err
+	}
+	if err := readJSON(t.work, planName, &t.plan); err != nil {
 		return nil, err
 	}
 	if err := t.check(file); err != nil {
 		return nil, err
 	}
-	if t.isDone() && t.Task != taskCommit {
-		return nil, nil
+	if done, err := t.isDone(); err != nil || done && t.Task != taskCommit {
+		return nil, err
 	}
 	own := opt
 	if opt, err = t.options(); err != nil {
@@ -336,16 +346,13 @@ func RunTask(ctx context.Context, file string, opt Options) (res *Result, err er
 	if t.c, err = begin(t.plan.Source, t.plan.Dataset, &opt); err != nil {
 		return nil, err
 	}
-	t.attempt = t.name() + "." + attemptName()
-	if err := os.Mkdir(t.dir(), 0o755); err != nil {
+	t.data = t.name() + "." + depot.Unique()
+	if t.files, err = t.work.Begin(path.Join(dataName, t.data)); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil || t.Task == taskCommit {
-			err = errors.Join(err, os.RemoveAll(t.dir()))
-		}
-	}()
+	defer func() { err = errors.Join(err, t.files.End()) }()
 	t.c.budget.Dir = t.dir()
+	t.c.budget.Disk, _ = transaction.FreeSpace(t.dir())
 	err = t.c.guarded(func() (err error) {
 		res, err = t.run(ctx)
 		return err
@@ -361,7 +368,7 @@ func (t *task) explainSpace(err error) error {
 	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, formats.ErrSpace) {
 		return err
 	}
-	return source.Error(t.work, "", -1, "make room there, and run the task again",
+	return source.Error(t.dir(), "", -1, "make room there, and run the task again",
 		fmt.Errorf("%w: %w", formats.ErrSpace, err))
 }
 
@@ -388,7 +395,7 @@ func (t *task) options() (opt Options, err error) {
 	opt = t.plan.Options.Options
 	if name := t.plan.Options.FeatureDType; name != "" {
 		if opt.FeatureDType, err = unified.ParseDType(name); err != nil {
-			return opt, source.Error(filepath.Join(t.work, planName), "", -1, "plan the tasks again", err)
+			return opt, source.Error(t.work.Path(planName), "", -1, "plan the tasks again", err)
 		}
 	}
 	return opt, nil
@@ -414,12 +421,16 @@ func (t *task) run(ctx context.Context) (*Result, error) {
 }
 
 // isDone reports whether the task has been done.
-func (t *task) isDone() bool {
-	_, err := os.Lstat(t.donePath(t.name()))
-	return err == nil
+func (t *task) isDone() (bool, error) {
+	_, err := t.work.Get(doneFile(t.name()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-func (t *task) donePath(name string) string { return filepath.Join(t.work, doneName, name+".json") }
+// doneFile returns the name of what a task says that is done.
+func doneFile(name string) string { return doneName + "/" + name + ".json" }
 
 // done says what a task has made.
 type done struct {
@@ -430,69 +441,44 @@ type done struct {
 
 // finish says that the task is done, unless another attempt has said so.
 func (t *task) finish(m made) error {
-	draft := filepath.Join(t.dir(), doneName+".json")
-	if err := syncFolder(t.dir()); err != nil {
-		return err
-	}
-	if err := writeJSON(draft, done{t.plan.ID, t.attempt, m}); err != nil {
-		return err
-	}
-	err := os.Link(draft, t.donePath(t.name()))
-	if err != nil && !errors.Is(err, fs.ErrExist) { // there are folders without links
-		err = os.Rename(draft, t.donePath(t.name()))
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return os.RemoveAll(t.dir())
-	}
-	return errors.Join(err, syncFolder(filepath.Dir(t.donePath(""))))
-}
-
-// look reads what a task has made, and the folder in which that lies.
-func (t *task) look(task string, number int) (made, string, error) {
-	var d done
-	name := nameOf(task, number)
-	if err := readJSON(t.donePath(name), &d); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = source.Error(t.donePath(name), "", -1, "run that task first",
-				fmt.Errorf("task %s is not done: %w", name, fs.ErrNotExist))
-		}
-		return made{}, "", err
-	}
-	if d.Plan != t.plan.ID || !filepath.IsLocal(d.Data) || filepath.Base(d.Data) != d.Data {
-		return made{}, "", source.Error(t.donePath(name), "", -1, "plan the tasks again",
-			fmt.Errorf("%w: what it says is not of this plan", formats.ErrCorrupt))
-	}
-	return d.made, filepath.Join(t.work, dataName, d.Data), nil
-}
-
-// syncFolder waits until the names in a folder are on the disk, where the system can.
-func syncFolder(name string) error {
-	f, err := os.Open(name)
+	text, err := json.Marshal(done{t.plan.ID, t.data, m})
 	if err != nil {
 		return err
 	}
-	_ = f.Sync() // some systems have no such thing
-	return f.Close()
+	return t.files.Publish(doneFile(t.name()), append(text, '\n'))
+}
+
+// look reads what a task has made, and the folder in which that lies.
+func (t *task) look(task string, number int) (made, depot.Depot, error) {
+	var d done
+	name := nameOf(task, number)
+	if err := readJSON(t.work, doneFile(name), &d); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = source.Error(t.work.Path(doneFile(name)), "", -1, "run that task first",
+				fmt.Errorf("task %s is not done: %w", name, fs.ErrNotExist))
+		}
+		return made{}, nil, err
+	}
+	if d.Plan != t.plan.ID || !filepath.IsLocal(d.Data) || filepath.Base(d.Data) != d.Data {
+		return made{}, nil, source.Error(t.work.Path(doneFile(name)), "", -1, "plan the tasks again",
+			fmt.Errorf("%w: what it says is not of this plan", formats.ErrCorrupt))
+	}
+	return d.made, t.work.In(path.Join(dataName, d.Data)), nil
 }
 
 // CleanTasks removes the working folder of the tasks that were to make the dataset dst, and what tasks that died have
 // left of a dataset that is not complete. It does nothing where there is neither. Tasks must not be at work.
-func CleanTasks(dst string) error {
-	dst, err := filepath.Abs(dst)
+func CleanTasks(ctx context.Context, dst string) error {
+	dst, err := absolute(dst)
 	if err != nil {
 		return err
 	}
-	work := workOf(dst)
-	drafts, _ := filepath.Glob(escaped(work) + ".????????????????")
-	for _, dir := range append(drafts, work) {
-		for _, name := range []string{tasksName, dataName, doneName, planName} {
-			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-				return err
-			}
-		}
-		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	work, err := depot.Of(ctx, workOf(dst))
+	if err != nil {
+		return source.Error(dst, "", -1, "", err)
+	}
+	if err := work.Remove(tasksName, dataName, doneName, planName); err != nil || ranges.Is(dst) {
+		return err
 	}
 	w, err := formats.Create(dst, formats.WriterOptions{})
 	if errors.Is(err, formats.ErrExist) {
@@ -502,9 +488,4 @@ func CleanTasks(dst string) error {
 		return err
 	}
 	return w.Abort()
-}
-
-// escaped returns a path as a pattern that matches it alone.
-func escaped(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"strconv"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
@@ -23,18 +23,14 @@ const planKey = "plan"
 // piece is the in-edges of a range of nodes.
 type piece struct {
 	*rangeMade
-	dir string
+	dir depot.Depot
 }
 
 // commit makes the dataset of what all tasks have made.
 func (t *task) commit(ctx context.Context) (res *Result, err error) {
 	c := t.c
-	before, err := formats.Open(t.plan.Dataset)
-	if err == nil { // that this plan has made it says it, since nothing else tells a commit that died behind its end
-		ours := before.Manifest().Provenance[planKey] == t.plan.ID
-		if err := before.Close(); err != nil || ours {
-			return &Result{Kind: t.plan.Kind, Notes: []formats.Note{}}, err
-		}
+	if t.committed(ctx) {
+		return &Result{Kind: t.plan.Kind, Notes: []formats.Note{}}, nil
 	}
 	u, err := t.unite()
 	if err != nil {
@@ -48,7 +44,7 @@ func (t *task) commit(ctx context.Context) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := formats.Open(filepath.Join(u.dir, nodesName))
+	nodes, err := formats.Elsewhere{}.Open(ctx, u.dir.Path(nodesName))
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +74,22 @@ func (t *task) commit(ctx context.Context) (res *Result, err error) {
 		schema.Edges[i].Count = o.counts[i]
 	}
 	res = c.result(schema, o)
-	if err := t.write(ctx, nodes, schema, o, pieces, res); err != nil {
+	if err := to(ctx, t.plan.Dataset, c.opt, func(dst string) error {
+		return t.write(ctx, dst, nodes, schema, o, pieces, res)
+	}); err != nil {
 		return nil, err
 	}
 	c.finish(res, o, schema)
 	res.Notes = append(t.plan.Notes, append(u.nodes.Notes, res.Notes...)...)
 	return res, nil
+}
+
+// committed reports whether the plan has made the dataset: that says so itself, since nothing else tells a commit that
+// died behind its end.
+func (t *task) committed(ctx context.Context) bool {
+	var is struct{ Provenance map[string]string }
+	at, err := depot.Of(ctx, t.plan.Dataset)
+	return err == nil && readJSON(at, "dataset.json", &is) == nil && is.Provenance[planKey] == t.plan.ID
 }
 
 // pieces returns what range tasks have made.
@@ -158,7 +164,7 @@ func (u *united) takeNodes(ctx context.Context, ds *formats.Dataset) error {
 }
 
 // strings returns keys as the names of nodes.
-func (k *keys) strings(dir string) source.Strings {
+func (k *keys) strings(dir depot.Depot) source.Strings {
 	return source.Strings{Name: "id", Rows: k.Count, Each: func(yield func(string) error) error {
 		return k.eachKey(dir, func(key []byte) error { return yield(string(key)) })
 	}}
@@ -314,13 +320,13 @@ func addLinks(ds *formats.Dataset, g *source.Graph) error {
 }
 
 // write writes the dataset.
-func (t *task) write(ctx context.Context, nodes *formats.Dataset, s *graph.Schema, o *order, pieces []piece,
+func (t *task) write(ctx context.Context, dst string, nodes *formats.Dataset, s *graph.Schema, o *order, pieces []piece,
 	res *Result) (err error) {
 	c := t.c
 	p := maps.Clone(nodes.Manifest().Provenance)
 	p["source_edges"], p["direction"], p[planKey] = strconv.FormatInt(res.SourceEdges, 10), o.direction, t.plan.ID
-	w, err := formats.Create(t.plan.Dataset, formats.WriterOptions{Force: c.opt.Force, Progress: c.opt.Progress,
-		ExpectBytes: res.Bytes, Provenance: p, Inputs: append(c.inputs(), t.work)})
+	w, err := formats.Create(dst, formats.WriterOptions{Force: c.opt.Force, Progress: c.opt.Progress,
+		ExpectBytes: res.Bytes, Provenance: p, Inputs: append(c.inputs(), t.work.Path(""))})
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 		default:
 			expect.That(t, bad != "", "%d: %+v: no dataset: %v", i, opt, err)
 		}
-		expect.OK(t, want.Close(), CleanTasks(dst))
+		expect.OK(t, want.Close(), CleanTasks(t.Context(), dst))
 		left := expect.Must(os.ReadDir(filepath.Dir(dst)))(t)
 		expect.That(t, len(left) == 0 || len(left) == 1 && err == nil, "%d: left behind: %v", i, left)
 	}

@@ -4,16 +4,14 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/internal/paths"
 )
 
 // stored is a file that a task has written.
@@ -61,32 +59,23 @@ func (o *output) finish() (stored, error) {
 
 // input is a file of another task. Reading it to its end compares it with its checksum.
 type input struct {
-	file *os.File
+	file depot.File
+	path string
 	of   stored
 	sum  *xxh3.Hasher
 	n    int64
 }
 
 // open opens a file in a folder of data.
-func (s stored) open(dir string) (*input, error) {
-	if filepath.Base(s.Name) != s.Name || !filepath.IsLocal(s.Name) || s.Bytes < 0 {
-		return nil, fmt.Errorf("%w: a task says that it has made %q", formats.ErrCorrupt, paths.Text(s.Name))
-	}
-	f, err := os.Open(filepath.Join(dir, s.Name))
+func (s stored) open(dir depot.Depot) (*input, error) {
+	f, err := dir.Open(s.Name, s.Bytes)
 	if err != nil {
 		return nil, err
 	}
-	in := &input{file: f, of: s, sum: xxh3.New()}
-	if st, err := f.Stat(); err != nil || st.Size() != s.Bytes {
-		return nil, errors.Join(in.corrupt(), err, f.Close())
-	}
-	return in, nil
+	return &input{file: f, path: dir.Path(s.Name), of: s, sum: xxh3.New()}, nil
 }
 
-func (in *input) corrupt() error {
-	return source.Error(in.file.Name(), "", -1, "remove what the tasks have left (CleanTasks), and convert again",
-		fmt.Errorf("%w: it does not fit its checksum", formats.ErrCorrupt))
-}
+func (in *input) corrupt() error { return depot.Damaged(in.path, "it does not fit its checksum") }
 
 // Read reads on.
 func (in *input) Read(p []byte) (int, error) {
@@ -103,7 +92,7 @@ func (in *input) Read(p []byte) (int, error) {
 func (in *input) Close() error { return in.file.Close() }
 
 // each calls take for all bytes of a file, some of them at a time: whole rows.
-func (s stored) each(dir string, row int, take func(rows []byte) error) error {
+func (s stored) each(dir depot.Depot, row int, take func(rows []byte) error) error {
 	in, err := s.open(dir)
 	if err != nil {
 		return err
@@ -154,7 +143,7 @@ func (t *task) writeKeys(name string, of *source.Strings) (*keys, error) {
 }
 
 // eachKey calls take for all keys. They are valid until the next.
-func (k *keys) eachKey(dir string, take func(key []byte) error) error {
+func (k *keys) eachKey(dir depot.Depot, take func(key []byte) error) error {
 	in, err := k.open(dir)
 	if err != nil {
 		return err

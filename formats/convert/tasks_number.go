@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/runs"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/paths"
@@ -132,7 +133,7 @@ func (u *united) byDegree(ctx context.Context, m *made) (err error) {
 				return context.Cause(ctx)
 			}
 			of := degree[num.offset[typ]:][:c.graph.Nodes[typ].Count]
-			if err := u.addDegrees(of, typ, r, t.dir(), m); err != nil {
+			if err := u.addDegrees(of, typ, r, depot.Folder(t.dir()), m); err != nil {
 				return err
 			}
 		}
@@ -149,7 +150,7 @@ func (u *united) byDegree(ctx context.Context, m *made) (err error) {
 }
 
 // addDegrees adds the degrees that a read task has counted to those of a node type.
-func (u *united) addDegrees(degree []int64, typ, read int, maps string, m *made) error {
+func (u *united) addDegrees(degree []int64, typ, read int, maps depot.Depot, m *made) error {
 	of := u.reads[read].Nodes[typ].Degrees
 	if of == nil {
 		return u.wrong("a read task has not counted degrees")
@@ -189,7 +190,7 @@ func (u *united) beyond(id, typ int) error {
 }
 
 // loadIDs reads a file of numbers of 4 bytes, whose memory giveIDs gives back.
-func (t *task) loadIDs(dir string, s *stored) (list []uint32, err error) {
+func (t *task) loadIDs(dir depot.Depot, s *stored) (list []uint32, err error) {
 	if err := t.c.ledger.Take(pinned.Sources, s.Bytes); err != nil {
 		return nil, fmt.Errorf("number %d nodes: %w", s.Bytes/4, err)
 	}

@@ -81,8 +81,17 @@ func columnsOf(list []columnMade) (columns []graph.Column, err error) {
 	return columns, nil
 }
 
-// openSource opens the source, and refuses one that is not what it was when tasks were planned.
-func (t *task) openSource() (err error) {
+// openSource opens the source, which is brought if it has an address. One is refused that is not what it was when tasks
+// were planned.
+func (t *task) openSource(ctx context.Context) error {
+	content, err := t.c.come(ctx)
+	if err == nil && content != t.plan.Content {
+		err = source.Error(t.plan.Source, "", -1, "plan the tasks again",
+			fmt.Errorf("%w: since the tasks were planned", source.ErrChanged))
+	}
+	if err != nil {
+		return err
+	}
 	if t.c.tree, err = t.c.open(); err != nil {
 		return err
 	}
@@ -92,7 +101,7 @@ func (t *task) openSource() (err error) {
 // openPart opens a part of the source.
 func (t *task) openPart(ctx context.Context, part source.Slice) error {
 	c := t.c
-	if err := t.openSource(); err != nil {
+	if err := t.openSource(ctx); err != nil {
 		return err
 	}
 	r, at, err := recognise(c.tree, t.plan.Kind)
@@ -144,7 +153,7 @@ func (t *task) sameSource() error {
 func (t *task) closeSource(err error) error {
 	c := t.c
 	if c.tree == nil {
-		return err
+		return errors.Join(err, c.leave())
 	}
 	if err != nil {
 		err = c.tree.ExplainText(err)
@@ -157,7 +166,7 @@ func (t *task) closeSource(err error) error {
 	if c.graph != nil {
 		err = errors.Join(err, c.graph.Close())
 	}
-	return errors.Join(err, c.tree.Close())
+	return errors.Join(err, c.tree.Close(), c.leave())
 }
 
 // readPart writes the edges of a part of the source.
@@ -437,7 +446,7 @@ func typeOf(types int) unified.DType {
 // readWhole reads the source as Run does, and writes edges and nodes.
 func (t *task) readWhole(ctx context.Context, m *made) error {
 	c := t.c
-	if err := t.openSource(); err != nil {
+	if err := t.openSource(ctx); err != nil {
 		return err
 	}
 	if err := c.read(ctx, c.tree); err != nil {

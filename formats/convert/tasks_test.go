@@ -24,7 +24,7 @@ func inTasks(ctx context.Context, src, dst string, n int, opt Options) (res *Res
 			}
 		}
 	}
-	return res, CleanTasks(dst)
+	return res, CleanTasks(ctx, dst)
 }
 
 // tasksMake converts in tasks, and expects the dataset that converting at once made.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/runs"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
@@ -17,7 +17,7 @@ import (
 // share is the edges of a read task, as they are before they are sorted.
 type share struct {
 	made
-	dir     string         // of its files
+	dir     depot.Depot    // of its files
 	columns []graph.Column // as they are stored there
 }
 
@@ -26,7 +26,7 @@ type united struct {
 	t      *task
 	reads  []share
 	nodes  made           // what there is beside edges
-	dir    string         // of nodes
+	dir    depot.Depot    // of nodes
 	number *made          // of the number task; nil: there is none
 	edges  int64          // as the source lists them
 	common []graph.Column // of the edges of all read tasks
@@ -86,8 +86,7 @@ func (u *united) placed() error {
 
 // wrong is what tasks have made that does not go together.
 func (u *united) wrong(what string) error {
-	return source.Error(u.t.work, "", -1, "remove what the tasks have left (CleanTasks), and convert again",
-		fmt.Errorf("%w: %s", formats.ErrCorrupt, what))
+	return depot.Damaged(u.t.work.Path(""), "%s", what)
 }
 
 // graph makes the graph of the conversion.

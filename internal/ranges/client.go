@@ -3,7 +3,9 @@ package ranges
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -101,6 +103,10 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 		r.Header[k] = v
 	}
 	r.Header.Set("User-Agent", "khop")
+	if q.at.Scheme == "s3" || q.at.Scheme == "gs" {
+		sum := sha256.Sum256(q.body)
+		r.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
+	}
 	if sign != nil {
 		if err := sign(r); err != nil {
 			return nil, err
@@ -154,7 +160,7 @@ func statusOf(r *http.Response) error {
 	case s == http.StatusPreconditionFailed:
 		return fmt.Errorf("%w (%s)", ErrChanged, said)
 	case s == http.StatusRequestTimeout || s == http.StatusTooManyRequests || s >= 500 && s != 501 && s != 505 ||
-		code == "RequestTimeout" || code == "SlowDown":
+		code == "RequestTimeout" || code == "SlowDown" || code == "ConditionalRequestConflict":
 		seconds, _ := strconv.Atoi(r.Header.Get("Retry-After"))
 		return &transient{fmt.Errorf("%w: it answers %s", ErrStore, said), time.Duration(max(seconds, 0)) * time.Second}
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/url"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -62,6 +63,18 @@ func (l Location) String() string {
 		return l.Scheme + "://" + l.Host
 	}
 	return l.Scheme + "://" + l.Host + "/" + l.Path
+}
+
+// Split takes the name of a file, or an address, apart: into a folder, and the name there, which has so many folders.
+func Split(name string, folders int) (folder, rest string) {
+	name = filepath.ToSlash(name)
+	at := len(name)
+	for range folders + 1 {
+		if next := strings.LastIndexByte(name[:at], '/'); next >= 0 {
+			at = next
+		}
+	}
+	return name[:at], strings.TrimPrefix(name[at:], "/")
 }
 
 // Join returns the address of what lies in a folder under a name with slashes.

@@ -13,16 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Ranges is what can be read in parts: all that readers know of an object.
-type Ranges interface {
-	// Size returns the bytes that it has; -1 where nobody has said it yet.
-	Size() int64
-	// Version tells contents apart; "" where the store does not say it, or has not been asked.
-	Version() string
-	// ReadAt fills p from an offset, or returns an error.
-	ReadAt(ctx context.Context, p []byte, off int64) error
-}
-
 // Object is an object of a store, of one version. It is safe for concurrent use.
 type Object struct {
 	c  *Client
@@ -43,14 +33,14 @@ func (c *Client) Object(at Location, size int64) *Object {
 // At returns the object's address.
 func (o *Object) At() Location { return o.at }
 
-// Size implements Ranges.
+// Size returns the bytes that it has; -1 where nobody has said it yet.
 func (o *Object) Size() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.size
 }
 
-// Version implements Ranges.
+// Version tells contents apart; "" where the store does not say it, or has not been asked.
 func (o *Object) Version() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -90,7 +80,7 @@ func (o *Object) begin(ctx context.Context, p []byte) (n int, err error) {
 	return n, err
 }
 
-// ReadAt implements Ranges.
+// ReadAt fills p from an offset, or returns an error.
 func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	got := 0
 	if len(p) == 0 {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
@@ -158,11 +159,16 @@ func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
 		s.Fail(func(n int, _ *http.Request) rangestest.Fault {
 			return []rangestest.Fault{rangestest.Busy, rangestest.Cut, rangestest.None}[n%3]
 		})
+		if n < 100 {
+			s.Fail(func(n int, _ *http.Request) rangestest.Fault {
+				return []rangestest.Fault{0, rangestest.Lost, 0}[n%3]
+			})
+		}
 		expect.OK(t, client().Put(ctx, at, bytes.NewReader(want), int64(n), true))
 		s.Fail(nil)
 		got, _ := s.Get(fmt.Sprintf("bucket/a b/%d", n))
 		expect.That(t, bytes.Equal(got, want), "%d: other bytes", n)
-		err := client().Put(ctx, at, bytes.NewReader(want), int64(n), true)
+		err := client().PutBytes(ctx, at, append(want, 1), true)
 		expect.That(t, errors.Is(err, ranges.ErrChanged), "%d: it is there, and %v", n, err)
 	}
 	s.Fail(func(_ int, r *http.Request) rangestest.Fault {
@@ -180,6 +186,29 @@ func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
 	expect.OK(t, client().Delete(ctx, parse(t, "s3://bucket/a b/5")))
 	_, there = s.Get("bucket/a b/5")
 	expect.That(t, !there, "it is still there")
+	expect.OK(t, client().PutBytes(ctx, parse(t, "s3://bucket/a bc"), nil, true),
+		client().DeleteFolder(ctx, parse(t, "s3://bucket/a b")))
+	expect.That(t, len(s.Names()) == 1, "of a folder %q is there", s.Names())
+}
+
+func TestSpansComeInTheirOrder(t *testing.T) {
+	s := rangestest.New(t)
+	want := content(100_000)
+	s.Put("bucket/x", want)
+	s.Fail(func(n int, _ *http.Request) rangestest.Fault { return []rangestest.Fault{0, rangestest.Busy}[n%2] })
+	o := client().Object(parse(t, "s3://bucket/x"), int64(len(want)))
+	var list []ranges.Span
+	for at := int64(90_000); at > 0; at -= 7000 {
+		list = append(list, ranges.Span{At: at, Bytes: 1 + at%3000})
+	}
+	spans := o.Ahead(context.Background(), list)
+	for _, l := range list[:9] {
+		got, err := spans.Next()
+		expect.That(t, err == nil && bytes.Equal(got, want[l.At:l.At+l.Bytes]), "%v: other bytes, or %v", l, err)
+	}
+	spans.Close()
+	_, err := spans.Next()
+	expect.That(t, errors.Is(err, io.EOF), "behind the end: %v", err)
 }
 
 func TestFoldersAreListed(t *testing.T) {

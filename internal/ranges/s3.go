@@ -2,8 +2,6 @@ package ranges
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -95,10 +93,6 @@ func (s *s3) signer(region string) func(*http.Request) error {
 		who, err := s.credentials()
 		if err != nil || who.AccessKeyID == "" {
 			return err
-		}
-		if r.Header.Get("X-Amz-Content-Sha256") == "" {
-			empty := sha256.Sum256(nil)
-			r.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(empty[:]))
 		}
 		*r = *signer.SignV4(*r, who.AccessKeyID, who.SecretAccessKey, who.SessionToken, region)
 		return nil

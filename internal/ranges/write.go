@@ -3,14 +3,13 @@ package ranges
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
@@ -26,8 +25,27 @@ const (
 	mostAnswer   = 16 << 20
 )
 
-// Put makes an object of a file's first bytes: whole, or not at all. fresh says that there must be none yet:
-// ErrChanged.
+// PutFile makes an object of a file. fresh is as Put has it.
+func (c *Client) PutFile(ctx context.Context, at Location, name string, fresh bool) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return c.Put(ctx, at, f, st.Size(), fresh)
+}
+
+// PutBytes makes an object of some bytes. fresh is as Put has it.
+func (c *Client) PutBytes(ctx context.Context, at Location, text []byte, fresh bool) error {
+	return c.Put(ctx, at, bytes.NewReader(text), int64(len(text)), fresh)
+}
+
+// Put makes an object of a file's first bytes: whole, or not at all. fresh says that there must be none yet, but with
+// the same bytes: ErrChanged.
 func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size int64, fresh bool) error {
 	if at.Scheme != "s3" && at.Scheme != "gs" {
 		return fmt.Errorf("%s: %w", at, ErrReadOnly)
@@ -40,6 +58,9 @@ func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size in
 		body, err := partOf(from, 0, size)
 		if err == nil {
 			_, _, err = c.ask(ctx, request{method: http.MethodPut, at: at, header: header, body: body})
+		}
+		if fresh && errors.Is(err, ErrChanged) && c.holds(ctx, at, body) {
+			return nil
 		}
 		return err
 	}
@@ -65,6 +86,12 @@ func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size in
 		return errors.Join(err, e)
 	}
 	return nil
+}
+
+// holds reports whether an object has these bytes: an attempt of ours may have made it whose answer was lost.
+func (c *Client) holds(ctx context.Context, at Location, body []byte) bool {
+	text, err := c.Object(at, int64(len(body))).ReadAll(ctx, int64(len(body)))
+	return err == nil && bytes.Equal(text, body)
 }
 
 // putParts writes the parts of an upload, and returns their ETags.
@@ -120,15 +147,52 @@ func (c *Client) Delete(ctx context.Context, at Location) error {
 	return err
 }
 
+// DeleteFolder removes all objects below an address, and gives up uploads there that nobody has completed.
+func (c *Client) DeleteFolder(ctx context.Context, at Location) error {
+	list, err := c.listBucket(ctx, at)
+	if err != nil {
+		return err
+	}
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(InFlight)
+	for _, o := range list {
+		g.Go(func() error { return c.Delete(inner, at.Join(o.Name)) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return c.giveUp(ctx, at)
+}
+
+// giveUp gives up the uploads of objects below an address.
+func (c *Client) giveUp(ctx context.Context, at Location) error {
+	bucket := at
+	bucket.Path = ""
+	for {
+		var page struct {
+			Upload []struct{ Key, UploadId string } //nolint:revive // as the store spells it
+		}
+		_, answer, err := c.ask(ctx, request{method: http.MethodGet, at: bucket,
+			query: url.Values{"uploads": {""}, "prefix": {at.Path + "/"}}})
+		if err == nil {
+			err = xml.Unmarshal(answer, &page)
+		}
+		if err != nil || len(page.Upload) == 0 {
+			return err
+		}
+		for _, u := range page.Upload {
+			of := bucket
+			of.Path = u.Key
+			if _, _, err := c.ask(ctx, request{method: http.MethodDelete, at: of,
+				query: url.Values{"uploadId": {u.UploadId}}}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // ask asks, until there is an answer, and reads that whole.
 func (c *Client) ask(ctx context.Context, q request) (header http.Header, answer []byte, err error) {
-	if q.header == nil {
-		q.header = http.Header{}
-	}
-	if q.at.Scheme == "s3" || q.at.Scheme == "gs" {
-		sum := sha256.Sum256(q.body)
-		q.header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
-	}
 	what := "write"
 	if q.method == http.MethodGet {
 		what = "list"

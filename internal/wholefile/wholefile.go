@@ -151,7 +151,17 @@ func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err er
 	if err := os.Rename(f.Name(), name); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(name))
+	return SyncFolder(filepath.Dir(name))
+}
+
+// New makes a file that is not there yet, and syncs it. Its name outlives the machine's end after SyncFolder.
+func New(name string, mode fs.FileMode, text []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, syncFile(f), f.Close())
 }
 
 // named returns an error of the file beside another as one of that other, which the user knows.
@@ -192,8 +202,8 @@ func Clear(name string) {
 	}
 }
 
-// syncFolder makes the names in a folder durable, where the system can and this user may read it.
-func syncFolder(name string) error {
+// SyncFolder makes the names in a folder durable, where the system can and this user may read it.
+func SyncFolder(name string) error {
 	if runtime.GOOS == "windows" {
 		return nil // the system has no such call
 	}
@@ -204,7 +214,11 @@ func syncFolder(name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(syncFile(f), f.Close())
+	err = syncFile(f)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) { // of a network's folders
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }
 
 // syncFile makes a file's contents, or a folder's names, outlive the machine's end. A variable for tests only.

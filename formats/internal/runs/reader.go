@@ -2,47 +2,35 @@ package runs
 
 import (
 	"encoding/binary"
-	"fmt"
-	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // Reader reads a file. It has one owner, who calls Close.
 type Reader struct {
 	l      Layout
-	file   *os.File
+	file   depot.File
+	path   string
 	blocks []block
-	buf    []byte
 	b      source.Batch
 }
 
 // Open opens a file of a folder. The list of its blocks is compared with its checksum: formats.ErrCorrupt.
-func Open(folder string, f *File, l Layout) (_ *Reader, err error) {
-	path := filepath.Join(folder, filepath.FromSlash(f.Name))
-	in, err := os.Open(path)
+func Open(folder depot.Depot, f *File, l Layout) (_ *Reader, err error) {
+	in, err := folder.Open(f.Name, f.Bytes)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{l: l, file: in}
+	r := &Reader{l: l, file: in, path: folder.Path(f.Name)}
 	defer source.CloseOnError(&err, r)
-	bad := func(what string) error {
-		return source.Error(path, "", -1, remedy, fmt.Errorf("%w: %s", formats.ErrCorrupt, what))
-	}
-	st, err := in.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case st.Size() != f.Bytes:
-		return nil, bad(fmt.Sprintf("it has %d bytes, and had %d", st.Size(), f.Bytes))
-	case f.Blocks < 0 || f.Blocks > f.Bytes/blockBytes:
+	bad := func(what string) error { return depot.Damaged(r.path, "%s", what) }
+	if f.Blocks < 0 || f.Blocks > f.Bytes/blockBytes {
 		return nil, bad("its list of blocks is longer than the file")
 	}
 	list := make([]byte, f.Blocks*blockBytes)
@@ -67,9 +55,6 @@ func Open(folder string, f *File, l Layout) (_ *Reader, err error) {
 	}
 	return r, nil
 }
-
-// remedy is what to do about files of tasks that are damaged.
-const remedy = "remove what the tasks have left (CleanTasks), and convert again"
 
 // record is what an edge takes.
 func (r *Reader) record(wide uint32) int64 {
@@ -99,14 +84,21 @@ func (r *Reader) Count(from, to Key) (n int64) {
 // Each yields the edges whose keys are from one on to below another: those to one node in the order that they were
 // added in. Errors are formats.ErrCorrupt, and those of yield.
 func (r *Reader) Each(from, to Key, yield func(source.Batch) error) error {
-	for i := range r.blocks {
-		b := &r.blocks[i]
-		if b.Greatest < from || b.Least >= to {
-			continue
+	blocks, list := r.wanted(from, to)
+	spans := r.file.Ahead(list)
+	defer spans.Close()
+	var rest []byte
+	for _, b := range blocks {
+		if len(rest) == 0 {
+			var err error
+			if rest, err = spans.Next(); err != nil {
+				return err
+			}
 		}
-		if err := r.load(b); err != nil {
+		if err := r.load(b, rest[:b.Bytes]); err != nil {
 			return err
 		}
+		rest = rest[b.Bytes:]
 		if b.Least < from || b.Greatest >= to {
 			r.keep(from, to)
 		}
@@ -117,17 +109,34 @@ func (r *Reader) Each(from, to Key, yield func(source.Batch) error) error {
 	return nil
 }
 
-// load reads a block, and compares it with its checksum.
-func (r *Reader) load(b *block) error {
-	r.buf = slices.Grow(r.buf[:0], int(b.Bytes))[:b.Bytes]
-	if _, err := r.file.ReadAt(r.buf, b.At); err != nil && err != io.EOF {
-		return err
+// wanted returns the blocks that have edges from a key on to below another, and the spans of the file in which they
+// lie, one behind the other.
+func (r *Reader) wanted(from, to Key) (blocks []*block, spans []ranges.Span) {
+	for i := range r.blocks {
+		b := &r.blocks[i]
+		if b.Greatest < from || b.Least >= to {
+			continue
+		}
+		blocks = append(blocks, b)
+		if last := len(spans) - 1; last >= 0 && spans[last].At+spans[last].Bytes == b.At &&
+			spans[last].Bytes+b.Bytes <= spanBytes {
+			spans[last].Bytes += b.Bytes
+			continue
+		}
+		spans = append(spans, ranges.Span{At: b.At, Bytes: b.Bytes})
 	}
-	if xxh3.Hash(r.buf) != b.Sum {
-		return source.Error(r.file.Name(), "", -1, remedy, fmt.Errorf("%w: bytes %d to %d do not fit their checksum",
-			formats.ErrCorrupt, b.At, b.At+b.Bytes))
+	return blocks, spans
+}
+
+// spanBytes is the most of several blocks that are read at a time.
+const spanBytes = 4 << 20
+
+// load takes a block apart, and compares it with its checksum.
+func (r *Reader) load(b *block, bytes []byte) error {
+	if xxh3.Hash(bytes) != b.Sum {
+		return depot.Damaged(r.path, "bytes %d to %d do not fit their checksum", b.At, b.At+b.Bytes)
 	}
-	n, rest := int64(b.Edges), r.buf
+	n, rest := int64(b.Edges), bytes
 	for _, ids := range []*[]int64{&r.b.Dst, &r.b.Src} {
 		*ids = slices.Grow((*ids)[:0], int(n))[:n]
 		if b.Wide == 1 {
@@ -147,8 +156,7 @@ func (r *Reader) load(b *block) error {
 		for i := range n {
 			t := binary.LittleEndian.Uint16(rest[2*i:])
 			if int(t) >= len(r.l.Types) {
-				return source.Error(r.file.Name(), "", -1, remedy,
-					fmt.Errorf("%w: edge type %d", formats.ErrCorrupt, t))
+				return depot.Damaged(r.path, "edge type %d", t)
 			}
 			r.b.Types = append(r.b.Types, t)
 		}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 // ErrRoom is returned where the cache has no room for what must be in it.
@@ -234,7 +236,7 @@ func (c *Cache) make(key string, x index, text []byte) error {
 		made[filepath.Join(data, manifest)] = text
 	}
 	for name, b := range made {
-		if err := durable(name, b); err != nil {
+		if err := wholefile.New(name, 0o600, b); err != nil {
 			return err
 		}
 	}
@@ -248,14 +250,4 @@ func hole(name string, size int64) error {
 		return err
 	}
 	return errors.Join(f.Truncate(size), f.Close())
-}
-
-// durable writes a file that outlives the machine's end.
-func durable(name string, text []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
 }

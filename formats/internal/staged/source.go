@@ -15,9 +15,10 @@ const sourceChunk = 64 << 20
 // Source is a source from elsewhere, in the cache.
 type Source struct {
 	*Entry
-	Path  string // of the file or folder
-	Files int
-	Bytes int64
+	Path    string // of the file or folder
+	Content string // tells it from others, and from what it was
+	Files   int
+	Bytes   int64
 }
 
 // OpenSource makes the entry of a source, an object or all objects of a folder. Nothing is brought. Where one of them
@@ -45,7 +46,7 @@ func OpenSource(ctx context.Context, c Cache, client *ranges.Client, at ranges.L
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{e, e.Dir(), len(list), bytes}
+	s := &Source{e, e.Dir(), d.Key, len(list), bytes}
 	if !folder {
 		s.Path = filepath.Join(s.Path, filepath.FromSlash(list[0].Name))
 	}

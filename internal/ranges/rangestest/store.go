@@ -37,6 +37,7 @@ const (
 	Refuses       // 403
 	Ignores       // the range that was asked for: the whole object
 	Wrong         // a bit is another one
+	Lost          // what is written is there, and no answer comes
 )
 
 // Store is a store of objects.
@@ -45,16 +46,22 @@ type Store struct {
 
 	mu       sync.Mutex
 	objects  map[string][]byte // by bucket and key
-	uploads  map[string]map[int][]byte
+	uploads  map[string]*upload
 	fault    func(n int, r *http.Request) Fault
 	requests []string
 	sent     int64
 	release  chan struct{}
 }
 
+// upload is an object being written in parts.
+type upload struct {
+	name  string
+	parts map[int][]byte
+}
+
 // New starts a store that a test's environment leads to. It ends with the test.
 func New(t *testing.T) *Store {
-	s := &Store{objects: map[string][]byte{}, uploads: map[string]map[int][]byte{}, release: make(chan struct{})}
+	s := &Store{objects: map[string][]byte{}, uploads: map[string]*upload{}, release: make(chan struct{})}
 	server := httptest.NewServer(s)
 	s.URL = server.URL
 	t.Cleanup(func() { close(s.release); server.CloseClientConnections(); server.Close() })
@@ -91,6 +98,13 @@ func (s *Store) Put(name string, text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects[name] = text
+}
+
+// Drop removes an object.
+func (s *Store) Drop(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, name)
 }
 
 // Get returns an object.
@@ -159,8 +173,13 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "AccessDenied")
 	case r.URL.Query().Has("list-type"):
 		s.list(w, r)
+	case r.Method == http.MethodGet && r.URL.Query().Has("uploads"):
+		s.listUploads(w, r)
 	case r.Method == http.MethodGet:
 		s.get(w, r, strings.TrimPrefix(r.URL.Path, "/"), fault)
+	case fault == Lost:
+		s.write(httptest.NewRecorder(), r, body, None)
+		panic(http.ErrAbortHandler)
 	default:
 		s.write(w, r, body, fault)
 	}
@@ -183,6 +202,30 @@ func (s *Store) hub(w http.ResponseWriter, r *http.Request, fault Fault) {
 	s.get(w, r, repository+"/"+name, fault)
 }
 
+// listUploads answers with the uploads in a bucket that are under way.
+func (s *Store) listUploads(w http.ResponseWriter, r *http.Request) {
+	type of struct{ Key, UploadId string } //nolint:revive // as stores spell it
+	var answer struct {
+		XMLName xml.Name `xml:"ListMultipartUploadsResult"`
+		Upload  []of
+	}
+	bucket := strings.Trim(r.URL.Path, "/") + "/"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, u := range s.uploads {
+		if strings.HasPrefix(u.name, bucket+r.URL.Query().Get("prefix")) {
+			answer.Upload = append(answer.Upload, of{strings.TrimPrefix(u.name, bucket), id})
+		}
+	}
+	_ = xml.NewEncoder(w).Encode(answer)
+}
+
+// etagOf returns the ETag of an object.
+func etagOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
+}
+
 // get answers a read.
 func (s *Store) get(w http.ResponseWriter, r *http.Request, name string, fault Fault) {
 	text, ok := s.Get(name)
@@ -190,8 +233,7 @@ func (s *Store) get(w http.ResponseWriter, r *http.Request, name string, fault F
 		refuse(w, http.StatusNotFound, "NoSuchKey")
 		return
 	}
-	sum := sha256.Sum256(text)
-	w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
+	w.Header().Set("ETag", etagOf(text))
 	if fault == Wrong && len(text) > 0 {
 		text = slices.Clone(text)
 		text[len(text)/2] ^= 1
@@ -239,8 +281,8 @@ func (w *writer) Write(p []byte) (int, error) {
 // list answers with the names in a bucket, two at a time.
 func (s *Store) list(w http.ResponseWriter, r *http.Request) {
 	type object struct {
-		Key  string
-		Size int
+		Key, ETag string
+		Size      int
 	}
 	var answer struct {
 		XMLName               xml.Name `xml:"ListBucketResult"`
@@ -260,7 +302,7 @@ func (s *Store) list(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 		text, _ := s.Get(name)
-		answer.Contents = append(answer.Contents, object{key, len(text)})
+		answer.Contents = append(answer.Contents, object{key, etagOf(text), len(text)})
 	}
 	_ = xml.NewEncoder(w).Encode(answer)
 }
@@ -300,12 +342,12 @@ func (s *Store) write(w http.ResponseWriter, r *http.Request, body []byte, fault
 		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed")
 	case r.Method == http.MethodPost && q.Has("uploads"):
 		id = fmt.Sprintf("upload%d", len(s.requests))
-		s.uploads[id] = map[int][]byte{}
+		s.uploads[id] = &upload{name, map[int][]byte{}}
 		fmt.Fprintf(w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>", id)
 	case r.Method == http.MethodPost:
 		var text []byte
-		for i := range len(s.uploads[id]) {
-			text = append(text, s.uploads[id][i+1]...)
+		for i := range len(s.uploads[id].parts) {
+			text = append(text, s.uploads[id].parts[i+1]...)
 		}
 		delete(s.uploads, id)
 		s.objects[name] = text
@@ -317,10 +359,10 @@ func (s *Store) write(w http.ResponseWriter, r *http.Request, body []byte, fault
 		delete(s.objects, name)
 		w.WriteHeader(http.StatusNoContent)
 	case id != "":
-		s.uploads[id][part] = body
-		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sum[:8]))
+		s.uploads[id].parts[part] = body
+		w.Header().Set("ETag", etagOf(body))
 	default:
 		s.objects[name] = body
-		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sum[:8]))
+		w.Header().Set("ETag", etagOf(body))
 	}
 }

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Option
 from . import binary as _binary
 from . import program
 from .errors import KhopError, WriteError
+from .stage import located
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,13 +45,13 @@ def convert(
     binary: Optional[_binary.PathLike] = None, **options: Unpack[ConvertOptions],
 ) -> None:
     """Converts source to the dataset out in tasks, which executor runs, each as a process of khop; None: as many
-    threads as there are tasks start processes here. Both paths lie where all machines see them.
+    threads as there are tasks start processes here. Both paths lie where all machines see them, or are addresses.
 
     options are those of ``khop convert``; ``max_memory`` holds for each task. progress is called with the number of
     tasks that are done, that of all, and the name of one that is done. When cancelled returns True, as it is asked
     about once a second, tasks end. After an error, and after Cancelled, neither a dataset nor a task is left.
     """
-    source, out = os.path.abspath(os.fsdecode(source)), os.path.abspath(os.fsdecode(out))
+    source, out = located(source), located(out)
     memory = options.get("max_memory")
     planned = {**options, "tasks": tasks, "plan": True}
     done = program.run("convert", [source, out, "--json"], planned, binary, WriteError)
@@ -73,7 +74,7 @@ def convert(
 
 def clean(out: _binary.PathLike, *, binary: Optional[_binary.PathLike] = None) -> None:
     """Removes what tasks that were to make a dataset have left, as ``khop convert --clean`` does."""
-    program.run("convert", ["-", os.path.abspath(os.fsdecode(out)), "--clean"], {}, binary, WriteError)
+    program.run("convert", ["-", located(out), "--clean"], {}, binary, WriteError)
 
 
 def _finished(

@@ -35,7 +35,7 @@ func (c *conversion) chooseLabel(ctx context.Context) error {
 		n := &c.graph.Nodes[i]
 		at := slices.IndexFunc(n.Columns, func(col source.Column) bool { return col.Name == c.opt.Label })
 		text := slices.IndexFunc(n.Strings, func(s source.Strings) bool {
-			return s.Name == c.opt.Label && s.Rows == n.Count
+			return s.Name == c.opt.Label && !s.Others
 		})
 		if at < 0 && text < 0 {
 			continue
@@ -117,7 +117,7 @@ func (c *conversion) labelsOfText(n *source.NodeType, at int) (labels []int64, e
 	})
 	if names.Len() > 0 && err == nil {
 		n.Strings = slices.DeleteFunc(n.Strings, func(s source.Strings) bool { return s.Name == "class" })
-		n.Strings = append(n.Strings, names.Strings("class"))
+		n.Strings = append(n.Strings, names.Strings("class").OfOthers())
 	}
 	return labels, err
 }
@@ -142,7 +142,7 @@ func (c *conversion) keep() error {
 		n := &c.graph.Nodes[i]
 		n.Columns = slices.DeleteFunc(n.Columns, func(col source.Column) bool { return goes(col.Name) })
 		n.Strings = slices.DeleteFunc(n.Strings, func(s source.Strings) bool {
-			return s.Rows == n.Count && goes(s.Name)
+			return !s.Others && goes(s.Name)
 		})
 	}
 	for _, col := range c.graph.Edges.Columns {

@@ -519,6 +519,9 @@ func (c *conversion) provenance(res *Result) map[string]string {
 		"classes":      strconv.FormatInt(res.Classes, 10),
 	}
 	putKeys(p, c.graph.Nodes)
+	if c.opt.Loops != KeepLoops {
+		p[loopsKey] = []string{"drop", "add"}[c.opt.Loops-1]
+	}
 	return p
 }
 

@@ -501,7 +501,7 @@ func (c *conversion) renumberNodes(m *numbering, t int) error {
 		}
 	}
 	for i, list := range n.Strings {
-		if list.Rows != n.Count || list.Name == "class" || list.Name == "relation" { // not of nodes
+		if list.Others {
 			continue
 		}
 		texts := &source.Texts{Budget: &c.budget}

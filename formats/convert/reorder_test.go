@@ -256,6 +256,25 @@ func TestNamesFollowTheirNodes(t *testing.T) {
 	}
 }
 
+// TestNamesOfOthersThanNodesStay: of categories, of which there are as many as rows. A text of nodes follows them, also
+// if it is called as names of others often are.
+func TestNamesOfOthersThanNodesStay(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"manifest.yaml": "name: shop\ntest_timestamp: '2025-01-01'\ntables:\n  users: {pkey: user, fkeys: {}}\n" +
+			"  orders: {time_col: at, fkeys: {user: users}, kinds: {colour: categorical, class: text}}\n",
+		"users.csv":  "user\n0\n1\n",
+		"orders.csv": "user,at,colour,class\n0,2024-01-03,red,a\n1,2024-01-01,green,b\n1,2024-01-02,blue,c\n",
+	} {
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	_, ds := convert(t, dir, Options{})
+	col, _ := ds.Graph().NodeColumn(1, "categorical")
+	colours, class := named(t, ds, 1, "colour", col), strs(ds, 1, "class")
+	expect.That(t, slices.Equal(colours, []string{"green", "blue", "red"}) &&
+		slices.Equal(class, []string{"b", "c", "a"}), "%q, %q", colours, class)
+}
+
 func TestReorderingRefusesWhatItCannotDo(t *testing.T) {
 	src := write(t, "edges.txt", "0 1\n2 1\n")
 	old := t.TempDir()

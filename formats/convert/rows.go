@@ -28,8 +28,12 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// keysKey is what provenance calls the columns of keys: a JSON object of their names by table.
-const keysKey = "keys"
+// keysKey is what provenance calls the columns of keys: a JSON object of their names by table. loopsKey is what it
+// calls Options.Loops, where self-loops were not kept.
+const (
+	keysKey  = "keys"
+	loopsKey = "self-loops"
+)
 
 // putKeys says in a provenance which columns have the keys of a database's tables. A key that was left out is not
 // named: new rows could not be told from those that are there.
@@ -122,6 +126,8 @@ func (c *conversion) keysOfDataset(ds *formats.Dataset) (keys map[string]string,
 	case ds.Graph().EdgeIDs().Valid() || !strings.HasPrefix(about["direction"], "directed") ||
 		slices.ContainsFunc(s.Edges, func(e graph.EdgeType) bool { return e.Order != graph.BySource }):
 		why = "has edges in an order that a database has not"
+	case about[loopsKey] != "":
+		why = fmt.Sprintf("has other self-loops than its database (%s)", about[loopsKey])
 	}
 	if why != "" {
 		return nil, source.Error(ds.Path(), "", -1, "convert the whole database again", fmt.Errorf(

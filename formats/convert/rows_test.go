@@ -15,7 +15,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -117,6 +116,10 @@ func TestRowsAreAddedToDatasetsOfDatabasesAlone(t *testing.T) {
 		"a column of edges")
 	_, err = Add(t.Context(), data, rows)
 	expect.Says(t, err, ErrOptions, `has columns of edges, such as "weight"`, "a column of edges")
+	for _, loops := range []Loops{DropLoops, AddLoops} {
+		_, err = Add(t.Context(), shop(t, Options{Loops: loops}), rows)
+		expect.Says(t, err, ErrOptions, "has other self-loops than its database", "self-loops")
+	}
 }
 
 // TestNewRowsNameOldAndNewOnes: of several tables in one call, and what has no row is counted. Arrays of tables that
@@ -204,20 +207,24 @@ func TestRowsAreAddedToNodesThatWereNumberedAnew(t *testing.T) {
 				",2024-01-09,7/ann,10,0,2024-01-09,7")
 			expect.Must(Add(t.Context(), data, o))(t)
 			ds := expect.Must(formats.Open(data))(t)
-			got = append(got, edgesByName(t, ds))
-			for name, pairs := range got[len(got)-1] {
-				e := ds.Graph().Schema().Edges[slices.IndexFunc(ds.Graph().Schema().Edges, func(e graph.EdgeType) bool {
-					return e.String() == name
-				})]
-				for i := range pairs {
-					pairs[i] = [2]int64{inSource(t, ds, e.Src, pairs[i][0]), inSource(t, ds, e.Dst, pairs[i][1])}
-				}
-				sortPairs(pairs)
-			}
+			got = append(got, edgesInSource(t, ds))
 			expect.OK(t, ds.Close())
 		}
 		expect.That(t, maps.EqualFunc(got[0], got[1], slices.Equal), "visit %s: %v and %v", visit, got[0], got[1])
 	}
+}
+
+// edgesInSource returns source and target of the edges of each type, sorted, by their numbers in the source.
+func edgesInSource(t *testing.T, ds *formats.Dataset) map[string][][2]int64 {
+	t.Helper()
+	got := edgesByName(t, ds)
+	for _, e := range ds.Graph().Schema().Edges {
+		for i, p := range got[e.String()] {
+			got[e.String()][i] = [2]int64{inSource(t, ds, e.Src, p[0]), inSource(t, ds, e.Dst, p[1])}
+		}
+		sortPairs(got[e.String()])
+	}
+	return got
 }
 
 // inSource returns the number that a node has in the source.
@@ -228,6 +235,20 @@ func inSource(t *testing.T, ds *formats.Dataset, typ int, v int64) int64 {
 		return v
 	}
 	return expect.Must(unified.View[int64](col))(t)[v]
+}
+
+// named returns the names of categories of the only categorical column, of which a list of strings has the names.
+func named(t *testing.T, ds *formats.Dataset, n int, list string, col unified.Tensor) (all []string) {
+	t.Helper()
+	names := strs(ds, n, list)
+	for _, k := range expect.Must(unified.View[int32](col))(t) {
+		if k < 0 {
+			all = append(all, "")
+		} else {
+			all = append(all, names[k])
+		}
+	}
+	return all
 }
 
 // strs returns a list of strings; nil for none.

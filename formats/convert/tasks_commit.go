@@ -201,6 +201,7 @@ func graphOf(ds *formats.Dataset) (*source.Graph, error) {
 				return nil, err
 			}
 			node.Strings = append(node.Strings, source.Strings{Name: a.Name, Rows: list.Len(),
+				Others: list.Len() != n.Count || a.Name == "class" || a.Name == "relation",
 				Each: func(yield func(string) error) error {
 					for i := range list.Len() {
 						text, err := list.At(i)

@@ -44,7 +44,7 @@ func Read(ctx context.Context, dir source.Place, prefix string, r *source.Reques
 	}
 	node := g.Node()
 	node.SetLabels(t.labels)
-	node.Strings = append(node.Strings, source.List("class", t.classes))
+	node.Strings = append(node.Strings, source.List("class", t.classes).OfOthers())
 	for i, name := range t.otherNames {
 		t.others[i].add(node, name)
 	}

@@ -146,13 +146,16 @@ func (a *Archive) addNames(g *source.Graph) error {
 	for _, n := range []struct {
 		member, column string
 		rows           int64
-	}{{"node_names", "id", g.Node().Count}, {"class_names", "class", g.Node().Classes}} {
+		others         bool
+	}{{"node_names", "id", g.Node().Count, false}, {"class_names", "class", g.Node().Classes, true}} {
 		list, ok, err := a.strings(g, n.member, n.rows)
 		if err != nil {
 			return err
 		}
 		if ok {
-			g.Node().Strings = append(g.Node().Strings, source.List(n.column, list))
+			names := source.List(n.column, list)
+			names.Others = n.others
+			g.Node().Strings = append(g.Node().Strings, names)
 		}
 	}
 	return nil

@@ -148,9 +148,16 @@ type Together struct {
 
 // Strings is a list of strings that belongs to the nodes.
 type Strings struct {
-	Name string
-	Rows int64
-	Each func(yield func(string) error) error
+	Name   string
+	Rows   int64
+	Each   func(yield func(string) error) error
+	Others bool // they are not of nodes, but of classes, categories or relations
+}
+
+// OfOthers returns the strings as those of something else than nodes.
+func (s Strings) OfOthers() Strings {
+	s.Others = true
+	return s
 }
 
 // Split is a named set of nodes.

@@ -238,7 +238,7 @@ func (c *meant) categories(name string) source.Strings {
 	for k, code := range c.codes {
 		order[code] = int32(k)
 	}
-	return source.Strings{Name: name, Rows: int64(len(order)), Each: func(yield func(string) error) error {
+	list := source.Strings{Name: name, Rows: int64(len(order)), Each: func(yield func(string) error) error {
 		for _, k := range order {
 			if err := yield(string(c.names.At(int64(k)))); err != nil {
 				return err
@@ -246,4 +246,5 @@ func (c *meant) categories(name string) source.Strings {
 		}
 		return nil
 	}}
+	return list.OfOthers()
 }

@@ -316,7 +316,7 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 	}
 	data, err := spool.Bytes()
 	if names != nil && names.Len() > 0 {
-		node.Strings = append(node.Strings, names.Strings("class"))
+		node.Strings = append(node.Strings, names.Strings("class").OfOthers())
 		change := source.Said
 		if n.spec.Label == "" {
 			change = source.Renumbered

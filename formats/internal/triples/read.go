@@ -164,7 +164,7 @@ func (d *reader) finish() error {
 		return err
 	}
 	g.Node().Count = d.nodes.Len()
-	g.Node().Strings = append(g.Node().Strings, d.nodes.Strings("id"), d.relations.Strings("relation"))
+	g.Node().Strings = append(g.Node().Strings, d.nodes.Strings("id"), d.relations.Strings("relation").OfOthers())
 	g.Edges.Count = d.listed.Len()
 	if !d.r.RelationsAsTypes {
 		g.Edges.Columns = []graph.Column{{Name: "relation", DType: unified.Int32}}

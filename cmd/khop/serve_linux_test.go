@@ -226,7 +226,7 @@ func TestServeMetrics(t *testing.T) {
 		"khop_feed_batches_done_total{rank=\"0\"} " + fmt.Sprint(c.Info().Batches),
 		"khop_feed_batches_sent_total{rank=\"1\"} 0",
 		fmt.Sprintf("khop_feed_held_slots{rank=\"0\",pid=\"%d\"} ", os.Getpid()),
-		`khop_loader_stage_seconds{rank="0",stage="gather",quantile="0.5"} `,
+		`khop_loader_stage_seconds_bucket{rank="0",stage="gather",le="8.192e-06"} `,
 		"# TYPE khop_feed_batches_sent_total counter\n",
 	} {
 		expect.That(t, strings.Contains(text, line), "no %q in:\n%s", line, text)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -170,7 +171,7 @@ var metrics = []metric{
 			{"", `,purpose="batches"`, float64(m.Batches)}, {"", `,purpose="scratch"`, float64(m.Scratch)},
 		}
 	}, ""},
-	{"khop_loader_stage_seconds", "Time a batch spent in a stage.", stages, "summary"},
+	{"khop_loader_stage_seconds", "Time a batch spent in a stage.", stages, "histogram"},
 }
 
 // ofConsumers is a metric with a value for each consumer.
@@ -188,19 +189,20 @@ func stages(r *rankStats) (list []value) {
 	for _, s := range []struct {
 		name string
 		d    loader.Durations
-	}{{"sample", l.Sample}, {"gather", l.Gather}, {"deliver", l.Deliver}, {"wait", l.Wait}, {"body", l.Body}} {
+	}{{"sample", l.Sample}, {"gather", l.Gather}, {"disk", l.Disk}, {"idle", l.Idle}, {"deliver", l.Deliver},
+		{"wait", l.Wait}, {"body", l.Body}} {
 		stage := fmt.Sprintf(",stage=%q", s.name)
-		list = append(list,
-			value{"", stage + `,quantile="0.5"`, s.d.P50.Seconds()},
-			value{"", stage + `,quantile="0.9"`, s.d.P90.Seconds()},
-			value{"", stage + `,quantile="0.99"`, s.d.P99.Seconds()},
+		for i, n := range s.d.Below {
+			list = append(list, value{"_bucket", fmt.Sprintf("%s,le=\"%g\"", stage, math.Ldexp(1e-9, 13+i)), float64(n)})
+		}
+		list = append(list, value{"_bucket", stage + `,le="+Inf"`, float64(s.d.Count)},
 			value{"_sum", stage, s.d.Sum.Seconds()}, value{"_count", stage, float64(s.d.Count)})
 	}
 	return list
 }
 
 // writeMetrics writes Prometheus's text format. Its own library would make the program two fifths larger, and
-// VictoriaMetrics's has no help texts, writes the type anew for each rank, and no summary of quantiles that are known.
+// VictoriaMetrics's has no help texts, writes the type anew for each rank, and no histogram that was counted elsewhere.
 func writeMetrics(w io.Writer, ranks []shm.RankStats) {
 	for _, m := range metrics {
 		kind := cmp.Or(m.kind, "gauge")

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +68,19 @@ func scraped(address string) (string, error) {
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	return string(b), err
+}
+
+// The dashboard of docs asks for metrics that there are.
+func TestTheDashboardAsksForWhatIsServed(t *testing.T) {
+	text := string(expect.Must(os.ReadFile("../../docs/grafana.json"))(t))
+	expect.That(t, json.Valid([]byte(text)), "the dashboard is no JSON")
+	served := expect.Must(scraped(scrapesHere(t, scrapes)))(t)
+	asked := regexp.MustCompile(`khop_[a-z_]+`).FindAllString(text, -1)
+	for _, name := range asked {
+		bare := strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum")
+		expect.That(t, strings.Contains(served, "# TYPE "+bare+" "), "the dashboard asks for %s", name)
+	}
+	expect.That(t, len(asked) >= 8, "it asks for %v", asked)
 }
 
 func TestWhoReadsMetricsCannotTakeAllThereIs(t *testing.T) {

@@ -16,7 +16,11 @@ type Counters struct {
 type spread struct {
 	Count                   uint64
 	Sum, P50, P90, P99, Max time.Duration
+	Below                   [22]uint64
 }
+
+// firstBelow is the power of two of nanoseconds that spread.Below begins with.
+const firstBelow = 13
 
 // Histogram counts durations in buckets of a sixteenth of a power of two. It is safe for concurrent use.
 type Histogram struct {
@@ -61,6 +65,13 @@ func (h *Histogram) Sum() time.Duration { return time.Duration(h.sum.Load()) }
 func (h *Histogram) Durations() spread {
 	d := spread{Count: h.n.Load(), Sum: time.Duration(h.sum.Load()), Max: time.Duration(h.max.Load())}
 	d.P50, d.P90, d.P99 = h.quantile(0.5, d), h.quantile(0.9, d), h.quantile(0.99, d)
+	seen, bucket := uint64(0), 0
+	for i := range d.Below {
+		for ; bucket < bucketOf(1<<(firstBelow+i)); bucket++ {
+			seen += uint64(h.buckets[bucket].Load())
+		}
+		d.Below[i] = seen
+	}
 	return d
 }
 

@@ -35,6 +35,12 @@ func TestQuantilesAreExactToSixPercent(t *testing.T) {
 			}
 		}
 	}
+	var powers Histogram
+	for _, d := range []time.Duration{1<<firstBelow - 1, 1 << firstBelow, 1<<(firstBelow+21) - 1, 1 << 40} {
+		powers.Add(d)
+	}
+	below := powers.Durations().Below
+	expect.That(t, below[0] == 1 && below[1] == 2 && below[20] == 2 && below[21] == 3, "below powers of two: %v", below)
 	for bucket := range bucketOf(1<<40) + 1 {
 		if top := topOf(bucket); bucketOf(top) != bucket || bucketOf(top+1) != bucket+1 {
 			t.Errorf("bucket %d is said to end at %d, which is in bucket %d", bucket, top, bucketOf(top))

@@ -21,7 +21,7 @@ type infoCmd struct {
 
 	Deep               bool `help:"Read all arrays: print degrees, likely mistakes, memory for training."`
 	flagsOf[noOptions] `embed:""`
-	plotFlags          `embed:"" set:"plot_of=the degrees, for which all arrays are read"`
+	plotFlags          `embed:"" set:"plot_of=degrees, types, times and splits, for which all arrays are read"`
 
 	jsonFlag `embed:""`
 }
@@ -98,7 +98,7 @@ func (c *infoCmd) Run(env *environment) (err error) {
 			return err
 		}
 	}
-	if err := c.draw(env, r.degrees); err != nil {
+	if err := c.draw(env, r.Dataset, r); err != nil {
 		return err
 	}
 	return c.show(env, r, r.print)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strconv"
@@ -9,15 +10,18 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // deepInfo is what reading all arrays tells of a dataset.
 type deepInfo struct {
 	*formats.Inspection
+	Times  []timesInfo    `json:"times"`
 	Hints  []string       `json:"hints"`
 	Memory []trainingRoom `json:"training_memory"`
 }
@@ -31,6 +35,56 @@ type trainingRoom struct {
 	Bound     int64  `json:"batches_bound"`
 	BatchSize int    `json:"batch_size"`
 	Fanouts   []int  `json:"fanouts"`
+}
+
+// timesInfo counts the rows of a column of times, in parts of the time from its first to its last that are as long.
+type timesInfo struct {
+	Owner  string  `json:"owner"` // a node type, or "edges"
+	Column string  `json:"column"`
+	Unit   string  `json:"unit"` // "": not known
+	First  float64 `json:"first"`
+	Last   float64 `json:"last"`
+	Rows   []int64 `json:"rows"`
+}
+
+// timesOf counts the rows of all columns of times.
+func timesOf(ctx context.Context, g *graph.Graph) (list []timesInfo, err error) {
+	list = []timesInfo{}
+	add := func(owner string, columns []graph.Column, get func(name string) (unified.Tensor, bool)) {
+		for _, c := range columns {
+			column, ok := get(c.Name)
+			if c.Role() != graph.Time || !ok || err != nil {
+				continue
+			}
+			if at, e := unified.Integers(column); e == nil && column.Len() > 0 {
+				list = append(list, countTimes(timesInfo{Owner: owner, Column: c.Name, Unit: c.Unit}, column.Len(), at))
+			}
+			err = context.Cause(ctx)
+		}
+	}
+	guarded := pinned.Guard(func() error {
+		for t, n := range g.Schema().Nodes {
+			add(n.Name, n.Columns, func(name string) (unified.Tensor, bool) { return g.NodeColumn(t, name) })
+		}
+		add("edges", g.Schema().EdgeColumns, g.EdgeColumn)
+		return err
+	})
+	return list, guarded
+}
+
+// countTimes counts n times.
+func countTimes(c timesInfo, n int64, at func(i int64) int64) timesInfo {
+	first, last := at(0), at(0)
+	for i := range n {
+		first, last = min(first, at(i)), max(last, at(i))
+	}
+	const parts = 40
+	c.First, c.Last, c.Rows = float64(first), float64(last), make([]int64, parts)
+	for i := range n {
+		part := (float64(at(i)) - c.First) / max(c.Last-c.First, 1) * parts
+		c.Rows[min(int(part), parts-1)]++
+	}
+	return c
 }
 
 // inspect reads all arrays.
@@ -48,6 +102,9 @@ func lookDeep(env *environment, ds *formats.Dataset) (*deepInfo, error) {
 		return nil, err
 	}
 	d := &deepInfo{Inspection: found, Hints: found.Hints()}
+	if d.Times, err = timesOf(env.ctx, ds.Graph()); err != nil {
+		return nil, err
+	}
 	room := trainingRoom{BatchSize: 1024, Fanouts: []int{15, 10, 5}}
 	for _, a := range ds.Manifest().Columns {
 		for _, p := range a.Parts {
@@ -105,18 +162,4 @@ func (d *deepInfo) print(env *environment) error {
 		fmt.Fprintln(env.stdout, "hint: "+h)
 	}
 	return nil
-}
-
-// degrees draws how many nodes have how many in-edges.
-func (r *infoResult) degrees() *plot.Plot {
-	line := plot.Curve{Name: "nodes"}
-	p := &plot.Plot{Title: "in-edges of nodes: " + r.Dataset, Bottom: "in-edges, at least", Right: "nodes, log10"}
-	for i, b := range r.Degrees {
-		p.Ticks = append(p.Ticks, plot.Tick{At: float64(i), Label: strconv.FormatInt(b.From, 10)})
-		if b.Nodes > 0 {
-			line.Add(float64(i), math.Log10(float64(b.Nodes)))
-		}
-	}
-	p.Curves = []plot.Curve{line}
-	return p
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -78,7 +77,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 	}
 	r.KneeBytes = knee(o.Caches)
 	r.HalfBytes = r.halving(int64(c.loader.Disk.CacheBytes))
-	if err := c.draw(env, func() *plot.Plot { return r.draw(c.Dataset) }); err != nil {
+	if err := c.draw(env, c.Dataset, r); err != nil {
 		return err
 	}
 	return c.show(env, r, r.print)
@@ -220,22 +219,4 @@ func barOf(part, longest float64) string {
 		n = int(math.Round(24 * part / longest))
 	}
 	return strings.Repeat("#", n)
-}
-
-// draw plots the seconds of an epoch by the size of the cache.
-func (r *planResult) draw(title string) *plot.Plot {
-	p := &plot.Plot{Title: title, Bottom: "cache, % of the columns", Right: "seconds of the disk an epoch"}
-	for k, policy := range r.Caches[0].Policies {
-		line := plot.Curve{Name: policy.Policy.String()}
-		for i := range r.Caches {
-			line.Add(math.Log2(float64(max(r.Caches[i].CacheBytes, 1))), r.Caches[i].Policies[k].Seconds)
-		}
-		p.Curves = append(p.Curves, line)
-	}
-	for i := range r.Caches {
-		bytes := r.Caches[i].CacheBytes
-		p.Ticks = append(p.Ticks, plot.Tick{At: math.Log2(float64(max(bytes, 1))),
-			Label: fmt.Sprintf("%.0f", 100*float64(bytes)/float64(max(r.ColumnBytes, 1)))})
-	}
-	return p
 }

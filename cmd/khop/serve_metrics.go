@@ -193,7 +193,8 @@ func stages(r *rankStats) (list []value) {
 		{"wait", l.Wait}, {"body", l.Body}} {
 		stage := fmt.Sprintf(",stage=%q", s.name)
 		for i, n := range s.d.Below {
-			list = append(list, value{"_bucket", fmt.Sprintf("%s,le=\"%g\"", stage, math.Ldexp(1e-9, 13+i)), float64(n)})
+			le := fmt.Sprintf("%s,le=\"%g\"", stage, math.Ldexp(1e-9, 13+i))
+			list = append(list, value{"_bucket", le, float64(n)})
 		}
 		list = append(list, value{"_bucket", stage + `,le="+Inf"`, float64(s.d.Count)},
 			value{"_sum", stage, s.d.Sum.Seconds()}, value{"_count", stage, float64(s.d.Count)})

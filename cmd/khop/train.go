@@ -14,7 +14,6 @@ import (
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
@@ -85,7 +84,7 @@ func (c *trainCmd) Run(env *environment) (err error) {
 	line.end()
 	if result != nil && len(result.Curve) > 0 { // also of training that was interrupted
 		title := fmt.Sprintf("%s: %s", paths.Text(c.Dataset), c.opt.Model)
-		err = errors.Join(err, c.draw(env, func() *plot.Plot { return learningCurves(title, result.Curve) }))
+		err = errors.Join(err, c.draw(env, title, result))
 	}
 	if env.ctx.Err() != nil && result != nil && opt.Checkpoint != "" {
 		env.note("stopped after %d of %d epochs; %s has all steps so far, and the same command goes on from there",

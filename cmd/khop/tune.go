@@ -10,7 +10,6 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/internal/rowsample"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
@@ -127,7 +126,7 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	if r.Sampled, err = c.sampled(env, pool, ds.Graph(), a); err != nil {
 		return err
 	}
-	if err := c.draw(env, func() *plot.Plot { return speedUps(r.Tuned) }); err != nil {
+	if err := c.draw(env, r.Dataset, r); err != nil {
 		return err
 	}
 	return c.show(env, r, r.print)

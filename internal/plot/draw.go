@@ -98,10 +98,14 @@ func (c *canvas) axes() {
 	}
 	free := 0 // no label of the axis below has been written from here on
 	for _, t := range c.x.ticks {
-		x, half := c.along(t.At), c.width(t.Label)/2
+		label := t.Label
+		if c.p.Bars {
+			label = c.fitted(label, max(c.along(1)-c.along(0)-gap, 6*titleSize))
+		}
+		x, half := c.along(t.At), c.width(label)/2
 		c.line(x, c.bottom, x, c.bottom+3)
 		if x-half >= free && x+half <= width {
-			c.Text(t.Label, x-half, c.bottom+lineHeight)
+			c.Text(label, x-half, c.bottom+lineHeight)
 			free = x + half + gap
 		}
 	}
@@ -119,6 +123,10 @@ func (c *canvas) curve(line Curve, color drawing.Color) {
 			points = append(points, [2]int{c.along(x), c.across(a, line.Y[i])})
 		}
 	}
+	if c.p.Bars {
+		c.bars(points, color)
+		return
+	}
 	c.pen(color, 2)
 	for i, p := range points {
 		if i == 0 {
@@ -135,6 +143,17 @@ func (c *canvas) curve(line Curve, color drawing.Color) {
 		c.pen(color, 1)
 		c.SetFillColor(color)
 		c.Circle(3, p[0], p[1])
+		c.FillStroke()
+	}
+}
+
+// bars draws a bar from below to each point, which is there also where the point is lowest.
+func (c *canvas) bars(points [][2]int, color drawing.Color) {
+	half := max((c.along(1)-c.along(0))*2/5, 1)
+	c.pen(color, 1)
+	for _, p := range points {
+		c.SetFillColor(color)
+		c.rectangle(p[0]-half, min(p[1], c.bottom-2), p[0]+half, c.bottom)
 		c.FillStroke()
 	}
 }
@@ -218,6 +237,9 @@ func (p *Plot) below() axis {
 	for _, t := range p.Ticks {
 		a.low, a.high = min(a.low, t.At), max(a.high, t.At)
 	}
+	if p.Bars {
+		a.low, a.high = a.low-0.5, a.high+0.5
+	}
 	return a
 }
 
@@ -233,6 +255,9 @@ func (p *Plot) axis(name string, left bool) axis {
 		return axis{low: 0, high: 1}
 	}
 	low, high, _ := span(curves, func(c Curve) []float64 { return c.Y })
+	if p.Bars {
+		low = min(low, 0)
+	}
 	return axis{name, low, high, round(low, high, 9, false)}
 }
 

@@ -1,6 +1,8 @@
 // Package plot draws curves as SVG or PNG.
 //
-// A Plot is data, which may come as JSON. The x-axis is linear: who wants powers gives logarithms, and Ticks that say
+// A Plot is data, which may come as JSON. Printed has those of what commands print.
+//
+// The x-axis is linear: who wants powers gives logarithms, and Ticks that say
 // what they stand for. A library draws lines and texts. This package says where they go, so that no text lies on
 // another.
 package plot
@@ -27,6 +29,7 @@ type Plot struct {
 	Right  string  `json:"right"`
 	Ticks  []Tick  `json:"ticks"` // of the axis below; none: round numbers
 	Curves []Curve `json:"curves"`
+	Bars   bool    `json:"bars"` // bars from below to points, in place of lines
 }
 
 // Tick is a mark of an axis.
@@ -58,40 +61,63 @@ func File(path string, force bool, remedy string, read ...string) wholefile.Outp
 	return wholefile.Output{Path: path, Mode: 0o644, Ours: Ours, Force: force, Else: remedy, From: read}
 }
 
-// Draw returns what writes the plot to a file of that name: as PNG if it ends in .png, else as SVG.
-func (p *Plot) Draw(path string) func(io.Writer) error {
+// Sheet is plots below one another, as one picture.
+type Sheet []*Plot
+
+// Draw returns what writes the sheet to a file of that name: as PNG if it ends in .png, else as SVG.
+func (s Sheet) Draw(path string) func(io.Writer) error {
 	if strings.EqualFold(filepath.Ext(path), ".png") {
-		return p.PNG
+		return s.PNG
 	}
-	return p.SVG
+	return s.SVG
 }
 
-// SVG writes the plot as SVG.
-func (p *Plot) SVG(w io.Writer) error {
+// SVG writes the sheet as SVG.
+func (s Sheet) SVG(w io.Writer) error {
 	if _, err := io.WriteString(w, "<!-- "+mark+" -->\n"); err != nil {
 		return err
 	}
-	r, err := chart.SVG(width, height)
+	r, err := chart.SVG(width, height*max(len(s), 1))
 	if err != nil {
 		return err
 	}
-	return p.draw(escaped{r}).Save(w)
+	s.draw(escaped{r})
+	return r.Save(w)
 }
 
-// PNG writes the plot as PNG.
-func (p *Plot) PNG(w io.Writer) error {
-	r, err := chart.PNG(width, height)
+// PNG writes the sheet as PNG.
+func (s Sheet) PNG(w io.Writer) error {
+	r, err := chart.PNG(width, height*max(len(s), 1))
 	if err != nil {
 		return err
 	}
+	s.draw(r)
 	var b bytes.Buffer
-	if err := p.draw(r).Save(&b); err != nil {
+	if err := r.Save(&b); err != nil {
 		return err
 	}
 	const head = 33 // bytes of the signature and the first chunk
 	_, err = w.Write(append(append(b.Bytes()[:head:head], textChunk("Software", mark)...), b.Bytes()[head:]...))
 	return err
 }
+
+func (s Sheet) draw(r chart.Renderer) {
+	for i, p := range s {
+		p.draw(lowered{r, i * height})
+	}
+}
+
+// lowered is a renderer whose picture begins further down.
+type lowered struct {
+	chart.Renderer
+	by int
+}
+
+// MoveTo, LineTo, Circle and Text implement chart.Renderer.
+func (l lowered) MoveTo(x, y int)                 { l.Renderer.MoveTo(x, y+l.by) }
+func (l lowered) LineTo(x, y int)                 { l.Renderer.LineTo(x, y+l.by) }
+func (l lowered) Circle(radius float64, x, y int) { l.Renderer.Circle(radius, x, y+l.by) }
+func (l lowered) Text(body string, x, y int)      { l.Renderer.Text(body, x, y+l.by) }
 
 // textChunk is a chunk of PNG that says something of the picture.
 func textChunk(key, text string) []byte {

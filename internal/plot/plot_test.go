@@ -34,7 +34,8 @@ func (w *watched) Text(text string, x, y int) {
 // drawn makes a plot of some curves, with numbers of any size.
 func drawn(r *rand.Rand) *Plot {
 	word := func() string { return strings.Repeat("word ", 10)[:2+r.IntN(45)] }
-	p := &Plot{Title: strings.Repeat("/a folder", 1+r.IntN(30)), Bottom: word(), Left: word(), Right: word()}
+	p := &Plot{Title: strings.Repeat("/a folder", 1+r.IntN(30)), Bottom: word(), Left: word(), Right: word(),
+		Bars: r.IntN(3) == 0}
 	n := []int{0, 1, 2, 12, 300}[r.IntN(5)]
 	scale, base := math.Pow(10, float64(r.IntN(24)-12)), float64(r.IntN(3))*math.Pow(10, float64(r.IntN(12)))
 	for range r.IntN(6) {
@@ -91,10 +92,11 @@ func TestPicturesAreOfTheirKind(t *testing.T) {
 	line := Curve{Name: "one", X: []float64{1, 2, 3}, Y: []float64{1, math.NaN(), 2}}
 	p := &Plot{Title: "a <b> & c", Curves: []Curve{line}}
 	var svg, picture bytes.Buffer
-	expect.OK(t, p.Draw("x.svg")(&svg), p.Draw("x.PNG")(&picture))
+	s := Sheet{p, p}
+	expect.OK(t, s.Draw("x.svg")(&svg), s.Draw("x.PNG")(&picture))
 	expect.OK(t, xml.Unmarshal(svg.Bytes(), new(struct{})))
 	at := expect.Must(png.Decode(bytes.NewReader(picture.Bytes())))(t).Bounds()
-	expect.Same(t, at, image.Rect(0, 0, width, height), "the picture's size")
+	expect.Same(t, at, image.Rect(0, 0, width, 2*height), "the picture's size")
 	for _, b := range [][]byte{svg.Bytes(), picture.Bytes()} {
 		expect.That(t, Ours(b[:min(len(b), 512)]), "its beginning does not say who drew it: %.99q", b)
 	}

@@ -28,7 +28,7 @@ type Run struct {
 	Said    string            // the sentence
 	Options string            // as khop reads them; "" for none
 	Values  map[string]string // all numbers and texts, by their path
-	Plots   []*plot.Plot
+	Plots   plot.Sheet
 	Stages  []Stage
 }
 
@@ -40,7 +40,7 @@ type Stage struct {
 
 // Read reads what a run has printed: an object, or one an epoch and the result. say makes a sentence of a report.
 func Read(name string, text []byte, say func(json.RawMessage) string) (*Run, error) {
-	var all []map[string]json.RawMessage
+	var all plot.Objects
 	for d := json.NewDecoder(bytes.NewReader(text)); ; {
 		var object map[string]json.RawMessage
 		err := d.Decode(&object)
@@ -78,7 +78,7 @@ func Read(name string, text []byte, say func(json.RawMessage) string) (*Run, err
 			r.Stages = append(r.Stages, Stage{name, ms})
 		}
 	}
-	r.draw(all, last)
+	r.Plots = plot.Printed(name, all)
 	return r, nil
 }
 
@@ -111,58 +111,4 @@ func (r *Run) flatten(path string, text json.RawMessage) {
 			}
 		}
 	}
-}
-
-// draw makes the plots that a run has values for.
-func (r *Run) draw(all []map[string]json.RawMessage, last map[string]json.RawMessage) {
-	r.add("learning", "epoch", "loss", "accuracy", curves(all, "epoch",
-		[]string{"loss", "train_accuracy", "val_accuracy", "test_accuracy"}))
-	r.add("throughput", "epoch", "", "batches/s", curves(all, "epoch", []string{"", "batches_per_second"}))
-	var caches []struct {
-		Bytes    float64 `json:"cache_bytes"`
-		Policies []struct {
-			Policy  string  `json:"policy"`
-			Seconds float64 `json:"seconds"`
-		} `json:"policies"`
-	}
-	if json.Unmarshal(last["caches"], &caches) == nil && len(caches) > 1 {
-		lines := map[string]*plot.Curve{}
-		var list []plot.Curve
-		for _, c := range caches {
-			for _, p := range c.Policies {
-				if lines[p.Policy] == nil {
-					lines[p.Policy] = &plot.Curve{Name: p.Policy}
-				}
-				lines[p.Policy].Add(c.Bytes/1e9, p.Seconds)
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(lines)) {
-			list = append(list, *lines[name])
-		}
-		r.add("columns on disk", "cache, GB", "", "seconds of the disk an epoch", list)
-	}
-}
-
-// add adds a plot of curves with two points or more.
-func (r *Run) add(title, bottom, left, right string, list []plot.Curve) {
-	list = slices.DeleteFunc(list, func(c plot.Curve) bool { return len(c.X) < 2 })
-	if len(list) > 0 {
-		r.Plots = append(r.Plots, &plot.Plot{Title: r.Name + ": " + title, Bottom: bottom, Left: left, Right: right,
-			Curves: list})
-	}
-}
-
-// curves returns numbers by another one, of the objects that have both; the first belongs to the axis on the left.
-func curves(all []map[string]json.RawMessage, by string, names []string) (list []plot.Curve) {
-	for i, name := range names {
-		c := plot.Curve{Name: name, Left: i == 0}
-		for _, object := range all {
-			var x, y float64
-			if json.Unmarshal(object[by], &x) == nil && json.Unmarshal(object[name], &y) == nil {
-				c.Add(x, y)
-			}
-		}
-		list = append(list, c)
-	}
-	return list
 }

@@ -72,8 +72,8 @@ func (r *Run) write(w *bufio.Writer) error {
 	}
 	r.bars(w)
 	_, _ = w.WriteString("<div class=\"plots\">")
-	for _, p := range r.Plots {
-		if err := p.SVG(w); err != nil {
+	for i := range r.Plots {
+		if err := r.Plots[i : i+1].SVG(w); err != nil {
 			return err
 		}
 	}

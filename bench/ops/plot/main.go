@@ -20,7 +20,7 @@ func main() {
 		log.Fatal(err)
 	}
 	file := plot.File(os.Args[1], false, "")
-	if err := file.Write(context.Background(), p.Draw(os.Args[1])); err != nil {
+	if err := file.Write(context.Background(), plot.Sheet{&p}.Draw(os.Args[1])); err != nil {
 		log.Fatal(err)
 	}
 }

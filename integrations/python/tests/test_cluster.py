@@ -2,12 +2,14 @@
 import concurrent.futures
 import contextlib
 import os
+import sys
 
 import numpy as np
 import pytest
 
 import khop
 import khop.cluster
+from conftest import run
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def identity(path):
 
 @pytest.fixture
 def whole(program, source, tmp_path):
-    khop.cluster.convert(source, tmp_path / "whole.khop", tasks=1, symmetrise=True)
+    run(program, "convert", source, tmp_path / "whole.khop", "--symmetrise")
     return identity(tmp_path / "whole.khop")
 
 
@@ -52,11 +54,14 @@ def test_errors_and_cancelling_leave_nothing(program, source, tmp_path):
     assert os.listdir(tmp_path) == ["edges.csv"]
 
 
+ENGINES = os.environ.get("KHOP_CLUSTER", "").split()  # dask ray spark slurm: those that are here, and are to be tried
+
+
 @contextlib.contextmanager
 def dask():
     import distributed
 
-    with distributed.LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         with distributed.Client(cluster) as client:
             yield client.get_executor()
 
@@ -80,6 +85,7 @@ def ray():
 def spark():
     from pyspark.sql import SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         yield khop.cluster.SparkExecutor(session)
@@ -87,11 +93,101 @@ def spark():
         session.stop()
 
 
-ENGINES = os.environ.get("KHOP_CLUSTER", "").split()  # dask ray spark: those that are to be tried, where they are
+@contextlib.contextmanager
+def slurm():
+    """The cluster that sbatch knows, by the script that khop prints."""
+    yield None
+
+
+def convert(executor, source, out, **options):
+    """Converts by an executor; by Slurm without one."""
+    if executor is not None:
+        khop.cluster.convert(source, out, executor=executor, **options)
+        return
+    tasks = options.pop("tasks")
+    script = run(os.environ["KHOP_BIN"], "convert", source, out, "--tasks", tasks, "--script", "slurm",
+                 *(f"--{name}" for name in options))
+    run("bash", "-c", script, "script", "--wait", "--output=/dev/null")
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request):
+    with globals()[request.param]() as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def sources(program, tmp_path_factory):
+    """Sources, their options, and the ids of what one khop convert makes of them."""
+    folder = tmp_path_factory.mktemp("sources")
+    rng = np.random.default_rng(3)
+    lines = [f"n{a},n{b},{w}.5" for a, b, w in rng.integers(0, 300, (4000, 3))]
+    (folder / "edges.csv").write_text("src,dst,weight\n" + "\n".join(lines) + "\n")
+    found = {"text": (folder / "edges.csv", {"symmetrise": True}),
+             "typed": (shop.write(folder / "shop", *shop.tables()), {}),
+             "folder": (shop.write(folder / "plain", *shop.plain()), {"symmetrise": True})}
+    for name, (source, options) in found.items():
+        run(program, "convert", source, folder / name, *(f"--{option}" for option in options))
+    return {name: (*of, khop.info(folder / name)["id"]) for name, of in found.items()}
+
+
 if ENGINES:
+    import shop
+
     @pytest.mark.parametrize("tasks", [1, 2, 5, 16])
-    @pytest.mark.parametrize("engine", ENGINES)
-    def test_engines_make_the_same_dataset(program, source, whole, tmp_path, engine, tasks):
-        with globals()[engine]() as executor:
-            khop.cluster.convert(source, tmp_path / "out.khop", tasks=tasks, executor=executor, symmetrise=True)
-        assert identity(tmp_path / "out.khop") == whole
+    @pytest.mark.parametrize("name", ["text", "folder", "typed"])
+    def test_engines_make_the_same_dataset(engine, sources, tmp_path, name, tasks):
+        source, options, whole = sources[name]
+        convert(engine, source, tmp_path / "out.khop", tasks=tasks, **options)
+        assert khop.info(tmp_path / "out.khop")["id"] == whole
+        assert os.listdir(tmp_path) == ["out.khop"]
+
+    def test_engines_say_what_is_wrong(engine, tmp_path):
+        if engine is None:
+            pytest.skip("Slurm's jobs say it in their outputs")
+        (tmp_path / "edges.csv").write_text("src,dst,weight\na,b,1\na,b,x\n")
+        with pytest.raises(khop.WriteError, match="task read-"):
+            convert(engine, tmp_path / "edges.csv", tmp_path / "out.khop", tasks=2, columns=["src", "dst", "weight"])
+        assert os.listdir(tmp_path) == ["edges.csv"]
+
+    def test_engines_say_what_is_done_and_are_cancelled(engine, sources, tmp_path):
+        if engine is None:
+            pytest.skip("Slurm's jobs are cancelled by scancel")
+        told = []
+        with pytest.raises(khop.cluster.Cancelled):
+            convert(engine, sources["typed"][0], tmp_path / "out.khop", tasks=5,
+                    progress=lambda *what: told.append(what), cancelled=lambda: len(told) > 2)
+        assert [n for n, _, _ in told] == list(range(1, len(told) + 1)) and {total for _, total, _ in told} == {18}
+        assert os.listdir(tmp_path) == []
+
+    def test_frames_make_the_dataset_of_their_files(engine, sources, tmp_path):
+        """In the order of the files, and by a column whatever the partitions are."""
+        write, read, by_file = frames_of(engine)
+        for name, of in ("typed", shop.tables), ("folder", shop.plain):
+            source, options, whole = sources[name]
+            places = iter(sorted(path for path in source.parent.iterdir() if path.is_dir()))
+            nodes, edges = (shop.swap(tables, lambda _, table: table.update(order=by_file) or read(next(places)))
+                            for tables in of())
+            write(nodes, edges, tmp_path / name, tasks=3, **options)
+            assert khop.info(tmp_path / name)["id"] == whole
+            edges = shop.swap(edges, lambda frame, table: table.update(order="row") or frame.repartition(7))
+            write(nodes, edges, tmp_path / name, tasks=2, force=True, **options)
+            assert khop.info(tmp_path / name)["id"] == whole
+        assert sorted(os.listdir(tmp_path)) == ["folder", "typed"]
+
+
+def frames_of(engine):
+    """What writes tables of an engine, what reads a folder of Parquet, and the columns that say the files' order."""
+    if isinstance(engine, khop.cluster.SparkExecutor):
+        from khop.spark import write_dataset
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        return (write_dataset, lambda at: session.read.parquet(str(at)),
+                ["_metadata.file_path", "_metadata.row_index"])
+    if isinstance(engine, khop.cluster.RayExecutor):
+        from khop.ray import write_dataset
+        from ray.data import read_parquet
+
+        return write_dataset, lambda at: read_parquet(str(at)), []
+    pytest.skip("it has no tables that khop takes")

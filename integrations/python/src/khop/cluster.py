@@ -13,6 +13,8 @@ from __future__ import annotations
 import concurrent.futures as futures
 import json
 import os
+import re
+import secrets
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Optional, Protocol
 
 from . import binary as _binary
@@ -62,7 +64,7 @@ def convert(
         count, total = 0, sum(map(len, plan))
         for stage in plan:
             running = {(own or executor).submit(_task, task, memory, name): task for task in stage}  # type: ignore
-            for done_now in _finished(running, executor, cancelled):
+            for done_now in finished(running, executor, cancelled):
                 count += 1
                 if progress is not None:
                     progress(count, total, os.path.basename(running[done_now])[:-len(".json")])
@@ -77,10 +79,10 @@ def clean(out: _binary.PathLike, *, binary: Optional[_binary.PathLike] = None) -
     program.run("convert", ["-", located(out), "--clean"], {}, binary, WriteError)
 
 
-def _finished(
+def finished(
     running: Mapping["futures.Future[Any]", str], executor: Optional[Executor], cancelled: Callable[[], bool],
 ) -> Iterator["futures.Future[Any]"]:
-    """The futures as they are done; after the first error, or when cancelled, all are ended first."""
+    """Yields the futures as they are done; after the first error, or when cancelled, all are ended first."""
     left = set(running)
     try:
         while left:
@@ -137,17 +139,26 @@ class SparkExecutor:
     """Runs each task as a job of one partition; Spark runs as many at a time as it has cores."""
 
     def __init__(self, spark: Any, threads: int = 256) -> None:
-        self._context = spark.sparkContext
+        self._context, self._group = spark.sparkContext, f"khop-{secrets.token_hex(8)}"
         self._threads = futures.ThreadPoolExecutor(threads)
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> "futures.Future[Any]":
-        """Begins a job."""
-        return self._threads.submit(self._run, fn, args)
+        """Begins a job of one task."""
+        return self.job(lambda: self._context.parallelize([args], 1).map(lambda a: fn(*a)).collect()[0])
 
-    def _run(self, fn: Callable[..., Any], args: Any) -> Any:
-        self._context.setJobGroup("khop", "khop.cluster", interruptOnCancel=True)
-        return self._context.parallelize([args], 1).map(lambda a: fn(*a)).collect()[0]
+    def job(self, run: Callable[[], Any]) -> "futures.Future[Any]":
+        """Begins what makes a job of Spark, which cancel ends."""
+        def grouped() -> Any:
+            self._context.setJobGroup(self._group, "khop.cluster", interruptOnCancel=True)
+            try:
+                return run()
+            except Exception as e:  # of Java, with the text of what a worker has raised
+                said = re.search(r"khop\.errors\.WriteError: (.*)", str(e))
+                if said is None:
+                    raise
+                raise WriteError(said[1]) from e
+        return self._threads.submit(grouped)
 
     def cancel(self) -> None:
         """Ends all jobs."""
-        self._context.cancelJobGroup("khop")
+        self._context.cancelJobGroup(self._group)

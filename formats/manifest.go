@@ -73,6 +73,7 @@ type ArrayInfo struct {
 	Scale  *float64        `json:"scale,omitempty"` // the value is scale times the stored number
 	Unit   string          `json:"unit,omitempty"`
 	Fields json.RawMessage `json:"fields,omitempty"` // what the elements of a row are
+	Code   *graph.Code     `json:"code,omitempty"`   // what the bytes of a row stand for
 	// Ascending says that no row is less than the one before.
 	Ascending bool     `json:"ascending,omitempty"`
 	Fill      *float64 `json:"fill,omitempty"` // what stands in the rows of edges that do not have the column
@@ -222,7 +223,7 @@ func (c *Content) schema() graph.Schema {
 		}
 		dtype, _ := unified.ParseDType(a.DType)
 		col := graph.Column{Name: a.Name, DType: dtype, Shape: append([]int64(nil), a.Shape...),
-			Unit: a.Unit, Fields: a.Fields, Ascending: a.Ascending}
+			Unit: a.Unit, Fields: a.Fields, Code: a.Code.Known(), Ascending: a.Ascending}
 		if a.Owner == OwnerEdges {
 			s.EdgeColumns = append(s.EdgeColumns, col)
 		} else if t, ok := owners[a.Owner]; ok {

@@ -242,7 +242,7 @@ func (w *Writer) tableArray(name string, set SetInfo, rows unified.Tensor) (*Col
 func (w *Writer) column(owner, name string, c graph.Column, rows int64) (*ColumnWriter, error) {
 	a := &written{
 		info: ArrayInfo{Owner: owner, Name: c.Name, DType: c.DType.String(), Shape: append([]int64{}, c.Shape...),
-			Unit: c.Unit, Fields: c.Fields},
+			Unit: c.Unit, Fields: c.Fields, Code: c.Code},
 		typ: arrayfile.Type{Name: c.Name, DType: c.DType, Shape: slices.Clone(c.Shape)},
 	}
 	if _, err := a.info.arrayType(); err != nil || rows < 0 || rows > maxCount/max(1, a.typ.RowBytes()) {

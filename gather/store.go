@@ -21,8 +21,7 @@ type Store struct {
 	column   unified.Tensor
 	rowBytes int64
 	shape    [unified.MaxRank]int64 // of the result but for the first dimension, which is a batch's
-	wide     bool                   // rows are delivered as float32
-	scales   []float32              // of the rows of a wide store of int8
+	wide     *widening              // how rows are delivered as other numbers; nil: as they are stored
 }
 
 // NewStore returns a store of a column [n, ...] in host memory. unified.ErrShape for a tensor that is none, that the
@@ -86,7 +85,7 @@ func (s *Store) GatherInto(dst []byte, ids unified.Tensor, goroutines int) error
 func (s *Store) over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
 	shape := s.shape
 	shape[0] = m
-	return dst.Tensor(s.DType(), shape[:s.column.Rank()]...)
+	return dst.Tensor(s.DType(), shape[:s.rank()]...)
 }
 
 // Rows appends ids, int32 or int64, to list; ErrRange names the first that is not a row. The column must have less than
@@ -132,7 +131,7 @@ func copyChecked[I rowID](s *Store, dst []byte, ids unified.Tensor, inRange func
 	if n := s.column.Len(); !inRange(v, n) {
 		return rangeError(v, n)
 	}
-	if s.wide {
+	if s.wide != nil {
 		widenRows(s, dst, v)
 	} else {
 		copyRows(best, dst, s.column.Bytes(), v, int(s.rowBytes))

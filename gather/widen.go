@@ -2,78 +2,159 @@ package gather
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Widened returns a store that delivers the rows of s, which are floats of 16 bits or int8, as float32. The numbers of
-// row i of an int8 column are multiplied by scales[i]: float32 [n]; other columns have no scales. The result shares the
-// column with s. unified.ErrShape for other types and scales.
+// widening says how rows are delivered as other numbers than they are stored.
+type widening struct {
+	to      unified.DType
+	from    unified.DType // of what is stored; Uint8 for a code
+	code    *narrow.Code
+	vectors func(to []float32, row []byte, width, at int) int // of the code; nil for none
+	width   int                                               // numbers of a row
+	rank    int
+	scales  []float32 // of the rows of int8
+}
+
+// codeVectors are kernels of codes: each reads the first numbers of some of a row, and returns how many.
+var codeVectors = map[string]func(to []float32, row []byte, width, at int) int{"int4": int4Vectors}
+
+// Widened returns a store that delivers the rows of s as float32, float16 or bfloat16. They are floats of 16 bits; or
+// int8, and the numbers of row i are multiplied by scales[i]: float32 [n]; or bytes that code says the meaning of.
+// Others have no scales and a nil code. The result shares the column with s. unified.ErrShape for other types, scales
+// and codes.
 //
-// The column takes a half or a quarter of the memory; a gather takes about as long as one of float32 (BenchmarkWiden).
-func (s *Store) Widened(scales unified.Tensor) (*Store, error) {
-	w := *s
-	if d := w.column.DType(); d.IsHalf() {
-		w.wide = !scales.Valid()
-	} else if d == unified.Int8 {
+// The column takes a half to a seventh of the memory; a gather takes about as long as one of what is delivered
+// (BenchmarkWiden).
+func (s *Store) Widened(to unified.DType, code *graph.Code, scales unified.Tensor) (*Store, error) {
+	c := s.column
+	w := &widening{to: to, from: c.DType(), width: int(c.Width()), rank: c.Rank()}
+	ok := !scales.Valid()
+	wide := *s
+	switch {
+	case code != nil:
+		ok = ok && w.from == unified.Uint8 && c.Rank() == 2 && w.decode(code, c.Width())
+		for i, d := range code.Shape {
+			if i+1 < len(wide.shape) {
+				wide.shape[i+1] = d
+			}
+		}
+	case w.from == unified.Int8:
 		v, err := unified.View[float32](scales)
-		w.scales, w.wide = v, err == nil && scales.Rank() == 1 && scales.Len() == w.column.Len()
+		w.scales, ok = v, err == nil && scales.Rank() == 1 && scales.Len() == c.Len()
+	default:
+		ok = ok && w.from.IsHalf()
 	}
-	if !w.wide || w.column.Width() >= maxRow/4 {
-		return nil, fmt.Errorf("%w: %v with scales %v cannot be widened to float32", unified.ErrShape, w.column, scales)
+	if !ok || !to.IsHalf() && to != unified.Float32 || w.width >= maxRow/4 {
+		return nil, fmt.Errorf("%w: %v with scales %v cannot be widened to %v", unified.ErrShape, c, scales, to)
 	}
-	return &w, nil
+	wide.wide = w
+	return &wide, nil
+}
+
+// decode notes how rows of so many bytes are decoded; not ok where the code's are longer.
+func (w *widening) decode(code *graph.Code, bytes int64) bool {
+	w.code, w.vectors = narrow.Of(code.Name), codeVectors[code.Name]
+	n := int64(1)
+	for _, d := range code.Shape {
+		if d <= 0 || n > maxRow/d {
+			return false
+		}
+		n *= d
+	}
+	w.width, w.rank = int(n), len(code.Shape)+1
+	return w.code != nil && w.rank <= unified.MaxRank && w.code.RowBytes(n) <= bytes
 }
 
 // DType returns the type of the rows that Gather delivers.
 func (s *Store) DType() unified.DType {
-	if s.wide {
-		return unified.Float32
+	if s.wide != nil {
+		return s.wide.to
 	}
 	return s.column.DType()
 }
 
 // OutBytes returns the bytes of a row that Gather delivers.
 func (s *Store) OutBytes() int64 {
-	if s.wide {
-		return 4 * s.column.Width()
+	if s.wide != nil {
+		return s.wide.to.Size() * int64(s.wide.width)
 	}
 	return s.rowBytes
 }
 
-// widenRows writes row ids[i] of the column to row i of dst, as float32. Rows are prefetched ahead.
+// rank returns the rank of what Gather delivers.
+func (s *Store) rank() int {
+	if s.wide != nil {
+		return s.wide.rank
+	}
+	return s.column.Rank()
+}
+
+// widenRows writes row ids[i] of the column to row i of dst, as other numbers. Rows are prefetched ahead.
 func widenRows[I rowID](s *Store, dst []byte, ids []I) {
-	src, width, rowBytes := s.column.Bytes(), int(s.column.Width()), int(s.rowBytes)
-	out := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(dst))), len(ids)*width)
+	src, rowBytes, out, w := s.column.Bytes(), int(s.rowBytes), int(s.OutBytes()), s.wide
 	block, lines := aheadRows(rowBytes), aheadLines(rowBytes)
 	table := unsafe.Pointer(unsafe.SliceData(src))
 	fetch := func(ids []I) {
 		prefetchRows(table, ids, rowBytes, lines)
-		if s.scales != nil {
-			prefetchRows(unsafe.Pointer(unsafe.SliceData(s.scales)), ids, 4, 0)
+		if w.scales != nil {
+			prefetchRows(unsafe.Pointer(unsafe.SliceData(w.scales)), ids, 4, 0)
 		}
 	}
 	fetch(ids[:min(block, len(ids))])
+	room := pieces.Get().(*[widenPiece]float32)
+	defer pieces.Put(room)
 	for i, id := range ids {
 		if next := i + block; next < len(ids) {
 			fetch(ids[next : next+1])
 		}
 		scale := float32(1)
-		if s.scales != nil {
-			scale = s.scales[id]
+		if w.scales != nil {
+			scale = w.scales[id]
 		}
-		row := src[int(id)*rowBytes : (int(id)+1)*rowBytes]
-		widenRow(s.column.DType(), out[i*width:(i+1)*width], row, scale)
+		w.row(dst[i*out:(i+1)*out], src[int(id)*rowBytes:(int(id)+1)*rowBytes], scale, room)
 	}
 }
 
-// widenRow writes a row as float32.
-func widenRow(t unified.DType, to []float32, row []byte, scale float32) {
+// widenPiece is how many numbers are widened at once on their way to 16 bits: whole groups of every code.
+const widenPiece = 256
+
+// pieces are room for numbers on their way.
+var pieces = sync.Pool{New: func() any { return new([widenPiece]float32) }}
+
+// row writes a row.
+func (w *widening) row(to, row []byte, scale float32, room *[widenPiece]float32) {
+	if w.to == unified.Float32 {
+		w.floats(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(to))), w.width), row, 0, scale)
+		return
+	}
+	for at := 0; at < w.width; at += widenPiece {
+		piece := room[:min(widenPiece, w.width-at)]
+		w.floats(piece, row, at, scale)
+		halve(w.to, to[2*at:], piece)
+	}
+}
+
+// floats writes numbers at, at+1, ... of a row as float32.
+func (w *widening) floats(to []float32, row []byte, at int, scale float32) {
+	if w.code != nil {
+		done := 0
+		if w.vectors != nil {
+			done = w.vectors(to, row, w.width, at)
+		}
+		w.code.Decode(to[done:], row, w.width, at+done)
+		return
+	}
+	row = row[int64(at)*w.from.Size():]
 	done := 0
 	if n := len(to) &^ 7; n > 0 && widenVectors {
 		p := unsafe.Pointer(unsafe.SliceData(row))
-		switch t.Kind() {
+		switch w.from.Kind() {
 		case unified.IEEE:
 			widenF16(&to[0], p, n)
 		case unified.Brain:
@@ -83,7 +164,7 @@ func widenRow(t unified.DType, to []float32, row []byte, scale float32) {
 		}
 		done = n
 	}
-	widenPlain(t, to[done:], row[int64(done)*t.Size():], scale)
+	widenPlain(w.from, to[done:], row[int64(done)*w.from.Size():], scale)
 }
 
 // widenPlain is the specification, and the only variant without assembly.
@@ -94,4 +175,30 @@ func widenPlain(t unified.DType, to []float32, row []byte, scale float32) {
 			to[i] *= scale
 		}
 	}
+}
+
+// int4Vectors reads what whole eights there are; at begins a group.
+func int4Vectors(to []float32, row []byte, width, at int) int {
+	n := len(to) &^ 7
+	if n == 0 || !widenVectors {
+		return 0
+	}
+	scales := narrow.ScaleBytes(width)
+	bits := row[scales+at/2:]
+	widenInt4(&to[0], unsafe.Pointer(&bits[0]), n, unsafe.Pointer(&row[at/16]))
+	return n
+}
+
+// halve writes numbers as floats of 16 bits.
+func halve(t unified.DType, to []byte, from []float32) {
+	done := 0
+	if n := len(from) &^ 7; n > 0 && widenVectors {
+		if t == unified.Float16 {
+			halveF16(unsafe.Pointer(&to[0]), &from[0], n)
+		} else {
+			halveBF16(unsafe.Pointer(&to[0]), &from[0], n)
+		}
+		done = n
+	}
+	t.PutFloats(to[2*done:], from[done:])
 }

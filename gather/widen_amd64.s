@@ -58,3 +58,157 @@ eight:
 	JNE       eight
 	VZEROUPPER
 	RET
+
+DATA shifts<>+0(SB)/8, $0x000000180000001c
+DATA shifts<>+8(SB)/8, $0x0000001000000014
+DATA shifts<>+16(SB)/8, $0x000000080000000c
+DATA shifts<>+24(SB)/8, $0x0000000000000004
+GLOBL shifts<>(SB), RODATA|NOPTR, $32
+
+// func widenInt4(dst *float32, src unsafe.Pointer, n int, scales unsafe.Pointer)
+// Requires: AVX, AVX2
+TEXT ·widenInt4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    n+16(FP), DX
+	MOVQ    scales+24(FP), BX
+	VMOVDQU shifts<>+0(SB), Y2
+
+group:
+	MOVWLZX      (BX), SI
+	ADDQ         $0x02, BX
+	SHLL         $0x10, SI
+	VMOVD        SI, X1
+	VBROADCASTSS X1, Y1
+	VPBROADCASTD (CX), Y0
+
+	// each lane has its four bits at the top, and then their sign all the way up
+	VPSLLVD      Y2, Y0, Y0
+	VPSRAD       $0x1c, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	ADDQ         $0x04, CX
+	ADDQ         $0x20, AX
+	SUBQ         $0x08, DX
+	JEQ          done
+	VPBROADCASTD (CX), Y0
+
+	// each lane has its four bits at the top, and then their sign all the way up
+	VPSLLVD      Y2, Y0, Y0
+	VPSRAD       $0x1c, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	ADDQ         $0x04, CX
+	ADDQ         $0x20, AX
+	SUBQ         $0x08, DX
+	JEQ          done
+	VPBROADCASTD (CX), Y0
+
+	// each lane has its four bits at the top, and then their sign all the way up
+	VPSLLVD      Y2, Y0, Y0
+	VPSRAD       $0x1c, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	ADDQ         $0x04, CX
+	ADDQ         $0x20, AX
+	SUBQ         $0x08, DX
+	JEQ          done
+	VPBROADCASTD (CX), Y0
+
+	// each lane has its four bits at the top, and then their sign all the way up
+	VPSLLVD   Y2, Y0, Y0
+	VPSRAD    $0x1c, Y0, Y0
+	VCVTDQ2PS Y0, Y0
+	VMULPS    Y1, Y0, Y0
+	VMOVUPS   Y0, (AX)
+	ADDQ      $0x04, CX
+	ADDQ      $0x20, AX
+	SUBQ      $0x08, DX
+	JNE       group
+
+done:
+	VZEROUPPER
+	RET
+
+DATA halves<>+0(SB)/8, $0x00007fff00007fff
+DATA halves<>+8(SB)/8, $0x00007fff00007fff
+DATA halves<>+16(SB)/8, $0x00007fff00007fff
+DATA halves<>+24(SB)/8, $0x00007fff00007fff
+GLOBL halves<>(SB), RODATA|NOPTR, $32
+
+DATA ones<>+0(SB)/8, $0x0000000100000001
+DATA ones<>+8(SB)/8, $0x0000000100000001
+DATA ones<>+16(SB)/8, $0x0000000100000001
+DATA ones<>+24(SB)/8, $0x0000000100000001
+GLOBL ones<>(SB), RODATA|NOPTR, $32
+
+DATA quiet<>+0(SB)/8, $0x0040000000400000
+DATA quiet<>+8(SB)/8, $0x0040000000400000
+DATA quiet<>+16(SB)/8, $0x0040000000400000
+DATA quiet<>+24(SB)/8, $0x0040000000400000
+GLOBL quiet<>(SB), RODATA|NOPTR, $32
+
+DATA sign<>+0(SB)/8, $0x8000000080000000
+DATA sign<>+8(SB)/8, $0x8000000080000000
+DATA sign<>+16(SB)/8, $0x8000000080000000
+DATA sign<>+24(SB)/8, $0x8000000080000000
+GLOBL sign<>(SB), RODATA|NOPTR, $32
+
+DATA plain<>+0(SB)/8, $0x7fc000007fc00000
+DATA plain<>+8(SB)/8, $0x7fc000007fc00000
+DATA plain<>+16(SB)/8, $0x7fc000007fc00000
+DATA plain<>+24(SB)/8, $0x7fc000007fc00000
+GLOBL plain<>(SB), RODATA|NOPTR, $32
+
+// func halveF16(dst unsafe.Pointer, src *float32, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·halveF16(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+eight:
+	VMOVUPS (CX), Y2
+
+	// what is not a number has no bits of its own
+	VCMPPS    $0x03, Y2, Y2, Y1
+	VPAND     sign<>+0(SB), Y2, Y0
+	VPOR      plain<>+0(SB), Y0, Y0
+	VBLENDVPS Y1, Y0, Y2, Y2
+	VCVTPS2PH $0x00, Y2, (AX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x10, AX
+	SUBQ      $0x08, DX
+	JNE       eight
+	VZEROUPPER
+	RET
+
+// func halveBF16(dst unsafe.Pointer, src *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·halveBF16(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+eight:
+	VMOVUPS      (CX), Y3
+	VCMPPS       $0x03, Y3, Y3, Y2
+	VPOR         quiet<>+0(SB), Y3, Y1
+	VPSRLD       $0x10, Y3, Y0
+	VPAND        ones<>+0(SB), Y0, Y0
+	VPADDD       halves<>+0(SB), Y0, Y0
+	VPADDD       Y0, Y3, Y3
+	VBLENDVPS    Y2, Y1, Y3, Y3
+	VPSRLD       $0x10, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X1
+	VPACKUSDW    X1, X3, X3
+	VMOVUPS      X3, (AX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x10, AX
+	SUBQ         $0x08, DX
+	JNE          eight
+	VZEROUPPER
+	RET

@@ -20,3 +20,19 @@ func widenBF16(dst *float32, src unsafe.Pointer, n int)
 //
 //go:noescape
 func widenInt8(dst *float32, src unsafe.Pointer, n int, scale float32)
+
+// widenInt4 is widenF16 for numbers of four bits, the first of two in the lower ones; 32 of them are times the
+// next of the scales, which are upper halves of float32.
+//
+//go:noescape
+func widenInt4(dst *float32, src unsafe.Pointer, n int, scales unsafe.Pointer)
+
+// halveF16 writes n elements of float32 as float16, rounded. n is a multiple of 8, and above 0.
+//
+//go:noescape
+func halveF16(dst unsafe.Pointer, src *float32, n int)
+
+// halveBF16 is halveF16 for the upper halves of float32.
+//
+//go:noescape
+func halveBF16(dst unsafe.Pointer, src *float32, n int)

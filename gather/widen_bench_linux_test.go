@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -21,11 +22,11 @@ func threadTime(b *testing.B) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkWiden gathers random rows of 128 and of 512 numbers out of 1 GiB of float32, and of the same stored narrow:
-// as they are stored, and widened to float32. It reports, for each, the median of float32's processor time by that of
-// the narrow type, of batches of 4 MiB of float32 in turn.
+// BenchmarkWiden gathers random rows of 100 and of 512 numbers out of 1 GiB of float32, and of the same stored narrow:
+// as they are stored, and widened to float32 and to float16. It reports, for each, the median of float32's processor
+// time by that of the narrow type, of batches of 4 MiB of float32 in turn.
 func BenchmarkWiden(b *testing.B) {
-	for _, width := range []int{128, 512} {
+	for _, width := range []int{100, 512} {
 		b.Run(strconv.Itoa(width), func(b *testing.B) { benchmarkWiden(b, width) })
 	}
 }
@@ -37,19 +38,26 @@ func benchmarkWiden(b *testing.B, width int) {
 	r := rand.New(rand.NewPCG(8, 2))
 	var stores []*Store
 	names := []string{"GB/cpu-s"}
-	for _, dtype := range []unified.DType{unified.Float32, unified.Float16, unified.BFloat16, unified.Int8} {
-		data := mapped(b, rows*width*int(dtype.Size()), unix.MADV_HUGEPAGE)
-		column := expect.Must(unified.New(dtype, data, int64(rows), int64(width)))(b)
-		s := expect.Must(NewStore(column))(b)
-		if stores = append(stores, s); dtype == unified.Float32 {
-			continue
+	store := func(c graph.Column) *Store {
+		data := mapped(b, rows*int(c.RowBytes()), unix.MADV_HUGEPAGE)
+		return expect.Must(NewStore(expect.Must(unified.New(c.DType, data, int64(rows), c.Shape[0]))(b)))(b)
+	}
+	wide := graph.Column{DType: unified.Float32, Shape: []int64{int64(width)}}
+	stores = append(stores, store(wide))
+	for _, kind := range narrowKinds {
+		c, scales := wide, unified.Tensor{}
+		if c.DType, _ = unified.ParseDType(kind); c.DType == unified.Invalid {
+			c = expect.Must(wide.Coded(kind))(b)
 		}
-		scales := unified.Tensor{}
-		if dtype == unified.Int8 {
+		if c.DType == unified.Int8 {
 			scales = unified.FromSlice(make([]float32, rows))
 		}
-		s = expect.Must(s.Widened(scales))(b)
-		stores, names = append(stores, s), append(names, "x-"+dtype.String(), "x-"+dtype.String()+"-widened")
+		s := store(c)
+		stores, names = append(stores, s), append(names, "x-"+kind)
+		for _, to := range []unified.DType{unified.Float32, unified.Float16} {
+			stores = append(stores, expect.Must(s.Widened(to, c.Code, scales))(b))
+			names = append(names, "x-"+kind+"-as-"+to.String())
+		}
 	}
 	ids, took := make([]int32, batch), make([][]float64, len(stores))
 	var dst unified.Buffer

@@ -1,67 +1,107 @@
 package gather
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// narrowColumn makes a column of random elements, and scales of its rows where it is of int8.
-func narrowColumn(t testing.TB, r *rand.Rand, dtype unified.DType, rows, width int) (column, scales unified.Tensor) {
+// narrowKinds are what rows are widened from.
+var narrowKinds = []string{"float16", "bfloat16", "int8", "int4"}
+
+// narrowColumn makes a column of random bytes of a kind, with scales of its rows or a code where it has one.
+func narrowColumn(t testing.TB, r *rand.Rand, kind string, rows, width int) (column unified.Tensor, code *graph.Code,
+	scales unified.Tensor) {
 	t.Helper()
-	b := unified.FromSlice(make([]uint64, (rows*width*int(dtype.Size())+7)/8)).Bytes()[:rows*width*int(dtype.Size())]
+	c := graph.Column{DType: unified.Float32, Shape: []int64{int64(width)}}
+	if narrow.Of(kind) != nil {
+		c = expect.Must(c.Coded(kind))(t)
+	} else {
+		c.DType = expect.Must(unified.ParseDType(kind))(t)
+	}
+	size := rows * int(c.RowBytes())
+	b := unified.FromSlice(make([]uint64, (size+7)/8)).Bytes()[:size]
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
-	column = expect.Must(unified.New(dtype, b, int64(rows), int64(width)))(t)
-	if dtype == unified.Int8 {
+	column = expect.Must(unified.New(c.DType, b, int64(rows), c.Shape[0]))(t)
+	if c.DType == unified.Int8 {
 		v := make([]float32, rows)
 		for i := range v {
 			v[i] = r.Float32()
 		}
 		scales = unified.FromSlice(v)
 	}
-	return column, scales
+	return column, c.Code, scales
 }
 
-// TestRowsAreWidenedAsTheSpecificationSays compares kernels with plain Go, for rows of any width and place.
+// plainly returns row i of a column as float32, as the specification says.
+func plainly(s *Store, scales unified.Tensor, i int) []float32 {
+	row, to := s.column.Bytes()[int64(i)*s.rowBytes:][:s.rowBytes], make([]float32, s.wide.width)
+	if s.wide.code != nil {
+		s.wide.code.Decode(to, row, s.wide.width, 0)
+		return to
+	}
+	scale := float32(1)
+	if scales.Valid() {
+		all, _ := unified.View[float32](scales)
+		scale = all[i]
+	}
+	widenPlain(s.column.DType(), to, row, scale)
+	return to
+}
+
+// TestRowsAreWidenedAsTheSpecificationSays compares kernels with plain Go, for rows of any width and place, bit by bit
+// but for what float32 numbers that are none look like.
 func TestRowsAreWidenedAsTheSpecificationSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
-	for _, dtype := range []unified.DType{unified.Float16, unified.BFloat16, unified.Int8} {
-		for _, width := range []int{1, 3, 7, 8, 9, 16, 31, 100, 128} {
-			column, scales := narrowColumn(t, r, dtype, 200, width)
-			s, err := NewStore(column)
-			if err == nil {
-				s, err = s.Widened(scales)
-			}
-			expect.OK(t, err)
+	for _, kind := range narrowKinds {
+		for _, width := range []int{1, 3, 7, 8, 9, 16, 31, 32, 33, 100, 128, 300, 520} {
+			column, code, scales := narrowColumn(t, r, kind, 200, width)
 			ids := make([]int32, 77)
 			for i := range ids {
 				ids[i] = r.Int32N(200)
 			}
-			var dst unified.Buffer
-			got := expect.Must(s.Gather(&dst, unified.FromSlice(ids), 1))(t)
-			v, err := unified.View[float32](got)
-			expect.Ensure(t, err == nil && got.Dim(0) == 77 && got.Dim(1) == int64(width), "%v, %v", got, err)
-			want := make([]float32, width)
-			for i, id := range ids {
-				scale := float32(1)
-				if scales.Valid() {
-					all, _ := unified.View[float32](scales)
-					scale = all[id]
+			for _, to := range []unified.DType{unified.Float32, unified.Float16, unified.BFloat16} {
+				s, err := NewStore(column)
+				if err == nil {
+					s, err = s.Widened(to, code, scales)
 				}
-				row := column.Bytes()[int64(id)*s.RowBytes():][:s.RowBytes()]
-				widenPlain(dtype, want, row, scale)
-				expect.Ensure(t, slices.EqualFunc(v[i*width:(i+1)*width], want, same), "%v of %d: row %d is %v, not %v",
-					dtype, width, id, v[i*width:(i+1)*width], want)
+				expect.OK(t, err)
+				var dst unified.Buffer
+				got := expect.Must(s.Gather(&dst, unified.FromSlice(ids), 1))(t)
+				expect.Ensure(t, got.DType() == to && got.Dim(0) == 77 && got.Dim(1) == int64(width), "%v", got)
+				for i, id := range ids {
+					checkWidened(t, got, i, plainly(s, scales, int(id)), kind)
+				}
 			}
 		}
 	}
+}
+
+func checkWidened(t *testing.T, got unified.Tensor, i int, want []float32, kind string) {
+	t.Helper()
+	row := got.Bytes()[int64(i)*got.RowBytes():][:got.RowBytes()]
+	if to := got.DType(); to != unified.Float32 {
+		bits := make([]byte, len(row))
+		to.PutFloats(bits, want)
+		expect.Ensure(t, bytes.Equal(row, bits), "%s as %v, %d wide: %x, not %x, for %v", kind, to, len(want),
+			row, bits,
+			want)
+		return
+	}
+	have := make([]float32, len(want))
+	unified.Float32.Floats(have, row)
+	expect.Ensure(t, slices.EqualFunc(have, want, same), "%s, %d wide: %v, not %v", kind, len(want), have, want)
 }
 
 // same reports whether numbers are equal, NaN to NaN.
@@ -69,16 +109,32 @@ func same(a, b float32) bool { return a == b || math.IsNaN(float64(a)) && math.I
 
 func TestWhatCannotBeWidenedIsRefused(t *testing.T) {
 	scales := unified.FromSlice(make([]float32, 3))
+	int4 := expect.Must(graph.Column{DType: unified.Float32, Shape: []int64{100}}.Coded("int4"))(t).Code
+	none := &graph.Code{Name: "int3", Shape: []int64{2}}
+	bytes58, bytes57 := matrix(t, 3, 58), matrix(t, 3, 57)
 	wide := expect.Must(unified.New(unified.Float16, nil, 0, maxRow/4))(t) // float32 rows are twice as wide
-	for _, c := range []struct{ column, scales unified.Tensor }{
-		{unified.FromSlice(make([]float32, 4)), unified.Tensor{}},
-		{unified.FromSlice(make([]int8, 4)), unified.Tensor{}},
-		{unified.FromSlice(make([]int8, 4)), scales},
-		{unified.FromSlice(make([]unified.Half, 3)), scales},
-		{wide, unified.Tensor{}},
+	for _, c := range []struct {
+		column, scales unified.Tensor
+		code           *graph.Code
+		to             unified.DType
+	}{
+		{column: unified.FromSlice(make([]float32, 4))},
+		{column: unified.FromSlice(make([]int8, 4))},
+		{column: unified.FromSlice(make([]int8, 4)), scales: scales},
+		{column: unified.FromSlice(make([]unified.Half, 3)), scales: scales},
+		{column: unified.FromSlice(make([]unified.Half, 3)), to: unified.Float64},
+		{column: bytes58}, {column: bytes57, code: int4}, {column: bytes58, code: int4, scales: scales},
+		{column: bytes58, code: none}, {column: unified.FromSlice(make([]uint8, 100)), code: int4},
+		{column: wide},
 	} {
 		s := expect.Must(NewStore(c.column))(t)
-		w, err := s.Widened(c.scales)
+		w, err := s.Widened(cmp.Or(c.to, unified.Float32), c.code, c.scales)
 		expect.That(t, errors.Is(err, unified.ErrShape), "%v: %v, %v", c.column, w, err)
 	}
+	s := expect.Must(NewStore(bytes58))(t)
+	expect.OK(t, expect.Err(s.Widened(unified.Float32, int4, unified.Tensor{})))
+}
+
+func matrix(t *testing.T, rows, width int64) unified.Tensor {
+	return expect.Must(unified.New(unified.Uint8, make([]byte, rows*width), rows, width))(t)
 }

@@ -37,6 +37,8 @@ type Column struct {
 	Unit string
 	// Fields says what the elements of a row are, as JSON (docs/format.md, "What elements mean"); nil: nothing does.
 	Fields []byte
+	// Code says what rows of bytes stand for; nil: for themselves.
+	Code *Code
 	// Ascending says that no row is less than the one before it, of a column of nodes with one integer a row: samplers
 	// then find by bisection which nodes are of a time.
 	Ascending bool
@@ -163,6 +165,9 @@ func checkColumns(owner string, cols []Column) error {
 				return fmt.Errorf("%w: %s: column %q: row shape %v", ErrSchema, owner, c.Name, c.Shape)
 			}
 			width *= d
+		}
+		if err := c.checkCode(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/layout"
@@ -104,4 +105,26 @@ func (o *Options) checkColumns(s *graph.Schema) error {
 		}
 	}
 	return nil
+}
+
+// widening returns what Columns.Widen says.
+func (o *Options) widening(s *graph.Schema) (narrow.Choices, error) {
+	choices, err := narrow.ParseChoices(o.Columns.Widen, []string{unified.Float32.String(), unified.Float16.String(),
+		unified.BFloat16.String()})
+	if err != nil {
+		return choices, option.Errorf(ErrOptions, o, "Columns.Widen", ": %v", err)
+	}
+	there := map[string]bool{}
+	for _, c := range s.EdgeColumns {
+		there[c.Name] = true
+	}
+	for t := range s.Nodes {
+		for _, c := range s.Nodes[t].Columns {
+			there[c.Name] = true
+		}
+	}
+	if name := choices.Missing(func(column string) bool { return there[column] }); name != "" {
+		return choices, option.Errorf(ErrOptions, o, "Columns.Widen", ": no column %q", name)
+	}
+	return choices, nil
 }

@@ -32,14 +32,14 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 		src   loader.Source
 		room  int64
 		limit int64 // MaxMemory
-		widen bool
+		widen []string
 		want  loader.Residence
 	}{
-		"at the border": {stored, border, 0, false, loader.Disk},
-		"more":          {stored, border + 10, 0, false, loader.Mapped},
-		"less":          {stored, border - 10, 0, false, loader.Disk}, "in no file": {g, 1000, 0, false, loader.Mapped},
-		"widened":    {stored, 1000, 0, true, loader.Mapped},
-		"with limit": {stored, 1, 1 << 40, false, loader.Mapped},
+		"at the border": {stored, border, 0, nil, loader.Disk},
+		"more":          {stored, border + 10, 0, nil, loader.Mapped},
+		"less":          {stored, border - 10, 0, nil, loader.Disk}, "in no file": {g, 1000, 0, nil, loader.Mapped},
+		"widened":    {stored, 1000, 0, []string{"float32"}, loader.Mapped},
+		"with limit": {stored, 1, 1 << 40, nil, loader.Mapped},
 	} {
 		loader.AvailableMemory(t, c.room)
 		opt.MaxMemory, opt.Columns.Widen = c.limit, c.widen
@@ -50,7 +50,7 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 		}
 	}
 	opt.Residence = loader.Disk
-	opt.Columns.Widen = true
+	opt.Columns.Widen = []string{"float32"}
 	if _, err := loader.New(stored, opt); !errors.Is(err, loader.ErrOptions) || !strings.HasSuffix(err.Error(),
 		": Columns.Widen: rows that are read from disk are delivered as they are stored") {
 		t.Error(err)
@@ -60,10 +60,11 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 // Where batches are made is said with the reason: what was asked for, the machine, or what no device does.
 func TestADeviceIsChosenForAReason(t *testing.T) {
 	none, prepared := "no CUDA device: "+device.Reason(), sparse.Transpose
+	widened := loader.ColumnOptions{Widen: []string{"float32"}}
 	for want, opt := range map[string]loader.Options{
 		"cuda:7: it was asked for":                               {Device: loader.DeviceOptions{Name: "cuda:7"}},
 		"cpu: it was asked for":                                  {Device: loader.DeviceOptions{Name: "cpu"}},
-		"cpu: a device widens no rows (Widen)":                   {Columns: loader.ColumnOptions{Widen: true}},
+		"cpu: a device widens no rows (Widen)":                   {Columns: widened},
 		"cpu: a device prepares no blocks (Prepare)":             {Columns: loader.ColumnOptions{Prepare: prepared}},
 		"cpu: the sampler sampling.Shadow runs on the CPU alone": {Sampler: sampling.Shadow{Fanouts: []int{2}}},
 		"cpu: a fan-out over all edge types together is for the CPU": {Sampler: sampling.Neighbor{Fanouts: []int{2},

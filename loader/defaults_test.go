@@ -93,7 +93,7 @@ func TestBytesOfFilesAreThoseOfTheArraysThatAreRead(t *testing.T) {
 		"edges": {g, loader.Options{Columns: loader.ColumnOptions{Nodes: []string{"born"}, Edges: []string{"weight",
 			"mask"}}},
 			topology + 2*page(700*8) + page(4*edges) + page(edges)},
-		"scales": {narrowGraph(t), loader.Options{Columns: loader.ColumnOptions{Widen: true}}, narrow},
+		"scales": {narrowGraph(t), loader.Options{Columns: loader.ColumnOptions{Widen: []string{"float32"}}}, narrow},
 		"narrow": {narrowGraph(t), loader.Options{}, narrow - page(50*4)},
 	} {
 		c.opt.Sampler, c.opt.Seeds, c.opt.BatchSize = neighbor, loader.AllNodes(), 500

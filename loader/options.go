@@ -196,9 +196,11 @@ type ColumnOptions struct {
 	Edges []string `name:"edge-columns" of:"serve" value:"NAMES" empty:"none" help:"..."`
 	// EdgePos delivers the edges' positions in the dataset with each block; Edges imply it.
 	EdgePos bool `of:"serve" help:"Deliver the edges' positions in the dataset."`
-	// Widen delivers rows of floats of 16 bits, and of int8 with the column NAME_scale beside, which a conversion
-	// makes, as float32. Only the CPU does so. Default: rows are delivered as they are stored.
-	Widen bool `help:"Deliver rows of 16-bit floats and scaled int8 as float32."`
+	// Widen delivers rows that are stored narrow as another type: float32, float16 or bfloat16, or "column=float16" for
+	// those of one column. Stored narrow are floats of 16 bits, int8 with the column NAME_scale beside, and coded rows
+	// (graph.Code), all of which a conversion makes. Only the CPU does so. Default: rows are delivered as they are
+	// stored.
+	Widen []string `value:"[COLUMN=]DTYPE" empty:"no" help:"..."`
 	// Prepare makes transposes and norms of the blocks in the pipeline, which batches then have as arrays, whose names
 	// docs/loader.md has. Only the CPU makes them. Default: none.
 	Prepare sparse.Preparation `range:"0,7" value:"WHAT" help:"..."`

@@ -78,7 +78,7 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 	g := graphs.Plain(t, 60, 4)
 	own := loader.Options{Sampler: neighbor, BatchSize: 9, Residence: loader.Mapped,
 		Device: loader.DeviceOptions{Name: "cpu", Memory: 12, Cache: 13, HotRows: loader.RankUses}, Workers: 2,
-		Verify: false, Columns: loader.ColumnOptions{Widen: true},
+		Verify: false, Columns: loader.ColumnOptions{Widen: []string{"float32"}},
 		Tuning: loader.TuningOptions{Carry: loader.CarryCopies, HostPages: loader.PagesMeasured},
 		Disk:   loader.DiskOptions{CacheBytes: 5000, Lookahead: 7, PackBytes: 11}, MaxMemory: 1 << 40}
 	p := place(t, &telling{Source: g}, own, 3)

@@ -114,10 +114,11 @@ func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
 // What was said when the source was placed holds for its loaders, whatever their own options are.
 func TestLoadersOfAPlacedSourceHaveItsOptions(t *testing.T) {
 	own := loader.Options{Sampler: neighbor, BatchSize: 16, Residence: loader.Resident,
-		Device: loader.DeviceOptions{Name: "cpu"}, Columns: loader.ColumnOptions{Widen: true},
+		Device: loader.DeviceOptions{Name: "cpu"}, Columns: loader.ColumnOptions{Widen: []string{"float32"}},
 		MaxMemory: 1 << 30, Disk: loader.DiskOptions{CacheBytes: 5000, Lookahead: 7}}
 	got := open(t, place(t, graphs.Plain(t, 300, 5), own, 1), loader.Options{Sampler: neighbor}).Options()
-	if got.Device.Name != own.Device.Name || got.Residence != own.Residence || got.Columns.Widen != own.Columns.Widen ||
+	if got.Device.Name != own.Device.Name || got.Residence != own.Residence ||
+		!slices.Equal(got.Columns.Widen, own.Columns.Widen) ||
 		got.MaxMemory != own.MaxMemory || got.Disk.CacheBytes != own.Disk.CacheBytes ||
 		got.Disk.Lookahead != own.Disk.Lookahead {
 		t.Errorf("%+v, placed with %+v", got, own)

@@ -97,7 +97,7 @@ func noDevice(name string) error {
 
 // refusedByDevice says what of the options devices cannot do; nil for nothing.
 func refusedByDevice(opt *Options) error {
-	if opt.Columns.Widen {
+	if len(opt.Columns.Widen) > 0 {
 		return errors.New("a device widens no rows (Widen)")
 	}
 	_, ok := opt.Sampler.(sampling.DeviceSampler)

@@ -64,7 +64,7 @@ func TestWhatCannotBeLoadedIsRefusedByAll(t *testing.T) {
 	opt.Tuning.Prefetch = 0
 	refusing(t, "rows of gigabytes", giantRows(t, unified.Float32, 1<<40), opt, unified.ErrShape,
 		"column of node/b/feature: ")
-	opt.Columns.Widen = true
+	opt.Columns.Widen = []string{"float32"}
 	refusing(t, "rows too wide to widen", giantRows(t, unified.Float16, 1<<28), opt, unified.ErrShape,
 		"column of node/b/feature: ")
 }

@@ -68,10 +68,10 @@ func (o *Options) settleTiers(src Source, p *plan.Plan, loaders int) (err error)
 			"bytes", passing.Bytes())
 	}
 	switch {
-	case o.Columns.Widen && p.Set.HasGiven():
+	case len(o.Columns.Widen) > 0 && p.Set.HasGiven():
 		return option.Errorf(ErrOptions, o, "Columns.Widen",
 			": rows that a Tier brings are delivered as they are stored")
-	case o.Columns.Widen && o.Residence == Disk:
+	case len(o.Columns.Widen) > 0 && o.Residence == Disk:
 		return option.Errorf(ErrOptions, o, "Columns.Widen",
 			": rows that are read from disk are delivered as they are stored")
 	}
@@ -99,6 +99,9 @@ func newRecipeOf(src Source, opt *Options) (r *recipe.Recipe, err error) {
 	if s.Graph == nil {
 		return nil, fmt.Errorf("%w: %s has no graph", ErrOptions, s.Name)
 	}
+	if s.Widen, err = opt.widening(s.Graph.Schema()); err != nil {
+		return nil, err
+	}
 	err = pinned.Guard(func() error {
 		if err := opt.findSeeds(src, &s); err != nil {
 			return err
@@ -118,7 +121,7 @@ func (o *Options) spec(src Source) recipe.Spec {
 		Instance:    o.Instance,
 		NodeColumns: o.nodeColumns(src.Graph()),
 		SeedColumns: orDefault(o.Columns.Seeds, defaultSeedColumn), EdgeColumns: o.Columns.Edges,
-		EdgePos: o.Columns.EdgePos || len(o.Columns.Edges) > 0, Widen: o.Columns.Widen,
+		EdgePos:   o.Columns.EdgePos || len(o.Columns.Edges) > 0,
 		Negatives: o.Links.Negatives, Exclude: o.Links.ExcludeSeeds != ExcludeNone,
 		Links: fmt.Sprintf("label=%q time=%q exclude=%v", o.Links.Label, o.Links.Time, o.Links.ExcludeSeeds),
 		Log:   o.log(), Progress: o.progress}

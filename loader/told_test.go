@@ -134,7 +134,7 @@ func TestWhatIsReadAheadFitsHalfOfMemory(t *testing.T) {
 		t.Skip("this system reads nothing ahead")
 	}
 	total := int64(0)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Columns: loader.ColumnOptions{Widen: true,
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Columns: loader.ColumnOptions{Widen: []string{"float32"},
 		Edges: []string{}},
 		Hooks: loader.Hooks{Progress: func(stage string, done, of int64) {
 			if stage == "read ahead" {

@@ -58,12 +58,12 @@ func TestNewVerifiesWhatBatchesReadAnywhere(t *testing.T) {
 		"links": {loader.Options{Seeds: loader.Split("links")}, []unified.Tensor{links.Edges[0].Sources,
 			links.Edges[0].Targets}},
 		"given": {loader.Options{Seeds: loader.AllNodes()}, nil},
-		"widened": {loader.Options{Seeds: loader.AllNodes(), Columns: loader.ColumnOptions{Widen: true}},
+		"widened": {loader.Options{Seeds: loader.AllNodes(), Columns: loader.ColumnOptions{Widen: []string{"float32"}}},
 			[]unified.Tensor{scales}},
 		"resident": {loader.Options{Seeds: loader.AllNodes(), Residence: loader.Resident},
 			[]unified.Tensor{feature, label}},
 		"both": {loader.Options{Seeds: loader.AllNodes(), Residence: loader.Resident,
-			Columns: loader.ColumnOptions{Widen: true}},
+			Columns: loader.ColumnOptions{Widen: []string{"float32"}}},
 			[]unified.Tensor{feature, label, scales}},
 	} {
 		src, want := &checksums{Source: g, seen: map[*byte]int{}}, map[*byte]int{}

@@ -43,7 +43,8 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 		verify    bool
 	}{{loader.Mapped, false}, {loader.Mapped, true}, {loader.Resident, true}} {
 		l := expect.Must(loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 7,
-			Columns:   loader.ColumnOptions{Nodes: []string{"feature", "half", "brain", "bare"}, Widen: true},
+			Columns: loader.ColumnOptions{Nodes: []string{"feature", "half", "brain", "bare"},
+				Widen: []string{"float32"}},
 			Device:    loader.DeviceOptions{Name: "cpu"},
 			Residence: c.residence, Verify: c.verify}))(t)
 		for b, err := range l.Epoch(background, 0) {
@@ -70,7 +71,8 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 }
 
 func TestWhatDoesNotWidenIsRefused(t *testing.T) {
-	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Columns: loader.ColumnOptions{Widen: true},
+	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+		Columns:   loader.ColumnOptions{Widen: []string{"float32"}},
 		Device:    loader.DeviceOptions{Name: "cpu"},
 		Residence: loader.Disk}
 	expect.Is(t, expect.Err(loader.New(storedGraph(t, narrowGraph(t)), opt)), loader.ErrOptions, "from disk")

@@ -120,7 +120,7 @@ func describe(path string, ds *formats.Dataset) infoResult {
 		r.NodeTypes = append(r.NodeTypes, nodeTypeInfo{formats.NodeInfo{Name: n.Name, Count: n.Count}, cols})
 		for _, c := range n.Columns {
 			if c.Role() == graph.Feature && r.FeatureDType == "" {
-				r.FeatureDim, r.FeatureDType = c.Width(), c.DType.String()
+				r.FeatureDim, r.FeatureDType = c.Numbers().Width(), c.TypeName()
 			}
 		}
 	}
@@ -165,11 +165,11 @@ func stringInfos(m *formats.Manifest, t int, n graph.NodeType) (columns []column
 func columnInfos(cols []graph.Column) []columnInfo {
 	list := []columnInfo{}
 	for _, c := range cols {
-		shape := c.Shape
+		shape := c.Numbers().Shape
 		if shape == nil {
 			shape = []int64{}
 		}
-		list = append(list, columnInfo{c.Name, c.DType.String(), shape, c.Unit, c.Ascending, c.Fields})
+		list = append(list, columnInfo{c.Name, c.TypeName(), shape, c.Unit, c.Ascending, c.Fields})
 	}
 	return list
 }

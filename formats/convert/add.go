@@ -50,9 +50,11 @@ type AddOptions struct {
 	// Splits are own ids, or a boolean a node.
 	Splits []Addition `name:"split" kind:"each" value:"NAME=FILE" help:"Add a split: ids, or a boolean a node."`
 	// Rows are files of new rows by the table of a database, or folders of them.
-	Rows   []Addition `kind:"each" value:"TABLE=FILE" help:"Add new rows to a table of a database."`
-	Force  bool       `help:"Replace columns and splits of the same names."`
-	Strict bool       `help:"Fail where splits would share nodes."`
+	Rows []Addition `kind:"each" value:"TABLE=FILE" help:"Add new rows to a table of a database."`
+	// FeatureDType is that of Options, of rows that the dataset has and of columns that are added.
+	FeatureDType []string `same:"feature-dtype" value:"[COLUMN=]DTYPE" empty:"as-is" help:"..."`
+	Force        bool     `help:"Replace columns and splits of the same names."`
+	Strict       bool     `help:"Fail where splits would share nodes."`
 	// TimesIn is the unit of added times that are plain numbers; "": nobody says it.
 	TimesIn string `same:"times-in" choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"Unit of plain numbers:"`
 	// MemoryLimit is that of Options.
@@ -82,9 +84,14 @@ func (o *AddOptions) additions() (all []*addition, err error) {
 			all = append(all, &addition{Addition: a, sort: sort(is), npy: npy{path: a.Path}})
 		}
 	}
-	if len(all)+len(o.Rows) == 0 {
-		return nil, option.Errorf(ErrOptions, *o, "Columns", ", %s, %s, %s: name what to add",
-			option.NameOf(*o, "EdgeColumns"), option.NameOf(*o, "Splits"), option.NameOf(*o, "Rows"))
+	if len(all)+len(o.Rows)+len(o.FeatureDType) == 0 {
+		return nil, option.Errorf(ErrOptions, *o, "Columns", ", %s, %s, %s: name what to add, or %s",
+			option.NameOf(*o, "EdgeColumns"), option.NameOf(*o, "Splits"), option.NameOf(*o, "Rows"),
+			option.NameOf(*o, "FeatureDType"))
+	}
+	if len(o.Rows) > 0 && len(o.FeatureDType) > 0 {
+		return nil, option.Errorf(ErrOptions, *o, "FeatureDType", " and %s: do one after the other",
+			option.NameOf(*o, "Rows"))
 	}
 	return all, nil
 }
@@ -100,6 +107,7 @@ type addition struct {
 	ids    []int64 // of a split
 	labels []int64
 	stream func(context.Context, io.Writer) error // of times of another unit than in the file; nil: the file's rows
+	again  bool                                   // a column of the dataset that is stored as another type
 }
 
 // Add adds columns, splits and rows of tables to the dataset at dir, which may be an address. The arrays that it has
@@ -118,7 +126,8 @@ func Add(ctx context.Context, dir string, opt AddOptions) (_ *graph.Schema, err 
 		opt.Log = func(string) {}
 	}
 	c := &conversion{src: dir, opt: Options{MemoryLimit: opt.MemoryLimit, Strict: opt.Strict, Force: opt.Force,
-		TimesIn: opt.TimesIn, Progress: opt.Progress, Log: opt.Log},
+		FeatureDType: opt.FeatureDType,
+		TimesIn:      opt.TimesIn, Progress: opt.Progress, Log: opt.Log},
 		graph: &source.Graph{}}
 	if err := c.opt.Settle(); err != nil {
 		return nil, err
@@ -207,13 +216,17 @@ func (a *extension) openAdditions(ctx context.Context) error {
 		}
 	}
 	replaced := func(owner, name string, index int) bool {
-		replaces := func(x *addition) bool { return x.replaces(owner, name, index) }
-		return a.c.opt.Force && slices.ContainsFunc(a.adds, replaces)
+		return slices.ContainsFunc(a.adds, func(x *addition) bool {
+			return (a.c.opt.Force || x.again) && x.replaces(owner, name, index)
+		})
 	}
 	a.how.Drop = func(owner, name string, index int) bool {
 		return replaced(owner, name, index) || a.rows != nil && index == 0 && a.rows.drops(owner, name)
 	}
 	if err := a.c.timesOfAdditions(ctx, a.ds, a.adds, &a.schema); err != nil {
+		return err
+	}
+	if err := a.storeNarrow(ctx); err != nil {
 		return err
 	}
 	return pinned.Guard(func() error {

@@ -59,7 +59,7 @@ func works(t *testing.T) map[string]func(ctx context.Context, dst string, memory
 	return map[string]func(ctx context.Context, dst string, memory int64) error{
 		"folder": run(library, Options{Reorder: ReverseCuthillMcKee, RowStride: 64}),
 		"heat":   run(library, Options{Reorder: ByHeat, Heat: heat}),
-		"names": run(names, Options{Reorder: ByDegree, Features: features, FeatureDType: unified.Int8,
+		"names": run(names, Options{Reorder: ByDegree, Features: features, FeatureDType: []string{"int8"},
 			Loops: AddLoops}),
 		"labels":  run(names, Options{Labels: npyFile(t, []int32{1, 0, 2, 1}), Merge: MergeMax, Direction: Symmetrise}),
 		"triples": run(knowledge(t, 9), Options{RelationsAsTypes: true}),
@@ -281,8 +281,13 @@ func TestRowsThatCannotBeWrittenAreAnError(t *testing.T) {
 	c.budget.Dir = t.TempDir()
 	c.graph.Node().Count = rows
 	old := make([]uint32, rows)
+	as := func(dtype unified.DType, width int64) graph.Column {
+		return graph.Column{Name: "x", DType: dtype, Shape: []int64{width}}
+	}
 	for name, write := range map[string]func(context.Context, io.Writer) error{
-		"narrow": c.narrowed(col, unified.Float16, rows).Write, "scales": c.narrowWriter(col, unified.Float32),
+		"narrow": c.narrowed(col, as(unified.Float16, 2), rows).Write,
+		"scales": c.narrowWriter(col, graph.Column{DType: unified.Float32}),
+		"coded":  c.narrowWriter(col, expect.Must(as(unified.Float32, 2).Coded("int4"))(t)),
 		"padded": c.padded(col, rows).Write, "ordered": c.permuted(old, col),
 	} {
 		var out bytes.Buffer

@@ -101,9 +101,10 @@ type Options struct {
 	IDs     string   `choices:"auto,numbers,names" default:"auto" help:"Ids of an edge list:"`
 	// Encoding is that of the source's texts.
 	Encoding string `choices:"latin-1,windows-1252,utf-16" empty:"utf-8" default:"utf-8" help:"Encoding of texts:"`
-	// FeatureDType is what rows of floating-point numbers a node are stored as; Int8 has a scale a row in a column of
-	// its own, "feature_scale" for "feature".
-	FeatureDType unified.DType `choices:"float16,bfloat16,int8" empty:"as-is" default:"as-is" help:"..."`
+	// FeatureDType is what rows of floating-point numbers a node are stored as: float16, bfloat16, int8 or int4, or
+	// "column=int4" for one column. int8 has a scale a row in a column of its own, "feature_scale" for "feature"; int4
+	// is a code (graph.Code). nil: all rows stay as they are.
+	FeatureDType []string `value:"[COLUMN=]DTYPE" empty:"as-is" help:"..."`
 	// RowStride is a power of two from 8 to 65,536, for columns of nodes that have several numbers; 0: rows stay as
 	// they are.
 	RowStride int64 `value:"BYTES" help:"Pad rows of node columns with zeros to a multiple of BYTES."`

@@ -12,7 +12,6 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // stateOf says what is at dir: the id of a dataset, or that there is none; and how many others are beside it.
@@ -46,7 +45,8 @@ func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
 		os.WriteFile(features, expect.NPY(make([]float32, 6), 3, 2), 0o600)))
 	database, more := shopFolder(t), rowsOf(t, "users: user,age,plan/cid,1,free", "visits: visit,user,pages/2,cid,1")
 	for name, a := range map[string]expect.Attempt{
-		"convert": {State: stateOf, Do: run(Options{Features: features, FeatureDType: unified.Int8, Loops: AddLoops})},
+		"convert": {State: stateOf, Do: run(Options{Features: features,
+			FeatureDType: []string{"int8"}, Loops: AddLoops})},
 		"reorder": {State: stateOf, Do: run(Options{Reorder: BreadthFirst, Force: true})},
 		"tasks": {State: stateOf, Do: func(dir string) error {
 			if _, err := inTasks(ctx, src, dir, 2, Options{}); err != nil {

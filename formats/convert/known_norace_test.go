@@ -16,7 +16,6 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // knownSources are small sources of each kind that conversions treat in a way of its own.
@@ -74,8 +73,8 @@ func knownOptions(dir string) map[string]Options {
 		"no loops": {Loops: DropLoops}, "loops": {Loops: AddLoops, Direction: Symmetrise}, "by time": {ByTime: true},
 		"features": {Features: in("features.npy"), Labels: in("labels.npy")}, "few labels": {Labels: in("few.npy")},
 		"no features": {Features: in("labels.npy")}, "none there": {Features: in("none.npy")},
-		"narrow":   {Features: in("features.npy"), FeatureDType: unified.Int8},
-		"half":     {Features: in("features.npy"), FeatureDType: unified.Float16, RowStride: 64},
+		"narrow":   {Features: in("features.npy"), FeatureDType: []string{"int8"}},
+		"half":     {Features: in("features.npy"), FeatureDType: []string{"float16"}, RowStride: 64},
 		"degree":   {Reorder: ByDegree, Features: in("features.npy")},
 		"breadth":  {Reorder: BreadthFirst, Labels: in("labels.npy")},
 		"tiny":     {MemoryLimit: 1000},

@@ -23,7 +23,12 @@ import (
 // narrowedBy returns what a narrower passes on of rows that come in pieces of the given lengths, in turn.
 func narrowedBy(col graph.Column, to unified.DType, rows []byte, pieces ...int) ([]byte, error) {
 	var out bytes.Buffer
-	n := &arrayfile.WholeRows{Row: col.RowBytes(), Take: (&narrower{w: &out, path: "x.npy", col: &col, to: to}).take}
+	as := col
+	if as.DType = to; to == unified.Float32 { // the scales of int8
+		as.Shape = nil
+	}
+	n := &arrayfile.WholeRows{Row: col.RowBytes(), Take: (&narrower{w: &out, path: "x.npy", col: &col,
+		width: as.RowBytes(), store: storeAs(as)}).take}
 	for i := 0; len(rows) > 0; i++ {
 		k := min(pieces[i%len(pieces)], len(rows))
 		if taken, err := n.Write(rows[:k]); err != nil || taken != k {
@@ -138,14 +143,21 @@ func TestOnlyRowsThatBecomeSmallerAreNarrowed(t *testing.T) {
 		{Name: "d", DType: unified.Float16, Shape: []int64{3}},
 		{Name: "e", DType: unified.Float64, Shape: []int64{2, 2}},
 		{Name: "f", DType: unified.BFloat16, Shape: []int64{1}}}
-	for to, want := range map[unified.DType]string{
-		unified.Invalid:  "a float32[3] b float32[] c int32[3] d float16[3] e float64[2 2] f bfloat16[1]",
-		unified.Float16:  "a float16[3] b float32[] c int32[3] d float16[3] e float16[2 2] f bfloat16[1]",
-		unified.BFloat16: "a bfloat16[3] b float32[] c int32[3] d float16[3] e bfloat16[2 2] f bfloat16[1]",
-		unified.Int8: "a int8[3] b float32[] c int32[3] d int8[3] e int8[2 2] f int8[1] a_scale float32[] " +
+	for to, want := range map[string]string{
+		"":         "a float32[3] b float32[] c int32[3] d float16[3] e float64[2 2] f bfloat16[1]",
+		"float16":  "a float16[3] b float32[] c int32[3] d float16[3] e float16[2 2] f bfloat16[1]",
+		"bfloat16": "a bfloat16[3] b float32[] c int32[3] d float16[3] e bfloat16[2 2] f bfloat16[1]",
+		"int8": "a int8[3] b float32[] c int32[3] d int8[3] e int8[2 2] f int8[1] a_scale float32[] " +
 			"d_scale float32[] e_scale float32[] f_scale float32[]",
+		"int4":             "a int4[3] b float32[] c int32[3] d int4[3] e int4[2 2] f bfloat16[1]",
+		"a=int4,e=float16": "a int4[3] b float32[] c int32[3] d float16[3] e float16[2 2] f bfloat16[1]",
+		"d=int8,bfloat16": "a bfloat16[3] b float32[] c int32[3] d int8[3] e bfloat16[2 2] f bfloat16[1] " +
+			"d_scale float32[]",
 	} {
-		c := conversion{graph: source.Plain(), opt: Options{FeatureDType: to}}
+		c := conversion{graph: source.Plain()}
+		if to != "" {
+			c.opt.FeatureDType = strings.Split(to, ",")
+		}
 		c.graph.Node().Count = 1000
 		for _, col := range columns {
 			c.graph.Node().Columns = append(c.graph.Node().Columns, source.Column{Column: col})
@@ -153,34 +165,37 @@ func TestOnlyRowsThatBecomeSmallerAreNarrowed(t *testing.T) {
 		expect.OK(t, c.narrow(t.Context()))
 		var got []string
 		for _, col := range c.graph.Node().Columns {
-			got = append(got, fmt.Sprintf("%s %v%v", col.Name, col.DType, col.Shape))
+			got = append(got, fmt.Sprintf("%s %v%v", col.Name, col.TypeName(), col.Numbers().Shape))
 		}
 		if got := strings.Join(got, " "); got != want {
 			t.Errorf("%v: %s", to, got)
 		}
-		if to == unified.Float16 && (len(c.graph.Notes) != 2 ||
+		if to == "float16" && (len(c.graph.Notes) != 2 ||
 			c.graph.Notes[0].Text != `1000 rows of "a" are stored as `+
 				"float16, not as float32: 6.00 kB (5.86 KiB) in place of 12.0 kB (11.7 KiB)") {
 			t.Errorf("notes: %q", c.graph.Notes)
 		}
 	}
-	c := conversion{graph: source.Plain(), opt: Options{FeatureDType: unified.Float16}}
+	c := conversion{graph: source.Plain(), opt: Options{FeatureDType: []string{"float16"}}}
 	if err := c.narrow(t.Context()); err != nil || len(c.graph.Notes) != 1 ||
 		c.graph.Notes[0].Text != "no column has rows of "+
 			"floating-point numbers that float16 makes smaller: all stay as they are" {
 		t.Errorf("%v, %q", err, c.graph.Notes)
 	}
-	for _, to := range []unified.DType{unified.Float32, unified.Float64, unified.Int32, unified.Uint8} {
+	for to, want := range map[string]string{
+		"float32": `"float32" is none of float16, bfloat16, int8, int4`, "a=int3": `"int3" is none of`,
+		"=int4": `"=int4" names no column`, "a=int4,a=int8": `"a=int8": its columns have a type already`,
+		"int4,int8": `"int8": its columns have a type already`, "y=int4": `no nodes have a column "y"`,
+	} {
 		_, err := Run(context.Background(), write(t, "edges.txt", "0 1\n"), filepath.Join(t.TempDir(), "x"),
-			Options{FeatureDType: to})
-		want := "features are stored as floats of 16 bits or as int8, not as " + to.String()
-		expect.That(t, errors.Is(err, ErrOptions) && strings.HasSuffix(err.Error(), want), "%v: %v", to, err)
+			Options{FeatureDType: strings.Split(to, ",")})
+		expect.That(t, errors.Is(err, ErrOptions) && strings.Contains(err.Error(), want), "%v: %v", to, err)
 	}
 }
 
 func TestFeaturesAreStoredNarrow(t *testing.T) {
 	src := write(t, "edges.txt", "0 1\n1 2\n")
-	_, ds := convert(t, src, Options{FeatureDType: unified.Int8,
+	_, ds := convert(t, src, Options{FeatureDType: []string{"int8"},
 		Features: write(t, "x.npy", string(expect.NPY([]float64{127, -254, 0, 0, 1, 2}, 3, 2)))})
 	col, _ := ds.Graph().NodeColumn(0, "feature")
 	scale, _ := ds.Graph().NodeColumn(0, "feature_scale")

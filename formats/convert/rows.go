@@ -173,14 +173,14 @@ func (m *moreRows) fitColumn(t, i int, to *graph.NodeType) error {
 	to.Columns[k].Fields, to.Columns[k].Ascending = col.Fields, false // whoever writes it sees whether it ascends
 	as := source.Column{Column: to.Columns[k], Write: recast(col, have.DType)}
 	if have.DType.IsHalf() || have.DType == unified.Int8 && col.DType.IsFloat() {
-		as.Write = m.c.narrowWriter(col, have.DType)
+		as.Write = m.c.narrowWriter(col, have)
 	}
 	n.Columns[i] = as
 	scale := graph.ScaleOf(col.Name)
 	if k := slices.IndexFunc(to.Columns, func(o graph.Column) bool { return o.Name == scale }); k >= 0 &&
 		have.DType == unified.Int8 && col.DType.IsFloat() {
 		n.Columns = append(n.Columns, source.Column{Column: to.Columns[k],
-			Write: m.c.narrowWriter(col, unified.Float32)})
+			Write: m.c.narrowWriter(col, to.Columns[k])})
 	}
 	return nil
 }

@@ -44,7 +44,8 @@ func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
 	col := source.Column{Column: graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{width}},
 		Write: c.tables[0].writer(&c.ledger)}
 	w := &heapWatch{before: heapInUse()}
-	expect.OK(t, c.narrowed(col, unified.Float16, rows).Write(t.Context(), w))
+	half := graph.Column{Name: "feature", DType: unified.Float16, Shape: []int64{width}}
+	expect.OK(t, c.narrowed(col, half, rows).Write(t.Context(), w))
 	expect.That(t, w.bytes == 2*width*rows && w.most-w.before <= 24<<20 && c.ledger.Peak() <= 24<<20,
 		"%d bytes of %d, %d more of heap, %d counted", w.bytes, 2*width*rows, w.most-w.before, c.ledger.Peak())
 	t.Logf("%d bytes of features: %d more of heap", bytes, w.most-w.before)

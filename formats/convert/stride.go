@@ -60,7 +60,7 @@ func (c *conversion) padded(col source.Column, rows int64) source.Column {
 	whole := (row + c.opt.RowStride - 1) / c.opt.RowStride * c.opt.RowStride
 	c.graph.Note("rows of %q have %d elements in place of %d, the last are 0: %d bytes each, in all %s in place of %s",
 		col.Name, whole/size, col.Width(), whole, machine.Bytes(rows*whole), machine.Bytes(rows*row))
-	as := graph.Column{Name: col.Name, DType: col.DType, Shape: []int64{whole / size}}
+	as := graph.Column{Name: col.Name, DType: col.DType, Shape: []int64{whole / size}, Code: col.Code}
 	return source.Column{Column: as, Write: func(ctx context.Context, w io.Writer) error {
 		p := &padder{w: w, row: int(row), zeros: make([]byte, whole-row)}
 		if err := col.Write(ctx, p); err != nil {

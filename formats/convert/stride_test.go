@@ -30,7 +30,7 @@ func TestRowsArePaddedToTheirStride(t *testing.T) {
 		expect.Ensure(t, ok, "there are no features")
 		return c
 	}
-	for _, opt := range []Options{{}, {FeatureDType: unified.Int8}, {Reorder: ByDegree}} {
+	for _, opt := range []Options{{}, {FeatureDType: []string{"int8"}}, {Reorder: ByDegree}} {
 		plain := rows(opt)
 		for _, stride := range []int64{8, 64, 4096} {
 			opt.RowStride = stride

@@ -20,7 +20,6 @@ import (
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/ranges"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // A conversion in tasks goes through a working folder beside the dataset, which all machines see, or one in its store:
@@ -64,7 +63,7 @@ type tasksPlan struct {
 	ID      string         `json:"id"`
 	Source  string         `json:"source"`
 	Dataset string         `json:"dataset"`
-	Options plannedOptions `json:"options"`
+	Options Options        `json:"options"`
 	Kind    string         `json:"kind"`
 	Tasks   int            `json:"tasks"`
 	Reads   int            `json:"reads"`            // read tasks
@@ -75,13 +74,6 @@ type tasksPlan struct {
 	Files   []stamp        `json:"files"`            // of the source, as far as planning has opened them
 	Content string         `json:"content"`          // of a source that has an address: tells it from another
 	Stages  [][]string     `json:"stages,omitempty"` // names of tasks
-}
-
-// plannedOptions are options as JSON.
-type plannedOptions struct {
-	Options
-
-	FeatureDType string // in place of that of Options, which JSON would not read back
 }
 
 // stamp tells whether a file is the same.
@@ -225,10 +217,8 @@ func (c *conversion) planTasks(ctx context.Context, p *tasksPlan) (err error) {
 		}
 		p.Files = append(p.Files, stamp{path, st.Size(), st.ModTime().UnixNano()})
 	}
-	p.Options = plannedOptions{Options: c.opt}
-	if p.Options.MemoryLimit = 0; c.opt.FeatureDType != unified.Invalid {
-		p.Options.FeatureDType = c.opt.FeatureDType.String()
-	}
+	p.Options = c.opt
+	p.Options.MemoryLimit = 0
 	return nil
 }
 
@@ -338,9 +328,7 @@ func RunTask(ctx context.Context, file string, opt Options) (res *Result, err er
 		return nil, err
 	}
 	own := opt
-	if opt, err = t.options(); err != nil {
-		return nil, err
-	}
+	opt = t.plan.Options
 	opt.MemoryLimit, opt.Progress, opt.Log = own.MemoryLimit, own.Progress, own.Log
 	opt.Heat, opt.Spell = own.Heat, own.Spell
 	if t.c, err = begin(t.plan.Source, t.plan.Dataset, &opt); err != nil {
@@ -388,17 +376,6 @@ func (t *task) check(file string) error {
 		return bad("%w: %s is no task of the plan", ErrOptions, paths.Text(t.name()))
 	}
 	return nil
-}
-
-// options returns the options of the plan.
-func (t *task) options() (opt Options, err error) {
-	opt = t.plan.Options.Options
-	if name := t.plan.Options.FeatureDType; name != "" {
-		if opt.FeatureDType, err = unified.ParseDType(name); err != nil {
-			return opt, source.Error(t.work.Path(planName), "", -1, "plan the tasks again", err)
-		}
-	}
-	return opt, nil
 }
 
 func (t *task) run(ctx context.Context) (*Result, error) {

@@ -53,17 +53,20 @@ type columnMade struct {
 	Shape  []int64            `json:"shape,omitempty"`
 	Unit   string             `json:"unit,omitempty"`
 	Fields []byte             `json:"fields,omitempty"`
+	Code   *graph.Code        `json:"code,omitempty"`
 	Found  *source.TimesFound `json:"found,omitempty"` // in a column of times
 }
 
 func newColumnMade(c *graph.Column) columnMade {
-	return columnMade{Name: c.Name, DType: c.DType.String(), Shape: c.Shape, Unit: c.Unit, Fields: c.Fields}
+	return columnMade{Name: c.Name, DType: c.DType.String(), Shape: c.Shape, Unit: c.Unit, Fields: c.Fields,
+		Code: c.Code}
 }
 
 // column returns the column as graphs have it.
 func (m *columnMade) column() (graph.Column, error) {
 	dtype, err := unified.ParseDType(m.DType)
-	c := graph.Column{Name: m.Name, DType: dtype, Shape: m.Shape, Unit: m.Unit, Fields: m.Fields}
+	c := graph.Column{Name: m.Name, DType: dtype, Shape: m.Shape, Unit: m.Unit, Fields: m.Fields,
+		Code: m.Code}
 	if err == nil {
 		err = graph.CheckName("column", c.Name)
 	}

@@ -2,8 +2,10 @@ package gnn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -42,7 +44,7 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 	if err != nil || column2.Width() != 1 {
 		return nil, fmt.Errorf("%w: labels must be int64, one a node, and are %v", ErrOptions, column2)
 	}
-	d := &data{features: int(column.Width())}
+	d := &data{features: len(x) / int(max(column.Len(), 1))}
 	if d.whole, err = sparse.Whole(g); err != nil {
 		return nil, err
 	}
@@ -59,11 +61,14 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 }
 
 // readable says which features there are models for.
-const readable = "features must be float32, floats of 16 bits or int8 with a scale a row"
+const readable = "features must be float32, floats of 16 bits, int8 with a scale a row or int4"
 
-// floats returns the features as float32: those of int8 times their scales.
+// floats returns the features as float32: those of int8 times their scales, coded ones decoded.
 func floats(g *graph.Graph, column unified.Tensor) ([]float32, error) {
-	narrow, err := unified.View[int8](column)
+	if c := featureColumn(g, 0); c.Code != nil {
+		return decoded(c, column), nil
+	}
+	bytes, err := unified.View[int8](column)
 	if err != nil {
 		return sparse.Floats(column)
 	}
@@ -71,11 +76,27 @@ func floats(g *graph.Graph, column unified.Tensor) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, width := make([]float32, len(narrow)), int(column.Width())
-	for i, v := range narrow {
+	x, width := make([]float32, len(bytes)), int(column.Width())
+	for i, v := range bytes {
 		x[i] = float32(v) * scale[i/width]
 	}
 	return x, nil
+}
+
+// featureColumn returns the column of the features of a type of nodes, which has some.
+func featureColumn(g *graph.Graph, nodes int) graph.Column {
+	columns := g.Schema().Nodes[nodes].Columns
+	return columns[slices.IndexFunc(columns, func(c graph.Column) bool { return c.Role() == graph.Feature })]
+}
+
+// decoded returns the numbers of coded rows.
+func decoded(c graph.Column, column unified.Tensor) []float32 {
+	width, row, code := int(c.Numbers().Width()), column.RowBytes(), narrow.Of(c.Code.Name)
+	x := make([]float32, int(column.Len())*width)
+	for i := range column.Len() {
+		code.Decode(x[int(i)*width:][:width], column.Bytes()[i*row:][:row], width, 0)
+	}
+	return x
 }
 
 // scales returns what the rows of features of int8 of a type of nodes are multiplied by.
@@ -96,8 +117,7 @@ const blockBytes = 16
 
 // needs returns the bytes that read takes, up to a tenth of the features for a sparse copy.
 func needs(g *graph.Graph, features unified.Tensor, opt Options) int64 {
-	n := int64(len(features.Bytes()))
-	copies := n * int64(unified.Float32.Size()) / int64(max(features.DType().Size(), 1))
+	copies := features.Len() * featureColumn(g, 0).Numbers().Width() * unified.Float32.Size()
 	bytes := matrixBytes*(g.Indices().Len()+g.NumNodes()) + copies/5
 	if features.DType() != unified.Float32 {
 		bytes += copies

@@ -270,6 +270,10 @@ func features(g *graph.Graph, t, width int, normalise bool) (*embed.Table, error
 		return nil, fmt.Errorf("%w: nodes of type %q have no features, which the layers read; khop add gives them some",
 			ErrOptions, name)
 	}
+	if featureColumn(g, t).Code != nil {
+		return nil, fmt.Errorf("%w: features of nodes of type %q are coded rows, which no pass over a graph reads: "+
+			"store them as another type", ErrOptions, name)
+	}
 	if width > 0 && column.Width() != int64(width) {
 		return nil, fmt.Errorf("%w: the model reads features of %d columns, and the graph's are %v", ErrOptions,
 			width, column)

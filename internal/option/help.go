@@ -57,11 +57,13 @@ var long = map[string]string{
 		"(measured).",
 	"hot-share": "Where several devices reach each other's memory: keep hot rows on each (none), once among them " +
 		"(all), or as copies between them take time (auto).",
-	"state":         "Keep the place in a file, and go on from it.",
-	"socket":        "Where to make the socket, in a folder of your own.",
-	"index-dtype":   "Type of ids where a consumer asks for none: auto, int32 or int64.",
-	"dedupe":        "Merge edges between the same two nodes:",
-	"feature-dtype": "Store rows of features:",
+	"state":       "Keep the place in a file, and go on from it.",
+	"socket":      "Where to make the socket, in a folder of your own.",
+	"index-dtype": "Type of ids where a consumer asks for none: auto, int32 or int64.",
+	"dedupe":      "Merge edges between the same two nodes:",
+	"widen": "Deliver rows that are stored narrow as float32, float16 or bfloat16, or COLUMN=DTYPE those of one " +
+		"column.",
+	"feature-dtype": "Store rows of features as float16, bfloat16, int8 or int4, or COLUMN=DTYPE those of one column.",
 	"directed":      "Store edges as they are listed.",
 	"symmetrise":    "Store both directions of every edge, self-loops once.",
 }

@@ -88,7 +88,8 @@ def test_any_option_that_python_has_reaches_the_server(load, dataset, sample):
     pytest.importorskip("xxhash")
     options = dict(fanouts=[4, 4], frontier="new", replace=True, batch_size=100, shuffle=True, drop_last=True,
                    seed=2**64 - 1, instance=3,
-                   workers=1, prefetch=3, resident=True, verify=True, widen=True, max_memory="500MB", device="cpu",
+                   workers=1, prefetch=3, resident=True, verify=True, widen=["float32"],
+                   max_memory="500MB", device="cpu",
                    seeds="all:paper")
     loader = load("typed", **options)
     loader.set_epoch(4)

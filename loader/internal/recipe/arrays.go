@@ -74,10 +74,8 @@ func (a *arrayLister) add(name string, array layout.Array) {
 func (a *arrayLister) columns(prefix string, names []string, there []graph.Column, array layout.Array) {
 	for _, name := range names {
 		if c := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name }); c >= 0 {
-			array.Column, array.DType, array.Row = name, there[c].DType, there[c].Shape
-			if a.r.Widen && Widens(there, name) {
-				array.DType = unified.Float32
-			}
+			as := a.r.Delivered(there, there[c])
+			array.Column, array.DType, array.Row = name, as.DType, as.Shape
 			a.add(prefix+"/"+name, array)
 		}
 	}
@@ -147,19 +145,23 @@ type ColumnKey struct {
 	NodeType int // -1 for a column of the edges
 }
 
-// Widens reports whether a column of those is delivered as float32 where the options say Widen.
-func Widens(there []graph.Column, name string) bool {
-	of := func(name string) (graph.Column, bool) {
-		i := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name })
-		if i < 0 {
-			return graph.Column{}, false
-		}
-		return there[i], true
+// Delivered returns one of the columns as batches have its rows: as it is stored, or widened.
+func (r *Recipe) Delivered(there []graph.Column, c graph.Column) graph.Column {
+	to, err := unified.ParseDType(r.Widen.For(c.Name))
+	if err != nil || to == c.DType || !isNarrow(there, c) {
+		return c
 	}
-	c, _ := of(name)
-	if c.DType == unified.Int8 {
-		scale, ok := of(graph.ScaleOf(name))
-		return ok && scale.DType == unified.Float32 && len(scale.Shape) == 0
+	c = c.Numbers()
+	c.DType = to
+	return c
+}
+
+// isNarrow reports whether one of the columns can be widened.
+func isNarrow(there []graph.Column, c graph.Column) bool {
+	if c.DType != unified.Int8 {
+		return c.DType.IsHalf() || c.Code != nil
 	}
-	return c.DType.IsHalf()
+	return slices.ContainsFunc(there, func(s graph.Column) bool {
+		return s.Name == graph.ScaleOf(c.Name) && s.DType == unified.Float32 && len(s.Shape) == 0
+	})
 }

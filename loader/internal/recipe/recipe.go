@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/layout"
@@ -34,9 +35,9 @@ type Spec struct {
 	Seed              uint64
 	Instance          uint32
 
-	NodeColumns, SeedColumns, EdgeColumns []string // of batches
-	EdgePos                               bool     // with edge positions
-	Widen                                 bool     // rows of half precision and scaled ones are delivered as float32
+	NodeColumns, SeedColumns, EdgeColumns []string       // of batches
+	EdgePos                               bool           // with edge positions
+	Widen                                 narrow.Choices // types of rows that are stored narrow
 
 	Negatives sampling.Negatives
 	// CanExclude says that the sampler can leave out edges because they are seeds; Exclude that it does.

@@ -3,6 +3,8 @@
 package tiers
 
 import (
+	"slices"
+
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/diskio"
@@ -20,28 +22,29 @@ type Column struct {
 	Partly   bool            // some of it is not there before it was verified
 	Tier     *PlacedTier     // that brings its rows, once that is chosen
 	Number   int             // among the tier's
+	as       graph.Column    // as rows are delivered
+	code     *graph.Code     // of what is stored
 	scales   unified.Tensor  // of a column that is widened with them
 	Verified *VerifiedRows   // nil: no row has to be verified before it is read
 	Hot      *gather.HotRows // of a column on disk: rows that a device keeps; nil for none
 }
 
-// Find looks the column up in a graph, and its scales if it is to be widened with some.
-func (c *Column) Find(g *graph.Graph, widen bool) (err error) {
-	look, there := g.EdgeColumn, g.Schema().EdgeColumns
+// Find looks the column up, and its scales if it is to be widened with some.
+func (c *Column) Find(r *recipe.Recipe) error {
+	look, there := r.Graph.EdgeColumn, r.Graph.Schema().EdgeColumns
 	if c.NodeType >= 0 {
-		look = func(name string) (unified.Tensor, bool) { return g.NodeColumn(c.NodeType, name) }
-		there = g.Schema().Nodes[c.NodeType].Columns
+		look = func(name string) (unified.Tensor, bool) { return r.Graph.NodeColumn(c.NodeType, name) }
+		there = r.Graph.Schema().Nodes[c.NodeType].Columns
 	}
 	tensor, _ := look(c.Name)
-	c.Store, err = gather.NewStore(tensor)
-	if err != nil || !widen || !recipe.Widens(there, c.Name) {
-		return err
+	scales := unified.Tensor{}
+	if i := slices.IndexFunc(there, func(of graph.Column) bool { return of.Name == c.Name }); i >= 0 {
+		c.as, c.code = r.Delivered(there, there[i]), there[i].Code
 	}
-	if tensor.DType() == unified.Int8 {
-		c.scales, _ = look(graph.ScaleOf(c.Name))
+	if tensor.DType() == unified.Int8 && c.as.DType != unified.Int8 {
+		scales, _ = look(graph.ScaleOf(c.Name))
 	}
-	c.Store, err = c.Store.Widened(c.scales)
-	return err
+	return c.setData(tensor, scales)
 }
 
 // Tensors returns what is read of a column.
@@ -52,12 +55,12 @@ func (c *Column) Tensors() []unified.Tensor {
 	return []unified.Tensor{c.Store.Column()}
 }
 
-// setData makes a copy of a column, and of its scales, what is read of it.
-func (c *Column) setData(data, scales unified.Tensor, widen bool) (err error) {
-	widened := widen && c.Store.DType() != c.Store.Column().DType()
+// setData makes the column, or a copy of it, and its scales what is read of it.
+func (c *Column) setData(data, scales unified.Tensor) (err error) {
 	c.scales = scales
-	if c.Store, err = gather.NewStore(data); err == nil && widened {
-		c.Store, err = c.Store.Widened(scales)
+	c.Store, err = gather.NewStore(data)
+	if err == nil && c.as.DType != unified.Invalid && c.as.DType != data.DType() {
+		c.Store, err = c.Store.Widened(c.as.DType, c.code, scales)
 	}
 	return err
 }

@@ -28,8 +28,7 @@ func (t *Mapped) Reader(w tier.Worker) (tier.Reader, error) {
 // Resident is the tier of columns that are copied to memory on huge pages.
 type Resident struct {
 	Mapped
-	In    *Copier
-	Widen bool
+	In *Copier
 }
 
 func (t *Resident) Cost(tier.Bound) (m tier.Memory) {
@@ -48,7 +47,7 @@ func (t *Resident) Open(ctx context.Context, env tier.Env) error {
 		return err
 	}
 	for _, c := range t.Columns {
-		if err := c.setData(t.In.of(c.Store.Column()), t.In.of(c.scales), t.Widen); err != nil {
+		if err := c.setData(t.In.of(c.Store.Column()), t.In.of(c.scales)); err != nil {
 			return err
 		}
 	}

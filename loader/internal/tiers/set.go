@@ -37,7 +37,7 @@ func NewSet(r *recipe.Recipe, loaders int, given tier.Tier) (*Set, error) {
 			continue
 		}
 		c := &Column{ColumnKey: recipe.KeyOf(a)}
-		if err := c.Find(r.Graph, r.Widen); err != nil {
+		if err := c.Find(r); err != nil {
 			return nil, fmt.Errorf("column of %s: %w", a.Name, err)
 		}
 		s.Columns = append(s.Columns, c)
@@ -114,7 +114,7 @@ func (s *Set) ChooseOnHost(resident bool) {
 	copied, rest := Divide(rest, func(c *Column) bool {
 		return resident || s.Disk != nil && slices.Contains(s.Disk.Whole, c)
 	})
-	s.Add(&Resident{Mapped: Mapped{Columns: copied}, In: s.Copies, Widen: s.recipe.Widen}, false, copied)
+	s.Add(&Resident{Mapped: Mapped{Columns: copied}, In: s.Copies}, false, copied)
 	s.Add(&Mapped{Columns: rest}, true, rest)
 }
 

@@ -226,8 +226,8 @@ class LoaderOptions(SamplerOptions, total=False):
     """Keep a row of negatives for each seed, missed ones as the seed itself. Default: False."""
     verify: Optional[bool]
     """Compare the dataset with its checksums as it is first read. Default: False."""
-    widen: Optional[bool]
-    """Deliver rows of 16-bit floats and scaled int8 as float32. Default: False."""
+    widen: Optional[Sequence[str]]
+    """Deliver rows that are stored narrow as float32, float16 or bfloat16, or COLUMN=DTYPE those of one column."""
     workers: Optional[int]
     """Goroutines that make batches; 0: one a core. Default: 0."""
 
@@ -247,8 +247,8 @@ class ConvertOptions(TypedDict, total=False):
     """Say what would be written and taken, and write nothing. Default: False."""
     encoding: Optional[str]
     """Encoding of texts: utf-8, latin-1, windows-1252, utf-16. Default: "utf-8"."""
-    feature_dtype: Optional[str]
-    """Store rows of features: as-is, float16, bfloat16, int8. Default: "as-is"."""
+    feature_dtype: Optional[Sequence[str]]
+    """Store rows of features as float16, bfloat16, int8 or int4, or COLUMN=DTYPE those of one column."""
     features: Optional[str]
     """.npy file with a row of features a node."""
     force: Optional[bool]
@@ -533,7 +533,11 @@ OPTIONS: dict[str, Option] = {
     "trace": Option(None, "Write what workers and loop did when, as a Chrome trace, which Perfetto opens."),
     "triplets": Option(False, "Keep a row of negatives for each seed, missed ones as the seed itself."),
     "verify": Option(False, "Compare the dataset with its checksums as it is first read."),
-    "widen": Option(False, "Deliver rows of 16-bit floats and scaled int8 as float32."),
+    "widen": Option(
+        None,
+        "Deliver rows that are stored narrow as float32, float16 or bfloat16, or COLUMN=DTYPE those of one "
+        "column.",
+    ),
     "workers": Option(0, "Goroutines that make batches; 0: one a core.", least=1, most=4096),
 }
 # --- end of make options: options ---

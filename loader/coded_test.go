@@ -1,0 +1,77 @@
+package loader_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// codedData converts 60 nodes with 47 numbers each, which int4 holds as they are, stored as asked.
+func codedData(t *testing.T, asked ...string) *formats.Dataset {
+	t.Helper()
+	dir, n, width := t.TempDir(), 60, 47
+	var values []float64
+	edges := ""
+	for v := range n {
+		for i := range width {
+			values = append(values, codedNumber(int64(v), i))
+		}
+		edges += "0 " + string(rune('0'+v%10)) + "\n"
+	}
+	src, features, to := filepath.Join(dir, "e.txt"), filepath.Join(dir, "x.npy"), filepath.Join(dir, "to")
+	expect.OK(t, os.WriteFile(src, []byte(edges+"59 1\n"), 0o600))
+	expect.OK(t, os.WriteFile(features, expect.NPY(values, n, width), 0o600))
+	expect.Must(convert.Run(t.Context(), src, to, convert.Options{Features: features, FeatureDType: asked,
+		IDs: "numbers", Loops: convert.KeepLoops}))(t)
+	ds := expect.Must(formats.Open(to))(t)
+	t.Cleanup(func() { expect.OK(t, ds.Close()) })
+	return ds
+}
+
+// codedNumber is number i of node v: a quarter of -7 to 7, which all groups have.
+func codedNumber(v int64, i int) float64 { return float64((int(v)+i)%15-7) / 4 }
+
+// TestCodedRowsAreDeliveredAsNumbers of each type, or as they are stored, wherever the rows are.
+func TestCodedRowsAreDeliveredAsNumbers(t *testing.T) {
+	data := codedData(t, "feature=int4")
+	for _, to := range []unified.DType{unified.Uint8, unified.Float32, unified.Float16, unified.BFloat16} {
+		var widen []string
+		if to != unified.Uint8 {
+			widen = []string{"feature=" + to.String()}
+		}
+		for _, residence := range []loader.Residence{loader.Mapped, loader.Resident} {
+			l := expect.Must(loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+				Columns:   loader.ColumnOptions{Nodes: []string{"feature"}, Seeds: []string{}, Widen: widen},
+				BatchSize: 7, Verify: true, Seeds: loader.AllNodes(), Residence: residence,
+				Device: loader.DeviceOptions{Name: "cpu"}}))(t)
+			for b, err := range l.Epoch(background, 0) {
+				expect.OK(t, err)
+				checkCoded(t, b, to)
+			}
+			expect.OK(t, l.Close())
+		}
+	}
+}
+
+func checkCoded(t *testing.T, b *loader.Batch, to unified.DType) {
+	t.Helper()
+	x, ids := b.Node(0, "feature"), idsOf(t, b.Sample.Nodes[0])
+	if to == unified.Uint8 { // two scales, and 24 bytes of numbers
+		expect.Ensure(t, x.DType() == to && x.Dim(1) == 28, "as stored: %v", x)
+		return
+	}
+	expect.Ensure(t, x.DType() == to && x.Dim(0) == int64(len(ids)) && x.Dim(1) == 47, "%v", x)
+	got := make([]float32, x.Len()*47)
+	to.Floats(got, x.Bytes())
+	for k, v := range got {
+		want := codedNumber(ids[k/47], k%47)
+		expect.Ensure(t, float64(v) == want, "%v: number %d of node %d is %g, not %g", to, k%47, ids[k/47], v, want)
+	}
+}

@@ -116,6 +116,9 @@ func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
 			more += 8 * int64(rel.Heads)
 		}
 		size := r.p.Graph.Indices().DType().Size()
+		if way == Sweeps {
+			more += size // see sweeping.begin
+		}
 		if way == Sweeps || !r.topology.views(rel.Edges) || rel.Loops {
 			each = size
 		}

@@ -169,10 +169,12 @@ func (r *run) measureSums(s *Step) error {
 		}
 		edges := float64(l.count() * int64(len(s.Sums)))
 		r.rates.kernels[s] += kernels / edges
-		w := &sweeping{run: r, rel: &of, l: l, y: y, next: make([]int64, triedNodes), width: width, state: at,
+		w := &sweeping{run: r, rel: &of, l: l, y: y, width: width, state: at,
 			whole: make([]float32, triedNodes*rel.Heads), rows: [][]float32{floats(o.x.Bytes()), o.score}}
 		passing, err := fastest(func() error {
-			copy(w.next, l.start)
+			if err := w.begin(); err != nil {
+				return err
+			}
 			w.end = rows
 			return r.pool.Split(triedNodes, 256, w.add)
 		})

@@ -2,6 +2,7 @@ package embed
 
 import (
 	"errors"
+	"math"
 
 	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/internal/vector"
@@ -112,10 +113,9 @@ func (r *run) sweep(y []float32, rel *Relation, of nodes, lo, hi int64, at state
 		}
 	}
 	n := hi - lo
-	if s.next, err = room[int64](r, "next", n); err != nil {
+	if err := s.begin(); err != nil {
 		return err
 	}
-	copy(s.next, l.start)
 	if s.whole, err = room[float32](r, "whole", n*int64(rel.Heads)); err != nil {
 		return err
 	}
@@ -144,6 +144,7 @@ type sweeping struct {
 	lo    int64 // number of the first node
 	l     *links
 	next  []int64 // [node] edge
+	ahead links   // the source of that edge, by node
 	y     []float32
 	whole []float32 // [node][head] sum of weights
 	width int64
@@ -154,23 +155,62 @@ type sweeping struct {
 	rows       [][]float32
 }
 
+// begin takes the first edge of each node as the next. The sources of these edges have a list of their own, since most
+// nodes have no edge to most blocks of rows: to see that takes a few bytes that follow each other.
+func (s *sweeping) begin() (err error) {
+	n := int64(len(s.l.start) - 1)
+	if s.next, err = room[int64](s.run, "next", n); err != nil {
+		return err
+	}
+	copy(s.next, s.l.start)
+	if s.l.narrow != nil {
+		s.ahead.narrow, err = room[int32](s.run, "ahead", n)
+	} else {
+		s.ahead.wide, err = room[int64](s.run, "ahead", n)
+	}
+	if err != nil {
+		return err
+	}
+	return s.pool.Split(n, 256, func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			if s.l.narrow != nil {
+				s.ahead.narrow[i] = sourceOf(s, s.l.narrow, i, math.MaxInt32)
+			} else {
+				s.ahead.wide[i] = sourceOf(s, s.l.wide, i, math.MaxInt64)
+			}
+		}
+	})
+}
+
+// sourceOf returns the source of a node's next edge, or none where it has had them all.
+func sourceOf[I int32 | int64](s *sweeping, sources []I, i int64, none I) I {
+	if e := s.next[i]; e < s.l.start[i+1] {
+		return sources[e]
+	}
+	return none
+}
+
 // add adds the rows at hand to the sums of some nodes.
 func (s *sweeping) add(lo, hi int64) {
 	if s.l.narrow != nil {
-		addRows(s, s.l.narrow, lo, hi)
+		addRows(s, s.l.narrow, s.ahead.narrow, lo, hi, math.MaxInt32)
 	} else {
-		addRows(s, s.l.wide, lo, hi)
+		addRows(s, s.l.wide, s.ahead.wide, lo, hi, math.MaxInt64)
 	}
 }
 
-func addRows[I int32 | int64](s *sweeping, sources []I, lo, hi int64) {
+func addRows[I int32 | int64](s *sweeping, sources, ahead []I, lo, hi int64, none I) {
 	end := I(s.end)
 	for i := lo; i < hi; i++ {
+		if ahead[i] >= end {
+			continue
+		}
 		e, last := s.next[i], s.l.start[i+1]
 		for ; e < last && sources[e] < end; e++ {
 			s.edge(i, int64(sources[e]), int64(sources[e])-s.first, e == s.l.start[i])
 		}
 		s.next[i] = e
+		ahead[i] = sourceOf(s, sources, i, none)
 	}
 }
 

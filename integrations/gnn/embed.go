@@ -32,9 +32,12 @@ type EmbedOptions struct {
 	Layer      int    `default:"0" range:"0,2147483647" help:"Layer whose rows are written; 0: the last."`
 	LayerDType string `name:"layer-dtype" default:"float32" choices:"float32,float16,bfloat16" help:"Between layers:"`
 	Force      bool   `help:"Replace a column of the same name."`
-	Plan       bool   `help:"Compute nothing; say what it would take, and what other memory would change."`
-	Workers    int    `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They change no result."`
-	MaxMemory  int64  `same:"max-memory" kind:"size"`
+	// Keep leaves the layers' rows in the folder beside the dataset, with 8 bytes for each row of features, and for the
+	// edges of each node: what has changed since is seen by these.
+	Keep      bool  `help:"Keep layers; the next run makes only what changed rows or edges reach."`
+	Plan      bool  `help:"Compute nothing; say what it would take, and what other memory would change."`
+	Workers   int   `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They change no result."`
+	MaxMemory int64 `same:"max-memory" kind:"size"`
 	// NoteEvery is how long a run that is killed may have to compute again.
 	NoteEvery time.Duration `default:"1s" help:"Note finished rows in the journal at least so often."`
 	// Layers, in place of a checkpoint, are layers of one's own, each with what it sums of the rows before, by edge
@@ -119,7 +122,7 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 		return nil, err
 	}
 	run := embed.Options{Folder: e.folder, Memory: opt.MaxMemory, Workers: opt.Workers, Tuning: opt.Tuning,
-		SaveEvery: opt.NoteEvery, Progress: opt.Progress}
+		Keep: opt.Keep, SaveEvery: opt.NoteEvery, Progress: opt.Progress}
 	if opt.Plan {
 		report, err := embed.Plan(ctx, e.p, run)
 		if err != nil {
@@ -140,7 +143,9 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 	if err := finish(); err != nil {
 		return nil, err
 	}
-	_ = os.RemoveAll(e.folder) // the column is there, and the next run uses the folder for its own
+	if !opt.Keep {
+		_ = os.RemoveAll(e.folder) // the column is there, and the next run uses the folder for its own
+	}
 	return result, nil
 }
 
@@ -187,6 +192,10 @@ func (e *embedding) open(ctx context.Context) (err error) {
 		return option.Errorf(ErrOptions, e.opt, "Out",
 			" is a column, which has all nodes: name a file that ends in .npy")
 	}
+	if of != nil && e.opt.Keep {
+		return option.Errorf(ErrOptions, e.opt, "Keep", " is for all nodes: leave out %s",
+			option.NameOf(e.opt, "Nodes"))
+	}
 	if _, has := g.NodeColumn(e.of, e.opt.Out); has && !e.opt.Force {
 		return fmt.Errorf("%s: %w: column %q; name another one, or replace it by force", e.dir, formats.ErrExist,
 			e.opt.Out)
@@ -212,8 +221,8 @@ func (e *embedding) open(ctx context.Context) (err error) {
 		e.p.Of[e.of] = of
 	}
 	e.out = e.p.Steps[len(e.p.Steps)-1].To[0]
-	e.p.Name = fmt.Sprintf("%x %s layer %d of %d %v %s %x", e.ds.ID(), name, len(layers), e.of, dtype, e.opt.Out,
-		xxh3.Hash(unified.FromSlice(of).Bytes()))
+	e.p.Base = fmt.Sprintf("%s layer %d of %d %v", name, len(layers), e.of, dtype)
+	e.p.Name = fmt.Sprintf("%x %s %s %x", e.ds.ID(), e.p.Base, e.opt.Out, xxh3.Hash(unified.FromSlice(of).Bytes()))
 	e.folder = e.dir + ".khop-embed"
 	return nil
 }

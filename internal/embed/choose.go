@@ -13,6 +13,15 @@ func newSet(n int64) set { return make(set, (n+63)/64) }
 
 func (s set) add(i int64) { s[i/64] |= 1 << (i % 64) }
 
+func (s set) has(i int64) bool { return s[i/64]>>(i%64)&1 != 0 }
+
+// addAll adds the members of another set.
+func (s set) addAll(of set) {
+	for i, w := range of {
+		s[i] |= w
+	}
+}
+
 func (s set) count() (n int64) {
 	for _, w := range s {
 		n += int64(bits.OnesCount64(w))
@@ -54,8 +63,8 @@ func (r *run) chooseNodes() error {
 		}
 		chosen, last := newSet(n), true
 		for _, t := range s.To {
-			for i, w := range need[t] {
-				chosen[i] |= w
+			if need[t] != nil {
+				chosen.addAll(need[t])
 				last = false
 			}
 		}

@@ -260,10 +260,13 @@ type degrees struct{ of []uint32 }
 // degreesRoom is what names of memory of degrees begin with.
 const degreesRoom = "degrees "
 
+func (r *run) degreesName(rel *Relation) string {
+	return fmt.Sprintf("%s%v, reduced by %d", degreesRoom, &r.p.Graph.Schema().Edges[rel.Edges], rel.Reduce)
+}
+
 // degreesOf counts the edges of each source.
 func (r *run) degreesOf(rel *Relation) (*degrees, error) {
-	e := &r.p.Graph.Schema().Edges[rel.Edges]
-	name := fmt.Sprintf("%s%v, reduced by %d", degreesRoom, e, rel.Reduce)
+	e, name := &r.p.Graph.Schema().Edges[rel.Edges], r.degreesName(rel)
 	if d := r.degrees[name]; d != nil {
 		return d, nil
 	}

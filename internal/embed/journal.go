@@ -29,29 +29,42 @@ type record struct {
 type journalHead struct {
 	Format  string `json:"format"`
 	Program string `json:"program"`
+	From    string `json:"from,omitempty"` // the program of tables that it changes
 }
 
-const journalFormat = "khop-embed 1"
+const (
+	journalFormat = "khop-embed 1"
+	journalFile   = "journal"
+)
+
+// readHead returns the head of a journal; nothing where there is none.
+func readHead(path string) (head journalHead) {
+	text, _ := os.ReadFile(path)
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	if json.Unmarshal(line, &head) != nil || head.Format != journalFormat {
+		return journalHead{}
+	}
+	return head
+}
 
 // openJournal reads what there is of a program, or begins anew.
-func openJournal(path, program string, steps int) (*journal, error) {
+func openJournal(path string, head journalHead, steps int) (*journal, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	j := &journal{file: f, done: make([][]record, steps)}
-	if err := j.read(program); err != nil {
+	if err := j.read(head); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return j, nil
 }
 
-func (j *journal) read(program string) error {
+func (j *journal) read(want journalHead) error {
 	text, err := os.ReadFile(j.file.Name())
 	if err != nil {
 		return err
 	}
-	want := journalHead{journalFormat, program}
 	line, rest, _ := bytes.Cut(text, []byte("\n"))
 	var head journalHead
 	if json.Unmarshal(line, &head) != nil || head != want {

@@ -75,6 +75,8 @@ type Program struct {
 	Steps []*Step
 	// Name tells programs apart that give other bytes: of the graph, the parameters, and the options.
 	Name string
+	// Base tells programs apart as Name does, but for graph and columns: see Options.Keep.
+	Base string
 	// Of says which nodes of each type the last steps make; nil: all.
 	Of [][]int32
 }

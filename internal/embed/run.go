@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,6 +30,9 @@ type Options struct {
 	Way     string // of all sums: resident, sweeps or gather; "": the planner chooses for each step
 	// Files keeps all tables in files, which a run that was killed goes on from, also where memory has room for them.
 	Files bool
+	// Keep leaves the tables of all steps in the folder. The next run of a program of the same Base, over a graph with
+	// other rows or edges, or more nodes, makes only rows that differ.
+	Keep bool
 	// SaveEvery is how long rows may be finished before they are noted as such; 0: a second. Less than 0: no time.
 	SaveEvery time.Duration
 	// Progress is told how many nodes of a step are done.
@@ -52,7 +56,8 @@ type run struct {
 	from     int64          // number of the first node that is not noted
 	noted    time.Time
 	rates    rates
-	only     bool // sweeps are planned, and no rehearsals made
+	update   string // name of the program whose tables are kept; "": there are none
+	only     bool   // sweeps are planned, and no rehearsals made
 	plans    []*StepReport
 	now      *StepReport // of the step in hand
 }
@@ -68,9 +73,10 @@ func Run(ctx context.Context, p *Program, opt Options) (*Report, error) {
 	return r.report(), errors.Join(err, r.close())
 }
 
-// open prepares a run: it plans, and makes nothing. measured says that rates are to be measured in any case, and not
-// only where the way of a step depends on them.
-func open(ctx context.Context, p *Program, opt Options, measured bool) (*run, error) {
+// open prepares a run: it plans, and makes nothing but sums of what is kept. planning says that there will be no run:
+// not even these are made, and rates are measured in any case, and not only where the way of a step depends on them.
+func open(ctx context.Context, p *Program, opt Options, planning bool) (*run, error) {
+	opt.Files = opt.Files || opt.Keep
 	if opt.Memory == 0 {
 		opt.Memory = machine.Probe().Room() / 4
 	}
@@ -87,7 +93,12 @@ func open(ctx context.Context, p *Program, opt Options, measured bool) (*run, er
 		if err := r.chooseNodes(); err != nil {
 			return err
 		}
-		return r.decide(measured)
+		if opt.Keep {
+			if err := errors.Join(r.compare(planning), r.free()); err != nil {
+				return err
+			}
+		}
+		return r.decide(planning)
 	})
 	if err != nil {
 		return nil, errors.Join(err, r.close())
@@ -135,8 +146,13 @@ func (r *run) steps() (err error) {
 	if err := os.MkdirAll(r.opt.Folder, 0o700); err != nil {
 		return err
 	}
-	if r.journal, err = openJournal(filepath.Join(r.opt.Folder, "journal"), r.p.Name,
-		len(r.p.Steps)); err != nil {
+	if r.update == "" { // tables are made anew
+		if err := os.Remove(filepath.Join(r.opt.Folder, keptFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	head := journalHead{journalFormat, r.p.Name, r.update}
+	if r.journal, err = openJournal(filepath.Join(r.opt.Folder, journalFile), head, len(r.p.Steps)); err != nil {
 		return err
 	}
 	if err := r.verify(); err != nil {
@@ -149,11 +165,17 @@ func (r *run) steps() (err error) {
 		if err := r.step(k, s); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
+		if r.opt.Keep {
+			continue
+		}
 		if err := r.forget(k); err != nil {
 			return err
 		}
 	}
-	return nil
+	if !r.opt.Keep {
+		return nil
+	}
+	return os.Rename(filepath.Join(r.opt.Folder, keptNext), filepath.Join(r.opt.Folder, keptFile))
 }
 
 // path returns the file of a table that a step makes.

@@ -11,7 +11,28 @@ import (
 
 // scan calls f with rows lo to hi of tables, in order, step rows at a time, as float32 and valid until f returns.
 // Tables that are not near are read past the page cache, the next rows while f works.
-func (r *run) scan(tables []*Table, lo, hi, step int64, f func(first int64, rows [][]float32) error) (err error) {
+func (r *run) scan(tables []*Table, lo, hi, step int64, f func(first int64, rows [][]float32) error) error {
+	rows := make([][]float32, len(tables))
+	return r.pass(tables, lo, hi, step, func(first int64, raw [][]byte) (err error) {
+		for k, t := range tables {
+			if t.plain() {
+				rows[k] = floats(raw[k])
+				continue
+			}
+			n := int64(len(raw[k])) / t.rowBytes() * int64(t.Width)
+			if rows[k], err = room[float32](r, "wide "+t.Name, n); err != nil {
+				return err
+			}
+			if err := r.widen(rows[k], raw[k], t, first); err != nil {
+				return err
+			}
+		}
+		return f(first, rows)
+	})
+}
+
+// pass is scan of rows as they lie in the tables.
+func (r *run) pass(tables []*Table, lo, hi, step int64, f func(first int64, raw [][]byte) error) (err error) {
 	readers := make([]*direct.Ahead, len(tables))
 	offsets := make([]int64, len(tables))
 	defer func() {
@@ -29,29 +50,18 @@ func (r *run) scan(tables []*Table, lo, hi, step int64, f func(first int64, rows
 			return err
 		}
 	}
-	rows := make([][]float32, len(tables))
+	raw := make([][]byte, len(tables))
 	for first := lo; first < hi; first += step {
 		if err := r.ctxErr(); err != nil {
 			return err
 		}
 		end := min(first+step, hi)
 		for k, t := range tables {
-			raw, err := r.block(readers[k], offsets[k], t, first, end)
-			if err != nil {
-				return err
-			}
-			if t.plain() {
-				rows[k] = floats(raw)
-				continue
-			}
-			if rows[k], err = room[float32](r, "wide "+t.Name, (end-first)*int64(t.Width)); err != nil {
-				return err
-			}
-			if err := r.widen(rows[k], raw, t, first); err != nil {
+			if raw[k], err = r.block(readers[k], offsets[k], t, first, end); err != nil {
 				return err
 			}
 		}
-		if err := f(first, rows); err != nil {
+		if err := f(first, raw); err != nil {
 			return err
 		}
 	}

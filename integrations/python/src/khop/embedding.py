@@ -50,8 +50,8 @@ class Layer:
 
 def embed(
     module: Any, dataset: _binary.PathLike, *, out: str = "embedding", nodes: Optional[str] = None,
-    node_type: Optional[str] = None, max_memory: Optional[int] = None, force: bool = False, name: Optional[str] = None,
-    binary: Optional[_binary.PathLike] = None,
+    node_type: Optional[str] = None, max_memory: Optional[int] = None, force: bool = False, keep: bool = False,
+    name: Optional[str] = None, binary: Optional[_binary.PathLike] = None,
 ) -> dict[str, Any]:
     """Computes rows for every node of a dataset, over all neighbours, and writes them as a column, or to a .npy file.
 
@@ -73,7 +73,7 @@ def embed(
     for option, value in (("--nodes", nodes), ("--type", node_type), ("--max-memory", max_memory)):
         command += [option, str(value)] if value is not None else []
     with _evaluated(modules), torch.no_grad(), _Room() as room:
-        return _serve(command + ["--blocks", room.path] + ["--force"] * force, layers, room)
+        return _serve(command + ["--blocks", room.path] + ["--force"] * force + ["--keep"] * keep, layers, room)
 
 
 class _Room:

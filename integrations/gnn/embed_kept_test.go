@@ -1,0 +1,113 @@
+package gnn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// grown are graphs of which each has more nodes than the one before, some other features, and a few edges more.
+func grown(t testing.TB, r *rand.Rand, count int) (all []*graph.Graph) {
+	t.Helper()
+	const nodes, width = 2000, 40
+	var x []float32
+	e := graph.EdgeData{}
+	for n := range count {
+		before := len(x) / width
+		for range (nodes + 7*n - before) * width {
+			x = append(x, float32(r.NormFloat64()))
+		}
+		if n > 0 {
+			x = slices.Clone(x)
+			x[r.IntN(before*width)]++
+		}
+		now := len(x) / width
+		for range map[bool]int{true: 2 * nodes, false: 9}[n == 0] {
+			e.Src, e.Dst = append(e.Src, int64(r.IntN(now))), append(e.Dst, int64(r.IntN(now)))
+		}
+		feature := expect.Must(unified.FromRows(x, width))(t)
+		all = append(all, onDisk(t, graphs.New(t, graph.Data{Edges: []graph.EdgeData{e},
+			Nodes: []graph.NodeData{{Columns: map[string]unified.Tensor{"feature": feature}}}})))
+	}
+	return all
+}
+
+// TestWhatWasKeptIsMadeAgainOnlyWhereItChanges runs programs over graphs that change, in the same folder, each until it
+// is stopped at a drawn range or is done. Rows are those of a run that kept nothing, whatever was stopped before and
+// hurt of the sums, and a run behind one that was done makes few. KHOP_DRAWS says how many are drawn.
+func TestWhatWasKeptIsMadeAgainOnlyWhereItChanges(t *testing.T) {
+	r := rand.New(rand.NewPCG(expect.Seed(t), 9))
+	all, stop := grown(t, r, 3), errors.New("stop")
+	for n := range drawn(t, 4) {
+		of := Options{Model: models[n%len(models)], Hidden: 12, Heads: 2, Layers: 2, Seed: 4}.withDefaults()
+		m := expect.Must(newNetwork(40, 4, of, &budget{}))(t)
+		folder, done := filepath.Join(t.TempDir(), "work"), -1
+		for range 6 {
+			at := r.IntN(len(all))
+			p := &embed.Program{Graph: all[at], Steps: stepsOf(t, all[at], m), Name: fmt.Sprint(m.kind, at)}
+			p.Base = m.kind
+			ctx, cancel := context.WithCancelCause(t.Context())
+			way, left := ways[r.IntN(len(ways))], r.IntN(12)
+			way.Folder, way.Keep, way.SaveEvery = folder, true, 1
+			way.Progress = func(string, int64, int64) {
+				if left--; left < 0 {
+					cancel(stop)
+				}
+			}
+			hurt := r.IntN(8) == 0 && hurtSums(r, folder)
+			if all[at].NumNodes() < graphNodes(all, done) {
+				done = -1 // rows that are gone are nothing to go on from
+			}
+			report, err := embed.Run(ctx, p, way)
+			cancel(nil)
+			if err != nil {
+				expect.Is(t, err, stop)
+				done = -1
+				continue
+			}
+			name, made, whole := fmt.Sprintf("draw %d, %s", n, way.Way), int64(0), int64(0)
+			for _, s := range report.Steps {
+				made, whole = made+s.Did.Written, whole+s.Nodes
+			}
+			few := done < 0 || hurt || made < all[at].NumNodes()*64
+			expect.That(t, few, "%s: %d to %d: %d bytes", name, done, at, made)
+			none := done != at || hurt || made == 0 && whole == 0
+			expect.That(t, none, "%s: %d bytes of what is the same", name, made)
+			got := expect.Must(os.ReadFile(filepath.Join(folder, "0-rows")))(t)
+			rows := make([]float32, len(got)/4)
+			unified.Float32.Floats(rows, got)
+			want := embedded(t, all[at], m, nil, ways[0])
+			expect.Same(t, bitsOfAll(rows), bitsOfAll(want), name)
+			done = at
+		}
+	}
+}
+
+func graphNodes(all []*graph.Graph, at int) int64 {
+	if at < 0 {
+		return 0
+	}
+	return all[at].NumNodes()
+}
+
+// hurtSums changes a byte of the sums that were kept, and reports whether there are any.
+func hurtSums(r *rand.Rand, folder string) bool {
+	path := filepath.Join(folder, "kept")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	text[r.IntN(len(text))] ^= 1
+	return os.WriteFile(path, text, 0o600) == nil
+}

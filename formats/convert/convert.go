@@ -131,7 +131,8 @@ type Options struct {
 	// Log, if set, is told what is understood and what is about to happen, a line at a time.
 	Log func(line string) `json:"-"`
 
-	named string // what the source is called in the manifest, where that is not its path
+	shared bool   // others may be writing the same dataset
+	named  string // what the source is called in the manifest, where that is not its path
 }
 
 // Result says what was converted. "khop convert --json" prints it.

@@ -27,6 +27,7 @@ func to(ctx context.Context, dst string, opt Options, write func(dir string) err
 	if err != nil {
 		return err
 	}
+	t.Shared = opt.shared
 	return t.upload(ctx, write, opt.DryRun, opt.Log, opt.Progress)
 }
 

@@ -3,9 +3,11 @@ package convert
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +106,7 @@ func TestTasksGoThroughAStore(t *testing.T) {
 		}
 		got := expect.Must(formats.Open(dst))(t)
 		expect.That(t, got.ID() == whole.ID(), "%+v: another dataset", opt)
+		s.Put("bucket/made/x.khop.khop-tasks/data/half", []byte("half"))
 		expect.OK(t, got.Close(), CleanTasks(t.Context(), dst))
 		for _, name := range s.Names() {
 			ours := strings.HasPrefix(name, "bucket/made/x.khop/") || strings.HasPrefix(name, "bucket/raw/")
@@ -115,4 +118,29 @@ func TestTasksGoThroughAStore(t *testing.T) {
 	}
 	left := expect.Must(os.ReadDir(os.Getenv("TMPDIR")))(t)
 	expect.That(t, len(left) == 0, "left behind: %v", left)
+}
+
+// TestACommitThatFailsLeavesItsFilesToOthers that write the same dataset; cleaning removes them.
+func TestACommitThatFailsLeavesItsFilesToOthers(t *testing.T) {
+	s := rangestest.New(t)
+	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
+	dst := "s3://bucket/x.khop"
+	stages := expect.Must(PlanTasks(t.Context(), write(t, "e.csv", "src,dst\n0,1\n1,2\n"), dst, 2, Options{}))(t)
+	for _, task := range slices.Concat(stages[:len(stages)-1]...) {
+		expect.Must(RunTask(t.Context(), task, Options{}))(t)
+	}
+	s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "dataset.json") {
+			return rangestest.Refuses
+		}
+		return rangestest.None
+	})
+	commit := stages[len(stages)-1][0]
+	_, err := RunTask(t.Context(), commit, Options{})
+	_, there := s.Get("bucket/x.khop/graph/indptr.arrow")
+	expect.That(t, errors.Is(err, fs.ErrPermission) && there, "%v, %v", err, there)
+	s.Fail(nil)
+	s.Put("bucket/x.khop/notes.txt", nil)
+	expect.OK(t, CleanTasks(t.Context(), dst))
+	expect.That(t, slices.Equal(s.Names(), []string{"bucket/x.khop/notes.txt"}), "left: %q", s.Names())
 }

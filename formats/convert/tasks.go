@@ -454,8 +454,15 @@ func CleanTasks(ctx context.Context, dst string) error {
 	if err != nil {
 		return source.Error(dst, "", -1, "", err)
 	}
-	if err := work.Remove(tasksName, dataName, doneName, planName); err != nil || ranges.Is(dst) {
+	if err := work.Remove(tasksName, dataName, doneName, planName); err != nil {
 		return err
+	}
+	if ranges.Is(dst) {
+		t, err := newTarget(ctx, dst, true)
+		if err != nil {
+			return err
+		}
+		return t.Clean(ctx)
 	}
 	w, err := formats.Create(dst, formats.WriterOptions{})
 	if errors.Is(err, formats.ErrExist) {

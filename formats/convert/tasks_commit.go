@@ -74,6 +74,7 @@ func (t *task) commit(ctx context.Context) (res *Result, err error) {
 		schema.Edges[i].Count = o.counts[i]
 	}
 	res = c.result(schema, o)
+	c.opt.shared = true
 	if err := to(ctx, t.plan.Dataset, c.opt, func(dst string) error {
 		return t.write(ctx, dst, nodes, schema, o, pieces, res)
 	}); err != nil {

@@ -147,8 +147,9 @@ func (c *Client) Delete(ctx context.Context, at Location) error {
 	return err
 }
 
-// DeleteFolder removes all objects below an address, and gives up uploads there that nobody has completed.
-func (c *Client) DeleteFolder(ctx context.Context, at Location) error {
+// DeleteFolder removes the objects below an address of whose names ours says so, and gives up uploads there that nobody
+// has completed.
+func (c *Client) DeleteFolder(ctx context.Context, at Location, ours func(name string) bool) error {
 	list, err := c.listBucket(ctx, at)
 	if err != nil {
 		return err
@@ -156,7 +157,9 @@ func (c *Client) DeleteFolder(ctx context.Context, at Location) error {
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(InFlight)
 	for _, o := range list {
-		g.Go(func() error { return c.Delete(inner, at.Join(o.Name)) })
+		if ours(o.Name) {
+			g.Go(func() error { return c.Delete(inner, at.Join(o.Name)) })
+		}
 	}
 	if err := g.Wait(); err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -200,5 +202,10 @@ func (s *Store) put(dir, folder string) (written []string, err error) {
 	return written, errors.Join(g.Wait(), err)
 }
 
-// Remove implements Depot: all that lies below the address is the depot's.
-func (s *Store) Remove(...string) error { return s.client.DeleteFolder(s.ctx, s.at) }
+// Remove implements Depot.
+func (s *Store) Remove(names ...string) error {
+	return s.client.DeleteFolder(s.ctx, s.at, func(name string) bool {
+		first, _, _ := strings.Cut(name, "/")
+		return slices.Contains(names, first)
+	})
+}

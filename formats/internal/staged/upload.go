@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -25,6 +26,8 @@ type Target struct {
 	Client *ranges.Client
 	At     ranges.Location
 	Force  bool // a dataset that is there may be replaced
+	// Shared says that others may be writing the same dataset: what was written stays after a failure, for them.
+	Shared bool
 	// Was is a folder that has what is there already; "" where nobody knows.
 	Was string
 }
@@ -84,13 +87,24 @@ func (t *Target) Upload(ctx context.Context, dir string, progress func(done, tot
 			return t.taken()
 		}
 	}
-	if err != nil {
+	if err != nil && !t.Shared {
 		for _, name := range written {
 			err = errors.Join(err, t.Client.Delete(context.WithoutCancel(ctx), t.At.Join(name)))
 		}
 	}
 	return err
 }
+
+// Clean removes what writers have left of a dataset that is not complete.
+func (t *Target) Clean(ctx context.Context) error {
+	if there, err := t.Check(ctx); there || err != nil {
+		return err
+	}
+	return t.Client.DeleteFolder(ctx, t.At, func(name string) bool { return path.Ext(name) == extension })
+}
+
+// extension is that of all files of a dataset but its manifest.
+const extension = ".arrow"
 
 // put writes a file.
 func (t *Target) put(ctx context.Context, dir, name string, fresh bool) error {

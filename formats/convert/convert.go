@@ -186,7 +186,7 @@ func run(ctx context.Context, src, dir string, opt Options) (res *Result, err er
 	if err := c.roomFor(0); err != nil {
 		return nil, err
 	}
-	if _, err := c.come(ctx); err != nil {
+	if _, err := c.come(ctx, true); err != nil {
 		return nil, err
 	}
 	err = c.guarded(func() error {
@@ -204,6 +204,7 @@ type conversion struct {
 	ledger   pinned.Ledger
 
 	elsewhere *staged.Source // the source, if it has an address; nil: it has none
+	brings    source.Bringer // what is not there of it
 
 	tree   *source.Tree
 	skips  source.Skips
@@ -240,7 +241,7 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 
 // open opens the source; of a folder that holds nothing but one archive, and perhaps texts about it, the archive.
 func (c *conversion) open() (*source.Tree, error) {
-	t, err := source.OpenTree(c.src, &c.budget)
+	t, err := source.OpenBrought(c.src, &c.budget, c.brings)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +254,7 @@ func (c *conversion) open() (*source.Tree, error) {
 	if err := t.Close(); err != nil {
 		return nil, err
 	}
-	if t, err = source.OpenTree(archives[0], &c.budget); err == nil {
+	if t, err = source.OpenBrought(archives[0], &c.budget, c.brings); err == nil {
 		t.SetEncoding(c.opt.Encoding)
 	}
 	return t, err

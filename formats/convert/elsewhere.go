@@ -31,17 +31,30 @@ func to(ctx context.Context, dst string, opt Options, write func(dir string) err
 	return t.upload(ctx, write, opt.DryRun, opt.Log, opt.Progress)
 }
 
-// come brings a source that has an address to the cache of datasets, where it is read from then on. It returns what
-// tells its contents from others; "" of a file or folder.
-func (c *conversion) come(ctx context.Context) (content string, err error) {
+// come has a source that has an address in the cache of datasets, where it is read from then on: whole, or what is read
+// of it. It returns what tells its contents from others; "" of a file or folder.
+func (c *conversion) come(ctx context.Context, whole bool) (content string, err error) {
 	if !ranges.Is(c.src) {
 		return "", nil
 	}
-	if c.elsewhere, err = bring(ctx, c.src, c.opt); err != nil {
+	from, err := openElsewhere(ctx, c.src)
+	if err == nil && whole {
+		err = bring(ctx, from, c.opt)
+	}
+	if err != nil {
 		return "", err
 	}
-	c.opt.named, c.src = filepath.Base(c.src), c.elsewhere.Path
-	return c.elsewhere.Content, nil
+	c.elsewhere, c.opt.named, c.src = from, filepath.Base(c.src), from.Path
+	if !whole {
+		c.brings = func(path string) func(from, to int64) error {
+			at := from.At(path)
+			if at == nil {
+				return nil
+			}
+			return func(from, to int64) error { return at(ctx, from, to) }
+		}
+	}
+	return from.Content, nil
 }
 
 // leave lets the cache remove the source.
@@ -52,8 +65,8 @@ func (c *conversion) leave() error {
 	return c.elsewhere.Close()
 }
 
-// bring brings a source to the cache. The caller closes it.
-func bring(ctx context.Context, src string, opt Options) (*staged.Source, error) {
+// openElsewhere has a place for a source in the cache. The caller closes it.
+func openElsewhere(ctx context.Context, src string) (*staged.Source, error) {
 	at, err := ranges.Parse(src)
 	if err != nil {
 		return nil, source.Error("source", "", -1, "", err)
@@ -62,21 +75,22 @@ func bring(ctx context.Context, src string, opt Options) (*staged.Source, error)
 	if err != nil {
 		return nil, err
 	}
-	from, err := staged.OpenSource(ctx, cache, ranges.New(), at)
-	if err != nil {
-		return nil, err
-	}
+	return staged.OpenSource(ctx, cache, ranges.New(), at)
+}
+
+// bring brings a source to the cache, whole; else it closes it.
+func bring(ctx context.Context, from *staged.Source, opt Options) error {
 	opt.Log(fmt.Sprintf("bringing %s of %s to %s", source.Counted(int64(from.Files), "file", "files"),
 		machine.Bytes(from.Bytes), from.Path))
-	err = from.Bring(ctx, func(done, total int64) {
+	err := from.Bring(ctx, func(done, total int64) {
 		if opt.Progress != nil {
 			opt.Progress("stage", done, total)
 		}
 	})
 	if err != nil {
-		return nil, errors.Join(err, from.Close())
+		return errors.Join(err, from.Close())
 	}
-	return from, nil
+	return nil
 }
 
 // target is the address of a dataset that is written.

@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/ranges/rangestest"
 )
@@ -28,8 +30,8 @@ func TestSourcesAndTargetsElsewhereMakeTheSameDataset(t *testing.T) {
 	expect.OK(t, err)
 	want := expect.Must(formats.Open(here))(t)
 	defer want.Close()
-	source := s.PutFolder(t, "bucket", "raw", folder)
-	for _, src := range []string{source, source + "/e.csv", s.URL + "/bucket/raw/e.csv", folder} {
+	from := s.PutFolder(t, "bucket", "raw", folder)
+	for _, src := range []string{from, from + "/e.csv", s.URL + "/bucket/raw/e.csv", folder} {
 		dst := "s3://bucket/made/x.khop"
 		res, err := Run(context.Background(), src, dst, Options{Force: true})
 		expect.Ensure(t, err == nil, "%s: %v", src, err)
@@ -143,4 +145,35 @@ func TestACommitThatFailsLeavesItsFilesToOthers(t *testing.T) {
 	s.Put("bucket/x.khop/notes.txt", nil)
 	expect.OK(t, CleanTasks(t.Context(), dst))
 	expect.That(t, slices.Equal(s.Names(), []string{"bucket/x.khop/notes.txt"}), "left: %q", s.Names())
+}
+
+// TestTasksBringTheirPartOfASource, each on a machine of its own: all together little more than the source.
+func TestTasksBringTheirPartOfASource(t *testing.T) {
+	s := rangestest.New(t)
+	var text strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&text, "%d %d %d\n", i*7919%5000, i*104729%5000, i)
+	}
+	src := write(t, "edges.txt", text.String())
+	opt := Options{Columns: []string{"src", "dst", "time"}}
+	_, whole := convert(t, src, opt)
+	from := s.PutFolder(t, "bucket", "raw", filepath.Dir(src)) + "/edges.txt"
+	dst := filepath.Join(t.TempDir(), "tasks")
+	stages := expect.Must(PlanTasks(t.Context(), from, dst, 3, opt))(t)
+	s.Fail(nil)
+	for _, task := range slices.Concat(stages...) {
+		t.Setenv("KHOP_CACHE_DIR", t.TempDir())
+		expect.Must(RunTask(t.Context(), task, opt))(t)
+	}
+	_, sent := s.Requests()
+	size := int64(text.Len())
+	expect.That(t, sent < size+8*256<<10, "%d bytes came of a source of %d", sent, size)
+	got := expect.Must(formats.Open(dst))(t)
+	expect.That(t, got.ID() == whole.ID(), "another dataset")
+	expect.OK(t, got.Close())
+	s.PutFolder(t, "bucket", "raw", filepath.Dir(write(t, "edges.txt", text.String()[1:])))
+	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
+	expect.OK(t, os.Remove(filepath.Join(workOf(dst), doneName, "read-1.json")))
+	_, err := RunTask(t.Context(), stages[0][1], opt)
+	expect.That(t, errors.Is(err, source.ErrChanged), "of another version: %v", err)
 }

@@ -168,7 +168,7 @@ func PlanTasks(ctx context.Context, src, dst string, n int, opt Options) (stages
 
 // planTasks looks at the source.
 func (c *conversion) planTasks(ctx context.Context, p *tasksPlan) (err error) {
-	if p.Content, err = c.come(ctx); err != nil {
+	if p.Content, err = c.come(ctx, false); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.leave()) }()

@@ -87,7 +87,7 @@ func columnsOf(list []columnMade) (columns []graph.Column, err error) {
 // openSource opens the source, which is brought if it has an address. One is refused that is not what it was when tasks
 // were planned.
 func (t *task) openSource(ctx context.Context) error {
-	content, err := t.c.come(ctx)
+	content, err := t.c.come(ctx, t.plan.Whole != "")
 	if err == nil && content != t.plan.Content {
 		err = source.Error(t.plan.Source, "", -1, "plan the tasks again",
 			fmt.Errorf("%w: since the tasks were planned", source.ErrChanged))

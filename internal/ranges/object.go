@@ -30,6 +30,14 @@ func (c *Client) Object(at Location, size int64) *Object {
 	return &Object{c: c, at: at, size: size, pinned: at}
 }
 
+// Expect pins the version of the object that listing its folder has told, where that is an ETag.
+func (o *Object) Expect(version string) *Object {
+	if strings.HasPrefix(version, `"`) && o.at.Scheme != "hf" {
+		o.etag = version
+	}
+	return o
+}
+
 // At returns the object's address.
 func (o *Object) At() Location { return o.at }
 

@@ -99,6 +99,11 @@ func (p Place) Lines(from, to int64) (*File, error) {
 	if to > raw.Size {
 		return nil, errors.Join(Error(raw.Path, "", -1, "", wholefile.EndsEarly(raw.Size, to)), raw.Close())
 	}
+	if raw.bring != nil { // at once, by several requests
+		if err := raw.bring(from, to); err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
+	}
 	raw.Size = to
 	f := &File{Path: raw.Path, Size: to, in: &counted{r: raw, read: from}, raw: raw, close: func() {}}
 	f.Reader = &text{path: f.Path, r: bufio.NewReaderSize(io.LimitReader(f.in, to-from), fileAhead)}

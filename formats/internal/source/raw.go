@@ -20,12 +20,32 @@ type Raw struct {
 	mem    []byte
 	file   *os.File
 	budget *Budget
+	bring  func(from, to int64) error // has bytes of the file there; nil: all are
+}
+
+// brought is a file whose bytes are brought before they are read.
+type brought struct {
+	io.ReaderAt
+	bring func(from, to int64) error
+}
+
+// ReadAt reads.
+func (b brought) ReadAt(p []byte, at int64) (int, error) {
+	if err := b.bring(at, at+int64(len(p))); err != nil {
+		return 0, err
+	}
+	return b.ReaderAt.ReadAt(p, at)
 }
 
 // Map returns the bytes of the file, valid until Close, or nil where the system does not map it.
 func (r *Raw) Map() ([]byte, error) {
 	if r.mem != nil || r.file == nil {
 		return r.mem, nil
+	}
+	if r.bring != nil {
+		if err := r.bring(0, r.Size); err != nil {
+			return nil, err
+		}
 	}
 	region, err := pinned.Map(r.file)
 	if err != nil {
@@ -70,7 +90,7 @@ var (
 // is counted until Close of the file. It returns nil where mapping the file is better: a small file, one of which half
 // is in the page cache, one of a file system without this; or where the memory is little.
 func (r *Raw) Ahead(at, end int64) Blocks {
-	if r.file == nil || end-at < aheadFile || direct.Cached(r.file, r.Size) > 0.5 {
+	if r.file == nil || r.bring != nil || end-at < aheadFile || direct.Cached(r.file, r.Size) > 0.5 {
 		return nil
 	}
 	l, n := r.budget.Ledger(), direct.AheadMemory(aheadBlock)

@@ -36,7 +36,12 @@ type Tree struct {
 	spool    *Spool                 // of an archive: its members, one behind the other
 	spans    map[string][2]int64    // where in spool each lies
 	buf      []byte                 // for copying members
+
+	brings Bringer // what is not there of a file; nil: all is
 }
+
+// Bringer returns what has bytes of a file there; nil where all are.
+type Bringer func(path string) func(from, to int64) error
 
 // The limits of a tree: what an archive or a folder may hold.
 const (
@@ -49,12 +54,15 @@ const (
 
 // OpenTree opens a source. Members of an archive are taken out of it into the budget's temporary room: no name in an
 // archive becomes a name on the disk.
-func OpenTree(name string, b *Budget) (*Tree, error) {
+func OpenTree(name string, b *Budget) (*Tree, error) { return OpenBrought(name, b, nil) }
+
+// OpenBrought opens a source whose files are brought as they are read. Nobody changes what has been brought.
+func OpenBrought(name string, b *Budget, brings Bringer) (*Tree, error) {
 	st, err := Stat(name)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree{Path: name, budget: b, heads: map[string][]byte{}}
+	t := &Tree{Path: name, budget: b, heads: map[string][]byte{}, brings: brings}
 	if st.IsDir() {
 		t.dir = name
 		return t, t.walk()
@@ -145,12 +153,12 @@ func (t *Tree) untar() error {
 
 // unzip takes all files out of a zip archive, unless it is one of NumPy arrays, which is read as it is.
 func (t *Tree) unzip() error {
-	f, st, err := OpenFile(t.Path)
+	f, err := Place{t, t.names[0]}.Raw()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	z, err := zip.NewReader(f, st.Size())
+	z, err := zip.NewReader(f, f.Size)
 	if err != nil {
 		return Error(t.Path, "", -1, "the archive is cut short or damaged", err)
 	}
@@ -167,7 +175,7 @@ func (t *Tree) unzip() error {
 		}
 		r, err := m.Open()
 		if err == nil {
-			if err = t.take(m.Name, r, st.Size()); err != nil {
+			if err = t.take(m.Name, r, f.Size); err != nil {
 				_ = r.Close()
 			} else {
 				err = r.Close()
@@ -366,13 +374,20 @@ func (p Place) Raw() (*Raw, error) {
 		if err != nil {
 			return nil, err
 		}
+		raw := &Raw{&tally{f, &p.Tree.read}, f, st.Size(), p.Path(), nil, f, p.Tree.budget, nil}
+		if p.Tree.brings != nil {
+			if raw.bring = p.Tree.brings(p.Path()); raw.bring != nil {
+				raw.ReaderAt = brought{raw.ReaderAt, raw.bring}
+				return raw, nil
+			}
+		}
 		if p.Tree.opened == nil {
 			p.Tree.opened = map[string]fs.FileInfo{}
 		}
 		if _, before := p.Tree.opened[p.Path()]; !before {
 			p.Tree.opened[p.Path()] = st
 		}
-		return &Raw{&tally{f, &p.Tree.read}, f, st.Size(), p.Path(), nil, f, p.Tree.budget}, nil
+		return raw, nil
 	}
 	span, ok := p.Tree.spans[p.Name]
 	if !ok {
@@ -383,7 +398,7 @@ func (p Place) Raw() (*Raw, error) {
 		return nil, err
 	}
 	b = b[span[0]:span[1]:span[1]]
-	return &Raw{bytes.NewReader(b), io.NopCloser(nil), int64(len(b)), p.Path(), b, nil, nil}, nil
+	return &Raw{bytes.NewReader(b), io.NopCloser(nil), int64(len(b)), p.Path(), b, nil, nil, nil}, nil
 }
 
 // Open opens a file as the function Open does.

@@ -5,8 +5,9 @@
 //
 // Open makes the entry of a dataset, or finds it. An entry has each file of the dataset, of its full size, in its
 // folder: what has not been brought is a hole, which takes no room. Files are brought by units: one is the head and the
-// tail of a file, each chunk of its elements is one. What is brought has been compared with its checksum, where a
-// manifest says one, and stays until nobody has the entry open and the cache needs room for another one.
+// tail of a file, each chunk of its elements is one. Small ones of a source are brought together. What is brought has
+// been compared with its checksum, where a manifest says one, and stays until nobody has the entry open and the cache
+// needs room for another one.
 //
 //	CACHE/lock                  held while entries are made, removed, or given room
 //	CACHE/KEY/lock              held, shared, by each process that has the entry open

@@ -1,13 +1,13 @@
 package staged
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -159,79 +159,119 @@ func (e *Entry) Missing(i int) (n int64) {
 func (e *Entry) Reserve(ctx context.Context, i int) (whole bool, err error) {
 	f := e.files[i]
 	f.room.Do(func() {
-		f.roomErr = e.cache.locked(ctx, func() (err error) {
-			f.whole, err = e.reserve(i, e.x.units(&e.x.Files[i]))
-			return err
-		})
+		var without int
+		without, f.roomErr = e.reserve(ctx, []part{e.all(i)})
+		f.whole = without < 0
 	})
 	return f.whole, f.roomErr
 }
 
-// reserve takes room for the first units of a file, as far as there is some. It reports whether all have it. The cache
-// is locked.
-func (e *Entry) reserve(i, units int) (all bool, err error) {
-	f := &e.x.Files[i]
-	states := make([]byte, units)
-	if _, err := e.states.ReadAt(states, int64(e.first[i])); err != nil {
-		return false, err
-	}
-	want := int64(0)
-	for u, s := range states {
-		if s == absent {
-			want += e.x.bytes(f, u)
+// part is some units of a file.
+type part struct{ file, from, to int }
+
+// all returns all units of a file.
+func (e *Entry) all(i int) part { return part{i, 0, e.x.units(&e.x.Files[i])} }
+
+// reserve takes room for parts, as far as there is some, for the first ones first. It returns the first file of which
+// a unit has none; -1: all have room.
+func (e *Entry) reserve(ctx context.Context, parts []part) (without int, err error) {
+	without = -1
+	return without, e.cache.locked(ctx, func() error {
+		states, want := make([][]byte, len(parts)), int64(0)
+		for k, p := range parts {
+			states[k] = make([]byte, p.to-p.from)
+			if _, err := e.states.ReadAt(states[k], int64(e.first[p.file]+p.from)); err != nil {
+				return err
+			}
+			for u, s := range states[k] {
+				if s == absent {
+					want += e.x.bytes(&e.x.Files[p.file], p.from+u)
+				}
+			}
 		}
-	}
-	left := int64(0)
-	if want > 0 {
-		if left, err = e.cache.room(want); err != nil {
-			return false, err
+		if want == 0 {
+			return nil
 		}
-	}
-	for u, s := range states {
-		if n := e.x.bytes(f, u); s == absent && n <= left {
-			states[u] = reserved
-			left -= n
+		left, err := e.cache.room(want)
+		if err != nil {
+			return err
 		}
-	}
-	_, err = e.states.WriteAt(states, int64(e.first[i]))
-	return !slices.Contains(states, absent), err
+		for k, p := range parts {
+			for u, s := range states[k] {
+				n := e.x.bytes(&e.x.Files[p.file], p.from+u)
+				switch {
+				case s != absent:
+				case n <= left:
+					states[k][u] = reserved
+					left -= n
+				case without < 0:
+					without = p.file
+				}
+			}
+			if _, err := e.states.WriteAt(states[k], int64(e.first[p.file]+p.from)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // stripes is how many locks there are for units that are being brought.
 const stripes = 64
+
+// group returns which units are brought by one request: of a dataset each has one, and a checksum.
+func (e *Entry) group(unit int) int {
+	if e.of.Sums != nil {
+		return unit
+	}
+	size := int(ranges.RangeBytes / e.x.Chunk)
+	return (unit + size - 1) / size
+}
 
 // Bring brings a unit of a file, unless it is there. ErrRoom where it has none.
 func (e *Entry) Bring(ctx context.Context, i, unit int) error {
 	if e.Has(i, unit) {
 		return nil
 	}
-	if unit > 0 {
-		if _, err := e.Reserve(ctx, i); err != nil {
-			return err
-		}
+	if _, err := e.Reserve(ctx, i); err != nil {
+		return err
 	}
-	l, err := lock(ctx, e.path(fillName, strconv.Itoa((e.first[i]+unit)%stripes)), false)
+	return e.bring(ctx, part{i, unit, unit + 1})
+}
+
+// bring brings units of a group for which there is room, one behind the other, unless they are there.
+func (e *Entry) bring(ctx context.Context, p part) error {
+	l, err := lock(ctx, e.path(fillName, strconv.Itoa((e.first[p.file]+e.group(p.from))%stripes)), false)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	switch s, err := e.state(i, unit); {
-	case err != nil || s == there:
-		return err
-	case s == absent:
-		return e.noRoom(e.x.bytes(&e.x.Files[i], unit))
+	for ; p.from < p.to; p.from++ {
+		switch s, err := e.state(p.file, p.from); {
+		case err != nil:
+			return err
+		case s == absent:
+			return e.noRoom(e.x.bytes(&e.x.Files[p.file], p.from))
+		case s == reserved:
+			return e.fill(ctx, p)
+		}
 	}
-	f, err := e.open(i)
+	return nil
+}
+
+// fill reads units into their file.
+func (e *Entry) fill(ctx context.Context, p part) error {
+	f, err := e.open(p.file)
 	if err != nil {
 		return err
 	}
-	if err := e.fill(ctx, i, f, unit); err != nil {
+	if err := e.compared(p.file, f, p.from, func() (uint64, error) { return e.fetch(ctx, f, p) }); err != nil {
 		return err
 	}
 	if err := f.data.Sync(); err != nil {
 		return err
 	}
-	_, err = e.states.WriteAt([]byte{there}, int64(e.first[i]+unit))
+	_, err = e.states.WriteAt(bytes.Repeat([]byte{there}, p.to-p.from), int64(e.first[p.file]+p.from))
 	return err
 }
 
@@ -240,25 +280,23 @@ func (e *Entry) noRoom(n int64) error {
 		"there that nobody needs", e.cache.Dir, ErrRoom, humanize.Comma(n), humanize.Comma(e.cache.Size))
 }
 
-// fill reads a unit into its file.
-func (e *Entry) fill(ctx context.Context, i int, f *file, unit int) error {
-	return e.compared(i, f, unit, func() (uint64, error) {
-		h := xxh3.New()
-		for _, span := range e.spans(i, unit) {
-			err := f.object.Fetch(ctx, span[0], span[1]-span[0], func(p []byte, at int64) error {
-				_, err := f.data.WriteAt(p, at)
-				return err
-			})
-			if err == nil && e.of.Sums != nil {
-				n := span[1] - span[0]
-				_, err = io.CopyN(h, io.NewSectionReader(f.data, span[0], n), n)
-			}
-			if err != nil {
-				return 0, err
-			}
+// fetch reads units into their file, and returns their checksum where there is one to compare it with.
+func (e *Entry) fetch(ctx context.Context, f *file, p part) (uint64, error) {
+	h := xxh3.New()
+	for _, span := range e.spans(p) {
+		err := f.object.Fetch(ctx, span[0], span[1]-span[0], func(b []byte, at int64) error {
+			_, err := f.data.WriteAt(b, at)
+			return err
+		})
+		if err == nil && e.of.Sums != nil {
+			n := span[1] - span[0]
+			_, err = io.CopyN(h, io.NewSectionReader(f.data, span[0], n), n)
 		}
-		return h.Sum64(), nil
-	})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return h.Sum64(), nil
 }
 
 // compared has a unit read, and compares it with its checksum; a second time where that does not fit.
@@ -275,14 +313,18 @@ func (e *Entry) compared(i int, f *file, unit int, read func() (uint64, error)) 
 	return err
 }
 
-// spans returns where the bytes of a unit lie in its file.
-func (e *Entry) spans(i, unit int) [][2]int64 {
-	f := &e.x.Files[i]
-	if unit == 0 {
-		return [][2]int64{{0, f.Body}, {f.Body + f.Size, f.Bytes}}
+// spans returns where the bytes of units lie in their file.
+func (e *Entry) spans(p part) (list [][2]int64) {
+	f := &e.x.Files[p.file]
+	if p.from == 0 {
+		list = [][2]int64{{0, f.Body}, {f.Body + f.Size, f.Bytes}}
 	}
-	from, to := e.x.span(f, unit)
-	return [][2]int64{{from, to}}
+	if p.to > 1 {
+		from, _ := e.x.span(f, max(p.from, 1))
+		_, to := e.x.span(f, p.to-1)
+		list = append(list, [2]int64{from, to})
+	}
+	return list
 }
 
 // compare returns an error where a unit is not what the manifest says.
@@ -297,7 +339,7 @@ func (e *Entry) compare(i int, f *file, unit int, sum uint64) error {
 	if sum == want {
 		return nil
 	}
-	span := e.spans(i, unit)[0]
+	span := e.spans(part{i, unit, unit + 1})[0]
 	return fmt.Errorf("%s: %w: bytes %s to %s do not fit the checksum in its dataset.json", f.object.At(),
 		arrayfile.ErrCorrupt, humanize.Comma(span[0]), humanize.Comma(span[1]))
 }
@@ -320,61 +362,85 @@ func (e *Entry) Read(ctx context.Context, i, unit int, to []byte) error {
 
 // Heads brings the heads and tails of all files. ErrRoom where these have none.
 func (e *Entry) Heads(ctx context.Context) error {
-	err := e.cache.locked(ctx, func() error {
-		for i := range e.x.Files {
-			if _, err := e.reserve(i, 1); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(ranges.InFlight)
+	var parts []part
 	for i := range e.x.Files {
-		g.Go(func() error { return e.Bring(ctx, i, 0) })
+		parts = append(parts, part{i, 0, 1})
 	}
-	return g.Wait()
+	return e.bringAll(ctx, parts, func(int64, int64) {})
 }
 
 // Whole brings files whole. ErrRoom, before anything is brought, where they have no room. progress is told of bytes.
 func (e *Entry) Whole(ctx context.Context, files []int, progress func(done, total int64)) error {
-	done, total := int64(0), int64(0)
+	var parts []part
 	for _, i := range files {
-		whole, err := e.Reserve(ctx, i)
-		if err != nil {
-			return err
-		}
-		if !whole {
-			return fmt.Errorf("%s: %w", e.x.Files[i].Path, e.noRoom(e.x.Files[i].Bytes))
-		}
-		total += e.Missing(i)
+		parts = append(parts, e.all(i))
+	}
+	return e.bringAll(ctx, parts, progress)
+}
+
+// Range brings the bytes of a file from one on to another. ErrRoom, before anything is brought, where they have none.
+func (e *Entry) Range(ctx context.Context, i int, from, to int64) error {
+	f := &e.x.Files[i]
+	at := func(b int64) int64 { return min(max(b-f.Body, 0), f.Size) }
+	return e.bringAll(ctx, []part{{i, 0, 1},
+		{i, 1 + int(at(from)/e.x.Chunk), 1 + int((at(to)+e.x.Chunk-1)/e.x.Chunk)}}, func(int64, int64) {})
+}
+
+// bringAll brings parts of files.
+func (e *Entry) bringAll(ctx context.Context, parts []part, progress func(done, total int64)) error {
+	missing, total := e.missing(parts)
+	if missing == nil {
+		return nil
+	}
+	switch without, err := e.reserve(ctx, parts); {
+	case err != nil:
+		return err
+	case without >= 0:
+		return fmt.Errorf("%s: %w", e.x.Files[without].Path, e.noRoom(total))
 	}
 	var mu sync.Mutex
+	done := int64(0)
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(ranges.InFlight)
-	for _, i := range files {
-		f := &e.x.Files[i]
-		for u := range e.x.units(f) {
-			if inner.Err() != nil || e.Has(i, u) {
-				continue
-			}
-			g.Go(func() error {
-				if err := e.Bring(inner, i, u); err != nil {
-					return err
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				done += e.x.bytes(f, u)
-				progress(done, total)
-				return nil
-			})
+	for _, p := range missing {
+		if inner.Err() != nil {
+			break
 		}
+		g.Go(func() error {
+			if err := e.bring(inner, p); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for u := p.from; u < p.to; u++ {
+				done += e.x.bytes(&e.x.Files[p.file], u)
+			}
+			progress(done, total)
+			return nil
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	return context.Cause(ctx)
+}
+
+// missing returns what is not there of parts: units of a group that lie one behind the other together, and all their
+// bytes.
+func (e *Entry) missing(parts []part) (list []part, total int64) {
+	for _, p := range parts {
+		for u := p.from; u < p.to; u++ {
+			if e.Has(p.file, u) {
+				continue
+			}
+			total += e.x.bytes(&e.x.Files[p.file], u)
+			if last := len(list) - 1; last >= 0 && list[last].file == p.file && list[last].to == u &&
+				e.group(list[last].from) == e.group(u) {
+				list[last].to++
+			} else {
+				list = append(list, part{p.file, u, u + 1})
+			}
+		}
+	}
+	return list, total
 }

@@ -5,12 +5,14 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/khop-gnn/khop/internal/ranges"
 )
 
-// sourceChunk is the bytes of the chunks that files of sources are brought by.
-const sourceChunk = 64 << 20
+// sourceChunk is the bytes of the chunks that files of sources are brought by, several of them by a request: few beside
+// a part of a source, and beside what is read at the ends of its files.
+const sourceChunk = 256 << 10
 
 // Source is a source from elsewhere, in the cache.
 type Source struct {
@@ -31,17 +33,20 @@ func OpenSource(ctx context.Context, c Cache, client *ranges.Client, at ranges.L
 	key := sha256.New()
 	fmt.Fprintln(key, at)
 	d, bytes := Dataset{Source: at.String(), Chunk: sourceChunk}, int64(0)
-	objects := map[string]ranges.Location{}
+	objects, versions := map[string]ranges.Location{}, map[string]string{}
 	for _, f := range list {
 		fmt.Fprintf(key, "%q %d %q\n", f.Name, f.Size, f.Version)
 		d.Files = append(d.Files, File{Path: f.Name, Bytes: f.Size, Size: f.Size})
+		versions[f.Name] = f.Version
 		if objects[f.Name] = at; folder {
 			objects[f.Name] = at.Join(f.Name)
 		}
 		bytes += f.Size
 	}
 	d.Key = fmt.Sprintf("source-%x", key.Sum(nil)[:16])
-	d.Object = func(path string, size int64) *ranges.Object { return client.Object(objects[path], size) }
+	d.Object = func(path string, size int64) *ranges.Object {
+		return client.Object(objects[path], size).Expect(versions[path])
+	}
 	e, err := Open(ctx, c, d)
 	if err != nil {
 		return nil, err
@@ -51,6 +56,20 @@ func OpenSource(ctx context.Context, c Cache, client *ranges.Client, at ranges.L
 		s.Path = filepath.Join(s.Path, filepath.FromSlash(list[0].Name))
 	}
 	return s, nil
+}
+
+// At returns what brings the bytes of a file in the cache, from one on to another; nil of a file that is not the
+// source's.
+func (s *Source) At(path string) func(ctx context.Context, from, to int64) error {
+	name, err := filepath.Rel(s.Dir(), path)
+	if err != nil {
+		return nil
+	}
+	i := slices.IndexFunc(s.x.Files, func(f File) bool { return f.Path == filepath.ToSlash(name) })
+	if i < 0 {
+		return nil
+	}
+	return func(ctx context.Context, from, to int64) error { return s.Range(ctx, i, from, to) }
 }
 
 // Bring brings all of it.

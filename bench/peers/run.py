@@ -124,7 +124,7 @@ class Khop:
     def bench(self, what, way, options, frontier):
         command = [self.args.khop, "bench", self.args.dataset, "--fanouts", ",".join(map(str, FANOUTS)), "--batch-size",
                    BATCH_SIZE, "--batches", self.args.batches, "--warmup", self.args.warmup, "--drop-last",
-                   "--workers", self.threads, "--json", "--frontier", frontier, *options]
+                   "--workers", self.threads, "--json", "--limit", "--frontier", frontier, *options]
         command += ["--no-features", "--no-memcpy"] if what == "sampling" else []
         got = json.loads(call(command, env={**os.environ, "GOMAXPROCS": str(self.threads)}))
         kept = ("ms_per_batch", "edges_per_hop", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s",
@@ -134,6 +134,8 @@ class Khop:
                 "ms": 1e3 / got["batches_per_s"], "batches": self.args.batches,
                 "nodes_per_hop": got["nodes_per_hop"][-len(FANOUTS):],  # without the seeds, where they are told
                 "rows_per_batch": got["rows_per_batch"],  # with the labels of the seeds
+                # of all threads together, where a stage of each worker is its own
+                "limit_ms": (got["limit"]["sample_ms"] + got["limit"]["gather_ms"]) / got["workers"],
                 **{key: got[key] for key in kept if key in got}}
 
 

@@ -113,7 +113,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	opt := ld.Options()
 	var shown atomic.Pointer[loader.Loader]
 	shown.Store(ld.Loader)
-	_, hide, err := c.liveFlag.show(env, "khop bench "+paths.Text(c.Dataset), ofLoader(&shown))
+	_, hide, err := c.showLoaders(env, "khop bench "+paths.Text(c.Dataset), ofLoader(&shown))
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type convertCmd struct {
 
 	tasksFlags `embed:""`
 
+	liveFlag `embed:""`
 	jsonFlag `embed:""`
 }
 
@@ -77,6 +78,11 @@ func (c *convertCmd) Run(env *environment) error {
 		return err
 	}
 	res, took, err := watched(env, func(bar *progress) (*convert.Result, error) {
+		hide, err := c.showProgress(env, "khop convert "+paths.Text(c.Source), bar)
+		if err != nil {
+			return nil, err
+		}
+		defer hide()
 		return convert.Run(env.ctx, c.Source, c.Dataset, doorsOf(env, bar, c.opt))
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/internal/livepage"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -15,30 +16,51 @@ type liveFlag struct {
 	HTTP string `name:"http" placeholder:"ADDRESS" help:"Show how it goes on a page there, such as 127.0.0.1:0."`
 }
 
-// liveState is what the page shows.
+// liveState is what the page shows: of loaders the ranks, of long work its stages.
 type liveState struct {
 	What    string          `json:"what"`
 	Seconds float64         `json:"seconds"`
-	Said    string          `json:"said"`  // the sentence of the first rank that has one
-	Limit   int64           `json:"limit"` // of memory; 0 for none
+	Said    string          `json:"said"`   // the sentence of the first rank that has one
+	Limit   int64           `json:"limit"`  // of memory; 0 for none
+	Memory  int64           `json:"memory"` // of the process, its own; 0 where the system does not tell
 	Ranks   []shm.RankStats `json:"ranks"`
+	Stages  []stageState    `json:"stages"`
 }
 
-// show shows a run on a page, where one is asked for, until stop is called. ranks says how it goes, and is called by
-// any goroutine.
-func (f liveFlag) show(env *environment, what string, ranks func() []shm.RankStats) (url string, stop func(),
-	err error) {
-	if f.HTTP == "" {
-		return "", func() {}, nil
-	}
-	began := time.Now()
-	p, err := livepage.Listen(f.HTTP, func() any {
-		s := liveState{What: what, Seconds: time.Since(began).Seconds(), Limit: env.memory.bytes, Ranks: ranks()}
+// showLoaders shows loaders on a page, where one is asked for, until stop is called. ranks says how they go, and is
+// called by any goroutine.
+func (f liveFlag) showLoaders(env *environment, what string, ranks func() []shm.RankStats) (url string,
+	stop func(), err error) {
+	return f.page(env, what, func(s *liveState) {
+		s.Ranks = ranks()
 		for i := range s.Ranks {
 			if s.Said == "" {
 				s.Said = sentence(s.Ranks[i].Report)
 			}
 		}
+	})
+}
+
+// showProgress shows how far something is.
+func (f liveFlag) showProgress(env *environment, what string, bar *progress) (stop func(), err error) {
+	bar.followed = f.HTTP != ""
+	_, stop, err = f.page(env, what, func(s *liveState) { s.Stages = bar.states() })
+	return stop, err
+}
+
+// page serves the page, whose state is what fill adds.
+func (f liveFlag) page(env *environment, what string, fill func(*liveState)) (url string, stop func(), err error) {
+	if f.HTTP == "" {
+		return "", func() {}, nil
+	}
+	began := time.Now()
+	p, err := livepage.Listen(f.HTTP, func() any {
+		s := liveState{What: what, Seconds: time.Since(began).Seconds(), Limit: env.memory.bytes,
+			Ranks: []shm.RankStats{}, Stages: []stageState{}}
+		if used, err := machine.ReadUsage(); err == nil {
+			s.Memory = used.Anonymous
+		}
+		fill(&s)
 		return s
 	})
 	if err != nil {

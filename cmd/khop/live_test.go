@@ -42,7 +42,7 @@ func showLive(t *testing.T, address string) (url string) {
 	t.Helper()
 	env := &environment{stdout: io.Discard, stderr: io.Discard}
 	env.memory.bytes = 1e9
-	url, stop, err := liveFlag{HTTP: address}.show(env, "khop serve shop.khop", liveRanks)
+	url, stop, err := liveFlag{HTTP: address}.showLoaders(env, "khop serve shop.khop", liveRanks)
 	expect.OK(t, err)
 	t.Cleanup(stop)
 	return url
@@ -90,8 +90,29 @@ func TestALivePageIsForWhoMayLook(t *testing.T) {
 		status, _, _ = get(t, to, "")
 		expect.That(t, status == want && len(token) > 20, "%s: %d, want %d", to, status, want)
 	}
-	_, _, err := liveFlag{HTTP: "no-address"}.show(&environment{}, "", liveRanks)
+	_, _, err := liveFlag{HTTP: "no-address"}.showLoaders(&environment{}, "", liveRanks)
 	expect.That(t, errors.Is(err, livepage.ErrAddress), "no address: %v", err)
+}
+
+// The page of a conversion shows its stages; it has no loaders.
+func TestALivePageShowsProgress(t *testing.T) {
+	env := &environment{stdout: io.Discard, stderr: io.Discard}
+	bar := env.newProgress()
+	stop := expect.Must(liveFlag{HTTP: "127.0.0.1:0"}.showProgress(env, "khop convert", bar))(t)
+	stop()
+	report := bar.report()
+	expect.Ensure(t, report != nil, "nobody reports to the page")
+	for i := range 100 {
+		report(fmt.Sprint("part ", i/50), int64(i), 100)
+	}
+	states := bar.states()
+	expect.That(t, len(states) == 2 && states[0].Done == 49 && states[1].Done == 99 && states[1].Total == 100, "%+v",
+		states)
+	for i := range 1000 {
+		report(fmt.Sprint(i), 1, 0)
+	}
+	states = bar.states()
+	expect.That(t, len(states) == mostStages && states[mostStages-1].Name == "999", "%d stages", len(states))
 }
 
 // chromium runs the browser, which looks at a page; it skips where there is none.

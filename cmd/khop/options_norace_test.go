@@ -25,7 +25,7 @@ import (
 // ofCommands are flags that are written by hand: they say what a command prints and where, and are no options of what
 // it does.
 var ofCommands = map[string]string{
-	"convert": "config tasks plan clean script json", "generate": "json", "partition": "config out force json",
+	"convert": "config tasks plan clean script http json", "generate": "json", "partition": "config out force json",
 	"add": "json", "split": "json", "check": "deep json", "task": "json", "export": "json", "tune": "plot force json",
 	"train":  "explain plot force http json jsonl",
 	"serve":  "config metrics http parent json",

@@ -62,7 +62,7 @@ func (c *serveCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer stop()
-	url, hide, err := c.show(env, "khop serve "+paths.Text(c.Dataset), s.Stats)
+	url, hide, err := c.showLoaders(env, "khop serve "+paths.Text(c.Dataset), s.Stats)
 	if err != nil {
 		return err
 	}

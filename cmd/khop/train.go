@@ -67,7 +67,7 @@ func (c *trainCmd) Run(env *environment) (err error) {
 	opt.Progress = line.step
 	var shown atomic.Pointer[loader.Loader]
 	opt.Opened = shown.Store
-	_, hide, err := c.show(env, "khop train "+paths.Text(c.Dataset), ofLoader(&shown))
+	_, hide, err := c.showLoaders(env, "khop train "+paths.Text(c.Dataset), ofLoader(&shown))
 	if err != nil {
 		return err
 	}

@@ -73,13 +73,14 @@ func (l *Lane) inOrder() {
 type writer struct {
 	*bufio.Writer
 	base    int64
-	another bool // it has written one
+	process int64 // whose number asks the system each time
+	another bool  // it has written one
 	room    []byte
 }
 
 // newWriter writes what comes before the events of a trace whose times count from base.
 func newWriter(to io.Writer, base int64) *writer {
-	w := &writer{Writer: bufio.NewWriterSize(to, 1<<16), base: base}
+	w := &writer{Writer: bufio.NewWriterSize(to, 1<<16), base: base, process: int64(process())}
 	fmt.Fprintf(w, "%s,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%d,\"traceEvents\":[", mark, base)
 	return w
 }
@@ -101,22 +102,29 @@ func (w *writer) begin() {
 
 func (w *writer) meta(thread int, what, name string) {
 	w.begin()
-	fmt.Fprintf(w, `{"ph":"M","pid":%d,"tid":%d,"name":%q,"args":{"name":%q}}`, process(), thread, what, name)
+	fmt.Fprintf(w, `{"ph":"M","pid":%d,"tid":%d,"name":%q,"args":{"name":%q}}`, w.process, thread, what, name)
 }
 
 func (w *writer) sort(thread int) {
 	w.begin()
 	const form = `{"ph":"M","pid":%d,"tid":%d,"name":"thread_sort_index","args":{"sort_index":%d}}`
-	fmt.Fprintf(w, form, process(), thread, thread)
+	fmt.Fprintf(w, form, w.process, thread, thread)
 }
 
-// micros appends nanoseconds as microseconds.
-func micros(b []byte, ns int64) []byte { return strconv.AppendFloat(b, float64(ns)/1e3, 'f', 3, 64) }
+// micros appends nanoseconds as microseconds, exactly: as a float, those since 1970 would lose some.
+func micros(b []byte, ns int64) []byte {
+	if ns < 0 {
+		b, ns = append(b, '-'), -ns
+	}
+	b = strconv.AppendInt(b, ns/1e3, 10)
+	part := ns % 1e3
+	return append(b, '.', byte('0'+part/100), byte('0'+part/10%10), byte('0'+part%10))
+}
 
 func (w *writer) event(e *event, thread int) {
 	w.begin()
 	b := append(w.room[:0], `{"cat":"khop","pid":`...)
-	b = strconv.AppendInt(b, int64(process()), 10)
+	b = strconv.AppendInt(b, w.process, 10)
 	b = append(b, `,"tid":`...)
 	b = strconv.AppendInt(b, int64(thread), 10)
 	b = append(b, `,"ts":`...)
@@ -137,9 +145,11 @@ func (w *writer) event(e *event, thread int) {
 		b = append(b, `,"args":{"value":`...)
 		b = append(strconv.AppendInt(b, e.value, 10), '}')
 	default:
-		b = append(b, `,"name":"batch","ph":`...)
-		b = append(b, map[kind]string{made: `"s"`, used: `"f","bp":"e"`}[e.kind]...)
-		b = append(b, `,"id":`...)
+		begins := `,"name":"batch","ph":"s","id":`
+		if e.kind == used {
+			begins = `,"name":"batch","ph":"f","bp":"e","id":`
+		}
+		b = append(b, begins...)
 		b = strconv.AppendInt(b, e.value, 10)
 	}
 	w.room = append(b, '}')

@@ -89,7 +89,7 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 	}
 	perNode := int64(2 * 8)
 	if len(s.Edges) > 1 {
-		perNode += 8
+		perNode += 2 * 8
 	}
 	return sat.Add(bytes, sat.Mul(perNode, b.Nodes))
 }
@@ -117,7 +117,7 @@ func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint boo
 	}
 	a.cursors = make([]cursor, len(s.Nodes))
 	for t := range a.cursors {
-		a.own(&a.cursors[t].buf)
+		a.own(&a.cursors[t].atMem, &a.cursors[t].leftMem)
 	}
 	a.own(&a.starts, &a.counts)
 	if disjoint {
@@ -363,11 +363,10 @@ func (a *assembly[V]) ranges(st *stage[V]) (err error) {
 			return err
 		}
 	}
-	if err := a.columns(st, lo); err != nil {
-		return err
-	}
 	if len(a.edges) > 1 {
-		err = a.cursors[st.dstType].narrow(a.types, st.edgeType, lo, st.hi, a.start, a.degree)
+		err = a.ofType(st)
+	} else {
+		err = a.columns(st, lo, a.start, a.degree)
 	}
 	if err == nil && a.out.any {
 		a.shrink(st, lo, len(a.edges) == 1)
@@ -375,10 +374,26 @@ func (a *assembly[V]) ranges(st *stage[V]) (err error) {
 	return err
 }
 
+// ofType sets start and degree to the edges of the stage's type.
+func (a *assembly[V]) ofType(st *stage[V]) error {
+	c := &a.cursors[st.dstType]
+	if c.n < st.hi {
+		if err := c.room(st.hi); err != nil {
+			return err
+		}
+		if err := a.columns(st, max(c.n, st.lo), c.at, c.left); err != nil {
+			return err
+		}
+		c.n = st.hi
+	}
+	c.narrow(a.types, st.edgeType, st.lo, st.hi, a.start, a.degree)
+	return nil
+}
+
 // columns sets start and degree of destinations lo .. hi-1 to their whole columns.
-func (a *assembly[V]) columns(st *stage[V], lo int) error {
+func (a *assembly[V]) columns(st *stage[V], lo int, start, degree []int64) error {
 	indptr, ids, off := a.indptr, st.dst.ids[:st.hi], st.dst.offset
-	start, degree := a.start[:st.hi], a.degree[:st.hi]
+	start, degree = start[:st.hi], degree[:st.hi]
 	numEdges := uint64(len(a.indices))
 	const ahead = 64
 	var fused [ahead]V

@@ -41,7 +41,7 @@ func TestBoundIsTheProductOfFanoutsOrTheGraph(t *testing.T) {
 		"two types": {two, Neighbor{Fanouts: []int{2, 3}, Frontier: AllNodes, PerType: map[string][]int{"rates": {4}}},
 			10,
 			Bound{Layers: 2, Nodes: 50 + 30, Edges: 20 + 40 + 90, Blocks: [][]int64{{90, 0}, {20, 40}},
-				Scratch: 4*230 + 24*80}},
+				Scratch: 4*230 + 32*80}},
 		"trees": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Disjoint: true}, 10,
 			Bound{Layers: 2, Nodes: 120, Edges: 110, Blocks: [][]int64{{80}, {30}}, Lists: []int64{120},
 				Arrays: treeArrays(one(50, 60), []int64{120}), Scratch: 2*table + 8*120 + 16*120}},

@@ -37,6 +37,9 @@ type choosePicker[V nodeID] struct {
 	st       *stage[V]
 	fanout   int64
 	rule     pastRule
+	timed    bool   // whether the rule asks edges for their times
+	dated    bool   // whether it asks their sources
+	whole    bool   // whether a destination with no more edges than the fan-out takes all of them, unseen
 	picking  uint64 // key of the draws for picks
 	weighing uint64 // key of the draws for weights
 
@@ -171,17 +174,20 @@ func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		return 0, err
 	}
 	p.rule = p.past.at(st.hop, st.edgeType)
+	asks := p.rule.TimeRule != AnyTime
+	p.timed = asks && p.opt.Time.Edge != ""
+	p.dated = asks && p.opt.Time.Node != "" && p.values.nodes[st.srcType].valid()
+	p.whole = !p.timed && !p.dated && !p.values.masked() && !p.values.weighted() && p.share == 0 &&
+		!(p.opt.Replace && p.fanout > 0)
 	key := p.a.schema.Edges[st.edgeType].Key
 	p.picking = p.rand.Stage(key, PurposePick, uint8(st.hop)).key
 	p.weighing = p.rand.Stage(key, purposeWeigh, uint8(st.hop)).key
 	const ahead = 4
 	for i := st.lo; i < st.hi; i++ {
-		if next := i + ahead; next < st.hi {
+		if next := i + ahead; !p.whole && next < st.hi {
 			p.prefetch(p.a.start[next], min(p.a.degree[next], chunkEdges))
 		}
-		p.a.reach(i)
-		p.see(i)
-		if err := p.choose(); err != nil {
+		if err := p.pick(i); err != nil {
 			return 0, err
 		}
 		total := int64(st.have + p.made)
@@ -191,6 +197,16 @@ func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		ends[i] = int32(total)
 	}
 	return int64(st.have + p.made), nil
+}
+
+// pick picks for a destination of the stage.
+func (p *choosePicker[V]) pick(i int) error {
+	if n := p.a.degree[i]; p.whole && (n <= p.fanout || p.fanout < 0) {
+		return p.takeRun(p.a.start[i], n)
+	}
+	p.a.reach(i)
+	p.see(i)
+	return p.choose()
 }
 
 // prefetch asks for the columns of n edges.
@@ -238,8 +254,7 @@ func (p *choosePicker[V]) see(i int) {
 	if p.least, p.top = p.rule.between(p.asOf); p.rule.TimeRule == AnyTime {
 		return
 	}
-	p.byTime = t.Edge != ""
-	p.bySource = t.Node != "" && p.values.nodes[p.st.srcType].valid()
+	p.byTime, p.bySource = p.timed, p.dated
 	if p.least > p.top && (p.byTime || p.bySource) {
 		p.n = 0
 		return

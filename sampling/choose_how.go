@@ -11,8 +11,23 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
+// takeRun takes n edges that lie side by side.
+func (p *choosePicker[V]) takeRun(first, n int64) error {
+	if err := p.room(n); err != nil {
+		return err
+	}
+	for i := range p.picks[p.made : p.made+int(n)] {
+		p.picks[p.made+i] = first + int64(i)
+	}
+	p.made += int(n)
+	return nil
+}
+
 // takeAll takes all edges that may be followed.
 func (p *choosePicker[V]) takeAll() error {
+	if !p.filtered() {
+		return p.takeRun(p.first, p.n)
+	}
 	if err := p.room(p.n); err != nil {
 		return err
 	}
@@ -189,14 +204,7 @@ func (p *choosePicker[V]) time(at int64) int64 {
 // latest takes the k most recent edges.
 func (p *choosePicker[V]) latest(k int64) error {
 	if k <= p.n && !p.filtered() && p.timesAscend() {
-		if err := p.room(k); err != nil {
-			return err
-		}
-		for i := range k {
-			p.picks[p.made+int(i)] = p.first + p.n - k + i
-		}
-		p.made += int(k)
-		return nil
+		return p.takeRun(p.first+p.n-k, k)
 	}
 	if err := p.late.begin(int(k), p.n); err != nil {
 		return err

@@ -21,8 +21,20 @@ type forest[V nodeID] struct {
 
 	// of the stage at hand
 	indptr   []int32
-	at, pick int   // the destination that the next pick belongs to
-	group    int64 // of it
+	at, pick int // the destination that the next pick belongs to
+	of       treeKeys
+}
+
+// treeKeys are the keys of the nodes of a group: first .. first+nodes-1. Nodes of a group follow one another, and to
+// divide takes longer than all else that is done for one.
+type treeKeys struct{ group, first int64 }
+
+// goTo goes to the group of a key.
+func (k *treeKeys) goTo(key, nodes int64) {
+	if uint64(key-k.first) >= uint64(nodes) {
+		k.group = key / nodes
+		k.first = k.group * nodes
+	}
 }
 
 // treeArrays are the arrays of a sample whose trees are kept apart.
@@ -123,7 +135,7 @@ func (f *forest[V]) next(st *stage[V]) {
 	for f.at++; int(f.indptr[f.at+1]) <= f.pick; {
 		f.at++
 	}
-	f.group = f.keys[st.dstType].ids[f.at] / f.nodes
+	f.of.goTo(f.keys[st.dstType].ids[f.at], f.nodes)
 }
 
 // relabel gives local ids to the next picks of the stage, which lie at pos: each is in the tree of its destination, and
@@ -133,16 +145,16 @@ func (f *forest[V]) relabel(ids []V, pos []int64, local []int32, st *stage[V]) e
 		if int(f.indptr[f.at+1]) <= f.pick {
 			f.next(st)
 		}
-		group := f.group
+		first := f.of.first
 		if f.groups.step != nil {
-			from := f.groups.cells[group]
-			var err error
-			group, err = f.groups.of(from.tree, f.groups.step(pos[i], int64(v-st.src.offset), st.srcType, from.time))
+			from := f.groups.cells[f.of.group]
+			group, err := f.groups.of(from.tree, f.groups.step(pos[i], int64(v-st.src.offset), st.srcType, from.time))
 			if err != nil {
 				return err
 			}
+			first = group * f.nodes
 		}
-		f.some[i] = group*f.nodes + int64(v)
+		f.some[i] = first + int64(v)
 		f.pick++
 	}
 	f.place(f.some[:len(ids)], local, st.src, st.srcType)
@@ -153,9 +165,11 @@ func (f *forest[V]) place(keys []int64, local []int32, l *list[V], t int) {
 	k := &f.keys[t]
 	f.table.prefetch(keys)
 	f.table.relabel(keys, local, k)
+	var of treeKeys
 	for i := l.n; i < k.n; i++ {
-		group := k.ids[i] / f.nodes
-		l.ids[i] = V(k.ids[i]-group*f.nodes) - l.offset
+		of.goTo(k.ids[i], f.nodes)
+		group := of.group
+		l.ids[i] = V(k.ids[i]-of.first) - l.offset
 		if f.times >= 0 {
 			l.times[i] = f.groups.cells[group].time
 			group = int64(f.groups.cells[group].tree)

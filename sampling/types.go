@@ -1,8 +1,9 @@
 package sampling
 
 import (
-	"sort"
+	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/prefetch"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -49,9 +50,15 @@ func gallop[T uint8 | uint16](types []T, lo, hi int64, e int) int64 {
 	for lo < hi && int(types[lo]) < e {
 		next := lo + step
 		if next >= hi || int(types[next]) >= e {
-			end := min(next, hi)
-			return lo + 1 + int64(sort.Search(int(end-lo-1),
-				func(i int) bool { return int(types[lo+1+int64(i)]) >= e }))
+			lo, hi = lo+1, min(next, hi)
+			for lo < hi {
+				if mid := int64(uint64(lo+hi) / 2); int(types[mid]) < e {
+					lo = mid + 1
+				} else {
+					hi = mid
+				}
+			}
+			return lo
 		}
 		lo = next
 		step *= 2
@@ -59,28 +66,45 @@ func gallop[T uint8 | uint16](types []T, lo, hi int64, e int) int64 {
 	return lo
 }
 
-// cursor remembers, per destination of one node type, where the edges of the next edge types begin, so that a hop
-// passes over each column once however many edge types there are.
+// cursor remembers, per destination of one node type, where the edges of the next edge types begin and how many are
+// left, so that a hop passes over each column once however many edge types there are.
 type cursor struct {
-	buf unified.Buffer
-	at  []int64
-	n   int // destinations that have a cursor in this hop
+	atMem, leftMem unified.Buffer
+	at, left       []int64
+	n              int // destinations that have a cursor in this hop
 }
 
-// narrow cuts the columns lo .. hi-1 in start and degree down to edge type e. Edge types must come in ascending order.
-func (c *cursor) narrow(types typeColumn, e, lo, hi int, start, degree []int64) (err error) {
-	if c.n < hi {
-		if c.at, err = unified.Grow[int64](&c.buf, int64(hi), int64(c.n)); err != nil {
-			return err
+// room makes room for n destinations.
+func (c *cursor) room(n int) (err error) {
+	if c.at, err = unified.Grow[int64](&c.atMem, int64(n), int64(c.n)); err != nil {
+		return err
+	}
+	c.left, err = unified.Grow[int64](&c.leftMem, int64(n), int64(c.n))
+	return err
+}
+
+// narrow sets start and degree of destinations lo .. hi-1 to their edges of type e. Edge types must come in ascending
+// order.
+func (c *cursor) narrow(types typeColumn, e, lo, hi int, start, degree []int64) {
+	at, left, start, degree := c.at[lo:hi], c.left[lo:hi], start[lo:hi], degree[lo:hi]
+	if types.t8 != nil {
+		narrow(types.t8, e, at, left, start, degree)
+	} else {
+		narrow(types.t16, e, at, left, start, degree)
+	}
+}
+
+func narrow[T uint8 | uint16](types []T, e int, at, left, start, degree []int64) {
+	const ahead = 32
+	for b := 0; b < len(at); b += ahead {
+		end := min(b+ahead, len(at))
+		next := at[end:min(end+ahead, len(at))]
+		prefetch.Rows64(unsafe.Pointer(unsafe.SliceData(types)), next, int(unsafe.Sizeof(T(0))), 1)
+		for i := b; i < end; i++ {
+			last := at[i] + left[i]
+			from := gallop(types, at[i], last, e)
+			to := gallop(types, from, last, e+1)
+			start[i], degree[i], at[i], left[i] = from, to-from, to, last-to
 		}
-		copy(c.at[max(c.n, lo):hi], start[max(c.n, lo):hi])
-		c.n = hi
 	}
-	for i := lo; i < hi; i++ {
-		end := start[i] + degree[i]
-		from := types.firstAtLeast(c.at[i], end, e)
-		to := types.firstAtLeast(from, end, e+1)
-		c.at[i], start[i], degree[i] = to, from, to-from
-	}
-	return nil
 }

@@ -54,6 +54,29 @@ def test_errors_and_cancelling_leave_nothing(program, source, tmp_path):
     assert os.listdir(tmp_path) == ["edges.csv"]
 
 
+class Bare:
+    """Futures as Ray's, which nobody but the tasks themselves ends."""
+
+    def __init__(self):
+        self.futures = []
+
+    def submit(self, fn, *args):
+        self.futures.append(concurrent.futures.Future())
+        return self.futures[-1]
+
+    def cancel(self):
+        for future in self.futures:
+            future.set_exception(RuntimeError("killed"))
+
+
+def test_an_executor_that_ends_its_tasks_itself_is_waited_for(program, source, tmp_path):
+    executor = Bare()
+    with pytest.raises(khop.cluster.Cancelled):
+        khop.cluster.convert(source, tmp_path / "out.khop", tasks=2, executor=executor, cancelled=lambda: True)
+    assert [str(future.exception(0)) for future in executor.futures] == 3 * ["killed"]
+    assert os.listdir(tmp_path) == ["edges.csv"]
+
+
 ENGINES = os.environ.get("KHOP_CLUSTER", "").split()  # dask ray spark slurm: those that are here, and are to be tried
 
 

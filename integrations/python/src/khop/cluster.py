@@ -93,11 +93,12 @@ def finished(
                 one.result()
                 yield one
     except BaseException:
-        for one in left:
-            one.cancel()
         cancel = getattr(executor, "cancel", None)
         if cancel is not None:
             cancel()
+        else:
+            for one in left:
+                one.cancel()
         futures.wait(left)
         raise
 

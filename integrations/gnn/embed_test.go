@@ -25,12 +25,17 @@ func stepsOf(t testing.TB, g *graph.Graph, m *network) []*embed.Step {
 // embedded returns the rows that a model makes of a graph's features.
 func embedded(t testing.TB, g *graph.Graph, m *network, of [][]int32, opt embed.Options) []float32 {
 	t.Helper()
-	all := stepsOf(t, g, m)
+	return made(t, &embed.Program{Graph: g, Steps: stepsOf(t, g, m), Of: of, Name: t.Name()}, opt)
+}
+
+// made returns the rows that a program makes.
+func made(t testing.TB, p *embed.Program, opt embed.Options) []float32 {
+	t.Helper()
 	if opt.Folder == "" {
 		opt.Folder = filepath.Join(t.TempDir(), "work")
 	}
-	_, err := embed.Run(t.Context(), &embed.Program{Graph: g, Steps: all, Of: of, Name: t.Name()}, opt)
-	expect.OK(t, err)
+	expect.OK(t, expect.Err(embed.Run(t.Context(), p, opt)))
+	all := p.Steps
 	out := all[len(all)-1].To[0]
 	rows := make([]float32, out.Rows*int64(out.Width))
 	raw := expect.Must(os.ReadFile(filepath.Join(opt.Folder, out.Name)))(t)
@@ -144,11 +149,17 @@ func near(t testing.TB, got, want []float32, most float64) {
 func inFloat64(t testing.TB, g *graph.Graph, m *network) []float32 {
 	t.Helper()
 	feature, _ := g.NodeRole(0, graph.Feature)
+	return float64Of(t, g, m, expect.Must(sparse.Floats(feature))(t))
+}
+
+// float64Of is inFloat64 of features that are given.
+func float64Of(t testing.TB, g *graph.Graph, m *network, data []float32) []float32 {
+	t.Helper()
 	r := &reference{m: m, edges: make([][]int, g.NumNodes()), out: make([]float64, g.NumNodes())}
-	sources, data := expect.Must(unified.View[int32](g.Indices()))(t), expect.Must(sparse.Floats(feature))(t)
-	var x [][]float64
+	sources := expect.Must(unified.View[int32](g.Indices()))(t)
+	width, x := len(data)/int(g.NumNodes()), [][]float64(nil)
 	for i := range r.edges {
-		x = append(x, doubles(data[i*int(feature.Width()):][:feature.Width()]))
+		x = append(x, doubles(data[i*width:][:width]))
 		for _, j := range sources[g.Indptr()[i]:g.Indptr()[i+1]] {
 			r.edges[i] = append(r.edges[i], int(j))
 		}

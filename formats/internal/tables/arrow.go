@@ -175,8 +175,13 @@ func describeArrow(a arrow.Field) field {
 		}
 		return f
 	}
-	if isText(t) {
-		if f.text = true; f.list {
+	fixed, ofBytes := t.(*arrow.FixedSizeBinaryType)
+	if f.text = isText(t); ofBytes {
+		name, _ := a.Metadata.GetValue("ARROW:extension:name")
+		f.ofBytes(name == "arrow.uuid" && fixed.ByteWidth == 16)
+	}
+	if f.text {
+		if f.bytes = t.ID() == arrow.BINARY || t.ID() == arrow.LARGE_BINARY; f.list {
 			f.bad = textLists
 		}
 		return f
@@ -276,7 +281,7 @@ func vectorOf(a arrow.Array, f *field, lo, hi int) (v vector, err error) {
 		v.texts = make([][]byte, hi-lo)
 		for i := range v.texts {
 			if !v.null(i) {
-				v.texts[i] = textAt(a, lo+i)
+				v.texts[i] = f.textAt(a, lo+i)
 			}
 		}
 	case f.list:
@@ -314,7 +319,7 @@ func listsOf(a arrow.Array, f *field, lo, hi int) (v vector, err error) {
 					return v, &rowError{i - lo, errors.New("an element of the list is missing")}
 				}
 				if f.text {
-					v.texts = append(v.texts, textAt(values, int(k)))
+					v.texts = append(v.texts, f.textAt(values, int(k)))
 				}
 			}
 			if !f.text {
@@ -341,6 +346,14 @@ func firstNull(valid []bool) int {
 	return -1
 }
 
+// textAt returns a text of a column.
+func (f *field) textAt(a arrow.Array, i int) []byte {
+	if f.spell != nil {
+		return f.spell(nil, textAt(a, i))
+	}
+	return textAt(a, i)
+}
+
 // textAt returns a string, valid as long as the record.
 func textAt(a arrow.Array, i int) []byte {
 	switch a := a.(type) {
@@ -351,6 +364,8 @@ func textAt(a arrow.Array, i int) []byte {
 	case *array.Binary:
 		return a.Value(i)
 	case *array.LargeBinary:
+		return a.Value(i)
+	case *array.FixedSizeBinary:
 		return a.Value(i)
 	case *array.Dictionary:
 		return textAt(a.Dictionary(), a.GetValueIndex(i))

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -29,10 +30,30 @@ type field struct {
 	// unit is that of times, "d" for days; text that has one is dates, which are read as microseconds.
 	unit string
 	odd  oddCell // of text
+	// bytes says of text that the file does not call it so: it may be anything. spell writes bytes as text; nil: they
+	// are some.
+	bytes bool
+	spell func(to, value []byte) []byte
 	// decimal reads a value as a number, of a decimal of Parquet; nil: it is none.
 	decimal func(d *decoder, k int) float64
 	// ragged says that lists are read as they are, of any length (vector.offsets), in place of being all as long.
 	ragged bool
+}
+
+// spellUUID appends 16 bytes as UUIDs are written.
+func spellUUID(to, value []byte) []byte {
+	at := 0
+	for _, end := range []int{4, 6, 8, 10} {
+		to, at = append(hex.AppendEncode(to, value[at:end]), '-'), end
+	}
+	return hex.AppendEncode(to, value[at:])
+}
+
+// ofBytes makes the field one of bytes of fixed length, which are spelt as hexadecimal numbers.
+func (f *field) ofBytes(uuid bool) {
+	if f.text, f.spell = true, hex.AppendEncode; uuid {
+		f.spell = spellUUID
+	}
 }
 
 // oddCell is the first cell of a text that is no whole number, where all others but a tenth are.

@@ -160,7 +160,11 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 			}
 		}
 		if c.kind == "" {
-			left = append(left, c.f.name+" (no value)")
+			why := "no value"
+			if c.binary {
+				why = "bytes that are no text"
+			}
+			left = append(left, fmt.Sprintf("%s (%s)", c.f.name, why))
 			continue
 		}
 		list = append(list, c)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/unified"
@@ -50,6 +51,7 @@ type meant struct {
 	sample    []string // values of some rows
 	fractions bool     // of numbers: some are not whole
 	gaps      bool     // some are missing in the sample
+	binary    bool     // some are bytes that are no text
 
 	missing   int64
 	moments   moments
@@ -137,18 +139,20 @@ func (c *meant) see(v *vector, i int) {
 		c.gaps = true
 		return
 	}
+	c.binary = c.binary || c.f.bytes && !utf8.ValidString(s)
 	if c.sample = append(c.sample, s); !c.f.text && c.f.dtype.IsFloat() {
 		x := c.f.number(v, i)
 		c.fractions = c.fractions || x != math.Trunc(x)
 	}
 }
 
-// guess returns the kind of a column by its sample, as PyTorch Frame's infer_df_stype does; "" for one without a value.
+// guess returns the kind of a column by its sample, as PyTorch Frame's infer_df_stype does; "" for one without a value,
+// or of bytes that are no text.
 func (c *meant) guess() string {
 	switch f := c.f; {
 	case f.list && f.dtype.IsFloat():
 		return embedding
-	case f.list || len(c.sample) == 0 && f.unit == "":
+	case f.list || c.binary || len(c.sample) == 0 && f.unit == "":
 		return ""
 	case f.unit != "":
 		return timestamp

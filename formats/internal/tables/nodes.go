@@ -534,7 +534,11 @@ func (t *table) strings(ctx context.Context, name string, at int) source.Strings
 		return t.scan(ctx, []int{at}, func(b *batch) error {
 			for i, s := range b.columns[0].texts {
 				if !utf8.Valid(s) {
-					return source.Error(b.path, name, b.at(i), "", fmt.Errorf("%.40q is %w", s, graph.ErrText))
+					remedy := ""
+					if t.list[at].bytes {
+						remedy = "write the column as text, or the table without it"
+					}
+					return source.Error(b.path, name, b.at(i), remedy, fmt.Errorf("%.40q is %w", s, graph.ErrText))
 				}
 				if err := yield(string(s)); err != nil {
 					return err

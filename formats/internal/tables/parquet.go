@@ -165,16 +165,27 @@ func (f *field) physical(c *schema.Column) string {
 	case parquet.Types.Double:
 		f.dtype = unified.Float64
 	case parquet.Types.ByteArray:
-		f.text = true
+		f.text, f.bytes = true, !isString(logical)
 	case parquet.Types.FixedLenByteArray:
-		if _, half := logical.(schema.Float16LogicalType); !half || c.TypeLength() != 2 {
-			return "bytes of fixed length"
+		if _, half := logical.(schema.Float16LogicalType); half && c.TypeLength() == 2 {
+			f.dtype = unified.Float16
+			break
 		}
-		f.dtype = unified.Float16
+		_, uuid := logical.(schema.UUIDLogicalType)
+		f.ofBytes(uuid && c.TypeLength() == 16)
 	default:
 		return "an unknown type"
 	}
 	return ""
+}
+
+// isString reports whether bytes are called text.
+func isString(logical schema.LogicalType) bool {
+	switch logical.(type) {
+	case schema.StringLogicalType, schema.EnumLogicalType, schema.JSONLogicalType:
+		return true
+	}
+	return false
 }
 
 // integerType returns the type of integers.
@@ -388,6 +399,11 @@ func (d *decoder) next(n int64, v *vector) error {
 	if err != nil {
 		return err
 	}
+	if d.field.list {
+		if err := d.sameWidths(levels); err != nil {
+			return err
+		}
+	}
 	if levels < want || int64(values) > levels {
 		return &rowError{int(levels / max(d.field.width, 1)), errors.New("the rows end here: it is cut short")}
 	}
@@ -402,19 +418,9 @@ func (d *decoder) next(n int64, v *vector) error {
 	return d.fill(v, values)
 }
 
-// levels looks at which rows have values, and that lists have as many as they should.
+// levels looks at which rows have values.
 func (d *decoder) levels(v *vector, values int) error {
-	width, present := int64(1), 0
-	if d.field.list {
-		width = max(d.field.width, 1)
-		for i, rep := range d.rep {
-			if first := int64(i)%width == 0; first != (rep == 0) || d.def[i] < d.leaf.inList && d.field.width > 0 {
-				return &rowError{i / int(width), fmt.Errorf("its list is shorter or longer than the %d numbers of the "+
-					"first row's", d.field.width)}
-			}
-		}
-	}
-	all := true
+	present, all := 0, true
 	for _, def := range d.def {
 		if def == d.leaf.def {
 			present++
@@ -436,6 +442,22 @@ func (d *decoder) levels(v *vector, values int) error {
 	return nil
 }
 
+// textBytes returns how long a text is at most.
+func (d *decoder) textBytes(k int) int {
+	if d.field.spell != nil {
+		return 2*len(d.fixed[k]) + 4 // dashes of a UUID
+	}
+	return len(d.bytes[k])
+}
+
+// appendText appends a text.
+func (d *decoder) appendText(to []byte, k int) []byte {
+	if d.field.spell != nil {
+		return d.field.spell(to, d.fixed[k])
+	}
+	return append(to, d.bytes[k]...)
+}
+
 // fill puts the values of a read into a vector, with room for those that are not there.
 func (d *decoder) fill(v *vector, values int) error {
 	at := func(yield func(i int, there bool)) {
@@ -446,15 +468,15 @@ func (d *decoder) fill(v *vector, values int) error {
 	if d.field.text {
 		v.texts, d.data = room(&d.texts, int64(len(d.def))), d.data[:0]
 		k, total := 0, 0
-		for _, b := range d.bytes[:values] {
-			total += len(b)
+		for i := range values {
+			total += d.textBytes(i)
 		}
 		room(&d.data, int64(total)) // so that it stays where it is
 		d.data = d.data[:0]
 		at(func(i int, there bool) {
 			if v.texts[i] = nil; there {
 				from := len(d.data)
-				d.data = append(d.data, d.bytes[k]...)
+				d.data = d.appendText(d.data, k)
 				v.texts[i] = d.data[from:len(d.data):len(d.data)]
 				k++
 			}

@@ -81,7 +81,7 @@ func (d *decoder) element(n *int64) error {
 		return errors.New("an element of the list is missing")
 	}
 	if d.field.text {
-		d.texts = append(d.texts, append([]byte(nil), d.bytes[r.values]...))
+		d.texts = append(d.texts, d.appendText(nil, int(r.values)))
 	} else {
 		if r.put == nil {
 			r.put = d.put()
@@ -92,5 +92,20 @@ func (d *decoder) element(n *int64) error {
 	}
 	r.values++
 	*n++
+	return nil
+}
+
+// sameWidths looks whether lists have as many elements as the first row's.
+func (d *decoder) sameWidths(levels int64) error {
+	width := max(d.field.width, 1)
+	for i := range levels {
+		if first := i%width == 0; first != (d.rep[i] == 0) || d.field.width > 0 && d.def[i] < d.leaf.inList {
+			return &rowError{int(i / width), fmt.Errorf("its list is shorter or longer than the %d numbers of the "+
+				"first row's", d.field.width)}
+		}
+	}
+	if i := levels % width; i > 0 {
+		return &rowError{int(levels / width), fmt.Errorf("its list has %d numbers, and the first row's %d", i, width)}
+	}
 	return nil
 }

@@ -50,11 +50,11 @@ func (r *taskReader) openTargets() error {
 		return source.Error(r.x.at.Path(), "", -1, "correct the task's manifest, or take its folder away",
 			fmt.Errorf("the task %q recommends %q, which is no table", r.spec.Task, r.spec.To))
 	}
-	f := r.field(r.target)
-	if f.list {
-		r.t.readRagged(r.want[r.target])
+	offsets, err := source.Grow(r.x.r.Budget.Ledger(), []int64(nil), 1)
+	if err != nil {
+		return err
 	}
-	r.to.Targets = &source.Targets{EdgeType: r.x.targetType(r.spec)}
+	r.to.Targets = &source.Targets{EdgeType: r.x.targetType(r.spec), Offsets: append(offsets, 0)}
 	r.targets = targets{node: r.x.nodes[to], ids: ids{dangling: true}}
 	return nil
 }
@@ -146,11 +146,8 @@ func (s *targets) take(r *taskReader, b *batch, i int) (ok bool, err error) {
 		s.empty++
 		return false, nil
 	}
-	if to.Offsets, err = source.Grow(ledger, to.Offsets, 2); err != nil {
+	if to.Offsets, err = source.Grow(ledger, to.Offsets, 1); err != nil {
 		return false, err
-	}
-	if len(to.Offsets) == 0 {
-		to.Offsets = append(to.Offsets, 0)
 	}
 	to.Offsets = append(to.Offsets, int64(len(to.IDs)))
 	return true, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
@@ -61,8 +62,11 @@ func (r *taskReader) columns() error {
 		at   *int
 	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.Label, &r.label}, {r.spec.Targets, &r.target}} {
 		if masked := r.spec.Masked && (c.at == &r.label || c.at == &r.target); c.name == "" || masked &&
-			r.t.has(c.name) < 0 {
+			r.t.find(c.name) < 0 {
 			continue
+		}
+		if i := r.t.find(c.name); c.at == &r.target && i >= 0 && r.t.list[i].list {
+			r.t.readRagged(i)
 		}
 		i, err := r.t.column(c.name)
 		if err != nil {
@@ -125,9 +129,10 @@ func (r *taskReader) take(b *batch) (err error) {
 	if r.label >= 0 {
 		f := r.field(r.label)
 		if i := firstNull(b.columns[r.label].valid); i >= 0 && !f.list {
-			return b.fail(f.name, &rowError{i, errNoLabel})
-		}
-		if r.rows, err = r.t.rows(r.only(b, r.label), "label", r.want[r.label:r.label+1], r.to.Label.DType,
+			if err := r.unlabelled(i); err != nil {
+				return b.fail(f.name, err)
+			}
+		} else if r.rows, err = r.t.rows(r.only(b, r.label), "label", r.want[r.label:r.label+1], r.to.Label.DType,
 			r.rows[:0]); err != nil {
 			return b.fail(f.name, err)
 		}
@@ -201,12 +206,36 @@ func (r *taskReader) rowsOf(b *batch) (err error) {
 			continue
 		}
 		row := r.rows[size*i : size*(i+1)]
-		for at := 0; r.to.Label.DType.IsFloat() && at < size; at += 4 {
-			if x := r.to.Label.DType.Float(row[at:]); x != x {
-				return b.fail(r.spec.Label, &rowError{i, errNoLabel})
-			}
+		if err := r.checkLabel(row, i); err != nil {
+			return b.fail(r.spec.Label, err)
 		}
-		r.to.Labels = append(r.to.Labels, row...)
+		if r.to.Labels != nil {
+			r.to.Labels = append(r.to.Labels, row...)
+		}
 	}
+	return nil
+}
+
+// checkLabel refuses a label of row i that is no number.
+func (r *taskReader) checkLabel(row []byte, i int) error {
+	for ; r.to.Label.DType.IsFloat() && len(row) > 0; row = row[4:] {
+		switch x := r.to.Label.DType.Float(row); {
+		case x != x:
+			return r.unlabelled(i)
+		case math.IsInf(x, 0):
+			return &rowError{i, errors.New("the label is beyond what float32 holds: scale the labels")}
+		}
+	}
+	return nil
+}
+
+// unlabelled says of a row without a label that it is one too many, where there must be some. A table whose labels are
+// masked has none then.
+func (r *taskReader) unlabelled(row int) error {
+	if !r.spec.Masked {
+		return &rowError{row, errNoLabel}
+	}
+	r.x.r.Budget.Ledger().Give(pinned.Sources, int64(cap(r.to.Labels)))
+	r.label, r.to.Labels, r.to.Label = -1, nil, graph.Column{}
 	return nil
 }

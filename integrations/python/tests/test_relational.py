@@ -465,6 +465,68 @@ def check_written(program, tmp_path, at, *more):
                               np.array([1.25, -2.5, 70368744177.67, .01], np.float32))
 
 
+def test_tables_of_tasks_may_lack_labels_and_targets(program, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import parquet
+
+    (tmp_path / "shop/tasks/churn").mkdir(parents=True)
+    (tmp_path / "shop/tasks/next").mkdir()
+    (tmp_path / "shop/manifest.yaml").write_text(MANIFEST)
+    (tmp_path / "shop/users.csv").write_text("user,age\nu0,1\nu1,2\n")
+    (tmp_path / "shop/orders.csv").write_text("order,user,at\na,u0,2024-01-01\nb,u1,2024-01-02\n")
+    (tmp_path / "shop/tasks/churn/manifest.yaml").write_text(TASK)
+    (tmp_path / "shop/tasks/next/manifest.yaml").write_text(NEXT)
+    rows = {"timestamp": pyarrow.array([0, 1], pyarrow.timestamp("s")), "user": ["u0", "u1"]}
+    for path, column in {
+        "churn/train": {"gone": [0, 1]}, "churn/test": {"gone": pyarrow.array([None, None], pyarrow.int64())},
+        "next/train": {"order": [["a", "b"], ["b"]]}, "next/val": {"order": [["a", "x"], None]},
+        "next/test": {"order": [["x"], []]},
+    }.items():
+        parquet.write_table(pyarrow.table({**rows, **column}), tmp_path / f"shop/tasks/{path}.parquet")
+    run(program, "convert", tmp_path / "shop", tmp_path / "out.khop")
+    listed = run(program, "info", tmp_path / "out.khop").split()
+    for name, count in {"churn:train": 2, "churn:test": 2, "next:train": 2, "next:val": 1, "next:test": 0}.items():
+        assert listed[listed.index(f"{name}:") + 1] == str(count)
+
+
+@pytest.mark.parametrize("extension", ["parquet", "arrow"])
+def test_keys_may_be_bytes_and_columns_of_other_bytes_are_left_out(program, tmp_path, extension):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import feather, parquet
+
+    keys = pyarrow.array([b"\x00\xff" * 8, b"\x01\xfe" * 8], pyarrow.binary(16))
+    (tmp_path / "shop/db").mkdir(parents=True)
+    (tmp_path / "shop/manifest.yaml").write_text(MANIFEST.replace("pkey: order", "pkey: null"))
+    for name, table in {
+        "users": {"user": keys, "age": [1, 2], "picture": [b"\xff\xd8", b"\x89PNG"], "name": [b"ann", b"bob"]},
+        "orders": {"user": keys.take(pyarrow.array([1, 0, 1])), "at": pyarrow.array([0, 1, 2], pyarrow.timestamp("s"))},
+    }.items():
+        path = tmp_path / f"shop/db/{name}.{extension}"
+        (parquet.write_table if extension == "parquet" else feather.write_feather)(pyarrow.table(table), path)
+    done = subprocess.run([program, "convert", tmp_path / "shop", tmp_path / "out.khop"], capture_output=True,
+                          text=True)
+    assert done.returncode == 0 and "picture (bytes that are no text)" in done.stderr, done.stderr
+    with khop.Loader(tmp_path / "out.khop", [-1], seeds="all:users", framework="numpy") as batches:
+        block = next(iter(batches))["orders", "f2p_user", "users"].blocks[0]
+        assert [int(there.sum()) for there in block.rows()[1]] == [1, 2]
+    listed = run(program, "info", tmp_path / "out.khop")
+    assert "id utf8" in listed and "name utf8" in listed and "picture" not in listed
+    kept = next((tmp_path / "out.khop").rglob("id.arrow")).read_bytes()
+    assert b"00ff" * 8 + b"01fe" * 8 in kept
+
+
+def test_uuids_are_written_as_such(program, tmp_path):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    (tmp_path / "shop/db").mkdir(parents=True)
+    (tmp_path / "shop/manifest.yaml").write_text(MANIFEST.replace("pkey: order", "pkey: null"))
+    key = "0123abcd-89ef-4012-8345-67890abcdef0"
+    for name, columns in {"users": "1 AS age", "orders": "'2024-01-01'::timestamp AS at"}.items():
+        duckdb.sql(f"COPY (SELECT '{key}'::uuid AS user, {columns}) TO '{tmp_path}/shop/db/{name}.parquet'")
+    run(program, "convert", tmp_path / "shop", tmp_path / "out.khop")
+    assert key.encode() in next((tmp_path / "out.khop").rglob("id.arrow")).read_bytes()
+    assert "f2p_user:users: 1" in run(program, "info", tmp_path / "out.khop")
+
+
 @pytest.mark.parametrize("compression", ["uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4"])
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
 def test_parquet_of_other_engines_is_read(program, tmp_path, engine, compression):

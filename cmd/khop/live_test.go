@@ -144,6 +144,8 @@ func TestABrowserShowsTheState(t *testing.T) {
 		"0 3 1,000 0.0 2 of 6 loader", "1 3 1,500 0.0 2 of 6 -"} {
 		expect.That(t, strings.Contains(words, want), "the page lacks %q: %s", want, words)
 	}
+	_, page, _ := get(t, url, "")
+	accessible(t, page, url+"state")
 	if dir := os.Getenv("KHOP_SCREENSHOTS"); dir != "" { // for who wants to look
 		for _, width := range []int{400, 1400} {
 			for _, dark := range []string{"", "dark"} {

@@ -125,7 +125,7 @@ func table(w *bufio.Writer, title string, runs []*Run, keys []string, open bool)
 		return
 	}
 	fmt.Fprintf(w, "<section><details%s><summary>%s</summary><div class=\"scroll\" tabindex=\"0\"><table><thead>"+
-		"<tr><th></th>", map[bool]string{true: " open"}[open], title)
+		"<tr><th>name</th>", map[bool]string{true: " open"}[open], title)
 	for _, r := range runs {
 		fmt.Fprintf(w, "<th>%s</th>", html.EscapeString(r.Name))
 	}

@@ -69,7 +69,7 @@ func Read(name string, text []byte, say func(json.RawMessage) string) (*Run, err
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(last)) {
-		if !slices.Contains([]string{"report", "loading", "caches"}, key) {
+		if !slices.Contains([]string{"report", "loading", "caches", "degrees", "times"}, key) {
 			r.flatten(key, last[key])
 		}
 	}

@@ -26,13 +26,15 @@ func made(t *testing.T, texts ...string) string {
 
 func TestAReportHasWhatRunsPrinted(t *testing.T) {
 	one := `{"sample_ms":4,"batches_per_s":10.25,"dataset":"<d>","report":{},"options":{"workers":1,"a":"<b>"}}`
-	two := `{"sample_ms":8,"batches_per_s":10.25,"dataset":"<d>","bytes":28263500.5,"none":null}`
+	two := `{"degrees":[{"from":0,"nodes":7}],
+		"sample_ms":8,"batches_per_s":10.25,"dataset":"<d>","bytes":28263500.5,"none":null}`
 	text := made(t, one, two)
 	for _, want := range []string{"It &lt;waited&gt;.", "a &lt;run&gt;", "<td>&lt;d&gt;</td>", "<td>28263500</td>",
 		"sample: 8.00 ms a worker and batch", "&#34;workers&#34;: 1", "&#34;a&#34;: &#34;&lt;b&gt;&#34;"} {
 		expect.That(t, strings.Contains(text, want), "the report lacks %q", want)
 	}
 	differs := text[strings.Index(text, "What differs"):strings.Index(text, "All values")]
+	expect.That(t, !strings.Contains(text, "degrees"), "what is drawn is listed, too")
 	expect.That(t, strings.Contains(differs, "sample ms") && !strings.Contains(differs, "batches per s"), "%s", differs)
 	unsafe := strings.Contains(text, "<script") || strings.Contains(text, "<b>")
 	expect.That(t, !unsafe && len(text) < 1<<20, "%s", text)

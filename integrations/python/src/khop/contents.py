@@ -6,10 +6,10 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
 
-from .arrays import Arrays
+from .arrays import Arrays, Converted
 from .device import DeviceArrays, array_of
 from .errors import ProtocolError
-from .frameworks import Array, Framework
+from .frameworks import Array, Framework, edge_index
 from .protocol import BatchReady
 from .ring import Told
 from .schema import Schema, columns_of
@@ -132,6 +132,15 @@ class Contents:
         if isinstance(source, DeviceArrays):
             return {n: source.dtype(n) for n in source.names()}
         return {n: source.numpy(n)[1] for n in source.names()}
+
+    def _edge_index(self, blocks: list[str]) -> Array:
+        """Sources and destinations [2, edges] of blocks one after another. Their arrays' names begin so."""
+        source, f = self._arrays(), self._framework
+        if isinstance(source, (Converted, DeviceArrays)):
+            parts = [f.edge_index(self.array(b + "indptr"), self.array(b + "indices")) for b in blocks]
+            return parts[0] if len(parts) == 1 else f.cat([p[0] for p in parts] + [p[1] for p in parts]).reshape(2, -1)
+        csc = [(source.numpy(b + "indptr")[0], source.numpy(b + "indices")[0]) for b in blocks]
+        return f.wrap(edge_index(csc, self._index), self._index.name)
 
     def _cached(self, name: str, make: Callable[[], Array]) -> Array:
         if name not in self._values:

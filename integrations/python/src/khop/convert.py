@@ -2,50 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Container, Dict, Iterable, Mapping, Optional, Sequence
 
 from .views import Typed
 from .blocks import blocks_of
 from .frameworks import Array, Torch
-from .schema import EDGE_NAMES, NODE_NAMES
+from .schema import EDGE_NAMES, NODE_NAMES, EdgeType, columns_of, text
 
 
-def to_pyg(batch: Typed) -> Any:
-    """See Batch.to_pyg."""
+_Columns = Mapping[str, Sequence[str]]
+
+
+def to_pyg(
+    batch: Typed, hidden: Mapping[str, Container[str]] = {}, edge_types: Optional[Iterable[EdgeType]] = None,
+) -> Any:
+    """See Batch.to_pyg. hidden are columns of nodes to leave out, by type; edge_types those to have, all without."""
     from torch_geometric.data import Data, HeteroData
 
     _need_torch(batch, "to_pyg")
+    columns = columns_of(batch.names())
     if batch.schema.plain:
         data = Data()
-        _fill_nodes(batch, batch.node_types[0], data)
-        _fill_edges(batch, batch.edge_types[0], data)
+        nodes, edges = _nodes(batch, batch.node_types[0], columns, ()), _edges(batch, batch.edge_types[0], columns)
+        for name, value in (*nodes.items(), *edges.items()):
+            setattr(data, name, value)
         return data
     data = HeteroData()
-    for node_type in batch.node_types:
-        _fill_nodes(batch, node_type, data[node_type])
-    for edge_type in batch.edge_types:
-        _fill_edges(batch, edge_type, data[edge_type])
+    for node_type in batch.node_types:  # the mapping of a store is filled at once: to set each takes as long as to make
+        nodes = _nodes(batch, node_type, columns, hidden.get(node_type, ()))
+        data.get_node_store(node_type)._mapping.update(nodes)
+    for edge_type in batch.edge_types if edge_types is None else edge_types:
+        data.get_edge_store(*edge_type)._mapping.update(_edges(batch, edge_type, columns))
     return data
 
 
-def _fill_nodes(batch: Typed, node_type: str, data: Any) -> None:
+def _nodes(batch: Typed, node_type: str, columns: _Columns, hidden: Container[str]) -> Dict[str, Any]:
     view = batch[node_type]
-    for column in view.columns():
-        of_seeds = f"node/{node_type}/{column}" not in batch
-        data[NODE_NAMES.get(column, column)] = _for_all(view[column], view.num_nodes) if of_seeds else view[column]
-    data.num_nodes = view.num_nodes
-    data.n_id = view.n_id
-    data.num_sampled_nodes = view.num_sampled_nodes
+    data = {NODE_NAMES.get(c, c): view[c] for c in columns.get(f"node/{node_type}/", ()) if c not in hidden}
+    for c in columns.get(f"seed/{node_type}/", ()):
+        if c not in hidden:
+            data.setdefault(NODE_NAMES.get(c, c), _for_all(view[c], view.num_nodes))
+    data.update(num_nodes=view.num_nodes, n_id=view.n_id, num_sampled_nodes=view.num_sampled_nodes)
     if view.batch_size:
-        data.batch_size = view.batch_size
+        data["batch_size"] = view.batch_size
         if f"item/{node_type}" in batch:
-            data.input_id = view.input_id
+            data["input_id"] = view.input_id
     if f"sample/tree/{node_type}" in batch:
-        data.batch = batch.array(f"sample/tree/{node_type}").long()
+        data["batch"] = batch.array(f"sample/tree/{node_type}").long()
     if f"task/{node_type}/label" in batch:
-        data.y = view.label
+        data["y"] = view.label
         if f"task/{node_type}/time" in batch:
-            data.seed_time = view.seed_time
+            data["seed_time"] = view.seed_time
+    return data
 
 
 def _for_all(rows: Any, nodes: int) -> Any:
@@ -60,19 +68,18 @@ def _for_all(rows: Any, nodes: int) -> Any:
     return out
 
 
-def _fill_edges(batch: Typed, edge_type: Any, data: Any) -> None:
-    view = batch[edge_type]
-    data.edge_index = view.edge_index
-    data.num_sampled_edges = view.num_sampled_edges
-    for column in view.columns():
-        data[EDGE_NAMES.get(column, column)] = view[column]
-    if f"block/0/{':'.join(edge_type)}/edge_pos" in batch and "edge_id" not in view.columns():
-        data.e_id = view.edge_pos
-    link = f"link/{':'.join(edge_type)}/"
+def _edges(batch: Typed, edge_type: EdgeType, columns: _Columns) -> Dict[str, Any]:
+    view, there = batch[edge_type], columns.get(f"edge/0/{text(edge_type)}/", ())
+    data = {"edge_index": view.edge_index, "num_sampled_edges": view.num_sampled_edges}
+    data.update((EDGE_NAMES.get(c, c), view[c]) for c in there)
+    if "edge_id" not in there and f"block/0/{text(edge_type)}/edge_pos" in batch:
+        data["e_id"] = view.edge_pos
+    link = f"link/{text(edge_type)}/"
     if link + "counts" in batch:
-        data.edge_label_index, data.edge_label, data.input_id = view.edge_label_index, view.edge_label, view.input_id
+        data.update(edge_label_index=view.edge_label_index, edge_label=view.edge_label, input_id=view.input_id)
         if link + "time" in batch:
-            data.edge_label_time = view.edge_label_time
+            data["edge_label_time"] = view.edge_label_time
+    return data
 
 
 def to_dgl(batch: Typed) -> Any:

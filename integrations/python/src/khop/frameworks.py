@@ -18,6 +18,22 @@ Array = Any
 NumpyArray = NDArray[Any]
 
 
+def edge_index(blocks: Sequence[tuple[NumpyArray, NumpyArray]], dtype: np.dtype[Any]) -> NumpyArray:
+    """Row 0 sources, row 1 destinations, of CSCs one after another, each its indptr and its indices: a copy."""
+    out, end = np.empty((2, sum(len(indices) for _, indices in blocks)), dtype), 0
+    for indptr, indices in blocks:
+        begin, end = end, end + len(indices)
+        each = indptr[1:] - indptr[:-1]
+        try:
+            if each.sum() != len(indices):
+                raise ValueError
+            out[1, begin:end] = np.arange(len(each), dtype=dtype).repeat(each)  # which refuses what is negative
+        except ValueError:
+            raise ProtocolError(f"a block of {len(indices)} edges whose indptr does not divide them") from None
+        out[0, begin:end] = indices
+    return out
+
+
 class Framework:
     """NumPy's arrays themselves; base of the others."""
 
@@ -37,13 +53,7 @@ class Framework:
 
     def edge_index(self, indptr: Array, indices: Array) -> Array:
         """Row 0 sources, row 1 destinations, of a CSC: a copy."""
-        each = np.diff(indptr)
-        if len(each) and each.min() < 0 or each.sum() != len(indices):
-            raise ProtocolError(f"a block of {len(indices)} edges whose indptr does not divide them")
-        out = np.empty((2, len(indices)), indices.dtype)
-        out[0] = indices
-        out[1] = np.repeat(np.arange(len(each), dtype=indices.dtype), each)
-        return out
+        return edge_index([(indptr, indices)], indices.dtype)
 
     def to(self, array: Array, device: Any, non_blocking: bool) -> Array:
         """The array on a device."""

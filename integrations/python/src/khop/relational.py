@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from array import array
+from functools import lru_cache
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -45,6 +46,7 @@ class Tables:
         self._columns: Dict[str, Dict[str, List[Dict[str, Any]]]] = {
             n["name"]: {c["name"]: c["fields"] for c in n["columns"] if c.get("fields")}
             for n in about["node_types"]}
+        self._hidden = {table: {*columns} - {TIME} for table, columns in self._columns.items()}
         self._counts = {n["name"]: n["count"] for n in about["node_types"]}
         tasks = {s["name"].split(":")[0] for s in about["splits"] if ":" in s["name"]}
         types = [((e["source"], e["relation"], e["target"]), e["count"]) for e in about["edge_types"]]
@@ -162,11 +164,8 @@ class Tables:
         both tables have seed_time, so that a model makes the rows of all seeds of either, and src_index, dst_pos_index
         and dst_neg_index say which of them a row's source, its destination and its negatives are.
         """
-        data = to_pyg(batch)
+        data = to_pyg(batch, self._hidden, self._edge_types)
         for table in self._columns:
-            for column in self._columns[table]:
-                if column != TIME and column in data[table]:
-                    del data[table][column]
             data[table].tf = self.tf(batch, table)
         links = batch._linked()
         if links is not None:
@@ -176,7 +175,6 @@ class Tables:
             for table in self._columns:
                 if batch[table].batch_size:
                     data[table].seed_time = data[table].n_id.new_full((batch[table].batch_size,), seed_time)
-        self._leave_out_tasks(batch, data)
         return data
 
     def add_rows(self, batch: Batch, data: Any) -> None:
@@ -403,16 +401,40 @@ def _stats(field: Dict[str, Any]) -> Dict[Any, Any]:
 
 def calendar(seconds: Any) -> Any:
     """Times in seconds since 1970, UTC, as PyTorch Frame has them: [.., 7], year, month, day, weekday, hour, minute and
-    second, where months, days and weekdays count from 0; -1 throughout for a time that is missing.
-
-    The days are counted as in Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
-    """
+    second, where months, days and weekdays count from 0; -1 throughout for a time that is missing."""
     import torch
 
     # By NumPy: what torch's threads wait for each other took longer than all of it.
     at = seconds.numpy()
     days = at // 86400  # // by a number is one of NumPy's fast loops, divmod and % are none
+    first, dates = _dates()
+    parts = np.empty((*at.shape, 7), np.int64)
+    usual = days - first
+    if usual.size and 0 <= usual.min() and usual.max() < len(dates):
+        parts[..., :4] = dates[usual]
+    else:
+        parts[..., :4] = _date(days)
     rest = (at - 86400 * days).astype(np.int32)
+    minutes, hours = rest // 60, rest // 3600
+    parts[..., 4], parts[..., 5], parts[..., 6] = hours, minutes - 60 * hours, rest - 60 * minutes
+    missing = at == np.iinfo(np.int64).min
+    if missing.any():
+        parts[missing] = -1
+    return torch.from_numpy(parts)
+
+
+@lru_cache(maxsize=None)
+def _dates() -> Tuple[int, Any]:
+    """The first day of the years in which times usually are, and the dates of all their days."""
+    first, end = -70 * 365, 130 * 366  # 1900 to 2100, about: 2 MB
+    return first, _date(np.arange(first, end))
+
+
+def _date(days: Any) -> Any:
+    """Year, month, day and weekday of days since 1970.
+
+    They are counted as in Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
+    """
     days = days.astype(np.int32)  # but for missing times they fit
     shifted = days + 719468  # days since 0000-03-01
     era = shifted // 146097
@@ -420,12 +442,9 @@ def calendar(seconds: Any) -> Any:
     year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)
     month = (5 * of_year + 2) // 153  # from March
-    minutes, hours = rest // 60, rest // 3600
-    parts = np.empty((*at.shape, 7), np.int64)
+    parts = np.empty((*days.shape, 4), np.int64)
     parts[..., 0] = year + 400 * era + (month >= 10)
     parts[..., 1] = np.where(month >= 10, month - 10, month + 2)
     parts[..., 2] = of_year - (153 * month + 2) // 5
     parts[..., 3] = days + 3 - 7 * ((days + 3) // 7)
-    parts[..., 4], parts[..., 5], parts[..., 6] = hours, minutes - 60 * hours, rest - 60 * minutes
-    parts[at == np.iinfo(np.int64).min] = -1
-    return torch.from_numpy(parts)
+    return parts

@@ -113,11 +113,8 @@ class EdgeView:
         Edges come hop after hop, as num_sampled_edges counts them. With frontier "all" a node that several hops expand
         has the neighbours of each: use blocks for a layer's own.
         """
-        def make() -> Array:
-            f = self._batch._framework
-            parts = [f.edge_index(b.indptr, b.indices) for b in self._parts()]
-            return parts[0] if len(parts) == 1 else f.cat([p[0] for p in parts] + [p[1] for p in parts]).reshape(2, -1)
-        return self._batch._cached(f"edge_index/{text(self.type)}", make)
+        return self._batch._cached(f"edge_index/{text(self.type)}",
+                                   lambda: self._batch._edge_index([b._name for b in self._parts()]))
 
     @property
     def edge_pos(self) -> Array:
@@ -325,7 +322,7 @@ class Block:
     @property
     def edge_index(self) -> Array:
         """Sources and destinations [2, num_edges]: a copy, made at each call."""
-        return self._batch._framework.edge_index(self.indptr, self.indices)
+        return self._batch._edge_index([self._name])
 
     def rows(self, width: Optional[int] = None) -> tuple[Array, Array, Array]:
         """The edges of each destination as a row of an array [num_dst, width], as temporal models take neighbours: the

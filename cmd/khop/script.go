@@ -120,7 +120,12 @@ spec:
       %s
 END
 }
-done_() { kubectl wait --for=condition=complete --timeout=-1s "job/$NAME-$1-$2"; }`, inside, outside)
+done_() { # waits for a job, and ends where it has failed
+    of="job/$NAME-$1-$2"
+    until kubectl wait --for=condition=complete --timeout=5s "$of" 2>/dev/null; do
+        ! kubectl wait --for=condition=failed --timeout=0s "$of" 2>/dev/null || { echo "$of has failed" >&2; exit 1; }
+    done
+}`, inside, outside)
 	for i, stage := range s.stages {
 		for _, a := range stage {
 			s.line("job %d %s %d", i, a.name, a.count)

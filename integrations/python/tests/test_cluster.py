@@ -2,6 +2,7 @@
 import concurrent.futures
 import contextlib
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import khop
 import khop.cluster
-from conftest import run
+from conftest import PATIENCE, run
 
 
 @pytest.fixture
@@ -52,6 +53,43 @@ def test_errors_and_cancelling_leave_nothing(program, source, tmp_path):
     with pytest.raises(khop.cluster.Cancelled):
         khop.cluster.convert(source, tmp_path / "out.khop", tasks=2, cancelled=lambda: True)
     assert os.listdir(tmp_path) == ["edges.csv"]
+
+
+KUBECTL = """#!%s
+import os, pathlib, subprocess, sys
+import yaml
+
+at = pathlib.Path(__file__).parent
+if sys.argv[1] == "apply":
+    job = yaml.safe_load(sys.stdin)
+    task = job["spec"]["template"]["spec"]["containers"][0]
+    env = {**os.environ, **{e["name"]: e["value"] for e in task["env"]}}
+    ended = [subprocess.run(task["command"], env={**env, "JOB_COMPLETION_INDEX": str(i)}).returncode
+             for i in range(job["spec"]["completions"])]
+    (at / job["metadata"]["name"]).write_text("failed" if any(ended) else "complete")
+else:
+    sys.exit((at / sys.argv[-1].partition("/")[2]).read_text() != sys.argv[2].rpartition("=")[2])
+"""
+
+
+def test_indexed_jobs_make_the_same_dataset_or_end(program, source, whole, tmp_path, tmp_path_factory):
+    """By a kubectl that runs the manifests here."""
+    pytest.importorskip("yaml")
+    tools = tmp_path_factory.mktemp("tools")
+    (tools / "khop").symlink_to(program)
+    (tools / "kubectl").write_text(KUBECTL % sys.executable)
+    (tools / "kubectl").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "IMAGE": "i", "CLAIM": "c", "MOUNT": "/m"}
+    script = run(program, "convert", source, tmp_path / "out.khop", "--tasks", 2, "--symmetrise", "--script", "k8s")
+    kept = source.read_text()
+    source.write_text("changed")
+    done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1 and "job/khop-convert-0-read has failed" in done.stderr
+    source.write_text(kept)
+    run(program, "convert", "-", tmp_path / "out.khop", "--clean")
+    script = run(program, "convert", source, tmp_path / "out.khop", "--tasks", 2, "--symmetrise", "--script", "k8s")
+    run("sh", "-c", script, env=env)
+    assert identity(tmp_path / "out.khop") == whole
 
 
 class Bare:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -82,6 +83,13 @@ func (r *run) rehearse(now *StepReport, s *Step, of nodes, seconds float64) (err
 	r.now = now
 	defer func() { now.Did = Work{} }()
 	ranges := r.ranges(s, of, [2]int64{0, of.count})
+	for _, one := range ranges { // of a node with very many edges, which a sweep adds up in as much memory as any other
+		if bytes := r.rangeBytes(s, of, one[0], one[1]); bytes > 2*now.room {
+			return fmt.Errorf("%w: %s takes %s for the rows of the sources of nodes %d to %d, and the limit is %s; "+
+				"allow more", pinned.ErrLimit, s.Name, machine.Bytes(bytes), of.at(one[0]), of.at(one[1]-1),
+				machine.Bytes(r.opt.Memory))
+		}
+	}
 	for i := range s.Sums {
 		g := &gatherer{run: r, name: fmt.Sprint(i), rel: &s.Sums[i], of: of, ranges: ranges}
 		defer func() { err = errors.Join(err, g.close()) }()

@@ -358,7 +358,8 @@ func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, secon
 	least := r.unit(s) * (node + edge*(now.edges/max(now.Nodes, 1)))
 	if now.room < least && now.room == left/4 {
 		return fmt.Errorf("%w: %s takes %s for the rows of a range of %d nodes, and %s are left of %s; allow more",
-			pinned.ErrLimit, s.Name, machine.Bytes(least), r.unit(s), machine.Bytes(left), machine.Bytes(r.opt.Memory))
+			pinned.ErrLimit, s.Name, machine.Bytes(least), r.unit(s), machine.Bytes(max(left, 0)),
+			machine.Bytes(r.opt.Memory))
 	}
 	now.asks = left / 4 / (2 * diskio.AskBytes)
 	now.cache = left / 4
@@ -375,15 +376,9 @@ func (r *run) unit(s *Step) int64 { return cmp.Or(int64(s.Rows), 256) }
 // rangeEnd returns where a range ends that begins at a node.
 func (r *run) rangeEnd(s *Step, of nodes, lo, most int64) int64 {
 	unit := r.unit(s)
-	node, edge := r.bytesOf(s, r.now.Way)
 	for hi, bytes := lo, int64(0); ; {
 		next := min((hi/unit+1)*unit, most)
-		bytes += node * (next - hi)
-		if edge > 0 {
-			for i := range s.Sums {
-				bytes += edge * r.topology.count(s.Sums[i].Edges, of, hi, next)
-			}
-		}
+		bytes += r.rangeBytes(s, of, hi, next)
 		if bytes > r.now.room && hi > lo {
 			return hi
 		}
@@ -392,4 +387,16 @@ func (r *run) rangeEnd(s *Step, of nodes, lo, most int64) int64 {
 		}
 		hi = next
 	}
+}
+
+// rangeBytes returns what a range takes of memory.
+func (r *run) rangeBytes(s *Step, of nodes, lo, hi int64) int64 {
+	node, edge := r.bytesOf(s, r.now.Way)
+	bytes := node * (hi - lo)
+	if edge > 0 {
+		for i := range s.Sums {
+			bytes += edge * r.topology.count(s.Sums[i].Edges, of, lo, hi)
+		}
+	}
+	return bytes
 }

@@ -111,3 +111,20 @@ func hurtSums(r *rand.Rand, folder string) bool {
 	text[r.IntN(len(text))] ^= 1
 	return os.WriteFile(path, text, 0o600) == nil
 }
+
+// TestTablesOfAnotherGraphAreNothingToGoOnFrom: a run that ended before its sums were in place has changed tables, and
+// the graph before it comes back.
+func TestTablesOfAnotherGraphAreNothingToGoOnFrom(t *testing.T) {
+	all := grown(t, rand.New(rand.NewPCG(expect.Seed(t), 9)), 2)
+	m := expect.Must(newNetwork(40, 4, Options{Model: "sage", Layers: 2, Seed: 4}.withDefaults(), &budget{}))(t)
+	way := embed.Options{Folder: filepath.Join(t.TempDir(), "work"), Memory: 1 << 30, Keep: true}
+	sums := filepath.Join(way.Folder, "kept")
+	run := func(at int) []float32 {
+		return made(t, &embed.Program{Graph: all[at], Steps: stepsOf(t, all[at], m), Name: fmt.Sprint(at)}, way)
+	}
+	first := run(0)
+	text := expect.Must(os.ReadFile(sums))(t)
+	run(1)
+	expect.OK(t, os.WriteFile(sums, text, 0o600))
+	expect.Same(t, bitsOfAll(run(0)), bitsOfAll(first), "rows")
+}

@@ -9,8 +9,7 @@ import khop.cluster
 from conftest import run
 from khop import frames
 
-pa = pytest.importorskip("pyarrow")
-pytest.importorskip("pyarrow.parquet")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import shop  # noqa: E402
 
 

@@ -98,7 +98,7 @@ func (c *infoCmd) Run(env *environment) (err error) {
 			return err
 		}
 	}
-	if err := c.draw(env, r.Dataset, r); err != nil {
+	if err := draw(env, c.plotFlags, r.Dataset, r); err != nil {
 		return err
 	}
 	return c.show(env, r, r.print)

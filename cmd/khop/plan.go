@@ -77,7 +77,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 	}
 	r.KneeBytes = knee(o.Caches)
 	r.HalfBytes = r.halving(int64(c.loader.Disk.CacheBytes))
-	if err := c.draw(env, c.Dataset, r); err != nil {
+	if err := draw(env, c.plotFlags, c.Dataset, r); err != nil {
 		return err
 	}
 	return c.show(env, r, r.print)

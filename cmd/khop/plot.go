@@ -38,11 +38,11 @@ func (f plotFlags) openDataset(env *environment, from *tagFlags, dataset string,
 }
 
 // draw draws what is about to be printed, where a plot is wanted.
-func (f plotFlags) draw(env *environment, title string, printed ...any) error {
+func draw[T any](env *environment, f plotFlags, title string, printed ...T) error {
 	if f.Plot == "" {
 		return nil
 	}
-	list, err := plot.Of(title, printed...)
+	list, err := plot.Of(title, printed)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (c *trainCmd) Run(env *environment) (err error) {
 	line.end()
 	if result != nil && len(result.Curve) > 0 { // also of training that was interrupted
 		title := fmt.Sprintf("%s: %s", paths.Text(c.Dataset), c.opt.Model)
-		err = errors.Join(err, c.draw(env, title, result))
+		err = errors.Join(err, draw(env, c.plotFlags, title, result.Curve...))
 	}
 	if env.ctx.Err() != nil && result != nil && opt.Checkpoint != "" {
 		env.note("stopped after %d of %d epochs; %s has all steps so far, and the same command goes on from there",

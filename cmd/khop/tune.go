@@ -126,7 +126,7 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	if r.Sampled, err = c.sampled(env, pool, ds.Graph(), a); err != nil {
 		return err
 	}
-	if err := c.draw(env, r.Dataset, r); err != nil {
+	if err := draw(env, c.plotFlags, r.Dataset, r); err != nil {
 		return err
 	}
 	return c.show(env, r, r.print)

@@ -21,9 +21,6 @@ func Printed(title string, all Objects) (list []*Plot) {
 		return nil
 	}
 	last := all[len(all)-1]
-	if curve := (Objects)(nil); read(last, "curve", &curve) && len(all) == 1 {
-		all = curve
-	}
 	for _, p := range []*Plot{learning(all), throughput(all), degrees(last), counts(last), splits(last), caches(last),
 		speedUps(last)} {
 		if p != nil {
@@ -34,8 +31,8 @@ func Printed(title string, all Objects) (list []*Plot) {
 	return append(list, times(title, last)...)
 }
 
-// Of returns the pictures of a value that a command is about to print.
-func Of(title string, values ...any) ([]*Plot, error) {
+// Of returns the pictures of what a command is about to print.
+func Of[T any](title string, values []T) ([]*Plot, error) {
 	var all Objects
 	for _, v := range values {
 		var object map[string]json.RawMessage
@@ -56,18 +53,20 @@ func read(object map[string]json.RawMessage, key string, to any) bool {
 	return object[key] != nil && json.Unmarshal(object[key], to) == nil
 }
 
-// lines returns numbers by another one, of the objects that have both: those with two points or more, the first on the
-// left.
+// words makes names of curves of keys.
+var words = strings.NewReplacer("train_accuracy", "training", "val_accuracy", "validation", "_accuracy", "", "_", " ")
+
+// lines returns numbers by another one, of the objects that have both; the first belongs to the axis on the left.
 func lines(all Objects, by string, left string, right ...string) (list []Curve) {
 	for i, name := range append([]string{left}, right...) {
-		c := Curve{Name: strings.ReplaceAll(name, "_", " "), Left: i == 0}
+		c := Curve{Name: words.Replace(name), Left: i == 0}
 		for _, object := range all {
 			var x, y float64
 			if read(object, by, &x) && read(object, name, &y) {
 				c.Add(x, y)
 			}
 		}
-		if len(c.X) > 1 {
+		if len(c.X) > 0 {
 			list = append(list, c)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -223,7 +224,7 @@ func (c *Content) schema() graph.Schema {
 		}
 		dtype, _ := unified.ParseDType(a.DType)
 		col := graph.Column{Name: a.Name, DType: dtype, Shape: append([]int64(nil), a.Shape...),
-			Unit: a.Unit, Fields: a.Fields, Code: a.Code.Known(), Ascending: a.Ascending}
+			Unit: a.Unit, Fields: a.Fields, Code: knownCode(a.Code), Ascending: a.Ascending}
 		if a.Owner == OwnerEdges {
 			s.EdgeColumns = append(s.EdgeColumns, col)
 		} else if t, ok := owners[a.Owner]; ok {
@@ -231,6 +232,14 @@ func (c *Content) schema() graph.Schema {
 		}
 	}
 	return s
+}
+
+// knownCode returns a code, or nil for one that this version does not know: its rows are bytes then.
+func knownCode(c *graph.Code) *graph.Code {
+	if c == nil || narrow.Of(c.Name) == nil {
+		return nil
+	}
+	return c
 }
 
 // contentFile is a file that a manifest names: of a column, or of a set of a split.

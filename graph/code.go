@@ -61,14 +61,6 @@ func (c Column) TypeName() string {
 	return c.DType.String()
 }
 
-// Known returns the code, or nil for one that this version does not know.
-func (c *Code) Known() *Code {
-	if c == nil || narrow.Of(c.Name) == nil {
-		return nil
-	}
-	return c
-}
-
 // checkCode refuses a code that there is not, or whose rows the column's do not hold.
 func (c Column) checkCode() error {
 	if c.Code == nil {

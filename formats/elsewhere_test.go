@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -191,4 +192,30 @@ func isOfStore(err error) bool {
 		}
 	}
 	return strings.Contains(err.Error(), "the answer ends")
+}
+
+// TestTwoProcessesBringADatasetOnce, which open it at the same time.
+func TestTwoProcessesBringADatasetOnce(t *testing.T) {
+	if address := os.Getenv("KHOP_TEST_OPEN"); address != "" {
+		d := expect.Must(Open(address))(t)
+		_, err := Check(t.Context(), d.Path(), CheckOptions{})
+		expect.OK(t, err, d.Close())
+		return
+	}
+	s, address, files := store(t)
+	s.Fail(nil)
+	cache := scratchDir(t)
+	var both sync.WaitGroup
+	for range 2 {
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTwoProcessesBringADatasetOnce$")
+		c.Env = append(os.Environ(), "KHOP_TEST_OPEN="+address, "KHOP_CACHE_DIR="+cache)
+		both.Go(func() {
+			said, err := c.CombinedOutput()
+			expect.That(t, err == nil, "%v: %s", err, said)
+		})
+	}
+	both.Wait()
+	_, sent := s.Requests()
+	want := bytesOf(files) + int64(len(files["dataset.json"]))
+	expect.That(t, sent == want, "%d bytes were sent, %d are needed", sent, want)
 }

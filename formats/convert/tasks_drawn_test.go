@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +19,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/ranges/rangestest"
 )
 
 // faults are what happens to a task before it is done.
@@ -36,8 +41,7 @@ var faults = map[string]func(d *drawnTasks, task string){
 	},
 	"late": func(d *drawnTasks, task string) { d.must(task); d.late = append(d.late, task) },
 	"half": func(d *drawnTasks, task string) { // an attempt that a machine took with it
-		dir := filepath.Join(d.work, dataName, filepath.Base(task)+".0123456789abcdef")
-		expect.OK(d.t, os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "edges-0"), []byte("half"), 0o600))
+		d.place.put(dataName+"/"+path.Base(task)+".0123456789abcdef/edges-0", []byte("half"))
 		d.must(task)
 	},
 }
@@ -57,11 +61,68 @@ func (c *dying) Err() error {
 
 // drawnTasks is a drawn conversion in tasks.
 type drawnTasks struct {
-	t    *testing.T
-	r    *rand.Rand
-	work string
-	late []string // that come once more when others are done
+	t     *testing.T
+	r     *rand.Rand
+	from  drawnPlace // where the source is
+	place drawnPlace // the working folder
+	late  []string   // that come once more when others are done
 }
+
+// drawnPlace is a folder, or one of a store.
+type drawnPlace interface {
+	names() []string // of files in it
+	get(name string) []byte
+	put(name string, text []byte)
+}
+
+type drawnFolder struct {
+	t   *testing.T
+	dir string
+}
+
+func (f drawnFolder) names() (list []string) {
+	expect.OK(f.t, filepath.WalkDir(f.dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			name, _ := filepath.Rel(f.dir, path)
+			list = append(list, filepath.ToSlash(name))
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}))
+	return list
+}
+
+func (f drawnFolder) get(name string) []byte {
+	return expect.Must(os.ReadFile(filepath.Join(f.dir, name)))(f.t)
+}
+
+func (f drawnFolder) put(name string, text []byte) {
+	file := filepath.Join(f.dir, name)
+	expect.OK(f.t, os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, text, 0o600))
+}
+
+type drawnStore struct {
+	s      *rangestest.Store
+	prefix string
+}
+
+func (s drawnStore) names() (list []string) {
+	for _, name := range s.s.Names() {
+		if rest, ok := strings.CutPrefix(name, s.prefix+"/"); ok {
+			list = append(list, rest)
+		}
+	}
+	return list
+}
+
+func (s drawnStore) get(name string) []byte {
+	text, _ := s.s.Get(s.prefix + "/" + name)
+	return slices.Clone(text)
+}
+
+func (s drawnStore) put(name string, text []byte) { s.s.Put(s.prefix+"/"+name, text) }
 
 func (d *drawnTasks) must(task string) {
 	d.t.Helper()
@@ -69,29 +130,59 @@ func (d *drawnTasks) must(task string) {
 	expect.Ensure(d.t, err == nil, "%s: %v", task, err)
 }
 
+// places draws where the source and the dataset are: in folders, or in a store that fails now and then.
+func (d *drawnTasks) places(s *rangestest.Store, draw int, file string) (src, dst string) {
+	dst = filepath.Join(d.t.TempDir(), "tasks")
+	d.from, d.place = drawnFolder{d.t, filepath.Dir(file)}, drawnFolder{d.t, workOf(dst)}
+	if d.r.IntN(3) > 0 {
+		return file, dst
+	}
+	d.t.Setenv("KHOP_CACHE_DIR", d.t.TempDir())
+	name := fmt.Sprintf("bucket/%d/", draw)
+	d.from, d.place = drawnStore{s, name + "raw"}, drawnStore{s, name + "x.khop.khop-tasks"}
+	d.from.put("edges.csv", expect.Must(os.ReadFile(file))(d.t))
+	faulty(s, d.r)
+	return "s3://" + name + "raw/edges.csv", "s3://" + name + "x.khop"
+}
+
 // damage flips a bit of what a task has made, or cuts it, and reports whether it found something.
 func (d *drawnTasks) damage() bool {
-	var files []string
-	data := filepath.Join(d.work, dataName)
-	expect.OK(d.t, filepath.WalkDir(data, func(path string, _ os.DirEntry, err error) error {
-		if st, e2 := os.Stat(path); err == nil && e2 == nil && st.Mode().IsRegular() && st.Size() > 0 &&
-			!strings.HasSuffix(path, ".json") && filepath.Base(path)[0] != '.' {
-			files = append(files, path)
-		}
-		return err
-	}))
-	if files == nil {
+	files := slices.DeleteFunc(d.place.names(), func(name string) bool {
+		return !strings.HasPrefix(name, dataName+"/") || strings.HasSuffix(name, ".json") ||
+			path.Base(name)[0] == '.' || len(d.place.get(name)) == 0
+	})
+	if len(files) == 0 {
 		return false
 	}
 	file := files[d.r.IntN(len(files))]
-	text := expect.Must(os.ReadFile(file))(d.t)
+	text := d.place.get(file)
 	if d.r.IntN(3) == 0 {
 		text = text[:d.r.IntN(len(text))]
 	} else {
 		text[d.r.IntN(len(text))] ^= 1 << d.r.IntN(8)
 	}
-	expect.OK(d.t, os.WriteFile(file, text, 0o600))
+	d.place.put(file, text)
 	return true
+}
+
+// faulty has a store answer some requests badly, never two of them.
+func faulty(s *rangestest.Store, r *rand.Rand) {
+	seed := r.Uint64()
+	s.Fail(func(n int, r *http.Request) rangestest.Fault {
+		draw := rand.New(rand.NewPCG(seed, uint64(n))).IntN(40)
+		write := r.Method == http.MethodPut || r.Method == http.MethodPost
+		switch {
+		case draw < 3:
+			return rangestest.Busy
+		case draw < 5 && !write:
+			return rangestest.Cut
+		case draw == 5 && r.Method == http.MethodPut:
+			return rangestest.Lost
+		case draw == 6 && n%8 == 0 && !write:
+			return rangestest.Stalls
+		}
+		return rangestest.None
+	})
 }
 
 // drawSource draws an edge list and options.
@@ -108,22 +199,36 @@ func drawSource(t *testing.T, r *rand.Rand) (src string, opt Options) {
 	return write(t, "edges.csv", text.String()), opt
 }
 
+// saysWhy reports whether an error, if it is one, says that something was damaged or changed, or is not there.
+func saysWhy(err error) bool {
+	for _, why := range []error{formats.ErrCorrupt, formats.ErrChanged, source.ErrChanged, os.ErrNotExist} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return err == nil
+}
+
 // TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong: tasks are killed, doubled, late, and what they have made is damaged
-// or the source changed in between. KHOP_DRAWS says how often.
+// or the source changed in between. Some of them go through a store, which fails now and then. KHOP_DRAWS says how
+// often.
 func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 	draws := 8
 	if s := os.Getenv("KHOP_DRAWS"); s != "" {
 		draws = expect.Must(strconv.Atoi(s))(t)
 	}
 	seed, count := expect.Seed(t), map[string]int{}
+	store := rangestest.New(t)
+	t.Setenv("TMPDIR", t.TempDir())
 	for i := range draws {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		src, opt := drawSource(t, r)
 		whole := filepath.Join(t.TempDir(), "whole")
 		expect.Must(Run(t.Context(), src, whole, opt))(t)
-		dst := filepath.Join(t.TempDir(), "tasks")
+		d := &drawnTasks{t: t, r: r}
+		src, dst := d.places(store, i, src)
+		count[src[:2]+" source"]++
 		stages := expect.Must(PlanTasks(t.Context(), src, dst, 1+r.IntN(6), opt))(t)
-		d := &drawnTasks{t: t, r: r, work: workOf(dst)}
 		bad := []string{"", "", "damaged", "changed"}[r.IntN(4)]
 		at := r.IntN(len(stages) - 1) // behind which stage
 		count[bad+" runs"]++
@@ -132,10 +237,7 @@ func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 				name := []string{"once", "killed", "doubled", "late", "half"}[r.IntN(5)]
 				if bad != "" && s > at {
 					_, err := RunTask(t.Context(), stage[k], Options{})
-					if err != nil && !errors.Is(err, formats.ErrCorrupt) && !errors.Is(err, source.ErrChanged) &&
-						!errors.Is(err, os.ErrNotExist) {
-						t.Errorf("%d: %s: %v", i, bad, err)
-					}
+					expect.That(t, saysWhy(err), "%d: %s: %v", i, bad, err)
 					continue
 				}
 				count[name]++
@@ -148,23 +250,24 @@ func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 				bad = ""
 			}
 			if s == at && bad == "changed" {
-				text := expect.Must(os.ReadFile(src))(t)
-				expect.OK(t, os.WriteFile(src, append(text, "1,0,1.5,1\n"...), 0o600))
+				d.from.put("edges.csv", append(d.from.get("edges.csv"), "1,0,1.5,1\n"...))
 			}
 		}
 		got, err := formats.Open(dst)
 		want := expect.Must(formats.Open(whole))(t)
-		switch {
-		case err == nil:
+		expect.That(t, err == nil || bad != "", "%d: %+v: no dataset: %v", i, opt, err)
+		if err == nil {
 			expect.That(t, got.ID() == want.ID(), "%d: %s: %+v: another dataset", i, bad, opt)
 			expect.OK(t, got.Close())
 			count[bad+" made"]++
-		default:
-			expect.That(t, bad != "", "%d: %+v: no dataset: %v", i, opt, err)
 		}
 		expect.OK(t, want.Close(), CleanTasks(t.Context(), dst))
-		left := expect.Must(os.ReadDir(filepath.Dir(dst)))(t)
-		expect.That(t, len(left) == 0 || len(left) == 1 && err == nil, "%d: left behind: %v", i, left)
+		beside, _ := filepath.Glob(workOf(dst) + "*")
+		left := append(beside, d.place.names()...)
+		expect.That(t, len(left) == 0, "%d: left behind: %q", i, left)
+		store.Fail(nil)
 	}
+	left := expect.Must(os.ReadDir(os.Getenv("TMPDIR")))(t)
+	expect.That(t, len(left) == 0, "left behind: %v", left)
 	t.Log(count)
 }

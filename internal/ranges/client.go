@@ -24,11 +24,15 @@ const (
 	RangeBytes = 8 << 20 // of one request
 	InFlight   = 8       // requests at a time
 
-	attempts   = 6
-	firstPause = 200 * time.Millisecond
-	mostPause  = 20 * time.Second
-	stall      = 20 * time.Second
-	head       = 60 * time.Second // for the answer to begin
+	attempts  = 6
+	mostPause = 20 * time.Second
+	head      = 60 * time.Second // for the answer to begin
+)
+
+// How long a new Client waits before the second attempt, and for a byte. Tests change them.
+var (
+	FirstPause = 200 * time.Millisecond
+	Stall      = 20 * time.Second
 )
 
 // What went wrong, for errors.Is; beside these fs.ErrNotExist and fs.ErrPermission.
@@ -63,7 +67,7 @@ var transport = sync.OnceValue(func() *http.Transport {
 
 // New returns a client that takes settings and credentials from the environment.
 func New() *Client {
-	c := &Client{HTTP: &http.Client{Transport: transport()}, Attempts: attempts, Pause: firstPause, Stall: stall,
+	c := &Client{HTTP: &http.Client{Transport: transport()}, Attempts: attempts, Pause: FirstPause, Stall: Stall,
 		flight: make(chan struct{}, InFlight), s3: newS3(), hub: newHub()}
 	c.buffers.New = func() any { b := make([]byte, RangeBytes); return &b }
 	return c
@@ -157,7 +161,7 @@ func statusOf(r *http.Response) error {
 	case s == http.StatusUnauthorized || s == http.StatusForbidden:
 		return fmt.Errorf("%w (%s): see that credentials are where the provider's own programs look for them",
 			fs.ErrPermission, said)
-	case s == http.StatusPreconditionFailed:
+	case s == http.StatusPreconditionFailed, s == http.StatusRequestedRangeNotSatisfiable: // it has fewer bytes
 		return fmt.Errorf("%w (%s)", ErrChanged, said)
 	case s == http.StatusRequestTimeout || s == http.StatusTooManyRequests || s >= 500 && s != 501 && s != 505 ||
 		code == "RequestTimeout" || code == "SlowDown" || code == "ConditionalRequestConflict":

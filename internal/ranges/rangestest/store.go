@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // Secret is the key that requests are signed by: no output may have it.
@@ -59,8 +61,11 @@ type upload struct {
 	parts map[int][]byte
 }
 
-// New starts a store that a test's environment leads to. It ends with the test.
+// New starts a store that a test's environment leads to, and has clients not wait for long. It ends with the test.
 func New(t *testing.T) *Store {
+	pause, stall := ranges.FirstPause, ranges.Stall
+	ranges.FirstPause, ranges.Stall = 100*time.Microsecond, 50*time.Millisecond
+	t.Cleanup(func() { ranges.FirstPause, ranges.Stall = pause, stall })
 	s := &Store{objects: map[string][]byte{}, uploads: map[string]*upload{}, release: make(chan struct{})}
 	server := httptest.NewServer(s)
 	s.URL = server.URL

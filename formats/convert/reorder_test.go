@@ -275,6 +275,22 @@ func TestNamesOfOthersThanNodesStay(t *testing.T) {
 		slices.Equal(class, []string{"b", "c", "a"}), "%q, %q", colours, class)
 }
 
+// TestTasksKeepTextsOfNodesWithThem also where these are called as names of others often are.
+func TestTasksKeepTextsOfNodesWithThem(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"m.yaml": "nodes: {n: {file: n.csv, id: id, columns: [relation]}}\nedges: {e: {file: e.csv}}\n",
+		"n.csv":  "id,relation\na,son\nb,niece\nc,aunt\n",
+		"e.csv":  "src,dst\na,c\nb,c\nc,b\n",
+	} {
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	_, ds := convert(t, filepath.Join(dir, "m.yaml"), Options{Reorder: ByDegree})
+	expect.That(t, slices.Equal(strs(ds, 0, "relation"), []string{"aunt", "niece", "son"}), "%q",
+		strs(ds, 0, "relation"))
+	tasksMake(t, ds, filepath.Join(dir, "m.yaml"), 2, Options{Reorder: ByDegree})
+}
+
 func TestReorderingRefusesWhatItCannotDo(t *testing.T) {
 	src := write(t, "edges.txt", "0 1\n2 1\n")
 	old := t.TempDir()

@@ -32,7 +32,7 @@ import (
 // calls Options.Loops, where self-loops were not kept.
 const (
 	keysKey  = "keys"
-	loopsKey = "self-loops"
+	loopsKey = "loops"
 )
 
 // putKeys says in a provenance which columns have the keys of a database's tables. A key that was left out is not

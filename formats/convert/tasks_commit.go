@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/khop-gnn/khop/formats"
@@ -141,6 +142,10 @@ func (u *united) takeNodes(ctx context.Context, ds *formats.Dataset) error {
 	}
 	for i := range g.Nodes {
 		g.Nodes[i].Columns, g.Nodes[i].Strings = from.Nodes[i].Columns, from.Nodes[i].Strings
+		for k := range g.Nodes[i].Strings {
+			list := &g.Nodes[i].Strings[k]
+			list.Others = slices.Contains(u.nodes.Nodes[i].Others, list.Name)
+		}
 	}
 	g.Splits, g.Links = from.Splits, from.Links
 	if u.number != nil {
@@ -202,7 +207,6 @@ func graphOf(ds *formats.Dataset) (*source.Graph, error) {
 				return nil, err
 			}
 			node.Strings = append(node.Strings, source.Strings{Name: a.Name, Rows: list.Len(),
-				Others: list.Len() != n.Count || a.Name == "class" || a.Name == "relation",
 				Each: func(yield func(string) error) error {
 					for i := range list.Len() {
 						text, err := list.At(i)

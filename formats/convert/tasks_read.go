@@ -44,6 +44,7 @@ type nodesMade struct {
 	Order   *stored      `json:"order,omitempty"`   // its nodes in a new order, uint32
 	Times   []columnMade `json:"times,omitempty"`   // columns
 	Classes int64        `json:"classes,omitempty"`
+	Others  []string     `json:"others,omitempty"` // lists of strings that are not of nodes
 }
 
 // columnMade is a column.
@@ -215,6 +216,11 @@ func (t *task) describe(m *made, times []timed) (err error) {
 		if n.Keys != nil {
 			if is.Keys, err = t.writeKeys(fmt.Sprintf("keys-%d", i), n.Keys); err != nil {
 				return err
+			}
+		}
+		for _, list := range n.Strings {
+			if list.Others {
+				is.Others = append(is.Others, list.Name)
 			}
 		}
 		m.Nodes = append(m.Nodes, is)

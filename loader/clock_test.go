@@ -17,7 +17,17 @@ import (
 // alike is what statistics say of durations that are alike but for the longest.
 func alike(count uint64, each, longest time.Duration) loader.Durations {
 	sum := each*time.Duration(count-1) + longest
-	return loader.Durations{Count: count, Sum: sum, P50: each, P90: longest, P99: longest, Max: longest}
+	d := loader.Durations{Count: count, Sum: sum, P50: each, P90: longest, P99: longest, Max: longest}
+	for i := range d.Below {
+		bound := time.Duration(1) << (13 + i)
+		if each < bound {
+			d.Below[i] = count - 1
+		}
+		if longest < bound {
+			d.Below[i]++
+		}
+	}
+	return d
 }
 
 // Statistics of time say what took how long: sampling, what stood ready, what the loop waited for, and its body.

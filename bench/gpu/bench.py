@@ -31,8 +31,6 @@ class Bench:
 
     def __init__(self, dir, smoke):
         self.dir, self.smoke, self.here = dir, smoke, HERE
-        self.programs = self._unpacked()
-        self.khop, self.gpubench = self.programs / "khop", self.programs / "gpubench"
         self.threads = min(16, os.cpu_count())
         self.uuid = ""  # of the board
         # by the clock: when the step has failed, and when it has to leave off to be tried again
@@ -76,8 +74,9 @@ class Bench:
             self.call([self.khop, "generate", kind, path, *options])
         return path
 
-    def _unpacked(self):
-        """The folder of the bundle's programs, a folder a bundle."""
+    @functools.cached_property
+    def programs(self):
+        """The folder into which the bundle's programs are unpacked, a folder a bundle."""
         archive = HERE / "programs.tar.xz"
         folder = self.dir / f"programs-{hashlib.sha256(archive.read_bytes()).hexdigest()[:16]}"
         if not folder.exists():
@@ -87,6 +86,14 @@ class Bench:
                 tar.extractall(partial, filter="data") if hasattr(tarfile, "data_filter") else tar.extractall(partial)
             partial.rename(folder)
         return folder
+
+    @property
+    def khop(self):
+        return self.programs / "khop"
+
+    @property
+    def gpubench(self):
+        return self.programs / "gpubench"
 
     def python(self, script, *options, allowed=(0,)):
         """Runs one of the bundle's scripts with the interpreter that runs this one."""

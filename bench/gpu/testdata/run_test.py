@@ -153,6 +153,7 @@ class Programs(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.bench = Bench(pathlib.Path(folder.name), False)
+        self.bench.programs = self.bench.dir / "programs"
         self.bench.begin(60, math.inf)
 
     def program(self, name, text):
@@ -164,7 +165,7 @@ class Programs(unittest.TestCase):
 
     def test_a_test_that_skips_on_a_real_driver_has_failed(self):
         for reason, failed in (("needs 2 devices", False), ("needs the simulated device", True)):
-            self.program("tests/gather/test",
+            self.program("programs/gather/test",
                          f"printf -- '--- PASS: TestA (0.00s)\\n--- SKIP: TestB (0.00s)\\n    b.go:7: {reason}\\n'")
             result = phases.run_tests(self.bench, "gather", "^(TestA|TestB)$")
             self.assertEqual(("failed" in result, result["passed"], result["skipped"]),

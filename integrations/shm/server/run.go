@@ -61,7 +61,9 @@ func (r *rank) await(ctx context.Context) *run {
 		for _, p := range run.peers {
 			p.run, p.at, p.asked = p.asked.run, p.asked.at, nil
 			p.active, p.stop, p.sent, p.done, p.nexts = true, false, 0, 0, p.nexts[:0]
-			r.form = r.forms[p.way]
+			if !r.answers() { // whose batches are all of one form, and are made meanwhile
+				r.form = r.forms[p.way]
+			}
 		}
 		run.end = r.loader.NumBatchesFrom(run.at.next)
 		run.ctx, run.cancel = context.WithCancelCause(ctx)

@@ -95,10 +95,12 @@ def _groups(batches: Iterable[Any]) -> Iterator[Any]:
     import pyarrow
 
     some: List[Any] = []
+    rows = 0
     for batch in batches:
         some.append(batch)
-        if sum(b.num_rows for b in some) >= _GROUP:
+        rows += batch.num_rows
+        if rows >= _GROUP:
             yield pyarrow.Table.from_batches(some)
-            some = []
+            some, rows = [], 0
     if some:
         yield pyarrow.Table.from_batches(some)

@@ -77,8 +77,7 @@ func (c Column) checkCode() error {
 	}
 	if !fits || c.DType != unified.Uint8 || len(c.Shape) != 1 || c.Shape[0] < of.RowBytes(width) {
 		return fmt.Errorf("%w: column %q: rows %v of %s are not in rows %v of %v", ErrSchema, c.Name, c.Code.Shape,
-			of.Name,
-			c.Shape, c.DType)
+			of.Name, c.Shape, c.DType)
 	}
 	return nil
 }

@@ -89,9 +89,8 @@ func (c *conversion) narrower(col source.Column, name string) (as graph.Column, 
 
 // narrowed returns a column as another.
 func (c *conversion) narrowed(col source.Column, as graph.Column, rows int64) source.Column {
-	c.graph.Note("%d rows of %q are stored as %v, not as %v: %s in place of %s", rows, col.Name,
-		as.TypeName(), col.DType,
-		machine.Bytes(rows*as.RowBytes()), machine.Bytes(rows*col.RowBytes()))
+	c.graph.Note("%d rows of %q are stored as %v, not as %v: %s in place of %s", rows, col.Name, as.TypeName(),
+		col.DType, machine.Bytes(rows*as.RowBytes()), machine.Bytes(rows*col.RowBytes()))
 	return source.Column{Column: as, Write: c.narrowWriter(col, as)}
 }
 
@@ -198,12 +197,6 @@ func storeScale(to []byte, row []float32) error {
 
 // scaleOf returns what the greatest number of a row is 127 times of.
 func scaleOf(row []float32) (float32, error) {
-	most := float32(0)
-	for _, x := range row {
-		if x != x || math.IsInf(float64(x), 0) {
-			return 0, fmt.Errorf("%g cannot be stored as int8", x)
-		}
-		most = max(most, x, -x)
-	}
-	return most / 127, nil
+	most, err := narrow.Greatest(row, unified.Int8.String())
+	return most / 127, err
 }

@@ -75,18 +75,27 @@ func encodeInt4(to []byte, row []float32) error {
 
 // int4Scale returns the scale of a group; 0 where all of it is.
 func int4Scale(part []float32) (float32, error) {
-	most := float32(0)
-	for _, x := range part {
-		if x != x || math.IsInf(float64(x), 0) {
-			return 0, fmt.Errorf("%g cannot be stored as int4", x)
-		}
-		most = max(most, x, -x)
+	most, err := Greatest(part, "int4")
+	if err != nil {
+		return 0, err
 	}
 	scale := math.Float32frombits((math.Float32bits(most/7) + 0xFFFF) &^ 0xFFFF)
 	if math.IsInf(float64(7*scale), 0) {
 		return 0, fmt.Errorf("%g does not fit int4", most)
 	}
 	return scale, nil
+}
+
+// Greatest returns the greatest of numbers that share a scale, without its sign. It fails for one that is not finite,
+// which what they are to be stored as does not have.
+func Greatest(numbers []float32, as string) (most float32, err error) {
+	for _, x := range numbers {
+		if x != x || math.IsInf(float64(x), 0) {
+			return 0, fmt.Errorf("%g cannot be stored as %s", x, as)
+		}
+		most = max(most, x, -x)
+	}
+	return most, nil
 }
 
 func decodeInt4(to []float32, row []byte, width, at int) {

@@ -56,8 +56,11 @@ func timesOf(ctx context.Context, g *graph.Graph) (list []timesInfo, err error) 
 			if c.Role() != graph.Time || !ok || err != nil {
 				continue
 			}
-			if at, e := unified.Integers(column); e == nil && column.Len() > 0 {
-				list = append(list, countTimes(timesInfo{Owner: owner, Column: c.Name, Unit: c.Unit}, column.Len(), at))
+			if at, e := unified.Integers(column); e == nil {
+				of := timesInfo{Owner: owner, Column: c.Name, Unit: c.Unit}
+				if of, ok = countTimes(of, column.Len(), at); ok {
+					list = append(list, of)
+				}
 			}
 			err = context.Cause(ctx)
 		}
@@ -72,19 +75,23 @@ func timesOf(ctx context.Context, g *graph.Graph) (list []timesInfo, err error) 
 	return list, guarded
 }
 
-// countTimes counts n times.
-func countTimes(c timesInfo, n int64, at func(i int64) int64) timesInfo {
-	first, last := at(0), at(0)
+// countTimes counts those of n times that are not missing; not ok where all are.
+func countTimes(c timesInfo, n int64, at func(i int64) int64) (_ timesInfo, ok bool) {
+	const missing, parts = math.MinInt64, 40 // docs/format.md says what is stored for a missing time
+	first, last := int64(math.MaxInt64), int64(missing)
 	for i := range n {
-		first, last = min(first, at(i)), max(last, at(i))
+		if v := at(i); v != missing {
+			first, last = min(first, v), max(last, v)
+		}
 	}
-	const parts = 40
 	c.First, c.Last, c.Rows = float64(first), float64(last), make([]int64, parts)
 	for i := range n {
-		part := (float64(at(i)) - c.First) / max(c.Last-c.First, 1) * parts
-		c.Rows[min(int(part), parts-1)]++
+		if v := at(i); v != missing {
+			part := (float64(v) - c.First) / max(c.Last-c.First, 1) * parts
+			c.Rows[min(int(part), parts-1)]++
+		}
 	}
-	return c
+	return c, first <= last
 }
 
 // inspect reads all arrays.

@@ -74,3 +74,17 @@ func TestInfoTellsOfLinksAndOfNamesThatAreNoNodes(t *testing.T) {
 		expect.That(t, strings.Contains(text, want), "%q is not in:\n%s", want, text)
 	}
 }
+
+// TestMissingTimesAreCountedNowhere: they are stored as one that is far before all others.
+func TestMissingTimesAreCountedNowhere(t *testing.T) {
+	at := []int64{50, math.MinInt64, 10, 10, 49}
+	got, ok := countTimes(timesInfo{}, int64(len(at)), func(i int64) int64 { return at[i] })
+	sum := int64(0)
+	for _, n := range got.Rows {
+		sum += n
+	}
+	expect.That(t, ok && got.First == 10 && got.Last == 50 && sum == 4 && got.Rows[0] == 2 && got.Rows[39] == 2, "%v",
+		got)
+	_, ok = countTimes(timesInfo{}, 2, func(int64) int64 { return math.MinInt64 })
+	expect.That(t, !ok, "a column without times has a picture")
+}

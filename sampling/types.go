@@ -37,7 +37,8 @@ func (c typeColumn) at(pos int64) int {
 }
 
 // firstAtLeast returns the first position of lo .. hi whose type is at least e, given that types ascend there. It
-// gallops: the cost is the logarithm of the distance.
+// gallops: the cost is the logarithm of the distance. It bisects by itself, as slices.BinarySearch and sort.Search call
+// a function for each step.
 func (c typeColumn) firstAtLeast(lo, hi int64, e int) int64 {
 	if c.t8 != nil {
 		return gallop(c.t8, lo, hi, e)

@@ -6,28 +6,19 @@ import (
 	"io"
 	"strings"
 
-	"github.com/apache/arrow/go/v15/arrow/memory"
-	"github.com/apache/arrow/go/v15/parquet"
-	"github.com/apache/arrow/go/v15/parquet/compress"
-	"github.com/apache/arrow/go/v15/parquet/file"
-	"github.com/apache/arrow/go/v15/parquet/schema"
-
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/parquetrows"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// writerBytes bounds what Arrow's writer takes beside the rows: an encoder of Zstandard for each page, which is garbage
-// after it, pages, and levels.
-const writerBytes = 24 << 20
-
 // tables writes a folder of Parquet tables, and graph.yaml, which khop convert reads them by.
 func tables(j *job) error {
-	if err := j.opt.Memory.Take(pinned.Scratch, writerBytes); err != nil {
+	if err := j.opt.Memory.Take(pinned.Scratch, parquetrows.WriterBytes); err != nil {
 		return err
 	}
-	defer j.opt.Memory.Give(pinned.Scratch, writerBytes)
+	defer j.opt.Memory.Give(pinned.Scratch, parquetrows.WriterBytes)
 	m := &strings.Builder{}
 	m.WriteString("nodes:\n")
 	for t, n := range j.s.Nodes {
@@ -83,26 +74,8 @@ func parts(columns []graph.Column) string {
 	return text + ", columns: [" + strings.Join(others, ", ") + "]"
 }
 
-// batchBytes is how much of a table is written at once, about.
-const batchBytes = 16 << 20
-
-// field is a column of a table.
-type field struct {
-	graph.Column
-	mask bool // of booleans
-}
-
-// table is a table being written.
-type table struct {
-	w      *file.Writer
-	fields []field
-	rows   int64 // of a batch
-}
-
-// newTable begins a table.
-func newTable(w io.Writer, fields []field) (*table, error) {
-	var nodes schema.FieldList
-	rowBytes := int64(0)
+// newTable begins a table, whose columns must have other names.
+func newTable(w io.Writer, fields []parquetrows.Field) (*parquetrows.Table, error) {
 	names := make(map[string]bool, len(fields))
 	for _, f := range fields {
 		if names[f.Name] {
@@ -110,146 +83,17 @@ func newTable(w io.Writer, fields []field) (*table, error) {
 				f.Name)
 		}
 		names[f.Name] = true
-		n, err := f.node()
-		if err != nil {
-			return nil, err
-		}
-		nodes, rowBytes = append(nodes, n), rowBytes+f.RowBytes()
 	}
-	root, err := schema.NewGroupNode("khop", parquet.Repetitions.Required, nodes, -1)
-	if err != nil {
-		return nil, err
-	}
-	props := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd),
-		parquet.WithDictionaryDefault(false))
-	return &table{w: file.NewParquetWriter(struct{ io.Writer }{w}, root, file.WithWriterProps(props)), fields: fields,
-		rows: max(1<<10, min(1<<18, batchBytes/max(rowBytes, 1)))}, nil
+	return parquetrows.New(w, fields)
 }
-
-// roomy gives a buffer that asks for little more half as much again. Where rows are lists, Arrow's encoder of levels
-// asks for 64 bytes more at each of their runs, and would copy them all each time.
-type roomy struct{ memory.Allocator }
-
-// Reallocate implements memory.Allocator.
-func (r roomy) Reallocate(size int, b []byte) []byte {
-	if size > cap(b) && size <= len(b)+64 {
-		return r.Allocator.Reallocate(size+size/2, b)[:size]
-	}
-	return r.Allocator.Reallocate(size, b)
-}
-
-// The encoder takes its buffers from a pool that has no other allocator.
-func init() { memory.DefaultAllocator = roomy{memory.DefaultAllocator} }
-
-// node describes a column: floating-point numbers of 16 bits are float32; a row of several numbers is a list.
-func (f *field) node() (schema.Node, error) {
-	physical, logical := f.types()
-	n, err := schema.NewPrimitiveNodeLogical(f.Name, parquet.Repetitions.Required, logical, physical, -1, -1)
-	if err != nil || len(f.Shape) == 0 {
-		return n, err
-	}
-	return schema.ListOf(n, parquet.Repetitions.Required, -1)
-}
-
-func (f *field) types() (parquet.Type, schema.LogicalType) {
-	whole := schema.NewIntLogicalType(int8(8*f.DType.Size()), f.DType.Kind() == unified.Signed)
-	switch {
-	case f.mask:
-		return parquet.Types.Boolean, schema.NoLogicalType{}
-	case !f.DType.IsFloat() && f.DType.Size() < 8:
-		return parquet.Types.Int32, whole
-	case !f.DType.IsFloat():
-		return parquet.Types.Int64, whole
-	case f.DType == unified.Float64:
-		return parquet.Types.Double, schema.NoLogicalType{}
-	}
-	return parquet.Types.Float, schema.NoLogicalType{}
-}
-
-// put writes a batch: the elements of each column.
-func (t *table) put(columns [][]byte) error {
-	rows := t.w.AppendRowGroup()
-	for i := range t.fields {
-		cw, err := rows.NextColumn()
-		if err == nil {
-			err = t.fields[i].write(cw, columns[i])
-		}
-		if err == nil {
-			err = cw.Close()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return rows.Close()
-}
-
-// piece is how many elements are converted at a time: a multiple of what Arrow writes at a time, so that its pages end
-// where they would otherwise.
-const piece = 1 << 16
-
-// write writes elements.
-func (f *field) write(cw file.ColumnChunkWriter, data []byte) error {
-	size := f.DType.Size()
-	for from, n := int64(0), int64(len(data))/size; from < n; from += piece {
-		if err := f.writePiece(cw, data[from*size:min(from+piece, n)*size], from); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writePiece writes elements of which the first has a number in its column.
-func (f *field) writePiece(cw file.ColumnChunkWriter, data []byte, first int64) error {
-	n := int64(len(data)) / f.DType.Size()
-	var def, rep []int16
-	if len(f.Shape) > 0 { // each row is a list: its first element begins it
-		def, rep = make([]int16, n), make([]int16, n)
-		for i := range def {
-			if def[i] = 1; (first+int64(i))%f.Width() != 0 {
-				rep[i] = 1
-			}
-		}
-	}
-	var err error
-	switch w := cw.(type) {
-	case *file.BooleanColumnChunkWriter:
-		_, err = w.WriteBatch(each(n, func(i int64) bool { return data[i] != 0 }), def, rep)
-	case *file.Int32ColumnChunkWriter:
-		size := f.DType.Size()
-		_, err = w.WriteBatch(each(n, func(i int64) int32 { return int32(f.DType.Integer(data[i*size:])) }), def, rep)
-	case *file.Int64ColumnChunkWriter:
-		_, err = w.WriteBatch(each(n, func(i int64) int64 { return f.DType.Integer(data[8*i:]) }), def, rep)
-	case *file.Float64ColumnChunkWriter:
-		_, err = w.WriteBatch(each(n, func(i int64) float64 { return f.DType.Float(data[8*i:]) }), def, rep)
-	case *file.Float32ColumnChunkWriter:
-		values := make([]float32, n)
-		f.DType.Floats(values, data)
-		_, err = w.WriteBatch(values, def, rep)
-	default:
-		err = fmt.Errorf("column %q: no writer of %v", f.Name, f.DType)
-	}
-	return err
-}
-
-func each[T any](n int64, at func(i int64) T) []T {
-	v := make([]T, n)
-	for i := range v {
-		v[i] = at(int64(i))
-	}
-	return v
-}
-
-// number is a column of whole numbers.
-func number(name string) field { return field{Column: graph.Column{Name: name, DType: unified.Int64}} }
 
 // nodeTable writes the nodes of a type: id, columns, and splits as columns of booleans.
 func (j *job) nodeTable(w io.Writer, t int) error {
-	n, fields := j.s.Nodes[t], []field{number("id")}
+	n, fields := j.s.Nodes[t], []parquetrows.Field{parquetrows.Number("id")}
 	var data []unified.Tensor
 	for _, c := range n.Columns {
 		col, _ := j.g.NodeColumn(t, c.Name)
-		fields, data = append(fields, field{Column: c}), append(data, col)
+		fields, data = append(fields, parquetrows.Field{Column: c}), append(data, col)
 	}
 	masks, err := j.masks(t)
 	defer func() { j.opt.Memory.Give(pinned.Scratch, int64(len(masks))*n.Count) }()
@@ -257,23 +101,24 @@ func (j *job) nodeTable(w io.Writer, t int) error {
 		return err
 	}
 	for _, m := range masks {
-		fields = append(fields, field{graph.Column{Name: m.name, DType: unified.Uint8}, true})
+		fields = append(fields, parquetrows.Field{
+			Column: graph.Column{Name: m.name, DType: unified.Uint8}, Mask: true})
 	}
 	out, err := newTable(w, fields)
 	if err != nil {
 		return err
 	}
-	held := 8 * out.rows // the ids; columns are read where they lie
+	held := 8 * out.Rows // the ids; columns are read where they lie
 	if err := j.opt.Memory.Take(pinned.Scratch, held); err != nil {
 		return err
 	}
 	defer j.opt.Memory.Give(pinned.Scratch, held)
-	for lo := int64(0); lo < n.Count; lo += out.rows {
-		hi := min(lo+out.rows, n.Count)
+	for lo := int64(0); lo < n.Count; lo += out.Rows {
+		hi := min(lo+out.Rows, n.Count)
 		if err := j.verify(lo, hi, data...); err != nil {
 			return err
 		}
-		ids := each(hi-lo, func(i int64) int64 { return lo + i })
+		ids := parquetrows.Each(hi-lo, func(i int64) int64 { return lo + i })
 		columns := [][]byte{unified.FromSlice(ids).Bytes()}
 		for i, c := range n.Columns {
 			columns = append(columns, data[i].Bytes()[lo*c.RowBytes():hi*c.RowBytes()])
@@ -281,11 +126,11 @@ func (j *job) nodeTable(w io.Writer, t int) error {
 		for _, m := range masks {
 			columns = append(columns, m.in[lo:hi])
 		}
-		if err := out.put(columns); err != nil {
+		if err := out.Put(columns); err != nil {
 			return err
 		}
 	}
-	return out.w.Close()
+	return out.Close()
 }
 
 // mask is a split as a byte a node, which is held in memory.
@@ -323,18 +168,18 @@ func (j *job) masks(t int) (list []mask, err error) {
 
 // edgeTable writes the edges of a type: src, dst (own ids) and columns.
 func (j *job) edgeTable(w io.Writer, t int) error {
-	fields := []field{number("src"), number("dst")}
+	fields := []parquetrows.Field{parquetrows.Number("src"), parquetrows.Number("dst")}
 	var from []unified.Tensor
 	for _, c := range j.s.EdgeColumns {
 		col, _ := j.g.EdgeColumn(c.Name)
-		fields, from = append(fields, field{Column: c}), append(from, col)
+		fields, from = append(fields, parquetrows.Field{Column: c}), append(from, col)
 	}
 	out, err := newTable(w, fields)
 	if err != nil {
 		return err
 	}
 	data, n, e := make([][]byte, len(fields)), int64(0), j.s.Edges[t]
-	rows, held := min(out.rows, e.Count), int64(0)
+	rows, held := min(out.Rows, e.Count), int64(0)
 	for i := range fields {
 		held += rows * fields[i].RowBytes()
 	}
@@ -346,7 +191,7 @@ func (j *job) edgeTable(w io.Writer, t int) error {
 		data[i] = make([]byte, 0, rows*fields[i].RowBytes())
 	}
 	flush := func() error {
-		err := out.put(data)
+		err := out.Put(data)
 		for i := range data {
 			data[i] = data[i][:0]
 		}
@@ -359,7 +204,7 @@ func (j *job) edgeTable(w io.Writer, t int) error {
 		for i, c := range j.s.EdgeColumns {
 			data[i+2] = append(data[i+2], from[i].Bytes()[at*c.RowBytes():(at+1)*c.RowBytes()]...)
 		}
-		if n++; n < out.rows {
+		if n++; n < out.Rows {
 			return nil
 		}
 		return flush()
@@ -371,5 +216,5 @@ func (j *job) edgeTable(w io.Writer, t int) error {
 			return err
 		}
 	}
-	return out.w.Close()
+	return out.Close()
 }

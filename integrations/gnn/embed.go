@@ -25,7 +25,7 @@ import (
 // EmbedOptions say what Embed computes, and how. Package internal/option reads the tags.
 type EmbedOptions struct {
 	Checkpoint string `kind:"path" value:"FILE" help:"Model: what khop train --checkpoint wrote."`
-	Out        string `value:"COLUMN" default:"embedding" help:"Column to write, or a file that ends in .npy."`
+	Out        string `value:"COLUMN" default:"embedding" help:"Column to write, or a file: .npy or .parquet."`
 	// Nodes are a range, or a file of ids. Only what they need is computed, and their rows, ascending, go to a file.
 	Nodes string `value:"FROM-TO|@FILE" help:"Rows of these nodes alone: a range, or a file with an id a line."`
 	// Layer is whose rows are written, from 1; 0 is the last, whose rows are scores of classes.
@@ -190,7 +190,7 @@ func (e *embedding) open(ctx context.Context) (err error) {
 	}
 	if of != nil && !e.opt.toFile() {
 		return option.Errorf(ErrOptions, e.opt, "Out",
-			" is a column, which has all nodes: name a file that ends in .npy")
+			" is a column, which has all nodes: name a file that ends in .npy or .parquet")
 	}
 	if of != nil && e.opt.Keep {
 		return option.Errorf(ErrOptions, e.opt, "Keep", " is for all nodes: leave out %s",

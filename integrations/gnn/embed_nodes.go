@@ -2,6 +2,7 @@ package gnn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/parquetrows"
 	"github.com/khop-gnn/khop/internal/wholefile"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // nodeType returns the type of the nodes whose rows are written.
@@ -71,47 +74,98 @@ func (o *EmbedOptions) nodes(ctx context.Context, count int64) ([]int32, error) 
 	return list, nil
 }
 
-// toFile reports whether rows go to a .npy file, and not to a column.
-func (o *EmbedOptions) toFile() bool { return strings.HasSuffix(o.Out, ".npy") }
+// toFile reports whether rows go to a file, and not to a column.
+func (o *EmbedOptions) toFile() bool { return strings.HasSuffix(o.Out, ".npy") || o.toParquet() }
+
+func (o *EmbedOptions) toParquet() bool { return strings.HasSuffix(o.Out, ".parquet") }
 
 // file is that of rows.
 func (e *embedding) file() wholefile.Output {
 	return wholefile.Output{Path: e.opt.Out, Mode: 0o666, Force: e.opt.Force, From: []string{e.dir, e.opt.Checkpoint}}
 }
 
-// write writes the rows to a .npy file, those of nodes that were asked for in their order.
+// write writes the rows to a file, those of nodes that were asked for in their order.
 func (e *embedding) write(ctx context.Context) error {
 	rows, err := os.Open(filepath.Join(e.folder, e.out.Name))
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	count, width := e.out.Rows, int64(e.out.Width)
-	var of []int32
+	from := &madeRows{rows: rows, count: e.out.Rows, row: int64(e.out.Width) * floatBytes}
 	if e.p.Of != nil {
-		of = e.p.Of[e.of]
-		count = int64(len(of))
+		from.of = e.p.Of[e.of]
+		from.count = int64(len(from.of))
 	}
-	head := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", count, width)
+	return e.file().Write(ctx, func(w io.Writer) error {
+		if e.opt.toParquet() {
+			return from.parquet(ctx, w)
+		}
+		return from.npy(ctx, w)
+	})
+}
+
+// madeRows are the rows of nodes that were asked for, in a file of the rows of all nodes.
+type madeRows struct {
+	rows  io.ReaderAt
+	of    []int32 // nil: all
+	count int64
+	row   int64 // bytes
+}
+
+// readBytes are read at a time.
+const readBytes = 4 << 20
+
+// each calls f with the ids of some nodes after those before, and their rows, which are valid until it returns.
+func (m *madeRows) each(ctx context.Context, f func(ids []int64, raw []byte) error) error {
+	step := max(readBytes/m.row, 1)
+	ids, raw := make([]int64, 0, min(step, m.count)), make([]byte, min(step, m.count)*m.row)
+	for lo := int64(0); lo < m.count; lo += step {
+		n := min(step, m.count-lo)
+		if ids = ids[:0]; m.of == nil {
+			if _, err := m.rows.ReadAt(raw[:n*m.row], lo*m.row); err != nil {
+				return err
+			}
+		}
+		for i := range n {
+			if m.of == nil {
+				ids = append(ids, lo+i)
+				continue
+			}
+			v := int64(m.of[lo+i])
+			if _, err := m.rows.ReadAt(raw[i*m.row:(i+1)*m.row], v*m.row); err != nil {
+				return err
+			}
+			ids = append(ids, v)
+		}
+		if err := errors.Join(f(ids, raw[:n*m.row]), context.Cause(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// npy writes the rows as an array.
+func (m *madeRows) npy(ctx context.Context, w io.Writer) error {
+	head := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", m.count, m.row/floatBytes)
 	const before, unit = 10, 64 // of the format: bytes before the text, and what rows begin at a multiple of
 	head += strings.Repeat(" ", unit-1-(before+len(head))%unit) + "\n"
-	return e.file().Write(ctx, func(w io.Writer) error {
-		if _, err := fmt.Fprintf(w, "\x93NUMPY\x01\x00%c%c%s", len(head)&0xff, len(head)>>8, head); err != nil {
-			return err
-		}
-		if of == nil {
-			_, err := io.Copy(w, io.LimitReader(rows, count*width*floatBytes))
-			return err
-		}
-		row := make([]byte, width*floatBytes)
-		for _, v := range of {
-			if _, err := rows.ReadAt(row, int64(v)*int64(len(row))); err != nil {
-				return err
-			}
-			if _, err := w.Write(row); err != nil {
-				return err
-			}
-		}
-		return nil
+	if _, err := fmt.Fprintf(w, "\x93NUMPY\x01\x00%c%c%s", len(head)&0xff, len(head)>>8, head); err != nil {
+		return err
+	}
+	return m.each(ctx, func(_ []int64, raw []byte) error {
+		_, err := w.Write(raw)
+		return err
 	})
+}
+
+// parquet writes the rows as a table: the nodes' ids, and a list of numbers each.
+func (m *madeRows) parquet(ctx context.Context, w io.Writer) error {
+	column := graph.Column{Name: "embedding", DType: unified.Float32, Shape: []int64{m.row / floatBytes}}
+	t, err := parquetrows.New(w, []parquetrows.Field{parquetrows.Number("id"), {Column: column}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.each(ctx, func(ids []int64, raw []byte) error {
+		return t.Put([][]byte{unified.FromSlice(ids).Bytes(), raw})
+	}), t.Close())
 }

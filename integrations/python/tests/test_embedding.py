@@ -69,6 +69,13 @@ def test_rows_are_those_of_layers_over_the_whole_graph(data, tmp_path):
     embedding.embed(layers, data, out=str(few), name="a", max_memory=40 << 20)
     assert few.read_bytes() == out.read_bytes()
     embedding.embed(layers, data, out="rows", name="a")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for nodes, of in ((None, np.arange(len(rows))), ("7-5000", np.arange(7, 5001))):
+        table = tmp_path / "rows.parquet"
+        embedding.embed(layers, data, out=str(table), name="a", nodes=nodes, force=True)
+        read = parquet.read_table(table)
+        assert read.column_names == ["id", "embedding"] and (read["id"].to_numpy() == of).all()
+        assert np.stack(read["embedding"].to_numpy()).tobytes() == rows[of].tobytes()
 
 
 def test_errors_say_what_is_wrong_and_what_is_finished_is_kept(data, tmp_path):

@@ -53,7 +53,8 @@ def embed(
     node_type: Optional[str] = None, max_memory: Optional[int] = None, force: bool = False, keep: bool = False,
     name: Optional[str] = None, binary: Optional[_binary.PathLike] = None,
 ) -> dict[str, Any]:
-    """Computes rows for every node of a dataset, over all neighbours, and writes them as a column, or to a .npy file.
+    """Computes rows for every node of a dataset, over all neighbours, and writes them as a column, or to a file whose
+    name ends in .npy, or in .parquet (columns id and embedding).
 
     module is a list, or a torch.nn.Sequential (PyG's too), of layers: ``Layer``, PyG's GCNConv, SAGEConv, GraphConv,
     GINConv and GATConv, HeteroConv of those but GCNConv and GATConv, and, behind each of these, modules that compute

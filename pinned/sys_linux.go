@@ -34,7 +34,9 @@ func preferNode(b []byte, node int) error {
 	return nil
 }
 
+// populate asks for huge pages first: what is read from the disk after that lies on such pages, and is entered so.
 func populate(b []byte) error {
+	hint(b, unix.MADV_HUGEPAGE)
 	switch errno := advise(b, unix.MADV_POPULATE_READ); {
 	case errno == 0:
 		return nil

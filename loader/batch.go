@@ -117,6 +117,7 @@ func (b *Batch) Keep() *Batch {
 func (b *Batch) keep() {
 	b.kept, b.shared = true, true
 	b.loader.held++
+	b.loader.trace.keeps(b.slot)
 }
 
 // Release gives a kept batch back, whose contents are invalid from then on, or undoes Keep where the body has not
@@ -129,6 +130,7 @@ func (b *Batch) Release() {
 	}
 	b.kept = false
 	b.loader.held--
+	b.loader.trace.released(b.slot)
 	if !b.slot.inBody {
 		b.loader.recycle(b.slot)
 	}

@@ -111,7 +111,7 @@ func (l *Loader) prepare(ctx context.Context) error {
 	if err := l.prepareSlots(ctx); err != nil {
 		return err
 	}
-	l.trace.begin(&l.opt, len(l.workers))
+	l.trace.begin(&l.opt, len(l.workers), len(l.slots))
 	e := &p.Estimate
 	e.Expected, e.Device = l.memory(), l.deviceMemory()
 	l.opt.Workers, l.opt.Tuning.Prefetch = p.Workers, p.Prefetch

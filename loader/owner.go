@@ -16,6 +16,7 @@ type ownedSlot struct {
 	digest *digester // of the first Digest on
 	err    error     // in place of a batch
 	inBody bool      // guarded by Loader.mu
+	keptAt int64     // the same; in a trace
 }
 
 // deliver makes a slot the batch of a loop body; false if the loader was closed meanwhile.

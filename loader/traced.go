@@ -11,8 +11,9 @@ type traced struct {
 	*timeline.File
 	workers []*timeline.Lane
 	loop    *timeline.Lane
-	names   [7]string // of counters
-	values  [7]int64  // that were recorded last
+	kept    []*timeline.Lane // of slots, whose batches others hold
+	names   [7]string        // of counters
+	values  [7]int64         // that were recorded last
 }
 
 // open opens the file, where one is asked for.
@@ -22,7 +23,7 @@ func (t *traced) open(o *Options) (err error) {
 }
 
 // begin makes the lanes.
-func (t *traced) begin(o *Options, workers int) {
+func (t *traced) begin(o *Options, workers, slots int) {
 	if t.File == nil {
 		return
 	}
@@ -33,6 +34,9 @@ func (t *traced) begin(o *Options, workers int) {
 	t.loop = t.Lane(rank + "loop")
 	for i := range workers {
 		t.workers = append(t.workers, t.Lane(fmt.Sprintf("%sworker %d", rank, i)))
+	}
+	for i := range slots {
+		t.kept = append(t.kept, t.Lane(fmt.Sprintf("%strainer, slot %d", rank, i)))
 	}
 	for i, name := range []string{"batches ready", "bytes gathered", "cache misses", "memory: topology",
 		"memory: columns", "memory: batches", "memory: scratch"} {
@@ -46,6 +50,21 @@ func (t *traced) worker(i int) *timeline.Lane {
 		return nil
 	}
 	return t.workers[i]
+}
+
+// keeps notes that the batch of a slot is kept from now on.
+func (t *traced) keeps(s *ownedSlot) {
+	if t.File != nil {
+		s.keptAt = t.kept[s.Index].Now()
+	}
+}
+
+// released records how long a batch was kept.
+func (t *traced) released(s *ownedSlot) {
+	if t.File != nil {
+		lane := t.kept[s.Index]
+		lane.Was("batch", int64(s.batch.Number), s.keptAt, lane.Now())
+	}
 }
 
 // counters records which counters are others as the loop takes a batch.

@@ -133,6 +133,59 @@ func TestATraceShowsWhatWorkersAndLoopDid(t *testing.T) {
 	}
 }
 
+// Bytes are in flight while rows are fetched, and a batch that a trainer keeps has a span on a lane of its slot.
+func TestATraceShowsWhatIsFetchedAndWhatIsKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.json")
+	const fetching, held = 4 * time.Millisecond, 9 * time.Millisecond
+	slow := &clocked{situation: situation{fetch: fetching}}
+	batches, bytes := 0, uint64(0)
+	synctest.Test(t, func(t *testing.T) {
+		l := expect.Must(loader.New(graphs.Plain(t, 400, 4), loader.Options{Sampler: neighbor, BatchSize: 50,
+			Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path},
+			Hooks: loader.Hooks{Tier: slow}}))(t)
+		for b, err := range l.Epoch(background, 0) {
+			expect.OK(t, err)
+			b.Keep()
+			time.AfterFunc(held, b.Release)
+			batches++
+		}
+		time.Sleep(held)
+		bytes = l.Stats().Bytes
+		expect.OK(t, l.Close())
+	})
+	lanes, _ := readTrace(t, path)
+	most := inFlight(t, lanes)
+	expect.That(t, most > 0 && uint64(most) <= bytes, "%d bytes were in flight, of %d", most, bytes)
+	kept := 0
+	for name, lane := range lanes {
+		if !strings.HasPrefix(name, "trainer, slot ") {
+			continue
+		}
+		nests(t, name, lane)
+		for _, e := range lane {
+			expect.That(t, math.Abs(e.Duration-float64(held.Microseconds())) < 0.01, "%s: %+v", name, e)
+			kept++
+		}
+	}
+	expect.That(t, kept == batches, "%d batches were kept, %d spans", batches, kept)
+}
+
+// inFlight returns the most bytes that were in flight, and fails the test unless none are in the end.
+func inFlight(t testing.TB, lanes map[string][]traceEvent) (most int) {
+	t.Helper()
+	last, at := -1, math.Inf(-1)
+	for _, lane := range lanes {
+		for _, e := range lane {
+			if e.Name == "bytes in flight" {
+				expect.That(t, e.Args.Value >= 0 && e.Start >= at, "%+v after %v", e, at)
+				last, at, most = e.Args.Value, e.Start, max(most, e.Args.Value)
+			}
+		}
+	}
+	expect.That(t, last == 0, "%d bytes are in flight in the end", last)
+	return most
+}
+
 // Batches that nobody takes, because a loop breaks off, are not counted as ready in the next epoch.
 func TestATraceCountsTheBatchesThatAreReady(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace.json")

@@ -102,7 +102,7 @@ func (f *File) Lane(name string) *Lane {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &Lane{name: name, number: len(f.lanes), epoch: time.Now()}
+	l := &Lane{file: f, name: name, number: len(f.lanes), epoch: time.Now()}
 	l.unix = l.epoch.UnixNano()
 	f.lanes = append(f.lanes, l)
 	return l
@@ -122,12 +122,16 @@ func (f *File) Arrows(n uint64) uint64 {
 
 // Lane is a row of the picture: what one goroutine at a time did. All methods may be called on nil.
 type Lane struct {
+	file   *File
 	name   string
 	number int
 	epoch  time.Time // of times of this lane, with the monotonic clock
 	unix   int64     // the same, nanoseconds
 	events []event   // the last ones, once there are Most of them: a ring
 	next   int       // of it
+
+	told  sync.Mutex // of what is told afterwards
+	apart bool       // its spans were told afterwards, and do not nest
 }
 
 type kind uint8
@@ -137,6 +141,7 @@ const (
 	made         // the beginning of an arrow
 	used         // its end
 	counter      // a value from now on
+	change       // by how much a counter differs from now on
 )
 
 // event is a span of a name, with a number, or an arrow, or a value.
@@ -146,6 +151,22 @@ type event struct {
 	length int64
 	value  int64
 	kind   kind
+}
+
+// Beside returns a new lane of the same file, which is for something that the goroutine drives, such as a stream.
+func (l *Lane) Beside(name string) *Lane {
+	if l == nil {
+		return nil
+	}
+	return l.file.Lane(l.name + ": " + name)
+}
+
+// Now returns the time of day, in nanoseconds; 0 of nil.
+func (l *Lane) Now() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.now()
 }
 
 func (l *Lane) now() int64 { return l.unix + int64(time.Since(l.epoch)) }
@@ -208,6 +229,30 @@ func (l *Lane) Count(name string, value int64) {
 	if l != nil {
 		l.add(event{kind: counter, name: name, value: value, start: l.now()})
 	}
+}
+
+// Change says that a counter of all lanes was higher by n for a time, as Now tells it. Any goroutine may call it, if
+// nothing but Change and Was is called on the lane.
+func (l *Lane) Change(name string, n, begin, end int64) {
+	if l == nil {
+		return
+	}
+	l.told.Lock()
+	defer l.told.Unlock()
+	l.add(event{kind: change, name: name, value: n, start: begin})
+	l.add(event{kind: change, name: name, value: -n, start: max(begin, end)})
+}
+
+// Was records afterwards a span with a number. Any goroutine may call it, if nothing but Change and Was is called on
+// the lane. Spans that overlap, because two clocks are not one, are cut.
+func (l *Lane) Was(name string, number, begin, end int64) {
+	if l == nil {
+		return
+	}
+	l.told.Lock()
+	defer l.told.Unlock()
+	l.apart = true
+	l.add(event{name: name, value: number, start: begin, length: max(0, end-begin)})
 }
 
 type key struct{}

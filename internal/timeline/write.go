@@ -21,6 +21,8 @@ func (f *File) write(to io.Writer) error {
 	defer f.mu.Unlock()
 	from, base := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, l := range f.lanes {
+		l.told.Lock() // batches outlive loaders
+		defer l.told.Unlock()
 		l.inOrder()
 		if len(l.events) > 0 {
 			base = min(base, l.events[0].start)
@@ -37,15 +39,47 @@ func (f *File) write(to io.Writer) error {
 	w := newWriter(to, base)
 	w.meta(0, "process_name", "khop")
 	for _, l := range f.lanes {
+		if len(l.events) == 0 {
+			continue
+		}
 		w.meta(firstThread+l.number, "thread_name", l.name)
 		w.sort(firstThread + l.number)
 		for i := range l.events {
-			if e := &l.events[i]; e.start >= from && (e.kind == span || e.kind == counter || arrows[e.value] == 2) {
+			e := &l.events[i]
+			arrow := (e.kind == made || e.kind == used) && arrows[e.value] == 2
+			if e.start >= from && (e.kind == span || e.kind == counter || arrow) {
 				w.event(e, firstThread+l.number)
 			}
 		}
 	}
+	for _, e := range f.changes(from) {
+		w.event(&e, firstThread)
+	}
 	return w.end()
+}
+
+// changes returns counters that many lanes change, as values. What they were before the first change that is left is
+// not known, so the least of them is 0.
+func (f *File) changes(from int64) (all []event) {
+	for _, l := range f.lanes {
+		for i := range l.events {
+			if e := &l.events[i]; e.kind == change && e.start >= from {
+				all = append(all, *e)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.start, b.start) })
+	values, least := map[string]int64{}, map[string]int64{}
+	for i := range all {
+		e := &all[i]
+		values[e.name] += e.value
+		e.kind, e.value = counter, values[e.name]
+		least[e.name] = min(least[e.name], e.value)
+	}
+	for i := range all {
+		all[i].value -= least[all[i].name]
+	}
+	return all
 }
 
 // arrows counts the ends of each arrow.
@@ -67,6 +101,17 @@ func (l *Lane) inOrder() {
 	slices.SortStableFunc(l.events, func(a, b event) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.length, a.length))
 	})
+	if !l.apart {
+		return
+	}
+	last := int64(math.MinInt64)
+	for i := range l.events {
+		if e := &l.events[i]; e.kind == span {
+			end := max(e.start+e.length, last)
+			e.start = max(e.start, last)
+			e.length, last = end-e.start, end
+		}
+	}
 }
 
 // writer writes events. The first error of the buffer stays, and Flush returns it.

@@ -34,6 +34,9 @@ func drain(m Maker) error {
 	return nil
 }
 
+// BytesInFlight is a trace's counter of rows that were asked for and are not there yet, of all loaders of the process.
+const BytesInFlight = "bytes in flight"
+
 // Crew is what the workers of a loader have in common.
 type Crew struct {
 	Recipe    *recipe.Recipe
@@ -91,6 +94,7 @@ func (w *Worker) Make(ctx context.Context, s *slots.Slot, j slots.Job, made func
 	}
 	w.Stats.Sample.Add(time.Since(begin) - s.Awaited)
 	region = trace.StartRegion(ctx, "khop.gather")
+	from := lane.Now()
 	err = w.checked(s, j, func() error {
 		span := lane.Begin("fetch", -1)
 		err := s.To(slots.Fetching, w.Maker.Fetch(ctx, s))
@@ -103,6 +107,9 @@ func (w *Worker) Make(ctx context.Context, s *slots.Slot, j slots.Job, made func
 		return s.To(slots.Ready, err)
 	})
 	region.End()
+	if lane != nil && s.Fence == nil { // whose stream brings them, else
+		lane.Change(BytesInFlight, s.RowBytes(), from, lane.Now())
+	}
 	s.ReadyAt = time.Now()
 	if err == nil && made != nil {
 		err = w.checked(s, j, func() error {

@@ -20,6 +20,7 @@ type cudaFence struct {
 	filled, counted  bool          // they were recorded; the time between them was counted
 	read             *device.Event // what the last consumer's stream had to do by then
 	wasRead          bool
+	traced           traced
 
 	carried carried // of columns whose rows copies bring
 
@@ -103,6 +104,7 @@ func (f *cudaFence) countGather() {
 	}
 	if d, err := f.ready.Elapsed(f.gathering); err == nil {
 		f.stats.Gather.Add(d)
+		f.traced.gathered(f, d)
 	}
 }
 
@@ -162,6 +164,9 @@ func (f *cudaFence) Host(t unified.Tensor) (host unified.Tensor, err error) {
 
 // Close frees the fence, after the slot's memory.
 func (f *cudaFence) Close() error {
+	if f.traced.lane != nil {
+		f.countGather()
+	}
 	return errors.Join(f.down.Close(), f.staging.Close(), f.carried.Close(), f.gathering.Close(), f.ready.Close(),
-		f.read.Close(), f.Device.Close())
+		f.read.Close(), f.traced.anchor.Close(), f.Device.Close())
 }

@@ -26,6 +26,7 @@ type cudaMaker struct {
 	drawer         *sampling.DeviceDrawer // of negatives; nil without
 	picks, columns *device.Stream
 	sampled        *device.Event
+	lanes          lanes // in a trace
 }
 
 // OpenMaker is of plan.Processor.
@@ -97,7 +98,7 @@ func (m *cudaMaker) Close() (err error) {
 	if m.drawer != nil {
 		errs = append(errs, m.drawer.Close())
 	}
-	return errors.Join(append(errs, m.sampled.Close(), m.picks.Close(), m.columns.Close())...)
+	return errors.Join(append(errs, m.sampled.Close(), m.lanes.begun.Close(), m.picks.Close(), m.columns.Close())...)
 }
 
 // Sample samples the slot's request and waits for the sizes. A buffer that was too small has grown then, and the batch
@@ -111,6 +112,9 @@ func (m *cudaMaker) Sample(ctx context.Context, s *slots.Slot) error {
 	if err := f.makeFree(m.picks); err != nil {
 		return err
 	}
+	if err := m.lanes.begin(ctx, m, f); err != nil {
+		return err
+	}
 	for {
 		if err := m.sampler.Enqueue(ctx, &s.Request, &s.Sample); err != nil {
 			return err
@@ -122,8 +126,11 @@ func (m *cudaMaker) Sample(ctx context.Context, s *slots.Slot) error {
 			return err
 		}
 		replay, err := m.sampler.Finish(&s.Sample)
-		if err != nil || !replay {
+		if err != nil {
 			return err
+		}
+		if !replay {
+			return m.lanes.sampled(ctx, m, s)
 		}
 		m.stats.Replays.Add(1)
 		if ctx.Err() != nil {

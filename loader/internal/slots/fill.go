@@ -40,6 +40,7 @@ type Sampler interface {
 
 // Fill samples a batch in the slot.
 func (s *Slot) Fill(ctx context.Context, m Sampler, j Job) error {
+	s.Number = j.Number
 	s.Request.Rand = sampling.NewRand(s.Recipe.Seed, j.Epoch, s.Recipe.Instance, j.Number)
 	span := timeline.Of(ctx).Begin("seeds", -1)
 	err := s.takeSeeds(m, j)
@@ -124,4 +125,16 @@ func (s *Slot) RowIDs(a *layout.Array) (ids unified.Tensor, view bool) {
 	default:
 		return s.Sample.Nodes[a.Type], false
 	}
+}
+
+// RowBytes returns the bytes of the rows of all columns that a sampled batch has.
+func (s *Slot) RowBytes() (n int64) {
+	for i := range s.Recipe.Arrays {
+		if a := &s.Recipe.Arrays[i]; a.IsColumn() {
+			if ids, view := s.RowIDs(a); !view {
+				n += ids.Len() * recipe.RowBytes(a)
+			}
+		}
+	}
+	return n
 }

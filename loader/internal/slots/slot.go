@@ -18,8 +18,9 @@ import (
 // the window, the loop body, or who kept the batch.
 type Slot struct {
 	Recipe     *recipe.Recipe
-	Index      int   // among those of its loader
-	State      State // the owner's
+	Index      int    // among those of its loader
+	Number     uint64 // of the batch
+	State      State  // the owner's
 	ids        pinned.Options
 	Fence      Fence                // nil on the CPU, where a batch is complete when it is delivered
 	seedIDs    []unified.Buffer     // [node type]

@@ -16,10 +16,9 @@ import (
 	"os"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/renumber"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/unified"
 )
 
 var (
@@ -27,12 +26,6 @@ var (
 	batches  = flag.Int("batches", 6, "batches of each dataset")
 	large    = flag.Int64("cache", 32<<20, "bytes of the cache of rows and sources")
 	small    = flag.Int64("table", 1<<19, "bytes of the cache of local ids")
-)
-
-const (
-	line = 64
-	page = 4096
-	ways = 16
 )
 
 func main() {
@@ -48,38 +41,6 @@ func main() {
 	}
 }
 
-// cache is a set-associative cache of lines that forgets the one used least recently.
-type cache [][]int64
-
-func newCache(bytes int64) cache { return make(cache, max(bytes/line/ways, 1)) }
-
-// miss brings a line, and reports whether it was not there.
-func (c cache) miss(at int64) bool {
-	set := &c[uint64(at)*0x9E3779B97F4A7C15>>20%uint64(len(c))]
-	place := 0
-	for place < len(*set) && (*set)[place] != at {
-		place++
-	}
-	there := place < len(*set)
-	if !there && place < ways {
-		*set = append(*set, 0)
-	} else if !there {
-		place--
-	}
-	copy((*set)[1:place+1], *set)
-	(*set)[0] = at
-	return !there
-}
-
-// counts are sums over batches.
-type counts struct{ edges, nodes, sources, locals, rows, pages int64 }
-
-// order is a dataset in one order.
-type order struct {
-	counts
-	large, small cache
-}
-
 func measure(path string) (err error) {
 	ds, err := formats.Open(path)
 	if err != nil {
@@ -93,53 +54,19 @@ func measure(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	o := &order{large: newCache(*large), small: newCache(*small)}
-	done := 0
+	var list []renumber.Batch
 	for b, err := range l.Epoch(context.Background(), 0) {
 		if err != nil {
 			return err
 		}
-		o.add(b.Sample)
-		if done++; done == *batches {
+		if list = append(list, renumber.BatchOf(b.Sample)); len(list) == *batches {
 			break
 		}
 	}
-	n := int64(max(done, 1))
-	fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %.0f %% |\n", path, o.edges/n, o.nodes/n, o.sources/n, o.locals/n,
-		o.rows/n, o.pages/n, 100*float64(o.nodes**rowBytes)/float64(max(o.pages, 1)*page))
+	m := renumber.Model{RowBytes: *rowBytes, Cache: *large, Table: *small}
+	c := m.Count(list, ds.Graph().Indptr(), nil)
+	const page = 4096
+	fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %.0f %% |\n", path, c.Edges, c.Nodes, c.Sources, c.Locals, c.Rows,
+		c.Pages, 100*float64(c.Nodes**rowBytes)/float64(max(c.Pages, 1)*page))
 	return nil
-}
-
-// add counts a batch of a graph of one type, in the order in which it is made.
-func (o *order) add(s *graph.Sample) {
-	const sources, locals = 1 << 40, 1 << 41 // lines of other arrays than the rows
-	nodes := s.Nodes[0]
-	for layer := len(s.Blocks) - 1; layer >= 0; layer-- {
-		b := &s.Blocks[layer][0]
-		for i := range b.EdgePos.Len() {
-			o.edges++
-			if o.large.miss(sources + number(b.EdgePos, i)*4/line) {
-				o.sources++
-			}
-			if o.small.miss(locals + number(nodes, number(b.Indices, i))*4/line) {
-				o.locals++
-			}
-		}
-	}
-	pages := map[int64]bool{}
-	for i := range nodes.Len() {
-		first := number(nodes, i) * *rowBytes
-		for at := first / line; at <= (first+*rowBytes-1)/line; at++ {
-			if o.large.miss(at) {
-				o.rows++
-			}
-			pages[at*line/page] = true
-		}
-	}
-	o.nodes, o.pages = o.nodes+nodes.Len(), o.pages+int64(len(pages))
-}
-
-// number returns an element of a list of ids.
-func number(t unified.Tensor, i int64) int64 {
-	return t.DType().Integer(t.Bytes()[i*t.DType().Size():])
 }

@@ -21,6 +21,7 @@ WAYS = ["loader", "direct", "unfused", "functions"]
 indptr, indices, seeds, x = peer.load(args, ids="int64")
 graph = dgl.graph(("csc", (indptr, indices, torch.empty(0, dtype=torch.int64)))).formats(["csc"])
 graph.ndata["feat"] = x
+half = x.half()
 
 
 def sampler(**options):
@@ -50,7 +51,7 @@ def batches(features, way):
     one = sampler(fused=way != "unfused")
     for s in peer.seed_batches(seeds):
         nodes, _, blocks = functions(s) if way == "functions" else one.sample(graph, s)
-        yield blocks, torch.index_select(x, 0, nodes) if features else None
+        yield blocks, torch.index_select(half if features == "float16" else x, 0, nodes) if features else None
         del nodes, blocks
 
 
@@ -60,5 +61,5 @@ def hops(batch):
     return [b.num_edges() for b in blocks], [b.num_src_nodes() for b in blocks], 0 if rows is None else len(rows)
 
 
-peer.serve(args, {"sampling": WAYS, "features": WAYS}, batches, hops, {"dgl": dgl.__version__,
+peer.serve(args, {"sampling": WAYS, "features": WAYS, "float16": WAYS[1:]}, batches, hops, {"dgl": dgl.__version__,
                                                                        "torch": torch.__version__})

@@ -33,12 +33,14 @@ def sample(seeds, rows):
     return blocks, rows(nodes)
 
 
-ROWS = {"functions": lambda nodes: None, "read": feature.read, "index_select": lambda nodes: torch.index_select(x, 0,
-                                                                                                                nodes)}
+half = x.half()
+ROWS = {"functions": lambda x, nodes: None, "read": lambda x, nodes: feature.read(nodes),
+        "index_select": lambda x, nodes: torch.index_select(x, 0, nodes)}
 
 
 def batches(features, way):
-    return (sample(s, ROWS[way]) for s in peer.seed_batches(seeds))
+    table = half if features == "float16" else x
+    return (sample(s, lambda nodes: ROWS[way](table, nodes)) for s in peer.seed_batches(seeds))
 
 
 def hops(batch):
@@ -47,5 +49,5 @@ def hops(batch):
             [block.original_row_node_ids.numel() for block in blocks], 0 if rows is None else len(rows))
 
 
-peer.serve(args, {"sampling": ["functions"], "features": ["read", "index_select"]}, batches, hops,
-           {"dgl": dgl.__version__, "torch": torch.__version__})
+peer.serve(args, {"sampling": ["functions"], "features": ["read", "index_select"], "float16": ["index_select"]},
+           batches, hops, {"dgl": dgl.__version__, "torch": torch.__version__})

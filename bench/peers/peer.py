@@ -4,6 +4,7 @@ A contestant is a process that loads the data once and then answers commands, on
 
     run sampling WAY      sample --batches mini-batches, after --warmup that are not timed
     run features WAY      the same, and the feature rows of every batch
+    run float16 WAY       the same, of features that are stored as float16
 
 WAY is one of the ways in which the library can be used; the contestant says on its first line which it has. Each `run`
 is answered by one line of JSON on standard output. Only the making of a batch is timed: the clock stands still while
@@ -102,13 +103,15 @@ def memory():
 
 
 def serve(args, ways, batches, hops, versions):
-    """Answers commands until end of file. batches(features, way) starts an iterator over all batches of one run.
+    """Answers commands until end of file. batches(features, way) starts an iterator over all batches of one run;
+    features is None, "float32" or "float16".
 
-    ways names the ways of "sampling" and of "features".
+    ways names the ways of "sampling", of "features" and of "float16".
     """
+    kinds = {"sampling": None, "features": "float32", "float16": "float16"}
 
     def run(what, way):
-        result = measure(batches(what == "features", way), hops, args.warmup)
+        result = measure(batches(kinds[what], way), hops, args.warmup)
         return {"what": what, "way": way, **result, **memory()}
 
     if not args.json:

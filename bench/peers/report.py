@@ -46,8 +46,11 @@ def shares(runs, reference):
 
 def speed_table(runs, what, threads):
     ways = best_ways(runs, what=what, threads=threads)
-    lines = ["| | ms a batch | M edges/s | share of the limit | ÷ khop, resident | ÷ khop, mapped | memory, GB |",
-             "|---|---|---|---|---|---|---|"]
+    ways |= {(name, way + ", float16"): mine for (name, way), mine in
+             best_ways(runs, what="float16", threads=threads).items() if what == "features"}
+    dgl = next((mine for (name, way), mine in ways.items() if name == "DGL"), [])
+    lines = ["| | ms a batch | M edges/s | share of the limit | ÷ khop, resident | ÷ khop, mapped | DGL ÷ it "
+             "| memory, GB |", "|---|---|---|---|---|---|---|---|"]
     for (name, way), mine in ways.items():
         frontier = mine[0]["frontier"]
         edges = statistics.median(sum(run["edges_per_hop"]) / run["ms"] / 1e3 for run in mine)
@@ -57,9 +60,11 @@ def speed_table(runs, what, threads):
             usable = base and base[0]["frontier"] == frontier and base is not mine
             against.append(median_spread(ratios(mine, base)) if usable else "")
         reached = shares(mine, mine if name == "khop" else ways.get(("khop", REFERENCE[frontier])))
+        ahead = ratios(dgl, mine) if name == "khop" and frontier == "all" else []
         memory = max(run.get("anon_bytes", 0) for run in mine) / 1e9
         lines.append(f"| {name}, {way} | {median_spread([r['ms'] for r in mine])} | {edges:.1f} | "
-                     f"{median_spread(reached, 2) if reached else ''} | {against[0]} | {against[1]} | {memory:.1f} |")
+                     f"{median_spread(reached, 2) if reached else ''} | {against[0]} | {against[1]} | "
+                     f"{median_spread(ahead) if ahead else ''} | {memory:.1f} |")
     return lines
 
 
@@ -112,14 +117,18 @@ def markdown(result):
         f"round by round. "
         f"Load average before the start: {result['load_before']:.1f}"
         + (": the machine was busy with other work, and the times are not to be trusted."
-           if result["load_before"] > BUSY else "."),
+           if result["load_before"] > BUSY and not result.get("loaded") else "."),
+        *["- Beside a neighbour: a process pinned to the last core, which copied 256 MB to and fro all the time."
+          for _ in range(bool(result.get("loaded")))],
         "- Peers hold the graph and the features in their own memory on huge pages, with malloc told to keep what it "
         "frees ("
         + ", ".join(f"`{k}={v}`" for k, v in result["peers_environment"].items())
         + "), in the fastest of their ways that were tried.",
         "- khop *resident* holds them in huge-page memory too; *mapped* reads the files through the page cache, which "
         "is warm, and "
-        "counts in memory only what is its own. *share of the limit* is the time in which the machine reads as many "
+        "counts in memory only what is its own. *degree*, and what else `--reorder` names, is of the dataset converted "
+        "anew in that order; narrow rows are delivered as they are stored. *DGL ÷ it* is how many times as long DGL "
+        "takes with float32. *share of the limit* is the time in which the machine reads as many "
         "lines at random places, and copies as many bytes, as khop's batch needs (`khop bench --limit`), by the time "
         "of a batch. *new* expands only the nodes that are new at a hop, as PyG does.", "",
     ]

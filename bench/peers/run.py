@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -34,14 +35,17 @@ PEERS = {
     "DGL": ("dgl", "dgl_classic.py", "all", 1),
     "PyG": ("pyg", "pyg.py", "new", 1 / 6),
 }
-# Ways of khop: (name, options, frontier). "resident" is what the peers do: the graph and the features in memory of the
-# process.
+# Ways of khop: (name, options, frontier, order, type of the features). "resident" is what the peers do: the graph and
+# the features in memory of the process. More are of the dataset in the order --order, and of narrow types, which are
+# delivered as they are stored.
 KHOP = [
-    ("resident", ["--resident"], "all"),
-    ("mapped", [], "all"),
-    ("resident, new", ["--resident"], "new"),
+    ("resident", ["--resident"], "all", "no", "float32"),
+    ("mapped", [], "all", "no", "float32"),
+    ("resident, new", ["--resident"], "new", "no", "float32"),
 ]
-WORK = ("sampling", "features")
+NARROW = ("float32", "float16", "int8", "int4")
+# "float16" is features of that type, of the peers.
+WORK = ("sampling", "features", "float16")
 
 
 def parse():
@@ -56,12 +60,19 @@ def parse():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--warmup", type=int, default=6)
+    parser.add_argument("--order", default="degree", help="the order of nodes that is shown besides, none for none")
+    parser.add_argument("--no-gather", action="store_true", help="leave out rows gathered by index_select alone")
+    parser.add_argument("--loaded", action="store_true",
+                        help="beside a neighbour, which copies 256 MB to and fro all the time")
     parser.add_argument("--peers", default=",".join(PEERS), help="which, by commas")
     parser.add_argument("--out", type=pathlib.Path, default=REPO / "docs" / "results",
                         help="folder for cpu.json and cpu.md")
     args = parser.parse_args()
     args.threads = [int(t) for t in args.threads.split(",")]
     args.peers = args.peers.split(",")
+    ordered = f"resident, {args.order}"
+    args.ways = KHOP + [(ordered if t == "float32" else f"{ordered}, {t}", ["--resident"], "all", args.order, t)
+                        for t in NARROW if args.order != "none"]
     args.dir = args.dir.absolute()  # not resolved: an environment's python is a link
     args.khop, args.dataset = (path and path.absolute() for path in (args.khop, args.dataset))
     return args
@@ -99,12 +110,13 @@ class Peer:
     def run(self, what):
         """One measurement of each way that is still in the contest."""
         runs = []
-        for way in self.ways[what]:
+        for way in self.ways.get(what, ()):
             self.process.stdin.write(f"run {what} {way}\n")
             self.process.stdin.flush()
             runs.append({"contestant": self.name, "frontier": self.frontier, "threads": self.threads, **self.answer()})
-        limit = SLOW_WAY * min(run["ms"] for run in runs)
-        self.ways[what] = [run["way"] for run in runs if run["ms"] <= limit]
+        if runs:
+            limit = SLOW_WAY * min(run["ms"] for run in runs)
+            self.ways[what] = [run["way"] for run in runs if run["ms"] <= limit]
         return runs
 
     def close(self):
@@ -119,10 +131,12 @@ class Khop:
         self.args, self.threads = args, threads
 
     def run(self, what):
-        return [self.bench(what, *way) for way in KHOP]
+        if what == "float16":  # of the peers alone: khop's narrow ways are among its features
+            return []
+        return [self.bench(what, *way) for way in self.args.ways if what == "features" or way[-1] == "float32"]
 
-    def bench(self, what, way, options, frontier):
-        command = [self.args.khop, "bench", self.args.dataset, "--fanouts", ",".join(map(str, FANOUTS)), "--batch-size",
+    def bench(self, what, way, options, frontier, order, dtype):
+        command = [self.args.khop, "bench", variant(self.args, order, dtype), "--fanouts", ",".join(map(str, FANOUTS)), "--batch-size",
                    BATCH_SIZE, "--batches", self.args.batches, "--warmup", self.args.warmup, "--drop-last",
                    "--workers", self.threads, "--json", "--limit", "--frontier", frontier, *options]
         command += ["--no-features", "--no-memcpy"] if what == "sampling" else []
@@ -158,14 +172,32 @@ def prepare(args):
         if not args.dataset.exists():
             say("generating products")
             call([args.khop, "generate", "products", args.dataset])
+    make_variants(args)
     data = args.dir / (args.dataset.name + ".npy")
     say(f"exporting to {data}")
     call([args.dir / "pyg" / "bin" / "python", HERE / "export.py", args.dataset, data])
-    for file in sorted(args.dataset.rglob("*.arrow")):
-        with open(file, "rb") as f:
-            while f.read(1 << 24):
-                pass
+    call([args.khop, "bench", args.dataset, "--batches", 1, "--no-memcpy"])  # which reads the files ahead
     return data
+
+
+def variant(args, order, dtype):
+    """The dataset in an order, with features of a type."""
+    plain = (order, dtype) == ("no", "float32")
+    return args.dataset if plain else args.dir / f"{args.dataset.stem}.{order}.{dtype}.khop"
+
+
+def make_variants(args):
+    """Converts the dataset to each order and type that a way of khop wants, where they are missing."""
+    missing = {way[3:] for way in args.ways if not variant(args, *way[3:]).exists()}
+    arrays = args.dir / "arrays"
+    if missing:
+        call([args.khop, "export", "--to", "numpy", "--force", args.dataset, arrays])
+    for order, dtype in sorted(missing):
+        say(f"converting to {order}, {dtype}")
+        narrow = [] if dtype == "float32" else ["--feature-dtype", dtype]
+        call([args.khop, "convert", arrays, variant(args, order, dtype), "--directed", "--reorder", order, *narrow])
+    if missing:
+        shutil.rmtree(arrays)
 
 
 def deviations(runs):
@@ -179,7 +211,7 @@ def deviations(runs):
                 if abs(got - want) > TOLERANCE * want:
                     complaints.append(f"{name}: hop {hop}: {got:,.0f} {key.split('_')[0]}, but {want:,.0f} by "
                                       f"{like['contestant']}")
-        rows = run["nodes_per_hop"][-1] if run["what"] == "features" else 0
+        rows = 0 if run["what"] == "sampling" else run["nodes_per_hop"][-1]
         if abs(run["rows_per_batch"] - rows) > TOLERANCE * rows:
             complaints.append(f"{name}: {run['rows_per_batch']:,.0f} feature rows for {rows:,.0f} nodes")
     return complaints
@@ -200,6 +232,32 @@ def contest(args, data, threads):
     for peer in peers:
         peer.close()
     return runs, {peer.name: peer.versions for peer in peers}
+
+
+# A neighbour copies 256 MB to and fro.
+NEIGHBOUR = """
+v = memoryview(bytearray(512 << 20))
+half = len(v) // 2
+while True:
+    v[:half] = v[half:]
+    v[half:] = v[:half]
+"""
+
+
+class Neighbour:
+    """A process on the last core that copies memory all the time, or none."""
+
+    def __init__(self, args):
+        self.process = args.loaded and subprocess.Popen(
+            ["taskset", "-c", str(os.cpu_count() - 1), sys.executable, "-c", NEIGHBOUR])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
 
 
 def machine():
@@ -223,22 +281,33 @@ def main():
                            "edges": elements(data / "indices.npy"), "fanouts": FANOUTS, "batch_size": BATCH_SIZE,
                            "batches": args.batches, "warmup": args.warmup, "rounds": args.rounds,
                            "threads": args.threads},
-              "runs": [], "index_select": []}
+              "loaded": args.loaded, "runs": [], "index_select": []}
+    with Neighbour(args):
+        measure(args, data, result)
+    write(args, result)
+
+
+def measure(args, data, result):
     for threads in args.threads:
-        say(f"index_select, {threads} threads")
-        command = [args.dir / "dgl" / "bin" / "python", HERE / "index_select.py", "--data", data, "--threads", threads,
-                   "--json"]
-        plain = {k: v for k, v in environ(threads).items() if k not in TUNED}  # it brings its own memory
-        result["index_select"].append(json.loads(call(command, env=plain)))
+        if not args.no_gather:
+            say(f"index_select, {threads} threads")
+            command = [args.dir / "dgl" / "bin" / "python", HERE / "index_select.py", "--data", data, "--threads",
+                       threads, "--json"]
+            plain = {k: v for k, v in environ(threads).items() if k not in TUNED}  # it brings its own memory
+            result["index_select"].append(json.loads(call(command, env=plain)))
         runs, versions = contest(args, data, threads)
         result["runs"] += runs
         result["versions"] |= versions
+
+
+def write(args, result):
     complaints = deviations(sorted(result["runs"], key=lambda run: run["contestant"] != "khop"))
     if complaints:
         sys.exit("run.py: the contestants did different work; nothing was written\n  " + "\n  ".join(complaints))
     args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "cpu.json").write_text(json.dumps(result, indent=1) + "\n")
-    page = args.out / "cpu.md"
+    name = "cpu-loaded" if args.loaded else "cpu"
+    (args.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    page = args.out / f"{name}.md"
     by_hand = page.read_text().partition(BY_HAND)[1:] if page.exists() else ()
     page.write_text(report.markdown(result) + "".join(by_hand))
     say(f"wrote {page}")

@@ -134,7 +134,7 @@ func TestConvertNumbersNodesAnew(t *testing.T) {
 	}
 	src, table := textFile(t, "edges.txt", list.String()), textFile(t, "x.npy", string(expect.NPY(features, nodes, 2)))
 	want := anew(t, src, "--features", table)
-	for _, how := range []string{"degree", "bfs", "rcm", "hot"} {
+	for _, how := range []string{"degree", "bfs", "rcm", "hot", "community"} {
 		got := anew(t, src, "--features", table, "--reorder", how)
 		if !maps.Equal(got.edges, want.edges) || !slices.IsSorted(slices.Sorted(slices.Values(got.old))) ||
 			slices.IsSorted(got.old) {

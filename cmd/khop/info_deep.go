@@ -24,6 +24,7 @@ type deepInfo struct {
 	Times  []timesInfo    `json:"times"`
 	Hints  []string       `json:"hints"`
 	Memory []trainingRoom `json:"training_memory"`
+	Order  *orderInfo     `json:"order"` // null: of several node types, or without edges
 }
 
 // trainingRoom is the memory that loading takes on a device, beside the trainer's own.
@@ -125,6 +126,9 @@ func lookDeep(env *environment, ds *formats.Dataset) (*deepInfo, error) {
 	if ds.Graph().NumNodes() == 0 {
 		return d, nil
 	}
+	if d.Order, err = adviseOrder(env, ds); err != nil {
+		return nil, err
+	}
 	for _, device := range []string{"cpu", "cuda:0"} {
 		e, err := loader.Plan(env.ctx, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: room.Fanouts},
 			Device: loader.DeviceOptions{Name: device}})
@@ -164,6 +168,9 @@ func (d *deepInfo) print(env *environment) error {
 		fmt.Fprintf(env.stdout, "memory on %s: graph %s, columns %s, read where they lie or copied; batches of %d "+
 			"seeds with fan-outs %v: %s, at most %s\n", m.Device, machine.Bytes(m.Graph), machine.Bytes(m.Columns),
 			m.BatchSize, m.Fanouts, machine.Bytes(m.Expected), machine.Bytes(m.Bound))
+	}
+	if d.Order != nil {
+		fmt.Fprintln(env.stdout, "order: "+d.Order.String())
 	}
 	for _, h := range d.Hints {
 		fmt.Fprintln(env.stdout, "hint: "+h)

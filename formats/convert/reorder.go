@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/renumber"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -39,6 +39,9 @@ const (
 	ByHeat
 	// ByNodeTime numbers nodes of a type that has times, and is not in their order, by their time.
 	ByNodeTime
+	// ByCommunity numbers nodes so that those with many edges between them have near numbers, and communities of
+	// communities likewise: J. Arai and others, "Rabbit Order", 2016.
+	ByCommunity
 )
 
 // Heat scores nodes by how often batches ask for their rows. indptr and indices are the in-edges of each node; seeds
@@ -134,7 +137,7 @@ func (c *conversion) columnOf(t int, name string) int {
 	return slices.IndexFunc(c.graph.Nodes[t].Columns, func(col source.Column) bool { return col.Name == name })
 }
 
-var reorders = []string{"auto", "no", "degree", "bfs", "rcm", "hot", "time"}
+var reorders = []string{"auto", "no", "degree", "bfs", "rcm", "hot", "time", "community"}
 
 // String returns the name on the command line.
 func (r Reorder) String() string { return enum.Name(reorders, r) }
@@ -178,15 +181,34 @@ func (c *conversion) visits(ctx context.Context, o *order, m *numbering) ([]uint
 	if c.opt.Reorder == ByHeat {
 		return c.byHeat(ctx, m, a)
 	}
-	give, err := m.take(5, m.n)
+	bytes := renumber.SearchBytes * m.n
+	if c.opt.Reorder == ByCommunity {
+		bytes = renumber.CommunityBytes(m.n, a.indices.Len())
+	}
+	give, err := m.take(bytes, 1)
 	if err != nil {
 		return nil, err
 	}
 	defer give()
 	if a.indices.DType() == unified.Int32 {
-		return search(ctx, m, a, c.opt.Reorder == ReverseCuthillMcKee, mustView[int32](a.indices))
+		return found(ctx, c.opt.Reorder, adjacency[int32](a))
 	}
-	return search(ctx, m, a, c.opt.Reorder == ReverseCuthillMcKee, mustView[int64](a.indices))
+	return found(ctx, c.opt.Reorder, adjacency[int64](a))
+}
+
+func adjacency[I interface {
+	unified.Element
+	renumber.ID
+}](a *neighbours) *renumber.Adjacency[I] {
+	return &renumber.Adjacency[I]{Indptr: a.indptr, Indices: mustView[I](a.indices)}
+}
+
+// found finds an order by neighbours.
+func found[I renumber.ID](ctx context.Context, how Reorder, a *renumber.Adjacency[I]) ([]uint32, error) {
+	if how == ByCommunity {
+		return renumber.Communities(ctx, a)
+	}
+	return renumber.Search(ctx, a, how == ReverseCuthillMcKee)
 }
 
 func mustView[T unified.Element](t unified.Tensor) []T {
@@ -244,17 +266,7 @@ func (c *conversion) byDegree(ctx context.Context, m *numbering) ([]uint32, erro
 	}); err != nil {
 		return nil, err
 	}
-	return descending(degree), nil
-}
-
-// descending returns the numbers of scores, the greatest first, equal ones by number.
-func descending[S cmp.Ordered](scores []S) []uint32 {
-	order := make([]uint32, len(scores))
-	for i := range order {
-		order[i] = uint32(i)
-	}
-	slices.SortStableFunc(order, func(a, b uint32) int { return cmp.Compare(scores[b], scores[a]) })
-	return order
+	return renumber.Descending(degree), nil
 }
 
 func (c *conversion) byHeat(ctx context.Context, m *numbering, a *neighbours) ([]uint32, error) {
@@ -284,7 +296,7 @@ func (c *conversion) byHeat(ctx context.Context, m *numbering, a *neighbours) ([
 	if err != nil {
 		return nil, err
 	}
-	return descending(scores), nil
+	return renumber.Descending(scores), nil
 }
 
 // neighbours is the in-edges of all nodes, in temporary files.
@@ -338,50 +350,6 @@ func (c *conversion) neighbours(ctx context.Context, o *order, m *numbering) (_ 
 	a.indptr = mustView[int64](indptr)
 	a.indices, err = unified.New(dtype, data[1], int64(len(data[1]))/dtype.Size())
 	return a, err
-}
-
-// search goes through each component breadth first. For Cuthill-McKee it begins at the node of the fewest edges, takes
-// neighbours by their number of edges, and reverses the order in the end.
-func search[I int32 | int64](ctx context.Context, m *numbering, a *neighbours, rcm bool,
-	indices []I) ([]uint32, error) {
-	degree := func(v uint32) int64 { return a.indptr[v+1] - a.indptr[v] }
-	starts := make([]uint32, m.n)
-	for i := range starts {
-		starts[i] = uint32(i)
-	}
-	less := func(x, y uint32) int { return cmp.Compare(degree(x), degree(y)) }
-	slices.SortStableFunc(starts, func(x, y uint32) int {
-		if rcm {
-			return less(x, y)
-		}
-		return less(y, x)
-	})
-	order, seen := make([]uint32, 0, m.n), make([]uint64, m.n/64+1)
-	visit := func(v uint32) {
-		if seen[v>>6]>>(v&63)&1 == 0 {
-			seen[v>>6] |= 1 << (v & 63)
-			order = append(order, v)
-		}
-	}
-	next := 0
-	for _, s := range starts {
-		for visit(s); next < len(order); next++ {
-			if next&0xFFFF == 0 && ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			v, from := order[next], len(order)
-			for _, u := range indices[a.indptr[v]:a.indptr[v+1]] {
-				visit(uint32(u))
-			}
-			if rcm {
-				slices.SortStableFunc(order[from:], less)
-			}
-		}
-	}
-	if rcm {
-		slices.Reverse(order)
-	}
-	return order, nil
 }
 
 // renumberEdges makes the edges follow the new numbers.

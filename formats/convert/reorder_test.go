@@ -124,6 +124,8 @@ func (l *library) order(how Reorder, scores []float64) (order []int64) {
 		return by(func(v int64) float64 { return -scores[v] })
 	case BreadthFirst:
 		starts = by(func(v int64) float64 { return -degree(v) })
+	case ByCommunity:
+		return communities(near, starts)
 	}
 	for _, s := range starts {
 		if slices.Contains(order, s) {
@@ -141,6 +143,55 @@ func (l *library) order(how Reorder, scores []float64) (order []int64) {
 	}
 	if how == ReverseCuthillMcKee {
 		slices.Reverse(order)
+	}
+	return order
+}
+
+// communities merges nodes as renumber.Communities says it.
+func communities(near [][]int64, starts []int64) (order []int64) {
+	n, total := int64(len(near)), 0
+	group, weight, merged := make([]int64, n), make([]int, n), make([][]int64, n)
+	for v := range near {
+		group[v], weight[v] = int64(v), len(near[v])
+		total += len(near[v])
+	}
+	for _, v := range starts {
+		between := make([]int, n)
+		for u := range near {
+			for _, w := range near[u] {
+				if group[u] == v && group[w] != v {
+					between[group[w]]++
+				}
+			}
+		}
+		best, gain := int64(-1), 0
+		for r, edges := range between {
+			if g := edges*total - weight[v]*weight[r]; g > gain {
+				best, gain = int64(r), g
+			}
+		}
+		if best < 0 {
+			continue
+		}
+		weight[best] += weight[v]
+		merged[best] = append(merged[best], v)
+		for u := range group {
+			if group[u] == v {
+				group[u] = best
+			}
+		}
+	}
+	var walk func(v int64)
+	walk = func(v int64) {
+		order = append(order, v)
+		for _, c := range merged[v] {
+			walk(c)
+		}
+	}
+	for _, v := range slices.Backward(starts) {
+		if group[v] == v {
+			walk(v)
+		}
 	}
 	return order
 }
@@ -165,7 +216,7 @@ func TestNodesAreNumberedAsTheOptionSays(t *testing.T) {
 			return scores, nil
 		}
 		for how, word := range map[Reorder]string{ByDegree: "degree", BreadthFirst: "bfs", ReverseCuthillMcKee: "rcm",
-			ByHeat: "hot"} {
+			ByHeat: "hot", ByCommunity: "community"} {
 			t.Run(fmt.Sprintf("%s/%d", word, seed), func(t *testing.T) {
 				res, ds := convert(t, src, Options{Reorder: how, Heat: heat})
 				notes := noteText(res)

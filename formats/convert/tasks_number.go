@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/runs"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/renumber"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -138,7 +139,7 @@ func (u *united) byDegree(ctx context.Context, m *made) (err error) {
 			}
 		}
 	}
-	num.byType(descending(degree))
+	num.byType(renumber.Descending(degree))
 	for typ := range num.types {
 		s, err := t.store(fmt.Sprintf("order-%d", typ), appendIDs(nil, num.types[typ].order))
 		if err != nil {

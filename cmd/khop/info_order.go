@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/renumber"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// orderInfo is which order of nodes --reorder of "khop convert" should give, by a model of caches and pages
+// (docs/results/order.md): what batches ask for in the order that is there, and in others.
+type orderInfo struct {
+	Recommended string      `json:"recommended"` // "no": that which is there
+	BatchSize   int         `json:"batch_size"`
+	Fanouts     []int       `json:"fanouts"`
+	RowBytes    int64       `json:"row_bytes"`
+	Now         orderCost   `json:"now"`
+	Tried       []orderCost `json:"tried"`
+}
+
+// orderCost is what a batch asks for in an order, in the mean.
+type orderCost struct {
+	Order   string  `json:"order"`
+	Misses  int64   `json:"lines_missed"` // of sources, local ids and rows
+	Pages   int64   `json:"pages"`        // of 4 KiB, of rows
+	Seconds float64 `json:"seconds"`      // to find it here, besides converting; 0: it is there
+}
+
+// orderedBatches are how many batches are looked at, and usualRow the bytes of a row where nodes have no columns.
+const (
+	orderedBatches = 4
+	usualRow       = 400
+)
+
+// adviseOrder looks at batches of a graph with one node type; nil for others, and for graphs without edges.
+func adviseOrder(env *environment, ds *formats.Dataset) (r *orderInfo, err error) {
+	g := ds.Graph()
+	n, fanouts := g.NumNodes(), []int{15, 10, 5}
+	if len(g.Schema().Nodes) != 1 || g.NumEdges() == 0 || n > math.MaxUint32 {
+		return nil, nil
+	}
+	r = &orderInfo{Fanouts: fanouts, BatchSize: int(min(max(n/256, 16), 1024)), RowBytes: rowBytesOf(g)}
+	batches, err := sampledBatches(env, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: fanouts,
+		Frontier: sampling.AllNodes}, BatchSize: r.BatchSize, Workers: 1, Seeds: loader.AllNodes(), Shuffle: true,
+		Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}, EdgePos: true},
+		Device:  loader.DeviceOptions{Name: "cpu"}})
+	if err != nil {
+		return nil, err
+	}
+	var advice *renumber.Advice
+	near := renumber.CommunityBytes(n, g.NumEdges()) < machine.Probe().Room()/4
+	if ids, e := unified.View[int32](g.Indices()); e == nil {
+		a := &renumber.Adjacency[int32]{Indptr: g.Indptr(), Indices: ids}
+		advice, err = renumber.Advise(env.ctx, renumber.Usual(r.RowBytes), a, batches, near)
+	} else {
+		ids, e := unified.View[int64](g.Indices())
+		a := &renumber.Adjacency[int64]{Indptr: g.Indptr(), Indices: ids}
+		if err = e; err == nil {
+			advice, err = renumber.Advise(env.ctx, renumber.Usual(r.RowBytes), a, batches, near)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.Recommended, r.Now = advice.Order, costOf("no", advice.Now, 0)
+	for _, t := range advice.Tried {
+		r.Tried = append(r.Tried, costOf(t.Order, t.Counts, t.Seconds))
+	}
+	return r, nil
+}
+
+func costOf(order string, c renumber.Counts, seconds float64) orderCost {
+	return orderCost{order, c.Misses(), c.Pages, seconds}
+}
+
+// rowBytesOf returns the bytes of a node's columns that have several numbers a row.
+func rowBytesOf(g *graph.Graph) (bytes int64) {
+	for _, c := range g.Schema().Nodes[0].Columns {
+		if len(c.Shape) > 0 {
+			bytes += c.RowBytes()
+		}
+	}
+	if bytes == 0 {
+		return usualRow
+	}
+	return bytes
+}
+
+// sampledBatches samples some batches.
+func sampledBatches(env *environment, ds *formats.Dataset, opt loader.Options) (list []renumber.Batch, err error) {
+	l, err := loader.New(ds, opt)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	for b, err := range l.Epoch(env.ctx, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, renumber.BatchOf(b.Sample)); len(list) == orderedBatches {
+			break
+		}
+	}
+	return list, nil
+}
+
+// String says what is recommended.
+func (r *orderInfo) String() string {
+	for _, t := range r.Tried {
+		if t.Order == r.Recommended {
+			return fmt.Sprintf("khop convert --reorder %s: a batch is expected to miss %.0f %% fewer lines of memory, and to "+
+				"ask a disk for %.0f %% fewer pages; finding the order took %.1f s, besides converting", t.Order,
+				100*spared(t.Misses, r.Now.Misses), 100*spared(t.Pages, r.Now.Pages), t.Seconds)
+		}
+	}
+	return "leave it as it is: no other order spares much"
+}
+
+// spared is the share that is spared where now becomes then.
+func spared(then, now int64) float64 { return 1 - float64(then)/float64(max(now, 1)) }

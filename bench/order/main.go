@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/renumber"
@@ -54,12 +55,16 @@ func measure(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	var list []renumber.Batch
+	var list []*renumber.Batch
 	for b, err := range l.Epoch(context.Background(), 0) {
 		if err != nil {
 			return err
 		}
-		if list = append(list, renumber.BatchOf(b.Sample)); len(list) == *batches {
+		of := renumber.NewBatch(b.Sample.Nodes[0])
+		for _, blocks := range slices.Backward(b.Sample.Blocks) {
+			of.Add(blocks[0].Indptr, blocks[0].Indices, blocks[0].EdgePos)
+		}
+		if list = append(list, of); len(list) == *batches {
 			break
 		}
 	}

@@ -70,8 +70,8 @@ def parse():
     args = parser.parse_args()
     args.threads = [int(t) for t in args.threads.split(",")]
     args.peers = args.peers.split(",")
-    ordered = f"resident, {args.order}"
-    args.ways = KHOP + [(ordered if t == "float32" else f"{ordered}, {t}", ["--resident"], "all", args.order, t)
+    name = f"resident, {args.order}"
+    args.ways = KHOP + [(name if t == "float32" else f"{name}, {t}", ["--resident"], "all", args.order, t)
                         for t in NARROW if args.order != "none"]
     args.dir = args.dir.absolute()  # not resolved: an environment's python is a link
     args.khop, args.dataset = (path and path.absolute() for path in (args.khop, args.dataset))
@@ -136,8 +136,9 @@ class Khop:
         return [self.bench(what, *way) for way in self.args.ways if what == "features" or way[-1] == "float32"]
 
     def bench(self, what, way, options, frontier, order, dtype):
-        command = [self.args.khop, "bench", variant(self.args, order, dtype), "--fanouts", ",".join(map(str, FANOUTS)), "--batch-size",
-                   BATCH_SIZE, "--batches", self.args.batches, "--warmup", self.args.warmup, "--drop-last",
+        dataset, sizes = variant(self.args, order, dtype), ",".join(map(str, FANOUTS))
+        command = [self.args.khop, "bench", dataset, "--fanouts", sizes, "--batch-size", BATCH_SIZE,
+                   "--batches", self.args.batches, "--warmup", self.args.warmup, "--drop-last",
                    "--workers", self.threads, "--json", "--limit", "--frontier", frontier, *options]
         command += ["--no-features", "--no-memcpy"] if what == "sampling" else []
         got = json.loads(call(command, env={**os.environ, "GOMAXPROCS": str(self.threads)}))

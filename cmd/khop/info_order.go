@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
@@ -94,7 +95,7 @@ func rowBytesOf(g *graph.Graph) (bytes int64) {
 }
 
 // sampledBatches samples some batches.
-func sampledBatches(env *environment, ds *formats.Dataset, opt loader.Options) (list []renumber.Batch, err error) {
+func sampledBatches(env *environment, ds *formats.Dataset, opt loader.Options) (list []*renumber.Batch, err error) {
 	l, err := loader.New(ds, opt)
 	if err != nil {
 		return nil, err
@@ -104,7 +105,11 @@ func sampledBatches(env *environment, ds *formats.Dataset, opt loader.Options) (
 		if err != nil {
 			return nil, err
 		}
-		if list = append(list, renumber.BatchOf(b.Sample)); len(list) == orderedBatches {
+		of := renumber.NewBatch(b.Sample.Nodes[0])
+		for _, blocks := range slices.Backward(b.Sample.Blocks) {
+			of.Add(blocks[0].Indptr, blocks[0].Indices, blocks[0].EdgePos)
+		}
+		if list = append(list, of); len(list) == orderedBatches {
 			break
 		}
 	}
@@ -115,8 +120,8 @@ func sampledBatches(env *environment, ds *formats.Dataset, opt loader.Options) (
 func (r *orderInfo) String() string {
 	for _, t := range r.Tried {
 		if t.Order == r.Recommended {
-			return fmt.Sprintf("khop convert --reorder %s: a batch is expected to miss %.0f %% fewer lines of memory, and to "+
-				"ask a disk for %.0f %% fewer pages; finding the order took %.1f s, besides converting", t.Order,
+			return fmt.Sprintf("khop convert --reorder %s: a batch is expected to miss %.0f %% fewer lines of memory, "+
+				"and to ask a disk for %.0f %% fewer pages; finding the order took %.1f s, besides converting", t.Order,
 				100*spared(t.Misses, r.Now.Misses), 100*spared(t.Pages, r.Now.Pages), t.Seconds)
 		}
 	}

@@ -191,12 +191,12 @@ func (c *conversion) visits(ctx context.Context, o *order, m *numbering) ([]uint
 	}
 	defer give()
 	if a.indices.DType() == unified.Int32 {
-		return found(ctx, c.opt.Reorder, adjacency[int32](a))
+		return found(ctx, c.opt.Reorder, adjacencyOf[int32](a))
 	}
-	return found(ctx, c.opt.Reorder, adjacency[int64](a))
+	return found(ctx, c.opt.Reorder, adjacencyOf[int64](a))
 }
 
-func adjacency[I interface {
+func adjacencyOf[I interface {
 	unified.Element
 	renumber.ID
 }](a *neighbours) *renumber.Adjacency[I] {

@@ -26,7 +26,7 @@ type Tried struct {
 const worth, cheaper = 0.85, 0.97
 
 // Advise compares orders by the model. Where near is false only degrees are looked at.
-func Advise[I ID](ctx context.Context, m Model, a *Adjacency[I], batches []Batch, near bool) (*Advice, error) {
+func Advise[I ID](ctx context.Context, m Model, a *Adjacency[I], batches []*Batch, near bool) (*Advice, error) {
 	now := m.Count(batches, a.Indptr, nil)
 	r := &Advice{Order: "no", Now: now, Then: now}
 	orders := []struct {

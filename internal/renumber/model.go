@@ -1,7 +1,6 @@
 package renumber
 
 import (
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -29,21 +28,22 @@ type Edge struct {
 	Source, Target uint32
 }
 
-// BatchOf reads a sample that has the positions of its edges.
-func BatchOf(s *graph.Sample) (b Batch) {
-	nodes := s.Nodes[0]
+// NewBatch begins a batch of nodes. Add follows, for each hop, the first out of the seeds.
+func NewBatch(nodes unified.Tensor) *Batch {
+	b := &Batch{}
 	for i := range nodes.Len() {
 		b.Nodes = append(b.Nodes, uint32(number(nodes, i)))
 	}
-	for layer := len(s.Blocks) - 1; layer >= 0; layer-- {
-		k := &s.Blocks[layer][0]
-		for target := range k.Indptr.Len() - 1 {
-			for i := number(k.Indptr, target); i < number(k.Indptr, target+1); i++ {
-				b.Edges = append(b.Edges, Edge{number(k.EdgePos, i), b.Nodes[number(k.Indices, i)], b.Nodes[target]})
-			}
+	return b
+}
+
+// Add adds the edges of a block: as graph.Block has them, with their positions.
+func (b *Batch) Add(indptr, indices, positions unified.Tensor) {
+	for target := range indptr.Len() - 1 {
+		for i := number(indptr, target); i < number(indptr, target+1); i++ {
+			b.Edges = append(b.Edges, Edge{number(positions, i), b.Nodes[number(indices, i)], b.Nodes[target]})
 		}
 	}
-	return b
 }
 
 // number returns an element of a list of ids.
@@ -68,7 +68,7 @@ const (
 )
 
 // Count says what batches ask for where the nodes are in an order; nil: in that which they have. indptr is the graph's.
-func (m Model) Count(batches []Batch, indptr []int64, order []uint32) (c Counts) {
+func (m Model) Count(batches []*Batch, indptr []int64, order []uint32) (c Counts) {
 	places := placesOf(indptr, order)
 	large, small := newCache(m.Cache), newCache(m.Table)
 	for _, b := range batches {
@@ -81,7 +81,7 @@ func (m Model) Count(batches []Batch, indptr []int64, order []uint32) (c Counts)
 	return c
 }
 
-func (m Model) count(c *Counts, b Batch, p *places, large, small cache) {
+func (m Model) count(c *Counts, b *Batch, p *places, large, small cache) {
 	const sources, locals = 1 << 40, 1 << 41 // lines of other arrays than the rows
 	for _, e := range b.Edges {
 		if large.miss(sources + p.position(e)*idLen/machine.Line) {

@@ -7,12 +7,12 @@ type Attr int
 const (
 	attrMultiprocessors            Attr = 16
 	AttrIntegrated                 Attr = 18 // 1: the device shares the host's memory
-	AttrPCIBus                     Attr = 33
-	AttrPCIDevice                  Attr = 34
+	attrPCIBus                     Attr = 33
+	attrPCIDevice                  Attr = 34
 	AttrUnifiedAddressing          Attr = 41
-	AttrPCIDomain                  Attr = 50
-	AttrComputeMajor               Attr = 75
-	AttrComputeMinor               Attr = 76
+	attrPCIDomain                  Attr = 50
+	attrComputeMajor               Attr = 75
+	attrComputeMinor               Attr = 76
 	AttrPageableAccess             Attr = 88  // pageable host memory is coherently accessible (HMM or hardware)
 	AttrHostPointerForRegistered   Attr = 91  // a kernel may use the host's address of registered memory
 	AttrHostRegister               Attr = 99  // registering host memory is supported

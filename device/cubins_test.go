@@ -40,7 +40,7 @@ func TestACubinIsLoadedInPlaceOfItsPTX(t *testing.T) {
 		"refused": {90, false, "ptx", map[string]result{"load cubin 90": noBinary},
 			[]string{"cubin 90", "ptx"}, 0, nil},
 		"both refused": {90, false, "ptx", map[string]result{"load cubin 90": noBinary, "load ptx": noBinary},
-			[]string{"cubin 90", "ptx"}, 0, ErrInvalidImage},
+			[]string{"cubin 90", "ptx"}, 0, errInvalidImage},
 		"no memory: not tried anew": {90, false, "ptx", map[string]result{"load cubin 90": outOfMemory},
 			[]string{"cubin 90"}, 0, ErrOutOfMemory},
 	} {

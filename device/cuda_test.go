@@ -131,7 +131,7 @@ func TestOrdinaryErrorsAreNotFinal(t *testing.T) {
 	if _, err := d.Alloc(1); err != nil {
 		t.Errorf("after it: %v", err)
 	}
-	expect.Is(t, expect.Err(d.Alloc(-1)), ErrInvalidValue, "less than nothing")
+	expect.Is(t, expect.Err(d.Alloc(-1)), &Error{Code: codeInvalidValue}, "less than nothing")
 	if a, err := d.Alloc(0); err != nil || a.Address() != 0 || a.Close() != nil {
 		t.Errorf("nothing: %v, %v", a, err)
 	}
@@ -188,9 +188,9 @@ func TestRegisteringIsCountedByRange(t *testing.T) {
 	memory := make([]byte, 1<<16)
 	expect.OK(t, errors.Join(first.Register(memory, false), second.Register(memory, false)))
 	expect.That(t, f.calls["register"] == 1, "the driver was asked %d times", f.calls["register"])
-	expect.Is(t, second.Register(memory[4096:8192], false), ErrHostRegistered, "a part of it")
-	expect.Is(t, second.Register(memory[:4096], false), ErrHostRegistered, "its beginning")
-	expect.Is(t, second.Unregister(memory[:4096]), ErrNotRegistered, "unregistering a part")
+	expect.Is(t, second.Register(memory[4096:8192], false), &Error{Code: codeHostRegistered}, "a part of it")
+	expect.Is(t, second.Register(memory[:4096], false), &Error{Code: codeHostRegistered}, "its beginning")
+	expect.Is(t, second.Unregister(memory[:4096]), &Error{Code: codeNotRegistered}, "unregistering a part")
 	err := first.Register(nil, false)
 	expect.That(t, err == nil && f.calls["register"] == 3, "nothing: %v", err)
 	// The device that registered first may go first: the registration holds its context.
@@ -201,7 +201,7 @@ func TestRegisteringIsCountedByRange(t *testing.T) {
 	if err := second.Unregister(memory); err != nil || f.retained != 1 || f.calls["unregister"] != 1 {
 		t.Errorf("%v; %d contexts, %d unregistered", err, f.retained, f.calls["unregister"])
 	}
-	expect.Is(t, second.Unregister(memory), ErrNotRegistered, "once too often")
+	expect.Is(t, second.Unregister(memory), &Error{Code: codeNotRegistered}, "once too often")
 	expect.OK(t, second.Close())
 }
 
@@ -210,7 +210,7 @@ func TestRefusedRegistrationLeavesNothing(t *testing.T) {
 	d, _ := Open(0)
 	f.fail = map[string]result{"register": codeNotSupported}
 	err := d.Register(make([]byte, 4096), true)
-	expect.That(t, errors.Is(err, ErrNotSupported), "%v", err)
+	expect.That(t, errors.Is(err, &Error{Code: codeNotSupported}), "%v", err)
 	if err := d.Close(); err != nil || f.retained != 0 {
 		t.Errorf("%v, %d contexts", err, f.retained)
 	}

@@ -99,8 +99,8 @@ func retain(ordinal int) (*primary, error) {
 	p.name, _ = drv.name(ordinal)
 	p.uuid = uuidText(drv.uuid(ordinal))
 	p.sms, _ = drv.attribute(ordinal, attrMultiprocessors)
-	major, _ := drv.attribute(ordinal, AttrComputeMajor)
-	minor, _ := drv.attribute(ordinal, AttrComputeMinor)
+	major, _ := drv.attribute(ordinal, attrComputeMajor)
+	minor, _ := drv.attribute(ordinal, attrComputeMinor)
 	if 10*major+minor < minCompute {
 		return nil, fmt.Errorf("%w: cuda:%d (%s) has compute capability %d.%d, 7.0 or later is needed", ErrNoDevice,
 			ordinal, p.name, major, minor)
@@ -257,6 +257,16 @@ func (d *Device) Attribute(a Attr) int {
 		return 0
 	}
 	return v
+}
+
+// Compute returns the compute capability: 9 and 0 for 9.0.
+func (d *Device) Compute() (major, minor int) {
+	return d.Attribute(attrComputeMajor), d.Attribute(attrComputeMinor)
+}
+
+// PCI returns where the device is on the bus.
+func (d *Device) PCI() (domain, bus, device int) {
+	return d.Attribute(attrPCIDomain), d.Attribute(attrPCIBus), d.Attribute(attrPCIDevice)
 }
 
 // Memory returns how many bytes of device memory are free and how many there are. Other processes may take what is

@@ -13,19 +13,13 @@ var ErrNoDevice = errors.New("no CUDA device")
 var ErrClosed = errors.New("already closed")
 
 // The classes of driver errors that callers act on, for errors.Is. Each stands for one or more of the driver's codes.
+// Any other is told by its code: errors.Is(err, &Error{Code: 801}).
 var (
-	ErrInvalidValue   error = &class{"invalid value", []int{codeInvalidValue}}
-	ErrOutOfMemory    error = &class{"out of memory", []int{2}}
-	ErrInvalidImage   error = &class{"kernel image does not load", []int{200, 209, 218, 221, 222, 223, 300}}
-	ErrNotFound       error = &class{"not found", []int{500}}
-	ErrHostRegistered error = &class{"host memory is already registered", []int{codeHostRegistered}}
-	ErrNotRegistered  error = &class{"host memory is not registered", []int{codeNotRegistered}}
-	ErrNotPermitted   error = &class{"not permitted", []int{800}}
-	ErrNotSupported   error = &class{"not supported by this device, driver or system", []int{codeNoPeer,
-		codeNotSupported}}
-
+	ErrOutOfMemory error = &class{"out of memory", []int{2}}
 	// ErrDeviceLost: a fault after which the context is of no use. Every later call on the device fails with it too.
 	ErrDeviceLost error = &class{"device lost", lostCodes}
+
+	errInvalidImage error = &class{"kernel image does not load", []int{200, 209, 218, 221, 222, 223, 300}}
 )
 
 // result is a CUresult.
@@ -71,10 +65,15 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("cuda: %s: %s (%d): %s", e.Op, e.Name, e.Code, e.Text)
 }
 
-// Is reports whether target is the class of e's code, such as ErrOutOfMemory.
+// Is reports whether target is the class of e's code, such as ErrOutOfMemory, or an Error of the same code.
 func (e *Error) Is(target error) bool {
-	c, ok := target.(*class)
-	return ok && slices.Contains(c.codes, e.Code) || e.lost && target == ErrDeviceLost
+	switch target := target.(type) {
+	case *class:
+		return slices.Contains(target.codes, e.Code) || e.lost && target == ErrDeviceLost
+	case *Error:
+		return target.Code == e.Code
+	}
+	return false
 }
 
 // failure makes an error of a driver's answer, nil of success.

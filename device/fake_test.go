@@ -70,9 +70,9 @@ func (f *fake) attribute(_ int, a Attr) (int, result) {
 	switch a {
 	case attrMultiprocessors:
 		return 132, success
-	case AttrComputeMajor:
+	case attrComputeMajor:
 		return f.compute / 10, success
-	case AttrComputeMinor:
+	case attrComputeMinor:
 		return f.compute % 10, success
 	case attrMPS:
 		return f.mps, f.answer("mps")

@@ -30,8 +30,8 @@ type Kernel struct {
 
 // LoadKernels loads PTX text or a cubin for this device, and sets each of the pointers to the kernel of that name, or
 // loads nothing. Close the module. In place of PTX that the program has as a cubin for this device, too (-tags cubins),
-// it loads that, which takes no assembling; where the driver refuses it, the PTX. It fails with ErrInvalidImage, and
-// what the driver's assembler says, if that cannot assemble it, and with ErrNotFound for a kernel that is not there.
+// it loads that, which takes no assembling; where the driver refuses it, the PTX. It fails with what the driver's
+// assembler says, if that cannot assemble it, and with code 500 for a kernel that is not there.
 func (d *Device) LoadKernels(image []byte, kernels map[string]**Kernel) (*Module, error) {
 	m, err := d.loadBest(image)
 	if err != nil {
@@ -47,7 +47,8 @@ func (d *Device) LoadKernels(image []byte, kernels map[string]**Kernel) (*Module
 
 // loadBest loads the cubin that the program has in place of an image, else the image.
 func (d *Device) loadBest(image []byte) (*Module, error) {
-	cubin, arch := cubinOf(image, d.Attribute(AttrComputeMajor), d.Attribute(AttrComputeMinor))
+	major, minor := d.Compute()
+	cubin, arch := cubinOf(image, major, minor)
 	if cubin == nil {
 		return d.load(image)
 	}
@@ -55,7 +56,7 @@ func (d *Device) loadBest(image []byte) (*Module, error) {
 	if err == nil {
 		m.Cubin = arch
 		return m, nil
-	} else if !errors.Is(err, ErrInvalidImage) {
+	} else if !errors.Is(err, errInvalidImage) {
 		return nil, err
 	}
 	refused := fmt.Errorf("cubin for sm_%d: %w", arch, err)

@@ -21,8 +21,8 @@ func TestADeviceReachesAnotherOnlyWhereTheDriverLetsIt(t *testing.T) {
 		want   error
 		says   string
 	}{
-		"no way between them":  {false, success, ErrNotSupported, "cuda:0 at the memory of cuda:1"},
-		"refused all the same": {true, codeNoPeer, ErrNotSupported, "217"},
+		"no way between them":  {false, success, &Error{Code: codeNoPeer}, "cuda:0 at the memory of cuda:1"},
+		"refused all the same": {true, codeNoPeer, &Error{Code: codeNoPeer}, "217"},
 		"allowed":              {true, success, nil, ""},
 		"again":                {true, codeReached, nil, ""},
 	} {

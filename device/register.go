@@ -23,7 +23,7 @@ type registration struct {
 // Register page-locks b and lets kernels of all devices of the process address it, until Unregister. b must be outside
 // the Go heap and stay mapped. readOnly says that devices only read: mappings without PROT_WRITE need it (see
 // AttrReadOnlyRegister). The same range may be registered again: it is counted. A range that overlaps another one
-// without being equal to it fails with ErrHostRegistered. An empty b does nothing.
+// without being equal to it fails with code 712. An empty b does nothing.
 //
 // The call takes about 0.1 s a GB, and holds the process's memory map meanwhile: register large files in pieces.
 func (d *Device) Register(b []byte, readOnly bool) error {
@@ -52,7 +52,7 @@ func (d *Device) Register(b []byte, readOnly bool) error {
 	return nil
 }
 
-// Unregister undoes one Register of the same range. It fails with ErrNotRegistered if there was none. No kernel may
+// Unregister undoes one Register of the same range. It fails with code 713 if there was none. No kernel may
 // still use the memory.
 func (d *Device) Unregister(b []byte) error {
 	if len(b) == 0 {

@@ -171,9 +171,7 @@ func (c *climb) copied(e *entry, to Options) error {
 
 // node returns the NUMA node of the device, -1 if the system names none.
 func (c *climb) node() int {
-	d := c.dev
-	return machine.FindPCI(d.Attribute(device.AttrPCIDomain), d.Attribute(device.AttrPCIBus),
-		d.Attribute(device.AttrPCIDevice)).NUMANode
+	return machine.FindPCI(c.dev.PCI()).NUMANode
 }
 
 // preflight fails if page-locking n bytes more would leave less than a sixteenth of the memory: the system cannot

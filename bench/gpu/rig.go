@@ -85,10 +85,7 @@ func (u undo) run(err error) error {
 }
 
 // address returns where the device is on the bus.
-func (r *rig) address() string {
-	return machine.FindPCI(r.dev.Attribute(device.AttrPCIDomain), r.dev.Attribute(device.AttrPCIBus),
-		r.dev.Attribute(device.AttrPCIDevice)).Address
-}
+func (r *rig) address() string { return machine.FindPCI(r.dev.PCI()).Address }
 
 // time returns the median time on the device of what work puts on the stream, after once that does not count.
 func (r *rig) time(work func() error) (seconds float64, err error) {

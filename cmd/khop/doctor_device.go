@@ -85,12 +85,10 @@ func probeCUDA() (r cudaReport, first *device.Device) {
 }
 
 func reportDevice(d *device.Device) deviceReport {
+	major, minor := d.Compute()
 	r := deviceReport{
 		Device: fmt.Sprintf("cuda:%d", d.Ordinal()), Name: d.Name(), UUID: d.UUID(), MPS: d.MPS(), SMs: d.SMs(),
-		Attributes: map[string]int{},
-		Compute:    fmt.Sprintf("%d.%d", d.Attribute(device.AttrComputeMajor), d.Attribute(device.AttrComputeMinor)),
-		PCI: machine.FindPCI(d.Attribute(device.AttrPCIDomain), d.Attribute(device.AttrPCIBus),
-			d.Attribute(device.AttrPCIDevice)),
+		Attributes: map[string]int{}, Compute: fmt.Sprintf("%d.%d", major, minor), PCI: machine.FindPCI(d.PCI()),
 	}
 	var err error
 	if r.MemoryFree, r.MemoryBytes, err = d.Memory(); err == nil {

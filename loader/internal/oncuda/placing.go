@@ -104,10 +104,7 @@ func (*Processor) Expect(e *plan.Estimate, batches, _ int64) {
 	}
 }
 
-func (d *Processor) BusAddress() string {
-	at := d.Attribute
-	return machine.FindPCI(at(device.AttrPCIDomain), at(device.AttrPCIBus), at(device.AttrPCIDevice)).Address
-}
+func (d *Processor) BusAddress() string { return machine.FindPCI(d.PCI()).Address }
 
 // find returns a column as the device has it.
 func (d *Processor) find(c *tiers.Column) *deviceColumn {

@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/staged"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -99,8 +100,9 @@ func (d *Dataset) open(root *os.Root) error {
 		owners[nodeOwner(t)] = t
 		a.NodeColumns[t] = make(map[string]unified.Tensor)
 	}
+	advise := readOn(c)
 	for _, f := range c.files() {
-		body, l, err := d.mapPart(root, f.typ, f.part)
+		body, l, err := d.mapPart(root, f.typ, f.part, advise)
 		if err != nil {
 			return err
 		}
@@ -169,9 +171,23 @@ func (d *Dataset) addSet(a *graph.Arrays, split *SplitInfo, set *SetInfo, t unif
 
 func (d *Dataset) filePath(p *Part) string { return filepath.Join(d.dir, filepath.FromSlash(p.Path)) }
 
+// readOn says on which pages files are brought from the disk: on huge ones where half of the available memory has room
+// for all of them, since who reads a row of a larger dataset would read millions of bytes around it.
+func readOn(c *Content) (advise func(mapped []byte)) {
+	total := int64(0)
+	for _, f := range c.files() {
+		total += f.part.FileBytes
+	}
+	if total > machine.Probe().Room()/2 {
+		return func([]byte) {}
+	}
+	return pinned.ReadOnHugePages
+}
+
 // mapPart maps a file, checks its head and footer, and returns its body, without the padding.
-func (d *Dataset) mapPart(root *os.Root, a arrayfile.Type, p *Part) ([]byte, arrayfile.Layout, error) {
-	r, l, st, err := mapFile(root, d.dir, a, p, func([]byte) {})
+func (d *Dataset) mapPart(root *os.Root, a arrayfile.Type, p *Part, advise func([]byte)) ([]byte, arrayfile.Layout,
+	error) {
+	r, l, st, err := mapFile(root, d.dir, a, p, advise)
 	if err != nil {
 		return nil, arrayfile.Layout{}, err
 	}

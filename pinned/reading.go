@@ -21,5 +21,13 @@ func ReadAhead(b []byte) { hint(b, soon) }
 // memory. ReadInOrder takes that back. Both are hints, which systems other than Linux do not get.
 func ReadAtRandom(b []byte) { hint(b, atRandom) }
 
+// ReadOnHugePages asks that pages which b touches, a part of a mapped file, are brought from the disk as parts of huge
+// pages: what reads one of them then reads 2 MiB. It is a hint, which systems other than Linux do not get.
+func ReadOnHugePages(b []byte) {
+	if len(b) >= HugePage {
+		hint(b, onHugePages)
+	}
+}
+
 // ReadInOrder takes back ReadAtRandom.
 func ReadInOrder(b []byte) { hint(b, inOrder) }

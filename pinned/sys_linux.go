@@ -36,7 +36,7 @@ func preferNode(b []byte, node int) error {
 
 // populate asks for huge pages first: what is read from the disk after that lies on such pages, and is entered so.
 func populate(b []byte) error {
-	hint(b, unix.MADV_HUGEPAGE)
+	ReadOnHugePages(b)
 	switch errno := advise(b, unix.MADV_POPULATE_READ); {
 	case errno == 0:
 		return nil
@@ -60,9 +60,10 @@ func advise(b []byte, advice uintptr) unix.Errno {
 }
 
 const (
-	soon     = unix.MADV_WILLNEED
-	atRandom = unix.MADV_RANDOM
-	inOrder  = unix.MADV_NORMAL
+	soon        = unix.MADV_WILLNEED
+	atRandom    = unix.MADV_RANDOM
+	inOrder     = unix.MADV_NORMAL
+	onHugePages = unix.MADV_HUGEPAGE
 )
 
 // hint tells the system how the pages that b touches will be read.

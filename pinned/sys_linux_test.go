@@ -49,7 +49,7 @@ func TestPopulateBringsFilesToHugePages(t *testing.T) {
 		sum += int(plain[i])
 	}
 	expect.That(t, sum == 7*size/os.Getpagesize(), "the file is %d", sum)
-	able := onHugePages(t, plain)
+	able := bytesOnHugePages(t, plain)
 	expect.OK(t, unix.Munmap(plain))
 	if able < size/2 {
 		t.Skipf("this file system has %d of %d bytes on huge pages", able, size)
@@ -58,12 +58,12 @@ func TestPopulateBringsFilesToHugePages(t *testing.T) {
 	r := expect.Must(Map(f))(t)
 	defer r.Close()
 	expect.OK(t, Populate(r.Bytes()))
-	got := onHugePages(t, r.Bytes())
+	got := bytesOnHugePages(t, r.Bytes())
 	expect.That(t, got >= size/2, "%d of %d bytes are on huge pages", got, size)
 }
 
-// onHugePages returns how many bytes of the mapping that begins with b are on huge pages.
-func onHugePages(t *testing.T, b []byte) (n int) {
+// bytesOnHugePages returns how many bytes of the mapping that begins with b are on huge pages.
+func bytesOnHugePages(t *testing.T, b []byte) (n int) {
 	t.Helper()
 	text := string(expect.Must(os.ReadFile("/proc/self/smaps"))(t))
 	_, text, _ = strings.Cut(text, fmt.Sprintf("%x-", addressOf(b)))

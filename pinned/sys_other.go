@@ -9,7 +9,7 @@ import (
 
 func populate([]byte) error { return errors.ErrUnsupported }
 
-const soon, atRandom, inOrder = 0, 0, 0
+const soon, atRandom, inOrder, onHugePages = 0, 0, 0, 0
 
 func hint([]byte, uintptr) {}
 

@@ -120,6 +120,7 @@ func (f *forest[V]) seed(ids []V, item int, local []int32, l *list[V], t int) (e
 		}
 		f.some[i] = group*f.nodes + int64(v)
 	}
+	f.table.prefetch(f.some[:len(ids)])
 	f.place(f.some[:len(ids)], local, l, t)
 	return nil
 }
@@ -138,9 +139,10 @@ func (f *forest[V]) next(st *stage[V]) {
 	f.of.goTo(f.keys[st.dstType].ids[f.at], f.nodes)
 }
 
-// relabel gives local ids to the next picks of the stage, which lie at pos: each is in the tree of its destination, and
-// looked at as of the same time, or of the time of the step where that bounds what comes next.
-func (f *forest[V]) relabel(ids []V, pos []int64, local []int32, st *stage[V]) error {
+// name sets keys to those of the next picks of the stage, which lie at pos, and asks for their entries in the table:
+// each is in the tree of its destination, and looked at as of the same time, or of the time of the step where that
+// bounds what comes next.
+func (f *forest[V]) name(ids []V, pos, keys []int64, st *stage[V]) error {
 	for i, v := range ids {
 		if int(f.indptr[f.at+1]) <= f.pick {
 			f.next(st)
@@ -154,16 +156,16 @@ func (f *forest[V]) relabel(ids []V, pos []int64, local []int32, st *stage[V]) e
 			}
 			first = group * f.nodes
 		}
-		f.some[i] = first + int64(v)
+		keys[i] = first + int64(v)
 		f.pick++
 	}
-	f.place(f.some[:len(ids)], local, st.src, st.srcType)
+	f.table.prefetch(keys[:len(ids)])
 	return nil
 }
 
+// place gives local ids to nodes of a list of type t.
 func (f *forest[V]) place(keys []int64, local []int32, l *list[V], t int) {
 	k := &f.keys[t]
-	f.table.prefetch(keys)
 	f.table.relabel(keys, local, k)
 	var of treeKeys
 	for i := l.n; i < k.n; i++ {

@@ -16,15 +16,16 @@ import (
 // hints 39 % (sources) and 57 % (local ids).
 const chunkPicks = 512
 
-// chunk is the picks between two steps: edge positions and the sources there, of which n are in use.
+// chunk is the picks between two steps: edge positions and the sources there, of which n are in use, and the keys of
+// these where trees are kept apart.
 type chunk[V nodeID] struct {
-	pos []int64
-	nbr []V
-	n   int
+	pos, keys []int64
+	nbr       []V
+	n         int
 }
 
 func newChunk[V nodeID]() chunk[V] {
-	return chunk[V]{pos: make([]int64, chunkPicks), nbr: make([]V, chunkPicks)}
+	return chunk[V]{pos: make([]int64, chunkPicks), keys: make([]int64, chunkPicks), nbr: make([]V, chunkPicks)}
 }
 
 // stream sends the picks of a stage through the steps: the picks themselves, the sources that lie at them, and the
@@ -36,7 +37,7 @@ func (a *assembly[V]) stream(st *stage[V], p picker[V], out *graph.Sample, local
 	const block = 32
 	cur, next, after := &a.chunks[0], &a.chunks[1], &a.chunks[2]
 	p.fill(cur)
-	if err := a.load(st, cur, 0, cur.n); err != nil {
+	if err := a.read(st, cur, 0, cur.n); err != nil {
 		return err
 	}
 	p.fill(next)
@@ -46,16 +47,16 @@ func (a *assembly[V]) stream(st *stage[V], p picker[V], out *graph.Sample, local
 			return err
 		}
 		for lo := 0; lo < max(cur.n, next.n); lo += block {
-			if err := a.load(st, next, lo, lo+block); err != nil {
+			if err := a.read(st, next, lo, lo+block); err != nil {
 				return err
 			}
 			if lo >= cur.n {
 				continue
 			}
-			if nbr := cur.nbr[lo:min(lo+block, cur.n)]; a.forest == nil {
-				a.local.relabel(nbr, local[lo:], st.src)
-			} else if err := a.forest.relabel(nbr, cur.pos[lo:], local[lo:], st); err != nil {
-				return err
+			if hi := min(lo+block, cur.n); a.forest == nil {
+				a.local.relabel(cur.nbr[lo:hi], local[lo:], st.src)
+			} else {
+				a.forest.place(cur.keys[lo:hi], local[lo:], st.src, st.srcType)
 			}
 		}
 		pos.put(cur.pos[:cur.n])
@@ -63,6 +64,15 @@ func (a *assembly[V]) stream(st *stage[V], p picker[V], out *graph.Sample, local
 		cur, next, after = next, after, cur
 	}
 	return nil
+}
+
+// read is load, and where trees are kept apart names the sources, too.
+func (a *assembly[V]) read(st *stage[V], c *chunk[V], lo, hi int) error {
+	if err := a.load(st, c, lo, hi); err != nil || a.forest == nil {
+		return err
+	}
+	lo, hi = min(lo, c.n), min(hi, c.n)
+	return a.forest.name(c.nbr[lo:hi], c.pos[lo:hi], c.keys[lo:hi], st)
 }
 
 // load reads the sources at picks lo .. hi-1, as far as there are such, and asks for their entries in the relabel

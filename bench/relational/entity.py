@@ -51,7 +51,7 @@ class OfKhop:
         self.tables = Tables(path)
         self.loader = khop.Loader(
             path, args.fanouts, sampler="temporal", node_time="time", disjoint=True, seeds=f"task:{name}:train",
-            batch_size=args.batch_size, shuffle=True)
+            batch_size=args.batch_size, shuffle=True, process="auto")
 
     def __iter__(self):
         return map(self.tables.to_pyg, self.loader)

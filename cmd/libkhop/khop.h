@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 /* Of this header. It grows whenever a function, a struct or a code changes its meaning. */
-#define KHOP_ABI 5
+#define KHOP_ABI 6
 
 /* Codes. */
 #define KHOP_OK 0
@@ -202,6 +202,25 @@ int32_t khop_feed_put(khop_feed *feed, const void *message, uint32_t size);
  * after khop_close.
  */
 int32_t khop_feed_take(khop_feed *feed, uint64_t at, void *room, uint64_t *next);
+
+/*
+ * Arrays of a batch in other forms. These functions do not enter Go's runtime either, and keep nothing.
+ *
+ * khop_ends_*: the sources and targets of a block's edges, of which indptr has destinations + 1 entries and indices
+ * edges. KHOP_ARGUMENT where indptr does not divide so many edges; then sources and targets have anything.
+ */
+int32_t khop_ends_32(const int32_t *indptr, const int32_t *indices, int64_t destinations, int64_t edges,
+                     int32_t *sources, int32_t *targets);
+int32_t khop_ends_32_64(const int32_t *indptr, const int32_t *indices, int64_t destinations, int64_t edges,
+                        int64_t *sources, int64_t *targets);
+int32_t khop_ends_64(const int64_t *indptr, const int64_t *indices, int64_t destinations, int64_t edges,
+                     int64_t *sources, int64_t *targets);
+
+/*
+ * Year, month (from 0), day (from 0), weekday (0 is Monday), hour, minute and second of times in seconds since 1970,
+ * UTC: rows of so many columns, seven numbers each, rows in out so many numbers apart. All are -1 for INT64_MIN.
+ */
+void khop_calendar(const int64_t *seconds, int64_t rows, int64_t columns, int64_t *out, int64_t step);
 
 /*
  * Begins to open a loader. config is an object of JSON with a zero at its end, in which docs/cli.md, "A configuration",

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from khop import LibraryNotFound, _library
@@ -137,3 +138,27 @@ except (khop.KhopError, OSError) as e:
     assert "descriptors" in str(e) or "too many open files" in str(e), e
 """)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_ends_of_edges_are_those_of_the_csc(native, monkeypatch):
+    from khop.errors import ProtocolError
+    from khop.frameworks import edge_index
+
+    if native:
+        _library.load()
+    else:
+        monkeypatch.setattr(_library, "_loaded", None)
+    draw = np.random.default_rng(20261127)
+    for of, to in (("int32", "int32"), ("int32", "int64"), ("int64", "int64"), ("int64", "int32")):
+        blocks = []
+        for n in (0, 1, 50, 3):
+            count = draw.integers(0, 4, n)
+            indptr = np.concatenate([[0], np.cumsum(count)]).astype(of)
+            blocks.append((indptr, draw.integers(0, 1 << 30, int(count.sum())).astype(of)))
+        got = edge_index(blocks, np.dtype(to))
+        assert got.dtype == to and got[0].tolist() == [s for _, indices in blocks for s in indices.tolist()]
+        assert got[1].tolist() == [d for indptr, _ in blocks for d, n in enumerate(np.diff(indptr)) for _ in range(n)]
+        for bad in ([0, 2, 1, 3], [0, 1, 2, 2], [0, 1, 2, 4], [0, 5, 5, 3], [0, -1, 2, 3]):
+            with pytest.raises(ProtocolError, match="does not divide"):
+                edge_index([(np.array(bad, of), np.zeros(3, of))], np.dtype(to))

@@ -106,20 +106,28 @@ def test_columns_lie_side_by_side_with_what_they_mean(shop):
     assert by_name["time"]["fields"][0]["name"] == "at" and by_name["time"]["unit"] == "s"
 
 
-def test_calendar_is_that_of_datetime():
+@pytest.mark.parametrize("native", [True, False])
+def test_calendar_is_that_of_datetime(native, monkeypatch):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     from khop.relational import calendar
 
+    if not native:
+        monkeypatch.setattr(_library, "_loaded", None)
+    elif not _library.why_not():
+        _library.load()
     draw = np.random.default_rng(20261127)
     times = np.concatenate([draw.integers(-2**35, 2**35, 3000), [0, -1, 951782400, 951868800, -62135596800]])
-    got = calendar(torch.from_numpy(times)).numpy()
+    rows = torch.from_numpy(times)[:, None]
+    got = calendar(rows).numpy()[:, 0]
     usual = np.abs(times) < 2**31  # whose dates are looked up, where there are no others
-    assert (calendar(torch.from_numpy(times[usual])).numpy() == got[usual]).all()
+    assert (calendar(rows[usual]).numpy()[:, 0] == got[usual]).all()
     for time, parts in zip(times, got):
         at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(time))
         want = [at.year, at.month - 1, at.day - 1, at.weekday(), at.hour, at.minute, at.second]
         assert parts.tolist() == want, (time, at)
-    assert calendar(torch.tensor([-2**63])).tolist() == [[-1] * 7]
+    assert calendar(torch.tensor([[-2**63]])).tolist() == [[[-1] * 7]]
+    several = calendar(rows, torch.stack([rows[:, 0], rows.flip(0)[:, 0]], dim=1)[:, :2]).numpy()
+    assert (several == np.stack([got, got, got[::-1]], axis=1)).all()
 
 
 def test_tensor_frames_are_those_of_the_rows(shop):

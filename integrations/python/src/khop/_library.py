@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 
 from .errors import ForkError, KhopError, LibraryNotFound, OptionError, ServerError, StateError
 
-ABI = 5  # KHOP_ABI
+ABI = 6  # KHOP_ABI
 OK, AGAIN, ARGUMENT, CLOSED, FAILED, STATE, BUG = range(7)
 Handle = ctypes.c_uint64
 DESCRIPTORS = 8
@@ -34,6 +34,13 @@ _FEED: list[Any] = [  # functions that do not enter Go: name, result, arguments
     ("khop_feed_bell", ctypes.c_int32, ctypes.c_void_p),
     ("khop_feed_put", ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32),
     ("khop_feed_take", ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p),
+]
+
+
+_ARRAYS: list[Any] = [  # the same, which take longer: other threads run meanwhile
+    *((name, ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, *[ctypes.c_void_p] * 2)
+      for name in ("khop_ends_32", "khop_ends_32_64", "khop_ends_64")),
+    ("khop_calendar", None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64),
 ]
 
 
@@ -67,9 +74,10 @@ class Library:
         self._c.khop_version.restype = ctypes.c_char_p
         self.version = str(self._c.khop_version().decode())
         self._close = self.function("khop_close", Handle)
-        for name, result, *arguments in _FEED:
-            function = getattr(self.feed, name)
-            function.restype, function.argtypes = result, arguments
+        for of, functions in ((self.feed, _FEED), (self._c, _ARRAYS)):
+            for name, result, *arguments in functions:
+                function = getattr(of, name)
+                function.restype, function.argtypes = result, arguments
 
     def function(self, name: str, *arguments: Any) -> Callable[..., int]:
         """A function whose last argument is khop_error *, with its other arguments' types. Called without that one it
@@ -167,6 +175,12 @@ def load() -> Library:
 def loaded() -> bool:
     """Whether the library is loaded and can be called in this process."""
     return _loaded is not None and _loaded.usable
+
+
+def of_arrays(name: str) -> Optional[Callable[..., Any]]:
+    """A function of khop.h that turns arrays into others; None where the library is not loaded. None of Go is in it, so
+    that a forked child may call it, too."""
+    return None if _loaded is None else getattr(_loaded._c, name)
 
 
 def _forked() -> ForkError:

@@ -9,6 +9,7 @@ from typing import Any, Sequence, Union
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _library
 from .errors import ProtocolError
 from .protocol import FOREIGN
 
@@ -23,15 +24,35 @@ def edge_index(blocks: Sequence[tuple[NumpyArray, NumpyArray]], dtype: np.dtype[
     out, end = np.empty((2, sum(len(indices) for _, indices in blocks)), dtype), 0
     for indptr, indices in blocks:
         begin, end = end, end + len(indices)
-        each = indptr[1:] - indptr[:-1]
-        try:
-            if each.sum() != len(indices):
-                raise ValueError
-            out[1, begin:end] = np.arange(len(each), dtype=dtype).repeat(each)  # which refuses what is negative
-        except ValueError:
-            raise ProtocolError(f"a block of {len(indices)} edges whose indptr does not divide them") from None
-        out[0, begin:end] = indices
+        if not _ends(indptr, indices, out[0, begin:end], out[1, begin:end]):
+            raise ProtocolError(f"a block of {len(indices)} edges whose indptr does not divide them")
     return out
+
+
+_ENDS = {("i4", "i4"): "khop_ends_32", ("i4", "i8"): "khop_ends_32_64", ("i8", "i8"): "khop_ends_64"}
+
+
+def _ends(indptr: NumpyArray, indices: NumpyArray, sources: NumpyArray, targets: NumpyArray) -> bool:
+    """Writes the ends of the edges of a CSC; False where indptr does not divide them."""
+    form = indices.dtype.str[1:], sources.dtype.str[1:]
+    fits = form in _ENDS and indptr.dtype == indices.dtype and indptr.flags.c_contiguous and indices.flags.c_contiguous
+    native = _library.of_arrays(_ENDS[form]) if fits else None
+    if native is not None:
+        failed: int = native(address(indptr), address(indices), len(indptr) - 1, len(indices), address(sources),
+                             address(targets))
+        return not failed
+    each = indptr[1:] - indptr[:-1]
+    if each.sum() != len(indices) or (each < 0).any():
+        return False
+    targets[:] = np.arange(len(each), dtype=targets.dtype).repeat(each)
+    sources[:] = indices
+    return True
+
+
+def address(array: NumpyArray) -> int:
+    """Where an array's first element lies. (array.ctypes takes several times as long.)"""
+    place: int = array.__array_interface__["data"][0]
+    return place
 
 
 class Framework:

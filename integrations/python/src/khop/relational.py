@@ -15,10 +15,11 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from . import program
+from . import _library, program
 from .batch import Batch
 from .binary import PathLike
 from .convert import to_pyg
+from .frameworks import address
 from .info import info
 from .scratch import Scratch
 from .stage import located
@@ -148,7 +149,7 @@ class Tables:
                 times = [rows(TIME, 1, torch.int64)] if TIME in columns else []
                 if "timestamp" in columns:
                     times.append(rows("timestamp", len(columns["timestamp"]), torch.int64))
-                features[kind] = calendar(torch.cat(times, dim=1))
+                features[kind] = calendar(*times)
             elif kind == stype.multicategorical:
                 features[kind] = _nested(nodes, [*self._several[table].values()])
             else:
@@ -393,19 +394,32 @@ def _stats(field: Dict[str, Any]) -> Dict[Any, Any]:
             none = torch.full((7,), -1)
             return {StatType.YEAR_RANGE: [-1, -1], StatType.NEWEST_TIME: none, StatType.OLDEST_TIME: none,
                     StatType.MEDIAN_TIME: none}
-        oldest, median, newest = calendar(torch.tensor(field["times"]))
+        oldest, median, newest = calendar(torch.tensor(field["times"])[:, None])[:, 0]
         return {StatType.YEAR_RANGE: [int(oldest[0]), int(newest[0])], StatType.NEWEST_TIME: newest,
                 StatType.OLDEST_TIME: oldest, StatType.MEDIAN_TIME: median}
     return {StatType.EMB_DIM: field["width"]}
 
 
-def calendar(seconds: Any) -> Any:
-    """Times in seconds since 1970, UTC, as PyTorch Frame has them: [.., 7], year, month, day, weekday, hour, minute and
-    second, where months, days and weekdays count from 0; -1 throughout for a time that is missing."""
+def calendar(*columns: Any) -> Any:
+    """Times in seconds since 1970, UTC, as PyTorch Frame has them: [rows, columns, 7], year, month, day, weekday, hour,
+    minute and second, where months, days and weekdays count from 0; -1 throughout for a time that is missing. Columns
+    are in one or more tensors [rows, columns]."""
     import torch
 
-    # By NumPy: what torch's threads wait for each other took longer than all of it.
-    at = seconds.numpy()
+    parts, end = np.empty((len(columns[0]), sum(c.shape[1] for c in columns), 7), np.int64), 0
+    native = _library.of_arrays("khop_calendar")
+    for times in columns:
+        # By NumPy: what torch's threads wait for each other took longer than all of it.
+        at, begin, end = np.ascontiguousarray(times.numpy()), end, end + times.shape[1]
+        if native is None:
+            parts[:, begin:end] = _calendar(at)
+        elif at.size:
+            native(address(at), *at.shape, address(parts) + 56 * begin, 7 * parts.shape[1])
+    return torch.from_numpy(parts)
+
+
+def _calendar(at: Any) -> Any:
+    """The same of an array [rows, columns]."""
     days = at // 86400  # // by a number is one of NumPy's fast loops, divmod and % are none
     first, dates = _dates()
     parts = np.empty((*at.shape, 7), np.int64)
@@ -417,10 +431,8 @@ def calendar(seconds: Any) -> Any:
     rest = (at - 86400 * days).astype(np.int32)
     minutes, hours = rest // 60, rest // 3600
     parts[..., 4], parts[..., 5], parts[..., 6] = hours, minutes - 60 * hours, rest - 60 * minutes
-    missing = at == np.iinfo(np.int64).min
-    if missing.any():
-        parts[missing] = -1
-    return torch.from_numpy(parts)
+    parts[at == -2**63] = -1
+    return parts
 
 
 @lru_cache(maxsize=None)

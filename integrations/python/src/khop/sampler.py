@@ -82,6 +82,7 @@ class Sampler:
         finally:
             config.close()
         self._handle = handle.value
+        self._used: set[int] = set()
         self._take(self._describe())
 
     def _open(self, config: Configuration, handle: ctypes.c_uint64, quiet: bool, timeout: float) -> None:
@@ -127,6 +128,11 @@ class Sampler:
         most: int = self.about["memory"]["slots"]
         return most
 
+    @property
+    def used(self) -> int:
+        """How many answers are in use."""
+        return len(self._used)
+
     def statistics(self) -> dict[str, Any]:
         """What the sampler has done so far: answers, times in nanoseconds, memory that it holds."""
         stats: dict[str, Any] = self._describe()["stats"]
@@ -157,6 +163,7 @@ class Sampler:
                 raise SlotsHeldError(
                     f"no answer for {self._timeout:.0f} s: all {self.most} are in use. Let go of some, keep copies "
                     "(batch.copy()), or make the sampler with more (hold=)")
+        answer.lend(self._used)
         return Batch(self._schema, Info(epoch, number, False, number + 1), answer, self._framework, self._index)
 
     # --- the end ---
@@ -226,13 +233,19 @@ class Forms:
 class Answer(Arrays):
     """The arrays of an answer, where the library has them: views that keep it."""
 
-    __slots__ = ("_library", "_forms", "handle", "rows", "numbers")
+    __slots__ = ("_library", "_forms", "_used", "handle", "rows", "numbers")
 
     def __init__(self, library: _library.Library, forms: Forms, room: int) -> None:
         self.handle = ctypes.c_uint64()
+        self._used: set[int] = set()
         self._library, self._forms = library, forms
         self.rows = np.empty((len(forms.names), 2), np.int64)  # address, and how many rows
         self.numbers = np.empty(room, np.int64)
+
+    def lend(self, used: set[int]) -> None:
+        """Notes the answer among those that are in use, until its release."""
+        self._used = used
+        used.add(self.handle.value)
 
     def names(self) -> tuple[str, ...]:
         return self._forms.names
@@ -255,6 +268,7 @@ class Answer(Arrays):
         """Gives the memory back, once: in any thread."""
         handle, self.handle = self.handle, ctypes.c_uint64()
         if handle.value:
+            self._used.discard(handle.value)
             self._library.close(handle.value)
 
     __del__ = release

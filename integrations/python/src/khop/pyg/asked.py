@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from typing import Any, Mapping, Optional, Protocol, Union
@@ -16,6 +15,8 @@ from ..sampler import Sampler
 _LEAST = 256  # seeds that a sampler takes at once
 _OWN = {"framework", "index_dtype", "timeout", "start_timeout", "quiet"}
 _MESSAGE = 4000  # seeds with times that a request to a server has room for
+_HOLD = 12  # answers that users may keep where they lie
+_SPARE = 4  # of all answers, those that are left for what is being asked
 
 
 class Opener(Protocol):
@@ -27,7 +28,7 @@ class Opener(Protocol):
 
 
 class Asked:
-    """Answers, as copies: PyG's users keep what they like. Any thread may ask.
+    """Answers. PyG's users keep what they like: where few are left they are copies. Any thread may ask.
 
     The sampler is opened when it is first needed, and anew where options differ or more seeds come than it takes.
     Where it cannot be in this process, as in a worker that torch has forked, it is a server, with the same bytes. What
@@ -55,7 +56,10 @@ class Asked:
                 batch: Batch = next(iter(loader))
                 return batch.copy()
         sampler = self._opened(number, bool(server), how)
-        with self._lock if server else contextlib.nullcontext():  # a server answers one request at a time
+        if isinstance(sampler, Sampler):
+            answer = sampler.sample(seeds, times, epoch=key)
+            return answer if sampler.used + _SPARE <= sampler.most else answer.copy()
+        with self._lock:  # a server answers one request at a time
             return sampler.sample(seeds, times, epoch=key).copy()
 
     def _opened(self, number: int, server: bool, how: dict[str, Any]) -> Union[Sampler, Loader]:
@@ -66,7 +70,7 @@ class Asked:
                 if server:
                     there = self._structure.open(batch_size=most, seeds=ON_REQUEST, **{**how, "process": "server"})
                 else:
-                    there = self._structure.sampler(batch_size=most, **how)
+                    there = self._structure.sampler(batch_size=most, **{"hold": _HOLD, **how})
                 self._sampler, self._how = there, now
             return there
 

@@ -149,7 +149,7 @@ func TestATraceShowsWhatIsFetchedAndWhatIsKept(t *testing.T) {
 			time.AfterFunc(held, b.Release)
 			batches++
 		}
-		time.Sleep(held)
+		time.Sleep(2 * held)
 		bytes = l.Stats().Bytes
 		expect.OK(t, l.Close())
 	})

@@ -9,34 +9,53 @@ from conftest import run
 from khop import profiling
 
 
-def events(path):
+def spans(path):
+    """Spans of a merged trace by lane and name, in order: when they begin and end, in microseconds."""
     with open(path) as file:
         trace = json.load(file)
-    base = trace.get("baseTimeNanoseconds", 0) / 1e3
-    return [(e["name"], base + float(e["ts"]), e) for e in trace["traceEvents"] if e.get("ph") == "X"]
+    lanes = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    found = {}
+    for e in trace["traceEvents"]:
+        if e.get("ph") == "X":
+            at, lane = float(e["ts"]), lanes.get(e["tid"], "") if e.get("cat") == "khop" else "torch"
+            found.setdefault((lane.split(",")[0], e["name"]), []).append((at, at + float(e["dur"])))
+    return {key: sorted(all_of) for key, all_of in found.items()}
 
 
 def test_torch_and_khop_show_the_same_batches(program, dataset, tmp_path):
+    """khop sends a batch before Python has it, and Python gives it back before khop knows: so the least of either
+    bounds how far the two clocks differ. Python takes less for a batch than khop, and waits. Others' work adds to
+    both."""
     torch = pytest.importorskip("torch")
     if not torch.profiler.kineto_available():
         pytest.skip("this torch has no Kineto, whose traces have times of day")
     own, theirs, both = (tmp_path / name for name in ("khop.json", "torch.json", "both.json"))
-    with khop.Loader(dataset("sbm"), fanouts=[10, 10], batch_size=64, process="server", workers=1,
-                     trace=str(own)) as loader:
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-            for batch in loader:
-                batch.to("cpu")
-        steps = len(loader)
-    profiler.export_chrome_trace(str(theirs))
-    run(program, "trace", "merge", both, own, theirs)
-    merged = events(both)
-    waits = [(at, e["dur"]) for name, at, e in merged if name == "khop.wait"]
-    made = [at for name, at, e in merged if name == "step" and e.get("cat") == "khop"]
-    assert len(made) == steps and len(waits) in (steps, steps + 1)  # the last one is for the end
-    assert sum(name == "khop.copy" for name, _, _ in merged) == steps
-    late = [at + length - begin for (at, length), begin in zip(waits, made)]
-    assert min(late) >= -100, "a batch is taken before it is made: the clocks differ"
-    print(f"{steps} batches; taken {min(late):.0f} us after they were made, or later")
+    there, back = [], []
+    for _ in range(5):
+        with khop.Loader(dataset("sbm"), fanouts=[20, 20, 20], batch_size=16, process="server", workers=1,
+                         trace=str(own)) as loader:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+                batches = iter(loader)
+                for i in range(len(loader)):
+                    batch = next(batches)
+                    if i == 0:
+                        batch.to("cpu")
+                    with torch.profiler.record_function("give back"):
+                        del batch
+                assert next(batches, None) is None
+            steps = len(loader)
+        profiler.export_chrome_trace(str(theirs))
+        run(program, "trace", "merge", both, own, theirs)
+        seen = spans(both)
+        sent, waited, given = seen["loop", "step"], seen["torch", "khop.wait"], seen["torch", "give back"]
+        kept = seen["trainer", "batch"]
+        assert len(sent) == len(given) == len(kept) == len(waited) - 1 == steps and len(seen["torch", "khop.copy"]) == 1
+        there += [has[1] - step[0] for step, has in zip(sent, waited)]
+        back += [slot[1] - gives[0] for slot, gives in zip(kept, given)]
+        if max(min(there), min(back)) < 100:
+            break
+    print(f"{len(there)} batches: the clocks differ by {-min(back):.0f} to {min(there):.0f} us")
+    assert 0 <= min(there) < 100 and 0 <= min(back) < 100, (min(there), min(back))
 
 
 def test_torch_shows_ranges_of_khop(dataset):

@@ -84,4 +84,5 @@ func TestABrowserShowsTheReport(t *testing.T) {
 	expect.That(t, seen > 20, "%d values were compared", seen)
 	expect.That(t, strings.Count(dom, "<svg") >= 3 && strings.Contains(dom, "in-edges of nodes"), "it lacks pictures")
 	accessible(t, string(expect.Must(os.ReadFile(target))(t)), "")
+	screenshots(t, "report", "file://"+target)
 }

@@ -146,16 +146,24 @@ func TestABrowserShowsTheState(t *testing.T) {
 	}
 	_, page, _ := get(t, url, "")
 	accessible(t, page, url+"state")
-	if dir := os.Getenv("KHOP_SCREENSHOTS"); dir != "" { // for who wants to look
-		for _, width := range []int{400, 1400} {
-			for _, dark := range []string{"", "dark"} {
-				args := []string{fmt.Sprintf("--screenshot=%s/live-%d%s.png", dir, width, dark),
-					fmt.Sprintf("--window-size=%d,1500", width)}
-				if dark != "" {
-					args = append(args, "--blink-settings=preferredColorScheme=0")
-				}
-				chromium(t, slices.Concat(args, []string{url})...)
+	screenshots(t, "live", url)
+}
+
+// screenshots has the browser make pictures of a page, for who wants to look at them in the folder KHOP_SCREENSHOTS.
+func screenshots(t *testing.T, name, url string) {
+	t.Helper()
+	dir := os.Getenv("KHOP_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	for _, width := range []int{400, 1400} {
+		for _, dark := range []string{"", "dark"} {
+			args := []string{fmt.Sprintf("--screenshot=%s/%s-%d%s.png", dir, name, width, dark),
+				fmt.Sprintf("--window-size=%d,1500", width)}
+			if dark != "" {
+				args = append(args, "--blink-settings=preferredColorScheme=0")
 			}
+			chromium(t, slices.Concat(args, []string{url})...)
 		}
 	}
 }

@@ -79,6 +79,10 @@ bench-disk: ## features larger than memory: khop, mapped files and numpy.memmap 
 bench-embed: ## rows for every node, features larger than memory: khop embed and numpy.memmap in a control group (root; 6 GB of disk; PYTHON= has NumPy)
 	$(or $(PYTHON),python3) bench/embed/run.py $(ARGS)
 
+.PHONY: bench-embed-plans
+bench-embed-plans: ## what khop embed says that it will take beside what it takes, in 20 drawn settings (root; 4 GB of disk)
+	$(or $(PYTHON),python3) bench/embed/plans.py $(ARGS)
+
 .PHONY: bench-machines
 bench-machines: ## DDP on two hosts that are network namespaces (root, /dev/net/tun; PYTHON= has torch and xxhash), of ARGS="--dataset GRAPH.khop"
 	go build -C bench -o ../.bench/bin/ ./machines/wire

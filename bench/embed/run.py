@@ -137,6 +137,7 @@ def out_of_core(o: argparse.Namespace, folder: pathlib.Path, nodes: int, limit: 
         embedded = json.loads(group.run([khop, "embed", str(data), "--checkpoint", str(model), "--force", "--out",
                                          "rows", "--max-memory", str(limit * 3 // 4), "--json"]))
         seconds = time.perf_counter() - begin
+        print(json.dumps({"memory": limit, "seconds": seconds, "khop": embedded}), flush=True)
         rates.append(disk_rate(data / part["path"]))
         slow = json.loads(group.run([sys.executable, "-c", MEMMAP, str(data), str(o.batch), str(o.slow)]))
         return {"memory": limit, "disk_bytes_per_second": rates, "seconds": seconds, "khop": embedded, "memmap": slow,
@@ -171,6 +172,7 @@ def main() -> None:
     p.add_argument("--json", help="write figures there")
     p.add_argument("--keep", action="store_true")
     o = p.parse_args()
+    subprocess.run([sys.executable, "-c", "import numpy"], check=True)
     folder = pathlib.Path(o.folder)
     folder.mkdir(parents=True, exist_ok=True)
     nodes = int(o.gb * 1e9 / (4 * WIDTH))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -44,10 +45,11 @@ type StepReport struct {
 	Plan   Work   `json:"plan"`
 	Did    Work   `json:"did"`
 
-	room  int64 // bytes of a range
-	edges int64
-	cache int64 // bytes of caches of rows
-	asks  int64 // rows that are known ahead
+	room    int64   // bytes of a range
+	edges   []int64 // of each relation
+	cache   int64   // bytes of caches of rows
+	asks    int64   // rows that are known ahead
+	missing int64   // bytes of tables that are to be in memory, and are not in the page cache
 }
 
 // Choice is what another limit of memory would come to.
@@ -210,7 +212,7 @@ func (r *run) plan() error {
 		now := &StepReport{Step: s.Name, Nodes: r.of[k].count}
 		r.plans = append(r.plans, now)
 		for i := range s.Sums {
-			now.edges += r.topology.count(s.Sums[i].Edges, r.of[k], 0, r.of[k].count)
+			now.edges = append(now.edges, r.topology.count(s.Sums[i].Edges, r.of[k], 0, r.of[k].count))
 		}
 		if err := r.planStep(now, s, r.of[k], r.opt.Memory-held); err != nil {
 			return err
@@ -225,9 +227,12 @@ func (r *run) plan() error {
 		}
 		if hold {
 			held += size
+			now.Plan.Seconds += float64(size) * r.rates.fresh
 		} else {
 			now.Plan.Written = now.Nodes * rowBytes(s.To)
 			now.Plan.Seconds += float64(now.Plan.Written) / r.rates.Write
+			now.Plan.Seconds *= 1 + r.rates.note
+			now.Plan.Seconds += r.rates.note * float64(1+len(s.To))
 		}
 	}
 	return nil
@@ -247,11 +252,13 @@ func (r *run) readBy(s *Step, k int) bool {
 func (r *run) planStep(now *StepReport, s *Step, of nodes, memory int64) (err error) {
 	own := Work{Seconds: float64(now.Nodes) * r.rates.rows[s]}
 	for _, t := range s.ownTables() {
+		own.Seconds += float64(now.Nodes) * r.rates.widen[t]
 		if !t.held {
 			own.Read += now.Nodes * t.rowBytes()
 		}
 	}
-	own.Seconds += float64(own.Read) / r.rates.Read
+	own.Seconds = both(own.Seconds, float64(own.Read)/r.rates.Read) // the next rows are read meanwhile
+	own.Seconds += r.countingSeconds(s)
 	defer func() { now.Plan.add(own) }()
 	if len(s.Sums) == 0 {
 		now.room, now.Passes = residentRange, 1
@@ -281,9 +288,44 @@ func (r *run) planStep(now *StepReport, s *Step, of nodes, memory int64) (err er
 	return err
 }
 
+// countingSeconds returns what the degrees take that no step before has counted.
+func (r *run) countingSeconds(s *Step) (seconds float64) {
+	for i := range s.Sums {
+		if rel := &s.Sums[i]; rel.Reduce.normed() {
+			seconds += float64(r.p.Graph.Schema().Edges[rel.Edges].Count) * r.rates.degrees[rel]
+		}
+	}
+	return seconds // measured for the first step that counts them alone
+}
+
+// edgeSeconds returns what the edges of a step take, by relation.
+func (now *StepReport) edgeSeconds(s *Step, rate map[*Relation]float64) (seconds float64) {
+	for i := range s.Sums {
+		seconds += float64(now.edges[i]) * rate[&s.Sums[i]]
+	}
+	return seconds
+}
+
+// edgeCount returns how many edges a step has.
+func (now *StepReport) edgeCount() (n int64) {
+	for _, e := range now.edges {
+		n += e
+	}
+	return n
+}
+
 // indexBytes returns the bytes of the edges that a step reads.
 func (r *run) indexBytes(now *StepReport) int64 {
-	return now.edges*r.p.Graph.Indices().DType().Size() + 8*now.Nodes
+	return now.edgeCount()*r.p.Graph.Indices().DType().Size() + 8*now.Nodes
+}
+
+// indexSeconds returns how long the disk reads these: of those in the page cache none.
+func (r *run) indexSeconds(now *StepReport) float64 {
+	if r.indexMissing < 0 {
+		all := r.p.Graph.Indices().Bytes()
+		r.indexMissing = float64(missing(all)) / float64(max(len(all), 1))
+	}
+	return float64(r.indexBytes(now)) * r.indexMissing / r.rates.Read
 }
 
 func (r *run) planResident(now *StepReport, s *Step, left int64) {
@@ -294,16 +336,21 @@ func (r *run) planResident(now *StepReport, s *Step, left int64) {
 		for _, t := range s.Sums[i].tables() {
 			if !t.held {
 				now.Plan.Read += t.size()
+				now.missing += missing(t.bytes)
+			}
+			if !t.operand() {
+				now.Plan.Seconds += float64(t.Rows) * (r.rates.widen[t] + float64(4*t.Width)*r.rates.fresh)
 			}
 		}
 	}
-	now.Plan.Seconds = float64(now.edges)*r.rates.kernels[s] + float64(now.Plan.Read)/r.rates.Read
+	now.Plan.Seconds += now.edgeSeconds(s, r.rates.kernels) + float64(now.room)*r.rates.fresh +
+		float64(now.missing)/r.rates.Read + r.indexSeconds(now)
 }
 
 func (r *run) planSweeps(now *StepReport, s *Step, memory int64) error {
 	now.Way = Sweeps
 	node, edge := r.bytesOf(s, Sweeps)
-	left, all := memory-r.fixed(s, Sweeps), node*now.Nodes+edge*now.edges
+	left, all := memory-r.fixed(s, Sweeps), node*now.Nodes+edge*now.edgeCount()
 	least := node * r.unit(s)
 	if left < least {
 		return fmt.Errorf("%w: %s takes %s for a range of %d nodes beside %s for blocks of rows, and the limit is %s; "+
@@ -315,23 +362,33 @@ func (r *run) planSweeps(now *StepReport, s *Step, memory int64) error {
 	now.Memory = now.room + r.fixed(s, Sweeps)
 	passes := int64(now.Passes)
 	now.Plan = Work{Read: r.indexBytes(now)}
-	reading, looks := 0.0, 0.0
+	reading, computing := 0.0, now.edgeSeconds(s, r.rates.passing)
 	for i := range s.Sums {
 		rel := &s.Sums[i]
 		for _, t := range rel.tables() {
+			computing += float64(passes*t.Rows) * r.rates.widen[t]
 			if !t.held {
 				now.Plan.Read += passes * t.size()
 				reading += float64(passes*t.size()) / r.rates.Read
 				if rel.Loops {
 					now.Plan.Read += now.Nodes * t.rowBytes()
+					reading += float64(now.Nodes*t.rowBytes()) / r.rates.Read
 				}
 			}
 		}
-		looks += float64(now.Nodes*(rel.Table.Rows/r.blockRows(rel.tables())+1)) * r.rates.looks
+		if rel.Loops {
+			computing += float64(now.Nodes) * r.rates.passing[rel]
+		}
+		computing += float64(now.Nodes*(rel.Table.Rows/r.blockRows(rel.tables())+1)) * r.rates.looks[rel]
 	}
-	computing := float64(now.edges)*r.rates.edges[s] + looks
-	now.Plan.Seconds = max(reading, computing) + float64(r.indexBytes(now))/r.rates.Read
+	now.Plan.Seconds = both(reading, computing) + r.indexSeconds(now) + float64(now.room)*r.rates.fresh
 	return nil
+}
+
+// both returns how long a disk and processors take that work at once: blocks wait for each other now and then, and who
+// reads takes a bit of a processor.
+func both(reading, computing float64) float64 {
+	return max(reading, computing) + min(reading, computing)/5
 }
 
 // planGather divides memory: a quarter for the rows of ranges, a quarter for what is known ahead, and the rest for
@@ -350,12 +407,12 @@ func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, secon
 	}
 	left := memory - r.fixed(s, Gather) - states
 	node, edge := r.bytesOf(s, Gather)
-	if all := node*now.Nodes + edge*now.edges; all < left/4 {
+	if all := node*now.Nodes + edge*now.edgeCount(); all < left/4 {
 		now.room = all + 1
 	} else {
 		now.room = left / 4
 	}
-	least := r.unit(s) * (node + edge*(now.edges/max(now.Nodes, 1)))
+	least := r.unit(s) * (node + edge*(now.edgeCount()/max(now.Nodes, 1)))
 	if now.room < least && now.room == left/4 {
 		return fmt.Errorf("%w: %s takes %s for the rows of a range of %d nodes, and %s are left of %s; allow more",
 			pinned.ErrLimit, s.Name, machine.Bytes(least), r.unit(s), machine.Bytes(max(left, 0)),
@@ -365,9 +422,15 @@ func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, secon
 	now.cache = left / 4
 	now.Passes = 1
 	now.Memory = left + r.fixed(s, Gather) + states
-	now.Plan = Work{Read: 2 * r.indexBytes(now), // ahead, and when their turn comes
-		Seconds: float64(now.edges) * r.rates.kernels[s]}
-	return r.rehearse(now, s, of, seconds)
+	now.Plan = Work{Read: 2 * r.indexBytes(now)} // ahead, and when their turn comes
+	began := time.Now()
+	if err := r.rehearse(now, s, of, seconds); err != nil {
+		return err
+	}
+	// The run plans its reads as the rehearsal has, and sums a range while the rows of the next one are read.
+	computing := time.Since(began).Seconds() + now.edgeSeconds(s, r.rates.kernels)
+	now.Plan.Seconds = both(now.Plan.Seconds, computing) + r.indexSeconds(now)
+	return nil
 }
 
 // unit is what ranges of nodes are multiples of.

@@ -3,23 +3,31 @@ package embed
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
-// rates say how fast this machine is at what a run does. They are measured in some tenths of a second.
+// rates say how fast this machine is at what a run does. They are measured in some tenths of a second, over nodes and
+// edges of the graph at hand: hubs are in caches, and others are not.
 type rates struct {
 	Read, Write float64 // bytes a second, of files from one end to the other
 	probe       disk.Probe
-	edges       map[*Step]float64 // seconds for an edge, by the step's sums while rows pass by
-	kernels     map[*Step]float64 // and by package sparse
-	looks       float64           // seconds for a node whose edges are looked at while a block passes by
-	rows        map[*Step]float64 // seconds for a row of what Apply makes
+	note        float64               // seconds for a line of the journal
+	fresh       float64               // seconds for a byte of new memory
+	rows        map[*Step]float64     // seconds for a row that Apply makes, and that is written
+	kernels     map[*Relation]float64 // seconds for an edge, by package sparse
+	passing     map[*Relation]float64 // and while rows pass by
+	looks       map[*Relation]float64 // seconds for a node that is looked at while a block passes by
+	degrees     map[*Relation]float64 // seconds for an edge, to count degrees
+	widen       map[*Table]float64    // seconds for a row that becomes float32
 }
 
 // someRates are those of no machine, for plans that do not depend on them.
@@ -27,27 +35,55 @@ var someRates = rates{Read: 1e9, Write: 5e8}
 
 const (
 	tryTime  = 60 * time.Millisecond
-	tryBytes = 24 << 20 // of rows that are summed in a trial: more than caches hold
+	tryBytes = 96 << 20 // of rows that are summed in a trial, at most: more than caches hold
 	tryWrite = 32 << 20
+	tryFresh = 128 << 20
+	tryEdges = 1 << 17
 )
 
 // measure finds the rates out.
 func (r *run) measure() error {
 	r.rates = someRates
-	r.rates.edges, r.rates.kernels, r.rates.rows = map[*Step]float64{}, map[*Step]float64{}, map[*Step]float64{}
+	r.rates.rows, r.rates.widen = map[*Step]float64{}, map[*Table]float64{}
+	r.rates.kernels, r.rates.passing = map[*Relation]float64{}, map[*Relation]float64{}
+	r.rates.looks, r.rates.degrees = map[*Relation]float64{}, map[*Relation]float64{}
+	r.now = &StepReport{}
+	counted := maps.Clone(r.degrees)
+	defer func() { r.degrees = counted }() // others are of no edges
 	if err := r.measureDisk(); err != nil {
 		return err
 	}
-	for _, s := range r.p.Steps {
-		if err := r.measureStep(s); err != nil {
+	if err := r.measureMemory(); err != nil {
+		return err
+	}
+	for k, s := range r.p.Steps {
+		if err := r.measureStep(k, s); err != nil {
+			return err
+		}
+		if err := errors.Join(r.free(), r.ctxErr()); err != nil {
 			return err
 		}
 	}
-	return r.ctxErr()
+	return nil
+}
+
+// tried returns how many rows of a width a trial has, of so many.
+func (r *run) tried(rows, width int64) int64 {
+	return max(min(rows, min(tryBytes, r.opt.Memory/8)/(4*max(width, 1))), 1)
+}
+
+// filled returns floats of memory that is there: reading what was never written costs nothing.
+func (r *run) filled(name string, n int64) ([]float32, error) {
+	x, err := room[float32](r, "trial "+name, n)
+	for i := range x {
+		x[i] = 1
+	}
+	return x, err
 }
 
 // measureDisk reads the largest table that is there, and writes a file.
 func (r *run) measureDisk() error {
+	r.tryWrite()
 	var largest *Table
 	for _, s := range r.p.Steps {
 		for _, t := range s.reads() {
@@ -56,28 +92,28 @@ func (r *run) measureDisk() error {
 			}
 		}
 	}
-	if largest == nil || largest.size() < r.opt.Memory/2 || largest.size() < 4*tryBytes {
-		return nil // it has room in memory
-	}
-	reader, _, err := diskio.Open(r.ctx, []diskio.Mapped{{Bytes: largest.bytes, RowBytes: largest.rowBytes()}},
-		diskio.ReaderOptions{Memory: r.memory()})
-	if errors.Is(err, pinned.ErrNotMapped) {
+	if largest == nil || largest.size() < tryWrite {
 		return nil
 	}
-	if err != nil {
-		return err
+	if !r.only && largest.size() > r.opt.Memory/2 { // some step may gather
+		reader, _, err := diskio.Open(r.ctx, []diskio.Mapped{{Bytes: largest.bytes, RowBytes: largest.rowBytes()}},
+			diskio.ReaderOptions{Memory: r.memory()})
+		if errors.Is(err, pinned.ErrNotMapped) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.rates.probe = reader.Probe()
+		if err := reader.Close(); err != nil {
+			return err
+		}
 	}
-	r.rates.probe = reader.Probe()
-	if err := reader.Close(); err != nil {
-		return err
-	}
-	r.now = &StepReport{}
 	began, bytes := time.Now(), int64(0)
 	step := r.blockRows([]*Table{largest})
 	stop := errors.New("enough")
-	first := largest.Rows / 3
-	err = r.scan([]*Table{largest}, first, largest.Rows, step, func(int64, [][]float32) error {
-		if bytes += step * largest.rowBytes(); time.Since(began) > 3*tryTime {
+	err := r.pass([]*Table{largest}, largest.Rows/3, largest.Rows, step, func(_ int64, raw [][]byte) error {
+		if bytes += int64(len(raw[0])); time.Since(began) > 3*tryTime {
 			return stop
 		}
 		return nil
@@ -86,34 +122,82 @@ func (r *run) measureDisk() error {
 		return err
 	}
 	r.rates.Read = float64(bytes) / time.Since(began).Seconds()
-	r.rates.Write = min(r.rates.Read, cmp.Or(r.tryWrite(), r.rates.Read/2))
 	return nil
 }
 
-// tryWrite writes a file beside the folder, and removes it. 0: it cannot be written.
-func (r *run) tryWrite() float64 {
+// tryWrite writes a file beside the folder, and removes it. Where it cannot be written, the rates stay.
+func (r *run) tryWrite() {
 	f, err := os.CreateTemp(filepath.Dir(r.opt.Folder), ".khop-embed-*")
 	if err != nil {
-		return 0
+		return
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	began := time.Now()
-	if _, err := f.Write(make([]byte, tryWrite)); err != nil || f.Sync() != nil {
-		return 0
+	data := make([]byte, tryWrite)
+	for i := range data {
+		data[i] = byte(i)
 	}
-	return tryWrite / time.Since(began).Seconds()
+	write := func(n int) float64 {
+		took, err := timed(func() error {
+			_, err := f.Write(data[:n])
+			return errors.Join(err, f.Sync())
+		})
+		if err != nil {
+			return 0
+		}
+		return took
+	}
+	_ = write(1) // which makes room in the file system
+	r.rates.note = write(1)
+	if took := write(tryWrite); took > 0 {
+		r.rates.Write = tryWrite / max(took-r.rates.note, took/4)
+	}
 }
 
-// measureStep times sums and Apply of a step, with zeros.
-func (r *run) measureStep(s *Step) error {
-	if len(s.Sums) > 0 {
-		if err := r.measureSums(s); err != nil {
+// measureMemory takes memory, and touches it.
+func (r *run) measureMemory() error {
+	n := min(tryFresh, r.opt.Memory/8)
+	began := time.Now()
+	region, err := pinned.Allocate(n, r.memory())
+	if err != nil {
+		return err
+	}
+	clear(region.Bytes())
+	r.rates.fresh = time.Since(began).Seconds() / float64(n)
+	return region.Close()
+}
+
+// measureStep times sums, Apply and what becomes of its rows.
+func (r *run) measureStep(k int, s *Step) error {
+	for i := range s.Sums {
+		rel := &s.Sums[i]
+		if rel.Reduce.normed() {
+			if err := r.measureDegrees(rel, r.of[k]); err != nil {
+				return err
+			}
+		}
+		if err := r.measureKernel(rel, r.of[k]); err != nil {
+			return err
+		}
+		if err := r.measurePassing(rel, r.of[k]); err != nil {
 			return err
 		}
 	}
+	for _, t := range s.reads() {
+		if err := r.measureWiden(t); err != nil {
+			return err
+		}
+	}
+	if s.Rows > 0 && !r.planning { // a function that is somebody's own is called for rows alone
+		return nil
+	}
+	return r.measureApply(s)
+}
+
+// measureApply times a step's function, and what becomes of its rows.
+func (r *run) measureApply(s *Step) error {
 	n := cmp.Or(int64(s.Rows), 2048)
-	b := Block{N: n, Pool: r.pool}
+	b := Block{N: n, Type: s.Type, Pool: r.pool}
 	for _, t := range s.Own {
 		b.Own = append(b.Own, make([]float32, n*int64(t.Width)))
 	}
@@ -123,86 +207,241 @@ func (r *run) measureStep(s *Step) error {
 	for _, t := range s.To {
 		b.To = append(b.To, make([]float32, n*int64(t.Width)))
 	}
-	took, err := fastest(func() error { return s.Apply(&b) })
+	r.note(s, 0)
+	took, err := fastest(func() error {
+		if err := s.Apply(&b); err != nil {
+			return err
+		}
+		for i, t := range s.To {
+			raw, err := r.encode(t, nodes{count: n}, 0, b.To[i])
+			if err != nil && !errors.Is(err, ErrRows) { // which rows of nothing may be
+				return err
+			}
+			_, _ = r.hashes[i].Write(raw)
+		}
+		return nil
+	})
 	r.rates.rows[s] = took / float64(n)
+	return err
+}
+
+// measureWiden times rows that become float32, of a table that is there.
+func (r *run) measureWiden(t *Table) error {
+	if _, known := r.rates.widen[t]; known || t.plain() {
+		return nil
+	}
+	n := r.tried(min(t.Rows, 1<<14), int64(t.Width))
+	raw := make([]byte, n*t.rowBytes())
+	to, err := r.filled("wide", n*int64(t.Width))
+	if err != nil {
+		return err
+	}
+	took, err := fastest(func() error { return r.widen(to, raw, t, 0) })
+	r.rates.widen[t] = took / float64(n)
 	return err
 }
 
 // fastest returns the seconds of the fastest of a few calls.
 func fastest(f func() error) (least float64, err error) {
 	for n, began := 0, time.Now(); n < 2 || time.Since(began) < tryTime/3; n++ {
-		start := time.Now()
-		if err := f(); err != nil {
+		took, err := timed(f)
+		if err != nil {
 			return 0, err
 		}
-		if took := time.Since(start).Seconds(); n == 0 || took < least {
+		if n == 0 || took < least {
 			least = took
 		}
 	}
 	return least, nil
 }
 
-// tried are edges of a trial: of each node, so many sources all over the rows.
+// timed returns the seconds of a call.
+func timed(f func() error) (float64, error) {
+	began := time.Now()
+	err := f()
+	return time.Since(began).Seconds(), err
+}
+
+// chunks are ranges of nodes from all over, each tried at once. The first ones bring into caches what stays there.
 const (
-	triedNodes = 2048
-	triedEdges = 24
+	chunks     = 32
+	chunkNodes = 8192
+	untimed    = chunks / 4
 )
 
-// measureSums times the sums of a step's relations, each with the same edges.
-func (r *run) measureSums(s *Step) error {
-	for i := range s.Sums {
-		rel := &s.Sums[i]
-		width := int64(rel.Table.Width)
-		rows := min(max(tryBytes/(4*width), triedNodes), rel.Table.Rows)
-		l := triedLinks(rows)
-		o := &operands{global: l, local: l, x: matrix(make([]float32, rows*width), rel.Table.Width),
-			score: make([]float32, rows*int64(rel.Heads))}
-		y := make([]float32, triedNodes*width)
-		at := state{make([]float32, triedNodes*rel.Heads), make([]float32, triedNodes*rel.Heads)}
-		of := *rel
-		if rel.Reduce.normed() { // whose degrees nobody has counted
-			of.Reduce, of.Heads = Sum, 0
-		}
-		kernels, err := fastest(func() error { return r.multiply(y, &of, o, at) })
-		if err != nil {
-			return err
-		}
-		edges := float64(l.count() * int64(len(s.Sums)))
-		r.rates.kernels[s] += kernels / edges
-		w := &sweeping{run: r, rel: &of, l: l, y: y, width: width, state: at,
-			whole: make([]float32, triedNodes*rel.Heads), rows: [][]float32{floats(o.x.Bytes()), o.score}}
-		passing, err := fastest(func() error {
-			if err := w.begin(); err != nil {
-				return err
-			}
-			w.end = rows
-			return r.pool.Split(triedNodes, 256, w.add)
-		})
-		if err != nil {
-			return err
-		}
-		r.rates.edges[s] += passing / edges
-		looks, err := fastest(func() error { return r.pool.Split(triedNodes, 256, w.add) })
-		if err != nil {
-			return err
-		}
-		r.rates.looks = looks / triedNodes
+// measureDegrees counts those of some nodes, and leaves 1 for all.
+func (r *run) measureDegrees(rel *Relation, of nodes) error {
+	name := r.degreesName(rel)
+	if r.degrees[name] != nil {
+		return nil
 	}
+	d, err := room[uint32](r, name, rel.Table.Rows)
+	if err != nil {
+		return err
+	}
+	for i := range d {
+		d[i] = 1
+	}
+	r.degrees[name] = &degrees{d}
+	edges, took := int64(0), 0.0
+	for c := range int64(chunks) {
+		lo := of.count * c / chunks
+		l, err := r.links(rel, of, lo, min(lo+chunkNodes/4, of.count), false)
+		if err != nil {
+			return err
+		}
+		l.touch()
+		one, _ := timed(func() error {
+			for e := range l.count() {
+				d[l.source(e)]++
+			}
+			return nil
+		})
+		edges, took = edges+l.count(), took+one
+	}
+	r.rates.degrees[rel] = took / float64(max(edges, 1))
 	return nil
 }
 
-// triedLinks returns edges whose sources ascend, and are all over the rows.
-func triedLinks(rows int64) *links {
-	l := &links{start: make([]int64, triedNodes+1), narrow: make([]int32, triedNodes*triedEdges)}
-	state := uint64(1)
-	for i := range int64(triedNodes) {
-		l.start[i+1] = l.start[i] + triedEdges
-		at := int64(0)
-		for k := range int64(triedEdges) {
-			state = state*6364136223846793005 + 1442695040888963407
-			at = rows*k/triedEdges + int64(state>>33)%max(rows/triedEdges, 1)
-			l.narrow[l.start[i]+k] = int32(min(at, rows-1))
+// measureKernel times sums of nodes from all over, of rows that are in memory.
+func (r *run) measureKernel(rel *Relation, of nodes) error {
+	width := int64(rel.Table.Width)
+	rows := r.tried(rel.Table.Rows, width)
+	dtype := unified.Float32
+	if rel.Table.operand() {
+		dtype = rel.Table.DType
+	}
+	raw, err := r.filled("x", rows*width)
+	if err != nil {
+		return err
+	}
+	x, err := unified.New(dtype, unified.FromSlice(raw).Bytes()[:rows*width*dtype.Size()], rows, width)
+	if err != nil {
+		return err
+	}
+	y, err := r.filled("y", chunkNodes*width)
+	if err != nil {
+		return err
+	}
+	o, at, err := r.trialScores(rel, rows, chunkNodes)
+	if err != nil {
+		return err
+	}
+	o.x = x
+	edges, took := int64(0), 0.0
+	for c := range int64(chunks) {
+		lo := of.count * c / chunks
+		n := min(chunkNodes, max(of.count/chunks, 1), of.count-lo)
+		var l *links
+		load := func() (err error) { l, err = r.links(rel, of, lo, lo+n, rel.Loops); return err }
+		if err := load(); err != nil { // from the disk, maybe
+			return err
+		}
+		linked, err := timed(load)
+		if err != nil {
+			return err
+		}
+		o.global, o.local = l, l.within(rows)
+		multiplied, err := timed(func() error { return r.multiply(y[:n*width], rel, o, at) })
+		if err != nil {
+			return err
+		}
+		if c >= untimed {
+			edges, took = edges+l.count(), took+linked+multiplied
+		}
+		if took > tryTime.Seconds() {
+			break
 		}
 	}
-	return l
+	r.rates.kernels[rel] = took / float64(max(edges, 1))
+	return nil
+}
+
+// trialScores returns what attention reads beside rows.
+func (r *run) trialScores(rel *Relation, sources, targets int64) (o *operands, at state, err error) {
+	o = &operands{}
+	if o.score, err = r.filled("score", sources*int64(rel.Heads)); err != nil {
+		return nil, at, err
+	}
+	at.target, err = r.filled("target", targets*int64(rel.Heads))
+	at.greatest = at.target
+	return o, at, err
+}
+
+// touch reads the sources, from the disk maybe, so that what is timed then does not.
+func (l *links) touch() {
+	sum := int64(0)
+	for e := range l.count() {
+		sum += l.source(e)
+	}
+	touched.Store(sum)
+}
+
+// touched keeps the compiler from leaving reads out.
+var touched atomic.Int64
+
+// within returns the same edges with sources below a number: hubs stay hubs.
+func (l *links) within(rows int64) *links {
+	to := &links{start: l.start, narrow: make([]int32, l.count())}
+	for e := range to.narrow {
+		to.narrow[e] = int32(l.source(int64(e)) % rows)
+	}
+	return to
+}
+
+// measurePassing times what a sweep does: nodes that are looked at, and rows that are added, of the first blocks.
+func (r *run) measurePassing(rel *Relation, of nodes) error {
+	width, step := int64(rel.Table.Width), r.blockRows(rel.tables())
+	n := r.tried(of.count, width)
+	lo := (of.count - n) / 2
+	o, at, err := r.trialScores(rel, step, n)
+	if err != nil {
+		return err
+	}
+	x, err := r.filled("x", step*width)
+	if err != nil {
+		return err
+	}
+	w := &sweeping{run: r, rel: rel, of: of, lo: lo, width: width, norms: r.degrees[r.degreesName(rel)], state: at}
+	if w.y, err = r.filled("y", n*width); err != nil {
+		return err
+	}
+	if w.whole, err = r.filled("whole", n*int64(rel.Heads)); err != nil {
+		return err
+	}
+	begin := func() (err error) {
+		if w.l, err = r.links(rel, of, lo, lo+n, false); err != nil {
+			return err
+		}
+		return w.begin()
+	}
+	if err := begin(); err != nil {
+		return err
+	}
+	w.l.touch()
+	begun, err := timed(begin)
+	if err != nil {
+		return err
+	}
+	looks, err := fastest(func() error { return r.pool.Split(n, 256, w.add) })
+	if err != nil {
+		return err
+	}
+	w.rows = [][]float32{x, o.score}
+	took, blocks, edges := 0.0, 0, int64(0)
+	for ; w.end < rel.Table.Rows && took < tryTime.Seconds() && edges < tryEdges; blocks++ {
+		w.first, w.end = w.end, min(w.end+step, rel.Table.Rows)
+		one, err := timed(func() error { return r.pool.Split(n, 256, w.add) })
+		if err != nil {
+			return err
+		}
+		edges, took = 0, took+one
+		for i, e := range w.next {
+			edges += e - w.l.start[i]
+		}
+	}
+	each := max(took-looks*float64(blocks), took/4) / float64(max(edges, 1))
+	r.rates.looks[rel] = looks / float64(n)
+	r.rates.passing[rel] = each + begun/float64(max(w.l.count(), 1))
+	return nil
 }

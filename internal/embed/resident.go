@@ -1,13 +1,25 @@
 package embed
 
-import "github.com/khop-gnn/khop/unified"
+import (
+	"errors"
+
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
 
 // resident sums rows of tables that are all in memory.
 func (r *run) resident(y []float32, rel *Relation, of nodes, lo, hi int64, at state) error {
 	if lo == 0 { // each page once
 		for _, t := range rel.tables() {
-			if !t.near {
-				r.now.Did.Read += t.size()
+			if t.near {
+				continue
+			}
+			r.now.Did.Read += t.size()
+			if missing(t.bytes) == 0 {
+				continue
+			}
+			if err := pinned.Populate(t.bytes); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+				return r.readError(t, 0, err)
 			}
 		}
 	}

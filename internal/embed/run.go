@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -56,10 +57,13 @@ type run struct {
 	from     int64          // number of the first node that is not noted
 	noted    time.Time
 	rates    rates
-	update   string // name of the program whose tables are kept; "": there are none
-	only     bool   // sweeps are planned, and no rehearsals made
-	plans    []*StepReport
-	now      *StepReport // of the step in hand
+	// indexMissing is which part of the edges is not in the page cache; less than 0: nobody knows.
+	indexMissing float64
+	update       string // name of the program whose tables are kept; "": there are none
+	only         bool   // sweeps are planned, and no rehearsals made
+	planning     bool   // there will be no run
+	plans        []*StepReport
+	now          *StepReport // of the step in hand
 }
 
 // Run carries out a program, or what is left of it where its folder has a journal of the same program. The tables of
@@ -81,7 +85,7 @@ func open(ctx context.Context, p *Program, opt Options, planning bool) (*run, er
 		opt.Memory = machine.Probe().Room() / 4
 	}
 	r := &run{ctx: ctx, p: p, opt: opt, rooms: map[string]*pinned.Buffer{}, wide: map[*Table][]float32{},
-		degrees: map[string]*degrees{}}
+		degrees: map[string]*degrees{}, indexMissing: -1, planning: planning}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -375,34 +379,57 @@ func (r *run) applyBlock(s *Step, of nodes, lo, first, n int64, own, sums [][]fl
 
 // put writes rows of nodes to a table, which must be finite.
 func (r *run) put(number int, t *Table, of nodes, first int64, x []float32) error {
-	n := int64(len(x)) / int64(t.Width)
-	for i, v := range x {
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return fmt.Errorf("%w: %s of node %d has %v; see that features and parameters are finite (khop info "+
-				"--deep)", ErrRows, t.Name, of.at(first+int64(i)/int64(t.Width)), v)
-		}
-	}
-	raw := unified.FromSlice(x).Bytes()
-	if !t.plain() {
-		narrow, err := room[byte](r, "narrow", n*t.rowBytes())
-		if err != nil {
-			return err
-		}
-		if t.DType.PutFloats(narrow, x) > 0 {
-			return fmt.Errorf("%w: %s of nodes %d to %d has numbers beyond %v; keep layers as float32", ErrRows, t.Name,
-				of.at(first), of.at(first+n-1), t.DType)
-		}
-		raw = narrow
+	raw, err := r.encode(t, of, first, x)
+	if err != nil {
+		return err
 	}
 	row := t.rowBytes()
 	if t.file != nil {
 		r.now.Did.Written += int64(len(raw))
 		_, _ = r.hashes[number].Write(raw)
 	}
-	return of.runs(first, first+n, func(at, node, count int64) error {
+	return of.runs(first, first+int64(len(raw))/row, func(at, node, count int64) error {
 		return t.write(raw[(at-first)*row:(at-first+count)*row], node)
 	})
 }
+
+// encode returns rows of nodes as they lie in a table. They must be finite.
+func (r *run) encode(t *Table, of nodes, first int64, x []float32) ([]byte, error) {
+	var wrong atomic.Int64 // number of one that is not, from 1
+	if err := r.pool.Split(int64(len(x)), 1<<15, func(lo, hi int64) {
+		for i, v := range x[lo:hi] {
+			if math.Float32bits(v)&infinite == infinite {
+				for at := lo + int64(i) + 1; ; { // the first of all
+					if was := wrong.Load(); was > 0 && was < at || wrong.CompareAndSwap(was, at) {
+						return
+					}
+				}
+			}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	n := int64(len(x)) / int64(t.Width)
+	if at := wrong.Load() - 1; at >= 0 {
+		return nil, fmt.Errorf("%w: %s of node %d has %v; see that features and parameters are finite (khop info "+
+			"--deep)", ErrRows, t.Name, of.at(first+at/int64(t.Width)), x[at])
+	}
+	if t.plain() {
+		return unified.FromSlice(x).Bytes(), nil
+	}
+	narrow, err := room[byte](r, "narrow", n*t.rowBytes())
+	if err != nil {
+		return nil, err
+	}
+	if t.DType.PutFloats(narrow, x) > 0 {
+		return nil, fmt.Errorf("%w: %s of nodes %d to %d has numbers beyond %v; keep layers as float32", ErrRows,
+			t.Name, of.at(first), of.at(first+n-1), t.DType)
+	}
+	return narrow, nil
+}
+
+// infinite are the bits that numbers have which are not finite.
+const infinite = 0x7f800000
 
 // blockRows returns how many rows of tables are read at a time.
 func (r *run) blockRows(tables []*Table) int64 {

@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -231,8 +232,12 @@ func (e *embedding) open(ctx context.Context) (err error) {
 func (e *embedding) layers(g *graph.Graph) (all []*rowsLayer, x []*embed.Table, name string, err error) {
 	s, first, normalise := g.Schema(), 0, false
 	if e.opt.Layers != "" {
-		column, _ := g.NodeRole(e.of, graph.Feature)
-		all, err = e.opt.ownLayers(s, int(column.Width()))
+		width := int64(0)
+		if _, has := g.NodeRole(e.of, graph.Feature); has {
+			c := featureColumn(g, e.of)
+			width = c.Numbers().Width()
+		}
+		all, err = e.opt.ownLayers(s, int(width))
 		name = fmt.Sprintf("%q %q", e.opt.Layers, e.opt.Name)
 	} else {
 		var m *network
@@ -279,16 +284,19 @@ func features(g *graph.Graph, t, width int, normalise bool) (*embed.Table, error
 		return nil, fmt.Errorf("%w: nodes of type %q have no features, which the layers read; khop add gives them some",
 			ErrOptions, name)
 	}
-	if featureColumn(g, t).Code != nil {
-		return nil, fmt.Errorf("%w: features of nodes of type %q are coded rows, which no pass over a graph reads: "+
-			"store them as another type", ErrOptions, name)
-	}
-	if width > 0 && column.Width() != int64(width) {
+	c := featureColumn(g, t)
+	if width > 0 && c.Numbers().Width() != int64(width) {
 		return nil, fmt.Errorf("%w: the model reads features of %d columns, and the graph's are %v", ErrOptions,
 			width, column)
 	}
 	x := embed.Column(fmt.Sprintf("feature of %s", name), column)
 	x.Normalise = normalise
+	if c.Code != nil {
+		code, numbers := narrow.Of(c.Code.Name), int(c.Numbers().Width())
+		x.Width, x.Row = numbers, column.RowBytes()
+		x.Decode = func(to []float32, row []byte) { code.Decode(to, row, numbers, 0) }
+		return x, nil
+	}
 	if column.DType() == unified.Int8 {
 		var err error
 		x.Scale, err = scales(g, t, column)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/embed"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -121,6 +122,29 @@ func TestRowsOfSomeNodesAreThoseOfAll(t *testing.T) {
 				unset += map[bool]int{true: 1}[slices.Equal(got[v*4:v*4+4], make([]float32, 4))]
 			}
 			expect.That(t, unset == 3000-len(some), "%s: %d rows were not computed", model, unset)
+		}
+	}
+}
+
+// TestNarrowFeaturesAreWidened compares rows over features that are stored as int4 and int8 with sums in float64 over
+// the numbers that these stand for.
+func TestNarrowFeaturesAreWidened(t *testing.T) {
+	for n, dtype := range []string{"int4", "int8"} {
+		dir := filepath.Join(t.TempDir(), "data")
+		expect.OK(t, formats.WriteGraph(t.Context(), dir, communities(t, 900, false), formats.WriterOptions{}))
+		expect.OK(t, expect.Err(convert.Add(t.Context(), dir, convert.AddOptions{FeatureDType: []string{dtype}})))
+		ds := expect.Must(formats.Open(dir))(t)
+		t.Cleanup(func() { _ = ds.Close() })
+		g := ds.Graph()
+		column, _ := g.NodeRole(0, graph.Feature)
+		numbers := expect.Must(floats(g, column))(t)
+		m := expect.Must(newNetwork(40, 4, Options{Model: models[2*n], Hidden: 60, Heads: 2, Layers: 2,
+			Seed: 4}.withDefaults(), &budget{}))(t)
+		want := float64Of(t, g, m, numbers)
+		first := embedded(t, g, m, nil, ways[0])
+		near(t, first, want, 1e-4)
+		for _, way := range ways {
+			expect.Same(t, bitsOfAll(embedded(t, g, m, nil, way)), bitsOfAll(first), dtype+", "+way.Way)
 		}
 	}
 }

@@ -18,6 +18,10 @@ type Table struct {
 	Width int
 	DType unified.DType // float32, floats of 16 bits, or int8 with Scale
 
+	// Row is the bytes of a row, and Decode reads its numbers, where rows are coded; DType is of no matter then.
+	Row    int64
+	Decode func(to []float32, row []byte)
+
 	Scale     []float32 // that the elements of a row are multiplied by; nil: none
 	Normalise bool      // rows are divided by their sum, where that is not 0
 
@@ -34,7 +38,12 @@ func Column(name string, t unified.Tensor) *Table {
 }
 
 // rowBytes returns the bytes of a row.
-func (t *Table) rowBytes() int64 { return int64(t.Width) * t.DType.Size() }
+func (t *Table) rowBytes() int64 {
+	if t.Decode != nil {
+		return t.Row
+	}
+	return int64(t.Width) * t.DType.Size()
+}
 
 // rowBytes returns the bytes of a row in all of some tables.
 func rowBytes(tables []*Table) (bytes int64) {
@@ -48,14 +57,20 @@ func rowBytes(tables []*Table) (bytes int64) {
 func (t *Table) size() int64 { return t.Rows * t.rowBytes() }
 
 // plain reports whether rows are float32 as they are read.
-func (t *Table) plain() bool { return t.DType == unified.Float32 && !t.Normalise }
+func (t *Table) plain() bool { return t.DType == unified.Float32 && t.Decode == nil && !t.Normalise }
 
 // operand reports whether package sparse reads rows as they lie in the table.
-func (t *Table) operand() bool { return t.plain() || t.DType.IsHalf() && !t.Normalise }
+func (t *Table) operand() bool {
+	return t.plain() || t.DType.IsHalf() && t.Decode == nil && !t.Normalise
+}
 
 // widen writes rows from first on, as they lie in the table, as float32.
 func (t *Table) widen(to []float32, raw []byte, first int64) {
-	if t.DType == unified.Int8 {
+	if t.Decode != nil {
+		for i := range len(to) / t.Width {
+			t.Decode(to[i*t.Width:(i+1)*t.Width], raw[int64(i)*t.Row:int64(i+1)*t.Row])
+		}
+	} else if t.DType == unified.Int8 {
 		for i, v := range unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(raw))), len(raw)) {
 			to[i] = float32(v) * t.Scale[first+int64(i/t.Width)]
 		}

@@ -261,9 +261,10 @@ def test_relbenchs_loader_of_links_takes_the_graph_of_a_database(shop):
     for share in (True, False):
         loader = LinkNeighborLoader(data, [-1], ("users", nodes), ("orders", liked), orders, times, share,
                                     time_attr="time", batch_size=USERS)
-        steps = 0
-        for sources, positives, negatives in loader:
-            steps += 1
+        for left in loader:  # whoever leaves a loop early begins anew
+            break
+        kept = list(loader)  # more than there may be where they were made
+        for sources, positives, negatives in kept:
             ids = sources["users"].n_id[:USERS].tolist()
             check_orders(shop, sources, "users", ids)
             assert not share or len(set(sources["users"].seed_time.tolist())) == 1
@@ -271,8 +272,15 @@ def test_relbenchs_loader_of_links_takes_the_graph_of_a_database(shop):
                 assert torch.equal(of["orders"].seed_time, sources["users"].seed_time)
             for user, order, at in zip(ids, positives["orders"].n_id.tolist(), sources["users"].seed_time.tolist()):
                 assert any(order in targets(day, user) and seconds(day) == at for day in range(2, 2 + DAYS))
-        assert steps == DAYS
+        assert len(kept) == DAYS
         loader.close()
+    none = torch.sparse_csr_tensor(torch.zeros(len(nodes) + 1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64),
+                                   torch.zeros(0), (len(nodes), orders))
+    loader = LinkNeighborLoader(data, [-1], ("users", nodes), ("orders", none), orders, times, time_attr="time",
+                                batch_size=USERS)
+    with pytest.raises(ValueError, match="row 0 has no destination: leave it out"):
+        next(iter(loader))
+    loader.close()
 
 
 def test_seeds_of_several_times_without_trees_are_an_error(shop):

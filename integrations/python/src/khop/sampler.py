@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import json
+import math
 import os
 import time
 import weakref
@@ -281,6 +282,6 @@ class View:
 
     def __init__(self, answer: Answer, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._answer, self.address = answer, address
-        self.bytes = dtype.itemsize * int(np.prod(shape))
+        self.bytes = dtype.itemsize * math.prod(shape)
         self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": dtype.str, "version": 3}
         lend(self)

@@ -169,7 +169,7 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         return sampler
 
     def __iter__(self) -> Iterator[Any]:
-        given, sampler = self.input_data, self._khop()
+        given = self.input_data
         if self._order is not None:
             given = given[_numbers(self._order)]
         if not len(given.node):
@@ -178,9 +178,7 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         for batch in self._listed_batches(given) if listed else self._batches():
             items = batch[self._structure.node_type(given.input_type)].input_id
             ids = items if given.input_id is None else given.input_id[items]
-            times = None if given.time is None else given.time[items]
-            repeats = self._structure.repeats(batch, given.input_type)
-            yield self._made(batch, sampler.output(batch, (ids, times), repeats), repeats)
+            yield self.made(batch, given.input_type, ids, None if given.time is None else given.time[items])
 
     def __call__(self, index: Any) -> Any:
         """The batch of some of the seeds."""
@@ -188,8 +186,22 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
 
     def answer(self, inputs: Any, key: int = 0) -> Any:
         """The batch of these seeds, PyG's NodeSamplerInput, whose draws the key tells apart."""
-        batch, out, repeats = self._khop().answer(inputs, key)
-        return self._made(batch, out, repeats)
+        return self.made(self.ask(inputs, key), inputs.input_type, inputs.input_id, inputs.time)
+
+    def ask(self, inputs: Any, key: int) -> Batch:
+        """khop's batch for an answer. Any thread may ask."""
+        return self._khop().ask(inputs, key)
+
+    def made(self, batch: Batch, of: Any, ids: Any, times: Any) -> Any:
+        """PyG's object of a batch with seeds of a type, which have these numbers and times."""
+        sampler, tables = self._khop(), self._structure.tables
+        repeats = self._structure.repeats(batch, of)
+        plain = repeats is None and self.transform_sampler_output is None
+        if tables is None or not plain or sampler.subgraph_type == SubgraphType.bidirectional:
+            return self._made(batch, sampler.output(batch, (ids, times), repeats), repeats)
+        data = tables.to_pyg(batch)
+        data[of]._mapping.update(input_id=ids, seed_time=times, batch_size=len(ids))
+        return data if self.transform is None else self.transform(data)
 
     def _listed_batches(self, given: Any) -> Iterator[Batch]:
         """Batches of these seeds, which a sampler of torch has drawn for an epoch."""
@@ -425,11 +437,15 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
 
     def answer(self, inputs: Any, key: int = 0) -> tuple[Batch, Any, Optional[Repeats]]:
         """A sample of its own, for loader(ids), and the batch that it is of."""
+        batch = self.ask(inputs, key)
+        repeats = self.structure.repeats(batch, inputs.input_type)
+        return batch, self.output(batch, (inputs.input_id, inputs.time), repeats), repeats
+
+    def ask(self, inputs: Any, key: int) -> Batch:
+        """The batch that it is of."""
         self._one(0)
         of = inputs.input_type
-        batch = self._ask({of: inputs.node}, None if inputs.time is None else {of: inputs.time}, key)
-        repeats = self.structure.repeats(batch, of)
-        return batch, self.output(batch, (inputs.input_id, inputs.time), repeats), repeats
+        return self._ask({of: inputs.node}, None if inputs.time is None else {of: inputs.time}, key)
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
         return self.answer_links(inputs)[1]

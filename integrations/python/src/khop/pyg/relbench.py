@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Iterator, Mapping, Optional
 
 import torch
 from relbench.modeling import loader as of_relbench
 from torch.utils.data import DataLoader
 from torch_geometric.sampler import NodeSamplerInput
 
+from ..batch import Batch
 from ..relational import tables_of
 from ..torch import random_seed
 from .neighbor import NeighborLoader
+
+_AHEAD = 2  # steps that are asked for before they are wanted
+_THREADS = 3
 
 
 class LinkNeighborLoader(of_relbench.LinkNeighborLoader):  # type: ignore[misc]
     """relbench.modeling.loader.LinkNeighborLoader, see there. data is that of khop.relational.graph, or in memory.
 
     Each step asks khop for three batches, one of the sources, one of their destinations and one of drawn negatives, as
-    RelBench does. khop.Loader samples them at once (docs/database.md).
+    RelBench does. Threads of khop make them ahead of the loop; with num_workers it is torch's workers that ask.
+    khop.Loader samples the three at once (docs/database.md).
     """
 
     def __init__(
@@ -46,16 +53,60 @@ class LinkNeighborLoader(of_relbench.LinkNeighborLoader):  # type: ignore[misc]
             self, of_relbench.CustomLinkDataset(src_nodes[1], dst_nodes[1], num_dst_nodes, src_time),
             collate_fn=self.collate_fn, **kwargs)
 
-    def collate_fn(self, index: Any) -> tuple[Any, Any, Any]:
-        """The batches of some rows: of their sources, of a destination each, and of negatives."""
-        sources, positives, times = torch.stack(index).t().contiguous()
-        negatives = torch.randint(0, self.num_dst_nodes, (len(sources),))
-        return (self._answer(self.src_node_type, sources, times), self._answer(self.dst_node_type, positives, times),
-                self._answer(self.dst_node_type, negatives, times))
+    def __iter__(self) -> Iterator[Any]:
+        if self.num_workers or self.pin_memory:
+            loading: Iterator[Any] = super().__iter__()
+            return loading
+        return self._steps()
 
-    def _answer(self, of: str, nodes: Any, times: Any) -> Any:
-        self._calls = (self._calls + 1) % (1 << 32)
-        return self._asked[of].answer(NodeSamplerInput(nodes, nodes, times, of), self._calls)
+    def _steps(self) -> Iterator[Any]:
+        """The steps of an epoch. Some are asked for ahead, in other threads."""
+        waiting: deque[list[tuple[Any, Future[Batch]]]] = deque()
+        with ThreadPoolExecutor(_THREADS, "khop-links") as threads:
+            try:
+                for rows in self._index_sampler:
+                    waiting.append([(inputs, threads.submit(self._asked[inputs.input_type].ask, inputs, key))
+                                    for inputs, key in self._three(*self._drawn(rows))])
+                    if len(waiting) > _AHEAD:
+                        yield self._made(waiting.popleft())
+                while waiting:
+                    yield self._made(waiting.popleft())
+            finally:
+                for step in waiting:
+                    for _, asked in step:
+                        asked.cancel()
+
+    def _made(self, step: list[tuple[Any, Future[Batch]]]) -> tuple[Any, ...]:
+        return tuple(
+            self._asked[inputs.input_type].made(asked.result(), inputs.input_type, inputs.input_id, inputs.time)
+            for inputs, asked in step)
+
+    def _drawn(self, rows: Any) -> Any:
+        """The sources of some rows, a destination of each, and the times, as the dataset has them row by row."""
+        liked = self.dst_nodes[1]
+        if liked.layout != torch.sparse_csr:
+            return torch.stack([self.dataset[row] for row in rows]).t().contiguous()
+        rows, ends = torch.as_tensor(rows), liked.crow_indices()
+        first, count = ends[rows], ends[rows + 1] - ends[rows]
+        if not count.all():
+            raise ValueError(f"dst_nodes: row {int(rows[count == 0][0])} has no destination: leave it out")
+        place = first + (torch.rand(len(rows), dtype=torch.float64) * count).long()
+        return self.src_nodes[1][rows], liked.col_indices()[place], self.src_time[rows]
+
+    def _three(self, sources: Any, positives: Any, times: Any) -> list[tuple[Any, int]]:
+        """What a step asks for: seeds, and the keys of their draws."""
+        negatives = torch.randint(0, self.num_dst_nodes, (len(sources),))
+        three = []
+        for of, nodes in ((self.src_node_type, sources), (self.dst_node_type, positives),
+                          (self.dst_node_type, negatives)):
+            self._calls = (self._calls + 1) % (1 << 32)
+            three.append((NodeSamplerInput(nodes, nodes, times, of), self._calls))
+        return three
+
+    def collate_fn(self, index: Any) -> tuple[Any, ...]:
+        """The batches of some rows: of their sources, of a destination each, and of negatives."""
+        three = self._three(*torch.stack(index).t().contiguous())
+        return tuple(self._asked[inputs.input_type].answer(inputs, key) for inputs, key in three)
 
     def close(self) -> None:
         """Ends the samplers."""

@@ -137,6 +137,11 @@ wheel: ## build the Python package into dist/, for this machine; WHEELS="linux/a
 library: ## build dist/libkhop.so, khop as a shared library for cmd/libkhop/khop.h (PYTHON= one that has ziglang, or CC=)
 	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/libkhop.sh dist/libkhop.so
 
+.PHONY: library-cuda
+library-cuda: ## the same in dist/libkhop-cuda.so, which gathers rows of unified tensors on a GPU where there is one
+	@mkdir -p dist
+	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; TAGS=cuda CC=$${CC:-gcc} tools/libkhop.sh dist/libkhop-cuda.so
+
 .PHONY: test-python
 test-python: ## run the tests of the Python package
 	tools/test-python.sh

@@ -1,4 +1,4 @@
-//go:build cuda
+//go:build cuda && !libkhop
 
 package loader_test
 

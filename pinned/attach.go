@@ -23,6 +23,10 @@ type AttachOptions struct {
 	// least. It begins again at 0 where a rung fails half-way and the next one is tried.
 	Progress func(done, total int64)
 
+	// OutsideHeap says that the bytes are not of the Go heap, as those of a caller in C are not: then memory of no file
+	// is registered where it lies.
+	OutsideHeap bool
+
 	From, Last Rung   // the best rung to try, and the last; 0 tries all
 	Why        string // against rungs before From, for Attachment.Reasons; empty: "not asked for"
 	Available  int64  // bytes of host memory that may be page-locked or copied to; 0 asks the system
@@ -102,6 +106,9 @@ func Attach(ctx context.Context, dev *device.Device, b []byte, opt AttachOptions
 	c := climb{ctx: ctx, b: b, opt: opt, what: describe(b)}
 	if c.opt.chunk == 0 {
 		c.opt.chunk = chunkBytes
+	}
+	if opt.OutsideHeap && c.what.kind == memoryForeign {
+		c.what.kind = memoryOwn
 	}
 	c.steps = ladder(factsOf(dev), c.what)
 	for i := range c.steps {

@@ -7,6 +7,7 @@
 # all versions and all processors, and gcc that of the machine that it runs on.
 #
 # Environment: PYTHON  one that may have ziglang (default: python3)
+#              TAGS    more build tags: with cuda, and the exports of tools/cuda-env.sh, it gathers on GPUs too
 #              CC      the compiler to take (default: Zig's, else gcc, aarch64-linux-gnu-gcc or x86_64-linux-gnu-gcc)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,7 +34,7 @@ if [ -z "$compiler" ]; then
     fi
 fi
 # Go's own resolver and user database: the library asks no more of the system's C library than threads and memory.
-CGO_ENABLED=1 CC=$compiler CGO_CFLAGS=-O2 CGO_LDFLAGS='-O2' GOOS=${target%/*} GOARCH=${target#*/} go build -buildmode=c-shared \
-    -tags libkhop,netgo,osusergo -trimpath -ldflags='-s -w' -o "$file" ./cmd/khop
+CGO_ENABLED=1 CC=$compiler CGO_CFLAGS=${CGO_CFLAGS:--O2} CGO_LDFLAGS=${CGO_LDFLAGS:--O2} GOOS=${target%/*} GOARCH=${target#*/} go build -buildmode=c-shared \
+    -tags "libkhop,netgo,osusergo${TAGS:+,$TAGS}" -trimpath -ldflags='-s -w' -o "$file" ./cmd/khop
 rm -f "${file%.so}.h" # what cgo writes there; khop.h is the header
 grep -ao 'GLIBC_2\.[0-9]*' "$file" | sed 's/GLIBC_//' | sort -uV | tail -n 1

@@ -51,7 +51,7 @@ if [ -z "${KHOP_TEST_FAST:-}" ]; then
 fi
 
 step "the command without a driver"
-make --no-print-directory -s khop-cuda
+make --no-print-directory -s khop-cuda library-cuda
 if readelf -d dist/khop-cuda | grep NEEDED | grep -i cuda; then
     fail "dist/khop-cuda is linked to the library above: it must start without one"
 fi

@@ -294,6 +294,40 @@ typedef struct khop_request {
  * KHOP_AGAIN where for a moment there are as many answers as there may be: close some, or ask again. */
 int32_t khop_sampler_sample(khop_handle sampler, khop_request *request, khop_handle *answer, khop_error *error);
 
+/*
+ * Unified tensors. Rows of an array in host memory, which the host and devices gather where it lies. Any number of
+ * threads may gather at a time; what the array's pages hold is the caller's, also while it is open.
+ */
+
+/* base is an array [rows, row_bytes] of bytes, or a mapped file. The library keeps the pointer until *column is closed:
+ * when no gather is under way, on no stream either. KHOP_ARGUMENT for rows without bytes, or of 1 GiB or more. */
+int32_t khop_unified_open(void *base, int64_t rows, int64_t row_bytes, khop_handle *column, khop_error *error);
+
+/* The same of a column of a dataset's nodes, which is mapped and may be read at *address until *column is closed.
+ * node_type may be empty where there is one. What the column is goes to room, of so many bytes: an object of JSON with
+ * a zero at its end, with dtype and shape. */
+int32_t khop_unified_column(char *dataset, char *node_type, char *name, khop_handle *column, uint64_t *address,
+                            void *room, uint64_t bytes, khop_error *error);
+
+/* Copies row ids[i] to row i of out, on the host, in up to so many threads; ids have 4 or 8 bytes. KHOP_ARGUMENT for
+ * one that is no row, with its place: then what out holds is undefined. */
+int32_t khop_unified_gather(khop_handle column, void *ids, int64_t count, int32_t id_bytes, void *out, int32_t threads,
+                            khop_error *error);
+
+/* Puts the same on a stream of a device, a CUstream of its primary context as a number: ids and out are memory that the
+ * device addresses. It waits for nothing, but for the first call with a device, which page-locks the array in place (or
+ * copies it, where the system does not let it). The library must be built for devices (docs/gpu.md); without one it is
+ * KHOP_FAILED. An id that is no row is told by a later call, KHOP_ARGUMENT: its row of out is not written. */
+int32_t khop_unified_enqueue(khop_handle column, int32_t device, uint64_t stream, void *ids, int64_t count,
+                             int32_t id_bytes, void *out, khop_error *error);
+
+/* Keeps copies of these rows, which ascend, in the device's memory, in place of those that were kept before: gathers of
+ * that device read them there. No gather may be under way. */
+int32_t khop_unified_hot(khop_handle column, int32_t device, int64_t *rows, int64_t count, khop_error *error);
+
+/* By what the device addresses the array, until the column is closed. */
+int32_t khop_unified_address(khop_handle column, int32_t device, uint64_t *address, khop_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -27,6 +27,7 @@ from .sampler import Sampler
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
 from .stage import stage
+from .unified import unified
 from .write import write
 
 __version__ = "0.1.0.dev0"
@@ -35,5 +36,5 @@ __all__ = [
     "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView",
     "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "OptionError", "Padded",
     "ProtocolError", "RanksError", "Sampler", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError",
-    "connect", "info", "stage", "write",
+    "connect", "info", "stage", "unified", "write",
 ]

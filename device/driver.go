@@ -52,7 +52,7 @@ type driver interface {
 	copyOnDevice(stream handle, dst, src Address, n int64) result
 	fill32(stream handle, dst Address, v uint32, n int64) result
 
-	newEvent(t Timing) (handle, result)
+	newEvent(timed bool) (handle, result)
 	closeEvent(event handle) result
 	record(event, stream handle) result
 	wait(stream, event handle) result

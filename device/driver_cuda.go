@@ -167,9 +167,9 @@ func (native) fill32(stream handle, dst Address, v uint32, n int64) result {
 	return answer(cu.MemsetD32Async(cu.DevicePtr(dst), uint(v), n, in[cu.Stream](stream)))
 }
 
-func (native) newEvent(t Timing) (handle, result) {
+func (native) newEvent(timed bool) (handle, result) {
 	flags := cu.BlockingSyncEvent
-	if t == Untimed {
+	if !timed {
 		flags |= cu.DisableTiming
 	}
 	return out(cu.MakeEvent(flags))

@@ -6,25 +6,21 @@ import (
 	"time"
 )
 
-// Timing says what an event is for.
-type Timing int
-
-// Kinds of events.
-const (
-	Untimed Timing = iota // orders streams, and lets the host wait without spinning
-	Timed                 // also remembers when, for Elapsed; recording costs a little more
-)
-
 // Event marks a place in a stream. The zero value is not usable.
 type Event struct {
 	device *primary
 	h      atomic.Uintptr
 }
 
-// NewEvent makes an event. Close it.
-func (d *Device) NewEvent(t Timing) (*Event, error) {
+// NewEvent makes an event, which orders streams, and lets the host wait without spinning. Close it.
+func (d *Device) NewEvent() (*Event, error) { return d.newEvent(false) }
+
+// NewTimer makes an event that also remembers when it was passed, for Elapsed: recording costs a little more. Close it.
+func (d *Device) NewTimer() (*Event, error) { return d.newEvent(true) }
+
+func (d *Device) newEvent(timed bool) (*Event, error) {
 	e := &Event{device: d.primary}
-	return made(d, e, &e.h, "make an event", func() (handle, result) { return drv.newEvent(t) })
+	return made(d, e, &e.h, "make an event", func() (handle, result) { return drv.newEvent(timed) })
 }
 
 func (e *Event) use(f func(event handle) error) error {
@@ -63,7 +59,7 @@ func (p *primary) ready(do func(string, func(handle) result) error, op string, q
 	return done, err
 }
 
-// Elapsed returns the time on the device from one event to this, both Timed and passed, to about half a microsecond.
+// Elapsed returns the time on the device from one event to this, both NewTimer's and passed, to half a microsecond.
 func (e *Event) Elapsed(from *Event) (time.Duration, error) {
 	var ms float64
 	err := from.use(func(first handle) error {

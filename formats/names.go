@@ -7,7 +7,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/names"
 )
 
 // Names within a dataset's directory.
@@ -28,10 +28,10 @@ const (
 
 // checkNames checks the names that no schema has, and those of one owner with each other: of lists of strings, splits.
 func (c *Content) checkNames() error {
-	places := map[string]*graph.Names{}
+	places := map[string]*names.Set{}
 	add := func(place, what, name string) error {
 		if places[place] == nil {
-			places[place] = &graph.Names{}
+			places[place] = &names.Set{}
 		}
 		return places[place].Add(what, name)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -113,16 +114,16 @@ func borders(m *Content) map[string]func() {
 		"edges, negative":  func() { m.EdgeTypes[3].Count = -1 },
 		"edges, of all":    func() { m.EdgeTypes[0].Count, m.EdgeTypes[1].Count = maxCount, maxCount },
 		"nodes, of all":    func() { m.NodeTypes[0].Count, m.NodeTypes[1].Count = maxCount, maxCount },
-		"type, long":       func() { m.NodeTypes[2].Name = long(graph.MaxName) },
-		"type, longer":     func() { m.NodeTypes[2].Name = long(graph.MaxName + 1) },
-		"relation, long":   func() { m.EdgeTypes[3].Relation = long(graph.MaxName) },
-		"relation, longer": func() { m.EdgeTypes[3].Relation = long(graph.MaxName + 1) },
-		"source, longer":   func() { m.EdgeTypes[3].Source = long(graph.MaxName + 1) },
-		"target, longer":   func() { m.EdgeTypes[3].Target = long(graph.MaxName + 1) },
-		"column, long":     func() { m.Columns[5].Name = long(graph.MaxName) },
-		"column, longer":   func() { m.Columns[5].Name = long(graph.MaxName + 1) },
-		"split, long":      func() { m.Splits[0].Name = long(graph.MaxName) },
-		"split, longer":    func() { m.Splits[0].Name = long(graph.MaxName + 1) },
+		"type, long":       func() { m.NodeTypes[2].Name = long(names.Most) },
+		"type, longer":     func() { m.NodeTypes[2].Name = long(names.Most + 1) },
+		"relation, long":   func() { m.EdgeTypes[3].Relation = long(names.Most) },
+		"relation, longer": func() { m.EdgeTypes[3].Relation = long(names.Most + 1) },
+		"source, longer":   func() { m.EdgeTypes[3].Source = long(names.Most + 1) },
+		"target, longer":   func() { m.EdgeTypes[3].Target = long(names.Most + 1) },
+		"column, long":     func() { m.Columns[5].Name = long(names.Most) },
+		"column, longer":   func() { m.Columns[5].Name = long(names.Most + 1) },
+		"split, long":      func() { m.Splits[0].Name = long(names.Most) },
+		"split, longer":    func() { m.Splits[0].Name = long(names.Most + 1) },
 		"split, unnamed":   func() { m.Splits[0].Name = "" },
 		"split, negative":  func() { m.Splits[0].Index = -1 },
 		"order":            func() { m.EdgeTypes[1].Order = "degree" },
@@ -259,7 +260,7 @@ func TestWhatIsWrittenWrongIsNamed(t *testing.T) {
 		"column, dtype":         first(w.EdgeColumn(col("x", unified.Invalid), 1)),
 		"column, zero":          first(w.EdgeColumn(col("a\x00b", unified.Int8), 1)),
 		"column, unnamed":       first(w.EdgeColumn(col("", unified.Int8), 1)),
-		"column, long":          first(w.EdgeColumn(col(strings.Repeat("x", graph.MaxName+1), unified.Int8), 1)),
+		"column, long":          first(w.EdgeColumn(col(strings.Repeat("x", names.Most+1), unified.Int8), 1)),
 		"column, twice": cmp.Or(first(w.EdgeColumn(col("y", unified.Int8), 0)), first(w.EdgeColumn(col("y",
 			unified.Int8), 0))),
 		"strings, one more": strings1.Write("b"),
@@ -284,7 +285,7 @@ func TestTheLongestNameIsTaken(t *testing.T) {
 	w, err := Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{})
 	expect.OK(t, err)
 	defer func() { expect.OK(t, w.Abort()) }()
-	_, err = w.EdgeColumn(graph.Column{Name: strings.Repeat("x", graph.MaxName), DType: unified.Int8}, 1)
+	_, err = w.EdgeColumn(graph.Column{Name: strings.Repeat("x", names.Most), DType: unified.Int8}, 1)
 	expect.OK(t, err)
 	_, err = w.Split("x", 0, 0, unified.Int64, 0)
 	expect.OK(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -279,7 +280,7 @@ func (w *Writer) add(a *written, name string, rows int64) error {
 	defer w.mu.Unlock()
 	a.path = w.tx.Path(name)
 	for _, part := range a.split.names() {
-		if err := graph.CheckName("column or split", cmp.Or(part.name, a.typ.Name)); err != nil {
+		if err := names.Check("column or split", cmp.Or(part.name, a.typ.Name)); err != nil {
 			return fileError(w.dir, "rename it", err)
 		}
 	}

@@ -1,16 +1,16 @@
 package graph
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// ErrSchema is returned for a schema that contradicts itself.
-var ErrSchema = errors.New("invalid schema")
+// ErrSchema is returned for a schema that contradicts itself, ErrText for what must be text and is not.
+var ErrSchema, ErrText = names.ErrSchema, names.ErrText
 
 // MaxEdgeTypes is the greatest number of edge types: a type is stored in 16 bits.
 const MaxEdgeTypes = 1 << 16
@@ -92,10 +92,10 @@ func (s *Schema) Init() error {
 	if len(s.Edges) > MaxEdgeTypes {
 		return fmt.Errorf("%w: %d edge types, at most %d are possible", ErrSchema, len(s.Edges), MaxEdgeTypes)
 	}
-	index, names := make(map[string]int, len(s.Nodes)), Names{}
+	index, known := make(map[string]int, len(s.Nodes)), names.Set{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if err := names.Add("node type", n.Name); err != nil {
+		if err := known.Add("node type", n.Name); err != nil {
 			return err
 		}
 		if _, twice := index[n.Name]; twice || n.Count < 0 {
@@ -114,7 +114,7 @@ func (s *Schema) Init() error {
 			n.Key = k
 		}
 	}
-	seen, relations := make(map[string]bool, len(s.Edges)), Names{}
+	seen, relations := make(map[string]bool, len(s.Edges)), names.Set{}
 	for i := range s.Edges {
 		if err := relations.Add("relation", s.Edges[i].Relation); err != nil {
 			return err
@@ -149,9 +149,9 @@ func (s *Schema) initEdge(e *EdgeType, index map[string]int, seen map[string]boo
 }
 
 func checkColumns(owner string, cols []Column) error {
-	seen, names := make(map[string]bool, len(cols)), Names{}
+	seen, known := make(map[string]bool, len(cols)), names.Set{}
 	for _, c := range cols {
-		if err := names.Add("column of "+owner, c.Name); err != nil {
+		if err := known.Add("column of "+owner, c.Name); err != nil {
 			return err
 		}
 		if seen[c.Name] || c.DType.Size() == 0 || len(c.Shape) >= unified.MaxRank {

@@ -29,6 +29,7 @@ func TestSchemaThatContradictsItselfIsRefused(t *testing.T) {
 		"no such source": func(s *Schema) { s.Edges[0].Source = "venue" },
 		"edge twice":     func(s *Schema) { s.Edges[1] = s.Edges[0] },
 		"empty name":     func(s *Schema) { s.Nodes[0].Name = "" },
+		"types alike":    func(s *Schema) { s.Nodes[0].Name, s.Nodes[1].Name = "ñ", "n\u0303" },
 		"colon":          func(s *Schema) { s.Edges[0].Relation = "a:b" },
 		"zero byte":      func(s *Schema) { s.Edges[0].Relation = "a\x00b" },
 		"column twice": func(s *Schema) {

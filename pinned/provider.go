@@ -2,7 +2,8 @@ package pinned
 
 // Provider gives memory in place of the system or the driver (Options.From), such as memory that other processes map:
 // device memory with Options.Device, whose bytes are as those of Region.Bytes, else host memory. Any goroutine may call
-// it.
+// it. One with a method Accounts(), which does nothing, counts in a Ledger itself what it takes: Options.Ledger does
+// not count it again.
 type Provider interface {
 	// Take returns n bytes, n > 0, aligned to HugePage where n is a multiple of it, else to a page; device memory to
 	// 256 bytes at least. They need not be zero. An error that wraps device.ErrOutOfMemory or ErrLimit lets a Buffer
@@ -10,11 +11,4 @@ type Provider interface {
 	Take(n int64) ([]byte, error)
 	// Give takes back what Take has returned: the very slice.
 	Give(b []byte) error
-}
-
-// Accountant is a Provider that counts in a Ledger itself what it takes: Options.Ledger does not count it again.
-type Accountant interface {
-	Provider
-	// Accounts does nothing.
-	Accounts()
 }

@@ -16,10 +16,16 @@ func Populate(b []byte) error {
 // is a hint, which systems other than Linux do not get.
 func ReadAhead(b []byte) { hint(b, soon) }
 
-// ReadAtRandom tells the system that the pages which b touches, a part of a mapped file, are read at random: a fault
+// ReadAtRandom tells the system whether the pages which b touches, a part of a mapped file, are read at random: a fault
 // then reads its own page alone, and the system no longer looks at which pages of the mapping were read when it needs
-// memory. ReadInOrder takes that back. Both are hints, which systems other than Linux do not get.
-func ReadAtRandom(b []byte) { hint(b, atRandom) }
+// memory. It is a hint, which systems other than Linux do not get.
+func ReadAtRandom(b []byte, on bool) {
+	if on {
+		hint(b, atRandom)
+	} else {
+		hint(b, inOrder)
+	}
+}
 
 // ReadOnHugePages asks that pages which b touches, a part of a mapped file, are brought from the disk as parts of huge
 // pages: what reads one of them then reads 2 MiB. It is a hint, which systems other than Linux do not get.
@@ -28,6 +34,3 @@ func ReadOnHugePages(b []byte) {
 		hint(b, onHugePages)
 	}
 }
-
-// ReadInOrder takes back ReadAtRandom.
-func ReadInOrder(b []byte) { hint(b, inOrder) }

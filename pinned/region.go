@@ -119,7 +119,7 @@ func allocate(n int64, opt Options) (*Region, error) {
 	if n < 0 || n > maxAlloc {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
 	}
-	if _, counts := opt.From.(Accountant); counts {
+	if _, counts := opt.From.(interface{ Accounts() }); counts {
 		opt.Ledger = nil
 	}
 	place := opt.Placement()

@@ -96,7 +96,7 @@ func newStage(dev *device.Device, n int64, ledger *Ledger) (s stage, err error) 
 	if s.mem, err = allocate(n, Options{Ledger: ledger, Purpose: Scratch, Device: dev, Place: Pinned}); err != nil {
 		return stage{}, err
 	}
-	if s.free, err = dev.NewEvent(device.Untimed); err != nil {
+	if s.free, err = dev.NewEvent(); err != nil {
 		return stage{}, errors.Join(err, s.mem.Close())
 	}
 	return s, nil

@@ -41,10 +41,10 @@ func (r *rig) open() (err error) {
 		return err
 	}
 	if r.stream, err = r.dev.NewStream(); err == nil {
-		r.begin, err = r.dev.NewEvent(device.Timed)
+		r.begin, err = r.dev.NewTimer()
 	}
 	if err == nil {
-		r.end, err = r.dev.NewEvent(device.Timed)
+		r.end, err = r.dev.NewTimer()
 	}
 	if err == nil {
 		r.probe, err = loadProbeKernels(r.dev)

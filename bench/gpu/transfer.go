@@ -147,7 +147,7 @@ func (t *transferring) prepare(ds *formats.Dataset) error {
 	}
 	t.undo = append(t.undo, t.out.Close)
 	for half := range t.sent {
-		if t.sent[half], err = t.dev.NewEvent(device.Untimed); err != nil {
+		if t.sent[half], err = t.dev.NewEvent(); err != nil {
 			return err
 		}
 		t.undo = append(t.undo, t.sent[half].Close)

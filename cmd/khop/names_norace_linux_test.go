@@ -23,6 +23,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -184,7 +185,7 @@ var nameDoors = []door{
 	}, splitsOf},
 	{"a header", func(t *testing.T, name, target, in string) attempt {
 		file := put(t, in+"/x.tsv", []byte("src\tdst\t"+name+"\n0\t1\t5\n1\t2\t6\n"))
-		want := graph.CleanName(strings.TrimSpace(name))
+		want := names.Clean(strings.TrimSpace(name))
 		if want == "" { // a field without a name is left out
 			return attempt{errors.New("no name"), ""}
 		}
@@ -197,7 +198,7 @@ var nameDoors = []door{
 			return attempt{errors.New("no name"), ""}
 		}
 		return attempt{said("convert", file, target, "--force", "--columns", "src,dst,"+name),
-			graph.CleanName(strings.TrimSpace(want))}
+			names.Clean(strings.TrimSpace(want))}
 	}, edgeColumnsOf},
 	{"a table's column", func(t *testing.T, name, target, in string) attempt {
 		if strings.TrimSpace(name) == "id" { // there is one already

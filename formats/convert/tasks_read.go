@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -69,7 +70,7 @@ func (m *columnMade) column() (graph.Column, error) {
 	c := graph.Column{Name: m.Name, DType: dtype, Shape: m.Shape, Unit: m.Unit, Fields: m.Fields,
 		Code: m.Code}
 	if err == nil {
-		err = graph.CheckName("column", c.Name)
+		err = names.Check("column", c.Name)
 	}
 	return c, err
 }

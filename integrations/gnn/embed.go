@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/sparse"
@@ -201,7 +202,7 @@ func (e *embedding) open(ctx context.Context) (err error) {
 		return fmt.Errorf("%s: %w: column %q; name another one, or replace it by force", e.dir, formats.ErrExist,
 			e.opt.Out)
 	}
-	if err := graph.CheckName("column", e.opt.Out); err != nil && !e.opt.toFile() {
+	if err := names.Check("column", e.opt.Out); err != nil && !e.opt.toFile() {
 		return err
 	}
 	layers, x, name, err := e.layers(g)

@@ -116,12 +116,8 @@ func openPaged(b []byte) (*File, int64, error) {
 // AtRandom tells the system whether pages are read at random from now on: without it a page fault reads its neighbours
 // as well, which is of use to who goes through the arrays in order.
 func (p *Pages) AtRandom(on bool) {
-	advise := pinned.ReadInOrder
-	if on {
-		advise = pinned.ReadAtRandom
-	}
 	for i := range p.arrays {
-		advise(p.arrays[i].bytes)
+		pinned.ReadAtRandom(p.arrays[i].bytes, on)
 	}
 }
 

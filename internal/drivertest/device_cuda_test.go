@@ -57,9 +57,8 @@ func (r *rig) newStream() *device.Stream {
 	return s
 }
 
-func (r *rig) newEvent(kind device.Timing) *device.Event {
+func (r *rig) event(e *device.Event, err error) *device.Event {
 	r.Helper()
-	e, err := r.device.NewEvent(kind)
 	r.must(err)
 	r.closing(e)
 	return e
@@ -220,7 +219,7 @@ func streamsAreOrderedByEvents(t *testing.T) {
 	r := open(t)
 	const n = 20_000
 	second := r.newStream()
-	written, read := r.newEvent(device.Untimed), r.newEvent(device.Untimed)
+	written, read := r.event(r.device.NewEvent()), r.event(r.device.NewEvent())
 	a, b := r.alloc(8*n), r.alloc(8*n)
 	words, bytes := r.host(n)
 	for i := range words {
@@ -253,7 +252,7 @@ func streamsAreOrderedByEvents(t *testing.T) {
 
 func TestEventsMeasureTime(t *testing.T) {
 	r := open(t)
-	begin, end, untimed := r.newEvent(device.Timed), r.newEvent(device.Timed), r.newEvent(device.Untimed)
+	begin, end, untimed := r.event(r.device.NewTimer()), r.event(r.device.NewTimer()), r.event(r.device.NewEvent())
 	if done, err := end.Done(); !done || err != nil {
 		t.Errorf("an event never recorded: %v, %v", done, err)
 	}

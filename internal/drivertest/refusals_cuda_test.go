@@ -40,7 +40,7 @@ func TestDeviceWithoutRoomDoesNotOpen(t *testing.T) {
 func callsOf(r *rig) map[string]func() error {
 	a := r.alloc(4096)
 	_, host := r.host(512)
-	timed, later := r.newEvent(device.Timed), r.newEvent(device.Timed)
+	timed, later := r.event(r.device.NewTimer()), r.event(r.device.NewTimer())
 	r.must(errors.Join(r.stream.Record(timed), r.stream.Record(later), r.stream.Synchronize()))
 	memory := anonymous(r, 4096)
 	return map[string]func() error{
@@ -72,7 +72,7 @@ func callsOf(r *rig) map[string]func() error {
 		"cuLaunchKernel": func() error {
 			return r.kernels.poke.Launch(r.stream, 1, 1, 0, devicePoke{a, 1})
 		},
-		"cuEventCreate":           func() error { _, err := r.device.NewEvent(device.Untimed); return err },
+		"cuEventCreate":           func() error { _, err := r.device.NewEvent(); return err },
 		"cuEventRecord":           func() error { return r.stream.Record(timed) },
 		"cuEventQuery":            func() error { _, err := timed.Done(); return err },
 		"cuEventSynchronize":      timed.Synchronize,

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -223,7 +223,7 @@ func isNumber(f []byte) bool {
 }
 
 // columnName makes a header's word a name; "" for none.
-func columnName(s string) string { return graph.CleanName(strings.TrimSpace(s)) }
+func columnName(s string) string { return names.Clean(strings.TrimSpace(s)) }
 
 func uniqueName(columns []columnSpec, name string) string {
 	for slices.ContainsFunc(columns, func(c columnSpec) bool { return c.name == name }) {

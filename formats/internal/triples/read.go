@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/lines"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -203,7 +204,7 @@ func (d *reader) finish() error {
 
 // typeName makes a relation a name.
 func typeName(s string) string {
-	if s = graph.CleanName(s); len(s) > 200 {
+	if s = names.Clean(s); len(s) > 200 {
 		s = strings.ToValidUTF8(s[:200], "")
 	}
 	return s

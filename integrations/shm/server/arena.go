@@ -63,7 +63,7 @@ type deviceArena struct {
 	on *device.Device
 }
 
-// Accounts implements pinned.Accountant: on a device a whole segment is taken.
+// Accounts says that it counts itself (pinned.Provider): on a device a whole segment is taken.
 func (deviceArena) Accounts() {}
 
 // Take implements pinned.Provider for device memory.

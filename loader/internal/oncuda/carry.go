@@ -302,7 +302,7 @@ func newCarryTrial(p *placer, c *deviceColumn, batches [][]int64) (t *carryTrial
 	for half := range t.staged {
 		t.staged[half].Options = memory
 		t.staged[half].Options.Place = pinned.Pinned
-		if t.sent[half], err = p.d.NewEvent(device.Untimed); err != nil {
+		if t.sent[half], err = p.d.NewEvent(); err != nil {
 			return t, err
 		}
 	}

@@ -39,11 +39,11 @@ func (d *Processor) SlotMemory(p *plan.Plan, ledger *pinned.Ledger, stats *maker
 	for i := range p.Arrays {
 		f.carried.add(d.carried(&p.Arrays[i]), f.staging.Options)
 	}
-	if f.gathering, err = own.NewEvent(device.Timed); err == nil {
-		f.ready, err = own.NewEvent(device.Timed)
+	if f.gathering, err = own.NewTimer(); err == nil {
+		f.ready, err = own.NewTimer()
 	}
 	if err == nil {
-		f.read, err = own.NewEvent(device.Untimed)
+		f.read, err = own.NewEvent()
 	}
 	if err != nil {
 		err = errors.Join(err, f.Close())

@@ -44,7 +44,7 @@ func (d *Processor) OpenMaker(p *plan.Plan, columns []*tiers.Column, ledger *pin
 	if m.columns, err = d.NewStream(); err != nil {
 		return nil, err
 	}
-	if m.sampled, err = d.NewEvent(device.Untimed); err != nil {
+	if m.sampled, err = d.NewEvent(); err != nil {
 		return nil, err
 	}
 	if m.Readers, err = makers.OpenReaders(columns, tier.Worker{Loader: p.Recipe, Ledger: ledger, Stream: m.columns,

@@ -131,7 +131,7 @@ func measureCost(group []*placer) (cost readCost, err error) {
 func timed(d *device.Device, stream *device.Stream, do func() error) (least float64, err error) {
 	var marks [2]*device.Event
 	for i := range marks {
-		if marks[i], err = d.NewEvent(device.Timed); err != nil {
+		if marks[i], err = d.NewTimer(); err != nil {
 			return 0, err
 		}
 		defer marks[i].Close()

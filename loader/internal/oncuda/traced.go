@@ -23,13 +23,13 @@ func (l *lanes) begin(ctx context.Context, m *cudaMaker, f *cudaFence) (err erro
 		return nil
 	}
 	if l.begun == nil {
-		if l.begun, err = m.on.NewEvent(device.Timed); err != nil {
+		if l.begun, err = m.on.NewTimer(); err != nil {
 			return err
 		}
 		l.picks, l.rows = lane.Beside("sampling stream"), lane.Beside("row stream")
 	}
 	if f.traced.anchor == nil {
-		if f.traced.anchor, err = f.NewEvent(device.Timed); err != nil {
+		if f.traced.anchor, err = f.NewTimer(); err != nil {
 			return err
 		}
 	}

@@ -53,6 +53,23 @@ func TestAMessageBringsOneDescriptorOrNone(t *testing.T) {
 	}
 }
 
+// What is sent with a message is the same open file at the other end, and nothing where nothing was given.
+func TestADescriptorIsSentWithItsMessage(t *testing.T) {
+	a, b := socketPair(t)
+	file := openFile(t)
+	defer CloseDescriptor(file)
+	var sent, came unix.Stat_t
+	expect.OK(t, unix.Fstat(file, &sent), a.Send(make([]byte, 8), file, patience))
+	expect.OK(t, a.Send(make([]byte, 8), -1, patience))
+	_, fd, err := b.Receive(t.Context(), inTime(), make([]byte, 64))
+	expect.OK(t, err)
+	defer CloseDescriptor(fd)
+	expect.OK(t, unix.Fstat(fd, &came))
+	expect.That(t, came.Ino == sent.Ino && came.Rdev == sent.Rdev, "another file came")
+	_, fd, err = b.Receive(t.Context(), inTime(), make([]byte, 64))
+	expect.That(t, err == nil && fd == -1, "descriptor %d, %v", fd, err)
+}
+
 // Where there is no message there is no descriptor: 0 is one.
 func TestAnErrorBringsNoDescriptor(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -79,8 +79,8 @@ func TestNumbersOutOfTheirRangeAreRefused(t *testing.T) {
 	welcome := Welcome{Magic: Magic, Index: uint32(unified.Int64), Rank: 1, WorldSize: 2, Hold: 3, Slots: 3, JSON: 2}
 	begin := Begin{Run: 1, Mode: BeginState, JSON: 2}
 	expect.That(t,
-		parses(t, KindHello, hello, "") && parses(t, KindWelcome, welcome, "{}") && parses(t, KindBegin, begin, "{}"),
-		"what is right was refused")
+		parses(t, KindHello, hello, "") && parses(t, KindWelcome, welcome, "{}") && parses(t, KindBegin, begin, "{}") &&
+			parses(t, KindBegin, Begin{Run: 1, Mode: BeginState, JSON: 1}, "0"), "what is right was refused")
 	for name, taken := range map[string]bool{
 		"HELLO and more":          parses(t, KindHello, hello, "more"),
 		"HELLO of something else": parses(t, KindHello, Hello{}, ""),

@@ -1,4 +1,6 @@
-package graph
+// Package names has the rule for names of what is in a dataset: types, relations, columns, lists of strings, splits.
+// docs/format.md ("Names") states it, and every door of khop keeps it.
+package names
 
 import (
 	"errors"
@@ -12,19 +14,21 @@ import (
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
-// MaxName is the most bytes that a name has.
-const MaxName = 4096
+// Most is the most bytes that a name has.
+const Most = 4096
 
-// ErrText is returned for what must be text and is not.
-var ErrText = errors.New("not UTF-8")
+// The errors of names. Package graph has them for its users.
+var (
+	ErrSchema = errors.New("invalid schema")
+	ErrText   = errors.New("not UTF-8")
+)
 
 // reservedSigns stand between names on command lines and in texts, or between a name and its value.
 const reservedSigns = ":;=,"
 
-// CheckName refuses what cannot be a name of anything in a dataset: of a type, a relation, a column, a list of strings,
-// a split. docs/format.md ("Names") has the rule, which every door of khop keeps. what says what the name is of.
-// ErrSchema, with the reason.
-func CheckName(what, name string) error {
+// Check refuses what cannot be a name of anything in a dataset. what says what the name is of. ErrSchema, with the
+// reason.
+func Check(what, name string) error {
 	if at := paths.NotText(name); at < len(name) {
 		return fmt.Errorf("%w: %s %.100q: a name must be text, and byte %d of it, 0x%02x, is %w", ErrSchema, what, name,
 			at, name[at], ErrText)
@@ -40,8 +44,8 @@ func nameProblem(name string) string {
 	switch {
 	case name == "":
 		return "must not be empty"
-	case len(name) > MaxName:
-		return fmt.Sprintf("has at most %d bytes, not %d", MaxName, len(name))
+	case len(name) > Most:
+		return fmt.Sprintf("has at most %d bytes, not %d", Most, len(name))
 	}
 	// programs that normalise names would see the sign
 	if at := strings.IndexAny(norm.NFC.String(name), reservedSigns); at >= 0 {
@@ -54,9 +58,9 @@ func nameProblem(name string) string {
 	return ""
 }
 
-// CleanName makes a name of a word that a source has: what a name must not contain becomes "_". A word that is not
-// UTF-8 stays as it is, and CheckName refuses it.
-func CleanName(word string) string {
+// Clean makes a name of a word that a source has: what a name must not contain becomes "_". A word that is not
+// UTF-8 stays as it is, and Check refuses it.
+func Clean(word string) string {
 	if !utf8.ValidString(word) {
 		return word
 	}
@@ -74,13 +78,13 @@ func unprintable(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) || r == '\uFEFF'
 }
 
-// Names are those of one place, such as the columns of a node type, by how they look. The zero value has none.
-type Names map[string]string
+// Set has the names of one place, such as the columns of a node type, by how they look. The zero value has none.
+type Set map[string]string
 
-// Add takes a name into account. ErrSchema if CheckName refuses it, or if it looks like another one there and is not
+// Add takes a name into account. ErrSchema if Check refuses it, or if it looks like another one there and is not
 // equal to it: if both have the same normal form (NFC), but for signs that nobody sees.
-func (n *Names) Add(what, name string) error {
-	if err := CheckName(what, name); err != nil {
+func (n *Set) Add(what, name string) error {
+	if err := Check(what, name); err != nil {
 		return err
 	}
 	look := norm.NFC.String(strings.Map(func(r rune) rune {
@@ -94,7 +98,7 @@ func (n *Names) Add(what, name string) error {
 			name, other)
 	}
 	if *n == nil {
-		*n = Names{}
+		*n = Set{}
 	}
 	(*n)[look] = name
 	return nil

@@ -55,7 +55,7 @@ const (
 const maxTasks = 1 << 12
 
 // tasksVersion is that of plans: tasks of another do not go together.
-const tasksVersion = 1
+const tasksVersion = 2
 
 // tasksPlan is what all tasks have in common.
 type tasksPlan struct {

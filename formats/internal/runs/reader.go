@@ -137,19 +137,20 @@ func (r *Reader) load(b *block, bytes []byte) error {
 		return depot.Damaged(r.path, "bytes %d to %d do not fit their checksum", b.At, b.At+b.Bytes)
 	}
 	n, rest := int64(b.Edges), bytes
-	for _, ids := range []*[]int64{&r.b.Dst, &r.b.Src} {
-		*ids = slices.Grow((*ids)[:0], int(n))[:n]
-		if b.Wide == 1 {
-			for i := range *ids {
-				(*ids)[i] = int64(binary.LittleEndian.Uint64(rest[8*i:]))
-			}
-			rest = rest[8*n:]
-			continue
+	r.b.Dst, r.b.Src = slices.Grow(r.b.Dst[:0], int(n))[:n], slices.Grow(r.b.Src[:0], int(n))[:n]
+	dst, src := r.b.Dst, r.b.Src[:n]
+	if b.Wide == 1 {
+		for i := range dst {
+			dst[i] = int64(binary.LittleEndian.Uint64(rest[16*i:]))
+			src[i] = int64(binary.LittleEndian.Uint64(rest[16*i+8:]))
 		}
-		for i := range *ids {
-			(*ids)[i] = int64(binary.LittleEndian.Uint32(rest[4*i:]))
+		rest = rest[16*n:]
+	} else {
+		for i := range dst {
+			pair := binary.LittleEndian.Uint64(rest[8*i:])
+			dst[i], src[i] = int64(uint32(pair)), int64(pair>>32)
 		}
-		rest = rest[4*n:]
+		rest = rest[8*n:]
 	}
 	r.b.Types = r.b.Types[:0]
 	if len(r.l.Types) > 1 {

@@ -234,10 +234,15 @@ type spread struct {
 
 // spreadOf divides the bins among node types by the edges of each.
 func spreadOf(keys []Key, types int) (s spread, n int) {
+	all := int64(len(keys))
 	count, most := make([]int64, types), make([]int64, types)
 	s = spread{make([]int64, types), make([]int, types), make([]int, types+1)}
 	for t := range s.least {
 		s.least[t] = math.MaxInt64
+	}
+	if types == 1 {
+		count[0], s.least[0], most[0] = int64(len(keys)), int64(slices.Min(keys)), int64(slices.Max(keys))
+		keys = nil
 	}
 	for _, k := range keys {
 		t, id := k.Node()
@@ -248,7 +253,7 @@ func spreadOf(keys []Key, types int) (s spread, n int) {
 		if s.first[t] = n; c == 0 {
 			continue
 		}
-		for want := max(bins*c/int64(len(keys)), 1); (most[t]-s.least[t])>>s.shift[t] >= want; {
+		for want := max(bins*c/all, 1); (most[t]-s.least[t])>>s.shift[t] >= want; {
 			s.shift[t]++
 		}
 		n += int((most[t]-s.least[t])>>s.shift[t]) + 1
@@ -329,35 +334,62 @@ func (w *Writer) arrange(keys []Key) (ends []block) {
 	return ends
 }
 
-// scatter puts ids, types and columns in order.
+// scatter puts ids, types and columns in order. Ids lie in pairs, that of the target first.
 func (w *Writer) scatter() {
-	n := len(w.src)
 	w.out = w.out[:0]
-	for _, ids := range [][]int64{w.dst, w.src} {
-		if w.greatest > math.MaxUint32 {
-			put(w, unsafeBytes(ids), 8)
-			continue
-		}
-		at := len(w.out)
-		w.out = slices.Grow(w.out, 4*n)[:at+4*n]
-		out := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(w.out[at:]))), n)
-		if w.cursor == nil {
-			for i, id := range ids {
-				out[i] = uint32(id)
-			}
-			continue
-		}
-		cursor := slices.Clone(w.cursor)
-		for i, b := range w.bin {
-			out[cursor[b]] = uint32(ids[i])
-			cursor[b]++
-		}
+	if w.greatest > math.MaxUint32 {
+		pairs := room[[2]int64](w)
+		w.each(func(at, i int) { pairs[at] = [2]int64{w.dst[i], w.src[i]} })
+	} else {
+		w.scatterNarrow()
 	}
 	if len(w.types) > 0 {
 		put(w, unsafeBytes(w.types), 2)
 	}
 	for c, width := range w.l.Widths {
 		put(w, w.columns[c], int(width))
+	}
+}
+
+// scatterNarrow puts ids of 4 bytes in order: the inner loop of a read task.
+func (w *Writer) scatterNarrow() {
+	pairs := room[[2]uint32](w)
+	src, dst := w.src[:len(w.dst)], w.dst
+	if w.cursor == nil {
+		for i, id := range dst {
+			pairs[i] = [2]uint32{uint32(id), uint32(src[i])}
+		}
+		return
+	}
+	cursor, bins := slices.Clone(w.cursor), w.bin[:len(dst)]
+	for i, id := range dst {
+		b := bins[i]
+		at := cursor[b]
+		cursor[b] = at + 1
+		pairs[at] = [2]uint32{uint32(id), uint32(src[i])}
+	}
+}
+
+// room makes room for an element of each edge behind what has been put in order.
+func room[E any](w *Writer) []E {
+	at, n := len(w.out), len(w.src)
+	more := n * int(unsafe.Sizeof(*new(E)))
+	w.out = slices.Grow(w.out, more)[:at+more]
+	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(w.out[at:]))), n)
+}
+
+// each calls set with the place of each edge in the order.
+func (w *Writer) each(set func(at, i int)) {
+	if w.cursor == nil {
+		for i := range w.src {
+			set(i, i)
+		}
+		return
+	}
+	cursor := slices.Clone(w.cursor)
+	for i, b := range w.bin {
+		set(cursor[b], i)
+		cursor[b]++
 	}
 }
 
@@ -370,11 +402,7 @@ func put(w *Writer, rows []byte, width int) {
 		copy(out, rows)
 		return
 	}
-	cursor := slices.Clone(w.cursor)
-	for i, b := range w.bin {
-		copy(out[cursor[b]*width:(cursor[b]+1)*width], rows[i*width:])
-		cursor[b]++
-	}
+	w.each(func(at, i int) { copy(out[at*width:(at+1)*width], rows[i*width:]) })
 }
 
 // unsafeBytes returns elements as the bytes that they are.
@@ -385,31 +413,43 @@ func unsafeBytes[E int64 | uint16](list []E) []byte {
 // write writes blocks, each with its part of what has been put in order.
 func (w *Writer) write(blocks []block) error {
 	n, first := int64(len(w.src)), int64(0)
-	ids, wide := int64(4), uint32(0)
+	ids, wide := int64(8), uint32(0)
 	if w.greatest > math.MaxUint32 {
-		ids, wide = 8, 1
+		ids, wide = 16, 1
 	}
-	widths := []int64{ids, ids}
+	widths := []int64{ids}
 	if len(w.types) > 0 {
 		widths = append(widths, 2)
 	}
 	widths = append(widths, w.l.Widths...)
+	begun := w.at
 	for _, b := range blocks {
 		edges := int64(b.Edges)
-		b.At, b.Wide, w.block = w.at, wide, w.block[:0]
-		at := int64(0)
-		for _, width := range widths {
-			w.block = append(w.block, w.out[at+first*width:at+(first+edges)*width]...)
-			at += n * width
+		b.Wide = wide
+		bytes := w.out[first*ids : (first+edges)*ids]
+		if len(widths) > 1 {
+			w.block = w.block[:0]
+			at := int64(0)
+			for _, width := range widths {
+				w.block = append(w.block, w.out[at+first*width:at+(first+edges)*width]...)
+				at += n * width
+			}
+			bytes = w.block
 		}
-		b.Bytes, b.Sum = int64(len(w.block)), xxh3.Hash(w.block)
+		b.At, b.Bytes, b.Sum = begun, int64(len(bytes)), xxh3.Hash(bytes)
+		begun += b.Bytes
 		w.blocks = append(w.blocks, b)
-		if err := w.put(w.block); err != nil {
-			return err
+		if len(widths) > 1 {
+			if err := w.put(bytes); err != nil {
+				return err
+			}
 		}
 		first += edges
 	}
-	return nil
+	if len(widths) > 1 {
+		return nil
+	}
+	return w.put(w.out) // blocks of ids alone lie behind each other there
 }
 
 func (w *Writer) put(p []byte) error {

@@ -12,6 +12,9 @@ import (
 // scripts write what runs the stages of a conversion, by the name of what starts the processes.
 var scripts = map[string]func(w *scriptWriter){"slurm": (*scriptWriter).slurm, "k8s": (*scriptWriter).kubernetes}
 
+// taskCommit is the descriptor of the last task.
+const taskCommit = "commit-0.json"
+
 // scriptWriter writes a script. Its first error stays.
 type scriptWriter struct {
 	w             io.Writer
@@ -68,8 +71,10 @@ func (s *scriptWriter) slurm() {
     done
     echo "$jobs"
 }
-options=("$@")
-jobs=`)
+options=() jobs=
+for option; do # that to wait is for the last job: all are to stand in line before any is waited for
+    [ "$option" = --wait ] || [ "$option" = -W ] || options+=("$option")
+done`)
 	for _, stage := range s.stages {
 		words := ""
 		for _, a := range stage {
@@ -77,8 +82,10 @@ jobs=`)
 		}
 		s.line(`jobs=$(run "$jobs"%s)`, words)
 	}
-	s.line(`sbatch --parsable --dependency=afterok$jobs --job-name=khop-clean "${options[@]}" \`)
-	s.line(`    --wrap %s`, quoted("exec khop convert --clean - "+quoted(s.dataset)))
+	s.line("# The last job fails where the dataset was not made, also of tasks that never ran.")
+	s.line(`sbatch --parsable --dependency=afterany$jobs --job-name=khop-clean "$@" \`)
+	commit := quoted(s.work + "/tasks/" + taskCommit)
+	s.line(`    --wrap %s`, quoted("khop task "+commit+" && exec khop convert --clean - "+quoted(s.dataset)))
 }
 
 // kubernetes writes Indexed Jobs, each stage when the one before is complete.

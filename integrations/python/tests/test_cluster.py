@@ -2,6 +2,7 @@
 import concurrent.futures
 import contextlib
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -90,6 +91,33 @@ def test_indexed_jobs_make_the_same_dataset_or_end(program, source, whole, tmp_p
     script = run(program, "convert", source, tmp_path / "out.khop", "--tasks", 2, "--symmetrise", "--script", "k8s")
     run("sh", "-c", script, env=env)
     assert identity(tmp_path / "out.khop") == whole
+
+
+SBATCH = """#!/bin/sh
+# Runs the tasks of an array here, and notes its options.
+last=$(cat "$NOTES" 2>/dev/null | wc -l) first=0 end=0
+echo "$*" | tr '\\n' ' ' >>"$NOTES"; echo >>"$NOTES"
+for option; do case $option in --array=*) end=${option##*-};; esac; wrapped=$option; done
+while [ $first -le $end ]; do SLURM_ARRAY_TASK_ID=$first sh -c "$wrapped" >&2 || exit 1; first=$((first + 1)); done
+echo $((last + 1))
+"""
+
+
+def test_the_script_of_slurm_has_all_jobs_in_line_before_it_waits(program, source, whole, tmp_path, tmp_path_factory):
+    """By an sbatch that runs the jobs here."""
+    tools = tmp_path_factory.mktemp("tools")
+    (tools / "khop").symlink_to(program)
+    (tools / "sbatch").write_text(SBATCH)
+    (tools / "sbatch").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "NOTES": str(tools / "notes")}
+    script = run(program, "convert", source, tmp_path / "out.khop", "--tasks", 2, "--symmetrise", "--script", "slurm")
+    run("bash", "-c", script, "script", "--wait", "--mem=8G", "--output=o", env=env)
+    assert identity(tmp_path / "out.khop") == whole
+    jobs = (tools / "notes").read_text().splitlines()
+    assert ["--wait" in job for job in jobs] == [False] * (len(jobs) - 1) + [True] and len(jobs) == 7
+    assert all("--mem=8G" in job and "--output=o" in job for job in jobs)
+    assert "--dependency=afterany:6 " in jobs[-1]
+    assert sorted(os.listdir(tmp_path)) == ["edges.csv", "out.khop", "whole.khop"]
 
 
 class Bare:
@@ -235,6 +263,17 @@ if ENGINES:
             write(nodes, edges, tmp_path / name, tasks=2, force=True, **options)
             assert khop.info(tmp_path / name)["id"] == whole
         assert sorted(os.listdir(tmp_path)) == ["folder", "typed"]
+
+
+STORE = os.environ.get("KHOP_S3_SERVER")  # s3://BUCKET/PREFIX of a real one, which AWS_ENDPOINT_URL and the like lead to
+
+if STORE:
+    def test_a_real_store_gives_what_folders_give(program, tmp_path):
+        """Cold, warm, in a cache that is too small, by two processes, and through tasks: ids and digests are equal."""
+        bench = pathlib.Path(__file__).parents[3] / "bench" / "machines" / "store.py"
+        said = run(sys.executable, bench, "--khop", program, "--at", f"{STORE}/{os.getpid()}", "--folder", tmp_path,
+                   "--nodes", 300_000, "--features", 128, "--rounds", 1)
+        assert said.startswith("digests and ids are equal\n")
 
 
 def frames_of(engine):

@@ -133,6 +133,9 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 	return nil, statusOf(resp)
 }
 
+// errBeyond is of a range behind the end: the object has fewer bytes than it had.
+var errBeyond = fmt.Errorf("%w", ErrChanged)
+
 // transient is an error that may not come again.
 type transient struct {
 	err   error
@@ -161,8 +164,10 @@ func statusOf(r *http.Response) error {
 	case s == http.StatusUnauthorized || s == http.StatusForbidden:
 		return fmt.Errorf("%w (%s): see that credentials are where the provider's own programs look for them",
 			fs.ErrPermission, said)
-	case s == http.StatusPreconditionFailed, s == http.StatusRequestedRangeNotSatisfiable: // it has fewer bytes
+	case s == http.StatusPreconditionFailed:
 		return fmt.Errorf("%w (%s)", ErrChanged, said)
+	case s == http.StatusRequestedRangeNotSatisfiable:
+		return fmt.Errorf("%w (%s)", errBeyond, said)
 	case s == http.StatusRequestTimeout || s == http.StatusTooManyRequests || s >= 500 && s != 501 && s != 505 ||
 		code == "RequestTimeout" || code == "SlowDown" || code == "ConditionalRequestConflict":
 		seconds, _ := strconv.Atoi(r.Header.Get("Retry-After"))

@@ -135,6 +135,10 @@ func (o *Object) once(ctx context.Context, p []byte, off int64, short bool) (n i
 	header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1))
 	header.Set("Accept-Encoding", "identity")
 	resp, err := o.c.send(ctx, request{method: http.MethodGet, at: at, header: header})
+	if short && off == 0 && errors.Is(err, errBeyond) { // an empty object has no first byte
+		header.Del("Range")
+		resp, err = o.c.send(ctx, request{method: http.MethodGet, at: at, header: header})
+	}
 	if err != nil {
 		return 0, err
 	}

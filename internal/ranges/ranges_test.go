@@ -126,6 +126,19 @@ func TestWhatWasReadIsOfOneVersion(t *testing.T) {
 	expect.That(t, errors.Is(err, ranges.ErrChanged), "%v", err)
 }
 
+func TestAnEmptyObjectIsOne(t *testing.T) {
+	s := rangestest.New(t)
+	s.Put("bucket/empty", nil)
+	o := client().Object(parse(t, "s3://bucket/empty"), -1)
+	expect.OK(t, o.Stat(t.Context()))
+	expect.That(t, o.Size() == 0 && o.Version() != "", "%d bytes, version %q", o.Size(), o.Version())
+	text, err := client().Object(parse(t, "s3://bucket/empty"), -1).ReadAll(t.Context(), 100)
+	expect.That(t, err == nil && len(text) == 0, "%q, %v", text, err)
+	s.Put("bucket/empty", content(10))
+	err = o.Stat(t.Context())
+	expect.That(t, errors.Is(err, ranges.ErrChanged), "of another version: %v", err)
+}
+
 func TestAReadThatIsCalledOffEnds(t *testing.T) {
 	s := rangestest.New(t)
 	s.Put("bucket/x", content(100_000))

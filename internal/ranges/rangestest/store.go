@@ -246,6 +246,10 @@ func (s *Store) get(w http.ResponseWriter, r *http.Request, name string, fault F
 	if fault == Ignores {
 		r.Header.Del("Range")
 	}
+	if len(text) == 0 && r.Header.Get("Range") != "" { // as Amazon's does
+		refuse(w, http.StatusRequestedRangeNotSatisfiable, "InvalidRange")
+		return
+	}
 	to := &writer{ResponseWriter: w, s: s, fault: fault, left: 1 << 62, end: r.Context().Done()}
 	if fault == Cut || fault == Stalls {
 		to.left = int64(min(len(text)/3, 5000))

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/ranges"
+	"github.com/khop-gnn/khop/internal/tempdir"
 )
 
 // to has a dataset written at its place. Where that has an address it is made in a temporary folder, and written from
@@ -114,12 +115,12 @@ func newTarget(ctx context.Context, dst string, force bool) (*target, error) {
 // written nothing is.
 func (t *target) upload(ctx context.Context, write func(dir string) error, dry bool, log func(string),
 	progress formats.Progress) (err error) {
-	work, err := os.MkdirTemp(t.beside(), "khop-target-")
+	work, err := tempdir.Make(t.beside(), "khop-target-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	dir := filepath.Join(work, t.At.Base())
+	defer func() { err = errors.Join(err, work.Remove()) }()
+	dir := filepath.Join(work.Path, t.At.Base())
 	if err := write(dir); err != nil || dry {
 		return err
 	}

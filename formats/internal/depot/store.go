@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/khop-gnn/khop/internal/ranges"
+	"github.com/khop-gnn/khop/internal/tempdir"
 )
 
 // Store is a depot in an object store.
@@ -145,10 +145,11 @@ func (f *storeFile) Close() error {
 
 // Begin implements Depot: the attempt's folder is a temporary one, whose files become objects.
 func (s *Store) Begin(folder string) (*Attempt, error) {
-	dir, err := os.MkdirTemp("", "khop-task-")
+	temporary, err := tempdir.Make("", "khop-task-")
 	if err != nil {
 		return nil, err
 	}
+	dir := temporary.Path
 	var written []string
 	publish := func(name string, text []byte) (first bool, err error) {
 		if written, err = s.put(dir, folder); err != nil {
@@ -164,7 +165,7 @@ func (s *Store) Begin(folder string) (*Attempt, error) {
 		return err == nil, err
 	}
 	return &Attempt{Dir: dir, publish: publish, remove: func(first bool) error {
-		err := os.RemoveAll(dir)
+		err := temporary.Remove()
 		for _, name := range written {
 			if !first {
 				err = errors.Join(err, s.client.Delete(context.WithoutCancel(s.ctx), s.at.Join(name)))

@@ -32,6 +32,7 @@ type Tree struct {
 	single   bool   // one file was named
 	names    []string
 	heads    map[string][]byte
+	of       *Tree                  // that names the file of this one; nil: none does
 	opened   map[string]fs.FileInfo // files on the disk, as they were when they were first opened
 	spool    *Spool                 // of an archive: its members, one behind the other
 	spans    map[string][2]int64    // where in spool each lies
@@ -350,6 +351,22 @@ func Local(name string) Place {
 		heads: map[string][]byte{}}, filepath.Base(name)}
 }
 
+// Local returns the place of a file on the disk that what the tree has names: it is as much of the source as the files
+// of the tree, and may lie elsewhere.
+func (t *Tree) Local(name string) Place {
+	p := Local(name)
+	p.Tree.of = t.noted()
+	return p
+}
+
+// noted returns the tree that notes which files were opened, and what was read of them.
+func (t *Tree) noted() *Tree {
+	if t.of != nil {
+		return t.of
+	}
+	return t
+}
+
 // Path returns what messages call the place.
 func (p Place) Path() string {
 	if p.Tree.spool != nil {
@@ -374,18 +391,19 @@ func (p Place) Raw() (*Raw, error) {
 		if err != nil {
 			return nil, err
 		}
-		raw := &Raw{&tally{f, &p.Tree.read}, f, st.Size(), p.Path(), nil, f, p.Tree.budget, nil}
+		noted := p.Tree.noted()
+		raw := &Raw{&tally{f, &noted.read}, f, st.Size(), p.Path(), nil, f, p.Tree.budget, nil}
 		if p.Tree.brings != nil {
 			if raw.bring = p.Tree.brings(p.Path()); raw.bring != nil {
 				raw.ReaderAt = brought{raw.ReaderAt, raw.bring}
 				return raw, nil
 			}
 		}
-		if p.Tree.opened == nil {
-			p.Tree.opened = map[string]fs.FileInfo{}
+		if noted.opened == nil {
+			noted.opened = map[string]fs.FileInfo{}
 		}
-		if _, before := p.Tree.opened[p.Path()]; !before {
-			p.Tree.opened[p.Path()] = st
+		if _, before := noted.opened[p.Path()]; !before {
+			noted.opened[p.Path()] = st
 		}
 		return raw, nil
 	}

@@ -110,7 +110,7 @@ func match(beside source.Place, name string) (found []source.Place, err error) {
 	slices.Sort(names)
 	for _, n := range names {
 		if st, err := os.Stat(n); err == nil && st.Mode().IsRegular() {
-			found = append(found, source.Local(n))
+			found = append(found, tree.Local(n))
 		}
 	}
 	return found, nil

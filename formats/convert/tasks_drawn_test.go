@@ -46,6 +46,9 @@ var faults = map[string]func(d *drawnTasks, task string){
 	},
 }
 
+// smallDisk returns a folder for what tasks write, and adds a fault, where the system can have a full disk.
+var smallDisk = func(t *testing.T) string { return t.TempDir() }
+
 // dying is a context that ends after some looks at it.
 type dying struct {
 	context.Context
@@ -66,6 +69,8 @@ type drawnTasks struct {
 	from  drawnPlace // where the source is
 	place drawnPlace // the working folder
 	late  []string   // that come once more when others are done
+	disk  string     // the folder of all that is written
+	full  int        // tasks that have failed for want of room
 }
 
 // drawnPlace is a folder, or one of a store.
@@ -132,7 +137,7 @@ func (d *drawnTasks) must(task string) {
 
 // places draws where the source and the dataset are: in folders, or in a store that fails now and then.
 func (d *drawnTasks) places(s *rangestest.Store, draw int, file string) (src, dst string) {
-	dst = filepath.Join(d.t.TempDir(), "tasks")
+	dst = filepath.Join(d.disk, fmt.Sprintf("%d-tasks", draw))
 	d.from, d.place = drawnFolder{d.t, filepath.Dir(file)}, drawnFolder{d.t, workOf(dst)}
 	if d.r.IntN(3) > 0 {
 		return file, dst
@@ -219,13 +224,15 @@ func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 	}
 	seed, count := expect.Seed(t), map[string]int{}
 	store := rangestest.New(t)
-	t.Setenv("TMPDIR", t.TempDir())
+	disk := smallDisk(t)
+	t.Setenv("TMPDIR", filepath.Join(disk, "tmp"))
+	expect.OK(t, os.Mkdir(os.Getenv("TMPDIR"), 0o700))
 	for i := range draws {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		src, opt := drawSource(t, r)
 		whole := filepath.Join(t.TempDir(), "whole")
 		expect.Must(Run(t.Context(), src, whole, opt))(t)
-		d := &drawnTasks{t: t, r: r}
+		d := &drawnTasks{t: t, r: r, disk: disk}
 		src, dst := d.places(store, i, src)
 		count[src[:2]+" source"]++
 		stages := expect.Must(PlanTasks(t.Context(), src, dst, 1+r.IntN(6), opt))(t)
@@ -234,11 +241,14 @@ func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 		count[bad+" runs"]++
 		for s, stage := range stages {
 			for _, k := range r.Perm(len(stage)) {
-				name := []string{"once", "killed", "doubled", "late", "half"}[r.IntN(5)]
+				name := []string{"once", "killed", "doubled", "late", "half", "full"}[r.IntN(6)]
 				if bad != "" && s > at {
 					_, err := RunTask(t.Context(), stage[k], Options{})
 					expect.That(t, saysWhy(err), "%d: %s: %v", i, bad, err)
 					continue
+				}
+				if faults[name] == nil {
+					name = "once"
 				}
 				count[name]++
 				faults[name](d, stage[k])
@@ -266,6 +276,8 @@ func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 		left := append(beside, d.place.names()...)
 		expect.That(t, len(left) == 0, "%d: left behind: %q", i, left)
 		store.Fail(nil)
+		count["failed on a full disk"] += d.full
+		expect.OK(t, os.RemoveAll(dst))
 	}
 	left := expect.Must(os.ReadDir(os.Getenv("TMPDIR")))(t)
 	expect.That(t, len(left) == 0, "left behind: %v", left)

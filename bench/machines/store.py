@@ -5,8 +5,8 @@
 
 Settings and credentials of the store come from the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ..), as for khop
 itself. FOLDER is an empty one for copies and caches. A graph whose edges lead to nodes near by, with its features, is
-converted to a folder and to the store; it takes four times its size. The first batch has the first nodes as seeds; eight
-are shuffled, so that their rows lie everywhere. Prints a table; ends with an error where a digest or an id differs.
+converted to a folder and to the store; it takes four times its size. The first batch has the first nodes as seeds;
+eight are shuffled, so that their rows lie everywhere. Prints a table; ends with an error where a digest or an id differs.
 """
 import argparse
 import os
@@ -61,7 +61,8 @@ class Bench:
     def round(self, want):
         """One of each, in turns."""
         shutil.rmtree(self.work / "copy", ignore_errors=True)
-        self.timed("cp -r, and sync", "sh", "-c", f"cp -r {self.local} {self.work / 'copy'} && sync {self.work}/copy/*/*")
+        copy = self.work / "copy"
+        self.timed("cp -r, and sync", "sh", "-c", f"cp -r {self.local} {copy} && sync {copy}/*/*")
         shutil.rmtree(self.work / "copy")
         self.timed("curl, file by file in one piece, and sync", "sh", "-c", self.curl())
         shutil.rmtree(self.work / "copy")
@@ -85,7 +86,8 @@ class Bench:
         """Two processes on one cache, begun together."""
         cache, begun = self.cache(), time.perf_counter()
         both = [subprocess.Popen([self.khop, "sample", self.far, "--batches", "8", "--batch-size", "1024", "--fanouts",
-                                  "10,5", "--digest", "--shuffle", "--cache-dir", str(cache)], stdout=subprocess.PIPE, text=True)
+                                  "10,5", "--digest", "--shuffle", "--cache-dir", str(cache)],
+                                 stdout=subprocess.PIPE, text=True)
                 for _ in range(2)]
         said = [p.communicate()[0] for p in both]
         self.rows.setdefault("8 batches, two processes on one cold cache", []).append(time.perf_counter() - begun)

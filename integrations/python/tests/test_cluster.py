@@ -265,7 +265,7 @@ if ENGINES:
         assert sorted(os.listdir(tmp_path)) == ["folder", "typed"]
 
 
-STORE = os.environ.get("KHOP_S3_SERVER")  # s3://BUCKET/PREFIX of a real one, which AWS_ENDPOINT_URL and the like lead to
+STORE = os.environ.get("KHOP_S3_SERVER")  # s3://BUCKET/PREFIX of a real one, as AWS_ENDPOINT_URL says
 
 if STORE:
     def test_a_real_store_gives_what_folders_give(program, tmp_path):

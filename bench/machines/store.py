@@ -3,10 +3,11 @@
 
     python bench/machines/store.py --at s3://BUCKET/PREFIX --folder FOLDER [--nodes 500000] [--rounds 3]
 
-Settings and credentials of the store come from the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ..), as for khop
-itself. FOLDER is an empty one for copies and caches. A graph whose edges lead to nodes near by, with its features, is
-converted to a folder and to the store; it takes four times its size. The first batch has the first nodes as seeds;
-eight are shuffled, so that their rows lie everywhere. Prints a table; ends with an error where a digest or an id differs.
+Settings and credentials of the store come from the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ..), as for
+khop itself. FOLDER is an empty one for copies and caches. A graph whose edges lead to nodes near by, with its
+features, is converted to a folder and to the store; it takes four times its size. The first batch has the first
+nodes as seeds; eight are shuffled, so that their rows lie everywhere. Prints a table; ends with an error where a
+digest or an id differs.
 """
 import argparse
 import os

@@ -214,6 +214,36 @@ func saysWhy(err error) bool {
 	return err == nil
 }
 
+// stages runs all tasks. Behind a stage something bad happens, if it can, and the stages behind it may fail by that.
+// It returns what bad has happened.
+func (d *drawnTasks) stages(draw int, stages [][]string, at int, bad string, count map[string]int) string {
+	for s, stage := range stages {
+		for _, k := range d.r.Perm(len(stage)) {
+			name := []string{"once", "killed", "doubled", "late", "half", "full"}[d.r.IntN(6)]
+			if bad != "" && s > at {
+				_, err := RunTask(d.t.Context(), stage[k], Options{})
+				expect.That(d.t, saysWhy(err), "%d: %s: %v", draw, bad, err)
+				continue
+			}
+			if faults[name] == nil {
+				name = "once"
+			}
+			count[name]++
+			faults[name](d, stage[k])
+		}
+		for _, task := range d.late {
+			d.must(task)
+		}
+		if s == at && bad == "damaged" && !d.damage() {
+			bad = ""
+		}
+		if s == at && bad == "changed" {
+			d.from.put("edges.csv", append(d.from.get("edges.csv"), "1,0,1.5,1\n"...))
+		}
+	}
+	return bad
+}
+
 // TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong: tasks are killed, doubled, late, and what they have made is damaged
 // or the source changed in between. Some of them go through a store, which fails now and then. KHOP_DRAWS says how
 // often.
@@ -239,30 +269,7 @@ func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 		bad := []string{"", "", "damaged", "changed"}[r.IntN(4)]
 		at := r.IntN(len(stages) - 1) // behind which stage
 		count[bad+" runs"]++
-		for s, stage := range stages {
-			for _, k := range r.Perm(len(stage)) {
-				name := []string{"once", "killed", "doubled", "late", "half", "full"}[r.IntN(6)]
-				if bad != "" && s > at {
-					_, err := RunTask(t.Context(), stage[k], Options{})
-					expect.That(t, saysWhy(err), "%d: %s: %v", i, bad, err)
-					continue
-				}
-				if faults[name] == nil {
-					name = "once"
-				}
-				count[name]++
-				faults[name](d, stage[k])
-			}
-			for _, task := range d.late {
-				d.must(task)
-			}
-			if s == at && bad == "damaged" && !d.damage() {
-				bad = ""
-			}
-			if s == at && bad == "changed" {
-				d.from.put("edges.csv", append(d.from.get("edges.csv"), "1,0,1.5,1\n"...))
-			}
-		}
+		bad = d.stages(i, stages, at, bad, count)
 		got, err := formats.Open(dst)
 		want := expect.Must(formats.Open(whole))(t)
 		expect.That(t, err == nil || bad != "", "%d: %+v: no dataset: %v", i, opt, err)

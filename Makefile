@@ -251,7 +251,7 @@ cubins: ## assemble the PTX for sm_80 and sm_90 into device/cubins, for programs
 khop-cuda: cubins ## write dist/khop-cuda, which uses a GPU where there is one
 	@mkdir -p dist
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; \
-		go build -tags cuda,cubins -trimpath -ldflags='-s -w' -o dist/khop-cuda ./cmd/khop
+		go build -tags cuda,cubins,netgo,osusergo -trimpath -ldflags='-s -w' -o dist/khop-cuda ./cmd/khop
 	@ls -l dist/khop-cuda
 
 .PHONY: cudasim

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every check of this repository: formatting, vet and static analysis, types on other systems, tests with the race
-# detector, then without it, without cgo and at another instruction-set level, nested modules, the CUDA build on a
-# simulated GPU, and the Python tests that compare with other programs. A test that would take long and has one
+# detector at another instruction-set level, then without it and cgo, nested modules, the CUDA build on a simulated GPU,
+# and the Python tests that compare with other programs. A test that would take long and has one
 # goroutine is in a file with the tag !race. Installs what is missing first, where it can. See CONTRIBUTING.md.
 #
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
@@ -98,18 +98,17 @@ unformatted=$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l 
 [ -z "$unformatted" ] || fail "not gofmt-ed:
 $unformatted"
 
-types_elsewhere() { # and one that is linked; "make cross" compiles for more, which takes minutes
+types_elsewhere() { # and what has assembly there is linked; "make cross" compiles everything, which takes minutes
     (cd tools/crosscheck && go run . ../.. linux/arm64 darwin/arm64 windows/amd64)
-    CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -o /dev/null ./cmd/khop
+    git ls-files '*_arm64.s' | xargs -n 1 dirname | sort -u | while read -r folder; do
+        CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go test -c -o /dev/null "./$folder"
+    done
 }
 begin types types_elsewhere
 
-# Where assembly of its own is taken, what is compiled for these checks is what the tests without the race detector need.
-level=v1
-[ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
-
+# What is compiled here is what the program and the tests without the race detector need.
 step "vet"
-CGO_ENABLED=0 GOAMD64=$level go vet ./...
+CGO_ENABLED=0 go vet ./...
 
 step "modules"
 go mod verify
@@ -154,8 +153,8 @@ strict=("${report[@]}")
 [ -z "${KHOP_TESTDATA:-}" ] || strict+=(--allowed "$PWD/tests/allowed-skips.txt")
 
 # The race detector has nothing to find in a package that starts no goroutine, holds no lock and knows no workers, and
-# makes its tests four times as long. So such a package runs without it, beside those that compute: the compiler's other
-# code may round in another way, for it fuses multiplications and additions, and assembly takes other ways.
+# makes its tests four times as long. So such a package runs without it, beside those that compute. Those run in both
+# ways, each at a level of its own: at v3 the compiler fuses multiplications and additions, which may round in another way.
 shared=() alone=()
 for package in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | sed "s|^$PWD|.|"); do
     if grep -qE '\bgo (func|[a-zA-Z.]+\()|"sync(/atomic)?"|errgroup|Workers' "$package"/*.go; then
@@ -170,14 +169,17 @@ computing=(./gather ./integrations/gnn ./internal/prefetch ./internal/rng/... ./
 # that none of them runs alone in the end.
 tests() { go test -p 3 -timeout 30m -json "$@" | "${strict[@]}"; }
 export GORACE=atexit_sleep_ms=0 # each program with the race detector sleeps for a second before it ends otherwise
-step "tests with the race detector"
-tests -race ./cmd/khop ./loader ./formats ./formats/convert ./sampling "${shared[@]}"
+level=v1
+[ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
+step "tests with the race detector, at GOAMD64=$level"
+GOAMD64=$level go build -race ./... # else the first tests run beside the compiler, for twice as long
+GOAMD64=$level tests -race ./cmd/khop ./loader ./formats ./formats/convert ./sampling "${shared[@]}"
 
-export CGO_ENABLED=0 GOAMD64=$level
+export CGO_ENABLED=0
 # The tests of sampling take one processor for most of the time, so what else there is runs beside them.
 begin computing tests -short ./sampling "${computing[@]}" "${alone[@]}"
 
-step "tests that the race detector leaves out or shortens, without it and cgo, at GOAMD64=$level"
+step "tests that the race detector leaves out or shortens, without it and cgo"
 files=$(grep -rlE --include='*_test.go' --exclude-dir='.?*' '^//go:build .*!race|invariants\.Enabled' . | grep -v _cuda_test)
 names=$(xargs grep -hoE '^func (Test|Fuzz|Example)[A-Za-z0-9_]*' <<<"$files" | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
 mapfile -t left < <(xargs -n 1 dirname <<<"$files" | sort -u | grep -xFf <(printf '%s\n' "${shared[@]}") |
@@ -186,7 +188,7 @@ tests -short -run "^($names)$" "${left[@]}"
 
 step "tests of computing, and of what is not shared, likewise"
 end computing
-export -n CGO_ENABLED GOAMD64
+export -n CGO_ENABLED
 
 test_modules() {
     local mod workspace
@@ -199,7 +201,7 @@ test_modules() {
             printf 'go 1.25.0\n\nuse (\n\t%s\n\t%s\n)\n' "$PWD" "$PWD/${mod#./}" >"$workspace"
         fi
         # Without cgo, as most was compiled; programs of tools compile anew in either way, and bom asks for what cgo brings.
-        (cd "$mod" && export GOWORK=$workspace && { [ -z "$workspace" ] || export CGO_ENABLED=0 GOAMD64=$level; } && go vet ./... && go test -count 1 -json ./... | "${report[@]}")
+        (cd "$mod" && export GOWORK=$workspace && { [ -z "$workspace" ] || export CGO_ENABLED=0; } && go vet ./... && go test -count 1 -json ./... | "${report[@]}")
     done
 }
 
@@ -210,7 +212,7 @@ step "what comes from the network"
 end fetched
 
 step "CUDA build"
-TOTALS="$totals" tools/test-cuda.sh
+TOTALS="$totals" RACE_LEVEL=$level tools/test-cuda.sh
 
 step "modules of their own"
 end modules

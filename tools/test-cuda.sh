@@ -7,6 +7,7 @@
 # Environment: KHOP_TESTDATA      folder of real graphs; tests that need one skip without it
 #              KHOP_TEST_FAST=1   leaves out static analysis and the headers of CUDA 13
 #              TOTALS             file to which the numbers of tests are added
+#              RACE_LEVEL         the GOAMD64 of what is built with the race detector (default: v1)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,6 +28,11 @@ for tool in gcc g++ make python3; do
     command -v $tool >/dev/null || fail "$tool is missing; run: sudo apt-get install -y gcc g++ make python3 python3-venv"
 done
 
+# Without the race detector all is compiled as the shared library of the Python package is, so that packages without the
+# tag cuda are compiled once for both.
+plain() { GOFLAGS="$GOFLAGS -buildmode=pie" "$@"; }
+tags=cuda,netgo,osusergo
+
 scratch=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || :; rm -rf "$scratch"' EXIT
 exports=$(tools/cuda-env.sh)
@@ -40,18 +46,18 @@ make --no-print-directory -s ptx-check cubins
 mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bcuda\b' . | grep -v '^\./\.' | xargs -n 1 dirname | sort -u |
     while read -r folder; do [ -f "$folder/go.mod" ] || go list "$folder" 2>/dev/null || :; done)
 step "vet"
-go vet -tags cuda,cubins "${tagged[@]}"
+plain go vet -tags $tags,cubins "${tagged[@]}"
 
 if [ -z "${KHOP_TEST_FAST:-}" ]; then
     step "staticcheck" # of everything, in this build; and of what stands in for it in others
-    go run "$staticcheck" -tags cuda,cubins,libkhop ./...
-    go run "$staticcheck" ./device ./internal/meters
+    plain go run "$staticcheck" -tags $tags,cubins,libkhop ./...
+    plain go run "$staticcheck" ./device ./internal/meters
     step "headers" # those of CUDA 11 are what all else is built with; 12 lies between
-    make --no-print-directory -s cuda-headers MAJORS=13
+    plain make --no-print-directory -s cuda-headers MAJORS=13
 fi
 
 step "the command without a driver"
-make --no-print-directory -s khop-cuda library-cuda
+plain make --no-print-directory -s khop-cuda library-cuda
 if readelf -d dist/khop-cuda | grep NEEDED | grep -i cuda; then
     fail "dist/khop-cuda is linked to the library above: it must start without one"
 fi
@@ -101,10 +107,10 @@ done
 # They stay in dist, so that those are not linked again of which nothing has changed.
 programs=$PWD/dist/device-tests
 mkdir -p "$programs"
-cut -d ' ' -f 1 "$scratch/tests" | xargs go test -race -tags cuda -c -o "$programs/"
+cut -d ' ' -f 1 "$scratch/tests" | GOAMD64=${RACE_LEVEL:-v1} xargs go test -race -tags cuda -c -o "$programs/"
 while read -r folder _; do
     module=$(module_of "$folder")
-    go test -C "$module" -tags cuda -c -o "$programs/${folder##*/}.test" "./$(realpath --relative-to "$module" "$folder")"
+    plain go test -C "$module" -tags $tags -c -o "$programs/${folder##*/}.test" "./$(realpath --relative-to "$module" "$folder")"
 done <"$scratch/nested-tests"
 test_devices() { # FLAGS...
     while read -r folder names; do
@@ -141,12 +147,12 @@ wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-pt
 step "modules of their own, on the device"
 cut -d ' ' -f 1 "$scratch/nested-tests" | while read -r folder; do module_of "$folder"; done | sort -u |
     while read -r module; do
-        go vet -C "$module" -tags cuda ./...
+        plain go vet -C "$module" -tags $tags ./...
     done
 test_devices <"$scratch/nested-tests" | "${report[@]}"
 
 step "bundle" # of programs that measure a GPU: all phases run, in tiny sizes, on the committed PTX and as on a real driver
-bench/gpu/bundle.sh "$scratch/gpu" internal/drivertest
+plain bench/gpu/bundle.sh "$scratch/gpu" internal/drivertest
 python=python3
 [ ! -x .venv/bin/python ] || python=.venv/bin/python # has NumPy
 KHOP_CUDASIM_POSE=1 KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so \

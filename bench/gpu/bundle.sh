@@ -22,9 +22,9 @@ touch "$out/tests.txt"
 # Tests that a real device cannot pass, which would skip there.
 simulated() { sed -n "s|^$1 \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-device.txt; }
 
-build=(-tags cuda -trimpath "-ldflags=-s -w")
+build=(-tags cuda,netgo,osusergo -trimpath "-ldflags=-s -w")
 make --no-print-directory -s cubins >/dev/null
-go build -tags cuda,cubins "${build[@]:2}" -o "$programs/khop" ./cmd/khop
+go build -tags cuda,cubins,netgo,osusergo "${build[@]:2}" -o "$programs/khop" ./cmd/khop
 go build -C bench "${build[@]}" -o "$programs/gpubench" ./gpu/gpubench
 
 # The tests that need a device, a program a package.

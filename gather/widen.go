@@ -121,6 +121,25 @@ func widenRows[I rowID](s *Store, dst []byte, ids []I) {
 	}
 }
 
+// WidenInPlace widens rows of the column that were brought as they are stored, such as from a disk: they lie one after
+// another at the end of room, which has the larger of RowBytes and OutBytes for each. Afterwards they lie from its
+// beginning on as Gather delivers them. Row i is rows[i] of the column. The store is one that widens.
+func (s *Store) WidenInPlace(room []byte, rows []uint32) {
+	w, size, out := s.wide, int(s.rowBytes), int(s.OutBytes())
+	stored := room[len(rows)*max(out-size, 0):]
+	piece := pieces.Get().(*[widenPiece]float32)
+	defer pieces.Put(piece)
+	hold := make([]byte, size) // what is written of the last rows overlaps them
+	for i, row := range rows {
+		copy(hold, stored[i*size:(i+1)*size])
+		scale := float32(1)
+		if w.scales != nil {
+			scale = w.scales[row]
+		}
+		w.row(room[i*out:(i+1)*out], hold, scale, piece)
+	}
+}
+
 // widenPiece is how many numbers are widened at once on their way to 16 bits: whole groups of every code.
 const widenPiece = 256
 

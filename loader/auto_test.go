@@ -1,8 +1,6 @@
 package loader_test
 
 import (
-	"errors"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
@@ -38,7 +36,7 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 		"at the border": {stored, border, 0, nil, loader.Disk},
 		"more":          {stored, border + 10, 0, nil, loader.Mapped},
 		"less":          {stored, border - 10, 0, nil, loader.Disk}, "in no file": {g, 1000, 0, nil, loader.Mapped},
-		"widened":    {stored, 1000, 0, []string{"float32"}, loader.Mapped},
+		"widened":    {stored, 1000, 0, []string{"float32"}, loader.Disk},
 		"with limit": {stored, 1, 1 << 40, nil, loader.Mapped},
 	} {
 		loader.AvailableMemory(t, c.room)
@@ -48,12 +46,6 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 			(c.want == loader.Disk) {
 			t.Errorf("%s: %v, a cache of %d", name, o.Residence, o.Disk.CacheBytes)
 		}
-	}
-	opt.Residence = loader.Disk
-	opt.Columns.Widen = []string{"float32"}
-	if _, err := loader.New(stored, opt); !errors.Is(err, loader.ErrOptions) || !strings.HasSuffix(err.Error(),
-		": Columns.Widen: rows that are read from disk are delivered as they are stored") {
-		t.Error(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -46,10 +47,11 @@ func TestCodedRowsAreDeliveredAsNumbers(t *testing.T) {
 		if to != unified.Uint8 {
 			widen = []string{"feature=" + to.String()}
 		}
-		for _, residence := range []loader.Residence{loader.Mapped, loader.Resident} {
+		for _, residence := range []loader.Residence{loader.Mapped, loader.Resident, loader.Disk} {
 			l := expect.Must(loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 				Columns:   loader.ColumnOptions{Nodes: []string{"feature"}, Seeds: []string{}, Widen: widen},
 				BatchSize: 7, Verify: true, Seeds: loader.AllNodes(), Residence: residence,
+				Disk:   loader.DiskOptions{CacheBytes: 100},
 				Device: loader.DeviceOptions{Name: "cpu"}}))(t)
 			for b, err := range l.Epoch(background, 0) {
 				expect.OK(t, err)
@@ -73,5 +75,40 @@ func checkCoded(t *testing.T, b *loader.Batch, to unified.DType) {
 	for k, v := range got {
 		want := codedNumber(ids[k/47], k%47)
 		expect.Ensure(t, float64(v) == want, "%v: number %d of node %d is %g, not %g", to, k%47, ids[k/47], v, want)
+	}
+}
+
+// TestNarrowBatchesAreTheSameHoweverTheyAreLoaded compares digests over workers and places of rows, of every type that
+// is stored and delivered.
+func TestNarrowBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
+	for _, stored := range []string{"float16", "bfloat16", "int8", "int4"} {
+		data := codedData(t, "feature="+stored)
+		for _, widen := range [][]string{nil, {"float32"}, {"float16"}, {"bfloat16"}} {
+			want := ""
+			for _, c := range []struct {
+				residence loader.Residence
+				cache     int64
+				workers   int
+			}{{loader.Mapped, 0, 1}, {loader.Mapped, 0, 3}, {loader.Resident, 0, 2}, {loader.Disk, 1, 1},
+				{loader.Disk, 700, 3}, {loader.Disk, 1 << 20, 2}} {
+				l := expect.Must(loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2, 3}},
+					Columns:   loader.ColumnOptions{Nodes: []string{"feature"}, Widen: widen},
+					BatchSize: 7, Seeds: loader.AllNodes(), Residence: c.residence, Workers: c.workers, Shuffle: true,
+					Disk: loader.DiskOptions{CacheBytes: c.cache}, Device: loader.DeviceOptions{Name: "cpu"}}))(t)
+				got := ""
+				for epoch := range uint64(2) {
+					for b, err := range l.Epoch(background, epoch) {
+						expect.OK(t, err)
+						_, full := b.Digest()
+						got += fmt.Sprintf("%x ", full)
+					}
+				}
+				expect.OK(t, l.Close())
+				if want == "" {
+					want = got
+				}
+				expect.Ensure(t, got == want, "%s as %v, %v: batches differ", stored, widen, c)
+			}
+		}
 	}
 }

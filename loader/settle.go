@@ -67,13 +67,9 @@ func (o *Options) settleTiers(src Source, p *plan.Plan, loaders int) (err error)
 		o.log().Warn("a column is fetched anew for each batch where the cache of datasets has no room for it",
 			"bytes", passing.Bytes())
 	}
-	switch {
-	case len(o.Columns.Widen) > 0 && p.Set.HasGiven():
+	if len(o.Columns.Widen) > 0 && p.Set.HasGiven() {
 		return option.Errorf(ErrOptions, o, "Columns.Widen",
 			": rows that a Tier brings are delivered as they are stored")
-	case len(o.Columns.Widen) > 0 && o.Residence == Disk:
-		return option.Errorf(ErrOptions, o, "Columns.Widen",
-			": rows that are read from disk are delivered as they are stored")
 	}
 	if p.Seeds.OnRequest && o.Residence == Auto {
 		o.Residence = Mapped

@@ -41,12 +41,12 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 	for _, c := range []struct {
 		residence loader.Residence
 		verify    bool
-	}{{loader.Mapped, false}, {loader.Mapped, true}, {loader.Resident, true}} {
+	}{{loader.Mapped, false}, {loader.Mapped, true}, {loader.Resident, true}, {loader.Disk, true}} {
 		l := expect.Must(loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 7,
 			Columns: loader.ColumnOptions{Nodes: []string{"feature", "half", "brain", "bare"},
 				Widen: []string{"float32"}},
 			Device:    loader.DeviceOptions{Name: "cpu"},
-			Residence: c.residence, Verify: c.verify}))(t)
+			Residence: c.residence, Verify: c.verify, Disk: loader.DiskOptions{CacheBytes: 64}}))(t)
 		for b, err := range l.Epoch(background, 0) {
 			expect.OK(t, err)
 			ids := idsOf(t, b.Sample.Nodes[0])
@@ -72,11 +72,7 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 
 func TestWhatDoesNotWidenIsRefused(t *testing.T) {
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
-		Columns:   loader.ColumnOptions{Widen: []string{"float32"}},
-		Device:    loader.DeviceOptions{Name: "cpu"},
-		Residence: loader.Disk}
-	expect.Is(t, expect.Err(loader.New(storedGraph(t, narrowGraph(t)), opt)), loader.ErrOptions, "from disk")
-	opt.Device.Name, opt.Residence = "cuda", loader.Mapped
+		Columns: loader.ColumnOptions{Widen: []string{"float32"}}, Device: loader.DeviceOptions{Name: "cuda"}}
 	_, err := loader.New(narrowGraph(t), opt)
 	expect.That(t, errors.Is(err, loader.ErrDevice), "%v", err)
 }

@@ -96,7 +96,7 @@ func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto, topology bool) bool {
 	if topology {
 		paged = tiers.PageTopology(p.Recipe, cache, p.Set.Loaders)
 	}
-	if auto && (p.Widen.Any() || p.Set.SourceBytes().Total() < p.memoryRoom()/10*9 ||
+	if auto && (p.Set.SourceBytes().Total() < p.memoryRoom()/10*9 ||
 		len(mapped) == 0 && paged == nil) {
 		return false
 	}

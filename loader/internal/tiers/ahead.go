@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,7 +72,8 @@ type aheadColumn struct {
 	*diskio.Column
 	hot      *gather.HotRows // that the device keeps, and nobody asks for here; nil for none
 	arrays   []int           // of a batch
-	rowBytes int64
+	store    *gather.Store
+	rowBytes int64 // as they are stored
 	mostAsks int64
 }
 
@@ -159,7 +161,8 @@ func Presamplers(workers int) int { return (workers + 1) / 2 }
 // openColumn adds a column, where batches of this loader have rows of it.
 func (a *Ahead) openColumn(d ColumnOnDisk) error {
 	o, of := &a.opt, a.opt.Tier
-	c := &aheadColumn{rowBytes: d.Column.Store.RowBytes(), mostAsks: d.MostAsks, hot: d.Column.Hot}
+	c := &aheadColumn{store: d.Column.Store, rowBytes: d.Column.Store.RowBytes(), mostAsks: d.MostAsks,
+		hot: d.Column.Hot}
 	for i := range o.Columns {
 		if o.Columns[i] == d.Column {
 			a.arrays[i] = [2]int{len(a.columns), len(c.arrays)}
@@ -456,17 +459,32 @@ func (a *Ahead) finished() {
 	a.advance()
 }
 
-// start begins to read what batch b needs of a column to the slot.
-func (c *aheadColumn) start(s tier.Slot, b plannedBatch, k int) error {
+// start begins to read what batch b needs of a column to the slot. It returns what is to be widened when it is there.
+func (c *aheadColumn) start(s tier.Slot, b plannedBatch, k int) (wide []wideRows, err error) {
 	parts := make([]diskio.Part, len(c.arrays))
+	rooms := make([][]byte, len(c.arrays))
 	for p, i := range c.arrays {
-		room, err := s.Room(i, int64(b.rows[k][p])*c.rowBytes)
-		if err != nil {
-			return err
+		n := int64(b.rows[k][p])
+		if rooms[p], err = s.Room(i, n*max(c.rowBytes, c.store.OutBytes())); err != nil {
+			return nil, err
 		}
-		parts[p] = diskio.Part{Rows: b.rows[k][p], Bytes: room}
+		rooms[p] = rooms[p][:n*max(c.rowBytes, c.store.OutBytes())]
+		parts[p] = diskio.Part{Rows: b.rows[k][p], Bytes: rooms[p][int64(len(rooms[p]))-n*c.rowBytes:]}
 	}
-	return b.reads[k].Start(parts)
+	if err := b.reads[k].Start(parts); err != nil || c.store.DType() == c.store.Column().DType() {
+		return nil, err
+	}
+	for p := range parts {
+		wide = append(wide, wideRows{c.store, rooms[p], slices.Clone(b.reads[k].Asked(p))})
+	}
+	return wide, nil
+}
+
+// wideRows are rows of an array that are widened where they were read to.
+type wideRows struct {
+	store *gather.Store
+	room  []byte
+	rows  []uint32
 }
 
 // Report says what was planned so far: counts, how rows of each column are packed, how many rows caches hold at most,

@@ -162,6 +162,7 @@ func (t *DiskTier) Close() error {
 type DiskReader struct {
 	ahead *Ahead
 	reads []*diskio.Batch // under way, by column
+	wide  []wideRows      // to widen when they are there
 	Rows  []uint32        // as the sample has them
 }
 
@@ -174,11 +175,13 @@ func (r *DiskReader) Expect(ctx context.Context, s tier.Slot) (waited time.Durat
 	if err != nil {
 		return waited, err
 	}
-	r.reads = b.reads
+	r.reads, r.wide = b.reads, r.wide[:0]
 	for k, c := range r.ahead.columns {
-		if err := c.start(s, b, k); err != nil {
+		wide, err := c.start(s, b, k)
+		if err != nil {
 			return waited, err
 		}
+		r.wide = append(r.wide, wide...)
 	}
 	return waited, nil
 }
@@ -224,6 +227,9 @@ func (r *DiskReader) Finish(ctx context.Context, _ tier.Slot) (waited time.Durat
 		}
 	}
 	r.reads = nil
+	for _, w := range r.wide {
+		w.store.WidenInPlace(w.room, w.rows)
+	}
 	r.ahead.finished()
 	return waited, nil
 }

@@ -36,7 +36,9 @@ func checkFull(t *testing.T, what string, g *graph.Graph, k Full, w Worker) {
 	t.Helper()
 	s := g.Schema()
 	got, came := edgeRuns{}, map[int64]int{}
-	for i := range descriptionOf(t, k, s).Items.Count {
+	all, count := s.NumNodes()+s.NumEdges(), descriptionOf(t, k, s).Items.Count
+	expect.That(t, count*k.work() >= all && (count-1)*k.work() < all, "%s: %d batches for %d", what, count, all)
+	for i := range count {
 		out := sampleFor(t, what, g, k, w, &Request{Items: []int64{i}})
 		edges := int64(0)
 		for ty, n := range out.NumNodes[0] {

@@ -67,9 +67,9 @@ func (r *run) measure() error {
 	return nil
 }
 
-// tried returns how many rows of a width a trial has, of so many.
-func (r *run) tried(rows, width int64) int64 {
-	return max(min(rows, min(tryBytes, r.opt.Memory/8)/(4*max(width, 1))), 1)
+// tried returns how many rows of so many bytes a trial has, of so many. Memory that grows may take twice as much.
+func (r *run) tried(rows, bytes int64) int64 {
+	return max(min(rows, min(tryBytes, r.opt.Memory/4)/max(bytes, 1)), 1)
 }
 
 // filled returns floats of memory that is there: reading what was never written costs nothing.
@@ -109,11 +109,17 @@ func (r *run) measureDisk() error {
 			return err
 		}
 	}
-	began, bytes := time.Now(), int64(0)
+	var began time.Time
+	bytes, blocks := int64(0), 0
 	step := r.blockRows([]*Table{largest})
 	stop := errors.New("enough")
 	err := r.pass([]*Table{largest}, largest.Rows/3, largest.Rows, step, func(_ int64, raw [][]byte) error {
-		if bytes += int64(len(raw[0])); time.Since(began) > 3*tryTime {
+		if blocks++; blocks == untimedBlocks {
+			began = time.Now()
+		} else if blocks > untimedBlocks {
+			bytes += int64(len(raw[0]))
+		}
+		if bytes > 0 && time.Since(began) > 4*tryTime {
 			return stop
 		}
 		return nil
@@ -121,9 +127,14 @@ func (r *run) measureDisk() error {
 	if err != nil && !errors.Is(err, stop) {
 		return err
 	}
-	r.rates.Read = float64(bytes) / time.Since(began).Seconds()
+	if bytes > 0 {
+		r.rates.Read = float64(bytes) / time.Since(began).Seconds()
+	}
 	return nil
 }
+
+// untimedBlocks are read first, into memory that is new, or are there when the time begins.
+const untimedBlocks = 5
 
 // tryWrite writes a file beside the folder, and removes it. Where it cannot be written, the rates stay.
 func (r *run) tryWrite() {
@@ -179,7 +190,7 @@ func (r *run) measureStep(k int, s *Step) error {
 		if err := r.measureKernel(rel, r.of[k]); err != nil {
 			return err
 		}
-		if err := r.measurePassing(rel, r.of[k]); err != nil {
+		if err := errors.Join(r.free(), r.measurePassing(rel, r.of[k])); err != nil {
 			return err
 		}
 	}
@@ -230,7 +241,7 @@ func (r *run) measureWiden(t *Table) error {
 	if _, known := r.rates.widen[t]; known || t.plain() {
 		return nil
 	}
-	n := r.tried(min(t.Rows, 1<<14), int64(t.Width))
+	n := r.tried(min(t.Rows, 1<<14), 4*int64(t.Width))
 	raw := make([]byte, n*t.rowBytes())
 	to, err := r.filled("wide", n*int64(t.Width))
 	if err != nil {
@@ -264,8 +275,8 @@ func timed(f func() error) (float64, error) {
 
 // chunks are ranges of nodes from all over, each tried at once. The first ones bring into caches what stays there.
 const (
-	chunks     = 32
-	chunkNodes = 8192
+	chunks     = 16
+	chunkNodes = 32768
 	untimed    = chunks / 4
 )
 
@@ -306,7 +317,7 @@ func (r *run) measureDegrees(rel *Relation, of nodes) error {
 // measureKernel times sums of nodes from all over, of rows that are in memory.
 func (r *run) measureKernel(rel *Relation, of nodes) error {
 	width := int64(rel.Table.Width)
-	rows := r.tried(rel.Table.Rows, width)
+	rows := r.tried(rel.Table.Rows, 4*(width+int64(rel.Heads)))
 	dtype := unified.Float32
 	if rel.Table.operand() {
 		dtype = rel.Table.DType
@@ -319,11 +330,12 @@ func (r *run) measureKernel(rel *Relation, of nodes) error {
 	if err != nil {
 		return err
 	}
-	y, err := r.filled("y", chunkNodes*width)
+	most := r.tried(chunkNodes, 4*(width+2*int64(rel.Heads)))
+	y, err := r.filled("y", most*width)
 	if err != nil {
 		return err
 	}
-	o, at, err := r.trialScores(rel, rows, chunkNodes)
+	o, at, err := r.trialScores(rel, rows, most)
 	if err != nil {
 		return err
 	}
@@ -331,7 +343,7 @@ func (r *run) measureKernel(rel *Relation, of nodes) error {
 	edges, took := int64(0), 0.0
 	for c := range int64(chunks) {
 		lo := of.count * c / chunks
-		n := min(chunkNodes, max(of.count/chunks, 1), of.count-lo)
+		n := min(most, max(of.count/chunks, 1), of.count-lo)
 		var l *links
 		load := func() (err error) { l, err = r.links(rel, of, lo, lo+n, rel.Loops); return err }
 		if err := load(); err != nil { // from the disk, maybe
@@ -392,7 +404,8 @@ func (l *links) within(rows int64) *links {
 // measurePassing times what a sweep does: nodes that are looked at, and rows that are added, of the first blocks.
 func (r *run) measurePassing(rel *Relation, of nodes) error {
 	width, step := int64(rel.Table.Width), r.blockRows(rel.tables())
-	n := r.tried(of.count, width)
+	edges := r.topology.count(rel.Edges, of, 0, of.count)
+	n := r.tried(of.count, 4*width+8*edges/max(of.count, 1)+12*int64(rel.Heads)+32)
 	lo := (of.count - n) / 2
 	o, at, err := r.trialScores(rel, step, n)
 	if err != nil {
@@ -428,7 +441,8 @@ func (r *run) measurePassing(rel *Relation, of nodes) error {
 		return err
 	}
 	w.rows = [][]float32{x, o.score}
-	took, blocks, edges := 0.0, 0, int64(0)
+	took, blocks := 0.0, 0
+	edges = 0
 	for ; w.end < rel.Table.Rows && took < tryTime.Seconds() && edges < tryEdges; blocks++ {
 		w.first, w.end = w.end, min(w.end+step, rel.Table.Rows)
 		one, err := timed(func() error { return r.pool.Split(n, 256, w.add) })

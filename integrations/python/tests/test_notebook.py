@@ -22,6 +22,7 @@ def test_a_batch_is_drawn_hop_by_hop(dataset):
         assert said[at + 1] == f"{batch.num_nodes:,} x 16 float32" and "batch.edge_index" in said
         text = shown(loader)
         assert text[0] == "khop.Loader" and dataset("sbm") in text and "100" in text
+        assert text[2:7] == ["100 seeds", "4 edges each", "hop 1", "3 edges each", "hop 2"]
         batch.release()
         assert shown(batch) == ["khop.Batch 0 of epoch 0, released"]
     assert any("closed" in t for t in shown(loader))

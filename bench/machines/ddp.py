@@ -24,11 +24,13 @@ def sent():
 dataset, epochs, hidden = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
+began, sent_before = time.perf_counter(), sent()
 options = json.loads(os.environ.get("KHOP_LOADER_OPTIONS", "{}"))
 loader = khop.Loader(dataset, fanouts=[10, 5], batch_size=512, shuffle=True, workers=1, **options)
 digests = {b.number: b.digest() for b in loader if not b.padded}
 everyone = [None] * dist.get_world_size()
 dist.all_gather_object(everyone, digests)
+opened = {"seconds": time.perf_counter() - began, "sent": sent() - sent_before}
 
 info = khop.info(dataset)
 torch.manual_seed(0)
@@ -47,6 +49,7 @@ for epoch in range(epochs):
 if dist.get_rank() == 0:
     merged = {number: digest for one in everyone for number, digest in one.items()}
     parameters = sum(p.numel() for p in model.parameters())
-    print(json.dumps({"digests": [merged[n] for n in sorted(merged)], "epochs": rows, "parameters": parameters}))
+    print(json.dumps({"digests": [merged[n] for n in sorted(merged)], "epochs": rows, "parameters": parameters,
+                      "before": opened}))
 loader.close()
 dist.barrier()

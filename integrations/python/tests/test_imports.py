@@ -3,6 +3,8 @@
 import ast
 import graphlib
 import pathlib
+import subprocess
+import sys
 
 import khop
 
@@ -29,3 +31,11 @@ def test_modules_import_one_way():
     found = imports()
     assert sum(map(len, found.values())) > 100
     graphlib.TopologicalSorter(found).prepare()  # CycleError names the circle
+
+
+def test_engines_are_imported_by_those_who_use_them():
+    """None of them comes with khop, nor with what drives it, before an executor or a table is made."""
+    code = ("import sys, khop, khop.cluster, khop.ray, khop.spark\n"
+            "print(sorted({'ray', 'pyspark', 'dask', 'distributed', 'pyarrow.flight', 'grpc'} & set(sys.modules)))")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
@@ -30,4 +32,16 @@ func TestExportsAreConvertedToEqualDatasets(t *testing.T) {
 	fails(t, exitFailed, "was not written by khop export", "export", data, mine, "--to", "numpy", "--force")
 	_, err := os.Stat(filepath.Join(mine, "thesis.txt"))
 	expect.That(t, err == nil, "%v", err)
+}
+
+func TestAnExportSaysThatRowsAreCoded(t *testing.T) {
+	x := textFile(t, "x.npy", string(expect.NPY([]float32{1, 2, 3, 4, 5, 6}, 3, 2)))
+	data := filepath.Join(t.TempDir(), "g.khop")
+	must(t, "convert", textFile(t, "edges.txt", "0 1\n2 1\n"), data, "--features", x, "--feature-dtype", "int4")
+	for _, to := range []string{"numpy", "npz", "graphbolt", "parquet"} {
+		r := object(t, "export", data, filepath.Join(t.TempDir(), "to"), "--to", to, "--json")
+		notes := fmt.Sprint(r["notes"])
+		expect.That(t, strings.Contains(notes, `"feature" of "node" is written as it is stored: bytes of the code `+
+			`int4 of [2] numbers a row`), "%s: %s", to, notes)
+	}
 }

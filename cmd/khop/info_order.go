@@ -35,9 +35,11 @@ type orderCost struct {
 }
 
 // orderedBatches are how many batches are looked at, and usualRow the bytes of a row where nodes have no columns.
+// Orders by neighbours are looked at in graphs of at most mostNear edges: they take seconds then.
 const (
 	orderedBatches = 4
 	usualRow       = 400
+	mostNear       = 32 << 20
 )
 
 // adviseOrder looks at batches of a graph with one node type; nil for others, and for graphs without edges.
@@ -56,7 +58,7 @@ func adviseOrder(env *environment, ds *formats.Dataset) (r *orderInfo, err error
 		return nil, err
 	}
 	var advice *renumber.Advice
-	near := renumber.CommunityBytes(n, g.NumEdges()) < machine.Probe().Room()/4
+	near := g.NumEdges() <= mostNear && renumber.CommunityBytes(n, g.NumEdges()) < machine.Probe().Room()/4
 	if ids, e := unified.View[int32](g.Indices()); e == nil {
 		a := &renumber.Adjacency[int32]{Indptr: g.Indptr(), Indices: ids}
 		advice, err = renumber.Advise(env.ctx, renumber.Usual(r.RowBytes), a, batches, near)

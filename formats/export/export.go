@@ -72,6 +72,7 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	}
 	j := &job{source: x, root: target + temporary, opt: opt, res: &Result{Notes: []string{}}}
 	j.tellTasks()
+	j.tellCoded()
 	if stream {
 		j.root = ""
 		return j.res, pinned.Guard(func() error {
@@ -198,6 +199,18 @@ func (j *job) splits() (list []graph.Split) {
 		}
 	}
 	return list
+}
+
+// tellCoded notes the columns whose rows are coded, and how to read them.
+func (j *job) tellCoded() {
+	for _, n := range j.s.Nodes {
+		for _, c := range n.Columns {
+			if c.Code != nil {
+				j.note("%q of %q is written as it is stored: bytes of the code %s of %v numbers a row "+
+					"(docs/format.md, \"Coded rows\")", c.Name, n.Name, c.Code.Name, c.Code.Shape)
+			}
+		}
+	}
 }
 
 // tellTasks notes the tables of tasks, which are left out.

@@ -3,6 +3,7 @@ package relbench
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +68,8 @@ var faults = map[string]struct {
 		"leave the row out"},
 	"labels that are missing": {"tasks/churn/train.csv", "", "at,user\n2024-01-02,ann\n", "tasks/churn/train.csv",
 		"", -1, "there are: "},
+	"labels that are text": {"tasks/churn/train.csv", "", "at,user,gone\n2024-01-02,ann,no\n2024-01-04,ann,yes\n",
+		"tasks/churn/train.csv", "gone", -1, "number the classes"},
 	"a row without a time": {"tasks/churn/train.csv", "2024-01-04", "", "tasks/churn/train.csv", "at", 3,
 		"leave the row out"},
 	"a target of another type": {"tasks/next/train.csv", "7|5", "7|five", "tasks/next/train.csv", "item", 2,
@@ -74,7 +77,7 @@ var faults = map[string]struct {
 }
 
 // What is wrong with a database is an error that names the file, the column and the row where there is one, and what to
-// do. Nothing else is: tables that name each other, and times before 1970 and beyond 2262.
+// do, and leaves nothing behind. Nothing else is: tables that name each other, and times before 1970 and beyond 2262.
 func TestWhatIsWrongWithADatabaseIsNamed(t *testing.T) {
 	for what, c := range faults {
 		dir := t.TempDir()
@@ -101,6 +104,14 @@ func TestWhatIsWrongWithADatabaseIsNamed(t *testing.T) {
 		expect.That(t, at.Path == filepath.Join(dir, c.in) && at.Column == c.column && at.Row == c.row &&
 			strings.Contains(err.Error(), c.says), "%s: %s, column %q, row %d: %v", what, at.Path, at.Column, at.Row,
 			err)
+		left := 0
+		expect.OK(t, filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				left++
+			}
+			return err
+		}))
+		expect.That(t, left == len(small), "%s: %d files, of %d", what, left, len(small))
 	}
 }
 

@@ -7,5 +7,5 @@
 //
 // # What to mind
 //
-// Linux and macOS know such locks. Elsewhere folders of killed processes stay.
+// Linux and macOS know such locks, on most file systems. Elsewhere folders of killed processes stay.
 package tempdir

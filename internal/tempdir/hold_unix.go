@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hold locks a folder: errTaken where another process has done so, or has removed it since.
+// hold locks a folder: errTaken where another process has done so, or has removed it since; nil without an error where
+// the file system has no locks.
 func hold(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -20,8 +21,14 @@ func hold(path string) (*os.File, error) {
 		return nil, err
 	}
 	is, err := f.Stat()
-	if err == nil && unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		err = errTaken
+	if err == nil {
+		switch e := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); e {
+		case nil:
+		case unix.EWOULDBLOCK:
+			err = errTaken
+		default:
+			return nil, f.Close()
+		}
 	}
 	if err == nil {
 		if now, e := os.Lstat(path); e != nil || !os.SameFile(is, now) {
@@ -43,7 +50,7 @@ func sweep(parent, prefix string) {
 			continue
 		}
 		path := filepath.Join(parent, e.Name())
-		if f, err := hold(path); err == nil {
+		if f, err := hold(path); err == nil && f != nil {
 			_ = os.RemoveAll(path)
 			_ = f.Close()
 		}

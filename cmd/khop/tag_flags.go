@@ -28,7 +28,7 @@ type tagFlags struct {
 
 	flags     []option.Option
 	own       int               // of flags: those behind are of elsewhere
-	elsewhere formats.Elsewhere // as said; of commands that read datasets
+	elsewhere formats.Elsewhere // as said; of commands that read datasets or sources
 }
 
 // flagsOf are flags of the options of a struct. When a command runs, opt has them as they were said.
@@ -94,7 +94,7 @@ func (f *tagFlags) make(door string, options func() []option.Option) []option.Op
 	if !ok {
 		all := options()
 		own := len(all)
-		if !slices.Contains([]string{"add", "convert", "demo", "embed", "generate", "split", "task"}, door) {
+		if !slices.Contains([]string{"demo", "embed", "generate", "split"}, door) {
 			all = append(slices.Clip(all), option.Of(f.elsewhere)...)
 		}
 		of, _ = flagsMade.LoadOrStore(door, madeFlags{all, own, flagStruct(all)})

@@ -104,6 +104,7 @@ type taskOptions struct {
 // Run runs tasks, one after the other.
 func (c *taskCmd) Run(env *environment) error {
 	of := convertCmd{jsonFlag: c.jsonFlag}
+	of.elsewhere = c.elsewhere
 	if err := of.settle(env); err != nil {
 		return err
 	}

@@ -59,7 +59,9 @@ type AddOptions struct {
 	TimesIn string `same:"times-in" choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"Unit of plain numbers:"`
 	// MemoryLimit is that of Options.
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
-	Progress    formats.Progress
+	// Elsewhere says where a dataset that has an address is kept meanwhile.
+	Elsewhere formats.Elsewhere `json:"-"`
+	Progress  formats.Progress
 	// Log, if set, is told what a person should know of it, a line at a time.
 	Log func(line string)
 }

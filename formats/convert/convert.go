@@ -125,6 +125,9 @@ type Options struct {
 	// of buffers. Settle lowers it to what the control group leaves.
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
 
+	// Elsewhere says where sources that have an address are kept.
+	Elsewhere formats.Elsewhere `json:"-"`
+
 	Progress formats.Progress `json:"-"`
 	// Spell says how notes name options, such as "--ids"; nil: by their fields. Errors name them by fields.
 	Spell func(option, field string) string `json:"-"`

@@ -38,7 +38,7 @@ func (c *conversion) come(ctx context.Context, whole bool) (content string, err 
 	if !ranges.Is(c.src) {
 		return "", nil
 	}
-	from, err := openElsewhere(ctx, c.src)
+	from, err := openElsewhere(ctx, c.src, c.opt.Elsewhere)
 	if err == nil && whole {
 		err = bring(ctx, from, c.opt)
 	}
@@ -67,12 +67,12 @@ func (c *conversion) leave() error {
 }
 
 // openElsewhere has a place for a source in the cache. The caller closes it.
-func openElsewhere(ctx context.Context, src string) (*staged.Source, error) {
+func openElsewhere(ctx context.Context, src string, e formats.Elsewhere) (*staged.Source, error) {
 	at, err := ranges.Parse(src)
 	if err != nil {
 		return nil, source.Error("source", "", -1, "", err)
 	}
-	cache, err := staged.NewCache("", 0)
+	cache, err := staged.NewCache(e.CacheDir, e.CacheSize)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,9 @@ func addElsewhere(ctx context.Context, dataset string, opt AddOptions) (schema *
 	if err != nil {
 		return nil, err
 	}
-	ds, err := formats.Elsewhere{Progress: opt.Progress}.Open(ctx, dataset)
+	from := opt.Elsewhere
+	from.Progress = opt.Progress
+	ds, err := from.Open(ctx, dataset)
 	if err != nil {
 		return nil, err
 	}

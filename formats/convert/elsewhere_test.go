@@ -85,6 +85,47 @@ func TestColumnsAreAddedToADatasetElsewhere(t *testing.T) {
 	expect.That(t, has && after.Manifest().Generation == 2, "generation %d", after.Manifest().Generation)
 }
 
+// TestSourcesAndDatasetsAreKeptWhereOptionsSay: by a conversion, its tasks, and what is added.
+func TestSourcesAndDatasetsAreKeptWhereOptionsSay(t *testing.T) {
+	s := rangestest.New(t)
+	other := t.TempDir()
+	t.Setenv("KHOP_CACHE_DIR", other)
+	src := s.PutFolder(t, "bucket", "raw", filepath.Dir(write(t, "e.csv", "src,dst\n0,1\n1,2\n"))) + "/e.csv"
+	labels := filepath.Join(t.TempDir(), "y.npy")
+	expect.OK(t, os.WriteFile(labels, expect.NPY([]int64{3, 1, 2}), 0o600))
+	for name, do := range map[string]func(e formats.Elsewhere) error{
+		"convert": func(e formats.Elsewhere) error {
+			return expect.Err(Run(t.Context(), src, "s3://bucket/x.khop", Options{Elsewhere: e, Force: true}))
+		},
+		"tasks": func(e formats.Elsewhere) error {
+			opt := Options{Elsewhere: e, Force: true}
+			stages, err := PlanTasks(t.Context(), src, "s3://bucket/y.khop", 2, opt)
+			if err != nil {
+				return err
+			}
+			for _, task := range slices.Concat(stages...) {
+				if _, err := RunTask(t.Context(), task, opt); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"add": func(e formats.Elsewhere) error {
+			expect.Must(Run(t.Context(), write(t, "e.csv", "src,dst\n0,1\n1,2\n"), "s3://bucket/z.khop", Options{
+				Force: true}))(t)
+			return expect.Err(Add(t.Context(), "s3://bucket/z.khop", AddOptions{Elsewhere: e,
+				Columns: []Addition{{Name: "label", Path: labels}}}))
+		},
+	} {
+		dir := t.TempDir()
+		expect.OK(t, do(formats.Elsewhere{CacheDir: dir}))
+		here, there := expect.Must(os.ReadDir(dir))(t), expect.Must(os.ReadDir(other))(t)
+		expect.That(t, len(here) > 0 && len(there) == 0, "%s: kept %v, and elsewhere %v", name, here, there)
+		err := do(formats.Elsewhere{CacheDir: t.TempDir(), CacheSize: 1})
+		expect.That(t, err != nil && strings.Contains(err.Error(), "no room"), "%s, of 1 byte: %v", name, err)
+	}
+}
+
 // TestTasksGoThroughAStore, whose source, target and working folder lie there; two machines share nothing else.
 func TestTasksGoThroughAStore(t *testing.T) {
 	s := rangestest.New(t)

@@ -300,9 +300,10 @@ func nameOf(task string, number int) string { return fmt.Sprintf("%s-%d", task, 
 // dir returns the folder of this machine that the attempt writes to.
 func (t *task) dir() string { return t.files.Dir }
 
-// RunTask runs a task of PlanTasks, by its descriptor. Of the options only MemoryLimit, Progress, Heat, Spell and Log
-// are its own: all others are those of the plan. What it writes has another name until it is whole, so that it may be
-// killed at any time. The result is that of the last task, which makes the dataset, and nil of all others.
+// RunTask runs a task of PlanTasks, by its descriptor. Of the options only MemoryLimit, Elsewhere, Progress, Heat,
+// Spell and Log are its own: all others are those of the plan. What it writes has another name until it is whole, so
+// that it may be killed at any time. The result is that of the last task, which makes the dataset, and nil of all
+// others.
 //
 // Errors are those of Run; formats.ErrCorrupt where what another task has written is not what it was;
 // fs.ErrNotExist where a task of an earlier stage is not done.
@@ -330,7 +331,7 @@ func RunTask(ctx context.Context, file string, opt Options) (res *Result, err er
 	own := opt
 	opt = t.plan.Options
 	opt.MemoryLimit, opt.Progress, opt.Log = own.MemoryLimit, own.Progress, own.Log
-	opt.Heat, opt.Spell = own.Heat, own.Spell
+	opt.Heat, opt.Spell, opt.Elsewhere = own.Heat, own.Spell, own.Elsewhere
 	if t.c, err = begin(t.plan.Source, t.plan.Dataset, &opt); err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (t *task) commit(ctx context.Context) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := formats.Elsewhere{}.Open(ctx, u.dir.Path(nodesName))
+	nodes, err := c.opt.Elsewhere.Open(ctx, u.dir.Path(nodesName))
 	if err != nil {
 		return nil, err
 	}

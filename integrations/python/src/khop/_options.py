@@ -237,6 +237,11 @@ class ConvertOptions(TypedDict, total=False):
 
     by_time: Optional[bool]
     """Order the edges of a node by their column time. Default: False."""
+    cache_dir: Optional[str]
+    """Folder that keeps datasets from elsewhere, for all processes that name it; default: KHOP_CACHE_DIR, else the
+    user's folder of caches."""
+    cache_size: Optional[Union[int, str]]
+    """Bytes that cache-dir may have, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
     columns: Optional[Sequence[str]]
     """Names of an edge list's fields, in order."""
     dedupe: Optional[str]
@@ -266,7 +271,7 @@ class ConvertOptions(TypedDict, total=False):
     relations_as_types: Optional[bool]
     """Make an edge type of each relation of a knowledge graph. Default: False."""
     reorder: Optional[str]
-    """Renumber the nodes: auto, no, degree, bfs, rcm, hot, time. Default: "auto"."""
+    """Renumber the nodes: auto, no, degree, bfs, rcm, hot, time, community. Default: "auto"."""
     row_stride: Optional[int]
     """Pad rows of node columns with zeros to a multiple of BYTES."""
     self_loops: Optional[str]

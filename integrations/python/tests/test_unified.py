@@ -49,6 +49,21 @@ def test_khop_gathers_and_not_torch(monkeypatch):
     assert gathered == [10] * 4
 
 
+def test_khop_gathers_where_pyg_was_imported_before():
+    """It puts a function of its own in the place of torch.index_select."""
+    pytest.importorskip("torch_geometric")
+    program = """
+import torch, torch_geometric, khop
+u = khop.unified(torch.zeros(5, 3))
+try:
+    torch.index_select(u, 0, torch.tensor([5]))
+except IndexError as e:
+    assert "ids[0] is 5, but the column has 5 rows" in str(e), e
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def test_rows_that_are_out_of_range_are_named():
     plain = numbers(torch.float32, 50, 8)
     u = khop.unified(plain)

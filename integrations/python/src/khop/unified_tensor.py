@@ -291,12 +291,12 @@ class UnifiedTensor(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        how = _gathers.get(func)
+        name = getattr(func, "__name__", "")
+        how = _index_select if name == "index_select" else _gathers.get(func)  # PyG puts its own in torch.index_select
         if how is not None:
             rows = how(*args, **kwargs)
             if rows is not None:
                 return rows
-        name = getattr(func, "__name__", "")
         if (name in _WRITES or name.endswith("_") and not name.endswith("__")) and isinstance(args[0], UnifiedTensor) \
                 and args[0]._column.read_only and name not in ("requires_grad_", "share_memory_"):
             raise OptionError(f"{name}: the rows are mapped for reading alone: change a copy, u.clone()")
@@ -362,8 +362,6 @@ def _embedding(
 
 _gathers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__getitem__: _getitem,
-    torch.index_select: _index_select,
-    torch.Tensor.index_select: _index_select,
     torch.nn.functional.embedding: _embedding,
 }
 _computes = {getattr(of, name) for of in (torch, torch.Tensor) for name in (

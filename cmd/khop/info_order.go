@@ -57,18 +57,12 @@ func adviseOrder(env *environment, ds *formats.Dataset) (r *orderInfo, err error
 	if err != nil {
 		return nil, err
 	}
-	var advice *renumber.Advice
 	near := g.NumEdges() <= mostNear && renumber.CommunityBytes(n, g.NumEdges()) < machine.Probe().Room()/4
-	if ids, e := unified.View[int32](g.Indices()); e == nil {
-		a := &renumber.Adjacency[int32]{Indptr: g.Indptr(), Indices: ids}
-		advice, err = renumber.Advise(env.ctx, renumber.Usual(r.RowBytes), a, batches, near)
-	} else {
-		ids, e := unified.View[int64](g.Indices())
-		a := &renumber.Adjacency[int64]{Indptr: g.Indptr(), Indices: ids}
-		if err = e; err == nil {
-			advice, err = renumber.Advise(env.ctx, renumber.Usual(r.RowBytes), a, batches, near)
-		}
+	advise := advised[int64]
+	if g.Indices().DType() == unified.Int32 {
+		advise = advised[int32]
 	}
+	advice, err := advise(env, g, renumber.Usual(r.RowBytes), batches, near)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +71,18 @@ func adviseOrder(env *environment, ds *formats.Dataset) (r *orderInfo, err error
 		r.Tried = append(r.Tried, costOf(t.Order, t.Counts, t.Seconds))
 	}
 	return r, nil
+}
+
+// advised compares orders of a graph whose ids have a type.
+func advised[I interface {
+	unified.Element
+	renumber.ID
+}](env *environment, g *graph.Graph, m renumber.Model, batches []*renumber.Batch, near bool) (*renumber.Advice, error) {
+	ids, err := unified.View[I](g.Indices())
+	if err != nil {
+		return nil, err
+	}
+	return renumber.Advise(env.ctx, m, &renumber.Adjacency[I]{Indptr: g.Indptr(), Indices: ids}, batches, near)
 }
 
 func costOf(order string, c renumber.Counts, seconds float64) orderCost {

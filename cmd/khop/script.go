@@ -12,13 +12,11 @@ import (
 // scripts write what runs the stages of a conversion, by the name of what starts the processes.
 var scripts = map[string]func(w *scriptWriter){"slurm": (*scriptWriter).slurm, "k8s": (*scriptWriter).kubernetes}
 
-// taskCommit is the descriptor of the last task.
-const taskCommit = "commit-0.json"
-
 // scriptWriter writes a script. Its first error stays.
 type scriptWriter struct {
 	w             io.Writer
 	dataset, work string
+	last          string // descriptor: it makes the dataset
 	stages        [][]arrayOf
 	err           error
 }
@@ -84,8 +82,7 @@ done`)
 	}
 	s.line("# The last job fails where the dataset was not made, also of tasks that never ran.")
 	s.line(`sbatch --parsable --dependency=afterany$jobs --job-name=khop-clean "$@" \`)
-	commit := quoted(s.work + "/tasks/" + taskCommit)
-	s.line(`    --wrap %s`, quoted("khop task "+commit+" && exec khop convert --clean - "+quoted(s.dataset)))
+	s.line(`    --wrap %s`, quoted("khop task "+quoted(s.last)+" && exec khop convert --clean - "+quoted(s.dataset)))
 }
 
 // kubernetes writes Indexed Jobs, each stage when the one before is complete.

@@ -40,7 +40,7 @@ func (c *convertCmd) inTasks(env *environment) error {
 		}
 		if write := scripts[c.Script]; write != nil {
 			bar.finish()
-			s := &scriptWriter{w: env.stdout, stages: arraysOf(stages)}
+			s := &scriptWriter{w: env.stdout, stages: arraysOf(stages), last: stages[len(stages)-1][0]}
 			s.work, s.dataset = foldersOf(stages[0][0])
 			write(s)
 			return nil, s.err

@@ -10,7 +10,6 @@ import (
 type Advice struct {
 	Order string  // as khop convert --reorder names it; "no": that which they have
 	Now   Counts  // in the order that they have
-	Then  Counts  // in the order advised
 	Tried []Tried // what was compared, besides what is there
 }
 
@@ -28,7 +27,7 @@ const worth, cheaper = 0.85, 0.97
 // Advise compares orders by the model. Where near is false only degrees are looked at.
 func Advise[I ID](ctx context.Context, m Model, a *Adjacency[I], batches []*Batch, near bool) (*Advice, error) {
 	now := m.Count(batches, a.Indptr, nil)
-	r := &Advice{Order: "no", Now: now, Then: now}
+	r := &Advice{Order: "no", Now: now}
 	orders := []struct {
 		name string
 		find func() ([]uint32, error)
@@ -51,7 +50,7 @@ func Advise[I ID](ctx context.Context, m Model, a *Adjacency[I], batches []*Batc
 		c := m.Count(batches, a.Indptr, order)
 		r.Tried = append(r.Tried, Tried{o.name, c, took})
 		if left := c.share(now); left < best {
-			r.Order, r.Then, best = o.name, c, left*cheaper
+			r.Order, best = o.name, left*cheaper
 		}
 	}
 	return r, nil

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import math
 import threading
@@ -20,8 +21,6 @@ from .protocol import FOREIGN
 from .rooms import LEAST, Rooms
 
 _torch: Any = torch  # what its types do not tell
-_library_of: list[_Calls] = []
-_making = threading.Lock()
 
 
 class _Calls:
@@ -40,12 +39,9 @@ class _Calls:
         self.address = of.function("khop_unified_address", handle, i32, ctypes.POINTER(u64))
 
 
+@functools.lru_cache(maxsize=None)
 def _calls() -> _Calls:
-    if not _library_of:
-        with _making:
-            if not _library_of:
-                _library_of.append(_Calls())
-    return _library_of[0]
+    return _Calls()
 
 
 class Devices:
@@ -122,7 +118,7 @@ class Column:
         self.again = again  # how another process makes it, and its arguments; None: torch shares the tensor
         self._lock = threading.Lock()
         self._handle, self._base = handle, plain.data_ptr()
-        self._hot: dict[int, bool] = {}
+        self._hot: set[int] = set()  # devices that have the hot rows
         self._open: list[int] = [] if handle is None else [handle]
         weakref.finalize(self, _close, _calls().library, self._open)
 
@@ -175,7 +171,7 @@ class Column:
         with self._lock:
             if ordinal not in self._hot:
                 _calls().hot(handle, ordinal, hot.ctypes.data, len(hot))
-                self._hot[ordinal] = True
+                self._hot.add(ordinal)
 
 
 def _close(library: _library.Library, handles: list[int]) -> None:
@@ -194,7 +190,7 @@ def of_dataset(path: str, node_type: str, name: str) -> Column:
     memory = (ctypes.c_uint8 * size).from_address(address.value) if size else b""
     rows = np.frombuffer(memory, dtype).reshape(said["shape"])
     rows.flags.writeable = False
-    return Column(Torch().wrap(rows, said["dtype"]), handle.value, (_of_dataset, (path, node_type, name)), True)
+    return Column(Torch().wrap(rows, said["dtype"]), handle.value, (of_dataset, (path, node_type, name)), True)
 
 
 def place_of(device: Any) -> Optional[int]:
@@ -305,7 +301,7 @@ class UnifiedTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         column = self._column
-        made = column.again or (_over, (column.plain,))
+        made = column.again or (Column, (column.plain,))
         return _again, (*made, self._where, self._hot_rows, self._threads)
 
 
@@ -373,14 +369,6 @@ operand reads or tells what is on the CPU."""
 
 
 _WRITES = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
-
-
-def _over(plain: Any) -> Column:
-    return Column(plain)
-
-
-def _of_dataset(path: str, node_type: str, name: str) -> Column:
-    return of_dataset(path, node_type, name)
 
 
 def _mapped(path: str, dtype: str, mode: str, offset: int, shape: Any) -> Column:

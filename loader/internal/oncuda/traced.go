@@ -13,7 +13,7 @@ import (
 // lanes is what a maker's streams are in a trace; all nil without one.
 type lanes struct {
 	picks, rows *timeline.Lane
-	begun       *device.Event // Timed: sampling began on the stream
+	begun       *device.Event // a timer: sampling began on the stream
 }
 
 // begin notes where on the stream the sampling of a batch begins, and has its slot traced.
@@ -62,7 +62,7 @@ func (l *lanes) sampled(ctx context.Context, m *cudaMaker, s *slots.Slot) error 
 // traced is the batch of a slot in a trace.
 type traced struct {
 	lane   *timeline.Lane // of the stream that gathers; nil without a trace
-	anchor *device.Event  // Timed: the batch was sampled
+	anchor *device.Event  // a timer: the batch was sampled
 	at     int64          // the same, as Lane.Now tells it
 	number int64
 	bytes  int64 // of rows

@@ -9,6 +9,9 @@ import (
 	"gorgonia.org/cu"
 )
 
+// hasDriver says whether the build has CUDA.
+const hasDriver = true
+
 var drv driver = native{}
 
 // native is the driver that the table of table_cuda.c leads to. This file goes through gorgonia.org/cu, calls_cuda.go

@@ -2,6 +2,9 @@
 
 package device
 
+// hasDriver says whether the build has CUDA.
+const hasDriver = false
+
 var drv driver = none{}
 
 // none is the driver of a build without CUDA. The methods of the embedded nil interface are never reached: there is no

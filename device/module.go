@@ -33,6 +33,15 @@ type Kernel struct {
 // it loads that, which takes no assembling; where the driver refuses it, the PTX. It fails with what the driver's
 // assembler says, if that cannot assemble it, and with code 500 for a kernel that is not there.
 func (d *Device) LoadKernels(image []byte, kernels map[string]**Kernel) (*Module, error) {
+	if !hasDriver { // it is short, so that where no driver is built in the linker leaves the images out, too
+		return nil, errNoKernels
+	}
+	return d.loadKernels(image, kernels)
+}
+
+var errNoKernels = errors.New("kernels in a build without CUDA")
+
+func (d *Device) loadKernels(image []byte, kernels map[string]**Kernel) (*Module, error) {
 	m, err := d.loadBest(image)
 	if err != nil {
 		return nil, err

@@ -27,8 +27,8 @@ const configHelp = "Read options from a JSON object, in a file or - for standard
 // mostConfig is how many bytes a configuration has at most.
 const mostConfig = 4 << 20
 
-// BeforeResolve reads the document. kong calls it, with what the parser was bound to.
-func (c configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, until context.Context) error {
+// read reads the document, until a context ends.
+func (c configFile) read(ctx *kong.Context, trace *kong.Path, until context.Context) error {
 	path, _ := ctx.FlagValue(trace.Flag).(configFile)
 	text, err := wholefile.Input(until, string(path), mostConfig)
 	if err != nil {

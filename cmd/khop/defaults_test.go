@@ -47,7 +47,7 @@ func same(t *testing.T, door string, args, typed []string) {
 	of := func(args []string) string {
 		var cli commands
 		parser := expect.Must(newParser(&cli, []string{door}, nil, nil))(t)
-		_, err := parser.Parse(args)
+		_, err := parse(parser, args, t.Context())
 		expect.Ensure(t, err == nil, "khop %s: %v", strings.Join(args, " "), err)
 		v := reflect.ValueOf(cli.tagged()[door]).Elem()
 		text := ""

@@ -108,7 +108,7 @@ func parseInside(config string, stderr io.Writer, of *ofInside, cli *commands) (
 	if err != nil {
 		return nil, err
 	}
-	line, err := parser.Parse([]string{"serve", "--socket=none", "--", of.Dataset})
+	line, err := parse(parser, []string{"serve", "--socket=none", "--", of.Dataset}, context.Background())
 	if err != nil {
 		return nil, &usage{err}
 	}

@@ -16,7 +16,6 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
-	"github.com/willabides/kongplete"
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/formats/export"
@@ -131,27 +130,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	if asked {
 		named = nil
 	}
-	parser, err := newParser(&cli, named, stdout, stderr, kong.BindTo(ctx, (*context.Context)(nil)))
+	parser, err := newParser(&cli, named, stdout, stderr)
 	if err != nil {
 		fmt.Fprintln(stderr, "khop:", err)
 		return exitFailed
 	}
-	if asked { // by a shell: answers it, and exits
-		kongplete.Complete(parser)
+	if asked { // by a shell
+		for _, word := range complete(parser, os.Getenv("COMP_LINE")) {
+			fmt.Fprintln(stdout, word)
+		}
+		return exitDone
 	}
-	line, err := parser.Parse(args)
+	line, err := parse(parser, args, ctx)
 	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal,
 		values: saysConfig(args)}
 	if err != nil && (env.values || ctx.Err() != nil) {
 		return env.status(&usage{err})
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(errorText(err, option.Flag)), usageHint(err))
+		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(errorText(err, option.Flag)), usageHint(line))
 		return exitUsage
 	}
 	defer heaps.enter(&env.memory)()
 	if err = env.limitMemory(line); err == nil {
-		err = env.withParent(cli.Parent, func() error { return line.Run(env) })
+		err = env.withParent(cli.Parent, func() error { return execute(line, env) })
 	}
 	return env.status(err)
 }
@@ -244,12 +246,9 @@ func expandPath(path string) string {
 }
 
 // usageHint names the help that fits where parsing ended.
-func usageHint(err error) string {
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context != nil {
-		if n := parse.Context.Selected(); n != nil {
-			return fmt.Sprintf(`See "khop %s --help".`, n.Name)
-		}
+func usageHint(line *kong.Context) string {
+	if n := line.Selected(); n != nil {
+		return fmt.Sprintf(`See "khop %s --help".`, n.Name)
 	}
 	return `See "khop --help".`
 }

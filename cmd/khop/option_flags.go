@@ -104,8 +104,8 @@ func (f *optionFlags) all() []option.Option {
 	return all
 }
 
-// AfterApply sets the options as they were said. kong calls it.
-func (f *optionFlags) AfterApply(line *kong.Context) error { return f.set(saidOn(line)) }
+// take sets the options as they were said.
+func (f *optionFlags) take(line *kong.Context) error { return f.set(saidOn(line)) }
 
 // set sets the options.
 func (f *optionFlags) set(said option.Said) (err error) {

@@ -45,8 +45,8 @@ func (f *flagsOf[T]) declare(door string) []option.Option {
 	})
 }
 
-// AfterApply sets the options as they were said. kong calls it.
-func (f *flagsOf[T]) AfterApply(line *kong.Context) error {
+// take sets the options as they were said.
+func (f *flagsOf[T]) take(line *kong.Context) error {
 	said := saidOn(line)
 	if err := f.setElsewhere(said); err != nil {
 		return err

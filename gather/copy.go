@@ -1,9 +1,14 @@
 package gather
 
 import (
+	"errors"
 	"unsafe"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/khop-gnn/khop/internal/prefetch"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // rowID is the type of an id, a row number of the table.
@@ -166,4 +171,32 @@ func rangeOK64(ids []int64, n int64) bool {
 		in &= (uint64(id) - uint64(n)) &^ uint64(id) // a negative id clears the sign bit as well
 	}
 	return int64(in) < 0 || len(ids) == 0
+}
+
+// leastPart is how many bytes of rows make a goroutine worth its start.
+const leastPart = 64 << 10
+
+// copyParts is copyRows by several goroutines, this one among them: to wake another takes as long as to copy many rows.
+func (s *Store) copyParts(dst []byte, ids unified.Tensor, parts int64) error {
+	m, row := ids.Len(), s.OutBytes()
+	part := func(i int64) error {
+		lo, hi := i*m/parts, (i+1)*m/parts
+		list, err := ids.Rows(lo, hi)
+		if err != nil {
+			return err
+		}
+		return pinned.Guard(func() error { return s.copyRows(dst[lo*row:hi*row], list) })
+	}
+	var group errgroup.Group
+	for i := range parts - 1 {
+		group.Go(func() error { return part(i) })
+	}
+	mine := part(parts - 1)
+	if err := errors.Join(group.Wait(), mine); err != nil {
+		if first := s.copyRows(dst, ids); first != nil { // it names the first of all ids
+			return first
+		}
+		return err
+	}
+	return nil
 }

@@ -1,13 +1,17 @@
 package loader
 
 import (
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -332,4 +336,89 @@ func (o *Options) log() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return o.Hooks.Logger
+}
+
+// HostPages says on which pages of host memory a device reads columns that its memory does not have.
+type HostPages uint8
+
+const (
+	// PagesByLadder takes the best rung of the ladder, which is the file's own pages wherever the driver registers
+	// them: a copy reads all of the column first, and takes as much memory again.
+	PagesByLadder HostPages = iota
+	// PagesMeasured gathers random rows of a part of each column in New, from the file's own pages and from a copy on
+	// huge pages, and copies the column where that is faster by more than a tenth and memory allows it. Columns below
+	// 64 MiB, and those that another placed source of the process has attached, are taken as PagesByLadder does.
+	PagesMeasured
+)
+
+var hostPages = []string{"ladder", "measured"}
+
+// String returns the name on the command line.
+func (p HostPages) String() string { return enum.Name(hostPages, p) }
+
+// Sharing says how devices that reach each other's memory keep hot rows.
+type Sharing uint8
+
+const (
+	// ShareAuto keeps as many of the hottest rows on each device, and deals as many of the next among them, as
+	// should take least time by what copies between the devices and from the host took when they were placed.
+	ShareAuto Sharing = iota
+	// ShareNone keeps the same rows on each device.
+	ShareNone
+	// ShareAll keeps each row on one device alone, where the others read it. Devices that reach no other are an error.
+	ShareAll
+)
+
+var sharings = []string{"auto", "none", "all"}
+
+// String returns the name on the command line.
+func (s Sharing) String() string { return enum.Name(sharings, s) }
+
+// String returns the options as the JSON object that "khop serve --config" reads, with keys in order: the sampler by
+// its name, and every option that is not zero. Seeds and Hooks are left out, as is a sampler that khop does not have.
+// SlotTimeout, Rank and WorldSize are no options of its: leave them zero for it.
+func (o Options) String() string {
+	d := option.Document(o, option.Of(o))
+	s := unwrapped(o.Sampler)
+	if kind := samplers.Of(s); kind != nil {
+		d["sampler"] = kind.Name
+		maps.Copy(d, option.Document(s, kind.Options()))
+	}
+	text, err := json.Marshal(d)
+	if err != nil { // a number that is none: no loader takes it
+		return fmt.Sprintf(`{"error": %q}`, err)
+	}
+	return string(text)
+}
+
+// unwrapped returns the sampler under all that was added to one.
+func unwrapped(s sampling.Sampler) sampling.Sampler {
+	for w, wraps := s.(sampling.Wrapper); wraps; w, wraps = s.(sampling.Wrapper) {
+		s = w.Unwrap()
+	}
+	return s
+}
+
+// ParseOptions is the inverse of String. What the text does not say is the zero value. It returns ErrOptions for a text
+// that is none of String, and for a sampler that has more than options: a Cluster with a partition.
+func ParseOptions(text string) (o Options, err error) {
+	var d map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		return Options{}, fmt.Errorf("%w: options are no JSON object: %w", ErrOptions, err)
+	}
+	if named, ok := d["sampler"]; ok {
+		name, _ := option.Say(named).(string)
+		kind, err := samplers.Named(name)
+		if err != nil {
+			return Options{}, fmt.Errorf("%w: sampler: %w", ErrOptions, err)
+		}
+		delete(d, "sampler")
+		if o.Sampler, err = kind.Take(d); err != nil {
+			return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
+		}
+	}
+	if err := option.SetDocument(&o, option.Of(o), d); err != nil {
+		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return o, nil
 }

@@ -1,11 +1,13 @@
 package loader
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/verdict"
+	"github.com/khop-gnn/khop/sampling"
 )
 
 // Report says in a sentence what a run waited for, and what to change. docs/troubleshooting.md has the rules.
@@ -85,4 +87,30 @@ func (r *run) report() Report {
 		v.Option = option.NameOf(l.opt, v.Option).Option
 	}
 	return Report(v)
+}
+
+// warnOfTimes says that times have kept all seeds of some batches from all edges: they may have another unit.
+func (r *run) warnOfTimes() {
+	l := r.l
+	n, _ := unwrapped(l.opt.Sampler).(sampling.Neighbor)
+	batches := l.stats.batches.Load() - r.before.batches
+	if n.Time.Edge == "" && n.Time.Node == "" || batches == 0 || l.stats.edges.Load() > r.before.edges {
+		return
+	}
+	schema, units := l.placed.Graph().Schema(), map[string]string{}
+	for _, c := range schema.EdgeColumns {
+		units[c.Name] = c.Unit
+	}
+	column := n.Time.Edge
+	if column == "" {
+		column = n.Time.Node
+		for _, t := range schema.Nodes {
+			for _, c := range t.Columns {
+				units[c.Name] = cmp.Or(units[c.Name], c.Unit)
+			}
+		}
+	}
+	unit := cmp.Or(units[column], "not known")
+	l.plan.Log.Warn("no seed has reached any edge: compare the times of the seeds with those of the dataset",
+		"batches", batches, "column", column, "unit", unit)
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 
+	"github.com/khop-gnn/khop/internal/launcher"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader/internal/plan"
@@ -240,4 +242,15 @@ func (o *Options) prepare() {
 		return
 	}
 	o.Sampler = prepared.New(o.Sampler, o.Columns.Prepare)
+}
+
+// FindRank returns Options.Rank and Options.WorldSize as the launcher of this process has put them into the
+// environment (docs/machines.md, "Which rank"), and what says so; else 0 of 1. It returns ErrOptions for a place that
+// cannot be, and where ranks are counted but this one has no number.
+func FindRank() (rank, worldSize int, from string, err error) {
+	p, err := launcher.Find(os.Getenv)
+	if err != nil {
+		return 0, 1, "", fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return p.Rank, p.Size, p.From, nil
 }

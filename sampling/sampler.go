@@ -265,3 +265,39 @@ func openOf[D described](describe func(*graph.Schema) (D, error), env Env) (Work
 	}
 	return d.open(env)
 }
+
+// Items are what batches are made of in place of seeds, numbered from 0: parts of a partition, ranges of nodes, or mere
+// steps. Request.Items has those of a batch. A loader goes over them as it goes over seeds.
+type Items struct {
+	Count    int64 // items of an epoch
+	PerBatch int   // items of a batch, which stands in for the loader's BatchSize
+	InOrder  bool  // they have an order: shuffling them is an error
+}
+
+// emptyRequest is a request without seeds, with the draws of another.
+func emptyRequest(s *graph.Schema, of *Request) *Request {
+	return &Request{Seeds: make([][]int64, len(s.Nodes)), Rand: of.Rand}
+}
+
+// scratch is memory besides samples, of a worker or a prepared sampler: buffers that are freed together.
+type scratch struct {
+	options pinned.Options
+	buffers []*unified.Buffer
+}
+
+// own makes buffers, which hold nothing yet, part of the scratch.
+func (s *scratch) own(buffers ...*unified.Buffer) {
+	for _, b := range buffers {
+		b.Options = s.options
+	}
+	s.buffers = append(s.buffers, buffers...)
+}
+
+// Close frees the buffers. Nothing may use them any more.
+func (s *scratch) Close() error {
+	var errs []error
+	for _, b := range s.buffers {
+		errs = append(errs, b.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"strconv"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -163,4 +165,17 @@ func countBatch(arrays []layout.Array, b *loader.Batch) work {
 func needs(e loader.Estimate) string {
 	return fmt.Sprintf("%s, and %s if every batch were the largest that there can be",
 		machine.Bytes(e.Expected.Total()), machine.Bytes(e.Bound.Total()))
+}
+
+// positive is a number from 1 to 2^31 - 1.
+type positive int
+
+// UnmarshalText reads the number.
+func (p *positive) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseInt(string(text), 10, 32)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q is not a number from 1 to %d", text, math.MaxInt32)
+	}
+	*p = positive(n)
+	return nil
 }

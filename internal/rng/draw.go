@@ -28,3 +28,33 @@ func Float64(d uint64) float64 {
 func Float32(d uint64) float32 {
 	return float32(d>>40) * 0x1p-24
 }
+
+// Golden is 2^64 divided by the golden ratio, made odd: the step between consecutive states of a SplitMix sequence.
+const Golden = 0x9E3779B97F4A7C15
+
+// Mix64 returns z scrambled. It is a bijection on 64-bit numbers with Mix64(0) = 0.
+//
+// Method: the finaliser of SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, "Fast splittable pseudorandom number
+// generators", OOPSLA 2014) with the constants of D. Stafford's variant 13.
+func Mix64(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}
+
+// Philox returns the block of Philox4x32-10 with counter c and key k.
+//
+// Method: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011.
+func Philox(c [4]uint32, k [2]uint32) [4]uint32 {
+	c0, c1, c2, c3 := c[0], c[1], c[2], c[3]
+	k0, k1 := k[0], k[1]
+	for range 10 {
+		hi0, lo0 := bits.Mul32(c0, 0xD2511F53)
+		hi2, lo2 := bits.Mul32(c2, 0xCD9E8D57)
+		c0, c1, c2, c3 = hi2^c1^k0, lo2, hi0^c3^k1, lo0
+		k0 += 0x9E3779B9
+		k1 += 0xBB67AE85
+	}
+	return [4]uint32{c0, c1, c2, c3}
+}

@@ -35,3 +35,16 @@ func (p *Paced) Read(b []byte) (int, error) {
 	p.left -= int64(n)
 	return n, err
 }
+
+// Counting counts the bytes that are read of R.
+type Counting struct {
+	R io.Reader
+	N int64
+}
+
+// Read reads.
+func (c *Counting) Read(p []byte) (int, error) {
+	n, err := c.R.Read(p)
+	c.N += int64(n)
+	return n, err
+}

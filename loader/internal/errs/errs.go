@@ -1,7 +1,13 @@
 // Package errs has the errors of package loader that its parts return.
 package errs
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/khop-gnn/khop/pinned"
+)
 
 // Those of package loader by these names.
 var (
@@ -10,3 +16,16 @@ var (
 	ErrMemory  = errors.New("not enough memory allowed")
 	ErrSampler = errors.New("the sampler failed")
 )
+
+// Guarded calls f, which may be anybody's: its panics become ErrSampler, faults in mapped files pinned.ErrFault.
+func Guarded(f func() error) (err error) {
+	defer Recovered(&err)
+	return pinned.Guard(f)
+}
+
+// Recovered, deferred, makes an error of a panic: samplers may be anybody's.
+func Recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: panic: %v\n%s", ErrSampler, p, debug.Stack())
+	}
+}

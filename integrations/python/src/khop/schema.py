@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 if TYPE_CHECKING:
     from .ring import SlotArrays
 
-# The columns that mean something to khop have these names: the roles of graph/role.go.
+# The columns that mean something to khop have these names: the roles of graph/schema.go.
 FEATURE, LABEL, TIME, WEIGHT = "feature", "label", "time", "weight"
 NODE_NAMES = {FEATURE: "x", LABEL: "y"}
 """PyG's names for columns of nodes."""

@@ -65,13 +65,6 @@ func (o *Options) Settle() error {
 // lateEdges is the least number of edges that are not read only to count the nodes. Tests change it.
 var lateEdges int64 = 1 << 24
 
-// countLater reports whether the nodes may be counted while the edges are taken in. What numbers, shares or adds to
-// nodes has to know them before.
-func (c *conversion) countLater() bool {
-	return c.graph.CountNodes != nil && !c.opt.DryRun && c.opt.Reorder <= AsListed &&
-		c.opt.Loops != AddLoops
-}
-
 // placeFirst has the edges taken in before anything else, and counts the nodes meanwhile. Edges that reach beyond what
 // the sample of them made believable are counted, and nil is returned.
 func (c *conversion) placeFirst(ctx context.Context, o *order) (*edgesort.Sorter, error) {

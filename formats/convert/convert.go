@@ -360,7 +360,8 @@ func (c *conversion) schema(o *order) (*graph.Schema, error) {
 
 // write writes the dataset.
 func (c *conversion) write(ctx context.Context) (res *Result, err error) {
-	later := c.countLater()
+	// what numbers, shares or adds to nodes has to know them before
+	later := c.graph.CountNodes != nil && !c.opt.DryRun && c.opt.Reorder <= AsListed && c.opt.Loops != AddLoops
 	o, err := c.prepare(ctx, later)
 	if err != nil {
 		return nil, err

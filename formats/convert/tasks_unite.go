@@ -201,17 +201,12 @@ func (u *united) times(ctx context.Context) error {
 	return u.t.c.times(ctx)
 }
 
-// layout returns that of the files of a read task.
-func (u *united) layout(r *share, by runs.By) runs.Layout {
-	return runs.Layout{Types: u.t.c.graph.Types, Widths: runs.Widths(r.columns), By: by}
-}
-
 // file opens the i-th file of a read task.
 func (u *united) file(r *share, i int, by runs.By) (*runs.Reader, error) {
 	if i >= len(r.Files) || r.Files[i] == nil {
 		return nil, u.wrong("a read task lacks edges")
 	}
-	return runs.Open(r.dir, r.Files[i], u.layout(r, by))
+	return runs.Open(r.dir, r.Files[i], runs.Layout{Types: u.t.c.graph.Types, Widths: runs.Widths(r.columns), By: by})
 }
 
 // each yields edges of a file of a read task, with the columns that all have.

@@ -39,6 +39,7 @@ type DeviceStore struct {
 	fault    *pinned.Region // in page-locked memory: Column.fault
 	cache    cache
 	uses     *pinned.Region // nil: not counted
+	wide     *deviceWide    // how rows are delivered as other numbers; nil: as they are stored
 }
 
 // sharedKernels are the kernels of this package. All stores of a device share them.
@@ -128,26 +129,43 @@ func (s *DeviceStore) RowBytes() int64 { return s.rowBytes }
 // memory, else errors of the driver and of the memory's Ledger.
 func (s *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
 	m := ids.Len()
-	if m > (1<<61)/s.rowBytes {
+	_, row := s.out()
+	if m > (1<<61)/row {
 		return unified.Tensor{}, fmt.Errorf("%w: ids are %v", unified.ErrShape, ids)
 	}
-	if err := dst.Grow(m*s.rowBytes, 0); err != nil {
+	if err := dst.Grow(m*row, 0); err != nil {
 		return unified.Tensor{}, err
 	}
-	shape := [unified.MaxRank]int64{m}
-	for i := 1; i < s.column.Rank(); i++ {
-		shape[i] = s.column.Dim(i)
-	}
-	out, err := dst.Tensor(s.column.DType(), shape[:s.column.Rank()]...)
+	out, err := s.over(dst, m)
 	if err != nil {
 		return unified.Tensor{}, err
 	}
 	return out, s.EnqueueInto(stream, out, ids, 0)
 }
 
-// EnqueueInto is Enqueue for memory that is there already: out is a tensor [m, ...] of the column's dtype and row
-// shape, aligned to the elements. count, if not 0, is where the device finds an int64, how many of the ids there are
-// when the stream comes to it; rows of out from there on are not written.
+// out returns what is delivered of a row: the type of its elements, and bytes.
+func (s *DeviceStore) out() (unified.DType, int64) {
+	if s.wide != nil {
+		return s.wide.as.DType(), s.wide.as.OutBytes()
+	}
+	return s.column.DType(), s.rowBytes
+}
+
+// over returns the first m rows of dst as rows that are delivered.
+func (s *DeviceStore) over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
+	if s.wide != nil {
+		return s.wide.as.over(dst, m)
+	}
+	shape := [unified.MaxRank]int64{m}
+	for i := 1; i < s.column.Rank(); i++ {
+		shape[i] = s.column.Dim(i)
+	}
+	return dst.Tensor(s.column.DType(), shape[:s.column.Rank()]...)
+}
+
+// EnqueueInto is Enqueue for memory that is there already: out is a tensor [m, ...] of the dtype and row shape that the
+// store delivers, aligned to the elements. count, if not 0, is where the device finds an int64, how many of the ids
+// there are when the stream comes to it; rows of out from there on are not written.
 func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor, count device.Address) error {
 	m := ids.Len()
 	if m == 0 {
@@ -156,7 +174,7 @@ func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor
 	if t := ids.DType(); ids.Rank() != 1 || t != unified.Int32 && t != unified.Int64 || ids.Address() == 0 {
 		return fmt.Errorf("%w: ids are %v, not integers in memory of the device", unified.ErrShape, ids)
 	}
-	if out.DType() != s.column.DType() || out.Len() != m || out.RowBytes() != s.rowBytes {
+	if dtype, row := s.out(); out.DType() != dtype || out.Len() != m || out.RowBytes() != row {
 		return fmt.Errorf("%w: rows of %v for %d ids are not %v", unified.ErrShape, s.column, m, out)
 	}
 	if out.Address() == 0 {
@@ -167,8 +185,11 @@ func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor
 	if s.uses != nil {
 		c.uses = s.uses.Address()
 	}
-	return s.gather(stream, out.Address(), c, deviceIds{ids: ids.Address(), idBytes: ids.DType().Size(), room: m,
-		count: count})
+	list := deviceIds{ids: ids.Address(), idBytes: ids.DType().Size(), room: m, count: count}
+	if s.wide != nil {
+		return s.widen(stream, out.Address(), c, list)
+	}
+	return s.gather(stream, out.Address(), c, list)
 }
 
 // gather puts the kernel on the stream that copies rows of a column, as rows.cuh describes it, to dst.
@@ -238,6 +259,10 @@ func (s *DeviceStore) Close() error {
 	if s.kernels != nil {
 		errs = append(errs, sharedKernels.LetGo(s.device))
 		s.kernels = nil
+	}
+	if s.wide != nil {
+		errs = append(errs, widenKernelsOf.LetGo(s.device))
+		s.wide = nil
 	}
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-// What the kernels that gather rows share: where a row lies, whose turn it is, and what is counted.
+// What the kernels that gather rows share: where a row lies, whose turn it is, how it is read, and what is counted.
 #pragma once
 
 // A Column is n rows of bytes each, at base but for those that a cache holds.
@@ -104,4 +104,63 @@ __device__ __forceinline__ void gather_add(const Column& c, const Counts& counts
   gather_sum(c.words + 1, counts.rows);
   gather_sum(c.words + 2, counts.hits);
   if (c.peers) gather_sum(c.words + 3, counts.far);
+}
+
+// Each row is copied by a group of lanes: 32, or fewer where a row has fewer pieces. A piece is what a lane moves at
+// once.
+//
+// Host memory is read in requests of at most a line, 128 bytes, and a warp's load makes one for each line that its
+// lanes touch; vectors of 8 and 16 bytes are served a half and a quarter of a warp at a time, 128 bytes again. So that
+// no line is asked for twice, loads begin at lines: the first of a row at the line in which the row begins, with the
+// lanes before the row idle. It is the addresses that decide, not the offsets in the column. Only a group whose lanes
+// hold no more than 128 bytes begins with the row: that is one request for each line anyway.
+//
+// A group reads several pieces before it writes the first, of one row or of several, since it is requests under way
+// that keep a bus busy.
+
+// A Walk leads a group from load to load. All lanes of a group take the same steps.
+struct Walk {
+  int64_t row, stride;   // of the result, and how many groups there are
+  const char* from;      // the row, rounded down to a piece
+  int skip;              // bytes of the first piece that lie before the row
+  int pieces;            // pieces that the row touches
+  int start;             // the piece that the group's first lane reads next; negative before the row
+};
+
+// gather_step goes on to the next load, and says whether there is one.
+template <int size>
+__device__ __forceinline__ bool gather_step(Walk& w, const Column& c, const List& list, int lanes, int lane,
+                                            Counts& counts) {
+  w.start += lanes;
+  if (w.start < w.pieces) return true;
+  for (;;) {
+    w.row += w.stride;
+    if (w.row >= list.length) return false;
+    const char* from = gather_find(c, w.row, list.id(w.row), lane == 0, counts);
+    if (!from) continue;
+    w.skip = (int)((uint64_t)from & (size - 1));
+    w.from = from - w.skip;
+    w.pieces = (int)((w.skip + c.bytes + size - 1) / size);
+    w.start = w.pieces <= lanes && (size <= 4 || lanes * size <= 128) ? 0 : -(int)(((uint64_t)w.from & 127) / size);
+    return true;
+  }
+}
+
+__device__ __forceinline__ Walk gather_walk(int shift) {
+  Walk w;
+  w.stride = (int64_t)gridDim.x * blockDim.x >> shift;
+  w.row = (((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> shift) - w.stride;
+  w.pieces = w.start = 0;
+  return w;
+}
+
+// gather_word reads those bytes of the word at an address whose bits are set in keep, and maybe the others.
+__device__ __forceinline__ uint32_t gather_word(const Column& c, const char* at, unsigned keep) {
+  const char* const end = c.base + c.n * c.bytes;
+  if (at >= end || at + 4 <= end) return __ldg((const uint32_t*)at);
+  uint32_t word = 0;
+#pragma unroll 1
+  for (int b = 0; b < 4; b++)
+    if (keep >> b & 1) word |= (uint32_t)(uint8_t)at[b] << 8 * b;
+  return word;
 }

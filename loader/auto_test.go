@@ -52,11 +52,9 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 // Where batches are made is said with the reason: what was asked for, the machine, or what no device does.
 func TestADeviceIsChosenForAReason(t *testing.T) {
 	none, prepared := "no CUDA device: "+device.Reason(), sparse.Transpose
-	widened := loader.ColumnOptions{Widen: []string{"float32"}}
 	for want, opt := range map[string]loader.Options{
 		"cuda:7: it was asked for":                               {Device: loader.DeviceOptions{Name: "cuda:7"}},
 		"cpu: it was asked for":                                  {Device: loader.DeviceOptions{Name: "cpu"}},
-		"cpu: a device widens no rows (Widen)":                   {Columns: widened},
 		"cpu: a device prepares no blocks (Prepare)":             {Columns: loader.ColumnOptions{Prepare: prepared}},
 		"cpu: the sampler sampling.Shadow runs on the CPU alone": {Sampler: sampling.Shadow{Fanouts: []int{2}}},
 		"cpu: a fan-out over all edge types together is for the CPU": {Sampler: sampling.Neighbor{Fanouts: []int{2},

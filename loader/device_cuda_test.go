@@ -66,9 +66,15 @@ func deviceFactors(t testing.TB) []factor {
 	for i := range all {
 		all[i] = withWorth(t, all[i])
 	}
+	narrow := narrower(t, func(_ testing.TB, g *graph.Graph) *graph.Graph { return g })
 	plain := func(f ...int) func(*sampling.Neighbor) { return func(n *sampling.Neighbor) { n.Fanouts = f } }
 	return append(machineFactors(),
 		oneOf("graph", func(c *deviceCase, g *graph.Graph) { c.graph = g }, all...),
+		oneOf("narrow rows", func(c *deviceCase, w narrowWay) {
+			if w.stored != "" {
+				c.graph, c.opt.Columns.Widen = narrow(c.graph, w.stored), widenTo(w.widen)
+			}
+		}, narrowWays...),
 		oneOf("fanouts", func(c *deviceCase, f func(*sampling.Neighbor)) { c.setSampler(f) },
 			plain(3), plain(4, 3), plain(3, 2, 2), plain(-1), plain(2, -1), plain(40), plain(0, 3), plain(33, 1),
 			plain(1, 0, 1)),
@@ -257,7 +263,7 @@ func wantLaunches(t *testing.T) {
 	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
 		"assembly_relabel", "neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand", "labor_count",
 		"labor_pick", "choose_count", "choose_pick",
-		"gather_rows"} {
+		"gather_rows", "gather_widen"} {
 		expect.That(t, cudatest.Launches(kernel) != 0, "%s never ran", kernel)
 	}
 }
@@ -281,7 +287,7 @@ func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) (b
 	got.Residence, got.Device.Memory, got.Device.HotRows, got.Tuning.DeviceBlocks = c.device.Residence,
 		c.device.Device.Memory,
 		c.device.Device.HotRows, c.device.Tuning.DeviceBlocks
-	got.Device.Cache = c.device.Device.Cache
+	got.Device.Cache, got.Tuning.Carry = c.device.Device.Cache, c.device.Tuning.Carry
 	cudatest.Configure(t, fmt.Sprintf("order=%s,seed=%d", c.order, number))
 	a, errA := firstDigests(c.graph, want, c.epoch)
 	b, errB := firstDigests(c.graph, got, c.epoch)

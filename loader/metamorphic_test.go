@@ -236,12 +236,26 @@ func waysToLoad() []option {
 	}
 }
 
+// narrowOption stores the features of the graph narrow, and widens them.
+func narrowOption(t testing.TB) option {
+	narrow := narrower(t, func(t testing.TB, g *graph.Graph) *graph.Graph {
+		g, _ = inFiles(t, g, true)
+		return g
+	})
+	return choice("narrow rows", func(c *loadCase, w narrowWay) {
+		if w.stored != "" {
+			c.graph = narrow(c.graph, w.stored)
+			c.opt.Columns.Widen = widenTo(w.widen)
+		}
+	}, narrowWays...)
+}
+
 // What is in a batch does not depend on how it was loaded, whatever the sampler and its options. A case that makes no
 // sense is refused either way.
 func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	only := ""
 	r := newCases(t, func() string { return fmt.Sprintf(" -metamorphic.loads=%d%s", *metamorphicLoads, only) })
-	options := loadOptions(t)
+	options := append(loadOptions(t), narrowOption(t))
 	var values []int
 	for _, o := range options {
 		values = append(values, o.values)

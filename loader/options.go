@@ -202,8 +202,7 @@ type ColumnOptions struct {
 	EdgePos bool `of:"serve" help:"Deliver the edges' positions in the dataset."`
 	// Widen delivers rows that are stored narrow as another type: float32, float16 or bfloat16, or "column=float16" for
 	// those of one column. Stored narrow are floats of 16 bits, int8 with the column NAME_scale beside, and coded rows
-	// (graph.Code), all of which a conversion makes. Only the CPU does so. Default: rows are delivered as they are
-	// stored.
+	// (graph.Code), all of which a conversion makes. Default: rows are delivered as they are stored.
 	Widen []string `value:"[COLUMN=]DTYPE" empty:"no" help:"..."`
 	// Prepare makes transposes and norms of the blocks in the pipeline, which batches then have as arrays, whose names
 	// docs/loader.md has. Only the CPU makes them. Default: none.

@@ -97,9 +97,6 @@ func noDevice(name string) error {
 
 // refusedByDevice says what of the options devices cannot do; nil for nothing.
 func refusedByDevice(opt *Options) error {
-	if len(opt.Columns.Widen) > 0 {
-		return errors.New("a device widens no rows (Widen)")
-	}
 	_, ok := opt.Sampler.(sampling.DeviceSampler)
 	if !ok && opt.Columns.Prepare != 0 {
 		return errors.New("a device prepares no blocks (Prepare)")

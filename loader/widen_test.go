@@ -1,13 +1,16 @@
 package loader_test
 
 import (
-	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
+	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -70,11 +73,91 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotWidenIsRefused(t *testing.T) {
-	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
-		Columns: loader.ColumnOptions{Widen: []string{"float32"}}, Device: loader.DeviceOptions{Name: "cuda"}}
-	_, err := loader.New(narrowGraph(t), opt)
-	expect.That(t, errors.Is(err, loader.ErrDevice), "%v", err)
+// A narrowWay is how features are stored and delivered: "" for float32, and for as they are stored.
+type narrowWay struct{ stored, widen string }
+
+var narrowWays = []narrowWay{{}, {"float16", ""}, {"float16", "float32"}, {"bfloat16", "float16"}, {"int8", ""},
+	{"int8", "float32"}, {"int8", "bfloat16"}, {"int4", ""}, {"int4", "float32"}, {"int4", "float16"}}
+
+// widenTo is the option that delivers features so.
+func widenTo(dtype string) []string {
+	if dtype == "" {
+		return nil
+	}
+	return []string{"feature=" + dtype}
+}
+
+// narrowed returns a graph with features of 41 numbers for each node, stored as a type or code.
+func narrowed(t testing.TB, g *graph.Graph, stored string) *graph.Graph {
+	t.Helper()
+	const width = 41
+	r, a := rand.New(rand.NewPCG(9, uint64(g.NumNodes()))), graphs.ArraysOf(g)
+	for i := range a.Schema.Nodes {
+		n, columns := &a.Schema.Nodes[i], a.NodeColumns[i]
+		c, scale := narrowSchema(t, stored, width), make([]float32, n.Count)
+		b := unified.FromSlice(make([]uint64, (n.Count*c.RowBytes()+7)/8)).Bytes()[:n.Count*c.RowBytes()]
+		for row := range n.Count {
+			numbers := make([]float32, width)
+			for k := range numbers {
+				numbers[k] = float32(r.NormFloat64())
+			}
+			scale[row] = putNarrow(t, c, b[row*c.RowBytes():][:c.RowBytes()], numbers)
+		}
+		n.Columns = slices.DeleteFunc(n.Columns, func(of graph.Column) bool { return of.Name == "feature" })
+		n.Columns = append(n.Columns, c)
+		columns["feature"] = expect.Must(unified.New(c.DType, b, n.Count, c.Shape[0]))(t)
+		if c.DType == unified.Int8 {
+			n.Columns = append(n.Columns, graph.Column{Name: "feature_scale", DType: unified.Float32})
+			columns["feature_scale"] = unified.FromSlice(scale)
+		}
+		slices.SortFunc(n.Columns, func(a, b graph.Column) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return graphs.Of(t, a)
+}
+
+// narrowSchema is the column of features that are stored so.
+func narrowSchema(t testing.TB, stored string, width int64) graph.Column {
+	t.Helper()
+	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{width}}
+	if narrow.Of(stored) != nil {
+		return expect.Must(c.Coded(stored))(t)
+	}
+	c.DType = expect.Must(unified.ParseDType(stored))(t)
+	return c
+}
+
+// putNarrow stores a row. It returns its scale where rows have one.
+func putNarrow(t testing.TB, c graph.Column, to []byte, numbers []float32) float32 {
+	t.Helper()
+	switch {
+	case c.Code != nil:
+		expect.OK(t, narrow.Of(c.Code.Name).Encode(to, numbers))
+	case c.DType == unified.Int8:
+		scale := expect.Must(narrow.Greatest(numbers, "int8"))(t) / 127
+		for k, x := range numbers {
+			to[k] = byte(int8(math.RoundToEven(float64(x / scale))))
+		}
+		return scale
+	default:
+		c.DType.PutFloats(to, numbers)
+	}
+	return 0
+}
+
+// narrower makes graphs narrow, each once.
+func narrower(t testing.TB, more func(testing.TB, *graph.Graph) *graph.Graph) func(*graph.Graph, string) *graph.Graph {
+	type key struct {
+		g      *graph.Graph
+		stored string
+	}
+	made := map[key]*graph.Graph{}
+	return func(g *graph.Graph, stored string) *graph.Graph {
+		k := key{g, stored}
+		if made[k] == nil {
+			made[k] = more(t, narrowed(t, g, stored))
+		}
+		return made[k]
+	}
 }
 
 // idsOf returns ids of either type.

@@ -320,7 +320,6 @@ func TestARunBeginsWithItsDevice(t *testing.T) {
 		{"sample --device cpu", "cpu: it was asked for"},
 		{"sample --sampler shadow --fanouts 2", "cpu: the sampler sampling.Shadow runs on the CPU alone"},
 		{"bench --no-memcpy --warmup 0", why},
-		{"bench --no-memcpy --warmup 0 --widen float32", "cpu: a device widens no rows (Widen)"},
 	} {
 		args := append(strings.Fields(c.args), data, "--batches", "1", "--json")
 		if _, text, code := khop(t, args...); code != exitDone || !strings.HasPrefix(text, "khop: "+c.want+"\n") {

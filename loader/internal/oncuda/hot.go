@@ -158,7 +158,7 @@ func (p *placer) keepHotOnDisk() error {
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
 		c := p.d.columns[i]
 		at := slices.IndexFunc(r.Set.Disk.OnDisk, func(d tiers.ColumnOnDisk) bool { return d.Column == c.Column })
-		if at < 0 || c.NodeType < 0 {
+		if at < 0 || c.NodeType < 0 || c.Store.DType() != c.Store.Column().DType() { // the host widens what it reads
 			continue
 		}
 		most := int64(0)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
@@ -300,6 +301,14 @@ func (p *placer) column(c *deviceColumn) (err error) {
 		p.done += int64(len(b))
 		return nil
 	}
+	scales := device.Address(0)
+	for _, t := range c.Tensors()[1:] {
+		a, err := p.array("column "+graph.ScaleOf(c.Name), t, pinned.AttachOptions{Purpose: pinned.Columns})
+		if err != nil {
+			return err
+		}
+		scales = a.Address()
+	}
 	if err := p.attachColumn(c); err != nil {
 		return err
 	}
@@ -309,7 +318,7 @@ func (p *placer) column(c *deviceColumn) (err error) {
 	}
 	c.device.MaxBlocks = p.d.Opt.MaxBlocks
 	p.d.owned = append(p.d.owned, c.device)
-	return nil
+	return c.device.Widen(c.Store, scales)
 }
 
 // upload copies ids to the device, and waits for them. The region is to be closed also where that fails.

@@ -171,6 +171,12 @@ type Options struct {
 	Workers int `default:"0" range:"1,4096" help:"Goroutines that make batches; 0: one a core."`
 	// Residence says where the dataset lies while it is read. Default Mapped.
 	Residence Residence `default:"mapped" short:"resident" help:"..."`
+	// RowsFrom is where rows of columns come from that this machine has not: node columns of several numbers a row, of
+	// servers of integrations/flight at grpc://HOST:PORT,.. or grpc+tls://HOST:PORT,.. Its program khop-rows asks them:
+	// the one that the environment's KHOP_ROWS names, else the one in PATH. Rows come ahead of their batches, and
+	// Disk.CacheBytes of them are kept. The source needs the columns' shapes alone: their files may be sparse. Verify
+	// does not look at them. Default: all rows are here.
+	RowsFrom string `value:"ADDRESS" empty:"here" help:"..."`
 	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
 	// are copied or read by a device, in New; other columns as a batch first reads a row of a chunk. A chunk that does
 	// not fit is an error, in the place of the batch that would have read it. ErrOptions for a source that is no
@@ -181,7 +187,7 @@ type Options struct {
 	// does not suffice. Default: no limit.
 	MaxMemory int64 `kind:"size" range:"0," help:"..."`
 
-	// Disk belongs to Residence Disk and Auto.
+	// Disk belongs to Residence Disk and Auto, and to RowsFrom.
 	Disk DiskOptions
 	// Device says where batches are made and lie.
 	Device DeviceOptions
@@ -221,7 +227,7 @@ type LinkOptions struct {
 	ExcludeSeeds Exclusion `default:"none" help:"..."`
 }
 
-// DiskOptions belong to Residence Disk and Auto.
+// DiskOptions belong to Residence Disk and Auto, and to RowsFrom.
 type DiskOptions struct {
 	// CacheBytes is how many bytes of rows are kept in memory: columns as a whole where they are small, and of others
 	// the rows that are needed soonest. What planning takes comes on top. Of a topology on disk the loader assumes that
@@ -292,6 +298,9 @@ type Hooks struct {
 	// Tier brings the rows of columns, of all or of those that it chooses (tier.Chooser), in place of Residence and of
 	// the options of devices. It is for one placed source; nil for none.
 	Tier tier.Tier
+	// Remote brings rows as RowsFrom does, in a program of one's own: it is for one placed source, and takes the place
+	// of RowsFrom; nil for none.
+	Remote tier.Remote
 	// PerSlot is how many bytes the caller keeps for each slot beside it, as the feed keeps copies of ids: MaxMemory
 	// leaves room for them.
 	PerSlot int64 `range:"0,"`

@@ -123,6 +123,7 @@ func (p *Placed) planFor(opt *Options) (*plan.Plan, error) {
 		own.Tuning.Carry, own.Tuning.HostPages
 	opt.Disk.CacheBytes, opt.Disk.Lookahead, opt.Disk.PackBytes = own.Disk.CacheBytes, own.Disk.Lookahead,
 		own.Disk.PackBytes
+	opt.RowsFrom = own.RowsFrom
 	opt.MaxMemory, opt.Device.Memory, opt.Device.Cache = own.MaxMemory, own.Device.Memory, own.Device.Cache
 	if err := opt.checkRequests(); err != nil {
 		return nil, err
@@ -134,6 +135,10 @@ func (p *Placed) planFor(opt *Options) (*plan.Plan, error) {
 	if placed := p.plan.EdgesRead; r.EdgesRead != nil && !slices.Equal(r.EdgesRead, placed) {
 		return nil, fmt.Errorf("%w: the sampler reads columns %q of the edges, but %s was placed for one that reads %q",
 			ErrOptions, r.EdgesRead, p.plan.Name, placed)
+	}
+	if r.Seeds.OnRequest && !p.plan.Seeds.OnRequest && p.plan.Set.IsRemote() {
+		return nil, fmt.Errorf("%w: %s was placed for epochs, whose rows of other machines are known ahead: place "+
+			"it for requests, too", ErrOptions, p.plan.Name)
 	}
 	of := opt.newPlan(r, p.plan.On)
 	of.Set, of.Paged, of.Room, of.AnyWorkers = p.plan.Set, p.plan.Paged, p.plan.Room, workers == 0

@@ -62,16 +62,16 @@ func (o *Options) settleTiers(src Source, p *plan.Plan, loaders int) (err error)
 	if from := tiers.PartialOf(src); given == nil && from != nil {
 		given = &tiers.Passing{From: from}
 	}
-	if p.Set, err = tiers.NewSet(p.Recipe, loaders, given); err != nil {
+	remote, err := o.remote(src)
+	if err != nil {
 		return err
 	}
-	if passing, ok := given.(*tiers.Passing); ok && p.Set.HasGiven() {
+	if p.Set, err = tiers.NewSet(p.Recipe, loaders, given, remote); err != nil {
+		return err
+	}
+	if passing, ok := given.(*tiers.Passing); ok && passing.Bytes() > 0 {
 		o.log().Warn("a column is fetched anew for each batch where the cache of datasets has no room for it",
 			"bytes", passing.Bytes())
-	}
-	if len(o.Columns.Widen) > 0 && p.Set.HasGiven() {
-		return option.Errorf(ErrOptions, o, "Columns.Widen",
-			": rows that a Tier brings are delivered as they are stored")
 	}
 	if p.Seeds.OnRequest && o.Residence == Auto {
 		o.Residence = Mapped
@@ -85,6 +85,13 @@ func (o *Options) settleTiers(src Source, p *plan.Plan, loaders int) (err error)
 		if p.StayOnDisk(&disk, auto, o.Device.Name == "cpu") {
 			o.Residence, o.Disk.CacheBytes = Disk, disk.CacheBytes
 		}
+	}
+	if p.Set.IsRemote() && !p.Seeds.OnRequest {
+		o.Disk.CacheBytes = p.ReadRemote(tiers.DiskOptions(o.Disk))
+	}
+	if len(o.Columns.Widen) > 0 && p.Set.AsStored() {
+		return option.Errorf(ErrOptions, o, "Columns.Widen",
+			": rows that a Tier brings are delivered as they are stored")
 	}
 	p.On.ChooseTiers(p.Set)
 	return nil

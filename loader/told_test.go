@@ -106,7 +106,7 @@ func TestTheLogSaysWhatIsReadFromADisk(t *testing.T) {
 	p, q := s.OnDisk.Probe, s.TopologyOnDisk.Probe
 	cache := (8000/12*12 + 4095) / 4096 * 4096
 	if d := expect.Diff([]string{
-		fmt.Sprintf(`level=INFO msg="columns are read from disk" columns=1 engine=%s refused=%q buffered=%q `+
+		fmt.Sprintf(`level=INFO msg="columns are read through a cache" columns=1 engine=%s refused=%q buffered=%q `+
 			`depth=6 cache=%d`, p.Engine, p.Refused, p.Buffered, cache),
 		fmt.Sprintf(`level=INFO msg="the topology is read from disk" bytes=%d cache=8000 engine=%s refused=%q depth=6`,
 			801*8+3200*4, q.Engine, q.Refused),

@@ -142,7 +142,7 @@ type Shape struct {
 
 // Probe is what a disk gives, as tried with a file.
 type Probe struct {
-	Engine string `json:"engine"` // "io_uring" or "threads"
+	Engine string `json:"engine"` // "io_uring", "threads", or "remote" for rows of another machine
 	// Refused is why it is not io_uring, and Buffered why it is not read past the page cache; empty if it is.
 	Refused  string `json:"refused,omitempty"`
 	Buffered string `json:"buffered,omitempty"`

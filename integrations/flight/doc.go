@@ -1,6 +1,6 @@
 // Package flight brings rows of node columns from other machines by Arrow Flight, for features that fit no disk of the
-// machine that trains. Server answers with rows of a dataset; Rows is a tier of a loader (loader/tier) that asks. It is
-// a module of its own: khop links nothing of it.
+// machine that trains. Server answers with rows of a dataset; Rows asks, for loaders of the
+// same process (tier.Remote) or of another. It is a module of its own: khop links nothing of it.
 //
 // The protocol is DoExchange. The first message has a descriptor with the path [node type, column]; each message has
 // ids, int64 in little-endian order, as its app_metadata. The answer to each is a record batch with one column "row" of

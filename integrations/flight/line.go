@@ -45,6 +45,9 @@ func (l *line) fetch(ctx context.Context, ids []int64, places []int32, rows []by
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if l.rows.closed.Err() != nil {
+			return context.Cause(l.rows.closed)
+		}
 		failures = append(failures, err)
 		l.server = (l.server + 1) % len(l.rows.Servers[l.part])
 	}
@@ -75,7 +78,7 @@ func (l *line) connect(ctx context.Context) (err error) {
 		return err
 	}
 	var life context.Context
-	life, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	life, l.cancel = context.WithCancel(l.rows.closed)
 	if l.rows.Token != "" {
 		life = metadata.AppendToOutgoingContext(life, "authorization", "Bearer "+l.rows.Token)
 	}
@@ -85,7 +88,7 @@ func (l *line) connect(ctx context.Context) (err error) {
 		return err
 	}
 	c := &l.rows.columns[l.column]
-	path := []string{l.rows.Schema.Nodes[c.NodeType].Name, c.Name}
+	path := []string{c.Type, c.Name}
 	err = l.stream.Send(&flight.FlightData{FlightDescriptor: &flight.FlightDescriptor{
 		Type: flight.DescriptorPATH, Path: path}})
 	if err != nil {
@@ -114,11 +117,11 @@ func (l *line) guard(ctx context.Context) (stop func()) {
 // check compares what the server says of the column.
 func (l *line) check() error {
 	c, about := &l.rows.columns[l.column], l.answer.Schema().Metadata()
-	from, to := part(c.Data.Len(), l.part, len(l.rows.Servers))
-	for _, want := range [][2]string{{"dataset", l.rows.Dataset}, {"dtype", c.Data.DType().String()},
-		{"shape", fmt.Sprint(c.Data.Shape()[1:])}, {"rows", strconv.FormatInt(c.Data.Len(), 10)},
+	from, to := part(c.Rows, l.part, len(l.rows.Servers))
+	for _, want := range [][2]string{{"dataset", l.rows.dataset}, {"dtype", c.DType},
+		{"shape", fmt.Sprint(c.Row)}, {"rows", strconv.FormatInt(c.Rows, 10)},
 		{"first", strconv.FormatInt(from, 10)}, {"end", strconv.FormatInt(to, 10)}} {
-		if got, _ := about.GetValue(want[0]); got != want[1] && want[1] != "" {
+		if got, _ := about.GetValue(want[0]); got != want[1] {
 			return fmt.Errorf("%w: its %s of column %s is %q, not %q", ErrServers, want[0], c.Name, got, want[1])
 		}
 	}
@@ -127,7 +130,7 @@ func (l *line) check() error {
 
 // ask sends requests of as many ids as an answer has room for, and puts the rows where they belong.
 func (l *line) ask(ctx context.Context, ids []int64, places []int32, rows []byte) error {
-	width := int(l.rows.columns[l.column].Data.RowBytes())
+	width := int(l.rows.columns[l.column].RowBytes)
 	most := mostBytes / 2 / max(width, 8)
 	for len(places) > 0 {
 		some := places[:min(most, len(places))]

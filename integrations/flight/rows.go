@@ -1,16 +1,23 @@
 package flight
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rowpipe"
 	"github.com/khop-gnn/khop/loader/tier"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // Errors of this package.
@@ -19,76 +26,120 @@ var (
 	ErrServers = errors.New("no server has the rows") // all replicas of a range failed, or have another dataset
 )
 
-// Rows is the tier of node columns whose rows servers have. A worker of a loader has a stream to each range of ids, and
-// its batches' rows are under way while others are sampled and trained: Workers and Tuning.Prefetch say how many.
+// Rows brings rows of node columns from servers (tier.Remote, loader.Hooks). Loaders ask it ahead of their batches, and
+// keep what they need again soon: Options.Disk says how much.
 type Rows struct {
 	// Servers are addresses, HOST:PORT, by range of ids: Servers[i] are replicas of part i. Where one fails the next is
 	// asked.
 	Servers [][]string
-	// Schema names the node types, as the source has them.
-	Schema *graph.Schema
-	// Columns are the names of columns that servers have. Default: feature.
+	// Columns are the names of columns that servers have. Default: those of several numbers a row.
 	Columns []string
-	// Dataset, if set, is the id that servers must have, in hexadecimal: formats.Dataset.ID.
-	Dataset string
-	// CacheBytes bounds the rows that are kept, of all columns together.
-	CacheBytes int64
-	Token      string
-	TLS        credentials.TransportCredentials // nil: without
+	Token   string
+	TLS     credentials.TransportCredentials // nil: without
 
-	columns []tier.Column
-	caches  []*cache
-	ledger  *pinned.Ledger
-	taken   int64
+	dataset string // that servers must have
+	columns []rowpipe.Column
+	closed  context.Context // once it was opened
+	close   context.CancelFunc
+
+	mu   sync.Mutex
+	idle map[[2]int][]*line // by column and part
 }
 
-var _ tier.Chooser = (*Rows)(nil)
+var _ tier.Remote = (*Rows)(nil)
 
-// Has implements tier.Chooser.
-func (r *Rows) Has(c *tier.Column) bool {
-	for _, name := range r.names() {
-		if c.NodeType >= 0 && c.Name == name {
-			return true
+// At returns rows of the servers at an address, as loader.Options.RowsFrom has it: grpc://A|REPLICA,B or
+// grpc+tls://A|REPLICA,B. A file has the token, if one is named; the servers' certificates are those that the system
+// trusts, or the file ca.
+func At(address, tokenFile, ca string) (_ *Rows, err error) {
+	r := &Rows{}
+	if r.Token, err = ReadToken(tokenFile); err != nil {
+		return nil, err
+	}
+	scheme, hosts, ok := strings.Cut(address, "://")
+	if !ok || scheme != "grpc" && scheme != "grpc+tls" {
+		return nil, fmt.Errorf("%w: %q: must be such as grpc://HOST:PORT or grpc+tls://HOST:PORT", ErrOptions, address)
+	}
+	for part := range strings.SplitSeq(hosts, ",") {
+		r.Servers = append(r.Servers, strings.Split(part, "|"))
+	}
+	switch {
+	case scheme == "grpc+tls":
+		trust := &tls.Config{MinVersion: tls.VersionTLS12}
+		if ca != "" {
+			text, err := os.ReadFile(ca)
+			if err != nil {
+				return nil, err
+			}
+			if trust.RootCAs = x509.NewCertPool(); !trust.RootCAs.AppendCertsFromPEM(text) {
+				return nil, fmt.Errorf("%w: %s has no certificate in PEM", ErrOptions, ca)
+			}
+		}
+		r.TLS = credentials.NewTLS(trust)
+	case r.Token != "" && !r.here():
+		return nil, fmt.Errorf("%w: a token goes to %s as it is: take grpc+tls://", ErrOptions, hosts)
+	}
+	return r, nil
+}
+
+// ReadToken returns what a file has, without spaces around it; "" where none is named.
+func ReadToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	return string(bytes.TrimSpace(text)), err
+}
+
+// here reports whether all servers are of this machine.
+func (r *Rows) here() bool {
+	for _, at := range slices.Concat(r.Servers...) {
+		host, _, _ := net.SplitHostPort(at)
+		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
-func (r *Rows) names() []string {
+// Has implements tier.Remote.
+func (r *Rows) Has(c *tier.Column) bool {
 	if len(r.Columns) == 0 {
-		return []string{"feature"}
+		return len(c.Data.Shape()) > 1
 	}
-	return r.Columns
+	return slices.Contains(r.Columns, c.Name)
 }
 
-// Cost implements tier.Tier. Rows that a batch misses are in messages before they are in its slot.
-func (r *Rows) Cost(b tier.Bound) tier.Memory {
-	most := int64(0)
-	for _, c := range b.Columns {
-		most += min(c.Most*(c.Data.RowBytes()+16), mostBytes)
+// Open implements tier.Remote.
+func (r *Rows) Open(ctx context.Context, dataset string, columns []tier.Column) error {
+	var list []rowpipe.Column
+	for i := range columns {
+		list = append(list, rowpipe.Of(columns[i].Type, columns[i].Name, columns[i].Data))
 	}
-	return tier.Memory{Columns: r.CacheBytes, Scratch: int64(b.Workers) * most}
+	return r.open(ctx, dataset, list)
 }
 
-// Open implements tier.Tier.
-func (r *Rows) Open(ctx context.Context, env tier.Env) error {
-	if len(r.Servers) == 0 || r.Schema == nil {
-		return fmt.Errorf("%w: Rows wants Servers and Schema", ErrOptions)
+// Pipe answers a loader of another process, which has started this one for Options.RowsFrom, until its input ends. The
+// servers are those that at finds.
+func Pipe(ctx context.Context, from io.Reader, to io.Writer, at func() (*Rows, error)) error {
+	return rowpipe.Serve(ctx, from, to, func(dataset string, columns []rowpipe.Column) (rowpipe.Fetch, error) {
+		r, err := at()
+		if err != nil {
+			return nil, err
+		}
+		return r.Fetch, r.open(ctx, dataset, columns)
+	})
+}
+
+func (r *Rows) open(ctx context.Context, dataset string, columns []rowpipe.Column) error {
+	if len(r.Servers) == 0 {
+		return fmt.Errorf("%w: Rows wants Servers", ErrOptions)
 	}
-	if err := env.Ledger.Take(pinned.Columns, r.CacheBytes); err != nil {
-		return err
-	}
-	r.columns, r.ledger, r.taken = env.Columns, env.Ledger, r.CacheBytes
-	for _, c := range env.Columns {
-		share := r.CacheBytes / int64(len(env.Columns))
-		r.caches = append(r.caches, newCache(share, int(c.Data.RowBytes()), c.Data.Len()))
-	}
+	r.dataset, r.columns, r.idle = dataset, columns, map[[2]int][]*line{}
+	r.closed, r.close = context.WithCancel(context.WithoutCancel(ctx))
 	for i := range r.columns { // now, so that what is wrong is found now
 		for n := range r.Servers {
-			l := &line{rows: r, column: i, part: n}
-			err := l.fetch(ctx, nil, nil, nil)
-			l.close()
-			if err != nil {
+			if err := r.fetch(ctx, i, n, nil, nil, nil); err != nil {
 				return err
 			}
 		}
@@ -96,93 +147,65 @@ func (r *Rows) Open(ctx context.Context, env tier.Env) error {
 	return nil
 }
 
-// Stats implements tier.Tier.
-func (r *Rows) Stats() (s tier.Stats, _ error) {
-	for i, c := range r.caches {
-		c.mu.Lock()
-		s.Add(tier.Stats{Rows: c.asked, Hits: c.hits, Saved: c.hits * r.columns[i].Data.RowBytes()})
-		c.mu.Unlock()
-	}
-	return s, nil
-}
-
-// Close implements tier.Tier.
-func (r *Rows) Close() error {
-	if r.ledger != nil {
-		r.ledger.Give(pinned.Columns, r.taken)
-	}
-	r.caches, r.ledger = nil, nil
-	return nil
-}
-
-// Reader implements tier.Tier.
-func (r *Rows) Reader(tier.Worker) (tier.Reader, error) {
-	q := &reader{rows: r, lines: make([][]*line, len(r.columns))}
-	for i := range q.lines {
-		for n := range r.Servers {
-			q.lines[i] = append(q.lines[i], &line{rows: r, column: i, part: n})
-		}
-	}
-	return q, nil
-}
-
-// reader asks for one worker.
-type reader struct {
-	tier.Later
-
-	rows  *Rows
-	lines [][]*line // by column and part
-}
-
-// Begin implements tier.Reader: rows that the cache has are there when it returns, a goroutine asks for the others when
-// all that was begun before is there.
-func (q *reader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (done bool, err error) {
-	ids, err := w.CopyIDs()
-	if err != nil || len(ids) == 0 {
-		return true, err
-	}
-	rows, err := s.Room(w.Array, int64(len(ids))*q.rows.columns[w.Column].Data.RowBytes())
-	if err != nil {
-		return false, err
-	}
-	missing := q.rows.caches[w.Column].take(ids, rows)
-	if len(missing) == 0 {
-		return q.Idle(), nil
-	}
-	q.Fetch(ctx, func(ctx context.Context) error { return q.fetch(ctx, w.Column, ids, missing, rows) })
-	return false, nil
-}
-
-// fetch asks each part for its rows, all at a time.
-func (q *reader) fetch(ctx context.Context, column int, ids []int64, missing []int32, rows []byte) error {
-	n, parts := q.rows.columns[column].Data.Len(), len(q.rows.Servers)
+// Fetch implements tier.Remote: it asks each part for its rows, all at a time.
+func (r *Rows) Fetch(ctx context.Context, column int, rows []int64, to []byte) error {
+	n, parts := r.columns[column].Rows, len(r.Servers)
 	each := (n + int64(parts) - 1) / int64(parts)
 	places := make([][]int32, parts)
-	for _, i := range missing {
-		p := ids[i] / each
-		places[p] = append(places[p], i)
+	for i, row := range rows {
+		p := row / each
+		places[p] = append(places[p], int32(i))
 	}
 	failures := make([]error, parts)
 	var all sync.WaitGroup
-	for p, places := range places {
-		if len(places) > 0 {
-			all.Go(func() { failures[p] = q.lines[column][p].fetch(ctx, ids, places, rows) })
+	for p, some := range places {
+		if len(some) > 0 {
+			all.Go(func() { failures[p] = r.fetch(ctx, column, p, rows, some, to) })
 		}
 	}
 	all.Wait()
-	if err := errors.Join(failures...); err != nil {
+	return errors.Join(failures...)
+}
+
+// fetch asks a part, by a stream that nobody uses.
+func (r *Rows) fetch(ctx context.Context, column, part int, rows []int64, places []int32, to []byte) error {
+	l := r.take(column, part)
+	err := l.fetch(ctx, rows, places, to)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || r.closed.Err() != nil {
+		l.close()
 		return err
 	}
-	q.rows.caches[column].put(ids, missing, rows)
+	r.idle[[2]int{column, part}] = append(r.idle[[2]int{column, part}], l)
 	return nil
 }
 
-// Close implements tier.Reader.
-func (q *reader) Close() error {
-	for _, lines := range q.lines {
+func (r *Rows) take(column, part int) *line {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := [2]int{column, part}
+	if n := len(r.idle[key]); n > 0 {
+		l := r.idle[key][n-1]
+		r.idle[key] = r.idle[key][:n-1]
+		return l
+	}
+	return &line{rows: r, column: column, part: part}
+}
+
+// Close implements tier.Remote.
+func (r *Rows) Close() error {
+	if r.closed == nil {
+		return nil
+	}
+	r.close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, lines := range r.idle {
 		for _, l := range lines {
 			l.close()
 		}
 	}
+	clear(r.idle)
 	return nil
 }

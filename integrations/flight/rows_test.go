@@ -7,10 +7,12 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +27,20 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
+
+// TestMain is khop-rows, too, where a loader starts it as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) != 3 || os.Args[1] != "--pipe" {
+		os.Exit(m.Run())
+	}
+	err := flight.Pipe(context.Background(), os.Stdin, os.Stdout, func() (*flight.Rows, error) {
+		return flight.At(os.Args[2], os.Getenv("TOKEN"), os.Getenv("CA"))
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 // dataset writes one and opens it.
 func dataset(t testing.TB, nodes int64, width int) *formats.Dataset {
@@ -67,7 +83,7 @@ func options(tier *flight.Rows) loader.Options {
 		Shuffle: true, Seed: 7, Workers: 3}
 	o.Device.Name = "cpu"
 	if tier != nil {
-		o.Hooks.Tier = tier
+		o.Hooks.Remote, o.Disk.CacheBytes = tier, 8500 // 100 rows, or somewhat more
 	}
 	return o
 }
@@ -94,11 +110,6 @@ func digests(t testing.TB, ds *formats.Dataset, opt loader.Options, between func
 	return all, nil
 }
 
-func id(ds *formats.Dataset) string {
-	id := ds.ID()
-	return hex.EncodeToString(id[:])
-}
-
 func TestDigestsAreThoseOfRowsThatAreHere(t *testing.T) {
 	ds := dataset(t, 900, 9)
 	want, err := digests(t, ds, options(nil), nil)
@@ -112,21 +123,51 @@ func TestDigestsAreThoseOfRowsThatAreHere(t *testing.T) {
 	high, _ := serve(t, &flight.Server{Dataset: ds, Part: 1, Parts: 2})
 	dying, stop := serve(t, &flight.Server{Dataset: ds, Part: 1, Parts: 2})
 	for name, c := range map[string]struct {
-		rows    flight.Rows
+		rows    *flight.Rows
 		between func()
 	}{
-		"one server":             {rows: flight.Rows{Servers: [][]string{{whole}}}},
-		"a cache of all":         {rows: flight.Rows{Servers: [][]string{{whole}}, CacheBytes: 1 << 20}},
-		"a cache of 100 rows":    {rows: flight.Rows{Servers: [][]string{{whole}}, CacheBytes: 8500}},
-		"TLS and a token":        {rows: flight.Rows{Servers: [][]string{{closed}}, Token: "t", TLS: client}},
-		"two ranges":             {rows: flight.Rows{Servers: [][]string{{low}, {high}}}},
-		"a replica that dies":    {rows: flight.Rows{Servers: [][]string{{low}, {dying, high}}}, between: stop},
-		"a replica that is none": {rows: flight.Rows{Servers: [][]string{{"127.0.0.1:1", low}, {high}}}},
+		"one server":             {rows: &flight.Rows{Servers: [][]string{{whole}}}},
+		"TLS and a token":        {rows: &flight.Rows{Servers: [][]string{{closed}}, Token: "t", TLS: client}},
+		"two ranges":             {rows: &flight.Rows{Servers: [][]string{{low}, {high}}}},
+		"a replica that dies":    {rows: &flight.Rows{Servers: [][]string{{low}, {dying, high}}}, between: stop},
+		"a replica that is none": {rows: &flight.Rows{Servers: [][]string{{"127.0.0.1:1", low}, {high}}}},
 	} {
-		c.rows.Schema, c.rows.Dataset = ds.Graph().Schema(), id(ds)
-		got, err := digests(t, ds, options(&c.rows), c.between)
+		got, err := digests(t, ds, options(c.rows), c.between)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: other batches (%v)", name, err)
+		}
+	}
+}
+
+func TestALoaderAsksByAProgram(t *testing.T) {
+	ds := dataset(t, 900, 9)
+	want, err := digests(t, ds, options(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, der := certificateFile(t)
+	closed, _ := serve(t, &flight.Server{Dataset: ds, Token: "t", TLS: secret})
+	folder := t.TempDir()
+	for name, text := range map[string]string{"token": "t\n", "wrong": "u", "ca": der} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KHOP_ROWS", program)
+	t.Setenv("CA", filepath.Join(folder, "ca"))
+	opt := options(nil)
+	opt.RowsFrom, opt.Disk.CacheBytes = "grpc+tls://"+closed, 8500
+	for token, said := range map[string]string{"token": "", "wrong": "token is missing or wrong",
+		"none": "no such file"} {
+		t.Setenv("TOKEN", filepath.Join(folder, token))
+		got, err := digests(t, ds, opt, nil)
+		if said == "" && (err != nil || !slices.Equal(got, want)) ||
+			said != "" && (err == nil || !strings.Contains(err.Error(), said)) {
+			t.Errorf("%s: %v; %d batches", token, err, len(got))
 		}
 	}
 }
@@ -137,14 +178,13 @@ func TestWhatIsWrongWithServersIsAnErrorThatNamesThem(t *testing.T) {
 	whole, _ := serve(t, &flight.Server{Dataset: ds})
 	strange, _ := serve(t, &flight.Server{Dataset: other})
 	closed, _ := serve(t, &flight.Server{Dataset: ds, Token: "t", TLS: secret})
-	for said, rows := range map[string]flight.Rows{
+	for said, rows := range map[string]*flight.Rows{
 		"its dataset of column feature is": {Servers: [][]string{{strange}}},
 		"its end of column feature is":     {Servers: [][]string{{whole}, {whole}}},
 		"token is missing or wrong":        {Servers: [][]string{{closed}}, Token: "u", TLS: client},
 		"127.0.0.1:1":                      {Servers: [][]string{{"127.0.0.1:1"}}},
 	} {
-		rows.Schema, rows.Dataset = ds.Graph().Schema(), id(ds)
-		if _, err := digests(t, ds, options(&rows), nil); err == nil || !strings.Contains(err.Error(), said) {
+		if _, err := digests(t, ds, options(rows), nil); err == nil || !strings.Contains(err.Error(), said) {
 			t.Errorf("%v, want %q", err, said)
 		}
 	}
@@ -162,6 +202,15 @@ func TestWhatIsWrongWithServersIsAnErrorThatNamesThem(t *testing.T) {
 // certificate makes one for 127.0.0.1, and what trusts it.
 func certificate(t testing.TB) (server, client credentials.TransportCredentials) {
 	t.Helper()
+	server, text := certificateFile(t)
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM([]byte(text))
+	return server, credentials.NewTLS(&tls.Config{RootCAs: trusted})
+}
+
+// certificateFile makes one, and the text of the file that says what trusts it.
+func certificateFile(t testing.TB) (server credentials.TransportCredentials, text string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -172,15 +221,9 @@ func certificate(t testing.TB) (server, client credentials.TransportCredentials)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trusted := x509.NewCertPool()
-	trusted.AddCert(signed)
 	own := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{own}}),
-		credentials.NewTLS(&tls.Config{RootCAs: trusted})
+		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
 func generate(path string, nodes int64, width int) error {

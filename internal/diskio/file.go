@@ -9,7 +9,7 @@ import (
 
 // File is an open file that a Reader reads.
 type File struct {
-	file   *os.File
+	file   *os.File // nil: another machine has the rows
 	path   string
 	size   int64
 	index  int   // among the files of the Reader, or notRegistered
@@ -61,4 +61,9 @@ func openBuffered(b []byte, why string) (*File, int64, error) {
 	return &File{file: file, path: file.Name(), size: st.Size(), page: diskPage, why: why}, offset, nil
 }
 
-func (f *File) close() error { return f.file.Close() }
+func (f *File) close() error {
+	if f.file == nil {
+		return nil
+	}
+	return f.file.Close()
+}

@@ -17,8 +17,11 @@ const probeTime = 25 * time.Millisecond
 // describe says how the reader reads.
 func (r *Reader) describe() disk.Probe {
 	p := disk.Probe{Engine: "io_uring", Refused: r.refused, Depth: r.opt.Depth, Shape: r.opt.Shape}
-	if _, ok := r.engine.(*threads); ok {
+	switch r.engine.(type) {
+	case *threads:
 		p.Engine = "threads"
+	case *lanes:
+		p.Engine = "remote"
 	}
 	for _, f := range r.files {
 		if !f.direct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,8 @@ type ReaderOptions struct {
 	Memory pinned.Options
 	// Intercept, in tests, sees what each request came to, and returns what it is to have come to. It may wait.
 	Intercept func(path string, offset int64, b []byte, n int, err error) (int, error)
+
+	remote FetchRows // takes the place of files: see OpenRemote
 }
 
 // Reader reads files, many places at a time. It is safe for concurrent use. Close it after all of its Batches.
@@ -112,7 +115,9 @@ func newReader(files []*File, opt ReaderOptions) (*Reader, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeFiles(files))
 	}
-	if r.opt.Engine != "threads" {
+	if opt.remote != nil {
+		r.engine, r.limit = newLanes(opt.remote), math.MaxInt64
+	} else if r.opt.Engine != "threads" {
 		if r.engine, err = newRing(r); err != nil {
 			r.refused = err.Error()
 		}
@@ -241,6 +246,7 @@ func (r *Reader) complete(q *request, n int, err error) (again bool) {
 		q.deliver()
 	case err == nil && n > 0 && (!file.direct || q.got%int(file.sector) == 0):
 		return true
+	case file.file == nil: // the error says what failed
 	case err == nil || errors.Is(err, io.EOF):
 		err = &disk.ReadError{Path: file.path, Offset: q.extent.offset + int64(q.got), Cause: io.ErrUnexpectedEOF}
 	default:
@@ -297,6 +303,9 @@ func (r *Reader) Close() error {
 	r.queue = nil
 	r.work.Broadcast()
 	r.mu.Unlock()
+	if e, ok := r.engine.(*lanes); ok {
+		e.cancel()
+	}
 	if again {
 		return nil
 	}

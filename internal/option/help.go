@@ -43,6 +43,8 @@ var long = map[string]string{
 	"max-memory":   "The most memory to take, such as 4GB; mapped files do not count.",
 	"residence": "Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns are " +
 		"read past the page cache, as batches to come need them), auto (disk where memory is too small).",
+	"rows-from": "Servers of rows that this machine has not (khop-rows): grpc://HOST:PORT or grpc+tls://.., commas " +
+		"between ranges of ids, a bar between replicas.",
 	"pack": "Lets --residence disk write rows that batches known ahead need, and the cache has no room for, one " +
 		"after another to a temporary file of so many bytes beside the column. Default: none.",
 	"device-memory": "The most device memory; default: half of what is free.",

@@ -99,6 +99,7 @@ type Want struct {
 type Column struct {
 	Name     string
 	NodeType int            // -1: it is of the edges
+	Type     string         // the name of its node type; "": it is of the edges
 	Data     unified.Tensor // [rows, ...], where the source has it
 	Most     int64          // rows that the arrays of a batch have of it at most, in all
 }

@@ -1,20 +1,22 @@
 // Command khop-rows answers with rows of a dataset's node columns by Arrow Flight, for loaders of other machines.
 //
 //	khop-rows DATASET --listen :8815 [--part 0/4] [--token-file FILE] [--cert FILE --key FILE]
-//	khop-rows DATASET --ask a:8815|b:8815,c:8815 [--cache BYTES] [--token-file FILE] [--ca FILE]
+//	khop-rows DATASET --ask grpc+tls://a:8815|b:8815,c:8815 [--cache BYTES] [--token-file FILE] [--ca FILE]
+//	khop-rows --pipe grpc+tls://a:8815|b:8815,c:8815 [--token-file FILE] [--ca FILE]
 //
 // The second line loads an epoch with rows of servers, or with --ask here with those of this machine, and prints what
-// that took, and a digest of all batches, which is the same.
+// that took, and a digest of all batches, which is the same. The third is what loaders start for rows_from, and answers
+// them. The environment's KHOP_ROWS_TOKEN_FILE and KHOP_ROWS_CA stand for --token-file and --ca.
 package main
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"google.golang.org/grpc/credentials"
@@ -33,60 +35,81 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("khop-rows DATASET", flag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:8815", "address to listen at")
-	part := flags.String("part", "0/1", "which of several equal ranges of ids, from 0 on")
-	token := flags.String("token-file", "", "file with the token that clients must show")
-	cert := flags.String("cert", "", "certificate of this server, PEM")
-	key := flags.String("key", "", "its key, PEM")
-	ask := asking{maxBatches: -1}
-	flags.StringVar(&ask.servers, "ask", "", "measure an epoch with rows of these servers: A|REPLICA,B; here: none")
-	flags.Int64Var(&ask.cache, "cache", 0, "bytes of rows that --ask keeps; of a cache of the disk with --disk")
-	flags.StringVar(&ask.ca, "ca", "", "certificate that --ask trusts, PEM")
-	disk := flags.Bool("disk", false, "with --ask here: read rows from the disk, as --residence disk does")
-	flags.IntVar(&ask.maxBatches, "batches", -1, "batches that --ask loads; -1: an epoch")
-	if len(args) == 0 {
-		return fmt.Errorf("name a dataset")
+// flags are those of the command line.
+type flags struct {
+	listen, part, tokenFile, cert, key, ask, ca, pipe string
+	asking
+	disk bool
+}
+
+func parse(args []string) (f flags, dataset string, err error) {
+	set := flag.NewFlagSet("khop-rows DATASET", flag.ContinueOnError)
+	set.StringVar(&f.listen, "listen", "127.0.0.1:8815", "address to listen at")
+	set.StringVar(&f.part, "part", "0/1", "which of several equal ranges of ids, from 0 on")
+	set.StringVar(&f.tokenFile, "token-file", os.Getenv("KHOP_ROWS_TOKEN_FILE"),
+		"file with the token that clients must show")
+	set.StringVar(&f.cert, "cert", "", "certificate of this server, PEM")
+	set.StringVar(&f.key, "key", "", "its key, PEM")
+	set.StringVar(&f.ask, "ask", "", "measure an epoch with rows of these servers: grpc://A|REPLICA,B; here: none")
+	set.Int64Var(&f.cache, "cache", 0, "bytes of rows that --ask keeps")
+	set.StringVar(&f.ca, "ca", os.Getenv("KHOP_ROWS_CA"), "certificate that --ask and --pipe trust, PEM")
+	set.BoolVar(&f.disk, "disk", false, "with --ask here: read rows from the disk, as --residence disk does")
+	set.IntVar(&f.maxBatches, "batches", -1, "batches that --ask loads; -1: an epoch")
+	set.StringVar(&f.pipe, "pipe", "", "answer the loader that has started this, with rows of servers")
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		dataset, args = args[0], args[1:]
 	}
-	if err := flags.Parse(args[1:]); err != nil {
+	if err := set.Parse(args); err != nil {
+		return f, "", err
+	}
+	if f.pipe == "" && dataset == "" {
+		return f, "", fmt.Errorf("name a dataset")
+	}
+	return f, dataset, nil
+}
+
+func run(ctx context.Context, args []string) error {
+	f, dataset, err := parse(args)
+	if err != nil {
 		return err
 	}
-	ds, err := formats.Open(args[0])
+	if f.pipe != "" {
+		return flight.Pipe(ctx, os.Stdin, os.Stdout, func() (*flight.Rows, error) {
+			return flight.At(f.pipe, f.tokenFile, f.ca)
+		})
+	}
+	ds, err := formats.Open(dataset)
 	if err != nil {
 		return err
 	}
 	defer ds.Close()
+	if f.ask != "" {
+		if f.disk {
+			f.residence = loader.Disk
+		}
+		if f.ask != "here" {
+			if f.rows, err = flight.At(f.ask, f.tokenFile, f.ca); err != nil {
+				return err
+			}
+		}
+		return f.measure(ctx, ds)
+	}
 	s := &flight.Server{Dataset: ds}
-	if n, err := fmt.Sscanf(*part, "%d/%d", &s.Part, &s.Parts); n != 2 || err != nil {
-		return fmt.Errorf("--part %q: must be such as 0/4", *part)
+	if s.Token, err = flight.ReadToken(f.tokenFile); err != nil {
+		return err
 	}
-	if *token != "" {
-		text, err := os.ReadFile(*token)
-		if err != nil {
-			return err
-		}
-		s.Token = string(bytes.TrimSpace(text))
+	if n, err := fmt.Sscanf(f.part, "%d/%d", &s.Part, &s.Parts); n != 2 || err != nil {
+		return fmt.Errorf("--part %q: must be such as 0/4", f.part)
 	}
-	if ask.servers != "" {
-		if ask.servers == "here" {
-			ask.servers, ask.diskCache = "", ask.cache
-		}
-		ask.token = s.Token
-		if *disk {
-			ask.residence = loader.Disk
-		}
-		return ask.measure(ctx, ds)
-	}
-	if *cert != "" {
-		if s.TLS, err = credentials.NewServerTLSFromFile(*cert, *key); err != nil {
+	if f.cert != "" {
+		if s.TLS, err = credentials.NewServerTLSFromFile(f.cert, f.key); err != nil {
 			return err
 		}
 	}
-	l, err := net.Listen("tcp", *listen)
+	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("rows of %s at %s\n", args[0], l.Addr())
+	fmt.Printf("rows of %s at %s\n", dataset, l.Addr())
 	return s.Serve(ctx, l)
 }

@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"os"
-	"strings"
 	"time"
-
-	"google.golang.org/grpc/credentials"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/flight"
@@ -18,11 +14,9 @@ import (
 
 // asking says where an epoch's features come from.
 type asking struct {
-	servers    string // replicas with |, ranges of ids with commas; "": this machine
-	cache      int64
-	ca, token  string
+	rows       *flight.Rows // nil: this machine
+	cache      int64        // bytes of rows that are kept
 	residence  loader.Residence
-	diskCache  int64
 	maxBatches int
 }
 
@@ -31,7 +25,7 @@ type measured struct {
 	Seconds float64 `json:"seconds"`
 	Batches int     `json:"batches"`
 	Rows    int64   `json:"rows"`
-	Hits    int64   `json:"hits"`
+	Asked   int64   `json:"asked"`  // rows that the cache did not have
 	Digest  uint64  `json:"digest"` // of all batches together
 }
 
@@ -39,22 +33,9 @@ type measured struct {
 func (a *asking) measure(ctx context.Context, ds *formats.Dataset) error {
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{10, 5}}, BatchSize: 512, Shuffle: true,
 		Residence: a.residence}
-	opt.Device.Name, opt.Disk.CacheBytes = "cpu", a.diskCache
-	var rows *flight.Rows
-	if a.servers != "" {
-		id := ds.ID()
-		rows = &flight.Rows{Schema: ds.Graph().Schema(), Dataset: hex.EncodeToString(id[:]), CacheBytes: a.cache,
-			Token: a.token}
-		for _, part := range strings.Split(a.servers, ",") {
-			rows.Servers = append(rows.Servers, strings.Split(part, "|"))
-		}
-		if a.ca != "" {
-			var err error
-			if rows.TLS, err = credentials.NewClientTLSFromFile(a.ca, ""); err != nil {
-				return err
-			}
-		}
-		opt.Hooks.Tier, opt.Residence = rows, loader.Mapped
+	opt.Device.Name, opt.Disk.CacheBytes = "cpu", a.cache
+	if a.rows != nil {
+		opt.Hooks.Remote = a.rows
 	}
 	l, err := loader.NewContext(ctx, ds, opt)
 	if err != nil {
@@ -74,12 +55,8 @@ func (a *asking) measure(ctx context.Context, ds *formats.Dataset) error {
 		}
 	}
 	m.Seconds = time.Since(start).Seconds()
-	if rows != nil {
-		s, err := rows.Stats()
-		if err != nil {
-			return err
-		}
-		m.Hits = s.Hits
+	if d := l.Stats().OnDisk; d != nil {
+		m.Asked = d.Misses
 	}
 	return json.NewEncoder(os.Stdout).Encode(m)
 }

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,6 +106,45 @@ def test_features_on_disk_make_the_same_batches(load, dataset, sample):
     with load("sbm", fanouts=[4, 4], shuffle=True, batch_size=100, residence="disk", cache_bytes="20kB",
               lookahead=3) as loader:
         assert [b.digest() for b in loader] == [full for _, _, full in want]
+
+
+ROWS = """#!{python}
+# The program of rows_from: see internal/rowpipe.
+import json, sys
+import numpy as np
+rows, out = np.load({rows!r}), sys.stdout.buffer
+column, = json.loads(sys.stdin.buffer.readline())["Columns"]
+assert (column["Name"], column["Row"], column["Rows"]) == ("feature", list(rows.shape[1:]), len(rows)), column
+out.write(bytes(8)), out.flush()
+while head := sys.stdin.buffer.read(16):
+    ids = np.frombuffer(sys.stdin.buffer.read(8 * int.from_bytes(head[8:], "little")), np.int64)
+    out.write(bytes(8) + rows[ids].tobytes()), out.flush()
+"""
+
+
+def test_rows_of_another_machine_make_the_same_batches(program, tmp_path, monkeypatch):
+    pytest.importorskip("xxhash")
+    rng, here = np.random.default_rng(3), tmp_path / "here.khop"
+    x = rng.random((4000, 16), np.float32)
+    khop.write(here, {"edge_index": rng.integers(0, 4000, (2, 40_000)), "x": x})
+    options = dict(fanouts=[4, 4], shuffle=True, batch_size=100, seeds="all")
+    with khop.Loader(here, **options) as loader:
+        want = [b.digest() for b in loader]
+    feature, = here.rglob("feature*")
+    size = feature.stat().st_size
+    with open(feature, "r+b") as f:  # its head and tail are left, as of a dataset that came without the rows
+        f.seek(4096), f.write(bytes(size - 3 * 4096))
+    np.save(tmp_path / "rows.npy", x)
+    ask = tmp_path / "rows"
+    ask.write_text(ROWS.format(python=sys.executable, rows=str(tmp_path / "rows.npy")))
+    ask.chmod(0o700)
+    monkeypatch.setenv("KHOP_ROWS", str(ask))
+    options |= dict(rows_from="grpc://rows:1", cache_bytes="20kB")
+    with khop.Loader(here, **options) as loader:
+        assert [b.digest() for b in loader] == want
+    monkeypatch.setenv("KHOP_ROWS", str(tmp_path / "none"))
+    with pytest.raises(khop.OptionError, match="rows_from needs the program khop-rows: build it"):
+        khop.Loader(here, **options)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")

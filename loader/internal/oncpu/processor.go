@@ -56,7 +56,7 @@ func (c *Processor) Close() error {
 
 func (c *Processor) Place(ctx context.Context, p *plan.Plan) error {
 	if !c.Resident {
-		if p.Set.Disk == nil {
+		if p.Set.Disk == nil || p.Set.IsRemote() && p.Paged == nil {
 			if err := readAhead(ctx, p); err != nil {
 				return err
 			}

@@ -108,6 +108,14 @@ func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto, topology bool) bool {
 	return true
 }
 
+// ReadRemote has rows of the columns that a Remote has come through a cache, in place of those on disk. It returns the
+// size of that.
+func (p *Plan) ReadRemote(o tiers.DiskOptions) (cache int64) {
+	o.CacheBytes = cmp.Or(o.CacheBytes, p.defaultCache())
+	p.Set.ReadRemote(o)
+	return o.CacheBytes
+}
+
 // PagedWorkers is the default number of workers for a topology on disk: while some wait for the disk, others sample.
 func PagedWorkers() int { return 2*machine.Workers() + 2 }
 

@@ -18,10 +18,12 @@ import (
 type Column struct {
 	recipe.ColumnKey
 	Store    *gather.Store
-	Given    bool            // a tier from outside has it
+	Given    bool            // it is not read here: a tier from outside has it, or a Remote
+	Remote   bool            // a Remote has it
 	Partly   bool            // some of it is not there before it was verified
 	Tier     *PlacedTier     // that brings its rows, once that is chosen
 	Number   int             // among the tier's
+	typeName string          // of its nodes
 	as       graph.Column    // as rows are delivered
 	code     *graph.Code     // of what is stored
 	scales   unified.Tensor  // of a column that is widened with them
@@ -34,7 +36,8 @@ func (c *Column) Find(r *recipe.Recipe) error {
 	look, there := r.Graph.EdgeColumn, r.Graph.Schema().EdgeColumns
 	if c.NodeType >= 0 {
 		look = func(name string) (unified.Tensor, bool) { return r.Graph.NodeColumn(c.NodeType, name) }
-		there = r.Graph.Schema().Nodes[c.NodeType].Columns
+		of := &r.Graph.Schema().Nodes[c.NodeType]
+		there, c.typeName = of.Columns, of.Name
 	}
 	tensor, _ := look(c.Name)
 	scales := unified.Tensor{}

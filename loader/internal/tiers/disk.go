@@ -3,6 +3,7 @@ package tiers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -31,6 +32,7 @@ type DiskTier struct {
 	OnDisk  []ColumnOnDisk
 	Loaders int
 	Files   *diskio.Reader // once they are placed
+	remote  *Remote        // has the columns, in place of the disk; nil: none
 	opt     DiskOptions
 	log     *slog.Logger
 
@@ -82,9 +84,17 @@ func SplitColumns(columns []*Column, total int64, o DiskOptions, loaders int, lo
 		s.Whole, columns = append(s.Whole, columns[0]), columns[1:]
 		total, cache = total-n, cache-n
 	}
+	s.share(columns, total, cache)
+	return s
+}
+
+// share divides a cache among columns of so many bytes that are read through it.
+func (s *DiskTier) share(columns []*Column, total, cache int64) {
+	o := &s.opt
 	for i, c := range columns {
-		part, row := float64(bytes(c))/float64(total)/float64(loaders), c.Store.RowBytes()
-		share := int64(float64(cache) * part)
+		bytes, row := float64(len(c.Mapped().Bytes)), c.Store.RowBytes()
+		part := bytes / float64(total) / float64(s.Loaders)
+		share := min(int64(float64(cache)*part), int64(bytes))
 		window := share / 4
 		if o.PackBytes > 0 { // the longer the window, the more of it is packed: worth more than what ids take
 			window = share
@@ -101,7 +111,6 @@ func SplitColumns(columns []*Column, total int64, o DiskOptions, loaders int, lo
 		s.OnDisk = append(s.OnDisk, d)
 		s.CacheBytes += pinned.Options{}.Size(int64(d.Slots) * row)
 	}
-	return s
 }
 
 // ReaderOptions is a variable for tests only.
@@ -120,7 +129,7 @@ func (t *DiskTier) Cost(b tier.Bound) (m tier.Memory) {
 	return m
 }
 
-// Open opens the files.
+// Open opens the files, or asks for what a Remote has.
 func (t *DiskTier) Open(ctx context.Context, env tier.Env) error {
 	var list []diskio.Mapped
 	for _, d := range t.OnDisk {
@@ -128,7 +137,7 @@ func (t *DiskTier) Open(ctx context.Context, env tier.Env) error {
 	}
 	opt := ReaderOptions
 	opt.Memory = pinned.Options{Ledger: env.Ledger, Purpose: pinned.Scratch}
-	reader, layouts, err := diskio.Open(ctx, list, opt)
+	reader, layouts, err := t.remote.open(ctx, env.Columns, list, opt)
 	if err != nil {
 		return err
 	}
@@ -137,8 +146,8 @@ func (t *DiskTier) Open(ctx context.Context, env tier.Env) error {
 		t.OnDisk[i].Layout = layouts[i]
 	}
 	probe := reader.Probe()
-	t.log.Info("columns are read from disk", "columns", len(t.OnDisk), "engine", probe.Engine, "refused", probe.Refused,
-		"buffered", probe.Buffered, "depth", probe.Depth, "cache", t.CacheBytes)
+	t.log.Info("columns are read through a cache", "columns", len(t.OnDisk), "engine", probe.Engine,
+		"refused", probe.Refused, "buffered", probe.Buffered, "depth", probe.Depth, "cache", t.CacheBytes)
 	return nil
 }
 
@@ -152,10 +161,11 @@ func (t *DiskTier) Reader(w tier.Worker) (tier.Reader, error) {
 func (*DiskTier) Stats() (tier.Stats, error) { return tier.Stats{}, nil }
 
 func (t *DiskTier) Close() error {
+	err := t.remote.close() // first: it ends what the files wait for
 	if t.Files == nil {
-		return nil
+		return err
 	}
-	return t.Files.Close()
+	return errors.Join(err, t.Files.Close())
 }
 
 // DiskReader has the rows of a batch read while the sampler works.

@@ -20,16 +20,18 @@ type Set struct {
 	recipe  *recipe.Recipe // of the loaders that it is for
 	Columns []*Column
 	Tiers   []*PlacedTier
-	given   tier.Tier // who brings the rows of columns that are Given; nil for none
+	given   tier.Tier // who brings the rows of columns that are Given and not Remote; nil for none
+	remote  *Remote   // who has those that are Remote; nil for none
 	Disk    *DiskTier // of the columns that stay on disk; nil for none
 	Copies  *Copier   // of what is copied to memory
 	Loaders int       // how many share it
 	Ledger  pinned.Ledger
 }
 
-// NewSet looks up the columns that batches have rows of, and which of them the tier has that is given, if one is.
-func NewSet(r *recipe.Recipe, loaders int, given tier.Tier) (*Set, error) {
-	s := &Set{recipe: r, Loaders: loaders, given: given}
+// NewSet looks up the columns that batches have rows of, and which of them remote has, and the tier that is given, if
+// there are such.
+func NewSet(r *recipe.Recipe, loaders int, given tier.Tier, remote *Remote) (*Set, error) {
+	s := &Set{recipe: r, Loaders: loaders, given: given, remote: remote}
 	s.Copies = &Copier{Ledger: &s.Ledger, Copies: map[*byte]unified.Tensor{}}
 	for i := range r.Arrays {
 		a := &r.Arrays[i]
@@ -44,7 +46,9 @@ func NewSet(r *recipe.Recipe, loaders int, given tier.Tier) (*Set, error) {
 	}
 	of, some := given.(tier.Chooser)
 	for i, c := range s.describe(s.Columns) {
-		s.Columns[i].Given = given != nil && (!some || of.Has(&c))
+		at := s.Columns[i]
+		at.Remote = remote != nil && c.NodeType >= 0 && c.Data.RowBytes() > 0 && remote.Has(&c)
+		at.Given = at.Remote || given != nil && (!some || of.Has(&c))
 	}
 	return s, nil
 }
@@ -52,6 +56,11 @@ func NewSet(r *recipe.Recipe, loaders int, given tier.Tier) (*Set, error) {
 // HasGiven reports whether a tier from outside, or one of a source that is partial, has a column.
 func (s *Set) HasGiven() bool {
 	return slices.ContainsFunc(s.Columns, func(c *Column) bool { return c.Given })
+}
+
+// AsStored reports whether there are columns whose rows come as they are stored, whoever brings them.
+func (s *Set) AsStored() bool {
+	return slices.ContainsFunc(s.Columns, func(c *Column) bool { return c.Given && !s.Disk.Has(c) })
 }
 
 // Find returns the column of an array; nil where the set does not have it.
@@ -83,6 +92,21 @@ func (s *Set) InFiles() (mapped []*Column, total int64) {
 		_ = f.Close() // nothing was read
 	}
 	return mapped, total
+}
+
+// IsRemote reports whether a Remote has columns.
+func (s *Set) IsRemote() bool { return s.remote != nil }
+
+// ReadRemote makes the tier of the disk that of the columns that a Remote has.
+func (s *Set) ReadRemote(o DiskOptions) {
+	o.PackBytes = 0 // rows are packed on a disk
+	s.Disk = &DiskTier{Loaders: s.Loaders, opt: o, log: s.recipe.Log, ahead: map[any]*Ahead{}, remote: s.remote}
+	columns, _ := Divide(s.Columns, func(c *Column) bool { return c.Remote })
+	total := int64(0)
+	for _, c := range columns {
+		total += int64(len(c.Mapped().Bytes))
+	}
+	s.Disk.share(columns, total, o.CacheBytes)
 }
 
 // SourceBytes returns how much memory copies of topology and columns take.
@@ -121,9 +145,11 @@ func (s *Set) ChooseOnHost(resident bool) {
 // AddElsewhere adds the tiers of columns that a tier from outside or the disk has, each as wrap makes it of the host's,
 // and returns the others. inPlace says whether columns on disk are verified as their rows are read.
 func (s *Set) AddElsewhere(wrap func(tier.Tier, []*Column) tier.Tier, inPlace bool) (rest []*Column) {
-	given, rest := Divide(s.Columns, func(c *Column) bool { return c.Given })
+	_, rest = Divide(s.Columns, s.Disk.Has)
+	given, rest := Divide(rest, func(c *Column) bool { return c.Given })
+	remote, given := Divide(given, func(c *Column) bool { return c.Remote })
 	s.Add(wrap(s.given, given), false, given)
-	_, rest = Divide(rest, s.Disk.Has)
+	s.Add(wrap(&asked{from: s.remote}, remote), false, remote)
 	onDisk := s.Disk.Columns()
 	s.Add(wrap(s.Disk, onDisk), inPlace, onDisk)
 	return rest
@@ -148,7 +174,7 @@ func (s *Set) describe(columns []*Column) []tier.Column { return Describe(s.reci
 func Describe(r *recipe.Recipe, columns []*Column) []tier.Column {
 	list := make([]tier.Column, len(columns))
 	for i, c := range columns {
-		list[i] = tier.Column{Name: c.Name, NodeType: c.NodeType, Data: c.Store.Column()}
+		list[i] = tier.Column{Name: c.Name, NodeType: c.NodeType, Type: c.typeName, Data: c.Store.Column()}
 		for _, a := range r.ArraysOf(c.ColumnKey) {
 			list[i].Most = sat.Add(list[i].Most, a.Most)
 		}

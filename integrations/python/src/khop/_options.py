@@ -198,6 +198,9 @@ class LoaderOptions(SamplerOptions, total=False):
     page cache, as batches to come need them), auto (disk where memory is too small). Default: "mapped"."""
     resident: Optional[bool]
     """The same as residence resident. Default: False."""
+    rows_from: Optional[str]
+    """Servers of rows that this machine has not (khop-rows): grpc://HOST:PORT or grpc+tls://.., commas between ranges
+    of ids, a bar between replicas."""
     same_time: Optional[int]
     """A batch's seeds lie in one span of so many units of time; 0: any. Default: 0."""
     sampler: Optional[str]
@@ -515,6 +518,11 @@ OPTIONS: dict[str, Option] = {
         choices=("mapped", "resident", "disk", "auto"),
     ),
     "resident": Option(False, "The same as residence resident."),
+    "rows_from": Option(
+        None,
+        "Servers of rows that this machine has not (khop-rows): grpc://HOST:PORT or grpc+tls://.., commas "
+        "between ranges of ids, a bar between replicas.",
+    ),
     "same_time": Option(0, "A batch's seeds lie in one span of so many units of time; 0: any.", least=0),
     "sampler": Option(
         "neighbor",

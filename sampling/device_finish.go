@@ -79,17 +79,11 @@ func (w *deviceAssembly) badGraph(h int, status *deviceStatus) error {
 		return w.in(h, e, errColumn(v, g.Indptr()[v], g.Indptr()[v+1], int(g.NumEdges())))
 	}
 	pos := int64(status.badEdge)
-	e, source := 0, int64(0)
-	if t, err := unified.View[uint8](g.Types()); err == nil {
-		e = int(t[pos])
-	} else if t, err := unified.View[uint16](g.Types()); err == nil {
-		e = int(t[pos])
+	of, err := newEdgeFinder(g)
+	if err != nil {
+		return err
 	}
-	if ids, err := unified.View[int32](g.Indices()); err == nil {
-		source = int64(ids[pos])
-	} else if ids, err := unified.View[int64](g.Indices()); err == nil {
-		source = ids[pos]
-	}
+	e, source := of.types.at(pos), of.source(pos)
 	if t := s.Edges[e].Src; source >= g.Offset(t) && source < g.Offset(t+1) {
 		if p, ok := w.picker.(*deviceChoose); ok {
 			return w.in(h, e, p.badEdge(pos))

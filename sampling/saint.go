@@ -205,15 +205,10 @@ func (p *preparedSaint) count(ctx context.Context, env Env) (err error) {
 }
 
 func countAll(counts []uint32, at unified.Tensor) {
-	if ids, err := unified.View[int32](at); err == nil {
-		for _, i := range ids {
-			counts[i]++
+	if number, err := unified.Integers(at); err == nil {
+		for i := range at.Len() {
+			counts[number(i)]++
 		}
-		return
-	}
-	ids, _ := unified.View[int64](at)
-	for _, i := range ids {
-		counts[i]++
 	}
 }
 

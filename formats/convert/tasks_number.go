@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/renumber"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // number finds the numbers of nodes that no read task knows. Keys get numbers in the order of their first appearance
@@ -141,7 +142,7 @@ func (u *united) byDegree(ctx context.Context, m *made) (err error) {
 	}
 	num.byType(renumber.Descending(degree))
 	for typ := range num.types {
-		s, err := t.store(fmt.Sprintf("order-%d", typ), appendIDs(nil, num.types[typ].order))
+		s, err := t.store(fmt.Sprintf("order-%d", typ), unified.FromSlice(num.types[typ].order).Bytes())
 		if err != nil {
 			return err
 		}

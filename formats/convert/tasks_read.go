@@ -2,7 +2,6 @@ package convert
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -489,12 +488,4 @@ func (t *task) readWhole(ctx context.Context, m *made) error {
 		return err
 	}
 	return t.writeNodes(ctx, o)
-}
-
-// appendIDs appends numbers of 4 bytes.
-func appendIDs(to []byte, list []uint32) []byte {
-	for _, v := range list {
-		to = binary.LittleEndian.AppendUint32(to, v)
-	}
-	return to
 }

@@ -110,10 +110,6 @@ func Probe() *Machine { return refresh(os.DirFS("/"), thisHardware()) }
 
 var thisHardware = sync.OnceValue(func() Machine { return hardware(os.DirFS("/")) })
 
-func probe(root fs.FS) *Machine {
-	return refresh(root, hardware(root))
-}
-
 // hardware finds out what hardly changes while the process runs.
 func hardware(root fs.FS) Machine {
 	m := Machine{

@@ -19,7 +19,7 @@ func tree(files map[string]string) fstest.MapFS {
 }
 
 func TestProbeReadsWhatLinuxTells(t *testing.T) {
-	m := probe(tree(map[string]string{
+	root := tree(map[string]string{
 		"proc/sys/kernel/osrelease": "6.1.0-13-amd64\n",
 		"proc/cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\n\n" +
 			"processor\t: 1\nmodel name\t: Other\n",
@@ -45,7 +45,8 @@ func TestProbeReadsWhatLinuxTells(t *testing.T) {
 		"sys/devices/system/cpu/cpu0/cache/index1/size":       "32K\n",
 		"sys/devices/system/node/possible":                    "0-1\n",
 		"sys/devices/system/cpu/cpu0/cache/index3/shared_cpu": "0-7\n",
-	}))
+	})
+	m := refresh(root, hardware(root))
 	got := Machine{
 		Kernel: m.Kernel, Processor: m.Processor, NUMANodes: m.NUMANodes, CacheBytes: m.CacheBytes,
 		CacheAssumed: m.CacheAssumed,
@@ -66,7 +67,8 @@ func TestProbeReadsWhatLinuxTells(t *testing.T) {
 }
 
 func TestProbeOfASystemThatTellsNothingLeavesUnknowns(t *testing.T) {
-	m := probe(tree(nil))
+	root := tree(nil)
+	m := refresh(root, hardware(root))
 	expect.That(t,
 		m.CacheBytes == DefaultCache && m.CacheAssumed && m.MemoryLimit == Unlimited && m.Room() == 0 &&
 			!m.HugePages.OnRequest(), "%+v", m)

@@ -146,16 +146,6 @@ func (v *Verdict) Say(spell func(option, value string) string) string {
 // Flag spells an option as the command line does.
 func Flag(option, value string) string { return "--" + option + " " + value }
 
-// Table is the rules as docs have them.
-func Table() string {
-	b := &strings.Builder{}
-	fmt.Fprint(b, "| rule | limit | when | what to try |\n| --- | --- | --- | --- |\n")
-	for _, r := range Rules {
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", r.Name, r.Limit, r.When, r.Then)
-	}
-	return b.String()
-}
-
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 func duration(seconds float64) string {

@@ -33,7 +33,9 @@ func Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Gr
 	case sep != "":
 		err = a.sparse(g, sep)
 	case a.has("indptr") && a.has("indices"):
-		err = a.bare(g)
+		if g.Node().Count, err = a.rowsOf("", false); err == nil {
+			err = a.addMatrix(g, "")
+		}
 	default:
 		var ok bool
 		if ok, err = d.Edges(ctx); !ok && err == nil {
@@ -131,14 +133,6 @@ func (a *Archive) addMatrix(g *source.Graph, prefix string) error {
 	}
 	a.setEdges(g, adj)
 	return nil
-}
-
-// bare reads one CSR matrix.
-func (a *Archive) bare(g *source.Graph) (err error) {
-	if g.Node().Count, err = a.rowsOf("", false); err != nil {
-		return err
-	}
-	return a.addMatrix(g, "")
 }
 
 // addNames keeps the names of nodes and classes that are plain strings.

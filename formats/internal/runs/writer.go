@@ -14,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // Key orders nodes of several types: by type, then by id.
@@ -344,7 +345,7 @@ func (w *Writer) scatter() {
 		w.scatterNarrow()
 	}
 	if len(w.types) > 0 {
-		put(w, unsafeBytes(w.types), 2)
+		put(w, unified.FromSlice(w.types).Bytes(), 2)
 	}
 	for c, width := range w.l.Widths {
 		put(w, w.columns[c], int(width))
@@ -403,11 +404,6 @@ func put(w *Writer, rows []byte, width int) {
 		return
 	}
 	w.each(func(at, i int) { copy(out[at*width:(at+1)*width], rows[i*width:]) })
-}
-
-// unsafeBytes returns elements as the bytes that they are.
-func unsafeBytes[E int64 | uint16](list []E) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(E(0))))
 }
 
 // write writes blocks, each with its part of what has been put in order.

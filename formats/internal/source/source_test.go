@@ -77,7 +77,7 @@ func TestFewEdgesAreReadBackWhateverWasExpected(t *testing.T) {
 
 func TestAFullDiskIsNamed(t *testing.T) {
 	s := &Spool{Budget: &Budget{Dir: "/data"}, size: 12345}
-	err := s.explain(&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	err := NoSpace(s.Budget, s.size, &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
 	if !errors.Is(err, formats.ErrSpace) || !strings.Contains(err.Error(), "/data") ||
 		!strings.Contains(err.Error(), "12345") {
 		t.Errorf("got %v", err)

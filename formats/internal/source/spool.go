@@ -96,18 +96,13 @@ func (s *Spool) append(p []byte) (int, error) {
 	s.onDisk += int64(len(p))
 	n, err := s.file.Write(p)
 	s.Budget.Moved(int64(n), 0)
-	return n, s.explain(err)
+	return n, NoSpace(s.Budget, s.size, err)
 }
 
-func (s *Spool) explain(err error) error { return explainSpace(s.Budget.dir(), s.size, err) }
-
 // NoSpace says of a full disk that temporary files of so many bytes took it.
-func NoSpace(b *Budget, size int64, err error) error { return explainSpace(b.dir(), size, err) }
-
-// explainSpace says of a full disk what took it.
-func explainSpace(dir string, size int64, err error) error {
+func NoSpace(b *Budget, size int64, err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
-		return Error(dir, "", -1, "make room, or choose a target on another disk",
+		return Error(b.dir(), "", -1, "make room, or choose a target on another disk",
 			fmt.Errorf("%w: temporary files of the source have taken %d bytes so far: %w", formats.ErrSpace, size, err))
 	}
 	return err

@@ -81,7 +81,7 @@ func (t *Texts) flush() error {
 	t.onDisk += int64(len(t.last))
 	t.Budget.Moved(int64(len(t.last)), 0)
 	if _, err := f.Write(t.last); err != nil {
-		return explainSpace(t.Budget.dir(), int64(len(t.full))*pieceBytes, err)
+		return NoSpace(t.Budget, int64(len(t.full))*pieceBytes, err)
 	}
 	r, err := pinned.Map(f)
 	if err != nil {

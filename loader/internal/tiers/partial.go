@@ -151,21 +151,16 @@ func (r *passingReader) Finish(context.Context, tier.Slot) (waited time.Duration
 
 // rowsOf appends the rows that ids name to a list. One that is none of n is gather.ErrRange.
 func rowsOf(list []int64, ids unified.Tensor, n int64) ([]int64, error) {
-	if v, err := unified.View[int32](ids); err == nil {
-		for _, id := range v {
-			list = append(list, int64(id))
-		}
-	} else {
-		v, err := unified.View[int64](ids)
-		if err != nil {
-			return list, err
-		}
-		list = append(list, v...)
+	at, err := unified.Integers(ids)
+	if err != nil {
+		return list, err
 	}
-	for i, row := range list {
+	for i := range ids.Len() {
+		row := at(i)
 		if row < 0 || row >= n {
 			return list, fmt.Errorf("%w: id %d, the %d-th, of a column of %d rows", gather.ErrRange, row, i, n)
 		}
+		list = append(list, row)
 	}
 	return list, nil
 }

@@ -33,20 +33,16 @@ func (r *VerifiedRows) Check(ids unified.Tensor) error {
 	if r == nil {
 		return nil
 	}
-	if v, err := unified.View[int32](ids); err == nil {
-		return checkRows(r, v)
+	at, err := unified.Integers(ids)
+	if err != nil {
+		return err
 	}
-	v, _ := unified.View[int64](ids)
-	return checkRows(r, v)
-}
-
-func checkRows[T int32 | int64](r *VerifiedRows, ids []T) error {
-	for _, id := range ids {
-		if id < 0 || int64(id) >= r.rows {
+	for i := range ids.Len() {
+		id := at(i)
+		if id < 0 || id >= r.rows {
 			continue
 		}
-		first := int64(id) * r.row >> PieceShift
-		last := (int64(id)*r.row + r.row - 1) >> PieceShift
+		first, last := id*r.row>>PieceShift, (id*r.row+r.row-1)>>PieceShift
 		for p := first; p <= last; p++ {
 			if r.seen[p/32].Load()>>(p%32)&1 != 0 {
 				continue

@@ -79,25 +79,18 @@ func (s Seeds) At(i int64) (nodeType int, id int64) {
 			i -= n
 			continue
 		}
-		switch {
-		case !set.IDs.Valid():
-			return set.Type, i
-		case set.Types != nil:
-			return int(set.Types[i]), idAt(set.IDs, i)
+		if nodeType = set.Type; set.Types != nil {
+			nodeType = int(set.Types[i])
 		}
-		return set.Type, idAt(set.IDs, i)
+		if !set.IDs.Valid() {
+			return nodeType, i
+		}
+		return nodeType, idAt(set.IDs, i)
 	}
 	return -1, -1
 }
 
-func idAt(t unified.Tensor, i int64) int64 {
-	if t.DType() == unified.Int32 {
-		v, _ := unified.View[int32](t)
-		return int64(v[i])
-	}
-	v, _ := unified.View[int64](t)
-	return v[i]
-}
+func idAt(t unified.Tensor, i int64) int64 { return t.DType().Integer(t.Bytes()[i*t.RowBytes():]) }
 
 // Check reads every seed and returns ErrSeed for the first that is not a node of its type, or an edge between others.
 func (s Seeds) Check(schema *Schema) error {
@@ -146,34 +139,28 @@ func (s *SeedSet) check(schema *Schema, k int) error {
 		return fmt.Errorf("%w: seed set %d: node type %d of %d", ErrSeed, k, s.Type, len(schema.Nodes))
 	}
 	nt := &schema.Nodes[s.Type]
-	switch s.IDs.DType() {
-	case unified.Invalid:
+	if !s.IDs.Valid() {
 		if s.Count < 0 || s.Count > nt.Count {
 			return fmt.Errorf("%w: the first %d nodes of type %q, which has %d", ErrSeed, s.Count, nt.Name, nt.Count)
 		}
 		return nil
-	case unified.Int32:
-		v, _ := unified.View[int32](s.IDs)
-		return checkIDs(v, schema, s)
-	case unified.Int64:
-		v, _ := unified.View[int64](s.IDs)
-		return checkIDs(v, schema, s)
 	}
-	return fmt.Errorf("%w: seeds are %v, not int32 or int64", ErrSeed, s.IDs)
-}
-
-func checkIDs[T int32 | int64](ids []T, schema *Schema, s *SeedSet) error {
-	count := schema.Nodes[s.Type].Count
-	for i, v := range ids {
+	if t := s.IDs.DType(); t != unified.Int32 && t != unified.Int64 {
+		return fmt.Errorf("%w: seeds are %v, not int32 or int64", ErrSeed, s.IDs)
+	}
+	at, err := unified.Integers(s.IDs)
+	if err != nil {
+		return err
+	}
+	for i := range s.IDs.Len() {
 		nodeType := s.Type
 		if s.Types != nil {
 			if nodeType = int(s.Types[i]); nodeType < 0 || nodeType >= len(schema.Nodes) {
 				return fmt.Errorf("%w: seed %d: node type %d of %d", ErrSeed, i, nodeType, len(schema.Nodes))
 			}
-			count = schema.Nodes[nodeType].Count
 		}
-		if v < 0 || int64(v) >= count {
-			return schema.SeedError(nodeType, i, int64(v))
+		if v := at(i); v < 0 || v >= schema.Nodes[nodeType].Count {
+			return schema.SeedError(nodeType, int(i), v)
 		}
 	}
 	return nil

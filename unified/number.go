@@ -1,10 +1,17 @@
 package unified
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/pinned"
+)
 
 // Integers returns a function that reads element i of a tensor of integers of any width, one a row; ErrShape for other
-// tensors, and for uint64, which int64 does not hold.
+// tensors, for uint64, which int64 does not hold, and for those that the host cannot read.
 func Integers(t Tensor) (func(i int64) int64, error) {
+	if err := onHost(t); err != nil {
+		return nil, err
+	}
 	if t.Width() == 1 {
 		switch t.DType() {
 		case Int8:
@@ -28,6 +35,9 @@ func Integers(t Tensor) (func(i int64) int64, error) {
 
 // Numbers is Integers for floating point as well: float32, float64, and integers, rounded to float64.
 func Numbers(t Tensor) (func(i int64) float64, error) {
+	if err := onHost(t); err != nil {
+		return nil, err
+	}
 	if t.Width() == 1 {
 		switch t.DType() {
 		case Float32:
@@ -41,6 +51,15 @@ func Numbers(t Tensor) (func(i int64) float64, error) {
 		return nil, fmt.Errorf("%w: %v is not one number a row", ErrShape, t)
 	}
 	return func(i int64) float64 { return float64(read(i)) }, nil
+}
+
+// onHost refuses elements that the host cannot read.
+func onHost(t Tensor) error {
+	if t.placement != pinned.Device {
+		return nil
+	}
+	t.data = nil
+	return &viewError{t, t.dtype}
 }
 
 func reader[From, To int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | float32 | float64](t Tensor) func(

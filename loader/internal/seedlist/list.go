@@ -41,9 +41,9 @@ type seedRun struct {
 	nodeType   int
 	types      []int32 // nil: all are of nodeType
 	begin, end int64
-	ids32      []int32
-	ids64      []int64 // neither: the id is the item's number within the run
-	times      []int64 // nil: none
+	ids        unified.Tensor
+	id         func(i int64) int64 // nil: the id is the item's number within the run
+	times      []int64             // nil: none
 	labels     unified.Tensor
 }
 
@@ -60,18 +60,13 @@ func New(s graph.Seeds, g *graph.Graph, label, time string) (List, error) {
 			continue
 		}
 		r := seedRun{nodeType: set.Type, types: set.Types, begin: l.Count, end: l.Count + n, times: set.Times,
-			labels: set.Labels}
+			labels: set.Labels, ids: set.IDs}
 		l.Timed = set.Times != nil
-		var err error
-		switch set.IDs.DType() {
-		case unified.Invalid:
-		case unified.Int32:
-			r.ids32, err = unified.View[int32](set.IDs)
-		default:
-			r.ids64, err = unified.View[int64](set.IDs)
-		}
-		if err != nil {
-			return l, err
+		if set.IDs.Valid() {
+			var err error
+			if r.id, err = unified.Integers(set.IDs); err != nil {
+				return l, err
+			}
 		}
 		for _, t := range r.types {
 			l.ByType[t]++
@@ -94,15 +89,10 @@ func (l *List) At(i int64) (nodeType int, id int64) {
 	if nodeType = r.nodeType; r.types != nil {
 		nodeType = int(r.types[i])
 	}
-	switch {
-	case r.ids32 != nil:
-		id = int64(r.ids32[i])
-	case r.ids64 != nil:
-		id = r.ids64[i]
-	default:
-		id = i
+	if r.id == nil {
+		return nodeType, i
 	}
-	return nodeType, id
+	return nodeType, r.id(i)
 }
 
 // TimeAt returns the time of item i, of nodes that have times; of examples the end of time, before which all is.
@@ -153,11 +143,9 @@ func (l *List) Hash() uint64 {
 	run := func(r *seedRun, nodeType int, lo, hi int64) { // of one type
 		h.N[0], h.N[1] = int64(nodeType), hi-lo
 		h.Numbers(2, &to)
-		switch {
-		case r.ids32 != nil:
-			h.Tensor(unified.FromSlice(r.ids32[lo:hi]), true, &to)
-		case r.ids64 != nil:
-			h.Tensor(unified.FromSlice(r.ids64[lo:hi]), true, &to)
+		if r.id != nil {
+			some, _ := r.ids.Rows(lo, hi) // there are so many
+			h.Tensor(some, true, &to)
 		}
 		if r.times != nil {
 			h.Tensor(unified.FromSlice(r.times[lo:hi]), true, &to)

@@ -18,8 +18,8 @@ var Rules = []Rule{
 		met:  func(f *Facts) bool { return f.idle() >= atRest },
 		said: func(f *Facts) string {
 			n := float64(f.Batches)
-			return fmt.Sprintf("The loader waited for the loop, whose own steps took %s of the time: %s a batch, where the "+
-				"loader needs %s.", percent(f.Body.Seconds()/f.Seconds), duration(f.Body.Seconds()/n),
+			return fmt.Sprintf("The loader waited for the loop, whose own steps took %s of the time: %s a batch, "+
+				"where the loader needs %s.", percent(f.Body.Seconds()/f.Seconds), duration(f.Body.Seconds()/n),
 				duration(f.work()/float64(f.Workers)/n))
 		},
 		change: func(*Facts, *Verdict) {}},
@@ -41,8 +41,8 @@ var Rules = []Rule{
 		Then: "`residence` disk, or more memory",
 		met:  func(f *Facts) bool { return f.Mapped && f.faulted() >= faulting },
 		said: func(f *Facts) string {
-			return fmt.Sprintf("Memory does not keep the dataset: workers waited for %s pages that were read from its files "+
-				"again.", humanize.Comma(int64(f.Faults)))
+			return fmt.Sprintf("Memory does not keep the dataset: workers waited for %s pages that were read from its "+
+				"files again.", humanize.Comma(int64(f.Faults)))
 		},
 		change: func(f *Facts, v *Verdict) {
 			v.Option, v.Value = "Residence", "disk"
@@ -55,8 +55,9 @@ var Rules = []Rule{
 		Then: "`prefetch`, four times as many",
 		met:  func(f *Facts) bool { return f.idle() >= uneven },
 		said: func(f *Facts) string {
-			return fmt.Sprintf("Workers waited for free slots %s of their time: batches or steps of the loop differ, "+
-				"and only %s may wait.", percent(f.idle()), english.Plural(f.Prefetch, "finished batch", "finished batches"))
+			return fmt.Sprintf("Workers waited for free slots %s of their time: batches or steps of the loop "+
+				"differ, and only %s may wait.", percent(f.idle()),
+				english.Plural(f.Prefetch, "finished batch", "finished batches"))
 		},
 		change: func(f *Facts, v *Verdict) {
 			v.Option, v.Value = "Tuning.Prefetch", strconv.Itoa(min(4*f.Prefetch, 4096))
@@ -79,8 +80,8 @@ var Rules = []Rule{
 		said: func(f *Facts) string {
 			text := sayRows(f, "the disk")
 			if f.Asked > 0 {
-				text += fmt.Sprintf(" The cache of %s had %s of the rows.", humanize.IBytes(uint64(max(f.CacheBytes, 0))),
-					percent(1-float64(f.Missed)/float64(f.Asked)))
+				text += fmt.Sprintf(" The cache of %s had %s of the rows.",
+					humanize.IBytes(uint64(max(f.CacheBytes, 0))), percent(1-float64(f.Missed)/float64(f.Asked)))
 			}
 			return text
 		},
@@ -99,8 +100,8 @@ var Rules = []Rule{
 		Then: "`device-memory`, or `hot-rows` presample: more rows of the cache",
 		met:  func(f *Facts) bool { return f.Device && f.Gather.Seconds() >= mostly*f.Seconds },
 		said: func(f *Facts) string {
-			return fmt.Sprintf("The device gathered rows for %s of the time; its cache had %s of them, and the rest came "+
-				"over the bus.", percent(f.Gather.Seconds()/f.Seconds), percent(f.Hits))
+			return fmt.Sprintf("The device gathered rows for %s of the time; its cache had %s of them, and the rest "+
+				"came over the bus.", percent(f.Gather.Seconds()/f.Seconds), percent(f.Hits))
 		},
 		change: func(_ *Facts, v *Verdict) {
 			v.Option, v.Value = "Device.HotRows", "presample"

@@ -254,22 +254,6 @@ func TestCheckReportsABoundedNumberOfProblems(t *testing.T) {
 	}
 }
 
-func TestCheckStopsWhenCancelled(t *testing.T) {
-	dir := write(t, plainArrays(t), WriterOptions{})
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cause := errors.New("enough")
-	cancel(cause)
-	report, err := Check(ctx, dir, CheckOptions{})
-	expect.That(t, errors.Is(err, cause) && report == nil, "%v, %v", report, err)
-}
-
-func TestCheckReportsADamagedManifest(t *testing.T) {
-	dir := write(t, plainArrays(t), WriterOptions{})
-	put(t, dir, manifestName, []byte("{}"))
-	report, err := Check(context.Background(), dir, CheckOptions{})
-	expect.That(t, err == nil && !report.OK() && errors.Is(report.Problems[0], ErrCorrupt), "%+v, %v", report, err)
-}
-
 func nan() float64 { var z float64; return z / z }
 func inf() float64 { var z float64; return 1 / z }
 
@@ -383,20 +367,6 @@ func TestOpenReadsLaterMinorVersionsAndIgnoresUnknownKeys(t *testing.T) {
 	rewrite(t, dir, `"generation": 1,`, `"generation": 1, "later": {"a": [1, 2, {"b": null}]},`)
 	d := open(t, dir)
 	expect.That(t, d.Manifest().Format == [2]int{1, 7}, "format %v", d.Manifest().Format)
-}
-
-func TestOpenRefusesUnknownRequirements(t *testing.T) {
-	dir := write(t, plainArrays(t), WriterOptions{})
-	rewrite(t, dir, `"requires": []`, `"requires": ["compression"]`)
-	err := openError(dir)
-	expect.That(t, errors.Is(err, ErrVersion) && strings.Contains(err.Error(), "compression"), "%v", err)
-}
-
-func TestOpenRefusesAContentThatIsNotTheIDs(t *testing.T) {
-	dir := write(t, plainArrays(t), WriterOptions{})
-	rewrite(t, dir, `"chunk_bytes": 67108864`, `"chunk_bytes": 33554432`)
-	err := openError(dir)
-	expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), "id"), "%v", err)
 }
 
 func TestOpenRefusesLinksAndPipes(t *testing.T) {

@@ -103,9 +103,12 @@ func TestTheOldDatasetIsThereUntilTheNewOneIsComplete(t *testing.T) {
 		g := newGraph(t, plainArrays(t))
 		w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
 		expect.OK(t, w.writeArrays(context.Background(), g))
-		requireEqualGraphs(t, newGraph(t, typedArrays(t)), open(t, dir).Graph())
+		old := open(t, dir)
 		expect.OK(t, w.Commit(*g.Schema()))
-		requireEqualGraphs(t, g, open(t, dir).Graph())
+		requireEqualGraphs(t, newGraph(t, typedArrays(t)), old.Graph()) // who has it open goes on
+		d := open(t, dir)
+		requireEqualGraphs(t, g, d.Graph())
+		expect.That(t, d.Manifest().Generation == 2, "generation %d", d.Manifest().Generation)
 		requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, plainArrays(t), WriterOptions{})))
 	})
 }

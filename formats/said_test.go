@@ -291,16 +291,22 @@ func TestTheLongestNameIsTaken(t *testing.T) {
 	expect.OK(t, err)
 }
 
-// TestFilesAreNamedByOneRule: names are part of the format.
+// TestFilesAreNamedByOneRule: names are part of the format. Each has a path of its own, which any system takes.
 func TestFilesAreNamedByOneRule(t *testing.T) {
-	lines := map[string]string{}
+	lines, seen := map[string]string{}, map[string]bool{}
+	for _, name := range []string{nameIndptr, nameIndices, nameType, nameEdgeID} {
+		seen[topologyPath(name)] = true
+	}
 	for _, name := range []string{"az09_-", "a`", "a{", "a/", "a:", "AZ", "A@", "Z[", "", "con", "prn", "aux", "nul",
-		"com1",
-		"lpt9", "com", "com12", "xcom", "lpt", "clock", strings.Repeat("x", 60), strings.Repeat("x", 61),
+		"com1", "lpt9", "com", "com12", "xcom", "lpt", "clock", strings.Repeat("x", 60), strings.Repeat("x", 61),
 		strings.Repeat("Y", 70), "é", "type", "by_source"} {
-		lines[fmt.Sprintf("%q", name)] = strings.Join([]string{edgeColumnPath(name), nodeColumnPath(2, name),
-			splitPath(name, 0, 0), splitPath(name, 3, 4), linkPath(name, 0, 1, "source"), linkPath(name, 2, 0,
-				"label"), topologyPath(name)}, " ")
+		paths := []string{edgeColumnPath(name), nodeColumnPath(2, name), splitPath(name, 0, 0), splitPath(name, 3, 4),
+			linkPath(name, 0, 1, "source"), linkPath(name, 2, 0, "label")}
+		for _, path := range paths {
+			expect.That(t, !seen[path] && checkPath(path) == nil, "%q: %s is another's, or no path", name, path)
+			seen[path] = true
+		}
+		lines[fmt.Sprintf("%q", name)] = strings.Join(append(paths, topologyPath(name)), " ")
 	}
 	said(t, "names", lines)
 }

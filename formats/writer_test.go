@@ -124,18 +124,6 @@ func requireEqualFiles(t *testing.T, want, got map[string][]byte) {
 	}
 }
 
-func TestForceReplacesADatasetAndLeavesOpenOnesAlone(t *testing.T) {
-	dir := write(t, typedArrays(t), WriterOptions{})
-	old := open(t, dir)
-	g := newGraph(t, plainArrays(t))
-	expect.OK(t, WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}))
-	d := open(t, dir)
-	requireEqualGraphs(t, g, d.Graph())
-	requireEqualGraphs(t, newGraph(t, typedArrays(t)), old.Graph())
-	expect.That(t, d.Manifest().Generation == 2, "generation %d", d.Manifest().Generation)
-	requireEqualNames(t, dir, write(t, plainArrays(t), WriterOptions{}))
-}
-
 func requireEqualNames(t *testing.T, a, b string) {
 	t.Helper()
 	list := func(dir string) string {
@@ -377,50 +365,6 @@ func TestCreateChecksTheSpaceBeforeItTouchesAnything(t *testing.T) {
 	requireEqualFiles(t, before, expect.Files(t, dir))
 }
 
-func TestWriteGraphStopsWhenCancelledAndLeavesNothing(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cause := errors.New("enough")
-	cancel(cause)
-	dir := filepath.Join(scratchDir(t), "x.khop")
-	err := WriteGraph(ctx, dir, newGraph(t, plainArrays(t)), WriterOptions{})
-	expect.That(t, errors.Is(err, cause), "%v", err)
-	expect.Is(t, expect.Err(os.Stat(dir)), os.ErrNotExist, "left behind")
-}
-
-func TestAllNodesAsSeedsAreWrittenOut(t *testing.T) {
-	a := plainArrays(t)
-	a.Splits = []graph.Split{{Name: "all", Seeds: graph.AllNodes(&a.Schema, 0)}}
-	s, err := open(t, write(t, a, WriterOptions{})).Split("all", 0)
-	if err != nil || s.Len() != 5 {
-		t.Fatal(s, err)
-	}
-	for i := range s.Len() {
-		_, id := s.At(i)
-		expect.That(t, id == i, "seed %d is node %d", i, id)
-	}
-}
-
-func TestFileNamesArePlainAndDistinct(t *testing.T) {
-	seen := map[string]string{}
-	for _, name := range []string{"feature", "Feature", "FEATURE", "a b", "a_b", "a/b", "../a", "..", ".", "名", "字",
-		"con", "aux", "com1", "x.arrow", strings.Repeat("x", 100), strings.Repeat("x", 101), "indptr", "type",
-		"by_source"} {
-		for _, path := range []string{edgeColumnPath(name), nodeColumnPath(0, name), splitPath(name, 0, 0),
-			splitPath(name, 3, 0), splitPath(name, 0, 2)} {
-			expect.Is(t, checkPath(path), nil, "%q", name)
-			if seen[path] != "" {
-				t.Errorf("%q and %q are both %s", name, seen[path], path)
-			}
-			seen[path] = name
-		}
-	}
-	for _, name := range []string{nameIndptr, nameIndices, nameType, nameEdgeID} {
-		if seen[topologyPath(name)] != "" {
-			t.Errorf("an edge column has the file of %s", name)
-		}
-	}
-}
-
 func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
 	err := &Error{Path: "products.khop/graph/indices.arrow", Row: 123456789, unit: "edge",
 		Remedy: `run "khop check" or convert again`, Err: corruptf("source 2,500,000 is not below 2,449,029 nodes")}
@@ -445,12 +389,6 @@ func TestAnnotationsAreInTheManifest(t *testing.T) {
 	if info.Name != "length" || info.Unit != "ms" || info.Scale == nil || *info.Scale != 0.25 || info.Fill != nil {
 		t.Errorf("%+v", info)
 	}
-}
-
-func TestAGraphWithOneTypeHasNoArrayOfTypes(t *testing.T) {
-	dir := write(t, plainArrays(t), WriterOptions{})
-	_, err := os.Stat(filepath.Join(dir, "graph/type.arrow"))
-	expect.That(t, errors.Is(err, os.ErrNotExist), "%v", err)
 }
 
 // A split has a set of seeds for each type: a set of several types has no place in a file.

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -368,34 +367,4 @@ func TestBatchesAreReadBeforeTheyHaveMemory(t *testing.T) {
 	}
 	expect.That(t, c.Begun() == 0 && c.early.room() == 4*512*5, "%d batches have not ended, %d bytes of room",
 		c.Begun(), c.early.room())
-}
-
-func TestAnArenaGivesEachByteOnce(t *testing.T) {
-	r := newRandom(t)
-	for range 100 {
-		size := int64(r.IntN(200))
-		memory := expect.Must(pinned.Allocate(size, pinned.Options{}))(t)
-		a := arena{memory: memory}
-		var taken [][]byte
-		var ends []int64
-		for range 300 {
-			n := int64(r.IntN(60))
-			if b, end := a.take(n); b != nil {
-				expect.Ensure(t, int64(len(b)) == n && slices.Max(b) == 0,
-					"%d bytes, of which some are taken already: %v", n, b)
-				for i := range b {
-					b[i] = 1
-				}
-				taken, ends = append(taken, b), append(ends, end)
-			} else if len(taken) == 0 && n > 0 && n <= size {
-				t.Fatalf("no %d bytes of %d, all free", n, size)
-			}
-			if len(taken) > 0 && r.IntN(2) == 0 {
-				clear(taken[0])
-				a.give(ends[0])
-				taken, ends = taken[1:], ends[1:]
-			}
-		}
-		expect.OK(t, memory.Close())
-	}
 }

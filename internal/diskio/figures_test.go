@@ -2,11 +2,9 @@ package diskio
 
 import (
 	"testing"
-	"unsafe"
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // Rows that lie at most a gap apart are read by one request.
@@ -17,23 +15,6 @@ func TestAGapCostsAsMuchAsARequest(t *testing.T) {
 	}
 	p.Large = 1e12
 	expect.That(t, gap(&p) == 16384, "bytes that cost nothing: a gap of %d", gap(&p))
-}
-
-func TestMemoryOfPlansAndWindows(t *testing.T) {
-	for asks, want := range map[int64]int64{0: 1, 1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 1000: 1024} {
-		got := WindowBytes(asks)
-		expect.That(t, got == want*AskBytes, "a window of %d asks takes %d bytes, want %d", asks, got, want*AskBytes)
-	}
-	size := unsafe.Sizeof(ask{})
-	expect.That(t, size == AskBytes, "an ask takes %d bytes", size)
-	var l pinned.Ledger
-	p := expect.Must(NewPlanner(Layout{RowBytes: 8, Rows: 1 << 20,
-		Shape: disk.Shape{Page: 4096, Most: 1 << 16, Sector: 512}},
-		PlannerOptions{Slots: 1 << 18, Lookahead: 1, Memory: pinned.Options{Ledger: &l}}))(t)
-	said, held := PlanBytes(1<<20, 1<<18), l.Used(0)
-	expect.That(t, held >= said && held <= said+said/8, "a planner takes %d bytes, not %d", held, said)
-	err := p.Close()
-	expect.That(t, err == nil && l.Used(0) == 0, "%v; %d bytes are left", err, l.Used(0))
 }
 
 // A pack needs two rows in a chunk, and chunks for all batches of the window.

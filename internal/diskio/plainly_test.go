@@ -1,12 +1,12 @@
 package diskio
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -330,6 +330,8 @@ func TestAPlannerTakesTheMemoryThatIsSaid(t *testing.T) {
 }
 
 func TestAWindowTakesAPowerOfTwoOfAsks(t *testing.T) {
+	size := unsafe.Sizeof(ask{})
+	expect.That(t, size == AskBytes, "an ask takes %d bytes", size)
 	for asks, want := range map[int64]int64{0: 1, 1: 1, 2: 2, 3: 4, 256: 256, 257: 512, 1<<40 + 1: 1 << 41} {
 		got := WindowBytes(asks)
 		expect.That(t, got == want*AskBytes, "%d asks take %d bytes, want %d", asks, got, want*AskBytes)
@@ -354,21 +356,6 @@ func TestAPlannerTakesNoMoreThanItCanUse(t *testing.T) {
 	}
 	expect.Is(t, expect.Err(NewPlanner(Layout{RowBytes: 1, Rows: MaxRows}, PlannerOptions{})), ErrRows, "%d rows",
 		MaxRows)
-}
-
-// A batch of a reader that is closed ends with that error, whoever waits for it.
-func TestABatchOfAClosedReaderIsAnError(t *testing.T) {
-	for _, engine := range []string{"", "threads"} {
-		m, _ := columnFile(t, t.TempDir(), 100, 512)
-		c := openColumn(t, m, ReaderOptions{Engine: engine, Depth: 2}, ColumnOptions{PlannerOptions: PlannerOptions{
-			Lookahead: 2}})
-		expect.OK(t, errors.Join(c.reader.Close(), c.planner.Ask([]uint32{1})))
-		b, err := c.Next()
-		if err == nil {
-			err = carryOut(background, b, m, []uint32{1})
-		}
-		expect.Is(t, err, ErrClosed, "engine %q", engine)
-	}
 }
 
 // The plans of a column are counted, and those that have ended are used again.

@@ -148,24 +148,6 @@ func TestPlansReadAsLittleAsTheOptimum(t *testing.T) {
 	}
 }
 
-func TestPlansDeliverTheRowsThatWereAskedFor(t *testing.T) {
-	r := newRandom(t)
-	for range 300 {
-		rows := 1 + r.IntN(80)
-		p := newTestPlanner(t, rows, r.IntN(90), 1+r.IntN(9), r.IntN(20))
-		if r.IntN(2) == 0 {
-			p.opt.pack = newTestPack(t, p, int64(r.IntN(5000)))
-		}
-		plans(t, p, asksOf(r, r.IntN(40), rows, 40))
-	}
-}
-
-// newTestPack returns a pack of so many bytes, with memory for chunks of some rows.
-func newTestPack(t *testing.T, p *Planner, bytes int64) *pack {
-	t.Helper()
-	return expect.Must(newPack(p.layout, p.opt.Lookahead, PackOptions{Bytes: bytes, Memory: 1 << 14}))(t)
-}
-
 // Rows that the cache has no room for are read together, where they are packed: the disk has fewer requests, those that
 // write among them, for the same rows.
 func TestPackedRowsAreReadTogether(t *testing.T) {

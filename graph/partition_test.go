@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -71,11 +70,12 @@ func TestStreamPartitionFindsCommunities(t *testing.T) {
 }
 
 func TestPartitionsAreReadAsTheyAreWritten(t *testing.T) {
-	text := "2\n0\n0\n1\n2\n"
+	text := "11\n0\n9\n10\n8\n11\n1\n2\n3\n4\n5\n6\n7\n"
 	p := expect.Must(ReadPartition(strings.NewReader(text)))(t)
 	var b strings.Builder
 	err := p.Write(&b)
-	expect.That(t, err == nil && b.String() == text, "%q, %v", b.String(), err)
+	expect.That(t, err == nil && b.String() == text && p.Parts() == 12 && slices.Equal(p.Part(11), []int64{0, 5}),
+		"%q, %v, %d parts, the last is %v", b.String(), err, p.Parts(), p.Part(11))
 	for text, says := range map[string]string{"0\nx\n": "line 2", "-1\n": "line 1", "0\n99999999999\n": "line 2",
 		"0\n7\n": "more parts than nodes", "0\n\n": "line 2", strings.Repeat("1", 1<<17): "line 1"} {
 		expect.Says(t, expect.Err(ReadPartition(strings.NewReader(text))), ErrPartition, says, "%.20q", text)
@@ -83,6 +83,10 @@ func TestPartitionsAreReadAsTheyAreWritten(t *testing.T) {
 }
 
 func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
+	for _, of := range [][]int32{{-1}, {0, 2}, {0, 3}} {
+		expect.Is(t, expect.Err(NewPartition(of, 2)), ErrPartition, "parts %v of 2", of)
+	}
+	expect.Is(t, expect.Err(NewPartition(nil, 0)), ErrPartition, "no part")
 	g, _ := communities(t, 2, 5)
 	for _, o := range []PartitionOptions{{}, {Parts: 11}, {Parts: -1}, {Parts: 2, Passes: -1}, {Parts: 2, Slack: -1}} {
 		_, _, err := StreamPartition(context.Background(), g, o)
@@ -95,19 +99,4 @@ func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 	g.Indptr()[3] = 1 << 40
 	_, _, err = StreamPartition(context.Background(), g, PartitionOptions{Parts: 2})
 	expect.That(t, errors.Is(err, ErrEdge), "damaged: %v", err)
-}
-
-// A partition is written as a line for each node, in decimal digits, and read again.
-func TestAPartitionIsWrittenAsItIsRead(t *testing.T) {
-	of := []int32{11, 0, 9, 10, 8, 11, 1, 2, 3, 4, 5, 6, 7}
-	p := expect.Must(NewPartition(of, 12))(t)
-	var text bytes.Buffer
-	if err := p.Write(&text); err != nil || text.String() != "11\n0\n9\n10\n8\n11\n1\n2\n3\n4\n5\n6\n7\n" {
-		t.Errorf("%q, %v", text.String(), err)
-	}
-	again, err := ReadPartition(&text)
-	expect.Ensure(t, err == nil && again.Parts() == 12, "%v", err)
-	for i := range p.Parts() {
-		expect.That(t, slices.Equal(again.Part(i), p.Part(i)), "part %d is %v, not %v", i, again.Part(i), p.Part(i))
-	}
 }

@@ -3,6 +3,7 @@ package sampling
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -37,29 +38,6 @@ func TestFanoutsAreReadAndWritten(t *testing.T) {
 		all, perType, err := ParseFanouts(text)
 		expect.That(t, errors.Is(err, ErrOptions), "%q: %v %v %v, want ErrOptions", text, all, perType, err)
 	}
-}
-
-func TestNeighborRefusesWhatMakesNoSense(t *testing.T) {
-	g := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 2, 3)
-	for name, n := range map[string]Neighbor{
-		"no hops":       {},
-		"too many hops": {Fanouts: make([]int, 257)},
-		"below all":     {Fanouts: []int{-2}},
-		"unknown type":  {PerType: map[string][]int{"nobody": {1}}},
-		"frontier":      {Fanouts: []int{1}, Frontier: 7},
-	} {
-		expect.Is(t, validate(n, g.Schema()), ErrOptions, name)
-		_, err := n.Open(Env{Graph: g, BatchSize: 1})
-		expect.That(t, errors.Is(err, ErrOptions), "%s: opened with %v, want ErrOptions", name, err)
-	}
-}
-
-// trySample samples from a graph whose arrays may contradict each other.
-func trySample(t *testing.T, indptr []int64, indices []int32, seeds []int64) error {
-	t.Helper()
-	g := graphs.CSC(t, indptr, indices)
-	w, out := openTwoHops(t, Neighbor{Fanouts: []int{2, -1}}, Env{Graph: g, BatchSize: len(seeds)})
-	return w.Sample(context.Background(), &Request{Seeds: [][]int64{seeds}, Rand: NewRand(0, 0, 0, 0)}, out)
 }
 
 // openTwoHops opens a sampler, and a sample of two layers, until the test ends.
@@ -99,9 +77,14 @@ var damagedGraphs = map[string]struct {
 }
 
 func TestDamagedGraphsAreErrorsThatSayWhere(t *testing.T) {
+	fanouts := []int{2, All}
 	for name, c := range damagedGraphs {
-		err := trySample(t, c.indptr, c.indices, c.seeds)
-		expect.Says(t, err, c.want, c.says, name)
+		for _, s := range []Sampler{Neighbor{Fanouts: fanouts}, Labor{Fanouts: fanouts},
+			Labor{Fanouts: fanouts, Poisson: true}} {
+			w, out := openTwoHops(t, s, Env{Graph: graphs.CSC(t, c.indptr, c.indices), BatchSize: len(c.seeds)})
+			err := w.Sample(context.Background(), seedsOf(c.seeds...), out)
+			expect.Says(t, err, c.want, c.says, "%s: %s", s.Fingerprint(), name)
+		}
 	}
 }
 
@@ -114,44 +97,6 @@ func TestWorkerGoesOnAfterAnError(t *testing.T) {
 	expect.Ensure(t, errors.Is(err, graph.ErrSeed), "%v", err)
 	good := &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}
 	compare(t, "after an error", g, w, good, oracle(g, newEdgeRuns(g), n, good))
-}
-
-func TestSamplingStopsWhenCancelled(t *testing.T) {
-	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
-	w, out := openTwoHops(t, Neighbor{Fanouts: []int{3, 3}}, Env{Graph: g, BatchSize: 4})
-	why := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(why)
-	err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}}, out)
-	expect.That(t, errors.Is(err, why), "%v, want the cause", err)
-}
-
-func TestSamplingAllocatesNothingOnceWarm(t *testing.T) {
-	for _, types := range [][2]int{{1, 1}, {3, 5}} {
-		g := randomGraph(t, rand.New(rand.NewPCG(9, 9)), types[0], types[1])
-		for _, n := range []Neighbor{{Fanouts: []int{5, 3}}, {Fanouts: []int{5, -1}, Frontier: NewNodes},
-			{Fanouts: []int{5, 3}, Replace: true}, {Fanouts: []int{5, 3}, Disjoint: true}} {
-			w := expect.Must(n.Open(Env{Graph: g, BatchSize: 4, EdgePos: true}))(t)
-			var out graph.Sample
-			bound := boundOf(n, g.Schema(), 4)
-			bound.Init(&out, g.Schema(), pinned.Options{})
-			req := &Request{Seeds: make([][]int64, types[0])}
-			for t := range req.Seeds {
-				req.Seeds[t] = []int64{0, 0}
-			}
-			batch := uint64(0)
-			run := func() {
-				batch = (batch + 1) % 50
-				req.Rand = NewRand(1, 0, 0, batch)
-				expect.OK(t, w.Sample(context.Background(), req, &out))
-			}
-			if allocs := testing.AllocsPerRun(200, run); allocs != 0 {
-				t.Errorf("%v on %d types: %v allocations a batch", n.Fingerprint(), types[1], allocs)
-			}
-			out.Close()
-			w.Close()
-		}
-	}
 }
 
 func TestRequestsThatContradictThemselvesAreRefused(t *testing.T) {
@@ -225,22 +170,30 @@ func TestAssemblerRefusesPicksOutsideTheColumn(t *testing.T) {
 func TestBoundIsNeverExceeded(t *testing.T) {
 	const seed = 11
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range 100 {
+	for round := range roundsOf(160) {
 		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
 		n := randomOptions(r, g.Schema())
 		n.Disjoint = r.IntN(3) == 0
+		var s Sampler = n
+		if r.IntN(3) == 0 {
+			l := randomLabor(r, g.Schema())
+			s, n = l, Neighbor{Frontier: l.Frontier}
+		}
+		what := fmt.Sprintf("seed %d round %d: %s", seed, round, s.Fingerprint())
 		req, size := randomRequest(r, g.Schema(), uint64(round)), 0
 		for t := range req.Seeds {
 			size += int(req.NumSeeds(g.Schema(), t))
 		}
-		bound := boundOf(n, g.Schema(), size)
-		out := sampleOnce(t, g, n, req, false)
+		ledger := &pinned.Ledger{}
+		w := expect.Must(s.Open(Env{Graph: g, BatchSize: size,
+			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}))(t)
+		out, bound := sampleOf(g, s, size), boundOf(s, g.Schema(), size)
+		expect.OK(t, w.Sample(context.Background(), req, out))
 		nodes, edges := int64(0), out.NumEdges()
 		for i, l := range out.Nodes {
 			nodes += l.Len()
 			if n.Disjoint && l.Len() > min(bound.Lists[i], bound.Arrays[i].Rows) {
-				t.Errorf("seed %d round %d: %s: %d nodes of type %d, bound %+v", seed, round, n.Fingerprint(), l.Len(),
-					i, bound)
+				t.Errorf("%s: %d nodes of type %d, bound %+v", what, l.Len(), i, bound)
 			}
 		}
 		if n.Frontier == NewNodes { // the layers share memory
@@ -249,7 +202,10 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 				edges += out.Blocks[0][e].NumEdges()
 			}
 		}
-		expect.That(t, nodes <= bound.Nodes && edges <= bound.Edges,
-			"seed %d round %d: %s: %d nodes, %d edges, bound %+v", seed, round, n.Fingerprint(), nodes, edges, bound)
+		expect.That(t, nodes <= bound.Nodes && edges <= bound.Edges && ledger.Peak() <= 2*bound.Scratch+64<<10,
+			"%s: %d nodes, %d edges, %d bytes of scratch; bound %+v", what, nodes, edges, ledger.Peak(), bound)
+		err := errors.Join(out.Close(), w.Close())
+		expect.That(t, err == nil && ledger.Total() == 0, "%s: closed: %v, %d bytes are counted", what, err,
+			ledger.Total())
 	}
 }

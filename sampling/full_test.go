@@ -120,9 +120,6 @@ func TestBatchesOfPartsEqualTheOracle(t *testing.T) {
 		n := boundOf(k, g.Schema(), 1).Nodes
 		expect.Ensure(t, int64(len(ids)) <= n, "%s: %d nodes, bound %d", what, len(ids), n)
 	}
-	for _, of := range [][]int32{{0, 3}, {-1}} {
-		expect.Is(t, expect.Err(graph.NewPartition(of, 3)), graph.ErrPartition, "parts %v of 3", of)
-	}
 }
 
 // newRun returns the positions of a node's in-edges of a type.

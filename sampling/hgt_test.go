@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -107,15 +106,4 @@ func TestHGTEqualsTheOracle(t *testing.T) {
 		}
 		expect.OK(t, w.Close())
 	}
-}
-
-func TestHGTRefusesWhatMakesNoSense(t *testing.T) {
-	s := sizedGraph(t, rand.New(rand.NewPCG(1, 1)), 2, 2, 9, func() int { return 1 }).Schema()
-	for _, k := range []HGT{{}, {Nodes: []int{-2}}, {Nodes: make([]int, 257)},
-		{PerType: map[string][]int{"n1": {1, -5}}}, {Nodes: []int{1}, PerType: map[string][]int{"nowhere": {1}}}} {
-		expect.Is(t, validate(k, s), ErrOptions, k.Fingerprint())
-	}
-	err := validate(HGT{PerType: map[string][]int{"nowhere": {1}}}, s)
-	expect.That(t, err != nil && strings.Contains(err.Error(), `no node type "nowhere"`),
-		"a node type that does not exist: %v", err)
 }

@@ -2,7 +2,6 @@ package sampling
 
 import (
 	"context"
-	"math"
 	"slices"
 	"testing"
 
@@ -221,38 +220,5 @@ func TestLaborKeepsVariatesOverHopsAndBatches(t *testing.T) {
 		})
 		hops.check(t, c.l.Fingerprint()+": hops")
 		batches.check(t, c.l.Fingerprint()+": batches")
-	}
-}
-
-func TestLaborPicksEveryPartOfAHubAsOftenAsItMust(t *testing.T) {
-	const n, k, parts, batches = 1_000_000, 100_000, 10, 20
-	indptr, indices := make([]int64, n+1), make([]int32, n)
-	for i := range indices {
-		indptr[i+1], indices[i] = n, int32(i)
-	}
-	g := graphs.CSC(t, indptr, indices)
-	for _, l := range []Labor{{Fanouts: []int{k}}, {Fanouts: []int{k}, Poisson: true}} {
-		var counts [parts]float64
-		w := expect.Must(l.Open(Env{Graph: g, BatchSize: 1, EdgePos: true}))(t)
-		out := sampleOf(g, l, 1)
-		for batch := range trialsOf(20*batches) / 20 {
-			req := &Request{Seeds: [][]int64{{0}}, Rand: NewRand(9, 0, 0, uint64(batch))}
-			expect.OK(t, w.Sample(context.Background(), req, out))
-			for _, pos := range mustView(t, out.Blocks[0][0].EdgePos) {
-				counts[pos/(n/parts)]++
-			}
-		}
-		trials := float64(trialsOf(20*batches)/20) * n / parts // each edge of a part, each time
-		spread := math.Sqrt(trials * k / n * (1 - float64(k)/n))
-		for i, c := range counts {
-			if off := (c - trials*k/n) / spread; math.Abs(off) > chanceLimit {
-				t.Errorf("%s: part %d of a hub is picked %v times, must be %v: %.1f deviations", l.Fingerprint(),
-					i, c, trials*k/n, off)
-			}
-		}
-		t.Logf("%s: a bias of %.2f %% is found in each part of a hub", l.Fingerprint(),
-			100*(chanceLimit+power)*spread/(trials*k/n))
-		out.Close()
-		w.Close()
 	}
 }

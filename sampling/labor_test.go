@@ -2,8 +2,6 @@ package sampling
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
@@ -14,7 +12,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // keyOf is a batch's key by docs/sampling.md.
@@ -149,71 +146,6 @@ func TestLaborOfHubsEqualsTheOracle(t *testing.T) {
 				compare(t, fmt.Sprintf("%s: %s", l.Fingerprint(), name), g, w, req, want)
 			}
 			expect.OK(t, w.Close())
-		}
-	}
-}
-
-func TestLaborRefusesWhatMakesNoSense(t *testing.T) {
-	g := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 2, 3)
-	for name, l := range map[string]Labor{
-		"no hops":          {},
-		"below all":        {Fanouts: []int{-2}},
-		"unknown type":     {PerType: map[string][]int{"nobody": {1}}},
-		"frontier":         {Fanouts: []int{1}, Frontier: 7},
-		"batch dependency": {Fanouts: []int{1}, BatchDependency: -1},
-	} {
-		expect.Is(t, validate(l, g.Schema()), ErrOptions, name)
-		_, err := l.Open(Env{Graph: g, BatchSize: 1})
-		expect.That(t, errors.Is(err, ErrOptions), "%s: opened with %v, want ErrOptions", name, err)
-	}
-}
-
-func TestLaborSaysWhereAGraphIsDamaged(t *testing.T) {
-	for name, c := range damagedGraphs {
-		g := graphs.CSC(t, c.indptr, c.indices)
-		for _, l := range []Labor{{Fanouts: []int{2, -1}}, {Fanouts: []int{2, -1}, Poisson: true}} {
-			w, out := openTwoHops(t, l, Env{Graph: g, BatchSize: len(c.seeds)})
-			err := w.Sample(context.Background(), &Request{Seeds: [][]int64{c.seeds}, Rand: NewRand(0, 0, 0, 0)}, out)
-			expect.Says(t, err, c.want, c.says, name)
-		}
-	}
-}
-
-func TestLaborKeepsItsBoundAndAllocatesNothingOnceWarm(t *testing.T) {
-	const seed = 12
-	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range roundsOf(60) {
-		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
-		l, req := randomLabor(r, g.Schema()), randomRequest(r, g.Schema(), uint64(round))
-		size, what := 0, fmt.Sprintf("seed %d round %d: ", seed, round)
-		for t := range req.Seeds {
-			size += int(req.NumSeeds(g.Schema(), t))
-		}
-		ledger := &pinned.Ledger{}
-		w := expect.Must(l.Open(Env{Graph: g, BatchSize: size,
-			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}))(t)
-		out, bound := sampleOf(g, l, size), boundOf(l, g.Schema(), size)
-		run := func() {
-			expect.OK(t, w.Sample(context.Background(), req, out))
-		}
-		run()
-		nodes, edges := int64(0), out.NumEdges()
-		for _, list := range out.Nodes {
-			nodes += list.Len()
-		}
-		if l.Frontier == NewNodes { // the layers share memory
-			edges = 0
-			for e := range out.Blocks[0] {
-				edges += out.Blocks[0][e].NumEdges()
-			}
-		}
-		expect.That(t, nodes <= bound.Nodes && edges <= bound.Edges && ledger.Peak() <= 2*bound.Scratch+64<<10,
-			"%s%s: %d nodes, %d edges, %d bytes of scratch; bound %+v", what, l.Fingerprint(), nodes, edges,
-			ledger.Peak(), bound)
-		n := testing.AllocsPerRun(20, run)
-		expect.That(t, n == 0, "%s%s: %v allocations a batch", what, l.Fingerprint(), n)
-		if err := errors.Join(out.Close(), w.Close()); err != nil || ledger.Total() != 0 {
-			t.Errorf("%s%s: closed: %v, %d bytes are counted", what, l.Fingerprint(), err, ledger.Total())
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
-	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -93,43 +92,4 @@ func TestNodesByBudgetAreDrawnAsTheirLawSays(t *testing.T) {
 		return c.trials < trials
 	})
 	c.check(t, "budgets")
-}
-
-// Which items share a batch is a matter of the order of an epoch, for parts of Cluster as for seeds. Thing i is that
-// item i is in the first batch of three (of 4 items), or in the first half (of an order that is not shuffled in place).
-func TestItemsShareABatchAsTheLawSays(t *testing.T) {
-	const long = 70_000
-	half := make([]float64, 1<<3)
-	for set := range half {
-		p, in, left := 1.0, long/2, long
-		for i := range 3 {
-			if set>>i&1 == 1 {
-				p *= float64(in) / float64(left)
-				in--
-			} else {
-				p *= float64(left-in) / float64(left)
-			}
-			left--
-		}
-		half[set] = p
-	}
-	for _, c := range []struct {
-		items, first uint64
-		at           []uint64
-		law          []float64
-	}{{4, 3, nil, subsets(4, 3)}, {long, long / 2, []uint64{0, 1, long - 1}, half}} {
-		counts := newChances(c.law)
-		for epoch := range uint32(finding(c.law)) {
-			s := rng.Stream(rng.StageKey(rng.BatchKey(7, epoch, 0, 0), 0, rng.Shuffle, 0), 0)
-			p, set := rng.NewPermutation(s, c.items), 0
-			for i := range c.first * uint64(bit(c.at == nil)) {
-				set |= 1 << p.At(i)
-			}
-			for i, at := range c.at { // item at this place
-				set |= int(bit(p.At(at) < c.first)) << i
-			}
-			counts.add(set)
-		}
-		counts.check(t, fmt.Sprintf("%d items", c.items))
-	}
 }

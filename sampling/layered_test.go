@@ -1,13 +1,10 @@
 package sampling
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -204,52 +201,6 @@ func layerGraph(t *testing.T) *graph.Graph {
 	return graphs.Of(t, a)
 }
 
-// A hop of very many draws shows how often each node is drawn: the weights of its edges tell, if they are as the law
-// says that they are. A relative bias of 1 % in the chance of a node is found: one is planted.
-func TestNodesOfALayerAreDrawnByTheirImportance(t *testing.T) {
-	const perBatch = 200_000
-	g := layerGraph(t)
-	// By hand: squares of weights, summed over the edges that a node is the source of.
-	near := []float64{0, 0, 4, 5, 0.25 + 2.25 + 1, 9, 0, 0}
-	all := slices.Clone(near)
-	all[6] = 4
-	for _, law := range [][]float64{near, all} {
-		_, s := layeredOf(&law[0] == &near[0], []int{perBatch}, "w")
-		draws := float64(trialsOf(40 * perBatch))
-		counts := make([]float64, 8)
-		w := expect.Must(s.Open(Env{Graph: g, BatchSize: 2, EdgePos: true}))(t)
-		out := sampleOf(g, s, 2)
-		weights := floats(g, "w")
-		for batch := range int(draws) / perBatch {
-			req := &Request{Seeds: [][]int64{{0, 1}}, Rand: NewRand(5, 0, 0, uint64(batch))}
-			expect.OK(t, w.Sample(context.Background(), req, out))
-			scaled, _ := unified.View[float32](out.Arrays[0].Rows)
-			for i, pos := range mustView(t, out.Blocks[0][0].EdgePos) {
-				if u := indexAt(g, int64(pos)); pos == [8]int32{2: 0, 3: 3, 4: 5, 5: 6}[u] { // one edge of each source
-					times := float64(scaled[i]) / weights[pos] * perBatch * law[u] / sum(law)
-					if counts[u] += math.Round(times); math.Abs(times-math.Round(times)) > 0.02 {
-						t.Fatalf("%s: node %d was drawn %v times", s.Fingerprint(), u, times)
-					}
-				}
-			}
-		}
-		for u, x := range law {
-			p := x / sum(law)
-			if u == 6 { // it leads to no destination
-				p = 0
-			}
-			spread := math.Sqrt(draws * p * (1 - p))
-			off := math.Abs(counts[u] - draws*p)
-			if off > chanceLimit*spread {
-				t.Errorf("%s: node %d was drawn %v times of %v, want %v", s.Fingerprint(), u, counts[u], draws, draws*p)
-			}
-			expect.That(t, p <= 0 || math.Abs(counts[u]-1.01*draws*p) > chanceLimit*spread || draws <= 5e6,
-				"%s: node %d: a bias of 1 %% is not found", s.Fingerprint(), u)
-		}
-		expect.OK(t, errors.Join(w.Close(), out.Close()))
-	}
-}
-
 // Weights make the sums of few draws unbiased.
 func TestLayersOfFewNodesHaveUnbiasedSums(t *testing.T) {
 	g := layerGraph(t)
@@ -280,31 +231,5 @@ func TestLayersOfFewNodesHaveUnbiasedSums(t *testing.T) {
 		if math.Abs(mean[v]-want) > chanceLimit*spread {
 			t.Errorf("the sum of destination %d is %v on average, must be %v", v, mean[v], want)
 		}
-	}
-}
-
-func TestLayersRefuseWhatMakesNoSense(t *testing.T) {
-	g := layerGraph(t)
-	for _, nodes := range [][]int{nil, {}, {-2}, {1, math.MaxInt32 + 1}, make([]int, 257)} {
-		for _, near := range []bool{false, true} {
-			_, s := layeredOf(near, nodes, "")
-			expect.Is(t, validate(s, g.Schema()), ErrOptions, nodes)
-		}
-	}
-	bad := starGraph(t, []float64{1, -1, 2}, nil)
-	for _, near := range []bool{false, true} {
-		_, s := layeredOf(near, []int{2}, "missing")
-		if _, err := s.Open(Env{Graph: g, BatchSize: 1}); !errors.Is(err, ErrOptions) ||
-			!strings.Contains(err.Error(), `"missing"`) {
-			t.Errorf("a column that is missing: %v", err)
-		}
-		_, s = layeredOf(near, []int{2}, "w")
-		w, err := s.Open(Env{Graph: bad, BatchSize: 1})
-		if err == nil {
-			out := sampleOf(bad, s, 1)
-			err = w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, out)
-			_ = errors.Join(out.Close(), w.Close())
-		}
-		expect.Says(t, err, ErrGraph, "edge 1: its weight", "a negative weight")
 	}
 }

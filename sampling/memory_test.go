@@ -3,7 +3,6 @@ package sampling
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"unsafe"
@@ -42,41 +41,6 @@ func (s *scarce) Give(b []byte) error {
 	}
 	delete(s.given, unsafe.SliceData(b))
 	return r.Close()
-}
-
-// Whichever piece of memory is refused, sampling says so, the next sample is whole, and nothing is left behind.
-func TestARefusalOfAnyMemoryIsReported(t *testing.T) {
-	r := rand.New(rand.NewPCG(41, 0))
-	for what, n := range map[string]Neighbor{
-		"all nodes": {Fanouts: []int{5, 5}}, "new nodes": {Fanouts: []int{5, 5}, Frontier: NewNodes},
-		"trees": {Fanouts: []int{5, 5}, Disjoint: true},
-	} {
-		for _, types := range [][2]int{{1, 1}, {2, 3}} {
-			g := randomGraph(t, r, types[0], types[1])
-			req := randomRequest(r, g.Schema(), 1)
-			req.Seeds[0] = append(req.Seeds[0], 0)
-			want := oracle(g, newEdgeRuns(g), n, req)
-			refused := 0
-			for more := true; more; refused++ {
-				s := &scarce{refuse: refused + 1, given: map[*byte]*pinned.Region{}}
-				memory := pinned.Options{From: s}
-				w := expect.Must(n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true, Scratch: memory}))(t)
-				var out graph.Sample
-				bound := boundOf(n, g.Schema(), 40)
-				bound.Init(&out, g.Schema(), memory)
-				err := w.Sample(context.Background(), req, &out)
-				if more = s.asked >= s.refuse; more != errors.Is(err, errScarce) {
-					t.Fatalf("%s, %d edge types: piece %d of memory was refused, but Sample says %v", what, types[1],
-						s.refuse, err)
-				}
-				compare(t, what+", after a refusal", g, w, req, want)
-				if err := errors.Join(w.Close(), out.Close()); err != nil || len(s.given) != 0 {
-					t.Fatalf("%s: closing leaves %d pieces of memory: %v", what, len(s.given), err)
-				}
-			}
-			expect.That(t, refused >= 8, "%s: memory is asked for %d times only", what, refused-1)
-		}
-	}
 }
 
 // The table that is chosen is the smaller one, and it takes what it was said to take, however many nodes a batch has.

@@ -40,6 +40,7 @@ func borders(t *testing.T) map[string]border {
 	parts := func(nodes int) *graph.Partition {
 		return expect.Must(graph.NewPartition(make([]int32, nodes), 1))(t)
 	}
+	hops := make([]int, 257)
 	return map[string]border{
 		"steps a seed": {[]Sampler{Walk{Length: 1}, Walk{Length: 1<<16 - 1}, Walk{Length: 1, PerSeed: 256},
 			Node2Vec{Length: 1, PerSeed: 256}, PinSage{Neighbors: 1, Length: 1<<16 - 1}},
@@ -79,19 +80,18 @@ func borders(t *testing.T) map[string]border {
 			Neighbor{Fanouts: []int{1}, Induced: true, Direction: Out},
 			Neighbor{Fanouts: []int{1}, Induced: true, Time: Temporal{Edge: "t"}}}},
 		"batch": {nil, []Sampler{Labor{Fanouts: []int{1}, BatchDependency: -1}}},
+		"hops; there must be": {[]Sampler{Neighbor{Fanouts: hops[:256]}, HGT{Nodes: hops[:256]}}, []Sampler{Neighbor{},
+			Labor{}, HGT{}, FastGCN{}, Ladies{}, Neighbor{Fanouts: hops}, HGT{Nodes: hops}, FastGCN{Nodes: hops},
+			Ladies{Nodes: hops}}},
+		"must be -1 (all), 0 (none)": {nil, []Sampler{Neighbor{Fanouts: []int{-2}}, Labor{Fanouts: []int{-2}},
+			HGT{Nodes: []int{-2}}, HGT{PerType: map[string][]int{"node": {1, -5}}}, Ladies{Nodes: []int{-2}},
+			FastGCN{Nodes: []int{1, math.MaxInt32 + 1}}}},
+		"frontier 7": {nil, []Sampler{Neighbor{Fanouts: []int{1}, Frontier: 7}, Labor{Fanouts: []int{1}, Frontier: 7}}},
 	}
-}
-
-func TestPartitionsHaveBorders(t *testing.T) {
-	for _, of := range [][]int32{{-1}, {0, 2}} {
-		expect.Is(t, expect.Err(graph.NewPartition(of, 2)), graph.ErrPartition, "parts %v of 2", of)
-	}
-	expect.Is(t, expect.Err(graph.NewPartition(nil, 0)), graph.ErrPartition, "no part")
 }
 
 // everySampler calls f for the samplers of statedSamplers, prepared and opened for a graph, with a request for them.
-// What
-// fails before the request is the result.
+// What fails before the request is the result.
 func everySampler(t *testing.T, ctx context.Context, g *graph.Graph, f func(name string, err error)) {
 	for _, c := range statedSamplers {
 		err := func() (err error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,15 @@ var moreSamplers = map[string]Sampler{
 	"times of trees":   Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Time: Temporal{Edge: "t"}, Disjoint: true},
 	"labor, shared":    Labor{Fanouts: []int{3, 2}, Frontier: AllNodes, LayerDependent: true, BatchDependency: 3},
 	"shadow, replaced": Shadow{Fanouts: []int{3, 2}, Replace: true},
+}
+
+// allSamplers are moreSamplers and statedSamplers.
+func allSamplers() map[string]Sampler {
+	list := maps.Clone(moreSamplers)
+	for _, c := range statedSamplers {
+		list[c.name] = c.sampler
+	}
+	return list
 }
 
 // giver gives memory to any goroutine, refuses one piece (none at 0), and may give what was something else before.
@@ -141,17 +151,10 @@ func samplesIn(t *testing.T, g *graph.Graph, s Sampler, scratch, memory pinned.P
 // nothing behind. Samples do not depend on what was in the memory before.
 func TestEverySamplerStandsRefusedAndDirtyMemory(t *testing.T) {
 	g := steadyGraph(t)
-	list := map[string]Sampler{}
-	for name, s := range moreSamplers {
-		list[name] = s
-	}
-	for _, c := range statedSamplers {
-		if c.name != "ppr" { // the coarse one takes the same memory, in a tenth of the time
-			list[c.name] = c.sampler
+	for name, s := range allSamplers() {
+		if name != "ppr" { // the coarse one takes the same memory, in a tenth of the time
+			t.Run(name, func(t *testing.T) { standsScarceMemory(t, g, s) })
 		}
-	}
-	for name, s := range list {
-		t.Run(name, func(t *testing.T) { standsScarceMemory(t, g, s) })
 	}
 }
 

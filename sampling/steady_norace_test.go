@@ -53,10 +53,10 @@ func steadyRequest(req *Request, items Items, n int) {
 
 func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 	g := steadyGraph(t)
-	for _, c := range statedSamplers {
-		t.Run(c.name, func(t *testing.T) {
+	for name, s := range allSamplers() {
+		t.Run(name, func(t *testing.T) {
 			env := Env{Graph: g, BatchSize: 10, EdgePos: true}
-			s := expect.Must(Prepare(t.Context(), c.sampler, env))(t)
+			s := expect.Must(Prepare(t.Context(), s, env))(t)
 			w, err := s.Open(env)
 			if errors.Is(err, ErrOptions) { // its edges are none of the graph's
 				env.EdgePos = false
@@ -70,7 +70,7 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 			if d, _ := s.Describe(g.Schema(), 10); d.Items != nil {
 				items = *d.Items
 				req.Seeds[0], req.Items = nil, make([]int64, 1)
-			} else if c.name == "temporal" {
+			} else if n, ok := s.(Neighbor); ok && n.Time.Edge != "" {
 				req.Times = [][]int64{{30, 30, 30, 30, 30, 30, 30, 30, 30, 30}}
 			}
 			const batches = 12

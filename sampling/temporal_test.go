@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -296,60 +293,6 @@ func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
 		b.Init(out, g.Schema(), pinned.Options{})
 		expect.Says(t, w.Sample(context.Background(), req, out), ErrOptions, "have no times", "%s without times", what)
 		out.Close()
-	}
-}
-
-// collegeMessages are the messages of CollegeMsg (SNAP): who wrote to whom, and when.
-func collegeMessages(t *testing.T) (from, to, time []int64, nodes int64) {
-	root := os.Getenv("KHOP_TESTDATA")
-	if root == "" {
-		t.Skip("KHOP_TESTDATA is not set")
-	}
-	text := expect.Must(os.ReadFile(filepath.Join(root, "CollegeMsg-temporal", "CollegeMsg.txt")))(t)
-	for line := range strings.Lines(string(text)) {
-		var a, b, when int64
-		expect.Must(fmt.Sscan(line, &a, &b, &when))(t)
-		from, to, time = append(from, a), append(to, b), append(time, when)
-		nodes = max(nodes, a+1, b+1)
-	}
-	return from, to, time, nodes
-}
-
-// Each message is a seed, with its own time and before it was sent: its batch is what had been said until then.
-func TestMessagesSeeWhatWasSaidBeforeThem(t *testing.T) {
-	from, to, time, nodes := collegeMessages(t)
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: nodes}}, Edges: []graph.EdgeData{{Src: from, Dst: to,
-		Columns: map[string]unified.Tensor{"time": unified.FromSlice(time)}}}})
-	expect.OK(t, err)
-	runs := newEdgeRuns(g)
-	times, _ := g.EdgeColumn("time")
-	for _, n := range []Neighbor{{}, {Time: Temporal{Recent: true}}, {Time: Temporal{HalfLife: 86400, Chain: true}},
-		{Disjoint: true, Time: Temporal{Window: []int64{7 * 86400}, Rules: []TimeRule{Before, NotAfter}}}} {
-		n.Fanouts, n.Time.Edge = []int{5, 3}, "time"
-		req := &Request{Seeds: make([][]int64, 1), Edges: make([]SeedEdges, 1), Rand: NewRand(5, 0, 0, 0)}
-		e := &req.Edges[0]
-		for i := 0; i < len(from); i += 200 {
-			e.Sources, e.Targets = append(e.Sources, from[i]), append(e.Targets, to[i])
-			e.Times = append(e.Times, time[i])
-		}
-		w := expect.Must(n.Open(Env{Graph: g, BatchSize: 2 * len(e.Sources), EdgePos: true}))(t)
-		want := oracle(g, runs, n, req)
-		compare(t, n.Fingerprint(), g, w, req, want)
-		past := 0
-		for l, layer := range want.blocks {
-			b := layer[0]
-			for v := range b.numDst {
-				for _, pos := range b.edge[b.indptr[v]:b.indptr[v+1]] {
-					if timeAt(times, pos) > want.times[0][v] {
-						t.Fatalf("%s: layer %d: edge %d of %d is followed as of %d", n.Fingerprint(), l, pos,
-							timeAt(times, pos), want.times[0][v])
-					}
-					past++
-				}
-			}
-		}
-		expect.That(t, past >= 1000, "%s: %d edges only", n.Fingerprint(), past)
-		expect.OK(t, w.Close())
 	}
 }
 

@@ -1,8 +1,6 @@
 package loader_test
 
 import (
-	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -36,42 +34,6 @@ func TestDefaultsAreThoseOfTheComments(t *testing.T) {
 	if l := open(t, graphs.Plain(t, 60, 4), loader.Options{Sampler: neighbor}); l.Options().BatchSize != 1024 ||
 		l.Options().Tuning.Prefetch != 2 || l.Options().Tuning.SlotTimeout != time.Minute {
 		t.Errorf("%+v", l.Options())
-	}
-}
-
-// Every choice among names is taken up to the last, and refused beyond it by its name and the numbers there are.
-func TestChoicesEndWithTheirNames(t *testing.T) {
-	for name, c := range map[string]struct {
-		last int
-		set  func(o *loader.Options, v int)
-	}{
-		"Links.ExcludeSeeds": {2, func(o *loader.Options, v int) { o.Links.ExcludeSeeds = loader.Exclusion(v) }},
-		"Tuning.HostPages":   {1, func(o *loader.Options, v int) { o.Tuning.HostPages = loader.HostPages(v) }},
-		"Tuning.Carry":       {2, func(o *loader.Options, v int) { o.Tuning.Carry = loader.Carry(v) }},
-		"Device.HotRows":     {4, func(o *loader.Options, v int) { o.Device.HotRows = loader.Ranking(v) }},
-		"Tuning.HotShare": {int(loader.ShareAll), func(o *loader.Options,
-			v int) {
-			o.Tuning.HotShare = loader.Sharing(v)
-		}},
-		"Residence": {3, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
-		"Remainder": {2, func(o *loader.Options, v int) { o.Remainder = loader.Remainder(v) }},
-	} {
-		for v := range c.last + 2 {
-			o := loader.Options{Sampler: neighbor}
-			c.set(o.EnsureDefaults(), v)
-			err := o.Validate()
-			says := fmt.Sprintf(": %s is %d: must be 0 to %d", name, v, c.last)
-			if v <= c.last && err != nil || v > c.last && (!errors.Is(err, loader.ErrOptions) ||
-				!strings.HasSuffix(err.Error(), says)) {
-				t.Errorf("%s %d: %v", name, v, err)
-			}
-		}
-	}
-	for v, fits := range map[int]bool{0: false, 1: true, diskio.MaxLookahead: true, diskio.MaxLookahead + 1: false} {
-		o := loader.Options{Sampler: neighbor}
-		o.EnsureDefaults().Disk.Lookahead = v
-		err := o.Validate()
-		expect.That(t, (err == nil) == fits, "Lookahead of %d: %v", v, err)
 	}
 }
 

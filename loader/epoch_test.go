@@ -148,52 +148,6 @@ func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
 	}
 }
 
-func TestRanksShareAnEpoch(t *testing.T) {
-	g := graphs.Plain(t, 220, 5) // 110 seeds: 11 batches of 10
-	whole := digests(t, open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true}).Epoch(background,
-		4))
-	for _, c := range []struct {
-		world     int
-		remainder loader.Remainder
-		want      []int // batches by rank
-		padded    int
-	}{
-		{1, loader.Pad, []int{11}, 0},
-		{2, loader.Pad, []int{6, 6}, 1},
-		{2, loader.Drop, []int{5, 5}, 0},
-		{2, loader.Short, []int{6, 5}, 0},
-		{4, loader.Short, []int{3, 3, 3, 2}, 0},
-		{30, loader.Drop, make([]int, 30), 0},
-		{30, loader.Pad, slices.Repeat([]int{1}, 30), 19},
-	} {
-		padded := 0
-		for rank := range c.world {
-			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Rank: rank,
-				WorldSize: c.world,
-				Remainder: c.remainder, Workers: 2})
-			n := 0
-			for b, err := range l.Epoch(background, 4) {
-				expect.OK(t, err)
-				at := rank + n*c.world
-				want := whole[at%11]
-				if at >= 11 {
-					padded++
-					want = strings.Replace(want, "false", "true", 1)
-				}
-				if got := digestOf(b); got != want {
-					t.Errorf("rank %d of %d, %v: batch %d is %s, want %s", rank, c.world, c.remainder, n, got, want)
-				}
-				n++
-			}
-			expect.That(t, n == c.want[rank] && uint64(n) == l.NumBatches(),
-				"rank %d of %d, %v: %d batches, want %d; NumBatches says %d", rank, c.world, c.remainder, n,
-				c.want[rank], l.NumBatches())
-		}
-		expect.That(t, padded == c.padded, "%d ranks, %v: %d batches are padding, want %d", c.world, c.remainder,
-			padded, c.padded)
-	}
-}
-
 func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
 	plain, typed := graphs.Plain(t, 50, 4), graphs.Typed(t, 60, 40)
 	run := func(g *graph.Graph, seeds loader.SeedSource, opt loader.Options) (list [][]int64) {
@@ -230,23 +184,6 @@ func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
 	}
 }
 
-func TestSeedsOutOfRangeAndUnknownSplitsAreRefused(t *testing.T) {
-	g := graphs.Plain(t, 50, 4)
-	for _, c := range []struct {
-		seeds loader.SeedSource
-		want  error
-	}{
-		{loader.NodeIDs([]int64{1, 50}), graph.ErrSeed},
-		{loader.NodeIDs([]int32{-1}), graph.ErrSeed},
-		{loader.Split("tarin"), graph.ErrNoSplit},
-		{loader.SplitIndex("train", 3), graph.ErrNoSplit},
-		{loader.AllNodes("user"), loader.ErrOptions},
-	} {
-		expect.Is(t, expect.Err(loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds})), c.want, "seeds %v",
-			c.seeds)
-	}
-}
-
 // rotten is a dataset of which a file is damaged.
 type rotten struct{ loader.Source }
 
@@ -274,15 +211,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for name, opt := range map[string]loader.Options{
 		"no sampler":         {},
 		"negative batch":     {Sampler: neighbor, BatchSize: -1},
-		"rank beyond":        {Sampler: neighbor, Rank: 2, WorldSize: 2},
-		"negative workers":   {Sampler: neighbor, Workers: -1},
-		"negative prefetch":  {Sampler: neighbor, Tuning: loader.TuningOptions{Prefetch: -1}},
-		"unknown remainder":  {Sampler: neighbor, Remainder: 9},
-		"unknown residence":  {Sampler: neighbor, Residence: 9},
-		"unknown pages":      {Sampler: neighbor, Tuning: loader.TuningOptions{HostPages: 9}},
-		"negative memory":    {Sampler: neighbor, MaxMemory: -1},
 		"unknown device":     {Sampler: neighbor, Device: loader.DeviceOptions{Name: "tpu"}},
-		"negative timeout":   {Sampler: neighbor, Tuning: loader.TuningOptions{SlotTimeout: -1}},
 		"sampler's own veto": {Sampler: sampling.Neighbor{}},
 	} {
 		_, err := loader.New(g, opt)

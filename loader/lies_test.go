@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
@@ -32,16 +35,43 @@ func block(change func(b *graph.Block)) func(*graph.Sample) {
 	return func(s *graph.Sample) { change(&s.Blocks[0][0]) }
 }
 
+// spoiled is a change of a sample, and what is said of it: nothing where it is taken.
+type spoiled struct {
+	spoil func(*graph.Sample)
+	want  string
+}
+
+// spoiledBlocks are changes of the block of a sample.
+func spoiledBlocks(t *testing.T) map[string]spoiled {
+	return map[string]spoiled{
+		"indptr cut": {block(func(b *graph.Block) { b.Indptr = zeroRows(t, unified.Int32, 7) }),
+			"Blocks[0][0]: 7 destinations"},
+		"positions cut": {block(func(b *graph.Block) { b.EdgePos = zeroRows(t, unified.Int32, 6) }),
+			"Blocks[0][0]: edge positions "},
+		"fewer destinations": {block(func(b *graph.Block) { b.NumDst-- }), "Blocks[0][0]: 6 destinations, indptr "},
+		"no destinations": {block(func(b *graph.Block) { b.NumDst = -1 }),
+			"Blocks[0][0]: -1 destinations, indptr "},
+		"negative sources": {block(func(b *graph.Block) { b.NumSrc = -1 }),
+			"Blocks[0][0]: 7 destinations, indptr "},
+		"indices of 64 bits": {block(func(b *graph.Block) { b.Indices = zeroRows(t, unified.Int64, 7) }),
+			"Blocks[0][0]: 7 destinations"},
+		"indptr of 64 bits": {block(func(b *graph.Block) { b.Indptr = zeroRows(t, unified.Int64, 8) }),
+			"Blocks[0][0]: 7 destinations"},
+		"positions of 64 bits": {block(func(b *graph.Block) { b.EdgePos = zeroRows(t, unified.Int64, 7) }),
+			"Blocks[0][0]: edge positions "},
+		"no positions": {block(func(b *graph.Block) { b.EdgePos = unified.Tensor{} }),
+			"Blocks[0][0]: edge positions "},
+	}
+}
+
 // Each part of what a sampler makes is looked at: what is as it may be is taken, and the rest is refused in words.
 func TestEachPartOfASampleIsLookedAt(t *testing.T) {
 	own := func(d unified.DType, shape ...int64) func(*graph.Sample) {
 		return func(s *graph.Sample) { s.Arrays[0].Rows = zeroRows(t, d, shape...) }
 	}
 	const reshaped, rows = "it reshaped the sample", "array sample/own is "
-	for name, c := range map[string]struct {
-		spoil func(*graph.Sample)
-		want  string // "": it is taken
-	}{
+	all := spoiledBlocks(t)
+	maps.Copy(all, map[string]spoiled{
 		"rows":              {own(unified.Float32, 4, 2, 3), ""},
 		"no rows":           {own(unified.Float32, 0, 2, 3), ""},
 		"no array":          {func(*graph.Sample) {}, ""},
@@ -70,21 +100,17 @@ func TestEachPartOfASampleIsLookedAt(t *testing.T) {
 			"but there are 8 nodes"},
 		"wide seeds": {func(s *graph.Sample) { s.SeedLocal[0] = zeroRows(t, unified.Int64, 7) },
 			" for 7 seeds"},
-		"no seeds":           {func(s *graph.Sample) { s.SeedLocal[0] = unified.Tensor{} }, " for 7 seeds"},
-		"fewer destinations": {block(func(b *graph.Block) { b.NumDst-- }), "Blocks[0][0]: 6 destinations, indptr "},
-		"no destinations": {block(func(b *graph.Block) { b.NumDst = -1 }),
-			"Blocks[0][0]: -1 destinations, indptr "},
-		"negative sources": {block(func(b *graph.Block) { b.NumSrc = -1 }),
-			"Blocks[0][0]: 7 destinations, indptr "},
-		"indices of 64 bits": {block(func(b *graph.Block) { b.Indices = zeroRows(t, unified.Int64, 7) }),
-			"Blocks[0][0]: 7 destinations"},
-		"indptr of 64 bits": {block(func(b *graph.Block) { b.Indptr = zeroRows(t, unified.Int64, 8) }),
-			"Blocks[0][0]: 7 destinations"},
-		"positions of 64 bits": {block(func(b *graph.Block) { b.EdgePos = zeroRows(t, unified.Int64, 7) }),
-			"Blocks[0][0]: edge positions "},
-		"no positions": {block(func(b *graph.Block) { b.EdgePos = unified.Tensor{} }),
-			"Blocks[0][0]: edge positions "},
-	} {
+		"no seeds":         {func(s *graph.Sample) { s.SeedLocal[0] = unified.Tensor{} }, " for 7 seeds"},
+		"no layers":        {func(s *graph.Sample) { s.Blocks = nil }, reshaped},
+		"nodes of no type": {func(s *graph.Sample) { s.Nodes = nil }, reshaped},
+		"floats as nodes": {func(s *graph.Sample) { s.Nodes[0] = zeroRows(t, unified.Float32, 8) },
+			"but there are 8 nodes"},
+		"fewer nodes": {func(s *graph.Sample) { s.Nodes[0] = zeroRows(t, unified.Int32, 7) },
+			"but there are 8 nodes"},
+		"a node beyond":   {func(s *graph.Sample) { view[int32](t, s.Nodes[0])[7] = 100 }, "epoch 0, batch 0: "},
+		"a negative node": {func(s *graph.Sample) { view[int32](t, s.Nodes[0])[7] = -1 }, "epoch 0, batch 0: "},
+	})
+	for name, c := range all {
 		bound := func(b *sampling.Bound) {
 			b.Arrays = []sampling.ArrayBound{{Column: graph.Column{Name: "own", DType: unified.Float32,
 				Shape: []int64{2, 3}}, Rows: 10}}
@@ -104,8 +130,8 @@ func looked(t *testing.T, name string, opt loader.Options, want string) {
 		failed := l.Close()
 		expect.That(t, failed == nil, "%s: %v", name, failed)
 	}
-	if want == "" && err != nil || want != "" && (!errors.Is(err, loader.ErrSampler) ||
-		!strings.Contains(err.Error(), want)) {
+	if want == "" && err != nil || want != "" && (!errors.Is(err, loader.ErrSampler) &&
+		!errors.Is(err, gather.ErrRange) || !strings.Contains(err.Error(), want)) {
 		t.Errorf("%s: %v, want %q", name, err, want)
 	}
 }
@@ -113,13 +139,18 @@ func looked(t *testing.T, name string, opt loader.Options, want string) {
 // What a sampler says of its batches holds to the last node and edge.
 func TestASamplersBoundHoldsToTheLastNode(t *testing.T) {
 	for less := range int64(2) {
-		nodes, edges := "", ""
-		if less > 0 {
-			nodes = "a batch of 8 nodes, where its Bound says 7 at most"
-			edges = " has 7 rows, where the sampler's Bound says 6 at most"
+		for says, bound := range map[string]func(b *sampling.Bound){
+			"a batch of 8 nodes, where its Bound says 7 at most": func(b *sampling.Bound) { b.Nodes = 8 - less },
+			"/node has 8 rows, where the sampler's Bound says 7 at": func(b *sampling.Bound) {
+				b.Lists = []int64{8 - less}
+			},
+			" has 7 rows, where the sampler's Bound says 6 at most": func(b *sampling.Bound) { b.Edges = 7 - less },
+			"indices has 7 rows, where the sampler's Bound says 6": func(b *sampling.Bound) {
+				b.Blocks = [][]int64{{7 - less}}
+			},
+		} {
+			looked(t, says, loader.Options{Sampler: cycle{bound: bound}}, says[:len(says)*int(less)])
 		}
-		looked(t, "nodes", loader.Options{Sampler: cycle{bound: func(b *sampling.Bound) { b.Nodes = 8 - less }}}, nodes)
-		looked(t, "edges", loader.Options{Sampler: cycle{bound: func(b *sampling.Bound) { b.Edges = 7 - less }}}, edges)
 	}
 }
 
@@ -133,6 +164,9 @@ func TestNumbersOfOptionsAreTakenUpToTheirLimits(t *testing.T) {
 		"Columns.Prepare": {0, 7}, "MaxMemory": {0, endless}, "Hooks.PerSlot": {0, endless},
 		"Device.Memory": {0, endless},
 		"Device.Cache":  {-1, endless}, "Tuning.DeviceBlocks": {0, 1 << 20}, "Tuning.SlotTimeout": {1, endless},
+		"Disk.Lookahead": {1, diskio.MaxLookahead}, "Residence": {0, 3}, "Links.ExcludeSeeds": {0, 2},
+		"Tuning.HostPages": {0, 1}, "Tuning.Carry": {0, 2}, "Tuning.HotShare": {0, int64(loader.ShareAll)},
+		"Device.HotRows": {0, 4},
 	} {
 		for v, taken := range map[int64]bool{c[0] - 1: false, c[0]: true, c[1]: true, c[1] + 1: false} {
 			if c[1] == endless && v == -1<<63 {

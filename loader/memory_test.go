@@ -1,7 +1,6 @@
 package loader_test
 
 import (
-	"context"
 	"errors"
 	"math"
 	"os"
@@ -177,23 +176,6 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 	m = mapped.Stats().Memory
 	expect.That(t, m.Topology == 0 && m.Columns == 0 && mapped.Estimate().FileBytes == copies.Topology+copies.Columns,
 		"a loader that reads in place holds %+v", m)
-}
-
-func TestNewStopsWhenItsContextEnds(t *testing.T) {
-	g := graphs.Plain(t, 5000, 8)
-	why := errors.New("why")
-	for _, stage := range []string{"topology", "columns", "slots"} {
-		ctx, cancel := context.WithCancelCause(background)
-		defer cancel(nil)
-		l, err := loader.NewContext(ctx, g, loader.Options{Sampler: neighbor, BatchSize: 100,
-			Residence: loader.Resident,
-			Hooks: loader.Hooks{Progress: func(s string, _, _ int64) {
-				if s == stage {
-					cancel(why)
-				}
-			}}})
-		expect.That(t, l == nil && errors.Is(err, why), "cancelled at %s: %v, %v", stage, l, err)
-	}
 }
 
 // files is a graph in mapped files.

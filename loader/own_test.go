@@ -3,7 +3,6 @@ package loader_test
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -14,25 +13,6 @@ import (
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
-
-func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
-	g := graphs.Plain(t, 100, 3)
-	for want, bound := range map[string]func(b *sampling.Bound){
-		"nodes, where its Bound says 7 at most": func(b *sampling.Bound) { b.Nodes = 7 },
-
-		"nodes/node has 8 rows, where the sampler's Bound says 4": func(b *sampling.Bound) { b.Lists = []int64{4} },
-
-		"indices has 7 rows, where the sampler's Bound says 6 at most": func(b *sampling.Bound) { b.Edges = 6 },
-		"indices has 7 rows, where the sampler's Bound says 2 at most": func(b *sampling.Bound) {
-			b.Blocks = [][]int64{{2}}
-		},
-	} {
-		l := open(t, g, loader.Options{Sampler: cycle{bound: bound}, BatchSize: 7, Seeds: loader.AllNodes()})
-		err := lastError(l.Epoch(background, 0))
-		expect.That(t, errors.Is(err, loader.ErrSampler) && strings.Contains(err.Error(), want), "%v, want %q", err,
-			want)
-	}
-}
 
 // withNorms adds an array of norms [n, 2] to cycle, one row a seed, and spoils it as asked.
 func withNorms(rows int64, spoil func(*graph.Sample)) cycle {
@@ -81,22 +61,6 @@ func TestArraysOfASamplersOwnAreInEveryBatchAndBothDigests(t *testing.T) {
 	}
 }
 
-func TestArraysThatAreNotAsTheBoundSaysAreErrors(t *testing.T) {
-	g := graphs.Plain(t, 100, 3)
-	for want, c := range map[string]cycle{
-		"has 7 rows, where the sampler's Bound says 6": withNorms(6, func(*graph.Sample) {}),
-		"it reshaped the sample":                       withNorms(7, func(s *graph.Sample) { s.Arrays = nil }),
-		"array sample/norm is": withNorms(7, func(s *graph.Sample) {
-			s.Arrays[0].Rows, _ = s.Arrays[0].Rows.Reshape(14)
-		}),
-	} {
-		l := open(t, g, loader.Options{Sampler: c, BatchSize: 7, Workers: 1})
-		err := lastError(l.Epoch(background, 0))
-		expect.That(t, errors.Is(err, loader.ErrSampler) && strings.Contains(err.Error(), want), "%v, want %q", err,
-			want)
-	}
-}
-
 // weighing is Neighbor as a sampler that reads a column of the edges.
 type weighing struct {
 	sampling.Neighbor
@@ -140,29 +104,4 @@ func TestColumnsThatASamplerReadsAreKeptWithTheTopology(t *testing.T) {
 	defer placed.Close()
 	opt.Sampler = weighing{Neighbor: sampling.Neighbor{Fanouts: []int{2}}, column: "weight"}
 	expect.Is(t, expect.Err(loader.New(placed, opt)), loader.ErrOptions, "a sampler that reads what was not placed")
-}
-
-func TestTreesThatAreKeptApartLoadOnAnyNumberOfWorkers(t *testing.T) {
-	g := graphs.Typed(t, 60, 30)
-	s := sampling.Neighbor{Fanouts: []int{4, 3}, Disjoint: true}
-	var want []string
-	for _, workers := range []int{1, 3} {
-		l := open(t, g, loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes(), Shuffle: true,
-			Workers: workers, MaxMemory: 1 << 30})
-		got := digests(t, l.Epoch(background, 0))
-		if want == nil {
-			want = got
-		}
-		expect.Same(t, got, want)
-	}
-	l := open(t, g, loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes()})
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
-		for ty, name := range []string{"tree/user", "tree/item"} {
-			trees, err := unified.View[int32](b.Sample.Arrays[ty].Rows)
-			if err != nil || b.Sample.Arrays[ty].Name != name || int64(len(trees)) != b.Sample.Nodes[ty].Len() {
-				t.Fatalf("%s: %v, %v", name, b.Sample.Arrays[ty], err)
-			}
-		}
-	}
 }

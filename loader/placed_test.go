@@ -8,7 +8,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 // place is loader.Place on the CPU; what it took must be back at the end.
@@ -77,50 +76,4 @@ func TestMaxMemoryBoundsAllLoadersOfAPlacedSource(t *testing.T) {
 		"50 KiB beside each slot leave %d slots, where there were %d", c.Estimate().Slots, a.Estimate().Slots)
 	opt.MaxMemory = 100 << 10
 	expect.Is(t, expect.Err(loader.Place(background, g, opt, 100)), loader.ErrMemory, "a hundred loaders in 100 KiB")
-}
-
-func TestAPlacedSourceOutlivesItsClose(t *testing.T) {
-	g := graphs.Plain(t, 300, 5)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Residence: loader.Resident}
-	p := place(t, g, opt, 1)
-	l := open(t, p, opt)
-	want := digests(t, open(t, g, opt).Epoch(background, 0))
-	expect.OK(t, p.Close())
-	got := digests(t, l.Epoch(background, 0))
-	expect.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
-	expect.Is(t, expect.Err(loader.New(p, opt)), loader.ErrClosed, "another loader of what was closed")
-}
-
-func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
-	g := graphs.Plain(t, 300, 5)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 16}
-	p := place(t, g, opt, 1)
-	for text, change := range map[string]func(*loader.Options){
-		"edge/0/node:edge:node/weight": func(o *loader.Options) { o.Columns.Edges = []string{"weight"} },
-		"Device.Name is cuda:3":        func(o *loader.Options) { o.Device.Name = "cuda:3" },
-	} {
-		o := opt
-		o.Device.Name = "cpu"
-		change(&o)
-		expect.Says(t, expect.Err(loader.New(p, o)), loader.ErrOptions, text, text)
-	}
-	other := opt
-	other.Sampler, other.Columns.Nodes = sampling.Neighbor{Fanouts: []int{2}}, []string{"label"}
-	expect.That(t, len(digests(t, open(t, place(t, g, other, 1), other).Epoch(background, 0))) != 0, "no batches")
-	expect.Is(t, expect.Err(loader.Place(background, p, opt, 1)), loader.ErrOptions, "placing twice")
-	expect.Is(t, expect.Err(loader.Place(background, g, opt, 0)), loader.ErrOptions, "for no loader")
-}
-
-// What was said when the source was placed holds for its loaders, whatever their own options are.
-func TestLoadersOfAPlacedSourceHaveItsOptions(t *testing.T) {
-	own := loader.Options{Sampler: neighbor, BatchSize: 16, Residence: loader.Resident,
-		Device: loader.DeviceOptions{Name: "cpu"}, Columns: loader.ColumnOptions{Widen: []string{"float32"}},
-		MaxMemory: 1 << 30, Disk: loader.DiskOptions{CacheBytes: 5000, Lookahead: 7}}
-	got := open(t, place(t, graphs.Plain(t, 300, 5), own, 1), loader.Options{Sampler: neighbor}).Options()
-	if got.Device.Name != own.Device.Name || got.Residence != own.Residence ||
-		!slices.Equal(got.Columns.Widen, own.Columns.Widen) ||
-		got.MaxMemory != own.MaxMemory || got.Disk.CacheBytes != own.Disk.CacheBytes ||
-		got.Disk.Lookahead != own.Disk.Lookahead {
-		t.Errorf("%+v, placed with %+v", got, own)
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
@@ -117,20 +116,6 @@ func (w *cycleWorker) Sample(_ context.Context, req *sampling.Request, out *grap
 	return err
 }
 
-func TestASamplerOfOnesOwnLoadsAsTheOthersDo(t *testing.T) {
-	g := graphs.Plain(t, 100, 3)
-	var want []string
-	for _, workers := range []int{1, 3} {
-		l := open(t, g, loader.Options{Sampler: cycle{}, BatchSize: 7, Shuffle: true, Workers: workers})
-		got := digests(t, l.Epoch(background, 0))
-		if want == nil {
-			want = got
-		}
-		d := expect.Diff(want, got)
-		expect.That(t, d == "" && len(got) == 8, "%v", d)
-	}
-}
-
 // A sampler may have 256 layers, and none.
 func TestASamplersLayersAreBounded(t *testing.T) {
 	g := graphs.Plain(t, 100, 3)
@@ -141,36 +126,6 @@ func TestASamplersLayersAreBounded(t *testing.T) {
 		refused := errors.Is(err, loader.ErrSampler) && strings.HasSuffix(err.Error(), says)
 		expect.That(t, refused != fits, "%d layers: %v", layers, err)
 		expect.That(t, err != nil || l.Close() == nil, "it does not close")
-	}
-}
-
-func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
-	g := graphs.Plain(t, 100, 3)
-	short := func(x unified.Tensor) unified.Tensor { x, _ = x.Rows(0, x.Len()-1); return x }
-	for name, spoil := range map[string]func(*graph.Sample){
-		"too few nodes":     func(s *graph.Sample) { s.Nodes[0] = short(s.Nodes[0]) },
-		"too few seeds":     func(s *graph.Sample) { s.SeedLocal[0] = short(s.SeedLocal[0]) },
-		"indptr cut":        func(s *graph.Sample) { s.Blocks[0][0].Indptr = short(s.Blocks[0][0].Indptr) },
-		"positions cut":     func(s *graph.Sample) { s.Blocks[0][0].EdgePos = short(s.Blocks[0][0].EdgePos) },
-		"fewer nodes later": func(s *graph.Sample) { s.NumNodes[0][0] = s.NumNodes[1][0] + 1 },
-		"layers gone":       func(s *graph.Sample) { s.Blocks = nil },
-		"types gone":        func(s *graph.Sample) { s.Nodes = nil },
-		"floats as ids": func(s *graph.Sample) {
-			s.Nodes[0], _ = unified.New(unified.Float32, s.Nodes[0].Bytes(), s.Nodes[0].Len())
-		},
-		"node out of range": func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = 100 },
-		"negative node":     func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = -1 },
-	} {
-		l := open(t, g, loader.Options{Sampler: cycle{spoil: spoil}, BatchSize: 7, Workers: 1,
-			Columns: loader.ColumnOptions{EdgePos: true}})
-		for range 5 { // over all slots, and again
-			_ = lastError(l.Epoch(background, 0))
-		}
-		err := lastError(l.Epoch(background, 0))
-		if !errors.Is(err, loader.ErrSampler) && !errors.Is(err, gather.ErrRange) ||
-			!strings.Contains(err.Error(), "batch 0") || strings.Contains(err.Error(), "panic") {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
@@ -249,30 +204,6 @@ func TestWorkersGoOnWhileTheBodyRuns(t *testing.T) {
 				first = false
 			}
 		}
-	}
-}
-
-func TestGraphsThatContradictThemselvesAreErrors(t *testing.T) {
-	for name, spoil := range map[string]func(indptr []int64, indices []int32){
-		"source too large":  func(_ []int64, x []int32) { fill(x, 1<<30) },
-		"source negative":   func(_ []int64, x []int32) { fill(x, -5) },
-		"indptr far beyond": func(p []int64, _ []int32) { fill(p[1:len(p)-1], 1<<60) },
-		"indptr negative":   func(p []int64, _ []int32) { fill(p[1:len(p)-1], -1<<60) },
-		"indptr backwards":  func(p []int64, _ []int32) { p[40], p[41] = p[41], p[40] },
-	} {
-		g := graphs.Plain(t, 100, 3)
-		spoil(g.Indptr(), view[int32](t, g.Indices()))
-		for _, s := range []sampling.Neighbor{neighbor, {Fanouts: []int{-1, 2}}, {Fanouts: []int{3}, Replace: true}} {
-			l := open(t, g, loader.Options{Sampler: s, BatchSize: 50,
-				Columns: loader.ColumnOptions{Edges: []string{"weight"}}})
-			expect.Is(t, lastError(l.Epoch(background, 0)), sampling.ErrGraph, "%s, %s", name, s.Fingerprint())
-		}
-	}
-}
-
-func fill[T any](s []T, v T) {
-	for i := range s {
-		s[i] = v
 	}
 }
 

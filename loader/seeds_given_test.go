@@ -40,6 +40,8 @@ func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
 		"2 given nodes: seed out of range: ":         {loader.NodeIDs([]int64{1, 99}), graph.ErrSeed},
 		`1 given edges: seed out of range: edge 0 `:  {loader.EdgePairs([]int64{1}, []int64{99}), graph.ErrSeed},
 		`no such split: "train" (split 7)`:           {loader.SplitIndex("train", 7), graph.ErrNoSplit},
+		`no such split: "tarin"`:                     {loader.Split("tarin"), graph.ErrNoSplit},
+		"1 given nodes: seed out of range: ":         {loader.NodeIDs([]int32{-1}), graph.ErrSeed},
 	} {
 		l, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds,
 			Device: loader.DeviceOptions{Name: "cpu"}})
@@ -122,6 +124,9 @@ func TestASeedSourceSaysWhatItTurnsOutToBe(t *testing.T) {
 	again := open(t, graphs.Plain(t, 60, 4), items.Options())
 	is := again.Options().Seeds.String()
 	expect.That(t, is == "items of the sampler" && again.NumSeeds() == items.NumSeeds(), "the seeds are %s", is)
+	is = open(t, graphs.Plain(t, 50, 4), loader.Options{Sampler: neighbor}).Options().Seeds.String()
+	expect.That(t, is == "split train" && loader.Split("test").String() == "split test" &&
+		loader.SplitIndex("test", 2).String() == "split test 2", "the seeds are %s", is)
 }
 
 // The first of a pair is the source, whatever way the pair is given.

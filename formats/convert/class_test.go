@@ -202,56 +202,10 @@ func TestWhatIsUnderstoodIsLogged(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedIsNamedWhole: options and tables that make no sense.
-func TestWhatIsRefusedIsNamedWhole(t *testing.T) {
-	src := write(t, "e.csv", "src,dst\n0,1\n1,2\n")
-	items := write(t, "i.csv", "user,item\n0,1\n1,2\n")
-	folder := t.TempDir()
-	expect.OK(t, os.WriteFile(filepath.Join(folder, "notes.bin"), []byte("\x00\x01"), 0o600))
-	_, old := convert(t, src, Options{})
-	text := npyText(t)
-	for _, c := range []struct {
-		src  string
-		opt  Options
-		want string
-	}{
-		{src, Options{Merge: 9}, "merge 9"}, {src, Options{Direction: 3}, "direction 3"},
-		{src, Options{RowStride: 12}, "a row stride is a power of two from 8 to 65536 bytes, not 12"},
-		{src, Options{ByTime: true}, "edges have no column time of one number each: name it by Columns"},
-		{items, Options{Columns: []string{"src:user", "dst:item"}, Direction: Symmetrise},
-			`edges from "user" to "item" have no reverse of their own type: leave out Symmetrise`},
-		{src, Options{Features: npyMatrix(t, 3, 0, nil)}, "features have the shape (nodes, width), not [3 0]"},
-		{src, Options{Labels: npyMatrix(t, 3, 2, make([]float32, 6))}, "labels have the shape (nodes,), not [3 2]"},
-		{src, Options{Features: text}, `"<U4": numbers are wanted`},
-		{src, Options{Features: npyMatrix(t, 3, 1, make([]float32, 3)), Labels: npyFile(t, []int64{1, 2})},
-			"there are 2 rows, but "},
-		{src, Options{Labels: cutShort(t, npyFile(t, make([]int64, 100)))},
-			"elements take 800 bytes, but the file has 600: it is cut short"},
-		{folder, Options{}, "it holds nothing that is known: notes.bin"},
-		{old.Path(), Options{}, "it is a khop dataset already"},
-		{t.TempDir(), Options{}, "there is no file in it"},
-		{write(t, "x.bin", "\x00\x01\x02"), Options{}, ""},
-		{folder, Options{From: "musae"}, "not recognised; name a directory with X_edges.csv"},
-	} {
-		dir := t.TempDir()
-		_, err := Run(t.Context(), c.src, filepath.Join(dir, "x"), c.opt)
-		expect.That(t, err != nil && strings.Contains(err.Error(), c.want), "%+v: %v, want %q", c.opt, err, c.want)
-		left, _ := os.ReadDir(dir)
-		expect.That(t, len(left) <= 0, "%+v: left behind: %v", c.opt, left)
-	}
-	_, ds := convert(t, src, Options{Labels: npyMatrixOf(t, []int64{1, 0, 2}, 3, 1)})
-	expect.That(t, ds != nil, "labels of one column are refused")
-}
-
 func npyText(t *testing.T) string {
 	t.Helper()
 	return write(t, "x.npy", "\x93NUMPY\x01\x00\x3a\x00{'descr': '<U4', 'fortran_order': False, "+
 		"'shape': (3,), }  \n \n"+strings.Repeat("x", 48))
-}
-
-func npyMatrixOf(t *testing.T, v any, shape ...int) string {
-	t.Helper()
-	return write(t, "x.npy", string(expect.NPY(v, shape...)))
 }
 
 func cutShort(t *testing.T, path string) string {

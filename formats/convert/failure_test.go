@@ -22,7 +22,6 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/tables"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -34,19 +33,6 @@ func randomText(seed uint64, nodes, edges int) string {
 		fmt.Fprintf(&b, "%d %d %d\n", r.IntN(nodes), r.IntN(nodes)*r.IntN(nodes)/nodes, r.IntN(100))
 	}
 	return b.String()
-}
-
-// TestMemoryLimitChangesNothing: a structure that is built in many walks is the same, byte for byte.
-func TestMemoryLimitChangesNothing(t *testing.T) {
-	src := write(t, "edges.txt", randomText(1, 5000, 60_000))
-	for d, limit := range map[Direction]int64{Directed: 1 << 20, Symmetrise: 2 << 20} {
-		_, all := convert(t, src, Options{Direction: d})
-		res, parts := convert(t, src, Options{Direction: d, MemoryLimit: limit})
-		expect.That(t, all.ID() == parts.ID() && res.TempPeak != 0,
-			"direction %d: the datasets differ, or %d bytes were in temporary files", d, res.TempPeak)
-	}
-	_, err := Run(context.Background(), src, filepath.Join(t.TempDir(), "x"), Options{MemoryLimit: 1 << 10})
-	expect.Says(t, err, pinned.ErrLimit, "at least", "a limit of 1 KiB")
 }
 
 func npyFile(t *testing.T, v any) string {
@@ -78,15 +64,49 @@ func TestTablesGoBesideAnEdgeList(t *testing.T) {
 	}
 }
 
+// unconverted is what cannot be converted, and why not.
+type unconverted struct {
+	name, src string
+	opt       Options
+	is        error
+	says      string
+}
+
+// oddConversions have options or tables that make no sense, or a source that is none.
+func oddConversions(t *testing.T, good, dataset string) []unconverted {
+	return []unconverted{
+		{"a merge that is none", good, Options{Merge: 9}, nil, "merge 9"},
+		{"a stride of 12", good, Options{RowStride: 12}, nil,
+			"a row stride is a power of two from 8 to 65536 bytes, not 12"},
+		{"times that are none", good, Options{ByTime: true}, nil,
+			"edges have no column time of one number each: name it by Columns"},
+		{"no reverse", write(t, "i.csv", "user,item\n0,1\n1,2\n"),
+			Options{Columns: []string{"src:user", "dst:item"}, Direction: Symmetrise}, nil,
+			`edges from "user" to "item" have no reverse of their own type: leave out Symmetrise`},
+		{"rows of nothing", good, Options{Features: npyMatrix(t, 3, 0, nil)}, nil,
+			"features have the shape (nodes, width), not [3 0]"},
+		{"labels in two dimensions", good, Options{Labels: npyMatrix(t, 3, 2, make([]float32, 6))}, nil,
+			"labels have the shape (nodes,), not [3 2]"},
+		{"features of text", good, Options{Features: npyText(t)}, nil, `"<U4": numbers are wanted`},
+		{"labels that are cut short", good, Options{Labels: cutShort(t, npyFile(t, make([]int64, 100)))}, nil,
+			"elements take 800 bytes, but the file has 600: it is cut short"},
+		{"a folder of what is unknown", filepath.Dir(write(t, "notes.bin", "\x00\x01")), Options{}, nil,
+			"it holds nothing that is known: notes.bin"},
+		{"a dataset", dataset, Options{}, nil, "it is a khop dataset already"},
+		{"an empty folder", t.TempDir(), Options{}, nil, "there is no file in it"},
+		{"what is no text", write(t, "x.bin", "\x00\x01\x02"), Options{}, nil, ""},
+		{"what is not there", filepath.Dir(good), Options{From: "musae"}, nil,
+			"not recognised; name a directory with X_edges.csv"},
+	}
+}
+
 func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 	good := write(t, "edges.txt", "0 1\n1 2\n")
-	for _, c := range []struct {
-		name string
-		src  string
-		opt  Options
-		is   error
-		says string
-	}{
+	_, old := convert(t, good, Options{})
+	_, err := Run(t.Context(), good, filepath.Join(t.TempDir(), "x"),
+		Options{Labels: write(t, "x.npy", string(expect.NPY([]int64{1, 0, 2}, 3, 1)))})
+	expect.That(t, err == nil, "labels of one column are refused: %v", err)
+	for _, c := range append(oddConversions(t, good, old.Path()), []unconverted{
 		{"no such file", filepath.Join(t.TempDir(), "none"), Options{}, fs.ErrNotExist, "none"},
 		{"a directory of nothing", t.TempDir(), Options{}, ErrUnknown, "From"},
 		{"an empty file", write(t, "x", ""), Options{}, ErrUnknown, "empty file"},
@@ -116,7 +136,7 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 			cut(t, npyMatrix(t, 3, 2, make([]float32, 6))))}, nil, "f.npy"},
 		{"rows without end", good, Options{Features: write(t, "f.npy", zipped(wideTable))}, graph.ErrSchema, "feature"},
 		{"nodes without end", write(t, "edges.txt", "0 4611686018427387900\n"), Options{IDs: "numbers"}, nil, "nodes"},
-	} {
+	}...) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			_, err := Run(context.Background(), c.src, filepath.Join(dir, "out.khop"), c.opt)
@@ -168,50 +188,6 @@ func TestATargetIsReplacedOnlyByForce(t *testing.T) {
 	ds := expect.Must(formats.Open(dst))(t)
 	defer ds.Close()
 	expect.That(t, ds.Graph().NumNodes() == 3, "%d nodes after replacing", ds.Graph().NumNodes())
-}
-
-// TestCancellingLeavesNothing cancels at the first and the last report of each stage of progress.
-func TestCancellingLeavesNothing(t *testing.T) {
-	src := write(t, "edges.txt", randomText(2, 1000, 30_000))
-	cause := errors.New("stopped by the user")
-	run := func(t *testing.T, report func(stage string, cancel func())) ([]os.DirEntry, error) {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		defer cancel(nil)
-		dir := t.TempDir()
-		_, err := Run(ctx, src, filepath.Join(dir, "out.khop"), Options{Direction: Symmetrise, MemoryLimit: 16 << 20,
-			Progress: func(stage string, _, _ int64) {
-				report(stage, func() { cancel(cause) })
-			}})
-		left, _ := os.ReadDir(dir)
-		return left, err
-	}
-	reports := map[string]int{}
-	expect.Must(run(t, func(stage string, _ func()) { reports[stage]++ }))(t)
-	for _, s := range []string{"read", "place", "sort"} {
-		if reports[s] < 1 {
-			t.Errorf("stage %q reports nothing", s)
-		}
-	}
-	for stage, n := range reports {
-		for _, at := range []int{0, n - 1} {
-			t.Run(fmt.Sprintf("%s %d", stage, at), func(t *testing.T) {
-				seen := 0
-				left, err := run(t, func(s string, cancel func()) {
-					if s != stage {
-						return
-					}
-					if seen == at {
-						cancel()
-					}
-					seen++
-				})
-				if err == nil && len(left) == 1 { // the dataset was complete when it was cancelled
-					return
-				}
-				expect.That(t, errors.Is(err, cause) && len(left) <= 0, "%v; left behind: %v", err, left)
-			})
-		}
-	}
 }
 
 const victim = "KHOP_TEST_CONVERT_VICTIM"

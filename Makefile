@@ -213,6 +213,38 @@ options: ## write what Python (integrations/python/src/khop/_options.py) and tab
 options-check: ## fail if that is not current
 	CGO_ENABLED=0 go run ./cmd/khop options --json | python3 tools/options/options.py --check
 
+.PHONY: release
+release: ## build all that a release of VERSION has into dist/release; KEY= signs its checksums (PYTHON= has tools/release/requirements.txt)
+	@[ -n "$(PYTHON)" ] || test -x dist/.venv-release/bin/python || (python3 -m venv dist/.venv-release && \
+		dist/.venv-release/bin/pip install --quiet -r tools/release/requirements.txt)
+	go run -C tools/release . build -root $(CURDIR) -python $(or $(PYTHON),$(CURDIR)/dist/.venv-release/bin/python) \
+		$(if $(ONLY),-only $(ONLY)) $(VERSION)
+	$(if $(KEY),go run -C tools/release . sign $(abspath $(KEY)) $(CURDIR)/dist/release)
+
+.PHONY: release-tagged
+release-tagged: ## what a forge runs for TAG=v1.2.3: the release, signed by the key whose text is in MINISIGN_KEY
+	@[ -n "$$MINISIGN_KEY" ] || { echo "MINISIGN_KEY has no key to sign with"; exit 1; }
+	$(MAKE) release VERSION=$(TAG:v%=%)
+	@(umask 077 && mkdir -p dist && printf '%s\n' "$$MINISIGN_KEY" >dist/.minisign-key)
+	go run -C tools/release . sign $(CURDIR)/dist/.minisign-key $(CURDIR)/dist/release; s=$$?; rm -f dist/.minisign-key; exit $$s
+
+.PHONY: release-publish
+release-publish: ## put dist/release on the forge as TAG (needs gh), and what PyPI gets into dist/pypi
+	mkdir -p dist/pypi && cp dist/release/*.whl dist/release/khop-$(TAG:v%=%).tar.gz dist/pypi
+	gh release create $(TAG) --verify-tag --title "khop $(TAG:v%=%)" --notes-file CHANGELOG.md dist/release/*
+
+.PHONY: api-report
+api-report: ## what changes for who calls Go's or Python's names, since the last release or BASE= (apidiff, griffe)
+	tools/api-report.sh $(BASE)
+
+.PHONY: release-verify
+release-verify: ## fail where a file of dist/release is not as the key PUB= has signed it
+	go run -C tools/release . verify $(abspath $(PUB)) $(CURDIR)/dist/release
+
+.PHONY: release-check
+release-check: ## build a release of VERSION twice, from clones in other folders, with empty caches; compare, sign, verify, install
+	PYTHON=$(PYTHON) tools/release-check.sh $(VERSION)
+
 .PHONY: notices
 notices: ## write the licences of what the program contains, which are committed
 	cd tools/bom && go run . notices ../..

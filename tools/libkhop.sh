@@ -35,6 +35,6 @@ if [ -z "$compiler" ]; then
 fi
 # Go's own resolver and user database: the library asks no more of the system's C library than threads and memory.
 CGO_ENABLED=1 CC=$compiler CGO_CFLAGS=${CGO_CFLAGS:--O2} CGO_LDFLAGS=${CGO_LDFLAGS:--O2} GOOS=${target%/*} GOARCH=${target#*/} go build -buildmode=c-shared \
-    -tags "libkhop,netgo,osusergo${TAGS:+,$TAGS}" -trimpath -ldflags='-s -w' -o "$file" ./cmd/khop
+    -tags "libkhop,netgo,osusergo${TAGS:+,$TAGS}" -trimpath -ldflags="${GO_LDFLAGS:--s -w}" -o "$file" ./cmd/khop
 rm -f "${file%.so}.h" # what cgo writes there; khop.h is the header
 grep -ao 'GLIBC_2\.[0-9]*' "$file" | sed 's/GLIBC_//' | sort -uV | tail -n 1

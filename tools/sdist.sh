@@ -10,14 +10,17 @@ python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' integrations/python/pyproject.toml)
+version=${KHOP_RELEASE:-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' integrations/python/src/khop/__init__.py)}
 to=$work/khop-$version
 mkdir -p dist "$to/go"
 cp -r LICENSE cmd/khop/NOTICES.txt integrations/python/{pyproject.toml,setup.py,README.md} "$to"
 git ls-files -z integrations/python/src | (cd "$work" && mkdir package && cd - >/dev/null && xargs -0 cp -P --parents -t "$work/package")
 mv "$work/package/integrations/python/src" "$to/src"
+sed -i "s/^__version__ = .*/__version__ = \"$version\"/" "$to/src/khop/__init__.py"
+mkdir "$to/src/khop/docs"
+cp docs/*.md "$to/src/khop/docs"
 # What builds the program: no tests, no other modules, no pages.
-git ls-files -z -- go.mod go.sum '*.go' '*.s' '*.h' '*.ptx' '*.txt' |
+git ls-files -z -- go.mod go.sum '*.go' '*.s' '*.h' '*.ptx' '*.txt' '*.html' '*.json' |
     grep -zvE '(_test\.go$|/testdata/|^(bench|docs|examples|tests|tools|integrations/(python|gomlx))/)' |
     xargs -0 cp -P --parents -t "$to/go"
 (cd "$work" && cp -r "$to" metadata && rm -rf metadata/go && cd metadata && "$python" setup.py --quiet egg_info --egg-base "$work" >/dev/null)

@@ -5,6 +5,7 @@
 #
 # Environment: PYTHON  one that has pip (default: python3); without setuptools 77 or later in it, pip downloads that
 #              WHEELS  platforms (default: this machine's): "linux/amd64 linux/arm64"
+#              KHOP_RELEASE, GO_LDFLAGS  the version, and what says it to Go's linker (tools/release)
 #              LIBRARY "no" leaves the shared library out; "required" fails where it cannot be built
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,8 +34,12 @@ for target in ${WHEELS:-linux/$(go env GOARCH)}; do
     mkdir -p "$work/python"
     cp -r LICENSE cmd/khop/NOTICES.txt integrations/python/{pyproject.toml,setup.py,README.md,src} "$work/python"
     rm -rf "$work"/python/src/*.egg-info "$work"/python/src/khop/{bin,lib}
+    find "$work/python" -name __pycache__ -prune -exec rm -rf {} +
+    [ -z "${KHOP_RELEASE:-}" ] || sed -i "s/^__version__ = .*/__version__ = \"$KHOP_RELEASE\"/" "$work/python/src/khop/__init__.py"
+    mkdir "$work/python/src/khop/docs"
+    cp docs/*.md "$work/python/src/khop/docs"
     say "$target: the program khop (a minute or two where nothing is cached)"
-    CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags='-s -w' -o "$work/python/src/khop/bin/khop" ./cmd/khop
+    CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags="${GO_LDFLAGS:--s -w}" -o "$work/python/src/khop/bin/khop" ./cmd/khop
     # The program is static: it asks nothing of the system's C library, whichever that is. The shared library asks for
     # one of GNU.
     platform=manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine

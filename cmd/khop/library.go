@@ -10,11 +10,12 @@ import (
 
 	"github.com/khop-gnn/khop/cmd/libkhop"
 	"github.com/khop-gnn/khop/integrations/shm/server"
+	"github.com/khop-gnn/khop/internal/project"
 )
 
 // With the tag libkhop the command is a shared library, whose functions are in cmd/libkhop.
 func init() {
-	libkhop.Version = versionNumber
+	libkhop.Version = project.Version()
 	libkhop.Run = func(arguments []string, stdout, stderr *os.File) int {
 		return run(context.Background(), arguments, stdout, stderr, false)
 	}

@@ -64,6 +64,7 @@ type commands struct {
 	Report     reportCmd     `help:"Make one HTML file of runs: what they waited for, curves, what differs."`
 	Trace      traceCmd      `help:"Work with traces, which --trace writes and Perfetto opens."`
 	Doctor     doctorCmd     `help:"Say what this machine has, which path each stage takes, and why."`
+	Docs       docsCmd       `help:"Show a page of the documentation that was installed with the program."`
 	Version    versionCmd    `help:"Print versions: program, file format, sampling semantics."`
 	Completion completionCmd `help:"Print a completion script for a shell."`
 

@@ -38,7 +38,7 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 
 func TestTheProgramCompletesCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
-		"khop ": "add bench check completion convert demo doctor embed export generate info options partition " +
+		"khop ": "add bench check completion convert demo docs doctor embed export generate info options partition " +
 			"plan report sample samplers " +
 			"serve split stage task trace train tune version",
 		"khop sam":                         "sample samplers",

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/project"
 	"github.com/khop-gnn/khop/internal/verdict"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -93,7 +94,7 @@ func (c *serveCmd) serverOptions(env *environment, ds *formats.Dataset) (o serve
 		return server.Options{}, err
 	}
 	o.Logger = slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: inWords}))
-	o.Loader.Hooks.Logger, o.Version = o.Logger, versionNumber
+	o.Loader.Hooks.Logger, o.Version = o.Logger, project.Version()
 	return o, nil
 }
 

@@ -4,11 +4,12 @@ import (
 	_ "embed"
 	"fmt"
 	"runtime"
-	"runtime/debug"
-)
+	"strconv"
 
-// versionNumber is the module's version; see CHANGELOG.md.
-const versionNumber = "0.1.0-dev"
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/internal/project"
+	"github.com/khop-gnn/khop/loader"
+)
 
 // notices lists what others wrote of the program, with the licences. tools/bom writes it.
 //
@@ -28,21 +29,16 @@ type versions struct {
 	Platform  string `json:"platform"`
 	Format    string `json:"format"`
 	Semantics string `json:"semantics"`
+	Feed      string `json:"feed"`
+	Docs      string `json:"docs"`
 }
 
 func currentVersions() versions {
-	v := versions{
-		Version: versionNumber, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Format: "1.0", Semantics: "1",
+	return versions{
+		Version: project.Version(), Revision: project.Revision(), Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, Format: "1.0",
+		Semantics: strconv.Itoa(loader.Semantics), Feed: strconv.Itoa(shm.Version), Docs: project.Get().Docs,
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v.Revision = s.Value
-			}
-		}
-	}
-	return v
 }
 
 // Run prints the versions.

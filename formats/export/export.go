@@ -207,7 +207,7 @@ func (j *job) tellCoded() {
 		for _, c := range n.Columns {
 			if c.Code != nil {
 				j.note("%q of %q is written as it is stored: bytes of the code %s of %v numbers a row "+
-					"(docs/format.md, \"Coded rows\")", c.Name, n.Name, c.Code.Name, c.Code.Shape)
+					"(khop docs format, \"Coded rows\")", c.Name, n.Name, c.Code.Name, c.Code.Shape)
 			}
 		}
 	}

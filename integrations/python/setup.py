@@ -32,7 +32,10 @@ class BuildProgram(build_py):
                              "wheels have it inside: pip install --only-binary khop khop")
         program = pathlib.Path(self.build_lib, "khop", "bin", "khop").resolve()
         program.parent.mkdir(parents=True, exist_ok=True)
-        command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(program), "./cmd/khop"]
+        flags = "-s -w"
+        if "dev" not in self.distribution.get_version():
+            flags += f" -X github.com/khop-gnn/khop/internal/project.release={self.distribution.get_version()}"
+        command = ["go", "build", "-trimpath", "-buildvcs=false", f"-ldflags={flags}", "-o", str(program), "./cmd/khop"]
         subprocess.run(command, cwd=SOURCES, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
 
 

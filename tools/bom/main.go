@@ -4,7 +4,7 @@
 //	make notices        writes cmd/khop/NOTICES.txt, which the program shows with "khop version --notices"
 //	make sbom           writes dist/khop.cdx.json, the bill of materials of dist/khop, in CycloneDX 1.6
 //
-// Both are functions of their input: the same modules give the same bytes.
+// "make release" has the bill in SPDX 2.3, too. All are functions of their input: the same modules give the same bytes.
 //
 // Known tools were tried on khop and did not fit. cyclonedx-gomod v1.10.0 finds one licence for each module, of
 // arrow's ten the first, and the GPL for freetype, of which khop takes the other licence; it finds none for Go's
@@ -20,7 +20,8 @@ import (
 )
 
 const usage = `usage: bom notices KHOP      writes cmd/khop/NOTICES.txt of the module in the folder KHOP
-       bom sbom KHOP BINARY  prints the bill of materials of a program that was built from it`
+       bom sbom KHOP BINARY  prints the bill of materials of a program that was built from it
+       bom spdx KHOP BINARY  prints it in SPDX's form`
 
 func main() {
 	log.SetFlags(0)
@@ -35,6 +36,11 @@ func main() {
 	case len(args) == 3 && args[0] == "sbom":
 		var text []byte
 		if text, err = bill(args[1], args[2]); err == nil {
+			_, err = os.Stdout.Write(text)
+		}
+	case len(args) == 3 && args[0] == "spdx":
+		var text []byte
+		if text, err = spdxBill(args[1], args[2]); err == nil {
 			_, err = os.Stdout.Write(text)
 		}
 	default:

@@ -52,7 +52,7 @@ func read(ctx context.Context, at source.Place, r *source.Request) (*source.Grap
 		at = at.In(manifestName)
 	}
 	var m *manifest
-	if err := at.Parse("a manifest is written as RelBench's (docs/cli.md, \"From a database\")",
+	if err := at.Parse("a manifest is written as RelBench's (khop docs database)",
 		func(text []byte) (err error) {
 			m, err = parse(text)
 			return err

@@ -337,7 +337,7 @@ func (m *Mapping) checkNames() error {
 
 // readMapping reads the mapping in a file.
 func readMapping(at source.Place) (m *Mapping, err error) {
-	err = at.Parse(`a mapping has "nodes" and "edges" (docs/cli.md, "Tables")`, func(text []byte) (err error) {
+	err = at.Parse(`a mapping has "nodes" and "edges" (khop docs cli, "Tables")`, func(text []byte) (err error) {
 		m, err = Parse(text)
 		return err
 	})

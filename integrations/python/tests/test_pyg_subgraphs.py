@@ -173,7 +173,7 @@ def test_subgraphs_of_datasets(dataset):
 def test_what_khop_does_not_have_names_what_there_is(data, dataset):
     for make, says in [
         (lambda: NeighborLoader(data, [2], num_neigbors=[3]),
-         "no 'num_neigbors': did you mean 'num_neighbors'.* .docs/migrating.md, .From PyG"),
+         "no 'num_neigbors': did you mean 'num_neighbors'.* .khop docs migrating, .From PyG"),
         (lambda: NeighborLoader(data, [2], prefetch_facto=2), "did you mean 'prefetch_factor'"),
         (lambda: ShaDowKHopSampler(data, 2, 3, sampler=range(3)), "orders the seeds itself"),
         (lambda: NeighborLoader(dataset("sbm"), [2], input_nodes="train", sampler=range(3)), "only the server lists"),

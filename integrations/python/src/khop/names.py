@@ -24,4 +24,4 @@ def check(
             hint = f"did you mean {near[0]!r}?"
         else:
             hint = "there is nothing like it"
-        raise TypeError(f'{where} has no {name!r}: {hint} (docs/migrating.md, "{section}")')
+        raise TypeError(f'{where} has no {name!r}: {hint} (khop docs migrating, "{section}")')

@@ -55,12 +55,12 @@ class EdgeSampler:
         kinds = {None: None, "self": "seeds", "reverse_id": "reverse", "reverse_types": "reverse"}
         if callable(exclude) or exclude not in kinds:
             raise TypeError(f"exclude={exclude!r}: must be 'self', 'reverse_id', 'reverse_types' or None "
-                            f'(docs/migrating.md, "{SECTION}")')
+                            f'(khop docs migrating, "{SECTION}")')
         if exclude is not None:
             if not sampler.blocks:
                 raise TypeError(
                     f"exclude={exclude!r}: {type(sampler).__name__} takes all edges between the nodes: leave "
-                                f'exclude out (docs/migrating.md, "{SECTION}")')
+                                f'exclude out (khop docs migrating, "{SECTION}")')
             self.how["exclude_seeds"] = kinds[exclude]
         if negatives is not None:
             self.how.update(negatives="uniform", negative_ratio=float(negatives.k), **negatives.how)

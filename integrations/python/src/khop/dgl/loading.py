@@ -49,7 +49,7 @@ class DataLoader(OverSource):
         if not isinstance(graph_sampler, (Sampler, EdgeSampler)):
             what = type(graph_sampler).__name__
             raise TypeError(f"graph_sampler: {what}: must be a sampler of khop.dgl, such as NeighborSampler, or "
-                            f'as_edge_prediction_sampler of one (docs/migrating.md, "{SECTION}")')
+                            f'as_edge_prediction_sampler of one (khop docs migrating, "{SECTION}")')
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: must be 1 or more")
         self._scratch: Optional[Scratch] = None

@@ -41,7 +41,7 @@ class NeighborSampler(Sampler):
         """Input nodes, output nodes and blocks of these seeds: a server for one batch. For an epoch take DataLoader."""
         if exclude_eids is not None:
             raise TypeError("exclude_eids: khop excludes a batch's seeds: as_edge_prediction_sampler(exclude='self') "
-                            f'(docs/migrating.md, "{SECTION}")')
+                            f'(khop docs migrating, "{SECTION}")')
         number = sum(map(len, seed_nodes.values())) if isinstance(seed_nodes, Mapping) else len(seed_nodes)
         return _one(g, seed_nodes, self, max(number, 1))
 
@@ -65,7 +65,7 @@ class LaborSampler(NeighborSampler):
     ) -> None:
         if prob is not None or importance_sampling:
             raise TypeError('LaborSampler: khop has LABOR-0 without weights: leave out prob and importance_sampling '
-                            f'(docs/migrating.md, "{SECTION}")')
+                            f'(khop docs migrating, "{SECTION}")')
         super().__init__(fanouts, edge_dir, **kwargs)
         self.how.update(sampler="labor", poisson=True)
         if layer_dependency:
@@ -106,7 +106,7 @@ class ClusterGCNSampler(Drawn):
     ) -> None:
         if balance_ntypes is not None or balance_edges:
             raise TypeError("ClusterGCNSampler: khop's parts have as many nodes each: leave out balance_ntypes and "
-                            f'balance_edges (docs/migrating.md, "{SECTION}")')
+                            f'balance_edges (khop docs migrating, "{SECTION}")')
         super().__init__({"sampler": "cluster"}, prefetch_ndata, None, prefetch_edata, output_device)
         import torch
 
@@ -133,7 +133,7 @@ class ClusterGCNSampler(Drawn):
         parts, given = len(offset) - 1, np.asarray(indices)
         if sorted(given.tolist()) != list(range(parts)):
             raise TypeError(f"indices: khop goes over all parts: the numbers 0 to {parts - 1}, each once "
-                            f'(docs/migrating.md, "{SECTION}")')
+                            f'(khop docs migrating, "{SECTION}")')
         place = np.empty(parts, np.int64)  # in the order of an epoch that is not shuffled
         place[given] = np.arange(parts)
         of = np.empty(len(nodes), np.int64)
@@ -239,11 +239,11 @@ def as_edge_prediction_sampler(
         one, other = (e if isinstance(e, str) else e[1] for e in (of, reverse))
         if one != other and one != f"rev_{other}" and other != f"rev_{one}":
             raise TypeError(f"reverse_etypes: {other!r} of {one!r}: khop finds reverse edges by their type's name: "
-                            f"call it 'rev_{one}' (docs/migrating.md, \"{SECTION}\")")
+                            f"call it 'rev_{one}' (khop docs migrating, \"{SECTION}\")")
     if negative_sampler is not None and not isinstance(negative_sampler, Negatives):
         raise TypeError("negative_sampler: must be one of khop.dgl.negative_sampler: Uniform, PerSourceUniform or "
-                        f'GlobalUniform (docs/migrating.md, "{SECTION}")')
+                        f'GlobalUniform (khop docs migrating, "{SECTION}")')
     if not isinstance(sampler, NeighborSampler):
         raise TypeError(f"sampler: {type(sampler).__name__}: must be a sampler of neighbours, for seeds that are edges "
-                        f'(docs/migrating.md, "{SECTION}")')
+                        f'(khop docs migrating, "{SECTION}")')
     return EdgeSampler(sampler, exclude, negative_sampler)

@@ -61,7 +61,7 @@ class DataLoader:
         except NotByKhop as e:
             graph = _dataset(datapipe)
             if options or graph is not None and not isinstance(graph, FusedCSCSamplingGraph):
-                raise TypeError(f'{e} (docs/migrating.md, "{SECTION}")') from None
+                raise TypeError(f'{e} (khop docs migrating, "{SECTION}")') from None
             self.by = f"the stages: {e}"
             _log.info("minibatches are made by %s", self.by)
 

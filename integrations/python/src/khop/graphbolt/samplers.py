@@ -224,7 +224,7 @@ class LayerNeighborSampler(NeighborSampler):
         """Draws anew in each layer of each batch."""
         if self.dependent:
             raise TypeError("layer_dependency and batch_dependency: by khop alone, and here the stages sample: "
-                            f'give the pipeline to DataLoader (docs/migrating.md, "{SECTION}")')
+                            f'give the pipeline to DataLoader (khop docs migrating, "{SECTION}")')
         return super().sample_subgraphs(seeds, seeds_timestamp)
 
 
@@ -278,7 +278,7 @@ class TemporalLayerNeighborSampler(TemporalNeighborSampler):
 
 def _tensors(graph: SamplingGraph) -> FusedCSCSamplingGraph:
     if not isinstance(graph, FusedCSCSamplingGraph):
-        raise TypeError(f'{graph!r}: only khop samples in a dataset (docs/migrating.md, "{SECTION}")')
+        raise TypeError(f'{graph!r}: only khop samples in a dataset (khop docs migrating, "{SECTION}")')
     return graph
 
 

@@ -611,5 +611,5 @@ def _weights_of(negatives: Any) -> Any:
     weights, other = negatives.dst_weight, negatives.src_weight
     same = weights is other or weights is not None and other is not None and torch.equal(weights, other)
     if not negatives.is_triplet() and not same:
-        raise TypeError("neg_sampling: binary negatives have the same weights for both ends (docs/python.md)")
+        raise TypeError("neg_sampling: binary negatives have the same weights for both ends (khop docs python)")
     return weights

@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# Installs a release from its files, as a stranger does, into clean folders and environments, and loads a first batch in
+# each. release-check.sh calls it: tools/release-install.sh VERSION DIST
+#
+# Environment: PYTHONS     interpreters to try (default: python3.9 to python3.14 on PATH, of pyenv and of uv)
+#              FRAMEWORKS  "torch jax": also installs these, one environment each (large downloads)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() { printf 'release-install.sh: %s\n' "$*" >&2; exit 1; }
+version=$1
+dist=$(cd "$2" && pwd)
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+machine=$(uname -m)
+processor=$(go env GOARCH)
+clean() { env -i PATH=/usr/bin:/bin HOME="$work" "$@"; } # nothing of ours in the environment
+first='--nodes 2000 --edges 20000 --features 8 --classes 3'
+(cd "$dist" && sha256sum --quiet -c SHA256SUMS) || fail "SHA256SUMS"
+
+# Sizes, and the start of the program.
+tar xf "$dist/khop_${version}_linux_$processor.tar.gz" -C "$work"
+program=$work/khop_${version}_linux_$processor/bin/khop
+[ "$(clean "$program" --version | head -n 1 | cut -d ' ' -f 2)" = "$version" ] || fail "the program is of another version"
+python3 - "$program" "$dist"/khop-"$version"-*.whl <<'P' || fail "see above"
+import os, subprocess, sys, time
+program, *wheels = sys.argv[1:]
+times = []
+for _ in range(21):
+    start = time.perf_counter()
+    subprocess.run([program, "--version"], stdout=subprocess.DEVNULL, check=True)
+    times.append((time.perf_counter() - start) * 1e3)
+sizes = {program: 25, **{w: 8 for w in wheels}}
+print(f"khop --version: {sorted(times)[10]:.1f} ms (median of 21)")
+for path, most in sizes.items():
+    size = os.path.getsize(path) / 1e6
+    print(f"{os.path.basename(path)}: {size:.1f} MB, at most {most} wanted{'' if size <= most else ': TOO LARGE'}")
+P
+man -l "$work/khop_${version}_linux_$processor/share/man/man1/khop-sample.1" >"$work/man" 2>&1 && grep -q fanouts "$work/man" ||
+    command -v man >/dev/null && fail "man does not show khop-sample.1" || echo "man pages: $(ls "$work"/khop_*/share/man/man1 | wc -l)"
+clean "$program" docs cli | grep -q '^## khop sample' || fail "khop docs cli shows no page"
+
+# The shared library, as pkg-config finds it.
+tar xf "$dist/libkhop_${version}_linux_$processor.tar.gz" -C "$work"
+library=$work/libkhop_${version}_linux_$processor
+printf '#include <khop.h>\n#include <stdio.h>\nint main(void) { puts(khop_version()); return 0; }\n' >"$work/x.c"
+flags="-I$library/include -L$library/lib -lkhop"
+! command -v pkg-config >/dev/null || flags=$(PKG_CONFIG_PATH=$library/lib/pkgconfig pkg-config --cflags --libs khop)
+gcc -o "$work/x" "$work/x.c" $flags
+[ "$(LD_LIBRARY_PATH=$library/lib "$work/x")" = "$version" ] || fail "the shared library is of another version"
+echo "libkhop.so links by pkg-config and says $version"
+
+# The package of Debian and the image, unpacked into folders of their own, and run there.
+mkdir "$work/deb" "$work/image" "$work/oci"
+dpkg-deb -x "$dist/khop_${version}_$processor.deb" "$work/deb"
+tar xf "$dist/khop_${version}_oci.tar" -C "$work/oci"
+python3 - "$work/oci" "$processor" "$work/image" <<'P'
+import json, os, sys, tarfile
+layout, processor, to = sys.argv[1:]
+blob = lambda d: os.path.join(layout, "blobs", *d["digest"].split(":"))
+index = json.load(open(os.path.join(layout, "index.json")))
+manifest = json.load(open(blob(next(m for m in index["manifests"] if m["platform"]["architecture"] == processor))))
+config = json.load(open(blob(manifest["config"])))["config"]
+assert config["User"] == "65532:65532" and config["Entrypoint"] == ["/usr/bin/khop"], config
+for layer in manifest["layers"]:
+    tarfile.open(blob(layer)).extractall(to)
+P
+for place in deb image; do
+    mkdir -p "$work/$place/data" && chmod 777 "$work/$place/data" "$work/$place" && chmod 755 "$work"
+    run=(env -i "$work/$place/usr/bin/khop")
+    at=$work/$place/data
+    if [ "$(id -u)" = 0 ]; then # within its file system, as the user of the image
+        run=(chroot --userspec=65532:65532 "$work/$place" /usr/bin/khop)
+        at=/data
+    fi
+    "${run[@]}" generate sbm "$at/g.khop" $first >/dev/null 2>&1 || fail "$place: khop generate"
+    "${run[@]}" sample "$at/g.khop" --fanouts 5,3 --batches 1 --digest 2>/dev/null | grep -q '^0 ' || fail "$place: no batch"
+    echo "$place: a first batch, in its own file system"
+done
+
+# A program in Go of the module as a proxy serves it: a folder with the zip, and no line "replace".
+module=$(sed -n 's/^module //p' go.mod)
+proxy=$work/proxy/$module/@v
+mkdir -p "$proxy" "$work/program"
+git clone --quiet . "$work/clone"
+go run -C tools/release . zip "$work/clone" "v$version" "$proxy"
+cat >"$work/program/main.go" <<G
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"$module/formats"
+	"$module/loader"
+	"$module/sampling"
+)
+
+func main() {
+	ds, err := formats.Open(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	ld, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{5, 3}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for b, err := range ld.Epoch(context.Background(), 0) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("Go module: a first batch,", b.X())
+		break
+	}
+}
+G
+(cd "$work/program" && export GOFLAGS=-modcacherw GOPROXY="file://$work/proxy,$(go env GOPROXY)" GONOSUMDB="$module" GONOSUMCHECK=1 \
+    GOPRIVATE= GONOSUMDB="$module" && go mod init example.org/program 2>/dev/null && go get "$module@v$version" 2>/dev/null &&
+    ! grep -q replace go.mod && CGO_ENABLED=0 go build -o program . && "$program" generate sbm g.khop $first >/dev/null 2>&1 && ./program g.khop) ||
+    fail "a program in Go of the module zip"
+
+# Wheels, with each Python, and the source distribution, which builds the program.
+for v in 3.9 3.10 3.11 3.12 3.13 3.14; do
+    python=
+    for candidate in ${PYTHONS:-} $(command -v "python$v") "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$v".*/bin/python; do
+        [ "$("$candidate" -c 'import ensurepip, sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" != "$v" ] || python=$candidate
+    done
+    [ -n "$python" ] || { echo "Python $v is not here: nothing was run"; continue; }
+    for framework in numpy $([ "$v" != 3.11 ] || echo "${FRAMEWORKS:-}"); do
+        rm -rf "$work/env" && "$python" -m venv "$work/env"
+        "$work/env/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+            "$dist"/khop-"$version"-*"$machine".whl $([ "$framework" = numpy ] || echo "$framework") || fail "Python $v: pip, $framework"
+        (cd "$work" && rm -rf g.khop && clean env/bin/khop generate sbm g.khop $first >/dev/null 2>&1 && clean env/bin/khop docs | grep -q migrating &&
+            clean env/bin/python - "$framework" "$version" <<'P') || fail "Python $v: no batch with $framework"
+import subprocess, sys, time
+spent = []
+for _ in range(7):
+    code = "import numpy, time; t = time.perf_counter(); import khop; print(time.perf_counter() - t)"
+    spent.append(float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) * 1e3)
+import khop
+assert khop.__version__ == sys.argv[2], khop.__version__
+for process in "server", "inside":
+    with khop.Loader("g.khop", [5, 3], batch_size=256, framework=sys.argv[1], process=process) as loader:
+        assert len(next(iter(loader)).x) > 256
+print(f"Python {sys.version.split()[0]}, {sys.argv[1]}: a first batch, by a server and inside; import khop {sorted(spent)[3]:.0f} ms beside NumPy's")
+P
+    done
+done

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rhysd/actionlint"
+)
+
+var khop = filepath.Join("..", "..")
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{khop}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// released makes a folder of a release with two files, signed.
+func released(t *testing.T) (key, folder string) {
+	t.Helper()
+	key, folder = filepath.Join(t.TempDir(), "khop.key"), t.TempDir()
+	for name, text := range map[string]string{"khop.tar.gz": "a program", "khop.whl": "a wheel"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := makeKeys(rand.Reader, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&release{out: folder}).sums(); err != nil {
+		t.Fatal(err)
+	}
+	if err := sign(key, folder); err != nil {
+		t.Fatal(err)
+	}
+	return key, folder
+}
+
+func TestASignedReleaseIsVerifiedAndAChangedByteRefused(t *testing.T) {
+	key, folder := released(t)
+	if err := verify(key+".pub", folder); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"khop.tar.gz", "khop.whl", sums, sums + ".minisig"} {
+		path := filepath.Join(folder, name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := bytes.Clone(text)
+		changed[len(changed)/2] ^= 1
+		if err := os.WriteFile(path, changed, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := verify(key+".pub", folder); err == nil {
+			t.Errorf("%s with a changed byte is taken", name)
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, _ := released(t)
+	if verify(other+".pub", folder) == nil {
+		t.Error("a signature of another key is taken")
+	}
+}
+
+func TestMinisignItselfTakesTheSignature(t *testing.T) {
+	minisign, err := exec.LookPath("minisign")
+	if err != nil {
+		t.Skip("minisign is not installed")
+	}
+	key, folder := released(t)
+	cmd := exec.Command(minisign, "-Vm", filepath.Join(folder, sums), "-p", key+".pub")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+func TestTheSameFilesGiveTheSameArchives(t *testing.T) {
+	one := []file{{"b/x", 0o755, "", []byte("x")}, {"a", 0o644, "", []byte("a")}}
+	two := []file{one[1], one[0]}
+	for _, pack := range []func([]file) ([]byte, error){tarred, zipped} {
+		x, err := pack(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if y, _ := pack(two); !bytes.Equal(x, y) {
+			t.Error("the order of files matters")
+		}
+	}
+}
+
+func TestAManPageHasWhatHelpSays(t *testing.T) {
+	page := string(manPage("1.2.3", "khop-check", "Usage: khop check <dataset> [flags]\n\nVerify a dataset.\n\n"+
+		"Flags:\n  -h, --help    Show help.\n.dot\n"))
+	for _, want := range []string{".TH KHOP\\-CHECK 1", "khop\\-check \\- Verify a dataset\n",
+		"\\-\\-help    Show help.\n", "\\&.dot"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+}
+
+func TestPackagesOfDebianAreWhole(t *testing.T) {
+	out := t.TempDir()
+	r := &release{project: project{Name: "khop", Version: "1.2.3"}, out: out}
+	files := []file{{"usr/bin/khop", 0o755, "", []byte("program")}}
+	control := "Package: khop\nVersion: 1.2.3\nArchitecture: amd64\nMaintainer: x\nDescription: y\n"
+	if err := r.deb(linux[0], control, files); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "khop_1.2.3_amd64.deb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(text, []byte("data.tar.gz"))
+	z, err := gzip.NewReader(bytes.NewReader(text[at+60:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.Multistream(false)
+	var names []string
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, h.Name)
+	}
+	if got := strings.Join(names, " "); got != "usr/ usr/bin/ usr/bin/khop" {
+		t.Errorf("it has %s", got)
+	}
+	if dpkg, err := exec.LookPath("dpkg-deb"); err == nil {
+		out, err := exec.Command(dpkg, "--info", filepath.Join(out, "khop_1.2.3_amd64.deb")).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "Version: 1.2.3") {
+			t.Errorf("dpkg-deb: %v: %s", err, out)
+		}
+	}
+}
+
+// TestNamesStandInOnePlace holds what cannot read project.json to it.
+func TestNamesStandInOnePlace(t *testing.T) {
+	p, err := readProject(khop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []struct{ path, want string }{
+		{"go.mod", "module " + p.Module + "\n"},
+		{"integrations/python/pyproject.toml", `name = "` + p.Name + `"`},
+		{"integrations/python/pyproject.toml", `description = "` + p.Summary + `"`},
+		{"integrations/python/pyproject.toml", `license = "` + p.License + `"`},
+		{"integrations/python/pyproject.toml", `Source = "` + p.Source + `"`},
+		{"integrations/python/pyproject.toml", `Documentation = "` + p.Docs + `python.md"`},
+		{"integrations/python/src/khop/__init__.py", `__version__ = "` + p.Version + `.dev0"`},
+		{"integrations/python/setup.py", p.Module + "/internal/project.release="},
+		{"mkdocs.yml", "site_name: " + p.Name + "\n"},
+		{"mkdocs.yml", "repo_url: " + p.Source + "\n"},
+		{"tools/docs_site.py", `REPOSITORY = "` + p.Source + `/blob/main/"`},
+		{"CHANGELOG.md", "## " + strings.TrimSuffix(p.Version, ".0")},
+	} {
+		if !strings.Contains(read(t, filepath.FromSlash(in.path)), in.want) {
+			t.Errorf("%s has no %q, as internal/project/project.json says", in.path, in.want)
+		}
+	}
+}
+
+func TestReleaseRefusesAnotherVersionThanTheCheckouts(t *testing.T) {
+	if _, err := newRelease(khop, "python3", "9.9.9"); err == nil || !strings.Contains(err.Error(), "project.json") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestWorkflowsCallTargetsAndHoldNoLogic checks the workflows of the forge, which do not run here.
+func TestWorkflowsCallTargetsAndHoldNoLogic(t *testing.T) {
+	paths, _ := filepath.Glob(filepath.Join(khop, ".github", "workflows", "*.yml"))
+	if len(paths) < 3 {
+		t.Fatalf("workflows: %v", paths)
+	}
+	linter, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := linter.LintFiles(paths, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+	makefile := read(t, "Makefile")
+	step := regexp.MustCompile(`(?m)^ *-? *run: *(.*)$`)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range step.FindAllStringSubmatch(string(text), -1) {
+			words := strings.Fields(m[1])
+			if len(words) < 2 || words[0] != "make" {
+				t.Errorf("%s: %q is no target of make", path, m[1])
+			} else if !strings.Contains(makefile, "\n"+words[1]+": ##") {
+				t.Errorf("%s: the Makefile has no target %s", path, words[1])
+			}
+		}
+	}
+}
+
+func TestTheProjectIsComplete(t *testing.T) {
+	var all map[string]string
+	if err := json.Unmarshal([]byte(read(t, "internal", "project", "project.json")), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"name", "version", "module", "summary", "license", "source", "docs", "maintainer"} {
+		if all[key] == "" {
+			t.Errorf("project.json has no %s", key)
+		}
+	}
+}

@@ -234,7 +234,7 @@ func (e *embedding) layers(g *graph.Graph) (all []*rowsLayer, x []*embed.Table, 
 	s, first, normalise := g.Schema(), 0, false
 	if e.opt.Layers != "" {
 		width := int64(0)
-		if _, has := g.NodeRole(e.of, graph.Feature); has {
+		if _, has := g.NodeRole(e.of, graph.Feature); has && len(s.Nodes) == 1 { // other types have other widths
 			c := featureColumn(g, e.of)
 			width = c.Numbers().Width()
 		}

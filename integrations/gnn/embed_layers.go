@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/embed"
 	"github.com/khop-gnn/khop/internal/vector"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/sparse"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // mostModel bounds what a wrong file takes of memory.
@@ -74,23 +74,30 @@ func modelOf(text []byte) (*network, bool, error) {
 	return m, words["normalise"] == "true", m.take(numbers)
 }
 
-// inputs makes of rows what a layer sums or keeps of them.
-type inputs func(p *sparse.Pool, x []float32, to [][]float32) error
-
-// rowsLayer is a layer as what it makes of rows: inputs are what it makes of each row before its sums, nil where that
-// is the row itself; finish makes the layer's rows of own rows and sums.
-type rowsLayer struct {
-	names  []string // of the inputs
+// inputs are the tables of what a layer sums or keeps of rows, and what makes them of these.
+type inputs struct {
+	names  []string
 	widths []int
-	inputs inputs
+	of     func(p *sparse.Pool, x []float32, to [][]float32) error
+}
+
+// always returns the same inputs for each type of nodes.
+func always(in inputs) func(int) inputs { return func(int) inputs { return in } }
+
+// rowsLayer is a layer as what it makes of rows: inputs are what it makes of each row of nodes of a type before its
+// sums, nil where that is the row itself; finish makes the layer's rows of own rows and sums.
+type rowsLayer struct {
+	inputs func(t int) inputs
 	// sums says what nodes of a type sum of the tables of the inputs, which are by type, and which of them they read
 	// themselves. before is a step that comes before, or nil.
-	sums  func(t int, in [][]*embed.Table) (before *embed.Step, sums []embed.Relation, own []*embed.Table)
-	alone bool // it sums nothing
+	sums    func(t int, in [][]*embed.Table) (before *embed.Step, sums []embed.Relation, own []*embed.Table)
+	alone   bool // it sums nothing
+	attends bool // it reads no rows of nodes themselves but as attention does
 
 	finish func(b *embed.Block, y []float32) error
 	width  int
-	at     int // nodes that finish has at a time; 0: any number
+	at     int    // nodes that finish has at a time; 0: any number
+	makes  []bool // types of nodes that it makes rows of; steps sets it
 }
 
 // rowsLayers returns the layers of a model, which compute as Forward does, in the usual ways.
@@ -146,14 +153,20 @@ func scratch(of *[]float32, n int) []float32 {
 	return (*of)[:n]
 }
 
+// productOf are rows times a weight.
+func productOf(w *variable) func(int) inputs {
+	return always(inputs{[]string{"product"}, []int{w.Cols}, func(p *sparse.Pool, x []float32, to [][]float32) error {
+		return times(p, to[0], x, w)
+	}})
+}
+
 func (r *rowsLayer) gcn(l *layer, act activation, atOut bool) {
 	weight, bias := l.w["weight"], l.w["bias"]
 	r.sums = func(t int, in [][]*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
 		return nil, []embed.Relation{{Reduce: embed.Norm, Table: in[t][0], Loops: true}}, nil
 	}
 	if atOut {
-		r.names, r.widths = []string{"product"}, []int{l.out}
-		r.inputs = func(p *sparse.Pool, x []float32, to [][]float32) error { return times(p, to[0], x, weight) }
+		r.inputs = productOf(weight)
 	}
 	r.finish = func(b *embed.Block, y []float32) error {
 		if atOut {
@@ -171,13 +184,13 @@ func (r *rowsLayer) sage(l *layer, act activation, atOut bool) {
 		return nil, []embed.Relation{{Reduce: embed.Mean, Table: in[t][0]}}, in[t][len(in[t])-1:]
 	}
 	if atOut {
-		r.names, r.widths = []string{"product", "own"}, []int{l.out, l.out}
-		r.inputs = func(p *sparse.Pool, x []float32, to [][]float32) error {
+		of := func(p *sparse.Pool, x []float32, to [][]float32) error {
 			if err := times(p, to[0], x, weight); err != nil {
 				return err
 			}
 			return times(p, to[1], x, own)
 		}
+		r.inputs = always(inputs{[]string{"product", "own"}, []int{l.out, l.out}, of})
 	}
 	var room []float32
 	r.finish = func(b *embed.Block, y []float32) error {
@@ -206,8 +219,7 @@ func (r *rowsLayer) gin(l *layer, act activation, atOut bool, hidden int) {
 		return nil, []embed.Relation{{Reduce: embed.Sum, Table: in[t][0]}}, in[t][:1]
 	}
 	if atOut {
-		r.names, r.widths = []string{"product"}, []int{hidden}
-		r.inputs = func(p *sparse.Pool, x []float32, to [][]float32) error { return times(p, to[0], x, weight) }
+		r.inputs = productOf(weight)
 	}
 	var room []float32
 	r.finish = func(b *embed.Block, y []float32) error {
@@ -234,8 +246,7 @@ func (r *rowsLayer) gin(l *layer, act activation, atOut bool, hidden int) {
 
 func (r *rowsLayer) gat(l *layer, act activation) {
 	weight, source, target, bias, heads := l.w["weight"], l.w["source"], l.w["target"], l.w["bias"], l.heads
-	r.names, r.widths = []string{"product", "score", "target"}, []int{l.out, heads, heads}
-	r.inputs = func(p *sparse.Pool, x []float32, to [][]float32) error {
+	of := func(p *sparse.Pool, x []float32, to [][]float32) error {
 		if err := times(p, to[0], x, weight); err != nil {
 			return err
 		}
@@ -247,22 +258,10 @@ func (r *rowsLayer) gat(l *layer, act activation) {
 			at.project(to[2][:int(hi)*heads], target, int(lo))
 		})
 	}
-	r.sums = attending(heads)
+	r.inputs = always(inputs{[]string{"product", "score", "target"}, []int{l.out, heads, heads}, of})
+	r.attend(&attends{edges: make([]graph.EdgeType, 1), heads: heads, width: l.out, loops: true})
 	r.finish = func(b *embed.Block, y []float32) error {
 		copy(y, b.Sums[0])
 		return activated(b.Pool, y, bias, act)
-	}
-}
-
-// attending says what attention sums of products, scores of sources, and those of targets. The step before finds the
-// greatest score.
-func attending(heads int) func(int, [][]*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
-	return func(t int, in [][]*embed.Table) (*embed.Step, []embed.Relation, []*embed.Table) {
-		product, score, target := in[t][0], in[t][1], in[t][2]
-		greatest := &embed.Table{Name: score.Name + "-greatest", Rows: score.Rows, Width: heads, DType: unified.Float32}
-		before := &embed.Step{Type: t, Sums: []embed.Relation{{Reduce: embed.Max, Table: score, Loops: true}},
-			To: []*embed.Table{greatest}, Apply: func(b *embed.Block) error { copy(b.To[0], b.Sums[0]); return nil }}
-		return before, []embed.Relation{{Reduce: embed.Attend, Table: product, Score: score, Target: target,
-			Greatest: greatest, Heads: heads, Loops: true}}, nil
 	}
 }

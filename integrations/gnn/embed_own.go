@@ -8,7 +8,6 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/embed"
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // mostWidth bounds what a layer's width takes of memory.
@@ -29,8 +28,8 @@ func (o *EmbedOptions) ownLayers(schema *graph.Schema, width int) (all []*rowsLa
 		l.width, err = strconv.Atoi(text)
 		if !l.reduce(schema, name, width) || err != nil || l.width < 1 || l.width > mostWidth {
 			return nil, option.Errorf(ErrOptions, *o, "Layers", ": number %d, %.40q, is not rows, sum, mean, max, gcn "+
-				"or attend and a number of heads, a colon, and a width, such as mean:64; gcn and attend8:64 take a "+
-				"graph with one type of nodes and edges, and attend sums rows before that end in two numbers a head",
+				"or attend and a number of heads, a colon, and a width, such as mean:64; attend8 and attend8bare sum "+
+				"rows of a layer before that have a product and two numbers a head for each type of edges",
 				i+1, word)
 		}
 		all, width = append(all, l), l.width
@@ -43,38 +42,40 @@ var reductions = map[string]embed.Reduce{"sum": embed.Sum, "mean": embed.Mean, "
 
 // reduce says by name what a layer sums of rows before of some width, and reports whether there is such a sum.
 func (r *rowsLayer) reduce(schema *graph.Schema, name string, width int) bool {
-	one := len(schema.Nodes) == 1 && len(schema.Edges) == 1
 	reduce, known := reductions[name]
 	if known || name == "rows" {
 		r.alone = !known
 		r.sums = func(t int, in [][]*embed.Table) (_ *embed.Step, sums []embed.Relation, _ []*embed.Table) {
 			for e := range schema.Edges {
 				if of := &schema.Edges[e]; of.Dst == t && known {
-					sums = append(sums, embed.Relation{Edges: e, Reduce: reduce, Table: in[of.Src][0],
-						Loops: reduce == embed.NormIn})
+					sums = append(sums, relation(e, of, reduce, in[of.Src][0]))
 				}
 			}
 			return nil, sums, in[t][:1]
 		}
-		return one || reduce != embed.NormIn
+		return true
 	}
-	text, attends := strings.CutPrefix(name, "attend")
+	text, attending := strings.CutPrefix(name, "attend")
+	text, bare := strings.CutSuffix(text, "bare")
 	heads, err := strconv.Atoi(text)
-	if !attends || err != nil || heads < 1 || width <= 2*heads || (width-2*heads)%heads != 0 {
+	product := width/len(schema.Edges) - 2*heads
+	if !attending || err != nil || heads < 1 || width%len(schema.Edges) > 0 || product < 1 || product%heads > 0 {
 		return false
 	}
-	r.names, r.widths = []string{"product", "score", "target"}, []int{width - 2*heads, heads, heads}
-	r.sums = attending(heads)
-	r.inputs = func(_ *sparse.Pool, x []float32, to [][]float32) error {
-		for i := range len(x) / width {
-			row := x[i*width : (i+1)*width]
-			for k, w := range r.widths {
-				row = row[copy(to[k][i*w:(i+1)*w], row):]
-			}
-		}
-		return nil
+	a := &attends{edges: schema.Edges, heads: heads, width: product, loops: !bare}
+	r.inputs = func(t int) inputs { return r.cut(a, t) }
+	r.attend(a)
+	return true
+}
+
+// relation is a reduction over edges of a type. GCN's has loops within a type of nodes; between two types a source has
+// no in-edges of that type, but out-edges.
+func relation(e int, of *graph.EdgeType, reduce embed.Reduce, x *embed.Table) embed.Relation {
+	within := of.Src == of.Dst
+	if reduce == embed.NormIn && !within {
+		reduce = embed.Norm
 	}
-	return one
+	return embed.Relation{Edges: e, Reduce: reduce, Table: x, Loops: reduce == embed.NormIn}
 }
 
 // ownRows returns what makes the rows of a layer by a function of one's own.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -45,7 +46,9 @@ func typedGraph(t testing.TB, of ...string) *graph.Graph {
 func mixed(own []float64, sums [][]float64, width int) []float64 {
 	y := make([]float64, width)
 	for k := range y {
-		y[k] = own[k%len(own)] / 2
+		if len(own) > 0 {
+			y[k] = own[k%len(own)] / 2
+		}
 		for n, s := range sums {
 			y[k] += s[k%len(s)] / float64(n+2)
 		}
@@ -74,7 +77,7 @@ func ownOptions(s *graph.Schema, layers string, widths []int) *EmbedOptions {
 	}}
 }
 
-// typedReference computes layers of means and greatest elements in float64, edge by edge.
+// typedReference computes layers in float64, edge by edge.
 func typedReference(t testing.TB, g *graph.Graph, reductions []string, widths []int) (x [][][]float64) {
 	t.Helper()
 	s := g.Schema()
@@ -87,26 +90,37 @@ func typedReference(t testing.TB, g *graph.Graph, reductions []string, widths []
 		x = append(x, rows)
 	}
 	sources := expect.Must(unified.View[int32](g.Indices()))(t)
+	in := make([][][]int, len(s.Edges)) // [edge type][target] sources
+	for e, of := range s.Edges {
+		for i := range x[of.Dst] {
+			var all []int
+			at := g.Offset(of.Dst) + int64(i)
+			for k := g.Indptr()[at]; k < g.Indptr()[at+1]; k++ {
+				if len(s.Edges) == 1 || expect.Must(unified.View[uint8](g.Types()))(t)[k] == uint8(e) {
+					all = append(all, int(int64(sources[k])-g.Offset(of.Src)))
+				}
+			}
+			in[e] = append(in[e], all)
+		}
+	}
 	for l, width := range widths {
 		next := make([][][]float64, len(x))
 		for v := range x {
-			for i := range x[v] {
-				var sums [][]float64
-				for e := range s.Edges {
-					if s.Edges[e].Dst != v {
-						continue
-					}
-					from := s.Edges[e].Src
-					var rows [][]float64
-					at := g.Offset(v) + int64(i)
-					for k := g.Indptr()[at]; k < g.Indptr()[at+1]; k++ {
-						if len(s.Edges) == 1 || expect.Must(unified.View[uint8](g.Types()))(t)[k] == uint8(e) {
-							rows = append(rows, x[from][int64(sources[k])-g.Offset(from)])
-						}
-					}
-					sums = append(sums, reducedRows(reductions[l], rows, len(x[from][0])))
+			var sums [][][]float64
+			for e := range s.Edges {
+				if s.Edges[e].Dst == v && reductions[l] != "rows" {
+					sums = append(sums, reducedRows(reductions[l], s, e, in[e], x))
 				}
-				next[v] = append(next[v], mixed(x[v][i], sums, width))
+			}
+			for i, own := range x[v] {
+				var at [][]float64
+				for _, sum := range sums {
+					at = append(at, sum[i])
+				}
+				if strings.HasPrefix(reductions[l], "attend") {
+					own = nil
+				}
+				next[v] = append(next[v], mixed(own, at, width))
 			}
 		}
 		x = next
@@ -114,20 +128,95 @@ func typedReference(t testing.TB, g *graph.Graph, reductions []string, widths []
 	return x
 }
 
-func reducedRows(how string, rows [][]float64, width int) []float64 {
-	y := make([]float64, width)
-	for n, row := range rows {
-		for k, v := range row {
-			if how == "max" && n > 0 {
-				y[k] = math.Max(y[k], v)
-			} else if how == "max" {
-				y[k] = v
-			} else {
-				y[k] += v / float64(len(rows))
-			}
+// reducedRows returns the sums of all nodes over edges of a type.
+func reducedRows(how string, s *graph.Schema, e int, in [][]int, x [][][]float64) (all [][]float64) {
+	of := s.Edges[e]
+	from, out := x[of.Src], make([]float64, len(x[of.Src]))
+	in = slices.Clone(in)
+	for i := range in {
+		if of.Src == of.Dst && (how == "gcn" || how == "attend2") && !slices.Contains(in[i], i) {
+			in[i] = append(slices.Clone(in[i]), i)
+		}
+		for _, j := range in[i] {
+			out[j]++
 		}
 	}
-	return y
+	part := len(from[0])/len(s.Edges) - 4 // of attention, two heads
+	for i, sources := range in {
+		y, whole := make([]float64, len(from[0])), [2]float64{}
+		for n, j := range sources {
+			row := from[j]
+			slot := row[e*(part+4):]
+			for k, v := range row {
+				switch {
+				case how == "max" && n > 0:
+					y[k] = math.Max(y[k], v)
+				case how == "max":
+					y[k] = v
+				case how == "mean":
+					y[k] += v / float64(len(sources))
+				case how == "gcn" && of.Src == of.Dst:
+					y[k] += v / math.Sqrt(float64(len(sources)*len(in[j])))
+				case how == "gcn":
+					y[k] += v / math.Sqrt(float64(len(sources))*out[j])
+				case k < part: // attention
+					h := k * 2 / part
+					score := x[of.Dst][i][e*(part+4)+part+2+h] + slot[part+h]
+					weight := math.Exp(max(score, 0.2*score))
+					y[k] += slot[k] * weight
+					whole[h] += weight / float64(part/2)
+				}
+			}
+		}
+		if strings.HasPrefix(how, "attend") {
+			y = y[:part]
+			for k := range y {
+				y[k] /= max(whole[k*2/part], 1e-300)
+			}
+		}
+		all = append(all, y)
+	}
+	return all
+}
+
+// TestRowsOfTypedGraphsHaveNormsAndAttention computes GCN's norm within a type of nodes and between two, and attention
+// with loops and without, and compares them with float64.
+func TestRowsOfTypedGraphsHaveNormsAndAttention(t *testing.T) {
+	for _, edges := range [][]string{{"axb", "bya", "aza"}, {"aza", "awa"}} {
+		g := typedGraph(t, edges...)
+		slots := 8 * len(edges) // products of 4 numbers, and 2 heads
+		for _, attends := range []string{"attend2", "attend2bare"} {
+			reductions, widths := []string{"gcn", "rows", attends}, []int{6, slots, 3}
+			layers := fmt.Sprintf("gcn:6,rows:%d,%s:3", slots, attends)
+			opt := ownOptions(g.Schema(), layers, widths)
+			sameAsIn64(t, g, opt, 0, typedReference(t, g, reductions, widths)[0], attends)
+		}
+	}
+}
+
+// sameAsIn64 compares rows of nodes of a type, in each way, with numbers in float64, and their bits.
+func sameAsIn64(t *testing.T, g *graph.Graph, opt *EmbedOptions, of int, want [][]float64, name string) {
+	t.Helper()
+	var first []byte
+	for n, way := range ways {
+		got, width := ownRowsOf(t, g, opt, of, nil, way), len(want[0])
+		rows := make([]float32, len(got)/4)
+		unified.Float32.Floats(rows, got)
+		for i := range want {
+			for k, v := range want[i] {
+				near := math.Abs(v-float64(rows[i*width+k])) < 1e-5
+				expect.Ensure(t, near, "%s, way %d: node %d: %v, %v", name, n, i, rows[i*width:(i+1)*width], want[i])
+			}
+		}
+		if first == nil {
+			first = got
+		}
+		expect.Same(t, string(got), string(first), name)
+		some := ownRowsOf(t, g, opt, of, []int32{3, 7, 8, 450}, way)
+		for _, v := range []int{3, 7, 8, 450} {
+			expect.Same(t, string(some[v*4*width:(v+1)*4*width]), string(first[v*4*width:(v+1)*4*width]), name)
+		}
+	}
 }
 
 // TestRowsOfTypedGraphsAreTheWholeProductInAnyWay: of two types of nodes, and of edges of several types or of one
@@ -139,27 +228,7 @@ func TestRowsOfTypedGraphsAreTheWholeProductInAnyWay(t *testing.T) {
 		opt := ownOptions(g.Schema(), "mean:9,max:5", widths)
 		want := typedReference(t, g, []string{"mean", "max"}, widths)
 		for of := range want {
-			var first []byte
-			for n, way := range ways {
-				name := fmt.Sprintf("%v, %d, way %d", edges, of, n)
-				got := ownRowsOf(t, g, opt, of, nil, way)
-				rows := make([]float32, len(got)/4)
-				unified.Float32.Floats(rows, got)
-				for i := range want[of] {
-					for k, v := range want[of][i] {
-						near := math.Abs(v-float64(rows[i*5+k])) < 1e-5
-						expect.Ensure(t, near, "%s: node %d: %v", name, i, rows[i*5:i*5+5])
-					}
-				}
-				if first == nil {
-					first = got
-				}
-				expect.Same(t, string(got), string(first), name)
-				some := ownRowsOf(t, g, opt, of, []int32{3, 7, 8, 450}, way)
-				for _, v := range []int{3, 7, 8, 450} {
-					expect.Same(t, string(some[v*20:v*20+20]), string(first[v*20:v*20+20]), name)
-				}
-			}
+			sameAsIn64(t, g, opt, of, want[of], fmt.Sprintf("%v, %d", edges, of))
 		}
 	}
 }

@@ -2,7 +2,7 @@ package gnn
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/embed"
@@ -22,6 +22,9 @@ type embedSteps struct {
 func steps(g *graph.Graph, layers []*rowsLayer, x []*embed.Table, of int, dtype unified.DType) []*embed.Step {
 	s := &embedSteps{schema: g.Schema(), dtype: dtype}
 	need, in := needed(s.schema, layers, of), make([][]*embed.Table, len(x))
+	for i, l := range layers {
+		l.makes = need[i+1]
+	}
 	for t := range x {
 		if need[0][t] {
 			in[t] = s.first(t, layers[0], x[t])
@@ -45,10 +48,14 @@ func needed(schema *graph.Schema, layers []*rowsLayer, of int) [][]bool {
 	need[len(layers)] = make([]bool, len(schema.Nodes))
 	need[len(layers)][of] = true
 	for i := len(layers) - 1; i >= 0; i-- {
-		need[i] = slices.Clone(need[i+1])
+		need[i] = make([]bool, len(schema.Nodes))
+		if !layers[i].attends {
+			copy(need[i], need[i+1])
+		}
 		for e := range schema.Edges {
-			if !layers[i].alone && need[i+1][schema.Edges[e].Dst] {
-				need[i][schema.Edges[e].Src] = true
+			if of := &schema.Edges[e]; !layers[i].alone && need[i+1][of.Dst] {
+				need[i][of.Src] = true
+				need[i][of.Dst] = true
 			}
 		}
 	}
@@ -102,7 +109,8 @@ func (s *embedSteps) between(t, number int, l, next *rowsLayer) ([]*embed.Table,
 }
 
 // begin returns the tables of a layer's inputs, and what makes them of rows.
-func (s *embedSteps) begin(t, number int, l *rowsLayer, width int) (tables []*embed.Table, _ inputs) {
+func (s *embedSteps) begin(t, number int, l *rowsLayer, width int) (tables []*embed.Table,
+	_ func(p *sparse.Pool, x []float32, to [][]float32) error) {
 	if l.inputs == nil {
 		rows := s.table(t, number, "rows", width, s.dtype)
 		return []*embed.Table{rows}, func(_ *sparse.Pool, x []float32, to [][]float32) error {
@@ -110,14 +118,15 @@ func (s *embedSteps) begin(t, number int, l *rowsLayer, width int) (tables []*em
 			return nil
 		}
 	}
-	for i, name := range l.names {
+	in := l.inputs(t)
+	for i, name := range in.names {
 		of := s.dtype
-		if name == "score" || name == "target" {
+		if strings.HasPrefix(name, "score") || strings.HasPrefix(name, "target") {
 			of = unified.Float32 // what exponents are made of
 		}
-		tables = append(tables, s.table(t, number, name, l.widths[i], of))
+		tables = append(tables, s.table(t, number, name, in.widths[i], of))
 	}
-	return tables, l.inputs
+	return tables, in.of
 }
 
 // table is one of nodes of a type, which its name tells but for the first.

@@ -126,9 +126,9 @@ def test_convolutions_of_pyg_are_known(data, tmp_path):
             embedding.embed([wrong], data, out=str(tmp_path / "wrong.npy"))
 
 
-def test_convolutions_of_typed_graphs_are_known(dataset, tmp_path):
-    nn = pytest.importorskip("torch_geometric.nn")
-    torch.manual_seed(1)
+@pytest.fixture()
+def typed(dataset, tmp_path):
+    """A dataset of several types, and of two of these, names, features and edges."""
     data = tmp_path / "typed"
     shutil.copytree(dataset("typed"), data)
     content = json.loads((data / "dataset.json").read_text())["content"]
@@ -143,6 +143,48 @@ def test_convolutions_of_typed_graphs_are_known(dataset, tmp_path):
         ends = np.stack([source[kind == e] - offsets[names.index(of["source"])],
                          target[kind == e] - offsets[names.index(of["target"])]])
         edges[of["source"], of["relation"], of["target"]] = torch.from_numpy(ends).long()
+    return data, names[:2], x, edges
+
+
+def whole(layers, x, edges):
+    """What layers of PyG make of the whole graph."""
+    with torch.no_grad():
+        for part in layers:
+            x = part(x, edges) if hasattr(part, "convs") else {name: part(v) for name, v in x.items()}
+    return x
+
+
+def test_norms_and_attention_of_typed_graphs_are_known(typed, tmp_path):
+    nn = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(1)
+    data, names, x, edges = typed
+    within = next(e for e in edges if e[0] == e[2])
+
+    def attention(inputs, width, **options):
+        return nn.HeteroConv({e: nn.GATConv((inputs, inputs), width, heads=2, **options) for e in edges}, aggr="mean")
+
+    attentive = [attention(8, 3, add_self_loops=False), torch.nn.ReLU(),
+                 attention(6, 4, add_self_loops=False, concat=False)]
+    out = str(tmp_path / "rows.npy")
+    ends = edges[within].numpy()  # of several edges from a node to itself PyG keeps one
+    loops, counts = np.unique(ends[0][ends[0] == ends[1]], return_counts=True)
+    same = np.setdiff1d(np.arange(len(x[within[2]])), ends[1][np.isin(ends[0], loops[counts > 1])])
+    everywhere = slice(None)
+    for layers, name, where in ((attentive, names[0], everywhere), (attentive, names[1], everywhere),
+                                ([nn.HeteroConv({within: nn.GCNConv(8, 5)})], within[2], same),
+                                ([nn.HeteroConv({within: nn.GATConv(8, 5)})], within[2], same)):
+        embedding.embed(layers, data, out=out, node_type=name, force=True)
+        np.testing.assert_allclose(np.load(out)[where], whole(layers, x, edges)[name].numpy()[where], rtol=1e-3,
+                                   atol=1e-4)
+    mixed = nn.HeteroConv({within: nn.GCNConv(8, 4), ("a", "b", "c"): nn.SAGEConv((8, 8), 4)})
+    with pytest.raises(OptionError, match="must have one reduction and one width"):
+        embedding.embed([mixed], data, out=out, force=True)
+
+
+def test_convolutions_of_typed_graphs_are_known(typed, tmp_path):
+    nn = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(1)
+    data, names, x, edges = typed
 
     def hetero(width, aggr):
         return nn.HeteroConv({e: nn.SAGEConv((width, width), 6 + n, aggr="max" if n else "mean")
@@ -150,11 +192,8 @@ def test_convolutions_of_typed_graphs_are_known(dataset, tmp_path):
 
     layers = [hetero(8, "sum"), torch.nn.ReLU(), hetero(6, "mean")]
     out = tmp_path / "rows.npy"
-    h = x
-    with torch.no_grad():
-        for part in layers:
-            h = part(h, edges) if hasattr(part, "convs") else {name: part(v) for name, v in h.items()}
-    for name in names[:2]:
+    h = whole(layers, x, edges)
+    for name in names:
         embedding.embed(layers, data, out=str(out), node_type=name, force=True)
         np.testing.assert_allclose(np.load(out), h[name].numpy(), rtol=1e-4, atol=1e-4)
     embedding.embed(layers, data, out="rows", node_type="author")

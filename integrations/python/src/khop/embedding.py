@@ -16,12 +16,13 @@ import mmap
 import os
 import subprocess
 import tempfile
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import binary as _binary
 from .errors import KhopError, OptionError
+from .info import info
 
 __all__ = ["Layer", "embed"]
 
@@ -30,6 +31,7 @@ ROWS = 4096
 
 
 Function = Callable[[Any, Any], Any]
+Edges = Tuple[str, str, str]
 
 
 @dataclasses.dataclass
@@ -40,8 +42,10 @@ class Layer:
 
     reduce is "sum", "mean", "max", "gcn" (PyG's norm, with loops), or "rows": nothing is summed, and sums is None.
     "attend4" is attention of 4 heads over rows that the layer before has made of products, of a score a head as a
-    source, and of one as a target; its function gets no own rows. In a graph of several types of nodes or edges,
-    function is a dict of functions by the type of the nodes, and sums a dict by that of the edges: ("a", "to", "b")."""
+    source, and of one as a target; its function gets no own rows. "attend4bare" has no loops. In a graph of several
+    types of nodes or edges, function is a dict of functions by the type of the nodes, and sums a dict by that of the
+    edges: ("a", "to", "b"); rows that attention sums have these numbers for each type of edges, one behind the other,
+    in the order of ``khop.info``."""
 
     reduce: str
     width: int
@@ -57,8 +61,8 @@ def embed(
     name ends in .npy, or in .parquet (columns id and embedding).
 
     module is a list, or a torch.nn.Sequential (PyG's too), of layers: ``Layer``, PyG's GCNConv, SAGEConv, GraphConv,
-    GINConv and GATConv, HeteroConv of those but GCNConv and GATConv, and, behind each of these, modules that compute
-    each row of its own, such as ReLU and Linear. They are put into evaluation mode while it runs. The other arguments
+    GINConv and GATConv, HeteroConv of one of those, and, behind each of these, modules that compute each row of its
+    own, such as ReLU and Linear. They are put into evaluation mode while it runs. The other arguments
     are those of ``khop embed``, node_type its --type; name tells modules apart where a run goes on that was stopped,
     and is made of the parameters where none is given.
 
@@ -67,7 +71,8 @@ def embed(
     """
     import torch
 
-    layers, modules = _layers(module)
+    layers, modules = _layers(module, lambda: [
+        (e["source"], e["relation"], e["target"]) for e in info(dataset, binary)["edge_types"]])
     command = [_binary.find(binary), "embed", os.fspath(dataset), "--json", "--out", out,
                "--layers", ",".join(f"{layer.reduce}:{layer.width}" for layer in layers),
                "--name", name or _name(modules), "--parent", str(os.getpid())]
@@ -159,12 +164,12 @@ def _block(line: dict[str, Any], layers: Sequence[Layer], room: _Room) -> None:
     memory[at:at + to].view(rows, -1).copy_(made)
 
 
-def _layers(module: Any) -> tuple[list[Layer], list[Any]]:
-    """The layers of a module, and the modules that have parameters."""
+def _layers(module: Any, types: Callable[[], list[Edges]]) -> tuple[list[Layer], list[Any]]:
+    """The layers of a module, and the modules that have parameters. types are the graph's types of edges."""
     layers: list[Layer] = []
     parts = list(module) if hasattr(module, "__iter__") else [module]
     for part in parts:
-        known = [part] if isinstance(part, Layer) else _of_pyg(part)
+        known = [part] if isinstance(part, Layer) else _of_pyg(part, types)
         if known:
             layers += known
         elif not layers or not callable(part):
@@ -189,11 +194,11 @@ def _behind(layer: Layer, part: Any) -> Layer:
                  else after(made))
 
 
-def _of_pyg(conv: Any) -> list[Layer]:
+def _of_pyg(conv: Any, types: Callable[[], list[Edges]]) -> list[Layer]:
     """The layers that a convolution of PyG is; none for other modules."""
     kind = type(conv).__name__
     if kind == "HeteroConv":
-        return [_of_types(conv)]
+        return _of_types(conv, types)
     if kind in _CONVOLUTIONS:
         return _CONVOLUTIONS[kind](conv)
     if hasattr(conv, "propagate"):
@@ -201,27 +206,55 @@ def _of_pyg(conv: Any) -> list[Layer]:
     return []
 
 
-def _of_types(hetero: Any) -> Layer:
+def _of_types(hetero: Any, types: Callable[[], list[Edges]]) -> list[Layer]:
     """HeteroConv: of each type of nodes, what its convolutions make of the sums over their types of edges."""
     import torch
 
-    layers = {tuple(key.split("__")) if isinstance(key, str) else key: _of_pyg(conv)
-              for key, conv in hetero.convs.items()}
-    shapes = {(layer.reduce, layer.width) for made in layers.values() for layer in made}
+    convs = {tuple(key.split("__")) if isinstance(key, str) else key: conv for key, conv in hetero.convs.items()}
+    layers = {edges: _of_pyg(conv, types) for edges, conv in convs.items()}
+    shapes = {tuple((layer.reduce, layer.width) for layer in made) for made in layers.values()}
     ways = {"sum": torch.sum, "mean": torch.mean}
-    if len(shapes) != 1 or any(len(made) != 1 or made[0].reduce == "gcn" for made in layers.values()):
-        raise OptionError(f"{hetero!r} is not known here: its convolutions must be SAGEConv, GraphConv or GINConv, "
-                          "with one reduction and one width")
+    last = next(iter(layers.values()))[-1]
+    if len(shapes) != 1:
+        raise OptionError(f"{hetero!r} is not known here: its convolutions must have one reduction and one width")
     if hetero.aggr not in ways:
         raise OptionError(f"{hetero!r} reduces by {hetero.aggr!r} over types of edges: khop has sum and mean")
-    (reduce, width), = shapes
 
     def of(nodes: str) -> Function:
-        functions: dict[Any, Any] = {edges: made[0].function for edges, made in layers.items() if edges[2] == nodes}
+        functions: dict[Any, Any] = {edges: made[-1].function for edges, made in layers.items() if edges[2] == nodes}
         return lambda own, sums: ways[hetero.aggr](torch.stack([
             function(own, sums[edges]) for edges, function in functions.items()]), dim=0)
 
-    return Layer(reduce, width, {nodes: of(nodes) for nodes in sorted({edges[2] for edges in layers})})
+    summed = Layer(last.reduce, last.width, {nodes: of(nodes) for nodes in sorted({edges[2] for edges in layers})})
+    if not last.reduce.startswith("attend"):
+        return [summed]
+    return [_scores(convs, types()), summed]
+
+
+def _scores(convs: Mapping[Any, Any], types: Sequence[Edges]) -> Layer:
+    """What attention over edges of some types reads of the nodes: of each type of edges, one behind the other."""
+    import torch
+
+    some = next(iter(convs.values()))
+    heads, part = some.heads, some.out_channels
+
+    def of(nodes: str) -> Function:
+        def function(own: Any, sums: Any) -> Any:
+            rows = torch.zeros(len(own), len(types), heads * (part + 2))
+            for edges, conv in convs.items():
+                row = rows[:, types.index(edges)]
+                if edges[0] == nodes:
+                    product = (conv.lin_src if getattr(conv, "lin", None) is None else conv.lin)(own)
+                    row[:, :heads * part] = product
+                    row[:, heads * part:-heads] = (product.view(-1, heads, part) * conv.att_src).sum(-1)
+                if edges[2] == nodes:
+                    product = (conv.lin_dst if getattr(conv, "lin", None) is None else conv.lin)(own)
+                    row[:, -heads:] = (product.view(-1, heads, part) * conv.att_dst).sum(-1)
+            return rows.flatten(1)
+        return function
+
+    return Layer("rows", len(types) * heads * (part + 2),
+                 {nodes: of(nodes) for nodes in sorted({nodes for edges in types for nodes in edges[::2]})})
 
 
 def _reduction(conv: Any) -> str:
@@ -269,22 +302,17 @@ def _gin(conv: Any) -> list[Layer]:
 
 def _gat(conv: Any) -> list[Layer]:
     """Attention: rows of products and scores, and the sums that these weigh."""
-    import torch
-
-    _plain(conv, add_self_loops=True, negative_slope=0.2, edge_dim=None, aggr="add", flow="source_to_target", res=None)
+    _plain(conv, negative_slope=0.2, edge_dim=None, aggr="add", flow="source_to_target", res=None)
     heads, part = conv.heads, conv.out_channels
-    product = getattr(conv, "lin", None) or conv.lin_src
-
-    def scores(own: Any, sums: Any) -> Any:
-        z = product(own)
-        by_head = z.view(-1, heads, part)
-        return torch.cat([z, (by_head * conv.att_src).sum(-1), (by_head * conv.att_dst).sum(-1)], dim=1)
+    one = ("", "", "")
+    scores = _scores({one: conv}, [one])
 
     def weighed(own: Any, sums: Any) -> Any:
         return _biased(conv, sums if conv.concat else sums.view(-1, heads, part).mean(dim=1))
 
-    return [Layer("rows", heads * (part + 2), scores),
-            Layer(f"attend{heads}", heads * part if conv.concat else part, weighed)]
+    return [Layer("rows", scores.width, scores.function[""]),  # type: ignore[index]
+            Layer(f"attend{heads}" + "bare" * (not conv.add_self_loops), heads * part if conv.concat else part,
+                  weighed)]
 
 
 _CONVOLUTIONS: dict[str, Callable[[Any], list[Layer]]] = {

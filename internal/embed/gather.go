@@ -24,6 +24,22 @@ type gatherer struct {
 	ranges  [][2]int64
 	asked   int // ranges whose rows were asked for
 	planned int // and planned
+	thin    int64
+}
+
+// A rehearsal over more than manyEdges plans the reads of one in thinly pieces of a table alone, in as much less of a
+// cache: what these come to is a sample of all reads, and to plan those takes minutes where edges are very many. Rows
+// of a piece may share a request.
+const (
+	thinly    = 16
+	pieceRows = 4096
+)
+
+var manyEdges int64 = 1 << 25
+
+// sampled reports whether a rehearsal plans the reads of a piece: of one in each thinly that follow each other.
+func (g *gatherer) sampled(piece int) bool {
+	return g.thin == 1 || uint64(piece/thinly+1)*0x9e3779b97f4a7c15>>32%thinly == uint64(piece%thinly)
 }
 
 // gathered is a table whose rows are brought.
@@ -49,7 +65,7 @@ func (r *run) gatherSpan(k int, s *Step, of nodes, span [2]int64) (err error) {
 		}
 	}()
 	for i := range s.Sums {
-		g := &gatherer{run: r, name: fmt.Sprint(i), rel: &s.Sums[i], of: of, ranges: ranges}
+		g := &gatherer{run: r, name: fmt.Sprint(i), rel: &s.Sums[i], of: of, ranges: ranges, thin: 1}
 		all = append(all, g)
 		if err := g.open(int64(len(s.Sums))); err != nil {
 			return err
@@ -91,7 +107,10 @@ func (r *run) rehearse(now *StepReport, s *Step, of nodes, seconds float64) (err
 		}
 	}
 	for i := range s.Sums {
-		g := &gatherer{run: r, name: fmt.Sprint(i), rel: &s.Sums[i], of: of, ranges: ranges}
+		g := &gatherer{run: r, name: fmt.Sprint(i), rel: &s.Sums[i], of: of, ranges: ranges, thin: 1}
+		if now.edges[i] > manyEdges {
+			g.thin = thinly
+		}
 		defer func() { err = errors.Join(err, g.close()) }()
 		if err := g.mark(); err != nil {
 			return err
@@ -102,7 +121,7 @@ func (r *run) rehearse(now *StepReport, s *Step, of nodes, seconds float64) (err
 				continue
 			}
 			layout := diskio.Layout{RowBytes: t.rowBytes(), Rows: t.Rows, Shape: r.shape()}
-			opt := r.planner(t, rowBytes(g.rel.tables())*int64(len(s.Sums)))
+			opt := r.planner(t, rowBytes(g.rel.tables())*int64(len(s.Sums))*g.thin)
 			if planned.plan, err = diskio.NewPlanner(layout, opt); err != nil {
 				return err
 			}
@@ -135,8 +154,8 @@ func (g *gatherer) rehearse(seconds float64) error {
 				continue
 			}
 			t.plan.Next(&plan)
-			g.now.Plan.add(Work{Read: plan.Bytes, Requests: plan.Requests,
-				Seconds: g.rates.probe.Seconds(plan.Requests, plan.Bytes)})
+			g.now.Plan.add(Work{Read: plan.Bytes * g.thin, Requests: plan.Requests * g.thin,
+				Seconds: g.rates.probe.Seconds(plan.Requests*g.thin, plan.Bytes*g.thin)})
 		}
 		if g.now.Plan.Seconds > seconds {
 			return errDear
@@ -231,6 +250,9 @@ func (g *gatherer) sources(n int) (*links, error) {
 	}
 	count := uint32(0)
 	for i, w := range g.marks {
+		if !g.sampled(i * 64 / pieceRows) {
+			g.marks[i], w = 0, 0
+		}
 		g.ranks[i] = count
 		count += uint32(bits.OnesCount64(w))
 	}
@@ -257,7 +279,7 @@ func (g *gatherer) ask(n int) error {
 	for ; g.asked < len(g.ranges) && g.asked < n+lookahead; g.asked++ {
 		full := false
 		for _, t := range g.tables {
-			full = full || t.plan != nil && g.asked > n+1 && int64(t.plan.Asks()) > g.now.asks
+			full = full || t.plan != nil && g.asked > n+1 && int64(t.plan.Asks())*g.thin > g.now.asks
 		}
 		if full {
 			break

@@ -119,7 +119,7 @@ func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
 		}
 		size := r.p.Graph.Indices().DType().Size()
 		if way == Sweeps {
-			more += size // see sweeping.begin
+			more += size + (size+group-1)/group // see sweeping.begin
 		}
 		if way == Sweeps || !r.topology.views(rel.Edges) || rel.Loops {
 			each = size
@@ -328,19 +328,18 @@ func (r *run) indexSeconds(now *StepReport) float64 {
 	return float64(r.indexBytes(now)) * r.indexMissing / r.rates.Read
 }
 
-// mappedMore is what rows of a file that is mapped take beside those of memory in which a trial has them: its pages are
-// small. Three tables of 256 to 819 MB took 1.3 to 1.5 times as long as trials said.
-const mappedMore = 0.35
-
 func (r *run) planResident(now *StepReport, s *Step, left int64) {
 	now.Way, now.Passes, now.room = Resident, 1, min(max(left, 1<<20), residentRange)
 	now.Memory = r.opt.Memory - left + now.room
 	now.Plan = Work{Read: r.indexBytes(now)}
 	for i := range s.Sums {
 		rel := &s.Sums[i]
-		if now.Plan.Seconds += float64(now.edges[i]) * r.rates.kernels[rel]; !rel.Table.held && rel.Table.operand() {
-			now.Plan.Seconds += float64(now.edges[i]) * r.rates.kernels[rel] * mappedMore
+		rate := r.rates.kernels[rel]
+		if !rel.Table.held && rel.Table.operand() {
+			rate = r.rates.mapped[rel]
+			now.Plan.Seconds += float64(rel.Table.size()) * r.rates.faults
 		}
+		now.Plan.Seconds += float64(now.edges[i]) * rate
 		for _, t := range rel.tables() {
 			if !t.held {
 				now.Plan.Read += t.size()

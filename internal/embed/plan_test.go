@@ -1,10 +1,15 @@
 package embed
 
 import (
+	"math/rand/v2"
+	"path/filepath"
 	"testing"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 func TestMain(m *testing.M) { expect.NoGoroutines(m) }
@@ -32,4 +37,33 @@ func TestAStepGivesItsMemoryBack(t *testing.T) {
 	expect.OK(t, r.free())
 	expect.Same(t, r.ledger.Total(), int64(4<<16), "bytes that are held")
 	expect.OK(t, r.rooms[degreesRoom+"a:to:b"].Close())
+}
+
+// TestARehearsalOfSomeRowsSaysWhatAllWouldRead compares a sample of the rows with all of them.
+func TestARehearsalOfSomeRowsSaysWhatAllWouldRead(t *testing.T) {
+	const nodes, width = 1 << 17, 64
+	r := rand.New(rand.NewPCG(expect.Seed(t), 1))
+	edges := graph.EdgeData{Source: "node", Relation: "edge", Target: "node"}
+	for range 4 * nodes {
+		edges.Src = append(edges.Src, int64(r.IntN(1+r.IntN(nodes)))) // low ones are hubs
+		edges.Dst = append(edges.Dst, int64(r.IntN(nodes)))
+	}
+	x := unified.FromSlice(make([]float32, nodes*width))
+	x, _ = x.Reshape(nodes, width)
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Name: "node", Count: nodes}},
+		Edges: []graph.EdgeData{edges}})
+	plan := func(many int64) Work {
+		defer func(was int64) { manyEdges = was }(manyEdges)
+		manyEdges = many
+		to := &Table{Name: "rows", Rows: nodes, Width: width, DType: unified.Float32}
+		step := &Step{Name: "layer", Sums: []Relation{{Reduce: Mean, Table: Column("x", x)}}, To: []*Table{to},
+			Apply: func(b *Block) error { return nil }}
+		planned := expect.Must(open(t.Context(), &Program{Graph: g, Steps: []*Step{step}}, Options{Way: Gather,
+			Memory: 16 << 20, Folder: filepath.Join(t.TempDir(), "work")}, true))(t)
+		expect.OK(t, planned.close())
+		return planned.plans[0].Plan
+	}
+	all, some := plan(1<<40), plan(0)
+	near := func(a, b int64) bool { return 20*a >= 17*b && 20*a <= 23*b }
+	expect.That(t, near(some.Read, all.Read) && near(some.Requests, all.Requests), "%+v of %+v", some, all)
 }

@@ -24,6 +24,8 @@ type rates struct {
 	fresh       float64               // seconds for a byte of new memory
 	rows        map[*Step]float64     // seconds for a row that Apply makes, and that is written
 	kernels     map[*Relation]float64 // seconds for an edge, by package sparse
+	mapped      map[*Relation]float64 // and of rows of a file that is mapped, whose pages are small
+	faults      float64               // seconds for a byte of such a file that is in the page cache, and not mapped yet
 	passing     map[*Relation]float64 // and while rows pass by
 	looks       map[*Relation]float64 // seconds for a node that is looked at while a block passes by
 	degrees     map[*Relation]float64 // seconds for an edge, to count degrees
@@ -46,6 +48,7 @@ func (r *run) measure() error {
 	r.rates = someRates
 	r.rates.rows, r.rates.widen = map[*Step]float64{}, map[*Table]float64{}
 	r.rates.kernels, r.rates.passing = map[*Relation]float64{}, map[*Relation]float64{}
+	r.rates.mapped = map[*Relation]float64{}
 	r.rates.looks, r.rates.degrees = map[*Relation]float64{}, map[*Relation]float64{}
 	r.now = &StepReport{}
 	counted := maps.Clone(r.degrees)
@@ -56,15 +59,17 @@ func (r *run) measure() error {
 	if err := r.measureMemory(); err != nil {
 		return err
 	}
-	for k, s := range r.p.Steps {
-		if err := r.measureStep(k, s); err != nil {
-			return err
+	return r.tryMap(func(mapped []byte) error {
+		for k, s := range r.p.Steps {
+			if err := r.measureStep(k, s, mapped); err != nil {
+				return err
+			}
+			if err := errors.Join(r.free(), r.ctxErr()); err != nil {
+				return err
+			}
 		}
-		if err := errors.Join(r.free(), r.ctxErr()); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // tried returns how many rows of so many bytes a trial has, of so many. Memory that grows may take twice as much.
@@ -136,14 +141,57 @@ func (r *run) measureDisk() error {
 // untimedBlocks are read first, into memory that is new, or are there when the time begins.
 const untimedBlocks = 5
 
-// tryWrite writes a file beside the folder, and removes it. Where it cannot be written, the rates stay.
+// tryFile makes a file beside the folder. done closes it, and it is gone: at once, where the system removes what is
+// open.
+func (r *run) tryFile() (f *os.File, done func(), err error) {
+	if f, err = os.CreateTemp(filepath.Dir(r.opt.Folder), ".khop-embed-*"); err != nil {
+		return nil, nil, err
+	}
+	_ = os.Remove(f.Name())
+	return f, func() { _, _ = f.Close(), os.Remove(f.Name()) }, nil
+}
+
+// tryMap maps a file of ones, for trials of rows that are in the page cache, as long as f runs: nothing where none can
+// be written.
+func (r *run) tryMap(f func(mapped []byte) error) error {
+	file, done, err := r.tryFile()
+	if err != nil {
+		return f(nil)
+	}
+	defer done()
+	ones := make([]float32, 1<<18)
+	for i := range ones {
+		ones[i] = 1
+	}
+	bytes := unified.FromSlice(ones).Bytes()
+	for n := int64(0); n < min(tryBytes, r.opt.Memory/4); n += int64(len(bytes)) {
+		if _, err := file.Write(bytes); err != nil {
+			return f(nil)
+		}
+	}
+	region, err := pinned.Map(file)
+	if err != nil {
+		return f(nil)
+	}
+	sum := int64(0)
+	took, _ := timed(func() error {
+		for i := 0; i < len(region.Bytes()); i += os.Getpagesize() {
+			sum += int64(region.Bytes()[i])
+		}
+		return nil
+	})
+	touched.Store(sum)
+	r.rates.faults = took / float64(len(region.Bytes()))
+	return errors.Join(f(region.Bytes()), region.Close())
+}
+
+// tryWrite writes a file beside the folder. Where it cannot be written, the rates stay.
 func (r *run) tryWrite() {
-	f, err := os.CreateTemp(filepath.Dir(r.opt.Folder), ".khop-embed-*")
+	f, done, err := r.tryFile()
 	if err != nil {
 		return
 	}
-	defer os.Remove(f.Name())
-	defer f.Close()
+	defer done()
 	data := make([]byte, tryWrite)
 	for i := range data {
 		data[i] = byte(i)
@@ -178,8 +226,8 @@ func (r *run) measureMemory() error {
 	return region.Close()
 }
 
-// measureStep times sums, Apply and what becomes of its rows.
-func (r *run) measureStep(k int, s *Step) error {
+// measureStep times sums, Apply and what becomes of its rows. mapped is a trial of a mapped file.
+func (r *run) measureStep(k int, s *Step, mapped []byte) error {
 	for i := range s.Sums {
 		rel := &s.Sums[i]
 		if rel.Reduce.normed() {
@@ -187,7 +235,7 @@ func (r *run) measureStep(k int, s *Step) error {
 				return err
 			}
 		}
-		if err := r.measureKernel(rel, r.of[k]); err != nil {
+		if err := r.measureKernels(rel, r.of[k], mapped); err != nil {
 			return err
 		}
 		if err := errors.Join(r.free(), r.measurePassing(rel, r.of[k])); err != nil {
@@ -314,30 +362,41 @@ func (r *run) measureDegrees(rel *Relation, of nodes) error {
 	return nil
 }
 
-// measureKernel times sums of nodes from all over, of rows that are in memory.
-func (r *run) measureKernel(rel *Relation, of nodes) error {
-	width := int64(rel.Table.Width)
-	rows := r.tried(rel.Table.Rows, 4*(width+int64(rel.Heads)))
+// measureKernels times sums of nodes from all over, of rows in memory, and of rows of a file that is mapped.
+func (r *run) measureKernels(rel *Relation, of nodes, mapped []byte) error {
 	dtype := unified.Float32
 	if rel.Table.operand() {
 		dtype = rel.Table.DType
 	}
-	raw, err := r.filled("x", rows*width)
+	row := int64(rel.Table.Width) * dtype.Size()
+	rows := r.tried(rel.Table.Rows, 4*int64(rel.Table.Width+rel.Heads))
+	raw, err := r.filled("x", (rows*row+3)/4)
 	if err != nil {
 		return err
 	}
-	x, err := unified.New(dtype, unified.FromSlice(raw).Bytes()[:rows*width*dtype.Size()], rows, width)
+	rate, err := r.measureKernel(rel, of, dtype, rows, unified.FromSlice(raw).Bytes()[:rows*row])
+	r.rates.kernels[rel], r.rates.mapped[rel] = rate, rate
+	if rows = min(rows, int64(len(mapped))/row); err == nil && rel.Table.operand() && rows > 0 {
+		r.rates.mapped[rel], err = r.measureKernel(rel, of, dtype, rows, mapped[:rows*row])
+	}
+	return err
+}
+
+// measureKernel returns how many seconds sums take for an edge, of the rows of a trial.
+func (r *run) measureKernel(rel *Relation, of nodes, dtype unified.DType, rows int64, raw []byte) (float64, error) {
+	width := int64(rel.Table.Width)
+	x, err := unified.New(dtype, raw, rows, width)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	most := r.tried(chunkNodes, 4*(width+2*int64(rel.Heads)))
 	y, err := r.filled("y", most*width)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	o, at, err := r.trialScores(rel, rows, most)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	o.x = x
 	edges, took := int64(0), 0.0
@@ -347,16 +406,16 @@ func (r *run) measureKernel(rel *Relation, of nodes) error {
 		var l *links
 		load := func() (err error) { l, err = r.links(rel, of, lo, lo+n, rel.Loops); return err }
 		if err := load(); err != nil { // from the disk, maybe
-			return err
+			return 0, err
 		}
 		linked, err := timed(load)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		o.global, o.local = l, l.within(rows)
 		multiplied, err := timed(func() error { return r.multiply(y[:n*width], rel, o, at) })
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if c >= untimed {
 			edges, took = edges+l.count(), took+linked+multiplied
@@ -365,8 +424,7 @@ func (r *run) measureKernel(rel *Relation, of nodes) error {
 			break
 		}
 	}
-	r.rates.kernels[rel] = took / float64(max(edges, 1))
-	return nil
+	return took / float64(max(edges, 1)), nil
 }
 
 // trialScores returns what attention reads beside rows.
@@ -436,7 +494,7 @@ func (r *run) measurePassing(rel *Relation, of nodes) error {
 	if err != nil {
 		return err
 	}
-	looks, err := fastest(func() error { return r.pool.Split(n, 256, w.add) })
+	looks, err := fastest(func() error { return r.pool.Split(n, w.step(), w.add) })
 	if err != nil {
 		return err
 	}
@@ -445,7 +503,7 @@ func (r *run) measurePassing(rel *Relation, of nodes) error {
 	edges = 0
 	for ; w.end < rel.Table.Rows && took < tryTime.Seconds() && edges < tryEdges; blocks++ {
 		w.first, w.end = w.end, min(w.end+step, rel.Table.Rows)
-		one, err := timed(func() error { return r.pool.Split(n, 256, w.add) })
+		one, err := timed(func() error { return r.pool.Split(n, w.step(), w.add) })
 		if err != nil {
 			return err
 		}

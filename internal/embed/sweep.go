@@ -134,7 +134,7 @@ func (r *run) sweep(y []float32, rel *Relation, of nodes, lo, hi int64, at state
 	tables := rel.tables()
 	if err := r.scan(tables, 0, rel.Table.Rows, r.blockRows(tables), func(first int64, rows [][]float32) error {
 		s.first, s.end, s.rows = first, first+int64(len(rows[0]))/s.width, rows
-		return r.pool.Split(n, 256, s.add)
+		return r.pool.Split(n, s.step(), s.add)
 	}); err != nil {
 		return err
 	}
@@ -155,6 +155,7 @@ type sweeping struct {
 	l     *links
 	next  []int64 // [node] edge
 	ahead links   // the source of that edge, by node
+	least links   // the least of these, by group of nodes
 	y     []float32
 	whole []float32 // [node][head] sum of weights
 	width int64
@@ -165,6 +166,13 @@ type sweeping struct {
 	rows       [][]float32
 }
 
+// group is how many nodes have one number that tells whether some of them have an edge to the rows at hand: to few
+// blocks of rows do they, and a pass looks at all nodes for each block.
+const group = 16
+
+// step is how many nodes are looked at in one go, a multiple of group.
+func (s *sweeping) step() int64 { return (int64(len(s.next))>>20 + 1) * 256 }
+
 // begin takes the first edge of each node as the next. The sources of these edges have a list of their own, since most
 // nodes have no edge to most blocks of rows: to see that takes a few bytes that follow each other.
 func (s *sweeping) begin() (err error) {
@@ -173,15 +181,20 @@ func (s *sweeping) begin() (err error) {
 		return err
 	}
 	copy(s.next, s.l.start)
+	groups := (n + group - 1) / group
 	if s.l.narrow != nil {
-		s.ahead.narrow, err = room[int32](s.run, "ahead", n)
-	} else {
-		s.ahead.wide, err = room[int64](s.run, "ahead", n)
+		if s.ahead.narrow, err = room[int32](s.run, "ahead", n); err == nil {
+			s.least.narrow, err = room[int32](s.run, "least", groups)
+		}
+	} else if s.ahead.wide, err = room[int64](s.run, "ahead", n); err == nil {
+		s.least.wide, err = room[int64](s.run, "least", groups)
 	}
 	if err != nil {
 		return err
 	}
-	return s.pool.Split(n, 256, func(lo, hi int64) {
+	clear(s.least.narrow)
+	clear(s.least.wide)
+	return s.pool.Split(n, s.step(), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			if s.l.narrow != nil {
 				s.ahead.narrow[i] = sourceOf(s, s.l.narrow, i, math.MaxInt32)
@@ -203,24 +216,31 @@ func sourceOf[I int32 | int64](s *sweeping, sources []I, i int64, none I) I {
 // add adds the rows at hand to the sums of some nodes.
 func (s *sweeping) add(lo, hi int64) {
 	if s.l.narrow != nil {
-		addRows(s, s.l.narrow, s.ahead.narrow, lo, hi, math.MaxInt32)
+		addRows(s, s.l.narrow, s.ahead.narrow, s.least.narrow, lo, hi, math.MaxInt32)
 	} else {
-		addRows(s, s.l.wide, s.ahead.wide, lo, hi, math.MaxInt64)
+		addRows(s, s.l.wide, s.ahead.wide, s.least.wide, lo, hi, math.MaxInt64)
 	}
 }
 
-func addRows[I int32 | int64](s *sweeping, sources, ahead []I, lo, hi int64, none I) {
+func addRows[I int32 | int64](s *sweeping, sources, ahead, least []I, lo, hi int64, none I) {
 	end := I(s.end)
-	for i := lo; i < hi; i++ {
-		if ahead[i] >= end {
+	for ; lo < hi; lo += group {
+		if least[lo/group] >= end {
 			continue
 		}
-		e, last := s.next[i], s.l.start[i+1]
-		for ; e < last && sources[e] < end; e++ {
-			s.edge(i, int64(sources[e]), int64(sources[e])-s.first, e == s.l.start[i])
+		to := none
+		for i := lo; i < min(lo+group, hi); i++ {
+			if ahead[i] < end {
+				e, last := s.next[i], s.l.start[i+1]
+				for ; e < last && sources[e] < end; e++ {
+					s.edge(i, int64(sources[e]), int64(sources[e])-s.first, e == s.l.start[i])
+				}
+				s.next[i] = e
+				ahead[i] = sourceOf(s, sources, i, none)
+			}
+			to = min(to, ahead[i])
 		}
-		s.next[i] = e
-		ahead[i] = sourceOf(s, sources, i, none)
+		least[lo/group] = to
 	}
 }
 

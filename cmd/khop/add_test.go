@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
@@ -43,7 +42,9 @@ func TestColumnsAreAddedWithoutWritingTheOthersAgain(t *testing.T) {
 	labels := make([]uint8, 2000)
 	labels[5] = 8
 	file = textFile(t, "label.npy", string(expect.NPY(labels)))
-	fails(t, exitFailed, `there is a column "label" already`, "add", data, "--column", "label="+file)
+	fails(t, exitFailed, `there is a column "label" already: choose another name, or replace it by --force`, "add",
+		data, "--column", "label="+file)
+	fails(t, exitUsage, "name=file.npy", "add", data, "--column", "x")
 	must(t, "add", data, "--column", "node:label="+file, "--force")
 	must(t, "check", data)
 	if info := object(t, "info", data, "--json"); info["classes"] != 9.0 || info["generation"] != 3.0 {
@@ -52,24 +53,4 @@ func TestColumnsAreAddedWithoutWritingTheOthersAgain(t *testing.T) {
 	must(t, "check", data)
 	left, _ := filepath.Glob(data + ".*")
 	expect.That(t, len(left) <= 0, "left behind: %v", left)
-}
-
-func TestWhatDoesNotFitIsNotAdded(t *testing.T) {
-	data := small(t)
-	few := textFile(t, "few.npy", string(expect.NPY([]int64{7, 3})))
-	far := textFile(t, "far.npy", string(expect.NPY([]int64{2001})))
-	twice := textFile(t, "twice.npy", string(expect.NPY([]int64{7, 3, 5, 3, 7})))
-	for what, args := range map[string][]string{
-		"twice.npy: row 3: node 3 is in row 1 already": {"--split", "x=" + twice},
-		"has the shape [2], but there are 2000 nodes":  {"--column", "x=" + few},
-		"or none of that name":                         {"--column", "paper:x=" + few},
-		"node 2001 is not below 2000":                  {"--split", "x=" + far},
-		"name=file.npy":                                {"--column", "x"},
-		"name what to add":                             {},
-	} {
-		_, err, code := khop(t, append([]string{"add", data}, args...)...)
-		expect.That(t, code != exitDone && strings.Contains(err, what), "%q: status %d, %s", what, code, err)
-	}
-	info := object(t, "info", data, "--json")
-	expect.That(t, info["generation"] == 1.0, "generation %v", info["generation"])
 }

@@ -41,6 +41,7 @@ func exits(data, unsplit, empty, list string) []exit {
 		{"sample " + data + " --seeds all:paper", exitUsage,
 			`--seeds all:paper: no node type "paper"; there are: node`},
 		{"sample " + data + " --split 3", exitUsage, `"train" (split 3)`},
+		{"sample " + data + " --batch-size 500 --first 99", exitUsage, "--first 99: an epoch has "},
 		{"sample " + data + " --seeds @" + empty + "/none", exitFailed, "none"},
 		{"sample " + data + " --max-memory 1kB", exitFailed, "allow at least"},
 		{"sample " + data + " --max-memory lots", exitUsage, "4GB"},
@@ -57,6 +58,7 @@ func exits(data, unsplit, empty, list string) []exit {
 		{"convert " + list + " x.khop --from nosuch", exitUsage, "edgelist"},
 		{"convert " + list + " " + empty + "/small.khop --max-memory 1kB", exitFailed, "allow at least"},
 		{"convert " + empty + "/none x.khop", exitFailed, "none"},
+		{"convert " + filepath.Dir(list) + "/header.csv x.khop", exitFailed, "there is no edge in it"},
 		{"generate nosuch x", exitUsage, "sbm"},
 		{"generate sbm " + empty + "/x --nodes -5", exitUsage, "--nodes is -5"},
 		{"generate sbm " + empty + "/no/such/folder", exitFailed, "no such file"},
@@ -71,7 +73,8 @@ func TestExitStatusAndMessage(t *testing.T) {
 	unsplit := filepath.Join(t.TempDir(), "rmat.khop")
 	must(t, "generate", "rmat", unsplit, "--nodes", "500", "--edges", "2000")
 	empty, list := t.TempDir(), filepath.Join(t.TempDir(), "list.txt")
-	expect.OK(t, os.WriteFile(list, []byte("0 1\n1 2\n"), 0o600))
+	header := filepath.Join(filepath.Dir(list), "header.csv")
+	expect.OK(t, os.WriteFile(list, []byte("0 1\n1 2\n"), 0o600), os.WriteFile(header, []byte("src,dst\n"), 0o600))
 	for _, c := range exits(data, unsplit, empty, list) {
 		out, errOut, code := khop(t, strings.Fields(c.args)...)
 		where := errOut

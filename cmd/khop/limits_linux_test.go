@@ -307,23 +307,19 @@ func (w *workshop) run(t *testing.T, prefix []string, args ...string) outcome {
 	defer late.Stop()
 	end := make(chan struct{})
 	var fed sync.WaitGroup
-	fed.Add(1)
-	go func() {
-		defer fed.Done()
+	fed.Go(func() {
 		select {
 		case <-ready:
 			consume(t, args)
 			_ = cmd.Process.Signal(syscall.SIGINT)
 		case <-end:
 		}
-	}()
+	})
 	o := outcome{}
 	var watched sync.WaitGroup
-	watched.Add(1)
-	go func() {
-		defer watched.Done()
+	watched.Go(func() {
 		o.peak = watch(cmd.Process.Pid, end)
-	}()
+	})
 	_ = cmd.Wait()
 	close(end)
 	watched.Wait()

@@ -84,19 +84,6 @@ func TestSampleOutputsAgree(t *testing.T) {
 	expect.That(t, seeds == 1200, "%d seeds, want the 1,200 of the train split", seeds)
 }
 
-func TestBatchesBehindAnEpochAreRefused(t *testing.T) {
-	data := small(t)
-	_, said, code := khop(t, "sample", data, "--batch-size", "500", "--first", "99")
-	expect.That(t, code == exitUsage && strings.Contains(said, "--first 99: an epoch has "), "%d, %q", code, said)
-}
-
-func TestAHeaderAloneIsNoGraph(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "edges.csv")
-	expect.OK(t, os.WriteFile(file, []byte("src,dst\n"), 0o600))
-	_, said, code := khop(t, "convert", file, file+".khop")
-	expect.That(t, code == exitFailed && strings.Contains(said, "there is no edge in it"), "status %d, %q", code, said)
-}
-
 func TestEdgesAHopWithEitherFrontier(t *testing.T) {
 	data := small(t)
 	edges := map[string][]any{}

@@ -26,16 +26,6 @@ func TestSplitsThatShareNodesAreSaidEverywhere(t *testing.T) {
 	expect.That(t, code == exitDone && strings.Contains(note, "khop: note: "+says), "train: %d %s", code, note)
 }
 
-func TestASplitThatExistsIsNamedWithWhatReplacesIt(t *testing.T) {
-	data := small(t)
-	few := textFile(t, "few.npy", string(expect.NPY([]int64{7, 3})))
-	_, err, code := khop(t, "add", data, "--split", "train="+few)
-	want := `there is a split "train" already: choose another name, or replace it by --force`
-	expect.That(t, code == exitFailed && strings.Contains(err, want) && !strings.Contains(err, "khop-new"),
-		"%d %s", code, err)
-	must(t, "add", data, "--split", "train="+few, "--force")
-}
-
 // TestLinksThatTheirSplitDoesNotFollowAreNoLeak deals links, and follows what they may.
 func TestLinksThatTheirSplitDoesNotFollowAreNoLeak(t *testing.T) {
 	data := small(t)

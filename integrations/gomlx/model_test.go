@@ -65,14 +65,11 @@ func TestLayersComputeOnTheBlocksEdges(t *testing.T) {
 				return result.([]float32)
 			}
 			degree := values(func(b gomlx.Batch, x *ml.Node) *ml.Node {
-				return ml.ConvertDType(b.Layers[l].Degree(),
-					x.DType())
+				return ml.ConvertDType(b.Layers[l].Degree(), x.DType())
 			})
 			sum := values(func(b gomlx.Batch, x *ml.Node) *ml.Node { return b.Layers[l].Sum(b.Layers[l].Messages(x)) })
-			mean := values(func(b gomlx.Batch,
-				x *ml.Node) *ml.Node {
-				return b.Layers[l].Mean(b.Layers[l].Messages(x))
-			})
+			mean := values(
+				func(b gomlx.Batch, x *ml.Node) *ml.Node { return b.Layers[l].Mean(b.Layers[l].Messages(x)) })
 			self := values(func(b gomlx.Batch, x *ml.Node) *ml.Node { return b.Layers[l].Destinations(x) })
 			for v := range int(block.NumDst) {
 				want, n := float32(0), float32(indptr[v+1]-indptr[v])

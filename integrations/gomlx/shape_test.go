@@ -200,23 +200,6 @@ func TestMaximumBeyondWhatFitsIsRefused(t *testing.T) {
 		"error %v, want ErrOptions with a remedy", err)
 }
 
-// tooSmallBound makes more than it says.
-type tooSmallBound struct{ sampling.Neighbor }
-
-func (e tooSmallBound) Describe(s *graph.Schema, n int) (sampling.Description, error) {
-	d, err := e.Neighbor.Describe(s, n)
-	d.Bound.Blocks, d.Bound.Edges = nil, 1
-	return d, err
-}
-
-func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
-	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: tooSmallBound{neighbor},
-		BatchSize: 8}), gomlx.Options{Pad: gomlx.Maximum})
-	_, _, _, err := ds.Yield()
-	expect.That(t, errors.Is(err, loader.ErrSampler) && strings.Contains(err.Error(), "epoch 0, batch 0"),
-		"error %v, want ErrSampler of batch 0", err)
-}
-
 // broken is a sampler that spoils what another made.
 type broken struct {
 	sampling.Neighbor

@@ -221,21 +221,18 @@ func TestManyGoroutinesOpenAndClose(t *testing.T) {
 	memory := make([]byte, 4096)
 	var group sync.WaitGroup
 	for range 16 {
-		group.Add(1)
-		go func() {
-			defer group.Done()
+		group.Go(func() {
 			for range 50 {
 				d, err := Open(0)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if err := errors.Join(d.Register(memory, false), d.Unregister(memory),
-					d.Close()); err != nil {
+				if err := errors.Join(d.Register(memory, false), d.Unregister(memory), d.Close()); err != nil {
 					t.Error(err)
 				}
 			}
-		}()
+		})
 	}
 	group.Wait()
 	expect.That(t, f.retained == 0 && len(f.registered) == 0, "%d contexts and %d registrations are left", f.retained,

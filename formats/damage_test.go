@@ -294,8 +294,7 @@ var lyingManifests = map[string]func(*Manifest){
 	"path empty":            part(func(p *Part) { p.Path = "" }),
 	"path of a directory":   part(func(p *Part) { p.Path = "graph" }),
 	"two parts": func(m *Manifest) {
-		m.Columns[0].Parts = append(m.Columns[0].Parts,
-			m.Columns[1].Parts[0])
+		m.Columns[0].Parts = append(m.Columns[0].Parts, m.Columns[1].Parts[0])
 	},
 	"no parts":                 func(m *Manifest) { m.Columns[0].Parts = nil },
 	"no indptr":                func(m *Manifest) { m.Columns = m.Columns[1:] },
@@ -321,8 +320,7 @@ var lyingManifests = map[string]func(*Manifest){
 	"no node types":            func(m *Manifest) { m.NodeTypes = nil },
 	"no edge types":            func(m *Manifest) { m.EdgeTypes = nil },
 	"two edge types": func(m *Manifest) {
-		m.EdgeTypes = append(m.EdgeTypes,
-			EdgeInfo{"node", "x", "node", 0, "source"})
+		m.EdgeTypes = append(m.EdgeTypes, EdgeInfo{"node", "x", "node", 0, "source"})
 	},
 	"order":                     func(m *Manifest) { m.EdgeTypes[0].Order = "random" },
 	"a long name":               func(m *Manifest) { m.NodeTypes[0].Name = strings.Repeat("x", 1<<20) },

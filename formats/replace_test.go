@@ -133,9 +133,7 @@ func keepReading(t *testing.T, dir string, graphs []*graph.Graph) (reads func() 
 	var n atomic.Int64
 	var wg sync.WaitGroup
 	for reader := range 4 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for !done.Load() {
 				if err := readWhole(dir, graphs, reader == 0); err != nil {
 					t.Errorf("a reader, after %d reads: %v", n.Load(), err)
@@ -143,7 +141,7 @@ func keepReading(t *testing.T, dir string, graphs []*graph.Graph) (reads func() 
 				}
 				n.Add(1)
 			}
-		}()
+		})
 	}
 	return n.Load, func() { done.Store(true); wg.Wait() }
 }

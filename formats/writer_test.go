@@ -27,29 +27,23 @@ var foreignDirectories = map[string]func(t *testing.T, dir string){
 		put(t, dir, "notes.txt", []byte("mine"))
 	},
 	"a foreign file in a dataset": func(t *testing.T, dir string) {
-		put(t, dir, "notes.txt",
-			[]byte("mine"))
+		put(t, dir, "notes.txt", []byte("mine"))
 	},
 	"a foreign file beside a dataset's": func(t *testing.T, dir string) {
-		put(t, dir, "graph/mine.arrow",
-			[]byte("mine"))
+		put(t, dir, "graph/mine.arrow", []byte("mine"))
 	},
 	"a foreign directory in a dataset": func(t *testing.T, dir string) {
-		expect.OK(t,
-			os.Mkdir(filepath.Join(dir, "backup"), 0o777))
+		expect.OK(t, os.Mkdir(filepath.Join(dir, "backup"), 0o777))
 	},
 	"a link in a dataset": func(t *testing.T, dir string) {
-		expect.OK(t,
-			os.Symlink("/etc/hostname", filepath.Join(dir, "link")))
+		expect.OK(t, os.Symlink("/etc/hostname", filepath.Join(dir, "link")))
 	},
 	"a dataset with a damaged manifest": func(t *testing.T, dir string) {
-		put(t, dir, manifestName,
-			[]byte("{}"))
+		put(t, dir, manifestName, []byte("{}"))
 	},
 	"a foreign file beside what was left": func(t *testing.T, dir string) {
 		leave(t, dir)
-		put(t, dir, "notes.txt",
-			[]byte("mine"))
+		put(t, dir, "notes.txt", []byte("mine"))
 	},
 	"a marker that is not ours": func(t *testing.T, dir string) {
 		leave(t, dir)
@@ -62,8 +56,7 @@ var foreignDirectories = map[string]func(t *testing.T, dir string){
 	},
 	"a marker that names directories beyond": func(t *testing.T, dir string) {
 		leave(t, dir)
-		put(t, dir,
-			transaction.Marker, []byte(markerHead+"dir ..\n"))
+		put(t, dir, transaction.Marker, []byte(markerHead+"dir ..\n"))
 	},
 }
 
@@ -200,11 +193,9 @@ func TestOnlyOneOfManyWritersOfATargetWins(t *testing.T) {
 		var wg sync.WaitGroup
 		errs := make([]error, 4)
 		for i := range errs {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				errs[i] = WriteGraph(context.Background(), dir, g, WriterOptions{})
-			}()
+			})
 		}
 		wg.Wait()
 		won := 0
@@ -225,9 +216,7 @@ func TestATargetHasOneWriterAtATimeThoughWritersComeAndGo(t *testing.T) {
 	var active, wins atomic.Int32
 	var wg sync.WaitGroup
 	for range 4 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for range 300 {
 				w, err := Create(dir, WriterOptions{})
 				if errors.Is(err, ErrExist) {
@@ -247,7 +236,7 @@ func TestATargetHasOneWriterAtATimeThoughWritersComeAndGo(t *testing.T) {
 					return
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	// A writer that found the directory of another one leaves it, empty, as it would leave a user's.
@@ -286,16 +275,13 @@ func misfits(t *testing.T) map[string]func(w *Writer, s *graph.Schema) {
 		"a column that was not written": func(_ *Writer, s *graph.Schema) {
 			s.Nodes[0].Columns = append(s.Nodes[0].Columns, graph.Column{Name: "x", DType: unified.Int8})
 		},
-		"a column that is not in the schema": func(_ *Writer,
-			s *graph.Schema) {
+		"a column that is not in the schema": func(_ *Writer, s *graph.Schema) {
 			s.Nodes[0].Columns = s.Nodes[0].Columns[:1]
 		},
-		"another dtype": func(_ *Writer,
-			s *graph.Schema) {
+		"another dtype": func(_ *Writer, s *graph.Schema) {
 			s.Nodes[0].Columns[1].DType = unified.Uint64
 		},
-		"another shape": func(_ *Writer,
-			s *graph.Schema) {
+		"another shape": func(_ *Writer, s *graph.Schema) {
 			s.Nodes[0].Columns[0].Shape = []int64{1, 3}
 		},
 		"another count":           func(_ *Writer, s *graph.Schema) { s.Nodes[0].Count = 6 },

@@ -68,8 +68,7 @@ func benchRows(b *testing.B, dst, src []byte, w, threads int) {
 		var wg sync.WaitGroup
 		start := time.Now()
 		for t := range threads {
-			wg.Add(1)
-			go func() { defer wg.Done(); f(t) }()
+			wg.Go(func() { f(t) })
 		}
 		wg.Wait()
 		return float64(threads*size) / float64(time.Since(start).Nanoseconds())

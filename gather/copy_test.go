@@ -29,8 +29,7 @@ var patterns = []struct {
 	{"first", func(*rand.Rand, int) []int64 { return []int64{0} }},
 	{"last", func(_ *rand.Rand, n int) []int64 { return []int64{int64(n - 1)} }},
 	{"the same again", func(_ *rand.Rand, n int) []int64 {
-		return []int64{int64(n - 1), 0, 0, int64(n - 1),
-			int64(n - 1)}
+		return []int64{int64(n - 1), 0, 0, int64(n - 1), int64(n - 1)}
 	}},
 	{"in order", func(_ *rand.Rand, n int) []int64 {
 		ids := make([]int64, n)
@@ -84,14 +83,10 @@ func ways() []way {
 	var ws []way
 	for _, v := range variants() {
 		ws = append(ws,
-			way{v.String() + "/int32", 1, math.MaxInt, func(dst, src []byte, ids []int32, _ []int64,
-				w int) {
-				copyRows(v, dst, src, ids, w)
-			}},
-			way{v.String() + "/int64", 1, math.MaxInt, func(dst, src []byte, _ []int32, ids []int64,
-				w int) {
-				copyRows(v, dst, src, ids, w)
-			}})
+			way{v.String() + "/int32", 1, math.MaxInt,
+				func(dst, src []byte, ids []int32, _ []int64, w int) { copyRows(v, dst, src, ids, w) }},
+			way{v.String() + "/int64", 1, math.MaxInt,
+				func(dst, src []byte, _ []int32, ids []int64, w int) { copyRows(v, dst, src, ids, w) }})
 		if v >= avx2 {
 			ws = append(ws,
 				way{v.String() + "/stream/int32", narrowRow, giantRow,

@@ -231,8 +231,7 @@ func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
 		mark := bytes.Repeat([]byte{7}, room*20)
 		dst := r.take(pinned.Device, len(mark), 0)
 		r.upload(dst, mark)
-		r.check(s.EnqueueInto(r.stream, r.tensor(pinned.Device, unified.Float32, dst, room, 5), ids,
-			addressOf(word)))
+		r.check(s.EnqueueInto(r.stream, r.tensor(pinned.Device, unified.Float32, dst, room, 5), ids, addressOf(word)))
 		n := min(m, room)
 		copyPlain(mark[:n*20], src, list[:n], 20)
 		expect.That(t, bytes.Equal(r.download(dst), mark), "%d ids of %d: differs", m, room)

@@ -32,8 +32,7 @@ func communities(t *testing.T, groups, size int) (*Graph, []int) {
 		}
 		src, dst = append(src, u, v), append(dst, v, u)
 	}
-	g := expect.Must(New(Data{Nodes: []NodeData{{Count: int64(n)}},
-		Edges: []EdgeData{{Src: src, Dst: dst}}}))(t)
+	g := expect.Must(New(Data{Nodes: []NodeData{{Count: int64(n)}}, Edges: []EdgeData{{Src: src, Dst: dst}}}))(t)
 	return g, group
 }
 

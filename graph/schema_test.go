@@ -37,8 +37,7 @@ func TestSchemaThatContradictsItselfIsRefused(t *testing.T) {
 		},
 		"column untyped": func(s *Schema) { s.Nodes[0].Columns = []Column{{Name: "w"}} },
 		"width 0": func(s *Schema) {
-			s.Nodes[0].Columns = []Column{{Name: "w", DType: unified.Int8,
-				Shape: []int64{0}}}
+			s.Nodes[0].Columns = []Column{{Name: "w", DType: unified.Int8, Shape: []int64{0}}}
 		},
 		"width overflows": func(s *Schema) {
 			s.Nodes[0].Columns = []Column{{Name: "w", DType: unified.Int8, Shape: []int64{1 << 40, 1 << 40}}}

@@ -84,10 +84,8 @@ func deviceFactors(t testing.TB) []factor {
 		oneOf("disjoint", func(c *deviceCase, apart bool) {
 			c.setSampler(func(n *sampling.Neighbor) { n.Disjoint = apart })
 		}, false, true),
-		oneOf("frontier", func(c *deviceCase,
-			f sampling.Frontier) {
-			c.setSampler(func(n *sampling.Neighbor) { n.Frontier = f })
-		},
+		oneOf("frontier",
+			func(c *deviceCase, f sampling.Frontier) { c.setSampler(func(n *sampling.Neighbor) { n.Frontier = f }) },
 			sampling.AllNodes, sampling.NewNodes),
 		seedFactor(),
 		negativeFactor(),

@@ -70,9 +70,7 @@ func TestLoadersShareADevice(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {
 		l := open(t, g, onDevice)
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			i := 0
 			for b, err := range l.Epoch(context.Background(), 0) {
 				if err != nil {
@@ -84,7 +82,7 @@ func TestLoadersShareADevice(t *testing.T) {
 				}
 				i++
 			}
-		}()
+		})
 	}
 	wg.Wait()
 }

@@ -37,8 +37,7 @@ func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, b := range kept {
 		for range 3 {
-			wg.Add(1)
-			go func() { defer wg.Done(); b.Release() }()
+			wg.Go(func() { b.Release() })
 		}
 	}
 	wg.Wait()
@@ -209,14 +208,12 @@ func TestClosingAtAnyMomentLeavesNothing(t *testing.T) {
 		start := make(chan struct{})
 		var wg sync.WaitGroup
 		for range 2 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				<-start
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}
-			}()
+			})
 		}
 		n := 0
 		for _, err := range l.Epoch(background, 0) {

@@ -129,8 +129,7 @@ func deviceFindsTheBytes(t *testing.T, dev *device.Device, data []byte, from Run
 		}}
 	a := expect.Must(Attach(context.Background(), dev, data, opt))(t)
 	if a.Rung() != want || a.Address() == 0 || a.Address() != addressOf(a.Bytes()) {
-		t.Errorf("%v at %#x; want %v; refused: %v", a.Rung(), a.Address(), want,
-			a.Reasons())
+		t.Errorf("%v at %#x; want %v; refused: %v", a.Rung(), a.Address(), want, a.Reasons())
 	}
 	for i, s := range a.Reasons() {
 		expect.That(t, s.Refused != "" && s.Rung == RungPageTables+Rung(i), "reason %d: %+v", i, s)
@@ -332,9 +331,7 @@ func TestGoroutinesAttachAndCloseTheSameFile(t *testing.T) {
 	var ledger Ledger
 	var all sync.WaitGroup
 	for i := range 8 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			for range 8 {
 				a, err := Attach(context.Background(), dev, file.Bytes()[i*10:],
 					AttachOptions{Ledger: &ledger, chunk: testChunk})
@@ -349,7 +346,7 @@ func TestGoroutinesAttachAndCloseTheSameFile(t *testing.T) {
 					t.Error(err)
 				}
 			}
-		}()
+		})
 	}
 	all.Wait()
 	unchanged(t, &ledger)

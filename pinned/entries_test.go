@@ -76,9 +76,7 @@ func TestGoroutinesWaitForWhoMakesTheEntry(t *testing.T) {
 	b := testBytes[:]
 	var all sync.WaitGroup
 	for i := range 16 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			for range 50 {
 				e, fresh, err := table.get(context.Background(), b[i:1<<16-i])
 				if err != nil {
@@ -96,7 +94,7 @@ func TestGoroutinesWaitForWhoMakesTheEntry(t *testing.T) {
 				}
 				_ = table.drop(e)
 			}
-		}()
+		})
 	}
 	all.Wait()
 	expect.That(t, len(table.all) == 0 && made.Load() != 0, "%d entries left of %d made", len(table.all), made.Load())

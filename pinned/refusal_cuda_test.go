@@ -184,8 +184,7 @@ func TestAnUploadThatFailsLeavesNothing(t *testing.T) {
 		s := newStream(t, dev)
 		check := nothingLeft(t, &ledger)
 		cudatest.Fail(t, c.call, c.nth, outOfMemory)
-		a, err := Upload(context.Background(), dev, s, disk.Bytes(),
-			AttachOptions{Ledger: &ledger, chunk: testChunk})
+		a, err := Upload(context.Background(), dev, s, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk})
 		expect.That(t, errors.Is(err, device.ErrOutOfMemory), "call %d of %s fails: %v, %v", c.nth, c.call, a, err)
 		check()
 		cudatest.Report(t) // forgets a failure that has not come
@@ -209,8 +208,7 @@ func TestDeviceMemoryTooSmall(t *testing.T) {
 	var ledger Ledger
 	s := newStream(t, dev)
 	check := nothingLeft(t, &ledger)
-	_, err := Upload(context.Background(), dev, s, make([]byte, 2<<20),
-		AttachOptions{Ledger: &ledger})
+	_, err := Upload(context.Background(), dev, s, make([]byte, 2<<20), AttachOptions{Ledger: &ledger})
 	expect.That(t, errors.Is(err, device.ErrOutOfMemory), "%v, want ErrOutOfMemory", err)
 	b := Buffer{Options: Options{Ledger: &ledger, Device: dev}}
 	if err := b.Grow(900_000, 0); err != nil || b.Cap() != 900_000 {

@@ -114,8 +114,7 @@ func TestDirections(t *testing.T) {
 				res, ds := convert(t, src, Options{Direction: c.direction, MemoryLimit: limit})
 				got := spell(t, ds)
 				expect.That(t, got == c.want, "got  %s\nwant %s", got, c.want)
-				expect.That(t, strings.Contains(noteText(res), c.note), "notes %q do not say %q",
-					res.Notes, c.note)
+				expect.That(t, strings.Contains(noteText(res), c.note), "notes %q do not say %q", res.Notes, c.note)
 			}
 		})
 	}

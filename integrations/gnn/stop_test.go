@@ -77,8 +77,7 @@ func TestCheckpointsCarryWhatWasTuned(t *testing.T) {
 	defer pool.Close()
 	a := expect.Must(sparse.Whole(g))(t)
 	x := make([]float32, 60*4)
-	expect.Must(pool.Tune(tuned, tensor(x, 60, 4), a, unified.Tensor{}, tensor(make([]float32, 60*4), 60, 4),
-		1))(t)
+	expect.Must(pool.Tune(tuned, tensor(x, 60, 4), a, unified.Tensor{}, tensor(make([]float32, 60*4), 60, 4), 1))(t)
 	want := expect.Must(tuned.MarshalJSON())(t)
 	path := filepath.Join(t.TempDir(), "checkpoint")
 	opt := Options{Model: "gcn", Epochs: 1, Tuning: tuned, Checkpoint: path}

@@ -59,8 +59,7 @@ func (f *fixture) run(n uint64) error {
 		at device.Address
 		n  uint64
 	}
-	if err := (device.Launcher[cells]{Kernel: f.kernel}).Launch(f.stream, 4, 256, 0,
-		cells{f.cells, n}); err != nil {
+	if err := (device.Launcher[cells]{Kernel: f.kernel}).Launch(f.stream, 4, 256, 0, cells{f.cells, n}); err != nil {
 		return err
 	}
 	return f.stream.Synchronize()

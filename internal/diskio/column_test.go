@@ -65,9 +65,7 @@ func fetch(ctx context.Context, c *Column, m Mapped, asks [][]uint32, workers in
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for range workers {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			for t := range turns {
 				if err := carryOut(ctx, t.b, m, t.rows); err != nil {
 					errs <- err
@@ -75,7 +73,7 @@ func fetch(ctx context.Context, c *Column, m Mapped, asks [][]uint32, workers in
 					return
 				}
 			}
-		}()
+		})
 	}
 	known := 0
 	for i := 0; i < len(asks) && ctx.Err() == nil; i++ {

@@ -38,11 +38,9 @@ func (w *pageWays) faults() {
 	const threads = 8
 	var all sync.WaitGroup
 	for i := range threads {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			w.touch(i, threads)
-		}()
+		})
 	}
 	all.Wait()
 }

@@ -181,9 +181,7 @@ func TestPagesAreAskedForByManyAtATime(t *testing.T) {
 	p, array, _ := openPagesOf(t, 300_000, PagesOptions{Bytes: 30 * PageBytes})
 	var all sync.WaitGroup
 	for i := range 4 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			a, err := p.Ask()
 			if err != nil {
 				t.Error(err)
@@ -200,7 +198,7 @@ func TestPagesAreAskedForByManyAtATime(t *testing.T) {
 					t.Errorf("seed %d: %v", seed, err)
 				}
 			}
-		}()
+		})
 	}
 	all.Wait()
 	listed := int64(0)

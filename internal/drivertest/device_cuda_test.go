@@ -96,8 +96,7 @@ func TestDeviceTellsAboutItself(t *testing.T) {
 	}
 	const maxThreads, warpSize = device.Attr(1), device.Attr(10)
 	if r.device.Attribute(warpSize) != 32 || r.device.Attribute(maxThreads) != 1024 {
-		t.Errorf("warps of %d, blocks of up to %d", r.device.Attribute(warpSize),
-			r.device.Attribute(maxThreads))
+		t.Errorf("warps of %d, blocks of up to %d", r.device.Attribute(warpSize), r.device.Attribute(maxThreads))
 	}
 	v := r.device.Attribute(device.Attr(1 << 20))
 	expect.That(t, v == 0, "an attribute that does not exist is %d", v)
@@ -162,8 +161,7 @@ func kernelsComputeWhatTheyAreGiven(t *testing.T) {
 	}
 	in, out := r.alloc(8*n), r.alloc(8*n)
 	r.must(r.stream.CopyToDevice(in, b))
-	r.must(r.kernels.scaleAdd.Launch(r.stream, 3, 128, 0, deviceScale{out, in, math.MaxUint64,
-		n}))
+	r.must(r.kernels.scaleAdd.Launch(r.stream, 3, 128, 0, deviceScale{out, in, math.MaxUint64, n}))
 	r.must(r.kernels.reverseBlocks.Launch(r.stream, 5, 200, 200*8, deviceReverse{out, n}))
 	r.must(r.stream.CopyToHost(b, out))
 	r.must(r.stream.Synchronize())
@@ -276,13 +274,11 @@ func TestManyGoroutinesUseOneDevice(t *testing.T) {
 	const n = 512
 	var group sync.WaitGroup
 	for g := range 8 {
-		group.Add(1)
-		go func() {
-			defer group.Done()
+		group.Go(func() {
 			if err := work(r, uint64(g)+1, n); err != nil {
 				t.Errorf("goroutine %d: %v", g, err)
 			}
-		}()
+		})
 	}
 	group.Wait()
 }

@@ -36,8 +36,7 @@ func TestLogHasKnownBits(t *testing.T) {
 }
 
 func TestUnitIsNeverZero(t *testing.T) {
-	for d, want := range map[uint64]float64{0: 0x1p-54, 1<<11 - 1: 0x1p-54, 1 << 11: 0x3p-54,
-		math.MaxUint64: 1} {
+	for d, want := range map[uint64]float64{0: 0x1p-54, 1<<11 - 1: 0x1p-54, 1 << 11: 0x3p-54, math.MaxUint64: 1} {
 		got := Unit(d)
 		expect.That(t, got == want, "%#x becomes %x, want %x", d, got, want)
 	}

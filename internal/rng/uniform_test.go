@@ -57,16 +57,13 @@ func subsetTests(f sampler, seed uint64) []uniformity {
 		{"all 3-subsets of 7", 0.012, func() verdict { return subsetCells(7, 3, 1_000_000, overNodes(f, seed, 7, 3)) }},
 		{"all 4-subsets of 8", 0.017, func() verdict { return subsetCells(8, 4, 600_000, overNodes(f, seed, 8, 4)) }},
 		{"all 2-subsets of 65", 0.040, func() verdict {
-			return subsetCells(65, 2, 400_000,
-				overNodes(f, seed, 65, 2))
+			return subsetCells(65, 2, 400_000, overNodes(f, seed, 65, 2))
 		}},
 		{"pairs within 10-subsets of 64", 0.015, func() verdict {
-			return pairCells(64, 10, 100_000,
-				overNodes(f, seed, 64, 10))
+			return pairCells(64, 10, 100_000, overNodes(f, seed, 64, 10))
 		}},
 		{"pairs within 15-subsets of 100", 0.017, func() verdict {
-			return pairCells(100, 15, 60_000,
-				overNodes(f, seed, 100, 15))
+			return pairCells(100, 15, 60_000, overNodes(f, seed, 100, 15))
 		}},
 	}
 }
@@ -75,8 +72,7 @@ func shuffleTests(f shuffler, seed uint64) []uniformity {
 	return []uniformity{
 		{"all orders of 5", 0.026, func() verdict { return orderCells(5, 300_000, overEpochs(f, seed, 5)) }},
 		{"items at positions, of 20", 0.013, func() verdict {
-			return positionCells(20, 100_000,
-				overEpochs(f, seed, 20))
+			return positionCells(20, 100_000, overEpochs(f, seed, 20))
 		}},
 	}
 }
@@ -237,38 +233,24 @@ func TestUniformityTestsFindPlantedMistakes(t *testing.T) {
 		tests  []uniformity
 	}{
 		{"Floyd", false, subsetTests(floydWith(fair), seed)},
-		{"Floyd with a bound one short", true, subsetTests(floydWith(func(s, j,
-			i uint64) uint64 {
-			return Bounded(Draw(s, j), i)
-		}), seed)},
-		{"Floyd with the remainder of 8 bits", true, subsetTests(floydWith(func(s, j,
-			i uint64) uint64 {
-			return Draw(s, j) >> 56 % (i + 1)
-		}), seed)},
-		{"Floyd with one draw for all picks", true, subsetTests(floydWith(func(s, j,
-			i uint64) uint64 {
-			return fair(s, 0, i)
-		}), seed)},
-		{"Floyd with draws that overlap by 48 bits", true, subsetTests(floydWith(func(s, j,
-			i uint64) uint64 {
-			return Bounded(Draw(s, 0)<<(16*j), i+1)
-		}), seed)},
+		{"Floyd with a bound one short", true, subsetTests(floydWith(
+			func(s, j, i uint64) uint64 { return Bounded(Draw(s, j), i) }), seed)},
+		{"Floyd with the remainder of 8 bits", true, subsetTests(floydWith(
+			func(s, j, i uint64) uint64 { return Draw(s, j) >> 56 % (i + 1) }), seed)},
+		{"Floyd with one draw for all picks", true, subsetTests(floydWith(
+			func(s, j, i uint64) uint64 { return fair(s, 0, i) }), seed)},
+		{"Floyd with draws that overlap by 48 bits", true, subsetTests(floydWith(
+			func(s, j, i uint64) uint64 { return Bounded(Draw(s, 0)<<(16*j), i+1) }), seed)},
 		{"the first k", true, subsetTests(func(dst []uint64, s, n, k uint64) []uint64 { return Floyd(dst, s, k, k) },
 			seed)},
 
 		{"Fisher-Yates", false, shuffleTests(swapsWith(func(d, i, n uint64) uint64 { return Bounded(d, i+1) }), seed)},
-		{"Fisher-Yates with a bound one short (Sattolo)", true, shuffleTests(swapsWith(func(d, i,
-			n uint64) uint64 {
-			return Bounded(d, i)
-		}), seed)},
-		{"Fisher-Yates with exchanges over all items", true, shuffleTests(swapsWith(func(d, i,
-			n uint64) uint64 {
-			return Bounded(d, n)
-		}), seed)},
-		{"Fisher-Yates with the remainder of 8 bits", true, shuffleTests(swapsWith(func(d, i,
-			n uint64) uint64 {
-			return d >> 56 % (i + 1)
-		}), seed)},
+		{"Fisher-Yates with a bound one short (Sattolo)", true, shuffleTests(swapsWith(
+			func(d, i, n uint64) uint64 { return Bounded(d, i) }), seed)},
+		{"Fisher-Yates with exchanges over all items", true, shuffleTests(swapsWith(
+			func(d, i, n uint64) uint64 { return Bounded(d, n) }), seed)},
+		{"Fisher-Yates with the remainder of 8 bits", true, shuffleTests(swapsWith(
+			func(d, i, n uint64) uint64 { return d >> 56 % (i + 1) }), seed)},
 
 		{"a network of 8 rounds", false, longTests(networkWith(8, false), seed)},
 		{"a network of 2 rounds", true, longTests(networkWith(2, false), seed)},

@@ -324,9 +324,7 @@ func (b *bench) again(t *testing.T, hit *call) {
 func (b *bench) keepReading(t *testing.T) (stop func()) {
 	var done atomic.Bool
 	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		for !done.Load() {
 			begin := time.Now()
 			d, err := formats.Open(b.data)
@@ -340,7 +338,7 @@ func (b *bench) keepReading(t *testing.T) (stop func()) {
 			}
 			time.Sleep(max(5*time.Millisecond, 4*time.Since(begin))) // leave the processor to the writer
 		}
-	}()
+	})
 	return func() { done.Store(true); wg.Wait() }
 }
 

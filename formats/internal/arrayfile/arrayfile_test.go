@@ -220,8 +220,7 @@ func checkWalk(t testing.TB, file []byte) error {
 }
 
 func FuzzWalk(f *testing.F) {
-	f.Add(fileOf(NewLayout(Type{Name: "x", DType: unified.BFloat16, Shape: []int64{2, 3}}, 4, 0),
-		make([]byte, 48)))
+	f.Add(fileOf(NewLayout(Type{Name: "x", DType: unified.BFloat16, Shape: []int64{2, 3}}, 4, 0), make([]byte, 48)))
 	f.Add(fileOf(NewLayout(Type{Name: "s", Strings: true}, 3, 11), make([]byte, 75)))
 	f.Add(fileOf(NewLayout(Type{Name: "y", DType: unified.Int8}, 0, 0), nil))
 	f.Fuzz(func(t *testing.T, file []byte) { _ = checkWalk(t, file) })

@@ -390,8 +390,7 @@ func TestWhatCannotBeSortedIsAnError(t *testing.T) {
 	node := []source.NodeType{{Count: 3}}
 	plain := []source.EdgeType{{}}
 	var bad *RangeError
-	err := one(Options{Nodes: node, Types: plain, Edges: 2}, source.Batch{Src: []int64{0, 3}, Dst: []int64{0,
-		0}})
+	err := one(Options{Nodes: node, Types: plain, Edges: 2}, source.Batch{Src: []int64{0, 3}, Dst: []int64{0, 0}})
 	expect.That(t, errors.As(err, &bad) && bad.Edge == 1 && bad.What == "source", "a source out of range: %v", err)
 	if err := one(Options{Nodes: node, Types: plain, Edges: 1}, source.Batch{Src: []int64{0},
 		Dst: []int64{-1}}); !errors.As(err, &bad) {

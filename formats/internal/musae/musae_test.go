@@ -47,8 +47,7 @@ func TestCollectionsAreGraphs(t *testing.T) {
 			`days int64[]: [1629,1,1459]; views int64[]: [3615,1,9528]; partner uint8[]: [0,1,0]; ` +
 			`class: ["False" "True"]; ` + "node:edge:node 0>1 1>2; undirected", `"mature" is taken for the labels`},
 	} {
-		sourcetest.Reads(t, Reader, collected(t, c.edges, c.features, c.targets), source.Request{}, c.want,
-			c.note)
+		sourcetest.Reads(t, Reader, collected(t, c.edges, c.features, c.targets), source.Request{}, c.want, c.note)
 	}
 }
 

@@ -202,8 +202,7 @@ var damagedArrays = []struct {
 		"column -1"},
 	{"NaN weight", with(sparse(), member{"adj_matrix.data", "<f4", "(3,)",
 		[]byte("\x00\x00\x80\x3f\x00\x00\xc0\x7f\x00\x00\x80\x3f")}), "adj_matrix.data", 1, "NaN"},
-	{"too few values", with(sparse(), numpy("adj_matrix.data", "", float32(1))), "adj_matrix.data", -1,
-		"3 indices"},
+	{"too few values", with(sparse(), numpy("adj_matrix.data", "", float32(1))), "adj_matrix.data", -1, "3 indices"},
 	{"not square", with(sparse(), numpy("adj_matrix.shape", "", int64(3), 4)), "adj_matrix.shape", -1, "square"},
 	{"shape of another", with(sparse(), numpy("adj_matrix.shape", "", int64(4), 4)), "adj_matrix.shape", -1,
 		"4 entries"},
@@ -222,8 +221,7 @@ var damagedArrays = []struct {
 		"not 2"},
 	{"a mask of another", with(dense(), numpy("train_masks", "(2, 4)", uint8(1), 0, 0, 0, 1, 1, 0, 0)),
 		"train_masks", -1, "(2, 4), but there are 3 nodes"},
-	{"something follows", with(dense(), member{"edges", "<i8", "(1, 2)", make([]byte, 17)}), "edges", -1,
-		"follows"},
+	{"something follows", with(dense(), member{"edges", "<i8", "(1, 2)", make([]byte, 17)}), "edges", -1, "follows"},
 	{"objects for edges", with(dense(), member{"edges", "|O", "(2, 2)", nil}), "edges", -1, "never executed"},
 }
 

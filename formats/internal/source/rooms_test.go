@@ -327,8 +327,7 @@ func lookInto(t *testing.T, path string, b []byte) (text string) {
 
 // TestAnArchiveIsReadOrRefusedWhereverItIsDamaged: cut at each block and with each byte of its heads changed.
 func TestAnArchiveIsReadOrRefusedWhereverItIsDamaged(t *testing.T) {
-	files := [][2]string{{"a/x.txt", "0 1\n"}, {"./b.csv", strings.Repeat("1,2\n", 300)}, {".hidden", "x"},
-		{"c", ""}}
+	files := [][2]string{{"a/x.txt", "0 1\n"}, {"./b.csv", strings.Repeat("1,2\n", 300)}, {".hidden", "x"}, {"c", ""}}
 	for _, whole := range []string{tarball(t, "x.tar", files...), zipped(t, files...)} {
 		b := expect.Must(os.ReadFile(whole))(t)
 		path := filepath.Join(t.TempDir(), "x")

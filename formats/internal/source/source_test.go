@@ -90,10 +90,8 @@ func TestAFullDiskIsNamed(t *testing.T) {
 func TestWriteRowsClearsEachRow(t *testing.T) {
 	const rows, width = 700, 1000 // several batches
 	var b bytes.Buffer
-	expect.OK(t, WriteRows(context.Background(), &b, rows, width, func(i int64,
-		row []float32) {
-		row[i%width] = float32(i)
-	}))
+	expect.OK(t, WriteRows(context.Background(), &b, rows, width,
+		func(i int64, row []float32) { row[i%width] = float32(i) }))
 	x := expect.Must(unified.New(unified.Float32, bytes.Clone(b.Bytes()), rows, width))(t)
 	v, _ := unified.View[float32](x)
 	for i, got := range v {

@@ -66,8 +66,7 @@ func TestATreeIsAFolderOrAnArchive(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range files {
 		path := filepath.Join(dir, f[0])
-		expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(f[1]),
-			0o600)))
+		expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(f[1]), 0o600)))
 	}
 	for _, path := range []string{dir, tarball(t, "x.tar", files...), tarball(t, "x.tar.gz", files...), zipped(t,
 		files...)} {

@@ -23,11 +23,9 @@ import (
 func together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			f(i)
-		}()
+		})
 	}
 	wg.Wait()
 }

@@ -115,8 +115,7 @@ func TestAnotherVersionIsRefused(t *testing.T) {
 }
 
 func TestAnotherUserIsRefused(t *testing.T) {
-	s := expect.Must(New(t.Context(), plainGraph(t, 100), Options{Path: socketPath(t),
-		Loader: usual()}))(t)
+	s := expect.Must(New(t.Context(), plainGraph(t, 100), Options{Path: socketPath(t), Loader: usual()}))(t)
 	s.uid++
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

@@ -16,8 +16,7 @@ import (
 
 // FuzzServer: no messages of a consumer make the server fail, or keep it from serving the next one.
 func FuzzServer(f *testing.F) {
-	f.Add(start(wire.Begin{Run: 1}), wire.AppendNext(nil, 1, 1, []uint32{0, 1}),
-		pair(wire.KindStop, 1, 0))
+	f.Add(start(wire.Begin{Run: 1}), wire.AppendNext(nil, 1, 1, []uint32{0, 1}), pair(wire.KindStop, 1, 0))
 	f.Add(start(wire.Begin{Run: 1, Mode: wire.BeginState}, []byte(`{"epoch":1e99}`)...),
 		pair(wire.KindAsk, wire.AskState, 1),
 		pair(wire.KindBye, 0, 0))

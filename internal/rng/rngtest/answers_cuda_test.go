@@ -101,8 +101,7 @@ func TestDeviceSubsetsAreFloyds(t *testing.T) {
 					continue
 				}
 				got := run[int64](b, streams, sets*int(k), func(in, out device.Address) error {
-					return b.kernels.rngSubsets.Launch(b.stream, 2, 64, 0,
-						deviceSubsets{in, out, sets, k, n, wide})
+					return b.kernels.rngSubsets.Launch(b.stream, 2, 64, 0, deviceSubsets{in, out, sets, k, n, wide})
 				})
 				for i := range want {
 					if uint64(got[i]) != want[i] {

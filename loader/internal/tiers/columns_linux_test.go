@@ -67,8 +67,7 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 		expect.That(t, s.CacheBytes >= sum && s.CacheBytes <= sum+2*pinned.HugePage,
 			"%+v: caches of %d bytes, %d are said", c, sum, s.CacheBytes)
 	}
-	small := SplitColumns([]*Column{wide, label, narrow}, total, DiskOptions{CacheBytes: total}, 1,
-		nil)
+	small := SplitColumns([]*Column{wide, label, narrow}, total, DiskOptions{CacheBytes: total}, 1, nil)
 	expect.That(t, len(small.Whole) == 3 && len(small.OnDisk) == 0 && small.CacheBytes == 0,
 		"what fits is not kept whole: %+v", small)
 	none := SplitColumns([]*Column{label}, 8<<20, DiskOptions{CacheBytes: 1 << 20}, 1, nil)
@@ -82,8 +81,7 @@ func TestTheBordersOfWhatIsKeptWhole(t *testing.T) {
 	fits, large, rest := unread(t, cache/8, 1), unread(t, cache/8+1, 1), unread(t, 1<<22, 512)
 	for c, whole := range map[*Column]int{fits: 1, large: 0} {
 		total := c.Store.Column().Len() + 1<<31
-		s := SplitColumns([]*Column{rest, c}, total, DiskOptions{CacheBytes: cache},
-			1, nil)
+		s := SplitColumns([]*Column{rest, c}, total, DiskOptions{CacheBytes: cache}, 1, nil)
 		expect.That(t, len(s.Whole) == whole && len(s.OnDisk) == 2-whole, "a column of %d bytes in a cache of %d: %+v",
 			total-1<<31, cache, s)
 	}

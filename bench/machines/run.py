@@ -48,12 +48,31 @@ def store(args):
             server.wait()
 
 
-def train(args, world, dataset, caches=None):
+@contextlib.contextmanager
+def rows(args):
+    """Servers of rows, each of a half of the ids, one a host. Yields their address."""
+    servers = [subprocess.Popen(["ip", "netns", "exec", host, args.rows, args.dataset, "--listen", f"{at}:8815",
+                                 "--part", f"{part}/2"], stdout=subprocess.PIPE, text=True)
+               for part, (host, at) in enumerate(HOSTS.items())]
+    try:
+        for server in servers:
+            server.stdout.readline()
+        yield "grpc://" + ",".join(f"{at}:8815" for at in HOSTS.values())
+    finally:
+        for server in servers:
+            server.terminate()
+            server.wait()
+
+
+def train(args, world, dataset, caches=None, **options):
     """What rank 0 says of a world of one host, or of both."""
     ranks = []
     for rank, host in enumerate(list(HOSTS)[:world]):
         env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-               "MASTER_ADDR": HOSTS["kh-a"], "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "wire"}
+               "MASTER_ADDR": HOSTS["kh-a"], "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "wire",
+               "KHOP_LOADER_OPTIONS": json.dumps(options)}
+        if "rows_from" in options:
+            env["KHOP_ROWS"] = args.rows
         if caches:
             env |= {"AWS_ENDPOINT_URL": f"http://{HOSTS['kh-a']}:7070", "KHOP_CACHE_DIR": f"{caches}/{host}"}
         command = ["ip", "netns", "exec", host, "taskset", "-c", str(rank % os.cpu_count()), sys.executable,
@@ -63,6 +82,13 @@ def train(args, world, dataset, caches=None):
     if any(p.returncode for p in ranks):
         sys.exit("a rank failed: see above")
     return json.loads(said[0].splitlines()[-1])
+
+
+def rows_bytes(args):
+    """Bytes of the rows."""
+    info = json.loads(subprocess.run([args.khop, "info", args.dataset, "--json"], check=True, capture_output=True,
+                                     text=True).stdout)
+    return 4 * info["feature_dim"] * info["nodes"]
 
 
 def main():
@@ -75,6 +101,7 @@ def main():
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--staged", help="the same dataset in a store, s3://..; its credentials are in the environment")
     parser.add_argument("--store", help="what serves that, as a line of a shell: at port 7070 of all addresses")
+    parser.add_argument("--rows", help="the program khop-rows, for rows by Flight")
     args = parser.parse_args()
     text = subprocess.run([args.khop, "sample", args.dataset, "--fanouts", "10,5", "--batch-size", "512", "--shuffle",
                            "--rank", "0", "--digest"], check=True, capture_output=True, text=True).stdout
@@ -83,10 +110,19 @@ def main():
     lines = {"1 host": (1, 1000), near: (2, 1000), "2 hosts, 100 Gbit/s, 1 ms": (2, 100_000)}
     if args.staged:
         lines[far] = lines[near]
+    kept = {}
+    if args.rows:
+        for share in (10, 100):
+            name = f"{near}, rows by Flight, {share} % kept"
+            lines[name], kept[name] = lines[near], rows_bytes(args) * share // 100
     found = {name: [] for name in lines}
     for _ in range(args.rounds):
         for name, (world, rate) in lines.items():
             with Wire(args.wire, rate, "1ms"):
+                if name in kept:
+                    with rows(args) as at:
+                        found[name].append(train(args, world, args.dataset, rows_from=at, cache_bytes=kept[name]))
+                    continue
                 if name != far:
                     found[name].append(train(args, world, args.dataset))
                     continue

@@ -51,9 +51,6 @@ func (w *Writer) keepAll(opt ExtendOptions) error {
 		return err
 	}
 	w.tx.Generation, w.shared.ChunkBytes, w.opt.Provenance = m.Generation+1, m.ChunkBytes, maps.Clone(m.Provenance)
-	if w.opt.Provenance == nil {
-		w.opt.Provenance = map[string]string{}
-	}
 	maps.Copy(w.opt.Provenance, opt.Provenance)
 	drop := opt.Drop
 	if drop == nil {

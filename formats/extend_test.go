@@ -22,7 +22,7 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "x.khop")
 		expect.OK(t, copyTree(filepath.Join("testdata", "golden-v1-typed"), dir))
 		ds := expect.Must(Open(dir))(t)
-		schema, id, mode := ds.SchemaOf(), ds.ID(), modeOf(t, dir)
+		schema, id, mode, was := ds.SchemaOf(), ds.ID(), modeOf(t, dir), ds.Manifest().Provenance
 		expect.OK(t, ds.Close())
 		w := expect.Must(Extend(dir, ExtendOptions{}))(t)
 		expect.OK(t, w.Abort())
@@ -39,8 +39,8 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 		rep, err := Check(t.Context(), dir, CheckOptions{})
 		expect.That(t, err == nil && rep.OK(), "links %v: %v, %v", links, rep, err)
 		if ds, err = Open(dir); err != nil || ds.ID() == id || ds.Manifest().Generation != 2 ||
-			ds.Manifest().Provenance["added"] != "more" {
-			t.Errorf("links %v: %v", links, err)
+			ds.Manifest().Provenance["added"] != "more" || len(ds.Manifest().Provenance) != len(was)+1 {
+			t.Errorf("links %v: %v, provenance %v, it was %v", links, err, ds.Manifest().Provenance, was)
 		}
 		expect.OK(t, ds.Close())
 		requireMode(t, dir, links, mode)

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -110,28 +111,19 @@ func (x *source) eachEdge(t int, columns []unified.Tensor, yield func(at, dst in
 }
 
 // words gathers int64 for a writer.
-type words struct {
-	w   io.Writer
-	buf []byte
-}
+type words struct{ *bufio.Writer }
 
-func (w *words) put(v int64) error {
-	if w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(v)); len(w.buf) < 1<<18 {
-		return nil
-	}
-	return w.flush()
-}
+func newWords(w io.Writer) words { return words{bufio.NewWriterSize(w, 1<<18)} }
 
-func (w *words) flush() error {
-	_, err := w.w.Write(w.buf)
-	w.buf = w.buf[:0]
+func (w words) put(v int64) error {
+	_, err := w.Write(binary.LittleEndian.AppendUint64(w.AvailableBuffer(), uint64(v)))
 	return err
 }
 
 // ends writes one end of all edges of a type: their sources (0) or destinations (1), own ids.
 func (x *source) ends(t, end int, w io.Writer) error {
 	src, dst := x.g.Offset(x.s.Edges[t].Src), x.g.Offset(x.s.Edges[t].Dst)
-	out := &words{w: w}
+	out := newWords(w)
 	if err := x.eachEdge(t, nil, func(at, v int64) error {
 		if end == 1 {
 			return out.put(v - dst)
@@ -140,7 +132,7 @@ func (x *source) ends(t, end int, w io.Writer) error {
 	}); err != nil {
 		return err
 	}
-	return out.flush()
+	return out.Flush()
 }
 
 // edgeIndex is both ends of the edges of a type.
@@ -220,13 +212,13 @@ func numbers(n int64, read func() (at func(i int64) int64, err error)) *output {
 		if err != nil {
 			return err
 		}
-		out := &words{w: w}
+		out := newWords(w)
 		for i := range n {
 			if err := out.put(at(i)); err != nil {
 				return err
 			}
 		}
-		return out.flush()
+		return out.Flush()
 	}}
 }
 

@@ -69,7 +69,7 @@ func (j *job) labelsOf(set graph.SeedSet, labels unified.Tensor) *output {
 		if err != nil {
 			return err
 		}
-		out := &words{w: w}
+		out := newWords(w)
 		for i := range set.Len() {
 			v := id(i)
 			if v < 0 || v >= labels.Len() {
@@ -80,7 +80,7 @@ func (j *job) labelsOf(set graph.SeedSet, labels unified.Tensor) *output {
 				return err
 			}
 		}
-		return out.flush()
+		return out.Flush()
 	}}
 }
 

@@ -2,7 +2,6 @@ package tables
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -298,17 +297,12 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 	spool := &source.Spool{Budget: x.r.Budget}
 	x.g.Own(spool)
 	var got []int64
-	var out []byte
 	err := n.table.scan(ctx, []int{at}, func(b *batch) (err error) {
 		if got, err = labels(f, &b.columns[0], names, got[:0]); err != nil {
 			return b.fail(f.name, err)
 		}
-		out = out[:0]
-		for _, v := range got {
-			out = binary.LittleEndian.AppendUint64(out, uint64(v))
-		}
 		node.Classes = max(node.Classes, source.Classes(got))
-		_, err = spool.Write(out)
+		_, err = spool.Write(unified.FromSlice(got).Bytes())
 		return err
 	})
 	if err != nil {

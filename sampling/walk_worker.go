@@ -135,7 +135,7 @@ func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sam
 			if err := w.walk(); err != nil {
 				return err
 			}
-			if err := w.deliver(to, done, n, out); err != nil {
+			if err := w.deliver(&to, done, n, out); err != nil {
 				return err
 			}
 			done += n
@@ -349,8 +349,7 @@ func prefetchPositions[V nodeID](indices []V, pos []int64) {
 // walkRows are the arrays that a batch's walks go to.
 type walkRows struct {
 	walk, types []int32
-	edge32      []int32
-	edge64      []int64
+	edges       posSink
 	edge        int // place among the sample's arrays
 }
 
@@ -366,19 +365,14 @@ func (w *walkWorker[V]) openRows(out *graph.Sample, rows int64) (to walkRows, er
 		}
 		to.edge = 2
 	}
-	if !w.withEdges {
-		return to, nil
-	}
-	if w.schema.PosType() == unified.Int32 {
-		to.edge32, err = unified.Grow[int32](&out.Buffers.Arrays[to.edge], rows*int64(w.length), 0)
-	} else {
-		to.edge64, err = unified.Grow[int64](&out.Buffers.Arrays[to.edge], rows*int64(w.length), 0)
+	if to.edges.wanted = w.withEdges; w.withEdges {
+		err = to.edges.open(&out.Buffers.Arrays[to.edge], w.schema.PosType(), 0, rows*int64(w.length))
 	}
 	return to, err
 }
 
-// deliver writes a group's n walks as rows done .. of the arrays, and their nodes to the lists.
-func (w *walkWorker[V]) deliver(to walkRows, done, n int, out *graph.Sample) error {
+// deliver writes a group's n walks as rows done .. of the arrays, behind those before, and their nodes to the lists.
+func (w *walkWorker[V]) deliver(to *walkRows, done, n int, out *graph.Sample) error {
 	stride := w.length + 1
 	nodes := w.nodes[:n*stride]
 	if err := w.place(nodes, to.walk[done*stride:], out); err != nil {
@@ -391,13 +385,7 @@ func (w *walkWorker[V]) deliver(to walkRows, done, n int, out *graph.Sample) err
 			}
 		}
 	}
-	for i := range w.edge[:min(len(w.edge), n*w.length)] {
-		if to.edge32 != nil {
-			to.edge32[done*w.length+i] = int32(w.edge[i])
-		} else {
-			to.edge64[done*w.length+i] = w.edge[i]
-		}
-	}
+	to.edges.put(w.edge[:min(len(w.edge), n*w.length)])
 	return nil
 }
 

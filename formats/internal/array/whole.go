@@ -279,16 +279,21 @@ func appendFloats(h *Header, to []float64, t unified.Tensor, at int64) ([]float6
 	return to, err
 }
 
-// row returns the row of an element.
-func (h *Header) row(i int64) int64 {
+// RowWidth returns the elements of a row.
+func (h *Header) RowWidth() int64 {
 	width := int64(1)
 	for _, d := range h.Shape[min(1, len(h.Shape)):] {
 		width *= d
 	}
+	return width
+}
+
+// row returns the row of an element.
+func (h *Header) row(i int64) int64 {
 	if h.Fortran && len(h.Shape) > 0 {
 		return i % max(h.Shape[0], 1)
 	}
-	return i / max(width, 1)
+	return i / max(h.RowWidth(), 1)
 }
 
 func widen[T int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64](to []int64, t unified.Tensor) []int64 {

@@ -190,7 +190,7 @@ func (d *Describer) each(columns []string, yield func(source.Batch) error) error
 		}
 		b.Columns = b.Columns[:0]
 		for i, r := range others {
-			c, err := r.Next(n * width(&r.Header))
+			c, err := r.Next(n * r.RowWidth())
 			if err != nil {
 				return d.fail(columns[i], -1, "%w", err)
 			}
@@ -233,15 +233,6 @@ func inParts(n int, do func(worker, lo, hi int)) error {
 	})
 }
 
-// width is the elements of a row.
-func width(h *array.Header) int64 {
-	w := int64(1)
-	for _, d := range h.Shape[min(1, len(h.Shape)):] {
-		w *= d
-	}
-	return w
-}
-
 // opened is arrays that are open together. The first error stays.
 type opened struct {
 	set   array.Set
@@ -269,7 +260,7 @@ func (o *opened) close() {
 }
 
 // countNodes takes the number of nodes from the arrays of nodes, from num_nodes, from the request, else from the edges.
-func (d *Describer) countNodes(ctx context.Context) error {
+func (d *Describer) countNodes(ctx context.Context) (err error) {
 	node := d.Graph.Node()
 	if d.R.Nodes > 0 {
 		node.Count = d.R.Nodes
@@ -277,15 +268,8 @@ func (d *Describer) countNodes(ctx context.Context) error {
 	}
 	if name := d.find([]string{"num_nodes"}); name != "" {
 		d.Used[name] = true
-		v, err := d.ints(name)
-		if err != nil {
-			return err
-		}
-		if len(v) != 1 || v[0] < 0 {
-			return d.fail(name, -1, "is %d, not one number", v[:min(len(v), 4)])
-		}
-		node.Count = v[0]
-		return nil
+		node.Count, err = d.number(name)
+		return err
 	}
 	for _, name := range d.Set.Names() {
 		if ofNodes[strings.ToLower(name)] == "" {
@@ -395,6 +379,18 @@ func (d *Describer) ints(name string) ([]int64, error) {
 		err = d.fail(name, -1, "%w", err)
 	}
 	return v, err
+}
+
+// number reads an array of one number of things.
+func (d *Describer) number(name string) (int64, error) {
+	v, err := d.ints(name)
+	if err != nil {
+		return 0, err
+	}
+	if len(v) != 1 || v[0] < 0 {
+		return 0, d.fail(name, -1, "is %d, not one number", v[:min(len(v), 4)])
+	}
+	return v[0], nil
 }
 
 // labels reads labels, of which NaN is -1.

@@ -82,7 +82,7 @@ func (d *Describer) other(ctx context.Context, name string, h *array.Header) (bo
 		return false, nil
 	}
 	rows := h.Shape[0]
-	if w := width(h); w == 0 || w > maxWidth {
+	if w := h.RowWidth(); w == 0 || w > maxWidth {
 		return false, nil
 	}
 	node, edge := ofNodes[low], ofEdges[low]
@@ -150,7 +150,7 @@ func (d *Describer) nodeColumn(column, name string, h *array.Header) (bool, erro
 
 // shape returns the shape of a row: a list of one number is a number.
 func shape(h *array.Header) []int64 {
-	if width(h) == 1 {
+	if h.RowWidth() == 1 {
 		return nil
 	}
 	return h.Shape[1:]

@@ -103,15 +103,11 @@ func readTyped(ctx context.Context, at source.Place, folders map[string]array.Se
 		if path.Dir(path.Dir(dir)) == at.Name && path.Base(path.Dir(dir)) == "nodes" {
 			n := Nodes{Name: path.Base(dir), Count: -1, Set: set}
 			if _, ok := set["num_nodes"]; ok {
-				count, err := (&Describer{Set: set, R: r}).ints("num_nodes")
+				count, err := (&Describer{Set: set, R: r}).number("num_nodes")
 				if err != nil {
 					return nil, err
 				}
-				if len(count) != 1 || count[0] < 0 {
-					err := fmt.Errorf("is %v, not one number", count)
-					return nil, source.Error(set["num_nodes"].Path, "", -1, "", err)
-				}
-				n.Count = count[0]
+				n.Count = count
 			}
 			nodes = append(nodes, n)
 		}

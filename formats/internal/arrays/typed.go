@@ -173,7 +173,7 @@ func (d *Describer) listed(e *source.Edges) {
 		return e.Each(func(b source.Batch) error {
 			b.Columns = slices.Clone(b.Columns[:own])
 			for i, r := range readers {
-				c, err := r.Next(int64(len(b.Src)) * width(&r.Header))
+				c, err := r.Next(int64(len(b.Src)) * r.RowWidth())
 				if err != nil {
 					return d.fail(d.columns[i], -1, "%w", err)
 				}

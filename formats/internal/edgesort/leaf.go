@@ -157,7 +157,7 @@ func (p *pipeline) again(part int) error {
 			}
 			n := min(hi-lo, sub.room())
 			keys := sub.keys[sub.have : sub.have+n]
-			stored := bytesOf(keys)[n*(keyBytes-l.width):]
+			stored := unified.FromSlice(keys).Bytes()[n*(keyBytes-l.width):]
 			if err := l.load(r, lo, n, stored, sub.rows[sub.have*l.s.record:]); err != nil {
 				return err
 			}
@@ -202,7 +202,7 @@ func (f *leaf) sort() error {
 	if f.keys = words(keys); l.width == 4 { // sorted as they are stored, which moves half the bytes
 		var sorted []uint32
 		sorted, f.numbers = csc.Sorted(narrow(scratch[:4*n]), narrow(scratch[4*n:]), numbers, tmpNumbers, l.shift)
-		l.widen(f.keys, bytesOf(sorted), f.part)
+		l.widen(f.keys, unified.FromSlice(sorted).Bytes(), f.part)
 	} else {
 		l.widen(f.keys, scratch, f.part)
 		f.keys, f.numbers = csc.Sorted(f.keys, tmp, numbers, tmpNumbers, l.shift)

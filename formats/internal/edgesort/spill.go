@@ -4,10 +4,8 @@ import (
 	"errors"
 	"os"
 	"syscall"
-	"unsafe"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/direct"
 )
 
@@ -86,9 +84,4 @@ func (s *spill) Close() error {
 	s.budget.GiveDisk(s.size)
 	s.file, s.size = nil, 0
 	return err
-}
-
-// bytesOf returns keys as the bytes that they are.
-func bytesOf[K csc.Key](keys []K) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(keys))), int(unsafe.Sizeof(K(0)))*len(keys))
 }

@@ -268,22 +268,14 @@ func (s *spread) bin(k Key) int {
 	return s.first[t] + int((id-s.least[t])>>s.shift[t])
 }
 
-// least returns the least key that a bin may have.
-func (s *spread) keyOf(bin int) Key {
+// keys returns the least and the greatest key that a bin may have.
+func (s *spread) keys(bin int) (least, greatest Key) {
 	t := 0
 	for s.first[t+1] <= bin {
 		t++
 	}
-	return KeyOf(t, s.least[t]+int64(bin-s.first[t])<<s.shift[t])
-}
-
-// last returns the greatest key that a bin may have.
-func (s *spread) last(bin int) Key {
-	t := 0
-	for s.first[t+1] <= bin {
-		t++
-	}
-	return KeyOf(t, s.least[t]+int64(bin-s.first[t]+1)<<s.shift[t]-1)
+	from := KeyOf(t, s.least[t]+int64(bin-s.first[t])<<s.shift[t])
+	return from, from + 1<<s.shift[t] - 1
 }
 
 // arrange decides where each edge goes, and returns where blocks of them end, with the keys that they may have.
@@ -324,7 +316,9 @@ func (w *Writer) arrange(keys []Key) (ends []block) {
 			if begun >= w.cursor[b] {
 				first = b
 			}
-			ends = append(ends, block{Edges: uint32(size), Least: s.keyOf(first), Greatest: s.last(b)})
+			least, _ := s.keys(first)
+			_, greatest := s.keys(b)
+			ends = append(ends, block{Edges: uint32(size), Least: least, Greatest: greatest})
 			if begun += size; begun == end {
 				first = b + 1
 			} else {

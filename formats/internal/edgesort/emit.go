@@ -41,6 +41,12 @@ func (c *column) room(n int) {
 	}
 }
 
+// number takes a number of 8 bytes.
+func (c *column) number(v int64) {
+	c.room(8)
+	c.buf = binary.LittleEndian.AppendUint64(c.buf, uint64(v))
+}
+
 // emitter writes sorted leaves.
 type emitter struct {
 	s               *Sorter
@@ -71,7 +77,7 @@ func (s *Sorter) Emit(ctx context.Context, sink Sink) error {
 		return err
 	}
 	for ; e.node <= s.last-s.first; e.node++ {
-		e.begin()
+		e.indptr.number(e.edges)
 	}
 	s.Stats.Edges = e.edges
 	for _, c := range append([]*column{e.indptr, e.indices, e.types}, e.columns...) {
@@ -83,12 +89,6 @@ func (s *Sorter) Emit(ctx context.Context, sink Sink) error {
 		}
 	}
 	return nil
-}
-
-// begin says that the edges of the next node begin here.
-func (e *emitter) begin() {
-	e.indptr.room(8)
-	e.indptr.buf = binary.LittleEndian.AppendUint64(e.indptr.buf, uint64(e.edges))
 }
 
 // leaf writes a sorted leaf.
@@ -140,8 +140,7 @@ func (e *emitter) writeIndptr(keys []uint64, shift int) {
 			continue
 		}
 		for d := int64(k >> shift); e.node <= d; e.node++ {
-			e.indptr.room(8)
-			e.indptr.buf = binary.LittleEndian.AppendUint64(e.indptr.buf, uint64(e.edges+int64(i)))
+			e.indptr.number(e.edges + int64(i))
 		}
 		next = uint64(e.node) << shift
 	}

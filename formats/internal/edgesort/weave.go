@@ -36,7 +36,7 @@ func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) error {
 			if k&0xFFFF == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			v.begin()
+			v.indptr.number(v.edges)
 			v.old.lo, v.old.hi = 0, 0
 			if k < s.Nodes[t].Count {
 				v.old.at(g.Offset(t) + k)
@@ -47,7 +47,7 @@ func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) error {
 			}
 		}
 	}
-	v.begin()
+	v.indptr.number(v.edges)
 	for _, c := range []*column{v.indptr, v.indices, v.types} {
 		if c.w == nil {
 			continue
@@ -104,12 +104,6 @@ func (v *weaver) streamOf(more *Sorted) *stream {
 	return s
 }
 
-// begin says that the edges of the next node begin here.
-func (v *weaver) begin() {
-	v.indptr.room(8)
-	v.indptr.buf = binary.LittleEndian.AppendUint64(v.indptr.buf, uint64(v.edges))
-}
-
 // node writes the edges of a node.
 func (v *weaver) node() error {
 	a, b := v.old, v.more
@@ -144,9 +138,10 @@ func (v *weaver) node() error {
 // put writes an edge.
 func (v *weaver) put(kind, source int64) {
 	v.edges++
-	if v.indices.room(8); v.idBytes == 8 {
-		v.indices.buf = binary.LittleEndian.AppendUint64(v.indices.buf, uint64(source))
+	if v.idBytes == 8 {
+		v.indices.number(source)
 	} else {
+		v.indices.room(4)
 		v.indices.buf = binary.LittleEndian.AppendUint32(v.indices.buf, uint32(source))
 	}
 	if v.typeBytes == 0 {

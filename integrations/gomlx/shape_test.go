@@ -206,14 +206,14 @@ type broken struct {
 	spoil func(*graph.Block)
 }
 
-func (b broken) Open(env sampling.Env) (sampling.Worker, error) {
-	w, err := b.Neighbor.Open(env)
-	return brokenWorker{w, b.spoil}, err
-}
-
 type brokenWorker struct {
 	sampling.Worker
-	spoil func(*graph.Block)
+	broken
+}
+
+func (b broken) Open(env sampling.Env) (sampling.Worker, error) {
+	w, err := b.Neighbor.Open(env)
+	return brokenWorker{w, b}, err
 }
 
 func (w brokenWorker) Sample(ctx context.Context, req *sampling.Request, out *graph.Sample) error {

@@ -46,11 +46,11 @@ func (p *plainPages) bring() {
 	}
 }
 
-// plainlyCounted are pages of arrays of three sizes, and a plain count of them.
+// plainlyCounted are pages of arrays of four sizes, and a plain count of them.
 func plainlyCounted(t *testing.T) (arrays []Mapped, p *Pages, plain *plainPages) {
 	t.Helper()
 	plain = &plainPages{}
-	for _, c := range [][2]int{{64 * 1024, 4}, {30_011, 12}, {1, 8}} {
+	for _, c := range [][2]int{{64 * 1024, 4}, {30_011, 12}, {3 * PageBytes, 1}, {1, 8}} {
 		m, _ := columnFile(t, t.TempDir(), c[0], c[1])
 		arrays = append(arrays, m)
 		pages := (72+len(m.Bytes))/PageBytes + 1
@@ -61,7 +61,8 @@ func plainlyCounted(t *testing.T) (arrays []Mapped, p *Pages, plain *plainPages)
 	return arrays, openPages(t, arrays, PagesOptions{Bytes: 1 << 30}), plain
 }
 
-// Each page of each array is told apart from all others, wherever elements begin and end.
+// Each page of each array is told apart from all others, wherever elements begin and end: often where a page does, or
+// one element beside.
 func TestPagesAreReadAsAPlainCountHasIt(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -76,6 +77,12 @@ func TestPagesAreReadAsAPlainCountHasIt(t *testing.T) {
 			if r.IntN(4) == 0 {
 				to = min(rows, from+1)
 			}
+			for _, end := range []*int64{&from, &to} {
+				if page := (72 + *end*arrays[i].RowBytes) / PageBytes; page > 0 && r.IntN(3) == 0 {
+					*end = max(0, min(rows, (page*PageBytes-72)/arrays[i].RowBytes+r.Int64N(3)-1))
+				}
+			}
+			to = max(from, to)
 			a.Want(i, from, to)
 			plain.want(i, from, to)
 		}

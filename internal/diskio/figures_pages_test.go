@@ -15,38 +15,6 @@ import (
 	"github.com/khop-gnn/khop/pinned/pinnedtest"
 )
 
-// Elements that end where a page does want no more of the next one, and those that begin there none before.
-func TestElementsWantThePagesThatTheyTouchAlone(t *testing.T) {
-	p, _, _ := openPagesOf(t, 50_000, PagesOptions{Bytes: 1 << 30})
-	a := askerOf(t, p)
-	const end = (PageBytes - 72) / 4 // elements of the first page
-	for _, c := range []struct{ from, to, pages int64 }{{0, end, 1}, {end, end + 1, 1}, {end - 1, end + 1, 2},
-		{end, end + PageBytes/4, 1}, {end - 1, end + PageBytes/4 + 1, 3}, {0, 0, 0}} {
-		before := p.Count()
-		a.Want(0, c.from, c.to)
-		expect.OK(t, a.Bring())
-		if got := p.Count(); got.Wanted-before.Wanted != c.pages {
-			t.Errorf("elements %d to %d are on %d pages, not %d", c.from, c.to, got.Wanted-before.Wanted, c.pages)
-		}
-	}
-}
-
-// TestBytesWantThePagesThatTheyTouchAlone: the last byte of one, and the first of the next.
-func TestBytesWantThePagesThatTheyTouchAlone(t *testing.T) {
-	m, _ := columnFile(t, t.TempDir(), 3*PageBytes, 1)
-	p := openPages(t, []Mapped{m}, PagesOptions{Bytes: 1 << 30})
-	a := askerOf(t, p)
-	const end = PageBytes - 72
-	for _, c := range [][3]int64{{0, end, 1}, {end - 1, end + 1, 2}, {end, end + 1, 1}} {
-		before := p.Count()
-		a.Want(0, c[0], c[1])
-		expect.OK(t, a.Bring())
-		if got := p.Count(); got.Wanted-before.Wanted != c[2] {
-			t.Errorf("bytes %d to %d are on %d pages, not %d", c[0], c[1], got.Wanted-before.Wanted, c[2])
-		}
-	}
-}
-
 // Arrays begin wherever they lie in their files, and have bits of their own.
 func TestPagesOfArraysFarIntoTheirFilesAreToldApart(t *testing.T) {
 	var arrays []Mapped

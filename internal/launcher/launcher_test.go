@@ -9,16 +9,13 @@ import (
 
 func TestTheFirstLauncherThatSaysRankAndNumberIsRight(t *testing.T) {
 	for env, want := range map[string]string{
-		"":                              "0 of 1",
-		"RANK=5 WORLD_SIZE=8":           "5 of 8 RANK",
-		"RANK=5":                        "0 of 1",
-		"WORLD_SIZE=1":                  "0 of 1",
-		"SLURM_PROCID=3 SLURM_NTASKS=4": "3 of 4 SLURM_PROCID",
+		"": "0 of 1", "RANK=5": "0 of 1", "WORLD_SIZE=1": "0 of 1", "RANK=5 WORLD_SIZE=8": "5 of 8 RANK",
+		"SLURM_PROCID=3 SLURM_NTASKS=4":                                               "3 of 4 SLURM_PROCID",
 		"RANK=1 WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_ID=0":           "1 of 2 RANK",
 		"OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 SLURM_PROCID=0 SLURM_NTASKS=1": "2 of 3 OMPI_COMM_WORLD_RANK",
-		"PMI_RANK=1 PMI_SIZE=2":                                           "1 of 2 PMI_RANK",
-		"ENVIRONMENT=BATCH SLURM_PROCID=0 SLURM_NTASKS=4":                 "0 of 1",
-		"ENVIRONMENT=BATCH SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_STEP_ID=0": "1 of 4 SLURM_PROCID",
+		"PMI_RANK=1 PMI_SIZE=2":                                                       "1 of 2 PMI_RANK",
+		"ENVIRONMENT=BATCH SLURM_PROCID=0 SLURM_NTASKS=4":                             "0 of 1",
+		"ENVIRONMENT=BATCH SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_STEP_ID=0":             "1 of 4 SLURM_PROCID",
 		"SLURM_NTASKS=4":                      "0 of 1", // salloc's shell
 		"JOB_COMPLETION_INDEX=6 WORLD_SIZE=7": "6 of 7 JOB_COMPLETION_INDEX",
 		"JOB_COMPLETION_INDEX=6":              "0 of 1",

@@ -26,58 +26,45 @@ func (h *hex) UnmarshalJSON(b []byte) error {
 
 // subsetAnswer is one case of sampling, with or without replacement.
 type subsetAnswer struct {
-	A     hex      `json:"a"`
-	Index hex      `json:"index"`
-	N     uint64   `json:"n"`
-	K     uint64   `json:"k"`
-	Picks []uint64 `json:"picks"`
+	A, Index hex
+	N, K     uint64
+	Picks    []uint64
 }
 
-// knownAnswers is testdata/vectors.json, less its graph and batches, which are for the package that samples.
+// knownAnswers is testdata/vectors.json, less its graph and batches, which are for the package that samples. Names in
+// the file differ from these in case.
 type knownAnswers struct {
 	Philox []struct {
-		Counter [4]hex `json:"counter"`
-		Key     [2]hex `json:"key"`
-		Out     [4]hex `json:"out"`
+		Counter, Out [4]hex
+		Key          [2]hex
 	} `json:"philox4x32_10"`
 	BatchKey []struct {
-		K        hex    `json:"K"`
-		Seed     hex    `json:"seed"`
-		Epoch    uint32 `json:"epoch"`
-		Instance uint32 `json:"instance"`
-		Batch    hex    `json:"batch"`
+		K, Seed, Batch  hex
+		Epoch, Instance uint32
 	} `json:"batch_key"`
 	TypeKey []struct {
-		T     hex      `json:"T"`
-		Bytes string   `json:"bytes_hex"`
-		Types []string `json:"types"`
+		T     hex
+		Bytes string `json:"bytes_hex"`
+		Types []string
 	} `json:"type_key"`
 	StageKey []struct {
-		K       hex     `json:"K"`
-		T       hex     `json:"T"`
-		A       hex     `json:"a"`
-		Purpose Purpose `json:"purpose"`
-		Hop     uint8   `json:"hop"`
+		K, T, A hex
+		Purpose Purpose
+		Hop     uint8
 	} `json:"stage_key"`
 	Draws []struct {
-		A     hex   `json:"a"`
-		Index hex   `json:"index"`
-		S     hex   `json:"s"`
-		Draws []hex `json:"draws"`
-	} `json:"draws"`
+		A, Index, S hex
+		Draws       []hex
+	}
 	Without []subsetAnswer `json:"without_replacement"`
 	With    []subsetAnswer `json:"with_replacement"`
 	Shuffle []struct {
-		Seed      hex      `json:"seed"`
-		Epoch     uint32   `json:"epoch"`
-		Instance  uint32   `json:"instance"`
-		T         hex      `json:"T"`
-		List      hex      `json:"list"`
-		N         uint64   `json:"n"`
-		Positions []uint64 `json:"positions"`
-		Items     []uint64 `json:"items"`
-		Check     *hex     `json:"check"`
-	} `json:"shuffle"`
+		Seed, T, List    hex
+		Epoch, Instance  uint32
+		N                uint64
+		Positions, Items []uint64
+		Check            *hex
+	}
 }
 
 func readKnownAnswers(t *testing.T) knownAnswers {

@@ -30,20 +30,14 @@ func readText(t testing.TB, text string, size int) (string, error) {
 
 func TestTextIsMadePlainWhereverItIsCut(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                            "",
-		"a\nb":                        "a\nb",
-		"a\r\nb\r\n":                  "a\r\nb\r\n",
+		"": "", "a\nb": "a\nb", "a\r\nb\r\n": "a\r\nb\r\n", "\xef\xbb": "\xef\xbb", "\xef\xbb\xbfa\n": "a\n",
 		"a\rb\r\rc\r":                 "a\nb\n\nc\n",
 		"a\r\r\nb\n\rc":               "a\n\r\nb\n\nc",
-		"\xef\xbb\xbfa\n":             "a\n",
-		"\xef\xbb":                    "\xef\xbb",
 		"a\xef\xbb\xbe\xefb\n":        "a\xef\xbb\xbe\xefb\n",
 		"\xef\xbb\xbf\xef\xbb\xbfa":   "error 1",
 		"a\nb\r\nc\rd\xef\xbb\xbfe\n": "error 4",
 		"a\r\n\xef\xbb\xbf":           "error 2",
-		"\xff\xfea\x00":               "error -1",
-		"\xfe\xff\x00a":               "error -1",
-		"\x00\x00\xfe\xff":            "error -1",
+		"\xff\xfea\x00":               "error -1", "\xfe\xff\x00a": "error -1", "\x00\x00\xfe\xff": "error -1",
 	} {
 		for size := 1; size < 8; size++ {
 			got, err := readText(t, text, size)

@@ -106,14 +106,6 @@ func kindOf(b []byte) wire.Kind {
 	return k
 }
 
-func TestAnotherVersionIsRefused(t *testing.T) {
-	s := serve(t, plainGraph(t, 100), Options{})
-	h := good
-	h.Oldest, h.Newest = 2, 3
-	refused(t, raw(t, s), hello(h), shm.CodeVersion)
-	lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0))
-}
-
 func TestAnotherUserIsRefused(t *testing.T) {
 	s := expect.Must(New(t.Context(), plainGraph(t, 100), Options{Path: socketPath(t), Loader: usual()}))(t)
 	s.uid++

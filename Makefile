@@ -104,9 +104,13 @@ bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy
 	.bench/bin/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))
 
 .PHONY: docs-site
-docs-site: ## build the pages as a site into dist/site, and fail where a link leads nowhere
-	test -x dist/.venv-docs/bin/mkdocs || (python3 -m venv dist/.venv-docs && dist/.venv-docs/bin/pip install --quiet mkdocs==1.6.1)
+docs-site: ## build the pages as a site that needs no server into dist/site, and fail where a link leads nowhere
+	test -x dist/.venv-docs/bin/mkdocs || (python3 -m venv dist/.venv-docs && dist/.venv-docs/bin/pip install --quiet mkdocs==1.6.1 mkdocs-material==9.6.14)
 	dist/.venv-docs/bin/mkdocs build --strict
+
+.PHONY: docs-site-check
+docs-site-check: docs-site ## look at the site in Chromium: 400 and 1,400 pixels, contrast and links by axe (KHOP_AXE=), search
+	python3 tools/site_check.py
 
 .PHONY: bench-pyg
 bench-pyg: ## khop.pyg.NeighborLoader beside PyG's, and what it trains: docs/results/pyg.md (PYTHON= one with torch, PyG and torch-sparse)

@@ -1,0 +1,68 @@
+"""Looks at the site in Chromium, from files, without a network: python site_check.py [PAGE..] (make docs-site-check)
+
+At 400 and at 1,400 pixels no page is wider than the window, and axe-core, where KHOP_AXE names its axe.min.js, finds
+nothing: no text of too little contrast, no link without words. Search finds a page by a word of it.
+"""
+import html
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SITE = pathlib.Path(__file__).resolve().parent.parent / "dist" / "site"
+PAGES = ["index.html", "start/pyg.html", "start/files.html", "start/database.html", "start/go.html", "python.html",
+         "cli.html", "stability.html", "reference/python.html", "results/cpu.html"]
+LOOK = """<script>%s</script><script>setTimeout(() => { const d = document, r = d.documentElement
+const wide = [...d.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 &&
+    !e.closest(".md-typeset__scrollwrap, pre, .md-sidebar, .md-search, .md-tabs, .md-header")).map(e => e.tagName)
+const say = v => parent.postMessage(JSON.stringify([innerWidth, r.scrollWidth, wide.slice(0, 3), v]), "*")
+if (window.axe) axe.run({exclude: [".highlight"]}).then(a => say(a.violations.map(
+    v => v.id + ": " + v.nodes.slice(0, 2).map(n => n.html.slice(0, 160)).join(" ")))); else say([])
+}, 1500)</script></body>"""
+
+
+FRAME = """<body><script>addEventListener("message", m => { if (typeof m.data == "string" && m.data[0] == "[")
+    document.body.dataset.seen = m.data })</script><iframe width="%d" height="900" src="%s"></iframe></body>"""
+
+
+def dom(address):
+    with tempfile.TemporaryDirectory() as home:
+        return subprocess.run(
+            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={home}",
+             "--allow-file-access-from-files", "--window-size=1500,1000", "--virtual-time-budget=20000",
+             "--proxy-server=127.0.0.1:9", "--dump-dom", address], capture_output=True, text=True, timeout=240).stdout
+
+
+def main():
+    if not shutil.which("chromium"):
+        sys.exit("chromium is not installed")
+    axe = os.environ.get("KHOP_AXE")
+    script = pathlib.Path(axe).read_text(encoding="utf-8") if axe else ""
+    bad = 0
+    for page in sys.argv[1:] or PAGES:
+        path = SITE / page
+        copy, frame = path.with_name("seen-" + path.name), path.with_name("frame-" + path.name)
+        copy.write_text(path.read_text(encoding="utf-8").replace("</body>", LOOK % script.replace("</", "<\\/")),
+                        encoding="utf-8")
+        try:
+            for width in (400, 1400):
+                frame.write_text(FRAME % (width, copy.name))
+                seen = re.search(r'data-seen="([^"]*)"', dom(frame.as_uri()))
+                inner, scroll, wide, found = json.loads(html.unescape(seen[1])) if seen else (width, 0, [], ["silence"])
+                fine = scroll <= inner and not found
+                bad += not fine
+                print(page, "at", inner, "pixels:", "fine" if fine else (scroll, wide, found), flush=True)
+        finally:
+            copy.unlink(), frame.unlink()
+    results = dom((SITE / "index.html").as_uri() + "?q=minisign")
+    found = re.findall(r'href="[^"]*(stability\.html)[^"]*" class="md-search-result__link', results) or re.findall(
+        r'md-search-result__link[^>]*href="[^"]*(stability\.html)', results)
+    print("search for minisign, from a file:", found[:1] or "found nothing")
+    sys.exit(bool(bad or not found))
+
+
+main()

@@ -194,6 +194,12 @@ var brokenRules = []struct {
 	{"weight NaN", true, weights(nan())},
 	{"weight infinite", true, weights(inf())},
 	{"weight negative", true, weights(-1)},
+	{"weight of two numbers, the last NaN", true, func(a *graph.Arrays) {
+		w := make([]float64, 2*7)
+		w[13] = nan()
+		a.Schema.EdgeColumns[1].Shape = []int64{2}
+		a.EdgeColumns["weight"], _ = unified.New(unified.Float64, unified.FromSlice(w).Bytes(), 7, 2)
+	}},
 	{"edge id negative", true, func(a *graph.Arrays) { a.EdgeIDs = unified.FromSlice([]int64{6, 0, 1, 2, 3, 4, -5}) }},
 	{"type too large", true, types(0, 0, 1, 1, 0, 1, 4)},
 	{"type in disorder", true, types(0, 1, 0, 1, 0, 1, 2)},

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -226,6 +228,10 @@ func TestOpenSaysWhatIsNotADataset(t *testing.T) {
 	expect.Is(t, expect.Err(Open(dir)), ErrIncomplete, "a directory without a manifest")
 	put(t, dir, "file", []byte("1 2\n"))
 	expect.Is(t, expect.Err(Open(filepath.Join(dir, "file"))), ErrIncomplete, "a file")
+	folder := filepath.Join(scratchDir(t), manifestName)
+	expect.OK(t, os.Mkdir(folder, 0o777))
+	err := expect.Err(Open(filepath.Dir(folder)))
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), folder+": "), "a folder for a manifest: %v", err)
 	expect.Is(t, expect.Err(Check(context.Background(), dir, CheckOptions{})), ErrIncomplete,
 		"check of a directory without a manifest")
 }

@@ -62,8 +62,9 @@ def parse():
     parser.add_argument("--warmup", type=int, default=6)
     parser.add_argument("--order", default="degree", help="the order of nodes that is shown besides, none for none")
     parser.add_argument("--no-gather", action="store_true", help="leave out rows gathered by index_select alone")
-    parser.add_argument("--loaded", action="store_true",
-                        help="beside a neighbour, which copies 256 MB to and fro all the time")
+    parser.add_argument("--loaded", nargs="?", const="last", choices=("last", "all"),
+                        help="beside a neighbour on the last core, or one on each, which copies 256 MB to and fro all "
+                             "the time")
     parser.add_argument("--peers", default=",".join(PEERS), help="which, by commas")
     parser.add_argument("--out", type=pathlib.Path, default=REPO / "docs" / "results",
                         help="folder for cpu.json and cpu.md")
@@ -249,20 +250,21 @@ while True:
 """
 
 
-class Neighbour:
-    """A process on the last core that copies memory all the time, or none."""
+class Neighbours:
+    """Processes that copy memory all the time, on the last core, on each, or none."""
 
     def __init__(self, args):
-        self.process = args.loaded and subprocess.Popen(
-            ["taskset", "-c", str(os.cpu_count() - 1), sys.executable, "-c", NEIGHBOUR])
+        cores = {None: [], "last": [os.cpu_count() - 1], "all": range(os.cpu_count())}[args.loaded]
+        self.processes = [subprocess.Popen(["taskset", "-c", str(core), sys.executable, "-c", NEIGHBOUR])
+                          for core in cores]
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self.process:
-            self.process.kill()
-            self.process.wait()
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
 
 def machine():
@@ -287,7 +289,7 @@ def main():
                            "batches": args.batches, "warmup": args.warmup, "rounds": args.rounds,
                            "threads": args.threads},
               "loaded": args.loaded, "runs": [], "index_select": []}
-    with Neighbour(args):
+    with Neighbours(args):
         measure(args, data, result)
     write(args, result)
 

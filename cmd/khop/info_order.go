@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -19,6 +21,7 @@ import (
 // (docs/results/order.md): what batches ask for in the order that is there, and in others.
 type orderInfo struct {
 	Recommended string      `json:"recommended"` // "no": that which is there
+	Near        bool        `json:"near"`        // orders by neighbours were looked at
 	BatchSize   int         `json:"batch_size"`
 	Fanouts     []int       `json:"fanouts"`
 	RowBytes    int64       `json:"row_bytes"`
@@ -66,7 +69,7 @@ func adviseOrder(env *environment, ds *formats.Dataset) (r *orderInfo, err error
 	if err != nil {
 		return nil, err
 	}
-	r.Recommended, r.Now = advice.Order, costOf("no", advice.Now, 0)
+	r.Recommended, r.Near, r.Now = advice.Order, near, costOf("no", advice.Now, 0)
 	for _, t := range advice.Tried {
 		r.Tried = append(r.Tried, costOf(t.Order, t.Counts, t.Seconds))
 	}
@@ -126,14 +129,19 @@ func sampledBatches(env *environment, ds *formats.Dataset, opt loader.Options) (
 
 // String says what is recommended.
 func (r *orderInfo) String() string {
+	more := ""
+	if !r.Near {
+		more = fmt.Sprintf("; rcm and community were not tried: they take at most %s edges, and memory for them",
+			humanize.Comma(mostNear))
+	}
 	for _, t := range r.Tried {
 		if t.Order == r.Recommended {
 			return fmt.Sprintf("khop convert --reorder %s: a batch is expected to miss %.0f %% fewer lines of memory, "+
 				"and to ask a disk for %.0f %% fewer pages; finding the order took %.1f s, besides converting", t.Order,
-				100*spared(t.Misses, r.Now.Misses), 100*spared(t.Pages, r.Now.Pages), t.Seconds)
+				100*spared(t.Misses, r.Now.Misses), 100*spared(t.Pages, r.Now.Pages), t.Seconds) + more
 		}
 	}
-	return "leave it as it is: no other order spares much"
+	return "leave it as it is: no other order spares much" + more
 }
 
 // spared is the share that is spared where now becomes then.

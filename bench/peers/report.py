@@ -118,8 +118,8 @@ def markdown(result):
         f"Load average before the start: {result['load_before']:.1f}"
         + (": the machine was busy with other work, and the times are not to be trusted."
            if result["load_before"] > BUSY and not result.get("loaded") else "."),
-        *["- Beside a neighbour: a process pinned to the last core, which copied 256 MB to and fro all the time."
-          for _ in range(bool(result.get("loaded")))],
+        *[f"- Beside a neighbour: a process on {'each' if result['loaded'] == 'all' else 'the last'} core copied "
+          "256 MB to and fro all the time." for _ in range(bool(result.get("loaded")))],
         "- Peers hold the graph and the features in their own memory on huge pages, with malloc told to keep what it "
         "frees ("
         + ", ".join(f"`{k}={v}`" for k, v in result["peers_environment"].items())

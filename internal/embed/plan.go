@@ -385,10 +385,17 @@ func (r *run) planSweeps(now *StepReport, s *Step, memory int64) error {
 		if rel.Loops {
 			computing += float64(now.Nodes) * r.rates.passing[rel]
 		}
-		computing += float64(now.Nodes*(rel.Table.Rows/r.blockRows(rel.tables())+1)) * r.rates.looks[rel]
+		blocks := float64(rel.Table.Rows/r.blockRows(rel.tables()) + 1)
+		computing += blocks * lookedAt(float64(now.Nodes), float64(now.edges[i])/blocks) * r.rates.looks[rel]
 	}
 	now.Plan.Seconds = both(reading, computing) + r.indexSeconds(now) + float64(now.room)*r.rates.fresh
 	return nil
+}
+
+// lookedAt returns how many of some nodes a sweep looks at for a block to which they have so many edges: of each group,
+// its number, and the nodes of those that have one of the edges.
+func lookedAt(nodes, edges float64) float64 {
+	return nodes * (1.0/group + 1 - math.Exp(-group*edges/max(nodes, 1)))
 }
 
 // both returns how long a disk and processors take that work at once: blocks wait for each other now and then, and who

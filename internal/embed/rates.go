@@ -494,26 +494,42 @@ func (r *run) measurePassing(rel *Relation, of nodes) error {
 	if err != nil {
 		return err
 	}
-	looks, err := fastest(func() error { return r.pool.Split(n, w.step(), w.add) })
+	looks, err := fastest(func() error {
+		w.unseen()
+		return r.pool.Split(n, w.step(), w.add)
+	})
 	if err != nil {
 		return err
 	}
 	w.rows = [][]float32{x, o.score}
-	took, blocks := 0.0, 0
-	edges = 0
-	for ; w.end < rel.Table.Rows && took < tryTime.Seconds() && edges < tryEdges; blocks++ {
-		w.first, w.end = w.end, min(w.end+step, rel.Table.Rows)
-		one, err := timed(func() error { return r.pool.Split(n, w.step(), w.add) })
-		if err != nil {
-			return err
-		}
-		edges, took = 0, took+one
-		for i, e := range w.next {
-			edges += e - w.l.start[i]
-		}
+	each, err := w.firstBlocks(step, looks)
+	if err != nil {
+		return err
 	}
-	each := max(took-looks*float64(blocks), took/4) / float64(max(edges, 1))
 	r.rates.looks[rel] = looks / float64(n)
 	r.rates.passing[rel] = each + begun/float64(max(w.l.count(), 1))
 	return nil
+}
+
+// firstBlocks adds rows of the first blocks, step each, and returns the seconds that an edge takes: looks are those in
+// which all nodes are looked at.
+func (s *sweeping) firstBlocks(step int64, looks float64) (float64, error) {
+	n, took, looked, edges := int64(len(s.next)), 0.0, 0.0, int64(0)
+	s.unseen()
+	for s.end < s.rel.Table.Rows && took < tryTime.Seconds() && edges < tryEdges {
+		s.first, s.end = s.end, min(s.end+step, s.rel.Table.Rows)
+		one, err := timed(func() error { return s.pool.Split(n, s.step(), s.add) })
+		if err != nil {
+			return 0, err
+		}
+		before := edges
+		edges, took = 0, took+one
+		for i, e := range s.next {
+			edges += e - s.l.start[i]
+		}
+		if looked += lookedAt(float64(n), float64(edges-before)); s.first == 0 {
+			looked = float64(n)
+		}
+	}
+	return max(took-looks*looked/float64(n), took/4) / float64(max(edges, 1)), nil
 }

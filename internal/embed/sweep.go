@@ -192,8 +192,7 @@ func (s *sweeping) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	clear(s.least.narrow)
-	clear(s.least.wide)
+	s.unseen()
 	return s.pool.Split(n, s.step(), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			if s.l.narrow != nil {
@@ -203,6 +202,16 @@ func (s *sweeping) begin() (err error) {
 			}
 		}
 	})
+}
+
+// unseen has all nodes be looked at for the next block.
+func (s *sweeping) unseen() {
+	for g := range s.least.narrow {
+		s.least.narrow[g] = -1
+	}
+	for g := range s.least.wide {
+		s.least.wide[g] = -1
+	}
 }
 
 // sourceOf returns the source of a node's next edge, or none where it has had them all.

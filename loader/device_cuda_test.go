@@ -110,13 +110,53 @@ func deviceFactors(t testing.TB) []factor {
 				c.opt.Columns.Edges = []string{columns[0].Name}
 			}
 		}, false, true),
-		oneOf("sampler", func(c *deviceCase, as func(sampling.Neighbor) sampling.Sampler) {
-			if as != nil {
-				c.opt.Sampler = as(c.sampler())
-			}
-		}, nil, laborAs(sampling.Labor{}), laborAs(sampling.Labor{Poisson: true, BatchDependency: 2}),
-			laborAs(sampling.Labor{LayerDependent: true, BatchDependency: 5})),
+		samplerFactor(),
 	)
+}
+
+// samplerFactor puts another sampler in place of the Neighbor so far, or turns options on that few others go with.
+func samplerFactor() factor {
+	var as []func(sampling.Neighbor) sampling.Sampler
+	for _, l := range []sampling.Labor{{}, {Poisson: true, BatchDependency: 2},
+		{LayerDependent: true, BatchDependency: 5}} {
+		as = append(as, laborAs(l))
+	}
+	for _, set := range []func(*sampling.Neighbor){
+		func(n *sampling.Neighbor) { n.Direction = sampling.Both },
+		func(n *sampling.Neighbor) { n.Direction = sampling.Out },
+		func(n *sampling.Neighbor) { n.Induced, n.Time = true, sampling.Temporal{} },
+		func(n *sampling.Neighbor) {
+			*n = sampling.Neighbor{Fanouts: []int{5, 3}, Together: true, Replace: n.Replace, Disjoint: n.Disjoint,
+				Frontier: n.Frontier}
+		},
+	} {
+		as = append(as, func(n sampling.Neighbor) sampling.Sampler {
+			set(&n)
+			return n
+		})
+	}
+	for _, s := range []sampling.Sampler{sampling.Walk{Length: 5, PerSeed: 2, Restart: 0.1, Stop: 0.1, Edges: true},
+		sampling.Node2Vec{Length: 4, PerSeed: 2, P: 0.5, Q: 3}, sampling.Induced{}, sampling.Cluster{PerBatch: 2},
+		sampling.PinSage{Neighbors: 4, Length: 3, Hops: 2, Walks: 6}, sampling.FastGCN{Nodes: []int{20, 9}},
+		sampling.Saint{Budget: 30, Coverage: 3}, sampling.Saint{Kind: sampling.SaintEdges, Budget: 20},
+		sampling.Saint{Kind: sampling.SaintWalks, Budget: 9, Length: 3}} {
+		as = append(as, func(sampling.Neighbor) sampling.Sampler { return s })
+	}
+	as = append(as, func(n sampling.Neighbor) sampling.Sampler {
+		return sampling.Shadow{Fanouts: n.Fanouts, Replace: n.Replace}
+	})
+	return factor{"sampler", 2 + len(as), func(c *deviceCase, i int) {
+		if i < 2 {
+			return
+		}
+		c.opt.Sampler = as[i-2](c.sampler())
+		if said, err := c.opt.Sampler.Describe(c.graph.Schema(), 1); err == nil && said.Items != nil {
+			c.opt.Seeds, c.opt.Links = loader.SeedSource{}, loader.LinkOptions{}
+		}
+		if _, none := c.opt.Sampler.(sampling.PinSage); none {
+			c.opt.Columns.EdgePos, c.opt.Columns.Edges = false, nil
+		}
+	}}
 }
 
 // machineFactors lists what only the device's loader has.
@@ -260,8 +300,9 @@ func wantLaunches(t *testing.T) {
 	t.Helper()
 	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
 		"assembly_relabel", "neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand", "labor_count",
-		"labor_pick", "choose_count", "choose_pick",
-		"gather_rows", "gather_widen"} {
+		"labor_pick", "choose_count", "choose_pick", "together_count", "together_pick", "walk_take", "pinsage_walk",
+		"pinsage_count", "pinsage_pick", "layer_draw", "layer_count", "layer_pick", "saint_draw", "induce_count",
+		"induce_pick", "induce_norms", "gather_rows", "gather_widen"} {
 		expect.That(t, cudatest.Launches(kernel) != 0, "%s never ran", kernel)
 	}
 }

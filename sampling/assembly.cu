@@ -4,7 +4,13 @@
 #include "batch.cuh"
 #include "table.cuh"
 
-// Notes the seeds, which are picks 0, 1, .. of stage 0.
+// Whether pick i of a segment is a node that this segment appends: of nodes of any type each has its own.
+__device__ __forceinline__ bool is_own(const Batch* b, const Segment* seg, int64_t i) {
+  const List* list = &b->lists[seg->source];
+  return !seg->anyType || (u64)(seg->seeds[i] - list->offset) < (u64)list->count;
+}
+
+// Notes the nodes of a stage that are none of edges: the seeds, or nodes that were drawn.
 extern "C" __global__ void assembly_seed(Step step) {
   Batch* b = step.batch;
   Stage* st = &b->stages[step.stage];
@@ -13,8 +19,13 @@ extern "C" __global__ void assembly_seed(Step step) {
     Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
     int64_t order = w * kLanes + lane_id(), i = order - seg->firstPick;
     if (i >= (int64_t)seg->picks) continue;
+    if (!is_own(b, seg, i)) {
+      if (seg->seeds[i] < 0 && seg->source == 0) seg->indices[i] = kNoSlot;
+      continue;
+    }
     int64_t root = seg->seedTimes ? root_of_time(b, seg->seedTimes[i]) : 0, slot = kNoSlot;
-    if (root != kNoSlot) slot = table_note(table, root + seg->seeds[i] + b->lists[seg->source].offset, order);
+    int64_t offset = seg->anyType ? 0 : b->lists[seg->source].offset;
+    if (root != kNoSlot) slot = table_note(table, root + seg->seeds[i] + offset, order);
     if (slot == kNoSlot) atomicOr(&b->status->full, 1ull);
     seg->indices[i] = (int32_t)slot;
   }
@@ -71,7 +82,7 @@ extern "C" __global__ void assembly_flag(Step step) {
         fresh = 0;
       }
       int64_t order = w * kLanes + lane_id(), i = order - seg->firstPick;
-      int32_t slot = i < (int64_t)seg->picks ? seg->indices[seg->have + i] : kNoSlot;
+      int32_t slot = i < (int64_t)seg->picks && is_own(b, seg, i) ? seg->indices[seg->have + i] : kNoSlot;
       uint32_t mask = __ballot_sync(kFull, slot != kNoSlot && table_first(table, slot, order));
       if (lane_id() == 0) b->fresh[w] = mask;
       fresh += (u64)__popc(mask);
@@ -131,9 +142,11 @@ __device__ __forceinline__ bool place_destinations(Batch* b, int64_t stage, int6
     Segment* seg = i < n ? &st->segments[i] : nullptr;
     if (seg) {
       seg->hi = b->lengths[(stage - 1) * b->numTypes + seg->target];
-      seg->lo = b->newNodes && stage > 1 ? b->lengths[(stage - 2) * b->numTypes + seg->target] : 0;
-      own = (seg->hi - seg->lo + kLanes - 1) / kLanes;
-      over |= seg->hi >= seg->maxIndptr;
+      seg->lo = st->newNodes && stage > 1 ? b->lengths[(stage - 2) * b->numTypes + seg->target] : 0;
+      if (!seg->anyType) {
+        own = (seg->hi - seg->lo + kLanes - 1) / kLanes;
+        over |= seg->hi >= seg->maxIndptr;
+      }
     }
     int64_t below = block_exclusive(own, cells, &total);
     if (seg) seg->firstDst = (carry + below) * kLanes;
@@ -208,7 +221,7 @@ extern "C" __global__ void assembly_relabel(Step step) {
   for (int64_t w = warp_index(); w < st->words; w += warp_count()) {
     Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
     int64_t i = w * kLanes + lane_id() - seg->firstPick;
-    if (i >= (int64_t)seg->picks) continue;
+    if (i >= (int64_t)seg->picks || !is_own(b, seg, i)) continue;
     int32_t* cell = &seg->indices[seg->have + i];
     *cell = table_local(table, *cell);
   }

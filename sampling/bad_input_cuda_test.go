@@ -5,12 +5,14 @@ package sampling
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // onDevice samples as a loader does on a device; ok is false for samplers that do not run there.
@@ -25,6 +27,13 @@ func (c *badInput) onDevice(t *testing.T, d *deviceUnderTest) (out *graph.Sample
 	if _, err := edgeColumnsOf(s, c.graph); err != nil {
 		return nil, true, err
 	}
+	prepared, err := Prepare(t.Context(), s, Env{Graph: c.graph, BatchSize: 8})
+	if err != nil {
+		return nil, true, err
+	}
+	if closer, ok := prepared.(io.Closer); ok {
+		expect.OK(t, closer.Close())
+	}
 	out = new(graph.Sample)
 	bound := boundOf(s, c.graph.Schema(), 8)
 	bound.Init(out, c.graph.Schema(), pinned.Options{})
@@ -34,7 +43,7 @@ func (c *badInput) onDevice(t *testing.T, d *deviceUnderTest) (out *graph.Sample
 }
 
 // dump writes all of a sample.
-func dump(t *testing.T, out *graph.Sample) string {
+func dump(t testing.TB, out *graph.Sample) string {
 	var text strings.Builder
 	fmt.Fprintln(&text, out.NumNodes)
 	for i := range out.Nodes {
@@ -46,7 +55,11 @@ func dump(t *testing.T, out *graph.Sample) string {
 		}
 	}
 	for i := range out.Arrays {
-		fmt.Fprintln(&text, out.Arrays[i].Name, widen(t, out.Arrays[i].Rows))
+		if rows := out.Arrays[i].Rows; rows.DType() == unified.Float32 {
+			fmt.Fprintln(&text, out.Arrays[i].Name, rows.Shape(), rows.Bytes())
+		} else {
+			fmt.Fprintln(&text, out.Arrays[i].Name, widen(t, rows))
+		}
 	}
 	return text.String()
 }

@@ -23,6 +23,7 @@ struct List {
   int64_t count;     // nodes of the type in the graph
   int32_t* trees;    // the tree of each node, where trees are kept apart, or none
   int64_t* times;    // as of which each node is looked at, where times matter, or none
+  float* norms;      // of the nodes, where the sampler delivers some, or none
 };
 
 enum TimeRule : int64_t { kNotAfter, kBefore, kAnyTime };  // TimeRule of temporal.go
@@ -38,7 +39,11 @@ struct Segment {
   int32_t* indptr;         // of the block
   int32_t* indices;        // of the block; table slots until they are relabelled. For seeds, their local ids
   void* positions;         // of the block, or none
-  const int64_t* seeds;    // own ids, in the stage of the seeds; where trees are kept apart tree * numNodes + own id
+  float* weights;          // of the block's edges, where the sampler delivers some, or none
+  // Nodes, in the stage of the seeds: own ids, where trees are kept apart tree * numNodes + own id. In a stage that
+  // places nodes: fused ids of any type, of which a segment has those of its own; -1 is no node.
+  const int64_t* seeds;
+  int64_t anyType;           // whether seeds are of any type
   const int64_t* seedTimes;  // as of which they are looked at, where times matter, or none
   const void* sourceTimes;   // the times of the sources, by own id, or none
   int64_t sourceTimeBytes;   // 4 or 8
@@ -72,6 +77,8 @@ struct Stage {
   const int64_t* sourceBegin;  // where each node type begins there [types + 1]
   int64_t* made;               // result: edges of each block when the stage was done
 
+  int64_t newNodes;  // whether destinations are those nodes alone that the stage before has appended
+
   int64_t runs, words;
   int64_t admitted;  // whether there is room for the picks
 };
@@ -101,14 +108,16 @@ struct Batch {
   const void* hotIndices;
   const void* hotTypes;
 
+  const void* moved;  // positions of the edges in the graph that is delivered, where that is another one, or none
+
   const void* const* columns;  // of the edges, that the picker reads, in the order that it names them
 
   // The positions of the edges that the batch leaves out, ascending: for pickers that ask (pick.cuh).
   const int64_t* excluded;
   int64_t numExcluded;
 
-  int64_t newNodes;
   int64_t numTypes;  // of nodes
+  int64_t allNodes;  // of the graph
   // Of the graph where trees are kept apart, or times: the table then has number of the time * span + tree * numNodes +
   // fused id. Else 0.
   int64_t numNodes;
@@ -129,7 +138,7 @@ struct Batch {
   int64_t* eligible; // how many of its edges may be followed; only for a picker that asked for it
   int64_t maxDsts;   // that these have room for
   uint32_t* fresh;   // a bit for each pick
-  int64_t* scratch;  // the picker's own: a cell for each pick, if it asked for them
+  int64_t* scratch;  // the sampler's own: a cell for each pick, or as many as it asked for
   int64_t maxPicks;  // that these have room for
   int64_t* partials; // a sum for each warp
   int64_t warps;     // that work is cut for

@@ -40,98 +40,101 @@ func _(x deviceStep) {
 
 // deviceBatch is Batch of batch.cuh, laid out as the device has it.
 type deviceBatch struct {
-	indptr, indices, types                            device.Address
-	numEdges, typeBytes, wideIds, widePositions       int64
-	hotStart, hotIndices, hotTypes, columns, excluded device.Address
-	numExcluded, newNodes, numTypes, numNodes, span   int64
-	tableValues, tableKeys                            device.Address
-	tableBits, idBits                                 int64
-	times                                             device.Address
-	stamp                                             uint64
-	start, degree, ids, eligible                      device.Address
-	maxDsts                                           int64
-	fresh, scratch                                    device.Address
-	maxPicks                                          int64
-	partials                                          device.Address
-	warps                                             int64
-	shifts, lists, stages                             device.Address
-	numStages                                         int64
-	status, lengths                                   device.Address
+	indptr, indices, types                                   device.Address
+	numEdges, typeBytes, wideIds, widePositions              int64
+	hotStart, hotIndices, hotTypes, moved, columns, excluded device.Address
+	numExcluded, numTypes, allNodes, numNodes, span          int64
+	tableValues, tableKeys                                   device.Address
+	tableBits, idBits                                        int64
+	times                                                    device.Address
+	stamp                                                    uint64
+	start, degree, ids, eligible                             device.Address
+	maxDsts                                                  int64
+	fresh, scratch                                           device.Address
+	maxPicks                                                 int64
+	partials                                                 device.Address
+	warps                                                    int64
+	shifts, lists, stages                                    device.Address
+	numStages                                                int64
+	status, lengths                                          device.Address
 }
 
 func _(x deviceBatch) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.indptr)|(unsafe.Offsetof(x.indices)^8)|(unsafe.Offsetof(x.types)^16)|
 		(unsafe.Offsetof(x.numEdges)^24)|(unsafe.Offsetof(x.typeBytes)^32)|(unsafe.Offsetof(x.wideIds)^40)|
 		(unsafe.Offsetof(x.widePositions)^48)|(unsafe.Offsetof(x.hotStart)^56)|(unsafe.Offsetof(x.hotIndices)^64)|
-		(unsafe.Offsetof(x.hotTypes)^72)|(unsafe.Offsetof(x.columns)^80)|(unsafe.Offsetof(x.excluded)^88)|
-		(unsafe.Offsetof(x.numExcluded)^96)|(unsafe.Offsetof(x.newNodes)^104)|(unsafe.Offsetof(x.numTypes)^112)|
-		(unsafe.Offsetof(x.numNodes)^120)|(unsafe.Offsetof(x.span)^128)|(unsafe.Offsetof(x.tableValues)^136)|
-		(unsafe.Offsetof(x.tableKeys)^144)|(unsafe.Offsetof(x.tableBits)^152)|(unsafe.Offsetof(x.idBits)^160)|
-		(unsafe.Offsetof(x.times)^168)|(unsafe.Offsetof(x.stamp)^176)|(unsafe.Offsetof(x.start)^184)|
-		(unsafe.Offsetof(x.degree)^192)|(unsafe.Offsetof(x.ids)^200)|(unsafe.Offsetof(x.eligible)^208)|
-		(unsafe.Offsetof(x.maxDsts)^216)|(unsafe.Offsetof(x.fresh)^224)|(unsafe.Offsetof(x.scratch)^232)|
-		(unsafe.Offsetof(x.maxPicks)^240)|(unsafe.Offsetof(x.partials)^248)|(unsafe.Offsetof(x.warps)^256)|
-		(unsafe.Offsetof(x.shifts)^264)|(unsafe.Offsetof(x.lists)^272)|(unsafe.Offsetof(x.stages)^280)|
-		(unsafe.Offsetof(x.numStages)^288)|(unsafe.Offsetof(x.status)^296)|(unsafe.Offsetof(x.lengths)^304)|
-		(unsafe.Sizeof(x)^312)]
+		(unsafe.Offsetof(x.hotTypes)^72)|(unsafe.Offsetof(x.moved)^80)|(unsafe.Offsetof(x.columns)^88)|
+		(unsafe.Offsetof(x.excluded)^96)|(unsafe.Offsetof(x.numExcluded)^104)|(unsafe.Offsetof(x.numTypes)^112)|
+		(unsafe.Offsetof(x.allNodes)^120)|(unsafe.Offsetof(x.numNodes)^128)|(unsafe.Offsetof(x.span)^136)|
+		(unsafe.Offsetof(x.tableValues)^144)|(unsafe.Offsetof(x.tableKeys)^152)|(unsafe.Offsetof(x.tableBits)^160)|
+		(unsafe.Offsetof(x.idBits)^168)|(unsafe.Offsetof(x.times)^176)|(unsafe.Offsetof(x.stamp)^184)|
+		(unsafe.Offsetof(x.start)^192)|(unsafe.Offsetof(x.degree)^200)|(unsafe.Offsetof(x.ids)^208)|
+		(unsafe.Offsetof(x.eligible)^216)|(unsafe.Offsetof(x.maxDsts)^224)|(unsafe.Offsetof(x.fresh)^232)|
+		(unsafe.Offsetof(x.scratch)^240)|(unsafe.Offsetof(x.maxPicks)^248)|(unsafe.Offsetof(x.partials)^256)|
+		(unsafe.Offsetof(x.warps)^264)|(unsafe.Offsetof(x.shifts)^272)|(unsafe.Offsetof(x.lists)^280)|
+		(unsafe.Offsetof(x.stages)^288)|(unsafe.Offsetof(x.numStages)^296)|(unsafe.Offsetof(x.status)^304)|
+		(unsafe.Offsetof(x.lengths)^312)|(unsafe.Sizeof(x)^320)]
 }
 
 // deviceList is List of batch.cuh, laid out as the device has it.
 type deviceList struct {
 	ids                     device.Address
 	capacity, offset, count int64
-	trees, times            device.Address
+	trees, times, norms     device.Address
 }
 
 func _(x deviceList) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.ids)|(unsafe.Offsetof(x.capacity)^8)|(unsafe.Offsetof(x.offset)^16)|
-		(unsafe.Offsetof(x.count)^24)|(unsafe.Offsetof(x.trees)^32)|(unsafe.Offsetof(x.times)^40)|(unsafe.Sizeof(x)^48)]
+		(unsafe.Offsetof(x.count)^24)|(unsafe.Offsetof(x.trees)^32)|(unsafe.Offsetof(x.times)^40)|
+		(unsafe.Offsetof(x.norms)^48)|(unsafe.Sizeof(x)^56)]
 }
 
 // deviceStage is Stage of batch.cuh, laid out as the device has it.
 type deviceStage struct {
-	segments                    device.Address
-	numSegments                 int64
-	bySource, sourceBegin, made device.Address
-	runs, words, admitted       int64
+	segments                        device.Address
+	numSegments                     int64
+	bySource, sourceBegin, made     device.Address
+	newNodes, runs, words, admitted int64
 }
 
 func _(x deviceStage) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.segments)|(unsafe.Offsetof(x.numSegments)^8)|
 		(unsafe.Offsetof(x.bySource)^16)|(unsafe.Offsetof(x.sourceBegin)^24)|(unsafe.Offsetof(x.made)^32)|
-		(unsafe.Offsetof(x.runs)^40)|(unsafe.Offsetof(x.words)^48)|(unsafe.Offsetof(x.admitted)^56)|
-		(unsafe.Sizeof(x)^64)]
+		(unsafe.Offsetof(x.newNodes)^40)|(unsafe.Offsetof(x.runs)^48)|(unsafe.Offsetof(x.words)^56)|
+		(unsafe.Offsetof(x.admitted)^64)|(unsafe.Sizeof(x)^72)]
 }
 
 // deviceSegment is Segment of batch.cuh, laid out as the device has it.
 type deviceSegment struct {
-	edgeType, source, target, fanout                          int64
-	key, next, phases, turn                                   uint64
-	indptr, indices, positions, seeds, seedTimes, sourceTimes device.Address
-	sourceTimeBytes, ordered, ascending                       int64
-	timeRule                                                  deviceTimeRule
-	window, maxIndptr, maxIndices                             int64
-	before                                                    device.Address
-	firstDst, lo, hi                                          int64
-	picks                                                     uint64
-	picksBefore, firstPick, have                              int64
-	fresh                                                     uint64
-	freshBefore, firstLocal                                   int64
+	edgeType, source, target, fanout           int64
+	key, next, phases, turn                    uint64
+	indptr, indices, positions, weights, seeds device.Address
+	anyType                                    int64
+	seedTimes, sourceTimes                     device.Address
+	sourceTimeBytes, ordered, ascending        int64
+	timeRule                                   deviceTimeRule
+	window, maxIndptr, maxIndices              int64
+	before                                     device.Address
+	firstDst, lo, hi                           int64
+	picks                                      uint64
+	picksBefore, firstPick, have               int64
+	fresh                                      uint64
+	freshBefore, firstLocal                    int64
 }
 
 func _(x deviceSegment) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.edgeType)|(unsafe.Offsetof(x.source)^8)|(unsafe.Offsetof(x.target)^16)|
 		(unsafe.Offsetof(x.fanout)^24)|(unsafe.Offsetof(x.key)^32)|(unsafe.Offsetof(x.next)^40)|
 		(unsafe.Offsetof(x.phases)^48)|(unsafe.Offsetof(x.turn)^56)|(unsafe.Offsetof(x.indptr)^64)|
-		(unsafe.Offsetof(x.indices)^72)|(unsafe.Offsetof(x.positions)^80)|(unsafe.Offsetof(x.seeds)^88)|
-		(unsafe.Offsetof(x.seedTimes)^96)|(unsafe.Offsetof(x.sourceTimes)^104)|
-		(unsafe.Offsetof(x.sourceTimeBytes)^112)|(unsafe.Offsetof(x.ordered)^120)|(unsafe.Offsetof(x.ascending)^128)|
-		(unsafe.Offsetof(x.timeRule)^136)|(unsafe.Offsetof(x.window)^144)|(unsafe.Offsetof(x.maxIndptr)^152)|
-		(unsafe.Offsetof(x.maxIndices)^160)|(unsafe.Offsetof(x.before)^168)|(unsafe.Offsetof(x.firstDst)^176)|
-		(unsafe.Offsetof(x.lo)^184)|(unsafe.Offsetof(x.hi)^192)|(unsafe.Offsetof(x.picks)^200)|
-		(unsafe.Offsetof(x.picksBefore)^208)|(unsafe.Offsetof(x.firstPick)^216)|(unsafe.Offsetof(x.have)^224)|
-		(unsafe.Offsetof(x.fresh)^232)|(unsafe.Offsetof(x.freshBefore)^240)|(unsafe.Offsetof(x.firstLocal)^248)|
-		(unsafe.Sizeof(x)^256)]
+		(unsafe.Offsetof(x.indices)^72)|(unsafe.Offsetof(x.positions)^80)|(unsafe.Offsetof(x.weights)^88)|
+		(unsafe.Offsetof(x.seeds)^96)|(unsafe.Offsetof(x.anyType)^104)|(unsafe.Offsetof(x.seedTimes)^112)|
+		(unsafe.Offsetof(x.sourceTimes)^120)|(unsafe.Offsetof(x.sourceTimeBytes)^128)|(unsafe.Offsetof(x.ordered)^136)|
+		(unsafe.Offsetof(x.ascending)^144)|(unsafe.Offsetof(x.timeRule)^152)|(unsafe.Offsetof(x.window)^160)|
+		(unsafe.Offsetof(x.maxIndptr)^168)|(unsafe.Offsetof(x.maxIndices)^176)|(unsafe.Offsetof(x.before)^184)|
+		(unsafe.Offsetof(x.firstDst)^192)|(unsafe.Offsetof(x.lo)^200)|(unsafe.Offsetof(x.hi)^208)|
+		(unsafe.Offsetof(x.picks)^216)|(unsafe.Offsetof(x.picksBefore)^224)|(unsafe.Offsetof(x.firstPick)^232)|
+		(unsafe.Offsetof(x.have)^240)|(unsafe.Offsetof(x.fresh)^248)|(unsafe.Offsetof(x.freshBefore)^256)|
+		(unsafe.Offsetof(x.firstLocal)^264)|(unsafe.Sizeof(x)^272)]
 }
 
 // deviceStatus is Status of batch.cuh, laid out as the device has it.

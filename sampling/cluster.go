@@ -17,7 +17,7 @@ import (
 // shuffles. Blocks are those of Induced; all nodes are destinations, and seed columns come for all of them.
 //
 // The node lists have the parts of the batch one after another, each by ascending id. Cost: that of Induced over these
-// nodes. It runs on the CPU. Source: Chiang et al., "Cluster-GCN: an efficient algorithm for training deep and large
+// nodes. Source: Chiang et al., "Cluster-GCN: an efficient algorithm for training deep and large
 // graph convolutional networks", KDD 2019.
 type Cluster struct {
 	// Partition is of the graph's nodes; nil makes one before the first batch: see graph.StreamPartition.
@@ -141,7 +141,7 @@ func (k Cluster) Open(env Env) (Worker, error) {
 
 type clusterWorker[V nodeID] struct {
 	*inducer[V]
-	of    *graph.Partition
+	of    Cluster
 	ids   []V
 	local []int32
 }
@@ -151,7 +151,7 @@ func openCluster[V nodeID](k Cluster, env Env, indices []V) (Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &clusterWorker[V]{inducer: newInducer(a, env), of: k.Partition}, nil
+	return &clusterWorker[V]{inducer: newInducer(a, env), of: k}, nil
 }
 
 func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
@@ -163,15 +163,23 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 		return err
 	}
 	w.ids = w.ids[:0]
-	for _, part := range req.Items {
-		if part < 0 || part >= int64(w.of.Parts()) {
-			return fmt.Errorf("%w: part %d is not in 0 .. %d", ErrOptions, part, w.of.Parts()-1)
-		}
-		for _, v := range w.of.Part(int(part)) {
-			w.ids = append(w.ids, V(v))
-		}
+	if err := w.of.each(req, func(v int64) { w.ids = append(w.ids, V(v)) }); err != nil {
+		return err
 	}
 	w.local = slices.Grow(w.local[:0], len(w.ids))[:len(w.ids)]
 	clear(w.local)
 	return w.induce(w.ids, w.local, empty, out)
+}
+
+// each calls f for the nodes of the parts of a request, by fused id, in order.
+func (k Cluster) each(req *Request, f func(v int64)) error {
+	for _, part := range req.Items {
+		if n := k.Partition.Parts(); part < 0 || part >= int64(n) {
+			return fmt.Errorf("%w: part %d is not in 0 .. %d", ErrOptions, part, n-1)
+		}
+		for _, v := range k.Partition.Part(int(part)) {
+			f(int64(v))
+		}
+	}
+	return nil
 }

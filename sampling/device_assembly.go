@@ -1,9 +1,12 @@
 package sampling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -47,13 +50,58 @@ type deviceNeeds struct {
 	eligible bool // Batch.eligible: 8 bytes a destination
 }
 
+// deviceSender is a picker or placer whose kernels read more of a batch than its description.
+type deviceSender interface {
+	// own writes that: as many bytes as ownBytes says.
+	own(r Rand, out *graph.Sample, to []byte)
+	ownBytes() int64
+}
+
+// deviceHoarder is a picker whose kernels need more of Batch.scratch than a cell a pick.
+type deviceHoarder interface {
+	// hoard returns how many cells, where hop h begins with at most nodes[h][t] nodes of type t.
+	hoard(nodes [][]int64) int64
+}
+
+// devicePlacer is what draws nodes on a device otherwise than by edges of a frontier.
+type devicePlacer interface {
+	deviceSender
+	// cells returns how many nodes a request of that many seeds can draw, repeats included.
+	cells(seeds int64) int64
+	// place puts kernels on the stream that write the nodes that a stage places to Batch.scratch, and how many they
+	// are to its segments (place_nodes of place.cuh).
+	place(*deviceLaunch) error
+	// close lets go of the kernels. None may be running.
+	close() error
+}
+
+// stageKind is what a stage behind the seeds' does.
+type stageKind uint8
+
+const (
+	stageHop    stageKind = iota // the picker takes edges of the frontier
+	stagePlace                   // the placer draws nodes
+	stageInduce                  // all edges between the nodes of the lists are taken
+)
+
 // deviceOptions are those of an assembly on a device.
 type deviceOptions struct {
 	frontier Frontier
 	disjoint bool // trees are kept apart
 	bound    Bound
+	stages   []stageKind // nil: as many hops as layers
+	hops     *Bound      // of a sample that the blocks of hops go to, where an induced block is what is delivered
+	placer   devicePlacer
+	arrays   []deviceArray  // nil: those of trees and times
+	norms    *deviceNorms   // of induced blocks, or nil
+	moved    device.Address // Batch.moved
+	rawFault bool           // errors of a damaged graph do not name hop and edge type
+	excludes bool           // edges can be left out
 	// times writes the time of each item of a request, where nodes are looked at as of times.
 	times func(req *Request, times []int64) error
+	check func(*Request) error // of requests that the sampler refuses, or nil
+	// request returns the request that is sampled in place of another one, whose seeds are not delivered then.
+	request func(*Request) (*Request, error)
 }
 
 // deviceAssembly is the assembly on a device (batch.cuh says how a batch goes).
@@ -61,14 +109,19 @@ type deviceAssembly struct {
 	deviceOptions
 	env     DeviceEnv
 	picker  devicePicker
+	sender  deviceSender // one of picker and placer, or nil
 	schema  *graph.Schema
 	ids     unified.DType // of the graph's arrays
 	pos     unified.DType
 	kernels *assemblyKernels
+	induce  *induceKernels // nil where no stage induces blocks
 	layout  deviceLayout
 	blocks  int
 
 	capacity     deviceCapacity
+	reach        graph.Sample  // what hops make where it is not delivered
+	width        int           // segments of a stage, at most
+	placed       int64         // nodes that a stage has room to place
 	guess        int64         // edges of a hop that the first batch has room for; 0 once a batch has told their number
 	seedRoom     int64         // seeds that the description has room for
 	items        int64         // of the batch
@@ -98,14 +151,19 @@ type deviceAssembly struct {
 
 	out   *graph.Sample // in hand
 	asked seedCounts    // of it
+
+	owned []io.Closer // besides
 }
 
-// newDeviceAssembly makes an assembly for a picker of opt.bound.Layers hops, which it closes with itself, but not if it
-// fails.
+// own has the assembly close something with itself.
+func (w *deviceAssembly) own(c ...io.Closer) { w.owned = append(w.owned, c...) }
+
+// newDeviceAssembly makes an assembly for a picker, which it closes with itself, but not if it fails.
 func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*deviceAssembly, error) {
 	s := env.Graph.Schema()
 	w := &deviceAssembly{deviceOptions: opt, env: env, picker: p, schema: s, ids: s.IDType(), pos: s.PosType(),
 		blocks: env.MaxBlocks, guess: firstEdges}
+	w.complete()
 	if s.NumNodes() > maxDeviceNodes/w.trees() {
 		return nil, fmt.Errorf("%w: %d nodes in each of %d trees, at most 2^40 in all are possible on a device: take "+
 			"smaller batches, or the device cpu", ErrOptions, s.NumNodes(), w.trees())
@@ -113,8 +171,15 @@ func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*devic
 	if w.blocks <= 0 {
 		w.blocks = defaultBlocksOfSM * max(env.Device.SMs(), 1)
 	}
-	w.layout = newDeviceLayout(len(s.Nodes), len(s.Edges), w.bound.Layers, len(env.Topology.Columns))
-	w.capacity = newDeviceCapacity(s, &w.bound, w.frontier, env.BatchSize, w.guess)
+	own := int64(0)
+	if w.sender, _ = p.(deviceSender); w.placer != nil {
+		w.sender = w.placer
+	}
+	if w.sender != nil {
+		own = w.sender.ownBytes()
+	}
+	w.layout = newDeviceLayout(len(s.Nodes), len(s.Edges), len(w.stages), w.width, len(env.Topology.Columns), own)
+	w.capacity = w.newCapacity(env.BatchSize, w.guess)
 	w.direct = !w.apart() && directSlots(s.NumNodes(), w.bound.Nodes)
 	sources, types := make([]int, len(s.Edges)), make([]int, len(s.Nodes))
 	for e := range sources {
@@ -132,8 +197,14 @@ func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*devic
 	}
 	w.host.Options = mem
 	w.host.Options.Place = pinned.Pinned
+	if w.hops != nil {
+		w.hops.Init(&w.reach, s, mem)
+	}
 	var err error
 	w.kernels, err = sharedAssemblyKernels.Hold(env.Device, loadAssemblyKernels)
+	if err == nil && slices.Contains(w.stages, stageInduce) {
+		w.induce, err = sharedInduceKernels.Hold(env.Device, loadInduceKernels)
+	}
 	return w, err
 }
 
@@ -141,9 +212,68 @@ func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*devic
 func openDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (DeviceWorker, error) {
 	w, err := newDeviceAssembly(env, p, opt)
 	if err != nil {
-		return nil, errors.Join(err, p.close())
+		closing := deviceAssembly{env: env, picker: p, deviceOptions: opt}
+		return nil, errors.Join(err, closing.closeSampler())
 	}
 	return w, nil
+}
+
+// complete fills in the options that say nothing.
+func (w *deviceAssembly) complete() {
+	if w.stages == nil {
+		w.stages = make([]stageKind, w.bound.Layers)
+	}
+	if w.arrays == nil {
+		for i := range w.bound.Arrays {
+			w.arrays = append(w.arrays, deviceArray{at: i % len(w.schema.Nodes)})
+		}
+	}
+	w.width = len(w.schema.Edges)
+	if slices.Contains(w.stages, stagePlace) {
+		w.width = max(w.width, len(w.schema.Nodes))
+	}
+}
+
+// closeSampler lets go of the kernels of the picker and the placer.
+func (w *deviceAssembly) closeSampler() (err error) {
+	if w.induce != nil {
+		err = sharedInduceKernels.LetGo(w.env.Device)
+	}
+	if w.picker != nil {
+		err = errors.Join(err, w.picker.close())
+	}
+	if w.placer != nil {
+		err = errors.Join(err, w.placer.close())
+	}
+	return err
+}
+
+// needs says which optional memory the picker needs.
+func (w *deviceAssembly) needs() deviceNeeds {
+	var n deviceNeeds
+	if w.picker != nil {
+		n = w.picker.needs()
+	}
+	n.eligible = n.eligible || w.induce != nil
+	return n
+}
+
+// block returns the sample and the layer whose blocks a stage makes; nil for a stage that makes none.
+func (w *deviceAssembly) block(h int, out *graph.Sample) (*graph.Sample, int) {
+	switch hops := w.bound.Layers; {
+	case w.stages[h] == stagePlace:
+		return nil, 0
+	case w.stages[h] == stageInduce:
+		return out, 0
+	case w.hops != nil:
+		out, hops = &w.reach, w.hops.Layers
+		fallthrough
+	default:
+		if w.frontier == NewNodes {
+			return out, 0
+		}
+		return out, hops - 1 - h
+	}
 }
 
 // apart says that a node can be in a list several times.
@@ -158,7 +288,7 @@ func (w *deviceAssembly) trees() int64 {
 }
 
 // bytesOfDst returns what a destination takes.
-func (w *deviceAssembly) bytesOfDst() int64 { return bytesOfDst + 8*bit(w.picker.needs().eligible) }
+func (w *deviceAssembly) bytesOfDst() int64 { return bytesOfDst + 8*bit(w.needs().eligible) }
 
 func (w *deviceAssembly) scratch() []*unified.Buffer {
 	return []*unified.Buffer{&w.device, &w.values, &w.keys, &w.numbers, &w.dsts, &w.fresh, &w.cells, &w.partials}
@@ -176,7 +306,10 @@ func (w *deviceAssembly) Close() error {
 	for _, b := range append(w.scratch(), &w.host) {
 		errs = append(errs, b.Close())
 	}
-	errs = append(errs, sharedAssemblyKernels.LetGo(w.env.Device), w.picker.close())
+	errs = append(errs, w.reach.Close(), sharedAssemblyKernels.LetGo(w.env.Device), w.closeSampler())
+	for _, c := range w.owned {
+		errs = append(errs, c.Close())
+	}
 	w.kernels, w.description, w.out = nil, nil, nil
 	return errors.Join(errs...)
 }
@@ -185,13 +318,20 @@ func (w *deviceAssembly) Enqueue(ctx context.Context, req *Request, out *graph.S
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := w.check(req, out); err != nil {
+	if err := w.checkRequest(req, out); err != nil {
 		return err
 	}
 	if err := w.giveUp(); err != nil {
 		return err
 	}
-	if err := w.findExcluded(req); err != nil {
+	asked := req
+	if w.request != nil {
+		var err error
+		if req, err = w.request(req); err != nil {
+			return err
+		}
+	}
+	if err := w.findExcluded(asked); err != nil {
 		return err
 	}
 	err := w.claim(req, out)
@@ -212,7 +352,7 @@ func (w *deviceAssembly) Enqueue(ctx context.Context, req *Request, out *graph.S
 		return err
 	}
 	w.out = out
-	w.asked.of(req)
+	w.asked.of(asked)
 	return nil
 }
 
@@ -228,7 +368,7 @@ func (w *deviceAssembly) giveUp() error {
 	return nil
 }
 
-func (w *deviceAssembly) check(req *Request, out *graph.Sample) error {
+func (w *deviceAssembly) checkRequest(req *Request, out *graph.Sample) error {
 	s := w.schema
 	if err := req.check(s, w.bound.Layers, out); err != nil {
 		return err
@@ -239,6 +379,11 @@ func (w *deviceAssembly) check(req *Request, out *graph.Sample) error {
 	}
 	if place := out.Buffers.Nodes[0].Options.Placement(); place == pinned.Host {
 		return fmt.Errorf("%w: the sample is in %v memory, which the device cannot write", ErrOptions, place)
+	}
+	if w.check != nil {
+		if err := w.check(req); err != nil {
+			return err
+		}
 	}
 	for t := range s.Nodes {
 		err := req.seeds(s, t, func(ids []int64, _ int) error {
@@ -263,7 +408,7 @@ func (w *deviceAssembly) lessRoom(err error, out *graph.Sample) bool {
 		return false
 	}
 	w.guess /= 8
-	w.capacity = newDeviceCapacity(w.schema, &w.bound, w.frontier, w.env.BatchSize, w.guess)
+	w.capacity = w.newCapacity(w.env.BatchSize, w.guess)
 	w.direct = w.direct && 8*w.schema.NumNodes() <= 16<<w.capacity.bits
 	for _, b := range w.scratch() {
 		if b.Close() != nil {
@@ -282,12 +427,29 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 		c.needNodes(0, t, min(n, c.maxNodes[t]))
 		seeds, seedPicks = seeds+n, seedPicks+roundUp32(n)
 	}
-	for h := range w.bound.Layers {
-		dsts, picks = max(dsts, c.dsts(s, h)), max(picks, c.picks(h))
+	placed := int64(0)
+	if w.placer != nil {
+		if placed = w.placer.cells(seeds); placed > maxDevicePicks/int64(len(s.Nodes)) {
+			return errTooManyEdges(placed)
+		}
+	}
+	for h, kind := range w.stages {
+		if kind == stagePlace {
+			for t := range s.Nodes {
+				c.grow(&c.edges[h][t], placed, maxDevicePicks)
+			}
+		} else {
+			dsts = max(dsts, c.dsts(s, h))
+		}
+		picks = max(picks, c.picks(h))
 	}
 	picks = max(picks, seedPicks)
-	if w.picker.needs().cells {
-		cells = picks
+	w.placed = placed
+	if cells = placed + placed/2 + bit(placed > 0); w.needs().cells { // with local ids behind them
+		cells = max(cells, picks)
+	}
+	if p, ok := w.picker.(deviceHoarder); ok {
+		cells = max(cells, p.hoard(c.nodes))
 	}
 	w.seedRoom = max(w.seedRoom, seeds, int64(w.env.BatchSize))
 	if n := int64(len(w.excluded)); n > w.excludedRoom {
@@ -363,7 +525,7 @@ func (w *deviceAssembly) claimTimes(slots int64) error {
 }
 
 func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
-	s, c, hops := w.schema, &w.capacity, w.bound.Layers
+	s, c, last := w.schema, &w.capacity, len(w.stages)
 	var failed error
 	claim := func(b *unified.Buffer, n int64, of unified.DType) {
 		if failed == nil {
@@ -371,37 +533,28 @@ func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 		}
 	}
 	for t := range s.Nodes {
-		claim(&out.Buffers.Nodes[t], c.nodes[hops][t], w.ids)
+		claim(&out.Buffers.Nodes[t], c.nodes[last][t], w.ids)
 		claim(&out.Buffers.Seeds[t], req.NumSeeds(s, t), unified.Int32)
-		if w.disjoint {
-			claim(&out.Buffers.Arrays[t], c.nodes[hops][t], unified.Int32)
-		}
-		if w.times != nil {
-			claim(&out.Buffers.Arrays[w.timeArray(t)], c.nodes[hops][t], unified.Int64)
-		}
 	}
-	for layer := range hops {
-		h := hops - 1 - layer
-		if w.frontier == NewNodes && layer > 0 {
-			break // views of layer 0
+	for i, a := range w.arrays {
+		claim(&out.Buffers.Arrays[i], w.rowsOf(&a, c.nodes[last], c.edges, w.seeds(req))*w.rowSize(i), w.arrayType(i))
+	}
+	for h := len(w.stages) - 1; h >= 0; h-- { // blocks that stages share are as large as the last one's
+		to, layer := w.block(h, out)
+		if to == nil {
+			continue
 		}
 		for e := range s.Edges {
 			nodes, edges := c.nodes[h][s.Edges[e].Dst], c.edges[h][e]
-			if w.frontier == NewNodes {
-				nodes, edges = last(c.nodes[:hops], s.Edges[e].Dst), last(c.edges, e)
-			}
-			claim(&out.Buffers.Indptr[layer][e], nodes+1, unified.Int32)
-			claim(&out.Buffers.Indices[layer][e], edges, unified.Int32)
-			if w.env.EdgePos {
-				claim(&out.Buffers.EdgePos[layer][e], edges, w.pos)
+			claim(&to.Buffers.Indptr[layer][e], nodes+1, unified.Int32)
+			claim(&to.Buffers.Indices[layer][e], edges, unified.Int32)
+			if w.env.EdgePos && to == out {
+				claim(&to.Buffers.EdgePos[layer][e], edges, w.pos)
 			}
 		}
 	}
-	return failed
+	return cmp.Or(failed, w.claimEmpty(req, out))
 }
-
-// timeArray returns the number of the array with the times of a node type.
-func (w *deviceAssembly) timeArray(t int) int { return t + int(bit(w.disjoint))*len(w.schema.Nodes) }
 
 // at returns where a part of the description is on the device.
 func (w *deviceAssembly) at(offset int64) device.Address {
@@ -412,7 +565,7 @@ func (w *deviceAssembly) at(offset int64) device.Address {
 func (w *deviceAssembly) segment(hop, i int) int64 {
 	n := int64(i)
 	if hop >= 0 {
-		n += int64(len(w.schema.Nodes) + hop*len(w.schema.Edges))
+		n += int64(len(w.schema.Nodes) + hop*w.width)
 	}
 	return w.layout.segments + n*int64(unsafe.Sizeof(deviceSegment{}))
 }

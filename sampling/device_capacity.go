@@ -18,9 +18,9 @@ const (
 // deviceCapacity says how much the buffers of a device worker hold. It starts at a guess and grows to a quarter more
 // than what a batch needed, never beyond what any batch can need.
 type deviceCapacity struct {
-	// [hop][node type]: length of the list before the hop, and after the last; never falls from hop to hop
+	// [stage][node type]: length of the list before the stage, and after the last; never falls from stage to stage
 	nodes [][]int64
-	edges [][]int64 // [hop][edge type]: edges of the block after the hop
+	edges [][]int64 // [stage][edge type]: edges of the block after the stage, or nodes that it draws
 	bits  int       // of the number of slots of the table, where it has keys
 
 	changes int // how often it grew
@@ -29,32 +29,14 @@ type deviceCapacity struct {
 	maxEdges [][]int64
 }
 
-// newDeviceCapacity guesses with first edges a hop at most.
-func newDeviceCapacity(s *graph.Schema, b *Bound, frontier Frontier, batchSize int, first int64) deviceCapacity {
-	hops := b.Layers
-	c := deviceCapacity{nodes: make([][]int64, hops+1), edges: make([][]int64, hops), maxEdges: make([][]int64, hops),
-		maxNodes: b.Lists}
-	if b.Lists == nil {
+// newCapacity guesses with first edges a stage at most.
+func (w *deviceAssembly) newCapacity(batchSize int, first int64) deviceCapacity {
+	s, n := w.schema, len(w.stages)
+	c := deviceCapacity{nodes: make([][]int64, n+1), edges: make([][]int64, n), maxEdges: make([][]int64, n),
+		maxNodes: w.bound.Lists}
+	if w.bound.Lists == nil {
 		for t := range s.Nodes {
 			c.maxNodes = append(c.maxNodes, s.Nodes[t].Count)
-		}
-	}
-	for h := range hops {
-		layer := hops - 1 - h
-		if frontier == NewNodes {
-			layer = 0
-		}
-		active := int64(0)
-		c.edges[h], c.maxEdges[h] = make([]int64, len(s.Edges)), make([]int64, len(s.Edges))
-		for e := range s.Edges {
-			c.maxEdges[h][e] = min(b.Edges, maxBlockEdges)
-			if b.Blocks != nil {
-				c.maxEdges[h][e] = min(b.Blocks[layer][e], maxBlockEdges)
-			}
-			active += min(c.maxEdges[h][e], 1)
-		}
-		for e := range s.Edges {
-			c.edges[h][e] = min(c.maxEdges[h][e], max(first/max(active, 1), 1))
 		}
 	}
 	for h := range c.nodes {
@@ -63,15 +45,46 @@ func newDeviceCapacity(s *graph.Schema, b *Bound, frontier Frontier, batchSize i
 	for t := range s.Nodes {
 		c.nodes[0][t] = min(int64(batchSize), c.maxNodes[t])
 	}
-	for h := range hops {
+	for h, kind := range w.stages {
 		copy(c.nodes[h+1], c.nodes[h])
-		for e := range s.Edges {
-			src := s.Edges[e].Src
-			c.nodes[h+1][src] = min(sat.Add(c.nodes[h+1][src], c.edges[h][e]), c.maxNodes[src])
+		if kind == stagePlace {
+			c.edges[h] = make([]int64, len(s.Nodes))
+			for t := range s.Nodes {
+				c.nodes[h+1][t] = min(sat.Add(c.nodes[h][t], first), c.maxNodes[t])
+			}
+			continue
+		}
+		c.maxEdges[h] = w.mostEdges(h)
+		active := int64(0)
+		for _, most := range c.maxEdges[h] {
+			active += min(most, 1)
+		}
+		for e, most := range c.maxEdges[h] {
+			c.edges[h] = append(c.edges[h], min(most, max(first/max(active, 1), 1)))
+			if src := s.Edges[e].Src; kind == stageHop {
+				c.nodes[h+1][src] = min(sat.Add(c.nodes[h+1][src], c.edges[h][e]), c.maxNodes[src])
+			}
 		}
 	}
 	c.fitTable()
 	return c
+}
+
+// mostEdges returns the most edges of a stage's blocks, by edge type.
+func (w *deviceAssembly) mostEdges(h int) (most []int64) {
+	b := &w.bound
+	if w.hops != nil && w.stages[h] == stageHop {
+		b = w.hops
+	}
+	_, layer := w.block(h, &w.reach)
+	for e := range w.schema.Edges {
+		n := b.Edges
+		if b.Blocks != nil {
+			n = b.Blocks[layer][e]
+		}
+		most = append(most, min(n, maxBlockEdges))
+	}
+	return most
 }
 
 // needNodes makes room for n nodes of a type before a hop, and at all later ones.
@@ -85,14 +98,13 @@ func (c *deviceCapacity) needNodes(h, t int, n int64) {
 	}
 }
 
-// needEdges makes room for n edges of a type at a hop. With shared, the blocks of all hops lie in one buffer.
-func (c *deviceCapacity) needEdges(h, e int, n int64, shared bool) {
-	if !shared {
-		c.grow(&c.edges[h][e], n, c.maxEdges[h][e])
-		return
-	}
-	for h := range c.edges {
-		c.grow(&c.edges[h][e], n, c.maxEdges[h][e])
+// needEdges makes room for n edges of a type at a stage. Blocks of hops may lie in one buffer.
+func (w *deviceAssembly) needEdges(h, e int, n int64) {
+	c, shared := &w.capacity, w.frontier == NewNodes && w.stages[h] == stageHop
+	for i, kind := range w.stages {
+		if i == h || shared && kind == stageHop {
+			c.grow(&c.edges[i][e], n, c.maxEdges[i][e])
+		}
 	}
 }
 
@@ -134,15 +146,6 @@ func (c *deviceCapacity) picks(h int) int64 {
 const maxDevicePicks = 1<<31 - 32
 
 func roundUp32(n int64) int64 { return (n + 31) &^ 31 }
-
-// last returns the greatest number of a column of rows: what a buffer needs that the blocks of all hops share.
-func last(rows [][]int64, i int) int64 {
-	n := int64(0)
-	for _, row := range rows {
-		n = max(n, row[i])
-	}
-	return n
-}
 
 // directSlots reports whether the table has a slot for every node of the graph and no keys: it does if that is not
 // larger, or fits the device's cache.

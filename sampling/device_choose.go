@@ -46,13 +46,13 @@ func openDeviceChoose(n Neighbor, env DeviceEnv, p hopFanouts) (DeviceWorker, er
 	if d.kernels, err = sharedChooseKernels.Hold(env.Device, loadChooseKernels); err != nil {
 		return nil, err
 	}
-	opt := deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, bound: n.bound(s, env.BatchSize)}
+	opt := deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, excludes: true, bound: n.bound(s, env.BatchSize)}
 	if n.Time.on() {
 		opt.times = func(req *Request, times []int64) error {
 			return req.itemTimes(s, values.nodes, n.Time.AsOf, times)
 		}
 	}
-	return openDeviceAssembly(env, d, opt)
+	return openDeviceAssembly(env, d, opt.induced(n, s, env.BatchSize))
 }
 
 // find notes where the columns are that the kernels read, and how wide they are.

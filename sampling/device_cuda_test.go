@@ -133,7 +133,8 @@ func (d *deviceUnderTest) openVariants(n DeviceSampler, g *graph.Graph, blocks i
 // openSome opens some of the variants.
 func (d *deviceUnderTest) openSome(n DeviceSampler, g *graph.Graph, blocks int, names []string) map[string]*onDevice {
 	d.t.Helper()
-	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 40, EdgePos: true}, Topology: d.topology(g, unified.Int32),
+	_, none := any(n).(PinSage)
+	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 40, EdgePos: !none}, Topology: d.topology(g, unified.Int32),
 		MaxBlocks: blocks}
 	d.uploadColumns(n, g, &narrow.Topology)
 	wide := narrow
@@ -152,8 +153,7 @@ func (d *deviceUnderTest) openSome(n DeviceSampler, g *graph.Graph, blocks int, 
 		case "int64", "int64 hash":
 			w.ids, w.pos = unified.Int64, unified.Int64
 		case "small":
-			b := boundOf(n, g.Schema(), 1)
-			w.capacity = newDeviceCapacity(w.schema, &b, w.frontier, 1, 1)
+			w.capacity = w.newCapacity(1, 1)
 		case "small hash":
 			w.capacity.bits = 1
 		}

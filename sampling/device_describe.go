@@ -11,19 +11,22 @@ import (
 // describe writes the description of a batch.
 func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 	s, l, d := w.schema, &w.layout, w.description
-	nt, ne, hops := len(s.Nodes), len(s.Edges), w.bound.Layers
+	nt, ne, last := len(s.Nodes), len(s.Edges), len(w.stages)
 	clear(d[:l.size])
 	part[deviceStatus](d, l.status, 1)[0] = deviceStatus{badNode: ^uint64(0), badEdge: ^uint64(0)}
 	part[deviceBatch](d, l.batch, 1)[0] = w.batch()
 	lists := part[deviceList](d, l.lists, nt)
 	for t := range lists {
-		lists[t] = deviceList{ids: out.Buffers.Nodes[t].Address(), capacity: w.capacity.nodes[hops][t],
+		lists[t] = deviceList{ids: out.Buffers.Nodes[t].Address(), capacity: w.capacity.nodes[last][t],
 			offset: w.env.Graph.Offset(t), count: s.Nodes[t].Count}
 		if w.disjoint {
 			lists[t].trees = out.Buffers.Arrays[t].Address()
 		}
 		if w.times != nil {
 			lists[t].times = out.Buffers.Arrays[w.timeArray(t)].Address()
+		}
+		if w.norms != nil {
+			lists[t].norms = out.Buffers.Arrays[t].Address()
 		}
 	}
 	copy(part[int64](d, w.excludedAt(), len(w.excluded)), w.excluded)
@@ -32,17 +35,47 @@ func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 	copy(part[int64](d, l.bySource+8*int64(nt), ne), w.order)
 	copy(part[int64](d, l.begins, nt+1), w.seedBegins)
 	copy(part[int64](d, l.begins+8*int64(nt+1), nt+1), w.begins)
-	stages := part[deviceStage](d, l.stages, hops+1)
+	if w.sender != nil {
+		w.sender.own(req.Rand, out, d[l.own:l.size])
+	}
+	stages := part[deviceStage](d, l.stages, last+1)
 	stages[0] = deviceStage{segments: w.at(w.segment(-1, 0)), numSegments: int64(nt), bySource: w.at(l.bySource),
 		sourceBegin: w.at(l.begins), words: w.describeSeeds(req, out)}
-	for h := range hops {
-		stages[h+1] = deviceStage{segments: w.at(w.segment(h, 0)), numSegments: int64(ne),
+	for h, kind := range w.stages {
+		st := &stages[h+1]
+		if kind == stagePlace {
+			*st = stages[0]
+			st.segments, st.words = w.at(w.segment(h, 0)), 0
+			w.describePlaced(h, out)
+			continue
+		}
+		*st = deviceStage{segments: w.at(w.segment(h, 0)), numSegments: int64(ne),
 			bySource: w.at(l.bySource + 8*int64(nt)), sourceBegin: w.at(l.begins + 8*int64(nt+1)),
-			made: w.at(l.made + 8*int64(h*ne))}
+			made: w.at(l.made + 8*int64(h*w.width)), newNodes: bit(kind == stageHop && w.frontier == NewNodes)}
 		for e := range s.Edges {
 			part[deviceSegment](d, w.segment(h, e), 1)[0] = w.describeSegment(req.Rand, out, h, e)
 		}
 	}
+}
+
+// describePlaced writes the segments of a stage that places nodes, one for each node type.
+func (w *deviceAssembly) describePlaced(h int, out *graph.Sample) {
+	segments := part[deviceSegment](w.description, w.segment(h, 0), len(w.schema.Nodes))
+	for t := range segments {
+		segments[t] = deviceSegment{source: int64(t), target: int64(t), indices: w.local(out), anyType: 1,
+			seeds: w.cells.Address()}
+	}
+}
+
+// local returns where the local ids of nodes go that are placed: to the first array of rows of the seeds, or nowhere
+// that is kept.
+func (w *deviceAssembly) local(out *graph.Sample) device.Address {
+	for i, a := range w.arrays {
+		if a.kind == rowOfWalks {
+			return out.Buffers.Arrays[i].Address()
+		}
+	}
+	return w.cells.Address() + 8*device.Address(w.placed)
 }
 
 // excludedAt returns the offset of the positions of edges that are left out.
@@ -57,15 +90,15 @@ func (w *deviceAssembly) batch() deviceBatch {
 		numEdges: g.NumEdges(), typeBytes: g.Types().DType().Size(), wideIds: bit(w.ids == unified.Int64),
 		widePositions: bit(w.pos == unified.Int64), hotStart: w.env.Topology.HotStart,
 		hotIndices: w.env.Topology.HotIndices, hotTypes: w.env.Topology.HotTypes, columns: w.at(l.columns),
-		newNodes: bit(w.frontier == NewNodes), numTypes: int64(len(s.Nodes)),
+		moved: w.moved, numTypes: int64(len(s.Nodes)), allNodes: s.NumNodes(),
 		tableValues: w.values.Address(), tableBits: int64(c.bits), idBits: idBits, stamp: w.stamp,
 		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / w.bytesOfDst(), fresh: w.fresh.Address(),
 		scratch: w.cells.Address(), maxPicks: min(8*w.fresh.Cap(), maxDevicePicks),
 		partials: w.partials.Address(), warps: int64(w.blocks) * deviceBlockWarps,
-		lists: w.at(l.lists), stages: w.at(l.stages), numStages: int64(w.bound.Layers + 1), status: w.at(l.status),
+		lists: w.at(l.lists), stages: w.at(l.stages), numStages: int64(len(w.stages) + 1), status: w.at(l.status),
 		lengths: w.at(l.lengths),
 	}
-	needs := w.picker.needs()
+	needs := w.needs()
 	if needs.cells {
 		b.maxPicks = min(b.maxPicks, w.cells.Cap()/8)
 	}
@@ -126,6 +159,9 @@ func (w *deviceAssembly) findExcluded(req *Request) error {
 	if any, err := w.exclusion.of(w.env.Graph, req); err != nil || !any {
 		return err
 	}
+	if !w.excludes {
+		return errExcludes
+	}
 	for _, h := range w.exclusion.list {
 		w.excluded = append(w.excluded, h.pos)
 	}
@@ -144,19 +180,23 @@ func (w *deviceAssembly) findTimes(req *Request) error {
 
 func (w *deviceAssembly) describeSegment(r Rand, out *graph.Sample, h, e int) deviceSegment {
 	et, c := &w.schema.Edges[e], &w.capacity
-	layer := w.bound.Layers - 1 - h
-	seg := deviceSegment{edgeType: int64(e), source: int64(et.Src), target: int64(et.Dst),
+	seg := deviceSegment{edgeType: int64(e), source: int64(et.Src), target: int64(et.Dst), fanout: All,
 		maxIndptr: c.nodes[h][et.Dst] + 1, maxIndices: c.edges[h][e]}
-	w.picker.describe(&seg, r, h, e)
-	if w.frontier == NewNodes {
-		layer = 0
-		if h > 0 {
+	to, layer := w.block(h, out)
+	if w.stages[h] == stageHop {
+		w.picker.describe(&seg, r, h, e)
+		if w.frontier == NewNodes && h > 0 {
 			seg.before = w.at(w.segment(h-1, e))
 		}
 	}
-	seg.indptr, seg.indices = out.Buffers.Indptr[layer][e].Address(), out.Buffers.Indices[layer][e].Address()
-	if w.env.EdgePos {
-		seg.positions = out.Buffers.EdgePos[layer][e].Address()
+	seg.indptr, seg.indices = to.Buffers.Indptr[layer][e].Address(), to.Buffers.Indices[layer][e].Address()
+	if w.env.EdgePos && to == out {
+		seg.positions = to.Buffers.EdgePos[layer][e].Address()
+	}
+	for i, a := range w.arrays {
+		if a.kind == rowOfEdge && a.stage == h && a.at == e {
+			seg.weights = out.Buffers.Arrays[i].Address()
+		}
 	}
 	return seg
 }

@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -33,16 +34,18 @@ func (w *deviceAssembly) Finish(out *graph.Sample) (replay bool, err error) {
 	return err == nil, err
 }
 
-// lengths are those of the node lists after a number of hops.
-func (w *deviceAssembly) lengths(hops int) []int64 {
+// lengths are those of the node lists after a number of stages; a stage that induces blocks changes none.
+func (w *deviceAssembly) lengths(stages int) []int64 {
+	if stages > 0 && w.stages[stages-1] == stageInduce {
+		stages--
+	}
 	nt := len(w.schema.Nodes)
-	return part[int64](w.description, w.layout.lengths+8*int64(hops*nt), nt)
+	return part[int64](w.description, w.layout.lengths+8*int64(stages*nt), nt)
 }
 
-// made are the edges of the blocks of a hop.
+// made are the edges of the blocks of a stage.
 func (w *deviceAssembly) made(h int) []int64 {
-	ne := len(w.schema.Edges)
-	return part[int64](w.description, w.layout.made+8*int64(h*ne), ne)
+	return part[int64](w.description, w.layout.made+8*int64(h*w.width), len(w.schema.Edges))
 }
 
 func (w *deviceAssembly) growEdges(h int) error {
@@ -51,7 +54,7 @@ func (w *deviceAssembly) growEdges(h int) error {
 		if n > maxBlockEdges {
 			return w.in(h, e, errTooManyEdges(n))
 		}
-		w.capacity.needEdges(h, e, n, w.frontier == NewNodes)
+		w.needEdges(h, e, n)
 		words += roundUp32(n)
 	}
 	if words > maxDevicePicks {
@@ -61,6 +64,9 @@ func (w *deviceAssembly) growEdges(h int) error {
 }
 
 func (w *deviceAssembly) in(h, e int, err error) error {
+	if w.rawFault || w.stages[h] != stageHop {
+		return err
+	}
 	return fmt.Errorf("hop %d, edge type %v: %w", h, &w.schema.Edges[e], err)
 }
 
@@ -94,48 +100,86 @@ func (w *deviceAssembly) badGraph(h int, status *deviceStatus) error {
 
 // shape views the buffers as the sample's tensors.
 func (w *deviceAssembly) shape(out *graph.Sample) (err error) {
-	s, hops := w.schema, w.bound.Layers
-	for h := range hops + 1 {
-		copy(out.NumNodes[h], w.lengths(h))
+	s, last := w.schema, len(w.stages)
+	for h := range out.NumNodes {
+		at := h
+		if h == len(out.NumNodes)-1 || w.request != nil {
+			at = last
+		}
+		copy(out.NumNodes[h], w.lengths(at))
 	}
-	seeds := part[deviceSegment](w.description, w.segment(-1, 0), len(s.Nodes))
+	seeds, edges := part[deviceSegment](w.description, w.segment(-1, 0), len(s.Nodes)), make([][]int64, last)
 	for t := range s.Nodes {
-		n := out.NumNodes[hops][t]
-		if out.Nodes[t], err = out.Buffers.Nodes[t].Tensor(w.ids, n); err != nil {
+		n := int64(seeds[t].picks)
+		if w.request != nil {
+			n = 0
+		}
+		if out.Nodes[t], err = out.Buffers.Nodes[t].Tensor(w.ids, w.lengths(last)[t]); err != nil {
 			return err
 		}
-		if out.SeedLocal[t], err = out.Buffers.Seeds[t].Tensor(unified.Int32, int64(seeds[t].picks)); err != nil {
-			return err
-		}
-		if w.disjoint {
-			if out.Arrays[t].Rows, err = out.Buffers.Arrays[t].Tensor(unified.Int32, n); err != nil {
-				return err
-			}
-		}
-		if w.times == nil {
-			continue
-		}
-		at := w.timeArray(t)
-		if out.Arrays[at].Rows, err = out.Buffers.Arrays[at].Tensor(unified.Int64, n); err != nil {
+		if out.SeedLocal[t], err = out.Buffers.Seeds[t].Tensor(unified.Int32, n); err != nil {
 			return err
 		}
 	}
-	pos := unified.Invalid
-	if w.env.EdgePos {
-		pos = w.pos
-	}
-	for h := range hops {
-		layer := hops - 1 - h
-		if out.ViewOf[layer] = layer; w.frontier == NewNodes {
-			out.ViewOf[layer] = 0
-		}
-		for e, edges := range w.made(h) {
-			et, b := &s.Edges[e], &out.Blocks[layer][e]
-			b.NumDst, b.NumSrc = out.NumNodes[h][et.Dst], out.NumNodes[h+1][et.Src]
-			if err := viewBlock(out, layer, e, edges, pos); err != nil {
+	for h := range w.stages {
+		edges[h] = w.made(h)
+		if to, layer := w.block(h, out); to == out {
+			if err := w.shapeBlocks(out, h, layer); err != nil {
 				return err
 			}
+		}
+	}
+	if err := w.shapeEmpty(out); err != nil {
+		return err
+	}
+	for i, a := range w.arrays {
+		rows := w.rowsOf(&a, w.lengths(last), edges, sumOf(w.lengths(0)))
+		shape := append([]int64{rows}, w.bound.Arrays[i].Shape...)
+		if out.Arrays[i].Rows, err = out.Buffers.Arrays[i].Tensor(w.arrayType(i), shape...); err != nil {
+			return err
 		}
 	}
 	return w.asked.viewEnds(s, out)
+}
+
+func sumOf(list []int64) (n int64) {
+	for _, x := range list {
+		n += x
+	}
+	return n
+}
+
+// shapeBlocks views the blocks of a stage as those of a layer.
+func (w *deviceAssembly) shapeBlocks(out *graph.Sample, h, layer int) error {
+	pos, from := unified.Invalid, layer
+	if w.env.EdgePos {
+		pos = w.pos
+	}
+	if w.stages[h] == stageHop {
+		layer = w.bound.Layers - 1 - h
+	}
+	out.ViewOf[layer] = from
+	for e, edges := range w.made(h) {
+		et, b := &w.schema.Edges[e], &out.Blocks[layer][e]
+		b.NumDst, b.NumSrc = w.lengths(h)[et.Dst], w.lengths(h + 1)[et.Src]
+		if err := viewBlock(out, layer, e, edges, pos); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shapeEmpty views the blocks that claimEmpty wrote.
+func (w *deviceAssembly) shapeEmpty(out *graph.Sample) error {
+	if out.ViewOf[0] = 0; slices.ContainsFunc(w.stages, func(k stageKind) bool { return k != stagePlace }) {
+		return nil
+	}
+	for e := range w.schema.Edges {
+		et, b := &w.schema.Edges[e], &out.Blocks[0][e]
+		b.NumDst, b.NumSrc = out.NumNodes[0][et.Dst], out.NumNodes[1][et.Src]
+		if err := viewBlock(out, 0, e, 0, unified.Invalid); err != nil {
+			return err
+		}
+	}
+	return nil
 }

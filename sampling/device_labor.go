@@ -39,7 +39,8 @@ func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 			return nil, errors.Join(err, d.close())
 		}
 	}
-	return openDeviceAssembly(env, d, deviceOptions{frontier: l.Frontier, bound: l.bound(s, env.BatchSize)})
+	return openDeviceAssembly(env, d, deviceOptions{frontier: l.Frontier, excludes: true,
+		bound: l.bound(s, env.BatchSize)})
 }
 
 // takesAll reports whether some fan-out takes every edge.

@@ -20,6 +20,7 @@ type launches struct {
 type deviceLaunch struct {
 	stream      *device.Stream
 	step        deviceStep
+	own         device.Address // of what the placer sends
 	runs, words int64
 	blocks      int // that a grid may have
 }
@@ -77,30 +78,50 @@ func (w *deviceAssembly) launch(stream *device.Stream) error {
 	if err := stream.CopyToDevice(w.device.Address(), w.description); err != nil {
 		return err
 	}
-	l := deviceLaunch{stream: stream, step: deviceStep{batch: w.at(w.layout.batch)}, blocks: w.blocks,
-		words: roundUp32(w.seedRoom)/32 + int64(len(w.schema.Nodes))}
+	l := deviceLaunch{stream: stream, step: deviceStep{batch: w.at(w.layout.batch)}, own: w.at(w.layout.own),
+		blocks: w.blocks, words: roundUp32(w.seedRoom)/32 + int64(len(w.schema.Nodes))}
 	if err := w.kernels.assemblySeed.Launch(stream, l.grid(l.words), l.block(), 0, l.step); err != nil {
 		return err
 	}
 	if err := w.launchLocal(&l); err != nil {
 		return err
 	}
-	for h := range w.bound.Layers {
-		l.step.stage, l.runs, l.words = int64(h+1), w.capacity.dsts(w.schema, h)/32, w.capacity.picks(h)/32
-		if err := w.picker.count(&l); err != nil {
-			return err
+	for h, kind := range w.stages {
+		l.step.stage, l.runs, l.words = int64(h+1), 0, w.capacity.picks(h)/32
+		if kind != stagePlace {
+			l.runs = w.capacity.dsts(w.schema, h) / 32
 		}
-		if err := l.one(w.kernels.assemblyAdmit); err != nil {
-			return err
-		}
-		if err := w.picker.pick(&l); err != nil {
-			return err
-		}
-		if err := w.launchLocal(&l); err != nil {
+		if err := w.launchStage(&l, kind); err != nil {
 			return err
 		}
 	}
 	return stream.CopyToHost(w.description[:w.layout.results], w.device.Address())
+}
+
+func (w *deviceAssembly) launchStage(l *deviceLaunch, kind stageKind) error {
+	count, pick := w.induceCount, w.inducePick
+	switch kind {
+	case stagePlace:
+		if err := w.placer.place(l); err != nil {
+			return err
+		}
+		if err := w.kernels.assemblySeed.Launch(l.stream, l.grid(l.words), l.block(), 0, l.step); err != nil {
+			return err
+		}
+		return w.launchLocal(l)
+	case stageHop:
+		count, pick = w.picker.count, w.picker.pick
+	}
+	if err := count(l); err != nil {
+		return err
+	}
+	if err := l.one(w.kernels.assemblyAdmit); err != nil {
+		return err
+	}
+	if err := pick(l); err != nil || kind == stageInduce {
+		return err
+	}
+	return w.launchLocal(l)
 }
 
 // launchLocal gives the picks of a stage local ids.

@@ -125,10 +125,18 @@ type reversed struct {
 	at32  []int32
 }
 
-func (t *reversed) Open(env Env) (Worker, error) {
+// checkPositions refuses to deliver positions of another width.
+func (t *reversed) checkPositions(env Env) error {
 	if env.EdgePos && t.graph.Schema().PosType() != env.Graph.Schema().PosType() {
-		return nil, fmt.Errorf("%w: positions of %d edges, counted in both directions, need another width: follow one "+
+		return fmt.Errorf("%w: positions of %d edges, counted in both directions, need another width: follow one "+
 			"direction, or do without EdgePos and EdgeColumns", ErrOptions, t.graph.NumEdges())
+	}
+	return nil
+}
+
+func (t *reversed) Open(env Env) (Worker, error) {
+	if err := t.checkPositions(env); err != nil {
+		return nil, err
 	}
 	inner := t.Neighbor
 	inner.Direction = In

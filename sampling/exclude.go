@@ -10,6 +10,8 @@ import (
 // assembly.ranges subtracts the excluded edges from the degree, and what the picker fills in is moved past them.
 type excluder interface{ excludes() }
 
+var errExcludes = fmt.Errorf("%w: the sampler cannot leave edges out, and the request excludes some", ErrOptions)
+
 // leaveOut finds the edges that a request excludes, and refuses those where the picker cannot leave any out.
 func (a *assembly[V]) leaveOut(req *Request, p picker[V]) error {
 	a.out.any, a.out.shortened = false, a.out.shortened[:0]
@@ -18,7 +20,7 @@ func (a *assembly[V]) leaveOut(req *Request, p picker[V]) error {
 		return err
 	}
 	if _, ok := p.(excluder); !ok {
-		return fmt.Errorf("%w: the sampler cannot leave edges out, and the request excludes some", ErrOptions)
+		return errExcludes
 	}
 	a.out.any = true
 	clear(a.out.filter[:])

@@ -43,8 +43,6 @@ __device__ __forceinline__ u64 share_of(int64_t k, int64_t n) {
   return q;
 }
 
-__device__ __forceinline__ int64_t warp_sum(int64_t n) { return __shfl_sync(kFull, warp_inclusive(n), kLanes - 1); }
-
 // How many edges of a column have a variate that wanted says so of.
 template <class F>
 __device__ __forceinline__ int64_t count_where(const Column& c, F wanted) {

@@ -21,7 +21,7 @@ import (
 //
 // Many of the nodes drawn lead to no destination; those are left out. Ladies draws none of them.
 //
-// Cost: O(in-edges) a destination; one pass over the graph beforehand, and 8 bytes a node. It runs on the CPU. Source:
+// Cost: O(in-edges) a destination; one pass over the graph beforehand, and 8 bytes a node. Source:
 // Chen, Ma and Xiao, "FastGCN: fast learning with graph convolutional networks via importance sampling", ICLR 2018.
 // docs/sampling.md states the result in full.
 type FastGCN struct {

@@ -63,15 +63,15 @@ type Neighbor struct {
 	// Induced takes all edges between the nodes that are reached, in place of those that were picked, whatever Weight
 	// and Mask say of them: one layer, whose blocks have all nodes as sources and as destinations. With Disjoint they
 	// are the edges within each tree. Not with Time, nor in a Direction other than In.
-	Induced bool `for:"neighbor" on:"cpu" help:"Take all edges between the nodes that are reached."`
+	Induced bool `for:"neighbor" help:"Take all edges between the nodes that are reached."`
 	// Direction says which edges of a node are followed. Edges that lead out of it need an index, which Prepare makes
 	// once: two or three passes over the edges, and for each edge 8 to 16 bytes, the type and what Weight, Mask and
 	// Time read; for Both twice that. Edge types that are followed then join a node type to itself. A block has a node
 	// as the destination of all edges that it follows, whatever their direction, and positions are those of the edges.
-	Direction Direction `default:"in" on:"cpu" help:"Edges of a node that are followed."`
+	Direction Direction `default:"in" help:"Edges of a node that are followed."`
 	// Together makes each fan-out one for all in-edges of a destination, whatever their types, in place of one for
 	// each edge type. Not with PerType, nor with times of nodes.
-	Together bool `on:"cpu" help:"Count a fan-out over the edges of all types together."`
+	Together bool `help:"Count a fan-out over the edges of all types together."`
 	// Share, above 0 and up to 1, takes at most this share of the edges that a destination may follow, rounded up, and
 	// no more than the fan-out.
 	Share float64 `default:"0" range:"0,1" value:"X" help:"The greatest share of a node's edges; 0: no bound."`

@@ -143,10 +143,12 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
   return degree;
 }
 
+__device__ __forceinline__ int64_t warp_sum(int64_t n) { return __shfl_sync(kFull, warp_inclusive(n), kLanes - 1); }
+
 // Counts the picks of a stage: of each chunk of destinations and of each segment. All lanes of a warp call
 // picks_of(seg, degree, x), which says how many destination x takes, none where the degree is -1; a segment with
-// fan-out 0 takes none.
-template <class F>
+// fan-out 0 takes none. Without Measured nobody looks where the edges lie, and degrees are 0.
+template <bool Measured = true, class F>
 __device__ __forceinline__ void count_runs(const Step& step, F picks_of) {
   Batch* b = step.batch;
   Stage* st = &b->stages[step.stage];
@@ -156,7 +158,8 @@ __device__ __forceinline__ void count_runs(const Step& step, F picks_of) {
     for (int64_t run = chunk_begin(chunks, c); run < chunk_end(chunks, c); run++) {
       int64_t x = run * kLanes + lane_id();
       Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
-      int64_t degree = seg->fanout ? measure(b, seg, seg->lo + x - seg->firstDst, x) : -1;
+      int64_t dst = seg->lo + x - seg->firstDst, degree = seg->fanout && dst < seg->hi ? 0 : -1;
+      if (Measured) degree = seg->fanout ? measure(b, seg, dst, x) : -1;
       int64_t all = __shfl_sync(kFull, warp_inclusive(picks_of(seg, degree, x)), kLanes - 1);
       if (lane_id() == 0 && all) atomicAdd(&seg->picks, (u64)all);
       sum += all;
@@ -187,6 +190,44 @@ __device__ __forceinline__ void pick_runs(const Step& step, int64_t alone, F pic
     for (int64_t run = chunk_begin(chunks, u / parts); run < chunk_end(chunks, u / parts); run++)
       before += pick_run(st, run, before, u % parts, parts);
   }
+}
+
+// Counts the picks of a stage a destination at a time. Each lane calls prepare(seg, dst, x) for its own; then all lanes
+// of the warp call count_of(seg, mine, i) for lane i's, which says how many it takes. Batch::eligible keeps that.
+template <bool Measured = true, class P, class F>
+__device__ __forceinline__ void count_each(const Step& step, P prepare, F count_of) {
+  count_runs<Measured>(step, [&](const Segment* seg, int64_t degree, int64_t x) {
+    Batch* b = step.batch;
+    int64_t picks = 0;
+    bool some = Measured ? degree > 0 : degree == 0;
+    auto mine = some ? prepare(seg, seg->lo + x - seg->firstDst, x) : decltype(prepare(seg, x, x)){};
+    for (unsigned left = __ballot_sync(kFull, some); left; left &= left - 1) {
+      int i = __ffs((int)left) - 1;
+      int64_t n = count_of(seg, mine, i);
+      if (lane_id() == i) picks = n;
+    }
+    if (degree >= 0) b->eligible[x] = picks;
+    return picks;
+  });
+}
+
+// Writes the blocks' indptr and picks, where count_each has counted: all lanes of a warp call take(seg, mine, i, edge)
+// for lane i's destination, whose first edge of the block is edge.
+template <class P, class F>
+__device__ __forceinline__ void pick_each(const Step& step, P prepare, F take) {
+  pick_runs(step, 0, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
+    Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
+    int64_t x = run * kLanes + lane_id(), dst = seg->lo + x - seg->firstDst;
+    int64_t picks = dst < seg->hi && seg->fanout ? step.batch->eligible[x] : 0;
+    int64_t sum = warp_inclusive(picks), edge = seg->have + before - seg->picksBefore + sum - picks;
+    if (dst < seg->hi && part == 0) seg->indptr[dst + 1] = (int32_t)(edge + picks);
+    auto mine = picks ? prepare(seg, dst, x) : decltype(prepare(seg, x, x)){};
+    for (int i = part * kLanes / parts; i < (part + 1) * kLanes / parts; i++) {
+      int64_t first = __shfl_sync(kFull, edge, i);
+      if (__shfl_sync(kFull, picks, i)) take(seg, mine, i, first);
+    }
+    return __shfl_sync(kFull, sum, kLanes - 1);
+  });
 }
 
 // The k <= 32 least keys so far, and the places where they were found: one a lane, ascending.
@@ -233,6 +274,36 @@ __device__ __forceinline__ int64_t root_of(const Batch* b, const List* list, int
   return list->trees ? list->trees[dst] * b->numNodes : 0;
 }
 
+// The edges of the destination that a lane has. A warp goes through them 32 at a time.
+struct Edges {
+  const void* ids;
+  int64_t start, degree, root;
+};
+
+__device__ __forceinline__ Edges edges_of(const Batch* b, const Segment* seg, int64_t dst, int64_t x) {
+  return {b->hotStart ? b->ids[x] : b->indices, b->start[x], b->degree[x], root_of(b, &b->lists[seg->target], dst)};
+}
+
+__device__ __forceinline__ Edges shuffled(const Edges& d, int i) {
+  return {(const void*)__shfl_sync(kFull, (u64)d.ids, i), __shfl_sync(kFull, d.start, i),
+          __shfl_sync(kFull, d.degree, i), __shfl_sync(kFull, d.root, i)};
+}
+
+// Calls found(position, its number among those that match, whether it does) of the edges, of which match(position,
+// source) says whether they do; returns how many do.
+template <class M, class F>
+__device__ __forceinline__ int64_t each_match(const Batch* b, const Edges& d, M match, F found) {
+  int64_t n = 0;
+  for (int64_t base = 0; base < d.degree; base += kLanes) {
+    int64_t at = base + lane_id();
+    bool has = at < d.degree && match(d.start + at, load_id(d.ids, d.start + at, b->wideIds));
+    unsigned which = __ballot_sync(kFull, has);
+    found(d.start + at, n + __popc(which & ((1u << lane_id()) - 1)), has);
+    n += __popc(which);
+  }
+  return n;
+}
+
 // Where the picks of a segment go.
 struct Sink {
   Batch* b;
@@ -248,21 +319,29 @@ __device__ __forceinline__ Sink sink_of(Batch* b, const Segment* seg) {
   return {b, table_of(b), seg->indices, seg->positions, list->offset, list->count, seg->firstPick, seg->have};
 }
 
+// Makes the block's edge e one from a node, by its key in the table; kNoSlot where the table was full before.
+__device__ __forceinline__ void take_key(const Sink& to, int64_t key, int64_t e) {
+  int64_t slot = key == kNoSlot ? key : table_note(to.table, key, to.firstPick + e - to.have);
+  if (slot == kNoSlot) atomicOr(&to.b->status->full, 1ull);
+  to.indices[e] = (int32_t)slot;
+}
+
 // Makes the edge at a position of the graph the block's edge e. ids has its source. root_of_source(own id) is what the
 // table has before the source's fused id, or kNoSlot.
 template <class F>
 __device__ __forceinline__ void take_with(const Sink& to, const void* ids, int64_t position, int64_t e,
                                           F root_of_source) {
-  int64_t id = load_id(ids, position, to.b->wideIds), slot = kNoSlot;
+  int64_t id = load_id(ids, position, to.b->wideIds);
   if ((u64)(id - to.offset) >= (u64)to.count) {
     atomicMin(&to.b->status->badEdge, (u64)position);
+    to.indices[e] = kNoSlot;
   } else {
     int64_t root = root_of_source(id - to.offset);
-    if (root != kNoSlot) slot = table_note(to.table, root + id, to.firstPick + e - to.have);
-    if (slot == kNoSlot) atomicOr(&to.b->status->full, 1ull);
+    take_key(to, root == kNoSlot ? root : root + id, e);
   }
-  to.indices[e] = (int32_t)slot;
-  if (to.positions) store_id(to.positions, e, to.b->widePositions, position);
+  if (!to.positions) return;
+  const void* moved = to.b->moved;
+  store_id(to.positions, e, to.b->widePositions, moved ? load_id(moved, position, to.b->widePositions) : position);
 }
 
 // The same where the source is in the tree of its destination, whose root_of is root.

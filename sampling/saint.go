@@ -45,7 +45,7 @@ func (k SaintKind) String() string { return saintKinds[min(int(k), len(saintKind
 // before the first batch, always the same ones.
 //
 // Cost: that of Induced over the nodes drawn; for the norms 4 bytes a node and an edge of the graph, for all workers
-// together. It runs on the CPU. Source: Zeng et al., "GraphSAINT: graph sampling based inductive learning method", ICLR
+// together. Source: Zeng et al., "GraphSAINT: graph sampling based inductive learning method", ICLR
 // 2020. docs/sampling.md states the result in full.
 type Saint struct {
 	Kind SaintKind

@@ -14,8 +14,8 @@ import (
 // Induced takes the subgraph that the seeds induce: all edges between them. The node lists are the distinct seeds. The
 // one layer has all nodes as sources and as destinations; each takes its in-edges in the order of the CSC.
 //
-// Cost: the in-edges of the seeds; of a hub as many searches as there are nodes, where that is less. It runs on the
-// CPU.
+// Cost: the in-edges of the seeds; of a hub as many searches as there are nodes, where that is less; on a
+// device all in-edges of hubs, too.
 type Induced struct{}
 
 // Shadow gives each seed a subgraph of its own: nodes that neighbour sampling reaches from it, and all edges between
@@ -23,7 +23,7 @@ type Induced struct{}
 // only, trees apart; blocks are those of Induced within each tree. The root of a seed is where SeedLocal says, and the
 // arrays "tree/T" say which tree each node is in.
 //
-// Cost: that of Neighbor, then as for Induced. It runs on the CPU. Source: Zeng et al., "Decoupling the depth and scope
+// Cost: that of Neighbor, then as for Induced. Source: Zeng et al., "Decoupling the depth and scope
 // of graph neural networks", NeurIPS 2021. docs/sampling.md states the result in full.
 type Shadow struct {
 	Fanouts []int            `same:"fanouts" id:"fanouts"` // picks of each hop, as in Neighbor

@@ -51,6 +51,22 @@ __device__ __forceinline__ int64_t table_note(const Table& t, int64_t id, int64_
   return slot;
 }
 
+// The local id of an id that was settled; kNoSlot for one that is not in the batch.
+__device__ __forceinline__ int32_t table_find(const Table& t, int64_t id) {
+  int64_t slot = id;
+  if (t.keys) {
+    u64 mine = t.stamp | (u64)id, mask = (1ull << t.bits) - 1;
+    u64 h = (u64)id * kGolden >> (64 - t.bits);
+    int probe = 0;
+    for (; probe < kMaxProbes && t.keys[h] != mine; probe++, h = (h + 1) & mask)
+      if ((t.keys[h] ^ t.stamp) >> t.idBits) return kNoSlot;  // free, or of an earlier batch
+    if (probe == kMaxProbes) return kNoSlot;
+    slot = (int64_t)h;
+  }
+  u64 value = t.values[slot];
+  return value >> 32 == t.upper >> 32 && !(value & kTentative) ? (int32_t)value : kNoSlot;
+}
+
 // Whether pick number `order` is the first appearance of the id in a slot.
 __device__ __forceinline__ bool table_first(const Table& t, int64_t slot, int64_t order) {
   return t.values[slot] == (t.upper | kTentative | (u64)order);

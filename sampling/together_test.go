@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -57,7 +56,7 @@ func TestAllEdgeTypesTogetherRefuseWhatTheyCannotDo(t *testing.T) {
 		expect.Is(t, validate(n, g.Schema()), ErrOptions, n.Fingerprint())
 	}
 	n := Neighbor{Fanouts: []int{1}, Frontier: AllNodes, Together: true}
-	if err := n.OnDevice(); !errors.Is(err, ErrOptions) || descriptionOf(t, n, g.Schema()).Excludes {
-		t.Errorf("on a device: %v; excludes edges", err)
-	}
+	expect.That(t, !descriptionOf(t, n, g.Schema()).Excludes, "it excludes edges")
+	n.Weight = "w"
+	expect.Is(t, n.OnDevice(), ErrOptions, "on a device")
 }

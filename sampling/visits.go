@@ -17,8 +17,8 @@ import (
 // over those of all neighbours that were taken. Neighbours come by falling visits, then by id.
 //
 // Nodes and neighbours are of one type, and the blocks are those of an edge type that joins it to itself. Cost: that of
-// Walk. It runs on the CPU. Source: Ying et al., "Graph convolutional neural networks for web-scale recommender
-// systems", KDD 2018. docs/sampling.md states the result in full.
+// Walk; on a device the square of a node's steps beside that. Source: Ying et al., "Graph convolutional neural networks
+// for web-scale recommender systems", KDD 2018. docs/sampling.md states the result in full.
 type PinSage struct {
 	// Neighbors is the most neighbours of a node, 1 or more.
 	Neighbors int `id:"neighbors" default:"32" zero:"0" help:"The most neighbours of a node."`
@@ -174,11 +174,19 @@ func (k PinSage) Open(env Env) (Worker, error) { return openOf(k.rules, env) }
 func (k PPR) Open(env Env) (Worker, error)     { return openOf(k.rules, env) }
 
 func (p visitRules) open(env Env) (Worker, error) {
-	if env.EdgePos {
-		return nil, fmt.Errorf("%w: edges to neighbours that walks or scores choose are none of the graph's, so they "+
-			"have no positions and no columns", ErrOptions)
+	if err := errNoPositions(env); err != nil {
+		return nil, err
 	}
 	return openByWidth(p, env, openVisits, openVisits)
+}
+
+// errNoPositions refuses to deliver positions.
+func errNoPositions(env Env) error {
+	if !env.EdgePos {
+		return nil
+	}
+	return fmt.Errorf("%w: edges to neighbours that walks or scores choose are none of the graph's, so they have no "+
+		"positions and no columns", ErrOptions)
 }
 
 // scored is a node and its score.
@@ -216,12 +224,8 @@ func (w *visitWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sa
 	if err := w.beginLists(req, out, w.hops); err != nil {
 		return err
 	}
-	nodes := w.schema.Edges[w.as].Dst
-	for t, n := range out.NumNodes[0] {
-		if n > 0 && t != nodes {
-			return fmt.Errorf("%w: seeds of type %q: neighbours are of type %q (as)", ErrOptions,
-				w.schema.Nodes[t].Name, w.schema.Nodes[nodes].Name)
-		}
+	if err := w.checkSeeds(w.schema, func(t int) int64 { return out.NumNodes[0][t] }); err != nil {
+		return err
 	}
 	for h := range w.hops {
 		if err := w.hop(ctx, h, req.Rand, out); err != nil {

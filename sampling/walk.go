@@ -18,7 +18,7 @@ import (
 // seeds, then the nodes of the walks in the order of the rows. The one layer of blocks has no edges. In a graph of
 // several node types the array "walk_type" (int32, as "walk") has the node type of each entry.
 //
-// Cost: O(1) a step; many walks go side by side, so that their misses overlap. It runs on the CPU. Sources: Perozzi et
+// Cost: O(1) a step; many walks go side by side, so that their misses overlap. Sources: Perozzi et
 // al., "DeepWalk", KDD 2014; with Metapath Dong et al., "metapath2vec", KDD 2017; with Restart Tong et al., "Fast
 // random walk with restart and its applications", ICDM 2006. docs/sampling.md states the result in full.
 type Walk struct {
@@ -46,7 +46,7 @@ type Walk struct {
 //
 // The probabilities are exact (up to 2^-53). Cost: a draw and a binary search among the in-edges of t for each of the
 // tries that a step takes, on average at most max(1, 1/Q) / min(1, 1/P, 1/Q) and never more than 64, then one pass over
-// the in-edges of v. All edge types must be ordered by source. It runs on the CPU. Sources: Grover and Leskovec,
+// the in-edges of v. All edge types must be ordered by source. Sources: Grover and Leskovec,
 // "node2vec", KDD 2016; rejection with the return edge apart: Yang et al., "KnightKing", SOSP 2019.
 type Node2Vec struct {
 	Length  int     `same:"length" id:"length" default:"40" zero:"40"` // as in Walk

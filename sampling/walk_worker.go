@@ -112,14 +112,10 @@ func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sam
 		return err
 	}
 	w.key(req.Rand, 0)
-	rows := int64(0)
-	for t, n := range out.NumNodes[0] {
-		if n > 0 && len(w.path) > 0 && t != w.schema.Edges[w.path[0]].Dst {
-			return fmt.Errorf("%w: metapath: seeds of type %q, but %v begins at type %q", ErrOptions,
-				w.schema.Nodes[t].Name, &w.schema.Edges[w.path[0]], w.schema.Edges[w.path[0]].Target)
-		}
-		rows += n * int64(w.perSeed)
+	if err := w.checkSeeds(w.schema, func(t int) int64 { return out.NumNodes[0][t] }); err != nil {
+		return err
 	}
+	rows := sumOf(out.NumNodes[0]) * int64(w.perSeed)
 	to, err := w.openRows(out, rows)
 	if err != nil {
 		return err
@@ -145,6 +141,17 @@ func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sam
 		return err
 	}
 	return w.finishLists(req, out)
+}
+
+// checkSeeds refuses seeds, so many of each type, that a path does not begin at.
+func (w *walkRules) checkSeeds(s *graph.Schema, seeds func(t int) int64) error {
+	for t := range s.Nodes {
+		if len(w.path) > 0 && t != s.Edges[w.path[0]].Dst && seeds(t) > 0 {
+			return fmt.Errorf("%w: metapath: seeds of type %q, but %v begins at type %q", ErrOptions, s.Nodes[t].Name,
+				&s.Edges[w.path[0]], s.Edges[w.path[0]].Target)
+		}
+	}
+	return nil
 }
 
 // start begins walks first .. first+n-1 from nodes of type t.

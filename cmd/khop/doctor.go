@@ -84,7 +84,7 @@ func (w *sparseWhere) print(t *table) {
 type samplersWhere struct {
 	Device []string `json:"device"` // those that run on CUDA devices, too
 	CPU    []string `json:"cpu"`    // those that run on the CPU alone
-	Flags  []string `json:"flags"`  // with these all do
+	Partly []string `json:"partly"` // options of the others with which these do
 	Host   []string `json:"host"`   // what the host does of batches that devices make
 }
 
@@ -96,11 +96,7 @@ func whereSamplersRun() (w samplersWhere) {
 			w.CPU = append(w.CPU, s.Name)
 		}
 	}
-	for _, o := range everyOption() {
-		if o.CPU {
-			w.Flags = append(w.Flags, "--"+o.Name)
-		}
-	}
+	w.Partly = []string{"--together above 32, or with --weight, --mask, --share or times"}
 	w.Host = []string{"looks up seeds that are edges, and the edges to leave out"}
 	return w
 }
@@ -108,7 +104,7 @@ func whereSamplersRun() (w samplersWhere) {
 func (w *samplersWhere) print(t *table) {
 	t.section("Samplers")
 	t.row("  on CUDA devices, too", strings.Join(w.Device, ", "))
-	t.row("  on the CPU alone", strings.Join(w.CPU, ", ")+"; any with "+strings.Join(w.Flags, ", "))
+	t.row("  on the CPU alone", strings.Join(w.CPU, ", ")+"; any with "+strings.Join(w.Partly, ", "))
 	t.row("  for batches of a device the host", strings.Join(w.Host, ", "))
 }
 

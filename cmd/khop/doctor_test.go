@@ -126,19 +126,25 @@ func TestDoctorSaysWhichSparseOperationsDevicesHave(t *testing.T) {
 // TestDoctorSaysWhereSamplersRun holds what doctor says to what the samplers say of themselves.
 func TestDoctorSaysWhereSamplersRun(t *testing.T) {
 	w := whereSamplersRun()
-	want := []string{"neighbor", "temporal", "labor"}
-	expect.That(t, slices.Equal(w.Device, want), "on a device run %v, want %v", w.Device, want)
+	want := []string{"ladies", "hgt", "full", "ppr"}
+	expect.That(t, slices.Equal(w.CPU, want), "on the CPU alone run %v, want %v", w.CPU, want)
 	n := len(w.Device) + len(w.CPU)
 	expect.That(t, n == len(samplers.All), "%d of %d samplers are listed", n, len(samplers.All))
-	fanouts := []int{3}
-	for flag, n := range map[string]sampling.Neighbor{"together": {Together: true}, "direction": {
-		Direction: sampling.Both}, "induced": {Induced: true}, "weight": {Weight: "w"}, "mask": {Mask: "m"}, "share": {
-		Share: 0.5}, "time": {Time: sampling.Temporal{Edge: "t"}}, "replace": {Replace: true}, "disjoint": {
-		Disjoint: true}} {
-		n.Fanouts = fanouts
-		if onCPU := n.OnDevice() != nil; onCPU != slices.Contains(w.Flags, "--"+flag) {
-			t.Errorf("--%s: on the CPU alone: %t, but doctor lists %v", flag, onCPU, w.Flags)
-		}
+	few, many := []int{3}, []int{3, 33}
+	for what, c := range map[string]struct {
+		n      sampling.Neighbor
+		device bool
+	}{
+		"together":            {sampling.Neighbor{Fanouts: few, Together: true}, true},
+		"together, above 32":  {sampling.Neighbor{Fanouts: many, Together: true}, false},
+		"together, by weight": {sampling.Neighbor{Fanouts: few, Together: true, Weight: "w"}, false},
+		"together, masked":    {sampling.Neighbor{Fanouts: few, Together: true, Mask: "m"}, false},
+		"above 32":            {sampling.Neighbor{Fanouts: many, Weight: "w", Share: 0.5}, true},
+		"both ways":           {sampling.Neighbor{Fanouts: many, Direction: sampling.Both, Mask: "m"}, true},
+		"induced":             {sampling.Neighbor{Fanouts: many, Induced: true, Disjoint: true}, true},
+	} {
+		err := c.n.OnDevice()
+		expect.That(t, (err == nil) == c.device, "%s: %v, but doctor says %v", what, err, w.Partly)
 	}
 }
 

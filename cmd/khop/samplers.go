@@ -26,7 +26,6 @@ type samplerOption struct {
 	Name    string `json:"name"`
 	Default string `json:"default"` // "" where there is none, as of a switch
 	Switch  bool   `json:"switch"`  // takes no value
-	CPU     bool   `json:"cpu"`     // makes batches of a sampler that runs on devices be made on the CPU
 	Help    string `json:"help"`
 }
 
@@ -37,8 +36,7 @@ func (c *samplersCmd) Run(env *environment) error {
 		s := &samplers.All[i]
 		record := samplerRecord{Name: s.Name, About: s.About, Device: s.OnDevice(), Options: []samplerOption{}}
 		for _, o := range s.Options() {
-			record.Options = append(record.Options, samplerOption{o.Name, o.Default, o.Kind == "bool",
-				record.Device && o.CPU, o.Help})
+			record.Options = append(record.Options, samplerOption{o.Name, o.Default, o.Kind == "bool", o.Help})
 		}
 		result.Samplers = append(result.Samplers, record)
 	}
@@ -53,9 +51,6 @@ func (c *samplersCmd) Run(env *environment) error {
 		fmt.Fprintf(env.stdout, "%s: %s; %s\n", s.Name, s.About, where)
 		t := newTable(env.stdout)
 		for _, o := range s.Options {
-			if o.CPU {
-				o.Help += " On the CPU alone."
-			}
 			t.row("  "+flagText(o.Name, o.Default), o.Help)
 		}
 		if err := t.flush(); err != nil {

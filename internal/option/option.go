@@ -17,7 +17,6 @@
 //	value    what stands for the value in help
 //	for      the samplers that take it, where not all that have the struct do
 //	of       the commands that take it, with commas, where not all that have the struct do; go: no door but Go
-//	on       cpu: with it a sampler does not run on devices
 //	with     the option that this one belongs to, and means nothing without
 //	short    a value that has a switch of its name, too: resident, for --residence resident
 //	id       its name in a fingerprint, where it always stands; without, it stands there if it is not zero, as key
@@ -56,7 +55,6 @@ type Option struct {
 	Short    string   // a value that is a switch, too
 	Sets     int      // of a switch: the value that it stands for; 0 for true
 	Required bool
-	CPU      bool // a sampler with it does not run on devices
 	Same     string
 
 	id, key, zero, empty string
@@ -123,7 +121,7 @@ func newOption(f reflect.StructField, index []int, path, group string) Option {
 	tag := f.Tag
 	o := Option{Name: tag.Get("name"), Path: path + f.Name, Group: group, Default: tag.Get("default"),
 		Value: tag.Get("value"), Help: tag.Get("help"), For: list(tag.Get("for")), Doors: list(tag.Get("of")),
-		With: tag.Get("with"), Short: tag.Get("short"), CPU: tag.Get("on") == "cpu", Same: tag.Get("same"),
+		With: tag.Get("with"), Short: tag.Get("short"), Same: tag.Get("same"),
 		Required: tag.Get("required") != "", id: tag.Get("id"), key: tag.Get("key"), zero: tag.Get("zero"),
 		empty: tag.Get("empty"), index: index, typ: f.Type}
 	o.Least, o.Most, _ = strings.Cut(tag.Get("range"), ",")
@@ -204,7 +202,7 @@ func Complete(options, all []Option) []Option {
 }
 
 func complete(o Option, from *Option) Option {
-	o.Help, o.Value, o.CPU, o.Short = cmp.Or(o.Help, from.Help), cmp.Or(o.Value, from.Value), from.CPU, from.Short
+	o.Help, o.Value, o.Short = cmp.Or(o.Help, from.Help), cmp.Or(o.Value, from.Value), from.Short
 	if o.Default == "" {
 		o.Default, o.zero, o.empty = from.Default, from.zero, from.empty
 	}

@@ -59,7 +59,7 @@ func (d *Processor) OpenMaker(p *plan.Plan, columns []*tiers.Column, ledger *pin
 	}
 	at := sampling.DeviceEnv{Env: env, Device: d.Device, Stream: m.picks, Topology: d.topology,
 		MaxBlocks: d.Opt.MaxBlocks}
-	if m.sampler, err = p.Sampler.(sampling.DeviceSampler).OpenDevice(at); err != nil {
+	if m.sampler, err = p.Opener().(sampling.DeviceSampler).OpenDevice(at); err != nil {
 		return nil, err
 	}
 	if p.Drawer != nil {

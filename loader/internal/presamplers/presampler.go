@@ -114,12 +114,16 @@ type Sampler struct {
 	asker   *diskio.Asker    // of the topology's pages; nil where it is not on disk
 }
 
+// Opener returns the sampler that opens workers: what OpenShared has prepared, where it needs that.
+func (k *Kit) Opener() sampling.Sampler {
+	if k.prepared != nil {
+		return k.prepared
+	}
+	return k.Sampler
+}
+
 func OpenSampler(k *Kit, ledger *pinned.Ledger) (_ *Sampler, err error) {
 	defer errs.Recovered(&err)
-	opener := k.Sampler
-	if k.prepared != nil {
-		opener = k.prepared
-	}
 	env := k.Env(ledger)
 	asker, err := k.Paged.Ask()
 	if err != nil {
@@ -129,7 +133,7 @@ func OpenSampler(k *Kit, ledger *pinned.Ledger) (_ *Sampler, err error) {
 		env.Pages = asker
 	}
 	m := &Sampler{drawer: k.Drawer, asker: asker}
-	if m.sampler, err = opener.Open(env); err != nil {
+	if m.sampler, err = k.Opener().Open(env); err != nil {
 		asker.Close()
 		return nil, err
 	}

@@ -172,8 +172,16 @@ func (l *List) Hash() uint64 {
 	return to.Sum64()
 }
 
-// Fused returns the seeds of an epoch as ids of all types together, of edges both ends.
+// Fused returns the seeds of an epoch as ids of all types together, of edges both ends; all nodes where the items of a
+// batch are none.
 func (l *List) Fused(g *graph.Graph) []int64 {
+	if l.Numbers {
+		all := make([]int64, g.NumNodes())
+		for v := range all {
+			all[v] = int64(v)
+		}
+		return all
+	}
 	ids := make([]int64, 0, l.Count)
 	for i := range l.Count {
 		if l.ByEdge == nil {

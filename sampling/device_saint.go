@@ -1,0 +1,84 @@
+package sampling
+
+import (
+	"io"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+var sharedSaintKernels device.PerDevice[*saintKernels]
+
+// deviceSaint draws the nodes of subgraphs on a device: saint.cu.
+type deviceSaint struct {
+	Saint
+	on      *device.Device
+	kernels *saintKernels
+}
+
+// OpenDevice implements DeviceSampler.
+func (k Saint) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
+	if k.Coverage > 0 {
+		return openDevicePrepared(k, env)
+	}
+	return k.openDevice(env, nil)
+}
+
+// OpenDevice implements DeviceSampler.
+func (p *preparedSaint) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
+	return p.openDevice(env, &p.counts)
+}
+
+func (k Saint) openDevice(env DeviceEnv, counts *saintCounts) (_ DeviceWorker, err error) {
+	s, closers := env.Graph.Schema(), []io.Closer(nil)
+	if err := k.validate(s); err != nil {
+		return nil, err
+	}
+	opt := deviceOptions{frontier: AllNodes, bound: k.bound(s, 1), stages: []stageKind{stagePlace, stageInduce},
+		request: func(req *Request) (*Request, error) { return emptyRequest(s, req), nil }}
+	if counts != nil {
+		opt.norms = &deviceNorms{graphs: counts.graphs}
+		if opt.norms.nodes, err = env.attach(unified.FromSlice(counts.nodes), &closers); err == nil {
+			opt.norms.edges, err = env.attach(unified.FromSlice(counts.edges), &closers)
+		}
+		for i := range opt.bound.Arrays {
+			a := deviceArray{at: i}
+			if i >= len(s.Nodes) {
+				a = deviceArray{kind: rowOfEdge, at: i - len(s.Nodes), stage: 1}
+			}
+			opt.arrays = append(opt.arrays, a)
+		}
+	}
+	d := &deviceSaint{Saint: k, on: env.Device}
+	if err == nil {
+		d.kernels, err = sharedSaintKernels.Hold(env.Device, loadSaintKernels)
+	}
+	if err != nil {
+		return nil, closeAll(closers, err)
+	}
+	opt.placer = d
+	w, err := openDeviceAssembly(env, nil, opt)
+	if err != nil {
+		return nil, closeAll(closers, err)
+	}
+	w.(*deviceAssembly).own(closers...)
+	return w, nil
+}
+
+func (d *deviceSaint) close() error { return sharedSaintKernels.LetGo(d.on) }
+
+func (d *deviceSaint) cells(int64) int64 { return int64(d.Budget) * int64(d.steps()+1) }
+
+func (d *deviceSaint) ownBytes() int64 { return int64(unsafe.Sizeof(deviceSaintRules{})) }
+
+func (d *deviceSaint) own(r Rand, _ *graph.Sample, to []byte) {
+	part[deviceSaintRules](to, 0, 1)[0].key = r.Stage(0, purposeSaint, 0).key
+}
+
+func (d *deviceSaint) place(l *deviceLaunch) error {
+	step := deviceSaintStep{at: l.step, rules: l.own, budget: int64(d.Budget), steps: int64(d.steps()),
+		kind: int64(d.Kind)}
+	return d.kernels.saintDraw.Launch(l.stream, l.grid(l.words), l.block(), 0, step)
+}

@@ -1,0 +1,100 @@
+//go:build cuda && !race
+
+package sampling
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// knownSamplers are those of the tables that the CPU is held to.
+func knownSamplers() map[string]Sampler {
+	all := maps.Clone(moreSamplers)
+	maps.Copy(all, knownBeside)
+	for _, c := range statedSamplers {
+		all[c.name] = c.sampler
+	}
+	return all
+}
+
+// onlyOnTheCPU are the samplers of these tables that run on no device.
+var onlyOnTheCPU = []string{"full", "hgt", "ladies", "ppr", "ppr, coarse", "together, chosen", "together, many",
+	"together, masked"}
+
+// A sampler makes on a device what it makes on the CPU, of the cases that the CPU is held to.
+func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
+	all := knownSamplers()
+	graphs := map[string]*graph.Graph{"plain": steadyGraph(t), "typed": typedGraph(t)}
+	compared, refused := 0, []string(nil)
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		s, ok := all[name].(DeviceSampler)
+		if p, partly := all[name].(PartlyOnDevice); !ok || partly && p.OnDevice() != nil {
+			refused = append(refused, name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			cudatest.Configure(t, fmt.Sprintf("order=%s,seed=%d", []string{"forward", "reverse", "random"}[i%3], i))
+			d := openDevice(t)
+			for of, g := range graphs {
+				if validate(s, g.Schema()) == nil {
+					compared += d.compareKnown(name+", "+of, g, s)
+				}
+			}
+		})
+	}
+	expect.That(t, slices.Equal(refused, onlyOnTheCPU), "on the CPU alone run %q, want %q", refused, onlyOnTheCPU)
+	expect.That(t, compared > 300, "%d samples were compared", compared)
+}
+
+// compareKnown compares samples of every variant, and returns how many there were.
+func (d *deviceUnderTest) compareKnown(what string, g *graph.Graph, s DeviceSampler) (compared int) {
+	d.t.Helper()
+	env := Env{Graph: g, BatchSize: 40, EdgePos: true}
+	if _, none := any(s).(PinSage); none {
+		env.EdgePos = false
+	}
+	prepared := expect.Must(Prepare(d.t.Context(), s, env))(d.t)
+	host := expect.Must(prepared.Open(env))(d.t)
+	names := []string{"as opened", "small hash", "int64"}
+	if len(g.Schema().Nodes) > 1 {
+		names = []string{"hash", "small", "int64 hash"}
+	}
+	if _, own := prepared.(*reversed); own {
+		names = names[:2] // it has arrays of its own
+	}
+	devices := d.openSome(prepared.(DeviceSampler), g, 3, names)
+	for batch, seeds := range []int{3, 12, 1} {
+		req := knownRequest(g, s, batch, seeds)
+		want, got := new(graph.Sample), new(graph.Sample)
+		bound := boundOf(s, g.Schema(), env.BatchSize)
+		bound.Init(want, g.Schema(), pinned.Options{})
+		bound.Init(got, g.Schema(), pinned.Options{})
+		refusal := host.Sample(d.t.Context(), req, want)
+		for _, name := range slices.Sorted(maps.Keys(devices)) {
+			err := devices[name].Sample(d.t.Context(), req, got)
+			expect.Ensure(d.t, fmt.Sprint(err) == fmt.Sprint(refusal), "%s, batch %d, %s: %v; the CPU says %v", what,
+				batch, name, err, refusal)
+			if compared++; err == nil {
+				diff := expect.Diff(dump(d.t, want), dump(d.t, got))
+				expect.Ensure(d.t, diff == "", "%s, batch %d, %s:\n%s", what, batch, name, diff)
+			}
+		}
+		_, _ = want.Close(), got.Close()
+	}
+	for _, o := range devices {
+		expect.OK(d.t, o.Close())
+	}
+	expect.OK(d.t, host.Close())
+	if c, ok := prepared.(io.Closer); ok {
+		expect.OK(d.t, c.Close())
+	}
+	return compared
+}

@@ -36,9 +36,12 @@ for path, most in sizes.items():
     size = os.path.getsize(path) / 1e6
     print(f"{os.path.basename(path)}: {size:.1f} MB, at most {most} wanted{'' if size <= most else ': TOO LARGE'}")
 P
-man -l "$work/khop_${version}_linux_$processor/share/man/man1/khop-sample.1" >"$work/man" 2>&1 && grep -q fanouts "$work/man" ||
-    command -v man >/dev/null && fail "man does not show khop-sample.1" || echo "man pages: $(ls "$work"/khop_*/share/man/man1 | wc -l)"
-clean "$program" docs cli | grep -q '^## khop sample' || fail "khop docs cli shows no page"
+page=$work/khop_${version}_linux_$processor/share/man/man1/khop-sample.1
+if command -v man >/dev/null; then
+    man -l "$page" >"$work/man" 2>/dev/null || fail "man does not show $page"
+fi
+grep -q fanouts "$page" || fail "$page does not speak of fan-outs"
+clean "$program" docs cli | grep '^## khop sample' >/dev/null || fail "khop docs cli shows no page"
 
 # The shared library, as pkg-config finds it.
 tar xf "$dist/libkhop_${version}_linux_$processor.tar.gz" -C "$work"
@@ -74,7 +77,7 @@ for place in deb image; do
         at=/data
     fi
     "${run[@]}" generate sbm "$at/g.khop" $first >/dev/null 2>&1 || fail "$place: khop generate"
-    "${run[@]}" sample "$at/g.khop" --fanouts 5,3 --batches 1 --digest 2>/dev/null | grep -q '^0 ' || fail "$place: no batch"
+    "${run[@]}" sample "$at/g.khop" --fanouts 5,3 --batches 1 --digest 2>/dev/null | grep '^0 ' >/dev/null || fail "$place: no batch"
     echo "$place: a first batch, in its own file system"
 done
 
@@ -116,10 +119,11 @@ func main() {
 	}
 }
 G
-(cd "$work/program" && export GOFLAGS=-modcacherw GOPROXY="file://$work/proxy,$(go env GOPROXY)" GONOSUMDB="$module" GONOSUMCHECK=1 \
-    GOPRIVATE= GONOSUMDB="$module" && go mod init example.org/program 2>/dev/null && go get "$module@v$version" 2>/dev/null &&
-    ! grep -q replace go.mod && CGO_ENABLED=0 go build -o program . && "$program" generate sbm g.khop $first >/dev/null 2>&1 && ./program g.khop) ||
-    fail "a program in Go of the module zip"
+# An empty cache of modules, to which others come from the one that is here, as far as they are.
+(cd "$work/program" && export GOFLAGS=-modcacherw GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" &&
+    export GONOSUMDB="$module" GOMODCACHE="$work/modules" CGO_ENABLED=0 && go mod init example.org/program 2>/dev/null &&
+    go get "$module@v$version" 2>/dev/null && go mod tidy 2>/dev/null && ! grep -q replace go.mod && go build -o program . &&
+    "$program" generate sbm g.khop $first >/dev/null 2>&1 && ./program g.khop) || fail "a program in Go of the module zip"
 
 # Wheels, with each Python, and the source distribution, which builds the program.
 for v in 3.9 3.10 3.11 3.12 3.13 3.14; do
@@ -132,7 +136,7 @@ for v in 3.9 3.10 3.11 3.12 3.13 3.14; do
         rm -rf "$work/env" && "$python" -m venv "$work/env"
         "$work/env/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
             "$dist"/khop-"$version"-*"$machine".whl $([ "$framework" = numpy ] || echo "$framework") || fail "Python $v: pip, $framework"
-        (cd "$work" && rm -rf g.khop && clean env/bin/khop generate sbm g.khop $first >/dev/null 2>&1 && clean env/bin/khop docs | grep -q migrating &&
+        (cd "$work" && rm -rf g.khop && clean env/bin/khop generate sbm g.khop $first >/dev/null 2>&1 && clean env/bin/khop docs | grep migrating >/dev/null &&
             clean env/bin/python - "$framework" "$version" <<'P') || fail "Python $v: no batch with $framework"
 import subprocess, sys, time
 spent = []

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -89,7 +90,8 @@ func (r *release) completions() (files []file, err error) {
 	return files, nil
 }
 
-// cuda builds the programs that use a GPU where there is one. Zig compiles their C, for a glibc as old as wheels have.
+// cuda builds the programs that use a GPU where there is one. gcc compiles their C: gorgonia.org/cu names the system's
+// headers, which Zig refuses beside its own. Another processor's is left out where there is no gcc for it.
 func (r *release) cuda() error {
 	exports, err := r.output("bash", "-c", `make -s cubins >&2
 eval "$(tools/cuda-env.sh)"
@@ -100,9 +102,15 @@ env -0 | grep -z ^CGO_`)
 	env := strings.Split(strings.Trim(exports, "\x00"), "\x00")
 	for _, p := range linux {
 		r.say("  %s", p)
-		machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[p.processor]
-		cc := fmt.Sprintf("CC=%s -m ziglang cc -target %s-linux-gnu.2.17", r.python, machine)
-		program, err := r.goBuild("khop-cuda", p, append(env, cc, "CGO_ENABLED=1"), "cuda,cubins,netgo,osusergo")
+		cc := "gcc"
+		if p.processor != runtime.GOARCH {
+			cc = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[p.processor] + "-linux-gnu-gcc"
+		}
+		if _, err := exec.LookPath(cc); err != nil {
+			r.say("  %s is LEFT OUT: there is no %s (Debian: gcc-aarch64-linux-gnu)", p, cc)
+			continue
+		}
+		program, err := r.goBuild("khop-cuda", p, append(env, "CC="+cc, "CGO_ENABLED=1"), "cuda,cubins,netgo,osusergo")
 		if err != nil {
 			return err
 		}

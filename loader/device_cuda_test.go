@@ -155,6 +155,10 @@ func samplerFactor() factor {
 		}
 		if _, none := c.opt.Sampler.(sampling.PinSage); none {
 			c.opt.Columns.EdgePos, c.opt.Columns.Edges = false, nil
+			if len(c.graph.Schema().Nodes) > 1 { // it refuses seeds of other types
+				c.opt.Seeds = loader.GivenSeeds(graph.NodeIDs([]int64{3, 1, 0, 5, 3}))
+				c.opt.Links = loader.LinkOptions{}
+			}
 		}
 	}}
 }

@@ -56,9 +56,9 @@ func TestADeviceIsChosenForAReason(t *testing.T) {
 		"cuda:7: it was asked for":                               {Device: loader.DeviceOptions{Name: "cuda:7"}},
 		"cpu: it was asked for":                                  {Device: loader.DeviceOptions{Name: "cpu"}},
 		"cpu: a device prepares no blocks (Prepare)":             {Columns: loader.ColumnOptions{Prepare: prepared}},
-		"cpu: the sampler sampling.Shadow runs on the CPU alone": {Sampler: sampling.Shadow{Fanouts: []int{2}}},
-		"cpu: a fan-out over all edge types together is for the CPU": {Sampler: sampling.Neighbor{Fanouts: []int{2},
-			Together: true}},
+		"cpu: the sampler sampling.Ladies runs on the CPU alone": {Sampler: sampling.Ladies{Nodes: []int{2}}},
+		"cpu: a fan-out over all edge types together is for the CPU where it is above 32, and with weights, a mask, " +
+			"a share, or times": {Sampler: sampling.Neighbor{Fanouts: []int{33}, Together: true}},
 		"": {},
 	} {
 		if opt.Sampler == nil {

@@ -265,8 +265,9 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	options := " -tags cuda"
 	r := newCases(t, func() string { return options })
 	cases, onPTX := *metamorphicCases, os.Getenv("KHOP_CUDASIM_POSE") != ""
-	if onPTX && testing.Short() {
-		cases = min(cases, 24) // the same Go code as on the .cu files, where every pair meets
+	few := onPTX && testing.Short() // the same Go code as on the .cu files, where every pair meets
+	if few {
+		cases = min(cases, 24)
 	}
 	values := make([]int, len(factors))
 	for i, f := range factors {
@@ -295,7 +296,9 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	}
 	t.Logf("%d cases, %d batches, %d pairs of options", cases, batches, pairs.total-pairs.left)
 	expect.That(t, batches >= cases/2, "only %d batches in %d cases", batches, cases)
-	wantLaunches(t)
+	if !few {
+		wantLaunches(t)
+	}
 }
 
 // wantLaunches fails the test where a kernel that some case needs has not run: that batches are equal proves nothing

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
+	"strings"
 
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/rowpipe"
@@ -19,7 +19,7 @@ import (
 func (o *Options) remote(src Source) (*tiers.Remote, error) {
 	from := o.Hooks.Remote
 	if from == nil && o.RowsFrom != "" {
-		if !addressOfRows.MatchString(o.RowsFrom) {
+		if !addressOfRows(o.RowsFrom) {
 			return nil, option.Errorf(ErrOptions, o, "RowsFrom", " is %q: must be such as grpc://HOST:PORT or "+
 				"grpc+tls://HOST:PORT, with commas between servers of other ranges of ids, and | between those of one",
 				o.RowsFrom)
@@ -33,7 +33,11 @@ func (o *Options) remote(src Source) (*tiers.Remote, error) {
 	return &tiers.Remote{Remote: from, Dataset: hex.EncodeToString(id[:])}, nil
 }
 
-var addressOfRows = regexp.MustCompile(`^grpc(\+tls)?://[^/?#@ ]+$`)
+// addressOfRows reports whether servers of rows may have such an address: a path, an account or a space it has not.
+func addressOfRows(address string) bool {
+	scheme, hosts, _ := strings.Cut(address, "://")
+	return (scheme == "grpc" || scheme == "grpc+tls") && hosts != "" && !strings.ContainsAny(hosts, "/?#@ ")
+}
 
 // program is the Remote that runs one, which links what brings rows: khop does not.
 type program struct {

@@ -89,7 +89,7 @@ func Start(command *exec.Cmd, dataset string, columns []Column) (*Program, error
 		close(p.broken)
 		return nil, errors.Join(err, p.Close())
 	}
-	go p.answer(from)
+	go p.answer(from, p.asked)
 	return p, nil
 }
 
@@ -117,10 +117,10 @@ type said string
 
 func (s said) Error() string { return string(s) }
 
-// answer hands out answers until there are none.
-func (p *Program) answer(from io.Reader) {
+// answer hands out answers until nothing more is asked.
+func (p *Program) answer(from io.Reader, asked <-chan *request) {
 	defer close(p.broken)
-	for q := range p.asked {
+	for q := range asked {
 		err := p.outcome(from)
 		var told said
 		if err != nil && !errors.As(err, &told) {

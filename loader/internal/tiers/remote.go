@@ -62,12 +62,12 @@ func (r *askedReader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (done
 	if err != nil || len(rows) == 0 {
 		return true, err
 	}
-	to, err := s.Room(w.Array, int64(len(rows))*r.t.columns[w.Column].Data.RowBytes())
+	size := int64(len(rows)) * r.t.columns[w.Column].Data.RowBytes()
+	to, err := s.Room(w.Array, size)
 	if err != nil {
 		return false, err
 	}
-	to = to[:int64(len(rows))*r.t.columns[w.Column].Data.RowBytes()]
-	r.Fetch(ctx, func(ctx context.Context) error { return r.t.from.Fetch(ctx, w.Column, rows, to) })
+	r.Fetch(ctx, func(ctx context.Context) error { return r.t.from.Fetch(ctx, w.Column, rows, to[:size]) })
 	return false, nil
 }
 

@@ -180,6 +180,17 @@ __device__ __forceinline__ Chunks chunks_of(const Batch* b, int64_t items) {
 __device__ __forceinline__ int64_t chunk_begin(const Chunks& c, int64_t i) { return i * c.each; }
 __device__ __forceinline__ int64_t chunk_end(const Chunks& c, int64_t i) { return min((i + 1) * c.each, c.items); }
 
+// The first of the positions lo .. hi that is not before what is looked for, hi where all are. They ascend.
+template <class F>
+__device__ __forceinline__ int64_t first_not(int64_t lo, int64_t hi, F before) {
+  while (lo < hi) {
+    int64_t mid = (lo + hi) / 2;
+    if (before(mid)) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
+
 // The segment that has number x of the stage, by destinations (&Segment::firstDst) or picks (&Segment::firstPick).
 template <int64_t Segment::*First>
 __device__ __forceinline__ Segment* segment_of(const Stage* st, int64_t x) {

@@ -37,16 +37,11 @@ extern "C" __global__ void layer_draw(LayerStep step) {
   uint64_t total = step.sums[b->allNodes - 1], stream = step.streams[step.at.stage - 1];
   for (int64_t i = warp_index() * kLanes + lane_id(); i < step.nodes; i += warp_count() * kLanes) {
     uint64_t x = bounded(draw(stream, (uint64_t)i), total);
-    int64_t lo = 0;
-    for (int64_t hi = b->allNodes; lo < hi;) {
-      int64_t mid = (lo + hi) / 2;
-      if (step.sums[mid] <= x) lo = mid + 1;
-      else hi = mid;
-    }
+    int64_t v = first_not(0, b->allNodes, [&](int64_t u) { return step.sums[u] <= x; });
     for (;;) {
-      int64_t slot = slot_of(step, (volatile u64*)pool, lo);
-      u64 had = atomicCAS(&pool[slot], kFree, (u64)lo);
-      if (had != kFree && had != (u64)lo) continue;
+      int64_t slot = slot_of(step, (volatile u64*)pool, v);
+      u64 had = atomicCAS(&pool[slot], kFree, (u64)v);
+      if (had != kFree && had != (u64)v) continue;
       atomicAdd(&pool[(1ll << step.bits) + slot], 1ull);
       break;
     }

@@ -34,12 +34,7 @@ struct TypeReader {
 
   // The first position of lo .. hi whose type is at least `type`; types ascend there.
   __device__ __forceinline__ int64_t first_of(int64_t lo, int64_t hi, int64_t type) {
-    while (lo < hi) {
-      int64_t mid = (lo + hi) / 2;
-      if (at(mid) < type) lo = mid + 1;
-      else hi = mid;
-    }
-    return lo;
+    return first_not(lo, hi, [&](int64_t i) { return at(i) < type; });
   }
 };
 
@@ -93,13 +88,8 @@ struct Excluded {
 
   // Where in the columns of the graph the edge at such a position is.
   __device__ __forceinline__ int64_t column(int64_t at) const {
-    int64_t lo = 0;
-    for (int64_t hi = n; lo < hi;) {  // the first excluded edge beyond it: so many others lie before that
-      int64_t mid = (lo + hi) / 2;
-      if (list[mid] - mid <= at) lo = mid + 1;
-      else hi = mid;
-    }
-    return at + lo;
+    // the first excluded edge beyond it: so many others lie before that
+    return at + first_not(0, n, [&](int64_t i) { return list[i] - i <= at; });
   }
 };
 

@@ -30,12 +30,7 @@ __device__ __forceinline__ const int64_t* path_of(const WalkRules* r) { return (
 // The first position of lo .. hi whose type is at least `type`.
 __device__ __forceinline__ int64_t first_of_type(const Batch* b, const InEdges& e, int64_t lo, int64_t hi,
                                                  int64_t type) {
-  while (lo < hi) {
-    int64_t mid = (lo + hi) / 2;
-    if (type_at(b, e, mid) < type) lo = mid + 1;
-    else hi = mid;
-  }
-  return lo;
+  return first_not(lo, hi, [&](int64_t i) { return type_at(b, e, i) < type; });
 }
 
 // How many edges from x there are, and the position of number k of them, -1 where there are not as many. In-edges are
@@ -46,12 +41,8 @@ struct EdgesFrom {
 __device__ __forceinline__ EdgesFrom edges_from(const Batch* b, const InEdges& e, int64_t x, int64_t k) {
   EdgesFrom found = {-1, 0};
   for (int64_t from = e.from; from < e.to;) {
-    int64_t end = b->typeBytes ? first_of_type(b, e, from, e.to, type_at(b, e, from) + 1) : e.to, lo = from;
-    for (int64_t hi = end; lo < hi;) {
-      int64_t mid = (lo + hi) / 2;
-      if (load_id(e.ids, mid, b->wideIds) < x) lo = mid + 1;
-      else hi = mid;
-    }
+    int64_t end = b->typeBytes ? first_of_type(b, e, from, e.to, type_at(b, e, from) + 1) : e.to;
+    int64_t lo = first_not(from, end, [&](int64_t i) { return load_id(e.ids, i, b->wideIds) < x; });
     for (; lo < end && load_id(e.ids, lo, b->wideIds) == x; lo++)
       if (found.count++ == k) found.position = lo;
     from = end;

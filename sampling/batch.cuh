@@ -84,7 +84,7 @@ struct Stage {
 };
 
 // Why a batch was stopped.
-enum Reason : int64_t { kNotStopped, kBadGraph, kTableFull, kEdgesFull, kNodesFull };
+enum Reason : int64_t { kNotStopped, kBadGraph, kTableFull, kEdgesFull, kNodesFull, kExcludedFull };
 
 struct Status {
   Reason reason;
@@ -92,6 +92,13 @@ struct Status {
   u64 badNode;  // the least fused id whose range of edges makes no sense; all ones if there is none
   u64 badEdge;  // the least position whose source is no node of its type; all ones if there is none
   u64 full;     // not 0: the table had no slot left
+  int64_t excluded;  // edges that the batch leaves out
+};
+
+// Edges that a batch leaves out, by their ends.
+struct LeftOut {
+  int64_t target, edgeType, source;  // fused ids
+  int64_t ordered;                   // whether edges of the type are in order of their sources
 };
 
 struct Batch {
@@ -112,9 +119,13 @@ struct Batch {
 
   const void* const* columns;  // of the edges, that the picker reads, in the order that it names them
 
-  // The positions of the edges that the batch leaves out, ascending: for pickers that ask (pick.cuh).
-  const int64_t* excluded;
-  int64_t numExcluded;
+  // The positions of the edges that the batch leaves out, ascending: for pickers that ask (pick.cuh). exclude.cu finds
+  // them by the pairs of their ends.
+  int64_t* excluded;
+  int64_t numExcluded, maxExcluded;
+  const LeftOut* pairs;
+  int64_t numPairs;
+  int64_t* pairEnds;  // where the positions of each pair begin
 
   int64_t numTypes;  // of nodes
   int64_t allNodes;  // of the graph

@@ -26,6 +26,7 @@ const (
 	deviceTableFull
 	deviceEdgesFull
 	deviceNodesFull
+	deviceExcludedFull
 )
 
 // deviceStep is Step of batch.cuh, laid out as the device has it.
@@ -43,7 +44,11 @@ type deviceBatch struct {
 	indptr, indices, types                                   device.Address
 	numEdges, typeBytes, wideIds, widePositions              int64
 	hotStart, hotIndices, hotTypes, moved, columns, excluded device.Address
-	numExcluded, numTypes, allNodes, numNodes, span          int64
+	numExcluded, maxExcluded                                 int64
+	pairs                                                    device.Address
+	numPairs                                                 int64
+	pairEnds                                                 device.Address
+	numTypes, allNodes, numNodes, span                       int64
 	tableValues, tableKeys                                   device.Address
 	tableBits, idBits                                        int64
 	times                                                    device.Address
@@ -64,16 +69,27 @@ func _(x deviceBatch) {
 		(unsafe.Offsetof(x.numEdges)^24)|(unsafe.Offsetof(x.typeBytes)^32)|(unsafe.Offsetof(x.wideIds)^40)|
 		(unsafe.Offsetof(x.widePositions)^48)|(unsafe.Offsetof(x.hotStart)^56)|(unsafe.Offsetof(x.hotIndices)^64)|
 		(unsafe.Offsetof(x.hotTypes)^72)|(unsafe.Offsetof(x.moved)^80)|(unsafe.Offsetof(x.columns)^88)|
-		(unsafe.Offsetof(x.excluded)^96)|(unsafe.Offsetof(x.numExcluded)^104)|(unsafe.Offsetof(x.numTypes)^112)|
-		(unsafe.Offsetof(x.allNodes)^120)|(unsafe.Offsetof(x.numNodes)^128)|(unsafe.Offsetof(x.span)^136)|
-		(unsafe.Offsetof(x.tableValues)^144)|(unsafe.Offsetof(x.tableKeys)^152)|(unsafe.Offsetof(x.tableBits)^160)|
-		(unsafe.Offsetof(x.idBits)^168)|(unsafe.Offsetof(x.times)^176)|(unsafe.Offsetof(x.stamp)^184)|
-		(unsafe.Offsetof(x.start)^192)|(unsafe.Offsetof(x.degree)^200)|(unsafe.Offsetof(x.ids)^208)|
-		(unsafe.Offsetof(x.eligible)^216)|(unsafe.Offsetof(x.maxDsts)^224)|(unsafe.Offsetof(x.fresh)^232)|
-		(unsafe.Offsetof(x.scratch)^240)|(unsafe.Offsetof(x.maxPicks)^248)|(unsafe.Offsetof(x.partials)^256)|
-		(unsafe.Offsetof(x.warps)^264)|(unsafe.Offsetof(x.shifts)^272)|(unsafe.Offsetof(x.lists)^280)|
-		(unsafe.Offsetof(x.stages)^288)|(unsafe.Offsetof(x.numStages)^296)|(unsafe.Offsetof(x.status)^304)|
-		(unsafe.Offsetof(x.lengths)^312)|(unsafe.Sizeof(x)^320)]
+		(unsafe.Offsetof(x.excluded)^96)|(unsafe.Offsetof(x.numExcluded)^104)|(unsafe.Offsetof(x.maxExcluded)^112)|
+		(unsafe.Offsetof(x.pairs)^120)|(unsafe.Offsetof(x.numPairs)^128)|(unsafe.Offsetof(x.pairEnds)^136)|
+		(unsafe.Offsetof(x.numTypes)^144)|(unsafe.Offsetof(x.allNodes)^152)|(unsafe.Offsetof(x.numNodes)^160)|
+		(unsafe.Offsetof(x.span)^168)|(unsafe.Offsetof(x.tableValues)^176)|(unsafe.Offsetof(x.tableKeys)^184)|
+		(unsafe.Offsetof(x.tableBits)^192)|(unsafe.Offsetof(x.idBits)^200)|(unsafe.Offsetof(x.times)^208)|
+		(unsafe.Offsetof(x.stamp)^216)|(unsafe.Offsetof(x.start)^224)|(unsafe.Offsetof(x.degree)^232)|
+		(unsafe.Offsetof(x.ids)^240)|(unsafe.Offsetof(x.eligible)^248)|(unsafe.Offsetof(x.maxDsts)^256)|
+		(unsafe.Offsetof(x.fresh)^264)|(unsafe.Offsetof(x.scratch)^272)|(unsafe.Offsetof(x.maxPicks)^280)|
+		(unsafe.Offsetof(x.partials)^288)|(unsafe.Offsetof(x.warps)^296)|(unsafe.Offsetof(x.shifts)^304)|
+		(unsafe.Offsetof(x.lists)^312)|(unsafe.Offsetof(x.stages)^320)|(unsafe.Offsetof(x.numStages)^328)|
+		(unsafe.Offsetof(x.status)^336)|(unsafe.Offsetof(x.lengths)^344)|(unsafe.Sizeof(x)^352)]
+}
+
+// deviceLeftOut is LeftOut of batch.cuh, laid out as the device has it.
+type deviceLeftOut struct {
+	target, edgeType, source, ordered int64
+}
+
+func _(x deviceLeftOut) {
+	_ = [1]struct{}{}[unsafe.Offsetof(x.target)|(unsafe.Offsetof(x.edgeType)^8)|(unsafe.Offsetof(x.source)^16)|
+		(unsafe.Offsetof(x.ordered)^24)|(unsafe.Sizeof(x)^32)]
 }
 
 // deviceList is List of batch.cuh, laid out as the device has it.
@@ -142,9 +158,11 @@ type deviceStatus struct {
 	reason                 deviceReason
 	stage                  int64
 	badNode, badEdge, full uint64
+	excluded               int64
 }
 
 func _(x deviceStatus) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.reason)|(unsafe.Offsetof(x.stage)^8)|(unsafe.Offsetof(x.badNode)^16)|
-		(unsafe.Offsetof(x.badEdge)^24)|(unsafe.Offsetof(x.full)^32)|(unsafe.Sizeof(x)^40)]
+		(unsafe.Offsetof(x.badEdge)^24)|(unsafe.Offsetof(x.full)^32)|(unsafe.Offsetof(x.excluded)^40)|
+		(unsafe.Sizeof(x)^48)]
 }

@@ -114,22 +114,24 @@ type deviceAssembly struct {
 	ids     unified.DType // of the graph's arrays
 	pos     unified.DType
 	kernels *assemblyKernels
-	induce  *induceKernels // nil where no stage induces blocks
+	induce  *induceKernels  // nil where no stage induces blocks
+	exclude *excludeKernels // nil where no edges are left out
 	layout  deviceLayout
 	blocks  int
 
 	capacity     deviceCapacity
-	reach        graph.Sample  // what hops make where it is not delivered
-	width        int           // segments of a stage, at most
-	placed       int64         // nodes that a stage has room to place
-	guess        int64         // edges of a hop that the first batch has room for; 0 once a batch has told their number
-	seedRoom     int64         // seeds that the description has room for
-	items        int64         // of the batch
-	asOf         []int64       // the times of these
-	exclusion    excludedEdges // the edges that the batch leaves out
-	excluded     []int64       // their positions, ascending
-	excludedRoom int64         // of these that the description has room for
-	direct       bool          // the table has no keys
+	reach        graph.Sample // what hops make where it is not delivered
+	width        int          // segments of a stage, at most
+	placed       int64        // nodes that a stage has room to place
+	guess        int64        // edges of a hop that the first batch has room for; 0 once a batch has told their number
+	seedRoom     int64        // seeds that the description has room for
+	items        int64        // of the batch
+	asOf         []int64      // the times of these
+	exclusion    excludedEdges
+	pairs        []deviceLeftOut // ends of the edges that the batch leaves out
+	pairRoom     int64           // of these that the description has room for
+	excludedRoom int64           // edges that there is room for
+	direct       bool            // the table has no keys
 	stamp        uint64
 
 	graph    *device.Graph // what a batch puts on the stream
@@ -148,6 +150,7 @@ type deviceAssembly struct {
 	fresh       unified.Buffer
 	cells       unified.Buffer // the picker's scratch
 	partials    unified.Buffer
+	leftOut     unified.Buffer // where each pair's edges begin, and the edges
 
 	out   *graph.Sample // in hand
 	asked seedCounts    // of it
@@ -205,6 +208,9 @@ func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*devic
 	if err == nil && slices.Contains(w.stages, stageInduce) {
 		w.induce, err = sharedInduceKernels.Hold(env.Device, loadInduceKernels)
 	}
+	if err == nil && w.excludes {
+		w.exclude, err = sharedExcludeKernels.Hold(env.Device, loadExcludeKernels)
+	}
 	return w, err
 }
 
@@ -238,6 +244,9 @@ func (w *deviceAssembly) complete() {
 func (w *deviceAssembly) closeSampler() (err error) {
 	if w.induce != nil {
 		err = sharedInduceKernels.LetGo(w.env.Device)
+	}
+	if w.exclude != nil {
+		err = errors.Join(err, sharedExcludeKernels.LetGo(w.env.Device))
 	}
 	if w.picker != nil {
 		err = errors.Join(err, w.picker.close())
@@ -291,7 +300,8 @@ func (w *deviceAssembly) trees() int64 {
 func (w *deviceAssembly) bytesOfDst() int64 { return bytesOfDst + 8*bit(w.needs().eligible) }
 
 func (w *deviceAssembly) scratch() []*unified.Buffer {
-	return []*unified.Buffer{&w.device, &w.values, &w.keys, &w.numbers, &w.dsts, &w.fresh, &w.cells, &w.partials}
+	return []*unified.Buffer{&w.device, &w.values, &w.keys, &w.numbers, &w.dsts, &w.fresh, &w.cells, &w.partials,
+		&w.leftOut}
 }
 
 func (w *deviceAssembly) Close() error {
@@ -452,10 +462,11 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 		cells = max(cells, p.hoard(c.nodes))
 	}
 	w.seedRoom = max(w.seedRoom, seeds, int64(w.env.BatchSize))
-	if n := int64(len(w.excluded)); n > w.excludedRoom {
-		w.excludedRoom = n + n/4
+	if n := int64(len(w.pairs)); n > w.pairRoom {
+		w.pairRoom = n + n/4
 	}
-	size := w.excludedAt() + 8*w.excludedRoom
+	w.excludedRoom = max(w.excludedRoom, w.pairRoom)
+	size := w.pairsAt() + w.pairRoom*int64(unsafe.Sizeof(deviceLeftOut{}))
 	mem, err := unified.Grow[uint8](&w.host, size, 0)
 	if err != nil {
 		return err
@@ -466,6 +477,7 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 		n int64
 	}{
 		{&w.device, size}, {&w.dsts, w.bytesOfDst() * dsts}, {&w.fresh, picks / 8}, {&w.cells, 8 * cells},
+		{&w.leftOut, 8 * (w.pairRoom + 1 + w.excludedRoom) * min(w.pairRoom, 1)},
 		{&w.partials, 8 * (int64(w.blocks)*deviceBlockWarps + int64(len(s.Nodes)))},
 	} {
 		if err := need.b.Claim(need.n); err != nil {

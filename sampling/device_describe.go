@@ -29,7 +29,7 @@ func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 			lists[t].norms = out.Buffers.Arrays[t].Address()
 		}
 	}
-	copy(part[int64](d, w.excludedAt(), len(w.excluded)), w.excluded)
+	copy(part[deviceLeftOut](d, w.pairsAt(), len(w.pairs)), w.pairs)
 	copy(part[device.Address](d, l.columns, len(w.env.Topology.Columns)), w.env.Topology.Columns)
 	copy(part[int64](d, l.bySource, nt), w.seedOrder)
 	copy(part[int64](d, l.bySource+8*int64(nt), ne), w.order)
@@ -78,8 +78,8 @@ func (w *deviceAssembly) local(out *graph.Sample) device.Address {
 	return w.cells.Address() + 8*device.Address(w.placed)
 }
 
-// excludedAt returns the offset of the positions of edges that are left out.
-func (w *deviceAssembly) excludedAt() int64 {
+// pairsAt returns the offset of the pairs whose edges are left out.
+func (w *deviceAssembly) pairsAt() int64 {
 	return w.layout.size + 8*w.seedRoom*(1+bit(w.times != nil))
 }
 
@@ -102,8 +102,9 @@ func (w *deviceAssembly) batch() deviceBatch {
 	if needs.cells {
 		b.maxPicks = min(b.maxPicks, w.cells.Cap()/8)
 	}
-	if len(w.excluded) > 0 {
-		b.excluded, b.numExcluded = w.at(w.excludedAt()), int64(len(w.excluded))
+	if w.pairRoom > 0 {
+		b.pairs, b.numPairs, b.pairEnds = w.at(w.pairsAt()), int64(len(w.pairs)), w.leftOut.Address()
+		b.excluded, b.maxExcluded = b.pairEnds+8*device.Address(w.pairRoom+1), w.excludedRoom
 	}
 	if w.apart() {
 		b.numNodes, b.span = s.NumNodes(), s.NumNodes()*w.trees()
@@ -151,22 +152,6 @@ func (w *deviceAssembly) describeSeeds(req *Request, out *graph.Sample) int64 {
 		pick += roundUp32(n)
 	}
 	return pick / 32
-}
-
-// findExcluded finds the edges that a request leaves out.
-func (w *deviceAssembly) findExcluded(req *Request) error {
-	w.excluded = w.excluded[:0]
-	if any, err := w.exclusion.of(w.env.Graph, req); err != nil || !any {
-		return err
-	}
-	if !w.excludes {
-		return errExcludes
-	}
-	for _, h := range w.exclusion.list {
-		w.excluded = append(w.excluded, h.pos)
-	}
-	slices.Sort(w.excluded)
-	return nil
 }
 
 // findTimes notes the time of each item, where times matter.

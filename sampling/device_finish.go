@@ -24,6 +24,9 @@ func (w *deviceAssembly) Finish(out *graph.Sample) (replay bool, err error) {
 		w.capacity.bits++
 	case deviceEdgesFull:
 		err = w.growEdges(stage - 1)
+	case deviceExcludedFull:
+		w.excludedRoom = status.excluded
+		w.capacity.changes++
 	case deviceNodesFull:
 		for t, n := range w.lengths(stage) {
 			w.capacity.needNodes(stage, t, n)

@@ -80,6 +80,9 @@ func (w *deviceAssembly) launch(stream *device.Stream) error {
 	}
 	l := deviceLaunch{stream: stream, step: deviceStep{batch: w.at(w.layout.batch)}, own: w.at(w.layout.own),
 		blocks: w.blocks, words: roundUp32(w.seedRoom)/32 + int64(len(w.schema.Nodes))}
+	if err := w.launchExclude(&l); err != nil {
+		return err
+	}
 	if err := w.kernels.assemblySeed.Launch(stream, l.grid(l.words), l.block(), 0, l.step); err != nil {
 		return err
 	}

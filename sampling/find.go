@@ -139,7 +139,7 @@ func (h *excludedEdges) of(g *graph.Graph, req *Request) (bool, error) {
 	for e := range req.Exclude {
 		x := &req.Exclude[e]
 		for i, target := range x.Targets {
-			if err := h.finder.check(e, x.Sources[i], target); err != nil {
+			if err := checkPair(g.Schema(), e, x.Sources[i], target); err != nil {
 				return false, err
 			}
 			err := h.finder.find(e, x.Sources[i], target, func(pos int64) bool {
@@ -159,14 +159,14 @@ func (h *excludedEdges) of(g *graph.Graph, req *Request) (bool, error) {
 	return len(h.list) > 0, nil
 }
 
-// check refuses ends that the edge type does not have.
-func (f *edgeFinder) check(e int, source, target int64) error {
-	et := &f.schema.Edges[e]
-	if n := f.schema.Nodes[et.Src].Count; uint64(source) >= uint64(n) {
-		return fmt.Errorf("source of edge %v: %w", et, f.schema.SeedError(et.Src, 0, source))
+// checkPair refuses ends that the edge type does not have.
+func checkPair(s *graph.Schema, e int, source, target int64) error {
+	et := &s.Edges[e]
+	if n := s.Nodes[et.Src].Count; uint64(source) >= uint64(n) {
+		return fmt.Errorf("source of edge %v: %w", et, s.SeedError(et.Src, 0, source))
 	}
-	if n := f.schema.Nodes[et.Dst].Count; uint64(target) >= uint64(n) {
-		return fmt.Errorf("target of edge %v: %w", et, f.schema.SeedError(et.Dst, 0, target))
+	if n := s.Nodes[et.Dst].Count; uint64(target) >= uint64(n) {
+		return fmt.Errorf("target of edge %v: %w", et, s.SeedError(et.Dst, 0, target))
 	}
 	return nil
 }

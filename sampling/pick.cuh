@@ -69,15 +69,9 @@ __device__ __forceinline__ const void* copied(const void* copies, int64_t ahead,
   return (const void*)((u64)copies + (u64)(ahead * size));
 }
 
-// How many of n ascending positions are below one.
-__device__ __forceinline__ int64_t first_excluded(const int64_t* excluded, int64_t n, int64_t position) {
-  int64_t lo = 0;
-  while (lo < n) {
-    int64_t mid = (lo + n) / 2;
-    if (excluded[mid] < position) lo = mid + 1;
-    else n = mid;
-  }
-  return lo;
+// How many of the edges that the batch leaves out are before a position.
+__device__ __forceinline__ int64_t first_excluded(const Batch* b, int64_t position) {
+  return first_not(0, b->numExcluded, [&](int64_t i) { return b->excluded[i] < position; });
 }
 
 // The edges of a destination that the batch leaves out, by their positions. Pickers count positions from the first edge
@@ -96,7 +90,7 @@ struct Excluded {
 // Those of a destination whose edges begin at start, of which `degree` are left.
 __device__ __forceinline__ Excluded excluded_of(const Batch* b, int64_t start, int64_t degree) {
   if (!b->numExcluded) return {nullptr, 0};
-  int64_t before = first_excluded(b->excluded, b->numExcluded, start), last = start + degree - 1;
+  int64_t before = first_excluded(b, start), last = start + degree - 1;
   Excluded h = {b->excluded + before, b->numExcluded - before};
   h.n = h.column(last) - last;  // further ones are of others, or behind its last edge
   return h;
@@ -126,8 +120,7 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
   if (b->typeBytes == 1) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->edgeType);
   if (b->typeBytes == 2) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->edgeType);
   int64_t degree = r.to - r.from;
-  if (b->numExcluded)
-    degree -= first_excluded(b->excluded, b->numExcluded, r.to) - first_excluded(b->excluded, b->numExcluded, r.from);
+  if (b->numExcluded) degree -= first_excluded(b, r.to) - first_excluded(b, r.from);
   b->start[x] = r.from;
   b->degree[x] = degree;
   return degree;

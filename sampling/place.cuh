@@ -43,6 +43,12 @@ __device__ __forceinline__ int64_t type_at(const Batch* b, const InEdges& e, int
                                                    : ((const uint16_t*)e.types)[position];
 }
 
+// The first position of lo .. hi whose type is at least `type`.
+__device__ __forceinline__ int64_t first_of_type(const Batch* b, const InEdges& e, int64_t lo, int64_t hi,
+                                                 int64_t type) {
+  return first_not(lo, hi, [&](int64_t i) { return type_at(b, e, i) < type; });
+}
+
 // The source of the edge at a position; -1, which the batch notes, where it is no node.
 __device__ __forceinline__ int64_t source_at(Batch* b, const InEdges& e, int64_t position) {
   int64_t source = load_id(e.ids, position, b->wideIds);

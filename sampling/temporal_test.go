@@ -16,7 +16,7 @@ import (
 
 // giveTimes gives the edges of a graph columns time and day, and the nodes of the first type, and of others by chance,
 // born: few values, so that many are equal, and now and then the ends of their range. Those of some types ascend in
-// each destination, and the type says so.
+// each destination, and the type says so: then their sources do not.
 func giveTimes(r *rand.Rand, a *graph.Arrays) {
 	indptr, _ := unified.View[int64](a.Indptr)
 	n := indptr[len(indptr)-1]
@@ -41,6 +41,9 @@ func giveTimes(r *rand.Rand, a *graph.Arrays) {
 		}
 		return 0
 	}
+	ids, _ := unified.View[int32](a.Indices)
+	ids = slices.Clone(ids)
+	a.Indices = unified.FromSlice(ids)
 	for v := range len(indptr) - 1 {
 		for from := indptr[v]; from < indptr[v+1]; {
 			to := from + 1
@@ -49,6 +52,7 @@ func giveTimes(r *rand.Rand, a *graph.Arrays) {
 			}
 			if a.Schema.Edges[typeOf(from)].Order == graph.ByTime {
 				slices.Sort(time[from:to])
+				slices.Reverse(ids[from:to])
 			}
 			from = to
 		}

@@ -27,12 +27,6 @@ struct WalkStep {
 
 __device__ __forceinline__ const int64_t* path_of(const WalkRules* r) { return (const int64_t*)(r + 1); }
 
-// The first position of lo .. hi whose type is at least `type`.
-__device__ __forceinline__ int64_t first_of_type(const Batch* b, const InEdges& e, int64_t lo, int64_t hi,
-                                                 int64_t type) {
-  return first_not(lo, hi, [&](int64_t i) { return type_at(b, e, i) < type; });
-}
-
 // How many edges from x there are, and the position of number k of them, -1 where there are not as many. In-edges are
 // ordered by type and source.
 struct EdgesFrom {

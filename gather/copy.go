@@ -33,14 +33,15 @@ var best = variants()[0]
 // (by Go's own copy, rows prefetched ahead) or "plain". All copy the same bytes.
 func Kernel() string { return best.String() }
 
-// How rows are copied was chosen by measurement on Zen 5 and repeated on a Xeon (docs/results/gather.md;
-// BenchmarkCopyRows). The choice is best on both, so nothing is measured at run time.
+// How rows are copied was chosen by measurement on Zen 4, Zen 5 and a Xeon (docs/results/gather.md;
+// BenchmarkCopyRows). Nothing is measured at run time.
 //
-//   - Prefetching decides: rows of 400 B prefetched 16 ahead and more are copied twice as fast. How far matters little
-//     beyond that, so it is given in bytes, with bounds for the narrowest and the widest rows.
-//   - A prefetch that is not needed costs as much as a miss: the processor drops others for it. Up to 512 B the first
-//     four lines and the last are best, and the rest comes by itself; above, all lines, up to 2 KiB. Asking twice for a
-//     line costs less than finding that out, but rows that divide a line need one prefetch only.
+//   - Prefetching decides, and by two levels: a core of Zen 4 has twice as many misses on their way to its second-level
+//     cache (T1) as to the first (T0), so rows are asked for there first, all lines, up to 2 KiB. Rows of 400 B are
+//     copied 1.5 times as fast as with T0 alone, of 200 B three times. How far ahead matters little, so it is given in
+//     bytes, with bounds for the narrowest and the widest rows.
+//   - What then waits for the second level is asked for again into the first, shortly before it is copied: four lines
+//     and the last of rows above 256 B, the last of others. More or none is slower, as much as a fifth.
 //   - Loads must stay within the row: a masked load whose dead lanes reach into the next line waits for that line, a
 //     fifth of all time at 400 B. So the end of a row is copied by a vector that overlaps what is copied already.
 //   - Non-temporal stores gain a quarter where dst is larger than the caches, if no line is written in two parts: then
@@ -55,20 +56,22 @@ const (
 )
 
 // aheadRows returns how many rows ahead to prefetch.
-func aheadRows(rowBytes int) int { return min(max(9600/rowBytes, 4), 64) }
+func aheadRows(rowBytes int) int { return min(max(9600/rowBytes, 16), 64) }
 
 // aheadLines returns how many of a row's lines to prefetch besides the last.
 func aheadLines(rowBytes int) int {
-	lines := (rowBytes - 1) / cacheLine
-	switch {
-	case rowBytes >= 576:
-		return min(lines, 32)
-	case rowBytes > cacheLine:
-		return min(lines, 4)
-	case cacheLine%rowBytes == 0:
-		return 0 // a row is in one line
+	if rowBytes < cacheLine && cacheLine%rowBytes != 0 {
+		return 1 // unless a row is in one line
 	}
-	return 1
+	return min((rowBytes-1)/cacheLine, 32)
+}
+
+// nearLines returns how many of a row's lines to prefetch a second time, besides the last.
+func nearLines(rowBytes int) int {
+	if rowBytes > 256 {
+		return 4
+	}
+	return 0
 }
 
 // copyRows copies row ids[i] of src to row i of dst, for each i. A row is rowBytes long, 1 at least.
@@ -130,17 +133,17 @@ func rowsPerCall(rowBytes int) int {
 }
 
 func copyVectors[I rowID](v variant, dst []byte, table unsafe.Pointer, ids []I, rowBytes int) {
-	step, ahead, lines := rowsPerCall(rowBytes), aheadRows(rowBytes), aheadLines(rowBytes)
+	step, ahead, lines, near := rowsPerCall(rowBytes), aheadRows(rowBytes), aheadLines(rowBytes), nearLines(rowBytes)
 	prefetchRows(table, ids[:min(ahead, len(ids))], rowBytes, lines)
 	for b := 0; b < len(ids); b += step {
 		n := min(step, len(ids)-b)
-		copyCall(v, unsafe.Pointer(&dst[b*rowBytes]), table, &ids[b], n, len(ids)-b, rowBytes, ahead, lines)
+		copyCall(v, unsafe.Pointer(&dst[b*rowBytes]), table, &ids[b], n, len(ids)-b, rowBytes, ahead, lines, near)
 	}
 }
 
 // streamRows is copyVectors with non-temporal stores. dst is aligned to a line.
 func streamRows[I rowID](v variant, dst []byte, table unsafe.Pointer, ids []I, rowBytes int) {
-	step, ahead, lines := rowsPerCall(rowBytes), aheadRows(rowBytes), aheadLines(rowBytes)
+	step, ahead, lines, near := rowsPerCall(rowBytes), aheadRows(rowBytes), aheadLines(rowBytes), nearLines(rowBytes)
 	prefetchRows(table, ids[:min(ahead, len(ids))], rowBytes, lines)
 	var room [4 * cacheLine]byte // a line that is aligned, with a line's room before and after
 	at := cacheLine + int(-uintptr(unsafe.Pointer(&room))%cacheLine)
@@ -148,7 +151,7 @@ func streamRows[I rowID](v variant, dst []byte, table unsafe.Pointer, ids []I, r
 	for b := 0; b < len(ids); b += step {
 		n := min(step, len(ids)-b)
 		left := streamCall(v, unsafe.Pointer(&dst[b*rowBytes]), table, &ids[b], n, len(ids)-b, rowBytes, ahead, lines,
-			line)
+			near, line)
 		end := (b + n) * rowBytes
 		copy(dst[end-left:end], room[at:])
 	}

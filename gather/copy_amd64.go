@@ -22,39 +22,39 @@ func variants() []variant {
 
 // copyCall copies n rows, 1 at least, of 64 bytes and more, and prefetches those that many ids ahead, of which avail
 // exist.
-func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int) {
+func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines, near int) {
 	switch p := any(ids).(type) {
 	case *int32:
 		if v == avx512 {
-			copyAVX512x32(dst, table, p, n, avail, rowBytes, ahead, lines)
+			copyAVX512x32(dst, table, p, n, avail, rowBytes, ahead, lines, near)
 			return
 		}
-		copyAVX2x32(dst, table, p, n, avail, rowBytes, ahead, lines)
+		copyAVX2x32(dst, table, p, n, avail, rowBytes, ahead, lines, near)
 	case *int64:
 		if v == avx512 {
-			copyAVX512x64(dst, table, p, n, avail, rowBytes, ahead, lines)
+			copyAVX512x64(dst, table, p, n, avail, rowBytes, ahead, lines, near)
 			return
 		}
-		copyAVX2x64(dst, table, p, n, avail, rowBytes, ahead, lines)
+		copyAVX2x64(dst, table, p, n, avail, rowBytes, ahead, lines, near)
 	}
 }
 
 // streamCall is copyCall with non-temporal stores. dst and scratch are at multiples of 64; scratch has 64 bytes before
 // it and 128 from it on. The last bytes of the last row, as many as it returns, are left in scratch: the caller copies
 // them.
-func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int,
+func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines, near int,
 	scratch unsafe.Pointer) int {
 	switch p := any(ids).(type) {
 	case *int32:
 		if v == avx512 {
-			return streamAVX512x32(dst, table, p, n, avail, rowBytes, ahead, lines, scratch)
+			return streamAVX512x32(dst, table, p, n, avail, rowBytes, ahead, lines, near, scratch)
 		}
-		return streamAVX2x32(dst, table, p, n, avail, rowBytes, ahead, lines, scratch)
+		return streamAVX2x32(dst, table, p, n, avail, rowBytes, ahead, lines, near, scratch)
 	case *int64:
 		if v == avx512 {
-			return streamAVX512x64(dst, table, p, n, avail, rowBytes, ahead, lines, scratch)
+			return streamAVX512x64(dst, table, p, n, avail, rowBytes, ahead, lines, near, scratch)
 		}
-		return streamAVX2x64(dst, table, p, n, avail, rowBytes, ahead, lines, scratch)
+		return streamAVX2x64(dst, table, p, n, avail, rowBytes, ahead, lines, near, scratch)
 	}
 	return 0
 }

@@ -5,9 +5,9 @@
 #include "textflag.h"
 
 // func copyAVX2x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int, lines
-//   int)
+//   int, near int)
 // Requires: AVX, CMOV, MMX+
-TEXT ·copyAVX2x32(SB), NOSPLIT|NOFRAME, $0-64
+TEXT ·copyAVX2x32(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ ids+16(FP), DX
@@ -20,25 +20,44 @@ TEXT ·copyAVX2x32(SB), NOSPLIT|NOFRAME, $0-64
 	LEAQ (DX)(R8*4), R8
 
 row:
+	MOVQ    R9, R10
 	CMPQ    R8, SI
 	CMOVQHI SI, R8
-	MOVLQSX (R8), R10
-	ADDQ    $0x04, R8
-	IMULQ   DI, R10
-	ADDQ    CX, R10
-	LEAQ    -1(R10)(DI*1), R11
-	MOVQ    R9, R12
-	TESTQ   R12, R12
+	MOVLQSX (R8), R11
+	IMULQ   DI, R11
+	ADDQ    CX, R11
+	LEAQ    -1(R11)(DI*1), R12
+	TESTQ   R10, R10
 	JZ      last2
 
 line1:
-	PREFETCHT0 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R12
+	PREFETCHT1 (R11)
+	ADDQ       $0x40, R11
+	DECQ       R10
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R11)
+	PREFETCHT1 (R12)
+	ADDQ       $0x04, R8
+	LEAQ       32(DX), R10
+	MOVQ       near+64(FP), R11
+	CMPQ       R10, SI
+	CMOVQHI    SI, R10
+	MOVLQSX    (R10), R10
+	IMULQ      DI, R10
+	ADDQ       CX, R10
+	LEAQ       -1(R10)(DI*1), R12
+	TESTQ      R11, R11
+	JZ         last4
+
+line3:
+	PREFETCHT0 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        line3
+
+last4:
+	PREFETCHT0 (R12)
 	MOVLQSX    (DX), R10
 	ADDQ       $0x04, DX
 	IMULQ      DI, R10
@@ -47,7 +66,7 @@ last2:
 	SUBQ       $0x00000080, R11
 	JLT        rest
 
-vectors3:
+vectors5:
 	VMOVDQU (R10), Y0
 	VMOVDQU 32(R10), Y1
 	VMOVDQU 64(R10), Y2
@@ -59,19 +78,19 @@ vectors3:
 	ADDQ    $0x00000080, R10
 	ADDQ    $0x00000080, AX
 	SUBQ    $0x00000080, R11
-	JGE     vectors3
+	JGE     vectors5
 
 rest:
 	ADDQ $0x00000060, R11
 	JLT  tail
 
-vectors4:
+vectors6:
 	VMOVDQU (R10), Y0
 	VMOVDQU Y0, (AX)
 	ADDQ    $0x00000020, R10
 	ADDQ    $0x00000020, AX
 	SUBQ    $0x00000020, R11
-	JGE     vectors4
+	JGE     vectors6
 
 tail:
 	ADDQ    $0x20, R11
@@ -87,9 +106,9 @@ next:
 	RET
 
 // func copyAVX2x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int, lines
-//   int)
+//   int, near int)
 // Requires: AVX, CMOV, MMX+
-TEXT ·copyAVX2x64(SB), NOSPLIT|NOFRAME, $0-64
+TEXT ·copyAVX2x64(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ ids+16(FP), DX
@@ -102,25 +121,44 @@ TEXT ·copyAVX2x64(SB), NOSPLIT|NOFRAME, $0-64
 	LEAQ (DX)(R8*8), R8
 
 row:
+	MOVQ    R9, R10
 	CMPQ    R8, SI
 	CMOVQHI SI, R8
-	MOVQ    (R8), R10
-	ADDQ    $0x08, R8
-	IMULQ   DI, R10
-	ADDQ    CX, R10
-	LEAQ    -1(R10)(DI*1), R11
-	MOVQ    R9, R12
-	TESTQ   R12, R12
+	MOVQ    (R8), R11
+	IMULQ   DI, R11
+	ADDQ    CX, R11
+	LEAQ    -1(R11)(DI*1), R12
+	TESTQ   R10, R10
 	JZ      last2
 
 line1:
-	PREFETCHT0 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R12
+	PREFETCHT1 (R11)
+	ADDQ       $0x40, R11
+	DECQ       R10
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R11)
+	PREFETCHT1 (R12)
+	ADDQ       $0x08, R8
+	LEAQ       64(DX), R10
+	MOVQ       near+64(FP), R11
+	CMPQ       R10, SI
+	CMOVQHI    SI, R10
+	MOVQ       (R10), R10
+	IMULQ      DI, R10
+	ADDQ       CX, R10
+	LEAQ       -1(R10)(DI*1), R12
+	TESTQ      R11, R11
+	JZ         last4
+
+line3:
+	PREFETCHT0 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        line3
+
+last4:
+	PREFETCHT0 (R12)
 	MOVQ       (DX), R10
 	ADDQ       $0x08, DX
 	IMULQ      DI, R10
@@ -129,7 +167,7 @@ last2:
 	SUBQ       $0x00000080, R11
 	JLT        rest
 
-vectors3:
+vectors5:
 	VMOVDQU (R10), Y0
 	VMOVDQU 32(R10), Y1
 	VMOVDQU 64(R10), Y2
@@ -141,19 +179,19 @@ vectors3:
 	ADDQ    $0x00000080, R10
 	ADDQ    $0x00000080, AX
 	SUBQ    $0x00000080, R11
-	JGE     vectors3
+	JGE     vectors5
 
 rest:
 	ADDQ $0x00000060, R11
 	JLT  tail
 
-vectors4:
+vectors6:
 	VMOVDQU (R10), Y0
 	VMOVDQU Y0, (AX)
 	ADDQ    $0x00000020, R10
 	ADDQ    $0x00000020, AX
 	SUBQ    $0x00000020, R11
-	JGE     vectors4
+	JGE     vectors6
 
 tail:
 	ADDQ    $0x20, R11
@@ -169,9 +207,9 @@ next:
 	RET
 
 // func copyAVX512x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int,
-//   lines int)
+//   lines int, near int)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·copyAVX512x32(SB), NOSPLIT|NOFRAME, $0-64
+TEXT ·copyAVX512x32(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ ids+16(FP), DX
@@ -184,25 +222,44 @@ TEXT ·copyAVX512x32(SB), NOSPLIT|NOFRAME, $0-64
 	LEAQ (DX)(R8*4), R8
 
 row:
+	MOVQ    R9, R10
 	CMPQ    R8, SI
 	CMOVQHI SI, R8
-	MOVLQSX (R8), R10
-	ADDQ    $0x04, R8
-	IMULQ   DI, R10
-	ADDQ    CX, R10
-	LEAQ    -1(R10)(DI*1), R11
-	MOVQ    R9, R12
-	TESTQ   R12, R12
+	MOVLQSX (R8), R11
+	IMULQ   DI, R11
+	ADDQ    CX, R11
+	LEAQ    -1(R11)(DI*1), R12
+	TESTQ   R10, R10
 	JZ      last2
 
 line1:
-	PREFETCHT0 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R12
+	PREFETCHT1 (R11)
+	ADDQ       $0x40, R11
+	DECQ       R10
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R11)
+	PREFETCHT1 (R12)
+	ADDQ       $0x04, R8
+	LEAQ       32(DX), R10
+	MOVQ       near+64(FP), R11
+	CMPQ       R10, SI
+	CMOVQHI    SI, R10
+	MOVLQSX    (R10), R10
+	IMULQ      DI, R10
+	ADDQ       CX, R10
+	LEAQ       -1(R10)(DI*1), R12
+	TESTQ      R11, R11
+	JZ         last4
+
+line3:
+	PREFETCHT0 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        line3
+
+last4:
+	PREFETCHT0 (R12)
 	MOVLQSX    (DX), R10
 	ADDQ       $0x04, DX
 	IMULQ      DI, R10
@@ -211,7 +268,7 @@ last2:
 	SUBQ       $0x00000100, R11
 	JLT        rest
 
-vectors3:
+vectors5:
 	VMOVDQU64 (R10), Z0
 	VMOVDQU64 64(R10), Z1
 	VMOVDQU64 128(R10), Z2
@@ -223,19 +280,19 @@ vectors3:
 	ADDQ      $0x00000100, R10
 	ADDQ      $0x00000100, AX
 	SUBQ      $0x00000100, R11
-	JGE       vectors3
+	JGE       vectors5
 
 rest:
 	ADDQ $0x000000c0, R11
 	JLT  tail
 
-vectors4:
+vectors6:
 	VMOVDQU64 (R10), Z0
 	VMOVDQU64 Z0, (AX)
 	ADDQ      $0x00000040, R10
 	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000040, R11
-	JGE       vectors4
+	JGE       vectors6
 
 tail:
 	ADDQ      $0x40, R11
@@ -251,9 +308,9 @@ next:
 	RET
 
 // func copyAVX512x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int,
-//   lines int)
+//   lines int, near int)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·copyAVX512x64(SB), NOSPLIT|NOFRAME, $0-64
+TEXT ·copyAVX512x64(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ ids+16(FP), DX
@@ -266,25 +323,44 @@ TEXT ·copyAVX512x64(SB), NOSPLIT|NOFRAME, $0-64
 	LEAQ (DX)(R8*8), R8
 
 row:
+	MOVQ    R9, R10
 	CMPQ    R8, SI
 	CMOVQHI SI, R8
-	MOVQ    (R8), R10
-	ADDQ    $0x08, R8
-	IMULQ   DI, R10
-	ADDQ    CX, R10
-	LEAQ    -1(R10)(DI*1), R11
-	MOVQ    R9, R12
-	TESTQ   R12, R12
+	MOVQ    (R8), R11
+	IMULQ   DI, R11
+	ADDQ    CX, R11
+	LEAQ    -1(R11)(DI*1), R12
+	TESTQ   R10, R10
 	JZ      last2
 
 line1:
-	PREFETCHT0 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R12
+	PREFETCHT1 (R11)
+	ADDQ       $0x40, R11
+	DECQ       R10
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R11)
+	PREFETCHT1 (R12)
+	ADDQ       $0x08, R8
+	LEAQ       64(DX), R10
+	MOVQ       near+64(FP), R11
+	CMPQ       R10, SI
+	CMOVQHI    SI, R10
+	MOVQ       (R10), R10
+	IMULQ      DI, R10
+	ADDQ       CX, R10
+	LEAQ       -1(R10)(DI*1), R12
+	TESTQ      R11, R11
+	JZ         last4
+
+line3:
+	PREFETCHT0 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        line3
+
+last4:
+	PREFETCHT0 (R12)
 	MOVQ       (DX), R10
 	ADDQ       $0x08, DX
 	IMULQ      DI, R10
@@ -293,7 +369,7 @@ last2:
 	SUBQ       $0x00000100, R11
 	JLT        rest
 
-vectors3:
+vectors5:
 	VMOVDQU64 (R10), Z0
 	VMOVDQU64 64(R10), Z1
 	VMOVDQU64 128(R10), Z2
@@ -305,19 +381,19 @@ vectors3:
 	ADDQ      $0x00000100, R10
 	ADDQ      $0x00000100, AX
 	SUBQ      $0x00000100, R11
-	JGE       vectors3
+	JGE       vectors5
 
 rest:
 	ADDQ $0x000000c0, R11
 	JLT  tail
 
-vectors4:
+vectors6:
 	VMOVDQU64 (R10), Z0
 	VMOVDQU64 Z0, (AX)
 	ADDQ      $0x00000040, R10
 	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000040, R11
-	JGE       vectors4
+	JGE       vectors6
 
 tail:
 	ADDQ      $0x40, R11
@@ -333,9 +409,9 @@ next:
 	RET
 
 // func streamAVX2x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int,
-//   lines int, scratch unsafe.Pointer) (left int)
+//   lines int, near int, scratch unsafe.Pointer) (left int)
 // Requires: AVX, CMOV, MMX+
-TEXT ·streamAVX2x32(SB), NOSPLIT|NOFRAME, $0-80
+TEXT ·streamAVX2x32(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ ids+16(FP), DX
@@ -346,29 +422,48 @@ TEXT ·streamAVX2x32(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ lines+56(FP), R9
 	LEAQ -4(DX)(SI*4), SI
 	LEAQ (DX)(R8*4), R8
-	MOVQ scratch+64(FP), R12
+	MOVQ scratch+72(FP), R12
 	XORL R13, R13
 
 row:
+	MOVQ    R9, R10
 	CMPQ    R8, SI
 	CMOVQHI SI, R8
-	MOVLQSX (R8), R10
-	ADDQ    $0x04, R8
-	IMULQ   DI, R10
-	ADDQ    CX, R10
-	LEAQ    -1(R10)(DI*1), R11
-	MOVQ    R9, R14
-	TESTQ   R14, R14
+	MOVLQSX (R8), R11
+	IMULQ   DI, R11
+	ADDQ    CX, R11
+	LEAQ    -1(R11)(DI*1), R14
+	TESTQ   R10, R10
 	JZ      last2
 
 line1:
-	PREFETCHT0 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R14
+	PREFETCHT1 (R11)
+	ADDQ       $0x40, R11
+	DECQ       R10
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R11)
+	PREFETCHT1 (R14)
+	ADDQ       $0x04, R8
+	LEAQ       32(DX), R10
+	MOVQ       near+64(FP), R11
+	CMPQ       R10, SI
+	CMOVQHI    SI, R10
+	MOVLQSX    (R10), R10
+	IMULQ      DI, R10
+	ADDQ       CX, R10
+	LEAQ       -1(R10)(DI*1), R14
+	TESTQ      R11, R11
+	JZ         last4
+
+line3:
+	PREFETCHT0 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        line3
+
+last4:
+	PREFETCHT0 (R14)
 	MOVLQSX    (DX), R10
 	ADDQ       $0x04, DX
 	IMULQ      DI, R10
@@ -385,7 +480,7 @@ last2:
 	TESTQ      R11, R11
 	JLT        rest
 
-vectors3:
+vectors5:
 	VMOVDQU  (R10), Y0
 	VMOVDQU  32(R10), Y1
 	VMOVDQU  64(R10), Y2
@@ -397,19 +492,19 @@ vectors3:
 	ADDQ     $0x00000080, R10
 	ADDQ     $0x00000080, AX
 	SUBQ     $0x00000080, R11
-	JGE      vectors3
+	JGE      vectors5
 
 rest:
 	ADDQ $0x00000060, R11
 	JLT  tail
 
-vectors4:
+vectors6:
 	VMOVDQU  (R10), Y0
 	VMOVNTDQ Y0, (AX)
 	ADDQ     $0x00000020, R10
 	ADDQ     $0x00000020, AX
 	SUBQ     $0x00000020, R11
-	JGE      vectors4
+	JGE      vectors6
 
 tail:
 	ADDQ    $0x20, R11
@@ -420,13 +515,13 @@ tail:
 	JNZ     row
 	SFENCE
 	VZEROUPPER
-	MOVQ    R13, left+72(FP)
+	MOVQ    R13, left+80(FP)
 	RET
 
 // func streamAVX2x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int,
-//   lines int, scratch unsafe.Pointer) (left int)
+//   lines int, near int, scratch unsafe.Pointer) (left int)
 // Requires: AVX, CMOV, MMX+
-TEXT ·streamAVX2x64(SB), NOSPLIT|NOFRAME, $0-80
+TEXT ·streamAVX2x64(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ ids+16(FP), DX
@@ -437,29 +532,48 @@ TEXT ·streamAVX2x64(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ lines+56(FP), R9
 	LEAQ -8(DX)(SI*8), SI
 	LEAQ (DX)(R8*8), R8
-	MOVQ scratch+64(FP), R12
+	MOVQ scratch+72(FP), R12
 	XORL R13, R13
 
 row:
+	MOVQ    R9, R10
 	CMPQ    R8, SI
 	CMOVQHI SI, R8
-	MOVQ    (R8), R10
-	ADDQ    $0x08, R8
-	IMULQ   DI, R10
-	ADDQ    CX, R10
-	LEAQ    -1(R10)(DI*1), R11
-	MOVQ    R9, R14
-	TESTQ   R14, R14
+	MOVQ    (R8), R11
+	IMULQ   DI, R11
+	ADDQ    CX, R11
+	LEAQ    -1(R11)(DI*1), R14
+	TESTQ   R10, R10
 	JZ      last2
 
 line1:
-	PREFETCHT0 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R14
+	PREFETCHT1 (R11)
+	ADDQ       $0x40, R11
+	DECQ       R10
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R11)
+	PREFETCHT1 (R14)
+	ADDQ       $0x08, R8
+	LEAQ       64(DX), R10
+	MOVQ       near+64(FP), R11
+	CMPQ       R10, SI
+	CMOVQHI    SI, R10
+	MOVQ       (R10), R10
+	IMULQ      DI, R10
+	ADDQ       CX, R10
+	LEAQ       -1(R10)(DI*1), R14
+	TESTQ      R11, R11
+	JZ         last4
+
+line3:
+	PREFETCHT0 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        line3
+
+last4:
+	PREFETCHT0 (R14)
 	MOVQ       (DX), R10
 	ADDQ       $0x08, DX
 	IMULQ      DI, R10
@@ -476,7 +590,7 @@ last2:
 	TESTQ      R11, R11
 	JLT        rest
 
-vectors3:
+vectors5:
 	VMOVDQU  (R10), Y0
 	VMOVDQU  32(R10), Y1
 	VMOVDQU  64(R10), Y2
@@ -488,19 +602,19 @@ vectors3:
 	ADDQ     $0x00000080, R10
 	ADDQ     $0x00000080, AX
 	SUBQ     $0x00000080, R11
-	JGE      vectors3
+	JGE      vectors5
 
 rest:
 	ADDQ $0x00000060, R11
 	JLT  tail
 
-vectors4:
+vectors6:
 	VMOVDQU  (R10), Y0
 	VMOVNTDQ Y0, (AX)
 	ADDQ     $0x00000020, R10
 	ADDQ     $0x00000020, AX
 	SUBQ     $0x00000020, R11
-	JGE      vectors4
+	JGE      vectors6
 
 tail:
 	ADDQ    $0x20, R11
@@ -511,13 +625,13 @@ tail:
 	JNZ     row
 	SFENCE
 	VZEROUPPER
-	MOVQ    R13, left+72(FP)
+	MOVQ    R13, left+80(FP)
 	RET
 
 // func streamAVX512x32(dst unsafe.Pointer, src unsafe.Pointer, ids *int32, n int, avail int, rowBytes int, ahead int,
-//   lines int, scratch unsafe.Pointer) (left int)
+//   lines int, near int, scratch unsafe.Pointer) (left int)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·streamAVX512x32(SB), NOSPLIT|NOFRAME, $0-80
+TEXT ·streamAVX512x32(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ ids+16(FP), DX
@@ -528,29 +642,48 @@ TEXT ·streamAVX512x32(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ lines+56(FP), R9
 	LEAQ -4(DX)(SI*4), SI
 	LEAQ (DX)(R8*4), R8
-	MOVQ scratch+64(FP), R12
+	MOVQ scratch+72(FP), R12
 	XORL R13, R13
 
 row:
+	MOVQ    R9, R10
 	CMPQ    R8, SI
 	CMOVQHI SI, R8
-	MOVLQSX (R8), R10
-	ADDQ    $0x04, R8
-	IMULQ   DI, R10
-	ADDQ    CX, R10
-	LEAQ    -1(R10)(DI*1), R11
-	MOVQ    R9, R14
-	TESTQ   R14, R14
+	MOVLQSX (R8), R11
+	IMULQ   DI, R11
+	ADDQ    CX, R11
+	LEAQ    -1(R11)(DI*1), R14
+	TESTQ   R10, R10
 	JZ      last2
 
 line1:
-	PREFETCHT0 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R14
+	PREFETCHT1 (R11)
+	ADDQ       $0x40, R11
+	DECQ       R10
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R11)
+	PREFETCHT1 (R14)
+	ADDQ       $0x04, R8
+	LEAQ       32(DX), R10
+	MOVQ       near+64(FP), R11
+	CMPQ       R10, SI
+	CMOVQHI    SI, R10
+	MOVLQSX    (R10), R10
+	IMULQ      DI, R10
+	ADDQ       CX, R10
+	LEAQ       -1(R10)(DI*1), R14
+	TESTQ      R11, R11
+	JZ         last4
+
+line3:
+	PREFETCHT0 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        line3
+
+last4:
+	PREFETCHT0 (R14)
 	MOVLQSX    (DX), R10
 	ADDQ       $0x04, DX
 	IMULQ      DI, R10
@@ -567,7 +700,7 @@ last2:
 	TESTQ      R11, R11
 	JLT        rest
 
-vectors3:
+vectors5:
 	VMOVDQU64 (R10), Z0
 	VMOVDQU64 64(R10), Z1
 	VMOVDQU64 128(R10), Z2
@@ -579,19 +712,19 @@ vectors3:
 	ADDQ      $0x00000100, R10
 	ADDQ      $0x00000100, AX
 	SUBQ      $0x00000100, R11
-	JGE       vectors3
+	JGE       vectors5
 
 rest:
 	ADDQ $0x000000c0, R11
 	JLT  tail
 
-vectors4:
+vectors6:
 	VMOVDQU64 (R10), Z0
 	VMOVNTDQ  Z0, (AX)
 	ADDQ      $0x00000040, R10
 	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000040, R11
-	JGE       vectors4
+	JGE       vectors6
 
 tail:
 	ADDQ      $0x40, R11
@@ -602,13 +735,13 @@ tail:
 	JNZ       row
 	SFENCE
 	VZEROUPPER
-	MOVQ      R13, left+72(FP)
+	MOVQ      R13, left+80(FP)
 	RET
 
 // func streamAVX512x64(dst unsafe.Pointer, src unsafe.Pointer, ids *int64, n int, avail int, rowBytes int, ahead int,
-//   lines int, scratch unsafe.Pointer) (left int)
+//   lines int, near int, scratch unsafe.Pointer) (left int)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·streamAVX512x64(SB), NOSPLIT|NOFRAME, $0-80
+TEXT ·streamAVX512x64(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ ids+16(FP), DX
@@ -619,29 +752,48 @@ TEXT ·streamAVX512x64(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ lines+56(FP), R9
 	LEAQ -8(DX)(SI*8), SI
 	LEAQ (DX)(R8*8), R8
-	MOVQ scratch+64(FP), R12
+	MOVQ scratch+72(FP), R12
 	XORL R13, R13
 
 row:
+	MOVQ    R9, R10
 	CMPQ    R8, SI
 	CMOVQHI SI, R8
-	MOVQ    (R8), R10
-	ADDQ    $0x08, R8
-	IMULQ   DI, R10
-	ADDQ    CX, R10
-	LEAQ    -1(R10)(DI*1), R11
-	MOVQ    R9, R14
-	TESTQ   R14, R14
+	MOVQ    (R8), R11
+	IMULQ   DI, R11
+	ADDQ    CX, R11
+	LEAQ    -1(R11)(DI*1), R14
+	TESTQ   R10, R10
 	JZ      last2
 
 line1:
-	PREFETCHT0 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R14
+	PREFETCHT1 (R11)
+	ADDQ       $0x40, R11
+	DECQ       R10
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R11)
+	PREFETCHT1 (R14)
+	ADDQ       $0x08, R8
+	LEAQ       64(DX), R10
+	MOVQ       near+64(FP), R11
+	CMPQ       R10, SI
+	CMOVQHI    SI, R10
+	MOVQ       (R10), R10
+	IMULQ      DI, R10
+	ADDQ       CX, R10
+	LEAQ       -1(R10)(DI*1), R14
+	TESTQ      R11, R11
+	JZ         last4
+
+line3:
+	PREFETCHT0 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        line3
+
+last4:
+	PREFETCHT0 (R14)
 	MOVQ       (DX), R10
 	ADDQ       $0x08, DX
 	IMULQ      DI, R10
@@ -658,7 +810,7 @@ last2:
 	TESTQ      R11, R11
 	JLT        rest
 
-vectors3:
+vectors5:
 	VMOVDQU64 (R10), Z0
 	VMOVDQU64 64(R10), Z1
 	VMOVDQU64 128(R10), Z2
@@ -670,19 +822,19 @@ vectors3:
 	ADDQ      $0x00000100, R10
 	ADDQ      $0x00000100, AX
 	SUBQ      $0x00000100, R11
-	JGE       vectors3
+	JGE       vectors5
 
 rest:
 	ADDQ $0x000000c0, R11
 	JLT  tail
 
-vectors4:
+vectors6:
 	VMOVDQU64 (R10), Z0
 	VMOVNTDQ  Z0, (AX)
 	ADDQ      $0x00000040, R10
 	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000040, R11
-	JGE       vectors4
+	JGE       vectors6
 
 tail:
 	ADDQ      $0x40, R11
@@ -693,5 +845,5 @@ tail:
 	JNZ       row
 	SFENCE
 	VZEROUPPER
-	MOVQ      R13, left+72(FP)
+	MOVQ      R13, left+80(FP)
 	RET

@@ -10,32 +10,32 @@ import "unsafe"
 // lie ahead ids further, of which avail exist.
 //
 //go:noescape
-func copyAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int)
+func copyAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines, near int)
 
 // copyAVX2x64 copies n rows, 1 or more, of 32 bytes and more, and prefetches those that
 // lie ahead ids further, of which avail exist.
 //
 //go:noescape
-func copyAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int)
+func copyAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines, near int)
 
 // copyAVX512x32 copies n rows, 1 or more, of 64 bytes and more, and prefetches those that
 // lie ahead ids further, of which avail exist.
 //
 //go:noescape
-func copyAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int)
+func copyAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines, near int)
 
 // copyAVX512x64 copies n rows, 1 or more, of 64 bytes and more, and prefetches those that
 // lie ahead ids further, of which avail exist.
 //
 //go:noescape
-func copyAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int)
+func copyAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines, near int)
 
 // streamAVX2x32 is copyAVX2x32 with non-temporal stores, which save reading dst before it is
 // overwritten but must fill whole vectors: dst is aligned to one. The last bytes of the last row, left of
 // them, stay in scratch.
 //
 //go:noescape
-func streamAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int,
+func streamAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines, near int,
 	scratch unsafe.Pointer) (left int)
 
 // streamAVX2x64 is copyAVX2x64 with non-temporal stores, which save reading dst before it is
@@ -43,7 +43,7 @@ func streamAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahea
 // them, stay in scratch.
 //
 //go:noescape
-func streamAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int,
+func streamAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines, near int,
 	scratch unsafe.Pointer) (left int)
 
 // streamAVX512x32 is copyAVX512x32 with non-temporal stores, which save reading dst before it is
@@ -51,7 +51,7 @@ func streamAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahea
 // them, stay in scratch.
 //
 //go:noescape
-func streamAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int,
+func streamAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines, near int,
 	scratch unsafe.Pointer) (left int)
 
 // streamAVX512x64 is copyAVX512x64 with non-temporal stores, which save reading dst before it is
@@ -59,5 +59,5 @@ func streamAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ah
 // them, stay in scratch.
 //
 //go:noescape
-func streamAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int,
+func streamAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines, near int,
 	scratch unsafe.Pointer) (left int)

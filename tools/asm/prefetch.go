@@ -87,7 +87,7 @@ func (g *gen) element(e element) {
 			each(func(x reg.Register) { g.SHLQ(Imm(uint64(e.logSize)), x) })
 			scale = 1
 		}
-		each(func(x reg.Register) { g.PREFETCHT0(at2(base, x, scale, 0)) })
+		each(func(x reg.Register) { g.PREFETCHT1(at2(base, x, scale, 0)) })
 		g.ADDQ(Imm(uint64(len(r)*e.idSize)), ids)
 	}
 	g.SUBQ(Imm(4), n)
@@ -107,19 +107,18 @@ func (g *gen) element(e element) {
 	g.RET()
 }
 
-// prefetchRow prefetches lines lines from row on and the last one, whose address is in last. row and count are lost.
-func (g *gen) prefetchRow(row, last, lines, count reg.Register) {
+// prefetchRow prefetches count lines from row on and the last one, whose address is in last. row and count are lost.
+func (g *gen) prefetchRow(row, last, count reg.Register, prefetch func(Op)) {
 	line, end := g.name("line"), g.name("last")
-	g.MOVQ(lines, count)
 	g.TESTQ(count, count)
 	g.JZ(LabelRef(end))
 	g.Label(line)
-	g.PREFETCHT0(at(row, 0))
+	prefetch(at(row, 0))
 	g.ADDQ(Imm(64), row)
 	g.DECQ(count)
 	g.JNZ(LabelRef(line))
 	g.Label(end)
-	g.PREFETCHT0(at(last, 0))
+	prefetch(at(last, 0))
 }
 
 func rowsSignature(idSize int) string {
@@ -141,7 +140,8 @@ func (g *gen) rows(idSize int) {
 	g.IMULQ(size, row)
 	g.ADDQ(base, row)
 	g.LEAQ(at2(row, size, 1, -1), last)
-	g.prefetchRow(row, last, lines, count)
+	g.MOVQ(lines, count)
+	g.prefetchRow(row, last, count, g.PREFETCHT1)
 	g.DECQ(n)
 	g.JNZ(LabelRef("next"))
 	g.Label("done")
@@ -158,7 +158,7 @@ func (g *gen) prefetchRange() {
 	g.Comment("n is the last byte from here on")
 	g.ANDQ(I8(-64), p)
 	g.Label("line")
-	g.PREFETCHT0(at(p, 0))
+	g.PREFETCHT1(at(p, 0))
 	g.ADDQ(Imm(64), p)
 	g.CMPQ(p, n)
 	g.JLS(LabelRef("line"))

@@ -32,7 +32,7 @@ func (g *gen) loadSources() {
 	g.JCC(LabelRef("out"))
 	g.MOVLQSX(at2(indices, v, 4, 0), v)
 	g.MOVL(v.As32(), at2(nbr, n, 4, 0))
-	g.PREFETCHT0(at2(tab, v, 4, 0))
+	g.PREFETCHT1(at2(tab, v, 4, 0))
 	g.SUBL(offset, v.As32())
 	g.Comment("the borrow of v - count is a mask of those below")
 	g.CMPL(v.As32(), count)

@@ -63,7 +63,11 @@ func aheadLines(rowBytes int) int {
 	if rowBytes < cacheLine && cacheLine%rowBytes != 0 {
 		return 1 // unless a row is in one line
 	}
-	return min((rowBytes-1)/cacheLine, 32)
+	lines := rowBytes / cacheLine // and one more where rows begin within a line
+	if rowBytes%cacheLine == 0 {
+		return min(lines-1, 32)
+	}
+	return min(lines+1, 32)
 }
 
 // nearLines returns how many of a row's lines to prefetch a second time, besides the last.

@@ -22,7 +22,7 @@ var layers = map[string]int{
 	"sparse": 5, "internal/diskio": 6, "internal/samplers": 6, "internal/rowsample": 6,
 	"internal/expect/graphs": 6, "internal/parquetrows": 5, "formats/export": 6,
 	"internal/embed": 7, "internal/renumber": 4, "internal/rowpipe": 4,
-	"loader": 7, "integrations": 8, "cmd": 9, "tests": 9,
+	"loader": 7, "integrations": 8, "cmd": 9, "tests": 9, "examples": 9,
 }
 
 // layerOf returns the folder that orders a package: the longest in the table that it lies in.

@@ -1,19 +1,73 @@
-"""Examples that people copy: each is short, and reaches the figure that it asserts."""
+"""Examples that people copy: each is short, and reaches the figure that it names."""
 import os
+import re
+import subprocess
 import sys
 
 import pytest
 
-from conftest import ROOT, run
+from conftest import PATIENCE, ROOT, run
+from test_distributed import free_port
 
-FOLDER = ROOT / "examples" / "python"
-NEEDS = {"links": "torch_geometric", "typed_hgt": "torch_geometric"}
-EXAMPLES = [p for p in sorted(FOLDER.glob("*.py")) if p.stem != "graphsage_torch"]  # test_example.py
+EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
+NEEDS = {"links": "torch_geometric", "nodes": "torch_geometric", "typed_hgt": "torch_geometric", "jax_nodes": "jax"}
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def test_each_is_short_and_listed():
+    programs = [p for p in (ROOT / "examples").rglob("*") if p.suffix in (".py", ".go") and p.name != "main_test.go"
+                and p.parent.name in ("python", "machines", "train", "service")]
+    assert len(programs) > 10
+    listed = (ROOT / "docs" / "examples.md").read_text()
+    assert not [p for p in programs if p.name != "sage.py" and f"`{p.parent.name}/{p.name}`" not in listed]
+    assert not [p for p in programs if len(p.read_text().splitlines()) >= 80]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
-def test_it_is_short_and_reaches_its_figure(program, example):
+def test_it_reaches_its_figure(program, example):
     if example.stem in NEEDS:
-        pytest.importorskip(NEEDS[example.stem])
-    assert len(example.read_text().splitlines()) < 80
-    run(sys.executable, example, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        module = NEEDS[example.stem]
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    run(sys.executable, example, env=ENV)
+
+
+def test_nodes_reaches_its_figure_on_cora(program):
+    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
+    if not os.environ.get("KHOP_TESTDATA"):
+        pytest.skip("KHOP_TESTDATA is not set: no real graphs")
+    run(sys.executable, ROOT / "examples/python/nodes.py", os.environ["KHOP_TESTDATA"] + "/planetoid-cora", env=ENV)
+
+
+@pytest.fixture
+def communities(program, tmp_path):
+    """The graph that the examples of several machines name."""
+    said = re.search(r'"khop (generate .*?)"', (ROOT / "examples/machines/train.py").read_text())[1]
+    run(program, *said.split(), cwd=tmp_path)
+    return tmp_path / "g.khop"
+
+
+def ranks(count, *command, **options):
+    """What rank 0 of so many processes prints, which are started as torchrun starts them."""
+    port, running = str(free_port()), []
+    for r in map(str, range(count)):
+        env = {**ENV, "RANK": r, "LOCAL_RANK": r, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+               "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+        running.append(subprocess.Popen([sys.executable, *map(str, command)], env=env, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options))
+    said = [p.communicate(timeout=PATIENCE) for p in running]
+    assert not any(p.returncode for p in running), said
+    return said[0][0]
+
+
+def test_two_processes_train_and_one_goes_on(communities, tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    program = [ROOT / "examples/machines/train.py", communities]
+    assert "5 steps, the last of epoch" in ranks(2, *program, "--steps", 5, cwd=tmp_path)
+    out = ranks(1, *program, cwd=tmp_path)
+    assert float(re.search(r"accuracy ([\d.]+) of", out)[1]) > 0.9
+
+
+def test_lightning_trains_two_processes(communities, tmp_path):
+    pytest.importorskip("lightning", reason="lightning is not installed")
+    out = run(sys.executable, ROOT / "examples/machines/lightning_train.py", communities, 2, cwd=tmp_path, env=ENV)
+    assert float(re.search(r"accuracy\W+([\d.]+)", out)[1]) > 0.9

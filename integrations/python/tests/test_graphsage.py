@@ -1,4 +1,4 @@
-"""The example trains: on a graph whose classes can be learned, it does better than guessing."""
+"""The training of docs/results/training.md: on a graph whose classes can be learned, it does better than guessing."""
 import os
 import re
 import sys
@@ -22,7 +22,7 @@ def test_graphsage_learns_from_batches(program, tmp_path):
     np.savez(tmp_path / "g.npz", node_features=x, node_labels=y, edges=np.stack([a, b], 1)[keep],
              **{f"{name}_masks": (part == i)[None] for i, name in enumerate(("train", "val", "test"))})
     run(program, "convert", tmp_path / "g.npz", tmp_path / "g.khop")
-    out = run(sys.executable, ROOT / "examples/python/graphsage_torch.py", tmp_path / "g.npz", tmp_path / "g.khop",
+    out = run(sys.executable, ROOT / "bench/peers/graphsage_torch.py", tmp_path / "g.npz", tmp_path / "g.khop",
               "--seeds", 1, "--epochs", 20,
               "--batch-size", 64, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert float(re.search(r"khop: accuracy ([\d.]+)", out)[1]) > 0.8

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds khop as a shared library, for cmd/libkhop/khop.h: tools/libkhop.sh FILE [linux/amd64|linux/arm64]
+# Builds khop as a shared library, for cmd/libkhop/khop.h: tools/libkhop.sh FILE [linux/amd64|linux/arm64 [PROGRAM]]
+# PROGRAM is what calls the library's khop_main, of a wheel (integrations/python/launcher.c).
 # Prints the oldest C library of GNU that it works with, such as 2.17. Exits with 3 where there is no C compiler for the
 # platform.
 #
@@ -34,7 +35,11 @@ if [ -z "$compiler" ]; then
     fi
 fi
 # Go's own resolver and user database: the library asks no more of the system's C library than threads and memory.
-CGO_ENABLED=1 CC=$compiler CGO_CFLAGS=${CGO_CFLAGS:--O2} CGO_LDFLAGS=${CGO_LDFLAGS:--O2} GOOS=${target%/*} GOARCH=${target#*/} go build -buildmode=c-shared \
-    -tags "libkhop,netgo,osusergo${TAGS:+,$TAGS}" -trimpath -ldflags="${GO_LDFLAGS:--s -w}" -o "$file" ./cmd/khop
+CGO_ENABLED=1 CC=$compiler CGO_CFLAGS=${CGO_CFLAGS:--O2} CGO_LDFLAGS=${CGO_LDFLAGS:--O2} GOOS=${target%/*} GOARCH=${target#*/} go build ${GO_MODFILE:+"-modfile=$GO_MODFILE"} \
+    -buildmode=c-shared -tags "libkhop,netgo,osusergo${TAGS:+,$TAGS}" -trimpath -ldflags="${GO_LDFLAGS:--s -w}" -o "$file" ./cmd/khop
+if [ -n "${3:-}" ]; then
+    version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' integrations/python/src/khop/__init__.py)
+    $compiler -O2 -s -DVERSION="\"${KHOP_RELEASE:-$version}\"" -o "$3" integrations/python/launcher.c -ldl
+fi
 rm -f "${file%.so}.h" # what cgo writes there; khop.h is the header
 grep -ao 'GLIBC_2\.[0-9]*' "$file" | sed 's/GLIBC_//' | sort -uV | tail -n 1

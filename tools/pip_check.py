@@ -23,7 +23,9 @@ def contents(wheel):
         names = file.namelist()
         info = next(n for n in names if n.endswith(".dist-info/METADATA")).rpartition("/")[0]
         needed = ["khop/py.typed", "khop/bin/khop", f"{info}/licenses/LICENSE", f"{info}/licenses/NOTICES.txt",
-                  f"{info}/sboms/khop.cdx.json", f"{info}/entry_points.txt", f"{info}/RECORD"]
+                  f"{info}/sboms/khop.cdx.json", f"{info}/RECORD"]
+        library = "khop/lib/libkhop.so" in names
+        needed.append(info.replace(".dist-info", ".data/scripts/khop") if library else f"{info}/entry_points.txt")
         metadata = file.read(f"{info}/METADATA").decode()
     missing = [n for n in needed if n not in names]
     missing += [f"METADATA: {field}" for field in ("Requires-Python: >=3.9", "License-Expression: Apache-2.0",
@@ -31,7 +33,7 @@ def contents(wheel):
                                                    "Project-URL: ", "Typing :: Typed") if field not in metadata]
     if missing:
         sys.exit(f"{wheel}: without {', '.join(missing)}")
-    return "khop/lib/libkhop.so" in names
+    return library
 
 
 def tag(wheel, library):

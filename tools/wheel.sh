@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds wheels of integrations/python into dist/, each with the khop program of its platform inside, and with khop as a
-# shared library where there is a C compiler for it (tools/libkhop.sh). Without one the wheel is pure Go, static, and
+# Builds wheels of integrations/python into dist/, each with khop inside: as a shared library, of which the program is a
+# launcher, where there is a C compiler for it (tools/libkhop.sh). Without one the wheel has the static program, and
 # loads batches by a server only.
 #
 # Environment: PYTHON  one that has pip (default: python3); without setuptools 77 or later in it, pip downloads that
@@ -38,17 +38,16 @@ for target in ${WHEELS:-linux/$(go env GOARCH)}; do
     [ -z "${KHOP_RELEASE:-}" ] || sed -i "s/^__version__ = .*/__version__ = \"$KHOP_RELEASE\"/" "$work/python/src/khop/__init__.py"
     mkdir "$work/python/src/khop/docs"
     cp docs/*.md "$work/python/src/khop/docs"
-    say "$target: the program khop (a minute or two where nothing is cached)"
-    CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags="${GO_LDFLAGS:--s -w}" -o "$work/python/src/khop/bin/khop" ./cmd/khop
-    # The program is static: it asks nothing of the system's C library, whichever that is. The shared library asks for
-    # one of GNU.
-    platform=manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine
+    package=$work/python/src/khop
+    mkdir "$package/bin"
+    program=
     if [ "${LIBRARY:-}" != no ]; then
-        say "$target: the shared library (as long again)"
+        say "$target: khop, as a shared library (a minute or two where nothing is cached)"
         status=0
-        oldest=$(tools/libkhop.sh "$work/python/src/khop/lib/libkhop.so" "$target") || status=$?
+        oldest=$(tools/libkhop.sh "$package/lib/libkhop.so" "$target" "$package/bin/khop") || status=$?
         if [ $status = 0 ]; then
-            cp cmd/libkhop/khop.h "$work/python/src/khop/lib"
+            program=$package/lib/libkhop.so
+            cp cmd/libkhop/khop.h "$package/lib"
             [ "${oldest#2.}" -le 17 ] && platform=manylinux2014_$machine.manylinux_2_17_$machine || platform=manylinux_${oldest/./_}_$machine
         elif [ $status = 3 ] && [ "${LIBRARY:-}" != required ]; then
             echo "wheel.sh: the wheel for $target has no shared library" >&2
@@ -56,13 +55,23 @@ for target in ${WHEELS:-linux/$(go env GOARCH)}; do
             exit $status
         fi
     fi
+    if [ -z "$program" ]; then # static: it asks nothing of the system's C library, whichever that is
+        say "$target: the program khop (a minute or two where nothing is cached)"
+        program=$package/bin/khop
+        CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags="${GO_LDFLAGS:--s -w}" -o "$program" ./cmd/khop
+        platform=manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine
+    fi
     rm -f dist/khop-*"_$machine.whl" # of another name: the C library is in it
     chmod -R u=rwX,go=rX "$work/python"
     say "$target: the bill of materials"
-    (cd tools/bom && go run . sbom ../.. "$work/python/src/khop/bin/khop") >"$work/python/khop.cdx.json"
+    (cd tools/bom && go run . sbom ../.. "$program") >"$work/python/khop.cdx.json"
     say "$target: the package${isolation[0]:+, by the setuptools that is here}"
     KHOP_WHEEL_PLATFORM=$platform SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-315532800} \
         "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps "${isolation[@]}" --wheel-dir "$work/out" "$work/python"
 done
+if "$python" -c 'import deflate' 2>/dev/null; then
+    say "compressing again, smaller"
+    "$python" tools/rezip.py "$work"/out/*.whl
+fi
 mv "$work"/out/*.whl dist/
 ls -l dist/*.whl

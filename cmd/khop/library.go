@@ -16,6 +16,7 @@ import (
 // With the tag libkhop the command is a shared library, whose functions are in cmd/libkhop.
 func init() {
 	libkhop.Version = project.Version()
+	libkhop.Main = main
 	libkhop.Run = func(arguments []string, stdout, stderr *os.File) int {
 		return run(context.Background(), arguments, stdout, stderr, false)
 	}

@@ -68,6 +68,10 @@ int32_t khop_close(khop_handle handle, khop_error *error);
  */
 int32_t khop_run(char **arguments, int32_t count, int32_t out, int32_t err, int32_t *status, khop_error *error);
 
+/* Is the program khop: does what main's arguments ask for, with the signals, files and exit status of the program, and
+ * ends the process. */
+int32_t khop_main(int32_t count, char **arguments);
+
 /*
  * Sparse operations, on the CPU. docs/sparse.md says what they compute, and that no result depends on threads.
  *

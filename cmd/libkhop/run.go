@@ -18,6 +18,19 @@ import (
 // Run runs a command line of khop, and returns its exit status. The command sets it.
 var Run func(arguments []string, stdout, stderr *os.File) int
 
+// Main is the command, which takes os.Args and ends the process. The command sets it.
+var Main func()
+
+//export khop_main
+func khop_main(count C.int32_t, arguments **C.char) C.int32_t {
+	os.Args = os.Args[:0]
+	for _, a := range unsafe.Slice(arguments, count) {
+		os.Args = append(os.Args, C.GoString(a))
+	}
+	Main()
+	return 0
+}
+
 // output is a file of Go's for a descriptor of the caller's; -1 is nowhere.
 func output(fd C.int32_t) (*os.File, error) {
 	if fd < 0 {

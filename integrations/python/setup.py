@@ -18,6 +18,7 @@ except ImportError:  # before setuptools 70.1
     from wheel.bdist_wheel import bdist_wheel
 
 SOURCES = pathlib.Path("go")
+LIBRARY = pathlib.Path("src/khop/lib/libkhop.so")
 
 
 class BuildProgram(build_py):
@@ -52,11 +53,21 @@ class PlatformWheel(bdist_wheel):
     def egg2dist(self, egginfo_path, distinfo_path):
         """Adds the bill of materials, where PEP 770 looks for it."""
         super().egg2dist(egginfo_path, distinfo_path)
+        if LIBRARY.exists():
+            pathlib.Path(distinfo_path, "entry_points.txt").unlink()
         bill = pathlib.Path("khop.cdx.json")
         if bill.exists():
             folder = pathlib.Path(distinfo_path, "sboms")
             folder.mkdir()
             shutil.copyfile(bill, folder / bill.name)
+
+    def write_wheelfile(self, wheelfile_base, *args, **kwargs):
+        """Where the package has a launcher, that is the script khop too, in place of one that starts Python."""
+        super().write_wheelfile(wheelfile_base, *args, **kwargs)
+        if LIBRARY.exists():
+            scripts = pathlib.Path(wheelfile_base).with_suffix(".data") / "scripts"
+            scripts.mkdir(parents=True)
+            shutil.copy("src/khop/bin/khop", scripts)
 
     def get_tag(self):
         platform = os.environ.get("KHOP_WHEEL_PLATFORM")

@@ -84,6 +84,9 @@ func build(args []string) error {
 		return err
 	}
 	defer os.RemoveAll(r.work)
+	if err := r.lean(); err != nil {
+		return err
+	}
 	for _, part := range parts {
 		if *only != "" && part.name != "programs" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue

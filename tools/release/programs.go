@@ -13,7 +13,7 @@ import (
 func (r *release) goBuild(what string, p platform, env []string, tags string) (string, error) {
 	to := filepath.Join(r.work, what+"-"+p.system+"-"+p.processor)
 	_, err := r.with(append([]string{"CGO_ENABLED=0", "GOOS=" + p.system, "GOARCH=" + p.processor}, env...), "go",
-		"build", "-tags", tags, "-ldflags", r.ldflags(), "-o", to, "./cmd/khop")
+		"build", "-modfile", r.modfile(), "-tags", tags, "-ldflags", r.ldflags(), "-o", to, "./cmd/khop")
 	return to, err
 }
 

@@ -34,7 +34,7 @@ func (r *release) with(env []string, name string, args ...string) (string, error
 	// What the caller says of building must not decide what is built.
 	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath -buildvcs=false", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0",
 		"GOTOOLCHAIN=local", "LC_ALL=C", "TZ=UTC", "SOURCE_DATE_EPOCH=315532800", "GO_LDFLAGS="+r.ldflags(),
-		"KHOP_RELEASE="+r.Version)
+		"KHOP_RELEASE="+r.Version, "GO_MODFILE="+r.modfile())
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -48,6 +48,26 @@ func (r *release) with(env []string, name string, args ...string) (string, error
 func (r *release) ldflags() string {
 	of := r.Module + "/internal/project."
 	return "-s -w -buildid= -X " + of + "release=" + r.Version + " -X " + of + "revision=" + r.commit
+}
+
+// modfile is a go.mod by which programs are smaller than by khop's own.
+func (r *release) modfile() string { return filepath.Join(r.work, "lean.mod") }
+
+// lean writes it: dependencies get tools/release/json in place of a library.
+func (r *release) lean() error {
+	for _, ext := range []string{".mod", ".sum"} {
+		text, err := os.ReadFile(filepath.Join(r.root, "go"+ext))
+		if err != nil {
+			return err
+		}
+		if ext == ".mod" {
+			text = append(text, "\nreplace github.com/goccy/go-json => ./tools/release/json\n"...)
+		}
+		if err := os.WriteFile(strings.TrimSuffix(r.modfile(), ".mod")+ext, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // platform is what programs are built for.

@@ -3,7 +3,9 @@
 # each. release-check.sh calls it: tools/release-install.sh VERSION DIST
 #
 # Environment: PYTHONS     interpreters to try (default: python3.9 to python3.14 on PATH, of pyenv and of uv)
-#              FRAMEWORKS  "torch jax": also installs these, one environment each (large downloads)
+#              FRAMEWORKS  "jax": also installs these from PyPI, for each interpreter (large downloads)
+#              DEBIAN      "trixie forky": also makes file systems of these releases of Debian, with their Python and
+#                          torch, and installs there (root; a download of 250 MB each)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -125,30 +127,53 @@ G
     go get "$module@v$version" 2>/dev/null && go mod tidy 2>/dev/null && ! grep -q replace go.mod && go build -o program . &&
     "$program" generate sbm g.khop $first >/dev/null 2>&1 && ./program g.khop) || fail "a program in Go of the module zip"
 
-# Wheels, with each Python, and the source distribution, which builds the program.
+# Wheels, with each Python.
+cat >"$work/first.py" <<'P'
+import subprocess, sys
+framework, version, path = sys.argv[1:]
+spent = []
+for _ in range(7):
+    code = "import time; t = time.perf_counter(); import khop; print(time.perf_counter() - t)"
+    spent.append(float(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout) * 1e3)
+import khop
+assert khop.__version__ == version, khop.__version__
+for process in "server", "inside":
+    with khop.Loader(path, [5, 3], batch_size=256, framework=framework, process=process) as loader:
+        x = next(iter(loader)).x
+        assert len(x) > 256 and framework in str(type(x)), type(x)
+said = __import__(framework).__version__
+print(f"Python {sys.version.split()[0]}, {framework} {said}: a first batch, by a server and inside; import khop: "
+      f"{sorted(spent)[3]:.0f} ms")
+P
+wheel=$(compgen -G "$dist/khop-$version-*$machine.whl")
 for v in 3.9 3.10 3.11 3.12 3.13 3.14; do
     python=
     for candidate in ${PYTHONS:-} $(command -v "python$v") "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$v".*/bin/python; do
         [ "$("$candidate" -c 'import ensurepip, sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" != "$v" ] || python=$candidate
     done
     [ -n "$python" ] || { echo "Python $v is not here: nothing was run"; continue; }
-    for framework in numpy $([ "$v" != 3.11 ] || echo "${FRAMEWORKS:-}"); do
-        rm -rf "$work/env" && "$python" -m venv "$work/env"
-        "$work/env/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
-            "$dist"/khop-"$version"-*"$machine".whl $([ "$framework" = numpy ] || echo "$framework") || fail "Python $v: pip, $framework"
-        (cd "$work" && rm -rf g.khop && clean env/bin/khop generate sbm g.khop $first >/dev/null 2>&1 && clean env/bin/khop docs | grep migrating >/dev/null &&
-            clean env/bin/python - "$framework" "$version" <<'P') || fail "Python $v: no batch with $framework"
-import subprocess, sys, time
-spent = []
-for _ in range(7):
-    code = "import numpy, time; t = time.perf_counter(); import khop; print(time.perf_counter() - t)"
-    spent.append(float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) * 1e3)
-import khop
-assert khop.__version__ == sys.argv[2], khop.__version__
-for process in "server", "inside":
-    with khop.Loader("g.khop", [5, 3], batch_size=256, framework=sys.argv[1], process=process) as loader:
-        assert len(next(iter(loader)).x) > 256
-print(f"Python {sys.version.split()[0]}, {sys.argv[1]}: a first batch, by a server and inside; import khop {sorted(spent)[3]:.0f} ms beside NumPy's")
-P
+    for framework in numpy ${FRAMEWORKS:-}; do
+        rm -rf "$work/env" "$work/g.khop" && "$python" -m venv "$work/env"
+        "$work/env/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --only-binary :all: \
+            "$wheel" "$framework" || fail "Python $v: pip, $framework"
+        clean "$work/env/bin/khop" generate sbm "$work/g.khop" $first >/dev/null 2>&1 && clean "$work/env/bin/khop" docs | grep migrating >/dev/null &&
+            clean "$work/env/bin/python" "$work/first.py" "$framework" "$version" "$work/g.khop" || fail "Python $v: no batch with $framework"
     done
+done
+rm -rf "$work/env"
+
+# The same within file systems of Debian, with its Python and torch.
+for suite in ${DEBIAN:-}; do
+    root=$work/debian
+    rm -rf "$root"
+    tools/debian-root.sh "$suite" "$root" python3-torch python3-venv
+    mkdir "$root/work" && cp "$wheel" "$work/first.py" "$root/work"
+    # shellcheck disable=SC2016 # its mounts end with it
+    unshare --mount bash -euc 'mount -t proc proc "$1/proc"; mount --rbind /dev "$1/dev"
+        run() { env -i PATH=/usr/bin:/usr/sbin HOME=/work LD_LIBRARY_PATH="/usr/lib/$4/blas:/usr/lib/$4/lapack" chroot "$1" "${@:5}"; }
+        run "$@" python3 -m venv --system-site-packages /work/env
+        run "$@" /work/env/bin/pip install --quiet --no-index --find-links /work khop
+        run "$@" /work/env/bin/khop generate sbm /work/g.khop $3 >/dev/null 2>&1
+        for framework in numpy torch; do run "$@" /work/env/bin/python /work/first.py $framework "$2" /work/g.khop; done' \
+        - "$root" "$version" "$first" "$machine-linux-gnu" || fail "no batch within Debian $suite"
 done

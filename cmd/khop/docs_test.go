@@ -1,7 +1,10 @@
 package main
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -47,4 +50,31 @@ func manual(text string) map[string]string {
 		sections[strings.Fields(name)[0]] = s
 	}
 	return sections
+}
+
+// TestPagesThatErrorsNameAreThere: who has the wheel alone opens them by "khop docs NAME".
+func TestPagesThatErrorsNameAreThere(t *testing.T) {
+	names := regexp.MustCompile(`\(khop docs ([a-z-]+)(?:, \\?"([A-Za-z ]+)\\?")?`)
+	sections := regexp.MustCompile(`(?m)^SECTION = "([^"]+)"`)
+	seen := 0
+	for _, root := range []string{"../../cmd", "../../formats", "../../integrations", "../../loader", "../../internal"} {
+		expect.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".py") {
+				return err
+			}
+			text := string(expect.Must(os.ReadFile(path))(t))
+			for _, m := range names.FindAllStringSubmatch(text, -1) {
+				page, err := os.ReadFile("../../docs/" + m[1] + ".md")
+				expect.That(t, err == nil && (strings.Contains(string(page), "# "+m[2]) ||
+					strings.Contains(string(page), "**"+m[2]+".**")), "%s names %s", path, m[0])
+				seen++
+			}
+			for _, m := range sections.FindAllStringSubmatch(text, -1) {
+				page := expect.Must(os.ReadFile("../../docs/migrating.md"))(t)
+				expect.That(t, strings.Contains(string(page), "# "+m[1]+"\n"), "%s names %s", path, m[1])
+			}
+			return nil
+		}))
+	}
+	expect.That(t, seen >= 5, "%d pages are named", seen)
 }

@@ -93,13 +93,13 @@ class Server:
         lines = self._written()
         error = self._config.failure(lines[-1]) if lines and status in (1, 2) else None
         crash = next((line for line in lines if _CRASH.match(line)), None)
-        if status < 0:
-            name = signal.Signals(-status).name if -status in set(signal.Signals) else "an unknown signal"
-            text = f"khop serve was ended by signal {-status} ({name})" + (_KILLED if -status == signal.SIGKILL else "")
-        elif crash is not None:
+        if crash is not None:  # the program of a wheel ends by a signal then
             error, text = None, (
                 f"khop serve has crashed: {crash.rstrip()}. This is a bug, unless something sent it a signal; the "
                 "error's .output has what it wrote")
+        elif status < 0:
+            name = signal.Signals(-status).name if -status in set(signal.Signals) else "an unknown signal"
+            text = f"khop serve was ended by signal {-status} ({name})" + (_KILLED if -status == signal.SIGKILL else "")
         else:
             text = f"khop serve has ended with status {status}" + "".join(f"\n{line}" for line in lines[-_TAIL_LINES:])
         error = error or ServerError(text)

@@ -57,8 +57,8 @@ func TestPagesThatErrorsNameAreThere(t *testing.T) {
 	names := regexp.MustCompile(`\(khop docs ([a-z-]+)(?:, \\?"([A-Za-z ]+)\\?")?`)
 	sections := regexp.MustCompile(`(?m)^SECTION = "([^"]+)"`)
 	seen := 0
-	for _, root := range []string{"../../cmd", "../../formats", "../../integrations", "../../loader", "../../internal"} {
-		expect.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	for _, root := range []string{"cmd", "formats", "integrations", "loader", "internal"} {
+		expect.OK(t, filepath.WalkDir("../../"+root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".py") {
 				return err
 			}

@@ -2,8 +2,7 @@
 // It is a module of its own, so that khop depends on nothing for it. The same commit gives the same bytes, wherever and
 // whenever it is built, but for a signature of another key.
 //
-// goreleaser was looked at and does not fit: it knows no wheels, no shared libraries and no images without a daemon, so
-// that what is below would be its hooks.
+// docs/stability.md says why goreleaser does not drive it.
 package main
 
 import (

@@ -78,15 +78,28 @@ func TestASignedReleaseIsVerifiedAndAChangedByteRefused(t *testing.T) {
 	}
 }
 
-func TestMinisignItselfTakesTheSignature(t *testing.T) {
+func TestMinisignItselfTakesTheSignatureAndRefusesAChangedByte(t *testing.T) {
 	minisign, err := exec.LookPath("minisign")
 	if err != nil {
 		t.Skip("minisign is not installed")
 	}
 	key, folder := released(t)
-	cmd := exec.Command(minisign, "-Vm", filepath.Join(folder, sums), "-p", key+".pub")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	verify := func() ([]byte, error) {
+		return exec.Command(minisign, "-Vm", filepath.Join(folder, sums), "-p", key+".pub").CombinedOutput()
+	}
+	if out, err := verify(); err != nil {
 		t.Fatalf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, sums))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[0] ^= 1
+	if err := os.WriteFile(filepath.Join(folder, sums), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := verify(); err == nil {
+		t.Errorf("a changed byte is taken: %s", out)
 	}
 }
 

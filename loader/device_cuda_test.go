@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,10 +43,16 @@ type deviceCase struct {
 	graph  *graph.Graph
 	opt    loader.Options // of both
 	device loader.Options // what only the device's loader has
-	order  string         // of the simulator's lanes
+	checks string         // settings of the simulator
+	r      *rand.Rand     // draws the options of samplers
+	epoch  uint64
 
-	exclude loader.Exclusion // of seeds that are edges, by samplers that can
-	epoch   uint64
+	timedSeeds, timedLinks bool // seeds are there as of their own times
+	allEdges               bool // are the seeds
+}
+
+func newDeviceCase(seed uint64) *deviceCase {
+	return &deviceCase{opt: loader.Options{Sampler: sampling.Neighbor{}}, r: rand.New(rand.NewPCG(seed, 2))}
 }
 
 func (c *deviceCase) sampler() sampling.Neighbor { return c.opt.Sampler.(sampling.Neighbor) }
@@ -64,9 +72,17 @@ func deviceFactors(t testing.TB) []factor {
 	all := []*graph.Graph{graphs.Plain(t, 60, 5), graphs.Plain(t, 7, 40), graphs.Typed(t, 30, 20),
 		graphs.Wide(t, 50, 6), graphs.Hub(t, 90), manyTypes(t, 24)}
 	for i := range all {
-		all[i] = withWorth(t, all[i])
+		if all[i] = withWorth(t, all[i]); i%3 == 2 {
+			all[i], _ = inFiles(t, all[i], true)
+		}
 	}
-	narrow := narrower(t, func(_ testing.TB, g *graph.Graph) *graph.Graph { return g })
+	inMemory := true
+	narrow := narrower(t, func(t testing.TB, g *graph.Graph) *graph.Graph { // every other one in files
+		if inMemory = !inMemory; !inMemory {
+			g, _ = inFiles(t, g, true)
+		}
+		return g
+	})
 	plain := func(f ...int) func(*sampling.Neighbor) { return func(n *sampling.Neighbor) { n.Fanouts = f } }
 	return append(machineFactors(),
 		oneOf("graph", func(c *deviceCase, g *graph.Graph) { c.graph = g }, all...),
@@ -87,10 +103,14 @@ func deviceFactors(t testing.TB) []factor {
 		oneOf("frontier",
 			func(c *deviceCase, f sampling.Frontier) { c.setSampler(func(n *sampling.Neighbor) { n.Frontier = f }) },
 			sampling.AllNodes, sampling.NewNodes),
+		perTypeFactor(),
 		seedFactor(),
+		oneOf("link time", func(c *deviceCase, b bool) { c.timedLinks = b }, false, true),
+		oneOf("same time", func(c *deviceCase, span int64) { c.opt.SameTime = span }, 0, 0, 10),
+		oneOf("time order", func(c *deviceCase, b bool) { c.opt.TimeOrder = b }, false, false, true),
 		negativeFactor(),
-		oneOf("exclusion", func(c *deviceCase, x loader.Exclusion) { c.exclude = x }, loader.ExcludeNone,
-			loader.ExcludeSeeds, loader.ExcludeReverse),
+		oneOf("exclusion", func(c *deviceCase, x loader.Exclusion) { c.opt.Links.ExcludeSeeds = x },
+			loader.ExcludeNone, loader.ExcludeSeeds, loader.ExcludeReverse),
 		oneOf("batch size", func(c *deviceCase, n int) { c.opt.BatchSize = n }, 1, 5, 64),
 		oneOf("shuffle", func(c *deviceCase, b bool) { c.opt.Shuffle = b }, false, true),
 		oneOf("drop last", func(c *deviceCase, b bool) { c.opt.DropLast = b }, false, true),
@@ -114,62 +134,15 @@ func deviceFactors(t testing.TB) []factor {
 	)
 }
 
-// samplerFactor puts another sampler in place of the Neighbor so far, or turns options on that few others go with.
-func samplerFactor() factor {
-	var as []func(sampling.Neighbor) sampling.Sampler
-	for _, l := range []sampling.Labor{{}, {Poisson: true, BatchDependency: 2},
-		{LayerDependent: true, BatchDependency: 5}} {
-		as = append(as, laborAs(l))
-	}
-	for _, set := range []func(*sampling.Neighbor){
-		func(n *sampling.Neighbor) { n.Direction = sampling.Both },
-		func(n *sampling.Neighbor) { n.Direction = sampling.Out },
-		func(n *sampling.Neighbor) { n.Induced, n.Time = true, sampling.Temporal{} },
-		func(n *sampling.Neighbor) {
-			*n = sampling.Neighbor{Fanouts: []int{5, 3}, Together: true, Replace: n.Replace, Disjoint: n.Disjoint,
-				Frontier: n.Frontier}
-		},
-	} {
-		as = append(as, func(n sampling.Neighbor) sampling.Sampler {
-			set(&n)
-			return n
-		})
-	}
-	for _, s := range []sampling.Sampler{sampling.Walk{Length: 5, PerSeed: 2, Restart: 0.1, Stop: 0.1, Edges: true},
-		sampling.Node2Vec{Length: 4, PerSeed: 2, P: 0.5, Q: 3}, sampling.Induced{}, sampling.Cluster{PerBatch: 2},
-		sampling.PinSage{Neighbors: 4, Length: 3, Hops: 2, Walks: 6}, sampling.FastGCN{Nodes: []int{20, 9}},
-		sampling.Saint{Budget: 30, Coverage: 3}, sampling.Saint{Kind: sampling.SaintEdges, Budget: 20},
-		sampling.Saint{Kind: sampling.SaintWalks, Budget: 9, Length: 3}} {
-		as = append(as, func(sampling.Neighbor) sampling.Sampler { return s })
-	}
-	as = append(as, func(n sampling.Neighbor) sampling.Sampler {
-		return sampling.Shadow{Fanouts: n.Fanouts, Replace: n.Replace}
-	})
-	return factor{"sampler", 2 + len(as), func(c *deviceCase, i int) {
-		if i < 2 {
-			return
-		}
-		c.opt.Sampler = as[i-2](c.sampler())
-		if said, err := c.opt.Sampler.Describe(c.graph.Schema(), 1); err == nil && said.Items != nil {
-			c.opt.Seeds, c.opt.Links = loader.SeedSource{}, loader.LinkOptions{}
-		}
-		if _, none := c.opt.Sampler.(sampling.PinSage); none {
-			c.opt.Columns.EdgePos, c.opt.Columns.Edges = false, nil
-			if len(c.graph.Schema().Nodes) > 1 { // it refuses seeds of other types
-				c.opt.Seeds = loader.GivenSeeds(graph.NodeIDs([]int64{3, 1, 0, 5, 3}))
-				c.opt.Links = loader.LinkOptions{}
-			}
-		}
-	}}
-}
-
 // machineFactors lists what only the device's loader has.
 func machineFactors() []factor {
 	return []factor{
 		oneOf("workers", func(c *deviceCase, n int) { c.device.Workers = n }, 1, 2, 3),
 		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Tuning.Prefetch = n }, 1, 3),
-		oneOf("residence", func(c *deviceCase, r loader.Residence) { c.device.Residence = r }, loader.Mapped,
-			loader.Resident),
+		oneOf("residence", func(c *deviceCase, r loader.Residence) {
+			c.device.Residence = r
+			c.device.Disk = loader.DiskOptions{CacheBytes: oneFor(c, int64(1), 4096), Lookahead: oneFor(c, 1, 5)}
+		}, loader.Mapped, loader.Resident, loader.Disk),
 		oneOf("device memory", func(c *deviceCase, n int64) { c.device.Device.Memory = n }, 0, 64<<20),
 		oneOf("device cache", func(c *deviceCase, n int64) { c.device.Device.Cache = n }, 0, loader.NoDeviceCache,
 			1_000,
@@ -179,7 +152,8 @@ func machineFactors() []factor {
 		oneOf("hot rows", func(c *deviceCase, r loader.Ranking) { c.device.Device.HotRows = r },
 			loader.RankInDegree, loader.RankPageRank, loader.RankPresample, loader.RankUses, loader.RankNone),
 		oneOf("blocks", func(c *deviceCase, n int) { c.device.Tuning.DeviceBlocks = n }, 1, 3, 16),
-		oneOf("lanes", func(c *deviceCase, o string) { c.order = o }, "forward", "reverse", "random"),
+		oneOf("lanes", func(c *deviceCase, o string) { c.checks = o }, "order=forward", "order=reverse",
+			"order=random", "order=random,checks=all"),
 	}
 }
 
@@ -197,7 +171,7 @@ func choiceFactor() factor {
 		func(*sampling.Neighbor) {}, func(*sampling.Neighbor) {},
 		func(n *sampling.Neighbor) { n.Weight = "w" },
 		func(n *sampling.Neighbor) { n.Mask, n.Share = "m", 0.5 },
-		timed(edge, func(n *sampling.Neighbor) { n.Time.Window = []int64{9} }),
+		timed(edge, func(n *sampling.Neighbor) { n.Time.Window, n.Share = []int64{9}, 0.7 }),
 		timed(edge, func(n *sampling.Neighbor) { n.Time.Recent, n.Time.Chain, n.Replace = true, true, false }),
 		timed(both, func(n *sampling.Neighbor) {
 			n.Weight, n.Time.Chain, n.Time.Rules = "w", true, []sampling.TimeRule{sampling.NotAfter, sampling.Before}
@@ -232,10 +206,40 @@ func withWorth(t testing.TB, g *graph.Graph) *graph.Graph {
 
 // seedFactor varies the seeds: nodes or edges.
 func seedFactor() factor {
-	return oneOf("seeds", func(c *deviceCase, s loader.SeedSource) { c.opt.Seeds = s },
-		loader.SeedSource{}, loader.AllNodes(), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})),
-		loader.GivenSeeds(graph.NodeIDs([]int32{4})), loader.AllEdges(),
-		loader.EdgePairs([]int64{1, 3, 0, 2, 3, 1}, []int64{2, 3, 1, 0, 3, 2}))
+	timed := graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6, 2, 2})
+	timed.Sets[0].Times = []int64{12, 5, 5, -7, 12, 6, 19, 5, 13}
+	sources := []loader.SeedSource{{}, loader.AllNodes(),
+		loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), loader.GivenSeeds(graph.NodeIDs([]int32{4})),
+		loader.AllEdges(), loader.EdgePairs([]int64{1, 3, 0, 2, 3, 1}, []int64{2, 3, 1, 0, 3, 2}),
+		loader.GivenSeeds(timed)}
+	return factor{"seeds", len(sources), func(c *deviceCase, i int) {
+		c.opt.Seeds, c.timedSeeds, c.allEdges = sources[i], i == 6, i == 4
+	}}
+}
+
+// perTypeFactor gives edge types fan-outs of their own, some none.
+func perTypeFactor() factor {
+	return oneOf("per type", func(c *deviceCase, of string) {
+		s, only := c.graph.Schema(), of == "some"
+		if of == "" {
+			return
+		}
+		c.setSampler(func(n *sampling.Neighbor) {
+			n.PerType = map[string][]int{}
+			for e := range s.Edges {
+				if e == 0 || !only || c.r.IntN(2) == 0 {
+					n.PerType[s.Edges[e].String()] = []int{oneFor(c, 0, 2, 5), oneFor(c, 1, 3, sampling.All)}[:1+c.r.IntN(2)]
+				}
+			}
+			if only {
+				n.Fanouts = nil
+			}
+			if first := s.Edges[0].String(); n.Time.Edge != "" {
+				n.Time.RulesPerType = map[string][]sampling.TimeRule{first: {sampling.Before}}
+				n.Time.WindowPerType = map[string][]int64{first: {oneFor[int64](c, 0, 6)}}
+			}
+		})
+	}, "", "", "all", "some")
 }
 
 // negativeFactor varies the negatives of seeds that are edges; others have none.
@@ -247,14 +251,6 @@ func negativeFactor() factor {
 	}, sampling.Negatives{}, sampling.Negatives{Ratio: 1.5, Strict: true, Replace: sampling.EitherEnd},
 		sampling.Negatives{Ratio: 2, Law: sampling.ByDegree, Replace: sampling.BothEnds},
 		sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true})
-}
-
-// laborAs returns what makes of a Neighbor the Labor with the same fan-outs.
-func laborAs(l sampling.Labor) func(sampling.Neighbor) sampling.Sampler {
-	return func(n sampling.Neighbor) sampling.Sampler {
-		l.Fanouts, l.PerType, l.Frontier = n.Fanouts, n.PerType, n.Frontier
-		return l
-	}
 }
 
 // TestDeviceMakesTheSameBatchesUnderAnyOptions compares a device's batches with the CPU's over cases in which every two
@@ -274,19 +270,22 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 		values[i] = f.values
 	}
 	pairs := newMeeting(values)
-	batches := 0
+	batches, refused := 0, map[string]int{}
 	cudatest.ResetStats(t)
 	for i := range cases {
 		if (invariants.Enabled || testing.Short()) && i >= cases/4 && pairs.left == 0 {
 			cases = i // with -race, which makes a case three times as long
 			break
 		}
-		choice := pairs.next(r)
+		choice, own := pairs.next(r), r.Uint64()
 		if *metamorphicOnly >= 0 && i != *metamorphicOnly {
 			continue
 		}
-		n, ok := compareWithCPU(t, factors, choice, i)
-		if batches += n; !ok {
+		n, why := compareWithCPU(t, factors, choice, own, i)
+		if batches += n; why != "" {
+			refused[why]++
+		}
+		if t.Failed() {
 			options += fmt.Sprintf(" -metamorphic.only=%d", i)
 			return
 		}
@@ -295,53 +294,58 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 		t.Errorf("%d of %d pairs of options were never tried together: raise -metamorphic.cases", left, pairs.total)
 	}
 	t.Logf("%d cases, %d batches, %d pairs of options", cases, batches, pairs.total-pairs.left)
+	for why, n := range refused {
+		t.Logf("%d refused: %s", n, why)
+	}
 	expect.That(t, batches >= cases/2, "only %d batches in %d cases", batches, cases)
 	if !few {
 		wantLaunches(t)
 	}
 }
 
-// wantLaunches fails the test where a kernel that some case needs has not run: that batches are equal proves nothing
-// where the CPU has made them.
+// wantLaunches fails the test where a kernel of samplers has not run: that batches are equal proves nothing where the
+// CPU has made them.
 func wantLaunches(t *testing.T) {
 	t.Helper()
-	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
-		"assembly_relabel", "neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand", "labor_count",
-		"labor_pick", "choose_count", "choose_pick", "together_count", "together_pick", "walk_take", "pinsage_walk",
-		"pinsage_count", "pinsage_pick", "layer_draw", "layer_count", "layer_pick", "saint_draw", "induce_count",
-		"induce_pick", "induce_norms", "gather_rows", "gather_widen"} {
+	kernels := []string{"gather_rows", "gather_widen"}
+	for _, file := range expect.Must(filepath.Glob("../sampling/*.cu"))(t) {
+		text := expect.Must(os.ReadFile(file))(t)
+		for _, found := range regexp.MustCompile(`__global__ void (\w+)`).FindAllSubmatch(text, -1) {
+			kernels = append(kernels, string(found[1]))
+		}
+	}
+	expect.That(t, len(kernels) > 30, "only %q were found", kernels)
+	for _, kernel := range kernels {
 		expect.That(t, cudatest.Launches(kernel) != 0, "%s never ran", kernel)
 	}
 }
 
 // compareWithCPU loads some batches both ways and compares their digests.
-func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) (batches int, ok bool) {
-	c := deviceCase{opt: loader.Options{Sampler: sampling.Neighbor{}}}
+func compareWithCPU(t *testing.T, factors []factor, choice []int, own uint64, number int) (batches int, refused string) {
+	c := newDeviceCase(own)
 	var text []string
 	for f, i := range choice {
-		factors[f].apply(&c, i)
+		factors[f].apply(c, i)
 		text = append(text, fmt.Sprintf("%s %d", factors[f].name, i))
 	}
-	said, _ := c.opt.Sampler.Describe(c.graph.Schema(), 1)
-	if said.Excludes && strings.HasSuffix(c.opt.Seeds.String(), "edges") {
-		c.opt.Links.ExcludeSeeds = c.exclude
-	}
+	c.settle()
 	want := c.opt
 	want.Device.Name, want.Workers = "cpu", 1
 	got := c.opt
-	got.Device.Name, got.Workers, got.Tuning.Prefetch = "cuda:0", c.device.Workers, c.device.Tuning.Prefetch
-	got.Residence, got.Device.Memory, got.Device.HotRows, got.Tuning.DeviceBlocks = c.device.Residence,
-		c.device.Device.Memory,
-		c.device.Device.HotRows, c.device.Tuning.DeviceBlocks
-	got.Device.Cache, got.Tuning.Carry = c.device.Device.Cache, c.device.Tuning.Carry
-	cudatest.Configure(t, fmt.Sprintf("order=%s,seed=%d", c.order, number))
+	got.Workers, got.Tuning, got.Residence, got.Device, got.Disk = c.device.Workers, c.device.Tuning,
+		c.device.Residence, c.device.Device, c.device.Disk
+	got.Device.Name = "cuda:0"
+	cudatest.Configure(t, fmt.Sprintf("%s,seed=%d", c.checks, number))
 	a, errA := firstDigests(c.graph, want, c.epoch)
 	b, errB := firstDigests(c.graph, got, c.epoch)
 	if fmt.Sprint(a) != fmt.Sprint(b) || (errA == nil) != (errB == nil) {
-		t.Errorf("case %d (%s):\n CPU    %v %v\n device %v %v", number, strings.Join(text, ", "), a, errA, b, errB)
-		return len(a), false
+		t.Errorf("case %d (%s: %s):\n CPU    %v %v\n device %v %v", number, c.opt.Sampler.Fingerprint(),
+			strings.Join(text, ", "), a, errA, b, errB)
 	}
-	return len(a), !t.Failed()
+	if errA != nil {
+		refused = errA.Error()
+	}
+	return len(a), refused
 }
 
 // firstDigests returns the digests of the first batches, and the error that ends them.

@@ -76,21 +76,10 @@ func deviceFactors(t testing.TB) []factor {
 			all[i], _ = inFiles(t, all[i], true)
 		}
 	}
-	inMemory := true
-	narrow := narrower(t, func(t testing.TB, g *graph.Graph) *graph.Graph { // every other one in files
-		if inMemory = !inMemory; !inMemory {
-			g, _ = inFiles(t, g, true)
-		}
-		return g
-	})
 	plain := func(f ...int) func(*sampling.Neighbor) { return func(n *sampling.Neighbor) { n.Fanouts = f } }
-	return append(machineFactors(),
+	return append(append(machineFactors(), timeFactors()...),
 		oneOf("graph", func(c *deviceCase, g *graph.Graph) { c.graph = g }, all...),
-		oneOf("narrow rows", func(c *deviceCase, w narrowWay) {
-			if w.stored != "" {
-				c.graph, c.opt.Columns.Widen = narrow(c.graph, w.stored), widenTo(w.widen)
-			}
-		}, narrowWays...),
+		narrowFactor(t),
 		oneOf("fanouts", func(c *deviceCase, f func(*sampling.Neighbor)) { c.setSampler(f) },
 			plain(3), plain(4, 3), plain(3, 2, 2), plain(-1), plain(2, -1), plain(40), plain(0, 3), plain(33, 1),
 			plain(1, 0, 1)),
@@ -105,9 +94,6 @@ func deviceFactors(t testing.TB) []factor {
 			sampling.AllNodes, sampling.NewNodes),
 		perTypeFactor(),
 		seedFactor(),
-		oneOf("link time", func(c *deviceCase, b bool) { c.timedLinks = b }, false, true),
-		oneOf("same time", func(c *deviceCase, span int64) { c.opt.SameTime = span }, 0, 0, 10),
-		oneOf("time order", func(c *deviceCase, b bool) { c.opt.TimeOrder = b }, false, false, true),
 		negativeFactor(),
 		oneOf("exclusion", func(c *deviceCase, x loader.Exclusion) { c.opt.Links.ExcludeSeeds = x },
 			loader.ExcludeNone, loader.ExcludeSeeds, loader.ExcludeReverse),
@@ -204,6 +190,31 @@ func withWorth(t testing.TB, g *graph.Graph) *graph.Graph {
 	return graphs.Of(t, a)
 }
 
+// narrowFactor stores rows narrow, every other graph in files.
+func narrowFactor(t testing.TB) factor {
+	inMemory := true
+	narrow := narrower(t, func(t testing.TB, g *graph.Graph) *graph.Graph {
+		if inMemory = !inMemory; !inMemory {
+			g, _ = inFiles(t, g, true)
+		}
+		return g
+	})
+	return oneOf("narrow rows", func(c *deviceCase, w narrowWay) {
+		if w.stored != "" {
+			c.graph, c.opt.Columns.Widen = narrow(c.graph, w.stored), widenTo(w.widen)
+		}
+	}, narrowWays...)
+}
+
+// timeFactors vary what is done with the times of seeds.
+func timeFactors() []factor {
+	return []factor{
+		oneOf("link time", func(c *deviceCase, b bool) { c.timedLinks = b }, false, true),
+		oneOf("same time", func(c *deviceCase, span int64) { c.opt.SameTime = span }, 0, 0, 10),
+		oneOf("time order", func(c *deviceCase, b bool) { c.opt.TimeOrder = b }, false, false, true),
+	}
+}
+
 // seedFactor varies the seeds: nodes or edges.
 func seedFactor() factor {
 	timed := graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6, 2, 2})
@@ -228,7 +239,8 @@ func perTypeFactor() factor {
 			n.PerType = map[string][]int{}
 			for e := range s.Edges {
 				if e == 0 || !only || c.r.IntN(2) == 0 {
-					n.PerType[s.Edges[e].String()] = []int{oneFor(c, 0, 2, 5), oneFor(c, 1, 3, sampling.All)}[:1+c.r.IntN(2)]
+					hops := []int{oneFor(c, 0, 2, 5), oneFor(c, 1, 3, sampling.All)}
+					n.PerType[s.Edges[e].String()] = hops[:1+c.r.IntN(2)]
 				}
 			}
 			if only {
@@ -320,8 +332,8 @@ func wantLaunches(t *testing.T) {
 	}
 }
 
-// compareWithCPU loads some batches both ways and compares their digests.
-func compareWithCPU(t *testing.T, factors []factor, choice []int, own uint64, number int) (batches int, refused string) {
+// compareWithCPU loads some batches both ways and compares their digests. It returns why there are no more.
+func compareWithCPU(t *testing.T, factors []factor, choice []int, own uint64, number int) (batches int, no string) {
 	c := newDeviceCase(own)
 	var text []string
 	for f, i := range choice {
@@ -343,9 +355,9 @@ func compareWithCPU(t *testing.T, factors []factor, choice []int, own uint64, nu
 			strings.Join(text, ", "), a, errA, b, errB)
 	}
 	if errA != nil {
-		refused = errA.Error()
+		no = errA.Error()
 	}
-	return len(a), refused
+	return len(a), no
 }
 
 // firstDigests returns the digests of the first batches, and the error that ends them.

@@ -26,8 +26,9 @@ var drawnSamplers = map[string]func(c *deviceCase, n sampling.Neighbor) sampling
 	"neighbor": func(_ *deviceCase, n sampling.Neighbor) sampling.Sampler { return n },
 	"temporal": func(_ *deviceCase, n sampling.Neighbor) sampling.Sampler { return n },
 	"labor": func(c *deviceCase, n sampling.Neighbor) sampling.Sampler {
-		return sampling.Labor{Fanouts: n.Fanouts, PerType: n.PerType, Frontier: n.Frontier, Poisson: oneFor(c, false, true),
-			LayerDependent: oneFor(c, false, true), BatchDependency: oneFor(c, 0, 1, 2, 5)}
+		return sampling.Labor{Fanouts: n.Fanouts, PerType: n.PerType, Frontier: n.Frontier,
+			Poisson: oneFor(c, false, true), LayerDependent: oneFor(c, false, true),
+			BatchDependency: oneFor(c, 0, 1, 2, 5)}
 	},
 	"fastgcn": func(c *deviceCase, _ sampling.Neighbor) sampling.Sampler {
 		return sampling.FastGCN{Nodes: oneFor(c, []int{20, 9}, []int{3}, []int{sampling.All, 4}, []int{2, 0, 5}),
@@ -206,7 +207,8 @@ func TestDevicesAreGivenEveryOptionOfEverySampler(t *testing.T) {
 	}
 	slices.Sort(missing)
 	missing = slices.Compact(missing)
-	expect.That(t, slices.Equal(missing, []string{"temporal.Together"}), "never drawn: %q", missing) // for the CPU alone
+	want := []string{"temporal.Together"} // for the CPU alone
+	expect.That(t, slices.Equal(missing, want), "never drawn: %q, want %q", missing, want)
 }
 
 // noteOptions notes which fields were other than zero.

@@ -248,3 +248,34 @@ func rowsOf(t *testing.T, l *loader.Loader, b *loader.Batch) []byte {
 	}
 	return nil
 }
+
+// TestTheLogSaysWhatTheHostDoes: work that the device does not do is in the log, and with its reason.
+func TestTheLogSaysWhatTheHostDoes(t *testing.T) {
+	cudatest.Open(t)
+	g, _ := inFiles(t, graphs.Plain(t, 400, 5), true)
+	for want, set := range map[string]func(*loader.Options){
+		"":                                     func(*loader.Options) {},
+		`work="looks up seeds that are edges"`: func(o *loader.Options) { o.Seeds = loader.AllEdges() },
+		`work="reads rows from disk; brings rows: carry copies"`: func(o *loader.Options) {
+			o.Residence, o.Disk.CacheBytes, o.Tuning.Carry = loader.Disk, 1<<20, loader.CarryCopies
+		},
+		`work="samples batches to rank rows for the device"`: func(o *loader.Options) {
+			o.Device.HotRows = loader.RankPresample
+		},
+		`msg="the topology is not read from disk" bytes=`: func(o *loader.Options) {
+			o.Residence, o.Disk.CacheBytes = loader.Disk, 1
+		},
+		`device=cpu why="the sampler sampling.Full runs on the CPU alone"`: func(o *loader.Options) {
+			o.Sampler, o.Device.Name, o.Seeds, o.Shuffle = sampling.Full{}, "auto", loader.SeedSource{}, false
+		},
+	} {
+		opt, log := onDevice, &lines{}
+		set(&opt)
+		opt.Hooks.Logger = log.logger()
+		l := expect.Must(loader.New(g, opt))(t)
+		expect.OK(t, l.Close())
+		said := log.String()
+		expect.That(t, strings.Contains(said, want) && (want != "" || !strings.Contains(said, "work=")),
+			"%q is not in the log: %s", want, said)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/khop-gnn/khop/graph"
@@ -118,6 +119,9 @@ func (l *Loader) prepare(ctx context.Context) error {
 	p.Log.Info("loader ready", "source", p.Name, "seeds", l.opt.Seeds.String(), "batches", p.Batches, "device",
 		l.opt.Device.Name, "workers", p.Workers, "slots", len(l.slots), "memory", e.Expected.Total(),
 		"memory_bound", e.Bound.Total(), "device_memory", e.Device.Total())
+	if work := l.hostWork(); len(work) > 0 {
+		p.Log.Info("the host has work of each batch", "device", l.opt.Device.Name, "work", strings.Join(work, "; "))
+	}
 	return nil
 }
 

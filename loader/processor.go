@@ -104,6 +104,26 @@ func refusedByDevice(opt *Options) error {
 	return oncuda.Refuses(opt.Sampler)
 }
 
+// hostWork says what the host does of batches that a device makes; nothing on the CPU.
+func (l *Loader) hostWork() (work []string) {
+	o, p := &l.opt, l.plan
+	ranks := o.Device.HotRows == RankPresample || o.Device.HotRows == RankUses
+	if o.Device.Name == "cpu" {
+		return nil
+	}
+	add := func(does bool, what string) {
+		if does {
+			work = append(work, what)
+		}
+	}
+	add(p.Seeds.ByEdge != nil, "looks up seeds that are edges")
+	add(ranks, "samples batches to rank rows for the device")
+	add(p.Set.Disk != nil && !p.Set.IsRemote(), "reads rows from disk")
+	add(p.Set.IsRemote(), "reads rows from elsewhere")
+	add(o.Tuning.Carry != CarryKernels, "brings rows: carry "+o.Tuning.Carry.String())
+	return work
+}
+
 // onADevice returns a CUDA device, as options have it.
 func onADevice(d *device.Device, o *Options) plan.Processor {
 	opt := oncuda.Options{Memory: o.Device.Memory, Cache: o.Device.Cache, Resident: o.Residence == Resident,

@@ -84,7 +84,8 @@ func (w *sparseWhere) print(t *table) {
 type samplersWhere struct {
 	Device []string `json:"device"` // those that run on CUDA devices, too
 	CPU    []string `json:"cpu"`    // those that run on the CPU alone
-	Partly []string `json:"partly"` // options of the others with which these do
+	Flags  []string `json:"flags"`  // options with some values of which the others do
+	Partly []string `json:"partly"` // which values these are
 	Host   []string `json:"host"`   // what the host does of batches that devices make
 }
 
@@ -92,12 +93,17 @@ func whereSamplersRun() (w samplersWhere) {
 	for i := range samplers.All {
 		if s := &samplers.All[i]; s.OnDevice() {
 			w.Device = append(w.Device, s.Name)
+			for _, name := range s.NeedsCPU() {
+				w.Flags = append(w.Flags, "--"+name)
+			}
 		} else {
 			w.CPU = append(w.CPU, s.Name)
 		}
 	}
+	slices.Sort(w.Flags)
+	w.Flags = slices.Compact(w.Flags)
 	w.Partly = []string{"--together above 32, or with --weight, --mask, --share or times"}
-	w.Host = []string{"looks up seeds that are edges, and the edges to leave out"}
+	w.Host = []string{"looks up seeds that are edges"}
 	return w
 }
 

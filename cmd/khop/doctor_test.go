@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -123,13 +125,103 @@ func TestDoctorSaysWhichSparseOperationsDevicesHave(t *testing.T) {
 	}
 }
 
-// TestDoctorSaysWhereSamplersRun holds what doctor says to what the samplers say of themselves.
-func TestDoctorSaysWhereSamplersRun(t *testing.T) {
-	w := whereSamplersRun()
-	want := []string{"ladies", "hgt", "full", "ppr"}
-	expect.That(t, slices.Equal(w.CPU, want), "on the CPU alone run %v, want %v", w.CPU, want)
-	n := len(w.Device) + len(w.CPU)
-	expect.That(t, n == len(samplers.All), "%d of %d samplers are listed", n, len(samplers.All))
+// What runs where is said by doctor, by khop samplers, by two pages and by the README: all say what samplers say of
+// themselves, and what they say to a loader.
+func TestWhatRunsWhereIsSaidAlike(t *testing.T) {
+	w, device, cpu := whereSamplersRun(), []string{}, []string{}
+	for i := range samplers.All {
+		k := &samplers.All[i]
+		_, ok := expect.Must(k.Make(nil))(t).(sampling.DeviceSampler)
+		if ok {
+			device = append(device, k.Name)
+		} else {
+			cpu = append(cpu, k.Name)
+		}
+	}
+	expect.That(t, slices.Equal(w.Device, device) && slices.Equal(w.CPU, cpu), "doctor: on devices %v, on the CPU %v; "+
+		"samplers say %v and %v", w.Device, w.CPU, device, cpu)
+	listed := struct{ Samplers []samplerRecord }{}
+	expect.OK(t, json.Unmarshal([]byte(must(t, "samplers", "--json")), &listed))
+	var flags []string
+	for _, s := range listed.Samplers {
+		on := slices.Contains(device, s.Name)
+		expect.That(t, s.Device == on, "khop samplers: %s runs on devices: %v", s.Name, s.Device)
+		for _, o := range s.Options {
+			if o.CPU {
+				flags = append(flags, "--"+o.Name)
+			}
+		}
+	}
+	slices.Sort(flags)
+	expect.That(t, slices.Equal(slices.Compact(flags), w.Flags), "khop samplers: %v, doctor: %v", flags, w.Flags)
+
+	said := regexp.MustCompile(`(?s)\nAll run on the CPU and on a device but (.*?), and but (.*?) with`).
+		FindStringSubmatch(page(t, "docs/cli.md"))
+	expect.Ensure(t, said != nil, "docs/cli.md does not say what runs where")
+	inOrder := slices.Sorted(slices.Values(cpu))
+	expect.That(t, slices.Equal(slices.Sorted(slices.Values(inBackquotes(said[1]))), inOrder) &&
+		slices.Equal(inBackquotes(said[2]), w.Flags), "docs/cli.md: %q", said)
+	inTable(t, cpu, w.Flags)
+
+	about := page(t, "docs/sampling.md")
+	for _, file := range expect.Must(filepath.Glob("../../sampling/*.cu"))(t) {
+		text := string(expect.Must(os.ReadFile(file))(t))
+		for _, kernel := range regexp.MustCompile(`__global__ void (\w+)`).FindAllStringSubmatch(text, -1) {
+			expect.That(t, strings.Contains(about, kernel[1]), "docs/sampling.md has no kernel %s", kernel[1])
+		}
+	}
+}
+
+// inTable compares the table of docs/sampling.md.
+func inTable(t *testing.T, cpu, flags []string) {
+	t.Helper()
+	_, rest, _ := strings.Cut(page(t, "docs/sampling.md"), "| | on a device | on the CPU alone |\n")
+	on := map[string][]string{}
+	for row := range strings.Lines(rest) {
+		cells := strings.Split(row, "|")
+		if len(cells) != 5 || !strings.HasPrefix(cells[1], " `") {
+			if len(on) > 0 {
+				break
+			}
+			continue
+		}
+		for _, name := range inBackquotes(cells[1]) {
+			on[name] = []string{strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])}
+		}
+	}
+	expect.That(t, len(flags) < 2, "this test knows of one option that is for the CPU, not of %v", flags)
+	for i := range samplers.All {
+		k := &samplers.All[i]
+		want := []string{"with all options", ""}
+		if slices.Contains(cpu, k.Name) {
+			want = []string{"", "with all options"}
+		}
+		got := on[k.Struct()]
+		if partly := k.NeedsCPU(); len(partly) > 0 && len(got) == 2 {
+			expect.That(t, got[0] == "with all options but those" && strings.HasPrefix(got[1], "with `Together`: "),
+				"docs/sampling.md of %s: %q", k.Struct(), got)
+			continue
+		}
+		expect.That(t, slices.Equal(got, want), "docs/sampling.md of %s: %q, want %q", k.Struct(), got, want)
+	}
+}
+
+// inBackquotes returns what stands between backquotes.
+func inBackquotes(text string) (names []string) {
+	for _, m := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// page returns a file of the tree.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	return string(expect.Must(os.ReadFile(filepath.Join("../..", name)))(t))
+}
+
+// TestTheOptionThatNeedsTheCPUDoesSoAsDoctorSays holds what doctor says of --together to what Neighbor says.
+func TestTheOptionThatNeedsTheCPUDoesSoAsDoctorSays(t *testing.T) {
 	few, many := []int{3}, []int{3, 33}
 	for what, c := range map[string]struct {
 		n      sampling.Neighbor
@@ -144,7 +236,7 @@ func TestDoctorSaysWhereSamplersRun(t *testing.T) {
 		"induced":             {sampling.Neighbor{Fanouts: many, Induced: true, Disjoint: true}, true},
 	} {
 		err := c.n.OnDevice()
-		expect.That(t, (err == nil) == c.device, "%s: %v, but doctor says %v", what, err, w.Partly)
+		expect.That(t, (err == nil) == c.device, "%s: %v, but doctor says %v", what, err, whereSamplersRun().Partly)
 	}
 }
 

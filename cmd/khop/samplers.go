@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/khop-gnn/khop/internal/samplers"
 )
@@ -26,6 +27,7 @@ type samplerOption struct {
 	Name    string `json:"name"`
 	Default string `json:"default"` // "" where there is none, as of a switch
 	Switch  bool   `json:"switch"`  // takes no value
+	CPU     bool   `json:"cpu"`     // with some values, or beside some options, the sampler runs on the CPU alone
 	Help    string `json:"help"`
 }
 
@@ -35,8 +37,10 @@ func (c *samplersCmd) Run(env *environment) error {
 	for i := range samplers.All {
 		s := &samplers.All[i]
 		record := samplerRecord{Name: s.Name, About: s.About, Device: s.OnDevice(), Options: []samplerOption{}}
+		cpu := s.NeedsCPU()
 		for _, o := range s.Options() {
-			record.Options = append(record.Options, samplerOption{o.Name, o.Default, o.Kind == "bool", o.Help})
+			record.Options = append(record.Options, samplerOption{o.Name, o.Default, o.Kind == "bool",
+				slices.Contains(cpu, o.Name), o.Help})
 		}
 		result.Samplers = append(result.Samplers, record)
 	}

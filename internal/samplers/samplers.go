@@ -103,6 +103,48 @@ func (k *Kind) OnDevice() bool {
 	return ok
 }
 
+// NeedsCPU names the options with some values of which a sampler that devices have runs on the CPU alone: of all its
+// options together, those without which a device has it.
+func (k *Kind) NeedsCPU() (names []string) {
+	if !k.OnDevice() || onDevice(k.full("")) {
+		return nil
+	}
+	for _, o := range k.Options() {
+		if onDevice(k.full(o.Path)) {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+func onDevice(s reflect.Value) bool {
+	partly, ok := s.Interface().(sampling.PartlyOnDevice)
+	return !ok || partly.OnDevice() == nil
+}
+
+// full returns the sampler with all options but one turned on.
+func (k *Kind) full(but string) reflect.Value {
+	s := reflect.New(reflect.TypeOf(k.bare)).Elem()
+	for _, o := range k.Options() {
+		at := s
+		for name := range strings.SplitSeq(o.Path, ".") {
+			at = at.FieldByName(name)
+		}
+		switch {
+		case o.Path == but:
+		case at.Kind() == reflect.Bool:
+			at.SetBool(true)
+		case at.Kind() == reflect.String:
+			at.SetString("x")
+		case at.Kind() == reflect.Float64:
+			at.SetFloat(0.5)
+		case at.Type() == reflect.TypeFor[[]int]():
+			at.Set(reflect.ValueOf([]int{1 << 20}))
+		}
+	}
+	return s
+}
+
 // Make returns the sampler with options as they were said, and others at their defaults.
 func (k *Kind) Make(said option.Said) (sampling.Sampler, error) {
 	return k.with(func(sampler any) error { return option.Apply(sampler, k.Options(), said) })

@@ -92,9 +92,11 @@ func (p *Plan) defaultCache() int64 { return max(p.memoryRoom()/2, 1) }
 func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto, topology bool) bool {
 	mapped, total := p.Set.InFiles()
 	cache := cmp.Or(o.CacheBytes, p.defaultCache())
-	var paged *tiers.Paged
-	if topology {
-		paged = tiers.PageTopology(p.Recipe, cache, p.Set.Loaders)
+	paged := tiers.PageTopology(p.Recipe, cache, p.Set.Loaders)
+	if paged != nil && !topology {
+		p.Log.Info("the topology is not read from disk", "bytes", paged.Bytes, "cache", cache, "why",
+			"a device reads it where it lies")
+		paged = nil
 	}
 	if auto && (p.Set.SourceBytes().Total() < p.memoryRoom()/10*9 ||
 		len(mapped) == 0 && paged == nil) {

@@ -233,13 +233,13 @@ type DiskOptions struct {
 	// the rows that are needed soonest. What planning takes comes on top. Of a topology on disk the loader assumes that
 	// as many bytes are in the page cache. Default: half of MaxMemory, or of what is available.
 	CacheBytes int64 `kind:"size" range:"0," help:"Rows that --residence disk keeps; default: half of memory."`
-	// Lookahead is the most batches that are sampled ahead; fewer where their ids would take more than a quarter of
-	// CacheBytes, and 16 MiB.
+	// Lookahead is the most batches that are sampled ahead; fewer where their ids would take more than an eighth of
+	// CacheBytes, and 8 MiB.
 	Lookahead int `default:"64" range:"1,16384" help:"Batches that --residence disk samples ahead, at most."`
 	// PackBytes lets the loader write rows that batches known ahead need, and the cache has no room for, to temporary
 	// files of so many bytes beside the columns, where they lie one after another for each batch. It does so where the
-	// disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes.
-	// Default: it does not.
+	// disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes,
+	// and 64 MiB: choose Lookahead large. Default: it does not.
 	PackBytes int64 `name:"pack" kind:"size" range:"0," help:"..."`
 }
 

@@ -119,7 +119,7 @@ func TestAPackWithoutAFileCountsWhatItWouldWrite(t *testing.T) {
 	p := expect.Must(newPack(layout, 10, PackOptions{Bytes: 100 * 4096, Memory: 1 << 20}))(t)
 	buffers, rows := len(p.spare), int64(0)
 	for want := uint32(0); ; want++ {
-		place, ok := p.take(1)
+		place, ok := p.take(1, want)
 		if !ok {
 			break
 		}
@@ -142,7 +142,7 @@ func TestAPackWithoutAFileCountsWhatItWouldWrite(t *testing.T) {
 		"%d chunks are read: %+v", len(chunks), n)
 	again := p.claim(1, nil)
 	expect.That(t, len(again) == 0, "%d chunks come again", len(again))
-	place, ok := p.take(2)
+	place, ok := p.take(2, 0)
 	expect.That(t, ok && place/8 < 100, "a place after all were read: %d, %v", place, ok)
 }
 

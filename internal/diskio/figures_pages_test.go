@@ -116,13 +116,13 @@ func TestChunksAreGivenOutAgain(t *testing.T) {
 	for round := range uint32(5) {
 		seen := map[uint32]bool{}
 		for range 3 * 8 {
-			place, ok := p.take(round)
+			place, ok := p.take(round, 0)
 			if !ok || seen[place] || place >= 3*8 {
 				t.Fatalf("round %d: place %d, %v", round, place, ok)
 			}
 			seen[place] = true
 		}
-		place, ok := p.take(round)
+		place, ok := p.take(round, 0)
 		expect.Ensure(t, !ok, "round %d: place %d of a file that is full", round, place)
 		chunks := p.claim(round, nil)
 		expect.That(t, len(chunks) == 3, "round %d: %d chunks", round, len(chunks))
@@ -136,7 +136,7 @@ func TestASimulationOfAShareCountsShares(t *testing.T) {
 	layout := Layout{RowBytes: 512, Rows: 1 << 20, Shape: disk.Shape{Page: 4096, Most: 4096, Sector: 512}}
 	p := expect.Must(newPack(layout, 10, PackOptions{Bytes: 100 * 4096, Memory: 1 << 20}.OfShare(4)))(t)
 	for range 6 {
-		p.take(1)
+		p.take(1, 0)
 	}
 	p.claim(1, nil)
 	// Three chunks of 2 rows in place of 8 are written and read: three quarters of one.

@@ -24,10 +24,10 @@ func TestWhatAPackHasRoomFor(t *testing.T) {
 		memory, rowBytes, chunk int64
 		most                    int
 	}{
-		{(10 + packAside) * 4096, 2048, 4096, 256},
-		{(10+packAside)*4096 - 1, 2048, 0, 0},
-		{(10 + packAside) * 4096, 2049, 0, 0},
-		{(10 + packAside) * 12 << 10, 2048, 12 << 10, 85},
+		{(20 + packAside) * 4096, 2048, 4096, 256},
+		{(20+packAside)*4096 - 1, 2048, 0, 0},
+		{(20 + packAside) * 4096, 2049, 0, 0},
+		{(20 + packAside) * 12 << 10, 2048, 12 << 10, 85},
 		{1 << 30, 2048, 1 << 16, 16},
 	} {
 		layout.RowBytes = c.rowBytes

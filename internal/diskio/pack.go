@@ -28,7 +28,7 @@ func (o PackOptions) OfShare(one int64) PackOptions {
 }
 
 // PackMemory is the memory that packing the rows of a column takes.
-const PackMemory = 16 << 20
+const PackMemory = 32 << 20
 
 // ErrPack is why rows cannot be packed.
 var ErrPack = errors.New("rows are not packed")
@@ -57,34 +57,37 @@ type pack struct {
 
 	file      *File // nil in a simulation
 	memory    *pinned.Region
-	ended     chan struct{} // when the writer has ended
+	counts    pinned.Options // how memory of rows' numbers is counted
+	ended     chan struct{}  // when the writer has ended
 	intercept func(int64, int, error) (int, error)
 }
 
 // chunk is some places of one batch.
 type chunk struct {
-	rows, there uint32 // places given, and those that have their rows
-	buffer      int32  // that has the rows; -1: they are in the file
-	used        bool   // it is a batch's
-	claimed     bool   // the batch will copy its rows from the buffer
-	queued      bool   // to be written; a number may be in the queue without
-	writing     bool
-	dropped     bool // to be free when it is written
+	of      []uint32 // rows of the column that have places, and room for as many as there are places
+	there   uint32   // places that have their rows
+	buffer  int32    // that has the rows; -1: they are in the file
+	used    bool     // it is a batch's
+	claimed bool     // the batch will copy its rows from the buffer
+	queued  bool     // to be written; a number may be in the queue without
+	writing bool
+	dropped bool // to be free when it is written
 }
 
-// packAside is how many chunks have memory beside one for each batch of the window: they are being written, or read.
-const packAside = 32
+// packAside is how many chunks, and one more for each batch of the window, have memory beside those that are not full:
+// plans wait for their rows, or they are being written, or read.
+const packAside = 64
 
 // newPack returns a pack without a file. Errors: ErrPack where so little memory or so long rows allow no chunks.
 func newPack(column Layout, lookahead int, opt PackOptions) (*pack, error) {
-	size := min(column.Most, floor(opt.Memory/int64(lookahead+packAside), column.Page))
+	size := min(column.Most, floor(opt.Memory/int64(2*lookahead+packAside), column.Page))
 	per := size / column.RowBytes
 	if per < 2 {
 		return nil, fmt.Errorf("%w: %d bytes of memory for %d batches are too few for rows of %d bytes", ErrPack,
 			opt.Memory, lookahead, column.RowBytes)
 	}
 	setDefault(&opt.share, 1)
-	most := min(opt.Bytes/size, (1<<31-2)/per)
+	most := min(opt.Bytes/size, (1<<31-2-column.Rows)/per) // beside slots of a cache: see ask
 	p := &pack{per: uint32(max(per/opt.share, 1)), most: int(most), intercept: opt.Intercept,
 		of: make([][]uint32, lookahead+1)}
 	p.layout = Layout{RowBytes: column.RowBytes, Rows: most * per, Shape: column.Shape, group: per, groupBytes: size}
@@ -97,11 +100,11 @@ func newPack(column Layout, lookahead int, opt PackOptions) (*pack, error) {
 }
 
 // take returns a place for a row that a batch needs; false where there is none.
-func (p *pack) take(batch uint32) (place uint32, ok bool) {
+func (p *pack) take(batch, row uint32) (place uint32, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := &p.of[batch%uint32(len(p.of))]
-	if n := len(*list); n == 0 || p.chunks[(*list)[n-1]].rows == p.per {
+	if n := len(*list); n == 0 || len(p.chunks[(*list)[n-1]].of) == int(p.per) {
 		number, ok := p.open()
 		if !ok {
 			return 0, false
@@ -110,11 +113,19 @@ func (p *pack) take(batch uint32) (place uint32, ok bool) {
 	}
 	number := (*list)[len(*list)-1]
 	c := &p.chunks[number]
-	c.rows++
-	if c.rows == p.per && p.file == nil {
+	c.of = append(c.of, row)
+	given := uint32(len(c.of))
+	if given == p.per && p.file == nil {
 		p.written(c)
 	}
-	return number*p.per + c.rows - 1, true
+	return number*p.per + given - 1, true
+}
+
+// rowAt returns the row of the column that has a place.
+func (p *pack) rowAt(place uint32) uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.chunks[place/p.per].of[place%p.per]
 }
 
 // open returns a new chunk.
@@ -126,10 +137,12 @@ func (p *pack) open() (number uint32, ok bool) {
 		number, p.free = p.free[n-1], p.free[:n-1]
 	} else if number = uint32(len(p.chunks)); len(p.chunks) == p.most {
 		return 0, false
+	} else if p.counts.Ledger.Take(p.counts.Purpose, int64(p.per)*PackedBytes) != nil {
+		return 0, false
 	} else {
-		p.chunks = append(p.chunks, chunk{})
+		p.chunks = append(p.chunks, chunk{of: make([]uint32, 0, p.per)})
 	}
-	p.chunks[number] = chunk{used: true, buffer: p.spare[len(p.spare)-1]}
+	p.chunks[number] = chunk{used: true, buffer: p.spare[len(p.spare)-1], of: p.chunks[number].of[:0]}
 	p.spare = p.spare[:len(p.spare)-1]
 	return number, true
 }
@@ -154,7 +167,7 @@ func (p *pack) claim(batch uint32, to []uint32) []uint32 {
 	}
 	for _, number := range to {
 		if c := &p.chunks[number]; c.buffer < 0 {
-			p.counted(int64(c.rows), 1)
+			p.counted(int64(len(c.of)), 1)
 		}
 		p.release(number)
 	}
@@ -192,7 +205,7 @@ func (p *pack) release(number uint32) {
 	if c.buffer >= 0 {
 		p.spare = append(p.spare, c.buffer)
 	}
-	*c = chunk{buffer: -1}
+	*c = chunk{buffer: -1, of: c.of}
 	p.free = append(p.free, number)
 }
 
@@ -240,7 +253,7 @@ func (p *pack) settle(plan *Plan, read, kept []Read) (_, _ []Read) {
 		if c := &p.chunks[number]; c.buffer >= 0 {
 			c.claimed = true
 		} else {
-			p.counted(int64(c.rows), 1)
+			p.counted(int64(len(c.of)), 1)
 		}
 	}
 	for _, r := range plan.Packed {

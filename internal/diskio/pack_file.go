@@ -27,6 +27,7 @@ func openPack(column *File, layout Layout, lookahead int, probe *disk.Probe, opt
 	}
 	p.file = &File{file: file, path: filepath.Join(folder, "(packed rows)"), index: notRegistered, page: column.page,
 		sector: column.sector, direct: true}
+	p.counts = memory
 	if p.memory, err = pinned.Allocate(int64(len(p.spare))*p.layout.groupBytes, memory); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -144,6 +145,9 @@ func (p *pack) close() error {
 	again := p.closed
 	p.closed = true
 	p.work.Signal()
+	if !again {
+		p.counts.Ledger.Give(p.counts.Purpose, int64(len(p.chunks))*int64(p.per)*PackedBytes)
+	}
 	p.mu.Unlock()
 	if again {
 		return nil

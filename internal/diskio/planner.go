@@ -18,41 +18,43 @@ const (
 	MaxLookahead = 1 << 14
 	// MaxRows is what a column must have fewer rows than.
 	MaxRows = 1<<31 - 1
-	// AskBytes is what a row takes that a batch of the window asks for.
-	AskBytes = 20
+	// MaxAsks is the most rows that the batches of a window ask for.
+	MaxAsks = 1<<31 - 2
+	// AskBytes is what a row takes that a batch of the window asks for, and PackedBytes what it takes more where rows
+	// are packed.
+	AskBytes, PackedBytes = 8, 4
 )
 
 const (
-	noAsk    = ^uint32(0)
-	noRow    = ^uint32(0)
-	numbered = 1<<31 - 1 // asks are numbered modulo 2^31
-	isAsked  = 1 << 31   // of a row's state: the rest is the number of its next ask
-	levels   = 256       // of uses, by which rows without a next use are told apart
+	noAsk   = ^uint32(0)
+	noRow   = ^uint32(0)
+	isAsked = 1 << 31 // of a row's state: the rest is the number of the last ask for it
+	isHeld  = 1 << 31 // of an ask's what: the rest is not a row
+	levels  = 256     // of uses, by which rows without a next use are told apart
 	// slotBytes and rowState are what the plan takes for each row of the cache, and for each row of the column.
 	slotBytes, rowState = 12, 5
 )
 
-// ask is that a batch of the window needs a row.
+// ask is that a batch of the window needs a row. Its number is its place in the ring.
 type ask struct {
-	row   uint32
-	next  uint32 // the next ask for the row, or noAsk
-	tail  uint32 // the last ask for it; of its first ask only
-	slot  int32  // of the cache, where the row is there, -1, or packedAt(place); of its first ask only
-	batch uint32
+	// what is the row. The first ask for a row says where that is, if it is anywhere: isHeld and its slot of the cache,
+	// or isHeld and so many slots more as its place in the pack.
+	what uint32
+	next uint32 // the next ask for the row; of its last ask the first
 }
 
 // window is the batches that are known and not yet planned.
 type window struct {
-	asks       []ask // a ring, of a power of two
+	asks       []ask // a ring
 	begin, end uint32
-	batches    []uint32 // [number % len] where its asks end
+	batches    []uint64 // [number % len] how many asks there were before it
 }
 
 // Planner decides what a cache of rows holds. It is for one goroutine at a time; Close frees its memory.
 type Planner struct {
 	layout Layout
 	opt    PlannerOptions
-	state  []uint32 // [row] 0, a slot of the cache + 1, or the next ask
+	state  []uint32 // [row] 0, a slot of the cache + 1, or isAsked and the last ask
 	uses   []uint8  // [row] asks so far, as far as they can be counted
 	aged   int64    // asks since uses were halved
 	window
@@ -96,6 +98,7 @@ func NewPlanner(layout Layout, opt PlannerOptions) (_ *Planner, err error) {
 	}
 	opt.Lookahead = min(max(opt.Lookahead, 1), MaxLookahead)
 	opt.Slots = int(min(int64(opt.Slots), layout.Rows))
+	opt.Asks = min(opt.Asks, MaxAsks)
 	p := &Planner{layout: layout, opt: opt, low: levels, room: &pinned.Region{}}
 	defer func() {
 		if err != nil {
@@ -111,7 +114,7 @@ func NewPlanner(layout Layout, opt PlannerOptions) (_ *Planner, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.batches = make([]uint32, opt.Lookahead+1)
+	p.batches = make([]uint64, opt.Lookahead+1)
 	for i := opt.Slots; i < lists; i++ {
 		p.prev[i], p.next[i] = int32(i), int32(i)
 	}
@@ -150,13 +153,10 @@ func (p *Planner) Close() (err error) {
 func PlanBytes(rows, slots int64) int64 { return rows*rowState + slots*slotBytes }
 
 // WindowBytes returns the memory of a window in which n rows are asked for.
-func WindowBytes(asks int64) int64 {
-	n := int64(1)
-	for n < asks {
-		n *= 2
-	}
-	return n * AskBytes
-}
+func WindowBytes(asks int64) int64 { return max(asks, leastAsks) * AskBytes }
+
+// leastAsks is how many asks the least window has room for.
+const leastAsks = 256
 
 // Count returns what the plans so far came to.
 func (p *Planner) Count() disk.Counts {
@@ -172,7 +172,10 @@ func (p *Planner) Slots() int { return p.opt.Slots }
 func (p *Planner) Known() int { return int(p.asked - p.now) }
 
 // Asks returns the rows that the batches of the window ask for.
-func (p *Planner) Asks() int { return int((p.end - p.begin) & numbered) }
+func (p *Planner) Asks() int { return int(p.before(p.asked) - p.before(p.now)) }
+
+// before returns how many asks there were before a batch of the window, or before the batch that comes after it.
+func (p *Planner) before(batch uint32) uint64 { return p.batches[batch%uint32(len(p.batches))] }
 
 // Full reports whether the window has as many batches as it may have.
 func (p *Planner) Full() bool { return p.Known() >= p.opt.Lookahead }
@@ -180,7 +183,68 @@ func (p *Planner) Full() bool { return p.Known() >= p.opt.Lookahead }
 // Spare returns how many slots of the cache hold no row.
 func (p *Planner) Spare() int { return p.spare }
 
-func (p *Planner) at(number uint32) *ask { return &p.asks[number&uint32(len(p.asks)-1)] }
+func (p *Planner) at(number uint32) *ask { return &p.asks[number] }
+
+// after returns the number of the ask that comes n after another one. n is at most as many as there is room for.
+func (p *Planner) after(number uint32, n int) uint32 {
+	if at := int(number) + n; at < len(p.asks) {
+		return uint32(at)
+	}
+	return uint32(int(number) + n - len(p.asks))
+}
+
+// since returns how many asks lie between two of the window, of which first is no later.
+func (p *Planner) since(first, number uint32) int {
+	if number < first {
+		return int(number) + len(p.asks) - int(first)
+	}
+	return int(number - first)
+}
+
+// first returns the first ask for a row of the window; false where nobody asks for it.
+func (p *Planner) first(row uint32) (number uint32, ok bool) {
+	s := p.state[row]
+	if s < isAsked {
+		return noAsk, false
+	}
+	return p.at(s &^ isAsked).next, true
+}
+
+// batchOf returns the batch of an ask of the window.
+func (p *Planner) batchOf(number uint32) uint32 {
+	n := p.before(p.now) + uint64(p.since(p.begin, number))
+	low, high := uint32(0), p.asked-p.now // the batch is now + low .. now + high - 1
+	for high-low > 1 {
+		if middle := (low + high) / 2; p.before(p.now+middle) <= n {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return p.now + low
+}
+
+// held returns where the row of an ask is: in a slot, or in a place of the pack, or in neither.
+func (p *Planner) held(a *ask) (slot int32, place uint32, packed bool) {
+	switch v := a.what &^ isHeld; {
+	case a.what < isHeld:
+		return -1, 0, false
+	case v < uint32(len(p.rows)):
+		return int32(v), 0, false
+	default:
+		return -1, v - uint32(len(p.rows)), true
+	}
+}
+
+// rowOf returns the row of an ask.
+func (p *Planner) rowOf(a *ask) uint32 {
+	if slot, place, packed := p.held(a); packed {
+		return p.opt.pack.rowAt(place)
+	} else if slot >= 0 {
+		return p.rows[slot]
+	}
+	return a.what
+}
 
 // Ask tells the rows of the next batch, each a row of the column; repeats are allowed. The window must not be Full.
 // Its error is that of taking memory.
@@ -190,27 +254,24 @@ func (p *Planner) Ask(rows []uint32) error {
 	}
 	for _, row := range rows {
 		number := p.end
-		p.end = (p.end + 1) & numbered
+		p.end = p.after(p.end, 1)
 		a := p.at(number)
-		*a = ask{row: row, next: noAsk, tail: number, slot: -1, batch: p.asked}
-		switch s := p.state[row]; {
-		case s >= isAsked:
-			first := p.at(s &^ isAsked)
-			p.at(first.tail).next = number
-			first.tail = number
-		case s > 0:
-			a.slot = int32(s - 1)
-			p.state[row] = isAsked | number
-			p.place(a.slot, row, number)
-		default:
-			p.state[row] = isAsked | number
+		*a = ask{what: row, next: number}
+		s := p.state[row]
+		p.state[row] = isAsked | number
+		if s >= isAsked {
+			last := p.at(s &^ isAsked)
+			a.next, last.next = last.next, number
+		} else if s > 0 {
+			p.placeIn(int32(s-1), number, p.asked)
 		}
 		if p.uses[row] < levels-1 {
 			p.uses[row]++
 		}
 	}
+	before := p.before(p.asked)
 	p.asked++
-	p.batches[p.asked%uint32(len(p.batches))] = p.end
+	p.batches[p.asked%uint32(len(p.batches))] = before + uint64(len(rows))
 	p.age(int64(len(rows)))
 	return nil
 }
@@ -228,42 +289,45 @@ func (p *Planner) age(asks int64) {
 
 // makeRoom makes the window large enough for n more asks.
 func (p *Planner) makeRoom(n int) error {
-	want := p.Asks() + n
-	if want <= len(p.asks) {
+	held := p.Asks()
+	if held+n <= len(p.asks) {
 		return nil
 	}
-	old, size := p.asks, int64(256)
-	for size < int64(max(want, p.opt.Asks)) {
-		size *= 2
-	}
-	room, err := pinned.Allocate(size*AskBytes, p.opt.Memory)
+	old, first, size := p.asks, p.begin, max(held+n, p.opt.Asks, leastAsks)
+	room, err := pinned.Allocate(int64(size)*AskBytes, p.opt.Memory)
 	if err != nil {
 		return err
 	}
-	p.asks = unsafe.Slice((*ask)(unsafe.Pointer(unsafe.SliceData(room.Bytes()))), size)
-	for i := p.begin; i != p.end; i = (i + 1) & numbered {
-		*p.at(i) = old[i&uint32(len(old)-1)]
+	asks := unsafe.Slice((*ask)(unsafe.Pointer(unsafe.SliceData(room.Bytes()))), size)
+	for i, at := uint32(0), first; i < uint32(held); i, at = i+1, p.after(at, 1) {
+		a := &old[at]
+		asks[i] = ask{what: a.what, next: uint32(p.since(first, a.next))}
+		if row := p.rowOf(a); p.state[row] == isAsked|at {
+			p.state[row] = isAsked | i
+		}
 	}
+	p.asks, p.begin, p.end = asks, 0, uint32(held%size)
 	room, p.room = p.room, room
 	return room.Close()
 }
 
 // Forget drops the window: what the next batches will be is no longer known.
 func (p *Planner) Forget() {
-	for i := p.begin; i != p.end; i = (i + 1) & numbered {
-		row := p.at(i).row
-		s := p.state[row]
-		if s < isAsked {
+	for at, n := p.begin, p.Asks(); n > 0; at, n = p.after(at, 1), n-1 {
+		a := p.at(at)
+		row := p.rowOf(a)
+		if p.state[row] < isAsked {
 			continue
 		}
-		slot := p.at(s &^ isAsked).slot
+		slot, _, _ := p.held(a) // it is the first ask for the row
 		if p.state[row] = 0; slot >= 0 {
 			p.place(slot, row, noAsk)
 		}
 	}
-	p.losePacked()
 	p.begin, p.now = p.end, p.asked
-	p.batches[p.now%uint32(len(p.batches))] = p.end
+	if p.opt.pack != nil {
+		p.opt.pack.reset()
+	}
 }
 
 // Lose drops what the cache was to hold of a plan that was not carried out.
@@ -280,34 +344,36 @@ func (p *Planner) Lose(plan *Plan) {
 // Next plans the oldest batch of the window, of which there must be one.
 func (p *Planner) Next(plan *Plan) {
 	t, first := p.now, p.begin
-	p.begin = p.batches[(t+1)%uint32(len(p.batches))]
-	n := int((p.begin - first) & numbered)
-	p.now++
+	n := int(p.before(t+1) - p.before(t))
+	p.now, p.begin = t+1, p.after(first, n)
 	plan.reset(n)
 	for i := range n {
-		number := (first + uint32(i)) & numbered
+		number := p.after(first, i)
 		a := p.at(number)
-		if a.row == noRow { // it repeats one before
+		if a.what == noRow { // it repeats one before
 			continue
 		}
-		next := a.next
-		plan.Asked[i] = a.row
-		for next != noAsk && p.at(next).batch == t {
-			again, to := p.at(next), (next-first)&numbered
-			plan.Same, plan.Asked[to] = append(plan.Same, Move{uint32(i), to}), a.row
-			again.row, next = noRow, again.next
+		slot, place, packed := p.held(a)
+		row := p.rowOf(a)
+		plan.Asked[i] = row
+		last, next := p.state[row]&^isAsked, a.next
+		for ; next != number && p.since(first, next) < n; next = p.at(next).next {
+			to := uint32(p.since(first, next))
+			plan.Same, plan.Asked[to] = append(plan.Same, Move{uint32(i), to}), row
+			p.at(next).what = noRow
 		}
-		if p.state[a.row] = 0; next != noAsk {
-			p.state[a.row] = isAsked | next
-			p.at(next).tail = a.tail
-		}
-		if a.slot >= 0 {
-			plan.Hits = append(plan.Hits, Move{uint32(a.slot), uint32(i)})
-			p.place(a.slot, a.row, next)
-		} else if a.slot < -1 {
-			plan.Packed = append(plan.Packed, Read{placeOf(a.slot), uint32(i)})
+		if next == number {
+			next, p.state[row] = noAsk, 0
 		} else {
-			plan.Reads = append(plan.Reads, Read{a.row, uint32(i)})
+			p.at(last).next = next
+		}
+		if slot >= 0 {
+			plan.Hits = append(plan.Hits, Move{uint32(slot), uint32(i)})
+			p.place(slot, row, next)
+		} else if packed {
+			plan.Packed = append(plan.Packed, Read{place, uint32(i)})
+		} else {
+			plan.Reads = append(plan.Reads, Read{row, uint32(i)})
 		}
 	}
 	for _, r := range plan.Reads {
@@ -334,7 +400,7 @@ func (p *Planner) readAlong(plan *Plan) {
 		e.along = len(plan.Along)
 		lo, hi := p.layout.rowsWithin(e)
 		for row := lo; row < hi && len(plan.Along) < p.opt.Along; row++ {
-			if s := p.state[row]; s >= isAsked && p.at(s&^isAsked).slot == -1 {
+			if first, ok := p.first(uint32(row)); ok && p.at(first).what < isHeld {
 				to := uint32(plan.Rows + len(plan.Along))
 				if p.admit(plan, uint32(row), to) {
 					plan.Along = append(plan.Along, Read{uint32(row), to})
@@ -348,22 +414,18 @@ func (p *Planner) readAlong(plan *Plan) {
 // admit gives a row a slot of the cache, unless all others are of more use. Then it goes to the pack, if there is one
 // and the row is needed again. It reports whether the row is kept.
 func (p *Planner) admit(plan *Plan, row, from uint32) bool {
-	next := noAsk
-	if s := p.state[row]; s >= isAsked {
-		next = s &^ isAsked
-	}
+	next, _ := p.first(row)
 	slot := p.next[p.freeList()]
 	if slot == p.freeList() {
 		worst := p.worst(row, next)
 		if worst < 0 {
-			return next != noAsk && p.spill(plan, next, Spill{From: from, at: -1})
+			return next != noAsk && p.spill(plan, row, next, Spill{From: from, at: -1})
 		}
 		slot = p.next[worst]
-		if s := p.state[p.rows[slot]]; s >= isAsked {
-			p.evict(slot)
-			p.spill(plan, s&^isAsked, Spill{From: uint32(slot), at: int32(len(plan.Keeps))})
-		} else {
-			p.evict(slot)
+		old := p.rows[slot]
+		p.evict(slot)
+		if next, ok := p.first(old); ok {
+			p.spill(plan, old, next, Spill{From: uint32(slot), at: int32(len(plan.Keeps))})
 		}
 	} else {
 		p.spare--
@@ -374,18 +436,13 @@ func (p *Planner) admit(plan *Plan, row, from uint32) bool {
 	return true
 }
 
-// packedAt is ask.slot of a row that has a place in the pack, and placeOf its inverse.
-func packedAt(place uint32) int32 { return -2 - int32(place) }
-func placeOf(slot int32) uint32   { return uint32(-2 - slot) }
-
 // spill packs a row for the batch that asks for it next.
-func (p *Planner) spill(plan *Plan, next uint32, s Spill) (ok bool) {
+func (p *Planner) spill(plan *Plan, row, next uint32, s Spill) (ok bool) {
 	if p.opt.pack == nil {
 		return false
 	}
-	a := p.at(next)
-	if s.To, ok = p.opt.pack.take(a.batch); ok {
-		a.slot = packedAt(s.To)
+	if s.To, ok = p.opt.pack.take(p.batchOf(next), row); ok {
+		p.at(next).what = isHeld | (uint32(len(p.rows)) + s.To)
 		plan.Spills = append(plan.Spills, s)
 	}
 	return ok
@@ -396,9 +453,10 @@ func (p *Planner) losePacked() {
 	if p.opt.pack == nil {
 		return
 	}
-	for i := p.begin; i != p.end; i = (i + 1) & numbered {
-		if a := p.at(i); a.slot < -1 {
-			a.slot = -1
+	for at, n := p.begin, p.Asks(); n > 0; at, n = p.after(at, 1), n-1 {
+		a := p.at(at)
+		if _, place, packed := p.held(a); packed {
+			a.what = p.opt.pack.rowAt(place)
 		}
 	}
 	p.opt.pack.reset()
@@ -422,7 +480,7 @@ func (p *Planner) worst(row, next uint32) int32 {
 	for p.far-p.now < uint32(p.opt.Lookahead+1) && p.empty(p.batchList(p.far)) {
 		p.far--
 	}
-	if p.far-p.now > uint32(p.opt.Lookahead) || p.far-p.now <= p.at(next).batch-p.now {
+	if p.far-p.now > uint32(p.opt.Lookahead) || p.far-p.now <= p.batchOf(next)-p.now {
 		return -1
 	}
 	return p.batchList(p.far)
@@ -437,19 +495,23 @@ func (p *Planner) place(slot int32, row, next uint32) {
 		p.move(slot, p.useList(u))
 		return
 	}
-	a := p.at(next)
-	a.slot = slot
-	if p.far-p.now > uint32(p.opt.Lookahead) || a.batch-p.now > p.far-p.now {
-		p.far = a.batch
+	p.placeIn(slot, next, p.batchOf(next))
+}
+
+// placeIn puts a slot where it belongs by the next ask for its row, which is a batch's.
+func (p *Planner) placeIn(slot int32, next, batch uint32) {
+	p.at(next).what = isHeld | uint32(slot)
+	if p.far-p.now > uint32(p.opt.Lookahead) || batch-p.now > p.far-p.now {
+		p.far = batch
 	}
-	p.move(slot, p.batchList(a.batch))
+	p.move(slot, p.batchList(batch))
 }
 
 // evict makes a slot empty; it stays in its list.
 func (p *Planner) evict(slot int32) {
 	row := p.rows[slot]
-	if s := p.state[row]; s >= isAsked {
-		p.at(s &^ isAsked).slot = -1
+	if next, ok := p.first(row); ok {
+		p.at(next).what = row
 	} else {
 		p.state[row] = 0
 	}

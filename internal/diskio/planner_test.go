@@ -158,12 +158,12 @@ func TestPackedRowsAreReadTogether(t *testing.T) {
 			PlannerOptions{Slots: 500, Lookahead: 30, Along: 100})
 		expect.OK(t, err)
 		if bytes > 0 {
-			p.opt.pack, err = newPack(p.layout, 30, PackOptions{Bytes: bytes, Memory: 1 << 18})
+			p.opt.pack, err = newPack(p.layout, 30, PackOptions{Bytes: bytes, Memory: 1 << 19})
 		}
 		expect.OK(t, err)
 		plans(t, p, asks)
 		if p.opt.pack != nil {
-			expect.Same(t, len(p.opt.pack.spare), 1<<18/4096, "buffers that were given back")
+			expect.Same(t, len(p.opt.pack.spare), 1<<19/4096, "buffers that were given back")
 		}
 		return p.Count()
 	}

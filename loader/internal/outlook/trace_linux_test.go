@@ -41,7 +41,7 @@ func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 		}
 		asks = append(asks, rows)
 	}
-	const ahead = 1<<19/(524*one/40) + 1 // one more row, and it would be less
+	const ahead = 1<<20/(524*one/40) + 1 // one more row, and it would be less
 	tr := &rowTrace{Kit: &presamplers.Kit{Recipe: &recipe.Recipe{Batches: 20}},
 		disk:    tiers.DiskOptions{Lookahead: 64, CacheBytes: 5},
 		columns: []*tiers.Column{c}, Bytes: 1 << 30, layouts: map[*tiers.Column]diskio.Layout{c: layout},

@@ -46,8 +46,8 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 		{Kind: layout.EdgeColumn, Type: 1, Column: "y", Most: 5}}
 	onDisk := []tiers.ColumnOnDisk{{Column: wide, Slots: 40, MostAsks: 1 << 12, Early: 777},
 		{Column: narrow, Slots: 9, MostAsks: 1 << 9, Early: 10, Pack: diskio.PackOptions{Memory: 3 * mib}}}
-	ofWide := int64(1000*5 + 40*12 + 1<<12*20 + 777 + 8*4*mib) // 512 rows are asked for
-	ofNarrow := int64(70_000*5 + 9*12 + 1<<20*20 + 10 + 3*mib + 8*4*mib)
+	ofWide := int64(1000*5 + 40*12 + 1<<12*8 + 777 + 8*4*mib) // 512 rows are asked for
+	ofNarrow := int64(70_000*5 + 9*12 + 1<<20*8 + 10 + 3*mib + 8*4*mib + 1<<9*4 + 3*mib/16*4)
 	endless := []tiers.ColumnOnDisk{{Column: wide, MostAsks: 1}}
 	paged := &tiers.Paged{Bytes: 4096 * 126, Loaders: 2}
 	ofPages := int64(2*8*3+staging) / 2 // 128 pages, in words of 64
@@ -75,7 +75,7 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	endlessArrays := []layout.Array{{Kind: layout.NodeColumn, Column: "x", Most: 1 << 60}}
 	p := &Plan{Kit: &presamplers.Kit{Recipe: &recipe.Recipe{Arrays: endlessArrays}},
 		Set: &tiers.Set{Disk: &tiers.DiskTier{Loaders: 1, OnDisk: endless}}, Workers: 1, Prefetch: 1}
-	n, want := diskMemory(p, 1, 2), int64(3+1000*5+1<<40*20+2*4*mib+staging)
+	n, want := diskMemory(p, 1, 2), int64(3+1000*5+1<<40*8+2*4*mib+staging)
 	expect.That(t, n == want, "batches without end: %d bytes, want %d", n, want)
 	s := &tiers.DiskTier{OnDisk: onDisk[:1]}
 	expect.That(t, s.Has(wide) && !s.Has(narrow) && !(*tiers.DiskTier)(nil).Has(wide), "which columns are on disk")

@@ -68,7 +68,8 @@ type ColumnOnDisk struct {
 }
 
 const (
-	leastWindow = 16 << 20 // bytes of a window, if that is more than a quarter of the cache
+	leastWindow = 8 << 20  // bytes of a window, if that is more than an eighth of the cache
+	leastPacked = 64 << 20 // the same where rows are packed, if that is more than the cache
 	alongBytes  = 4 << 20  // of rows that are read along with those of a batch
 	mostEarly   = 32 << 20 // bytes of rows read before their batch has a slot, at most; else a quarter of the cache
 )
@@ -95,19 +96,13 @@ func (s *DiskTier) share(columns []*Column, total, cache int64) {
 		bytes, row := float64(len(c.Mapped().Bytes)), c.Store.RowBytes()
 		part := bytes / float64(total) / float64(s.Loaders)
 		share := min(int64(float64(cache)*part), int64(bytes))
-		window := share / 4
+		d := ColumnOnDisk{Column: c, Index: i, Slots: int(share / row), Along: int(alongBytes / row),
+			MostAsks: max(leastWindow, share/8) / diskio.AskBytes, Early: min(mostEarly, share/4)}
 		if o.PackBytes > 0 { // the longer the window, the more of it is packed: worth more than what ids take
-			window = share
-		}
-		window = max(leastWindow, window) / diskio.AskBytes
-		d := ColumnOnDisk{Column: c, Index: i, Slots: int(share / row), Along: int(alongBytes / row), MostAsks: 1,
-			Early: min(mostEarly, share/4)}
-		for d.MostAsks <= window/2 {
-			d.MostAsks *= 2
-		}
-		if o.PackBytes > 0 {
+			d.MostAsks = max(leastPacked, share) / (diskio.AskBytes + diskio.PackedBytes)
 			d.Pack = diskio.PackOptions{Bytes: int64(float64(o.PackBytes) * part), Memory: diskio.PackMemory}
 		}
+		d.MostAsks = min(d.MostAsks, diskio.MaxAsks)
 		s.OnDisk = append(s.OnDisk, d)
 		s.CacheBytes += pinned.Options{}.Size(int64(d.Slots) * row)
 	}
@@ -124,6 +119,9 @@ func (t *DiskTier) Cost(b tier.Bound) (m tier.Memory) {
 		n = sat.Add(n, diskio.PlanBytes(c.Data.Len(), int64(d.Slots)))
 		n = sat.Add(n, max(d.MostAsks*diskio.AskBytes, diskio.WindowBytes(min(c.Most, 1<<40))))
 		n = sat.Add(n, sat.Add(d.Early+d.Pack.Memory, sat.Mul(int64(b.Slots), alongBytes)))
+		if d.Pack.Memory > 0 {
+			n = sat.Add(n, d.MostAsks*diskio.PackedBytes+d.Pack.Memory/d.Column.Store.RowBytes()*diskio.PackedBytes)
+		}
 	}
 	m.Scratch = sat.Add(n, diskio.StagingBytes/int64(b.Loaders))
 	return m

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a release twice, from clones of the last commit in other folders, time zones and modes of files, the second with
-# an empty cache of Go's, and fails if a byte differs. Then signs it, verifies the signature, sees that a changed byte is
+# empty caches of Go's, and fails if a byte differs. Then signs it, verifies the signature, sees that a changed byte is
 # refused, looks at sizes, and installs from the files: wheels with each Python that is here, the source distribution,
 # the Debian package and the image into folders, and a Go program of the module zip, from a proxy of files.
 # Usage: tools/release-check.sh VERSION [DIST]    with DIST it takes the release in that folder, and builds none
@@ -28,7 +28,7 @@ if [ -z "$dist" ]; then
     build "$work/one"
     dist=$work/one/dist/release
     if [ -z "${ONE:-}" ]; then
-        (umask 077 && export TZ=Asia/Kathmandu GOCACHE=$work/cache && build "$work/a folder with another name")
+        (umask 077 && export TZ=Asia/Kathmandu GOCACHE=$work/cache GOMODCACHE=$work/modules && build "$work/a folder with another name")
         diff -r "$dist" "$work/a folder with another name/dist/release" || fail "two builds differ"
         echo "two builds of $(ls "$dist" | wc -l) files are byte-equal"
     fi

@@ -1,12 +1,15 @@
 """The shared library in a process of Python: forks, signals, versions."""
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+import khop
 from khop import LibraryNotFound, _library
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
@@ -17,6 +20,55 @@ def python(program: str, **environment: str) -> "subprocess.CompletedProcess[str
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=600, env={**os.environ, **environment},
     )
+
+
+@pytest.fixture
+def launcher():
+    """The program of the wheel that the library is of."""
+    path = os.path.join(os.path.dirname(_library.find()), "..", "bin", "khop")
+    if not os.path.exists(path):
+        pytest.skip("the library is of no wheel")
+    return path
+
+
+def test_the_program_of_a_wheel_ends_as_the_static_one_does(launcher, program):
+    for line in (["version"], ["sample"], ["check", "/nowhere.khop"], ["docs", "cli"], []):
+        one, other = (subprocess.run([p, *line], capture_output=True, text=True) for p in (launcher, program))
+        assert one.returncode == other.returncode, (line, one, other)
+        assert one.stderr == other.stderr
+    with subprocess.Popen([launcher, "options", "--json"], stdout=subprocess.PIPE) as process:
+        process.stdout.close()  # before it writes
+    assert process.returncode == -signal.SIGPIPE
+
+
+def test_a_crash_of_a_wheels_program_is_told(launcher, dataset):
+    with khop.Loader(dataset("sbm"), [3], batch_size=16, binary=launcher, process="server") as loader:
+        epoch = iter(loader)
+        next(epoch)
+        os.kill(loader.server_pid, signal.SIGSEGV)
+        with pytest.raises(khop.ServerError, match="^khop serve has crashed: SIGSEGV: .*a bug"):
+            for _ in epoch:
+                pass
+
+
+def test_scripts_find_the_package_of_their_own_version(launcher, tmp_path):
+    """A launcher where pip puts scripts becomes that of the package beside it; a folder named khop is no package."""
+    scripts = tmp_path / "khop" / "bin"
+    scripts.mkdir(parents=True)
+    shutil.copy(launcher, scripts)
+    here = [scripts / "khop", "version"]
+    lost = subprocess.run(here, capture_output=True, text=True)
+    assert lost.returncode == 1 and "pip install" in lost.stderr
+    said = []
+    for python, version in (("python3.1", "0.0.1"), ("python3.2", khop.__version__)):
+        package = tmp_path / "khop" / "lib" / python / "site-packages"
+        (package / "khop" / "bin").mkdir(parents=True)
+        (package / f"khop-{version}.dist-info").mkdir()
+        fake = package / "khop" / "bin" / "khop"
+        fake.write_text(f"#!/bin/sh\necho {version}\n")
+        fake.chmod(0o700)
+        said.append(subprocess.run(here, capture_output=True, text=True).stdout.strip())
+    assert said == ["0.0.1", khop.__version__]
 
 
 def test_what_is_closed_is_an_error_and_not_a_crash():

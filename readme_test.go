@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -177,4 +178,65 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestPagesShowGoThatCompiles puts each block of Go of a page into a function that has what the page takes for granted.
+func TestPagesShowGoThatCompiles(t *testing.T) {
+	pages, _ := filepath.Glob("docs/*.md")
+	var body strings.Builder
+	blocks := 0
+	for _, page := range pages {
+		for i, after := range strings.Split(read(t, page), "```go\n")[1:] {
+			block, _, _ := strings.Cut(after, "```")
+			if strings.Contains(block, "flight.") || page == "docs/gomlx.md" {
+				continue // of modules of their own, whose tests have them
+			}
+			block = strings.NewReplacer("{ ... }", "{ panic(err) }", "...\n", "_, _ = ld, err\n").Replace(block)
+			fmt.Fprintf(&body, "\n// %s, block %d.\nfunc _() {\n%s\n", page, i+1, block)
+			for _, m := range regexp.MustCompile(`(?m)^(\w+), err :=`).FindAllStringSubmatch(block, -1) {
+				fmt.Fprintf(&body, "_, _ = %s, err\n", m[1])
+			}
+			body.WriteString("}\n")
+			blocks++
+		}
+	}
+	source := `package pages
+
+import (
+	"context"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+var (
+	ctx     context.Context
+	ds      loader.Source
+	options loader.Options
+	dev     *device.Device
+	rows    unified.Tensor
+	_       sampling.Sampler
+	train   func(*graph.Sample, unified.Tensor, unified.Tensor)
+)
+` + body.String()
+	file := filepath.Join(t.TempDir(), "pages.go")
+	overlay := filepath.Join(t.TempDir(), "overlay.json")
+	root, err := os.Getwd()
+	if err == nil {
+		err = os.WriteFile(file, []byte(source), 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(overlay, fmt.Appendf(nil, `{"Replace": {%q: %q}}`,
+			filepath.Join(root, "internal/pages/pages.go"), file), 0o600)
+	}
+	if err != nil || blocks < 3 {
+		t.Fatal(blocks, err)
+	}
+	if out, err := exec.Command("go", "build", "-overlay", overlay, "./internal/pages").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s%s", err, out, source)
+	}
 }

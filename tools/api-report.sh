@@ -13,10 +13,11 @@ git worktree add --quiet --detach "$work/base" "$base"
 module=$(sed -n 's/^module //p' go.mod)
 
 GOFLAGS=-mod=mod GOBIN=$work go install golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4
-(cd "$work/base" && "$work/apidiff" -m -w "$work/base.export" "$module")
-"$work/apidiff" -m -w "$work/here.export" "$module"
+export_names() { "$work/apidiff" -m -w "$1" "$module" 2> >(grep -v '^Ignoring internal' >&2); }
+(cd "$work/base" && export_names "$work/base.export")
+export_names "$work/here.export"
 echo "== Go: what is not compatible with $base"
-"$work/apidiff" -m -incompatible "$work/base.export" "$work/here.export" || :
+"$work/apidiff" -m -incompatible "$work/base.export" "$work/here.export" 2> >(grep -v '^Ignoring internal' >&2)
 
 if ! dist/.venv-griffe/bin/griffe --version >/dev/null 2>&1; then
     python3 -m venv dist/.venv-griffe

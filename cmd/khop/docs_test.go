@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -77,4 +78,47 @@ func TestPagesThatErrorsNameAreThere(t *testing.T) {
 		}))
 	}
 	expect.That(t, seen >= 5, "%d pages are named", seen)
+}
+
+// command is a line that calls khop; what drawings have beside it is ten blanks away.
+var command = regexp.MustCompile(`^(?:\$ )?(?:go run \./cmd/)?khop (\S.*)$`)
+
+// calls returns the arguments of each call of khop in the blocks of a page.
+func calls(page string) (all [][]string) {
+	fenced := false
+	for line := range strings.Lines(strings.ReplaceAll(page, "\\\n", "")) {
+		if strings.HasPrefix(line, "```") {
+			fenced = strings.HasPrefix(line, "```sh")
+		}
+		m := command.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil || !fenced && !strings.HasPrefix(line, "    ") || strings.Contains(line, "          ") {
+			continue
+		}
+		said, _, _ := strings.Cut(m[1], "#")
+		args := strings.Fields(strings.NewReplacer("'", "", `"`, "", " ... ", " ").Replace(said))
+		if at := slices.IndexFunc(args, func(a string) bool { return strings.ContainsAny(a, "><|;&") }); at >= 0 {
+			args = args[:at]
+		}
+		if len(args) > 0 {
+			all = append(all, args)
+		}
+	}
+	return all
+}
+
+// TestPagesCallKhopAsItIsCalled parses each command that a page shows: no option of it is gone.
+func TestPagesCallKhopAsItIsCalled(t *testing.T) {
+	seen := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "integrations/python/*.md"} {
+		for _, page := range expect.Must(filepath.Glob("../../" + pattern))(t) {
+			for _, args := range calls(string(expect.Must(os.ReadFile(page))(t))) {
+				var cli commands
+				parser := expect.Must(newParser(&cli, nil, io.Discard, io.Discard))(t)
+				_, err := parser.Parse(args)
+				expect.That(t, err == nil, "%s: khop %s: %v", page, strings.Join(args, " "), err)
+				seen++
+			}
+		}
+	}
+	expect.That(t, seen > 35, "%d commands were found", seen)
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -199,6 +200,9 @@ func TestReleaseRefusesAnotherVersionThanTheCheckouts(t *testing.T) {
 	}
 }
 
+// notVariable reports whether a word of a step is more than NAME=VALUE.
+func notVariable(word string) bool { return !regexp.MustCompile(`^[A-Z]+=\w+$`).MatchString(word) }
+
 // TestWorkflowsCallTargetsAndHoldNoLogic checks the workflows of the forge, which do not run here.
 func TestWorkflowsCallTargetsAndHoldNoLogic(t *testing.T) {
 	paths, _ := filepath.Glob(filepath.Join(khop, ".github", "workflows", "*.yml"))
@@ -225,7 +229,7 @@ func TestWorkflowsCallTargetsAndHoldNoLogic(t *testing.T) {
 		}
 		for _, m := range step.FindAllStringSubmatch(string(text), -1) {
 			words := strings.Fields(m[1])
-			if len(words) < 2 || words[0] != "make" {
+			if len(words) < 2 || words[0] != "make" || slices.ContainsFunc(words[2:], notVariable) {
 				t.Errorf("%s: %q is no target of make", path, m[1])
 			} else if !strings.Contains(makefile, "\n"+words[1]+": ##") {
 				t.Errorf("%s: the Makefile has no target %s", path, words[1])

@@ -43,7 +43,7 @@ done
 tar -C "$programs" --sort=name --owner=0 --group=0 -cf - . | xz -T1 --lzma2=preset=1,dict=256MiB >"$out/programs.tar.xz"
 rm -rf "$programs"
 
-cp bench/gpu/*.py bench/gpu/counts.json bench/ops/{kinds,draw,given,where}.py "$out/"
+cp bench/gpu/*.py bench/gpu/{counts,samplers}.json bench/ops/{kinds,draw,given,where}.py "$out/"
 mv "$out/run.py" "$out/run"
 chmod +x "$out/run"
 cp -r integrations/python/src/khop "$out/python/"

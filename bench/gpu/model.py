@@ -34,6 +34,7 @@ MACHINES = [
     Machine("GH200, NVLink-C2C", 4.0e12, 350e9, 0.9e-6, 4096, 67e12, 700, 220),
 ]
 RANDOM = 0.5      # of the device memory's rate that scattered sectors get
+WAIT = 0.4e-6     # seconds that a warp waits for a read of device memory
 LAUNCH = 3e-6     # a kernel of a graph that waits for the one before, with one read of its own
 CPU_ROWS = 70e9   # bytes/s at which 16 threads copy rows to page-locked memory
 PYG = 1.0         # seconds of a processor that PyG's sampler and gather take for a batch (docs/results/cpu.md)
@@ -85,6 +86,50 @@ def work(m, where, batch, gather):
         if name.startswith("gather") == gather:
             total += launches * LAUNCH + max(device * SECTOR / (m.memory * RANDOM), wire(m, sectors, lines))
     return total
+
+
+def sampler_kernels(m, sampler, card=False):
+    """(kernel, seconds, what they are spent on) of a batch of samplers.json, over the bus or with all on the card."""
+    for name, k in sampler["kernels"].items():
+        device, bus = k["device_sectors"], k["bus_sectors"]
+        near, far = k["longest_device"], k["longest_bus"]
+        if card:
+            device, bus, near, far = device + bus, 0, near + far, 0
+        seconds, what = max((device * SECTOR / (m.memory * RANDOM), "device memory"),
+                            (wire(m, bus, bus and k["bus_lines"]), "the bus"),
+                            (near * WAIT + far * m.latency, "one warp's reads"))
+        launched = k["launches"] * LAUNCH
+        yield name, launched + seconds, what if seconds > launched else "launches"
+
+
+def sampler_seconds(m, sampler, card=False):
+    return sum(seconds for _, seconds, _ in sampler_kernels(m, sampler, card))
+
+
+def limit_share(m, sampler):
+    """Of the time of a batch over the bus, what the bytes that it needs would take in order."""
+    needed = sum(k["needed"] for k in sampler["kernels"].values())
+    return needed / m.bus / sampler_seconds(m, sampler)
+
+
+def sampler_tables():
+    samplers = json.loads((HERE / "samplers.json").read_text())
+    for graph, text in GRAPHS.items():
+        counted = samplers[graph]
+        yield f"\n### {text}\n\n" + SAMPLERS
+        shares = [limit_share(m, counted["uniform"]) for m in NEWEST]
+        for name, s in sorted(counted.items(), key=lambda of: -limit_share(NEWEST[0], of[1])):
+            total = lambda what: sum(k[what] for k in s["kernels"].values())
+            sectors, lines = total("bus_sectors"), total("bus_lines")
+            cells = [f"{s['nodes']:,}", f"{s['edges']:,}", f"{sectors / 1e3:,.1f}", f"{lines / 1e3:,.1f}",
+                     f"{(SECTOR * sectors + OVERHEAD * lines) / 1e6:,.2f}", f"{total('needed') / 1e6:,.2f}",
+                     f"{total('device_sectors') / 1e3:,.1f}"]
+            for m, uniform in zip(NEWEST, shares):
+                share = limit_share(m, s)
+                cells += [f"{sampler_seconds(m, s, True) * 1e3:,.2f}", f"{sampler_seconds(m, s) * 1e3:,.2f}",
+                          f"{share:.1%}", f"{share / uniform:.2f}"]
+            kernel, _, what = max(sampler_kernels(NEWEST[0], s), key=lambda k: k[1])
+            yield f"| {name} | " + " | ".join(cells) + f" | {kernel}: {what} |"
 
 
 def model_seconds(m):
@@ -171,6 +216,8 @@ def page():
         cells = (figure(r[2]) + ("" if holds(wanted, r[2]) else " **fails**") for r in row)
         yield f"| {claim} | {wanted} | " + " | ".join(cells) + f" | {why} |"
     yield FOOT
+    yield EACH
+    yield from sampler_tables()
 
 
 HEAD = """# What a GPU should do, on paper
@@ -221,6 +268,34 @@ Expected to fail as the bundle measures them, and why:
 - **Rows over the bus against copies**, over PCIe: the copy engine wastes less of the bus. What is won is the processors
   that the copies keep busy, and rows that a cache spares.
 - **PyG, copies and energy on an A100**: its float32 model takes as long as the loading."""
+
+
+NEWEST = MACHINES[1], MACHINES[3]
+GRAPHS = {
+    "products": "products: 2.4 million nodes, 124 million edges",
+    "cnr-2000": "cnr-2000: 326 thousand pages, 3.2 million links, up to 18,235 to one page",
+    "mag-like": "As MAG: 1.9 million papers, authors and institutions, 21 million edges of four types",
+}
+SAMPLERS = """| sampler | nodes | edges | sectors, thousands | lines, thousands | MB over the bus | MB needed \
+| device's sectors, thousands | H100: card, ms | bus, ms | share | by uniform's | GH200: card, ms | bus, ms | share \
+| by uniform's | slowest kernel, H100, and its limit |
+|---|""" + "---:|" * 15 + "---|"
+EACH = """
+## Each sampler
+
+What a batch of each sampler asks for, as counted for real batches: `bench/gpu/counts.sh` writes `samplers.json`. Graph
+and columns are over the bus; tables, lists and blocks are on the card. Batches have 1,024 seeds and fan-outs 15, 10 and
+5 (10 and 5 where subgraphs are induced, for each edge type of the graph as MAG), or draw as many nodes: the list is in
+`samplers_cuda_test.go`.
+
+- **MB over the bus**: what the reads cost, with 20 bytes a line. **MB needed**: each byte of the graph that some lane
+  asked for, once.
+- A kernel takes the longest of three: the time of its sectors in device memory; that of the bus; and that of the warp
+  that waits for the most reads, one after the other, 0.4 us each on the card. A warp finds again what it read within
+  8 KiB. Compilers let some reads overlap, so that the third is a bound from above.
+- **Share**: of the bus' rate in order, what the needed bytes get in the predicted time. **By uniform's**: that over the
+  share of uniform neighbours on the same graph. "Card" is the time with graph and columns in device memory.
+- A first run on hardware should give these times, to a factor of two. The times hold without Python and rows."""
 
 
 def compare(path):

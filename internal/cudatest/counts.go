@@ -29,6 +29,13 @@ type Traffic struct {
 // loaded since a test first asked.
 func Launches(kernel string) int64 { return int64(launchesOf(kernel)) }
 
+// Kernels returns the names of the kernels that the simulator has.
+func Kernels(t testing.TB) []string {
+	t.Helper()
+	NeedSimulator(t)
+	return strings.Fields(kernelNames())
+}
+
 func kernelCounts(t testing.TB, kernel string) counts {
 	t.Helper()
 	NeedSimulator(t)
@@ -64,6 +71,20 @@ func Lines(t testing.TB, kernel string, s Space) uint64 {
 func Sectors(t testing.TB, kernel string, s Space) uint64 {
 	t.Helper()
 	return Reads(t, kernel, s).Sectors + Writes(t, kernel, s).Sectors
+}
+
+// FreshBytes is the bytes of the host's memory, to 4 bytes, that a kernel has read and that none had read before.
+func FreshBytes(t testing.TB, kernel string) uint64 {
+	t.Helper()
+	return kernelCounts(t, kernel).fresh
+}
+
+// Longest is the reads of the warp that waited for the most of them, of all launches of a kernel added up: instructions
+// that wait for memory one after the other, unless the compiler has some of them overlap. Atomics are left out, and
+// reads of lines that the warp has read not long before (8 KiB).
+func Longest(t testing.TB, kernel string, s Space) uint64 {
+	t.Helper()
+	return kernelCounts(t, kernel).longest[s]
 }
 
 // LinesAt counts what all kernels have read of the allocation or registered range around an address since ResetStats:

@@ -31,6 +31,7 @@ static int traffic(unsigned long long at, uint64_t *out) { return SYMBOL(int (*)
 	"cudasim_traffic")(at, out); }
 static void reset_stats(void) { SYMBOL(void (*)(void), "cudasim_reset_stats")(); }
 static void live(uint64_t *out) { SYMBOL(void (*)(uint64_t *), "cudasim_live")(out); }
+static const char *kernels(void) { return SYMBOL(const char *(*)(void), "cudasim_kernels")(); }
 static uint64_t schedule(void) { return SYMBOL(uint64_t (*)(void), "cudasim_schedule")(); }
 */
 import "C"
@@ -110,6 +111,8 @@ func takeFindings() []string {
 type counts struct {
 	launches, threads uint64
 	traffic           [2][2]Traffic // space; reads, writes
+	fresh             uint64
+	longest           [2]uint64 // by space
 }
 
 func countsOf(kernel string) (c counts, known bool) {
@@ -121,6 +124,8 @@ func trafficAt(a device.Address) (rw [2]Traffic, known bool) {
 	known = C.traffic(C.ulonglong(a), (*C.uint64_t)(unsafe.Pointer(&rw))) == 0
 	return rw, known
 }
+
+func kernelNames() string { return C.GoString(C.kernels()) }
 
 func launchesOf(kernel string) (n uint64) {
 	if simulated() {

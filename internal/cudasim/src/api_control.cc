@@ -66,8 +66,9 @@ CONTROL void cudasim_reset() {
 }
 
 // Counts of a kernel since the last cudasim_reset_stats: launches, threads; then, for host and device memory, reads and
-// writes: warp instructions, lanes, 32-byte sectors, 128-byte lines. 18 numbers. Returns 0, or 500 if there is no such
-// kernel.
+// writes: warp instructions, lanes, 32-byte sectors, 128-byte lines; bytes of host memory that no kernel had read
+// before; reads of host and device memory that the warp waited for which waited for the most in a launch, added up. 21
+// numbers. Returns 0, or 500 if there is no such kernel.
 CONTROL int cudasim_stats(const char* kernel, uint64_t* out) {
   Call call(__func__, NOTHING);
   if (driverStarted()) drainAll();
@@ -76,6 +77,8 @@ CONTROL int cudasim_stats(const char* kernel, uint64_t* out) {
   out[0] = k->launches;
   out[1] = k->threads;
   memcpy(out + 2, k->traffic, sizeof k->traffic);
+  out[18] = k->fresh;
+  memcpy(out + 19, k->longest, sizeof k->longest);
   return 0;
 }
 // The same for the memory around an address: reads, writes. 8 numbers.
@@ -92,10 +95,14 @@ CONTROL void cudasim_reset_stats() {
   if (!driverStarted()) return;
   drainAll();
   for (auto& k : kernels()) {
-    k.second.launches = k.second.threads = 0;
+    k.second.launches = k.second.threads = k.second.fresh = 0;
     memset(k.second.traffic, 0, sizeof k.second.traffic);
+    memset(k.second.longest, 0, sizeof k.second.longest);
   }
-  forEachRange([](Range& r) { memset(r.traffic, 0, sizeof r.traffic); });
+  forEachRange([](Range& r) {
+    memset(r.traffic, 0, sizeof r.traffic);
+    r.seen.clear();
+  });
 }
 
 // What is alive: device allocations, host ranges, streams, events, modules, bytes of device memory. 6 numbers.

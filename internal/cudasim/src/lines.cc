@@ -6,6 +6,7 @@
 // together, always advancing the lanes with the lowest address: they meet again behind an if and behind a loop, as on
 // the device.
 #include <algorithm>
+#include <cstring>
 
 #include "sim.h"
 
@@ -28,13 +29,37 @@ static void add(Traffic& t, int lanes, int sectors, int lines) {
   t.lines += lines;
 }
 
+// Notes which bytes of the host's memory the lanes of an instruction read.
+static void see(Range* r, const uintptr_t* at, int lanes, unsigned bytes) {
+  if (r->seen.empty()) r->seen.resize((r->bytes() >> 8) + 1);
+  for (int i = 0; i < lanes; i++)
+    for (size_t w = (at[i] - r->lo) >> 2; w <= (at[i] - r->lo + bytes - 1) >> 2; w++) {
+      uint64_t bit = 1ull << (w & 63), &cell = r->seen[w >> 6];
+      if (!(cell & bit)) G.launch->kernel->fresh += 4;
+      cell |= bit;
+    }
+}
+
+// Reads of each warp so far that wait for memory, by space: those of which a line is not in the warp's share of a cache,
+// where a line has one place.
+constexpr int kLinesOfWarp = 64;
+static uint64_t reads[kWarps][2];
+static uintptr_t cached[kWarps][kLinesOfWarp];
+
+static bool misses(int warp, uint64_t line) {
+  uintptr_t& place = cached[warp][(line ^ line >> 6) % kLinesOfWarp];
+  bool miss = place != line;
+  place = line;
+  return miss;
+}
+
 static Range* rangeAt(uintptr_t a, uint32_t offset) {
   int pc = pcIndex((const void*)(G.imageLo + offset));
   Range* r = rangeCache[pc % kRangeCache];
   return r && a >= r->lo && a < r->hi ? r : findForKernel(a, pc);
 }
 
-static void countInstruction(uint32_t pc, const uintptr_t* at, int lanes, uint32_t size) {
+static void countInstruction(int warp, uint32_t pc, const uintptr_t* at, int lanes, uint32_t size) {
   uint64_t sector[64];                                 // 32 lanes x 16 bytes touch 64 sectors at most
   int sectors = 0, lines = 0;
   unsigned bytes = size & 0xff;
@@ -54,9 +79,14 @@ static void countInstruction(uint32_t pc, const uintptr_t* at, int lanes, uint32
   bool write = size >> 31;
   add(r->traffic[write], lanes, sectors, lines);
   add(G.launch->kernel->traffic[r->space()][write], lanes, sectors, lines);
+  if (write) return;
+  bool miss = false;
+  for (int i = 0; i < sectors; i++) miss |= misses(warp, sector[i] >> 2);
+  reads[warp][r->space()] += miss;
+  if (r->space() == HOST) see(r, at, lanes, bytes);
 }
 
-void countTraffic(int warp) {
+static void countTraffic(int warp) {
   const Event *p[32], *end[32];
   uint32_t next[32];
   for (int i = 0; i < 32; i++) {
@@ -79,13 +109,25 @@ void countTraffic(int warp) {
       }
       next[i] = ++p[i] == end[i] ? ~0u : p[i]->pc;
     }
-    if (lanes) countInstruction(lowest, at, lanes, size);
+    if (lanes) countInstruction(warp, lowest, at, lanes, size);
   }
   for (int i = 0; i < 32; i++) {
     auto& t = trace[warp * 32 + i];
     if (t.capacity() > 1 << 16) std::vector<Event>().swap(t);
     t.clear();
   }
+}
+
+// When a warp has ended.
+void endTraffic(int warp) {
+  countTraffic(warp);
+  for (int space : {HOST, DEVICE}) {
+    uint64_t& longest = G.launch->longest[space];
+    G.launch->kernel->longest[space] += std::max(reads[warp][space], longest) - longest;
+    longest = std::max(reads[warp][space], longest);
+    reads[warp][space] = 0;
+  }
+  memset(cached[warp], 0, sizeof cached[warp]);
 }
 
 // At a barrier or a collective of the whole warp all lanes stand at one place: what they did before can be counted
@@ -98,4 +140,6 @@ void countLongTraffic(int warp) {
 
 void dropTraces() {
   for (auto& t : trace) t.clear();
+  memset(reads, 0, sizeof reads);
+  memset(cached, 0, sizeof cached);
 }

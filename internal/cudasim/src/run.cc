@@ -111,7 +111,7 @@ static void runLane(int warp, int lane) {
   if (aborted || f->state != DONE) return;
   freeStack[freeStacks++] = f->stack;
   laneExited(f);
-  if (!G.warps[warp].live && (G.config.checks & COUNT_LINES)) countTraffic(warp);
+  if (!G.warps[warp].live && (G.config.checks & COUNT_LINES)) endTraffic(warp);
 }
 
 // Runs lanes of a warp until none is ready, or, in random order, until chance leaves it half done. Returns false if it

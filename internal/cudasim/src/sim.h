@@ -105,6 +105,7 @@ struct Range {
   std::vector<Transfer> transfers;     // asynchronous copies that something may still race with
   uint32_t transfersChecked = 0;       // launch for which all of them are known to be ordered
   Traffic traffic[2] = {};             // reads, writes
+  std::vector<uint64_t> seen;          // a bit for each 4 bytes of the host's that kernels have read
   Space space() const { return origin == ALLOCATION || origin == MANAGED ? DEVICE : HOST; }
   size_t bytes() const { return hi - lo; }
   Shadow cells(uintptr_t a) const { return shadow.at((a - (lo & ~3ull)) >> 2); }
@@ -135,6 +136,9 @@ struct Kernel {
   uint64_t runs = 0;                   // since the settings changed: seeds the next one's schedule
   uint64_t launches = 0, threads = 0;  // since the counts were reset
   Traffic traffic[2][2] = {};          // [space][reads, writes]
+  // Bytes of the host's that no kernel had read before. And reads of the warp that made the most of a launch, by space,
+  // added up.
+  uint64_t fresh = 0, longest[2] = {};
 };
 
 struct Launch {                        // one operation of a stream: a kernel, copy or fill
@@ -143,6 +147,7 @@ struct Launch {                        // one operation of a stream: a kernel, c
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, shared = 0;
   std::vector<uint64_t> storage; std::vector<void*> args;     // the parameters, copied when the launch was queued
   Clock clock;                         // what is complete when it starts
+  uint64_t longest[2] = {};            // reads of a warp, at most, by space
 };
 struct LaunchOrder { int stream; uint32_t number; const char* name; };
 
@@ -211,7 +216,7 @@ void startBlock(int threads);
 extern int liveThreads;
 // lines.cc
 void logAccess(const Fiber*, const void* pc, uintptr_t a, unsigned bytes, bool write);
-void countTraffic(int warp);                          // at the end of a warp
+void endTraffic(int warp);                            // counts at the end of a warp
 void countLongTraffic(int warp);                      // where all lanes are at one place: frees memory in long kernels
 void dropTraces();
 // shared.cc

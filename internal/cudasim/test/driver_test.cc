@@ -9,7 +9,7 @@
 // --- Counts ----------------------------------------------------------------------------------------------------------
 
 struct Traffic { uint64_t instructions, lanes, sectors, lines; };
-struct Stats { uint64_t launches, threads; Traffic host[2], device[2]; };
+struct Stats { uint64_t launches, threads; Traffic host[2], device[2]; uint64_t fresh, longest[2]; };
 
 static Stats stats(const char* kernel) {
   Stats s = {};
@@ -58,7 +58,10 @@ static void hostAndDeviceAreCountedApart() {
   expect(s.launches == 2 && s.threads == 2048, "%d launches, %d threads", (int)s.launches, (int)s.threads);
   expect(s.host[0].lines == 64 && s.host[1].lines == 0, "host: %d lines read", (int)s.host[0].lines);
   expect(s.device[0].lines == 0 && s.device[1].lines == 64, "device: %d lines written", (int)s.device[1].lines);
-  expect(stats("sim_copy").launches == 0, "reset");
+  expect(s.fresh == 4000, "%d bytes of the host were read, once or more", (int)s.fresh);
+  expect(s.longest[0] == 2 && s.longest[1] == 0, "a warp reads %d and %d times", (int)s.longest[0], (int)s.longest[1]);
+  s = stats("sim_copy");
+  expect(!s.launches && !s.fresh && !s.longest[0], "reset");
   OK("cuMemFreeHost", (void*)host);
 }
 

@@ -1,0 +1,259 @@
+//go:build cuda
+
+package gpu
+
+import (
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+var (
+	countsFolder = flag.String("counts.graphs", "", "with -rewrite, also count real batches of the *.khop in this folder")
+	countsOnly   = flag.String("counts.only", "", "the one sampler to count; nothing is compared or written")
+)
+
+// countedSamplers are those of docs/results/gpu-model.md, for batches of so many seeds. Those without seeds draw batches
+// of a like size.
+func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
+	asOf, small := int64(50), g.NumEdges() < 50e6
+	all := map[string]sampling.Sampler{
+		"uniform":            sampling.Neighbor{Fanouts: []int{15, 10, 5}},
+		"replacing":          sampling.Neighbor{Fanouts: []int{15, 10, 5}, Replace: true},
+		"trees apart":        sampling.Neighbor{Fanouts: []int{15, 10, 5}, Disjoint: true},
+		"weighted":           sampling.Neighbor{Fanouts: []int{15, 10, 5}, Weight: "w"},
+		"temporal":           sampling.Neighbor{Fanouts: []int{15, 10, 5}, Time: sampling.Temporal{Edge: "t", AsOf: &asOf}},
+		"labor":              sampling.Labor{Fanouts: []int{15, 10, 5}},
+		"hops, then induced": sampling.Neighbor{Fanouts: []int{10, 5}, Induced: true},
+		"shadow":             sampling.Shadow{Fanouts: []int{10, 5}},
+		"induced":            sampling.Induced{},
+		"cluster":            sampling.Cluster{Partition: evenParts(g, int64(seeds)), PerBatch: 8},
+		"saint, nodes":       sampling.Saint{Budget: 6 * seeds},
+		"saint, edges":       sampling.Saint{Kind: sampling.SaintEdges, Budget: 4 * seeds},
+		"saint, walks":       sampling.Saint{Kind: sampling.SaintWalks, Budget: 3 * seeds, Length: 2},
+		"fastgcn":            sampling.FastGCN{Nodes: []int{4 * seeds, 4 * seeds}},
+		"walk":               sampling.Walk{Length: 40, PerSeed: 10},
+		"node2vec":           sampling.Node2Vec{Length: 20, PerSeed: 4, P: 0.5, Q: 2},
+		"pinsage":            sampling.PinSage{Neighbors: 32, Length: 2},
+		"pinsage, 600 steps": sampling.PinSage{Neighbors: 32, Walks: 200, Length: 3},
+	}
+	if small { // it needs an index of 16 bytes an edge
+		all["both directions"] = sampling.Neighbor{Fanouts: []int{15, 10, 5}, Direction: sampling.Both}
+	}
+	if len(g.Schema().Edges) > 1 {
+		all["together"] = sampling.Neighbor{Fanouts: []int{15, 10, 5}, Together: true}
+		delete(all, "both directions") // edges of which join two types
+	}
+	return all
+}
+
+// samplerCount is what a sampler asks for to make one batch over the bus.
+type samplerCount struct {
+	Nodes   int64                  `json:"nodes"`
+	Edges   int64                  `json:"edges"`
+	Kernels map[string]kernelReads `json:"kernels"`
+}
+
+// kernelReads is what the launches of a kernel for one batch ask for. Needed are the bytes of the graph that no kernel
+// had read before. Longest are the reads of the warp that makes the most of them, each launch's added up.
+type kernelReads struct {
+	kernelCount
+	Needed        uint64 `json:"needed"`
+	LongestBus    uint64 `json:"longest_bus"`
+	LongestDevice uint64 `json:"longest_device"`
+}
+
+// TestCountsOfSamplers keeps samplers.json true, which -rewrite makes: what docs/results/gpu-model.md says of each
+// sampler. Batches of a small graph are counted each time, real ones (bench/gpu/counts.sh) only for that page.
+func TestCountsOfSamplers(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	cudatest.Configure(t, "checks=lines")
+	path := filepath.Join(t.TempDir(), "small.khop")
+	expect.Must(synthetic.Generate(t.Context(), synthetic.Products, path, synthetic.Options{Nodes: 20_000}))(t)
+	const file = "samplers.json"
+	var want map[string]map[string]samplerCount
+	if text, err := os.ReadFile(file); err == nil {
+		expect.OK(t, json.Unmarshal(text, &want))
+	}
+	got := map[string]map[string]samplerCount{"small": countSamplers(t, path, 16, 4)}
+	for name, kernels := range want {
+		if _, counted := got[name]; !counted {
+			got[name] = kernels
+		}
+	}
+	if *countsFolder != "" {
+		for _, path := range expect.Must(filepath.Glob(filepath.Join(*countsFolder, "*.khop")))(t) {
+			got[strings.TrimSuffix(filepath.Base(path), ".khop")] = countSamplers(t, path, 1024, 132)
+		}
+	}
+	if *countsOnly != "" {
+		return
+	}
+	if expect.Rewriting() {
+		text, _ := json.MarshalIndent(got, "", " ")
+		expect.OK(t, os.WriteFile(file, append(text, '\n'), 0o644))
+		return
+	}
+	for name, w := range want["small"] {
+		for kernel, w := range w.Kernels {
+			g := got["small"][name].Kernels[kernel]
+			expect.That(t, g.Launches == w.Launches && !far(g.DeviceSectors, w.DeviceSectors) &&
+				!far(g.BusSectors, w.BusSectors) && !far(float64(g.LongestBus), float64(w.LongestBus)),
+				"%s, %s: %+v, in %s %+v: make it again with -args -rewrite", name, kernel, g, file, w)
+		}
+	}
+}
+
+// countSamplers counts a batch of each sampler on a device of so many multiprocessors.
+func countSamplers(t *testing.T, path string, seeds, sms int) map[string]samplerCount {
+	ds := expect.Must(formats.Open(path))(t)
+	defer ds.Close()
+	g := withWeightsAndTimes(t, ds.Graph())
+	counts := map[string]samplerCount{}
+	for name, s := range countedSamplers(g, seeds) {
+		if *countsOnly == "" || *countsOnly == name {
+			n := seeds
+			if _, few := s.(sampling.Induced); few { // edges between them, otherwise
+				n *= 8
+			}
+			counts[name] = countSampler(t, g, s, n, sms)
+			c := counts[name]
+			t.Logf("%s, %s: %d nodes, %d edges", filepath.Base(path), name, c.Nodes, c.Edges)
+			if *countsOnly != "" {
+				t.Logf("%+v", c.Kernels)
+			}
+		}
+	}
+	return counts
+}
+
+// withWeightsAndTimes adds columns of edges: "w", of 1 to 8, and "t", of 0 to 99.
+func withWeightsAndTimes(t *testing.T, g *graph.Graph) *graph.Graph {
+	a := graphs.ArraysOf(g)
+	w, times, x := make([]float32, g.NumEdges()), make([]int32, g.NumEdges()), uint64(1)
+	for i := range w {
+		x = x*6364136223846793005 + 1442695040888963407
+		w[i], times[i] = float32(x>>61+1), int32(x>>33%100)
+	}
+	for name, c := range map[string]unified.Tensor{"t": unified.FromSlice(times), "w": unified.FromSlice(w)} {
+		a.EdgeColumns[name] = c
+		a.Schema.EdgeColumns = append(a.Schema.EdgeColumns, graph.Column{Name: name, DType: c.DType()})
+	}
+	slices.SortFunc(a.Schema.EdgeColumns, func(a, b graph.Column) int { return strings.Compare(a.Name, b.Name) })
+	return graphs.Of(t, a)
+}
+
+// evenParts divides a graph into parts of so many nodes with successive ids.
+func evenParts(g *graph.Graph, nodes int64) *graph.Partition {
+	of := make([]int32, g.NumNodes())
+	for v := range of {
+		of[v] = int32(int64(v) / nodes)
+	}
+	p, err := graph.NewPartition(of, int((g.NumNodes()+nodes-1)/nodes))
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// countSampler makes a batch, after another that tells how large buffers are to be.
+func countSampler(t *testing.T, g *graph.Graph, sampler sampling.Sampler, seeds, sms int) samplerCount {
+	dev := cudatest.Open(t)
+	stream := expect.Must(dev.NewStream())(t)
+	defer stream.Close()
+	env := sampling.Env{Graph: g, BatchSize: seeds}
+	prepared := expect.Must(sampling.Prepare(t.Context(), sampler, env))(t)
+	if c, ok := prepared.(io.Closer); ok {
+		defer c.Close()
+	}
+	said := expect.Must(prepared.Describe(g.Schema(), seeds))(t)
+	attached, attach := []*pinned.Attachment(nil), func(x unified.Tensor) *pinned.Attachment {
+		return expect.Must(pinned.Attach(t.Context(), dev, x.Bytes(), pinned.AttachOptions{}))(t)
+	}
+	top := sampling.Topology{}
+	place := func(x unified.Tensor) *pinned.Attachment {
+		attached = append(attached, attach(x))
+		return attached[len(attached)-1]
+	}
+	top.Indptr, top.Indices = place(unified.FromSlice(g.Indptr())).Address(), place(g.Indices()).Address()
+	top.Types = place(g.Types()).Address()
+	for _, c := range expect.Must(sampling.EdgeColumns(g, said.EdgeColumns))(t) {
+		top.Columns = append(top.Columns, place(c).Address())
+	}
+	w := expect.Must(prepared.(sampling.DeviceSampler).OpenDevice(sampling.DeviceEnv{Env: env, Device: dev,
+		Stream: stream, Topology: top, MaxBlocks: 8 * sms}))(t)
+	var out graph.Sample
+	said.Bound.Init(&out, g.Schema(), pinned.Options{Device: dev})
+	for batch := range uint64(2) {
+		req := countedRequest(g.Schema(), said, seeds, batch)
+		for replay := true; replay; {
+			cudatest.ResetStats(t)
+			expect.OK(t, w.Enqueue(t.Context(), req, &out))
+			expect.OK(t, stream.Synchronize())
+			var err error
+			replay, err = w.Finish(&out)
+			expect.OK(t, err)
+		}
+	}
+	c := countedBatch(t, &out)
+	expect.OK(t, w.Close())
+	expect.OK(t, out.Close())
+	for _, a := range attached {
+		expect.OK(t, a.Close())
+	}
+	return c
+}
+
+// countedRequest asks for seeds of the first node type, spread over its nodes, or for items.
+func countedRequest(s *graph.Schema, said sampling.Description, seeds int, batch uint64) *sampling.Request {
+	req := &sampling.Request{Seeds: make([][]int64, len(s.Nodes)), Rand: sampling.NewRand(1, 0, 0, batch)}
+	if said.Items != nil {
+		for i := range int64(said.Items.PerBatch) {
+			req.Items = append(req.Items, (i*7+int64(batch))%said.Items.Count)
+		}
+		return req
+	}
+	for i := range int64(seeds) {
+		req.Seeds[0] = append(req.Seeds[0], (i*s.Nodes[0].Count/int64(seeds)+int64(batch))%s.Nodes[0].Count)
+	}
+	return req
+}
+
+func countedBatch(t *testing.T, out *graph.Sample) samplerCount {
+	c := samplerCount{Kernels: map[string]kernelReads{}}
+	for _, n := range out.Nodes {
+		c.Nodes += n.Len()
+	}
+	for _, layer := range out.Blocks {
+		for e := range layer {
+			c.Edges += layer[e].NumEdges()
+		}
+	}
+	for _, name := range cudatest.Kernels(t) {
+		if n := cudatest.Launches(name); n > 0 {
+			c.Kernels[name] = kernelReads{kernelCount{Launches: float64(n),
+				DeviceSectors: float64(cudatest.Sectors(t, name, cudatest.Device)),
+				BusSectors:    float64(cudatest.Sectors(t, name, cudatest.Host)),
+				BusLines:      float64(cudatest.Lines(t, name, cudatest.Host))},
+				cudatest.FreshBytes(t, name), cudatest.Longest(t, name, cudatest.Host),
+				cudatest.Longest(t, name, cudatest.Device)}
+		}
+	}
+	cudatest.Report(t)
+	return c
+}

@@ -1,8 +1,7 @@
 // What all samplers share on a device: room for the picks; each node once, in the order of first appearance; local ids;
 // the sizes of the next stage. The counterpart of assembly.go, relabel.go and forest.go.
 #include "cuda_env.h"
-#include "batch.cuh"
-#include "table.cuh"
+#include "pick.cuh"
 
 // Whether pick i of a segment is a node that this segment appends: of nodes of any type each has its own.
 __device__ __forceinline__ bool is_own(const Batch* b, const Segment* seg, int64_t i) {
@@ -28,6 +27,26 @@ extern "C" __global__ void assembly_seed(Step step) {
     if (root != kNoSlot) slot = table_note(table, root + seg->seeds[i] + offset, order);
     if (slot == kNoSlot) atomicOr(&b->status->full, 1ull);
     seg->indices[i] = (int32_t)slot;
+  }
+}
+
+// Finds where the edges of a stage's destinations lie, and which are hubs: what comes before count_each.
+extern "C" __global__ void assembly_measure(Step step) {
+  Batch* b = step.batch;
+  const Stage* st = &b->stages[step.stage];
+  Chunks chunks = chunks_of(b, st->runs);
+  for (int64_t c = warp_index(); c < chunks.count; c += warp_count()) {
+    if (lane_id() == 0) b->partials[c] = 0;
+    for (int64_t run = chunk_begin(chunks, c); run < chunk_end(chunks, c); run++) {
+      Place p = place_of(st, run * kLanes + lane_id());
+      if (!p.seg->fanout) continue;
+      int64_t degree = measure(b, p.seg, p.dst, p.x), number = kMostHubs;
+      if (degree >= kHubEdges) number = (int64_t)atomicAdd(b->numHubs, 1ull);
+      if (degree >= 0) b->eligible[p.x] = number < kMostHubs ? -1 - number : 0;
+      if (number >= kMostHubs) continue;
+      hub_at(b, number)->x = p.x;
+      hub_at(b, number)->picks = 0;
+    }
   }
 }
 
@@ -172,6 +191,7 @@ extern "C" __global__ void assembly_lists(Step step) {
   Reason why = status->badEdge != ~0ull ? kBadGraph : status->full ? kTableFull : over ? kNodesFull : kNotStopped;
   bool stopped = stop_for(status, why, stage);
   if (stopped) st->words = 0;
+  if (b->numHubs) *b->numHubs = 0;
   if (stage + 1 < b->numStages) b->stages[stage + 1].runs = stopped ? 0 : runs;
 }
 

@@ -14,8 +14,8 @@ var assemblyPTX []byte
 // assemblyKernels are the kernels of assembly.cu, loaded on one device. They are safe for concurrent use.
 type assemblyKernels struct {
 	*device.Module
-	assemblySeed, assemblyAdmit, assemblyFlag, assemblyLists, assemblyAppend, assemblyAppendTrees,
-	assemblyRelabel device.Launcher[deviceStep]
+	assemblySeed, assemblyMeasure, assemblyAdmit, assemblyFlag, assemblyLists, assemblyAppend,
+	assemblyAppendTrees, assemblyRelabel device.Launcher[deviceStep]
 }
 
 // loadAssemblyKernels loads them. Close them before the device.
@@ -23,6 +23,7 @@ func loadAssemblyKernels(on *device.Device) (*assemblyKernels, error) {
 	k, err := &assemblyKernels{}, error(nil)
 	k.Module, err = on.LoadKernels(assemblyPTX, map[string]**device.Kernel{
 		"assembly_seed":         &k.assemblySeed.Kernel,
+		"assembly_measure":      &k.assemblyMeasure.Kernel,
 		"assembly_admit":        &k.assemblyAdmit.Kernel,
 		"assembly_flag":         &k.assemblyFlag.Kernel,
 		"assembly_lists":        &k.assemblyLists.Kernel,

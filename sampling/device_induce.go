@@ -16,7 +16,10 @@ var sharedInduceKernels device.PerDevice[*induceKernels]
 
 // induceCount puts the kernel on the stream that counts the edges between the nodes of a batch.
 func (w *deviceAssembly) induceCount(l *deviceLaunch) error {
-	return w.induce.induceCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, deviceInduceStep{at: l.step})
+	if err := l.measure(); err != nil {
+		return err
+	}
+	return w.induce.induceCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, deviceInduceStep{at: l.step})
 }
 
 // deviceNorms are the counts of saintCounts where a device reads them.

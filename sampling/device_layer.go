@@ -97,7 +97,10 @@ func (d *deviceLayer) count(l *deviceLaunch) error {
 			return err
 		}
 	}
-	return d.kernels.layerCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, step)
+	if err := l.measure(); err != nil {
+		return err
+	}
+	return d.kernels.layerCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, step)
 }
 
 func (d *deviceLayer) pick(l *deviceLaunch) error {

@@ -94,7 +94,10 @@ func (d *deviceNeighbor) describe(seg *deviceSegment, r Rand, hop, edgeType int)
 
 func (d *deviceNeighbor) count(l *deviceLaunch) error {
 	if d.mixed != nil {
-		return d.mixed.togetherCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, d.mix(l))
+		if err := l.measure(); err != nil {
+			return err
+		}
+		return d.mixed.togetherCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.mix(l))
 	}
 	return d.kernels.neighborCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, d.step(l))
 }

@@ -85,7 +85,7 @@ func (d *devicePinSage) count(l *deviceLaunch) error {
 	if err := d.kernels.pinsageWalk.Launch(l.stream, l.grid((walks+31)/32), l.block(), 0, step); err != nil {
 		return err
 	}
-	return d.kernels.pinsageCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, step)
+	return d.kernels.pinsageCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, step)
 }
 
 func (d *devicePinSage) pick(l *deviceLaunch) error {

@@ -20,6 +20,7 @@ type launches struct {
 type deviceLaunch struct {
 	stream      *device.Stream
 	step        deviceStep
+	kernels     *assemblyKernels
 	own         device.Address // of what the placer sends
 	runs, words int64
 	blocks      int // that a grid may have
@@ -32,6 +33,11 @@ func (l *deviceLaunch) grid(warps int64) int {
 }
 
 func (l *deviceLaunch) block() int { return deviceThreads }
+
+// measure launches what comes before kernels that call count_each, unless these have no need of it.
+func (l *deviceLaunch) measure() error {
+	return l.kernels.assemblyMeasure.Launch(l.stream, l.grid(l.runs), l.block(), 0, l.step)
+}
 
 // one launches a kernel that is one block.
 func (l *deviceLaunch) one(k device.Launcher[deviceStep]) error {
@@ -78,7 +84,7 @@ func (w *deviceAssembly) launch(stream *device.Stream) error {
 	if err := stream.CopyToDevice(w.device.Address(), w.description); err != nil {
 		return err
 	}
-	l := deviceLaunch{stream: stream, step: deviceStep{batch: w.at(w.layout.batch)}, own: w.at(w.layout.own),
+	l := deviceLaunch{stream: stream, step: deviceStep{batch: w.at(w.layout.batch)}, kernels: w.kernels, own: w.at(w.layout.own),
 		blocks: w.blocks, words: roundUp32(w.seedRoom)/32 + int64(len(w.schema.Nodes))}
 	if err := w.launchExclude(&l); err != nil {
 		return err

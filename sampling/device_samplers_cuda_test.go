@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // knownSamplers are those of the tables that the CPU is held to.
@@ -32,7 +35,7 @@ var onlyOnTheCPU = []string{"full", "hgt", "ladies", "ppr", "ppr, coarse", "toge
 // A sampler makes on a device what it makes on the CPU, of the cases that the CPU is held to.
 func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
 	all := knownSamplers()
-	graphs := map[string]*graph.Graph{"plain": steadyGraph(t), "typed": typedGraph(t)}
+	of := map[string]*graph.Graph{"plain": steadyGraph(t), "typed": typedGraph(t)}
 	compared, refused := 0, []string(nil)
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		s, ok := all[name].(DeviceSampler)
@@ -43,9 +46,9 @@ func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cudatest.Configure(t, fmt.Sprintf("order=%s,seed=%d", []string{"forward", "reverse", "random"}[i%3], i))
 			d := openDevice(t)
-			for of, g := range graphs {
+			for graph, g := range of {
 				if validate(s, g.Schema()) == nil {
-					compared += d.compareKnown(name+", "+of, g, s)
+					compared += d.compareKnown(name+", "+graph, g, s)
 				}
 			}
 		})
@@ -97,4 +100,41 @@ func (d *deviceUnderTest) compareKnown(what string, g *graph.Graph, s DeviceSamp
 		expect.OK(d.t, c.Close())
 	}
 	return compared
+}
+
+// Destinations of 512 edges and more are cut into slices, which warps share; beyond those that are listed a warp looks
+// at each alone.
+func TestDevicesShareHubs(t *testing.T) {
+	d := openDevice(t)
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 60}},
+		Edges: []graph.EdgeData{steadyEdges(rand.New(rand.NewPCG(8, 0)), 60, 60, 1500)}})
+	all := knownSamplers()
+	for _, name := range []string{"induced", "shadow", "fastgcn"} {
+		expect.That(t, d.compareKnown(name+", hubs", g, all[name].(DeviceSampler)) > 0, "%s: nothing was compared", name)
+	}
+	n, each := 1100, 520
+	indptr, indices := []int64{0}, []int32(nil)
+	for v := range n {
+		for i := range each {
+			indices = append(indices, int32((v+i*i)%n))
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	g = graphs.CSC(t, indptr, indices)
+	req, env := &Request{Seeds: [][]int64{nil}}, Env{Graph: g, BatchSize: n}
+	for v := range n {
+		req.Seeds[0] = append(req.Seeds[0], int64(v))
+	}
+	host := expect.Must(Induced{}.Open(env))(t)
+	defer host.Close()
+	want, got := new(graph.Sample), new(graph.Sample)
+	for _, s := range []*graph.Sample{want, got} {
+		bound := boundOf(Induced{}, g.Schema(), n)
+		bound.Init(s, g.Schema(), pinned.Options{})
+		defer s.Close()
+	}
+	expect.OK(t, host.Sample(t.Context(), req, want))
+	expect.OK(t, d.open(Induced{}, DeviceEnv{Env: env, Topology: d.topology(g, unified.Int32)}).Sample(t.Context(), req, got))
+	diff := expect.Diff(dump(t, want), dump(t, got))
+	expect.Ensure(t, diff == "", "%s", diff)
 }

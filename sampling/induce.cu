@@ -20,15 +20,18 @@ struct Inside {
   Edges edges;
   double times;
 };
+__device__ __forceinline__ Inside shuffled(const Inside& d, int i) {
+  return {shuffled(d.edges, i), __shfl_sync(kFull, d.times, i)};
+}
 
 // Finds the edges of a destination whose source has a local id, as each_match does.
 template <class F>
-__device__ __forceinline__ int64_t each_inside(Batch* b, const Segment* seg, const Edges& d, F found) {
+__device__ __forceinline__ int64_t each_inside(Batch* b, const Segment* seg, const Edges& d, const Slice& of, F found) {
   const List* list = &b->lists[seg->source];
   Table table = table_of(b);
   int32_t local = kNoSlot;
   return each_match(
-      b, d,
+      b, d, of,
       [&](int64_t position, int64_t id) {
         local = kNoSlot;
         if ((u64)(id - list->offset) >= (u64)list->count) atomicMin(&b->status->badEdge, (u64)position);
@@ -44,9 +47,9 @@ __device__ __forceinline__ int64_t each_inside(Batch* b, const Segment* seg, con
 extern "C" __global__ void induce_count(InduceStep step) {
   Batch* b = step.at.batch;
   count_each(
-      step.at, [&](const Segment* seg, int64_t dst, int64_t x) { return edges_of(b, seg, dst, x); },
-      [&](const Segment* seg, const Edges& mine, int i) {
-        return each_inside(b, seg, shuffled(mine, i), [](int64_t, int64_t, int32_t) {});
+      step.at, [&](const Place& p) { return edges_of(b, p); },
+      [&](const Segment* seg, const Edges& d, const Slice& of) {
+        return each_inside(b, seg, d, of, [](int64_t, int64_t, int32_t) {});
       });
 }
 
@@ -55,17 +58,15 @@ extern "C" __global__ void induce_pick(InduceStep step) {
   Batch* b = step.at.batch;
   pick_each(
       step.at,
-      [&](const Segment* seg, int64_t dst, int64_t x) {
-        const List* list = &b->lists[seg->target];
-        return Inside{edges_of(b, seg, dst, x), step.nodes ? times_of(step, list, dst) : 0};
+      [&](const Place& p) {
+        return Inside{edges_of(b, p), step.nodes ? times_of(step, &b->lists[p.seg->target], p.dst) : 0};
       },
-      [&](Segment* seg, const Inside& mine, int i, int64_t edge) {
-        double times = __shfl_sync(kFull, mine.times, i);
-        each_inside(b, seg, shuffled(mine.edges, i), [&](int64_t position, int64_t number, int32_t local) {
+      [&](Segment* seg, const Inside& d, const Slice& of, int64_t edge) {
+        each_inside(b, seg, d.edges, of, [&](int64_t position, int64_t number, int32_t local) {
           int64_t e = edge + number;
           seg->indices[e] = local;
           if (seg->positions) store_id(seg->positions, e, b->widePositions, position);
-          if (seg->weights) seg->weights[e] = (float)__ddiv_rn(times, (double)max(step.edges[position], 1u));
+          if (seg->weights) seg->weights[e] = (float)__ddiv_rn(d.times, (double)max(step.edges[position], 1u));
         });
       });
 }

@@ -70,11 +70,10 @@ __device__ __forceinline__ double weight_of(const LayerStep& step, int64_t posit
 extern "C" __global__ void layer_count(LayerStep step) {
   Batch* b = step.at.batch;
   count_each(
-      step.at, [&](const Segment* seg, int64_t dst, int64_t x) { return edges_of(b, seg, dst, x); },
-      [&](const Segment*, const Edges& mine, int i) {
-        Edges d = shuffled(mine, i);
+      step.at, [&](const Place& p) { return edges_of(b, p); },
+      [&](const Segment*, const Edges& d, const Slice& of) {
         return each_match(
-            b, d, [&](int64_t at, int64_t source) { return weight_of(step, at, source, d.degree) >= 0; },
+            b, d, of, [&](int64_t at, int64_t source) { return weight_of(step, at, source, d.degree) >= 0; },
             [](int64_t, int64_t, bool) {});
       });
 }
@@ -83,13 +82,12 @@ extern "C" __global__ void layer_count(LayerStep step) {
 extern "C" __global__ void layer_pick(LayerStep step) {
   Batch* b = step.at.batch;
   pick_each(
-      step.at, [&](const Segment* seg, int64_t dst, int64_t x) { return edges_of(b, seg, dst, x); },
-      [&](const Segment* seg, const Edges& mine, int i, int64_t edge) {
-        Edges d = shuffled(mine, i);
+      step.at, [&](const Place& p) { return edges_of(b, p); },
+      [&](const Segment* seg, const Edges& d, const Slice& of, int64_t edge) {
         Sink to = sink_of(b, seg);
         double weight = 0;
         each_match(
-            b, d,
+            b, d, of,
             [&](int64_t at, int64_t source) {
               weight = weight_of(step, at, source, d.degree);
               return weight >= 0;

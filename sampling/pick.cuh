@@ -126,12 +126,13 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
   return degree;
 }
 
+__device__ __forceinline__ int64_t shuffled(int64_t x, int from) { return __shfl_sync(kFull, x, from); }
 __device__ __forceinline__ int64_t warp_sum(int64_t n) { return __shfl_sync(kFull, warp_inclusive(n), kLanes - 1); }
 
 // Counts the picks of a stage: of each chunk of destinations and of each segment. All lanes of a warp call
 // picks_of(seg, degree, x), which says how many destination x takes, none where the degree is -1; a segment with
-// fan-out 0 takes none. Without Measured nobody looks where the edges lie, and degrees are 0.
-template <bool Measured = true, class F>
+// fan-out 0 takes none.
+template <class F>
 __device__ __forceinline__ void count_runs(const Step& step, F picks_of) {
   Batch* b = step.batch;
   Stage* st = &b->stages[step.stage];
@@ -141,9 +142,8 @@ __device__ __forceinline__ void count_runs(const Step& step, F picks_of) {
     for (int64_t run = chunk_begin(chunks, c); run < chunk_end(chunks, c); run++) {
       int64_t x = run * kLanes + lane_id();
       Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
-      int64_t dst = seg->lo + x - seg->firstDst, degree = seg->fanout && dst < seg->hi ? 0 : -1;
-      if (Measured) degree = seg->fanout ? measure(b, seg, dst, x) : -1;
-      int64_t all = __shfl_sync(kFull, warp_inclusive(picks_of(seg, degree, x)), kLanes - 1);
+      int64_t dst = seg->lo + x - seg->firstDst, degree = seg->fanout ? measure(b, seg, dst, x) : -1;
+      int64_t all = warp_sum(picks_of(seg, degree, x));
       if (lane_id() == 0 && all) atomicAdd(&seg->picks, (u64)all);
       sum += all;
     }
@@ -157,17 +157,26 @@ __device__ __forceinline__ void count_picks(const Step& step, F picks_of) {
   count_runs(step, [&](const Segment* seg, int64_t degree, int64_t) { return degree < 0 ? 0 : picks_of(seg, degree); });
 }
 
+// Where there are fewer runs than warps, a run is shared by so many of these, unless they are to be alone.
+__device__ __forceinline__ int64_t parts_of(const Batch* b, const Chunks& chunks, int64_t alone) {
+  return chunks.each > 1 || alone ? 1 : min(b->warps / max(chunks.items, (int64_t)1), (int64_t)kLanes);
+}
+
+// Whether the destination of this lane is one of a part of a run.
+__device__ __forceinline__ bool in_part(int64_t part, int64_t parts) {
+  return lane_id() >= part * kLanes / parts && lane_id() < (part + 1) * kLanes / parts;
+}
+
 // Picks for all destinations of a stage whose picks were counted. All lanes of a warp call pick_run(st, run, before,
 // part, parts), which writes the indptr of a run, picks, and returns the picks of the run; before is those of the stage
-// up to there. Where there are fewer runs than warps, a run is shared by several, each of which makes a part, unless
-// they are to be alone.
+// up to there. Each of the warps that share a run makes a part.
 template <class F>
 __device__ __forceinline__ void pick_runs(const Step& step, int64_t alone, F pick_run) {
   Batch* b = step.batch;
   Stage* st = &b->stages[step.stage];
   if (!st->admitted || !st->runs) return;
   Chunks chunks = chunks_of(b, st->runs);
-  int64_t parts = chunks.each > 1 || alone ? 1 : min(b->warps / st->runs, (int64_t)kLanes);
+  int64_t parts = parts_of(b, chunks, alone);
   for (int64_t u = warp_index(); u < chunks.count * parts; u += warp_count()) {
     int64_t before = b->partials[u / parts];
     for (int64_t run = chunk_begin(chunks, u / parts); run < chunk_end(chunks, u / parts); run++)
@@ -175,41 +184,135 @@ __device__ __forceinline__ void pick_runs(const Step& step, int64_t alone, F pic
   }
 }
 
-// Counts the picks of a stage a destination at a time. Each lane calls prepare(seg, dst, x) for its own; then all lanes
-// of the warp call count_of(seg, mine, i) for lane i's, which says how many it takes. Batch::eligible keeps that.
-template <bool Measured = true, class P, class F>
-__device__ __forceinline__ void count_each(const Step& step, P prepare, F count_of) {
-  count_runs<Measured>(step, [&](const Segment* seg, int64_t degree, int64_t x) {
-    Batch* b = step.batch;
-    int64_t picks = 0;
-    bool some = Measured ? degree > 0 : degree == 0;
-    auto mine = some ? prepare(seg, seg->lo + x - seg->firstDst, x) : decltype(prepare(seg, x, x)){};
-    for (unsigned left = __ballot_sync(kFull, some); left; left &= left - 1) {
-      int i = __ffs((int)left) - 1;
-      int64_t n = count_of(seg, mine, i);
-      if (lane_id() == i) picks = n;
-    }
-    if (degree >= 0) b->eligible[x] = picks;
-    return picks;
-  });
+// Destinations of many edges are hubs, as long as there is room in the list of hubs: each is cut into slices, and warps
+// take a slice at a time. Batch::eligible has -1 - the hub's number for them.
+constexpr int64_t kHubEdges = 512, kSliceEdges = 128, kSlices = 64, kMostHubs = 1024;
+
+struct Hub {
+  int64_t x;                // number of the destination
+  u64 picks;                // so far; above 2^40 the slices that were counted
+  int64_t before[kSlices];  // picks of each slice
+};
+constexpr int kCounted = 40;  // bits of Hub::picks below the number of slices
+
+__device__ __forceinline__ Hub* hub_at(const Batch* b, int64_t i) { return (Hub*)b->hubs + i; }
+
+// The edges from .. to of a destination.
+struct Slice {
+  int64_t from, to;
+};
+__device__ __forceinline__ Slice slice_of(int64_t degree, int64_t i) {
+  int64_t each = max(((degree + kSlices - 1) / kSlices + kLanes - 1) & -kLanes, kSliceEdges);
+  return {min(i * each, degree), min((i + 1) * each, degree)};
+}
+__device__ __forceinline__ int64_t slices_of(int64_t degree) {
+  int64_t each = slice_of(degree, 0).to;
+  return (degree + each - 1) / each;
 }
 
-// Writes the blocks' indptr and picks, where count_each has counted: all lanes of a warp call take(seg, mine, i, edge)
-// for lane i's destination, whose first edge of the block is edge.
-template <class P, class F>
+// Where destination x of a stage is.
+struct Place {
+  Segment* seg;
+  int64_t x, dst;
+};
+__device__ __forceinline__ Place place_of(const Stage* st, int64_t x) {
+  Segment* seg = segment_of<&Segment::firstDst>(st, x & -kLanes);
+  return {seg, x, seg->lo + x - seg->firstDst};
+}
+__device__ __forceinline__ bool is_there(const Place& p) { return p.dst < p.seg->hi && p.seg->fanout; }
+
+// Calls slice(hub, its place, number) for every slice of the hubs of a stage.
+template <class F>
+__device__ __forceinline__ void each_slice(const Step& step, F slice) {
+  Batch* b = step.batch;
+  int64_t hubs = min((int64_t)*b->numHubs, kMostHubs);
+  for (int64_t u = warp_index(); u < hubs * kSlices; u += warp_count()) {
+    Hub* hub = hub_at(b, u / kSlices);
+    if (u % kSlices < slices_of(b->degree[hub->x]))
+      slice(hub, place_of(&b->stages[step.stage], hub->x), u % kSlices);
+  }
+}
+
+// Counts the picks of a stage a destination at a time, behind assembly_measure. Each lane calls prepare(place) for its
+// own; then all lanes of the warp call count_of(seg, prepared, slice), for one after another, which says how many of
+// these edges it may take, and picks_of(seg, how many) says how many it does take. Batch::eligible keeps the former.
+// Without Hubs, and then without assembly_measure, there are no hubs and no slices.
+template <bool Hubs = true, class P, class F, class N>
+__device__ __forceinline__ void count_each(const Step& step, P prepare, F count_of, N picks_of) {
+  Batch* b = step.batch;
+  const Stage* st = &b->stages[step.stage];
+  Chunks chunks = chunks_of(b, st->runs);
+  int64_t parts = parts_of(b, chunks, 0);
+  for (int64_t u = warp_index(); u < chunks.count * parts; u += warp_count()) {
+    int64_t sum = 0, c = u / parts;
+    for (int64_t run = chunk_begin(chunks, c); run < chunk_end(chunks, c); run++) {
+      Place p = place_of(st, run * kLanes + lane_id());
+      bool some = in_part(u % parts, parts) && is_there(p) && !(Hubs && b->eligible[p.x] < 0);
+      int64_t degree = Hubs && some ? b->degree[p.x] : 0, found = 0;
+      auto mine = some ? prepare(p) : decltype(prepare(p)){};
+      for (unsigned left = __ballot_sync(kFull, some && (degree || !Hubs)); left; left &= left - 1) {
+        int i = __ffs((int)left) - 1;
+        int64_t n = count_of(p.seg, shuffled(mine, i), Slice{0, __shfl_sync(kFull, degree, i)});
+        if (lane_id() == i) found = n;
+      }
+      if (some) b->eligible[p.x] = found;
+      int64_t all = warp_sum(some ? picks_of(p.seg, found) : 0);
+      if (lane_id() == 0 && all) atomicAdd(&p.seg->picks, (u64)all);
+      sum += all;
+    }
+    if (lane_id() == 0 && sum) atomicAdd((u64*)&b->partials[c], (u64)sum);
+  }
+  if (!Hubs) return;
+  each_slice(step, [&](Hub* hub, const Place& p, int64_t i) {
+    int64_t degree = b->degree[p.x], n = count_of(p.seg, prepare(p), slice_of(degree, i));
+    if (lane_id()) return;
+    hub->before[i] = n;
+    u64 now = atomicAdd(&hub->picks, (u64)n + (1ull << kCounted)) + (u64)n + (1ull << kCounted);
+    if ((int64_t)(now >> kCounted) < slices_of(degree)) return;
+    int64_t all = picks_of(p.seg, (int64_t)(now & ((1ull << kCounted) - 1)));
+    atomicAdd(&p.seg->picks, (u64)all);
+    atomicAdd((u64*)&b->partials[p.x / kLanes / chunks.each], (u64)all);
+  });
+}
+template <bool Hubs = true, class P, class F>
+__device__ __forceinline__ void count_each(const Step& step, P prepare, F count_of) {
+  count_each<Hubs>(step, prepare, count_of, [](const Segment*, int64_t found) { return found; });
+}
+
+// What count_each has found for a destination.
+__device__ __forceinline__ int64_t found_of(const Batch* b, const Place& p) {
+  int64_t found = is_there(p) ? b->eligible[p.x] : 0;
+  return found < 0 ? (int64_t)(hub_at(b, -1 - found)->picks & ((1ull << kCounted) - 1)) : found;
+}
+
+// Writes the blocks' indptr and picks, where count_each has counted: all lanes of a warp call take(seg, prepared, slice,
+// edge) for a destination, of which the first edge of the block is edge.
+template <bool Hubs = true, class P, class F>
 __device__ __forceinline__ void pick_each(const Step& step, P prepare, F take) {
+  Batch* b = step.batch;
   pick_runs(step, 0, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
-    Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
-    int64_t x = run * kLanes + lane_id(), dst = seg->lo + x - seg->firstDst;
-    int64_t picks = dst < seg->hi && seg->fanout ? step.batch->eligible[x] : 0;
-    int64_t sum = warp_inclusive(picks), edge = seg->have + before - seg->picksBefore + sum - picks;
-    if (dst < seg->hi && part == 0) seg->indptr[dst + 1] = (int32_t)(edge + picks);
-    auto mine = picks ? prepare(seg, dst, x) : decltype(prepare(seg, x, x)){};
-    for (int i = part * kLanes / parts; i < (part + 1) * kLanes / parts; i++) {
-      int64_t first = __shfl_sync(kFull, edge, i);
-      if (__shfl_sync(kFull, picks, i)) take(seg, mine, i, first);
+    Place p = place_of(st, run * kLanes + lane_id());
+    int64_t picks = found_of(b, p), sum = warp_inclusive(picks);
+    int64_t edge = p.seg->have + before - p.seg->picksBefore + sum - picks;
+    if (p.dst < p.seg->hi && part == 0) p.seg->indptr[p.dst + 1] = (int32_t)(edge + picks);
+    bool some = in_part(part, parts) && picks && !(Hubs && b->eligible[p.x] < 0);
+    int64_t degree = Hubs && some ? b->degree[p.x] : 0;
+    auto mine = some ? prepare(p) : decltype(prepare(p)){};
+    for (unsigned left = __ballot_sync(kFull, some); left; left &= left - 1) {
+      int i = __ffs((int)left) - 1;
+      take(p.seg, shuffled(mine, i), Slice{0, __shfl_sync(kFull, degree, i)}, __shfl_sync(kFull, edge, i));
     }
     return __shfl_sync(kFull, sum, kLanes - 1);
+  });
+  Stage* st = &b->stages[step.stage];
+  if (!Hubs || !st->admitted) return;
+  Chunks chunks = chunks_of(b, st->runs);
+  each_slice(step, [&](Hub* hub, const Place& p, int64_t i) {
+    int64_t run = p.x / kLanes, first = chunk_begin(chunks, run / chunks.each), before = 0;
+    for (int64_t x = first * kLanes + lane_id(); x < p.x; x += kLanes) before += found_of(b, place_of(st, x));
+    for (int64_t s = lane_id(); s < i; s += kLanes) before += hub->before[s];
+    int64_t edge = p.seg->have + b->partials[run / chunks.each] - p.seg->picksBefore + warp_sum(before);
+    take(p.seg, prepare(p), slice_of(b->degree[p.x], i), edge);
   });
 }
 
@@ -263,8 +366,9 @@ struct Edges {
   int64_t start, degree, root;
 };
 
-__device__ __forceinline__ Edges edges_of(const Batch* b, const Segment* seg, int64_t dst, int64_t x) {
-  return {b->hotStart ? b->ids[x] : b->indices, b->start[x], b->degree[x], root_of(b, &b->lists[seg->target], dst)};
+__device__ __forceinline__ Edges edges_of(const Batch* b, const Place& p) {
+  return {b->hotStart ? b->ids[p.x] : b->indices, b->start[p.x], b->degree[p.x],
+          root_of(b, &b->lists[p.seg->target], p.dst)};
 }
 
 __device__ __forceinline__ Edges shuffled(const Edges& d, int i) {
@@ -272,14 +376,14 @@ __device__ __forceinline__ Edges shuffled(const Edges& d, int i) {
           __shfl_sync(kFull, d.degree, i), __shfl_sync(kFull, d.root, i)};
 }
 
-// Calls found(position, its number among those that match, whether it does) of the edges, of which match(position,
-// source) says whether they do; returns how many do.
+// Calls found(position, its number among those that match, whether it does) of a slice of the edges, of which
+// match(position, source) says whether they do; returns how many do. A warp reads whole lines.
 template <class M, class F>
-__device__ __forceinline__ int64_t each_match(const Batch* b, const Edges& d, M match, F found) {
+__device__ __forceinline__ int64_t each_match(const Batch* b, const Edges& d, const Slice& of, M match, F found) {
   int64_t n = 0;
-  for (int64_t base = 0; base < d.degree; base += kLanes) {
+  for (int64_t base = of.from - ((d.start + of.from) & (kLanes - 1)); base < of.to; base += kLanes) {
     int64_t at = base + lane_id();
-    bool has = at < d.degree && match(d.start + at, load_id(d.ids, d.start + at, b->wideIds));
+    bool has = at >= of.from && at < of.to && match(d.start + at, load_id(d.ids, d.start + at, b->wideIds));
     unsigned which = __ballot_sync(kFull, has);
     found(d.start + at, n + __popc(which & ((1u << lane_id()) - 1)), has);
     n += __popc(which);

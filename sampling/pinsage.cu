@@ -11,15 +11,35 @@ struct PinSageStep {
   int64_t room;      // destinations that there is room for
 };
 
-// What the walks of a destination visited, -1 for nothing, and behind that how often each was, where it is the first
-// visit of its node, else 0.
+// What the walks of a destination visited, -1 for nothing, and behind that a key for each node, by falling visits and
+// then by id: of so many visits fewer than kMostVisits.
 struct Visits {
-  int64_t *nodes, *times, n;
+  u64 *nodes, *keys;
+  int64_t n;
 };
+constexpr int kNodeBits = 40;
+constexpr u64 kMostVisits = (1ull << (64 - kNodeBits)) - 1, kNone = ~0ull;
+
 __device__ __forceinline__ Visits visits_of(const PinSageStep& step, int64_t dst) {
   int64_t n = step.rules->perSeed * step.rules->length;
-  int64_t* nodes = step.at.batch->scratch + dst * n;
+  u64* nodes = (u64*)step.at.batch->scratch + dst * n;
   return {nodes, nodes + step.room * n, n};
+}
+
+// Sorts n numbers by all lanes of a warp: Batcher's bitonic network, with the greatest numbers behind the end.
+__device__ __forceinline__ void warp_sort(u64* a, int64_t n) {
+  for (int64_t size = 2; size < 2 * n; size *= 2)
+    for (int64_t half = size / 2; half; half /= 2) {
+      __syncwarp();
+      for (int64_t i = lane_id(); i / half * 2 * half + half < n; i += kLanes) {
+        int64_t begin = i / half * 2 * half, lo = begin + i % half;
+        int64_t hi = half == size / 2 ? begin + 2 * half - 1 - i % half : lo + half;
+        if (hi >= n) continue;
+        u64 x = a[lo], y = a[hi];
+        if (x > y) a[lo] = y, a[hi] = x;
+      }
+    }
+  __syncwarp();
 }
 
 // Takes the walks of all destinations of a hop.
@@ -30,67 +50,61 @@ extern "C" __global__ void pinsage_walk(PinSageStep step) {
   const Segment* seg = &st->segments[step.edgeType];
   const List* list = &b->lists[seg->target];
   int64_t rows = st->runs ? seg->hi * r->perSeed : 0;
+  Chunks chunks = chunks_of(b, st->runs);
+  for (int64_t c = warp_index() * kLanes + lane_id(); c < chunks.count; c += warp_count() * kLanes) b->partials[c] = 0;
   for (int64_t row = warp_index() * kLanes + lane_id(); row < rows; row += warp_count() * kLanes) {
     int64_t dst = row / r->perSeed, number = row % r->perSeed, position = 0;
     Walk w = walk_from(b, r, list, load_id(list->ids, dst, b->wideIds), (step.at.stage - 1) * r->perSeed + number);
-    int64_t* nodes = visits_of(step, dst).nodes + number * r->length;
+    u64* nodes = visits_of(step, dst).nodes + number * r->length;
     for (int64_t s = 0; s < r->length; s++) {
       if (position != -2) position = w.step(s);
       bool counts = position >= 0 && (u64)(w.at - list->offset) < (u64)list->count;
-      nodes[s] = counts ? w.at : -1;
+      nodes[s] = counts ? (u64)w.at : kNone;
     }
   }
+}
+
+// Makes keys of what a destination's walks visited, in their order, and returns how many there are.
+__device__ __forceinline__ int64_t count_visits(const Visits& v) {
+  warp_sort(v.nodes, v.n);
+  int64_t different = 0;
+  for (int64_t i = lane_id(); i < v.n; i += kLanes) {
+    u64 node = v.nodes[i];
+    bool first = node != kNone && (i == 0 || v.nodes[i - 1] != node);
+    int64_t end = first ? first_not(i + 1, v.n, [&](int64_t j) { return v.nodes[j] == node; }) : i;
+    v.keys[i] = first ? (kMostVisits - (u64)(end - i)) << kNodeBits | node : kNone;
+    different += first;
+  }
+  warp_sort(v.keys, v.n);
+  return warp_sum(different);
 }
 
 // Counts the neighbours of a stage's destinations.
 extern "C" __global__ void pinsage_count(PinSageStep step) {
   count_each<false>(
-      step.at, [&](const Segment*, int64_t dst, int64_t) { return dst; },
-      [&](const Segment*, int64_t mine, int of) {
-        Visits v = visits_of(step, __shfl_sync(kFull, mine, of));
-        int64_t different = 0;
-        for (int64_t i = lane_id(); i < v.n; i += kLanes) {
-          int64_t times = 0;
-          bool again = v.nodes[i] < 0;
-          for (int64_t j = 0; j < v.n && !again; j++) {
-            bool same = v.nodes[j] == v.nodes[i];
-            again = same && j < i;
-            times += same;
-          }
-          v.times[i] = again ? 0 : times;
-          different += !again;
-        }
-        return min(warp_sum(different), step.most);
+      step.at, [&](const Place& p) { return p.dst; },
+      [&](const Segment*, int64_t dst, const Slice&) {
+        return min(count_visits(visits_of(step, dst)), step.most);
       });
 }
 
-// Makes neighbours of the nodes that were visited most, by falling visits and then by id.
-__device__ __forceinline__ void take_most(const PinSageStep& step, const Segment* seg, const Sink& to, int64_t dst,
-                                          int64_t edge) {
-  Visits v = visits_of(step, dst);
-  int64_t sum = 0;
-  for (int pass = 0; pass < 2; pass++) { // the sum first
-    for (int64_t i = lane_id(); i < v.n; i += kLanes) {
-      int64_t times = v.times[i], rank = 0;
-      for (int64_t j = 0; j < v.n && times; j++)
-        rank += v.times[j] > times || (v.times[j] == times && v.nodes[j] < v.nodes[i]);
-      if (!times || rank >= step.most) continue;
-      if (pass == 0) {
-        sum += times;
-      } else {
-        seg->weights[edge + rank] = (float)__ddiv_rn((double)times, (double)sum);
-        take_key(to, v.nodes[i], edge + rank);
-      }
-    }
-    if (pass == 0) sum = warp_sum(sum);
-  }
-}
-
-// Writes the blocks' indptr, and picks.
+// Writes the blocks' indptr, and makes neighbours of the nodes that were visited most.
 extern "C" __global__ void pinsage_pick(PinSageStep step) {
-  pick_each(
-      step.at, [&](const Segment*, int64_t dst, int64_t) { return dst; },
-      [&](const Segment* seg, int64_t mine, int i, int64_t edge) {
-        take_most(step, seg, sink_of(step.at.batch, seg), __shfl_sync(kFull, mine, i), edge);
+  pick_each<false>(
+      step.at, [&](const Place& p) { return p.dst; },
+      [&](const Segment* seg, int64_t dst, const Slice&, int64_t edge) {
+        Visits v = visits_of(step, dst);
+        Sink to = sink_of(step.at.batch, seg);
+        auto times_of = [&](int64_t i) {
+          bool some = i < min(v.n, step.most) && v.keys[i] != kNone;
+          return some ? (int64_t)(kMostVisits - (v.keys[i] >> kNodeBits)) : 0;
+        };
+        int64_t sum = 0;
+        for (int64_t i = lane_id(); i < min(v.n, step.most); i += kLanes) sum += times_of(i);
+        sum = warp_sum(sum);
+        for (int64_t i = lane_id(); times_of(i); i += kLanes) {
+          seg->weights[edge + i] = (float)__ddiv_rn((double)times_of(i), (double)sum);
+          take_key(to, (int64_t)(v.keys[i] & ((1ull << kNodeBits) - 1)), edge + i);
+        }
       });
 }

@@ -16,11 +16,11 @@ struct Mixed {
   uint64_t stream;
 };
 
-__device__ __forceinline__ Mixed mixed_of(Batch* b, const Segment* seg, int64_t dst, int64_t x) {
-  const List* list = &b->lists[seg->target];
-  InEdges e = in_edges(b, load_id(list->ids, dst, b->wideIds) + list->offset);
-  return {e.ids, root_of(b, list, dst), e.from, e.to - e.from, b->start[x] - e.from, b->degree[x],
-          stream_of(seg->key, index_of(b, list, dst))};
+__device__ __forceinline__ Mixed mixed_of(Batch* b, const Place& p) {
+  const List* list = &b->lists[p.seg->target];
+  InEdges e = in_edges(b, load_id(list->ids, p.dst, b->wideIds) + list->offset);
+  return {e.ids, root_of(b, list, p.dst), e.from, e.to - e.from, b->start[p.x] - e.from, b->degree[p.x],
+          stream_of(p.seg->key, index_of(b, list, p.dst))};
 }
 
 __device__ __forceinline__ Mixed shuffled(const Mixed& d, int i) {
@@ -59,10 +59,9 @@ __device__ __forceinline__ Share share_of(const Mixed& d, int64_t fanout, int64_
 // Counts the picks of a stage.
 extern "C" __global__ void together_count(TogetherStep step) {
   Batch* b = step.at.batch;
-  count_each(
-      step.at, [&](const Segment* seg, int64_t dst, int64_t x) { return mixed_of(b, seg, dst, x); },
-      [&](const Segment* seg, const Mixed& mine, int i) {
-        Mixed d = shuffled(mine, i);
+  count_each<false>(
+      step.at, [&](const Place& p) { return mixed_of(b, p); },
+      [&](const Segment* seg, const Mixed& d, const Slice&) {
         return seg->fanout == kAll ? d.degree : share_of(d, seg->fanout, step.replace).count;
       });
 }
@@ -70,11 +69,10 @@ extern "C" __global__ void together_count(TogetherStep step) {
 // Writes the blocks' indptr, and picks.
 extern "C" __global__ void together_pick(TogetherStep step) {
   Batch* b = step.at.batch;
-  pick_each(
-      step.at, [&](const Segment* seg, int64_t dst, int64_t x) { return mixed_of(b, seg, dst, x); },
-      [&](const Segment* seg, const Mixed& mine, int i, int64_t edge) {
+  pick_each<false>(
+      step.at, [&](const Place& p) { return mixed_of(b, p); },
+      [&](const Segment* seg, const Mixed& d, const Slice&, int64_t edge) {
         Sink to = sink_of(b, seg);
-        Mixed d = shuffled(mine, i);
         if (seg->fanout == kAll) {
           for (int64_t j = lane_id(); j < d.degree; j += kLanes)
             take(to, d.ids, d.root, d.start + d.first + j, edge + j);

@@ -285,8 +285,8 @@ EACH = """
 
 What a batch of each sampler asks for, as counted for real batches: `bench/gpu/counts.sh` writes `samplers.json`. Graph
 and columns are over the bus; tables, lists and blocks are on the card. Batches have 1,024 seeds and fan-outs 15, 10 and
-5 (10 and 5 where subgraphs are induced, for each edge type of the graph as MAG), or draw as many nodes: the list is in
-`samplers_cuda_test.go`.
+5 (10 and 5 where subgraphs are induced, and for each edge type of the graph as MAG), or draw as many nodes: the list is
+in `samplers_cuda_test.go`.
 
 - **MB over the bus**: what the reads cost, with 20 bytes a line. **MB needed**: each byte of the graph that some lane
   asked for, once.

@@ -31,16 +31,19 @@ var (
 // countedSamplers are those of docs/results/gpu-model.md, for batches of so many seeds. Those without seeds draw batches
 // of a like size.
 func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
-	asOf, small := int64(50), g.NumEdges() < 50e6
+	asOf, small, hops := int64(50), g.NumEdges() < 50e6, []int{15, 10, 5}
+	if len(g.Schema().Edges) > 1 { // of each edge type
+		hops = []int{10, 5}
+	}
 	all := map[string]sampling.Sampler{
-		"uniform":            sampling.Neighbor{Fanouts: []int{15, 10, 5}},
-		"replacing":          sampling.Neighbor{Fanouts: []int{15, 10, 5}, Replace: true},
-		"trees apart":        sampling.Neighbor{Fanouts: []int{15, 10, 5}, Disjoint: true},
-		"weighted":           sampling.Neighbor{Fanouts: []int{15, 10, 5}, Weight: "w"},
-		"temporal":           sampling.Neighbor{Fanouts: []int{15, 10, 5}, Time: sampling.Temporal{Edge: "t", AsOf: &asOf}},
-		"labor":              sampling.Labor{Fanouts: []int{15, 10, 5}},
-		"hops, then induced": sampling.Neighbor{Fanouts: []int{10, 5}, Induced: true},
-		"shadow":             sampling.Shadow{Fanouts: []int{10, 5}},
+		"uniform":            sampling.Neighbor{Fanouts: hops},
+		"replacing":          sampling.Neighbor{Fanouts: hops, Replace: true},
+		"trees apart":        sampling.Neighbor{Fanouts: hops, Disjoint: true},
+		"weighted":           sampling.Neighbor{Fanouts: hops, Weight: "w"},
+		"temporal":           sampling.Neighbor{Fanouts: hops, Time: sampling.Temporal{Edge: "t", AsOf: &asOf}},
+		"labor":              sampling.Labor{Fanouts: hops},
+		"hops, then induced": sampling.Neighbor{Fanouts: hops[:2], Induced: true},
+		"shadow":             sampling.Shadow{Fanouts: hops[:2]},
 		"induced":            sampling.Induced{},
 		"cluster":            sampling.Cluster{Partition: evenParts(g, int64(seeds)), PerBatch: 8},
 		"saint, nodes":       sampling.Saint{Budget: 6 * seeds},
@@ -53,11 +56,11 @@ func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
 		"pinsage, 600 steps": sampling.PinSage{Neighbors: 32, Walks: 200, Length: 3},
 	}
 	if small { // it needs an index of 16 bytes an edge
-		all["both directions"] = sampling.Neighbor{Fanouts: []int{15, 10, 5}, Direction: sampling.Both}
+		all["both directions"] = sampling.Neighbor{Fanouts: hops, Direction: sampling.Both}
 	}
 	if len(g.Schema().Edges) > 1 {
-		all["together"] = sampling.Neighbor{Fanouts: []int{15, 10, 5}, Together: true}
-		delete(all, "both directions") // edges of which join two types
+		all["together"] = sampling.Neighbor{Fanouts: hops, Together: true}
+		delete(all, "both directions") // edges join two types
 	}
 	return all
 }

@@ -84,8 +84,8 @@ func (w *deviceAssembly) launch(stream *device.Stream) error {
 	if err := stream.CopyToDevice(w.device.Address(), w.description); err != nil {
 		return err
 	}
-	l := deviceLaunch{stream: stream, step: deviceStep{batch: w.at(w.layout.batch)}, kernels: w.kernels, own: w.at(w.layout.own),
-		blocks: w.blocks, words: roundUp32(w.seedRoom)/32 + int64(len(w.schema.Nodes))}
+	l := deviceLaunch{stream: stream, step: deviceStep{batch: w.at(w.layout.batch)}, kernels: w.kernels,
+		own: w.at(w.layout.own), blocks: w.blocks, words: roundUp32(w.seedRoom)/32 + int64(len(w.schema.Nodes))}
 	if err := w.launchExclude(&l); err != nil {
 		return err
 	}

@@ -285,8 +285,8 @@ __device__ __forceinline__ int64_t found_of(const Batch* b, const Place& p) {
   return found < 0 ? (int64_t)(hub_at(b, -1 - found)->picks & ((1ull << kCounted) - 1)) : found;
 }
 
-// Writes the blocks' indptr and picks, where count_each has counted: all lanes of a warp call take(seg, prepared, slice,
-// edge) for a destination, of which the first edge of the block is edge.
+// Writes the blocks' indptr and picks, where count_each has counted: all lanes of a warp call take(seg, prepared,
+// slice, edge) for a destination, of which the first edge of the block is edge.
 template <bool Hubs = true, class P, class F>
 __device__ __forceinline__ void pick_each(const Step& step, P prepare, F take) {
   Batch* b = step.batch;

@@ -17,8 +17,8 @@ import (
 // over those of all neighbours that were taken. Neighbours come by falling visits, then by id.
 //
 // Nodes and neighbours are of one type, and the blocks are those of an edge type that joins it to itself. Cost: that of
-// Walk; on a device the steps of each node are sorted beside that. Source: Ying et al., "Graph convolutional neural networks
-// for web-scale recommender systems", KDD 2018. docs/sampling.md states the result in full.
+// Walk; on a device the steps of each node are sorted beside that. Source: Ying et al., "Graph convolutional neural
+// networks for web-scale recommender systems", KDD 2018. docs/sampling.md states the result in full.
 type PinSage struct {
 	// Neighbors is the most neighbours of a node, 1 or more.
 	Neighbors int `id:"neighbors" default:"32" zero:"0" help:"The most neighbours of a node."`

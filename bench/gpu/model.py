@@ -115,6 +115,8 @@ def limit_share(m, sampler):
 def sampler_tables():
     samplers = json.loads((HERE / "samplers.json").read_text())
     for graph, text in GRAPHS.items():
+        if graph not in samplers:
+            continue
         counted = samplers[graph]
         yield f"\n### {text}\n\n" + SAMPLERS
         shares = [limit_share(m, counted["uniform"]) for m in NEWEST]

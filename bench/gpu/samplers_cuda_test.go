@@ -24,12 +24,12 @@ import (
 )
 
 var (
-	countsFolder = flag.String("counts.graphs", "", "with -rewrite, also count real batches of the *.khop in this folder")
+	countsFolder = flag.String("counts.graphs", "", "with -rewrite, also count real batches of each *.khop in here")
 	countsOnly   = flag.String("counts.only", "", "the one sampler to count; nothing is compared or written")
 )
 
-// countedSamplers are those of docs/results/gpu-model.md, for batches of so many seeds. Those without seeds draw batches
-// of a like size.
+// countedSamplers are those of docs/results/gpu-model.md, for batches of so many seeds. Those without seeds draw
+// batches of a like size.
 func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
 	asOf, small, hops := int64(50), g.NumEdges() < 50e6, []int{15, 10, 5}
 	if len(g.Schema().Edges) > 1 { // of each edge type
@@ -116,7 +116,7 @@ func TestCountsOfSamplers(t *testing.T) {
 		for kernel, w := range w.Kernels {
 			g := got["small"][name].Kernels[kernel]
 			expect.That(t, g.Launches == w.Launches && !far(g.DeviceSectors, w.DeviceSectors) &&
-				!far(g.BusSectors, w.BusSectors) && !far(float64(g.LongestBus), float64(w.LongestBus)),
+				!far(g.BusSectors, w.BusSectors) && g.LongestBus <= 2*w.LongestBus+16,
 				"%s, %s: %+v, in %s %+v: make it again with -args -rewrite", name, kernel, g, file, w)
 		}
 	}

@@ -40,8 +40,8 @@ static void see(Range* r, const uintptr_t* at, int lanes, unsigned bytes) {
     }
 }
 
-// Reads of each warp so far that wait for memory, by space: those of which a line is not in the warp's share of a cache,
-// where a line has one place.
+// Reads of each warp so far that wait for memory, by space: those of which a line is not in the warp's share of a
+// cache, where a line has one place.
 constexpr int kLinesOfWarp = 64;
 static uint64_t reads[kWarps][2];
 static uintptr_t cached[kWarps][kLinesOfWarp];

@@ -222,16 +222,16 @@ options-check: ## fail if that is not current
 release: ## build all that a release of VERSION has into dist/release; KEY= signs its checksums (PYTHON= has tools/release/requirements.txt)
 	@[ -n "$(PYTHON)" ] || test -x dist/.venv-release/bin/python || (python3 -m venv dist/.venv-release && \
 		dist/.venv-release/bin/pip install --quiet -r tools/release/requirements.txt)
-	go run -C tools/release . build -root $(CURDIR) -python $(or $(PYTHON),$(CURDIR)/dist/.venv-release/bin/python) \
+	go run -C tools/release . build -root "$(CURDIR)" -python "$(or $(PYTHON),$(CURDIR)/dist/.venv-release/bin/python)" \
 		$(if $(ONLY),-only $(ONLY)) $(VERSION)
-	$(if $(KEY),go run -C tools/release . sign $(abspath $(KEY)) $(CURDIR)/dist/release)
+	$(if $(KEY),go run -C tools/release . sign "$$(realpath "$(KEY)")" "$(CURDIR)/dist/release")
 
 .PHONY: release-tagged
 release-tagged: ## what a forge runs for TAG=v1.2.3: the release, signed by the key whose text is in MINISIGN_KEY
 	@[ -n "$$MINISIGN_KEY" ] || { echo "MINISIGN_KEY has no key to sign with"; exit 1; }
 	$(MAKE) release VERSION=$(TAG:v%=%)
 	@(umask 077 && mkdir -p dist && printf '%s\n' "$$MINISIGN_KEY" >dist/.minisign-key)
-	go run -C tools/release . sign $(CURDIR)/dist/.minisign-key $(CURDIR)/dist/release; s=$$?; rm -f dist/.minisign-key; exit $$s
+	go run -C tools/release . sign "$(CURDIR)/dist/.minisign-key" "$(CURDIR)/dist/release"; s=$$?; rm -f dist/.minisign-key; exit $$s
 
 .PHONY: release-publish
 release-publish: ## put dist/release on the forge as TAG (needs gh), and what PyPI gets into dist/pypi
@@ -244,11 +244,11 @@ api-report: ## what changes for who calls Go's or Python's names, since the last
 
 .PHONY: release-verify
 release-verify: ## fail where a file of dist/release is not as the key PUB= has signed it
-	go run -C tools/release . verify $(abspath $(PUB)) $(CURDIR)/dist/release
+	go run -C tools/release . verify "$$(realpath "$(PUB)")" "$(CURDIR)/dist/release"
 
 .PHONY: release-check
 release-check: ## build a release of VERSION twice, from clones in other folders, with empty caches; compare, sign, verify, install
-	PYTHON=$(PYTHON) tools/release-check.sh $(VERSION)
+	PYTHON="$(PYTHON)" tools/release-check.sh $(VERSION)
 
 .PHONY: notices
 notices: ## write the licences of what the program contains, which are committed

@@ -24,7 +24,7 @@ python=${PYTHON:-python3}
 compiler=${CC:-}
 if [ -z "$compiler" ]; then
     if "$python" -c 'import ziglang' 2>/dev/null; then
-        compiler="$python -m ziglang cc -target $machine-linux-gnu.2.17"
+        compiler="'$python' -m ziglang cc -target $machine-linux-gnu.2.17"
     elif [ "$machine" = "$(uname -m)" ] && command -v gcc >/dev/null; then
         compiler=gcc
     elif command -v "$machine-linux-gnu-gcc" >/dev/null; then
@@ -39,7 +39,8 @@ CGO_ENABLED=1 CC=$compiler CGO_CFLAGS=${CGO_CFLAGS:--O2} CGO_LDFLAGS=${CGO_LDFLA
     -buildmode=c-shared -tags "libkhop,netgo,osusergo${TAGS:+,$TAGS}" -trimpath -ldflags="${GO_LDFLAGS:--s -w}" -o "$file" ./cmd/khop
 if [ -n "${3:-}" ]; then
     version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' integrations/python/src/khop/__init__.py)
-    $compiler -O2 -s -DVERSION="\"${KHOP_RELEASE:-$version}\"" -o "$3" integrations/python/launcher.c -ldl
+    flags=(-O2 -s -DVERSION="\"${KHOP_RELEASE:-$version}\"" -o "$3" integrations/python/launcher.c -ldl)
+    eval "$compiler "'"${flags[@]}"' # a compiler has arguments, and quotes where its path has spaces
 fi
 rm -f "${file%.so}.h" # what cgo writes there; khop.h is the header
 grep -ao 'GLIBC_2\.[0-9]*' "$file" | sed 's/GLIBC_//' | sort -uV | tail -n 1

@@ -168,12 +168,15 @@ for suite in ${DEBIAN:-}; do
     rm -rf "$root"
     tools/debian-root.sh "$suite" "$root" python3-torch python3-venv
     mkdir "$root/work" && cp "$wheel" "$work/first.py" "$root/work"
+    v=$(basename "$(readlink -f "$root/usr/bin/python3")")
+    [ -z "${FRAMEWORKS:-}" ] || python3 -m pip download --quiet --disable-pip-version-check --only-binary :all: \
+        --python-version "${v#python}" --dest "$root/work" ${FRAMEWORKS:-} || fail "Debian $suite: pip, $FRAMEWORKS"
     # shellcheck disable=SC2016 # its mounts end with it
     unshare --mount bash -euc 'mount -t proc proc "$1/proc"; mount --rbind /dev "$1/dev"
         run() { env -i PATH=/usr/bin:/usr/sbin HOME=/work LD_LIBRARY_PATH="/usr/lib/$4/blas:/usr/lib/$4/lapack" chroot "$1" "${@:5}"; }
         run "$@" python3 -m venv --system-site-packages /work/env
-        run "$@" /work/env/bin/pip install --quiet --no-index --find-links /work khop
+        run "$@" /work/env/bin/pip install --quiet --no-index --find-links /work khop ${FRAMEWORKS:-}
         run "$@" /work/env/bin/khop generate sbm /work/g.khop $3 >/dev/null 2>&1
-        for framework in numpy torch; do run "$@" /work/env/bin/python /work/first.py $framework "$2" /work/g.khop; done' \
+        for framework in numpy torch ${FRAMEWORKS:-}; do run "$@" /work/env/bin/python /work/first.py $framework "$2" /work/g.khop; done' \
         - "$root" "$version" "$first" "$machine-linux-gnu" || fail "no batch within Debian $suite"
 done

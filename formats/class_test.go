@@ -299,9 +299,10 @@ func TestManifestsOfAnotherFormAreRefused(t *testing.T) {
 		"a text":   {`"format": [1, 0]`, `"format": "1.0"`},
 		"requires": {`"requires": []`, `"requires": ["a", "b", "c", "d", "e", "f", "g", "h", "i"]`},
 		"short id": {`"id": "`, `"id": "0`}, "odd id": {`"id": "`, `"id": "x", "i": "`},
-		"large id":   {`"id": "`, `"id": "ABCDEFABCDEFABCDEFABCDEFABCDEFAB", "i": "`},
-		"another id": {`"id": "`, `"id": "00000000000000000000000000000000", "i": "`},
-		"fine":       {`"provenance": {}`, `"provenance": {"a": 1, "b": "c", "d": {"e": [null]}}`},
+		"large id":      {`"id": "`, `"id": "ABCDEFABCDEFABCDEFABCDEFABCDEFAB", "i": "`},
+		"another id":    {`"id": "`, `"id": "00000000000000000000000000000000", "i": "`},
+		"a later minor": {`"format": [1, 0]`, `"format": [1, 7]`},
+		"fine":          {`"provenance": {}`, `"provenance": {"a": 1, "b": "c", "d": {"e": [null]}}`},
 	} {
 		m, err := parseManifest(seal(strings.Replace(whole, change[0], change[1], 1)))
 		lines[name] = expect.Line(t, err, "")

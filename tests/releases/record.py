@@ -1,12 +1,15 @@
 """Records what a release promises, for later versions to be held to: python record.py KHOP FOLDER [datasets].
 
 FOLDER then has two small datasets, golden.json with digests of batches and outputs of --json, feed.json with all that a
-consumer and a server said, and SHA256SUMS. integrations/python/tests/test_releases.py opens them with today's code.
-With "datasets" there are those and their digests alone. Records are never made again: a release is what it was.
+consumer and a server said, python.json with the names of the Python package (which PYTHONPATH has), and SHA256SUMS.
+integrations/python/tests/test_releases.py opens them with today's code. With "datasets" there are those and their
+digests alone. Records are never made again: a release is what it was.
 """
 import array
+import ast
 import base64
 import hashlib
+import inspect
 import json
 import os
 import pathlib
@@ -26,7 +29,10 @@ BATCHES = {  # --frontier is said: defaults may change, what options stand for m
     "typed": ["--fanouts 3,2 --frontier all", "--fanouts 4 --frontier new --shuffle --seed 9 --batch-size 32"],
 }
 OUTPUTS = {"version": "version", "info": "info plain", "check": "check plain", "samplers": "samplers",
-           "plan": "plan plain --fanouts 3,2", "sample": "sample plain --fanouts 3,2 --batches 1"}
+           "plan": "plan plain --fanouts 3,2", "sample": "sample plain --fanouts 3,2 --batches 1",
+           "options": "options", "train": "train plain --epochs 2",
+           "generate": "generate sbm {new} --nodes 50 --edges 90",
+           "export": "export plain {new} --to numpy"}
 FEED = "serve plain --fanouts 3,2 --frontier new --batch-size 50 --shuffle --seed 5 --json".split()
 SIZE, SEGMENT, BATCH, END = 65536, 3, 6, 8
 
@@ -49,6 +55,41 @@ def shape(value):
     if isinstance(value, list):
         return [shape(v) for v in value[:1]]
     return {bool: "bool", int: "number", float: "number", str: "text"}.get(type(value), "null")
+
+
+def output(khop, folder, name):
+    """What a command prints with --json; None where this program knows no such command."""
+    with tempfile.TemporaryDirectory() as place:
+        out = run(khop, [*OUTPUTS[name].format(new=f"{place}/new").split(), "--json"], folder)
+    return out and shape(json.JSONDecoder().raw_decode(out)[0])
+
+
+def parameters(function):
+    """Names of parameters, and whether a call must give them."""
+    known = inspect.signature(function).parameters.values()
+    return {p.name: "must" if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) else "may"
+            for p in known if p.name != "self"}
+
+
+def members(kind):
+    """What a class of the package has: methods with their parameters, and the other names."""
+    own = {n: m for c in reversed(kind.__mro__) if c.__module__.startswith("khop") for n, m in vars(c).items()}
+    return {n: parameters(m) if inspect.isfunction(m) else "value" for n, m in sorted(own.items())
+            if n[0] != "_" or n == "__init__" and kind.__name__ in ("Loader", "Sampler")}
+
+
+def python_names():
+    """The names of khop.__all__ with what they have, and those of the modules that are named as peers' are."""
+    import khop
+
+    named = {n: getattr(khop, n) for n in khop.__all__}
+    names = {n: members(v) if inspect.isclass(v) else parameters(v) if callable(v) else "value"
+             for n, v in named.items()}
+    for module in ("pyg", "dgl", "graphbolt"):  # whose peers need not be here
+        text = (pathlib.Path(khop.__file__).parent / module / "__init__.py").read_text(encoding="utf-8")
+        names[module] = {name: "value" for node in ast.parse(text).body if isinstance(node, ast.Assign)
+                         and node.targets[0].id == "__all__" for name in ast.literal_eval(node.value)}
+    return names
 
 
 def serve(khop, folder, said):
@@ -136,11 +177,11 @@ def record(khop, folder, alone=False):
         assert run(khop, ["generate", options[0], name, *options[1:]], folder) is not None
     golden = {"digests": {d: {o: digests(khop, folder, d, o) for o in options} for d, options in BATCHES.items()},
               "json": {}}
-    for name, line in () if alone else OUTPUTS.items():
-        out = run(khop, [*line.split(), "--json"], folder)
-        golden["json"][name] = out and shape(json.JSONDecoder().raw_decode(out)[0])
+    for name in () if alone else OUTPUTS:
+        golden["json"][name] = output(khop, folder, name)
     (folder / "golden.json").write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n")
     if not alone:
+        (folder / "python.json").write_text(json.dumps(python_names(), sort_keys=True) + "\n")
         said, memory, batches = epoch(khop, folder)
         (folder / "feed.json").write_text(json.dumps({
             "consumer": [encode(m) for m in consumer()], "server": [encode(m) for m in said],

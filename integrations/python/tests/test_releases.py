@@ -68,13 +68,29 @@ def missing(old, new, at=""):
 @pytest.mark.parametrize("release", FULL)
 def test_json_has_the_same_names(program, release):
     for name, old in golden(release)["json"].items():
-        out = record.run(program, [*record.OUTPUTS[name].split(), "--json"], RECORDS / release)
-        assert missing(old, record.shape(json.JSONDecoder().raw_decode(out)[0])) == [], name
+        assert missing(old, record.output(program, RECORDS / release, name)) == [], name
+
+
+def wanted(old, new, at=""):
+    """Parameters that a call must give now and need not then."""
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return [at] if (old, new) == ("may", "must") else []
+    return [w for k, v in new.items() for w in (wanted(old[k], v, f"{at}.{k}") if k in old else
+                                                 [f"{at}.{k}"] * (v == "must"))]
+
+
+@pytest.mark.parametrize("release", FULL)
+def test_python_has_the_same_names_and_takes_the_same_calls(release):
+    old = json.loads((RECORDS / release / "python.json").read_text())
+    new = record.python_names()
+    assert [m for m in missing(old, new) if "may" not in m.split(": ")[-1]] == []
+    assert [w for name in old for w in wanted(old[name], new[name], name)] == []
 
 
 def test_a_name_that_is_gone_is_seen():
     assert missing({"a": "text", "b": {"c": "number"}}, {"a": "text", "b": {}, "d": "text"}) == [".b.c"]
     assert missing({"a": ["text"]}, {"a": ["number"]}) == [".a[]: text, now number"]
+    assert wanted({"f": {"a": "must", "b": "may"}}, {"f": {"a": "may", "b": "must", "c": "must"}}) == [".f.b", ".f.c"]
 
 
 @pytest.mark.parametrize("release", FULL)

@@ -44,10 +44,10 @@ def shares(runs, reference):
     return [limit[run["round"]] / run["ms"] for run in runs if run["round"] in limit]
 
 
-def speed_table(runs, what, threads):
-    ways = best_ways(runs, what=what, threads=threads)
+def speed_table(runs, what, setting):
+    ways = best_ways(runs, what=what, setting=setting)
     ways |= {(name, way + ", float16"): mine for (name, way), mine in
-             best_ways(runs, what="float16", threads=threads).items() if what == "features"}
+             best_ways(runs, what="float16", setting=setting).items() if what == "features"}
     dgl = next((mine for (name, way), mine in ways.items() if name == "DGL"), [])
     lines = ["| | ms a batch | M edges/s | share of the limit | ÷ khop, resident | ÷ khop, mapped | DGL ÷ it "
              "| memory, GB |", "|---|---|---|---|---|---|---|---|"]
@@ -80,9 +80,9 @@ def count_table(runs):
 def gather_table(result):
     lines = ["| | threads | bytes a row | pages | gather, GB/s | memcpy, GB/s |", "|---|---|---|---|---|---|"]
     spread = lambda s: f"{s['median']:.1f} ({s['min']:.1f}-{s['max']:.1f})"
-    for threads in result["workload"]["threads"]:
+    for threads in (s["threads"] for s in result["settings"] if not s["beside"]):
         for way, pages in (("resident", "huge"), ("mapped", "page cache")):
-            mine = [run for run in select(result["runs"], contestant="khop", what="features", way=way, threads=threads)
+            mine = [run for run in select(result["runs"], contestant="khop", what="features", way=way, setting={"threads": threads, "beside": ""})
                     if "gather_gb_per_s" in run]
             if mine:
                 lines.append(f"| khop, {way} | {threads} | dataset's | {pages} | "
@@ -93,6 +93,28 @@ def gather_table(result):
             lines.append(f"| index_select | {run['threads']} | {row['row_bytes']} | {row['pages']} | "
                          f"{spread(row['gather_gb_per_s'])} "
                          f"| {spread(row['memcpy_gb_per_s'])} |")
+    return lines
+
+
+BESIDE = {"": "", "last": ", beside a neighbour on the last core", "all": ", beside a neighbour on each core"}
+
+
+def title_of(setting):
+    return f"{setting['threads']} thread{'s' * (setting['threads'] > 1)}{BESIDE[setting['beside']]}"
+
+
+def ahead_table(result):
+    """How many times as long DGL takes with float32 and rows, by khop's ways."""
+    found = {title_of(s): best_ways(result["runs"], what="features", setting=s) for s in result["settings"]}
+    ways = dict.fromkeys(way for of in found.values() for name, way in of if name == "khop" and "new" not in way)
+    lines = ["| | " + " | ".join(found) + " |", "|---" * (1 + len(found)) + "|"]
+    for way in ways:
+        cells = []
+        for of in found.values():
+            dgl = next((mine for (name, _), mine in of.items() if name == "DGL"), [])
+            ahead = ratios(dgl, of.get(("khop", way), []))
+            cells.append(median_spread(ahead) if ahead else "")
+        lines.append(f"| {way} | " + " | ".join(cells) + " |")
     return lines
 
 
@@ -111,15 +133,15 @@ def markdown(result):
         f"- {work['dataset']}: {work['nodes']:,} nodes, {work['edges']:,} edges; fan-outs {list(work['fanouts'])} out "
         f"of the seeds, "
         f"{work['batch_size']} seeds a batch, the train split in order.",
-        f"- {work['rounds']} rounds in which the contestants take turns, {work['batches']} timed batches a round (PyG "
-        f"a sixth) after "
-        f"{work['warmup']} that are not. A cell is the median over the rounds (lowest-highest); the ratios are formed "
-        f"round by round. "
-        f"Load average before the start: {result['load_before']:.1f}"
-        + (": the machine was busy with other work, and the times are not to be trusted."
-           if result["load_before"] > BUSY and not result.get("loaded") else "."),
-        *[f"- Beside a neighbour: a process on {'each' if result['loaded'] == 'all' else 'the last'} core copied "
-          "256 MB to and fro all the time." for _ in range(bool(result.get("loaded")))],
+        f"- {work['batches']} timed batches (PyG a sixth) after {work['warmup']} that are not, "
+        + "; ".join(f"{title_of(s)}: {1 + max(r['round'] for r in runs if r['setting'] == s)}"
+                    for s in result["settings"])
+        + " rounds in which the contestants take turns. A cell is the median over the rounds (lowest-highest); the "
+        f"ratios are formed round by round. Load average before: {result['load_before']:.1f}"
+        + (f"; {result['note']}." if result.get("note") else
+           ": the machine was busy with other work, and the times are not to be trusted."
+           if result["load_before"] > BUSY else "."),
+        "- A neighbour is a process that copies 256 MB to and fro all the time.",
         "- Peers hold the graph and the features in their own memory on huge pages, with malloc told to keep what it "
         "frees ("
         + ", ".join(f"`{k}={v}`" for k, v in result["peers_environment"].items())
@@ -132,9 +154,10 @@ def markdown(result):
         "lines at random places, and copies as many bytes, as khop's batch needs (`khop bench --limit`), by the time "
         "of a batch. *new* expands only the nodes that are new at a hop, as PyG does.", "",
     ]
+    lines += ["## With feature rows, DGL with float32 ÷ khop", "", *ahead_table(result), ""]
     for what, title in (("sampling", "Sampling"), ("features", "Sampling and feature rows")):
-        for threads in work["threads"]:
-            lines += [f"## {title}, {threads} thread{'s' * (threads > 1)}", "", *speed_table(runs, what, threads), ""]
+        for setting in result["settings"]:
+            lines += [f"## {title}, {title_of(setting)}", "", *speed_table(runs, what, setting), ""]
     lines += ["## What was sampled", "", "Means a batch; the contest fails where two differ by more than 1 %.", "",
               *count_table(runs), "",
               "## Feature rows alone", "", *gather_table(result), ""]

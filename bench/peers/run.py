@@ -56,23 +56,28 @@ def parse():
     parser.add_argument("--dataset", type=pathlib.Path,
                         help="default: products.khop in --dir, generated where it is missing")
     parser.add_argument("--khop", type=pathlib.Path, help="the program; default: built from this repository")
-    parser.add_argument("--threads", default="1,2", help="thread counts, by commas")
+    parser.add_argument("--settings", default="1,2,2:last,1:all",
+                        help="thread counts, by commas; with :last beside a neighbour on the last core, with :all "
+                             "beside one on each, which copies 256 MB to and fro all the time")
+    parser.add_argument("--add", action="store_true",
+                        help="add to the measurements that are there: further settings, or rounds of the same; of the "
+                             "same commit, machine and batches")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--warmup", type=int, default=6)
     parser.add_argument("--order", default="degree", help="the order of nodes that is shown besides, none for none")
     parser.add_argument("--no-gather", action="store_true", help="leave out rows gathered by index_select alone")
-    parser.add_argument("--loaded", nargs="?", const="last", choices=("last", "all"),
-                        help="beside a neighbour on the last core, or one on each, which copies 256 MB to and fro all "
-                             "the time")
     parser.add_argument("--peers", default=",".join(PEERS), help="which, by commas")
+    parser.add_argument("--ways", help="of peers, by commas; default: all that they have")
+    parser.add_argument("--note", help="what the page says of other load on the machine")
     parser.add_argument("--out", type=pathlib.Path, default=REPO / "docs" / "results",
                         help="folder for cpu.json and cpu.md")
     args = parser.parse_args()
-    args.threads = [int(t) for t in args.threads.split(",")]
-    args.peers = args.peers.split(",")
+    args.settings = [(int(threads), beside) for threads, _, beside in
+                     (setting.partition(":") for setting in args.settings.split(","))]
+    args.peers = args.peers.split(",") if args.peers else []
     name = f"resident, {args.order}"
-    args.ways = KHOP + [(name if t == "float32" else f"{name}, {t}", ["--resident"], "all", args.order, t)
+    args.khop_ways = [way for way in KHOP if way[2] == "all" or "PyG" in args.peers] + [(name if t == "float32" else f"{name}, {t}", ["--resident"], "all", args.order, t)
                         for t in NARROW if args.order != "none"]
     args.dir = args.dir.absolute()  # not resolved: an environment's python is a link
     args.khop, args.dataset = (path and path.absolute() for path in (args.khop, args.dataset))
@@ -101,6 +106,8 @@ class Peer:
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         hello = self.answer()
         self.versions, self.ways = hello["versions"], hello["ways"]
+        if args.ways:
+            self.ways = {what: [way for way in ways if way in args.ways.split(",")] for what, ways in self.ways.items()}
 
     def answer(self):
         line = self.process.stdout.readline()
@@ -134,7 +141,7 @@ class Khop:
     def run(self, what):
         if what == "float16":  # of the peers alone: khop's narrow ways are among its features
             return []
-        return [self.bench(what, *way) for way in self.args.ways if what == "features" or way[-1] == "float32"]
+        return [self.bench(what, *way) for way in self.args.khop_ways if what == "features" or way[-1] == "float32"]
 
     def bench(self, what, way, options, frontier, order, dtype):
         dataset, sizes = variant(self.args, order, dtype), ",".join(map(str, FANOUTS))
@@ -194,7 +201,7 @@ def variant(args, order, dtype):
 
 def make_variants(args):
     """Converts the dataset to each order and type that a way of khop wants, where they are missing."""
-    missing = {way[3:] for way in args.ways if not variant(args, *way[3:]).exists()}
+    missing = {way[3:] for way in args.khop_ways if not variant(args, *way[3:]).exists()}
     arrays = args.dir / "arrays"
     if missing:
         call([args.khop, "export", "--to", "numpy", "--force", args.dataset, arrays])
@@ -223,15 +230,15 @@ def deviations(runs):
     return complaints
 
 
-def contest(args, data, threads):
-    """All rounds at one thread count. Returns the runs and the peers' versions."""
+def contest(args, data, threads, first):
+    """All rounds at one thread count, numbered from first on. Returns the runs and the peers' versions."""
     peers = [Peer(name, args, data, threads) for name in args.peers]
     contestants, runs = [Khop(args, threads), *peers], []
     for number in range(args.rounds):
         for what in WORK:
             for contestant in contestants[number % len(contestants):] + contestants[:number % len(contestants)]:
                 for run in contestant.run(what):
-                    runs.append({"round": number, **run})
+                    runs.append({"round": first + number, **run})
                     say(f"{threads} threads, round {number + 1}/{args.rounds}: {what:8} {run['contestant']:9} "
                         f"{run['way']:13} "
                         f"{run['ms']:8.1f} ms")
@@ -251,10 +258,10 @@ while True:
 
 
 class Neighbours:
-    """Processes that copy memory all the time, on the last core, on each, or none."""
+    """Processes that copy memory all the time: "last" on the last core, "all" on each, "" none."""
 
-    def __init__(self, args):
-        cores = {None: [], "last": [os.cpu_count() - 1], "all": range(os.cpu_count())}[args.loaded]
+    def __init__(self, beside):
+        cores = {"": [], "last": [os.cpu_count() - 1], "all": range(os.cpu_count())}[beside]
         self.processes = [subprocess.Popen(["taskset", "-c", str(core), sys.executable, "-c", NEIGHBOUR])
                           for core in cores]
 
@@ -280,31 +287,41 @@ def machine():
 def main():
     args, load = parse(), os.getloadavg()[0]
     data = prepare(args)
-    result = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "load_before": load, "peers_environment": TUNED,
+    result = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "load_before": load, "note": args.note,
+              "peers_environment": TUNED,
               "commit": call(["git", "rev-parse", "HEAD"], cwd=REPO).strip(),
               "modified": bool(call(["git", "status", "--porcelain", "-uno", "--", "*.go", "*.s"], cwd=REPO)),
               "go": call(["go", "version"]).split()[2], "versions": {},
               "workload": {"dataset": args.dataset.name, "nodes": elements(data / "indptr.npy") - 1,
                            "edges": elements(data / "indices.npy"), "fanouts": FANOUTS, "batch_size": BATCH_SIZE,
-                           "batches": args.batches, "warmup": args.warmup, "rounds": args.rounds,
-                           "threads": args.threads},
-              "loaded": args.loaded, "runs": [], "index_select": []}
-    with Neighbours(args):
-        measure(args, data, result)
+                           "batches": args.batches, "warmup": args.warmup}, "settings": [], "runs": [],
+              "index_select": []}
+    if args.add:
+        had = json.loads((args.out / "cpu.json").read_text())
+        if any(had.get(key) != json.loads(json.dumps(result[key])) for key in ("commit", "machine", "go", "workload")):
+            sys.exit(f"run.py: {args.out}/cpu.json is of another commit, machine or graph, or of other batches")
+        result = had | {"modified": had["modified"] or result["modified"],
+                        "load_before": max(had["load_before"], load)}
+    for threads, beside in args.settings:
+        measure(args, data, threads, beside, result)
     write(args, result)
 
 
-def measure(args, data, result):
-    for threads in args.threads:
+def measure(args, data, threads, beside, result):
+    setting = {"threads": threads, "beside": beside}
+    before = [run for run in result["runs"] if run["setting"] == setting]
+    if setting not in result["settings"]:
+        result["settings"].append(setting)
+    with Neighbours(beside):
         if not args.no_gather:
             say(f"index_select, {threads} threads")
             command = [args.dir / "dgl" / "bin" / "python", HERE / "index_select.py", "--data", data, "--threads",
                        threads, "--json"]
             plain = {k: v for k, v in environ(threads).items() if k not in TUNED}  # it brings its own memory
             result["index_select"].append(json.loads(call(command, env=plain)))
-        runs, versions = contest(args, data, threads)
-        result["runs"] += runs
-        result["versions"] |= versions
+        runs, versions = contest(args, data, threads, 1 + max((run["round"] for run in before), default=-1))
+    result["runs"] += [{"setting": setting, **run} for run in runs]
+    result["versions"] |= versions
 
 
 def write(args, result):
@@ -312,9 +329,8 @@ def write(args, result):
     if complaints:
         sys.exit("run.py: the contestants did different work; nothing was written\n  " + "\n  ".join(complaints))
     args.out.mkdir(parents=True, exist_ok=True)
-    name = "cpu-loaded" if args.loaded else "cpu"
-    (args.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    page = args.out / f"{name}.md"
+    (args.out / "cpu.json").write_text(json.dumps(result, indent=1) + "\n")
+    page = args.out / "cpu.md"
     by_hand = page.read_text().partition(BY_HAND)[1:] if page.exists() else ()
     page.write_text(report.markdown(result) + "".join(by_hand))
     say(f"wrote {page}")

@@ -3,6 +3,7 @@
 import json
 import statistics
 import sys
+import textwrap
 
 REFERENCE = {"all": "resident", "new": "resident, new"}  # khop's way that a peer is compared with, by frontier
 
@@ -10,8 +11,10 @@ BUSY = 0.5
 
 
 def median_spread(values, digits=1):
-    """Median (lowest-highest)."""
+    """Median (lowest-highest), of several."""
     text = lambda v: f"{v:,.{digits}f}"
+    if len(values) == 1:
+        return text(values[0])
     return f"{text(statistics.median(values))} ({text(min(values))}-{text(max(values))})"
 
 
@@ -82,7 +85,8 @@ def gather_table(result):
     spread = lambda s: f"{s['median']:.1f} ({s['min']:.1f}-{s['max']:.1f})"
     for threads in (s["threads"] for s in result["settings"] if not s["beside"]):
         for way, pages in (("resident", "huge"), ("mapped", "page cache")):
-            mine = [run for run in select(result["runs"], contestant="khop", what="features", way=way, setting={"threads": threads, "beside": ""})
+            mine = [run for run in select(result["runs"], contestant="khop", what="features", way=way,
+                                                setting={"threads": threads, "beside": ""})
                     if "gather_gb_per_s" in run]
             if mine:
                 lines.append(f"| khop, {way} | {threads} | dataset's | {pages} | "
@@ -133,10 +137,11 @@ def markdown(result):
         f"- {work['dataset']}: {work['nodes']:,} nodes, {work['edges']:,} edges; fan-outs {list(work['fanouts'])} out "
         f"of the seeds, "
         f"{work['batch_size']} seeds a batch, the train split in order.",
-        f"- {work['batches']} timed batches (PyG a sixth) after {work['warmup']} that are not, "
-        + "; ".join(f"{title_of(s)}: {1 + max(r['round'] for r in runs if r['setting'] == s)}"
+        f"- {work['batches']} timed batches a round (PyG a sixth) after {work['warmup']} that are not. Rounds, in "
+        "which the contestants take turns: "
+        + "; ".join(f"{len({r['round'] for r in runs if r['setting'] == s})} with {title_of(s)}"
                     for s in result["settings"])
-        + " rounds in which the contestants take turns. A cell is the median over the rounds (lowest-highest); the "
+        + ". A cell is the median over the rounds (lowest-highest); the "
         f"ratios are formed round by round. Load average before: {result['load_before']:.1f}"
         + (f"; {result['note']}." if result.get("note") else
            ": the machine was busy with other work, and the times are not to be trusted."
@@ -161,7 +166,8 @@ def markdown(result):
     lines += ["## What was sampled", "", "Means a batch; the contest fails where two differ by more than 1 %.", "",
               *count_table(runs), "",
               "## Feature rows alone", "", *gather_table(result), ""]
-    return "\n".join(lines)
+    wrap = lambda line: textwrap.fill(line, 119, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(wrap(line) if line.startswith("- ") else line for line in lines)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 FANOUTS, BATCH_SIZE = (15, 10, 5), 1024
 TOLERANCE = 0.01
-BY_HAND = "\n## What limits sampling"  # from here on cpu.md is not ours
+BY_HAND = "\n## By how much, and by what"  # from here on cpu.md is not ours
 SLOW_WAY = 1.5  # a peer's way this much slower than its best is not run after the first round
 
 # malloc keeps what it got: without this the peers spend half of their time on page faults.
@@ -77,8 +77,9 @@ def parse():
                      (setting.partition(":") for setting in args.settings.split(","))]
     args.peers = args.peers.split(",") if args.peers else []
     name = f"resident, {args.order}"
-    args.khop_ways = [way for way in KHOP if way[2] == "all" or "PyG" in args.peers] + [(name if t == "float32" else f"{name}, {t}", ["--resident"], "all", args.order, t)
-                        for t in NARROW if args.order != "none"]
+    args.khop_ways = [way for way in KHOP if way[2] == "all" or "PyG" in args.peers]
+    args.khop_ways += [(name if t == "float32" else f"{name}, {t}", ["--resident"], "all", args.order, t)
+                       for t in NARROW if args.order != "none"]
     args.dir = args.dir.absolute()  # not resolved: an environment's python is a link
     args.khop, args.dataset = (path and path.absolute() for path in (args.khop, args.dataset))
     return args

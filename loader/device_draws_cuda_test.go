@@ -34,6 +34,19 @@ var drawnSamplers = map[string]func(c *deviceCase, n sampling.Neighbor) sampling
 		return sampling.FastGCN{Nodes: oneFor(c, []int{20, 9}, []int{3}, []int{sampling.All, 4}, []int{2, 0, 5}),
 			Weight: oneFor(c, "", "w")}
 	},
+	"ladies": func(c *deviceCase, _ sampling.Neighbor) sampling.Sampler {
+		return sampling.Ladies{Nodes: oneFor(c, []int{20, 9}, []int{3}, []int{sampling.All, 4}, []int{2, 0, 5}),
+			Weight: oneFor(c, "", "w")}
+	},
+	"hgt": func(c *deviceCase, _ sampling.Neighbor) sampling.Sampler {
+		last := c.graph.Schema().Nodes[len(c.graph.Schema().Nodes)-1].Name
+		return sampling.HGT{Nodes: oneFor(c, []int{20, 9}, []int{3}, []int{4, sampling.All}, []int{2, 0, 5}),
+			PerType: oneFor(c, nil, map[string][]int{last: {5, 1}}, map[string][]int{last: {0, 7}})}
+	},
+	"ppr": func(c *deviceCase, _ sampling.Neighbor) sampling.Sampler {
+		return sampling.PPR{Neighbors: oneFor(c, 1, 5, 60), Alpha: oneFor(c, 0, 0.15, 0.5),
+			Epsilon: oneFor(c, 0, 1e-2, 1e-3), As: oneFor(c, "", c.ownType())}
+	},
 	"shadow": func(_ *deviceCase, n sampling.Neighbor) sampling.Sampler {
 		return sampling.Shadow{Fanouts: n.Fanouts, PerType: n.PerType, Replace: n.Replace}
 	},
@@ -147,7 +160,7 @@ func (c *deviceCase) settle() {
 	said, err := c.opt.Sampler.Describe(c.graph.Schema(), 1)
 	path := false
 	switch s := c.opt.Sampler.(type) {
-	case sampling.PinSage:
+	case sampling.PinSage, sampling.PPR:
 		c.opt.Columns.EdgePos, c.opt.Columns.Edges, path = false, nil, true
 	case sampling.Walk:
 		path = len(s.Metapath) > 0

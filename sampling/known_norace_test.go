@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -21,36 +20,6 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
-
-// knownBeside are options that statedSamplers and moreSamplers leave out.
-var knownBeside = map[string]Sampler{
-	"all":            Neighbor{Fanouts: []int{All, 3}, Frontier: AllNodes},
-	"hubs":           Neighbor{Fanouts: []int{70, 8}, Frontier: AllNodes},
-	"hubs, replaced": Neighbor{Fanouts: []int{70, 40}, Frontier: AllNodes, Replace: true},
-	"hubs, weighted": Neighbor{Fanouts: []int{40, 33}, Frontier: AllNodes, Weight: "w"},
-	"hubs, labor":    Labor{Fanouts: []int{40, 12}, Frontier: AllNodes},
-	"share":          Neighbor{Fanouts: []int{30, 9}, Frontier: AllNodes, Share: 0.3, Weight: "w"},
-	"per type": Neighbor{PerType: map[string][]int{"r1": {3, 2}, "r4": {20}, "c:r3:a": {3, All}},
-		Frontier: AllNodes},
-	"per type, twice": Neighbor{PerType: map[string][]int{"r3": {2}, "c:r3:a": {3}}, Frontier: AllNodes},
-	"in a window": Neighbor{Fanouts: []int{4, 3}, Frontier: AllNodes, Time: Temporal{Edge: "t", Window: []int64{10},
-		Chain: true}},
-	"before": Neighbor{Fanouts: []int{4, 3}, Frontier: AllNodes, Time: Temporal{Edge: "t",
-		Rules: []TimeRule{Before, NotAfter}}},
-	"half life":        Neighbor{Fanouts: []int{4, 3}, Frontier: AllNodes, Time: Temporal{Edge: "t", HalfLife: 5}},
-	"trees, induced":   Neighbor{Fanouts: []int{4, 3}, Frontier: AllNodes, Disjoint: true, Induced: true},
-	"together, masked": Neighbor{Fanouts: []int{9, 3}, Frontier: AllNodes, Together: true, Mask: "m"},
-	"out, new":         Neighbor{Fanouts: []int{4, 3}, Direction: Out, Frontier: NewNodes, Mask: "m"},
-	"both, replaced":   Neighbor{Fanouts: []int{4, 3}, Frontier: AllNodes, Direction: Both, Replace: true},
-	"labor, new":       Labor{Fanouts: []int{5, 5, 5}, Frontier: NewNodes, BatchDependency: 4},
-	"saint, measured":  Saint{Kind: SaintWalks, Budget: 30, Length: 2, Coverage: 5},
-	"clusters of one":  Cluster{PerBatch: 1},
-	"walk, stopped":    Walk{Length: 5, PerSeed: 3, Restart: 0.2, Stop: 0.1},
-	"node2vec, far":    Node2Vec{Length: 6, P: 4, Q: 0.25, PerSeed: 2},
-	"pinsage, again":   PinSage{Neighbors: 3, Length: 4, Restart: 0.3},
-	"pinsage, as":      PinSage{Neighbors: 3, Length: 4, Metapath: []string{"r1", "r2"}, As: "r0"},
-	"walk, path":       Walk{Length: 4, Metapath: []string{"r1", "r2"}, Edges: true},
-}
 
 // tally gives memory, and counts how often it was asked, and for how much.
 type tally struct {
@@ -71,41 +40,6 @@ func (p *tally) Take(n int64) ([]byte, error) {
 }
 
 func (p *tally) String() string { return fmt.Sprintf("%d/%d", p.total, p.pieces) }
-
-// knownRequest is batch number n of a sampler on a graph: seeds of every type, with times; or an item.
-func knownRequest(g *graph.Graph, s Sampler, n, seeds int) *Request {
-	schema := g.Schema()
-	req := &Request{Rand: NewRand(20261123, 3, 1, uint64(n)), Seeds: make([][]int64, len(schema.Nodes))}
-	if d, _ := s.Describe(schema, seeds); d.Items != nil && n < 3 {
-		req.Items = []int64{int64(n) % d.Items.Count}
-		return req
-	}
-	if n == 2 {
-		req.Edges = make([]SeedEdges, len(schema.Edges))
-		for e := range schema.Edges {
-			source, target := schema.Nodes[schema.Edges[e].Src].Count, schema.Nodes[schema.Edges[e].Dst].Count
-			req.Edges[e] = SeedEdges{Sources: []int64{3 % source, 50 % source},
-				Targets: []int64{60 % target, 2 % target}, Times: []int64{30, 20}}
-		}
-	}
-	for of := range req.Seeds {
-		p, _ := s.(PinSage)
-		if w, _ := s.(Walk); of > 0 && len(p.Metapath)+len(w.Metapath) > 0 {
-			break
-		}
-		for i := range seeds {
-			if count := schema.Nodes[of].Count; count > 0 {
-				req.Seeds[of] = append(req.Seeds[of], int64(n*7+i*11)%count)
-			}
-		}
-	}
-	if of, ok := s.(Neighbor); ok && of.Time.Edge != "" {
-		for _, list := range req.Seeds {
-			req.Times = append(req.Times, slices.Repeat([]int64{30}, len(list)))
-		}
-	}
-	return req
-}
 
 // known says what a sampler makes on a graph: the hash of what it draws, and the memory that it takes and states, in
 // bytes and pieces.
@@ -159,20 +93,6 @@ func known(t *testing.T, g *graph.Graph, s Sampler) string {
 	n := len(scratch.given) + len(memory.given)
 	expect.That(t, n <= 0, "%s: %d pieces of memory are left", name, n)
 	return text
-}
-
-// typedGraph has three types of nodes and five of edges with the columns of steadyGraph. One type has few nodes, and
-// many edges lead to them.
-func typedGraph(t *testing.T) *graph.Graph {
-	r := rand.New(rand.NewPCG(20261123, 0))
-	data := graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 200}, {Name: "b", Count: 80}, {Name: "c", Count: 6}}}
-	for i, ends := range [][2]int{{0, 0}, {1, 0}, {0, 1}, {2, 0}, {0, 2}} {
-		source, target := data.Nodes[ends[0]], data.Nodes[ends[1]]
-		e := steadyEdges(r, source.Count, target.Count, 9+100*(i/4))
-		e.Source, e.Target, e.Relation = source.Name, target.Name, fmt.Sprint("r", i)
-		data.Edges = append(data.Edges, e)
-	}
-	return graphs.New(t, data)
 }
 
 // damaged returns a graph of the same arrays, but for sources, weights or times that are none.

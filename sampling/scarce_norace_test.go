@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -16,29 +15,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
-
-// moreSamplers are options that statedSamplers leave out, and that take memory of their own.
-var moreSamplers = map[string]Sampler{
-	"trees":            Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Disjoint: true, Weight: "w"},
-	"many":             Neighbor{Fanouts: []int{All, 40}, Frontier: AllNodes, Replace: true},
-	"new nodes":        Neighbor{Fanouts: []int{3, 2}, Frontier: NewNodes},
-	"out":              Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Direction: Out},
-	"both":             Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Direction: Both, Weight: "w"},
-	"together, chosen": Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Together: true, Weight: "w"},
-	"together, many":   Neighbor{Fanouts: []int{300}, Frontier: AllNodes, Together: true, Replace: true},
-	"times of trees":   Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Time: Temporal{Edge: "t"}, Disjoint: true},
-	"labor, shared":    Labor{Fanouts: []int{3, 2}, Frontier: AllNodes, LayerDependent: true, BatchDependency: 3},
-	"shadow, replaced": Shadow{Fanouts: []int{3, 2}, Replace: true},
-}
-
-// allSamplers are moreSamplers and statedSamplers.
-func allSamplers() map[string]Sampler {
-	list := maps.Clone(moreSamplers)
-	for _, c := range statedSamplers {
-		list[c.name] = c.sampler
-	}
-	return list
-}
 
 // giver gives memory to any goroutine, refuses one piece (none at 0), and may give what was something else before.
 type giver struct {

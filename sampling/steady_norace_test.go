@@ -6,38 +6,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/unified"
 )
-
-// steadyGraph has 300 nodes of 0 to 11 in-edges with the columns that statedSamplers read.
-func steadyGraph(t *testing.T) *graph.Graph {
-	r := rand.New(rand.NewPCG(20261130, 0))
-	e := steadyEdges(r, 300, 300, 12)
-	return graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: []graph.EdgeData{e}})
-}
-
-// steadyEdges are edges of each of so many targets, fewer than most, with columns.
-func steadyEdges(r *rand.Rand, sources, targets int64, most int) (e graph.EdgeData) {
-	var w []float32
-	var m []uint8
-	var times []int64
-	for v := range targets {
-		for range r.IntN(most) {
-			e.Src, e.Dst = append(e.Src, r.Int64N(sources)), append(e.Dst, v)
-			w, m, times = append(w, r.Float32()), append(m, uint8(r.IntN(4))), append(times, r.Int64N(50))
-		}
-	}
-	e.Columns = map[string]unified.Tensor{"w": unified.FromSlice(w), "m": unified.FromSlice(m),
-		"t": unified.FromSlice(times)}
-	return e
-}
 
 // steadyRequest makes req batch number n of a sampler: the same seeds or items each time it comes.
 func steadyRequest(req *Request, items Items, n int) {

@@ -70,11 +70,22 @@ SAME = [
     ("sbm", ("--fanouts", "10,10,10", "--batches", "3", "--replace", "--frontier", "new")),
 ]
 
+# Every sampler that devices have beside Neighbor, with options that suit a graph of any size.
+SAMPLERS = {
+    "labor": ("--fanouts", "15,10,5"), "fastgcn": ("--layer-nodes", "4000,4000"), "walk": ("--length", "20"),
+    "node2vec": ("--length", "20", "--p", "0.5", "--q", "2"), "pinsage": ("--length", "3"),
+    "shadow": ("--fanouts", "10,5"), "induced": (), "saint-node": ("--coverage", "0"),
+    "saint-edge": ("--coverage", "0"), "saint-walk": ("--coverage", "0"), "cluster": (),
+}
+OF_SEEDS = [s for s in SAMPLERS if not s.startswith("saint") and s != "cluster"]
+SAME += [("typed" if sampler == "labor" else "sbm", ("--sampler", sampler, *options, "--batches", "3"))
+         for sampler, options in SAMPLERS.items()]
+
 
 def same(b, kind, options):
     """The digests of batches that the device makes are those of the CPU's."""
     dataset = b.dataset(kind, *(("--nodes", "2000") if b.smoke and kind != "products" else ()))
-    seeds = ("--seeds", "all")
+    seeds = () if {*options} & ({*SAMPLERS} - {*OF_SEEDS}) else ("--seeds", "all")
     device = [o for o in options]
     cpu, skip = [], False
     for o in options:  # options of the device alone
@@ -184,6 +195,12 @@ def sampling(b):
     for workers in WORKERS[-1:] if b.smoke else WORKERS:
         # the first builds what PyG samples with
         yield Step(f"pyg-{workers}", lambda workers=workers: pyg(workers), PEER, seconds=420)
+    # Each sampler beside the CPU, whose batches are the same. Clusters would be of the whole graph first.
+    for sampler, options in [*SAMPLERS.items()][:1] if b.smoke else SAMPLERS.items():
+        for where, at in (("card", card), ("bus", bus), ("cpu", cpu)):
+            if sampler != "cluster":
+                yield Step(f"{where}, {sampler}", lambda at=at, sampler=sampler, options=options:
+                           bench(*at, "--sampler", sampler, *options, batches=50), MORE, seconds=60)
     for blocks in (40, 160, 640):
         yield Step(f"bus, {blocks} blocks", lambda blocks=blocks: bench(*bus, "--device-blocks", blocks))
 

@@ -156,6 +156,16 @@ func Fail(t testing.TB, function string, nth, code int) {
 	failCall(function, nth, code)
 }
 
+// FailAllocations lets every call fail that takes or gives back memory, until Report: for a test of what allocates
+// nothing any more.
+func FailAllocations(t testing.TB) {
+	t.Helper()
+	for _, call := range []string{"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuStreamCreateWithPriority",
+		"cuModuleLoadDataEx", "cuMemFree", "cuMemFreeHost", "cuMemHostUnregister"} {
+		Fail(t, call, 1, 700)
+	}
+}
+
 // Schedule is a number that depends on every choice of a lane since the settings last changed.
 func Schedule(t testing.TB) uint64 {
 	t.Helper()

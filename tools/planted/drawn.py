@@ -3,7 +3,8 @@ miss: a comparison off by one, an operator or a number exchanged, a condition ne
 out,
 64 bits cut to 32. planted.py has faults that were thought of instead.
 
-usage: drawn.py [--count N] [--seed S] [--only TEXT] [FILE...]   FILE: a .cu or .cuh file; all of khop's by default"""
+usage: drawn.py [--count N] [--seed S] [--only TEXT] [--tests REGEXP] [FILE...]
+FILE: a .cu or .cuh file; all of khop's by default"""
 
 import argparse
 import os
@@ -13,7 +14,7 @@ import re
 import subprocess
 import tempfile
 
-from planted import ROOT, WHAT, built, simulator
+from planted import ROOT, WHAT, built, restored, simulator
 
 FILES = subprocess.run(["git", "ls-files", "gather/*.cu*", "sampling/*.cu*", "sparse/*.cu", "internal/rng/*.cuh"],
                        cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
@@ -61,14 +62,14 @@ def of_file(path):
 class Tests:
     """The tests of a package that need a device, in a binary of their own."""
 
-    def __init__(self, package, scratch):
+    def __init__(self, package, scratch, chosen):
         names = "|".join(m for file in sorted((ROOT / package).glob("*_cuda_test.go"))
                          for m in re.findall(r"^func (Test\w+)", file.read_text(), re.M) if m != "TestMain")
         self.folder, self.binary = ROOT / package, scratch / (package + ".test")
         subprocess.run(["go", "test", "-c", "-tags", "cuda", "-vet=off", "-o", self.binary, "./" + package], cwd=ROOT,
                        check=True)
-        self.command = [self.binary, "-test.short", "-test.failfast", "-test.timeout", "120s", "-test.run",
-                        f"^({names})$"]
+        self.command = [self.binary, "-test.short", "-test.failfast", "-test.timeout", "900s", "-test.run",
+                        chosen or f"^({names})$"]
 
     def notice(self, library):
         """How the tests fail with a simulator; None where they pass."""
@@ -85,6 +86,7 @@ def main():
     parser.add_argument("--count", type=int, default=40, help="faults to try")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", metavar="TEXT", help="of FILE:LINE: what is done")
+    parser.add_argument("--tests", default="", metavar="REGEXP", help="run these in place of all")
     parser.add_argument("files", nargs="*", metavar="FILE")
     args = parser.parse_args()
     named = lambda f: f"{f[0]}:{f[1]}: {f[2]}"
@@ -94,11 +96,11 @@ def main():
     with tempfile.TemporaryDirectory(prefix="khop-planted-") as name:
         scratch = pathlib.Path(name)
         simulator(scratch)
-        tests = {p: Tests(p, scratch) for p in {"sampling" if f[0].startswith("internal") else f[0].split("/")[0]
-                                                for f in everything}}
-        for package, suite in tests.items():
+        package = lambda path: "sampling" if path.startswith("internal") else path.split("/")[0]
+        tests = {p: Tests(p, scratch, args.tests) for p in {package(f[0]) for f in everything}}
+        for name, suite in tests.items():
             if suite.notice(ROOT / "dist/libcudasim.so"):
-                raise SystemExit(f"{package}: the tests fail as it is")
+                raise SystemExit(f"{name}: the tests fail as it is")
         for fault in everything:
             if tried == args.count:
                 break
@@ -108,14 +110,14 @@ def main():
             try:
                 library = built(scratch, path)
             except SystemExit:
+                restored(scratch, path, whole)
                 continue  # it does not compile
-            finally:
-                (scratch / path).write_text(whole)
+            restored(scratch, path, whole)
             tried += 1
-            how = tests["sampling" if path.startswith("internal") else path.split("/")[0]].notice(library)
+            how = tests[package(path)].notice(library)
             missed += how is None
-            first = whole.rfind("\n", 0, begin) + 1
             print(f"{named(fault)}: {how or 'MISSED'}", flush=True)
+            first = whole.rfind("\n", 0, begin) + 1
             if how is None:
                 line = whole[first:whole.find("\n", end)]
                 print(f"  - {line.strip()}\n  + {(whole[first:begin] + new + whole[end:first + len(line)]).strip()}",

@@ -37,16 +37,34 @@ def simulator(scratch):
     shutil.copytree(ROOT / "dist/cudasim", scratch / "dist/cudasim", ignore=shutil.ignore_patterns("ptx"))
 
 
+def including(scratch, path):
+    """The .cu files of the copy that a file is part of: itself, or those that include it."""
+    part, names = {(scratch / path).resolve()}, list(scratch.rglob("*.cu*"))
+    while True:
+        more = {n for n in names if n not in part and any(
+            (n.parent / i).resolve() in part for i in re.findall(r'#include "(.*)"', n.read_text()))}
+        if not more:
+            return {n for n in part if n.suffix == ".cu"}
+        part |= more
+
+
 def built(scratch, path):
     """The simulator of the copy as it is now."""
-    folders = {os.path.dirname(path)} | ({"sampling"} if path.startswith("internal/rng") else set())
-    for source in scratch.rglob("*.cu"):
-        if str(source.relative_to(scratch).parent) in folders:
-            os.utime(source)
+    for source in including(scratch, path):
+        os.utime(source)
     run = subprocess.run(["make", "-s", "-j2", "-C", scratch / "internal/cudasim"], capture_output=True, text=True)
     if run.returncode:
         raise SystemExit(f"{path}: the simulator does not build: {run.stderr[-2000:]}")
     return scratch / "dist/libcudasim.so"
+
+
+def restored(scratch, path, text):
+    """Takes the fault back out of the copy, with what was compiled of it."""
+    (scratch / path).write_text(text)
+    for source in including(scratch, path):
+        made = f"dist/cudasim/kernels/{source.relative_to(scratch.resolve())}".removesuffix(".cu")
+        for end in (".khop.cc", ".checked.o"):
+            shutil.copy(ROOT / (made + end), scratch / (made + end))
 
 
 def caught(fault, scratch):
@@ -70,10 +88,7 @@ def caught(fault, scratch):
                              env=os.environ | {"KHOP_CUDA_DRIVER": str(library)})
     finally:
         if not path.endswith(".go"):
-            (scratch / path).write_text(text)
-            os.utime(scratch / path)
-            for source in (scratch / os.path.dirname(path)).glob("*.cu"):
-                os.utime(source)
+            restored(scratch, path, text)
     out = run.stdout + run.stderr
     if "build failed" in out or "no tests to run" in out:
         raise SystemExit(f"{path}, {test}: {out[-2000:]}")

@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -53,16 +54,27 @@ func (r *release) archive(name, system string, files []file) error {
 	return os.WriteFile(filepath.Join(r.out, name+".tar.gz"), gzipped(text), 0o644)
 }
 
-func sorted(files []file) []file {
-	return slices.SortedFunc(slices.Values(files), func(a, b file) int { return strings.Compare(a.name, b.name) })
+// sorted returns files by name, of which no two may be the same: their order would be anyone's.
+func sorted(files []file) ([]file, error) {
+	files = slices.SortedFunc(slices.Values(files), func(a, b file) int { return strings.Compare(a.name, b.name) })
+	for i := range files[:max(len(files)-1, 0)] {
+		if files[i].name == files[i+1].name {
+			return nil, fmt.Errorf("two files are %s", files[i].name)
+		}
+	}
+	return files, nil
 }
 
 // tarred returns a tar of files and of the folders that they lie in, sorted, of user 0.
 func tarred(files []file) ([]byte, error) {
+	files, err := sorted(files)
+	if err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	seen := map[string]bool{}
-	for _, f := range sorted(files) {
+	for _, f := range files {
 		text, err := f.read()
 		if err != nil {
 			return nil, err
@@ -87,7 +99,7 @@ func tarred(files []file) ([]byte, error) {
 			return nil, err
 		}
 	}
-	err := w.Close()
+	err = w.Close()
 	return out.Bytes(), err
 }
 
@@ -100,9 +112,13 @@ func gzipped(text []byte) []byte {
 }
 
 func zipped(files []file) ([]byte, error) {
+	files, err := sorted(files)
+	if err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
-	for _, f := range sorted(files) {
+	for _, f := range files {
 		text, err := f.read()
 		if err != nil {
 			return nil, err
@@ -117,6 +133,6 @@ func zipped(files []file) ([]byte, error) {
 			return nil, err
 		}
 	}
-	err := w.Close()
+	err = w.Close()
 	return out.Bytes(), err
 }

@@ -21,6 +21,8 @@ func (r *release) debs() error {
 		size := int64(0)
 		for _, f := range beside {
 			switch {
+			case f.name == "README.md": // docs/README.md is the package's
+				continue
 			case strings.HasPrefix(f.name, "share/man/"): // Debian has them compressed
 				text, err := f.read()
 				if err != nil {

@@ -115,6 +115,9 @@ func TestTheSameFilesGiveTheSameArchives(t *testing.T) {
 		if y, _ := pack(two); !bytes.Equal(x, y) {
 			t.Error("the order of files matters")
 		}
+		if _, err := pack(append(two, file{"a", 0o644, "", []byte("b")})); err == nil {
+			t.Error("two files of a name are taken")
+		}
 	}
 }
 

@@ -284,12 +284,22 @@ cubins: ## assemble the PTX for sm_80 and sm_90 into device/cubins, for programs
 	@tools/cuda-env.sh >/dev/null
 	@python3 tools/ptx/cubins.py
 
+# ARCH=arm64 is Grace's. Debian's gcc-aarch64-linux-gnu compiles for it elsewhere.
+CUDA_GO = GOARCH=$(or $(ARCH),$(shell go env GOARCH)) $(if $(filter arm64,$(ARCH)),\
+	CC=$${CC:-aarch64-linux-gnu-gcc} CGO_LDFLAGS="$$CGO_LDFLAGS -Wl$(comma)--no-warn-search-mismatch") go
+comma = ,
+
 .PHONY: khop-cuda
-khop-cuda: cubins ## write dist/khop-cuda, which uses a GPU where there is one
+khop-cuda: cubins ## write dist/khop-cuda, which uses a GPU where there is one; ARCH=arm64 writes dist/khop-cuda-arm64
 	@mkdir -p dist
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; \
-		go build -tags cuda,cubins,netgo,osusergo -trimpath -ldflags='-s -w' -o dist/khop-cuda ./cmd/khop
-	@ls -l dist/khop-cuda
+		$(CUDA_GO) build -tags cuda,cubins,netgo,osusergo -trimpath -ldflags='-s -w' -o dist/khop-cuda$(ARCH:%=-%) ./cmd/khop
+	@ls -l dist/khop-cuda$(ARCH:%=-%)
+
+.PHONY: arm64-cuda-check
+arm64-cuda-check: ## link with the headers of CUDA 11, 12 and 13 for arm64, and run khop-cuda by qemu-user without a driver
+	@$(MAKE) --no-print-directory -s cuda-headers khop-cuda ARCH=arm64
+	tools/without-driver.sh qemu-aarch64 -L $(or $(QEMU_LD_PREFIX),/usr/aarch64-linux-gnu) dist/khop-cuda-arm64
 
 .PHONY: cudasim
 cudasim: ## compile every .cu into dist/libcudasim.so, a driver that checks kernels on the CPU
@@ -308,10 +318,10 @@ planted-drawn: cudasim ## plant N faults in kernels, drawn by SEED, and list tho
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/drawn.py --count $(or $(N),40) --seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: cuda-headers
-cuda-headers: ## see that device links with the headers of CUDA 11, 12 and 13 (MAJORS=)
+cuda-headers: ## see that device links with the headers of CUDA 11, 12 and 13 (MAJORS=, ARCH=arm64)
 	@set -e; for major in $(or $(MAJORS),11 12 13); do \
 		echo "CUDA $$major"; exports=$$(tools/cuda-env.sh $$major); eval "$$exports"; \
-		go test -tags cuda -c -o /dev/null ./device; \
+		$(CUDA_GO) test -tags cuda -c -o /dev/null ./device; \
 	done
 
 .PHONY: gpu-bundle

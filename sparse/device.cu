@@ -99,9 +99,17 @@ extern "C" __global__ void __launch_bounds__(256) sparse_sample(Sampled s) {
 struct Softmax {
   Sparse a;
   const float* scores; // [heads, edges]
+  const float* given;  // of the result, in the gradient alone
   float* out;          // the same, and maybe the same memory
   int64_t heads;
 };
+
+// Adds the terms of up to 32 edges to a sum, in their order: those of lanes 0 to n-1.
+static __device__ __forceinline__ float summed(float sum, float term, int64_t n) {
+  const int m = (int)min(n, (int64_t)32);
+  for (int i = 0; i < m; i++) sum = __fadd_rn(sum, __shfl_sync(0xffffffffu, term, i));
+  return sum;
+}
 
 // exp of softmax.go: e^x for x up to 0.
 static __device__ __forceinline__ float exponential(float x) {
@@ -148,10 +156,27 @@ extern "C" __global__ void __launch_bounds__(256) sparse_softmax(Softmax s) {
         const int64_t e = base + lane;
         float t = 0;
         if (e < degree) out[e] = t = exponential(__fsub_rn(scores[e], greatest));
-        const int n = (int)min(degree - base, (int64_t)32);
-        for (int i = 0; i < n; i++) sum = __fadd_rn(sum, __shfl_sync(0xffffffffu, t, i));
+        sum = summed(sum, t, degree - base);
       }
       for (int64_t e = lane; e < degree; e += 32) out[e] = __fdiv_rn(out[e], sum);
+    }
+  }
+}
+
+// The gradient of softmax with respect to the scores, where these are its result.
+extern "C" __global__ void __launch_bounds__(256) sparse_softmax_backward(Softmax s) {
+  const int lane = (int)(threadIdx.x & 31);
+  for (int64_t row = group_of(5); row < s.a.rows; row += groups(5)) {
+    const int64_t first = begin_of(s.a, row), degree = begin_of(s.a, row + 1) - first;
+    for (int64_t h = 0; h < s.heads; h++) {
+      const int64_t at = h * s.a.edges + first;
+      float sum = 0;
+      for (int64_t base = 0; base < degree; base += 32) {
+        const int64_t e = at + base + lane;
+        sum = summed(sum, base + lane < degree ? __fmul_rn(s.scores[e], s.given[e]) : 0, degree - base);
+      }
+      for (int64_t e = at + lane; e < at + degree; e += 32)
+        s.out[e] = __fmul_rn(s.scores[e], __fsub_rn(s.given[e], sum));
     }
   }
 }

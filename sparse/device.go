@@ -20,9 +20,9 @@ type DeviceMatrix struct {
 // Rows returns the number of rows.
 func (a DeviceMatrix) Rows() int64 { return a.Indptr.Len() - 1 }
 
-// DeviceKernels compute on a CUDA device what a Pool computes on the CPU, to the same bits: SpMM, SDDMM and Softmax, in
-// float32. Calls put work on a stream and return; results are there when the stream has passed. Operands lie in memory
-// that the device addresses. They are safe for concurrent use. Close them before the device.
+// DeviceKernels compute on a CUDA device what a Pool computes on the CPU, to the same bits: SpMM, SDDMM, Softmax and
+// its gradient, in float32. Calls put work on a stream and return; results are there when the stream has passed.
+// Operands lie in memory that the device addresses. They are safe for concurrent use. Close them before the device.
 type DeviceKernels struct {
 	device  *device.Device
 	kernels *deviceKernels
@@ -120,19 +120,38 @@ func (d *DeviceKernels) SDDMM(s *device.Stream, out unified.Tensor, a DeviceMatr
 // Softmax puts on the stream what Pool.Softmax computes: the scores of the edges of each row become a distribution, for
 // each head. out may be scores itself. ErrShape names what does not fit.
 func (d *DeviceKernels) Softmax(s *device.Stream, out unified.Tensor, a DeviceMatrix, scores unified.Tensor) error {
+	return d.softmax(s, d.kernels.sparseSoftmax, out, a, scores, unified.Tensor{})
+}
+
+// SoftmaxBackward puts on the stream what Pool.SoftmaxBackward computes: the gradient of Softmax with respect to the
+// scores, of its result and of the gradient with respect to that. to may be dout itself. ErrShape names what does not
+// fit.
+func (d *DeviceKernels) SoftmaxBackward(s *device.Stream, to unified.Tensor, a DeviceMatrix, soft,
+	dout unified.Tensor) error {
+	if !onDevice(dout) || headsOf(dout) != headsOf(soft) || aliased(to, dout) && to.Address() != dout.Address() {
+		return fmt.Errorf("%w: the gradient of %v is %v, and the result %v", ErrShape, soft, dout, to)
+	}
+	return d.softmax(s, d.kernels.sparseSoftmaxBackward, to, a, soft, dout)
+}
+
+// softmax checks what both have, and launches one.
+func (d *DeviceKernels) softmax(s *device.Stream, kernel device.Launcher[deviceSoftmax], out unified.Tensor,
+	a DeviceMatrix, scores, given unified.Tensor) error {
 	m, err := a.layout()
 	if err != nil {
 		return err
 	}
 	if !onDevice(out) || !onDevice(scores) || !ofEdges(out, m.edges) || !ofEdges(scores, m.edges) ||
-		headsOf(out) != headsOf(scores) || aliased(out, scores) && out.Address() != scores.Address() {
+		headsOf(out) != headsOf(scores) || given.Valid() && !ofEdges(given, m.edges) ||
+		aliased(out, scores) && out.Address() != scores.Address() {
 		return fmt.Errorf("%w: scores %v, result %v of %d edges for the device", ErrShape, scores, out, m.edges)
 	}
 	if m.edges == 0 {
 		return nil
 	}
-	arg := deviceSoftmax{a: m, scores: scores.Address(), out: out.Address(), heads: headsOf(out)}
-	return d.kernels.sparseSoftmax.Launch(s, d.grid(a.Rows(), 5), deviceThreads, 0, arg)
+	arg := deviceSoftmax{a: m, scores: scores.Address(), given: given.Address(), out: out.Address(),
+		heads: headsOf(out)}
+	return kernel.Launch(s, d.grid(a.Rows(), 5), deviceThreads, 0, arg)
 }
 
 // grid returns how many blocks take n rows with 1<<shift lanes each.

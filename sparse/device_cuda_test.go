@@ -122,6 +122,11 @@ func (b *bench) softmax(pool *Pool, r *rand.Rand, a *Matrix, on DeviceMatrix, he
 	there := b.put(from)
 	expect.OK(b, errors.Join(pool.Softmax(out, a, from), b.kernels.Softmax(b.stream, there, on, there)))
 	b.same("Softmax", there, out)
+	given, d := matrixOf(b.T, numbers(r, heads*n), heads, n), matrixOf(b.T, make([]float32, heads*n), heads, n)
+	to := b.put(given)
+	expect.OK(b, errors.Join(pool.SoftmaxBackward(d, a, out, given),
+		b.kernels.SoftmaxBackward(b.stream, to, on, there, to)))
+	b.same("SoftmaxBackward", to, d)
 }
 
 func TestDeviceLeavesOutEdgesOutOfRange(t *testing.T) {
@@ -155,6 +160,8 @@ func TestDeviceRefusesWhatDoesNotFit(t *testing.T) {
 		"no edges":             b.kernels.SDDMM(b.stream, x, a, x, y),
 		"ends":                 b.kernels.SDDMM(b.stream, edges, a, edges, y),
 		"scores":               b.kernels.Softmax(b.stream, edges, a, x),
+		"a gradient":           b.kernels.SoftmaxBackward(b.stream, edges, a, edges, x),
+		"a host's gradient":    b.kernels.SoftmaxBackward(b.stream, edges, a, edges, host),
 	} {
 		expect.Is(t, err, ErrShape, name)
 	}

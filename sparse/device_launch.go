@@ -48,14 +48,14 @@ func _(x deviceSampled) {
 
 // deviceSoftmax is Softmax of device.cu, laid out as the device has it.
 type deviceSoftmax struct {
-	a           deviceSparse
-	scores, out device.Address
-	heads       int64
+	a                  deviceSparse
+	scores, given, out device.Address
+	heads              int64
 }
 
 func _(x deviceSoftmax) {
-	_ = [1]struct{}{}[unsafe.Offsetof(x.a)|(unsafe.Offsetof(x.scores)^56)|(unsafe.Offsetof(x.out)^64)|
-		(unsafe.Offsetof(x.heads)^72)|(unsafe.Sizeof(x)^80)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.a)|(unsafe.Offsetof(x.scores)^56)|(unsafe.Offsetof(x.given)^64)|
+		(unsafe.Offsetof(x.out)^72)|(unsafe.Offsetof(x.heads)^80)|(unsafe.Sizeof(x)^88)]
 }
 
 //go:embed device.ptx
@@ -64,18 +64,19 @@ var devicePTX []byte
 // deviceKernels are the kernels of device.cu, loaded on one device. They are safe for concurrent use.
 type deviceKernels struct {
 	*device.Module
-	sparseMultiply device.Launcher[deviceMultiply]
-	sparseSample   device.Launcher[deviceSampled]
-	sparseSoftmax  device.Launcher[deviceSoftmax]
+	sparseMultiply                       device.Launcher[deviceMultiply]
+	sparseSample                         device.Launcher[deviceSampled]
+	sparseSoftmax, sparseSoftmaxBackward device.Launcher[deviceSoftmax]
 }
 
 // loadDeviceKernels loads them. Close them before the device.
 func loadDeviceKernels(on *device.Device) (*deviceKernels, error) {
 	k, err := &deviceKernels{}, error(nil)
 	k.Module, err = on.LoadKernels(devicePTX, map[string]**device.Kernel{
-		"sparse_multiply": &k.sparseMultiply.Kernel,
-		"sparse_sample":   &k.sparseSample.Kernel,
-		"sparse_softmax":  &k.sparseSoftmax.Kernel,
+		"sparse_multiply":         &k.sparseMultiply.Kernel,
+		"sparse_sample":           &k.sparseSample.Kernel,
+		"sparse_softmax":          &k.sparseSoftmax.Kernel,
+		"sparse_softmax_backward": &k.sparseSoftmaxBackward.Kernel,
 	})
 	if err != nil {
 		return nil, err

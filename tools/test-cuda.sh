@@ -58,22 +58,7 @@ fi
 
 step "the command without a driver"
 plain make --no-print-directory -s khop-cuda library-cuda
-if readelf -d dist/khop-cuda | grep NEEDED | grep -i cuda; then
-    fail "dist/khop-cuda is linked to the library above: it must start without one"
-fi
-(
-    export KHOP_CUDA_DRIVER=/nonexistent
-    says() { grep -q "$1" "$scratch/said" || fail "it does not say \"$1\": $(cat "$scratch/said")"; }
-    dist/khop-cuda doctor >"$scratch/said"
-    says 'no CUDA device'
-    dist/khop-cuda generate sbm "$scratch/sbm.khop" --nodes 2000 >/dev/null
-    dist/khop-cuda sample "$scratch/sbm.khop" --digest >"$scratch/digests"
-    status=0
-    dist/khop-cuda sample "$scratch/sbm.khop" --digest --device cuda >"$scratch/said" 2>&1 || status=$?
-    [ $status = 1 ] || fail "--device cuda exits $status without a device, not 1"
-    says 'no CUDA device'
-    echo "works on the CPU; --device cuda fails"
-)
+SCRATCH=$scratch tools/without-driver.sh dist/khop-cuda
 
 step "simulated device"
 if [ "$(go env GOARCH)" != amd64 ]; then

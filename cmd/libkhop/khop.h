@@ -166,6 +166,35 @@ typedef struct khop_sampled {
 
 int32_t khop_sparse_sample(khop_handle matrix, khop_sampled *sampled, khop_error *error);
 
+/*
+ * Sparse operations on a CUDA device, where the library was built for one (make library-cuda). Arrays are in memory
+ * that the device addresses, float32; work is put on a stream of the caller's (a CUstream, 0 is the default stream),
+ * and the results are there when the stream has passed. The host cannot read the matrix, so it is not checked: indptr
+ * must not descend, nor lead beyond the edges; an edge whose column is out of range counts as if it were not there.
+ * Results are those of the CPU, to the bit.
+ */
+#define KHOP_SAMPLE 3           /* dot products at the edges */
+#define KHOP_SOFTMAX 4          /* over the edges of each row and head */
+#define KHOP_SOFTMAX_BACKWARD 5 /* its gradient */
+
+typedef struct khop_placed {
+    const void *indptr;  /* [rows + 1] */
+    const void *indices; /* [edges] */
+    const float *values; /* [heads, edges]: of a product, or NULL; scores of a softmax; in the gradient its result */
+    const float *x;      /* [columns, width], of products and dot products */
+    const float *u;      /* [rows, width], of dot products; [heads, edges], the gradient with respect to the result */
+    float *out;          /* [rows, width] of a product, else [heads, edges]; written for the edges of rows alone */
+    uint64_t stream;
+    int64_t rows, cols, edges, width, heads;
+    int32_t device, indptr_bytes, index_bytes;
+    int32_t operation; /* KHOP_SUM, KHOP_MEAN or one of the above */
+} khop_placed;
+
+int32_t khop_sparse_placed(khop_placed *operation, khop_error *error);
+
+/* Loads the kernels on a device, which else the first operation does. KHOP_FAILED says why there are none. */
+int32_t khop_sparse_device(int32_t device, khop_error *error);
+
 /* How many operations were computed since the library was loaded. */
 int32_t khop_sparse_operations(int64_t *count, khop_error *error);
 

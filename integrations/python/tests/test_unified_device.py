@@ -1,99 +1,13 @@
 """Unified tensors on a device, with the simulated one, whose memory ctypes can make tensors of: they stand in for
 torch's on CUDA. Each test is a process of its own, whose library is built for devices."""
 import os
-import pathlib
-import subprocess
-import sys
-import textwrap
 
 import pytest
 
 pytest.importorskip("torch")
-ROOT = pathlib.Path(__file__).parents[3]
-LIBRARY, DRIVER = ROOT / "dist/libkhop-cuda.so", ROOT / "dist/libcudasim.so"
-pytestmark = pytest.mark.skipif(
-    not (LIBRARY.exists() and DRIVER.exists()),
-    reason="no dist/libkhop-cuda.so or no dist/libcudasim.so: make library-cuda cudasim",
-)
-STAND_IN = '''
-import ctypes
-import sys
+from stand_in import needs_device, run  # noqa: E402
 
-import numpy as np
-import torch
-
-import khop
-from khop import cuda, unified_tensor
-
-device = cuda.Device(0)
-driver = device._lib
-stream, blocks, asked = ctypes.c_void_p(), {}, []
-
-
-def call(name, *arguments):
-    with device._current() as lib:
-        code = getattr(lib, name)(*arguments)
-    assert code == 0, (name, code)
-
-
-def over(address, shape, dtype):
-    t = torch.empty(0, dtype=dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * t.element_size()
-    return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=dtype).view(tuple(shape))
-
-
-class Simulated(unified_tensor.Devices):
-    @staticmethod
-    def ordinal(tensor):
-        return 0 if any(a <= tensor.data_ptr() < a + n for a, n in blocks.items()) else None
-
-    @staticmethod
-    def stream(ordinal):
-        asked.append(ordinal)
-        return stream.value
-
-    @staticmethod
-    def empty(shape, dtype, ordinal):
-        size = max(int(np.prod(tuple(shape), dtype=np.int64)) * torch.empty(0, dtype=dtype).element_size(), 1)
-        at = ctypes.c_uint64()
-        call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(size))
-        blocks[at.value] = size
-        return over(at.value, shape, dtype)
-
-    @staticmethod
-    def view(address, tensor, ordinal):
-        blocks[address] = tensor.numel() * tensor.element_size()
-        return over(address, tensor.shape, tensor.dtype)
-
-
-def put(host):
-    """The elements in memory of the device."""
-    there = Simulated.empty(host.shape, host.dtype, 0)
-    call("cuMemcpyHtoD_v2", ctypes.c_uint64(there.data_ptr()), ctypes.c_void_p(host.data_ptr()),
-         ctypes.c_size_t(host.numel() * host.element_size()))
-    return there
-
-
-def wait():
-    call("cuStreamSynchronize", stream)
-
-
-call("cuStreamCreate", ctypes.byref(stream), 1)
-unified_tensor.devices = Simulated
-draw = np.random.default_rng(4)
-
-
-def numbers(dtype, *shape):
-    return torch.from_numpy(draw.integers(0, 100, shape)).to(dtype)
-'''
-
-
-def run(body, *arguments):
-    env = {**os.environ, "KHOP_LIBRARY": str(LIBRARY), "KHOP_CUDA_DRIVER": str(DRIVER)}
-    done = subprocess.run([sys.executable, "-c", STAND_IN + textwrap.dedent(body), *map(str, arguments)], env=env,
-                          capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+pytestmark = needs_device
 
 
 def test_rows_of_device_ids_are_gathered_there_and_equal_those_of_the_cpu():
@@ -180,7 +94,7 @@ def test_a_library_that_is_not_built_for_devices_says_so():
     library = os.environ.get("KHOP_LIBRARY")
     if not library:
         pytest.skip("KHOP_LIBRARY names no library")
-    body = '''
+    run('''
     u = khop.unified(numbers(torch.float32, 300, 32))
     try:
         u[put(torch.tensor([1]))]
@@ -188,8 +102,4 @@ def test_a_library_that_is_not_built_for_devices_says_so():
         assert "cuda:0: no CUDA device" in str(e) and "this build has no CUDA" in str(e), e
     else:
         raise AssertionError("gathered")
-    '''
-    env = {**os.environ, "KHOP_LIBRARY": library, "KHOP_CUDA_DRIVER": str(DRIVER)}
-    done = subprocess.run([sys.executable, "-c", STAND_IN + textwrap.dedent(body)], env=env, capture_output=True,
-                          text=True, timeout=180)
-    assert done.returncode == 0, done.stderr[-3000:]
+    ''', KHOP_LIBRARY=library)

@@ -1,8 +1,8 @@
-"""Products of sparse and dense matrices on the CPU by khop's kernels, as functions that torch differentiates.
+"""Products of sparse and dense matrices by khop's kernels, as functions that torch differentiates.
 
 Structure is what a matrix is without its values: the library has it under a handle, with the transpose, which it makes
 once. structure() finds the one of given tensors again, as long as the tensors are as they were. khop.sparse puts
-products in the place of those of torch, PyG and DGL.
+products in the place of those of torch, PyG and DGL. placed has the structures of CUDA devices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _library
+from . import _library, unified_tensor
 from .errors import KhopError
 from .ring import lent
 
@@ -82,11 +82,13 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "winners": (_library.Handle, ctypes.POINTER(_Winners)),
     "sample": (_library.Handle, ctypes.POINTER(_Sampled)),
     "operations": (ctypes.POINTER(_L),),
+    "device": (_I,),
+    "placed": (_P,),
 }
 _functions: dict[str, Callable[..., int]] = {}
 
 
-def _call(name: str, *arguments: Any) -> None:
+def call(name: str, *arguments: Any) -> None:
     f = _functions.get(name)
     if f is None:
         f = _functions[name] = _library.load().function("khop_sparse_" + name, *_FUNCTIONS[name])
@@ -96,7 +98,7 @@ def _call(name: str, *arguments: Any) -> None:
 def operations() -> int:
     """How many products khop has computed in this process."""
     count = ctypes.c_int64()
-    _call("operations", count)
+    call("operations", count)
     return count.value
 
 
@@ -113,15 +115,26 @@ _is_compiling: Callable[[], bool] = getattr(
 _transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 
 
+def place(t: Any) -> Optional[int]:
+    """The CUDA device that a tensor is on, None for the CPU."""
+    on: Optional[int] = unified_tensor.devices.ordinal(t)
+    return on
+
+
 def fits(t: Any, dtypes: Any = FLOATS) -> bool:
-    """Whether khop can compute with a tensor: an ordinary one, in memory of the CPU, of one of the dtypes."""
-    plain = type(t) in (Tensor, torch.nn.Parameter) and t.layout == torch.strided and t.device.type == "cpu"
-    return plain and t.dtype in dtypes
+    """Whether khop can compute with a tensor: an ordinary one, on the CPU or a device that the library serves, of one
+    of the dtypes."""
+    if type(t) not in (Tensor, torch.nn.Parameter) or t.layout != torch.strided or t.dtype not in dtypes:
+        return False
+    on = place(t)
+    if on is None:
+        return bool(t.device.type == "cpu")
+    return bool(_on_device().serves(on))
 
 
 def computes(reduce: str, x: Any) -> bool:
     """Whether khop has a reduction of rows like x."""
-    return reduce in SUMS and fits(x) or reduce in EXTREMES and fits(x, DOUBLES)
+    return reduce in SUMS and fits(x) or reduce in EXTREMES and fits(x, DOUBLES) and place(x) is None
 
 
 def version(t: Tensor) -> Optional[int]:
@@ -148,8 +161,11 @@ def parts(t: Any) -> tuple[Tensor, ...]:
 class Structure:
     """A sparse matrix of khop's without values. The tensors under it belong to it, and must not change."""
 
+    on: Optional[int] = None  # the CUDA device
+
     def __init__(
-        self, under: Sequence[Tensor], rows: int, cols: int, edges: int, make: Callable[..., None], in_rows: bool,
+        self, under: Sequence[Tensor], rows: int, cols: int, edges: int, make: Optional[Callable[..., None]],
+        in_rows: bool,
     ) -> None:
         self.rows, self.cols, self.edges, self.in_rows = rows, cols, edges, in_rows
         self.under = tuple(t.detach() for t in under)
@@ -157,9 +173,10 @@ class Structure:
         self._values: Optional[tuple[Tensor, Optional[int]]] = None  # of the last product, and what has its stamp
         self._stamp = 0
         self._inverses: dict[bool, Tensor] = {}
-        self._handle = _library.Handle()
-        make(self._handle)
-        weakref.finalize(self, _library.load().close, self._handle.value).atexit = False
+        if make is not None:
+            self._handle = _library.Handle()
+            make(self._handle)
+            weakref.finalize(self, _library.load().close, self._handle.value).atexit = False
 
     def unchanged(self) -> bool:
         return all(v is not None and v == version(t) for v, t in zip(self.versions, self.under))
@@ -186,14 +203,14 @@ class Structure:
         product = _Product(
             _address(values), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp, transposed, reduce, FLOATS[x.dtype],
             torch.get_num_threads(), share, seed)
-        _call("multiply", self._handle, product)
+        call("multiply", self._handle, product)
         return y
 
     def extreme(self, least: bool, values: Optional[Tensor], x: Tensor, places: Optional[Tensor] = None) -> Tensor:
         """The greatest or the least of the rows of each row, and at which places of the edges they are. values are
         [edges]; all are contiguous, and of x's dtype."""
         y = torch.empty(self.rows, x.size(1), dtype=x.dtype)
-        _call("extreme", self._handle, _Extreme(
+        call("extreme", self._handle, _Extreme(
             _address(values), x.data_ptr(), y.data_ptr(), _address(places), x.size(1), least, DOUBLES[x.dtype],
             torch.get_num_threads()))
         return y
@@ -203,7 +220,7 @@ class Structure:
     ) -> Tensor:
         """The sums of u over the edges that extremes are of, or how many these are."""
         out = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=x.dtype)
-        _call("winners", self._handle, _Winners(
+        call("winners", self._handle, _Winners(
             _address(values), x.data_ptr(), y.data_ptr(), _address(u), out.data_ptr(), x.size(1), transposed,
             DOUBLES[x.dtype], torch.get_num_threads()))
         return out
@@ -212,7 +229,7 @@ class Structure:
         """The dot products of parts of rows of u and v at the ends of the edges, [edges, heads]."""
         out = torch.empty(self.edges, heads, dtype=torch.float32)
         sampled = _Sampled(u.data_ptr(), v.data_ptr(), out.data_ptr(), u.size(1), heads, torch.get_num_threads())
-        _call("sample", self._handle, sampled)
+        call("sample", self._handle, sampled)
         return out
 
     def inverse(self, transposed: bool) -> Tensor:
@@ -243,7 +260,7 @@ class Draws:
     def next(self, s: Structure, transposed: bool, reduce: int, heads: int, dy: Tensor) -> tuple[float, int]:
         """Share and seed of a gradient; no share where it is exact."""
         rows = s.cols if transposed else s.rows
-        if torch.is_grad_enabled() or reduce == SPREAD or heads != 1 or dy.dtype != torch.float32:
+        if torch.is_grad_enabled() or reduce == SPREAD or heads != 1 or dy.dtype != torch.float32 or s.on is not None:
             return 0, 0
         if s.edges == 0 or s.edges * dy.size(1) < self.least * rows:
             return 0, 0
@@ -409,7 +426,7 @@ def aggregate(s: Structure, reduce: str, values: Optional[Tensor], x: Tensor, ti
     """The sums, means or extremes of rows of x, by name. Refused where khop has none."""
     if reduce in SUMS:
         return multiply(s, False, SUMS[reduce], values, x)
-    if ties is None or not computes(reduce, x):
+    if ties is None or not computes(reduce, x) or s.on is not None:
         raise Refused
     return extreme(s, EXTREMES[reduce], ties, values, x)
 
@@ -417,8 +434,11 @@ def aggregate(s: Structure, reduce: str, values: Optional[Tensor], x: Tensor, ti
 def multiply(s: Structure, transposed: bool, reduce: int, values: Optional[Tensor], x: Tensor) -> Tensor:
     """The product of a matrix and x [columns, ...]. values are [edges] or [edges, heads], or None: 1 everywhere.
 
-    Heads are equal parts of the columns of x. The result has x's dtype, or float32 where values have it.
+    Heads are equal parts of the columns of x. The result has x's dtype, or float32 where values have it. Refused where
+    they are not all in one place.
     """
+    if any(place(t) != s.on for t in (x, values) if t is not None):
+        raise Refused
     flat = x.reshape(x.size(0), x.shape[1:].numel())
     stamp = 0
     if values is not None:
@@ -493,6 +513,20 @@ class Structures:
 structures = Structures(16)
 
 
+def _on_device() -> Any:
+    from . import placed
+
+    return placed
+
+
+def _one_place(*tensors: Tensor) -> Optional[int]:
+    """The device that all are on, None for the CPU. Refused where they are in several places."""
+    places = set(map(place, tensors))
+    if len(places) > 1:
+        raise Refused
+    return places.pop()
+
+
 def in_rows(rows: int, cols: int, indptr: Tensor, indices: Tensor, order: Optional[Tensor] = None) -> Structure:
     """The structure of compressed rows. Nothing is copied, unless a tensor is not contiguous.
 
@@ -502,11 +536,14 @@ def in_rows(rows: int, cols: int, indptr: Tensor, indices: Tensor, order: Option
     if not all(fits(t, INTEGERS) and t.dim() == 1 for t in given) or indptr.numel() != rows + 1:
         raise Refused
     under = tuple(t.contiguous() for t in given)
-    edges = indices.numel()
+    edges, on = indices.numel(), _one_place(*given)
+    if on is not None:
+        return structures.find(
+            ("rows", on, rows, cols), under, lambda: _on_device().in_rows(on, rows, cols, under))
 
     def make(handle: Any) -> None:
         parts = [v for t in under for v in (t.data_ptr(), INTEGERS[t.dtype])]
-        _call("rows", rows, cols, edges, *parts, *((None, 0) if order is None else ()), handle)
+        call("rows", rows, cols, edges, *parts, *((None, 0) if order is None else ()), handle)
 
     return structures.find(("rows", rows, cols), under, lambda: Structure(under, rows, cols, edges, make, True))
 
@@ -517,11 +554,15 @@ def of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structur
         raise Refused
     if targets.dim() != 1 or targets.shape != sources.shape:
         raise Refused
-    edges = targets.numel()
+    edges, on = targets.numel(), _one_place(targets, sources)
+    if on is not None:
+        return structures.find(
+            ("edges", on, rows, cols), (targets, sources),
+            lambda: _on_device().of_edges(on, rows, cols, targets, sources), search=True)
 
     def make(handle: Any) -> None:
         to, of = targets.contiguous(), sources.contiguous()
-        _call("edges", rows, cols, edges, to.data_ptr(), of.data_ptr(), INTEGERS[to.dtype], handle)
+        call("edges", rows, cols, edges, to.data_ptr(), of.data_ptr(), INTEGERS[to.dtype], handle)
 
     under = (targets, sources)
     return structures.find(

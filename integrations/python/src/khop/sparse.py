@@ -1,11 +1,12 @@
-"""Sparse products of torch, PyTorch Geometric and DGL by khop's kernels, on the CPU, forward and backward.
+"""Sparse products of torch, PyTorch Geometric and DGL by khop's kernels, forward and backward.
 
     import khop.sparse
     khop.sparse.patch()
 
 From then on torch.sparse.mm, the layers of PyG and the message passing of DGL compute sums and means over edges with
-khop, where khop can: tensors on the CPU, of float32 or 16-bit floats, and indices of 32 or 64 bits. Anything else
-goes where it went before. docs/sparse.md says what is covered, and what is kept between calls.
+khop, where khop can: tensors on the CPU, or on a CUDA device where the library was built for one, of float32 or 16-bit
+floats, and indices of 32 or 64 bits. Anything else goes where it went before. docs/sparse.md says what is covered, and
+what is kept between calls.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 from torch import Tensor
 
-from . import _library, messages, products
+from . import _library, messages, placed, products
 from .errors import OptionError
 from .products import operations
 from .reassociate import layers as layers_in_both_ways
@@ -197,7 +198,7 @@ def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
         return _torch_sparse_product(a, x, reduce)
     if type(a) not in (Tensor, torch.nn.Parameter) or a.layout not in _LAYOUTS:
         raise products.Refused
-    if a.dtype != x.dtype or a.device.type != "cpu" or a.dim() != 2:
+    if a.dtype != x.dtype or a.dim() != 2:
         raise products.Refused
     if a.size(1) != x.size(0) or a.dense_dim() > 0:
         raise products.Refused
@@ -276,7 +277,7 @@ def _patch_pyg(reassociate: bool) -> None:
 
     old_select = MessagePassing._index_select
     old_scatter, old_segment = torch_geometric.utils.scatter, torch_geometric.utils.segment
-    old_spmm = torch_geometric.utils.spmm
+    old_spmm, old_softmax = torch_geometric.utils.spmm, torch_geometric.utils.softmax
     old_norm = gcn_conv.gcn_norm
     of_scatter = messages.ties_of(lambda x, index: old_scatter(x, index, reduce="max"), torch.tensor([0, 0, 1, 1]))
 
@@ -291,6 +292,14 @@ def _patch_pyg(reassociate: bool) -> None:
     def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Any:
         return messages.segment(src, ptr, reduce, old_segment)
 
+    def softmax(
+        src: Any, index: Any = None, ptr: Any = None, num_nodes: Optional[int] = None, dim: int = 0,
+    ) -> Any:
+        try:
+            return placed.softmax(src, index, num_nodes, dim)
+        except products.Refused:
+            return old_softmax(src, index, ptr, num_nodes, dim)
+
     def spmm(src: Any, other: Tensor, reduce: str = "sum") -> Any:
         try:
             return _sparse_product(src, other, reduce)
@@ -303,7 +312,8 @@ def _patch_pyg(reassociate: bool) -> None:
         return _norms.call(old_norm, (edge_index, edge_weight), rest)
 
     _replace(MessagePassing, "_index_select", index_select)
-    _replace_everywhere({old_scatter: scatter, old_segment: segment, old_spmm: spmm, old_norm: gcn_norm})
+    _replace_everywhere({old_scatter: scatter, old_segment: segment, old_spmm: spmm, old_norm: gcn_norm,
+                         old_softmax: softmax})
     if reassociate:
         layers_in_both_ways(_replace)
 
@@ -331,7 +341,7 @@ def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor
     if not products.usable() or op not in ("copy_lhs", "mul") or reduce not in products.SUMS or not products.fits(x):
         raise products.Refused  # DGL's extremes have gradients of their own where several edges have them
     index = g._graph
-    if index.number_of_etypes() != 1 or index.ctx.device_type != 1:
+    if index.number_of_etypes() != 1 or index.ctx.device_type not in (1, 2):  # the CPU, CUDA
         raise products.Refused
     s = _graph_structure(index)
     if x.dim() < 1 or x.size(0) != s.cols:

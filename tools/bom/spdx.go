@@ -64,8 +64,9 @@ func spdxBill(khop, binary string) ([]byte, error) {
 		return nil, err
 	}
 	const document, program = "SPDXRef-DOCUMENT", "SPDXRef-khop"
+	module := strings.TrimPrefix(bom.Metadata.Component.PackageURL, "pkg:golang/")
 	d := spdxDocument{Version: "SPDX-2.3", License: "CC0-1.0", ID: document, Name: "khop",
-		Namespace:     "https://github.com/khop-gnn/khop/spdx/" + strings.TrimPrefix(bom.SerialNumber, "urn:uuid:"),
+		Namespace:     "https://" + module + "/spdx/" + strings.TrimPrefix(bom.SerialNumber, "urn:uuid:"),
 		Creation:      spdxCreation{"1980-01-01T00:00:00Z", []string{"Tool: khop-bom"}}, // the same bytes at any time
 		Packages:      []spdxPackage{packageOf(*bom.Metadata.Component, program)},
 		Relationships: []spdxRelationship{{document, "DESCRIBES", program}}}

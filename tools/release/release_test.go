@@ -197,6 +197,25 @@ func TestNamesStandInOnePlace(t *testing.T) {
 	}
 }
 
+// TestNothingElseSpellsTheAddress: pages link as they must, and Go imports the module's path, which has no scheme.
+func TestNothingElseSpellsTheAddress(t *testing.T) {
+	p, err := readProject(khop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, maker, _ := strings.Cut(p.Maintainer, "<")
+	held := "internal/project/project.json integrations/python/pyproject.toml mkdocs.yml tools/docs_site.py"
+	out, err := exec.Command("git", "-C", khop, "grep", "-lF", "-e", p.Source, "-e", maker, "--", ":!*.md").Output()
+	if err != nil {
+		t.Skipf("git: %v", err) // a release's sources have none
+	}
+	for _, file := range strings.Fields(string(out)) {
+		if !slices.Contains(strings.Fields(held), file) {
+			t.Errorf("%s spells %s: it is to come from internal/project/project.json", file, p.Source)
+		}
+	}
+}
+
 func TestReleaseRefusesAnotherVersionThanTheCheckouts(t *testing.T) {
 	if _, err := newRelease(khop, "python3", "9.9.9"); err == nil || !strings.Contains(err.Error(), "project.json") {
 		t.Errorf("%v", err)

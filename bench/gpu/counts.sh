@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Counts, on the simulated device, what each sampler asks for to make a real batch, for docs/results/gpu-model.md: writes
-# samplers.json. Generates products and a graph as MAG (650 MB), and converts cnr-2000; takes an hour of a processor and
-# 3 GB of memory.
+# Counts, on the simulated device, what each sampler asks for to make a real batch, for docs/results/gpu-model.md:
+# writes samplers.json. Generates products and a graph as MAG (650 MB), and converts cnr-2000; takes a quarter of an hour of a
+# quiet processor, and 3 GB of memory.
 #
 # Usage: KHOP_TESTDATA=FOLDER bench/gpu/counts.sh [FOLDER of the graphs]
 set -euo pipefail

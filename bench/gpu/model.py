@@ -297,7 +297,18 @@ in `samplers_cuda_test.go`.
   8 KiB. Compilers let some reads overlap, so that the third is a bound from above.
 - **Share**: of the bus' rate in order, what the needed bytes get in the predicted time. **By uniform's**: that over the
   share of uniform neighbours on the same graph. "Card" is the time with graph and columns in device memory.
-- A first run on hardware should give these times, to a factor of two. The times hold without Python and rows."""
+- A first run on hardware should give these times, to a factor of two. The times hold without Python and rows.
+
+Below half of uniform's share on one graph or more, and why:
+
+- **Labor, weighted and temporal** picks where nodes have many edges: one warp goes through all edges of a destination,
+  32 a read, and waits for each. Induced subgraphs and FastGCN cut hubs into slices for many warps; here the least keys
+  of slices would have to be merged behind that, which no kernel does yet.
+- **node2vec**: each try searches the edges of the node before by halves, a line over the bus for 4 bytes a step.
+- **FastGCN**: draws search the sums of the nodes' importance, which lie in host memory, and each edge asks a table
+  which nodes were drawn, one probe after the other.
+- **PinSage**: walks read nodes that others of the batch have read, and what is read again is not needed. Walks of 20
+  steps a seed make so small a batch that launches take a third or more of it."""
 
 
 def compare(path):

@@ -62,16 +62,19 @@ func (native) describe(code result) (name, text string) {
 	return name, text
 }
 
-func (native) uuid(ordinal int) (id [16]byte, part bool, code result) {
+func (n native) uuid(ordinal int) (id [16]byte, part bool, code result) {
 	var d C.CUdevice
 	if code = result(C.cuDeviceGet(&d, C.int(ordinal))); code != success {
 		return id, false, code
 	}
-	var board, own C.CUuuid // the first call names the board, the second an instance of it
+	// The first call names the board, the second an instance of it. From CUDA 13 on both name the instance, whose name
+	// tells that it is one.
+	var board, own C.CUuuid
 	if code = result(C.cuDeviceGetUuid(&board, d)); code == success {
 		code = result(C.cuDeviceGetUuid_v2(&own, d))
 	}
-	return *(*[16]byte)(unsafe.Pointer(&own)), own != board, code
+	name, _ := n.name(ordinal)
+	return *(*[16]byte)(unsafe.Pointer(&own)), own != board || strings.Contains(name, " MIG "), code
 }
 
 func (native) load(image []byte) (module handle, log string, code result) {

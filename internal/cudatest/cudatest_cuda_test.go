@@ -4,6 +4,7 @@ package cudatest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -121,6 +122,18 @@ func TestSettingsEndWithTheTest(t *testing.T) {
 	})
 	after := allSettings()
 	expect.That(t, after == before, "%s became %s", before, after)
+}
+
+// Drivers before CUDA 13 tell the board's UUID and the instance's own; later ones the instance's alone.
+func TestAnInstanceOfMIGHasANameOfItsOwn(t *testing.T) {
+	NeedSimulator(t)
+	for _, driver := range []int{12040, 13000} {
+		Configure(t, fmt.Sprintf("mig=1,driver=%d", driver))
+		d := expect.Must(device.Open(0))(t)
+		const want = "MIG-6b686f70-2d63-7564-612d-6d69672d3030"
+		expect.That(t, d.UUID() == want && device.Named(want) == 0, "driver %d: %s", driver, d.UUID())
+		expect.OK(t, d.Close())
+	}
 }
 
 func TestFailuresComeWhenAsked(t *testing.T) {

@@ -71,24 +71,25 @@ API cuDeviceGetName(char* name, int length, int device) {
   ENTER(INITIALIZED);
   if (noDevice(device)) return kInvalidDevice;
   if (length > 0) {
-    strncpy(name, "khop CUDA simulator", length);
+    strncpy(name, G.config.mig ? "khop CUDA simulator MIG 1g.10gb" : "khop CUDA simulator", length);
     name[length - 1] = 0;
   }
   return kSuccess;
 }
-static CUresult uuid(char* out, int device) {
+// The board's, or of an instance its own.
+static CUresult uuid(char* out, int device, bool own) {
   if (noDevice(device)) return kInvalidDevice;
-  memcpy(out, "khop-cuda-sim-00", 16);
+  memcpy(out, own && G.config.mig ? "khop-cuda-mig-00" : "khop-cuda-sim-00", 16);
   out[15] += device;
   return kSuccess;
 }
 API cuDeviceGetUuid(char* out, int device) {
   ENTER(INITIALIZED);
-  return uuid(out, device);
+  return uuid(out, device, G.config.driver >= 13000);
 }
 API cuDeviceGetUuid_v2(char* out, int device) {
   ENTER(INITIALIZED);
-  return uuid(out, device);
+  return uuid(out, device, true);
 }
 API cuDeviceTotalMem_v2(size_t* bytes, int device) {
   ENTER(INITIALIZED);

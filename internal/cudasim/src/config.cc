@@ -100,8 +100,9 @@ static const char* parseOne(const std::string& key, const std::string& v, Config
   else if (key == "devices" && n >= 0 && n <= kMaxDevices) c.devices = n;
   else if (key == "devices") return "devices is 0 to 8";
   else if (key == "peers") c.peers = n;
+  else if (key == "mig") c.mig = n;
   else if (key.compare(0, 4, "attr") == 0) c.attributes[atoi(key.c_str() + 4)] = n;
-  else return "unknown setting: there are order, seed, checks, memory, driver, devices, peers and attr<number>";
+  else return "unknown setting: there are order, seed, checks, memory, driver, devices, peers, mig and attr<number>";
   return nullptr;
 }
 
@@ -114,7 +115,8 @@ std::string settings() {
   if (c.checks & LAZY) s += "+lazy";
   if (c.checks & CHECK_HOST) s += "+host";
   s += ",memory=" + std::to_string(c.memory) + ",driver=" + std::to_string(c.driver) +
-       ",devices=" + std::to_string(c.devices) + ",peers=" + std::to_string(c.peers);
+       ",devices=" + std::to_string(c.devices) + ",peers=" + std::to_string(c.peers) +
+       ",mig=" + std::to_string(c.mig);
   for (auto& a : c.attributes) s += ",attr" + std::to_string(a.first) + "=" + std::to_string(a.second);
   return s;
 }

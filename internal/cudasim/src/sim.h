@@ -163,6 +163,7 @@ struct Config {
   int driver = 12040, devices = 1;
   // Devices reach each other's memory: 0 none, 1 all, else those of a group of so many.
   int peers = 0;
+  int mig = 0;                                 // 1: devices are instances of boards
   std::map<int, int> attributes;       // those that differ from the default
 };
 

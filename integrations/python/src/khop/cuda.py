@@ -126,7 +126,9 @@ def _uuid(lib: ctypes.CDLL, device: ctypes.c_int) -> str:
     board, own = ctypes.create_string_buffer(16), ctypes.create_string_buffer(16)
     if lib.cuDeviceGetUuid(board, device) or lib.cuDeviceGetUuid_v2(own, device):
         return ""
-    return ("GPU-" if own.raw == board.raw else "MIG-") + str(UUID(bytes=own.raw))
+    name = ctypes.create_string_buffer(256)
+    lib.cuDeviceGetName(name, 256, device)  # from CUDA 13 on both calls name an instance of MIG
+    return ("GPU-" if own.raw == board.raw and b" MIG " not in name.value else "MIG-") + str(UUID(bytes=own.raw))
 
 
 def seen_as(uuid: str) -> Optional[int]:

@@ -99,7 +99,7 @@ def tables(results):
     lines = []
     for threads in sorted({r["threads"] for r in results}):
         peers = [p for p in PEERS if any(p in r["seconds"] for r in results if r["threads"] == threads)]
-        lines += ["", f"### {threads} thread{'s' if threads > 1 else ''}", "",
+        lines += ["", f"## {threads} thread{'s' if threads > 1 else ''}", "",
                   "| graph | K | khop ms (quartiles) | " + " | ".join(peers)
                   + " | rows alone | no reuse | compulsory | read |",
                   "|---|---|---|" + "---|" * (len(peers) + 4)]

@@ -163,9 +163,11 @@ type Batch struct {
 	along        pinned.Buffer
 	counted      int64
 	transfers    []*transfer // what is being read for it; Column.mu guards when they begin
+	late         []*transfer // and since the batch before has ended; Column.mu guards them
 
-	unpack Plan   // of packed rows that are read from their file
-	kept   []Read // packed rows in memory
+	unpack, unpackLate Plan   // of packed rows that are read from their file
+	lost               Plan   // of those that are read from the column
+	kept               []Read // packed rows in memory
 }
 
 // Part is memory for some of a batch's rows.
@@ -189,7 +191,8 @@ func (c *Column) Next() (*Batch, error) {
 	c.begun = append(c.begun, b)
 	c.mu.Unlock()
 	c.planner.Next(&b.Plan)
-	grown := b.Plan.memory() + b.unpack.memory() + int64(cap(b.kept))*8 - b.counted
+	grown := b.Plan.memory() + b.unpack.memory() + b.unpackLate.memory() + b.lost.memory() + int64(cap(b.kept))*8 -
+		b.counted
 	if err := c.memory.Ledger.Take(c.memory.Purpose, grown); err != nil {
 		return nil, err
 	}
@@ -223,25 +226,50 @@ func (b *Batch) startEarly() {
 	b.read()
 }
 
-// read begins to read what the cache lacks.
+// read begins to read what the cache lacks, as far as that is in files by now. Column.mu is held.
 func (b *Batch) read() {
 	c := b.column
-	b.start(c.file, &c.layout, &b.Plan)
+	b.transfers = append(b.transfers, b.start(c.file, &c.layout, &b.Plan))
 	if c.pack == nil || len(b.Plan.Packed) == 0 {
 		return
 	}
 	b.unpack.reset(0)
-	b.unpack.Reads, b.kept = c.pack.settle(&b.Plan, b.unpack.Reads, b.kept)
-	slices.SortFunc(b.unpack.Reads, func(a, b Read) int { return cmp.Compare(a.Row, b.Row) })
-	c.pack.layout.merge(&b.unpack)
-	b.start(c.pack.file, &c.pack.layout, &b.unpack)
+	b.unpack.Reads = c.pack.settle(&b.Plan, b.unpack.Reads)
+	b.transfers = append(b.transfers, b.startSorted(c.pack.file, &c.pack.layout, &b.unpack))
+	if c.begun[0] == b {
+		b.readRest()
+	}
+}
+
+// readRest begins to read the packed rows that were not there before: all batches before have ended. Column.mu is held.
+func (b *Batch) readRest() {
+	c := b.column
+	if c.pack == nil || len(b.Plan.Packed) == 0 {
+		return
+	}
+	b.unpackLate.reset(0)
+	b.lost.reset(0)
+	b.unpackLate.Reads, b.kept, b.lost.Reads = c.pack.rest(&b.Plan, b.unpackLate.Reads, b.kept, b.lost.Reads)
+	b.late = append(b.late, b.startSorted(c.pack.file, &c.pack.layout, &b.unpackLate),
+		b.startSorted(c.file, &c.layout, &b.lost))
+	c.pack.countLost(&b.lost, &c.layout)
+}
+
+// startSorted begins to read rows in any order.
+func (b *Batch) startSorted(file *File, layout *Layout, plan *Plan) *transfer {
+	slices.SortFunc(plan.Reads, func(a, b Read) int { return cmp.Compare(a.Row, b.Row) })
+	layout.merge(plan)
+	if layout.group == 0 {
+		layout.trim(plan)
+	}
+	return b.start(file, layout, plan)
 }
 
 // start begins to read what a plan says.
-func (b *Batch) start(file *File, layout *Layout, plan *Plan) {
+func (b *Batch) start(file *File, layout *Layout, plan *Plan) *transfer {
 	t := &transfer{file: file, layout: layout, plan: plan, rowAt: b.row, done: make(chan struct{})}
-	b.transfers = append(b.transfers, t)
 	b.column.reader.start(t)
+	return t
 }
 
 // Start gives the batch memory: the parts together are as many rows as it has, and belong to it until Finish or Cancel
@@ -329,12 +357,23 @@ func (b *Batch) Finish(ctx context.Context) (waited time.Duration, err error) {
 	case <-ctx.Done():
 		return time.Since(begin), context.Cause(ctx)
 	}
+	c := b.column
+	c.mu.Lock()
+	late := b.late
+	c.mu.Unlock()
+	for _, t := range late {
+		if err := t.wait(ctx); err != nil {
+			return time.Since(begin), err
+		}
+	}
 	waited = time.Since(begin)
 	b.move()
-	c := b.column
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun = c.begun[1:] // batches end in order
+	if len(c.begun) > 0 && len(c.begun[0].transfers) > 0 {
+		c.begun[0].readRest()
+	}
 	close(b.done)
 	b.reset()
 	c.spare = append(c.spare, b)
@@ -402,7 +441,8 @@ func (b *Batch) reset() {
 	clear(b.parts)
 	b.own, b.lands, b.kept, b.earlyEnd = nil, b.lands[:0], b.kept[:0], 0
 	clear(b.transfers)
-	b.transfers = b.transfers[:0]
+	clear(b.late)
+	b.transfers, b.late = b.transfers[:0], b.late[:0]
 }
 
 // Cancel ends the reading: no part is written to any more.
@@ -413,14 +453,14 @@ func (b *Batch) Cancel() {
 }
 
 func (b *Batch) cancel() {
-	for _, t := range b.transfers {
+	for _, t := range slices.Concat(b.transfers, b.late) {
 		t.finish(context.Canceled)
 	}
 }
 
 // idle reports whether nothing is being read for the batch.
 func (b *Batch) idle() bool {
-	return !slices.ContainsFunc(b.transfers, func(t *transfer) bool { return t.left.Load() > 0 })
+	return !slices.ContainsFunc(slices.Concat(b.transfers, b.late), func(t *transfer) bool { return t.left.Load() > 0 })
 }
 
 // Stop ends the batches that were planned and have not ended well. Nobody may be in Finish.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/pinned"
@@ -35,10 +36,12 @@ var ErrPack = errors.New("rows are not packed")
 
 // pack lays out the rows that batches of the window need and the cache has no room for: one after another for each
 // batch, in chunks. A chunk that is full goes to a temporary file, from where its batch reads it by one request. The
-// last chunk of a batch stays in memory, and so does any that the file has no room for.
+// last chunk of a batch stays in memory.
 //
 // The planner gives out places (take) and hands a batch its chunks (claim). Where there is no file, that is all there
-// is to it: a simulation. A Column fills the places, in the order of batches.
+// is to it: a simulation. A Column fills the places, in the order of batches: a chunk takes a buffer for its first row,
+// and gives it back when it is written. Where there is none, the column waits for those that write, but not long: then
+// the chunk is lost, and its batch reads the rows from the column.
 type pack struct {
 	layout Layout // of the file: a row is its place
 	per    uint32 // rows of a chunk; fewer in a simulation of a share of all rows
@@ -46,11 +49,14 @@ type pack struct {
 
 	mu      sync.Mutex
 	work    sync.Cond
+	freed   sync.Cond  // a chunk was written, or is late
 	chunks  []chunk    // [number], which is its place in the file
 	free    []uint32   // numbers that no batch has
 	of      [][]uint32 // [batch % len] its chunks
 	spare   []int32    // buffers that no chunk has
 	queue   []uint32   // full chunks to write
+	writing int        // chunks that are being written
+	late    bool       // none was written for so long that nobody waits any more
 	refused error      // why no more rows are taken
 	closed  bool
 	count   disk.Counts
@@ -58,7 +64,7 @@ type pack struct {
 	file      *File // nil in a simulation
 	memory    *pinned.Region
 	counts    pinned.Options // how memory of rows' numbers is counted
-	ended     chan struct{}  // when the writer has ended
+	ended     chan struct{}  // when those that write have ended
 	intercept func(int64, int, error) (int, error)
 }
 
@@ -66,7 +72,10 @@ type pack struct {
 type chunk struct {
 	of      []uint32 // rows of the column that have places, and room for as many as there are places
 	there   uint32   // places that have their rows
-	buffer  int32    // that has the rows; -1: they are in the file
+	buffer  int32    // that has the rows; -1: none
+	inFile  bool     // the rows are in the file
+	read    bool     // its batch has begun to read them there
+	lost    bool     // there was no buffer
 	used    bool     // it is a batch's
 	claimed bool     // the batch will copy its rows from the buffer
 	queued  bool     // to be written; a number may be in the queue without
@@ -92,7 +101,7 @@ func newPack(column Layout, lookahead int, opt PackOptions) (*pack, error) {
 		of: make([][]uint32, lookahead+1)}
 	p.layout = Layout{RowBytes: column.RowBytes, Rows: most * per, Shape: column.Shape, group: per, groupBytes: size}
 	p.layout.Gap = 0
-	p.work.L = &p.mu
+	p.work.L, p.freed.L = &p.mu, &p.mu
 	for i := range opt.Memory / size {
 		p.spare = append(p.spare, int32(i))
 	}
@@ -130,7 +139,7 @@ func (p *pack) rowAt(place uint32) uint32 {
 
 // open returns a new chunk.
 func (p *pack) open() (number uint32, ok bool) {
-	if p.refused != nil || p.closed || len(p.spare) == 0 {
+	if p.refused != nil || p.closed {
 		return 0, false
 	}
 	if n := len(p.free); n > 0 {
@@ -142,15 +151,16 @@ func (p *pack) open() (number uint32, ok bool) {
 	} else {
 		p.chunks = append(p.chunks, chunk{of: make([]uint32, 0, p.per)})
 	}
-	p.chunks[number] = chunk{used: true, buffer: p.spare[len(p.spare)-1], of: p.chunks[number].of[:0]}
-	p.spare = p.spare[:len(p.spare)-1]
+	p.chunks[number] = chunk{used: true, buffer: -1, of: p.chunks[number].of[:0]}
 	return number, true
 }
 
 // written gives back the buffer of a chunk that is in the file.
 func (p *pack) written(c *chunk) {
-	p.spare = append(p.spare, c.buffer)
-	c.buffer = -1
+	if c.buffer >= 0 {
+		p.spare = append(p.spare, c.buffer)
+	}
+	c.buffer, c.inFile = -1, true
 	p.count.Writes++
 	p.count.Written += p.layout.groupBytes
 }
@@ -166,7 +176,7 @@ func (p *pack) claim(batch uint32, to []uint32) []uint32 {
 		return to
 	}
 	for _, number := range to {
-		if c := &p.chunks[number]; c.buffer < 0 {
+		if c := &p.chunks[number]; c.inFile {
 			p.counted(int64(len(c.of)), 1)
 		}
 		p.release(number)
@@ -230,40 +240,97 @@ func (p *pack) row(place uint32) []byte {
 	return p.memory.Bytes()[begin : begin+p.layout.RowBytes]
 }
 
+// patience is how long a column waits for a chunk to be written.
+const patience = 100 * time.Millisecond
+
+// hasBuffer gives a chunk a buffer, unless there is none. p.mu is held.
+func (p *pack) hasBuffer(number uint32) bool {
+	for len(p.spare) == 0 && p.refused == nil && !p.late && len(p.queue)+p.writing > 0 {
+		late := time.AfterFunc(patience, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.late = true
+			p.freed.Broadcast()
+		})
+		p.freed.Wait()
+		late.Stop()
+	}
+	c, n := &p.chunks[number], len(p.spare)
+	if c.lost = n == 0; !c.lost {
+		c.buffer, p.spare = p.spare[n-1], p.spare[:n-1]
+	}
+	return !c.lost
+}
+
 // fill puts a row in its place.
 func (p *pack) fill(place uint32, row []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	number := place / p.per
+	if c := &p.chunks[number]; c.lost || c.buffer < 0 && !p.hasBuffer(number) {
+		return
+	}
 	copy(p.row(place), row)
 	c := &p.chunks[number]
-	if c.there++; c.there == p.per && !c.claimed && p.refused == nil {
+	if c.there++; c.there == p.per && p.refused == nil {
 		c.queued = true
 		p.queue = append(p.queue, number)
 		p.work.Signal()
 	}
 }
 
-// settle says which of the rows that were packed for a batch are read from the file, ascending; the others, kept, are
-// in memory, and stay there until the batch lets go of its chunks.
-func (p *pack) settle(plan *Plan, read, kept []Read) (_, _ []Read) {
+// settle appends those of the rows packed for a batch that are in the file by now.
+func (p *pack) settle(plan *Plan, read []Read) []Read {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, number := range plan.chunks {
-		if c := &p.chunks[number]; c.buffer >= 0 {
-			c.claimed = true
-		} else {
+		if c := &p.chunks[number]; c.inFile {
+			c.read = true
 			p.counted(int64(len(c.of)), 1)
 		}
 	}
 	for _, r := range plan.Packed {
-		if p.chunks[r.Row/p.per].claimed {
-			kept = append(kept, r)
-		} else {
+		if p.chunks[r.Row/p.per].read {
 			read = append(read, r)
 		}
 	}
-	return read, kept
+	return read
+}
+
+// rest appends the other rows, when all batches before have ended: those that are in the file, those that are in
+// memory, and stay there until the batch lets go of its chunks, and those that are lost, as rows of the column.
+func (p *pack) rest(plan *Plan, read, kept, lost []Read) (_, _, _ []Read) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, number := range plan.chunks {
+		c := &p.chunks[number]
+		if c.claimed = !c.inFile && !c.lost; c.inFile && !c.read {
+			p.counted(int64(len(c.of)), 1)
+		}
+	}
+	for _, r := range plan.Packed {
+		switch c := &p.chunks[r.Row/p.per]; {
+		case c.read:
+		case c.inFile:
+			read = append(read, r)
+		case c.lost:
+			lost = append(lost, Read{c.of[r.Row%p.per], r.To})
+		default:
+			kept = append(kept, r)
+		}
+	}
+	return read, kept, lost
+}
+
+// countLost counts what a plan reads from the column of rows that were to be packed.
+func (p *pack) countLost(plan *Plan, l *Layout) {
+	plan.counts(l)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count.Packed -= int64(len(plan.Reads))
+	p.count.Requests += plan.Requests
+	p.count.Bytes += plan.Bytes
+	p.count.Useful += plan.Useful
 }
 
 // letGo gives back the chunks of a batch that has its rows.

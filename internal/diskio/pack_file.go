@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/khop-gnn/khop/gather/disk"
@@ -35,9 +36,23 @@ func openPack(column *File, layout Layout, lookahead int, probe *disk.Probe, opt
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrPack, err), p.file.close(), p.memory.Close())
 	}
 	p.ended = make(chan struct{})
-	go p.write()
+	var all sync.WaitGroup
+	for range packWriters {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			p.write()
+		}()
+	}
+	go func() {
+		all.Wait()
+		close(p.ended)
+	}()
 	return p, nil
 }
+
+// packWriters is how many chunks are written at a time.
+const packWriters = 4
 
 // packTries is how many chunks are written to see how fast that is.
 const packTries = 8
@@ -90,7 +105,6 @@ func (p *pack) writeChunk(number uint32, b []byte) error {
 // write writes full chunks until the pack is closed. Where that fails, no more rows are packed, and those that are stay
 // in memory until their batches have them.
 func (p *pack) write() {
-	defer close(p.ended)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
@@ -107,12 +121,15 @@ func (p *pack) write() {
 			continue
 		}
 		c.queued, c.writing = false, true
+		p.writing++
 		b := p.memory.Bytes()[int64(c.buffer)*p.layout.groupBytes:][:p.layout.groupBytes]
 		p.mu.Unlock()
 		err := p.writeChunk(number, b)
 		p.mu.Lock()
 		c = &p.chunks[number] // there may be more by now
 		c.writing = false
+		p.writing--
+		p.late = false
 		switch {
 		case err != nil:
 			p.refused = fmt.Errorf("%w: %w", ErrPack, err)
@@ -122,6 +139,7 @@ func (p *pack) write() {
 		if c.dropped {
 			p.release(number)
 		}
+		p.freed.Broadcast()
 	}
 }
 
@@ -144,7 +162,7 @@ func (p *pack) close() error {
 	p.mu.Lock()
 	again := p.closed
 	p.closed = true
-	p.work.Signal()
+	p.work.Broadcast()
 	if !again {
 		p.counts.Ledger.Give(p.counts.Purpose, int64(len(p.chunks))*int64(p.per)*PackedBytes)
 	}

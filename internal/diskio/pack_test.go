@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -87,7 +88,7 @@ func TestPackedRowsOfBatchesThatWereGivenUpAreReadAgain(t *testing.T) {
 	p := c.pack
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.spare) < 1<<20/4096-1 { // one may be being written
+	if len(p.spare) < 1<<20/4096-packWriters { // some may be being written
 		t.Errorf("%d buffers are free", len(p.spare))
 	}
 }
@@ -118,9 +119,10 @@ func TestAFullDiskPacksNoMore(t *testing.T) {
 // Rows that a slow disk has not written are there.
 func TestBatchesDoNotWaitForPackedRowsToBeWritten(t *testing.T) {
 	opt := packing(1 << 20)
-	writes, release := 0, make(chan struct{})
+	var writes atomic.Int64
+	release := make(chan struct{})
 	opt.Pack.Intercept = func(_ int64, n int, err error) (int, error) {
-		if writes++; writes > packTries+3 {
+		if writes.Add(1) > packTries+3 {
 			<-release
 		}
 		return n, err
@@ -131,6 +133,30 @@ func TestBatchesDoNotWaitForPackedRowsToBeWritten(t *testing.T) {
 	close(release)
 	expect.OK(t, err)
 	expect.That(t, n.Packed >= 100 && n.Writes <= 4, "%+v", n)
+}
+
+// Rows for which there was no memory until others are written come from the column.
+func TestPackedRowsThatHaveNoRoomComeFromTheColumn(t *testing.T) {
+	opt := packing(1 << 20)
+	opt.Pack.Memory = (2*20 + packAside) * 4096
+	var writes atomic.Int64
+	release := make(chan struct{})
+	opt.Pack.Intercept = func(_ int64, n int, err error) (int, error) {
+		if writes.Add(1) > packTries {
+			<-release
+		}
+		return n, err
+	}
+	c, m, _ := openPacking(t, small, opt)
+	asks := asksOf(newRandom(t), 60, 4000, 1500)
+	err := fetch(background, c, m, asks, 3)
+	n, p := c.Planner().Count(), c.pack
+	p.mu.Lock()
+	late := p.late
+	p.mu.Unlock()
+	close(release)
+	expect.OK(t, err)
+	expect.That(t, late && n.Packed < n.Misses && n.Packed > 0 && n.Useful <= n.Bytes, "late: %v, %+v", late, n)
 }
 
 func TestRowsAreNotPackedWhereThatDoesNotPay(t *testing.T) {

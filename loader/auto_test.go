@@ -53,12 +53,10 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 func TestADeviceIsChosenForAReason(t *testing.T) {
 	none, prepared := "no CUDA device: "+device.Reason(), sparse.Transpose
 	for want, opt := range map[string]loader.Options{
-		"cuda:7: it was asked for":                               {Device: loader.DeviceOptions{Name: "cuda:7"}},
-		"cpu: it was asked for":                                  {Device: loader.DeviceOptions{Name: "cpu"}},
-		"cpu: a device prepares no blocks (Prepare)":             {Columns: loader.ColumnOptions{Prepare: prepared}},
-		"cpu: the sampler sampling.Ladies runs on the CPU alone": {Sampler: sampling.Ladies{Nodes: []int{2}}},
-		"cpu: a fan-out over all edge types together is for the CPU where it is above 32, and with weights, a mask, " +
-			"a share, or times": {Sampler: sampling.Neighbor{Fanouts: []int{33}, Together: true}},
+		"cuda:7: it was asked for":                             {Device: loader.DeviceOptions{Name: "cuda:7"}},
+		"cpu: it was asked for":                                {Device: loader.DeviceOptions{Name: "cpu"}},
+		"cpu: a device prepares no blocks (Prepare)":           {Columns: loader.ColumnOptions{Prepare: prepared}},
+		"cpu: the sampler sampling.Full runs on the CPU alone": {Sampler: sampling.Full{}},
 		"": {},
 	} {
 		if opt.Sampler == nil {

@@ -74,7 +74,7 @@ extern "C" __global__ void assembly_admit(Step step) {
     below = block_exclusive((own + kLanes - 1) / kLanes, cells, &total);
     if (seg) seg->firstPick = (words + below) * kLanes;
     words += total;
-    if (seg && !stopped && seg->lo == 0) seg->indptr[0] = 0;
+    if (seg && !stopped && !seg->before) seg->indptr[seg->lo] = 0;
   }
   over = __syncthreads_or(over || words * kLanes > b->maxPicks);
   if (threadIdx.x) return;
@@ -161,7 +161,8 @@ __device__ __forceinline__ bool place_destinations(Batch* b, int64_t stage, int6
     Segment* seg = i < n ? &st->segments[i] : nullptr;
     if (seg) {
       seg->hi = b->lengths[(stage - 1) * b->numTypes + seg->target];
-      seg->lo = st->newNodes && stage > 1 ? b->lengths[(stage - 2) * b->numTypes + seg->target] : 0;
+      int64_t had = st->newNodes ? stage - 1 - st->newNodes : -1;
+      seg->lo = had < 0 ? 0 : b->lengths[had * b->numTypes + seg->target];
       if (!seg->anyType) {
         own = (seg->hi - seg->lo + kLanes - 1) / kLanes;
         over |= seg->hi >= seg->maxIndptr;

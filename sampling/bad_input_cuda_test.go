@@ -18,7 +18,7 @@ import (
 // onDevice samples as a loader does on a device; ok is false for samplers that do not run there.
 func (c *badInput) onDevice(t *testing.T, d *deviceUnderTest) (out *graph.Sample, ok bool, err error) {
 	s, ok := c.sampler.(DeviceSampler)
-	if p, partly := c.sampler.(PartlyOnDevice); !ok || partly && p.OnDevice() != nil {
+	if !ok {
 		return nil, false, nil
 	}
 	if err := validate(s, c.graph.Schema()); err != nil {

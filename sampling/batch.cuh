@@ -31,13 +31,15 @@ enum TimeRule : int64_t { kNotAfter, kBefore, kAnyTime };  // TimeRule of tempor
 // One edge type at one hop, or the seeds of one node type.
 struct Segment {
   // from the host
-  int64_t edgeType;
+  int64_t edgeType;        // -1: edges of all types
   int64_t source, target;  // node types
   int64_t fanout;          // picks a destination; -1 is all
   uint64_t key;            // of the stage's draws
   uint64_t next, phases, turn;  // LABOR's, where variates stay for several batches; turn is 0 otherwise (labor_pick.go)
   int32_t* indptr;         // of the block
-  int32_t* indices;        // of the block; table slots until they are relabelled. For seeds, their local ids
+  // Of the block; table slots until they are relabelled. For seeds, their local ids. None in a stage that only lists
+  // edges, whose positions are int64.
+  int32_t* indices;
   void* positions;         // of the block, or none
   float* weights;          // of the block's edges, where the sampler delivers some, or none
   // Nodes, in the stage of the seeds: own ids, where trees are kept apart tree * numNodes + own id. In a stage that
@@ -52,6 +54,7 @@ struct Segment {
   TimeRule timeRule;         // which times may be followed
   int64_t window;            // the greatest age, 0 for any
   int64_t maxIndptr, maxIndices;
+  const Segment* reach;  // the segment of the stage before that has listed what this one picks from, or none
   Segment* before;  // the same block at the hop before, whose edges this one goes on from; none if it begins empty
 
   // from assembly_lists of the stage before
@@ -77,7 +80,8 @@ struct Stage {
   const int64_t* sourceBegin;  // where each node type begins there [types + 1]
   int64_t* made;               // result: edges of each block when the stage was done
 
-  int64_t newNodes;  // whether destinations are those nodes alone that the stage before has appended
+  // Where destinations are those nodes alone that a stage before has appended, how many stages before; else 0.
+  int64_t newNodes;
 
   int64_t runs, words;
   int64_t admitted;  // whether there is room for the picks
@@ -152,6 +156,7 @@ struct Batch {
   int64_t maxDsts;   // that these have room for
   uint32_t* fresh;   // a bit for each pick
   int64_t* scratch;  // the sampler's own: a cell for each pick, or as many as it asked for
+  int64_t* sorting;  // of it, what sort.cuh has; at 16 bytes
   int64_t maxPicks;  // that these have room for
   int64_t* partials; // a sum for each warp
   int64_t warps;     // that work is cut for

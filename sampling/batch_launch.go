@@ -55,7 +55,7 @@ type deviceBatch struct {
 	stamp                                                    uint64
 	start, degree, ids, eligible, numHubs, hubs              device.Address
 	maxDsts                                                  int64
-	fresh, scratch                                           device.Address
+	fresh, scratch, sorting                                  device.Address
 	maxPicks                                                 int64
 	partials                                                 device.Address
 	warps                                                    int64
@@ -77,10 +77,10 @@ func _(x deviceBatch) {
 		(unsafe.Offsetof(x.stamp)^216)|(unsafe.Offsetof(x.start)^224)|(unsafe.Offsetof(x.degree)^232)|
 		(unsafe.Offsetof(x.ids)^240)|(unsafe.Offsetof(x.eligible)^248)|(unsafe.Offsetof(x.numHubs)^256)|
 		(unsafe.Offsetof(x.hubs)^264)|(unsafe.Offsetof(x.maxDsts)^272)|(unsafe.Offsetof(x.fresh)^280)|
-		(unsafe.Offsetof(x.scratch)^288)|(unsafe.Offsetof(x.maxPicks)^296)|(unsafe.Offsetof(x.partials)^304)|
-		(unsafe.Offsetof(x.warps)^312)|(unsafe.Offsetof(x.shifts)^320)|(unsafe.Offsetof(x.lists)^328)|
-		(unsafe.Offsetof(x.stages)^336)|(unsafe.Offsetof(x.numStages)^344)|(unsafe.Offsetof(x.status)^352)|
-		(unsafe.Offsetof(x.lengths)^360)|(unsafe.Sizeof(x)^368)]
+		(unsafe.Offsetof(x.scratch)^288)|(unsafe.Offsetof(x.sorting)^296)|(unsafe.Offsetof(x.maxPicks)^304)|
+		(unsafe.Offsetof(x.partials)^312)|(unsafe.Offsetof(x.warps)^320)|(unsafe.Offsetof(x.shifts)^328)|
+		(unsafe.Offsetof(x.lists)^336)|(unsafe.Offsetof(x.stages)^344)|(unsafe.Offsetof(x.numStages)^352)|
+		(unsafe.Offsetof(x.status)^360)|(unsafe.Offsetof(x.lengths)^368)|(unsafe.Sizeof(x)^376)]
 }
 
 // deviceLeftOut is LeftOut of batch.cuh, laid out as the device has it.
@@ -131,7 +131,7 @@ type deviceSegment struct {
 	sourceTimeBytes, ordered, ascending        int64
 	timeRule                                   deviceTimeRule
 	window, maxIndptr, maxIndices              int64
-	before                                     device.Address
+	reach, before                              device.Address
 	firstDst, lo, hi                           int64
 	picks                                      uint64
 	picksBefore, firstPick, have               int64
@@ -147,11 +147,11 @@ func _(x deviceSegment) {
 		(unsafe.Offsetof(x.seeds)^96)|(unsafe.Offsetof(x.anyType)^104)|(unsafe.Offsetof(x.seedTimes)^112)|
 		(unsafe.Offsetof(x.sourceTimes)^120)|(unsafe.Offsetof(x.sourceTimeBytes)^128)|(unsafe.Offsetof(x.ordered)^136)|
 		(unsafe.Offsetof(x.ascending)^144)|(unsafe.Offsetof(x.timeRule)^152)|(unsafe.Offsetof(x.window)^160)|
-		(unsafe.Offsetof(x.maxIndptr)^168)|(unsafe.Offsetof(x.maxIndices)^176)|(unsafe.Offsetof(x.before)^184)|
-		(unsafe.Offsetof(x.firstDst)^192)|(unsafe.Offsetof(x.lo)^200)|(unsafe.Offsetof(x.hi)^208)|
-		(unsafe.Offsetof(x.picks)^216)|(unsafe.Offsetof(x.picksBefore)^224)|(unsafe.Offsetof(x.firstPick)^232)|
-		(unsafe.Offsetof(x.have)^240)|(unsafe.Offsetof(x.fresh)^248)|(unsafe.Offsetof(x.freshBefore)^256)|
-		(unsafe.Offsetof(x.firstLocal)^264)|(unsafe.Sizeof(x)^272)]
+		(unsafe.Offsetof(x.maxIndptr)^168)|(unsafe.Offsetof(x.maxIndices)^176)|(unsafe.Offsetof(x.reach)^184)|
+		(unsafe.Offsetof(x.before)^192)|(unsafe.Offsetof(x.firstDst)^200)|(unsafe.Offsetof(x.lo)^208)|
+		(unsafe.Offsetof(x.hi)^216)|(unsafe.Offsetof(x.picks)^224)|(unsafe.Offsetof(x.picksBefore)^232)|
+		(unsafe.Offsetof(x.firstPick)^240)|(unsafe.Offsetof(x.have)^248)|(unsafe.Offsetof(x.fresh)^256)|
+		(unsafe.Offsetof(x.freshBefore)^264)|(unsafe.Offsetof(x.firstLocal)^272)|(unsafe.Sizeof(x)^280)]
 }
 
 // deviceStatus is Status of batch.cuh, laid out as the device has it.

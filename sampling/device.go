@@ -16,14 +16,6 @@ type DeviceSampler interface {
 	OpenDevice(DeviceEnv) (DeviceWorker, error)
 }
 
-// PartlyOnDevice is a DeviceSampler that runs on a device with some of its options only.
-type PartlyOnDevice interface {
-	DeviceSampler
-	// OnDevice returns an error that wraps ErrOptions and names the option that needs the CPU, or nil. Where a loader
-	// may choose, it then takes the CPU.
-	OnDevice() error
-}
-
 // Topology is where a device finds the arrays of a graph: in its own memory, or in host memory that it addresses.
 type Topology struct {
 	Indptr  device.Address // int64 [nodes+1]

@@ -29,53 +29,6 @@ const (
 	timedIDBits       = 63                // the same where times matter: the table is then empty when a batch begins
 )
 
-// devicePicker is a picker on a device: kernels that decide which edges a hop follows. pick.cuh has their common code.
-// All edge types of a hop go together.
-type devicePicker interface {
-	// needs says which optional memory its kernels need.
-	needs() deviceNeeds
-	// describe sets the fan-out and the key of a segment, which is one edge type of a hop. With fan-out 0 it is passed
-	// over.
-	describe(seg *deviceSegment, r Rand, hop, edgeType int)
-	// count puts kernels on the stream that count the picks of a stage (count_picks).
-	count(*deviceLaunch) error
-	// pick puts kernels on the stream that write the indptr of the stage's blocks and take the edges.
-	pick(*deviceLaunch) error
-	// close lets go of the kernels. None may be running.
-	close() error
-}
-
-// deviceNeeds is memory that not every picker needs.
-type deviceNeeds struct {
-	cells    bool // Batch.scratch: 8 bytes a pick
-	eligible bool // Batch.eligible: 8 bytes a destination
-}
-
-// deviceSender is a picker or placer whose kernels read more of a batch than its description.
-type deviceSender interface {
-	// own writes that: as many bytes as ownBytes says.
-	own(r Rand, out *graph.Sample, to []byte)
-	ownBytes() int64
-}
-
-// deviceHoarder is a picker whose kernels need more of Batch.scratch than a cell a pick.
-type deviceHoarder interface {
-	// hoard returns how many cells, where hop h begins with at most nodes[h][t] nodes of type t.
-	hoard(nodes [][]int64) int64
-}
-
-// devicePlacer is what draws nodes on a device otherwise than by edges of a frontier.
-type devicePlacer interface {
-	deviceSender
-	// cells returns how many nodes a request of that many seeds can draw, repeats included.
-	cells(seeds int64) int64
-	// place puts kernels on the stream that write the nodes that a stage places to Batch.scratch, and how many they
-	// are to its segments (place_nodes of place.cuh).
-	place(*deviceLaunch) error
-	// close lets go of the kernels. None may be running.
-	close() error
-}
-
 // stageKind is what a stage behind the seeds' does.
 type stageKind uint8
 
@@ -83,6 +36,7 @@ const (
 	stageHop    stageKind = iota // the picker takes edges of the frontier
 	stagePlace                   // the placer draws nodes
 	stageInduce                  // all edges between the nodes of the lists are taken
+	stageReach                   // the reacher lists edges of the frontier, for the stage behind
 )
 
 // deviceOptions are those of an assembly on a device.
@@ -93,6 +47,8 @@ type deviceOptions struct {
 	stages   []stageKind // nil: as many hops as layers
 	hops     *Bound      // of a sample that the blocks of hops go to, where an induced block is what is delivered
 	placer   devicePlacer
+	reacher  devicePicker   // where a stage before each hop's lists what the picker picks from
+	mixes    bool           // the reacher has edges of all types together, by node type
 	arrays   []deviceArray  // nil: those of trees and times
 	norms    *deviceNorms   // of induced blocks, or nil
 	moved    device.Address // Batch.moved
@@ -138,6 +94,10 @@ type deviceAssembly struct {
 	graph    *device.Graph // what a batch puts on the stream
 	captured launches      // what graph was made for
 
+	sourceTypes, targetTypes, nodeTypes []int // of edge types, and all types
+	hopOf                               []int // [stage]
+	sortAt                              int64 // cell of Batch.scratch
+
 	order, begins         []int64 // of the segments of a hop, by source type
 	seedOrder, seedBegins []int64
 
@@ -151,6 +111,7 @@ type deviceAssembly struct {
 	fresh       unified.Buffer
 	cells       unified.Buffer // the picker's scratch
 	partials    unified.Buffer
+	reached     unified.Buffer // what stages list
 	leftOut     unified.Buffer // where each pair's edges begin, and the edges
 
 	out   *graph.Sample // in hand
@@ -185,15 +146,8 @@ func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*devic
 	w.layout = newDeviceLayout(len(s.Nodes), len(s.Edges), len(w.stages), w.width, len(env.Topology.Columns), own)
 	w.capacity = w.newCapacity(env.BatchSize, w.guess)
 	w.direct = !w.apart() && directSlots(s.NumNodes(), w.bound.Nodes)
-	sources, types := make([]int, len(s.Edges)), make([]int, len(s.Nodes))
-	for e := range sources {
-		sources[e] = s.Edges[e].Src
-	}
-	for t := range types {
-		types[t] = t
-	}
-	w.order, w.begins = sourceOrder(len(s.Nodes), sources)
-	w.seedOrder, w.seedBegins = sourceOrder(len(s.Nodes), types)
+	w.order, w.begins = sourceOrder(len(s.Nodes), w.sourceTypes)
+	w.seedOrder, w.seedBegins = sourceOrder(len(s.Nodes), w.nodeTypes)
 	mem := env.Scratch
 	mem.Device, mem.Place = env.Device, pinned.Device
 	for _, b := range w.scratch() {
@@ -227,6 +181,13 @@ func openDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (Devic
 
 // complete fills in the options that say nothing.
 func (w *deviceAssembly) complete() {
+	s, hop := w.schema, 0
+	for e := range s.Edges {
+		w.sourceTypes, w.targetTypes = append(w.sourceTypes, s.Edges[e].Src), append(w.targetTypes, s.Edges[e].Dst)
+	}
+	for t := range s.Nodes {
+		w.nodeTypes = append(w.nodeTypes, t)
+	}
 	if w.stages == nil {
 		w.stages = make([]stageKind, w.bound.Layers)
 	}
@@ -235,9 +196,18 @@ func (w *deviceAssembly) complete() {
 			w.arrays = append(w.arrays, deviceArray{at: i % len(w.schema.Nodes)})
 		}
 	}
-	w.width = len(w.schema.Edges)
-	if slices.Contains(w.stages, stagePlace) {
-		w.width = max(w.width, len(w.schema.Nodes))
+	for h := 0; h < len(w.stages); h++ {
+		if w.reacher != nil && w.picker != nil && w.stages[h] == stageHop {
+			w.stages = slices.Insert(slices.Clone(w.stages), h, stageReach)
+			h++
+		}
+	}
+	for h := range w.stages {
+		w.width = max(w.width, len(w.targets(h)))
+		w.hopOf = append(w.hopOf, hop)
+		if w.stages[h] != stageReach {
+			hop++
+		}
 	}
 }
 
@@ -255,6 +225,9 @@ func (w *deviceAssembly) closeSampler() (err error) {
 	if w.placer != nil {
 		err = errors.Join(err, w.placer.close())
 	}
+	if w.reacher != nil {
+		err = errors.Join(err, w.reacher.close())
+	}
 	return err
 }
 
@@ -264,6 +237,10 @@ func (w *deviceAssembly) needs() deviceNeeds {
 	if w.picker != nil {
 		n = w.picker.needs()
 	}
+	if w.reacher != nil {
+		of := w.reacher.needs()
+		n.cells, n.eligible = n.cells || of.cells, n.eligible || of.eligible
+	}
 	n.eligible = n.eligible || w.induce != nil
 	return n
 }
@@ -271,7 +248,7 @@ func (w *deviceAssembly) needs() deviceNeeds {
 // block returns the sample and the layer whose blocks a stage makes; nil for a stage that makes none.
 func (w *deviceAssembly) block(h int, out *graph.Sample) (*graph.Sample, int) {
 	switch hops := w.bound.Layers; {
-	case w.stages[h] == stagePlace:
+	case w.stages[h] == stagePlace || w.stages[h] == stageReach:
 		return nil, 0
 	case w.stages[h] == stageInduce:
 		return out, 0
@@ -282,7 +259,7 @@ func (w *deviceAssembly) block(h int, out *graph.Sample) (*graph.Sample, int) {
 		if w.frontier == NewNodes {
 			return out, 0
 		}
-		return out, hops - 1 - h
+		return out, hops - 1 - w.hopOf[h]
 	}
 }
 
@@ -302,7 +279,7 @@ func (w *deviceAssembly) bytesOfDst() int64 { return bytesOfDst + 8*bit(w.needs(
 
 func (w *deviceAssembly) scratch() []*unified.Buffer {
 	return []*unified.Buffer{&w.device, &w.values, &w.keys, &w.numbers, &w.dsts, &w.fresh, &w.cells, &w.partials,
-		&w.leftOut}
+		&w.reached, &w.leftOut}
 }
 
 func (w *deviceAssembly) Close() error {
@@ -450,18 +427,13 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 				c.grow(&c.edges[h][t], placed, maxDevicePicks)
 			}
 		} else {
-			dsts = max(dsts, c.dsts(s, h))
+			dsts = max(dsts, w.stageDsts(h))
 		}
 		picks = max(picks, c.picks(h))
 	}
 	picks = max(picks, seedPicks)
 	w.placed = placed
-	if cells = placed + placed/2 + bit(placed > 0); w.needs().cells { // with local ids behind them
-		cells = max(cells, picks)
-	}
-	if p, ok := w.picker.(deviceHoarder); ok {
-		cells = max(cells, p.hoard(c.nodes))
-	}
+	cells = w.cellsOf(placed, picks)
 	w.seedRoom = max(w.seedRoom, seeds, int64(w.env.BatchSize))
 	if n := int64(len(w.pairs)); n > w.pairRoom {
 		w.pairRoom = n + n/4
@@ -478,7 +450,7 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 		n int64
 	}{
 		{&w.device, size}, {&w.dsts, w.bytesOfDst() * dsts}, {&w.fresh, picks / 8}, {&w.cells, 8 * cells},
-		{&w.leftOut, 8 * (w.pairRoom + 1 + w.excludedRoom) * min(w.pairRoom, 1)},
+		{&w.reached, w.reachedBytes()}, {&w.leftOut, 8 * (w.pairRoom + 1 + w.excludedRoom) * min(w.pairRoom, 1)},
 		{&w.partials, 8*(int64(w.blocks)*deviceBlockWarps+int64(len(s.Nodes))) + bit(w.needs().eligible)*hubBytes},
 	} {
 		if err := need.b.Claim(need.n); err != nil {
@@ -489,6 +461,19 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 		return err
 	}
 	return w.claimSample(req, out)
+}
+
+// cellsOf returns the cells of the scratch, for nodes that are placed, with local ids behind them, and for picks.
+func (w *deviceAssembly) cellsOf(placed, picks int64) int64 {
+	w.sortAt = roundUp32(placed + placed/2)
+	cells := w.sortAt
+	if w.needs().cells {
+		cells = max(cells, picks)
+	}
+	if p, ok := w.sender.(deviceHoarder); ok {
+		cells = max(cells, w.sortAt+p.hoard(&w.capacity))
+	}
+	return cells
 }
 
 // claimTable makes the table as large as the capacity says. It starts empty where it moves and where stamps start over.

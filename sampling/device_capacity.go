@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/sat"
 )
 
@@ -61,7 +60,8 @@ func (w *deviceAssembly) newCapacity(batchSize int, first int64) deviceCapacity 
 		}
 		for e, most := range c.maxEdges[h] {
 			c.edges[h] = append(c.edges[h], min(most, max(first/max(active, 1), 1)))
-			if src := s.Edges[e].Src; kind == stageHop {
+			if kind == stageHop {
+				src := s.Edges[e].Src
 				c.nodes[h+1][src] = min(sat.Add(c.nodes[h+1][src], c.edges[h][e]), c.maxNodes[src])
 			}
 		}
@@ -76,6 +76,9 @@ func (w *deviceAssembly) mostEdges(h int) (most []int64) {
 	if w.hops != nil && w.stages[h] == stageHop {
 		b = w.hops
 	}
+	if w.stages[h] == stageReach {
+		return w.mostReached(h)
+	}
 	_, layer := w.block(h, &w.reach)
 	for e := range w.schema.Edges {
 		n := b.Edges
@@ -85,6 +88,49 @@ func (w *deviceAssembly) mostEdges(h int) (most []int64) {
 		most = append(most, min(n, maxBlockEdges))
 	}
 	return most
+}
+
+// mostReached is mostEdges of a stage that lists edges: those of the picks, or all of the graph.
+func (w *deviceAssembly) mostReached(h int) (most []int64) {
+	most = make([]int64, len(w.targets(h)))
+	of := func(e int) int64 { return w.schema.Edges[e].Count }
+	if w.picker != nil {
+		picks := w.mostEdges(h + 1)
+		of = func(e int) int64 { return picks[e] }
+	}
+	for e, i := range w.targetTypes {
+		if !w.mixes {
+			i = e
+		}
+		most[i] = min(sat.Add(most[i], of(e)), maxBlockEdges)
+	}
+	return most
+}
+
+// targets returns the node types of the destinations of a stage's segments. Those of a stage that places nodes have
+// none, but are as many.
+func (w *deviceAssembly) targets(h int) []int {
+	if w.stages[h] == stagePlace || w.stages[h] == stageReach && w.mixes {
+		return w.nodeTypes
+	}
+	return w.targetTypes
+}
+
+// listBytes is the memory of what a segment of a stage lists: the indptr, and positions behind it.
+func (w *deviceAssembly) listBytes(h, i int) int64 {
+	return 8 * (w.capacity.nodes[h][w.targets(h)[i]]/2 + 1 + w.capacity.edges[h][i])
+}
+
+// reachedBytes is that of all.
+func (w *deviceAssembly) reachedBytes() (n int64) {
+	for h, kind := range w.stages {
+		for i := range w.targets(h) {
+			if kind == stageReach {
+				n += w.listBytes(h, i)
+			}
+		}
+	}
+	return n
 }
 
 // needNodes makes room for n nodes of a type before a hop, and at all later ones.
@@ -124,11 +170,11 @@ func (c *deviceCapacity) fitTable() {
 	c.bits = max(c.bits, bits.Len64(uint64(max(2*total, 2)-1)))
 }
 
-// dsts returns how many destinations of a hop need room: a multiple of 32 for each edge type.
-func (c *deviceCapacity) dsts(s *graph.Schema, h int) int64 {
+// stageDsts returns how many destinations of a stage need room: a multiple of 32 for each segment.
+func (w *deviceAssembly) stageDsts(h int) int64 {
 	n := int64(0)
-	for e := range s.Edges {
-		n += roundUp32(c.nodes[h][s.Edges[e].Dst])
+	for _, t := range w.targets(h) {
+		n += roundUp32(w.capacity.nodes[h][t])
 	}
 	return n
 }

@@ -25,8 +25,8 @@ type deviceChoose struct {
 
 var sharedChooseKernels device.PerDevice[*chooseKernels]
 
-func openDeviceChoose(n Neighbor, env DeviceEnv, p hopFanouts) (DeviceWorker, error) {
-	s := env.Graph.Schema()
+// newDeviceChoose makes one over edges of the types of a schema, which may be allEdgesOf the graph's.
+func newDeviceChoose(n Neighbor, env *DeviceEnv, s *graph.Schema, p hopFanouts) (*deviceChoose, error) {
 	values, err := n.values(env.Graph)
 	if err != nil {
 		return nil, err
@@ -46,13 +46,7 @@ func openDeviceChoose(n Neighbor, env DeviceEnv, p hopFanouts) (DeviceWorker, er
 	if d.kernels, err = sharedChooseKernels.Hold(env.Device, loadChooseKernels); err != nil {
 		return nil, err
 	}
-	opt := deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, excludes: true, bound: n.bound(s, env.BatchSize)}
-	if n.Time.on() {
-		opt.times = func(req *Request, times []int64) error {
-			return req.itemTimes(s, values.nodes, n.Time.AsOf, times)
-		}
-	}
-	return openDeviceAssembly(env, d, opt.induced(n, s, env.BatchSize))
+	return d, nil
 }
 
 // find notes where the columns are that the kernels read, and how wide they are.
@@ -137,15 +131,17 @@ func (d *deviceChoose) at(l *deviceLaunch) deviceChooseStep {
 	return step
 }
 
-// badEdge returns the error of an edge whose source is a node of its type: its weight is wrong.
-func (d *deviceChoose) badEdge(pos int64) error {
+func (d *deviceChoose) badEdge(pos int64) error { return d.values.weightErr(pos) }
+
+// weightErr returns the error of an edge's weight.
+func (v *edgeValues) weightErr(pos int64) error {
 	w := 0.0
-	if v := &d.values; v.weights32 != nil {
+	if v.weights32 != nil {
 		w = float64(v.weights32[pos])
 	} else if v.weights64 != nil {
 		w = v.weights64[pos]
 	}
-	return errWeight(d.values.weightName, pos, w)
+	return errWeight(v.weightName, pos, w)
 }
 
 func (n Neighbor) nodeColumns() []string {

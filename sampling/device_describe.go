@@ -41,6 +41,7 @@ func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 	stages := part[deviceStage](d, l.stages, last+1)
 	stages[0] = deviceStage{segments: w.at(w.segment(-1, 0)), numSegments: int64(nt), bySource: w.at(l.bySource),
 		sourceBegin: w.at(l.begins), words: w.describeSeeds(req, out)}
+	reached := w.reached.Address()
 	for h, kind := range w.stages {
 		st := &stages[h+1]
 		if kind == stagePlace {
@@ -51,11 +52,49 @@ func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 		}
 		*st = deviceStage{segments: w.at(w.segment(h, 0)), numSegments: int64(ne),
 			bySource: w.at(l.bySource + 8*int64(nt)), sourceBegin: w.at(l.begins + 8*int64(nt+1)),
-			made: w.at(l.made + 8*int64(h*w.width)), newNodes: bit(kind == stageHop && w.frontier == NewNodes)}
+			made: w.at(l.made + 8*int64(h*w.width)), newNodes: w.newNodes(h)}
+		if kind == stageReach {
+			reached = w.describeReached(req.Rand, h, reached)
+			if w.mixes {
+				st.numSegments, st.bySource, st.sourceBegin = int64(nt), stages[0].bySource, stages[0].sourceBegin
+			}
+			continue
+		}
 		for e := range s.Edges {
 			part[deviceSegment](d, w.segment(h, e), 1)[0] = w.describeSegment(req.Rand, out, h, e)
 		}
 	}
+}
+
+// newNodes says how many stages before a stage the nodes were appended that alone are its destinations, 0 for all.
+func (w *deviceAssembly) newNodes(h int) int64 {
+	switch {
+	case w.frontier != NewNodes || w.stages[h] == stageInduce:
+		return 0
+	case w.stages[h] == stageHop && w.reacher != nil:
+		return 2
+	}
+	return 1
+}
+
+// describeReached writes the segments of a stage that lists edges to memory from an address on, and returns its end.
+func (w *deviceAssembly) describeReached(r Rand, h int, at device.Address) device.Address {
+	c, targets := &w.capacity, w.targets(h)
+	segments := part[deviceSegment](w.description, w.segment(h, 0), len(targets))
+	for i, t := range targets {
+		end := at + device.Address(w.listBytes(h, i))
+		segments[i] = deviceSegment{edgeType: int64(i), source: int64(t), target: int64(t), fanout: All,
+			maxIndptr: c.nodes[h][t] + 1, maxIndices: c.edges[h][i], indptr: at,
+			positions: end - device.Address(8*c.edges[h][i])}
+		if w.mixes {
+			segments[i].edgeType = -1
+		} else {
+			segments[i].source = int64(w.sourceTypes[i])
+		}
+		w.reacher.describe(&segments[i], r, w.hopOf[h], i)
+		at = end
+	}
+	return at
 }
 
 // describePlaced writes the segments of a stage that places nodes, one for each node type.
@@ -115,6 +154,7 @@ func (w *deviceAssembly) batch() deviceBatch {
 	if !w.direct {
 		b.tableKeys = w.keys.Address()
 	}
+	b.sorting = b.scratch + 8*device.Address(w.sortAt)
 	b.degree = b.start + 8*device.Address(b.maxDsts)
 	b.ids = b.degree + 8*device.Address(b.maxDsts)
 	if needs.eligible {
@@ -171,9 +211,16 @@ func (w *deviceAssembly) describeSegment(r Rand, out *graph.Sample, h, e int) de
 		maxIndptr: c.nodes[h][et.Dst] + 1, maxIndices: c.edges[h][e]}
 	to, layer := w.block(h, out)
 	if w.stages[h] == stageHop {
-		w.picker.describe(&seg, r, h, e)
-		if w.frontier == NewNodes && h > 0 {
-			seg.before = w.at(w.segment(h-1, e))
+		w.picker.describe(&seg, r, w.hopOf[h], e)
+		back := 1
+		if w.reacher != nil {
+			back = 2
+			if seg.reach = w.at(w.segment(h-1, e)); w.mixes {
+				seg.reach = w.at(w.segment(h-1, et.Dst))
+			}
+		}
+		if w.frontier == NewNodes && w.hopOf[h] > 0 {
+			seg.before = w.at(w.segment(h-back, e))
 		}
 	}
 	seg.indptr, seg.indices = to.Buffers.Indptr[layer][e].Address(), to.Buffers.Indices[layer][e].Address()

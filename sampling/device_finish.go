@@ -48,7 +48,7 @@ func (w *deviceAssembly) lengths(stages int) []int64 {
 
 // made are the edges of the blocks of a stage.
 func (w *deviceAssembly) made(h int) []int64 {
-	return part[int64](w.description, w.layout.made+8*int64(h*w.width), len(w.schema.Edges))
+	return part[int64](w.description, w.layout.made+8*int64(h*w.width), len(w.targets(h)))
 }
 
 func (w *deviceAssembly) growEdges(h int) error {
@@ -61,16 +61,25 @@ func (w *deviceAssembly) growEdges(h int) error {
 		words += roundUp32(n)
 	}
 	if words > maxDevicePicks {
-		return fmt.Errorf("hop %d: %w", h, errTooManyEdges(words))
+		return fmt.Errorf("hop %d: %w", w.hopOf[h], errTooManyEdges(words))
 	}
 	return nil
 }
 
 func (w *deviceAssembly) in(h, e int, err error) error {
-	if w.rawFault || w.stages[h] != stageHop {
+	if w.rawFault || w.stages[h] != stageHop && w.stages[h] != stageReach {
 		return err
 	}
-	return fmt.Errorf("hop %d, edge type %v: %w", h, &w.schema.Edges[e], err)
+	if w.mixes && w.stages[h] == stageReach {
+		e = slices.Index(w.targetTypes, e)
+	}
+	if w.reacher != nil && !w.mixes { // as on the CPU, where edges of all types are listed first
+		listed := h - int(bit(w.stages[h] == stageHop))
+		if part[deviceSegment](w.description, w.segment(listed, e), 1)[0].fanout != 0 {
+			return fmt.Errorf("hop %d: %w", w.hopOf[h], err)
+		}
+	}
+	return fmt.Errorf("hop %d, edge type %v: %w", w.hopOf[h], &w.schema.Edges[e], err)
 }
 
 // badGraph returns the error of a fault that the kernels found in the graph. Of several faults it need not name the one
@@ -78,10 +87,10 @@ func (w *deviceAssembly) in(h, e int, err error) error {
 func (w *deviceAssembly) badGraph(h int, status *deviceStatus) error {
 	g, s := w.env.Graph, w.schema
 	if v := int64(status.badNode); v >= 0 {
-		e := 0
-		for ; e < len(s.Edges)-1; e++ {
+		e, targets := 0, w.targets(h)
+		for ; e < len(targets)-1; e++ {
 			seg := part[deviceSegment](w.description, w.segment(h, e), 1)[0]
-			if dst := s.Edges[e].Dst; seg.fanout != 0 && v >= g.Offset(dst) && v < g.Offset(dst+1) {
+			if dst := targets[e]; seg.fanout != 0 && v >= g.Offset(dst) && v < g.Offset(dst+1) {
 				break
 			}
 		}
@@ -93,19 +102,25 @@ func (w *deviceAssembly) badGraph(h int, status *deviceStatus) error {
 		return err
 	}
 	e, source := of.types.at(pos), of.source(pos)
+	at := e
+	if w.mixes && w.stages[h] == stageReach {
+		at = s.Edges[e].Dst
+	}
 	if t := s.Edges[e].Src; source >= g.Offset(t) && source < g.Offset(t+1) {
-		if p, ok := w.picker.(*deviceChoose); ok {
-			return w.in(h, e, p.badEdge(pos))
+		for _, p := range []devicePicker{w.picker, w.reacher} {
+			if p, ok := p.(deviceWeigher); ok {
+				return w.in(h, at, p.badEdge(pos))
+			}
 		}
 	}
-	return w.in(h, e, errSource(s, s.Edges[e].Src, pos, source))
+	return w.in(h, at, errSource(s, s.Edges[e].Src, pos, source))
 }
 
 // shape views the buffers as the sample's tensors.
 func (w *deviceAssembly) shape(out *graph.Sample) (err error) {
 	s, last := w.schema, len(w.stages)
 	for h := range out.NumNodes {
-		at := h
+		at := slices.Index(w.hopOf, h) // the stage behind it
 		if h == len(out.NumNodes)-1 || w.request != nil {
 			at = last
 		}
@@ -159,7 +174,7 @@ func (w *deviceAssembly) shapeBlocks(out *graph.Sample, h, layer int) error {
 		pos = w.pos
 	}
 	if w.stages[h] == stageHop {
-		layer = w.bound.Layers - 1 - h
+		layer = w.bound.Layers - 1 - w.hopOf[h]
 	}
 	out.ViewOf[layer] = from
 	for e, edges := range w.made(h) {

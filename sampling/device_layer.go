@@ -1,8 +1,8 @@
 package sampling
 
 import (
+	"errors"
 	"io"
-	"math/bits"
 	"slices"
 
 	"github.com/khop-gnn/khop/device"
@@ -12,13 +12,16 @@ import (
 
 var sharedLayerKernels device.PerDevice[*layerKernels]
 
-// deviceLayer picks for FastGCN on a device: layer.cu.
+// deviceLayer picks for FastGCN and Ladies on a device: layer.cu.
 type deviceLayer struct {
-	nodes   []int
+	layered
 	on      *device.Device
+	schema  *graph.Schema
+	column  edgeValues
 	kernels *layerKernels
+	sorter  deviceSort      // for Ladies
 	from    deviceLayerStep // what is the same in every hop
-	total   uint64          // of the importances
+	total   uint64          // of the importances, for FastGCN
 }
 
 // OpenDevice implements DeviceSampler. Without Prepare the worker goes over the graph for itself.
@@ -26,30 +29,32 @@ func (k FastGCN) OpenDevice(env DeviceEnv) (DeviceWorker, error) { return openDe
 
 // OpenDevice implements DeviceSampler.
 func (p *preparedFastGCN) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
-	s, k, closers := env.Graph.Schema(), p.layered(), []io.Closer(nil)
-	values, err := k.values.values(env.Graph)
-	if err != nil {
+	k := p.layered()
+	k.sums = p.sums
+	return k.openDevice(env)
+}
+
+// OpenDevice implements DeviceSampler.
+func (k Ladies) OpenDevice(env DeviceEnv) (DeviceWorker, error) { return k.layered().openDevice(env) }
+
+func (k layered) openDevice(env DeviceEnv) (DeviceWorker, error) {
+	s, closers := env.Graph.Schema(), []io.Closer(nil)
+	if err := k.validate(s); err != nil {
 		return nil, err
 	}
-	d := &deviceLayer{nodes: k.nodes, on: env.Device}
-	if n := len(p.sums); n > 0 {
-		d.total = p.sums[n-1]
-	}
-	if len(env.Topology.Columns) > 0 {
-		d.from.weights = env.Topology.Columns[0]
-		d.from.weightBytes = widthOf(values.weights32 != nil, values.weights64 != nil)
-	}
-	d.from.bits = int64(bits.Len64(uint64(2*max(slices.Max(k.nodes), 8) - 1)))
-	if d.from.sums, err = env.attach(unified.FromSlice(p.sums), &closers); err == nil {
-		d.kernels, err = sharedLayerKernels.Hold(env.Device, loadLayerKernels)
+	d := &deviceLayer{layered: k, on: env.Device, schema: s}
+	opt := deviceOptions{frontier: AllNodes, bound: k.bound(s, env.BatchSize)}
+	err := d.open(&env, &closers)
+	if err == nil && k.near {
+		opt.reacher, err = d.lists(&env)
 	}
 	if err != nil {
-		return nil, closeAll(closers, err)
+		return nil, errors.Join(closeAll(closers, err), d.close())
 	}
-	opt := deviceOptions{frontier: AllNodes, bound: k.bound(s, env.BatchSize)}
 	for i := range opt.bound.Arrays {
+		hop := len(k.nodes) - 1 - i/len(s.Edges)
 		opt.arrays = append(opt.arrays, deviceArray{kind: rowOfEdge, at: i % len(s.Edges),
-			stage: len(k.nodes) - 1 - i/len(s.Edges)})
+			stage: hop + int(bit(k.near))*(hop+1)})
 	}
 	w, err := openDeviceAssembly(env, d, opt)
 	if err != nil {
@@ -59,11 +64,66 @@ func (p *preparedFastGCN) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	return w, nil
 }
 
-func (d *deviceLayer) close() error { return sharedLayerKernels.LetGo(d.on) }
+// open finds what the kernels read, and holds them.
+func (d *deviceLayer) open(env *DeviceEnv, closers *[]io.Closer) (err error) {
+	if d.column, err = d.values.values(env.Graph); err != nil {
+		return err
+	}
+	if n := len(d.sums); n > 0 {
+		d.total = d.sums[n-1]
+	}
+	if len(env.Topology.Columns) > 0 {
+		d.from.weights = env.Topology.Columns[0]
+		d.from.weightBytes = widthOf(d.column.weights32 != nil, d.column.weights64 != nil)
+	}
+	d.from.bits = int64(keyBits(2*int64(max(slices.Max(d.nodes), 8)) - 1))
+	if d.from.sums, err = env.attach(unified.FromSlice(d.sums), closers); err != nil {
+		return err
+	}
+	d.kernels, err = sharedLayerKernels.Hold(env.Device, loadLayerKernels)
+	return err
+}
+
+// lists returns the picker of all edges of the destinations, for hops that draw nodes.
+func (d *deviceLayer) lists(env *DeviceEnv) (devicePicker, error) {
+	all := make(hopFanouts, len(d.nodes))
+	for h, n := range d.nodes {
+		if all[h] = make([]int, len(d.schema.Edges)); n > 0 {
+			all[h] = slices.Repeat([]int{All}, len(d.schema.Edges))
+		}
+	}
+	var err error
+	if d.sorter.kernels, err = sharedSortKernels.Hold(env.Device, loadSortKernels); err != nil {
+		return nil, err
+	}
+	return newDeviceNeighbor(env, d.schema, all, false)
+}
+
+func (d *deviceLayer) close() (err error) {
+	if d.kernels != nil {
+		err = sharedLayerKernels.LetGo(d.on)
+	}
+	if d.sorter.kernels != nil {
+		err = errors.Join(err, sharedSortKernels.LetGo(d.on))
+	}
+	return err
+}
 
 func (d *deviceLayer) needs() deviceNeeds { return deviceNeeds{eligible: true} }
 
-func (d *deviceLayer) hoard([][]int64) int64 { return 2 << d.from.bits }
+func (d *deviceLayer) badEdge(pos int64) error { return d.column.weightErr(pos) }
+
+func (d *deviceLayer) hoard(c *deviceCapacity) int64 {
+	if !d.near {
+		return 2 << d.from.bits
+	}
+	d.sorter.room = 0
+	for h := 0; h < len(c.edges); h += 2 {
+		d.sorter.room = max(d.sorter.room, c.picks(h))
+	}
+	d.from.room = d.sorter.room
+	return sortCells(d.sorter.room, 8)
+}
 
 func (d *deviceLayer) ownBytes() int64 { return 8 * int64(len(d.nodes)) }
 
@@ -75,7 +135,7 @@ func (d *deviceLayer) own(r Rand, _ *graph.Sample, to []byte) {
 }
 
 func (d *deviceLayer) describe(seg *deviceSegment, _ Rand, hop, _ int) {
-	if seg.fanout = All; d.nodes[hop] == 0 || d.nodes[hop] > 0 && d.total == 0 {
+	if seg.fanout = All; d.nodes[hop] == 0 || d.nodes[hop] > 0 && d.total == 0 && !d.near {
 		seg.fanout = 0
 	}
 }
@@ -83,16 +143,23 @@ func (d *deviceLayer) describe(seg *deviceSegment, _ Rand, hop, _ int) {
 // step returns what the kernels of a hop take.
 func (d *deviceLayer) step(l *deviceLaunch) deviceLayerStep {
 	step := d.from
-	step.at, step.streams, step.nodes = l.step, l.own, int64(d.nodes[l.step.stage-1])
+	step.at, step.streams, step.hop, step.nodes = l.step, l.own, int64(l.hop), int64(d.nodes[l.hop])
 	return step
 }
 
 func (d *deviceLayer) count(l *deviceLaunch) error {
 	step := d.step(l)
-	if step.nodes > 0 && d.total > 0 {
+	switch {
+	case step.nodes > 0 && d.near:
+		if err := d.addUp(l, step); err != nil {
+			return err
+		}
+	case step.nodes > 0 && d.total > 0:
 		if err := d.kernels.layerClear.Launch(l.stream, l.grid(2<<step.bits/32), l.block(), 0, step); err != nil {
 			return err
 		}
+	}
+	if step.nodes > 0 && (d.near || d.total > 0) {
 		if err := d.kernels.layerDraw.Launch(l.stream, l.grid((step.nodes+31)/32), l.block(), 0, step); err != nil {
 			return err
 		}
@@ -101,6 +168,27 @@ func (d *deviceLayer) count(l *deviceLaunch) error {
 		return err
 	}
 	return d.kernels.layerCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, step)
+}
+
+// addUp puts on the stream what adds up the importance of the sources of the edges that were listed.
+func (d *deviceLayer) addUp(l *deviceLaunch, step deviceLayerStep) (err error) {
+	k, grid := d.kernels, l.grid(l.reached)
+	if err := k.layerKey.Launch(l.stream, grid, l.block(), 0, step); err != nil {
+		return err
+	}
+	if step.sorted, err = d.sorter.sort(l, keyBits(d.schema.NumNodes()), 0, 2, 0); err != nil {
+		return err
+	}
+	if err := k.layerSum.Launch(l.stream, grid, l.block(), 0, step); err != nil {
+		return err
+	}
+	if err := k.layerWhole.Launch(l.stream, grid, l.block(), 0, step); err != nil {
+		return err
+	}
+	if err := k.layerPlace.Launch(l.stream, 1, deviceSpine, 0, step); err != nil {
+		return err
+	}
+	return k.layerAdd.Launch(l.stream, grid, l.block(), 0, step)
 }
 
 func (d *deviceLayer) pick(l *deviceLaunch) error {

@@ -2,13 +2,12 @@ package sampling
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/graph"
 )
 
-var _ PartlyOnDevice = Neighbor{}
+var _ DeviceSampler = Neighbor{}
 
 // deviceNeighbor picks for Neighbor on a device: neighbor.cu says how many edges a destination takes, and which.
 type deviceNeighbor struct {
@@ -17,22 +16,10 @@ type deviceNeighbor struct {
 	keys    []uint64 // of the edge types
 	fanouts hopFanouts
 	replace bool
-	mixed   *togetherKernels          // in place of kernels, where fan-outs are over all edge types
 	has     struct{ all, large bool } // fan-outs that take every edge, or more than a warp has lanes
 }
 
-var (
-	sharedNeighborKernels device.PerDevice[*neighborKernels]
-	sharedTogetherKernels device.PerDevice[*togetherKernels]
-)
-
-func (n Neighbor) OnDevice() error {
-	if n.Together && (n.chooses() || slices.ContainsFunc(n.Fanouts, func(k int) bool { return k > 32 })) {
-		return fmt.Errorf("%w: a fan-out over all edge types together is for the CPU where it is above 32, and with "+
-			"weights, a mask, a share, or times", ErrOptions)
-	}
-	return nil
-}
+var sharedNeighborKernels device.PerDevice[*neighborKernels]
 
 func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()
@@ -40,52 +27,62 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if n.Direction != In {
 		return openDevicePrepared(n, env)
 	}
-	if err := errors.Join(n.validate(s), n.OnDevice()); err != nil {
+	if err := n.validate(s); err != nil {
 		return nil, err
 	}
 	p, err := newHopFanouts(s, n.Fanouts, n.PerType)
 	if err != nil {
 		return nil, err
 	}
-	if n.chooses() {
-		return openDeviceChoose(n, env, p)
+	opt := deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, excludes: !n.Together,
+		bound: n.bound(s, env.BatchSize)}.induced(n, s, env.BatchSize)
+	of := s // of the picker
+	if n.Together {
+		of, p = allEdgesOf(s), p.ofNodeTypes(s, n.Fanouts)
 	}
-	d := &deviceNeighbor{device: env.Device, fanouts: p, replace: n.Replace}
+	var pick devicePicker
+	if n.chooses() {
+		d, err := newDeviceChoose(n, &env, of, p)
+		if err != nil {
+			return nil, err
+		}
+		if pick = d; n.Time.on() {
+			opt.times = func(req *Request, times []int64) error {
+				return req.itemTimes(s, d.values.nodes, n.Time.AsOf, times)
+			}
+		}
+	} else if pick, err = newDeviceNeighbor(&env, of, p, n.Replace); err != nil {
+		return nil, err
+	}
+	if n.Together {
+		opt.reacher, opt.mixes = pick, true
+		if pick, err = newDeviceTogether(n, &env, pick); err != nil {
+			return nil, errors.Join(err, opt.reacher.close())
+		}
+	}
+	return openDeviceAssembly(env, pick, opt)
+}
+
+// newDeviceNeighbor makes one over edges of the types of a schema.
+func newDeviceNeighbor(env *DeviceEnv, s *graph.Schema, p hopFanouts, replace bool) (*deviceNeighbor, error) {
+	d := &deviceNeighbor{device: env.Device, fanouts: p, replace: replace}
 	for e := range s.Edges {
 		d.keys = append(d.keys, s.Edges[e].Key)
-		if n.Together {
-			d.keys[e] = s.Nodes[s.Edges[e].Dst].Key
-		}
 	}
 	for _, fanouts := range p {
 		for _, k := range fanouts {
 			d.has.all = d.has.all || k == All
-			d.has.large = d.has.large || k > 32 && !n.Replace
+			d.has.large = d.has.large || k > 32 && !replace
 		}
 	}
-	if n.Together {
-		d.mixed, err = sharedTogetherKernels.Hold(env.Device, loadTogetherKernels)
-	} else {
-		d.kernels, err = sharedNeighborKernels.Hold(env.Device, loadNeighborKernels)
-	}
-	if err != nil {
-		return nil, err
-	}
-	opt := deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, excludes: !n.Together,
-		bound: n.bound(s, env.BatchSize)}
-	return openDeviceAssembly(env, d, opt.induced(n, s, env.BatchSize))
+	var err error
+	d.kernels, err = sharedNeighborKernels.Hold(env.Device, loadNeighborKernels)
+	return d, err
 }
 
-func (d *deviceNeighbor) close() error {
-	if d.mixed != nil {
-		return sharedTogetherKernels.LetGo(d.device)
-	}
-	return sharedNeighborKernels.LetGo(d.device)
-}
+func (d *deviceNeighbor) close() error { return sharedNeighborKernels.LetGo(d.device) }
 
-func (d *deviceNeighbor) needs() deviceNeeds {
-	return deviceNeeds{cells: d.has.large, eligible: d.mixed != nil}
-}
+func (d *deviceNeighbor) needs() deviceNeeds { return deviceNeeds{cells: d.has.large} }
 
 func (d *deviceNeighbor) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 	seg.fanout = int64(d.fanouts[hop][edgeType])
@@ -93,19 +90,10 @@ func (d *deviceNeighbor) describe(seg *deviceSegment, r Rand, hop, edgeType int)
 }
 
 func (d *deviceNeighbor) count(l *deviceLaunch) error {
-	if d.mixed != nil {
-		if err := l.measure(); err != nil {
-			return err
-		}
-		return d.mixed.togetherCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.mix(l))
-	}
 	return d.kernels.neighborCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, d.step(l))
 }
 
 func (d *deviceNeighbor) pick(l *deviceLaunch) error {
-	if d.mixed != nil {
-		return d.mixed.togetherPick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.mix(l))
-	}
 	err := d.kernels.neighborPick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
 	if err != nil || !d.has.all {
 		return err
@@ -115,8 +103,4 @@ func (d *deviceNeighbor) pick(l *deviceLaunch) error {
 
 func (d *deviceNeighbor) step(l *deviceLaunch) deviceNeighborStep {
 	return deviceNeighborStep{at: l.step, replace: bit(d.replace)}
-}
-
-func (d *deviceNeighbor) mix(l *deviceLaunch) deviceTogetherStep {
-	return deviceTogetherStep{at: l.step, replace: bit(d.replace)}
 }

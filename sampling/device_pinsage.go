@@ -60,8 +60,8 @@ func (d *devicePinSage) close() error { return sharedPinSageKernels.LetGo(d.on) 
 
 func (d *devicePinSage) needs() deviceNeeds { return deviceNeeds{eligible: true} }
 
-func (d *devicePinSage) hoard(nodes [][]int64) int64 {
-	d.room = nodes[d.hops-1][d.schema.Edges[d.as].Dst]
+func (d *devicePinSage) hoard(c *deviceCapacity) int64 {
+	d.room = c.nodes[d.hops-1][d.schema.Edges[d.as].Dst]
 	return 2 * d.room * int64(d.walks.perSeed) * int64(d.walks.length)
 }
 

@@ -23,6 +23,8 @@ type deviceLaunch struct {
 	kernels     *assemblyKernels
 	own         device.Address // of what the placer sends
 	runs, words int64
+	reached     int64 // words of the stage before, that the reacher lists
+	hop         int
 	blocks      int // that a grid may have
 }
 
@@ -96,9 +98,10 @@ func (w *deviceAssembly) launch(stream *device.Stream) error {
 		return err
 	}
 	for h, kind := range w.stages {
-		l.step.stage, l.runs, l.words = int64(h+1), 0, w.capacity.picks(h)/32
+		l.step.stage, l.runs, l.words, l.reached = int64(h+1), 0, w.capacity.picks(h)/32, l.words
+		l.hop = w.hopOf[h]
 		if kind != stagePlace {
-			l.runs = w.capacity.dsts(w.schema, h) / 32
+			l.runs = w.stageDsts(h) / 32
 		}
 		if err := w.launchStage(&l, kind); err != nil {
 			return err
@@ -120,6 +123,8 @@ func (w *deviceAssembly) launchStage(l *deviceLaunch, kind stageKind) error {
 		return w.launchLocal(l)
 	case stageHop:
 		count, pick = w.picker.count, w.picker.pick
+	case stageReach:
+		count, pick = w.reacher.count, w.reacher.pick
 	}
 	if err := count(l); err != nil {
 		return err
@@ -129,6 +134,9 @@ func (w *deviceAssembly) launchStage(l *deviceLaunch, kind stageKind) error {
 	}
 	if err := pick(l); err != nil || kind == stageInduce {
 		return err
+	}
+	if kind == stageReach {
+		return l.one(w.kernels.assemblyLists)
 	}
 	return w.launchLocal(l)
 }

@@ -17,7 +17,7 @@ import (
 // each in proportion to the square of its budget among those that are left.
 //
 // The one layer has all nodes as sources and as destinations, as Induced has. Cost: the in-edges of the nodes, twice.
-// It runs on the CPU. Source: Hu, Dong, Wang and Sun, "Heterogeneous graph transformer", WWW 2020. docs/sampling.md
+// Source: Hu, Dong, Wang and Sun, "Heterogeneous graph transformer", WWW 2020. docs/sampling.md
 // states the result in full.
 type HGT struct {
 	// Nodes are how many nodes of each type a hop draws, Nodes[0] around the seeds; All (-1) draws every node that has

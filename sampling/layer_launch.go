@@ -11,19 +11,20 @@ import (
 
 // deviceLayerStep is LayerStep of layer.cu, laid out as the device has it.
 type deviceLayerStep struct {
-	at          deviceStep
-	streams     device.Address
-	nodes       int64
-	sums        device.Address
-	bits        int64
-	weights     device.Address
-	weightBytes int64
+	at                 deviceStep
+	streams            device.Address
+	hop, nodes         int64
+	sums               device.Address
+	bits, room, sorted int64
+	weights            device.Address
+	weightBytes        int64
 }
 
 func _(x deviceLayerStep) {
-	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.streams)^16)|(unsafe.Offsetof(x.nodes)^24)|
-		(unsafe.Offsetof(x.sums)^32)|(unsafe.Offsetof(x.bits)^40)|(unsafe.Offsetof(x.weights)^48)|
-		(unsafe.Offsetof(x.weightBytes)^56)|(unsafe.Sizeof(x)^64)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.streams)^16)|(unsafe.Offsetof(x.hop)^24)|
+		(unsafe.Offsetof(x.nodes)^32)|(unsafe.Offsetof(x.sums)^40)|(unsafe.Offsetof(x.bits)^48)|
+		(unsafe.Offsetof(x.room)^56)|(unsafe.Offsetof(x.sorted)^64)|(unsafe.Offsetof(x.weights)^72)|
+		(unsafe.Offsetof(x.weightBytes)^80)|(unsafe.Sizeof(x)^88)]
 }
 
 //go:embed layer.ptx
@@ -32,13 +33,19 @@ var layerPTX []byte
 // layerKernels are the kernels of layer.cu, loaded on one device. They are safe for concurrent use.
 type layerKernels struct {
 	*device.Module
-	layerClear, layerDraw, layerCount, layerPick device.Launcher[deviceLayerStep]
+	layerKey, layerSum, layerWhole, layerPlace, layerAdd, layerClear, layerDraw, layerCount,
+	layerPick device.Launcher[deviceLayerStep]
 }
 
 // loadLayerKernels loads them. Close them before the device.
 func loadLayerKernels(on *device.Device) (*layerKernels, error) {
 	k, err := &layerKernels{}, error(nil)
 	k.Module, err = on.LoadKernels(layerPTX, map[string]**device.Kernel{
+		"layer_key":   &k.layerKey.Kernel,
+		"layer_sum":   &k.layerSum.Kernel,
+		"layer_whole": &k.layerWhole.Kernel,
+		"layer_place": &k.layerPlace.Kernel,
+		"layer_add":   &k.layerAdd.Kernel,
 		"layer_clear": &k.layerClear.Kernel,
 		"layer_draw":  &k.layerDraw.Kernel,
 		"layer_count": &k.layerCount.Kernel,

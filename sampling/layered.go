@@ -35,7 +35,7 @@ type FastGCN struct {
 // Ladies is FastGCN that draws from the in-neighbours of the destinations alone, in proportion to the squared norm of
 // what they send to these.
 //
-// Cost: O(in-edges) a destination, twice. It runs on the CPU. Source: Zou et al., "Layer-dependent importance sampling
+// Cost: O(in-edges) a destination, twice. Source: Zou et al., "Layer-dependent importance sampling
 // for training deep and large graph convolutional networks", NeurIPS 2019. docs/sampling.md states the result in full.
 type Ladies struct {
 	Nodes  []int  `same:"layer-nodes" id:"nodes"` // as in FastGCN

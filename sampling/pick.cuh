@@ -117,8 +117,8 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
     numTyped = 0;  // the copies do not begin and end at 16 bytes
   }
   if (b->hotStart) b->ids[x] = ids;
-  if (b->typeBytes == 1) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->edgeType);
-  if (b->typeBytes == 2) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->edgeType);
+  if (b->typeBytes == 1 && seg->edgeType >= 0) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->edgeType);
+  if (b->typeBytes == 2 && seg->edgeType >= 0) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->edgeType);
   int64_t degree = r.to - r.from;
   if (b->numExcluded) degree -= first_excluded(b, r.to) - first_excluded(b, r.from);
   b->start[x] = r.from;
@@ -418,6 +418,10 @@ __device__ __forceinline__ void take_key(const Sink& to, int64_t key, int64_t e)
 template <class F>
 __device__ __forceinline__ void take_with(const Sink& to, const void* ids, int64_t position, int64_t e,
                                           F root_of_source) {
+  if (!to.indices) {
+    ((int64_t*)to.positions)[e] = position;
+    return;
+  }
   int64_t id = load_id(ids, position, to.b->wideIds);
   if ((u64)(id - to.offset) >= (u64)to.count) {
     atomicMin(&to.b->status->badEdge, (u64)position);

@@ -1,59 +1,48 @@
-// Neighbor with a fan-out over the edges of all types together, on a device: the counterpart of together.go. Each edge
-// type makes the picks of a destination again, and takes its own. A warp looks at a destination.
+// Neighbor with a fan-out over the edges of all types together, on a device: the counterpart of together.go. A stage
+// before has listed the picks of each destination by another picker; each edge type takes its own. A warp looks at a
+// destination.
 #include "cuda_env.h"
 #include "place.cuh"
-#include "../internal/rng/subset.cuh"
 
 struct TogetherStep {
   Step at;
-  int64_t replace;
+  int64_t sort;       // picks do not ascend
+  const void* times;  // of the edges
+  int64_t timeBytes;  // 4 or 8; 0 without
+  int64_t timed, chain;
 };
 
-// A destination's edges of all types, and those of the segment's among them: `degree` from `first` on.
+// A destination, and its picks of all types.
 struct Mixed {
-  const void* ids;
-  int64_t root, start, all, first, degree;
-  uint64_t stream;
+  int64_t node, dst, from, to;
 };
 
 __device__ __forceinline__ Mixed mixed_of(Batch* b, const Place& p) {
   const List* list = &b->lists[p.seg->target];
-  InEdges e = in_edges(b, load_id(list->ids, p.dst, b->wideIds) + list->offset);
-  return {e.ids, root_of(b, list, p.dst), e.from, e.to - e.from, b->start[p.x] - e.from, b->degree[p.x],
-          stream_of(p.seg->key, index_of(b, list, p.dst))};
+  const int32_t* ends = p.seg->reach->indptr;
+  return {load_id(list->ids, p.dst, b->wideIds) + list->offset, p.dst, ends[p.dst], ends[p.dst + 1]};
 }
 
 __device__ __forceinline__ Mixed shuffled(const Mixed& d, int i) {
-  return {(const void*)__shfl_sync(kFull, (u64)d.ids, i), __shfl_sync(kFull, d.root, i), __shfl_sync(kFull, d.start, i),
-          __shfl_sync(kFull, d.all, i), __shfl_sync(kFull, d.first, i), __shfl_sync(kFull, d.degree, i),
-          __shfl_sync(kFull, d.stream, i)};
+  return {__shfl_sync(kFull, d.node, i), __shfl_sync(kFull, d.dst, i), __shfl_sync(kFull, d.from, i),
+          __shfl_sync(kFull, d.to, i)};
 }
 
-// The picks of a destination that are of the segment's type: how many, and for each lane whether it has one, which edge
-// that is, and how many of them come before. A fan-out that takes all edges is none of them.
-struct Share {
-  int64_t count;
-  bool has;
-  int64_t edge;
-  int before;
-};
-
-__device__ __forceinline__ Share share_of(const Mixed& d, int64_t fanout, int64_t replace) {
-  int k = (int)min(fanout, replace && d.all ? fanout : d.all), rank = lane_id();
-  int64_t t = lane_id();
-  if (replace && d.all) {
-    t = (int64_t)bounded(draw(d.stream, lane_id()), d.all);
-    rank = 0;
-    for (int i = 0; i < k; i++) {
-      int64_t other = __shfl_sync(kFull, t, i);
-      rank += other < t || (other == t && i < lane_id());
-    }
-  } else if (k < d.all) {
-    t = small_subset<uint64_t>(k, kLanes, true, d.all, d.stream, rank);
+// Calls found(position, its number among those of the type in the order in which they are listed) for picks of a
+// segment's type, and returns how many they are.
+template <class F>
+__device__ __forceinline__ int64_t each_own(const Batch* b, const Segment* seg, const InEdges& e, const Mixed& d,
+                                            F found) {
+  const int64_t* positions = (const int64_t*)seg->reach->positions;
+  int64_t n = 0;
+  for (int64_t base = d.from; base < d.to; base += kLanes) {
+    int64_t position = base + lane_id() < d.to ? positions[base + lane_id()] : -1;
+    bool own = position >= 0 && type_at(b, e, position) == seg->edgeType;
+    unsigned which = __ballot_sync(kFull, own);
+    if (own) found(position, n + __popc(which & ((1u << lane_id()) - 1)));
+    n += __popc(which);
   }
-  bool has = lane_id() < k && t >= d.first && t < d.first + d.degree;
-  int less = __popc(__ballot_sync(kFull, lane_id() < k && t < d.first));
-  return {__popc(__ballot_sync(kFull, has)), has, t, rank - less};
+  return n;
 }
 
 // Counts the picks of a stage.
@@ -62,8 +51,22 @@ extern "C" __global__ void together_count(TogetherStep step) {
   count_each<false>(
       step.at, [&](const Place& p) { return mixed_of(b, p); },
       [&](const Segment* seg, const Mixed& d, const Slice&) {
-        return seg->fanout == kAll ? d.degree : share_of(d, seg->fanout, step.replace).count;
+        return each_own(b, seg, in_edges(b, d.node), d, [](int64_t, int64_t) {});
       });
+}
+
+// How many picks of a destination of a segment's type are before one of them: by position, or of equal ones in order.
+__device__ __forceinline__ int64_t rank_of(const Segment* seg, const InEdges& e, const Batch* b, const Mixed& d,
+                                           int64_t position, int64_t number) {
+  const int64_t* positions = (const int64_t*)seg->reach->positions;
+  int64_t rank = 0, same = 0;
+  for (int64_t i = d.from; i < d.to; i++) {
+    int64_t other = positions[i];
+    if (type_at(b, e, other) != seg->edgeType) continue;
+    rank += other < position || (other == position && same < number);
+    same++;
+  }
+  return rank;
 }
 
 // Writes the blocks' indptr, and picks.
@@ -73,12 +76,18 @@ extern "C" __global__ void together_pick(TogetherStep step) {
       step.at, [&](const Place& p) { return mixed_of(b, p); },
       [&](const Segment* seg, const Mixed& d, const Slice&, int64_t edge) {
         Sink to = sink_of(b, seg);
-        if (seg->fanout == kAll) {
-          for (int64_t j = lane_id(); j < d.degree; j += kLanes)
-            take(to, d.ids, d.root, d.start + d.first + j, edge + j);
-        } else {
-          Share s = share_of(d, seg->fanout, step.replace);
-          if (s.has) take(to, d.ids, d.root, d.start + s.edge, edge + s.before);
-        }
+        InEdges e = in_edges(b, d.node);
+        const List* list = &b->lists[seg->target];
+        int64_t tree = root_of(b, list, d.dst);
+        each_own(b, seg, e, d, [&](int64_t position, int64_t number) {
+          if (step.sort) number = rank_of(seg, e, b, d, position, number);
+          take_with(to, e.ids, position, edge + number, [&](int64_t) {
+            if (!step.timed) return tree;
+            int64_t time = step.chain && step.timeBytes ? load_id(step.times, position, step.timeBytes == 8)
+                                                        : list->times[d.dst];
+            int64_t root = root_of_time(b, time);
+            return root == kNoSlot ? root : root + tree;
+          });
+        });
       });
 }

@@ -59,17 +59,23 @@ func (p hopFanouts) ofNodeTypes(s *graph.Schema, all []int) hopFanouts {
 	return by
 }
 
-// allEdges returns an assembly of the same graph, for a picker alone, where each node type has one edge type.
-func (a *assembly[V]) allEdges() *assembly[V] {
-	s := &graph.Schema{Nodes: a.schema.Nodes, EdgeColumns: a.schema.EdgeColumns}
+// allEdgesOf returns a schema of the same graph where each node type has one edge type.
+func allEdgesOf(of *graph.Schema) *graph.Schema {
+	s := &graph.Schema{Nodes: of.Nodes, EdgeColumns: of.EdgeColumns}
 	for t := range s.Nodes {
 		in := graph.EdgeType{Relation: "all", Target: s.Nodes[t].Name, Dst: t, Key: s.Nodes[t].Key,
-			Count: int64(len(a.indices))}
-		if len(a.schema.Edges) == 1 {
-			in.Order = a.schema.Edges[0].Order
+			Count: of.NumEdges()}
+		if len(of.Edges) == 1 {
+			in.Order = of.Edges[0].Order
 		}
 		s.Edges = append(s.Edges, in)
 	}
+	return s
+}
+
+// allEdges returns an assembly of the same graph, for a picker alone, where each node type has one edge type.
+func (a *assembly[V]) allEdges() *assembly[V] {
+	s := allEdgesOf(a.schema)
 	b := &assembly[V]{scratch: a.scratch, graph: a.graph, schema: s, indptr: a.indptr, indices: a.indices,
 		lists: a.lists, forest: a.forest, pages: a.pages}
 	b.own(&b.starts, &b.counts)

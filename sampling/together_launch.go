@@ -11,12 +11,16 @@ import (
 
 // deviceTogetherStep is TogetherStep of together.cu, laid out as the device has it.
 type deviceTogetherStep struct {
-	at      deviceStep
-	replace int64
+	at                      deviceStep
+	sort                    int64
+	times                   device.Address
+	timeBytes, timed, chain int64
 }
 
 func _(x deviceTogetherStep) {
-	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.replace)^16)|(unsafe.Sizeof(x)^24)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.sort)^16)|(unsafe.Offsetof(x.times)^24)|
+		(unsafe.Offsetof(x.timeBytes)^32)|(unsafe.Offsetof(x.timed)^40)|(unsafe.Offsetof(x.chain)^48)|
+		(unsafe.Sizeof(x)^56)]
 }
 
 //go:embed together.ptx

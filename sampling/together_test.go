@@ -57,6 +57,4 @@ func TestAllEdgeTypesTogetherRefuseWhatTheyCannotDo(t *testing.T) {
 	}
 	n := Neighbor{Fanouts: []int{1}, Frontier: AllNodes, Together: true}
 	expect.That(t, !descriptionOf(t, n, g.Schema()).Excludes, "it excludes edges")
-	n.Weight = "w"
-	expect.Is(t, n.OnDevice(), ErrOptions, "on a device")
 }

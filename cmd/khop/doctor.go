@@ -84,8 +84,8 @@ func (w *sparseWhere) print(t *table) {
 type samplersWhere struct {
 	Device []string `json:"device"` // those that run on CUDA devices, too
 	CPU    []string `json:"cpu"`    // those that run on the CPU alone
-	Flags  []string `json:"flags"`  // options with some values of which the others do
-	Partly []string `json:"partly"` // which values these are
+	Why    []string `json:"why"`    // of each of these
+	Flags  []string `json:"flags"`  // options with which the others do: none
 	Host   []string `json:"host"`   // what the host does of batches that devices make
 }
 
@@ -93,16 +93,11 @@ func whereSamplersRun() (w samplersWhere) {
 	for i := range samplers.All {
 		if s := &samplers.All[i]; s.OnDevice() {
 			w.Device = append(w.Device, s.Name)
-			for _, name := range s.NeedsCPU() {
-				w.Flags = append(w.Flags, "--"+name)
-			}
 		} else {
-			w.CPU = append(w.CPU, s.Name)
+			w.CPU, w.Why = append(w.CPU, s.Name), append(w.Why, s.Why)
 		}
 	}
-	slices.Sort(w.Flags)
-	w.Flags = slices.Compact(w.Flags)
-	w.Partly = []string{"--together above 32, or with --weight, --mask, --share or times"}
+	w.Flags = []string{}
 	w.Host = []string{"looks up seeds that are edges"}
 	return w
 }
@@ -110,7 +105,9 @@ func whereSamplersRun() (w samplersWhere) {
 func (w *samplersWhere) print(t *table) {
 	t.section("Samplers")
 	t.row("  on CUDA devices, too", strings.Join(w.Device, ", "))
-	t.row("  on the CPU alone", strings.Join(w.CPU, ", ")+"; any with "+strings.Join(w.Partly, ", "))
+	for i, name := range w.CPU {
+		t.row("  on the CPU alone", name+": "+w.Why[i])
+	}
 	t.row("  for batches of a device the host", strings.Join(w.Host, ", "))
 }
 

@@ -142,26 +142,19 @@ func TestWhatRunsWhereIsSaidAlike(t *testing.T) {
 		"samplers say %v and %v", w.Device, w.CPU, device, cpu)
 	listed := struct{ Samplers []samplerRecord }{}
 	expect.OK(t, json.Unmarshal([]byte(must(t, "samplers", "--json")), &listed))
-	var flags []string
 	for _, s := range listed.Samplers {
 		on := slices.Contains(device, s.Name)
 		expect.That(t, s.Device == on, "khop samplers: %s runs on devices: %v", s.Name, s.Device)
-		for _, o := range s.Options {
-			if o.CPU {
-				flags = append(flags, "--"+o.Name)
-			}
-		}
+		expect.That(t, (s.Why == "") == on, "khop samplers: %s runs on devices: %v, reason %q", s.Name, on, s.Why)
 	}
-	slices.Sort(flags)
-	expect.That(t, slices.Equal(slices.Compact(flags), w.Flags), "khop samplers: %v, doctor: %v", flags, w.Flags)
 
-	said := regexp.MustCompile(`(?s)\nAll run on the CPU and on a device but (.*?), and but (.*?) with`).
+	said := regexp.MustCompile(`(?s)\nAll run on the CPU and on a device but (.*?), for which`).
 		FindStringSubmatch(page(t, "docs/cli.md"))
 	expect.Ensure(t, said != nil, "docs/cli.md does not say what runs where")
 	inOrder := slices.Sorted(slices.Values(cpu))
-	expect.That(t, slices.Equal(slices.Sorted(slices.Values(inBackquotes(said[1]))), inOrder) &&
-		slices.Equal(inBackquotes(said[2]), w.Flags), "docs/cli.md: %q", said)
-	inTable(t, cpu, w.Flags)
+	expect.That(t, slices.Equal(slices.Sorted(slices.Values(inBackquotes(said[1]))), inOrder),
+		"docs/cli.md: %q", said)
+	inTable(t, cpu)
 
 	about := page(t, "docs/sampling.md")
 	for _, file := range expect.Must(filepath.Glob("../../sampling/*.cu"))(t) {
@@ -173,7 +166,7 @@ func TestWhatRunsWhereIsSaidAlike(t *testing.T) {
 }
 
 // inTable compares the table of docs/sampling.md.
-func inTable(t *testing.T, cpu, flags []string) {
+func inTable(t *testing.T, cpu []string) {
 	t.Helper()
 	_, rest, _ := strings.Cut(page(t, "docs/sampling.md"), "| | on a device | on the CPU alone |\n")
 	on := map[string][]string{}
@@ -189,7 +182,6 @@ func inTable(t *testing.T, cpu, flags []string) {
 			on[name] = []string{strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])}
 		}
 	}
-	expect.That(t, len(flags) < 2, "this test knows of one option that is for the CPU, not of %v", flags)
 	for i := range samplers.All {
 		k := &samplers.All[i]
 		want := []string{"with all options", ""}
@@ -197,11 +189,6 @@ func inTable(t *testing.T, cpu, flags []string) {
 			want = []string{"", "with all options"}
 		}
 		got := on[k.Struct()]
-		if partly := k.NeedsCPU(); len(partly) > 0 && len(got) == 2 {
-			expect.That(t, got[0] == "with all options but those" && strings.HasPrefix(got[1], "with `Together`: "),
-				"docs/sampling.md of %s: %q", k.Struct(), got)
-			continue
-		}
 		expect.That(t, slices.Equal(got, want), "docs/sampling.md of %s: %q, want %q", k.Struct(), got, want)
 	}
 }
@@ -218,26 +205,6 @@ func inBackquotes(text string) (names []string) {
 func page(t *testing.T, name string) string {
 	t.Helper()
 	return string(expect.Must(os.ReadFile(filepath.Join("../..", name)))(t))
-}
-
-// TestTheOptionThatNeedsTheCPUDoesSoAsDoctorSays holds what doctor says of --together to what Neighbor says.
-func TestTheOptionThatNeedsTheCPUDoesSoAsDoctorSays(t *testing.T) {
-	few, many := []int{3}, []int{3, 33}
-	for what, c := range map[string]struct {
-		n      sampling.Neighbor
-		device bool
-	}{
-		"together":            {sampling.Neighbor{Fanouts: few, Together: true}, true},
-		"together, above 32":  {sampling.Neighbor{Fanouts: many, Together: true}, false},
-		"together, by weight": {sampling.Neighbor{Fanouts: few, Together: true, Weight: "w"}, false},
-		"together, masked":    {sampling.Neighbor{Fanouts: few, Together: true, Mask: "m"}, false},
-		"above 32":            {sampling.Neighbor{Fanouts: many, Weight: "w", Share: 0.5}, true},
-		"both ways":           {sampling.Neighbor{Fanouts: many, Direction: sampling.Both, Mask: "m"}, true},
-		"induced":             {sampling.Neighbor{Fanouts: many, Induced: true, Disjoint: true}, true},
-	} {
-		err := c.n.OnDevice()
-		expect.That(t, (err == nil) == c.device, "%s: %v, but doctor says %v", what, err, whereSamplersRun().Partly)
-	}
 }
 
 func TestRanksComeFromTheLauncherWhereNoneIsSaid(t *testing.T) {

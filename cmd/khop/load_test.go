@@ -305,7 +305,7 @@ func TestARunBeginsWithItsDevice(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"sample", why},
 		{"sample --device cpu", "cpu: it was asked for"},
-		{"sample --sampler hgt --layer-nodes 2", "cpu: the sampler sampling.HGT runs on the CPU alone"},
+		{"sample --sampler full", "cpu: the sampler sampling.Full runs on the CPU alone"},
 		{"bench --no-memcpy --warmup 0", why},
 	} {
 		args := append(strings.Fields(c.args), data, "--batches", "1", "--json")

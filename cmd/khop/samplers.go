@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/khop-gnn/khop/internal/samplers"
 )
@@ -20,6 +19,7 @@ type samplerRecord struct {
 	Name    string          `json:"name"`
 	About   string          `json:"about"`
 	Device  bool            `json:"device"` // runs on CUDA devices, too
+	Why     string          `json:"why"`    // it does not
 	Options []samplerOption `json:"options"`
 }
 
@@ -27,7 +27,7 @@ type samplerOption struct {
 	Name    string `json:"name"`
 	Default string `json:"default"` // "" where there is none, as of a switch
 	Switch  bool   `json:"switch"`  // takes no value
-	CPU     bool   `json:"cpu"`     // with some values, or beside some options, the sampler runs on the CPU alone
+	CPU     bool   `json:"cpu"`     // with it the sampler runs on the CPU alone: true of none
 	Help    string `json:"help"`
 }
 
@@ -36,11 +36,11 @@ func (c *samplersCmd) Run(env *environment) error {
 	result := samplersResult{}
 	for i := range samplers.All {
 		s := &samplers.All[i]
-		record := samplerRecord{Name: s.Name, About: s.About, Device: s.OnDevice(), Options: []samplerOption{}}
-		cpu := s.NeedsCPU()
+		record := samplerRecord{Name: s.Name, About: s.About, Device: s.OnDevice(), Why: s.Why,
+			Options: []samplerOption{}}
 		for _, o := range s.Options() {
 			record.Options = append(record.Options, samplerOption{o.Name, o.Default, o.Kind == "bool",
-				slices.Contains(cpu, o.Name), o.Help})
+				false, o.Help})
 		}
 		result.Samplers = append(result.Samplers, record)
 	}
@@ -48,9 +48,9 @@ func (c *samplersCmd) Run(env *environment) error {
 		return env.printJSON(result)
 	}
 	for _, s := range result.Samplers {
-		where := "on the CPU"
-		if s.Device {
-			where += " and on CUDA devices"
+		where := "on the CPU and on CUDA devices"
+		if !s.Device {
+			where = "on the CPU: " + s.Why
 		}
 		fmt.Fprintf(env.stdout, "%s: %s; %s\n", s.Name, s.About, where)
 		t := newTable(env.stdout)

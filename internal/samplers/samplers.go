@@ -19,27 +19,28 @@ type Kind struct {
 	Name  string
 	About string // what it is, in a few words
 	bare  sampling.Sampler
+	Why   string // it runs on the CPU alone; "" where it runs on devices
 }
 
 // All are all samplers. A new one takes a line here; its options are those of its struct. The first is the default.
 var All = []Kind{
-	{"neighbor", "neighbours, uniformly or by weight", sampling.Neighbor{}},
-	{"temporal", "neighbours of the past", sampling.Neighbor{}},
-	{"labor", "neighbours that destinations share, LABOR-0", sampling.Labor{}},
-	{"fastgcn", "nodes of a hop from the whole graph", sampling.FastGCN{}},
-	{"ladies", "nodes of a hop from all its in-neighbours", sampling.Ladies{}},
-	{"hgt", "the subgraph between so many nodes of each type", sampling.HGT{}},
-	{"walk", "random walks", sampling.Walk{}},
-	{"shadow", "a subgraph of its own for each seed", sampling.Shadow{}},
-	{"induced", "the subgraph between the seeds", sampling.Induced{}},
-	{"saint-node", "subgraphs of drawn nodes: GraphSAINT", sampling.Saint{Kind: sampling.SaintNodes}},
-	{"saint-edge", "subgraphs of drawn edges", sampling.Saint{Kind: sampling.SaintEdges}},
-	{"saint-walk", "subgraphs of walks", sampling.Saint{Kind: sampling.SaintWalks}},
-	{"cluster", "parts of a partition: Cluster-GCN", sampling.Cluster{}},
-	{"full", "all nodes with all in-edges, in ranges", sampling.Full{}},
-	{"pinsage", "neighbours that walks visit most", sampling.PinSage{}},
-	{"ppr", "neighbours of highest PageRank", sampling.PPR{}},
-	{"node2vec", "walks of second order", sampling.Node2Vec{}},
+	{"neighbor", "neighbours, uniformly or by weight", sampling.Neighbor{}, ""},
+	{"temporal", "neighbours of the past", sampling.Neighbor{}, ""},
+	{"labor", "neighbours that destinations share, LABOR-0", sampling.Labor{}, ""},
+	{"fastgcn", "nodes of a hop from the whole graph", sampling.FastGCN{}, ""},
+	{"ladies", "nodes of a hop from all its in-neighbours", sampling.Ladies{}, ""},
+	{"hgt", "the subgraph between so many nodes of each type", sampling.HGT{}, ""},
+	{"walk", "random walks", sampling.Walk{}, ""},
+	{"shadow", "a subgraph of its own for each seed", sampling.Shadow{}, ""},
+	{"induced", "the subgraph between the seeds", sampling.Induced{}, ""},
+	{"saint-node", "subgraphs of drawn nodes: GraphSAINT", sampling.Saint{Kind: sampling.SaintNodes}, ""},
+	{"saint-edge", "subgraphs of drawn edges", sampling.Saint{Kind: sampling.SaintEdges}, ""},
+	{"saint-walk", "subgraphs of walks", sampling.Saint{Kind: sampling.SaintWalks}, ""},
+	{"cluster", "parts of a partition: Cluster-GCN", sampling.Cluster{}, ""},
+	{"full", "all nodes with all in-edges, in ranges", sampling.Full{}, "a batch is a range of what the dataset holds"},
+	{"pinsage", "neighbours that walks visit most", sampling.PinSage{}, ""},
+	{"ppr", "neighbours of highest PageRank", sampling.PPR{}, "each push of a root depends on the one before"},
+	{"node2vec", "walks of second order", sampling.Node2Vec{}, ""},
 }
 
 // Names returns the names of all samplers.
@@ -97,52 +98,10 @@ var options = sync.OnceValue(func() map[string][]option.Option {
 	return of
 })
 
-// OnDevice says that the sampler runs on CUDA devices, without the options that are for the CPU alone.
+// OnDevice says that the sampler runs on CUDA devices.
 func (k *Kind) OnDevice() bool {
 	_, ok := k.bare.(sampling.DeviceSampler)
 	return ok
-}
-
-// NeedsCPU names the options with some values of which a sampler that devices have runs on the CPU alone: of all its
-// options together, those without which a device has it.
-func (k *Kind) NeedsCPU() (names []string) {
-	if !k.OnDevice() || onDevice(k.full("")) {
-		return nil
-	}
-	for _, o := range k.Options() {
-		if onDevice(k.full(o.Path)) {
-			names = append(names, o.Name)
-		}
-	}
-	return names
-}
-
-func onDevice(s reflect.Value) bool {
-	partly, ok := s.Interface().(sampling.PartlyOnDevice)
-	return !ok || partly.OnDevice() == nil
-}
-
-// full returns the sampler with all options but one turned on.
-func (k *Kind) full(but string) reflect.Value {
-	s := reflect.New(reflect.TypeOf(k.bare)).Elem()
-	for _, o := range k.Options() {
-		at := s
-		for name := range strings.SplitSeq(o.Path, ".") {
-			at = at.FieldByName(name)
-		}
-		switch {
-		case o.Path == but:
-		case at.Kind() == reflect.Bool:
-			at.SetBool(true)
-		case at.Kind() == reflect.String:
-			at.SetString("x")
-		case at.Kind() == reflect.Float64:
-			at.SetFloat(0.5)
-		case at.Type() == reflect.TypeFor[[]int]():
-			at.Set(reflect.ValueOf([]int{1 << 20}))
-		}
-	}
-	return s
 }
 
 // Make returns the sampler with options as they were said, and others at their defaults.

@@ -170,12 +170,8 @@ func (m *cudaMaker) Finish(ctx context.Context, s *slots.Slot) error {
 
 // Refuses says why a sampler does not run on devices; nil where it does.
 func Refuses(of sampling.Sampler) error {
-	s, ok := of.(sampling.DeviceSampler)
-	if !ok {
+	if _, ok := of.(sampling.DeviceSampler); !ok {
 		return fmt.Errorf("the sampler %T runs on the CPU alone", of)
-	}
-	if partly, ok := s.(sampling.PartlyOnDevice); ok {
-		return partly.OnDevice()
 	}
 	return nil
 }

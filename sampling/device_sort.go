@@ -1,0 +1,42 @@
+package sampling
+
+import (
+	"math/bits"
+
+	"github.com/khop-gnn/khop/device"
+)
+
+var sharedSortKernels device.PerDevice[*sortKernels]
+
+// deviceSort puts items in order on a device: sort.cu. Arrays have room for so many items.
+type deviceSort struct {
+	kernels *sortKernels
+	room    int64
+}
+
+// sortCells returns the cells of a sampler that sorts, and has arrays of so many cells an item.
+func sortCells(room, cells int64) int64 { return 1 + 4 + 32*512 + 1 + room*cells }
+
+// keyBits returns how many bits numbers up to n have.
+func keyBits(n int64) int { return max(bits.Len64(uint64(n)), 1) }
+
+// sort puts the items of an array in order of the lowest bits of their keys, by way of two others, and returns in which
+// of the arrays they are then. Arrays are cells an item.
+func (d *deviceSort) sort(l *deviceLaunch, keyBits int, from, to, other int64) (int64, error) {
+	step := deviceSortStep{at: l.step, room: d.room, from: from}
+	for shift := 0; shift < keyBits; shift += 5 {
+		step.shift, step.to = int64(shift), to
+		words := d.room / 32
+		if err := d.kernels.sortCount.Launch(l.stream, l.grid(min(words, 512)), l.block(), 0, step); err != nil {
+			return 0, err
+		}
+		if err := d.kernels.sortPlace.Launch(l.stream, 1, deviceSpine, 0, step); err != nil {
+			return 0, err
+		}
+		if err := d.kernels.sortMove.Launch(l.stream, l.grid(min(words, 512)), l.block(), 0, step); err != nil {
+			return 0, err
+		}
+		step.from, to, other = to, other, to
+	}
+	return step.from, nil
+}

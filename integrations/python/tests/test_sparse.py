@@ -226,8 +226,8 @@ def test_a_change_between_product_and_gradient_is_an_error():
 
 
 def test_a_structure_is_made_once(monkeypatch):
-    calls, call = [], products._call
-    monkeypatch.setattr(products, "_call", lambda name, *arguments: (calls.append(name), call(name, *arguments)))
+    calls, call = [], products.call
+    monkeypatch.setattr(products, "call", lambda name, *arguments: (calls.append(name), call(name, *arguments)))
     a = matrix("csr")
     with khop.sparse.patched():
         for _ in range(3):

@@ -69,8 +69,9 @@ type sparseWhere struct {
 }
 
 func whereSparseRuns() sparseWhere {
-	return sparseWhere{Kernel: sparse.Kernel(), Device: []string{"SpMM (sum, mean)", "SDDMM", "softmax over edges"},
-		CPU: []string{"extremes", "sums of SDDMM", "dense products", "rows of 16 bits", "khop train"}}
+	return sparseWhere{Kernel: sparse.Kernel(),
+		Device: []string{"SpMM (sum, mean)", "SDDMM", "softmax over edges", "SoftmaxBackward (its gradient)"},
+		CPU:    []string{"extremes", "sums of SDDMM", "dense products", "rows of 16 bits", "khop train"}}
 }
 
 func (w *sparseWhere) print(t *table) {

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from khop import _library
 from conftest import PATIENCE, ROOT, run
 from test_distributed import free_port
 
@@ -16,7 +17,7 @@ ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 def test_each_is_short_and_listed():
     programs = [p for p in (ROOT / "examples").rglob("*") if p.suffix in (".py", ".go") and p.name != "main_test.go"
-                and p.parent.name in ("python", "machines", "train", "service")]
+                and p.parent.name in ("python", "unified", "machines", "train", "service")]
     assert len(programs) > 10
     listed = (ROOT / "docs" / "examples.md").read_text()
     assert not [p for p in programs if p.name != "sage.py" and f"`{p.parent.name}/{p.name}`" not in listed]
@@ -36,6 +37,23 @@ def test_nodes_reaches_its_figure_on_cora(program):
     if not os.environ.get("KHOP_TESTDATA"):
         pytest.skip("KHOP_TESTDATA is not set: no real graphs")
     run(sys.executable, ROOT / "examples/python/nodes.py", os.environ["KHOP_TESTDATA"] + "/planetoid-cora", env=ENV)
+
+
+@pytest.mark.parametrize("example, module", [("pyg_nodes", "torch_geometric"), ("dgl_nodes", "dgl")])
+def test_two_lines_make_features_unified(example, module, tmp_path):
+    """The program without them, which knows nothing of khop, learns the same."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip(module, reason=f"{module} is not installed")
+    if _library.why_not():
+        pytest.skip(_library.why_not())
+    changed = (ROOT / f"examples/unified/{example}.py").read_text()
+    plain = re.sub(r"\n.*  # was not there\n", "\n\n", re.sub(r"( *)\S.*  # was: (.*)", r"\1\2", changed))
+    lines = plain.splitlines(), changed.splitlines()
+    assert [a != b for a, b in zip(*lines, strict=True)].count(True) == 2
+    assert not re.search(r"^[^\"].*khop[. ]", plain.partition('"""\n')[2], re.M)
+    (tmp_path / "plain.py").write_text(plain)
+    said = [run(sys.executable, p, env=ENV) for p in (ROOT / f"examples/unified/{example}.py", tmp_path / "plain.py")]
+    assert said[0] == said[1]
 
 
 @pytest.fixture

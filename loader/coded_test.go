@@ -104,13 +104,15 @@ func sameHoweverLoaded(t *testing.T, data *formats.Dataset, widen []string) (wan
 	for _, c := range []struct {
 		residence loader.Residence
 		cache     int64
+		pack      int64
 		workers   int
-	}{{loader.Mapped, 0, 1}, {loader.Mapped, 0, 3}, {loader.Resident, 0, 2}, {loader.Disk, 1, 1},
-		{loader.Disk, 700, 3}, {loader.Disk, 1 << 20, 2}} {
+	}{{loader.Mapped, 0, 0, 1}, {loader.Mapped, 0, 0, 3}, {loader.Resident, 0, 0, 2}, {loader.Disk, 1, 0, 1},
+		{loader.Disk, 700, 0, 3}, {loader.Disk, 1 << 20, 0, 2}, {loader.Disk, 700, 1 << 20, 3}} {
 		l := expect.Must(loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2, 3}},
 			Columns:   loader.ColumnOptions{Nodes: []string{"feature"}, Widen: widen},
 			BatchSize: 7, Seeds: loader.AllNodes(), Residence: c.residence, Workers: c.workers, Shuffle: true,
-			Disk: loader.DiskOptions{CacheBytes: c.cache}, Device: loader.DeviceOptions{Name: "cpu"}}))(t)
+			Disk:   loader.DiskOptions{CacheBytes: c.cache, PackBytes: c.pack},
+			Device: loader.DeviceOptions{Name: "cpu"}}))(t)
 		of := xxh3.New()
 		for epoch := range uint64(2) {
 			for b, err := range l.Epoch(background, epoch) {

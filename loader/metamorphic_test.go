@@ -255,7 +255,8 @@ func narrowOption(t testing.TB) option {
 func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	only := ""
 	r := newCases(t, func() string { return fmt.Sprintf(" -metamorphic.loads=%d%s", *metamorphicLoads, only) })
-	options := append(loadOptions(t), narrowOption(t))
+	options := append(loadOptions(t), narrowOption(t),
+		choice("pack", func(c *loadCase, n int64) { c.how.Disk.PackBytes = n }, 0, 0, 1<<20))
 	var values []int
 	for _, o := range options {
 		values = append(values, o.values)
@@ -290,7 +291,7 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 func (c *loadCase) load(o *loader.Options) {
 	o.Workers, o.Tuning.Prefetch, o.WorldSize = c.how.Workers, c.how.Tuning.Prefetch, c.how.WorldSize
 	o.Residence, o.MaxMemory, o.Remainder = c.how.Residence, c.how.MaxMemory, loader.Short
-	o.Disk.CacheBytes, o.Disk.Lookahead = c.how.Disk.CacheBytes, c.how.Disk.Lookahead
+	o.Disk = c.how.Disk
 }
 
 // timed reports whether the seeds have times of their own.

@@ -36,8 +36,8 @@ func TestWhatAPackHasRoomFor(t *testing.T) {
 		case (err == nil) != (c.chunk > 0):
 			t.Errorf("%+v: %v", c, err)
 		case err != nil:
-		case p.layout.groupBytes != c.chunk || p.most != c.most || int64(len(p.spare)) != c.memory/c.chunk ||
-			int64(p.per) != c.chunk/c.rowBytes:
+		case p.layout.groupBytes != c.chunk || p.most != c.most ||
+			int64(len(p.spare)) != min(c.memory/c.chunk, int64(c.most)) || int64(p.per) != c.chunk/c.rowBytes:
 			t.Errorf("%+v: chunks of %d bytes and %d rows, %d of them, %d in memory", c, p.layout.groupBytes, p.per,
 				p.most, len(p.spare))
 		}

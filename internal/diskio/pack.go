@@ -14,7 +14,7 @@ import (
 type PackOptions struct {
 	// Bytes are the most of the temporary file; 0: rows are not packed.
 	Bytes int64
-	// Memory is bytes of packed rows that are not in the file yet.
+	// Memory is bytes of packed rows that are not in the file yet; no more than Bytes are taken.
 	Memory int64
 	// Intercept, in tests, sees what writing a chunk came to, and returns what it is to have come to. It may wait.
 	Intercept func(offset int64, n int, err error) (int, error)
@@ -102,7 +102,7 @@ func newPack(column Layout, lookahead int, opt PackOptions) (*pack, error) {
 	p.layout = Layout{RowBytes: column.RowBytes, Rows: most * per, Shape: column.Shape, group: per, groupBytes: size}
 	p.layout.Gap = 0
 	p.work.L, p.freed.L = &p.mu, &p.mu
-	for i := range opt.Memory / size {
+	for i := range min(opt.Memory/size, most) {
 		p.spare = append(p.spare, int32(i))
 	}
 	return p, nil

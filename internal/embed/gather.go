@@ -23,6 +23,7 @@ type gatherer struct {
 	tables  []*gathered
 	ranges  [][2]int64
 	asked   int // ranges whose rows were asked for
+	last    int // how many the last of them asked for
 	planned int // and planned
 	thin    int64
 }
@@ -214,7 +215,7 @@ const gatherDepth = 64
 func (g *run) planner(t *Table, rows int64) diskio.PlannerOptions {
 	share := g.now.cache / max(rows, 1) * t.rowBytes()
 	return diskio.PlannerOptions{Slots: int(min(share/(t.rowBytes()+plannedRow), t.Rows)), Lookahead: lookahead,
-		Along: alongRows, Memory: g.memory()}
+		Asks: int(min(g.now.asks, lookahead*t.Rows)), Along: alongRows, Memory: g.memory()}
 }
 
 // plannedRow is what the plan of a cache takes for each of its rows.
@@ -279,7 +280,7 @@ func (g *gatherer) ask(n int) error {
 	for ; g.asked < len(g.ranges) && g.asked < n+lookahead; g.asked++ {
 		full := false
 		for _, t := range g.tables {
-			full = full || t.plan != nil && g.asked > n+1 && int64(t.plan.Asks())*g.thin > g.now.asks
+			full = full || t.plan != nil && g.asked > n+1 && int64(t.plan.Asks()+g.last)*g.thin > g.now.asks
 		}
 		if full {
 			break
@@ -291,6 +292,7 @@ func (g *gatherer) ask(n int) error {
 		if err != nil {
 			return err
 		}
+		g.last = len(rows)
 		for _, t := range g.tables {
 			if t.plan == nil {
 				continue

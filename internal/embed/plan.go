@@ -48,7 +48,7 @@ type StepReport struct {
 	room    int64   // bytes of a range
 	edges   []int64 // of each relation
 	cache   int64   // bytes of caches of rows
-	asks    int64   // rows that are known ahead
+	asks    int64   // rows of a table that are known ahead
 	missing int64   // bytes of tables that are to be in memory, and are not in the page cache
 }
 
@@ -410,9 +410,10 @@ func both(reading, computing float64) float64 {
 // Then it plans the reads of all ranges as the run will, until they take longer than seconds.
 func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, seconds float64) error {
 	now.Way = Gather
-	states := int64(0)
+	states, tables := int64(0), int64(0)
 	for i := range s.Sums {
 		rel := &s.Sums[i]
+		tables += int64(len(rel.tables()))
 		states += rel.Table.Rows * 3 / 16
 		for _, t := range rel.tables() {
 			states += 5*t.Rows + gatherDepth<<16
@@ -431,7 +432,7 @@ func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, secon
 			pinned.ErrLimit, s.Name, machine.Bytes(least), r.unit(s), machine.Bytes(max(left, 0)),
 			machine.Bytes(r.opt.Memory))
 	}
-	now.asks = left / 4 / (2 * diskio.AskBytes)
+	now.asks = left / 4 / max(tables, 1) / diskio.AskBytes
 	now.cache = left / 4
 	now.Passes = 1
 	now.Memory = left + r.fixed(s, Gather) + states

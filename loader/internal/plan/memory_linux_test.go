@@ -44,11 +44,13 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 		{Kind: layout.NodeColumn, Type: 1, Column: "x", Most: 1 << 20},
 		{Kind: layout.EdgeColumn, Column: "y", Most: 1<<20 - 5},
 		{Kind: layout.EdgeColumn, Type: 1, Column: "y", Most: 5}}
-	onDisk := []tiers.ColumnOnDisk{{Column: wide, Slots: 40, MostAsks: 1 << 12, Early: 777},
-		{Column: narrow, Slots: 9, MostAsks: 1 << 9, Early: 10, Pack: diskio.PackOptions{Memory: 3 * mib}}}
-	ofWide := int64(1000*5 + 40*12 + 1<<12*8 + 777 + 8*4*mib) // 512 rows are asked for
-	ofNarrow := int64(70_000*5 + 9*12 + 1<<20*8 + 10 + 3*mib + 8*4*mib + 1<<9*4 + 3*mib/16*4)
-	endless := []tiers.ColumnOnDisk{{Column: wide, MostAsks: 1}}
+	onDisk := []tiers.ColumnOnDisk{{Column: wide, Slots: 40, Lookahead: 3, MostAsks: 1 << 12, Early: 777},
+		{Column: narrow, Slots: 9, Lookahead: 64, MostAsks: 1 << 9, Early: 10,
+			Pack: diskio.PackOptions{Memory: 3 * mib, Bytes: 1 << 30}}}
+	const slotOfWide = 64<<10 + 1000*512 + 512*128                                           // 512 rows are asked for
+	ofWide := int64(1000*5 + 40*12 + 3*512*8 + 777 + 8*slotOfWide)                           // of three batches
+	ofNarrow := int64(70_000*5 + 9*12 + 1<<20*8 + 10 + 4*mib + 8*4*mib + 4<<20 + 3*mib/16*4) // in pages of 2 MiB
+	endless := []tiers.ColumnOnDisk{{Column: wide, Lookahead: 1, MostAsks: 1}}
 	paged := &tiers.Paged{Bytes: 4096 * 126, Loaders: 2}
 	ofPages := int64(2*8*3+staging) / 2 // 128 pages, in words of 64
 	for name, c := range map[string]struct {
@@ -75,8 +77,12 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	endlessArrays := []layout.Array{{Kind: layout.NodeColumn, Column: "x", Most: 1 << 60}}
 	p := &Plan{Kit: &presamplers.Kit{Recipe: &recipe.Recipe{Arrays: endlessArrays}},
 		Set: &tiers.Set{Disk: &tiers.DiskTier{Loaders: 1, OnDisk: endless}}, Workers: 1, Prefetch: 1}
-	n, want := diskMemory(p, 1, 2), int64(3+1000*5+1<<40*8+2*4*mib+staging)
+	n, want := diskMemory(p, 1, 2), int64(3+1000*5+diskio.MaxAsks*8+2*4*mib+staging)
 	expect.That(t, n == want, "batches without end: %d bytes, want %d", n, want)
+	onDisk[1].Pack.Bytes = 10 << 10
+	p.Recipe.Arrays, p.Set.Disk.OnDisk = arrays, onDisk[1:]
+	n, want = diskMemory(p, 1, 2), int64(3+70_000*5+9*12+1<<20*8+10+12<<10+2*4*mib+10<<10/16*4+staging)
+	expect.That(t, n == want, "few packed rows: %d bytes, want %d", n, want)
 	s := &tiers.DiskTier{OnDisk: onDisk[:1]}
 	expect.That(t, s.Has(wide) && !s.Has(narrow) && !(*tiers.DiskTier)(nil).Has(wide), "which columns are on disk")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
@@ -163,8 +164,10 @@ func (a *Ahead) openColumn(d ColumnOnDisk) error {
 	o, of := &a.opt, a.opt.Tier
 	c := &aheadColumn{store: d.Column.Store, rowBytes: d.Column.Store.RowBytes(), mostAsks: d.MostAsks,
 		hot: d.Column.Hot}
+	most := int64(0)
 	for i := range o.Columns {
 		if o.Columns[i] == d.Column {
+			most = sat.Add(most, o.Most[i])
 			a.arrays[i] = [2]int{len(a.columns), len(c.arrays)}
 			c.arrays = append(c.arrays, i)
 			if c.hot != nil && o.Most[i] > c.hot.Most() {
@@ -178,7 +181,7 @@ func (a *Ahead) openColumn(d ColumnOnDisk) error {
 	var err error
 	c.Column, err = diskio.NewColumn(of.Files, d.Index, d.Layout, diskio.ColumnOptions{
 		PlannerOptions: diskio.PlannerOptions{Slots: d.Slots, Lookahead: of.opt.Lookahead, Along: d.Along,
-			Asks: int(d.MostAsks), Pack: d.Pack, Memory: pinned.Options{Ledger: o.Ledger, Purpose: pinned.Scratch}},
+			Asks: int(d.asks(most)), Pack: d.Pack, Memory: pinned.Options{Ledger: o.Ledger, Purpose: pinned.Scratch}},
 		Early: d.Early, Cache: pinned.Options{Ledger: o.Ledger, Purpose: pinned.Columns}})
 	if err == nil {
 		a.columns = append(a.columns, c)

@@ -57,20 +57,40 @@ func (s *DiskTier) Columns() (list []*Column) {
 
 // ColumnOnDisk is a column that is read through a cache.
 type ColumnOnDisk struct {
-	Column   *Column
-	Index    int // among the reader's
-	Layout   diskio.Layout
-	Slots    int   // rows of the cache, for each loader
-	MostAsks int64 // rows that a window asks for
-	Along    int   // rows that are read along with those of a batch
-	Early    int64 // bytes of rows that are read before their batch has a slot
-	Pack     diskio.PackOptions
+	Column    *Column
+	Index     int // among the reader's
+	Layout    diskio.Layout
+	Slots     int   // rows of the cache, for each loader
+	Lookahead int   // batches of a window, at most
+	MostAsks  int64 // rows that a window asks for
+	Along     int   // rows that are read along with those of a batch
+	Early     int64 // bytes of rows that are read before their batch has a slot
+	Pack      diskio.PackOptions
+}
+
+// asks returns how many rows a window has room for where a batch asks for so many at most.
+func (d *ColumnOnDisk) asks(most int64) int64 {
+	return min(max(d.MostAsks, most), sat.Mul(int64(d.Lookahead), most), diskio.MaxAsks)
+}
+
+// cost returns what planning and reading take, in so many slots, where a batch asks for so many rows at most.
+func (d *ColumnOnDisk) cost(most, slots int64) int64 {
+	rows, row, asks := d.Column.Store.Column().Len(), d.Column.Store.RowBytes(), d.asks(most)
+	slot := min(alongBytes, sat.Add(leastSlot+rows*row, sat.Mul(most, planBytes)))
+	n := sat.Add(diskio.PlanBytes(rows, int64(d.Slots))+diskio.WindowBytes(asks)+d.Early, sat.Mul(slots, slot))
+	if pack := min(d.Pack.Memory, d.Pack.Bytes); pack > 0 {
+		packed := min(asks+pack/row, d.Pack.Bytes/row)
+		n = sat.Add(n, pinned.Options{}.Size(pack)+packed*diskio.PackedBytes)
+	}
+	return n
 }
 
 const (
 	leastWindow = 8 << 20  // bytes of a window, if that is more than an eighth of the cache
 	leastPacked = 64 << 20 // the same where rows are packed, if that is more than the cache
-	alongBytes  = 4 << 20  // of rows that are read along with those of a batch
+	alongBytes  = 4 << 20  // of rows that are read along with those of a batch, and of its plan
+	leastSlot   = 64 << 10 // of a batch's plan, and planBytes for each row, if that and the column are less
+	planBytes   = 128
 	mostEarly   = 32 << 20 // bytes of rows read before their batch has a slot, at most; else a quarter of the cache
 )
 
@@ -97,7 +117,8 @@ func (s *DiskTier) share(columns []*Column, total, cache int64) {
 		part := bytes / float64(total) / float64(s.Loaders)
 		share := min(int64(float64(cache)*part), int64(bytes))
 		d := ColumnOnDisk{Column: c, Index: i, Slots: int(share / row), Along: int(alongBytes / row),
-			MostAsks: max(leastWindow, share/8) / diskio.AskBytes, Early: min(mostEarly, share/4)}
+			Lookahead: o.Lookahead, MostAsks: max(leastWindow, share/8) / diskio.AskBytes,
+			Early: min(mostEarly, share/4)}
 		if o.PackBytes > 0 { // the longer the window, the more of it is packed: worth more than what ids take
 			d.MostAsks = max(leastPacked, share) / (diskio.AskBytes + diskio.PackedBytes)
 			d.Pack = diskio.PackOptions{Bytes: int64(float64(o.PackBytes) * part), Memory: diskio.PackMemory}
@@ -114,14 +135,8 @@ var ReaderOptions diskio.ReaderOptions
 func (t *DiskTier) Cost(b tier.Bound) (m tier.Memory) {
 	m.Columns = sat.Mul(t.CacheBytes, int64(b.Loaders))
 	n := int64(Presamplers(b.Workers)) * sat.Add(b.Sampled, b.Worker)
-	for i, d := range t.OnDisk {
-		c := &b.Columns[i]
-		n = sat.Add(n, diskio.PlanBytes(c.Data.Len(), int64(d.Slots)))
-		n = sat.Add(n, max(d.MostAsks*diskio.AskBytes, diskio.WindowBytes(min(c.Most, 1<<40))))
-		n = sat.Add(n, sat.Add(d.Early+d.Pack.Memory, sat.Mul(int64(b.Slots), alongBytes)))
-		if d.Pack.Memory > 0 {
-			n = sat.Add(n, d.MostAsks*diskio.PackedBytes+d.Pack.Memory/d.Column.Store.RowBytes()*diskio.PackedBytes)
-		}
+	for i := range t.OnDisk {
+		n = sat.Add(n, t.OnDisk[i].cost(b.Columns[i].Most, int64(b.Slots)))
 	}
 	m.Scratch = sat.Add(n, diskio.StagingBytes/int64(b.Loaders))
 	return m

@@ -24,6 +24,23 @@ static CUresult khop_load(CUmodule *module, const void *image, char *log, size_t
 	log[room - 1] = 0;
 	return code;
 }
+
+// The function of drivers from CUDA 12.8 on, which headers before lack and those of CUDA 13 have by another name.
+CUresult khop_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n, void *attributes, size_t *firsts,
+                    size_t kinds, size_t *failed, CUstream stream) __asm__("cuMemcpyBatchAsync");
+
+// Copies to a device, by one call where the driver has it.
+static CUresult khop_copy_all(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n, CUstream stream) {
+	struct { int order, hints[4]; unsigned flags; } inStreamOrder = {1, {0}, 0}; // CUmemcpyAttributes
+	size_t first = 0, failed;
+	CUresult code = n > 1 ? khop_batch(to, from, sizes, n, &inStreamOrder, &first, 1, &failed, stream)
+	                      : CUDA_ERROR_NOT_SUPPORTED;
+	if (code != CUDA_ERROR_NOT_SUPPORTED) return code;
+	code = CUDA_SUCCESS;
+	for (size_t i = 0; i < n && code == CUDA_SUCCESS; i++)
+		code = cuMemcpyHtoDAsync(to[i], (void *)from[i], sizes[i], stream);
+	return code;
+}
 */
 import "C"
 
@@ -86,6 +103,12 @@ func (native) load(image []byte) (module handle, log string, code result) {
 	var m C.CUmodule
 	code = result(C.khop_load(&m, text, said, room))
 	return handle(unsafe.Pointer(m)), strings.TrimSpace(C.GoString(said)), code
+}
+
+func (native) copyAll(stream handle, c *Copies) result {
+	numbers := func(s []uint64) *C.CUdeviceptr { return (*C.CUdeviceptr)(unsafe.Pointer(unsafe.SliceData(s))) }
+	return result(C.khop_copy_all(numbers(c.to), numbers(c.from), (*C.size_t)(unsafe.Pointer(&c.sizes[0])),
+		C.size_t(len(c.to)), cStream(stream)))
 }
 
 func (native) hostAlloc(n int64) (uintptr, result) {

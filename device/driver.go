@@ -48,6 +48,7 @@ type driver interface {
 	syncStream(stream handle) result
 	queryStream(stream handle) result
 	copyToDevice(stream handle, dst Address, src []byte) result
+	copyAll(stream handle, c *Copies) result
 	copyToHost(stream handle, dst []byte, src Address) result
 	copyOnDevice(stream handle, dst, src Address, n int64) result
 	fill32(stream handle, dst Address, v uint32, n int64) result

@@ -1,6 +1,9 @@
 package device
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 // Stream is a queue of work on a device. Work on one stream runs in order, work on different streams in any order that
 // their events allow. No stream waits for the legacy default stream. The zero value is not usable.
@@ -32,6 +35,40 @@ func (s *Stream) CopyToDevice(dst Address, src []byte) error {
 		return nil
 	}
 	return s.do("copy to the device", func(h handle) result { return drv.copyToDevice(h, dst, src) })
+}
+
+// Copies are copies of page-locked memory to a device, which CopyAll queues together. The zero value has none. Not for
+// use by several goroutines at once.
+type Copies struct {
+	to, from, sizes []uint64
+	bytes           int64
+}
+
+// Add adds a copy of src to dst. src must be page-locked, and stay unchanged until the stream has passed the copy.
+// Copies of one list must not overlap.
+func (c *Copies) Add(dst Address, src []byte) {
+	if len(src) == 0 {
+		return
+	}
+	c.to, c.sizes = append(c.to, uint64(dst)), append(c.sizes, uint64(len(src)))
+	c.from = append(c.from, uint64(uintptr(unsafe.Pointer(&src[0]))))
+	c.bytes += int64(len(src))
+}
+
+// Bytes is how many bytes the list copies.
+func (c *Copies) Bytes() int64 { return c.bytes }
+
+// Clear empties the list. Memory that it had is used again.
+func (c *Copies) Clear() { *c = Copies{to: c.to[:0], from: c.from[:0], sizes: c.sizes[:0]} }
+
+// CopyAll queues the copies of a list, in any order, and empties it: by one call where the driver has
+// cuMemcpyBatchAsync (CUDA 12.8), else by one for each.
+func (s *Stream) CopyAll(c *Copies) error {
+	defer c.Clear()
+	if len(c.to) == 0 {
+		return nil
+	}
+	return s.do("copy to the device", func(h handle) result { return drv.copyAll(h, c) })
 }
 
 // CopyToHost copies len(dst) bytes at src to dst. dst is not to be read before the stream has passed.

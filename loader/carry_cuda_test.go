@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
@@ -53,6 +54,29 @@ func TestCopiesBringRowsToADevice(t *testing.T) {
 	s := l.Stats()
 	if rows := int64(s.Rows); s.DeviceRows == 0 || s.DeviceRows >= rows {
 		t.Errorf("kernels gathered %d of %d rows: want those of small columns alone", s.DeviceRows, rows)
+	}
+	copiesGoTogether(t, opt, g, want)
+}
+
+// copiesGoTogether moves the small arrays of a batch by one call of the drivers that have it, to the same bytes.
+func copiesGoTogether(t *testing.T, opt loader.Options, g *graph.Graph, want []string) {
+	if !cudatest.Simulated() {
+		return // its driver is what it is
+	}
+	for _, driver := range []string{"driver=12080", "driver=13000,order=random,seed=2", "driver=12040"} {
+		cudatest.Configure(t, driver)
+		l := open(t, g, opt)
+		got := digests(t, l.Epoch(context.Background(), 0))
+		expect.That(t, slices.Equal(got, want), "%s: got %q, want %q", driver, got, want)
+		cudatest.Fail(t, "cuMemcpyBatchAsync", 1, 999)
+		failed := 0
+		for _, err := range l.Epoch(context.Background(), 0) {
+			if e := (*device.Error)(nil); errors.As(err, &e) && e.Code == 999 {
+				failed++
+			}
+		}
+		one := driver != "driver=12040"
+		expect.That(t, (failed == 1) == one, "%s: %d failed; one call copies all: %v", driver, failed, one)
 	}
 }
 

@@ -123,6 +123,24 @@ API cuMemcpyDtoDAsync_v2(Device to, Device from, size_t n, void* stream) {
   return copyAsync(onDevice(to), onDevice(from), n, stream);
 }
 
+// Drivers have it from CUDA 12.8 on. Copies of a batch have no order: here the last comes first.
+struct BatchAttributes { int order, hints[4]; unsigned flags; };
+API cuMemcpyBatchAsync(Device* to, Device* from, size_t* sizes, size_t n, BatchAttributes* attributes, size_t* firsts,
+                       size_t kinds, size_t* failed, void* stream) {
+  if (G.config.driver < 12080) return kNotSupported;   // what package device answers in place of what a driver lacks
+  ENTER(CONTEXT);
+  *failed = SIZE_MAX;
+  if (!stream || !n || !kinds || kinds > n || firsts[0]) return kInvalidValue;
+  for (size_t i = 0; i < kinds; i++)
+    if (attributes[i].order < 1 || attributes[i].order > 3 || firsts[i] >= n) return kInvalidValue;
+  for (size_t i = n; i--;) {
+    *failed = i;
+    int code = sizes[i] ? copyAsync(anywhere(to[i]), anywhere(from[i]), sizes[i], stream) : kInvalidValue;
+    if (code) return code;
+  }
+  return kSuccess;
+}
+
 // Between two devices, which need not be peers: the driver then goes by way of the host.
 API cuMemcpyPeer(Device to, void*, Device from, void*, size_t n) {
   ENTER(CONTEXT);

@@ -84,6 +84,36 @@ static void asynchronousCopies() {
   expectFinding("the host copies without waiting", 719, "RACE");
 }
 
+static void copiesOfABatchHaveNoOrder() {
+  Streams s;
+  Pinned host(n, 5);
+  Device a = upload(Ints(n, 0)), both[] = {a, a + n * 2}, first[] = {a, a};
+  Device from[] = {(Device)host.p, (Device)(host.p + n / 2)};
+  size_t sizes[] = {n * 2, n * 2}, none[] = {0, n * 2}, start = 0, failed = 0;
+  struct { int order, hints[4]; unsigned flags; } attributes = {1, {}, 0};
+  auto copy = [&](int want, Device* to, size_t* bytes, void* stream) {
+    EXPECT_CODE(want, "cuMemcpyBatchAsync", to, from, bytes, (size_t)2, (void*)&attributes, &start, (size_t)1, &failed,
+                stream);
+  };
+  copy(801, both, sizes, s.a);                        // before CUDA 12.8
+  call<const char*>("cudasim_config", "driver=12080");
+  host.p[0] = 1, host.p[n / 2] = 2;
+  copy(0, both, sizes, s.a);
+  OK("cuStreamSynchronize", s.a);
+  Ints got = download<int>(a, n);
+  expect(got[0] == 1 && got[n / 2] == 2 && got[n - 1] == 5, "%d, %d and %d", got[0], got[n / 2], got[n - 1]);
+  copy(0, first, sizes, s.a);                         // one over the other: no order says which
+  OK("cuStreamSynchronize", s.a);
+  expect(download<int>(a, 1)[0] == 1, "the first of the list ran first");
+  copy(1, both, none, s.a);
+  expect(failed == 0, "copy %d is of no bytes", (int)failed);
+  copy(1, both, sizes, nullptr);                      // not for the legacy stream
+  attributes.order = 0;
+  copy(1, both, sizes, s.a);
+  call<const char*>("cudasim_config", "driver=12040");
+  expectClean("batches of copies");
+}
+
 static void memoryGoneBeforeACopyRuns() {
   Streams s;
   Ints memory(n, 1);
@@ -169,5 +199,7 @@ static void graphsReplay() {
 
 extern const std::vector<Case> streamCases = {
   {"MissingStreamWait", missingStreamWait}, {"OverwritingWhatAnotherStreamReads", overwritingWhatAnotherStreamReads},
-  {"AsynchronousCopies", asynchronousCopies}, {"MemoryGoneBeforeACopyRuns", memoryGoneBeforeACopyRuns},
+  {"AsynchronousCopies", asynchronousCopies},
+  {"CopiesOfABatchHaveNoOrder", copiesOfABatchHaveNoOrder},
+  {"MemoryGoneBeforeACopyRuns", memoryGoneBeforeACopyRuns},
   {"QueriesMakeProgress", queriesMakeProgress}, {"EventsTakeTime", eventsTakeTime}, {"GraphsReplay", graphsReplay}};

@@ -102,7 +102,11 @@ type copiesReader struct {
 	tier.Reader
 	stream *device.Stream
 	late   []lateArray // that are on their way to page-locked memory
+	ready  device.Copies
 }
+
+// atOnce is how many bytes are moved while others are still brought. Fewer are not worth a call of the driver's.
+const atOnce = 1 << 20
 
 // lateArray is an array whose rows the device gets when others have brought them.
 type lateArray struct {
@@ -162,13 +166,17 @@ func (r *copiesReader) beginHot(f *cudaFence, d *tiers.DiskReader, hot *gather.H
 	return d.Check(w.Array, hot.Places(d.Rows, places[:n]))
 }
 
-// send puts on the stream that the rows go to the device.
+// send sees that the rows go to the device, at the latest by Finish.
 func (r *copiesReader) send(s tier.Slot, a lateArray) error {
 	f := fenceOf(s)
 	if a.hot != nil {
 		return r.joinHot(f, a)
 	}
-	return r.stream.CopyToDevice(a.to.Address(), f.carried.rows[a.array].Bytes()[:len(a.to.Bytes())])
+	r.ready.Add(a.to.Address(), f.carried.rows[a.array].Bytes()[:len(a.to.Bytes())])
+	if r.ready.Bytes() < atOnce {
+		return nil
+	}
+	return r.stream.CopyAll(&r.ready)
 }
 
 // joinHot lets a kernel put together the rows of an array that were read, and those that the device keeps.
@@ -183,10 +191,10 @@ func (r *copiesReader) joinHot(f *cudaFence, a lateArray) error {
 
 func (r *copiesReader) Finish(ctx context.Context, s tier.Slot) (time.Duration, error) {
 	waited, err := r.Reader.Finish(ctx, s)
-	if err != nil || len(r.late) == 0 {
-		return waited, err
+	if err == nil && len(r.late) > 0 {
+		err = r.stream.Record(fenceOf(s).gathering) // the time before was the other tier's
 	}
-	if err := r.stream.Record(fenceOf(s).gathering); err != nil { // the time before was the other tier's
+	if err != nil {
 		return waited, err
 	}
 	for _, a := range r.late {
@@ -195,12 +203,13 @@ func (r *copiesReader) Finish(ctx context.Context, s tier.Slot) (time.Duration, 
 		}
 	}
 	r.late = r.late[:0]
-	return waited, nil
+	return waited, r.stream.CopyAll(&r.ready)
 }
 
 func (r *copiesReader) Cancel() {
 	r.Reader.Cancel()
 	r.late = r.late[:0]
+	r.ready.Clear()
 }
 
 // fenceOf returns the fence of a slot on a device.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Counts, on the simulated device, what each sampler asks for to make a real batch, for docs/results/gpu-model.md:
-# writes samplers.json. Generates products and a graph as MAG (650 MB), and converts cnr-2000; takes a quarter of an hour of a
+# writes samplers.json. Generates products and a graph as MAG (650 MB), and converts cnr-2000; takes half an hour of a
 # quiet processor, and 3 GB of memory.
 #
 # Usage: KHOP_TESTDATA=FOLDER bench/gpu/counts.sh [FOLDER of the graphs]
@@ -20,5 +20,5 @@ exports=$(tools/cuda-env.sh)
 eval "$exports"
 export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so
 go test -C bench -tags cuda -count 1 -timeout 3h ./gpu -run '^TestCountsOfSamplers$' -v -args -rewrite \
-    -counts.graphs "$folder"
+    -counts.graphs "$folder" -counts.commit "$(git log -1 --format=%h -- sampling internal/rng)"
 python3 bench/gpu/model.py >docs/results/gpu-model.md

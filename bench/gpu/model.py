@@ -118,7 +118,8 @@ def sampler_tables():
         if graph not in samplers:
             continue
         counted = samplers[graph]
-        yield f"\n### {text}\n\n" + SAMPLERS
+        of = sorted({s["commit"] for s in counted.values()})
+        yield f"\n### {text}\n\nKernels of {' and '.join(of)}.\n\n" + SAMPLERS
         shares = [limit_share(m, counted["uniform"]) for m in NEWEST]
         for name, s in sorted(counted.items(), key=lambda of: -limit_share(NEWEST[0], of[1])):
             total = lambda what: sum(k[what] for k in s["kernels"].values())
@@ -131,7 +132,50 @@ def sampler_tables():
                 cells += [f"{sampler_seconds(m, s, True) * 1e3:,.2f}", f"{sampler_seconds(m, s) * 1e3:,.2f}",
                           f"{share:.1%}", f"{share / uniform:.2f}"]
             kernel, _, what = max(sampler_kernels(NEWEST[0], s), key=lambda k: k[1])
-            yield f"| {name} | " + " | ".join(cells) + f" | {kernel}: {what} |"
+            yield f"| {name} | " + " | ".join(cells) + f" | {kernel}: {what} | {s['commit']} |"
+
+
+def reasons():
+    """Why samplers are below half of uniform's share, on one graph and machine or more: each of them must have one."""
+    low = {name for graph, counted in json.loads((HERE / "samplers.json").read_text()).items()
+           if graph in GRAPHS for name, s in counted.items()
+           for m in NEWEST if limit_share(m, s) < limit_share(m, counted["uniform"]) / 2}
+    if missing := low - {name for names in WHY for name in names}:
+        sys.exit(f"model.py: WHY does not say why {', '.join(sorted(missing))} is below half of uniform's share")
+    for names, why in WHY.items():
+        if low & {*names}:
+            yield f"- **{'; '.join(names)}**: {why}"
+
+
+def push_seconds(m, h, card=False):
+    """Seconds of PPR's pushes, a warp a root, and what limits them; the graph over the bus, tables on the card."""
+    sectors, lines, device = 4 * h["chunks"] + h["lookups"], h["chunks"] + h["lookups"], 3 * h["edges"]
+    if card:
+        sectors, lines, device = 0, 0, device + sectors
+    chain = h["longest"] * ((WAIT if card else m.latency) + 2 * WAIT)  # of tables four a chunk, which has two waits
+    seconds, what = max((device * SECTOR / (m.memory * RANDOM), "device memory"),
+                        (wire(m, sectors, lines), "the bus"), (chain, "the longest root's waits"))
+    return LAUNCH + seconds, what
+
+
+def host_tables():
+    yield PUSHES
+    for graph, h in HOST.items():
+        cells = [f"{h['nodes'] / 1024:,.0f}", f"{h['pushes'] / 1024:,.0f}", f"{h['edges'] / 1024:,.0f}",
+                 f"{h['lookups'] / 1024:,.0f}", f"{16 * h['slots'] / 1024 / 1e3:,.1f}", f"{h['longest']:,}",
+                 f"{h['ppr']:,.0f}", f"{h['ppr'] / 16:,.1f}"]
+        for m in NEWEST:
+            seconds, what = push_seconds(m, h)
+            cells += [f"{push_seconds(m, h, True)[0] * 1e3:,.1f}", f"{seconds * 1e3:,.1f}", what]
+        yield f"| {graph} | " + " | ".join(cells) + " |"
+    yield FULL
+    for graph, h in HOST.items():
+        cells = [f"{h['full_nodes']:,}", f"{h['full_edges']:,}", f"{h['full']:.2f}", f"{h['full'] / 16:.2f}"]
+        for m in NEWEST:
+            copied = (4 * h["full_edges"] + 8 * h["full_nodes"]) / m.bus
+            rows = wire(m, 13 * h["full_nodes"], 4 * h["full_nodes"])
+            cells += [f"{copied * 1e3:.3f}", f"{rows * 1e3:.2f}"]
+        yield f"| {graph} | " + " | ".join(cells) + " |"
 
 
 def model_seconds(m):
@@ -219,7 +263,9 @@ def page():
         yield f"| {claim} | {wanted} | " + " | ".join(cells) + f" | {why} |"
     yield FOOT
     yield EACH
+    yield from reasons()
     yield from sampler_tables()
+    yield from host_tables()
 
 
 HEAD = """# What a GPU should do, on paper
@@ -278,17 +324,57 @@ GRAPHS = {
     "cnr-2000": "cnr-2000: 326 thousand pages, 3.2 million links, up to 18,235 to one page",
     "mag-like": "As MAG: 1.9 million papers, authors and institutions, 21 million edges of four types",
 }
+# Of BenchmarkHost, a batch: counts of PPR's 1,024 roots, and ms of one thread of the processor of cpu.md.
+HOST = {
+    "products": {"nodes": 2_022_950, "pushes": 36_580, "edges": 2_101_255, "chunks": 81_264, "lookups": 1_861_243,
+                 "slots": 5_929_984, "longest": 313, "ppr": 71.4, "full": 0.83, "full_nodes": 62_377,
+                 "full_edges": 64_253},
+    "cnr-2000": {"nodes": 422_847, "pushes": 1_067_982, "edges": 4_780_643, "chunks": 1_106_594,
+                 "lookups": 2_601_821, "slots": 1_276_056, "longest": 12_493, "ppr": 117.9, "full": 0.48,
+                 "full_nodes": 9_825, "full_edges": 60_476},
+}
+PUSHES = """
+## What runs on the CPU alone
+
+### PPR
+
+A push of a root needs those before, yet roots do not need each other. The table says what 1,024 roots ask for with
+PPR's defaults, and what the model gives where a warp pushes a root: it reads a node's in-edges 32 at a time, finds
+them in the root's own hash table, adds to their residuals, and looks up the degrees of those that have enough. The
+graph is over the bus, the tables are on the card. `BenchmarkHost` of bench/gpu counts, and measures the CPU: one
+thread; 16 are a sixteenth of that, since roots are apart there too.
+
+| graph | nodes a root | pushes | edges | look-ups | table, kB a root | waits of the longest root \
+| CPU, 1 thread, ms a batch | 16 threads | H100: card, ms | bus, ms | limit | GH200: card, ms | bus, ms | limit |
+|---|""" + "---:|" * 10 + "---|---:|---:|---|"
+FULL = """
+Over the bus of an H100 a kernel would win a third of the time of 16 threads on products, and take 3.4 times as long on
+cnr-2000, where a root has up to 12,493 waits, one after the other; there even a graph on the card takes twice as long.
+It pays where graphs have short chains and lie on the card, or on a GH200, whose 72 cores would take 1.0 ms. Beside
+that stands memory: by the bound on touched nodes (66,667 with the defaults) 1,024 tables take 4.3 GB. So PPR stays on
+the CPU: the gain depends on the graph, and is a loss of more on others.
+
+### Full
+
+A batch is a range of nodes with all in-edges, in order. A kernel could only read over the bus what a copy of the
+finished block carries. Seven threads beside an H100, and 41 of the 72 cores of a GH200, make batches as fast as the
+bus brings their rows. So a kernel would make no epoch shorter.
+
+| graph | nodes a batch | edges | CPU, 1 thread, ms | 16 threads | H100: the block over the bus, ms \
+| its rows of 400 bytes | GH200: the block | its rows |
+|---|""" + "---:|" * 8
 SAMPLERS = """| sampler | nodes | edges | sectors, thousands | lines, thousands | MB over the bus | MB needed \
 | device's sectors, thousands | H100: card, ms | bus, ms | share | by uniform's | GH200: card, ms | bus, ms | share \
-| by uniform's | slowest kernel, H100, and its limit |
-|---|""" + "---:|" * 15 + "---|"
+| by uniform's | slowest kernel, H100, and its limit | commit |
+|---|""" + "---:|" * 15 + "---|---|"
 EACH = """
 ## Each sampler
 
-What a batch of each sampler asks for, as counted for real batches: `bench/gpu/counts.sh` writes `samplers.json`. Graph
-and columns are over the bus; tables, lists and blocks are on the card. Batches have 1,024 seeds and fan-outs 15, 10 and
-5 (10 and 5 where subgraphs are induced, and for each edge type of the graph as MAG), or draw as many nodes: the list is
-in `samplers_cuda_test.go`.
+What a batch of each sampler asks for, as counted for real batches: `bench/gpu/counts.sh` writes `samplers.json`, with
+the commit of the kernels. Graph and columns are over the bus; tables, lists and blocks are on the card. Batches have
+1,024 seeds and fan-outs 15, 10 and 5 (10 and 5 where subgraphs are induced, and for each edge type of the graph as
+MAG), or draw as many nodes: the list is in `samplers_cuda_test.go`. An edge left out is the first in-edge of each seed;
+negatives are five strict ones for each of these edges, which count as edges.
 
 - **MB over the bus**: what the reads cost, with 20 bytes a line. **MB needed**: each byte of the graph that some lane
   asked for, once.
@@ -299,16 +385,21 @@ in `samplers_cuda_test.go`.
   share of uniform neighbours on the same graph. "Card" is the time with graph and columns in device memory.
 - A first run on hardware should give these times, to a factor of two. The times hold without Python and rows.
 
-Below half of uniform's share on one graph or more, and why:
+Below half of uniform's share on one graph or more, and why:"""
+# Why samplers stay below half of uniform's share.
+WHY = {
+    ("labor", "weighted", "temporal"): """one warp goes through all edges of a destination, 32 a read, and waits for
+  each. Induced subgraphs and FastGCN cut hubs into slices for many warps; here the least keys of slices would have to
+  be merged behind that.""",
+    ("saint, edges",): """over NVLink the bus is no limit; the warp with the most edges of `induce_count` is.""",
+    ("node2vec",): """each try searches the edges of the node before by halves, a line over the bus for 4 bytes a
+  step.""",
+    ("fastgcn",): """draws search the sums of the nodes' importance, which lie in host memory, and each edge asks a
+  table which nodes were drawn, one probe after the other.""",
+    ("pinsage", "pinsage, 600 steps"): """walks read nodes that others of the batch have read, and what is read again
+  is not needed. Walks of 20 steps a seed make so small a batch that launches take a third or more of it.""",
+}
 
-- **Labor, weighted and temporal** picks where nodes have many edges: one warp goes through all edges of a destination,
-  32 a read, and waits for each. Induced subgraphs and FastGCN cut hubs into slices for many warps; here the least keys
-  of slices would have to be merged behind that, which no kernel does yet.
-- **node2vec**: each try searches the edges of the node before by halves, a line over the bus for 4 bytes a step.
-- **FastGCN**: draws search the sums of the nodes' importance, which lie in host memory, and each edge asks a table
-  which nodes were drawn, one probe after the other.
-- **PinSage**: walks read nodes that others of the batch have read, and what is read again is not needed. Walks of 20
-  steps a seed make so small a batch that launches take a third or more of it."""
 
 
 def compare(path):

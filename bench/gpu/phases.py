@@ -72,20 +72,24 @@ SAME = [
 
 # Every sampler that devices have beside Neighbor, with options that suit a graph of any size.
 SAMPLERS = {
-    "labor": ("--fanouts", "15,10,5"), "fastgcn": ("--layer-nodes", "4000,4000"), "walk": ("--length", "20"),
+    "labor": ("--fanouts", "15,10,5"), "fastgcn": ("--layer-nodes", "4000,4000"),
+    "ladies": ("--layer-nodes", "4000,4000"), "hgt": (), "walk": ("--length", "20"),
     "node2vec": ("--length", "20", "--p", "0.5", "--q", "2"), "pinsage": ("--length", "3"),
     "shadow": ("--fanouts", "10,5"), "induced": (), "saint-node": ("--coverage", "0"),
     "saint-edge": ("--coverage", "0"), "saint-walk": ("--coverage", "0"), "cluster": (),
 }
 OF_SEEDS = [s for s in SAMPLERS if not s.startswith("saint") and s != "cluster"]
-SAME += [("typed" if sampler == "labor" else "sbm", ("--sampler", sampler, *options, "--batches", "3"))
+SAME += [("typed", ("--together", "--fanouts", "10,5", "--batches", "3")),
+         ("products", ("--seeds", "all-edges", "--negatives", "uniform", "--strict", "--exclude-seeds", "seeds",
+                       "--batches", "3"))]
+SAME += [("typed" if sampler in ("labor", "hgt") else "sbm", ("--sampler", sampler, *options, "--batches", "3"))
          for sampler, options in SAMPLERS.items()]
 
 
 def same(b, kind, options):
     """The digests of batches that the device makes are those of the CPU's."""
     dataset = b.dataset(kind, *(("--nodes", "2000") if b.smoke and kind != "products" else ()))
-    seeds = () if {*options} & ({*SAMPLERS} - {*OF_SEEDS}) else ("--seeds", "all")
+    seeds = () if {*options} & ({*SAMPLERS} - {*OF_SEEDS} | {"--seeds"}) else ("--seeds", "all")
     device = [o for o in options]
     cpu, skip = [], False
     for o in options:  # options of the device alone

@@ -3,15 +3,20 @@
 package gpu
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/graph"
@@ -25,7 +30,8 @@ import (
 
 var (
 	countsFolder = flag.String("counts.graphs", "", "with -rewrite, also count real batches of each *.khop in here")
-	countsOnly   = flag.String("counts.only", "", "the one sampler to count; nothing is compared or written")
+	countsOnly   = flag.String("counts.only", "", "expression: count these samplers alone; -rewrite keeps the others")
+	countsCommit = flag.String("counts.commit", "", "with -rewrite, the commit of the kernels")
 )
 
 // countedSamplers are those of docs/results/gpu-model.md, for batches of so many seeds. Those without seeds draw
@@ -37,6 +43,7 @@ func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
 	}
 	all := map[string]sampling.Sampler{
 		"uniform":            sampling.Neighbor{Fanouts: hops},
+		leavingOut:           sampling.Neighbor{Fanouts: hops},
 		"replacing":          sampling.Neighbor{Fanouts: hops, Replace: true},
 		"trees apart":        sampling.Neighbor{Fanouts: hops, Disjoint: true},
 		"weighted":           sampling.Neighbor{Fanouts: hops, Weight: "w"},
@@ -50,6 +57,8 @@ func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
 		"saint, edges":       sampling.Saint{Kind: sampling.SaintEdges, Budget: 4 * seeds},
 		"saint, walks":       sampling.Saint{Kind: sampling.SaintWalks, Budget: 3 * seeds, Length: 2},
 		"fastgcn":            sampling.FastGCN{Nodes: []int{4 * seeds, 4 * seeds}},
+		"ladies":             sampling.Ladies{Nodes: []int{4 * seeds, 4 * seeds}},
+		"hgt":                sampling.HGT{Nodes: []int{seeds, seeds}},
 		"walk":               sampling.Walk{Length: 40, PerSeed: 10},
 		"node2vec":           sampling.Node2Vec{Length: 20, PerSeed: 4, P: 0.5, Q: 2},
 		"pinsage":            sampling.PinSage{Neighbors: 32, Length: 2},
@@ -65,8 +74,13 @@ func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
 	return all
 }
 
+// What counts besides, with an edge of each seed: leaving these out, and five strict negatives for each. The edges
+// counted are the negatives.
+const leavingOut, drawing = "uniform, an edge left out", "negatives"
+
 // samplerCount is what a sampler asks for to make one batch over the bus.
 type samplerCount struct {
+	Commit  string                 `json:"commit"` // of the kernels
 	Nodes   int64                  `json:"nodes"`
 	Edges   int64                  `json:"edges"`
 	Kernels map[string]kernelReads `json:"kernels"`
@@ -94,27 +108,26 @@ func TestCountsOfSamplers(t *testing.T) {
 		expect.OK(t, json.Unmarshal(text, &want))
 	}
 	got := map[string]map[string]samplerCount{"small": countSamplers(t, path, 16, 4)}
-	for name, kernels := range want {
-		if _, counted := got[name]; !counted {
-			got[name] = kernels
-		}
-	}
 	if *countsFolder != "" {
 		for _, path := range expect.Must(filepath.Glob(filepath.Join(*countsFolder, "*.khop")))(t) {
 			got[strings.TrimSuffix(filepath.Base(path), ".khop")] = countSamplers(t, path, 1024, 132)
 		}
 	}
-	if *countsOnly != "" {
-		return
-	}
 	if expect.Rewriting() {
-		text, _ := json.MarshalIndent(got, "", " ")
+		for graph, samplers := range want { // what was not counted stays
+			maps.Copy(samplers, got[graph])
+			got[graph] = samplers
+		}
+		text := expect.Must(json.MarshalIndent(got, "", " "))(t)
+		text = regexp.MustCompile(`\{[^{}]*\}`).ReplaceAllFunc(text, func(kernel []byte) []byte { // in a line
+			return bytes.Join(bytes.Fields(kernel), nil)
+		})
 		expect.OK(t, os.WriteFile(file, append(text, '\n'), 0o644))
 		return
 	}
-	for name, w := range want["small"] {
-		for kernel, w := range w.Kernels {
-			g := got["small"][name].Kernels[kernel]
+	for name, g := range got["small"] {
+		for kernel, w := range want["small"][name].Kernels {
+			g := g.Kernels[kernel]
 			expect.That(t, g.Launches == w.Launches && !far(g.DeviceSectors, w.DeviceSectors) &&
 				!far(g.BusSectors, w.BusSectors) && g.LongestBus <= 2*w.LongestBus+16,
 				"%s, %s: %+v, in %s %+v: make it again with -args -rewrite", name, kernel, g, file, w)
@@ -128,21 +141,50 @@ func countSamplers(t *testing.T, path string, seeds, sms int) map[string]sampler
 	defer ds.Close()
 	g := withWeightsAndTimes(t, ds.Graph())
 	counts := map[string]samplerCount{}
-	for name, s := range countedSamplers(g, seeds) {
-		if *countsOnly == "" || *countsOnly == name {
-			n := seeds
-			if _, few := s.(sampling.Induced); few { // edges between them, otherwise
-				n *= 8
-			}
-			counts[name] = countSampler(t, g, s, n, sms)
-			c := counts[name]
-			t.Logf("%s, %s: %d nodes, %d edges", filepath.Base(path), name, c.Nodes, c.Edges)
-			if *countsOnly != "" {
-				t.Logf("%+v", c.Kernels)
-			}
+	only, samplers := regexp.MustCompile(*countsOnly), countedSamplers(g, seeds)
+	samplers[drawing] = nil
+	for _, name := range slices.Sorted(maps.Keys(samplers)) {
+		if !only.MatchString(name) {
+			continue
 		}
+		r := openReader(t, g, sms)
+		n, left := seeds, []sampling.EdgePairs(nil)
+		if name == "induced" { // few edges between them, otherwise
+			n *= 8
+		}
+		if name == leavingOut {
+			left = edgesOfSeeds(t, g, seeds)
+		}
+		c := samplerCount{}
+		if name == drawing {
+			c = r.draw(edgesOfSeeds(t, g, seeds))
+		} else {
+			c = r.sample(samplers[name], n, left)
+		}
+		r.close()
+		c.Commit = *countsCommit
+		counts[name] = c
+		t.Logf("%s, %s: %d nodes, %d edges", filepath.Base(path), name, c.Nodes, c.Edges)
 	}
 	return counts
+}
+
+// edgesOfSeeds returns the first in-edge of each seed of countedRequest's batch 1 that has one, by edge type.
+func edgesOfSeeds(t *testing.T, g *graph.Graph, seeds int) []sampling.EdgePairs {
+	s := g.Schema()
+	pairs, indices := make([]sampling.EdgePairs, len(s.Edges)), expect.Must(unified.View[int32](g.Indices()))(t)
+	for i := range int64(seeds) {
+		v := (i*s.Nodes[0].Count/int64(seeds) + 1) % s.Nodes[0].Count
+		if at := g.Indptr()[v]; at < g.Indptr()[v+1] {
+			e := 0
+			if g.Types().Valid() {
+				e = int(expect.Must(unified.View[uint8](g.Types()))(t)[at])
+			}
+			pairs[e].Sources = append(pairs[e].Sources, int64(indices[at])-g.Offset(s.Edges[e].Src))
+			pairs[e].Targets = append(pairs[e].Targets, v)
+		}
+	}
+	return pairs
 }
 
 // withWeightsAndTimes adds columns of edges: "w", of 1 to 8, and "t", of 0 to 99.
@@ -174,51 +216,109 @@ func evenParts(g *graph.Graph, nodes int64) *graph.Partition {
 	return p
 }
 
-// countSampler makes a batch, after another that tells how large buffers are to be.
-func countSampler(t *testing.T, g *graph.Graph, sampler sampling.Sampler, seeds, sms int) samplerCount {
+// reader is a device that reads a graph over the bus.
+type reader struct {
+	t        *testing.T
+	env      sampling.DeviceEnv
+	attached []*pinned.Attachment
+}
+
+// openReader puts a graph where a device of so many multiprocessors reads it.
+func openReader(t *testing.T, g *graph.Graph, sms int) *reader {
 	dev := cudatest.Open(t)
-	stream := expect.Must(dev.NewStream())(t)
-	defer stream.Close()
-	env := sampling.Env{Graph: g, BatchSize: seeds}
-	prepared := expect.Must(sampling.Prepare(t.Context(), sampler, env))(t)
+	r := &reader{t: t, env: sampling.DeviceEnv{Env: sampling.Env{Graph: g}, Device: dev,
+		Stream: expect.Must(dev.NewStream())(t), MaxBlocks: 8 * sms}}
+	r.env.Topology = sampling.Topology{Indptr: r.place(unified.FromSlice(g.Indptr())), Indices: r.place(g.Indices()),
+		Types: r.place(g.Types())}
+	return r
+}
+
+func (r *reader) place(x unified.Tensor) device.Address {
+	r.attached = append(r.attached, expect.Must(pinned.Attach(r.t.Context(), r.env.Device, x.Bytes(),
+		pinned.AttachOptions{}))(r.t))
+	return r.attached[len(r.attached)-1].Address()
+}
+
+func (r *reader) close() {
+	expect.OK(r.t, r.env.Stream.Close())
+	for _, a := range r.attached {
+		expect.OK(r.t, a.Close())
+	}
+}
+
+// sample makes a batch that leaves edges out, after another that tells how large buffers are to be.
+func (r *reader) sample(sampler sampling.Sampler, seeds int, left []sampling.EdgePairs) samplerCount {
+	t, env, s := r.t, r.env, r.env.Graph.Schema()
+	env.BatchSize = seeds
+	prepared := expect.Must(sampling.Prepare(t.Context(), sampler, env.Env))(t)
 	if c, ok := prepared.(io.Closer); ok {
 		defer c.Close()
 	}
-	said := expect.Must(prepared.Describe(g.Schema(), seeds))(t)
-	attached, attach := []*pinned.Attachment(nil), func(x unified.Tensor) *pinned.Attachment {
-		return expect.Must(pinned.Attach(t.Context(), dev, x.Bytes(), pinned.AttachOptions{}))(t)
+	said := expect.Must(prepared.Describe(s, seeds))(t)
+	for _, c := range expect.Must(sampling.EdgeColumns(env.Graph, said.EdgeColumns))(t) {
+		env.Topology.Columns = append(env.Topology.Columns, r.place(c))
 	}
-	top := sampling.Topology{}
-	place := func(x unified.Tensor) *pinned.Attachment {
-		attached = append(attached, attach(x))
-		return attached[len(attached)-1]
-	}
-	top.Indptr, top.Indices = place(unified.FromSlice(g.Indptr())).Address(), place(g.Indices()).Address()
-	top.Types = place(g.Types()).Address()
-	for _, c := range expect.Must(sampling.EdgeColumns(g, said.EdgeColumns))(t) {
-		top.Columns = append(top.Columns, place(c).Address())
-	}
-	w := expect.Must(prepared.(sampling.DeviceSampler).OpenDevice(sampling.DeviceEnv{Env: env, Device: dev,
-		Stream: stream, Topology: top, MaxBlocks: 8 * sms}))(t)
+	w := expect.Must(prepared.(sampling.DeviceSampler).OpenDevice(env))(t)
 	var out graph.Sample
-	said.Bound.Init(&out, g.Schema(), pinned.Options{Device: dev})
+	said.Bound.Init(&out, s, pinned.Options{Device: env.Device})
 	for batch := range uint64(2) {
-		req := countedRequest(g.Schema(), said, seeds, batch)
+		req := countedRequest(s, said, seeds, batch)
+		req.Exclude = left
 		for replay := true; replay; {
 			cudatest.ResetStats(t)
 			expect.OK(t, w.Enqueue(t.Context(), req, &out))
-			expect.OK(t, stream.Synchronize())
+			expect.OK(t, env.Stream.Synchronize())
 			var err error
 			replay, err = w.Finish(&out)
 			expect.OK(t, err)
 		}
 	}
-	c := countedBatch(t, &out)
+	c := countedKernels(t)
+	for _, n := range out.Nodes {
+		c.Nodes += n.Len()
+	}
+	for _, layer := range out.Blocks {
+		for e := range layer {
+			c.Edges += layer[e].NumEdges()
+		}
+	}
 	expect.OK(t, w.Close())
 	expect.OK(t, out.Close())
-	for _, a := range attached {
-		expect.OK(t, a.Close())
+	return c
+}
+
+// draw draws the negatives of edges.
+func (r *reader) draw(edges []sampling.EdgePairs) samplerCount {
+	t := r.t
+	negatives, types := sampling.Negatives{Ratio: 5, Law: sampling.Uniform, Strict: true}, make([]bool, len(edges))
+	for e := range types {
+		types[e] = len(edges[e].Sources) != 0
 	}
+	drawer := expect.Must(negatives.Open(t.Context(), r.env.Env, types))(t)
+	on := expect.Must(drawer.OpenDevice(t.Context(), r.env))(t)
+	var c samplerCount
+	for batch := range uint64(2) {
+		links := make([]sampling.LinkSeeds, len(edges))
+		asked := int64(0)
+		for e, pairs := range edges {
+			n := len(pairs.Sources)
+			links[e] = sampling.LinkSeeds{SeedEdges: sampling.SeedEdges{Sources: slices.Clone(pairs.Sources),
+				Targets: slices.Clone(pairs.Targets), Labels: slices.Repeat([]int64{1}, n)},
+				Items: make([]int64, n), Group: make([]int32, n)}
+			for i := range n {
+				links[e].Items[i], links[e].Group[i] = asked+int64(i), int32(i)
+			}
+			asked += int64(n)
+		}
+		cudatest.ResetStats(t)
+		expect.OK(t, on.Draw(sampling.NewRand(1, 0, 0, batch), links))
+		c = countedKernels(t)
+		for e := range links {
+			c.Edges += int64(len(links[e].Sources))
+		}
+		c.Edges -= asked
+	}
+	expect.OK(t, errors.Join(on.Close(), drawer.Close()))
 	return c
 }
 
@@ -237,16 +337,9 @@ func countedRequest(s *graph.Schema, said sampling.Description, seeds int, batch
 	return req
 }
 
-func countedBatch(t *testing.T, out *graph.Sample) samplerCount {
+// countedKernels returns what kernels asked for since counts were reset.
+func countedKernels(t *testing.T) samplerCount {
 	c := samplerCount{Kernels: map[string]kernelReads{}}
-	for _, n := range out.Nodes {
-		c.Nodes += n.Len()
-	}
-	for _, layer := range out.Blocks {
-		for e := range layer {
-			c.Edges += layer[e].NumEdges()
-		}
-	}
 	for _, name := range cudatest.Kernels(t) {
 		if n := cudatest.Launches(name); n > 0 {
 			c.Kernels[name] = kernelReads{kernelCount{Launches: float64(n),

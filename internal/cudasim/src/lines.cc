@@ -29,15 +29,14 @@ static void add(Traffic& t, int lanes, int sectors, int lines) {
   t.lines += lines;
 }
 
-// Notes which bytes of the host's memory the lanes of an instruction read.
-static void see(Range* r, const uintptr_t* at, int lanes, unsigned bytes) {
-  if (r->seen.empty()) r->seen.resize((r->bytes() >> 8) + 1);
-  for (int i = 0; i < lanes; i++)
-    for (size_t w = (at[i] - r->lo) >> 2; w <= (at[i] - r->lo + bytes - 1) >> 2; w++) {
-      uint64_t bit = 1ull << (w & 63), &cell = r->seen[w >> 6];
-      if (!(cell & bit)) G.launch->kernel->fresh += 4;
-      cell |= bit;
-    }
+// Notes which bytes of the host's memory a lane reads.
+static void see(Range* r, uintptr_t at, unsigned bytes) {
+  if (r->seen.empty()) r->seen.resize(((r->bytes() + 15) >> 8) + 1);  // an access may begin at the last byte
+  for (size_t w = (at - r->lo) >> 2; w <= (at - r->lo + bytes - 1) >> 2; w++) {
+    uint64_t bit = 1ull << (w & 63), &cell = r->seen[w >> 6];
+    if (!(cell & bit)) G.launch->kernel->fresh += 4;
+    cell |= bit;
+  }
 }
 
 // Reads of each warp so far that wait for memory, by space: those of which a line is not in the warp's share of a
@@ -83,7 +82,11 @@ static void countInstruction(int warp, uint32_t pc, const uintptr_t* at, int lan
   bool miss = false;
   for (int i = 0; i < sectors; i++) miss |= misses(warp, sector[i] >> 2);
   reads[warp][r->space()] += miss;
-  if (r->space() == HOST) see(r, at, lanes, bytes);
+  for (int i = 0; i < lanes; i++) {
+    if (at[i] < r->lo || at[i] >= r->hi) r = rangeAt(at[i], pc);  // lanes may read arrays of their own
+    if (!r) return;
+    if (r->space() == HOST) see(r, at[i], bytes);
+  }
 }
 
 static void countTraffic(int warp) {

@@ -129,7 +129,7 @@ def fits(t: Any, dtypes: Any = FLOATS) -> bool:
     on = place(t)
     if on is None:
         return bool(t.device.type == "cpu")
-    return bool(_on_device().serves(on))
+    return on_devices is not None and bool(on_devices.serves(on))
 
 
 def computes(reduce: str, x: Any) -> bool:
@@ -513,10 +513,7 @@ class Structures:
 structures = Structures(16)
 
 
-def _on_device() -> Any:
-    from . import placed
-
-    return placed
+on_devices: Any = None  # the module placed, which says so of itself: it builds on this one
 
 
 def _one_place(*tensors: Tensor) -> Optional[int]:
@@ -539,7 +536,7 @@ def in_rows(rows: int, cols: int, indptr: Tensor, indices: Tensor, order: Option
     edges, on = indices.numel(), _one_place(*given)
     if on is not None:
         return structures.find(
-            ("rows", on, rows, cols), under, lambda: _on_device().in_rows(on, rows, cols, under))
+            ("rows", on, rows, cols), under, lambda: on_devices.in_rows(on, rows, cols, under))
 
     def make(handle: Any) -> None:
         parts = [v for t in under for v in (t.data_ptr(), INTEGERS[t.dtype])]
@@ -558,7 +555,7 @@ def of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structur
     if on is not None:
         return structures.find(
             ("edges", on, rows, cols), (targets, sources),
-            lambda: _on_device().of_edges(on, rows, cols, targets, sources), search=True)
+            lambda: on_devices.of_edges(on, rows, cols, targets, sources), search=True)
 
     def make(handle: Any) -> None:
         to, of = targets.contiguous(), sources.contiguous()

@@ -337,8 +337,8 @@ def test_auto_takes_the_device_where_torch_can_use_it(dataset, monkeypatch):
     with auto(framework=framework) as batches:
         assert batches.device_reason == "cuda:0: the first CUDA device"
         assert isinstance(batches._feed.ring, device.DeviceRing) and len(next(iter(batches)).x)
-    with auto(framework=framework, sampler="full", fanouts=None) as batches:
-        assert batches.device_reason == "cpu: the sampler sampling.Full runs on the CPU alone"
+    with auto(framework=framework, sampler="ppr", fanouts=None) as batches:
+        assert batches.device_reason == "cpu: the sampler sampling.PPR runs on the CPU alone"
         assert not isinstance(batches._feed.ring, device.DeviceRing)
         assert sum(1 for _ in batches) == len(batches)
     with auto(framework=framework, pad="pow2") as batches:

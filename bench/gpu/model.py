@@ -315,7 +315,22 @@ Expected to fail as the bundle measures them, and why:
   than the bytes of its rows in order: rows of 400 bytes cost 496 bytes of the bus, and the graph is read over it too.
 - **Rows over the bus against copies**, over PCIe: the copy engine wastes less of the bus. What is won is the processors
   that the copies keep busy, and rows that a cache spares.
-- **PyG, copies and energy on an A100**: its float32 model takes as long as the loading."""
+- **PyG, copies and energy on an A100**: its float32 model takes as long as the loading.
+
+## The bundle's time, by guess
+
+Minutes on a machine with an H100 and 16 threads. Nobody has run it; a step is taken as what it makes by the model,
+and 6 s to start khop or 25 s to start torch. Most is data, starts and tests, which the model does not know.
+
+| steps, in the order in which they run | | minutes | so far |
+|---|---|---:|---:|
+| those of claims | 25, and generating products | 12 | 12 |
+| tests and digests of all samplers | 34 | 8 | 20 |
+| PyG, other operations | 9 | 12 | 32 |
+| the rest: other widths and pages, each sampler's speed | 49 | 9 | 41 |
+| compute-sanitizer | 2 | 5 | 46 |
+
+So claims, tests and digests fit 25 minutes, and `run --total 25` ends there. A second run takes the rest."""
 
 
 NEWEST = MACHINES[1], MACHINES[3]
@@ -396,6 +411,11 @@ WHY = {
   step.""",
     ("fastgcn",): """draws search the sums of the nodes' importance, which lie in host memory, and each edge asks a
   table which nodes were drawn, one probe after the other.""",
+    ("hgt",): """sums of doubles come in the CPU's order, for which a radix sort orders all in-edges, 5 bits a pass: its
+  launches, and its warps' reads, are 63 % of the time on cnr-2000.""",
+    ("ladies",): """edges ask a table as FastGCN's do, and are sorted as HGT's.""",
+    ("uniform, an edge left out",): """each destination looks up whether edges of it are left out, twice, and edges are
+  read by bisection first.""",
     ("pinsage", "pinsage, 600 steps"): """walks read nodes that others of the batch have read, and what is read again
   is not needed. Walks of 20 steps a seed make so small a batch that launches take a third or more of it.""",
 }

@@ -3,6 +3,7 @@ package diskio
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +76,7 @@ type chunk struct {
 	buffer  int32    // that has the rows; -1: none
 	inFile  bool     // the rows are in the file
 	read    bool     // its batch has begun to read them there
+	first   int      // where that has its rows, among those that it reads
 	lost    bool     // there was no buffer
 	used    bool     // it is a batch's
 	claimed bool     // the batch will copy its rows from the buffer
@@ -279,22 +281,29 @@ func (p *pack) fill(place uint32, row []byte) {
 	}
 }
 
-// settle appends those of the rows packed for a batch that are in the file by now.
+// settle returns those of the rows packed for a batch that are in the file by now, in the order of places.
 func (p *pack) settle(plan *Plan, read []Read) []Read {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	n := 0
+	slices.Sort(plan.chunks)
 	for _, number := range plan.chunks {
 		if c := &p.chunks[number]; c.inFile {
-			c.read = true
+			c.read, c.first = true, n
+			n += len(c.of)
 			p.counted(int64(len(c.of)), 1)
 		}
 	}
+	read = slices.Grow(read[:0], n)[:n]
+	for i := range read {
+		read[i].Row = noRow // the place of a row that nobody needs any more stays so
+	}
 	for _, r := range plan.Packed {
-		if p.chunks[r.Row/p.per].read {
-			read = append(read, r)
+		if c := &p.chunks[r.Row/p.per]; c.read {
+			read[c.first+int(r.Row%p.per)] = r
 		}
 	}
-	return read
+	return slices.DeleteFunc(read, func(r Read) bool { return r.Row == noRow })
 }
 
 // rest appends the other rows, when all batches before have ended: those that are in the file, those that are in

@@ -26,7 +26,7 @@ var onlyOnTheCPU = []string{"full", "ppr", "ppr, coarse"}
 func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
 	all := knownSamplers()
 	both := []*graph.Graph{steadyGraph(t), typedGraph(t)}
-	compared, refused := 0, []string(nil)
+	refused := []string(nil)
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		s, ok := all[name].(DeviceSampler)
 		if !ok {
@@ -36,16 +36,16 @@ func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			order := []string{"order=forward", "order=reverse,checks=all", "order=random"}[i%3]
 			cudatest.Configure(t, fmt.Sprintf("%s,seed=%d", order, i))
-			d := openDevice(t)
+			d, compared := openDevice(t), 0
 			for of, g := range both {
 				if validate(s, g.Schema()) == nil {
 					compared += d.compareKnown(fmt.Sprintf("%s, graph %d", name, of), g, s, i+of)
 				}
 			}
+			expect.That(t, compared > 0, "nothing was compared")
 		})
 	}
 	expect.That(t, slices.Equal(refused, onlyOnTheCPU), "on the CPU alone run %q, want %q", refused, onlyOnTheCPU)
-	expect.That(t, compared > 400, "%d samples were compared", compared)
 }
 
 // compareKnown compares samples, each of one variant but where all are asked for, twice: the second time nothing may be

@@ -125,8 +125,7 @@ func TestDoctorSaysWhichSparseOperationsDevicesHave(t *testing.T) {
 	}
 }
 
-// What runs where is said by doctor, by khop samplers, by two pages and by the README: all say what samplers say of
-// themselves, and what they say to a loader.
+// What runs where is said by doctor, by khop samplers and by two pages: all say what samplers say of themselves.
 func TestWhatRunsWhereIsSaidAlike(t *testing.T) {
 	w, device, cpu := whereSamplersRun(), []string{}, []string{}
 	for i := range samplers.All {

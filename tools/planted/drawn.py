@@ -3,14 +3,15 @@ miss: a comparison off by one, an operator or a number exchanged, a condition ne
 out,
 64 bits cut to 32. planted.py has faults that were thought of instead.
 
-usage: drawn.py [--count N] [--seed S] [--only TEXT] [--tests REGEXP] [FILE...]
-FILE: a .cu or .cuh file; all of khop's by default"""
+usage: drawn.py [--count N] [--seed S] [--only TEXT] [--tests REGEXP | --own] [FILE...]
+FILE: a .cu or .cuh file; all of khop's by default. --own takes seconds a fault in place of a minute."""
 
 import argparse
 import os
 import pathlib
 import random
 import re
+import resource
 import subprocess
 import tempfile
 
@@ -25,6 +26,12 @@ EXCHANGED = {" < ": (" <= ", " > "), " <= ": (" < ",), " > ": (" >= ", " < "), "
              "max(": ("min(",), "(int64_t)": ("(int32_t)",), "true": ("false",), "false": ("true",)}
 OPERATORS = re.compile("|".join(map(re.escape, sorted(EXCHANGED, key=len, reverse=True))))
 NUMBER = re.compile(r"(?<![\w.\"])(\d+)(?![\w.\"])")
+# Of files of sampling, the tests that run them: samplers, as one test names these, or other tests.
+OWN = {"walk": "(walk|node2vec|pinsage)", "pinsage": "pinsage", "saint": "saint", "hgt": "hgt", "together": "together",
+       "induce": "(induced|shadow|clusters|saint)", "layer": "(fastgcn|ladies)",
+       "assembly": "(^all$|trees|together|hgt|walk)"}
+OWN = {name: "TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU/" + of for name, of in OWN.items()}
+OWN["exclude"] = "TestDeviceLeavesEdgesOut|TestLaborOnADeviceLeavesEdgesOut"
 CONDITION = re.compile(r"\b(if|while) \(")
 STATEMENT = re.compile(r"\s+(?!return|break|continue|const |static|using|template|struct|extern|typedef|case "
                        r"|default|\}|#)"
@@ -71,9 +78,13 @@ class Tests:
         self.command = [self.binary, "-test.short", "-test.failfast", "-test.timeout", "900s", "-test.run",
                         chosen or f"^({names})$"]
 
-    def notice(self, library):
+    def notice(self, library, own=None):
         """How the tests fail with a simulator; None where they pass."""
-        run = subprocess.run(self.command, cwd=self.folder, capture_output=True, text=True, errors="replace",
+        command = self.command
+        if own:
+            command = command[:-1] + [own]
+        run = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, errors="replace",
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (300, 300)),
                              env=os.environ | {"KHOP_CUDA_DRIVER": str(library)})
         if run.returncode == 0:
             return None
@@ -87,6 +98,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", metavar="TEXT", help="of FILE:LINE: what is done")
     parser.add_argument("--tests", default="", metavar="REGEXP", help="run these in place of all")
+    parser.add_argument("--own", action="store_true", help="run the tests of the samplers of each file in place of all")
     parser.add_argument("files", nargs="*", metavar="FILE")
     args = parser.parse_args()
     named = lambda f: f"{f[0]}:{f[1]}: {f[2]}"
@@ -98,9 +110,10 @@ def main():
         simulator(scratch)
         package = lambda path: "sampling" if path.startswith("internal") else path.split("/")[0]
         tests = {p: Tests(p, scratch, args.tests) for p in {package(f[0]) for f in everything}}
-        for name, suite in tests.items():
-            if suite.notice(ROOT / "dist/libcudasim.so"):
-                raise SystemExit(f"{name}: the tests fail as it is")
+        own = lambda path: OWN[pathlib.Path(path).stem] if args.own else None
+        for path in {f[0] for f in everything}:
+            if tests[package(path)].notice(ROOT / "dist/libcudasim.so", own(path)):
+                raise SystemExit(f"{path}: the tests fail as it is")
         for fault in everything:
             if tried == args.count:
                 break
@@ -114,7 +127,7 @@ def main():
                 continue  # it does not compile
             restored(scratch, path, whole)
             tried += 1
-            how = tests[package(path)].notice(library)
+            how = tests[package(path)].notice(library, own(path))
             missed += how is None
             print(f"{named(fault)}: {how or 'MISSED'}", flush=True)
             first = whole.rfind("\n", 0, begin) + 1

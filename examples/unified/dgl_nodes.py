@@ -55,7 +55,7 @@ def main(folder):
     def batches(seeds, fanouts, size):
         sampler = dgl.dataloading.NeighborSampler(fanouts)
         return dgl.dataloading.DataLoader(graph, seeds, sampler, device=device, batch_size=size, shuffle=True)
-    for _ in range(3):
+    for _ in range(10):
         model.train()
         for ids, seeds, blocks in batches(train, [10, 10], 100):
             loss = F.cross_entropy(model(blocks, x[ids]), y[seeds])

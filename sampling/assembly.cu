@@ -40,12 +40,8 @@ extern "C" __global__ void assembly_measure(Step step) {
     for (int64_t run = chunk_begin(chunks, c); run < chunk_end(chunks, c); run++) {
       Place p = place_of(st, run * kLanes + lane_id());
       if (!p.seg->fanout) continue;
-      int64_t degree = measure(b, p.seg, p.dst, p.x), number = kMostHubs;
-      if (degree >= kHubEdges) number = (int64_t)atomicAdd(b->numHubs, 1ull);
-      if (degree >= 0) b->eligible[p.x] = number < kMostHubs ? -1 - number : 0;
-      if (number >= kMostHubs) continue;
-      hub_at(b, number)->x = p.x;
-      hub_at(b, number)->picks = 0;
+      int64_t degree = measure(b, p.seg, p.dst, p.x);
+      if (degree >= 0) b->eligible[p.x] = is_hub(st, p.seg, degree) ? list_hub(b, p.x, degree) : 0;
     }
   }
 }
@@ -192,7 +188,7 @@ extern "C" __global__ void assembly_lists(Step step) {
   Reason why = status->badEdge != ~0ull ? kBadGraph : status->full ? kTableFull : over ? kNodesFull : kNotStopped;
   bool stopped = stop_for(status, why, stage);
   if (stopped) st->words = 0;
-  if (b->numHubs) *b->numHubs = 0;
+  if (b->hubs) hubs_of(b)->hubs = hubs_of(b)->slices = 0;
   if (stage + 1 < b->numStages) b->stages[stage + 1].runs = stopped ? 0 : runs;
 }
 

@@ -151,8 +151,7 @@ struct Batch {
   int64_t* degree;   // how many they are
   const void** ids;  // which array, indexed by position, has their sources; only where there are copies
   int64_t* eligible; // how many of its edges may be followed; only for a picker that asked for it
-  u64* numHubs;      // of a stage (pick.cuh); more than there is room for are none. Only with eligible
-  void* hubs;
+  void* hubs;        // of a stage (pick.cuh); only with eligible
   int64_t maxDsts;   // that these have room for
   uint32_t* fresh;   // a bit for each pick
   int64_t* scratch;  // the sampler's own: a cell for each pick, or as many as it asked for

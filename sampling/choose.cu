@@ -4,26 +4,29 @@
 #include "choose.cuh"
 #include "../internal/rng/subset.cuh"
 
+// How many edges a destination takes of those that it may follow.
+struct ChosenPicks {
+  const ChooseStep& step;
+  __device__ __forceinline__ int64_t operator()(const Segment* seg, int64_t eligible) const {
+    return picks_of(step, seg, eligible);
+  }
+};
+
 // Counts the picks of a stage.
 extern "C" __global__ void choose_count(ChooseStep step) {
-  count_runs(step.at, [&](const Segment* seg, int64_t degree, int64_t x) {
-    Batch* b = step.at.batch;
-    int64_t first = x - lane_id(), mine = 0;
-    __syncwarp();  // start and degree, which other lanes read
-    for (unsigned some = __ballot_sync(kFull, degree > 0); some; some &= some - 1) {
-      int i = __ffs((int)some) - 1;
-      int64_t n = eligible_of(choice_of(step, seg, seg->lo + first + i - seg->firstDst, first + i));
-      if (lane_id() == i) mine = n;
-    }
-    if (degree >= 0) b->eligible[x] = mine;
-    return picks_of(step, seg, mine);
-  });
+  count_each(
+      step.at, [](const Place& p) { return p; },
+      [&](const Segment* seg, const Place& p, const Slice& of) {
+        return eligible_of(choice_of(step, seg, p.dst, p.x).cut(of));
+      },
+      ChosenPicks{step});
 }
 
-// Where the picks of a destination go: `count` edges of the block from `edge` on.
+// Where the picks of a destination go: `count` edges of the block from `edge` on. Before those that are looked at come
+// `before` that may be followed.
 struct Picks {
   const Sink& to;
-  int64_t edge, count;
+  int64_t edge, count, before;
 
   // Makes the edge at a position pick j.
   __device__ __forceinline__ void put(const Choice& c, int64_t j, int64_t position, int64_t root) const {
@@ -44,7 +47,7 @@ __device__ __forceinline__ int nth_bit(unsigned mask, int64_t n) {
 
 // Takes all edges that may be followed.
 __device__ __forceinline__ void take_all(const Choice& c, const Picks& p, int64_t root) {
-  int64_t before = 0;
+  int64_t before = p.before;
   for (int64_t i = lane_id(); i - lane_id() < c.n; i += kLanes) {
     bool may = c.filtered() ? c.worth_of(i).may : i < c.n;
     unsigned which = __ballot_sync(kFull, may);
@@ -60,7 +63,7 @@ __device__ __forceinline__ void take_nth(const Choice& c, const Picks& p, int64_
     if (wants) p.put(c, j, c.first + nth, root);
     return;
   }
-  int64_t before = 0;
+  int64_t before = p.before;
   for (int64_t base = 0; base < c.n && __any_sync(kFull, wants && nth >= before); base += kLanes) {
     unsigned which = __ballot_sync(kFull, c.worth_of(base + lane_id()).may);
     int64_t many = __popc(which);
@@ -152,16 +155,24 @@ struct Walk {
   }
 };
 
-// Takes the k <= 32 edges of the least keys: the lanes keep the k least so far, ascending.
-__device__ __forceinline__ void take_few(const Choice& c, const Picks& p, int64_t root) {
+// The k <= 32 edges of the least keys: the lanes keep the k least so far, ascending.
+__device__ __forceinline__ Least least_of(const Choice& c, int k) {
   Walk walk = {c};
   Least least;
-  int k = (int)p.count;
   for (int64_t base = 0; base < c.n; base += kLanes) {
     u64 key = 0, greatest = __shfl_sync(kFull, least.key, k - 1);
     unsigned candidates = __ballot_sync(kFull, walk.key(base + lane_id(), greatest, least.have == k, key));
     least.insert(candidates, key, k, [&](int from) { return walk.position(base + from); });
   }
+  return least;
+}
+
+// Takes these, of a hub from what was kept of its slices.
+__device__ __forceinline__ void take_few(const Choice& c, const Picks& p, int64_t root, int64_t e) {
+  Least least;
+  int k = (int)p.count;
+  if (e < 0) least.merge(c.b, e, k, c.step.recent);
+  else least = least_of(c, k);
   int rank = least.rank(k);
   if (lane_id() < k) p.put(c, rank, least.place, root);
 }
@@ -225,52 +236,59 @@ __device__ __forceinline__ void take_many(const Choice& c, const Picks& p, int64
   }
 }
 
-// Makes the picks of a destination, of which so many edges may be followed.
-__device__ __forceinline__ void choose(const Choice& c, const Picks& p, int64_t eligible) {
-  int64_t root = c.tree;
+// How the picks of a destination are made.
+enum How { kAgainWeighted, kAgain, kTakeAll, kSubset, kLast, kFew, kMany };
+__device__ __forceinline__ How how_of(const Choice& c, int64_t count, int64_t eligible) {
   bool weighted = c.step.weightBytes;
-  if (c.step.timed && !c.step.chain) root += root_of_time(c.b, c.asOf);  // it is there
-  if (c.step.replace && c.seg->fanout > 0) {
-    if (weighted) take_weighted_again(c, p, root);
-    else take_again(c, p, root, eligible);
-  } else if (p.count == eligible) {
-    take_all(c, p, root);
-  } else if (!weighted && !c.step.recent && c.step.decay == 0) {
-    take_subset(c, p, root, eligible);
-  } else if (c.step.recent && c.ascend()) {
-    take_last(c, p, root);
-  } else if (p.count <= kLanes) {
-    take_few(c, p, root);
-  } else {
-    take_many(c, p, root);
-  }
+  if (c.step.replace && c.seg->fanout > 0) return weighted ? kAgainWeighted : kAgain;
+  if (count == eligible) return kTakeAll;
+  if (!weighted && !c.step.recent && c.step.decay == 0) return kSubset;
+  if (c.step.recent && c.ascend()) return kLast;
+  return count <= kLanes ? kFew : kMany;
 }
 
-// Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to
-// here. Several warps may share a run.
-__device__ __forceinline__ int64_t choose_run(const ChooseStep& step, Stage* st, int64_t run, int64_t before,
-                                              int64_t part, int64_t parts) {
-  Batch* b = step.at.batch;
-  Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
-  int64_t x = run * kLanes + lane_id(), dst = seg->lo + x - seg->firstDst;
-  int64_t eligible = dst < seg->hi && seg->fanout ? b->eligible[x] : 0, picks = picks_of(step, seg, eligible);
-  int64_t sum = warp_inclusive(picks), all = __shfl_sync(kFull, sum, kLanes - 1);
-  int64_t edge = seg->have + before - seg->picksBefore + sum - picks;  // of the block, the first
-  if (dst < seg->hi && part == 0) seg->indptr[dst + 1] = (int32_t)(edge + picks);
-  if (!all) return all;
-  Sink to = sink_of(b, seg);
-  for (int i = part * kLanes / parts; i < (part + 1) * kLanes / parts; i++) {
-    Picks p = {to, __shfl_sync(kFull, edge, i), __shfl_sync(kFull, picks, i)};
-    int64_t some = __shfl_sync(kFull, eligible, i);
-    if (p.count) choose(choice_of(step, seg, __shfl_sync(kFull, dst, i), __shfl_sync(kFull, x, i)), p, some);
-  }
-  return all;
-}
-
-// Picks for all destinations of a stage, and writes the indptr of all. Where there are fewer runs than warps, a run is
-// shared by several.
-extern "C" __global__ void choose_pick(ChooseStep step) {
-  pick_runs(step.at, 0, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
-    return choose_run(step, st, run, before, part, parts);
+// Keeps the edges of the least keys of each slice of hubs.
+extern "C" __global__ void choose_least(ChooseStep step) {
+  const Batch* b = step.at.batch;
+  each_slice(step.at, [&](const Hub* hub, const Place& p, int64_t i) {
+    int64_t eligible = found_of(b, p), k = picks_of(step, p.seg, eligible);
+    Choice c = choice_of(step, p.seg, p.dst, p.x);
+    if (k && how_of(c, k, eligible) == kFew)
+      least_of(c.cut(slice_of(b->degree[p.x], i)), (int)k).keep(b, hub->first + i);
   });
+}
+
+// Makes the picks of a destination, of which so many edges may be followed, that are of a slice of it. Where slices
+// cannot be told apart the first is all.
+__device__ __forceinline__ void choose(const Choice& all, Picks p, int64_t eligible, const Slice& of, int64_t e) {
+  How how = how_of(all, p.count, eligible);
+  bool some = how == kAgain || (how == kSubset && p.count <= kLanes);
+  bool apart = how == kTakeAll || (some && all.filtered());
+  if (!apart && of.from) return;
+  Choice c = apart ? all.cut(of) : all;
+  int64_t root = c.tree;
+  if (c.step.timed && !c.step.chain) root += root_of_time(c.b, c.asOf);  // it is there
+  switch (how) {
+    case kAgainWeighted: return take_weighted_again(c, p, root);
+    case kAgain: return take_again(c, p, root, eligible);
+    case kTakeAll: return take_all(c, p, root);
+    case kSubset: return take_subset(c, p, root, eligible);
+    case kLast: return take_last(c, p, root);
+    case kFew: return take_few(c, p, root, e);
+    default: return take_many(c, p, root);
+  }
+}
+
+// Writes the blocks' indptr, and picks for all destinations of a stage.
+extern "C" __global__ void choose_pick(ChooseStep step) {
+  Batch* b = step.at.batch;
+  pick_each(
+      step.at, [](const Place& p) { return p; },
+      [&](const Segment* seg, const Place& p, const Slice& of, int64_t edge) {
+        int64_t eligible = found_of(b, p);
+        Sink to = sink_of(b, seg);
+        choose(choice_of(step, seg, p.dst, p.x), {to, edge, picks_of(step, seg, eligible), of.before}, eligible, of,
+               b->eligible[p.x]);
+      },
+      ChosenPicks{step});
 }

@@ -51,6 +51,15 @@ struct Choice {
   __device__ __forceinline__ int64_t column(int64_t position) const { return excluded.column(position); }
   __device__ __forceinline__ bool filtered() const { return step.weightBytes || step.maskBytes || byTime || bySource; }
 
+  // The same with those edges alone that are of a slice.
+  __device__ __forceinline__ Choice cut(const Slice& of) const {
+    Choice c = *this;
+    int64_t from = min(of.from, n);
+    c.first += from;
+    c.n = min(of.to, n) - from;
+    return c;
+  }
+
   // What follows, up to worth_at, is for places in the columns.
   __device__ __forceinline__ int64_t time_of_edge(int64_t at) const {
     return load_time(step.times, step.timeBytes, at);

@@ -36,7 +36,7 @@ var choosePTX []byte
 // chooseKernels are the kernels of choose.cu, loaded on one device. They are safe for concurrent use.
 type chooseKernels struct {
 	*device.Module
-	chooseCount, choosePick device.Launcher[deviceChooseStep]
+	chooseCount, chooseLeast, choosePick device.Launcher[deviceChooseStep]
 }
 
 // loadChooseKernels loads them. Close them before the device.
@@ -44,6 +44,7 @@ func loadChooseKernels(on *device.Device) (*chooseKernels, error) {
 	k, err := &chooseKernels{}, error(nil)
 	k.Module, err = on.LoadKernels(choosePTX, map[string]**device.Kernel{
 		"choose_count": &k.chooseCount.Kernel,
+		"choose_least": &k.chooseLeast.Kernel,
 		"choose_pick":  &k.choosePick.Kernel,
 	})
 	if err != nil {

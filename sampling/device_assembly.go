@@ -23,10 +23,9 @@ const (
 	maxDeviceNodes    = 1 << idBits        // likewise
 	maxDeviceTable    = 30                 // bits: a slot is an int32 until it is relabelled
 	defaultBlocksOfSM = 8
-	bytesOfDst        = 24                // start, degree, ids
-	hubBytes          = 8 + 1024*(2+64)*8 // Batch.numHubs and Batch.hubs (pick.cuh)
-	idBits            = 40                // of an id in a key of the table
-	timedIDBits       = 63                // the same where times matter: the table is then empty when a batch begins
+	bytesOfDst        = 24 // start, degree, ids
+	idBits            = 40 // of an id in a key of the table
+	timedIDBits       = 63 // the same where times matter: the table is then empty when a batch begins
 )
 
 // stageKind is what a stage behind the seeds' does.
@@ -239,7 +238,7 @@ func (w *deviceAssembly) needs() deviceNeeds {
 	}
 	if w.reacher != nil {
 		of := w.reacher.needs()
-		n.cells, n.eligible = n.cells || of.cells, n.eligible || of.eligible
+		n.cells, n.eligible, n.least = n.cells || of.cells, n.eligible || of.eligible, n.least || of.least
 	}
 	n.eligible = n.eligible || w.induce != nil
 	return n
@@ -451,7 +450,7 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 	}{
 		{&w.device, size}, {&w.dsts, w.bytesOfDst() * dsts}, {&w.fresh, picks / 8}, {&w.cells, 8 * cells},
 		{&w.reached, w.reachedBytes()}, {&w.leftOut, 8 * (w.pairRoom + 1 + w.excludedRoom) * min(w.pairRoom, 1)},
-		{&w.partials, 8*(int64(w.blocks)*deviceBlockWarps+int64(len(s.Nodes))) + bit(w.needs().eligible)*hubBytes},
+		{&w.partials, 8*(int64(w.blocks)*deviceBlockWarps+int64(len(s.Nodes))) + w.needs().hubBytes()},
 	} {
 		if err := need.b.Claim(need.n); err != nil {
 			return err

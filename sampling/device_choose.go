@@ -94,7 +94,7 @@ func (c *timeColumn) width() int64 { return widthOf(c.t32 != nil, c.t64 != nil) 
 func (d *deviceChoose) close() error { return sharedChooseKernels.LetGo(d.device) }
 
 func (d *deviceChoose) needs() deviceNeeds {
-	n := deviceNeeds{eligible: true}
+	n := deviceNeeds{eligible: true, least: true}
 	for _, fanouts := range d.fanouts {
 		for _, k := range fanouts {
 			n.cells = n.cells || k > 32 && !d.opt.Replace || k == All && d.opt.Share != 0
@@ -117,10 +117,17 @@ func (d *deviceChoose) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 }
 
 func (d *deviceChoose) count(l *deviceLaunch) error {
-	return d.kernels.chooseCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, d.at(l))
+	if err := l.measure(); err != nil {
+		return err
+	}
+	return d.kernels.chooseCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.at(l))
 }
 
 func (d *deviceChoose) pick(l *deviceLaunch) error {
+	err := d.kernels.chooseLeast.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.at(l))
+	if err != nil {
+		return err
+	}
 	return d.kernels.choosePick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.at(l))
 }
 

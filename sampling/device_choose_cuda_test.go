@@ -71,7 +71,7 @@ func TestDeviceLooksAtTimeAsTheOracleDoes(t *testing.T) {
 	}
 }
 
-// readsOfTimes returns how many instructions read the sources of edges, and how many their times, for 8 hubs.
+// readsOfTimes returns how often a warp's 32 lanes read the sources of edges, and how often their times, for 8 hubs.
 func readsOfTimes(t *testing.T, n Neighbor, degree int64) (sources, times uint64) {
 	d, g := openDevice(t), hubsOfRows(t, degree, true)
 	env := DeviceEnv{Env: Env{Graph: g, BatchSize: 8}, Topology: d.topology(g, unified.Int32), MaxBlocks: 2}
@@ -82,7 +82,7 @@ func readsOfTimes(t *testing.T, n Neighbor, degree int64) (sources, times uint64
 	cudatest.ResetStats(t)
 	expect.OK(t, o.enqueue(context.Background(), req))
 	expect.Ensure(t, o.replays == 0, "%d replays", o.replays)
-	return cudatest.LinesAt(env.Topology.Indices)[0], cudatest.LinesAt(env.Topology.NodeColumns[0][1])[0]
+	return cudatest.LinesAt(env.Topology.Indices)[1] / 32, cudatest.LinesAt(env.Topology.NodeColumns[0][1])[1] / 32
 }
 
 // What is read grows with the logarithm of the in-edges, where those lie in the order of the times of their sources.

@@ -159,8 +159,7 @@ func (w *deviceAssembly) batch() deviceBatch {
 	b.ids = b.degree + 8*device.Address(b.maxDsts)
 	if needs.eligible {
 		b.eligible = b.ids + 8*device.Address(b.maxDsts)
-		b.numHubs = b.partials + 8*device.Address(b.warps+b.numTypes)
-		b.hubs = b.numHubs + 8
+		b.hubs = b.partials + 8*device.Address(b.warps+b.numTypes)
 	}
 	b.shifts = b.partials + 8*device.Address(b.warps)
 	return b

@@ -62,7 +62,7 @@ func (d *deviceLabor) close() (err error) {
 	return errors.Join(err, sharedLaborKernels.LetGo(d.device))
 }
 
-func (d *deviceLabor) needs() deviceNeeds { return deviceNeeds{} }
+func (d *deviceLabor) needs() deviceNeeds { return deviceNeeds{eligible: true, least: true} }
 
 func (d *deviceLabor) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 	s := d.graph.Schema()
@@ -75,11 +75,18 @@ func (d *deviceLabor) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 }
 
 func (d *deviceLabor) count(l *deviceLaunch) error {
-	return d.kernels.laborCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, d.step(l))
+	if err := l.measure(); err != nil {
+		return err
+	}
+	return d.kernels.laborCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
 }
 
 func (d *deviceLabor) pick(l *deviceLaunch) error {
-	err := d.kernels.laborPick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
+	err := d.kernels.laborLeast.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
+	if err != nil {
+		return err
+	}
+	err = d.kernels.laborPick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
 	if err != nil || d.all == nil {
 		return err
 	}

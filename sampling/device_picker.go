@@ -21,7 +21,14 @@ type devicePicker interface {
 // deviceNeeds is memory that not every picker needs.
 type deviceNeeds struct {
 	cells    bool // Batch.scratch: 8 bytes a pick
-	eligible bool // Batch.eligible: 8 bytes a destination
+	eligible bool // Batch.eligible: 8 bytes a destination; and Batch.hubs
+	least    bool // the part of Batch.hubs that holds the least keys of slices
+}
+
+// hubBytes returns how large Batch.hubs is: Hubs of pick.cuh.
+func (n deviceNeeds) hubBytes() int64 {
+	const slices, hub = 8192, 24
+	return bit(n.eligible)*(16+slices/4*hub+8*slices) + bit(n.least)*slices*2*32*8
 }
 
 // deviceSender is a picker or placer whose kernels read more of a batch than its description.

@@ -31,7 +31,7 @@ __device__ __forceinline__ int64_t each_left_out(Batch* b, int64_t p, F found) {
     int64_t at = first_not(p, end, [&](int64_t i) { return pairs[i].source < source; });
     return at < end && pairs[at].source == source;
   };
-  return each_match(b, Edges{e.ids, e.from, e.to - e.from, 0}, Slice{0, e.to - e.from}, among, found);
+  return each_match(b, Edges{e.ids, e.from, e.to - e.from, 0}, Slice{0, e.to - e.from, 0}, among, found);
 }
 
 // Counts the edges of each pair.

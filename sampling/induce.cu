@@ -63,7 +63,7 @@ extern "C" __global__ void induce_pick(InduceStep step) {
       },
       [&](Segment* seg, const Inside& d, const Slice& of, int64_t edge) {
         each_inside(b, seg, d.edges, of, [&](int64_t position, int64_t number, int32_t local) {
-          int64_t e = edge + number;
+          int64_t e = edge + of.before + number;
           seg->indices[e] = local;
           if (seg->positions) store_id(seg->positions, e, b->widePositions, position);
           if (seg->weights) seg->weights[e] = (float)__ddiv_rn(d.times, (double)max(step.edges[position], 1u));

@@ -43,46 +43,48 @@ __device__ __forceinline__ u64 share_of(int64_t k, int64_t n) {
   return q;
 }
 
-// How many edges of a column have a variate that wanted says so of.
+// How many edges of a slice have a variate that wanted says so of.
 template <class F>
-__device__ __forceinline__ int64_t count_where(const Column& c, F wanted) {
+__device__ __forceinline__ int64_t count_where(const Column& c, const Slice& of, F wanted) {
   int64_t n = 0;
-  for (int64_t j = lane_id(); j < c.degree; j += kLanes) n += wanted(c.variate(j));
+  for (int64_t j = of.from + lane_id(); j < of.to; j += kLanes) n += wanted(c.variate(j));
   return warp_sum(n);
 }
 
-// How many edges each lane's destination x takes. Lanes without one have degree -1.
-__device__ __forceinline__ int64_t labor_picks(const Batch* b, const Segment* seg, bool poisson, int64_t degree,
-                                               int64_t x) {
-  int64_t fanout = seg->fanout, picks = max(degree, (int64_t)0);
-  if (fanout == kAll) return picks;
-  if (!poisson) return min(picks, fanout);
-  unsigned some = __ballot_sync(kFull, degree > fanout && fanout > 0);
-  if (fanout == 0) picks = 0;
-  for (int64_t first = x - lane_id(); some; some &= some - 1) {
-    int i = __ffs((int)some) - 1;
-    Column c = column_of(b, seg, first + i);
-    int64_t n = count_where(c, [&](u64 u) { return bounded(u, c.degree) < (u64)fanout; });
-    if (lane_id() == i) picks = n;
+// How many edges a destination takes of those that it may take.
+struct LaborPicks {
+  bool poisson;
+  __device__ __forceinline__ int64_t operator()(const Segment* seg, int64_t found) const {
+    return poisson || seg->fanout == kAll ? found : min(found, seg->fanout);
   }
-  return picks;
+};
+
+// Whether a destination of so many edges takes all of them.
+__device__ __forceinline__ bool takes_all(const Segment* seg, int64_t degree) {
+  return seg->fanout == kAll || degree <= seg->fanout;
 }
 
 // Counts the picks of a stage.
 extern "C" __global__ void labor_count(LaborStep step) {
-  count_runs(step.at, [&](const Segment* seg, int64_t degree, int64_t x) {
-    __syncwarp();  // start and degree, which other lanes read
-    return labor_picks(step.at.batch, seg, step.poisson, degree, x);
-  });
+  const Batch* b = step.at.batch;
+  count_each(
+      step.at, [](const Place& p) { return p; },
+      [&](const Segment* seg, const Place& p, const Slice& of) {
+        int64_t degree = b->degree[p.x];
+        if (!step.poisson || takes_all(seg, degree)) return of.to - of.from;
+        return count_where(column_of(b, seg, p.x), of, [&](u64 u) { return bounded(u, degree) < (u64)seg->fanout; });
+      },
+      LaborPicks{step.poisson != 0});
 }
 
-// Takes the edges whose variates are up to limit, of those equal to it the first `ties`, in their order.
-__device__ __forceinline__ void take_up_to(const Sink& to, const Column& c, int64_t edge, u64 limit, int64_t ties) {
-  for (int64_t base = 0; base < c.degree; base += kLanes) {
+// Takes the edges of a slice whose variates are up to limit, of those equal to it the first `ties`, in their order.
+__device__ __forceinline__ void take_up_to(const Sink& to, const Column& c, const Slice& of, int64_t edge, u64 limit,
+                                           int64_t ties) {
+  for (int64_t base = of.from; base < of.to; base += kLanes) {
     int64_t j = base + lane_id();
-    u64 u = j < c.degree ? c.variate(j) : 0;
-    unsigned below = (1u << lane_id()) - 1, less = __ballot_sync(kFull, j < c.degree && u < limit);
-    unsigned equal = __ballot_sync(kFull, j < c.degree && u == limit);
+    u64 u = j < of.to ? c.variate(j) : 0;
+    unsigned below = (1u << lane_id()) - 1, less = __ballot_sync(kFull, j < of.to && u < limit);
+    unsigned equal = __ballot_sync(kFull, j < of.to && u == limit);
     bool tied = equal >> lane_id() & 1 && __popc(equal & below) < ties;
     unsigned taken = less | __ballot_sync(kFull, tied);
     if (taken >> lane_id() & 1) take(to, c.ids, 0, c.position(j), edge + __popc(taken & below));
@@ -103,61 +105,58 @@ __device__ __forceinline__ void take_least(const Sink& to, const Column& c, int6
       double fraction = (double)(2 * (k - below) + 1) / (double)(2 * (upTo - below) + 2);
       middle = low + min((u64)((double)(high - low) * fraction), high - low - 1);
     }
-    int64_t n = count_where(c, [&](u64 u) { return u <= middle; });
+    int64_t n = count_where(c, {0, c.degree, 0}, [&](u64 u) { return u <= middle; });
     if (n >= k) high = middle, upTo = n;
     else low = middle + 1, below = n;
   }
-  take_up_to(to, c, edge, high, upTo == k ? c.degree : k - below);
+  take_up_to(to, c, {0, c.degree, 0}, edge, high, upTo == k ? c.degree : k - below);
 }
 
-// The same for k up to 32, in one pass: the lanes keep the k least so far, ascending.
-__device__ __forceinline__ void take_few(const Sink& to, const Column& c, int k, int64_t edge) {
+// The k <= 32 edges of a slice with the least (variate, position), in one pass: the lanes keep the least so far.
+__device__ __forceinline__ Least least_of(const Column& c, const Slice& of, int k) {
   Least least;
-  for (int64_t base = 0; base < c.degree; base += kLanes) {
+  for (int64_t base = of.from; base < of.to; base += kLanes) {
     int64_t j = base + lane_id();
-    u64 u = j < c.degree ? c.variate(j) : 0, greatest = __shfl_sync(kFull, least.key, k - 1);
-    unsigned candidates = __ballot_sync(kFull, j < c.degree && (least.have < k || u < greatest));
+    u64 u = j < of.to ? c.variate(j) : 0, greatest = __shfl_sync(kFull, least.key, k - 1);
+    unsigned candidates = __ballot_sync(kFull, j < of.to && (least.have < k || u < greatest));
     least.insert(candidates, u, k, [&](int from) { return base + from; });
   }
-  int rank = least.rank(k);
-  if (lane_id() < k) take(to, c.ids, 0, c.position(least.place), edge + rank);
+  return least;
 }
 
-// Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to
-// here. Several warps may share a run.
-__device__ __forceinline__ int64_t labor_run(const LaborStep& step, Stage* st, int64_t run, int64_t before,
-                                             int64_t part, int64_t parts) {
-  Batch* b = step.at.batch;
-  Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
-  int64_t x = run * kLanes + lane_id(), dst = seg->lo + x - seg->firstDst;
-  int64_t degree = dst < seg->hi && seg->fanout ? b->degree[x] : -1;
-  int64_t picks = labor_picks(b, seg, step.poisson, degree, x);
-  int64_t sum = warp_inclusive(picks), all = __shfl_sync(kFull, sum, kLanes - 1);
-  int64_t edge = seg->have + before - seg->picksBefore + sum - picks;  // of the block, the first
-  if (dst < seg->hi && part == 0) seg->indptr[dst + 1] = (int32_t)(edge + picks);
-  if (seg->fanout <= 0 || !all) return all;
-  Sink to = sink_of(b, seg);
-  for (int i = part * kLanes / parts; i < (part + 1) * kLanes / parts; i++) {
-    int64_t first = __shfl_sync(kFull, edge, i), of = __shfl_sync(kFull, degree, i);
-    if (of <= 0) continue;
-    Column c = column_of(b, seg, run * kLanes + i);
-    if (of <= seg->fanout) {
-      for (int64_t j = lane_id(); j < of; j += kLanes) take(to, c.ids, 0, c.position(j), first + j);
-    } else if (step.poisson) {
-      take_up_to(to, c, first, share_of(seg->fanout, of), of);
-    } else if (seg->fanout <= kLanes) {
-      take_few(to, c, (int)seg->fanout, first);
-    } else {
-      take_least(to, c, seg->fanout, first);
-    }
-  }
-  return all;
-}
-
-// Picks for all destinations of a stage whose fan-out is not kAll, and writes the indptr of all. Where there are fewer
-// runs than warps, a run is shared by several.
-extern "C" __global__ void labor_pick(LaborStep step) {
-  pick_runs(step.at, step.poisson, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
-    return labor_run(step, st, run, before, part, parts);
+// Keeps those of each slice of hubs.
+extern "C" __global__ void labor_least(LaborStep step) {
+  const Batch* b = step.at.batch;
+  each_slice(step.at, [&](const Hub* hub, const Place& p, int64_t i) {
+    int64_t degree = b->degree[p.x];
+    if (step.poisson || p.seg->fanout > kLanes || takes_all(p.seg, degree)) return;
+    least_of(column_of(b, p.seg, p.x), slice_of(degree, i), (int)p.seg->fanout).keep(b, hub->first + i);
   });
+}
+
+// Writes the blocks' indptr, and picks; neighbor_expand does where the fan-out is kAll.
+extern "C" __global__ void labor_pick(LaborStep step) {
+  Batch* b = step.at.batch;
+  pick_each(
+      step.at, [](const Place& p) { return p; },
+      [&](const Segment* seg, const Place& p, const Slice& of, int64_t edge) {
+        if (seg->fanout == kAll) return;
+        Sink to = sink_of(b, seg);
+        Column c = column_of(b, seg, p.x);
+        int k = (int)min(seg->fanout, (int64_t)kLanes);
+        if (takes_all(seg, c.degree)) {
+          for (int64_t j = of.from + lane_id(); j < of.to; j += kLanes) take(to, c.ids, 0, c.position(j), edge + j);
+        } else if (step.poisson) {
+          take_up_to(to, c, of, edge + of.before, share_of(seg->fanout, c.degree), c.degree);
+        } else if (of.from == 0 && seg->fanout > kLanes) {
+          take_least(to, c, seg->fanout, edge);
+        } else if (of.from == 0) {
+          Least least;
+          if (b->eligible[p.x] < 0) least.merge(b, b->eligible[p.x], k, false);
+          else least = least_of(c, of, k);
+          int rank = least.rank(k);
+          if (lane_id() < k) take(to, c.ids, 0, c.position(least.place), edge + rank);
+        }
+      },
+      LaborPicks{step.poisson != 0});
 }

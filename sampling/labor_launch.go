@@ -25,7 +25,7 @@ var laborPTX []byte
 // laborKernels are the kernels of labor.cu, loaded on one device. They are safe for concurrent use.
 type laborKernels struct {
 	*device.Module
-	laborCount, laborPick device.Launcher[deviceLaborStep]
+	laborCount, laborLeast, laborPick device.Launcher[deviceLaborStep]
 }
 
 // loadLaborKernels loads them. Close them before the device.
@@ -33,6 +33,7 @@ func loadLaborKernels(on *device.Device) (*laborKernels, error) {
 	k, err := &laborKernels{}, error(nil)
 	k.Module, err = on.LoadKernels(laborPTX, map[string]**device.Kernel{
 		"labor_count": &k.laborCount.Kernel,
+		"labor_least": &k.laborLeast.Kernel,
 		"labor_pick":  &k.laborPick.Kernel,
 	})
 	if err != nil {

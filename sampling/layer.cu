@@ -271,8 +271,9 @@ extern "C" __global__ void layer_pick(LayerStep step) {
             },
             [&](int64_t at, int64_t number, bool has) {
               if (!has) return;
-              seg->weights[edge + number] = (float)weight;
-              take(to, d.edges.ids, 0, at, edge + number);
+              int64_t e = edge + of.before + number;
+              seg->weights[e] = (float)weight;
+              take(to, d.edges.ids, 0, at, e);
             });
       });
 }

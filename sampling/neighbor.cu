@@ -111,7 +111,7 @@ __device__ __forceinline__ int64_t pick_run(const NeighborStep& step, Stage* st,
 // Picks for all destinations of a stage whose fan-out is not kAll, and writes the indptr of all. Where there are fewer
 // runs than warps, a run is shared by several.
 extern "C" __global__ void neighbor_pick(NeighborStep step) {
-  pick_runs(step.at, 0, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
+  pick_runs(step.at, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
     return pick_run(step, st, run, before, part, parts);
   });
 }

@@ -129,11 +129,10 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
 __device__ __forceinline__ int64_t shuffled(int64_t x, int from) { return __shfl_sync(kFull, x, from); }
 __device__ __forceinline__ int64_t warp_sum(int64_t n) { return __shfl_sync(kFull, warp_inclusive(n), kLanes - 1); }
 
-// Counts the picks of a stage: of each chunk of destinations and of each segment. All lanes of a warp call
-// picks_of(seg, degree, x), which says how many destination x takes, none where the degree is -1; a segment with
-// fan-out 0 takes none.
+// Counts the picks of a stage: of each chunk of destinations and of each segment. picks_of(seg, degree) says how many a
+// destination takes; a segment with fan-out 0 takes none.
 template <class F>
-__device__ __forceinline__ void count_runs(const Step& step, F picks_of) {
+__device__ __forceinline__ void count_picks(const Step& step, F picks_of) {
   Batch* b = step.batch;
   Stage* st = &b->stages[step.stage];
   Chunks chunks = chunks_of(b, st->runs);
@@ -142,8 +141,8 @@ __device__ __forceinline__ void count_runs(const Step& step, F picks_of) {
     for (int64_t run = chunk_begin(chunks, c); run < chunk_end(chunks, c); run++) {
       int64_t x = run * kLanes + lane_id();
       Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
-      int64_t dst = seg->lo + x - seg->firstDst, degree = seg->fanout ? measure(b, seg, dst, x) : -1;
-      int64_t all = warp_sum(picks_of(seg, degree, x));
+      int64_t degree = seg->fanout ? measure(b, seg, seg->lo + x - seg->firstDst, x) : -1;
+      int64_t all = warp_sum(degree < 0 ? 0 : picks_of(seg, degree));
       if (lane_id() == 0 && all) atomicAdd(&seg->picks, (u64)all);
       sum += all;
     }
@@ -151,15 +150,9 @@ __device__ __forceinline__ void count_runs(const Step& step, F picks_of) {
   }
 }
 
-// The same where picks_of(seg, degree) is a lane's own matter.
-template <class F>
-__device__ __forceinline__ void count_picks(const Step& step, F picks_of) {
-  count_runs(step, [&](const Segment* seg, int64_t degree, int64_t) { return degree < 0 ? 0 : picks_of(seg, degree); });
-}
-
-// Where there are fewer runs than warps, a run is shared by so many of these, unless they are to be alone.
-__device__ __forceinline__ int64_t parts_of(const Batch* b, const Chunks& chunks, int64_t alone) {
-  return chunks.each > 1 || alone ? 1 : min(b->warps / max(chunks.items, (int64_t)1), (int64_t)kLanes);
+// Where there are fewer runs than warps, a run is shared by so many of these.
+__device__ __forceinline__ int64_t parts_of(const Batch* b, const Chunks& chunks) {
+  return chunks.each > 1 ? 1 : min(b->warps / max(chunks.items, (int64_t)1), (int64_t)kLanes);
 }
 
 // Whether the destination of this lane is one of a part of a run.
@@ -171,12 +164,12 @@ __device__ __forceinline__ bool in_part(int64_t part, int64_t parts) {
 // part, parts), which writes the indptr of a run, picks, and returns the picks of the run; before is those of the stage
 // up to there. Each of the warps that share a run makes a part.
 template <class F>
-__device__ __forceinline__ void pick_runs(const Step& step, int64_t alone, F pick_run) {
+__device__ __forceinline__ void pick_runs(const Step& step, F pick_run) {
   Batch* b = step.batch;
   Stage* st = &b->stages[step.stage];
   if (!st->admitted || !st->runs) return;
   Chunks chunks = chunks_of(b, st->runs);
-  int64_t parts = parts_of(b, chunks, alone);
+  int64_t parts = parts_of(b, chunks);
   for (int64_t u = warp_index(); u < chunks.count * parts; u += warp_count()) {
     int64_t before = b->partials[u / parts];
     for (int64_t run = chunk_begin(chunks, u / parts); run < chunk_end(chunks, u / parts); run++)
@@ -184,30 +177,54 @@ __device__ __forceinline__ void pick_runs(const Step& step, int64_t alone, F pic
   }
 }
 
-// Destinations of many edges are hubs, as long as there is room in the list of hubs: each is cut into slices, and warps
-// take a slice at a time. Batch::eligible has -1 - the hub's number for them.
-constexpr int64_t kHubEdges = 512, kSliceEdges = 128, kSlices = 64, kMostHubs = 1024;
+// Destinations of many edges are hubs, as long as there is room for their slices, of which warps take one at a time.
+// Batch::eligible has -1 - the hub's number for them.
+constexpr int64_t kSliceEdges = 64, kSlices = 64, kMostSlices = 8192, kMostHubs = kMostSlices / 4;
 
 struct Hub {
-  int64_t x;                // number of the destination
-  u64 picks;                // so far; above 2^40 the slices that were counted
-  int64_t before[kSlices];  // picks of each slice
+  int64_t x;      // number of the destination
+  u64 found;      // so far; above 2^40 the slices that were counted
+  int64_t first;  // number of its first slice
 };
-constexpr int kCounted = 40;  // bits of Hub::picks below the number of slices
+constexpr int kCounted = 40;  // bits of Hub::found below the number of slices
 
-__device__ __forceinline__ Hub* hub_at(const Batch* b, int64_t i) { return (Hub*)b->hubs + i; }
+// A stage's hubs, with what they share: Batch::hubs.
+struct Hubs {
+  u64 hubs, slices;  // how many were asked for
+  Hub at[kMostHubs];
+  int64_t found[kMostSlices];            // edges of each slice
+  u64 least[kMostSlices][2][kLanes];     // the keys and places of a Least of each; only where the picker needs them
+};
 
-// The edges from .. to of a destination.
+__device__ __forceinline__ Hubs* hubs_of(const Batch* b) { return (Hubs*)b->hubs; }
+
+// Whether a destination of so many edges is to be a hub: where destinations are many, warps have enough to do, and
+// of edges in order of time few are read.
+__device__ __forceinline__ bool is_hub(const Stage* st, const Segment* seg, int64_t degree) {
+  return degree >= (st->runs < 1024 ? 256 : 2048) && !seg->ordered && !seg->ascending;
+}
+
+// The edges from .. to of a destination, behind slices where `before` edges were found.
 struct Slice {
-  int64_t from, to;
+  int64_t from, to, before;
 };
 __device__ __forceinline__ Slice slice_of(int64_t degree, int64_t i) {
   int64_t each = max(((degree + kSlices - 1) / kSlices + kLanes - 1) & -kLanes, kSliceEdges);
-  return {min(i * each, degree), min((i + 1) * each, degree)};
+  return {min(i * each, degree), min((i + 1) * each, degree), 0};
 }
 __device__ __forceinline__ int64_t slices_of(int64_t degree) {
   int64_t each = slice_of(degree, 0).to;
   return (degree + each - 1) / each;
+}
+
+// Makes a destination a hub, if there is room. Returns what Batch::eligible has for it.
+__device__ __forceinline__ int64_t list_hub(const Batch* b, int64_t x, int64_t degree) {
+  Hubs* all = hubs_of(b);
+  int64_t n = slices_of(degree), first = (int64_t)atomicAdd(&all->slices, (u64)n);
+  if (first + n > kMostSlices) return 0;
+  int64_t number = (int64_t)atomicAdd(&all->hubs, 1ull);
+  all->at[number] = {x, 0, first};
+  return -1 - number;
 }
 
 // Where destination x of a stage is.
@@ -219,40 +236,47 @@ __device__ __forceinline__ Place place_of(const Stage* st, int64_t x) {
   Segment* seg = segment_of<&Segment::firstDst>(st, x & -kLanes);
   return {seg, x, seg->lo + x - seg->firstDst};
 }
+__device__ __forceinline__ Place shuffled(const Place& p, int i) {
+  return {p.seg, __shfl_sync(kFull, p.x, i), __shfl_sync(kFull, p.dst, i)};
+}
 __device__ __forceinline__ bool is_there(const Place& p) { return p.dst < p.seg->hi && p.seg->fanout; }
 
 // Calls slice(hub, its place, number) for every slice of the hubs of a stage.
 template <class F>
 __device__ __forceinline__ void each_slice(const Step& step, F slice) {
   Batch* b = step.batch;
-  int64_t hubs = min((int64_t)*b->numHubs, kMostHubs);
+  int64_t hubs = (int64_t)hubs_of(b)->hubs;
   for (int64_t u = warp_index(); u < hubs * kSlices; u += warp_count()) {
-    Hub* hub = hub_at(b, u / kSlices);
+    Hub* hub = &hubs_of(b)->at[u / kSlices];
     if (u % kSlices < slices_of(b->degree[hub->x]))
       slice(hub, place_of(&b->stages[step.stage], hub->x), u % kSlices);
   }
 }
 
+struct AllFound {
+  __device__ __forceinline__ int64_t operator()(const Segment*, int64_t found) const { return found; }
+};
+
 // Counts the picks of a stage a destination at a time, behind assembly_measure. Each lane calls prepare(place) for its
 // own; then all lanes of the warp call count_of(seg, prepared, slice), for one after another, which says how many of
 // these edges it may take, and picks_of(seg, how many) says how many it does take. Batch::eligible keeps the former.
-// Without Hubs, and then without assembly_measure, there are no hubs and no slices.
-template <bool Hubs = true, class P, class F, class N>
-__device__ __forceinline__ void count_each(const Step& step, P prepare, F count_of, N picks_of) {
+// Unless Shared, and then without assembly_measure, there are no hubs and no slices.
+template <bool Shared = true, class P, class F, class N = AllFound>
+__device__ __forceinline__ void count_each(const Step& step, P prepare, F count_of, N picks_of = {}) {
   Batch* b = step.batch;
   const Stage* st = &b->stages[step.stage];
   Chunks chunks = chunks_of(b, st->runs);
-  int64_t parts = parts_of(b, chunks, 0);
+  int64_t parts = parts_of(b, chunks);
   for (int64_t u = warp_index(); u < chunks.count * parts; u += warp_count()) {
     int64_t sum = 0, c = u / parts;
     for (int64_t run = chunk_begin(chunks, c); run < chunk_end(chunks, c); run++) {
       Place p = place_of(st, run * kLanes + lane_id());
-      bool some = in_part(u % parts, parts) && is_there(p) && !(Hubs && b->eligible[p.x] < 0);
-      int64_t degree = Hubs && some ? b->degree[p.x] : 0, found = 0;
+      bool some = in_part(u % parts, parts) && is_there(p) && !(Shared && b->eligible[p.x] < 0);
+      int64_t degree = Shared && some ? b->degree[p.x] : 0, found = 0;
       auto mine = some ? prepare(p) : decltype(prepare(p)){};
-      for (unsigned left = __ballot_sync(kFull, some && (degree || !Hubs)); left; left &= left - 1) {
+      for (unsigned left = __ballot_sync(kFull, some && (degree || !Shared)); left; left &= left - 1) {
         int i = __ffs((int)left) - 1;
-        int64_t n = count_of(p.seg, shuffled(mine, i), Slice{0, __shfl_sync(kFull, degree, i)});
+        int64_t n = count_of(p.seg, shuffled(mine, i), Slice{0, __shfl_sync(kFull, degree, i), 0});
         if (lane_id() == i) found = n;
       }
       if (some) b->eligible[p.x] = found;
@@ -262,57 +286,57 @@ __device__ __forceinline__ void count_each(const Step& step, P prepare, F count_
     }
     if (lane_id() == 0 && sum) atomicAdd((u64*)&b->partials[c], (u64)sum);
   }
-  if (!Hubs) return;
+  if (!Shared) return;
   each_slice(step, [&](Hub* hub, const Place& p, int64_t i) {
     int64_t degree = b->degree[p.x], n = count_of(p.seg, prepare(p), slice_of(degree, i));
     if (lane_id()) return;
-    hub->before[i] = n;
-    u64 now = atomicAdd(&hub->picks, (u64)n + (1ull << kCounted)) + (u64)n + (1ull << kCounted);
+    hubs_of(b)->found[hub->first + i] = n;
+    u64 more = (u64)n + (1ull << kCounted), now = atomicAdd(&hub->found, more) + more;
     if ((int64_t)(now >> kCounted) < slices_of(degree)) return;
     int64_t all = picks_of(p.seg, (int64_t)(now & ((1ull << kCounted) - 1)));
     atomicAdd(&p.seg->picks, (u64)all);
     atomicAdd((u64*)&b->partials[p.x / kLanes / chunks.each], (u64)all);
   });
 }
-template <bool Hubs = true, class P, class F>
-__device__ __forceinline__ void count_each(const Step& step, P prepare, F count_of) {
-  count_each<Hubs>(step, prepare, count_of, [](const Segment*, int64_t found) { return found; });
-}
 
-// What count_each has found for a destination.
+// What count_each has found for a destination that is there.
 __device__ __forceinline__ int64_t found_of(const Batch* b, const Place& p) {
-  int64_t found = is_there(p) ? b->eligible[p.x] : 0;
-  return found < 0 ? (int64_t)(hub_at(b, -1 - found)->picks & ((1ull << kCounted) - 1)) : found;
+  int64_t found = b->eligible[p.x];
+  return found < 0 ? (int64_t)(hubs_of(b)->at[-1 - found].found & ((1ull << kCounted) - 1)) : found;
 }
 
 // Writes the blocks' indptr and picks, where count_each has counted: all lanes of a warp call take(seg, prepared,
 // slice, edge) for a destination, of which the first edge of the block is edge.
-template <bool Hubs = true, class P, class F>
-__device__ __forceinline__ void pick_each(const Step& step, P prepare, F take) {
+template <bool Shared = true, class P, class F, class N = AllFound>
+__device__ __forceinline__ void pick_each(const Step& step, P prepare, F take, N picks_of = {}) {
   Batch* b = step.batch;
-  pick_runs(step, 0, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
+  pick_runs(step, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
     Place p = place_of(st, run * kLanes + lane_id());
-    int64_t picks = found_of(b, p), sum = warp_inclusive(picks);
+    int64_t picks = is_there(p) ? picks_of(p.seg, found_of(b, p)) : 0, sum = warp_inclusive(picks);
     int64_t edge = p.seg->have + before - p.seg->picksBefore + sum - picks;
     if (p.dst < p.seg->hi && part == 0) p.seg->indptr[p.dst + 1] = (int32_t)(edge + picks);
-    bool some = in_part(part, parts) && picks && !(Hubs && b->eligible[p.x] < 0);
-    int64_t degree = Hubs && some ? b->degree[p.x] : 0;
+    bool some = in_part(part, parts) && picks && !(Shared && b->eligible[p.x] < 0);
+    int64_t degree = Shared && some ? b->degree[p.x] : 0;
     auto mine = some ? prepare(p) : decltype(prepare(p)){};
     for (unsigned left = __ballot_sync(kFull, some); left; left &= left - 1) {
       int i = __ffs((int)left) - 1;
-      take(p.seg, shuffled(mine, i), Slice{0, __shfl_sync(kFull, degree, i)}, __shfl_sync(kFull, edge, i));
+      take(p.seg, shuffled(mine, i), Slice{0, __shfl_sync(kFull, degree, i), 0}, __shfl_sync(kFull, edge, i));
     }
     return __shfl_sync(kFull, sum, kLanes - 1);
   });
   Stage* st = &b->stages[step.stage];
-  if (!Hubs || !st->admitted) return;
+  if (!Shared || !st->admitted) return;
   Chunks chunks = chunks_of(b, st->runs);
   each_slice(step, [&](Hub* hub, const Place& p, int64_t i) {
-    int64_t run = p.x / kLanes, first = chunk_begin(chunks, run / chunks.each), before = 0;
-    for (int64_t x = first * kLanes + lane_id(); x < p.x; x += kLanes) before += found_of(b, place_of(st, x));
-    for (int64_t s = lane_id(); s < i; s += kLanes) before += hub->before[s];
-    int64_t edge = p.seg->have + b->partials[run / chunks.each] - p.seg->picksBefore + warp_sum(before);
-    take(p.seg, prepare(p), slice_of(b->degree[p.x], i), edge);
+    int64_t chunk = p.x / kLanes / chunks.each, before = 0;
+    for (int64_t x = chunk_begin(chunks, chunk) * kLanes + lane_id(); x < p.x; x += kLanes) {
+      Place other = place_of(st, x);
+      if (is_there(other)) before += picks_of(other.seg, found_of(b, other));
+    }
+    Slice of = slice_of(b->degree[p.x], i);
+    for (int64_t s = lane_id(); s < i; s += kLanes) of.before += hubs_of(b)->found[hub->first + s];
+    of.before = warp_sum(of.before);
+    take(p.seg, prepare(p), of, p.seg->have + b->partials[chunk] - p.seg->picksBefore + warp_sum(before));
   });
 }
 
@@ -331,13 +355,33 @@ struct Least {
       bool after = lane_id() >= have || key > next;  // what is equal came before
       unsigned moved = __ballot_sync(kFull, after);
       u64 left = __shfl_up_sync(kFull, key, 1);
-      int64_t leftPlace = __shfl_up_sync(kFull, place, 1);
+      int64_t leftPlace = __shfl_up_sync(kFull, place, 1), at = place_of(from);
       if (after) {
         bool first = lane_id() == 0 || !(moved >> (lane_id() - 1) & 1);
         key = first ? next : left;
-        place = first ? place_of(from) : leftPlace;
+        place = first ? at : leftPlace;
       }
       have = min(have + 1, k);
+    }
+  }
+
+  // Keeps it as that of a slice.
+  __device__ __forceinline__ void keep(const Batch* b, int64_t slice) const {
+    hubs_of(b)->least[slice][0][lane_id()] = lane_id() < have ? key : ~0ull;
+    hubs_of(b)->least[slice][1][lane_id()] = lane_id() < have ? (u64)place : ~0ull;
+  }
+
+  // Takes in what was kept of the slices of the hub with Batch::eligible e, in their order or from behind.
+  __device__ __forceinline__ void merge(const Batch* b, int64_t e, int k, bool behind) {
+    const Hubs* all = hubs_of(b);
+    Hub hub = all->at[-1 - e];
+    int64_t n = slices_of(b->degree[hub.x]);
+    for (int64_t i = 0; i < n; i++) {
+      int64_t s = hub.first + (behind ? n - 1 - i : i);
+      u64 keys = all->least[s][0][lane_id()], places = all->least[s][1][lane_id()];
+      u64 greatest = __shfl_sync(kFull, key, k - 1);
+      unsigned candidates = __ballot_sync(kFull, places != ~0ull && (have < k || keys < greatest));
+      insert(candidates, keys, k, [&](int from) { return (int64_t)__shfl_sync(kFull, places, from); });
     }
   }
 

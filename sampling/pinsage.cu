@@ -27,7 +27,7 @@ __device__ __forceinline__ Visits visits_of(const PinSageStep& step, int64_t dst
 }
 
 // Sorts n numbers by all lanes of a warp: Batcher's bitonic network, with the greatest numbers behind the end.
-__device__ __forceinline__ void warp_sort(u64* a, int64_t n) {
+__device__ __forceinline__ void sort_in_place(u64* a, int64_t n) {
   for (int64_t size = 2; size < 2 * n; size *= 2)
     for (int64_t half = size / 2; half; half /= 2) {
       __syncwarp();
@@ -39,6 +39,17 @@ __device__ __forceinline__ void warp_sort(u64* a, int64_t n) {
         if (x > y) a[lo] = y, a[hi] = x;
       }
     }
+  __syncwarp();
+}
+
+constexpr int kSorted = 640;  // numbers that a warp has room for in the memory that its block shares
+
+// The same there where they are few.
+__device__ __forceinline__ void warp_sort(u64* cells, u64* a, int64_t n) {
+  if (n > kSorted) return sort_in_place(a, n);
+  for (int64_t i = lane_id(); i < n; i += kLanes) cells[i] = a[i];
+  sort_in_place(cells, n);
+  for (int64_t i = lane_id(); i < n; i += kLanes) a[i] = cells[i];
   __syncwarp();
 }
 
@@ -65,8 +76,8 @@ extern "C" __global__ void pinsage_walk(PinSageStep step) {
 }
 
 // Makes keys of what a destination's walks visited, in their order, and returns how many there are.
-__device__ __forceinline__ int64_t count_visits(const Visits& v) {
-  warp_sort(v.nodes, v.n);
+__device__ __forceinline__ int64_t count_visits(const Visits& v, u64* cells) {
+  warp_sort(cells, v.nodes, v.n);
   int64_t different = 0;
   for (int64_t i = lane_id(); i < v.n; i += kLanes) {
     u64 node = v.nodes[i];
@@ -75,16 +86,17 @@ __device__ __forceinline__ int64_t count_visits(const Visits& v) {
     v.keys[i] = first ? (kMostVisits - (u64)(end - i)) << kNodeBits | node : kNone;
     different += first;
   }
-  warp_sort(v.keys, v.n);
+  warp_sort(cells, v.keys, v.n);
   return warp_sum(different);
 }
 
 // Counts the neighbours of a stage's destinations.
 extern "C" __global__ void pinsage_count(PinSageStep step) {
+  __shared__ u64 cells[256 / kLanes * kSorted];
   count_each<false>(
       step.at, [&](const Place& p) { return p.dst; },
       [&](const Segment*, int64_t dst, const Slice&) {
-        return min(count_visits(visits_of(step, dst)), step.most);
+        return min(count_visits(visits_of(step, dst), cells + threadIdx.x / kLanes * kSorted), step.most);
       });
 }
 

@@ -403,9 +403,9 @@ negatives are five strict ones for each of these edges, which count as edges.
 Below half of uniform's share on one graph or more, and why:"""
 # Why samplers stay below half of uniform's share.
 WHY = {
-    ("labor", "weighted", "temporal"): """one warp goes through all edges of a destination, 32 a read, and waits for
-  each. Induced subgraphs and FastGCN cut hubs into slices for many warps; here the least keys of slices would have to
-  be merged behind that.""",
+    ("labor", "weighted", "temporal"): """many warps share a hub, but one alone merges the least keys of its slices, and
+  one goes through all edges of a destination that is no hub, 32 a read. Counts of older kernels are of one warp for
+  hubs, too.""",
     ("saint, edges",): """over NVLink the bus is no limit; the warp with the most edges of `induce_count` is.""",
     ("node2vec",): """each try searches the edges of the node before by halves, a line over the bus for 4 bytes a
   step.""",

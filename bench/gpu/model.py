@@ -400,13 +400,18 @@ negatives are five strict ones for each of these edges, which count as edges.
   share of uniform neighbours on the same graph. "Card" is the time with graph and columns in device memory.
 - A first run on hardware should give these times, to a factor of two. The times hold without Python and rows.
 
-Below half of uniform's share on one graph or more, and why:"""
+Below half of uniform's share on one graph or more, and why:
+"""
 # Why samplers stay below half of uniform's share.
 WHY = {
     ("labor", "weighted", "temporal"): """many warps share a hub, but one alone merges the least keys of its slices, and
   one goes through all edges of a destination that is no hub, 32 a read. Counts of older kernels are of one warp for
   hubs, too.""",
-    ("saint, edges",): """over NVLink the bus is no limit; the warp with the most edges of `induce_count` is.""",
+    ("saint, edges", "induced"): """over NVLink the bus is no limit; the warp with the most edges of `induce_count` is,
+  on products.""",
+    ("together",): """a stage before lists the picks of all types, and each edge type reads types and indices of them
+  again.""",
+    ("negatives",): """each try searches its end's edges by halves, a line over the bus for 4 bytes a step.""",
     ("node2vec",): """each try searches the edges of the node before by halves, a line over the bus for 4 bytes a
   step.""",
     ("fastgcn",): """draws search the sums of the nodes' importance, which lie in host memory, and each edge asks a

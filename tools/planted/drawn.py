@@ -1,7 +1,6 @@
 """Draws small faults in kernels by a seed, plants one at a time, and lists those that the tests of the simulated device
 miss: a comparison off by one, an operator or a number exchanged, a condition negated, a statement or a barrier left
-out,
-64 bits cut to 32. planted.py has faults that were thought of instead.
+out, 64 bits cut to 32. planted.py has faults that were thought of instead.
 
 usage: drawn.py [--count N] [--seed S] [--only TEXT] [--tests REGEXP | --own] [FILE...]
 FILE: a .cu or .cuh file; all of khop's by default. --own takes seconds a fault in place of a minute."""

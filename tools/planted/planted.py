@@ -117,7 +117,9 @@ def main():
     if args.write:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
                                 text=True).stdout.strip()
-        (ROOT / "docs/results/planted.md").write_text(page(rows, missed, commit))
+        report = ROOT / "docs/results/planted.md"
+        kept = "".join(report.read_text().partition("\n## Drawn faults\n")[1:])
+        report.write_text(page(rows, missed, commit) + kept)
     return 1 if missed else 0
 
 

@@ -11,6 +11,9 @@ import (
 // pushUnit is the mass of a root. Scores and residuals are integers.
 const pushUnit = 1 << 52
 
+// waits is added to the score of a node that is in the queue.
+const waits = 1 << 63
+
 // pusher computes approximate personalised PageRank by forward push.
 type pusher[V nodeID] struct {
 	a             *assembly[V]
@@ -18,17 +21,16 @@ type pusher[V nodeID] struct {
 	pool[V]       // of nodes touched
 	some          [chunkPicks]int32
 
-	kept, left, waits unified.Buffer // behind score, residual, queued
-	score, residual   []uint64       // by place in nodes
-	queued            []uint8
-	queue             []int32 // places in nodes, from head on
-	head              int
+	kept, left      unified.Buffer // behind score, residual
+	score, residual []uint64       // by place in nodes; a score has waits, too
+	queue           []int32        // places in nodes, from head on
+	head            int
 }
 
 func newPusher[V nodeID](a *assembly[V], p visitRules) *pusher[V] {
 	u := &pusher[V]{a: a, alpha: p.alpha, spread: p.spread}
 	u.pool.init(1<<62, a.scratch)
-	a.own(&u.kept, &u.left, &u.waits)
+	a.own(&u.kept, &u.left)
 	return u
 }
 
@@ -56,7 +58,7 @@ func (u *pusher[V]) scores(ctx context.Context, root V, l *list[V], best *[]scor
 		}
 		at := u.queue[u.head]
 		u.head++
-		u.queued[at] = 0
+		u.score[at] -= waits
 		if u.head == len(u.queue) || u.head > 1<<16 {
 			u.queue = append(u.queue[:0], u.queue[u.head:]...)
 			u.head = 0
@@ -75,38 +77,33 @@ func (u *pusher[V]) scores(ctx context.Context, root V, l *list[V], best *[]scor
 
 // touch finds the places of up to chunkPicks nodes, into some.
 func (u *pusher[V]) touch(ids []V) (err error) {
-	before, want := u.nodes.n, int64(u.nodes.n+len(ids)+1)
-	keep := int64(before)
-	if u.score, err = unified.Grow[uint64](&u.kept, want, keep); err != nil {
-		return err
-	}
-	if u.residual, err = unified.Grow[uint64](&u.left, want, keep); err != nil {
-		return err
-	}
-	if u.queued, err = unified.Grow[uint8](&u.waits, want, keep); err != nil {
-		return err
+	before, want := u.nodes.n, u.nodes.n+len(ids)+1
+	if keep := int64(before); want > min(len(u.score), len(u.residual)) {
+		if u.score, err = unified.Grow[uint64](&u.kept, int64(want), keep); err != nil {
+			return err
+		}
+		if u.residual, err = unified.Grow[uint64](&u.left, int64(want), keep); err != nil {
+			return err
+		}
 	}
 	if err := u.pool.add(ids, u.some[:]); err != nil {
 		return err
 	}
-	for i := before; i < u.nodes.n; i++ {
-		u.score[i], u.residual[i], u.queued[i] = 0, 0, 0
-	}
+	clear(u.score[before:u.nodes.n])
+	clear(u.residual[before:u.nodes.n])
 	return nil
 }
 
-// enqueue puts a node into the queue if it has enough to push.
+// enqueue puts a node that is not there into the queue, if it has enough to push.
 func (u *pusher[V]) enqueue(at int32) error {
-	if u.queued[at] != 0 || u.residual[at] < u.spread {
-		return nil
-	}
 	from, to, err := u.a.column(u.nodes.ids[at])
 	if err != nil {
 		return err
 	}
-	if u.residual[at]/max(1, uint64(to-from)) >= u.spread {
-		u.queued[at] = 1
+	if hi, least := bits.Mul64(u.spread, max(1, uint64(to-from))); hi == 0 && u.residual[at] >= least {
+		u.score[at] += waits
 		u.queue = append(u.queue, at)
+		prefetchColumn(u.a.indices, from, min(to-from, chunkPicks))
 	}
 	return nil
 }
@@ -137,6 +134,7 @@ func (u *pusher[V]) spend(at int32) error {
 	}
 	for ; from < to; from += chunkPicks {
 		column := u.a.indices[from:min(from+chunkPicks, to)]
+		prefetchNodes8(unsafe.Pointer(&u.a.indptr[0]), column)
 		for i, v := range column {
 			if uint64(v) >= uint64(len(u.a.indptr)-1) {
 				return u.a.errNode(from+int64(i), v)
@@ -150,10 +148,12 @@ func (u *pusher[V]) spend(at int32) error {
 				return err
 			}
 		}
-		prefetchNodes8(unsafe.Pointer(&u.a.indptr[0]), column)
-		for i := range column {
-			u.residual[u.some[i]] += portion
-			if err := u.enqueue(u.some[i]); err != nil {
+		for _, at := range u.some[:len(column)] {
+			u.residual[at] += portion
+			if u.score[at] >= waits || u.residual[at] < u.spread {
+				continue
+			}
+			if err := u.enqueue(at); err != nil {
 				return err
 			}
 		}

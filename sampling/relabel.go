@@ -146,7 +146,6 @@ type hashMap[V nodeID] struct {
 	tab   []slot[V]
 	most  int64 // slots, as long as they do: what was said of its memory
 	shift uint8
-	used  int
 	base  uint32
 	next  uint32
 }
@@ -168,8 +167,7 @@ func (m *hashMap[V]) begin() error {
 		}
 		m.next = 1
 	}
-	m.base, m.used = m.next, 0
-	if m.base > maxBase {
+	if m.base = m.next; m.base > maxBase {
 		clear(m.tab)
 		m.base, m.next = 1, 1
 	}
@@ -197,16 +195,16 @@ func (m *hashMap[V]) resize(slots int64) error {
 }
 
 func (m *hashMap[V]) grow(n int, lists []list[V]) error {
-	m.used = 0
+	used := 0
 	for t := range lists {
-		m.used += lists[t].n
+		used += lists[t].n
 	}
-	if int64(2*(m.used+n)) <= int64(len(m.tab)) {
+	if int64(2*(used+n)) <= int64(len(m.tab)) {
 		return nil
 	}
-	slots := hashSlots(int64(2 * (m.used + n)))
+	slots := hashSlots(int64(2 * (used + n)))
 	if slots > m.most {
-		slots = max(m.most, hashSlots(int64(m.used+n)))
+		slots = max(m.most, hashSlots(int64(used+n)))
 	}
 	if err := m.resize(slots); err != nil {
 		return err

@@ -25,8 +25,7 @@ func (a *assembly[V]) leaveOut(req *Request, p picker[V]) error {
 	a.out.any = true
 	clear(a.out.filter[:])
 	for i := range a.out.list {
-		h := filterBit(a.out.list[i].edgeType, a.out.list[i].target)
-		a.out.filter[h/64] |= 1 << (h % 64)
+		a.out.filter.add(pairKey(a.out.list[i].edgeType, a.out.list[i].target))
 	}
 	return nil
 }
@@ -35,10 +34,10 @@ func (a *assembly[V]) leaveOut(req *Request, p picker[V]) error {
 type exclusion struct {
 	excludedEdges
 	any       bool
-	filter    [1024]uint64 // a bit for a hash of each target: most nodes have no such edge
-	shortened []shortened  // of the stage at hand, where the assembly leaves them out
-	at        int          // of these, whose picks come next
-	pick      int          // of the block, which comes next
+	filter    sieve       // of the targets: most nodes have no such edge
+	shortened []shortened // of the stage at hand, where the assembly leaves them out
+	at        int         // of these, whose picks come next
+	pick      int         // of the block, which comes next
 }
 
 // shortened is a destination of which edges are left out.
@@ -47,16 +46,14 @@ type shortened struct {
 	edges []excludedEdge
 }
 
-func filterBit(edgeType int, target int64) uint64 {
-	return (uint64(target) + uint64(edgeType)<<40) * 0x9E3779B97F4A7C15 >> 48
-}
+func pairKey(edgeType int, target int64) uint64 { return uint64(target) + uint64(edgeType)<<40 }
 
 // left returns the edges of a destination that are left out, ordered by position.
 func (a *assembly[V]) left(edgeType int, target int64) []excludedEdge {
 	if !a.out.any {
 		return nil
 	}
-	if h := filterBit(edgeType, target); a.out.filter[h/64]>>(h%64)&1 == 0 {
+	if a.out.filter.has(pairKey(edgeType, target)) == 0 {
 		return nil
 	}
 	return a.out.excludedEdges.at(edgeType, target)

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"sort"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -30,10 +30,13 @@ type layerPicker[V nodeID] struct {
 	total uint64 // sum of all importances, as integers
 	some  [chunkPicks]int32
 	ids   [chunkPicks]V
+	draws [chunkPicks]uint64
+	drawn sieve // of the fused ids of nodes that were drawn
 
 	// of the stage at hand
 	keptPicks
 	weights []float32
+	at      [chunkPicks]int64 // positions of edges whose sources may have been drawn
 
 	timesMem, wholeMem unified.Buffer
 }
@@ -89,6 +92,8 @@ func importances[V nodeID](ctx context.Context, k layered, env Env, indices []V,
 		return nil, err
 	}
 	clear(sums) // these are doubles at first
+	const ahead = 64
+	edges := int64(len(indices))
 	for v := range n {
 		if v%(1<<14) == 0 {
 			if report(env.Progress, v, n); ctx.Err() != nil {
@@ -102,6 +107,10 @@ func importances[V nodeID](ctx context.Context, k layered, env Env, indices []V,
 		for from < to {
 			end := a.runEnd(from, to)
 			for pos := from; pos < end; pos++ {
+				if pos%ahead == 0 {
+					next := indices[min(pos+ahead, edges):min(pos+2*ahead, edges)]
+					prefetchNodes8(unsafe.Pointer(unsafe.SliceData(sums)), next)
+				}
 				value, err := values.value(pos, end-from)
 				if err != nil {
 					return nil, err
@@ -137,9 +146,24 @@ func sumWhole(of []uint64) (sum uint64) {
 	return sum
 }
 
-// drawOf returns the first element whose sum is above x.
-func drawOf(sums []uint64, x uint64) int {
-	return sort.Search(len(sums), func(i int) bool { return sums[i] > x })
+// draw returns which elements the draws of a chunk, from first on, fall on: the first whose sum is above each. All are
+// searched for together, so that their reads of the sums do not wait for each other.
+func (p *layerPicker[V]) draw(s Stream, sums []uint64, first int) []V {
+	ids := p.ids[:min(p.nodes-first, chunkPicks)]
+	for i := range ids {
+		ids[i], p.draws[i] = 0, s.IntN(uint64(first+i), p.total)
+	}
+	for n := len(sums); n > 1; n -= n / 2 {
+		half := V(n / 2)
+		for i, x := range p.draws[:len(ids)] {
+			at := ids[i]
+			if sums[at+half-1] <= x { // no branch
+				at += half
+			}
+			ids[i] = at
+		}
+	}
+	return ids
 }
 
 // partOf returns what element i adds to the sums.
@@ -175,10 +199,23 @@ func (p *layerPicker[V]) hop(r Rand, stages []stage[V]) error {
 	if err := p.noTimes(); err != nil || p.total == 0 {
 		return err
 	}
-	for i := range p.nodes {
-		p.times[drawOf(whole, s.IntN(uint64(i), p.total))]++
+	for i := 0; i < p.nodes; i += chunkPicks {
+		for _, at := range p.draw(s, whole, i) {
+			p.times[at]++
+		}
 	}
+	p.sift()
 	return nil
+}
+
+// sift notes which nodes of the pool were drawn.
+func (p *layerPicker[V]) sift() {
+	clear(p.drawn[:])
+	for at, v := range p.pool.nodes.ids[:p.pool.nodes.n] {
+		if p.times[at] > 0 {
+			p.drawn.add(uint64(v))
+		}
+	}
 }
 
 // noTimes sets how often each node of the pool was drawn to 0.
@@ -197,12 +234,9 @@ func (p *layerPicker[V]) drawAnywhere(s Stream) (err error) {
 		return nil
 	}
 	have := 0
-	for i := 0; i < p.nodes; {
-		n := min(p.nodes-i, chunkPicks)
-		for j := range p.ids[:n] {
-			p.ids[j] = V(drawOf(p.sums, s.IntN(uint64(i+j), p.total)))
-		}
-		if err := p.pool.add(p.ids[:n], p.some[:]); err != nil {
+	for i := 0; i < p.nodes; i += chunkPicks {
+		ids := p.draw(s, p.sums, i)
+		if err := p.pool.add(ids, p.some[:]); err != nil {
 			return err
 		}
 		if p.times, err = unified.Grow[int32](&p.timesMem, int64(p.pool.nodes.n), int64(have)); err != nil {
@@ -210,11 +244,11 @@ func (p *layerPicker[V]) drawAnywhere(s Stream) (err error) {
 		}
 		clear(p.times[have:p.pool.nodes.n])
 		have = p.pool.nodes.n
-		for _, at := range p.some[:n] {
+		for _, at := range p.some[:len(ids)] {
 			p.times[at]++
 		}
-		i += n
 	}
+	p.sift()
 	return nil
 }
 
@@ -289,23 +323,32 @@ func (p *layerPicker[V]) choose(st *stage[V], from, to, degree int64) (err error
 	if p.weights, err = unified.Grow[float32](array, want, have); err != nil {
 		return err
 	}
-	if p.nodes > 0 {
-		p.pool.find(p.a.indices[from:to], p.some[:])
+	n, all := uint64(0), uint64(0)
+	if p.nodes < 0 {
+		all = 1
 	}
-	for q, at := range p.some[:to-from] {
+	for q, v := range p.a.indices[from:to] {
+		p.ids[n], p.at[n] = v, from+int64(q)
+		n += p.drawn.has(uint64(v)) | all
+	}
+	if p.nodes > 0 {
+		p.pool.find(p.ids[:n], p.some[:])
+	}
+	for q, pos := range p.at[:n] {
 		c := 1.0
 		if p.nodes > 0 {
+			at := p.some[q]
 			if at < 0 || p.times[at] == 0 {
 				continue
 			}
 			c = p.scale(int64(at))
 		}
-		value, err := p.values.value(from+int64(q), degree)
+		value, err := p.values.value(pos, degree)
 		if err != nil {
 			return err
 		}
 		if value > 0 {
-			p.picks[p.made], p.weights[p.made] = from+int64(q), float32(value*c)
+			p.picks[p.made], p.weights[p.made] = pos, float32(value*c)
 			p.made++
 		}
 	}

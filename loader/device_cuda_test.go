@@ -49,6 +49,7 @@ type deviceCase struct {
 
 	timedSeeds, timedLinks bool // seeds are there as of their own times
 	allEdges               bool // are the seeds
+	noRoom                 bool // on the host for the topology, which lies in files
 }
 
 func newDeviceCase(seed uint64) *deviceCase {
@@ -126,9 +127,12 @@ func machineFactors() []factor {
 		oneOf("workers", func(c *deviceCase, n int) { c.device.Workers = n }, 1, 2, 3),
 		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Tuning.Prefetch = n }, 1, 3),
 		oneOf("residence", func(c *deviceCase, r loader.Residence) {
+			if c.noRoom = r == loader.Auto; c.noRoom {
+				r = loader.Disk
+			}
 			c.device.Residence = r
 			c.device.Disk = loader.DiskOptions{CacheBytes: oneFor(c, int64(1), 4096), Lookahead: oneFor(c, 1, 5)}
-		}, loader.Mapped, loader.Resident, loader.Disk),
+		}, loader.Mapped, loader.Resident, loader.Disk, loader.Auto),
 		oneOf("device memory", func(c *deviceCase, n int64) { c.device.Device.Memory = n }, 0, 256<<20),
 		oneOf("device cache", func(c *deviceCase, n int64) { c.device.Device.Cache = n }, 0, loader.NoDeviceCache,
 			1_000,
@@ -305,12 +309,14 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	if left := pairs.left; left > 0 && !onPTX {
 		t.Errorf("%d of %d pairs of options were never tried together: raise -metamorphic.cases", left, pairs.total)
 	}
-	t.Logf("%d cases, %d batches, %d pairs of options", cases, batches, pairs.total-pairs.left)
+	t.Logf("%d cases, %d batches, %d pairs of options, %d topologies on disk", cases, batches, pairs.total-pairs.left,
+		loadedFromDisk)
 	for why, n := range refused {
 		t.Logf("%d refused: %s", n, why)
 	}
 	expect.That(t, batches >= cases/2, "only %d batches in %d cases", batches, cases)
-	if !few {
+	if !few && *metamorphicOnly < 0 {
+		expect.That(t, loadedFromDisk >= cases/60, "the topology was on disk in %d of %d cases", loadedFromDisk, cases)
 		wantLaunches(t)
 	}
 }
@@ -352,6 +358,11 @@ func compareWithCPU(t *testing.T, factors []factor, choice []int, own uint64, nu
 		c.device.Residence, c.device.Device, c.device.Disk
 	got.Device.Name = "cuda:0"
 	cudatest.Configure(t, fmt.Sprintf("%s,seed=%d", c.checks, number))
+	available := int64(1 << 40)
+	if c.noRoom {
+		available, c.graph = 1, allInFiles(t, c.graph)
+	}
+	loader.AvailableMemory(t, available)
 	a, errA := firstDigests(c.graph, want, c.epoch)
 	b, errB := firstDigests(c.graph, got, c.epoch)
 	if fmt.Sprint(a) != fmt.Sprint(b) || (errA == nil) != (errB == nil) {
@@ -364,6 +375,20 @@ func compareWithCPU(t *testing.T, factors []factor, choice []int, own uint64, nu
 	return len(a), no
 }
 
+// graphsInFiles are those that allInFiles has written.
+var graphsInFiles = map[*graph.Graph]*graph.Graph{}
+
+// allInFiles returns a graph that lies in files whole.
+func allInFiles(t testing.TB, g *graph.Graph) *graph.Graph {
+	if graphsInFiles[g] == nil {
+		graphsInFiles[g], _ = inFiles(t, g, true)
+	}
+	return graphsInFiles[g]
+}
+
+// loadedFromDisk counts loaders of firstDigests whose topology stayed on disk.
+var loadedFromDisk int
+
 // firstDigests returns the digests of the first batches, and the error that ends them.
 func firstDigests(g *graph.Graph, opt loader.Options, epoch uint64) (list []string, err error) {
 	l, err := loader.New(g, opt)
@@ -371,6 +396,9 @@ func firstDigests(g *graph.Graph, opt loader.Options, epoch uint64) (list []stri
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
+	if l.Stats().TopologyOnDisk != nil {
+		loadedFromDisk++
+	}
 	for b, err := range l.Range(context.Background(), epoch, 0, uint64(2*max(1, opt.WorldSize))) {
 		if err != nil {
 			return list, err

@@ -116,6 +116,7 @@ func (l *Loader) hostWork() (work []string) {
 			work = append(work, what)
 		}
 	}
+	add(p.Paged != nil, "samples, since the topology stays on disk")
 	add(p.Seeds.ByEdge != nil, "looks up seeds that are edges")
 	add(ranks, "samples batches to rank rows for the device")
 	add(p.Set.Disk != nil && !p.Set.IsRemote(), "reads rows from disk")

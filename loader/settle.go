@@ -82,7 +82,7 @@ func (o *Options) settleTiers(src Source, p *plan.Plan, loaders int) (err error)
 	if o.Residence == Disk || o.Residence == Auto {
 		disk, auto := tiers.DiskOptions(o.Disk), o.Residence == Auto
 		o.Residence = Mapped
-		if p.StayOnDisk(&disk, auto, o.Device.Name == "cpu") {
+		if p.StayOnDisk(&disk, auto) {
 			o.Residence, o.Disk.CacheBytes = Disk, disk.CacheBytes
 		}
 	}

@@ -323,8 +323,12 @@ func (r *benchResult) print(env *environment) error {
 		r.printDisk(t, d)
 	}
 	if d := r.TopologyOnDisk; d != nil {
-		t.say("topology", "%s on disk, %s of the pages asked for were read: %d requests, %s; %.2f ms a "+
-			"worker and batch to wait", machine.Bytes(d.Bytes), percent(d.Read, d.Wanted), d.Requests,
+		by := ""
+		if r.Device != "cpu" {
+			by = ", so the CPU samples"
+		}
+		t.say("topology", "%s on disk%s, %s of the pages asked for were read: %d requests, %s; %.2f ms a "+
+			"worker and batch to wait", machine.Bytes(d.Bytes), by, percent(d.Read, d.Wanted), d.Requests,
 			machine.Bytes(d.PageCounts.Bytes), r.DiskMs)
 	}
 	if r.DeviceMemoryPeak > 0 {

@@ -99,7 +99,7 @@ func whereSamplersRun() (w samplersWhere) {
 		}
 	}
 	w.Flags = []string{}
-	w.Host = []string{"looks up seeds that are edges"}
+	w.Host = []string{"looks up seeds that are edges", "samples where the topology stays on disk"}
 	return w
 }
 

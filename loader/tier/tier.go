@@ -199,7 +199,7 @@ type PlacedArray struct {
 	// Pages is what measuring its pages found, with PagesMeasured; nil where nothing was to be chosen.
 	Pages *PageTrial `json:"pages,omitempty"`
 	// Carry is who brings the device the rows of a column, where kernels do not read them: "copies", "disk" or
-	// "tier".
+	// "tier". Of a topology that the CPU samples it is "disk".
 	Carry string `json:"carry,omitempty"`
 }
 

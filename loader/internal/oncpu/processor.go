@@ -26,11 +26,15 @@ type Processor struct {
 	owned    []io.Closer // what reads a topology on disk, to close in reverse order
 }
 
-func (*Processor) String() string             { return "cpu" }
-func (*Processor) DefaultWorkers() int        { return machine.Workers() }
-func (*Processor) Bounded() bool              { return true }
+func (*Processor) String() string      { return "cpu" }
+func (*Processor) DefaultWorkers() int { return machine.Workers() }
+func (*Processor) Bounded() bool       { return true }
+
 func (c *Processor) ChooseTiers(s *tiers.Set) { s.ChooseOnHost(c.Resident) }
 func (c *Processor) Fit(p *plan.Plan) error   { return p.FitHost(c.Resident) }
+
+// ReadsTopology is of plan.Processor: samplers on the CPU read their topology from disk.
+func (*Processor) ReadsTopology(*plan.Plan, int64) bool { return false }
 
 func (*Processor) Expect(e *plan.Estimate, batches, scratch int64) {
 	e.Expected = tier.Memory{Topology: e.Bound.Topology, Columns: e.Bound.Columns, Batches: batches,

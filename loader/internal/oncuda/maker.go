@@ -16,13 +16,15 @@ import (
 	"github.com/khop-gnn/khop/sampling"
 )
 
-// cudaMaker makes batches on a device: it samples on one stream and gathers on another, so that the rows of one batch
-// are on their way while the next is sampled. The host waits once a batch, for the sizes of what was sampled.
+// cudaMaker makes batches on a device: it samples on one stream, or on the CPU, and gathers on another, so that the
+// rows of one batch are on their way while the next is sampled. The host waits once a batch, for the sizes of what was
+// sampled.
 type cudaMaker struct {
 	makers.Readers
 	on             *Processor
 	stats          *makers.Counters
 	sampler        sampling.DeviceWorker
+	host           *hostSampler           // in place of sampler and drawer, where the topology stays on disk
 	drawer         *sampling.DeviceDrawer // of negatives; nil without
 	picks, columns *device.Stream
 	sampled        *device.Event
@@ -51,6 +53,10 @@ func (d *Processor) OpenMaker(p *plan.Plan, columns []*tiers.Column, ledger *pin
 		Goroutines: carryGoroutines(p.Workers)}); err != nil {
 		return nil, err
 	}
+	if p.Paged != nil {
+		m.host, err = newHostSampler(p, d.Device, ledger, m.picks)
+		return m, err
+	}
 	env := p.Env(ledger)
 	env.Scratch.Device = d.Device
 	defer errs.Recovered(&err)
@@ -71,7 +77,10 @@ func (d *Processor) OpenMaker(p *plan.Plan, columns []*tiers.Column, ledger *pin
 }
 
 func (m *cudaMaker) Negatives(r sampling.Rand, links []sampling.LinkSeeds) error {
-	if m.drawer == nil {
+	switch {
+	case m.host != nil:
+		return m.host.Negatives(r, links)
+	case m.drawer == nil:
 		return nil
 	}
 	return m.drawer.Draw(r, links)
@@ -95,6 +104,9 @@ func (m *cudaMaker) Close() (err error) {
 	if m.sampler != nil {
 		errs = append(errs, m.sampler.Close())
 	}
+	if m.host != nil {
+		errs = append(errs, m.host.Close())
+	}
 	if m.drawer != nil {
 		errs = append(errs, m.drawer.Close())
 	}
@@ -114,6 +126,12 @@ func (m *cudaMaker) Sample(ctx context.Context, s *slots.Slot) error {
 	}
 	if err := m.lanes.begin(ctx, m, f); err != nil {
 		return err
+	}
+	if m.host != nil {
+		if err := m.host.Sample(ctx, s); err != nil {
+			return err
+		}
+		return m.lanes.sampled(ctx, m, s)
 	}
 	for {
 		if err := m.sampler.Enqueue(ctx, &s.Request, &s.Sample); err != nil {

@@ -164,7 +164,11 @@ func (d *Processor) Place(ctx context.Context, of *plan.Plan) error {
 		return err
 	}
 	defer p.stream.Close()
-	if err := p.topology(); err != nil {
+	place := p.topology
+	if of.Paged != nil {
+		place = p.pagedTopology
+	}
+	if err := place(); err != nil {
 		return err
 	}
 	d.placer = p
@@ -248,15 +252,20 @@ func (p *placer) held(b []byte) int64 {
 	return (pinned.Options{Device: p.d.Device}).Size(int64(len(b)))
 }
 
-// topology places what samplers read.
-func (p *placer) topology() (err error) {
+// names are those of the arrays of the topology.
+func (p *placer) names() []string {
 	names := append([]string{"indptr", "indices", "edge types"}, p.plan.EdgesRead...)
-	edges := len(names)
 	for _, name := range p.plan.NodesRead {
 		for _, t := range p.plan.Graph.Schema().Nodes {
 			names = append(names, fmt.Sprintf("column %s of %s", name, t.Name))
 		}
 	}
+	return names
+}
+
+// topology places what samplers read.
+func (p *placer) topology() (err error) {
+	names, edges := p.names(), 3+len(p.plan.EdgesRead)
 	at := make([]device.Address, len(names))
 	for i, array := range p.plan.Topology() {
 		a, err := p.array(names[i], array, pinned.AttachOptions{Purpose: pinned.Topology})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
@@ -116,6 +117,10 @@ func (p *Plan) FitDevice() error {
 	scratch := sat.Add(sat.Mul(max(0, p.Recipe.Bound.Nodes), 4*16+24), max(0, p.Recipe.Bound.Edges)/8+1<<20)
 	e.DeviceBound = tier.Memory{Batches: sat.Mul(int64(e.Slots), e.SlotBound),
 		Scratch: sat.Mul(int64(e.Workers), scratch)}
+	if p.Paged != nil { // the host samples
+		e.Bound.Scratch = sat.Add(p.scratchBound(), p.landing(math.MaxInt64, 0))
+		e.DeviceBound.Scratch = 0
+	}
 	e.Bound.Batches = min(tiers.Batches, e.DeviceBound.Batches) // several tiers may ask for the same
 	return nil
 }

@@ -50,6 +50,9 @@ type Processor interface {
 	String() string
 	// DefaultWorkers returns how many workers a loader has where nobody says.
 	DefaultWorkers() int
+	// ReadsTopology reports whether the processor reads a topology that has room where it looks for it, so many bytes
+	// of host memory among that, and no part of it from disk.
+	ReadsTopology(p *Plan, room int64) bool
 	// ChooseTiers finds a tier for each column of a set.
 	ChooseTiers(s *tiers.Set)
 	// Fit settles on numbers of workers and slots, and estimates what they take.
@@ -86,16 +89,16 @@ func (p *Plan) memoryRoom() int64 { return cmp.Or(p.Limit(), ProbeMachine().Room
 // defaultCache returns the default of the cache of rows on disk.
 func (p *Plan) defaultCache() int64 { return max(p.memoryRoom()/2, 1) }
 
-// StayOnDisk decides which columns stay on disk, and whether the topology does, for a processor that reads it there;
-// where auto says so, only if memory has no room for all. It reports whether rows are read from disk, and sets the
+// StayOnDisk decides which columns stay on disk, and whether the topology does; where auto says so, only if memory has
+// no room for all. It reports whether rows are read from disk, and sets the
 // default of a cache.
-func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto, topology bool) bool {
+func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto bool) bool {
 	mapped, total := p.Set.InFiles()
 	cache := cmp.Or(o.CacheBytes, p.defaultCache())
 	paged := tiers.PageTopology(p.Recipe, cache, p.Set.Loaders)
-	if paged != nil && !topology {
+	if paged != nil && p.On.ReadsTopology(p, p.memoryRoom()-cache) {
 		p.Log.Info("the topology is not read from disk", "bytes", paged.Bytes, "cache", cache, "why",
-			"a device reads it where it lies")
+			"memory that the device reads has room for it")
 		paged = nil
 	}
 	if auto && (p.Set.SourceBytes().Total() < p.memoryRoom()/10*9 ||
@@ -103,6 +106,9 @@ func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto, topology bool) bool {
 		return false
 	}
 	o.CacheBytes, p.Paged = cache, paged
+	if paged != nil {
+		paged.Lands = !p.On.Bounded()
+	}
 	p.Set.Disk = tiers.SplitColumns(mapped, total, *o, p.Set.Loaders, p.Log)
 	if paged != nil && p.AnyWorkers {
 		p.Workers = PagedWorkers()
@@ -133,6 +139,16 @@ func (p *Plan) pagedMemory() int64 {
 		samplers += tiers.Presamplers(p.Workers)
 	}
 	return p.Paged.Memory(samplers)
+}
+
+// landing returns what samples that the CPU makes for a device take, where each worker has one of so many bytes and so
+// much scratch.
+func (p *Plan) landing(sample, scratch int64) int64 {
+	if p.Paged == nil || !p.Paged.Lands {
+		return 0
+	}
+	sample = min(sample, p.WithoutColumns())
+	return sat.Mul(int64(p.Workers), sat.Add(scratch, sat.Add(sample, sample/4))) // buffers grow by a quarter more
 }
 
 // cost returns what the tiers take, where a batch without rows and a sampler's scratch take so many bytes.
@@ -227,7 +243,7 @@ func (p *Plan) tryBatches(ctx context.Context, within *pinned.Ledger) (n needs, 
 		return n, p.ExplainMemory(err)
 	}
 	n.slot = z.Total() + p.LinkBytes()
-	if p.MaxMemory > 0 { // all of the bound is taken
+	if p.Bounded() { // all of it is taken
 		n.slot, _ = p.slotBound()
 	}
 	return n, nil
@@ -243,7 +259,7 @@ func (p *Plan) Expect(n needs) error {
 	for {
 		p.On.Expect(e, sat.Mul(int64(e.Slots), n.slot), n.scratch)
 		e.Expected.Scratch = sat.Add(e.Expected.Scratch, sat.Add(n.tables,
-			sat.Add(p.pagedMemory(), p.cost(n.slot, n.scratch).Scratch)))
+			sat.Add(p.pagedMemory(), sat.Add(p.landing(n.slot, n.scratch), p.cost(n.slot, n.scratch).Scratch))))
 		m := &e.Expected
 		all := sat.Add(m.Topology+m.Columns, sat.Mul(int64(p.Set.Loaders), sat.Add(m.Batches, m.Scratch)))
 		if limit := p.Limit(); !p.spareWorkers() || limit == 0 || sat.Add(all, all/spareRoom) <= limit {
@@ -264,7 +280,7 @@ func (p *Plan) Expect(n needs) error {
 // FitWorkers makes spare workers fewer until what is expected of them is within the room. The tables that all samplers
 // share have taken so many bytes.
 func (p *Plan) FitWorkers(ctx context.Context, ledger *pinned.Ledger, tables int64) error {
-	if !p.spareWorkers() || p.Limit() == 0 || p.MaxMemory > 0 || p.Batches == 0 {
+	if !p.spareWorkers() || p.Limit() == 0 || p.Bounded() || p.Batches == 0 {
 		return nil
 	}
 	n, err := p.tryBatches(ctx, ledger)

@@ -17,6 +17,7 @@ type Paged struct {
 	Bytes   int64
 	cache   int64 // bytes of pages that are taken to be in memory at most
 	Loaders int
+	Lands   bool          // what the CPU samples goes to a device
 	pages   *diskio.Pages // once they are placed
 }
 

@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 
@@ -18,6 +19,9 @@ type inducer[V nodeID] struct {
 	keys   [chunkPicks]int64
 	sorted [][]int64        // [node type] keys of the nodes, ascending; empty until one is looked for
 	behind []unified.Buffer // sorted
+
+	there sieve // of the nodes' fused ids
+	dense int   // chunks to come that are not sifted, since most sources were there
 
 	counts *saintCounts // what norms come from; nil where there are none
 
@@ -67,6 +71,7 @@ func (n *inducer[V]) blocks(out *graph.Sample) error {
 		out.NumNodes[1][t] = int64(n.lists[t].n)
 		n.sorted[t] = n.sorted[t][:0]
 	}
+	n.sift()
 	out.ViewOf[0], n.known = 0, 0
 	for t := range n.cursors {
 		n.cursors[t].n = 0
@@ -77,6 +82,25 @@ func (n *inducer[V]) blocks(out *graph.Sample) error {
 		}
 	}
 	return nil
+}
+
+// sift notes which nodes are in the lists. More than maxSifted would leave hardly any bit unset.
+func (n *inducer[V]) sift() {
+	const maxSifted = 1 << 15
+	nodes := 0
+	for t := range n.lists {
+		nodes += n.lists[t].n
+	}
+	if n.dense = 0; n.forest != nil || nodes > maxSifted {
+		n.dense = math.MaxInt
+		return
+	}
+	clear(n.there[:])
+	for t := range n.lists {
+		for _, own := range n.lists[t].ids[:n.lists[t].n] {
+			n.there.add(uint64(own + n.lists[t].offset))
+		}
+	}
 }
 
 func (n *inducer[V]) block(e int, out *graph.Sample) (err error) {
@@ -201,29 +225,40 @@ func (n *inducer[V]) searched(degree int64) bool {
 
 // choose appends those candidates of a chunk to the block whose source is there.
 func (n *inducer[V]) choose(k int, out *graph.Sample) error {
-	c := &n.chunks[k]
-	found := n.found[:c.n]
-	if n.forest != nil {
-		for i, v := range c.nbr[:c.n] {
-			n.keys[i] = int64(n.st.dst.trees[n.dsts[k][i]])*n.forest.nodes + int64(v)
+	c, dsts, some := &n.chunks[k], &n.dsts[k], n.chunks[k].n
+	if n.dense--; n.dense < 0 {
+		at := uint64(0)
+		for i, v := range c.nbr[:some] {
+			c.nbr[at], c.pos[at], dsts[at] = v, c.pos[i], dsts[i]
+			at += n.there.has(uint64(v))
 		}
-		n.forest.table.prefetch(n.keys[:c.n])
-		n.forest.table.find(n.keys[:c.n], found)
-	} else {
-		n.assembly.local.find(c.nbr[:c.n], found)
+		some, n.dense = int(at), 0
+		if 2*some > c.n {
+			n.dense = 32
+		}
 	}
-	if err := n.room(c.n, out); err != nil {
+	found := n.found[:some]
+	if n.forest != nil {
+		for i, v := range c.nbr[:some] {
+			n.keys[i] = int64(n.st.dst.trees[dsts[i]])*n.forest.nodes + int64(v)
+		}
+		n.forest.table.prefetch(n.keys[:some])
+		n.forest.table.find(n.keys[:some], found)
+	} else {
+		n.assembly.local.find(c.nbr[:some], found)
+	}
+	if err := n.room(some, out); err != nil {
 		return err
 	}
 	for i, at := range found {
 		if at < 0 {
 			continue
 		}
-		if dst := int(n.dsts[k][i]); dst > n.closed {
+		if dst := int(dsts[i]); dst > n.closed {
 			if err := n.closeUntil(dst, out); err != nil {
 				return err
 			}
-			if err := n.room(c.n-i, out); err != nil {
+			if err := n.room(some-i, out); err != nil {
 				return err
 			}
 		}

@@ -77,12 +77,24 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 		s.Request.Times[t] = s.Request.Times[t][:0]
 	}
 	s.Request.Items = s.Request.Items[:0]
-	for i := range batch.Len {
-		item := batch.At(i)
-		if list.Numbers {
-			s.Request.Items = append(s.Request.Items, item)
-			continue
+	var some [64]int64 // a shuffle is so much work that a look-up after each would wait for memory alone
+	for i := int64(0); i < batch.Len; i += int64(len(some)) {
+		items := some[:min(batch.Len-i, int64(len(some)))]
+		for k := range items {
+			items[k] = batch.At(i + int64(k))
 		}
+		s.takeNodes(list, items)
+	}
+	return s.takeItemColumns()
+}
+
+// takeNodes looks up some seeds.
+func (s *Slot) takeNodes(list *seedlist.List, items []int64) {
+	if list.Numbers {
+		s.Request.Items = append(s.Request.Items, items...)
+		return
+	}
+	for _, item := range items {
 		t, id := list.At(item)
 		s.Request.Seeds[t] = append(s.Request.Seeds[t], id)
 		s.Items[t] = append(s.Items[t], item)
@@ -90,7 +102,6 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 			s.Request.Times[t] = append(s.Request.Times[t], list.TimeAt(item))
 		}
 	}
-	return s.takeItemColumns()
 }
 
 // takeItemColumns copies the rows of the list of seeds that belong to the batch's.

@@ -70,11 +70,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-def start(dataset, rank, world, port, how="", code=PLAIN):
+def start(dataset, rank, world, port, how="", code=PLAIN, alone=False):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "RANK": str(rank), "WORLD_SIZE": str(world),
            "LOCAL_RANK": str(rank),
-           "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    parent = ["sh", "-c", '"$@"; exit $?', "sh"] if code is TORCH else []  # one each, as some launchers have it
+           "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port or "")}
+    alone = alone or code is not PLAIN
+    parent = ["sh", "-c", '"$@"; exit $?', "sh"] if alone else []  # one each, as some launchers have it
     return subprocess.Popen([*parent, sys.executable, "-c", code, dataset, how], env=env, stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
@@ -91,6 +92,24 @@ def test_processes_of_one_launcher_share_a_server(dataset):
         assert (about["rank"], about["world"], bool(about["server"])) == (r, 3, r == 0)
         shares.append([[b["number"], b["padded"], b["seeds"]] for b in batches if b["epoch"] == 1])
     check_shares(shares, sum(len(s) for share in shares for _, padded, s in share if not padded))
+
+
+@pytest.mark.parametrize("how", ["named", "torch", "neither"])
+def test_processes_of_two_parents_share_a_server_or_say_why_not(dataset, how):
+    """As from two shells, or by srun with a shell for each rank."""
+    code = PLAIN
+    if how == "torch":  # which knows all ranks, and names them where the environment does not name the run
+        pytest.importorskip("torch", reason="torch is not installed")
+        code = ("import os, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+                f"del os.environ['MASTER_PORT']\n{PLAIN}dist.barrier()\n")
+    port = how != "neither" and free_port()
+    ranks = [start(dataset("sbm"), r, 2, port, code=code, alone=True) for r in range(2)]
+    outputs = [p.communicate(timeout=PATIENCE) for p in ranks]
+    if how == "neither":
+        assert all(f"started ranks [{r}]" in e and "MASTER_PORT" in e for r, (_, e) in enumerate(outputs)), outputs
+        return
+    abouts = [json.loads(out.splitlines()[0]) for out, _ in outputs]
+    assert [p.returncode for p in ranks] == [0, 0] and [bool(a["server"]) for a in abouts] == [True, False], outputs
 
 
 def test_a_rank_that_is_killed_leaves_the_others_whole(dataset):

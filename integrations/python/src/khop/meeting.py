@@ -10,10 +10,11 @@ import os
 import time
 from typing import Callable, Optional
 
-from .errors import ServerError
-from .place import Place
+from .errors import RanksError, ServerError
+from .place import Place, socket_folder
 
 _LEAVING = 10.0  # seconds that the host waits for the others, who may have crashed
+_STRANGE = 3.0  # seconds that ranks of another parent have to turn out to be a run of their own
 
 
 class Meeting:
@@ -70,3 +71,48 @@ class Meeting:
             fcntl.flock(fd, fcntl.LOCK_UN)  # also where a forked child has the descriptor too
         finally:
             os.close(fd)
+
+
+class Parents:
+    """Finds ranks of one run that two processes started, such as two shells, where nothing but the parent tells runs
+    apart: they would wait for each other at two places. Each rank leaves an empty file while it waits."""
+
+    def __init__(self, rank: int) -> None:
+        self._folder = os.path.join(socket_folder(), "waiting")
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        self._note = os.path.join(self._folder, f"{os.getppid()}-{rank}-{os.getpid()}")
+        os.close(os.open(self._note, os.O_WRONLY | os.O_CREAT, 0o600))
+        self._seen: dict[int, set[int]] = {}  # ranks by parent, those that have left as well
+        self._since: Optional[float] = None
+
+    def check(self) -> None:
+        """Raises RanksError if another parent has ranks that this one lacks, and no others, for some seconds."""
+        for name in os.listdir(self._folder):
+            parent, rank, process = map(int, name.split("-"))
+            if os.path.exists(f"/proc/{process}"):
+                self._seen.setdefault(parent, set()).add(rank)
+            else:
+                Parents._remove(os.path.join(self._folder, name))
+        own = self._seen.get(os.getppid(), set())
+        strange = {p: ranks for p, ranks in self._seen.items() if not ranks & own}
+        if not strange:
+            self._since = None
+            return
+        self._since = self._since or time.monotonic()
+        if time.monotonic() - self._since > _STRANGE:
+            parent, ranks = next(iter(strange.items()))
+            raise RanksError(
+                f"process {os.getppid()} started ranks {sorted(own)}, and process {parent} ranks {sorted(ranks)}: to share "
+                "a loader they need to know that they are one run. Set the same MASTER_ADDR and MASTER_PORT for all, "
+                "start them by one launcher, or give rank= and world_size= for a server each")
+
+    def leave(self) -> None:
+        """Removes what says that this rank waits."""
+        Parents._remove(self._note)
+
+    @staticmethod
+    def _remove(path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass

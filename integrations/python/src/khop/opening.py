@@ -11,7 +11,7 @@ from . import place as _place
 from . import server
 from .feed import Feed
 from .inside import Inside
-from .meeting import Meeting
+from .meeting import Meeting, Parents
 from .options import Configuration
 from .scratch import Scratch
 from .write import temporary
@@ -33,6 +33,7 @@ class Opening:
     own: Optional[server.Server] = None
     _inside: Optional[Inside] = None
     _meeting: Optional[Meeting] = None
+    _parents: Optional[Parents] = None
     _data: Optional[Scratch] = None  # a folder with a dataset of a graph in memory
     _pid: int = field(default_factory=os.getpid)
 
@@ -62,6 +63,7 @@ class Opening:
         shared = self.place.local_world_size > 1
         if path is None and shared:
             path = self.place.meeting or _place.meeting_point(_loaders_made)
+            self._parents = None if self.place.meeting or _place.run_is_named() else Parents(self.place.rank)
         _loaders_made += 1
         if self.place.local_rank == 0:
             data = self.dataset(dataset)
@@ -70,15 +72,24 @@ class Opening:
             connection = self.own.connect(self.start_timeout)
         else:
             assert path is not None
-            connection = server.connect(path, self.start_timeout)
+            connection = server.connect(path, self.start_timeout, self._check)
         self.feed = Feed(connection, start_timeout=self.start_timeout, server=self.own, **self.how)
         if self.own is not None:
             self.own.forget_socket()
         if shared and path is not None:
             self._meeting = Meeting(path, self.place)
             if self.own is not None:
-                self._meeting.wait_for_all(self.start_timeout, self.own.check)
+                self._meeting.wait_for_all(self.start_timeout, self._check)
+        if self._parents is not None:
+            self._parents.leave()
         return self.feed
+
+    def _check(self) -> None:
+        """Raises where waiting for other ranks is hopeless."""
+        if self.own is not None:
+            self.own.check()
+        if self._parents is not None:
+            self._parents.check()
 
     def end(self) -> None:
         """Leaves the server and ends it if it is ours, and removes data. Does nothing in a child that was forked."""
@@ -88,6 +99,8 @@ class Opening:
             self.feed.close()
         elif self._inside is not None:
             self._inside.close()
+        if self._parents is not None:
+            self._parents.leave()
         if self._meeting is not None:
             self._meeting.leave()
         if self.own is not None and self.feed is not None:

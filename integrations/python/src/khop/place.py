@@ -148,14 +148,21 @@ def _number(name: str, default: int) -> int:
         raise ValueError(f"the environment's {name} is {text!r}, which is not a number") from None
 
 
+def run_is_named() -> bool:
+    """Whether the environment has what no other run of this machine has at the time. Else the parent process tells runs
+    apart."""
+    return any(os.environ.get(n) for n in ("MASTER_PORT", "SLURM_STEP_ID", "PMIX_NAMESPACE"))
+
+
 def meeting_point(ordinal: int) -> str:
     """The socket at which the processes of this machine meet: the same for all that one launcher started.
 
     ordinal counts the loaders of a process, which all processes must make in the same order.
     """
     names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID",
-             "SLURM_STEP_ID")
-    key = "\0".join([*(os.environ.get(n, "") for n in names), str(os.getppid()), str(ordinal)])
+             "SLURM_STEP_ID", "PMIX_NAMESPACE")
+    parent = "" if run_is_named() else str(os.getppid())
+    key = "\0".join([*(os.environ.get(n, "") for n in names), parent, str(ordinal)])
     name = hashlib.sha256(key.encode()).hexdigest()[:16]
     return os.path.join(socket_folder(), name, "feed.sock")
 

@@ -121,11 +121,12 @@ class Ranks:
         if self._board is not None:
             self._name = f"khop/{_loaders_made}"
             _loaders_made += 1
-            if not place.here:
+            if not place.here or place.source == "torch.distributed" and place.local_world_size > 1:
                 self._find_machine()
 
     def _find_machine(self) -> None:
-        """Sets which ranks this machine has, those that see the same folder of sockets, and the socket for them."""
+        """Sets which ranks this machine has, those that see the same folder of sockets, and the socket for them,
+        whichever processes started them. What the environment says apart stays apart."""
         folder = socket_folder()
         at, meeting = os.stat(folder), os.path.join(folder, secrets.token_hex(8), "feed.sock")
         with open("/proc/sys/kernel/random/boot_id") as f:
@@ -133,7 +134,7 @@ class Ranks:
         assert self._board is not None
         notes = self._board.gather(self._name + "/machine", self.place, json.dumps([own, meeting]), self._timeout)
         machines = [json.loads(note) for note in notes]
-        here = tuple(r for r, (machine, _) in enumerate(machines) if machine == own)
+        here = tuple(r for r, (machine, _) in enumerate(machines) if machine == own and r in (self.place.here or (r,)))
         self.place = replace(self.place, here=here, local_rank=here.index(self.place.rank),
                              meeting=str(machines[here[0]][1]))
 

@@ -118,7 +118,7 @@ func fenced(text, fence string) string {
 
 func TestReadmeShowsTheExampleThatIsTested(t *testing.T) {
 	readme, code := read(t, "README.md"), read(t, "readme_test.go")
-	shown := fenced(readme, "```go\n")
+	shown := fenced(readme, "```go title=\"part of a program\"\n")
 	_, tested, _ := strings.Cut(code, "// begin\n")
 	tested, _, _ = strings.Cut(tested, "\t// end\n")
 	lines := strings.SplitAfter(tested, "\n")
@@ -186,7 +186,7 @@ func TestPagesShowGoThatCompiles(t *testing.T) {
 	var body strings.Builder
 	blocks := 0
 	for _, page := range pages {
-		for i, after := range strings.Split(read(t, page), "```go\n")[1:] {
+		for i, after := range strings.Split(read(t, page), "```go title=\"part of a program\"\n")[1:] {
 			block, _, _ := strings.Cut(after, "```")
 			if strings.Contains(block, "flight.") || page == "docs/gomlx.md" {
 				continue // of modules of their own, whose tests have them

@@ -14,7 +14,7 @@ func TestTheGuideShowsTheExampleThatIsTested(t *testing.T) {
 	expect.OK(t, err)
 	code, err := os.ReadFile("example_test.go")
 	expect.OK(t, err)
-	_, shown, _ := strings.Cut(string(guide), "```go\npackage main\n")
+	_, shown, _ := strings.Cut(string(guide), "```go title=\"needs a checkout of khop\"\npackage main\n")
 	shown, _, _ = strings.Cut(shown, "```")
 	tested, _, _ := strings.Cut(string(code), "\t// Output:")
 	tested = strings.NewReplacer("package gomlx_test\n", "", "func Example()", "func main()").Replace(tested) + "}\n"

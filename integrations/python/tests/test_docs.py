@@ -1,4 +1,4 @@
-"""Every example in Python of README and docs runs, on small graphs under the names that the pages give."""
+"""Errors that pages quote are those that come. test_pages.py runs the pages' blocks."""
 import re
 
 import numpy as np
@@ -7,58 +7,13 @@ import pytest
 from conftest import ROOT, run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "integrations/python/README.md"]
-EXAMPLES = [pytest.param(m[1], id=f"{page.name}:{page.read_text()[:m.start()].count(chr(10)) + 1}")
-            for page in PAGES for m in re.finditer(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)]
 
 
 @pytest.fixture(scope="module")
 def folder(program, tmp_path_factory):
     path = tmp_path_factory.mktemp("docs")
-    for name in ("products", "ddi"):
-        run(program, "generate", "sbm", path / f"{name}.khop", "--nodes", 3000, "--edges", 9000, "--features", 8,
-            "--classes", 5)
+    run(program, "generate", "sbm", path / "products.khop", "--nodes", 3000, "--edges", 9000, "--features", 8)
     return path
-
-
-def names():
-    """What the pages take for granted."""
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    import khop
-
-    def model(a, b):  # of blocks and features, or of features and edges
-        x, rows = (b, a[-1].num_dst_nodes()) if isinstance(a, list) else (a, len(a))
-        assert isinstance(a, list) or b.shape[0] == 2
-        return x[:rows, :5] * torch.ones(1, requires_grad=True)
-
-    edges = torch.randint(0, 300, (2, 900))
-    here = dict(khop=khop, torch=torch, F=torch.nn.functional, model=model, graph="products.khop",
-                train_edges=edges, train=lambda x, edge_index, y: model(x, edge_index)[:len(y)].sum().backward())
-    try:
-        from torch_geometric.data import Data
-        here["data"] = Data(x=torch.rand(300, 8), edge_index=edges, y=torch.arange(300) % 5,
-                            train_mask=torch.arange(300) < 50)
-    except ImportError:
-        here["data"] = {"edge_index": edges}
-    return here
-
-
-def test_there_are_examples():
-    assert len(EXAMPLES) >= 9
-
-
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_examples_run(code, folder, monkeypatch, tmp_path):
-    here = names()
-    if "khop.pyg" in code:
-        pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
-    for dataset in folder.iterdir():
-        (tmp_path / dataset.name).symlink_to(dataset)
-    if "khop.write(" in code:  # to a place that is free
-        (tmp_path / "products.khop").unlink()
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code.replace("range(10)", "range(2)"), "example", "exec"), here)
-    assert "batch" not in here or len(here["batch"].x)  # loops had batches
-    assert (tmp_path / "products.khop").exists()
 
 
 # --- errors that pages quote ---

@@ -11,7 +11,8 @@ from conftest import PATIENCE, ROOT, run
 from test_distributed import free_port
 
 EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
-NEEDS = {"links": "torch_geometric", "nodes": "torch_geometric", "typed_hgt": "torch_geometric", "jax_nodes": "jax"}
+NEEDS = {"links": "torch_geometric", "nodes": "torch_geometric", "typed_hgt": "torch_geometric", "jax_nodes": "jax",
+         "temporal": "torch"}
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 

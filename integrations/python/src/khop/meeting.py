@@ -102,9 +102,9 @@ class Parents:
         if time.monotonic() - self._since > _STRANGE:
             parent, ranks = next(iter(strange.items()))
             raise RanksError(
-                f"process {os.getppid()} started ranks {sorted(own)}, and process {parent} ranks {sorted(ranks)}: to share "
-                "a loader they need to know that they are one run. Set the same MASTER_ADDR and MASTER_PORT for all, "
-                "start them by one launcher, or give rank= and world_size= for a server each")
+                f"process {os.getppid()} started ranks {sorted(own)}, and process {parent} ranks {sorted(ranks)}: to "
+                "share a loader they need to know that they are one run. Set the same MASTER_ADDR and MASTER_PORT for "
+                "all, start them by one launcher, or give rank= and world_size= for a server each")
 
     def leave(self) -> None:
         """Removes what says that this rank waits."""

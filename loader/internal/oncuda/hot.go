@@ -64,8 +64,35 @@ func (p *placer) scores() (_ []float64, err error) {
 	return p.ranked, nil
 }
 
-// keepHotAdjacency gives a quarter of what is left of the budget to the in-edges of hot nodes, where the whole graph
-// does not fit: a pick takes a request of the bus, but rows take most of its bytes.
+// picksOfANode is how many in-edges batches pick of a node that has more, about.
+const picksOfANode = 16
+
+// hottestInEdges returns nodes whose in-edges spare most picks over the bus for the room that they take, the best
+// first: enough of them to fill the room, which counts edges. A hub takes as much as thousands of others, and no more
+// is picked of it in a batch than of a node with a few in-edges.
+func hottestInEdges(scores []float64, indptr []int64, room int64) []int64 {
+	gain := slices.Clone(scores)
+	for v := range gain {
+		if degree := indptr[v+1] - indptr[v]; degree > picksOfANode {
+			gain[v] *= picksOfANode / float64(degree)
+		}
+	}
+	n := int64(len(gain))
+	for k := 1 + n/16; ; k *= 2 {
+		order, edges := gather.Hottest(gain, k), int64(0)
+		for _, v := range order {
+			edges += indptr[v+1] - indptr[v]
+		}
+		if k < n && edges < room {
+			continue
+		}
+		slices.SortStableFunc(order, func(a, b int64) int { return cmp.Compare(gain[b], gain[a]) })
+		return order
+	}
+}
+
+// keepHotAdjacency gives a quarter of what is left of the budget to in-edges of hot nodes, where the whole graph does
+// not fit: a pick takes a request of the bus, but rows take most of its bytes.
 func (p *placer) keepHotAdjacency() error {
 	g := p.plan.Graph
 	bytes := p.rest / 4
@@ -78,9 +105,7 @@ func (p *placer) keepHotAdjacency() error {
 	if err != nil {
 		return err
 	}
-	mean := max(1, float64(g.NumEdges())/float64(g.NumNodes()))
-	order := gather.Hottest(scores, int64(float64(room)/mean)+1)
-	slices.SortStableFunc(order, func(a, b int64) int { return cmp.Compare(scores[b], scores[a]) })
+	order := hottestInEdges(scores, g.Indptr(), room)
 	hot, err := sampling.NewHotAdjacency(p.ctx, p.stream, g, order, bytes,
 		pinned.Options{Ledger: &p.plan.Set.Ledger, Purpose: pinned.Topology, Device: p.d.Device})
 	if err != nil {

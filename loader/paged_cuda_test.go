@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
 )
 
 // onADisk makes loaders on a device leave the topology on disk: neither the device nor the host has room.
@@ -103,4 +104,36 @@ func TestAFailingDiskUnderATopologyForADevice(t *testing.T) {
 	fail.Store(requests.Load() + 200)
 	at := failsOnce(t, l, want)
 	expect.That(t, filepath.Dir(at.Path) == folder, "got %v", at)
+}
+
+// A disk that does not answer is said to be what a device's batches wait for, and an epoch can be left then.
+func TestWaitingForATopologyForADevice(t *testing.T) {
+	cudatest.Open(t)
+	opt := onADisk(t, pagedOptions)
+	opt.Disk.CacheBytes = 1
+	waitsForATopology(t, opt)
+}
+
+// Loaders that share a source share what is in memory of its topology, and no batch takes memory of the driver's once
+// all of a size were made.
+func TestLoadersOfADeviceShareATopologyOnDisk(t *testing.T) {
+	cudatest.Open(t)
+	g, _ := wideTopology(t)
+	opt, seeds := pagedOptions, make([]int64, 20*100)
+	for i := range seeds {
+		seeds[i] = int64(i % 100)
+	}
+	opt.Workers, opt.BatchSize, opt.Shuffle, opt.Seeds = 1, 100, false, loader.NodeIDs(seeds)
+	opt.Sampler = sampling.Neighbor{Fanouts: []int{sampling.All, sampling.All}}
+	want := digests(t, open(t, g, opt).Epoch(background, 0))
+	opt = onADisk(t, opt)
+	p := place(t, g, opt, 2)
+	a, b := open(t, p, opt), open(t, p, opt)
+	for _, l := range []*loader.Loader{a, b} {
+		expect.Same(t, digests(t, l.Epoch(background, 0)), want, "a loader of two")
+	}
+	expect.That(t, a.Stats().TopologyOnDisk.Read == b.Stats().TopologyOnDisk.Read, "each has a cache of its own")
+	cudatest.FailAllocations(t)
+	expect.Same(t, digests(t, b.Epoch(background, 0)), want, "without memory")
+	cudatest.Report(t) // forgets the failures, which have not come
 }

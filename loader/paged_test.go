@@ -178,6 +178,14 @@ func TestATopologyThatIsCutShortIsAnErrorWithItsPlace(t *testing.T) {
 
 // The trainer is told that it waits for the disk, and can stop waiting.
 func TestWaitingForATopologyIsSaidSo(t *testing.T) {
+	opt := pagedOptions
+	opt.Disk.CacheBytes = 1
+	waitsForATopology(t, opt)
+}
+
+// waitsForATopology fails the test where a loader does not say that it waits for the disk, or cannot be left then.
+func waitsForATopology(t *testing.T, opt loader.Options) {
+	t.Helper()
 	g, _ := wideTopology(t)
 	release, stalled := make(chan struct{}), make(chan struct{})
 	var stall atomic.Bool
@@ -190,8 +198,6 @@ func TestWaitingForATopologyIsSaidSo(t *testing.T) {
 		}
 		return n, err
 	}})
-	opt := pagedOptions
-	opt.Disk.CacheBytes = 1
 	l := open(t, g, opt)
 	stall.Store(true)
 	leaveAStalledDisk(t, l, stalled, release)

@@ -41,7 +41,7 @@ extern "C" __global__ void assembly_measure(Step step) {
       Place p = place_of(st, run * kLanes + lane_id());
       if (!p.seg->fanout) continue;
       int64_t degree = measure(b, p.seg, p.dst, p.x);
-      if (degree >= 0) b->eligible[p.x] = is_hub(st, p.seg, degree) ? list_hub(b, p.x, degree) : 0;
+      if (degree >= 0) b->eligible[p.x] = is_hub(st, p.seg, degree) ? list_hub(b, st, p.x, degree) : 0;
     }
   }
 }

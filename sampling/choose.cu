@@ -250,11 +250,11 @@ __device__ __forceinline__ How how_of(const Choice& c, int64_t count, int64_t el
 // Keeps the edges of the least keys of each slice of hubs.
 extern "C" __global__ void choose_least(ChooseStep step) {
   const Batch* b = step.at.batch;
-  each_slice(step.at, [&](const Hub* hub, const Place& p, int64_t i) {
+  each_slice(step.at, [&](const Hub*, const Place& p, const Slice& of, int64_t s) {
     int64_t eligible = found_of(b, p), k = picks_of(step, p.seg, eligible);
     Choice c = choice_of(step, p.seg, p.dst, p.x);
     if (k && how_of(c, k, eligible) == kFew)
-      least_of(c.cut(slice_of(b->degree[p.x], i)), (int)k).keep(b, hub->first + i);
+      least_of(c.cut(of), (int)k).keep(b, s);
   });
 }
 

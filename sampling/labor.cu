@@ -127,10 +127,9 @@ __device__ __forceinline__ Least least_of(const Column& c, const Slice& of, int 
 // Keeps those of each slice of hubs.
 extern "C" __global__ void labor_least(LaborStep step) {
   const Batch* b = step.at.batch;
-  each_slice(step.at, [&](const Hub* hub, const Place& p, int64_t i) {
-    int64_t degree = b->degree[p.x];
-    if (step.poisson || p.seg->fanout > kLanes || takes_all(p.seg, degree)) return;
-    least_of(column_of(b, p.seg, p.x), slice_of(degree, i), (int)p.seg->fanout).keep(b, hub->first + i);
+  each_slice(step.at, [&](const Hub*, const Place& p, const Slice& of, int64_t s) {
+    if (step.poisson || p.seg->fanout > kLanes || takes_all(p.seg, b->degree[p.x])) return;
+    least_of(column_of(b, p.seg, p.x), of, (int)p.seg->fanout).keep(b, s);
   });
 }
 

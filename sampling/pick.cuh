@@ -179,12 +179,13 @@ __device__ __forceinline__ void pick_runs(const Step& step, F pick_run) {
 
 // Destinations of many edges are hubs, as long as there is room for their slices, of which warps take one at a time.
 // Batch::eligible has -1 - the hub's number for them.
-constexpr int64_t kSliceEdges = 64, kSlices = 64, kMostSlices = 8192, kMostHubs = kMostSlices / 4;
+constexpr int64_t kSlices = 64, kMostSlices = 8192, kMostHubs = kMostSlices / 4;
 
 struct Hub {
   int64_t x;      // number of the destination
   u64 found;      // so far; above 2^40 the slices that were counted
   int64_t first;  // number of its first slice
+  int64_t each;   // edges of a slice
 };
 constexpr int kCounted = 40;  // bits of Hub::found below the number of slices
 
@@ -192,38 +193,37 @@ constexpr int kCounted = 40;  // bits of Hub::found below the number of slices
 struct Hubs {
   u64 hubs, slices;  // how many were asked for
   Hub at[kMostHubs];
+  int64_t hubOf[kMostSlices];            // the number of each slice's hub, or -1
   int64_t found[kMostSlices];            // edges of each slice
   u64 least[kMostSlices][2][kLanes];     // the keys and places of a Least of each; only where the picker needs them
 };
 
 __device__ __forceinline__ Hubs* hubs_of(const Batch* b) { return (Hubs*)b->hubs; }
 
-// Whether a destination of so many edges is to be a hub: where destinations are many, warps have enough to do, and
-// of edges in order of time few are read.
+// How many edges make a slice, and four of these a hub: where destinations are many, warps have enough to do.
+__device__ __forceinline__ int64_t least_slice(const Stage* st) { return st->runs < 1024 ? 64 : 512; }
+
+// Whether a destination of so many edges is to be a hub. Of edges in order of time few are read.
 __device__ __forceinline__ bool is_hub(const Stage* st, const Segment* seg, int64_t degree) {
-  return degree >= (st->runs < 1024 ? 256 : 2048) && !seg->ordered && !seg->ascending;
+  return degree >= 4 * least_slice(st) && !seg->ordered && !seg->ascending;
 }
 
 // The edges from .. to of a destination, behind slices where `before` edges were found.
 struct Slice {
   int64_t from, to, before;
 };
-__device__ __forceinline__ Slice slice_of(int64_t degree, int64_t i) {
-  int64_t each = max(((degree + kSlices - 1) / kSlices + kLanes - 1) & -kLanes, kSliceEdges);
-  return {min(i * each, degree), min((i + 1) * each, degree), 0};
-}
-__device__ __forceinline__ int64_t slices_of(int64_t degree) {
-  int64_t each = slice_of(degree, 0).to;
-  return (degree + each - 1) / each;
-}
+__device__ __forceinline__ int64_t slices_of(int64_t degree, int64_t each) { return (degree + each - 1) / each; }
 
 // Makes a destination a hub, if there is room. Returns what Batch::eligible has for it.
-__device__ __forceinline__ int64_t list_hub(const Batch* b, int64_t x, int64_t degree) {
+__device__ __forceinline__ int64_t list_hub(const Batch* b, const Stage* st, int64_t x, int64_t degree) {
   Hubs* all = hubs_of(b);
-  int64_t n = slices_of(degree), first = (int64_t)atomicAdd(&all->slices, (u64)n);
-  if (first + n > kMostSlices) return 0;
-  int64_t number = (int64_t)atomicAdd(&all->hubs, 1ull);
-  all->at[number] = {x, 0, first};
+  int64_t each = max(((degree + kSlices - 1) / kSlices + kLanes - 1) & -kLanes, least_slice(st));
+  int64_t n = slices_of(degree, each), first = (int64_t)atomicAdd(&all->slices, (u64)n);
+  bool room = first + n <= kMostSlices;
+  int64_t number = room ? (int64_t)atomicAdd(&all->hubs, 1ull) : -1;
+  for (int64_t s = first; s < min(first + n, kMostSlices); s++) all->hubOf[s] = number;
+  if (!room) return 0;
+  all->at[number] = {x, 0, first, each};
   return -1 - number;
 }
 
@@ -241,15 +241,17 @@ __device__ __forceinline__ Place shuffled(const Place& p, int i) {
 }
 __device__ __forceinline__ bool is_there(const Place& p) { return p.dst < p.seg->hi && p.seg->fanout; }
 
-// Calls slice(hub, its place, number) for every slice of the hubs of a stage.
+// Calls slice(hub, its place, slice, the slice's number) for every slice of the hubs of a stage.
 template <class F>
 __device__ __forceinline__ void each_slice(const Step& step, F slice) {
   Batch* b = step.batch;
-  int64_t hubs = (int64_t)hubs_of(b)->hubs;
-  for (int64_t u = warp_index(); u < hubs * kSlices; u += warp_count()) {
-    Hub* hub = &hubs_of(b)->at[u / kSlices];
-    if (u % kSlices < slices_of(b->degree[hub->x]))
-      slice(hub, place_of(&b->stages[step.stage], hub->x), u % kSlices);
+  Hubs* all = hubs_of(b);
+  int64_t slices = (int64_t)min(all->slices, (u64)kMostSlices);
+  for (int64_t s = warp_index(); s < slices; s += warp_count()) {
+    if (all->hubOf[s] < 0) continue;
+    Hub* hub = &all->at[all->hubOf[s]];
+    int64_t from = (s - hub->first) * hub->each;
+    slice(hub, place_of(&b->stages[step.stage], hub->x), Slice{from, min(from + hub->each, b->degree[hub->x]), 0}, s);
   }
 }
 
@@ -287,12 +289,12 @@ __device__ __forceinline__ void count_each(const Step& step, P prepare, F count_
     if (lane_id() == 0 && sum) atomicAdd((u64*)&b->partials[c], (u64)sum);
   }
   if (!Shared) return;
-  each_slice(step, [&](Hub* hub, const Place& p, int64_t i) {
-    int64_t degree = b->degree[p.x], n = count_of(p.seg, prepare(p), slice_of(degree, i));
+  each_slice(step, [&](Hub* hub, const Place& p, const Slice& of, int64_t s) {
+    int64_t n = count_of(p.seg, prepare(p), of);
     if (lane_id()) return;
-    hubs_of(b)->found[hub->first + i] = n;
+    hubs_of(b)->found[s] = n;
     u64 more = (u64)n + (1ull << kCounted), now = atomicAdd(&hub->found, more) + more;
-    if ((int64_t)(now >> kCounted) < slices_of(degree)) return;
+    if ((int64_t)(now >> kCounted) < slices_of(b->degree[p.x], hub->each)) return;
     int64_t all = picks_of(p.seg, (int64_t)(now & ((1ull << kCounted) - 1)));
     atomicAdd(&p.seg->picks, (u64)all);
     atomicAdd((u64*)&b->partials[p.x / kLanes / chunks.each], (u64)all);
@@ -327,14 +329,13 @@ __device__ __forceinline__ void pick_each(const Step& step, P prepare, F take, N
   Stage* st = &b->stages[step.stage];
   if (!Shared || !st->admitted) return;
   Chunks chunks = chunks_of(b, st->runs);
-  each_slice(step, [&](Hub* hub, const Place& p, int64_t i) {
+  each_slice(step, [&](Hub* hub, const Place& p, Slice of, int64_t s) {
     int64_t chunk = p.x / kLanes / chunks.each, before = 0;
     for (int64_t x = chunk_begin(chunks, chunk) * kLanes + lane_id(); x < p.x; x += kLanes) {
       Place other = place_of(st, x);
       if (is_there(other)) before += picks_of(other.seg, found_of(b, other));
     }
-    Slice of = slice_of(b->degree[p.x], i);
-    for (int64_t s = lane_id(); s < i; s += kLanes) of.before += hubs_of(b)->found[hub->first + s];
+    for (int64_t i = hub->first + lane_id(); i < s; i += kLanes) of.before += hubs_of(b)->found[i];
     of.before = warp_sum(of.before);
     take(p.seg, prepare(p), of, p.seg->have + b->partials[chunk] - p.seg->picksBefore + warp_sum(before));
   });
@@ -371,14 +372,26 @@ struct Least {
     hubs_of(b)->least[slice][1][lane_id()] = lane_id() < have ? (u64)place : ~0ull;
   }
 
-  // Takes in what was kept of the slices of the hub with Batch::eligible e, in their order or from behind.
+  // Takes in what was kept of the slices of the hub with Batch::eligible e, in their order or from behind. Where k of
+  // the slices' least keys are up to a limit, slices whose least key is above it have none that counts.
   __device__ __forceinline__ void merge(const Batch* b, int64_t e, int k, bool behind) {
     const Hubs* all = hubs_of(b);
     Hub hub = all->at[-1 - e];
-    int64_t n = slices_of(b->degree[hub.x]);
-    for (int64_t i = 0; i < n; i++) {
-      int64_t s = hub.first + (behind ? n - 1 - i : i);
-      u64 keys = all->least[s][0][lane_id()], places = all->least[s][1][lane_id()];
+    int64_t n = slices_of(b->degree[hub.x], hub.each);
+    u64 heads[kSlices / kLanes], which = 0;
+    Least few;
+    for (int i = 0; i < kSlices / kLanes; i++) {
+      bool there = i * kLanes + lane_id() < n;
+      heads[i] = there ? all->least[hub.first + i * kLanes + lane_id()][0][0] : 0;
+      few.insert(__ballot_sync(kFull, there), heads[i], k, [](int) { return 0; });
+    }
+    u64 limit = few.have < k ? ~0ull : __shfl_sync(kFull, few.key, k - 1);
+    for (int i = 0; i < kSlices / kLanes; i++)
+      which |= (u64)__ballot_sync(kFull, i * kLanes + lane_id() < n && heads[i] <= limit) << i * kLanes;
+    while (which) {
+      int i = behind ? 63 - __clzll((long long)which) : __ffsll((long long)which) - 1;
+      which ^= 1ull << i;
+      u64 keys = all->least[hub.first + i][0][lane_id()], places = all->least[hub.first + i][1][lane_id()];
       u64 greatest = __shfl_sync(kFull, key, k - 1);
       unsigned candidates = __ballot_sync(kFull, places != ~0ull && (have < k || keys < greatest));
       insert(candidates, keys, k, [&](int from) { return (int64_t)__shfl_sync(kFull, places, from); });

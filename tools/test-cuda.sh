@@ -141,6 +141,6 @@ plain bench/gpu/bundle.sh "$scratch/gpu" internal/drivertest
 python=python3
 [ ! -x .venv/bin/python ] || python=.venv/bin/python # has NumPy
 KHOP_CUDASIM_POSE=1 KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so \
-    $python "$scratch/gpu/run" --smoke --minutes 60 --dir "$scratch/state" >"$scratch/result.json" ||
+    $python "$scratch/gpu/run" --smoke --more --minutes 60 --dir "$scratch/state" >"$scratch/result.json" ||
     fail "a phase of the bundle failed: see above"
 python3 bench/gpu/testdata/smoke.py "$scratch/result.json" || fail "the bundle did not run all phases: see above"

@@ -325,12 +325,13 @@ and 6 s to start khop or 25 s to start torch. Most is data, starts and tests, wh
 | steps, in the order in which they run | | minutes | so far |
 |---|---|---:|---:|
 | those of claims | 25, and generating products | 12 | 12 |
-| tests and digests of all samplers | 34 | 8 | 20 |
-| PyG, other operations | 9 | 12 | 32 |
-| the rest: other widths and pages, each sampler's speed | 49 | 9 | 41 |
-| compute-sanitizer | 2 | 5 | 46 |
+| tests and digests of all samplers | 34 | 5 | 17 |
+| PyG, other operations | 5 | 5 | 22 |
+| each sampler's speed, on the card and over the bus | 24 | 3 | 25 |
+| `--more`: other widths and pages, samplers on the CPU | 25 | 6 | 31 |
+| `--more`: compute-sanitizer | 2 | 5 | 36 |
 
-So claims, tests and digests fit 25 minutes, and `run --total 25` ends there. A second run takes the rest."""
+So a run without `--more` fits 25 minutes."""
 
 
 NEWEST = MACHINES[1], MACHINES[3]

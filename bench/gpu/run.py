@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures khop on this machine's GPU: docs/gpu-bundle.md says what each phase shows.
 
-    ./run                     all phases, what is worth most first
+    ./run                     all phases, what is worth most first: 25 minutes
+    ./run --more              other widths and pages as well, and compute-sanitizer
     ./run gather transfer     some: machine (a), gather (b), sampling (c), transfer (d), training (e), ops (f)
     ./run --total 9           for 9 minutes at most, where a command may not take longer; again, until all is done
 
@@ -25,7 +26,7 @@ import time
 
 import report
 from bench import HERE, Bench, Failed, OutOfTime
-from phases import PHASES
+from phases import PHASES, SPEED
 
 BUILD = 420  # seconds that building PyG's sampler may take, outside of --total
 LEAST = 0.2  # of the seconds that a step may take: with less left it is not begun, for it would likely be tried in vain
@@ -36,7 +37,8 @@ class Run:
 
     def __init__(self, args, bench, about):
         self.bench, self.about = bench, about
-        self.steps = {phase: list(PHASES[phase](bench)) for phase in args.phases}
+        self.steps = {phase: [s for s in PHASES[phase](bench) if args.more or s.worth <= SPEED]
+                      for phase in args.phases}
         self.limit, self.spent = args.minutes * 60, dict.fromkeys(args.phases, 0)
         self.end = time.monotonic() + args.total * 60
         of = {"bundle": about["bundle"], "smoke": bench.smoke, "device": about["cuda"]["devices"][0]["name"]}
@@ -154,6 +156,8 @@ def arguments():
     parser.add_argument("--minutes", type=float, default=8, help="that a phase may take (8)")
     parser.add_argument("--total", type=float, default=math.inf, metavar="MINUTES",
                         help="that all phases may take together")
+    parser.add_argument("--more", action="store_true",
+                        help="what no claim rests on as well: other widths and pages, compute-sanitizer")
     parser.add_argument("--from", type=pathlib.Path, dest="earlier", metavar="FILE",
                         help="the object of an earlier run, whose steps are not taken again")
     parser.add_argument("--again", action="store_true", help="forget what was measured before, in these phases")

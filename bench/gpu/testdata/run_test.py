@@ -40,7 +40,7 @@ class Steps(unittest.TestCase):
             return lambda b: [Step(name, lambda name=name, work=work: noted(name, work), worth, seconds) for name,
                               worth, seconds, work in steps]
         args = argparse.Namespace(**{"phases": list(phases), "minutes": 8, "total": math.inf, "earlier": None,
-                                     "again": False, **options})
+                                     "again": False, "more": True, **options})
         self.bench, self.ran[:] = Bench(self.dir, True), []
         with mock.patch.dict(run.PHASES, {name: phase(steps) for name, steps in phases.items()}, clear=True), \
                 mock.patch.dict("os.environ", {"OUT": str(self.out)}), mock.patch.object(report, "claims",
@@ -64,6 +64,8 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.ran, [], "they are done")
         self.run_steps(phases, again=True)
         self.assertEqual(len(self.ran), 4, "they are to be forgotten")
+        self.assertTrue(self.run_steps(phases, again=True, more=False)["a"]["complete"], "without what is for more")
+        self.assertEqual(self.ran, ["a2", "b2", "b1"])
 
     def test_a_step_that_fails_keeps_what_it_had_and_is_tried_again_last(self):
         broken = lambda b: b.json(["sh", "-c", 'echo "{\\"cells\\": [1, 2]}"; echo "no more" >&2; exit 1'])

@@ -247,7 +247,7 @@ func (n *inducer[V]) choose(k int, out *graph.Sample) error {
 	} else {
 		n.assembly.local.find(c.nbr[:some], found)
 	}
-	if err := n.room(some, out); err != nil {
+	if err := n.room(c.n, out); err != nil {
 		return err
 	}
 	for i, at := range found {
@@ -258,7 +258,7 @@ func (n *inducer[V]) choose(k int, out *graph.Sample) error {
 			if err := n.closeUntil(dst, out); err != nil {
 				return err
 			}
-			if err := n.room(some-i, out); err != nil {
+			if err := n.room(c.n-i, out); err != nil {
 				return err
 			}
 		}
@@ -294,12 +294,19 @@ func (n *inducer[V]) room(more int, out *graph.Sample) (err error) {
 
 func (n *inducer[V]) append(local int32, pos int64) {
 	n.sources[n.total] = local
+	if n.counts != nil || n.pos.wanted {
+		n.beside(pos)
+	}
+	n.total++
+}
+
+// beside writes what comes with an edge: its norm, its position.
+func (n *inducer[V]) beside(pos int64) {
 	if n.counts != nil {
 		dst := n.counts.nodes[n.st.dst.ids[n.closed]+n.st.dst.offset]
 		n.norms[n.total] = float32(float64(max(dst, 1)) / float64(max(n.counts.edges[pos], 1)))
 	}
 	n.pos.put([]int64{pos})
-	n.total++
 }
 
 // closeUntil completes the destinations before dst; those whose columns are searched are searched now.

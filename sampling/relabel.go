@@ -128,9 +128,11 @@ func (d *directMap[V]) relabel(ids []V, out []int32, l *list[V]) {
 func (d *directMap[V]) find(ids []V, out []int32) {
 	tab, base := d.tab, d.base
 	for i, v := range ids {
-		if out[i] = -1; tab[v] >= base {
-			out[i] = int32(tab[v] - base)
+		at := int32(tab[v] - base)
+		if tab[v] < base { // no branch
+			at = -1
 		}
+		out[i] = at
 	}
 }
 
@@ -228,14 +230,21 @@ func (m *hashMap[V]) after(h uint64) uint64 { return (h + 1) & uint64(len(m.tab)
 func (m *hashMap[V]) prefetch(ids []V)      { prefetchSlots(unsafe.Pointer(&m.tab[0]), ids, m.shift) }
 
 func (m *hashMap[V]) find(ids []V, out []int32) {
+	tab, base, shift := m.tab, m.base, m.shift&63
+	mask := uint64(len(tab) - 1)
+	out = out[:len(ids)]
 	for i, v := range ids {
-		h := m.home(v)
-		for m.tab[h].val >= m.base && m.tab[h].key != v {
-			h = m.after(h)
+		h := uint64(v) * prefetch.Multiplier >> shift
+		s := tab[h&mask]
+		for s.val >= base && s.key != v {
+			h++
+			s = tab[h&mask]
 		}
-		if out[i] = -1; m.tab[h].val >= m.base {
-			out[i] = int32(m.tab[h].val - m.base)
+		at := int32(s.val - base)
+		if s.val < base { // no branch
+			at = -1
 		}
+		out[i] = at
 	}
 }
 

@@ -113,6 +113,24 @@ func TestTwoRanksOnEachOfFourDevicesShareHotRows(t *testing.T) {
 	}
 }
 
+// sharesNothing fails the test unless two devices keep hot rows each, and refuse to share them where that is asked for,
+// each time after refuse was called. It returns the options for that.
+func sharesNothing(t *testing.T, refuse func()) loader.Options {
+	t.Helper()
+	refuse()
+	shares := peerShares(sharedOn(t, 2, loader.ShareAuto, 200))
+	expect.That(t, slices.Equal(shares, []int64{0, 0}), "%v times the rows at peers that nobody reaches", shares)
+	opt := loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0,cuda:1"},
+		Tuning: loader.TuningOptions{HotShare: loader.ShareAll}}
+	refuse()
+	_, err := loader.PlaceAll(background, graphs.Plain(t, 60, 5), opt, 2)
+	if !errors.Is(err, loader.ErrDevice) || !strings.Contains(err.Error(), "cuda:1") ||
+		!strings.Contains(err.Error(), "auto or none") {
+		t.Errorf("sharing was asked for: %v", err)
+	}
+	return opt
+}
+
 // TestDevicesInPairsShareWithinThePair: four devices, each of which reaches one other.
 func TestDevicesInPairsShareWithinThePair(t *testing.T) {
 	if !cudatest.Devices(t, 4, "peers=2") {
@@ -129,18 +147,24 @@ func TestDevicesThatReachNoOtherKeepRowsEach(t *testing.T) {
 		return
 	}
 	cudatest.Open(t)
-	shares := peerShares(sharedOn(t, 2, loader.ShareAuto, 200))
-	expect.That(t, slices.Equal(shares, []int64{0, 0}), "%v times the rows at peers that nobody reaches", shares)
-	opt := loader.Options{Sampler: neighbor, Device: loader.DeviceOptions{Name: "cuda:0,cuda:1"},
-		Tuning: loader.TuningOptions{HotShare: loader.ShareAll}}
-	_, err := loader.PlaceAll(background, graphs.Plain(t, 60, 5), opt, 2)
-	if !errors.Is(err, loader.ErrDevice) || !strings.Contains(err.Error(), "cuda:1") ||
-		!strings.Contains(err.Error(), "auto or none") {
-		t.Errorf("sharing was asked for: %v", err)
-	}
+	opt := sharesNothing(t, func() {})
 	for _, devices := range []string{"cuda:0,cuda:0", "cuda:0,cpu", "cuda:0,cuda:1,cuda:1"} {
 		opt.Device.Name, opt.Tuning.HotShare = devices, loader.ShareAuto
 		_, err := loader.PlaceAll(background, graphs.Plain(t, 60, 5), opt, 2)
 		expect.Is(t, err, loader.ErrOptions, devices)
+	}
+}
+
+// TestDevicesThatTheDriverRefusesToJoinKeepRowsEach: a driver of CUDA 13.5 looks at IOMMU and ACS where peers are asked
+// about and where they are joined, and may refuse by either call, or in one direction alone.
+func TestDevicesThatTheDriverRefusesToJoinKeepRowsEach(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	if !cudatest.Devices(t, 2, "peers=1") {
+		return
+	}
+	const peerAccessUnsupported = 217
+	cudatest.Open(t)
+	for _, call := range []string{"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"} {
+		sharesNothing(t, func() { cudatest.Fail(t, call, 1, peerAccessUnsupported) })
 	}
 }

@@ -6,7 +6,8 @@ import "fmt"
 // as both are open somewhere in the process. It holds for this direction alone, and a device has a limited number of
 // such peers: 8 without NVSwitch. Reaching it again does nothing.
 //
-// It fails with code 217 where the two devices, the system or a virtual machine do not allow it.
+// It fails with code 217 where the two devices, the system or a virtual machine do not allow it, and with drivers of
+// CUDA 13.5 and later also where IOMMU or PCIe's access control stand between them.
 func (d *Device) Reach(other *Device) error {
 	if d.ordinal == other.ordinal {
 		return nil

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/bits"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,8 +16,11 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// PageBytes is what Pages read at least.
-const PageBytes = 4096
+// A page of the system has 1<<pageShift bytes, and it brings and keeps no less: 4 KiB, or up to 64 KiB on processors by
+// Arm. Tests change it.
+var pageShift = bits.TrailingZeros(uint(os.Getpagesize()))
+
+func pageBytes() int64 { return 1 << pageShift }
 
 // Pages is arrays of mapped files that are larger than memory, such as the indices of a graph. Whoever is about to read
 // parts of them says so to an Asker, which has the pages read that are not in memory: many at a time, by a Reader,
@@ -65,7 +70,7 @@ type PagesOptions struct {
 
 // OpenPages opens the files that arrays are mapped from. The errors are those of Open.
 func OpenPages(arrays []Mapped, opt PagesOptions) (*Pages, error) {
-	p := &Pages{most: max(opt.Bytes/PageBytes, 1), memory: opt.Reader.Memory}
+	p := &Pages{most: max(opt.Bytes>>pageShift, 1), memory: opt.Reader.Memory}
 	var files []*File
 	bits := int64(0)
 	for _, a := range arrays {
@@ -74,9 +79,9 @@ func OpenPages(arrays []Mapped, opt PagesOptions) (*Pages, error) {
 			return nil, errors.Join(err, closeFiles(files))
 		}
 		files = append(files, f)
-		first, end := offset/PageBytes, ceil(offset+int64(len(a.Bytes)), PageBytes)/PageBytes
+		first, end := offset>>pageShift, ceil(offset+int64(len(a.Bytes)), pageBytes())>>pageShift
 		p.arrays = append(p.arrays, pagedArray{bytes: a.Bytes, size: a.RowBytes, file: f, offset: offset,
-			bits: bits - first, layout: Layout{RowBytes: PageBytes, Rows: end}})
+			bits: bits - first, layout: Layout{RowBytes: pageBytes(), Rows: end}})
 		bits += end - first
 	}
 	p.counted = listBytes(bits)
@@ -101,13 +106,13 @@ func OpenPages(arrays []Mapped, opt PagesOptions) (*Pages, error) {
 func listBytes(pages int64) int64 { return 2 * 8 * (pages/64 + 1) }
 
 // PagesBytes is the memory of Pages over arrays of n bytes, with default options.
-func PagesBytes(arrays int64) int64 { return listBytes(arrays/PageBytes+2) + StagingBytes }
+func PagesBytes(arrays int64) int64 { return listBytes(arrays>>pageShift+2) + StagingBytes }
 
 // openPaged opens the file that b is mapped from, to be read through the page cache, and says where in it b begins.
 func openPaged(b []byte) (*File, int64, error) {
 	f, offset, err := openBuffered(b, "pages are kept in the page cache")
 	if err == nil {
-		f.page, f.sector = PageBytes, PageBytes
+		f.page, f.sector = pageBytes(), pageBytes()
 		readAtRandom(f.file)
 	}
 	return f, offset, err
@@ -218,7 +223,7 @@ func (a *Asker) Want(array int, from, to int64) {
 		return
 	}
 	x, p := &a.pages.arrays[array], a.pages
-	first, last := (x.offset+from*x.size)/PageBytes, (x.offset+to*x.size-1)/PageBytes
+	first, last := (x.offset+from*x.size)>>pageShift, (x.offset+to*x.size-1)>>pageShift
 	a.wanted += last - first + 1
 	for page := first; page <= last; page++ {
 		at := x.bits + page

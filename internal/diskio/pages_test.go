@@ -19,6 +19,11 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
+// PageBytes are a page's, for these tests, on any machine.
+const PageBytes = 4096
+
+func init() { pageShift = 12 }
+
 // openPages opens pages until the test ends.
 func openPages(t testing.TB, arrays []Mapped, opt PagesOptions) *Pages {
 	t.Helper()
@@ -47,8 +52,14 @@ func askerOf(t testing.TB, p *Pages) *Asker {
 }
 
 func TestPagesThatAreAskedForAgainAreNotReadAgain(t *testing.T) {
-	const perPage = PageBytes / 4
-	p, array, _ := openPagesOf(t, 40*perPage, PagesOptions{Bytes: 8 * PageBytes})
+	for _, pageShift = range []int{16, 12} { // of 64 KiB, and of 4
+		testPagesThatAreAskedForAgain(t)
+	}
+}
+
+func testPagesThatAreAskedForAgain(t *testing.T) {
+	perPage := pageBytes() / 4
+	p, array, _ := openPagesOf(t, int(40*perPage), PagesOptions{Bytes: 8 * pageBytes()})
 	a := askerOf(t, p)
 	expect.Ensure(t, a.Array(array) == 0 && a.Array(unified.FromSlice([]int32{1})) == -1, "arrays are not told apart")
 	read := func(pages ...int64) int64 {
@@ -58,7 +69,8 @@ func TestPagesThatAreAskedForAgainAreNotReadAgain(t *testing.T) {
 		}
 		expect.OK(t, a.Bring())
 		c := p.Count().Less(&before)
-		expect.That(t, c.Wanted == int64(len(pages)) && c.Bytes <= c.Read*PageBytes && (c.Requests > 0) == (c.Read > 0),
+		expect.That(t, c.Wanted == int64(len(pages)) && c.Bytes > (c.Read-1)*pageBytes() &&
+			c.Bytes <= c.Read*pageBytes() && (c.Requests > 0) == (c.Read > 0),
 			"%d pages wanted: %+v", len(pages), c)
 		return c.Read
 	}

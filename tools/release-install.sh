@@ -3,7 +3,8 @@
 # each. release-check.sh calls it: tools/release-install.sh VERSION DIST
 #
 # Environment: PYTHONS     interpreters to try (default: python3.9 to python3.14 on PATH, of pyenv and of uv)
-#              FRAMEWORKS  "jax": also installs these from PyPI, for each interpreter (large downloads)
+#              FRAMEWORKS  "torch jax": also installs these from PyPI, for each interpreter: a download of 150 MB for JAX,
+#                          of up to 3 GB for torch with what it needs for CUDA, which are gone before the next
 #              DEBIAN      "trixie forky": also makes file systems of these releases of Debian, with their Python and
 #                          torch, and installs there (root; a download of 250 MB each)
 set -euo pipefail
@@ -127,25 +128,56 @@ G
     go get "$module@v$version" 2>/dev/null && go mod tidy 2>/dev/null && ! grep -q replace go.mod && go build -o program . &&
     "$program" generate sbm g.khop $first >/dev/null 2>&1 && ./program g.khop) || fail "a program in Go of the module zip"
 
-# Wheels, with each Python.
+# What pip installs for a framework: the least version that khop takes with the oldest Pythons, today's with the newest.
+pinned() { # PYTHON FRAMEWORK
+    case "$1 $2" in
+        "3.9 numpy" | "3.10 numpy") echo numpy==1.22.4 ;;
+        "3.11 numpy") echo numpy==1.26.4 ;;
+        "3.9 torch") echo torch==1.13.1 numpy==1.22.4 ;;
+        "3.10 torch") echo torch==2.0.1 numpy==1.26.4 ;;
+        "3.11 torch") echo torch==2.2.2 numpy==1.26.4 ;;
+        *" torch") echo torch==2.15.0 numpy==2.3.5 ;;
+        "3.9 jax") echo jax==0.4.30 jaxlib==0.4.30 ;;
+        "3.10 jax") echo jax==0.6.2 jaxlib==0.6.2 ;;
+        "3.11 jax") echo jax==0.10.2 jaxlib==0.10.2 ;;
+        *" jax") echo jax==0.12.0 jaxlib==0.12.0 ;;
+        *) echo numpy==2.3.5 ;;
+    esac
+}
+
+# Wheels and the source distribution, with each Python.
 cat >"$work/first.py" <<'P'
-import subprocess, sys
-framework, version, path = sys.argv[1:]
+import subprocess, sys, time
+framework, version, path, *processes = sys.argv[1:]
 spent = []
 for _ in range(7):
     code = "import time; t = time.perf_counter(); import khop; print(time.perf_counter() - t)"
     spent.append(float(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout) * 1e3)
+start = time.perf_counter()
+module = __import__(framework)
 import khop
 assert khop.__version__ == version, khop.__version__
-for process in "server", "inside":
+kind = getattr(module, {"numpy": "ndarray", "torch": "Tensor", "jax": "Array"}[framework])
+took = [f"import {framework} {time.perf_counter() - start:.2f} s"]
+for process in processes or ("server", "inside"):
+    start = time.perf_counter()
     with khop.Loader(path, [5, 3], batch_size=256, framework=framework, process=process) as loader:
         x = next(iter(loader)).x
-        assert len(x) > 256 and framework in str(type(x)), type(x)
-said = __import__(framework).__version__
-print(f"Python {sys.version.split()[0]}, {framework} {said}: a first batch, by a server and inside; import khop: "
-      f"{sorted(spent)[3]:.0f} ms")
+        assert len(x) > 256 and isinstance(x, kind), type(x)
+        took.append(f"a first batch, {'by a server' if process == 'server' else 'inside'}, {time.perf_counter() - start:.2f} s")
+print(f"Python {sys.version.split()[0]}, {framework} {module.__version__}: {'; '.join(took)}; import khop "
+      f"{sorted(spent)[3]:.0f} ms", flush=True)
 P
 wheel=$(compgen -G "$dist/khop-$version-*$machine.whl")
+try() { # PYTHON FRAMEWORK FROM [PROCESS]: installs in a new environment, and loads a batch there
+    rm -rf "$work/env" "$work/g.khop" && "$1" -m venv "$work/env"
+    # shellcheck disable=SC2046 # several words
+    TMPDIR=$work "$work/env/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --prefer-binary \
+        "$3" $(pinned "$v" "$2") || fail "Python $v: pip, $2"
+    clean "$work/env/bin/khop" generate sbm "$work/g.khop" $first >/dev/null 2>&1 && clean "$work/env/bin/khop" docs | grep migrating >/dev/null &&
+        clean "$work/env/bin/python" "$work/first.py" "$2" "$version" "$work/g.khop" ${4:-} || fail "Python $v: no batch with $2 and $3"
+}
+source=$dist/khop-$version.tar.gz # once: Go builds its program, which has no shared library beside it
 for v in 3.9 3.10 3.11 3.12 3.13 3.14; do
     python=
     for candidate in ${PYTHONS:-} $(command -v "python$v") "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$v".*/bin/python; do
@@ -153,12 +185,13 @@ for v in 3.9 3.10 3.11 3.12 3.13 3.14; do
     done
     [ -n "$python" ] || { echo "Python $v is not here: nothing was run"; continue; }
     for framework in numpy ${FRAMEWORKS:-}; do
-        rm -rf "$work/env" "$work/g.khop" && "$python" -m venv "$work/env"
-        "$work/env/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --only-binary :all: \
-            "$wheel" "$framework" || fail "Python $v: pip, $framework"
-        clean "$work/env/bin/khop" generate sbm "$work/g.khop" $first >/dev/null 2>&1 && clean "$work/env/bin/khop" docs | grep migrating >/dev/null &&
-            clean "$work/env/bin/python" "$work/first.py" "$framework" "$version" "$work/g.khop" || fail "Python $v: no batch with $framework"
+        try "$python" "$framework" "$wheel"
     done
+    if [ -n "$source" ]; then
+        try "$python" numpy "$source" server
+        echo "that is of the source distribution"
+        source=
+    fi
 done
 rm -rf "$work/env"
 
@@ -169,14 +202,17 @@ for suite in ${DEBIAN:-}; do
     tools/debian-root.sh "$suite" "$root" python3-torch python3-venv
     mkdir "$root/work" && cp "$wheel" "$work/first.py" "$root/work"
     v=$(basename "$(readlink -f "$root/usr/bin/python3")")
-    [ -z "${FRAMEWORKS:-}" ] || python3 -m pip download --quiet --disable-pip-version-check --only-binary :all: \
-        --python-version "${v#python}" --dest "$root/work" ${FRAMEWORKS:-} || fail "Debian $suite: pip, $FRAMEWORKS"
+    jax=
+    [[ " ${FRAMEWORKS:-} " != *" jax "* ]] || jax=jax
+    # shellcheck disable=SC2046 # several words
+    [ -z "$jax" ] || python3 -m pip download --quiet --disable-pip-version-check --only-binary :all: \
+        --python-version "${v#python}" --dest "$root/work" $(pinned "${v#python}" jax) || fail "Debian $suite: pip, JAX"
     # shellcheck disable=SC2016 # its mounts end with it
     unshare --mount bash -euc 'mount -t proc proc "$1/proc"; mount --rbind /dev "$1/dev"
-        run() { env -i PATH=/usr/bin:/usr/sbin HOME=/work LD_LIBRARY_PATH="/usr/lib/$4/blas:/usr/lib/$4/lapack" chroot "$1" "${@:5}"; }
+        run() { env -i PATH=/usr/bin:/usr/sbin HOME=/work LD_LIBRARY_PATH="/usr/lib/$4/blas:/usr/lib/$4/lapack" chroot "$1" "${@:6}"; }
         run "$@" python3 -m venv --system-site-packages /work/env
-        run "$@" /work/env/bin/pip install --quiet --no-index --find-links /work khop ${FRAMEWORKS:-}
+        run "$@" /work/env/bin/pip install --quiet --no-index --find-links /work khop $5
         run "$@" /work/env/bin/khop generate sbm /work/g.khop $3 >/dev/null 2>&1
-        for framework in numpy torch ${FRAMEWORKS:-}; do run "$@" /work/env/bin/python /work/first.py $framework "$2" /work/g.khop; done' \
-        - "$root" "$version" "$first" "$machine-linux-gnu" || fail "no batch within Debian $suite"
+        for framework in numpy torch $5; do run "$@" /work/env/bin/python /work/first.py $framework "$2" /work/g.khop; done' \
+        - "$root" "$version" "$first" "$machine-linux-gnu" "$jax" || fail "no batch within Debian $suite"
 done

@@ -6,6 +6,7 @@
 # --fetch        only installs what the tests need
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
 #              PYTHON         the Python to test with (default: Debian's where it has torch or can get it, else python3)
+#              KHOP_TEST_FRAMEWORKS=1  also installs JAX and Lightning (130 MB), where the Python is 3.11 and has torch
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,11 +29,17 @@ if [ -z "$python" ]; then
 fi
 
 requirements=integrations/python/tests/requirements.txt
-want=$( ("$python" --version; "$python" -c 'import sys; print(sys.prefix)'; cat "$requirements") | sha256sum)
+more=
+if [ -n "${KHOP_TEST_FRAMEWORKS:-}" ] && "$python" -c 'import sys, torch; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+    more=integrations/python/tests/frameworks.txt
+fi
+# shellcheck disable=SC2086 # there may be none
+want=$( ("$python" --version; "$python" -c 'import sys; print(sys.prefix)'; cat "$requirements" $more) | sha256sum)
 if [ "$(cat .venv-python/made-from 2>/dev/null)" != "$want" ]; then
     rm -rf .venv-python
     "$python" -m venv --system-site-packages .venv-python
     .venv-python/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements" numpy
+    [ -z "$more" ] || .venv-python/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps -r "$more"
     echo "$want" >.venv-python/made-from
 fi
 [ "${1:-}" != --fetch ] || exit 0

@@ -202,8 +202,9 @@ func TestDeviceNumbersThousandsOfChunks(t *testing.T) {
 	compare(t, fmt.Sprintf("seed %d", seed), g, d.open(n, env), req, oracle(g, newEdgeRuns(g), n, req))
 }
 
-// farGraph has 3 * 2^31 edges of node 0, which no page of memory holds, and then a few of others. Types as asked for.
-func (d *deviceUnderTest) farGraph(r *rand.Rand, edgeTypes int) (*graph.Graph, Topology) {
+// farGraph has 3 * 2^31 edges to a node, 0 or 1, which no page of memory holds, all from node 0, and then a few of
+// others; node 0 has none if it is not that node. Types as asked for.
+func (d *deviceUnderTest) farGraph(r *rand.Rand, edgeTypes, to int) (*graph.Graph, Topology) {
 	d.t.Helper()
 	const far, tail, nodes = 3<<31 + 3, 1000, 90
 	s := graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: nodes}}}
@@ -227,8 +228,8 @@ func (d *deviceUnderTest) farGraph(r *rand.Rand, edgeTypes int) (*graph.Graph, T
 		a.Types = tensor(unified.Uint8, sparse(far+tail))
 		types, _ = unified.View[uint8](a.Types)
 	}
-	indptr, at := []int64{0, far}, far
-	for v := 1; v < nodes-1; v++ {
+	indptr, at := append(make([]int64, to+1), far), far
+	for v := to + 1; v < nodes-1; v++ {
 		more := r.IntN(9)
 		if v == 7 {
 			more = 60
@@ -285,7 +286,7 @@ func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, types := range []int{1, 2} {
 		d := openDevice(t)
-		g, topology := d.farGraph(r, types)
+		g, topology := d.farGraph(r, types, 0)
 		hot := d.keepHot(g, []int64{7, 3, 50}, 1<<12)
 		for _, c := range []struct {
 			n     Neighbor
@@ -316,4 +317,20 @@ func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
 			host.Close()
 		}
 	}
+}
+
+// TestDeviceDrawsEdgesBeyondFourBillion draws among more edges than 32 bits count. Their source has no in-edges, so
+// that subgraphs are small.
+func TestDeviceDrawsEdgesBeyondFourBillion(t *testing.T) {
+	const seed = 65
+	cudatest.NeedSimulator(t) // it backs only the memory that is touched
+	cudatest.SetMemory(t, 64<<30)
+	d := openDevice(t)
+	g, topology := d.farGraph(rand.New(rand.NewPCG(seed, 0)), 1, 1)
+	env, s := Env{Graph: g, BatchSize: 1}, Saint{Budget: 40}
+	host := expect.Must(s.Open(env))(t)
+	defer host.Close()
+	o := d.open(s, DeviceEnv{Env: env, Topology: topology, MaxBlocks: 1})
+	req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: make([][]int64, 1)}
+	d.compareOne(fmt.Sprintf("seed %d", seed), host, o, g, s, req)
 }

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -30,9 +31,10 @@ class Bench:
     """Programs, folders, sizes, and the time that is left."""
 
     def __init__(self, dir, smoke):
-        self.dir, self.smoke, self.here = dir, smoke, HERE
+        self.dir, self.smoke = dir, smoke
         self.threads = min(16, os.cpu_count())
         self.uuid = ""  # of the board
+        self.todo = None  # the steps that are wanted, (phase, name); None: all
         # by the clock: when the step has failed, and when it has to leave off to be tried again
         self.end = self.over = 0
 
@@ -49,10 +51,10 @@ class Bench:
         try:
             out, errors = process.communicate(timeout=max(min(self.end, self.over) - time.monotonic(), 1))
         except subprocess.TimeoutExpired:
-            _kill(process)
+            out, _ = _kill(process)
             if self.over < self.end:
                 raise OutOfTime from None
-            raise Failed(f"takes too long and was ended: {' '.join(command)}") from None
+            raise Failed(f"takes too long and was ended: {' '.join(command)}", _parsed(out)) from None
         except BaseException:
             _kill(process)
             raise
@@ -73,6 +75,11 @@ class Bench:
             shutil.rmtree(path, ignore_errors=True)
             self.call([self.khop, "generate", kind, path, *options])
         return path
+
+    @property
+    def tests(self):
+        """The tests that need a device, (package, expression)."""
+        return [line.split() for line in (HERE / "tests.txt").read_text().splitlines()]
 
     @functools.cached_property
     def programs(self):
@@ -102,7 +109,7 @@ class Bench:
     def python_json(self, script, *options):
         """What a script prints. Status 3: it cannot run here, and its last line on standard error says why."""
         status, out, errors = self.python(script, *options, allowed=(0, 3))
-        return {"skipped": _last(errors)} if status == 3 else json.loads(out)
+        return {"skipped": _last(errors)} if status == 3 else _parsed(out)
 
     def peer(self, script, *options):
         """The same of a script that needs PyG's NeighborLoader."""
@@ -112,22 +119,46 @@ class Bench:
         return {"PYTHONPATH": os.pathsep.join(map(str, [HERE / "python", self.dir / "site", HERE])),
                 "PYTHONDONTWRITEBYTECODE": "1", "KHOP_GPU_UUID": self.uuid}
 
-    def _works(self, code):
-        return self.call([sys.executable, "-c", code], env=self._environment(), allowed=range(-64, 256))[0] == 0
+    def both(self, first, second):
+        """Runs two khop commands at once, and returns what each prints."""
+        out = self.dir / "first.out"
+        text = f"{_quoted(first)} >{_quoted([out])} & {_quoted(second)}; status=$?; wait $! || exit; exit $status"
+        printed = self.call(["sh", "-c", text])[1]
+        return out.read_text(), printed
+
+    @functools.cached_property
+    def _found(self):
+        """What torch's packages are found by one start of Python. One that breaks the program is missing, and those
+        after it."""
+        code = """if True:
+            import importlib, json
+            found = {}
+            for name in "torch", "torch_geometric", "torch_sparse", "pyg_lib":
+                try:
+                    module = importlib.import_module(name)
+                    found[name] = True
+                    if name == "torch":
+                        found["cuda"] = module.cuda.is_available()
+                except Exception:
+                    pass
+                print(json.dumps(found), flush=True)"""
+        return _parsed(self.call([sys.executable, "-c", code], env=self._environment(),
+                                 allowed=range(-64, 256))[1]) or {}
 
     @functools.cached_property
     def no_torch(self):
         """Why torch cannot be used; empty if it can."""
-        works = self._works("import torch" if self.smoke else "import torch; assert torch.cuda.is_available()")
+        works = self._found.get("torch" if self.smoke else "cuda")
         return "" if works else "torch is not installed for this Python, or finds no CUDA device"
 
     @functools.cached_property
     def no_sampler(self):
         """Why PyG's NeighborLoader cannot be used; empty if it can. What it samples with is built where it is
         missing."""
-        if not self._works("import torch, torch_geometric"):
+        sampler = lambda: self._found.get("pyg_lib") or self._found.get("torch_sparse")
+        if not self._found.get("torch_geometric"):
             return "torch and torch_geometric are not both installed for this Python"
-        if self._works("import pyg_lib") or self._works("import torch_sparse"):
+        if sampler():
             return ""
         if not list((HERE / "peers").iterdir()):
             return ("PyG has no sampler here: neither pyg-lib nor torch-sparse is installed, and the bundle was made "
@@ -143,7 +174,8 @@ class Bench:
              self.dir / "site"],
             env={"FORCE_ONLY_CPU": "1", "MAX_JOBS": str(self.threads), "CFLAGS": "-g0 -DNDEBUG",
                  "DIST_EXTRA_CONFIG": str(config)})
-        if self._works("import torch_sparse"):
+        del self._found
+        if sampler():
             return ""
         return f"torch-sparse, which PyG samples with, cannot be built here: {(errors or out)[-1000:]}"
 
@@ -153,17 +185,23 @@ def _last(errors):
 
 
 def _parsed(text):
-    """The object that a program has printed, None where that is something else."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+    """The object that a program has printed, or the last line that is one; None where there is none."""
+    for part in (text, *reversed(text.splitlines())):
+        try:
+            value = json.loads(part)
+        except ValueError:
+            continue
+        return value if isinstance(value, dict) else None
+    return None
+
+
+def _quoted(command):
+    return shlex.join(map(str, command))
 
 
 def _kill(process):
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    return process.communicate()
 
 
 def _expendable():

@@ -8,8 +8,10 @@ The counts are those of the simulated device (counts.json), scaled to the bundle
 rest.
 """
 import json
+import math
 import pathlib
 import sys
+import types
 from typing import NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -46,7 +48,7 @@ FP32 = 0.6        # of the stated operations that torch reaches on these shapes
 ALL = {"expanded": 171_375, "edges": 947_766, "nodes": 659_796}   # every hop expands all nodes
 NEW = {"expanded": 149_292, "edges": 832_234, "nodes": 606_766}   # as PyG does
 HOPS = {"nodes": (149_292, 16_131, 1_024), "edges": (832_234, 166_428, 15_360)}  # that the layers compute, of NEW
-ROW = 400
+ROW, NODES = 400, 2_449_029  # of products
 WIDTHS = (100, 256, 256, 47)  # of the layers of the bundle's GraphSAGE
 
 
@@ -262,6 +264,10 @@ def page():
         cells = (figure(r[2]) + ("" if holds(wanted, r[2]) else " **fails**") for r in row)
         yield f"| {claim} | {wanted} | " + " | ".join(cells) + f" | {why} |"
     yield FOOT
+    yield TIME
+    yield from spent_table()
+    yield PAGES
+    yield from grace_pages(MACHINES[3])
     yield EACH
     yield from reasons()
     yield from sampler_tables()
@@ -316,22 +322,75 @@ Expected to fail as the bundle measures them, and why:
 - **Rows over the bus against copies**, over PCIe: the copy engine wastes less of the bus. What is won is the processors
   that the copies keep busy, and rows that a cache spares.
 - **PyG, copies and energy on an A100**: its float32 model takes as long as the loading.
-
+"""
+TIME = """
 ## The bundle's time, by guess
 
-Minutes on a machine with an H100 and 16 threads. Nobody has run it; a step is taken as what it makes by the model,
-and 6 s to start khop or 25 s to start torch. Most is data, starts and tests, which the model does not know.
+Seconds on a machine with an H100 and 16 threads. Nobody has run it. `phases.py` guesses each step: what it makes by the
+model, and 6 s to start khop on products, 3 s on a small graph, 25 s to start torch. What all need comes first:
+unpacking the programs, and one start of Python that looks for torch and PyG. Building PyG's sampler is before the
+clock: up to 7 minutes, none with wheels.
 
-| steps, in the order in which they run | | minutes | so far |
-|---|---|---:|---:|
-| those of claims | 25, and generating products | 12 | 12 |
-| tests and digests of all samplers | 34 | 5 | 17 |
-| PyG, other operations | 5 | 5 | 22 |
-| each sampler's speed, on the card and over the bus | 24 | 3 | 25 |
-| `--more`: other widths and pages, samplers on the CPU | 25 | 6 | 31 |
-| `--more`: compute-sanitizer | 2 | 5 | 36 |
+| phase | claims | tests, digests | PyG | each sampler's speed | compute-sanitizer | all | with `--more` |
+|---|---:|---:|---:|---:|---:|---:|---:|"""
+SPENT = """
+- **machine** generates the graph as products once, 60 s, for all phases, and three small graphs, 10 s each. A
+  digest takes one start, for the CPU makes its batches while the device makes its own: no time is measured there. The
+  tests of 14 packages take 12 s each.
+- **sampling** starts khop on products for each figure, so that memory and clocks are the same for all. PyG's numbers of
+  workers share a start of torch; 15 and 8 are likely its best. The CPU's figures are for `--more`: they are in
+  [cpu.md](cpu.md), and a claim compares the card with PyG.
+- **training** runs all ways of khop in one start of torch, and PyG's in another.
+- **gather** takes the footprints of the claims; other widths, grids and pages are for `--more`.
+- **ops** compares khop with torch; the 4.5 minutes of other kinds of operations are for `--more`.
+- compute-sanitizer slows a kernel by 10 to 50 times, so it has the smallest graph, 3,000 nodes.
+"""
+LIMIT = 25  # minutes that a whole run may take
 
-So a run without `--more` fits 25 minutes."""
+
+def spent():
+    """The guessed seconds of each phase by the worth of its steps, and of what is before them."""
+    import phases
+
+    b = types.SimpleNamespace(smoke=False, dir=HERE, threads=16, tests=[("package", "")] * 14)
+    seconds = {"before all": [30, 0, 0, 0, 0, 0]}
+    for name, phase in phases.PHASES.items():
+        seconds[name] = [0] * 6
+        for step in phase(b):
+            seconds[name][step.worth] += step.guess
+    return seconds
+
+
+def spent_table():
+    seconds, most = spent(), -1  # the last worth is that of --more
+    for name, of in [*seconds.items(), ("all", [sum(column) for column in zip(*seconds.values())])]:
+        cells = [*of[:most], sum(of[:most]), sum(of)]
+        yield f"| {name} | " + " | ".join(f"{c:,.0f}" if c else "" for c in cells) + " |"
+    whole = sum(sum(of[:most]) for of in seconds.values()) / 60
+    if whole > LIMIT:
+        sys.exit(f"model.py: a whole run would take {whole:.1f} minutes, and {LIMIT} are asked")
+    yield SPENT + f"\nSo a whole run takes {whole:.1f} minutes, where {LIMIT} are asked."
+
+
+PAGES = """
+## Pages of Grace
+
+A GH200 reads mapped files by the host's page tables (attribute 100), and Linux on Grace mostly has pages of 64 KiB.
+Nothing is registered, so khop does nothing else there. Each page that a batch touches asks for a translation once, if
+the device keeps those of a batch. Rows are random, so that of P pages n rows touch `P * (1 - exp(-n / P))`. Where a
+translation takes as long as a read, and as many are under way, they add to the batch:
+
+| pages | of the rows of products | touched by a batch | translations, ms | rows over the bus, ms |
+|---|---:|---:|---:|---:|"""
+
+
+def grace_pages(m):
+    """Translations of the rows of a batch, by the size of pages."""
+    for kib in 4, 64, 2048:
+        pages = NODES * ROW / (kib * 1024)
+        touched = pages * -math.expm1(-ALL["nodes"] / pages)
+        yield (f"| {kib} KiB | {pages:,.0f} | {touched:,.0f} | {touched * m.latency / m.requests * 1e3:.4f} "
+               f"| {work(m, 'bus', ALL, True) * 1e3:.2f} |")
 
 
 NEWEST = MACHINES[1], MACHINES[3]

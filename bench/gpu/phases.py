@@ -3,19 +3,23 @@ import json
 import os
 import re
 import shutil
-from concurrent import futures
 from typing import Callable, NamedTuple
 
 import model
+from bench import Failed
 
 GIB = 1 << 30
 WIDTHS = "4,8,16,32,64,128,132,256,400,512,516,1024,2048,2052,4096,4100"
 ALIGNMENTS = ",".join(str(w) for w in range(2048, 2077, 4))
 CARD = "8GiB"  # device memory, wherever the claim is about what is larger than the card
-WORKERS = (15, 4)  # of PyG's NeighborLoader, the likeliest best first
+WORKERS = (15, 8)  # of PyG's NeighborLoader, the likeliest best first
+FEWER = (4, 0)
 
-# What is worth the time of a machine first. Those up to SPEED fit 25 minutes; the others are for --more.
-CLAIM, TESTS, PEER, SPEED, MORE, SLOW = range(6)
+# What is worth the time of a machine first. No claim needs MORE, which --more runs.
+CLAIM, TESTS, PEER, SPEED, SLOW, MORE = range(6)
+# Seconds, by guess, on a machine with an H100 and 16 threads: to generate the graph as products; to start khop on it,
+# khop on a small graph, and torch.
+GENERATE, START, LITTLE, TORCH = 60, 6, 3, 25
 
 
 class Step(NamedTuple):
@@ -23,22 +27,44 @@ class Step(NamedTuple):
     work: Callable[[], dict]
     worth: int = MORE
     seconds: float = 150  # after which it has failed: something hangs
+    guess: float = 10     # of the seconds that it takes (model.py)
+
+
+class Shared:
+    """Steps of a phase that one start of a script makes, one after the other: the first that runs makes the others
+    that are wanted, too. After one that breaks the script, it is started again."""
+
+    def __init__(self, b, phase, run, names):
+        self.b, self.phase, self.run, self.names, self.found = b, phase, run, names, {}
+
+    def step(self, name):
+        if name not in self.found:
+            rest = [n for n in self.names[self.names.index(name):]
+                    if n == name or self.b.todo is None or (self.phase, n) in self.b.todo]
+            try:
+                found = self.run(*rest)
+            except Failed as error:
+                found = {**error.partial}
+                broken = next(n for n in rest if n not in found)
+                found[broken] = {"failed": str(error)}
+            self.found.update(dict.fromkeys(rest, found) if "skipped" in found else found)
+        return self.found.pop(name)
 
 
 def machine(b):
     """(a) What the machine has, the tests on its driver, and batches equal to the CPU's."""
-    yield Step("doctor", lambda: b.json([b.khop, "doctor", b.dataset(), "--json"]), CLAIM)
+    yield Step("doctor", lambda: b.json([b.khop, "doctor", b.dataset(), "--json"]), CLAIM, guess=GENERATE + START)
     for i, (kind, options) in enumerate(SAME[:2] if b.smoke else SAME):
+        first = kind not in {k for k, _ in SAME[:i]} | {"products"}  # its graph is generated
         yield Step(" ".join(["same", kind, *options]), lambda kind=kind, options=options: same(b, kind, options),
-                   CLAIM if i < 4 else TESTS)
-    tests = [line.split() for line in (b.here / "tests.txt").read_text().splitlines()]
-    if b.smoke:
-        tests = [t for t in tests if t[0] == "internal/drivertest"]
-    for folder, names in tests:
+                   CLAIM if i < 4 else TESTS, guess=1 + (START if kind == "products" else LITTLE) + 10 * first)
+    for folder, names in b.tests:
+        if b.smoke and folder != "internal/drivertest":
+            continue
         yield Step(f"tests {folder}", lambda folder=folder, names=names: run_tests(b, folder, names), TESTS,
-                   seconds=400)
+                   seconds=400, guess=12)
     for tool in ("memcheck", "racecheck"):
-        yield Step(tool, lambda tool=tool: sanitize(b, tool), SLOW)
+        yield Step(tool, lambda tool=tool: sanitize(b, tool), SLOW, guess=45)
 
 
 def run_tests(b, folder, names):
@@ -97,12 +123,8 @@ def same(b, kind, options):
         skip, take = o in ("--device-cache", "--hot-rows"), not skip and o not in ("--device-cache", "--hot-rows")
         if take:
             cpu.append(o)
-
-    def digest(where, options):
-        return b.call([b.khop, "sample", dataset, *seeds, "--digest", "--device", where, *options])[1]
-
-    with futures.ThreadPoolExecutor() as both:  # nobody measures their time
-        digests = [*both.map(digest, ("cpu", "cuda"), (cpu, device))]
+    digests = b.both(*([b.khop, "sample", dataset, *seeds, "--digest", "--device", name, *more]
+                       for name, more in (("cpu", cpu), ("cuda", device))))
     if not digests[0].strip() or digests[0] != digests[1]:
         return {"failed": f"the device's digests are\n{digests[1]}the CPU's are\n{digests[0]}"}
     return {"batches": len(digests[0].splitlines()), "digests": [line.split()[-1] for line in digests[0].splitlines()]}
@@ -112,7 +134,7 @@ def sanitize(b, tool):
     program = shutil.which("compute-sanitizer")
     if not program:
         return {"skipped": "compute-sanitizer is not installed here"}
-    dataset = b.dataset("products", *(() if b.smoke else ("--nodes", "20000")))
+    dataset = b.dataset("products", *(() if b.smoke else ("--nodes", "3000")))
     # Calls that the driver refuses are part of how khop finds the best way: it asks, and takes the next. Digests and
     # tests see to the rest.
     refusals = ("--report-api-errors", "no") if tool == "memcheck" else ()
@@ -147,7 +169,7 @@ def gather(b):
                     "--host-pages", "measured", *size])
         return {"placed": r["placed"], "ms_per_batch": r["ms_per_batch"]["median"]}
 
-    yield Step("file 1 GiB", lambda: rows(GIB, file="rows-1"), CLAIM)
+    yield Step("file 1 GiB", lambda: rows(GIB, file="rows-1"), CLAIM, guess=20)
     yield Step("alignments", lambda: rows(GIB, widths=ALIGNMENTS, file="rows-1"))
     yield Step("offsets", lambda: rows(GIB, widths="128,400,512,2048", offsets="0,4,16,32,64,100", file="rows-1"))
     yield Step("grids", lambda: rows(GIB, "-blocks", "20,40,80,160,320", widths="128,400,512,2048", file="rows-1"))
@@ -156,8 +178,8 @@ def gather(b):
         yield Step(f"anonymous 1 GiB, {pages} pages", lambda pages=pages: rows(GIB, "-pages", pages))
     # Whole columns on a file's own pages and on huge ones: what --host-pages measured chooses between. More than the
     # tables of pages hold.
-    yield Step("file 8 GiB", lambda: rows(8 * GIB, file="rows-8"), CLAIM)
-    yield Step("file 8 GiB, copied", lambda: rows(8 * GIB, "-copy", file="rows-8"), CLAIM)
+    yield Step("file 8 GiB", lambda: rows(8 * GIB, file="rows-8"), CLAIM, guess=30)
+    yield Step("file 8 GiB, copied", lambda: rows(8 * GIB, "-copy", file="rows-8"), CLAIM, guess=30)
     yield Step("chosen pages", chosen)
     for pages in ("huge", "small"):
         yield Step(f"anonymous 64 GiB, {pages} pages", lambda pages=pages: rows(64 * GIB, "-pages", pages), seconds=240)
@@ -194,25 +216,33 @@ def sampling(b):
 
     yield Step("random reads", random, CLAIM)
     yield Step("card, new", lambda: bench(*card, *new), CLAIM)
-    yield Step("cpu, new", lambda: bench(*cpu, *new, batches=300), CLAIM)
-    yield Step("cpu", lambda: bench(*cpu, batches=300), CLAIM)
+    yield Step("cpu, new", lambda: bench(*cpu, *new, batches=300))
+    yield Step("cpu", lambda: bench(*cpu, batches=300))
 
-    def pyg(workers):
+    def pyg(*ways):
         size = ("--batches", "3", *fewer) if b.smoke else ()
-        return b.peer("sample.py", "--dataset", b.dataset(), "--workers", workers, "--threads", b.threads, *size)
+        return b.peer("sample.py", *ways, "--dataset", b.dataset(), "--threads", b.threads, *size)
 
-    for workers in (0,) if b.smoke else WORKERS:
-        # the first builds what PyG samples with
-        yield Step(f"pyg-{workers}", lambda workers=workers: pyg(workers), PEER, seconds=420)
+    yield from peers(b, "sampling", pyg)
     # Each sampler beside the CPU, whose batches are the same. Clusters would be of the whole graph first.
     for sampler, options in [*SAMPLERS.items()][:1] if b.smoke else SAMPLERS.items():
         for where, at in (("card", card), ("bus", bus), ("cpu", cpu)):
             if sampler != "cluster":
                 yield Step(f"{where}, {sampler}", lambda at=at, sampler=sampler, options=options:
                            bench(*at, "--sampler", sampler, *options, batches=50),
-                           MORE if where == "cpu" else SPEED, seconds=60)
+                           MORE if where == "cpu" else SPEED, seconds=60, guess=START + 1)
     for blocks in (40, 160, 640):
         yield Step(f"bus, {blocks} blocks", lambda blocks=blocks: bench(*bus, "--device-blocks", blocks))
+
+
+def peers(b, phase, run):
+    """The steps of PyG, by how many workers it has: a start of torch for all that are wanted."""
+    likely, unlikely = (((), FEWER[-1:]) if b.smoke else (WORKERS, FEWER))
+    for workers, worth in (likely, PEER), (unlikely, MORE):
+        shared = Shared(b, phase, run, [f"pyg-{n}" for n in workers])
+        for i, name in enumerate(shared.names):
+            yield Step(name, lambda shared=shared, name=name: shared.step(name), worth, seconds=420,
+                       guess=20 + (0 if i else TORCH))
 
 
 def transfer(b):
@@ -234,29 +264,31 @@ def transfer(b):
         return json.loads(b.python("transfer.py", "--dataset", b.dataset(), "--ids", ids, "--threads", b.threads,
                                    *size)[1])
 
-    yield Step("khop", bus, CLAIM)
-    yield Step("torch", torch, CLAIM)
+    yield Step("khop", bus, CLAIM, guess=40)
+    yield Step("torch", torch, CLAIM, guess=TORCH + 20)
 
 
 def training(b):
     """(e) GraphSAGE end to end, by way of loading, with the energy of each."""
-    def train(way, batches=400, warmup=30):
+    def train(*ways, batches=400, warmup=30):
         size = ("--fanouts", "3,2", "--batch-size", "16", "--batches", "3", "--warmup", "1", "--hidden", "4",
                 "--device", "cpu") if b.smoke else (
             "--batches", batches, "--warmup", warmup, "--device-memory", CARD)
-        command = ("train.py", way, "--dataset", b.dataset(), "--khop", b.khop, "--threads", b.threads, *size)
+        command = ("train.py", *ways, "--dataset", b.dataset(), "--khop", b.khop, "--threads", b.threads, *size)
         if b.no_torch:
-            if not b.smoke or way.startswith("pyg"):
+            if not b.smoke or ways[0].startswith("pyg"):
                 return {"skipped": b.no_torch}
             command += ("--stand-in",)  # so that all but the model runs
-        return b.peer(*command) if way.startswith("pyg") else b.python_json(*command)
+        return b.peer(*command) if ways[0].startswith("pyg") else b.python_json(*command)
 
-    for way in ("staged", "khop-bus", "khop-cuda", "khop-capped", "khop-copies", "khop-cpu", "select"):
-        yield Step(way, lambda way=way: train(way), CLAIM)
-    for workers in (0,) if b.smoke else WORKERS:
-        batches = 48 if workers == 4 else 96
-        yield Step(f"pyg-{workers}", lambda workers=workers,
-                   batches=batches: train(f"pyg-{workers}", batches, max(5, 2 * workers)), PEER, seconds=420)
+    shared = Shared(b, "training", train, ["staged", "khop-bus", "khop-cuda", "khop-capped", "khop-copies", "khop-cpu",
+                                           "select"])
+    for way in shared.names:
+        yield Step(way, lambda way=way: shared.step(way), CLAIM, seconds=300,
+                   guess=START + 5 + (TORCH if way == "staged" else 0))
+    few = {f"pyg-{n}" for n in FEWER}  # and so more time a batch; two rounds of all workers warm up
+    yield from peers(b, "training", lambda *ways: train(*ways, batches=24, warmup=8) if few & {*ways}
+                     else train(*ways, batches=96, warmup=30))
 
 
 def ops(b):
@@ -283,12 +315,12 @@ def ops(b):
         if b.no_torch:
             return {"skipped": b.no_torch}
         size = ("--device", "cpu", "--no-khop", "--rounds", "1", "--minutes",
-                "0.1") if b.smoke else ("--device", "cuda", "--minutes", "2")
+                "0.1") if b.smoke else ("--device", "cuda", "--minutes", "4.5")
         return b.python_json("kinds.py", "--json", *size)
 
-    yield Step("khop", khop, CLAIM, seconds=300)
-    yield Step("torch", torch, CLAIM, seconds=300)
-    yield Step("kinds", kinds, PEER, seconds=400)
+    yield Step("khop", khop, CLAIM, seconds=300, guess=40)
+    yield Step("torch", torch, CLAIM, seconds=300, guess=TORCH + 35)
+    yield Step("kinds", kinds, seconds=400, guess=TORCH + 275)
 
 
 PHASES = {"machine": machine, "gather": gather, "sampling": sampling, "transfer": transfer, "training": training,

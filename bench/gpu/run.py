@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures khop on this machine's GPU: docs/gpu-bundle.md says what each phase shows.
 
-    ./run                     all phases, what is worth most first: 25 minutes
-    ./run --more              other widths and pages as well, and compute-sanitizer
+    ./run                     all phases, what is worth most first
     ./run gather transfer     some: machine (a), gather (b), sampling (c), transfer (d), training (e), ops (f)
+    ./run --more              also what no claim needs: other widths, pages, numbers of workers and kinds of operations
     ./run --total 9           for 9 minutes at most, where a command may not take longer; again, until all is done
 
 Prints one JSON object on standard output, a table a phase on standard error, and after every step writes the object to
@@ -26,7 +26,7 @@ import time
 
 import report
 from bench import HERE, Bench, Failed, OutOfTime
-from phases import PHASES, SPEED
+from phases import MORE, PHASES
 
 BUILD = 420  # seconds that building PyG's sampler may take, outside of --total
 LEAST = 0.2  # of the seconds that a step may take: with less left it is not begun, for it would likely be tried in vain
@@ -37,7 +37,7 @@ class Run:
 
     def __init__(self, args, bench, about):
         self.bench, self.about = bench, about
-        self.steps = {phase: [s for s in PHASES[phase](bench) if args.more or s.worth <= SPEED]
+        self.steps = {phase: [step for step in PHASES[phase](bench) if args.more or step.worth < MORE]
                       for phase in args.phases}
         self.limit, self.spent = args.minutes * 60, dict.fromkeys(args.phases, 0)
         self.end = time.monotonic() + args.total * 60
@@ -69,7 +69,9 @@ class Run:
         return sorted(new, key=lambda t: t[1].worth) + again
 
     def go(self):
-        for phase, step in self.pending():
+        pending = self.pending()
+        self.bench.todo = {(phase, step.name) for phase, step in pending}
+        for phase, step in pending:
             start = time.monotonic()
             over = min(self.end, start + self.limit - self.spent[phase])
             if over - start < LEAST * step.seconds:
@@ -156,14 +158,14 @@ def arguments():
     parser.add_argument("--minutes", type=float, default=8, help="that a phase may take (8)")
     parser.add_argument("--total", type=float, default=math.inf, metavar="MINUTES",
                         help="that all phases may take together")
-    parser.add_argument("--more", action="store_true",
-                        help="what no claim rests on as well: other widths and pages, compute-sanitizer")
     parser.add_argument("--from", type=pathlib.Path, dest="earlier", metavar="FILE",
                         help="the object of an earlier run, whose steps are not taken again")
+    parser.add_argument("--more", action="store_true", help="also the steps that no claim needs")
     parser.add_argument("--again", action="store_true", help="forget what was measured before, in these phases")
     parser.add_argument("--smoke", action="store_true",
                         help="tiny sizes, to see that all runs: also on the simulated device")
     args = parser.parse_args()
+    args.more |= args.smoke
     letters = dict(zip("abcdef", PHASES))
     args.phases = list(dict.fromkeys(letters.get(p, p) for p in args.phases)) or list(PHASES)
     if unknown := [p for p in args.phases if p not in PHASES]:

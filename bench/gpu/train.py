@@ -1,7 +1,7 @@
-"""Trains GraphSAGE on a khop dataset with batches that come one of several ways, and prints what a batch costs as a
-JSON object.
+"""Trains GraphSAGE on a khop dataset with batches that come one of several ways, and prints what a batch costs: after
+each way a line, the object of the objects of all ways so far.
 
-    train.py WAY --dataset D --khop PROGRAM [--device cuda|cpu] ...
+    train.py WAY... --dataset D --khop PROGRAM [--device cuda|cpu] ...
 
 WAY  staged     the same batches over and over, on the device already: what the model alone takes
      khop-cuda  khop serve makes batches on the device, where the graph and all rows lie
@@ -13,18 +13,19 @@ WAY  staged     the same batches over and over, on the device already: what the 
      before trains pyg-N      PyG's NeighborLoader with N workers
 
 All train the same three layers on the same kind of batch (only nodes new at a hop are expanded), so that only loading
-differs. A layer computes the nodes alone that the next needs, as a trainer who cares for time would have it: else the
-model hides any loading. Status 3: this way cannot run here, and the last line on standard error says why. --device cpu
-only shows that it runs.
+differs, one way after the other. A layer computes the nodes alone that the next needs, as a trainer who cares for time
+would have it: else the model hides any loading. A way that cannot run here is "skipped". Status 3: none can run here,
+and the last line on standard error says why. --device cpu only shows that it runs.
 """
 import argparse
+import contextlib
 import itertools
 import json
 import os
 import sys
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("way")
+parser.add_argument("ways", nargs="+", metavar="way")
 parser.add_argument("--dataset", required=True)
 parser.add_argument("--khop", required=True)
 parser.add_argument("--device", default="cuda")
@@ -41,9 +42,24 @@ fanouts = [int(k) for k in args.fanouts.split(",")]
 os.environ["OMP_NUM_THREADS"] = str(args.threads)
 
 
+class Cannot(Exception):
+    """Why a way cannot run here."""
+
+
 def cannot(why):
     print(why, file=sys.stderr)
     sys.exit(3)
+
+
+def each(train):
+    """Trains each way, and prints what was found so far after each."""
+    found = {}
+    for args.way in args.ways:
+        try:
+            found[args.way] = train()
+        except Cannot as why:
+            found[args.way] = {"skipped": str(why)}
+        print(json.dumps(found), flush=True)
 
 
 # What of the dataset lies on the device. Of 700 MB the bundle's graph takes three quarters; the hot rows have the rest.
@@ -54,7 +70,7 @@ try:
     if args.stand_in:
         import standin
 
-        print(json.dumps(standin.train(args, fanouts, CACHES), indent=1))
+        each(lambda: standin.train(args, fanouts, CACHES))
         sys.exit()
     import numpy as np
     import torch
@@ -66,7 +82,6 @@ import neighbors
 cuda = args.device != "cpu"
 if cuda and not torch.cuda.is_available():
     cannot("torch finds no CUDA device")
-torch.manual_seed(0)
 torch.set_num_threads(args.threads)
 synchronize = torch.cuda.synchronize if cuda else lambda: None
 
@@ -110,7 +125,7 @@ def fed(device, *more):
     from khop.errors import DeviceError
 
     if device != "cpu" and not cuda:
-        cannot("batches on a device need torch with CUDA")
+        raise Cannot("batches on a device need torch with CUDA")
     options = ["--device-memory", args.device_memory, *more] if device != "cpu" else []
     try:
         for b in neighbors.for_ever(khop_loader(device=device, serve_options=options)):
@@ -118,7 +133,7 @@ def fed(device, *more):
                 b = b.to(args.device, non_blocking=True)
             yield b.x, b.edge_index, b.y, b.num_sampled_nodes, b.num_sampled_edges
     except DeviceError as error:
-        cannot(error)
+        raise Cannot(error) from error
 
 
 def staged():
@@ -155,7 +170,7 @@ def pyg(workers):
             b = b.to(args.device, non_blocking=True)
             yield b.x, b.edge_index, b.y[:n], b.num_sampled_nodes, b.num_sampled_edges
     except ImportError as error:
-        cannot(error)
+        raise Cannot(error) from error
 
 
 def batches():
@@ -172,25 +187,31 @@ def batches():
     parser.error(f"{args.way}: no such way")
 
 
-model, board, measured = None, meter.Board(cuda), None
-nodes = edges = 0
-for i, (x, edge_index, y, new_nodes, new_edges) in enumerate(batches()):
-    if model is None:
-        classes = int(meter.column(args.dataset, "nodes/0", "label").max()) + 1
-        model = SAGE([x.shape[1]] + [args.hidden] * (len(fanouts) - 1) + [classes]).to(args.device)
-        optimizer = torch.optim.Adam(model.parameters())
-    optimizer.zero_grad(set_to_none=True)
-    loss = torch.nn.functional.cross_entropy(model(x, edge_index, new_nodes, new_edges)[:len(y)], y.long())
-    loss.backward()
-    optimizer.step()
-    if measured:
-        nodes, edges = nodes + len(x), edges + edge_index.shape[1]
-    if i == args.warmup - 1:
-        measured = meter.Measurement(board, synchronize)
-    if i == args.warmup + args.batches - 1:
-        break
-result = measured.stop(args.batches)
-print(json.dumps({"way": args.way, "device": args.device, "row_bytes": x.shape[1] * x.element_size(),
-                  "torch": torch.__version__, "loss": loss.item(),
-                  "nodes_per_batch": nodes / args.batches, "edges_per_batch": edges / args.batches, **result},
-                 indent=1))
+def train():
+    """The object of one way, args.way."""
+    torch.manual_seed(0)
+    model, board, measured = None, meter.Board(cuda), None
+    nodes = edges = 0
+    with contextlib.closing(batches()) as coming:  # its programs end before those of the next way start
+        for i, (x, edge_index, y, new_nodes, new_edges) in enumerate(coming):
+            if model is None:
+                classes = int(meter.column(args.dataset, "nodes/0", "label").max()) + 1
+                model = SAGE([x.shape[1]] + [args.hidden] * (len(fanouts) - 1) + [classes]).to(args.device)
+                optimizer = torch.optim.Adam(model.parameters())
+            optimizer.zero_grad(set_to_none=True)
+            loss = torch.nn.functional.cross_entropy(model(x, edge_index, new_nodes, new_edges)[:len(y)], y.long())
+            loss.backward()
+            optimizer.step()
+            if measured:
+                nodes, edges = nodes + len(x), edges + edge_index.shape[1]
+            if i == args.warmup - 1:
+                measured = meter.Measurement(board, synchronize)
+            if i == args.warmup + args.batches - 1:
+                break
+        result = measured.stop(args.batches)
+    return {"way": args.way, "device": args.device, "row_bytes": x.shape[1] * x.element_size(),
+            "torch": torch.__version__, "loss": loss.item(),
+            "nodes_per_batch": nodes / args.batches, "edges_per_batch": edges / args.batches, **result}
+
+
+each(train)

@@ -15,11 +15,13 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
+import model
+import bench
 import report
 import phases
 import run
 from bench import Bench
-from phases import CLAIM, MORE, PEER, Step
+from phases import CLAIM, MORE, PEER, Shared, Step
 
 ABOUT = {"bundle": {"commit": "c"}, "cuda": {"devices": [{"name": "none"}]}, "smoke": True, "simulated": True}
 
@@ -148,6 +150,13 @@ class Claims(unittest.TestCase):
                 self.assertTrue("no memory" in c["why"] if phase == "gather" else c["why"], c)
 
 
+class Design(unittest.TestCase):
+    def test_a_whole_run_fits_its_time_by_guess(self):
+        seconds = sum(sum(of[:MORE]) for of in model.spent().values())
+        self.assertLess(seconds, 60 * model.LIMIT)
+        self.assertGreater(seconds, 60 * model.LIMIT / 4, "some step is missing")
+
+
 class Programs(unittest.TestCase):
     """Steps over programs that a test makes."""
 
@@ -164,6 +173,32 @@ class Programs(unittest.TestCase):
         path.write_text("#!/bin/sh\n" + text)
         path.chmod(0o755)
         return path
+
+    def test_a_start_makes_all_steps_that_are_wanted_and_another_those_after_one_that_broke_it(self):
+        self.program("each", f"""
+echo "$@" >>{self.bench.dir}/starts
+for name; do
+    if [ $name = broken ]; then echo "no more" >&2; exit 1; fi
+    if [ $name = hangs ]; then sleep 100; fi
+    all="$all${{all:+,}}\\"$name\\":{{\\"figure\\":1}}"; echo "{{$all}}"
+done
+""")
+        names = ["a", "broken", "done before", "b", "hangs", "c"]
+        self.bench.todo = {("phase", name) for name in names if name != "done before"}
+        shared = Shared(self.bench, "phase", lambda *ways: bench._parsed(
+            self.bench.call([self.bench.dir / "each", *ways])[1]), names)
+        found = {}
+        for name in names:
+            if name != "done before":
+                self.bench.begin(5, math.inf)
+                found[name] = shared.step(name)
+        self.assertIn("no more", found["broken"]["failed"])
+        self.assertIn("takes too long", found["hangs"]["failed"])
+        self.assertEqual([found[name] for name in "abc"], 3 * [{"figure": 1}])
+        self.assertEqual((self.bench.dir / "starts").read_text().splitlines(),
+                         ["a broken b hangs c", "b hangs c", "c"])
+        shared = Shared(self.bench, "phase", lambda *ways: {"skipped": "no torch"}, names)
+        self.assertEqual(shared.step("a"), {"skipped": "no torch"})
 
     def test_a_test_that_skips_on_a_real_driver_has_failed(self):
         for reason, failed in (("needs 2 devices", False), ("needs the simulated device", True)):

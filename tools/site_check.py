@@ -1,7 +1,7 @@
 """Looks at the site in Chromium, from files, without a network: python site_check.py [PAGE..] (make docs-site-check)
 
-At 400 and at 1,400 pixels no page is wider than the window, and axe-core, where KHOP_AXE names its axe.min.js, finds
-nothing: no text of too little contrast, no link without words. Search finds a page by a word of it.
+At 400 and at 1,400 pixels no page (default: all) is wider than the window, and axe-core, where KHOP_AXE names its
+axe.min.js, finds nothing: no text of too little contrast, no link without words. Search finds a page by a word of it.
 """
 import html
 import json
@@ -14,8 +14,6 @@ import sys
 import tempfile
 
 SITE = pathlib.Path(__file__).resolve().parent.parent / "dist" / "site"
-PAGES = ["index.html", "start/pyg.html", "start/files.html", "start/database.html", "start/go.html", "python.html",
-         "cli.html", "stability.html", "reference/python.html", "results/cpu.html"]
 LOOK = """<script>%s</script><script>setTimeout(() => { const d = document, r = d.documentElement
 const wide = [...d.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 &&
     !e.closest(".md-typeset__scrollwrap, pre, .md-sidebar, .md-search, .md-tabs, .md-header")).map(e => e.tagName)
@@ -43,7 +41,7 @@ def main():
     axe = os.environ.get("KHOP_AXE")
     script = pathlib.Path(axe).read_text(encoding="utf-8") if axe else ""
     bad = 0
-    for page in sys.argv[1:] or PAGES:
+    for page in sys.argv[1:] or sorted(str(p.relative_to(SITE)) for p in SITE.rglob("*.html") if p.name != "404.html"):
         path = SITE / page
         copy, frame = path.with_name("seen-" + path.name), path.with_name("frame-" + path.name)
         copy.write_text(path.read_text(encoding="utf-8").replace("</body>", LOOK % script.replace("</", "<\\/")),

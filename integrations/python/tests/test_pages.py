@@ -42,7 +42,8 @@ def seconds(page):
 
 @pytest.mark.parametrize("page", list(filter(followed, PAGES)), ids=name)
 def test_its_blocks_work_in_an_empty_folder(program, page, tmp_path, monkeypatch, request):
-    pytest.importorskip(NEEDS.get(name(page), "numpy"))
+    module = NEEDS.get(name(page), "numpy")
+    pytest.importorskip(module, reason=f"{module} is not installed")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "khop").symlink_to(os.path.abspath(program))
     (tmp_path / "bin" / "python3").symlink_to(sys.executable)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -49,6 +50,16 @@ func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
 		})
 	}
 	expect.That(t, slices.Equal(refused, onlyOnTheCPU), "on the CPU alone run %q, want %q", refused, onlyOnTheCPU)
+}
+
+// A source whose weight is nothing beside the greatest is drawn as rarely as on the CPU.
+func TestDeviceDrawsByTheLeastWeights(t *testing.T) {
+	weights := []float64{1}
+	for exponent := range 60 { // squares of up to 2^-141 of the greatest
+		weights = append(weights, 1.5*math.Ldexp(1, -10-exponent), math.Ldexp(1, -10-exponent))
+	}
+	s := Ladies{Nodes: []int{len(weights)}, Weight: "w"}
+	openDevice(t).compareKnown("least weights", starGraph(t, weights, nil), s, 0)
 }
 
 // compareKnown compares samples, each of one variant but where all are asked for, twice: the second time nothing may be

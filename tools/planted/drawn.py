@@ -30,7 +30,7 @@ OWN = {"walk": "(walk|node2vec|pinsage)", "pinsage": "pinsage", "saint": "saint"
        "induce": "(induced|shadow|clusters|saint)", "layer": "(fastgcn|ladies)",
        "assembly": "(^all$|trees|together|hgt|walk)"}
 OWN = {name: "TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU/" + of for name, of in OWN.items()}
-OWN["assembly"] += "|TestDeviceUsesItsRoomToTheLastCell"
+OWN["assembly"] += "|TestDeviceUsesItsRoomToTheLastCell|TestDeviceNeighborTakesManyEdgeTypes"
 OWN["exclude"] = "TestDeviceLeavesEdgesOut|TestLaborOnADeviceLeavesEdgesOut"
 CONDITION = re.compile(r"\b(if|while) \(")
 STATEMENT = re.compile(r"\s+(?!return|break|continue|const |static|using|template|struct|extern|typedef|case "

@@ -150,7 +150,7 @@ computed from addresses (both are in bench/gpu). *Per row* is khop's.
 const linesFoot = `
 Made by
 
-` + "```sh" + `
+` + "```sh title=\"needs a checkout of khop\"" + `
 make cudasim && eval "$(tools/cuda-env.sh)"
 export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so
 go test -C bench -tags cuda -run TestLinesOfEveryMethod ./gpu -args -rewrite

@@ -464,9 +464,6 @@ Below half of uniform's share on one graph or more, and why:
 """
 # Why samplers stay below half of uniform's share.
 WHY = {
-    ("labor", "weighted", "temporal"): """many warps share a hub, but one alone merges the least keys of its slices, and
-  one goes through all edges of a destination that is no hub, 32 a read. Counts of older kernels are of one warp for
-  hubs, too.""",
     ("saint, edges", "induced"): """over NVLink the bus is no limit; the warp with the most edges of `induce_count` is,
   on products.""",
     ("together",): """a stage before lists the picks of all types, and each edge type reads types and indices of them

@@ -59,11 +59,11 @@ const (
 	// Resident copies topology and the columns in use once, in New, into memory on huge pages.
 	Resident
 	// Disk reads rows of columns from their files, past the page cache, into a cache of CacheBytes. It samples ahead by
-	// Lookahead batches, and so keeps the rows that are needed soonest. A topology of files that CacheBytes has no
-	// room for is read page by page, those of a hop together; else topology, and columns that lie in no file, are read
-	// as with Mapped. For a device that topology is one that neither Device.Cache nor the host's memory beyond
-	// CacheBytes has room for; the CPU samples then. For a device rows are read to page-locked memory, from where a
-	// copy engine moves them; columns that CacheBytes has room for as a whole are read as with Mapped.
+	// Lookahead batches, and so keeps the rows that are needed soonest. A topology of files that CacheBytes has no room
+	// for is read page by page, those of a hop together; else topology, and columns that lie in no file, are read as
+	// with Mapped. With a device the topology stays on disk only where neither Device.Cache nor the host's memory
+	// beyond CacheBytes has room for it; then the CPU samples. For a device rows are read to page-locked memory, from
+	// where a copy engine moves them; columns that CacheBytes has room for as a whole are read as with Mapped.
 	Disk
 	// Auto is Disk where graph and columns in use do not fit in the available memory, else Mapped.
 	Auto

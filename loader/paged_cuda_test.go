@@ -3,9 +3,7 @@
 package loader_test
 
 import (
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cudatest"
@@ -91,19 +89,10 @@ func TestATopologyWithRoomIsSampledByTheDevice(t *testing.T) {
 	}
 }
 
-// A request that fails is the error of its batch, on a device too, and the batches after it are right.
+// A request that fails is the error of its batch, on a device too.
 func TestAFailingDiskUnderATopologyForADevice(t *testing.T) {
 	cudatest.Open(t)
-	g, folder := wideTopology(t)
-	var requests, fail atomic.Int64
-	failRead(t, func() bool { return requests.Add(1) == fail.Load() })
-	opt := onADisk(t, pagedOptions)
-	opt.Disk.CacheBytes, opt.Workers = 1, 2
-	l := open(t, g, opt)
-	want := digests(t, l.Epoch(background, 0))
-	fail.Store(requests.Load() + 200)
-	at := failsOnce(t, l, want)
-	expect.That(t, filepath.Dir(at.Path) == folder, "got %v", at)
+	failsUnderATopology(t, onADisk(t, pagedOptions))
 }
 
 // A disk that does not answer is said to be what a device's batches wait for, and an epoch can be left then.

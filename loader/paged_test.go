@@ -148,10 +148,15 @@ func TestWorkersThatNobodyAskedForGoBeforeBatchesAhead(t *testing.T) {
 }
 
 func TestAFailingDiskUnderTheTopologyIsTheErrorOfItsBatch(t *testing.T) {
+	failsUnderATopology(t, pagedOptions)
+}
+
+// failsUnderATopology loads with a request that fails: it is the error of its batch, and the next epoch is right.
+func failsUnderATopology(t *testing.T, opt loader.Options) {
+	t.Helper()
 	g, folder := wideTopology(t)
 	var requests, fail atomic.Int64
 	failRead(t, func() bool { return requests.Add(1) == fail.Load() })
-	opt := pagedOptions
 	opt.Disk.CacheBytes, opt.Workers = 1, 2
 	l := open(t, g, opt)
 	want := digests(t, l.Epoch(background, 0))

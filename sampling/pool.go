@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"github.com/khop-gnn/khop/internal/prefetch"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -53,18 +52,4 @@ func (p *pool[V]) add(ids []V, at []int32) (err error) {
 func (p *pool[V]) find(ids []V, at []int32) {
 	p.table.prefetch(ids)
 	p.table.find(ids, at)
-}
-
-// sieve has a bit for a hash of each key of a set: most keys that are not in it have none.
-type sieve [1024]uint64
-
-func (s *sieve) add(key uint64) {
-	h := key * prefetch.Multiplier >> 48
-	s[h/64] |= 1 << (h % 64)
-}
-
-// has returns 1 for a key that may be in the set, 0 for one that is not.
-func (s *sieve) has(key uint64) uint64 {
-	h := key * prefetch.Multiplier >> 48
-	return s[h/64] >> (h % 64) & 1
 }

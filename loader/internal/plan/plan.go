@@ -50,8 +50,8 @@ type Processor interface {
 	String() string
 	// DefaultWorkers returns how many workers a loader has where nobody says.
 	DefaultWorkers() int
-	// ReadsTopology reports whether the processor reads a topology that has room where it looks for it, so many bytes
-	// of host memory among that, and no part of it from disk.
+	// ReadsTopology reports whether the processor itself reads the topology, and finds room for all of it: in memory
+	// of its own, or in so many bytes of the host's. Else the topology stays on disk.
 	ReadsTopology(p *Plan, room int64) bool
 	// ChooseTiers finds a tier for each column of a set.
 	ChooseTiers(s *tiers.Set)
@@ -90,8 +90,7 @@ func (p *Plan) memoryRoom() int64 { return cmp.Or(p.Limit(), ProbeMachine().Room
 func (p *Plan) defaultCache() int64 { return max(p.memoryRoom()/2, 1) }
 
 // StayOnDisk decides which columns stay on disk, and whether the topology does; where auto says so, only if memory has
-// no room for all. It reports whether rows are read from disk, and sets the
-// default of a cache.
+// no room for all. It reports whether rows are read from disk, and sets the default of a cache.
 func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto bool) bool {
 	mapped, total := p.Set.InFiles()
 	cache := cmp.Or(o.CacheBytes, p.defaultCache())

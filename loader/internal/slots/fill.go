@@ -77,7 +77,7 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 		s.Request.Times[t] = s.Request.Times[t][:0]
 	}
 	s.Request.Items = s.Request.Items[:0]
-	var some [64]int64 // a shuffle is so much work that a look-up after each would wait for memory alone
+	var some [64]int64 // shuffled first, and then looked up: look-ups in a row wait for memory together
 	for i := int64(0); i < batch.Len; i += int64(len(some)) {
 		items := some[:min(batch.Len-i, int64(len(some)))]
 		for k := range items {

@@ -296,6 +296,7 @@ func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
 			{Neighbor{Fanouts: []int{5, 2}, Frontier: AllNodes, Replace: true}, []int64{0, 7, 3}},
 			{Neighbor{Fanouts: []int{40}, Frontier: AllNodes}, []int64{0, 7, 3}},
 			{Neighbor{Fanouts: []int{All}, Frontier: AllNodes}, []int64{7, 3, 50, 80}},
+			{Neighbor{Fanouts: []int{3}, Frontier: AllNodes, Share: 0.5}, []int64{7, 0, 50}}, // 3 are less
 		} {
 			want := new(graph.Sample)
 			want.Init(g.Schema(), len(c.n.Fanouts), pinned.Options{})

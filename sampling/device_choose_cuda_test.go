@@ -26,9 +26,19 @@ func choiceOnDevice(t *testing.T, r *rand.Rand) (*graph.Graph, Neighbor) {
 	g := withColumns(t, r, sizedGraph(t, r, types[0], types[1], 9, degree))
 	n := Neighbor{Frontier: Frontier(r.IntN(2)), Replace: r.IntN(3) == 0}
 	for h := range 1 + r.IntN(2) {
-		n.Fanouts = append(n.Fanouts, []int{All, 0, 1, 2, 3, 5, 31, 32, 33, 40}[h+r.IntN(10-5*h)])
+		n.Fanouts = append(n.Fanouts, []int{3, 40, All, 1, 2, 5, 31, 32, 33, 0}[h+r.IntN(9-4*h)])
 	}
 	return g, n
+}
+
+// someSeeds draws until a request has seeds.
+func someSeeds(draw func() *Request) *Request {
+	for {
+		req := draw()
+		if slices.ContainsFunc(req.Seeds, func(ids []int64) bool { return len(ids) > 0 }) {
+			return req
+		}
+	}
 }
 
 // compareChoices compares a sampler with the oracle, on some of the variants of the assembly.
@@ -46,10 +56,10 @@ func compareChoices(t *testing.T, what string, r *rand.Rand, g *graph.Graph, n N
 func TestDeviceChoosesWhatTheOracleChooses(t *testing.T) {
 	const seed = 20261125
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range roundsOrHeavy(25, 2000) {
+	for round := range roundsOrHeavy(60, 2000) {
 		g, n := choiceOnDevice(t, r)
 		n = randomChoice(r, n)
-		req := randomRequest(r, g.Schema(), uint64(round))
+		req := someSeeds(func() *Request { return randomRequest(r, g.Schema(), uint64(round)) })
 		compareChoices(t, fmt.Sprintf("seed %d round %d", seed, round), r, g, n, req)
 	}
 	for _, kernel := range []string{"choose_count", "choose_pick"} {
@@ -60,13 +70,16 @@ func TestDeviceChoosesWhatTheOracleChooses(t *testing.T) {
 func TestDeviceLooksAtTimeAsTheOracleDoes(t *testing.T) {
 	const seed = 20261126
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range roundsOrHeavy(25, 2000) {
+	for round := range roundsOrHeavy(60, 2000) {
 		g, n := choiceOnDevice(t, r)
 		if r.IntN(3) == 0 {
 			n = randomChoice(r, n)
 		}
 		n = randomTimes(r, g.Schema(), n)
-		req := randomTimedRequest(r, g, n, uint64(round))
+		if round%4 == 0 {
+			n.Time.Recent, n.Time.HalfLife, n.Replace, n.Weight = true, 0, false, ""
+		}
+		req := someSeeds(func() *Request { return randomTimedRequest(r, g, n, uint64(round)) })
 		compareChoices(t, fmt.Sprintf("seed %d round %d", seed, round), r, g, n, req)
 	}
 }

@@ -22,7 +22,7 @@ func giveTimes(r *rand.Rand, a *graph.Arrays) {
 	n := indptr[len(indptr)-1]
 	time, day := make([]int64, n), make([]int32, n)
 	for i := range n {
-		time[i], day[i] = r.Int64N(20), int32(r.IntN(20))
+		time[i], day[i] = r.Int64N(20)-5, int32(r.IntN(20))-5
 		if r.IntN(50) == 0 {
 			time[i] = []int64{math.MinInt64, math.MaxInt64}[r.IntN(2)]
 		}

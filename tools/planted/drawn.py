@@ -3,7 +3,7 @@ miss: a comparison off by one, an operator or a number exchanged, a condition ne
 out, 64 bits cut to 32. planted.py has faults that were thought of instead.
 
 usage: drawn.py [--count N] [--seed S] [--only TEXT] [--tests REGEXP | --own] [--jobs N] [FILE...]
-FILE: a .cu or .cuh file; all of khop's by default. --own takes seconds in place of a minute for a fault that is noticed.
+FILE: a .cu or .cuh file; all of khop's by default. --own takes seconds in place of a minute for one that is noticed.
 
 A fault does not count where it does not compile, or where the compiler makes the same code of it as of what stood
 there: no test can tell them apart. Tests that take three times the processor's time of what they take without a fault,
@@ -121,7 +121,7 @@ class Tests:
 
     def failure(self, library, tests):
         limit = int(3 * self.seconds.get(tests, 200)) + 20
-        run = subprocess.run([self.binary, "-test.short", "-test.failfast", "-test.timeout", "900s", "-test.run", tests],
+        run = subprocess.run([self.binary, "-test.short", "-test.failfast", "-test.timeout=900s", "-test.run", tests],
                              cwd=self.folder, capture_output=True, text=True, errors="replace",
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
                              env=os.environ | {"KHOP_CUDA_DRIVER": str(library)})
@@ -156,7 +156,8 @@ def told(tried):
     if how is None:
         whole = (ROOT / path).read_text()
         first, last = whole.rfind("\n", 0, begin) + 1, whole.find("\n", end)
-        print(f"  - {whole[first:last].strip()}\n  + {(whole[first:begin] + new + whole[end:last]).strip()}", flush=True)
+        print(f"  - {whole[first:last].strip()}\n  + {(whole[first:begin] + new + whole[end:last]).strip()}",
+              flush=True)
     return how is None
 
 

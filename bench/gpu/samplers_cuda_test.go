@@ -37,7 +37,7 @@ var (
 // countedSamplers are those of docs/results/gpu-model.md, for batches of so many seeds. Those without seeds draw
 // batches of a like size.
 func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
-	asOf, small, hops := int64(50), g.NumEdges() < 50e6, []int{15, 10, 5}
+	asOf, hops := int64(50), []int{15, 10, 5}
 	if len(g.Schema().Edges) > 1 { // of each edge type
 		hops = []int{10, 5}
 	}
@@ -63,9 +63,7 @@ func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
 		"node2vec":           sampling.Node2Vec{Length: 20, PerSeed: 4, P: 0.5, Q: 2},
 		"pinsage":            sampling.PinSage{Neighbors: 32, Length: 2},
 		"pinsage, 600 steps": sampling.PinSage{Neighbors: 32, Walks: 200, Length: 3},
-	}
-	if small { // it needs an index of 16 bytes an edge
-		all["both directions"] = sampling.Neighbor{Fanouts: hops, Direction: sampling.Both}
+		"both directions":    sampling.Neighbor{Fanouts: hops, Direction: sampling.Both},
 	}
 	if len(g.Schema().Edges) > 1 {
 		all["together"] = sampling.Neighbor{Fanouts: hops, Together: true}
@@ -128,8 +126,8 @@ func TestCountsOfSamplers(t *testing.T) {
 	for name, g := range got["small"] {
 		for kernel, w := range want["small"][name].Kernels {
 			g := g.Kernels[kernel]
-			// Not sectors: one run on a busy machine counted up to four times as many.
-			expect.That(t, g.Launches == w.Launches && g.Needed == w.Needed,
+			// Longest depends on where memory lies, whose lines may have one place in a warp's share of a cache.
+			expect.That(t, g.kernelCount == w.kernelCount && g.Needed == w.Needed,
 				"%s, %s: %+v, in %s %+v: make it again with -args -rewrite", name, kernel, g, file, w)
 		}
 	}

@@ -89,7 +89,9 @@ static void countInstruction(int warp, uint32_t pc, const uintptr_t* at, int lan
   }
 }
 
-static void countTraffic(int warp) {
+// At a barrier or a collective of the whole warp lanes meet, wherever the code of loops that some went through lies:
+// what they did before is counted then.
+void countTraffic(int warp) {
   const Event *p[32], *end[32];
   uint32_t next[32];
   for (int i = 0; i < 32; i++) {
@@ -131,14 +133,6 @@ void endTraffic(int warp) {
     reads[warp][space] = 0;
   }
   memset(cached[warp], 0, sizeof cached[warp]);
-}
-
-// At a barrier or a collective of the whole warp all lanes stand at one place: what they did before can be counted
-// then.
-void countLongTraffic(int warp) {
-  size_t longest = 0;
-  for (int i = 0; i < 32; i++) longest = std::max(longest, trace[warp * 32 + i].size());
-  if (longest > 1 << 12) countTraffic(warp);
 }
 
 void dropTraces() {

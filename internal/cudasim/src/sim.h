@@ -217,8 +217,8 @@ void startBlock(int threads);
 extern int liveThreads;
 // lines.cc
 void logAccess(const Fiber*, const void* pc, uintptr_t a, unsigned bytes, bool write);
-void endTraffic(int warp);                            // counts at the end of a warp
-void countLongTraffic(int warp);                      // where all lanes are at one place: frees memory in long kernels
+void countTraffic(int warp);                          // where all its lanes are at one place
+void endTraffic(int warp);                            // at its end
 void dropTraces();
 // shared.cc
 bool isShared(uintptr_t a);

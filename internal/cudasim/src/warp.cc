@@ -31,7 +31,7 @@ static void releaseBarrier() {
   barrierResult = trueCount;
   waiting = trueCount = 0;
   for (int w = 0; w < G.warpsUsed; w++) {
-    if (G.config.checks & COUNT_LINES) countLongTraffic(w);
+    if (G.config.checks & COUNT_LINES) countTraffic(w);
     G.warps[w].ready |= G.warps[w].barrier;
     G.warps[w].barrier = 0;
   }
@@ -113,7 +113,7 @@ static void complete(int warp, Group g) {
     }
   }
   if (g.op == CUDASIM_SYNC) orderLanes(G.warps[warp], g.arrived);   // a shuffle or vote is no memory barrier
-  if (g.arrived == G.warps[warp].live && (G.config.checks & COUNT_LINES)) countLongTraffic(warp);
+  if (g.arrived == G.warps[warp].live && (G.config.checks & COUNT_LINES)) countTraffic(warp);
 }
 
 static Group takeGroup(Warp& W, int i) {

@@ -30,19 +30,35 @@ extern "C" __global__ void assembly_seed(Step step) {
   }
 }
 
-// Finds where the edges of a stage's destinations lie, and which are hubs: what comes before count_each.
+// Finds where the edges of a stage's destinations lie: what comes before assembly_hubs.
 extern "C" __global__ void assembly_measure(Step step) {
   Batch* b = step.batch;
   const Stage* st = &b->stages[step.stage];
   Chunks chunks = chunks_of(b, st->runs);
   for (int64_t c = warp_index(); c < chunks.count; c += warp_count()) {
-    if (lane_id() == 0) b->partials[c] = 0;
+    int64_t sum = 0;
     for (int64_t run = chunk_begin(chunks, c); run < chunk_end(chunks, c); run++) {
       Place p = place_of(st, run * kLanes + lane_id());
-      if (!p.seg->fanout) continue;
-      int64_t degree = measure(b, p.seg, p.dst, p.x);
-      if (degree >= 0) b->eligible[p.x] = is_hub(st, p.seg, degree) ? list_hub(b, st, p.x, degree) : 0;
+      int64_t degree = p.seg->fanout ? measure(b, p.seg, p.dst, p.x) : 0;
+      if (has_slices(p.seg)) sum += max(degree, (int64_t)0);
     }
+    sum = warp_sum(sum);
+    if (lane_id()) continue;
+    b->partials[c] = 0;
+    if (sum) atomicAdd(&hubs_of(b)->edges, (u64)sum);
+  }
+}
+
+// Says which of the destinations are hubs: what comes before count_each.
+extern "C" __global__ void assembly_hubs(Step step) {
+  Batch* b = step.batch;
+  const Stage* st = &b->stages[step.stage];
+  int64_t least = least_slice(st, (int64_t)hubs_of(b)->edges);
+  for (int64_t run = warp_index(); run < st->runs; run += warp_count()) {
+    Place p = place_of(st, run * kLanes + lane_id());
+    if (!is_there(p)) continue;
+    int64_t degree = b->degree[p.x];
+    b->eligible[p.x] = has_slices(p.seg) && degree >= 2 * least ? list_hub(b, p.x, degree, least) : 0;
   }
 }
 
@@ -188,7 +204,7 @@ extern "C" __global__ void assembly_lists(Step step) {
   Reason why = status->badEdge != ~0ull ? kBadGraph : status->full ? kTableFull : over ? kNodesFull : kNotStopped;
   bool stopped = stop_for(status, why, stage);
   if (stopped) st->words = 0;
-  if (b->hubs) hubs_of(b)->hubs = hubs_of(b)->slices = 0;
+  if (b->hubs) hubs_of(b)->hubs = hubs_of(b)->slices = hubs_of(b)->edges = 0;
   if (stage + 1 < b->numStages) b->stages[stage + 1].runs = stopped ? 0 : runs;
 }
 

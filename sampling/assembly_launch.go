@@ -14,7 +14,7 @@ var assemblyPTX []byte
 // assemblyKernels are the kernels of assembly.cu, loaded on one device. They are safe for concurrent use.
 type assemblyKernels struct {
 	*device.Module
-	assemblySeed, assemblyMeasure, assemblyAdmit, assemblyFlag, assemblyLists, assemblyAppend,
+	assemblySeed, assemblyMeasure, assemblyHubs, assemblyAdmit, assemblyFlag, assemblyLists, assemblyAppend,
 	assemblyAppendTrees, assemblyRelabel device.Launcher[deviceStep]
 }
 
@@ -24,6 +24,7 @@ func loadAssemblyKernels(on *device.Device) (*assemblyKernels, error) {
 	k.Module, err = on.LoadKernels(assemblyPTX, map[string]**device.Kernel{
 		"assembly_seed":         &k.assemblySeed.Kernel,
 		"assembly_measure":      &k.assemblyMeasure.Kernel,
+		"assembly_hubs":         &k.assemblyHubs.Kernel,
 		"assembly_admit":        &k.assemblyAdmit.Kernel,
 		"assembly_flag":         &k.assemblyFlag.Kernel,
 		"assembly_lists":        &k.assemblyLists.Kernel,

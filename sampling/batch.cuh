@@ -152,6 +152,7 @@ struct Batch {
   const void** ids;  // which array, indexed by position, has their sources; only where there are copies
   int64_t* eligible; // how many of its edges may be followed; only for a picker that asked for it
   void* hubs;        // of a stage (pick.cuh); only with eligible
+  int64_t maxSlices; // of a hub
   int64_t maxDsts;   // that these have room for
   uint32_t* fresh;   // a bit for each pick
   int64_t* scratch;  // the sampler's own: a cell for each pick, or as many as it asked for

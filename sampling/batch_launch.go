@@ -54,7 +54,7 @@ type deviceBatch struct {
 	times                                                    device.Address
 	stamp                                                    uint64
 	start, degree, ids, eligible, hubs                       device.Address
-	maxDsts                                                  int64
+	maxSlices, maxDsts                                       int64
 	fresh, scratch, sorting                                  device.Address
 	maxPicks                                                 int64
 	partials                                                 device.Address
@@ -76,11 +76,11 @@ func _(x deviceBatch) {
 		(unsafe.Offsetof(x.tableBits)^192)|(unsafe.Offsetof(x.idBits)^200)|(unsafe.Offsetof(x.times)^208)|
 		(unsafe.Offsetof(x.stamp)^216)|(unsafe.Offsetof(x.start)^224)|(unsafe.Offsetof(x.degree)^232)|
 		(unsafe.Offsetof(x.ids)^240)|(unsafe.Offsetof(x.eligible)^248)|(unsafe.Offsetof(x.hubs)^256)|
-		(unsafe.Offsetof(x.maxDsts)^264)|(unsafe.Offsetof(x.fresh)^272)|(unsafe.Offsetof(x.scratch)^280)|
-		(unsafe.Offsetof(x.sorting)^288)|(unsafe.Offsetof(x.maxPicks)^296)|(unsafe.Offsetof(x.partials)^304)|
-		(unsafe.Offsetof(x.warps)^312)|(unsafe.Offsetof(x.shifts)^320)|(unsafe.Offsetof(x.lists)^328)|
-		(unsafe.Offsetof(x.stages)^336)|(unsafe.Offsetof(x.numStages)^344)|(unsafe.Offsetof(x.status)^352)|
-		(unsafe.Offsetof(x.lengths)^360)|(unsafe.Sizeof(x)^368)]
+		(unsafe.Offsetof(x.maxSlices)^264)|(unsafe.Offsetof(x.maxDsts)^272)|(unsafe.Offsetof(x.fresh)^280)|
+		(unsafe.Offsetof(x.scratch)^288)|(unsafe.Offsetof(x.sorting)^296)|(unsafe.Offsetof(x.maxPicks)^304)|
+		(unsafe.Offsetof(x.partials)^312)|(unsafe.Offsetof(x.warps)^320)|(unsafe.Offsetof(x.shifts)^328)|
+		(unsafe.Offsetof(x.lists)^336)|(unsafe.Offsetof(x.stages)^344)|(unsafe.Offsetof(x.numStages)^352)|
+		(unsafe.Offsetof(x.status)^360)|(unsafe.Offsetof(x.lengths)^368)|(unsafe.Sizeof(x)^376)]
 }
 
 // deviceLeftOut is LeftOut of batch.cuh, laid out as the device has it.

@@ -160,6 +160,9 @@ func (w *deviceAssembly) batch() deviceBatch {
 	if needs.eligible {
 		b.eligible = b.ids + 8*device.Address(b.maxDsts)
 		b.hubs = b.partials + 8*device.Address(b.warps+b.numTypes)
+		if b.maxSlices = 512; needs.least {
+			b.maxSlices = 64 // kMergedSlices
+		}
 	}
 	b.shifts = b.partials + 8*device.Address(b.warps)
 	return b

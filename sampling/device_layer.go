@@ -3,6 +3,7 @@ package sampling
 import (
 	"errors"
 	"io"
+	"math/bits"
 	"slices"
 
 	"github.com/khop-gnn/khop/device"
@@ -76,12 +77,37 @@ func (d *deviceLayer) open(env *DeviceEnv, closers *[]io.Closer) (err error) {
 		d.from.weights = env.Topology.Columns[0]
 		d.from.weightBytes = widthOf(d.column.weights32 != nil, d.column.weights64 != nil)
 	}
-	d.from.bits = int64(keyBits(2*int64(max(slices.Max(d.nodes), 8)) - 1))
+	// Few nodes in the pool: each look-up that finds none takes one read mostly, and that is most of them.
+	d.from.bits = int64(keyBits(16*int64(max(slices.Max(d.nodes), 8)) - 1))
+	guide, shift := guideOf(d.sums)
+	d.from.shift = int64(shift)
+	if d.from.guide, err = env.attach(unified.FromSlice(guide), closers); err != nil {
+		return err
+	}
 	if d.from.sums, err = env.attach(unified.FromSlice(d.sums), closers); err != nil {
 		return err
 	}
 	d.kernels, err = sharedLayerKernels.Hold(env.Device, loadLayerKernels)
 	return err
+}
+
+// guideOf returns where draws begin to search sums: element i is the first that is above i * 2^shift. H.-C. Chen,
+// Y. Asau: On Generating Random Variates from an Empirical Distribution, 1974.
+func guideOf(sums []uint64) (guide []int64, shift int) {
+	if len(sums) == 0 || sums[len(sums)-1] == 0 {
+		return nil, 0
+	}
+	last := sums[len(sums)-1] - 1
+	shift = max(bits.Len64(last)-min(max(bits.Len(uint(len(sums)))-4, 0), 20), 0)
+	guide = make([]int64, last>>shift+2)
+	at := 0
+	for i := range guide {
+		for at < len(sums)-1 && sums[at] <= uint64(i)<<shift {
+			at++
+		}
+		guide[i] = int64(at)
+	}
+	return guide, shift
 }
 
 // lists returns the picker of all edges of the destinations, for hops that draw nodes.
@@ -115,7 +141,7 @@ func (d *deviceLayer) badEdge(pos int64) error { return d.column.weightErr(pos) 
 
 func (d *deviceLayer) hoard(c *deviceCapacity) int64 {
 	if !d.near {
-		return 2 << d.from.bits
+		return 3 << d.from.bits
 	}
 	d.sorter.room = 0
 	for h := 0; h < len(c.edges); h += 2 {

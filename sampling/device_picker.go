@@ -28,7 +28,7 @@ type deviceNeeds struct {
 // hubBytes returns how large Batch.hubs is: Hubs of pick.cuh.
 func (n deviceNeeds) hubBytes() int64 {
 	const slices, hub = 8192, 32
-	return bit(n.eligible)*(16+slices/4*hub+16*slices) + bit(n.least)*slices*2*32*8
+	return bit(n.eligible)*(24+slices/2*hub+16*slices) + bit(n.least)*slices*2*32*8
 }
 
 // deviceSender is a picker or placer whose kernels read more of a batch than its description.

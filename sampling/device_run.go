@@ -38,7 +38,10 @@ func (l *deviceLaunch) block() int { return deviceThreads }
 
 // measure launches what comes before kernels that call count_each, unless these have no need of it.
 func (l *deviceLaunch) measure() error {
-	return l.kernels.assemblyMeasure.Launch(l.stream, l.grid(l.runs), l.block(), 0, l.step)
+	if err := l.kernels.assemblyMeasure.Launch(l.stream, l.grid(l.runs), l.block(), 0, l.step); err != nil {
+		return err
+	}
+	return l.kernels.assemblyHubs.Launch(l.stream, l.grid(l.runs), l.block(), 0, l.step)
 }
 
 // one launches a kernel that is one block.

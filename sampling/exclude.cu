@@ -27,11 +27,12 @@ __device__ __forceinline__ int64_t each_left_out(Batch* b, int64_t p, F found) {
     e.from = first_not(e.from, e.to, [&](int64_t i) { return load_id(e.ids, i, b->wideIds) < first.source; });
     e.to = first_not(e.from, e.to, [&](int64_t i) { return load_id(e.ids, i, b->wideIds) <= first.source; });
   }
-  auto among = [&](int64_t, int64_t source) {
+  auto among = [&](int64_t position) {
+    int64_t source = load_id(e.ids, position, b->wideIds);
     int64_t at = first_not(p, end, [&](int64_t i) { return pairs[i].source < source; });
     return at < end && pairs[at].source == source;
   };
-  return each_match(b, Edges{e.ids, e.from, e.to - e.from, 0}, Slice{0, e.to - e.from, 0}, among, found);
+  return each_match(Edges{e.ids, e.from, e.to - e.from, 0}, Slice{0, e.to - e.from, 0}, among, found);
 }
 
 // Counts the edges of each pair.

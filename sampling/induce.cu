@@ -31,8 +31,9 @@ __device__ __forceinline__ int64_t each_inside(Batch* b, const Segment* seg, con
   Table table = table_of(b);
   int32_t local = kNoSlot;
   return each_match(
-      b, d, of,
-      [&](int64_t position, int64_t id) {
+      d, of,
+      [&](int64_t position) {
+        int64_t id = load_id(d.ids, position, b->wideIds);
         local = kNoSlot;
         if ((u64)(id - list->offset) >= (u64)list->count) atomicMin(&b->status->badEdge, (u64)position);
         else local = table_find(table, d.root + id);

@@ -12,7 +12,9 @@ struct LayerStep {
   int64_t hop;
   int64_t nodes;            // draws of the hop; kAll takes every edge
   const uint64_t* sums;     // of the importance of all nodes up to and with each; none for Ladies
-  int64_t bits;             // the pool has 2^bits slots: in Batch::scratch nodes, then how often each was drawn
+  const int64_t* guide;     // element i: the first node whose sum is above i * 2^shift
+  int64_t shift;
+  int64_t bits;             // the pool has 2^bits slots: in Batch::scratch nodes, how often each was drawn, its part
   int64_t room, sorted;     // for Ladies: edges that arrays have room for, and where they are in order
   const void* weights;
   int64_t weightBytes;  // 4 or 8; 0 without weights
@@ -169,14 +171,16 @@ __device__ __forceinline__ int64_t slot_of(const LayerStep& step, T* pool, int64
   return (int64_t)h;
 }
 
-// Where a node is counted that was drawn, with FastGCN.
-__device__ __forceinline__ u64* counted(const LayerStep& step, int64_t v) {
-  u64* pool = (u64*)step.at.batch->scratch;
-  for (;;) {
-    int64_t slot = slot_of(step, (volatile u64*)pool, v);
-    u64 had = atomicCAS(&pool[slot], kFree, (u64)v);
-    if (had == kFree || had == (u64)v) return &pool[(1ll << step.bits) + slot];
-  }
+// Counts a node that was drawn, with FastGCN, by its part of the sums.
+__device__ __forceinline__ void count_node(const LayerStep& step, int64_t v, u64 part) {
+  u64 *pool = (u64*)step.at.batch->scratch, had;
+  int64_t slot;
+  do {
+    slot = slot_of(step, (volatile u64*)pool, v);
+    had = atomicCAS(&pool[slot], kFree, (u64)v);
+  } while (had != kFree && had != (u64)v);
+  atomicAdd(&pool[(1ll << step.bits) + slot], 1ull);
+  if (had == kFree) pool[(2ll << step.bits) + slot] = part;
 }
 
 // The sums that nodes are drawn by.
@@ -199,8 +203,10 @@ extern "C" __global__ void layer_draw(LayerStep step) {
   if (total == 0) return;
   for (int64_t i = warp_index() * kLanes + lane_id(); i < step.nodes; i += warp_count() * kLanes) {
     uint64_t x = bounded(draw(stream, (uint64_t)i), total);
-    int64_t at = first_not(0, sums.n, [&](int64_t u) { return sums.of[u] <= x; });
-    atomicAdd(step.sums ? counted(step, at) : &near_of(step).times[at], 1ull);
+    const int64_t* guide = step.sums ? step.guide + (x >> step.shift) : nullptr;
+    int64_t at = first_not(guide ? guide[0] : 0, guide ? guide[1] : sums.n, [&](int64_t u) { return sums.of[u] <= x; });
+    if (step.sums) count_node(step, at, sums.part(at));
+    else atomicAdd(&near_of(step).times[at], 1ull);
   }
 }
 
@@ -220,24 +226,25 @@ __device__ __forceinline__ Listed shuffled(const Listed& d, int i) {
 }
 
 // What a destination counts one of its edges, -1 where it is not taken.
-__device__ __forceinline__ double weight_of(const LayerStep& step, const Listed& d, int64_t position, int64_t source) {
+__device__ __forceinline__ double weight_of(const LayerStep& step, const Listed& d, int64_t position) {
+  const Batch* b = step.at.batch;
   double scale = 1;
   if (step.nodes >= 0) {
     Sums sums = sums_of(step);
-    int64_t at = source;
-    u64 times;
+    u64 times, part;
     if (step.sums) {
-      const u64* pool = (const u64*)step.at.batch->scratch;
-      int64_t slot = slot_of(step, pool, source);
-      times = pool[slot] == kFree ? 0 : pool[(1ll << step.bits) + slot];
+      const u64* pool = (const u64*)b->scratch;
+      int64_t slot = slot_of(step, pool, load_id(d.edges.ids, position, b->wideIds));
+      if (pool[slot] == kFree) return -1;
+      times = pool[(1ll << step.bits) + slot];
+      part = pool[(2ll << step.bits) + slot];
     } else {
       Near near = near_of(step);
-      at = near.first[d.order + position - d.edges.start];
-      times = near.times[at];
+      int64_t at = near.first[d.order + position - d.edges.start];
+      if (!(times = near.times[at])) return -1;
+      part = sums.part(at);
     }
-    if (!times) return -1;
-    scale = __ddiv_rn(__dmul_rn((double)times, (double)sums.total()),
-                      __dmul_rn((double)step.nodes, (double)sums.part(at)));
+    scale = __ddiv_rn(__dmul_rn((double)times, (double)sums.total()), __dmul_rn((double)step.nodes, (double)part));
   }
   double value = value_of(step, position, d.edges.degree);
   return value > 0 ? __dmul_rn(value, scale) : -1;
@@ -250,8 +257,7 @@ extern "C" __global__ void layer_count(LayerStep step) {
       step.at, [&](const Place& p) { return listed(b, p); },
       [&](const Segment*, const Listed& d, const Slice& of) {
         return each_match(
-            b, d.edges, of, [&](int64_t at, int64_t source) { return weight_of(step, d, at, source) >= 0; },
-            [](int64_t, int64_t, bool) {});
+            d.edges, of, [&](int64_t at) { return weight_of(step, d, at) >= 0; }, [](int64_t, int64_t, bool) {});
       });
 }
 
@@ -264,9 +270,9 @@ extern "C" __global__ void layer_pick(LayerStep step) {
         Sink to = sink_of(b, seg);
         double weight = 0;
         each_match(
-            b, d.edges, of,
-            [&](int64_t at, int64_t source) {
-              weight = weight_of(step, d, at, source);
+            d.edges, of,
+            [&](int64_t at) {
+              weight = weight_of(step, d, at);
               return weight >= 0;
             },
             [&](int64_t at, int64_t number, bool has) {

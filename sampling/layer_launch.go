@@ -11,20 +11,21 @@ import (
 
 // deviceLayerStep is LayerStep of layer.cu, laid out as the device has it.
 type deviceLayerStep struct {
-	at                 deviceStep
-	streams            device.Address
-	hop, nodes         int64
-	sums               device.Address
-	bits, room, sorted int64
-	weights            device.Address
-	weightBytes        int64
+	at                        deviceStep
+	streams                   device.Address
+	hop, nodes                int64
+	sums, guide               device.Address
+	shift, bits, room, sorted int64
+	weights                   device.Address
+	weightBytes               int64
 }
 
 func _(x deviceLayerStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.streams)^16)|(unsafe.Offsetof(x.hop)^24)|
-		(unsafe.Offsetof(x.nodes)^32)|(unsafe.Offsetof(x.sums)^40)|(unsafe.Offsetof(x.bits)^48)|
-		(unsafe.Offsetof(x.room)^56)|(unsafe.Offsetof(x.sorted)^64)|(unsafe.Offsetof(x.weights)^72)|
-		(unsafe.Offsetof(x.weightBytes)^80)|(unsafe.Sizeof(x)^88)]
+		(unsafe.Offsetof(x.nodes)^32)|(unsafe.Offsetof(x.sums)^40)|(unsafe.Offsetof(x.guide)^48)|
+		(unsafe.Offsetof(x.shift)^56)|(unsafe.Offsetof(x.bits)^64)|(unsafe.Offsetof(x.room)^72)|
+		(unsafe.Offsetof(x.sorted)^80)|(unsafe.Offsetof(x.weights)^88)|(unsafe.Offsetof(x.weightBytes)^96)|
+		(unsafe.Sizeof(x)^104)]
 }
 
 //go:embed layer.ptx

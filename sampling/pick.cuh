@@ -179,7 +179,7 @@ __device__ __forceinline__ void pick_runs(const Step& step, F pick_run) {
 
 // Destinations of many edges are hubs, as long as there is room for their slices, of which warps take one at a time.
 // Batch::eligible has -1 - the hub's number for them.
-constexpr int64_t kSlices = 64, kMostSlices = 8192, kMostHubs = kMostSlices / 4;
+constexpr int64_t kMergedSlices = 64, kMostSlices = 8192, kMostHubs = kMostSlices / 2;
 
 struct Hub {
   int64_t x;      // number of the destination
@@ -192,6 +192,7 @@ constexpr int kCounted = 40;  // bits of Hub::found below the number of slices
 // A stage's hubs, with what they share: Batch::hubs.
 struct Hubs {
   u64 hubs, slices;  // how many were asked for
+  u64 edges;         // of destinations that may be hubs
   Hub at[kMostHubs];
   int64_t hubOf[kMostSlices];            // the number of each slice's hub, or -1
   int64_t found[kMostSlices];            // edges of each slice
@@ -200,24 +201,27 @@ struct Hubs {
 
 __device__ __forceinline__ Hubs* hubs_of(const Batch* b) { return (Hubs*)b->hubs; }
 
-// How many edges make a slice, and four of these a hub: where destinations are many, warps have enough to do.
-__device__ __forceinline__ int64_t least_slice(const Stage* st) { return st->runs < 1024 ? 64 : 512; }
-
-// Whether a destination of so many edges is to be a hub. Of edges in order of time few are read.
-__device__ __forceinline__ bool is_hub(const Stage* st, const Segment* seg, int64_t degree) {
-  return degree >= 4 * least_slice(st) && !seg->ordered && !seg->ascending;
+// How many edges make a slice, and two of these a hub, where the destinations of a stage have so many together. Where
+// destinations are many, warps have enough to do; and there is room for all slices.
+__device__ __forceinline__ int64_t least_slice(const Stage* st, int64_t edges) {
+  int64_t least = st->runs < 1024 ? 128 : 1024, rounded = (edges * 3 / (2 * kMostSlices) + kLanes - 1) & -kLanes;
+  return max(least, rounded);
 }
 
-// The edges from .. to of a destination, behind slices where `before` edges were found.
+// Whether a destination may be a hub. Of edges in order of time few are read.
+__device__ __forceinline__ bool has_slices(const Segment* seg) { return !seg->ordered && !seg->ascending; }
+
+// The edges from .. to of a destination, behind slices where `before` edges were found; `most` are to be found of them.
 struct Slice {
   int64_t from, to, before;
+  int64_t most = (int64_t)(~0ull >> 1);
 };
 __device__ __forceinline__ int64_t slices_of(int64_t degree, int64_t each) { return (degree + each - 1) / each; }
 
-// Makes a destination a hub, if there is room. Returns what Batch::eligible has for it.
-__device__ __forceinline__ int64_t list_hub(const Batch* b, const Stage* st, int64_t x, int64_t degree) {
+// Makes a destination a hub, of slices of `least` edges at least, if there is room. Returns its Batch::eligible.
+__device__ __forceinline__ int64_t list_hub(const Batch* b, int64_t x, int64_t degree, int64_t least) {
   Hubs* all = hubs_of(b);
-  int64_t each = max(((degree + kSlices - 1) / kSlices + kLanes - 1) & -kLanes, least_slice(st));
+  int64_t each = max(((degree + b->maxSlices - 1) / b->maxSlices + kLanes - 1) & -kLanes, least);
   int64_t n = slices_of(degree, each), first = (int64_t)atomicAdd(&all->slices, (u64)n);
   bool room = first + n <= kMostSlices;
   int64_t number = room ? (int64_t)atomicAdd(&all->hubs, 1ull) : -1;
@@ -259,10 +263,10 @@ struct AllFound {
   __device__ __forceinline__ int64_t operator()(const Segment*, int64_t found) const { return found; }
 };
 
-// Counts the picks of a stage a destination at a time, behind assembly_measure. Each lane calls prepare(place) for its
+// Counts the picks of a stage a destination at a time, behind assembly_hubs. Each lane calls prepare(place) for its
 // own; then all lanes of the warp call count_of(seg, prepared, slice), for one after another, which says how many of
 // these edges it may take, and picks_of(seg, how many) says how many it does take. Batch::eligible keeps the former.
-// Unless Shared, and then without assembly_measure, there are no hubs and no slices.
+// Unless Shared, and then without these kernels, there are no hubs and no slices.
 template <bool Shared = true, class P, class F, class N = AllFound>
 __device__ __forceinline__ void count_each(const Step& step, P prepare, F count_of, N picks_of = {}) {
   Batch* b = step.batch;
@@ -314,7 +318,8 @@ __device__ __forceinline__ void pick_each(const Step& step, P prepare, F take, N
   Batch* b = step.batch;
   pick_runs(step, [&](Stage* st, int64_t run, int64_t before, int64_t part, int64_t parts) {
     Place p = place_of(st, run * kLanes + lane_id());
-    int64_t picks = is_there(p) ? picks_of(p.seg, found_of(b, p)) : 0, sum = warp_inclusive(picks);
+    int64_t found = is_there(p) ? found_of(b, p) : 0, picks = is_there(p) ? picks_of(p.seg, found) : 0;
+    int64_t sum = warp_inclusive(picks);
     int64_t edge = p.seg->have + before - p.seg->picksBefore + sum - picks;
     if (p.dst < p.seg->hi && part == 0) p.seg->indptr[p.dst + 1] = (int32_t)(edge + picks);
     bool some = in_part(part, parts) && picks && !(Shared && b->eligible[p.x] < 0);
@@ -322,7 +327,8 @@ __device__ __forceinline__ void pick_each(const Step& step, P prepare, F take, N
     auto mine = some ? prepare(p) : decltype(prepare(p)){};
     for (unsigned left = __ballot_sync(kFull, some); left; left &= left - 1) {
       int i = __ffs((int)left) - 1;
-      take(p.seg, shuffled(mine, i), Slice{0, __shfl_sync(kFull, degree, i), 0}, __shfl_sync(kFull, edge, i));
+      Slice whole = {0, __shfl_sync(kFull, degree, i), 0, __shfl_sync(kFull, found, i)};
+      take(p.seg, shuffled(mine, i), whole, __shfl_sync(kFull, edge, i));
     }
     return __shfl_sync(kFull, sum, kLanes - 1);
   });
@@ -337,6 +343,7 @@ __device__ __forceinline__ void pick_each(const Step& step, P prepare, F take, N
     }
     for (int64_t i = hub->first + lane_id(); i < s; i += kLanes) of.before += hubs_of(b)->found[i];
     of.before = warp_sum(of.before);
+    of.most = hubs_of(b)->found[s];
     take(p.seg, prepare(p), of, p.seg->have + b->partials[chunk] - p.seg->picksBefore + warp_sum(before));
   });
 }
@@ -378,15 +385,15 @@ struct Least {
     const Hubs* all = hubs_of(b);
     Hub hub = all->at[-1 - e];
     int64_t n = slices_of(b->degree[hub.x], hub.each);
-    u64 heads[kSlices / kLanes], which = 0;
+    u64 heads[kMergedSlices / kLanes], which = 0;
     Least few;
-    for (int i = 0; i < kSlices / kLanes; i++) {
+    for (int i = 0; i < kMergedSlices / kLanes; i++) {
       bool there = i * kLanes + lane_id() < n;
       heads[i] = there ? all->least[hub.first + i * kLanes + lane_id()][0][0] : 0;
       few.insert(__ballot_sync(kFull, there), heads[i], k, [](int) { return 0; });
     }
     u64 limit = few.have < k ? ~0ull : __shfl_sync(kFull, few.key, k - 1);
-    for (int i = 0; i < kSlices / kLanes; i++)
+    for (int i = 0; i < kMergedSlices / kLanes; i++)
       which |= (u64)__ballot_sync(kFull, i * kLanes + lane_id() < n && heads[i] <= limit) << i * kLanes;
     while (which) {
       int i = behind ? 63 - __clzll((long long)which) : __ffsll((long long)which) - 1;
@@ -434,13 +441,14 @@ __device__ __forceinline__ Edges shuffled(const Edges& d, int i) {
 }
 
 // Calls found(position, its number among those that match, whether it does) of a slice of the edges, of which
-// match(position, source) says whether they do; returns how many do. A warp reads whole lines.
+// match(position) says whether they do, until as many as there are were found; returns how many do. A warp reads whole
+// lines.
 template <class M, class F>
-__device__ __forceinline__ int64_t each_match(const Batch* b, const Edges& d, const Slice& of, M match, F found) {
-  int64_t n = 0;
-  for (int64_t base = of.from - ((d.start + of.from) & (kLanes - 1)); base < of.to; base += kLanes) {
+__device__ __forceinline__ int64_t each_match(const Edges& d, const Slice& of, M match, F found) {
+  int64_t n = 0, first = of.from - ((d.start + of.from) & (kLanes - 1));
+  for (int64_t base = first; base < of.to && n < of.most; base += kLanes) {
     int64_t at = base + lane_id();
-    bool has = at >= of.from && at < of.to && match(d.start + at, load_id(d.ids, d.start + at, b->wideIds));
+    bool has = at >= of.from && at < of.to && match(d.start + at);
     unsigned which = __ballot_sync(kFull, has);
     found(d.start + at, n + __popc(which & ((1u << lane_id()) - 1)), has);
     n += __popc(which);

@@ -65,6 +65,7 @@ var knownBeside = map[string]Sampler{
 	"node2vec, tries": Node2Vec{Length: 6, P: 1, Q: 1e6, PerSeed: 2}, // in vain, mostly
 	"pinsage, again":  PinSage{Neighbors: 3, Length: 4, Restart: 0.3},
 	"pinsage, as":     PinSage{Neighbors: 3, Length: 4, Metapath: []string{"r1", "r2"}, As: "r0"},
+	"hgt, three hops": HGT{Nodes: []int{9, 40, 7}},
 	"walk, path":      Walk{Length: 4, Metapath: []string{"r1", "r2"}, Edges: true},
 }
 

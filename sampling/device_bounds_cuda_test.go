@@ -297,6 +297,9 @@ func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
 			{Neighbor{Fanouts: []int{40}, Frontier: AllNodes}, []int64{0, 7, 3}},
 			{Neighbor{Fanouts: []int{All}, Frontier: AllNodes}, []int64{7, 3, 50, 80}},
 			{Neighbor{Fanouts: []int{3}, Frontier: AllNodes, Share: 0.5}, []int64{7, 0, 50}}, // 3 are less
+			{Neighbor{Fanouts: []int{40}, Frontier: AllNodes, Share: 0.9, Replace: true}, []int64{0, 7}},
+			{Neighbor{Fanouts: []int{40}, Frontier: AllNodes, Share: 0.9}, []int64{0, 7}},
+			{Neighbor{Fanouts: []int{All}, Frontier: AllNodes, Share: 1e-9}, []int64{3, 0}},
 		} {
 			want := new(graph.Sample)
 			want.Init(g.Schema(), len(c.n.Fanouts), pinned.Options{})
@@ -328,10 +331,15 @@ func TestDeviceDrawsEdgesBeyondFourBillion(t *testing.T) {
 	cudatest.SetMemory(t, 64<<30)
 	d := openDevice(t)
 	g, topology := d.farGraph(rand.New(rand.NewPCG(seed, 0)), 1, 1)
-	env, s := Env{Graph: g, BatchSize: 1}, Saint{Budget: 40}
-	host := expect.Must(s.Open(env))(t)
-	defer host.Close()
-	o := d.open(s, DeviceEnv{Env: env, Topology: topology, MaxBlocks: 1})
-	req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: make([][]int64, 1)}
-	d.compareOne(fmt.Sprintf("seed %d", seed), host, o, g, s, req)
+	env := Env{Graph: g, BatchSize: 1, EdgePos: true}
+	for _, s := range []DeviceSampler{Saint{Budget: 40}, Walk{Length: 3, PerSeed: 40, Edges: true}} {
+		host := expect.Must(s.(Sampler).Open(env))(t)
+		o := d.open(s, DeviceEnv{Env: env, Topology: topology, MaxBlocks: 1})
+		req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: make([][]int64, 1)}
+		if _, walk := s.(Walk); walk {
+			req.Seeds[0] = []int64{1}
+		}
+		d.compareOne(fmt.Sprintf("seed %d", seed), host, o, g, s, req)
+		expect.OK(t, host.Close())
+	}
 }

@@ -76,8 +76,12 @@ func TestDeviceLooksAtTimeAsTheOracleDoes(t *testing.T) {
 			n = randomChoice(r, n)
 		}
 		n = randomTimes(r, g.Schema(), n)
-		if round%4 == 0 {
+		switch round % 4 {
+		case 0:
 			n.Time.Recent, n.Time.HalfLife, n.Replace, n.Weight = true, 0, false, ""
+		case 1: // one time may be followed
+			n.Time.Rules, n.Time.RulesPerType = []TimeRule{Before}, nil
+			n.Time.Window, n.Time.WindowPerType = []int64{1}, nil
 		}
 		req := someSeeds(func() *Request { return randomTimedRequest(r, g, n, uint64(round)) })
 		compareChoices(t, fmt.Sprintf("seed %d round %d", seed, round), r, g, n, req)

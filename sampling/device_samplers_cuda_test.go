@@ -3,6 +3,7 @@
 package sampling
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -52,14 +54,40 @@ func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
 	expect.That(t, slices.Equal(refused, onlyOnTheCPU), "on the CPU alone run %q, want %q", refused, onlyOnTheCPU)
 }
 
-// A source whose weight is nothing beside the greatest is drawn as rarely as on the CPU.
+// A source whose weight is nothing beside the greatest is drawn as rarely as on the CPU: the integers that sources are
+// drawn by are the same to the last bit, of any weights.
 func TestDeviceDrawsByTheLeastWeights(t *testing.T) {
 	weights := []float64{1}
 	for exponent := range 60 { // squares of up to 2^-141 of the greatest
-		weights = append(weights, 1.5*math.Ldexp(1, -10-exponent), math.Ldexp(1, -10-exponent))
+		for i := range 18 { // more weights in all than integers of 52 bits have room for
+			weights = append(weights, math.Ldexp(1+float64(i)/18, -10-exponent))
+		}
 	}
-	s := Ladies{Nodes: []int{len(weights)}, Weight: "w"}
-	openDevice(t).compareKnown("least weights", starGraph(t, weights, nil), s, 0)
+	d, s := openDevice(t), Ladies{Nodes: []int{len(weights)}, Weight: "w"}
+	for i, scale := range []float64{1, 0x1p-496, 0x1p452} { // squares below those that count, and above
+		scaled := []float64(nil)
+		for _, w := range weights[:len(weights)/(i+1)] {
+			scaled = append(scaled, w*scale)
+		}
+		g := starGraph(t, scaled, nil)
+		d.compareKnown("least weights", g, s, 0)
+		o := d.openSome(s, g, 2, []string{"as opened"})["as opened"]
+		expect.OK(t, o.enqueue(t.Context(), &Request{Seeds: [][]int64{{0}}}))
+		sum, got, most := uint64(0), d.sumsOfLayer(o, len(scaled)), importance(scaled[0])
+		for i, w := range scaled {
+			sum += wholeWeight(importance(w), wholeShift(int64(len(scaled)), most))
+			expect.Ensure(t, got[i] == sum, "scale %v, up to weight %d: %d, the CPU has %d", scale, i, got[i], sum)
+		}
+	}
+}
+
+// sumsOfLayer returns the sums by which the nodes of a worker's last hop were drawn.
+func (d *deviceUnderTest) sumsOfLayer(o *onDevice, n int) []uint64 {
+	w, sums := o.worker.(*deviceAssembly), unified.FromSlice(make([]int64, n))
+	at := w.sortAt + sortCells(w.picker.(*deviceLayer).from.room, 6)
+	expect.OK(d.t, d.stream.CopyToHost(sums.Bytes(), w.cells.Address()+device.Address(8*at)))
+	expect.OK(d.t, d.stream.Synchronize())
+	return part[uint64](sums.Bytes(), 0, n)
 }
 
 // compareKnown compares samples, each of one variant but where all are asked for, twice: the second time nothing may be
@@ -118,10 +146,25 @@ func (d *deviceUnderTest) compareOne(what string, host Worker, o *onDevice, g *g
 	err := o.Sample(d.t.Context(), req, got)
 	expect.Ensure(d.t, fmt.Sprint(err) == fmt.Sprint(refusal), "%s: %v; the CPU says %v", what, err, refusal)
 	if err == nil {
+		d.keepsWhatWasSent(what, o)
 		diff := expect.Diff(dump(d.t, want), dump(d.t, got))
 		expect.Ensure(d.t, diff == "", "%s:\n%s", what, diff)
 	}
 	_, _ = want.Close(), got.Close()
+}
+
+// keepsWhatWasSent sees that no kernel wrote to what it only reads of a batch's description: what lies behind segments,
+// where the simulated device finds no bounds.
+func (d *deviceUnderTest) keepsWhatWasSent(what string, o *onDevice) {
+	d.t.Helper()
+	w := o.worker.(*deviceAssembly)
+	l, got := &w.layout, make([]byte, len(w.description))
+	expect.OK(d.t, d.stream.CopyToHost(got, w.device.Address()))
+	expect.OK(d.t, d.stream.Synchronize())
+	for _, of := range [][2]int64{{l.bySource, l.own}, {l.size, int64(len(got))}} {
+		same := bytes.Equal(got[of[0]:of[1]], w.description[of[0]:of[1]])
+		expect.Ensure(d.t, same, "%s: a kernel wrote to bytes %d to %d of the description", what, of[0], of[1])
+	}
 }
 
 // hubSamplers are those whose kernels cut hubs into slices.
@@ -160,20 +203,21 @@ func TestDevicesShareHubs(t *testing.T) {
 		indptr = append(indptr, int64(len(indices)))
 	}
 	g = graphs.CSC(t, indptr, indices)
-	req, env := &Request{Seeds: [][]int64{nil}}, Env{Graph: g, BatchSize: n}
+	req, env := &Request{Seeds: [][]int64{nil}, Rand: NewRand(8, 0, 0, 0)}, Env{Graph: g, BatchSize: n}
+	many := Labor{Fanouts: []int{2}} // it keeps the least of each slice, of more slices than there is room for
 	for v := range n {
 		req.Seeds[0] = append(req.Seeds[0], int64(v))
 	}
-	host := expect.Must(Induced{}.Open(env))(t)
+	host := expect.Must(many.Open(env))(t)
 	defer host.Close()
 	want, got := new(graph.Sample), new(graph.Sample)
 	for _, s := range []*graph.Sample{want, got} {
-		bound := boundOf(Induced{}, g.Schema(), n)
+		bound := boundOf(many, g.Schema(), n)
 		bound.Init(s, g.Schema(), pinned.Options{})
 		defer s.Close()
 	}
 	expect.OK(t, host.Sample(t.Context(), req, want))
-	worker := d.open(Induced{}, DeviceEnv{Env: env, Topology: d.topology(g, unified.Int32)})
+	worker := d.open(many, DeviceEnv{Env: env, Topology: d.topology(g, unified.Int32)})
 	expect.OK(t, worker.Sample(t.Context(), req, got))
 	diff := expect.Diff(dump(t, want), dump(t, got))
 	expect.Ensure(t, diff == "", "%s", diff)

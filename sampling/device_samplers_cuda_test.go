@@ -63,22 +63,40 @@ func TestDeviceDrawsByTheLeastWeights(t *testing.T) {
 			weights = append(weights, math.Ldexp(1+float64(i)/18, -10-exponent))
 		}
 	}
-	d, s := openDevice(t), Ladies{Nodes: []int{len(weights)}, Weight: "w"}
+	d := openDevice(t)
 	for i, scale := range []float64{1, 0x1p-496, 0x1p452} { // squares below those that count, and above
-		scaled := []float64(nil)
-		for _, w := range weights[:len(weights)/(i+1)] {
-			scaled = append(scaled, w*scale)
-		}
-		g := starGraph(t, scaled, nil)
+		g, sums := twiceStar(t, weights[:len(weights)/(i+1)], scale)
+		s := Ladies{Nodes: []int{len(sums)}, Weight: "w"}
 		d.compareKnown("least weights", g, s, 0)
 		o := d.openSome(s, g, 2, []string{"as opened"})["as opened"]
 		expect.OK(t, o.enqueue(t.Context(), &Request{Seeds: [][]int64{{0}}}))
-		sum, got, most := uint64(0), d.sumsOfLayer(o, len(scaled)), importance(scaled[0])
-		for i, w := range scaled {
-			sum += wholeWeight(importance(w), wholeShift(int64(len(scaled)), most))
-			expect.Ensure(t, got[i] == sum, "scale %v, up to weight %d: %d, the CPU has %d", scale, i, got[i], sum)
-		}
+		got := d.sumsOfLayer(o, len(sums))
+		expect.Ensure(t, slices.Equal(got, sums), "scale %v: %d, the CPU has %d", scale, got, sums)
 	}
+}
+
+// twiceStar is a node with an edge from another, and two from each of more, behind each other, of weights in turn; and
+// the sums by which Ladies draws their sources, by edge.
+func twiceStar(t *testing.T, weights []float64, scale float64) (*graph.Graph, []uint64) {
+	var e graph.EdgeData
+	var scaled []float64
+	of := make([]float64, len(weights)+1)
+	for i := range 2*len(weights) + 1 {
+		source := (i + 1) / 2
+		e.Src, e.Dst = append(e.Src, int64(1+source)), append(e.Dst, 0)
+		scaled = append(scaled, scale*weights[i%len(weights)])
+		of[source] += importance(scaled[i])
+	}
+	e.Columns = map[string]unified.Tensor{"w": unified.FromSlice(scaled)}
+	sum, sums, most := uint64(0), []uint64(nil), slices.Max(of)
+	for i := range scaled {
+		if i == 0 || i%2 == 1 {
+			sum += wholeWeight(of[(i+1)/2], wholeShift(int64(len(of)), most))
+		}
+		sums = append(sums, sum)
+	}
+	nodes := []graph.NodeData{{Count: int64(1 + len(of))}}
+	return graphs.New(t, graph.Data{Nodes: nodes, Edges: []graph.EdgeData{e}}), sums
 }
 
 // sumsOfLayer returns the sums by which the nodes of a worker's last hop were drawn.

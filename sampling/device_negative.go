@@ -193,8 +193,9 @@ func (x *DeviceDrawer) run(l *linksLayout, mem []byte, types, negatives int64) e
 	at := func(offset int64) device.Address { return x.device.Address() + device.Address(offset) }
 	o, top := &x.of.opt, &x.env.Topology
 	step := deviceNegativeStep{indptr: top.Indptr, indices: top.Indices, types: top.Types,
-		numEdges: x.env.Graph.NumEdges(), typeBytes: x.env.Graph.Types().DType().Size(),
-		wideIds: bit(x.ids == unified.Int64), links: at(l.links), numLinks: types,
+		numNodes: x.env.Graph.NumNodes(), numEdges: x.env.Graph.NumEdges(),
+		typeBytes: x.env.Graph.Types().DType().Size(), wideIds: bit(x.ids == unified.Int64), links: at(l.links),
+		numLinks:  types,
 		negatives: negatives, sources: at(l.sources), targets: at(l.targets), items: at(l.items), times: at(l.times),
 		sourceTimes: at(l.sourceTimes), targetTimes: at(l.targetTimes), ratio: o.Ratio, law: deviceLaw(o.Law),
 		replace: deviceEnd(o.Replace), timed: bit(o.Time != ""), strict: bit(o.Strict), tries: int64(o.tries()),

@@ -4,7 +4,9 @@ package sampling
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -91,5 +93,58 @@ func TestDeviceThatDrawsNegativesRefusesWhatTheHostRefuses(t *testing.T) {
 		want, got := host.Draw(NewRand(1, 0, 0, 0), 0, edge()), on.Draw(NewRand(1, 0, 0, 0), []LinkSeeds{*edge()})
 		expect.That(t, errors.Is(want, c.want) && got != nil && got.Error() == want.Error(),
 			"%s: the host says %v, the device %v", name, want, got)
+	}
+}
+
+// Lists are searched where an id would be if they were even, so these are not. The drawer asks for most nodes of each.
+func TestDeviceFindsEdgesInListsOfAnyShape(t *testing.T) {
+	const nodes = 256
+	indptr, indices := []int64{0}, []int32(nil)
+	for _, has := range []func(u int) bool{
+		func(int) bool { return false },
+		func(int) bool { return true },
+		func(u int) bool { return u%2 == 0 },
+		func(u int) bool { return u < 90 },
+		func(u int) bool { return u > 170 },
+		func(u int) bool { return u == 0 },
+		func(u int) bool { return u == nodes-1 },
+		func(u int) bool { return u < 40 || u > 250 },
+		func(u int) bool { return u&(u-1) == 0 },
+		func(u int) bool { return u&(u-1) == 0 && u > 16 || u > 200 && u%3 == 0 },
+	} {
+		for _, same := range []int{1, 3, 70} { // edges from each
+			for u := range nodes {
+				if has(u) {
+					indices = append(indices, slices.Repeat([]int32{int32(u)}, same)...)
+				}
+			}
+			indptr = append(indptr, int64(len(indices)))
+		}
+	}
+	links := LinkSeeds{}
+	for v := range int64(len(indptr) - 1) {
+		links.Sources, links.Targets = append(links.Sources, v), append(links.Targets, v)
+		links.Items = append(links.Items, v)
+		links.Labels, links.Group = append(links.Labels, 1), append(links.Group, int32(v))
+	}
+	indptr = append(indptr, slices.Repeat([]int64{int64(len(indices))}, nodes+1-len(indptr))...)
+	g := graphs.CSC(t, indptr, indices)
+	for _, ids := range []unified.DType{unified.Int32, unified.Int64} {
+		d := openDevice(t)
+		host, on := d.openDrawer(Negatives{Ratio: 600, Strict: true, Replace: SourceEnd, Tries: 1}, g, ids, nil)
+		want, got := links.clone(), []LinkSeeds{*links.clone()}
+		expect.OK(t, host.Draw(NewRand(1, 0, 0, 0), 0, want))
+		expect.OK(t, on.Draw(NewRand(1, 0, 0, 0), got))
+		diff := expect.Diff([]LinkSeeds{*want}, got)
+		expect.That(t, diff == "" && want.Missed > 1000, "ids of %v: %d are edges: %s", ids, want.Missed, diff)
+		lies := make([]int64, len(indices)) // no answer is right, but there is one
+		for i := range lies {
+			lies[i] = []int64{math.MaxInt64, math.MinInt64, -1 << 40, nodes, 0, 1 << 40}[i%7%6]
+		}
+		inBatch := Negatives{Ratio: 600, Strict: true, Law: InBatch, Replace: SourceEnd, Tries: 1}
+		_, on = d.openDrawer(inBatch, g, ids, nil)
+		on.env.Topology.Indices, got[0] = d.upload(unified.FromSlice(lies).Bytes()), *links.clone()
+		copy(got[0].Sources, lies)
+		expect.OK(t, on.Draw(NewRand(1, 0, 0, 0), got))
 	}
 }

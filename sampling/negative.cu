@@ -28,7 +28,7 @@ struct NegativeStep {
   const int64_t* indptr;  // of the graph, for strict
   const void* indices;
   const void* types;
-  int64_t numEdges, typeBytes, wideIds;
+  int64_t numNodes, numEdges, typeBytes, wideIds;
   const Links* links;
   int64_t numLinks, negatives;
   // of each edge: own ids of its ends, its item, its time and, in-batch, the times from which on its ends are there
@@ -103,22 +103,16 @@ __device__ __forceinline__ int64_t negative_end(const NegativeStep& step, const 
 // Whether there is an edge of a type between two nodes, by their own ids.
 __device__ __forceinline__ bool is_edge(const NegativeStep& step, const Links& l, int64_t source, int64_t target) {
   int64_t v = target + l.target, u = source + l.source;
-  Range r = {step.indptr[v], step.indptr[v + 1]};
+  ColumnReader ends(step.indptr, 8, step.numNodes + 1), ids(step.indices, step.wideIds ? 8 : 4, step.numEdges);
+  Range r = {ends.at(v), ends.at(v + 1)};
   if ((u64)r.from > (u64)r.to || r.to > step.numEdges) {
     atomicMin(step.badNode, (u64)v);
     return false;
   }
-  if (step.typeBytes == 1) r = narrow(TypeReader<uint8_t>(step.types, step.numEdges), r, l.edgeType);
-  if (step.typeBytes == 2) r = narrow(TypeReader<uint16_t>(step.types, step.numEdges), r, l.edgeType);
-  auto id = [&](int64_t i) { return load_id(step.indices, r.from + i, step.wideIds); };
-  int64_t n = r.to - r.from, i = 0;
-  if (l.ordered) i = first_where(n, [&](int64_t k) { return id(k) >= u; });
-  for (; i < n; i++) {
-    int64_t other = id(i);
-    if (other == u) return true;
-    if (l.ordered) return false;
-  }
-  return false;
+  if (step.typeBytes) r = narrow(ColumnReader(step.types, step.typeBytes, step.numEdges), r, l.edgeType);
+  if (l.ordered) return ids.find(r.from, r.to, u, step.numNodes, [](bool more) { return more; }) >= 0;
+  while (r.from < r.to && ids.at(r.from) != u) r.from++;
+  return r.from < r.to;
 }
 
 struct Pair {

@@ -32,7 +32,7 @@ const (
 // deviceNegativeStep is NegativeStep of negative.cu, laid out as the device has it.
 type deviceNegativeStep struct {
 	indptr, indices, types                                   device.Address
-	numEdges, typeBytes, wideIds                             int64
+	numNodes, numEdges, typeBytes, wideIds                   int64
 	links                                                    device.Address
 	numLinks, negatives                                      int64
 	sources, targets, items, times, sourceTimes, targetTimes device.Address
@@ -45,13 +45,14 @@ type deviceNegativeStep struct {
 
 func _(x deviceNegativeStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.indptr)|(unsafe.Offsetof(x.indices)^8)|(unsafe.Offsetof(x.types)^16)|
-		(unsafe.Offsetof(x.numEdges)^24)|(unsafe.Offsetof(x.typeBytes)^32)|(unsafe.Offsetof(x.wideIds)^40)|
-		(unsafe.Offsetof(x.links)^48)|(unsafe.Offsetof(x.numLinks)^56)|(unsafe.Offsetof(x.negatives)^64)|
-		(unsafe.Offsetof(x.sources)^72)|(unsafe.Offsetof(x.targets)^80)|(unsafe.Offsetof(x.items)^88)|
-		(unsafe.Offsetof(x.times)^96)|(unsafe.Offsetof(x.sourceTimes)^104)|(unsafe.Offsetof(x.targetTimes)^112)|
-		(unsafe.Offsetof(x.ratio)^120)|(unsafe.Offsetof(x.law)^128)|(unsafe.Offsetof(x.replace)^136)|
-		(unsafe.Offsetof(x.timed)^144)|(unsafe.Offsetof(x.strict)^152)|(unsafe.Offsetof(x.tries)^160)|
-		(unsafe.Offsetof(x.made)^168)|(unsafe.Offsetof(x.badNode)^176)|(unsafe.Sizeof(x)^184)]
+		(unsafe.Offsetof(x.numNodes)^24)|(unsafe.Offsetof(x.numEdges)^32)|(unsafe.Offsetof(x.typeBytes)^40)|
+		(unsafe.Offsetof(x.wideIds)^48)|(unsafe.Offsetof(x.links)^56)|(unsafe.Offsetof(x.numLinks)^64)|
+		(unsafe.Offsetof(x.negatives)^72)|(unsafe.Offsetof(x.sources)^80)|(unsafe.Offsetof(x.targets)^88)|
+		(unsafe.Offsetof(x.items)^96)|(unsafe.Offsetof(x.times)^104)|(unsafe.Offsetof(x.sourceTimes)^112)|
+		(unsafe.Offsetof(x.targetTimes)^120)|(unsafe.Offsetof(x.ratio)^128)|(unsafe.Offsetof(x.law)^136)|
+		(unsafe.Offsetof(x.replace)^144)|(unsafe.Offsetof(x.timed)^152)|(unsafe.Offsetof(x.strict)^160)|
+		(unsafe.Offsetof(x.tries)^168)|(unsafe.Offsetof(x.made)^176)|(unsafe.Offsetof(x.badNode)^184)|
+		(unsafe.Sizeof(x)^192)]
 }
 
 // deviceLinks is Links of negative.cu, laid out as the device has it.

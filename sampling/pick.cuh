@@ -9,38 +9,66 @@ struct Range {
   int64_t from, to;
 };
 
-// Reads the type column 16 bytes at a time and keeps the last 16: a search of neighbouring types then takes few
-// accesses, which is what counts over the bus.
-template <class T>
-struct TypeReader {
-  static constexpr int64_t kCount = 16 / sizeof(T);
-  const T* column;
+// Reads a column of integers 16 bytes at a time and keeps the last 16: a search that ends among neighbours then takes
+// few accesses, which is what counts over the bus. Integers of 1 and 2 bytes have no sign.
+struct ColumnReader {
+  const void* data;
+  int log;             // of the bytes of an integer
   int64_t limit;       // positions from here on are read one by one
   int64_t first = -1;  // position of what is kept
   ulonglong2 kept = {};
 
-  __device__ __forceinline__ TypeReader(const void* types, int64_t numEdges)
-      : column((const T*)types), limit(((u64)types & 15) == 0 ? numEdges & -kCount : 0) {}
+  __device__ __forceinline__ ColumnReader(const void* data, int64_t size, int64_t n)
+      : data(data), log(31 - __clz((int)size)), limit(((u64)data & 15) == 0 ? n & -(int64_t)(16 >> log) : 0) {}
 
-  __device__ __forceinline__ T at(int64_t position) {
-    if (position >= limit) return column[position];
-    if ((position & -kCount) != first) {
-      first = position & -kCount;
-      kept = *(const ulonglong2*)(column + first);
+  // The first of the positions that are read together with one.
+  __device__ __forceinline__ int64_t begin(int64_t i) const { return i & -(int64_t)(i < limit ? 16 >> log : 1); }
+
+  __device__ __forceinline__ int64_t at(int64_t i) {
+    if (i >= limit)
+      return log == 0 ? ((const uint8_t*)data)[i] : log == 1 ? ((const uint16_t*)data)[i] : load_id(data, i, log == 3);
+    if (begin(i) != first) {
+      first = begin(i);
+      kept = ((const ulonglong2*)data)[i >> (4 - log)];
     }
-    int64_t bits = (position - first) * (int64_t)sizeof(T) * 8;
-    return (T)((bits < 64 ? kept.x : kept.y) >> (bits & 63));
+    int bits = (int)(i - first) << log << 3;
+    u64 from = (bits < 64 ? kept.x : kept.y) >> (bits & 63);
+    return log == 0 ? (uint8_t)from : log == 1 ? (uint16_t)from : log == 2 ? (int32_t)from : (int64_t)from;
   }
 
-  // The first position of lo .. hi whose type is at least `type`; types ascend there.
-  __device__ __forceinline__ int64_t first_of(int64_t lo, int64_t hi, int64_t type) {
-    return first_not(lo, hi, [&](int64_t i) { return at(i) < type; });
+  // The first position of lo .. hi whose integer is at least x; they ascend there.
+  __device__ __forceinline__ int64_t first_of(int64_t lo, int64_t hi, int64_t x) {
+    return first_not(lo, hi, [&](int64_t i) { return at(i) < x; });
+  }
+
+  // The first position of lo .. hi that has x, -1 if none has: of ids below n, which ascend there. It looks where x
+  // would be if they were even, between what it has read; where that does not soon help, by halves. any(more) says
+  // whether lanes that search together go on.
+  template <class A>
+  __device__ __forceinline__ int64_t find(int64_t lo, int64_t hi, int64_t x, int64_t n, A any) {
+    int64_t below = -1, above = n;  // the ids before lo and at hi
+    bool has = false;               // hi has x
+    for (int guesses = 3; any(lo < hi); guesses--) {
+      if (lo >= hi) continue;
+      double part = ((double)x - (double)below) / ((double)above - (double)below), far = part * (double)(hi - lo);
+      int64_t mid = guesses <= 0 ? (lo + hi) / 2 : far >= (double)(hi - lo) ? hi - 1 : far > 0 ? lo + (int64_t)far : lo;
+      int64_t from = max(lo, begin(mid)), last = min(hi, begin(mid) + (mid < limit ? 16 >> log : 1)) - 1, id = at(last);
+      if (id < x) {
+        lo = last + 1;
+        below = id;
+        continue;
+      }
+      hi = first_of(from, last, x);
+      above = hi == last ? id : at(hi);
+      has = above == x;
+      if (hi > from) lo = hi;
+    }
+    return has ? hi : -1;
   }
 };
 
-// The part of a column whose edges have a type.
-template <class T>
-__device__ __forceinline__ Range narrow(TypeReader<T> types, Range r, int64_t type) {
+// The part of a node's edges that has a type.
+__device__ __forceinline__ Range narrow(ColumnReader types, Range r, int64_t type) {
   r.from = types.first_of(r.from, r.to, type);
   if (r.from < r.to && types.at(r.from) != type) r.to = r.from;  // of many types, most are absent
   r.to = types.first_of(r.from, r.to, type + 1);
@@ -117,8 +145,7 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
     numTyped = 0;  // the copies do not begin and end at 16 bytes
   }
   if (b->hotStart) b->ids[x] = ids;
-  if (b->typeBytes == 1 && seg->edgeType >= 0) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->edgeType);
-  if (b->typeBytes == 2 && seg->edgeType >= 0) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->edgeType);
+  if (b->typeBytes && seg->edgeType >= 0) r = narrow(ColumnReader(types, b->typeBytes, numTyped), r, seg->edgeType);
   int64_t degree = r.to - r.from;
   if (b->numExcluded) degree -= first_excluded(b, r.to) - first_excluded(b, r.from);
   b->start[x] = r.from;

@@ -63,14 +63,15 @@ extern "C" __global__ void pinsage_walk(PinSageStep step) {
   int64_t rows = st->runs ? seg->hi * r->perSeed : 0;
   Chunks chunks = chunks_of(b, st->runs);
   for (int64_t c = warp_index() * kLanes + lane_id(); c < chunks.count; c += warp_count() * kLanes) b->partials[c] = 0;
-  for (int64_t row = warp_index() * kLanes + lane_id(); row < rows; row += warp_count() * kLanes) {
-    int64_t dst = row / r->perSeed, number = row % r->perSeed, position = 0;
-    Walk w = walk_from(b, r, list, load_id(list->ids, dst, b->wideIds), (step.at.stage - 1) * r->perSeed + number);
+  for (int64_t first = warp_index() * kLanes; first < rows; first += warp_count() * kLanes) {
+    int64_t row = first + lane_id(), position = row < rows ? 0 : -2, dst = row / r->perSeed, number = row % r->perSeed;
+    int64_t own = row < rows ? load_id(list->ids, dst, b->wideIds) : 0;
+    Walk w = walk_from(b, r, list, own, (step.at.stage - 1) * r->perSeed + number);
     u64* nodes = visits_of(step, dst).nodes + number * r->length;
     for (int64_t s = 0; s < r->length; s++) {
-      if (position != -2) position = w.step(s);
+      position = w.step<false>(s, position);
       bool counts = position >= 0 && (u64)(w.at - list->offset) < (u64)list->count;
-      nodes[s] = counts ? (u64)w.at : kNone;
+      if (row < rows) nodes[s] = counts ? (u64)w.at : kNone;
     }
   }
 }
@@ -82,7 +83,9 @@ __device__ __forceinline__ int64_t count_visits(const Visits& v, u64* cells) {
   for (int64_t i = lane_id(); i < v.n; i += kLanes) {
     u64 node = v.nodes[i];
     bool first = node != kNone && (i == 0 || v.nodes[i - 1] != node);
-    int64_t end = first ? first_not(i + 1, v.n, [&](int64_t j) { return v.nodes[j] == node; }) : i;
+    int64_t far = 1, end = i;  // most nodes are visited once
+    while (first && i + far < v.n && v.nodes[i + far] == node) far *= 2;
+    if (first) end = first_not(i + far / 2 + 1, min(i + far, v.n), [&](int64_t j) { return v.nodes[j] == node; });
     v.keys[i] = first ? (kMostVisits - (u64)(end - i)) << kNodeBits | node : kNone;
     different += first;
   }

@@ -23,8 +23,8 @@ struct InEdges {
   bool bad;
 };
 
-__device__ __forceinline__ InEdges in_edges(Batch* b, int64_t v) {
-  InEdges e = {b->indices, b->types, b->indptr[v], b->indptr[v + 1], false};
+__device__ __forceinline__ InEdges in_edges(Batch* b, int64_t v, Range r) {
+  InEdges e = {b->indices, b->types, r.from, r.to, false};
   if ((u64)e.from > (u64)e.to || e.to > b->numEdges) {
     atomicMin(&b->status->badNode, (u64)v);
     e.bad = true;
@@ -38,6 +38,10 @@ __device__ __forceinline__ InEdges in_edges(Batch* b, int64_t v) {
   return e;
 }
 
+__device__ __forceinline__ InEdges in_edges(Batch* b, int64_t v) {
+  return in_edges(b, v, {b->indptr[v], b->indptr[v + 1]});
+}
+
 __device__ __forceinline__ int64_t type_at(const Batch* b, const InEdges& e, int64_t position) {
   return b->typeBytes == 0 ? 0 : b->typeBytes == 1 ? ((const uint8_t*)e.types)[position]
                                                    : ((const uint16_t*)e.types)[position];
@@ -49,10 +53,13 @@ __device__ __forceinline__ int64_t first_of_type(const Batch* b, const InEdges& 
   return first_not(lo, hi, [&](int64_t i) { return type_at(b, e, i) < type; });
 }
 
-// The source of the edge at a position; -1, which the batch notes, where it is no node.
-__device__ __forceinline__ int64_t source_at(Batch* b, const InEdges& e, int64_t position) {
-  int64_t source = load_id(e.ids, position, b->wideIds);
+// The source that the edge at a position has; -1, which the batch notes, where it is no node.
+__device__ __forceinline__ int64_t checked(Batch* b, int64_t source, int64_t position) {
   if ((u64)source < (u64)b->allNodes) return source;
   atomicMin(&b->status->badEdge, (u64)position);
   return -1;
+}
+
+__device__ __forceinline__ int64_t source_at(Batch* b, const InEdges& e, int64_t position) {
+  return checked(b, load_id(e.ids, position, b->wideIds), position);
 }

@@ -28,19 +28,40 @@ __device__ __forceinline__ Mixed shuffled(const Mixed& d, int i) {
           __shfl_sync(kFull, d.to, i)};
 }
 
-// Calls found(position, its number among those of the type in the order in which they are listed) for picks of a
-// segment's type, and returns how many they are.
+// Which columns have the edges that a stage before has listed of a node: their positions are known to be some.
+__device__ __forceinline__ InEdges listed_edges(Batch* b, int64_t node) {
+  return b->hotStart ? in_edges(b, node) : InEdges{b->indices, b->types, 0, 0, false};
+}
+
+// 32 picks of a destination, one a lane, and which are of a segment's type.
+struct Picks {
+  int64_t position;
+  unsigned own;
+};
+__device__ __forceinline__ Picks picks_at(const Batch* b, const Segment* seg, const InEdges& e, const Mixed& d,
+                                          int64_t base) {
+  int64_t i = base + lane_id(), position = i < d.to ? ((const int64_t*)seg->reach->positions)[i] : -1;
+  return {position, __ballot_sync(kFull, position >= 0 && type_at(b, e, position) == seg->edgeType)};
+}
+
+// Calls found(position, its number among those of the type) for picks of a segment's type, and returns how many they
+// are. They are in the order in which they are listed, or by position.
 template <class F>
 __device__ __forceinline__ int64_t each_own(const Batch* b, const Segment* seg, const InEdges& e, const Mixed& d,
-                                            F found) {
-  const int64_t* positions = (const int64_t*)seg->reach->positions;
+                                            bool sort, F found) {
   int64_t n = 0;
   for (int64_t base = d.from; base < d.to; base += kLanes) {
-    int64_t position = base + lane_id() < d.to ? positions[base + lane_id()] : -1;
-    bool own = position >= 0 && type_at(b, e, position) == seg->edgeType;
-    unsigned which = __ballot_sync(kFull, own);
-    if (own) found(position, n + __popc(which & ((1u << lane_id()) - 1)));
-    n += __popc(which);
+    Picks mine = picks_at(b, seg, e, d, base);
+    int64_t number = n + __popc(mine.own & ((1u << lane_id()) - 1)), rank = 0, before = 0;
+    for (int64_t at = d.from; sort && at < d.to; at += kLanes) {
+      Picks others = at == base ? mine : picks_at(b, seg, e, d, at);
+      for (unsigned left = others.own; left; left &= left - 1, before++) {
+        int64_t other = __shfl_sync(kFull, others.position, __ffs((int)left) - 1);
+        rank += other < mine.position || (other == mine.position && before < number);
+      }
+    }
+    if (mine.own >> lane_id() & 1) found(mine.position, sort ? rank : number);
+    n += __popc(mine.own);
   }
   return n;
 }
@@ -51,22 +72,8 @@ extern "C" __global__ void together_count(TogetherStep step) {
   count_each<false>(
       step.at, [&](const Place& p) { return mixed_of(b, p); },
       [&](const Segment* seg, const Mixed& d, const Slice&) {
-        return each_own(b, seg, in_edges(b, d.node), d, [](int64_t, int64_t) {});
+        return each_own(b, seg, listed_edges(b, d.node), d, false, [](int64_t, int64_t) {});
       });
-}
-
-// How many picks of a destination of a segment's type are before one of them: by position, or of equal ones in order.
-__device__ __forceinline__ int64_t rank_of(const Segment* seg, const InEdges& e, const Batch* b, const Mixed& d,
-                                           int64_t position, int64_t number) {
-  const int64_t* positions = (const int64_t*)seg->reach->positions;
-  int64_t rank = 0, same = 0;
-  for (int64_t i = d.from; i < d.to; i++) {
-    int64_t other = positions[i];
-    if (type_at(b, e, other) != seg->edgeType) continue;
-    rank += other < position || (other == position && same < number);
-    same++;
-  }
-  return rank;
 }
 
 // Writes the blocks' indptr, and picks.
@@ -76,11 +83,10 @@ extern "C" __global__ void together_pick(TogetherStep step) {
       step.at, [&](const Place& p) { return mixed_of(b, p); },
       [&](const Segment* seg, const Mixed& d, const Slice&, int64_t edge) {
         Sink to = sink_of(b, seg);
-        InEdges e = in_edges(b, d.node);
+        InEdges e = listed_edges(b, d.node);
         const List* list = &b->lists[seg->target];
         int64_t tree = root_of(b, list, d.dst);
-        each_own(b, seg, e, d, [&](int64_t position, int64_t number) {
-          if (step.sort) number = rank_of(seg, e, b, d, position, number);
+        each_own(b, seg, e, d, step.sort, [&](int64_t position, int64_t number) {
           take_with(to, e.ids, position, edge + number, [&](int64_t) {
             if (!step.timed) return tree;
             int64_t time = step.chain && step.timeBytes ? load_id(step.times, position, step.timeBytes == 8)

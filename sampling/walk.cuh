@@ -27,18 +27,25 @@ struct WalkStep {
 
 __device__ __forceinline__ const int64_t* path_of(const WalkRules* r) { return (const int64_t*)(r + 1); }
 
+__device__ __forceinline__ ColumnReader ids_of(const Batch* b, const InEdges& e) {
+  return ColumnReader(e.ids, b->wideIds ? 8 : 4, e.ids == b->indices ? b->numEdges : 0);
+}
+
+__device__ __forceinline__ bool any_lane(bool is) { return __ballot_sync(kFull, is) != 0; }
+
 // How many edges from x there are, and the position of number k of them, -1 where there are not as many. In-edges are
-// ordered by type and source.
+// ordered by type and source; ids has the sources. All lanes of the warp take part, those without a question with none.
 struct EdgesFrom {
   int64_t position, count;
 };
-__device__ __forceinline__ EdgesFrom edges_from(const Batch* b, const InEdges& e, int64_t x, int64_t k) {
+__device__ __forceinline__ EdgesFrom edges_from(const Batch* b, const InEdges& e, ColumnReader& ids, int64_t x,
+                                                int64_t k, bool asks) {
   EdgesFrom found = {-1, 0};
-  for (int64_t from = e.from; from < e.to;) {
-    int64_t end = b->typeBytes ? first_of_type(b, e, from, e.to, type_at(b, e, from) + 1) : e.to;
-    int64_t lo = first_not(from, end, [&](int64_t i) { return load_id(e.ids, i, b->wideIds) < x; });
-    for (; lo < end && load_id(e.ids, lo, b->wideIds) == x; lo++)
-      if (found.count++ == k) found.position = lo;
+  ColumnReader types(e.types, max(b->typeBytes, (int64_t)1), e.types == b->types ? b->numEdges : 0);
+  for (int64_t from = asks ? e.from : e.to; any_lane(from < e.to);) {
+    int64_t end = b->typeBytes && from < e.to ? types.first_of(from, e.to, types.at(from) + 1) : e.to;
+    for (int64_t i = ids.find(from, end, x, b->allNodes, any_lane); i >= 0 && i < end && ids.at(i) == x; i++)
+      if (found.count++ == k) found.position = i;
     from = end;
   }
   return found;
@@ -50,6 +57,7 @@ struct Walk {
   const WalkRules* r;
   int64_t root, own;  // fused, and own id
   int64_t at, before; // fused; before is -1 at first
+  InEdges left;       // those of the node before
   int64_t phase;      // place in the path
   uint64_t number;    // among the walks of the root
 
@@ -57,66 +65,80 @@ struct Walk {
     return stream_of(stage_key(r->key, type, purpose, number), (uint64_t)own);
   }
 
-  // The weight of an edge for a walk of second order.
-  __device__ __forceinline__ double weight(const InEdges& e, int64_t position) const {
-    int64_t x = load_id(e.ids, position, b->wideIds);
-    if (x == before) return r->back;
-    return edges_from(b, in_edges(b, before), x, 0).count ? 1.0 : r->away;
+  // The weight of an edge for a walk of second order. All lanes call this and what follows, and say whether they ask.
+  __device__ __forceinline__ double weight(ColumnReader& ids, int64_t position, bool asks) const {
+    int64_t x = asks ? ids.at(position) : before;
+    ColumnReader others = ids_of(b, left);
+    int64_t count = edges_from(b, left, others, x, 0, x != before).count;
+    return x == before ? r->back : count ? 1.0 : r->away;
   }
 
-  // Decides on a candidate, and may put an edge from the node before in its place: what that has above the greatest
-  // weight of the others is an area of its own.
-  __device__ __forceinline__ bool accepts(const InEdges& e, uint64_t accept, uint64_t number, int64_t* position) const {
-    double u = unit_double(draw(accept, number)), n = (double)(e.to - e.from);
-    double area = __dmul_rn(n, r->most), extra = 0;
+  // Decides on a candidate, and may put an edge from the node before, of which some are the same, in its place: what
+  // that has above the greatest weight of the others is an area of its own.
+  __device__ __forceinline__ bool accepts(const InEdges& e, ColumnReader& ids, const EdgesFrom& same, double u,
+                                          int64_t* position, bool asks) const {
+    double n = (double)(e.to - e.from), area = __dmul_rn(n, r->most), extra = 0, y = 0;
+    int64_t k = 0;  // of those from the node before
+    bool back = false;
     if (r->back > r->most) {
-      int64_t same = edges_from(b, e, before, 0).count;
-      extra = __dmul_rn((double)same, __dadd_rn(r->back, -r->most));
-      double y = __dmul_rn(u, __dadd_rn(area, extra));
-      if (y >= area) {
-        int64_t k = (int64_t)__dmul_rn((double)same, __ddiv_rn(__dadd_rn(y, -area), extra));
-        *position = edges_from(b, e, before, min(k, same - 1)).position;
-        return true;
-      }
+      extra = __dmul_rn((double)same.count, __dadd_rn(r->back, -r->most));
+      y = __dmul_rn(u, __dadd_rn(area, extra));
+      back = asks && y >= area;
+      if (back) k = min((int64_t)__dmul_rn((double)same.count, __ddiv_rn(__dadd_rn(y, -area), extra)), same.count - 1);
+      int64_t other = edges_from(b, e, ids, before, k, k != 0).position;
+      if (back) *position = k ? other : same.position;
     }
-    double y = __ddiv_rn(__dmul_rn(u, __dadd_rn(area, extra)), n);
-    return y < r->least || y < weight(e, *position);
+    y = __ddiv_rn(__dmul_rn(u, __dadd_rn(area, extra)), n);
+    bool heavy = asks && !back && y >= r->least;
+    double w = weight(ids, *position, heavy);
+    return !heavy || y < w;
   }
 
-  // Chooses among all in-edges by their weights, summed in order.
-  __device__ __forceinline__ int64_t enumerate(const InEdges& e, double u) const {
-    double sum = 0, target;
-    for (int64_t i = e.from; i < e.to; i++) sum = __dadd_rn(sum, weight(e, i));
-    target = __dmul_rn(u, sum);
-    sum = 0;
-    for (int64_t i = e.from; i < e.to; i++) {
-      sum = __dadd_rn(sum, weight(e, i));
-      if (sum > target) return i;
+  // Chooses among all in-edges by their weights, summed in order: first for the sum, then for the edge.
+  __device__ __forceinline__ int64_t enumerate(const InEdges& e, ColumnReader& ids, double u, bool asks) const {
+    int64_t n = e.to - e.from, chosen = e.to - 1;
+    double sum = 0, target = 0;
+    for (int64_t i = 0; any_lane(asks && i < 2 * n); i++) {
+      asks = asks && i < 2 * n;
+      if (i == n) target = __dmul_rn(u, sum), sum = 0;
+      sum = __dadd_rn(sum, weight(ids, asks ? e.from + i % n : 0, asks));
+      if (!asks || i < n || sum <= target) continue;
+      chosen = e.from + i - n;
+      asks = false;
     }
-    return e.to - 1;
+    return chosen;
   }
 
   // The next edge of a walk of second order at a node that has some.
-  __device__ __forceinline__ int64_t biased(const InEdges& e, int64_t s) const {
+  __device__ __forceinline__ int64_t biased(const InEdges& e, ColumnReader& ids, int64_t s, bool asks) const {
     uint64_t draws = stream(0, kWalk), accept = stream(0, kAccept);
-    for (uint64_t t = 0; t < kMostTries; t++) {
+    EdgesFrom same = edges_from(b, e, ids, before, 0, asks && r->back > r->most);
+    int64_t chosen = -1;
+    for (uint64_t t = 0; t < kMostTries && any_lane(asks); t++) {
       uint64_t number = t << 32 | (uint64_t)s;
       int64_t position = e.from + (int64_t)bounded(draw(draws, number), e.to - e.from);
-      if (accepts(e, accept, number, &position)) return position;
+      bool ok = accepts(e, ids, same, unit_double(draw(accept, number)), &position, asks);
+      if (asks && ok) chosen = position;
+      asks = asks && !ok;
     }
-    return enumerate(e, unit_double(draw(accept, kMostTries << 32 | (uint64_t)s)));
+    int64_t listed = enumerate(e, ids, unit_double(draw(accept, kMostTries << 32 | (uint64_t)s)), asks);
+    return asks ? listed : chosen;
   }
 
-  // Takes step s. Returns the position of its edge, -1 for a jump to the root, or -2 where the walk ends.
-  __device__ __forceinline__ int64_t step(int64_t s) {
-    if (r->goOn > 0) {
+  // Takes step s, behind one that returned last. All lanes of the warp call it. Returns the position of its edge, -1
+  // for a jump to the root, or -2 where the walk has ended.
+  template <bool Biased>
+  __device__ __forceinline__ int64_t step(int64_t s, int64_t last) {
+    int64_t next = last == -2 ? last : 0, position = 0;
+    if (!next && r->goOn > 0) {
       double u = unit_double(draw(stream(0, kGoOn), (uint64_t)s));
-      if (u < r->stop) return -2;
-      if (u < r->goOn) return jump();
+      next = u < r->stop ? -2 : u < r->goOn ? jump() : 0;
     }
-    InEdges e = in_edges(b, at);
+    Range edges = range_of(b, next ? -1 : at);
+    InEdges e = {}, all = {};
     uint64_t type = 0;
-    if (r->pathLength) {
+    if (!next) e = all = in_edges(b, at, edges);
+    if (!next && r->pathLength) {
       const int64_t* path = path_of(r);
       int64_t place = phase % r->pathLength;
       if (b->typeBytes) {
@@ -125,14 +147,16 @@ struct Walk {
       }
       type = (uint64_t)path[r->pathLength + place];
     }
-    if (e.bad) return -2;
-    if (e.from == e.to) return r->restarts && at != root ? jump() : -2;
-    int64_t position = r->biased && s > 0 ? biased(e, s)
-                                          : e.from + (int64_t)bounded(draw(stream(type, kWalk), (uint64_t)s),
-                                                                      e.to - e.from);
-    int64_t source = source_at(b, e, position);
+    if (e.bad) next = -2;
+    if (!next && e.from == e.to) next = r->restarts && at != root ? jump() : -2;
+    ColumnReader ids = ids_of(b, e);
+    if (Biased && r->biased && s > 0) position = biased(e, ids, s, !next);
+    else if (!next) position = e.from + (int64_t)bounded(draw(stream(type, kWalk), (uint64_t)s), e.to - e.from);
+    if (next) return next;
+    int64_t source = Biased && r->biased ? checked(b, ids.at(position), position) : source_at(b, e, position);
     if (source < 0) return -2;
     before = at;
+    left = all;
     at = source;
     phase++;
     return position;
@@ -146,5 +170,5 @@ struct Walk {
 };
 
 __device__ __forceinline__ Walk walk_from(Batch* b, const WalkRules* r, const List* list, int64_t own, int64_t number) {
-  return {b, r, own + list->offset, own, own + list->offset, -1, 0, (uint64_t)number};
+  return {b, r, own + list->offset, own, own + list->offset, -1, {}, 0, (uint64_t)number};
 }

@@ -466,11 +466,11 @@ Below half of uniform's share on one graph or more, and why:
 WHY = {
     ("saint, edges", "induced"): """over NVLink the bus is no limit; the warp with the most edges of `induce_count` is,
   on products.""",
-    ("together",): """a stage before lists the picks of all types, and each edge type reads types and indices of them
-  again.""",
-    ("negatives",): """each try searches its end's edges by halves, a line over the bus for 4 bytes a step.""",
-    ("node2vec",): """each try searches the edges of the node before by halves, a line over the bus for 4 bytes a
-  step.""",
+    ("together",): """a stage before lists the picks of all types, and each edge type reads their types once to count
+  and once to pick.""",
+    ("negatives",): """each try searches its end's edges, a line over the bus for 16 bytes a step.""",
+    ("node2vec",): """a step searches the edges of the node for the one before, and each try those of the node before, a
+  line over the bus for 16 bytes a step; a warp waits for its longest search.""",
     ("fastgcn",): """draws search the sums of the nodes' importance, which lie in host memory, and each edge asks a
   table which nodes were drawn, one probe after the other.""",
     ("hgt",): """sums of doubles come in the CPU's order, for which a radix sort orders all in-edges, 5 bits a pass: its

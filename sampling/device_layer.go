@@ -98,7 +98,7 @@ func guideOf(sums []uint64) (guide []int64, shift int) {
 		return nil, 0
 	}
 	last := sums[len(sums)-1] - 1
-	shift = max(bits.Len64(last)-min(max(bits.Len(uint(len(sums)))-4, 0), 20), 0)
+	shift = max(bits.Len64(last)-min(bits.Len(uint(len(sums)))-1, 20), 0)
 	guide = make([]int64, last>>shift+2)
 	at := 0
 	for i := range guide {

@@ -76,7 +76,8 @@ extern "C" __global__ void layer_key(LayerStep step) {
     }
     items_at(b, step.room, 0)[order] = {(u64)key, order};
     near.worth[order] = worth;
-    near.times[order] = 0;
+    near.first[order] = order;
+    near.sums[order] = near.times[order] = 0;
   }
 }
 
@@ -85,24 +86,17 @@ extern "C" __global__ void layer_sum(LayerStep step) {
   Batch* b = step.at.batch;
   Near near = near_of(step);
   u64* cells = (u64*)sort_cells(b);
-  each_item(b, [&](int64_t i) {
-    u64 key = near.sorted[i].key;
-    int64_t first = near.sorted[i].order;
-    bool none = key == (u64)b->allNodes;
-    if (!none && i && near.sorted[i - 1].key == key) return;
-    double sum = near.worth[first];
-    near.first[first] = first;
-    for (int64_t j = i + 1; !none && j < (int64_t)cells[0] && near.sorted[j].key == key; j++) {
-      int64_t order = near.sorted[j].order;
-      sum = __dadd_rn(sum, near.worth[order]);
-      near.first[order] = first;
-      near.sums[order] = 0;
-    }
-    near.sums[first] = (u64)__double_as_longlong(sum);
-    if (none) return;
-    atomicAdd(&cells[1], 1ull);
-    atomicMax(&cells[2], (u64)__double_as_longlong(sum));  // the bits of numbers that are not negative order as these
-  });
+  each_sum(
+      b, near.sorted,
+      [&](int64_t order, int64_t first) {
+        near.first[order] = first;
+        return near.worth[order];
+      },
+      [&](int64_t i, double sum) {
+        near.sums[near.sorted[i].order] = (u64)__double_as_longlong(sum);
+        atomicAdd(&cells[1], 1ull);
+        atomicMax(&cells[2], (u64)__double_as_longlong(sum));  // not negative, so that their bits order as they do
+      });
 }
 
 // wholeWeight of negative_nodes.go.

@@ -26,3 +26,32 @@ __device__ __forceinline__ void each_item(const Batch* b, F with) {
   int64_t n = *sort_cells(b);
   for (int64_t i = warp_index() * kLanes + lane_id(); i < n; i += warp_count() * kLanes) with(i);
 }
+
+// Adds up value(order, that of the first) over the items of each key but allNodes, in their order, and calls
+// found(i, sum) for the first. A lane goes through few of them, a warp through many.
+template <class V, class F>
+__device__ __forceinline__ void each_sum(const Batch* b, const Item* items, V value, F found) {
+  int64_t n = *sort_cells(b);
+  each_item(b, [&](int64_t i) {
+    Item own = items[i];
+    bool first = own.key != (u64)b->allNodes && !(i && items[i - 1].key == own.key);
+    bool many = first && i + kLanes < n && items[i + kLanes].key == own.key;
+    double sum = 0;
+    for (int64_t j = i; first && !many && j < n && items[j].key == own.key; j++)
+      sum = __dadd_rn(sum, value(items[j].order, own.order));
+    for (unsigned left = __ballot_sync(kFull, many); left; left &= left - 1) {
+      int from = __ffs((int)left) - 1;
+      int64_t at = __shfl_sync(kFull, i, from), order = __shfl_sync(kFull, own.order, from);
+      u64 key = __shfl_sync(kFull, own.key, from);
+      double all = 0;
+      for (unsigned same = kFull; same == kFull; at += kLanes) {
+        bool has = at + lane_id() < n && items[at + lane_id()].key == key;
+        double mine = has ? value(items[at + lane_id()].order, order) : 0;
+        same = __ballot_sync(kFull, has);
+        for (int k = 0; k < __popc(same); k++) all = __dadd_rn(all, __shfl_sync(kFull, mine, k));
+      }
+      if (lane_id() == from) sum = all;
+    }
+    if (first) found(i, sum);
+  });
+}

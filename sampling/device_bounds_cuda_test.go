@@ -132,16 +132,24 @@ func TestDeviceMakesLargeSubsetsApart(t *testing.T) {
 	const seed = 62
 	r := rand.New(rand.NewPCG(seed, 0))
 	d := openDevice(t)
-	g := sizedGraph(t, r, 1, 2, 90, func() int { return 60 + r.IntN(20) })
+	g := withColumns(t, r, sizedGraph(t, r, 1, 2, 90, func() int { return 60 + r.IntN(20) }))
 	types := g.Schema().Edges
-	n := Neighbor{Frontier: NewNodes,
-		PerType: map[string][]int{types[0].String(): {30, 40}, types[1].String(): {0, 40}}}
-	req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: [][]int64{{0, 1, 2}}}
-	want := oracle(g, newEdgeRuns(g), n, req)
-	if first, all := len(want.blocks[1][0].edge), len(want.blocks[0][0].edge); first < 90 || all < 2*first {
-		t.Fatalf("%d edges of the first hop, %d in all: the test shows nothing", first, all)
+	for _, n := range []Neighbor{{}, {Share: 0.95}, {Weight: "w64"}, {Mask: "mask"}} {
+		few := 40
+		if n.Mask != "" {
+			few = 33 // of those that it leaves
+		}
+		n.Frontier = NewNodes
+		n.PerType = map[string][]int{types[0].String(): {30, few}, types[1].String(): {0, few}}
+		req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: [][]int64{{0, 1, 2}}}
+		want := oracle(g, newEdgeRuns(g), n, req)
+		if first, all := len(want.blocks[1][0].edge), len(want.blocks[0][0].edge); first < 60 || all < 2*first {
+			t.Fatalf("%d edges of the first hop, %d in all: the test shows nothing", first, all)
+		}
+		env := d.env(g, 3)
+		d.uploadColumns(n, g, &env.Topology)
+		compare(t, fmt.Sprintf("seed %d: %s", seed, n.Fingerprint()), g, d.open(n, env), req, want)
 	}
-	compare(t, fmt.Sprintf("seed %d", seed), g, d.open(n, d.env(g, 3)), req, want)
 }
 
 // TestDeviceTableTakesEverySlot fills a table to its last slot, batch after batch with the same and with other nodes,

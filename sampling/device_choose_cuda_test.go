@@ -144,7 +144,11 @@ func TestDeviceNamesTheEdgeWhoseWeightIsNone(t *testing.T) {
 func TestDeviceChoosesManyOfHubs(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
-	g := withColumns(t, r, sizedGraph(t, r, 1, 1, 5, func() int { return 150 + r.IntN(150) }))
+	degree := 2000 // of the first; then few edges at once are among the least so far
+	g := withColumns(t, r, sizedGraph(t, r, 1, 1, 5, func() (n int) {
+		n, degree = degree, 150+r.IntN(150)
+		return n
+	}))
 	req := &Request{Seeds: [][]int64{{}}, Rand: NewRand(seed, 0, 0, 1)}
 	for v := range g.NumNodes() {
 		req.Seeds[0] = append(req.Seeds[0], int64(v))

@@ -24,7 +24,7 @@ import (
 func withNodeColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	s := *g.Schema()
-	s.Nodes = slices.Clone(s.Nodes)
+	s.Nodes, s.EdgeColumns = slices.Clone(s.Nodes), nil
 	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types()}
 	for i := range s.Nodes {
 		n := s.Nodes[i].Count

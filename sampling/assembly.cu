@@ -201,7 +201,8 @@ extern "C" __global__ void assembly_lists(Step step) {
   over = __syncthreads_or(over);
   if (threadIdx.x) return;
   Status* status = b->status;
-  Reason why = status->badEdge != ~0ull ? kBadGraph : status->full ? kTableFull : over ? kNodesFull : kNotStopped;
+  bool bad = status->badEdge != ~0ull || status->badNode != ~0ull;
+  Reason why = bad ? kBadGraph : status->full ? kTableFull : over ? kNodesFull : kNotStopped;
   bool stopped = stop_for(status, why, stage);
   if (stopped) st->words = 0;
   if (b->hubs) hubs_of(b)->hubs = hubs_of(b)->slices = hubs_of(b)->edges = 0;

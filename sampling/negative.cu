@@ -105,7 +105,7 @@ __device__ __forceinline__ bool is_edge(const NegativeStep& step, const Links& l
   int64_t v = target + l.target, u = source + l.source;
   ColumnReader ends(step.indptr, 8, step.numNodes + 1), ids(step.indices, step.wideIds ? 8 : 4, step.numEdges);
   Range r = {ends.at(v), ends.at(v + 1)};
-  if ((u64)r.from > (u64)r.to || r.to > step.numEdges) {
+  if (!r.is_of(step.numEdges)) {
     atomicMin(step.badNode, (u64)v);
     return false;
   }

@@ -7,6 +7,9 @@
 
 struct Range {
   int64_t from, to;
+
+  // Whether it is one of 0 .. n.
+  __device__ __forceinline__ bool is_of(int64_t n) const { return (u64)from <= (u64)to && (u64)to <= (u64)n; }
 };
 
 // Reads a column of integers 16 bytes at a time and keeps the last 16: a search that ends among neighbours then takes
@@ -132,7 +135,7 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
   int64_t v = dst < seg->hi ? load_id(list->ids, dst, b->wideIds) + list->offset : -1;
   Range r = range_of(b, v);
   if (v < 0) return -1;
-  if ((u64)r.from > (u64)r.to || r.to > b->numEdges) {
+  if (!r.is_of(b->numEdges)) {
     atomicMin(&b->status->badNode, (u64)v);
     r = {};
   }

@@ -25,10 +25,10 @@ struct InEdges {
 
 __device__ __forceinline__ InEdges in_edges(Batch* b, int64_t v, Range r) {
   InEdges e = {b->indices, b->types, r.from, r.to, false};
-  if ((u64)e.from > (u64)e.to || e.to > b->numEdges) {
+  if (!r.is_of(b->numEdges)) {
     atomicMin(&b->status->badNode, (u64)v);
     e.bad = true;
-    e.to = e.from;
+    e.from = e.to = 0;
   }
   uint32_t hot = b->hotStart ? b->hotStart[v] : kCold;
   if (hot != kCold) {

@@ -71,7 +71,10 @@ func (d *deviceHGT) cells(int64) int64 {
 	return d.sorter.room
 }
 
-func (d *deviceHGT) hoard(*deviceCapacity) int64 { return sortCells(d.sorter.room, 7) }
+// hoard returns the cells of what hgt.cu sorts, and of the bound and the bins of each type.
+func (d *deviceHGT) hoard(*deviceCapacity) int64 {
+	return sortCells(d.sorter.room, 7) + int64(len(d.schema.Nodes))*(2+2048)
+}
 
 func (d *deviceHGT) ownBytes() int64 {
 	return int64(len(d.fanouts)*len(d.schema.Nodes))*int64(unsafe.Sizeof(deviceHgtRace{})) +
@@ -104,18 +107,15 @@ func (d *deviceHGT) place(l *deviceLaunch) (err error) {
 		return err
 	}
 	step.to = 8 - step.from // of 3 and 5 the other
-	if err := k.hgtRace.Launch(l.stream, grid, l.block(), 0, step); err != nil {
-		return err
-	}
-	if step.from, err = d.sorter.sort(l, 64, step.to, step.from, step.to); err != nil {
-		return err
-	}
-	if err := k.hgtType.Launch(l.stream, grid, l.block(), 0, step); err != nil {
-		return err
-	}
-	types := keyBits(int64(len(d.schema.Nodes)))
-	if step.from, err = d.sorter.sort(l, types, step.from, 8-step.from, step.from); err != nil {
-		return err
+	kernel := k.hgtRace
+	for step.shift = 55; step.shift >= 0; step.shift -= 11 {
+		if err := kernel.Launch(l.stream, grid, l.block(), 0, step); err != nil {
+			return err
+		}
+		if err := k.hgtBound.Launch(l.stream, 1, deviceSpine, 0, step); err != nil {
+			return err
+		}
+		kernel = k.hgtCount
 	}
 	return k.hgtPlace.Launch(l.stream, grid, l.block(), 0, step)
 }

@@ -1,6 +1,7 @@
 // HGT on a device: a stage lists the in-edges of the nodes that were appended last, and the next draws nodes by their
-// budgets. All edges that a batch has listed are put in order of their sources, so that a lane adds up a budget in the
-// order of the CPU; then nodes in order of their keys in the race, and of their types. The counterpart of hgt.go.
+// budgets. All edges that a batch has listed are put in order of their sources, so that a budget is added up in the
+// order of the CPU. Up to which key nodes of a type are drawn is then found 11 bits at a time. The counterpart of
+// hgt.go.
 #include "cuda_env.h"
 #include "place.cuh"
 #include "sort.cuh"
@@ -18,7 +19,18 @@ struct HgtStep {
   const int64_t* sources;  // the type of the sources of each edge type
   int64_t numEdgeTypes;
   int64_t room;            // edges that arrays have room for
-  int64_t from, to;        // where items are, and go: cells an item before the arrays
+  int64_t from, to;        // where sorted items are, and keys in the race go: cells an item before the arrays
+  int64_t shift;           // of the digit of keys that is looked at
+};
+
+constexpr int kDigitBits = 11, kBins = 1 << kDigitBits;
+constexpr u64 kNotInRace = ~0ull;
+
+// Nodes of a type are drawn whose keys are below it, and `left` of those with this key. Until all digits are known, so
+// many of those with these.
+struct HgtBound {
+  u64 key;
+  int64_t left;
 };
 
 // How many edges earlier hops have listed; all stages of hops are two.
@@ -34,6 +46,28 @@ __device__ __forceinline__ double* amounts_at(const Batch* b, int64_t room) {
   return (double*)sort_array(b, room, 2);
 }
 
+// Behind them, the bound of each type, and how many keys have each digit.
+__device__ __forceinline__ HgtBound* bounds_of(const HgtStep& step) {
+  return (HgtBound*)sort_array(step.at.batch, step.room, 7);
+}
+__device__ __forceinline__ u64* bins_of(const HgtStep& step, int64_t t) {
+  return (u64*)(bounds_of(step) + step.at.batch->numTypes) + t * kBins;
+}
+__device__ __forceinline__ u64* keys_of(const HgtStep& step) {
+  return (u64*)sort_array(step.at.batch, step.room, step.to);
+}
+
+// Begins the search for the bounds.
+__device__ __forceinline__ void open_race(const HgtStep& step) {
+  int64_t numTypes = step.at.batch->numTypes;
+  for (int64_t i = warp_index() * kLanes + lane_id(); i < numTypes * kBins; i += warp_count() * kLanes) {
+    bins_of(step, 0)[i] = 0;
+    if (i >= numTypes) continue;
+    int64_t n = step.races[i].nodes;
+    bounds_of(step)[i] = n < 0 ? HgtBound{kNotInRace, 0} : HgtBound{0, n};
+  }
+}
+
 // Notes what the edges that were listed last give to their sources that are not in the batch.
 extern "C" __global__ void hgt_give(HgtStep step) {
   Batch* b = step.at.batch;
@@ -41,6 +75,7 @@ extern "C" __global__ void hgt_give(HgtStep step) {
   int64_t before = listed_before(b, step.at.stage);
   bool stopped = b->status->reason;
   if (!blockIdx.x && !threadIdx.x) *sort_cells(b) = stopped ? 0 : before + st->words * kLanes;
+  open_race(step);
   Table table = table_of(b);
   for (int64_t w = warp_index(); w < st->words; w += warp_count()) {
     Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
@@ -72,51 +107,81 @@ __device__ __forceinline__ int64_t type_of(const Batch* b, int64_t v) {
   return t;
 }
 
-// Adds up the budget of each node that is not in the batch, and makes its key in the race an item, in place of the
-// first edge that gave to it.
-extern "C" __global__ void hgt_race(HgtStep step) {
-  Batch* b = step.at.batch;
-  const Item* by = items_at(b, step.room, step.from);
-  const double* amounts = amounts_at(b, step.room);
-  Table table = table_of(b);
-  each_item(b, [&](int64_t i) {
-    u64 key = by[i].key;
-    int64_t first = by[i].order;
-    Item race = {~0ull, first};
-    if (key != (u64)b->allNodes && !(i && by[i - 1].key == key) && table_find(table, (int64_t)key) == kNoSlot) {
-      double sum = amounts[first];
-      for (int64_t j = i + 1; j < *sort_cells(b) && by[j].key == key; j++) sum = __dadd_rn(sum, amounts[by[j].order]);
-      int64_t t = type_of(b, (int64_t)key);
-      uint64_t d = draw(stream_of(step.races[t].key, key - (u64)b->lists[t].offset), 0);
-      double at = __dadd_rn(__ddiv_rn(-log_rn(unit_above_zero(d)), __dmul_rn(sum, sum)), 0.0);  // one zero
-      race.key = (u64)__double_as_longlong(at);  // not negative, so that its bits order as it does
-    }
-    items_at(b, step.room, step.to)[first] = race;
-  });
+// Counts the digit of a lane's key, if its node is in the race and has the digits that are known. All lanes of a warp
+// call it.
+__device__ __forceinline__ void count_digit(const HgtStep& step, u64 key, int64_t order) {
+  const Batch* b = step.at.batch;
+  u64* bin = nullptr;
+  if (key != kNotInRace) {
+    int64_t t = type_of(b, (int64_t)given_at(b, step.room)[order].key);
+    HgtBound bound = bounds_of(step)[t];
+    if (bound.left && key >> step.shift >> kDigitBits == bound.key >> step.shift >> kDigitBits)
+      bin = bins_of(step, t) + (key >> step.shift & (kBins - 1));
+  }
+  unsigned same = __match_any_sync(kFull, (u64)bin);
+  if (bin && lane_id() == __ffs((int)same) - 1) atomicAdd(bin, (u64)__popc(same));
 }
 
-// Gives items that are in order of their keys those of their types.
-extern "C" __global__ void hgt_type(HgtStep step) {
+// Adds up the budget of each node that is not in the batch, and notes its key in the race for the first edge that gave
+// to it.
+extern "C" __global__ void hgt_race(HgtStep step) {
   Batch* b = step.at.batch;
-  Item* items = items_at(b, step.room, step.from);
-  each_item(b, [&](int64_t i) {
-    u64 t = (u64)b->numTypes;
-    if (items[i].key != ~0ull) t = (u64)type_of(b, (int64_t)given_at(b, step.room)[items[i].order].key);
-    items[i].key = t;
-  });
+  const double* amounts = amounts_at(b, step.room);
+  Table table = table_of(b);
+  each_sum(
+      b, items_at(b, step.room, step.from), [&](int64_t order, int64_t) { return amounts[order]; },
+      [&](const Item& own, bool first, double sum) {
+        u64 key = kNotInRace;
+        if (first && table_find(table, (int64_t)own.key) == kNoSlot) {
+          int64_t t = type_of(b, (int64_t)own.key);
+          uint64_t d = draw(stream_of(step.races[t].key, own.key - (u64)b->lists[t].offset), 0);
+          double at = __dadd_rn(__ddiv_rn(-log_rn(unit_above_zero(d)), __dmul_rn(sum, sum)), 0.0);  // one zero
+          key = (u64)__double_as_longlong(at);  // not negative, so that its bits order as it does
+        }
+        keys_of(step)[own.order] = key;
+        count_digit(step, key, own.order);
+      });
+}
+
+// Counts the next digit.
+extern "C" __global__ void hgt_count(HgtStep step) {
+  each_item(step.at.batch, [&](int64_t i) { count_digit(step, keys_of(step)[i], i); });
+}
+
+// Finds that digit of each bound. One block.
+extern "C" __global__ void hgt_bound(HgtStep step) {
+  __shared__ int64_t cells[kLanes];
+  for (int64_t t = 0; t < step.at.batch->numTypes; t++) {
+    HgtBound *to = &bounds_of(step)[t], bound = *to;
+    if (!bound.left) continue;
+    int64_t before = 0, total;
+    for (int64_t base = 0; base < kBins; base += blockDim.x) {
+      int64_t digit = base + threadIdx.x, n = digit < kBins ? (int64_t)bins_of(step, t)[digit] : 0;
+      int64_t below = before + block_exclusive(n, cells, &total);
+      before += total;
+      if (n) bins_of(step, t)[digit] = 0;
+      if (below >= bound.left || below + n < bound.left) continue;
+      bool all = below + n == bound.left;
+      *to = {bound.key + ((u64)(digit + all) << step.shift), all ? 0 : bound.left - below};
+    }
+    if (before < bound.left && threadIdx.x == 0) *to = {kNotInRace, 0};
+  }
 }
 
 // Places the first of each type.
 extern "C" __global__ void hgt_place(HgtStep step) {
   Batch* b = step.at.batch;
-  const Item* items = items_at(b, step.room, step.from);
-  int64_t n = *sort_cells(b), *nodes = b->scratch;
-  place_nodes(step.at, n);
+  place_nodes(step.at, *sort_cells(b));
   each_item(b, [&](int64_t i) {
-    u64 t = items[i].key;
-    bool drawn = t < (u64)b->numTypes;
-    if (drawn && step.races[t].nodes >= 0)
-      drawn = i - first_not(0, n, [&](int64_t j) { return items[j].key < t; }) < step.races[t].nodes;
-    nodes[items[i].order] = drawn ? (int64_t)given_at(b, step.room)[items[i].order].key : -1;
+    u64 key = keys_of(step)[i], node = given_at(b, step.room)[i].key;
+    bool drawn = key != kNotInRace;
+    if (drawn) {
+      int64_t t = type_of(b, (int64_t)node), before = 0;
+      HgtBound bound = bounds_of(step)[t];
+      for (int64_t j = 0; key == bound.key && j < i; j++)
+        before += keys_of(step)[j] == key && type_of(b, (int64_t)given_at(b, step.room)[j].key) == t;
+      drawn = key < bound.key || (key == bound.key && before < bound.left);
+    }
+    b->scratch[i] = drawn ? (int64_t)node : -1;
   });
 }

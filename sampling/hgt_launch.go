@@ -11,15 +11,15 @@ import (
 
 // deviceHgtStep is HgtStep of hgt.cu, laid out as the device has it.
 type deviceHgtStep struct {
-	at                           deviceStep
-	races, sources               device.Address
-	numEdgeTypes, room, from, to int64
+	at                                  deviceStep
+	races, sources                      device.Address
+	numEdgeTypes, room, from, to, shift int64
 }
 
 func _(x deviceHgtStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.races)^16)|(unsafe.Offsetof(x.sources)^24)|
 		(unsafe.Offsetof(x.numEdgeTypes)^32)|(unsafe.Offsetof(x.room)^40)|(unsafe.Offsetof(x.from)^48)|
-		(unsafe.Offsetof(x.to)^56)|(unsafe.Sizeof(x)^64)]
+		(unsafe.Offsetof(x.to)^56)|(unsafe.Offsetof(x.shift)^64)|(unsafe.Sizeof(x)^72)]
 }
 
 // deviceHgtRace is HgtRace of hgt.cu, laid out as the device has it.
@@ -38,7 +38,7 @@ var hgtPTX []byte
 // hgtKernels are the kernels of hgt.cu, loaded on one device. They are safe for concurrent use.
 type hgtKernels struct {
 	*device.Module
-	hgtGive, hgtRace, hgtType, hgtPlace device.Launcher[deviceHgtStep]
+	hgtGive, hgtRace, hgtCount, hgtBound, hgtPlace device.Launcher[deviceHgtStep]
 }
 
 // loadHgtKernels loads them. Close them before the device.
@@ -47,7 +47,8 @@ func loadHgtKernels(on *device.Device) (*hgtKernels, error) {
 	k.Module, err = on.LoadKernels(hgtPTX, map[string]**device.Kernel{
 		"hgt_give":  &k.hgtGive.Kernel,
 		"hgt_race":  &k.hgtRace.Kernel,
-		"hgt_type":  &k.hgtType.Kernel,
+		"hgt_count": &k.hgtCount.Kernel,
+		"hgt_bound": &k.hgtBound.Kernel,
 		"hgt_place": &k.hgtPlace.Kernel,
 	})
 	if err != nil {

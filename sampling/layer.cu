@@ -92,8 +92,9 @@ extern "C" __global__ void layer_sum(LayerStep step) {
         near.first[order] = first;
         return near.worth[order];
       },
-      [&](int64_t i, double sum) {
-        near.sums[near.sorted[i].order] = (u64)__double_as_longlong(sum);
+      [&](const Item& own, bool first, double sum) {
+        if (!first) return;
+        near.sums[own.order] = (u64)__double_as_longlong(sum);
         atomicAdd(&cells[1], 1ull);
         atomicMax(&cells[2], (u64)__double_as_longlong(sum));  // not negative, so that their bits order as they do
       });

@@ -28,7 +28,8 @@ __device__ __forceinline__ void each_item(const Batch* b, F with) {
 }
 
 // Adds up value(order, that of the first) over the items of each key but allNodes, in their order, and calls
-// found(i, sum) for the first. A lane goes through few of them, a warp through many.
+// found(item, whether it is a first one, sum) on all lanes of a warp. A lane goes through few of a key, a warp through
+// many.
 template <class V, class F>
 __device__ __forceinline__ void each_sum(const Batch* b, const Item* items, V value, F found) {
   int64_t n = *sort_cells(b);
@@ -52,6 +53,6 @@ __device__ __forceinline__ void each_sum(const Batch* b, const Item* items, V va
       }
       if (lane_id() == from) sum = all;
     }
-    if (first) found(i, sum);
+    found(own, first, sum);
   });
 }

@@ -108,6 +108,26 @@ func (d *deviceUnderTest) sumsOfLayer(o *onDevice, n int) []uint64 {
 	return part[uint64](sums.Bytes(), 0, n)
 }
 
+// Of many edges a warp adds up what their source sends, of few a lane.
+func TestDeviceAddsUpManyEdgesOfASource(t *testing.T) {
+	var e graph.EdgeData
+	var weights []float64
+	for v := range int64(40) {
+		for u := range int64(6) {
+			for range []int{1, 100, 33, 32, 31, 65}[(u+v)%6] {
+				e.Src, e.Dst = append(e.Src, 40+u), append(e.Dst, v)
+				weights = append(weights, 1/float64(len(weights)+1))
+			}
+		}
+	}
+	e.Columns = map[string]unified.Tensor{"w": unified.FromSlice(weights)}
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 46}}, Edges: []graph.EdgeData{e}})
+	d := openDevice(t)
+	for _, s := range []DeviceSampler{Ladies{Nodes: []int{4}, Weight: "w"}, HGT{Nodes: []int{3}}} {
+		d.compareKnown("many edges of a source", g, s, 0)
+	}
+}
+
 // compareKnown compares samples, each of one variant but where all are asked for, twice: the second time nothing may be
 // allocated. It returns how many there were.
 func (d *deviceUnderTest) compareKnown(what string, g *graph.Graph, s DeviceSampler, first int) (compared int) {

@@ -43,7 +43,7 @@ SAMPLERS = {"walk": "(walk|node2vec|pinsage)", "pinsage": "pinsage", "saint": "s
 OWN = {"assembly": "UsesItsRoomToTheLastCell|NeighborTakesManyEdgeTypes", "exclude": "LeavesEdgesOut",
        "choose": "Chooses|LooksAtTime", "labor": "OfHubsOnADevice|OnADeviceEqualsTheOracle", "batch": "NeighborEquals",
        "neighbor": "NeighborEquals|MakesLargeSubsets|SharesManyDestinations", "negative": "Negatives",
-       "table": "TableTakesEverySlot|StampsStartOver", "pick": "ShareHubs|Hot"}
+       "table": "TableTakesEverySlot|StampsStartOver", "pick": "ShareHubs|Hot", "sort": "AddsUpManyEdges"}
 OWN = {name: "|".join(f"Test.*({t})" for t in [OWN.get(name)] if t) for name in OWN | SAMPLERS}
 OWN = {name: "|".join(filter(None, [own, SAMPLERS.get(name) and
                                     f"TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU/{SAMPLERS[name]}"]))

@@ -66,6 +66,8 @@ var knownBeside = map[string]Sampler{
 	"pinsage, again":  PinSage{Neighbors: 3, Length: 4, Restart: 0.3},
 	"pinsage, as":     PinSage{Neighbors: 3, Length: 4, Metapath: []string{"r1", "r2"}, As: "r0"},
 	"hgt, three hops": HGT{Nodes: []int{9, 40, 7}},
+	"fastgcn, all":    FastGCN{Nodes: []int{All, 5}},
+	"hgt, all":        HGT{Nodes: []int{2, All}},
 	"walk, path":      Walk{Length: 4, Metapath: []string{"r1", "r2"}, Edges: true},
 }
 

@@ -126,12 +126,17 @@ func TestCountsOfSamplers(t *testing.T) {
 	for name, g := range got["small"] {
 		for kernel, w := range want["small"][name].Kernels {
 			g := g.Kernels[kernel]
-			// Longest depends on where memory lies, whose lines may have one place in a warp's share of a cache.
-			expect.That(t, g.kernelCount == w.kernelCount && g.Needed == w.Needed,
+			same := g.Launches == w.Launches && g.Needed == w.Needed
+			expect.That(t, same && alike(g.DeviceSectors, w.DeviceSectors) && alike(g.BusSectors, w.BusSectors) &&
+				alike(g.BusLines, w.BusLines),
 				"%s, %s: %+v, in %s %+v: make it again with -args -rewrite", name, kernel, g, file, w)
 		}
 	}
 }
+
+// alike says whether two counts of reads may be of one kernel. Those of .cu files are equal each time; what is made of
+// PTX merges other reads, and has up to twice as many.
+func alike(a, b float64) bool { return max(a, b) <= 2.5*min(a, b)+8 }
 
 // countSamplers counts a batch of each sampler on a device of so many multiprocessors.
 func countSamplers(t *testing.T, path string, seeds, sms int) map[string]samplerCount {

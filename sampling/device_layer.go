@@ -31,7 +31,7 @@ func (k FastGCN) OpenDevice(env DeviceEnv) (DeviceWorker, error) { return openDe
 // OpenDevice implements DeviceSampler.
 func (p *preparedFastGCN) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	k := p.layered()
-	k.sums = p.sums
+	k.sums, k.guide = p.sums, p.guide
 	return k.openDevice(env)
 }
 
@@ -79,10 +79,12 @@ func (d *deviceLayer) open(env *DeviceEnv, closers *[]io.Closer) (err error) {
 	}
 	// Few nodes in the pool: each look-up that finds none takes one read mostly, and that is most of them.
 	d.from.bits = int64(keyBits(16*int64(max(slices.Max(d.nodes), 8)) - 1))
-	guide, shift := guideOf(d.sums)
-	d.from.shift = int64(shift)
-	if d.from.guide, err = env.attach(unified.FromSlice(guide), closers); err != nil {
-		return err
+	if d.guide != nil {
+		guide, shift := d.guide()
+		d.from.shift = int64(shift)
+		if d.from.guide, err = env.attach(unified.FromSlice(guide), closers); err != nil {
+			return err
+		}
 	}
 	if d.from.sums, err = env.attach(unified.FromSlice(d.sums), closers); err != nil {
 		return err

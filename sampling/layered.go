@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
@@ -46,9 +47,10 @@ type Ladies struct {
 type layered struct {
 	name   string
 	nodes  []int
-	values Neighbor // which names the column of the weights
-	near   bool     // draw from the in-neighbours of the destinations
-	sums   []uint64 // FastGCN: as in preparedFastGCN
+	values Neighbor                          // which names the column of the weights
+	near   bool                              // draw from the in-neighbours of the destinations
+	sums   []uint64                          // FastGCN: as in preparedFastGCN
+	guide  func() (guide []int64, shift int) // FastGCN, for devices: likewise
 }
 
 func (k FastGCN) layered() layered {
@@ -86,7 +88,8 @@ func (k FastGCN) Open(env Env) (Worker, error) {
 type preparedFastGCN struct {
 	FastGCN
 	scratch
-	sums   []uint64 // of the importances up to and with each node, as integers
+	sums   []uint64                          // of the importances up to and with each node, as integers
+	guide  func() (guide []int64, shift int) // guideOf them: made once, where a device asks for it
 	behind unified.Buffer
 }
 
@@ -110,6 +113,7 @@ func (k FastGCN) Prepare(ctx context.Context, env Env) (Sampler, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
+	p.guide = sync.OnceValues(func() ([]int64, int) { return guideOf(p.sums) })
 	return p, nil
 }
 

@@ -1,9 +1,12 @@
 """A stranger follows each page by copying its blocks, one after the other, in an empty folder.
 
 A block of sh runs in a shell, one of Python in the page's one session, one with a file's name is written there. A block
-that needs more says so by its title: "needs a store", or "part of a program", which tests of Go compile.
+that needs more says so by its title: "needs a store", or "part of a program", which tests of Go compile. A block of text
+with the title "prints" is what the block before it prints; ".." there stands for what differs between runs.
 """
 import collections
+import contextlib
+import io
 import os
 import re
 import subprocess
@@ -23,6 +26,24 @@ NEEDS = {"start/pyg": "torch_geometric", "python": "torch_geometric", "migrating
 
 def blocks(page):
     return [b for b in BLOCK.findall(page.read_text()) if b[0] not in SHOWN]
+
+
+def prints(page):
+    """What the page says that blocks print, by the block."""
+    found, said = BLOCK.findall(page.read_text()), {}
+    for before, block in zip(found, found[1:]):
+        if block[:2] == ("text", "prints"):
+            assert before[0] not in SHOWN, f"{page}: no block prints {block[2]}"
+            said[before] = block[2]
+    return said
+
+
+def equals(shown, printed):
+    """Whether a page shows what a block printed: ".." is anything within a line, and a line of it alone any lines."""
+    parts = [r"(?:.*\n)*?" if line.strip() == ".." else ".*?".join(map(re.escape, line.split(".."))) + "\n"
+             for line in shown.splitlines()]
+    printed = "".join(line.rstrip() + "\n" for line in printed.splitlines())
+    return re.fullmatch("".join(parts), printed) is not None
 
 
 def name(page):
@@ -59,24 +80,43 @@ def test_its_blocks_work_in_an_empty_folder(program, page, tmp_path, monkeypatch
     if name(page) == "sparse":
         import khop.sparse
         request.addfinalizer(khop.sparse.unpatch)
-    began = time.monotonic()
-    for kind, title, text in followed(page):
+    began, shown, strict = time.monotonic(), prints(page), name(page) == "README" or name(page).startswith("start/")
+    for block in followed(page):
+        kind, title, text = block
+        printed = ""
         if title:
             (here / title).parent.mkdir(parents=True, exist_ok=True)
             (here / title).write_text(text)
         elif kind == "python":
-            exec(compile(text, f"{page.name}: {text[:40]}", "exec"), session)
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(compile(text, f"{page.name}: {text[:40]}", "exec"), session)
+            printed = out.getvalue()
         else:
             assert kind == "sh", f"a block of {kind} without a title"
             # Until there is a release, its module is this tree. tools/release-install.sh takes the module's zip.
             text = text.replace("go get github.com/khop-gnn/khop@v0.1.0",
                                 f"go mod edit -require github.com/khop-gnn/khop@v0.0.0 -replace "
                                 f"github.com/khop-gnn/khop={ROOT}")
-            p = subprocess.run(["bash", "-euo", "pipefail", "-c", text], capture_output=True, text=True)
-            assert p.returncode == 0, f"{text}\n{p.stdout}\n{p.stderr}"
+            p = subprocess.run(["bash", "-euo", "pipefail", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True)
+            assert p.returncode == 0, f"{text}\n{p.stdout}"
+            printed = p.stdout
+        if block in shown or strict and printed:
+            assert equals(shown.get(block, ""), printed), f"{text}\nprints\n{printed}\nand the page shows\n{shown.get(block)}"
     took = time.monotonic() - began
     print(f"{name(page)}: {took:.1f} s")
     assert took < 10 * seconds(page) + 20, f"{page} says {seconds(page)} seconds"
+
+
+@pytest.mark.parametrize("page", list(filter(prints, PAGES)), ids=name)
+def test_output_that_was_changed_by_hand_is_noticed(page):
+    """Any digit or word of what a page shows, changed, is no longer what is printed."""
+    for shown in prints(page).values():
+        printed = shown.replace("..", "x")
+        assert equals(shown, printed)
+        for m in re.finditer(r"\d|\w+", shown):
+            other = str(9 - int(m[0])) if m[0].isdigit() and len(m[0]) == 1 else m[0] + "y"
+            assert not equals(shown[:m.start()] + other + shown[m.end():], printed), m[0]
 
 
 def test_blocks_that_are_not_followed_are_known():

@@ -1,12 +1,11 @@
 """A stranger follows each page by copying its blocks, one after the other, in an empty folder.
 
 A block of sh runs in a shell, one of Python in the page's one session, one with a file's name is written there. A block
-that needs more says so by its title: "needs a store", or "part of a program", which tests of Go compile. A block of text
-with the title "prints" is what the block before it prints; ".." there stands for what differs between runs.
+that needs more says so by its title: "needs a store", or "part of a program", which tests of Go compile. A block of
+text with the title "prints" is what the block before it prints; ".." there stands for what differs between runs.
 """
 import collections
-import contextlib
-import io
+import json
 import os
 import re
 import subprocess
@@ -20,8 +19,8 @@ from conftest import ROOT
 PAGES = [ROOT / "README.md", ROOT / "integrations/python/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.M | re.S)
 SHOWN = ("text", "json", "error")  # what is not to be copied
-NEEDS = {"start/pyg": "torch_geometric", "python": "torch_geometric", "migrating": "torch_geometric",
-         "embed": "torch_geometric", "database": "torch", "sparse": "torch"}
+NEEDS = {"start/pyg": "torch_geometric", "start/scipy": "scipy", "start/pandas": "pandas", "sparse": "torch",
+         "python": "torch_geometric", "migrating": "torch_geometric", "embed": "torch_geometric", "database": "torch"}
 
 
 def blocks(page):
@@ -61,6 +60,40 @@ def seconds(page):
     return int(said[1])
 
 
+class Python:
+    """A python3 that takes a page's blocks, one after the other."""
+
+    LOOP = """import contextlib, io, json, sys, traceback
+session = {"__name__": "__main__"}
+for block in sys.stdin:
+    failed, out = None, io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            exec(compile(json.loads(block), "<page>", "exec"), session)
+        except BaseException:
+            failed = traceback.format_exc()
+    print(json.dumps([out.getvalue(), failed]), flush=True)
+"""
+
+    def __init__(self):
+        self.process = None
+
+    def run(self, block):
+        if self.process is None:
+            self.process = subprocess.Popen([sys.executable, "-c", self.LOOP], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, text=True)
+        self.process.stdin.write(json.dumps(block) + "\n")
+        self.process.stdin.flush()
+        printed, failed = json.loads(self.process.stdout.readline())
+        assert not failed, f"{block}\n{printed}\n{failed}"
+        return printed
+
+    def end(self):
+        if self.process is not None:
+            self.process.communicate(timeout=60)
+            assert self.process.returncode == 0
+
+
 @pytest.mark.parametrize("page", list(filter(followed, PAGES)), ids=name)
 def test_its_blocks_work_in_an_empty_folder(program, page, tmp_path, monkeypatch, request):
     module = NEEDS.get(name(page), "numpy")
@@ -76,11 +109,10 @@ def test_its_blocks_work_in_an_empty_folder(program, page, tmp_path, monkeypatch
         monkeypatch.setenv(key, value)
     if "\ngo run ." in page.read_text() and subprocess.run(["go", "version"], capture_output=True).returncode:
         pytest.skip("Go is not installed")
-    session = {"__name__": "__main__"}
-    if name(page) == "sparse":
-        import khop.sparse
-        request.addfinalizer(khop.sparse.unpatch)
-    began, shown, strict = time.monotonic(), prints(page), name(page) == "README" or name(page).startswith("start/")
+    session = Python()
+    request.addfinalizer(session.end)
+    strict = name(page) == "README" or name(page).startswith("start/")
+    began, shown = time.monotonic(), prints(page)
     for block in followed(page):
         kind, title, text = block
         printed = ""
@@ -88,21 +120,20 @@ def test_its_blocks_work_in_an_empty_folder(program, page, tmp_path, monkeypatch
             (here / title).parent.mkdir(parents=True, exist_ok=True)
             (here / title).write_text(text)
         elif kind == "python":
-            with contextlib.redirect_stdout(io.StringIO()) as out:
-                exec(compile(text, f"{page.name}: {text[:40]}", "exec"), session)
-            printed = out.getvalue()
+            printed = session.run(text)
         else:
             assert kind == "sh", f"a block of {kind} without a title"
             # Until there is a release, its module is this tree. tools/release-install.sh takes the module's zip.
             text = text.replace("go get github.com/khop-gnn/khop@v0.1.0",
                                 f"go mod edit -require github.com/khop-gnn/khop@v0.0.0 -replace "
                                 f"github.com/khop-gnn/khop={ROOT}")
-            p = subprocess.run(["bash", "-euo", "pipefail", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True)
+            p = subprocess.run(["bash", "-euo", "pipefail", "-c", text], stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
             assert p.returncode == 0, f"{text}\n{p.stdout}"
             printed = p.stdout
         if block in shown or strict and printed:
-            assert equals(shown.get(block, ""), printed), f"{text}\nprints\n{printed}\nand the page shows\n{shown.get(block)}"
+            said = shown.get(block, "")
+            assert equals(said, printed), f"{text}\nprints\n{printed}\nand the page shows\n{said}"
     took = time.monotonic() - began
     print(f"{name(page)}: {took:.1f} s")
     assert took < 10 * seconds(page) + 20, f"{page} says {seconds(page)} seconds"
@@ -127,7 +158,7 @@ def test_blocks_that_are_not_followed_are_known():
         "needs DuckDB and a database": 1,
         "needs RelBench": 3,
         "needs Spark and Ray": 1,
-        "needs a checkout of khop": 18,
+        "needs a checkout of khop": 17,
         "needs a checkout of khop and a GPU": 3,
         "needs a release": 1,
         "needs a store": 4,

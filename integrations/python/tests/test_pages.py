@@ -64,7 +64,7 @@ class Python:
     """A python3 that takes a page's blocks, one after the other."""
 
     LOOP = """import contextlib, io, json, sys, traceback
-session = {"__name__": "__main__"}
+session, answers = {"__name__": "__main__"}, open(int(sys.argv[1]), "w", buffering=1)
 for block in sys.stdin:
     failed, out = None, io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -72,26 +72,27 @@ for block in sys.stdin:
             exec(compile(json.loads(block), "<page>", "exec"), session)
         except BaseException:
             failed = traceback.format_exc()
-    print(json.dumps([out.getvalue(), failed]), flush=True)
+    print(json.dumps([out.getvalue(), failed]), file=answers)
 """
 
     def __init__(self):
-        self.process = None
+        reads, writes = os.pipe()  # not stdout: processes that a block starts may write there
+        self.process = subprocess.Popen([sys.executable, "-c", self.LOOP, str(writes)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.DEVNULL, text=True, pass_fds=[writes])
+        os.close(writes)
+        self.answers = open(reads)
 
     def run(self, block):
-        if self.process is None:
-            self.process = subprocess.Popen([sys.executable, "-c", self.LOOP], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, text=True)
         self.process.stdin.write(json.dumps(block) + "\n")
         self.process.stdin.flush()
-        printed, failed = json.loads(self.process.stdout.readline())
+        printed, failed = json.loads(self.answers.readline())
         assert not failed, f"{block}\n{printed}\n{failed}"
         return printed
 
     def end(self):
-        if self.process is not None:
-            self.process.communicate(timeout=60)
-            assert self.process.returncode == 0
+        self.process.communicate(timeout=60)
+        self.answers.close()
+        assert self.process.returncode == 0
 
 
 @pytest.mark.parametrize("page", list(filter(followed, PAGES)), ids=name)
@@ -109,8 +110,7 @@ def test_its_blocks_work_in_an_empty_folder(program, page, tmp_path, monkeypatch
         monkeypatch.setenv(key, value)
     if "\ngo run ." in page.read_text() and subprocess.run(["go", "version"], capture_output=True).returncode:
         pytest.skip("Go is not installed")
-    session = Python()
-    request.addfinalizer(session.end)
+    session = None
     strict = name(page) == "README" or name(page).startswith("start/")
     began, shown = time.monotonic(), prints(page)
     for block in followed(page):
@@ -120,6 +120,9 @@ def test_its_blocks_work_in_an_empty_folder(program, page, tmp_path, monkeypatch
             (here / title).parent.mkdir(parents=True, exist_ok=True)
             (here / title).write_text(text)
         elif kind == "python":
+            if session is None:
+                session = Python()
+                request.addfinalizer(session.end)
             printed = session.run(text)
         else:
             assert kind == "sh", f"a block of {kind} without a title"

@@ -101,7 +101,10 @@ class Contest:
 
     def runs(self, what, contestant, way=None, result=None):
         ways = report.best_ways((result or self.result)["runs"], what=what, setting=ONE)
-        return next(runs for (name, of), runs in ways.items() if name == contestant and way in (None, of))
+        found = [runs for (name, of), runs in ways.items() if name == contestant and way in (None, of)]
+        if not found:
+            raise LookupError(f"one thread, {what}: {contestant}, {way or 'any way'} was not measured")
+        return found[0]
 
     def of(self, contestant):
         return self.pyg if contestant == "PyG" else self.result
@@ -190,12 +193,17 @@ def written(given):
     return svg(title, groups, given["note"]), title
 
 
+def read(folder, name):
+    """What a contest writes into another folder is beside what was measured here."""
+    path = folder / name
+    return json.loads((path if path.exists() else HERE / name).read_text(encoding="utf-8"))
+
+
 def draw(folder):
     """Name of a file -> (its text, its title)."""
-    read = lambda name: json.loads((folder / name).read_text(encoding="utf-8"))
-    contest = Contest(read("cpu.json"), read("cpu-pyg.json"))
+    contest = Contest(read(folder, "cpu.json"), read(folder, "cpu-pyg.json"))
     charts = {"cpu.svg": picture(contest), "chart-batches.svg": batches(contest), "chart-memory.svg": memory(contest)}
-    return charts | {f"chart-{name}.svg": written(given) for name, given in read("charts.json").items()}
+    return charts | {f"chart-{name}.svg": written(given) for name, given in read(folder, "charts.json").items()}
 
 
 def write(folder):

@@ -110,22 +110,20 @@ def count_table(runs):
 
 
 def gather_table(result):
-    lines = ["| | threads | bytes a row | pages | gather, GB/s | memcpy, GB/s |", "|---|---|---|---|---|---|"]
+    lines = ["| | threads | pages | gather, GB/s | memcpy, GB/s |", "|---|---|---|---|---|"]
     spread = lambda s: f"{s['median']:.1f} ({s['min']:.1f}-{s['max']:.1f})"
     for threads in (s["threads"] for s in result["settings"] if not s["beside"]):
         for way, pages in (("resident", "huge"), ("mapped", "page cache")):
             mine = [run for run in select(result["runs"], contestant="khop", what="features", way=way,
-                                                setting={"threads": threads, "beside": ""})
-                    if "gather_gb_per_s" in run]
+                                          setting={"threads": threads, "beside": ""}) if "gather_gb_per_s" in run]
             if mine:
-                lines.append(f"| khop, {way} | {threads} | dataset's | {pages} | "
+                lines.append(f"| khop, {way} | {threads} | {pages} | "
                              f"{median_spread([r['gather_gb_per_s'] for r in mine])} "
                              f"| {median_spread([r['memcpy_gb_per_s'] for r in mine])} |")
     for run in result["index_select"]:
         for row in run["results"]:
-            lines.append(f"| index_select | {run['threads']} | {row['row_bytes']} | {row['pages']} | "
-                         f"{spread(row['gather_gb_per_s'])} "
-                         f"| {spread(row['memcpy_gb_per_s'])} |")
+            lines.append(f"| index_select, {row['row_bytes']} bytes a row | {run['threads']} | {row['pages']} | "
+                         f"{spread(row['gather_gb_per_s'])} | {spread(row['memcpy_gb_per_s'])} |")
     return lines
 
 

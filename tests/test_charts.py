@@ -78,7 +78,7 @@ def test_the_tables_are_those_of_the_measurements():
 @pytest.mark.parametrize("name", NAMES)
 def test_no_text_leaves_its_chart(name):
     svg = tree.parse(RESULTS / name).getroot()
-    widths = {"title": 15.6, "note": 9.9, "group": 13.4, "ours": 13.4, None: 12.1}  # of a letter, in a wide font
+    widths = {"title": 15.6, "note": 9.9, "group": 13.4, "ours": 13.4, "peer": 12.1}  # of a letter, in a wide font
     for text in svg.iter("{http://www.w3.org/2000/svg}text"):
         end = float(text.get("x")) + widths[text.get("class")] * len(text.text)
         assert end <= charts.WIDTH, f"{text.text!r} ends at {end:.0f} of {charts.WIDTH}"

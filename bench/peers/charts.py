@@ -24,15 +24,15 @@ STYLE = """
 svg{--g:#fff;--t:#1f2328;--m:#59636e;--k:#0969da;--p:#8c959f;--l:#d1d9e0}
 @media(prefers-color-scheme:dark){svg{--g:#0d1117;--t:#f0f6fc;--m:#9198a1;--k:#4493f8;--p:#7d8590;--l:#3d444d}}
 text{font:20px system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif;fill:var(--t)}
-.title{font-size:24px;font-weight:700}.group{font-weight:700}.ours{font-weight:700}.note{font-size:17px;fill:var(--m)}
-.ground{fill:var(--g);stroke:var(--l)}.bar{fill:var(--p)}.bar.us{fill:var(--k)}
+.title{font-size:24px}.title,.group,.ours{font-weight:700}.note{font-size:17px;fill:var(--m)}
+rect{fill:var(--p)}rect.ours{fill:var(--k)}rect.ground{fill:var(--g);stroke:var(--l)}
 """
-WIDTH, EDGE, NAMES, VALUES, ROW = 640, 24, 172, 180, 31
+WIDTH, EDGE, NAMES, VALUES, ROW = 640, 24, 180, 180, 31
 LETTERS, SMALL = 38, 60  # in a line of a title and of a note
 
 
 def number(value):
-    """Three digits, or all of a whole number's."""
+    """Two or three digits, and all of a whole number."""
     digits = 0 if value >= 99.5 else 1 if value >= 9.95 else 2 if value < 0.995 else 1
     return f"{value:,.{digits}f}"
 
@@ -52,32 +52,32 @@ def lines_of(title):
     return next(lines for lines in (textwrap.wrap(title, n) for n in range(1, LETTERS + 1)) if len(lines) == fewest)
 
 
+def words(kind, x, y, text):
+    return f'<text class="{kind}" x="{x:g}" y="{y}">{html.escape(text)}</text>'
+
+
 def svg(title, groups, note):
     """groups: (heading, unit, bars). All bars of a group have one scale, from 0."""
-    out, y = [], EDGE + 22
+    out, y, left = [], EDGE + 22, EDGE + NAMES
     for line in lines_of(title):
-        out.append(f'<text class="title" x="{EDGE}" y="{y}">{html.escape(line)}</text>')
+        out.append(words("title", EDGE, y, line))
         y += 31
     for heading, unit, bars in groups:
-        y += 12
-        out.append(f'<text class="group" x="{EDGE}" y="{y}">{html.escape(heading)}</text>')
-        y += 10
-        room = WIDTH - 2 * EDGE - NAMES - VALUES
+        out.append(words("group", EDGE, y + 12, heading))
+        y += 22
         most = max(b["value"] for b in bars)
         for b in bars:
-            long = max(2, round(room * b["value"] / most, 1))
-            text = f"{number(b['value'])} {unit}" + (f" · {ratio(b['times'])}×" if b["times"] else "")
-            out += [f'<text{" class=" + chr(34) + "ours" + chr(34) if b["ours"] else ""} x="{EDGE}" y="{y + 21}">'
-                    f'{html.escape(b["name"])}</text>',
-                    f'<rect class="bar{" us" if b["ours"] else ""}" x="{EDGE + NAMES}" y="{y + 4}" width="{long:g}" '
-                    f'height="{ROW - 8}" rx="2"/>',
-                    f'<text{" class=" + chr(34) + "ours" + chr(34) if b["ours"] else ""} '
-                    f'x="{EDGE + NAMES + long + 8:g}" y="{y + 21}">{html.escape(text)}</text>']
+            long = max(2, round((WIDTH - left - VALUES - EDGE) * b["value"] / most, 1))
+            value = f"{number(b['value'])} {unit}" + (f" · {ratio(b['times'])}×" if b["times"] else "")
+            kind = "ours" if b["ours"] else "peer"
+            out += [words(kind, EDGE, y + 21, b["name"]),
+                    f'<rect class="{kind}" x="{left}" y="{y + 4}" width="{long:g}" height="{ROW - 8}" rx="2"/>',
+                    words(kind, left + long + 8, y + 21, value)]
             y += ROW
         y += 22
     y += 4
     for line in textwrap.wrap(note, SMALL):
-        out.append(f'<text class="note" x="{EDGE}" y="{y}">{html.escape(line)}</text>')
+        out.append(words("note", EDGE, y, line))
         y += 22
     says = "; ".join(f"{heading}: " + ", ".join(f"{b['name']} {number(b['value'])} {unit}" for b in bars)
                      for heading, unit, bars in groups)

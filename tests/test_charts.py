@@ -10,9 +10,12 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results"
-sys.path.append(str(ROOT / "bench/peers"))
+sys.path.insert(0, str(ROOT / "bench/peers"))
 import charts
-import report
+
+report = charts.report
+sys.path.pop(0)
+del sys.modules["report"]  # other folders have modules of that name
 
 NAMES = list(charts.draw(RESULTS))
 

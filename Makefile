@@ -60,7 +60,7 @@ bench: ## run the Go benchmarks, each for BENCHTIME (1s)
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
 .PHONY: bench-peers
-bench-peers: ## measure beside other loaders, on the same graph and batches
+bench-peers: ## measure beside other loaders, on the same graph and batches: docs/results/cpu.md and charts
 	bench/peers/setup.sh && python3 bench/peers/run.py
 
 .PHONY: peer-means
@@ -116,7 +116,7 @@ dist/axe/package/axe.min.js:
 	mkdir -p dist/axe && cd dist/axe && npm pack --silent axe-core@4.14.1 >/dev/null && tar -xmzf axe-core-4.14.1.tgz
 
 .PHONY: bench-pyg
-bench-pyg: ## khop.pyg.NeighborLoader beside PyG's, and what it trains: docs/results/pyg.md (PYTHON= one with torch, PyG and torch-sparse)
+bench-pyg: ## khop.pyg.NeighborLoader beside PyG's, and what it trains: a section of docs/results/cpu.md (PYTHON= one with torch, PyG and torch-sparse)
 	CGO_ENABLED=0 go build -o dist/khop ./cmd/khop
 	KHOP_BIN=$(CURDIR)/dist/khop PYTHONPATH=integrations/python/src:$(PYTHONPATH) $(or $(PYTHON),python3) bench/peers/pyg_names.py page $(KHOP_TESTDATA) --json .bench/pyg.json $(ARGS)
 

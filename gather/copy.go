@@ -33,7 +33,7 @@ var best = variants()[0]
 // (by Go's own copy, rows prefetched ahead) or "plain". All copy the same bytes.
 func Kernel() string { return best.String() }
 
-// How rows are copied was chosen by measurement on Zen 4, Zen 5 and a Xeon (docs/results/gather.md;
+// How rows are copied was chosen by measurement on Zen 4, Zen 5 and a Xeon (docs/results/feed.md;
 // BenchmarkCopyRows). Nothing is measured at run time.
 //
 //   - Prefetching decides, and by two levels: a core of Zen 4 has twice as many misses on their way to its second-level

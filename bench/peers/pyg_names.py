@@ -3,7 +3,7 @@
     python bench/peers/pyg_names.py speed                 # a graph of the shape of ogbn-products, [15, 10, 5] x 1024
     python bench/peers/pyg_names.py first                 # a loader of 500 nodes made, to its first batch
     python bench/peers/pyg_names.py train FOLDER          # tolokers and facebook-page of FOLDER, ten random seeds
-    python bench/peers/pyg_names.py page FOLDER           # both, and docs/results/pyg.md of them
+    python bench/peers/pyg_names.py page FOLDER           # both, and the section of docs/results/cpu.md on them
 
 It needs torch, torch_geometric and the khop package (PYTHONPATH=integrations/python/src, and KHOP_BIN). PyG's own
 loader runs where torch-sparse or pyg-lib is installed (setup.sh makes such an environment); without them khop's runs
@@ -18,6 +18,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import textwrap
 import time
 import warnings
 
@@ -230,36 +231,37 @@ def whole(data, nodes):
 
 # --- both ---
 
-PAGE = """# khop.pyg beside PyG's own loader
+SECTION = """## khop.pyg beside PyG's own loader
 
-`make bench-pyg`, {date}, khop {commit}, PyG {pyg}, torch {torch}, {backend}, {cores} cores of an {processor}, load \
-{load} before
-the start.
+`make bench-pyg PYTHON=...`, {date}, khop {commit}, PyG {pyg}, torch {torch}, {backend}, {cores} cores of an \
+{processor}, load {load} before the start.
 
-## Speed
+A graph as above of {nodes:,} nodes, and the same batches. The loop reads every element once (`x.sum()`). The ways \
+take turns, {rounds} rounds of {batches} batches, {threads} threads of torch:
 
-Batches with features, of a generated graph of the shape of ogbn-products ({nodes:,} nodes, 100 float32 features), \
-fan-outs
-15, 10, 5, batches of 1,024, {threads} threads of torch; the loop reads every element once (x.sum()). Each way in \
-turn, {rounds} rounds
-of {batches} batches.
-
-| | ms a batch, median (least to most) | nodes a batch | times PyG's |
+| | ms a batch, median (least to most) | nodes a batch | times PyG's speed |
 |---|---|---|---|
 {speed}
 
-## Accuracy
-
-GraphSAGE of PyG, two layers of 64, dropout 0.5, Adam 0.01, {epochs} epochs, batches of 512, fan-outs 10, 10, half \
-the nodes to
-train on; the test score (tolokers: ROC AUC, facebook-page: accuracy) at the epoch that validates best. {seeds} \
-seeds, of
-splits, weights and samples; mean and standard deviation. facebook-page's 4,714 features are projected to 128 at random.
+Test scores of PyG's GraphSAGE, two layers of 64, {epochs} epochs, half of the nodes to train on, at the epoch that \
+validates best; means and deviations of {seeds} seeds (facebook-page's features projected to 128):
 
 | | {ways} |
 |---|{rule}|
 {accuracy}
 """
+
+
+def put(page, section):
+    """Puts a section in the place of the one with its heading, up to the next."""
+    wrap = lambda line: line if line[:1] in "|#" else textwrap.fill(line, 119, break_on_hyphens=False)
+    section = "\n".join(map(wrap, section.splitlines())) + "\n"
+    heading = section.splitlines()[0]
+    before, found, rest = page.read_text(encoding="utf-8").partition(f"\n{heading}\n")
+    if not found:
+        raise SystemExit(f"{page} has no section {heading!r}; it would be\n\n{section}")
+    after = rest.find("\n## ")
+    page.write_text(f"{before}\n{section}{rest[after:] if after >= 0 else ''}", encoding="utf-8")
 
 
 def commit():
@@ -283,14 +285,14 @@ def page(args):
             sys.executable, __file__, "train", str(args.folder), "--work", str(args.work), "--graph", graph,
             "--threads", "1",
             "--seeds", str(args.seeds), "--epochs", str(args.epochs), "--json", str(out)])
-    for graph, (out, run) in runs.items():
+    for (graph, (out, run)), measure in zip(runs.items(), ("ROC AUC", "accuracy")):
         if run.wait():
             raise SystemExit(f"training on {graph} failed")
         scores = json.loads(out.read_text())["results"]
         trained.update(scores)
         ways = [key.partition(": ")[2] for key in scores]
         cells = [f"{statistics.mean(v):.4f} ± {statistics.stdev(v) if len(v) > 1 else 0:.4f}" for v in scores.values()]
-        rows.append(f"| {graph} | {' | '.join(cells)} |")
+        rows.append(f"| {graph}, {measure} | {' | '.join(cells)} |")
     first = next(iter(fast.values()))["seconds_a_batch"]
     lines = []
     for way, r in fast.items():
@@ -298,7 +300,7 @@ def page(args):
         lines.append(f"| {way} | {statistics.median(ms):,.1f} ({min(ms):,.1f} to {max(ms):,.1f}) | "
                      f"{r['nodes_a_batch']:,.0f} | "
                      f"{first / r['seconds_a_batch']:.1f} |")
-    args.page.write_text(PAGE.format(
+    put(args.page, SECTION.format(
         date=time.strftime("%Y-%m-%d"), commit=commit(), pyg=torch_geometric.__version__, torch=torch.__version__,
         backend=BACKEND, cores=os.cpu_count(), processor=processor(), load=f"{load:.1f}", nodes=args.nodes,
         threads=args.threads,
@@ -323,7 +325,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--page", type=pathlib.Path, default="docs/results/pyg.md", help="where what is page writes it")
+    parser.add_argument("--page", type=pathlib.Path, default="docs/results/cpu.md", help="whose section is written")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     args.work.mkdir(parents=True, exist_ok=True)

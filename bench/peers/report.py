@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The tables of a contest. `report.py cpu.json > cpu.md` writes them again from the measurements."""
+"""The tables of a contest. `report.py docs/results` prints them again from the measurements."""
 import json
+import pathlib
 import statistics
 import sys
 import textwrap
@@ -47,27 +48,55 @@ def shares(runs, reference):
     return [limit[run["round"]] / run["ms"] for run in runs if run["round"] in limit]
 
 
-def speed_table(runs, what, setting):
-    ways = best_ways(runs, what=what, setting=setting)
-    ways |= {(name, way + ", float16"): mine for (name, way), mine in
-             best_ways(runs, what="float16", setting=setting).items() if what == "features"}
-    dgl = next((mine for (name, way), mine in ways.items() if name == "DGL"), [])
-    lines = ["| | ms a batch | M edges/s | share of the limit | ÷ khop, resident | ÷ khop, mapped | DGL ÷ it "
-             "| memory, GB |", "|---|---|---|---|---|---|---|---|"]
-    for (name, way), mine in ways.items():
-        frontier = mine[0]["frontier"]
-        edges = statistics.median(sum(run["edges_per_hop"]) / run["ms"] / 1e3 for run in mine)
-        against = []
-        for reference in (REFERENCE[frontier], "mapped"):
-            base = ways.get(("khop", reference))
-            usable = base and base[0]["frontier"] == frontier and base is not mine
-            against.append(median_spread(ratios(mine, base)) if usable else "")
-        reached = shares(mine, mine if name == "khop" else ways.get(("khop", REFERENCE[frontier])))
-        ahead = ratios(dgl, mine) if name == "khop" and frontier == "all" else []
-        memory = max(run.get("anon_bytes", 0) for run in mine) / 1e9
-        lines.append(f"| {name}, {way} | {median_spread([r['ms'] for r in mine])} | {edges:.1f} | "
-                     f"{median_spread(reached, 2) if reached else ''} | {against[0]} | {against[1]} | "
-                     f"{median_spread(ahead) if ahead else ''} | {memory:.1f} |")
+def by_setting(result, what):
+    """A setting's title -> name of a row -> its runs: each way of khop, and the fastest way of each peer."""
+    found = {}
+    for setting in result["settings"]:
+        ways = best_ways(result["runs"], what=what, setting=setting)
+        rows = {f"{name}, {way}" if name == "khop" else name: mine for (name, way), mine in ways.items()}
+        if what == "features":
+            ways = best_ways(result["runs"], what="float16", setting=setting)
+            rows |= {f"{name}, float16": mine for (name, _), mine in ways.items()}
+        found[title_of(setting)] = rows
+    return found
+
+
+def reference(rows, runs):
+    return rows.get(f"khop, {REFERENCE[runs[0]['frontier']]}")
+
+
+def speed_table(result, what):
+    """Milliseconds a batch by contestant and setting; peers also by khop's, and with rows everyone's memory."""
+    found = by_setting(result, what)
+    names = list(dict.fromkeys(name for rows in found.values() for name in rows))
+    memory = what == "features"
+    lines = [f"| | {' | '.join(found)} |{' memory, GB |' if memory else ''}", "|---" * (1 + len(found) + memory) + "|"]
+    for name in names:
+        cells = []
+        for rows in found.values():
+            mine = rows.get(name)
+            if mine is None:
+                cells.append("")
+                continue
+            against = [] if name.startswith("khop") else ratios(mine, reference(rows, mine) or ())
+            cells.append(median_spread([r["ms"] for r in mine])
+                         + (f"; {median_spread(against)} times" if against else ""))
+        if memory:
+            first = next(rows[name] for rows in found.values() if name in rows)
+            cells.append(f"{max(run['anon_bytes'] for run in first) / 1e9:.1f}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def limit_table(result):
+    """What share of the machine's limit khop's ways reach: sampling, and with rows."""
+    found = [by_setting(result, what) for what in ("sampling", "features")]
+    share = lambda rows, name: median_spread(shares(rows[name], rows[name]), 2)
+    names = list(dict.fromkeys(name for rows in found[0].values() for name in rows if name.startswith("khop")))
+    lines = [f"| | {' | '.join(found[0])} |", "|---" * (1 + len(found[0])) + "|"]
+    for name in names:
+        cells = [f"{share(found[0][title], name)}, {share(found[1][title], name)}" for title in found[0]]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
@@ -81,22 +110,20 @@ def count_table(runs):
 
 
 def gather_table(result):
-    lines = ["| | threads | bytes a row | pages | gather, GB/s | memcpy, GB/s |", "|---|---|---|---|---|---|"]
+    lines = ["| | threads | pages | gather, GB/s | memcpy, GB/s |", "|---|---|---|---|---|"]
     spread = lambda s: f"{s['median']:.1f} ({s['min']:.1f}-{s['max']:.1f})"
     for threads in (s["threads"] for s in result["settings"] if not s["beside"]):
         for way, pages in (("resident", "huge"), ("mapped", "page cache")):
             mine = [run for run in select(result["runs"], contestant="khop", what="features", way=way,
-                                                setting={"threads": threads, "beside": ""})
-                    if "gather_gb_per_s" in run]
+                                          setting={"threads": threads, "beside": ""}) if "gather_gb_per_s" in run]
             if mine:
-                lines.append(f"| khop, {way} | {threads} | dataset's | {pages} | "
+                lines.append(f"| khop, {way} | {threads} | {pages} | "
                              f"{median_spread([r['gather_gb_per_s'] for r in mine])} "
                              f"| {median_spread([r['memcpy_gb_per_s'] for r in mine])} |")
     for run in result["index_select"]:
         for row in run["results"]:
-            lines.append(f"| index_select | {run['threads']} | {row['row_bytes']} | {row['pages']} | "
-                         f"{spread(row['gather_gb_per_s'])} "
-                         f"| {spread(row['memcpy_gb_per_s'])} |")
+            lines.append(f"| index_select, {row['row_bytes']} bytes a row | {run['threads']} | {row['pages']} | "
+                         f"{spread(row['gather_gb_per_s'])} | {spread(row['memcpy_gb_per_s'])} |")
     return lines
 
 
@@ -110,7 +137,7 @@ def title_of(setting):
 def ahead_table(result):
     """How many times as long DGL takes with float32 and rows, by khop's ways."""
     found = {title_of(s): best_ways(result["runs"], what="features", setting=s) for s in result["settings"]}
-    ways = dict.fromkeys(way for of in found.values() for name, way in of if name == "khop" and "new" not in way)
+    ways = dict.fromkeys(way for of in found.values() for name, way in of if name == "khop" and "degree" in way)
     lines = ["| | " + " | ".join(found) + " |", "|---" * (1 + len(found)) + "|"]
     for way in ways:
         cells = []
@@ -122,53 +149,74 @@ def ahead_table(result):
     return lines
 
 
-def markdown(result):
+def earlier_part(earlier):
+    """What an earlier contest measured of PyG."""
+    versions = ", ".join(f"{k} {v}" for k, v in earlier["versions"]["PyG"].items())
+    edges = {name: statistics.median(sum(r["edges_per_hop"]) / r["ms"] / 1e3 for r in runs)
+             for name, runs in by_setting(earlier, "sampling")[title_of(earlier["settings"][0])].items()}
+    return ["## PyG, in an earlier contest", "",
+            f"{earlier['date']}, khop {earlier['commit'][:12]}, {earlier['machine']['cpus']} x "
+            f"{earlier['machine']['cpu']} (load {earlier['load_before']:.1f}); {versions}. "
+            f"{earlier['workload']['batches']} batches a round; every "
+            "measurement is in [cpu-pyg.json](cpu-pyg.json). PyG expands the nodes that are new at a hop, as khop's "
+            "*new* does, with which it is compared. With one thread and no rows khop sampled "
+            f"{edges['khop, resident']:.1f} M edges a second resident and {edges['khop, mapped']:.1f} M mapped.", "",
+            "Sampling:", "", *speed_table(earlier, "sampling"), "",
+            "Sampling and feature rows:", "", *speed_table(earlier, "features"), ""]
+
+
+def markdown(result, earlier=None):
     machine, work, runs = result["machine"], result["workload"], result["runs"]
     versions = "; ".join(f"{peer}: " + ", ".join(f"{k} {v}" for k, v in v.items()) for peer,
                          v in result["versions"].items())
+    ways = "; ".join(f"{peer}: " + ", ".join(dict.fromkeys(r["way"] for r in select(runs, contestant=peer)))
+                     for peer in result["versions"])
+    rounds = "; ".join(f"{len({r['round'] for r in runs if r['setting'] == s})} with {title_of(s)}"
+                       for s in result["settings"])
+    loaded = (f"; {result['note']}." if result.get("note") else
+              ": the machine was busy with other work, and the times are not to be trusted."
+              if result["load_before"] > BUSY else ".")
     lines = [
         "# Mini-batches on the CPU: khop and its peers", "",
         "Written by `make bench-peers`; every measurement is in [cpu.json](cpu.json).", "",
+        "![Time of a batch and memory, beside DGL, GraphBolt and PyG](cpu.svg)", "",
+        "## How it was measured", "",
         f"- {result['date']}, {'virtual machine, ' if machine['virtual'] else ''}{machine['cpus']} x {machine['cpu']}, "
         f"{machine['memory_bytes'] / 1e9:.0f} GB, Linux {machine['kernel']}, transparent huge pages "
-        f"{machine['huge_pages']}.",
-        f"- khop {result['commit'][:12]}{' with changes that are not committed' if result['modified'] else ''}, "
-        f"{result['go']}. {versions}.",
-        f"- {work['dataset']}: {work['nodes']:,} nodes, {work['edges']:,} edges; fan-outs {list(work['fanouts'])} out "
-        f"of the seeds, "
-        f"{work['batch_size']} seeds a batch, the train split in order.",
-        f"- {work['batches']} timed batches a round (PyG a sixth) after {work['warmup']} that are not. Rounds, in "
-        "which the contestants take turns: "
-        + "; ".join(f"{len({r['round'] for r in runs if r['setting'] == s})} with {title_of(s)}"
-                    for s in result["settings"])
-        + ". A cell is the median over the rounds (lowest-highest); the "
-        f"ratios are formed round by round. Load average before: {result['load_before']:.1f}"
-        + (f"; {result['note']}." if result.get("note") else
-           ": the machine was busy with other work, and the times are not to be trusted."
-           if result["load_before"] > BUSY else "."),
+        f"{machine['huge_pages']}. khop {result['commit'][:12]}"
+        f"{' with changes that are not committed' if result['modified'] else ''}, {result['go']}. {versions}.",
+        f"- {work['dataset']} (`khop generate products`): {work['nodes']:,} nodes, {work['edges']:,} edges; fan-outs "
+        f"{', '.join(map(str, work['fanouts']))}, {work['batch_size']:,} seeds a batch, 100 float32 features a node.",
+        f"- Contestants take turns, {work['batches']} timed batches a round after {work['warmup']}. Rounds: {rounds}. "
+        "A cell is the median over the rounds (lowest-highest); ratios are formed round by round. Load average before: "
+        f"{result['load_before']:.1f}{loaded}",
         "- A neighbour is a process that copies 256 MB to and fro all the time.",
-        "- Peers hold the graph and the features in their own memory on huge pages, with malloc told to keep what it "
-        "frees ("
-        + ", ".join(f"`{k}={v}`" for k, v in result["peers_environment"].items())
-        + "), in the fastest of their ways that were tried.",
-        "- khop *resident* holds them in huge-page memory too; *mapped* reads the files through the page cache, which "
-        "is warm, and "
-        "counts in memory only what is its own. *degree*, and what else `--reorder` names, is of the dataset converted "
-        "anew in that order; narrow rows are delivered as they are stored. *DGL ÷ it* is how many times as long DGL "
-        "takes with float32. *share of the limit* is the time in which the machine reads as many "
-        "lines at random places, and copies as many bytes, as khop's batch needs (`khop bench --limit`), by the time "
-        "of a batch. *new* expands only the nodes that are new at a hop, as PyG does.", "",
+        f"- Peers hold graph and features in their own memory, on huge pages, and malloc keeps what is freed. The "
+        f"fastest way of each counts ({ways}).",
+        "- khop *resident* holds both in huge-page memory, too; *mapped* reads files through the warm page cache, "
+        "which does not count as its memory. *degree* is a dataset that was converted with `--reorder degree`; narrow "
+        "rows are delivered as they are stored. *Times* is how many times as long a peer takes as khop, resident.",
+        "",
+        "## Sampling", "", "Milliseconds a batch:", "", *speed_table(result, "sampling"), "",
+        "## Sampling and feature rows", "", "Milliseconds a batch; the memory is that of the leftmost cell:", "",
+        *speed_table(result, "features"), "",
+        "How many times as long as khop with *degree* DGL takes with float32:", "", *ahead_table(result), "",
+        "## The limit", "",
+        "The limit is the time in which the machine reads as many lines at random places, and copies as many bytes, as "
+        "khop's batch needs (`khop bench --limit`). The share of it that is reached, sampling and with rows:", "",
+        *limit_table(result), "",
     ]
-    lines += ["## With feature rows, DGL with float32 ÷ khop", "", *ahead_table(result), ""]
-    for what, title in (("sampling", "Sampling"), ("features", "Sampling and feature rows")):
-        for setting in result["settings"]:
-            lines += [f"## {title}, {title_of(setting)}", "", *speed_table(runs, what, setting), ""]
+    gather = gather_table(result)
+    lines += ["Rows alone:", "", *gather, ""] if len(gather) > 2 else []
     lines += ["## What was sampled", "", "Means a batch; the contest fails where two differ by more than 1 %.", "",
-              *count_table(runs), "",
-              "## Feature rows alone", "", *gather_table(result), ""]
-    wrap = lambda line: textwrap.fill(line, 119, subsequent_indent="  ", break_on_hyphens=False)
-    return "\n".join(wrap(line) if line.startswith("- ") else line for line in lines)
+              *count_table(runs), ""]
+    lines += earlier_part(earlier) if earlier and "PyG" not in result["versions"] else []
+    prose = lambda line: line and line[0] not in "|!#"
+    wrap = lambda line: textwrap.fill(line, 119, subsequent_indent="  " * line.startswith("- "),
+                                      break_on_hyphens=False, break_long_words=False)
+    return "\n".join(wrap(line) if prose(line) else line for line in lines)
 
 
 if __name__ == "__main__":
-    print(markdown(json.load(open(sys.argv[1]))), end="")
+    folder = pathlib.Path(sys.argv[1])
+    print(markdown(*(json.loads((folder / name).read_text()) for name in ("cpu.json", "cpu-pyg.json"))), end="")

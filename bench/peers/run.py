@@ -3,9 +3,10 @@
 
     bench/peers/setup.sh && python3 bench/peers/run.py
 
-Writes docs/results/cpu.json, with every single measurement, and docs/results/cpu.md, the tables. Before anything is
-written the sampled edges and nodes a hop are compared: a contestant that differs by more than 1 % measured other work,
-and the run fails. Only the standard library is needed here; the peers run in the environments that setup.sh made.
+Writes docs/results/cpu.json, with every single measurement, docs/results/cpu.md, the tables, and the charts that
+charts.py draws of the former. Before anything is written the sampled edges and nodes a hop are compared: a contestant
+that differs by more than 1 % measured other work, and the run fails. Only the standard library is needed here; the
+peers run in the environments that setup.sh made.
 """
 import argparse
 import json
@@ -17,13 +18,14 @@ import subprocess
 import sys
 import time
 
+import charts
 import report
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 FANOUTS, BATCH_SIZE = (15, 10, 5), 1024
 TOLERANCE = 0.01
-BY_HAND = "\n## By how much, and by what"  # from here on cpu.md is not ours
+BY_HAND = "\n<!-- From here on the page is written by hand"  # and by make bench-pyg
 SLOW_WAY = 1.5  # a peer's way this much slower than its best is not run after the first round
 
 # malloc keeps what it got: without this the peers spend half of their time on page faults.
@@ -333,7 +335,11 @@ def write(args, result):
     (args.out / "cpu.json").write_text(json.dumps(result, indent=1) + "\n")
     page = args.out / "cpu.md"
     by_hand = page.read_text().partition(BY_HAND)[1:] if page.exists() else ()
-    page.write_text(report.markdown(result) + "".join(by_hand))
+    page.write_text(report.markdown(result, charts.read(args.out, "cpu-pyg.json")) + "".join(by_hand))
+    try:
+        charts.write(args.out)
+    except LookupError as e:
+        say(f"no charts: {e}")
     say(f"wrote {page}")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random walks by khop and by DGL in turns, on the same graph and one thread each, for docs/results/walks.md.
+"""Random walks by khop and by DGL in turns, on the same graph and one thread each, for docs/results/samplers.md.
 
     bench/peers/walks.py KHOP GRAPH DATA     KHOP: the program; GRAPH: a dataset; DATA: its arrays, as export.py writes
     them

@@ -54,12 +54,14 @@ def on_post_page(output, page, config):
 
 
 def on_files(files, config):
-    """Adds index.md, in place of docs/README.md, which lists the pages as the site's navigation does."""
+    """Adds index.md, the repository's README, and docs/README.md as tasks.md."""
     kept = files.get_file_from_path("README.md")
     if kept is not None:
         files.remove(kept)
+    tasks = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    files.append(File.generated(config, "tasks.md", content=tasks))
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    text = re.sub(r"\]\(docs/README\.md\)", "](index.md)", text)
+    text = re.sub(r"\]\(docs/README\.md\)", "](tasks.md)", text)
     files.append(File.generated(config, "index.md", content=re.sub(r"\]\(docs/", "](", text)))
     files.append(File.generated(config, "assets/site.css", content=STYLE))
     files.append(File.generated(config, "assets/worker.js", content=WORKER))

@@ -1,5 +1,5 @@
-"""PyG's NeighborLoader on torch-sparse (pyg-lib is not in the package index). It expands only nodes that are new at a
-hop.
+"""PyG's NeighborLoader on pyg-lib where setup.sh has built it, else on torch-sparse. It expands only nodes that are new
+at a hop.
 
 The graph is an edge_index sorted by destination: with a SparseTensor PyG sorts the edges of every batch again. Its ways
 are the loader's: everything in the main process, or in as many workers as there are threads.
@@ -12,8 +12,11 @@ args = peer.arguments(__doc__)
 warnings.filterwarnings("ignore")
 import numpy as np
 import torch
+try:
+    import pyg_lib as engine  # before torch_geometric, which looks for it when it is imported
+except ImportError:
+    import torch_sparse as engine
 import torch_geometric
-import torch_sparse
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
@@ -48,6 +51,9 @@ def batches(features, way):
 def hops(batch):
     """torch-sparse tells no counts a hop. Nodes are in order of discovery, so a hop's edges end in the nodes of the hop
     before."""
+    if "num_sampled_edges" in batch:  # of pyg-lib
+        nodes = [sum(batch.num_sampled_nodes[:hop + 2]) for hop in range(len(peer.FANOUTS))]
+        return list(batch.num_sampled_edges), nodes, len(batch.x) if "x" in batch else 0
     source, destination = batch.edge_index
     edges, nodes, done, end = [], [], 0, batch.batch_size
     for _ in peer.FANOUTS:
@@ -62,5 +68,4 @@ def hops(batch):
 
 
 peer.serve(args, {"sampling": list(WAYS), "features": list(WAYS)}, batches, hops,
-           {"torch_geometric": torch_geometric.__version__, "torch_sparse": torch_sparse.__version__,
-            "torch": torch.__version__})
+           {"torch_geometric": torch_geometric.__version__, engine.__name__: engine.__version__, "torch": torch.__version__})

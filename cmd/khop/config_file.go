@@ -21,8 +21,8 @@ import (
 // win. Its keys are names of flags, with _ for -.
 type configFile string
 
-const configHelp = "Read options from a JSON object, in a file or - for standard input: {\"batch_size\": 512}. Flags " +
-	"win. Errors are then a JSON object, too."
+const configHelp = "Read options from a JSON object, in a file or - for standard input. Flags win; errors are JSON, " +
+	"too."
 
 // mostConfig is how many bytes a configuration has at most.
 const mostConfig = 4 << 20

@@ -87,9 +87,8 @@ func (r *release) manual() ([]file, error) {
 		return nil, err
 	}
 	pages := []file{{"share/man/man1/khop.1", 0o644, "", manPage(r.Version, "khop", help)}}
-	_, list, _ := strings.Cut(help, "\nCommands:\n")
-	for _, line := range strings.Split(list, "\n") {
-		if !strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "   ") {
+	for _, line := range strings.Split(help, "\n") { // commands are in groups, two blanks in
+		if !strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "   ") || strings.HasPrefix(line, "  -") {
 			continue
 		}
 		name := strings.Fields(line)[0]

@@ -56,7 +56,7 @@ type Neighbor struct {
 	Disjoint bool `help:"Keep the seeds' trees apart: each has its own copy of a node."`
 	// Weight names a column of the edges with their weights, float32 or float64; "" is uniform. Weights must be finite
 	// and not negative: a batch that looks at another fails with ErrGraph.
-	Weight string `empty:"none" value:"COLUMN" help:"Edge column of weights; without it all edges count alike."`
+	Weight string `empty:"none" value:"COLUMN" help:"Edge column of weights; default: all alike."`
 	// Mask names a column of the edges, uint8, int32 or int64: only edges where it is not 0 are followed. "" follows
 	// all.
 	Mask string `empty:"none" value:"COLUMN" help:"Follow only edges where this whole-number column is not 0."`

@@ -42,7 +42,7 @@ func loadHeading(o *option.Option) string {
 	case slices.ContainsFunc(neighbours, func(sampler string) bool { return slices.Contains(o.For, sampler) }):
 		return "Neighbours:"
 	case slices.Equal(o.For, []string{"temporal"}):
-		return "Times:"
+		return "Times, for temporal:"
 	case o.For != nil:
 		return "Other samplers:"
 	}

@@ -10,7 +10,7 @@ import (
 
 // plotFlags are for commands that draw what they found.
 type plotFlags struct {
-	Plot  string `type:"path" placeholder:"FILE" help:"Draw ${plot_of}, as SVG, or as PNG if FILE ends in .png."`
+	Plot  string `type:"path" placeholder:"FILE" help:"Draw ${plot_of}, as SVG, or PNG for .png."`
 	Force bool   `help:"Let --plot replace a file that khop did not draw."`
 }
 

@@ -128,22 +128,21 @@ func shortHelp(o *option.Option) string { return "The same as --" + o.Name + " "
 // flagField is a flag in kong's terms, below a heading.
 func flagField(o *option.Option, group string) reflect.StructField {
 	help := o.Help
-	if o.For != nil && len(o.For) < len(samplers.All) {
+	if o.For != nil && len(o.For) < len(samplers.All) && !strings.HasSuffix(group, " for "+o.For[0]+":") {
 		help += " For " + strings.Join(o.For, ", ") + "."
 	}
 	tags := []string{"help", help, "group", group}
 	if o.Default != "" {
 		tags = append(tags, "default", o.Default)
 	}
-	switch o.Kind {
-	case "choice":
+	value := cmp.Or(o.Default, o.Value, "STRING")
+	switch {
+	case o.Kind == "choice":
 		tags = append(tags, "enum", strings.Join(o.Choices, ","))
-	case "size":
-		tags = append(tags, "placeholder", "SIZE")
-	}
-	value := cmp.Or(o.Value, o.Default, "STRING")
-	if o.IsList() {
-		value = cmp.Or(o.Value, o.Default, strings.ToUpper(o.Name)) + ",..."
+	case o.Kind == "size":
+		value = cmp.Or(o.Default, "SIZE")
+	case o.IsList() && o.Default == "":
+		value = cmp.Or(o.Value, strings.ToUpper(o.Name)) + ",..."
 	}
 	tags = append(tags, "placeholder", value)
 	if o.Sets > 0 {

@@ -35,7 +35,7 @@ type Options struct {
 	// Fastest takes, of the ways (Explain) that a model of costs, fitted to this machine, predicts to be near the
 	// fastest, the one that wins when they take turns. Tuning keeps the winner for layers of such sizes. The result
 	// then depends on the machine, by rounding. A checkpoint keeps the ways.
-	Fastest bool   `help:"Compute each layer in the way that is fastest here; rounding then depends on the machine."`
+	Fastest bool   `help:"Compute each layer the fastest way here; rounding then depends on the machine."`
 	Seed    uint64 `same:"seed"`
 	Workers int    `default:"0" range:"0,32767" help:"Goroutines; 0: one per core. They change no result."`
 	// MaxMemory is without the source, in bytes. Where it does not suffice, the error is loader.ErrMemory.

@@ -3,8 +3,7 @@ package option
 // long has the help that is too long for a tag, by the names of options: their tag is help:"...". Where options of a
 // name have other texts, the tag has a key of its own: help:"...split-train".
 var long = map[string]string{
-	"cache-dir": "Folder that keeps datasets from elsewhere; default: KHOP_CACHE_DIR, else the user's folder of " +
-		"caches.",
+	"cache-dir":   "Folder of datasets from elsewhere; default: KHOP_CACHE_DIR, else the user's cache folder.",
 	"cache-size":  "The most bytes in --cache-dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound.",
 	"fanouts":     "Neighbours picked per node, by hop; -1: all, 0: none. By edge type: 'cites=15,10;*=5,5'.",
 	"layer-nodes": "Nodes drawn per hop; -1: all. For hgt by node type: 'paper=512,256;*=64,64'.",
@@ -14,14 +13,13 @@ var long = map[string]string{
 		"repeats.",
 	"window":    "Greatest age of an edge, by hop; 0: any; the last value repeats.",
 	"half-life": "Age at which the weight of an edge halves; 0: never.",
-	"steps":     "Batches per epoch; 0: enough to draw as many nodes as the graph has.",
-	"coverage":  "Estimate norms from subgraphs that have each node this often on average; 0: no norms.",
+	"steps":     "Batches per epoch; 0: enough to draw the graph's number of nodes.",
+	"coverage":  "How often subgraphs for norms have each node, on average; 0: no norms.",
 	"partition": "Part of each node, one number per line; without it khop makes parts first.",
-	"edge-type": "Edge type of neighbours in blocks; default: the only one that joins their node type to " +
-		"itself.",
-	"length":   "Steps of a walk; 0: 40, for saint-walk and pinsage 2.",
-	"walks":    "Walks per seed; 0: 1, for pinsage 10.",
-	"metapath": "Edge types to follow, one per step, repeatedly: relation or source:relation:target.",
+	"edge-type": "Edge type of neighbours in blocks; default: the only one within their node type.",
+	"length":    "Steps of a walk; 0: 40, for saint-walk and pinsage 2.",
+	"walks":     "Walks per seed; 0: 1, for pinsage 10.",
+	"metapath":  "Edge types to follow, one per step, repeatedly: relation or source:relation:target.",
 	"seeds": "Nodes or edges to load: split, all, all:TYPE, @FILE, timed@FILE, each:@FILE, all-edges, " +
 		"all-edges:TYPE, edges@FILE; default: train, else all.",
 	"negatives": "How to draw negative edges: none, uniform, degree (d^0.75), weight, or batch (ends of the " +
@@ -32,11 +30,11 @@ var long = map[string]string{
 	"negative-tries":  "The most draws per negative; then it is left out, and counted.",
 	"exclude-seeds":   "Seed edges that a batch leaves out: none, seeds, or reverse (their reverses, too).",
 	"remainder":       "If batches do not divide by ranks: pad, drop or short.",
-	"node-columns":    "Columns of all nodes in a batch; none: no column; without this option feature.",
-	"seed-columns":    "Columns of the seeds in a batch; none: no column; without this option label.",
-	"edge-columns":    "Columns of the edges in a batch.",
+	"node-columns":    "Columns of a batch's nodes; without it feature; none: no column.",
+	"seed-columns":    "Columns of a batch's seeds; without it label; none: no column.",
+	"edge-columns":    "Columns of a batch's edges.",
 	"prepare":         "Precompute for each block, on the CPU: transpose, gcn-norm, loops.",
-	"trace":           "Write a Chrome trace of workers and loop, which Perfetto opens.",
+	"trace":           "Write a Chrome trace of workers and loop, for Perfetto.",
 	"max-memory":      "The most memory to take, such as 4GB; mapped files do not count.",
 	"residence": "How to read data: mapped, resident (copied to memory), disk (past the page cache), auto (disk " +
 		"if memory is small).",
@@ -53,8 +51,7 @@ var long = map[string]string{
 		"faster).",
 	"carry": "How rows outside device memory arrive: kernels (over the bus), copies (copy engine) or measured " +
 		"(the faster).",
-	"hot-share": "Hot rows of devices that reach each other: none (each has all), all (one copy), auto (the " +
-		"faster).",
+	"hot-share":        "Hot rows of linked devices: none (each has all), all (one copy), auto (the faster).",
 	"state":            "File that keeps the place of every rank, to continue from.",
 	"socket":           "Socket to create, in a directory that only you can enter.",
 	"index-dtype":      "Type of ids unless a consumer asks for another: auto, int32 or int64.",
@@ -67,7 +64,7 @@ var long = map[string]string{
 	"file":             "File that keeps the choices; default: khop/tune.json in the user's cache directory.",
 	"rate":             "The most bytes per second that --scrub reads.",
 	"column":           "Add a node column from a .npy file; also TYPE:NAME=FILE.",
-	"edge-column":      "Add an edge column from a .npy file, in the dataset's order of edges.",
+	"edge-column":      "Add an edge column from a .npy file, in the dataset's edge order.",
 	"split":            "Add a split from a .npy file: ids, or a boolean per node; also TYPE:NAME=FILE.",
 	"times-in":         "Unit of times that are plain numbers:",
 	"bounded-memory":   "The most memory to take, such as 4GB; default: a quarter of what is free.",
@@ -79,12 +76,12 @@ var long = map[string]string{
 	"edges":            "Number of edges; 0: the kind's mean degree times the nodes.",
 	"layer":            "Layer whose rows are written; 0: the last, whose rows are class scores.",
 	"layer-dtype":      "Type of rows between layers:",
-	"note-every":       "Record finished rows at least this often; after a kill, the rest is repeated.",
+	"note-every":       "Record finished rows at least this often; a killed run repeats the rest.",
 	"layers":           "Layers that another process computes: reductions and widths, such as mean:64,max:8.",
 	"dropout":          "Probability of dropping an element of inputs, hidden layers or attention.",
-	"gnn-fanouts":      "Train on batches with these fan-outs, one per layer; without it, on the whole graph.",
+	"gnn-fanouts":      "Train on batches, one fan-out per layer; without it on the whole graph.",
 	"backward-budget":  "Share of the work on neighbours' gradients to do (RSC); 0: all. Not for gat.",
-	"checkpoint":       "Continue from this file if it exists, and save the model and progress there.",
+	"checkpoint":       "File to continue from if it exists, and to save to.",
 	"ranks":            "Ranks that this server has, such as 8,9,10,11; without it all.",
 	"broadcast":        "Consumers that all get the same batches, from one ring; 0: no broadcast.",
 	"reader-timeout":   "How long a broadcast waits for an idle reader; 0: for ever.",

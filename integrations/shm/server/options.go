@@ -37,7 +37,7 @@ type Options struct {
 	// Hold is how many batches a consumer may hold at a time, announced ones included. Default: as many as 64 MiB have
 	// room for, but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some
 	// milliseconds: the workers would rest where that is as long as several batches take.
-	Hold int `default:"0" help:"Batches that a consumer may hold; 0: as many as 64 MiB hold, but 4 to 12."`
+	Hold int `default:"0" help:"Batches that a consumer may hold; 0: 4 to 12, as 64 MiB allow."`
 	// ReaderTimeout is how long the readers of a broadcast ring wait for one of them, before it is given up: its
 	// connection ends, and until it is back the others go on without it. Less than consumers wait for a batch; below 0
 	// there is no end.

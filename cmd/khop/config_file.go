@@ -161,7 +161,7 @@ func fits(flag *kong.Flag, said any, text string) error {
 	return nil
 }
 
-// problem is an error as values, for programs that say options by a document (docs/cli.md, "khop serve").
+// problem is an error as values, for programs that say options by a document (docs/json.md, "A configuration").
 type problem struct {
 	Usage   bool   `json:"usage"` // another configuration would not have it
 	Option  string `json:"option,omitempty"`

@@ -27,8 +27,9 @@ func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
 		}
 		for _, f := range c.Flags {
 			row := regexp.MustCompile("(?m)^`--" + f.Name + "[=`].*" + regexp.QuoteMeta(f.Help))
-			expect.That(t, row.MatchString(section) || f.Name == "help", "docs/cli.md: khop %s: no --%s, %s", c.Name, f.Name,
-				f.Help)
+			if !row.MatchString(section) && f.Name != "help" {
+				t.Errorf("docs/cli.md: khop %s: no --%s, %s", c.Name, f.Name, f.Help)
+			}
 		}
 		there[c.Name] = true
 	}

@@ -60,10 +60,10 @@ func TestNamesInJSONAreListed(t *testing.T) {
 	page := string(expect.Must(os.ReadFile("../../docs/json.md"))(t))
 	words := regexp.MustCompile(`\w+`).FindAllString(page, -1)
 	for _, result := range []any{addResult{}, benchResult{}, checkResult{}, convertResult{}, diagnosis{}, embedResult{},
-		explainResult{}, exportResult{}, generateResult{}, infoResult{}, liveState{}, optionsResult{}, partitionResult{},
-		planResult{}, sampleResult{}, batchRecord{}, samplersResult{}, serveReady{}, splitResult{}, stageResult{},
-		tasksResult{}, trainResult{}, tuneResult{}, versions{}, optionRecord{}, commandRecord{}, flagRecord{},
-		checkProblem{}, samplerRecord{}, samplerOption{}, stageState{}} {
+		explainResult{}, exportResult{}, generateResult{}, infoResult{}, liveState{}, optionsResult{},
+		partitionResult{}, planResult{}, sampleResult{}, batchRecord{}, samplersResult{}, serveReady{}, splitResult{},
+		stageResult{}, tasksResult{}, trainResult{}, tuneResult{}, versions{}, optionRecord{}, commandRecord{},
+		flagRecord{}, checkProblem{}, samplerRecord{}, samplerOption{}, stageState{}} {
 		for _, name := range namesInJSON(reflect.TypeOf(result)) {
 			expect.That(t, slices.Contains(words, name), "docs/json.md has no %s of %T", name, result)
 		}

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what khop says of options: into the Python package, and into tables of docs.
+"""Writes what khop says of options into the Python package and into tables of docs. Those of docs/cli.md have the
+words of --help.
 
     khop options --json | options.py            writes the files
     khop options --json | options.py --check    fails if they are not what this makes
@@ -20,6 +21,8 @@ OTHERWISE = {"fanouts", "seeds", "world_size"}
 """What khop.Loader has in another form: several names, arrays, or a process group."""
 OF_A_SERVER = {"hold"}
 """Options of servers that a loader has; the others go through serve_options."""
+
+
 def type_of(option):
     if option["kind"] == "lists":
         return "Names" if option["choices"] else "Numbers"
@@ -46,9 +49,14 @@ def default(option):
     return text.split(",") if kind in ("list", "lists") else text
 
 
+def in_python(text):
+    """A text with options as Python spells them."""
+    return re.sub(r"--([a-z][a-z-]*)", lambda m: m[1].replace("-", "_"), text)
+
+
 def said(option):
     """What an option is."""
-    text = option["help"].replace("--", "").strip()
+    text = in_python(option["help"]).strip()
     if option["choices"] and not all(c in option["help"] for c in option["choices"]):
         text += " One of " + ", ".join(option["choices"]) + "."
     return text
@@ -90,12 +98,12 @@ def row(o):
     more = {"choices": tuple(o["choices"]), "least": number(o["least"]), "most": number(o["most"]),
             "samplers": tuple(o["samplers"])}
     values += [f"{key}={literal(value)}" for key, value in more.items() if value not in (None, ())]
-    help = literal(o["help"].replace("--", ""))
+    help = literal(in_python(o["help"]))
     text = f'    "{o["key"]}": Option({", ".join([values[0], help, *values[1:]])}),'
     if len(text) <= 120:
         return text
     lines = [f'    "{o["key"]}": Option(', f"        {values[0]},"]
-    parts = textwrap.wrap(o["help"].replace("--", ""), 100, drop_whitespace=False, break_on_hyphens=False)
+    parts = textwrap.wrap(in_python(o["help"]), 100, drop_whitespace=False, break_on_hyphens=False)
     lines += [f"        {literal(part)}" for part in parts[:-1]] + [f"        {literal(parts[-1])},"]
     for value in values[1:]:
         lines += textwrap.wrap(value + ",", 120, initial_indent="        ", subsequent_indent="            ",

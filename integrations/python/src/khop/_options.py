@@ -121,11 +121,11 @@ class LoaderOptions(SamplerOptions, total=False):
     batch_size: Optional[int]
     """Seeds per batch. Default: 1024."""
     cache_bytes: Optional[Union[int, str]]
-    """Memory for rows of residence disk; default: half of max-memory or of free memory."""
+    """Memory for rows of residence disk; default: half of max_memory or of free memory."""
     cache_dir: Optional[str]
     """Folder of datasets from elsewhere; default: KHOP_CACHE_DIR, else the user's cache folder."""
     cache_size: Optional[Union[int, str]]
-    """The most bytes in cache-dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
+    """The most bytes in cache_dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
     carry: Optional[str]
     """How rows outside device memory arrive: kernels (over the bus), copies (copy engine) or measured (the faster).
     Default: "kernels"."""
@@ -233,7 +233,7 @@ class ConvertOptions(TypedDict, total=False):
     cache_dir: Optional[str]
     """Folder of datasets from elsewhere; default: KHOP_CACHE_DIR, else the user's cache folder."""
     cache_size: Optional[Union[int, str]]
-    """The most bytes in cache-dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
+    """The most bytes in cache_dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
     columns: Optional[Sequence[str]]
     """Fields of an edge list, in order: src,dst,time:int64; - skips one."""
     dedupe: Optional[str]
@@ -441,7 +441,7 @@ OPTIONS: dict[str, Option] = {
     "batch_size": Option(1024, "Seeds per batch.", least=1, most=1073741824),
     "cache_bytes": Option(
         None,
-        "Memory for rows of residence disk; default: half of max-memory or of free memory.",
+        "Memory for rows of residence disk; default: half of max_memory or of free memory.",
         least=0,
     ),
     "cache_dir": Option(
@@ -450,7 +450,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "cache_size": Option(
         None,
-        "The most bytes in cache-dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound.",
+        "The most bytes in cache_dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound.",
         least=0,
     ),
     "carry": Option(

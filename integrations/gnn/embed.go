@@ -29,7 +29,7 @@ type EmbedOptions struct {
 	Checkpoint string `kind:"path" value:"FILE" help:"Model that khop train --checkpoint saved."`
 	Out        string `value:"COLUMN" default:"embedding" help:"Column to write, or a .npy or .parquet file."`
 	// Nodes are a range, or a file of ids. Only what they need is computed, and their rows, ascending, go to a file.
-	Nodes string `value:"FROM-TO|@FILE" help:"Write rows of these nodes only: a range, or a file of ids or ranges."`
+	Nodes string `value:"NODES" help:"Write rows of these nodes only: 0-999, or @FILE with an id or range per line."`
 	// Layer is whose rows are written, from 1; 0 is the last, whose rows are scores of classes.
 	Layer      int    `default:"0" range:"0,2147483647" help:"..."`
 	LayerDType string `name:"layer-dtype" default:"float32" choices:"float32,float16,bfloat16" help:"..."`

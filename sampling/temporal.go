@@ -63,7 +63,7 @@ type Temporal struct {
 	// Chain lets each edge bound what is followed beyond it: its source is looked at as of the edge's time (without
 	// Edge as of the source's own), so that paths only go back. Else all nodes of a tree are looked at as of the seed's
 	// time.
-	Chain bool `id:"chain" for:"temporal" help:"Let each edge bound the times beyond it, so that paths only go back."`
+	Chain bool `id:"chain" for:"temporal" help:"Let each edge limit the times beyond it: paths go back in time."`
 	// AsOf is the time of seeds that have no other, nil for none.
 	AsOf *int64 `for:"temporal" empty:"none" value:"TIME" help:"Time of seeds that have no other."`
 }

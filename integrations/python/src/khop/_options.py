@@ -37,7 +37,7 @@ class SamplerOptions(TypedDict, total=False):
     budget: Optional[int]
     """Nodes, edges or roots drawn per subgraph. For saint-node, saint-edge, saint-walk. Default: 6000."""
     chain: Optional[bool]
-    """Let each edge bound the times beyond it, so that paths only go back. For temporal. Default: False."""
+    """Let each edge limit the times beyond it: paths go back in time. For temporal. Default: False."""
     clusters: Optional[int]
     """Parts per batch. For cluster. Default: 1."""
     coverage: Optional[int]
@@ -61,7 +61,7 @@ class SamplerOptions(TypedDict, total=False):
     induced: Optional[bool]
     """Take all edges between the reached nodes, as one layer. For neighbor. Default: False."""
     layer_dependent: Optional[bool]
-    """Keep draws for all hops, so that hops share nodes, too. For labor. Default: False."""
+    """Use the same random numbers in all hops, which then share nodes. For labor. Default: False."""
     layer_nodes: Optional[Fanouts]
     """Nodes drawn per hop; -1: all. For hgt by node type: 'paper=512,256;*=64,64'. For fastgcn, ladies, hgt. Default:
     [512, 512]."""
@@ -156,7 +156,7 @@ class LoaderOptions(SamplerOptions, total=False):
     """Rows to keep in device memory if a column does not fit: in-degree, pagerank, presample, uses or none. Default:
     "in-degree"."""
     hot_share: Optional[str]
-    """Hot rows of linked devices: none (each has all), all (one copy), auto (the faster). Default: "auto"."""
+    """Sharing of hot rows between linked devices: none, all (one copy), auto (the faster). Default: "auto"."""
     instance: Optional[int]
     """Number that tells apart loaders with the same seed. Default: 0."""
     link_label: Optional[str]
@@ -179,7 +179,7 @@ class LoaderOptions(SamplerOptions, total=False):
     """How to draw negative edges: none, uniform, degree (d^0.75), weight, or batch (ends of the batch's seeds).
     Default: "none"."""
     node_columns: Optional[Sequence[str]]
-    """Columns of a batch's nodes; without it feature; none: no column."""
+    """Columns of a batch's nodes; default: feature, if there is one; none: no column."""
     pack: Optional[Union[int, str]]
     """Size of a temporary file in which residence disk groups rows of coming batches; default: no file."""
     prefetch: Optional[int]
@@ -204,7 +204,7 @@ class LoaderOptions(SamplerOptions, total=False):
     seed: Optional[int]
     """Key of every random choice. Default: 0."""
     seed_columns: Optional[Sequence[str]]
-    """Columns of a batch's seeds; without it label; none: no column."""
+    """Columns of a batch's seeds; default: label, if there is one; none: no column."""
     shuffle: Optional[bool]
     """Take the seeds in a new random order each epoch. Default: False."""
     split: Optional[int]
@@ -299,11 +299,7 @@ OPTIONS: dict[str, Option] = {
         least=1,
         samplers=("saint-node", "saint-edge", "saint-walk"),
     ),
-    "chain": Option(
-        False,
-        "Let each edge bound the times beyond it, so that paths only go back.",
-        samplers=("temporal",),
-    ),
+    "chain": Option(False, "Let each edge limit the times beyond it: paths go back in time.", samplers=("temporal",)),
     "clusters": Option(1, "Parts per batch.", least=0, samplers=("cluster",)),
     "coverage": Option(
         50,
@@ -337,7 +333,11 @@ OPTIONS: dict[str, Option] = {
     "half_life": Option(0.0, "Age at which the weight of an edge halves; 0: never.", least=0, samplers=("temporal",)),
     "hops": Option(1, "Layers; each expands all nodes so far.", samplers=("pinsage",)),
     "induced": Option(False, "Take all edges between the reached nodes, as one layer.", samplers=("neighbor",)),
-    "layer_dependent": Option(False, "Keep draws for all hops, so that hops share nodes, too.", samplers=("labor",)),
+    "layer_dependent": Option(
+        False,
+        "Use the same random numbers in all hops, which then share nodes.",
+        samplers=("labor",),
+    ),
     "layer_nodes": Option(
         [512, 512],
         "Nodes drawn per hop; -1: all. For hgt by node type: 'paper=512,256;*=64,64'.",
@@ -499,7 +499,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "hot_share": Option(
         "auto",
-        "Hot rows of linked devices: none (each has all), all (one copy), auto (the faster).",
+        "Sharing of hot rows between linked devices: none, all (one copy), auto (the faster).",
         choices=("auto", "none", "all"),
     ),
     "instance": Option(0, "Number that tells apart loaders with the same seed."),
@@ -517,7 +517,7 @@ OPTIONS: dict[str, Option] = {
         "seeds).",
         choices=("none", "uniform", "degree", "weight", "batch"),
     ),
-    "node_columns": Option(None, "Columns of a batch's nodes; without it feature; none: no column."),
+    "node_columns": Option(None, "Columns of a batch's nodes; default: feature, if there is one; none: no column."),
     "pack": Option(
         None,
         "Size of a temporary file in which residence disk groups rows of coming batches; default: no file.",
@@ -551,7 +551,7 @@ OPTIONS: dict[str, Option] = {
             "saint-edge", "saint-walk", "cluster", "full", "pinsage", "ppr", "node2vec"),
     ),
     "seed": Option(0, "Key of every random choice."),
-    "seed_columns": Option(None, "Columns of a batch's seeds; without it label; none: no column."),
+    "seed_columns": Option(None, "Columns of a batch's seeds; default: label, if there is one; none: no column."),
     "shuffle": Option(False, "Take the seeds in a new random order each epoch."),
     "split": Option(0, "Index of the split, where several have the name."),
     "strict": Option(False, "Draw a negative again if it is an edge, a self-loop or its seed."),

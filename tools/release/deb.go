@@ -97,7 +97,7 @@ func (r *release) manual() ([]file, error) {
 	return pages, nil
 }
 
-// commandsIn returns the commands that "khop --help" lists, in groups: the first word of each line that is two blanks in.
+// commandsIn returns the commands that "khop --help" lists in groups: the first word of a line that is two blanks in.
 func commandsIn(help string) (names []string) {
 	for _, line := range strings.Split(help, "\n") {
 		if strings.HasPrefix(line, "  ") && !strings.HasPrefix(line, "   ") && !strings.HasPrefix(line, "  -") {
